@@ -175,7 +175,7 @@ func exchangeRaw(conn net.Conn, request []byte, n int) error {
 	return nil
 }
 
-// initializeRaw opens a session; the bare handler gives none.
+// initializeRaw opens a session and returns its id, which is empty for the bare handler.
 func initializeRaw(conn net.Conn) (session string, err error) {
 	const body = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},` +
 		`"clientInfo":{"name":"bench","version":"1"}}}`

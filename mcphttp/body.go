@@ -13,8 +13,8 @@ import (
 // aLongTimeAgo is a deadline that has passed.
 var aLongTimeAgo = time.Unix(0, 0)
 
-// limitBodyTime sets the deadline of a body that the handler does not read: net/http reads to its end
-// to reuse the connection, without a limit of time.
+// limitBodyTime sets the deadline of a body that the handler does not read: net/http reads to its
+// end to reuse the connection, without a limit of time.
 func (h *Handler) limitBodyTime(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength != 0 {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.opts.BodyTimeout))
@@ -71,11 +71,11 @@ func tooLarge(w http.ResponseWriter) *refusal {
 	return refuse(http.StatusRequestEntityTooLarge, "the body is too large")
 }
 
-// readClaimed reads at most limit bytes to the end of r. The claim is the announced length, negative
-// if it is unknown.
+// readClaimed reads at most limit bytes to the end of r. The claim is the announced length,
+// negative if it is unknown.
 func readClaimed(r io.Reader, claim, limit int64) ([]byte, error) {
-	// The buffer is never reused after an error: r may be the user's and still write to it. It has room
-	// for one byte more than the limit.
+	// The buffer is never reused after an error: r may be the user's and still write to it. It has
+	// room for one byte more than the limit.
 	body := readbuf.Buffer{Limit: limit + 1}
 	for {
 		n, err := r.Read(body.Space(claim))

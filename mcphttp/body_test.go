@@ -39,7 +39,8 @@ func TestReadClaimed(t *testing.T) {
 	}
 }
 
-// What has arrived stands in no memory that is used again, however the next ones are read.
+// A body is read into memory that is never used again for another one, whatever the size of the
+// reads.
 func TestReadClaimedSharesNothing(t *testing.T) {
 	var bodies [][]byte
 	sizes := []int{100, 5000, 40_000, 100_000, 300_000, 1 << 20}
@@ -151,7 +152,7 @@ func BenchmarkReadClaimed(b *testing.B) {
 	}
 }
 
-// A leaver gives up, and leaves a read behind.
+// A leaver returns an error and leaves a goroutine behind that still writes to the buffer.
 type leaver struct{ left []byte }
 
 func (r *leaver) Read(p []byte) (int, error) {
@@ -161,7 +162,7 @@ func (r *leaver) Read(p []byte) (int, error) {
 
 // Bodies may come from readers of middleware that stop waiting for a read: what that one writes when it comes to its end
 // is in no other body.
-func TestReadClaimedGivesNobodyTheRoomOfAReadLeftBehind(t *testing.T) {
+func TestReadClaimedDoesNotReuseTheBufferOfAnAbandonedRead(t *testing.T) {
 	const want = "halves"
 	for range 100 {
 		var before leaver

@@ -11,8 +11,8 @@ import (
 const (
 	// initialSize is the capacity of a new buffer: enough for most of what is written.
 	initialSize = 4 << 10
-	// maxPooled is the largest buffer that is pooled for all requests. Most messages are far smaller,
-	// and a few large ones must not hold memory for good.
+	// maxPooled is the largest buffer that is pooled for all requests. Most messages are far
+	// smaller, and a few large ones must not hold memory for good.
 	maxPooled = 64 << 10
 	// maxLarge is the largest buffer that is pooled at all.
 	maxLarge = 2 << 20
@@ -20,9 +20,9 @@ const (
 	largeHint = 64
 )
 
-// buffers and largeBuffers are pools of buffers for writing. What was read is never pooled: a goroutine
-// that a handler has left behind may read the params of its request at any time, and must not see
-// those of another caller.
+// buffers and largeBuffers are pools of buffers for writing. What was read is never pooled: a
+// goroutine that a handler has left behind may read the params of its request at any time, and must
+// not see those of another caller.
 var (
 	buffers      = sync.Pool{New: func() any { return &buffer{bytes: make([]byte, 0, initialSize)} }}
 	largeBuffers sync.Pool // of more than maxPooled bytes

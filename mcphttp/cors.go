@@ -6,8 +6,8 @@ import "net/http"
 // most preflights, short enough for a change of AllowedOrigins to take effect.
 const corsMaxAge = "600"
 
-// allowOrigin lets the page that sent the request read the response, if its origin is allowed. Pages
-// of the server's own origin need no CORS headers.
+// allowOrigin lets the page that sent the request read the response, if its origin is allowed.
+// Pages of the server's own origin need no CORS headers.
 func (g *guard) allowOrigin(w http.ResponseWriter, origin field) {
 	if len(g.origins) == 0 && !g.anyOrigin {
 		return
@@ -29,8 +29,8 @@ func (h *Handler) serveOptions(w http.ResponseWriter, r *http.Request) {
 		header.Set("Access-Control-Allow-Methods", "POST, GET, DELETE")
 		header.Set("Access-Control-Max-Age", corsMaxAge)
 		if requested := r.Header.Get("Access-Control-Request-Headers"); requested != "" {
-			// An allowed origin may send any header: tools choose the Mcp-Param headers, and middleware
-			// chooses the headers of authentication.
+			// An allowed origin may send any header: tools choose the Mcp-Param headers, and
+			// middleware chooses the headers of authentication.
 			header.Set("Access-Control-Allow-Headers", requested)
 		}
 	}

@@ -10,7 +10,8 @@ import (
 // timer serves all of them. A timer for each item would cost more than most of the waits.
 type deadlineQueue[T any] struct {
 	timeout time.Duration
-	// expire reports whether the item starts another wait. It must not block: other items wait for it.
+	// expire reports whether the item starts another wait. It must not block: other items wait for
+	// it.
 	expire func(T) (again bool)
 
 	pool sync.Pool // of *deadline[T]

@@ -7,55 +7,58 @@
 //	s := mcp.NewServer("calc", "1.0.0", nil)
 //	http.Handle("/mcp", mcphttp.NewHandler(s, nil))
 //
-// or, with a server of its own that has safe timeouts and ends in good order:
+// or, with an HTTP server that has safe timeouts and shuts down gracefully:
 //
 //	err := mcphttp.ListenAndServe(ctx, ":8080", "/mcp", mcphttp.NewHandler(s, nil))
 //
-// There is nothing to choose: clients of every revision are served on the one endpoint, each request by what it says of
-// itself. A request that carries its envelope is answered from that alone. A client that sends initialize gets a
-// session, with everything that its revision has: streams of its own, resumption, batches. A client of the first
-// revision, which connects with GET, gets the event stream and the address that it expects.
+// The one endpoint serves clients of every revision. A request that carries its envelope is
+// answered from that alone. A client that sends initialize gets a session with the features of its
+// revision: streams, resumption, batches. A client of revision 2024-11-05, which connects with GET,
+// gets the event stream and the endpoint of that transport.
 //
-// Answers are JSON. One becomes an event stream as soon as something is sent before it: progress, a log message, or a
-// question to a client that has a session.
+// Responses are JSON. A response becomes an event stream as soon as something is sent before it:
+// progress, a log message, or a request to a client that has a session. The first event after a
+// pause is written at once; events that follow closely share writes.
 //
 // # Clients
 //
-// A [Transport] takes an [mcp.Client] to a server, of whatever revision that is:
+// A [Transport] connects an [mcp.Client] to a server of any revision:
 //
 //	c, err := mcp.Connect(ctx, mcphttp.NewTransport("https://example.com/mcp", nil), nil)
 //
-// Connections, proxies and authorization are those of an http.Client, which [TransportOptions] may bring along. Redirects
-// are not followed but for a GET within the origin, and everything that a server sends is bounded.
+// Connections, proxies and authorization are those of an http.Client, which [TransportOptions] can
+// set. Redirects are not followed, except for a GET within the origin. Everything that a server
+// sends is limited in size.
 //
 // # Connections that break
 //
-// A request that carries its envelope ends with its connection: the context of the handler is cancelled, with
-// [mcp.ErrDisconnected] as the cause. A request of a session does not: the call goes on, and what it sends is kept in
-// an [EventStore] for the client that comes back. Such a client cancels with a message, if at all. A Transport does all
-// of this by itself, and says of a request that remains without an answer whether it may have run: see
-// [mcp.TransportError].
+// A request that carries its envelope ends with its connection: the context of the handler is
+// canceled with the cause [mcp.ErrDisconnected]. A request of a session continues, and its messages
+// are kept in an [EventStore] until the client resumes the stream. Such a client cancels with a
+// notification. A Transport resumes streams by itself. If a request has no response, its error
+// reports whether the request may have run: see [mcp.TransportError].
 //
 // # Security
 //
-// Every request, whatever its method, passes the same guard first. A server at a loopback address answers only to
-// localhost, which stops pages that point their own name there (DNS rebinding). A request with an Origin is refused
-// unless the origin is the server's own or is listed in [Options.AllowedOrigins]; those are also given the CORS headers
-// that they need. Bodies are read only when they are plain JSON, and within limits of size and time. Headers that repeat
-// the body have to agree with it, and none that decides something may stand twice.
+// Every request passes the same checks first. A server at a loopback address accepts only local
+// host names, which prevents DNS rebinding. A request with an Origin is refused unless the origin
+// is the server's own or is listed in [Options.AllowedOrigins]; listed origins also get CORS
+// headers. Bodies must be JSON, within limits of size and time. Headers that mirror the body must
+// agree with it, and headers that affect routing or authentication must not be repeated.
 //
-// Who the caller is, is for middleware around the Handler to find out; it says so with [mcp.WithPrincipal]. Sessions,
-// their streams and their events belong to the principal that opened them, and do not exist for others. Such middleware
-// has to let OPTIONS pass: browsers ask before they send credentials. Package oauth has it: oauth.Require.
+// Middleware around the Handler authenticates the caller and calls [mcp.WithPrincipal]. A session,
+// its streams and their events belong to the principal that opened it, and do not exist for others.
+// Such middleware must let OPTIONS pass, since browsers send preflights without credentials.
+// Package oauth has such a middleware: oauth.Require.
 //
-// What only the handler can know, such as that a tool needs more than the caller's token allows, is an error of the
-// handler that holds an [mcp.Error] and has a method
+// A handler can respond with an HTTP challenge, for instance if a tool needs a scope that the token
+// lacks. It returns an error that wraps an [mcp.Error] and has the method
 //
 //	RefuseHTTP() (status int, challenges []string)
 //
-// The answer then has that status, if it is 401 or 403, and those values of WWW-Authenticate: in both eras, unless
-// something of the call was sent before, or it is one of a batch.
+// If the status is 401 or 403, the response has that status and those values of WWW-Authenticate.
+// This does not apply to a call that has sent something before, or to a request of a batch.
 //
-// Every limit has a default that suits an open port; see [Options]. Turning a protection off takes an option with
-// Insecure in its name.
+// The default of every limit suits an open port; see [Options]. Every option that turns a
+// protection off has Insecure in its name.
 package mcphttp

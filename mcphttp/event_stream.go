@@ -135,8 +135,8 @@ func (s *eventStream) add(e sse.Event) (err error) {
 	return err
 }
 
-// flush writes the pending events before it returns. If the stream is unopened it writes the headers
-// of the response even without events, so that the client knows that it is connected.
+// flush writes the pending events before it returns. If the stream is unopened it writes the
+// headers of the response even without events, so that the client knows that it is connected.
 func (s *eventStream) flush() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

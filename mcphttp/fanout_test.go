@@ -17,7 +17,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// A listener is a client of a stream. There is no network but for one that does not read.
+// A listener is a client of a stream, without a network. One that stops reading has a pipe.
 type listener struct {
 	header http.Header
 
@@ -81,7 +81,7 @@ func (l *listener) isDone() bool {
 	return l.done
 }
 
-// A fanout is a server whose list changes, and those who listen to it.
+// A fanout is a server whose list of tools changes, with its listeners.
 type fanout struct {
 	t         *testing.T
 	server    *mcp.Server
@@ -149,15 +149,16 @@ func (f *fanout) session(version string) (id string) {
 	return id
 }
 
-// change changes the list, and waits until everybody knows who reads.
+// change changes the list, and waits until all listeners that read are notified.
 func (f *fanout) change() {
 	f.tool.Update(func(t *mcp.Tool) { t.Description = "changed" })
 	time.Sleep(time.Second)
 	synctest.Wait()
 }
 
-// One who does not read holds nobody up: neither those who do, nor the server's other work, nor the one who makes the change.
-func TestAListenerThatDoesNotReadHoldsNobodyUp(t *testing.T) {
+// A listener that does not read blocks neither other listeners, nor other requests, nor the
+// goroutine that makes the change.
+func TestListenerThatDoesNotReadBlocksNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFanout(t)
 		defer f.close()

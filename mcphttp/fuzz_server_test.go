@@ -381,7 +381,7 @@ func (c *scriptClient) receive(x *exchange, resp *http.Response) {
 	}
 }
 
-// r404 reports whether a session or an event was not found, which is no answer to a request.
+// r404 reports whether a session or an event was not found, which is not a response to a request.
 func r404(resp *http.Response) bool { return resp.Request.Header.Get("Mcp-Session-Id") != "" }
 
 func (c *scriptClient) events(events *sse.Reader, x *exchange) {
@@ -434,7 +434,7 @@ func (c *scriptClient) hear(x *exchange, text []byte) {
 	}
 }
 
-// answer answers a question, or what is none.
+// answer responds to a message of the server, if it is a request.
 func (s *script) answer(c *scriptClient) {
 	if c.kind == modern {
 		return

@@ -11,9 +11,10 @@ import (
 	"strings"
 )
 
-// A guard decides whether a request may come in at all, from its headers alone. Every HTTP method and every transport
-// of this package passes it first. What it keeps out are web pages that drive a server through the browser of a user
-// (DNS rebinding and cross-site requests), and headers that two readers could read in two ways.
+// A guard decides from the headers whether a request is admitted. Every HTTP method and every
+// transport of this package passes it first. It refuses web pages that use a server through the
+// browser of a user (DNS rebinding and cross-site requests), and headers that two readers could
+// read differently.
 //
 // Spec: basic/transports/streamable-http#security-&-endpoint
 type guard struct {
@@ -45,18 +46,19 @@ func newGuard(o *Options) *guard {
 	return g
 }
 
-// check returns the reason to keep the request out, or nil.
+// check returns the reason to refuse the request, or nil.
 func (g *guard) check(r *http.Request, head *head) *refusal {
 	if no := g.checkShape(head); no != nil {
 		return no
 	}
 	if !g.hostAllowed(r) {
 		g.logRefusal(r, "host is not allowed")
-		return refuse(http.StatusForbidden, "host not allowed: a server at a loopback address answers to localhost; other names have to be listed in AllowedHosts")
+		return refuse(http.StatusForbidden,
+			"host not allowed: on a loopback address only localhost is; other names must be listed in AllowedHosts")
 	}
 	if !g.originAllowed(r, head) {
 		g.logRefusal(r, "origin is not allowed")
-		return refuse(http.StatusForbidden, "origin not allowed: web pages of other origins have to be listed in AllowedOrigins")
+		return refuse(http.StatusForbidden, "origin not allowed: other origins must be listed in AllowedOrigins")
 	}
 	return nil
 }
@@ -66,19 +68,20 @@ func (g *guard) logRefusal(r *http.Request, why string) {
 		"method", r.Method, "host", r.Host, "origin", r.Header.Get("Origin"), "remote", r.RemoteAddr)
 }
 
-// checkShape bounds the header block, and refuses a header that decides something and stands twice: whoever reads the
-// other one would decide otherwise.
+// checkShape limits the header block, and refuses repeated headers where another reader could use
+// the other value.
 func (g *guard) checkShape(head *head) *refusal {
 	switch {
-	case head.twice != "":
-		return refuse(http.StatusBadRequest, "header "+head.twice+" is given twice")
+	case head.repeated != "":
+		return refuse(http.StatusBadRequest, "header "+head.repeated+" is repeated")
 	case head.lines > g.maxLines || head.size > g.maxBytes:
 		return refuse(http.StatusRequestHeaderFieldsTooLarge, "header block is too large")
 	}
 	return nil
 }
 
-// hostAllowed defeats DNS rebinding: a page whose name was pointed at a loopback address still sends its own name.
+// hostAllowed prevents DNS rebinding: a page whose name resolves to a loopback address still sends
+// that name.
 func (g *guard) hostAllowed(r *http.Request) bool {
 	if g.anyHost {
 		return true
@@ -98,7 +101,7 @@ func (g *guard) hostAllowed(r *http.Request) bool {
 	return isLoopback && onLoopback(r.Context())
 }
 
-// onLoopback reports whether the connection came in at a loopback address.
+// onLoopback reports whether the connection was made to a loopback address.
 func onLoopback(ctx context.Context) bool {
 	addr, _ := ctx.Value(http.LocalAddrContextKey).(net.Addr)
 	if tcp, ok := addr.(*net.TCPAddr); ok {
@@ -111,7 +114,8 @@ func onLoopback(ctx context.Context) bool {
 	return err == nil && ap.Addr().IsLoopback()
 }
 
-// splitHost splits a Host header into its name, without the brackets of an IPv6 address, and its port, if it has one.
+// splitHost splits a Host header into its name, without the brackets of an IPv6 address, and its
+// port, if it has one.
 func splitHost(host string) (name, port string, ok bool) {
 	if rest, bracketed := strings.CutPrefix(host, "["); bracketed {
 		name, port, ok = strings.Cut(rest, "]")
@@ -143,11 +147,12 @@ func isPort(s string) bool {
 	return true
 }
 
-// isLoopbackName compares ASCII only: folding Unicode would let look-alikes in.
+// isLoopbackName reports whether a name is localhost or a loopback address. It compares ASCII only:
+// Unicode case folding would accept look-alikes.
 func isLoopbackName(name string) bool {
 	const localhost = "localhost"
 	if name == localhost || name == "127.0.0.1" {
-		return true // nearly all local clients say so
+		return true // what nearly all local clients send
 	}
 	if len(name) == len(localhost) {
 		same := true
@@ -162,8 +167,8 @@ func isLoopbackName(name string) bool {
 	return err == nil && ip.Zone() == "" && ip.IsLoopback()
 }
 
-// originAllowed keeps pages of other sites out. Browsers send Origin on every POST; on requests without one,
-// Sec-Fetch-Site still tells where they come from. Programs send neither.
+// originAllowed refuses pages of other sites. Browsers send Origin with every POST. For requests
+// without it Sec-Fetch-Site shows where they come from. Programs send neither.
 func (g *guard) originAllowed(r *http.Request, head *head) bool {
 	if g.anyOrigin {
 		return true
@@ -177,9 +182,9 @@ func (g *guard) originAllowed(r *http.Request, head *head) bool {
 	return true
 }
 
-// hostProven reports whether the Host header is a name that nobody else can have pointed at this server: one that was
-// allowed, a loopback name or an address. To a page that came by any other name, "same origin" means nothing: its owner
-// chose both the name and the address behind it.
+// hostProven reports whether the Host header is a name that an attacker cannot have pointed at this
+// server: an allowed name, a loopback name or an address. For any other name "same origin" proves
+// nothing, since its owner controls both the page and the address.
 func (g *guard) hostProven(r *http.Request) bool {
 	host := strings.ToLower(r.Host)
 	name, _, ok := splitHost(host)
@@ -193,8 +198,8 @@ func (g *guard) hostProven(r *http.Request) bool {
 	return err == nil
 }
 
-// isSameOrigin reports whether origin is that of the server itself. A page of https counts also when the connection is
-// not encrypted: then a proxy in front of the server took the encryption off.
+// isSameOrigin reports whether origin is the server's own. An https origin is also accepted on a
+// connection without TLS, which a proxy has terminated.
 func isSameOrigin(origin string, r *http.Request) bool {
 	scheme, host, ok := strings.Cut(origin, "://")
 	if !ok || host == "" || !(scheme == "https" || scheme == "http" && r.TLS == nil) {
@@ -210,19 +215,22 @@ func isSameOrigin(origin string, r *http.Request) bool {
 	return host+defaultPort == r.Host // browsers leave the default port out, others may not
 }
 
-// checkOrigin says what is wrong with an entry of AllowedOrigins: it is compared byte by byte with what browsers send.
+// checkOrigin validates an entry of AllowedOrigins, which is compared byte by byte with what
+// browsers send.
 func checkOrigin(origin string) error {
 	u, err := url.Parse(origin)
-	if err != nil || u.Scheme == "" || u.Host == "" || u.Scheme+"://"+u.Host != origin || origin != strings.ToLower(origin) {
-		return fmt.Errorf("AllowedOrigins: %q: want scheme://host or scheme://host:port in lower case", origin)
+	if err != nil || u.Scheme == "" || u.Host == "" ||
+		u.Scheme+"://"+u.Host != origin || origin != strings.ToLower(origin) {
+		return fmt.Errorf("invalid AllowedOrigins entry %q: must be scheme://host or scheme://host:port in lower case",
+			origin)
 	}
 	return nil
 }
 
-// checkHost says what is wrong with an entry of AllowedHosts.
+// checkHost validates an entry of AllowedHosts.
 func checkHost(host string) error {
 	if _, _, ok := splitHost(host); !ok {
-		return fmt.Errorf("AllowedHosts: %q: want host or host:port", host)
+		return fmt.Errorf("invalid AllowedHosts entry %q: must be host or host:port", host)
 	}
 	return nil
 }

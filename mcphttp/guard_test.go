@@ -55,7 +55,7 @@ func TestHTTP01_02_Origin(t *testing.T) {
 		{"https://app.example.com:443", "", false},
 		{"https://app.example.com.evil.example", "", false},
 		{"https://evil.example/https://app.example.com", "", false},
-		{"https://app.example.com ", "same-origin", true}, // the space is no part of the value
+		{"https://app.example.com ", "same-origin", true}, // the space is not part of the value
 		{"", "cross-site", false},
 		{"", "same-site", false},
 		{"", "something-new", false},

@@ -12,11 +12,12 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// allowedMethods is what the endpoint answers to, as the header Allow has it.
+// allowedMethods is the value of the header Allow.
 const allowedMethods = "POST, GET, DELETE, OPTIONS"
 
-// A Handler serves an [mcp.Handler] on one HTTP endpoint, to clients of every revision; see the package comment. Every
-// request is served on the goroutine that net/http gave it. A Handler is safe for concurrent use.
+// A Handler serves an [mcp.Handler] on one HTTP endpoint, to clients of every revision; see the
+// package comment. Each request is served on the goroutine that net/http started for it. A Handler
+// is safe for concurrent use.
 type Handler struct {
 	core     mcp.Handler
 	opts     Options
@@ -34,7 +35,8 @@ type Handler struct {
 	keepAlives     *deadlineQueue[*eventStream] // of open streams
 }
 
-// NewHandler returns a handler that answers with h. The options may be nil. It panics if they cannot work.
+// NewHandler returns a Handler that serves h. The options may be nil. NewHandler panics if an
+// option is invalid.
 func NewHandler(h mcp.Handler, opts *Options) *Handler {
 	handler := &Handler{core: h}
 	if opts != nil {
@@ -86,9 +88,9 @@ func (h *Handler) refuseMethod(w http.ResponseWriter, allowed string) {
 	h.refuse(w, jsonrpc.ID{}, refuse(http.StatusMethodNotAllowed, "method not allowed"))
 }
 
-// servePost reads one message and decides which era it belongs to: the modern one if its header or its envelope says so.
-// Either is enough, so that no reader of only one of the two can be misled about what is served here. From here on the two
-// eras share nothing.
+// servePost reads one message and determines its era. A message is modern if its version header or
+// its envelope says so. Either is enough, so that an intermediary that reads only one of them
+// cannot be misled.
 //
 // Spec: basic/versioning#backward-compatibility-with-initialization-based-versions (2026-07-28)
 func (h *Handler) servePost(w http.ResponseWriter, r *http.Request, head *head) {
@@ -104,21 +106,21 @@ func (h *Handler) servePost(w http.ResponseWriter, r *http.Request, head *head) 
 		h.refuseMessage(w, err)
 		return
 	}
-	if saysModern(head.version) {
+	if selectsModern(head.version) {
 		h.serveModern(w, r, head, msg)
 	} else {
 		h.serveByEnvelope(w, r, head, msg)
 	}
 }
 
-// saysModern reports whether the version header puts a message into the modern era. A version that nobody knows is rather
-// one to come than one that was.
-func saysModern(version field) bool {
+// selectsModern reports whether the version header selects the modern era. An unknown version is
+// more likely a future one than a past one.
+func selectsModern(version field) bool {
 	rev, known := wire.ParseRevision(version.value)
 	return version.sent && (!known || rev.Modern())
 }
 
-// serveByEnvelope serves a message whose header leaves the era open.
+// serveByEnvelope serves a message whose header does not select an era.
 func (h *Handler) serveByEnvelope(w http.ResponseWriter, r *http.Request, head *head, msg *jsonrpc.Message) {
 	if hasModernEnvelope(msg) {
 		h.serveModern(w, r, head, msg)
@@ -133,12 +135,12 @@ func hasModernEnvelope(msg *jsonrpc.Message) bool {
 	if err == nil {
 		return env.HasVersion
 	}
-	meta, _ := jsonscan.Get(msg.Params, "_meta") // what is wrong with it, either era says in its own way
+	meta, _ := jsonscan.Get(msg.Params, "_meta") // each era reports its errors in its own way
 	_, ok := jsonscan.Get(meta, wire.MetaProtocolVersion)
 	return ok
 }
 
-// readMessage reads the body of a POST that is fit to hold a message.
+// readMessage reads the body of a POST, if its headers allow it to be a message.
 func (h *Handler) readMessage(w http.ResponseWriter, r *http.Request, head *head) ([]byte, *refusal) {
 	if no := checkPost(r, head); no != nil {
 		h.limitBodyTime(w, r)
@@ -147,31 +149,31 @@ func (h *Handler) readMessage(w http.ResponseWriter, r *http.Request, head *head
 	return h.readBody(w, r)
 }
 
-// refuseMessage answers a body that is no message, with its id as far as that could be read.
+// refuseMessage responds to a body that is not a message, with its id if that could be read.
 func (h *Handler) refuseMessage(w http.ResponseWriter, err error) {
 	refused, ok := errors.AsType[*jsonrpc.DecodeError](err)
 	switch {
 	case !ok:
-		h.refuse(w, jsonrpc.ID{}, refuse(http.StatusBadRequest, "the body is not a message"))
-	case refused.Kind == jsonrpc.Response: // its id is one of ours
+		h.refuse(w, jsonrpc.ID{}, refuse(http.StatusBadRequest, "the body is not a JSON-RPC message"))
+	case refused.Kind == jsonrpc.Response: // its id belongs to a request of the server
 		h.refuse(w, jsonrpc.ID{}, &refusal{http.StatusBadRequest, refused.Err})
 	default:
 		h.refuse(w, refused.ID, &refusal{http.StatusBadRequest, refused.Err})
 	}
 }
 
-// checkPost returns the reason not to read the body of a POST.
+// checkPost returns the reason not to read the body of a POST, or nil.
 func checkPost(r *http.Request, head *head) *refusal {
 	if no := checkContent(head); no != nil {
 		return no
 	}
 	if _, ok := endpointSession(r); ok {
-		return nil // it is answered elsewhere
+		return nil // the response is sent on the session's stream
 	}
 	return checkAccept(head.accept)
 }
 
-// namesModern reports whether the version header names a revision that has neither GET nor DELETE.
+// namesModern reports whether the version header names a revision without GET and DELETE.
 func namesModern(version field) bool {
 	rev, _ := wire.ParseRevision(version.value)
 	return rev.Modern()
@@ -193,8 +195,8 @@ func (h *Handler) serveGet(w http.ResponseWriter, r *http.Request, head *head) {
 	}
 }
 
-// serveGetStream serves the stream that a GET asks for. Clients of the oldest revision have nothing to say on it, every
-// other one names its session.
+// serveGetStream serves the stream that a GET requests. Clients of revision 2024-11-05 send no
+// headers of the protocol, all others name their session.
 func (h *Handler) serveGetStream(w http.ResponseWriter, r *http.Request, head *head) *refusal {
 	if !h.life.isOpen() {
 		return refuseBusy(http.StatusServiceUnavailable, "server is shutting down")
@@ -218,23 +220,25 @@ func (h *Handler) serveDelete(w http.ResponseWriter, r *http.Request, head *head
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// cancelGrace is how long before the deadline of a shutdown calls are told to end, so that they can still be answered.
+// cancelGrace is how long before the deadline of a shutdown calls are canceled, so that they can
+// still be answered.
 const cancelGrace = 2 * time.Second
 
-// Shutdown ends the handler in good order: new work is refused with status 503, subscriptions end with their result,
-// calls may finish, and then sessions and their streams are closed. Shortly before the deadline of ctx, calls that are
-// still going on are cancelled with [mcp.ErrShutdown] as the cause. It returns nil once nothing is left, or the error
-// of ctx. Call it before the Shutdown of the http.Server, which waits for streams but does not end them.
+// Shutdown shuts the handler down gracefully. It refuses new requests with status 503, ends
+// subscriptions with their result, lets calls finish, and then closes sessions and their streams.
+// Shortly before the deadline of ctx it cancels the remaining calls with the cause
+// [mcp.ErrShutdown]. It returns nil when all requests have ended, or the error of ctx. Call it
+// before the Shutdown of the http.Server, which waits for streams but does not end them.
 func (h *Handler) Shutdown(ctx context.Context) error {
 	h.life.advance(draining)
-	patient := ctx
+	drainCtx := ctx
 	if deadline, ok := ctx.Deadline(); ok {
 		var stop context.CancelFunc
 		grace := min(cancelGrace, time.Until(deadline)/2)
-		patient, stop = context.WithDeadline(ctx, deadline.Add(-grace))
+		drainCtx, stop = context.WithDeadline(ctx, deadline.Add(-grace))
 		defer stop()
 	}
-	drained := h.calls.wait(patient)
+	drained := h.calls.wait(drainCtx)
 	h.life.advance(over)
 	h.sessions.endAll(mcp.ErrShutdown)
 	if drained != nil {

@@ -34,7 +34,7 @@ func (w *still) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A rerun gives one request to a handler again and again, without net/http and the system below it.
+// A rerun sends one request to a handler repeatedly, without net/http.
 type rerun struct {
 	handler http.Handler
 	request *http.Request
@@ -86,7 +86,7 @@ var (
 	sessionProgressBody = strings.Replace(sessionBody, `"name"`, `"_meta":{"progressToken":1},"name"`, 1)
 )
 
-// sessionHeader opens a session and gives the header of its requests.
+// sessionHeader opens a session and returns the header of its requests.
 func sessionHeader(tb testing.TB, h http.Handler) http.Header {
 	header := http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
 	x := newRerun(h, initializeBody(november2025), header)
@@ -98,7 +98,7 @@ func sessionHeader(tb testing.TB, h http.Handler) http.Header {
 	return header
 }
 
-// echoServer has one tool, which reports progress as often as it is told to.
+// echoServer returns a server with one tool, which reports progress as often as notes says.
 func echoServer(notes int) *mcp.Server {
 	s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: quiet, ProgressRate: 1 << 30})
 	type in struct {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// A head is what the header of a request says to this package, read in one pass: most of it decides something more than
-// once.
+// A head holds the request headers that this package uses. They are collected in one pass, since
+// most of them are needed more than once.
 type head struct {
 	id                    field // of the session
 	version, method, name field
@@ -14,16 +14,16 @@ type head struct {
 	origin, fetchSite     field
 	accept                []string
 	lines, size           int    // of the whole header block
-	twice                 string // a header that decides something and stands twice; empty if none does
+	repeated              string // a header that must not be repeated and is; empty for none
 }
 
-// A field is the first value of a header. It may be there and be empty.
+// A field is the first value of a header. It may be sent and empty.
 type field struct {
 	value string
 	sent  bool
 }
 
-// read reads it in place: it is too large to be handed back.
+// read fills the head in place, since it is large.
 func (h *head) read(r *http.Request) {
 	h.size = len(r.RequestURI)
 	for name, values := range r.Header {
@@ -31,17 +31,17 @@ func (h *head) read(r *http.Request) {
 		for _, v := range values {
 			h.size += len(name) + len(v) + len(": \r\n")
 		}
-		if len(values) > 1 && decides(name) {
-			h.twice = name
+		if len(values) > 1 && isUnique(name) {
+			h.repeated = name
 		}
 		if len(values) > 0 {
-			h.note(name, values)
+			h.set(name, values)
 		}
 	}
 }
 
-// note keeps the header of this canonical name, if anything here goes by it.
-func (h *head) note(name string, values []string) {
+// set stores the header with this canonical name, if it is one of the head.
+func (h *head) set(name string, values []string) {
 	value := field{values[0], true}
 	switch name {
 	case headerSession:
@@ -65,8 +65,9 @@ func (h *head) note(name string, values []string) {
 	}
 }
 
-// decides reports whether requests are routed, admitted or read by the header of this canonical name.
-func decides(name string) bool {
+// isUnique reports whether a header must not be repeated: requests are routed, admitted or read by
+// it.
+func isUnique(name string) bool {
 	switch name {
 	case headerSession, headerVersion, headerMethod, headerName, headerLastEvent,
 		"Authorization", "Content-Type", "Content-Encoding", "Host", "Origin", "Sec-Fetch-Site":

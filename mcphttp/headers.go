@@ -9,29 +9,29 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// Canonical names of the headers that the protocol gives a meaning: the keys of an http.Header.
+// Canonical names of the protocol's headers, as the keys of an http.Header.
 const (
 	headerVersion   = "Mcp-Protocol-Version"
 	headerMethod    = "Mcp-Method"
 	headerName      = "Mcp-Name"
-	headerParam     = "Mcp-Param-" // and a name that the tool's schema chose
+	headerParam     = "Mcp-Param-" // a prefix; the schema of the tool has the rest
 	headerSession   = "Mcp-Session-Id"
 	headerLastEvent = "Last-Event-Id"
 )
 
-// nameParams are the methods of official extensions whose subject clients repeat in Mcp-Name, with the member of params
-// that names it. Those of the core are in package wire.
+// nameParams has the methods of official extensions whose Mcp-Name header mirrors a member of
+// params, and that member. Those of the core protocol are in package wire.
 var nameParams = map[string]string{
 	"tasks/get":    "taskId",
 	"tasks/update": "taskId",
 	"tasks/cancel": "taskId",
 }
 
-// checkMirrors compares the standard headers of a request with its body. Intermediaries decide by the headers and
-// handlers act on the body, so the two must say the same.
+// checkHeaders compares the standard headers of a request with its body. Intermediaries decide by
+// the headers and handlers act on the body, so the two must agree.
 //
 // Spec: basic/transports/streamable-http#server-validation (2026-07-28)
-func checkMirrors(head *head, req *mcp.Request) *mcp.Error {
+func checkHeaders(head *head, req *mcp.Request) *mcp.Error {
 	switch {
 	case !head.version.sent:
 		return mismatch("header " + headerVersion + " is missing")
@@ -45,7 +45,7 @@ func checkMirrors(head *head, req *mcp.Request) *mcp.Error {
 	return checkName(head.name, req)
 }
 
-// checkName compares Mcp-Name with the subject of the request.
+// checkName compares Mcp-Name with the body.
 func checkName(header field, req *mcp.Request) *mcp.Error {
 	method, _ := wire.Latest().Method(req.Method)
 	param := method.NameParam
@@ -59,7 +59,7 @@ func checkName(header field, req *mcp.Request) *mcp.Error {
 	case !header.sent && named:
 		return mismatch("header " + headerName + " is missing")
 	case !header.sent:
-		return nil // what is missing in both places is for the method to refuse
+		return nil // the method refuses a request without it
 	}
 	value, err := decodeHeaderValue(header.value)
 	if err != nil {
@@ -82,9 +82,9 @@ func checkParams(ctx context.Context, h mcp.Handler, head *head, req *mcp.Reques
 		return nil
 	}
 	if !head.name.sent {
-		return nil // no tool has no name
+		return nil // every tool has a name
 	}
-	tool, err := decodeHeaderValue(head.name.value) // as in the body: that was compared before
+	tool, err := decodeHeaderValue(head.name.value) // equal to the name in the body
 	if err != nil {
 		return nil
 	}
@@ -125,8 +125,8 @@ func checkParam(header http.Header, p mcp.HeaderParam, arguments []byte) *mcp.Er
 	return nil
 }
 
-// equalsArgument compares a header with an argument by the argument's own type: whether that is the type the tool
-// wants is for the tool to say.
+// equalsArgument compares a header with an argument by the type of the argument. The tool checks
+// whether that is the right type.
 func equalsArgument(argument []byte, value string) bool {
 	switch jsonscan.Kind(argument) {
 	case '"':
@@ -145,7 +145,7 @@ func equalsString(raw []byte, s string) bool {
 		return false
 	}
 	if string(raw[1:len(raw)-1]) == s {
-		// The same bytes are the same string unless there are escapes, and then the string is another one.
+		// Equal bytes are equal strings, unless they contain an escape.
 		for _, c := range raw[1 : len(raw)-1] {
 			if c == '\\' {
 				return false

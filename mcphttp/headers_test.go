@@ -118,7 +118,7 @@ func FuzzHeaderValue(f *testing.F) {
 				t.Errorf("%q comes back from %q as %q, %v", s, encoded, got, err)
 			}
 			if encoded != strings.Trim(encoded, " \t") || strings.IndexFunc(encoded, func(c rune) bool { return c != '\t' && c < ' ' || c > '~' }) >= 0 {
-				t.Errorf("%q is encoded as %q, which is no header value", s, encoded)
+				t.Errorf("%q is encoded as %q, which is not a header value", s, encoded)
 			}
 		}
 		text, err := mcphttp.DecodeHeaderValue(s)

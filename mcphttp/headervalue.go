@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// The marks of a header value that is Base64, because the text itself cannot stand in a header. They are exact: any
-// other spelling is text that means itself.
+// The delimiters of a Base64 header value, for text that cannot be a header value itself. They are
+// exact: any other spelling is plain text.
 //
 // Spec: basic/transports/streamable-http#value-encoding (2026-07-28)
 const (
@@ -22,7 +22,7 @@ var (
 	errHeaderEncoding   = errors.New("invalid Base64 encoding")
 )
 
-// encodeHeaderValue returns the header value that stands for s, which has to be valid UTF-8.
+// encodeHeaderValue returns the header value of s, which must be valid UTF-8.
 func encodeHeaderValue(s string) string {
 	if isPlainValue(s) && !(strings.HasPrefix(s, encodedPrefix) && strings.HasSuffix(s, encodedSuffix)) {
 		return s
@@ -30,7 +30,7 @@ func encodeHeaderValue(s string) string {
 	return encodedPrefix + base64.StdEncoding.EncodeToString([]byte(s)) + encodedSuffix
 }
 
-// decodeHeaderValue returns the text that a header value stands for.
+// decodeHeaderValue returns the text of a header value.
 func decodeHeaderValue(v string) (string, error) {
 	if !isPlainValue(v) {
 		return "", errHeaderCharacters
@@ -49,7 +49,8 @@ func decodeHeaderValue(v string) (string, error) {
 	return string(text), nil
 }
 
-// isPlainValue reports whether s can be a header value as it is: visible ASCII, with spaces and tabs only within.
+// isPlainValue reports whether s can be a header value as it is: visible ASCII, with spaces and
+// tabs inside only.
 func isPlainValue(s string) bool {
 	for i := range len(s) {
 		switch c := s[i]; {
@@ -68,29 +69,31 @@ func isPlainValue(s string) bool {
 func isToken(s string) bool {
 	const marks = "!#$%&'*+-.^_`|~"
 	for i := range len(s) {
-		c := s[i]
-		if letter := c | 0x20; ('a' > letter || letter > 'z') && (c < '0' || '9' < c) && strings.IndexByte(marks, c) < 0 {
+		c, letter := s[i], s[i]|0x20
+		isAlphanumeric := 'a' <= letter && letter <= 'z' || '0' <= c && c <= '9'
+		if !isAlphanumeric && strings.IndexByte(marks, c) < 0 {
 			return false
 		}
 	}
 	return s != ""
 }
 
-// hasControl reports whether s holds what no header can carry.
+// hasControl reports whether s has a control character, which no header value may have.
 //
 // Spec: RFC 9110, section 5.5
 func hasControl(s string) bool {
 	return strings.ContainsFunc(s, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f })
 }
 
-// maxSafeInteger is the largest integer that every JSON reader keeps exact; mirrored integers stay within it.
+// maxSafeInteger is the largest integer that every JSON reader represents exactly. Mirrored
+// integers must not exceed it.
 const maxSafeInteger = 1<<53 - 1
 
-// maxExponent is beyond what any number of a bounded body can need, and keeps sums of exponents from overflowing.
+// maxExponent is more than any number in a body of limited size needs. It prevents overflow.
 const maxExponent = 1 << 30
 
-// equalIntegers reports whether two JSON numbers are the same integer, however they are written: 42, 42.0 and 4.2e1
-// are one. Fractions and integers beyond what every reader keeps exact equal nothing.
+// equalIntegers reports whether two JSON numbers are the same integer in any notation: 42, 42.0 and
+// 4.2e1 are equal. Fractions and integers beyond maxSafeInteger equal nothing.
 func equalIntegers(a, b string) bool {
 	m, ok := parseInteger(a)
 	if !ok {
@@ -100,7 +103,8 @@ func equalIntegers(a, b string) bool {
 	return ok && m == n
 }
 
-// parseInteger reads a JSON number that is a safe integer. It works on the digits: a float would round.
+// parseInteger parses a JSON number that is a safe integer. It works on the digits, since a float
+// would round.
 func parseInteger(s string) (n int64, ok bool) {
 	rest, negative := strings.CutPrefix(s, "-")
 	mantissa, exponent := rest, 0
@@ -134,8 +138,8 @@ func parseInteger(s string) (n int64, ok bool) {
 	return n, true
 }
 
-// cutExponent splits a number at its exponent mark. Exponents that no safe integer needs are refused before they can
-// cost anything.
+// cutExponent splits a number at its exponent mark. It refuses exponents that no safe integer
+// needs, before they cost anything.
 func cutExponent(s string, at int) (mantissa string, exponent int, ok bool) {
 	text := s[at+1:]
 	if text == "" || !isDigits(strings.TrimLeft(text[:1], "+-")+text[1:]) {

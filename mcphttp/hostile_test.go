@@ -61,7 +61,7 @@ type wire struct {
 	answers *stream             // where the answers are; nil for the response itself
 }
 
-// post posts a body and gives the response.
+// post posts a body and returns the response.
 func (w *wire) post(body string, headers ...string) answer {
 	w.t.Helper()
 	lines := append([]string{"POST " + w.target + " HTTP/1.1", "Host: localhost:8765", "Content-Type: application/json",
@@ -158,7 +158,7 @@ func TestR7_1_5_StrayMessages(t *testing.T) {
 	}
 }
 
-func TestR7_1_6_PanicSaysNothing(t *testing.T) {
+func TestR7_1_6_PanicIsNotDisclosed(t *testing.T) {
 	f := start(t, newTestCore(), nil)
 	for _, w := range f.wires() {
 		body := strings.NewReplacer(`"echo"`, `"panic"`).Replace(w.good(1))
@@ -329,7 +329,7 @@ func TestR7_3_1_PagesOfOtherSites(t *testing.T) {
 			}
 			body, _ := io.ReadAll(io.LimitReader(resp.Body, 1000))
 			resp.Body.Close()
-			// net/http itself refuses a Host that is none at all.
+			// net/http itself refuses a Host that is invalid.
 			if resp.StatusCode != 403 && resp.StatusCode != 400 || resp.StatusCode == 400 && !strings.HasPrefix(name, "Host") {
 				t.Errorf("%s with %s: got %d %s, want 403", kind, name, resp.StatusCode, body)
 			}

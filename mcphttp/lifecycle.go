@@ -9,12 +9,12 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A waitCounter counts what is going on, so that one can wait until nothing is.
+// A waitCounter counts requests in progress, and lets a goroutine wait until there are none.
 type waitCounter struct {
 	n atomic.Int64
 
 	mu   sync.Mutex    // guards the field below
-	zero chan struct{} // closed when n comes to zero; nil while nobody waits
+	zero chan struct{} // closed when n becomes zero; nil if no goroutine waits
 }
 
 func (t *waitCounter) add() { t.n.Add(1) }
@@ -31,7 +31,7 @@ func (t *waitCounter) done() {
 	}
 }
 
-// wait returns nil once nothing is going on, or the error of ctx.
+// wait returns nil when the count is zero, or the error of ctx.
 func (t *waitCounter) wait(ctx context.Context) error {
 	t.mu.Lock()
 	if t.zero == nil {
@@ -39,7 +39,7 @@ func (t *waitCounter) wait(ctx context.Context) error {
 	}
 	zero := t.zero
 	t.mu.Unlock()
-	if t.n.Load() == 0 { // looked at after zero is there, so that who is done later closes it
+	if t.n.Load() == 0 { // checked after zero is set, so that a later done closes it
 		return nil
 	}
 	select {
@@ -50,13 +50,13 @@ func (t *waitCounter) wait(ctx context.Context) error {
 	}
 }
 
-// A lifecycle is how far a handler is from its end: open, draining (no new work, subscriptions end, calls may finish),
-// or over (calls are told to end).
+// A lifecycle is the stage of a handler: open, draining (new requests are refused, subscriptions
+// end, calls may finish), or over (calls are canceled).
 type lifecycle struct {
 	stage atomic.Int32 // changes under the lock
 
-	mu    sync.Mutex             // guards the field below
-	awake map[*lazyContext]stage // what can be told to end, and the stage at which it has to
+	mu       sync.Mutex             // guards the field below
+	contexts map[*lazyContext]stage // with the stage at which they are canceled
 }
 
 type stage int32
@@ -67,12 +67,12 @@ const (
 	over
 )
 
-// advance moves on to a later stage and tells the calls that end with it.
+// advance moves to a later stage and cancels the calls that end at it.
 func (l *lifecycle) advance(to stage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stage.Store(max(l.stage.Load(), int32(to)))
-	for a, endsAt := range l.awake {
+	for a, endsAt := range l.contexts {
 		if l.reached(endsAt) {
 			a.cancel(mcp.ErrShutdown)
 		}
@@ -90,106 +90,109 @@ func (l *lifecycle) add(a *lazyContext, endsAt stage) {
 		a.cancel(mcp.ErrShutdown)
 		return
 	}
-	if l.awake == nil {
-		l.awake = make(map[*lazyContext]stage)
+	if l.contexts == nil {
+		l.contexts = make(map[*lazyContext]stage)
 	}
-	l.awake[a] = endsAt
+	l.contexts[a] = endsAt
 }
 
 func (l *lifecycle) remove(a *lazyContext) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.awake, a)
+	delete(l.contexts, a)
 }
 
-// A callContext is the context of one modern call: that of the HTTP request, except that its cause says in the terms of
-// this project why it ended, and that the handler can end it. It costs nothing until someone waits for it, and most
-// calls are over before anyone does.
+// A callContext is the context of one modern call. It is the context of the HTTP request, except
+// that its cause is an error of package mcp and that the handler can cancel it. It allocates
+// nothing until its Done channel is needed, which most calls never do.
 type callContext struct {
 	context.Context // of the HTTP request
 	handler         *Handler
-	awake           atomic.Pointer[lazyContext] // nil until someone waits; changes under the lock
+	lazy            atomic.Pointer[lazyContext] // nil until it is needed; changes under the lock
 	endsAt          stage                       // the stage of the handler at which the call has to end
 
 	mu    sync.Mutex // guards the field below
 	ended bool
 }
 
-// An lazyContext is a callContext that can be waited for.
+// A lazyContext is the cancelable context of a callContext.
 type lazyContext struct {
 	context.Context
 	cancel  context.CancelCauseFunc
 	release func() bool
 }
 
-// wake returns the context that can be waited for.
-func (c *callContext) wake() *lazyContext {
-	if a := c.awake.Load(); a != nil {
+// cancelable returns the cancelable context, which it creates if necessary.
+func (c *callContext) cancelable() *lazyContext {
+	if a := c.lazy.Load(); a != nil {
 		return a
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if a := c.awake.Load(); a != nil {
+	if a := c.lazy.Load(); a != nil {
 		return a
 	}
 	a := &lazyContext{}
 	a.Context, a.cancel = context.WithCancelCause(context.WithoutCancel(c.Context))
 	switch {
 	case c.ended:
-		a.cancel(nil) // whoever waits now was left behind by the call
+		a.cancel(nil) // a goroutine uses the context after the call
 	case c.Context.Err() != nil:
-		a.cancel(endOf(c.Context)) // at once, for the caller who is about to look
+		a.cancel(causeOf(c.Context)) // at once, since the caller checks it next
 	}
 	if !c.ended {
-		a.release = context.AfterFunc(c.Context, func() { a.cancel(endOf(c.Context)) })
+		a.release = context.AfterFunc(c.Context, func() { a.cancel(causeOf(c.Context)) })
 		c.handler.life.add(a, c.endsAt)
 	}
-	c.awake.Store(a)
+	c.lazy.Store(a)
 	return a
 }
 
-// endOf returns the reason why the context of an HTTP request ended. net/http ends it without one when the client goes.
-func endOf(ctx context.Context) error {
+// causeOf returns the cause of the end of an HTTP request's context. net/http cancels it without a
+// cause when the client disconnects.
+func causeOf(ctx context.Context) error {
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		return cause
 	}
 	return mcp.ErrDisconnected
 }
 
-// current returns the context to ask: the one that can be waited for as soon as it makes a difference.
+// current returns the cancelable context if it exists or the request has ended, and the context of
+// the request otherwise.
 func (c *callContext) current() context.Context {
-	if a := c.awake.Load(); a != nil {
+	if a := c.lazy.Load(); a != nil {
 		return a
 	}
 	if c.Context.Err() != nil {
-		return c.wake()
+		return c.cancelable()
 	}
 	return c.Context
 }
 
-// Done ends with the HTTP request, by fail, or at the handler's shutdown.
-func (c *callContext) Done() <-chan struct{} { return c.wake().Done() }
+// Done returns a channel that is closed when the HTTP request ends, fail is called, or the handler
+// shuts down.
+func (c *callContext) Done() <-chan struct{} { return c.cancelable().Done() }
 
-// Err is the error of the context.
+// Err returns the error of the context.
 func (c *callContext) Err() error { return c.current().Err() }
 
 // Value returns the values of the HTTP request's context.
 func (c *callContext) Value(key any) any { return c.current().Value(key) }
 
-// isDisconnected reports whether the context has ended because there is nobody left to answer.
+// isDisconnected reports whether the context has ended because the client is gone.
 func (c *callContext) isDisconnected() bool {
 	return c.Err() != nil && errors.Is(context.Cause(c), mcp.ErrDisconnected)
 }
 
-// fail ends the context for a reason.
-func (c *callContext) fail(cause error) { c.wake().cancel(cause) }
+// fail cancels the context with a cause.
+func (c *callContext) fail(cause error) { c.cancelable().cancel(cause) }
 
-// end frees what the context holds. The call is over.
+// end releases the context when the call is over.
 func (c *callContext) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended = true
-	a := c.awake.Load()
+	a := c.lazy.Load()
 	if a == nil {
 		return
 	}

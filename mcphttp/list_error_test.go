@@ -10,7 +10,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A list that cannot be encoded is an error on a stream as well, in which nothing of the list stands.
+// A list that cannot be encoded is an error on a stream as well, and the stream contains no part of
+// the list.
 func TestListThatCannotBeEncodedIsAnError(t *testing.T) {
 	s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: quiet, Middleware: []mcp.Middleware{func(next mcp.Handler) mcp.Handler {
 		return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {

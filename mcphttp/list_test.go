@@ -106,7 +106,7 @@ func TestListsAreWhole(t *testing.T) {
 	}
 }
 
-// list asks for the tools, and gives the response of a stream or of JSON whose length was said.
+// list requests the tools, and returns the response of a stream or of JSON with a Content-Length.
 func (f *fixture) list(isStream bool, s *testSession) string {
 	body, headers := modernCall("tools/list", "")
 	if s != nil {
@@ -132,7 +132,8 @@ func (f *fixture) list(isStream bool, s *testSession) string {
 	return events[len(events)-1]
 }
 
-// What a client of the modern era gets is byte for byte what the server gives a transport that asks for all.
+// A client of the modern era receives byte for byte what the server returns to a transport that
+// requests the whole result.
 func TestListsAreThoseOfTheServer(t *testing.T) {
 	for _, tools := range []int{3, 30, 400} {
 		core := lister(tools, nil)

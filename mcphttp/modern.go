@@ -13,7 +13,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// serveModern serves a message that needs nothing but itself, on the goroutine that net/http gave it.
+// serveModern serves a modern message, on the goroutine that net/http started.
 func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, head *head, msg *jsonrpc.Message) {
 	switch msg.Kind() {
 	case jsonrpc.Request:
@@ -31,8 +31,8 @@ func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, head *head
 	}
 }
 
-// checkNotification returns the reason not to accept a notification. The protocol has none that clients send over HTTP,
-// so nothing more comes of it.
+// checkNotification returns the reason not to accept a notification, or nil. The protocol has no
+// notifications that clients send over HTTP, so an accepted one is ignored.
 //
 // Spec: basic/transports/streamable-http#sending-messages (2026-07-28)
 func checkNotification(head *head, msg *jsonrpc.Message) *refusal {
@@ -42,13 +42,14 @@ func checkNotification(head *head, msg *jsonrpc.Message) *refusal {
 		}
 	}
 	if head.method.sent && head.method.value != msg.Method {
-		return &refusal{http.StatusBadRequest, mismatch("header " + headerMethod + " differs from the method in the body")}
+		err := mismatch("header " + headerMethod + " differs from the method in the body")
+		return &refusal{http.StatusBadRequest, err}
 	}
 	return nil
 }
 
-// openRequest makes a request of a message, or says what is wrong with it. The order is that of what has to be known:
-// what the request says of itself, whether the headers say the same, and whether that version is spoken here.
+// openRequest returns the request of a message, or a refusal. It checks the envelope first, then
+// the headers against the body, then the version.
 func openRequest(head *head, msg *jsonrpc.Message) (*mcp.Request, *refusal) {
 	req, err := mcp.NewRequest(msg)
 	if err != nil {
@@ -58,7 +59,7 @@ func openRequest(head *head, msg *jsonrpc.Message) (*mcp.Request, *refusal) {
 		}
 		return nil, &refusal{http.StatusBadRequest, e}
 	}
-	if err := checkMirrors(head, req); err != nil {
+	if err := checkHeaders(head, req); err != nil {
 		return nil, &refusal{http.StatusBadRequest, err}
 	}
 	if rev, known := wire.ParseRevision(req.Revision()); !known || !rev.Modern() {
@@ -67,7 +68,7 @@ func openRequest(head *head, msg *jsonrpc.Message) (*mcp.Request, *refusal) {
 	return req, nil
 }
 
-// serveRequest answers one request.
+// serveRequest serves one request.
 func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, head *head, msg *jsonrpc.Message) *refusal {
 	req, no := openRequest(head, msg)
 	if no != nil {
@@ -98,19 +99,19 @@ func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, head *hea
 
 func isListen(req *mcp.Request) bool { return req.Method == wire.MethodSubscriptionsListen }
 
-// An exchange is one modern request on its way to its answer. The answer is JSON, unless something is sent before it:
-// then it is the last event of a stream.
+// An exchange is one modern request and its response. The response is JSON, unless something is
+// sent before it: then it is the last event of a stream.
 type exchange struct {
 	w          http.ResponseWriter
 	ctx        callContext
-	challenged *challenge // what the answer says if it is an error; nil for nothing
+	challenged *challenge // of the error response; nil for none
 
 	mu       sync.Mutex   // guards the fields below
 	stream   *eventStream // nil until something is sent
-	answered bool         // nothing can be sent any more
+	answered bool         // the response has begun, and nothing can be sent before it
 }
 
-// ServeMCP has the request answered, and notes what HTTP has to say about the error.
+// ServeMCP serves the request, and records the HTTP challenge of its error.
 func (x *exchange) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	res, err := x.ctx.handler.core.ServeMCP(ctx, req)
 	if err != nil {
@@ -125,25 +126,24 @@ func (x *exchange) Unwrap(wire.ForTransports) mcp.Handler { return x.ctx.handler
 func (x *exchange) serve(req *mcp.Request) {
 	req.Notify = x.notify
 	sizes := &x.ctx.handler.sizes
-	var answer *buffer
-	if isListen(req) { // one that waits for hours must not keep a buffer for its last word
-		answer = new(buffer)
+	var response *buffer
+	if isListen(req) { // which lasts for hours, and must not hold a pooled buffer
+		response = new(buffer)
 	} else {
-		answer = sizes.newBuffer()
+		response = sizes.newBuffer()
 	}
-	defer answer.free()
-	body, err := mcpFuncs.AppendResponse(answer.bytes, &x.ctx, x, req)
-	answer.bytes = body
+	defer response.free()
+	body, err := mcpFuncs.AppendResponse(response.bytes, &x.ctx, x, req)
+	response.bytes = body
 	sizes.learn(len(body))
 	x.write(body, err)
 }
 
-// write sends the answer, in which err stands if it is an error. It has a frame of its own, since
-// serve waits for as long as a handler takes.
+// write sends the response. err is the error in it, nil if it is a result.
 func (x *exchange) write(body []byte, err *mcp.Error) {
 	stream := x.close()
 	switch h := x.ctx.handler; {
-	case x.ctx.isDisconnected(): // nothing more is said about a cancelled request
+	case x.ctx.isDisconnected(): // a canceled request has no response
 		if stream != nil {
 			stream.close()
 		}
@@ -151,7 +151,7 @@ func (x *exchange) write(body []byte, err *mcp.Error) {
 	case err == nil:
 		h.writeJSON(x.w, http.StatusOK, body)
 	case x.challenged != nil:
-		h.challenge(x.w, x.challenged, body)
+		h.writeChallenge(x.w, x.challenged, body)
 	default:
 		if after := retryAfter(err); after != "" {
 			x.w.Header().Set("Retry-After", after)
@@ -160,7 +160,7 @@ func (x *exchange) write(body []byte, err *mcp.Error) {
 	}
 }
 
-// open returns the stream of the answer, and makes the answer one if need be.
+// open returns the stream of the response, which it creates if necessary.
 func (x *exchange) open() (*eventStream, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -174,7 +174,7 @@ func (x *exchange) open() (*eventStream, error) {
 	return x.stream, nil
 }
 
-// close returns the stream of the answer, nil if it is none, and keeps it at that.
+// close returns the stream of the response, nil if there is none, and lets no other be created.
 func (x *exchange) close() *eventStream {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -182,13 +182,13 @@ func (x *exchange) close() *eventStream {
 	return x.stream
 }
 
-// notify sends a notification ahead of the answer. It is the Notify of the request.
+// notify sends a notification before the response. It is the Notify of the request.
 func (x *exchange) notify(ctx context.Context, method string, params stdjson.RawMessage) error {
 	for _, c := range [...]context.Context{ctx, &x.ctx} {
 		if c.Err() == nil {
 			continue
 		}
-		// At a shutdown the client is still there, and what is said last is still said.
+		// During a shutdown the client is still connected, and the last notifications are sent.
 		if cause := context.Cause(c); !errors.Is(cause, mcp.ErrShutdown) {
 			return cause
 		}

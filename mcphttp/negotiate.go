@@ -12,11 +12,12 @@ const (
 	typeEventStream = "text/event-stream"
 )
 
-// maxRanges bounds how much of an Accept header is read: browsers send less than ten, programs two.
+// maxRanges bounds the media ranges of an Accept header that are read. Browsers send less than ten,
+// programs two.
 const maxRanges = 32
 
-// checkContent returns the reason not to read the body: only plain JSON is read. Taking any other type would open the
-// endpoint to HTML forms, whose posts browsers send across sites without asking first.
+// checkContent returns the reason not to read the body, or nil. Only plain JSON is accepted: with
+// any other type HTML forms could post to the endpoint across sites, without a preflight.
 func checkContent(head *head) *refusal {
 	if encoding := head.encoding.value; encoding != "" && !strings.EqualFold(encoding, "identity") {
 		return refuse(http.StatusUnsupportedMediaType, "compressed bodies are not read")
@@ -39,8 +40,8 @@ func isJSON(contentType string) bool {
 	return !ok || strings.EqualFold(charset, "utf-8")
 }
 
-// checkAccept returns the reason not to answer a POST: whether the answer is JSON or an event stream shows only while it
-// is made, so the client has to take both.
+// checkAccept returns the reason not to answer a POST, or nil. The client must accept JSON and
+// event streams, since the server picks one of them while it processes the request.
 //
 // Spec: basic/transports/streamable-http#sending-messages
 func checkAccept(accept []string) *refusal {
@@ -50,8 +51,8 @@ func checkAccept(accept []string) *refusal {
 	return refuse(http.StatusNotAcceptable, "Accept must list "+typeJSON+" and "+typeEventStream)
 }
 
-// accepts reports whether the Accept lines allow a media type. The most specific range that matches decides, and no
-// lines at all allow everything.
+// accepts reports whether the Accept lines allow a media type. The most specific matching range
+// decides. Without any line everything is allowed.
 //
 // Spec: RFC 9110, section 12.5.1
 func accepts(lines []string, want string) bool {
@@ -98,7 +99,7 @@ func cutElement(list string) (element, rest string) {
 	return list, ""
 }
 
-// specificity says how closely a media range describes a media type, 0 if not at all.
+// specificity returns how closely a media range matches a media type; 0 if it does not match.
 func specificity(mediaRange, mediaType string) int {
 	switch {
 	case mediaRange == mediaType:
@@ -112,7 +113,7 @@ func specificity(mediaRange, mediaType string) int {
 	return 0
 }
 
-// isZero reports whether q is a weight of nothing.
+// isZero reports whether the weight q is zero.
 func isZero(q string) bool {
 	weight, err := strconv.ParseFloat(q, 64)
 	return err == nil && weight == 0

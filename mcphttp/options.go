@@ -7,45 +7,48 @@ import (
 	"time"
 )
 
-// Options configures a [Handler]. The zero value is right and safe for most servers.
+// Options configures a [Handler]. The zero value is safe and right for most servers.
 type Options struct {
-	// AllowedOrigins are the origins of web pages that may use the server, each like https://app.example.com. The
-	// server's own origin is always allowed, and so are clients that are not browsers: they send no origin. Default:
-	// none.
+	// AllowedOrigins lists the origins of web pages that may use the server, such as
+	// https://app.example.com. The server's own origin is always allowed. Clients that are not
+	// browsers send no origin and are always allowed. Default: none.
 	AllowedOrigins []string
-	// InsecureAnyOrigin lets the pages of every origin in. Then any page that a user of the server visits can use it.
+	// InsecureAnyOrigin allows the pages of every origin. Then any page that a user of the server
+	// visits can use it.
 	InsecureAnyOrigin bool
-	// AllowedHosts are the names by which clients may call the server, with or without a port, such as
-	// mcp.example.com. Behind a proxy on the same machine it is the name that the proxy passes on. Default: any name,
-	// but only localhost and loopback addresses on connections that come in at a loopback address, which is what
-	// protects local servers from DNS rebinding.
+	// AllowedHosts lists the names by which clients may call the server, with or without a port,
+	// such as mcp.example.com. Behind a proxy on the same machine it is the name that the proxy
+	// passes on. Default: any name, except that connections to a loopback address must use
+	// localhost or a loopback address, which protects local servers from DNS rebinding.
 	AllowedHosts []string
-	// InsecureAnyHost lets a server at a loopback address answer to any name.
+	// InsecureAnyHost allows any name on connections to a loopback address.
 	InsecureAnyHost bool
 
 	// MaxBody is the largest body of a request, in bytes. Default: 4 MiB.
 	MaxBody int64
-	// MaxHeaderLines and MaxHeaderBytes bound the header block of a request. Default: 100 and 64 KiB.
+	// MaxHeaderLines and MaxHeaderBytes limit the header block of a request. Defaults: 100 and 64
+	// KiB.
 	MaxHeaderLines int
 	MaxHeaderBytes int
 	// BodyTimeout is how long the body of a request may take to arrive. Default: 30 seconds.
 	BodyTimeout time.Duration
-	// WriteTimeout is how long a client may take to read what it was sent, one event or one answer, before its
-	// connection counts as lost. Default: 30 seconds.
+	// WriteTimeout is how long a client may take to read one response, or the events of one write.
+	// After that its connection counts as lost. Default: 30 seconds.
 	WriteTimeout time.Duration
-	// KeepAlive is the time between two comments on an event stream, which keep proxies from closing it. Default: 15
-	// seconds.
+	// KeepAlive is the interval of the comments on an event stream that keep proxies from closing
+	// it. Default: 15 seconds.
 	KeepAlive time.Duration
 
-	// MaxListens and MaxListensPerPrincipal bound the open subscriptions, in all and for one authenticated caller.
-	// Anonymous callers are bounded in all only. Default: 10,000 and 64.
+	// MaxListens and MaxListensPerPrincipal limit the open subscriptions in total and for one
+	// authenticated principal. Anonymous callers are limited only in total. Defaults: 10,000 and
+	// 64.
 	MaxListens             int
 	MaxListensPerPrincipal int
 
-	// Sessions concerns clients of revisions before 2026-07-28 only.
+	// Sessions configures the sessions of clients of revisions before 2026-07-28.
 	Sessions SessionOptions
 
-	// Logger takes what is refused and what fails. Default: slog.Default().
+	// Logger logs refused requests and failures. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -93,7 +96,7 @@ func (o *Options) validate() error {
 
 func positive[T int | int64 | time.Duration](name string, value T) error {
 	if value < 0 {
-		return fmt.Errorf("%s is %v, want a positive value", name, value)
+		return fmt.Errorf("invalid %s %v: must be positive", name, value)
 	}
 	return nil
 }

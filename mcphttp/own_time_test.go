@@ -11,7 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// A timedWriter has the write deadline that an http.Server gives a request.
+// A timedWriter has the write deadline that an http.Server sets for a request.
 type timedWriter struct {
 	http.ResponseWriter
 	deadline time.Time

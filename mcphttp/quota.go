@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// A quota limits the number of sessions or subscriptions, in total and for each principal. Anonymous
-// callers cannot be distinguished, so only the total limits them.
+// A quota limits the number of sessions or subscriptions, in total and for each principal.
+// Anonymous callers cannot be distinguished, so only the total limits them.
 type quota struct {
 	what         string // in the plural, for error messages
 	total        int

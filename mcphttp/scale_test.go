@@ -10,7 +10,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-func TestEndedSessionsLeaveNothing(t *testing.T) {
+func TestEndedSessionsHoldNoMemory(t *testing.T) {
 	if raceDetector {
 		t.Skip("the heap is another one under the race detector")
 	}
@@ -67,9 +67,9 @@ func TestManyIdleSessionsExpireTogether(t *testing.T) {
 	})
 }
 
-// Those who do not read hold a bounded amount of memory for as long as the write timeout, and then nothing. A session may
-// come back for what it has missed.
-func TestListenersThatDoNotReadAreLetGo(t *testing.T) {
+// Clients that do not read hold a bounded amount of memory until the write timeout, and none after
+// it. A session can resume its stream.
+func TestListenersThatDoNotReadAreDisconnected(t *testing.T) {
 	const each, room = 100, 64 << 10
 	synctest.Test(t, func(t *testing.T) {
 		f := newFanout(t)

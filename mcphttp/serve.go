@@ -21,10 +21,12 @@ const (
 // requests, the first one outermost. It sees requests for other paths too, such as the well-known
 // paths of authorization.
 //
-// Serve runs an http.Server with limits that suit an open port. To serve several paths, mount h in an
-// http.Server that has a ReadHeaderTimeout and an IdleTimeout, and call [Handler.Shutdown] before the
-// Shutdown of the server.
-func Serve(ctx context.Context, l net.Listener, path string, h *Handler, middleware ...func(http.Handler) http.Handler) error {
+// Serve runs an http.Server with limits that suit an open port. To serve several paths, mount h in
+// an http.Server that has a ReadHeaderTimeout and an IdleTimeout, and call [Handler.Shutdown]
+// before the Shutdown of the server.
+func Serve(
+	ctx context.Context, l net.Listener, path string, h *Handler, middleware ...func(http.Handler) http.Handler,
+) error {
 	mux := http.NewServeMux()
 	mux.Handle(path, h)
 	var outer http.Handler = mux
@@ -61,12 +63,14 @@ func Serve(ctx context.Context, l net.Listener, path string, h *Handler, middlew
 // ListenAndServe listens on a TCP address and calls [Serve]. It logs the address that it listens on
 // to the Logger of h.
 //
-// An address without a host, such as ":8080", listens on 127.0.0.1, which only this machine reaches;
-// unlike in package net it does not listen on all interfaces. To be reached from other machines, name
-// an interface, or all of them, as in "0.0.0.0:8080".
+// An address without a host, such as ":8080", listens on 127.0.0.1, which only this machine
+// reaches; unlike in package net it does not listen on all interfaces. To be reached from other
+// machines, name an interface, or all of them, as in "0.0.0.0:8080".
 //
 // Spec: basic/transports/streamable-http#security-&-endpoint
-func ListenAndServe(ctx context.Context, addr, path string, h *Handler, middleware ...func(http.Handler) http.Handler) error {
+func ListenAndServe(
+	ctx context.Context, addr, path string, h *Handler, middleware ...func(http.Handler) http.Handler,
+) error {
 	note := ""
 	if host, port, err := net.SplitHostPort(addr); err == nil && host == "" {
 		addr = net.JoinHostPort("127.0.0.1", port)

@@ -124,7 +124,7 @@ func start(t *testing.T, core mcp.Handler, opts *mcphttp.Options, addr ...net.Ad
 	return f
 }
 
-// asPrincipal is the authentication middleware of the tests: it believes whatever it is told.
+// asPrincipal is the authentication middleware of the tests, which trusts a header.
 func asPrincipal(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if who := r.Header.Get("Authorization"); who != "" {
@@ -141,7 +141,7 @@ type answer struct {
 	body   string
 }
 
-// code returns the code of the JSON-RPC error in the body, 0 if it is none.
+// code returns the code of the JSON-RPC error in the body, or 0.
 func (a answer) code() int {
 	var m struct{ Error struct{ Code int } }
 	_ = json.Unmarshal([]byte(a.body), &m)

@@ -26,7 +26,8 @@ type SessionOptions struct {
 	// that waits for the result of a task keeps it until the task is over or the client has been
 	// disconnected for 10 minutes. Default: 30 minutes.
 	IdleTimeout time.Duration
-	// InitTimeout is the same for a session that was opened and not used since. Default: 30 seconds.
+	// InitTimeout is the same for a session that was opened and not used since. Default: 30
+	// seconds.
 	InitTimeout time.Duration
 	// MaxInFlight is how many requests of one session are processed at once. Default: 256.
 	MaxInFlight int
@@ -110,8 +111,8 @@ func digest(principal string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// find returns the session of a Streamable HTTP request, which the caller releases. The session must
-// belong to the principal.
+// find returns the session of a Streamable HTTP request, which the caller releases. The session
+// must belong to the principal.
 //
 // Spec: basic/transports#session-management
 func (h *Handler) find(head *head, principal *mcp.Principal) (*session, *refusal) {

@@ -18,10 +18,10 @@ import (
 // mcpFuncs are functions of package mcp that are not part of its API.
 var mcpFuncs = mcpint.Get[*mcp.Request, mcp.Handler]()
 
-// sessionCore lets package legacy put its requests to an mcp.Handler.
+// sessionCore serves the requests that package legacy has translated, with an mcp.Handler.
 type sessionCore struct{ handler mcp.Handler }
 
-// Serve answers one request in the modern form.
+// Serve serves one request in the modern form.
 func (c *sessionCore) Serve(ctx context.Context, dst []byte, msg *jsonrpc.Message, notify legacy.Notify) ([]byte, *mcp.Error) {
 	req, err := mcp.NewRequest(msg)
 	if err != nil {
@@ -33,7 +33,7 @@ func (c *sessionCore) Serve(ctx context.Context, dst []byte, msg *jsonrpc.Messag
 	return mcpFuncs.AppendResult(dst, ctx, c, req)
 }
 
-// ServeMCP has a request answered, and notes what HTTP has to say about the error.
+// ServeMCP serves a request, and records the HTTP challenge of its error.
 func (c *sessionCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	res, err := c.handler.ServeMCP(ctx, req)
 	if err != nil {
@@ -44,11 +44,13 @@ func (c *sessionCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Resul
 	return res, err
 }
 
-// Unwrap lets a subscription go on when ServeMCP has returned; see [mcp.AppendResult].
+// Unwrap returns the handler behind this one, so that a subscription can continue after ServeMCP has
+// returned.
 func (c *sessionCore) Unwrap(wire.ForTransports) mcp.Handler { return c.handler }
 
-// Listen registers a subscription. A handler that can only wait for its end waits on a goroutine of its own, until stop
-// is called; it is registered once it tells of something, and refused if it ends before.
+// Listen registers a subscription. A handler that is not an [mcp.Listener] is served on a goroutine
+// of its own until stop is called. Its subscription is registered with the first notification, and
+// refused if it ends before.
 func (c *sessionCore) Listen(ctx context.Context, msg *jsonrpc.Message, notify legacy.Notify) (stop func(), err error) {
 	req, err := mcp.NewRequest(msg)
 	if err != nil {
@@ -64,7 +66,7 @@ func (c *sessionCore) Listen(ctx context.Context, msg *jsonrpc.Message, notify l
 	opened, ended := make(chan struct{}), make(chan *jsonrpc.Message, 1)
 	first := sync.OnceFunc(func() { close(opened) })
 	req.Notify = func(ctx context.Context, method string, params stdjson.RawMessage) error {
-		first() // whatever it is: the acknowledgement, by the rules
+		first() // the first notification is the acknowledgement
 		return notify(ctx, method, params)
 	}
 	go func() { ended <- mcp.Answer(ctx, c.handler, req) }()
@@ -73,7 +75,7 @@ func (c *sessionCore) Listen(ctx context.Context, msg *jsonrpc.Message, notify l
 	case <-opened:
 		return stop, nil
 	case response := <-ended:
-		err = errors.New("the subscription ended before it began")
+		err = errors.New("the subscription ended before its acknowledgement")
 		if response.Error != nil {
 			err = response.Error
 		}
@@ -82,12 +84,12 @@ func (c *sessionCore) Listen(ctx context.Context, msg *jsonrpc.Message, notify l
 	}
 	stop()
 	if session.Err() != nil {
-		return stop, nil // nothing is told any more
+		return stop, nil // the session has ended, and no notification is sent
 	}
 	return nil, err
 }
 
-// attribute says of a request who sent it.
+// attribute sets the principal and the header of a request.
 func attribute(ctx context.Context, req *mcp.Request) {
 	if c := sessionContextFrom(ctx); c != nil {
 		req.Principal, req.Header = c.principal, c.header
@@ -96,16 +98,16 @@ func attribute(ctx context.Context, req *mcp.Request) {
 	}
 }
 
-// A sessionContext is the context of a message of a session. It has the values of the HTTP request's context and does
-// not end with it: a client that loses its connection has not cancelled anything.
+// A sessionContext is the context of a message of a session. It has the values of the HTTP
+// request's context but does not end with it: a lost connection cancels nothing.
 //
 // Spec: basic/transports#sending-messages-to-the-server
 type sessionContext struct {
 	context.Context
 	principal *mcp.Principal // of the HTTP request
 	header    http.Header
-	post      *sessionPost // the stream that the handler may close; nil where there is none
-	// challenged is what the answer says if it is one error; nil for nothing.
+	post      *sessionPost // for CloseStream; nil if the message is not a request of a POST
+	// challenged is the challenge of an error response; nil for none.
 	challenged atomic.Pointer[challenge]
 }
 
@@ -126,7 +128,7 @@ func sessionContextFrom(ctx context.Context) *sessionContext {
 	return c
 }
 
-// Value returns the context itself to whoever asks for it.
+// Value returns the sessionContext itself for its own key.
 func (c *sessionContext) Value(key any) any {
 	if key == (sessionContextKey{}) {
 		return c

@@ -39,7 +39,8 @@ func (c *seenCore) Listen(ctx context.Context, req *mcp.Request) (stop func(), e
 	return c.Server.Listen(ctx, req)
 }
 
-// A request of a session is that of who has sent it, and so is what the session is told of changes by.
+// A request of a session has the principal that has sent it, and so have the subscriptions of the
+// session.
 func TestRequestOfASessionIsAsTheTransportSawIt(t *testing.T) {
 	for _, version := range []string{march2025, june2025, november2025} {
 		for name, handler := range map[string]func(c *seenCore) mcp.Handler{

@@ -8,8 +8,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A standalone stream carries the messages that belong to no request: notifications of changed lists
-// and resources. A session has at most one.
+// A standalone stream carries the messages that belong to no request: notifications of changed
+// lists and resources. A session has at most one.
 //
 // Spec: basic/transports#listening-for-messages-from-the-server
 type standalone struct {
@@ -42,10 +42,10 @@ func (h *Handler) serveSessionGet(w http.ResponseWriter, r *http.Request, head *
 	return h.resumeCall(r, s, conn, name, n)
 }
 
-// errEventUnknown does not distinguish ids that never existed, ids of other principals, and ids after
-// which events were lost.
+// errEventUnknown does not distinguish ids that never existed, ids of other principals, and ids
+// after which events were lost.
 var errEventUnknown = refuse(http.StatusNotFound,
-	"the last event is unknown, or events after it are no longer stored")
+	"unknown last event, or events after it were discarded")
 
 // resumeCall replays the stream of a call, and stays connected until the call is over.
 func (h *Handler) resumeCall(r *http.Request, s *session, conn *eventStream, name string, n int64) *refusal {
@@ -98,7 +98,8 @@ func (h *Handler) serveStandalone(r *http.Request, s *session, conn *eventStream
 	}
 	s.standalone = a
 	s.mu.Unlock()
-	// Before the client sees the stream, so that it is notified of what it subscribes to after that.
+	// Before the client sees the stream, so that it is notified of what it subscribes to after
+	// that.
 	conv.Attach(h.sessions.changesTo(&a.queue))
 	a.stream.start(r.Context(), conn)
 	_ = conn.flush() // if it fails the stream ends at once
@@ -147,7 +148,8 @@ func (h *Handler) runStandalone(r *http.Request, s *session, a *standalone, conv
 	conv.Attach(nil)
 }
 
-// leaveStandalone ends the serving of one GET, and reduces the limit of the queue after the last one.
+// leaveStandalone ends the serving of one GET, and reduces the limit of the queue after the last
+// one.
 func (h *Handler) leaveStandalone(s *session, a *standalone, conn *eventStream) {
 	a.stream.detach(conn)
 	s.mu.Lock()

@@ -68,8 +68,8 @@ func TestLHTTP12_GetNeedsTheRightAccept(t *testing.T) {
 	}
 }
 
-// What happens while a client has lost its stream is told when it comes back, also if it was not noticed that the
-// connection is gone.
+// Changes while the stream of a client is broken are replayed when it resumes, even if the server
+// has not noticed the loss of the connection.
 func TestLHTTP20_StandaloneStreamResumes(t *testing.T) {
 	for _, noticed := range []bool{true, false} {
 		t.Run(fmt.Sprint("loss noticed: ", noticed), func(t *testing.T) {
@@ -113,7 +113,8 @@ func TestLHTTP20_StandaloneStreamResumes(t *testing.T) {
 	}
 }
 
-// A client that does not read its stream loses the stream and is told so when it comes back; nobody waits for it.
+// A client that does not read its stream loses the stream and gets a 404 when it resumes. Nothing
+// waits for it.
 func TestR736_UnreadStandaloneStreamGivesAGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core := &floodingCore{testCore: newTestCore()}
@@ -147,7 +148,7 @@ func TestR736_UnreadStandaloneStreamGivesAGap(t *testing.T) {
 	})
 }
 
-// A floodingCore gives the test the subscription of its one session.
+// A floodingCore passes the subscription of its one session to the test.
 type floodingCore struct {
 	*testCore
 	notify func(context.Context, string, []byte) error
@@ -186,7 +187,7 @@ func TestEventStore_IsAskedWithItsOwner(t *testing.T) {
 	}
 }
 
-// What a call still says after its session has ended is kept for nobody.
+// Messages of a call after the end of its session are not stored.
 func TestEventStore_IsNotUsedAfterTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core := newTestCore()

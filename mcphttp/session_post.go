@@ -14,8 +14,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// serveSessionPost serves a POST of the era that has sessions. The message is on the
-// stack of the caller: what the session may keep is a copy.
+// serveSessionPost serves a POST of the session era. The session keeps a copy of the message.
 func (h *Handler) serveSessionPost(w http.ResponseWriter, r *http.Request, head *head, msg *jsonrpc.Message) {
 	var no *refusal
 	id, isEndpoint := endpointSession(r)
@@ -32,7 +31,8 @@ func (h *Handler) serveSessionPost(w http.ResponseWriter, r *http.Request, head 
 	}
 }
 
-// requestID returns the id that an error about msg carries. That of a response is one of ours.
+// requestID returns the id of an error response to msg. The id of a response belongs to a request
+// of the server.
 func requestID(msg *jsonrpc.Message) jsonrpc.ID {
 	if msg.Kind() == jsonrpc.Request {
 		return msg.ID
@@ -58,7 +58,7 @@ func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, msg *j
 	if answer.Error != nil {
 		h.sessions.end(s, mcp.ErrClosed)
 		if c := ctx.challenged.Load(); c != nil {
-			h.challenge(w, c, body)
+			h.writeChallenge(w, c, body)
 			return nil
 		}
 	} else {
@@ -68,9 +68,9 @@ func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, msg *j
 	return nil
 }
 
-// initialize begins the conversation of a session. A session for which it fails is of no use.
+// initialize starts the conversation of a session. If it fails the session is useless.
 func (t *sessions) initialize(ctx *sessionContext, s *session, msg *jsonrpc.Message) *jsonrpc.Message {
-	// The conversation keeps its context for as long as it lasts, so it gets no more than it needs.
+	// The conversation keeps its context, which therefore holds as little as possible.
 	conv, err := legacy.Open(ctx.Context, &t.config, msg)
 	if err != nil {
 		return jsonrpc.NewErrorResponse(msg.ID, err)
@@ -81,19 +81,20 @@ func (t *sessions) initialize(ctx *sessionContext, s *session, msg *jsonrpc.Mess
 	switch {
 	case answer.Error != nil:
 		conv.Close(mcp.ErrClosed)
-	case s.ended: // while the server said what it is
+	case s.ended: // during the call of Welcome
 		conv.Close(mcp.ErrClosed)
 		return jsonrpc.NewErrorResponse(msg.ID, mcp.Errorf(mcp.CodeInvalidRequest, "the session has ended"))
 	case s.conversation() != nil:
 		conv.Close(mcp.ErrClosed)
-		return jsonrpc.NewErrorResponse(msg.ID, mcp.Errorf(mcp.CodeInvalidRequest, "the session is initialized already"))
+		err := mcp.Errorf(mcp.CodeInvalidRequest, "the session is initialized already")
+		return jsonrpc.NewErrorResponse(msg.ID, err)
 	default:
 		s.conv.Store(conv)
 	}
 	return answer
 }
 
-// serveSessionMessage serves any message but the first of a session.
+// serveSessionMessage serves any message but initialize.
 func (h *Handler) serveSessionMessage(w http.ResponseWriter, r *http.Request, head *head, msg *jsonrpc.Message) *refusal {
 	principal := mcp.PrincipalFrom(r.Context())
 	s, no := h.find(head, principal)
@@ -102,11 +103,11 @@ func (h *Handler) serveSessionMessage(w http.ResponseWriter, r *http.Request, he
 	}
 	defer h.sessions.release(s)
 	conv := s.conversation()
-	owed, no := owesAnswer(conv.Revision(), msg)
+	needed, no := needsResponse(conv.Revision(), msg)
 	switch {
 	case no != nil:
 		return no
-	case !owed:
+	case !needed:
 		accept(w, r, conv, msg)
 		return nil
 	case !h.life.isOpen():
@@ -119,17 +120,17 @@ func (h *Handler) serveSessionMessage(w http.ResponseWriter, r *http.Request, he
 		p.serveBatch(conv)
 		return nil
 	}
-	if p.lasts = msg.Method == wire.MethodTasksResult; p.lasts {
+	if p.isLong = msg.Method == wire.MethodTasksResult; p.isLong {
 		defer p.cancelOnAbsence(r)()
 	}
 	p.serve(conv)
 	return nil
 }
 
-// serve answers one request.
+// serve serves one request.
 func (p *sessionPost) serve(conv *legacy.Session) {
 	var buf *buffer
-	if p.lasts {
+	if p.isLong {
 		buf = new(buffer)
 	} else {
 		buf = p.handler.sizes.newBuffer()
@@ -143,10 +144,11 @@ func (p *sessionPost) serve(conv *legacy.Session) {
 	var err *mcp.Error
 	buf.bytes, err = p.call.AppendResponse(buf.bytes)
 	p.handler.sizes.learn(len(buf.bytes))
-	p.finish(response{body: buf.bytes, err: err, busy: http.StatusServiceUnavailable}) // the client's share is not what it lacks
+	// A busy error comes from the server here, not from the limit of the session.
+	p.finish(response{body: buf.bytes, err: err, busy: http.StatusServiceUnavailable})
 }
 
-// serveBatch answers the requests of a batch together.
+// serveBatch serves the requests of a batch.
 func (p *sessionPost) serveBatch(conv *legacy.Session) {
 	reply, work := conv.Accept(&p.ctx, &p.msg, p.Send)
 	if work != nil {
@@ -154,13 +156,14 @@ func (p *sessionPost) serveBatch(conv *legacy.Session) {
 	}
 	var a response
 	if reply != nil {
-		// In a batch the one that is refused must not have the others sent again.
+		// The status is 200 even if a request of the batch is refused, so that the client does not
+		// send the others again.
 		a.body = jsonrpc.Append(nil, reply)
 	}
 	p.finish(a)
 }
 
-// accept takes a message that is owed no answer.
+// accept handles a message without a response.
 func accept(w http.ResponseWriter, r *http.Request, conv *legacy.Session, msg *jsonrpc.Message) {
 	kept := *msg
 	conv.Handle(newSessionContext(r), &kept, discard)
@@ -169,8 +172,9 @@ func accept(w http.ResponseWriter, r *http.Request, conv *legacy.Session, msg *j
 
 func discard(context.Context, *jsonrpc.Message) error { return nil }
 
-// owesAnswer reports whether a message is owed an answer, or says why it is none for a session of the revision.
-func owesAnswer(rev wire.Revision, msg *jsonrpc.Message) (bool, *refusal) {
+// needsResponse reports whether a message has a response, or returns a refusal if the revision does
+// not have such messages.
+func needsResponse(rev wire.Revision, msg *jsonrpc.Message) (bool, *refusal) {
 	switch msg.Kind() {
 	case jsonrpc.Request:
 		return true, nil
@@ -178,32 +182,33 @@ func owesAnswer(rev wire.Revision, msg *jsonrpc.Message) (bool, *refusal) {
 		return false, nil
 	case jsonrpc.Batch:
 		if rev.Has(wire.Batches) {
-			return batchOwesAnswer(msg.Batch)
+			return batchNeedsResponse(msg.Batch)
 		}
 	}
 	return false, refuse(http.StatusBadRequest, "this protocol version has no batches")
 }
 
 // Spec: basic/lifecycle#initialization (2025-03-26)
-func batchOwesAnswer(batch []*jsonrpc.Message) (owed bool, no *refusal) {
+func batchNeedsResponse(batch []*jsonrpc.Message) (needed bool, no *refusal) {
 	for _, m := range batch {
 		switch {
 		case m.Method == wire.MethodInitialize:
 			return false, refuse(http.StatusBadRequest, "initialize cannot be part of a batch")
 		case m.Kind() == jsonrpc.Request, m.Refused != nil && m.Refused.Response() != nil:
-			owed = true
+			needed = true
 		}
 	}
-	return owed, nil
+	return needed, nil
 }
 
-// A sessionPost is a POST that is owed an answer. The answer is JSON, unless something is sent before it: then it is
-// the last event of a stream, which the client can take up again when its connection breaks.
+// A sessionPost is a POST that has a response. The response is JSON, unless something is sent
+// before it: then it is the last event of a stream, which the client can resume when its connection
+// breaks.
 type sessionPost struct {
 	handler *Handler
 	session *session
 	rev     wire.Revision
-	lasts   bool // as long as a task, which may wait for a person
+	isLong  bool // it lasts as long as a task
 	w       http.ResponseWriter
 	msg     jsonrpc.Message
 	ctx     sessionContext
@@ -216,14 +221,14 @@ type sessionPost struct {
 	finished     bool
 }
 
-// A response ends a POST.
+// A response is the last message of a POST.
 type response struct {
-	body []byte     // empty for none
-	err  *mcp.Error // that it is; nil if it is a result or several answers
-	busy int        // the status if it asks the client to come back
+	body []byte     // empty for no response
+	err  *mcp.Error // in the body; nil for a result or a batch
+	busy int        // the status if the error asks the client to retry
 }
 
-// Send sends a message of the call ahead of its answer.
+// Send sends a message before the response.
 func (p *sessionPost) Send(ctx context.Context, m *jsonrpc.Message) error {
 	buf := newBuffer()
 	defer buf.free()
@@ -231,7 +236,7 @@ func (p *sessionPost) Send(ctx context.Context, m *jsonrpc.Message) error {
 	return p.send(ctx, buf.bytes)
 }
 
-// Notify sends a notification of the call ahead of its answer.
+// Notify sends a notification before the response.
 func (p *sessionPost) Notify(ctx context.Context, method string, params stdjson.RawMessage) error {
 	buf := encodeNotification(method, params)
 	defer buf.free()
@@ -247,7 +252,7 @@ func (p *sessionPost) send(ctx context.Context, data []byte) error {
 	return p.open(ctx).send(ctx, data)
 }
 
-// open makes the answer a stream, if it is not one yet. The caller holds p.mu.
+// open returns the stream of the response, which it creates if necessary. The caller holds p.mu.
 func (p *sessionPost) open(ctx context.Context) *sessionStream {
 	if p.stream == nil {
 		p.stream = p.session.newStream(callStream, p.rev, &p.handler.opts)
@@ -260,7 +265,7 @@ func (p *sessionPost) open(ctx context.Context) *sessionStream {
 	return p.stream
 }
 
-// finish answers the client, now that the call is over.
+// finish sends the response.
 func (p *sessionPost) finish(a response) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -277,10 +282,10 @@ func (p *sessionPost) finish(a response) {
 	p.session.dropStream(p.stream)
 }
 
-// reply answers a POST that did not become a stream.
+// respond responds to a POST without a stream.
 func (p *sessionPost) respond(a response) {
 	if len(a.body) == 0 {
-		// A cancelled request has no answer, and a stream is the one way to say nothing.
+		// A cancelled request has no response. An empty stream is the only way to send none.
 		empty := newEventStream(p.w, p.handler)
 		_ = empty.flush()
 		empty.close()
@@ -291,7 +296,7 @@ func (p *sessionPost) respond(a response) {
 		return
 	}
 	if c := p.ctx.challenged.Load(); c != nil {
-		p.handler.challenge(p.w, c, a.body)
+		p.handler.writeChallenge(p.w, c, a.body)
 		return
 	}
 	status := http.StatusOK
@@ -302,10 +307,11 @@ func (p *sessionPost) respond(a response) {
 	p.handler.writeJSON(p.w, status, a.body)
 }
 
-// CloseStream closes the connection on which the client waits for the answer of the call that ctx belongs to. The call
-// goes on, and the client comes back for the rest after the given time: long calls then hold no connection. The error
-// is [errors.ErrUnsupported] where the client's revision or its connection has no such thing; the call is none the
-// worse for it. Later messages of the call, its answer included, wait for the client in [SessionOptions.Events].
+// CloseStream closes the connection on which the client waits for the response to the call of ctx.
+// The call continues, and the client reconnects after the retry time, so that long calls need no
+// open connection. Until then the messages of the call, the response included, are kept in
+// [SessionOptions.Events]. The error is [errors.ErrUnsupported] if the client's revision or
+// connection does not support this; the call is then unaffected.
 //
 // Spec: basic/transports#sending-messages-to-the-server (2025-11-25)
 func CloseStream(ctx context.Context, retry time.Duration) error {

@@ -23,8 +23,8 @@ const (
 	standaloneStream = 's' // of a GET; ends with the session
 )
 
-// streamNameLen is the length of a stream's name: its kind and 130 random bits, so that only a client
-// that received an event of the stream can name it.
+// streamNameLen is the length of a stream's name: its kind and 130 random bits, so that only a
+// client that received an event of the stream can name it.
 const streamNameLen = 1 + 26
 
 // newStreamName returns a random name in the alphabet of [rand.Text].
@@ -39,7 +39,8 @@ func newStreamName(kind byte) string {
 }
 
 // A sessionStream is a stream of a session. It continues without a connection: the events that are
-// sent meanwhile are replayed when the client resumes with the id of the last event that it received.
+// sent meanwhile are replayed when the client resumes with the id of the last event that it
+// received.
 //
 // Spec: basic/transports#resumability-and-redelivery
 type sessionStream struct {
@@ -92,9 +93,9 @@ func (s *session) dropStream(stream *sessionStream) {
 
 func (st *sessionStream) name() string { return st.key.Stream }
 
-// start sets the first connection of a new stream. The caller then sends an event or flushes. If the
-// revision has priming, the first event is empty: with its id the client can resume the stream before
-// any other event.
+// start sets the first connection of a new stream. The caller then sends an event or flushes. If
+// the revision has priming, the first event is empty: with its id the client can resume the stream
+// before any other event.
 func (st *sessionStream) start(ctx context.Context, conn *eventStream) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -104,8 +105,8 @@ func (st *sessionStream) start(ctx context.Context, conn *eventStream) {
 	}
 }
 
-// send stores a message and sends it if there is a connection. It blocks while the client is slow. It
-// returns no error for a lost connection if the client may resume.
+// send stores a message and sends it if there is a connection. It blocks while the client is slow.
+// It returns no error for a lost connection if the client may resume.
 func (st *sessionStream) send(ctx context.Context, data []byte) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -219,8 +220,8 @@ func (st *sessionStream) interrupt() {
 	}
 }
 
-// wake wakes the goroutine that writes to the connection, if there is one. A goroutine that attaches
-// a connection later looks for messages first.
+// wake wakes the goroutine that writes to the connection, if there is one. A goroutine that
+// attaches a connection later looks for messages first.
 func (st *sessionStream) wake() {
 	if conn := st.conn.Load(); conn != nil {
 		conn.wake()
@@ -228,9 +229,9 @@ func (st *sessionStream) wake() {
 }
 
 // attach moves the stream to a new connection and replays the events after the given one. The
-// connection before is closed: only a client that read from it knows the name of the stream, and that
-// client has found it broken. If an event in between is lost the error is [ErrEventGap] and nothing
-// has been written.
+// connection before is closed: only a client that read from it knows the name of the stream, and
+// that client has found it broken. If an event in between is lost the error is [ErrEventGap] and
+// nothing has been written.
 func (st *sessionStream) attach(ctx context.Context, conn *eventStream, after int64) error {
 	st.interrupt()
 	st.mu.Lock()

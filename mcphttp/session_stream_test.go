@@ -21,8 +21,8 @@ func (w *writeRecorder) Write(b []byte) (int, error) {
 
 func (w *writeRecorder) Flush() { w.flushed = len(w.writes) }
 
-// The first event is there for its id and says nothing. It costs no write, and none of its own to the system either.
-func TestLHTTP05_FirstEventLeavesWithTheOneBehindIt(t *testing.T) {
+// The first event has only an id. It shares the write of the next event.
+func TestLHTTP05_PrimingEventSharesTheWriteOfTheNext(t *testing.T) {
 	f := start(t, newTestCore(), nil)
 	s := f.initialize(november2025)
 	w := &writeRecorder{ResponseRecorder: httptest.NewRecorder()}

@@ -128,7 +128,8 @@ func (t *sessions) endAll(cause error) {
 	}
 }
 
-// sweepInterval is the interval at which idle sessions are closed: a quarter of the shortest timeout.
+// sweepInterval is the interval at which idle sessions are closed: a quarter of the shortest
+// timeout.
 func (t *sessions) sweepInterval() time.Duration {
 	return min(t.opts.Sessions.IdleTimeout, t.opts.Sessions.InitTimeout)/4 + 1
 }

@@ -12,14 +12,15 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// The transport of the oldest revision has two endpoints: an event stream, which is the session, and one to post to,
-// whose address is the first event of the stream. Both are the handler's own path, the second one with a parameter.
+// The transport of revision 2024-11-05 has two endpoints: an event stream, which is the session,
+// and one for POST requests, whose address is the first event of the stream. Both are the path of
+// the handler, the second one with a query parameter.
 
-// endpointParam is the query parameter that names the session in the address to post to.
+// endpointParam is the query parameter that names the session in the address for POST requests.
 const endpointParam = "sessionId"
 
-// endpointSession returns the session that a POST names in its address, and whether it does so. Clients of other
-// transports name theirs in a header.
+// endpointSession returns the session in the address of a POST, and whether there is one. Clients
+// of Streamable HTTP name their session in a header.
 func endpointSession(r *http.Request) (id string, ok bool) {
 	if r.URL.RawQuery == "" || !strings.Contains(r.URL.RawQuery, endpointParam+"=") {
 		return "", false
@@ -34,7 +35,7 @@ func endpointSession(r *http.Request) (id string, ok bool) {
 	return values[endpointParam][0], true
 }
 
-// serveEndpoint serves the event stream. The session lives as long as it does.
+// serveEndpoint serves the event stream. The session ends with it.
 //
 // Spec: basic/transports#http-with-sse (2024-11-05)
 func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request) *refusal {
@@ -82,7 +83,7 @@ func sendQueued(conn *eventStream, queue *messageQueue) (more bool) {
 	return more && conn.flush() == nil
 }
 
-// serveEndpointPost accepts a message. Whatever comes of it goes to the event stream.
+// serveEndpointPost accepts a message. Its response is sent on the event stream.
 func (h *Handler) serveEndpointPost(w http.ResponseWriter, r *http.Request, id string, msg *jsonrpc.Message) *refusal {
 	s := h.sessions.acquire(id, mcp.PrincipalFrom(r.Context()).Key())
 	if s == nil {
@@ -109,8 +110,8 @@ func (h *Handler) serveEndpointPost(w http.ResponseWriter, r *http.Request, id s
 	return nil
 }
 
-// endpointWork lets a message take effect and gives what is left to do about it. By the time the client is told that the
-// message is accepted, a cancellation of it must find it.
+// endpointWork accepts a message and returns the remaining work. When the client receives the
+// status 202, the request must already be registered, so that a cancellation finds it.
 func (h *Handler) endpointWork(r *http.Request, s *session, msg *jsonrpc.Message) (work func(), no *refusal) {
 	isRequest := msg.Kind() == jsonrpc.Request
 	conv := s.conversation()
@@ -118,7 +119,7 @@ func (h *Handler) endpointWork(r *http.Request, s *session, msg *jsonrpc.Message
 	case s.queue == nil:
 		return nil, errNoSession
 	case (isRequest || msg.Kind() == jsonrpc.Batch) && h.sessions.isOverloaded(s):
-		return nil, refuseBusy(http.StatusTooManyRequests, "too many answers of the session are unread")
+		return nil, refuseBusy(http.StatusTooManyRequests, "too many responses of the session are unread")
 	case isRequest && !h.life.isOpen():
 		return nil, refuseBusy(http.StatusServiceUnavailable, "server is shutting down")
 	case conv != nil:
@@ -129,7 +130,7 @@ func (h *Handler) endpointWork(r *http.Request, s *session, msg *jsonrpc.Message
 				reply = work()
 			}
 			if reply != nil {
-				_ = s.queue.send(ctx, reply) // or the stream is over, and the session with it
+				_ = s.queue.send(ctx, reply) // fails only if the stream is over, and with it the session
 			}
 		}, nil
 	case isRequest && msg.Method == wire.MethodInitialize:
@@ -143,5 +144,5 @@ func (h *Handler) initializeEndpoint(r *http.Request, s *session, msg *jsonrpc.M
 	if answer.Error == nil {
 		s.conversation().Attach(h.sessions.changesTo(s.queue)) // before the client sees the answer
 	}
-	_ = s.queue.send(newSessionContext(r), answer) // if it fails the stream is over, and the session with it
+	_ = s.queue.send(newSessionContext(r), answer) // fails only if the stream is over, and with it the session
 }

@@ -171,7 +171,7 @@ func TestSSE_LimitsOfEndpoints(t *testing.T) {
 	})
 }
 
-// Whoever does not read is not waited for: calls are held back, and changes end the stream.
+// A client that does not read blocks its own calls, and a change ends its stream.
 func TestR72_UnreadEndpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core := newTestCore()

@@ -11,7 +11,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A refusal is an HTTP request that is not served: its status, and the error that the body explains it with.
+// A refusal is the response to an HTTP request that is not served: a status and the error in the
+// body.
 type refusal struct {
 	status int
 	err    *mcp.Error
@@ -21,20 +22,21 @@ func refuse(status int, message string) *refusal {
 	return &refusal{status, &mcp.Error{Code: mcp.CodeInvalidRequest, Message: message}}
 }
 
-// refuseBusy asks the client to come back: 429 when it has too much going on itself, 503 when the server has.
+// refuseBusy returns a refusal after which the client should retry. The status is 429 if the client
+// has too many requests, and 503 if the server has.
 func refuseBusy(status int, message string) *refusal {
 	return &refusal{status, &mcp.Error{Code: mcp.CodeBusy, Message: message, Data: []byte(`{"retryAfterMs":1000}`)}}
 }
 
-// A challenge is an answer to a request whose caller lacks something that a server of another party gives, such as a
-// token with more scopes.
+// A challenge is a response with status 401 or 403 and a WWW-Authenticate header, such as for a
+// token that lacks a scope.
 type challenge struct {
 	status int
 	fields []string // of WWW-Authenticate
 }
 
-// challengeOf returns the challenge within the error of a handler, or nil. An error has one if it says so: then nothing of it
-// is known here but this one method. It decides nothing else about the answer.
+// challengeOf returns the challenge in the error of a handler, or nil. The error is recognized by
+// its method RefuseHTTP.
 func challengeOf(err error) *challenge {
 	var e interface {
 		error
@@ -50,14 +52,14 @@ func challengeOf(err error) *challenge {
 	return &challenge{status, fields}
 }
 
-// challenge answers with an error that a challenge goes with.
-func (h *Handler) challenge(w http.ResponseWriter, c *challenge, body []byte) {
+// writeChallenge writes an error response with a challenge.
+func (h *Handler) writeChallenge(w http.ResponseWriter, c *challenge, body []byte) {
 	w.Header()["Www-Authenticate"] = c.fields
 	h.writeJSON(w, c.status, body)
 }
 
-// statusOf returns the HTTP status of an answer to a modern request. Only the errors that say something about the request
-// itself have one of their own; what a method answers, good or bad, is 200.
+// statusOf returns the HTTP status of the error response to a modern request. Only errors about the
+// request itself have a status other than 200.
 //
 // Spec: basic/transports/streamable-http (2026-07-28)
 func statusOf(err *mcp.Error) int {
@@ -73,7 +75,8 @@ func statusOf(err *mcp.Error) int {
 	return http.StatusOK
 }
 
-// retryAfter returns the value of Retry-After, in whole seconds, for an error that asks the client to come back.
+// retryAfter returns the value of Retry-After, in whole seconds, for an error that asks the client
+// to retry; empty for other errors.
 func retryAfter(err *mcp.Error) string {
 	if err == nil || err.Code != mcp.CodeBusy {
 		return ""
@@ -86,7 +89,7 @@ func retryAfter(err *mcp.Error) string {
 	return strconv.Itoa((ms + 999) / 1000)
 }
 
-// refuse answers with a refusal. The id is that of the request, as far as it was read.
+// refuse writes a refusal. The id is that of the request, if it was read.
 func (h *Handler) refuse(w http.ResponseWriter, id jsonrpc.ID, no *refusal) {
 	if after := retryAfter(no.err); after != "" {
 		w.Header().Set("Retry-After", after)
@@ -94,18 +97,19 @@ func (h *Handler) refuse(w http.ResponseWriter, id jsonrpc.ID, no *refusal) {
 	h.writeJSON(w, no.status, jsonrpc.Append(nil, jsonrpc.NewErrorResponse(id, no.err)))
 }
 
-// jsonContent is the value of Content-Type that all JSON answers share. Whoever adds to it gets a copy.
+// jsonContent is the Content-Type value of all JSON responses. Its capacity is 1, so that appending
+// copies it.
 var jsonContent = []string{typeJSON}[:1:1]
 
-// netHTTPBuffer is how much of a response net/http keeps until its handler has returned.
+// netHTTPBuffer is how much of a response net/http buffers until the handler returns.
 const netHTTPBuffer = 2 << 10
 
-// reply writes a whole JSON answer, in one piece. A client that does not read it cannot hold the handler for longer
-// than the write timeout; that it is gone is no news to anyone, so errors end here.
+// writeJSON writes a whole JSON response. A client that does not read it cannot block the handler
+// for longer than the write timeout. Errors are ignored: the client is gone.
 func (h *Handler) writeJSON(w http.ResponseWriter, status int, body []byte) {
 	if len(body) <= netHTTPBuffer {
 		w.Header()["Content-Type"] = jsonContent
-		// It is written when the handler is done, and so can hold nothing but its connection. net/http counts it then.
+		// net/http writes it after the handler has returned, so it blocks only its connection.
 		w.WriteHeader(status)
 		_, _ = w.Write(body)
 		return
@@ -116,7 +120,8 @@ func (h *Handler) writeJSON(w http.ResponseWriter, status int, body []byte) {
 	_ = http.NewResponseController(w).Flush()
 }
 
-// beginLarge begins an answer of that many bytes. The caller ends the wait when all is written.
+// beginLarge prepares the headers and the write deadline of a response of size bytes. The caller
+// removes the deadline.
 func (h *Handler) beginLarge(w http.ResponseWriter, size int) *deadline[http.ResponseWriter] {
 	head := w.Header()
 	head["Content-Type"] = jsonContent

@@ -19,70 +19,72 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// Limits of what a client spends on a server, beside those of [TransportOptions].
+// Limits of what a client spends on a server, in addition to those of [TransportOptions].
 const (
-	// connectTimeout bounds each of the steps to a connection. It is short: a server that is there answers at once, and
-	// one that is not should be found out before people give up.
+	// connectTimeout bounds each step of connecting. It is short: a server that is reachable
+	// answers at once.
 	connectTimeout = 10 * time.Second
-	// idleConnTimeout is less than the time after which our own server closes an idle connection, so that requests
-	// seldom meet one that is just being closed.
+	// idleConnTimeout is less than the idle timeout of [Serve], so that requests rarely meet a
+	// connection that is being closed.
 	idleConnTimeout = 90 * time.Second
-	// idleConns is how many connections to a server wait for the next request: enough for as many parallel calls as a
-	// busy host makes.
+	// idleConns is the number of idle connections to a server: enough for the parallel calls of a
+	// busy host.
 	idleConns = 64
-	// pingInterval and pingTimeout find out that the other end of an HTTP/2 connection is gone, on which streams would
-	// otherwise wait for ever.
+	// pingInterval and pingTimeout detect that the peer of an HTTP/2 connection is gone. Otherwise
+	// its streams would wait without a limit.
 	pingInterval, pingTimeout = 30 * time.Second, 15 * time.Second
-	// maxResponseHeader bounds the header block of a response, as that of a request is bounded.
+	// maxResponseHeader bounds the header block of a response.
 	maxResponseHeader = 64 << 10
 	// maxRedirects bounds the redirects of one GET, all of them within the origin.
 	maxRedirects = 5
-	// closeTimeout is how long closing waits for what runs in the background and has been told to end.
+	// closeTimeout is how long Close waits for canceled background work.
 	closeTimeout = 2 * time.Second
 )
 
 // TransportOptions configures a [Transport]. The zero value is right for most clients.
 type TransportOptions struct {
-	// Client sends the HTTP requests; its Transport is where authorization goes. Its CheckRedirect is not used: a POST
-	// is never redirected, and a GET only within the server's origin. A Timeout cuts off long calls and streams too, so
-	// leave it zero and bound calls by their contexts. Default: a client with an http.Transport of its own, which takes
-	// proxies from the environment, speaks HTTP/2 where the server does, gives up connecting after 10 seconds, and keeps
-	// 64 idle connections.
+	// Client sends the HTTP requests; its Transport adds authorization. Its CheckRedirect is not
+	// used: a POST is never redirected, and a GET only within the server's origin. A Timeout also
+	// ends long calls and streams, so leave it zero and use contexts. Default: a client with an
+	// http.Transport of its own, which uses the proxies of the environment and HTTP/2 if the server
+	// supports it, has a timeout of 10 seconds for connecting, and keeps 64 idle connections.
 	Client *http.Client
-	// Header is sent with every request. It cannot hold the headers that the protocol itself uses, such as Accept or
-	// Mcp-Session-Id.
+	// Header is sent with every request. It must not contain headers of the protocol, such as
+	// Accept or Mcp-Session-Id.
 	Header http.Header
-	// Logger takes what is dropped and what fails in the background. Default: slog.Default().
+	// Logger logs dropped messages and background failures. Default: slog.Default().
 	Logger *slog.Logger
-	// MaxResponse is the largest JSON body of a response, in bytes after decompression. Default: 16 MiB.
+	// MaxResponse is the largest JSON body of a response, in bytes after decompression. Default: 16
+	// MiB.
 	MaxResponse int
 	// MaxEvent is the largest event of an event stream, in bytes. Default: 16 MiB.
 	MaxEvent int
 }
 
-// A Transport is the way of a client to one server over HTTP, for [mcp.Connect]. Requests with an envelope are a POST
-// each. For servers of the older revisions it opens sessions on Streamable HTTP, or on the two endpoints of HTTP+SSE
-// where the server has nothing else.
+// A Transport connects a client to one server over HTTP, for [mcp.Connect]. A request with an
+// envelope is one POST. For servers of revisions before 2026-07-28 the Transport opens sessions on
+// Streamable HTTP, or on HTTP+SSE if the server supports nothing else.
 //
-// A request without an answer is an [*mcp.TransportError]. Within it is a [*StatusError] if what came is an HTTP
-// response and no message, [ErrTooLarge] if it is beyond a limit, and [mcp.ErrClosed] if the transport or the session has
-// ended. All methods are safe for concurrent use.
+// The error of a request without a response is an [*mcp.TransportError]. It wraps a [*StatusError]
+// if the HTTP response has no message, [ErrTooLarge] if the response exceeds a limit, and
+// [mcp.ErrClosed] if the transport or the session has ended. All methods are safe for concurrent
+// use.
 //
 // Spec: basic/transports/streamable-http (2026-07-28), basic/transports (2025-11-25 and earlier).
 type Transport struct {
 	target      *url.URL
 	client      *http.Client
-	own         *http.Transport // of client, nil if it is the caller's
-	direct      *http.Transport // of client, nil if that does more than to follow redirects
+	own         *http.Transport // of client; nil if it is the caller's
+	direct      *http.Transport // of client; nil if the client does more than follow redirects
 	header      http.Header     // of every GET and DELETE; never changed
 	postHeader  http.Header     // of every POST; never changed
 	log         *slog.Logger
 	maxResponse int
 	maxEvent    int
-	broken      error // why nothing can be sent
+	broken      error // of the options; every request returns it
 
 	ids    atomic.Int64
-	drains atomic.Bool // the server has sent a stream, whose end is to be waited for without the caller
+	drains atomic.Bool // the server sends streams, which are drained without the caller
 	life   lifetime
 
 	mu     sync.Mutex // guards the fields below
@@ -90,12 +92,13 @@ type Transport struct {
 	closed bool
 }
 
-// ErrTooLarge is within the error of a request whose answer is larger than [TransportOptions] allow. The connection, on
-// which the rest would follow, is closed.
+// ErrTooLarge reports a response that is larger than [TransportOptions] allow. Its connection is
+// closed.
 var ErrTooLarge = errors.New("mcphttp: the response is too large")
 
-// NewTransport returns a Transport to the server at an address such as https://example.com/mcp. It connects to nothing
-// yet; an address or an option that cannot be used is the error of every request. opts may be nil.
+// NewTransport returns a Transport to the server at a URL such as https://example.com/mcp. It does
+// not connect. If the URL or an option is invalid, every request returns the error. opts may be
+// nil.
 func NewTransport(url string, opts *TransportOptions) *Transport {
 	var o TransportOptions
 	if opts != nil {
@@ -134,7 +137,8 @@ func NewTransport(url string, opts *TransportOptions) *Transport {
 	return t
 }
 
-// authorize takes user and password out of the address of the server, where http.Client would look for them.
+// authorize moves the user and password of the URL to the Authorization header, as http.Client
+// does.
 func (t *Transport) authorize() {
 	if t.target == nil || t.target.User == nil || t.header["Authorization"] != nil {
 		return
@@ -143,9 +147,9 @@ func (t *Transport) authorize() {
 	(&http.Request{Header: t.header}).SetBasicAuth(t.target.User.Username(), password)
 }
 
-// send sends an HTTP request. What is never redirected passes the http.Client by where that would add nothing but its
-// cost. A header may be that of many requests: net/http leaves it as it is, and what others
-// do to it must not show in the next one.
+// send sends an HTTP request. A request that is never redirected goes to the http.Transport
+// directly. The header may be shared: net/http does not change it, and other RoundTrippers get a
+// copy.
 func (t *Transport) send(req *http.Request) (*http.Response, error) {
 	if t.direct != nil && req.Method != http.MethodGet {
 		return t.direct.RoundTrip(req)
@@ -169,43 +173,44 @@ func newHTTPTransport() *http.Transport {
 	}
 }
 
-// parseTarget reads the address of a server. Its errors do not repeat the address, which may hold secrets.
+// parseTarget parses the URL of a server. Its errors do not contain the URL, which may hold
+// secrets.
 func parseTarget(address string) (*url.URL, error) {
 	u, err := url.Parse(address)
 	var bad *url.Error
 	switch {
 	case errors.As(err, &bad):
-		return nil, fmt.Errorf("mcphttp: the address of the server is no URL: %w", bad.Err)
+		return nil, fmt.Errorf("mcphttp: invalid server URL: %w", bad.Err)
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return nil, errors.New("mcphttp: the address of the server is no http or https URL with a host")
+		return nil, errors.New("mcphttp: invalid server URL: must be an http or https URL with a host")
 	}
 	u.Fragment, u.RawFragment = "", ""
 	return u, nil
 }
 
-// reservedHeaders are what the protocol or HTTP itself decides about. Accept-Encoding is one since with it set net/http
-// no longer decompresses.
+// reservedHeaders are the headers of the protocol and of HTTP itself. Accept-Encoding is one of
+// them, since net/http does not decompress responses if it is set.
 var reservedHeaders = []string{
 	"Accept", "Accept-Encoding", "Content-Encoding", "Content-Length", "Content-Type", "Host",
 	headerVersion, headerMethod, headerName, headerSession, headerLastEvent,
 }
 
-// checkStaticHeader says what is wrong with the headers that a caller wants on every request.
+// checkStaticHeader validates the headers of every request.
 func checkStaticHeader(header http.Header) error {
 	for name, values := range header {
 		canonical := http.CanonicalHeaderKey(name)
 		if slices.Contains(reservedHeaders, canonical) || strings.HasPrefix(canonical, headerParam) {
-			return fmt.Errorf("mcphttp: TransportOptions.Header: %s belongs to the protocol", canonical)
+			return fmt.Errorf("mcphttp: invalid TransportOptions.Header %q: reserved for the protocol", canonical)
 		}
 		if !isToken(name) || slices.ContainsFunc(values, hasControl) {
-			return fmt.Errorf("mcphttp: TransportOptions.Header: %q cannot be sent", name)
+			return fmt.Errorf("mcphttp: invalid TransportOptions.Header %q: must be valid in HTTP", name)
 		}
 	}
 	return nil
 }
 
-// checkRedirect follows no redirect but a few of a GET, within the origin: a body would be sent to where its sender did
-// not want it, and with it what stands in the headers.
+// checkRedirect follows a few redirects of a GET within the origin. A redirected POST would send
+// its body and headers to another server.
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	if via[0].Method != http.MethodGet || len(via) > maxRedirects || !isOneOrigin(via[0].URL, req.URL) {
 		return http.ErrUseLastResponse
@@ -213,7 +218,7 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// isOneOrigin reports whether two addresses have the same scheme, host and port.
+// isOneOrigin reports whether two URLs have the same scheme, host and port.
 //
 // Spec: RFC 6454, section 5.
 func isOneOrigin(a, b *url.URL) bool {
@@ -230,7 +235,8 @@ func portOf(u *url.URL) string {
 	return "80"
 }
 
-// ServerKey is the address of the server without its query, by which [mcp.Connect] remembers what it has found there.
+// ServerKey returns the URL of the server without its query, by which [mcp.Connect] caches what it
+// has learned about the server.
 func (t *Transport) ServerKey() string {
 	if t.target == nil {
 		return ""
@@ -238,8 +244,9 @@ func (t *Transport) ServerKey() string {
 	return t.target.Scheme + "://" + t.target.Host + t.target.EscapedPath()
 }
 
-// Close ends what is in progress, sessions at the server too, and closes idle connections if they are the transport's
-// own. It returns within 10 seconds, and at once if nothing is in progress.
+// Close ends all requests and sessions, the sessions also at the server. It closes idle connections
+// if they are the transport's own. It returns within 10 seconds, and at once if nothing is in
+// progress.
 func (t *Transport) Close() error {
 	t.life.close(func() {
 		t.mu.Lock()
@@ -260,7 +267,8 @@ func (t *Transport) Close() error {
 	return nil
 }
 
-// keep remembers what has to be closed with the transport. It reports false if that is closed already.
+// keep registers something to be closed with the transport. It returns false if the transport is
+// closed.
 func (t *Transport) keep(c io.Closer) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -277,18 +285,18 @@ func (t *Transport) forget(c io.Closer) {
 	delete(t.opened, c)
 }
 
-// A lifetime is that of something which can be closed, with what it does in the background.
+// A lifetime is the life of something that can be closed, with its background goroutines.
 type lifetime struct {
 	ctx    context.Context // ends with the cause mcp.ErrClosed
 	cancel context.CancelCauseFunc
 	tasks  sync.WaitGroup
-	closed chan struct{} // when it is
+	closed chan struct{} // closed when close has returned
 
 	mu        sync.Mutex // guards the fields below
 	closing   bool
 	ended     bool            // nothing is begun in the background
 	over      bool            // ctx has ended
-	borrowers *clientExchange // the first of those with the contexts of their callers
+	borrowers *clientExchange // the first in the list of those that use the context of their caller
 }
 
 func (l *lifetime) begin(parent context.Context) {
@@ -296,7 +304,8 @@ func (l *lifetime) begin(parent context.Context) {
 	l.closed = make(chan struct{})
 }
 
-// close has f done once, and waits until it is done. It is a sync.Once on which virtual time can pass.
+// close calls f once, and waits until it has returned. Unlike on sync.Once, waiting is durably
+// blocking for testing/synctest.
 func (l *lifetime) close(f func()) {
 	l.mu.Lock()
 	first := !l.closing
@@ -309,7 +318,8 @@ func (l *lifetime) close(f func()) {
 	<-l.closed
 }
 
-// run does f in the background, unless the lifetime is over, which it reports. It ends when it is done or ctx ends.
+// run calls f in the background. It returns false if the lifetime is over. f must return when ctx
+// ends.
 func (l *lifetime) run(f func()) (running bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -320,7 +330,7 @@ func (l *lifetime) run(f func()) (running bool) {
 	return true
 }
 
-// end ends a lifetime. What is in the background has the time of grace to end by itself.
+// end ends the lifetime. Background goroutines have the grace period to end by themselves.
 func (l *lifetime) end(grace time.Duration) {
 	l.mu.Lock()
 	l.ended = true
@@ -343,7 +353,8 @@ func (l *lifetime) end(grace time.Duration) {
 	waitFor(done, closeTimeout)
 }
 
-// lend notes a trip whose context does not end with the lifetime by itself. It reports false if that is over.
+// borrow registers an exchange that uses the context of its caller, which does not end with the
+// lifetime by itself. It returns false if the lifetime is over.
 func (l *lifetime) borrow(x *clientExchange) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -84,7 +84,7 @@ func TestTimeLimitsStandStillWhileAPersonIsAwaited(t *testing.T) {
 	}
 }
 
-func TestTimeLimitsHoldWhileNobodyIsAwaited(t *testing.T) {
+func TestTimeoutsApplyWhenNotPaused(t *testing.T) {
 	for _, revision := range []string{"2025-11-25", "2026-07-28", ""} {
 		t.Run("revision "+revision, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -18,33 +18,34 @@ import (
 )
 
 const (
-	// maxDiagnosis is how much is read of a body that explains a failure: enough for any JSON-RPC error that people or
-	// programs read.
+	// maxDiagnosis is how much of a body is read that explains a failure: enough for any reasonable
+	// JSON-RPC error.
 	maxDiagnosis = 64 << 10
-	// diagnosisTime is how long that may take. The status has been there all the time.
+	// diagnosisTime is how long that may take.
 	diagnosisTime = 5 * time.Second
-	// maxQuoted is how much of such a body an error repeats.
+	// maxQuoted is how much of such a body an error contains.
 	maxQuoted = 1 << 10
 )
 
-// A StatusError is an HTTP response that holds no message of the protocol: a failure of what is in front of the server,
-// or of a server that speaks something else. It is also every response that wants to know who asks, or refuses whoever
-// asked, 401 and 403: the [*mcp.Error] that such a response may hold is within it. Everything in it but StatusCode is the
-// peer's text.
+// A StatusError is an HTTP response without a message of the protocol: a failure of a proxy, or of
+// a server that does not speak MCP. Every response with status 401 or 403 is a StatusError too, and
+// wraps the [*mcp.Error] of its body if there is one. Everything in it except StatusCode comes from
+// the peer and must not be trusted.
 type StatusError struct {
 	StatusCode int    // such as 404
 	Status     string // such as "404 Not Found"
-	// Header holds those of the headers that say what to do: WWW-Authenticate, Retry-After, Allow, Location and
-	// Content-Type.
+	// Header has the headers that say what to do: WWW-Authenticate, Retry-After, Allow, Location
+	// and Content-Type.
 	Header http.Header
-	// Body is the beginning of the body, at most 1 KiB of it, as a quoted Go string; empty if there is none.
+	// Body is the beginning of the body, at most 1 KiB, as a quoted Go string; empty for an empty
+	// body.
 	Body string
 
-	reason string     // why a response that promised an answer is none
-	rpcErr *mcp.Error // in the body
+	reason string     // why a response with status 2xx has no message
+	rpcErr *mcp.Error // in the body; nil for none
 }
 
-// Error says what the status is and how the body begins.
+// Error returns the status and the beginning of the body.
 func (e *StatusError) Error() string {
 	text := "HTTP " + strconv.Itoa(e.StatusCode)
 	if name := http.StatusText(e.StatusCode); name != "" {
@@ -63,7 +64,7 @@ func (e *StatusError) Error() string {
 	return text
 }
 
-// Unwrap returns the error that the server put into the body, an [*mcp.Error], or nil.
+// Unwrap returns the [*mcp.Error] in the body, or nil.
 func (e *StatusError) Unwrap() error {
 	if e.rpcErr == nil {
 		return nil
@@ -90,27 +91,29 @@ func newStatusError(res *http.Response, body []byte, reason string) *StatusError
 	return e
 }
 
-// isUnauthorized reports whether the server wants to know who asks, or does not serve whoever asked.
+// isUnauthorized reports whether the server requires authorization or denies access.
 func (e *StatusError) isUnauthorized() bool {
 	return e.StatusCode == http.StatusUnauthorized || e.StatusCode == http.StatusForbidden
 }
 
-// unserved are statuses by which a server, or what stands in front of it, says that it has not begun with a request. A
-// redirect says so too. Not 500, 502 and 504, nor 503 as such: proxies send these when the connection behind them broke
-// in the middle of something.
+// unserved are the statuses by which a server or proxy reports that it has not started the request,
+// as redirects do. 500, 502 and 504 are not among them, nor is 503 in general: proxies send them
+// when the connection behind them breaks in the middle of a request.
 //
 // Spec: RFC 9110, section 15.
 var unserved = []int{
-	http.StatusBadRequest, http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusNotFound,
+	http.StatusBadRequest, http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden,
+	http.StatusNotFound,
 	http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusProxyAuthRequired, http.StatusGone,
-	http.StatusLengthRequired, http.StatusPreconditionFailed, http.StatusRequestEntityTooLarge, http.StatusRequestURITooLong,
+	http.StatusLengthRequired, http.StatusPreconditionFailed, http.StatusRequestEntityTooLarge,
+	http.StatusRequestURITooLong,
 	http.StatusUnsupportedMediaType, http.StatusExpectationFailed, http.StatusMisdirectedRequest,
 	http.StatusUpgradeRequired, http.StatusPreconditionRequired, http.StatusTooManyRequests,
 	http.StatusRequestHeaderFieldsTooLarge,
 }
 
-// mayHaveRun reports whether a request with this outcome may have been carried out. A 503 that asks to come back later
-// comes from a server that has turned the request away.
+// mayHaveRun reports whether a request with this status may have run. A 503 with Retry-After comes
+// from a server that has refused the request.
 func (e *StatusError) mayHaveRun() bool {
 	switch {
 	case e.StatusCode/100 == 3 || slices.Contains(unserved, e.StatusCode):
@@ -121,14 +124,13 @@ func (e *StatusError) mayHaveRun() bool {
 	return true
 }
 
-// passes reports whether the same request may well succeed a little later.
+// isTransient reports whether the same request may succeed a little later.
 func (e *StatusError) isTransient() bool {
 	return e.StatusCode/100 == 5 || e.StatusCode == http.StatusTooManyRequests ||
 		e.StatusCode == http.StatusConflict || e.StatusCode == http.StatusRequestTimeout
 }
 
-// wasNotSent reports whether the sending of a request failed before the server could have had the whole of it, for
-// certain: there was no connection to it.
+// wasNotSent reports whether a request certainly did not reach the server: there was no connection.
 func wasNotSent(err error) bool {
 	var op *net.OpError
 	var dns *net.DNSError
@@ -138,14 +140,18 @@ func wasNotSent(err error) bool {
 		errors.As(err, &dns) || errors.As(err, &certificate) || errors.As(err, &record)
 }
 
-// isUnauthorized reports whether the http.Client says that the server refuses whoever asks: its Transport has not come by
-// what the server wants. The request has not run.
+// isUnauthorized reports whether the http.Client failed to authorize the request, which has not
+// run.
 func isUnauthorized(err error) bool {
 	var status interface{ HTTPStatus() int }
-	return errors.As(err, &status) && (status.HTTPStatus() == http.StatusUnauthorized || status.HTTPStatus() == http.StatusForbidden)
+	if !errors.As(err, &status) {
+		return false
+	}
+	code := status.HTTPStatus()
+	return code == http.StatusUnauthorized || code == http.StatusForbidden
 }
 
-// withoutURL takes the address off an error of net/http: its query may be secret.
+// withoutURL removes the URL from an error of net/http: its query may be secret.
 func withoutURL(err error) error {
 	var with *url.Error
 	if errors.As(err, &with) {
@@ -154,22 +160,22 @@ func withoutURL(err error) error {
 	return err
 }
 
-// A breakError is the end of a connection before the answer. It ends neither transport nor session, so it is not
-// mcp.ErrClosed.
+// A breakError reports a connection that broke before the response. Neither transport nor session
+// has ended, so it does not wrap mcp.ErrClosed.
 type breakError struct{ err error }
 
 func (e *breakError) Error() string {
-	return "the connection broke before the answer: " + e.err.Error()
+	return "the connection broke before the response: " + e.err.Error()
 }
 func (e *breakError) Unwrap() error { return e.err }
 
-// isBroken reports whether err is the end of a connection.
+// isBroken reports whether err is a broken connection.
 func isBroken(err error) bool {
 	var broken *breakError
 	return errors.As(err, &broken)
 }
 
-// lost says of a failure to read an answer what it means to callers.
+// lost returns the error for callers of a failure to read a response.
 func lost(err error) error {
 	switch {
 	case errors.Is(err, sse.ErrEventTooLarge), errors.Is(err, errTooLarge):
@@ -180,17 +186,17 @@ func lost(err error) error {
 	return &breakError{err}
 }
 
-var errNoObject = errors.New("the result is no JSON object")
+var errNoObject = errors.New("invalid result: must be a JSON object")
 
-// checkAnswer tells an answer of the server from one that stands for an answer which is refused. Its words are ours.
+// checkAnswer returns an error for a response that replaces a refused one; see refusedResponse.
 func checkAnswer(m *jsonrpc.Message) error {
 	if m.Error != nil && !m.Error.Remote() {
-		return errors.New("the answer is refused: " + m.Error.Message)
+		return errors.New("invalid response: " + m.Error.Message)
 	}
 	return nil
 }
 
-// checkResult says what is wrong with a response that is no error.
+// checkResult validates the result of a response.
 func checkResult(m *jsonrpc.Message) error {
 	if m.Error == nil && jsonscan.Kind(m.Result) != '{' {
 		return errNoObject

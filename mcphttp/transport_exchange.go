@@ -20,41 +20,42 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A trip is one HTTP request of a client, with its response. It is the context of both, with the values of its caller's:
-// it ends when the caller's does, when what it belongs to is closed, and when the trip is over. Where that is enough, the
-// caller's is lent for it.
+// A clientExchange is one HTTP request of a client with its response. It is the context of both: it
+// has the values of the caller's context, and ends with that context, with the lifetime, or with
+// the exchange. If the caller's context can be ended by the transport, the exchange borrows it,
+// which saves a context of its own.
 type clientExchange struct {
 	context.Context
 	caller   context.Context
-	borrowed requestContext          // the caller, if its context is lent; nil if the trip has its own
+	borrowed requestContext          // the caller's context; nil if the exchange has its own
 	cancel   context.CancelCauseFunc // of its own context
 	stop     func() bool             // looking at the caller
 
-	before, after *clientExchange // among those of life whose contexts are lent; guarded by its lock
+	before, after *clientExchange // in the list of life.borrowers; guarded by its lock
 
 	t       *Transport
-	life    *lifetime                     // of what the trip belongs to
+	life    *lifetime                     // of the transport or session
 	method  string                        // of the message, for errors
 	batches bool                          // the revision has them
-	others  func(m *jsonrpc.Message) bool // takes responses to other requests, if they belong here
+	others  func(m *jsonrpc.Message) bool // receives responses to other requests; returns false if unknown
 
 	sent       http.Header  // of the request
 	posted     bytes.Reader // its body
 	res        *http.Response
 	atEnd      bool // the body was read to its end
 	taken      int  // messages
-	dropLogged bool // that something was dropped
-	draining   bool // the trip ends by itself
+	dropLogged bool // a dropped message was logged
+	draining   bool // the exchange ends in the background
 }
 
-// A lender is the context of a request that its transport may end. Those of an mcp.Client are, unless something was made
-// of them on the way.
+// A requestContext is the context of a request that its transport may end. The contexts of an
+// mcp.Client are, unless they were wrapped.
 type requestContext interface {
 	context.Context
 	EndRequest(cause error)
 }
 
-// depart begins a trip. The caller ends it.
+// startExchange starts an exchange. The caller ends it.
 func (t *Transport) startExchange(ctx context.Context, life *lifetime, method string) (*clientExchange, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -81,8 +82,8 @@ func (t *Transport) startExchange(ctx context.Context, life *lifetime, method st
 	return x, nil
 }
 
-// Value returns the values of the trip's own context first: by one of them package context finds its way, without a
-// goroutine.
+// Value looks in the exchange's own context first: package context finds its canceler there,
+// without a goroutine.
 func (x *clientExchange) Value(key any) any {
 	if v := x.Context.Value(key); v != nil {
 		return v
@@ -90,14 +91,15 @@ func (x *clientExchange) Value(key any) any {
 	return x.caller.Value(key)
 }
 
-// end ends the trip, unless it has been left to itself.
+// end ends the exchange, unless it is being drained.
 func (x *clientExchange) end() {
 	if !x.draining {
 		x.close()
 	}
 }
 
-// close ends the trip. When there was more to read that closes its connection, or resets its stream of HTTP/2.
+// close ends the exchange. If the response was not read to its end, this closes the connection or
+// resets the stream of HTTP/2.
 func (x *clientExchange) close() {
 	if x.borrowed != nil {
 		x.life.endBorrow(x)
@@ -112,21 +114,22 @@ func (x *clientExchange) close() {
 	}
 }
 
-// abort ends the reading of the response.
+// abort stops the reading of the response.
 func (x *clientExchange) abort() {
 	if x.borrowed != nil {
-		_ = x.res.Body.Close() // those of net/http may be closed while they are read
+		_ = x.res.Body.Close() // a body of net/http may be closed during a read
 		return
 	}
 	x.cancel(nil)
 }
 
-// notSent is the error of a request that has certainly not run, unless nobody waits for it any more.
+// notSent returns the error of a request that has certainly not run, or the cause if the caller's
+// context has ended.
 func (x *clientExchange) notSent(err error) error {
 	return x.failed(&mcp.TransportError{Method: x.method, Err: err})
 }
 
-// unanswered is the error of a request that may have run.
+// unanswered returns the error of a request that may have run.
 func (x *clientExchange) unanswered(err error) error {
 	return x.failed(&mcp.TransportError{Method: x.method, MayHaveRun: true, Err: err})
 }
@@ -143,7 +146,7 @@ func (x *clientExchange) failed(err *mcp.TransportError) error {
 	return err
 }
 
-// refusedBy is the error of a request that was answered with an HTTP status alone.
+// refusedBy returns the error of a request whose response is only an HTTP status.
 func (x *clientExchange) refusedBy(err *StatusError) error {
 	if err.mayHaveRun() {
 		return x.unanswered(err)
@@ -157,12 +160,12 @@ func (x *clientExchange) post(target *url.URL, header http.Header, m *jsonrpc.Me
 	body := jsonrpc.Append(make([]byte, 0, len(m.Params)+len(m.Result)+len(m.Method)+room), m)
 	posted := &x.posted
 	if posted.Size() > 0 {
-		posted = new(bytes.Reader) // net/http may read the one before still, though it was refused
+		posted = new(bytes.Reader) // net/http may still read the one before, though it was refused
 	}
 	posted.Reset(body)
 	return x.do(&http.Request{
 		Method: http.MethodPost, URL: target, Header: header, ContentLength: int64(len(body)),
-		Body:    io.NopCloser(posted), // net/http knows both, and sends header and body in one piece
+		Body:    io.NopCloser(posted), // net/http recognizes both types, and sends header and body in one write
 		GetBody: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil },
 	})
 }
@@ -172,9 +175,9 @@ func (x *clientExchange) do(req *http.Request) error {
 	x.sent = req.Header
 	var ctx context.Context = x
 	if x.borrowed != nil {
-		ctx = x.borrowed // all of the trip's context, which would only be a longer way to it
+		ctx = x.borrowed // equivalent, and one step less for each lookup
 	}
-	res, err := x.t.send(req.WithContext(ctx)) //nolint:bodyclose // whoever ends the trip closes it
+	res, err := x.t.send(req.WithContext(ctx)) //nolint:bodyclose // closed at the end of the exchange
 	switch {
 	case err == nil:
 		x.res = res
@@ -185,10 +188,10 @@ func (x *clientExchange) do(req *http.Request) error {
 	return x.unanswered(lost(withoutURL(err)))
 }
 
-// body is what the trip reads of the response.
+// body returns the body of the response.
 func (x *clientExchange) body() io.Reader { return exchangeBody{x} }
 
-// A exchangeBody takes note of the body's end: a connection is of use again when it was seen.
+// An exchangeBody records the end of the body: only after it the connection can be reused.
 type exchangeBody struct{ *clientExchange }
 
 func (b exchangeBody) Read(p []byte) (int, error) {
@@ -199,16 +202,17 @@ func (b exchangeBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// linger lets the trip end by itself when its answer has come on an event stream. The end of the stream comes a moment
-// later; waiting for it keeps the connection for others, and is nothing that the caller should have to do.
+// drain ends the exchange in the background when its response has come on an event stream. The end
+// of the stream comes a moment later. Reading it keeps the connection usable, and the caller need
+// not wait for it.
 func (x *clientExchange) drain() {
-	const timeout, most = time.Second, 4 << 10 // a server that still says something has misunderstood
+	const timeout, most = time.Second, 4 << 10 // only a faulty server sends more
 	if x.atEnd || x.res.ContentLength == 0 {
 		return
 	}
 	x.t.drains.Store(true)
 	if x.borrowed != nil {
-		return // its context ends now: this connection is lost, no later one is
+		return // its context ends now; later exchanges have contexts of their own and keep their connection
 	}
 	x.stop()
 	x.draining = x.life.run(func() {
@@ -219,23 +223,23 @@ func (x *clientExchange) drain() {
 	})
 }
 
-// answer reads the response to the request with that id, whatever form it has. Other messages go to take.
-func (x *clientExchange) answer(id jsonrpc.ID, take func(m *jsonrpc.Message)) (*jsonrpc.Message, error) {
+// response reads the response to the request with an id, in any form. Other messages go to receive.
+func (x *clientExchange) response(id jsonrpc.ID, receive func(m *jsonrpc.Message)) (*jsonrpc.Message, error) {
 	switch {
 	case x.res.StatusCode/100 != 2:
 		return x.refusal(id)
 	case x.isEvents():
 		events := x.openEvents()
 		defer events.close()
-		m, err := x.events(events, id, take)
+		m, err := x.events(events, id, receive)
 		if err != nil {
 			return nil, x.unanswered(err)
 		}
 		return m, nil
 	case x.isJSON():
-		return x.json(id, take)
+		return x.json(id, receive)
 	}
-	return nil, x.noAnswer("neither JSON nor an event stream")
+	return nil, x.noAnswer("the body is neither JSON nor an event stream")
 }
 
 func (x *clientExchange) isJSON() bool { return isJSON(x.contentType()) }
@@ -252,7 +256,7 @@ func (x *clientExchange) isEvents() bool {
 	return err == nil && mediaType == typeEventStream
 }
 
-// contentType is none when the body has an encoding that was not asked for.
+// contentType returns the media type of the response; empty if the body has an unexpected encoding.
 func (x *clientExchange) contentType() string {
 	if encoding := x.res.Header["Content-Encoding"]; len(encoding) > 0 && !strings.EqualFold(encoding[0], "identity") {
 		return ""
@@ -262,7 +266,7 @@ func (x *clientExchange) contentType() string {
 }
 
 // json reads a body that is one message.
-func (x *clientExchange) json(id jsonrpc.ID, take func(m *jsonrpc.Message)) (*jsonrpc.Message, error) {
+func (x *clientExchange) json(id jsonrpc.ID, receive func(m *jsonrpc.Message)) (*jsonrpc.Message, error) {
 	body, err := x.readBody()
 	if err != nil {
 		return nil, x.unanswered(err)
@@ -271,13 +275,13 @@ func (x *clientExchange) json(id jsonrpc.ID, take func(m *jsonrpc.Message)) (*js
 	if err != nil {
 		return nil, x.unanswered(newStatusError(x.res, body, err.Error()))
 	}
-	if m = x.sort(m, id, take); m != nil {
+	if m = x.dispatch(m, id, receive); m != nil {
 		if err := checkAnswer(m); err != nil {
 			return nil, x.unanswered(err)
 		}
 		return m, nil
 	}
-	return nil, x.unanswered(newStatusError(x.res, body, "no answer to the request in it"))
+	return nil, x.unanswered(newStatusError(x.res, body, "the body has no response to the request"))
 }
 
 // readBody reads a whole body.
@@ -298,10 +302,10 @@ type eventReader struct {
 	buf *bufio.Reader
 }
 
-// eventBuffers holds buffers between streams: most of these are one event long, and far shorter than a buffer.
+// eventBuffers is a pool: most streams are one event long, and far shorter than a buffer.
 var eventBuffers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, eventBuffer) }}
 
-// eventBuffer is the size with which an sse.Reader takes a buffer as its own.
+// eventBuffer is the size from which an sse.Reader uses a buffer directly.
 const eventBuffer = 16 << 10
 
 func (x *clientExchange) openEvents() eventReader {
@@ -310,14 +314,16 @@ func (x *clientExchange) openEvents() eventReader {
 	return eventReader{sse.NewReader(buf, x.t.maxEvent), buf}
 }
 
-// close returns the buffer back, when nothing more is read.
+// close returns the buffer to the pool.
 func (r eventReader) close() {
 	r.buf.Reset(nil)
 	eventBuffers.Put(r.buf)
 }
 
-// events reads events until the answer.
-func (x *clientExchange) events(events eventReader, id jsonrpc.ID, take func(m *jsonrpc.Message)) (*jsonrpc.Message, error) {
+// events reads events until the response.
+func (x *clientExchange) events(
+	events eventReader, id jsonrpc.ID, receive func(m *jsonrpc.Message),
+) (*jsonrpc.Message, error) {
 	for {
 		e, err := events.Next()
 		if err != nil {
@@ -332,18 +338,18 @@ func (x *clientExchange) events(events eventReader, id jsonrpc.ID, take func(m *
 		m, err := jsonrpc.Decode(e.Data)
 		if err != nil {
 			if m = refusedResponse(err); m == nil {
-				x.drop("it is refused", err)
+				x.drop("invalid message", err)
 				continue
 			}
 		}
-		if m = x.sort(m, id, take); m != nil {
+		if m = x.dispatch(m, id, receive); m != nil {
 			return m, checkAnswer(m)
 		}
 	}
 }
 
-// standIn returns what stands for a message that is refused, if that may be an answer somebody waits for: no other will
-// come. It is an error that is not the server's.
+// refusedResponse returns an error response in place of a message that was refused but may be a
+// response, since no other response will come. Its error is not the server's.
 func refusedResponse(err error) *jsonrpc.Message {
 	var refused *jsonrpc.DecodeError
 	if !errors.As(err, &refused) || refused.Kind == jsonrpc.Request || refused.Kind == jsonrpc.Notification {
@@ -352,51 +358,55 @@ func refusedResponse(err error) *jsonrpc.Message {
 	return jsonrpc.NewErrorResponse(refused.ID, &jsonrpc.Error{Code: refused.Err.Code, Message: refused.Err.Message})
 }
 
-// sort returns m back if it is the answer to id, an error that names no request included. It hands requests and
-// notifications to take, and drops the rest.
-func (x *clientExchange) sort(m *jsonrpc.Message, id jsonrpc.ID, take func(m *jsonrpc.Message)) (answer *jsonrpc.Message) {
+// dispatch returns m if it is the response to id, or an error without an id. It passes requests and
+// notifications to receive, and drops the rest.
+func (x *clientExchange) dispatch(
+	m *jsonrpc.Message, id jsonrpc.ID, receive func(m *jsonrpc.Message),
+) (answer *jsonrpc.Message) {
 	switch m.Kind() {
 	case jsonrpc.Request, jsonrpc.Notification:
 		x.taken++
-		take(m)
+		receive(m)
 	case jsonrpc.Response:
 		if !id.IsZero() && (m.ID == id || m.ID.IsZero()) {
 			m.ID = id
 			return m
 		}
 		if x.others == nil || !x.others(m) {
-			x.drop("it answers another request", nil)
+			x.drop("response to another request", nil)
 		}
 	case jsonrpc.Batch:
 		if !x.batches {
-			x.drop("the revision has no batches", nil)
+			x.drop("the revision does not support batches", nil)
 			return nil
 		}
 		for _, m := range m.Batch {
-			if a := x.sort(m, id, take); a != nil {
+			if a := x.dispatch(m, id, receive); a != nil {
 				answer = a
 			}
 		}
 	case jsonrpc.Invalid:
-		if stands := refusedResponse(m.Refused); stands != nil {
-			return x.sort(stands, id, take)
+		if response := refusedResponse(m.Refused); response != nil {
+			return x.dispatch(response, id, receive)
 		}
-		x.drop("it is refused", m.Refused)
+		x.drop("invalid message", m.Refused)
 	}
 	return answer
 }
 
-// drop makes a note of a message that nothing comes of. One note is enough for a trip: a server could fill the log.
-func (x *clientExchange) drop(why string, err error) {
+// drop logs a dropped message. It logs once for each exchange, so that a server cannot fill the
+// log.
+func (x *clientExchange) drop(reason string, err error) {
 	if x.dropLogged {
 		return
 	}
 	x.dropLogged = true
-	x.t.log.Warn("mcphttp: dropped a message of the server: "+why, "method", x.method, "error", err)
+	x.t.log.Warn("mcphttp: dropped a message of the server: "+reason, "method", x.method, "error", err)
 }
 
-// refusal reads a response whose status is an error. It is an answer if a JSON-RPC error is in it, unless the status says
-// that it depends on who asks: that is for whoever sees to authorization, whatever else the server says.
+// refusal reads a response with an error status. A JSON-RPC error in the body is the response,
+// unless the status is 401 or 403: these are for the authorization of the client, whatever the body
+// is.
 //
 // Spec: basic/authorization#error-handling
 func (x *clientExchange) refusal(id jsonrpc.ID) (*jsonrpc.Message, error) {
@@ -415,20 +425,20 @@ func (x *clientExchange) refusal(id jsonrpc.ID) (*jsonrpc.Message, error) {
 	return nil, x.refusedBy(status)
 }
 
-// noAnswer is the error for a response that promised one.
+// noAnswer returns the error for a successful HTTP response without the expected message.
 func (x *clientExchange) noAnswer(reason string) error {
 	return x.unanswered(newStatusError(x.res, x.diagnosis(), reason))
 }
 
-// diagnosis reads the beginning of a body that explains a failure, as far as it comes in time.
+// diagnosis reads the beginning of a body that explains a failure, as far as it arrives in time.
 func (x *clientExchange) diagnosis() []byte {
 	timer := time.AfterFunc(diagnosisTime, x.abort)
 	defer timer.Stop()
-	body, _ := io.ReadAll(io.LimitReader(x.body(), maxDiagnosis)) // what cannot be read is not quoted
+	body, _ := io.ReadAll(io.LimitReader(x.body(), maxDiagnosis)) // a partial body is quoted as well
 	return body
 }
 
-// with returns a copy of a header with more in it.
+// with returns a copy of a header in which one header is set.
 func with(header http.Header, name string, values []string) http.Header {
 	header = maps.Clone(header)
 	header[name] = values

@@ -15,12 +15,12 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// RoundTrip posts a request and gives the result. When ctx ends before, the response stream is closed, which is how a
-// request is cancelled. A request whose params have arguments that its HeaderParams name repeats them in headers.
+// RoundTrip posts a request and returns its result. If ctx ends before, it closes the response
+// stream, which cancels the request. Arguments that req.HeaderParams names are repeated in headers.
 //
-// A JSON-RPC error is an [*mcp.Error], whatever the HTTP status; with 401 and 403 it is within a [*StatusError]. The error says that the request has not run when there
-// was no connection, and when the status says that the request was turned away: a redirect, most of 4xx, and 503 with
-// Retry-After.
+// A JSON-RPC error is an [*mcp.Error] whatever the HTTP status, within a [*StatusError] if the
+// status is 401 or 403. The error reports that the request has not run if there was no connection,
+// or if the status says so: a redirect, most of 4xx, and 503 with Retry-After.
 //
 // Spec: basic/transports/streamable-http#sending-messages (2026-07-28)
 func (t *Transport) RoundTrip(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
@@ -37,7 +37,7 @@ func (t *Transport) RoundTrip(ctx context.Context, req *mcp.Request) (mcp.Result
 	if err := x.post(t.target, header, jsonrpc.NewRequest(id, req.Method, req.Params)); err != nil {
 		return nil, err
 	}
-	m, err := x.answer(id, func(m *jsonrpc.Message) { x.notify(req, m) })
+	m, err := x.response(id, func(m *jsonrpc.Message) { x.notify(req, m) })
 	if err != nil {
 		return nil, err
 	}
@@ -51,30 +51,30 @@ func (t *Transport) RoundTrip(ctx context.Context, req *mcp.Request) (mcp.Result
 	return mcp.RawResult(m.Result), nil
 }
 
-// notify hands a notification on. Servers send no requests in this form of the protocol, so there is nothing to answer.
+// notify passes a notification to the request. Servers send no requests in this era.
 func (x *clientExchange) notify(req *mcp.Request, m *jsonrpc.Message) {
 	switch {
 	case m.Kind() == jsonrpc.Request:
-		x.drop("servers send no requests", nil)
+		x.drop("unexpected request", nil)
 	case req.Notify == nil:
 	case m.Params == nil:
-		_ = req.Notify(x.caller, m.Method, stdjson.RawMessage("{}")) // a receiver fails only when the caller has gone
+		_ = req.Notify(x.caller, m.Method, stdjson.RawMessage("{}")) // fails only if the caller has ended
 	case jsonscan.Kind(m.Params) == '{':
 		_ = req.Notify(x.caller, m.Method, m.Params)
 	default:
-		x.drop("the params are no object", nil)
+		x.drop("params must be an object", nil)
 	}
 }
 
 // UsesHeaderParams marks the transport as one that sends [mcp.HeaderParam] headers.
 func (t *Transport) UsesHeaderParams() {}
 
-// mirrored returns the header of a request, with what repeats the body.
+// requestHeader returns the header of a request, with the headers that mirror the body.
 //
 // Spec: basic/transports/streamable-http#standard-headers (2026-07-28)
 func (t *Transport) requestHeader(req *mcp.Request) (http.Header, error) {
 	version := req.Revision()
-	if version == "" { // the request was put together by hand
+	if version == "" { // the request was not created by mcp.NewRequest
 		env, err := wire.Open(req.Params)
 		if err != nil || env.VersionText == "" {
 			return nil, errNoEnvelope
@@ -96,10 +96,10 @@ func (t *Transport) requestHeader(req *mcp.Request) (http.Header, error) {
 	return header, nil
 }
 
-// standard makes the header of requests that are about the same, with a subject in JSON.
+// standardHeader returns the header of a request; subject is the JSON value that Mcp-Name mirrors.
 func (t *Transport) standardHeader(version, method string, subject []byte) (http.Header, error) {
 	if !isPlainValue(version) || !isPlainValue(method) {
-		return nil, errors.New("version or method cannot stand in a header")
+		return nil, fmt.Errorf("invalid version %q or method %q: must be valid in a header", version, method)
 	}
 	header := maps.Clone(t.postHeader)
 	header[headerVersion] = []string{version}
@@ -110,9 +110,10 @@ func (t *Transport) standardHeader(version, method string, subject []byte) (http
 	return header, nil
 }
 
-var errNoEnvelope = errors.New("the params have no envelope that names a version")
+var errNoEnvelope = errors.New("invalid params: _meta must name a protocol version")
 
-// subject returns what a request is about, as JSON: the name of a tool or prompt, the URI of a resource, the id of a task.
+// subject returns the JSON value that Mcp-Name mirrors: the name of a tool or prompt, the URI of a
+// resource, or the id of a task.
 func subject(req *mcp.Request) []byte {
 	method, _ := wire.Latest().Method(req.Method)
 	param := method.NameParam
@@ -125,12 +126,12 @@ func subject(req *mcp.Request) []byte {
 	return raw
 }
 
-// mirror repeats one argument in its header. An argument that is absent or null has none.
+// setParamHeader sets the header of one argument. An argument that is absent or null has none.
 //
 // Spec: basic/transports/streamable-http#client-behavior-for-custom-headers (2026-07-28)
 func setParamHeader(header http.Header, p mcp.HeaderParam, arguments []byte) error {
 	if !isToken(p.Header) {
-		return fmt.Errorf("%q is no name for a header", p.Header)
+		return fmt.Errorf("invalid header name %q", p.Header)
 	}
 	argument := arguments
 	for _, key := range p.Path {
@@ -154,7 +155,8 @@ func setParamHeader(header http.Header, p mcp.HeaderParam, arguments []byte) err
 		ok = false
 	}
 	if !ok {
-		return fmt.Errorf("argument %q cannot be repeated in header %s: it has to be a string, a boolean or an integer within ±(2^53-1)", p.Path, headerParam+p.Header)
+		return fmt.Errorf("invalid argument %q for header %s: must be a string, a boolean or a safe integer",
+			p.Path, headerParam+p.Header)
 	}
 	header[http.CanonicalHeaderKey(headerParam+p.Header)] = []string{encodeHeaderValue(value)}
 	return nil

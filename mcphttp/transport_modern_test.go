@@ -216,7 +216,7 @@ func TestR7_3_14_RedirectsArePartOfNoPost(t *testing.T) {
 	}
 }
 
-func TestTransport_StatusSaysWhetherItMayHaveRun(t *testing.T) {
+func TestTransport_StatusDecidesMayHaveRun(t *testing.T) {
 	for status, may := range map[int]bool{
 		400: false, 401: false, 403: false, 404: false, 405: false, 406: false, 413: false, 415: false, 421: false, 429: false, 431: false,
 		409: true, 418: true, 500: true, 502: true, 503: true, 504: true, -503: false, 202: true, 204: true,
@@ -428,7 +428,7 @@ func TestR7_2_Bombs(t *testing.T) {
 	} {
 		before := heapInUse()
 		_, err := call(t, serve(t, handler, nil))
-		if name == "line" { // the event before it is no message, and ends it
+		if name == "line" { // the event before it is not a message, and ends it
 			if err == nil {
 				t.Errorf("%s: no error", name)
 			}

@@ -16,25 +16,27 @@ import (
 )
 
 const (
-	// maxSessionID bounds an id that goes out again with every request. Servers that put a signed token in it need about
-	// this much.
+	// maxSessionID bounds an id that is sent with every request. Servers that put a signed token
+	// into it need about this much.
 	maxSessionID = 4 << 10
-	// cancelTimeout is how long a cancellation may take to be posted, and cancelGracePeriod how long closing waits for those that
-	// are on their way.
+	// cancelTimeout is how long a cancellation may take to be posted, and cancelGracePeriod how
+	// long Close waits for those in progress.
 	cancelTimeout, cancelGracePeriod = 5 * time.Second, 2 * time.Second
-	// maxCancels bounds the cancellations on their way: a server that takes so few of them acts on none.
+	// maxCancels bounds the cancellations in progress. A server that accepts so few of them acts on
+	// none.
 	maxCancels = 256
-	// deleteTimeout is how long the end of a session may take to be posted. A server that does not hear of it ends the
-	// session itself in time.
+	// deleteTimeout is how long the DELETE of a session may take. Without it the server ends the
+	// session after its idle timeout.
 	deleteTimeout = 4 * time.Second
-	// listenTimeout is how long the end of the handshake waits for the server to take the stream on which it sends what
-	// belongs to no request. What is called after that may already send something there.
+	// listenTimeout is how long the end of the handshake waits for the standalone stream to be
+	// open. Later calls may cause messages on it.
 	listenTimeout = time.Second
 )
 
-// OpenSession returns the way to a new session with a server of an older revision. What carries it shows with the answer
-// to initialize: Streamable HTTP, or HTTP+SSE where a server takes no POST. Streams that break are taken up again where
-// the server supports it, at most 5 times without anything new.
+// OpenSession returns a connection for a new session with a server of a revision before 2026-07-28.
+// The response to initialize decides its transport: Streamable HTTP, or HTTP+SSE if the server does
+// not accept a POST. Broken streams are resumed if the server supports it, at most 5 times in a row
+// without progress.
 //
 // Spec: basic/transports (2025-11-25), basic/transports#backwards-compatibility
 func (t *Transport) OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (mcp.SessionLink, error) {
@@ -59,23 +61,23 @@ type clientSession struct {
 	receive     func(m *jsonrpc.Message)
 	ids         atomic.Int64
 	life        lifetime
-	cancels     lifetime      // of cancellations, which may be told when all else has ended
-	cancelSlots chan struct{} // holds a token for each cancellation on its way
+	cancels     lifetime      // of cancellations, which outlive the requests
+	cancelSlots chan struct{} // has a token for each cancellation in progress
 
 	hasListened atomic.Bool // the standalone stream was open before
 	done        chan struct{}
 
 	mu         sync.Mutex // guards the fields below
-	id         string     // of the session; empty if the server has given none
+	id         string     // of the session; empty for none
 	rev        wire.Revision
-	header     http.Header     // of every GET and DELETE; never changed, but replaced
+	header     http.Header     // of every GET and DELETE; replaced, not modified
 	postHeader http.Header     // the same for every POST
 	endpoint   *endpointStream // of HTTP+SSE; nil on Streamable HTTP
 	listening  listenState
-	ended      error // why nothing more can be sent
+	ended      error // the cause of the end; nil for an open session
 }
 
-// RoundTrip sends a request and gives the response.
+// RoundTrip sends a request and returns the response.
 func (l *clientSession) RoundTrip(ctx context.Context, req *jsonrpc.Message) (*jsonrpc.Message, error) {
 	req.ID = jsonrpc.IntID(l.ids.Add(1))
 	x, endpoint, err := l.startExchange(ctx, &l.life, req.Method)
@@ -86,12 +88,12 @@ func (l *clientSession) RoundTrip(ctx context.Context, req *jsonrpc.Message) (*j
 	var m *jsonrpc.Message
 	switch {
 	case endpoint != nil:
-		m, err = endpoint.ask(x, req)
+		m, err = endpoint.roundTrip(x, req)
 	case req.Method == wire.MethodInitialize:
 		return l.initialize(x, req)
 	default:
 		if err = x.post(l.t.target, l.posting(), req); err == nil {
-			m, err = l.answer(x, req.ID)
+			m, err = l.response(x, req.ID)
 		}
 	}
 	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
@@ -103,8 +105,10 @@ func (l *clientSession) RoundTrip(ctx context.Context, req *jsonrpc.Message) (*j
 	return m, err
 }
 
-// depart begins a trip of the session.
-func (l *clientSession) startExchange(ctx context.Context, life *lifetime, method string) (*clientExchange, *endpointStream, error) {
+// startExchange starts an exchange of the session.
+func (l *clientSession) startExchange(
+	ctx context.Context, life *lifetime, method string,
+) (*clientExchange, *endpointStream, error) {
 	l.mu.Lock()
 	endpoint, ended, rev := l.endpoint, l.ended, l.rev
 	l.mu.Unlock()
@@ -126,24 +130,24 @@ func (l *clientSession) posting() http.Header {
 	return l.postHeader
 }
 
-// answer returns the response to a request that was posted.
-func (l *clientSession) answer(x *clientExchange, id jsonrpc.ID) (*jsonrpc.Message, error) {
+// response returns the response to a request that was posted.
+func (l *clientSession) response(x *clientExchange, id jsonrpc.ID) (*jsonrpc.Message, error) {
 	status := x.res.StatusCode
 	switch {
 	case status == http.StatusNotFound && x.sent[headerSession] != nil:
 		m, _ := x.refusal(id)
 		if m != nil && m.Error.Code == mcp.CodeMethodNotFound {
-			return m, nil // the session is there, the method is not
+			return m, nil // the session exists, the method does not
 		}
 		l.end(mcp.ErrSessionLost)
 		return nil, x.notSent(mcp.ErrSessionLost)
 	case status/100 == 2 && x.isEvents():
 		return l.callStream(x, id)
 	}
-	return x.answer(id, l.receive)
+	return x.response(id, l.receive)
 }
 
-// initialize sends the first request, and takes from its answer what later ones need.
+// initialize sends the first request and records the session id and the revision in its response.
 //
 // Spec: basic/transports#session-management (2025-11-25)
 func (l *clientSession) initialize(x *clientExchange, req *jsonrpc.Message) (*jsonrpc.Message, error) {
@@ -153,12 +157,12 @@ func (l *clientSession) initialize(x *clientExchange, req *jsonrpc.Message) (*js
 	if err := l.setID(x.res); err != nil {
 		return nil, x.unanswered(err)
 	}
-	m, err := l.answer(x, req.ID)
+	m, err := l.response(x, req.ID)
 	if isFirstTransport(x.res.StatusCode, m) {
-		if e, why := l.openEndpoint(x.caller); why == nil {
-			m, err = e.ask(x, req)
+		if e, sseErr := l.openEndpoint(x.caller); sseErr == nil {
+			m, err = e.roundTrip(x, req)
 		} else if m == nil {
-			err = x.notSent(fmt.Errorf("%w; and by HTTP+SSE: %w", err, why))
+			err = x.notSent(fmt.Errorf("%w; and over HTTP+SSE: %w", err, sseErr))
 		}
 	}
 	if err == nil && m.Error == nil {
@@ -167,8 +171,8 @@ func (l *clientSession) initialize(x *clientExchange, req *jsonrpc.Message) (*js
 	return m, err
 }
 
-// isFirstTransport reports whether a server that answers initialize like this may know the transport of the first
-// revision only. An error that only servers of the newest revision know shows that it does not.
+// isFirstTransport reports whether a server with this response to initialize may support only
+// HTTP+SSE. An error code of the newest revision shows that it does not.
 //
 // Spec: basic/transports/streamable-http#backward-compatibility (2026-07-28)
 func isFirstTransport(status int, m *jsonrpc.Message) bool {
@@ -189,7 +193,7 @@ func isFirstTransport(status int, m *jsonrpc.Message) bool {
 	return true
 }
 
-// adopt takes the id of the session, if the server gives one.
+// setID records the id of the session, if the response has one.
 func (l *clientSession) setID(res *http.Response) error {
 	values := res.Header[headerSession]
 	if len(values) == 0 || res.StatusCode/100 != 2 {
@@ -197,7 +201,7 @@ func (l *clientSession) setID(res *http.Response) error {
 	}
 	id := values[0]
 	if len(values) > 1 || !isSessionID(id) {
-		return errors.New("the session id is not one of visible ASCII characters")
+		return fmt.Errorf("invalid session id: must be at most %d visible ASCII characters", maxSessionID)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -216,7 +220,7 @@ func isSessionID(id string) bool {
 	return id != "" && len(id) <= maxSessionID
 }
 
-// settle takes the revision that the server has chosen. Whether that is a good one is for others to say.
+// setRevision records the revision that the server has chosen. The caller validates it.
 //
 // Spec: basic/transports#protocol-version-header (2025-11-25)
 func (l *clientSession) setRevision(m *jsonrpc.Message) {
@@ -232,8 +236,8 @@ func (l *clientSession) setRevision(m *jsonrpc.Message) {
 	}
 }
 
-// Send sends a notification or a response. The one that ends the handshake also opens the stream for what belongs to no
-// request, and waits up to a second until the server has taken it.
+// Send sends a notification or a response. After notifications/initialized it also opens the
+// standalone stream, and waits up to a second for it.
 func (l *clientSession) Send(ctx context.Context, m *jsonrpc.Message) error {
 	if err := l.send(ctx, &l.life, m); err != nil {
 		return err
@@ -252,7 +256,7 @@ func (l *clientSession) Send(ctx context.Context, m *jsonrpc.Message) error {
 	return nil
 }
 
-// send posts a message that has no answer.
+// send posts a message that has no response.
 func (l *clientSession) send(ctx context.Context, life *lifetime, m *jsonrpc.Message) error {
 	x, endpoint, err := l.startExchange(ctx, life, m.Method)
 	if err != nil {
@@ -268,13 +272,14 @@ func (l *clientSession) send(ctx context.Context, life *lifetime, m *jsonrpc.Mes
 	return l.accepted(x, m.ID)
 }
 
-// accepted reads the response to a message that has no answer, or not there. An error with the id is one all the same.
+// accepted reads the HTTP response to a message that has no response on this connection. An error
+// with the message's id is returned all the same.
 //
 // Spec: basic/transports#sending-messages-to-the-server (2025-11-25)
 func (l *clientSession) accepted(x *clientExchange, id jsonrpc.ID) error {
 	switch status := x.res.StatusCode; {
 	case status/100 == 2:
-		x.drain() // there is nothing to read, but for servers that know no better
+		x.drain() // usually there is nothing to read
 		return nil
 	case status == http.StatusNotFound && x.sent[headerSession] != nil:
 		l.end(mcp.ErrSessionLost)
@@ -287,12 +292,12 @@ func (l *clientSession) accepted(x *clientExchange, id jsonrpc.ID) error {
 	return m.Error
 }
 
-// withdraw tells the server that nobody waits for the answer to a request any more. That its connection is closed does
-// not say so.
+// sendCancelled notifies the server that a request is cancelled. A closed connection does not
+// cancel it.
 //
 // Spec: basic/utilities/cancellation (2025-11-25)
 func (l *clientSession) sendCancelled(ctx context.Context, req *jsonrpc.Message) {
-	reason := `"cancelled"` // the cause itself is not meant for the server
+	reason := `"cancelled"` // the cause is not disclosed to the server
 	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		reason = `"timeout"`
 	}
@@ -300,7 +305,7 @@ func (l *clientSession) sendCancelled(ctx context.Context, req *jsonrpc.Message)
 	select {
 	case l.cancelSlots <- struct{}{}:
 	default:
-		l.t.log.Warn("mcphttp: too many cancellations on their way, one is not sent", "method", req.Method)
+		l.t.log.Warn("mcphttp: cancellation not sent: too many are in progress", "method", req.Method)
 		return
 	}
 	started := l.cancels.run(func() {
@@ -316,20 +321,20 @@ func (l *clientSession) sendCancelled(ctx context.Context, req *jsonrpc.Message)
 	}
 }
 
-// Done is closed when the session has ended.
+// Done returns a channel that is closed when the session has ended.
 func (l *clientSession) Done() <-chan struct{} { return l.done }
 
-// end says that nothing more can be sent, and why.
-func (l *clientSession) end(why error) {
+// end marks the session as ended, with a cause.
+func (l *clientSession) end(cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ended == nil {
-		l.ended = why
+		l.ended = cause
 		close(l.done)
 	}
 }
 
-func (l *clientSession) whyEnded() error {
+func (l *clientSession) endCause() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.ended
@@ -345,7 +350,7 @@ func (l *clientSession) isEnded() bool {
 	}
 }
 
-// Close ends what is in progress, and the session at the server.
+// Close ends the requests in progress, and the session at the server.
 func (l *clientSession) Close() error {
 	l.life.close(func() {
 		l.cancels.end(cancelGracePeriod)
@@ -362,7 +367,7 @@ func (l *clientSession) Close() error {
 	return nil
 }
 
-// delete ends the session at the server, which may refuse that.
+// delete ends the session at the server, which may refuse.
 //
 // Spec: basic/transports#session-management (2025-11-25)
 func (l *clientSession) delete() {
@@ -379,7 +384,7 @@ func (l *clientSession) delete() {
 	if err = x.do(&http.Request{Method: http.MethodDelete, URL: l.t.target, Header: header}); err == nil {
 		switch status := x.res.StatusCode; {
 		case status/100 == 2, status == http.StatusMethodNotAllowed, status == http.StatusNotFound:
-			_ = x.diagnosis() // so that the connection is of use again
+			_ = x.diagnosis() // so that the connection can be reused
 		default:
 			err = newStatusError(x.res, x.diagnosis(), "")
 		}

@@ -17,33 +17,34 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// Limits of taking up a stream whose connection broke.
+// Limits of the resumption of a stream whose connection broke.
 const (
-	// maxAttempts is how often in a row that may bring nothing new. With the pauses between them, that is about half a
-	// minute: long enough for a server that is restarted.
+	// maxAttempts is the number of attempts in a row without progress. With the pauses between them
+	// they take about half a minute: long enough for a server to restart.
 	maxAttempts = 5
-	// maxResumptions is how often one call is taken up in all: at the pace of servers that have their clients poll, for
-	// hours.
+	// maxResumptions is the number of resumptions of one call in total: hours at the pace of
+	// servers that let their clients poll.
 	maxResumptions = 1000
-	// minPause and maxPause bound the pause that a server asks for: it can neither be made to be flooded nor to be waited
-	// for in vain.
+	// minPause and maxPause bound the retry time of a server.
 	minPause, maxPause = 100 * time.Millisecond, time.Minute
-	// firstPause is the pause where a server asks for none. It doubles with every attempt in vain, up to longestPause, and
-	// up to half of it is added.
+	// firstPause is the pause if the server sets no retry time. It doubles with every attempt
+	// without progress, up to longestPause. Up to half of it is added as jitter.
 	firstPause, longestPause = time.Second, 20 * time.Second
-	// steadyTime is how long a connection has to last to count as something new in itself: servers may close quiet ones.
+	// steadyTime is how long a connection must last to count as progress: servers may close idle
+	// connections.
 	steadyTime = 10 * time.Second
 )
 
-// A position is where a stream was read up to, and how the attempts to read on have gone.
+// A position is the position up to which a stream was read, and the state of the attempts to resume
+// it.
 type position struct {
 	lastID   string
-	retry    time.Duration // asked for by the server; zero for never
-	failures int           // attempts in a row that brought nothing new
-	useful   bool          // one has brought something new
+	retry    time.Duration // set by the server; zero for never
+	failures int           // attempts in a row without progress
+	useful   bool          // there was progress
 }
 
-// read takes note of what was read of the stream on a connection.
+// read records what was read of the stream on one connection.
 func (p *position) read(events eventReader, taken int, lasted time.Duration) {
 	p.failures++
 	id := events.LastEventID()
@@ -58,8 +59,9 @@ func (p *position) read(events eventReader, taken int, lasted time.Duration) {
 	}
 }
 
-// pause returns the time to wait before the next attempt. What the server asks for is waited for exactly, unless that has
-// been in vain; else the pause has jitter, so that not all clients of a server come back at once.
+// pause returns the time to wait before the next attempt: the retry time of the server, doubled
+// after attempts without progress, or a backoff with jitter, so that the clients of a server do not
+// reconnect all at once.
 //
 // Spec: basic/transports#sending-messages-to-the-server (2025-11-25)
 func (p *position) pause() time.Duration {
@@ -70,7 +72,7 @@ func (p *position) pause() time.Duration {
 	return pause + rand.N(pause/2)
 }
 
-// wait waits for the next attempt. It fails if there have been enough of them, or the trip is not to go on.
+// wait waits for the next attempt. It fails after maxAttempts, or if the exchange is over.
 func (p *position) wait(ctx context.Context, over <-chan struct{}) error {
 	if p.failures >= maxAttempts {
 		return errAttempts
@@ -88,13 +90,13 @@ func (p *position) wait(ctx context.Context, over <-chan struct{}) error {
 }
 
 var (
-	errAttempts = fmt.Errorf("the stream could not be taken up again in %d attempts", maxAttempts)
-	errEndless  = fmt.Errorf("the stream was taken up %d times and has no end", maxResumptions)
-	errGap      = errors.New("the server no longer has the rest of the stream")
+	errAttempts = fmt.Errorf("the stream could not be resumed in %d attempts", maxAttempts)
+	errEndless  = fmt.Errorf("the stream was resumed %d times without an end", maxResumptions)
+	errGap      = errors.New("the server no longer stores the rest of the stream")
 )
 
-// callStream reads the stream that answers a POST. If its connection breaks, the stream goes on, and is read from where
-// it was read up to.
+// callStream reads the stream that responds to a POST. If its connection breaks, the stream is
+// resumed.
 //
 // Spec: basic/transports#resumability-and-redelivery (2025-11-25)
 func (l *clientSession) callStream(x *clientExchange, id jsonrpc.ID) (*jsonrpc.Message, error) {
@@ -108,12 +110,12 @@ func (l *clientSession) callStream(x *clientExchange, id jsonrpc.ID) (*jsonrpc.M
 	}
 	var at position
 	at.read(events, x.taken, time.Since(began))
-	at.failures = 0 // this was no attempt to take it up
+	at.failures = 0 // this was not an attempt to resume
 	for range maxResumptions {
 		if !isBreak(err) || !canResume(at.lastID) || x.caller.Err() != nil {
 			return nil, x.unanswered(err)
 		}
-		x.close() // its connection is of no more use
+		x.close() // its connection is broken
 		if stopped := at.wait(x.caller, l.life.ctx.Done()); stopped != nil {
 			return nil, x.unanswered(fmt.Errorf("%w: %w", stopped, err))
 		}
@@ -129,7 +131,7 @@ func (l *clientSession) callStream(x *clientExchange, id jsonrpc.ID) (*jsonrpc.M
 	return nil, x.unanswered(fmt.Errorf("%w: %w", errEndless, err))
 }
 
-// isBreak reports whether err is the end of a connection, and not of the stream on it, or at least may be.
+// isBreak reports whether err may be the end of a connection and not of the stream on it.
 func isBreak(err error) bool {
 	var status *StatusError
 	if errors.As(err, &status) {
@@ -138,7 +140,7 @@ func isBreak(err error) bool {
 	return isBroken(err) || wasNotSent(err) && !isUnauthorized(err)
 }
 
-// unwrapped returns what happened, without what it means for the request: for a stream it means something else.
+// unwrapped returns the error within a TransportError, whose MayHaveRun does not apply to a stream.
 func unwrapped(err error) error {
 	var failed *mcp.TransportError
 	if errors.As(err, &failed) {
@@ -147,12 +149,15 @@ func unwrapped(err error) error {
 	return err
 }
 
-// canResume reports whether a stream can be taken up after the event with that id.
+// canResume reports whether a stream can be resumed after the event with that id.
 func canResume(id string) bool { return id != "" && !hasControl(id) && strings.TrimSpace(id) == id }
 
-// follow reads a stream on a new connection: the one that an event belongs to, or a new one where the position has no
-// event. It calls opened when the server has taken it. Without an id there is no answer, and an error in the end.
-func (l *clientSession) readStream(ctx context.Context, method string, at *position, id jsonrpc.ID, opened func()) (*jsonrpc.Message, error) {
+// readStream reads a stream on a new connection: it resumes after the event of the position, or
+// opens a new stream if there is none. It calls opened when the server has accepted the request.
+// With a zero id it reads until an error.
+func (l *clientSession) readStream(
+	ctx context.Context, method string, at *position, id jsonrpc.ID, opened func(),
+) (*jsonrpc.Message, error) {
 	x, _, err := l.startExchange(ctx, &l.life, method)
 	if err != nil {
 		return nil, err
@@ -171,7 +176,7 @@ func (l *clientSession) readStream(ctx context.Context, method string, at *posit
 	}
 	if x.res.StatusCode != http.StatusOK || !x.isEvents() {
 		at.failures++
-		return nil, newStatusError(x.res, x.diagnosis(), "no event stream")
+		return nil, newStatusError(x.res, x.diagnosis(), "the body is not an event stream")
 	}
 	opened()
 	events := x.openEvents()
@@ -184,8 +189,8 @@ func (l *clientSession) readStream(ctx context.Context, method string, at *posit
 	return m, err
 }
 
-// gone finds out what it means that the server does not know a stream. A session that it still knows has only lost what
-// was on the stream.
+// diagnoseGone returns the error for a stream that the server does not know: either the session is
+// lost, or only the events of the stream are.
 func (l *clientSession) diagnoseGone(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, cancelTimeout)
 	defer cancel()
@@ -196,18 +201,18 @@ func (l *clientSession) diagnoseGone(ctx context.Context) error {
 	return errGap
 }
 
-// listenState is how it stands with the standalone stream.
+// A listenState is the state of the standalone stream.
 type listenState uint8
 
 const (
 	listenNever listenState = iota
 	listenRunning
-	listenRefused // the server has none
-	listenFailed  // too often
+	listenRefused // by the server
+	listenFailed  // after too many attempts
 )
 
-// listen opens the standalone stream, and keeps it open in the background, apart from everything else: a session works
-// without it. What it gives is closed when the server has taken or refused the stream.
+// listen opens the standalone stream and keeps it open in the background. The session works without
+// it. The channel is closed when the server has accepted or refused the stream.
 //
 // Spec: basic/transports#listening-for-messages-from-the-server (2025-11-25)
 func (l *clientSession) listen() (opened <-chan struct{}) {
@@ -224,7 +229,7 @@ func (l *clientSession) listen() (opened <-chan struct{}) {
 	return tried
 }
 
-// revive opens the standalone stream again, if that was given up and the server is there again.
+// relisten opens the standalone stream again if it was given up and the server responds again.
 func (l *clientSession) relisten() {
 	l.mu.Lock()
 	failed := l.listening == listenFailed
@@ -234,20 +239,21 @@ func (l *clientSession) relisten() {
 	}
 }
 
-// keepStream reads the standalone stream until the session ends, or the server refuses it, or it fails too often.
+// keepStream reads the standalone stream until the session ends, the server refuses it, or it fails
+// too often.
 func (l *clientSession) keepStream(tried chan struct{}) {
 	signal := sync.OnceFunc(func() { close(tried) })
 	defer signal()
 	var at position
 	wasOpen := false
 	for {
-		anew := l.hasListened.Load() && !canResume(at.lastID)
+		isNew := l.hasListened.Load() && !canResume(at.lastID)
 		_, err := l.readStream(l.life.ctx, http.MethodGet, &at, jsonrpc.ID{}, func() {
 			wasOpen = true
 			l.hasListened.Store(true)
 			signal()
-			if anew {
-				l.receive(nil) // what was said meanwhile is lost
+			if isNew {
+				l.receive(nil) // messages in between are lost
 			}
 		})
 		signal()
@@ -255,7 +261,7 @@ func (l *clientSession) keepStream(tried chan struct{}) {
 		case l.isEnded():
 			return
 		case isStatus(err, http.StatusNotFound) && at.lastID != "":
-			at.lastID = "" // what is lost is lost: begin anew
+			at.lastID = "" // open a new stream
 		case isStatus(err, http.StatusNotFound) && wasOpen && errors.Is(l.diagnoseGone(l.life.ctx), mcp.ErrSessionLost):
 			return
 		case !isBreak(err):
@@ -273,8 +279,8 @@ func (l *clientSession) keepStream(tried chan struct{}) {
 	}
 }
 
-// giveUpStream says that there is no standalone stream. That a server has none is nothing special, nor are the other
-// statuses by which servers without one say so.
+// stopListening records that there is no standalone stream. Status 405 says that the server has
+// none; it is not logged. Some servers respond with other statuses.
 func (l *clientSession) stopListening(state listenState, err error) {
 	l.mu.Lock()
 	l.listening = state
@@ -286,7 +292,7 @@ func (l *clientSession) stopListening(state listenState, err error) {
 	case isStatus(err, http.StatusBadRequest), isStatus(err, http.StatusNotFound):
 		level = slog.LevelInfo
 	}
-	l.t.log.Log(context.Background(), level, "mcphttp: the session has no stream for what belongs to no request", "error", err)
+	l.t.log.Log(context.Background(), level, "mcphttp: the session has no standalone stream", "error", err)
 }
 
 func isStatus(err error, code int) bool {

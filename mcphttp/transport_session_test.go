@@ -68,7 +68,7 @@ func (c *linkClient) ask(method, params string) *jsonrpc.Message {
 	return m
 }
 
-// next returns the next message that nobody awaited.
+// next returns the next message that is not a response to a request.
 func (c *linkClient) next(method string) *jsonrpc.Message {
 	c.t.Helper()
 	select {

@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// endpointTimeout is how long a server may take to say where to post. It has nothing to think about.
+	// endpointTimeout is how long a server may take to send its endpoint.
 	endpointTimeout = 10 * time.Second
-	// maxEndpoint bounds that address, which every later message is posted to.
+	// maxEndpoint bounds the URL of the endpoint.
 	maxEndpoint = 8 << 10
 )
 
-// An endpointStream is the event stream of the oldest transport, which is the session, with the address that it names
-// for what the client sends.
+// An endpointStream is the event stream of HTTP+SSE, which is the session, with the endpoint for
+// what the client sends.
 type endpointStream struct {
 	session *clientSession
 	ready   chan error // gets one value when the address is known, or will not be
@@ -34,12 +34,13 @@ type endpointStream struct {
 }
 
 var (
-	errEndpointLate   = fmt.Errorf("the server named no endpoint in %v", endpointTimeout)
-	errEndpointOrigin = errors.New("the server named an endpoint of another origin")
-	errEndpointURL    = errors.New("the server named an endpoint that is no URL")
+	errEndpointLate   = fmt.Errorf("the server sent no endpoint in %v", endpointTimeout)
+	errEndpointOrigin = errors.New("invalid endpoint: must have the origin of the server")
+	errEndpointURL    = errors.New("invalid endpoint: must be a URL")
 )
 
-// openEndpoint opens the event stream and waits for the address. The stream then lasts as long as the session.
+// openEndpoint opens the event stream and waits for the endpoint. The stream lasts as long as the
+// session.
 //
 // Spec: basic/transports#http-with-sse (2024-11-05)
 func (l *clientSession) openEndpoint(ctx context.Context) (*endpointStream, error) {
@@ -74,7 +75,7 @@ func (l *clientSession) openEndpoint(ctx context.Context) (*endpointStream, erro
 // run reads the stream to its end.
 func (e *endpointStream) run(x *clientExchange) {
 	defer x.end()
-	e.hangUp(e.read(x))
+	e.end(e.read(x))
 }
 
 func (e *endpointStream) read(x *clientExchange) error {
@@ -83,7 +84,7 @@ func (e *endpointStream) read(x *clientExchange) error {
 	case err != nil:
 		return unwrapped(err)
 	case x.res.StatusCode != http.StatusOK || !x.isEvents():
-		return newStatusError(x.res, x.diagnosis(), "no event stream")
+		return newStatusError(x.res, x.diagnosis(), "the body is not an event stream")
 	}
 	events := x.openEvents()
 	defer events.close()
@@ -91,13 +92,14 @@ func (e *endpointStream) read(x *clientExchange) error {
 		return err
 	}
 	e.ready <- nil
-	x.others = e.answered
+	x.others = e.deliver
 	_, err = x.events(events, jsonrpc.ID{}, e.session.receive)
 	return err
 }
 
-// readEndpoint reads the first event, the address. It is resolved against that of the stream and has to have its origin:
-// else a server could have messages, and the headers with them, sent to anyone.
+// readEndpoint reads the first event, the endpoint. It is resolved against the URL of the stream
+// and must have its origin: otherwise a server could redirect messages, and their headers, to
+// another server.
 func (e *endpointStream) readEndpoint(x *clientExchange, events eventReader) error {
 	for {
 		event, err := events.Next()
@@ -126,9 +128,9 @@ func (e *endpointStream) readEndpoint(x *clientExchange, events eventReader) err
 	}
 }
 
-// answered hands a response to the request that waits for it. An error that names no request belongs to the one that
-// waits alone.
-func (e *endpointStream) answered(m *jsonrpc.Message) bool {
+// deliver passes a response to the request that waits for it. An error without an id belongs to the
+// only waiting request.
+func (e *endpointStream) deliver(m *jsonrpc.Message) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	id := m.ID
@@ -142,37 +144,37 @@ func (e *endpointStream) answered(m *jsonrpc.Message) bool {
 	}
 	delete(e.waiting, id)
 	m.ID = id
-	waiting <- m // it holds one
+	waiting <- m // has a buffer of one
 	return true
 }
 
-// isLate reports whether an answer is to a request of ours that nobody waits for any more. It has crossed the
-// cancellation, so it is nothing to warn of.
+// isLate reports whether a response is to an earlier request of this session. It has crossed the
+// cancellation, and is not worth a warning.
 func (e *endpointStream) isLate(id jsonrpc.ID) bool {
 	n, err := strconv.ParseInt(id.String(), 10, 64)
 	late := err == nil && n > 0 && n <= e.session.ids.Load()
 	if late {
-		e.session.t.log.Debug("mcphttp: answer to a request that nobody waits for any more", "id", n)
+		e.session.t.log.Debug("mcphttp: late response", "id", n)
 	}
 	return late
 }
 
-// hangUp ends the session with its stream.
-func (e *endpointStream) hangUp(err error) {
+// end ends the session with its stream.
+func (e *endpointStream) end(err error) {
 	e.mu.Lock()
 	e.over = true
 	e.mu.Unlock()
 	select {
 	case e.ready <- err:
-	default: // somebody was told already
+	default: // openEndpoint has returned
 	}
 	if e.target != nil {
 		e.session.end(fmt.Errorf("%w: the session's stream has ended: %w", mcp.ErrDisconnected, err))
 	}
 }
 
-// ask posts a request and waits for the response, which comes on the stream.
-func (e *endpointStream) ask(x *clientExchange, req *jsonrpc.Message) (*jsonrpc.Message, error) {
+// roundTrip posts a request and waits for the response, which comes on the stream.
+func (e *endpointStream) roundTrip(x *clientExchange, req *jsonrpc.Message) (*jsonrpc.Message, error) {
 	answer := make(chan *jsonrpc.Message, 1)
 	e.mu.Lock()
 	over := e.over
@@ -188,7 +190,7 @@ func (e *endpointStream) ask(x *clientExchange, req *jsonrpc.Message) (*jsonrpc.
 	}
 	if err := e.post(x, req); err != nil {
 		select {
-		case m := <-answer: // all the same
+		case m := <-answer: // despite the error
 			return checked(x, m)
 		default:
 		}
@@ -202,15 +204,15 @@ func (e *endpointStream) ask(x *clientExchange, req *jsonrpc.Message) (*jsonrpc.
 	select {
 	case m := <-answer:
 		return checked(x, m)
-	case <-x.caller.Done(): // x itself ends with the response to its POST
+	case <-x.caller.Done(): // x itself ends with the HTTP response to its POST
 		return nil, x.unanswered(context.Cause(x.caller))
 	case <-e.session.done:
 	}
 	select {
-	case m := <-answer: // it was the last thing on the stream
+	case m := <-answer: // the last event of the stream
 		return checked(x, m)
 	default:
-		return nil, x.unanswered(e.session.whyEnded())
+		return nil, x.unanswered(e.session.endCause())
 	}
 }
 
@@ -221,7 +223,7 @@ func checked(x *clientExchange, m *jsonrpc.Message) (*jsonrpc.Message, error) {
 	return m, nil
 }
 
-// post posts a message. What comes of it comes on the stream.
+// post posts a message. Its response comes on the stream.
 func (e *endpointStream) post(x *clientExchange, m *jsonrpc.Message) error {
 	if err := x.post(e.target, e.session.posting(), m); err != nil {
 		return err
@@ -230,7 +232,7 @@ func (e *endpointStream) post(x *clientExchange, m *jsonrpc.Message) error {
 		return e.session.accepted(x, m.ID)
 	}
 	if refused, _ := x.refusal(m.ID); refused != nil && refused.Error.Code == mcp.CodeMethodNotFound {
-		return refused.Error // the endpoint is there, the method is not
+		return refused.Error // the endpoint exists, the method does not
 	}
 	e.session.end(mcp.ErrSessionLost)
 	return x.notSent(mcp.ErrSessionLost)

@@ -85,7 +85,7 @@ func (n *notes) take(_ context.Context, method string, params json.RawMessage) e
 	return nil
 }
 
-// mayHaveRun checks that err is a TransportError, and gives what it says.
+// mayHaveRun checks that err is a TransportError, and returns its MayHaveRun.
 func mayHaveRun(t testing.TB, err error) bool {
 	t.Helper()
 	var failed *mcp.TransportError
@@ -301,7 +301,7 @@ func TestVER_ConnectFallsBack(t *testing.T) {
 	}
 }
 
-// Whether a server wants to know who asks says nothing about its era, whatever is in the body.
+// Status 401 and 403 do not decide the era of a server, whatever the body is.
 func TestVER_ConnectDoesNotFallBackForWhoAsks(t *testing.T) {
 	bodies := []string{
 		"who are you?", `{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"no token"}}`,
@@ -425,7 +425,7 @@ func TestTransport_ConnectionsOfStreamsAreUsedAgain(t *testing.T) {
 	}
 }
 
-// Every kind of POST tells the status of a server that wants to know who asks.
+// Every kind of POST returns the status of a server that requires authorization.
 func TestAUTH_StatusOfEveryPOST(t *testing.T) {
 	for _, code := range []int{401, 403} {
 		const body = `{"jsonrpc":"2.0","error":{"code":-32001,"message":"no token"}}`

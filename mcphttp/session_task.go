@@ -8,9 +8,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A request for the result of a task may last for hours, and the task does not need it. So unlike any
-// other request it is canceled when its client has disconnected and does not resume. Otherwise every
-// client that crashed while it waited would keep its session for as long as the task lasts.
+// A request for the result of a task may last for hours, and the task does not need it. So unlike
+// any other request it is canceled when its client has disconnected and does not resume. Otherwise
+// every client that crashed while it waited would keep its session for as long as the task lasts.
 
 const (
 	// presenceInterval is the interval at which the server checks whether the client has resumed.
@@ -20,11 +20,11 @@ const (
 	maxAbsences = 10
 )
 
-// cancelOnAbsence cancels the call when its client stays disconnected. The caller calls stop when the
-// call is over.
+// cancelOnAbsence cancels the call when its client stays disconnected. The caller calls stop when
+// the call is over.
 //
-// Spec: basic/utilities/tasks#retrieving-task-results (2025-11-25): the client may drop the stream at
-// any time.
+// Spec: basic/utilities/tasks#retrieving-task-results (2025-11-25): the client may drop the stream
+// at any time.
 func (p *sessionPost) cancelOnAbsence(r *http.Request) (stop func()) {
 	ctx, cancel := context.WithCancelCause(p.ctx.Context)
 	p.ctx.Context = ctx

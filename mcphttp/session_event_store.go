@@ -32,7 +32,7 @@ type EventStore interface {
 }
 
 // ErrEventGap reports that events after the one that a client saw last are no longer stored.
-var ErrEventGap = errors.New("mcphttp: events are no longer stored")
+var ErrEventGap = errors.New("mcphttp: events were discarded")
 
 // Limits of the events that are stored in memory.
 const (
@@ -42,8 +42,8 @@ const (
 	maxEventBytes   = 256 << 20 // of all streams
 )
 
-// memoryEvents is an [EventStore] in memory. Each stream has an eventRing. When the store is full it
-// discards the stream that was least recently appended to.
+// memoryEvents is an [EventStore] in memory. Each stream has an eventRing. When the store is full
+// it discards the stream that was least recently appended to.
 type memoryEvents struct {
 	begin time.Time // times are stored as durations since then
 

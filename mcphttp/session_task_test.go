@@ -40,7 +40,8 @@ func (c *taskCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, 
 
 const taskResultBody = `{"jsonrpc":"2.0","id":1,"method":"tasks/result","params":{"taskId":"t"}}`
 
-// Who waits for a task holds a session, which has to end when nobody is there any more.
+// A client that waits for a task keeps its session, which must end if the client disconnects and
+// does not resume.
 func TestAClientThatStaysAwayWaitsForNoTask(t *testing.T) {
 	for _, told := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -110,7 +111,7 @@ func TestAClientThatComesBackGetsTheResultOfItsTask(t *testing.T) {
 
 // The result may be there a moment after its client has gone: the connection that nobody reads is over by then, and nothing
 // is written to the response once it is finished.
-func TestTheConnectionOfAClientThatHasGoneIsOver(t *testing.T) {
+func TestConnectionOfADisconnectedClientIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core := &taskCore{newTestCore(), make(chan struct{}), make(chan error, 1)}
 		f := start(t, core, nil)

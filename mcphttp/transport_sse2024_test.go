@@ -1,0 +1,297 @@
+package mcphttp_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+)
+
+func TestSSE06_InvalidEndpoints(t *testing.T) {
+	for name, test := range map[string]struct {
+		get  http.HandlerFunc
+		took time.Duration
+	}{
+		"another host": {get: func(w http.ResponseWriter, r *http.Request) {
+			writeEvents(w, "event: endpoint\ndata: http://elsewhere.test/mcp")
+			hang(w, r)
+		}},
+		"another port": {get: func(w http.ResponseWriter, r *http.Request) {
+			writeEvents(w, "event: endpoint\ndata: //localhost:1/mcp")
+			hang(w, r)
+		}},
+		"another scheme": {get: func(w http.ResponseWriter, r *http.Request) {
+			writeEvents(w, "event: endpoint\ndata: file:///etc/passwd")
+			hang(w, r)
+		}},
+		"no URL": {get: func(w http.ResponseWriter, r *http.Request) {
+			writeEvents(w, "event: endpoint\ndata: http://[::1/")
+			hang(w, r)
+		}},
+		"too long": {get: func(w http.ResponseWriter, r *http.Request) {
+			writeEvents(w, "event: endpoint\ndata: /"+strings.Repeat("x", 9000))
+			hang(w, r)
+		}},
+		"none":      {get: func(w http.ResponseWriter, r *http.Request) { writeEvents(w, "data: {}"); hang(w, r) }, took: 10 * time.Second},
+		"no answer": {get: hang, took: 10 * time.Second},
+		"an end":    {get: func(w http.ResponseWriter, _ *http.Request) { writeEvents(w, "data: {}") }},
+		"405":       {get: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(405) }},
+		"a page":    {get: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }},
+	} {
+		for _, body := range []string{"not here", `{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"not here"}}`} {
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					tr := serveMemory(t, func(w http.ResponseWriter, r *http.Request) {
+						switch {
+						case r.Method == http.MethodGet:
+							test.get(w, r)
+						case r.URL.Path == "/mcp" && r.Host == "localhost:8765":
+							writeJSON(w, 405, body)
+						default:
+							t.Errorf("a POST to %s%s", r.Host, r.URL)
+						}
+					}, nil)
+					began := time.Now()
+					m, err := openLink(t, tr).try(t.Context(), "initialize", `{}`)
+					if body[0] == '{' {
+						if err != nil || m.Error == nil || m.Error.Message != "not here" {
+							t.Errorf("got %v, %v, want the server's own error", m, err)
+						}
+					} else if mayHaveRun(t, err) || !strings.Contains(err.Error(), "not here") {
+						t.Errorf("got %v", err)
+					}
+					if got := time.Since(began); got != test.took {
+						t.Errorf("it took %v, want %v", got, test.took)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestSSE10_ModernErrorsDoNotFallBackToSSE(t *testing.T) {
+	for body, status := range map[string]int{
+		`{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"no","data":{"supported":["2026-07-28"]}}}`: 400,
+		`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}`:                                     404,
+		`unauthorized`: 401,
+		`broken`:       500,
+	} {
+		tr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.Method != http.MethodPost {
+				t.Errorf("%d: %s", status, r.Method)
+			}
+			writeJSON(w, status, body)
+		}, nil)
+		if m, err := openLink(t, tr).try(t.Context(), "initialize", `{}`); err == nil && m.Error == nil {
+			t.Errorf("%d: got %v", status, m)
+		}
+	}
+}
+
+// A firstTransport is a server of HTTP+SSE. It answers the handshake, and every POST with a body, as some servers do; the
+// rest is left to the function that is set.
+type firstTransport struct {
+	post   http.HandlerFunc // of all but the handshake
+	events chan string      // to be sent on the stream
+	once   sync.Once
+}
+
+func (f *firstTransport) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.once.Do(func() { f.events = make(chan string, 100) })
+	body, _ := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	switch {
+	case r.Method == http.MethodGet:
+		writeEvents(w, "event: endpoint\ndata: post")
+		for {
+			select {
+			case e := <-f.events:
+				writeEvents(w, e)
+			case <-r.Context().Done():
+				return
+			}
+		}
+	case r.URL.Path != "/post":
+		w.WriteHeader(405)
+		return
+	case bytes.Contains(body, []byte(`"initialize"`)):
+		f.events <- `data: {"jsonrpc":"2.0","id":` + idOf(r) + `,"result":{"protocolVersion":"2024-11-05"}}`
+	case !bytes.Contains(body, []byte("notifications/initialized")):
+		f.post(w, r)
+		return
+	}
+	accepted(w)
+}
+
+// accepted is how the TypeScript SDK takes a message.
+func accepted(w http.ResponseWriter) {
+	w.WriteHeader(http.StatusAccepted)
+	_, _ = io.WriteString(w, "Accepted")
+}
+
+// A 404 of the message endpoint is a lost session, whatever its body is, unless it is an unknown
+// method.
+func TestSSE04_MissingEndpointIsALostSession(t *testing.T) {
+	for _, code := range []int{mcp.CodeInvalidRequest, mcp.CodeMethodNotFound} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &firstTransport{}
+			f.post = func(w http.ResponseWriter, r *http.Request) {
+				writeJSON(w, http.StatusNotFound, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":"no"}}`, idOf(r), code))
+			}
+			c := initialized(t, serveMemory(t, f.ServeHTTP, nil), november2024)
+			m, err := c.try(t.Context(), "tools/call", `{"name":"echo"}`)
+			if code == mcp.CodeMethodNotFound {
+				if err != nil || m.Error == nil || m.Error.Code != code {
+					t.Errorf("an unknown method: %v, %v", m, err)
+				}
+				return
+			}
+			if !errors.Is(err, mcp.ErrSessionLost) || mayHaveRun(t, err) {
+				t.Errorf("got %v, %v, want the loss of the session", m, err)
+			}
+			<-c.Done()
+		})
+	}
+}
+
+// A body in the response that says only that a message was taken does no harm.
+func TestSSE04_AcceptedWithABody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &firstTransport{}
+		f.post = func(w http.ResponseWriter, r *http.Request) {
+			f.events <- eventResult(idOf(r))
+			accepted(w)
+		}
+		c := initialized(t, serveMemory(t, f.ServeHTTP, nil), november2024)
+		for range 3 {
+			if m := c.ask("ping", `{}`); m.Error != nil || !strings.Contains(string(m.Result), `"n"`) {
+				t.Errorf("got %v", m)
+			}
+		}
+	})
+}
+
+// An answer that has crossed the cancellation of its request is nothing to warn of, and hides no later warning.
+func TestCAN_LateAnswerOfTheFirstTransport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &firstTransport{}
+		slow := make(chan string, 1)
+		f.post = func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			if bytes.Contains(body, []byte(`"slow"`)) {
+				slow <- idOf(r)
+			}
+			accepted(w)
+		}
+		var log syncBuffer
+		logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		c := initialized(t, serveMemory(t, f.ServeHTTP, &mcphttp.TransportOptions{Logger: logger}), november2024)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			synctest.Wait()
+			cancel()
+		}()
+		if _, err := c.try(ctx, "slow", `{}`); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+		synctest.Wait()
+		f.events <- eventResult(<-slow)
+		synctest.Wait()
+		if got := log.String(); strings.Count(got, "level=DEBUG") != 1 || strings.Contains(got, "level=WARN") {
+			t.Errorf("after a late answer: %s", got)
+		}
+		f.events <- eventResult("999")
+		f.events <- eventResult(`"1"`)
+		synctest.Wait()
+		if got := log.String(); strings.Count(got, "level=WARN") != 1 {
+			t.Errorf("after two answers to nothing: %s", got)
+		}
+	})
+}
+
+// The old transport's answers are found by their ids, in whatever order they come.
+func TestSSE04_AnswersOfTheFirstTransport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		events := make(chan string, 100)
+		tr := serveMemory(t, func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case r.Method == http.MethodGet:
+				writeEvents(w, "event: endpoint\ndata: post?x=1")
+				for {
+					select {
+					case e := <-events:
+						if e == "" {
+							return
+						}
+						writeEvents(w, e)
+					case <-r.Context().Done():
+						return
+					}
+				}
+			case r.URL.Path != "/post":
+				w.WriteHeader(404)
+			case r.Header.Get("X-Refuse") != "":
+			default:
+				body, _ := io.ReadAll(r.Body)
+				id := idOf(&http.Request{Body: io.NopCloser(strings.NewReader(string(body)))})
+				switch {
+				case strings.Contains(string(body), `"initialize"`):
+					events <- "event: message\ndata: " + `{"jsonrpc":"2.0","id":` + id + `,"result":{"protocolVersion":"2024-11-05"}}`
+				case strings.Contains(string(body), `"refused"`):
+					writeJSON(w, 400, `{"jsonrpc":"2.0","id":`+id+`,"error":{"code":1,"message":"no"}}`)
+					return
+				case strings.Contains(string(body), `"malformed"`):
+					events <- `data: {"jsonrpc":"2.0","id":` + id + `,"result":{"a":1,"a":2}}`
+				case strings.Contains(string(body), `"anonymous"`):
+					events <- `data: {"jsonrpc":"2.0","id":null,"error":{"code":7,"message":"no"}}`
+				case strings.Contains(string(body), `"end"`):
+					events <- ""
+				case strings.Contains(string(body), `"pair"`):
+					events <- eventResult(id)
+				}
+				w.WriteHeader(http.StatusAccepted)
+			}
+		}, nil)
+		c := initialized(t, tr, november2024)
+		done := make(chan string)
+		for range 10 {
+			go func() {
+				req := jsonrpc.NewRequest(jsonrpc.ID{}, "pair", nil)
+				m, err := c.RoundTrip(t.Context(), req)
+				if err != nil || string(m.Result) != `{"n":`+req.ID.String()+`}` {
+					t.Errorf("request %s: got %v, %v", req.ID, m, err)
+				}
+				done <- ""
+			}()
+		}
+		for range 10 {
+			<-done
+		}
+		if m := c.ask("refused", `{}`); m.Error == nil || m.Error.Code != 1 || !m.Error.Remote() {
+			t.Errorf("got %v", m)
+		}
+		if _, err := c.try(t.Context(), "malformed", `{}`); !mayHaveRun(t, err) {
+			t.Errorf("got %v", err)
+		}
+		if m := c.ask("anonymous", `{}`); m.Error == nil || m.Error.Code != 7 {
+			t.Errorf("got %v", m)
+		}
+		if _, err := c.try(t.Context(), "end", `{}`); !errors.Is(err, mcp.ErrClosed) || !mayHaveRun(t, err) {
+			t.Errorf("got %v", err)
+		}
+		<-c.Done()
+	})
+}
