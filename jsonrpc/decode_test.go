@@ -11,10 +11,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// compareMessages lets go-cmp see the id's text and the error's side.
+// compareMessages lets go-cmp compare the unexported fields.
 var compareMessages = cmp.AllowUnexported(jsonrpc.ID{}, jsonrpc.Error{})
 
-// refuse decodes text that has to be refused.
+// refuse decodes text that must be rejected.
 func refuse(t *testing.T, text string) *jsonrpc.DecodeError {
 	t.Helper()
 	m, err := jsonrpc.Decode([]byte(text))
@@ -25,7 +25,7 @@ func refuse(t *testing.T, text string) *jsonrpc.DecodeError {
 	return refused
 }
 
-// accept decodes text that has to be a message.
+// accept decodes text that must be a message.
 func accept(t *testing.T, text string) *jsonrpc.Message {
 	t.Helper()
 	m, err := jsonrpc.Decode([]byte(text))
@@ -101,7 +101,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// refusals are hostile or broken messages. id is the one that can be read, none when empty.
+// refusals are invalid messages. id is the one that can be read, or empty.
 var refusals = []struct {
 	rule string
 	text string
@@ -109,7 +109,7 @@ var refusals = []struct {
 	id   string
 	kind jsonrpc.Kind
 }{
-	// R-7.1-2 and RPC-32: what is not JSON.
+	// R-7.1-2 and RPC-32: text that is not JSON.
 	{"empty", ``, jsonrpc.CodeParseError, "", jsonrpc.Invalid},
 	{"white space", " \n", jsonrpc.CodeParseError, "", jsonrpc.Invalid},
 	{"cut", `{"jsonrpc":"2.0","id":1,"method":"m","par`, jsonrpc.CodeParseError, "1", jsonrpc.Request},
@@ -130,7 +130,7 @@ var refusals = []struct {
 	{"raw line break in a string", "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\n\"}", jsonrpc.CodeParseError, "1", jsonrpc.Request},
 	{"not closed deep down", `{"jsonrpc":"2.0","id":1,"method":"m","params":` + strings.Repeat("[", 1<<20), jsonrpc.CodeParseError, "1", jsonrpc.Request},
 
-	// R-7.1-2: JSON that has more than one reading, or is too much.
+	// R-7.1-2: JSON that is ambiguous or exceeds a limit.
 	{"method twice", `{"jsonrpc":"2.0","id":1,"method":"a","method":"b"}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Request},
 	{"method twice, escaped", `{"jsonrpc":"2.0","method":"a","\u006dethod":"b","id":1}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Request},
 	{"id twice", `{"jsonrpc":"2.0","id":1,"id":1,"method":"m"}`, jsonrpc.CodeInvalidRequest, "", jsonrpc.Request},
@@ -143,7 +143,7 @@ var refusals = []struct {
 	{"depth 65", `{"params":` + nest(64) + `,"jsonrpc":"2.0","id":1,"method":"m"}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Request},
 	{"10,001 keys", `{"params":` + keys(10_001) + `,"jsonrpc":"2.0","id":1,"method":"m"}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Request},
 
-	// T1: keys that other readers take for JSON-RPC's.
+	// T1: keys that other readers may take for those of JSON-RPC.
 	{"Method beside method", `{"jsonrpc":"2.0","id":1,"method":"a","Method":"b"}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Request},
 	{"METHOD alone", `{"jsonrpc":"2.0","id":1,"METHOD":"b"}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Invalid},
 	{"ID", `{"jsonrpc":"2.0","ID":1,"method":"m"}`, jsonrpc.CodeInvalidRequest, "", jsonrpc.Invalid},
@@ -201,7 +201,7 @@ var refusals = []struct {
 	{"message is no string", `{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":null}}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Response},
 	{"Code instead of code", `{"jsonrpc":"2.0","id":1,"error":{"Code":1,"message":"m"}}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Response},
 
-	// Batches as a whole.
+	// Batches that are rejected as a whole.
 	{"empty batch", ` [ ] `, jsonrpc.CodeInvalidRequest, "", jsonrpc.Batch},
 	{"101 messages", `[` + strings.Repeat(`0,`, 100) + `0]`, jsonrpc.CodeInvalidRequest, "", jsonrpc.Batch},
 	{"cut batch", `[{"jsonrpc":"2.0","id":1,"method":"m"}`, jsonrpc.CodeParseError, "", jsonrpc.Invalid},

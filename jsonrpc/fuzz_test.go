@@ -32,7 +32,7 @@ func addSeeds(f *testing.F) {
 	}
 }
 
-// node is a JSON value as the slow reader keeps it.
+// A node is a JSON value as the simple reader decodes it.
 type node struct {
 	raw    string
 	kind   jsontext.Kind
@@ -46,7 +46,7 @@ type node struct {
 type slowReader struct {
 	text string
 	dec  *jsontext.Decoder
-	deep int // most containers that were ever open
+	deep int // the maximum depth
 }
 
 func newSlowReader(text string) *slowReader {
@@ -124,7 +124,7 @@ func (n *node) ambiguous() bool {
 	return len(n.keys) > 10_000
 }
 
-// all returns the values under a key.
+// all returns the values of a key.
 func (n *node) all(key string) (found []*node) {
 	for i, k := range n.keys {
 		if k == key {
@@ -134,7 +134,7 @@ func (n *node) all(key string) (found []*node) {
 	return found
 }
 
-// one returns the value under a key, nil when it is absent.
+// one returns the value of a key, or nil.
 func (n *node) one(key string) *node {
 	if found := n.all(key); len(found) > 0 {
 		return found[0]
@@ -168,7 +168,7 @@ func (n *node) raws() string {
 	return n.raw
 }
 
-// slowKind says what kind of message a tree is, rule by rule; Invalid when it is none.
+// slowKind returns the kind of a message, or Invalid.
 func slowKind(n *node) jsonrpc.Kind {
 	if n.kind != '{' || n.ambiguous() || n.depth > 64 {
 		return jsonrpc.Invalid
@@ -211,7 +211,7 @@ func slowKind(n *node) jsonrpc.Kind {
 	return jsonrpc.Invalid
 }
 
-// FuzzDecode compares Decode with the slow reader: acceptance, code, kind, and every field of the
+// FuzzDecode compares Decode with the simple reader: acceptance, code, kind, and every field of the
 // message.
 func FuzzDecode(f *testing.F) {
 	addSeeds(f)
@@ -278,7 +278,7 @@ func compare(t *testing.T, tree *node, m *jsonrpc.Message, refused *jsonrpc.Deco
 	}
 }
 
-// FuzzRoundTrip encodes what was decoded and decodes it again.
+// FuzzRoundTrip encodes and decodes a decoded message again.
 func FuzzRoundTrip(f *testing.F) {
 	addSeeds(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -315,7 +315,7 @@ func hasRefused(m *jsonrpc.Message) bool {
 	return false
 }
 
-// FuzzParseID takes an id alone as it is taken in a message.
+// ParseID and Decode accept the same ids.
 func FuzzParseID(f *testing.F) {
 	for _, raw := range []string{`1`, `-0`, `01`, `1.0`, `"a"`, `"\ud800"`, `null`, `""`, `"a"b"`, " 1"} {
 		f.Add([]byte(raw))

@@ -175,6 +175,5 @@ func ExampleDecodeError_Response() {
 			fmt.Printf("%s\n", jsonrpc.Append(nil, answer))
 		}
 	}
-	// Output: {"jsonrpc":"2.0","id":7,"error":{"code":-32600,"message":"invalid request: duplicate
-	// key at byte 46"}}
+	// Output: {"jsonrpc":"2.0","id":7,"error":{"code":-32600,"message":"invalid request: duplicate key at byte 46"}}
 }

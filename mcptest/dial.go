@@ -51,7 +51,8 @@ func Transport(t testing.TB, h mcp.Handler, kind string) mcp.Transport {
 		serverReads, clientWrites := io.Pipe()
 		var served sync.WaitGroup
 		served.Go(func() {
-			err := mcp.Serve(context.Background(), h, mcp.NewStream(serverReads, serverWrites, nil), &mcp.ServeOptions{Logger: log})
+			err := mcp.Serve(context.Background(), h, mcp.NewStream(serverReads, serverWrites, nil),
+				&mcp.ServeOptions{Logger: log})
 			// A client may close before it has read everything.
 			if err != nil && !errors.Is(err, mcp.ErrDisconnected) {
 				t.Errorf("serve: %v", err)
@@ -82,5 +83,7 @@ func overNetwork(t testing.TB, h *mcphttp.Handler) mcp.Transport {
 		server.Close()
 		done.Wait()
 	})
-	return mcphttp.NewTransport(endpoint, &mcphttp.TransportOptions{Client: client, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	return mcphttp.NewTransport(endpoint, &mcphttp.TransportOptions{
+		Client: client, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	})
 }

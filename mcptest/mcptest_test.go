@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(Main(m)) }
 
-// A recorder is a test that is expected to fail.
+// A recorder is a testing.TB that records its failures.
 type recorder struct {
 	testing.TB
 	mu       sync.Mutex // guards the fields below
@@ -48,7 +48,7 @@ func (r *recorder) Failed() bool {
 
 func (r *recorder) Cleanup(f func()) { r.cleanups = append(r.cleanups, f) }
 
-// faultsOf runs a test that is expected to fail, and gives its faults.
+// faultsOf runs a test that is expected to fail, and returns its failures.
 func faultsOf(t *testing.T, test func(t testing.TB)) string {
 	t.Helper()
 	r := &recorder{TB: t}
@@ -70,19 +70,19 @@ func faultsOf(t *testing.T, test func(t testing.TB)) string {
 type wrong func(ctx context.Context, req *mcp.Request) (mcp.Result, error)
 
 func (w wrong) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-	if req.Method == "server/discover" { // what a session begins with
+	if req.Method == "server/discover" { // for the initialize of a session
 		return mcp.RawResult(`{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}`), nil
 	}
 	return w(ctx, req)
 }
 
-// answers returns a handler that always answers the same.
+// answers returns a handler that always returns the same result.
 func answers(result string) wrong {
 	return func(context.Context, *mcp.Request) (mcp.Result, error) { return mcp.RawResult(result), nil }
 }
 
-// says returns a handler that sends notifications, "$" being the id of the request, and an empty
-// result at its end.
+// says returns a handler that sends notifications, in which "$" is the id of the request, and
+// returns an empty result.
 func says(notifications ...string) wrong {
 	return func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 		for _, n := range notifications {
@@ -103,7 +103,7 @@ func requireSchemas(t *testing.T) {
 	}
 }
 
-// A wrong server fails its test, over every transport.
+// An invalid server fails its test, over every transport.
 func TestInvalidServersFail(t *testing.T) {
 	requireSchemas(t)
 	const ack = `notifications/subscriptions/acknowledged {"_meta":{"io.modelcontextprotocol/subscriptionId":$},"notifications":`
@@ -111,7 +111,7 @@ func TestInvalidServersFail(t *testing.T) {
 	for _, test := range []struct {
 		name, revision, method, params string
 		server                         wrong
-		want                           string // in a fault
+		want                           string // part of a failure
 	}{
 		{"a member is missing", Modern, "tools/list", `{}`, answers(`{"resultType":"complete","tools":[]}`), "missing properties 'cacheScope', 'ttlMs'"},
 		{"a member is unknown", Modern, "tools/call", `{"name":"x"}`, answers(`{"resultType":"complete","content":[],"more":1}`), "'more' not allowed"},
@@ -162,7 +162,7 @@ func TestInvalidServersFail(t *testing.T) {
 	}
 }
 
-// What no handler can make a server send.
+// Messages that no handler can cause.
 func TestInvalidMessagesFail(t *testing.T) {
 	requireSchemas(t)
 	good := answers(`{"resultType":"complete","content":[]}`)

@@ -8,7 +8,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// outline writes out what a descent finds, to the bottom.
+// outline writes what a Descent returns, recursively.
 func outline(d *jsonscan.Descent, b *strings.Builder) {
 	switch {
 	case d.Into('{'):
@@ -30,7 +30,7 @@ func outline(d *jsonscan.Descent, b *strings.Builder) {
 	}
 }
 
-// slowOutline writes the same by way of Members and Elements.
+// slowOutline writes the same with Members and Elements.
 func slowOutline(text []byte, b *strings.Builder) {
 	switch jsonscan.Kind(text) {
 	case '{':
@@ -60,7 +60,7 @@ func FuzzDescent(f *testing.F) {
 		}
 		var got, want strings.Builder
 		d := jsonscan.Descend(text)
-		outline(&d, &got) // ends, whatever the text
+		outline(&d, &got) // must end for any text
 		if jsonscan.Valid(text, jsonscan.Limits{}) != nil {
 			return
 		}

@@ -23,15 +23,15 @@ func addSeeds(f *testing.F) {
 	f.Add([]byte(message))
 }
 
-// verdict is what the slow reader says about text.
+// A verdict is what a simple reader finds in text.
 type verdict struct {
-	grammar   bool // it is JSON, in valid Unicode
+	grammar   bool // valid JSON and Unicode
 	duplicate bool
-	depth     int // of containers, until the grammar broke
+	depth     int // of containers, up to a syntax error
 	keys      int // most in one object
 }
 
-// read walks over the tokens of text with a set of keys for each object.
+// read reads the tokens of text with a set of keys for each object.
 func read(text []byte) (v verdict) {
 	type object struct{ keys map[string]bool }
 	var open []*object // nil for an array
@@ -68,7 +68,7 @@ func read(text []byte) (v verdict) {
 	}
 }
 
-// FuzzValid compares Valid with the slow reader.
+// FuzzValid compares Valid with the simple reader.
 func FuzzValid(f *testing.F) {
 	addSeeds(f)
 	lim := jsonscan.Limits{Depth: 8, Keys: 20}
@@ -85,7 +85,7 @@ func FuzzValid(f *testing.F) {
 		case fault == nil:
 			t.Fatalf("Valid(%q) accepts, want refusal: %+v", text, want)
 		case tooDeep:
-			// Below the limit neither grammar nor duplicates are looked at.
+			// Below the depth limit, neither grammar nor duplicates are checked.
 		case fault.WellFormed() != want.grammar:
 			t.Fatalf("Valid(%q) = %v, want %+v", text, fault, want)
 		}
@@ -107,8 +107,8 @@ func FuzzValid(f *testing.F) {
 	})
 }
 
-// FuzzWalk puts a container together again from what Members and Elements give, which has to mean
-// the same, and feeds them bytes that were not checked.
+// FuzzWalk reassembles a container from Members and Elements, which must be equivalent. It also
+// passes them unchecked text.
 func FuzzWalk(f *testing.F) {
 	addSeeds(f)
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -150,7 +150,7 @@ func FuzzWalk(f *testing.F) {
 	})
 }
 
-// FuzzQuote sends every string through AppendQuote and Unquote.
+// FuzzQuote decodes with Unquote what AppendQuote has encoded.
 func FuzzQuote(f *testing.F) {
 	for _, s := range []string{"", "a", "\x00\x1f\"\\/", "\xff\xc0\xed\xa0\x80", "\u2028\u2029\uFFFD\uFEFF", "😀東é", `\ud800`} {
 		f.Add(s)
@@ -167,7 +167,7 @@ func FuzzQuote(f *testing.F) {
 	})
 }
 
-// FuzzUnquote compares Unquote with the slow reader.
+// FuzzUnquote compares Unquote with the simple reader.
 func FuzzUnquote(f *testing.F) {
 	addSeeds(f)
 	f.Fuzz(func(t *testing.T, raw []byte) {

@@ -11,7 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// accepted is text that Valid takes.
+// accepted is text that Valid accepts.
 var accepted = []string{
 	`{}`, `[]`, `""`, `0`, `-0`, `1`, `-1.5e+10`, `1E5`, `0.0`, `true`, `false`, `null`,
 	" \t\r\n{ \"a\" : [ 1 , 2 ] } \n",
@@ -27,7 +27,7 @@ var accepted = []string{
 	strings.Repeat(`{"a":`, 64) + "1" + strings.Repeat("}", 64),
 }
 
-// refused is text that Valid does not take, with the offset and reason of the refusal.
+// refused is text that Valid rejects, with the offset and reason.
 var refused = []struct {
 	text   string
 	offset int
@@ -146,7 +146,7 @@ func TestErrorText(t *testing.T) {
 	}
 }
 
-// TestEveryByteOfAString puts each kind of stopping byte at each place of the eight-byte steps.
+// TestEveryByteOfAString has each kind of special byte at each position of the eight-byte steps.
 func TestEveryByteOfAString(t *testing.T) {
 	for length := range 40 {
 		for at := range length {
@@ -293,8 +293,7 @@ func TestVisit(t *testing.T) {
 const message = `{"jsonrpc":"2.0","id":17,"method":"tools/call","params":{"name":"echo","arguments":{"message":"héllo"},` +
 	`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","list":[1,2,3]}}}`
 
-// Keys with escapes are held for as long as their object is read, and no more of them than an
-// object may have.
+// Keys with escapes are kept while their object is read, up to the limit of keys.
 func TestEscapedKeysAreForgotten(t *testing.T) {
 	var many strings.Builder
 	for i := range 100_000 {

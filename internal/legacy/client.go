@@ -123,7 +123,8 @@ func NewClient(cfg ClientConfig) *Client {
 		cfg: cfg, log: cmp.Or(cfg.Logger, slog.Default()), offered: cmp.Or(cfg.Revision, wire.LatestLegacy()),
 		calls:   peer.Table{MaxCalls: maxServerRequests},
 		replies: make(chan *jsonrpc.Message, maxReplies), levelLock: make(chan struct{}, 1), opened: make(chan struct{}),
-		progressing: map[string]*clientProgress{}, listeners: map[*listener]struct{}{}, resources: map[string]*resourceSubscription{},
+		progressing: map[string]*clientProgress{}, listeners: map[*listener]struct{}{},
+		resources:    map[string]*resourceSubscription{},
 		elicitations: map[string]chan struct{}{},
 	}
 	c.declared = sessionCapabilities(c.offered, cfg.Capabilities)

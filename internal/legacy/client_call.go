@@ -24,13 +24,15 @@ type notifier = func(ctx context.Context, method string, params json.RawMessage)
 //
 // The error is that of the connection, [ErrEnded], [ErrMalformed], or a [*jsonrpc.Error]: a remote
 // one is the server's response, any other one says why nothing was sent.
-func (c *Client) RoundTrip(ctx context.Context, method string, params json.RawMessage, notify notifier) (json.RawMessage, error) {
+func (c *Client) RoundTrip(ctx context.Context, method string, params json.RawMessage,
+	notify notifier) (json.RawMessage, error) {
 	return c.RoundTripOpened(ctx, method, params, nil, notify)
 }
 
 // RoundTripOpened is RoundTrip for params whose envelope has been opened already; nil if it has
 // not.
-func (c *Client) RoundTripOpened(ctx context.Context, method string, params json.RawMessage, env *wire.Envelope, notify notifier) (json.RawMessage, error) {
+func (c *Client) RoundTripOpened(ctx context.Context, method string, params json.RawMessage,
+	env *wire.Envelope, notify notifier) (json.RawMessage, error) {
 	if !c.isOpen() {
 		return nil, errNotOpen
 	}
@@ -173,8 +175,8 @@ func (c *Client) setLevel(ctx context.Context, level string) {
 }
 
 func (c *Client) hasLevel(level string) bool {
-	told := c.level.Load()
-	return told != nil && *told == level
+	last := c.level.Load()
+	return last != nil && *last == level
 }
 
 // A clientProgress receives the progress of a request that waits for its response.

@@ -72,7 +72,7 @@ func TestLIFE13_RPC31_OnlyDeclaredMethodsAreSent(t *testing.T) {
 		{"2025-03-26", `{"prompts":{}}`, "completion/complete", "does not offer completions"},
 		{"2025-11-25", `{"completions":{}}`, "completion/complete", ""},
 		{"2025-11-25", `{}`, "logging/setLevel", "does not offer logging"},
-		{"2025-11-25", `{}`, "com.example/x", ""},                                                                      // an extension's
+		{"2025-11-25", `{}`, "com.example/x", ""},                                                                      // of an extension
 		{"2025-06-18", `{"tasks":{"list":{}}}`, "tasks/get", "2025-06-18, which this server speaks, has no tasks/get"}, // T-17
 		{"2025-11-25", everything, "tasks/get", "does not offer tasks, which"},
 		{"2025-11-25", `{"tasks":{}}`, "tasks/get", ""},
@@ -145,7 +145,7 @@ func TestRPC25_MissingResourcesHaveTheModernCode(t *testing.T) {
 }
 
 func TestPROG_ProgressGoesToItsRequest(t *testing.T) {
-	for token, other := range map[string]string{`7`: `"7"`, `"7"`: `7`, `"a\u0062"`: `"a"`} { // 7 is another one than "7"
+	for token, other := range map[string]string{`7`: `"7"`, `"7"`: `7`, `"a\u0062"`: `"a"`} { // 7 and "7" are different tokens
 		var c *legacy.Client
 		s := &script{serve: after(func(_ context.Context, req *jsonrpc.Message) *jsonrpc.Message {
 			for i, token := range []string{token, `"other"`, `8`, other, token, `null`, `[]`, token} {

@@ -36,7 +36,8 @@ const (
 // (2026-07-28)
 func (c *Client) elicitationsRequired(method string, data []byte) json.RawMessage {
 	m, _ := wire.Latest().Method(method)
-	if !m.MayAskInput || !c.rev.HasCode(wire.CodeURLElicitationRequired) || !hasCapability(c.declared, "elicitation", "url") {
+	if !m.MayAskInput || !c.rev.HasCode(wire.CodeURLElicitationRequired) ||
+		!hasCapability(c.declared, "elicitation", "url") {
 		return nil
 	}
 	elicitations, _ := jsonscan.Get(data, "elicitations")
@@ -62,7 +63,8 @@ func (c *Client) elicitationsRequired(method string, data []byte) json.RawMessag
 
 // elicitationIDOf returns the id of a valid URL elicitation, or "".
 func elicitationIDOf(params []byte) string {
-	if jsonscan.Kind(params) != '{' || text(params, "mode") != "url" || text(params, "url") == "" || text(params, "message") == "" {
+	if jsonscan.Kind(params) != '{' || text(params, "mode") != "url" ||
+		text(params, "url") == "" || text(params, "message") == "" {
 		return ""
 	}
 	id := text(params, "elicitationId")
@@ -113,7 +115,8 @@ func (c *Client) awaitElicitations(ctx context.Context, method string, answers [
 	var waiting []chan struct{}
 	for id, answer := range jsonscan.Members(answers) {
 		if action, _ := jsonscan.Get(answer, "action"); !isString(action, "accept") {
-			return &jsonrpc.Error{Code: wire.CodeURLElicitationRequired, Message: "the request requires an elicitation that the user did not accept"}
+			return &jsonrpc.Error{Code: wire.CodeURLElicitationRequired,
+				Message: "the request requires an elicitation that the user did not accept"}
 		}
 		c.mu.Lock()
 		if done := c.elicitations[string(id)]; done != nil {

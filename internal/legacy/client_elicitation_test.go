@@ -70,11 +70,11 @@ func TestELI28_ElicitationsAreAwaited(t *testing.T) {
 		tell   func(c *legacy.Client)
 		end    func(c *legacy.Client, cancel context.CancelCauseFunc)
 		within time.Duration
-		want   string // within the error
+		want   string // part of the error
 	}{
 		"both done":  {accepted, func(c *legacy.Client) { c.Receive(done(`v\"1`)); c.Receive(done("v2")); c.Receive(done("v2")) }, nil, 0, ""},
 		"one done":   {accepted, func(c *legacy.Client) { c.Receive(done("v2")); c.Receive(done("unknown")) }, nil, 30 * time.Second, ""},
-		"never told": {accepted, func(c *legacy.Client) {}, nil, 30 * time.Second, ""}, // servers need not
+		"never told": {accepted, func(c *legacy.Client) {}, nil, 30 * time.Second, ""}, // the notification is optional
 		"done later": {accepted, func(c *legacy.Client) {
 			time.AfterFunc(3*time.Second, func() { c.Receive(done(`v\"1`)) })
 			time.AfterFunc(5*time.Second, func() { c.Receive(done("v2")) })

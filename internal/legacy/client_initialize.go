@@ -81,9 +81,11 @@ func (c *Client) negotiated(result []byte) (wire.Revision, error) {
 	}
 	switch {
 	case !known:
-		return 0, fmt.Errorf("unsupported protocol revision %q chosen by the server: want one of %s", chosen, sessionRevisions())
+		return 0, fmt.Errorf("unsupported protocol revision %q chosen by the server: want one of %s",
+			chosen, sessionRevisions())
 	case rev.Modern():
-		return 0, fmt.Errorf("protocol revision %q chosen by the server has no sessions: want one of %s", chosen, sessionRevisions())
+		return 0, fmt.Errorf("protocol revision %q chosen by the server has no sessions: want one of %s",
+			chosen, sessionRevisions())
 	case c.cfg.Pinned && rev != c.offered:
 		return 0, fmt.Errorf("protocol revision %q chosen by the server: want %s", chosen, c.offered)
 	}
@@ -109,7 +111,8 @@ func (c *Client) setServer(result []byte) {
 	c.lacks = lacking(c.rev, c.capabilities)
 	c.server = parseCapabilities(c.capabilities)
 
-	dst := appendMember([]byte(`{"resultType":"complete","ttlMs":0,"cacheScope":"private",`), []byte("supportedVersions"), nil)
+	dst := appendMember([]byte(`{"resultType":"complete","ttlMs":0,"cacheScope":"private",`),
+		[]byte("supportedVersions"), nil)
 	dst = append(jsonscan.AppendQuote(append(dst, '['), c.rev.String()), `],`...)
 	dst = appendMember(dst, []byte("capabilities"), c.capabilities)
 	if instructions, ok := jsonscan.Get(result, "instructions"); ok && jsonscan.Kind(instructions) == '"' {

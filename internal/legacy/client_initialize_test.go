@@ -63,7 +63,7 @@ func TestLIFE02_LIFE04_OpenInitializesInEachRevision(t *testing.T) {
 
 func TestClientCapabilitiesAreThoseOfTheRevision(t *testing.T) {
 	for _, tc := range []struct{ version, capabilities, want string }{
-		{"2025-06-18", `{"elicitation":{"url":{}}}`, `{}`}, // it knows forms alone
+		{"2025-06-18", `{"elicitation":{"url":{}}}`, `{}`}, // the revision has form mode only
 		{"2025-06-18", `{"elicitation":{}}`, `{"elicitation":{}}`},
 		{"2025-11-25", `{"elicitation":{"url":{}}}`, `{"elicitation":{"url":{}}}`},
 		{"2025-11-25", `{"extensions":{"io.modelcontextprotocol/tasks":{},"io.modelcontextprotocol/ui":{"a":[1]}},"tasks":{}}`,

@@ -28,7 +28,7 @@ func TestLOG02_LevelIsSetWhenItChanges(t *testing.T) {
 	set := func(level string) string { return `"method":"logging/setLevel","params":{"level":"` + level + `"}` }
 	for name, serve := range map[string]func(context.Context, *jsonrpc.Message) *jsonrpc.Message{
 		"willing": nil,
-		"unwilling": func(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message { // the request matters more
+		"unwilling": func(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message { // the request is sent all the same
 			if req.Method == wire.MethodLoggingSetLevel {
 				return fails(-32601, "no", "")(ctx, req)
 			}
@@ -51,7 +51,7 @@ func TestLOG02_LevelIsSetWhenItChanges(t *testing.T) {
 	if _, err := c.RoundTrip(t.Context(), "logging/setLevel", modern(`"level":"debug"`, ""), nil); err != nil {
 		t.Error(err)
 	}
-	list(c, "info") // it was changed by hand
+	list(c, "info") // logging/setLevel has changed it
 	s.wants(t, set("info"), tools, set("debug"), set("info"), tools)
 
 	s = &script{capabilities: `{"tools":{}}`}
@@ -79,7 +79,7 @@ func TestLevelIsSetOnceForManyRequests(t *testing.T) {
 		}
 		synctest.Wait()
 		stopped, stop := context.WithCancelCause(t.Context())
-		wg.Go(func() { // one of them gives up, which takes nothing from the others
+		wg.Go(func() { // one of them is cancelled, which does not affect the others
 			if _, err := c.RoundTrip(stopped, "tools/list", modern("", `"io.modelcontextprotocol/logLevel":"info"`), nil); err != errCancelled {
 				t.Errorf("the caller gave up: %v", err)
 			}

@@ -286,5 +286,6 @@ func singleBlock(content []byte) ([]byte, *jsonrpc.Error) {
 
 // errNotExpressible returns the error for a result that has no form in the server's revision.
 func errNotExpressible(what string) *jsonrpc.Error {
-	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the session's protocol revision has no form for a result with " + what}
+	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError,
+		Message: "the session's protocol revision has no form for a result with " + what}
 }

@@ -399,8 +399,8 @@ func TestR73_12_FloodsDoNotBlockOrUseMemory(t *testing.T) {
 			for i := range 20_000 {
 				c.Receive(message(fmt.Sprintf(text, i)))
 			}
-			if grown := heap() - before; grown > 2<<20 {
-				t.Errorf("%d bytes more", grown)
+			if growth := heap() - before; growth > 2<<20 {
+				t.Errorf("%d bytes more", growth)
 			}
 			if more := runtime.NumGoroutine() - goroutines; more > 64 {
 				t.Errorf("%d goroutines more", more)

@@ -80,7 +80,8 @@ func (c *Client) newListener(params []byte) (*listener, *jsonrpc.Error) {
 	if c.server.notifying() == (capabilitySet{}) {
 		return nil, methodNotFound("this server sends no change notifications")
 	}
-	l := &listener{woken: make(chan struct{}, 1), uris: map[string]bool{}, changed: map[string]bool{}, seen: map[string]bool{}}
+	l := &listener{woken: make(chan struct{}, 1), uris: map[string]bool{},
+		changed: map[string]bool{}, seen: map[string]bool{}}
 	l.lists.tools = c.server.tools && wants(filter, "toolsListChanged")
 	l.lists.prompts = c.server.prompts && wants(filter, "promptsListChanged")
 	l.lists.resources = c.server.resources && wants(filter, "resourcesListChanged")
@@ -91,7 +92,8 @@ func (c *Client) newListener(params []byte) (*listener, *jsonrpc.Error) {
 		case err != nil:
 			return nil, invalidParams("params.notifications.resourceSubscriptions: want an array of strings")
 		case len(uri) > maxSubscribedURI:
-			return nil, invalidParams("params.notifications.resourceSubscriptions: want URIs of at most %d bytes", maxSubscribedURI)
+			return nil, invalidParams("params.notifications.resourceSubscriptions: want URIs of at most %d bytes",
+				maxSubscribedURI)
 		}
 		if c.server.subscribe {
 			l.uris[uri] = true

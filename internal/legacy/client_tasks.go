@@ -62,12 +62,14 @@ var (
 	errTaskExpired = errors.New("the ttl of the task is over")
 
 	errTaskCancelled = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "request cancelled"}
-	errTaskTooLarge  = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "result too large for a task: send the request without one"}
-	errTooManyTasks  = &jsonrpc.Error{Code: codeBusy, Message: "too many tasks in progress"}
+	errTaskTooLarge  = &jsonrpc.Error{Code: jsonrpc.CodeInternalError,
+		Message: "result too large for a task: send the request without one"}
+	errTooManyTasks = &jsonrpc.Error{Code: codeBusy, Message: "too many tasks in progress"}
 )
 
 func unknownTask() *jsonrpc.Error {
-	return invalidParams("params.taskId: unknown task: tasks are kept for their ttl, at most the last %d of a session", maxTasks)
+	return invalidParams("params.taskId: unknown task: tasks are kept for their ttl, at most the last %d of a session",
+		maxTasks)
 }
 
 // taskCapability returns the capability of task-augmented requests for the declared capabilities,
@@ -227,7 +229,8 @@ func (a *clientTasks) add(ctx context.Context, ttl time.Duration) (*clientTask, 
 		a.forgetOldest() // at least one has ended, since maxRunningTasks is smaller
 	}
 	now := time.Now()
-	task := &clientTask{id: rand.Text(), created: now, updated: now, ttl: ttl, status: taskWorking, done: make(chan struct{})}
+	task := &clientTask{id: rand.Text(), created: now, updated: now, ttl: ttl, status: taskWorking,
+		done: make(chan struct{})}
 	task.ctx, task.stop = context.WithCancelCause(ctx)
 	id := task.id // alone, since the runtime may keep stopped timers for a while
 	task.expiry = time.AfterFunc(ttl, func() { a.expire(id) })

@@ -558,8 +558,8 @@ func TestTASKD22_UnfetchedResultsAreLimited(t *testing.T) {
 		for range 500 {
 			q.elicit()
 		}
-		if grown := heap() - before; grown > 20<<20 {
-			t.Errorf("%d bytes more", grown)
+		if growth := heap() - before; growth > 20<<20 {
+			t.Errorf("%d bytes more", growth)
 		}
 		if _, got := q.begin("tasks/list", `{}`); len(got) > 128*600 || !strings.Contains(got, `"status":"failed"`) {
 			t.Errorf("a list of %d bytes", len(got))

@@ -23,13 +23,13 @@ const (
 	someone    = `{"name":"c","version":"1"}`
 )
 
-// A script is a server of the session era that is told what to do, and the link to it. It keeps
+// A script is a server with sessions whose behaviour the test sets, and the Conn to it. It records
 // what it is sent, one line each, requests without their ids.
 type script struct {
-	version      string // that it chooses; that of the client when empty
-	capabilities string // that it declares; everything when empty
+	version      string // the revision it chooses; that of the client when empty
+	capabilities string // its capabilities; everything when empty
 	serve        func(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message
-	send         func(ctx context.Context, m *jsonrpc.Message) error // what it does about notifications and responses
+	send         func(ctx context.Context, m *jsonrpc.Message) error // called for notifications and responses
 
 	ids  atomic.Int64
 	done chan struct{}
@@ -100,7 +100,7 @@ func (s *script) note(m *jsonrpc.Message) {
 	s.lines = append(s.lines, strings.TrimSuffix(strings.TrimPrefix(string(jsonrpc.Append(nil, m)), `{"jsonrpc":"2.0",`), `}`))
 }
 
-// take returns what was sent since the last time.
+// take returns what was sent since the last call.
 func (s *script) take() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,7 +140,7 @@ func open(t *testing.T, cfg legacy.ClientConfig, s *script) *legacy.Client {
 	return c
 }
 
-// modern returns params the envelope of a client, with further members of `_meta`.
+// modern returns params with the envelope of a client, and with further members of `_meta`.
 func modern(params, meta string) json.RawMessage {
 	if params != "" {
 		params += ","
@@ -152,7 +152,7 @@ func modern(params, meta string) json.RawMessage {
 		`"io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}` + meta + `}}`)
 }
 
-// sessionVersions are those that have sessions.
+// sessionVersions are the versions with sessions.
 var sessionVersions = []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"}
 
 // gives is a server that returns one result for every request; fails is one that returns an error.
@@ -172,7 +172,7 @@ func fails(code int, text, data string) func(context.Context, *jsonrpc.Message) 
 	}
 }
 
-// after has the server do something from the session's first request on.
+// after wraps a server that first responds to initialize.
 func after(serve func(context.Context, *jsonrpc.Message) *jsonrpc.Message) func(context.Context, *jsonrpc.Message) *jsonrpc.Message {
 	return func(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message {
 		if req.Method == wire.MethodInitialize {

@@ -25,7 +25,8 @@ var formElicitShape = shape{fields: []field{
 // projectInputRequest returns the params of an input request for a client of rev, or an error if a
 // client of that revision cannot be asked. elicitationID is for revisions in which URL elicitations
 // have an id; it may be empty for others.
-func projectInputRequest(rev wire.Revision, method string, params json.RawMessage, elicitationID string) (json.RawMessage, *jsonrpc.Error) {
+func projectInputRequest(rev wire.Revision, method string, params json.RawMessage,
+	elicitationID string) (json.RawMessage, *jsonrpc.Error) {
 	if m, ok := rev.Method(method); !ok || m.Direction == wire.ClientToServer || m.Notification {
 		return nil, cannotAsk("its protocol revision has no %s", method)
 	}

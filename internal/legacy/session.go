@@ -159,7 +159,8 @@ func (s *Session) Handle(ctx context.Context, m *jsonrpc.Message, out Stream) {
 // Accept is the first half of [Session.Handle], for a reader that must not wait. Messages must be
 // accepted in the order of their arrival. It returns a reply to write, or work to run on another
 // goroutine, whose result is the reply to write. Each of them may be nil.
-func (s *Session) Accept(ctx context.Context, m *jsonrpc.Message, out Stream) (reply *jsonrpc.Message, work func() *jsonrpc.Message) {
+func (s *Session) Accept(ctx context.Context, m *jsonrpc.Message,
+	out Stream) (reply *jsonrpc.Message, work func() *jsonrpc.Message) {
 	switch m.Kind() {
 	case jsonrpc.Request:
 		return s.acceptRequest(ctx, m, out)
@@ -179,7 +180,8 @@ func (s *Session) Accept(ctx context.Context, m *jsonrpc.Message, out Stream) (r
 	return m.Refused.Response(), nil
 }
 
-func (s *Session) acceptRequest(ctx context.Context, m *jsonrpc.Message, out Stream) (*jsonrpc.Message, func() *jsonrpc.Message) {
+func (s *Session) acceptRequest(ctx context.Context, m *jsonrpc.Message,
+	out Stream) (*jsonrpc.Message, func() *jsonrpc.Message) {
 	x := new(Exchange)
 	if reply := s.Begin(ctx, x, m, out); reply != nil {
 		return reply, nil
@@ -234,7 +236,8 @@ func (s *Session) acceptNotification(m *jsonrpc.Message) (work func() *jsonrpc.M
 // together.
 //
 // Spec: basic#batching (2025-03-26)
-func (s *Session) acceptBatch(ctx context.Context, batch []*jsonrpc.Message, out Stream) (*jsonrpc.Message, func() *jsonrpc.Message) {
+func (s *Session) acceptBatch(ctx context.Context, batch []*jsonrpc.Message,
+	out Stream) (*jsonrpc.Message, func() *jsonrpc.Message) {
 	if !s.rev.Has(wire.Batches) {
 		return errorResponse(jsonrpc.ID{}, jsonrpc.CodeInvalidRequest, "this protocol revision has no batches"), nil
 	}

@@ -100,14 +100,16 @@ func (x *Exchange) relay(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Erro
 		}
 		retry = next
 	}
-	s.cfg.logger().ErrorContext(ctx, "mcp: request exceeds the limit of rounds", "method", x.request.Method, "rounds", maxRounds)
+	s.cfg.logger().ErrorContext(ctx, "mcp: request exceeds the limit of rounds",
+		"method", x.request.Method, "rounds", maxRounds)
 	return nil, errInternal
 }
 
 // finishRound projects the result that begins at an offset of answer, and returns answer with it.
 // If the result asks for input, it sends the input requests to the client instead, and returns the
 // members that the retried request has in addition.
-func (x *Exchange) finishRound(ctx context.Context, answer []byte, from int) (projected, retry []byte, err *jsonrpc.Error) {
+func (x *Exchange) finishRound(ctx context.Context, answer []byte,
+	from int) (projected, retry []byte, err *jsonrpc.Error) {
 	s, key := x.session, pageKey{x.session.rev, x.request.Method}
 	if projected, ok := s.cfg.pages.find(key, answer[from:]); ok {
 		return append(answer[:from], projected...), nil, nil
@@ -140,11 +142,11 @@ func (x *Exchange) notify(ctx context.Context, method string, params json.RawMes
 	if x.call.Over() {
 		return context.Cause(x.call.Context())
 	}
-	told := &x.progress
+	last := &x.progress
 	if x.task != nil {
-		told = &x.task.progress
+		last = &x.task.progress
 	}
-	if method == wire.NotificationProgress && x.method.mayAskInput && !told.advance(params) {
+	if method == wire.NotificationProgress && x.method.mayAskInput && !last.advance(params) {
 		return nil
 	}
 	p, known := notificationProjection(x.session.rev, method)

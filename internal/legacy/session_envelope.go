@@ -41,7 +41,8 @@ func (e *sessionEnvelope) appendMembers(dst []byte) []byte {
 
 // serve has the core serve a request of the client in the modern form. retry holds the additional
 // members of a retried request, each followed by a comma; nil for none.
-func (s *Session) serve(ctx context.Context, dst []byte, m *jsonrpc.Message, retry []byte, notify Notify) ([]byte, *jsonrpc.Error) {
+func (s *Session) serve(ctx context.Context, dst []byte, m *jsonrpc.Message,
+	retry []byte, notify Notify) ([]byte, *jsonrpc.Error) {
 	params, err := s.modernParams(m.Params, retry)
 	if err != nil {
 		return nil, err

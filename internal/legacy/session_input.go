@@ -117,9 +117,11 @@ func (s *Session) await(ctx context.Context, q inputRequest) (json.RawMessage, *
 	response, err := q.Wait(ctx)
 	switch {
 	case errors.Is(err, errNoResponse):
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the client did not answer " + q.method + " in time"}
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest,
+			Message: "the client did not answer " + q.method + " in time"}
 	case err != nil:
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the session ended before the response to " + q.method}
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest,
+			Message: "the session ended before the response to " + q.method}
 	}
 	switch {
 	case response.Error == nil && jsonscan.Kind(response.Result) == '{':

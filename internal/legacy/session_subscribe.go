@@ -64,7 +64,8 @@ func (s *Session) updateSubscription(has capabilitySet) error {
 			return nil
 		}
 		var err error
-		if stop, err = s.cfg.Core.Listen(s.ctx, jsonrpc.NewRequest(subscriptionID, wire.MethodSubscriptionsListen, params), s.sendChange); err != nil {
+		listen := jsonrpc.NewRequest(subscriptionID, wire.MethodSubscriptionsListen, params)
+		if stop, err = s.cfg.Core.Listen(s.ctx, listen, s.sendChange); err != nil {
 			return err
 		}
 	}
@@ -171,7 +172,8 @@ func (s *Session) unsubscribe(ctx context.Context, params []byte) (json.RawMessa
 
 // changeURIs replaces the resources of the subscription with those that changed returns, all or
 // nothing.
-func (s *Session) changeURIs(ctx context.Context, params []byte, changed func(uri string) ([]string, *jsonrpc.Error)) (json.RawMessage, *jsonrpc.Error) {
+func (s *Session) changeURIs(ctx context.Context, params []byte,
+	changed func(uri string) ([]string, *jsonrpc.Error)) (json.RawMessage, *jsonrpc.Error) {
 	has, err := s.awaitServer(ctx)
 	if err != nil {
 		return nil, errInternal

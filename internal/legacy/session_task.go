@@ -75,7 +75,8 @@ type outcome struct {
 //
 // Spec: basic/utilities/tasks#input-required-status, #result-retrieval (2025-11-25)
 func (x *Exchange) relayTask(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Error) {
-	w := &taskWait{Exchange: x, params: x.request.Params, pending: map[string]*taskInput{}, responses: make(chan *taskInput)}
+	w := &taskWait{Exchange: x, params: x.request.Params, pending: map[string]*taskInput{},
+		responses: make(chan *taskInput)}
 	if x.task = x.session.taskTokenOf(x.request.Params); x.task != nil {
 		w.params = withProgressToken(w.params, x.task.token)
 	}
@@ -227,7 +228,8 @@ func (w *taskWait) poll(ctx context.Context, before []byte) outcome {
 		case <-ctx.Done():
 			return outcome{err: errTaskNotAwaited}
 		}
-		if now := w.serveCore(ctx, retry); now.err != nil || !asksForInput(now.result) || !sameInputRequests(before, now.result) {
+		now := w.serveCore(ctx, retry)
+		if now.err != nil || !asksForInput(now.result) || !sameInputRequests(before, now.result) {
 			return now
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/sse"
 )
 
-// again returns the same bytes without end.
+// again repeats the same bytes indefinitely.
 type again struct {
 	data []byte
 	rest []byte

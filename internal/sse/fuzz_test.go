@@ -13,7 +13,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/sse"
 )
 
-// slowRead reads a whole stream by the standard's words.
+// slowRead decodes a whole stream as the standard describes it.
 func slowRead(stream string) (events []sse.Event, lastID string) {
 	stream = strings.TrimPrefix(stream, "\uFEFF")
 	stream = strings.ReplaceAll(strings.ReplaceAll(stream, "\r\n", "\n"), "\r", "\n")
@@ -75,8 +75,8 @@ func (c *chunks) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// FuzzReader compares a Reader with the slow one: on the whole stream, in chunks, and cut at every
-// byte.
+// FuzzReader compares a Reader with slowRead: on the whole stream, in chunks, and truncated at
+// every byte.
 func FuzzReader(f *testing.F) {
 	for _, stream := range []string{
 		"data: a\n\n", "\uFEFFid: 1\r\nevent: e\r\ndata: a\r\ndata: b\r\n\r\n", "data: a\r\rdata\r\n\n", ": c\n\nretry: 10\n\n",
@@ -87,7 +87,7 @@ func FuzzReader(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, stream []byte, seed uint32) {
 		if len(stream) > 500 {
-			return // every cut is read from its beginning
+			return // quadratic
 		}
 		want, wantID := slowRead(string(stream))
 		compareRead(t, "chunks", &chunks{rest: stream, seed: seed}, want, wantID)
@@ -113,8 +113,8 @@ func compareRead(t *testing.T, how string, src io.Reader, want []sse.Event, want
 	}
 }
 
-// FuzzReaderLimit reads with a small limit: no event is larger, and a stream ends for its size only
-// when it has to.
+// FuzzReaderLimit reads with a small limit: no event is larger, and the error is ErrEventTooLarge
+// only if one would be.
 func FuzzReaderLimit(f *testing.F) {
 	f.Add("data: 12345678\n\n", 8)
 	f.Add("data: 1234\ndata: 123\n\ndata: 1234\ndata: 1234\n\n", 8)
@@ -145,7 +145,7 @@ func FuzzReaderLimit(f *testing.F) {
 	})
 }
 
-// FuzzAppend reads what was written: it comes back, or was refused.
+// FuzzAppend decodes what Append has encoded, unless Append has rejected it.
 func FuzzAppend(f *testing.F) {
 	for _, s := range []string{"", "a", " a ", "a\nb", "\n", "a\rb", "\r\n", "\x00", "\uFEFFa", ":", "data: x", "\xff", "e: 😀"} {
 		f.Add(s, s, s, int64(len(s)))

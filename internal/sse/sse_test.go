@@ -17,7 +17,7 @@ import (
 
 const maxEvent = 1 << 20
 
-// readAll reads events up to the end of the stream and returns what ended it.
+// readAll reads all events and returns the error that ended the stream.
 func readAll(r *sse.Reader) (events []sse.Event, err error) {
 	for {
 		e, err := r.Next()
@@ -115,7 +115,7 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// TestEventIsReturnedAtOnce reads events from a stream that then stays open and silent.
+// The stream stays open after the events.
 func TestEventIsReturnedAtOnce(t *testing.T) {
 	for _, stream := range []string{"data: a\n\n", "data: a\r\r", "data: a\r\n\r"} {
 		client, server := io.Pipe()
@@ -172,7 +172,7 @@ func TestLargestIDAndType(t *testing.T) {
 	}
 }
 
-// endless returns the same text again and again.
+// endless repeats the same text.
 type endless struct {
 	text string
 	at   int
@@ -188,7 +188,7 @@ func (e *endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestEndlessEventIsRejected counts what is taken from streams whose event never ends.
+// TestEndlessEventIsRejected checks how much is read of an event that never ends.
 func TestEndlessEventIsRejected(t *testing.T) {
 	for _, text := range []string{"x", ":", "data:x\n", "data: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\r", "data\n"} {
 		src := &endless{text: text}
@@ -224,7 +224,7 @@ func (a *atEnd) Read(p []byte) (int, error) {
 	return a.text.Read(p)
 }
 
-// TestMemory looks at the heap while a reader holds the largest event that it may.
+// TestMemory measures the heap while a reader holds the largest event.
 func TestMemory(t *testing.T) {
 	heap := func() int64 {
 		var m runtime.MemStats

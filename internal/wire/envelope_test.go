@@ -43,7 +43,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestSubject finds the same in the params that were opened as in others.
+// Subject returns the same for the params that were opened and for equal ones.
 func TestSubject(t *testing.T) {
 	for _, text := range []string{
 		fullParams, ``, `{}`, `{"_meta":{}}`, `{ "_meta" : { "name" : 1 } , "n\u0061me" : "x" , "uri":"u","cursor":"c" }`,
@@ -76,8 +76,7 @@ func TestSubject(t *testing.T) {
 	}
 }
 
-// An envelope tells the params that it was opened from by where they are: others may be as long, or
-// begin there too.
+// An envelope identifies the params that it was opened from by their address and length.
 func TestIsOf(t *testing.T) {
 	params := append(make(json.RawMessage, 0, 100), `{"name":"t","arguments":{}}`...)
 	e, err := wire.Open(params)
@@ -123,7 +122,7 @@ func TestOpenReadsVersions(t *testing.T) {
 	}
 }
 
-// META-10, META-18: what is of the wrong kind is an invalid parameter, and the message names it.
+// META-10, META-18: a member of the wrong type is an invalid parameter, which the message names.
 func TestMETA10_WrongTypes(t *testing.T) {
 	const prefix = "io.modelcontextprotocol/"
 	long := `"` + strings.Repeat("x", 257) + `"`
@@ -174,7 +173,7 @@ func TestMETA07_META08_Missing(t *testing.T) {
 		{`{"_meta":{}}`, "protocolVersion"},
 		{`{"_meta":{` + capabilities + `}}`, "protocolVersion"},
 		{`{"_meta":{` + version + `}}`, "clientCapabilities"},
-		{`{"_meta":{` + version + `,` + capabilities + `}}`, ""}, // META-11: clientInfo is not demanded
+		{`{"_meta":{` + version + `,` + capabilities + `}}`, ""}, // META-11: clientInfo is optional
 	}
 	for _, c := range cases {
 		e, err := wire.Open(json.RawMessage(c.params))
@@ -197,7 +196,7 @@ func TestVER04_UnsupportedVersion(t *testing.T) {
 	if err.Code != -32022 || string(err.Data) != `{"supported":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"requested":"1900\""}` {
 		t.Errorf("got %d %s", err.Code, err.Data)
 	}
-	err = wire.UnsupportedVersion("2025-11-25") // spoken, but after initialize
+	err = wire.UnsupportedVersion("2025-11-25") // supported, but with initialize
 	if string(err.Data) != `{"supported":["2026-07-28"],"requested":"2025-11-25"}` {
 		t.Errorf("got %s", err.Data)
 	}
@@ -214,7 +213,7 @@ func TestLOG10_Levels(t *testing.T) {
 	}
 }
 
-// callParams are those of a call that says no more than it has to.
+// callParams are the params of a minimal call.
 const callParams = `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":` +
 	`{"name":"bench","version":"1.0.0"},"io.modelcontextprotocol/clientCapabilities":{}},"name":"echo","arguments":{"message":"hello world"}}`
 
@@ -255,7 +254,7 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// checkAgainstMap compares an envelope with what a plain decoding into maps gives.
+// checkAgainstMap compares an envelope with params decoded into maps.
 func checkAgainstMap(t *testing.T, params []byte, e wire.Envelope, err *jsonrpc.Error) {
 	var top map[string]json.RawMessage
 	var meta map[string]json.RawMessage

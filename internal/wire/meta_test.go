@@ -35,7 +35,7 @@ func TestEXT01_ExtensionIDs(t *testing.T) {
 func TestMETA04_META05_ReservedPrefixes(t *testing.T) {
 	keys := []struct {
 		key                                string
-		june, november2025, anyApplication bool // reserved under each rule; under either
+		june, november2025, anyApplication bool // reserved by each rule; by any rule
 	}{
 		{"modelcontextprotocol.io/x", true, false, true},
 		{"mcp.dev/x", true, false, true},

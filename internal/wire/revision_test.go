@@ -56,7 +56,7 @@ func TestZeroAndUnknownRevisions(t *testing.T) {
 	}
 }
 
-// Every feature is a difference: some revision has it and some has not.
+// Some revisions have each feature, and some do not.
 func TestFeaturesAreDifferences(t *testing.T) {
 	for i, c := range constants(t, "feature.go") {
 		f, with := wire.Feature(i+1), 0
@@ -195,8 +195,7 @@ func (defs definitions) methods(union string) (list []string) {
 	return list
 }
 
-// schemaDefinitions reads the official schema of a revision, which does not live in this
-// repository.
+// schemaDefinitions reads the official schema of a revision, which is not in this repository.
 func schemaDefinitions(t *testing.T, r wire.Revision) definitions {
 	t.Helper()
 	dir := os.Getenv("PATCHBAY_SCHEMAS")

@@ -20,8 +20,8 @@ const supportDocument = "../../docs/support.md"
 
 var update = flag.Bool("update", false, "write docs/support.md")
 
-// TestSupportDocument checks that docs/support.md says what the tables say. With -update it writes
-// the document.
+// TestSupportDocument checks that docs/support.md matches the tables. With -update it writes the
+// document.
 func TestSupportDocument(t *testing.T) {
 	want := renderSupport(t)
 	if *update {
@@ -42,7 +42,7 @@ func TestSupportDocument(t *testing.T) {
 type constant struct {
 	name, value string // value is "" for all but string and number literals
 	text        string // the comment without the leading name
-	group       string // the free-standing comment it stands under
+	group       string // the heading comment above it
 }
 
 // constants reads the exported constants of a file in order.
