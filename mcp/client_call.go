@@ -118,7 +118,7 @@ type clientRequest struct {
 	method  string
 	members []byte // of the params, each after a comma
 	input   []byte // members that respond to the input requests of the previous round
-	mirror  []MirroredParam
+	mirror  []HeaderParam
 	// notify receives the notifications of the request; nil for progress and log messages. It may pause the timeout.
 	notify func(w *requestContext, method string, params json.RawMessage)
 }
@@ -261,7 +261,7 @@ func rawResult(res Result) (RawResult, error) {
 	case nil:
 		return nil, errors.New("mcp: middleware returned neither result nor error")
 	}
-	raw, err := appendResult(nil, res, nil, nil)
+	raw, err := encodeResult(nil, res, nil)
 	return RawResult(raw), err
 }
 
@@ -296,7 +296,7 @@ func (c *Client) invalid(method string, err error) error {
 
 // newRequest returns a request with its envelope.
 func (c *Client) newRequest(conn *connection, o *CallOptions, k *clientRequest, notify notifyFunc) (*Request, error) {
-	req := &Request{Method: k.method, Notify: notify, Mirror: k.mirror}
+	req := &Request{Method: k.method, Notify: notify, HeaderParams: k.mirror}
 	level := string(cmp.Or(o.LogLevel, c.opts.LogLevel))
 	req.env = wire.Envelope{
 		VersionText: conn.revision.String(), HasVersion: true, Revision: conn.revision,

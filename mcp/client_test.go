@@ -270,7 +270,7 @@ func yes(asked *[]string, mu *sync.Mutex) *mcp.ClientOptions {
 		},
 		Sample: func(_ context.Context, p *mcp.SampleParams) (*mcp.SampleResult, error) {
 			note(fmt.Sprint(p.MaxTokens))
-			return &mcp.SampleResult{Model: "m1", StopReason: mcp.StopEndTurn, Content: []mcp.Content{mcp.Text("hm")}}, nil
+			return &mcp.SampleResult{Model: "m1", StopReason: "endTurn", Content: []mcp.Content{mcp.Text("hm")}}, nil
 		},
 		Roots: func(context.Context) ([]mcp.Root, error) {
 			note("roots")

@@ -3,7 +3,7 @@ package mcp
 import (
 	"cmp"
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,19 +28,45 @@ const (
 // Spec: server/utilities/completion.
 type CompleteFunc func(ctx context.Context, value string, args map[string]string) ([]string, error)
 
+// CompleteParams are the parameters of [Client.Complete].
+//
+// Spec: server/utilities/completion; schema CompleteRequestParams.
+type CompleteParams struct {
+	// Ref is the prompt or resource template that has the argument.
+	Ref CompletionRef `json:"ref"`
+	// Argument is the argument to complete.
+	Argument CompleteArgument `json:"argument"`
+	// Context has the arguments that are known already. Servers of revisions before 2025-06-18 do not receive it.
+	Context CompleteContext `json:"context,omitzero"`
+}
+
+// A CompletionRef refers to a prompt or to a resource template. One of its fields is set.
+//
+// Spec: server/utilities/completion, Reference Types; schema PromptReference, ResourceTemplateReference.
+type CompletionRef struct {
+	Prompt   string // the name of the prompt
+	Template string // the URI template
+}
+
+// A CompleteArgument is an argument and the part of its value that has been typed.
+type CompleteArgument struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// A CompleteContext has the values of other arguments.
+type CompleteContext struct {
+	Arguments map[string]string `json:"arguments,omitempty"`
+}
+
 // A CompleteResult is the answer to a completion request.
 //
 // Spec: server/utilities/completion; schema CompleteResult.
 type CompleteResult struct {
 	Completion Completion `json:"completion"`
-	Meta       Meta       `json:"-"`
+	Meta       `json:"-"`
+	complete
 }
-
-// ResultType is "complete".
-func (*CompleteResult) ResultType() string { return ResultComplete }
-
-// ResultMeta is r.Meta.
-func (r *CompleteResult) ResultMeta() Meta { return r.Meta }
 
 // A Completion is the values that are suggested for an argument.
 type Completion struct {
@@ -151,7 +177,7 @@ func (s *Server) completionsOf(ctx context.Context, p completeParams) (*completi
 	return nil, Errorf(CodeInvalidParams, `params.ref.type: got %.128q, want "ref/prompt" or "ref/resource"`, p.kind)
 }
 
-func parseComplete(params stdjson.RawMessage) (p completeParams, err error) {
+func parseComplete(params json.RawMessage) (p completeParams, err error) {
 	ref, _ := jsonscan.Get(params, "ref")
 	if p.kind, err = textMember(ref, "params.ref", "type"); err != nil {
 		return p, err

@@ -2,11 +2,11 @@ package mcp
 
 import (
 	"encoding/base64"
-	stdjson "encoding/json"
+	"encoding/json"
 	"fmt"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
@@ -152,7 +152,7 @@ func (c contents) MarshalJSON() ([]byte, error) {
 }
 
 // decodeContent reads one piece of content that a peer sent.
-func decodeContent(raw stdjson.RawMessage) (Content, error) {
+func decodeContent(raw json.RawMessage) (Content, error) {
 	d := jsonscan.Descend(raw)
 	return nextContent(&d, nil)
 }
@@ -205,7 +205,7 @@ func decodeMember(raw []byte, v any) error {
 	if raw == nil {
 		return nil
 	}
-	return json.Unmarshal(raw, v)
+	return jsonv2.Unmarshal(raw, v)
 }
 
 // decodeOther reads a piece of content of any kind.
@@ -233,7 +233,7 @@ func decodeOther(kind, raw []byte) (Content, error) {
 	default:
 		return nil, fmt.Errorf("content type %q is not known", name)
 	}
-	if err := json.Unmarshal(raw, c); err != nil {
+	if err := jsonv2.Unmarshal(raw, c); err != nil {
 		return nil, fmt.Errorf("%s content: %w", name, err)
 	}
 	return c, nil

@@ -3,11 +3,11 @@ package mcp
 import (
 	"bytes"
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"fmt"
 	"math"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -21,10 +21,10 @@ type Detached struct {
 	// the progress was told. [Server.ServeMCP] sets it when the result is an [*InputRequired], whose RequestState is
 	// empty. It is a JSON object, never expires, and is shown to no client: it holds what users have answered. Nil is the
 	// first run.
-	State stdjson.RawMessage
+	State json.RawMessage
 	// Responses are the client's answers, by the keys of the InputRequired of the run before. Those that are missing are
 	// asked for again.
-	Responses map[string]stdjson.RawMessage
+	Responses map[string]json.RawMessage
 	// Progress takes what the handler tells with [Progress], whether the client has asked for it or not: each step, one
 	// after the other, none after the run has ended. It must not block for long, nor call [Progress] itself. Nil takes
 	// nothing.
@@ -69,7 +69,7 @@ func (c *call) isOf(r *Request) bool {
 func (r *Request) Detached() *Detached { return r.detached }
 
 // withoutAnswers returns a copy of the params of a request that leaves out what belongs to one round.
-func withoutAnswers(params stdjson.RawMessage) stdjson.RawMessage {
+func withoutAnswers(params json.RawMessage) json.RawMessage {
 	if jsonscan.Kind(params) != '{' {
 		return bytes.Clone(params)
 	}
@@ -116,7 +116,7 @@ func (d *Detached) takeOver(c *call) {
 	}
 	if d.Responses == nil {
 		for key, answer := range jsonscan.Members(target.brought.responses()) {
-			put(&d.Responses, string(key), stdjson.RawMessage(bytes.Clone(answer)))
+			put(&d.Responses, string(key), json.RawMessage(bytes.Clone(answer)))
 		}
 	}
 }
@@ -129,7 +129,7 @@ func (s *state) empty() bool {
 // keep sets what the next run is to remember.
 func (d *Detached) keep(next *state) error {
 	next.Expires = 0
-	plain, err := json.Marshal(next, deterministic)
+	plain, err := jsonv2.Marshal(next, deterministic)
 	if err != nil {
 		return fmt.Errorf("state of a detached call: %w", err)
 	}
@@ -146,18 +146,18 @@ func (d *Detached) state() (*state, error) {
 		return nil, d.err
 	}
 	var before state
-	if err := json.Unmarshal(d.State, &before); err != nil {
+	if err := jsonv2.Unmarshal(d.State, &before); err != nil {
 		return nil, fmt.Errorf("state of a detached call: %w", err)
 	}
 	return &before, nil
 }
 
 // responses returns the answers in the form in which a client sends them, nil for none.
-func (d *Detached) responses() (stdjson.RawMessage, error) {
+func (d *Detached) responses() (json.RawMessage, error) {
 	if len(d.Responses) == 0 {
 		return nil, nil
 	}
-	raw, err := json.Marshal(d.Responses, deterministic)
+	raw, err := jsonv2.Marshal(d.Responses, deterministic)
 	if err != nil {
 		return nil, fmt.Errorf("responses of a detached call: %w", err)
 	}

@@ -2,8 +2,13 @@ package mcp
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"log/slog"
+	"runtime/debug"
 
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
@@ -62,7 +67,7 @@ func coreMethod(method string) bool {
 //
 // Spec: basic/patterns/mrtr (2026-07-28).
 func (s *Server) answer(ctx context.Context, c *call, key string,
-	serve func(s *Server, ctx context.Context, c *call, target string, args stdjson.RawMessage) (Result, error)) (Result, error) {
+	serve func(s *Server, ctx context.Context, c *call, target string, args json.RawMessage) (Result, error)) (Result, error) {
 	target, args, err := c.begin(key)
 	if err != nil {
 		return nil, err
@@ -76,4 +81,39 @@ func (s *Server) answer(ctx context.Context, c *call, key string,
 		return asked, nil
 	}
 	return res, err
+}
+
+// Visible reports whether the caller of ctx may see and use a feature, as [ServerOptions.Visible] has it. Extensions ask
+// before they tell of the feature in answers of their own. It is safe for concurrent use.
+func (s *Server) Visible(ctx context.Context, f Feature) bool { return s.visible(ctx, f) }
+
+// CacheHints returns the caching hints with which an answer of an extension leaves: private by default, and private in any
+// case on a server with [ServerOptions.Visible], whose answers depend on the caller.
+//
+// Spec: server/utilities/caching (2026-07-28).
+func (s *Server) CacheHints(c Cache) Cache {
+	c = c.orPrivate()
+	if s.opts.Visible != nil {
+		c.Scope = CachePrivate
+	}
+	return c
+}
+
+// FileContents returns the bytes of a file as [AddFS] serves them: text if their type is one of text, or unknown, and they
+// look like it, else a blob; with the MIME type that the extension of the name stands for. The contents alias data.
+func FileContents(name string, data []byte) *ResourceContents { return fileContents(name, data) }
+
+// recovered is deferred around every function that belongs to the user. A panic becomes an error with an incident id,
+// which is all that the peer sees; the value and the stack are logged under the same id.
+func recovered(ctx context.Context, log *slog.Logger, what string, err *error) {
+	value := recover()
+	if value == nil {
+		return
+	}
+	var id [8]byte
+	rand.Read(id[:])
+	incident := hex.EncodeToString(id[:])
+	log.ErrorContext(ctx, "mcp: panic contained", "in", what, "incident", incident, "value", value, "stack", string(debug.Stack()))
+	data := append(jsonscan.AppendQuote([]byte(`{"incident":`), incident), '}')
+	*err = &Error{Code: CodeInternalError, Message: "internal error", Data: data}
 }

@@ -1,100 +1,124 @@
-// Package mcp is the Model Context Protocol: servers that offer tools, resources and prompts to AI applications, and the
-// clients that reach them.
+// Package mcp implements the Model Context Protocol: servers that offer tools, resources and prompts to AI applications,
+// and the clients that use them.
 //
 // # Servers
 //
-// A tool is an ordinary function. Its schemas come from its types, and its arguments are checked before it runs:
+// A tool is an ordinary function. Its input and output schemas are derived from its types, and its arguments are validated
+// before it is called:
 //
 //	s := mcp.NewServer("calc", "1.0.0", nil)
 //	mcp.AddTool(s, &mcp.Tool{Name: "add", Description: "Add two integers."},
 //		func(ctx context.Context, in Sum) (int, error) { return in.A + in.B, nil })
 //	err := s.Run(ctx, mcp.Stdio())
 //
-// An error of the function is a failed call that the model reads and may mend. An [*Error] is a protocol error. A panic
-// costs one call. [AddResource], [AddResourceTemplate], [AddFS] and [AddPrompt] offer the rest; each gives a
-// [Registration] that changes or removes the feature while clients are connected.
+// A result that is not text or [Content] becomes structured content, with an output schema. An error of the function
+// becomes a tool error (isError) that the model can see and correct. An [*Error] becomes a protocol error. A panic fails
+// one call. [AddResource], [AddResourceTemplate] (URI templates of RFC 6570), [AddFS] and [AddPrompt] register other
+// features; a Complete function adds completion for their arguments. Each returns a [Registration], which changes or
+// removes the feature while clients are connected and sends them the list changed notification.
 //
-// Inside a handler the context is the call: [RequestFrom] says who calls, [Progress] tells how far it is, [Logger] logs
-// to the client. The context ends when the client cancels ([ErrCancelled]), goes away ([ErrDisconnected]) or the server
-// shuts down ([ErrShutdown]).
+// Inside a handler the context identifies the call: [RequestFrom] returns the request, [Progress] sends progress
+// notifications, and [Logger] sends log messages to the client. The context ends when the client cancels
+// ([ErrCancelled]) or disconnects ([ErrDisconnected]), and when the server shuts down ([ErrShutdown]).
 //
 // # Schemas
 //
-// The JSON Schema of what a function takes and gives is derived from its type. A struct is an object without further
-// properties, its fields in their order under the names of their `json` tags. A field is required unless it is a
-// pointer, has omitempty or omitzero, or has a default; optional is not nullable, and a nil slice is []. Slices are
-// arrays, maps with string keys are objects, time.Time is a string of the format date-time, []byte is base64, and a type
-// with a method Enum() []T has those values. A recursive type refers to itself.
+// The JSON Schema of an input or output type is derived by these rules. A struct is an object without additional
+// properties; its fields have the names of their `json` tags. A field is required unless it is a pointer, has omitempty or
+// omitzero, or has a default; optional does not mean nullable, and a nil slice is []. Slices are arrays, maps with string
+// keys are objects, time.Time is a string of the format date-time, []byte is base64, and a type with a method Enum() []T
+// is an enum of those values. A recursive type refers to itself.
 //
-// A `jsonschema` tag holds a description, and after it options: key=value, each behind a comma. A comma that no key=value
-// follows belongs to the description:
+// A `jsonschema` tag has a description, followed by options key=value, each after a comma. A comma that is not followed by
+// key=value belongs to the description:
 //
 //	Size  string `json:"size" jsonschema:"how large, roughly,enum=s|m|l,default=m"`
 //	Count int    `json:"count,omitempty" jsonschema:"how many,minimum=1,maximum=50"`
 //
-// The keys are title, description, enum and titles (values apart by |), default, minimum, maximum, exclusiveMinimum,
-// exclusiveMaximum, multipleOf, minLength, maxLength, pattern, format, minItems, maxItems, uniqueItems and header (the
-// argument is repeated in the HTTP header Mcp-Param-…). A key that is none of them, or does not fit the type, panics at
-// registration. A schema given by hand in [Tool] wins over all of it.
+// The keys are title, description, enum and titles (values separated by |), default, minimum, maximum, exclusiveMinimum,
+// exclusiveMaximum, multipleOf, minLength, maxLength, pattern, format, minItems, maxItems, uniqueItems and header (HTTP
+// clients repeat the argument in the header Mcp-Param-…). An unknown key, or one that does not fit the type, panics at
+// registration. A schema that is set in [Tool] takes precedence.
 //
-// # Asking the client
+// # Elicitation, sampling and roots
 //
-// [Ask], [AskURL], [Sample] and [Roots] put a question to the client's user, its model, or the client itself, and give
-// the answer; [AskAll] asks several at once. A handler reads like a function that waits:
+// [Ask] and [AskURL] ask the client's user (elicitation), [Sample] asks its language model (sampling), and [Roots] asks
+// for the folders that the client works in. [AskAll] asks several questions at once. A handler looks like a function that
+// waits for the answer:
 //
 //	ok, err := mcp.Ask[bool](ctx, "confirm", "Deploy to production?", nil)
 //
-// It does not wait. The first time, Ask returns an error, the handler returns, and the client is told what is asked. It
-// sends its request again with the answer, and the handler runs from its start, this time with the answer at hand. So
-// the code before a question runs again: it has no effects, or stands in [Once]. The key names the question and is the
-// same in each run. What was answered travels with the client, sealed, so any replica of the server can go on.
+// It does not wait. Without an answer, Ask returns an error, the handler returns, and the client receives the question. The
+// client sends its request again with the answer, and the handler runs again from its start, this time with the answer.
+// So the code before a question runs more than once: it must have no side effects, or be wrapped in [Once]. The key
+// identifies the question and is the same in each run. The answers so far travel with the client as sealed request
+// state, so that any replica of the server can continue.
 //
 // # Clients
 //
-// A [Client] is one connection to one server. [Connect] finds out which revision the server speaks; after that all servers
-// look the same:
+// A [Client] is one connection to one server. [Connect] determines which revision the server implements; from then on all
+// servers behave alike:
 //
 //	c, err := mcp.Connect(ctx, mcp.Command("npx", "-y", "@modelcontextprotocol/server-everything"), nil)
 //	defer c.Close()
 //	for tool, err := range c.Tools(ctx) { … }
 //	sum, err := mcp.Call[int](ctx, c, "get-sum", map[string]any{"a": 1, "b": 2})
 //
-// [Command] starts a child process, [InMemory] is a server in this process, [OverConn] takes any stream, and
-// mcphttp.NewTransport reaches a URL. [ClientOptions] holds the functions that answer a server's questions; setting one
-// declares its capability. [WithCallOptions] sets progress and timeouts for single requests. [Client.Listen] gives changes
-// at the server as a loop.
+// [Command] starts a child process, [InMemory] is a server in this process, [OverConn] uses any stream, and
+// mcphttp.NewTransport connects to a URL. [ClientOptions] has the functions that handle a server's elicitation and sampling
+// requests; setting one declares the capability. [WithCallOptions] sets progress handlers and timeouts of single requests.
+// [Client.Listen] opens a subscription and returns the server's notifications as an iterator.
 //
-// An error is an [*Error] if the server said it, a [*ToolError] if a tool failed, and a [*TransportError] if there is no
-// answer; that one says whether the request may have run, which decides whether it is safe to repeat.
+// An error is an [*Error] if the server returned it, a [*ToolError] if a tool failed, and a [*TransportError] if there is
+// no response. The last one reports whether the request may have run, and so whether it is safe to repeat.
 //
 // # Transports
 //
-// [Stdio] serves a client that started this process, [Pipe] connects within it, [NewStream] speaks over any stream of
-// bytes. HTTP is in package mcphttp, so that a server on stdio does not link it. A [Conn] is all that a further
-// transport on streams needs; a server's that is not a stream calls a [Handler] itself, through [NewRequest] and
-// [Answer], and a client's is a [Transport].
+// [Stdio] serves the client that started this process, [Pipe] connects within the process, and [NewStream] uses any stream
+// of bytes. HTTP is in package mcphttp, so that a server on stdio does not link it. A custom transport on streams
+// implements [Conn]. Any other transport of a server calls its [Handler] through [NewRequest] and [Answer], and that of a
+// client implements [Transport].
 //
 // # Extensions
 //
-// An extension is written on this package alone. On a server it declares itself with [Server.AddExtension], answers methods of
-// its own with [Server.HandleMethod], stands around all others with [Server.Use], and tells of changes with
-// [Server.AddTopic]. [Request.Detach] lets it carry a call on when the client has long had an answer. On a client it is
-// [ClientOptions.Extensions] and a [Middleware], which finds its client with [ClientFrom] and listens with
+// Extensions are written on this package alone. On a server an extension declares itself with [Server.AddExtension], serves
+// methods with [Server.HandleMethod], wraps all others with [Server.Use], and adds notifications to subscriptions with
+// [Server.AddTopic]. [Request.Detach] lets it continue a call after the client has received a response. On a client it is
+// [ClientOptions.Extensions] and a [Middleware], which finds its client with [ClientFrom] and subscribes with
 // [Filter].Topics.
 //
 // # Revisions
 //
-// A server answers clients of every published revision and need not know which: whatever a client's revision lacks is
-// translated or left out on the way. [Request.Revision] tells it all the same. What cannot be translated, such as a
-// form that an old client cannot show, is an error of the call that says so.
+// A server answers clients of every published revision, and its code does not depend on the revision: features that the
+// client's revision lacks are translated or left out. Sessions exist in revisions before 2026-07-28 only, and below this
+// API. [Request.Revision] returns the revision of a request. What cannot be translated, such as a form for a client whose
+// revision has no elicitation, is an error of the call.
 //
 // # Security
 //
-// Everything from a peer is checked and bounded. Errors that are not meant for the peer are logged and leave as
-// "internal error". [ServerOptions.Visible] hides features from callers who may not use them. What travels with the
-// client is encrypted and bound to the caller, the method and the arguments.
+// All input of a peer is validated and bounded. Errors that are not meant for the peer are logged and sent as
+// "internal error". [ServerOptions.Visible] hides features from callers that may not use them. Request state is encrypted,
+// and bound to the caller, the method and the arguments.
 //
-// A client takes what servers send for as hostile as a server takes what clients send: sizes, counts, rounds and times
-// are bounded, schemas are never fetched, child processes get a short list of environment variables, and nothing is
-// opened or shown to a user but by a function of the caller's.
+// A client treats servers as hostile, as a server does clients: sizes, counts, rounds and times are bounded, schemas are
+// never fetched, child processes get a short list of environment variables, and nothing is opened or shown to a user
+// except by a function of the application.
+//
+// # Coming from the official Go SDK or mcp-go
+//
+//	official Go SDK                        mcp-go                                   this package
+//	mcp.NewServer(impl, opts)              server.NewMCPServer(name, version)       NewServer(name, version, opts)
+//	mcp.AddTool(s, tool, handler)          s.AddTool(tool, handler)                 AddTool(s, tool, func)
+//	server.AddResource, AddPrompt          s.AddResource, AddPrompt                 AddResource, AddPrompt
+//	server.AddReceivingMiddleware          server.WithToolHandlerMiddleware, Hooks  ServerOptions.Middleware
+//	server.Run(ctx, &StdioTransport{})     server.ServeStdio(s)                     s.Run(ctx, Stdio())
+//	mcp.NewStreamableHTTPHandler           server.NewStreamableHTTPServer           mcphttp.NewHandler
+//	req.Session.Elicit                     s.RequestElicitation                     Ask, AskURL
+//	req.Session.CreateMessage              s.RequestSampling                        Sample
+//	req.Session.NotifyProgress             s.SendNotificationToClient               Progress
+//	mcp.NewLoggingHandler                  s.SendLogMessageToClient                 Logger
+//	mcp.NewClient(impl, opts).Connect      client.NewStdioMCPClient, Initialize     Connect
+//	&mcp.CommandTransport{}                client.NewStdioMCPClient                 Command
+//	session.CallTool                       client.CallTool                          Client.CallTool, Call
+//	session.Subscribe                      client.Subscribe                         Client.Listen
 package mcp

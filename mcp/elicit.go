@@ -2,14 +2,14 @@ package mcp
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
 	"strings"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -24,7 +24,7 @@ type ElicitParams struct {
 	// Message tells the user what is wanted and why.
 	Message string `json:"message"`
 	// RequestedSchema describes the form: a JSON Schema of a flat object.
-	RequestedSchema stdjson.RawMessage `json:"requestedSchema,omitzero"`
+	RequestedSchema json.RawMessage `json:"requestedSchema,omitzero"`
 	// URL is the page to visit.
 	URL string `json:"url,omitzero"`
 	// ElicitationID names a visit in revision 2025-11-25, the only one that has it.
@@ -44,7 +44,7 @@ const (
 type ElicitResult struct {
 	Action ElicitAction `json:"action"`
 	// Content is the filled-in form, a JSON object. Only an accepted form has it.
-	Content stdjson.RawMessage `json:"content,omitzero"`
+	Content json.RawMessage `json:"content,omitzero"`
 }
 
 // An ElicitAction is what a user chose to do.
@@ -59,9 +59,9 @@ const (
 
 // decodeElicitResult reads a client's answer. The error is a protocol error if it is malformed, and [ErrDeclined] or
 // [ErrCancelled] if the user did not accept.
-func decodeElicitResult(raw stdjson.RawMessage) (*ElicitResult, error) {
+func decodeElicitResult(raw json.RawMessage) (*ElicitResult, error) {
 	var r ElicitResult
-	if err := json.Unmarshal(raw, &r); err != nil {
+	if err := jsonv2.Unmarshal(raw, &r); err != nil {
 		return nil, malformed("an elicitation result is an object with an action")
 	}
 	switch r.Action {
@@ -76,7 +76,7 @@ func decodeElicitResult(raw stdjson.RawMessage) (*ElicitResult, error) {
 	switch jsonscan.Kind(r.Content) {
 	case '{':
 	case 0, 'n':
-		r.Content = stdjson.RawMessage("{}")
+		r.Content = json.RawMessage("{}")
 	default:
 		return nil, malformed("the content of an elicitation result is an object")
 	}
@@ -88,13 +88,13 @@ func elicitation(p *ElicitParams) (InputRequest, error) {
 	if p.Message == "" {
 		return InputRequest{}, errors.New("it has no message")
 	}
-	raw, err := json.Marshal(p, deterministic)
+	raw, err := jsonv2.Marshal(p, deterministic)
 	return InputRequest{Method: wire.MethodElicitationCreate, Params: raw}, err
 }
 
 // URLQuestion asks the user to visit a page: [AskURL] as a question for [AskAll].
 func URLQuestion(key, url, message string) Question {
-	q := Question{key: key, lacks: lacksURL, take: func(raw stdjson.RawMessage) error {
+	q := Question{key: key, lacks: lacksURL, take: func(raw json.RawMessage) error {
 		_, err := decodeElicitResult(raw)
 		return err
 	}}

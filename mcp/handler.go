@@ -33,21 +33,19 @@ type Listener interface {
 	Listen(ctx context.Context, req *Request) (stop func(), err error)
 }
 
-// A HeaderMirror is a Handler that knows which arguments of its tools HTTP clients repeat in Mcp-Param-* headers.
-// The HTTP transport asks it before it serves a tools/call, and refuses a call whose headers and body disagree.
-// [*Server] is one.
+// A HeaderParam is an argument of a tool that clients repeat in an HTTP header.
+//
+// The HTTP transport asks a [Handler] with the method
+//
+//	HeaderParams(ctx context.Context, req *Request, tool string) []HeaderParam
+//
+// for those of the tool that req calls, and rejects a call whose headers and body differ. [*Server] has this method. A
+// client's [Transport] that sends such headers has the method UsesHeaderParams(), which does nothing.
 //
 // Spec: basic/transports/streamable-http (2026-07-28), Custom Headers from Tool Parameters.
-type HeaderMirror interface {
-	Handler
-	// MirroredParams returns the arguments of the tool that req calls.
-	MirroredParams(ctx context.Context, req *Request, tool string) []MirroredParam
-}
-
-// A MirroredParam is one tool argument that clients repeat in a header.
-type MirroredParam struct {
-	Header string   // the part after "Mcp-Param-"
-	Path   []string // the property names that lead to the argument, from the root of the arguments
+type HeaderParam struct {
+	Header string   // the part of the header's name after "Mcp-Param-"
+	Path   []string // the property names from the root of the arguments to the argument
 	Type   string   // "string", "integer" or "boolean"
 }
 

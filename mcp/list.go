@@ -1,90 +1,42 @@
 package mcp
 
 import (
+	"encoding/json"
 	"slices"
+	"sort"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
-	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// An encodedFeature is the JSON of a registered feature, made once for all lists. It counts only for the very value
-// it was made of: a copy that somebody changed is encoded anew.
-type encodedFeature[V any] struct {
-	of   *V
-	json []byte
+// maxCursor bounds the cursor that a client sends. A cursor holds a name, of which a URI is the longest, and sealing makes
+// it a third longer.
+const maxCursor = maxURI + maxURI/2
+
+// A listPage is one page of a list, with the JSON of its items.
+type listPage[V any] struct {
+	items   []*V
+	encoded [][]byte // the JSON of each item
+	array   []byte   // the JSON array of all items; nil unless the page is cached
 }
 
-func encodeFeature[V any, P interface {
-	*V
-	appender
-}](v P) (*encodedFeature[V], error) {
-	raw, err := v.append(nil)
-	if err != nil {
-		return nil, err
+func (p *listPage[V]) add(v *V, encoded []byte) {
+	p.items = append(p.items, v)
+	p.encoded = append(p.encoded, encoded)
+}
+
+// appendItems appends items as a JSON array. The items are those of the page unless middleware has changed them, and
+// those that it has changed are encoded again. The page may be nil.
+func (p *listPage[V]) appendItems(dst []byte, items []*V) ([]byte, error) {
+	if p != nil && p.array != nil && slices.Equal(items, p.items) {
+		return append(dst, p.array...), nil
 	}
-	return &encodedFeature[V]{of: v, json: raw}, nil
-}
-
-// An encodedPage is the JSON of a page of a list, made once for all callers. It counts only for those very items, in
-// their order.
-type encodedPage[V any] struct {
-	items []*V
-	json  []byte
-	ended []byte // the JSON, and behind it the usual end of a response
-	dated bool   // some items have what not all revisions have
-}
-
-// encode makes the JSON, and puts the end of a response behind it: of the only page of a list, the hints and two braces.
-func (p *encodedPage[V]) encode(encoded func(*V) *encodedFeature[V], hints Cache) error {
-	items, err := appendItems(nil, p.items, encoded)
-	if err != nil {
-		return err
-	}
-	p.ended, err = appendCache(append(items, ','), hints)
-	p.ended = append(p.ended, "}}"...)
-	p.json = p.ended[:len(items):len(items)]
-	return err
-}
-
-// is reports whether items are those of the page. A nil page is no items.
-func (p *encodedPage[V]) is(items []*V) bool {
-	if p == nil || len(items) != len(p.items) {
-		return false
-	}
-	return len(items) == 0 || &items[0] == &p.items[0] || slices.Equal(items, p.items)
-}
-
-// appendPage appends the items of a list, its cursor and its caching hints; known is the page that the items may be, and page
-// takes it then, unless it is nil.
-func appendPage[V any](dst []byte, items []*V, known *encodedPage[V], encoded func(*V) *encodedFeature[V], next string, cache Cache,
-	page *wire.Page) ([]byte, error) {
-	isKnown := known.is(items)
-	switch {
-	case isKnown && page != nil:
-		page.Items, page.At, page.Ended = known.json, len(dst), known.ended
-	case isKnown:
-		dst = append(dst, known.json...)
-	default:
-		var err error
-		if dst, err = appendItems(dst, items, encoded); err != nil {
-			return nil, err
-		}
-	}
-	if next != "" {
-		dst = append(dst, `,"nextCursor":`...)
-		dst = jsonscan.AppendQuote(dst, next)
-	}
-	return appendCache(append(dst, ','), cache)
-}
-
-func appendItems[V any](dst []byte, items []*V, encoded func(*V) *encodedFeature[V]) ([]byte, error) {
 	dst = append(dst, '[')
 	for i, v := range items {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		if e := encoded(v); e != nil && e.of == v {
-			dst = append(dst, e.json...)
+		if p != nil && i < len(p.items) && p.items[i] == v {
+			dst = append(dst, p.encoded[i]...)
 			continue
 		}
 		var err error
@@ -94,3 +46,83 @@ func appendItems[V any](dst []byte, items []*V, encoded func(*V) *encodedFeature
 	}
 	return append(dst, ']'), nil
 }
+
+// appendList appends the members of a list result: the items under the given name, the cursor and the cache hints.
+func (p *listPage[V]) appendList(dst []byte, name string, items []*V, next string, cache Cache) ([]byte, error) {
+	dst = append(jsonscan.AppendQuote(dst, name), ':')
+	dst, err := p.appendItems(dst, items)
+	if err != nil {
+		return nil, err
+	}
+	if next != "" {
+		dst = jsonscan.AppendQuote(append(dst, `,"nextCursor":`...), next)
+	}
+	return appendCache(append(dst, ','), cache)
+}
+
+// paginate returns the page of a list that the request asks for, and the cursor of the next page, which is empty on the
+// last one. It contains the features for which visible returns true; a nil visible means all. A cursor names the last
+// feature of the page before, so that it stays valid while features come and go. It is sealed, so that it reveals nothing
+// and cannot be forged.
+//
+// Spec: server/utilities/pagination.
+func paginate[V, E any](s *Server, set *featureSet[V, E], req *Request, visible func(*V) bool) (*listPage[V], string, error) {
+	after, err := s.openCursor(req, set.kind)
+	if err != nil {
+		return nil, "", err
+	}
+	next := func(last string) string {
+		return s.sealer.seal([]byte(last), "cursor", set.kind, req.Principal.Key())
+	}
+	if after == "" && visible == nil {
+		page, last := set.firstPage(s.opts.PageSize)
+		if last == "" {
+			return page, "", nil
+		}
+		return page, next(last), nil
+	}
+	page := &listPage[V]{}
+	entries := set.list()
+	start := sort.Search(len(entries), func(i int) bool { return entries[i].name > after })
+	last := ""
+	for _, e := range entries[start:] {
+		if visible != nil && !visible(e.value) {
+			continue
+		}
+		if len(page.items) == s.opts.PageSize {
+			return page, next(last), nil
+		}
+		page.add(e.value, e.encoded)
+		last = e.name
+	}
+	return page, "", nil
+}
+
+// openCursor returns the name after which the page begins, which is empty for the first page.
+func (s *Server) openCursor(req *Request, kind string) (string, error) {
+	raw, ok := jsonscan.Get(req.Params, "cursor")
+	if !ok {
+		return "", nil
+	}
+	invalid := Errorf(CodeInvalidParams, "invalid params.cursor: not a cursor of this list; start again without one")
+	cursor, err := unquoteAtMost(raw, maxCursor)
+	if err != nil {
+		return "", invalid
+	}
+	after, err := s.sealer.open(cursor, "cursor", kind, req.Principal.Key())
+	if err != nil {
+		return "", invalid
+	}
+	return string(after), nil
+}
+
+// unquoteAtMost returns the value of a JSON string of at most n bytes.
+func unquoteAtMost(raw json.RawMessage, n int) (string, error) {
+	if jsonscan.Kind(raw) != '"' || len(raw) > n+2 {
+		return "", Errorf(CodeInvalidParams, "want a string of at most %d bytes", n)
+	}
+	return jsonscan.Unquote(raw)
+}
+
+// listCache returns the cache hints of a list. A list that depends on the caller is never public.
+func (s *Server) listCache() Cache { return s.CacheHints(s.opts.Cache) }

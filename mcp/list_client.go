@@ -187,37 +187,6 @@ func (c *Client) GetPrompt(ctx context.Context, name string, args map[string]str
 	return r, c.decode(wire.MethodPromptsGet, raw, "messages", r, &r.Meta)
 }
 
-// CompleteParams are the parameters of [Client.Complete].
-//
-// Spec: server/utilities/completion; schema CompleteRequestParams.
-type CompleteParams struct {
-	// Ref is the prompt or resource template that has the argument.
-	Ref CompletionRef
-	// Argument is the argument to complete.
-	Argument CompleteArgument
-	// Context has the arguments that are known already. Servers of revisions before 2025-06-18 do not receive it.
-	Context CompleteContext
-}
-
-// A CompletionRef refers to a prompt or to a resource template. One of its fields is set.
-//
-// Spec: server/utilities/completion, Reference Types; schema PromptReference, ResourceTemplateReference.
-type CompletionRef struct {
-	Prompt   string // the name of the prompt
-	Template string // the URI template
-}
-
-// A CompleteArgument is an argument and the part of its value that has been typed.
-type CompleteArgument struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
-}
-
-// A CompleteContext has the values of other arguments.
-type CompleteContext struct {
-	Arguments map[string]string `json:"arguments,omitempty"`
-}
-
 // Complete requests possible values of an argument.
 //
 // Spec: server/utilities/completion.

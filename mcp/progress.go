@@ -46,9 +46,6 @@ func Progress(ctx context.Context, done, total float64, message string) {
 	c.progress.tell(c, done, total, message)
 }
 
-// TakesProgress reports whether the client wants to know how far the request has come, for transports of this module.
-func (r *Request) TakesProgress(wire.ForTransports) bool { return r.env.ProgressToken != nil }
-
 // takesProgress reports whether somebody wants to know how far the request has come.
 func (r *Request) takesProgress() bool {
 	if d := r.detached; d != nil {

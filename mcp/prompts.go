@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
-	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
 // A Prompt describes a template for messages that a user picks, such as a slash command.
@@ -24,21 +23,6 @@ type Prompt struct {
 
 	// Complete suggests values for arguments, by their names. Arguments whose type lists its values need none.
 	Complete map[string]CompleteFunc `json:"-"`
-
-	encoded *encodedFeature[Prompt]
-}
-
-func (p *Prompt) append(dst []byte) ([]byte, error) {
-	o := newObject(dst)
-	o.text("name", p.Name)
-	o.textIfAny("title", p.Title)
-	o.textIfAny("description", p.Description)
-	if len(p.Arguments) > 0 {
-		o.part("arguments", promptArguments(p.Arguments))
-	}
-	o.icons(p.Icons)
-	o.open("_meta", p.Meta)
-	return o.end()
 }
 
 // A PromptArgument describes one argument of a prompt. Its value is text.
@@ -47,27 +31,6 @@ type PromptArgument struct {
 	Title       string `json:"title,omitzero"` // what people see; Name when empty
 	Description string `json:"description,omitzero"`
 	Required    bool   `json:"required,omitzero"`
-}
-
-type promptArguments []PromptArgument
-
-func (args promptArguments) append(dst []byte) ([]byte, error) {
-	dst = append(dst, '[')
-	for i, a := range args {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		o := newObject(dst)
-		o.text("name", a.Name)
-		o.textIfAny("title", a.Title)
-		o.textIfAny("description", a.Description)
-		o.flag("required", a.Required)
-		var err error
-		if dst, err = o.end(); err != nil {
-			return nil, fmt.Errorf("%d: %w", i, err)
-		}
-	}
-	return append(dst, ']'), nil
 }
 
 // A PromptMessage is one message of a prompt.
@@ -81,6 +44,25 @@ type PromptMessage struct {
 // MarshalJSON encodes the message.
 func (m PromptMessage) MarshalJSON() ([]byte, error) { return m.append(nil) }
 
+func (m PromptMessage) append(dst []byte) ([]byte, error) {
+	switch m.Role {
+	case "":
+		m.Role = RoleUser
+	case RoleUser, RoleAssistant:
+	default:
+		return nil, fmt.Errorf("role %q, want %q or %q", m.Role, RoleUser, RoleAssistant)
+	}
+	if err := checkPromptContent(m.Content); err != nil {
+		return nil, err
+	}
+	dst = append(dst, `{"role":"`+string(m.Role)+`","content":`...)
+	dst, err := appendContent(dst, m.Content)
+	if err != nil {
+		return nil, err
+	}
+	return append(dst, '}'), nil
+}
+
 // UnmarshalJSON decodes a message of any content type.
 func (m *PromptMessage) UnmarshalJSON(data []byte) error {
 	content, ok := jsonscan.Get(data, "content")
@@ -93,27 +75,6 @@ func (m *PromptMessage) UnmarshalJSON(data []byte) error {
 	}
 	*m = PromptMessage{Role: Role(member(data, "role")), Content: c}
 	return nil
-}
-
-func (m PromptMessage) append(dst []byte) ([]byte, error) {
-	switch m.Role {
-	case "":
-		m.Role = RoleUser
-	case RoleUser, RoleAssistant:
-	default:
-		return nil, fmt.Errorf("role %q, want %q or %q", m.Role, RoleUser, RoleAssistant)
-	}
-	if err := checkPromptContent(m.Content); err != nil {
-		return nil, err
-	}
-	dst = append(dst, `{"role":"`...)
-	dst = append(dst, m.Role...)
-	dst = append(dst, `","content":`...)
-	dst, err := appendContent(dst, m.Content)
-	if err != nil {
-		return nil, err
-	}
-	return append(dst, '}'), nil
 }
 
 // checkPromptContent refuses what a prompt cannot say.
@@ -147,14 +108,9 @@ type PromptResult struct {
 	// Description says what the prompt is for. Default: that of the prompt.
 	Description string          `json:"description,omitzero"`
 	Messages    []PromptMessage `json:"messages"`
-	Meta        Meta            `json:"-"`
+	Meta        `json:"-"`
+	complete
 }
-
-// ResultType is "complete".
-func (*PromptResult) ResultType() string { return ResultComplete }
-
-// ResultMeta is r.Meta.
-func (r *PromptResult) ResultMeta() Meta { return r.Meta }
 
 func (r *PromptResult) appendFields(dst []byte) ([]byte, error) {
 	if r.Description != "" {
@@ -181,20 +137,12 @@ type ListPromptsResult struct {
 	Prompts    []*Prompt `json:"prompts"`
 	NextCursor string    `json:"nextCursor,omitzero"`
 	Cache
-	Meta Meta `json:"-"`
+	Meta `json:"-"`
+	complete
 
-	known *encodedPage[Prompt]
+	page *listPage[Prompt]
 }
 
-// ResultType is "complete".
-func (*ListPromptsResult) ResultType() string { return ResultComplete }
-
-// ResultMeta is r.Meta.
-func (r *ListPromptsResult) ResultMeta() Meta { return r.Meta }
-
-func encodedPrompt(v *Prompt) *encodedFeature[Prompt] { return v.encoded }
-
-func (r *ListPromptsResult) appendList(dst []byte, page *wire.Page) ([]byte, error) {
-	dst = append(dst, `"prompts":`...)
-	return appendPage(dst, r.Prompts, r.known, encodedPrompt, r.NextCursor, r.Cache, page)
+func (r *ListPromptsResult) appendFields(dst []byte) ([]byte, error) {
+	return r.page.appendList(dst, "prompts", r.Prompts, r.NextCursor, r.Cache)
 }

@@ -2,14 +2,14 @@ package mcp
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
 	"slices"
 	"strings"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 )
@@ -20,7 +20,7 @@ type promptEntry struct {
 	name string
 	args *textArguments
 	free bool // the arguments are those of the description, not those of a type
-	fill func(ctx context.Context, args stdjson.RawMessage) (*PromptResult, error)
+	fill func(ctx context.Context, args json.RawMessage) (*PromptResult, error)
 }
 
 // AddPrompt registers a function as a prompt and gives its handle.
@@ -81,7 +81,7 @@ func bindPrompt[In, Out any](p *Prompt, f func(context.Context, In) (Out, error)
 		return entry, fmt.Errorf("output: %w", err)
 	}
 	decoder := schema.NewDecoder(in)
-	entry.fill = func(ctx context.Context, args stdjson.RawMessage) (*PromptResult, error) {
+	entry.fill = func(ctx context.Context, args json.RawMessage) (*PromptResult, error) {
 		var in In
 		if err := decoder.Decode(args, &in); err != nil {
 			return nil, wrongArguments(err)
@@ -139,8 +139,7 @@ func preparePrompt(p *Prompt, entry promptEntry) (promptEntry, error) {
 	if err != nil {
 		return entry, err
 	}
-	p.encoded, err = encodeFeature(p)
-	return entry, err
+	return entry, nil
 }
 
 // describeArguments lists the arguments of the function's type in the prompt's description. What the description
@@ -190,7 +189,7 @@ func freeArguments(list []PromptArgument) (*textArguments, error) {
 		}
 		a.list = append(a.list, textArgument{name: arg.Name, required: arg.Required, kind: "string"})
 	}
-	raw, err := json.Marshal(object, deterministic)
+	raw, err := jsonv2.Marshal(object, deterministic)
 	if err != nil {
 		return nil, err
 	}
@@ -206,15 +205,15 @@ func (s *Server) listPrompts(ctx context.Context, req *Request) (Result, error) 
 	if s.opts.Visible != nil {
 		visible = func(p *Prompt) bool { return s.opts.Visible(ctx, Feature{Prompt: p}) }
 	}
-	p, err := paginate(s, &s.prompts, req, visible)
+	page, next, err := paginate(s, &s.prompts, req, visible)
 	if err != nil {
 		return nil, err
 	}
-	return &ListPromptsResult{Prompts: p.items, NextCursor: p.next, known: p.known, Cache: s.listCache()}, nil
+	return &ListPromptsResult{Prompts: slices.Clone(page.items), NextCursor: next, page: page, Cache: s.listCache()}, nil
 }
 
 // getPrompt serves prompts/get.
-func (s *Server) getPrompt(ctx context.Context, c *call, name string, given stdjson.RawMessage) (Result, error) {
+func (s *Server) getPrompt(ctx context.Context, c *call, name string, given json.RawMessage) (Result, error) {
 	if !s.prompts.ever.Load() {
 		return nil, methodNotFound(c.req.Method)
 	}

@@ -1,11 +1,14 @@
 package mcp
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	jsonv2 "github.com/go-json-experiment/json"
 )
 
 // A featureSet holds the features of one kind, by name. Entries never change, and readers see an immutable snapshot, so
@@ -15,9 +18,7 @@ import (
 // V is the feature as clients see it, E what the server keeps beside it.
 type featureSet[V, E any] struct {
 	kind    string
-	changed func()                      // called after each change, without the lock
-	encoded func(*V) *encodedFeature[V] // the JSON that a feature was registered with
-	dated   func(*V) bool               // whether a feature has what not all revisions have; nil for never
+	changed func() // called after each change, without the lock
 	snap    atomic.Pointer[featureSnapshot[V, E]]
 	ever    atomic.Bool // something was registered at some time
 
@@ -29,20 +30,21 @@ type featureSet[V, E any] struct {
 type featureSnapshot[V, E any] struct {
 	byName map[string]*featureEntry[V, E]
 	sorted []*featureEntry[V, E]
-	first  atomic.Pointer[encodedPage[V]] // of a list that leaves nothing out; made when it is first asked for
+	first  atomic.Pointer[listPage[V]] // the first page of the list of all features; nil until it is needed
 }
 
 // A featureEntry is one registered feature.
 type featureEntry[V, E any] struct {
 	name     string
 	value    *V
+	encoded  []byte // the JSON of value
 	extra    E
 	disabled bool
 	owner    *Registration[V]
 }
 
-func (s *featureSet[V, E]) init(kind string, encoded func(*V) *encodedFeature[V], changed func()) {
-	s.kind, s.encoded, s.changed = kind, encoded, changed
+func (s *featureSet[V, E]) init(kind string, changed func()) {
+	s.kind, s.changed = kind, changed
 	s.all = map[string]*featureEntry[V, E]{}
 }
 
@@ -55,26 +57,23 @@ func (s *featureSet[V, E]) lookup(name string) (*featureEntry[V, E], bool) {
 // list returns the enabled features, sorted by name.
 func (s *featureSet[V, E]) list() []*featureEntry[V, E] { return s.snapshot().sorted }
 
-// firstPage returns the beginning of the list that shows everything, of at most so many features. The hints are those of
-// every list.
-func (s *featureSet[V, E]) firstPage(size int, hints Cache) (p *encodedPage[V], last string, more bool, err error) {
+// firstPage returns the first page of the list of all features, and the name of its last feature if another page
+// follows.
+func (s *featureSet[V, E]) firstPage(size int) (page *listPage[V], last string) {
 	snap := s.snapshot()
-	entries := snap.sorted[:min(size, len(snap.sorted))]
-	if len(entries) > 0 {
-		last = entries[len(entries)-1].name
+	if size < len(snap.sorted) {
+		last = snap.sorted[size-1].name
 	}
-	if p = snap.first.Load(); p == nil {
-		p = &encodedPage[V]{items: make([]*V, len(entries))}
-		for i, e := range entries {
-			p.items[i] = e.value
-			p.dated = p.dated || s.dated != nil && s.dated(e.value)
-		}
-		if err = p.encode(s.encoded, hints); err != nil {
-			return nil, "", false, err
-		}
-		snap.first.Store(p)
+	if page = snap.first.Load(); page != nil {
+		return page, last
 	}
-	return p, last, len(entries) < len(snap.sorted), nil
+	page = &listPage[V]{}
+	for _, e := range snap.sorted[:min(size, len(snap.sorted))] {
+		page.add(e.value, e.encoded)
+	}
+	page.array = append(append([]byte{'['}, bytes.Join(page.encoded, []byte{','})...), ']')
+	snap.first.Store(page)
+	return page, last
 }
 
 func (s *featureSet[V, E]) snapshot() *featureSnapshot[V, E] {
@@ -105,6 +104,7 @@ func (s *featureSet[V, E]) add(name string, value *V, extra E, renew func(v *V, 
 			v := *e.value
 			change(&v)
 			e.extra, e.value = renew(&v, e.extra), &v
+			e.encoded = s.encode(name, &v)
 			return e
 		})
 	}
@@ -114,9 +114,18 @@ func (s *featureSet[V, E]) add(name string, value *V, extra E, renew func(v *V, 
 	r.remove = func() {
 		edit(func(*featureEntry[V, E]) *featureEntry[V, E] { return nil })
 	}
-	s.insert(&featureEntry[V, E]{name: name, value: value, extra: extra, owner: r})
+	s.insert(&featureEntry[V, E]{name: name, value: value, encoded: s.encode(name, value), extra: extra, owner: r})
 	s.changed()
 	return r
+}
+
+// encode returns the JSON of a feature for lists.
+func (s *featureSet[V, E]) encode(name string, value *V) []byte {
+	encoded, err := jsonv2.Marshal(value, deterministic)
+	if err != nil {
+		panic(fmt.Sprintf("mcp: %s %q: %v", s.kind, name, err))
+	}
+	return encoded
 }
 
 func (s *featureSet[V, E]) insert(e *featureEntry[V, E]) {

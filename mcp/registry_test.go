@@ -301,7 +301,7 @@ func FuzzCursor(f *testing.F) {
 
 func wantRefusedCursor(t *testing.T, cursor string, err *mcp.Error) {
 	t.Helper()
-	const text = "params.cursor is not a cursor of this list; start again without one"
+	const text = "invalid params.cursor: not a cursor of this list; start again without one"
 	if err == nil || err.Code != mcp.CodeInvalidParams || err.Message != text || err.Data != nil {
 		t.Errorf("cursor %q: got %v, want %q", cursor, err, text)
 	}

@@ -2,10 +2,10 @@ package mcp
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"log/slog"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
@@ -23,7 +23,7 @@ type Request struct {
 	ID jsonrpc.ID
 	// Params is the JSON object of the request's params, `_meta` included. Middleware may put another object in its place,
 	// but does not write into it.
-	Params stdjson.RawMessage
+	Params json.RawMessage
 	// Principal is the authenticated caller, nil when the transport authenticates nobody.
 	Principal *Principal
 	// Header holds the HTTP header of the request; nil on streams. It may be converted to http.Header.
@@ -31,16 +31,15 @@ type Request struct {
 	// Notify takes a notification on the stream of this request; params is a JSON object. At a server it sends: it blocks
 	// while the stream is full and fails once the stream is gone; the transport sets it, nil means that nothing can be
 	// sent, and it may be called from several goroutines. At a client it receives, and the transport calls it.
-	Notify func(ctx context.Context, method string, params stdjson.RawMessage) error
-	// Mirror names the arguments of a client's tools/call that an HTTP transport repeats in headers.
-	Mirror []MirroredParam
+	Notify func(ctx context.Context, method string, params json.RawMessage) error
+	// HeaderParams are the arguments of a client's tools/call that an HTTP transport repeats in headers.
+	HeaderParams []HeaderParam
 
 	env      wire.Envelope
-	server   *Server   // that answers; nil before one does
-	first    *call     // room for one call; nil for none
-	apart    *apart    // takes a subscription that goes on when its call has returned; nil where it does not return
-	detached *Detached // nil for a client's own request
-	unseen   bool      // nobody sees the result of a list before it is written
+	server   *Server     // that answers; nil before one does
+	first    *call       // room for one call; nil for none
+	listen   *listenCall // receives a subscription that outlives its handler; nil if it must not
+	detached *Detached   // nil for a client's own request
 }
 
 // NewRequest opens the envelope of a request message. The error is an [*Error] with code -32602 when params, `_meta`
@@ -60,9 +59,8 @@ func NewRequest(msg *jsonrpc.Message) (*Request, error) {
 	return r, nil
 }
 
-// RequestOf is [NewRequest] for the transports of this module that have a session's request. It takes its notifications to
-// the session.
-func RequestOf(r legacy.Round) (*Request, *Error) {
+// sessionRequest returns the request of a session, to which its notifications go.
+func sessionRequest(r legacy.Round) (*Request, *Error) {
 	req := newServed()
 	var err *Error
 	if req.Params, err = r.Open(&req.env); err != nil {
@@ -91,7 +89,7 @@ func (r *Request) Client() Implementation {
 	var c Implementation
 	if r.env.ClientInfo != nil {
 		// A client that describes itself badly is only less well described.
-		_ = json.Unmarshal(r.env.ClientInfo, &c)
+		_ = jsonv2.Unmarshal(r.env.ClientInfo, &c)
 	}
 	return c
 }
@@ -105,7 +103,7 @@ func (r *Request) Capabilities() ClientCapabilities {
 func (r *Request) LogLevel() LogLevel { return LogLevel(r.env.LogLevel) }
 
 // Meta returns the raw JSON of one member of the request's `_meta`, such as "traceparent".
-func (r *Request) Meta(key string) (stdjson.RawMessage, bool) {
+func (r *Request) Meta(key string) (json.RawMessage, bool) {
 	if r.env.Meta == nil {
 		return nil, false
 	}
@@ -114,14 +112,14 @@ func (r *Request) Meta(key string) (stdjson.RawMessage, bool) {
 }
 
 // Param returns the raw JSON of one member of the request's params, such as "name".
-func (r *Request) Param(key string) (stdjson.RawMessage, bool) {
+func (r *Request) Param(key string) (json.RawMessage, bool) {
 	return r.env.Member(r.Params, key)
 }
 
-// AppendResult appends the JSON of a result for this request to dst: the result's own members, its `_meta` together
-// with what the server says of itself, and its result type. It is one line.
-func (r *Request) AppendResult(dst []byte, res Result) ([]byte, error) {
-	return appendResult(dst, res, r.frame(), nil)
+// EncodeResult returns the JSON of a result of this request: its members, its `_meta` with the identity of the server, and
+// its result type. It contains no line breaks.
+func (r *Request) EncodeResult(res Result) (json.RawMessage, error) {
+	return encodeResult(nil, res, r.frame())
 }
 
 // frame is what the server says of itself in each `_meta`; nil for no server.
@@ -142,3 +140,39 @@ func (r *Request) logger() *slog.Logger {
 
 // has reports whether the request's revision has a feature.
 func (r *Request) has(f wire.Feature) bool { return r.env.Revision.Has(f) }
+
+// A Principal is the authenticated caller of a request. Authorization middleware puts it into the context of the HTTP
+// request; the transport hands it on as [Request.Principal]. A nil Principal is an anonymous caller.
+//
+// Issuer, Subject and ClientID together identify the principal: sessions, request state and subscriptions are bound to
+// them and survive a new token for the same three. A Principal is not changed once it is in a context.
+type Principal struct {
+	Issuer   string         // who vouches for Subject
+	Subject  string         // the user or machine
+	ClientID string         // the application that acts for it
+	Scopes   []string       // what the token allows
+	Claims   map[string]any // further verified claims
+}
+
+// Key identifies the principal in one string: equal for two tokens of the same caller, different for different
+// callers. It is empty for nil.
+func (p *Principal) Key() string {
+	if p == nil {
+		return ""
+	}
+	// NUL cannot stand in any of the three, so no two principals share a key.
+	return p.Issuer + "\x00" + p.Subject + "\x00" + p.ClientID
+}
+
+type principalKey struct{}
+
+// WithPrincipal returns a context that carries the authenticated caller. It is for authorization middleware.
+func WithPrincipal(ctx context.Context, p *Principal) context.Context {
+	return context.WithValue(ctx, principalKey{}, p)
+}
+
+// PrincipalFrom returns the authenticated caller of the context, or nil.
+func PrincipalFrom(ctx context.Context) *Principal {
+	p, _ := ctx.Value(principalKey{}).(*Principal)
+	return p
+}

@@ -3,10 +3,9 @@ package mcp
 import (
 	"encoding/base64"
 	"fmt"
-	"strconv"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
-	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/internal/uritemplate"
 )
 
 // A Resource describes something that clients can read: a file, a record, a page.
@@ -33,25 +32,6 @@ type Resource struct {
 	// Cache says how long and for whom what is read may be kept. Default: not at all. What is public on a server with
 	// [ServerOptions.Visible] is private all the same.
 	Cache Cache `json:"-"`
-
-	encoded *encodedFeature[Resource]
-}
-
-func (r *Resource) append(dst []byte) ([]byte, error) {
-	o := newObject(dst)
-	o.text("uri", r.URI)
-	o.text("name", r.Name)
-	o.textIfAny("title", r.Title)
-	o.textIfAny("description", r.Description)
-	o.textIfAny("mimeType", r.MIMEType)
-	if r.Size != nil {
-		o.key("size")
-		o.dst = strconv.AppendInt(o.dst, *r.Size, 10)
-	}
-	o.annotations(r.Annotations)
-	o.icons(r.Icons)
-	o.open("_meta", r.Meta)
-	return o.end()
 }
 
 // A ResourceTemplate describes a family of resources by the pattern of their URIs.
@@ -76,21 +56,6 @@ type ResourceTemplate struct {
 	Cache Cache `json:"-"`
 	// Complete suggests values for variables, by their names. Variables whose type lists its values need none.
 	Complete map[string]CompleteFunc `json:"-"`
-
-	encoded *encodedFeature[ResourceTemplate]
-}
-
-func (t *ResourceTemplate) append(dst []byte) ([]byte, error) {
-	o := newObject(dst)
-	o.text("uriTemplate", t.URITemplate)
-	o.text("name", t.Name)
-	o.textIfAny("title", t.Title)
-	o.textIfAny("description", t.Description)
-	o.textIfAny("mimeType", t.MIMEType)
-	o.annotations(t.Annotations)
-	o.icons(t.Icons)
-	o.open("_meta", t.Meta)
-	return o.end()
 }
 
 // Expand returns the URI of one resource of the family. The variables are strings, []string, or map[string]string; those
@@ -99,11 +64,11 @@ func (t *ResourceTemplate) append(dst []byte) ([]byte, error) {
 //
 // Spec: server/resources, Resource Templates; RFC 6570.
 func (t *ResourceTemplate) Expand(vars map[string]any) (string, error) {
-	parsed, err := parseTemplate(t.URITemplate)
+	parsed, err := uritemplate.Parse(t.URITemplate)
 	if err != nil {
 		return "", fmt.Errorf("URI template %.128q: %w", t.URITemplate, err)
 	}
-	uri, err := parsed.expand(vars)
+	uri, err := parsed.Expand(vars)
 	if err != nil {
 		return "", fmt.Errorf("URI template %.128q: %w", t.URITemplate, err)
 	}
@@ -157,14 +122,9 @@ type ReadResult struct {
 	// Cache says how long and for whom the answer may be kept. Default, when a function gives the result: that of the
 	// resource.
 	Cache
-	Meta Meta `json:"-"`
+	Meta `json:"-"`
+	complete
 }
-
-// ResultType is "complete".
-func (*ReadResult) ResultType() string { return ResultComplete }
-
-// ResultMeta is r.Meta.
-func (r *ReadResult) ResultMeta() Meta { return r.Meta }
 
 func (r *ReadResult) appendFields(dst []byte) ([]byte, error) {
 	dst = append(dst, `"contents":[`...)
@@ -187,22 +147,14 @@ type ListResourcesResult struct {
 	Resources  []*Resource `json:"resources"`
 	NextCursor string      `json:"nextCursor,omitzero"`
 	Cache
-	Meta Meta `json:"-"`
+	Meta `json:"-"`
+	complete
 
-	known *encodedPage[Resource]
+	page *listPage[Resource]
 }
 
-// ResultType is "complete".
-func (*ListResourcesResult) ResultType() string { return ResultComplete }
-
-// ResultMeta is r.Meta.
-func (r *ListResourcesResult) ResultMeta() Meta { return r.Meta }
-
-func encodedResource(v *Resource) *encodedFeature[Resource] { return v.encoded }
-
-func (r *ListResourcesResult) appendList(dst []byte, page *wire.Page) ([]byte, error) {
-	dst = append(dst, `"resources":`...)
-	return appendPage(dst, r.Resources, r.known, encodedResource, r.NextCursor, r.Cache, page)
+func (r *ListResourcesResult) appendFields(dst []byte) ([]byte, error) {
+	return r.page.appendList(dst, "resources", r.Resources, r.NextCursor, r.Cache)
 }
 
 // A ListResourceTemplatesResult is one page of a server's resource templates.
@@ -212,20 +164,12 @@ type ListResourceTemplatesResult struct {
 	ResourceTemplates []*ResourceTemplate `json:"resourceTemplates"`
 	NextCursor        string              `json:"nextCursor,omitzero"`
 	Cache
-	Meta Meta `json:"-"`
+	Meta `json:"-"`
+	complete
 
-	known *encodedPage[ResourceTemplate]
+	page *listPage[ResourceTemplate]
 }
 
-// ResultType is "complete".
-func (*ListResourceTemplatesResult) ResultType() string { return ResultComplete }
-
-// ResultMeta is r.Meta.
-func (r *ListResourceTemplatesResult) ResultMeta() Meta { return r.Meta }
-
-func encodedResourceTemplate(v *ResourceTemplate) *encodedFeature[ResourceTemplate] { return v.encoded }
-
-func (r *ListResourceTemplatesResult) appendList(dst []byte, page *wire.Page) ([]byte, error) {
-	dst = append(dst, `"resourceTemplates":`...)
-	return appendPage(dst, r.ResourceTemplates, r.known, encodedResourceTemplate, r.NextCursor, r.Cache, page)
+func (r *ListResourceTemplatesResult) appendFields(dst []byte) ([]byte, error) {
+	return r.page.appendList(dst, "resourceTemplates", r.ResourceTemplates, r.NextCursor, r.Cache)
 }

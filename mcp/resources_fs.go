@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/patchbay-mcp/patchbay/internal/uritemplate"
 )
 
 // Bounds of files that are served.
@@ -38,7 +40,7 @@ const (
 //
 // Spec: server/resources, Common URI Schemes.
 func AddFS(s *Server, prefix string, fsys fs.FS) []*Registration[Resource] {
-	if err := checkURI(prefix); err != nil || !strings.HasSuffix(prefix, "/") {
+	if err := uritemplate.CheckURI(prefix); err != nil || !strings.HasSuffix(prefix, "/") {
 		panic(fmt.Sprintf("mcp: AddFS: prefix %q: want a URI that ends with a slash", prefix))
 	}
 	var files []*Registration[Resource]
@@ -55,7 +57,7 @@ func AddFS(s *Server, prefix string, fsys fs.FS) []*Registration[Resource] {
 		case len(files) == maxFiles:
 			return fmt.Errorf("more than %d files; use AddFSTemplate", maxFiles)
 		}
-		files = append(files, s.addFile(prefix+escapePath(name), name, fsys, info))
+		files = append(files, s.addFile(prefix+uritemplate.EscapePath(name), name, fsys, info))
 		return nil
 	})
 	if err != nil {
@@ -87,11 +89,11 @@ func (s *Server) addFile(uri, name string, fsys fs.FS, info fs.FileInfo) *Regist
 //
 // Spec: server/resources, Resource Templates, Security Considerations.
 func AddFSTemplate(s *Server, t *ResourceTemplate, fsys fs.FS) *Registration[ResourceTemplate] {
-	parsed, err := parseTemplate(t.URITemplate)
+	parsed, err := uritemplate.Parse(t.URITemplate)
 	if err != nil {
 		panic(fmt.Sprintf("mcp: AddFSTemplate %q: %v", t.URITemplate, err))
 	}
-	names := parsed.variables()
+	names := parsed.Variables()
 	if len(names) != 1 {
 		panic(fmt.Sprintf("mcp: AddFSTemplate %q: its variables are %q, want one, the path", t.URITemplate, names))
 	}
@@ -144,15 +146,6 @@ func fileContents(name string, data []byte) *ResourceContents {
 		return &ResourceContents{MIMEType: mimeType, Text: string(data)}
 	}
 	return &ResourceContents{MIMEType: mimeType, Blob: data}
-}
-
-// escapePath returns a path as part of a URI.
-func escapePath(name string) string {
-	parts := strings.Split(name, "/")
-	for i, part := range parts {
-		parts[i] = escape(part)
-	}
-	return strings.Join(parts, "/")
 }
 
 // completePath completes the path of a file, directory by directory. A directory that cannot be read has no files to

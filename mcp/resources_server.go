@@ -2,10 +2,15 @@ package mcp
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"reflect"
+	"slices"
+
+	"github.com/patchbay-mcp/patchbay/internal/schema"
+	"github.com/patchbay-mcp/patchbay/internal/uritemplate"
 )
 
 // readFunc reads one resource.
@@ -20,7 +25,7 @@ type resourceEntry struct {
 // templateEntry is what the server keeps of a resource template.
 type templateEntry struct {
 	completions
-	template *uriTemplate
+	template *uritemplate.Template
 	args     *textArguments // nil if the variables have no types
 	// open returns what reads a URI of the template, false for any other URI.
 	open func(uri string) (readFunc, bool)
@@ -78,7 +83,7 @@ func prepareResource(r *Resource, entry resourceEntry) (resourceEntry, error) {
 	if r.URI != entry.uri {
 		return entry, fmt.Errorf("the URI cannot become %q", r.URI)
 	}
-	if err := checkURI(r.URI); err != nil {
+	if err := uritemplate.CheckURI(r.URI); err != nil {
 		return entry, err
 	}
 	if r.Size != nil && *r.Size < 0 {
@@ -87,9 +92,7 @@ func prepareResource(r *Resource, entry resourceEntry) (resourceEntry, error) {
 	if err := checkDescription(r.Name, r.Annotations, r.Cache); err != nil {
 		return entry, err
 	}
-	var err error
-	r.encoded, err = encodeFeature(r)
-	return entry, err
+	return entry, nil
 }
 
 // checkDescription checks what resources and templates have in common.
@@ -160,7 +163,7 @@ func (s *Server) addTemplate(t *ResourceTemplate, entry templateEntry) *Registra
 	return s.templates.add(t.URITemplate, t, entry, func(t *ResourceTemplate, old templateEntry) templateEntry {
 		entry, err := prepareTemplate(t, old)
 		if err != nil {
-			panic(fmt.Sprintf("mcp: update of resource template %q: %v", old.template.text, err))
+			panic(fmt.Sprintf("mcp: update of resource template %q: %v", old.template.String(), err))
 		}
 		s.noteCompletions(entry.completions)
 		return entry
@@ -169,7 +172,7 @@ func (s *Server) addTemplate(t *ResourceTemplate, entry templateEntry) *Registra
 
 // prepareTemplate checks a template and encodes it for lists.
 func prepareTemplate(t *ResourceTemplate, entry templateEntry) (templateEntry, error) {
-	if t.URITemplate != entry.template.text {
+	if t.URITemplate != entry.template.String() {
 		return entry, fmt.Errorf("the pattern cannot become %q", t.URITemplate)
 	}
 	if err := checkDescription(t.Name, t.Annotations, t.Cache); err != nil {
@@ -181,11 +184,10 @@ func prepareTemplate(t *ResourceTemplate, entry templateEntry) (templateEntry, e
 	}
 	var err error
 	of := fmt.Sprintf("resource template %.128q", t.URITemplate)
-	if entry.completions, err = newCompletions(of, entry.template.variables(), derived, t.Complete); err != nil {
+	if entry.completions, err = newCompletions(of, entry.template.Variables(), derived, t.Complete); err != nil {
 		return entry, err
 	}
-	t.encoded, err = encodeFeature(t)
-	return entry, err
+	return entry, nil
 }
 
 func (s *Server) listResources(ctx context.Context, req *Request) (Result, error) {
@@ -196,11 +198,11 @@ func (s *Server) listResources(ctx context.Context, req *Request) (Result, error
 	if s.opts.Visible != nil {
 		visible = func(r *Resource) bool { return s.opts.Visible(ctx, Feature{Resource: r}) }
 	}
-	p, err := paginate(s, &s.resources, req, visible)
+	page, next, err := paginate(s, &s.resources, req, visible)
 	if err != nil {
 		return nil, err
 	}
-	return &ListResourcesResult{Resources: p.items, NextCursor: p.next, known: p.known, Cache: s.listCache()}, nil
+	return &ListResourcesResult{Resources: slices.Clone(page.items), NextCursor: next, page: page, Cache: s.listCache()}, nil
 }
 
 func (s *Server) listTemplates(ctx context.Context, req *Request) (Result, error) {
@@ -211,19 +213,21 @@ func (s *Server) listTemplates(ctx context.Context, req *Request) (Result, error
 	if s.opts.Visible != nil {
 		visible = func(t *ResourceTemplate) bool { return s.opts.Visible(ctx, Feature{Template: t}) }
 	}
-	p, err := paginate(s, &s.templates, req, visible)
+	page, next, err := paginate(s, &s.templates, req, visible)
 	if err != nil {
 		return nil, err
 	}
-	return &ListResourceTemplatesResult{ResourceTemplates: p.items, NextCursor: p.next, known: p.known, Cache: s.listCache()}, nil
+	return &ListResourceTemplatesResult{
+		ResourceTemplates: slices.Clone(page.items), NextCursor: next, page: page, Cache: s.listCache(),
+	}, nil
 }
 
 // readResource serves resources/read.
-func (s *Server) readResource(ctx context.Context, c *call, uri string, _ stdjson.RawMessage) (Result, error) {
+func (s *Server) readResource(ctx context.Context, c *call, uri string, _ json.RawMessage) (Result, error) {
 	if !s.offersResources() {
 		return nil, methodNotFound(c.req.Method)
 	}
-	if err := checkURI(uri); err != nil {
+	if err := uritemplate.CheckURI(uri); err != nil {
 		return nil, &Error{Code: CodeInvalidParams, Message: "params.uri: " + err.Error()}
 	}
 	from, ok := s.findResource(ctx, uri)
@@ -267,7 +271,7 @@ func (s *Server) findResource(ctx context.Context, uri string) (from origin, ok 
 func (s *Server) findTemplate(ctx context.Context, uri string) (best *featureEntry[ResourceTemplate, templateEntry], read readFunc) {
 	most := -1
 	for _, e := range s.templates.list() {
-		literals := e.extra.template.literals()
+		literals := e.extra.template.LiteralLen()
 		if literals <= most {
 			continue
 		}
@@ -312,4 +316,125 @@ func (s *Server) finishRead(from origin, uri string, given *ReadResult) (Result,
 		res.Scope = CachePrivate
 	}
 	return res, nil
+}
+
+// bindContents returns the function that makes a result of what a resource's function returned, and the MIME type of such
+// results, if it can be told.
+func bindContents[Out any]() (give func(Out) *ReadResult, mimeType string, err error) {
+	var out Out
+	switch any(&out).(type) {
+	case *string:
+		return func(v Out) *ReadResult {
+			return &ReadResult{Contents: []*ResourceContents{{Text: any(v).(string)}}}
+		}, "text/plain", nil
+	case *[]byte:
+		return func(v Out) *ReadResult {
+			blob := any(v).([]byte)
+			if blob == nil {
+				blob = []byte{}
+			}
+			return &ReadResult{Contents: []*ResourceContents{{Blob: blob}}}
+		}, "application/octet-stream", nil
+	case **ResourceContents:
+		return func(v Out) *ReadResult {
+			if c := any(v).(*ResourceContents); c != nil {
+				return &ReadResult{Contents: []*ResourceContents{c}}
+			}
+			return nil
+		}, "", nil
+	case *[]*ResourceContents:
+		return func(v Out) *ReadResult { return &ReadResult{Contents: any(v).([]*ResourceContents)} }, "", nil
+	case **ReadResult:
+		return func(v Out) *ReadResult { return any(v).(*ReadResult) }, "", nil
+	}
+	return nil, "", fmt.Errorf("%s: want string, []byte, *ResourceContents, []*ResourceContents or *ReadResult", reflect.TypeFor[Out]())
+}
+
+// bindTemplate relates a template's variables to what its function takes.
+func bindTemplate[Vars any](pattern string, read func(context.Context, Vars) (*ReadResult, error)) (entry templateEntry, err error) {
+	if entry.template, err = uritemplate.Parse(pattern); err != nil {
+		return entry, err
+	}
+	switch in := reflect.TypeFor[Vars](); {
+	case in == reflect.TypeFor[map[string]string]():
+		entry.open, err = openUntyped(entry.template, read)
+		return entry, err
+	case in.Kind() != reflect.Struct:
+		return entry, fmt.Errorf("variables: %s: want a struct or map[string]string", in)
+	default:
+		if entry.args, err = textArgumentsOf(in); err != nil {
+			return entry, fmt.Errorf("variables: %w", err)
+		}
+		entry.open, err = openTyped(entry.template, entry.args, read)
+		return entry, err
+	}
+}
+
+// openUntyped returns what opens a URI whose variables go into a map.
+func openUntyped[Vars any](t *uritemplate.Template, read func(context.Context, Vars) (*ReadResult, error)) (func(string) (readFunc, bool), error) {
+	m, err := t.Matcher(nil)
+	if err != nil {
+		return nil, err
+	}
+	return func(uri string) (readFunc, bool) {
+		found, ok := m.Match(uri)
+		if !ok {
+			return nil, false
+		}
+		texts := make(map[string]string, len(found))
+		for name, value := range found {
+			texts[name] = value.(string)
+		}
+		vars := any(texts).(Vars)
+		return func(ctx context.Context, _ string) (*ReadResult, error) { return read(ctx, vars) }, true
+	}, nil
+}
+
+// openTyped returns what opens a URI whose variables go into the fields of a struct.
+func openTyped[Vars any](t *uritemplate.Template, args *textArguments, read func(context.Context, Vars) (*ReadResult, error)) (func(string) (readFunc, bool), error) {
+	m, err := typedMatcher(t, args)
+	if err != nil {
+		return nil, err
+	}
+	return func(uri string) (readFunc, bool) {
+		var vars Vars
+		if found, ok := m.Match(uri); !ok || !args.fill(found, uri, &vars) {
+			return nil, false
+		}
+		return func(ctx context.Context, _ string) (*ReadResult, error) { return read(ctx, vars) }, true
+	}, nil
+}
+
+// uriField is the name of the field that gets the whole URI.
+const uriField = "uri"
+
+// typedMatcher returns the matcher of a template whose variables have types.
+func typedMatcher(t *uritemplate.Template, args *textArguments) (*uritemplate.Matcher, error) {
+	lists := map[string]bool{}
+	names := t.Variables()
+	for _, a := range args.list {
+		lists[a.name] = a.kind == "array"
+		if !slices.Contains(names, a.name) && (a.name != uriField || a.kind != "string") {
+			return nil, fmt.Errorf("field %q is no variable of the template, which has %q", a.name, names)
+		}
+	}
+	for _, name := range names {
+		if args.find(name) == nil {
+			return nil, fmt.Errorf("variable %q has no field of this name", name)
+		}
+	}
+	return t.Matcher(lists)
+}
+
+// fill decodes the variables of a URI into v, a pointer to a struct. False means that they do not fit.
+func (a *textArguments) fill(vars map[string]any, uri string, v any) bool {
+	if _, taken := vars[uriField]; !taken && a.find(uriField) != nil {
+		vars[uriField] = uri
+	}
+	object := []byte{'{'}
+	for name, value := range vars {
+		object = a.appendMember(object, name, value)
+	}
+	settled, err := a.settle(append(object, '}'))
+	return err == nil && schema.Decode(settled, v) == nil
 }

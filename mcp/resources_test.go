@@ -59,7 +59,7 @@ func serveAs(t *testing.T, s *mcp.Server, who *mcp.Principal, method string, par
 		}
 		return "", e
 	}
-	raw, err := req.AppendResult(nil, res)
+	raw, err := req.EncodeResult(res)
 	if err != nil {
 		t.Fatalf("%s: %v", method, err)
 	}
@@ -617,7 +617,7 @@ func TestRES15_MistakesAtRegistrationPanic(t *testing.T) {
 	mustPanic(t, "syntax", "not closed", template("x://{a"))
 	mustPanic(t, "unknown variable", `"b" has no field`, template("x://{a}{b}{l}"))
 	mustPanic(t, "unknown field", `"l" is no variable`, template("x://{a}"))
-	mustPanic(t, "exploded string", `"a" is exploded`, template("x://{a*}{l}"))
+	mustPanic(t, "exploded string", `"a" has an explode modifier`, template("x://{a*}{l}"))
 	mustPanic(t, "prefix of a list", `"l" has a prefix`, template("x://{a}{l:3}"))
 	mustPanic(t, "variables", "want a struct", func() {
 		mcp.AddResourceTemplate(s, &mcp.ResourceTemplate{URITemplate: "x://{a}", Name: "n"}, func(context.Context, []string) (string, error) { return "", nil })
@@ -733,7 +733,7 @@ func printResult(s *mcp.Server, method, params string) {
 		fmt.Println(err)
 		return
 	}
-	out, err := req.AppendResult(nil, res)
+	out, err := req.EncodeResult(res)
 	if err != nil {
 		panic(err)
 	}

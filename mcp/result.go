@@ -1,10 +1,10 @@
 package mcp
 
 import (
-	stdjson "encoding/json"
+	"encoding/json"
 	"fmt"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -35,8 +35,16 @@ const (
 // Spec: basic (2026-07-28), _meta.
 type Meta map[string]any
 
+// ResultMeta returns m. Result types embed a Meta.
+func (m Meta) ResultMeta() Meta { return m }
+
+// complete is embedded in the results of type "complete".
+type complete struct{}
+
+func (complete) ResultType() string { return ResultComplete }
+
 // A RawResult is a whole result object in JSON, passed on as it is.
-type RawResult stdjson.RawMessage
+type RawResult json.RawMessage
 
 // ResultType is the resultType member of the object, "complete" when it has none.
 func (r RawResult) ResultType() string {
@@ -56,31 +64,21 @@ func (RawResult) ResultMeta() Meta { return nil }
 
 // An EmptyResult says that a request was carried out, and nothing else.
 type EmptyResult struct {
-	Meta Meta `json:"-"`
+	Meta `json:"-"`
+	complete
 }
-
-// ResultType is "complete".
-func (EmptyResult) ResultType() string { return ResultComplete }
-
-// ResultMeta is r.Meta.
-func (r EmptyResult) ResultMeta() Meta { return r.Meta }
 
 // fieldAppender is a Result that writes its own members, without braces and on one line.
 type fieldAppender interface {
 	appendFields(dst []byte) ([]byte, error)
 }
 
-// listAppender is a fieldAppender for a page of a list. If page is not nil, it takes items that are known.
-type listAppender interface {
-	appendList(dst []byte, page *wire.Page) ([]byte, error)
-}
-
 // deterministic makes two encodings of one value equal, which clients' caches rely on.
-var deterministic = json.Deterministic(true)
+var deterministic = jsonv2.Deterministic(true)
 
-// appendResult writes the members that every result has in front, so that a reader knows early what it reads. What is
+// encodeResult writes the members that every result has in front, so that a reader knows early what it reads. What is
 // written is one line: the encoder makes one of all that it is given, and only what passes it by has to be made one.
-func appendResult(dst []byte, res Result, frame []byte, page *wire.Page) ([]byte, error) {
+func encodeResult(dst []byte, res Result, frame []byte) ([]byte, error) {
 	if raw, ok := res.(RawResult); ok {
 		if err := jsonscan.Valid(raw, jsonscan.Limits{}); err != nil || jsonscan.Kind(raw) != '{' {
 			return nil, fmt.Errorf("a raw result is no JSON object: %.20q", []byte(raw))
@@ -99,12 +97,9 @@ func appendResult(dst []byte, res Result, frame []byte, page *wire.Page) ([]byte
 	dst = append(dst, ',')
 	mark := len(dst)
 	switch r := res.(type) {
-	case *DiscoverResult:
-		dst, err = appendDiscovery(dst, r)
-	case listAppender:
-		dst, err = r.appendList(dst, page)
-	case fieldAppender:
-		dst, err = r.appendFields(dst)
+	case *ToolResult, *PromptResult, *ReadResult, *InputRequired, *ListToolsResult, *ListPromptsResult,
+		*ListResourcesResult, *ListResourceTemplatesResult: // these types exactly: a type that embeds one has more members
+		dst, err = r.(fieldAppender).appendFields(dst)
 	default:
 		dst, err = appendMembers(dst, res)
 	}
@@ -154,7 +149,7 @@ func appendMeta(dst []byte, meta Meta, frame []byte) ([]byte, error) {
 
 // appendMembers writes the members of v, which encodes to an object, without its braces.
 func appendMembers(dst []byte, v any) ([]byte, error) {
-	b, err := json.Marshal(v, deterministic)
+	b, err := jsonv2.Marshal(v, deterministic)
 	if err != nil {
 		return nil, err
 	}

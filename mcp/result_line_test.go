@@ -32,7 +32,7 @@ func TestSTDIO02_ResultsAreOneLine(t *testing.T) {
 		"another type":           ownResult{Raw: raw, Own: ownForm{}},
 	} {
 		req := lineRequest(t, "tools/list")
-		line, err := mcp.AppendAnswer(nil, t.Context(), mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) { return result, nil }), req)
+		line, err := mcp.AppendResponse(nil, t.Context(), mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) { return result, nil }), req)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -58,7 +58,7 @@ func TestSTDIO02_ResultsOfServersAreOneLine(t *testing.T) {
 			return map[string]string{"a": "b c"}, nil
 		})
 	for _, method := range []string{"tools/list", "tools/call", "server/discover"} {
-		line, err := mcp.AppendAnswer(nil, t.Context(), s, lineRequest(t, method))
+		line, err := mcp.AppendResponse(nil, t.Context(), s, lineRequest(t, method))
 		if err != nil {
 			t.Errorf("%s: %v", method, err)
 		}

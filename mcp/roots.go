@@ -2,11 +2,11 @@ package mcp
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"net/url"
 	"strings"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
@@ -39,7 +39,7 @@ func RootsQuestion(key string, roots *[]Root) Question {
 		key:     key,
 		request: InputRequest{Method: wire.MethodRootsList},
 		lacks:   lacksRoots,
-		take: func(raw stdjson.RawMessage) error {
+		take: func(raw json.RawMessage) error {
 			decoded, err := decodeRoots(raw)
 			if err == nil {
 				*roots = decoded
@@ -50,11 +50,11 @@ func RootsQuestion(key string, roots *[]Root) Question {
 }
 
 // decodeRoots reads a client's answer.
-func decodeRoots(raw stdjson.RawMessage) ([]Root, error) {
+func decodeRoots(raw json.RawMessage) ([]Root, error) {
 	var res struct {
 		Roots *[]Root `json:"roots"`
 	}
-	if err := json.Unmarshal(raw, &res); err != nil || res.Roots == nil {
+	if err := jsonv2.Unmarshal(raw, &res); err != nil || res.Roots == nil {
 		return nil, malformed("a roots result is an object with a list of roots")
 	}
 	for _, r := range *res.Roots {

@@ -77,7 +77,7 @@ func TestSAMP17_AConversationIsAskedForAndAnswered(t *testing.T) {
 
 func TestSAMP_ResultsDecodeToWhatTheyWereEncodedFrom(t *testing.T) {
 	want := mcp.SampleResult{
-		Role: mcp.RoleAssistant, Model: "m", StopReason: mcp.StopToolUse, Meta: mcp.Meta{"k": "v"},
+		Role: mcp.RoleAssistant, Model: "m", StopReason: "toolUse", Meta: mcp.Meta{"k": "v"},
 		Content: []mcp.Content{mcp.Text("hm"), use("1"), &mcp.ToolUseResult{ToolUseID: "1", IsError: true, StructuredContent: json.RawMessage(`null`),
 			Content: []mcp.Content{mcp.Text("a"), &mcp.ResourceLink{URI: "a:b", Name: "n"}}, Meta: mcp.Meta{"m": true}}},
 	}

@@ -228,7 +228,7 @@ func (s *stream) begin(m *jsonrpc.Message) job {
 		}
 	case jsonrpc.Batch:
 		if session == nil {
-			return s.refuse(jsonrpc.ID{}, Errorf(CodeInvalidRequest, "batches need an initialized session"))
+			return s.refuse(jsonrpc.ID{}, Errorf(CodeInvalidRequest, "batches require an initialized session"))
 		}
 		return s.accept(session, m)
 	case jsonrpc.Response:
@@ -328,7 +328,7 @@ func (s *stream) serveRequest(r *streamRequest, buf []byte) []byte {
 	case s.lines == nil:
 		return s.enqueue(&r.call, Answer(ctx, s.handler, &r.Request), buf)
 	}
-	line, _ := AppendAnswer(buf[:0], ctx, s.handler, &r.Request) // the line holds the error, if any
+	line, _ := appendResponse(buf[:0], ctx, s.handler, &r.Request) // the line holds the error, if any
 	return s.queue.add(queuedResponse{call: &r.call, line: append(line, '\n')})
 }
 
@@ -508,12 +508,12 @@ func (s *stream) drain(broken error) {
 type core struct{ s *stream }
 
 func (c core) Serve(ctx context.Context, dst []byte, r legacy.Round) ([]byte, *Error) {
-	req, err := RequestOf(r)
+	req, err := sessionRequest(r)
 	if err != nil {
 		return nil, err
 	}
 	req.Principal = PrincipalFrom(c.s.ctx)
-	return AppendResult(dst, ctx, c.s.handler, req)
+	return appendResult(dst, ctx, c.s.handler, req)
 }
 
 // Listen serves a subscription on a goroutine, which may block until the client reads. Changes that a slow client has not

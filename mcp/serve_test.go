@@ -179,8 +179,8 @@ func TestBeforeInitialize(t *testing.T) {
 		c.send(plainLine(`3`, "tools/list", `[]`))
 		c.want(failureLine(`3`, -32602, `params must be an object`))
 		c.send(`[`+plainLine(`4`, "ping", `{}`)+`]`, `[`+initializeLine(`5`, "2025-03-26")+`]`) // RPC-17
-		c.want(`{"jsonrpc":"2.0","error":{"code":-32600,"message":"batches need an initialized session"}}`,
-			`{"jsonrpc":"2.0","error":{"code":-32600,"message":"batches need an initialized session"}}`)
+		c.want(`{"jsonrpc":"2.0","error":{"code":-32600,"message":"batches require an initialized session"}}`,
+			`{"jsonrpc":"2.0","error":{"code":-32600,"message":"batches require an initialized session"}}`)
 		c.send(initializedLine, noteLine("notifications/cancelled", `{"requestId":9}`), noteLine("notifications/cancelled", `[]`),
 			noteLine("x/y", `{}`), resultLine(`9`, `{}`)) // RPC-14
 		c.want()

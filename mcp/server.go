@@ -2,7 +2,7 @@ package mcp
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -33,7 +33,7 @@ type Server struct {
 	prompts   featureSet[Prompt, promptEntry]
 	resources featureSet[Resource, resourceEntry]
 	templates featureSet[ResourceTemplate, templateEntry]
-	hub       hub
+	changes   broadcaster
 	sealer    *sealer
 
 	mu         sync.Mutex // guards the fields below, and is held to change the maps that are read without it
@@ -101,19 +101,19 @@ func NewServer(name, version string, opts *ServerOptions) *Server {
 		Name: name, Version: version, Title: s.opts.Title, Description: s.opts.Description,
 		WebsiteURL: s.opts.WebsiteURL, Icons: s.opts.Icons,
 	}
-	var err error
-	if s.frame, err = info.append(append(jsonscan.AppendQuote(nil, wire.MetaServerInfo), ':')); err != nil {
+	encoded, err := jsonv2.Marshal(info, deterministic)
+	if err != nil {
 		panic("mcp: NewServer: " + err.Error())
 	}
+	s.frame = append([]byte(`"`+wire.MetaServerInfo+`":`), encoded...)
 	s.log = s.opts.Logger
 	s.sealer = newSealer(s.opts.StateKeys)
 	s.middleware = slices.Clone(s.opts.Middleware)
 	s.wrap()
-	s.tools.init("tool", encodedTool, func() { s.hub.listChanged(toolsChanged) })
-	s.tools.dated = hasExecution
-	s.prompts.init("prompt", encodedPrompt, func() { s.hub.listChanged(promptsChanged) })
-	s.resources.init("resource", encodedResource, func() { s.hub.listChanged(resourcesChanged) })
-	s.templates.init("resource template", encodedResourceTemplate, func() { s.hub.listChanged(resourcesChanged) })
+	s.tools.init("tool", func() { s.changes.listChanged(toolsChanged) })
+	s.prompts.init("prompt", func() { s.changes.listChanged(promptsChanged) })
+	s.resources.init("resource", func() { s.changes.listChanged(resourcesChanged) })
+	s.templates.init("resource template", func() { s.changes.listChanged(resourcesChanged) })
 	s.methods.Store(&map[string]Handler{})
 	s.topics.Store(&map[string]Topic{})
 	return s
@@ -183,7 +183,7 @@ func (s *Server) validate(name string) error {
 		}
 	}
 	if s.opts.Experimental != nil {
-		if _, err := json.Marshal(s.opts.Experimental); err != nil {
+		if _, err := jsonv2.Marshal(s.opts.Experimental); err != nil {
 			return fmt.Errorf("Experimental: %w", err)
 		}
 	}
@@ -201,9 +201,8 @@ func (s *Server) ServeMCP(ctx context.Context, req *Request) (Result, error) {
 	req.server = s
 	c := newCall(ctx, s, req)
 	h := s.handler.Load()
-	req.unseen = req.unseen && h.isPlain && s.opts.Visible == nil // no code of the user's has the request, as it is now
 	res, err := contain(c, s.log, req, h.Handler)
-	if !req.goesOn() {
+	if !req.outlivesHandler() {
 		c.progress.finish(c)
 	}
 	switch {
@@ -216,7 +215,7 @@ func (s *Server) ServeMCP(ctx context.Context, req *Request) (Result, error) {
 }
 
 // errBusy asks the client to come back.
-var errBusy = &Error{Code: CodeBusy, Message: "server is busy", Data: stdjson.RawMessage(`{"retryAfterMs":1000}`)}
+var errBusy = &Error{Code: CodeBusy, Message: "server is busy", Data: json.RawMessage(`{"retryAfterMs":1000}`)}
 
 // HandleMethod makes h answer requests of a method that the core protocol does not define, for extensions. Those of tasks,
 // which one revision has in its core, are an extension's. It panics if the protocol defines the method or it has a
@@ -250,7 +249,7 @@ func (s *Server) AddExtension(id string, settings any) {
 	if settings == nil {
 		settings = struct{}{}
 	}
-	encoded, err := json.Marshal(settings, deterministic)
+	encoded, err := jsonv2.Marshal(settings, deterministic)
 	if err != nil || jsonscan.Kind(encoded) != '{' {
 		panic(fmt.Sprintf("mcp: extension %q: its settings are no JSON object: %v", id, err))
 	}
@@ -260,22 +259,22 @@ func (s *Server) AddExtension(id string, settings any) {
 	for k, v := range s.extensions {
 		extensions[k] = v
 	}
-	extensions[id] = stdjson.RawMessage(encoded)
+	extensions[id] = json.RawMessage(encoded)
 	s.extensions = extensions
 }
 
-// MirroredParams returns the arguments of a tool that HTTP clients repeat in headers; none for a tool that the caller
-// of req cannot see.
-func (s *Server) MirroredParams(ctx context.Context, req *Request, tool string) (params []MirroredParam) {
+// HeaderParams returns the arguments of a tool that HTTP clients repeat in headers. It returns nil for a tool that the
+// caller of req must not see.
+func (s *Server) HeaderParams(ctx context.Context, req *Request, tool string) (params []HeaderParam) {
 	e, ok := s.tools.lookup(tool)
-	if !ok || len(e.extra.mirrored) == 0 {
+	if !ok || len(e.extra.headerParams) == 0 {
 		return nil
 	}
 	c := &call{Context: ctx, server: s, req: req}
-	var err error // of a panic in Visible: the call itself will tell the client
+	var err error // of a panic in Visible, which the call itself will report
 	defer recovered(c, s.log, req.Method, &err)
 	if s.visible(c, toolFeature(e.value)) {
-		params = e.extra.mirrored
+		params = e.extra.headerParams
 	}
 	return params
 }

@@ -4,14 +4,16 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	stdjson "encoding/json"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/schema"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
@@ -38,17 +40,17 @@ var errState = Errorf(CodeInvalidParams, "params.requestState is not valid for t
 
 // A state is what a call has to remember from one round to the next. It travels sealed, with the client.
 type state struct {
-	Expires  int64                         `json:"expires,omitzero"`  // Unix milliseconds; of no meaning in a detached call
-	Progress *float64                      `json:"progress,omitzero"` // the last that was told
-	Asked    map[string]digest             `json:"asked,omitempty"`   // the questions of this round
-	Answers  map[string]answered           `json:"answers,omitempty"` // of earlier rounds
-	Once     map[string]stdjson.RawMessage `json:"once,omitempty"`    // what functions gave that ran
+	Expires  int64                      `json:"expires,omitzero"`  // Unix milliseconds; of no meaning in a detached call
+	Progress *float64                   `json:"progress,omitzero"` // the last that was told
+	Asked    map[string]digest          `json:"asked,omitempty"`   // the questions of this round
+	Answers  map[string]answered        `json:"answers,omitempty"` // of earlier rounds
+	Once     map[string]json.RawMessage `json:"once,omitempty"`    // what functions gave that ran
 }
 
 // answered is an answer with the question that it is for.
 type answered struct {
-	Question digest             `json:"question"`
-	Answer   stdjson.RawMessage `json:"answer"`
+	Question digest          `json:"question"`
+	Answer   json.RawMessage `json:"answer"`
 }
 
 // changed reports whether another question was asked under the key before.
@@ -61,7 +63,7 @@ func (s *state) changed(key string, asked digest) bool {
 }
 
 // begin reads what a call is about, which key names in its params, and takes up what it was about before.
-func (c *call) begin(key string) (target string, args stdjson.RawMessage, err error) {
+func (c *call) begin(key string) (target string, args json.RawMessage, err error) {
 	p, err := parseTarget(c.req, key)
 	if err != nil {
 		return "", nil, err
@@ -116,7 +118,7 @@ func (c *call) stateBefore(p targetParams) (*state, error) {
 		return nil, err
 	}
 	var before state
-	if err := json.Unmarshal(plain, &before); err != nil {
+	if err := jsonv2.Unmarshal(plain, &before); err != nil {
 		return nil, fmt.Errorf("request state: %w", err) // its seal is good, so another version of this server wrote it
 	}
 	if time.Now().UnixMilli() >= before.Expires {
@@ -166,7 +168,7 @@ func (c *call) inputRequired() (*InputRequired, error) {
 	}
 	expires := time.Now().Add(c.server.opts.StateTTL)
 	next.Expires = expires.UnixMilli()
-	plain, err := json.Marshal(next)
+	plain, err := jsonv2.Marshal(next)
 	if err != nil {
 		return nil, fmt.Errorf("request state: %w", err)
 	}
@@ -265,4 +267,73 @@ func (s *Server) identity() string {
 	info, _ := jsonscan.Get(frame, wire.MetaServerInfo)
 	name, _ := jsonscan.Get(info, "name")
 	return string(name)
+}
+
+// Once returns what f gives, and runs f only the first time: when the handler runs again because it had asked something,
+// the result of the first run is there. It is for effects that come before an [Ask], and for values that change from
+// run to run, such as a random number or the time.
+//
+// The key names the result within the handler; it is used once in each run. T encodes to JSON and back, since the result
+// travels with the client, sealed, and the handler gets what came back. An error of f is not remembered: the next
+// run calls it again.
+//
+// Once holds along one chain of questions and answers. A client that sends a request twice, or answers one question
+// twice, starts f twice: what must never happen again needs a record of its own.
+func Once[T any](ctx context.Context, key string, f func(context.Context) (T, error)) (T, error) {
+	var result T
+	c := callFrom(ctx)
+	if c == nil {
+		return f(ctx) // nothing runs this code a second time
+	}
+	raw, done, err := c.input.claim(key)
+	if err != nil {
+		return result, err
+	}
+	if !done {
+		result, err = f(ctx)
+		if err != nil {
+			c.input.release(key)
+			return result, err
+		}
+		if raw, err = schema.Encode(result); err != nil {
+			return result, fmt.Errorf("mcp: once %q: %w", key, err)
+		}
+		c.input.settle(key, raw)
+	}
+	var fresh T
+	if err := schema.Decode(raw, &fresh); err != nil {
+		return fresh, fmt.Errorf("mcp: once %q: %w", key, err)
+	}
+	return fresh, nil
+}
+
+// claim returns the result of an earlier run, or leaves the key to the caller.
+func (in *input) claim(key string) (result json.RawMessage, done bool, err error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if key == "" {
+		return nil, false, errors.New("mcp: once: the key is empty")
+	}
+	t := in.talking()
+	if t.onces[key] {
+		t.failed = fmt.Errorf("mcp: once: the handler uses the key %q twice", key)
+		return nil, false, t.failed
+	}
+	put(&t.onces, key, true)
+	result, done = t.state.Once[key]
+	return result, done, nil
+}
+
+// release returns back a key whose function failed.
+func (in *input) release(key string) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	delete(in.talking().onces, key)
+}
+
+// settle keeps the result of a function for later runs.
+func (in *input) settle(key string, result json.RawMessage) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	put(&in.talking().state.Once, key, result)
 }

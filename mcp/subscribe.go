@@ -2,35 +2,24 @@ package mcp
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
+	"slices"
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/uritemplate"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// coalesceDelay is how long a list may go on changing before clients are told once: registering a hundred tools is one
-// change to a client.
+// coalesceDelay is the time between the first change of a list and its notification: registering a hundred tools sends one
+// notification.
 const coalesceDelay = 10 * time.Millisecond
 
-// A ListenResult ends a subscription that the server closes in good order.
-//
-// Spec: basic/patterns/subscriptions (2026-07-28), Ending a Subscription.
-type ListenResult struct {
-	Meta Meta `json:"-"`
-}
-
-// ResultType is "complete".
-func (*ListenResult) ResultType() string { return ResultComplete }
-
-// ResultMeta is r.Meta, which names the subscription.
-func (r *ListenResult) ResultMeta() Meta { return r.Meta }
-
-// A listChange is a kind of list that changed; kinds combine as bits.
+// A listChange is a set of lists that changed.
 type listChange uint8
 
 const (
@@ -39,7 +28,7 @@ const (
 	resourcesChanged
 )
 
-// listNotifications are the notifications of each kind of change, in the order they are sent.
+// listNotifications are the notifications of each list, in the order in which they are sent.
 var listNotifications = []struct {
 	change listChange
 	method string
@@ -49,51 +38,52 @@ var listNotifications = []struct {
 	{resourcesChanged, wire.NotificationResourcesListChanged},
 }
 
-// A hub tells subscriptions of changes. Telling one never waits for it: it marks what changed and wakes whoever writes.
-type hub struct {
+// A broadcaster distributes changes to subscriptions. It never waits for a subscription: it records the change and wakes the
+// sender.
+type broadcaster struct {
 	mu      sync.Mutex // guards the fields below
 	subs    map[*subscription]struct{}
-	changed listChange // lists that changed and were not told of yet
+	changed listChange // lists that changed since the last flush
 }
 
-// listChanged tells of a changed list, after a moment in which it may change further.
-func (h *hub) listChanged(c listChange) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.subs) == 0 {
+// listChanged reports a change of a list to the subscriptions after coalesceDelay.
+func (b *broadcaster) listChanged(c listChange) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.subs) == 0 {
 		return
 	}
-	if h.changed == 0 {
-		time.AfterFunc(coalesceDelay, h.flush)
+	if b.changed == 0 {
+		time.AfterFunc(coalesceDelay, b.flush)
 	}
-	h.changed |= c
+	b.changed |= c
 }
 
-func (h *hub) flush() {
-	h.mu.Lock()
-	changed := h.changed
-	h.changed = 0
-	subs := h.subscribed(func(s *subscription) bool { return s.lists&changed != 0 })
-	h.mu.Unlock()
+func (b *broadcaster) flush() {
+	b.mu.Lock()
+	changed := b.changed
+	b.changed = 0
+	subs := b.subscribed(func(s *subscription) bool { return s.lists&changed != 0 })
+	b.mu.Unlock()
 	for _, s := range subs {
 		s.mark(changed)
 	}
 }
 
-// updated tells of a changed resource.
-func (h *hub) updated(uri string) {
-	h.mu.Lock()
-	subs := h.subscribed(func(s *subscription) bool { return s.wants(uri) })
-	h.mu.Unlock()
+// resourceUpdated reports a change of a resource to its subscriptions.
+func (b *broadcaster) resourceUpdated(uri string) {
+	b.mu.Lock()
+	subs := b.subscribed(func(s *subscription) bool { return s.wants(uri) })
+	b.mu.Unlock()
 	for _, s := range subs {
 		s.mark(0, uri)
 	}
 }
 
-// subscribed returns the subscriptions that match. The caller holds h.mu.
-func (h *hub) subscribed(match func(*subscription) bool) []*subscription {
+// subscribed returns the subscriptions that match. The caller holds b.mu.
+func (b *broadcaster) subscribed(match func(*subscription) bool) []*subscription {
 	var subs []*subscription
-	for s := range h.subs {
+	for s := range b.subs {
 		if match(s) {
 			subs = append(subs, s)
 		}
@@ -101,43 +91,43 @@ func (h *hub) subscribed(match func(*subscription) bool) []*subscription {
 	return subs
 }
 
-func (h *hub) add(s *subscription) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.subs == nil {
-		h.subs = map[*subscription]struct{}{}
+func (b *broadcaster) add(s *subscription) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.subs == nil {
+		b.subs = map[*subscription]struct{}{}
 	}
-	h.subs[s] = struct{}{}
+	b.subs[s] = struct{}{}
 }
 
-func (h *hub) remove(s *subscription) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.subs, s)
+func (b *broadcaster) remove(s *subscription) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.subs, s)
 }
 
-// ResourceUpdated tells the clients that subscribed to a resource that it has changed. Changes of one resource that a
-// client has not been told of yet are told once.
+// ResourceUpdated notifies the clients that have subscribed to a resource that it has changed. Several changes before a
+// client could be notified result in one notification.
 //
 // Spec: server/resources, Subscriptions.
-func (s *Server) ResourceUpdated(uri string) { s.hub.updated(uri) }
+func (s *Server) ResourceUpdated(uri string) { s.changes.resourceUpdated(uri) }
 
-// A subscription is one open subscriptions/listen.
+// A subscription is one open subscriptions/listen request.
 type subscription struct {
-	id         stdjson.RawMessage // of the listen request, as it was sent
+	id         json.RawMessage // the id of the request, as it was sent
 	lists      listChange
-	listParams stdjson.RawMessage // of notifications of lists, which say nothing but the id
+	listParams json.RawMessage // params of list notifications, which have the id alone
 	uris       map[string]struct{}
-	wake       func() // called without the lock when there is something to send; must not block
+	wake       func() // starts sending; called without the lock, must not block
 
 	mu      sync.Mutex // guards the fields below
 	changed listChange
-	updated []string            // in the order they changed
-	noted   map[string]struct{} // the same, each once
+	updated []string            // URIs, in the order of their changes
+	pending map[string]struct{} // the same URIs
 }
 
 func newSubscription(id jsonrpc.ID, f Filter) *subscription {
-	s := &subscription{id: stdjson.RawMessage(id.String()), lists: f.lists()}
+	s := &subscription{id: json.RawMessage(id.String()), lists: f.lists()}
 	s.listParams = s.params(nil)
 	for _, uri := range f.ResourceSubscriptions {
 		put(&s.uris, uri, struct{}{})
@@ -147,46 +137,44 @@ func newSubscription(id jsonrpc.ID, f Filter) *subscription {
 
 func (s *subscription) wants(uri string) bool { _, ok := s.uris[uri]; return ok }
 
-// mark notes what changed, and wakes whoever sends it.
+// mark records changes and wakes the sender.
 func (s *subscription) mark(changed listChange, uris ...string) {
-	s.note(changed, uris...)
+	s.record(changed, uris...)
 	s.wake()
 }
 
-// note keeps what changed until it is sent. What is noted already is not noted again, so a slow reader costs no memory.
-func (s *subscription) note(changed listChange, uris ...string) {
+// record adds changes that have to be sent. A change is recorded once, so a slow client does not use up memory.
+func (s *subscription) record(changed listChange, uris ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.changed |= changed & s.lists
 	for _, uri := range uris {
-		if _, noted := s.noted[uri]; noted {
+		if _, ok := s.pending[uri]; ok {
 			continue
 		}
-		if s.noted == nil {
-			s.noted = map[string]struct{}{}
-		}
-		s.noted[uri] = struct{}{}
+		put(&s.pending, uri, struct{}{})
 		s.updated = append(s.updated, uri)
 	}
 }
 
-func (s *subscription) take() (listChange, []string) {
+// drain returns the recorded changes and removes them.
+func (s *subscription) drain() (listChange, []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	changed, updated := s.changed, s.updated
-	s.changed, s.updated, s.noted = 0, nil, nil
+	s.changed, s.updated, s.pending = 0, nil, nil
 	return changed, updated
 }
 
-// send writes what has changed since the last time. What could not be written stays noted.
+// send sends the recorded changes. Those that could not be sent are recorded again.
 func (s *subscription) send(ctx context.Context, req *Request) error {
-	changed, updated := s.take()
+	changed, updated := s.drain()
 	for _, n := range listNotifications {
 		if changed&n.change == 0 {
 			continue
 		}
 		if err := req.Notify(ctx, n.method, s.listParams); err != nil {
-			s.note(changed, updated...)
+			s.record(changed, updated...)
 			return err
 		}
 		changed &^= n.change
@@ -194,15 +182,15 @@ func (s *subscription) send(ctx context.Context, req *Request) error {
 	for i, uri := range updated {
 		member := append(jsonscan.AppendQuote([]byte(`"uri":`), uri), ',')
 		if err := req.Notify(ctx, wire.NotificationResourcesUpdated, s.params(member)); err != nil {
-			s.note(0, updated[i:]...)
+			s.record(0, updated[i:]...)
 			return err
 		}
 	}
 	return nil
 }
 
-// params returns the params of a notification: further members, each with a comma behind, and the subscription's id.
-func (s *subscription) params(members []byte) stdjson.RawMessage {
+// params returns the params of a notification: the given members, each followed by a comma, and the subscription's id.
+func (s *subscription) params(members []byte) json.RawMessage {
 	const begin, end = `"_meta":{"` + wire.MetaSubscriptionID + `":`, `}}`
 	b := make([]byte, 0, len("{")+len(members)+len(begin)+len(s.id)+len(end))
 	b = append(append(b, '{'), members...)
@@ -210,29 +198,28 @@ func (s *subscription) params(members []byte) stdjson.RawMessage {
 	return append(b, end...)
 }
 
-// listen serves subscriptions/listen: it acknowledges, tells of changes until the client ends it, and gives a result
-// only when it is the server that ends it.
+// listen serves subscriptions/listen. It returns a result only if the server ends the subscription.
 func (s *Server) listen(ctx context.Context, req *Request) (Result, error) {
 	if !s.tools.ever.Load() && !s.prompts.ever.Load() && !s.offersResources() && len(*s.topics.Load()) == 0 {
 		return nil, methodNotFound(req.Method)
 	}
 	if req.Notify == nil {
-		return nil, Errorf(CodeInvalidRequest, "%s needs a stream to answer on", req.Method)
+		return nil, Errorf(CodeInvalidRequest, "%s needs a stream for notifications", req.Method)
 	}
 	f, err := s.openFilter(ctx, req)
 	if err != nil {
 		return nil, err
 	}
 	sub := newSubscription(req.ID, f)
-	if req.apart != nil && req.apart.detached {
+	if req.listen != nil && req.listen.detached {
 		return s.listenDetached(ctx, req, sub, f)
 	}
-	return s.listenAttached(ctx, req, sub, f)
+	return s.listenPush(ctx, req, sub, f)
 }
 
-// acknowledge writes the first message of the subscription.
+// acknowledge sends the first notification of the subscription.
 func (s *subscription) acknowledge(ctx context.Context, req *Request, f Filter) error {
-	agreed, err := json.Marshal(f, deterministic)
+	agreed, err := jsonv2.Marshal(f, deterministic)
 	if err != nil {
 		return err
 	}
@@ -240,17 +227,17 @@ func (s *subscription) acknowledge(ctx context.Context, req *Request, f Filter) 
 	return req.Notify(ctx, wire.NotificationSubscriptionsAcknowledged, s.params(member))
 }
 
-// listenDetached tells of changes from the goroutines that make them.
+// listenDetached registers a subscription whose notifications are sent by the goroutines that make the changes.
 func (s *Server) listenDetached(ctx context.Context, req *Request, sub *subscription, f Filter) (Result, error) {
-	var sending sync.Mutex // one at a time, so that an earlier change is told first, and the acknowledgement before all
+	var sending sync.Mutex // keeps notifications in order, the acknowledgement first
 	sub.wake = func() {
 		sending.Lock()
 		defer sending.Unlock()
-		_ = sub.send(ctx, req) // a stream that is gone is stopped by its owner
+		_ = sub.send(ctx, req) // the owner of a closed stream calls stop
 	}
 	sending.Lock()
 	defer sending.Unlock()
-	notify := func(ctx context.Context, method string, params stdjson.RawMessage) error {
+	notify := func(ctx context.Context, method string, params json.RawMessage) error {
 		sending.Lock()
 		defer sending.Unlock()
 		if ctx.Err() != nil {
@@ -258,33 +245,133 @@ func (s *Server) listenDetached(ctx context.Context, req *Request, sub *subscrip
 		}
 		return req.Notify(ctx, method, params)
 	}
-	topics, err := s.openTopics(ctx, req, sub, &f, topicWay{(*subscribedTopics).sendApart, notify})
+	topics, err := s.openTopics(ctx, req, sub, &f, topicSender{(*topicSubscriptions).sendInBackground, notify})
 	if err != nil {
 		return nil, err
 	}
-	s.hub.add(sub)
+	s.changes.add(sub)
 	end := func() {
-		s.hub.remove(sub)
+		s.changes.remove(sub)
 		topics.close()
 	}
 	if err := sub.acknowledge(ctx, req, f); err != nil {
 		end()
 		return nil, err
 	}
-	req.apart.stop = end
-	return &ListenResult{}, nil
+	req.listen.stop = end
+	return EmptyResult{}, nil
 }
 
-// Listen registers a subscriptions/listen request through the server's middleware and returns; see [Listener]. The
+// Listen registers a subscriptions/listen request, which passes the server's middleware, and returns; see [Listener]. The
 // context must outlive the subscription.
 func (s *Server) Listen(ctx context.Context, req *Request) (stop func(), err error) {
-	a := apart{detached: true}
-	req.apart = &a
+	l := listenCall{detached: true}
+	req.listen = &l
 	if _, err := s.ServeMCP(ctx, req); err != nil {
 		return nil, err
 	}
-	if a.stop == nil {
-		return nil, Errorf(CodeInvalidRequest, "%s was answered by a middleware", req.Method)
+	if l.stop == nil {
+		return nil, Errorf(CodeInvalidRequest, "middleware has answered %s", req.Method)
 	}
-	return a.stop, nil
+	return l.stop, nil
+}
+
+// Limits of one subscription.
+const (
+	// maxSubscribedURIs bounds the resources of one subscription, which are kept while it is open.
+	maxSubscribedURIs = 1000
+	// maxListen bounds the params of a subscription, in bytes. They are kept while it is open, and there may be thousands.
+	maxListen = 320 << 10
+	// maxURI bounds a resource URI.
+	maxURI = uritemplate.MaxLength
+)
+
+// A Filter selects the changes of which a subscription is notified.
+//
+// Spec: basic/patterns/subscriptions (2026-07-28).
+type Filter struct {
+	ToolsListChanged      bool     `json:"toolsListChanged,omitzero"`
+	PromptsListChanged    bool     `json:"promptsListChanged,omitzero"`
+	ResourcesListChanged  bool     `json:"resourcesListChanged,omitzero"`
+	ResourceSubscriptions []string `json:"resourceSubscriptions,omitempty"` // URIs
+	// Topics are further members of the JSON object, defined by extensions: see [Server.AddTopic].
+	Topics map[string]json.RawMessage `json:",embed"`
+}
+
+// filterMembers is a Filter without methods.
+type filterMembers Filter
+
+// MarshalJSON encodes the filter as one object that includes the members of Topics.
+func (f Filter) MarshalJSON() ([]byte, error) { return jsonv2.Marshal(filterMembers(f), deterministic) }
+
+// UnmarshalJSON decodes a filter. Members that the core protocol does not define go to Topics.
+func (f *Filter) UnmarshalJSON(data []byte) error { return jsonv2.Unmarshal(data, (*filterMembers)(f)) }
+
+// isCoreFilter reports whether the core protocol defines a member of the filter.
+func isCoreFilter(member string) bool {
+	switch member {
+	case "toolsListChanged", "promptsListChanged", "resourcesListChanged", "resourceSubscriptions", "_meta":
+		return true
+	}
+	return false
+}
+
+func (f Filter) lists() (c listChange) {
+	if f.ToolsListChanged {
+		c |= toolsChanged
+	}
+	if f.PromptsListChanged {
+		c |= promptsChanged
+	}
+	if f.ResourcesListChanged {
+		c |= resourcesChanged
+	}
+	return c
+}
+
+// openFilter returns the part of the requested filter that the server supports, which is what it acknowledges.
+func (s *Server) openFilter(ctx context.Context, req *Request) (f Filter, err error) {
+	if len(req.Params) > maxListen {
+		return f, Errorf(CodeInvalidParams, "params are %d bytes long, want at most %d", len(req.Params), maxListen)
+	}
+	raw, ok := jsonscan.Get(req.Params, "notifications")
+	if !ok || jsonscan.Kind(raw) != '{' {
+		return f, Errorf(CodeInvalidParams, "invalid params.notifications: must be an object")
+	}
+	if err := jsonv2.Unmarshal(raw, &f); err != nil || hasNull(raw) {
+		return f, Errorf(CodeInvalidParams, "invalid params.notifications: members must be booleans, and resourceSubscriptions an array of strings")
+	}
+	if len(f.ResourceSubscriptions) > maxSubscribedURIs {
+		return f, Errorf(CodeInvalidParams, "invalid params.notifications.resourceSubscriptions: %d URIs, want at most %d",
+			len(f.ResourceSubscriptions), maxSubscribedURIs)
+	}
+	f.ToolsListChanged = f.ToolsListChanged && s.tools.ever.Load()
+	f.PromptsListChanged = f.PromptsListChanged && s.prompts.ever.Load()
+	f.ResourcesListChanged = f.ResourcesListChanged && s.offersResources()
+	f.ResourceSubscriptions = slices.DeleteFunc(f.ResourceSubscriptions, func(uri string) bool {
+		return len(uri) > maxURI || !s.offersResources() || !s.readable(ctx, uri)
+	})
+	return f, nil
+}
+
+// hasNull reports whether a member of a filter or a URI is null. The decoder accepts null, the protocol does not.
+func hasNull(filter json.RawMessage) bool {
+	for key, value := range jsonscan.Members(filter) {
+		switch string(key) {
+		case "toolsListChanged", "promptsListChanged", "resourcesListChanged":
+			if jsonscan.Kind(value) == 'n' {
+				return true
+			}
+		case "resourceSubscriptions":
+			if jsonscan.Kind(value) == 'n' {
+				return true
+			}
+			for uri := range jsonscan.Elements(value) {
+				if jsonscan.Kind(uri) == 'n' {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }

@@ -61,7 +61,7 @@ func TestSUB_WaysToEnd(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				failure := make(chan *mcp.Error, 1)
 				go func() {
-					_, err := mcp.AppendAnswer(nil, ctx, s, req)
+					_, err := mcp.AppendResponse(nil, ctx, s, req)
 					failure <- err
 				}()
 				synctest.Wait()
@@ -114,7 +114,7 @@ func TestPROG_NoneIsLeftOfASubscription(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
-		go func() { mcp.AppendAnswer(nil, ctx, s, req); close(done) }()
+		go func() { mcp.AppendResponse(nil, ctx, s, req); close(done) }()
 		synctest.Wait()
 		cancel()
 		<-done
@@ -126,17 +126,15 @@ func TestPROG_NoneIsLeftOfASubscription(t *testing.T) {
 	})
 }
 
-// A failingWay is a transport's own handler, and fails when the subscription is open.
-type failingWay struct {
+// A failingWrapper is a transport's own handler, and fails when the subscription is open.
+type failingWrapper struct {
 	*mcp.Server
 	err error
 }
 
-func (w failingWay) WayTo(wire.ForTransports) mcp.Handler { return w.Server }
+func (w failingWrapper) Unwrap(wire.ForTransports) mcp.Handler { return w.Server }
 
-func (failingWay) LeftOut(wire.ForTransports) *wire.Page { return nil }
-
-func (w failingWay) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+func (w failingWrapper) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	if _, err := w.Server.ServeMCP(ctx, req); err != nil {
 		return nil, err
 	}
@@ -150,7 +148,7 @@ func TestSUB_ATransportThatFailsEndsItsSubscription(t *testing.T) {
 		told := 0
 		req := listening(t, `{"toolsListChanged":true,"things":true}`, func(string) error { told++; return nil })
 		want := mcp.Errorf(mcp.CodeBusy, "no room")
-		if _, err := mcp.AppendAnswer(nil, t.Context(), failingWay{s, want}, req); err == nil || err.Code != mcp.CodeBusy {
+		if _, err := mcp.AppendResponse(nil, t.Context(), failingWrapper{s, want}, req); err == nil || err.Code != mcp.CodeBusy {
 			t.Errorf("got %v, want %v", err, want)
 		}
 		give(s, "again", "x")

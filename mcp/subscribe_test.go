@@ -406,43 +406,6 @@ func TestListenerNeedsNoGoroutine(t *testing.T) {
 	})
 }
 
-// Before the transport's, a changed list costs a listener no allocation. A changed resource costs five: the params, the URI
-// in them, and the list and the set (of two parts) in which it is noted.
-func TestAChangeAllocatesLittlePerListener(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := changingServer(t, nil)
-		changing := give(s, "changing", "x")
-		tool := func() {
-			changing.Update(func(t *mcp.Tool) { t.Description += "." })
-			time.Sleep(time.Second)
-			synctest.Wait()
-		}
-		resource := func() { s.ResourceUpdated("x://one") }
-		costs := func(change func()) float64 { return testing.AllocsPerRun(20, change) }
-		listen := func(n int) {
-			for range n {
-				req := listening(t, `{"toolsListChanged":true,"resourceSubscriptions":["x://one"]}`, nil)
-				req.Notify = func(context.Context, string, json.RawMessage) error { return nil }
-				stop, err := s.Listen(t.Context(), req)
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(stop)
-			}
-		}
-		listen(100)
-		list, one := costs(tool), costs(resource)
-		listen(100)
-		perList, perOne := (costs(tool)-list)/100, (costs(resource)-one)/100
-		if perList > 0.1 {
-			t.Errorf("a changed list: %.2f allocations per listener, want none", perList)
-		}
-		if perOne > 5.1 {
-			t.Errorf("a changed resource: %.2f allocations per listener, want 5", perOne)
-		}
-	})
-}
-
 func TestListenerTellsLaterWhatItCouldNotTell(t *testing.T) {
 	s := changingServer(t, nil)
 	full := false

@@ -1,12 +1,11 @@
 package mcp
 
 import (
-	stdjson "encoding/json"
+	"encoding/json"
 
-	"github.com/go-json-experiment/json"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
-	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
 // A Tool describes a function that a model can call.
@@ -20,38 +19,16 @@ type Tool struct {
 	// Description tells the model what the tool does and when to use it.
 	Description string `json:"description,omitzero"`
 	// InputSchema is the JSON Schema of the arguments, an object. Default: derived from the function's input type.
-	InputSchema stdjson.RawMessage `json:"inputSchema"`
+	InputSchema json.RawMessage `json:"inputSchema"`
 	// OutputSchema is the JSON Schema of the structured result. Default: derived from the function's output type.
-	OutputSchema stdjson.RawMessage `json:"outputSchema,omitzero"`
+	OutputSchema json.RawMessage `json:"outputSchema,omitzero"`
 	// Annotations are hints about what the tool does. They are claims that a client may choose to believe.
 	Annotations *ToolAnnotations `json:"annotations,omitzero"`
 	Icons       []Icon           `json:"icons,omitempty"`
-	// Execution is of revision 2025-11-25 alone: whether calls of the tool may be tasks. Lists of other revisions leave
-	// it out.
-	Execution *ToolExecution `json:"execution,omitzero"`
-	Meta      Meta           `json:"_meta,omitzero"`
-
-	encoded *encodedFeature[Tool]
-}
-
-func (t *Tool) append(dst []byte) ([]byte, error) {
-	o := newObject(dst)
-	o.text("name", t.Name)
-	o.textIfAny("title", t.Title)
-	o.textIfAny("description", t.Description)
-	o.raw("inputSchema", t.InputSchema)
-	if t.OutputSchema != nil {
-		o.raw("outputSchema", t.OutputSchema)
-	}
-	if t.Annotations != nil {
-		o.part("annotations", t.Annotations)
-	}
-	o.icons(t.Icons)
-	if t.Execution != nil {
-		o.value("execution", t.Execution)
-	}
-	o.open("_meta", t.Meta)
-	return o.end()
+	// Execution is the JSON object that revision 2025-11-25 alone defines: whether calls of the tool may be tasks; see
+	// package ext/tasks. Lists of other revisions leave it out.
+	Execution json.RawMessage `json:"execution,omitzero"`
+	Meta      Meta            `json:"_meta,omitzero"`
 }
 
 // ToolAnnotations are hints about a tool. A nil pointer leaves the protocol's default.
@@ -70,24 +47,6 @@ type ToolAnnotations struct {
 	OpenWorld *bool `json:"openWorldHint,omitzero"`
 }
 
-func (a *ToolAnnotations) append(dst []byte) ([]byte, error) {
-	o := newObject(dst)
-	o.textIfAny("title", a.Title)
-	o.choice("readOnlyHint", a.ReadOnly)
-	o.choice("destructiveHint", a.Destructive)
-	o.choice("idempotentHint", a.Idempotent)
-	o.choice("openWorldHint", a.OpenWorld)
-	return o.end()
-}
-
-// ToolExecution says how a tool may be called.
-//
-// Spec: schema ToolExecution (2025-11-25).
-type ToolExecution struct {
-	// TaskSupport is "optional" or "required" if a call may or must be a task, and "forbidden" or empty if it must not.
-	TaskSupport string `json:"taskSupport,omitzero"`
-}
-
 // A ToolResult is the outcome of a tool call.
 //
 // Spec: server/tools, Tool Result; schema CallToolResult.
@@ -99,10 +58,11 @@ type ToolResult struct {
 	StructuredContent any `json:"structuredContent,omitzero"`
 	// IsError says that the tool failed; Content tells the model how.
 	IsError bool `json:"isError,omitzero"`
-	Meta    Meta `json:"-"`
+	Meta    `json:"-"`
+	complete
 
 	// checked is the structured content that the server has encoded itself, and so need not be checked again.
-	checked stdjson.RawMessage
+	checked json.RawMessage
 }
 
 // textResult returns a result of one text, in one piece of memory: most tools give that.
@@ -116,12 +76,6 @@ func textResult(text string) *ToolResult {
 	r.Content = r.content[:]
 	return &r.ToolResult
 }
-
-// ResultType is "complete".
-func (*ToolResult) ResultType() string { return ResultComplete }
-
-// ResultMeta is r.Meta.
-func (r *ToolResult) ResultMeta() Meta { return r.Meta }
 
 // appendFields writes the result by hand: it is what a server does most.
 func (r *ToolResult) appendFields(dst []byte) ([]byte, error) {
@@ -149,7 +103,7 @@ func (r *ToolResult) appendFields(dst []byte) ([]byte, error) {
 }
 
 func (r *ToolResult) appendStructured(dst []byte) ([]byte, error) {
-	raw, ok := r.StructuredContent.(stdjson.RawMessage)
+	raw, ok := r.StructuredContent.(json.RawMessage)
 	if ok && len(raw) > 0 && len(raw) == len(r.checked) && &raw[0] == &r.checked[0] {
 		from := len(dst)
 		dst = append(dst, raw...)
@@ -166,26 +120,19 @@ type ListToolsResult struct {
 	Tools      []*Tool `json:"tools"`
 	NextCursor string  `json:"nextCursor,omitzero"`
 	Cache
-	Meta Meta `json:"-"`
+	Meta `json:"-"`
+	complete
 
-	known *encodedPage[Tool]
+	page *listPage[Tool]
 }
 
-// ResultType is "complete".
-func (*ListToolsResult) ResultType() string { return ResultComplete }
-
-// ResultMeta is r.Meta.
-func (r *ListToolsResult) ResultMeta() Meta { return r.Meta }
-
-func encodedTool(v *Tool) *encodedFeature[Tool] { return v.encoded }
-
-func (r *ListToolsResult) appendList(dst []byte, page *wire.Page) ([]byte, error) {
-	return appendPage(append(dst, `"tools":`...), r.Tools, r.known, encodedTool, r.NextCursor, r.Cache, page)
+func (r *ListToolsResult) appendFields(dst []byte) ([]byte, error) {
+	return r.page.appendList(dst, "tools", r.Tools, r.NextCursor, r.Cache)
 }
 
 // appendValue appends the JSON of v on one line.
 func appendValue(dst []byte, v any) ([]byte, error) {
-	b, err := json.Marshal(v, deterministic)
+	b, err := jsonv2.Marshal(v, deterministic)
 	if err != nil {
 		return nil, err
 	}

@@ -53,7 +53,7 @@ type toolIndex struct {
 
 // A knownTool is the part of a tool's definition that calls need.
 type knownTool struct {
-	mirror []MirroredParam
+	mirror []HeaderParam
 	raw    json.RawMessage // output schema, nil for none
 	output func() (*schema.Schema, error)
 }
@@ -74,7 +74,7 @@ func (c *Client) addTool(t *Tool) error {
 	} else {
 		k.output = sync.OnceValues(func() (*schema.Schema, error) { return schema.Compile(k.raw) })
 	}
-	if _, mirrors := c.transport.(MirrorTransport); mirrors && bytes.Contains(t.InputSchema, []byte("x-mcp-header")) {
+	if _, mirrors := c.transport.(headerParamTransport); mirrors && bytes.Contains(t.InputSchema, []byte("x-mcp-header")) {
 		compiled, err := schema.Compile(t.InputSchema)
 		if err != nil {
 			return err
@@ -84,7 +84,7 @@ func (c *Client) addTool(t *Tool) error {
 			return err
 		}
 		for _, h := range headers {
-			k.mirror = append(k.mirror, MirroredParam{Header: h.Name, Path: h.Path, Type: h.Type})
+			k.mirror = append(k.mirror, HeaderParam{Header: h.Name, Path: h.Path, Type: h.Type})
 		}
 	}
 	c.known.mu.Lock()
@@ -217,7 +217,7 @@ func appendCall(dst []byte, name string, args any) ([]byte, error) {
 //
 // Spec: basic/transports/streamable-http (2026-07-28), Client Behavior.
 func (c *Client) refresh(ctx context.Context, name string) (*knownTool, error) {
-	if _, mirrors := c.transport.(MirrorTransport); !mirrors {
+	if _, mirrors := c.transport.(headerParamTransport); !mirrors {
 		return nil, errors.New("the transport does not support headers")
 	}
 	o := *callOptionsFrom(ctx)

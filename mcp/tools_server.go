@@ -2,8 +2,9 @@ package mcp
 
 import (
 	"context"
-	stdjson "encoding/json"
+	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/patchbay-mcp/patchbay/internal/schema"
@@ -11,15 +12,15 @@ import (
 )
 
 // toolFunc is a tool as the server calls it: with checked arguments, for a result to send.
-type toolFunc func(ctx context.Context, args stdjson.RawMessage) (*ToolResult, error)
+type toolFunc func(ctx context.Context, args json.RawMessage) (*ToolResult, error)
 
 // toolEntry is what the server keeps of a tool.
 type toolEntry struct {
-	name     string
-	call     toolFunc
-	input    *schema.Schema
-	output   *schema.Schema // nil when the tool declares no structured result
-	mirrored []MirroredParam
+	name         string
+	call         toolFunc
+	input        *schema.Schema
+	output       *schema.Schema // nil when the tool declares no structured result
+	headerParams []HeaderParam
 }
 
 // AddTool registers a function as a tool and gives its handle.
@@ -74,7 +75,7 @@ func prepareTool(t *Tool, entry toolEntry) (toolEntry, error) {
 	if entry.input.RootType() != "object" {
 		return entry, fmt.Errorf(`input schema: its type is %q, want "object"`, entry.input.RootType())
 	}
-	if entry.mirrored, err = mirroredParams(entry.input); err != nil {
+	if entry.headerParams, err = headerParams(entry.input); err != nil {
 		return entry, fmt.Errorf("input schema: %w", err)
 	}
 	if t.OutputSchema == nil {
@@ -82,12 +83,11 @@ func prepareTool(t *Tool, entry toolEntry) (toolEntry, error) {
 	} else if entry.output, err = recompile(entry.output, t.OutputSchema); err != nil {
 		return entry, fmt.Errorf("output schema: %w", err)
 	}
-	t.encoded, err = encodeFeature(t)
-	return entry, err
+	return entry, nil
 }
 
 // recompile compiles a schema unless it is the one that is compiled already.
-func recompile(old *schema.Schema, raw stdjson.RawMessage) (*schema.Schema, error) {
+func recompile(old *schema.Schema, raw json.RawMessage) (*schema.Schema, error) {
 	if old != nil && string(old.JSON()) == string(raw) {
 		return old, nil
 	}
@@ -112,14 +112,14 @@ func checkToolName(name string) error {
 	return nil
 }
 
-func mirroredParams(s *schema.Schema) ([]MirroredParam, error) {
+func headerParams(s *schema.Schema) ([]HeaderParam, error) {
 	headers, err := s.Headers()
 	if err != nil {
 		return nil, err
 	}
-	var params []MirroredParam
+	var params []HeaderParam
 	for _, h := range headers {
-		params = append(params, MirroredParam{Header: h.Name, Path: h.Path, Type: h.Type})
+		params = append(params, HeaderParam{Header: h.Name, Path: h.Path, Type: h.Type})
 	}
 	return params, nil
 }
@@ -132,36 +132,30 @@ func (s *Server) listTools(ctx context.Context, req *Request) (Result, error) {
 	if s.opts.Visible != nil {
 		visible = func(t *Tool) bool { return s.opts.Visible(ctx, toolFeature(t)) }
 	}
-	p, err := paginate(s, &s.tools, req, visible)
+	page, next, err := paginate(s, &s.tools, req, visible)
 	if err != nil {
 		return nil, err
 	}
-	if !req.has(wire.ToolExecution) && (p.known == nil || p.known.dated) {
-		p.items = leaveOutExecution(p.items)
+	tools := slices.Clone(page.items)
+	if !req.has(wire.ToolExecution) {
+		leaveOutExecution(tools)
 	}
-	return &ListToolsResult{Tools: p.items, NextCursor: p.next, known: p.known, Cache: s.listCache()}, nil
+	return &ListToolsResult{Tools: tools, NextCursor: next, page: page, Cache: s.listCache()}, nil
 }
 
-func hasExecution(t *Tool) bool { return t.Execution != nil }
-
-// leaveOutExecution returns tools without what the revision of a list does not have.
-func leaveOutExecution(tools []*Tool) []*Tool {
-	if !slices.ContainsFunc(tools, hasExecution) {
-		return tools
-	}
-	tools = slices.Clone(tools)
+// leaveOutExecution replaces the tools that have an execution, which the revision of the request does not define.
+func leaveOutExecution(tools []*Tool) {
 	for i, t := range tools {
-		if hasExecution(t) {
+		if t.Execution != nil {
 			copied := *t
 			copied.Execution = nil
 			tools[i] = &copied
 		}
 	}
-	return tools
 }
 
 // callTool serves tools/call.
-func (s *Server) callTool(ctx context.Context, c *call, name string, args stdjson.RawMessage) (Result, error) {
+func (s *Server) callTool(ctx context.Context, c *call, name string, args json.RawMessage) (Result, error) {
 	if !s.tools.ever.Load() {
 		return nil, methodNotFound(c.req.Method)
 	}
@@ -170,7 +164,7 @@ func (s *Server) callTool(ctx context.Context, c *call, name string, args stdjso
 		return nil, Errorf(CodeInvalidParams, "unknown tool %.128q", name)
 	}
 	if args == nil {
-		args = stdjson.RawMessage("{}")
+		args = json.RawMessage("{}")
 	}
 	args, err := settleArguments(e.extra.input, args)
 	if err != nil {
@@ -188,7 +182,7 @@ func (s *Server) callTool(ctx context.Context, c *call, name string, args stdjso
 
 // settleArguments returns arguments their defaults, and checks them. Models say null for what they leave out: the nulls that
 // can be dropped are those that the schema refuses, so they are looked for only when it has refused something.
-func settleArguments(s *schema.Schema, args stdjson.RawMessage) (stdjson.RawMessage, error) {
+func settleArguments(s *schema.Schema, args json.RawMessage) (json.RawMessage, error) {
 	settled := s.ApplyDefaults(args)
 	err := s.Validate(settled)
 	if err == nil {
@@ -243,7 +237,7 @@ func (s *Server) checkStructured(c *call, e *featureEntry[Tool, toolEntry], res 
 		}
 		return nil, fmt.Errorf("tool %q declares an output schema but gave no structured content", e.name)
 	}
-	raw, ok := res.StructuredContent.(stdjson.RawMessage)
+	raw, ok := res.StructuredContent.(json.RawMessage)
 	if !ok {
 		b, err := schema.Encode(res.StructuredContent)
 		if err != nil {
@@ -257,5 +251,164 @@ func (s *Server) checkStructured(c *call, e *featureEntry[Tool, toolEntry], res 
 	if err := e.extra.output.Validate(raw); err != nil {
 		return nil, fmt.Errorf("tool %q: structured content against the output schema: %w", e.name, err)
 	}
+	return res, nil
+}
+
+// A boundTool is a typed function as a tool that the server can list and call.
+type boundTool struct {
+	tool  *Tool // a copy of the caller's, with its schemas filled in
+	entry toolEntry
+}
+
+// bindTool makes a tool of a typed function.
+func bindTool[In, Out any](t *Tool, f func(context.Context, In) (Out, error)) (*boundTool, error) {
+	b := &boundTool{entry: toolEntry{name: t.Name}}
+	copied := *t
+	b.tool = &copied
+	if err := b.inferInput(reflect.TypeFor[In]()); err != nil {
+		return nil, fmt.Errorf("input: %w", err)
+	}
+	give, err := bindOutput[Out](b)
+	if err != nil {
+		return nil, fmt.Errorf("output: %w", err)
+	}
+	if b.tool.OutputSchema != nil && !mayBeStructured[Out]() {
+		return nil, fmt.Errorf("output: %s is no structured content, which OutputSchema promises", reflect.TypeFor[Out]())
+	}
+	decoder := schema.NewDecoder(reflect.TypeFor[In]())
+	b.entry.call = func(ctx context.Context, args json.RawMessage) (*ToolResult, error) {
+		var in In
+		if err := decodeArguments(decoder, args, &in); err != nil {
+			return nil, &argumentError{err}
+		}
+		out, err := f(ctx, in)
+		if err != nil {
+			return nil, err
+		}
+		res, err := give(out)
+		if err != nil {
+			return nil, &outputError{err}
+		}
+		return res, nil
+	}
+	b.entry, err = prepareTool(b.tool, b.entry)
+	return b, err
+}
+
+// argumentError marks arguments that pass the schema but not the decoder of their Go type, such as a number that is too
+// large for its field.
+type argumentError struct{ err error }
+
+func (e *argumentError) Error() string { return e.err.Error() }
+func (e *argumentError) Unwrap() error { return e.err }
+
+// outputError marks what a function gave and no client can get: a mistake of the program, not a failure of the tool.
+type outputError struct{ err error }
+
+func (e *outputError) Error() string { return e.err.Error() }
+func (e *outputError) Unwrap() error { return e.err }
+
+// decodeArguments fills v, a pointer to what the function takes.
+func decodeArguments(d *schema.Decoder, args json.RawMessage, v any) error {
+	if raw, ok := v.(*json.RawMessage); ok {
+		*raw = append(json.RawMessage(nil), args...) // the request's bytes end with the call, the function's need not
+		return nil
+	}
+	return d.Decode(args, v)
+}
+
+// inferInput derives the input schema from the type unless one was given by hand.
+func (b *boundTool) inferInput(in reflect.Type) error {
+	if b.tool.InputSchema != nil {
+		return nil
+	}
+	if in.Kind() != reflect.Struct && in.Kind() != reflect.Map {
+		return fmt.Errorf("%s: want a struct or a map, or a Tool.InputSchema", in)
+	}
+	s, err := schema.For(in)
+	if err != nil {
+		return err
+	}
+	b.tool.InputSchema, b.entry.input = s.JSON(), s
+	return nil
+}
+
+// bindOutput returns the function that makes a result of what the tool's function returned.
+func bindOutput[Out any](b *boundTool) (func(Out) (*ToolResult, error), error) {
+	var out Out
+	switch any(&out).(type) {
+	case *string:
+		return func(v Out) (*ToolResult, error) {
+			return textResult(any(v).(string)), nil
+		}, nil
+	case *Content:
+		return contentResult[Out], nil
+	case *[]Content:
+		return func(v Out) (*ToolResult, error) { return &ToolResult{Content: any(v).([]Content)}, nil }, nil
+	case **ToolResult:
+		return func(v Out) (*ToolResult, error) {
+			if res := any(v).(*ToolResult); res != nil {
+				return res, nil
+			}
+			return nil, fmt.Errorf("the tool gave no result")
+		}, nil
+	}
+	if reflect.TypeFor[Out]().Implements(reflect.TypeFor[Content]()) {
+		return contentResult[Out], nil
+	}
+	if err := b.inferOutput(reflect.TypeFor[Out]()); err != nil {
+		return nil, err
+	}
+	declared := b.entry.output
+	return func(v Out) (*ToolResult, error) { return structured(v, declared) }, nil
+}
+
+// mayBeStructured reports whether a tool that gives Out can have structured content.
+func mayBeStructured[Out any]() bool {
+	var out Out
+	switch any(&out).(type) {
+	case *string, *Content, *[]Content:
+		return false
+	}
+	return !reflect.TypeFor[Out]().Implements(reflect.TypeFor[Content]())
+}
+
+// contentResult makes a result of one piece of content.
+func contentResult[Out any](v Out) (*ToolResult, error) {
+	c, ok := any(v).(Content)
+	if !ok {
+		return nil, fmt.Errorf("the tool gave no content")
+	}
+	return &ToolResult{Content: []Content{c}}, nil
+}
+
+// inferOutput derives the output schema from the type unless one was given by hand. A type that can be anything
+// promises nothing.
+func (b *boundTool) inferOutput(out reflect.Type) error {
+	if b.tool.OutputSchema != nil || out.Kind() == reflect.Interface || out == reflect.TypeFor[json.RawMessage]() {
+		return nil
+	}
+	s, err := schema.For(out)
+	if err != nil {
+		return err
+	}
+	b.tool.OutputSchema, b.entry.output = s.JSON(), s
+	return nil
+}
+
+// structured makes a result of a value: for programs, and as text for everyone else. Optional parts that are nil are left
+// out, as the schema that was derived from the type has them; nil for none.
+//
+// Spec: server/tools, Structured Content.
+func structured(v any, derived *schema.Schema) (*ToolResult, error) {
+	raw, err := schema.Encode(v)
+	if err != nil {
+		return nil, fmt.Errorf("encode the tool's result: %w", err)
+	}
+	if derived != nil {
+		raw = derived.DropNulls(raw)
+	}
+	res := textResult(string(raw))
+	res.StructuredContent, res.checked = json.RawMessage(raw), raw
 	return res, nil
 }

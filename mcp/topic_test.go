@@ -366,7 +366,7 @@ func TestTopicsAreBounded(t *testing.T) {
 		}
 		close(read)
 		synctest.Wait()
-		if told != 20_001 || strings.Count(log.String(), "changes are lost") != 1 {
+		if told != 20_001 || strings.Count(log.String(), "changes dropped") != 1 {
 			t.Errorf("told %d times; log:\n%s", told, log.String())
 		}
 	})

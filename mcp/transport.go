@@ -77,14 +77,8 @@ type KeyedTransport interface {
 	ServerKey() string
 }
 
-// A MirrorTransport is a Transport that copies arguments of tools into headers, as [Request.Mirror] specifies.
-//
-// Spec: basic/transports/streamable-http (2026-07-28), Custom Headers from Tool Parameters.
-type MirrorTransport interface {
-	Transport
-	// MirrorsParams marks the type. It does nothing.
-	MirrorsParams()
-}
+// A headerParamTransport is a Transport that repeats arguments of tools in headers; see [HeaderParam].
+type headerParamTransport interface{ UsesHeaderParams() }
 
 // A SessionTransport is a Transport that can also connect to servers of revisions before 2026-07-28. [Connect] opens a
 // session if the server is one of these.

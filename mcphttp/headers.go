@@ -75,7 +75,9 @@ func checkName(header field, req *mcp.Request) *mcp.Error {
 //
 // Spec: basic/transports/streamable-http#server-behavior-for-custom-headers (2026-07-28)
 func checkParams(ctx context.Context, h mcp.Handler, head *head, req *mcp.Request) *mcp.Error {
-	mirror, ok := h.(mcp.HeaderMirror)
+	mirror, ok := h.(interface {
+		HeaderParams(ctx context.Context, req *mcp.Request, tool string) []mcp.HeaderParam
+	})
 	if !ok || req.Method != wire.MethodToolsCall {
 		return nil
 	}
@@ -86,7 +88,7 @@ func checkParams(ctx context.Context, h mcp.Handler, head *head, req *mcp.Reques
 	if err != nil {
 		return nil
 	}
-	mirrored := mirror.MirroredParams(ctx, req, tool)
+	mirrored := mirror.HeaderParams(ctx, req, tool)
 	if len(mirrored) == 0 {
 		return nil
 	}
@@ -99,7 +101,7 @@ func checkParams(ctx context.Context, h mcp.Handler, head *head, req *mcp.Reques
 	return nil
 }
 
-func checkParam(header http.Header, p mcp.MirroredParam, arguments []byte) *mcp.Error {
+func checkParam(header http.Header, p mcp.HeaderParam, arguments []byte) *mcp.Error {
 	name := headerParam + p.Header
 	text, sent := first(header, http.CanonicalHeaderKey(name))
 	argument := arguments

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +14,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
@@ -146,7 +145,7 @@ func TestListsAreThoseOfTheServer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, _ := mcp.AppendAnswer(nil, t.Context(), core, req)
+		want, _ := mcpint.Get[*mcp.Request, mcp.Handler]().AppendResponse(nil, t.Context(), core, req)
 		if got := start(t, core, nil).modern("tools/list", "").body; got != string(want) {
 			t.Errorf("got %.300s, want %.300s", got, want)
 		}
@@ -157,7 +156,7 @@ func TestListsAreThoseOfTheServer(t *testing.T) {
 func TestListsAreTheirHandlersOwn(t *testing.T) {
 	server := lister(30, nil)
 	front := mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-		if _, err := mcp.AppendResult(nil, ctx, server, req); err != nil {
+		if _, err := mcpint.Get[*mcp.Request, mcp.Handler]().AppendResult(nil, ctx, server, req); err != nil {
 			return nil, err
 		}
 		res, err := server.ServeMCP(ctx, req)
@@ -178,31 +177,6 @@ func TestListsAreTheirHandlersOwn(t *testing.T) {
 	}
 }
 
-// To write a list takes no memory of its length.
-func TestListsTakeNoRoom(t *testing.T) {
-	const tools, runs = 500, 100
-	h := mcphttp.NewHandler(lister(tools, nil), nil)
-	body, _ := modernCall("tools/list", "")
-	header := modernHeader()
-	header["Mcp-Method"], header["Mcp-Name"] = []string{"tools/list"}, nil
-	for name, x := range map[string]*rerun{
-		"modern":  newRerun(h, body, header),
-		"session": newRerun(h, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, sessionHeader(t, h)),
-	} {
-		x.run()
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		for range runs {
-			x.run()
-		}
-		runtime.ReadMemStats(&after)
-		x.check(t, "tool_0499")
-		if each := (after.TotalAlloc - before.TotalAlloc) / runs; each > 4<<10 {
-			t.Errorf("%s: %d bytes for each list of %d tools", name, each, tools)
-		}
-	}
-}
-
 // A kept list that is written has a time of its own too.
 func TestKeptListsHaveTheirOwnTime(t *testing.T) {
 	body, _ := modernCall("tools/list", "")
@@ -213,17 +187,5 @@ func TestKeptListsHaveTheirOwnTime(t *testing.T) {
 	x.handler.ServeHTTP(w, x.request)
 	if x.check(t, "tool_0399"); w.late > 0 || !w.deadline.IsZero() {
 		t.Errorf("%d writes under the deadline of the server", w.late)
-	}
-}
-
-// A notification that comes too late for a list leaves the answer what it is.
-func TestListBesideANoteThatComesTooLate(t *testing.T) {
-	const before, behind = `{"jsonrpc":"2.0","id":1,"result":{"tools":`, `,"ttlMs":0,"cacheScope":"private"}}`
-	for _, size := range []int{100, 3000} { // net/http takes what is small at once
-		items := `[{"name":"` + strings.Repeat("x", size) + `"}]`
-		w := httptest.NewRecorder()
-		if err := mcphttp.AnswerBesideANote(t.Context(), w, before, items, behind); err != nil || w.Body.String() != before+items+behind {
-			t.Errorf("%v, got %.60s … %s", err, w.Body, w.Body.String()[max(0, w.Body.Len()-80):])
-		}
 	}
 }

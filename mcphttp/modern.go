@@ -87,9 +87,6 @@ func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, head *hea
 		defer h.listens.give(principal)
 		endsAt = draining
 	}
-	if req.TakesProgress(wire.ForTransports{}) && !isListen(req) {
-		growStack(0)
-	}
 	x := &exchange{w: w, ctx: callContext{Context: r.Context(), handler: h, endsAt: endsAt}}
 	defer x.ctx.end()
 	if err := checkParams(&x.ctx, h.core, head, req); err != nil {
@@ -107,7 +104,6 @@ type exchange struct {
 	w          http.ResponseWriter
 	ctx        callContext
 	challenged *challenge // what the answer says if it is an error; nil for nothing
-	left       *wire.Page // what the answer leaves out; nil for nothing
 
 	mu       sync.Mutex   // guards the fields below
 	stream   *eventStream // nil until something is sent
@@ -123,14 +119,8 @@ func (x *exchange) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, 
 	return res, err
 }
 
-// WayTo lets a subscription go on when ServeMCP has returned; see [mcp.AppendResult].
-func (x *exchange) WayTo(wire.ForTransports) mcp.Handler { return x.ctx.handler.core }
-
-// LeftOut returns the place for what the answer to a list leaves out; see [mcp.AppendResult].
-func (x *exchange) LeftOut(wire.ForTransports) *wire.Page {
-	x.left = new(wire.Page)
-	return x.left
-}
+// Unwrap lets a subscription go on when ServeMCP has returned; see [mcp.AppendResult].
+func (x *exchange) Unwrap(wire.ForTransports) mcp.Handler { return x.ctx.handler.core }
 
 func (x *exchange) serve(req *mcp.Request) {
 	req.Notify = x.notify
@@ -142,27 +132,22 @@ func (x *exchange) serve(req *mcp.Request) {
 		answer = sizes.newBuffer()
 	}
 	defer answer.free()
-	body, err := mcp.AppendAnswer(answer.bytes, &x.ctx, x, req)
+	body, err := mcpFuncs.AppendResponse(answer.bytes, &x.ctx, x, req)
 	answer.bytes = body
 	sizes.learn(len(body))
 	x.write(body, err)
 }
 
-// write sends the answer, in which err stands if it is an error, and what it leaves out. It has a frame of its own, since
+// write sends the answer, in which err stands if it is an error. It has a frame of its own, since
 // serve waits for as long as a handler takes.
 func (x *exchange) write(body []byte, err *mcp.Error) {
 	stream := x.close()
-	if stream != nil { // on which the answer is one piece, though it may turn out that nothing was sent
-		body, x.left = x.left.Whole(body), nil
-	}
 	switch h := x.ctx.handler; {
 	case x.ctx.isDisconnected(): // nothing more is said about a cancelled request
 		if stream != nil {
 			stream.close()
 		}
 	case stream != nil && stream.finish(sse.Event{Data: body}):
-	case err == nil && x.left.LeavesOut():
-		h.replyPage(x.w, body, x.left)
 	case err == nil:
 		h.reply(x.w, http.StatusOK, body)
 	case x.challenged != nil:

@@ -395,12 +395,12 @@ func (c *testCore) listen(ctx context.Context, req *mcp.Request) (mcp.Result, er
 	return nil, ctx.Err()
 }
 
-// MirroredParams is about the tool "mirror".
-func (c *testCore) MirroredParams(_ context.Context, _ *mcp.Request, tool string) []mcp.MirroredParam {
+// HeaderParams is about the tool "mirror".
+func (c *testCore) HeaderParams(_ context.Context, _ *mcp.Request, tool string) []mcp.HeaderParam {
 	if tool != "mirror" {
 		return nil
 	}
-	return []mcp.MirroredParam{
+	return []mcp.HeaderParam{
 		{Header: "Region", Path: []string{"region"}, Type: "string"},
 		{Header: "Count", Path: []string{"nested", "count"}, Type: "integer"},
 		{Header: "Dry-Run", Path: []string{"dryRun"}, Type: "boolean"},

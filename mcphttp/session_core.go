@@ -9,22 +9,26 @@ import (
 	"sync/atomic"
 
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
+	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
+
+// mcpFuncs are functions of package mcp that are not part of its API.
+var mcpFuncs = mcpint.Get[*mcp.Request, mcp.Handler]()
 
 // sessionCore lets package legacy put its requests to an mcp.Handler.
 type sessionCore struct{ handler mcp.Handler }
 
 // Serve answers one request in the modern form.
 func (c *sessionCore) Serve(ctx context.Context, dst []byte, r legacy.Round) ([]byte, *mcp.Error) {
-	req, err := mcp.RequestOf(r)
+	req, err := mcpFuncs.SessionRequest(r)
 	if err != nil {
 		return nil, err
 	}
 	attribute(ctx, req)
-	return mcp.AppendResult(dst, ctx, c, req)
+	return mcpFuncs.AppendResult(dst, ctx, c, req)
 }
 
 // ServeMCP has a request answered, and notes what HTTP has to say about the error.
@@ -38,11 +42,8 @@ func (c *sessionCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Resul
 	return res, err
 }
 
-// WayTo and LeftOut say that nobody else sees a result on its way to the translator; see [mcp.AppendResult].
-func (c *sessionCore) WayTo(wire.ForTransports) mcp.Handler { return c.handler }
-
-// LeftOut returns nothing: what is left out, the translator wants.
-func (c *sessionCore) LeftOut(wire.ForTransports) *wire.Page { return nil }
+// Unwrap lets a subscription go on when ServeMCP has returned; see [mcp.AppendResult].
+func (c *sessionCore) Unwrap(wire.ForTransports) mcp.Handler { return c.handler }
 
 // Listen registers a subscription. A handler that can only wait for its end waits on a goroutine of its own, until stop
 // is called; it is registered once it tells of something, and refused if it ends before.

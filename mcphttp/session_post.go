@@ -144,9 +144,6 @@ func (p *sessionPost) serve(conv *legacy.Session) {
 		p.finish(answer{body: buf.bytes, err: reply.Error, busy: http.StatusTooManyRequests})
 		return
 	}
-	if wire.IsList(p.msg.Method) {
-		p.call.Left = new(wire.Page)
-	}
 	var err *mcp.Error
 	buf.bytes, err = p.call.AppendAnswer(buf.bytes)
 	p.handler.sizes.learn(len(buf.bytes))
@@ -225,7 +222,7 @@ type sessionPost struct {
 
 // An answer is what ends a POST.
 type answer struct {
-	body []byte     // empty for none; without what p.call.Left holds
+	body []byte     // empty for none
 	err  *mcp.Error // that it is; nil if it is a result or several answers
 	busy int        // the status if it asks the client to come back
 }
@@ -280,7 +277,7 @@ func (p *sessionPost) finish(a answer) {
 		p.reply(a)
 		return
 	case len(a.body) > 0:
-		p.stream.finish(&p.ctx, p.call.Left.Whole(a.body))
+		p.stream.finish(&p.ctx, a.body)
 	default:
 		p.stream.close()
 	}
@@ -296,11 +293,7 @@ func (p *sessionPost) reply(a answer) {
 		empty.close()
 		return
 	}
-	switch {
-	case a.err == nil && p.call.Left.LeavesOut():
-		p.handler.replyPage(p.w, a.body, p.call.Left)
-		return
-	case a.err == nil:
+	if a.err == nil {
 		p.handler.reply(p.w, http.StatusOK, a.body)
 		return
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
-	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -114,22 +113,6 @@ func (h *Handler) reply(w http.ResponseWriter, status int, body []byte) {
 	defer h.answers.stop(h.beginLarge(w, len(body)))
 	w.WriteHeader(status)
 	_, _ = w.Write(body)
-	_ = http.NewResponseController(w).Flush()
-}
-
-// replyPage writes an answer that leaves out a page, and the page from where it lies: what is larger than its buffers
-// net/http passes on in one piece.
-func (h *Handler) replyPage(w http.ResponseWriter, body []byte, left *wire.Page) {
-	if len(body)+len(left.Items) <= heldBack {
-		h.reply(w, http.StatusOK, left.Whole(body))
-		return
-	}
-	before, kept, behind := left.Cut(body)
-	defer h.answers.stop(h.beginLarge(w, len(before)+len(kept)+len(behind)))
-	w.WriteHeader(http.StatusOK)
-	for _, part := range [...][]byte{before, kept, behind} {
-		_, _ = w.Write(part)
-	}
 	_ = http.NewResponseController(w).Flush()
 }
 

@@ -17,7 +17,7 @@ import (
 )
 
 // RoundTrip posts a request and gives the result. When ctx ends before, the response stream is closed, which is how a
-// request is cancelled. A request whose params have arguments that its Mirror names repeats them in headers.
+// request is cancelled. A request whose params have arguments that its HeaderParams name repeats them in headers.
 //
 // A JSON-RPC error is an [*mcp.Error], whatever the HTTP status; with 401 and 403 it is within a [*StatusError]. The error says that the request has not run when there
 // was no connection, and when the status says that the request was turned away: a redirect, most of 4xx, and 503 with
@@ -67,8 +67,8 @@ func (x *trip) notify(req *mcp.Request, m *jsonrpc.Message) {
 	}
 }
 
-// MirrorsParams says that the transport is an [mcp.MirrorTransport].
-func (t *Transport) MirrorsParams() {}
+// UsesHeaderParams marks the transport as one that sends [mcp.HeaderParam] headers.
+func (t *Transport) UsesHeaderParams() {}
 
 // mirrored returns the header of a request, with what repeats the body.
 //
@@ -93,10 +93,10 @@ func (t *Transport) mirrored(req *mcp.Request) (http.Header, error) {
 			t.headers.put(version, req.Method, subject, header)
 		}
 	}
-	if req.Method == wire.MethodToolsCall && len(req.Mirror) > 0 {
+	if req.Method == wire.MethodToolsCall && len(req.HeaderParams) > 0 {
 		header = maps.Clone(header)
 		arguments, _ := req.Param("arguments")
-		for _, p := range req.Mirror {
+		for _, p := range req.HeaderParams {
 			if err := mirror(header, p, arguments); err != nil {
 				return nil, err
 			}
@@ -171,7 +171,7 @@ func subject(req *mcp.Request) []byte {
 // mirror repeats one argument in its header. An argument that is absent or null has none.
 //
 // Spec: basic/transports/streamable-http#client-behavior-for-custom-headers (2026-07-28)
-func mirror(header http.Header, p mcp.MirroredParam, arguments []byte) error {
+func mirror(header http.Header, p mcp.HeaderParam, arguments []byte) error {
 	if !isToken(p.Header) {
 		return fmt.Errorf("%q is no name for a header", p.Header)
 	}

@@ -90,7 +90,7 @@ func TestHDR_MirroredHeaders(t *testing.T) {
 		got = r.Header
 		writeJSON(w, 200, result(r))
 	}, &mcphttp.TransportOptions{Header: http.Header{"x-tenant": {"a", "b"}}})
-	mirror := []mcp.MirroredParam{
+	mirror := []mcp.HeaderParam{
 		{Header: "Region", Path: []string{"region"}, Type: "string"},
 		{Header: "tenantId", Path: []string{"nested", "n"}, Type: "integer"},
 		{Header: "Dry-Run", Path: []string{"dry"}, Type: "boolean"},
@@ -125,7 +125,7 @@ func TestHDR_MirroredHeaders(t *testing.T) {
 		{"not of a call", "prompts/get", `"name":"x","arguments":{"region":"eu"}`, map[string]string{"Mcp-Param-Region": "-"}},
 	} {
 		req := modernRequest(t, test.method, test.members)
-		req.Mirror = mirror
+		req.HeaderParams = mirror
 		if _, err := tr.RoundTrip(t.Context(), req); err != nil {
 			t.Errorf("%s: %v", test.name, err)
 		}
@@ -141,13 +141,13 @@ func TestHDR17_ArgumentsThatNoHeaderCarries(t *testing.T) {
 	tr := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("it was sent") }, nil)
 	for _, argument := range []string{`9007199254740992`, `1.5`, `1e400`, `{}`, `[1]`} {
 		req := modernRequest(t, "tools/call", `"name":"x","arguments":{"n":`+argument+`}`)
-		req.Mirror = []mcp.MirroredParam{{Header: "N", Path: []string{"n"}, Type: "integer"}}
+		req.HeaderParams = []mcp.HeaderParam{{Header: "N", Path: []string{"n"}, Type: "integer"}}
 		if _, err := tr.RoundTrip(t.Context(), req); mayHaveRun(t, err) || !strings.Contains(err.Error(), "Mcp-Param-N") {
 			t.Errorf("%s: got %v", argument, err)
 		}
 	}
 	req := modernRequest(t, "tools/call", `"name":"x","arguments":{"n":1}`)
-	req.Mirror = []mcp.MirroredParam{{Header: "N:\r\nX", Path: []string{"n"}, Type: "integer"}}
+	req.HeaderParams = []mcp.HeaderParam{{Header: "N:\r\nX", Path: []string{"n"}, Type: "integer"}}
 	if _, err := tr.RoundTrip(t.Context(), req); mayHaveRun(t, err) {
 		t.Errorf("got %v", err)
 	}
@@ -161,7 +161,7 @@ func TestHDR08_MirroredHeadersAreTakenByTheServer(t *testing.T) {
 	tr := start(t, newTestCore(), nil).transport(nil)
 	for _, region := range []string{`"eu"`, `" é\u0000 "`, `"=?base64?eA==?="`, `""`, `null`} {
 		req := modernRequest(t, "tools/call", `"name":"mirror","arguments":{"region":`+region+`,"nested":{"count":4.2e1},"dryRun":true}`)
-		req.Mirror = newTestCore().MirroredParams(t.Context(), nil, "mirror")
+		req.HeaderParams = newTestCore().HeaderParams(t.Context(), nil, "mirror")
 		if _, err := tr.RoundTrip(t.Context(), req); err != nil {
 			t.Errorf("%s: %v", region, err)
 		}

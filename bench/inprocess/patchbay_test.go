@@ -5,6 +5,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
 	"github.com/patchbay-mcp/patchbay/bench/internal/patchbay"
+	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -22,7 +23,7 @@ func BenchmarkInProcess_Server_Patchbay(b *testing.B) {
 			return nil, err
 		}
 		var failure *mcp.Error
-		if out, failure = mcp.AppendAnswer(out[:0], ctx, s, req); failure != nil {
+		if out, failure = mcpint.Get[*mcp.Request, mcp.Handler]().AppendResponse(out[:0], ctx, s, req); failure != nil {
 			return nil, failure
 		}
 		return out, nil

@@ -218,7 +218,7 @@ func (b *Bridge) readResource(ctx context.Context, raw stdjson.RawMessage) (stdj
 
 // encodeResult returns a server's result as pages know it: what only clients have to know is not in it.
 func encodeResult(res mcp.Result) (stdjson.RawMessage, error) {
-	raw, err := (&mcp.Request{}).AppendResult(nil, res)
+	raw, err := (&mcp.Request{}).EncodeResult(res)
 	if err != nil {
 		return nil, err
 	}

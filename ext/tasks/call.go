@@ -141,10 +141,11 @@ func (m *Manager) abandon(ctx context.Context, owner, id string) {
 // Spec: basic/utilities/tasks (2025-11-25), Creating Tasks.
 func (m *Manager) createDone(ctx context.Context, c *calling, place *reservation, res mcp.Result) (mcp.Result, error) {
 	given := mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) { return res, nil })
-	result, fault := mcp.AppendResult(nil, ctx, given, c.request)
-	if fault != nil {
-		return nil, fault
+	answer := mcp.Answer(ctx, given, c.request)
+	if answer.Error != nil {
+		return nil, answer.Error
 	}
+	result := answer.Result
 	j := newJob(ctx, c)
 	told := *j // every task begins as one that works
 	j.finish(j.Created)

@@ -184,7 +184,7 @@ func (k *taker) created(
 	if how == asCall {
 		return nil, invalid(methodCall, errors.New("it is a task, and nobody asked for one"))
 	}
-	raw, err := req.AppendResult(nil, res)
+	raw, err := req.EncodeResult(res)
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +210,7 @@ func (k *taker) parkCall(ctx context.Context, w *wait, req *mcp.Request, res mcp
 	if w.intent == nil {
 		return res, nil
 	}
-	raw, err := req.AppendResult(nil, res)
+	raw, err := req.EncodeResult(res)
 	if err != nil {
 		return nil, err
 	}
@@ -322,7 +322,7 @@ func (in *intent) finished(req *mcp.Request, res mcp.Result) (mcp.Result, error)
 	if in == nil {
 		return res, nil
 	}
-	raw, err := req.AppendResult(nil, res)
+	raw, err := req.EncodeResult(res)
 	if err != nil {
 		return nil, err
 	}

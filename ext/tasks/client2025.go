@@ -73,11 +73,29 @@ func (k *taker) augmentAnew(ctx context.Context, req *mcp.Request) (*mcp.Request
 
 // callsTasks reports whether the server takes calls as tasks, in the form of 2025-11-25.
 func callsTasks(ctx context.Context, req *mcp.Request) bool {
-	offered := mcp.ClientFrom(ctx).Capabilities().Tasks
-	if !formOf(req).is2025 || offered == nil || offered.Requests == nil {
-		return false
+	offered := capabilityOf(mcp.ClientFrom(ctx))
+	return formOf(req).is2025 && offered.Requests.Tools.Call != nil
+}
+
+// A capability2025 is the capability of a server for tasks. An absent member is not supported.
+//
+// Spec: basic/utilities/tasks (2025-11-25), Server Capabilities.
+type capability2025 struct {
+	List     *struct{} `json:"list"`
+	Requests struct {
+		Tools struct {
+			Call *struct{} `json:"call"`
+		} `json:"tools"`
+	} `json:"requests"`
+}
+
+// capabilityOf returns the capability of a client's server. A malformed one is not supported.
+func capabilityOf(c *mcp.Client) capability2025 {
+	var offered capability2025
+	if raw := c.Capabilities().Tasks; raw != nil && json.Unmarshal(raw, &offered) != nil {
+		return capability2025{}
 	}
-	return offered.Requests.Tools != nil && offered.Requests.Tools.Call != nil
+	return offered
 }
 
 func (k *taker) asTask(req *mcp.Request) *mcp.Request {
@@ -109,7 +127,7 @@ func (k *taker) list(ctx context.Context, req *mcp.Request) (mcp.Result, error) 
 	if err != nil || res == nil || !formOf(req).is2025 {
 		return res, err
 	}
-	raw, err := req.AppendResult(nil, res)
+	raw, err := req.EncodeResult(res)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +153,9 @@ type supportIndex struct {
 func (x *supportIndex) note(raw []byte) {
 	var tool struct {
 		Name      string            `json:"name"`
-		Execution mcp.ToolExecution `json:"execution"`
+		Execution struct {
+			TaskSupport string `json:"taskSupport"`
+		} `json:"execution"`
 	}
 	_ = json.Unmarshal(raw, &tool)
 	x.mu.Lock()

@@ -93,11 +93,9 @@ func (m *Manager) discovered(req *mcp.Request, res mcp.Result) mcp.Result {
 		return res
 	}
 	out := *d
-	out.Capabilities.Tasks = &mcp.TasksCapability{
-		Cancel: &struct{}{}, Requests: &mcp.TaskRequests{Tools: &mcp.TaskToolRequests{Call: &struct{}{}}},
-	}
+	out.Capabilities.Tasks = stdjson.RawMessage(`{"cancel":{},"requests":{"tools":{"call":{}}}}`)
 	if req.Principal != nil {
-		out.Capabilities.Tasks.List = &struct{}{}
+		out.Capabilities.Tasks = stdjson.RawMessage(`{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`)
 	}
 	return &out
 }
@@ -120,10 +118,11 @@ func (m *Manager) listed(req *mcp.Request, res mcp.Result) mcp.Result {
 			continue
 		case in == dialect2025:
 			copied := *t
-			copied.Execution = &mcp.ToolExecution{TaskSupport: taskOptional}
+			support := taskOptional
 			if o.Required {
-				copied.Execution.TaskSupport = taskRequired
+				support = taskRequired
 			}
+			copied.Execution = stdjson.RawMessage(`{"taskSupport":"` + support + `"}`)
 			t = &copied
 		}
 		out.Tools = append(out.Tools, t)

@@ -27,7 +27,7 @@ const (
 // Spec: basic/utilities/tasks (2025-11-25), Listing Tasks.
 func List(ctx context.Context, c *mcp.Client) iter.Seq2[*Task, error] {
 	return func(yield func(*Task, error) bool) {
-		if offered := c.Capabilities().Tasks; !formIn(c.Revision()).is2025 || offered == nil || offered.List == nil {
+		if !formIn(c.Revision()).is2025 || capabilityOf(c).List == nil {
 			yield(nil, errors.New("tasks: the server has no list of tasks for this client: keep the IDs of handles"))
 			return
 		}

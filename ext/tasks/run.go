@@ -253,7 +253,8 @@ func (m *Manager) enterHandler(r *run) ending {
 		}
 		return res, err
 	}
-	out.result, out.fault = mcp.AppendResult(nil, ctx, mcp.HandlerFunc(serve), req.Detach(ctx, r.detached))
+	answer := mcp.Answer(ctx, mcp.HandlerFunc(serve), req.Detach(ctx, r.detached))
+	out.result, out.fault = answer.Result, answer.Error
 	if out.fault != nil {
 		out.asks = nil
 	}

@@ -142,6 +142,6 @@ func (w *wait) resultRequest(req *mcp.Request) *mcp.Request {
 		raw = []byte("{}") // a string always encodes
 	}
 	fetch := *req
-	fetch.Method, fetch.Mirror, fetch.Params = methodResult, nil, raw
+	fetch.Method, fetch.HeaderParams, fetch.Params = methodResult, nil, raw
 	return withMember(&fetch, "_meta", metaOf(req))
 }

@@ -73,7 +73,7 @@ func (o *output) value(v any) {
 // result writes a result as the newest revision has it on the wire.
 func (o *output) result(r mcp.Result) {
 	var req mcp.Request
-	text, err := req.AppendResult(nil, r)
+	text, err := req.EncodeResult(r)
 	if err != nil {
 		o.err = err
 		return

@@ -146,7 +146,7 @@ func (p *program) sample(ctx context.Context, q *mcp.SampleParams) (*mcp.SampleR
 }
 
 func textResult(text, model string) *mcp.SampleResult {
-	return &mcp.SampleResult{Role: mcp.RoleAssistant, Content: []mcp.Content{mcp.Text(text)}, Model: model, StopReason: mcp.StopEndTurn}
+	return &mcp.SampleResult{Role: mcp.RoleAssistant, Content: []mcp.Content{mcp.Text(text)}, Model: model, StopReason: "endTurn"}
 }
 
 // conversation shows what the model would see.

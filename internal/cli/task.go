@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -186,7 +187,7 @@ func (p *program) listTasks(ctx context.Context, c *mcp.Client) error {
 		tools[n.ID] = n.Tool
 	}
 	var list []*tasks.Task
-	if listed := c.Capabilities().Tasks; listed != nil && listed.List != nil {
+	if _, listed := jsonscan.Get(c.Capabilities().Tasks, "list"); listed {
 		list, err = collect(tasks.List(ctx, c))
 	} else {
 		list, err = p.lookUp(ctx, c, known)

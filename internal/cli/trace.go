@@ -100,7 +100,7 @@ func (s *screen) traceCall(ctx context.Context, req *mcp.Request, call func(cont
 		s.traceEnd(req.Method, began, nil, err)
 		return nil, err
 	}
-	raw, encode := req.AppendResult(nil, res)
+	raw, encode := req.EncodeResult(res)
 	if encode != nil {
 		raw = []byte(encode.Error())
 	}

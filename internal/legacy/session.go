@@ -79,7 +79,7 @@ type Config struct {
 	Cancelled func(reason string) error
 
 	changes [wire.July2026]atomic.Pointer[projectedChange] // told last, by revision
-	pages   pages
+	pages   pageCache
 	frame   frame
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	stdjson "encoding/json"
 	"errors"
-	"slices"
 	"strconv"
 	"sync"
 	"unique"
@@ -37,8 +36,6 @@ type Exchange struct {
 
 	// Index is that of the request's params, where it is known already: then they are not looked through once more.
 	Index wire.Index
-	// Left, if not nil, takes the end of the response to a list, which [Exchange.AppendAnswer] then leaves out.
-	Left *wire.Page
 }
 
 // AppendAnswer serves the request. It appends the response to dst, or nothing if the client has cancelled the request, whatever
@@ -54,8 +51,6 @@ func (x *Exchange) AppendAnswer(dst []byte) ([]byte, *jsonrpc.Error) {
 		return dst[:mark], nil
 	case err != nil:
 		return appendError(dst[:mark], x.request.ID, err), err
-	case x.Left.LeavesOut():
-		return answer, nil
 	}
 	return append(answer, '}'), nil
 }
@@ -104,14 +99,11 @@ func (x *Exchange) relay(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Erro
 	s := x.session
 	round := Round{Notify: x.notify, session: s, request: x.request, index: &x.Index}
 	for range maxRounds {
-		if wire.IsList(x.request.Method) {
-			round.left = &wire.Page{}
-		}
 		answer, err := s.cfg.Core.Serve(ctx, dst, round)
 		if err != nil {
 			return nil, projectError(s.rev, x.request.Method, err)
 		}
-		result, further, err := x.settle(ctx, answer, len(dst), round.left)
+		result, further, err := x.settle(ctx, answer, len(dst))
 		if result != nil || err != nil {
 			return result, err
 		}
@@ -124,17 +116,15 @@ func (x *Exchange) relay(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Erro
 // settle makes the result that answer ends with, from the offset on, one for the session; left is what the core has left
 // out of it. In place of one that asks for input it gives what the client has answered: members for the request's next
 // round. It is apart so that relay, within which the core works, needs little of the stack.
-func (x *Exchange) settle(ctx context.Context, answer []byte, from int, left *wire.Page) (settled, further []byte, err *jsonrpc.Error) {
+func (x *Exchange) settle(ctx context.Context, answer []byte, from int) (settled, further []byte, err *jsonrpc.Error) {
 	s, key := x.session, pageKey{x.session.rev, x.request.Method}
-	page := pageIn(answer, from, left)
-	if kept, ok := s.cfg.pages.find(key, &page); ok {
-		return x.leave(answer[:from], kept), nil, nil
+	if projected, ok := s.cfg.pages.find(key, answer[from:]); ok {
+		return append(answer[:from], projected...), nil, nil
 	}
-	isKept := page.isKept(key)
-	if isKept {
-		page.modern = bytes.Clone(page.modern)
+	var modern []byte
+	if isCacheable(key, answer[from:]) {
+		modern = bytes.Clone(answer[from:])
 	}
-	answer = slices.Insert(answer, from+page.at, page.items...)
 	answer, complete := s.cfg.frame.takeOff(answer, from)
 	if !complete { // few are not: the others are not read for it
 		result := answer[from:]
@@ -151,19 +141,10 @@ func (x *Exchange) settle(ctx context.Context, answer []byte, from int, left *wi
 		}
 	}
 	answer = x.method.result.replace(answer, from)
-	if isKept {
-		s.cfg.pages.keep(key, page, answer[from:])
+	if modern != nil {
+		s.cfg.pages.put(key, page{modern, bytes.Clone(answer[from:])})
 	}
 	return answer, nil, nil
-}
-
-// leave leaves out a kept page and the brace behind it, or appends the page where all is to be written.
-func (x *Exchange) leave(dst, kept []byte) []byte {
-	if x.Left == nil {
-		return append(dst, kept[:len(kept)-1]...)
-	}
-	*x.Left = wire.Page{Items: kept, At: len(dst)}
-	return dst
 }
 
 // notify writes a notification of the request. It keeps silent once the client has cancelled the request.
@@ -202,7 +183,6 @@ type Round struct {
 	request *jsonrpc.Message // as the client sent it
 	index   *wire.Index      // of its params, if known
 	answers []byte           // members that the params have in addition, each with a comma behind
-	left    *wire.Page       // takes what the core leaves out of a list; nil for nothing
 }
 
 // ID is the id of the request.
@@ -213,9 +193,7 @@ func (r Round) Method() string { return r.request.Method }
 
 // Open returns the params, and reads their envelope into env, which is empty.
 func (r Round) Open(env *wire.Envelope) (stdjson.RawMessage, *jsonrpc.Error) {
-	params, err := r.session.modernParams(env, r.request.Params, r.index, r.answers)
-	env.Page = r.left
-	return params, err
+	return r.session.modernParams(env, r.request.Params, r.index, r.answers)
 }
 
 // modernParams returns the params of a client's request, whose own index may be known, with the envelope of the session and

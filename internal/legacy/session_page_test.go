@@ -1,14 +1,11 @@
 package legacy_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
-	"github.com/patchbay-mcp/patchbay/internal/wire"
-	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
 // manyTools is a list of tools as the core gives it.
@@ -51,43 +48,6 @@ func TestListsAreThoseOfTheCore(t *testing.T) {
 			if strings.Contains(got, "ttlMs") || strings.Contains(got, `"any":true`) || strings.Count(got, `"name"`) != 50 {
 				t.Errorf("%s: got %.300s", version, got)
 			}
-		}
-	}
-}
-
-// A pageCore keeps the items of its list, and leaves them out of what it appends.
-type pageCore struct {
-	fakeCore
-	items []byte
-}
-
-func (c *pageCore) Serve(_ context.Context, dst []byte, r legacy.Round) ([]byte, *jsonrpc.Error) {
-	var env wire.Envelope
-	if _, err := r.Open(&env); err != nil {
-		return nil, err
-	}
-	if env.Page == nil {
-		return append(dst, discovered...), nil
-	}
-	dst = append(dst, `{"resultType":"complete","tools":`...)
-	env.Page.Items, env.Page.At = c.items, len(dst)
-	return append(dst, `,"ttlMs":1000}`...), nil
-}
-
-// Items that the core leaves out are those that it keeps now, though they may be as long as those before.
-func TestItemsThatTheCoreKeeps(t *testing.T) {
-	core := &pageCore{}
-	session, _ := legacy.Initialize(t.Context(), config(core), initialize("2025-11-25"))
-	items := func(title string) []byte {
-		return []byte(`[` + strings.Repeat(`{"name":"`+title+`"},`, 200) + `{"name":"last"}]`)
-	}
-	a, b := items("a"), items("b")
-	var room []byte
-	for i, items := range [][]byte{a, a, b, b, a, items("longer"), []byte(`[]`), a} {
-		core.items = items
-		room = listTools(t, session, room)
-		if want := `{"jsonrpc":"2.0","id":1,"result":{"tools":` + string(items) + `}}`; string(room) != want {
-			t.Errorf("%d: got %.120s, want %.120s", i, room, want)
 		}
 	}
 }

@@ -126,7 +126,7 @@ func checkError(t *testing.T, text, instance string, err error) {
 		return
 	}
 	invalid, ok := err.(*schema.ValidationError)
-	if !ok || len(invalid.Problems) == 0 || len(invalid.Problems) > 5 || strings.Contains(err.Error(), "does not fit the schema") {
+	if !ok || len(invalid.Problems) == 0 || len(invalid.Problems) > 5 || strings.Contains(err.Error(), "does not match the schema") {
 		t.Fatalf("schema %s\nvalue %s\nthe error says nothing: %v", text, instance, err)
 	}
 	var v any

@@ -35,8 +35,6 @@ type Envelope struct {
 	ProgressToken stdjson.RawMessage
 	// Meta is the whole `_meta` object.
 	Meta stdjson.RawMessage
-	// Page, if not nil, takes the items of a list that the answer then leaves out.
-	Page *Page
 
 	subject Index
 }

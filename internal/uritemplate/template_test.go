@@ -1,4 +1,4 @@
-package mcp_test
+package uritemplate_test
 
 import (
 	"maps"
@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/internal/uritemplate"
 )
 
 // rfcVars are the variables of the examples in RFC 6570, section 3.2.
@@ -65,44 +65,80 @@ var rfcExamples = []struct{ template, uri string }{
 	{"é{who}", "%C3%A9fred"}, {"it's-{who}", "it's-fred"},
 }
 
+// expand parses and expands a template.
+func expand(template string, vars map[string]any) (string, error) {
+	t, err := uritemplate.Parse(template)
+	if err != nil {
+		return "", err
+	}
+	return t.Expand(vars)
+}
+
+// match parses a template and matches a URI. The variables in lists are lists.
+func match(template, uri string, lists ...string) (map[string]any, bool, error) {
+	t, err := uritemplate.Parse(template)
+	if err != nil {
+		return nil, false, err
+	}
+	isList := map[string]bool{}
+	for _, name := range lists {
+		isList[name] = true
+	}
+	m, err := t.Matcher(isList)
+	if err != nil {
+		return nil, false, err
+	}
+	vars, ok := m.Match(uri)
+	return vars, ok, nil
+}
+
+// variables returns the variables of a template, or nil if it is malformed.
+func variables(template string) []string {
+	t, err := uritemplate.Parse(template)
+	if err != nil {
+		return nil
+	}
+	return t.Variables()
+}
+
 func TestRES04_TemplatesExpandByRFC6570(t *testing.T) {
 	for _, e := range rfcExamples {
-		got, err := (&mcp.ResourceTemplate{URITemplate: e.template}).Expand(rfcVars)
+		got, err := expand(e.template, rfcVars)
 		if err != nil || got != e.uri {
 			t.Errorf("%s: got %q, %v, want %q", e.template, got, err, e.uri)
 		}
 	}
 }
 
-// TestRES04_TemplatesFindTheirVariablesAgain reads every example of the RFC backwards, where that is possible.
-func TestRES04_TemplatesFindTheirVariablesAgain(t *testing.T) {
+// TestRES04_MatchInvertsExpand matches every example of the RFC whose expansion can be inverted.
+func TestRES04_MatchInvertsExpand(t *testing.T) {
 	for _, e := range rfcExamples {
 		var lists []string
-		skip := strings.Contains(e.template, ",who}") || strings.Contains(e.template, ":1,var}") // twice in one expression
-		for _, name := range mcp.TemplateVariables(e.template) {
+		skip := strings.Contains(e.template, ",who}") || strings.Contains(e.template, ":1,var}") // a variable occurs twice in one expression
+		for _, name := range variables(e.template) {
 			switch rfcVars[name].(type) {
 			case []string:
 				lists = append(lists, name)
 			case map[string]string:
-				skip = true // keys are not known beforehand
+				skip = true // the keys are not known in advance
 			}
 		}
 		if skip {
 			continue
 		}
-		vars, ok, err := mcp.MatchURI(e.template, e.uri, lists...)
+		vars, ok, err := match(e.template, e.uri, lists...)
 		if err != nil || !ok {
 			t.Errorf("%s does not match %q: %v", e.template, e.uri, err)
 			continue
 		}
-		again, err := (&mcp.ResourceTemplate{URITemplate: e.template}).Expand(vars)
+		again, err := expand(e.template, vars)
 		if err != nil || again != e.uri {
 			t.Errorf("%s finds %v in %q, which gives %q, %v", e.template, vars, e.uri, again, err)
 		}
 	}
 }
 
-func TestRES04_TemplatesRead(t *testing.T) {
+func TestRES04_Match(t *testing.T) {
 	type vars = map[string]any
 	list := func(items ...string) []string { return items }
 	for _, test := range []struct {
@@ -153,7 +189,7 @@ func TestRES04_TemplatesRead(t *testing.T) {
 		{"x://{a}/{a}", "x://b/b", vars{"a": "b"}},
 		{"x://{a}/{a}", "x://b/c", nil},
 		{"x://é/{a}", "x://%C3%A9/b", vars{"a": "b"}},
-		// what expansions would have encoded
+		// unencoded characters
 		{"x://{a}", "x://bob@example.com", vars{"a": "bob@example.com"}},
 		{"x://{a}", "x://it's,fine", vars{"a": "it's,fine"}},
 		{"x://h{?a}", "x://h?a=b/c?d,e", vars{"a": "b/c?d,e"}},
@@ -164,7 +200,7 @@ func TestRES04_TemplatesRead(t *testing.T) {
 		if strings.Contains(test.template, "list") {
 			lists = append(lists, "list")
 		}
-		got, ok, err := mcp.MatchURI(test.template, test.uri, lists...)
+		got, ok, err := match(test.template, test.uri, lists...)
 		if err != nil {
 			t.Errorf("%s: %v", test.template, err)
 			continue
@@ -175,18 +211,18 @@ func TestRES04_TemplatesRead(t *testing.T) {
 	}
 }
 
-func TestRES04_MalformedTemplatesAreRefused(t *testing.T) {
+func TestRES04_MalformedTemplates(t *testing.T) {
 	for _, bad := range []string{
 		"{", "}", "a}", "{}", "{a", "{a{b}}", "{=a}", "{,a}", "{!a}", "{@a}", "{|a}", "{+}", "{a,}", "{,}", "{a:}", "{a:0}",
 		"{a:10000}", "{a:3*}", "{a**}", "{a b}", "{a-b}", "{.a..b}", "{..a}", "{a.}", "{%4}", "a b", "a\"b", "a<b", "a\\b", "a^b",
 		"a`b", "a|b", "a%b", "a%4", "\x00", "\x7f", "\xff", strings.Repeat("a", 8<<10+1),
 	} {
-		if uri, err := (&mcp.ResourceTemplate{URITemplate: bad}).Expand(nil); err == nil {
+		if uri, err := expand(bad, nil); err == nil {
 			t.Errorf("%q expands to %q", bad, uri)
 		}
 	}
 	for _, bad := range []string{"{a*}", "{?a,a}", "{" + strings.Repeat("a,", 4000) + "b}"} {
-		if _, _, err := mcp.MatchURI(bad, ""); err == nil {
+		if _, _, err := match(bad, ""); err == nil {
 			t.Errorf("%.20q can be matched", bad)
 		}
 	}
@@ -202,28 +238,28 @@ func TestRES04_ValuesThatCannotBeExpanded(t *testing.T) {
 		"{f*}":  {"f": map[string]string{"\xff": "x"}},
 		"{g}":   {"g": []string{"\xff"}},
 
-		strings.Repeat("{h}", 1000): {"h": strings.Repeat("x", 100)}, // a hostile template makes no long URIs
+		strings.Repeat("{h}", 1000): {"h": strings.Repeat("x", 100)}, // the expansion is too long
 	} {
-		if uri, err := (&mcp.ResourceTemplate{URITemplate: template}).Expand(vars); err == nil {
+		if uri, err := expand(template, vars); err == nil {
 			t.Errorf("%s expands to %q", template, uri)
 		}
 	}
 }
 
-func TestRES16_URIs(t *testing.T) {
+func TestRES16_CheckURI(t *testing.T) {
 	for uri, good := range map[string]bool{
 		"file:///a/b.txt": true, "x:y": true, "a+b-c.d:": true, "x://h/%C3%A9?q=(1)#f": true, "test://[::1]/a": true,
 		"": false, "a": false, ":a": false, "1x:a": false, "a/b:c": false, "x://a b": false, "x://é": false, "x://%4g": false, "x://%": false,
 		"x://a\\b": false, "x://a\x00": false, "x://{a}": false, "x:" + strings.Repeat("a", 8<<10): false,
 	} {
-		if err := mcp.CheckURI(uri); (err == nil) != good {
+		if err := uritemplate.CheckURI(uri); (err == nil) != good {
 			t.Errorf("%.40q: %v", uri, err)
 		}
 	}
 }
 
-// TestRES18_MatchingTakesLinearTime has hostile URIs of the greatest length. A matcher that tries all readings does not
-// come back; the bound is generous for the race detector on a busy machine.
+// TestRES18_MatchingTakesLinearTime matches hostile URIs of the maximum length. A backtracking matcher would not return;
+// the bound is generous for the race detector on a busy machine.
 func TestRES18_MatchingTakesLinearTime(t *testing.T) {
 	const size, enough = 8 << 10, 30 * time.Second
 	for template, piece := range map[string]string{
@@ -237,7 +273,7 @@ func TestRES18_MatchingTakesLinearTime(t *testing.T) {
 		}
 		uri := (prefix + strings.Repeat(piece, size))[:size]
 		start := time.Now()
-		if _, ok, err := mcp.MatchURI(template, uri, "list"); ok || err != nil {
+		if _, ok, err := match(template, uri, "list"); ok || err != nil {
 			if err != nil || strings.HasSuffix(template, "!") {
 				t.Errorf("%s: matched %v, %v", template, ok, err)
 			}
@@ -250,8 +286,8 @@ func TestRES18_MatchingTakesLinearTime(t *testing.T) {
 	}
 }
 
-// FuzzURITemplate expands any template with any values. What it gives is a URI by its characters, and is found again:
-// as the same values, or as others of the same URI.
+// FuzzURITemplate expands any template with any values. The result contains only characters of a URI, and matching it
+// yields the same values or others with the same expansion.
 func FuzzURITemplate(f *testing.F) {
 	for _, e := range rfcExamples {
 		f.Add(e.template, "value", "Hello World!", "red", "green")
@@ -259,7 +295,7 @@ func FuzzURITemplate(f *testing.F) {
 	f.Add("x://{+a}{?b}", "é/€/😀", "\x00%", "", ",")
 	f.Add("{a}{b}{;a,b}{c*}", "a", "b", "", "")
 	f.Fuzz(func(t *testing.T, template, a, b, item1, item2 string) {
-		names := mcp.TemplateVariables(template)
+		names := variables(template)
 		vars := map[string]any{}
 		var lists []string
 		for i, name := range names {
@@ -274,29 +310,29 @@ func FuzzURITemplate(f *testing.F) {
 				vars[name] = a
 			}
 		}
-		uri, err := (&mcp.ResourceTemplate{URITemplate: template}).Expand(vars)
+		uri, err := expand(template, vars)
 		if err != nil || len(uri) > 8<<10 {
 			return
 		}
-		if err := mcp.CheckURI("x:" + uri); err != nil && len(uri) < 8<<10-2 {
+		if err := uritemplate.CheckURI("x:" + uri); err != nil && len(uri) < 8<<10-2 {
 			t.Fatalf("%q expands to %q: %v", template, uri, err)
 		}
-		found, ok, err := mcp.MatchURI(template, uri, lists...)
+		found, ok, err := match(template, uri, lists...)
 		if err != nil || ambiguous(template, names) || strings.Contains(a+b+item1+item2, "%") {
 			return
 		}
 		if !ok {
 			t.Fatalf("%q with %q gives %q, which it does not match", template, vars, uri)
 		}
-		again, err := (&mcp.ResourceTemplate{URITemplate: template}).Expand(found)
+		again, err := expand(template, found)
 		if err != nil || again != uri {
 			t.Fatalf("%q finds %q in %q, which gives %q, %v", template, found, uri, again, err)
 		}
 	})
 }
 
-// ambiguous reports whether what a template expands to may be read in a way that leads nowhere: when a variable stands
-// twice or is cut, literals are encoded like values, or one expression's values hold what ends another's.
+// ambiguous reports whether an expansion of the template may not match it: a variable occurs twice or has a prefix,
+// literals are percent-encoded, or the values of one expression contain delimiters of another.
 func ambiguous(template string, names []string) bool {
 	for _, name := range names {
 		if strings.Count(template, name) > 1 {
@@ -307,7 +343,7 @@ func ambiguous(template string, names []string) bool {
 	return strings.ContainsAny(template, "%:") || reserved && strings.Count(template, "{") > 1
 }
 
-// FuzzURITemplateRoundTrip has templates that can be read in one way only: values come back as they were.
+// FuzzURITemplateRoundTrip has unambiguous templates: matching an expansion yields the values it was made of.
 func FuzzURITemplateRoundTrip(f *testing.F) {
 	templates := []string{
 		"x://{a}/{b}{/list*}", "x://{a}{/b}{?list}", "x://{a,b}/{list}", "x://h{?a,b,list*}", "x://h{;a,b}{?list*}",
@@ -320,24 +356,24 @@ func FuzzURITemplateRoundTrip(f *testing.F) {
 	f.Fuzz(func(t *testing.T, which uint8, a, b, item1, item2 string) {
 		template := templates[int(which)%len(templates)]
 		if a == "" || b == "" || item1 == "" || item2 == "" {
-			return // not to be told from what is undefined
+			return // indistinguishable from undefined
 		}
 		vars := map[string]any{"a": a, "b": b, "list": []string{item1, item2}}
 		if strings.Contains(template, "#list") && strings.ContainsAny(item1+item2, ",%") {
 			return // a fragment leaves commas and triplets as they are
 		}
-		uri, err := (&mcp.ResourceTemplate{URITemplate: template}).Expand(vars)
+		uri, err := expand(template, vars)
 		if err != nil || len(uri) > 8<<10 {
 			return
 		}
-		found, ok, err := mcp.MatchURI(template, uri, "list")
+		found, ok, err := match(template, uri, "list")
 		if err != nil || !ok || !cmp.Equal(found, vars) {
 			t.Fatalf("%q with %q gives %q, which reads %q, %v, %v", template, vars, uri, found, ok, err)
 		}
 	})
 }
 
-// FuzzURIMatch reads any URI by any template: what is found is text, and no variable is made up.
+// FuzzURIMatch matches any URI against any template: the values are text, and belong to variables of the template.
 func FuzzURIMatch(f *testing.F) {
 	for _, e := range rfcExamples {
 		f.Add(e.template, e.uri)
@@ -346,20 +382,20 @@ func FuzzURIMatch(f *testing.F) {
 		if len(template) > 200 {
 			return
 		}
-		found, ok, err := mcp.MatchURI(template, uri)
+		found, ok, err := match(template, uri)
 		if err != nil || !ok {
 			return
 		}
-		names := mcp.TemplateVariables(template)
+		names := variables(template)
 		for name := range maps.Keys(found) {
 			if !slices.Contains(names, name) {
 				t.Fatalf("%q finds %q in %q", template, name, uri)
 			}
 		}
 		if len(uri)*len("%24")*strings.Count(strings.ReplaceAll(template, "{", ","), ",") > 8<<10 {
-			return // what a person left unencoded may be too long once it is encoded, and a variable may stand often
+			return // the expansion may be too long once everything is encoded
 		}
-		if _, err := (&mcp.ResourceTemplate{URITemplate: template}).Expand(found); err != nil {
+		if _, err := expand(template, found); err != nil {
 			t.Fatalf("%q finds %q in %q: %v", template, found, uri, err)
 		}
 	})

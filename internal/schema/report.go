@@ -8,15 +8,15 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// explain goes over a value that does not fit once more, for what is wrong with it.
+// explain evaluates an invalid value again and collects its problems.
 func (e *evaluation) explain(root *node, at int) error {
 	if !e.spent() {
-		e.telling = true
+		e.reporting = true
 		e.frames, e.scope = 0, e.scope[:0]
 		e.value(root, at, nil)
 	}
 	if len(e.problems) == 0 {
-		text := "does not fit the schema"
+		text := "does not match the schema"
 		if e.spent() {
 			text = "takes more than " + strconv.Itoa(MaxSteps) + " steps to check, want a smaller or simpler value"
 		}
@@ -25,40 +25,40 @@ func (e *evaluation) explain(root *node, at int) error {
 	return &ValidationError{Problems: e.problems}
 }
 
-// tell notes what is wrong with the value at an offset. With the last problem that fits, the telling ends.
-func (e *evaluation) tell(at int, text string) {
+// tell notes what is wrong with the value at an offset. With the last problem that fits, the reporting ends.
+func (e *evaluation) report(at int, text string) {
 	const longestPath, longestText = 256, 1024
-	if !e.telling || !e.afford(1+at/bytesPerStep) {
+	if !e.reporting || !e.afford(1+at/bytesPerStep) {
 		return
 	}
 	p := Problem{Path: cut(pointerTo(e.doc, at), longestPath), Text: cut(text, longestText)}
 	if !slices.Contains(e.problems, p) {
 		e.problems = append(e.problems, p)
 	}
-	e.telling = len(e.problems) < maxProblems
+	e.reporting = len(e.problems) < maxProblems
 }
 
-// got shows the value at an offset.
+// got returns a description of the value at an offset.
 func (e *evaluation) got(at int) string {
 	end := skipValue(e.doc, at)
 	e.spend((end - at) / bytesPerStep)
 	return "got " + shown(e.doc[at:end])
 }
 
-func (e *evaluation) tellGot(at int, want, what string) {
-	if e.telling {
-		e.tell(at, e.got(at)+", want "+want+what)
+func (e *evaluation) reportGot(at int, want, what string) {
+	if e.reporting {
+		e.report(at, e.got(at)+", want "+want+what)
 	}
 }
 
-func (e *evaluation) tellCount(at, got, want int, relation, noun string) {
-	if !e.telling {
+func (e *evaluation) reportCount(at, got, want int, relation, noun string) {
+	if !e.reporting {
 		return
 	}
 	if got != 1 {
 		noun = plural(noun)
 	}
-	e.tell(at, "got "+strconv.Itoa(got)+" "+noun+", want "+relation+" "+strconv.Itoa(want))
+	e.report(at, "got "+strconv.Itoa(got)+" "+noun+", want "+relation+" "+strconv.Itoa(want))
 }
 
 func plural(noun string) string {
@@ -72,15 +72,15 @@ func plural(noun string) string {
 	return first
 }
 
-func (e *evaluation) tellType(n *node, at int) {
-	if !e.telling {
+func (e *evaluation) reportType(n *node, at int) {
+	if !e.reporting {
 		return
 	}
 	text := e.got(at) + ", want " + typeWords(n.types)
 	if plain := inner(e.doc[at:skipString(e.doc, at)]); e.doc[at] == '"' && n.types.takes(plain) {
 		text += ": write it without quotes"
 	}
-	e.tell(at, text)
+	e.report(at, text)
 }
 
 // takes reports whether text is JSON of one of the types.
@@ -105,13 +105,13 @@ func typeWords(t typeSet) string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
-func (e *evaluation) tellEnum(n *node, at int) {
-	if e.telling {
-		e.tell(at, e.got(at)+", want "+e.oneOf(n.enum.values, at))
+func (e *evaluation) reportEnum(n *node, at int) {
+	if e.reporting {
+		e.report(at, e.got(at)+", want "+e.oneOf(n.enum.values, at))
 	}
 }
 
-// oneOf lists values as they are written, with the one that a string most likely means.
+// oneOf lists values, and suggests the one that is most similar to a string.
 func (e *evaluation) oneOf(values []string, at int) string {
 	if len(values) == 1 {
 		return values[0]
@@ -132,8 +132,8 @@ func (e *evaluation) oneOf(values []string, at int) string {
 	return text
 }
 
-func (e *evaluation) tellRequired(n *node, at int) {
-	if !e.telling {
+func (e *evaluation) reportRequired(n *node, at int) {
+	if !e.reporting {
 		return
 	}
 	for _, p := range n.object.properties {
@@ -144,13 +144,13 @@ func (e *evaluation) tellRequired(n *node, at int) {
 		if p.node != nil && p.node.types != 0 {
 			text += " (" + typeWords(p.node.types) + ")"
 		}
-		e.tell(at, text)
+		e.report(at, text)
 	}
 }
 
 // tellUnknown tells of the member whose name stands at an offset that it is none of the object's properties.
-func (e *evaluation) tellUnknown(r *objectRules, at, nameEnd int) {
-	if !e.telling {
+func (e *evaluation) reportUnknown(r *objectRules, at, nameEnd int) {
+	if !e.reporting {
 		return
 	}
 	name := string(unquote(e.doc[at:nameEnd]))
@@ -170,21 +170,21 @@ func (e *evaluation) tellUnknown(r *objectRules, at, nameEnd int) {
 		text += ", known are " + shortList(known)
 		e.listed = r
 	}
-	e.tell(at, text)
+	e.report(at, text)
 }
 
 // tellChoice tells why a value fits none of the alternatives, or too many. If one of them was clearly meant its problems
 // are told, otherwise what they would take.
-func (e *evaluation) tellChoice(branches []*node, at, fitting int) {
-	if !e.telling {
+func (e *evaluation) reportChoice(branches []*node, at, fitting int) {
+	if !e.reporting {
 		return
 	}
 	if fitting > 0 {
-		e.tell(at, e.got(at)+", which fits more than one of "+strconv.Itoa(len(branches))+" alternatives, want exactly one")
+		e.report(at, e.got(at)+", which fits more than one of "+strconv.Itoa(len(branches))+" alternatives, want exactly one")
 		return
 	}
 	if values := allEnums(branches); values != nil {
-		e.tell(at, e.got(at)+", want "+e.oneOf(values, at))
+		e.report(at, e.got(at)+", want "+e.oneOf(values, at))
 		return
 	}
 	var fit []*node // by their kind
@@ -192,23 +192,23 @@ func (e *evaluation) tellChoice(branches []*node, at, fitting int) {
 	for _, b := range branches {
 		b = b.target()
 		types |= b.types
-		if e.quietly(&node{types: b.types, enum: b.enum}, at, nil) {
+		if e.accepts(&node{types: b.types, enum: b.enum}, at, nil) {
 			fit = append(fit, b)
 		}
 	}
-	if e.tellTag(fit, at) {
+	if e.reportTag(fit, at) {
 		return
 	}
 	if best := e.fewest(fit, at); best != nil {
 		e.problems = append(e.problems, best[:min(len(best), maxProblems-len(e.problems))]...)
-		e.telling = len(e.problems) < maxProblems
+		e.reporting = len(e.problems) < maxProblems
 		return
 	}
 	text := e.got(at) + ", which fits none of " + strconv.Itoa(len(branches)) + " alternatives"
 	if len(fit) == 0 && types != 0 {
 		text = e.got(at) + ", want " + typeWords(types)
 	}
-	e.tell(at, text)
+	e.report(at, text)
 }
 
 // allEnums returns the values of alternatives that are enums all.
@@ -226,7 +226,7 @@ func allEnums(branches []*node) []string {
 
 // tellTag looks for a property by whose value all alternatives are told apart. If the object has it with a value that one
 // of them knows, the problems of that one are told; otherwise the values that there are.
-func (e *evaluation) tellTag(branches []*node, at int) bool {
+func (e *evaluation) reportTag(branches []*node, at int) bool {
 	if len(branches) < 2 || e.doc[at] != '{' || branches[0].object == nil {
 		return false
 	}
@@ -246,12 +246,12 @@ func (e *evaluation) tellTag(branches []*node, at int) bool {
 			continue
 		}
 		for i, tag := range tags {
-			if e.quietly(tag, valueAt, nil) {
+			if e.accepts(tag, valueAt, nil) {
 				e.value(branches[i], at, nil)
 				return true
 			}
 		}
-		e.tell(valueAt, e.got(valueAt)+", want "+e.oneOf(values, valueAt))
+		e.report(valueAt, e.got(valueAt)+", want "+e.oneOf(values, valueAt))
 		return true
 	}
 	return false
@@ -272,10 +272,10 @@ func (n *node) tag(name string) *node {
 // fewest returns the problems of the alternative that has the fewest.
 func (e *evaluation) fewest(branches []*node, at int) []Problem {
 	outer := e.problems
-	defer func() { e.problems, e.telling = outer, true }()
+	defer func() { e.problems, e.reporting = outer, true }()
 	var best []Problem
 	for _, b := range branches {
-		e.problems, e.telling = nil, true
+		e.problems, e.reporting = nil, true
 		e.value(b, at, nil)
 		if len(e.problems) > 0 && (best == nil || len(e.problems) < len(best)) {
 			best = e.problems

@@ -32,7 +32,7 @@ func TestSUB_WhoeverIsInBetweenSeesAWholeSubscription(t *testing.T) {
 						begun = true
 						res, err := next.ServeMCP(ctx, req)
 						ended = true
-						if _, ok := res.(*mcp.ListenResult); !ok || ctx.Err() == nil {
+						if _, ok := res.(mcp.EmptyResult); !ok || ctx.Err() == nil {
 							t.Errorf("it ended with %T", res)
 						}
 						return res, err
@@ -46,7 +46,7 @@ func TestSUB_WhoeverIsInBetweenSeesAWholeSubscription(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				answer := make(chan string)
 				go func() {
-					body, _ := mcp.AppendAnswer(nil, ctx, h, req)
+					body, _ := mcp.AppendResponse(nil, ctx, h, req)
 					answer <- string(body)
 				}()
 				synctest.Wait()
@@ -88,7 +88,7 @@ func TestSUB_APanicEndsOneSubscription(t *testing.T) {
 				})
 				failure := make(chan *mcp.Error)
 				go func() {
-					_, err := mcp.AppendAnswer(nil, t.Context(), s, req)
+					_, err := mcp.AppendResponse(nil, t.Context(), s, req)
 					failure <- err
 				}()
 				synctest.Wait()
@@ -139,7 +139,7 @@ func TestPROG_ATopicTellsOfProgress(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
-		go func() { mcp.AppendAnswer(nil, ctx, s, req); close(done) }()
+		go func() { mcp.AppendResponse(nil, ctx, s, req); close(done) }()
 		synctest.Wait()
 		change("a")
 		synctest.Wait()
@@ -176,7 +176,7 @@ func TestSUB_AHandlerInBetweenSeesAWholeSubscription(t *testing.T) {
 		req := listening(t, `{"toolsListChanged":true}`, func(string) error { return nil })
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
-		go func() { mcp.AppendAnswer(nil, ctx, g, req); close(done) }()
+		go func() { mcp.AppendResponse(nil, ctx, g, req); close(done) }()
 		synctest.Wait()
 		select {
 		case <-g.ended:

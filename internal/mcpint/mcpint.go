@@ -1,0 +1,31 @@
+// Package mcpint gives package mcphttp the functions of package mcp that are not part of its API.
+package mcpint
+
+import (
+	"context"
+
+	"github.com/patchbay-mcp/patchbay/internal/legacy"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+// Funcs are those functions. Package mcp imports this package, so its types are type parameters here: R is *mcp.Request
+// and H is mcp.Handler.
+type Funcs[R, H any] struct {
+	// AppendResponse serves a request and appends the response message to dst. The error is that of the response.
+	AppendResponse func(dst []byte, ctx context.Context, h H, req R) ([]byte, *jsonrpc.Error)
+	// AppendResult serves a request and appends the result to dst, or returns the error of the response.
+	AppendResult func(dst []byte, ctx context.Context, h H, req R) ([]byte, *jsonrpc.Error)
+	// SessionRequest returns the request of a session.
+	SessionRequest func(r legacy.Round) (R, *jsonrpc.Error)
+}
+
+var provided any // Funcs, set while package mcp is initialized
+
+// Provide sets the functions. It reports true, so that a variable of package mcp can be initialized with it.
+func Provide[R, H any](f Funcs[R, H]) bool {
+	provided = f
+	return true
+}
+
+// Get returns the functions. Package mcp must be initialized.
+func Get[R, H any]() Funcs[R, H] { return provided.(Funcs[R, H]) }

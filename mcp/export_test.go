@@ -1,0 +1,7 @@
+package mcp
+
+// Functions that package mcphttp calls by internal/mcpint.
+var (
+	AppendResponse = appendResponse
+	AppendResult   = appendResult
+)

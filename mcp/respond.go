@@ -1,0 +1,108 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/patchbay-mcp/patchbay/internal/mcpint"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+// Answer serves one request with h and returns the response message. It is for transports. A panic, and an error that is
+// not an [*Error], is logged in full and answered with "internal error".
+func Answer(ctx context.Context, h Handler, req *Request) *jsonrpc.Message {
+	const typicalSize = 256
+	result, err := appendResult(make([]byte, 0, typicalSize), ctx, h, req)
+	if err != nil {
+		return jsonrpc.NewErrorResponse(req.ID, err)
+	}
+	return jsonrpc.NewResponse(req.ID, result)
+}
+
+// _ makes the functions below available to package mcphttp.
+var _ = mcpint.Provide(mcpint.Funcs[*Request, Handler]{
+	AppendResponse: appendResponse, AppendResult: appendResult, SessionRequest: sessionRequest,
+})
+
+// appendResponse is [Answer] for transports that write bytes: it appends the response message to dst. The error is that of
+// the response.
+func appendResponse(dst []byte, ctx context.Context, h Handler, req *Request) ([]byte, *Error) {
+	start := len(dst)
+	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
+	dst = append(dst, req.ID.String()...)
+	dst = append(dst, `,"result":`...)
+	out, err := appendResult(dst, ctx, h, req)
+	if err != nil {
+		return appendError(dst[:start], req.ID, err), err
+	}
+	return append(out, '}'), nil
+}
+
+// appendError is not inlined: a subscription waits in a call of appendResponse, and inlining the encoder there doubles the
+// stack of each idle stream to 16 KiB.
+//
+//go:noinline
+func appendError(dst []byte, id jsonrpc.ID, err *Error) []byte {
+	return jsonrpc.Append(dst, jsonrpc.NewErrorResponse(id, err))
+}
+
+// appendResult is [Answer] for transports that make the response message: it appends the result to dst, or returns the
+// error of the response.
+//
+// If h is a [*Server] without middleware, a subscription is served after h has returned, which frees the stack of the
+// call.
+func appendResult(dst []byte, ctx context.Context, h Handler, req *Request) ([]byte, *Error) {
+	if req.env.Revision == 0 {
+		return nil, wire.UnsupportedVersion(req.env.VersionText)
+	}
+	var res Result
+	var err error
+	if req.Method == wire.MethodSubscriptionsListen && isPlainServer(h) {
+		res, err = listenThenServe(ctx, req, h)
+	} else {
+		res, err = contain(ctx, req.logger(), req, h)
+	}
+	if err != nil {
+		return nil, publicError(ctx, req.logger(), req, err)
+	}
+	dst, err = appendContained(dst, ctx, req, res)
+	switch {
+	case err == nil:
+		return dst, nil
+	case asError(err) != nil:
+		return nil, asError(err)
+	}
+	req.logger().ErrorContext(ctx, "mcp: cannot encode result", "method", req.Method, "error", err)
+	return nil, errInternal
+}
+
+// appendContained encodes a result and recovers from panics of its methods, which may be the user's.
+func appendContained(dst []byte, ctx context.Context, req *Request, res Result) (out []byte, err error) {
+	defer recovered(ctx, req.logger(), req.Method, &err)
+	return encodeResult(dst, res, req.frame())
+}
+
+// contain calls h and turns a panic into an error, so that it fails one request only.
+func contain(ctx context.Context, log *slog.Logger, req *Request, h Handler) (res Result, err error) {
+	defer recovered(ctx, log, req.Method, &err)
+	res, err = h.ServeMCP(ctx, req)
+	if err == nil && res == nil {
+		log.ErrorContext(ctx, "mcp: handler returned neither result nor error", "method", req.Method)
+		return nil, errInternal
+	}
+	return res, err
+}
+
+// publicError returns the error that the peer may see, and logs err if that is another one.
+func publicError(ctx context.Context, log *slog.Logger, req *Request, err error) *Error {
+	if e := asError(err); e != nil {
+		return e
+	}
+	if cancelled(ctx, err) || errors.Is(err, ErrClosed) {
+		return &Error{Code: CodeInternalError, Message: "request cancelled"}
+	}
+	log.ErrorContext(ctx, "mcp: request failed", "method", req.Method, "id", req.ID, "error", err)
+	return errInternal
+}

@@ -1,0 +1,145 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// A pushSubscription is a subscription whose notifications are sent by the goroutine of its request.
+//
+// There are thousands of them, and each waits for hours. So that each keeps little memory, serve runs near the bottom of
+// the goroutine's stack: where possible after the handler that opened the subscription has returned, see listenThenServe.
+type pushSubscription struct {
+	*subscription
+	server *Server
+	ctx    context.Context // of the call
+	req    *Request
+	topics *topicSubscriptions
+	wakeup chan struct{} // has room for one element
+}
+
+// listenPush opens a subscription and serves it, unless the caller of the handler does that.
+func (s *Server) listenPush(ctx context.Context, req *Request, sub *subscription, f Filter) (Result, error) {
+	p := &pushSubscription{subscription: sub, server: s, ctx: ctx, req: req, wakeup: make(chan struct{}, 1)}
+	sub.wake = p.wake
+	if err := p.open(f); err != nil {
+		return nil, err
+	}
+	if req.listen != nil {
+		req.listen.push = p
+		return EmptyResult{}, nil
+	}
+	return p.serve()
+}
+
+func (p *pushSubscription) wake() {
+	select {
+	case p.wakeup <- struct{}{}:
+	default:
+	}
+}
+
+func (p *pushSubscription) open(f Filter) (err error) {
+	opened := false
+	defer func() {
+		if !opened { // also after a panic
+			p.close()
+		}
+	}()
+	sender := topicSender{func(*topicSubscriptions) { p.wake() }, p.req.Notify}
+	p.topics, err = p.server.openTopics(p.ctx, p.req, p.subscription, &f, sender)
+	if err != nil {
+		return err
+	}
+	p.server.changes.add(p.subscription) // before the acknowledgement, so that no later change is missed
+	err = p.acknowledge(p.ctx, p.req, f)
+	opened = err == nil
+	return err
+}
+
+func (p *pushSubscription) close() {
+	p.server.changes.remove(p.subscription)
+	p.topics.close()
+	if p.req.outlivesHandler() {
+		c := callFrom(p.ctx)
+		c.progress.finish(c)
+	}
+}
+
+// serve sends notifications until the client or the server ends the subscription. Its stack frame is small, and the
+// functions that it calls have the large ones.
+func (p *pushSubscription) serve() (Result, error) {
+	defer p.close()
+	done := p.ctx.Done()
+	for {
+		select {
+		case <-p.wakeup:
+			if err := p.sendAll(p.ctx); err != nil && p.ctx.Err() == nil {
+				return nil, err
+			}
+		case <-done:
+			return p.end()
+		}
+	}
+}
+
+// sendAll sends what has changed. It recovers from panics, since the handler that would do so may have returned.
+func (p *pushSubscription) sendAll(ctx context.Context) (err error) {
+	defer recovered(ctx, p.server.log, p.req.Method, &err)
+	if err := p.send(ctx, p.req); err != nil {
+		return err
+	}
+	return p.topics.send(ctx)
+}
+
+func (p *pushSubscription) end() (Result, error) {
+	// Changes before the end are still sent. Notify fails if nothing can be sent any more.
+	_ = p.sendAll(context.WithoutCancel(p.ctx))
+	if cause := context.Cause(p.ctx); !errors.Is(cause, ErrClosed) || errors.Is(cause, ErrDisconnected) {
+		return nil, cause
+	}
+	return EmptyResult{Meta: Meta{wire.MetaSubscriptionID: p.id}}, nil
+}
+
+// A listenCall holds a subscription that outlives the handler which opened it.
+type listenCall struct {
+	detached bool              // notifications are sent by the goroutines that make the changes
+	stop     func()            // ends a detached subscription
+	push     *pushSubscription // the subscription if it is not detached
+}
+
+// outlivesHandler reports whether the request is a subscription that is served after its handler has returned.
+func (r *Request) outlivesHandler() bool { return r.listen != nil && r.listen.push != nil }
+
+// listenThenServe calls h, which opens a subscription, and serves the subscription when h has returned. Between h and the
+// server there must be no handler that looks at the result.
+func listenThenServe(ctx context.Context, req *Request, h Handler) (Result, error) {
+	var l listenCall
+	req.listen = &l
+	res, err := contain(ctx, req.logger(), req, h)
+	switch {
+	case l.push == nil:
+		return res, err
+	case err != nil:
+		l.push.close()
+		return nil, err
+	}
+	return l.push.serve()
+}
+
+// A wrapper is a transport's handler in front of another handler. It looks at the error of a call and not at the result,
+// so a subscription can be served after it has returned.
+type wrapper interface {
+	Unwrap(wire.ForTransports) Handler
+}
+
+// isPlainServer reports whether h is a server without middleware, or a transport's wrapper of one.
+func isPlainServer(h Handler) bool {
+	if w, ok := h.(wrapper); ok {
+		h = w.Unwrap(wire.ForTransports{})
+	}
+	s, ok := h.(*Server)
+	return ok && s.handler.Load().isPlain
+}
