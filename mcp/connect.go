@@ -286,6 +286,7 @@ func (conn *connection) describe(raw RawResult) error {
 	if err := jsonv2.Unmarshal(raw, conn.discovered); err != nil {
 		return fmt.Errorf("the result of server/discover cannot be read: %w", err)
 	}
+	conn.discovered.Cache = decodeCache(raw)
 	meta, _ := jsonscan.Get(raw, "_meta")
 	if info, ok := jsonscan.Get(meta, wire.MetaServerInfo); ok {
 		_ = jsonv2.Unmarshal(info, &conn.server) // invalid fields stay empty

@@ -245,6 +245,9 @@ func (c *Client) decode(method string, raw RawResult, member string, v any, meta
 	if err := jsonv2.Unmarshal(raw, v); err != nil {
 		return c.invalid(method, err)
 	}
+	if r, ok := v.(interface{ setCacheHints(Cache) }); ok {
+		r.setCacheHints(decodeCache(raw))
+	}
 	if value, ok := jsonscan.Get(raw, "_meta"); ok {
 		var err error
 		d := jsonscan.Descend(value)

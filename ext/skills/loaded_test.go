@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/ext/skills"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -85,7 +86,7 @@ func TestFilesThatAreNotListedAreNotAskedFor(t *testing.T) {
 // An answer that the client has kept is not held against a newer description.
 func TestKeptAnswersAreReadAgain(t *testing.T) {
 	s := newStranger()
-	s.cache = mcp.Cache{TTLMs: 3600_000, Scope: mcp.CachePrivate}
+	s.cache = mcp.Cache{TTL: 3600_000 * time.Millisecond, Scope: mcp.CachePrivate}
 	c := dial(t, s.serve(t))
 	if _, err := c.ReadResource(t.Context(), pdf); err != nil {
 		t.Fatal(err)
