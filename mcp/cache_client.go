@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// maxCached is the number of cached results, maxCachedBytes their total size. Beyond either, the result that expires
-	// first is evicted.
+	// maxCached is the number of cached results, maxCachedBytes their total size. Beyond either,
+	// the result that expires first is evicted.
 	maxCached      = 1000
 	maxCachedBytes = 16 << 20
 	// maxTTL is the longest time that a result is cached, whatever the server allows.
 	maxTTL = 24 * time.Hour
 )
 
-// A resultCache caches the results of cacheable methods for the time that the server allows. Each entry belongs to one
-// client and one principal, so private results stay private.
+// A resultCache caches the results of cacheable methods for the time that the server allows. Each
+// entry belongs to one client and one principal, so private results stay private.
 //
 // Spec: server/utilities/caching (2026-07-28).
 type resultCache struct {
@@ -41,7 +41,8 @@ func cacheKey(ctx context.Context, k *clientRequest) string {
 	return PrincipalFrom(ctx).Key() + "\x00" + k.method + string(k.members)
 }
 
-// currentGeneration returns the generation in which a request is sent. Its result is not cached if an invalidation follows.
+// currentGeneration returns the generation in which a request is sent. Its result is not cached if
+// an invalidation follows.
 func (c *resultCache) currentGeneration() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package browser opens pages in the browser of the person at the machine.
+// Package browser opens pages in the user's browser.
 package browser
 
 import (
@@ -12,23 +12,23 @@ import (
 	"time"
 )
 
-// Check returns the URL of a page that somebody else wants opened, in the form in which it is opened and shown, if it may
-// be: it is https, or http on this machine, and shows plainly where it leads.
+// Check parses the URL of a page that a server asks to open, and returns it in the form in which it
+// is shown and opened. It must be https, or http on this machine, and must not disguise its host.
 //
 // Spec: basic/security_best_practices, Authorization URLs.
 func Check(page string) (*url.URL, error) {
 	u, err := url.Parse(page)
 	switch {
 	case err != nil:
-		return nil, errors.New("it cannot be parsed")
+		return nil, errors.New("invalid URL")
 	case u.Hostname() == "" || u.Opaque != "":
-		return nil, errors.New("it has no host")
+		return nil, errors.New("missing host")
 	case u.User != nil:
-		return nil, errors.New("it holds credentials")
+		return nil, errors.New("credentials are not allowed")
 	case u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())):
-		return nil, errors.New("it is neither https nor http on this machine")
+		return nil, errors.New("must be https, or http on this machine")
 	case strings.ContainsFunc(u.Host, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return nil, errors.New("its host has letters beyond ASCII, which can pass for others")
+		return nil, errors.New("the host has letters beyond ASCII, which can look like others")
 	}
 	return u, nil
 }
@@ -41,11 +41,12 @@ func isLoopback(host string) bool {
 	return err == nil && addr.IsLoopback()
 }
 
-// patience is how long the program that opens pages may take to fail. One that is still there has become the browser
-// itself.
-const patience = 3 * time.Second
+// openTimeout is how long the program that opens pages may take to fail. If it still runs, it is
+// the browser itself.
+const openTimeout = 3 * time.Second
 
-// Open opens a page that Check has given, and returns when it is known to be open, or ctx ends. No shell sees the URL.
+// Open opens a URL that Check has returned. It returns when the page is open or ctx ends. The URL
+// is not passed to a shell.
 func Open(ctx context.Context, page *url.URL) error {
 	name, args := command(runtime.GOOS, page.String())
 	cmd := exec.Command(name, args...) //nolint:noctx // the browser stays when this program ends
@@ -54,7 +55,7 @@ func Open(ctx context.Context, page *url.URL) error {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }() // it ends with the browser, or with this program
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(openTimeout)
 	defer timer.Stop()
 	select {
 	case err := <-ended:
@@ -66,7 +67,7 @@ func Open(ctx context.Context, page *url.URL) error {
 	}
 }
 
-// command returns the program that opens pages, with its arguments.
+// command returns the program that opens a page, and its arguments.
 func command(system, page string) (name string, args []string) {
 	switch system {
 	case "darwin":
