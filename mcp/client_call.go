@@ -202,7 +202,7 @@ func (c *Client) rounds(ctx context.Context, w *requestContext, o *CallOptions, 
 			return raw, nil
 		case ResultInputRequired:
 			if round >= c.opts.MaxRounds {
-				err := fmt.Errorf("the server requests input for the %dth time, at most %d are allowed", round+1, c.opts.MaxRounds)
+				err := fmt.Errorf("the server requests input for the %dth time, at most %d are allowed", round+1, max(0, c.opts.MaxRounds))
 				return nil, &TransportError{Method: k.method, MayHaveRun: true, Err: err}
 			}
 			w.Pause()
