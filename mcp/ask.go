@@ -183,7 +183,7 @@ func (in *input) find(key string, asked digest) (json.RawMessage, bool) {
 	if !t.resumed && len(t.onces) > 0 {
 		return nil, false // what was done once is not what the client was asked about: it did not bring the state of that
 	}
-	return jsonscan.Get(in.target.brought.responses(), key)
+	return jsonscan.Get(in.target.retry.responses(), key)
 }
 
 // put adds to a map that may not exist yet.

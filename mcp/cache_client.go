@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// maxCached is the number of cached results, maxCachedBytes their total size. Beyond either, the result that expires
-	// first is evicted.
+	// maxCached is the number of cached results, maxCachedBytes their total size. Beyond either,
+	// the result that expires first is evicted.
 	maxCached      = 1000
 	maxCachedBytes = 16 << 20
 	// maxTTL is the longest time that a result is cached, whatever the server allows.
 	maxTTL = 24 * time.Hour
 )
 
-// A resultCache caches the results of cacheable methods for the time that the server allows. Each entry belongs to one
-// client and one principal, so private results stay private.
+// A resultCache caches the results of cacheable methods for the time that the server allows. Each
+// entry belongs to one client and one principal, so private results stay private.
 //
 // Spec: server/utilities/caching (2026-07-28).
 type resultCache struct {
@@ -41,7 +41,8 @@ func cacheKey(ctx context.Context, k *clientRequest) string {
 	return PrincipalFrom(ctx).Key() + "\x00" + k.method + string(k.members)
 }
 
-// currentGeneration returns the generation in which a request is sent. Its result is not cached if an invalidation follows.
+// currentGeneration returns the generation in which a request is sent. Its result is not cached if
+// an invalidation follows.
 func (c *resultCache) currentGeneration() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,7 +62,7 @@ func (c *resultCache) get(ctx context.Context, k *clientRequest) (RawResult, boo
 
 // put caches a result if its ttlMs allows it. The request was sent in the given generation.
 func (c *resultCache) put(ctx context.Context, k *clientRequest, raw RawResult, generation int) {
-	ttl, key := cacheTTL(raw), cacheKey(ctx, k)
+	ttl, key := min(decodeCache(raw).TTL, maxTTL), cacheKey(ctx, k)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if generation != c.generation {
@@ -78,17 +79,18 @@ func (c *resultCache) put(ctx context.Context, k *clientRequest, raw RawResult, 
 	c.bytes += len(raw)
 }
 
-// cacheTTL returns the ttlMs of a result, or 0 if it is missing or invalid.
-func cacheTTL(raw RawResult) time.Duration {
-	value, ok := jsonscan.Get(raw, "ttlMs")
-	if !ok || jsonscan.Kind(value) != '0' {
-		return 0
-	}
+// decodeCache returns the caching hints of a result. Invalid ones are zero.
+func decodeCache(raw RawResult) (c Cache) {
 	var ms float64
-	if jsonv2.Unmarshal(value, &ms) != nil || math.IsNaN(ms) || ms <= 0 {
-		return 0
+	if value, ok := jsonscan.Get(raw, "ttlMs"); ok && jsonscan.Kind(value) == '0' && jsonv2.Unmarshal(value, &ms) == nil && ms > 0 {
+		const maxMs = float64(math.MaxInt64 / time.Millisecond / 2) // exact enough, and no overflow
+		c.TTL = time.Duration(min(ms, maxMs)) * time.Millisecond
 	}
-	return time.Duration(min(ms, float64(maxTTL/time.Millisecond))) * time.Millisecond
+	if value, ok := jsonscan.Get(raw, "cacheScope"); ok {
+		scope, _ := jsonscan.Unquote(value)
+		c.Scope = CacheScope(scope)
+	}
+	return c
 }
 
 func (c *resultCache) drop(key string) {

@@ -9,21 +9,20 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// A call is one request while a server works on it. It is a context, so that handing it to a handler costs nothing
-// more than itself.
+// A call is a request that a server is serving. It is itself the context of the handler.
 type call struct {
 	context.Context
 	server   *Server
 	req      *Request
-	taken    atomic.Bool // of the call that a request has room for
+	taken    atomic.Bool // of Request.first: set once it is in use
 	input    input
 	progress progress
 }
 
 type callKey struct{}
 
-// newCall begins a call of the request. The first one has its room beside the request. It is never used again: a context
-// may outlive its call, since handlers leave goroutines behind.
+// newCall returns a new call of the request. The first call of a request is allocated with it.
+// Calls are not reused: a context may outlive its call, in goroutines of the handler.
 func newCall(ctx context.Context, s *Server, req *Request) *call {
 	c := req.first
 	if c == nil || !c.taken.CompareAndSwap(false, true) {
@@ -33,7 +32,7 @@ func newCall(ctx context.Context, s *Server, req *Request) *call {
 	return c
 }
 
-// Value returns the call itself to whoever asks for it.
+// Value returns the call itself for callKey.
 func (c *call) Value(key any) any {
 	if key == (callKey{}) {
 		return c
@@ -47,8 +46,7 @@ func callFrom(ctx context.Context) *call {
 	return c
 }
 
-// RequestFrom returns the request that ctx belongs to: revision, client, capabilities, principal, header and meta. It is
-// nil outside a handler.
+// RequestFrom returns the request that ctx belongs to, or nil outside a handler.
 func RequestFrom(ctx context.Context) *Request {
 	if c := callFrom(ctx); c != nil {
 		return c.req
@@ -56,7 +54,8 @@ func RequestFrom(ctx context.Context) *Request {
 	return nil
 }
 
-// knownTool returns the name of the tool that a call names in JSON, without making a string of it; "" for any other.
+// knownTool returns the name of a registered tool, given in JSON, without an allocation. It returns
+// "" for other names.
 func (r *Request) knownTool(name []byte) string {
 	if r.Method != wire.MethodToolsCall || r.server == nil || len(name) < 2 || name[0] != '"' {
 		return ""
@@ -67,34 +66,36 @@ func (r *Request) knownTool(name []byte) string {
 	return ""
 }
 
-// targetParams are the params of the methods that use one feature. All spans alias the request.
+// targetParams are the params of the methods that use one feature. They alias the request.
 type targetParams struct {
 	target    string          // the feature's name or uri
 	arguments json.RawMessage // nil when absent
-	brought   *brought        // nil for nothing: most requests are sent once
+	retry     *retryParams    // nil if the request is sent for the first time
 }
 
-// brought is what a client adds to a request that it sends again. Its methods take nil.
-type brought struct {
+// retryParams are the members of params that a client adds when it sends a request again. Its
+// methods accept nil.
+type retryParams struct {
 	inputResponses json.RawMessage // nil when absent
 	requestState   json.RawMessage // a JSON string, nil when absent
 }
 
-func (b *brought) responses() json.RawMessage {
+func (b *retryParams) responses() json.RawMessage {
 	if b == nil {
 		return nil
 	}
 	return b.inputResponses
 }
 
-func (b *brought) state() json.RawMessage {
+func (b *retryParams) state() json.RawMessage {
 	if b == nil {
 		return nil
 	}
 	return b.requestState
 }
 
-// parseTarget reads the params of such a method; key is the member that names the feature, "name" or "uri".
+// parseTarget parses the params of such a method. key is the member that names the feature: "name"
+// or "uri".
 func parseTarget(r *Request, key string) (p targetParams, err error) {
 	s := r.env.Subject(r.Params)
 	name := s.Name
@@ -117,14 +118,14 @@ func parseTarget(r *Request, key string) (p targetParams, err error) {
 	case s.RequestState != nil && jsonscan.Kind(s.RequestState) != '"':
 		return p, Errorf(CodeInvalidParams, "params.requestState: want a string")
 	}
-	if s.Arguments != nil && !r.env.IsOf(r.Params) { // they were made in this process
+	if s.Arguments != nil && !r.env.IsOf(r.Params) { // not validated when the envelope was opened
 		if err := jsonscan.Valid(s.Arguments, jsonscan.Limits{}); err != nil {
 			return p, Errorf(CodeInvalidParams, "params.arguments: %v", err)
 		}
 	}
 	p.arguments = s.Arguments
 	if s.InputResponses != nil || s.RequestState != nil {
-		p.brought = &brought{s.InputResponses, s.RequestState}
+		p.retry = &retryParams{s.InputResponses, s.RequestState}
 	}
 	return p, nil
 }

@@ -21,31 +21,35 @@ import (
 
 // Defaults of ClientOptions.
 const (
-	// defaultTimeout is longer than most tools run, and short enough for a user who waits for a server that hangs.
+	// defaultTimeout is longer than most tools run, and short enough for a user who waits for a
+	// server that hangs.
 	defaultTimeout = 60 * time.Second
 	// defaultMaxTimeout bounds requests that never stop making progress.
 	defaultMaxTimeout = time.Hour
-	// defaultProbeTimeout is enough for a server that is downloaded before it starts. A server that does not respond by
-	// then is taken for one of an earlier revision that ignores unknown requests.
+	// defaultProbeTimeout is enough for a server that is downloaded before it starts. A server that
+	// does not respond by then is taken for one of an earlier revision that ignores unknown
+	// requests.
 	defaultProbeTimeout = 10 * time.Second
 	// logTimeout is how long Close waits for ClientOptions.Log to handle the queued messages.
 	logTimeout = time.Second
 )
 
-// ClientOptions configures a [Client]. The zero value is a client without optional capabilities. Its functions may be called
-// concurrently unless their documentation says otherwise.
+// ClientOptions configures a [Client]. The zero value is a client without optional capabilities.
+// Its functions may be called concurrently unless their documentation says otherwise.
 type ClientOptions struct {
 	// Info describes the client to servers. Default: the main module of the program.
 	Info Implementation
 
-	// Elicit asks the user to fill in a form. Setting it declares the capability elicitation. The client adds the defaults
-	// of the schema to the content of an accepted form, and validates it, before it sends it to the server.
+	// Elicit asks the user to fill in a form. Setting it declares the capability elicitation. The
+	// client adds the defaults of the schema to the content of an accepted form, and validates it,
+	// before it sends it to the server.
 	Elicit func(ctx context.Context, p *ElicitParams) (*ElicitResult, error)
-	// ElicitURL asks the user to visit the page p.URL. It must show the whole URL, ask for consent, and open the page where
-	// neither this program nor a model can read the input. The URL is https, or http on this machine.
+	// ElicitURL asks the user to visit the page p.URL. It must show the whole URL, ask for consent,
+	// and open the page where neither this program nor a model can read the input. The URL is
+	// https, or http on this machine.
 	ElicitURL func(ctx context.Context, p *ElicitParams) (*ElicitResult, error)
-	// Sample generates the next message of a conversation with a model, with the user's consent. Setting it declares the
-	// capability sampling.
+	// Sample generates the next message of a conversation with a model, with the user's consent.
+	// Setting it declares the capability sampling.
 	Sample func(ctx context.Context, p *SampleParams) (*SampleResult, error)
 	// SampleTools reports whether Sample supports the tools of its params.
 	SampleTools bool
@@ -54,30 +58,33 @@ type ClientOptions struct {
 	// Extensions maps the identifier of each supported extension to its settings.
 	Extensions map[string]json.RawMessage
 
-	// Log receives the log messages of the server, one after the other, on a goroutine of the client. The last messages of a
-	// request may arrive after it has returned. Log is not called after Close.
+	// Log receives the log messages of the server, one after the other, on a goroutine of the
+	// client. The last messages of a request may arrive after it has returned. Log is not called
+	// after Close.
 	Log func(ctx context.Context, m *LogMessage)
-	// LogLevel is the lowest level of the log messages that are requested. Default: LevelInfo if Log is set, otherwise no
-	// messages are requested.
+	// LogLevel is the lowest level of the log messages that are requested. Default: LevelInfo if
+	// Log is set, otherwise no messages are requested.
 	LogLevel LogLevel
 
-	// Revision is the only protocol revision to use; [Connect] fails if the server does not support it. Default: the latest
-	// that both sides support.
+	// Revision is the only protocol revision to use; [Connect] fails if the server does not support
+	// it. Default: the latest that both sides support.
 	Revision string
-	// Timeout is how long a request waits for the server before it fails with [ErrTimeout]. Progress restarts it, and it is
-	// paused while the server waits for input of the user. Default: 60 seconds.
+	// Timeout is how long a request waits for the server before it fails with [ErrTimeout].
+	// Progress restarts it, and it is paused while the server waits for input of the user. Default:
+	// 60 seconds.
 	Timeout time.Duration
 	// MaxTimeout is how long a request may take in total. Default: one hour.
 	MaxTimeout time.Duration
-	// ProbeTimeout is how long the server may take to respond to server/discover. Default: 10 seconds.
+	// ProbeTimeout is how long the server may take to respond to server/discover. Default: 10
+	// seconds.
 	ProbeTimeout time.Duration
 	// InputTimeout is how long all input requests of one request may take. Default: 10 minutes.
 	InputTimeout time.Duration
 	// MaxRounds is how many times one request may require input; negative means never. Default: 16.
 	MaxRounds int
 
-	// Middleware wraps every request; the first is the outermost. It is called for each round of a request that requires
-	// input.
+	// Middleware wraps every request; the first is the outermost. It is called for each round of a
+	// request that requires input.
 	Middleware []Middleware
 	// Logger logs problems. Default: slog.Default().
 	Logger *slog.Logger
@@ -138,12 +145,13 @@ func (o *ClientOptions) capabilities() ClientCapabilities {
 	return c
 }
 
-// A Client is a connection to one server, made by [Connect]. It uses the revision that the server supports; its methods are
-// the same for all revisions. They are safe for concurrent use.
+// A Client is a connection to one server, made by [Connect]. It uses the revision that the server
+// supports; its methods are the same for all revisions. They are safe for concurrent use.
 //
-// A request fails with an [*Error] that the server responded with, or with a [*TransportError] if there is no valid
-// response, which reports whether the request may have run. If a function of [ClientOptions] fails, so does the request
-// that required the input, with an error that wraps the function's.
+// A request fails with an [*Error] that the server responded with, or with a [*TransportError] if
+// there is no valid response, which reports whether the request may have run. If a function of
+// [ClientOptions] fails, so does the request that required the input, with an error that wraps the
+// function's.
 type Client struct {
 	transport Transport
 	opts      ClientOptions
@@ -183,16 +191,16 @@ func newClient(t Transport, opts *ClientOptions) (*Client, error) {
 
 type clientKey struct{}
 
-// ClientFrom returns the client whose request ctx belongs to, or nil. It is for [ClientOptions.Middleware] that sends
-// requests of its own; these pass all middleware, too.
+// ClientFrom returns the client whose request ctx belongs to, or nil. It is for
+// [ClientOptions.Middleware] that sends requests of its own; these pass all middleware, too.
 func ClientFrom(ctx context.Context) *Client {
 	c, _ := ctx.Value(clientKey{}).(*Client)
 	return c
 }
 
-// Close closes the connection: requests in progress fail with [ErrClosed], a session is ended at the server, a child process
-// is stopped. It returns within bounded time, at most 10.5 seconds for a child process that does not exit. It may be called
-// several times.
+// Close closes the connection: requests in progress fail with [ErrClosed], a session is ended at
+// the server, a child process is stopped. It returns within bounded time, at most 10.5 seconds for
+// a child process that does not exit. It may be called several times.
 func (c *Client) Close() error {
 	c.cancel(ErrClosed)
 	c.requests.close()
@@ -210,7 +218,8 @@ func (c *Client) Close() error {
 // Revision returns the protocol revision of the connection, such as "2026-07-28".
 func (c *Client) Revision() string { return c.connection.Load().revision.String() }
 
-// Server returns the server's description of itself, or the zero value. Use it for display only: it is not verified.
+// Server returns the server's description of itself, or the zero value. Use it for display only: it
+// is not verified.
 func (c *Client) Server() Implementation { return c.connection.Load().server }
 
 // Capabilities returns the capabilities that the server has declared.
@@ -218,17 +227,19 @@ func (c *Client) Capabilities() ServerCapabilities {
 	return c.connection.Load().discovered.Capabilities
 }
 
-// Instructions returns the server's instructions for the model. The text comes from the server and must not be trusted.
+// Instructions returns the server's instructions for the model. The text comes from the server and
+// must not be trusted.
 func (c *Client) Instructions() string { return c.connection.Load().discovered.Instructions }
 
-// Versions returns the revisions that the server supports. A server of a revision before 2026-07-28 reports only the
-// negotiated one.
+// Versions returns the revisions that the server supports. A server of a revision before 2026-07-28
+// reports only the negotiated one.
 func (c *Client) Versions() []string {
 	return slices.Clone(c.connection.Load().discovered.SupportedVersions)
 }
 
-// Request sends a request of any method and returns its result as JSON. params encodes to a JSON object, or is nil. It must
-// not have a `_meta`; see [CallOptions.Meta]. Input requests of the server are handled as for all methods.
+// Request sends a request of any method and returns its result as JSON. params encodes to a JSON
+// object, or is nil. It must not have a `_meta`; see [CallOptions.Meta]. Input requests of the
+// server are handled as for all methods.
 func (c *Client) Request(ctx context.Context, method string, params any) (json.RawMessage, error) {
 	members, err := appendParams(nil, params)
 	if err != nil {

@@ -18,21 +18,23 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// CallOptions configures single requests of a [Client]; see [WithCallOptions]. The zero value means the options of the
-// client.
+// CallOptions configures single requests of a [Client]; see [WithCallOptions]. The zero value means
+// the options of the client.
 type CallOptions struct {
-	// Progress receives the progress of the request, one update after the other on a goroutine of the client. It is not
-	// called after the request has returned. Setting it requests progress notifications.
+	// Progress receives the progress of the request, one update after the other on a goroutine of
+	// the client. It is not called after the request has returned. Setting it requests progress
+	// notifications.
 	Progress func(ProgressUpdate)
-	// Timeout is how long the client waits for the response or, if Progress is set, for the next progress notification.
-	// Default: that of the client.
+	// Timeout is how long the client waits for the response or, if Progress is set, for the next
+	// progress notification. Default: that of the client.
 	Timeout time.Duration
-	// MaxTimeout is how long the request may take in total, even with progress. Default: that of the client.
+	// MaxTimeout is how long the request may take in total, even with progress. Default: that of
+	// the client.
 	MaxTimeout time.Duration
 	// LogLevel requests log messages of this level and above. Default: that of the client.
 	LogLevel LogLevel
-	// Meta is added to the `_meta` of the request. Keys that the protocol defines are refused, except those of the trace
-	// context.
+	// Meta is added to the `_meta` of the request. Keys that the protocol defines are refused,
+	// except those of the trace context.
 	Meta Meta
 	// NoCache sends the request even if a fresh result is cached.
 	NoCache bool
@@ -49,7 +51,8 @@ type ProgressUpdate struct {
 
 type callOptionsKey struct{}
 
-// WithCallOptions returns a context whose requests have the options o. They replace those of ctx as a whole.
+// WithCallOptions returns a context whose requests have the options o. They replace those of ctx as
+// a whole.
 func WithCallOptions(ctx context.Context, o CallOptions) context.Context {
 	return context.WithValue(ctx, callOptionsKey{}, &o)
 }
@@ -94,7 +97,8 @@ type LogMessage struct {
 	Data   json.RawMessage `json:"data"`            // any JSON value, such as a string or an object
 }
 
-// Text returns the data as text: a string as it is, the member msg or message of an object, else the JSON.
+// Text returns the data as text: a string as it is, the member msg or message of an object, else
+// the JSON.
 func (m *LogMessage) Text() string {
 	var text string
 	if jsonv2.Unmarshal(m.Data, &text) == nil {
@@ -119,7 +123,8 @@ type clientRequest struct {
 	members []byte // of the params, each after a comma
 	input   []byte // members that respond to the input requests of the previous round
 	mirror  []HeaderParam
-	// notify receives the notifications of the request; nil for progress and log messages. It may pause the timeout.
+	// notify receives the notifications of the request; nil for progress and log messages. It may
+	// pause the timeout.
 	notify func(w *requestContext, method string, params json.RawMessage)
 }
 
@@ -181,7 +186,8 @@ func notSent(ctx context.Context, method string, err error) error {
 	return err
 }
 
-// rounds sends a request, and sends it again with the input responses for as long as the server requests input.
+// rounds sends a request, and sends it again with the input responses for as long as the server
+// requests input.
 //
 // Spec: basic/patterns/mrtr (2026-07-28).
 func (c *Client) rounds(ctx context.Context, w *requestContext, o *CallOptions, k *clientRequest) (RawResult, error) {
@@ -196,7 +202,7 @@ func (c *Client) rounds(ctx context.Context, w *requestContext, o *CallOptions, 
 			return raw, nil
 		case ResultInputRequired:
 			if round >= c.opts.MaxRounds {
-				err := fmt.Errorf("the server requests input for the %dth time, at most %d are allowed", round+1, c.opts.MaxRounds)
+				err := fmt.Errorf("the server requests input for the %dth time, at most %d are allowed", round+1, max(0, c.opts.MaxRounds))
 				return nil, &TransportError{Method: k.method, MayHaveRun: true, Err: err}
 			}
 			w.Pause()

@@ -19,20 +19,21 @@ import (
 )
 
 const (
-	// maxAwaited is the number of requests that wait for responses on one Conn. Each blocks a goroutine of the caller, so
-	// more of them are an error of the program.
+	// maxAwaited is the number of requests that wait for responses on one Conn. Each blocks a
+	// goroutine of the caller, so more of them are an error of the program.
 	maxAwaited = 100_000
 	// cancelWriteTimeout is how long a cancellation may take to be written.
 	cancelWriteTimeout = 5 * time.Second
-	// cancelTimeout is how long Close waits for the server to read the cancellations of the requests in progress.
+	// cancelTimeout is how long Close waits for the server to read the cancellations of the
+	// requests in progress.
 	cancelTimeout = 200 * time.Millisecond
-	// maxRefusalWarnings is the number of refused messages that are logged as warnings, so that a server cannot fill the
-	// log.
+	// maxRefusalWarnings is the number of refused messages that are logged as warnings, so that a
+	// server cannot fill the log.
 	maxRefusalWarnings = 8
 )
 
-// A clientConn is the client side of a Conn. It assigns the ids of requests and matches responses to them. Other messages
-// go to receive.
+// A clientConn is the client side of a Conn. It assigns the ids of requests and matches responses
+// to them. Other messages go to receive.
 type clientConn struct {
 	conn  Conn
 	log   *slog.Logger
@@ -109,8 +110,9 @@ func (c *clientConn) roundTrip(ctx context.Context, req *jsonrpc.Message, begun 
 	return nil, &TransportError{Method: req.Method, MayHaveRun: true, Err: err}
 }
 
-// write writes a message, and returns when ctx ends even if the Conn has no deadlines, so that a server that does not read
-// never blocks the caller. At most one goroutine stays behind then, until the server reads or the Conn is closed.
+// write writes a message, and returns when ctx ends even if the Conn has no deadlines, so that a
+// server that does not read never blocks the caller. At most one goroutine stays behind then, until
+// the server reads or the Conn is closed.
 func (c *clientConn) write(ctx context.Context, m *jsonrpc.Message) error {
 	if d, ok := c.conn.(interface{ HasWriteDeadline() bool }); !ok || d.HasWriteDeadline() {
 		return c.conn.Write(ctx, m)
@@ -145,8 +147,8 @@ func checkResponse(method string, response *jsonrpc.Message) (*jsonrpc.Message, 
 	return response, nil
 }
 
-// writeError converts an error of a write. If the stream has ended, the reason for that is more useful than the write
-// error.
+// writeError converts an error of a write. If the stream has ended, the reason for that is more
+// useful than the write error.
 func (c *clientConn) writeError(method string, err error) error {
 	var unsent *linestream.UnsentError
 	if errors.Is(err, ErrDisconnected) {
@@ -161,9 +163,11 @@ func (c *clientConn) writeError(method string, err error) error {
 	return &TransportError{Method: method, MayHaveRun: !never, Err: err}
 }
 
-// cancelRequest sends the cancellation of a request. It does not block: the server may not be reading.
+// cancelRequest sends the cancellation of a request. It does not block: the server may not be
+// reading.
 //
-// Spec: basic/patterns/cancellation (2026-07-28); basic/utilities/cancellation#behavior-requirements (2025-11-25).
+// Spec: basic/patterns/cancellation (2026-07-28);
+// basic/utilities/cancellation#behavior-requirements (2025-11-25).
 func (c *clientConn) cancelRequest(req *jsonrpc.Message, cause error) {
 	if req.Method == wire.MethodInitialize || req.Method == wire.MethodDiscover {
 		return // they open the connection, and must not be cancelled
@@ -180,7 +184,8 @@ func (c *clientConn) cancelRequest(req *jsonrpc.Message, cause error) {
 	}
 }
 
-// writeCancels writes the queued cancellations. If one cannot be written, those queued with it are dropped.
+// writeCancels writes the queued cancellations. If one cannot be written, those queued with it are
+// dropped.
 func (c *clientConn) writeCancels() {
 	for {
 		queued := c.dequeueCancels()
@@ -198,7 +203,8 @@ func (c *clientConn) writeCancels() {
 	}
 }
 
-// dequeueCancels returns the queued cancellations. If there are none, the writing goroutine must end.
+// dequeueCancels returns the queued cancellations. If there are none, the writing goroutine must
+// end.
 func (c *clientConn) dequeueCancels() []cancellation {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -211,8 +217,8 @@ func (c *clientConn) dequeueCancels() []cancellation {
 	return queued
 }
 
-// cancelNotification returns the notification that cancels a request. It gives the kind of the cause, not its text, which
-// is not meant for the server.
+// cancelNotification returns the notification that cancels a request. It gives the kind of the
+// cause, not its text, which is not meant for the server.
 func cancelNotification(id jsonrpc.ID, cause error) *jsonrpc.Message {
 	reason := `,"reason":"cancelled"}`
 	switch {
@@ -236,8 +242,8 @@ func (c *clientConn) Send(ctx context.Context, m *jsonrpc.Message) error {
 	return nil
 }
 
-// isOver reports whether no request can get a response any more. It is true as soon as a request has failed for that
-// reason; done is closed a moment later.
+// isOver reports whether no request can get a response any more. It is true as soon as a request
+// has failed for that reason; done is closed a moment later.
 func (c *clientConn) isOver() bool { return c.failed.Load() || c.table.HungUp() != nil }
 
 // Done returns a channel that is closed when reading has ended.
@@ -258,8 +264,8 @@ func (c *clientConn) Close() error {
 	return c.closeErr
 }
 
-// cancelAll fails all requests in progress and cancels them at the server, so that it does not finish them before it
-// exits. It waits for the cancellations that are being written.
+// cancelAll fails all requests in progress and cancels them at the server, so that it does not
+// finish them before it exits. It waits for the cancellations that are being written.
 func (c *clientConn) cancelAll(written <-chan struct{}) {
 	waiting := c.table.Waiting()
 	c.table.Hangup(ErrClosed)
@@ -279,7 +285,8 @@ func (c *clientConn) cancelAll(written <-chan struct{}) {
 	}
 }
 
-// read reads messages until the Conn ends. It calls nothing that blocks, so responses are always read.
+// read reads messages until the Conn ends. It calls nothing that blocks, so responses are always
+// read.
 func (c *clientConn) read() {
 	defer close(c.done)
 	for {
@@ -322,9 +329,10 @@ func (c *clientConn) dispatch(m *jsonrpc.Message) {
 	}
 }
 
-// refuse fails the request whose response is invalid. Invalid input without an id, such as text that a server prints as it
-// starts, belongs to no request. The id of a message that is too long is unknown: it is taken for the response to the
-// request in progress if there is exactly one; several requests keep waiting.
+// refuse fails the request whose response is invalid. Invalid input without an id, such as text
+// that a server prints as it starts, belongs to no request. The id of a message that is too long is
+// unknown: it is taken for the response to the request in progress if there is exactly one; several
+// requests keep waiting.
 func (c *clientConn) refuse(refused *jsonrpc.DecodeError, tooLong bool) {
 	level := slog.LevelWarn
 	if c.refused++; c.refused > maxRefusalWarnings {
@@ -382,11 +390,13 @@ func (r *routes) subscriptions() (all []*Request) {
 	return all
 }
 
-// The keys of progress tokens and subscription ids have different prefixes, since the values may be equal.
+// The keys of progress tokens and subscription ids have different prefixes, since the values may be
+// equal.
 func progressRoute(token []byte) string  { return "p" + string(token) }
 func subscriptionRoute(id []byte) string { return "s" + string(id) }
 
-// notify delivers a notification to the request that it names. It reports false if the notification names no request.
+// notify delivers a notification to the request that it names. It reports false if the notification
+// names no request.
 //
 // Spec: basic/transports/stdio (2026-07-28); basic/patterns/subscriptions (2026-07-28).
 func (r *routes) notify(ctx context.Context, m *jsonrpc.Message) bool {
@@ -455,14 +465,17 @@ func paramsOf(m *jsonrpc.Message) json.RawMessage {
 }
 
 const (
-	// maxInbox is the number of queued notifications of one request: more than a well-behaved server sends in a second.
+	// maxInbox is the number of queued notifications of one request: more than a well-behaved
+	// server sends in a second.
 	maxInbox = 10_000
-	// maxInboxBytes is the size of their params in all, so that a server cannot fill the memory of a slow client.
+	// maxInboxBytes is the size of their params in all, so that a server cannot fill the memory of
+	// a slow client.
 	maxInboxBytes = 16 << 20
 )
 
-// An inbox queues notifications between the reader of the connection, which must not block, and a function of the caller,
-// which may. It calls the function in order, on a goroutine that exists while the queue is not empty.
+// An inbox queues notifications between the reader of the connection, which must not block, and a
+// function of the caller, which may. It calls the function in order, on a goroutine that exists
+// while the queue is not empty.
 type inbox struct {
 	log    *slog.Logger
 	handle func(method string, params json.RawMessage)

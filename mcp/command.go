@@ -15,12 +15,14 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/childproc"
 )
 
-// defaultCommandMessage is half of what [NewStream] reads: the program is often code from a public registry.
+// defaultCommandMessage is half of what [NewStream] reads: the program is often code from a public
+// registry.
 const defaultCommandMessage = 16 << 20
 
-// Command returns a [Transport] to a server that runs as a child process and communicates over its standard input and
-// output. The process starts with the first request. If it has exited, the next request starts it again. name is the
-// name or path of a program, resolved by [exec.LookPath]. Arguments are passed unchanged, without a shell.
+// Command returns a [Transport] to a server that runs as a child process and communicates over its
+// standard input and output. The process starts with the first request. If it has exited, the next
+// request starts it again. name is the name or path of a program, resolved by [exec.LookPath].
+// Arguments are passed unchanged, without a shell.
 //
 // Set the fields of the result before [Connect]:
 //
@@ -28,8 +30,8 @@ const defaultCommandMessage = 16 << 20
 //	server.Env = []string{"EXAMPLE_TOKEN=" + token}
 //	client, err := mcp.Connect(ctx, server, nil)
 //
-// A server runs with all rights of this process. Take the name and the arguments only from the user's own
-// configuration.
+// A server runs with all rights of this process. Take the name and the arguments only from the
+// user's own configuration.
 //
 // Spec: basic/transports/stdio (2026-07-28).
 func Command(name string, args ...string) *ServerCommand {
@@ -38,13 +40,14 @@ func Command(name string, args ...string) *ServerCommand {
 	return s
 }
 
-// A ServerCommand is the [Transport] to a server that runs as a child process. Make one with [Command]. Its fields must
-// not change after its first use.
+// A ServerCommand is the [Transport] to a server that runs as a child process. Make one with
+// [Command]. Its fields must not change after its first use.
 //
-// The server and its descendants form a process group, or a job on Windows, and end together. Close first ends the
-// server's standard input. Processes that still run after 5 seconds are asked to terminate, and killed 3 seconds later;
-// on Windows they are killed after the 5 seconds. When the server exits, its remaining descendants are ended too. When
-// this process is killed, so is the group. Only a process that leaves the group, as daemons do, survives.
+// The server and its descendants form a process group, or a job on Windows, and end together. Close
+// first ends the server's standard input. Processes that still run after 5 seconds are asked to
+// terminate, and killed 3 seconds later; on Windows they are killed after the 5 seconds. When the
+// server exits, its remaining descendants are ended too. When this process is killed, so is the
+// group. Only a process that leaves the group, as daemons do, survives.
 //
 // Spec: basic/transports/stdio#shutdown (2026-07-28).
 type ServerCommand struct {
@@ -54,15 +57,18 @@ type ServerCommand struct {
 	Args []string
 	// Dir is the working directory. Default: that of this process.
 	Dir string
-	// Env has additional variables, as "KEY=value". The server inherits only variables that programs need and that hold
-	// no secrets: PATH, HOME, USER, LOGNAME, SHELL, TERM, TZ, LANG, LANGUAGE, TMPDIR and LC_*, or their equivalents on
-	// Windows. Of two variables with one name, the last one applies, so Env overrides inherited ones.
+	// Env has additional variables, as "KEY=value". The server inherits only variables that
+	// programs need and that hold no secrets: PATH, HOME, USER, LOGNAME, SHELL, TERM, TZ, LANG,
+	// LANGUAGE, TMPDIR and LC_*, or their equivalents on Windows. Of two variables with one name,
+	// the last one applies, so Env overrides inherited ones.
 	Env []string
-	// InsecureInheritEnv passes the whole environment of this process to the server, including any secrets.
+	// InsecureInheritEnv passes the whole environment of this process to the server, including any
+	// secrets.
 	InsecureInheritEnv bool
-	// Stderr receives the server's standard error line by line; lines are cut at 64 KiB. A slow writer blocks neither the
-	// server nor its requests: lines that do not fit into a queue of 1 MiB are dropped, and their number is written in
-	// their place. Writes come from one goroutine, and none begins after Close. Default: lines are logged at level debug.
+	// Stderr receives the server's standard error line by line; lines are cut at 64 KiB. A slow
+	// writer blocks neither the server nor its requests: lines that do not fit into a queue of 1
+	// MiB are dropped, and their number is written in their place. Writes come from one goroutine,
+	// and none begins after Close. Default: lines are logged at level debug.
 	Stderr io.Writer
 	// Logger logs problems of the process. Default: the client's.
 	Logger *slog.Logger
@@ -100,8 +106,8 @@ func (s *ServerCommand) command() *exec.Cmd {
 	return cmd
 }
 
-// Variables that a server inherits by default. Programs need them to run or to find their files. None usually holds
-// secrets, as the variables of proxies do.
+// Variables that a server inherits by default. Programs need them to run or to find their files.
+// None usually holds secrets, as the variables of proxies do.
 var (
 	inheritedUnix = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TZ", "LANG", "LANGUAGE", "TMPDIR", "PWD"}
 
@@ -128,17 +134,19 @@ func (s *ServerCommand) ServerKey() string {
 	return strings.Join(append([]string{"command", s.Dir, s.Path}, s.Args...), "\x00")
 }
 
-// An ExitError reports that the process of a server has exited although its transport was not closed. It satisfies
-// errors.Is(err, [ErrDisconnected]), and is within the [TransportError] of the requests that were in progress.
+// An ExitError reports that the process of a server has exited although its transport was not
+// closed. It satisfies errors.Is(err, [ErrDisconnected]), and is within the [TransportError] of the
+// requests that were in progress.
 type ExitError struct {
 	// Command is the name of the program, as passed to [Command].
 	Command string
 	// ExitCode is the exit status of the process, or -1 if a signal ended it.
 	ExitCode int
-	// Signal is the signal that ended the process, such as "killed" or "segmentation fault", or empty.
+	// Signal is the signal that ended the process, such as "killed" or "segmentation fault", or
+	// empty.
 	Signal string
-	// Stderr is the last output on standard error, unmodified: at most 16 lines and 4 KiB. It may give the reason for the
-	// exit. The text comes from the server and must not be trusted.
+	// Stderr is the last output on standard error, unmodified: at most 16 lines and 4 KiB. It may
+	// give the reason for the exit. The text comes from the server and must not be trusted.
 	Stderr string
 }
 

@@ -21,12 +21,12 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// Connect connects to a server and returns a client, which owns the transport. Connect first sends server/discover; if the
-// server does not support it, Connect opens a session with initialize. ctx bounds the connecting, not the life of the
-// client. If Connect fails, it closes the transport.
+// Connect connects to a server and returns a client, which owns the transport. Connect first sends
+// server/discover; if the server does not support it, Connect opens a session with initialize. ctx
+// bounds the connecting, not the life of the client. If Connect fails, it closes the transport.
 //
-// The error is [ErrNoRevision] if the server supports no revision that this package supports, or not the one that
-// [ClientOptions.Revision] requires.
+// The error is [ErrNoRevision] if the server supports no revision that this package supports, or
+// not the one that [ClientOptions.Revision] requires.
 //
 // Spec: basic/versioning (2026-07-28), Backward Compatibility.
 func Connect(ctx context.Context, t Transport, opts *ClientOptions) (*Client, error) {
@@ -47,7 +47,8 @@ func Connect(ctx context.Context, t Transport, opts *ClientOptions) (*Client, er
 	return c, nil
 }
 
-// ErrNoRevision is within the error of [Connect] if the client and the server support no common revision.
+// ErrNoRevision is within the error of [Connect] if the client and the server support no common
+// revision.
 var ErrNoRevision = errors.New("mcp: no common protocol revision")
 
 // A connection is a modern connection or a session.
@@ -128,8 +129,9 @@ func (c *Client) live(ctx context.Context) (*connection, error) {
 	return conn, nil
 }
 
-// exchange is the innermost handler of a client: it sends the request on the connection. If the request has not run because
-// the server has lost the session or changed its revision, exchange connects again and sends it once more.
+// exchange is the innermost handler of a client: it sends the request on the connection. If the
+// request has not run because the server has lost the session or changed its revision, exchange
+// connects again and sends it once more.
 func (c *Client) exchange(ctx context.Context, req *Request) (Result, error) {
 	conn, err := c.live(ctx)
 	if err != nil {
@@ -146,7 +148,8 @@ func (c *Client) exchange(ctx context.Context, req *Request) (Result, error) {
 	return again.RoundTrip(ctx, req.forConnection(conn, again))
 }
 
-// forConnection returns a request with the envelope of another connection, whose revision may differ.
+// forConnection returns a request with the envelope of another connection, whose revision may
+// differ.
 func (r *Request) forConnection(from, to *connection) *Request {
 	rest, ok := bytes.CutPrefix(r.Params, from.prefix)
 	if !ok || from.revision == to.revision {
@@ -159,8 +162,8 @@ func (r *Request) forConnection(from, to *connection) *Request {
 	return &other
 }
 
-// isStale reports whether err shows that the connection can no longer be used and the request has not run. It marks the
-// connection as ended.
+// isStale reports whether err shows that the connection can no longer be used and the request has
+// not run. It marks the connection as ended.
 func (c *Client) isStale(conn *connection, err error) bool {
 	var failed *TransportError
 	response := asError(err)
@@ -286,6 +289,7 @@ func (conn *connection) describe(raw RawResult) error {
 	if err := jsonv2.Unmarshal(raw, conn.discovered); err != nil {
 		return fmt.Errorf("the result of server/discover cannot be read: %w", err)
 	}
+	conn.discovered.Cache = decodeCache(raw)
 	meta, _ := jsonscan.Get(raw, "_meta")
 	if info, ok := jsonscan.Get(meta, wire.MetaServerInfo); ok {
 		_ = jsonv2.Unmarshal(info, &conn.server) // invalid fields stay empty
@@ -301,7 +305,8 @@ func (c *Client) prefix(r wire.Revision) []byte {
 	return append(b, c.declared...)
 }
 
-// afterProbe returns the error of a session that could not be opened. It includes the error of the probe if that differs.
+// afterProbe returns the error of a session that could not be opened. It includes the error of the
+// probe if that differs.
 func afterProbe(err, probed error) error {
 	var first, second *TransportError
 	if errors.As(probed, &first) && errors.As(err, &second) && first.Err.Error() == second.Err.Error() {
@@ -338,7 +343,8 @@ type cachedEra struct {
 const (
 	// maxEras is the number of cached servers: more than one process connects to.
 	maxEras = 1000
-	// eraTTL is how long an era is cached. An update of the server to a modern revision is noticed after that.
+	// eraTTL is how long an era is cached. An update of the server to a modern revision is noticed
+	// after that.
 	eraTTL = time.Hour
 )
 
@@ -399,8 +405,8 @@ func (c *Client) isStream() bool {
 	return ok
 }
 
-// isEraSignal reports whether an HTTP status shows that the server does not support the request, rather than that it is
-// overloaded or requires authorization.
+// isEraSignal reports whether an HTTP status shows that the server does not support the request,
+// rather than that it is overloaded or requires authorization.
 func isEraSignal(err error) bool {
 	var status interface{ HTTPStatus() int }
 	if !errors.As(err, &status) {
@@ -503,8 +509,8 @@ func (c *Client) sessionError(method string, err error) error {
 
 func (t sessionTransport) Close() error { return t.session.Close() }
 
-// RootsChanged notifies the server that the list of roots has changed. Servers of revisions since 2026-07-28 request the
-// list when they need it, and receive no notification.
+// RootsChanged notifies the server that the list of roots has changed. Servers of revisions since
+// 2026-07-28 request the list when they need it, and receive no notification.
 //
 // Spec: client/roots#root-list-changes (2025-11-25).
 func (c *Client) RootsChanged(ctx context.Context) error {

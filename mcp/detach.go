@@ -115,7 +115,7 @@ func (d *Detached) takeOver(c *call) {
 		d.err = d.keep(&before)
 	}
 	if d.Responses == nil {
-		for key, answer := range jsonscan.Members(target.brought.responses()) {
+		for key, answer := range jsonscan.Members(target.retry.responses()) {
 			put(&d.Responses, string(key), json.RawMessage(bytes.Clone(answer)))
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"time"
 	"unicode/utf8"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -175,15 +176,23 @@ type Icon struct {
 	Theme    string   `json:"theme,omitzero"`    // "light", "dark", or empty for both
 }
 
-// Cache says how long and for whom an answer stays good. The zero value says: use it once.
+// Cache holds the caching hints of a result. The zero value means that the result must not be cached. The hints become
+// members of a result when it is sent; package json alone does not encode them.
 //
-// Spec: server/utilities/caching (2026-07-28).
+// Spec: server/utilities/caching (2026-07-28); schema CacheableResult.
 type Cache struct {
-	// TTLMs is the number of milliseconds for which the answer may be used again.
-	TTLMs int64 `json:"ttlMs"`
-	// Scope is who may use it again: CachePrivate, the default, or CachePublic.
-	Scope CacheScope `json:"cacheScope"`
+	// TTL is how long the result may be cached. It is ttlMs on the wire, in whole milliseconds.
+	TTL time.Duration `json:"-"`
+	// Scope is who may share the cached result: CachePrivate, the default, or CachePublic.
+	Scope CacheScope `json:"-"`
 }
+
+// A cacheableResult is a result that embeds a Cache.
+type cacheableResult interface{ cacheHints() Cache }
+
+func (c Cache) cacheHints() Cache { return c }
+
+func (c *Cache) setCacheHints(hints Cache) { *c = hints }
 
 // A CacheScope says who may share a cached answer.
 type CacheScope string
@@ -194,19 +203,18 @@ const (
 	CachePublic  CacheScope = "public"  // everyone, whatever they are allowed: for what is no secret to anybody
 )
 
-// appendCache writes the hint as members of a result. It is no method, since extensions embed a Cache in results that
-// have more to say.
+// appendCache appends the hints as members of a result.
 func appendCache(dst []byte, c Cache) ([]byte, error) {
 	if !utf8.ValidString(string(c.Scope)) {
 		return nil, fmt.Errorf("cacheScope: invalid UTF-8")
 	}
-	dst = strconv.AppendInt(append(dst, `"ttlMs":`...), c.TTLMs, 10)
+	dst = strconv.AppendInt(append(dst, `"ttlMs":`...), c.TTL.Milliseconds(), 10)
 	return jsonscan.AppendQuote(append(dst, `,"cacheScope":`...), string(c.Scope)), nil
 }
 
 func (c Cache) validate() error {
-	if c.TTLMs < 0 {
-		return fmt.Errorf("Cache.TTLMs is %d, want 0 or more", c.TTLMs)
+	if c.TTL < 0 {
+		return fmt.Errorf("invalid Cache.TTL %v: must not be negative", c.TTL)
 	}
 	switch c.Scope {
 	case "", CachePrivate, CachePublic:

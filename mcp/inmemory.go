@@ -12,13 +12,13 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// pipeQueue is the number of messages that one direction of a pipe buffers. It lets both sides work concurrently, and a
-// side that does not read is soon noticed.
+// pipeQueue is the number of messages that one direction of a pipe buffers. It lets both sides work
+// concurrently, and a side that does not read is soon noticed.
 const pipeQueue = 64
 
-// Pipe returns the two ends of a connection within the process. Messages are encoded and decoded, so that the sides share
-// no memory. After one end is closed, the other reads the messages that are in the pipe, then io.EOF. The owner of each
-// end closes it.
+// Pipe returns the two ends of a connection within the process. Messages are encoded and decoded,
+// so that the sides share no memory. After one end is closed, the other reads the messages that are
+// in the pipe, then io.EOF. The owner of each end closes it.
 func Pipe() (client, server Conn) {
 	toServer, toClient := make(chan []byte, pipeQueue), make(chan []byte, pipeQueue)
 	c := &pipeConn{in: toClient, out: toServer, closed: make(chan struct{})}
@@ -80,9 +80,9 @@ func (c *pipeConn) Close() error {
 	return nil
 }
 
-// InMemory returns a Transport to a handler within the process, such as a [*Server]. Requests and results are encoded, so
-// that the sides share no memory. The handler runs on the goroutine of its caller: one that ignores its context blocks the
-// caller.
+// InMemory returns a Transport to a handler within the process, such as a [*Server]. Requests and
+// results are encoded, so that the sides share no memory. The handler runs on the goroutine of its
+// caller: one that ignores its context blocks the caller.
 func InMemory(h Handler) Transport {
 	t := &memoryTransport{handler: h}
 	t.ctx, t.close = context.WithCancelCause(context.Background())
@@ -138,7 +138,8 @@ func remoteError(err *Error) error {
 	return m.Error
 }
 
-// memoryDrain is how long requests may run after their client has closed the session: it no longer reads their results.
+// memoryDrain is how long requests may run after their client has closed the session: it no longer
+// reads their results.
 const memoryDrain = time.Millisecond
 
 // OpenSession serves the handler on a pipe.

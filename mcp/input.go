@@ -15,13 +15,15 @@ import (
 )
 
 const (
-	// defaultMaxRounds is how many times a request may require input: enough for a long form in several steps.
+	// defaultMaxRounds is how many times a request may require input: enough for a long form in
+	// several steps.
 	defaultMaxRounds = 16
 	// defaultInputTimeout is how long the user may take in total.
 	defaultInputTimeout = 10 * time.Minute
 	// maxInputRequests is the number of input requests of one round.
 	maxInputRequests = 64
-	// stateOnlyDelay is the first delay of a retry that the server has requested without input requests.
+	// stateOnlyDelay is the first delay of a retry that the server has requested without input
+	// requests.
 	stateOnlyDelay = 100 * time.Millisecond
 )
 
@@ -31,8 +33,8 @@ type inputRounds struct {
 	stateOnly int           // consecutive rounds without input requests
 }
 
-// answerInput responds to the input requests of an input_required result. It returns the members to send the request again
-// with.
+// answerInput responds to the input requests of an input_required result. It returns the members to
+// send the request again with.
 //
 // Spec: basic/patterns/mrtr (2026-07-28), Client Requirements.
 func (c *Client) answerInput(ctx context.Context, in *inputRounds, method string, raw RawResult) ([]byte, error) {
@@ -88,8 +90,8 @@ func (in *inputRounds) delay(ctx context.Context) error {
 	}
 }
 
-// answerAll handles one input request after the other: there is one user. If one fails, so does the whole request, since
-// the server would only repeat it.
+// answerAll handles one input request after the other: there is one user. If one fails, so does the
+// whole request, since the server would only repeat it.
 func (c *Client) answerAll(ctx context.Context, method string, requests []byte) ([]byte, error) {
 	b := []byte{'{'}
 	n := 0
@@ -116,8 +118,8 @@ func (c *Client) answerAll(ctx context.Context, method string, requests []byte) 
 	return append(b, '}'), nil
 }
 
-// inputError returns the error of a request whose input request failed. It wraps no [*Error], which would look like the
-// response of the server.
+// inputError returns the error of a request whose input request failed. It wraps no [*Error], which
+// would look like the response of the server.
 func (c *Client) inputError(method, asked string, err error) error {
 	format := "mcp: %s: input request %.64s: %w"
 	var fault *Error
@@ -133,13 +135,14 @@ func (c *Client) inputError(method, asked string, err error) error {
 // errInvalidInputRequest is within the error for an input request that violates the protocol.
 var errInvalidInputRequest = errors.New("invalid input request")
 
-// invalidInputRequest returns that error. A server that receives a response to the input request gets the code and the
-// message.
+// invalidInputRequest returns that error. A server that receives a response to the input request
+// gets the code and the message.
 func invalidInputRequest(code int, format string, args ...any) error {
 	return fmt.Errorf("%w: %w", errInvalidInputRequest, Errorf(code, format, args...))
 }
 
-// answerDirect responds to a request of a server of the session era. Errors that the server must not see are logged.
+// answerDirect responds to a request of a server of the session era. Errors that the server must
+// not see are logged.
 func (c *Client) answerDirect(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, *Error) {
 	c.requests.beginQuestion()
 	defer c.requests.endQuestion()
@@ -156,8 +159,8 @@ func (c *Client) answerDirect(ctx context.Context, method string, params json.Ra
 	return nil, errInternal
 }
 
-// answer calls the function of the options that handles an input request. The error wraps errInvalidInputRequest if the
-// server violates the protocol.
+// answer calls the function of the options that handles an input request. The error wraps
+// errInvalidInputRequest if the server violates the protocol.
 func (c *Client) answer(ctx context.Context, method string, params json.RawMessage) (answer json.RawMessage, err error) {
 	defer recovered(ctx, c.opts.Logger, method, &err)
 	switch {

@@ -47,8 +47,8 @@ func (p *listPage[V]) appendItems(dst []byte, items []*V) ([]byte, error) {
 	return append(dst, ']'), nil
 }
 
-// appendList appends the members of a list result: the items under the given name, the cursor and the cache hints.
-func (p *listPage[V]) appendList(dst []byte, name string, items []*V, next string, cache Cache) ([]byte, error) {
+// appendList appends the members of a list result: the items under the given name, and the cursor.
+func (p *listPage[V]) appendList(dst []byte, name string, items []*V, next string) ([]byte, error) {
 	dst = append(jsonscan.AppendQuote(dst, name), ':')
 	dst, err := p.appendItems(dst, items)
 	if err != nil {
@@ -57,7 +57,7 @@ func (p *listPage[V]) appendList(dst []byte, name string, items []*V, next strin
 	if next != "" {
 		dst = jsonscan.AppendQuote(append(dst, `,"nextCursor":`...), next)
 	}
-	return appendCache(append(dst, ','), cache)
+	return dst, nil
 }
 
 // paginate returns the page of a list that the request asks for, and the cursor of the next page, which is empty on the

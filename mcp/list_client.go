@@ -78,8 +78,8 @@ func items[V any](ctx context.Context, c *Client, l list[V]) iter.Seq2[*V, error
 	}
 }
 
-// page requests a page. The cursor is a JSON string, nil for the first page. next is nil at the end; an empty string is not
-// the end.
+// page requests a page. The cursor is a JSON string, nil for the first page. next is nil at the
+// end; an empty string is not the end.
 func (c *Client) page(ctx context.Context, method string, cursor []byte) (raw RawResult, next []byte, err error) {
 	var members []byte
 	if cursor != nil {
@@ -124,15 +124,16 @@ func (l list[V]) decode(ctx context.Context, c *Client, raw RawResult) iter.Seq2
 	}
 }
 
-// Resources returns the resources of the server. Errors and invalid items are handled as by [Client.Tools].
+// Resources returns the resources of the server. Errors and invalid items are handled as by
+// [Client.Tools].
 //
 // Spec: server/resources, Listing Resources.
 func (c *Client) Resources(ctx context.Context) iter.Seq2[*Resource, error] {
 	return items(ctx, c, list[Resource]{wire.MethodResourcesList, "resources", func(r *Resource) error { return wantName("uri", r.URI) }})
 }
 
-// ResourceTemplates returns the resource templates of the server. Errors and invalid items are handled as by
-// [Client.Tools].
+// ResourceTemplates returns the resource templates of the server. Errors and invalid items are
+// handled as by [Client.Tools].
 //
 // Spec: server/resources, Resource Templates.
 func (c *Client) ResourceTemplates(ctx context.Context) iter.Seq2[*ResourceTemplate, error] {
@@ -140,7 +141,8 @@ func (c *Client) ResourceTemplates(ctx context.Context) iter.Seq2[*ResourceTempl
 		func(t *ResourceTemplate) error { return wantName("uriTemplate", t.URITemplate) }})
 }
 
-// Prompts returns the prompts of the server. Errors and invalid items are handled as by [Client.Tools].
+// Prompts returns the prompts of the server. Errors and invalid items are handled as by
+// [Client.Tools].
 //
 // Spec: server/prompts, Listing Prompts.
 func (c *Client) Prompts(ctx context.Context) iter.Seq2[*Prompt, error] {
@@ -154,7 +156,8 @@ func wantName(key, value string) error {
 	return nil
 }
 
-// ReadResource reads a resource. If it does not exist, the error is an [*Error] with code -32602, in every revision.
+// ReadResource reads a resource. If it does not exist, the error is an [*Error] with code -32602,
+// in every revision.
 //
 // Spec: server/resources, Reading Resources.
 func (c *Client) ReadResource(ctx context.Context, uri string) (*ReadResult, error) {
@@ -218,8 +221,8 @@ func (c *Client) Complete(ctx context.Context, p *CompleteParams) (*Completion, 
 	return &r.Completion, nil
 }
 
-// Ping checks the connection. It sends ping, or server/discover to servers of revisions since 2026-07-28, which have no
-// ping.
+// Ping checks the connection. It sends ping, or server/discover to servers of revisions since
+// 2026-07-28, which have no ping.
 //
 // Spec: basic/utilities/ping (2025-11-25); server/discover (2026-07-28).
 func (c *Client) Ping(ctx context.Context) error {
@@ -244,6 +247,9 @@ func (c *Client) decode(method string, raw RawResult, member string, v any, meta
 	}
 	if err := jsonv2.Unmarshal(raw, v); err != nil {
 		return c.invalid(method, err)
+	}
+	if r, ok := v.(interface{ setCacheHints(Cache) }); ok {
+		r.setCacheHints(decodeCache(raw))
 	}
 	if value, ok := jsonscan.Get(raw, "_meta"); ok {
 		var err error

@@ -144,5 +144,5 @@ type ListPromptsResult struct {
 }
 
 func (r *ListPromptsResult) appendFields(dst []byte) ([]byte, error) {
-	return r.page.appendList(dst, "prompts", r.Prompts, r.NextCursor, r.Cache)
+	return r.page.appendList(dst, "prompts", r.Prompts, r.NextCursor)
 }

@@ -2,14 +2,15 @@ package mcp
 
 import "sync"
 
-// maxParked is the number of goroutines that wait for the read lock instead of ending. Their stacks have grown already,
-// which costs more than a small request.
+// maxParked is the number of goroutines that wait for the read lock instead of ending. Their stacks
+// have grown already, which costs more than a small request.
 const maxParked = 16
 
-// readers are the goroutines that serve one stream. The one that holds the read lock reads; when it has read a request,
-// it releases the lock and serves the request itself, then continues to read unless another goroutine does. Releasing
-// the lock wakes another goroutine, which acquires it when it is scheduled. So a handler that blocks does not delay other
-// requests, and one that does not block costs no switch of goroutines.
+// readers are the goroutines that serve one stream. The one that holds the read lock reads; when it
+// has read a request, it releases the lock and serves the request itself, then continues to read
+// unless another goroutine does. Releasing the lock wakes another goroutine, which acquires it when
+// it is scheduled. So a handler that blocks does not delay other requests, and one that does not
+// block costs no switch of goroutines.
 type readers struct {
 	start func() // starts a goroutine, which calls join
 
@@ -38,8 +39,8 @@ func (r *readers) release(more bool) {
 		r.parked++
 	}
 	if wake {
-		// There is space, since the previous wakeup has been received. It is sent with the mutex held: the next holder of
-		// the read lock may close the channel.
+		// There is space, since the previous wakeup has been received. It is sent with the mutex
+		// held: the next holder of the read lock may close the channel.
 		r.wakeups <- struct{}{}
 	}
 	r.mu.Unlock()
@@ -48,7 +49,8 @@ func (r *readers) release(more bool) {
 	}
 }
 
-// join waits for the read lock, in a goroutine that was just started. It reports false if the readers are closed.
+// join waits for the read lock, in a goroutine that was just started. It reports false if the
+// readers are closed.
 func (r *readers) join() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -56,8 +58,8 @@ func (r *readers) join() bool {
 	return r.acquireLocked()
 }
 
-// acquire waits for the read lock, in a goroutine that has released it. It reports false if the readers are closed, or
-// enough goroutines are parked.
+// acquire waits for the read lock, in a goroutine that has released it. It reports false if the
+// readers are closed, or enough goroutines are parked.
 func (r *readers) acquire() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -27,9 +27,10 @@ type Request struct {
 	Principal *Principal
 	// Header holds the HTTP header of the request; nil on streams. It may be converted to http.Header.
 	Header map[string][]string
-	// Notify takes a notification on the stream of this request; params is a JSON object. At a server it sends: it blocks
-	// while the stream is full and fails once the stream is gone; the transport sets it, nil means that nothing can be
-	// sent, and it may be called from several goroutines. At a client it receives, and the transport calls it.
+	// Notify delivers a notification that belongs to this request to the side that made the request. params is a JSON
+	// object. The side that serves the request calls it: at a server, the handler, possibly from several goroutines; at a
+	// client, the transport, for each notification that it receives. It blocks while the other side is slow, and returns an
+	// error if the notification cannot be delivered. Nil means that the request accepts no notifications.
 	Notify func(ctx context.Context, method string, params json.RawMessage) error
 	// HeaderParams are the arguments of a client's tools/call that an HTTP transport repeats in headers.
 	HeaderParams []HeaderParam

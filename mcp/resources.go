@@ -137,7 +137,7 @@ func (r *ReadResult) appendFields(dst []byte) ([]byte, error) {
 			return nil, err
 		}
 	}
-	return appendCache(append(dst, "],"...), r.Cache)
+	return append(dst, ']'), nil
 }
 
 // A ListResourcesResult is one page of a server's resources.
@@ -154,7 +154,7 @@ type ListResourcesResult struct {
 }
 
 func (r *ListResourcesResult) appendFields(dst []byte) ([]byte, error) {
-	return r.page.appendList(dst, "resources", r.Resources, r.NextCursor, r.Cache)
+	return r.page.appendList(dst, "resources", r.Resources, r.NextCursor)
 }
 
 // A ListResourceTemplatesResult is one page of a server's resource templates.
@@ -171,5 +171,5 @@ type ListResourceTemplatesResult struct {
 }
 
 func (r *ListResourceTemplatesResult) appendFields(dst []byte) ([]byte, error) {
-	return r.page.appendList(dst, "resourceTemplates", r.ResourceTemplates, r.NextCursor, r.Cache)
+	return r.page.appendList(dst, "resourceTemplates", r.ResourceTemplates, r.NextCursor)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
@@ -21,7 +22,7 @@ func library(t *testing.T, opts *mcp.ServerOptions) *mcp.Server {
 		URI: "x://hello", Name: "hello", Title: "Hello", Description: "A greeting.", Size: &size,
 		Annotations: &mcp.Annotations{Audience: []mcp.Role{mcp.RoleUser}, Priority: pointer(1.0)},
 		Icons:       []mcp.Icon{{Src: "https://example.com/i.png"}}, Meta: mcp.Meta{"com.example/x": 1},
-		Cache: mcp.Cache{TTLMs: 5000, Scope: mcp.CachePublic},
+		Cache: mcp.Cache{TTL: 5000 * time.Millisecond, Scope: mcp.CachePublic},
 	}, func(context.Context, string) (string, error) { return "hello", nil })
 	mcp.AddResource(s, &mcp.Resource{URI: "x://bytes", Name: "bytes"}, func(context.Context, string) ([]byte, error) { return []byte{0, 255}, nil })
 	mcp.AddResource(s, &mcp.Resource{URI: "x://parts", Name: "parts"}, func(context.Context, string) ([]*mcp.ResourceContents, error) {
@@ -116,7 +117,7 @@ func TestRES09_NotFoundInEveryRevision(t *testing.T) {
 }
 
 func TestRES02_ListsInEveryRevision(t *testing.T) {
-	s := library(t, &mcp.ServerOptions{PageSize: 4, Cache: mcp.Cache{TTLMs: 1000, Scope: mcp.CachePublic}})
+	s := library(t, &mcp.ServerOptions{PageSize: 4, Cache: mcp.Cache{TTL: 1000 * time.Millisecond, Scope: mcp.CachePublic}})
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
 		var list string
 		var uris []string

@@ -205,7 +205,7 @@ func TestRES11_OtherErrorsAreInternal(t *testing.T) {
 		return []*mcp.ResourceContents{nil}, nil
 	})
 	mcp.AddResource(s, &mcp.Resource{URI: "x://cache", Name: "n"}, func(context.Context, string) (*mcp.ReadResult, error) {
-		return &mcp.ReadResult{Contents: []*mcp.ResourceContents{{}}, Cache: mcp.Cache{TTLMs: -1}}, nil
+		return &mcp.ReadResult{Contents: []*mcp.ResourceContents{{}}, Cache: mcp.Cache{TTL: -1 * time.Millisecond}}, nil
 	})
 	for _, uri := range []string{"x://plain", "x://panic", "x://hole", "x://cache"} {
 		got, err := read(t, s, uri)
@@ -301,7 +301,7 @@ func TestRES17_VisibilityHoldsEverywhere(t *testing.T) {
 		}
 		return f.Prompt.Name != "secret"
 	}
-	s := quietServer(mcp.ServerOptions{Visible: visible, Cache: mcp.Cache{TTLMs: 5, Scope: mcp.CachePublic}})
+	s := quietServer(mcp.ServerOptions{Visible: visible, Cache: mcp.Cache{TTL: 5 * time.Millisecond, Scope: mcp.CachePublic}})
 	addText(s, "x://open", "open")
 	mcp.AddResource(s, &mcp.Resource{URI: "x://hidden", Name: "secret", Cache: mcp.Cache{Scope: mcp.CachePublic}},
 		func(context.Context, string) (string, error) { return "hidden", nil })
@@ -353,11 +353,11 @@ func TestRES17_VisibilityHoldsEverywhere(t *testing.T) {
 }
 
 func TestCACHE01_ReadsCarryTheResourcesHint(t *testing.T) {
-	s := quietServer(mcp.ServerOptions{Cache: mcp.Cache{TTLMs: 1000, Scope: mcp.CachePublic}})
-	hint := mcp.Cache{TTLMs: 60_000, Scope: mcp.CachePublic}
+	s := quietServer(mcp.ServerOptions{Cache: mcp.Cache{TTL: 1000 * time.Millisecond, Scope: mcp.CachePublic}})
+	hint := mcp.Cache{TTL: 60_000 * time.Millisecond, Scope: mcp.CachePublic}
 	mcp.AddResource(s, &mcp.Resource{URI: "x://a", Name: "n", Cache: hint}, func(context.Context, string) (string, error) { return "", nil })
 	mcp.AddResource(s, &mcp.Resource{URI: "x://b", Name: "n", Cache: hint}, func(context.Context, string) (*mcp.ReadResult, error) {
-		return &mcp.ReadResult{Contents: []*mcp.ResourceContents{{}}, Cache: mcp.Cache{TTLMs: 7}}, nil
+		return &mcp.ReadResult{Contents: []*mcp.ResourceContents{{}}, Cache: mcp.Cache{TTL: 7 * time.Millisecond}}, nil
 	})
 	mcp.AddResourceTemplate(s, &mcp.ResourceTemplate{URITemplate: "x://t/{a}", Name: "n", Cache: hint},
 		func(context.Context, map[string]string) (string, error) { return "", nil })
@@ -595,7 +595,7 @@ func TestRES15_MistakesAtRegistrationPanic(t *testing.T) {
 	mustPanic(t, "size", "Size", static(mcp.Resource{URI: "x://a", Name: "n", Size: &minus}))
 	mustPanic(t, "audience", "Audience", static(mcp.Resource{URI: "x://a", Name: "n", Annotations: &mcp.Annotations{Audience: []mcp.Role{"all"}}}))
 	mustPanic(t, "priority", "Priority", static(mcp.Resource{URI: "x://a", Name: "n", Annotations: &mcp.Annotations{Priority: &nan}}))
-	mustPanic(t, "cache", "TTL", static(mcp.Resource{URI: "x://a", Name: "n", Cache: mcp.Cache{TTLMs: -1}}))
+	mustPanic(t, "cache", "TTL", static(mcp.Resource{URI: "x://a", Name: "n", Cache: mcp.Cache{TTL: -1 * time.Millisecond}}))
 	mustPanic(t, "output", "want string", func() {
 		mcp.AddResource(s, &mcp.Resource{URI: "x://a", Name: "n"}, func(context.Context, string) (int, error) { return 0, nil })
 	})

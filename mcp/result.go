@@ -103,6 +103,12 @@ func encodeResult(dst []byte, res Result, frame []byte) ([]byte, error) {
 	default:
 		dst, err = appendMembers(dst, res)
 	}
+	if r, ok := res.(cacheableResult); ok && err == nil {
+		if len(dst) > mark {
+			dst = append(dst, ',')
+		}
+		dst, err = appendCache(dst, r.cacheHints())
+	}
 	if err != nil {
 		return nil, fmt.Errorf("encode %T: %w", res, err)
 	}

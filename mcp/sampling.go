@@ -283,7 +283,7 @@ type ToolUse struct {
 type ToolUseResult struct {
 	ToolUseID         string
 	Content           []Content
-	StructuredContent any // any value that encodes to JSON; nil is none. Decoded, it is a jsonv2.RawMessage.
+	StructuredContent any // any value that encodes to JSON; nil is none. Decoded, it is a json.RawMessage.
 	IsError           bool
 	Meta              Meta
 }

@@ -18,12 +18,13 @@ import (
 )
 
 const (
-	// defaultDrain is how long requests may run after the end of the stream. Process managers wait no longer either.
+	// defaultDrain is how long requests may run after the end of the stream. Process managers wait
+	// no longer either.
 	defaultDrain = 10 * time.Second
 	// cancelGrace is how long handlers have to return once they are cancelled.
 	cancelGrace = 2 * time.Second
-	// maxUncalled is the number of queued responses that belong to no call, such as refusals. Beyond it, reading stops
-	// until the client reads.
+	// maxUncalled is the number of queued responses that belong to no call, such as refusals.
+	// Beyond it, reading stops until the client reads.
 	maxUncalled = 256
 )
 
@@ -31,9 +32,11 @@ const (
 type ServeOptions struct {
 	// Logger logs problems of the stream. Default: slog.Default().
 	Logger *slog.Logger
-	// Drain is how long requests in progress may run after the end of the stream. Default: 10 seconds.
+	// Drain is how long requests in progress may run after the end of the stream. Default: 10
+	// seconds.
 	Drain time.Duration
-	// MaxInFlight is the number of requests of the stream that are served concurrently. Default: 256.
+	// MaxInFlight is the number of requests of the stream that are served concurrently. Default:
+	// 256.
 	MaxInFlight int
 }
 
@@ -42,14 +45,15 @@ func (s *Server) Run(ctx context.Context, conn Conn) error {
 	return Serve(ctx, s, conn, &ServeOptions{Logger: s.log})
 }
 
-// Serve serves the client at the other end of a stream with h, in every revision that the client speaks; a client may
-// speak several at once. When the client ends the stream or ctx ends, Serve answers the requests in progress, closes conn
-// and returns nil. If the stream breaks, it returns an error that is [ErrDisconnected]. The principal of ctx, if any, is
-// that of every request.
+// Serve serves the client at the other end of a stream with h, in every revision that the client
+// speaks; a client may speak several at once. When the client ends the stream or ctx ends, Serve
+// answers the requests in progress, closes conn and returns nil. If the stream breaks, it returns
+// an error that is [ErrDisconnected]. The principal of ctx, if any, is that of every request.
 //
-// At the end of the stream, subscriptions end with their result at once. The contexts of other requests end with
-// [ErrShutdown] after [ServeOptions.Drain]. Serve does not wait for handlers that ignore the end of their context.
-// Requests beyond [ServeOptions.MaxInFlight] are refused with [CodeBusy].
+// At the end of the stream, subscriptions end with their result at once. The contexts of other
+// requests end with [ErrShutdown] after [ServeOptions.Drain]. Serve does not wait for handlers that
+// ignore the end of their context. Requests beyond [ServeOptions.MaxInFlight] are refused with
+// [CodeBusy].
 //
 // Spec: basic/transports/stdio (2026-07-28); basic/versioning (2026-07-28).
 func Serve(ctx context.Context, h Handler, conn Conn, opts *ServeOptions) error {
@@ -144,9 +148,9 @@ type job struct {
 
 func (j job) isEmpty() bool { return j.request == nil && j.exchange == nil && j.work == nil }
 
-// serveLoop runs in each goroutine of the readers. With the read lock held, it reads; without it, it serves what it has
-// read, and writes. A goroutine that has acquired the lock checks for queued responses that no goroutine is about to
-// write.
+// serveLoop runs in each goroutine of the readers. With the read lock held, it reads; without it,
+// it serves what it has read, and writes. A goroutine that has acquired the lock checks for queued
+// responses that no goroutine is about to write.
 func (s *stream) serveLoop(ctx context.Context, ended chan<- error) {
 	var buf []byte // for the lines of responses
 	for locked := s.readers.join(); locked; locked = s.readers.acquire() {
@@ -170,9 +174,9 @@ func (s *stream) serveLoop(ctx context.Context, ended chan<- error) {
 	}
 }
 
-// next reads messages until one is a job, or until queued responses must be written: then it returns an empty job. It
-// blocks only on reads, so that cancellations are always seen, unless the client leaves too many responses unread. The
-// error is io.EOF when the stream or ctx has ended.
+// next reads messages until one is a job, or until queued responses must be written: then it
+// returns an empty job. It blocks only on reads, so that cancellations are always seen, unless the
+// client leaves too many responses unread. The error is io.EOF when the stream or ctx has ended.
 func (s *stream) next(ctx context.Context) (job, error) {
 	for {
 		if waits, overdue := s.queue.unclaimed(); overdue || waits && !s.readsAtOnce() {
@@ -192,8 +196,8 @@ func (s *stream) next(ctx context.Context) (job, error) {
 	}
 }
 
-// readError handles an error of Conn.Read. It responds to a message that was refused and returns nil, or returns the
-// reason for the end of the stream.
+// readError handles an error of Conn.Read. It responds to a message that was refused and returns
+// nil, or returns the reason for the end of the stream.
 func (s *stream) readError(ctx context.Context, err error) error {
 	refused, ok := errors.AsType[*jsonrpc.DecodeError](err)
 	switch {
@@ -212,7 +216,8 @@ func (s *stream) readError(ctx context.Context, err error) error {
 // readsAtOnce reports whether the next message can be read without waiting.
 func (s *stream) readsAtOnce() bool { return s.lines != nil && s.lines.HasLine() }
 
-// begin decides which era a message belongs to, and begins to serve it. No other function decides that.
+// begin decides which era a message belongs to, and begins to serve it. No other function decides
+// that.
 //
 // Spec: basic/versioning#backward-compatibility-with-initialization-based-versions (2026-07-28).
 func (s *stream) begin(m *jsonrpc.Message) job {
@@ -228,7 +233,7 @@ func (s *stream) begin(m *jsonrpc.Message) job {
 		}
 	case jsonrpc.Batch:
 		if session == nil {
-			return s.refuse(jsonrpc.ID{}, Errorf(CodeInvalidRequest, "batches need an initialized session"))
+			return s.refuse(jsonrpc.ID{}, Errorf(CodeInvalidRequest, "batches require an initialized session"))
 		}
 		return s.accept(session, m)
 	case jsonrpc.Response:
@@ -280,8 +285,8 @@ func (s *stream) beginModern(m *jsonrpc.Message, env wire.Envelope) job {
 	return job{request: r}
 }
 
-// A streamRequest is a modern request of a stream. No notification follows its cancellation or its response, even if a
-// goroutine of the handler still sends one.
+// A streamRequest is a modern request of a stream. No notification follows its cancellation or its
+// response, even if a goroutine of the handler still sends one.
 type streamRequest struct {
 	Request
 	stream *stream
@@ -332,8 +337,8 @@ func (s *stream) serveRequest(r *streamRequest, buf []byte) []byte {
 	return s.queue.add(queuedResponse{call: &r.call, line: append(line, '\n')})
 }
 
-// endSubscription writes the result that ends a subscription, unless it was cancelled. On streams, a cancellation follows
-// the result.
+// endSubscription writes the result that ends a subscription, unless it was cancelled. On streams,
+// a cancellation follows the result.
 //
 // Spec: basic/patterns/cancellation (2026-07-28).
 func (s *stream) endSubscription(call *peer.Call, result *jsonrpc.Message) {
@@ -363,8 +368,8 @@ func cancelledBecause(reason string) error {
 	return fmt.Errorf("%w: %s", ErrCancelled, reason)
 }
 
-// initialize opens the session of the stream. Messages that the client sends before it has read the response belong to
-// the session already.
+// initialize opens the session of the stream. Messages that the client sends before it has read the
+// response belong to the session already.
 func (s *stream) initialize(m *jsonrpc.Message) job {
 	session, err := legacy.Open(s.ctx, &s.config, m)
 	if err != nil {
@@ -419,8 +424,8 @@ func (s *stream) write(ctx context.Context, m *jsonrpc.Message) error {
 	return s.send(m)
 }
 
-// lock acquires the write lock. It succeeds if the lock is free even if ctx has ended, so that a handler can send
-// notifications after the end of its context.
+// lock acquires the write lock. It succeeds if the lock is free even if ctx has ended, so that a
+// handler can send notifications after the end of its context.
 func (s *stream) lock(ctx context.Context) error {
 	select {
 	case s.writing <- struct{}{}:
@@ -469,7 +474,8 @@ func (s *stream) fail(err error) error {
 	return err
 }
 
-// disconnected makes an error of a Conn an ErrDisconnected, unless it reports the end of the connection already.
+// disconnected makes an error of a Conn an ErrDisconnected, unless it reports the end of the
+// connection already.
 func disconnected(err error) error {
 	if errors.Is(err, ErrClosed) {
 		return err
@@ -477,8 +483,8 @@ func disconnected(err error) error {
 	return fmt.Errorf("%w: %w", ErrDisconnected, err)
 }
 
-// drain ends the stream: first the subscriptions, which would not end by themselves, then the requests in progress, then
-// those that exceed the time to drain.
+// drain ends the stream: first the subscriptions, which would not end by themselves, then the
+// requests in progress, then those that exceed the time to drain.
 //
 // Spec: basic/transports/stdio#shutdown (2026-07-28).
 func (s *stream) drain(broken error) {
@@ -516,8 +522,8 @@ func (c core) Serve(ctx context.Context, dst []byte, msg *jsonrpc.Message, notif
 	return appendResult(dst, ctx, c.s.handler, req)
 }
 
-// Listen serves a subscription on a goroutine, which may block until the client reads. Changes that a slow client has not
-// received yet collect in the handler, which merges them.
+// Listen serves a subscription on a goroutine, which may block until the client reads. Changes that
+// a slow client has not received yet collect in the handler, which merges them.
 func (c core) Listen(ctx context.Context, m *jsonrpc.Message, notify legacy.Notify) (stop func(), err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	opened, ended := make(chan struct{}), make(chan *jsonrpc.Message, 1)

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
@@ -365,7 +366,7 @@ func TestServerOptionsAreChecked(t *testing.T) {
 		"page size":     {PageSize: -1},
 		"progress rate": {ProgressRate: -1},
 		"short key":     {StateKeys: [][]byte{make([]byte, 31)}},
-		"cache":         {Cache: mcp.Cache{TTLMs: -1}},
+		"cache":         {Cache: mcp.Cache{TTL: -1 * time.Millisecond}},
 		"cache scope":   {Cache: mcp.Cache{Scope: "shared"}},
 		"experimental":  {Experimental: object{"x": make(chan int)}},
 	} {
@@ -379,7 +380,7 @@ func TestVER_DiscoverSaysWhatTheServerIs(t *testing.T) {
 	s := newServer(t, &mcp.ServerOptions{
 		Title: "Test Server", Description: "Tests.", WebsiteURL: "https://example.com", Instructions: "Be kind.",
 		Icons: []mcp.Icon{{Src: "https://example.com/i.png", MIMEType: "image/png", Sizes: []string{"48x48"}}},
-		Cache: mcp.Cache{TTLMs: 60_000, Scope: mcp.CachePublic},
+		Cache: mcp.Cache{TTL: 60_000 * time.Millisecond, Scope: mcp.CachePublic},
 	})
 	give(s, "tool", "x")
 	const info = `{"name":"test","version":"1","title":"Test Server","description":"Tests.","websiteUrl":"https://example.com",` +

@@ -83,7 +83,7 @@ func (c *call) resume(p targetParams) error {
 		if err != nil {
 			return err
 		}
-		p.brought = &brought{responses, p.brought.state()}
+		p.retry = &retryParams{responses, p.retry.state()}
 	}
 	in.begin(p)
 	before, err := c.stateBefore(p)
@@ -106,7 +106,7 @@ func (c *call) stateBefore(p targetParams) (*state, error) {
 	if d := c.req.detached; d != nil {
 		return d.state()
 	}
-	sealed := p.brought.state()
+	sealed := p.retry.state()
 	if sealed == nil {
 		return nil, nil
 	}

@@ -21,15 +21,15 @@ import (
 const (
 	// maxRelistens is the number of consecutive failures to renew a subscription.
 	maxRelistens = 5
-	// relistenBackoff is the first delay before a renewal. It doubles each time, and has a random part, so that the clients
-	// of a server that restarts do not reconnect all at once.
+	// relistenBackoff is the first delay before a renewal. It doubles each time, and has a random
+	// part, so that the clients of a server that restarts do not reconnect all at once.
 	relistenBackoff = time.Second
 	// maxRelistenBackoff is the longest delay.
 	maxRelistenBackoff = 32 * time.Second
 	// minListened is how long a subscription must have lasted to reset the backoff.
 	minListened = time.Minute
-	// maxTopicEvents is the number of topic events that are queued for a slow loop, maxTopicBytes the total size of their
-	// params. A single event may be as large as a message.
+	// maxTopicEvents is the number of topic events that are queued for a slow loop, maxTopicBytes
+	// the total size of their params. A single event may be as large as a message.
 	maxTopicEvents = 1000
 	maxTopicBytes  = 4 << 20
 )
@@ -39,18 +39,19 @@ type EventKind uint8
 
 // Kinds of events.
 const (
-	// EventListening: the server has acknowledged the subscription. Filter is what it will notify of, which may be less than
-	// was requested.
+	// EventListening: the server has acknowledged the subscription. Filter is what it will notify
+	// of, which may be less than was requested.
 	EventListening EventKind = iota + 1
-	// EventResync: changes may have been missed, because the subscription was interrupted or a slow loop has let too many
-	// events queue. Fetch again what matters. Filter is what the server notifies of from now on. The event follows all
-	// queued ones.
+	// EventResync: changes may have been missed, because the subscription was interrupted or a slow
+	// loop has let too many events queue. Fetch again what matters. Filter is what the server
+	// notifies of from now on. The event follows all queued ones.
 	EventResync
 	EventToolsChanged     // the list of tools has changed
 	EventPromptsChanged   // the list of prompts has changed
 	EventResourcesChanged // the list of resources or of resource templates has changed
 	EventResourceUpdated  // the resource URI has changed
-	// EventTopic: a notification of an extension, Method with Params. The params come from the server and are not validated.
+	// EventTopic: a notification of an extension, Method with Params. The params come from the
+	// server and are not validated.
 	EventTopic
 )
 
@@ -72,13 +73,14 @@ type Event struct {
 	Params json.RawMessage // of EventTopic: a JSON object, `_meta` included
 }
 
-// Listen subscribes to changes until ctx ends or the loop is left. If the connection is lost, it subscribes again and yields
-// an [EventResync]. An error is the last value: the server has refused the subscription or not acknowledged it within the
-// Timeout of a request, five renewals in a row have failed, or the client is closed. When ctx ends, the loop ends without an
-// error.
+// Listen subscribes to changes until ctx ends or the loop is left. If the connection is lost, it
+// subscribes again and yields an [EventResync]. An error is the last value: the server has refused
+// the subscription or not acknowledged it within the Timeout of a request, five renewals in a row
+// have failed, or the client is closed. When ctx ends, the loop ends without an error.
 //
-// In a slow loop, several equal changes become one event. Topic events are not merged; if too many are queued, an
-// [EventResync] replaces the rest. Changes invalidate the cached results of the client.
+// In a slow loop, several equal changes become one event. Topic events are not merged; if too many
+// are queued, an [EventResync] replaces the rest. Changes invalidate the cached results of the
+// client.
 //
 // Spec: basic/patterns/subscriptions (2026-07-28).
 func (c *Client) Listen(ctx context.Context, f Filter) iter.Seq2[Event, error] {
@@ -129,7 +131,8 @@ type listening struct {
 	acked  time.Time          // when the open subscription was acknowledged; zero if it was not
 }
 
-// keepsTopic reports whether a topic event of the given size can be queued. The caller holds the lock.
+// keepsTopic reports whether a topic event of the given size can be queued. The caller holds the
+// lock.
 func (l *listening) keepsTopic(size int) bool {
 	return l.topics == 0 || l.topics < maxTopicEvents && l.bytes+size <= maxTopicBytes
 }
@@ -203,7 +206,8 @@ func (l *listening) run(ctx context.Context) error {
 	}
 }
 
-// lasted reports whether the subscription that has ended was acknowledged, and how long it lasted since.
+// lasted reports whether the subscription that has ended was acknowledged, and how long it lasted
+// since.
 func (l *listening) lasted() (acked bool, lasted time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -231,8 +235,8 @@ func (l *listening) once(ctx context.Context) error {
 	return err // nil if the server has ended the subscription, for example to restart
 }
 
-// receive queues the event for a notification that was requested. Equal events are queued once, so that a slow loop does not
-// cost memory.
+// receive queues the event for a notification that was requested. Equal events are queued once, so
+// that a slow loop does not cost memory.
 func (l *listening) receive(method string, params json.RawMessage) {
 	switch {
 	case method == wire.NotificationSubscriptionsAcknowledged:

@@ -7,16 +7,18 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/peer"
 )
 
-// AwaitUser suspends the timeouts of the [Client] request that ctx belongs to, those of [CallOptions] and of [Connect],
-// until done is called. A deadline that the caller has set itself is not affected. It is for middleware, transports and
-// what they use, such as an http.RoundTripper, that wait for a person, as for a login, or for other work of unknown
-// length, as for a task of the server. done must be called once.
+// AwaitUser suspends the timeouts of the [Client] request that ctx belongs to, those of
+// [CallOptions] and of [Connect], until done is called. A deadline that the caller has set itself
+// is not affected. It is for middleware, transports and what they use, such as an
+// http.RoundTripper, that wait for a person, as for a login, or for other work of unknown length,
+// as for a task of the server. done must be called once.
 func AwaitUser(ctx context.Context) (done func()) { return peer.PauseTimeouts(ctx) }
 
-// AfterRequest registers f to be called at the end of the [Client] request that ctx belongs to, after all its rounds and
-// whatever its outcome. The method that made the request waits for f before it returns. It is for middleware that keeps
-// state from one round to the next. Functions are called in reverse order. If the request has ended, f is called at
-// once; if ctx belongs to no request, it is not called.
+// AfterRequest registers f to be called at the end of the [Client] request that ctx belongs to,
+// after all its rounds and whatever its outcome. The method that made the request waits for f
+// before it returns. It is for middleware that keeps state from one round to the next. Functions
+// are called in reverse order. If the request has ended, f is called at once; if ctx belongs to no
+// request, it is not called.
 func AfterRequest(ctx context.Context, f func()) {
 	if r, ok := ctx.Value(requestKey{}).(*requestContext); ok {
 		r.onDone(f)
@@ -46,8 +48,8 @@ func (r *requestContext) Value(key any) any {
 	return r.Timeout.Value(key)
 }
 
-// EndRequest ends the request. A transport that is closed calls it if the context has it, and then needs no context of
-// its own.
+// EndRequest ends the request. A transport that is closed calls it if the context has it, and then
+// needs no context of its own.
 func (r *requestContext) EndRequest(cause error) { r.End(cause) }
 
 func (r *requestContext) onDone(f func()) {
@@ -71,7 +73,8 @@ func (r *requestContext) stop() {
 	r.Stop()
 }
 
-// nextDone removes and returns the last registered function. It returns nil, and ends the request, if there is none.
+// nextDone removes and returns the last registered function. It returns nil, and ends the request,
+// if there is none.
 func (r *requestContext) nextDone() (f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,8 +117,8 @@ func (s *requestSet) remove(r *requestContext) {
 	delete(s.requests, r)
 }
 
-// beginQuestion records that the server waits for an answer. It does not say for which request, so the timeouts of all
-// of them are in a grace period until endQuestion.
+// beginQuestion records that the server waits for an answer. It does not say for which request, so
+// the timeouts of all of them are in a grace period until endQuestion.
 func (s *requestSet) beginQuestion() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -127,7 +127,7 @@ type ListToolsResult struct {
 }
 
 func (r *ListToolsResult) appendFields(dst []byte) ([]byte, error) {
-	return r.page.appendList(dst, "tools", r.Tools, r.NextCursor, r.Cache)
+	return r.page.appendList(dst, "tools", r.Tools, r.NextCursor)
 }
 
 // appendValue appends the JSON of v on one line.

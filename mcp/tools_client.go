@@ -17,8 +17,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// Tools returns the tools of the server. It requests pages as they are needed. An error is the last value. Tools whose
-// definition is invalid or too large are left out, with a warning in the log.
+// Tools returns the tools of the server. It requests pages as they are needed. An error is the last
+// value. Tools whose definition is invalid or too large are left out, with a warning in the log.
 //
 // Spec: server/tools, Listing Tools.
 func (c *Client) Tools(ctx context.Context) iter.Seq2[*Tool, error] {
@@ -93,7 +93,8 @@ func (c *Client) addTool(t *Tool) error {
 	return nil
 }
 
-// add adds a tool. If the index is full, which only a server with changing names causes, it is cleared.
+// add adds a tool. If the index is full, which only a server with changing names causes, it is
+// cleared.
 func (x *toolIndex) add(name string, k *knownTool) {
 	if old := x.tools[name]; old != nil {
 		x.bytes -= len(old.raw)
@@ -150,9 +151,10 @@ func countSchema(raw []byte, nodes *int) error {
 	return nil
 }
 
-// CallTool calls a tool. args encodes to a JSON object, or is nil. If the tool fails, CallTool returns a result with IsError
-// set; [Call] returns an error instead. If the tool has been listed, structured content is validated against its output
-// schema; the error for an invalid one is [ErrInvalidResult].
+// CallTool calls a tool. args encodes to a JSON object, or is nil. If the tool fails, CallTool
+// returns a result with IsError set; [Call] returns an error instead. If the tool has been listed,
+// structured content is validated against its output schema; the error for an invalid one is
+// [ErrInvalidResult].
 //
 // Spec: server/tools, Calling Tools.
 func (c *Client) CallTool(ctx context.Context, name string, args any) (*ToolResult, error) {
@@ -213,7 +215,8 @@ func appendCall(dst []byte, name string, args any) ([]byte, error) {
 	return append(dst, raw...), nil
 }
 
-// refresh lists the tools again after the server has refused a call because of its headers. The call has not run.
+// refresh lists the tools again after the server has refused a call because of its headers. The
+// call has not run.
 //
 // Spec: basic/transports/streamable-http (2026-07-28), Client Behavior.
 func (c *Client) refresh(ctx context.Context, name string) (*knownTool, error) {
@@ -230,8 +233,8 @@ func (c *Client) refresh(ctx context.Context, name string) (*knownTool, error) {
 	return c.knownTool(name), nil
 }
 
-// UnmarshalJSON decodes a result that came another way than as the answer to a call: a stored one, or that of a task. It is
-// not checked against the output schema of a tool. StructuredContent is a jsonv2.RawMessage then.
+// UnmarshalJSON decodes a result that was stored, or that belongs to a task. It is
+// not checked against the output schema of a tool. StructuredContent is a json.RawMessage then.
 func (r *ToolResult) UnmarshalJSON(raw []byte) error {
 	if jsonscan.Kind(raw) != '{' {
 		return errors.New("mcp: invalid tool result: must be an object")
@@ -244,8 +247,8 @@ func (r *ToolResult) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// decodeToolResult decodes a result. All members are optional: revisions and servers differ in those that they omit. The
-// result and its first text, mostly the only content, are one allocation.
+// decodeToolResult decodes a result. All members are optional: revisions and servers differ in
+// those that they omit. The result and its first text, mostly the only content, are one allocation.
 func decodeToolResult(raw RawResult) (*ToolResult, error) {
 	r := &struct {
 		ToolResult
@@ -276,7 +279,8 @@ func decodeToolResult(raw RawResult) (*ToolResult, error) {
 	return &r.ToolResult, nil
 }
 
-// decodeMeta decodes the `_meta` of a result without the server info, which the client returns itself.
+// decodeMeta decodes the `_meta` of a result without the server info, which the client returns
+// itself.
 func decodeMeta(d *jsonscan.Descent) (Meta, error) {
 	if !d.Into('{') {
 		return nil, errors.New("must be an object")
@@ -372,9 +376,10 @@ func (r *ToolResult) Text() string {
 	return b.String()
 }
 
-// Call calls a tool like [Client.CallTool] and decodes the result into Out: a *[ToolResult] is the whole result, a []Content
-// its content, a string its text. Any other type is decoded from the structured content, or from the text if there is none.
-// If the tool fails, the error is a [*ToolError].
+// Call calls a tool like [Client.CallTool] and decodes the result into Out: a *[ToolResult] is the
+// whole result, a []Content its content, a string its text. Any other type is decoded from the
+// structured content, or from the text if there is none. If the tool fails, the error is a
+// [*ToolError].
 func Call[Out any](ctx context.Context, c *Client, tool string, args any) (Out, error) {
 	var out Out
 	r, err := c.CallTool(ctx, tool, args)

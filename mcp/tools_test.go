@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
@@ -287,7 +288,7 @@ func TestTOOL03_ToolsAreListedByName(t *testing.T) {
 
 func TestTOOL25_VisibilityHoldsAtListAndCall(t *testing.T) {
 	s := newServer(t, &mcp.ServerOptions{
-		Cache: mcp.Cache{TTLMs: 1000, Scope: mcp.CachePublic},
+		Cache: mcp.Cache{TTL: 1000 * time.Millisecond, Scope: mcp.CachePublic},
 		Visible: func(ctx context.Context, f mcp.Feature) bool {
 			p := mcp.RequestFrom(ctx).Principal
 			return f.Tool == nil || !strings.HasPrefix(f.Tool.Name, "secret") || p != nil && p.Subject == "admin"

@@ -12,47 +12,51 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// A Conn is a stream of messages between one client and one server. [Stdio], [NewStream] and [Pipe] return Conns. A custom
-// stream transport is another implementation of Conn.
+// A Conn is a stream of messages between one client and one server. [Stdio], [NewStream] and [Pipe]
+// return Conns. A custom stream transport is another implementation of Conn.
 //
 // Spec: basic/transports#custom-transports.
 type Conn interface {
-	// Read returns the next message from the peer, which the caller owns. The error is io.EOF at the end of the stream. A
-	// [*jsonrpc.DecodeError] reports one invalid message, after which reading continues. Read fails when ctx ends or the
-	// Conn is closed. It is called by one goroutine at a time.
+	// Read returns the next message from the peer, which the caller owns. The error is io.EOF at
+	// the end of the stream. A [*jsonrpc.DecodeError] reports one invalid message, after which
+	// reading continues. Read fails when ctx ends or the Conn is closed. It is called by one
+	// goroutine at a time.
 	Read(ctx context.Context) (*jsonrpc.Message, error)
-	// Write sends one message, and blocks while the peer is slow. It fails when ctx ends or the Conn is closed; a message
-	// that was written in part by then ends the stream. Write does not retain the message. It is safe for concurrent use.
+	// Write sends one message, and blocks while the peer is slow. It fails when ctx ends or the
+	// Conn is closed; a message that was written in part by then ends the stream. Write does not
+	// retain the message. It is safe for concurrent use.
 	Write(ctx context.Context, m *jsonrpc.Message) error
-	// Close ends both directions, and pending calls of Read and Write as far as the underlying streams allow.
+	// Close ends both directions, and pending calls of Read and Write as far as the underlying
+	// streams allow.
 	Close() error
 }
 
-// A Transport sends the requests of a client to one server, as an http.RoundTripper does for HTTP. [Command], [InMemory],
-// [OverConn] and mcphttp.NewTransport return Transports. [Connect] makes a [Client] of one.
+// A Transport sends the requests of a client to one server, as an http.RoundTripper does for HTTP.
+// [Command], [InMemory], [OverConn] and mcphttp.NewTransport return Transports. [Connect] makes a
+// [Client] of one.
 //
 // Spec: basic/transports (2026-07-28).
 type Transport interface {
-	// RoundTrip sends a request, whose params hold its envelope, and returns its result: a [RawResult], unless the
-	// transport stays within the process. It passes the notifications of the request to req.Notify, if that is set, in
-	// order, and all of them before it returns; a Notify that blocks may block the whole transport. The transport
-	// chooses the id.
+	// RoundTrip sends a request, whose params hold its envelope, and returns its result: a
+	// [RawResult], unless the transport stays within the process. It passes the notifications of
+	// the request to req.Notify, if that is set, in order, and all of them before it returns; a
+	// Notify that blocks may block the whole transport. The transport chooses the id.
 	//
-	// The error is a remote [*Error] if the server responded with an error, and a [*TransportError] if there is no
-	// response. When ctx ends, RoundTrip cancels the request at the server and returns context.Cause(ctx). It is safe
-	// for concurrent use.
+	// The error is a remote [*Error] if the server responded with an error, and a [*TransportError]
+	// if there is no response. When ctx ends, RoundTrip cancels the request at the server and
+	// returns context.Cause(ctx). It is safe for concurrent use.
 	RoundTrip(ctx context.Context, req *Request) (Result, error)
 	// Close ends all requests and connections within bounded time. It may be called several times.
 	Close() error
 }
 
-// A TransportError reports that a request has no valid response: the connection failed, or the response violates the
-// protocol. An error that the server responded with is an [*Error] instead.
+// A TransportError reports that a request has no valid response: the connection failed, or the
+// response violates the protocol. An error that the server responded with is an [*Error] instead.
 type TransportError struct {
 	// Method is the method of the request.
 	Method string
-	// MayHaveRun reports whether the server may have executed the request, or may still do so. If it is false, the server
-	// has not, and the request can be sent again.
+	// MayHaveRun reports whether the server may have executed the request, or may still do so. If
+	// it is false, the server has not, and the request can be sent again.
 	MayHaveRun bool
 	// Err is the reason.
 	Err error
@@ -69,34 +73,38 @@ func (e *TransportError) Error() string {
 // Unwrap returns the reason.
 func (e *TransportError) Unwrap() error { return e.Err }
 
-// A KeyedTransport is a Transport that can identify its server. [Connect] caches for the life of the process which era
-// the server belongs to.
+// A KeyedTransport is a Transport that can identify its server. [Connect] caches for the life of
+// the process which era the server belongs to.
 type KeyedTransport interface {
 	Transport
-	// ServerKey returns a key that is equal for all transports to one server, such as a command line or the origin of a URL.
+	// ServerKey returns a key that is equal for all transports to one server, such as a command
+	// line or the origin of a URL.
 	ServerKey() string
 }
 
-// A headerParamTransport is a Transport that repeats arguments of tools in headers; see [HeaderParam].
+// A headerParamTransport is a Transport that repeats arguments of tools in headers; see
+// [HeaderParam].
 type headerParamTransport interface{ UsesHeaderParams() }
 
-// A SessionTransport is a Transport that can also connect to servers of revisions before 2026-07-28. [Connect] opens a
-// session if the server is one of these.
+// A SessionTransport is a Transport that can also connect to servers of revisions before
+// 2026-07-28. [Connect] opens a session if the server is one of these.
 //
 // Spec: basic/versioning#backward-compatibility-with-initialization-based-versions (2026-07-28).
 type SessionTransport interface {
 	Transport
-	// OpenSession opens the connection of a new session, whose first request is initialize. The server's requests, and its
-	// notifications that belong to no request in progress, go to receive, which must not block and may be called
-	// concurrently. A nil message reports that messages may have been missed. ctx bounds the opening, not the session.
+	// OpenSession opens the connection of a new session, whose first request is initialize. The
+	// server's requests, and its notifications that belong to no request in progress, go to
+	// receive, which must not block and may be called concurrently. A nil message reports that
+	// messages may have been missed. ctx bounds the opening, not the session.
 	OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (SessionLink, error)
 }
 
 // A SessionLink carries the messages of one session. It is safe for concurrent use.
 type SessionLink interface {
-	// RoundTrip sends a request, under an id that it chooses and sets, and returns the response, which may be an error. Its
-	// errors are those of [Transport.RoundTrip]; one that wraps [ErrSessionLost] reports that the server no longer has the
-	// session. When ctx ends, RoundTrip sends notifications/cancelled, unless the request is initialize.
+	// RoundTrip sends a request, under an id that it chooses and sets, and returns the response,
+	// which may be an error. Its errors are those of [Transport.RoundTrip]; one that wraps
+	// [ErrSessionLost] reports that the server no longer has the session. When ctx ends, RoundTrip
+	// sends notifications/cancelled, unless the request is initialize.
 	RoundTrip(ctx context.Context, req *jsonrpc.Message) (*jsonrpc.Message, error)
 	// Send sends a notification or a response.
 	Send(ctx context.Context, m *jsonrpc.Message) error
@@ -112,7 +120,8 @@ type SessionLink interface {
 var ErrSessionLost = errors.New("mcp: the server no longer has the session")
 
 const (
-	// minBackoff is the delay before the third start of a server that exits early. It doubles with each further start.
+	// minBackoff is the delay before the third start of a server that exits early. It doubles with
+	// each further start.
 	minBackoff = time.Second
 	// maxBackoff is the longest delay.
 	maxBackoff = 30 * time.Second
@@ -120,7 +129,8 @@ const (
 	minUptime = 10 * time.Second
 )
 
-// OverConn returns a Transport over a Conn, such as that of a socket or one end of a [Pipe]. It ends when the Conn does.
+// OverConn returns a Transport over a Conn, such as that of a socket or one end of a [Pipe]. It
+// ends when the Conn does.
 func OverConn(conn Conn) Transport {
 	t := &connTransport{}
 	used := false
@@ -159,8 +169,8 @@ func (t *connTransport) init(dial func(ctx context.Context) (Conn, error)) {
 
 func (t *connTransport) log() *slog.Logger { return cmp.Or(t.logger, slog.Default()) }
 
-// RoundTrip sends a request in the modern form. If the Conn has ended since the last request, it dials again, even if the
-// end is only noticed by the write of this request.
+// RoundTrip sends a request in the modern form. If the Conn has ended since the last request, it
+// dials again, even if the end is only noticed by the write of this request.
 func (t *connTransport) RoundTrip(ctx context.Context, req *Request) (Result, error) {
 	c, fresh, err := t.live(ctx, req.Method)
 	if err != nil {
@@ -193,7 +203,8 @@ func (r *Request) open() error {
 	return nil
 }
 
-// live returns the current clientConn, and dials if there is none. fresh reports whether it has dialed.
+// live returns the current clientConn, and dials if there is none. fresh reports whether it has
+// dialed.
 func (t *connTransport) live(ctx context.Context, method string) (c *clientConn, fresh bool, err error) {
 	if t.dial == nil {
 		err := errors.New("the transport was not made by Command or OverConn")

@@ -10,18 +10,20 @@ import (
 )
 
 const (
-	// maxBatch is the number of bytes at which a batch is written at once, and the largest buffer that is kept for the
-	// next one.
+	// maxBatch is the number of bytes at which a batch is written at once, and the largest buffer
+	// that is kept for the next one.
 	maxBatch = 64 << 10
-	// batchDelay is how long a response waits for the responses to requests that arrived together with its own.
+	// batchDelay is how long a response waits for the responses to requests that arrived together
+	// with its own.
 	batchDelay = 500 * time.Microsecond
 	// minUncopied is the length from which a line is not copied into the buffer of its batch.
 	minUncopied = 16 << 10
 )
 
-// A writeQueue holds the responses of a stream that have not been written. They are written together: for a small
-// request the write is half of the cost. They wait while requests that have arrived already are served. If one of these
-// takes long, the goroutine that was woken to read writes the queue.
+// A writeQueue holds the responses of a stream that have not been written. They are written
+// together: for a small request the write is half of the cost. They wait while requests that have
+// arrived already are served. If one of these takes long, the goroutine that was woken to read
+// writes the queue.
 type writeQueue struct {
 	mu     sync.Mutex // guards the fields below
 	queued *batch     // nil for none
@@ -70,7 +72,8 @@ func (q *writeQueue) add(r queuedResponse) []byte {
 	return buf
 }
 
-// unclaimed reports whether a batch waits that no goroutine is about to write, and whether it must wait no longer.
+// unclaimed reports whether a batch waits that no goroutine is about to write, and whether it must
+// wait no longer.
 func (q *writeQueue) unclaimed() (waits, overdue bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -123,8 +126,8 @@ func (q *writeQueue) recycle(b *batch) {
 	q.free = b
 }
 
-// enqueue queues the response to a call, which may be nil. A nil response is ignored. It returns buf, which is used for
-// the line.
+// enqueue queues the response to a call, which may be nil. A nil response is ignored. It returns
+// buf, which is used for the line.
 func (s *stream) enqueue(call *peer.Call, response *jsonrpc.Message, buf []byte) []byte {
 	switch {
 	case response == nil:
@@ -146,8 +149,9 @@ func (s *stream) flush() {
 	}
 }
 
-// writeQueued writes the queue. Ending a call and writing its response are one step under the write lock: a client may
-// reuse the id after it has read the response, and gets no response to a request that it cancelled before that.
+// writeQueued writes the queue. Ending a call and writing its response are one step under the write
+// lock: a client may reuse the id after it has read the response, and gets no response to a request
+// that it cancelled before that.
 func (s *stream) writeQueued(ctx context.Context) {
 	if s.lock(ctx) == nil {
 		defer s.unlock()
@@ -159,7 +163,8 @@ func (s *stream) writeQueued(ctx context.Context) {
 		return
 	}
 	defer s.queue.recycle(b)
-	// Offsets in the lines: the next one, and the end and start of those to write. Wanted lines move up over unwanted ones.
+	// Offsets in the lines: the next one, and the end and start of those to write. Wanted lines
+	// move up over unwanted ones.
 	next, end, start := 0, 0, 0
 	for _, r := range b.responses {
 		wanted := r.call == nil || r.call.End()

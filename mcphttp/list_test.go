@@ -74,7 +74,7 @@ func TestListsAreWhole(t *testing.T) {
 			clear(l.Tools[:1]) // in place
 			l.Tools = l.Tools[1:]
 		},
-		"other hints": func(_ context.Context, _ *mcp.Request, l *mcp.ListToolsResult) { l.TTLMs = 7 },
+		"other hints": func(_ context.Context, _ *mcp.Request, l *mcp.ListToolsResult) { l.TTL = 7 * time.Millisecond },
 		"after a note": func(ctx context.Context, req *mcp.Request, _ *mcp.ListToolsResult) {
 			_ = req.Notify(ctx, "notifications/message", []byte(`{"level":"info","data":"hello"}`))
 		},

@@ -4,6 +4,7 @@ import (
 	"embed"
 	"io/fs"
 	"log"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/ext/skills"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -18,7 +19,7 @@ func addSkills(s *mcp.Server) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if _, err := skills.Serve(s, folder, &skills.Options{Cache: mcp.Cache{TTLMs: 60_000, Scope: mcp.CachePublic}}); err != nil {
+	if _, err := skills.Serve(s, folder, &skills.Options{Cache: mcp.Cache{TTL: 60_000 * time.Millisecond, Scope: mcp.CachePublic}}); err != nil {
 		log.Fatal(err)
 	}
 }

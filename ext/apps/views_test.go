@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/ext/apps"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -123,7 +124,7 @@ func TestUI06_ToolsForViewsAreHiddenFromClientsWithoutViews(t *testing.T) {
 }
 
 func TestToolListsAreNotCachedPublicly(t *testing.T) {
-	public := &mcp.ServerOptions{Logger: logger(t), Cache: mcp.Cache{TTLMs: 1000, Scope: mcp.CachePublic}}
+	public := &mcp.ServerOptions{Logger: logger(t), Cache: mcp.Cache{TTL: time.Second, Scope: mcp.CachePublic}}
 	s := mcp.NewServer("test", "1", public)
 	scope := func() string {
 		t.Helper()

@@ -124,8 +124,8 @@ func (o *Options) fill() error {
 		return fmt.Errorf("option PageSize is %d, want a positive number", o.PageSize)
 	case o.MaxBytes < 0:
 		return fmt.Errorf("option MaxBytes is %d, want a positive number", o.MaxBytes)
-	case o.Cache.TTLMs < 0:
-		return fmt.Errorf("option Cache.TTLMs is %d, want 0 or more", o.Cache.TTLMs)
+	case o.Cache.TTL < 0:
+		return fmt.Errorf("invalid option Cache.TTL %v: must not be negative", o.Cache.TTL)
 	}
 	return nil
 }

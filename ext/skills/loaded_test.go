@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/ext/skills"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -86,7 +87,7 @@ func TestUnlistedFilesAreNotRequested(t *testing.T) {
 // A stale cached response does not fail the verification.
 func TestStaleCachedFilesAreReadAgain(t *testing.T) {
 	s := newStranger()
-	s.cache = mcp.Cache{TTLMs: 3600_000, Scope: mcp.CachePrivate}
+	s.cache = mcp.Cache{TTL: 3600_000 * time.Millisecond, Scope: mcp.CachePrivate}
 	c := dial(t, s.serve(t))
 	if _, err := c.ReadResource(t.Context(), pdf); err != nil {
 		t.Fatal(err)

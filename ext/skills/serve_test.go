@@ -166,7 +166,7 @@ func TestListsArePaged(t *testing.T) {
 		files[fmt.Sprintf("s%d/SKILL.md", i)] = skillFile(fmt.Sprintf("s%d", i))
 		files[fmt.Sprintf("s0/f%d", i)] = &fstest.MapFile{}
 	}
-	s, _ := serve(t, files, &skills.Options{PageSize: 3, Cache: mcp.Cache{TTLMs: 7, Scope: mcp.CachePublic}})
+	s, _ := serve(t, files, &skills.Options{PageSize: 3, Cache: mcp.Cache{TTL: 7 * time.Millisecond, Scope: mcp.CachePublic}})
 	c := mcptest.Connect(t, s, mcptest.Combination{Transport: mcptest.InMemory, Revision: mcptest.Modern}, nil)
 	for method, want := range map[string][]int{"skills/list": {3, 3, 1}, "resources/directory/read": {3, 3, 2}} {
 		params := object{}
@@ -273,7 +273,7 @@ func TestVisibleHidesSkills(t *testing.T) {
 
 func TestInvalidOptionsPanic(t *testing.T) {
 	for _, o := range []skills.Options{
-		{Prefix: "skill://acme"}, {Prefix: "acme/"}, {Prefix: "skill:///?/"}, {Prefix: "://"}, {PageSize: -1}, {MaxBytes: -1}, {Cache: mcp.Cache{TTLMs: -1}},
+		{Prefix: "skill://acme"}, {Prefix: "acme/"}, {Prefix: "skill:///?/"}, {Prefix: "://"}, {PageSize: -1}, {MaxBytes: -1}, {Cache: mcp.Cache{TTL: -1 * time.Millisecond}},
 	} {
 		func() {
 			defer func() {

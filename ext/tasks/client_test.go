@@ -141,8 +141,8 @@ func TestTASKX15_InputRequestsOfTaskCountAsThoseOfCall(t *testing.T) {
 		"not declared":     {`{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}`, nil, "method not found"},
 		"unknown":          {`{"method":"tools/call","params":{}}`, nil, "method not found"},
 		"a page that lies": {`{"method":"elicitation/create","params":{"mode":"url","message":"x","url":"file:///etc/passwd","elicitationId":"1"}}`, nil, ""},
-		"too many rounds":  {form("x"), &mcp.ClientOptions{MaxRounds: 3}, "asks for the 4th time"},
-		"no rounds":        {form("x"), &mcp.ClientOptions{MaxRounds: -1}, "asks for the 1th time"},
+		"too many rounds":  {form("x"), &mcp.ClientOptions{MaxRounds: 3}, "requests input for the 4th time"},
+		"no rounds":        {form("x"), &mcp.ClientOptions{MaxRounds: -1}, "requests input for the 1th time"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &script{on: map[string]step{

@@ -10,8 +10,8 @@ import (
 // dieWithParent makes the kernel kill the process when the thread that started it ends.
 func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }
 
-// onlyZombies reports whether all processes of a group are zombies. In some containers the first process never reaps
-// orphans.
+// onlyZombies reports whether all processes of a group are zombies. In some containers the first
+// process never reaps orphans.
 func onlyZombies(group int) bool {
 	proc, err := os.Open("/proc")
 	if err != nil {
@@ -31,7 +31,8 @@ func onlyZombies(group int) bool {
 		if err != nil {
 			continue // the process has ended
 		}
-		// The name of the program is in parentheses and may hold any character; state, parent and group follow it.
+		// The name of the program is in parentheses and may hold any character; state, parent and
+		// group follow it.
 		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 		if len(fields) < 3 || string(fields[2]) != strconv.Itoa(group) {
 			continue

@@ -20,13 +20,15 @@ type processGroup struct {
 const (
 	shell = "/bin/sh" // not from PATH, which may name another program
 
-	// guardScript reads the id of a group, waits for the end of its input and kills the group. Its input ends when this
-	// process ends, for whatever reason: no other process holds the other end of the pipe.
+	// guardScript reads the id of a group, waits for the end of its input and kills the group. Its
+	// input ends when this process ends, for whatever reason: no other process holds the other end
+	// of the pipe.
 	guardScript = `trap "" HUP INT TERM; read -r group || exit 0; read -r end; kill -9 "-$group"`
 )
 
-// newProcessGroup prepares a command to be the first process of a new group. A small shell guards the group, because a
-// process that is killed cannot end its children. Without a shell there is no guard.
+// newProcessGroup prepares a command to be the first process of a new group. A small shell guards
+// the group, because a process that is killed cannot end its children. Without a shell there is no
+// guard.
 func newProcessGroup(cmd *exec.Cmd) *processGroup {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(cmd.SysProcAttr)
@@ -67,11 +69,12 @@ func (g *processGroup) terminate() { g.signal(syscall.SIGTERM) }
 // kill sends SIGKILL to all processes of the group.
 func (g *processGroup) kill() { g.signal(syscall.SIGKILL) }
 
-// signal sends a signal to the group. The id of a group that has just ended is not in use again: systems assign ids in
-// turn.
+// signal sends a signal to the group. The id of a group that has just ended is not in use again:
+// systems assign ids in turn.
 func (g *processGroup) signal(s syscall.Signal) { _ = syscall.Kill(-g.id, s) }
 
-// hasEnded reports whether all processes of the group have ended, after the first one has been waited for.
+// hasEnded reports whether all processes of the group have ended, after the first one has been
+// waited for.
 func (g *processGroup) hasEnded() bool {
 	// If this is the first process of a container, orphans of the group are its children.
 	for {

@@ -37,8 +37,8 @@ type jobLimits struct {
 	peakProcessMemory, peakJobMemory   uintptr
 }
 
-// A processGroup is a job: a process and its descendants. The job ends when its last handle is closed, and therefore when
-// this process ends, for whatever reason.
+// A processGroup is a job: a process and its descendants. The job ends when its last handle is
+// closed, and therefore when this process ends, for whatever reason.
 type processGroup struct {
 	job     syscall.Handle // zero if there is none
 	process *os.Process    // nil before the start
@@ -57,7 +57,8 @@ func newProcessGroup(cmd *exec.Cmd) *processGroup {
 	return &processGroup{job: syscall.Handle(job)}
 }
 
-// add puts the process into the job. Processes that it has started before that, within microseconds, are not in the job.
+// add puts the process into the job. Processes that it has started before that, within
+// microseconds, are not in the job.
 func (g *processGroup) add(p *os.Process) {
 	g.process = p
 	_ = p.WithHandle(func(process uintptr) {
@@ -72,7 +73,8 @@ func (g *processGroup) release() {
 	}
 }
 
-// terminate ends all processes of the job: Windows has no request to terminate for programs without windows.
+// terminate ends all processes of the job: Windows has no request to terminate for programs without
+// windows.
 func (g *processGroup) terminate() {
 	_, _, _ = terminateJobObject.Call(uintptr(g.job), statusTerminatedByOwner)
 	_ = g.process.Kill() // in case it could not be put into the job

@@ -14,11 +14,12 @@ import (
 )
 
 const (
-	// outputTimeout is how long a read waits for more output after the process has exited. All of its output is in the
-	// pipe by then; but if another process holds the pipe open, no end of file follows.
+	// outputTimeout is how long a read waits for more output after the process has exited. All of
+	// its output is in the pipe by then; but if another process holds the pipe open, no end of file
+	// follows.
 	outputTimeout = 250 * time.Millisecond
-	// maxLateOutput is the most output that is read after the exit: more than a pipe holds on any system. Anything beyond
-	// it comes from other processes.
+	// maxLateOutput is the most output that is read after the exit: more than a pipe holds on any
+	// system. Anything beyond it comes from other processes.
 	maxLateOutput = 1 << 20
 )
 
@@ -28,14 +29,15 @@ var longPast = time.Unix(1, 0)
 // output returns the reader of the process's standard output. It has no Close method.
 func (p *Process) output() io.Reader {
 	if p.stdout.SetReadDeadline(time.Time{}) != nil {
-		// Windows: all processes that could hold the pipe open are in the job that ends with the process.
+		// Windows: all processes that could hold the pipe open are in the job that ends with the
+		// process.
 		return struct{ io.Reader }{p.stdout}
 	}
 	return &outputReader{file: p.stdout, exited: p.exited, left: maxLateOutput}
 }
 
-// An outputReader returns io.EOF once the process has exited and its output has been read, even if other processes
-// still hold the pipe open.
+// An outputReader returns io.EOF once the process has exited and its output has been read, even if
+// other processes still hold the pipe open.
 type outputReader struct {
 	file   *os.File
 	exited <-chan struct{}
@@ -53,7 +55,8 @@ func (r *outputReader) SetReadDeadline(t time.Time) error {
 	return r.file.SetReadDeadline(t)
 }
 
-// setExitDeadline bounds the next read after the exit. It reports false if the reader's own deadline has passed.
+// setExitDeadline bounds the next read after the exit. It reports false if the reader's own
+// deadline has passed.
 func (r *outputReader) setExitDeadline() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -94,15 +97,15 @@ func (r *outputReader) Read(p []byte) (int, error) {
 	}
 }
 
-// interrupt bounds a pending Read and ends a pending Write after the exit of the process. Other processes may hold the
-// pipes open.
+// interrupt bounds a pending Read and ends a pending Write after the exit of the process. Other
+// processes may hold the pipes open.
 func (p *Process) interrupt() {
 	_ = p.stdout.SetReadDeadline(time.Now().Add(outputTimeout))
 	p.stream.InterruptWrite()
 }
 
-// discardOutput takes over from the reader after Close, and reads until the process ends: a process that blocks in a
-// write would not end by itself.
+// discardOutput takes over from the reader after Close, and reads until the process ends: a process
+// that blocks in a write would not end by itself.
 func (p *Process) discardOutput() {
 	<-p.stream.Closed()
 	_ = p.stdout.SetReadDeadline(longPast) // ends a pending Read
@@ -113,10 +116,11 @@ func (p *Process) discardOutput() {
 }
 
 const (
-	// maxInvalidShown is the part of an invalid line that is logged: enough to recognize what printed it.
+	// maxInvalidShown is the part of an invalid line that is logged: enough to recognize what
+	// printed it.
 	maxInvalidShown = 200
-	// maxInvalidLines is the number of invalid lines that are logged in an invalidPeriod. A few are a banner; more are a
-	// server that prints to the wrong stream.
+	// maxInvalidLines is the number of invalid lines that are logged in an invalidPeriod. A few are
+	// a banner; more are a server that prints to the wrong stream.
 	maxInvalidLines = 8
 	invalidPeriod   = 10 * time.Second
 )
@@ -145,8 +149,8 @@ func (l *invalidLog) add(log *logQueue, line []byte) {
 	log.add(slog.LevelWarn, "mcp: the server's standard output has a line that is not a message", attrs...)
 }
 
-// WithDeadline returns a pipe whose writes support deadlines. On Windows the pipes to a child do not, and a process that
-// does not read would block its writer.
+// WithDeadline returns a pipe whose writes support deadlines. On Windows the pipes to a child do
+// not, and a process that does not read would block its writer.
 func WithDeadline(pipe io.WriteCloser) io.WriteCloser {
 	if d, ok := pipe.(interface{ SetWriteDeadline(time.Time) error }); ok && d.SetWriteDeadline(time.Time{}) == nil {
 		return pipe
@@ -154,8 +158,8 @@ func WithDeadline(pipe io.WriteCloser) io.WriteCloser {
 	return &asyncWriter{WriteCloser: pipe, expired: make(chan struct{})}
 }
 
-// An asyncWriter runs each write on a goroutine of its own and stops waiting for it when the deadline passes. The
-// goroutine ends when the pipe is closed or its reader ends.
+// An asyncWriter runs each write on a goroutine of its own and stops waiting for it when the
+// deadline passes. The goroutine ends when the pipe is closed or its reader ends.
 type asyncWriter struct {
 	io.WriteCloser
 

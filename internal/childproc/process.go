@@ -1,4 +1,5 @@
-// Package childproc runs a server as a child process and exchanges messages with it over its standard input and output.
+// Package childproc runs a server as a child process and exchanges messages with it over its
+// standard input and output.
 //
 // Spec: basic/transports/stdio (2026-07-28).
 package childproc
@@ -29,11 +30,14 @@ const (
 )
 
 const (
-	// exitTimeout is how long the end of a stream waits for the exit status, which usually comes within a millisecond.
+	// exitTimeout is how long the end of a stream waits for the exit status, which usually comes
+	// within a millisecond.
 	exitTimeout = time.Second
-	// stderrTimeout is how long an exit status waits for the end of standard error. Another process may hold it open.
+	// stderrTimeout is how long an exit status waits for the end of standard error. Another process
+	// may hold it open.
 	stderrTimeout = 250 * time.Millisecond
-	// maxPollInterval is the longest interval between two checks of whether a group has ended: no event reports it.
+	// maxPollInterval is the longest interval between two checks of whether a group has ended: no
+	// event reports it.
 	maxPollInterval = 50 * time.Millisecond
 )
 
@@ -58,9 +62,9 @@ type Exit struct {
 	Stderr string // the last lines of standard error
 }
 
-// A Process is a child process. It implements mcp.Conn. Four goroutines belong to it: wait waits for the process,
-// supervise ends its group, and two read and log its standard error. The last two end with Close, the first two with
-// the process.
+// A Process is a child process. It implements mcp.Conn. Four goroutines belong to it: wait waits
+// for the process, supervise ends its group, and two read and log its standard error. The last two
+// end with Close, the first two with the process.
 type Process struct {
 	opts   Options
 	cmd    *exec.Cmd
@@ -101,8 +105,8 @@ func Start(cmd *exec.Cmd, opts Options) (*Process, error) {
 	return p, nil
 }
 
-// wait starts the process and waits for it. On Linux, the process is killed when the thread that started it ends, so
-// this goroutine is locked to its thread for the life of the process.
+// wait starts the process and waits for it. On Linux, the process is killed when the thread that
+// started it ends, so this goroutine is locked to its thread for the life of the process.
 func (p *Process) wait(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -224,8 +228,8 @@ func (p *Process) endError(ctx context.Context, stream string) error {
 	return p.opts.ExitError(exit)
 }
 
-// Close ends the process and its group, and returns within 10.5 seconds. The error reports processes that could not be
-// killed.
+// Close ends the process and its group, and returns within 10.5 seconds. The error reports
+// processes that could not be killed.
 func (p *Process) Close() error {
 	p.closing.Do(func() {
 		discarded := make(chan struct{})

@@ -18,12 +18,14 @@ import (
 const (
 	// maxStderrLine is the length at which a line of standard error is cut.
 	maxStderrLine = 64 << 10
-	// maxLastLines and maxLastBytes bound the part of standard error that an [Exit] has: about a screen.
+	// maxLastLines and maxLastBytes bound the part of standard error that an [Exit] has: about a
+	// screen.
 	maxLastLines = 16
 	maxLastBytes = 4 << 10
 )
 
-// A stderrReader reads standard error as fast as the process writes it, so that the process never blocks.
+// A stderrReader reads standard error as fast as the process writes it, so that the process never
+// blocks.
 type stderrReader struct {
 	r     io.ReadCloser
 	log   *logQueue
@@ -104,8 +106,8 @@ const (
 	logTimeout = 200 * time.Millisecond
 )
 
-// A logQueue writes lines of standard error and log records on a goroutine of its own, so that neither the process nor
-// its callers wait for a slow writer or logger.
+// A logQueue writes lines of standard error and log records on a goroutine of its own, so that
+// neither the process nor its callers wait for a slow writer or logger.
 type logQueue struct {
 	out    io.Writer // receives lines of standard error; nil if the logger does
 	logger *slog.Logger
@@ -150,8 +152,8 @@ func (q *logQueue) add(level slog.Level, message string, attrs ...slog.Attr) {
 	q.push(logEntry{level: level, message: message, attrs: attrs}, 2*maxQueued)
 }
 
-// push queues an entry if it fits into limit bytes. After a dropped line, no line is queued until the number of dropped
-// lines has been written.
+// push queues an entry if it fits into limit bytes. After a dropped line, no line is queued until
+// the number of dropped lines has been written.
 func (q *logQueue) push(e logEntry, limit int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -172,8 +174,9 @@ func (q *logQueue) signal() {
 	}
 }
 
-// Close waits up to logTimeout until all entries have been written. Later entries are discarded: the writer or logger
-// may have been closed by then. The goroutine ends when its current call returns.
+// Close waits up to logTimeout until all entries have been written. Later entries are discarded:
+// the writer or logger may have been closed by then. The goroutine ends when its current call
+// returns.
 func (q *logQueue) Close() {
 	q.mu.Lock()
 	q.closed = true

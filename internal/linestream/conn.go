@@ -25,8 +25,8 @@ const keptBuffer = 64 << 10
 // ErrLineTooLong is within the error of a Read that discarded a line over the limit.
 var ErrLineTooLong = errors.New("line is too long")
 
-// A Conn reads and writes messages as lines over two byte streams. Its methods are safe for concurrent use,
-// except that one goroutine reads at a time.
+// A Conn reads and writes messages as lines over two byte streams. Its methods are safe for
+// concurrent use, except that one goroutine reads at a time.
 type Conn struct {
 	r     io.Reader
 	lines lineReader
@@ -41,11 +41,11 @@ type Conn struct {
 	closed chan struct{}
 }
 
-// New returns a Conn that reads from r and writes to w. A message of more than maxMessage bytes is refused; zero means
-// [DefaultMaxMessage].
+// New returns a Conn that reads from r and writes to w. A message of more than maxMessage bytes is
+// refused; zero means [DefaultMaxMessage].
 //
-// Reads and writes end with their context if r and w have deadlines. If r has none, a separate goroutine reads from
-// it; that goroutine ends when r does, or at its first read after Close.
+// Reads and writes end with their context if r and w have deadlines. If r has none, a separate
+// goroutine reads from it; that goroutine ends when r does, or at its first read after Close.
 func New(r io.Reader, w io.Writer, maxMessage int) *Conn {
 	if maxMessage <= 0 {
 		maxMessage = DefaultMaxMessage
@@ -63,7 +63,8 @@ func New(r io.Reader, w io.Writer, maxMessage int) *Conn {
 	return c
 }
 
-// NewStdio returns a Conn over the standard input and output of this process, which Close leaves open.
+// NewStdio returns a Conn over the standard input and output of this process, which Close leaves
+// open.
 func NewStdio(in, out *os.File) *Conn {
 	w := struct{ io.Writer }{out}
 	if polled := openPolled(in); polled != nil {
@@ -102,7 +103,8 @@ func (c *Conn) ReadLine(ctx context.Context) ([]byte, error) {
 	return nil, fmt.Errorf("%w: %w", peer.ErrDisconnected, err)
 }
 
-// HasLine reports whether Read returns at once, with a message or a refusal. It must not be called during a Read.
+// HasLine reports whether Read returns at once, with a message or a refusal. It must not be called
+// during a Read.
 func (c *Conn) HasLine() bool { return c.lines.hasNext() }
 
 // Write writes one message.
@@ -156,7 +158,8 @@ func (c *Conn) unlock() { <-c.writing }
 // HasWriteDeadline reports whether a blocked write ends with its context.
 func (c *Conn) HasWriteDeadline() bool { return c.setDeadline != nil }
 
-// InterruptWrite makes a blocked write fail, if the writer has deadlines. No other write must follow.
+// InterruptWrite makes a blocked write fail, if the writer has deadlines. No other write must
+// follow.
 func (c *Conn) InterruptWrite() {
 	if c.setDeadline != nil {
 		_ = c.setDeadline(longPast)

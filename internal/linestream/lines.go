@@ -9,12 +9,13 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/readbuf"
 )
 
-// chunkSize is the size of one read. A pipe holds no more on most systems, and two chunks stay within the 64 KiB that a
-// reader may hold in addition to its longest line.
+// chunkSize is the size of one read. A pipe holds no more on most systems, and two chunks stay
+// within the 64 KiB that a reader may hold in addition to its longest line.
 const chunkSize = 32 << 10
 
-// A lineReader splits a stream into lines. However long the lines are, it holds at most its limit and the buffers of
-// its source, or four times the received part of a line where that is less than the limit.
+// A lineReader splits a stream into lines. However long the lines are, it holds at most its limit
+// and the buffers of its source, or four times the received part of a line where that is less than
+// the limit.
 type lineReader struct {
 	source source
 	limit  int            // of one line, in bytes
@@ -23,8 +24,9 @@ type lineReader struct {
 	skip   bool           // discard up to the end of a line that was too long
 }
 
-// next returns the next line that is not blank, without its line feed. The caller owns the line. The error is
-// ErrLineTooLong, once, for a line over the limit, and io.EOF at the end. The last line needs no line feed.
+// next returns the next line that is not blank, without its line feed. The caller owns the line.
+// The error is ErrLineTooLong, once, for a line over the limit, and io.EOF at the end. The last
+// line needs no line feed.
 func (l *lineReader) next(ctx context.Context) ([]byte, error) {
 	if line, err := l.cut(); line != nil || err != nil {
 		return line, err

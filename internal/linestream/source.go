@@ -80,8 +80,8 @@ func readSome(r io.Reader, p []byte) (int, error) {
 	return 0, io.ErrNoProgress
 }
 
-// A pump reads on a goroutine of its own, because a pending read cannot be interrupted. The goroutine starts with the
-// first read. It ends with the reader, or at its first read after closed.
+// A pump reads on a goroutine of its own, because a pending read cannot be interrupted. The
+// goroutine starts with the first read. It ends with the reader, or at its first read after closed.
 type pump struct {
 	r      io.Reader
 	closed <-chan struct{} // closed with the Conn

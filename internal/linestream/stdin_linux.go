@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// openPolled opens the pipe f a second time in non-blocking mode, so that the runtime polls it. A read that blocks in a
-// system call would instead hold its thread, and the goroutines of its processor would wait until the runtime takes
-// the processor away. Other users of the pipe are not affected. It returns nil if f is not a pipe, or cannot be opened.
+// openPolled opens the pipe f a second time in non-blocking mode, so that the runtime polls it. A
+// read that blocks in a system call would instead hold its thread, and the goroutines of its
+// processor would wait until the runtime takes the processor away. Other users of the pipe are not
+// affected. It returns nil if f is not a pipe, or cannot be opened.
 func openPolled(f *os.File) *os.File {
 	if info, err := f.Stat(); err != nil || info.Mode()&os.ModeNamedPipe == 0 {
 		return nil

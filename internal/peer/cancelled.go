@@ -7,11 +7,12 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// maxReason bounds the part of a cancellation's reason that is kept: it ends up in logs.
+// maxReason is the number of bytes of a cancellation's reason that are kept for the log.
 const maxReason = 1 << 10
 
-// ParseCancelled reads the params of a notification that cancels a request: which one, and why if that is said. It
-// reports false for params that name no request; such a notification is ignored.
+// ParseCancelled parses the params of notifications/cancelled: the id of the request, and the
+// reason if there is one. It reports false for params without a valid id; such a notification is
+// ignored.
 //
 // Spec: basic/patterns/cancellation#error-handling (2026-07-28)
 func ParseCancelled(params []byte) (id jsonrpc.ID, reason string, ok bool) {
@@ -27,7 +28,7 @@ func ParseCancelled(params []byte) (id jsonrpc.ID, reason string, ok bool) {
 		return id, "", false
 	}
 	if raw, ok := jsonscan.Get(params, "reason"); ok && jsonscan.Kind(raw) == '"' {
-		// What cannot be read is not worth refusing a cancellation for.
+		// An invalid reason does not invalidate the cancellation.
 		reason, _ = jsonscan.Unquote(raw)
 	}
 	return id, strings.ToValidUTF8(reason[:min(len(reason), maxReason)], ""), true

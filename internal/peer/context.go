@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// A LazyContext is a child of a context that ends with its parent or by End. It allocates nothing until its Done channel
-// is needed. Most requests end before that.
+// A LazyContext is a child of a context that ends with its parent or by End. It allocates nothing
+// until its Done channel is needed. Most requests end before that.
 type LazyContext struct {
 	context.Context // the parent
 

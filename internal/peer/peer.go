@@ -1,8 +1,8 @@
-// Package peer keeps track of what is in flight on one stream or session.
+// Package peer tracks the requests in progress on one stream or session, and their time limits.
 //
-// A [Table] holds the calls of the other side that are being worked on, and the questions that were put to the other side
-// and wait for an answer. It finds them by id, which is how cancellations and answers arrive. It knows ids and nothing of
-// methods, starts no goroutines, and changes only under its one lock.
+// A [Table] holds the calls of the peer that are being served, and the questions to the peer that
+// wait for a response. It finds them by id: cancellations and responses carry only that. A Table
+// ignores methods, starts no goroutines, and is guarded by one lock.
 package peer
 
 import (
@@ -15,42 +15,41 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// Bounds of a table whose own are zero.
+// Default limits of a [Table].
 const (
-	// DefaultMaxCalls is the number of calls at once. Each holds a goroutine and the handler's resources, and no client
-	// that people use comes near it.
+	// DefaultMaxCalls is the number of concurrent calls. Each uses a goroutine and the resources of
+	// its handler. Clients with a human user stay far below it.
 	DefaultMaxCalls = 256
-	// DefaultMaxQuestions is the number of questions that wait at once. Most of them wait for a person, who can look at
-	// a few.
+	// DefaultMaxQuestions is the number of concurrent questions. Most of them wait for a user.
 	DefaultMaxQuestions = 64
 )
 
-// ErrTooManyQuestions says that [Table.MaxQuestions] questions wait already.
-var ErrTooManyQuestions = errors.New("too many questions wait for an answer")
+// ErrTooManyQuestions reports that [Table.MaxQuestions] questions are waiting.
+var ErrTooManyQuestions = errors.New("too many requests to the peer are waiting for a response")
 
-// codeBusy is the code for a call that may succeed a little later. retryAfter, its data, is a guess: a table cannot know
-// how long handlers take.
+// codeBusy is the error code for a call that can be retried. retryAfter, its data, is an estimate:
+// a table does not know how long handlers run.
 const codeBusy = -32000
 
 var retryAfter = json.RawMessage(`{"retryAfterMs":1000}`)
 
-// A Table is what is in flight. The zero Table is empty and ready; its bounds are not changed once it is in use. All
-// methods are safe for concurrent use, and none waits for anything.
+// A Table holds the requests in progress. The zero Table is empty and ready. Its limits must not
+// change after the first use. All methods are safe for concurrent use, and none blocks.
 type Table struct {
 	MaxCalls     int // zero means DefaultMaxCalls
 	MaxQuestions int // zero means DefaultMaxQuestions
 
 	mu        sync.Mutex           // guards the fields below
-	single    *Call                // one of the calls that can be found; most sessions never have two
+	single    *Call                // one of the calls that can be found; most sessions never have a second one
 	calls     map[jsonrpc.ID]*Call // the others
-	running   int                  // calls that have not ended: those that can be found and the cancelled ones
+	running   int                  // number of calls that have not ended, including cancelled ones
 	questions map[jsonrpc.ID]*Question
-	freed     chan struct{} // closed when a question goes; nil while nobody waits for that
-	closed    error         // why no call may begin
-	hungUp    error         // why no question may be asked
+	freed     chan struct{} // closed when a question ends; nil if nothing waits for that
+	closed    error         // the reason why no call may begin; nil if calls may
+	hungUp    error         // the reason why no question may begin
 }
 
-// A Call is a request of the other side, from [Table.Begin] or [Table.Enter] to [Call.End].
+// A Call is a request of the peer, from [Table.Begin] or [Table.Enter] to [Call.End].
 type Call struct {
 	table     *Table
 	id        jsonrpc.ID
@@ -59,8 +58,8 @@ type Call struct {
 	ended     bool // guarded by table.mu
 }
 
-// Begin enters a call under its id. The error is one to answer with: the id is in use already, too many calls are
-// running, or the table is closed. Whoever begins a call ends it.
+// Begin adds a call under its id. The error is to be sent as the response: the id is in use, too
+// many calls are running, or the table is closed. The caller must call End.
 func (t *Table) Begin(ctx context.Context, id jsonrpc.ID) (*Call, *jsonrpc.Error) {
 	c := new(Call)
 	if err := t.Enter(ctx, c, id); err != nil {
@@ -69,7 +68,8 @@ func (t *Table) Begin(ctx context.Context, id jsonrpc.ID) (*Call, *jsonrpc.Error
 	return c, nil
 }
 
-// Enter is [Table.Begin] for a zero Call that is part of something else, to which it belongs for good.
+// Enter is like [Table.Begin] for a zero Call that the caller has allocated. The Call must not be
+// reused.
 func (t *Table) Enter(ctx context.Context, c *Call, id jsonrpc.ID) *jsonrpc.Error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -114,36 +114,36 @@ func (t *Table) remove(c *Call) {
 	delete(t.calls, c.id)
 }
 
-// Context is what the call is served under. It ends when the call is cancelled, with the cause given there, and when it
-// has ended.
+// Context returns the context to serve the call with. It ends when the call is cancelled, with that
+// cause, and when the call ends.
 func (c *Call) Context() context.Context { return &c.ctx }
 
-// Over reports whether the other side wants to hear nothing more of the call, because it has cancelled it or because the
-// call has ended.
+// Over reports whether the call has been cancelled or has ended, so that no message may follow.
 func (c *Call) Over() bool {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	return c.cancelled || c.ended
 }
 
-// End takes the call out of the table, once it is done and before it is answered. It reports whether to answer: not if
-// the other side has cancelled it.
-func (c *Call) End() (answer bool) {
+// End removes the call from the table, when it is done and before the response is sent. It reports
+// whether to send the response: not if the peer has cancelled the call.
+func (c *Call) End() (respond bool) {
 	t := c.table
 	t.mu.Lock()
 	t.running--
 	c.ended = true
-	answer = !c.cancelled
-	if answer {
+	respond = !c.cancelled
+	if respond {
 		t.remove(c)
 	}
 	t.mu.Unlock()
 	c.ctx.End(nil)
-	return answer
+	return respond
 }
 
-// Cancel ends the context of a call with a cause, because the other side asked for it. It reports whether there is such
-// a call. A cancelled call no longer uses up its id, but counts until it ends.
+// Cancel ends the context of a call with a cause, because the peer has cancelled it. It reports
+// whether the call exists. The id of a cancelled call may be reused, but the call counts until it
+// ends.
 func (t *Table) Cancel(id jsonrpc.ID, cause error) bool {
 	t.mu.Lock()
 	c := t.find(id)
@@ -159,7 +159,8 @@ func (t *Table) Cancel(id jsonrpc.ID, cause error) bool {
 	return true
 }
 
-// Close ends the context of every call, and hangs up. Calls end and are answered as ever, but none begins any more.
+// Close ends the context of every call, and calls Hangup. Calls still end and get responses, but no
+// call may begin.
 func (t *Table) Close(cause error) {
 	t.Hangup(cause)
 	t.mu.Lock()

@@ -11,7 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// A Question is a request to the other side, from [Table.Ask] until it is answered or withdrawn.
+// A Question is a request to the peer, from [Table.Ask] to its response or [Question.Withdraw].
 type Question struct {
 	// ID is the id of the request.
 	ID jsonrpc.ID
@@ -20,16 +20,17 @@ type Question struct {
 	answer chan *jsonrpc.Message // holds one; closed without it when the table hangs up
 }
 
-// Ask enters a question under the id that its request will have. The caller then sends the request and waits for the
-// answer, or withdraws the question.
+// Ask adds a question under the id of its request. The caller then sends the request and calls
+// Wait, or withdraws the question.
 func (t *Table) Ask(id jsonrpc.ID) (*Question, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.ask(id, cmp.Or(t.MaxQuestions, DefaultMaxQuestions))
 }
 
-// Offer is [Table.Ask] for a question that can wait for its turn: it leaves a quarter of the places to those that cannot.
-// When there is none for it, it gives ErrTooManyQuestions, and freed is closed as soon as a question has gone.
+// Offer is like [Table.Ask] for a question that can be delayed: it leaves a quarter of the places
+// to those that cannot. If no place is free, the error is ErrTooManyQuestions, and freed is closed
+// when the next question ends.
 func (t *Table) Offer(id jsonrpc.ID) (q *Question, freed <-chan struct{}, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -44,13 +45,13 @@ func (t *Table) Offer(id jsonrpc.ID) (q *Question, freed <-chan struct{}, err er
 	return q, freed, err
 }
 
-// ask enters a question while there are fewer than so many. The caller holds the lock.
+// ask adds a question if there are fewer than the given number. The caller holds the lock.
 func (t *Table) ask(id jsonrpc.ID, places int) (*Question, error) {
 	switch {
 	case t.hungUp != nil:
 		return nil, t.hungUp
 	case t.questions[id] != nil:
-		return nil, fmt.Errorf("question %s waits already", id)
+		return nil, fmt.Errorf("a request with id %s is waiting for a response already", id)
 	case len(t.questions) >= places:
 		return nil, ErrTooManyQuestions
 	}
@@ -62,7 +63,7 @@ func (t *Table) ask(id jsonrpc.ID, places int) (*Question, error) {
 	return q, nil
 }
 
-// drop takes a question out, and tells who waits for its place. The caller holds the lock.
+// drop removes a question and closes freed. The caller holds the lock.
 func (t *Table) drop(id jsonrpc.ID) {
 	delete(t.questions, id)
 	if t.freed != nil {
@@ -71,7 +72,8 @@ func (t *Table) drop(id jsonrpc.ID) {
 	}
 }
 
-// Wait returns the response to the question. The error is the cause of ctx, or that of [Table.Hangup]. It is called once.
+// Wait waits for the response and returns it. The error is the cause of ctx or that of
+// [Table.Hangup]. Wait must be called at most once.
 func (q *Question) Wait(ctx context.Context) (*jsonrpc.Message, error) {
 	select {
 	case m, ok := <-q.answer:
@@ -85,15 +87,15 @@ func (q *Question) Wait(ctx context.Context) (*jsonrpc.Message, error) {
 	}
 }
 
-// Withdraw returns a question up. An answer that still comes belongs to nothing.
+// Withdraw removes a question. A later response to it is ignored.
 func (q *Question) Withdraw() {
 	q.table.mu.Lock()
 	defer q.table.mu.Unlock()
 	q.table.drop(q.ID)
 }
 
-// Answer hands a response to the question that it answers, and reports whether there is one. Each question is answered
-// once.
+// Answer delivers a response to its question, and reports whether there is one. A question accepts
+// one response.
 func (t *Table) Answer(response *jsonrpc.Message) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -106,7 +108,7 @@ func (t *Table) Answer(response *jsonrpc.Message) bool {
 	return true
 }
 
-// Alone returns the id of the question that waits, if there is exactly one.
+// Alone returns the id of the waiting question if there is exactly one.
 func (t *Table) Alone() (id jsonrpc.ID, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -118,14 +120,15 @@ func (t *Table) Alone() (id jsonrpc.ID, ok bool) {
 	return id, false
 }
 
-// Waiting returns the ids of the questions that wait.
+// Waiting returns the ids of the waiting questions.
 func (t *Table) Waiting() []jsonrpc.ID {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Collect(maps.Keys(t.questions))
 }
 
-// Hangup ends all waiting, because no answer can come any more, and lets no question be asked. The first cause stays.
+// Hangup fails all waiting questions and later ones, because no response can arrive any more. The
+// first cause is kept.
 func (t *Table) Hangup(cause error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -139,7 +142,7 @@ func (t *Table) Hangup(cause error) {
 	}
 }
 
-// HungUp returns the cause of [Table.Hangup], and nil before that.
+// HungUp returns the cause of [Table.Hangup], or nil.
 func (t *Table) HungUp() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

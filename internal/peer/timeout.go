@@ -13,8 +13,8 @@ type TimeLimits struct {
 	Grace time.Duration // by which grace periods extend Total at most
 }
 
-// A Timeout is a context that ends when one of its time limits is exceeded. It is safe for concurrent use, and must not
-// be copied after Start.
+// A Timeout is a context that ends when one of its time limits is exceeded. It is safe for
+// concurrent use, and must not be copied after Start.
 type Timeout struct {
 	LazyContext
 	cause error
@@ -31,8 +31,8 @@ type Timeout struct {
 	stopped  bool
 }
 
-// Start starts the time of t, which is a child of ctx. When a limit is exceeded, t ends with the cause. The caller must
-// call Stop in the end.
+// Start starts the time of t, which is a child of ctx. When a limit is exceeded, t ends with the
+// cause. The caller must call Stop in the end.
 func (t *Timeout) Start(ctx context.Context, limits TimeLimits, cause error) {
 	if limits.Idle == 0 {
 		limits.Idle = limits.Total
@@ -94,8 +94,8 @@ func (t *Timeout) Resume() {
 	t.extend(time.Since(t.pausedAt))
 }
 
-// BeginGrace begins a grace period, which ends with EndGrace. It pauses the time, but no longer than the remaining part
-// of TimeLimits.Grace.
+// BeginGrace begins a grace period, which ends with EndGrace. It pauses the time, but no longer
+// than the remaining part of TimeLimits.Grace.
 func (t *Timeout) BeginGrace() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,5 +1,6 @@
-// Package readbuf buffers input whose length is not known in advance, such as request bodies and long lines. The result
-// costs one copy, most of the memory is pooled, and the peer cannot make a Buffer allocate much more than it has sent.
+// Package readbuf buffers input whose length is not known in advance, such as request bodies and
+// long lines. The result costs one copy, most of the memory is pooled, and the peer cannot make a
+// Buffer allocate much more than it has sent.
 package readbuf
 
 import (
@@ -10,12 +11,13 @@ import (
 const (
 	// FirstChunk is the size of the first chunk of a Buffer.
 	FirstChunk = 4 << 10
-	// growth is the factor by which each further chunk multiplies the capacity: few copies, and never much more memory
-	// than has arrived.
+	// growth is the factor by which each further chunk multiplies the capacity: few copies, and
+	// never much more memory than has arrived.
 	growth = 4
 )
 
-// chunkPools hold the chunks of Buffers, by index. Chunks never leave this package: Take returns a copy.
+// chunkPools hold the chunks of Buffers, by index. Chunks never leave this package: Take returns a
+// copy.
 var chunkPools [6]sync.Pool // of *[]byte, empty
 
 func newChunk(index int) *[]byte {
@@ -33,12 +35,12 @@ func newChunk(index int) *[]byte {
 	return &c
 }
 
-// A Buffer holds the bytes that have arrived. The zero Buffer is empty and ready. A Buffer that has been filled ends
-// with Take or Reset, which return its chunks to the pools, unless a writer may still hold its space. It is not safe for
-// concurrent use.
+// A Buffer holds the bytes that have arrived. The zero Buffer is empty and ready. A Buffer that has
+// been filled ends with Take or Reset, which return its chunks to the pools, unless a writer may
+// still hold its space. It is not safe for concurrent use.
 type Buffer struct {
-	// Limit, if not zero, is the largest number of bytes that can arrive. The Buffer allocates no more, except for the
-	// part of the first chunk that is beyond it.
+	// Limit, if not zero, is the largest number of bytes that can arrive. The Buffer allocates no
+	// more, except for the part of the first chunk that is beyond it.
 	Limit int64
 
 	length int
@@ -50,9 +52,10 @@ type Buffer struct {
 // Len returns the number of bytes that have arrived.
 func (b *Buffer) Len() int { return b.length }
 
-// Space returns free space for the bytes that arrive next, at least one byte of it. [Buffer.Filled] then reports how
-// much of it was used. claim is the total number of bytes that the peer has announced, negative if it is not known. Once
-// a fifth of the claim has arrived, there is space for all of it and one more byte, so that a reader sees the end.
+// Space returns free space for the bytes that arrive next, at least one byte of it. [Buffer.Filled]
+// then reports how much of it was used. claim is the total number of bytes that the peer has
+// announced, negative if it is not known. Once a fifth of the claim has arrived, there is space for
+// all of it and one more byte, so that a reader sees the end.
 func (b *Buffer) Space(claim int64) []byte {
 	last := b.last()
 	if len(*last) == cap(*last) {
