@@ -173,11 +173,11 @@ func (a *textArguments) check(texts json.RawMessage) (json.RawMessage, error) {
 		}
 		object = a.appendMember(object, string(name), text)
 	}
-	return a.settle(append(object, '}'))
+	return a.complete(append(object, '}'))
 }
 
 // settle returns the arguments their defaults, and checks them.
-func (a *textArguments) settle(object json.RawMessage) (json.RawMessage, error) {
+func (a *textArguments) complete(object json.RawMessage) (json.RawMessage, error) {
 	object = a.schema.ApplyDefaults(object)
 	return object, a.schema.Validate(object)
 }

@@ -34,7 +34,7 @@ type Question struct {
 	key     string
 	request InputRequest
 	lacks   func(*Request) error               // the client's want of means to answer, or nil
-	take    func(answer json.RawMessage) error // hands an answer to whoever asked
+	accept  func(answer json.RawMessage) error // hands an answer to whoever asked
 	err     error                              // why this is no question
 }
 
@@ -76,7 +76,7 @@ func AskAll(ctx context.Context, questions ...Question) error {
 		switch {
 		case q.err != nil:
 			return fmt.Errorf("mcp: question %q: %w", q.key, q.err)
-		case q.key == "" || q.take == nil:
+		case q.key == "" || q.accept == nil:
 			return errors.New("mcp: a question has no key")
 		}
 		if err := q.lacks(c.req); err != nil {
@@ -92,11 +92,11 @@ type input struct {
 	begun  bool       // a handler has run, or runs
 	open   bool       // questions may be asked: the method is one that may, and its handler runs
 	target targetParams
-	talk   *talk // nil for none: most calls ask nothing
+	state  *inputState // nil for none: most calls ask nothing
 }
 
 // A talk is what a call has asked of its client, and what the client has answered. The input's lock guards it.
-type talk struct {
+type inputState struct {
 	resumed bool // state is the client's: answers are for the questions that it names
 	state   state
 	asked   map[string]InputRequest
@@ -106,11 +106,11 @@ type talk struct {
 }
 
 // talking returns the talk of a call, a new one at need. The caller holds the lock.
-func (in *input) talking() *talk {
-	if in.talk == nil {
-		in.talk = &talk{}
+func (in *input) ensureState() *inputState {
+	if in.state == nil {
+		in.state = &inputState{}
 	}
-	return in.talk
+	return in.state
 }
 
 // ask returns each question its answer, or records those that have none.
@@ -142,7 +142,7 @@ func (c *call) ask(questions []Question) error {
 
 // answer looks for the answer to one question. The caller holds the lock.
 func (c *call) answer(q Question) error {
-	t := c.input.talking()
+	t := c.input.ensureState()
 	asked := q.request.digest()
 	if before, used := t.keys[q.key]; used && before != asked {
 		t.failed = fmt.Errorf("mcp: two questions of one handler have the key %q", q.key)
@@ -157,7 +157,7 @@ func (c *call) answer(q Question) error {
 		put(&t.asked, q.key, q.request)
 		return errWaiting
 	}
-	err := q.take(raw)
+	err := q.accept(raw)
 	if errors.Is(err, errWrongAnswer) {
 		put(&t.asked, q.key, q.request)
 		return errWaiting
@@ -173,7 +173,7 @@ func (c *call) answer(q Question) error {
 // find returns the answer to a question: from an earlier round, or from this one. Answers that come with no state were
 // volunteered, and nothing ties them to a question but the key.
 func (in *input) find(key string, asked digest) (json.RawMessage, bool) {
-	t := in.talking()
+	t := in.ensureState()
 	if a, ok := t.state.Answers[key]; ok && a.Question == asked {
 		return a.Answer, true
 	}
@@ -183,7 +183,7 @@ func (in *input) find(key string, asked digest) (json.RawMessage, bool) {
 	if !t.resumed && len(t.onces) > 0 {
 		return nil, false // what was done once is not what the client was asked about: it did not bring the state of that
 	}
-	return jsonscan.Get(in.target.brought.responses(), key)
+	return jsonscan.Get(in.target.retry.responses(), key)
 }
 
 // put adds to a map that may not exist yet.

@@ -71,23 +71,23 @@ func (r *Request) knownTool(name []byte) string {
 type targetParams struct {
 	target    string          // the feature's name or uri
 	arguments json.RawMessage // nil when absent
-	brought   *brought        // nil for nothing: most requests are sent once
+	retry     *retryParams    // nil for nothing: most requests are sent once
 }
 
 // brought is what a client adds to a request that it sends again. Its methods take nil.
-type brought struct {
+type retryParams struct {
 	inputResponses json.RawMessage // nil when absent
 	requestState   json.RawMessage // a JSON string, nil when absent
 }
 
-func (b *brought) responses() json.RawMessage {
+func (b *retryParams) responses() json.RawMessage {
 	if b == nil {
 		return nil
 	}
 	return b.inputResponses
 }
 
-func (b *brought) state() json.RawMessage {
+func (b *retryParams) state() json.RawMessage {
 	if b == nil {
 		return nil
 	}
@@ -124,7 +124,7 @@ func parseTarget(r *Request, key string) (p targetParams, err error) {
 	}
 	p.arguments = s.Arguments
 	if s.InputResponses != nil || s.RequestState != nil {
-		p.brought = &brought{s.InputResponses, s.RequestState}
+		p.retry = &retryParams{s.InputResponses, s.RequestState}
 	}
 	return p, nil
 }

@@ -92,8 +92,8 @@ func (d *Detached) takeOver(c *call) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	target, before := in.target, state{}
-	if in.talk != nil {
-		before = in.talk.state
+	if in.state != nil {
+		before = in.state.state
 	}
 	if !in.begun { // it is middleware that detaches, ahead of the handler
 		method, _ := wire.Latest().Method(c.req.Method)
@@ -115,7 +115,7 @@ func (d *Detached) takeOver(c *call) {
 		d.err = d.keep(&before)
 	}
 	if d.Responses == nil {
-		for key, answer := range jsonscan.Members(target.brought.responses()) {
+		for key, answer := range jsonscan.Members(target.retry.responses()) {
 			put(&d.Responses, string(key), json.RawMessage(bytes.Clone(answer)))
 		}
 	}

@@ -94,7 +94,7 @@ func elicitation(p *ElicitParams) (InputRequest, error) {
 
 // URLQuestion asks the user to visit a page: [AskURL] as a question for [AskAll].
 func URLQuestion(key, url, message string) Question {
-	q := Question{key: key, lacks: lacksURL, take: func(raw json.RawMessage) error {
+	q := Question{key: key, lacks: lacksURL, accept: func(raw json.RawMessage) error {
 		_, err := decodeElicitResult(raw)
 		return err
 	}}

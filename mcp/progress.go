@@ -17,18 +17,18 @@ const progressBurst = 1000
 
 // progress is what a call has told of its progress.
 type progress struct {
-	mu       sync.Mutex // guards the fields below, and keeps notes in order on the stream
-	started  bool
-	finished bool
-	last     float64 // of the last note, told or held
-	pace     *pace   // nil before the first note that is sent: most calls send none
+	mu        sync.Mutex // guards the fields below, and keeps notes in order on the stream
+	started   bool
+	finished  bool
+	last      float64    // of the last note, told or delayed
+	rateLimit *rateLimit // nil before the first note that is sent: most calls send none
 }
 
-// pace is how fast notes are sent.
-type pace struct {
-	budget float64 // notes that may be sent now
-	filled time.Time
-	held   []byte // a note that waits for budget; a newer one takes its place
+// rateLimit is how fast notes are sent.
+type rateLimit struct {
+	budget  float64 // notes that may be sent now
+	filled  time.Time
+	delayed []byte // a note that waits for budget; a newer one takes its place
 }
 
 // Progress tells the client how far the call of ctx has come: done of total, in any unit, total 0 when unknown, and a
@@ -75,19 +75,19 @@ func (p *progress) next(c *call, done, total float64, message string) []byte {
 	}
 	note := progressParams(c.req.env.ProgressToken, done, total, message)
 	now := time.Now()
-	if p.pace == nil {
-		p.pace = &pace{budget: progressBurst, filled: now}
+	if p.rateLimit == nil {
+		p.rateLimit = &rateLimit{budget: progressBurst, filled: now}
 	}
-	if !p.pace.allow(now, float64(c.server.opts.ProgressRate)) {
-		p.pace.held = note
+	if !p.rateLimit.allow(now, float64(c.server.opts.ProgressRate)) {
+		p.rateLimit.delayed = note
 		return nil
 	}
-	p.pace.held = nil
+	p.rateLimit.delayed = nil
 	return note
 }
 
 // allow takes one note from the budget, which refills by rate per second.
-func (p *pace) allow(now time.Time, rate float64) bool {
+func (p *rateLimit) allow(now time.Time, rate float64) bool {
 	p.budget = min(progressBurst, p.budget+now.Sub(p.filled).Seconds()*rate)
 	p.filled = now
 	if p.budget < 1 {
@@ -102,9 +102,9 @@ func (p *progress) finish(c *call) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.finished = true
-	if p.pace != nil && p.pace.held != nil {
-		_ = c.req.Notify(c, wire.NotificationProgress, p.pace.held)
-		p.pace.held = nil
+	if p.rateLimit != nil && p.rateLimit.delayed != nil {
+		_ = c.req.Notify(c, wire.NotificationProgress, p.rateLimit.delayed)
+		p.rateLimit.delayed = nil
 	}
 }
 

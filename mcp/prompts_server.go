@@ -76,7 +76,7 @@ func bindPrompt[In, Out any](p *Prompt, f func(context.Context, In) (Out, error)
 			return entry, fmt.Errorf("input: %w", err)
 		}
 	}
-	give, err := bindMessages[Out]()
+	convert, err := bindMessages[Out]()
 	if err != nil {
 		return entry, fmt.Errorf("output: %w", err)
 	}
@@ -90,7 +90,7 @@ func bindPrompt[In, Out any](p *Prompt, f func(context.Context, In) (Out, error)
 		if err != nil {
 			return nil, err
 		}
-		return give(out)
+		return convert(out)
 	}
 	return entry, nil
 }

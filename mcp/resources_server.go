@@ -47,7 +47,7 @@ func AddResource[Out any](s *Server, r *Resource, f func(ctx context.Context, ur
 	if r == nil || f == nil {
 		panic("mcp: AddResource: the resource or its function is nil")
 	}
-	give, mimeType, err := bindContents[Out]()
+	convert, mimeType, err := bindContents[Out]()
 	if err != nil {
 		panic(fmt.Sprintf("mcp: AddResource %q: output: %v", r.URI, err))
 	}
@@ -60,7 +60,7 @@ func AddResource[Out any](s *Server, r *Resource, f func(ctx context.Context, ur
 		if err != nil {
 			return nil, err
 		}
-		return give(out), nil
+		return convert(out), nil
 	})
 }
 
@@ -133,7 +133,7 @@ func AddResourceTemplate[Vars, Out any](s *Server, t *ResourceTemplate, f func(c
 	if t == nil || f == nil {
 		panic("mcp: AddResourceTemplate: the template or its function is nil")
 	}
-	give, mimeType, err := bindContents[Out]()
+	convert, mimeType, err := bindContents[Out]()
 	if err != nil {
 		panic(fmt.Sprintf("mcp: AddResourceTemplate %q: output: %v", t.URITemplate, err))
 	}
@@ -146,7 +146,7 @@ func AddResourceTemplate[Vars, Out any](s *Server, t *ResourceTemplate, f func(c
 		if err != nil {
 			return nil, err
 		}
-		return give(out), nil
+		return convert(out), nil
 	})
 	if err != nil {
 		panic(fmt.Sprintf("mcp: AddResourceTemplate %q: %v", t.URITemplate, err))
@@ -320,7 +320,7 @@ func (s *Server) finishRead(from origin, uri string, given *ReadResult) (Result,
 
 // bindContents returns the function that makes a result of what a resource's function returned, and the MIME type of such
 // results, if it can be told.
-func bindContents[Out any]() (give func(Out) *ReadResult, mimeType string, err error) {
+func bindContents[Out any]() (convert func(Out) *ReadResult, mimeType string, err error) {
 	var out Out
 	switch any(&out).(type) {
 	case *string:
@@ -435,6 +435,6 @@ func (a *textArguments) fill(vars map[string]any, uri string, v any) bool {
 	for name, value := range vars {
 		object = a.appendMember(object, name, value)
 	}
-	settled, err := a.settle(append(object, '}'))
-	return err == nil && schema.Decode(settled, v) == nil
+	completed, err := a.complete(append(object, '}'))
+	return err == nil && schema.Decode(completed, v) == nil
 }

@@ -39,7 +39,7 @@ func RootsQuestion(key string, roots *[]Root) Question {
 		key:     key,
 		request: InputRequest{Method: wire.MethodRootsList},
 		lacks:   lacksRoots,
-		take: func(raw json.RawMessage) error {
+		accept: func(raw json.RawMessage) error {
 			decoded, err := decodeRoots(raw)
 			if err == nil {
 				*roots = decoded

@@ -114,7 +114,7 @@ func SampleQuestion(key string, p *SampleParams, res **SampleResult) Question {
 		request: InputRequest{Method: wire.MethodSamplingCreateMessage, Params: params},
 		err:     err,
 		lacks:   p.lacks,
-		take: func(raw json.RawMessage) error {
+		accept: func(raw json.RawMessage) error {
 			decoded, err := decodeSampleResult(raw)
 			if err == nil {
 				*res = decoded

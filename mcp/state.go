@@ -82,7 +82,7 @@ func (c *call) resume(p targetParams) error {
 		if err != nil {
 			return err
 		}
-		p.brought = &brought{responses, p.brought.state()}
+		p.retry = &retryParams{responses, p.retry.state()}
 	}
 	in.begin(p)
 	before, err := c.stateBefore(p)
@@ -90,7 +90,7 @@ func (c *call) resume(p targetParams) error {
 		return err
 	}
 	in.mu.Lock()
-	in.talk = &talk{resumed: true, state: *before}
+	in.state = &inputState{resumed: true, state: *before}
 	in.mu.Unlock()
 	if last := before.Progress; last != nil {
 		c.progress.mu.Lock()
@@ -105,7 +105,7 @@ func (c *call) stateBefore(p targetParams) (*state, error) {
 	if d := c.req.detached; d != nil {
 		return d.state()
 	}
-	sealed := p.brought.state()
+	sealed := p.retry.state()
 	if sealed == nil {
 		return nil, nil
 	}
@@ -131,14 +131,14 @@ func (c *call) stateBefore(p targetParams) (*state, error) {
 func (in *input) begin(p targetParams) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.begun, in.open, in.target, in.talk = true, true, p, nil
+	in.begun, in.open, in.target, in.state = true, true, p, nil
 }
 
 // asked reports whether the handler has asked what is not answered yet.
 func (c *call) asked() bool {
 	c.input.mu.Lock()
 	defer c.input.mu.Unlock()
-	return c.input.talk != nil && len(c.input.talk.asked) > 0
+	return c.input.state != nil && len(c.input.state.asked) > 0
 }
 
 // inputRequired returns the result that asks the client what the handler asked; nil if that is nothing. From then on
@@ -148,7 +148,7 @@ func (c *call) inputRequired() (*InputRequired, error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.open = false
-	t := in.talk
+	t := in.state
 	switch {
 	case t == nil:
 		return nil, nil
@@ -298,7 +298,7 @@ func Once[T any](ctx context.Context, key string, f func(context.Context) (T, er
 		if raw, err = schema.Encode(result); err != nil {
 			return result, fmt.Errorf("mcp: once %q: %w", key, err)
 		}
-		c.input.settle(key, raw)
+		c.input.store(key, raw)
 	}
 	var fresh T
 	if err := schema.Decode(raw, &fresh); err != nil {
@@ -314,7 +314,7 @@ func (in *input) claim(key string) (result json.RawMessage, done bool, err error
 	if key == "" {
 		return nil, false, errors.New("mcp: once: the key is empty")
 	}
-	t := in.talking()
+	t := in.ensureState()
 	if t.onces[key] {
 		t.failed = fmt.Errorf("mcp: once: the handler uses the key %q twice", key)
 		return nil, false, t.failed
@@ -328,12 +328,12 @@ func (in *input) claim(key string) (result json.RawMessage, done bool, err error
 func (in *input) release(key string) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	delete(in.talking().onces, key)
+	delete(in.ensureState().onces, key)
 }
 
 // settle keeps the result of a function for later runs.
-func (in *input) settle(key string, result json.RawMessage) {
+func (in *input) store(key string, result json.RawMessage) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	put(&in.talking().state.Once, key, result)
+	put(&in.ensureState().state.Once, key, result)
 }

@@ -166,7 +166,7 @@ func (s *Server) callTool(ctx context.Context, c *call, name string, args json.R
 	if args == nil {
 		args = json.RawMessage("{}")
 	}
-	args, err := settleArguments(e.extra.input, args)
+	args, err := completeArguments(e.extra.input, args)
 	if err != nil {
 		return badArguments(c, err)
 	}
@@ -180,20 +180,20 @@ func (s *Server) callTool(ctx context.Context, c *call, name string, args json.R
 	return res, nil
 }
 
-// settleArguments returns arguments their defaults, and checks them. Models say null for what they leave out: the nulls that
+// completeArguments returns arguments their defaults, and checks them. Models say null for what they leave out: the nulls that
 // can be dropped are those that the schema refuses, so they are looked for only when it has refused something.
-func settleArguments(s *schema.Schema, args json.RawMessage) (json.RawMessage, error) {
-	settled := s.ApplyDefaults(args)
-	err := s.Validate(settled)
+func completeArguments(s *schema.Schema, args json.RawMessage) (json.RawMessage, error) {
+	completed := s.ApplyDefaults(args)
+	err := s.Validate(completed)
 	if err == nil {
-		return settled, nil
+		return completed, nil
 	}
 	given := s.DropNulls(args)
 	if len(given) == len(args) {
-		return settled, err
+		return completed, err
 	}
-	settled = s.ApplyDefaults(given)
-	return settled, s.Validate(settled)
+	completed = s.ApplyDefaults(given)
+	return completed, s.Validate(completed)
 }
 
 // badArguments answers a call whose arguments the schema refuses: in the revisions that let the model mend them as a
@@ -268,7 +268,7 @@ func bindTool[In, Out any](t *Tool, f func(context.Context, In) (Out, error)) (*
 	if err := b.inferInput(reflect.TypeFor[In]()); err != nil {
 		return nil, fmt.Errorf("input: %w", err)
 	}
-	give, err := bindOutput[Out](b)
+	convert, err := bindOutput[Out](b)
 	if err != nil {
 		return nil, fmt.Errorf("output: %w", err)
 	}
@@ -285,7 +285,7 @@ func bindTool[In, Out any](t *Tool, f func(context.Context, In) (Out, error)) (*
 		if err != nil {
 			return nil, err
 		}
-		res, err := give(out)
+		res, err := convert(out)
 		if err != nil {
 			return nil, &outputError{err}
 		}
