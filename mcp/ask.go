@@ -215,7 +215,7 @@ func lacking(what, capability string) error {
 
 // inexpressible returns the error for something that the client's revision does not have.
 func inexpressible(r *Request, what string) error {
-	return &unsupportedError{what, Errorf(CodeInvalidRequest, "protocol revision %s does not have %s, which this request needs", r.Revision(), what)}
+	return &unsupportedError{what, Errorf(CodeInvalidRequest, "protocol revision %s has no %s, which this request needs", r.Revision(), what)}
 }
 
 func (e *unsupportedError) Error() string   { return ErrUnsupported.Error() + ": " + e.what }
