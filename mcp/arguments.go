@@ -11,9 +11,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 )
 
-// textArguments are the arguments of a typed function that a peer sends as text: arguments of a prompt, or variables of a URI
-// template. Each text is converted to JSON by its type in the schema of the function, then validated and decoded as
-// arguments of a tool are.
+// textArguments are the arguments of a typed function that a peer sends as text: arguments of a
+// prompt, or variables of a URI template. Each text is converted to JSON by its type in the schema
+// of the function, then validated and decoded as arguments of a tool are.
 type textArguments struct {
 	schema *schema.Schema
 	list   []textArgument
@@ -119,9 +119,9 @@ func (a *textArguments) completers() map[string]CompleteFunc {
 	return funcs
 }
 
-// appendMember appends an argument, a string or []string, as a member of an object. A text that is not of the argument's type
-// stays a string, which the schema then rejects. An empty text of an optional number or boolean is an empty form field and
-// is left out.
+// appendMember appends an argument, a string or []string, as a member of an object. A text that is
+// not of the argument's type stays a string, which the schema then rejects. An empty text of an
+// optional number or boolean is an empty form field and is left out.
 func (a *textArguments) appendMember(dst []byte, name string, value any) []byte {
 	arg := a.find(name)
 	text, isText := value.(string)
@@ -163,7 +163,8 @@ func appendTexts(dst []byte, texts []string) []byte {
 	return append(dst, ']')
 }
 
-// check converts the arguments of a request, an object of strings or nil, to JSON of their types, and validates them.
+// check converts the arguments of a request, an object of strings or nil, to JSON of their types,
+// and validates them.
 func (a *textArguments) check(texts json.RawMessage) (json.RawMessage, error) {
 	object := []byte{'{'}
 	for name, value := range jsonscan.Members(texts) {

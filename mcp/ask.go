@@ -11,25 +11,28 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// Errors of questions, for [errors.Is]. A question that the user dismissed has the error [ErrCancelled].
+// Errors of questions, for [errors.Is]. A question that the user dismissed has the error
+// [ErrCancelled].
 var (
 	// ErrDeclined is the error of a question that the user declined.
 	ErrDeclined = errors.New("mcp: declined by the user")
-	// ErrUnsupported is the error of a question that the client cannot be asked: it did not declare the capability, or its
-	// revision does not have it. Nothing was asked, and a handler may continue without the answer. A handler that returns
-	// the error sends the client a protocol error that names the missing capability.
+	// ErrUnsupported is the error of a question that the client cannot be asked: it did not declare
+	// the capability, or its revision does not have it. Nothing was asked, and a handler may
+	// continue without the answer. A handler that returns the error sends the client a protocol
+	// error that names the missing capability.
 	ErrUnsupported = errors.New("mcp: not supported by the client")
 )
 
-// errWaiting is the error of a question that has no answer yet. The handler returns, with any error, and runs again with
-// the answer.
+// errWaiting is the error of a question that has no answer yet. The handler returns, with any
+// error, and runs again with the answer.
 var errWaiting = errors.New("mcp: waiting for the client's answer")
 
-// errWrongAnswer marks a well-formed answer that does not match the question. The question is asked again.
+// errWrongAnswer marks a well-formed answer that does not match the question. The question is asked
+// again.
 var errWrongAnswer = errors.New("mcp: the answer does not fit the question")
 
-// A Question is a question to the client: a [FormQuestion], [URLQuestion], [SampleQuestion] or [RootsQuestion]. It is made
-// and asked within one run of a handler.
+// A Question is a question to the client: a [FormQuestion], [URLQuestion], [SampleQuestion] or
+// [RootsQuestion]. It is made and asked within one run of a handler.
 type Question struct {
 	key     string
 	request InputRequest
@@ -38,23 +41,26 @@ type Question struct {
 	err     error                              // an invalid question
 }
 
-// Ask asks the client's user to fill in a form and returns the answer. It is called in a handler of a tool, a prompt or a
-// resource.
+// Ask asks the client's user to fill in a form and returns the answer. It is called in a handler of
+// a tool, a prompt or a resource.
 //
-// T is a flat struct of strings, numbers, booleans, enums (types with a method Enum() []T) and slices of enums, with
-// `jsonschema` tags for titles, ranges and defaults. It may also be one such value, which becomes a form with the field
-// "value". The answer has been validated against the form, and fields that the user left out have their defaults.
+// T is a flat struct of strings, numbers, booleans, enums (types with a method Enum() []T) and
+// slices of enums, with `jsonschema` tags for titles, ranges and defaults. It may also be one such
+// value, which becomes a form with the field "value". The answer has been validated against the
+// form, and fields that the user left out have their defaults.
 //
-// Asking ends the run of the handler. Without an answer, Ask returns an error, which the handler returns. The client
-// receives the question, and when it has answered, the handler runs again from its start. Then the same Ask returns the
-// answer. So the code before an Ask runs more than once: it must have no side effects, or be wrapped in [Once]. The result
-// of a handler with an open question is discarded.
+// Asking ends the run of the handler. Without an answer, Ask returns an error, which the handler
+// returns. The client receives the question, and when it has answered, the handler runs again from
+// its start. Then the same Ask returns the answer. So the code before an Ask runs more than once:
+// it must have no side effects, or be wrapped in [Once]. The result of a handler with an open
+// question is discarded.
 //
-// The key identifies the question within the handler and is the same in each run. An answer is valid for its question only:
-// if the message or the form has changed, the user is asked again.
+// The key identifies the question within the handler and is the same in each run. An answer is
+// valid for its question only: if the message or the form has changed, the user is asked again.
 //
-// The error is [ErrDeclined] or [ErrCancelled] if the user did not answer, and [ErrUnsupported] if the client cannot ask.
-// Forms must not ask for passwords or other secrets; use [AskURL]. The options may be nil.
+// The error is [ErrDeclined] or [ErrCancelled] if the user did not answer, and [ErrUnsupported] if
+// the client cannot ask. Forms must not ask for passwords or other secrets; use [AskURL]. The
+// options may be nil.
 //
 // Spec: client/elicitation; basic/patterns/mrtr (2026-07-28).
 func Ask[T any](ctx context.Context, key, message string, opts *AskOptions) (T, error) {
@@ -63,8 +69,9 @@ func Ask[T any](ctx context.Context, key, message string, opts *AskOptions) (T, 
 	return answer, err
 }
 
-// AskAll asks several questions in one round trip; see [Ask]. Each answer is stored where its question points to. If some
-// questions were declined, the other answers are stored all the same, and the error joins the refusals.
+// AskAll asks several questions in one round trip; see [Ask]. Each answer is stored where its
+// question points to. If some questions were declined, the other answers are stored all the same,
+// and the error joins the refusals.
 //
 // If the client cannot answer one of the questions, none is asked.
 func AskAll(ctx context.Context, questions ...Question) error {
@@ -170,8 +177,8 @@ func (c *call) answer(q Question) error {
 	return err
 }
 
-// find returns the answer to a question, of an earlier round or of this one. An answer without request state was sent
-// unasked, and only its key relates it to a question.
+// find returns the answer to a question, of an earlier round or of this one. An answer without
+// request state was sent unasked, and only its key relates it to a question.
 func (in *input) find(key string, asked digest) (json.RawMessage, bool) {
 	t := in.ensureState()
 	if a, ok := t.state.Answers[key]; ok && a.Question == asked {
@@ -201,8 +208,8 @@ func malformed(format string, args ...any) *Error {
 	return Errorf(CodeInvalidParams, "params.inputResponses: "+format, args...)
 }
 
-// An unsupportedError is the error of a question that the client cannot be asked. A handler sees [ErrUnsupported], and the
-// client of a handler that returns it sees a protocol error.
+// An unsupportedError is the error of a question that the client cannot be asked. A handler sees
+// [ErrUnsupported], and the client of a handler that returns it sees a protocol error.
 type unsupportedError struct {
 	what string
 	wire *Error
@@ -221,17 +228,18 @@ func inexpressible(r *Request, what string) error {
 func (e *unsupportedError) Error() string   { return ErrUnsupported.Error() + ": " + e.what }
 func (e *unsupportedError) Unwrap() []error { return []error{ErrUnsupported, e.wire} }
 
-// An InputRequired is the result of a request that needs input from the client: the client sends the request again, with
-// the answers. The server makes it of the questions that a handler asks with [Ask]. Middleware may also return one, for
-// tools/call, prompts/get, resources/read and methods of extensions that allow it, and then reads inputResponses and
-// requestState from the params of the next request.
+// An InputRequired is the result of a request that needs input from the client: the client sends
+// the request again, with the answers. The server makes it of the questions that a handler asks
+// with [Ask]. Middleware may also return one, for tools/call, prompts/get, resources/read and
+// methods of extensions that allow it, and then reads inputResponses and requestState from the
+// params of the next request.
 //
 // Spec: basic/patterns/mrtr (2026-07-28).
 type InputRequired struct {
 	// InputRequests are the questions. The answers have the same keys.
 	InputRequests map[string]InputRequest `json:"inputRequests,omitempty"`
-	// RequestState is returned unchanged with the answers. The client can read and change it, so it must be sealed if
-	// anything depends on it.
+	// RequestState is returned unchanged with the answers. The client can read and change it, so it
+	// must be sealed if anything depends on it.
 	RequestState string `json:"requestState,omitzero"`
 	Meta         `json:"-"`
 }

@@ -12,14 +12,15 @@ import (
 
 // AskOptions adds to the form that is derived from a Go type.
 type AskOptions struct {
-	// Schema replaces the JSON Schema that is derived from T. If T is a struct, a map or json.RawMessage, it describes an
-	// object with fields of type string, number, integer, boolean or array of enum values. Otherwise it describes the one
-	// value.
+	// Schema replaces the JSON Schema that is derived from T. If T is a struct, a map or
+	// json.RawMessage, it describes an object with fields of type string, number, integer, boolean
+	// or array of enum values. Otherwise it describes the one value.
 	//
 	// Spec: client/elicitation, Requested Schema.
 	Schema json.RawMessage
-	// Default has the initial values of the form, which fields also get that the user leaves out: a value that encodes to
-	// JSON as an answer does. Each member of a struct or map is the default of its field.
+	// Default has the initial values of the form, which fields also get that the user leaves out: a
+	// value that encodes to JSON as an answer does. Each member of a struct or map is the default
+	// of its field.
 	Default any
 }
 
@@ -213,8 +214,8 @@ func choices(list []byte) bool {
 	return enum || titled
 }
 
-// content returns the content of an answer, completed by defaults. The error is errWrongAnswer if the content does not match
-// the schema.
+// content returns the content of an answer, completed by defaults. The error is errWrongAnswer if
+// the content does not match the schema.
 func (f *form) content(answer json.RawMessage) (json.RawMessage, error) {
 	res, err := decodeElicitResult(answer)
 	if err != nil {

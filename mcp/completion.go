@@ -19,10 +19,11 @@ const (
 	maxCompletedValue = 8 << 10
 )
 
-// A CompleteFunc returns suggested values, the best first, for an argument of a prompt or a variable of a URI template whose
-// value has been typed so far. args are the values of other arguments, which clients of revisions before 2025-06-18 do not
-// send. A client receives the first 100 values and their total number. Everyone who may use the feature sees them. An
-// error is logged and not shown, except an [*Error].
+// A CompleteFunc returns suggested values, the best first, for an argument of a prompt or a
+// variable of a URI template whose value has been typed so far. args are the values of other
+// arguments, which clients of revisions before 2025-06-18 do not send. A client receives the first
+// 100 values and their total number. Everyone who may use the feature sees them. An error is logged
+// and not shown, except an [*Error].
 //
 // Spec: server/utilities/completion.
 type CompleteFunc func(ctx context.Context, value string, args map[string]string) ([]string, error)
@@ -35,7 +36,8 @@ type CompleteParams struct {
 	Ref CompletionRef `json:"ref"`
 	// Argument is the argument to complete.
 	Argument CompleteArgument `json:"argument"`
-	// Context has the arguments that are known already. Servers of revisions before 2025-06-18 do not receive it.
+	// Context has the arguments that are known already. Servers of revisions before 2025-06-18 do
+	// not receive it.
 	Context CompleteContext `json:"context,omitzero"`
 }
 
@@ -96,15 +98,16 @@ func newCompletions(of string, names []string, derived, given map[string]Complet
 	return c, nil
 }
 
-// noteCompletions makes the server declare the completions capability once a feature has completions.
+// noteCompletions makes the server declare the completions capability once a feature has
+// completions.
 func (s *Server) noteCompletions(c completions) {
 	if len(c.funcs) > 0 {
 		s.completes.Store(true)
 	}
 }
 
-// completeFrom returns a CompleteFunc for a list of values: those that begin with the typed text come first, then those that
-// contain it, ignoring case.
+// completeFrom returns a CompleteFunc for a list of values: those that begin with the typed text
+// come first, then those that contain it, ignoring case.
 func completeFrom(values []string) CompleteFunc {
 	return func(_ context.Context, typed string, _ map[string]string) ([]string, error) {
 		typed = strings.ToLower(typed)

@@ -11,8 +11,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// Content is a piece of content of a tool result, a prompt message or a sampling message: [*TextContent], [*ImageContent],
-// [*AudioContent], [*ResourceLink], [*EmbeddedResource] or, in sampling, [*ToolUse] and [*ToolUseResult].
+// Content is a piece of content of a tool result, a prompt message or a sampling message:
+// [*TextContent], [*ImageContent], [*AudioContent], [*ResourceLink], [*EmbeddedResource] or, in
+// sampling, [*ToolUse] and [*ToolUseResult].
 //
 // Spec: server/tools, Tool Result; schema ContentBlock.
 type Content interface {
@@ -46,8 +47,8 @@ type AudioContent struct {
 	Meta        Meta         `json:"_meta,omitzero"`
 }
 
-// A ResourceLink is a link to a resource that the client can read. The resource need not be listed. Clients of revisions
-// before 2025-06-18 receive its URI as text.
+// A ResourceLink is a link to a resource that the client can read. The resource need not be listed.
+// Clients of revisions before 2025-06-18 receive its URI as text.
 type ResourceLink struct {
 	URI         string       `json:"uri"`
 	Name        string       `json:"name"`
@@ -157,7 +158,8 @@ func decodeContent(raw json.RawMessage) (Content, error) {
 	return nextContent(&d, nil)
 }
 
-// nextContent decodes the next piece of content, without reflection if it is text. Text goes to target unless that is nil.
+// nextContent decodes the next piece of content, without reflection if it is text. Text goes to
+// target unless that is nil.
 func nextContent(d *jsonscan.Descent, target *TextContent) (Content, error) {
 	var kind, text, annotations, meta []byte
 	at := d.At()

@@ -17,7 +17,8 @@ import (
 //
 // Spec: server/discover (2026-07-28).
 type DiscoverResult struct {
-	// SupportedVersions are the revisions of the server, the newest first. Older ones need an initialize request.
+	// SupportedVersions are the revisions of the server, the newest first. Older ones need an
+	// initialize request.
 	SupportedVersions []string           `json:"supportedVersions"`
 	Capabilities      ServerCapabilities `json:"capabilities"`
 	Instructions      string             `json:"instructions,omitzero"`
@@ -40,7 +41,8 @@ func (s *Server) discover(context.Context) (Result, error) {
 	}, nil
 }
 
-// ClientCapabilities are the capabilities that a client declares with every request. A nil pointer means not supported.
+// ClientCapabilities are the capabilities that a client declares with every request. A nil pointer
+// means not supported.
 //
 // Spec: basic (2026-07-28), Capabilities; schema ClientCapabilities.
 type ClientCapabilities struct {
@@ -68,8 +70,8 @@ type SamplingCapability struct {
 	Context *struct{} `json:"context,omitzero"`
 }
 
-// parseClientCapabilities decodes a declaration. A member that cannot be decoded is not supported; the others are, since
-// capabilities are an open set.
+// parseClientCapabilities decodes a declaration. A member that cannot be decoded is not supported;
+// the others are, since capabilities are an open set.
 func parseClientCapabilities(raw json.RawMessage) (c ClientCapabilities) {
 	if jsonv2.Unmarshal(raw, &c) == nil {
 		return c
@@ -114,7 +116,8 @@ type ServerCapabilities struct {
 	Logging      *struct{}           `json:"logging,omitzero"`
 	Experimental map[string]any      `json:"experimental,omitzero"`
 	Extensions   map[string]any      `json:"extensions,omitzero"`
-	// Tasks is the JSON object of the capability that revision 2025-11-25 alone defines; see package ext/tasks.
+	// Tasks is the JSON object of the capability that revision 2025-11-25 alone defines; see
+	// package ext/tasks.
 	Tasks json.RawMessage `json:"tasks,omitzero"`
 }
 
@@ -152,7 +155,8 @@ func (s *Server) capabilities() ServerCapabilities {
 
 func (s *Server) offersResources() bool { return s.resources.ever.Load() || s.templates.ever.Load() }
 
-// An Implementation is the name and version of a client or a server, for people and logs. It is a claim and not verified.
+// An Implementation is the name and version of a client or a server, for people and logs. It is a
+// claim and not verified.
 //
 // Spec: basic (2026-07-28), Request Metadata; schema Implementation.
 type Implementation struct {
@@ -174,7 +178,8 @@ type Icon struct {
 	Theme    string   `json:"theme,omitzero"`    // "light", "dark", or empty for both
 }
 
-// A Cache has the cache hints of a result: how long and by whom it may be reused. The zero value does not allow reuse.
+// A Cache has the cache hints of a result: how long and by whom it may be reused. The zero value
+// does not allow reuse.
 //
 // Spec: server/utilities/caching (2026-07-28).
 type Cache struct {

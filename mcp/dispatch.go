@@ -12,8 +12,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// A dispatcher is the innermost handler: it maps the methods of the modern era. Requests of older revisions are translated
-// before.
+// A dispatcher is the innermost handler: it maps the methods of the modern era. Requests of older
+// revisions are translated before.
 type dispatcher struct{ server *Server }
 
 func (d dispatcher) ServeMCP(ctx context.Context, req *Request) (Result, error) {
@@ -47,7 +47,8 @@ func (d dispatcher) ServeMCP(ctx context.Context, req *Request) (Result, error) 
 	return nil, methodNotFound(req.Method)
 }
 
-// coreMethod reports whether a revision of the core protocol defines the method. Methods of tasks belong to an extension.
+// coreMethod reports whether a revision of the core protocol defines the method. Methods of tasks
+// belong to an extension.
 func coreMethod(method string) bool {
 	switch method {
 	case wire.MethodTasksGet, wire.MethodTasksResult, wire.MethodTasksList, wire.MethodTasksCancel:
@@ -61,7 +62,8 @@ func coreMethod(method string) bool {
 	return false
 }
 
-// answer serves a method that may ask the client for input. Questions of the handler take precedence over its result.
+// answer serves a method that may ask the client for input. Questions of the handler take
+// precedence over its result.
 //
 // Spec: basic/patterns/mrtr (2026-07-28).
 func (s *Server) answer(ctx context.Context, c *call, key string,
@@ -81,12 +83,12 @@ func (s *Server) answer(ctx context.Context, c *call, key string,
 	return res, err
 }
 
-// Visible reports whether the caller of ctx may see and use a feature; see [ServerOptions.Visible]. Extensions call it before
-// they reveal the feature. It is safe for concurrent use.
+// Visible reports whether the caller of ctx may see and use a feature; see [ServerOptions.Visible].
+// Extensions call it before they reveal the feature. It is safe for concurrent use.
 func (s *Server) Visible(ctx context.Context, f Feature) bool { return s.visible(ctx, f) }
 
-// CacheHints returns the cache hints of a result: private by default, and always private on a server with
-// [ServerOptions.Visible], whose results depend on the caller.
+// CacheHints returns the cache hints of a result: private by default, and always private on a
+// server with [ServerOptions.Visible], whose results depend on the caller.
 //
 // Spec: server/utilities/caching (2026-07-28).
 func (s *Server) CacheHints(c Cache) Cache {
@@ -97,12 +99,13 @@ func (s *Server) CacheHints(c Cache) Cache {
 	return c
 }
 
-// FileContents returns the contents of a file as [AddFS] serves them: text if its type is text, or is unknown and looks like
-// text, else a blob. The MIME type is that of the name's extension. The contents alias data.
+// FileContents returns the contents of a file as [AddFS] serves them: text if its type is text, or
+// is unknown and looks like text, else a blob. The MIME type is that of the name's extension. The
+// contents alias data.
 func FileContents(name string, data []byte) *ResourceContents { return fileContents(name, data) }
 
-// recovered is deferred around functions of the user. It turns a panic into an error with an incident id, which is sent to the
-// peer; the value and the stack are logged with the same id.
+// recovered is deferred around functions of the user. It turns a panic into an error with an
+// incident id, which is sent to the peer; the value and the stack are logged with the same id.
 func recovered(ctx context.Context, log *slog.Logger, what string, err *error) {
 	value := recover()
 	if value == nil {

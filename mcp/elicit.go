@@ -57,8 +57,8 @@ const (
 	ElicitCancel  ElicitAction = "cancel"  // dismissed the question
 )
 
-// decodeElicitResult decodes a client's answer. The error is a protocol error if it is malformed, and [ErrDeclined] or
-// [ErrCancelled] if the user did not accept.
+// decodeElicitResult decodes a client's answer. The error is a protocol error if it is malformed,
+// and [ErrDeclined] or [ErrCancelled] if the user did not accept.
 func decodeElicitResult(raw json.RawMessage) (*ElicitResult, error) {
 	var r ElicitResult
 	if err := jsonv2.Unmarshal(raw, &r); err != nil {
@@ -104,12 +104,13 @@ func URLQuestion(key, url, message string) Question {
 	return q
 }
 
-// AskURL asks the user to visit a page, for what must not pass through the client: passwords, payment, or signing in
-// elsewhere. It behaves as [Ask] does. A nil error means that the user agreed to visit the page, not that anything has
-// happened there; the server has to find that out.
+// AskURL asks the user to visit a page, for what must not pass through the client: passwords,
+// payment, or signing in elsewhere. It behaves as [Ask] does. A nil error means that the user
+// agreed to visit the page, not that anything has happened there; the server has to find that out.
 //
-// The URL is https, or http on the loopback interface. It must not contain secrets or grant access by itself, because it
-// can be passed on: the page must verify that its visitor is the user who was asked.
+// The URL is https, or http on the loopback interface. It must not contain secrets or grant access
+// by itself, because it can be passed on: the page must verify that its visitor is the user who was
+// asked.
 //
 // Spec: client/elicitation (2025-11-25, 2026-07-28), URL Mode; Safe URL Handling.
 func AskURL(ctx context.Context, key, url, message string) error {

@@ -12,9 +12,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// An Error is a protocol error: its code, message and data are sent to the peer. A handler returns one to answer with a
-// JSON-RPC error. Every other error is either a tool error, which the model can see, or is logged and sent as "internal
-// error".
+// An Error is a protocol error: its code, message and data are sent to the peer. A handler returns
+// one to answer with a JSON-RPC error. Every other error is either a tool error, which the model
+// can see, or is logged and sent as "internal error".
 type Error = jsonrpc.Error
 
 // Codes of protocol errors. Spec: basic (2026-07-28), Error Codes; JSON-RPC 2.0, section 5.1.
@@ -34,16 +34,16 @@ const (
 var (
 	// ErrClosed is the error of every end of a connection.
 	ErrClosed = peer.ErrClosed
-	// ErrCancelled is the cause of a context whose request the peer has cancelled, and the error of an [Ask] whose question the
-	// user has dismissed.
+	// ErrCancelled is the cause of a context whose request the peer has cancelled, and the error of
+	// an [Ask] whose question the user has dismissed.
 	ErrCancelled = errors.New("mcp: cancelled")
 	// ErrDisconnected is the cause of a context whose peer disconnected before the response.
 	ErrDisconnected = peer.ErrDisconnected
 	// ErrTimeout is wrapped by the error of a client's request without a response in time. It wraps
 	// context.DeadlineExceeded.
 	ErrTimeout = fmt.Errorf("mcp: no answer in time: %w", context.DeadlineExceeded)
-	// ErrInvalidResult is wrapped by the error of a client's request whose result violates the protocol or the output schema of
-	// the tool.
+	// ErrInvalidResult is wrapped by the error of a client's request whose result violates the
+	// protocol or the output schema of the tool.
 	ErrInvalidResult = errors.New("the result is invalid")
 	// ErrShutdown is the cause of a context whose server is shutting down.
 	ErrShutdown = fmt.Errorf("%w: server is shutting down", ErrClosed)
@@ -62,8 +62,9 @@ func NotFound(uri string) *Error {
 	return &Error{Code: CodeInvalidParams, Message: "resource not found", Data: data}
 }
 
-// MissingCapability returns the error for a request that needs a capability which its client did not declare. The
-// required capabilities have the form of the client's declaration, such as {"sampling":{}}.
+// MissingCapability returns the error for a request that needs a capability which its client did
+// not declare. The required capabilities have the form of the client's declaration, such as
+// {"sampling":{}}.
 //
 // Spec: basic (2026-07-28), Missing Required Client Capability.
 func MissingCapability(required json.RawMessage) *Error {

@@ -27,8 +27,8 @@ const (
 	LevelEmergency LogLevel = "emergency"
 )
 
-// logLevels maps the levels of slog to those of the protocol. Levels without a name in slog are reached with numbers such as
-// slog.LevelInfo+2.
+// logLevels maps the levels of slog to those of the protocol. Levels without a name in slog are
+// reached with numbers such as slog.LevelInfo+2.
 var logLevels = []struct {
 	from slog.Level
 	name LogLevel
@@ -57,9 +57,10 @@ func (l LogLevel) minimum() slog.Level {
 	return slog.LevelDebug
 }
 
-// Logger returns a logger that sends its records to the client of the call of ctx, if the client has asked for their level.
-// Records must not contain secrets. Groups and attributes become the data of the message. Outside a handler, and after the
-// handler has returned, records are dropped. The protocol deprecates log messages since 2026-07-28.
+// Logger returns a logger that sends its records to the client of the call of ctx, if the client
+// has asked for their level. Records must not contain secrets. Groups and attributes become the
+// data of the message. Outside a handler, and after the handler has returned, records are dropped.
+// The protocol deprecates log messages since 2026-07-28.
 //
 // Spec: server/utilities/logging.
 func Logger(ctx context.Context) *slog.Logger { return slog.New(&logHandler{call: callFrom(ctx)}) }
@@ -124,7 +125,8 @@ func (h *logHandler) grouped(attrs []slog.Attr) []slog.Attr {
 	return attrs
 }
 
-// logData returns attributes as an object. Of two with the same name the last one is kept, but groups are merged.
+// logData returns attributes as an object. Of two with the same name the last one is kept, but
+// groups are merged.
 func logData(attrs []slog.Attr) map[string]any {
 	m := map[string]any{}
 	for _, a := range attrs {

@@ -11,8 +11,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// progressBurst is the number of progress notifications that a call may send at once: enough for a loop of a size that
-// people watch, and too few to flood a client.
+// progressBurst is the number of progress notifications that a call may send at once: enough for a
+// loop of a size that people watch, and too few to flood a client.
 const progressBurst = 1000
 
 // progress is the progress of a call.
@@ -31,10 +31,11 @@ type rateLimit struct {
 	delayed []byte // params of a notification that waits for budget; a newer one replaces it
 }
 
-// Progress notifies the client of the progress of the call of ctx: done of total, in any unit, where total is 0 if unknown,
-// and a message for people. It does nothing if the client has not asked for progress or if done has not increased, so a
-// handler that runs again after a question does not repeat its steps. It blocks while the client's stream is full.
-// Notifications above [ServerOptions.ProgressRate] are merged; the last one is always sent. In a detached call
+// Progress notifies the client of the progress of the call of ctx: done of total, in any unit,
+// where total is 0 if unknown, and a message for people. It does nothing if the client has not
+// asked for progress or if done has not increased, so a handler that runs again after a question
+// does not repeat its steps. It blocks while the client's stream is full. Notifications above
+// [ServerOptions.ProgressRate] are merged; the last one is always sent. In a detached call
 // [Detached.Progress] receives every step.
 //
 // Spec: basic/utilities/progress.

@@ -11,8 +11,9 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 )
 
-// A featureSet has the features of one kind, by name. Readers use an immutable snapshot, so that a list or a call takes no
-// lock. The snapshot is built when it is first needed, so that registering many features builds one.
+// A featureSet has the features of one kind, by name. Readers use an immutable snapshot, so that a
+// list or a call takes no lock. The snapshot is built when it is first needed, so that registering
+// many features builds one.
 //
 // V is the type of the feature that clients see, and E that of the server's data about it.
 type featureSet[V, E any] struct {
@@ -56,8 +57,8 @@ func (s *featureSet[V, E]) lookup(name string) (*featureEntry[V, E], bool) {
 // list returns the enabled features, sorted by name.
 func (s *featureSet[V, E]) list() []*featureEntry[V, E] { return s.snapshot().sorted }
 
-// firstPage returns the first page of the list of all features, and the name of its last feature if another page
-// follows.
+// firstPage returns the first page of the list of all features, and the name of its last feature if
+// another page follows.
 func (s *featureSet[V, E]) firstPage(size int) (page *listPage[V], last string) {
 	snap := s.snapshot()
 	if size < len(snap.sorted) {
@@ -93,8 +94,8 @@ func (s *featureSet[V, E]) snapshot() *featureSnapshot[V, E] {
 	return snap
 }
 
-// add registers a feature and returns its handle. It panics if the name is in use. renew validates a feature that
-// [Registration.Update] has changed and returns its new data.
+// add registers a feature and returns its handle. It panics if the name is in use. renew validates
+// a feature that [Registration.Update] has changed and returns its new data.
 func (s *featureSet[V, E]) add(name string, value *V, extra E, renew func(v *V, old E) E) *Registration[V] {
 	r := &Registration[V]{}
 	edit := func(f func(e *featureEntry[V, E]) *featureEntry[V, E]) { s.edit(name, r, f) }
@@ -138,8 +139,8 @@ func (s *featureSet[V, E]) insert(e *featureEntry[V, E]) {
 	s.snap.Store(nil)
 }
 
-// edit replaces the entry of r by f of a copy; a nil result removes it. It does nothing if the feature was removed, even if
-// another one has its name.
+// edit replaces the entry of r by f of a copy; a nil result removes it. It does nothing if the
+// feature was removed, even if another one has its name.
 func (s *featureSet[V, E]) edit(name string, r *Registration[V], f func(*featureEntry[V, E]) *featureEntry[V, E]) {
 	for {
 		old := s.owned(name, r)
@@ -180,8 +181,8 @@ func (s *featureSet[V, E]) swap(name string, old, e *featureEntry[V, E]) bool {
 	return true
 }
 
-// A Registration is the handle of a registered feature. It changes or removes the feature while clients are connected, and
-// notifies them. Its methods are safe for concurrent use.
+// A Registration is the handle of a registered feature. It changes or removes the feature while
+// clients are connected, and notifies them. Its methods are safe for concurrent use.
 type Registration[V any] struct {
 	update  func(func(*V))
 	disable func(bool)
@@ -189,9 +190,9 @@ type Registration[V any] struct {
 	removed atomic.Bool
 }
 
-// Update changes the description of the feature. The function changes a copy, and may be called again after a concurrent
-// change; requests in progress keep the old one. The name and the types of the function cannot change. Update panics if
-// the result is invalid.
+// Update changes the description of the feature. The function changes a copy, and may be called
+// again after a concurrent change; requests in progress keep the old one. The name and the types of
+// the function cannot change. Update panics if the result is invalid.
 func (r *Registration[V]) Update(change func(*V)) { r.update(change) }
 
 // Disable hides the feature and refuses its use, until Enable.

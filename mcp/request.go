@@ -13,14 +13,16 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// A Request is one request of a client, with its envelope: the revision, the client's identity and its capabilities. All of
-// it comes from the peer, except Principal. A Request belongs to one call: handlers must not change or keep it.
+// A Request is one request of a client, with its envelope: the revision, the client's identity and
+// its capabilities. All of it comes from the peer, except Principal. A Request belongs to one call:
+// handlers must not change or keep it.
 type Request struct {
 	// Method is the name of the method, such as "tools/call".
 	Method string
 	// ID is the id of the request, as it was sent.
 	ID jsonrpc.ID
-	// Params is the JSON object of the params, including `_meta`. Middleware may replace it, but must not change its bytes.
+	// Params is the JSON object of the params, including `_meta`. Middleware may replace it, but
+	// must not change its bytes.
 	Params json.RawMessage
 	// Principal is the authenticated caller, nil if the transport does not authenticate.
 	Principal *Principal
@@ -28,12 +30,15 @@ type Request struct {
 	Header map[string][]string
 	// Notify carries the notifications of this request; params is a JSON object.
 	//
-	// At a server it sends a notification to the client. The transport sets it; nil means that nothing can be sent. It blocks
-	// while the stream is full, fails when the stream is closed, and is safe for concurrent use.
+	// At a server it sends a notification to the client. The transport sets it; nil means that
+	// nothing can be sent. It blocks while the stream is full, fails when the stream is closed, and
+	// is safe for concurrent use.
 	//
-	// At a client it receives a notification of the server: the client sets it, and the transport calls it.
+	// At a client it receives a notification of the server: the client sets it, and the transport
+	// calls it.
 	Notify func(ctx context.Context, method string, params json.RawMessage) error
-	// HeaderParams are the arguments of a client's tools/call that an HTTP transport repeats in headers.
+	// HeaderParams are the arguments of a client's tools/call that an HTTP transport repeats in
+	// headers.
 	HeaderParams []HeaderParam
 
 	env      wire.Envelope
@@ -43,9 +48,9 @@ type Request struct {
 	detached *Detached   // nil for a request of a client
 }
 
-// NewRequest returns the request of a message. The error is an [*Error] with code -32602 if params, `_meta` or one of its
-// required members is missing or has the wrong type. The revision is not checked: the caller decides which revisions it
-// accepts. The request aliases msg.
+// NewRequest returns the request of a message. The error is an [*Error] with code -32602 if params,
+// `_meta` or one of its required members is missing or has the wrong type. The revision is not
+// checked: the caller decides which revisions it accepts. The request aliases msg.
 //
 // Spec: basic (2026-07-28), Request Metadata.
 func NewRequest(msg *jsonrpc.Message) (*Request, error) {
@@ -60,8 +65,8 @@ func NewRequest(msg *jsonrpc.Message) (*Request, error) {
 	return r, nil
 }
 
-// sessionRequest returns the request of a session, to which its notifications go.
-func sessionRequest(r legacy.Round) (*Request, *Error) {
+// requestOf returns the request of a session, to which its notifications go.
+func requestOf(r legacy.Round) (*Request, *Error) {
 	req := newServed()
 	var err *Error
 	if req.Params, err = r.Open(&req.env); err != nil {
@@ -84,8 +89,8 @@ func newServed() *Request {
 // Revision returns the protocol revision of the request, such as "2026-07-28".
 func (r *Request) Revision() string { return r.env.VersionText }
 
-// Client returns the name and version of the client, or the zero value. They are a claim of the client, for display and
-// logs, not for decisions.
+// Client returns the name and version of the client, or the zero value. They are a claim of the
+// client, for display and logs, not for decisions.
 func (r *Request) Client() Implementation {
 	var c Implementation
 	if r.env.ClientInfo != nil {
@@ -117,8 +122,8 @@ func (r *Request) Param(key string) (json.RawMessage, bool) {
 	return r.env.Member(r.Params, key)
 }
 
-// EncodeResult returns the JSON of a result of this request: its members, its `_meta` with the identity of the server, and
-// its result type. It contains no line breaks.
+// EncodeResult returns the JSON of a result of this request: its members, its `_meta` with the
+// identity of the server, and its result type. It contains no line breaks.
 func (r *Request) EncodeResult(res Result) (json.RawMessage, error) {
 	return encodeResult(nil, res, r.frame())
 }
@@ -142,11 +147,13 @@ func (r *Request) logger() *slog.Logger {
 // has reports whether the request's revision has a feature.
 func (r *Request) has(f wire.Feature) bool { return r.env.Revision.Has(f) }
 
-// A Principal is the authenticated caller of a request. Authorization middleware puts it into the context of the HTTP
-// request, and the transport copies it to [Request.Principal]. A nil Principal is an anonymous caller.
+// A Principal is the authenticated caller of a request. Authorization middleware puts it into the
+// context of the HTTP request, and the transport copies it to [Request.Principal]. A nil Principal
+// is an anonymous caller.
 //
-// Issuer, Subject and ClientID identify the principal: sessions, request state and subscriptions are bound to them and
-// remain valid with a new token for the same three. A Principal in a context must not be changed.
+// Issuer, Subject and ClientID identify the principal: sessions, request state and subscriptions
+// are bound to them and remain valid with a new token for the same three. A Principal in a context
+// must not be changed.
 type Principal struct {
 	Issuer   string         // the authority that authenticated Subject
 	Subject  string         // the user or machine
@@ -155,8 +162,8 @@ type Principal struct {
 	Claims   map[string]any // further verified claims
 }
 
-// Key returns a string that identifies the principal: equal for two tokens of one caller, and different for different
-// callers. It is empty for nil.
+// Key returns a string that identifies the principal: equal for two tokens of one caller, and
+// different for different callers. It is empty for nil.
 func (p *Principal) Key() string {
 	if p == nil {
 		return ""
@@ -167,7 +174,8 @@ func (p *Principal) Key() string {
 
 type principalKey struct{}
 
-// WithPrincipal returns a context that carries the authenticated caller. It is for authorization middleware.
+// WithPrincipal returns a context that carries the authenticated caller. It is for authorization
+// middleware.
 func WithPrincipal(ctx context.Context, p *Principal) context.Context {
 	return context.WithValue(ctx, principalKey{}, p)
 }

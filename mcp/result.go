@@ -10,10 +10,11 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// A Result is the result of a request. The result types of this package implement it; an extension may define others.
+// A Result is the result of a request. The result types of this package implement it; an extension
+// may define others.
 //
-// A Result encodes to a JSON object without the members resultType and _meta, which are added from the two methods and from
-// the server's identity when the result is written.
+// A Result encodes to a JSON object without the members resultType and _meta, which are added from
+// the two methods and from the server's identity when the result is written.
 //
 // Spec: basic (2026-07-28), Responses.
 type Result interface {
@@ -29,8 +30,9 @@ const (
 	ResultInputRequired = "input_required"
 )
 
-// Meta is the `_meta` object of a message or of data: any values, under keys with reverse DNS prefixes. Keys whose second
-// label is "mcp" or "modelcontextprotocol" are reserved for the protocol.
+// Meta is the `_meta` object of a message or of data: any values, under keys with reverse DNS
+// prefixes. Keys whose second label is "mcp" or "modelcontextprotocol" are reserved for the
+// protocol.
 //
 // Spec: basic (2026-07-28), _meta.
 type Meta map[string]any
@@ -76,8 +78,8 @@ type fieldAppender interface {
 // deterministic makes equal values encode to equal JSON, on which the caches of clients rely.
 var deterministic = jsonv2.Deterministic(true)
 
-// encodeResult appends the JSON of a result. Members that every result has come first. The result is on one line: the JSON
-// library writes no line breaks, and raw JSON is converted.
+// encodeResult appends the JSON of a result. Members that every result has come first. The result
+// is on one line: the JSON library writes no line breaks, and raw JSON is converted.
 func encodeResult(dst []byte, res Result, frame []byte) ([]byte, error) {
 	if raw, ok := res.(RawResult); ok {
 		if err := jsonscan.Valid(raw, jsonscan.Limits{}); err != nil || jsonscan.Kind(raw) != '{' {

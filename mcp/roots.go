@@ -23,8 +23,8 @@ type Root struct {
 // rootsKey is the key of the question of [Roots].
 const rootsKey = "roots"
 
-// Roots asks the client for the folders that it works in. It behaves as [Ask] does, with the key "roots". The protocol
-// deprecates it since 2026-07-28, in favour of tool arguments.
+// Roots asks the client for the folders that it works in. It behaves as [Ask] does, with the key
+// "roots". The protocol deprecates it since 2026-07-28, in favour of tool arguments.
 //
 // Spec: client/roots.
 func Roots(ctx context.Context) ([]Root, error) {

@@ -13,12 +13,13 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// SampleParams are the parameters of sampling/createMessage: a conversation that the client's model is asked to continue.
+// SampleParams are the parameters of sampling/createMessage: a conversation that the client's model
+// is asked to continue.
 //
 // Spec: client/sampling; schema CreateMessageRequestParams.
 type SampleParams struct {
-	// Messages is the conversation so far. A message with tool results has nothing else, and follows the message with the tool
-	// uses, all of which it answers.
+	// Messages is the conversation so far. A message with tool results has nothing else, and
+	// follows the message with the tool uses, all of which it answers.
 	Messages []SampleMessage `json:"messages"`
 	// MaxTokens is the maximum length of the answer in tokens.
 	MaxTokens int `json:"maxTokens"`
@@ -30,8 +31,9 @@ type SampleParams struct {
 	Metadata         map[string]any    `json:"metadata,omitzero"` // for the model's provider
 	// IncludeContext is "none", "thisServer" or "allServers". All but the first are deprecated.
 	IncludeContext string `json:"includeContext,omitzero"`
-	// Tools are the tools that the model may use in its answer. The caller executes them; they need not be tools of the
-	// server. Tools and ToolChoice require that the client declares sampling.tools.
+	// Tools are the tools that the model may use in its answer. The caller executes them; they need
+	// not be tools of the server. Tools and ToolChoice require that the client declares
+	// sampling.tools.
 	Tools      []*Tool     `json:"tools,omitempty"`
 	ToolChoice *ToolChoice `json:"toolChoice,omitzero"`
 	Meta       Meta        `json:"_meta,omitzero"`
@@ -92,9 +94,9 @@ func (r *SampleResult) Text() string {
 	return b.String()
 }
 
-// Sample asks the client's model to continue a conversation. It behaves as [Ask] does. If the user refuses, the call ends: the
-// client does not send its request again. The protocol deprecates sampling since 2026-07-28, in favour of calling a model
-// directly.
+// Sample asks the client's model to continue a conversation. It behaves as [Ask] does. If the user
+// refuses, the call ends: the client does not send its request again. The protocol deprecates
+// sampling since 2026-07-28, in favour of calling a model directly.
 //
 // Spec: client/sampling.
 func Sample(ctx context.Context, key string, p *SampleParams) (*SampleResult, error) {
@@ -209,7 +211,8 @@ type (
 	}
 )
 
-// MarshalJSON encodes the message. A single piece of content is not wrapped in an array, for older revisions.
+// MarshalJSON encodes the message. A single piece of content is not wrapped in an array, for older
+// revisions.
 func (m SampleMessage) MarshalJSON() ([]byte, error) {
 	return jsonv2.Marshal(messageFields{m.Role, m.Content, m.Meta}, deterministic)
 }
@@ -222,7 +225,8 @@ func (m *SampleMessage) UnmarshalJSON(raw []byte) error {
 	return err
 }
 
-// MarshalJSON encodes the answer. A single piece of content is not wrapped in an array, for older revisions.
+// MarshalJSON encodes the answer. A single piece of content is not wrapped in an array, for older
+// revisions.
 func (r SampleResult) MarshalJSON() ([]byte, error) {
 	return jsonv2.Marshal(resultFields{r.Role, r.Content, r.Model, r.StopReason, r.Meta}, deterministic)
 }
@@ -385,8 +389,8 @@ func (m *ModelPreferences) check() error {
 	return nil
 }
 
-// checkConversation checks rules of model providers: tool results are in a message of their own, which answers all tool
-// uses of the message before.
+// checkConversation checks rules of model providers: tool results are in a message of their own,
+// which answers all tool uses of the message before.
 //
 // Spec: client/sampling (2025-11-25, 2026-07-28), Message Content Constraints.
 func checkConversation(messages []SampleMessage) error {
@@ -427,7 +431,8 @@ func (m *SampleMessage) check(open map[string]bool) error {
 	return m.checkResults(open)
 }
 
-// checkResults checks that the message answers each open tool use once, and has no other content if it answers any.
+// checkResults checks that the message answers each open tool use once, and has no other content if
+// it answers any.
 func (m *SampleMessage) checkResults(open map[string]bool) error {
 	results := m.count("tool_result")
 	switch {

@@ -508,7 +508,7 @@ func (s *stream) drain(broken error) {
 type core struct{ s *stream }
 
 func (c core) Serve(ctx context.Context, dst []byte, r legacy.Round) ([]byte, *Error) {
-	req, err := sessionRequest(r)
+	req, err := requestOf(r)
 	if err != nil {
 		return nil, err
 	}

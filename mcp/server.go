@@ -16,11 +16,12 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// A Server offers tools, resources and prompts to clients of every revision. It is a [Handler]: run it on a stream with
-// [Server.Run], or serve it over HTTP with package mcphttp.
+// A Server offers tools, resources and prompts to clients of every revision. It is a [Handler]: run
+// it on a stream with [Server.Run], or serve it over HTTP with package mcphttp.
 //
-// Features are registered with [AddTool], [AddResource], [AddResourceTemplate], [AddFS] and [AddPrompt], also while clients
-// are connected. A Server is safe for concurrent use. It keeps no state of a client between requests.
+// Features are registered with [AddTool], [AddResource], [AddResourceTemplate], [AddFS] and
+// [AddPrompt], also while clients are connected. A Server is safe for concurrent use. It keeps no
+// state of a client between requests.
 type Server struct {
 	opts    ServerOptions
 	log     *slog.Logger
@@ -52,39 +53,42 @@ type ServerOptions struct {
 	Icons       []Icon
 	// Instructions tell the client's model how to use the server.
 	Instructions string
-	// Logger receives panics, and the errors that clients see as "internal error". Default: slog.Default().
+	// Logger receives panics, and the errors that clients see as "internal error". Default:
+	// slog.Default().
 	Logger *slog.Logger
 	// Middleware wraps the handling of all requests, the first one outermost.
 	Middleware []Middleware
-	// Visible reports whether the caller of ctx may see and use a feature; see [RequestFrom]. It is called when features are
-	// listed and again when one is used, so hidden features cannot be guessed. It must be fast and safe for concurrent use.
-	// Default: all features are visible.
+	// Visible reports whether the caller of ctx may see and use a feature; see [RequestFrom]. It is
+	// called when features are listed and again when one is used, so hidden features cannot be
+	// guessed. It must be fast and safe for concurrent use. Default: all features are visible.
 	Visible func(ctx context.Context, f Feature) bool
 	// PageSize is the maximum number of items in one list result. Default: 1000.
 	PageSize int
 	// Cache has the cache hints of lists and of the server's description. Default: no caching.
 	Cache Cache
-	// ProgressRate is the average number of progress notifications per second that one call may send, after a burst of 1000.
-	// Notifications above it are merged with the next one. Default: 100.
+	// ProgressRate is the average number of progress notifications per second that one call may
+	// send, after a burst of 1000. Notifications above it are merged with the next one. Default:
+	// 100.
 	ProgressRate int
-	// MaxInFlight is the maximum number of requests in progress, over all connections; further ones are refused with
-	// [CodeBusy]. Subscriptions, detached calls and requests that wait for the result of a task do not count, and are
-	// bounded by transports and extensions. Default: 10,000.
+	// MaxInFlight is the maximum number of requests in progress, over all connections; further ones
+	// are refused with [CodeBusy]. Subscriptions, detached calls and requests that wait for the
+	// result of a task do not count, and are bounded by transports and extensions. Default: 10,000.
 	MaxInFlight int
-	// StateKeys are the secrets that seal request state and cursors, each at least 32 bytes long. The first one seals, all
-	// of them open, so that keys can be rotated. Replicas of a server share them. Default: one random key, which is lost
-	// when the server ends.
+	// StateKeys are the secrets that seal request state and cursors, each at least 32 bytes long.
+	// The first one seals, all of them open, so that keys can be rotated. Replicas of a server
+	// share them. Default: one random key, which is lost when the server ends.
 	StateKeys [][]byte
 	// StateTTL is the time that a client has to answer a question. Default: 1 hour.
 	StateTTL time.Duration
-	// StateStore stores request state that is too large to travel with the client. Default: none; such a state is an error.
+	// StateStore stores request state that is too large to travel with the client. Default: none;
+	// such a state is an error.
 	StateStore StateStore
 	// Experimental is sent as the capability of this name.
 	Experimental map[string]any
 }
 
-// NewServer returns a server without features. Name and version identify it in every result. The options may be nil.
-// NewServer panics if an argument is invalid.
+// NewServer returns a server without features. Name and version identify it in every result. The
+// options may be nil. NewServer panics if an argument is invalid.
 func NewServer(name, version string, opts *ServerOptions) *Server {
 	s := &Server{}
 	if opts != nil {
@@ -133,8 +137,8 @@ func (s *Server) wrap() {
 	s.handler.Store(&h)
 }
 
-// Use adds a middleware inside those that the server has. It is for extensions, which are installed before the server
-// serves: requests in progress do not pass m. Use panics if m is nil.
+// Use adds a middleware inside those that the server has. It is for extensions, which are installed
+// before the server serves: requests in progress do not pass m. Use panics if m is nil.
 func (s *Server) Use(m Middleware) {
 	if m == nil {
 		panic("mcp: Use: middleware is nil")
@@ -214,8 +218,9 @@ func (s *Server) ServeMCP(ctx context.Context, req *Request) (Result, error) {
 // errBusy is the error of a request above MaxInFlight.
 var errBusy = &Error{Code: CodeBusy, Message: "server is busy", Data: json.RawMessage(`{"retryAfterMs":1000}`)}
 
-// HandleMethod registers the handler of a method that an extension defines. Methods of tasks, which one revision has in its
-// core, belong to an extension. HandleMethod panics if the core protocol defines the method, or if it has a handler.
+// HandleMethod registers the handler of a method that an extension defines. Methods of tasks, which
+// one revision has in its core, belong to an extension. HandleMethod panics if the core protocol
+// defines the method, or if it has a handler.
 func (s *Server) HandleMethod(method string, h Handler) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -234,8 +239,9 @@ func (s *Server) HandleMethod(method string, h Handler) {
 	s.methods.Store(&methods)
 }
 
-// AddExtension declares support for an extension, by its id (such as "com.example/search") and its settings, which encode to
-// a JSON object; nil means none. AddExtension panics if the id has no prefix or the settings do not encode to an object.
+// AddExtension declares support for an extension, by its id (such as "com.example/search") and its
+// settings, which encode to a JSON object; nil means none. AddExtension panics if the id has no
+// prefix or the settings do not encode to an object.
 //
 // Spec: basic (2026-07-28), Extensions.
 func (s *Server) AddExtension(id string, settings any) {
@@ -259,8 +265,8 @@ func (s *Server) AddExtension(id string, settings any) {
 	s.extensions = extensions
 }
 
-// HeaderParams returns the arguments of a tool that HTTP clients repeat in headers. It returns nil for a tool that the
-// caller of req must not see.
+// HeaderParams returns the arguments of a tool that HTTP clients repeat in headers. It returns nil
+// for a tool that the caller of req must not see.
 func (s *Server) HeaderParams(ctx context.Context, req *Request, tool string) (params []HeaderParam) {
 	e, ok := s.tools.lookup(tool)
 	if !ok || len(e.extra.headerParams) == 0 {

@@ -19,23 +19,28 @@ import (
 
 // Bounds of request state.
 const (
-	// maxRequestState bounds the state that travels with the client, which sends it back in each round.
+	// maxRequestState bounds the state that travels with the client, which sends it back in each
+	// round.
 	maxRequestState = 64 << 10
-	// maxStoredState bounds the state in a [StateStore]: several answers of the maximum size of a request.
+	// maxStoredState bounds the state in a [StateStore]: several answers of the maximum size of a
+	// request.
 	maxStoredState = 16 << 20
 )
 
-// A StateStore stores request state that is too large to travel with the client. States are sealed, so the store need not
-// keep them secret. Replicas of a server share one store. Its methods must be safe for concurrent use.
+// A StateStore stores request state that is too large to travel with the client. States are sealed,
+// so the store need not keep them secret. Replicas of a server share one store. Its methods must be
+// safe for concurrent use.
 type StateStore interface {
 	// Put stores a state under a new key until it expires.
 	Put(ctx context.Context, key string, state []byte, expires time.Time) error
-	// Get returns the state of a key, or nil. A client may repeat a request, so a key may be read more than once.
+	// Get returns the state of a key, or nil. A client may repeat a request, so a key may be read
+	// more than once.
 	Get(ctx context.Context, key string) ([]byte, error)
 }
 
-// errState is the error of a request state that was altered, has expired, or belongs to another caller or request. All cases
-// have one text, which reveals nothing to a client that has made the state up.
+// errState is the error of a request state that was altered, has expired, or belongs to another
+// caller or request. All cases have one text, which reveals nothing to a client that has made the
+// state up.
 var errState = Errorf(CodeInvalidParams, "params.requestState is not valid for this request or has expired; send the request again without it")
 
 // A state is what a call stores from one round to the next. It travels with the client, sealed.
@@ -62,7 +67,8 @@ func (s *state) changed(key string, asked digest) bool {
 	return ok && pending != asked
 }
 
-// begin reads the target and arguments of a call and resumes it. The key is the param that has the target.
+// begin reads the target and arguments of a call and resumes it. The key is the param that has the
+// target.
 func (c *call) begin(key string) (target string, args json.RawMessage, err error) {
 	p, err := parseTarget(c.req, key)
 	if err != nil {
@@ -140,8 +146,8 @@ func (c *call) asked() bool {
 	return c.input.state != nil && len(c.input.state.asked) > 0
 }
 
-// inputRequired returns the result that asks the client the handler's open questions, or nil if there are none. No further
-// questions can be asked.
+// inputRequired returns the result that asks the client the handler's open questions, or nil if
+// there are none. No further questions can be asked.
 func (c *call) inputRequired() (*InputRequired, error) {
 	in := &c.input
 	in.mu.Lock()
@@ -194,7 +200,8 @@ const (
 	stateStored = '>'
 )
 
-// sealState returns the token for the client: the sealed state, or the sealed key under which the store has it.
+// sealState returns the token for the client: the sealed state, or the sealed key under which the
+// store has it.
 func (c *call) sealState(plain []byte, expires time.Time) (string, error) {
 	bound, err := c.stateBinding(c.input.target)
 	if err != nil {
@@ -251,8 +258,8 @@ func (c *call) stateBinding(p targetParams) ([]string, error) {
 	if args == nil {
 		args = jsontext.Value("{}")
 	}
-	// A client repeats its arguments, but may have decoded and encoded them in between. Numbers keep their text: two
-	// that differ beyond the precision of a float are two.
+	// A client repeats its arguments, but may have decoded and encoded them in between. Numbers
+	// keep their text: two that differ beyond the precision of a float are two.
 	if err := args.Canonicalize(jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false)); err != nil {
 		return nil, fmt.Errorf("arguments: %w", err)
 	}
@@ -260,7 +267,8 @@ func (c *call) stateBinding(p targetParams) ([]string, error) {
 	return []string{"state", c.server.identity(), c.req.Principal.Key(), c.req.Method, p.target, string(digest[:])}, nil
 }
 
-// identity returns the server's name without its version, since a client may answer after an update.
+// identity returns the server's name without its version, since a client may answer after an
+// update.
 func (s *Server) identity() string {
 	frame := append(append([]byte{'{'}, s.frame...), '}')
 	info, _ := jsonscan.Get(frame, wire.MetaServerInfo)
@@ -268,15 +276,17 @@ func (s *Server) identity() string {
 	return string(name)
 }
 
-// Once calls f in the first run of a handler and returns its result. In later runs, after the handler has asked questions, it
-// returns the result of the first run. Use it for side effects before an [Ask], and for values that change from run to run,
-// such as random numbers and times.
+// Once calls f in the first run of a handler and returns its result. In later runs, after the
+// handler has asked questions, it returns the result of the first run. Use it for side effects
+// before an [Ask], and for values that change from run to run, such as random numbers and times.
 //
-// The key identifies the result within the handler; it is used once in each run. T is encoded to JSON and decoded again,
-// since the result travels with the client, sealed. An error of f is not stored: the next run calls f again.
+// The key identifies the result within the handler; it is used once in each run. T is encoded to
+// JSON and decoded again, since the result travels with the client, sealed. An error of f is not
+// stored: the next run calls f again.
 //
-// Once holds within one chain of questions and answers. A client that sends a request twice, or answers a question twice,
-// causes two calls of f. What must never happen twice needs a record of its own.
+// Once holds within one chain of questions and answers. A client that sends a request twice, or
+// answers a question twice, causes two calls of f. What must never happen twice needs a record of
+// its own.
 func Once[T any](ctx context.Context, key string, f func(context.Context) (T, error)) (T, error) {
 	var result T
 	c := callFrom(ctx)

@@ -18,15 +18,18 @@ type Tool struct {
 	Title string `json:"title,omitzero"`
 	// Description tells the model what the tool does and when to use it.
 	Description string `json:"description,omitzero"`
-	// InputSchema is the JSON Schema of the arguments, an object. Default: derived from the function's input type.
+	// InputSchema is the JSON Schema of the arguments, an object. Default: derived from the
+	// function's input type.
 	InputSchema json.RawMessage `json:"inputSchema"`
-	// OutputSchema is the JSON Schema of the structured result. Default: derived from the function's output type.
+	// OutputSchema is the JSON Schema of the structured result. Default: derived from the
+	// function's output type.
 	OutputSchema json.RawMessage `json:"outputSchema,omitzero"`
-	// Annotations are hints about the tool's behaviour. Clients must not trust them unless they trust the server.
+	// Annotations are hints about the tool's behaviour. Clients must not trust them unless they
+	// trust the server.
 	Annotations *ToolAnnotations `json:"annotations,omitzero"`
 	Icons       []Icon           `json:"icons,omitempty"`
-	// Execution is the JSON object that revision 2025-11-25 alone defines: whether calls of the tool may be tasks; see
-	// package ext/tasks. Lists of other revisions leave it out.
+	// Execution is the JSON object that revision 2025-11-25 alone defines: whether calls of the
+	// tool may be tasks; see package ext/tasks. Lists of other revisions leave it out.
 	Execution json.RawMessage `json:"execution,omitzero"`
 	Meta      Meta            `json:"_meta,omitzero"`
 }
@@ -40,7 +43,8 @@ type ToolAnnotations struct {
 	ReadOnly *bool `json:"readOnlyHint,omitzero"`
 	// Destructive: the tool may destroy data. Only meaningful if not ReadOnly. Default true.
 	Destructive *bool `json:"destructiveHint,omitzero"`
-	// Idempotent: calling the tool again with the same arguments has no further effect. Only meaningful if not ReadOnly. Default false.
+	// Idempotent: calling the tool again with the same arguments has no further effect. Only
+	// meaningful if not ReadOnly. Default false.
 	Idempotent *bool `json:"idempotentHint,omitzero"`
 	// OpenWorld: the tool interacts with external systems. Default true.
 	OpenWorld *bool `json:"openWorldHint,omitzero"`
@@ -52,8 +56,8 @@ type ToolAnnotations struct {
 type ToolResult struct {
 	// Content is the result for the model.
 	Content []Content `json:"content"`
-	// StructuredContent is the result for programs: any value that encodes to JSON by the output schema. Nil means absent;
-	// json.RawMessage("null") is the value null.
+	// StructuredContent is the result for programs: any value that encodes to JSON by the output
+	// schema. Nil means absent; json.RawMessage("null") is the value null.
 	StructuredContent any `json:"structuredContent,omitzero"`
 	// IsError marks a tool error; Content describes it for the model.
 	IsError bool `json:"isError,omitzero"`

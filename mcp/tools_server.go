@@ -26,18 +26,21 @@ type toolEntry struct {
 
 // AddTool registers a function as a tool and returns its handle.
 //
-// In is a struct whose fields are the arguments. Their JSON Schema is derived from the type: names and optional fields from
-// `json` tags, and descriptions, enums, ranges and defaults from `jsonschema` tags; see the package documentation. If
-// Tool.InputSchema is set, it takes precedence, and In may also be a map or json.RawMessage. The arguments are validated and
-// completed by defaults before the function is called. Invalid arguments become a tool error that the model can correct.
+// In is a struct whose fields are the arguments. Their JSON Schema is derived from the type: names
+// and optional fields from `json` tags, and descriptions, enums, ranges and defaults from
+// `jsonschema` tags; see the package documentation. If Tool.InputSchema is set, it takes
+// precedence, and In may also be a map or json.RawMessage. The arguments are validated and
+// completed by defaults before the function is called. Invalid arguments become a tool error that
+// the model can correct.
 //
-// Out is the result: a string becomes text; [Content], []Content and [*ToolResult] are unchanged; any other type becomes
-// structured content with an output schema, and its JSON as text.
+// Out is the result: a string becomes text; [Content], []Content and [*ToolResult] are unchanged;
+// any other type becomes structured content with an output schema, and its JSON as text.
 //
-// An error of the function becomes a tool error, whose text the model sees. An [*Error] becomes a protocol error. A panic
-// is recovered. The context ends when the client cancels or disconnects.
+// An error of the function becomes a tool error, whose text the model sees. An [*Error] becomes a
+// protocol error. A panic is recovered. The context ends when the client cancels or disconnects.
 //
-// AddTool panics if the tool is invalid: a bad name, a type without a schema, or a name that is in use.
+// AddTool panics if the tool is invalid: a bad name, a type without a schema, or a name that is in
+// use.
 //
 // Spec: server/tools.
 func AddTool[In, Out any](s *Server, t *Tool, f func(context.Context, In) (Out, error)) *Registration[Tool] {
@@ -143,7 +146,8 @@ func (s *Server) listTools(ctx context.Context, req *Request) (Result, error) {
 	return &ListToolsResult{Tools: tools, NextCursor: next, page: page, Cache: s.listCache()}, nil
 }
 
-// leaveOutExecution replaces the tools that have an execution, which the revision of the request does not define.
+// leaveOutExecution replaces the tools that have an execution, which the revision of the request
+// does not define.
 func leaveOutExecution(tools []*Tool) {
 	for i, t := range tools {
 		if t.Execution != nil {
@@ -180,8 +184,8 @@ func (s *Server) callTool(ctx context.Context, c *call, name string, args json.R
 	return res, nil
 }
 
-// completeArguments adds defaults to arguments and validates them. Models send null for optional arguments: if the validation
-// fails, nulls that the schema does not allow are dropped.
+// completeArguments adds defaults to arguments and validates them. Models send null for optional
+// arguments: if the validation fails, nulls that the schema does not allow are dropped.
 func completeArguments(s *schema.Schema, args json.RawMessage) (json.RawMessage, error) {
 	completed := s.ApplyDefaults(args)
 	err := s.Validate(completed)
@@ -196,8 +200,8 @@ func completeArguments(s *schema.Schema, args json.RawMessage) (json.RawMessage,
 	return completed, s.Validate(completed)
 }
 
-// badArguments returns the result of a call with invalid arguments: a tool error in revisions that define it so, a protocol
-// error in older ones.
+// badArguments returns the result of a call with invalid arguments: a tool error in revisions that
+// define it so, a protocol error in older ones.
 //
 // Spec: server/tools (2025-11-25, 2026-07-28), Error Handling.
 func badArguments(c *call, err error) (Result, error) {
@@ -227,7 +231,8 @@ func failedTool(err error) *ToolResult {
 	return res
 }
 
-// checkStructured validates a result by the tool's output schema. An invalid one is an error of the server.
+// checkStructured validates a result by the tool's output schema. An invalid one is an error of the
+// server.
 //
 // Spec: server/tools, Output Schema.
 func (s *Server) checkStructured(c *call, e *featureEntry[Tool, toolEntry], res *ToolResult) (Result, error) {
@@ -295,14 +300,15 @@ func bindTool[In, Out any](t *Tool, f func(context.Context, In) (Out, error)) (*
 	return b, err
 }
 
-// An argumentError is the error of arguments that match the schema but cannot be decoded, such as a number that overflows its
-// field.
+// An argumentError is the error of arguments that match the schema but cannot be decoded, such as a
+// number that overflows its field.
 type argumentError struct{ err error }
 
 func (e *argumentError) Error() string { return e.err.Error() }
 func (e *argumentError) Unwrap() error { return e.err }
 
-// An outputError is the error of a result that cannot be sent: an error of the server, not a tool error.
+// An outputError is the error of a result that cannot be sent: an error of the server, not a tool
+// error.
 type outputError struct{ err error }
 
 func (e *outputError) Error() string { return e.err.Error() }
@@ -382,7 +388,8 @@ func contentResult[Out any](v Out) (*ToolResult, error) {
 	return &ToolResult{Content: []Content{c}}, nil
 }
 
-// inferOutput derives the output schema from the type unless one is set. A type that can be anything has none.
+// inferOutput derives the output schema from the type unless one is set. A type that can be
+// anything has none.
 func (b *boundTool) inferOutput(out reflect.Type) error {
 	if b.tool.OutputSchema != nil || out.Kind() == reflect.Interface || out == reflect.TypeFor[json.RawMessage]() {
 		return nil
@@ -395,8 +402,8 @@ func (b *boundTool) inferOutput(out reflect.Type) error {
 	return nil
 }
 
-// structured returns a result with structured content, and its JSON as text. Members that are null and not allowed by the
-// derived schema, which may be nil, are dropped.
+// structured returns a result with structured content, and its JSON as text. Members that are null
+// and not allowed by the derived schema, which may be nil, are dropped.
 //
 // Spec: server/tools, Structured Content.
 func structured(v any, derived *schema.Schema) (*ToolResult, error) {

@@ -23,7 +23,7 @@ type sessionCore struct{ handler mcp.Handler }
 
 // Serve answers one request in the modern form.
 func (c *sessionCore) Serve(ctx context.Context, dst []byte, r legacy.Round) ([]byte, *mcp.Error) {
-	req, err := mcpFuncs.SessionRequest(r)
+	req, err := mcpFuncs.RequestOf(r)
 	if err != nil {
 		return nil, err
 	}
