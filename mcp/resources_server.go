@@ -418,7 +418,7 @@ func typedMatcher(t *uritemplate.Template, args *textArguments) (*uritemplate.Ma
 	for _, a := range args.list {
 		lists[a.name] = a.kind == "array"
 		if !slices.Contains(names, a.name) && (a.name != uriField || a.kind != "string") {
-			return nil, fmt.Errorf("field %q is no variable of the template, which has %q", a.name, names)
+			return nil, fmt.Errorf("field %q is not a variable of the template, which has %q", a.name, names)
 		}
 	}
 	for _, name := range names {
