@@ -11,23 +11,23 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 )
 
-// textArguments are what a typed function takes of a peer that can only send text: the arguments of a prompt, the
-// variables of a URI template. Texts become JSON by the types that the function's schema gives them, and are then
-// checked and decoded as a tool's arguments are.
+// textArguments are the arguments of a typed function that a peer sends as text: arguments of a
+// prompt, or variables of a URI template. Each text is converted to JSON by its type in the schema
+// of the function, then validated and decoded as arguments of a tool are.
 type textArguments struct {
 	schema *schema.Schema
 	list   []textArgument
 }
 
-// A textArgument is one of them.
+// A textArgument is one argument.
 type textArgument struct {
 	name, title, description string
 	required                 bool
-	kind                     string   // its JSON type: string, integer, number, boolean, or array for a list of strings
-	values                   []string // all that it can be, if that is known
+	kind                     string   // JSON type: string, integer, number, boolean, or array for a list of strings
+	values                   []string // all possible values, if they are known
 }
 
-// textArgumentsOf returns the arguments that a struct declares.
+// textArgumentsOf returns the arguments that a struct type declares.
 func textArgumentsOf(t reflect.Type) (*textArguments, error) {
 	s, err := schema.For(t)
 	if err != nil {
@@ -57,7 +57,7 @@ func textArgumentsOf(t reflect.Type) (*textArguments, error) {
 	return a, nil
 }
 
-// check refuses what text cannot say, and finds out what values there are.
+// check reports whether text can express the argument, and sets its values.
 func (g *textArgument) check(property []byte) error {
 	switch g.kind {
 	case "string", "integer", "number":
@@ -74,7 +74,7 @@ func (g *textArgument) check(property []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("its schema is %s, want a string, a number, a boolean or a list of strings", property)
+	return fmt.Errorf("schema is %s, want a string, a number, a boolean or a list of strings", property)
 }
 
 // member returns a string member of an object, "" if it has none.
@@ -83,7 +83,7 @@ func member(object []byte, key string) string {
 	return unquoted(raw)
 }
 
-// unquoted returns the text of a string, and any other value as it stands.
+// unquoted returns the text of a JSON string, and any other JSON unchanged.
 func unquoted(raw []byte) string {
 	if s, err := jsonscan.Unquote(raw); err == nil {
 		return s
@@ -91,7 +91,7 @@ func unquoted(raw []byte) string {
 	return string(raw)
 }
 
-// names returns the arguments' names, in the order of their declaration.
+// names returns the names of the arguments in the order of their declaration.
 func (a *textArguments) names() []string {
 	names := make([]string, len(a.list))
 	for i, arg := range a.list {
@@ -100,7 +100,7 @@ func (a *textArguments) names() []string {
 	return names
 }
 
-// find returns an argument by its name, or nil.
+// find returns an argument by name, or nil.
 func (a *textArguments) find(name string) *textArgument {
 	if i := slices.IndexFunc(a.list, func(g textArgument) bool { return g.name == name }); i >= 0 {
 		return &a.list[i]
@@ -108,7 +108,7 @@ func (a *textArguments) find(name string) *textArgument {
 	return nil
 }
 
-// completers returns the completion of those arguments whose values are known.
+// completers returns completions of the arguments with a list of values.
 func (a *textArguments) completers() map[string]CompleteFunc {
 	funcs := map[string]CompleteFunc{}
 	for _, arg := range a.list {
@@ -119,9 +119,9 @@ func (a *textArguments) completers() map[string]CompleteFunc {
 	return funcs
 }
 
-// appendMember appends an argument as a member of an object: a string or, for a list, []string. What is not of the
-// argument's type stays a string, which the schema then refuses in its own words. An empty text for an optional number
-// or boolean is a form's field that was left empty, and no value.
+// appendMember appends an argument, a string or []string, as a member of an object. A text that is
+// not of the argument's type stays a string, which the schema then rejects. An empty text of an
+// optional number or boolean is an empty form field and is left out.
 func (a *textArguments) appendMember(dst []byte, name string, value any) []byte {
 	arg := a.find(name)
 	text, isText := value.(string)
@@ -141,7 +141,7 @@ func (a *textArguments) appendMember(dst []byte, name string, value any) []byte 
 	return jsonscan.AppendQuote(dst, text)
 }
 
-// isLiteral reports whether a text is the JSON of a type that is written without quotes.
+// isLiteral reports whether a text is JSON of a type that is written without quotes.
 func isLiteral(kind, text string) bool {
 	switch kind {
 	case "integer", "number":
@@ -163,21 +163,22 @@ func appendTexts(dst []byte, texts []string) []byte {
 	return append(dst, ']')
 }
 
-// check returns the arguments of a request, an object of strings or nil, as JSON of their types.
+// check converts the arguments of a request, an object of strings or nil, to JSON of their types,
+// and validates them.
 func (a *textArguments) check(texts json.RawMessage) (json.RawMessage, error) {
 	object := []byte{'{'}
 	for name, value := range jsonscan.Members(texts) {
 		text, err := jsonscan.Unquote(value)
 		if err != nil {
-			return nil, fmt.Errorf("want strings, %.128q is none", name)
+			return nil, fmt.Errorf("argument %.128q is not a string", name)
 		}
 		object = a.appendMember(object, string(name), text)
 	}
-	return a.settle(append(object, '}'))
+	return a.complete(append(object, '}'))
 }
 
-// settle returns the arguments their defaults, and checks them.
-func (a *textArguments) settle(object json.RawMessage) (json.RawMessage, error) {
+// complete adds defaults and validates the arguments.
+func (a *textArguments) complete(object json.RawMessage) (json.RawMessage, error) {
 	object = a.schema.ApplyDefaults(object)
 	return object, a.schema.Validate(object)
 }

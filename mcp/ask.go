@@ -11,50 +11,56 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// Outcomes of a question, to be told apart with [errors.Is]. A dismissed one gives [ErrCancelled].
+// Errors of questions, for [errors.Is]. A question that the user dismissed has the error
+// [ErrCancelled].
 var (
-	// ErrDeclined is the error of a question that the user refused to answer.
+	// ErrDeclined is the error of a question that the user declined.
 	ErrDeclined = errors.New("mcp: declined by the user")
-	// ErrUnsupported is the error of a question that cannot be put to the client: it did not declare the capability, or
-	// its revision has no way to say it. Nothing was asked, and a handler may go on without the answer. Left
-	// unhandled, it tells the client which capability is missing.
+	// ErrUnsupported is the error of a question that the client cannot be asked: it did not declare
+	// the capability, or its revision does not have it. Nothing was asked, and a handler may
+	// continue without the answer. A handler that returns the error sends the client a protocol
+	// error that names the missing capability.
 	ErrUnsupported = errors.New("mcp: not supported by the client")
 )
 
-// errWaiting is what a handler gets whose question is on its way. The handler returns, with whatever error, and runs
-// again once the answer is there.
+// errWaiting is the error of a question that has no answer yet. The handler returns, with any
+// error, and runs again with the answer.
 var errWaiting = errors.New("mcp: waiting for the client's answer")
 
-// errWrongAnswer marks an answer of the right form that does not fit what was asked. It is asked again.
+// errWrongAnswer marks a well-formed answer that does not match the question. The question is asked
+// again.
 var errWrongAnswer = errors.New("mcp: the answer does not fit the question")
 
-// A Question is something to ask the client: [FormQuestion], [URLQuestion], [SampleQuestion] or [RootsQuestion]. It is
-// made within a run of a handler and asked in it.
+// A Question is a question to the client: a [FormQuestion], [URLQuestion], [SampleQuestion] or
+// [RootsQuestion]. It is made and asked within one run of a handler.
 type Question struct {
 	key     string
 	request InputRequest
 	lacks   func(*Request) error               // the client's want of means to answer, or nil
-	take    func(answer json.RawMessage) error // hands an answer to whoever asked
-	err     error                              // why this is no question
+	accept  func(answer json.RawMessage) error // stores an answer
+	err     error                              // an invalid question
 }
 
-// Ask puts a form to the user and gives the answer, within a handler of a tool, a prompt or a resource.
+// Ask asks the client's user to fill in a form and returns the answer. It is called in a handler of
+// a tool, a prompt or a resource.
 //
-// T is a flat struct of strings, numbers, booleans, enums (types with a method Enum() []T) and slices of enums, whose
-// `jsonschema` tags say titles, ranges and defaults; or one such value by itself, which becomes a form with the
-// single field "value". The user's answer has been checked against the form, and fields that were left out have their
-// defaults.
+// T is a flat struct of strings, numbers, booleans, enums (types with a method Enum() []T) and
+// slices of enums, with `jsonschema` tags for titles, ranges and defaults. It may also be one such
+// value, which becomes a form with the field "value". The answer has been validated against the
+// form, and fields that the user left out have their defaults.
 //
-// Asking ends the run. If the answer is not there yet, Ask returns an error that the handler returns in turn; the
-// client gets the question, and the handler runs again from its start once the answer has come. Then the same
-// Ask returns it. So what comes before an Ask runs more than once: keep it free of effects, or put it into [Once].
-// Whatever a handler returns while a question is open is dropped.
+// Asking ends the run of the handler. Without an answer, Ask returns an error, which the handler
+// returns. The client receives the question, and when it has answered, the handler runs again from
+// its start. Then the same Ask returns the answer. So the code before an Ask runs more than once:
+// it must have no side effects, or be wrapped in [Once]. The result of a handler with an open
+// question is discarded.
 //
-// The key names the question within the handler and is the same in each run. An answer counts for the question that
-// was asked: if message or form have changed since, the user is asked anew.
+// The key identifies the question within the handler and is the same in each run. An answer is
+// valid for its question only: if the message or the form has changed, the user is asked again.
 //
-// The error is [ErrDeclined] or [ErrCancelled] if the user did not answer and [ErrUnsupported] if the client cannot
-// ask. Forms never ask for passwords or other secrets: that is [AskURL]'s. The options may be nil.
+// The error is [ErrDeclined] or [ErrCancelled] if the user did not answer, and [ErrUnsupported] if
+// the client cannot ask. Forms must not ask for passwords or other secrets; use [AskURL]. The
+// options may be nil.
 //
 // Spec: client/elicitation; basic/patterns/mrtr (2026-07-28).
 func Ask[T any](ctx context.Context, key, message string, opts *AskOptions) (T, error) {
@@ -63,20 +69,21 @@ func Ask[T any](ctx context.Context, key, message string, opts *AskOptions) (T, 
 	return answer, err
 }
 
-// AskAll asks several questions in one round trip, as [Ask] asks one. Each answer goes to where its question points. When
-// all have come and some were refused, the others are still filled in, and the error holds the refusals.
+// AskAll asks several questions in one round trip; see [Ask]. Each answer is stored where its
+// question points to. If some questions were declined, the other answers are stored all the same,
+// and the error joins the refusals.
 //
-// If the client cannot answer one of them, none is asked.
+// If the client cannot answer one of the questions, none is asked.
 func AskAll(ctx context.Context, questions ...Question) error {
 	c := callFrom(ctx)
 	if c == nil {
-		return errors.New("mcp: only a handler can ask the client")
+		return errors.New("mcp: questions can only be asked in a handler")
 	}
 	for _, q := range questions {
 		switch {
 		case q.err != nil:
 			return fmt.Errorf("mcp: question %q: %w", q.key, q.err)
-		case q.key == "" || q.take == nil:
+		case q.key == "" || q.accept == nil:
 			return errors.New("mcp: a question has no key")
 		}
 		if err := q.lacks(c.req); err != nil {
@@ -86,34 +93,34 @@ func AskAll(ctx context.Context, questions ...Question) error {
 	return c.ask(questions)
 }
 
-// input is what a call can ask of its client.
+// input is what a call asks of its client.
 type input struct {
 	mu     sync.Mutex // guards the fields below
-	begun  bool       // a handler has run, or runs
-	open   bool       // questions may be asked: the method is one that may, and its handler runs
+	begun  bool       // a handler has been started
+	open   bool       // questions may be asked: the method allows it and its handler runs
 	target targetParams
-	talk   *talk // nil for none: most calls ask nothing
+	state  *inputState // nil if nothing was asked, as in most calls
 }
 
-// A talk is what a call has asked of its client, and what the client has answered. The input's lock guards it.
-type talk struct {
-	resumed bool // state is the client's: answers are for the questions that it names
+// An inputState has the questions and answers of a call. It is guarded by the mutex of input.
+type inputState struct {
+	resumed bool // state came from the client: answers belong to its questions
 	state   state
 	asked   map[string]InputRequest
 	keys    map[string]digest // the questions of this run
 	onces   map[string]bool   // the keys of Once in this run
-	failed  error             // what the call ends with, whatever the handler makes of it
+	failed  error             // the error of the call, whatever the handler returns
 }
 
-// talking returns the talk of a call, a new one at need. The caller holds the lock.
-func (in *input) talking() *talk {
-	if in.talk == nil {
-		in.talk = &talk{}
+// ensureState returns the state of a call, and creates it if needed. The caller holds the lock.
+func (in *input) ensureState() *inputState {
+	if in.state == nil {
+		in.state = &inputState{}
 	}
-	return in.talk
+	return in.state
 }
 
-// ask returns each question its answer, or records those that have none.
+// ask stores the answer of each question, and records the questions that have no answer.
 func (c *call) ask(questions []Question) error {
 	c.input.mu.Lock()
 	defer c.input.mu.Unlock()
@@ -140,24 +147,24 @@ func (c *call) ask(questions []Question) error {
 	return errors.Join(refused...)
 }
 
-// answer looks for the answer to one question. The caller holds the lock.
+// answer stores the answer of one question. The caller holds the lock.
 func (c *call) answer(q Question) error {
-	t := c.input.talking()
+	t := c.input.ensureState()
 	asked := q.request.digest()
 	if before, used := t.keys[q.key]; used && before != asked {
-		t.failed = fmt.Errorf("mcp: two questions of one handler have the key %q", q.key)
+		t.failed = fmt.Errorf("mcp: invalid question: the handler asks two with the key %q", q.key)
 		return t.failed
 	}
 	put(&t.keys, q.key, asked)
 	raw, ok := c.input.find(q.key, asked)
 	if !ok {
 		if t.state.changed(q.key, asked) {
-			c.server.log.WarnContext(c, "mcp: a question has changed since it was asked, and is asked anew", "key", q.key)
+			c.server.log.WarnContext(c, "mcp: question changed since it was asked; asking again", "key", q.key)
 		}
 		put(&t.asked, q.key, q.request)
 		return errWaiting
 	}
-	err := q.take(raw)
+	err := q.accept(raw)
 	if errors.Is(err, errWrongAnswer) {
 		put(&t.asked, q.key, q.request)
 		return errWaiting
@@ -170,10 +177,10 @@ func (c *call) answer(q Question) error {
 	return err
 }
 
-// find returns the answer to a question: from an earlier round, or from this one. Answers that come with no state were
-// volunteered, and nothing ties them to a question but the key.
+// find returns the answer to a question, of an earlier round or of this one. An answer without
+// request state was sent unasked, and only its key relates it to a question.
 func (in *input) find(key string, asked digest) (json.RawMessage, bool) {
-	t := in.talking()
+	t := in.ensureState()
 	if a, ok := t.state.Answers[key]; ok && a.Question == asked {
 		return a.Answer, true
 	}
@@ -181,12 +188,12 @@ func (in *input) find(key string, asked digest) (json.RawMessage, bool) {
 		return nil, false
 	}
 	if !t.resumed && len(t.onces) > 0 {
-		return nil, false // what was done once is not what the client was asked about: it did not bring the state of that
+		return nil, false // the results of Once are not those of the run that asked the client
 	}
 	return jsonscan.Get(in.target.retry.responses(), key)
 }
 
-// put adds to a map that may not exist yet.
+// put adds an entry to a map that may be nil.
 func put[K comparable, V any](m *map[K]V, key K, v V) {
 	if *m == nil {
 		*m = map[K]V{}
@@ -194,26 +201,26 @@ func put[K comparable, V any](m *map[K]V, key K, v V) {
 	(*m)[key] = v
 }
 
-// malformed returns the error for an answer that is not of the form which the protocol gives it.
+// malformed returns the error for an answer that violates the protocol.
 //
 // Spec: basic/patterns/mrtr (2026-07-28), Error Handling.
 func malformed(format string, args ...any) *Error {
 	return Errorf(CodeInvalidParams, "params.inputResponses: "+format, args...)
 }
 
-// An unsupportedError says what a client lacks. It is [ErrUnsupported] to the handler, and a protocol error to the
-// client of a handler that passes it on.
+// An unsupportedError is the error of a question that the client cannot be asked. A handler sees
+// [ErrUnsupported], and the client of a handler that returns it sees a protocol error.
 type unsupportedError struct {
 	what string
 	wire *Error
 }
 
-// lacking returns the error for a capability that a client did not declare.
+// lacking returns the error for a capability that the client did not declare.
 func lacking(what, capability string) error {
 	return &unsupportedError{what, MissingCapability(json.RawMessage(capability))}
 }
 
-// inexpressible returns the error for what a client's revision does not have.
+// inexpressible returns the error for something that the client's revision does not have.
 func inexpressible(r *Request, what string) error {
 	return &unsupportedError{what, Errorf(CodeInvalidRequest, "protocol revision %s has no %s, which this request needs", r.Revision(), what)}
 }
@@ -221,17 +228,18 @@ func inexpressible(r *Request, what string) error {
 func (e *unsupportedError) Error() string   { return ErrUnsupported.Error() + ": " + e.what }
 func (e *unsupportedError) Unwrap() []error { return []error{ErrUnsupported, e.wire} }
 
-// An InputRequired is the result of a request that cannot be finished before the client has answered something: it
-// sends the request again, with the answers. Servers make it of what handlers [Ask]. Middleware may also give one by
-// hand, for the methods tools/call, prompts/get and resources/read and for those of extensions that say so, and then reads inputResponses and requestState from
-// the params of the next request itself.
+// An InputRequired is the result of a request that needs input from the client: the client sends
+// the request again, with the answers. The server makes it of the questions that a handler asks
+// with [Ask]. Middleware may also return one, for tools/call, prompts/get, resources/read and
+// methods of extensions that allow it, and then reads inputResponses and requestState from the
+// params of the next request.
 //
 // Spec: basic/patterns/mrtr (2026-07-28).
 type InputRequired struct {
-	// InputRequests are the questions, by keys that the answers will have.
+	// InputRequests are the questions. The answers have the same keys.
 	InputRequests map[string]InputRequest `json:"inputRequests,omitempty"`
-	// RequestState comes back unchanged with the answers. It has been in the hands of a client: what depends on it
-	// needs a seal.
+	// RequestState is returned unchanged with the answers. The client can read and change it, so it
+	// must be sealed if anything depends on it.
 	RequestState string `json:"requestState,omitzero"`
 	Meta         `json:"-"`
 }
@@ -246,12 +254,12 @@ func (r *InputRequired) appendFields(dst []byte) ([]byte, error) {
 	return appendMembers(dst, r)
 }
 
-// An InputRequest is one question of a server: an elicitation, a sampling or a request for roots.
+// An InputRequest is one request of a server for input: elicitation, sampling or roots.
 //
 // Spec: schema InputRequest (2026-07-28).
 type InputRequest struct {
 	Method string          `json:"method"`          // such as "elicitation/create"
-	Params json.RawMessage `json:"params,omitzero"` // a JSON object, such as that of an [ElicitParams]
+	Params json.RawMessage `json:"params,omitzero"` // a JSON object, such as an encoded [ElicitParams]
 }
 
 // A digest identifies a question.
@@ -261,7 +269,7 @@ func digestOf(parts ...[]byte) (d digest) {
 	h := sha256.New()
 	for _, p := range parts {
 		h.Write(p)
-		h.Write([]byte{0}) // stands in no JSON text
+		h.Write([]byte{0}) // does not occur in JSON
 	}
 	copy(d[:], h.Sum(nil))
 	return d

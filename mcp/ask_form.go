@@ -10,28 +10,29 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 )
 
-// AskOptions says more about a form than its Go type does.
+// AskOptions adds to the form that is derived from a Go type.
 type AskOptions struct {
-	// Schema is the form as JSON Schema, in place of the one that is derived from T. Where T is a struct, a map or
-	// json.RawMessage, it describes an object with fields of type string, number, integer, boolean or array of enum values;
-	// elsewhere, the one value.
+	// Schema replaces the JSON Schema that is derived from T. If T is a struct, a map or
+	// json.RawMessage, it describes an object with fields of type string, number, integer, boolean
+	// or array of enum values. Otherwise it describes the one value.
 	//
 	// Spec: client/elicitation, Requested Schema.
 	Schema json.RawMessage
-	// Default is what the form starts with, and what fields have that the user leaves out: a value that encodes to JSON
-	// as an answer does. Of a struct or map, each member is the default of its field.
+	// Default has the initial values of the form, which fields also get that the user leaves out: a
+	// value that encodes to JSON as an answer does. Each member of a struct or map is the default
+	// of its field.
 	Default any
 }
 
-// A single is the form for one value that stands alone.
+// A single is the form of a value that is not an object.
 type single[T any] struct {
 	Value T `json:"value"`
 }
 
-// singleField is the name of the one field of a single.
+// singleField is the name of the only field of a single.
 const singleField = "value"
 
-// FormQuestion asks the user to fill in a form, whose content goes to answer: [Ask] as a question for [AskAll].
+// FormQuestion returns the question of [Ask], for [AskAll]. The answer is stored in *answer.
 func FormQuestion[T any](key, message string, answer *T, opts *AskOptions) Question {
 	if opts == nil {
 		opts = &AskOptions{}
@@ -45,7 +46,7 @@ func FormQuestion[T any](key, message string, answer *T, opts *AskOptions) Quest
 		q.lacks = lacksMultiSelect
 	}
 	q.request, q.err = elicitation(&ElicitParams{Mode: modeForm, Message: message, RequestedSchema: form.schema.JSON()})
-	q.take = func(raw json.RawMessage) error {
+	q.accept = func(raw json.RawMessage) error {
 		content, err := form.content(raw)
 		if err != nil {
 			return err
@@ -57,7 +58,7 @@ func FormQuestion[T any](key, message string, answer *T, opts *AskOptions) Quest
 			target = &one
 		}
 		if schema.Decode(content, target) != nil {
-			return errWrongAnswer // it passed the schema, but not the type: a number beyond its range
+			return errWrongAnswer // it matches the schema but not the type, such as a number that overflows
 		}
 		*answer = whole
 		if form.single {
@@ -68,14 +69,14 @@ func FormQuestion[T any](key, message string, answer *T, opts *AskOptions) Quest
 	return q
 }
 
-// A form is what a user is shown, and what an answer is held to.
+// A form is the form of a question, and validates its answer.
 type form struct {
 	schema      *schema.Schema
 	single      bool
 	multiSelect bool
 }
 
-// newForm makes the form for a Go type; asSingle is the type that holds one of it.
+// newForm returns the form for a Go type; asSingle is the type single of it.
 func newForm(t, asSingle reflect.Type, opts *AskOptions) (*form, error) {
 	f := &form{single: !holdsObject(t)}
 	err := jsonscan.Valid(opts.Schema, jsonscan.Limits{})
@@ -106,7 +107,7 @@ func newForm(t, asSingle reflect.Type, opts *AskOptions) (*form, error) {
 	return f, nil
 }
 
-// holdsObject reports whether a value of type t is a form by itself, as a struct is and a string or a time is not.
+// holdsObject reports whether type t encodes to an object.
 func holdsObject(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Map, reflect.Interface:
@@ -118,7 +119,7 @@ func holdsObject(t reflect.Type) bool {
 	return t == reflect.TypeFor[json.RawMessage]()
 }
 
-// singleSchema wraps the schema of one value. What has a default may be left out.
+// singleSchema wraps the schema of one value. A value with a default is optional.
 func singleSchema(value json.RawMessage) json.RawMessage {
 	s := append([]byte(`{"type":"object","properties":{"`+singleField+`":`), value...)
 	s = append(s, '}')
@@ -128,7 +129,7 @@ func singleSchema(value json.RawMessage) json.RawMessage {
 	return append(s, '}')
 }
 
-// setDefaults returns the fields of the form their defaults.
+// setDefaults sets the defaults of the form's fields.
 func (f *form) setDefaults(v any) error {
 	values, err := schema.Encode(v)
 	if err != nil {
@@ -141,14 +142,14 @@ func (f *form) setDefaults(v any) error {
 		}
 	}
 	if jsonscan.Kind(values) != '{' {
-		return errors.New("the default is not an object")
+		return errors.New("default: must encode to an object")
 	}
 	properties, _ := jsonscan.Get(f.schema.JSON(), "properties")
 	changed := properties
 	for name, value := range jsonscan.Members(values) {
 		property, ok := jsonscan.Get(properties, string(name))
 		if !ok {
-			return fmt.Errorf("the default has a member %q, and the form has no such field", name)
+			return fmt.Errorf("default: member %q is not a field of the form", name)
 		}
 		changed = withMember(changed, string(name), withMember(property, "default", value))
 	}
@@ -178,16 +179,16 @@ func withMember(obj []byte, key string, value []byte) []byte {
 	return append(out, '}')
 }
 
-// check holds the form to what clients can show: a flat object.
+// check reports whether clients can show the form: it is a flat object.
 //
 // Spec: client/elicitation, Requested Schema; schema PrimitiveSchemaDefinition.
 func (f *form) check() error {
 	if f.schema.RootType() != "object" {
-		return errors.New("its schema is not of an object")
+		return errors.New("invalid schema: its type must be object")
 	}
 	properties, ok := jsonscan.Get(f.schema.JSON(), "properties")
 	if !ok || jsonscan.Kind(properties) != '{' {
-		return errors.New("its schema has no properties")
+		return errors.New("invalid schema: it has no properties")
 	}
 	for name, property := range jsonscan.Members(properties) {
 		typ, _ := jsonscan.Get(property, "type")
@@ -195,7 +196,7 @@ func (f *form) check() error {
 		case `"string"`, `"number"`, `"integer"`, `"boolean"`:
 		case `"array"`:
 			if !choices(property) {
-				return fmt.Errorf("field %q is a list, but not of enum values", name)
+				return fmt.Errorf("field %q: the items of a list must be enum values", name)
 			}
 			f.multiSelect = true
 		default:
@@ -205,7 +206,7 @@ func (f *form) check() error {
 	return nil
 }
 
-// choices reports whether the items of a list are named one by one.
+// choices reports whether a list schema enumerates its items.
 func choices(list []byte) bool {
 	items, _ := jsonscan.Get(list, "items")
 	_, enum := jsonscan.Get(items, "enum")
@@ -213,14 +214,14 @@ func choices(list []byte) bool {
 	return enum || titled
 }
 
-// content returns the form that a user filled in, with defaults for what was left out. The error is errWrongAnswer if it does
-// not pass the schema.
+// content returns the content of an answer, completed by defaults. The error is errWrongAnswer if
+// the content does not match the schema.
 func (f *form) content(answer json.RawMessage) (json.RawMessage, error) {
 	res, err := decodeElicitResult(answer)
 	if err != nil {
 		return nil, err
 	}
-	// Many a client has null for what its user left blank.
+	// Many clients send null for fields that the user left blank.
 	content := f.schema.ApplyDefaults(f.schema.DropNulls(res.Content))
 	if f.schema.Validate(content) != nil {
 		return nil, errWrongAnswer

@@ -456,7 +456,7 @@ func TestMRTR_AnAnswerToAnotherQuestionDoesNotCount(t *testing.T) {
 	if diff := cmp.Diff([]string{"a"}, r.keys()); diff != "" {
 		t.Fatalf("an answer of an earlier round: asked (-want +got):\n%s", diff)
 	}
-	if n := strings.Count(log.String(), "asked anew"); n != 2 {
+	if n := strings.Count(log.String(), "asking again"); n != 2 {
 		t.Errorf("got %d warnings, want 2:\n%s", n, log)
 	}
 }
@@ -473,7 +473,7 @@ func TestMRTR04_TwoQuestionsWithOneKeyAreAMistake(t *testing.T) {
 	if r.Err == nil || r.Err.Code != mcp.CodeInternalError || r.Err.Message != "internal error" {
 		t.Errorf("got %+v", r)
 	}
-	if !strings.Contains(log.String(), `two questions of one handler have the key`) {
+	if !strings.Contains(log.String(), `the handler asks two with the key`) {
 		t.Errorf("log: %s", log)
 	}
 }

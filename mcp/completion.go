@@ -13,17 +13,17 @@ import (
 
 // Bounds of completion.
 const (
-	// maxCompletions is the number of values in one answer, by the specification.
+	// maxCompletions is the maximum number of values in a result, by the specification.
 	maxCompletions = 100
-	// maxCompletedValue bounds the text that is to be completed: nobody types more before asking for help.
+	// maxCompletedValue bounds the text that is to be completed.
 	maxCompletedValue = 8 << 10
 )
 
-// A CompleteFunc suggests values for an argument of a prompt or a variable of a URI template, of which value has been
-// typed so far: the best first. args holds the arguments that were chosen before; clients of revisions
-// before 2025-06-18 do not send them. Of more than 100 values the client gets the first 100 and learns how many there
-// are. What it suggests is seen by everyone who may use the feature. An error is logged and not shown, except
-// an [*Error].
+// A CompleteFunc returns suggested values, the best first, for an argument of a prompt or a
+// variable of a URI template whose value has been typed so far. args are the values of other
+// arguments, which clients of revisions before 2025-06-18 do not send. A client receives the first
+// 100 values and their total number. Everyone who may use the feature sees them. An error is logged
+// and not shown, except an [*Error].
 //
 // Spec: server/utilities/completion.
 type CompleteFunc func(ctx context.Context, value string, args map[string]string) ([]string, error)
@@ -36,7 +36,8 @@ type CompleteParams struct {
 	Ref CompletionRef `json:"ref"`
 	// Argument is the argument to complete.
 	Argument CompleteArgument `json:"argument"`
-	// Context has the arguments that are known already. Servers of revisions before 2025-06-18 do not receive it.
+	// Context has the arguments that are known already. Servers of revisions before 2025-06-18 do
+	// not receive it.
 	Context CompleteContext `json:"context,omitzero"`
 }
 
@@ -59,7 +60,7 @@ type CompleteContext struct {
 	Arguments map[string]string `json:"arguments,omitempty"`
 }
 
-// A CompleteResult is the answer to a completion request.
+// A CompleteResult is the result of completion/complete.
 //
 // Spec: server/utilities/completion; schema CompleteResult.
 type CompleteResult struct {
@@ -68,27 +69,27 @@ type CompleteResult struct {
 	complete
 }
 
-// A Completion is the values that are suggested for an argument.
+// A Completion has the suggested values of an argument.
 type Completion struct {
 	Values  []string `json:"values"`         // the best first, at most 100
-	Total   *int64   `json:"total,omitzero"` // how many there are in all; nil when unknown
-	HasMore bool     `json:"hasMore"`        // there are more than Values
+	Total   *int64   `json:"total,omitzero"` // total number of values; nil if unknown
+	HasMore bool     `json:"hasMore"`        // whether there are more than Values
 }
 
-// completions is what a feature has to complete.
+// completions are the completions of a feature.
 type completions struct {
 	of    string   // the feature, for messages
 	names []string // its arguments
 	funcs map[string]CompleteFunc
 }
 
-// newCompletions adds the completions that were given by hand to those that come of the types, and that they win over.
+// newCompletions merges completions derived from types with given ones, which take precedence.
 func newCompletions(of string, names []string, derived, given map[string]CompleteFunc) (completions, error) {
 	c := completions{of: of, names: names, funcs: derived}
 	for name, f := range given {
 		switch {
 		case !slices.Contains(names, name):
-			return c, fmt.Errorf("Complete[%q]: it has no such argument, want one of %q", name, names)
+			return c, fmt.Errorf("Complete[%q]: no such argument, want one of %q", name, names)
 		case f == nil:
 			return c, fmt.Errorf("Complete[%q] is nil", name)
 		}
@@ -97,15 +98,16 @@ func newCompletions(of string, names []string, derived, given map[string]Complet
 	return c, nil
 }
 
-// noteCompletions makes the server offer completion once something can be completed.
+// noteCompletions makes the server declare the completions capability once a feature has
+// completions.
 func (s *Server) noteCompletions(c completions) {
 	if len(c.funcs) > 0 {
 		s.completes.Store(true)
 	}
 }
 
-// completeFrom completes an argument that has few values: those that begin with what was typed, then those that
-// hold it, without regard to case.
+// completeFrom returns a CompleteFunc for a list of values: those that begin with the typed text
+// come first, then those that contain it, ignoring case.
 func completeFrom(values []string) CompleteFunc {
 	return func(_ context.Context, typed string, _ map[string]string) ([]string, error) {
 		typed = strings.ToLower(typed)
@@ -116,7 +118,7 @@ func completeFrom(values []string) CompleteFunc {
 	}
 }
 
-// completeParams are the params of completion/complete.
+// completeParams are the decoded params of completion/complete.
 type completeParams struct {
 	kind   string // ref/prompt or ref/resource
 	target string // a prompt's name, a URI or a URI template
@@ -152,7 +154,7 @@ func (s *Server) complete(ctx context.Context, req *Request) (Result, error) {
 	return &CompleteResult{Completion: Completion{Values: shown, Total: &total, HasMore: len(shown) < len(values)}}, nil
 }
 
-// completionsOf finds the feature whose argument is to be completed, among those that the caller may see.
+// completionsOf returns the completions of the feature, if the caller may see it.
 func (s *Server) completionsOf(ctx context.Context, p completeParams) (*completions, error) {
 	switch p.kind {
 	case "ref/prompt":
@@ -197,7 +199,7 @@ func parseComplete(params json.RawMessage) (p completeParams, err error) {
 		return p, err
 	}
 	if len(p.value) > maxCompletedValue {
-		return p, Errorf(CodeInvalidParams, "params.argument.value: %d bytes, at most %d are taken", len(p.value), maxCompletedValue)
+		return p, Errorf(CodeInvalidParams, "params.argument.value is %d bytes long, want at most %d", len(p.value), maxCompletedValue)
 	}
 	chosen, ok := jsonscan.Get(params, "context")
 	if ok && jsonscan.Kind(chosen) != '{' {
@@ -210,14 +212,14 @@ func parseComplete(params json.RawMessage) (p completeParams, err error) {
 	for name, value := range jsonscan.Members(args) {
 		text, err := jsonscan.Unquote(value)
 		if err != nil {
-			return p, Errorf(CodeInvalidParams, "params.context.arguments: want strings, argument %.128q is none", name)
+			return p, Errorf(CodeInvalidParams, "params.context.arguments: argument %.128q is not a string", name)
 		}
 		put(&p.args, string(name), text)
 	}
 	return p, nil
 }
 
-// textMember returns a member of params that must be there and a string.
+// textMember returns a required string member of params.
 func textMember(object []byte, path, key string) (string, error) {
 	raw, ok := jsonscan.Get(object, key)
 	if !ok {

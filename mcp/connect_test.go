@@ -270,7 +270,7 @@ func TestResultsOfHostileServers(t *testing.T) {
 		{"an input request that was not declared", `{"resultType":"input_required","inputRequests":{"k":{"method":"sampling/createMessage"}}}`, "method not found"},
 		{"content that is an object", `{"content":{}}`, "must be an array"},
 		{"content without a type", `{"content":[{}]}`, "no type"},
-		{"content of an unknown type", `{"content":[{"type":"smell"}]}`, "not known"},
+		{"content of an unknown type", `{"content":[{"type":"smell"}]}`, "unknown content type"},
 		{"bad base64", `{"content":[{"type":"image","data":"%%","mimeType":"x/y"}]}`, "image content"},
 		{"isError as a string", `{"content":[],"isError":"yes"}`, "isError"},
 		{"_meta as an array", `{"content":[],"_meta":[]}`, "_meta"},

@@ -11,16 +11,17 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// Content is one piece of what a tool gives, a prompt says or a model answers: [*TextContent], [*ImageContent],
-// [*AudioContent], [*ResourceLink], [*EmbeddedResource] and, in sampling, [*ToolUse] and [*ToolUseResult].
+// Content is a piece of content of a tool result, a prompt message or a sampling message:
+// [*TextContent], [*ImageContent], [*AudioContent], [*ResourceLink], [*EmbeddedResource] or, in
+// sampling, [*ToolUse] and [*ToolUseResult].
 //
 // Spec: server/tools, Tool Result; schema ContentBlock.
 type Content interface {
-	// contentType is the value of the member "type".
+	// contentType returns the value of the member "type".
 	contentType() string
 }
 
-// Text returns a piece of text.
+// Text returns a TextContent.
 func Text(text string) *TextContent { return &TextContent{Text: text} }
 
 // TextContent is text.
@@ -30,7 +31,7 @@ type TextContent struct {
 	Meta        Meta         `json:"_meta,omitzero"`
 }
 
-// ImageContent is a picture.
+// ImageContent is an image.
 type ImageContent struct {
 	Data        []byte       `json:"data"`     // the file's bytes; base64 on the wire
 	MIMEType    string       `json:"mimeType"` // such as "image/png"
@@ -38,7 +39,7 @@ type ImageContent struct {
 	Meta        Meta         `json:"_meta,omitzero"`
 }
 
-// AudioContent is sound. Clients of the oldest revision get a line of text in its place.
+// AudioContent is audio. Clients of revision 2024-11-05 receive a line of text instead.
 type AudioContent struct {
 	Data        []byte       `json:"data"`     // the file's bytes; base64 on the wire
 	MIMEType    string       `json:"mimeType"` // such as "audio/wav"
@@ -46,8 +47,8 @@ type AudioContent struct {
 	Meta        Meta         `json:"_meta,omitzero"`
 }
 
-// A ResourceLink names a resource that the client can read. It need not be in the list of resources. Clients of
-// revisions before 2025-06-18 get its URI as text.
+// A ResourceLink is a link to a resource that the client can read. The resource need not be listed.
+// Clients of revisions before 2025-06-18 receive its URI as text.
 type ResourceLink struct {
 	URI         string       `json:"uri"`
 	Name        string       `json:"name"`
@@ -60,7 +61,7 @@ type ResourceLink struct {
 	Meta        Meta         `json:"_meta,omitzero"`
 }
 
-// An EmbeddedResource is a resource's content in place.
+// An EmbeddedResource has the contents of a resource.
 type EmbeddedResource struct {
 	Resource    *ResourceContents `json:"resource"`
 	Annotations *Annotations      `json:"annotations,omitzero"`
@@ -71,12 +72,12 @@ type EmbeddedResource struct {
 //
 // Spec: server/resources, Annotations.
 type Annotations struct {
-	Audience     []Role     `json:"audience,omitempty"`    // for whom it is
-	Priority     *float64   `json:"priority,omitzero"`     // 0, least, to 1, required
-	LastModified *time.Time `json:"lastModified,omitzero"` // when it was changed last
+	Audience     []Role     `json:"audience,omitempty"`    // the intended recipients
+	Priority     *float64   `json:"priority,omitzero"`     // from 0, least important, to 1, required
+	LastModified *time.Time `json:"lastModified,omitzero"` // time of the last change
 }
 
-// A Role is who speaks or is spoken to.
+// A Role is the sender or recipient of a message.
 type Role string
 
 // Roles.
@@ -111,7 +112,7 @@ func appendContent(dst []byte, c Content) ([]byte, error) {
 		}
 	case *EmbeddedResource:
 		if c.Resource == nil {
-			return nil, fmt.Errorf("an embedded resource is nil")
+			return nil, fmt.Errorf("invalid content: the embedded resource is nil")
 		}
 	}
 	dst = append(dst, `{"type":"`...)
@@ -133,7 +134,7 @@ func appendBinary(dst []byte, kind, mimeType string, data []byte) []byte {
 	return append(jsonscan.AppendQuote(dst, mimeType), '}')
 }
 
-// contents is a list of content that encodes as the protocol wants it.
+// contents is a list of content that encodes to the protocol's JSON.
 type contents []Content
 
 // MarshalJSON encodes the list.
@@ -151,15 +152,15 @@ func (c contents) MarshalJSON() ([]byte, error) {
 	return append(dst, ']'), nil
 }
 
-// decodeContent reads one piece of content that a peer sent.
+// decodeContent decodes one piece of content.
 func decodeContent(raw json.RawMessage) (Content, error) {
 	d := jsonscan.Descend(raw)
 	return nextContent(&d, nil)
 }
 
-// nextContent reads the piece of content ahead, without reflection if it is what nearly all is, a text. There may be room
-// for one.
-func nextContent(d *jsonscan.Descent, room *TextContent) (Content, error) {
+// nextContent decodes the next piece of content, without reflection if it is text. Text goes to
+// target unless that is nil.
+func nextContent(d *jsonscan.Descent, target *TextContent) (Content, error) {
 	var kind, text, annotations, meta []byte
 	at := d.At()
 	if d.Into('{') {
@@ -181,7 +182,7 @@ func nextContent(d *jsonscan.Descent, room *TextContent) (Content, error) {
 	if string(kind) != `"text"` {
 		return decodeOther(kind, d.Since(at))
 	}
-	c := room
+	c := target
 	if c == nil {
 		c = &TextContent{}
 	}
@@ -208,11 +209,11 @@ func decodeMember(raw []byte, v any) error {
 	return jsonv2.Unmarshal(raw, v)
 }
 
-// decodeOther reads a piece of content of any kind.
+// decodeOther decodes content of any type.
 func decodeOther(kind, raw []byte) (Content, error) {
 	name, err := jsonscan.Unquote(kind)
 	if err != nil {
-		return nil, fmt.Errorf("content has no type")
+		return nil, fmt.Errorf("invalid content: no type")
 	}
 	var c Content
 	switch name {
@@ -231,7 +232,7 @@ func decodeOther(kind, raw []byte) (Content, error) {
 	case "tool_result":
 		c = &ToolUseResult{}
 	default:
-		return nil, fmt.Errorf("content type %q is not known", name)
+		return nil, fmt.Errorf("unknown content type %q", name)
 	}
 	if err := jsonv2.Unmarshal(raw, c); err != nil {
 		return nil, fmt.Errorf("%s content: %w", name, err)

@@ -13,39 +13,39 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// A Detached is what carries a call on in place of its client, which may be gone: a task, say. It answers what the handler
-// asks, and keeps what the handler has to remember meanwhile. One run of the call uses it at a time; between two runs
-// its fields may be read, stored and changed.
+// A Detached continues a call without its client, which may be gone; a task does so. It provides
+// the answers to the handler's questions, and stores the handler's state. One run of the call uses
+// it at a time; between two runs its fields may be read, stored and changed.
 type Detached struct {
-	// State is what the handler has to remember from one run to the next: the answers so far, what [Once] gave, how far
-	// the progress was told. [Server.ServeMCP] sets it when the result is an [*InputRequired], whose RequestState is
-	// empty. It is a JSON object, never expires, and is shown to no client: it holds what users have answered. Nil is the
-	// first run.
+	// State is the state of the handler between two runs: answers, results of [Once], and progress.
+	// [Server.ServeMCP] sets it if the result is an [*InputRequired], whose RequestState is then
+	// empty. It is a JSON object and never expires. It contains the answers of users and must not
+	// be shown to clients. It is nil before the first run.
 	State json.RawMessage
-	// Responses are the client's answers, by the keys of the InputRequired of the run before. Those that are missing are
-	// asked for again.
+	// Responses are the client's answers, by the keys of the InputRequired of the previous run.
+	// Missing ones are asked for again.
 	Responses map[string]json.RawMessage
-	// Progress takes what the handler tells with [Progress], whether the client has asked for it or not: each step, one
-	// after the other, none after the run has ended. It must not block for long, nor call [Progress] itself. Nil takes
-	// nothing.
+	// Progress receives each step that the handler reports with [Progress], whether or not the
+	// client has asked for progress: in order, and none after the run has ended. It must not block
+	// for long, nor call [Progress]. It may be nil.
 	Progress func(done, total float64, message string)
 
-	err error // why the answers so far are not to be had
+	err error // of an invalid request state
 }
 
-// Detach returns a request for the same call that outlives ctx and its client. It has the method, the params (without
-// inputResponses and requestState), the envelope and the principal of r, and no stream: log messages are dropped. It
-// shares no memory with r.
+// Detach returns a request for the same call that outlives ctx and its client. It has the method,
+// params (without inputResponses and requestState), envelope and principal of r, and no stream: log
+// messages are dropped. It shares no memory with r.
 //
-// If d.State is nil, what the call of ctx has been answered so far, by the client and by [Once], becomes d.State and
-// d.Responses, so that its handler goes on from there. That is nothing where ctx is not the context of this very call, as
-// for a request that was stored and put together anew with [NewRequest].
+// If d.State is nil, the answers and results of [Once] of the call of ctx so far become d.State and
+// d.Responses, so that the handler continues from there. There are none if ctx is not the context
+// of this call, as for a request that was stored and recreated with [NewRequest].
 //
-// Serve it with [Server.ServeMCP], with a context that carries the principal (see [WithPrincipal]) and is not derived from
-// ctx; it may be served again, with Responses, for as long as the result is an [*InputRequired]. It does not count in
-// [ServerOptions.MaxInFlight]: whoever detaches calls bounds them. All middleware sees each run, and tells them from a
-// client's own requests with [Request.Detached]. If the client has sent a state that is not valid, the first run ends
-// with the error for that.
+// Serve the request with [Server.ServeMCP] and a context that carries the principal (see
+// [WithPrincipal]) and is not derived from ctx. As long as the result is an [*InputRequired] it may
+// be served again, with Responses. It does not count in [ServerOptions.MaxInFlight]: the caller
+// must bound detached calls. All middleware sees each run, and recognizes it by [Request.Detached].
+// If the client has sent an invalid request state, the first run returns the error for that.
 //
 // The d may be nil.
 func (r *Request) Detach(ctx context.Context, d *Detached) *Request {
@@ -59,16 +59,17 @@ func (r *Request) Detach(ctx context.Context, d *Detached) *Request {
 	return n
 }
 
-// isOf reports whether r is the request of the call, or a copy that middleware made of it. A context may be that of another
-// one, such as the answer to a question of a call that was detached before.
+// isOf reports whether r is the request of the call, or a copy that middleware has made. The
+// context may belong to another call, such as the answer to a question of a call that was detached
+// before.
 func (c *call) isOf(r *Request) bool {
 	return c.req == r || r.Method == c.req.Method && len(r.Params) > 0 && len(r.Params) == len(c.req.Params) && &r.Params[0] == &c.req.Params[0]
 }
 
-// Detached returns what carries the call on in place of its client; nil for a client's own request.
+// Detached returns the Detached that continues the call, or nil for a request of a client.
 func (r *Request) Detached() *Detached { return r.detached }
 
-// withoutAnswers returns a copy of the params of a request that leaves out what belongs to one round.
+// withoutAnswers returns a copy of params without the members of a single round.
 func withoutAnswers(params json.RawMessage) json.RawMessage {
 	if jsonscan.Kind(params) != '{' {
 		return bytes.Clone(params)
@@ -86,16 +87,16 @@ func withoutAnswers(params json.RawMessage) json.RawMessage {
 	return append(b, '}')
 }
 
-// takeOver takes up what a call has been answered so far.
+// takeOver copies the answers of a call.
 func (d *Detached) takeOver(c *call) {
 	in := &c.input
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	target, before := in.target, state{}
-	if in.talk != nil {
-		before = in.talk.state
+	if in.state != nil {
+		before = in.state.state
 	}
-	if !in.begun { // it is middleware that detaches, ahead of the handler
+	if !in.begun { // middleware detaches the call before the handler runs
 		method, _ := wire.Latest().Method(c.req.Method)
 		if !method.MayAskInput {
 			return
@@ -121,12 +122,12 @@ func (d *Detached) takeOver(c *call) {
 	}
 }
 
-// empty reports whether there is nothing to remember.
+// empty reports whether there is nothing to store.
 func (s *state) empty() bool {
 	return s.Progress == nil && len(s.Asked) == 0 && len(s.Answers) == 0 && len(s.Once) == 0
 }
 
-// keep sets what the next run is to remember.
+// keep sets the state for the next run.
 func (d *Detached) keep(next *state) error {
 	next.Expires = 0
 	plain, err := jsonv2.Marshal(next, deterministic)
@@ -134,13 +135,13 @@ func (d *Detached) keep(next *state) error {
 		return fmt.Errorf("state of a detached call: %w", err)
 	}
 	if len(plain) > maxStoredState {
-		return fmt.Errorf("state of a detached call: %d bytes, at most %d are kept: ask for less", len(plain), maxStoredState)
+		return fmt.Errorf("state of a detached call: %d bytes, want at most %d", len(plain), maxStoredState)
 	}
 	d.State = plain
 	return nil
 }
 
-// state returns what the run before has left, nil for none.
+// state returns the state of the previous run, or nil.
 func (d *Detached) state() (*state, error) {
 	if d.err != nil || d.State == nil {
 		return nil, d.err
@@ -152,7 +153,7 @@ func (d *Detached) state() (*state, error) {
 	return &before, nil
 }
 
-// responses returns the answers in the form in which a client sends them, nil for none.
+// responses returns the answers in the form in which a client sends them, or nil.
 func (d *Detached) responses() (json.RawMessage, error) {
 	if len(d.Responses) == 0 {
 		return nil, nil
@@ -164,8 +165,8 @@ func (d *Detached) responses() (json.RawMessage, error) {
 	return raw, nil
 }
 
-// tell hands on a step of progress.
-func (d *Detached) tell(done, total float64, message string) {
+// report passes a step of progress to d.Progress.
+func (d *Detached) report(done, total float64, message string) {
 	if math.IsNaN(total) || math.IsInf(total, 0) || total < 0 {
 		total = 0
 	}

@@ -14,12 +14,12 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// A DiscoverResult says what a server is and offers.
+// A DiscoverResult describes a server: its revisions, capabilities and instructions.
 //
 // Spec: server/discover (2026-07-28).
 type DiscoverResult struct {
-	// SupportedVersions are the revisions that the server speaks, the newest first. The older ones are
-	// reached through initialize.
+	// SupportedVersions are the revisions of the server, the newest first. Older ones need an
+	// initialize request.
 	SupportedVersions []string           `json:"supportedVersions"`
 	Capabilities      ServerCapabilities `json:"capabilities"`
 	Instructions      string             `json:"instructions,omitzero"`
@@ -42,15 +42,16 @@ func (s *Server) discover(context.Context) (Result, error) {
 	}, nil
 }
 
-// ClientCapabilities is what a client can do, as it declares with every request. A nil pointer is "no".
+// ClientCapabilities are the capabilities that a client declares with every request. A nil pointer
+// means not supported.
 //
 // Spec: basic (2026-07-28), Capabilities; schema ClientCapabilities.
 type ClientCapabilities struct {
-	// Elicitation: the client asks its user on behalf of the server. With neither mode named it means forms.
+	// Elicitation: the client can ask its user. Without a mode it supports forms.
 	Elicitation *ElicitationCapability `json:"elicitation,omitzero"`
-	// Sampling: the client runs its model on behalf of the server.
+	// Sampling: the client can call its language model.
 	Sampling *SamplingCapability `json:"sampling,omitzero"`
-	// Roots: the client says which folders it works in.
+	// Roots: the client can list the folders that it works in.
 	Roots *struct{} `json:"roots,omitzero"`
 	// Experimental holds capabilities outside the specification.
 	Experimental map[string]any `json:"experimental,omitzero"`
@@ -58,20 +59,20 @@ type ClientCapabilities struct {
 	Extensions map[string]json.RawMessage `json:"extensions,omitzero"`
 }
 
-// ElicitationCapability names the kinds of question that a client can put to its user.
+// An ElicitationCapability has the modes of elicitation that a client supports.
 type ElicitationCapability struct {
 	Form *struct{} `json:"form,omitzero"`
 	URL  *struct{} `json:"url,omitzero"`
 }
 
-// SamplingCapability names what a client's sampling can do beyond plain messages.
+// A SamplingCapability has the features of sampling that a client supports.
 type SamplingCapability struct {
 	Tools   *struct{} `json:"tools,omitzero"`
 	Context *struct{} `json:"context,omitzero"`
 }
 
-// parseClientCapabilities reads a declaration. A part that is not understood is a part that is not declared: capability
-// sets are open, and one odd member must not take the others away.
+// parseClientCapabilities decodes a declaration. A member that cannot be decoded is not supported;
+// the others are, since capabilities are an open set.
 func parseClientCapabilities(raw json.RawMessage) (c ClientCapabilities) {
 	if jsonv2.Unmarshal(raw, &c) == nil {
 		return c
@@ -81,31 +82,31 @@ func parseClientCapabilities(raw json.RawMessage) (c ClientCapabilities) {
 		return ClientCapabilities{}
 	}
 	c = ClientCapabilities{}
-	takePart(parts, "elicitation", &c.Elicitation)
-	takePart(parts, "sampling", &c.Sampling)
-	takePart(parts, "roots", &c.Roots)
-	takePart(parts, "experimental", &c.Experimental)
-	takePart(parts, "extensions", &c.Extensions)
+	decodePart(parts, "elicitation", &c.Elicitation)
+	decodePart(parts, "sampling", &c.Sampling)
+	decodePart(parts, "roots", &c.Roots)
+	decodePart(parts, "experimental", &c.Experimental)
+	decodePart(parts, "extensions", &c.Extensions)
 	return c
 }
 
-// takePart reads one part of a declaration; what cannot be read leaves into as it is.
-func takePart[T any](parts map[string]json.RawMessage, name string, into *T) {
+// decodePart decodes one member of a declaration, and leaves into unchanged if it cannot.
+func decodePart[T any](parts map[string]json.RawMessage, name string, into *T) {
 	var part T
 	if jsonv2.Unmarshal(parts[name], &part) == nil {
 		*into = part
 	}
 }
 
-// asksForm reports whether questions may be asked as forms.
+// asksForm reports whether the client supports forms.
 func (c ClientCapabilities) asksForm() bool {
 	return c.Elicitation != nil && (c.Elicitation.Form != nil || c.Elicitation.URL == nil)
 }
 
-// asksURL reports whether the user may be sent to a page.
+// asksURL reports whether the client supports URLs.
 func (c ClientCapabilities) asksURL() bool { return c.Elicitation != nil && c.Elicitation.URL != nil }
 
-// ServerCapabilities is what a server offers.
+// ServerCapabilities are the capabilities of a server. A nil pointer means not supported.
 //
 // Spec: schema ServerCapabilities (2026-07-28).
 type ServerCapabilities struct {
@@ -116,22 +117,23 @@ type ServerCapabilities struct {
 	Logging      *struct{}           `json:"logging,omitzero"`
 	Experimental map[string]any      `json:"experimental,omitzero"`
 	Extensions   map[string]any      `json:"extensions,omitzero"`
-	// Tasks is the JSON object of the capability that revision 2025-11-25 alone defines; see package ext/tasks.
+	// Tasks is the JSON object of the capability that revision 2025-11-25 alone defines; see
+	// package ext/tasks.
 	Tasks json.RawMessage `json:"tasks,omitzero"`
 }
 
-// ListCapability says whether changes of a list can be listened to.
+// A ListCapability is the capability of a list of tools or prompts.
 type ListCapability struct {
-	ListChanged bool `json:"listChanged,omitzero"`
+	ListChanged bool `json:"listChanged,omitzero"` // changes of the list are notified
 }
 
-// ResourceCapability says what about resources can be listened to.
+// A ResourceCapability is the capability of resources.
 type ResourceCapability struct {
-	Subscribe   bool `json:"subscribe,omitzero"`   // changes of one resource
-	ListChanged bool `json:"listChanged,omitzero"` // changes of the list
+	Subscribe   bool `json:"subscribe,omitzero"`   // changes of a resource are notified
+	ListChanged bool `json:"listChanged,omitzero"` // changes of the list are notified
 }
 
-// capabilities derives what the server offers from what was registered.
+// capabilities returns the capabilities for what was registered.
 func (s *Server) capabilities() ServerCapabilities {
 	s.mu.Lock()
 	extensions := s.extensions
@@ -154,7 +156,8 @@ func (s *Server) capabilities() ServerCapabilities {
 
 func (s *Server) offersResources() bool { return s.resources.ever.Load() || s.templates.ever.Load() }
 
-// An Implementation names a client or a server, for people and logs. It is a claim, not proof.
+// An Implementation is the name and version of a client or a server, for people and logs. It is a
+// claim and not verified.
 //
 // Spec: basic (2026-07-28), Request Metadata; schema Implementation.
 type Implementation struct {
@@ -166,18 +169,19 @@ type Implementation struct {
 	Icons       []Icon `json:"icons,omitempty"`
 }
 
-// An Icon is a picture to show beside a name. Consumers fetch https and data URIs only.
+// An Icon is an image to show beside a name. Clients fetch https and data URIs only.
 //
 // Spec: basic (2025-11-25, 2026-07-28), Icons.
 type Icon struct {
-	Src      string   `json:"src"`               // where the picture is: an https or data URI
+	Src      string   `json:"src"`               // an https or data URI
 	MIMEType string   `json:"mimeType,omitzero"` // such as "image/png"
 	Sizes    []string `json:"sizes,omitempty"`   // such as "48x48", or "any"
 	Theme    string   `json:"theme,omitzero"`    // "light", "dark", or empty for both
 }
 
-// Cache holds the caching hints of a result. The zero value means that the result must not be cached. The hints become
-// members of a result when it is sent; package json alone does not encode them.
+// A Cache has the cache hints of a result: how long and by whom it may be reused. The zero value
+// does not allow reuse. The hints become members of a result when it is sent; package json alone
+// does not encode them.
 //
 // Spec: server/utilities/caching (2026-07-28); schema CacheableResult.
 type Cache struct {
@@ -194,16 +198,16 @@ func (c Cache) cacheHints() Cache { return c }
 
 func (c *Cache) setCacheHints(hints Cache) { *c = hints }
 
-// A CacheScope says who may share a cached answer.
+// A CacheScope says who may share a cached result.
 type CacheScope string
 
 // Cache scopes. Spec: server/utilities/caching (2026-07-28).
 const (
-	CachePrivate CacheScope = "private" // the same caller only
-	CachePublic  CacheScope = "public"  // everyone, whatever they are allowed: for what is no secret to anybody
+	CachePrivate CacheScope = "private" // may be reused for the same caller
+	CachePublic  CacheScope = "public"  // may be reused for every caller, whatever its permissions
 )
 
-// appendCache appends the hints as members of a result.
+// appendCache appends the members of a Cache.
 func appendCache(dst []byte, c Cache) ([]byte, error) {
 	if !utf8.ValidString(string(c.Scope)) {
 		return nil, fmt.Errorf("cacheScope: invalid UTF-8")
@@ -223,7 +227,7 @@ func (c Cache) validate() error {
 	return fmt.Errorf("Cache.Scope is %q, want %q or %q", c.Scope, CachePrivate, CachePublic)
 }
 
-// orPrivate is the hint as it goes on the wire: nothing is public by accident.
+// orPrivate returns the hints with the default scope.
 func (c Cache) orPrivate() Cache {
 	if c.Scope == "" {
 		c.Scope = CachePrivate

@@ -12,8 +12,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// A dispatcher is the innermost handler: the method table of the modern era. What the other revisions call differently is
-// translated before it gets here.
+// A dispatcher is the innermost handler: it maps the methods of the modern era. Requests of older
+// revisions are translated before.
 type dispatcher struct{ server *Server }
 
 func (d dispatcher) ServeMCP(ctx context.Context, req *Request) (Result, error) {
@@ -47,8 +47,8 @@ func (d dispatcher) ServeMCP(ctx context.Context, req *Request) (Result, error) 
 	return nil, methodNotFound(req.Method)
 }
 
-// coreMethod reports whether any revision of the protocol defines the method. Tasks have left the core since: all there
-// is of them is in an extension.
+// coreMethod reports whether a revision of the core protocol defines the method. Methods of tasks
+// belong to an extension.
 func coreMethod(method string) bool {
 	switch method {
 	case wire.MethodTasksGet, wire.MethodTasksResult, wire.MethodTasksList, wire.MethodTasksCancel:
@@ -62,8 +62,8 @@ func coreMethod(method string) bool {
 	return false
 }
 
-// answer serves one of the three methods that may ask the client for input. Questions that the handler recorded win
-// over whatever it returned.
+// answer serves a method that may ask the client for input. Questions of the handler take
+// precedence over its result.
 //
 // Spec: basic/patterns/mrtr (2026-07-28).
 func (s *Server) answer(ctx context.Context, c *call, key string,
@@ -83,12 +83,12 @@ func (s *Server) answer(ctx context.Context, c *call, key string,
 	return res, err
 }
 
-// Visible reports whether the caller of ctx may see and use a feature, as [ServerOptions.Visible] has it. Extensions ask
-// before they tell of the feature in answers of their own. It is safe for concurrent use.
+// Visible reports whether the caller of ctx may see and use a feature; see [ServerOptions.Visible].
+// Extensions call it before they reveal the feature. It is safe for concurrent use.
 func (s *Server) Visible(ctx context.Context, f Feature) bool { return s.visible(ctx, f) }
 
-// CacheHints returns the caching hints with which an answer of an extension leaves: private by default, and private in any
-// case on a server with [ServerOptions.Visible], whose answers depend on the caller.
+// CacheHints returns the cache hints of a result: private by default, and always private on a
+// server with [ServerOptions.Visible], whose results depend on the caller.
 //
 // Spec: server/utilities/caching (2026-07-28).
 func (s *Server) CacheHints(c Cache) Cache {
@@ -99,12 +99,13 @@ func (s *Server) CacheHints(c Cache) Cache {
 	return c
 }
 
-// FileContents returns the bytes of a file as [AddFS] serves them: text if their type is one of text, or unknown, and they
-// look like it, else a blob; with the MIME type that the extension of the name stands for. The contents alias data.
+// FileContents returns the contents of a file as [AddFS] serves them: text if its type is text, or
+// is unknown and looks like text, else a blob. The MIME type is that of the name's extension. The
+// contents alias data.
 func FileContents(name string, data []byte) *ResourceContents { return fileContents(name, data) }
 
-// recovered is deferred around every function that belongs to the user. A panic becomes an error with an incident id,
-// which is all that the peer sees; the value and the stack are logged under the same id.
+// recovered is deferred around functions of the user. It turns a panic into an error with an
+// incident id, which is sent to the peer; the value and the stack are logged with the same id.
 func recovered(ctx context.Context, log *slog.Logger, what string, err *error) {
 	value := recover()
 	if value == nil {
@@ -113,7 +114,7 @@ func recovered(ctx context.Context, log *slog.Logger, what string, err *error) {
 	var id [8]byte
 	rand.Read(id[:])
 	incident := hex.EncodeToString(id[:])
-	log.ErrorContext(ctx, "mcp: panic contained", "in", what, "incident", incident, "value", value, "stack", string(debug.Stack()))
+	log.ErrorContext(ctx, "mcp: panic recovered", "in", what, "incident", incident, "value", value, "stack", string(debug.Stack()))
 	data := append(jsonscan.AppendQuote([]byte(`{"incident":`), incident), '}')
 	*err = &Error{Code: CodeInternalError, Message: "internal error", Data: data}
 }

@@ -15,19 +15,19 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// ElicitParams is a question to the user of a client.
+// ElicitParams are the parameters of elicitation/create, a question to the user of a client.
 //
 // Spec: client/elicitation; schema ElicitRequestParams.
 type ElicitParams struct {
-	// Mode is "form" or "url"; empty means "form".
+	// Mode is "form" or "url". Default: "form".
 	Mode string `json:"mode,omitzero"`
-	// Message tells the user what is wanted and why.
+	// Message tells the user what is asked and why.
 	Message string `json:"message"`
 	// RequestedSchema describes the form: a JSON Schema of a flat object.
 	RequestedSchema json.RawMessage `json:"requestedSchema,omitzero"`
-	// URL is the page to visit.
+	// URL is the page that the user is asked to visit.
 	URL string `json:"url,omitzero"`
-	// ElicitationID names a visit in revision 2025-11-25, the only one that has it.
+	// ElicitationID identifies the visit, in revision 2025-11-25 only.
 	ElicitationID string `json:"elicitationId,omitzero"`
 	Meta          Meta   `json:"_meta,omitzero"`
 }
@@ -38,27 +38,27 @@ const (
 	modeURL  = "url"
 )
 
-// ElicitResult is what a user did about a question.
+// An ElicitResult is the user's response to a question.
 //
 // Spec: client/elicitation, Response Actions; schema ElicitResult.
 type ElicitResult struct {
 	Action ElicitAction `json:"action"`
-	// Content is the filled-in form, a JSON object. Only an accepted form has it.
+	// Content is the completed form, a JSON object; only if the action is accept.
 	Content json.RawMessage `json:"content,omitzero"`
 }
 
-// An ElicitAction is what a user chose to do.
+// An ElicitAction is the user's choice.
 type ElicitAction string
 
 // Actions of a user.
 const (
-	ElicitAccept  ElicitAction = "accept"  // filled in the form, or agreed to visit the page
-	ElicitDecline ElicitAction = "decline" // said no
-	ElicitCancel  ElicitAction = "cancel"  // closed the question without an answer
+	ElicitAccept  ElicitAction = "accept"  // completed the form, or agreed to visit the page
+	ElicitDecline ElicitAction = "decline" // refused
+	ElicitCancel  ElicitAction = "cancel"  // dismissed the question
 )
 
-// decodeElicitResult reads a client's answer. The error is a protocol error if it is malformed, and [ErrDeclined] or
-// [ErrCancelled] if the user did not accept.
+// decodeElicitResult decodes a client's answer. The error is a protocol error if it is malformed,
+// and [ErrDeclined] or [ErrCancelled] if the user did not accept.
 func decodeElicitResult(raw json.RawMessage) (*ElicitResult, error) {
 	var r ElicitResult
 	if err := jsonv2.Unmarshal(raw, &r); err != nil {
@@ -83,18 +83,18 @@ func decodeElicitResult(raw json.RawMessage) (*ElicitResult, error) {
 	return &r, nil
 }
 
-// elicitation returns the request for a question to the user.
+// elicitation returns the request of a question to the user.
 func elicitation(p *ElicitParams) (InputRequest, error) {
 	if p.Message == "" {
-		return InputRequest{}, errors.New("it has no message")
+		return InputRequest{}, errors.New("the message is empty")
 	}
 	raw, err := jsonv2.Marshal(p, deterministic)
 	return InputRequest{Method: wire.MethodElicitationCreate, Params: raw}, err
 }
 
-// URLQuestion asks the user to visit a page: [AskURL] as a question for [AskAll].
+// URLQuestion returns the question of [AskURL], for [AskAll].
 func URLQuestion(key, url, message string) Question {
-	q := Question{key: key, lacks: lacksURL, take: func(raw json.RawMessage) error {
+	q := Question{key: key, lacks: lacksURL, accept: func(raw json.RawMessage) error {
 		_, err := decodeElicitResult(raw)
 		return err
 	}}
@@ -104,22 +104,23 @@ func URLQuestion(key, url, message string) Question {
 	return q
 }
 
-// AskURL asks the user to visit a page, for what must not pass through the client: passwords, payment, signing in
-// elsewhere. It behaves as [Ask] does. A nil error says that the user agreed to go there, not that anything has happened
-// there; whether it has is for the server to know.
+// AskURL asks the user to visit a page, for what must not pass through the client: passwords,
+// payment, or signing in elsewhere. It behaves as [Ask] does. A nil error means that the user
+// agreed to visit the page, not that anything has happened there; the server has to find that out.
 //
-// The URL is https, or http on this machine. It holds nothing secret and gives no access by itself, and the page
-// makes sure that its visitor is the user who was asked: a link can be passed on.
+// The URL is https, or http on the loopback interface. It must not contain secrets or grant access
+// by itself, because it can be passed on: the page must verify that its visitor is the user who was
+// asked.
 //
 // Spec: client/elicitation (2025-11-25, 2026-07-28), URL Mode; Safe URL Handling.
 func AskURL(ctx context.Context, key, url, message string) error {
 	return AskAll(ctx, URLQuestion(key, url, message))
 }
 
-// checkPage holds a URL to what a client may open.
+// checkPage reports whether clients may open a URL.
 func checkPage(page string) error {
 	if len(page) > maxURI {
-		return fmt.Errorf("the URL has %d bytes, want at most %d", len(page), maxURI)
+		return fmt.Errorf("the URL is %d bytes long, want at most %d", len(page), maxURI)
 	}
 	u, err := url.Parse(page)
 	switch {
@@ -143,7 +144,7 @@ func loopback(host string) bool {
 	return err == nil && addr.IsLoopback()
 }
 
-// lacksForm says what keeps a client from showing a form.
+// lacksForm returns an error if the client cannot show a form.
 func lacksForm(r *Request) error {
 	caps := r.Capabilities()
 	switch {
@@ -155,7 +156,7 @@ func lacksForm(r *Request) error {
 	return nil
 }
 
-// lacksMultiSelect is lacksForm for a form in which several values of a field can be chosen.
+// lacksMultiSelect returns an error if the client cannot show a form with multiple choice.
 func lacksMultiSelect(r *Request) error {
 	if err := lacksForm(r); err != nil {
 		return err
@@ -166,7 +167,7 @@ func lacksMultiSelect(r *Request) error {
 	return nil
 }
 
-// lacksURL says what keeps a client from sending its user to a page.
+// lacksURL returns an error if the client cannot send its user to a page.
 func lacksURL(r *Request) error {
 	if !r.Capabilities().asksURL() || !r.has(wire.ElicitationURL) {
 		return lacking("elicitation with URLs", `{"elicitation":{"url":{}}}`)

@@ -212,7 +212,7 @@ func TestELI07_WhatIsNoFormIsAMistake(t *testing.T) {
 		"a nested struct":           {formTest[struct{ In struct{ A int } }](nil), "form"},
 		"a map without a schema":    {formTest[map[string]int](nil), "form"},
 		"a list of free text":       {formTest[[]string](nil), "form"},
-		"a schema of a string":      {byHand(`{"type":"string"}`), "not of an object"},
+		"a schema of a string":      {byHand(`{"type":"string"}`), "its type must be object"},
 		"a schema without fields":   {byHand(`{"type":"object"}`), "no properties"},
 		"a field of an object":      {byHand(`{"type":"object","properties":{"a":{"type":"object"}}}`), `field "a"`},
 		"a field of several":        {byHand(`{"type":"object","properties":{"a":{"type":["string","null"]}}}`), `field "a"`},
@@ -221,11 +221,11 @@ func TestELI07_WhatIsNoFormIsAMistake(t *testing.T) {
 		"a schema that is none":     {byHand(`{"type":"object"`), "schema"},
 		"a schema with a tail":      {formTest[string](&mcp.AskOptions{Schema: json.RawMessage(`{"type":"string"},"x":{}`)}), "schema"},
 		"a default of no field":     {formTest[named](&mcp.AskOptions{Default: map[string]int{"age": 3}}), `"age"`},
-		"a default of text":         {formTest[named](&mcp.AskOptions{Default: "Ada"}), "not an object"},
+		"a default of text":         {formTest[named](&mcp.AskOptions{Default: "Ada"}), "must encode to an object"},
 		"a default that is no JSON": {formTest[named](&mcp.AskOptions{Default: func() {}}), "default"},
 		"no message": {func(ctx context.Context, _ json.RawMessage) (string, error) {
 			return mcp.Ask[string](ctx, "a", "", nil)
-		}, "no message"},
+		}, "the message is empty"},
 		"no key": {func(ctx context.Context, _ json.RawMessage) (string, error) {
 			return mcp.Ask[string](ctx, "", "What?", nil)
 		}, "no key"},

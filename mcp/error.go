@@ -12,9 +12,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// An Error is a protocol error: its code, message and data cross the wire. Return one from a handler to answer a
-// request with a JSON-RPC error; everything in it is shown to the peer. Every other error is either a tool failure,
-// which the model may read, or is logged and sent as "internal error".
+// An Error is a protocol error: its code, message and data are sent to the peer. A handler returns
+// one to answer with a JSON-RPC error. Every other error is either a tool error, which the model
+// can see, or is logged and sent as "internal error".
 type Error = jsonrpc.Error
 
 // Codes of protocol errors. Spec: basic (2026-07-28), Error Codes; JSON-RPC 2.0, section 5.1.
@@ -30,31 +30,31 @@ const (
 	CodeBusy               = -32000                      // too many requests in flight; data.retryAfterMs says when to try again
 )
 
-// Ends and refusals that callers test for with [errors.Is].
+// Errors for [errors.Is].
 var (
-	// ErrClosed is what every end of a connection satisfies.
+	// ErrClosed is the error of every end of a connection.
 	ErrClosed = peer.ErrClosed
-	// ErrCancelled is the cause of a context whose request the peer cancelled, and the error of an [Ask] whose
-	// question the user dismissed.
+	// ErrCancelled is the cause of a context whose request the peer has cancelled, and the error of
+	// an [Ask] whose question the user has dismissed.
 	ErrCancelled = errors.New("mcp: cancelled")
-	// ErrDisconnected is the cause of a context whose peer went away before the answer.
+	// ErrDisconnected is the cause of a context whose peer disconnected before the response.
 	ErrDisconnected = peer.ErrDisconnected
-	// ErrTimeout is within the error of a client's request that was not answered in time. It is a
+	// ErrTimeout is wrapped by the error of a client's request without a response in time. It wraps
 	// context.DeadlineExceeded.
 	ErrTimeout = fmt.Errorf("mcp: no answer in time: %w", context.DeadlineExceeded)
-	// ErrInvalidResult is within the error of a client's request whose result breaks the protocol, or the tool's own
-	// output schema.
+	// ErrInvalidResult is wrapped by the error of a client's request whose result violates the
+	// protocol or the output schema of the tool.
 	ErrInvalidResult = errors.New("the result is invalid")
 	// ErrShutdown is the cause of a context whose server is shutting down.
 	ErrShutdown = fmt.Errorf("%w: server is shutting down", ErrClosed)
 )
 
-// Errorf returns a protocol error with a formatted message, which the peer will see.
+// Errorf returns a protocol error with a formatted message, which is sent to the peer.
 func Errorf(code int, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// NotFound returns the error for a resource that does not exist; data.uri names it.
+// NotFound returns the error for a resource that does not exist, with its URI in data.uri.
 //
 // Spec: server/resources (2026-07-28), Error Handling.
 func NotFound(uri string) *Error {
@@ -62,8 +62,9 @@ func NotFound(uri string) *Error {
 	return &Error{Code: CodeInvalidParams, Message: "resource not found", Data: data}
 }
 
-// MissingCapability returns the error for a request that needs a capability its client did not declare; required holds
-// the capabilities in the shape of the client's own declaration, such as {"sampling":{}}.
+// MissingCapability returns the error for a request that needs a capability which its client did
+// not declare. The required capabilities have the form of the client's declaration, such as
+// {"sampling":{}}.
 //
 // Spec: basic (2026-07-28), Missing Required Client Capability.
 func MissingCapability(required json.RawMessage) *Error {
@@ -71,18 +72,18 @@ func MissingCapability(required json.RawMessage) *Error {
 	return &Error{Code: CodeMissingCapability, Message: "missing required client capability", Data: data}
 }
 
-// errInternal is what a peer sees of a failure that is not meant for it.
+// errInternal is sent in place of errors that are not meant for the peer.
 var errInternal = &Error{Code: CodeInternalError, Message: "internal error"}
 
 func methodNotFound(method string) *Error {
-	const shown = 128 // a method name is the peer's text: enough to recognise, not enough to flood a log
-	if len(method) > shown {
-		method = method[:shown]
+	const maxLen = 128 // the name comes from the peer
+	if len(method) > maxLen {
+		method = method[:maxLen]
 	}
 	return Errorf(CodeMethodNotFound, "method not found: %q", method)
 }
 
-// asError returns the protocol error within err, or nil.
+// asError returns the protocol error that err wraps, or nil.
 func asError(err error) *Error {
 	if err == nil {
 		return nil
@@ -94,7 +95,7 @@ func asError(err error) *Error {
 	return nil
 }
 
-// cancelled reports whether err is the end of a context rather than a failure of its own.
+// cancelled reports whether err is the end of the context.
 func cancelled(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)))
 }

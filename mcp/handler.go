@@ -2,32 +2,33 @@ package mcp
 
 import "context"
 
-// A Handler answers requests. [*Server] is a Handler; so is a proxy in front of other servers.
+// A Handler serves requests. [*Server] is a Handler; so is a proxy in front of other servers.
 //
-// ServeMCP answers one request. Notifications that belong to the request leave through [Request.Notify] before
-// ServeMCP returns. A returned [*Error] reaches the peer as it is; any other error is logged and reaches the peer as
-// "internal error". ServeMCP is called from many goroutines at once; the context ends when the peer cancels or goes
-// away, with the reason as its cause.
+// ServeMCP serves one request. Notifications of the request are sent with [Request.Notify] before
+// ServeMCP returns. A returned [*Error] is sent to the peer; any other error is logged, and the
+// peer receives "internal error". ServeMCP must be safe for concurrent use. The context ends when
+// the peer cancels or disconnects, with the reason as its cause.
 type Handler interface {
 	ServeMCP(ctx context.Context, req *Request) (Result, error)
 }
 
-// A HandlerFunc is a function that serves as a [Handler].
+// A HandlerFunc is a function as a [Handler].
 type HandlerFunc func(ctx context.Context, req *Request) (Result, error)
 
 // ServeMCP calls f.
 func (f HandlerFunc) ServeMCP(ctx context.Context, req *Request) (Result, error) { return f(ctx, req) }
 
-// A Middleware wraps a [Handler] in another one, to observe, change or refuse requests and results. The first
-// middleware of a list is the outermost. It calls the handler that it wraps at most once at a time for one request.
+// A Middleware wraps a [Handler], to observe, change or refuse requests and results. The first
+// middleware of a list is the outermost. It must not call the wrapped handler concurrently for one
+// request.
 type Middleware func(Handler) Handler
 
-// A Listener is a Handler that can deliver change notifications without a goroutine that waits for them. Transports
-// use it for peers that are connected but idle. [*Server] is one.
+// A Listener is a Handler that can send the notifications of a subscription without a waiting
+// goroutine. Transports use it for clients that are connected but idle. [*Server] is a Listener.
 //
-// Listen takes a subscriptions/listen request and returns once it is registered. Until stop is called, every
-// notification of the subscription goes to req.Notify, the acknowledgement first. Notify is then called from whichever
-// goroutine made the change, so it must not block.
+// Listen registers a subscriptions/listen request and returns. Until stop is called, the
+// notifications of the subscription are sent with req.Notify, the acknowledgement first. Notify is
+// called by the goroutine that made the change, so it must not block.
 type Listener interface {
 	Handler
 	Listen(ctx context.Context, req *Request) (stop func(), err error)
@@ -39,8 +40,9 @@ type Listener interface {
 //
 //	HeaderParams(ctx context.Context, req *Request, tool string) []HeaderParam
 //
-// for those of the tool that req calls, and rejects a call whose headers and body differ. [*Server] has this method. A
-// client's [Transport] that sends such headers has the method UsesHeaderParams(), which does nothing.
+// for those of the tool that req calls, and rejects a call whose headers and body differ. [*Server]
+// has this method. A client's [Transport] that sends such headers has the method
+// UsesHeaderParams(), which does nothing.
 //
 // Spec: basic/transports/streamable-http (2026-07-28), Custom Headers from Tool Parameters.
 type HeaderParam struct {

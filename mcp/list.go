@@ -8,8 +8,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// maxCursor bounds the cursor that a client sends. A cursor holds a name, of which a URI is the longest, and sealing makes
-// it a third longer.
+// maxCursor bounds the cursor that a client sends. A cursor holds a name, of which a URI is the
+// longest, and sealing makes it a third longer.
 const maxCursor = maxURI + maxURI/2
 
 // A listPage is one page of a list, with the JSON of its items.
@@ -24,8 +24,8 @@ func (p *listPage[V]) add(v *V, encoded []byte) {
 	p.encoded = append(p.encoded, encoded)
 }
 
-// appendItems appends items as a JSON array. The items are those of the page unless middleware has changed them, and
-// those that it has changed are encoded again. The page may be nil.
+// appendItems appends items as a JSON array. The items are those of the page unless middleware has
+// changed them, and those that it has changed are encoded again. The page may be nil.
 func (p *listPage[V]) appendItems(dst []byte, items []*V) ([]byte, error) {
 	if p != nil && p.array != nil && slices.Equal(items, p.items) {
 		return append(dst, p.array...), nil
@@ -60,10 +60,10 @@ func (p *listPage[V]) appendList(dst []byte, name string, items []*V, next strin
 	return dst, nil
 }
 
-// paginate returns the page of a list that the request asks for, and the cursor of the next page, which is empty on the
-// last one. It contains the features for which visible returns true; a nil visible means all. A cursor names the last
-// feature of the page before, so that it stays valid while features come and go. It is sealed, so that it reveals nothing
-// and cannot be forged.
+// paginate returns the page of a list that the request asks for, and the cursor of the next page,
+// which is empty on the last one. It contains the features for which visible returns true; a nil
+// visible means all. A cursor names the last feature of the page before, so that it stays valid
+// while features come and go. It is sealed, so that it reveals nothing and cannot be forged.
 //
 // Spec: server/utilities/pagination.
 func paginate[V, E any](s *Server, set *featureSet[V, E], req *Request, visible func(*V) bool) (*listPage[V], string, error) {

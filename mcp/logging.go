@@ -27,8 +27,8 @@ const (
 	LevelEmergency LogLevel = "emergency"
 )
 
-// logLevels maps slog's levels to the protocol's. Those between and above slog's four are reached with numbers such as
-// slog.LevelInfo+2.
+// logLevels maps the levels of slog to those of the protocol. Levels without a name in slog are
+// reached with numbers such as slog.LevelInfo+2.
 var logLevels = []struct {
 	from slog.Level
 	name LogLevel
@@ -47,7 +47,7 @@ func logLevelOf(l slog.Level) LogLevel {
 	return LevelDebug
 }
 
-// minimum returns the slog level from which on messages of at least l are wanted.
+// minimum returns the lowest slog level of messages of at least level l.
 func (l LogLevel) minimum() slog.Level {
 	for _, entry := range logLevels {
 		if entry.name == l {
@@ -57,22 +57,22 @@ func (l LogLevel) minimum() slog.Level {
 	return slog.LevelDebug
 }
 
-// Logger returns a logger whose records go to the client that called, if it wants their level; the peer reads them, so
-// they hold no secrets. The logger's groups and attributes become the data of the message. Outside a handler, and once
-// the handler has returned, records are dropped. The protocol has deprecated log messages since 2026-07-28; a server's
-// own log is slog's as ever.
+// Logger returns a logger that sends its records to the client of the call of ctx, if the client
+// has asked for their level. Records must not contain secrets. Groups and attributes become the
+// data of the message. Outside a handler, and after the handler has returned, records are dropped.
+// The protocol deprecates log messages since 2026-07-28.
 //
 // Spec: server/utilities/logging.
 func Logger(ctx context.Context) *slog.Logger { return slog.New(&logHandler{call: callFrom(ctx)}) }
 
-// A logHandler sends records as notifications on the stream of its call.
+// A logHandler sends records as notifications of its call.
 type logHandler struct {
 	call  *call
-	attrs []slog.Attr // with their groups around them
+	attrs []slog.Attr // wrapped in their groups
 	group []string
 }
 
-// Enabled reports whether the client wants records of this level.
+// Enabled reports whether the client has asked for records of this level.
 func (h *logHandler) Enabled(_ context.Context, l slog.Level) bool {
 	c := h.call
 	return c != nil && c.req.Notify != nil && c.req.env.LogLevel != "" && l >= c.req.LogLevel().minimum()
@@ -90,7 +90,7 @@ func (h *logHandler) Handle(_ context.Context, r slog.Record) error {
 	}
 	encoded, err := schema.Encode(data)
 	if err != nil {
-		encoded = jsonscan.AppendQuote(nil, r.Message) // an attribute that is no JSON takes only itself away
+		encoded = jsonscan.AppendQuote(nil, r.Message) // an attribute cannot be encoded: send the message alone
 	}
 	params := jsonscan.AppendQuote([]byte(`{"level":`), string(logLevelOf(r.Level)))
 	params = append(append(params, `,"data":`...), encoded...)
@@ -125,7 +125,8 @@ func (h *logHandler) grouped(attrs []slog.Attr) []slog.Attr {
 	return attrs
 }
 
-// logData makes an object of attributes; of two with one name the later one stays, but groups merge.
+// logData returns attributes as an object. Of two with the same name the last one is kept, but
+// groups are merged.
 func logData(attrs []slog.Attr) map[string]any {
 	m := map[string]any{}
 	for _, a := range attrs {
@@ -162,9 +163,9 @@ func logValue(v slog.Value) any {
 	return v.Any()
 }
 
-// log sends one message, unless the result is out.
+// log sends one message, unless the result was sent.
 func (c *call) log(params []byte) error {
-	// Progress and log messages share the stream, and with it the rule that nothing follows the result.
+	// Nothing may follow the result, which finished marks.
 	c.progress.mu.Lock()
 	defer c.progress.mu.Unlock()
 	if c.progress.finished {

@@ -11,31 +11,32 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// progressBurst is the number of progress notes that a call may send at once: enough for a loop over what a person
-// would look at, too few to drown a client.
+// progressBurst is the number of progress notifications that a call may send at once: enough for a
+// loop of a size that people watch, and too few to flood a client.
 const progressBurst = 1000
 
-// progress is what a call has told of its progress.
+// progress is the progress of a call.
 type progress struct {
-	mu       sync.Mutex // guards the fields below, and keeps notes in order on the stream
-	started  bool
-	finished bool
-	last     float64 // of the last note, told or held
-	pace     *pace   // nil before the first note that is sent: most calls send none
+	mu        sync.Mutex // guards the fields below, and orders notifications on the stream
+	started   bool
+	finished  bool
+	last      float64    // of the last notification, sent or delayed
+	rateLimit *rateLimit // nil before the first notification
 }
 
-// pace is how fast notes are sent.
-type pace struct {
-	budget float64 // notes that may be sent now
-	filled time.Time
-	held   []byte // a note that waits for budget; a newer one takes its place
+// A rateLimit is the state of a token bucket.
+type rateLimit struct {
+	budget  float64 // notifications that may be sent now
+	filled  time.Time
+	delayed []byte // params of a notification that waits for budget; a newer one replaces it
 }
 
-// Progress tells the client how far the call of ctx has come: done of total, in any unit, total 0 when unknown, and a
-// message for people. It does nothing if the client did not ask, or if done is not more than before, so a handler
-// that starts over after a question does not repeat its steps. It blocks while the client's stream is full. What
-// exceeds [ServerOptions.ProgressRate] is merged; the last note always arrives. In a detached call [Detached.Progress] takes
-// every step.
+// Progress notifies the client of the progress of the call of ctx: done of total, in any unit,
+// where total is 0 if unknown, and a message for people. It does nothing if the client has not
+// asked for progress or if done has not increased, so a handler that runs again after a question
+// does not repeat its steps. It blocks while the client's stream is full. Notifications above
+// [ServerOptions.ProgressRate] are merged; the last one is always sent. In a detached call
+// [Detached.Progress] receives every step.
 //
 // Spec: basic/utilities/progress.
 func Progress(ctx context.Context, done, total float64, message string) {
@@ -43,10 +44,10 @@ func Progress(ctx context.Context, done, total float64, message string) {
 	if c == nil || !c.req.takesProgress() || math.IsNaN(done) || math.IsInf(done, 0) {
 		return
 	}
-	c.progress.tell(c, done, total, message)
+	c.progress.report(c, done, total, message)
 }
 
-// takesProgress reports whether somebody wants to know how far the request has come.
+// takesProgress reports whether progress of the request is wanted.
 func (r *Request) takesProgress() bool {
 	if d := r.detached; d != nil {
 		return d.Progress != nil
@@ -54,40 +55,40 @@ func (r *Request) takesProgress() bool {
 	return r.env.ProgressToken != nil && r.Notify != nil
 }
 
-func (p *progress) tell(c *call, done, total float64, message string) {
+func (p *progress) report(c *call, done, total float64, message string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if note := p.next(c, done, total, message); note != nil {
-		// A stream that is gone ends the call through its context; there is nobody else to tell.
+		// A closed stream cancels the context of the call.
 		_ = c.req.Notify(c, wire.NotificationProgress, note)
 	}
 }
 
-// next returns the note that is to be sent now, nil for none. The caller holds p.mu.
+// next returns the params of the notification to send now, or nil. The caller holds p.mu.
 func (p *progress) next(c *call, done, total float64, message string) []byte {
 	if p.finished || p.started && done <= p.last {
 		return nil
 	}
 	p.started, p.last = true, done
 	if d := c.req.detached; d != nil {
-		d.tell(done, total, message)
+		d.report(done, total, message)
 		return nil
 	}
 	note := progressParams(c.req.env.ProgressToken, done, total, message)
 	now := time.Now()
-	if p.pace == nil {
-		p.pace = &pace{budget: progressBurst, filled: now}
+	if p.rateLimit == nil {
+		p.rateLimit = &rateLimit{budget: progressBurst, filled: now}
 	}
-	if !p.pace.allow(now, float64(c.server.opts.ProgressRate)) {
-		p.pace.held = note
+	if !p.rateLimit.allow(now, float64(c.server.opts.ProgressRate)) {
+		p.rateLimit.delayed = note
 		return nil
 	}
-	p.pace.held = nil
+	p.rateLimit.delayed = nil
 	return note
 }
 
-// allow takes one note from the budget, which refills by rate per second.
-func (p *pace) allow(now time.Time, rate float64) bool {
+// allow takes one notification from the budget, which refills by rate per second.
+func (p *rateLimit) allow(now time.Time, rate float64) bool {
 	p.budget = min(progressBurst, p.budget+now.Sub(p.filled).Seconds()*rate)
 	p.filled = now
 	if p.budget < 1 {
@@ -97,20 +98,20 @@ func (p *pace) allow(now time.Time, rate float64) bool {
 	return true
 }
 
-// finish sends the note that waits and lets none follow.
+// finish sends the delayed notification and allows no further ones.
 func (p *progress) finish(c *call) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.finished = true
-	if p.pace != nil && p.pace.held != nil {
-		_ = c.req.Notify(c, wire.NotificationProgress, p.pace.held)
-		p.pace.held = nil
+	if p.rateLimit != nil && p.rateLimit.delayed != nil {
+		_ = c.req.Notify(c, wire.NotificationProgress, p.rateLimit.delayed)
+		p.rateLimit.delayed = nil
 	}
 }
 
 func progressParams(token []byte, done, total float64, message string) []byte {
-	const room = 80 // for the names and two numbers
-	b := append(make([]byte, 0, room+len(token)+len(message)), `{"progressToken":`...)
+	const fixed = 80 // the names and two numbers
+	b := append(make([]byte, 0, fixed+len(token)+len(message)), `{"progressToken":`...)
 	b = append(b, token...)
 	b = append(b, `,"progress":`...)
 	b = appendNumber(b, done)
@@ -124,9 +125,9 @@ func progressParams(token []byte, done, total float64, message string) []byte {
 	return append(b, '}')
 }
 
-// appendNumber writes counts, also large ones, as people do.
+// appendNumber appends a number, and integers without an exponent.
 func appendNumber(b []byte, v float64) []byte {
-	const exact = 1 << 53 // up to here every integer is a float
+	const exact = 1 << 53 // every smaller integer has an exact float64
 	if n := int64(v); 0 < n && n <= exact && float64(n) == v {
 		return strconv.AppendInt(b, n, 10)
 	}

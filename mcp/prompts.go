@@ -21,7 +21,8 @@ type Prompt struct {
 	Icons     []Icon           `json:"icons,omitempty"`
 	Meta      Meta             `json:"_meta,omitzero"`
 
-	// Complete suggests values for arguments, by their names. Arguments whose type lists its values need none.
+	// Complete suggests values for arguments, by their names. Arguments whose type lists its values
+	// need none.
 	Complete map[string]CompleteFunc `json:"-"`
 }
 

@@ -25,17 +25,19 @@ type promptEntry struct {
 
 // AddPrompt registers a function as a prompt and gives its handle.
 //
-// In is what the function takes: a struct whose fields are the prompt's arguments, strings, numbers or booleans, with
-// the tags that [AddTool] describes; or map[string]string for the arguments that Prompt.Arguments lists. Clients
-// send text, which is read by the field's type. An unknown argument, a missing one or one that does not fit is a
-// protocol error that names it.
+// In is what the function takes: a struct whose fields are the prompt's arguments, strings, numbers
+// or booleans, with the tags that [AddTool] describes; or map[string]string for the arguments that
+// Prompt.Arguments lists. Clients send text, which is read by the field's type. An unknown
+// argument, a missing one or one that does not fit is a protocol error that names it.
 //
-// Out is what it gives: a string becomes one message of the user; []PromptMessage and [*PromptResult] stay as they are.
+// Out is what it gives: a string becomes one message of the user; []PromptMessage and
+// [*PromptResult] stay as they are.
 //
-// The function may [Ask]. An [*Error] is shown to the client, any other error is logged and becomes "internal error". A
-// panic is contained. The context ends when the client cancels or goes away.
+// The function may [Ask]. An [*Error] is shown to the client, any other error is logged and becomes
+// "internal error". A panic is contained. The context ends when the client cancels or goes away.
 //
-// AddPrompt panics if the prompt cannot work: no name, a type that text cannot fill, a name that is taken.
+// AddPrompt panics if the prompt cannot work: no name, a type that text cannot fill, a name that is
+// taken.
 //
 // Spec: server/prompts.
 func AddPrompt[In, Out any](s *Server, p *Prompt, f func(context.Context, In) (Out, error)) *Registration[Prompt] {
@@ -76,7 +78,7 @@ func bindPrompt[In, Out any](p *Prompt, f func(context.Context, In) (Out, error)
 			return entry, fmt.Errorf("input: %w", err)
 		}
 	}
-	give, err := bindMessages[Out]()
+	convert, err := bindMessages[Out]()
 	if err != nil {
 		return entry, fmt.Errorf("output: %w", err)
 	}
@@ -90,7 +92,7 @@ func bindPrompt[In, Out any](p *Prompt, f func(context.Context, In) (Out, error)
 		if err != nil {
 			return nil, err
 		}
-		return give(out)
+		return convert(out)
 	}
 	return entry, nil
 }
@@ -142,8 +144,8 @@ func preparePrompt(p *Prompt, entry promptEntry) (promptEntry, error) {
 	return entry, nil
 }
 
-// describeArguments lists the arguments of the function's type in the prompt's description. What the description
-// says already stays, as long as it is about the same arguments.
+// describeArguments lists the arguments of the function's type in the prompt's description. What
+// the description says already stays, as long as it is about the same arguments.
 func describeArguments(p *Prompt, args *textArguments) error {
 	if p.Arguments == nil {
 		for _, a := range args.list {
@@ -251,8 +253,8 @@ func (s *Server) findPrompt(ctx context.Context, name string) (*featureEntry[Pro
 	return nil, Errorf(CodeInvalidParams, "unknown prompt %.128q", name)
 }
 
-// promptLike returns the visible prompt whose name has the most in common with a misspelt one, at its beginning and at its
-// end; "" if that is less than two thirds.
+// promptLike returns the visible prompt whose name has the most in common with a misspelt one, at
+// its beginning and at its end; "" if that is less than two thirds.
 func (s *Server) promptLike(ctx context.Context, name string) (like string) {
 	best := 0.66
 	for _, e := range s.prompts.list() {

@@ -11,16 +11,16 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 )
 
-// A featureSet holds the features of one kind, by name. Entries never change, and readers see an immutable snapshot, so
-// that a list or a call takes no lock. The snapshot is built when it is first needed: registering many features costs
-// one.
+// A featureSet has the features of one kind, by name. Readers use an immutable snapshot, so that a
+// list or a call takes no lock. The snapshot is built when it is first needed, so that registering
+// many features builds one.
 //
-// V is the feature as clients see it, E what the server keeps beside it.
+// V is the type of the feature that clients see, and E that of the server's data about it.
 type featureSet[V, E any] struct {
 	kind    string
 	changed func() // called after each change, without the lock
 	snap    atomic.Pointer[featureSnapshot[V, E]]
-	ever    atomic.Bool // something was registered at some time
+	ever    atomic.Bool // a feature was registered, and may have been removed
 
 	mu  sync.Mutex // guards the field below
 	all map[string]*featureEntry[V, E]
@@ -48,7 +48,7 @@ func (s *featureSet[V, E]) init(kind string, changed func()) {
 	s.all = map[string]*featureEntry[V, E]{}
 }
 
-// lookup returns the feature of a name, if it is enabled.
+// lookup returns an enabled feature.
 func (s *featureSet[V, E]) lookup(name string) (*featureEntry[V, E], bool) {
 	e, ok := s.snapshot().byName[name]
 	return e, ok
@@ -57,8 +57,8 @@ func (s *featureSet[V, E]) lookup(name string) (*featureEntry[V, E], bool) {
 // list returns the enabled features, sorted by name.
 func (s *featureSet[V, E]) list() []*featureEntry[V, E] { return s.snapshot().sorted }
 
-// firstPage returns the first page of the list of all features, and the name of its last feature if another page
-// follows.
+// firstPage returns the first page of the list of all features, and the name of its last feature if
+// another page follows.
 func (s *featureSet[V, E]) firstPage(size int) (page *listPage[V], last string) {
 	snap := s.snapshot()
 	if size < len(snap.sorted) {
@@ -94,8 +94,8 @@ func (s *featureSet[V, E]) snapshot() *featureSnapshot[V, E] {
 	return snap
 }
 
-// add registers a feature and gives its handle. A name that is taken is a mistake of the program. renew makes a valid
-// entry of a description that [Registration.Update] changed.
+// add registers a feature and returns its handle. It panics if the name is in use. renew validates
+// a feature that [Registration.Update] has changed and returns its new data.
 func (s *featureSet[V, E]) add(name string, value *V, extra E, renew func(v *V, old E) E) *Registration[V] {
 	r := &Registration[V]{}
 	edit := func(f func(e *featureEntry[V, E]) *featureEntry[V, E]) { s.edit(name, r, f) }
@@ -139,8 +139,8 @@ func (s *featureSet[V, E]) insert(e *featureEntry[V, E]) {
 	s.snap.Store(nil)
 }
 
-// edit replaces the entry that r owns by f of a copy of it; nil removes it. A feature that was removed has nothing left
-// to change, and a later one of the same name is somebody else's.
+// edit replaces the entry of r by f of a copy; a nil result removes it. It does nothing if the
+// feature was removed, even if another one has its name.
 func (s *featureSet[V, E]) edit(name string, r *Registration[V], f func(*featureEntry[V, E]) *featureEntry[V, E]) {
 	for {
 		old := s.owned(name, r)
@@ -148,7 +148,7 @@ func (s *featureSet[V, E]) edit(name string, r *Registration[V], f func(*feature
 			return
 		}
 		copied := *old
-		e := f(&copied) // the user's function: not under the lock, and a panic in it changes nothing
+		e := f(&copied) // calls the user's function, so without the lock
 		if s.swap(name, old, e) {
 			s.changed()
 			return
@@ -165,7 +165,7 @@ func (s *featureSet[V, E]) owned(name string, r *Registration[V]) *featureEntry[
 	return nil
 }
 
-// swap replaces an entry, unless somebody else has done so meanwhile.
+// swap replaces an entry and reports true, unless it was changed concurrently.
 func (s *featureSet[V, E]) swap(name string, old, e *featureEntry[V, E]) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,8 +181,8 @@ func (s *featureSet[V, E]) swap(name string, old, e *featureEntry[V, E]) bool {
 	return true
 }
 
-// A Registration is the handle of a registered feature: it changes or removes the feature while clients are connected,
-// and they are told. Its methods are safe for concurrent use.
+// A Registration is the handle of a registered feature. It changes or removes the feature while
+// clients are connected, and notifies them. Its methods are safe for concurrent use.
 type Registration[V any] struct {
 	update  func(func(*V))
 	disable func(bool)
@@ -190,23 +190,22 @@ type Registration[V any] struct {
 	removed atomic.Bool
 }
 
-// Update changes the feature's description. The function gets a copy to change, and may be called again if somebody else
-// changes the feature meanwhile; requests that run keep the old one.
-// The name stays, and what a typed function takes and gives stays with the function. It panics if the result is not
-// valid.
+// Update changes the description of the feature. The function changes a copy, and may be called
+// again after a concurrent change; requests in progress keep the old one. The name and the types of
+// the function cannot change. Update panics if the result is invalid.
 func (r *Registration[V]) Update(change func(*V)) { r.update(change) }
 
-// Disable hides the feature from lists and refuses its use, until Enable.
+// Disable hides the feature and refuses its use, until Enable.
 func (r *Registration[V]) Disable() { r.disable(true) }
 
 // Enable undoes Disable.
 func (r *Registration[V]) Enable() { r.disable(false) }
 
-// Remove takes the feature out for good. Calls that run are not disturbed.
+// Remove removes the feature. Calls in progress continue.
 func (r *Registration[V]) Remove() {
 	r.removed.Store(true)
 	r.remove()
 }
 
-// Removed reports whether the feature was taken out. Its name may be another's since.
+// Removed reports whether Remove was called. Another feature may have the name since.
 func (r *Registration[V]) Removed() bool { return r.removed.Load() }

@@ -12,39 +12,44 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// A Request is one request of a client, with the envelope that says which revision it speaks, who sent it and what it
-// can do. Everything in it comes from the peer except Principal. A Request belongs to one call: handlers read it and
-// do not keep it.
+// A Request is one request of a client, with its envelope: the revision, the client's identity and
+// its capabilities. All of it comes from the peer, except Principal. A Request belongs to one call:
+// handlers must not change or keep it.
 type Request struct {
-	// Method is the method's name, such as "tools/call".
+	// Method is the name of the method, such as "tools/call".
 	Method string
-	// ID is the request's id, exactly as it was sent.
+	// ID is the id of the request, as it was sent.
 	ID jsonrpc.ID
-	// Params is the JSON object of the request's params, `_meta` included. Middleware may put another object in its place,
-	// but does not write into it.
+	// Params is the JSON object of the params, including `_meta`. Middleware may replace it, but
+	// must not change its bytes.
 	Params json.RawMessage
-	// Principal is the authenticated caller, nil when the transport authenticates nobody.
+	// Principal is the authenticated caller, nil if the transport does not authenticate.
 	Principal *Principal
-	// Header holds the HTTP header of the request; nil on streams. It may be converted to http.Header.
+	// Header is the HTTP header of the request, convertible to http.Header; nil on streams.
 	Header map[string][]string
-	// Notify delivers a notification that belongs to this request to the side that made the request. params is a JSON
-	// object. The side that serves the request calls it: at a server, the handler, possibly from several goroutines; at a
-	// client, the transport, for each notification that it receives. It blocks while the other side is slow, and returns an
-	// error if the notification cannot be delivered. Nil means that the request accepts no notifications.
+	// Notify delivers a notification that belongs to this request to the side that made the request;
+	// params is a JSON object.
+	//
+	// At a server the handler calls it, to send a notification to the client. The transport sets it;
+	// nil means that nothing can be sent. It blocks while the stream is full, fails when the stream
+	// is closed, and is safe for concurrent use.
+	//
+	// At a client the transport calls it for each notification that it receives. The client sets it.
 	Notify func(ctx context.Context, method string, params json.RawMessage) error
-	// HeaderParams are the arguments of a client's tools/call that an HTTP transport repeats in headers.
+	// HeaderParams are the arguments of a client's tools/call that an HTTP transport repeats in
+	// headers.
 	HeaderParams []HeaderParam
 
 	env      wire.Envelope
-	server   *Server     // that answers; nil before one does
-	first    *call       // room for one call; nil for none
+	server   *Server     // nil before a server serves the request
+	first    *call       // a preallocated call; may be nil
 	listen   *listenCall // receives a subscription that outlives its handler; nil if it must not
-	detached *Detached   // nil for a client's own request
+	detached *Detached   // nil for a request of a client
 }
 
-// NewRequest opens the envelope of a request message. The error is an [*Error] with code -32602 when params, `_meta`
-// or one of its required members is missing or of the wrong type. The revision may be any that exists, or none:
-// whoever receives messages decides which revisions it lets in. The request aliases msg.
+// NewRequest returns the request of a message. The error is an [*Error] with code -32602 if params,
+// `_meta` or one of its required members is missing or has the wrong type. The revision is not
+// checked: the caller decides which revisions it accepts. The request aliases msg.
 //
 // Spec: basic (2026-07-28), Request Metadata.
 func NewRequest(msg *jsonrpc.Message) (*Request, error) {
@@ -69,26 +74,26 @@ func newServed() *Request {
 	return &r.Request
 }
 
-// Revision is the protocol revision that the request speaks, such as "2026-07-28".
+// Revision returns the protocol revision of the request, such as "2026-07-28".
 func (r *Request) Revision() string { return r.env.VersionText }
 
-// Client says what the client calls itself; the zero value when it does not say. It is the client's own word, fit for
-// display and logs, never for decisions.
+// Client returns the name and version of the client, or the zero value. They are a claim of the
+// client, for display and logs, not for decisions.
 func (r *Request) Client() Implementation {
 	var c Implementation
 	if r.env.ClientInfo != nil {
-		// A client that describes itself badly is only less well described.
+		// Members that cannot be decoded stay empty.
 		_ = jsonv2.Unmarshal(r.env.ClientInfo, &c)
 	}
 	return c
 }
 
-// Capabilities says what the client can do for this request, by its own declaration.
+// Capabilities returns the capabilities that the client has declared for this request.
 func (r *Request) Capabilities() ClientCapabilities {
 	return parseClientCapabilities(r.env.Capabilities)
 }
 
-// LogLevel is the lowest level of log messages that the client wants for this request; empty when it wants none.
+// LogLevel returns the lowest level of log messages that the client has asked for, or "" for none.
 func (r *Request) LogLevel() LogLevel { return LogLevel(r.env.LogLevel) }
 
 // Meta returns the raw JSON of one member of the request's `_meta`, such as "traceparent".
@@ -105,13 +110,13 @@ func (r *Request) Param(key string) (json.RawMessage, bool) {
 	return r.env.Member(r.Params, key)
 }
 
-// EncodeResult returns the JSON of a result of this request: its members, its `_meta` with the identity of the server, and
-// its result type. It contains no line breaks.
+// EncodeResult returns the JSON of a result of this request: its members, its `_meta` with the
+// identity of the server, and its result type. It contains no line breaks.
 func (r *Request) EncodeResult(res Result) (json.RawMessage, error) {
 	return encodeResult(nil, res, r.frame())
 }
 
-// frame is what the server says of itself in each `_meta`; nil for no server.
+// frame returns the members of each `_meta` that identify the server; nil without a server.
 func (r *Request) frame() []byte {
 	if r.server == nil {
 		return nil
@@ -119,7 +124,7 @@ func (r *Request) frame() []byte {
 	return r.server.frame
 }
 
-// logger takes what goes wrong while the request is answered.
+// logger returns the log of the server.
 func (r *Request) logger() *slog.Logger {
 	if r.server == nil {
 		return slog.Default()
@@ -130,32 +135,35 @@ func (r *Request) logger() *slog.Logger {
 // has reports whether the request's revision has a feature.
 func (r *Request) has(f wire.Feature) bool { return r.env.Revision.Has(f) }
 
-// A Principal is the authenticated caller of a request. Authorization middleware puts it into the context of the HTTP
-// request; the transport hands it on as [Request.Principal]. A nil Principal is an anonymous caller.
+// A Principal is the authenticated caller of a request. Authorization middleware puts it into the
+// context of the HTTP request, and the transport copies it to [Request.Principal]. A nil Principal
+// is an anonymous caller.
 //
-// Issuer, Subject and ClientID together identify the principal: sessions, request state and subscriptions are bound to
-// them and survive a new token for the same three. A Principal is not changed once it is in a context.
+// Issuer, Subject and ClientID identify the principal: sessions, request state and subscriptions
+// are bound to them and remain valid with a new token for the same three. A Principal in a context
+// must not be changed.
 type Principal struct {
-	Issuer   string         // who vouches for Subject
+	Issuer   string         // the authority that authenticated Subject
 	Subject  string         // the user or machine
-	ClientID string         // the application that acts for it
+	ClientID string         // the application that acts for Subject
 	Scopes   []string       // what the token allows
 	Claims   map[string]any // further verified claims
 }
 
-// Key identifies the principal in one string: equal for two tokens of the same caller, different for different
-// callers. It is empty for nil.
+// Key returns a string that identifies the principal: equal for two tokens of one caller, and
+// different for different callers. It is empty for nil.
 func (p *Principal) Key() string {
 	if p == nil {
 		return ""
 	}
-	// NUL cannot stand in any of the three, so no two principals share a key.
+	// NUL does not occur in the three, so different principals have different keys.
 	return p.Issuer + "\x00" + p.Subject + "\x00" + p.ClientID
 }
 
 type principalKey struct{}
 
-// WithPrincipal returns a context that carries the authenticated caller. It is for authorization middleware.
+// WithPrincipal returns a context that carries the authenticated caller. It is for authorization
+// middleware.
 func WithPrincipal(ctx context.Context, p *Principal) context.Context {
 	return context.WithValue(ctx, principalKey{}, p)
 }

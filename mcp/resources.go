@@ -12,7 +12,8 @@ import (
 //
 // Spec: server/resources; schema Resource.
 type Resource struct {
-	// URI identifies the resource. Use the https scheme only for what clients can fetch from the web by themselves.
+	// URI identifies the resource. Use the https scheme only for what clients can fetch from the
+	// web by themselves.
 	URI string `json:"uri"`
 	// Name is the resource's name for programs.
 	Name string `json:"name"`
@@ -29,8 +30,8 @@ type Resource struct {
 	Icons       []Icon       `json:"icons,omitempty"`
 	Meta        Meta         `json:"_meta,omitzero"`
 
-	// Cache says how long and for whom what is read may be kept. Default: not at all. What is public on a server with
-	// [ServerOptions.Visible] is private all the same.
+	// Cache says how long and for whom what is read may be kept. Default: not at all. What is
+	// public on a server with [ServerOptions.Visible] is private all the same.
 	Cache Cache `json:"-"`
 }
 
@@ -54,13 +55,14 @@ type ResourceTemplate struct {
 
 	// Cache says how long and for whom what is read may be kept, as for [Resource].
 	Cache Cache `json:"-"`
-	// Complete suggests values for variables, by their names. Variables whose type lists its values need none.
+	// Complete suggests values for variables, by their names. Variables whose type lists its values
+	// need none.
 	Complete map[string]CompleteFunc `json:"-"`
 }
 
-// Expand returns the URI of one resource of the family. The variables are strings, []string, or map[string]string; those
-// that are absent are left out, as the template says. It is an error if the template is malformed, or a variable is of
-// another type.
+// Expand returns the URI of one resource of the family. The variables are strings, []string, or
+// map[string]string; those that are absent are left out, as the template says. It is an error if
+// the template is malformed, or a variable is of another type.
 //
 // Spec: server/resources, Resource Templates; RFC 6570.
 func (t *ResourceTemplate) Expand(vars map[string]any) (string, error) {
@@ -86,7 +88,8 @@ type ResourceContents struct {
 	Meta     Meta   `json:"_meta,omitzero"`
 }
 
-// MarshalJSON encodes the contents with the one of text and blob that they have, even if it is empty.
+// MarshalJSON encodes the contents with the one of text and blob that they have, even if it is
+// empty.
 func (c *ResourceContents) MarshalJSON() ([]byte, error) { return c.append(nil) }
 
 func (c *ResourceContents) append(dst []byte) ([]byte, error) {
@@ -119,8 +122,8 @@ func (c *ResourceContents) append(dst []byte) ([]byte, error) {
 // Spec: server/resources, Reading Resources; schema ReadResourceResult.
 type ReadResult struct {
 	Contents []*ResourceContents `json:"contents"`
-	// Cache says how long and for whom the answer may be kept. Default, when a function gives the result: that of the
-	// resource.
+	// Cache says how long and for whom the answer may be kept. Default, when a function gives the
+	// result: that of the resource.
 	Cache
 	Meta `json:"-"`
 	complete

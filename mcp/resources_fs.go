@@ -18,8 +18,8 @@ import (
 
 // Bounds of files that are served.
 const (
-	// maxFile bounds the bytes of one file: in base64 it still fits into one message of 16 MiB, which is what clients
-	// take.
+	// maxFile bounds the bytes of one file: in base64 it still fits into one message of 16 MiB,
+	// which is what clients take.
 	maxFile = 11 << 20
 	// maxFiles bounds the files of one AddFS: clients take no longer lists.
 	maxFiles = 10_000
@@ -27,16 +27,16 @@ const (
 	maxFileCompletions = 1_000
 )
 
-// AddFS registers every file of a file system as a resource, under prefix and the file's path, and gives the handles,
-// in the order of the paths. It is for files that come with the program, such as those of an [embed.FS]: they are
-// listed as they are now, with size and, if known, time of change, and read when a client asks. For a directory that
-// lives there is [AddFSTemplate].
+// AddFS registers every file of a file system as a resource, under prefix and the file's path, and
+// gives the handles, in the order of the paths. It is for files that come with the program, such as
+// those of an [embed.FS]: they are listed as they are now, with size and, if known, time of change,
+// and read when a client asks. For a directory that lives there is [AddFSTemplate].
 //
-// Files of types that are text, and of unknown ones that look like it, are given as text if they are UTF-8, all others
-// as blobs.
+// Files of types that are text, and of unknown ones that look like it, are given as text if they
+// are UTF-8, all others as blobs.
 //
-// AddFS panics if the files cannot be served: a prefix that is no URI with a slash at its end, a file of more than
-// 11 MiB, more than 10,000 files, a URI that is taken.
+// AddFS panics if the files cannot be served: a prefix that is no URI with a slash at its end, a
+// file of more than 11 MiB, more than 10,000 files, a URI that is taken.
 //
 // Spec: server/resources, Common URI Schemes.
 func AddFS(s *Server, prefix string, fsys fs.FS) []*Registration[Resource] {
@@ -77,13 +77,15 @@ func (s *Server) addFile(uri, name string, fsys fs.FS, info fs.FileInfo) *Regist
 	return s.addResource(r, func(context.Context, string) (*ReadResult, error) { return readFile(fsys, name) })
 }
 
-// AddFSTemplate registers a family of resources that are the files of a file system, and gives its handle. The
-// template has one variable, which is a file's path, such as in "file:///project/{+path}". Files are not listed, as
-// they may be many and change; unless the template says otherwise, clients get the path completed.
+// AddFSTemplate registers a family of resources that are the files of a file system, and gives its
+// handle. The template has one variable, which is a file's path, such as in
+// "file:///project/{+path}". Files are not listed, as they may be many and change; unless the
+// template says otherwise, clients get the path completed.
 //
-// A path has no dots, empty parts or leading slash, so it does not leave the file system. Where links lead is the file
-// system's matter: [os.Root.FS] does not follow them out, [os.DirFS] does. Directories and anything else that is
-// not a regular file are not found. A file of more than 11 MiB is an error that says so.
+// A path has no dots, empty parts or leading slash, so it does not leave the file system. Where
+// links lead is the file system's matter: [os.Root.FS] does not follow them out, [os.DirFS] does.
+// Directories and anything else that is not a regular file are not found. A file of more than 11
+// MiB is an error that says so.
 //
 // AddFSTemplate panics as [AddResourceTemplate] does.
 //
@@ -111,8 +113,9 @@ func readFile(fsys fs.FS, name string) (*ReadResult, error) {
 	if !fs.ValidPath(name) {
 		return nil, fs.ErrNotExist
 	}
-	// A path that cannot be looked up is the client's mistake, whatever the system calls it: it leads through a file, is
-	// too long, leaves the root. And what would wait for another process when it is opened must not be opened.
+	// A path that cannot be looked up is the client's mistake, whatever the system calls it: it
+	// leads through a file, is too long, leaves the root. And what would wait for another process
+	// when it is opened must not be opened.
 	if info, err := fs.Stat(fsys, name); err != nil || !info.Mode().IsRegular() {
 		return nil, fs.ErrNotExist
 	}
@@ -148,8 +151,8 @@ func fileContents(name string, data []byte) *ResourceContents {
 	return &ResourceContents{MIMEType: mimeType, Blob: data}
 }
 
-// completePath completes the path of a file, directory by directory. A directory that cannot be read has no files to
-// suggest.
+// completePath completes the path of a file, directory by directory. A directory that cannot be
+// read has no files to suggest.
 func completePath(fsys fs.FS) CompleteFunc {
 	return func(_ context.Context, typed string, _ map[string]string) ([]string, error) {
 		dir, base := path.Split(typed)
@@ -200,8 +203,8 @@ func isTextType(mimeType string) bool {
 	return strings.HasPrefix(mimeType, "text/")
 }
 
-// fileTypes are the MIME types of the extensions that documents and their pictures have. The system's own table differs
-// between machines, and calls TypeScript a video.
+// fileTypes are the MIME types of the extensions that documents and their pictures have. The
+// system's own table differs between machines, and calls TypeScript a video.
 var fileTypes = map[string]string{
 	".txt": "text/plain", ".log": "text/plain", ".md": "text/markdown", ".markdown": "text/markdown",
 	".html": "text/html", ".htm": "text/html", ".css": "text/css", ".csv": "text/csv", ".tsv": "text/tab-separated-values",

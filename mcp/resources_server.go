@@ -33,21 +33,22 @@ type templateEntry struct {
 
 // AddResource registers a resource and gives its handle. The function reads it.
 //
-// Out is what it gives: a string becomes text, []byte a blob; [*ResourceContents], a slice of them and [*ReadResult]
-// stay as they are, completed by what the description says. A resource that is not there is told by [NotFound],
-// [fs.ErrNotExist], nil or an empty slice.
+// Out is what it gives: a string becomes text, []byte a blob; [*ResourceContents], a slice of them
+// and [*ReadResult] stay as they are, completed by what the description says. A resource that is
+// not there is told by [NotFound], [fs.ErrNotExist], nil or an empty slice.
 //
-// The function may [Ask]. An [*Error] is shown to the client, any other error is logged and becomes "internal error". A
-// panic is contained. The context ends when the client cancels or goes away.
+// The function may [Ask]. An [*Error] is shown to the client, any other error is logged and becomes
+// "internal error". A panic is contained. The context ends when the client cancels or goes away.
 //
-// AddResource panics if the resource cannot work: no name, a URI that is none by RFC 3986 or is taken.
+// AddResource panics if the resource cannot work: no name, a URI that is none by RFC 3986 or is
+// taken.
 //
 // Spec: server/resources.
 func AddResource[Out any](s *Server, r *Resource, f func(ctx context.Context, uri string) (Out, error)) *Registration[Resource] {
 	if r == nil || f == nil {
 		panic("mcp: AddResource: the resource or its function is nil")
 	}
-	give, mimeType, err := bindContents[Out]()
+	convert, mimeType, err := bindContents[Out]()
 	if err != nil {
 		panic(fmt.Sprintf("mcp: AddResource %q: output: %v", r.URI, err))
 	}
@@ -60,7 +61,7 @@ func AddResource[Out any](s *Server, r *Resource, f func(ctx context.Context, ur
 		if err != nil {
 			return nil, err
 		}
-		return give(out), nil
+		return convert(out), nil
 	})
 }
 
@@ -113,27 +114,28 @@ func checkDescription(name string, a *Annotations, c Cache) error {
 	return c.validate()
 }
 
-// AddResourceTemplate registers a family of resources and gives its handle. The function reads any of them; what it
-// gives, and how it fails, is as for [AddResource].
+// AddResourceTemplate registers a family of resources and gives its handle. The function reads any
+// of them; what it gives, and how it fails, is as for [AddResource].
 //
-// Vars is what the URI holds: a struct with a field for each of the template's variables, strings, numbers, booleans or
-// []string, with the tags that [AddTool] describes; or map[string]string. A field named uri gets the whole URI,
-// unless the template has a variable of this name. Values are decoded, so that they may hold any character, slashes
-// too: for files there is [AddFSTemplate]. A URI whose variables do not fit the types, or that leaves out one that
-// is not optional, is none of the family.
+// Vars is what the URI holds: a struct with a field for each of the template's variables, strings,
+// numbers, booleans or []string, with the tags that [AddTool] describes; or map[string]string. A
+// field named uri gets the whole URI, unless the template has a variable of this name. Values are
+// decoded, so that they may hold any character, slashes too: for files there is [AddFSTemplate]. A
+// URI whose variables do not fit the types, or that leaves out one that is not optional, is none of
+// the family.
 //
-// A resource that was registered with [AddResource] wins over templates, and among templates the one with the most
-// literal text.
+// A resource that was registered with [AddResource] wins over templates, and among templates the
+// one with the most literal text.
 //
-// AddResourceTemplate panics if the template cannot work: no name, a pattern that is not by RFC 6570 or is taken, fields
-// that are not those of the pattern.
+// AddResourceTemplate panics if the template cannot work: no name, a pattern that is not by RFC
+// 6570 or is taken, fields that are not those of the pattern.
 //
 // Spec: server/resources, Resource Templates.
 func AddResourceTemplate[Vars, Out any](s *Server, t *ResourceTemplate, f func(context.Context, Vars) (Out, error)) *Registration[ResourceTemplate] {
 	if t == nil || f == nil {
 		panic("mcp: AddResourceTemplate: the template or its function is nil")
 	}
-	give, mimeType, err := bindContents[Out]()
+	convert, mimeType, err := bindContents[Out]()
 	if err != nil {
 		panic(fmt.Sprintf("mcp: AddResourceTemplate %q: output: %v", t.URITemplate, err))
 	}
@@ -146,7 +148,7 @@ func AddResourceTemplate[Vars, Out any](s *Server, t *ResourceTemplate, f func(c
 		if err != nil {
 			return nil, err
 		}
-		return give(out), nil
+		return convert(out), nil
 	})
 	if err != nil {
 		panic(fmt.Sprintf("mcp: AddResourceTemplate %q: %v", t.URITemplate, err))
@@ -253,8 +255,8 @@ type origin struct {
 	cache    Cache
 }
 
-// findResource returns what reads a URI, if the caller may see it. A resource that is registered hides the templates
-// that its URI matches, also from those who may not see it.
+// findResource returns what reads a URI, if the caller may see it. A resource that is registered
+// hides the templates that its URI matches, also from those who may not see it.
 func (s *Server) findResource(ctx context.Context, uri string) (from origin, ok bool) {
 	if e, found := s.resources.lookup(uri); found {
 		return origin{e.extra.read, e.value.MIMEType, e.value.Cache}, s.visible(ctx, Feature{Resource: e.value})
@@ -266,8 +268,8 @@ func (s *Server) findResource(ctx context.Context, uri string) (from origin, ok 
 	return origin{read, e.value.MIMEType, e.value.Cache}, true
 }
 
-// findTemplate returns the most literal of the templates that match a URI, if there is one that the caller may see, and
-// what reads the URI.
+// findTemplate returns the most literal of the templates that match a URI, if there is one that the
+// caller may see, and what reads the URI.
 func (s *Server) findTemplate(ctx context.Context, uri string) (best *featureEntry[ResourceTemplate, templateEntry], read readFunc) {
 	most := -1
 	for _, e := range s.templates.list() {
@@ -282,14 +284,15 @@ func (s *Server) findTemplate(ctx context.Context, uri string) (best *featureEnt
 	return best, read
 }
 
-// readable reports whether the caller may read a URI, as far as that can be told without reading it.
+// readable reports whether the caller may read a URI, as far as that can be told without reading
+// it.
 func (s *Server) readable(ctx context.Context, uri string) bool {
 	_, ok := s.findResource(ctx, uri)
 	return ok
 }
 
-// finishRead returns a result what the resource's description says, and the function left open. What the function gave
-// may be its own to keep, so it stays unchanged.
+// finishRead returns a result what the resource's description says, and the function left open.
+// What the function gave may be its own to keep, so it stays unchanged.
 func (s *Server) finishRead(from origin, uri string, given *ReadResult) (Result, error) {
 	res := &ReadResult{Cache: given.Cache, Meta: given.Meta}
 	for i, c := range given.Contents {
@@ -318,9 +321,9 @@ func (s *Server) finishRead(from origin, uri string, given *ReadResult) (Result,
 	return res, nil
 }
 
-// bindContents returns the function that makes a result of what a resource's function returned, and the MIME type of such
-// results, if it can be told.
-func bindContents[Out any]() (give func(Out) *ReadResult, mimeType string, err error) {
+// bindContents returns the function that makes a result of what a resource's function returned, and
+// the MIME type of such results, if it can be told.
+func bindContents[Out any]() (convert func(Out) *ReadResult, mimeType string, err error) {
 	var out Out
 	switch any(&out).(type) {
 	case *string:
@@ -415,7 +418,7 @@ func typedMatcher(t *uritemplate.Template, args *textArguments) (*uritemplate.Ma
 	for _, a := range args.list {
 		lists[a.name] = a.kind == "array"
 		if !slices.Contains(names, a.name) && (a.name != uriField || a.kind != "string") {
-			return nil, fmt.Errorf("field %q is no variable of the template, which has %q", a.name, names)
+			return nil, fmt.Errorf("field %q is not a variable of the template, which has %q", a.name, names)
 		}
 	}
 	for _, name := range names {
@@ -426,7 +429,8 @@ func typedMatcher(t *uritemplate.Template, args *textArguments) (*uritemplate.Ma
 	return t.Matcher(lists)
 }
 
-// fill decodes the variables of a URI into v, a pointer to a struct. False means that they do not fit.
+// fill decodes the variables of a URI into v, a pointer to a struct. False means that they do not
+// fit.
 func (a *textArguments) fill(vars map[string]any, uri string, v any) bool {
 	if _, taken := vars[uriField]; !taken && a.find(uriField) != nil {
 		vars[uriField] = uri
@@ -435,6 +439,6 @@ func (a *textArguments) fill(vars map[string]any, uri string, v any) bool {
 	for name, value := range vars {
 		object = a.appendMember(object, name, value)
 	}
-	settled, err := a.settle(append(object, '}'))
-	return err == nil && schema.Decode(settled, v) == nil
+	completed, err := a.complete(append(object, '}'))
+	return err == nil && schema.Decode(completed, v) == nil
 }

@@ -616,7 +616,7 @@ func TestRES15_MistakesAtRegistrationPanic(t *testing.T) {
 	}
 	mustPanic(t, "syntax", "not closed", template("x://{a"))
 	mustPanic(t, "unknown variable", `"b" has no field`, template("x://{a}{b}{l}"))
-	mustPanic(t, "unknown field", `"l" is no variable`, template("x://{a}"))
+	mustPanic(t, "unknown field", `"l" is not a variable`, template("x://{a}"))
 	mustPanic(t, "exploded string", `"a" has an explode modifier`, template("x://{a*}{l}"))
 	mustPanic(t, "prefix of a list", `"l" has a prefix`, template("x://{a}{l:3}"))
 	mustPanic(t, "variables", "want a struct", func() {

@@ -10,8 +10,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// Answer serves one request with h and returns the response message. It is for transports. A panic, and an error that is
-// not an [*Error], is logged in full and answered with "internal error".
+// Answer serves one request with h and returns the response message. It is for transports. A panic,
+// and an error that is not an [*Error], is logged in full and answered with "internal error".
 func Answer(ctx context.Context, h Handler, req *Request) *jsonrpc.Message {
 	const typicalSize = 256
 	result, err := appendResult(make([]byte, 0, typicalSize), ctx, h, req)
@@ -26,8 +26,8 @@ var _ = mcpint.Provide(mcpint.Funcs[*Request, Handler]{
 	AppendResponse: appendResponse, AppendResult: appendResult,
 })
 
-// appendResponse is [Answer] for transports that write bytes: it appends the response message to dst. The error is that of
-// the response.
+// appendResponse is [Answer] for transports that write bytes: it appends the response message to
+// dst. The error is that of the response.
 func appendResponse(dst []byte, ctx context.Context, h Handler, req *Request) ([]byte, *Error) {
 	start := len(dst)
 	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
@@ -40,19 +40,19 @@ func appendResponse(dst []byte, ctx context.Context, h Handler, req *Request) ([
 	return append(out, '}'), nil
 }
 
-// appendError is not inlined: a subscription waits in a call of appendResponse, and inlining the encoder there doubles the
-// stack of each idle stream to 16 KiB.
+// appendError is not inlined: a subscription waits in a call of appendResponse, and inlining the
+// encoder there doubles the stack of each idle stream to 16 KiB.
 //
 //go:noinline
 func appendError(dst []byte, id jsonrpc.ID, err *Error) []byte {
 	return jsonrpc.Append(dst, jsonrpc.NewErrorResponse(id, err))
 }
 
-// appendResult is [Answer] for transports that make the response message: it appends the result to dst, or returns the
-// error of the response.
+// appendResult is [Answer] for transports that make the response message: it appends the result to
+// dst, or returns the error of the response.
 //
-// If h is a [*Server] without middleware, a subscription is served after h has returned, which frees the stack of the
-// call.
+// If h is a [*Server] without middleware, a subscription is served after h has returned, which
+// frees the stack of the call.
 func appendResult(dst []byte, ctx context.Context, h Handler, req *Request) ([]byte, *Error) {
 	if req.env.Revision == 0 {
 		return nil, wire.UnsupportedVersion(req.env.VersionText)
@@ -78,7 +78,8 @@ func appendResult(dst []byte, ctx context.Context, h Handler, req *Request) ([]b
 	return nil, errInternal
 }
 
-// appendContained encodes a result and recovers from panics of its methods, which may be the user's.
+// appendContained encodes a result and recovers from panics of its methods, which may be the
+// user's.
 func appendContained(dst []byte, ctx context.Context, req *Request, res Result) (out []byte, err error) {
 	defer recovered(ctx, req.logger(), req.Method, &err)
 	return encodeResult(dst, res, req.frame())

@@ -10,16 +10,17 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// A Result is the answer to a request. This package's result types are Results, an extension may add its own.
+// A Result is the result of a request. The result types of this package implement it; an extension
+// may define others.
 //
-// A Result encodes to a JSON object without the members resultType and _meta: these two are added when the answer is
-// written, from the two methods and from what the server says of itself.
+// A Result encodes to a JSON object without the members resultType and _meta, which are added from
+// the two methods and from the server's identity when the result is written.
 //
 // Spec: basic (2026-07-28), Responses.
 type Result interface {
-	// ResultType is "complete", "input_required" or a value that an extension defines.
+	// ResultType returns "complete", "input_required" or a value that an extension defines.
 	ResultType() string
-	// ResultMeta is the `_meta` of the result; nil for none.
+	// ResultMeta returns the `_meta` of the result, or nil.
 	ResultMeta() Meta
 }
 
@@ -29,8 +30,9 @@ const (
 	ResultInputRequired = "input_required"
 )
 
-// Meta is the `_meta` object of a message or of a piece of data: anything, under keys whose prefixes are reverse DNS
-// names. Keys whose second label is "mcp" or "modelcontextprotocol" belong to the protocol.
+// Meta is the `_meta` object of a message or of data: any values, under keys with reverse DNS
+// prefixes. Keys whose second label is "mcp" or "modelcontextprotocol" are reserved for the
+// protocol.
 //
 // Spec: basic (2026-07-28), _meta.
 type Meta map[string]any
@@ -43,10 +45,10 @@ type complete struct{}
 
 func (complete) ResultType() string { return ResultComplete }
 
-// A RawResult is a whole result object in JSON, passed on as it is.
+// A RawResult is a complete result object in JSON, which is sent unchanged.
 type RawResult json.RawMessage
 
-// ResultType is the resultType member of the object, "complete" when it has none.
+// ResultType returns the member resultType, or "complete" if there is none.
 func (r RawResult) ResultType() string {
 	if v, ok := jsonscan.Get(r, "resultType"); ok {
 		if string(v) == `"`+ResultComplete+`"` {
@@ -59,29 +61,29 @@ func (r RawResult) ResultType() string {
 	return ResultComplete
 }
 
-// ResultMeta is nil: a raw result's `_meta` stays within it.
+// ResultMeta returns nil: the `_meta` of a raw result is part of the object.
 func (RawResult) ResultMeta() Meta { return nil }
 
-// An EmptyResult says that a request was carried out, and nothing else.
+// An EmptyResult is a result without members.
 type EmptyResult struct {
 	Meta `json:"-"`
 	complete
 }
 
-// fieldAppender is a Result that writes its own members, without braces and on one line.
+// A fieldAppender is a Result that encodes its own members, without braces and on one line.
 type fieldAppender interface {
 	appendFields(dst []byte) ([]byte, error)
 }
 
-// deterministic makes two encodings of one value equal, which clients' caches rely on.
+// deterministic makes equal values encode to equal JSON, on which the caches of clients rely.
 var deterministic = jsonv2.Deterministic(true)
 
-// encodeResult writes the members that every result has in front, so that a reader knows early what it reads. What is
-// written is one line: the encoder makes one of all that it is given, and only what passes it by has to be made one.
+// encodeResult appends the JSON of a result. Members that every result has come first. The result
+// is on one line: the JSON library writes no line breaks, and raw JSON is converted.
 func encodeResult(dst []byte, res Result, frame []byte) ([]byte, error) {
 	if raw, ok := res.(RawResult); ok {
 		if err := jsonscan.Valid(raw, jsonscan.Limits{}); err != nil || jsonscan.Kind(raw) != '{' {
-			return nil, fmt.Errorf("a raw result is no JSON object: %.20q", []byte(raw))
+			return nil, fmt.Errorf("invalid raw result %.20q: must be a JSON object", []byte(raw))
 		}
 		from := len(dst)
 		dst = appendRaw(dst, raw)
@@ -118,7 +120,7 @@ func encodeResult(dst []byte, res Result, frame []byte) ([]byte, error) {
 	return append(dst, '}'), nil
 }
 
-// appendRaw passes a result on. One without a result type is that of an older server: every result of ours has one.
+// appendRaw appends a raw result, and adds resultType, which results of older servers lack.
 func appendRaw(dst []byte, raw RawResult) []byte {
 	if _, ok := jsonscan.Get(raw, "resultType"); ok {
 		return append(dst, raw...)
@@ -131,7 +133,7 @@ func appendRaw(dst []byte, raw RawResult) []byte {
 	return append(dst, '}')
 }
 
-// appendMeta writes the `_meta` member with a leading comma, if it holds anything.
+// appendMeta appends the member `_meta`, preceded by a comma, if it is not empty.
 func appendMeta(dst []byte, meta Meta, frame []byte) ([]byte, error) {
 	if len(meta) == 0 && len(frame) == 0 {
 		return dst, nil
@@ -153,7 +155,7 @@ func appendMeta(dst []byte, meta Meta, frame []byte) ([]byte, error) {
 	return append(dst, '}'), nil
 }
 
-// appendMembers writes the members of v, which encodes to an object, without its braces.
+// appendMembers appends the members of v, which encodes to an object, without braces.
 func appendMembers(dst []byte, v any) ([]byte, error) {
 	b, err := jsonv2.Marshal(v, deterministic)
 	if err != nil {

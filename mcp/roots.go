@@ -11,7 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// A Root is a folder or file that a client works in. It is a hint of where to look, not a permission.
+// A Root is a folder or file that a client works in. It is a hint, not a permission.
 //
 // Spec: client/roots; schema Root.
 type Root struct {
@@ -20,11 +20,11 @@ type Root struct {
 	Meta Meta   `json:"_meta,omitzero"`
 }
 
-// rootsKey is the key of the question that [Roots] asks.
+// rootsKey is the key of the question of [Roots].
 const rootsKey = "roots"
 
-// Roots asks the client which folders it works in, as [Ask] asks the user. Its key is "roots". Deprecated by the
-// protocol since 2026-07-28, for arguments that say where to work.
+// Roots asks the client for the folders that it works in. It behaves as [Ask] does, with the key
+// "roots". The protocol deprecates it since 2026-07-28, in favour of tool arguments.
 //
 // Spec: client/roots.
 func Roots(ctx context.Context) ([]Root, error) {
@@ -33,13 +33,13 @@ func Roots(ctx context.Context) ([]Root, error) {
 	return roots, err
 }
 
-// RootsQuestion asks which folders the client works in: [Roots] as a question for [AskAll].
+// RootsQuestion returns the question of [Roots], for [AskAll].
 func RootsQuestion(key string, roots *[]Root) Question {
 	return Question{
 		key:     key,
 		request: InputRequest{Method: wire.MethodRootsList},
 		lacks:   lacksRoots,
-		take: func(raw json.RawMessage) error {
+		accept: func(raw json.RawMessage) error {
 			decoded, err := decodeRoots(raw)
 			if err == nil {
 				*roots = decoded
@@ -49,7 +49,7 @@ func RootsQuestion(key string, roots *[]Root) Question {
 	}
 }
 
-// decodeRoots reads a client's answer.
+// decodeRoots decodes a client's answer.
 func decodeRoots(raw json.RawMessage) ([]Root, error) {
 	var res struct {
 		Roots *[]Root `json:"roots"`

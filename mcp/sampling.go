@@ -13,16 +13,17 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// SampleParams is a conversation that the client's model is asked to continue.
+// SampleParams are the parameters of sampling/createMessage: a conversation that the client's model
+// is asked to continue.
 //
 // Spec: client/sampling; schema CreateMessageRequestParams.
 type SampleParams struct {
-	// Messages is the conversation so far. A message that answers tool uses holds their results and nothing else, and
-	// every tool use is answered in the message after it.
+	// Messages is the conversation so far. A message with tool results has nothing else, and
+	// follows the message with the tool uses, all of which it answers.
 	Messages []SampleMessage `json:"messages"`
-	// MaxTokens bounds the answer.
+	// MaxTokens is the maximum length of the answer in tokens.
 	MaxTokens int `json:"maxTokens"`
-	// The rest are wishes. The client may alter or ignore them.
+	// The client may change or ignore the following fields.
 	SystemPrompt     string            `json:"systemPrompt,omitzero"`
 	ModelPreferences *ModelPreferences `json:"modelPreferences,omitzero"`
 	Temperature      *float64          `json:"temperature,omitzero"`
@@ -30,33 +31,34 @@ type SampleParams struct {
 	Metadata         map[string]any    `json:"metadata,omitzero"` // for the model's provider
 	// IncludeContext is "none", "thisServer" or "allServers". All but the first are deprecated.
 	IncludeContext string `json:"includeContext,omitzero"`
-	// Tools are what the model may use in its answer. They need not be tools of the server: whoever asks carries
-	// them out. They and ToolChoice need a client that declares sampling.tools.
+	// Tools are the tools that the model may use in its answer. The caller executes them; they need
+	// not be tools of the server. Tools and ToolChoice require that the client declares
+	// sampling.tools.
 	Tools      []*Tool     `json:"tools,omitempty"`
 	ToolChoice *ToolChoice `json:"toolChoice,omitzero"`
 	Meta       Meta        `json:"_meta,omitzero"`
 }
 
-// A ToolChoice says whether a model may use tools.
+// A ToolChoice controls the model's use of tools.
 //
 // Spec: schema ToolChoice.
 type ToolChoice struct {
 	Mode string `json:"mode,omitzero"` // "auto", the default, "required" or "none"
 }
 
-// ModelPreferences say what matters in the choice of a model; the client chooses.
+// ModelPreferences are the server's priorities for the client's choice of a model.
 //
 // Spec: client/sampling, Model Preferences.
 type ModelPreferences struct {
-	// Hints name models or families of models, the most wanted first.
+	// Hints are names of models or model families, in order of preference.
 	Hints []ModelHint `json:"hints,omitempty"`
-	// The priorities go from 0, unimportant, to 1.
+	// Priorities range from 0, unimportant, to 1.
 	CostPriority         float64 `json:"costPriority,omitzero"`
 	SpeedPriority        float64 `json:"speedPriority,omitzero"`
 	IntelligencePriority float64 `json:"intelligencePriority,omitzero"`
 }
 
-// A ModelHint is a part of the name of a model, such as "sonnet".
+// A ModelHint is part of the name of a model, such as "sonnet".
 type ModelHint struct {
 	Name string `json:"name,omitzero"`
 }
@@ -70,7 +72,7 @@ type SampleMessage struct {
 	Meta    Meta
 }
 
-// A SampleResult is what the client's model answered.
+// A SampleResult is the answer of the client's model.
 //
 // Spec: schema CreateMessageResult.
 type SampleResult struct {
@@ -81,7 +83,7 @@ type SampleResult struct {
 	Meta       Meta
 }
 
-// Text returns the text of the answer; other content is left out.
+// Text returns the concatenated text of the answer, without other content.
 func (r *SampleResult) Text() string {
 	var b strings.Builder
 	for _, c := range r.Content {
@@ -92,9 +94,9 @@ func (r *SampleResult) Text() string {
 	return b.String()
 }
 
-// Sample asks the client's model to continue a conversation, as [Ask] asks the user. A user may refuse, and then the
-// request ends here: the client does not send it again. Deprecated by the protocol since 2026-07-28, for calling a
-// model directly.
+// Sample asks the client's model to continue a conversation. It behaves as [Ask] does. If the user
+// refuses, the call ends: the client does not send its request again. The protocol deprecates
+// sampling since 2026-07-28, in favour of calling a model directly.
 //
 // Spec: client/sampling.
 func Sample(ctx context.Context, key string, p *SampleParams) (*SampleResult, error) {
@@ -103,7 +105,7 @@ func Sample(ctx context.Context, key string, p *SampleParams) (*SampleResult, er
 	return res, err
 }
 
-// SampleQuestion asks the client's model to continue a conversation: [Sample] as a question for [AskAll].
+// SampleQuestion returns the question of [Sample], for [AskAll]. The answer is stored in *res.
 func SampleQuestion(key string, p *SampleParams, res **SampleResult) Question {
 	if err := p.check(); err != nil {
 		return Question{key: key, err: err}
@@ -114,7 +116,7 @@ func SampleQuestion(key string, p *SampleParams, res **SampleResult) Question {
 		request: InputRequest{Method: wire.MethodSamplingCreateMessage, Params: params},
 		err:     err,
 		lacks:   p.lacks,
-		take: func(raw json.RawMessage) error {
+		accept: func(raw json.RawMessage) error {
 			decoded, err := decodeSampleResult(raw)
 			if err == nil {
 				*res = decoded
@@ -124,7 +126,7 @@ func SampleQuestion(key string, p *SampleParams, res **SampleResult) Question {
 	}
 }
 
-// complete returns the params with an input schema for every tool, which the protocol demands.
+// complete returns the params with an input schema for each tool, which the protocol requires.
 func (p *SampleParams) complete() *SampleParams {
 	completed := *p
 	completed.Tools = make([]*Tool, len(p.Tools))
@@ -138,7 +140,7 @@ func (p *SampleParams) complete() *SampleParams {
 	return &completed
 }
 
-// lacks says what keeps a client from answering.
+// lacks returns an error if the client cannot answer.
 func (p *SampleParams) lacks(r *Request) error {
 	caps := r.Capabilities()
 	if caps.Sampling == nil || !r.has(wire.Sampling) {
@@ -161,7 +163,7 @@ func (p *SampleParams) usesTools() bool {
 	return len(p.Tools) > 0 || p.ToolChoice != nil || p.has("tool_use") || p.has("tool_result")
 }
 
-// has reports whether a message holds content of a type.
+// has reports whether a message has content of a type.
 func (p *SampleParams) has(contentType string) bool {
 	for _, m := range p.Messages {
 		if m.count(contentType) > 0 {
@@ -171,7 +173,7 @@ func (p *SampleParams) has(contentType string) bool {
 	return false
 }
 
-// decodeSampleResult reads a client's answer.
+// decodeSampleResult decodes a client's answer.
 func decodeSampleResult(raw json.RawMessage) (*SampleResult, error) {
 	var r SampleResult
 	if err := jsonv2.Unmarshal(raw, &r); err != nil {
@@ -209,7 +211,8 @@ type (
 	}
 )
 
-// MarshalJSON encodes the message. A single piece of content stands alone, as the older revisions have it.
+// MarshalJSON encodes the message. A single piece of content is not wrapped in an array, for older
+// revisions.
 func (m SampleMessage) MarshalJSON() ([]byte, error) {
 	return jsonv2.Marshal(messageFields{m.Role, m.Content, m.Meta}, deterministic)
 }
@@ -222,7 +225,8 @@ func (m *SampleMessage) UnmarshalJSON(raw []byte) error {
 	return err
 }
 
-// MarshalJSON encodes the answer. A single piece of content stands alone, as the older revisions have it.
+// MarshalJSON encodes the answer. A single piece of content is not wrapped in an array, for older
+// revisions.
 func (r SampleResult) MarshalJSON() ([]byte, error) {
 	return jsonv2.Marshal(resultFields{r.Role, r.Content, r.Model, r.StopReason, r.Meta}, deterministic)
 }
@@ -235,7 +239,7 @@ func (r *SampleResult) UnmarshalJSON(raw []byte) error {
 	return err
 }
 
-// blocks is content that is written as a list unless it is one piece.
+// blocks is content that is encoded as an array unless it is a single piece.
 type blocks []Content
 
 // MarshalJSON encodes the content.
@@ -246,7 +250,7 @@ func (b blocks) MarshalJSON() ([]byte, error) {
 	return contents(b).MarshalJSON()
 }
 
-// UnmarshalJSON decodes a piece of content or a list.
+// UnmarshalJSON decodes one piece of content or an array.
 func (b *blocks) UnmarshalJSON(raw []byte) error {
 	*b = blocks{}
 	switch jsonscan.Kind(raw) {
@@ -267,17 +271,17 @@ func (b *blocks) UnmarshalJSON(raw []byte) error {
 	return errors.New("content is neither an object nor a list")
 }
 
-// A ToolUse is a model's wish to call a tool. It stands in what an assistant says.
+// A ToolUse is a request of the model to call a tool. It is content of an assistant's message.
 //
 // Spec: client/sampling (2025-11-25, 2026-07-28), Sampling with Tools; schema ToolUseContent.
 type ToolUse struct {
-	ID    string          `json:"id"`    // names this use; its result repeats it
+	ID    string          `json:"id"`    // of this use; its result has the same
 	Name  string          `json:"name"`  // of the tool
 	Input json.RawMessage `json:"input"` // the arguments, a JSON object
 	Meta  Meta            `json:"_meta,omitzero"`
 }
 
-// A ToolUseResult is what a tool gave for a [ToolUse]. It stands in what a user says.
+// A ToolUseResult is the result of a [ToolUse]. It is content of a user's message.
 //
 // Spec: client/sampling (2025-11-25, 2026-07-28), Message Content Constraints; schema ToolResultContent.
 type ToolUseResult struct {
@@ -332,7 +336,7 @@ const (
 	toolsNone     = "none"
 )
 
-// check holds the params to what a client may be asked.
+// check validates the params.
 func (p *SampleParams) check() error {
 	if p == nil {
 		return errors.New("the params are nil")
@@ -385,8 +389,8 @@ func (m *ModelPreferences) check() error {
 	return nil
 }
 
-// checkConversation holds messages to the rules that models' providers have: tool results stand alone, and answer the
-// tool uses of the message before, all of them.
+// checkConversation checks rules of model providers: tool results are in a message of their own,
+// which answers all tool uses of the message before.
 //
 // Spec: client/sampling (2025-11-25, 2026-07-28), Message Content Constraints.
 func checkConversation(messages []SampleMessage) error {
@@ -403,12 +407,12 @@ func checkConversation(messages []SampleMessage) error {
 		}
 	}
 	if len(open) > 0 {
-		return errors.New("the last message uses a tool, and no result follows")
+		return errors.New("the last message has a tool use without a result")
 	}
 	return nil
 }
 
-// check looks at one message; open are the tool uses that it has to answer.
+// check validates one message; open are the tool uses that it has to answer.
 func (m *SampleMessage) check(open map[string]bool) error {
 	switch {
 	case m.Role != RoleUser && m.Role != RoleAssistant:
@@ -421,33 +425,33 @@ func (m *SampleMessage) check(open map[string]bool) error {
 			return err
 		}
 		if m.Role != RoleAssistant && c.contentType() == "tool_use" {
-			return errors.New("only an assistant uses tools")
+			return errors.New("tool use in a message of the user")
 		}
 	}
 	return m.checkResults(open)
 }
 
-// checkResults sees to it that the message answers each open tool use once, and has nothing else to say if it answers
-// any.
+// checkResults checks that the message answers each open tool use once, and has no other content if
+// it answers any.
 func (m *SampleMessage) checkResults(open map[string]bool) error {
 	results := m.count("tool_result")
 	switch {
 	case results == 0 && len(open) > 0:
-		return errors.New("it does not answer the tool uses before it")
+		return errors.New("the message has no results for the tool uses before it")
 	case results == 0:
 		return nil
 	case m.Role != RoleUser:
-		return errors.New("only a user gives results of tools")
+		return errors.New("tool results in a message of the assistant")
 	case results != len(m.Content):
-		return errors.New("it mixes results of tools with other content")
+		return errors.New("the message mixes tool results with other content")
 	case results != len(open):
-		return fmt.Errorf("it has %d results for %d tool uses", results, len(open))
+		return fmt.Errorf("the message has %d results for %d tool uses", results, len(open))
 	}
 	answered := map[string]bool{}
 	for _, c := range m.Content {
 		id := c.(*ToolUseResult).ToolUseID
 		if !open[id] || answered[id] {
-			return fmt.Errorf("the result for tool use %q answers none, or one that is answered already", id)
+			return fmt.Errorf("invalid tool result: tool use %q does not exist or has a result already", id)
 		}
 		answered[id] = true
 	}
@@ -464,7 +468,7 @@ func (m *SampleMessage) count(contentType string) (n int) {
 	return n
 }
 
-// checkSampled holds one piece of content to what may stand in a conversation with a model.
+// checkSampled validates one piece of content of a message.
 //
 // Spec: schema SamplingMessageContentBlock.
 func checkSampled(c Content) error {
@@ -484,5 +488,5 @@ func checkSampled(c Content) error {
 	case nil:
 		return errors.New("content is nil")
 	}
-	return fmt.Errorf("%s content has no place in sampling", c.contentType())
+	return fmt.Errorf("invalid content: sampling does not allow type %q", c.contentType())
 }

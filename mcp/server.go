@@ -17,16 +17,16 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// A Server offers tools, resources and prompts to clients of every revision. It is a [Handler]: run it on a stream with
-// [Server.Run], or mount it on HTTP with package mcphttp.
+// A Server offers tools, resources and prompts to clients of every revision. It is a [Handler]: run
+// it on a stream with [Server.Run], or serve it over HTTP with package mcphttp.
 //
-// What it offers is registered with [AddTool], [AddResource], [AddResourceTemplate], [AddFS] and [AddPrompt], and may
-// change while clients are connected. A Server is safe for concurrent use. It keeps no state of a client between two
-// requests.
+// Features are registered with [AddTool], [AddResource], [AddResourceTemplate], [AddFS] and
+// [AddPrompt], also while clients are connected. A Server is safe for concurrent use. It keeps no
+// state of a client between requests.
 type Server struct {
 	opts    ServerOptions
 	log     *slog.Logger
-	frame   []byte                // the members that every result's `_meta` carries
+	frame   []byte                // the members of the `_meta` of every result
 	handler atomic.Pointer[stack] // the middleware around the dispatch
 	serving atomic.Int64
 
@@ -37,12 +37,12 @@ type Server struct {
 	changes   broadcaster
 	sealer    *seal.KeyRing
 
-	mu         sync.Mutex // guards the fields below, and is held to change the maps that are read without it
+	mu         sync.Mutex // guards the fields below; the maps behind pointers are read without it
 	middleware []Middleware
 	extensions map[string]any
 	methods    atomic.Pointer[map[string]Handler]
 	topics     atomic.Pointer[map[string]Topic] // by member of the filter
-	completes  atomic.Bool                      // some argument can be completed
+	completes  atomic.Bool                      // a feature has completions
 }
 
 // ServerOptions configures a [Server]. The zero value is right for most servers.
@@ -52,43 +52,44 @@ type ServerOptions struct {
 	Description string
 	WebsiteURL  string
 	Icons       []Icon
-	// Instructions tell the model of the client how to use the server as a whole.
+	// Instructions tell the client's model how to use the server.
 	Instructions string
-	// Logger takes what goes wrong inside: panics, failures that clients only see as "internal error". Default:
+	// Logger receives panics, and the errors that clients see as "internal error". Default:
 	// slog.Default().
 	Logger *slog.Logger
-	// Middleware wraps every request, the first one outermost.
+	// Middleware wraps the handling of all requests, the first one outermost.
 	Middleware []Middleware
-	// Visible says whether the caller of ctx may see and use a feature; see [RequestFrom] for who that is. It is asked
-	// when features are listed and again when one is used, so what it hides cannot be reached by guessing. It must be
-	// quick and safe for concurrent use. Default: everything is visible to everyone.
+	// Visible reports whether the caller of ctx may see and use a feature; see [RequestFrom]. It is
+	// called when features are listed and again when one is used, so hidden features cannot be
+	// guessed. It must be fast and safe for concurrent use. Default: all features are visible.
 	Visible func(ctx context.Context, f Feature) bool
-	// PageSize is the number of items in one answer to a list request. Default: 1000.
+	// PageSize is the maximum number of items in one list result. Default: 1000.
 	PageSize int
-	// Cache says how long clients may keep lists and the server's description. Default: not at all.
+	// Cache has the cache hints of lists and of the server's description. Default: no caching.
 	Cache Cache
-	// ProgressRate is the number of progress notifications per second that one call may send on average, above a first
-	// burst of 1000; what exceeds it is merged into the next. Default: 100.
+	// ProgressRate is the average number of progress notifications per second that one call may
+	// send, after a burst of 1000. Notifications above it are merged with the next one. Default:
+	// 100.
 	ProgressRate int
-	// MaxInFlight is the number of requests that the server works on at once, over all its connections; further ones are
-	// refused with [CodeBusy]. Subscriptions, detached calls and what waits for the result of a task do not count: whoever
-	// carries them bounds them. Default: 10,000.
+	// MaxInFlight is the maximum number of requests in progress, over all connections; further ones
+	// are refused with [CodeBusy]. Subscriptions, detached calls and requests that wait for the
+	// result of a task do not count, and are bounded by transports and extensions. Default: 10,000.
 	MaxInFlight int
-	// StateKeys are the secrets that seal request state and cursors, each at least 32 bytes: the first one seals, all
-	// of them open, so that keys can be rotated. Servers that stand in for each other share them. Default: one random
-	// key, which dies with the server.
+	// StateKeys are the secrets that seal request state and cursors, each at least 32 bytes long.
+	// The first one seals, all of them open, so that keys can be rotated. Replicas of a server
+	// share them. Default: one random key, which is lost when the server ends.
 	StateKeys [][]byte
-	// StateTTL is how long a client may take to answer a question. Default: 1 hour.
+	// StateTTL is the time that a client has to answer a question. Default: 1 hour.
 	StateTTL time.Duration
-	// StateStore keeps request state that is too large to travel with the client. Default: none; such a state is an
-	// error.
+	// StateStore stores request state that is too large to travel with the client. Default: none;
+	// such a state is an error.
 	StateStore StateStore
-	// Experimental is put into the capabilities as it is.
+	// Experimental is sent as the capability of this name.
 	Experimental map[string]any
 }
 
-// NewServer returns a server that offers nothing yet. Name and version are its identity in every answer. It panics if
-// they or the options cannot work. The options may be nil.
+// NewServer returns a server without features. Name and version identify it in every result. The
+// options may be nil. NewServer panics if an argument is invalid.
 func NewServer(name, version string, opts *ServerOptions) *Server {
 	s := &Server{}
 	if opts != nil {
@@ -120,28 +121,28 @@ func NewServer(name, version string, opts *ServerOptions) *Server {
 	return s
 }
 
-// A stack is middleware around what a server does.
+// A stack is the dispatcher wrapped in middleware.
 type stack struct {
 	Handler
 	isPlain bool // there is no middleware
 }
 
-// wrap puts the middleware around what the server does. The caller holds s.mu, or has the server to itself.
+// wrap rebuilds the stack. The caller holds s.mu, or the server is not shared yet.
 func (s *Server) wrap() {
 	h := stack{dispatcher{s}, len(s.middleware) == 0}
 	if !h.isPlain {
 		h.Handler = chain(HandlerFunc(func(ctx context.Context, req *Request) (Result, error) {
-			return contain(ctx, s.log, req, dispatcher{s}) // middleware sees a panic as an error
+			return contain(ctx, s.log, req, dispatcher{s}) // middleware receives a panic as an error
 		}), s.middleware)
 	}
 	s.handler.Store(&h)
 }
 
-// Use puts m around what the server does, within all middleware that it has already. It is for extensions, which are
-// installed before the server serves: requests in progress do not pass m. It panics if m is nil.
+// Use adds a middleware inside those that the server has. It is for extensions, which are installed
+// before the server serves: requests in progress do not pass m. Use panics if m is nil.
 func (s *Server) Use(m Middleware) {
 	if m == nil {
-		panic("mcp: Use: the middleware is nil")
+		panic("mcp: Use: middleware is nil")
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,7 +192,7 @@ func (s *Server) validate(name string) error {
 	return s.opts.Cache.validate()
 }
 
-// ServeMCP answers one request of any client, through the server's middleware.
+// ServeMCP serves one request through the server's middleware.
 func (s *Server) ServeMCP(ctx context.Context, req *Request) (Result, error) {
 	if req.Method != wire.MethodSubscriptionsListen && req.Method != wire.MethodTasksResult && req.detached == nil {
 		defer s.serving.Add(-1)
@@ -210,17 +211,17 @@ func (s *Server) ServeMCP(ctx context.Context, req *Request) (Result, error) {
 	case err == nil:
 		return res, nil
 	case asError(err) != nil:
-		return nil, err // as it is: what is around the protocol error may be for the transport
+		return nil, err // with the errors that wrap it, which the transport may inspect
 	}
 	return nil, publicError(c, s.log, req, err)
 }
 
-// errBusy asks the client to come back.
+// errBusy is the error of a request above MaxInFlight.
 var errBusy = &Error{Code: CodeBusy, Message: "server is busy", Data: json.RawMessage(`{"retryAfterMs":1000}`)}
 
-// HandleMethod makes h answer requests of a method that the core protocol does not define, for extensions. Those of tasks,
-// which one revision has in its core, are an extension's. It panics if the protocol defines the method or it has a
-// handler already.
+// HandleMethod registers the handler of a method that an extension defines. Methods of tasks, which
+// one revision has in its core, belong to an extension. HandleMethod panics if the core protocol
+// defines the method, or if it has a handler.
 func (s *Server) HandleMethod(method string, h Handler) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,8 +240,9 @@ func (s *Server) HandleMethod(method string, h Handler) {
 	s.methods.Store(&methods)
 }
 
-// AddExtension declares support for an extension, by its id (such as "com.example/search") and its settings, which
-// encode to a JSON object; nil means none. It panics if the id has no prefix, or the settings are no object.
+// AddExtension declares support for an extension, by its id (such as "com.example/search") and its
+// settings, which encode to a JSON object; nil means none. AddExtension panics if the id has no
+// prefix or the settings do not encode to an object.
 //
 // Spec: basic (2026-07-28), Extensions.
 func (s *Server) AddExtension(id string, settings any) {
@@ -252,7 +254,7 @@ func (s *Server) AddExtension(id string, settings any) {
 	}
 	encoded, err := jsonv2.Marshal(settings, deterministic)
 	if err != nil || jsonscan.Kind(encoded) != '{' {
-		panic(fmt.Sprintf("mcp: extension %q: its settings are no JSON object: %v", id, err))
+		panic(fmt.Sprintf("mcp: extension %q: settings must encode to a JSON object: %v", id, err))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -264,8 +266,8 @@ func (s *Server) AddExtension(id string, settings any) {
 	s.extensions = extensions
 }
 
-// HeaderParams returns the arguments of a tool that HTTP clients repeat in headers. It returns nil for a tool that the
-// caller of req must not see.
+// HeaderParams returns the arguments of a tool that HTTP clients repeat in headers. It returns nil
+// for a tool that the caller of req must not see.
 func (s *Server) HeaderParams(ctx context.Context, req *Request, tool string) (params []HeaderParam) {
 	e, ok := s.tools.lookup(tool)
 	if !ok || len(e.extra.headerParams) == 0 {
@@ -280,7 +282,7 @@ func (s *Server) HeaderParams(ctx context.Context, req *Request, tool string) (p
 	return params
 }
 
-// A Feature is one thing that a server offers, as [ServerOptions.Visible] sees it. Exactly one field is set.
+// A Feature is a feature of a server, as [ServerOptions.Visible] sees it. Exactly one field is set.
 type Feature struct {
 	Tool     *Tool
 	Prompt   *Prompt

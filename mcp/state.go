@@ -20,35 +20,40 @@ import (
 
 // Bounds of request state.
 const (
-	// maxRequestState bounds what travels: every byte goes to the client and back once per round.
+	// maxRequestState bounds the state that travels with the client, which sends it back in each
+	// round.
 	maxRequestState = 64 << 10
-	// maxStoredState bounds what goes to a [StateStore]: a few answers of the largest size that a request may have.
+	// maxStoredState bounds the state in a [StateStore]: several answers of the maximum size of a
+	// request.
 	maxStoredState = 16 << 20
 )
 
-// A StateStore keeps request state that is too large to travel with the client. What it holds is sealed; it needs no
-// secrecy of its own. Servers that stand in for each other share one. It is called from many goroutines at once.
+// A StateStore stores request state that is too large to travel with the client. States are sealed,
+// so the store need not keep them secret. Replicas of a server share one store. Its methods must be
+// safe for concurrent use.
 type StateStore interface {
-	// Put keeps a state under a new key until it expires, and may forget it then.
+	// Put stores a state under a new key until it expires.
 	Put(ctx context.Context, key string, state []byte, expires time.Time) error
-	// Get returns the state of a key, nil if there is none. It may be asked for again: a client may repeat a request.
+	// Get returns the state of a key, or nil. A client may repeat a request, so a key may be read
+	// more than once.
 	Get(ctx context.Context, key string) ([]byte, error)
 }
 
-// errState refuses request state that was altered, is another's, belongs to another request or is too old. One text
-// for all: a client that made it up learns nothing.
+// errState is the error of a request state that was altered, has expired, or belongs to another
+// caller or request. All cases have one text, which reveals nothing to a client that has made the
+// state up.
 var errState = Errorf(CodeInvalidParams, "params.requestState is not valid for this request or has expired; send the request again without it")
 
-// A state is what a call has to remember from one round to the next. It travels sealed, with the client.
+// A state is what a call stores from one round to the next. It travels with the client, sealed.
 type state struct {
-	Expires  int64                      `json:"expires,omitzero"`  // Unix milliseconds; of no meaning in a detached call
-	Progress *float64                   `json:"progress,omitzero"` // the last that was told
+	Expires  int64                      `json:"expires,omitzero"`  // Unix milliseconds; unused in a detached call
+	Progress *float64                   `json:"progress,omitzero"` // the last one reported
 	Asked    map[string]digest          `json:"asked,omitempty"`   // the questions of this round
 	Answers  map[string]answered        `json:"answers,omitempty"` // of earlier rounds
-	Once     map[string]json.RawMessage `json:"once,omitempty"`    // what functions gave that ran
+	Once     map[string]json.RawMessage `json:"once,omitempty"`    // results of functions
 }
 
-// answered is an answer with the question that it is for.
+// An answered is an answer with its question.
 type answered struct {
 	Question digest          `json:"question"`
 	Answer   json.RawMessage `json:"answer"`
@@ -63,7 +68,8 @@ func (s *state) changed(key string, asked digest) bool {
 	return ok && pending != asked
 }
 
-// begin reads what a call is about, which key names in its params, and takes up what it was about before.
+// begin reads the target and arguments of a call and resumes it. The key is the param that has the
+// target.
 func (c *call) begin(key string) (target string, args json.RawMessage, err error) {
 	p, err := parseTarget(c.req, key)
 	if err != nil {
@@ -72,8 +78,7 @@ func (c *call) begin(key string) (target string, args json.RawMessage, err error
 	return p.target, p.arguments, c.resume(p)
 }
 
-// resume lets the call ask, and takes up what its client brings: the state of earlier rounds and the answers of
-// this one.
+// resume allows questions, and restores the state and answers that the client has sent.
 //
 // Spec: basic/patterns/mrtr (2026-07-28), Server Requirements.
 func (c *call) resume(p targetParams) error {
@@ -91,7 +96,7 @@ func (c *call) resume(p targetParams) error {
 		return err
 	}
 	in.mu.Lock()
-	in.talk = &talk{resumed: true, state: *before}
+	in.state = &inputState{resumed: true, state: *before}
 	in.mu.Unlock()
 	if last := before.Progress; last != nil {
 		c.progress.mu.Lock()
@@ -101,7 +106,7 @@ func (c *call) resume(p targetParams) error {
 	return nil
 }
 
-// stateBefore returns the state that the rounds before have left, nil for none.
+// stateBefore returns the state of the previous round, or nil.
 func (c *call) stateBefore(p targetParams) (*state, error) {
 	if d := c.req.detached; d != nil {
 		return d.state()
@@ -120,7 +125,7 @@ func (c *call) stateBefore(p targetParams) (*state, error) {
 	}
 	var before state
 	if err := jsonv2.Unmarshal(plain, &before); err != nil {
-		return nil, fmt.Errorf("request state: %w", err) // its seal is good, so another version of this server wrote it
+		return nil, fmt.Errorf("request state: %w", err) // the seal is valid: another version of the server wrote it
 	}
 	if time.Now().UnixMilli() >= before.Expires {
 		return nil, errState
@@ -128,28 +133,28 @@ func (c *call) stateBefore(p targetParams) (*state, error) {
 	return &before, nil
 }
 
-// begin makes the input ready for one run of a handler. Middleware may start several.
+// begin prepares the input for one run of a handler. Middleware may start several.
 func (in *input) begin(p targetParams) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.begun, in.open, in.target, in.talk = true, true, p, nil
+	in.begun, in.open, in.target, in.state = true, true, p, nil
 }
 
-// asked reports whether the handler has asked what is not answered yet.
+// asked reports whether the handler has asked a question that has no answer.
 func (c *call) asked() bool {
 	c.input.mu.Lock()
 	defer c.input.mu.Unlock()
-	return c.input.talk != nil && len(c.input.talk.asked) > 0
+	return c.input.state != nil && len(c.input.state.asked) > 0
 }
 
-// inputRequired returns the result that asks the client what the handler asked; nil if that is nothing. From then on
-// nothing can be asked.
+// inputRequired returns the result that asks the client the handler's open questions, or nil if
+// there are none. No further questions can be asked.
 func (c *call) inputRequired() (*InputRequired, error) {
 	in := &c.input
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.open = false
-	t := in.talk
+	t := in.state
 	switch {
 	case t == nil:
 		return nil, nil
@@ -180,7 +185,7 @@ func (c *call) inputRequired() (*InputRequired, error) {
 	return &InputRequired{InputRequests: t.asked, RequestState: token}, nil
 }
 
-// told returns how far the progress has been told, nil if not at all.
+// told returns the last progress, or nil.
 func (p *progress) told() *float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -190,7 +195,7 @@ func (p *progress) told() *float64 {
 	return new(p.last)
 }
 
-// What a token holds begins with one of these.
+// The first byte of a token's contents.
 const (
 	stateInline = '='
 	stateStored = '>'
@@ -212,7 +217,8 @@ func newStateKeyRing(secrets [][]byte) *seal.KeyRing {
 	return r
 }
 
-// sealState returns the token that the client carries: the state itself, or the key under which the store has it.
+// sealState returns the token for the client: the sealed state, or the sealed key under which the
+// store has it.
 func (c *call) sealState(plain []byte, expires time.Time) (string, error) {
 	bound, err := c.stateBinding(c.input.target)
 	if err != nil {
@@ -224,7 +230,7 @@ func (c *call) sealState(plain []byte, expires time.Time) (string, error) {
 	}
 	store := c.server.opts.StateStore
 	if store == nil || len(token) > maxStoredState {
-		return "", fmt.Errorf("request state has %d bytes and cannot travel: ask for less, or set ServerOptions.StateStore", len(token))
+		return "", fmt.Errorf("request state is %d bytes long, too large to send: set ServerOptions.StateStore", len(token))
 	}
 	key := rand.Text()
 	stored := c.server.sealer.SealText(plain, append(bound, key)...)
@@ -234,7 +240,7 @@ func (c *call) sealState(plain []byte, expires time.Time) (string, error) {
 	return c.server.sealer.SealText(append([]byte{stateStored}, key...), bound...), nil
 }
 
-// openState returns what sealState was given.
+// openState returns the state of a token.
 func (c *call) openState(token string, p targetParams) ([]byte, error) {
 	bound, err := c.stateBinding(p)
 	if err != nil {
@@ -263,14 +269,14 @@ func (c *call) openState(token string, p targetParams) ([]byte, error) {
 	return plain, nil
 }
 
-// stateBinding returns what ties a state to the one request that it was made for, whoever carries it.
+// stateBinding returns the values that bind a state to its request.
 func (c *call) stateBinding(p targetParams) ([]string, error) {
 	args := jsontext.Value(p.arguments).Clone()
 	if args == nil {
 		args = jsontext.Value("{}")
 	}
-	// A client repeats its arguments, but may have decoded and encoded them in between. Numbers keep their text: two
-	// that differ beyond the precision of a float are two.
+	// A client repeats its arguments, but may have decoded and encoded them in between. Numbers
+	// keep their text: two that differ beyond the precision of a float are two.
 	if err := args.Canonicalize(jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false)); err != nil {
 		return nil, fmt.Errorf("arguments: %w", err)
 	}
@@ -278,7 +284,8 @@ func (c *call) stateBinding(p targetParams) ([]string, error) {
 	return []string{"state", c.server.identity(), c.req.Principal.Key(), c.req.Method, p.target, string(digest[:])}, nil
 }
 
-// identity returns what the server calls itself, without its version: a client may answer after an update.
+// identity returns the server's name without its version, since a client may answer after an
+// update.
 func (s *Server) identity() string {
 	frame := append(append([]byte{'{'}, s.frame...), '}')
 	info, _ := jsonscan.Get(frame, wire.MetaServerInfo)
@@ -286,21 +293,22 @@ func (s *Server) identity() string {
 	return string(name)
 }
 
-// Once returns what f gives, and runs f only the first time: when the handler runs again because it had asked something,
-// the result of the first run is there. It is for effects that come before an [Ask], and for values that change from
-// run to run, such as a random number or the time.
+// Once calls f in the first run of a handler and returns its result. In later runs, after the
+// handler has asked questions, it returns the result of the first run. Use it for side effects
+// before an [Ask], and for values that change from run to run, such as random numbers and times.
 //
-// The key names the result within the handler; it is used once in each run. T encodes to JSON and back, since the result
-// travels with the client, sealed, and the handler gets what came back. An error of f is not remembered: the next
-// run calls it again.
+// The key identifies the result within the handler; it is used once in each run. T is encoded to
+// JSON and decoded again, since the result travels with the client, sealed. An error of f is not
+// stored: the next run calls f again.
 //
-// Once holds along one chain of questions and answers. A client that sends a request twice, or answers one question
-// twice, starts f twice: what must never happen again needs a record of its own.
+// Once holds within one chain of questions and answers. A client that sends a request twice, or
+// answers a question twice, causes two calls of f. What must never happen twice needs a record of
+// its own.
 func Once[T any](ctx context.Context, key string, f func(context.Context) (T, error)) (T, error) {
 	var result T
 	c := callFrom(ctx)
 	if c == nil {
-		return f(ctx) // nothing runs this code a second time
+		return f(ctx) // not in a handler, which may run again
 	}
 	raw, done, err := c.input.claim(key)
 	if err != nil {
@@ -315,7 +323,7 @@ func Once[T any](ctx context.Context, key string, f func(context.Context) (T, er
 		if raw, err = schema.Encode(result); err != nil {
 			return result, fmt.Errorf("mcp: once %q: %w", key, err)
 		}
-		c.input.settle(key, raw)
+		c.input.store(key, raw)
 	}
 	var fresh T
 	if err := schema.Decode(raw, &fresh); err != nil {
@@ -324,14 +332,14 @@ func Once[T any](ctx context.Context, key string, f func(context.Context) (T, er
 	return fresh, nil
 }
 
-// claim returns the result of an earlier run, or leaves the key to the caller.
+// claim returns the stored result of the key, or reserves the key for the caller.
 func (in *input) claim(key string) (result json.RawMessage, done bool, err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if key == "" {
 		return nil, false, errors.New("mcp: once: the key is empty")
 	}
-	t := in.talking()
+	t := in.ensureState()
 	if t.onces[key] {
 		t.failed = fmt.Errorf("mcp: once: the handler uses the key %q twice", key)
 		return nil, false, t.failed
@@ -341,16 +349,16 @@ func (in *input) claim(key string) (result json.RawMessage, done bool, err error
 	return result, done, nil
 }
 
-// release returns back a key whose function failed.
+// release gives up the reservation of a key whose function has failed.
 func (in *input) release(key string) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	delete(in.talking().onces, key)
+	delete(in.ensureState().onces, key)
 }
 
-// settle keeps the result of a function for later runs.
-func (in *input) settle(key string, result json.RawMessage) {
+// store stores the result of a function for later runs.
+func (in *input) store(key string, result json.RawMessage) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	put(&in.talking().state.Once, key, result)
+	put(&in.ensureState().state.Once, key, result)
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// coalesceDelay is the time between the first change of a list and its notification: registering a hundred tools sends one
-// notification.
+// coalesceDelay is the time between the first change of a list and its notification: registering a
+// hundred tools sends one notification.
 const coalesceDelay = 10 * time.Millisecond
 
 // A listChange is a set of lists that changed.
@@ -38,8 +38,8 @@ var listNotifications = []struct {
 	{resourcesChanged, wire.NotificationResourcesListChanged},
 }
 
-// A broadcaster distributes changes to subscriptions. It never waits for a subscription: it records the change and wakes the
-// sender.
+// A broadcaster distributes changes to subscriptions. It never waits for a subscription: it records
+// the change and wakes the sender.
 type broadcaster struct {
 	mu      sync.Mutex // guards the fields below
 	subs    map[*subscription]struct{}
@@ -106,8 +106,8 @@ func (b *broadcaster) remove(s *subscription) {
 	delete(b.subs, s)
 }
 
-// ResourceUpdated notifies the clients that have subscribed to a resource that it has changed. Several changes before a
-// client could be notified result in one notification.
+// ResourceUpdated notifies the clients that have subscribed to a resource that it has changed.
+// Several changes before a client could be notified result in one notification.
 //
 // Spec: server/resources, Subscriptions.
 func (s *Server) ResourceUpdated(uri string) { s.changes.resourceUpdated(uri) }
@@ -143,7 +143,8 @@ func (s *subscription) mark(changed listChange, uris ...string) {
 	s.wake()
 }
 
-// record adds changes that have to be sent. A change is recorded once, so a slow client does not use up memory.
+// record adds changes that have to be sent. A change is recorded once, so a slow client does not
+// use up memory.
 func (s *subscription) record(changed listChange, uris ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,7 +190,8 @@ func (s *subscription) send(ctx context.Context, req *Request) error {
 	return nil
 }
 
-// params returns the params of a notification: the given members, each followed by a comma, and the subscription's id.
+// params returns the params of a notification: the given members, each followed by a comma, and the
+// subscription's id.
 func (s *subscription) params(members []byte) json.RawMessage {
 	const begin, end = `"_meta":{"` + wire.MetaSubscriptionID + `":`, `}}`
 	b := make([]byte, 0, len("{")+len(members)+len(begin)+len(s.id)+len(end))
@@ -227,7 +229,8 @@ func (s *subscription) acknowledge(ctx context.Context, req *Request, f Filter) 
 	return req.Notify(ctx, wire.NotificationSubscriptionsAcknowledged, s.params(member))
 }
 
-// listenDetached registers a subscription whose notifications are sent by the goroutines that make the changes.
+// listenDetached registers a subscription whose notifications are sent by the goroutines that make
+// the changes.
 func (s *Server) listenDetached(ctx context.Context, req *Request, sub *subscription, f Filter) (Result, error) {
 	var sending sync.Mutex // keeps notifications in order, the acknowledgement first
 	sub.wake = func() {
@@ -262,8 +265,8 @@ func (s *Server) listenDetached(ctx context.Context, req *Request, sub *subscrip
 	return EmptyResult{}, nil
 }
 
-// Listen registers a subscriptions/listen request, which passes the server's middleware, and returns; see [Listener]. The
-// context must outlive the subscription.
+// Listen registers a subscriptions/listen request, which passes the server's middleware, and
+// returns; see [Listener]. The context must outlive the subscription.
 func (s *Server) Listen(ctx context.Context, req *Request) (stop func(), err error) {
 	l := listenCall{detached: true}
 	req.listen = &l
@@ -280,7 +283,8 @@ func (s *Server) Listen(ctx context.Context, req *Request) (stop func(), err err
 const (
 	// maxSubscribedURIs bounds the resources of one subscription, which are kept while it is open.
 	maxSubscribedURIs = 1000
-	// maxListen bounds the params of a subscription, in bytes. They are kept while it is open, and there may be thousands.
+	// maxListen bounds the params of a subscription, in bytes. They are kept while it is open, and
+	// there may be thousands.
 	maxListen = 320 << 10
 	// maxURI bounds a resource URI.
 	maxURI = uritemplate.MaxLength
@@ -329,7 +333,8 @@ func (f Filter) lists() (c listChange) {
 	return c
 }
 
-// openFilter returns the part of the requested filter that the server supports, which is what it acknowledges.
+// openFilter returns the part of the requested filter that the server supports, which is what it
+// acknowledges.
 func (s *Server) openFilter(ctx context.Context, req *Request) (f Filter, err error) {
 	if len(req.Params) > maxListen {
 		return f, Errorf(CodeInvalidParams, "params are %d bytes long, want at most %d", len(req.Params), maxListen)
@@ -354,7 +359,8 @@ func (s *Server) openFilter(ctx context.Context, req *Request) (f Filter, err er
 	return f, nil
 }
 
-// hasNull reports whether a member of a filter or a URI is null. The decoder accepts null, the protocol does not.
+// hasNull reports whether a member of a filter or a URI is null. The decoder accepts null, the
+// protocol does not.
 func hasNull(filter json.RawMessage) bool {
 	for key, value := range jsonscan.Members(filter) {
 		switch string(key) {

@@ -7,10 +7,12 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// A pushSubscription is a subscription whose notifications are sent by the goroutine of its request.
+// A pushSubscription is a subscription whose notifications are sent by the goroutine of its
+// request.
 //
-// There are thousands of them, and each waits for hours. So that each keeps little memory, serve runs near the bottom of
-// the goroutine's stack: where possible after the handler that opened the subscription has returned, see listenThenServe.
+// There are thousands of them, and each waits for hours. So that each keeps little memory, serve
+// runs near the bottom of the goroutine's stack: where possible after the handler that opened the
+// subscription has returned, see listenThenServe.
 type pushSubscription struct {
 	*subscription
 	server *Server
@@ -68,8 +70,8 @@ func (p *pushSubscription) close() {
 	}
 }
 
-// serve sends notifications until the client or the server ends the subscription. Its stack frame is small, and the
-// functions that it calls have the large ones.
+// serve sends notifications until the client or the server ends the subscription. Its stack frame
+// is small, and the functions that it calls have the large ones.
 func (p *pushSubscription) serve() (Result, error) {
 	defer p.close()
 	done := p.ctx.Done()
@@ -85,7 +87,8 @@ func (p *pushSubscription) serve() (Result, error) {
 	}
 }
 
-// sendAll sends what has changed. It recovers from panics, since the handler that would do so may have returned.
+// sendAll sends what has changed. It recovers from panics, since the handler that would do so may
+// have returned.
 func (p *pushSubscription) sendAll(ctx context.Context) (err error) {
 	defer recovered(ctx, p.server.log, p.req.Method, &err)
 	if err := p.send(ctx, p.req); err != nil {
@@ -110,11 +113,12 @@ type listenCall struct {
 	push     *pushSubscription // the subscription if it is not detached
 }
 
-// outlivesHandler reports whether the request is a subscription that is served after its handler has returned.
+// outlivesHandler reports whether the request is a subscription that is served after its handler
+// has returned.
 func (r *Request) outlivesHandler() bool { return r.listen != nil && r.listen.push != nil }
 
-// listenThenServe calls h, which opens a subscription, and serves the subscription when h has returned. Between h and the
-// server there must be no handler that looks at the result.
+// listenThenServe calls h, which opens a subscription, and serves the subscription when h has
+// returned. Between h and the server there must be no handler that looks at the result.
 func listenThenServe(ctx context.Context, req *Request, h Handler) (Result, error) {
 	var l listenCall
 	req.listen = &l
@@ -129,8 +133,8 @@ func listenThenServe(ctx context.Context, req *Request, h Handler) (Result, erro
 	return l.push.serve()
 }
 
-// A wrapper is a transport's handler in front of another handler. It looks at the error of a call and not at the result,
-// so a subscription can be served after it has returned.
+// A wrapper is a transport's handler in front of another handler. It looks at the error of a call
+// and not at the result, so a subscription can be served after it has returned.
 type wrapper interface {
 	Unwrap(wire.ForTransports) Handler
 }

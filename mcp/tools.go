@@ -12,60 +12,63 @@ import (
 //
 // Spec: server/tools; schema Tool.
 type Tool struct {
-	// Name identifies the tool: 1 to 128 of A-Z a-z 0-9 _ - and dot.
+	// Name identifies the tool: 1 to 128 characters of A-Z a-z 0-9 _ - and dot.
 	Name string `json:"name"`
-	// Title is what people see; Name when empty.
+	// Title is the name for people. Default: Name.
 	Title string `json:"title,omitzero"`
 	// Description tells the model what the tool does and when to use it.
 	Description string `json:"description,omitzero"`
-	// InputSchema is the JSON Schema of the arguments, an object. Default: derived from the function's input type.
+	// InputSchema is the JSON Schema of the arguments, an object. Default: derived from the
+	// function's input type.
 	InputSchema json.RawMessage `json:"inputSchema"`
-	// OutputSchema is the JSON Schema of the structured result. Default: derived from the function's output type.
+	// OutputSchema is the JSON Schema of the structured result. Default: derived from the
+	// function's output type.
 	OutputSchema json.RawMessage `json:"outputSchema,omitzero"`
-	// Annotations are hints about what the tool does. They are claims that a client may choose to believe.
+	// Annotations are hints about the tool's behaviour. Clients must not trust them unless they
+	// trust the server.
 	Annotations *ToolAnnotations `json:"annotations,omitzero"`
 	Icons       []Icon           `json:"icons,omitempty"`
-	// Execution is the JSON object that revision 2025-11-25 alone defines: whether calls of the tool may be tasks; see
-	// package ext/tasks. Lists of other revisions leave it out.
+	// Execution is the JSON object that revision 2025-11-25 alone defines: whether calls of the
+	// tool may be tasks; see package ext/tasks. Lists of other revisions leave it out.
 	Execution json.RawMessage `json:"execution,omitzero"`
 	Meta      Meta            `json:"_meta,omitzero"`
 }
 
-// ToolAnnotations are hints about a tool. A nil pointer leaves the protocol's default.
+// ToolAnnotations are hints about a tool. A nil pointer means the default of the protocol.
 //
 // Spec: schema ToolAnnotations.
 type ToolAnnotations struct {
 	Title string `json:"title,omitzero"`
-	// ReadOnly: it changes nothing. Default false.
+	// ReadOnly: the tool does not modify its environment. Default false.
 	ReadOnly *bool `json:"readOnlyHint,omitzero"`
-	// Destructive: its changes may destroy. Means something only if not ReadOnly. Default true.
+	// Destructive: the tool may destroy data. Only meaningful if not ReadOnly. Default true.
 	Destructive *bool `json:"destructiveHint,omitzero"`
-	// Idempotent: calling it again with the same arguments changes nothing more. Means something only if not ReadOnly.
-	// Default false.
+	// Idempotent: calling the tool again with the same arguments has no further effect. Only
+	// meaningful if not ReadOnly. Default false.
 	Idempotent *bool `json:"idempotentHint,omitzero"`
-	// OpenWorld: it reaches out to things beyond the server. Default true.
+	// OpenWorld: the tool interacts with external systems. Default true.
 	OpenWorld *bool `json:"openWorldHint,omitzero"`
 }
 
-// A ToolResult is the outcome of a tool call.
+// A ToolResult is the result of a tool call.
 //
 // Spec: server/tools, Tool Result; schema CallToolResult.
 type ToolResult struct {
-	// Content is what the model reads.
+	// Content is the result for the model.
 	Content []Content `json:"content"`
-	// StructuredContent is the result for programs: any value that encodes to JSON, by the tool's output schema. Nil
-	// is none; json.RawMessage("null") is the value null.
+	// StructuredContent is the result for programs: any value that encodes to JSON by the output
+	// schema. Nil means absent; json.RawMessage("null") is the value null.
 	StructuredContent any `json:"structuredContent,omitzero"`
-	// IsError says that the tool failed; Content tells the model how.
+	// IsError marks a tool error; Content describes it for the model.
 	IsError bool `json:"isError,omitzero"`
 	Meta    `json:"-"`
 	complete
 
-	// checked is the structured content that the server has encoded itself, and so need not be checked again.
+	// checked is the structured content as the server has encoded it.
 	checked json.RawMessage
 }
 
-// textResult returns a result of one text, in one piece of memory: most tools give that.
+// textResult returns a result with one text, in one allocation.
 func textResult(text string) *ToolResult {
 	r := &struct {
 		ToolResult
@@ -77,7 +80,7 @@ func textResult(text string) *ToolResult {
 	return &r.ToolResult
 }
 
-// appendFields writes the result by hand: it is what a server does most.
+// appendFields encodes the most frequent result by hand, for speed.
 func (r *ToolResult) appendFields(dst []byte) ([]byte, error) {
 	dst = append(dst, `"content":[`...)
 	var err error
@@ -107,7 +110,7 @@ func (r *ToolResult) appendStructured(dst []byte) ([]byte, error) {
 	if ok && len(raw) > 0 && len(raw) == len(r.checked) && &raw[0] == &r.checked[0] {
 		from := len(dst)
 		dst = append(dst, raw...)
-		jsonscan.OneLine(dst[from:]) // middleware may have written into it
+		jsonscan.OneLine(dst[from:]) // middleware may have changed the bytes
 		return dst, nil
 	}
 	return appendValue(dst, r.StructuredContent)

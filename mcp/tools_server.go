@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -11,10 +12,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// toolFunc is a tool as the server calls it: with checked arguments, for a result to send.
+// A toolFunc calls a tool with validated arguments.
 type toolFunc func(ctx context.Context, args json.RawMessage) (*ToolResult, error)
 
-// toolEntry is what the server keeps of a tool.
+// A toolEntry is the server's data about a tool.
 type toolEntry struct {
 	name         string
 	call         toolFunc
@@ -23,21 +24,23 @@ type toolEntry struct {
 	headerParams []HeaderParam
 }
 
-// AddTool registers a function as a tool and gives its handle.
+// AddTool registers a function as a tool and returns its handle.
 //
-// In is what the function takes: a struct whose fields are the arguments. Their JSON Schema is derived from the type,
-// from `json` tags for names and what is optional, and from `jsonschema` tags for descriptions, enums, ranges and
-// defaults; a Tool.InputSchema given by hand wins, and then In may also be a map or json.RawMessage. Arguments are
-// checked against the schema and completed by its defaults before the function is called; wrong ones are answered with
-// a text that a model can act on.
+// In is a struct whose fields are the arguments. Their JSON Schema is derived from the type: names
+// and optional fields from `json` tags, and descriptions, enums, ranges and defaults from
+// `jsonschema` tags; see the package documentation. If Tool.InputSchema is set, it takes
+// precedence, and In may also be a map or json.RawMessage. The arguments are validated and
+// completed by defaults before the function is called. Invalid arguments become a tool error that
+// the model can correct.
 //
-// Out is what it gives: a string becomes text; [Content] and []Content stay as they are, and so does [*ToolResult];
-// anything else becomes structured content with its JSON as text beside it, and an output schema.
+// Out is the result: a string becomes text; [Content], []Content and [*ToolResult] are unchanged;
+// any other type becomes structured content with an output schema, and its JSON as text.
 //
-// An error of the function is a failed tool call, whose text the model reads. An [*Error] is a protocol error instead.
-// A panic is contained. The context ends when the client cancels or goes away.
+// An error of the function becomes a tool error, whose text the model sees. An [*Error] becomes a
+// protocol error. A panic is recovered. The context ends when the client cancels or disconnects.
 //
-// AddTool panics if the tool cannot work: a bad name, a type without a schema, a name that is taken.
+// AddTool panics if the tool is invalid: a bad name, a type without a schema, or a name that is in
+// use.
 //
 // Spec: server/tools.
 func AddTool[In, Out any](s *Server, t *Tool, f func(context.Context, In) (Out, error)) *Registration[Tool] {
@@ -51,7 +54,7 @@ func AddTool[In, Out any](s *Server, t *Tool, f func(context.Context, In) (Out, 
 	return s.tools.add(t.Name, bound.tool, bound.entry, renewTool)
 }
 
-// renewTool makes the entry of a tool whose description was changed.
+// renewTool returns the data of a changed tool.
 func renewTool(t *Tool, old toolEntry) toolEntry {
 	entry, err := prepareTool(t, old)
 	if err != nil {
@@ -60,7 +63,7 @@ func renewTool(t *Tool, old toolEntry) toolEntry {
 	return entry
 }
 
-// prepareTool checks a tool, compiles its schemas and encodes it for lists.
+// prepareTool validates a tool and compiles its schemas.
 func prepareTool(t *Tool, entry toolEntry) (toolEntry, error) {
 	if t.Name != entry.name {
 		return entry, fmt.Errorf("the name cannot become %q", t.Name)
@@ -86,7 +89,7 @@ func prepareTool(t *Tool, entry toolEntry) (toolEntry, error) {
 	return entry, nil
 }
 
-// recompile compiles a schema unless it is the one that is compiled already.
+// recompile compiles a schema unless old is its compiled form.
 func recompile(old *schema.Schema, raw json.RawMessage) (*schema.Schema, error) {
 	if old != nil && string(old.JSON()) == string(raw) {
 		return old, nil
@@ -94,13 +97,13 @@ func recompile(old *schema.Schema, raw json.RawMessage) (*schema.Schema, error) 
 	return schema.Compile(raw)
 }
 
-// checkToolName holds every tool to the form that all revisions' clients accept.
+// checkToolName validates a name by the rules of all revisions.
 //
 // Spec: server/tools (2025-11-25, 2026-07-28), Tool Names.
 func checkToolName(name string) error {
-	const longest = 128
-	if name == "" || len(name) > longest {
-		return fmt.Errorf("the name has %d characters, want 1 to %d", len(name), longest)
+	const maxLen = 128
+	if name == "" || len(name) > maxLen {
+		return fmt.Errorf("the name has %d characters, want 1 to %d", len(name), maxLen)
 	}
 	for _, c := range []byte(name) {
 		switch {
@@ -143,7 +146,8 @@ func (s *Server) listTools(ctx context.Context, req *Request) (Result, error) {
 	return &ListToolsResult{Tools: tools, NextCursor: next, page: page, Cache: s.listCache()}, nil
 }
 
-// leaveOutExecution replaces the tools that have an execution, which the revision of the request does not define.
+// leaveOutExecution replaces the tools that have an execution, which the revision of the request
+// does not define.
 func leaveOutExecution(tools []*Tool) {
 	for i, t := range tools {
 		if t.Execution != nil {
@@ -166,7 +170,7 @@ func (s *Server) callTool(ctx context.Context, c *call, name string, args json.R
 	if args == nil {
 		args = json.RawMessage("{}")
 	}
-	args, err := settleArguments(e.extra.input, args)
+	args, err := completeArguments(e.extra.input, args)
 	if err != nil {
 		return badArguments(c, err)
 	}
@@ -180,24 +184,24 @@ func (s *Server) callTool(ctx context.Context, c *call, name string, args json.R
 	return res, nil
 }
 
-// settleArguments returns arguments their defaults, and checks them. Models say null for what they leave out: the nulls that
-// can be dropped are those that the schema refuses, so they are looked for only when it has refused something.
-func settleArguments(s *schema.Schema, args json.RawMessage) (json.RawMessage, error) {
-	settled := s.ApplyDefaults(args)
-	err := s.Validate(settled)
+// completeArguments adds defaults to arguments and validates them. Models send null for optional
+// arguments: if the validation fails, nulls that the schema does not allow are dropped.
+func completeArguments(s *schema.Schema, args json.RawMessage) (json.RawMessage, error) {
+	completed := s.ApplyDefaults(args)
+	err := s.Validate(completed)
 	if err == nil {
-		return settled, nil
+		return completed, nil
 	}
 	given := s.DropNulls(args)
 	if len(given) == len(args) {
-		return settled, err
+		return completed, err
 	}
-	settled = s.ApplyDefaults(given)
-	return settled, s.Validate(settled)
+	completed = s.ApplyDefaults(given)
+	return completed, s.Validate(completed)
 }
 
-// badArguments answers a call whose arguments the schema refuses: in the revisions that let the model mend them as a
-// failed call, in the older ones as a protocol error.
+// badArguments returns the result of a call with invalid arguments: a tool error in revisions that
+// define it so, a protocol error in older ones.
 //
 // Spec: server/tools (2025-11-25, 2026-07-28), Error Handling.
 func badArguments(c *call, err error) (Result, error) {
@@ -207,7 +211,7 @@ func badArguments(c *call, err error) (Result, error) {
 	return nil, &Error{Code: CodeInvalidParams, Message: err.Error()}
 }
 
-// toolFailure answers a call whose function returned an error.
+// toolFailure returns the result of a call whose function returned an error.
 func toolFailure(c *call, err error) (Result, error) {
 	if asError(err) != nil || cancelled(c, err) {
 		return nil, err
@@ -227,15 +231,16 @@ func failedTool(err error) *ToolResult {
 	return res
 }
 
-// checkStructured holds a tool to the output schema that it promised. What fails here is the server's mistake.
+// checkStructured validates a result by the tool's output schema. An invalid one is an error of the
+// server.
 //
 // Spec: server/tools, Output Schema.
 func (s *Server) checkStructured(c *call, e *featureEntry[Tool, toolEntry], res *ToolResult) (Result, error) {
 	if res.StructuredContent == nil {
 		if c.asked() {
-			return res, nil // an unfinished run has no result yet
+			return res, nil // the run was not completed
 		}
-		return nil, fmt.Errorf("tool %q declares an output schema but gave no structured content", e.name)
+		return nil, fmt.Errorf("tool %q: no structured content, which its output schema requires", e.name)
 	}
 	raw, ok := res.StructuredContent.(json.RawMessage)
 	if !ok {
@@ -254,13 +259,13 @@ func (s *Server) checkStructured(c *call, e *featureEntry[Tool, toolEntry], res 
 	return res, nil
 }
 
-// A boundTool is a typed function as a tool that the server can list and call.
+// A boundTool is a tool and its typed function.
 type boundTool struct {
 	tool  *Tool // a copy of the caller's, with its schemas filled in
 	entry toolEntry
 }
 
-// bindTool makes a tool of a typed function.
+// bindTool returns the tool of a typed function.
 func bindTool[In, Out any](t *Tool, f func(context.Context, In) (Out, error)) (*boundTool, error) {
 	b := &boundTool{entry: toolEntry{name: t.Name}}
 	copied := *t
@@ -268,12 +273,12 @@ func bindTool[In, Out any](t *Tool, f func(context.Context, In) (Out, error)) (*
 	if err := b.inferInput(reflect.TypeFor[In]()); err != nil {
 		return nil, fmt.Errorf("input: %w", err)
 	}
-	give, err := bindOutput[Out](b)
+	convert, err := bindOutput[Out](b)
 	if err != nil {
 		return nil, fmt.Errorf("output: %w", err)
 	}
 	if b.tool.OutputSchema != nil && !mayBeStructured[Out]() {
-		return nil, fmt.Errorf("output: %s is no structured content, which OutputSchema promises", reflect.TypeFor[Out]())
+		return nil, fmt.Errorf("output: type %s cannot be structured content, which OutputSchema requires", reflect.TypeFor[Out]())
 	}
 	decoder := schema.NewDecoder(reflect.TypeFor[In]())
 	b.entry.call = func(ctx context.Context, args json.RawMessage) (*ToolResult, error) {
@@ -285,7 +290,7 @@ func bindTool[In, Out any](t *Tool, f func(context.Context, In) (Out, error)) (*
 		if err != nil {
 			return nil, err
 		}
-		res, err := give(out)
+		res, err := convert(out)
 		if err != nil {
 			return nil, &outputError{err}
 		}
@@ -295,29 +300,30 @@ func bindTool[In, Out any](t *Tool, f func(context.Context, In) (Out, error)) (*
 	return b, err
 }
 
-// argumentError marks arguments that pass the schema but not the decoder of their Go type, such as a number that is too
-// large for its field.
+// An argumentError is the error of arguments that match the schema but cannot be decoded, such as a
+// number that overflows its field.
 type argumentError struct{ err error }
 
 func (e *argumentError) Error() string { return e.err.Error() }
 func (e *argumentError) Unwrap() error { return e.err }
 
-// outputError marks what a function gave and no client can get: a mistake of the program, not a failure of the tool.
+// An outputError is the error of a result that cannot be sent: an error of the server, not a tool
+// error.
 type outputError struct{ err error }
 
 func (e *outputError) Error() string { return e.err.Error() }
 func (e *outputError) Unwrap() error { return e.err }
 
-// decodeArguments fills v, a pointer to what the function takes.
+// decodeArguments decodes arguments into v, a pointer to the function's input.
 func decodeArguments(d *schema.Decoder, args json.RawMessage, v any) error {
 	if raw, ok := v.(*json.RawMessage); ok {
-		*raw = append(json.RawMessage(nil), args...) // the request's bytes end with the call, the function's need not
+		*raw = append(json.RawMessage(nil), args...) // the bytes of the request are valid during the call only
 		return nil
 	}
 	return d.Decode(args, v)
 }
 
-// inferInput derives the input schema from the type unless one was given by hand.
+// inferInput derives the input schema from the type unless one is set.
 func (b *boundTool) inferInput(in reflect.Type) error {
 	if b.tool.InputSchema != nil {
 		return nil
@@ -333,7 +339,7 @@ func (b *boundTool) inferInput(in reflect.Type) error {
 	return nil
 }
 
-// bindOutput returns the function that makes a result of what the tool's function returned.
+// bindOutput returns the function that converts the output of the tool's function to a result.
 func bindOutput[Out any](b *boundTool) (func(Out) (*ToolResult, error), error) {
 	var out Out
 	switch any(&out).(type) {
@@ -350,7 +356,7 @@ func bindOutput[Out any](b *boundTool) (func(Out) (*ToolResult, error), error) {
 			if res := any(v).(*ToolResult); res != nil {
 				return res, nil
 			}
-			return nil, fmt.Errorf("the tool gave no result")
+			return nil, errors.New("the tool returned a nil result")
 		}, nil
 	}
 	if reflect.TypeFor[Out]().Implements(reflect.TypeFor[Content]()) {
@@ -363,7 +369,7 @@ func bindOutput[Out any](b *boundTool) (func(Out) (*ToolResult, error), error) {
 	return func(v Out) (*ToolResult, error) { return structured(v, declared) }, nil
 }
 
-// mayBeStructured reports whether a tool that gives Out can have structured content.
+// mayBeStructured reports whether a tool with output type Out can have structured content.
 func mayBeStructured[Out any]() bool {
 	var out Out
 	switch any(&out).(type) {
@@ -373,17 +379,17 @@ func mayBeStructured[Out any]() bool {
 	return !reflect.TypeFor[Out]().Implements(reflect.TypeFor[Content]())
 }
 
-// contentResult makes a result of one piece of content.
+// contentResult returns a result with one piece of content.
 func contentResult[Out any](v Out) (*ToolResult, error) {
 	c, ok := any(v).(Content)
 	if !ok {
-		return nil, fmt.Errorf("the tool gave no content")
+		return nil, errors.New("the tool returned nil content")
 	}
 	return &ToolResult{Content: []Content{c}}, nil
 }
 
-// inferOutput derives the output schema from the type unless one was given by hand. A type that can be anything
-// promises nothing.
+// inferOutput derives the output schema from the type unless one is set. A type that can be
+// anything has none.
 func (b *boundTool) inferOutput(out reflect.Type) error {
 	if b.tool.OutputSchema != nil || out.Kind() == reflect.Interface || out == reflect.TypeFor[json.RawMessage]() {
 		return nil
@@ -396,8 +402,8 @@ func (b *boundTool) inferOutput(out reflect.Type) error {
 	return nil
 }
 
-// structured makes a result of a value: for programs, and as text for everyone else. Optional parts that are nil are left
-// out, as the schema that was derived from the type has them; nil for none.
+// structured returns a result with structured content, and its JSON as text. Members that are null
+// and not allowed by the derived schema, which may be nil, are dropped.
 //
 // Spec: server/tools, Structured Content.
 func structured(v any, derived *schema.Schema) (*ToolResult, error) {

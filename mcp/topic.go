@@ -14,37 +14,41 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// maxTopicKeys bounds the recorded changes of all topics of one subscription: slightly more than the largest filter can
-// name.
+// maxTopicKeys bounds the recorded changes of all topics of one subscription: slightly more than
+// the largest filter can name.
 const maxTopicKeys = 20_000
 
-// A Topic is a kind of change, defined by an extension, that clients can subscribe to with subscriptions/listen. Its
-// functions must be safe for concurrent use; a panic in one is recovered. Sessions of older revisions have no topics.
+// A Topic is a kind of change, defined by an extension, that clients can subscribe to with
+// subscriptions/listen. Its functions must be safe for concurrent use; a panic in one is recovered.
+// Sessions of older revisions have no topics.
 //
 // Spec: basic/patterns/subscriptions (2026-07-28), Extensions.
 type Topic struct {
 	// Method is the method of the notifications, such as "notifications/tasks".
 	Method string
-	// Open opens a subscription. The member is the topic's member of the client's filter, any JSON value. The server
-	// acknowledges the returned value under the same name; nil means that there is nothing to subscribe to, and leaves
-	// the member out. An error ends the request.
+	// Open opens a subscription. The member is the topic's member of the client's filter, any JSON
+	// value. The server acknowledges the returned value under the same name; nil means that there
+	// is nothing to subscribe to, and leaves the member out. An error ends the request.
 	//
-	// From then on, and already before Open returns, the extension calls changed(key) whenever the item named key has
-	// changed. It may be called from any goroutine and with locks held: it does not block, and calls neither Open nor
-	// Params. Several changes of an item before the client could be notified result in one notification. After the
-	// subscription has ended, changed does nothing.
+	// From then on, and already before Open returns, the extension calls changed(key) whenever the
+	// item named key has changed. It may be called from any goroutine and with locks held: it does
+	// not block, and calls neither Open nor Params. Several changes of an item before the client
+	// could be notified result in one notification. After the subscription has ended, changed does
+	// nothing.
 	//
-	// The server calls stop once, when the subscription has ended; it may be nil. The context ends with the subscription.
+	// The server calls stop once, when the subscription has ended; it may be nil. The context ends
+	// with the subscription.
 	Open func(ctx context.Context, req *Request, member json.RawMessage, changed func(key string)) (acknowledged any, stop func(), err error)
-	// Params returns the params of the notification for an item in its current state: a JSON object, to which the server
-	// adds the id of the subscription. If it returns nil, or an error, which is logged, no notification is sent. It is
-	// called just before the notification is sent, on a goroutine of the subscription.
+	// Params returns the params of the notification for an item in its current state: a JSON
+	// object, to which the server adds the id of the subscription. If it returns nil, or an error,
+	// which is logged, no notification is sent. It is called just before the notification is sent,
+	// on a goroutine of the subscription.
 	Params func(ctx context.Context, req *Request, key string) (json.RawMessage, error)
 }
 
-// AddTopic lets clients subscribe to a topic of an extension. The member is the name of the topic in the filter of
-// subscriptions/listen, such as "taskIds". AddTopic panics if the name is in use or defined by the core protocol, or if a
-// field of the topic is not set.
+// AddTopic lets clients subscribe to a topic of an extension. The member is the name of the topic
+// in the filter of subscriptions/listen, such as "taskIds". AddTopic panics if the name is in use
+// or defined by the core protocol, or if a field of the topic is not set.
 func (s *Server) AddTopic(member string, t Topic) {
 	switch {
 	case member == "" || isCoreFilter(member):
@@ -106,8 +110,8 @@ type topicSender struct {
 	notify func(ctx context.Context, method string, params json.RawMessage) error
 }
 
-// openTopics opens the topics of the filter, and leaves in the filter what has to be acknowledged. Until close, changes are
-// sent to the client.
+// openTopics opens the topics of the filter, and leaves in the filter what has to be acknowledged.
+// Until close, changes are sent to the client.
 func (s *Server) openTopics(ctx context.Context, req *Request, sub *subscription, f *Filter,
 	sender topicSender) (*topicSubscriptions, error) {
 	wanted := f.Topics
@@ -184,7 +188,8 @@ func (o *topicSubscriptions) changed(k topicKey) {
 	}
 }
 
-// record adds changes that have to be sent. A change is recorded once, so a slow client does not use up memory.
+// record adds changes that have to be sent. A change is recorded once, so a slow client does not
+// use up memory.
 func (o *topicSubscriptions) record(keys ...topicKey) (recorded bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -240,8 +245,9 @@ func (o *topicSubscriptions) send(ctx context.Context) error {
 	return nil
 }
 
-// sendInBackground starts a goroutine that sends, unless one is running, so that the caller does not wait. The goroutine
-// ends when all changes are sent, when the stream is closed, and soon after the subscription.
+// sendInBackground starts a goroutine that sends, unless one is running, so that the caller does
+// not wait. The goroutine ends when all changes are sent, when the stream is closed, and soon after
+// the subscription.
 func (o *topicSubscriptions) sendInBackground() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -7,18 +7,21 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// Funcs are those functions. Package mcp imports this package, so its types are type parameters here: R is *mcp.Request
-// and H is mcp.Handler.
+// Funcs are those functions. Package mcp imports this package, so its types are type parameters
+// here: R is *mcp.Request and H is mcp.Handler.
 type Funcs[R, H any] struct {
-	// AppendResponse serves a request and appends the response message to dst. The error is that of the response.
+	// AppendResponse serves a request and appends the response message to dst. The error is that of
+	// the response.
 	AppendResponse func(dst []byte, ctx context.Context, h H, req R) ([]byte, *jsonrpc.Error)
-	// AppendResult serves a request and appends the result to dst, or returns the error of the response.
+	// AppendResult serves a request and appends the result to dst, or returns the error of the
+	// response.
 	AppendResult func(dst []byte, ctx context.Context, h H, req R) ([]byte, *jsonrpc.Error)
 }
 
 var provided any // Funcs, set while package mcp is initialized
 
-// Provide sets the functions. It reports true, so that a variable of package mcp can be initialized with it.
+// Provide sets the functions. It reports true, so that a variable of package mcp can be initialized
+// with it.
 func Provide[R, H any](f Funcs[R, H]) bool {
 	provided = f
 	return true

@@ -16,8 +16,8 @@ var optionsOf = map[string][]string{
 	"array":   {"minItems", "maxItems", "uniqueItems"},
 }
 
-// annotate adds the options of a tag to the schema of a field. The function fits tells whether a JSON value fills the Go
-// type; the schema alone does not know about text methods.
+// annotate adds the options of a tag to the schema of a field. The function fits tells whether a
+// JSON value fills the Go type; the schema alone does not know about text methods.
 func annotate(k keywords, options []option, fits func(raw []byte) error) (keywords, error) {
 	var head keywords // what a model reads stands first
 	var ofItems []option

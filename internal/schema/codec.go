@@ -11,9 +11,10 @@ import (
 	jsonv1 "github.com/go-json-experiment/json/v1"
 )
 
-// goJSON is how the types of Go authors are encoded: as encoding/json does it, since that is what their tags and methods
-// were written for, except where it would contradict the schema that For publishes. Names match exactly and stand once,
-// text is UTF-8, a nil slice is [], a nil map is {}, methods on pointers are called for values too, and errors have a path.
+// goJSON is how the types of Go authors are encoded: as encoding/json does it, since that is what
+// their tags and methods were written for, except where it would contradict the schema that For
+// publishes. Names match exactly and stand once, text is UTF-8, a nil slice is [], a nil map is {},
+// methods on pointers are called for values too, and errors have a path.
 var goJSON = json.JoinOptions(
 	jsonv1.DefaultOptionsV1(),
 	jsonv1.ReportErrorsWithLegacySemantics(false),
@@ -26,17 +27,20 @@ var goJSON = json.JoinOptions(
 	jsontext.EscapeForHTML(false),
 )
 
-// Encode returns v as JSON, by the rules of encoding/json with these differences: a nil slice is [] and a nil map is {},
-// HTML characters are not escaped, a marshal method on the pointer is called for a value too, and text that is not UTF-8
-// is an error. Optional pointers that are nil are null here; Schema.DropNulls leaves them out.
+// Encode returns v as JSON, by the rules of encoding/json with these differences: a nil slice is []
+// and a nil map is {}, HTML characters are not escaped, a marshal method on the pointer is called
+// for a value too, and text that is not UTF-8 is an error. Optional pointers that are nil are null
+// here; Schema.DropNulls leaves them out.
 func Encode(v any) ([]byte, error) {
 	return json.Marshal(v, goJSON)
 }
 
-// Decode fills v, a pointer, from JSON by the rules of encoding/json, except that names match exactly, a name may not
-// stand twice and text must be UTF-8. A number such as 5.0, an integer to JSON Schema, fills an integer.
+// Decode fills v, a pointer, from JSON by the rules of encoding/json, except that names match
+// exactly, a name may not stand twice and text must be UTF-8. A number such as 5.0, an integer to
+// JSON Schema, fills an integer.
 //
-// The error is a *ValidationError that names the path, what stands there and what is wanted, for a model to read.
+// The error is a *ValidationError that names the path, what stands there and what is wanted, for a
+// model to read.
 func Decode(data []byte, v any) error {
 	err := json.Unmarshal(data, v, goJSON)
 	if err == nil {

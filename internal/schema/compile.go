@@ -12,12 +12,13 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// Compile reads a schema that was written by hand or came from a peer. JSON Schema 2020-12, the default, and draft-07 are
-// understood in full, format being an annotation as in both; any other $schema is an error that says so.
+// Compile reads a schema that was written by hand or came from a peer. JSON Schema 2020-12, the
+// default, and draft-07 are understood in full, format being an annotation as in both; any other
+// $schema is an error that says so.
 //
-// References lead to places within the schema only: one that leads elsewhere is an error, as nothing is ever fetched. So
-// are a keyword whose value its dialect does not allow, a pattern that RE2 does not have, references that go in
-// circles, and a schema beyond the limits of this package.
+// References lead to places within the schema only: one that leads elsewhere is an error, as
+// nothing is ever fetched. So are a keyword whose value its dialect does not allow, a pattern that
+// RE2 does not have, references that go in circles, and a schema beyond the limits of this package.
 //
 // Spec: basic#json-schema-usage.
 func Compile(raw stdjson.RawMessage) (*Schema, error) {
@@ -153,7 +154,8 @@ func (c *compiler) schema(raw []byte, home *resource) (*node, error) {
 	return n, nil
 }
 
-// modernName returns the name that a keyword of the schema at raw has in 2020-12, "" for an annotation.
+// modernName returns the name that a keyword of the schema at raw has in 2020-12, "" for an
+// annotation.
 func (c *compiler) modernName(raw []byte, key string, value []byte) string {
 	if !c.draft7 {
 		if key == "dependencies" {

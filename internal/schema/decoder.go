@@ -16,8 +16,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// A Decoder is [Decode] for one type. Structs, slices and pointers of strings, numbers and booleans, which nearly all
-// arguments are, it fills itself; any other type, and any text that is not plainly what the type wants, is Decode's.
+// A Decoder is [Decode] for one type. Structs, slices and pointers of strings, numbers and
+// booleans, which nearly all arguments are, it fills itself; any other type, and any text that is
+// not plainly what the type wants, is Decode's.
 type Decoder struct {
 	fill filler // nil when the type is Decode's
 }
@@ -27,8 +28,8 @@ func NewDecoder(t reflect.Type) *Decoder {
 	return &Decoder{fill: fillerOf(t, nil)}
 }
 
-// Decode fills v, a pointer to the zero value of the decoder's type, as [Decode] does, from text whose syntax was checked
-// before.
+// Decode fills v, a pointer to the zero value of the decoder's type, as [Decode] does, from text
+// whose syntax was checked before.
 func (d *Decoder) Decode(data []byte, v any) error {
 	if d.fill == nil {
 		return Decode(data, v)
@@ -42,11 +43,12 @@ func (d *Decoder) Decode(data []byte, v any) error {
 	return Decode(data, v)
 }
 
-// A filler sets a value that is zero from the text at an offset, and gives the end of that. It gives up at what is not
-// plainly right: whatever is wrong, Decode says it.
+// A filler sets a value that is zero from the text at an offset, and gives the end of that. It
+// gives up at what is not plainly right: whatever is wrong, Decode says it.
 type filler func(v reflect.Value, doc []byte, at int) (end int, ok bool)
 
-// fillerOf returns the filler of a type, nil where there is none. The types around it are known not to end in themselves.
+// fillerOf returns the filler of a type, nil where there is none. The types around it are known not
+// to end in themselves.
 func fillerOf(t reflect.Type, around []reflect.Type) filler {
 	if hasOwnForm(t) || slices.Contains(around, t) {
 		return nil
@@ -235,7 +237,8 @@ func findField(fields []filledField, name []byte, place int) *filledField {
 	return nil
 }
 
-// filledFields returns the fields of a struct; ok is false if one of them, or its tag, is anything out of the ordinary.
+// filledFields returns the fields of a struct; ok is false if one of them, or its tag, is anything
+// out of the ordinary.
 func filledFields(t reflect.Type, around []reflect.Type) (fields []filledField, ok bool) {
 	for i := range t.NumField() {
 		f := t.Field(i)

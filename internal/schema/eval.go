@@ -3,7 +3,8 @@ package schema
 import "bytes"
 
 const (
-	// maxFrames bounds the depth of an evaluation: 64 levels of JSON, each with references and compositions.
+	// maxFrames bounds the depth of an evaluation: 64 levels of JSON, each with references and
+	// compositions.
 	maxFrames = 2_000
 
 	// bytesPerStep is the number of bytes that are read for one step.
@@ -13,11 +14,12 @@ const (
 	bytesPerKey = 8
 )
 
-// An evaluation validates one value against a schema. It reads the bytes in place, and allocates only if the schema has
-// keywords that need memory (unevaluated members, unique items) or the value is invalid.
+// An evaluation validates one value against a schema. It reads the bytes in place, and allocates
+// only if the schema has keywords that need memory (unevaluated members, unique items) or the value
+// is invalid.
 //
-// Methods that take an offset return the end of the value there and report whether it is valid. The end of an invalid
-// value is how far it was read, because reading counts against the budget.
+// Methods that take an offset return the end of the value there and report whether it is valid. The
+// end of an invalid value is how far it was read, because reading counts against the budget.
 type evaluation struct {
 	doc       []byte
 	steps     int // remaining budget
@@ -30,7 +32,8 @@ type evaluation struct {
 	scratch   [40]byte     // for the digits of numbers and canonical forms
 }
 
-// spend takes steps from the budget. When the budget is used up every value is invalid, which ends the evaluation.
+// spend takes steps from the budget. When the budget is used up every value is invalid, which ends
+// the evaluation.
 func (e *evaluation) spend(n int) bool {
 	e.steps -= n
 	return e.steps >= 0
@@ -46,7 +49,8 @@ func (e *evaluation) afford(n int) bool {
 
 func (e *evaluation) spent() bool { return e.steps < 0 }
 
-// value validates the value at an offset. The evaluated members or items are added to seen, which may be nil.
+// value validates the value at an offset. The evaluated members or items are added to seen, which
+// may be nil.
 func (e *evaluation) value(n *node, at int, seen *marks) (end int, ok bool) {
 	if at >= len(e.doc) || !e.spend(1) {
 		return at, false
@@ -69,7 +73,8 @@ func (e *evaluation) value(n *node, at int, seen *marks) (end int, ok bool) {
 	return end, e.spend((end-at)/bytesPerStep) && ok
 }
 
-// evalWithCompound validates a value against all keywords. Only schemas with compound keywords need its stack frame.
+// evalWithCompound validates a value against all keywords. Only schemas with compound keywords need
+// its stack frame.
 func (e *evaluation) evalWithCompound(n *node, at int, seen *marks) (end int, ok bool) {
 	if e.dynamic {
 		e.scope = append(e.scope, n.home)
@@ -92,7 +97,8 @@ func (e *evaluation) evalWithCompound(n *node, at int, seen *marks) (end int, ok
 	return end, ok
 }
 
-// evalDirect validates a value against all keywords except those that apply other schemas to the same value.
+// evalDirect validates a value against all keywords except those that apply other schemas to the
+// same value.
 func (e *evaluation) evalDirect(n *node, at int, seen *marks) (end int, ok bool) {
 	var typ typeSet
 	switch e.doc[at] {
@@ -194,7 +200,8 @@ func (e *evaluation) text(r *textRules, at, end int) bool {
 	return true
 }
 
-// matches applies a pattern to a string token. Its cost is proportional to both, as the time of RE2 is.
+// matches applies a pattern to a string token. Its cost is proportional to both, as the time of RE2
+// is.
 func (e *evaluation) matches(p *pattern, token []byte) bool {
 	const perStep = 16
 	return e.afford(1+p.cost*len(token)/perStep) && p.Match(unquote(token))
@@ -215,7 +222,8 @@ func (e *evaluation) enumerated(n *node, at, end int) bool {
 	return false
 }
 
-// next returns the start of what follows the value that ends at i in its container: the next one or the bracket.
+// next returns the start of what follows the value that ends at i in its container: the next one or
+// the bracket.
 func next(doc []byte, i int) int {
 	i = skipSpace(doc, i)
 	if i < len(doc) && doc[i] == ',' {

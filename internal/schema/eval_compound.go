@@ -35,7 +35,8 @@ func (e *evaluation) compound(r *compoundRules, at int, seen *marks) bool {
 	return ok
 }
 
-// choice validates a value against alternatives, of which at least one and at most the given number must accept it.
+// choice validates a value against alternatives, of which at least one and at most the given number
+// must accept it.
 func (e *evaluation) choice(branches []*node, at int, seen *marks, most int) bool {
 	fitting := 0
 	for _, branch := range branches {
@@ -53,7 +54,8 @@ func (e *evaluation) choice(branches []*node, at int, seen *marks, most int) boo
 	return false
 }
 
-// accepts reports whether a schema accepts a value, without recording problems. Only then it adds to seen.
+// accepts reports whether a schema accepts a value, without recording problems. Only then it adds
+// to seen.
 func (e *evaluation) accepts(n *node, at int, seen *marks) bool {
 	reporting := e.reporting
 	e.reporting = false
@@ -69,8 +71,8 @@ func (e *evaluation) accepts(n *node, at int, seen *marks) bool {
 	return ok
 }
 
-// resolve returns the target of a reference. A dynamic one refers to the anchor of its name in the outermost resource that
-// has it.
+// resolve returns the target of a reference. A dynamic one refers to the anchor of its name in the
+// outermost resource that has it.
 func (e *evaluation) resolve(r *reference) *node {
 	if r.dynamic != "" && e.spend(len(e.scope)/8) {
 		for _, home := range e.scope {
@@ -119,7 +121,8 @@ func (e *evaluation) unevaluated(n *node, at int, own *marks) bool {
 	return ok
 }
 
-// marks is the set of members of an object, or items of an array, that a schema has evaluated. A nil *marks stays empty.
+// marks is the set of members of an object, or items of an array, that a schema has evaluated. A
+// nil *marks stays empty.
 type marks struct {
 	few  [2]uint64 // the first bits, so that most sets allocate nothing
 	more []uint64

@@ -19,8 +19,8 @@ type field struct {
 	quoted   bool // by the `string` option
 }
 
-// fieldsOf returns the members that encoding/json would write for a struct, in the order of its fields: of several with
-// one name the shallowest wins, then the one that a tag names, else none.
+// fieldsOf returns the members that encoding/json would write for a struct, in the order of its
+// fields: of several with one name the shallowest wins, then the one that a tag names, else none.
 func fieldsOf(root reflect.Type) ([]field, error) {
 	type level struct {
 		typ      reflect.Type
@@ -60,7 +60,8 @@ func fieldsOf(root reflect.Type) ([]field, error) {
 	return dominant(all), nil
 }
 
-// readTag takes the field's name and options from its `json` tag, and tells whether it is a member at all.
+// readTag takes the field's name and options from its `json` tag, and tells whether it is a member
+// at all.
 func (f *field) readTag() (keep bool, err error) {
 	tag := f.Tag.Get("json")
 	if tag == "-" || !f.IsExported() && !f.Anonymous {

@@ -15,9 +15,10 @@ type HeaderParam struct {
 	Type string   // string, integer or boolean
 }
 
-// Headers returns the properties with an x-mcp-header annotation, in the order of the schema. The error names the
-// annotation that breaks a rule: it is no header name, stands twice but for case, is on a property that is not of one
-// type string, integer or boolean (null beside it does no harm), or is not reached by properties alone.
+// Headers returns the properties with an x-mcp-header annotation, in the order of the schema. The
+// error names the annotation that breaks a rule: it is no header name, stands twice but for case,
+// is on a property that is not of one type string, integer or boolean (null beside it does no
+// harm), or is not reached by properties alone.
 //
 // Spec: basic/transports/streamable-http#custom-headers-from-tool-parameters (2026-07-28).
 func (s *Schema) Headers() ([]HeaderParam, error) {

@@ -18,19 +18,22 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// For returns the schema of a Go type, for encoding/json's view of it. It is computed once per type.
+// For returns the schema of a Go type, for encoding/json's view of it. It is computed once per
+// type.
 //
-// A struct is an object of its fields, embedded structs flattened, and of nothing else. A field is required unless it is
-// a pointer, says omitempty or omitzero, or has a default: what is optional may be absent, never null. A slice is an
-// array, a map an object, []byte a base64 string, time.Time a date-time, a type with a text method a string, a type with
-// a JSON method of its own anything at all, and so are any and json.RawMessage. Small and unsigned integers carry their
-// range. A method Enum() []T on a type lists its values. Types that contain themselves are referred to; everything
-// else is written out in place.
+// A struct is an object of its fields, embedded structs flattened, and of nothing else. A field is
+// required unless it is a pointer, says omitempty or omitzero, or has a default: what is optional
+// may be absent, never null. A slice is an array, a map an object, []byte a base64 string,
+// time.Time a date-time, a type with a text method a string, a type with a JSON method of its own
+// anything at all, and so are any and json.RawMessage. Small and unsigned integers carry their
+// range. A method Enum() []T on a type lists its values. Types that contain themselves are referred
+// to; everything else is written out in place.
 //
-// A `jsonschema` tag holds the field's description and, after it, options: title, enum=a|b, titles=A|B (what people
-// read for each value), default, minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf, minLength, maxLength,
-// pattern, format, minItems, maxItems, uniqueItems=true, and header (the x-mcp-header annotation). A comma that a known
-// key and = do not follow is part of the text before it:
+// A `jsonschema` tag holds the field's description and, after it, options: title, enum=a|b,
+// titles=A|B (what people read for each value), default, minimum, maximum, exclusiveMinimum,
+// exclusiveMaximum, multipleOf, minLength, maxLength, pattern, format, minItems, maxItems,
+// uniqueItems=true, and header (the x-mcp-header annotation). A comma that a known key and = do not
+// follow is part of the text before it:
 //
 //	Size string `json:"size,omitempty" jsonschema:"the size, in Swiss measure,enum=small|medium|large,default=medium"`
 //
@@ -39,8 +42,8 @@ import (
 // The error names the field and what is allowed there.
 func For(t reflect.Type) (*Schema, error) { return cached(t, false) }
 
-// ForElicitation returns the schema of a struct as a form for a person: a flat object of strings, numbers, integers,
-// booleans, enums and lists of enum values. Everything else is an error.
+// ForElicitation returns the schema of a struct as a form for a person: a flat object of strings,
+// numbers, integers, booleans, enums and lists of enum values. Everything else is an error.
 //
 // Spec: client/elicitation, Requested Schema.
 func ForElicitation(t reflect.Type) (*Schema, error) { return cached(t, true) }
@@ -391,7 +394,8 @@ func implements[I any](t reflect.Type) bool {
 	return t.Implements(reflect.TypeFor[I]()) || reflect.PointerTo(t).Implements(reflect.TypeFor[I]())
 }
 
-// integerRange returns the bounds of an integer kind that a JSON number can reach without losing precision.
+// integerRange returns the bounds of an integer kind that a JSON number can reach without losing
+// precision.
 func integerRange(k reflect.Kind) (low, high string, ok bool) {
 	switch k {
 	case reflect.Int, reflect.Int64:

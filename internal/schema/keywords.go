@@ -183,8 +183,8 @@ func (c *compiler) patternProperties(n *node, raw []byte) error {
 	return nil
 }
 
-// dependencies compiles what the presence of a name asks for: other names, or that the object fits a schema. Draft-07
-// has both in one keyword.
+// dependencies compiles what the presence of a name asks for: other names, or that the object fits
+// a schema. Draft-07 has both in one keyword.
 func (c *compiler) dependencies(n *node, key string, raw []byte) error {
 	if err := isObject(raw); err != nil {
 		return err
@@ -274,7 +274,8 @@ func (c *compiler) parseEnum(n *node, raw []byte) error {
 	return nil
 }
 
-// parsePattern compiles a regular expression for RE2, whose time is linear in the text, and counts its instructions.
+// parsePattern compiles a regular expression for RE2, whose time is linear in the text, and counts
+// its instructions.
 func (c *compiler) parsePattern(raw []byte) (*pattern, error) {
 	text, err := stringValue(raw)
 	if err != nil {
@@ -299,8 +300,8 @@ func (c *compiler) parsePattern(raw []byte) (*pattern, error) {
 	return &pattern{re, cost}, nil
 }
 
-// maxPatterns bounds what the patterns of one schema compile to, in instructions and class bounds: a few megabytes. Their
-// length says little, since x{1000} is a thousand instructions.
+// maxPatterns bounds what the patterns of one schema compile to, in instructions and class bounds:
+// a few megabytes. Their length says little, since x{1000} is a thousand instructions.
 const maxPatterns = 100_000
 
 // unicodeEscape is \u1234 where the backslash is not itself escaped; RE2 writes it \x{1234}.
@@ -308,8 +309,8 @@ var unicodeEscape = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`((?:^|[^\\])(?:\\\\)*)\\u([0-9a-fA-F]{4})`)
 })
 
-// measure tells roughly, without expanding an expression, how many instructions it compiles to and how much memory they
-// take: a class is one instruction with many bounds.
+// measure tells roughly, without expanding an expression, how many instructions it compiles to and
+// how much memory they take: a class is one instruction with many bounds.
 func measure(re *syntax.Regexp) (instructions, size int) {
 	instructions, size = 1, 1+len(re.Rune)
 	if re.Op == syntax.OpLiteral {
@@ -334,7 +335,8 @@ func parseBound(raw []byte) (*bound, error) {
 	return &bound{parseDecimal(nil, raw), string(raw)}, nil
 }
 
-// countValue reads a number of characters, items or members; what no value can have is all the same.
+// countValue reads a number of characters, items or members; what no value can have is all the
+// same.
 func countValue(raw []byte) (int, error) {
 	d := parseDecimal(nil, raw)
 	if jsonscan.Kind(raw) != '0' || !d.isInteger() || d.sign() < 0 {

@@ -5,8 +5,8 @@ import (
 	"regexp"
 )
 
-// A node is one compiled subschema. What a value of a kind must hold to stands together, so that a value meets only the
-// rules of its own kind; a nil part has none.
+// A node is one compiled subschema. What a value of a kind must hold to stands together, so that a
+// value meets only the rules of its own kind; a nil part has none.
 type node struct {
 	never    bool // the schema false
 	types    typeSet
@@ -58,7 +58,8 @@ type numberRules struct {
 	minimum, maximum, above, below *bound
 	multipleOf                     divisor
 
-	// The inclusive range of integers that the rules allow, when they say no more and it fits: the quick way.
+	// The inclusive range of integers that the rules allow, when they say no more and it fits: the
+	// quick way.
 	low, high int64
 	plain     bool
 }
@@ -221,8 +222,8 @@ func smallInteger(raw []byte) (v int64, ok bool) {
 	return v, true
 }
 
-// find returns the entry of a member's name, nil without. Most senders keep the order of the schema, so the one in the
-// same place is tried first.
+// find returns the entry of a member's name, nil without. Most senders keep the order of the
+// schema, so the one in the same place is tried first.
 func (r *objectRules) find(token []byte, place int) *property {
 	name := unquote(token)
 	if place < len(r.properties) && r.properties[place].name == string(name) {

@@ -11,15 +11,16 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// A decimal is a JSON number, exact: 0.DIGITS × 10^exp, where the digits neither begin nor end with a zero and zero has
-// none. Comparing them costs their length, whatever the exponent.
+// A decimal is a JSON number, exact: 0.DIGITS × 10^exp, where the digits neither begin nor end with
+// a zero and zero has none. Comparing them costs their length, whatever the exponent.
 type decimal struct {
 	negative bool
 	digits   []byte
 	exp      int
 }
 
-// parseDecimal reads a number that was checked. The digits are appended to scratch, which may be nil.
+// parseDecimal reads a number that was checked. The digits are appended to scratch, which may be
+// nil.
 func parseDecimal(scratch, raw []byte) decimal {
 	d := decimal{digits: scratch[:0]}
 	i := 0
@@ -84,7 +85,8 @@ func (d decimal) sign() int {
 
 func (d decimal) isInteger() bool { return len(d.digits) <= max(d.exp, 0) }
 
-// append writes the number in the one form that it shares with its equals. Integers of ordinary size look as in JSON.
+// append writes the number in the one form that it shares with its equals. Integers of ordinary
+// size look as in JSON.
 func (d decimal) append(dst []byte) []byte {
 	if len(d.digits) == 0 {
 		return append(dst, '0')
@@ -146,7 +148,8 @@ func mulMod(a, b, m uint64) uint64 {
 
 func appendInt(dst []byte, n int) []byte { return strconv.AppendInt(dst, int64(n), 10) }
 
-// plainIntegers rewrites numbers such as 5.0 and 1e3 to 5 and 1000, as far as an integer of Go can hold them.
+// plainIntegers rewrites numbers such as 5.0 and 1e3 to 5 and 1000, as far as an integer of Go can
+// hold them.
 func plainIntegers(data []byte) (plain []byte, changed bool) {
 	const longest = 20 // digits of the largest uint64
 	for i := 0; i < len(data); {

@@ -10,10 +10,12 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// maxProblems is how many problems one error tells: enough to mend a value in one go, few enough to be read.
+// maxProblems is how many problems one error tells: enough to mend a value in one go, few enough to
+// be read.
 const maxProblems = 5
 
-// A ValidationError says what is wrong with a JSON value. Its text is written for a model that is to try again.
+// A ValidationError says what is wrong with a JSON value. Its text is written for a model that is
+// to try again.
 type ValidationError struct {
 	Problems []Problem // at least one, at most five
 }
@@ -40,7 +42,8 @@ func (e *ValidationError) Error() string {
 	return b.String()
 }
 
-// shown returns a value for a problem's text: short values as they are, long ones by their kind and beginning.
+// shown returns a value for a problem's text: short values as they are, long ones by their kind and
+// beginning.
 func shown(raw []byte) string {
 	const longest = 60
 	switch jsonscan.Kind(raw) {

@@ -10,7 +10,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// rootURI stands for the address of a schema that does not give its own. It is never dialled: no URI is.
+// rootURI stands for the address of a schema that does not give its own. It is never dialled: no
+// URI is.
 var rootURI = url.URL{Scheme: "schema", Path: "/"}
 
 // A resource is a schema with a URI of its own: the root, and what holds an $id.
@@ -95,7 +96,8 @@ func (c *compiler) link(n *node, raw []byte, dynamic bool) error {
 	return nil
 }
 
-// resolveLinks finds what references mean. A target that no keyword made a schema yet may hold more of them.
+// resolveLinks finds what references mean. A target that no keyword made a schema yet may hold more
+// of them.
 func (c *compiler) resolveLinks() error {
 	for i := 0; i < len(c.links); i++ {
 		l := c.links[i]
@@ -144,8 +146,8 @@ func (c *compiler) target(l link) (*node, error) {
 	return n, nil
 }
 
-// child returns the member or item of a container that one step of a JSON pointer names. Containers are indexed once, since a
-// schema may hold thousands of references into one.
+// child returns the member or item of a container that one step of a JSON pointer names. Containers
+// are indexed once, since a schema may hold thousands of references into one.
 func (c *compiler) child(raw []byte, step string) ([]byte, bool) {
 	parts := c.parts[&raw[0]]
 	if parts == nil {
@@ -162,7 +164,8 @@ func (c *compiler) child(raw []byte, step string) ([]byte, bool) {
 	return value, ok
 }
 
-// same returns the schemas that a node applies to the very value that it is applied to, as far as the text tells.
+// same returns the schemas that a node applies to the very value that it is applied to, as far as
+// the text tells.
 func (n *node) same() []*node {
 	var all []*node
 	if r := n.compound; r != nil {
@@ -182,7 +185,8 @@ func (n *node) same() []*node {
 	return slices.DeleteFunc(all, func(n *node) bool { return n == nil })
 }
 
-// findLoops refuses schemas that lead back to themselves without going down into the value: they would never end.
+// findLoops refuses schemas that lead back to themselves without going down into the value: they
+// would never end.
 func findLoops(nodes []*node) error {
 	const open, done = 1, 2
 	state := make(map[*node]int, len(nodes))

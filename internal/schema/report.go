@@ -25,7 +25,8 @@ func (e *evaluation) explain(root *node, at int) error {
 	return &ValidationError{Problems: e.problems}
 }
 
-// tell notes what is wrong with the value at an offset. With the last problem that fits, the reporting ends.
+// tell notes what is wrong with the value at an offset. With the last problem that fits, the
+// reporting ends.
 func (e *evaluation) report(at int, text string) {
 	const longestPath, longestText = 256, 1024
 	if !e.reporting || !e.afford(1+at/bytesPerStep) {
@@ -148,7 +149,8 @@ func (e *evaluation) reportRequired(n *node, at int) {
 	}
 }
 
-// tellUnknown tells of the member whose name stands at an offset that it is none of the object's properties.
+// tellUnknown tells of the member whose name stands at an offset that it is none of the object's
+// properties.
 func (e *evaluation) reportUnknown(r *objectRules, at, nameEnd int) {
 	if !e.reporting {
 		return
@@ -173,8 +175,8 @@ func (e *evaluation) reportUnknown(r *objectRules, at, nameEnd int) {
 	e.report(at, text)
 }
 
-// tellChoice tells why a value fits none of the alternatives, or too many. If one of them was clearly meant its problems
-// are told, otherwise what they would take.
+// tellChoice tells why a value fits none of the alternatives, or too many. If one of them was
+// clearly meant its problems are told, otherwise what they would take.
 func (e *evaluation) reportChoice(branches []*node, at, fitting int) {
 	if !e.reporting {
 		return
@@ -224,8 +226,9 @@ func allEnums(branches []*node) []string {
 	return values
 }
 
-// tellTag looks for a property by whose value all alternatives are told apart. If the object has it with a value that one
-// of them knows, the problems of that one are told; otherwise the values that there are.
+// tellTag looks for a property by whose value all alternatives are told apart. If the object has it
+// with a value that one of them knows, the problems of that one are told; otherwise the values that
+// there are.
 func (e *evaluation) reportTag(branches []*node, at int) bool {
 	if len(branches) < 2 || e.doc[at] != '{' || branches[0].object == nil {
 		return false

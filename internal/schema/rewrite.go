@@ -2,9 +2,10 @@ package schema
 
 import "bytes"
 
-// ApplyDefaults adds to the objects of a value, the outermost and those that stand in its properties and items, the
-// properties that are absent and have a default. A value to which there is nothing to add is given back as it is, and
-// the value given is never changed. Its syntax must have been checked; it is best completed before it is validated.
+// ApplyDefaults adds to the objects of a value, the outermost and those that stand in its
+// properties and items, the properties that are absent and have a default. A value to which there
+// is nothing to add is given back as it is, and the value given is never changed. Its syntax must
+// have been checked; it is best completed before it is validated.
 func (s *Schema) ApplyDefaults(instance []byte) []byte {
 	if !s.defaults {
 		return instance
@@ -12,9 +13,10 @@ func (s *Schema) ApplyDefaults(instance []byte) []byte {
 	return fillDefaults.value(s.root, instance)
 }
 
-// DropNulls leaves out of the objects of a value the properties that are null where the schema has them optional and
-// does not take null: what Go writes for a nil pointer, and many a model for an argument that it does not give. A value
-// without such nulls is given back as it is, and the value given is never changed.
+// DropNulls leaves out of the objects of a value the properties that are null where the schema has
+// them optional and does not take null: what Go writes for a nil pointer, and many a model for an
+// argument that it does not give. A value without such nulls is given back as it is, and the value
+// given is never changed.
 func (s *Schema) DropNulls(instance []byte) []byte {
 	if !bytes.Contains(instance, []byte("null")) {
 		return instance
@@ -22,7 +24,8 @@ func (s *Schema) DropNulls(instance []byte) []byte {
 	return dropNulls.value(s.root, instance)
 }
 
-// A rewriting is a change to the objects within a value, along properties, items and plain references.
+// A rewriting is a change to the objects within a value, along properties, items and plain
+// references.
 type rewriting uint8
 
 const (
@@ -83,7 +86,8 @@ func (w rewriting) container(n *node, raw []byte, start int) []byte {
 	return append(bytes.TrimRight(out, " \t\r\n,"), raw[i:]...)
 }
 
-// appendAbsent appends the defaults of properties that are not present; out is nil as long as text is the same.
+// appendAbsent appends the defaults of properties that are not present; out is nil as long as text
+// is the same.
 func (r *objectRules) appendAbsent(out, text []byte, present *marks) []byte {
 	for _, p := range r.properties {
 		if p.node == nil || p.node.fallback == nil || present.has(p.place) {

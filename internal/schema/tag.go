@@ -15,9 +15,10 @@ var tagOptions = []string{
 	"multipleOf", "minLength", "maxLength", "pattern", "format", "minItems", "maxItems", "uniqueItems", "header",
 }
 
-// parseTag splits a `jsonschema` tag. Its free text is the description; a comma before a known key and = begins an
-// option, and any other comma belongs to the text or to the value before it. A key that looks like a known one is
-// an error, so that a slip of the pen does not end up in the description.
+// parseTag splits a `jsonschema` tag. Its free text is the description; a comma before a known key
+// and = begins an option, and any other comma belongs to the text or to the value before it. A key
+// that looks like a known one is an error, so that a slip of the pen does not end up in the
+// description.
 func parseTag(tag string) (options []option, err error) {
 	key, start := "description", 0
 	if k, rest, known := keyAt(tag, 0); known {
@@ -57,7 +58,8 @@ func parseTag(tag string) (options []option, err error) {
 	return options, add(len(tag))
 }
 
-// keyAt reads `key=` at an index of a tag: the key, where its value starts, and whether tags have such a key.
+// keyAt reads `key=` at an index of a tag: the key, where its value starts, and whether tags have
+// such a key.
 func keyAt(tag string, at int) (key string, value int, known bool) {
 	text, _, ok := strings.Cut(tag[at:], "=")
 	key = strings.TrimSpace(text)

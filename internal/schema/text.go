@@ -9,8 +9,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// The functions here walk JSON that was checked before. On anything else they stop at the end of the text: they may say
-// nonsense, but do not panic.
+// The functions here walk JSON that was checked before. On anything else they stop at the end of
+// the text: they may say nonsense, but do not panic.
 
 // skipSpace returns the index of the first byte from i on that is not white space.
 func skipSpace(b []byte, i int) int {
@@ -108,8 +108,8 @@ func runes(token []byte) int {
 	return utf8.RuneCount(text)
 }
 
-// appendCanonical appends a form of a value that two values have in common exactly when they are equal to JSON Schema:
-// numbers by value, objects without regard to order. It is not JSON.
+// appendCanonical appends a form of a value that two values have in common exactly when they are
+// equal to JSON Schema: numbers by value, objects without regard to order. It is not JSON.
 func appendCanonical(dst, raw []byte) []byte {
 	switch jsonscan.Kind(raw) {
 	case '"':
@@ -144,7 +144,8 @@ func appendCanonical(dst, raw []byte) []byte {
 	return append(dst, raw...)
 }
 
-// pointerTo returns the JSON pointer of the value, or of the member whose name, starts at an offset.
+// pointerTo returns the JSON pointer of the value, or of the member whose name, starts at an
+// offset.
 func pointerTo(doc []byte, offset int) string {
 	var path []byte
 	at := skipSpace(doc, 0)

@@ -20,7 +20,8 @@ func EscapePath(path string) string {
 // escapeReserved percent-encodes the characters of s that a URI cannot contain.
 func escapeReserved(s string) string { return escapeUnless(s, allowedInURI) }
 
-// escapeUnless percent-encodes the bytes of s for which allowed, called with the rest of s, returns false.
+// escapeUnless percent-encodes the bytes of s for which allowed, called with the rest of s, returns
+// false.
 func escapeUnless(s string, allowed func(rest string) bool) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder
@@ -34,7 +35,8 @@ func escapeUnless(s string, allowed func(rest string) bool) string {
 	return b.String()
 }
 
-// unescape decodes percent-encoding. It reports false if s is malformed or does not decode to UTF-8.
+// unescape decodes percent-encoding. It reports false if s is malformed or does not decode to
+// UTF-8.
 func unescape(s string) (string, bool) {
 	if strings.IndexByte(s, '%') < 0 {
 		return s, true
@@ -77,8 +79,8 @@ func unhex(c byte) byte {
 	return c | 0x20 - 'a' + 10
 }
 
-// CheckURI checks a URI by RFC 3986: it has a scheme, contains no character that must be percent-encoded, and is at most
-// [MaxLength] bytes long.
+// CheckURI checks a URI by RFC 3986: it has a scheme, contains no character that must be
+// percent-encoded, and is at most [MaxLength] bytes long.
 //
 // Spec: server/resources, Security Considerations.
 func CheckURI(uri string) error {

@@ -10,21 +10,23 @@ import (
 	"unicode/utf8"
 )
 
-// A Matcher finds the variables of a URI that a template made. It uses regular expressions, so matching takes time linear
-// in the length of the URI.
+// A Matcher finds the variables of a URI that a template made. It uses regular expressions, so
+// matching takes time linear in the length of the URI.
 //
-// If a URI is ambiguous, a variable matches as much as possible, except before an optional variable, where it matches as
-// little as possible, so that {+path}{?q} finds the query. If a URI does not match, it is matched a second time by a
-// lenient pattern, whose values may contain unencoded characters that are not delimiters of the template: people and
-// models write user/bob@example.com.
+// If a URI is ambiguous, a variable matches as much as possible, except before an optional
+// variable, where it matches as little as possible, so that {+path}{?q} finds the query. If a URI
+// does not match, it is matched a second time by a lenient pattern, whose values may contain
+// unencoded characters that are not delimiters of the template: people and models write
+// user/bob@example.com.
 type Matcher struct {
 	parts    []part
 	lists    map[string]bool
 	patterns [2]*regexp.Regexp // strict and lenient
 }
 
-// Matcher returns the matcher of the template. The values of the variables in lists are []string, those of all others
-// are strings. A variable that occurs more than once matches only if its values are equal.
+// Matcher returns the matcher of the template. The values of the variables in lists are []string,
+// those of all others are strings. A variable that occurs more than once matches only if its values
+// are equal.
 func (t *Template) Matcher(lists map[string]bool) (*Matcher, error) {
 	m := &Matcher{parts: t.parts, lists: lists}
 	for _, p := range t.parts {
@@ -82,8 +84,8 @@ type patternWriter struct {
 	lazy    bool // values match as little as possible
 }
 
-// unnamed returns the pattern of an expression whose variables are known by their position: one group for each. The last
-// variables may be absent.
+// unnamed returns the pattern of an expression whose variables are known by their position: one
+// group for each. The last variables may be absent.
 func (w patternWriter) unnamed() string {
 	p, pattern := w.part, ""
 	for i := len(p.vars) - 1; i >= 0; i-- {
@@ -99,7 +101,8 @@ func (w patternWriter) unnamed() string {
 	return pattern
 }
 
-// named returns the pattern of an expression with named variables: one group, which matches the variables in any order.
+// named returns the pattern of an expression with named variables: one group, which matches the
+// variables in any order.
 func (w patternWriter) named() string {
 	items := make([]string, len(w.part.vars))
 	for i, v := range w.part.vars {
@@ -151,8 +154,8 @@ func (op *operator) listSep(v variable) string {
 	return ","
 }
 
-// Match returns the decoded variables of a URI, as string and []string; undefined variables are absent. It reports false
-// if the URI does not match the template.
+// Match returns the decoded variables of a URI, as string and []string; undefined variables are
+// absent. It reports false if the URI does not match the template.
 func (m *Matcher) Match(uri string) (map[string]any, bool) {
 	if len(uri) > MaxLength {
 		return nil, false
@@ -199,7 +202,8 @@ type prefixValue struct {
 	text string
 }
 
-// addPart adds the variables of one expression. It reports false if one contradicts an earlier value.
+// addPart adds the variables of one expression. It reports false if one contradicts an earlier
+// value.
 func (r *bindings) addPart(p part, next func() (string, bool)) bool {
 	items := make([][]string, len(p.vars))
 	if p.op.named {
@@ -249,7 +253,8 @@ func (r *bindings) split(op *operator, v variable, text string) []string {
 	return strings.Split(text, op.listSep(v))
 }
 
-// add decodes the value of a variable and adds it. It reports false if the variable has another value already.
+// add decodes the value of a variable and adds it. It reports false if the variable has another
+// value already.
 func (r *bindings) add(v variable, items []string) bool {
 	for i, item := range items {
 		text, ok := unescape(item)
@@ -271,8 +276,8 @@ func (r *bindings) add(v variable, items []string) bool {
 	return !ok || reflect.DeepEqual(before, value)
 }
 
-// checkPrefixes reports whether each prefix is a prefix of its variable's value. If only prefixes of a variable are
-// known, the longest is its value.
+// checkPrefixes reports whether each prefix is a prefix of its variable's value. If only prefixes
+// of a variable are known, the longest is its value.
 func (r *bindings) checkPrefixes() bool {
 	slices.SortFunc(r.prefixes, func(a, b prefixValue) int { return cmp.Compare(b.prefix, a.prefix) })
 	for _, p := range r.prefixes {

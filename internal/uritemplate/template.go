@@ -1,5 +1,5 @@
-// Package uritemplate implements URI templates as RFC 6570 defines them, at all four levels. A [Template] expands to URIs,
-// and a [Matcher] finds the variables of a URI that a template made.
+// Package uritemplate implements URI templates as RFC 6570 defines them, at all four levels. A
+// [Template] expands to URIs, and a [Matcher] finds the variables of a URI that a template made.
 //
 // Spec: server/resources, Resource Templates.
 package uritemplate
@@ -15,7 +15,8 @@ import (
 	"unicode/utf8"
 )
 
-// MaxLength is the maximum length of a URI and of a template in bytes. Web servers have limits of this size.
+// MaxLength is the maximum length of a URI and of a template in bytes. Web servers have limits of
+// this size.
 const MaxLength = 8 << 10
 
 // A Template is a parsed URI template.
@@ -38,7 +39,8 @@ type variable struct {
 	explode bool // expand each item separately
 }
 
-// An operator is the expansion type that the first character of an expression selects. RFC 6570, appendix A.
+// An operator is the expansion type that the first character of an expression selects. RFC 6570,
+// appendix A.
 type operator struct {
 	first    string // written before the first defined variable
 	sep      string // written between two variables
@@ -92,8 +94,8 @@ func Parse(text string) (*Template, error) {
 	return t, nil
 }
 
-// checkLiteral checks the text between expressions by RFC 6570, section 2.1. An apostrophe is allowed: section 2.1
-// forbids it, but section 1.5 and RFC 3986 allow it.
+// checkLiteral checks the text between expressions by RFC 6570, section 2.1. An apostrophe is
+// allowed: section 2.1 forbids it, but section 1.5 and RFC 3986 allow it.
 func checkLiteral(literal string) error {
 	for i, c := range literal {
 		switch {
@@ -168,8 +170,9 @@ func (t *Template) LiteralLen() (n int) {
 	return n
 }
 
-// Expand returns the URI for the given variables, whose values are string, []string or map[string]string. An absent
-// variable, an empty list and an empty map are undefined and expand to nothing. RFC 6570, section 3.
+// Expand returns the URI for the given variables, whose values are string, []string or
+// map[string]string. An absent variable, an empty list and an empty map are undefined and expand to
+// nothing. RFC 6570, section 3.
 func (t *Template) Expand(vars map[string]any) (string, error) {
 	var b strings.Builder
 	for _, p := range t.parts {
