@@ -122,7 +122,7 @@ func loginAndConsent(t *testing.T, browser context.Context) {
 	p.see("You are logged in")
 	p.shoot("client-done")
 	c := (<-done).clientOf(t)
-	checkCaller(t, "caller", asCaller(t, must(mcp.Call[string](ctx, c, "who_am_i", nil))(t)), h, "mcp:read")
+	checkCaller(t, "caller", asCaller(t, must(mcp.CallTool[string](ctx, c, "who_am_i", nil))(t)), h, "mcp:read")
 	stepUp(ctx, t, d, p, c)
 }
 
@@ -131,7 +131,7 @@ func stepUp(ctx context.Context, t *testing.T, d *desk, p *tab, c *mcp.Client) {
 	t.Helper()
 	written := make(chan error, 1)
 	go func() {
-		_, err := mcp.Call[string](ctx, c, "write", nil)
+		_, err := mcp.CallTool[string](ctx, c, "write", nil)
 		written <- err
 	}()
 	p.open(<-d.pages)
@@ -306,7 +306,7 @@ func thirdParty(t *testing.T, browser context.Context) {
 	p.loginAtProvider(idp, "grace")
 	p.see("You are logged in")
 	c := (<-done).clientOf(t)
-	who := asCaller(t, must(mcp.Call[string](ctx, c, "who_am_i", nil))(t))
+	who := asCaller(t, must(mcp.CallTool[string](ctx, c, "who_am_i", nil))(t))
 	equal(t, "subject", who.Subject, "idp|grace")
 	equal(t, "issuer", who.Issuer, h.issuer)
 	equal(t, "name", who.Claims["name"], "grace Example") // which the provider tells at its userinfo endpoint alone
@@ -315,7 +315,7 @@ func thirdParty(t *testing.T, browser context.Context) {
 	idp.revoke(t)
 	again := make(chan error, 1)
 	go func() {
-		_, err := mcp.Call[string](ctx, c, "who_am_i", nil)
+		_, err := mcp.CallTool[string](ctx, c, "who_am_i", nil)
 		again <- err
 	}()
 	p.open(<-d.pages)

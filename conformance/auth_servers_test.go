@@ -82,12 +82,12 @@ type protectedPeer struct {
 func (p protectedPeer) logIn(t *testing.T, s *signIn) {
 	ctx := within(t, time.Minute)
 	c := s.connect(ctx, t, p.endpoint)
-	who := asCaller(t, must(mcp.Call[string](ctx, c, "who_am_i", nil))(t))
+	who := asCaller(t, must(mcp.CallTool[string](ctx, c, "who_am_i", nil))(t))
 	if !slices.Contains(who.Scopes, "mcp:read") {
 		t.Errorf("the scopes are %q", who.Scopes)
 	}
-	equal(t, "written", must(mcp.Call[string](ctx, c, "write", nil))(t), "written")
-	if who = asCaller(t, must(mcp.Call[string](ctx, c, "who_am_i", nil))(t)); !slices.Contains(who.Scopes, "mcp:write") {
+	equal(t, "written", must(mcp.CallTool[string](ctx, c, "write", nil))(t), "written")
+	if who = asCaller(t, must(mcp.CallTool[string](ctx, c, "who_am_i", nil))(t)); !slices.Contains(who.Scopes, "mcp:write") {
 		t.Errorf("after the step-up the scopes are %q", who.Scopes)
 	}
 	logins := len(s.asked)
@@ -95,12 +95,12 @@ func (p protectedPeer) logIn(t *testing.T, s *signIn) {
 	equal(t, "issuer", before.Issuer, p.issuer)
 	if p.forget != nil {
 		p.forget(t)
-		must(mcp.Call[string](ctx, c, "write", nil))(t)
+		must(mcp.CallTool[string](ctx, c, "write", nil))(t)
 		equal(t, "logins after a renewal", len(s.asked), logins)
 	}
 	// Another process, which has the same store, asks nobody.
 	second := s.connect(ctx, t, p.endpoint)
-	must(mcp.Call[string](ctx, second, "write", nil))(t)
+	must(mcp.CallTool[string](ctx, second, "write", nil))(t)
 	equal(t, "logins of the second client", len(s.asked), logins)
 	if err := s.transport(t, p.endpoint).Logout(ctx); err != nil {
 		t.Errorf("Logout: %v", err)

@@ -29,22 +29,22 @@ func (h *host) options(t *testing.T, revision string) *mcp.ClientOptions {
 		Info:     mcp.Implementation{Name: "patchbay-interop", Version: "1.0.0"},
 		Revision: revision,
 		Logger:   logger(t),
-		Elicit: func(context.Context, *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+		Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 			return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"name":"Ada"}`)}, nil
 		},
-		ElicitURL: func(_ context.Context, p *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+		ElicitURL: func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			h.visited = append(h.visited, p.URL)
 			return &mcp.ElicitResult{Action: mcp.ElicitAccept}, nil
 		},
-		Sample: func(context.Context, *mcp.SampleParams) (*mcp.SampleResult, error) {
-			return &mcp.SampleResult{Model: "test-model", Content: []mcp.Content{mcp.Text("a summary")}, StopReason: "endTurn"}, nil
+		Sample: func(context.Context, *mcp.CreateMessageParams) (*mcp.CreateMessageResult, error) {
+			return &mcp.CreateMessageResult{Model: "test-model", Content: []mcp.ContentBlock{mcp.Text("a summary")}, StopReason: "endTurn"}, nil
 		},
 		Roots: func(context.Context) ([]mcp.Root, error) {
 			return []mcp.Root{{URI: "file:///srv/area", Name: "area"}}, nil
 		},
-		Log: func(_ context.Context, m *mcp.LogMessage) {
+		Log: func(_ context.Context, m *mcp.LoggingMessage) {
 			select {
 			case h.logs <- m.Text():
 			default:

@@ -92,7 +92,7 @@ func (p peer) exercise(t *testing.T, sdk string, transport mcp.Transport) {
 	h := newHost()
 	c := dial(ctx, t, transport, h.options(t, p.pin))
 	equal(t, "revision", c.Revision(), p.revision)
-	equal(t, "server", c.Server().Name, sdk+"-peer")
+	equal(t, "server", c.ServerInfo().Name, sdk+"-peer")
 	equal(t, "instructions", c.Instructions(), "A peer.")
 	if err := c.Ping(ctx); err != nil {
 		t.Errorf("Ping: %v", err)
@@ -120,21 +120,21 @@ func (p peer) useTools(ctx context.Context, t *testing.T, c *mcp.Client) {
 		}
 	}
 	type sum struct{ Sum int }
-	equal(t, "add", must(mcp.Call[sum](ctx, c, "add", map[string]int{"A": 20, "B": 22}))(t), sum{42})
+	equal(t, "add", must(mcp.CallTool[sum](ctx, c, "add", map[string]int{"A": 20, "B": 22}))(t), sum{42})
 	var toolFailed *mcp.ToolError
-	if _, err := mcp.Call[string](ctx, c, "fail", nil); !errors.As(err, &toolFailed) || !strings.Contains(err.Error(), "it failed, as it should") {
+	if _, err := mcp.CallTool[string](ctx, c, "fail", nil); !errors.As(err, &toolFailed) || !strings.Contains(err.Error(), "it failed, as it should") {
 		t.Errorf("fail: %v", err)
 	}
 	var progress []float64
 	counting := mcp.WithCallOptions(ctx, mcp.CallOptions{Progress: func(u mcp.ProgressUpdate) { progress = append(progress, u.Progress) }})
-	equal(t, "count", must(mcp.Call[string](counting, c, "count", map[string]int{"Steps": 3}))(t), "counted to 3")
+	equal(t, "count", must(mcp.CallTool[string](counting, c, "count", map[string]int{"Steps": 3}))(t), "counted to 3")
 	if p.can(notes) {
 		equal(t, "progress", progress, []float64{1, 2, 3})
 	}
 	// The official SDK answers older requests of this kind with a bare HTTP status.
 	var e *mcp.Error
 	var failed *mcp.TransportError
-	_, err := c.Request(ctx, "nobody/knows", nil)
+	_, err := c.Do(ctx, "nobody/knows", nil)
 	if unknown := errors.As(err, &e) && e.Remote() && e.Code == mcp.CodeMethodNotFound; !unknown && !(errors.As(err, &failed) && !failed.MayHaveRun) {
 		t.Errorf("an unknown method: %v", err)
 	}
@@ -167,9 +167,9 @@ func usePeerData(ctx context.Context, t *testing.T, c *mcp.Client) {
 // answerPeer calls the tools that ask for something.
 func answerPeer(ctx context.Context, t *testing.T, c *mcp.Client) {
 	t.Helper()
-	equal(t, "elicitation", must(mcp.Call[string](ctx, c, "greet", nil))(t), "Hello, Ada! (state)")
-	equal(t, "sampling", must(mcp.Call[string](ctx, c, "summarize", nil))(t), "a summary")
-	equal(t, "roots", must(mcp.Call[string](ctx, c, "where", nil))(t), "file:///srv/area")
+	equal(t, "elicitation", must(mcp.CallTool[string](ctx, c, "greet", nil))(t), "Hello, Ada! (state)")
+	equal(t, "sampling", must(mcp.CallTool[string](ctx, c, "summarize", nil))(t), "a summary")
+	equal(t, "roots", must(mcp.CallTool[string](ctx, c, "where", nil))(t), "file:///srv/area")
 }
 
 // cancelPeer cancels a call that has begun, and sees that the server stops.
@@ -181,13 +181,13 @@ func cancelPeer(ctx context.Context, t *testing.T, c *mcp.Client) {
 	if _, err := c.CallTool(waiting, "wait", nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("wait: %v", err)
 	}
-	equal(t, "cancelled", must(mcp.Call[string](ctx, c, "cancelled", nil))(t), "yes")
+	equal(t, "cancelled", must(mcp.CallTool[string](ctx, c, "cancelled", nil))(t), "yes")
 }
 
 // listen subscribes and has something change.
 func (p peer) listen(ctx context.Context, t *testing.T, c *mcp.Client) {
 	t.Helper()
-	var filter mcp.Filter
+	var filter mcp.SubscriptionFilter
 	var triggers []string
 	var want []mcp.Event
 	if p.can(changes) {

@@ -61,7 +61,7 @@ func useEverything(t *testing.T, transport mcp.Transport) {
 	h := newHost()
 	c := dial(ctx, t, transport, h.options(t, ""))
 	equal(t, "revision", c.Revision(), "2025-11-25")
-	equal(t, "server", c.Server().Name, "mcp-servers/everything")
+	equal(t, "server", c.ServerInfo().Name, "mcp-servers/everything")
 	if err := c.Ping(ctx); err != nil {
 		t.Errorf("Ping: %v", err)
 	}
@@ -79,19 +79,19 @@ func everythingTools(ctx context.Context, t *testing.T, c *mcp.Client) {
 			t.Errorf("the tools are %q, without %s", tools, want)
 		}
 	}
-	equal(t, "get-sum", must(mcp.Call[string](ctx, c, "get-sum", map[string]int{"a": 20, "b": 22}))(t), "The sum of 20 and 22 is 42.")
+	equal(t, "get-sum", must(mcp.CallTool[string](ctx, c, "get-sum", map[string]int{"a": 20, "b": 22}))(t), "The sum of 20 and 22 is 42.")
 	type weather struct {
 		Temperature float64 `json:"temperature"`
 		Conditions  string  `json:"conditions"`
 	}
-	equal(t, "structured", must(mcp.Call[weather](ctx, c, "get-structured-content", map[string]string{"location": "Chicago"}))(t),
+	equal(t, "structured", must(mcp.CallTool[weather](ctx, c, "get-structured-content", map[string]string{"location": "Chicago"}))(t),
 		weather{36, "Light rain / drizzle"})
-	image := must(mcp.Call[[]mcp.Content](ctx, c, "get-tiny-image", nil))(t)
-	if !slices.ContainsFunc(image, func(p mcp.Content) bool { i, ok := p.(*mcp.ImageContent); return ok && len(i.Data) > 0 }) {
+	image := must(mcp.CallTool[[]mcp.ContentBlock](ctx, c, "get-tiny-image", nil))(t)
+	if !slices.ContainsFunc(image, func(p mcp.ContentBlock) bool { i, ok := p.(*mcp.ImageContent); return ok && len(i.Data) > 0 }) {
 		t.Errorf("get-tiny-image: %v", image)
 	}
-	links := must(mcp.Call[[]mcp.Content](ctx, c, "get-resource-links", map[string]int{"count": 3}))(t)
-	if !slices.ContainsFunc(links, func(p mcp.Content) bool { l, ok := p.(*mcp.ResourceLink); return ok && l.URI != "" }) {
+	links := must(mcp.CallTool[[]mcp.ContentBlock](ctx, c, "get-resource-links", map[string]int{"count": 3}))(t)
+	if !slices.ContainsFunc(links, func(p mcp.ContentBlock) bool { l, ok := p.(*mcp.ResourceLink); return ok && l.URI != "" }) {
 		t.Errorf("get-resource-links: %v", links)
 	}
 	if r, err := c.CallTool(ctx, "get-sum", map[string]string{"a": "no number"}); err == nil && !r.IsError {
@@ -112,22 +112,22 @@ func everythingTools(ctx context.Context, t *testing.T, c *mcp.Client) {
 // everythingQuestions has the server ask for everything that it can ask for.
 func everythingQuestions(ctx context.Context, t *testing.T, c *mcp.Client, h *host) {
 	t.Helper()
-	form := must(mcp.Call[string](ctx, c, "trigger-elicitation-request", nil))(t)
+	form := must(mcp.CallTool[string](ctx, c, "trigger-elicitation-request", nil))(t)
 	for _, want := range []string{"Name: Ada", "Favorite Integer: 42", "dark and stormy", `"fish-1"`} {
 		if !strings.Contains(form, want) {
 			t.Errorf("the form of the elicitation lacks %q: %s", want, form)
 		}
 	}
 	const page = "https://example.com/consent"
-	visit := must(mcp.Call[string](ctx, c, "trigger-url-elicitation", map[string]any{"url": page}))(t)
+	visit := must(mcp.CallTool[string](ctx, c, "trigger-url-elicitation", map[string]any{"url": page}))(t)
 	if !strings.Contains(visit, "accept") || !slices.Equal(h.pages(), []string{page}) {
 		t.Errorf("the visit of a page: %s, visited %q", visit, h.pages())
 	}
-	sampled := must(mcp.Call[string](ctx, c, "trigger-sampling-request", map[string]string{"prompt": "hello"}))(t)
+	sampled := must(mcp.CallTool[string](ctx, c, "trigger-sampling-request", map[string]string{"prompt": "hello"}))(t)
 	if !strings.Contains(sampled, "a summary") {
 		t.Errorf("sampling: %s", sampled)
 	}
-	roots := must(mcp.Call[string](ctx, c, "get-roots-list", nil))(t)
+	roots := must(mcp.CallTool[string](ctx, c, "get-roots-list", nil))(t)
 	if !strings.Contains(roots, "file:///srv/area") {
 		t.Errorf("roots: %s", roots)
 	}
@@ -169,13 +169,13 @@ func everythingData(ctx context.Context, t *testing.T, c *mcp.Client) {
 func everythingChanges(ctx context.Context, t *testing.T, c *mcp.Client) {
 	t.Helper()
 	const uri = "demo://resource/dynamic/text/1"
-	for e, err := range c.Listen(ctx, mcp.Filter{ResourceSubscriptions: []string{uri}}) {
+	for e, err := range c.Listen(ctx, mcp.SubscriptionFilter{ResourceSubscriptions: []string{uri}}) {
 		if err != nil {
 			t.Fatalf("Listen: %v", err)
 		}
 		switch e.Kind {
 		case mcp.EventListening:
-			equal(t, "filter", e.Filter, mcp.Filter{ResourceSubscriptions: []string{uri}})
+			equal(t, "filter", e.Filter, mcp.SubscriptionFilter{ResourceSubscriptions: []string{uri}})
 			must(c.CallTool(ctx, "toggle-subscriber-updates", nil))(t)
 		case mcp.EventResourceUpdated:
 			equal(t, "updated", e.URI, uri)
@@ -203,14 +203,14 @@ func TestFilesystem(t *testing.T) {
 		t.Errorf("the tools are %q", tools)
 	}
 	file := filepath.Join(dir, "note.txt")
-	must(mcp.Call[*mcp.ToolResult](ctx, c, "write_file", map[string]string{"path": file, "content": "hé\nllo"}))(t)
+	must(mcp.CallTool[*mcp.CallToolResult](ctx, c, "write_file", map[string]string{"path": file, "content": "hé\nllo"}))(t)
 	equal(t, "written", string(must(os.ReadFile(file))(t)), "hé\nllo")
 	type content struct {
 		Content string `json:"content"`
 	}
-	equal(t, "read", must(mcp.Call[content](ctx, c, "read_text_file", map[string]string{"path": file}))(t), content{"hé\nllo"})
+	equal(t, "read", must(mcp.CallTool[content](ctx, c, "read_text_file", map[string]string{"path": file}))(t), content{"hé\nllo"})
 	var failed *mcp.ToolError
-	if _, err := mcp.Call[string](ctx, c, "read_text_file", map[string]string{"path": "/etc/passwd"}); !errors.As(err, &failed) {
+	if _, err := mcp.CallTool[string](ctx, c, "read_text_file", map[string]string{"path": "/etc/passwd"}); !errors.As(err, &failed) {
 		t.Errorf("a file outside: %v", err)
 	}
 	root.Store(other)
@@ -219,7 +219,7 @@ func TestFilesystem(t *testing.T) {
 	}
 	// The server asks for the roots in its own time.
 	for allowed := ""; !strings.Contains(allowed, other); {
-		allowed = must(mcp.Call[*mcp.ToolResult](ctx, c, "list_allowed_directories", nil))(t).Text()
+		allowed = must(mcp.CallTool[*mcp.CallToolResult](ctx, c, "list_allowed_directories", nil))(t).Text()
 	}
 }
 
@@ -245,11 +245,11 @@ func TestMemory(t *testing.T) {
 	want := graph{[]entity{{"Ada", "person", []string{"writes programs"}}}, []any{}}
 	first := dial(ctx, t, server(), nil)
 	must(first.CallTool(ctx, "create_entities", map[string]any{"entities": want.Entities}))(t)
-	equal(t, "graph", must(mcp.Call[graph](ctx, first, "read_graph", nil))(t), want)
+	equal(t, "graph", must(mcp.CallTool[graph](ctx, first, "read_graph", nil))(t), want)
 	if err := first.Close(); err != nil {
 		t.Error(err)
 	}
 	second := dial(ctx, t, server(), nil)
-	found := must(mcp.Call[graph](ctx, second, "search_nodes", map[string]string{"query": "programs"}))(t)
+	found := must(mcp.CallTool[graph](ctx, second, "search_nodes", map[string]string{"query": "programs"}))(t)
 	equal(t, "found", found, want)
 }

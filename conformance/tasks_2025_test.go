@@ -73,7 +73,7 @@ func newTaskServer(t *testing.T) *mcp.Server {
 		return fmt.Sprintf("%d answers", in.Questions), nil
 	})
 	tasks.AddTool(m, &mcp.Tool{Name: "haiku"}, nil, func(ctx context.Context, _ none) (string, error) {
-		r, err := mcp.Sample(ctx, "haiku", &mcp.SampleParams{Messages: []mcp.SampleMessage{{Role: mcp.RoleUser, Content: []mcp.Content{mcp.Text("A haiku, please.")}}}, MaxTokens: 50})
+		r, err := mcp.Sample(ctx, "haiku", &mcp.CreateMessageParams{Messages: []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: []mcp.ContentBlock{mcp.Text("A haiku, please.")}}}, MaxTokens: 50})
 		if err != nil {
 			return "", err
 		}
@@ -254,7 +254,7 @@ func TestOurClientTakesOfficialTasks(t *testing.T) {
 			var mu sync.Mutex
 			var asked []string
 			opts := newHost().options(t, "")
-			opts.Elicit = func(_ context.Context, p *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+			opts.Elicit = func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 				mu.Lock()
 				defer mu.Unlock()
 				asked = append(asked, p.Message)
@@ -346,7 +346,7 @@ func TestOfficialServerMakesTasksOfItsQuestions(t *testing.T) {
 			ctx := within(t, time.Minute)
 			forever, ended := make(chan struct{}), make(chan error, 1)
 			opts := newHost().options(t, "")
-			opts.Elicit = func(ctx context.Context, p *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+			opts.Elicit = func(ctx context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 				switch p.Message {
 				case "Fail?":
 					return nil, mcp.Errorf(-32050, "nobody is there")

@@ -100,7 +100,7 @@ func TestInMemoryArgumentsMayBeNoDeeperThanElsewhere(t *testing.T) {
 	for depth, allowed := range map[int]bool{1: true, 15: true, 16: true, 17: true, 62: true, 63: false, 100: false} {
 		for _, value := range []any{deep(depth), deepObject(depth)} {
 			want, _ := json.Marshal(value)
-			got, err := mcp.Call[string](t.Context(), c, "any", map[string]any{"value": value})
+			got, err := mcp.CallTool[string](t.Context(), c, "any", map[string]any{"value": value})
 			if allowed && (err != nil || !cmp.Equal(got, string(want))) {
 				t.Errorf("%d deep: %q, %v", depth, got, err)
 			} else if !allowed {
@@ -112,7 +112,7 @@ func TestInMemoryArgumentsMayBeNoDeeperThanElsewhere(t *testing.T) {
 	for n := range 10_001 {
 		many[fmt.Sprint(n)] = n
 	}
-	_, err = mcp.Call[string](t.Context(), c, "any", map[string]any{"value": many})
+	_, err = mcp.CallTool[string](t.Context(), c, "any", map[string]any{"value": many})
 	wantInvalid(t, err)
 }
 
@@ -142,7 +142,7 @@ func TestInMemoryPromptsHaveTheirOwnArguments(t *testing.T) {
 	}
 	defer c.Close()
 	for range 20 {
-		if got, err := mcp.Call[string](t.Context(), c, "echo", map[string]any{"a": "b"}); got != "b" || err != nil {
+		if got, err := mcp.CallTool[string](t.Context(), c, "echo", map[string]any{"a": "b"}); got != "b" || err != nil {
 			t.Errorf("got %q, %v", got, err)
 		}
 		if _, err := c.GetPrompt(t.Context(), "prompt", nil); err != nil {

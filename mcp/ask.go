@@ -217,7 +217,7 @@ type unsupportedError struct {
 
 // lacking returns the error for a capability that the client did not declare.
 func lacking(what, capability string) error {
-	return &unsupportedError{what, MissingCapability(json.RawMessage(capability))}
+	return &unsupportedError{what, MissingClientCapability(json.RawMessage(capability))}
 }
 
 // inexpressible returns the error for something that the client's revision does not have.
@@ -228,14 +228,14 @@ func inexpressible(r *Request, what string) error {
 func (e *unsupportedError) Error() string   { return ErrUnsupported.Error() + ": " + e.what }
 func (e *unsupportedError) Unwrap() []error { return []error{ErrUnsupported, e.wire} }
 
-// An InputRequired is the result of a request that needs input from the client: the client sends
+// An InputRequiredResult is the result of a request that needs input from the client: the client sends
 // the request again, with the answers. The server makes it of the questions that a handler asks
 // with [Ask]. Middleware may also return one, for tools/call, prompts/get, resources/read and
 // methods of extensions that allow it, and then reads inputResponses and requestState from the
 // params of the next request.
 //
 // Spec: basic/patterns/mrtr (2026-07-28).
-type InputRequired struct {
+type InputRequiredResult struct {
 	// InputRequests are the questions. The answers have the same keys.
 	InputRequests map[string]InputRequest `json:"inputRequests,omitempty"`
 	// RequestState is returned unchanged with the answers. The client can read and change it, so it
@@ -245,9 +245,9 @@ type InputRequired struct {
 }
 
 // ResultType is "input_required".
-func (*InputRequired) ResultType() string { return ResultInputRequired }
+func (*InputRequiredResult) ResultType() string { return ResultInputRequired }
 
-func (r *InputRequired) appendFields(dst []byte) ([]byte, error) {
+func (r *InputRequiredResult) appendFields(dst []byte) ([]byte, error) {
 	if len(r.InputRequests) == 0 && r.RequestState == "" {
 		return nil, errors.New("neither inputRequests nor requestState is set")
 	}
@@ -259,7 +259,7 @@ func (r *InputRequired) appendFields(dst []byte) ([]byte, error) {
 // Spec: schema InputRequest (2026-07-28).
 type InputRequest struct {
 	Method string          `json:"method"`          // such as "elicitation/create"
-	Params json.RawMessage `json:"params,omitzero"` // a JSON object, such as an encoded [ElicitParams]
+	Params json.RawMessage `json:"params,omitzero"` // a JSON object, such as an encoded [ElicitRequestParams]
 }
 
 // A digest identifies a question.

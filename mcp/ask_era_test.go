@@ -25,7 +25,7 @@ func TestMRTR_OneSemanticsInBothEras(t *testing.T) {
 			return "", err
 		}
 		mcp.Progress(ctx, 2, 3, "found")
-		thought, err := mcp.Sample(ctx, "thought", &mcp.SampleParams{MaxTokens: 9, Messages: []mcp.SampleMessage{
+		thought, err := mcp.Sample(ctx, "thought", &mcp.CreateMessageParams{MaxTokens: 9, Messages: []mcp.SamplingMessage{
 			says(mcp.RoleUser, mcp.Text("Think of "+id), mcp.Text("in "+roots[0].Name))}})
 		if err != nil {
 			return "", err
@@ -70,7 +70,7 @@ func TestMRTR05_WhatAClientLacksIsTold(t *testing.T) {
 		if err == nil || string(err.Data) != `{"requiredCapabilities":{"roots":{}}}` {
 			t.Fatalf("got %+v", err)
 		}
-		if c.Modern() && err.Code != mcp.CodeMissingCapability {
+		if c.Modern() && err.Code != mcp.CodeMissingRequiredClientCapability {
 			t.Errorf("got code %d", err.Code)
 		}
 	})

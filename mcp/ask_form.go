@@ -45,7 +45,7 @@ func FormQuestion[T any](key, message string, answer *T, opts *AskOptions) Quest
 	if form.multiSelect {
 		q.lacks = lacksMultiSelect
 	}
-	q.request, q.err = elicitation(&ElicitParams{Mode: modeForm, Message: message, RequestedSchema: form.schema.JSON()})
+	q.request, q.err = elicitation(&ElicitRequestParams{Mode: modeForm, Message: message, RequestedSchema: form.schema.JSON()})
 	q.accept = func(raw json.RawMessage) error {
 		content, err := form.content(raw)
 		if err != nil {

@@ -193,7 +193,7 @@ func TestELI33_PagesInEveryRevision(t *testing.T) {
 		if got != "<nil>" || unhandled != "" || len(a.asked) != 2 {
 			t.Fatalf("got %s, %s, asked %s", got, unhandled, a.asked)
 		}
-		p := decode[mcp.ElicitParams](t, json.RawMessage(strings.TrimPrefix(a.asked[0], "elicitation/create ")))
+		p := decode[mcp.ElicitRequestParams](t, json.RawMessage(strings.TrimPrefix(a.asked[0], "elicitation/create ")))
 		if p.Mode != "url" || p.URL != "https://example.com/pay" || p.Message != "Please pay." || (p.ElicitationID != "") == c.Modern() {
 			t.Errorf("asked %s", a.asked[0])
 		}
@@ -216,16 +216,16 @@ func TestMRTR05_UndeclaredIsUnsupported(t *testing.T) {
 			return "", err
 		})
 	}
-	hello := []mcp.SampleMessage{says(mcp.RoleUser, mcp.Text("hello"))}
-	sample := func(p *mcp.SampleParams) func() mcp.Question {
-		return func() mcp.Question { return mcp.SampleQuestion("a", p, new(*mcp.SampleResult)) }
+	hello := []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("hello"))}
+	sample := func(p *mcp.CreateMessageParams) func() mcp.Question {
+		return func() mcp.Question { return mcp.SampleQuestion("a", p, new(*mcp.CreateMessageResult)) }
 	}
 	ask("form", func() mcp.Question { return mcp.FormQuestion("a", "?", new(bool), nil) })
 	ask("url", func() mcp.Question { return mcp.URLQuestion("a", "https://example.com", "?") })
 	ask("roots", func() mcp.Question { return mcp.RootsQuestion("a", new([]mcp.Root)) })
-	ask("sample", sample(&mcp.SampleParams{Messages: hello, MaxTokens: 1}))
-	ask("tools", sample(&mcp.SampleParams{Messages: hello, MaxTokens: 1, Tools: []*mcp.Tool{{Name: "x"}}}))
-	ask("context", sample(&mcp.SampleParams{Messages: hello, MaxTokens: 1, IncludeContext: "allServers"}))
+	ask("sample", sample(&mcp.CreateMessageParams{Messages: hello, MaxTokens: 1}))
+	ask("tools", sample(&mcp.CreateMessageParams{Messages: hello, MaxTokens: 1, Tools: []*mcp.Tool{{Name: "x"}}}))
+	ask("context", sample(&mcp.CreateMessageParams{Messages: hello, MaxTokens: 1, IncludeContext: "allServers"}))
 	for _, client := range []struct {
 		caps  object
 		lacks map[string]string // tool → required capabilities
@@ -245,7 +245,7 @@ func TestMRTR05_UndeclaredIsUnsupported(t *testing.T) {
 				_, err := c.Try("tools/call", object{"name": tool})
 				code := mcp.CodeInvalidRequest
 				if c.Modern() {
-					code = mcp.CodeMissingCapability // META-12
+					code = mcp.CodeMissingRequiredClientCapability // META-12
 				}
 				wantCode(t, tool, err, code)
 				if err != nil && string(err.Data) != `{"requiredCapabilities":`+required+`}` {
@@ -261,7 +261,7 @@ func TestMRTR05_UndeclaredIsUnsupported(t *testing.T) {
 
 func TestSAMP04_SamplingInEveryRevision(t *testing.T) {
 	s := newServer(t, nil)
-	add := func(name string, p mcp.SampleParams) {
+	add := func(name string, p mcp.CreateMessageParams) {
 		p.MaxTokens = 10
 		addTool(s, name, func(ctx context.Context) (string, error) {
 			res, err := mcp.Sample(ctx, "a", &p)
@@ -274,13 +274,13 @@ func TestSAMP04_SamplingInEveryRevision(t *testing.T) {
 			return res.Model + ": " + res.Text(), nil
 		})
 	}
-	parts := []mcp.SampleMessage{says(mcp.RoleUser, mcp.Text("one"), &mcp.ImageContent{Data: []byte{1}, MIMEType: "image/png"})}
-	add("plain", mcp.SampleParams{Messages: []mcp.SampleMessage{says(mcp.RoleUser, mcp.Text("hello"))}, SystemPrompt: "Be kind.",
+	parts := []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("one"), &mcp.ImageContent{Data: []byte{1}, MIMEType: "image/png"})}
+	add("plain", mcp.CreateMessageParams{Messages: []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("hello"))}, SystemPrompt: "Be kind.",
 		ModelPreferences: &mcp.ModelPreferences{Hints: []mcp.ModelHint{{Name: "m"}}}})
-	add("parts", mcp.SampleParams{Messages: parts})
-	add("audio", mcp.SampleParams{Messages: []mcp.SampleMessage{says(mcp.RoleUser, &mcp.AudioContent{Data: []byte{1}, MIMEType: "audio/wav"})}})
-	add("tools", mcp.SampleParams{
-		Messages: []mcp.SampleMessage{says(mcp.RoleUser, mcp.Text("weather?")), says(mcp.RoleAssistant, use("1")), says(mcp.RoleUser, result("1"))},
+	add("parts", mcp.CreateMessageParams{Messages: parts})
+	add("audio", mcp.CreateMessageParams{Messages: []mcp.SamplingMessage{says(mcp.RoleUser, &mcp.AudioContent{Data: []byte{1}, MIMEType: "audio/wav"})}})
+	add("tools", mcp.CreateMessageParams{
+		Messages: []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("weather?")), says(mcp.RoleAssistant, use("1")), says(mcp.RoleUser, result("1"))},
 		Tools:    []*mcp.Tool{{Name: "weather"}}, ToolChoice: &mcp.ToolChoice{Mode: "required"},
 	})
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
@@ -347,11 +347,11 @@ func TestMRTR04_AskAllInEveryRevision(t *testing.T) {
 	addTool(s, "all", func(ctx context.Context) (string, error) {
 		var name string
 		var roots []mcp.Root
-		var thought *mcp.SampleResult
+		var thought *mcp.CreateMessageResult
 		err := mcp.AskAll(ctx,
 			mcp.FormQuestion("name", "Who?", &name, nil),
 			mcp.RootsQuestion("roots", &roots),
-			mcp.SampleQuestion("thought", &mcp.SampleParams{MaxTokens: 1, Messages: []mcp.SampleMessage{says(mcp.RoleUser, mcp.Text("?"))}}, &thought),
+			mcp.SampleQuestion("thought", &mcp.CreateMessageParams{MaxTokens: 1, Messages: []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("?"))}}, &thought),
 		)
 		if errors.Is(err, mcp.ErrUnsupported) {
 			return "unsupported", nil
@@ -397,7 +397,7 @@ func TestMRTR16_ManyRoundsInEveryRevision(t *testing.T) {
 			if err != nil {
 				return "", err
 			}
-			answer, err := mcp.Sample(ctx, fmt.Sprint("q", i), &mcp.SampleParams{MaxTokens: 1, Messages: []mcp.SampleMessage{says(mcp.RoleUser, mcp.Text("?"))}})
+			answer, err := mcp.Sample(ctx, fmt.Sprint("q", i), &mcp.CreateMessageParams{MaxTokens: 1, Messages: []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("?"))}})
 			if err != nil {
 				return "", err
 			}
@@ -442,7 +442,7 @@ func TestMRTR11_CallsThatAskBesideEachOther(t *testing.T) {
 		Word string `json:"word"`
 	}
 	mcp.AddTool(s, &mcp.Tool{Name: "echo"}, func(ctx context.Context, in echoIn) (string, error) {
-		res, err := mcp.Sample(ctx, "same key", &mcp.SampleParams{MaxTokens: 1, Messages: []mcp.SampleMessage{says(mcp.RoleUser, mcp.Text(in.Word))}})
+		res, err := mcp.Sample(ctx, "same key", &mcp.CreateMessageParams{MaxTokens: 1, Messages: []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text(in.Word))}})
 		if err != nil {
 			return "", err
 		}
@@ -450,8 +450,8 @@ func TestMRTR11_CallsThatAskBesideEachOther(t *testing.T) {
 	})
 	mcptest.RunOn(t, s, mcptest.Before(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
 		c.Options.Answer = func(_ string, params json.RawMessage) (any, error) {
-			p := decode[mcp.SampleParams](t, params)
-			return mcp.SampleResult{Role: mcp.RoleAssistant, Model: "m", Content: p.Messages[0].Content}, nil
+			p := decode[mcp.CreateMessageParams](t, params)
+			return mcp.CreateMessageResult{Role: mcp.RoleAssistant, Model: "m", Content: p.Messages[0].Content}, nil
 		}
 		calls := map[string]*mcptest.Pending{}
 		for i := range 20 {

@@ -93,7 +93,7 @@ func (p *peer) send(method string, members ...any) reply {
 		}
 		return nil
 	}
-	msg := mcp.Answer(p.Context(), p.handler, req)
+	msg := mcp.Respond(p.Context(), p.handler, req)
 	if msg.Error != nil {
 		return reply{Err: msg.Error}
 	}
@@ -222,9 +222,9 @@ func TestMRTR_AToolWithStructuredResultsAsks(t *testing.T) {
 		return out{}, nil // a color that its schema refuses
 	})
 	mcp.AddTool(s, &mcp.Tool{Name: "raw", OutputSchema: json.RawMessage(`{"type":"object"}`)},
-		func(ctx context.Context, _ struct{}) (*mcp.ToolResult, error) {
+		func(ctx context.Context, _ struct{}) (*mcp.CallToolResult, error) {
 			_, _ = mcp.Ask[named](ctx, "a", "Who?", nil)
-			return &mcp.ToolResult{}, nil
+			return &mcp.CallToolResult{}, nil
 		})
 	p := &peer{TB: t, handler: s}
 	for _, tool := range []string{"typed", "raw"} {
@@ -260,10 +260,10 @@ func TestMRTR_MiddlewareMayRunAHandlerTwice(t *testing.T) {
 func TestMRTR05_NothingIsAskedThatTheClientCannotAnswer(t *testing.T) {
 	form := func(ctx context.Context) error { _, err := mcp.Ask[bool](ctx, "a", "Sure?", nil); return err }
 	page := func(ctx context.Context) error { return mcp.AskURL(ctx, "a", "https://example.com/", "Visit?") }
-	sample := func(p mcp.SampleParams) func(ctx context.Context) error {
+	sample := func(p mcp.CreateMessageParams) func(ctx context.Context) error {
 		p.MaxTokens = 10
 		if p.Messages == nil {
-			p.Messages = []mcp.SampleMessage{{Role: mcp.RoleUser, Content: []mcp.Content{mcp.Text("hi")}}}
+			p.Messages = []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: []mcp.ContentBlock{mcp.Text("hi")}}}
 		}
 		return func(ctx context.Context) error { _, err := mcp.Sample(ctx, "a", &p); return err }
 	}
@@ -272,7 +272,7 @@ func TestMRTR05_NothingIsAskedThatTheClientCannotAnswer(t *testing.T) {
 		var colors []color
 		return mcp.AskAll(ctx, mcp.FormQuestion("a", "Which?", &colors, nil))
 	}
-	audio := []mcp.SampleMessage{{Role: mcp.RoleUser, Content: []mcp.Content{&mcp.AudioContent{MIMEType: "audio/wav"}}}}
+	audio := []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: []mcp.ContentBlock{&mcp.AudioContent{MIMEType: "audio/wav"}}}}
 	for _, test := range []struct {
 		name, revision, caps string
 		ask                  func(context.Context) error
@@ -284,11 +284,11 @@ func TestMRTR05_NothingIsAskedThatTheClientCannotAnswer(t *testing.T) {
 		{"URL", "", `{"elicitation":{}}`, page, `{"elicitation":{"url":{}}}`},
 		{"URL, before its revision", "2025-06-18", everything, page, `{"elicitation":{"url":{}}}`},
 		{"multiple choice, before its revision", "2025-06-18", everything, several, "protocol revision 2025-06-18 has no forms with multiple choice, which this request needs"},
-		{"sampling", "", `{"elicitation":{}}`, sample(mcp.SampleParams{}), `{"sampling":{}}`},
-		{"sampling with tools", "", `{"sampling":{}}`, sample(mcp.SampleParams{Tools: []*mcp.Tool{{Name: "x"}}}), `{"sampling":{"tools":{}}}`},
-		{"sampling with a tool choice", "", `{"sampling":{}}`, sample(mcp.SampleParams{ToolChoice: &mcp.ToolChoice{}}), `{"sampling":{"tools":{}}}`},
-		{"sampling with context", "", `{"sampling":{}}`, sample(mcp.SampleParams{IncludeContext: "thisServer"}), `{"sampling":{"context":{}}}`},
-		{"sampling of audio, before its revision", "2024-11-05", everything, sample(mcp.SampleParams{Messages: audio}), "protocol revision 2024-11-05 has no audio content, which this request needs"},
+		{"sampling", "", `{"elicitation":{}}`, sample(mcp.CreateMessageParams{}), `{"sampling":{}}`},
+		{"sampling with tools", "", `{"sampling":{}}`, sample(mcp.CreateMessageParams{Tools: []*mcp.Tool{{Name: "x"}}}), `{"sampling":{"tools":{}}}`},
+		{"sampling with a tool choice", "", `{"sampling":{}}`, sample(mcp.CreateMessageParams{ToolChoice: &mcp.ToolChoice{}}), `{"sampling":{"tools":{}}}`},
+		{"sampling with context", "", `{"sampling":{}}`, sample(mcp.CreateMessageParams{IncludeContext: "thisServer"}), `{"sampling":{"context":{}}}`},
+		{"sampling of audio, before its revision", "2024-11-05", everything, sample(mcp.CreateMessageParams{Messages: audio}), "protocol revision 2024-11-05 has no audio content, which this request needs"},
 		{"roots", "", `{}`, roots, `{"roots":{}}`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -311,7 +311,7 @@ func TestMRTR05_NothingIsAskedThatTheClientCannotAnswer(t *testing.T) {
 			want, code := test.required, mcp.CodeInvalidRequest
 			got := r.Err.Message
 			if strings.HasPrefix(want, "{") {
-				want, got, code = `{"requiredCapabilities":`+want+`}`, string(r.Err.Data), mcp.CodeMissingCapability
+				want, got, code = `{"requiredCapabilities":`+want+`}`, string(r.Err.Data), mcp.CodeMissingRequiredClientCapability
 			}
 			if got != want || r.Err.Code != code {
 				t.Errorf("got %d %s, want %d %s", r.Err.Code, got, code, want)
@@ -347,7 +347,7 @@ func TestMRTR17_AMalformedAnswerIsAnError(t *testing.T) {
 	form := swallow(func(ctx context.Context) error { _, err := mcp.Ask[named](ctx, "a", "Who?", nil); return err })
 	page := swallow(func(ctx context.Context) error { return mcp.AskURL(ctx, "a", "https://example.com/", "Visit?") })
 	sample := swallow(func(ctx context.Context) error {
-		_, err := mcp.Sample(ctx, "a", &mcp.SampleParams{MaxTokens: 5, Messages: []mcp.SampleMessage{{Role: mcp.RoleUser, Content: []mcp.Content{mcp.Text("hi")}}}})
+		_, err := mcp.Sample(ctx, "a", &mcp.CreateMessageParams{MaxTokens: 5, Messages: []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: []mcp.ContentBlock{mcp.Text("hi")}}}})
 		return err
 	})
 	roots := swallow(func(ctx context.Context) error {
@@ -519,12 +519,12 @@ func TestMRTR_GoroutinesOfAHandlerMayAsk(t *testing.T) {
 func TestMRTR04_AskAllIsOneRoundTrip(t *testing.T) {
 	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		var who named
-		var greeting *mcp.SampleResult
+		var greeting *mcp.CreateMessageResult
 		var roots []mcp.Root
 		err := mcp.AskAll(ctx,
 			mcp.FormQuestion("a", "Who?", &who, nil),
-			mcp.SampleQuestion("b", &mcp.SampleParams{MaxTokens: 9, Messages: []mcp.SampleMessage{
-				{Role: mcp.RoleUser, Content: []mcp.Content{mcp.Text("Greet.")}}}}, &greeting),
+			mcp.SampleQuestion("b", &mcp.CreateMessageParams{MaxTokens: 9, Messages: []mcp.SamplingMessage{
+				{Role: mcp.RoleUser, Content: []mcp.ContentBlock{mcp.Text("Greet.")}}}}, &greeting),
 			mcp.RootsQuestion("c", &roots),
 			mcp.URLQuestion("d", "https://example.com/", "Visit?"),
 		)
@@ -660,15 +660,15 @@ func TestPROG_ProgressIsNotToldTwice(t *testing.T) {
 func TestMRTR03_AnInputRequiredByHandHoldsSomething(t *testing.T) {
 	var res mcp.Result
 	p := &peer{TB: t, handler: mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) { return res, nil })}
-	res = &mcp.InputRequired{}
+	res = &mcp.InputRequiredResult{}
 	if r := p.call("t", "", "", ""); r.Err == nil || r.Err.Code != mcp.CodeInternalError {
 		t.Errorf("empty: got %+v", r)
 	}
-	res = &mcp.InputRequired{RequestState: "later"}
+	res = &mcp.InputRequiredResult{RequestState: "later"}
 	if r := p.call("t", "", "", ""); r.ResultType != "input_required" || r.RequestState != "later" {
 		t.Errorf("only a state: got %+v", r)
 	}
-	res = &mcp.InputRequired{InputRequests: map[string]mcp.InputRequest{"roots": {Method: "roots/list"}}}
+	res = &mcp.InputRequiredResult{InputRequests: map[string]mcp.InputRequest{"roots": {Method: "roots/list"}}}
 	if r := p.call("t", "", "", ""); r.InputRequests["roots"].Method != "roots/list" {
 		t.Errorf("only a question: got %+v", r)
 	}

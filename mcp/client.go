@@ -43,14 +43,14 @@ type ClientOptions struct {
 	// Elicit asks the user to fill in a form. Setting it declares the capability elicitation. The
 	// client adds the defaults of the schema to the content of an accepted form, and validates it,
 	// before it sends it to the server.
-	Elicit func(ctx context.Context, p *ElicitParams) (*ElicitResult, error)
+	Elicit func(ctx context.Context, p *ElicitRequestParams) (*ElicitResult, error)
 	// ElicitURL asks the user to visit the page p.URL. It must show the whole URL, ask for consent,
 	// and open the page where neither this program nor a model can read the input. The URL is
 	// https, or http on this machine.
-	ElicitURL func(ctx context.Context, p *ElicitParams) (*ElicitResult, error)
+	ElicitURL func(ctx context.Context, p *ElicitRequestParams) (*ElicitResult, error)
 	// Sample generates the next message of a conversation with a model, with the user's consent.
 	// Setting it declares the capability sampling.
-	Sample func(ctx context.Context, p *SampleParams) (*SampleResult, error)
+	Sample func(ctx context.Context, p *CreateMessageParams) (*CreateMessageResult, error)
 	// SampleTools reports whether Sample supports the tools of its params.
 	SampleTools bool
 	// Roots returns the directories that the server may work in. See [Client.RootsChanged].
@@ -61,10 +61,10 @@ type ClientOptions struct {
 	// Log receives the log messages of the server, one after the other, on a goroutine of the
 	// client. The last messages of a request may arrive after it has returned. Log is not called
 	// after Close.
-	Log func(ctx context.Context, m *LogMessage)
-	// LogLevel is the lowest level of the log messages that are requested. Default: LevelInfo if
+	Log func(ctx context.Context, m *LoggingMessage)
+	// LoggingLevel is the lowest level of the log messages that are requested. Default: LevelInfo if
 	// Log is set, otherwise no messages are requested.
-	LogLevel LogLevel
+	LogLevel LoggingLevel
 
 	// Revision is the only protocol revision to use; [Connect] fails if the server does not support
 	// it. Default: the latest that both sides support.
@@ -220,7 +220,7 @@ func (c *Client) Revision() string { return c.connection.Load().revision.String(
 
 // Server returns the server's description of itself, or the zero value. Use it for display only: it
 // is not verified.
-func (c *Client) Server() Implementation { return c.connection.Load().server }
+func (c *Client) ServerInfo() Implementation { return c.connection.Load().server }
 
 // Capabilities returns the capabilities that the server has declared.
 func (c *Client) Capabilities() ServerCapabilities {
@@ -233,14 +233,14 @@ func (c *Client) Instructions() string { return c.connection.Load().discovered.I
 
 // Versions returns the revisions that the server supports. A server of a revision before 2026-07-28
 // reports only the negotiated one.
-func (c *Client) Versions() []string {
+func (c *Client) SupportedRevisions() []string {
 	return slices.Clone(c.connection.Load().discovered.SupportedVersions)
 }
 
 // Request sends a request of any method and returns its result as JSON. params encodes to a JSON
 // object, or is nil. It must not have a `_meta`; see [CallOptions.Meta]. Input requests of the
 // server are handled as for all methods.
-func (c *Client) Request(ctx context.Context, method string, params any) (json.RawMessage, error) {
+func (c *Client) Do(ctx context.Context, method string, params any) (json.RawMessage, error) {
 	members, err := appendParams(nil, params)
 	if err != nil {
 		return nil, err

@@ -53,7 +53,7 @@ func TestAfterCloseNothingRuns(t *testing.T) {
 func TestLOG_OneMessageAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var at, seen atomic.Int32
-		opts := &mcp.ClientOptions{Log: func(context.Context, *mcp.LogMessage) {
+		opts := &mcp.ClientOptions{Log: func(context.Context, *mcp.LoggingMessage) {
 			if at.Add(1) > 1 {
 				t.Error("two log messages at once")
 			}
@@ -88,7 +88,7 @@ func TestLOG_TheFunctionMayCallTheClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c *mcp.Client
 		inner := make(chan error, 1)
-		opts := &mcp.ClientOptions{Log: func(_ context.Context, m *mcp.LogMessage) {
+		opts := &mcp.ClientOptions{Log: func(_ context.Context, m *mcp.LoggingMessage) {
 			if m.Text() == "outer" {
 				_, err := c.CallTool(t.Context(), "inner", nil)
 				inner <- err
@@ -199,7 +199,7 @@ func TestCAN14_QuestionsDoNotStopTheTimeForEver(t *testing.T) {
 			<-turn
 			return nil, nil
 		}
-		c, err := mcp.Connect(t.Context(), mcp.OverConn(client), opts)
+		c, err := mcp.Connect(t.Context(), mcp.NewConnTransport(client), opts)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -283,7 +283,7 @@ func TestCACHE11_AnAnswerThatIsOvertakenIsNotKept(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		for e, err := range c.Listen(t.Context(), mcp.Filter{ToolsListChanged: true}) {
+		for e, err := range c.Listen(t.Context(), mcp.SubscriptionFilter{ToolsListChanged: true}) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -311,15 +311,15 @@ func TestCACHE04_ResultsAreTheCallers(t *testing.T) {
 		return `{"contents":[],"ttlMs":60000,"cacheScope":"private"}`, nil
 	})
 	for range 3 {
-		raw, err := c.Request(t.Context(), "resources/read", map[string]string{"uri": "a:1"})
+		raw, err := c.Do(t.Context(), "resources/read", map[string]string{"uri": "a:1"})
 		if err != nil || !bytes.Contains(raw, []byte("contents")) {
 			t.Fatalf("got %s, %v", raw, err)
 		}
 		clear(raw)
 	}
-	v := c.Versions()
+	v := c.SupportedRevisions()
 	v[0] = "changed"
-	if c.Versions()[0] == "changed" {
+	if c.SupportedRevisions()[0] == "changed" {
 		t.Error("Versions gives what is the client's")
 	}
 }
@@ -377,18 +377,18 @@ func TestSUB_AFloodIsAResync(t *testing.T) {
 		got := map[mcp.EventKind]int{}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		for e, err := range c.Listen(ctx, mcp.Filter{ToolsListChanged: true, ResourceSubscriptions: []string{"a:"}}) {
+		for e, err := range c.Listen(ctx, mcp.SubscriptionFilter{ToolsListChanged: true, ResourceSubscriptions: []string{"a:"}}) {
 			if err != nil {
 				t.Fatal(err)
 			}
 			if got[e.Kind]++; e.Kind == mcp.EventListening {
 				time.Sleep(time.Second)
 			}
-			if e.Kind == mcp.EventResync && (e.Filter == nil || !e.Filter.ToolsListChanged) {
+			if e.Kind == mcp.EventChangesMissed && (e.Filter == nil || !e.Filter.ToolsListChanged) {
 				t.Errorf("the filter of a resync is %+v", e.Filter)
 			}
 		}
-		if got[mcp.EventToolsChanged] != 1 || got[mcp.EventResync] == 0 || got[mcp.EventResourceUpdated] > 2100 {
+		if got[mcp.EventToolsChanged] != 1 || got[mcp.EventChangesMissed] == 0 || got[mcp.EventResourceUpdated] > 2100 {
 			t.Errorf("got %v", got)
 		}
 	})
@@ -404,7 +404,7 @@ func TestSUB03_NoAcknowledgement(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		var last error
-		for _, err := range c.Listen(ctx, mcp.Filter{ToolsListChanged: true}) {
+		for _, err := range c.Listen(ctx, mcp.SubscriptionFilter{ToolsListChanged: true}) {
 			last = err
 		}
 		if !errors.Is(last, mcp.ErrTimeout) {
@@ -425,7 +425,7 @@ func TestSUB03_AfterTheAcknowledgementThereIsNoHurry(t *testing.T) {
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Hour)
 		defer cancel()
-		for _, err := range c.Listen(ctx, mcp.Filter{ToolsListChanged: true}) {
+		for _, err := range c.Listen(ctx, mcp.SubscriptionFilter{ToolsListChanged: true}) {
 			if err != nil {
 				t.Error(err)
 			}
@@ -447,11 +447,11 @@ func TestSUB11_SubscriptionsThatEndAtOnceAreRenewedSlowly(t *testing.T) {
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		for e, err := range c.Listen(ctx, mcp.Filter{ToolsListChanged: true}) {
+		for e, err := range c.Listen(ctx, mcp.SubscriptionFilter{ToolsListChanged: true}) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if e.Kind == mcp.EventResync {
+			if e.Kind == mcp.EventChangesMissed {
 				resyncs++
 			}
 		}
@@ -480,8 +480,8 @@ func TestSUB06_AResyncHasTheLastFilter(t *testing.T) {
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		var last *mcp.Filter
-		for e, err := range c.Listen(ctx, mcp.Filter{ToolsListChanged: true, PromptsListChanged: true}) {
+		var last *mcp.SubscriptionFilter
+		for e, err := range c.Listen(ctx, mcp.SubscriptionFilter{ToolsListChanged: true, PromptsListChanged: true}) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -503,7 +503,7 @@ func TestR7_3_7_MiddlewareThatPanicsInListen(t *testing.T) {
 	}}}
 	c := scripted(t, opts, func(context.Context, *mcp.Request) (string, error) { return "", nil })
 	var last error
-	for _, err := range c.Listen(t.Context(), mcp.Filter{ToolsListChanged: true}) {
+	for _, err := range c.Listen(t.Context(), mcp.SubscriptionFilter{ToolsListChanged: true}) {
 		last = err
 	}
 	if last == nil {
@@ -556,7 +556,7 @@ func TestVER21_APinThatIsNotMet(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			transport, _ := converse(t, dialogue{"server/discover": discover, "initialize": initialized})
 			_, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Revision: "2026-07-28", Logger: quiet()})
-			if !errors.Is(err, mcp.ErrNoRevision) {
+			if !errors.Is(err, mcp.ErrNoCommonRevision) {
 				t.Errorf("%s: %v", discover, err)
 			}
 		})
@@ -604,7 +604,7 @@ func TestCAN10_ManyEndTogether(t *testing.T) {
 				}
 			}
 		})
-		c, err := mcp.Connect(t.Context(), mcp.OverConn(client), &mcp.ClientOptions{Logger: quiet()})
+		c, err := mcp.Connect(t.Context(), mcp.NewConnTransport(client), &mcp.ClientOptions{Logger: quiet()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -673,7 +673,7 @@ func TestSTDIO17_AnUnknownFailureToWriteMayHaveRun(t *testing.T) {
 	})
 	var served sync.WaitGroup
 	served.Go(func() { _ = mcp.Serve(context.Background(), s, server, nil) })
-	c, err := mcp.Connect(t.Context(), mcp.OverConn(f), &mcp.ClientOptions{Logger: quiet()})
+	c, err := mcp.Connect(t.Context(), mcp.NewConnTransport(f), &mcp.ClientOptions{Logger: quiet()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -721,7 +721,7 @@ func (f *twoFaced) RoundTrip(ctx context.Context, req *mcp.Request) (mcp.Result,
 
 func (f *twoFaced) Close() error { return nil }
 
-func (f *twoFaced) OpenSession(context.Context, func(*jsonrpc.Message)) (mcp.SessionLink, error) {
+func (f *twoFaced) OpenSession(context.Context, func(*jsonrpc.Message)) (mcp.SessionConn, error) {
 	return &twoFacedLink{f, make(chan struct{}), sync.Once{}}, nil
 }
 
@@ -823,7 +823,7 @@ func TestVER05_ARevisionThatIsNoLongerSpoken(t *testing.T) {
 // What a function of the caller's leaves out is said plainly, and never sent as an answer that is none.
 func TestELI10_ResultsThatAreNone(t *testing.T) {
 	var result *mcp.ElicitResult
-	give := func(context.Context, *mcp.ElicitParams) (*mcp.ElicitResult, error) { return result, nil }
+	give := func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) { return result, nil }
 	sent := 0
 	params := ""
 	c := scripted(t, &mcp.ClientOptions{Elicit: give, ElicitURL: give}, func(_ context.Context, req *mcp.Request) (string, error) {
@@ -905,7 +905,7 @@ func TestSTDIO17_AStreamThatIsCutOffIsGivenUp(t *testing.T) {
 		_, err := io.Copy(io.Discard, lines)
 		ended <- err
 	})
-	c, err := mcp.Connect(t.Context(), mcp.OverConn(mcp.NewStream(client, client, nil)), &mcp.ClientOptions{Logger: quiet()})
+	c, err := mcp.Connect(t.Context(), mcp.NewConnTransport(mcp.NewStreamConn(client, client, nil)), &mcp.ClientOptions{Logger: quiet()})
 	if err != nil {
 		t.Fatal(err)
 	}

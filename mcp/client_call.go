@@ -31,8 +31,8 @@ type CallOptions struct {
 	// MaxTimeout is how long the request may take in total, even with progress. Default: that of
 	// the client.
 	MaxTimeout time.Duration
-	// LogLevel requests log messages of this level and above. Default: that of the client.
-	LogLevel LogLevel
+	// LoggingLevel requests log messages of this level and above. Default: that of the client.
+	LogLevel LoggingLevel
 	// Meta is added to the `_meta` of the request. Keys that the protocol defines are refused,
 	// except those of the trace context.
 	Meta Meta
@@ -88,18 +88,18 @@ func (o *CallOptions) checkMeta() error {
 	return nil
 }
 
-// A LogMessage is a log message of a server.
+// A LoggingMessage is a log message of a server.
 //
 // Spec: server/utilities/logging; schema LoggingMessageNotificationParams.
-type LogMessage struct {
-	Level  LogLevel        `json:"level"`
+type LoggingMessage struct {
+	Level  LoggingLevel    `json:"level"`
 	Logger string          `json:"logger,omitzero"` // the part of the server that sent it
 	Data   json.RawMessage `json:"data"`            // any JSON value, such as a string or an object
 }
 
 // Text returns the data as text: a string as it is, the member msg or message of an object, else
 // the JSON.
-func (m *LogMessage) Text() string {
+func (m *LoggingMessage) Text() string {
 	var text string
 	if jsonv2.Unmarshal(m.Data, &text) == nil {
 		return text
@@ -284,7 +284,7 @@ func (o *CallOptions) progressed(last *float64, params json.RawMessage) {
 
 // logged calls the caller's function.
 func (c *Client) logged(method string, params json.RawMessage) {
-	var m LogMessage
+	var m LoggingMessage
 	if c.opts.Log == nil || method != wire.NotificationMessage {
 		return
 	}

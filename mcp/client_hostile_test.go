@@ -64,7 +64,7 @@ func onRaw(t *testing.T, opts *mcp.ClientOptions, serve func(s *rawServer), test
 			full = *opts
 		}
 		full.Logger = quiet()
-		c, err := mcp.Connect(t.Context(), mcp.OverConn(mcp.NewStream(clientReads, clientWrites, &mcp.StreamOptions{MaxMessage: 1 << 20})), &full)
+		c, err := mcp.Connect(t.Context(), mcp.NewConnTransport(mcp.NewStreamConn(clientReads, clientWrites, &mcp.StreamConnOptions{MaxMessage: 1 << 20})), &full)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -66,7 +66,7 @@ func calculator(t testing.TB) *mcp.Server {
 		return fmt.Sprintf("%s, %v", who.Name, sure), err
 	})
 	addTool(s, "think", func(ctx context.Context) (string, error) {
-		r, err := mcp.Sample(ctx, "thought", &mcp.SampleParams{MaxTokens: 9, Messages: []mcp.SampleMessage{says(mcp.RoleUser, mcp.Text("Think."))}})
+		r, err := mcp.Sample(ctx, "thought", &mcp.CreateMessageParams{MaxTokens: 9, Messages: []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("Think."))}})
 		if err != nil {
 			return "", err
 		}
@@ -127,11 +127,11 @@ func TestPAG06_ListsAreDrained(t *testing.T) {
 func TestVER23_TheClientTellsWhatItFound(t *testing.T) {
 	onClients(t, calculator(t), nil, func(t *testing.T, on mcptest.Combination, c *mcp.Client) {
 		caps := c.Capabilities()
-		if c.Revision() != on.Revision || c.Server().Name != "test" || c.Instructions() != "Count on me." || caps.Tools == nil || caps.Resources == nil {
-			t.Errorf("got %s, %+v, %q, %+v", c.Revision(), c.Server(), c.Instructions(), caps)
+		if c.Revision() != on.Revision || c.ServerInfo().Name != "test" || c.Instructions() != "Count on me." || caps.Tools == nil || caps.Resources == nil {
+			t.Errorf("got %s, %+v, %q, %+v", c.Revision(), c.ServerInfo(), c.Instructions(), caps)
 		}
-		if !slices.Contains(c.Versions(), on.Revision) {
-			t.Errorf("versions %q", c.Versions())
+		if !slices.Contains(c.SupportedRevisions(), on.Revision) {
+			t.Errorf("versions %q", c.SupportedRevisions())
 		}
 		if err := c.Ping(t.Context()); err != nil {
 			t.Errorf("ping: %v", err)
@@ -144,30 +144,30 @@ func TestTOOL14_CallsDecodeWhatToolsGive(t *testing.T) {
 		ctx := t.Context()
 		for range c.Tools(ctx) { // from now on results are checked against their schemas
 		}
-		if got, err := mcp.Call[total](ctx, c, "add", sum{1, 2}); err != nil || got.Total != 3 {
+		if got, err := mcp.CallTool[total](ctx, c, "add", sum{1, 2}); err != nil || got.Total != 3 {
 			t.Errorf("add: %v, %v", got, err)
 		}
-		if got, err := mcp.Call[int](ctx, c, "double", sum{A: 21}); err != nil || got != 42 {
+		if got, err := mcp.CallTool[int](ctx, c, "double", sum{A: 21}); err != nil || got != 42 {
 			t.Errorf("double: %v, %v", got, err)
 		}
-		if got, err := mcp.Call[string](ctx, c, "say", json.RawMessage(`{"name":"Ada"}`)); err != nil || got != "I am Ada" {
+		if got, err := mcp.CallTool[string](ctx, c, "say", json.RawMessage(`{"name":"Ada"}`)); err != nil || got != "I am Ada" {
 			t.Errorf("say: %v, %v", got, err)
 		}
 		var failed *mcp.ToolError
-		if _, err := mcp.Call[string](ctx, c, "fail", nil); !errors.As(err, &failed) || failed.Error() != `tool "fail" failed: out of paper` {
+		if _, err := mcp.CallTool[string](ctx, c, "fail", nil); !errors.As(err, &failed) || failed.Error() != `tool "fail" failed: out of paper` {
 			t.Errorf("fail: %v", err)
 		}
 		if r, err := c.CallTool(ctx, "fail", nil); err != nil || !r.IsError || r.Text() != "out of paper" {
 			t.Errorf("fail, as a result: %+v, %v", r, err)
 		}
 		var said *mcp.Error
-		if _, err := mcp.Call[string](ctx, c, "refuse", nil); !errors.As(err, &said) || said.Code != -31999 || !said.Remote() {
+		if _, err := mcp.CallTool[string](ctx, c, "refuse", nil); !errors.As(err, &said) || said.Code != -31999 || !said.Remote() {
 			t.Errorf("refuse: %v", err)
 		}
-		if _, err := mcp.Call[string](ctx, c, "panic", nil); !errors.As(err, &said) || said.Code != mcp.CodeInternalError || strings.Contains(err.Error(), "secret") {
+		if _, err := mcp.CallTool[string](ctx, c, "panic", nil); !errors.As(err, &said) || said.Code != mcp.CodeInternalError || strings.Contains(err.Error(), "secret") {
 			t.Errorf("panic: %v", err)
 		}
-		if _, err := mcp.Call[string](ctx, c, "nobody", nil); !errors.As(err, &said) || said.Code != mcp.CodeInvalidParams {
+		if _, err := mcp.CallTool[string](ctx, c, "nobody", nil); !errors.As(err, &said) || said.Code != mcp.CodeInvalidParams {
 			t.Errorf("an unknown tool: %v", err)
 		}
 		for _, args := range []any{5, []int{1}, json.RawMessage(`{"a":`), make(chan int)} {
@@ -232,7 +232,7 @@ func TestPROG_UpdatesComeInOrderAndBeforeTheResult(t *testing.T) {
 func TestLOG_MessagesReachTheFunction(t *testing.T) {
 	var mu sync.Mutex
 	var got []string
-	opts := &mcp.ClientOptions{LogLevel: mcp.LevelWarning, Log: func(_ context.Context, m *mcp.LogMessage) {
+	opts := &mcp.ClientOptions{LogLevel: mcp.LevelWarning, Log: func(_ context.Context, m *mcp.LoggingMessage) {
 		mu.Lock()
 		defer mu.Unlock()
 		got = append(got, string(m.Level)+" "+m.Text())
@@ -261,16 +261,16 @@ func yes(asked *[]string, mu *sync.Mutex) *mcp.ClientOptions {
 		*asked = append(*asked, what)
 	}
 	return &mcp.ClientOptions{
-		Elicit: func(_ context.Context, p *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+		Elicit: func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 			note(p.Message)
 			if strings.HasPrefix(p.Message, "Who") {
 				return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"name":"Ada"}`)}, nil
 			}
 			return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"value":true}`)}, nil
 		},
-		Sample: func(_ context.Context, p *mcp.SampleParams) (*mcp.SampleResult, error) {
+		Sample: func(_ context.Context, p *mcp.CreateMessageParams) (*mcp.CreateMessageResult, error) {
 			note(fmt.Sprint(p.MaxTokens))
-			return &mcp.SampleResult{Model: "m1", StopReason: "endTurn", Content: []mcp.Content{mcp.Text("hm")}}, nil
+			return &mcp.CreateMessageResult{Model: "m1", StopReason: "endTurn", Content: []mcp.ContentBlock{mcp.Text("hm")}}, nil
 		},
 		Roots: func(context.Context) ([]mcp.Root, error) {
 			note("roots")
@@ -287,14 +287,14 @@ func TestMRTR07_QuestionsAreAnsweredInEveryEra(t *testing.T) {
 		asked = nil
 		mu.Unlock()
 		if on.Since("2025-06-18") {
-			if got, err := mcp.Call[string](t.Context(), c, "ask", nil); err != nil || got != "Ada, true" {
+			if got, err := mcp.CallTool[string](t.Context(), c, "ask", nil); err != nil || got != "Ada, true" {
 				t.Errorf("ask: %q, %v", got, err)
 			}
 		}
-		if got, err := mcp.Call[string](t.Context(), c, "think", nil); err != nil || got != "m1: hm" {
+		if got, err := mcp.CallTool[string](t.Context(), c, "think", nil); err != nil || got != "m1: hm" {
 			t.Errorf("think: %q, %v", got, err)
 		}
-		if got, err := mcp.Call[string](t.Context(), c, "where", nil); err != nil || got != "file:///home" {
+		if got, err := mcp.CallTool[string](t.Context(), c, "where", nil); err != nil || got != "file:///home" {
 			t.Errorf("where: %q, %v", got, err)
 		}
 		mu.Lock()
@@ -384,7 +384,7 @@ func TestLIFE19_ProgressResetsTheTimeAndTheMaximumHolds(t *testing.T) {
 }
 
 func TestTheTimeOfAUserIsNotTheServers(t *testing.T) {
-	opts := &mcp.ClientOptions{Timeout: time.Minute, Elicit: func(_ context.Context, p *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+	opts := &mcp.ClientOptions{Timeout: time.Minute, Elicit: func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 		time.Sleep(4 * time.Minute)
 		return &mcp.ElicitResult{Action: mcp.ElicitDecline}, nil
 	}}
@@ -425,7 +425,7 @@ func TestCloseEndsWhatIsInProgress(t *testing.T) {
 			if _, err := c.CallTool(context.Background(), "stuck", nil); !errors.Is(err, mcp.ErrClosed) {
 				t.Errorf("a later call: %v", err)
 			}
-			for _, err := range c.Listen(t.Context(), mcp.Filter{ToolsListChanged: true}) {
+			for _, err := range c.Listen(t.Context(), mcp.SubscriptionFilter{ToolsListChanged: true}) {
 				if !errors.Is(err, mcp.ErrClosed) {
 					t.Errorf("a later subscription: %v", err)
 				}
@@ -443,7 +443,7 @@ func TestSUB_ChangesAreHeardInEveryEra(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				var got []string
-				for e, err := range c.Listen(ctx, mcp.Filter{ToolsListChanged: true, ResourceSubscriptions: []string{"mem://one"}}) {
+				for e, err := range c.Listen(ctx, mcp.SubscriptionFilter{ToolsListChanged: true, ResourceSubscriptions: []string{"mem://one"}}) {
 					if err != nil {
 						t.Fatal(err)
 					}

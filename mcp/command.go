@@ -15,7 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/childproc"
 )
 
-// defaultCommandMessage is half of what [NewStream] reads: the program is often code from a public
+// defaultCommandMessage is half of what [NewStreamConn] reads: the program is often code from a public
 // registry.
 const defaultCommandMessage = 16 << 20
 
@@ -34,13 +34,13 @@ const defaultCommandMessage = 16 << 20
 // user's own configuration.
 //
 // Spec: basic/transports/stdio (2026-07-28).
-func Command(name string, args ...string) *ServerCommand {
-	s := &ServerCommand{Path: name, Args: args}
+func Command(name string, args ...string) *CommandTransport {
+	s := &CommandTransport{Path: name, Args: args}
 	s.init(s.dial)
 	return s
 }
 
-// A ServerCommand is the [Transport] to a server that runs as a child process. Make one with
+// A CommandTransport is the [Transport] to a server that runs as a child process. Make one with
 // [Command]. Its fields must not change after its first use.
 //
 // The server and its descendants form a process group, or a job on Windows, and end together. Close
@@ -50,7 +50,7 @@ func Command(name string, args ...string) *ServerCommand {
 // group. Only a process that leaves the group, as daemons do, survives.
 //
 // Spec: basic/transports/stdio#shutdown (2026-07-28).
-type ServerCommand struct {
+type CommandTransport struct {
 	// Path is the name of the program, or the path of its file.
 	Path string
 	// Args are the arguments, without the name of the program.
@@ -79,7 +79,7 @@ type ServerCommand struct {
 }
 
 // dial starts the server. ctx bounds the start, not the life of the process.
-func (s *ServerCommand) dial(ctx context.Context) (Conn, error) {
+func (s *CommandTransport) dial(ctx context.Context) (Conn, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -95,7 +95,7 @@ func (s *ServerCommand) dial(ctx context.Context) (Conn, error) {
 }
 
 // command returns the command that starts the server.
-func (s *ServerCommand) command() *exec.Cmd {
+func (s *CommandTransport) command() *exec.Cmd {
 	cmd := exec.CommandContext(context.Background(), s.Path, s.Args...)
 	cmd.Dir = s.Dir
 	env := cmd.Environ() // of this process, with PWD set to Dir
@@ -130,7 +130,7 @@ func isInherited(variable string) bool {
 }
 
 // ServerKey returns a key made of the command line and the working directory.
-func (s *ServerCommand) ServerKey() string {
+func (s *CommandTransport) ServerKey() string {
 	return strings.Join(append([]string{"command", s.Dir, s.Path}, s.Args...), "\x00")
 }
 

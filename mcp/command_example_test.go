@@ -19,5 +19,5 @@ func ExampleCommand() {
 		log.Fatal(err)
 	}
 	defer client.Close() // ends the server, and what it has started
-	fmt.Println("connected to", client.Server().Name)
+	fmt.Println("connected to", client.ServerInfo().Name)
 }

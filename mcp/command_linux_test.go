@@ -276,7 +276,7 @@ func host(t *testing.T, roles ...string) (kill func(), pids []string, guard stri
 		cmd.Process.Kill()
 		cmd.Wait()
 	})
-	pids = words(t, mcp.NewStream(out, nil, nil), "pids")
+	pids = words(t, mcp.NewStreamConn(out, nil, nil), "pids")
 	guards := guardsOf(t, cmd.Process.Pid)
 	if len(guards) != 1 {
 		t.Fatalf("%d processes guard the tree, want one", len(guards))

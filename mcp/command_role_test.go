@@ -54,7 +54,7 @@ func init() {
 }
 
 // play returns the command for a role.
-func play(t testing.TB, role string, args ...string) *mcp.ServerCommand {
+func play(t testing.TB, role string, args ...string) *mcp.CommandTransport {
 	t.Helper()
 	s := mcp.Command(self(t), args...)
 	s.Env = []string{roleVariable + "=" + role, "GORACE=atexit_sleep_ms=0"} // the race detector is slow to leave

@@ -28,7 +28,7 @@ import (
 const closeBound = 10500 * time.Millisecond
 
 // start starts a server and closes it at the end of the test.
-func start(t testing.TB, s *mcp.ServerCommand) mcp.Conn {
+func start(t testing.TB, s *mcp.CommandTransport) mcp.Conn {
 	t.Helper()
 	if s.Logger == nil {
 		s.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
@@ -154,7 +154,7 @@ func TestSTDIO01_TheServerOfACommandAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	if name := client.Server().Name; name != "child" {
+	if name := client.ServerInfo().Name; name != "child" {
 		t.Errorf("the server is called %q, want child", name)
 	}
 }
@@ -558,7 +558,7 @@ func TestSTDIO01_AServerThatCannotBeStarted(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name string
-		s    *mcp.ServerCommand
+		s    *mcp.CommandTransport
 		want error
 	}{
 		{"not in PATH", mcp.Command("patchbay-no-such-program"), exec.ErrNotFound},
@@ -566,8 +566,8 @@ func TestSTDIO01_AServerThatCannotBeStarted(t *testing.T) {
 		{"in the current directory by accident", mcp.Command("local-server"), exec.ErrDot},
 		{"no name", mcp.Command(""), nil},
 		{"a NUL in an argument", mcp.Command(self(t), "a\x00b"), nil},
-		{"a NUL in the environment", func() *mcp.ServerCommand { s := mcp.Command(self(t)); s.Env = []string{"A=\x00"}; return s }(), nil},
-		{"no such directory", func() *mcp.ServerCommand { s := play(t, "echo"); s.Dir = filepath.Join(dir, "nowhere"); return s }(), nil},
+		{"a NUL in the environment", func() *mcp.CommandTransport { s := mcp.Command(self(t)); s.Env = []string{"A=\x00"}; return s }(), nil},
+		{"no such directory", func() *mcp.CommandTransport { s := play(t, "echo"); s.Dir = filepath.Join(dir, "nowhere"); return s }(), nil},
 		{"no program", mcp.Command(filepath.Join(dir, "plain")), nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -613,7 +613,7 @@ func TestSTDIO01_TheLifeOfAServerIsNotThatOfItsStart(t *testing.T) {
 func TestSTDIO01_AWriteToAPipeWithoutDeadlinesEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
-		c := mcp.NewStream(r, mcp.WithDeadline(w), nil)
+		c := mcp.NewStreamConn(r, mcp.WithDeadline(w), nil)
 		defer c.Close()
 		hello := jsonrpc.NewNotification("hello", nil)
 

@@ -25,7 +25,7 @@ import (
 // server/discover; if the server does not support it, Connect opens a session with initialize. ctx
 // bounds the connecting, not the life of the client. If Connect fails, it closes the transport.
 //
-// The error is [ErrNoRevision] if the server supports no revision that this package supports, or
+// The error is [ErrNoCommonRevision] if the server supports no revision that this package supports, or
 // not the one that [ClientOptions.Revision] requires.
 //
 // Spec: basic/versioning (2026-07-28), Backward Compatibility.
@@ -47,9 +47,9 @@ func Connect(ctx context.Context, t Transport, opts *ClientOptions) (*Client, er
 	return c, nil
 }
 
-// ErrNoRevision is within the error of [Connect] if the client and the server support no common
+// ErrNoCommonRevision is within the error of [Connect] if the client and the server support no common
 // revision.
-var ErrNoRevision = errors.New("mcp: no common protocol revision")
+var ErrNoCommonRevision = errors.New("mcp: no common protocol revision")
 
 // A connection is a modern connection or a session.
 type connection struct {
@@ -74,7 +74,7 @@ func (c *Client) checkRevision() error {
 		return nil
 	}
 	if _, ok := wire.ParseRevision(c.opts.Revision); !ok {
-		return fmt.Errorf("%w: invalid ClientOptions.Revision %q: must be one of %s", ErrNoRevision, c.opts.Revision, supportedHere())
+		return fmt.Errorf("%w: invalid ClientOptions.Revision %q: must be one of %s", ErrNoCommonRevision, c.opts.Revision, supportedHere())
 	}
 	return nil
 }
@@ -169,7 +169,7 @@ func (c *Client) isStale(conn *connection, err error) bool {
 	response := asError(err)
 	errors.As(err, &failed)
 	lost := failed != nil && (errors.Is(err, ErrSessionLost) || isConnectionEnd(err) && conn.session != nil)
-	unsupported := response != nil && response.Remote() && response.Code == CodeUnsupportedVersion
+	unsupported := response != nil && response.Remote() && response.Code == CodeUnsupportedProtocolVersion
 	changed := conn.session == nil && !isUnauthorized(err) && (failed != nil && isEraSignal(err) || unsupported)
 	if !lost && !changed || c.ctx.Err() != nil {
 		return false
@@ -192,7 +192,7 @@ func (c *Client) negotiate(ctx context.Context) (*connection, error) {
 	pin, pinned := wire.ParseRevision(c.opts.Revision)
 	pinnedLegacy := pinned && !pin.Modern()
 	if pinnedLegacy && !dual {
-		return nil, fmt.Errorf("%w: the transport does not support sessions, which revision %s requires", ErrNoRevision, pin)
+		return nil, fmt.Errorf("%w: the transport does not support sessions, which revision %s requires", ErrNoCommonRevision, pin)
 	}
 	remembered := c.knownEra() == eraLegacy && !pinned && dual
 	if remembered || pinnedLegacy {
@@ -211,7 +211,7 @@ func (c *Client) negotiate(ctx context.Context) (*connection, error) {
 	case ctx.Err() != nil, !mayBeLegacy(probed):
 		return nil, probed
 	case !dual, pinned:
-		return nil, fmt.Errorf("%w: the server does not respond as revision %s requires: %w", ErrNoRevision, wire.Latest(), probed)
+		return nil, fmt.Errorf("%w: the server does not respond as revision %s requires: %w", ErrNoCommonRevision, wire.Latest(), probed)
 	}
 	conn, err := c.openSession(ctx, sessions)
 	if err != nil {
@@ -245,7 +245,7 @@ func (c *Client) probe(ctx context.Context) (*connection, error) {
 	probing.Start(ctx, peer.TimeLimits{Total: c.opts.ProbeTimeout}, ErrTimeout)
 	defer probing.Stop()
 	raw, err := c.discover(&probing, conn)
-	if e := asError(err); e != nil && !isUnauthorized(err) && e.Code == CodeUnsupportedVersion &&
+	if e := asError(err); e != nil && !isUnauthorized(err) && e.Code == CodeUnsupportedProtocolVersion &&
 		slices.Contains(supportedVersions(e), revision.String()) {
 		raw, err = c.discover(&probing, conn) // an intermediary refused the revision, or the server was updated just now
 	}
@@ -327,7 +327,7 @@ const (
 	eraLegacy
 )
 
-// eras caches the eras of servers by [KeyedTransport.ServerKey].
+// eras caches the eras of servers by [IdentifiedTransport.ServerKey].
 //
 // Spec: basic/versioning (2026-07-28): clients cache the result of the probe.
 var eras struct {
@@ -349,7 +349,7 @@ const (
 )
 
 func (c *Client) knownEra() era {
-	keyed, ok := c.transport.(KeyedTransport)
+	keyed, ok := c.transport.(IdentifiedTransport)
 	if !ok {
 		return eraUnknown
 	}
@@ -362,7 +362,7 @@ func (c *Client) knownEra() era {
 }
 
 func (c *Client) remember(e era) {
-	keyed, ok := c.transport.(KeyedTransport)
+	keyed, ok := c.transport.(IdentifiedTransport)
 	if !ok {
 		return
 	}
@@ -382,9 +382,9 @@ func (c *Client) judge(err error) error {
 	switch e := asError(err); {
 	case isUnauthorized(err):
 		return err // authorized clients may get another response
-	case e != nil && e.Code == CodeUnsupportedVersion:
+	case e != nil && e.Code == CodeUnsupportedProtocolVersion:
 		return c.noCommon(supportedVersions(e))
-	case e != nil && (e.Code == CodeHeaderMismatch || e.Code == CodeMissingCapability):
+	case e != nil && (e.Code == CodeHeaderMismatch || e.Code == CodeMissingRequiredClientCapability):
 		return err // the server is modern
 	case e != nil, errors.Is(err, ErrTimeout), errors.Is(err, ErrInvalidResult), isEraSignal(err):
 		return &notModern{err}
@@ -423,7 +423,7 @@ func isEraSignal(err error) bool {
 // noCommon returns the error for a server that does not support the modern revision.
 func (c *Client) noCommon(versions []string) error {
 	const shown = 20 // the list comes from the server
-	err := fmt.Errorf("%w: the server supports %.64q, this client %s", ErrNoRevision, versions[:min(len(versions), shown)], supportedHere())
+	err := fmt.Errorf("%w: the server supports %.64q, this client %s", ErrNoCommonRevision, versions[:min(len(versions), shown)], supportedHere())
 	for _, v := range versions {
 		if r, ok := wire.ParseRevision(v); ok && !r.Modern() {
 			return &notModern{err}
@@ -502,7 +502,7 @@ func (c *Client) sessionError(method string, err error) error {
 		err = fmt.Errorf("%w: %w", ErrDisconnected, err)
 		return &TransportError{Method: method, MayHaveRun: method == wire.MethodSubscriptionsListen, Err: err}
 	case method == wire.MethodInitialize:
-		return fmt.Errorf("%w: %w", ErrNoRevision, err)
+		return fmt.Errorf("%w: %w", ErrNoCommonRevision, err)
 	}
 	return err
 }

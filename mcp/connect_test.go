@@ -56,7 +56,7 @@ func converse(t *testing.T, s dialogue) (mcp.Transport, func() []string) {
 		server.Close()
 		done.Wait()
 	})
-	return mcp.OverConn(client), func() []string {
+	return mcp.NewConnTransport(client), func() []string {
 		mu.Lock()
 		defer mu.Unlock()
 		return append([]string(nil), heard...)
@@ -84,10 +84,10 @@ func TestVER10_TheProbeFindsTheEra(t *testing.T) {
 		{"a result of something else", `{"hello":1}`, initialized, "2025-06-18", "server/discover initialize notifications/initialized", 0, nil},
 		{"VER-11 not this version but others", `{"code":-32022,"message":"?","data":{"supported":["2025-06-18"],"requested":"2026-07-28"}}`, initialized,
 			"2025-06-18", "server/discover initialize notifications/initialized", 0, nil},
-		{"VER-11 not this version and none of ours", `{"code":-32022,"message":"?","data":{"supported":["2031-01-01"]}}`, initialized, "", "server/discover", 0, mcp.ErrNoRevision},
-		{"VER-06 a description without us", `{"supportedVersions":["2031-01-01"],"capabilities":{}}`, initialized, "", "server/discover", 0, mcp.ErrNoRevision},
+		{"VER-11 not this version and none of ours", `{"code":-32022,"message":"?","data":{"supported":["2031-01-01"]}}`, initialized, "", "server/discover", 0, mcp.ErrNoCommonRevision},
+		{"VER-06 a description without us", `{"supportedVersions":["2031-01-01"],"capabilities":{}}`, initialized, "", "server/discover", 0, mcp.ErrNoCommonRevision},
 		{"VER-06 a description with old versions", `{"supportedVersions":["2025-06-18"],"capabilities":{}}`, initialized, "2025-06-18", "server/discover initialize notifications/initialized", 0, nil},
-		{"LIFE-10 a version of the future", `{"code":-32601,"message":"?"}`, strings.Replace(initialized, "2025-06-18", "2031-01-01", 1), "", "server/discover initialize", 0, mcp.ErrNoRevision},
+		{"LIFE-10 a version of the future", `{"code":-32601,"message":"?"}`, strings.Replace(initialized, "2025-06-18", "2031-01-01", 1), "", "server/discover initialize", 0, mcp.ErrNoCommonRevision},
 		{"neither", `{"code":-32601,"message":"?"}`, `{"code":-32601,"message":"no"}`, "", "server/discover initialize", 0, &mcp.Error{Code: -32601}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -208,7 +208,7 @@ func member(t *testing.T, params json.RawMessage, key string) string {
 func TestMRTR08_TheStateIsEchoedToTheByte(t *testing.T) {
 	const state = `"\u0041/+=\n é ` + "\u2028" + `"`
 	var got []string
-	opts := &mcp.ClientOptions{Elicit: func(context.Context, *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+	opts := &mcp.ClientOptions{Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 		return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{}`)}, nil
 	}}
 	c := scripted(t, opts, func(_ context.Context, req *mcp.Request) (string, error) {
@@ -243,7 +243,7 @@ func TestMRTR16_RoundsAndTimeAreBounded(t *testing.T) {
 		if err == nil || rounds != 17 || !strings.Contains(err.Error(), "requests input for the 17th time") {
 			t.Errorf("%d rounds, %v", rounds, err)
 		}
-		c = scripted(t, &mcp.ClientOptions{Elicit: func(ctx context.Context, _ *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+		c = scripted(t, &mcp.ClientOptions{Elicit: func(ctx context.Context, _ *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 			<-ctx.Done()
 			return nil, context.Cause(ctx)
 		}}, func(context.Context, *mcp.Request) (string, error) {
@@ -423,8 +423,8 @@ func TestTOOL14_AResultThatBreaksItsSchemaIsAnError(t *testing.T) {
 // Functions of the caller's that panic fail the request and nothing else.
 func TestPanicsOfHandlersAreContained(t *testing.T) {
 	opts := &mcp.ClientOptions{
-		Elicit: func(context.Context, *mcp.ElicitParams) (*mcp.ElicitResult, error) { panic("ouch") },
-		Log:    func(context.Context, *mcp.LogMessage) { panic("ouch") },
+		Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) { panic("ouch") },
+		Log:    func(context.Context, *mcp.LoggingMessage) { panic("ouch") },
 	}
 	onClients(t, calculator(t), opts, func(t *testing.T, _ mcptest.Combination, c *mcp.Client) {
 		if r, err := c.CallTool(t.Context(), "ask", nil); err == nil && !r.IsError {

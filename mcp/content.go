@@ -13,10 +13,10 @@ import (
 
 // Content is a piece of content of a tool result, a prompt message or a sampling message:
 // [*TextContent], [*ImageContent], [*AudioContent], [*ResourceLink], [*EmbeddedResource] or, in
-// sampling, [*ToolUse] and [*ToolUseResult].
+// sampling, [*ToolUseContent] and [*ToolResultContent].
 //
 // Spec: server/tools, Tool Result; schema ContentBlock.
-type Content interface {
+type ContentBlock interface {
 	// contentType returns the value of the member "type".
 	contentType() string
 }
@@ -93,7 +93,7 @@ func (*ResourceLink) contentType() string     { return "resource_link" }
 func (*EmbeddedResource) contentType() string { return "resource" }
 
 // appendContent appends the JSON of one piece of content.
-func appendContent(dst []byte, c Content) ([]byte, error) {
+func appendContent(dst []byte, c ContentBlock) ([]byte, error) {
 	switch c := c.(type) {
 	case nil:
 		return nil, fmt.Errorf("content is nil")
@@ -135,7 +135,7 @@ func appendBinary(dst []byte, kind, mimeType string, data []byte) []byte {
 }
 
 // contents is a list of content that encodes to the protocol's JSON.
-type contents []Content
+type contents []ContentBlock
 
 // MarshalJSON encodes the list.
 func (c contents) MarshalJSON() ([]byte, error) {
@@ -153,14 +153,14 @@ func (c contents) MarshalJSON() ([]byte, error) {
 }
 
 // decodeContent decodes one piece of content.
-func decodeContent(raw json.RawMessage) (Content, error) {
+func decodeContent(raw json.RawMessage) (ContentBlock, error) {
 	d := jsonscan.Descend(raw)
 	return nextContent(&d, nil)
 }
 
 // nextContent decodes the next piece of content, without reflection if it is text. Text goes to
 // target unless that is nil.
-func nextContent(d *jsonscan.Descent, target *TextContent) (Content, error) {
+func nextContent(d *jsonscan.Descent, target *TextContent) (ContentBlock, error) {
 	var kind, text, annotations, meta []byte
 	at := d.At()
 	if d.Into('{') {
@@ -210,12 +210,12 @@ func decodeMember(raw []byte, v any) error {
 }
 
 // decodeOther decodes content of any type.
-func decodeOther(kind, raw []byte) (Content, error) {
+func decodeOther(kind, raw []byte) (ContentBlock, error) {
 	name, err := jsonscan.Unquote(kind)
 	if err != nil {
 		return nil, fmt.Errorf("invalid content: no type")
 	}
-	var c Content
+	var c ContentBlock
 	switch name {
 	case "text":
 		c = &TextContent{}
@@ -228,9 +228,9 @@ func decodeOther(kind, raw []byte) (Content, error) {
 	case "resource":
 		c = &EmbeddedResource{}
 	case "tool_use":
-		c = &ToolUse{}
+		c = &ToolUseContent{}
 	case "tool_result":
-		c = &ToolUseResult{}
+		c = &ToolResultContent{}
 	default:
 		return nil, fmt.Errorf("unknown content type %q", name)
 	}

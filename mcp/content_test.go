@@ -17,13 +17,13 @@ import (
 func pointer[T any](v T) *T { return &v }
 
 // everyContent is a piece of each type, with all that it can have.
-func everyContent() []mcp.Content {
+func everyContent() []mcp.ContentBlock {
 	annotations := &mcp.Annotations{
 		Audience: []mcp.Role{mcp.RoleUser, mcp.RoleAssistant}, Priority: pointer(0.5),
 		LastModified: pointer(time.Date(2025, 1, 12, 15, 0, 58, 0, time.UTC)),
 	}
 	meta := mcp.Meta{"com.example/x": 1.0}
-	return []mcp.Content{
+	return []mcp.ContentBlock{
 		mcp.Text("plain \u2028 <b> \xff"),
 		&mcp.TextContent{Text: "text", Annotations: annotations, Meta: meta},
 		&mcp.ImageContent{Data: []byte{1, 2, 3, 4}, MIMEType: "image/png"},
@@ -120,11 +120,11 @@ func TestTOOL29_ContentThatIsNone(t *testing.T) {
 
 func TestR7_1_7_ContentThatCannotBeSent(t *testing.T) {
 	s := newServer(t, nil)
-	give(s, "nil", []mcp.Content{nil})
-	give(s, "no_resource", []mcp.Content{&mcp.EmbeddedResource{}})
-	give(s, "meta", []mcp.Content{&mcp.TextContent{Meta: mcp.Meta{"f": func() {}}}})
-	give[mcp.Content](s, "none", nil)
-	give(s, "no_result", (*mcp.ToolResult)(nil))
+	give(s, "nil", []mcp.ContentBlock{nil})
+	give(s, "no_resource", []mcp.ContentBlock{&mcp.EmbeddedResource{}})
+	give(s, "meta", []mcp.ContentBlock{&mcp.TextContent{Meta: mcp.Meta{"f": func() {}}}})
+	give[mcp.ContentBlock](s, "none", nil)
+	give(s, "no_result", (*mcp.CallToolResult)(nil))
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
 		for _, name := range []string{"nil", "no_resource", "meta", "none", "no_result"} {
 			_, err := c.Try("tools/call", object{"name": name})

@@ -50,13 +50,13 @@ func cutAfter(t *testing.T, h mcp.Handler, revision string, n int, toServer bool
 	}
 	var served sync.WaitGroup
 	served.Go(func() {
-		_ = mcp.Serve(context.Background(), h, mcp.NewStream(serverReads, far, nil), &mcp.ServeOptions{Logger: quiet()})
+		_ = mcp.Serve(context.Background(), h, mcp.NewStreamConn(serverReads, far, nil), &mcp.ServeOptions{Logger: quiet()})
 	})
 	defer served.Wait()
-	opts := &mcp.ClientOptions{Revision: revision, Logger: quiet(), Elicit: func(context.Context, *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+	opts := &mcp.ClientOptions{Revision: revision, Logger: quiet(), Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 		return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"name":"Ada","value":true}`)}, nil
 	}}
-	c, err := mcp.Connect(t.Context(), mcp.OverConn(mcp.NewStream(clientReads, near, nil)), opts)
+	c, err := mcp.Connect(t.Context(), mcp.NewConnTransport(mcp.NewStreamConn(clientReads, near, nil)), opts)
 	if err != nil {
 		return cut.sent, err
 	}
@@ -72,14 +72,14 @@ func cutAfter(t *testing.T, h mcp.Handler, revision string, n int, toServer bool
 func TestEveryByteCut(t *testing.T) {
 	exchanges := map[string]func(ctx context.Context, c *mcp.Client) error{
 		"call": func(ctx context.Context, c *mcp.Client) error {
-			got, err := mcp.Call[total](ctx, c, "add", sum{1, 2})
+			got, err := mcp.CallTool[total](ctx, c, "add", sum{1, 2})
 			if err == nil && got.Total != 3 {
 				t.Errorf("an answer that is none: %v", got)
 			}
 			return err
 		},
 		"question": func(ctx context.Context, c *mcp.Client) error {
-			got, err := mcp.Call[string](ctx, c, "ask", nil)
+			got, err := mcp.CallTool[string](ctx, c, "ask", nil)
 			if err == nil && got != "Ada, true" {
 				t.Errorf("an answer that is none: %v", got)
 			}

@@ -18,11 +18,11 @@ import (
 // it at a time; between two runs its fields may be read, stored and changed.
 type Detached struct {
 	// State is the state of the handler between two runs: answers, results of [Once], and progress.
-	// [Server.ServeMCP] sets it if the result is an [*InputRequired], whose RequestState is then
+	// [Server.ServeMCP] sets it if the result is an [*InputRequiredResult], whose RequestState is then
 	// empty. It is a JSON object and never expires. It contains the answers of users and must not
 	// be shown to clients. It is nil before the first run.
 	State json.RawMessage
-	// Responses are the client's answers, by the keys of the InputRequired of the previous run.
+	// Responses are the client's answers, by the keys of the InputRequiredResult of the previous run.
 	// Missing ones are asked for again.
 	Responses map[string]json.RawMessage
 	// Progress receives each step that the handler reports with [Progress], whether or not the
@@ -42,7 +42,7 @@ type Detached struct {
 // of this call, as for a request that was stored and recreated with [NewRequest].
 //
 // Serve the request with [Server.ServeMCP] and a context that carries the principal (see
-// [WithPrincipal]) and is not derived from ctx. As long as the result is an [*InputRequired] it may
+// [WithPrincipal]) and is not derived from ctx. As long as the result is an [*InputRequiredResult] it may
 // be served again, with Responses. It does not count in [ServerOptions.MaxInFlight]: the caller
 // must bound detached calls. All middleware sees each run, and recognizes it by [Request.Detached].
 // If the client has sent an invalid request state, the first run returns the error for that.

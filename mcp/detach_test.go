@@ -37,7 +37,7 @@ func (r *carrier) wrap(next mcp.Handler) mcp.Handler {
 		}
 		r.d = &mcp.Detached{}
 		r.detached = req.Detach(ctx, r.d)
-		return &mcp.ToolResult{Content: []mcp.Content{mcp.Text("carried")}}, nil
+		return &mcp.CallToolResult{Content: []mcp.ContentBlock{mcp.Text("carried")}}, nil
 	})
 }
 
@@ -50,7 +50,7 @@ func (r *carrier) run(t *testing.T, s *mcp.Server) (mcp.Result, error) {
 // asked returns the keys of what a run has asked.
 func asked(t *testing.T, res mcp.Result, err error) (keys []string) {
 	t.Helper()
-	ask, ok := res.(*mcp.InputRequired)
+	ask, ok := res.(*mcp.InputRequiredResult)
 	if err != nil || !ok {
 		t.Fatalf("got %+v, %v, want a question", res, err)
 	}
@@ -66,7 +66,7 @@ func asked(t *testing.T, res mcp.Result, err error) (keys []string) {
 
 func wantText(t *testing.T, res mcp.Result, err error, want string) {
 	t.Helper()
-	r, ok := res.(*mcp.ToolResult)
+	r, ok := res.(*mcp.CallToolResult)
 	if err != nil || !ok || r.Text() != want {
 		t.Errorf("got %+v, %v, want the text %q", res, err, want)
 	}
@@ -103,7 +103,7 @@ func TestADetachedCallOutlivesItsClient(t *testing.T) {
 		if got := asked(t, res, err); !slices.Equal(got, []string{"who"}) {
 			t.Errorf("asked %v", got)
 		}
-		if saw.Revision() != c.Revision || saw.Client().Name != "mcptest" || saw.Capabilities().Elicitation == nil ||
+		if saw.Revision() != c.Revision || saw.ClientInfo().Name != "mcptest" || saw.Capabilities().Elicitation == nil ||
 			saw.Principal != alice || saw.Notify != nil || saw.Header != nil || saw.Detached() != r.d {
 			t.Errorf("the handler sees %+v", saw)
 		}
@@ -223,7 +223,7 @@ func TestDetachTakesOverTheRoundsBefore(t *testing.T) {
 				return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 					if inMiddleware && req.Detached() == nil {
 						detach(ctx, req)
-						return &mcp.ToolResult{Content: []mcp.Content{mcp.Text("carried")}}, nil
+						return &mcp.CallToolResult{Content: []mcp.ContentBlock{mcp.Text("carried")}}, nil
 					}
 					return next.ServeMCP(ctx, req)
 				})
@@ -345,7 +345,7 @@ func TestDetachedCallsShareNoMemoryWithTheirRequest(t *testing.T) {
 	}
 	res, err := r.run(t, p.handler.(*mcp.Server))
 	wantText(t, res, err, `{"x":1} 7 true`)
-	if got := r.detached.Client().Name; got != "me" {
+	if got := r.detached.ClientInfo().Name; got != "me" {
 		t.Errorf("the client is %q", got)
 	}
 	if got := string(r.d.Responses["a"]); got != `"abc"` {
@@ -523,7 +523,7 @@ func TestHandleMethodTakesThoseOfTasks(t *testing.T) {
 	})
 	for _, on := range mcptest.Since(mcptest.Modern) {
 		c := mcptest.Dial(t, s, on, nil)
-		if _, err := c.Request(t.Context(), "tasks/get", object{"taskId": "1"}); err != nil {
+		if _, err := c.Do(t.Context(), "tasks/get", object{"taskId": "1"}); err != nil {
 			t.Errorf("%s: %v", on, err)
 		}
 	}
@@ -552,7 +552,7 @@ func (p *peer) raw(method string) string {
 	if err != nil {
 		p.Fatal(err)
 	}
-	return string(mcp.Answer(p.Context(), p.handler, req).Result)
+	return string(mcp.Respond(p.Context(), p.handler, req).Result)
 }
 
 // Middleware that speaks an extension lets the client's own functions answer, under the client's limits.
@@ -571,7 +571,7 @@ func TestTASKX15_MiddlewareMayAskForMethodsOfExtensions(t *testing.T) {
 				got = append(got, "answered")
 				return next.ServeMCP(ctx, req)
 			}
-			return &mcp.InputRequired{RequestState: "id", InputRequests: map[string]mcp.InputRequest{"k": {
+			return &mcp.InputRequiredResult{RequestState: "id", InputRequests: map[string]mcp.InputRequest{"k": {
 				Method: "elicitation/create",
 				Params: json.RawMessage(`{"mode":"form","message":"Who?","requestedSchema":{"type":"object","properties":{"value":{"type":"string"}}}}`),
 			}}}, nil
@@ -581,14 +581,14 @@ func TestTASKX15_MiddlewareMayAskForMethodsOfExtensions(t *testing.T) {
 		got = nil
 		c := mcptest.Dial(t, s, on, &mcp.ClientOptions{
 			Middleware: []mcp.Middleware{ask},
-			Elicit: func(context.Context, *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+			Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 				return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"value":"Alice"}`)}, nil
 			},
 		})
-		if _, err := c.Request(t.Context(), "tasks/get", object{"taskId": "1"}); err != nil || !slices.Equal(got, []string{"answered"}) {
+		if _, err := c.Do(t.Context(), "tasks/get", object{"taskId": "1"}); err != nil || !slices.Equal(got, []string{"answered"}) {
 			t.Errorf("%s: %v, %q", on, err, got)
 		}
-		if _, err := c.Request(t.Context(), "tools/list", nil); !errors.Is(err, mcp.ErrInvalidResult) {
+		if _, err := c.Do(t.Context(), "tools/list", nil); !errors.Is(err, mcp.ErrInvalidResult) {
 			t.Errorf("%s: a method of the core that may not ask: %v", on, err)
 		}
 	}
@@ -605,14 +605,14 @@ func TestClientFromIsTheClientOfTheMiddleware(t *testing.T) {
 				return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 					methods = append(methods, req.Method)
 					if from = mcp.ClientFrom(ctx); from != nil && req.Method == "tools/call" {
-						if _, err := from.Request(ctx, "tools/list", nil); err != nil {
+						if _, err := from.Do(ctx, "tools/list", nil); err != nil {
 							return nil, err
 						}
 					}
 					return next.ServeMCP(ctx, req)
 				})
 			}}})
-			got, err := mcp.Call[string](t.Context(), c, "one", nil)
+			got, err := mcp.CallTool[string](t.Context(), c, "one", nil)
 			if err != nil || got != "1" || from != c || !slices.Equal(methods[len(methods)-2:], []string{"tools/call", "tools/list"}) {
 				t.Errorf("got %q, %v by %p, want %p; methods %q", got, err, from, c, methods)
 			}

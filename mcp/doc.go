@@ -67,9 +67,9 @@
 //	c, err := mcp.Connect(ctx, mcp.Command("npx", "-y", "@modelcontextprotocol/server-everything"), nil)
 //	defer c.Close()
 //	for tool, err := range c.Tools(ctx) { … }
-//	sum, err := mcp.Call[int](ctx, c, "get-sum", map[string]any{"a": 1, "b": 2})
+//	sum, err := mcp.CallTool[int](ctx, c, "get-sum", map[string]any{"a": 1, "b": 2})
 //
-// [Command] starts a child process, [InMemory] is a server in this process, [OverConn] uses any
+// [Command] starts a child process, [InMemory] is a server in this process, [NewConnTransport] uses any
 // stream, and mcphttp.NewTransport connects to a URL. [ClientOptions] has the functions that handle
 // a server's elicitation and sampling requests; setting one declares the capability.
 // [WithCallOptions] sets progress handlers and timeouts of single requests. [Client.Listen] opens a
@@ -82,9 +82,9 @@
 // # Transports
 //
 // [Stdio] serves the client that started this process, [Pipe] connects within the process, and
-// [NewStream] uses any stream of bytes. HTTP is in package mcphttp, so that a server on stdio does
+// [NewStreamConn] uses any stream of bytes. HTTP is in package mcphttp, so that a server on stdio does
 // not link it. A custom transport on streams implements [Conn]. Any other transport of a server
-// calls its [Handler] through [NewRequest] and [Answer], and that of a client implements
+// calls its [Handler] through [NewRequest] and [Respond], and that of a client implements
 // [Transport].
 //
 // # Extensions
@@ -94,7 +94,7 @@
 // [Server.Use], and adds notifications to subscriptions with [Server.AddTopic]. [Request.Detach]
 // lets it continue a call after the client has received a response. On a client it is
 // [ClientOptions.Extensions] and a [Middleware], which finds its client with [ClientFrom] and
-// subscribes with [Filter].Topics.
+// subscribes with [SubscriptionFilter].Topics.
 //
 // # Revisions
 //
@@ -129,6 +129,6 @@
 //	mcp.NewLoggingHandler                  s.SendLogMessageToClient                 Logger
 //	mcp.NewClient(impl, opts).Connect      client.NewStdioMCPClient, Initialize     Connect
 //	&mcp.CommandTransport{}                client.NewStdioMCPClient                 Command
-//	session.CallTool                       client.CallTool                          Client.CallTool, Call
+//	session.CallTool                       client.CallTool                          Client.CallTool, CallTool
 //	session.Subscribe                      client.Subscribe                         Client.Listen
 package mcp

@@ -15,10 +15,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// ElicitParams are the parameters of elicitation/create, a question to the user of a client.
+// ElicitRequestParams are the parameters of elicitation/create, a question to the user of a client.
 //
 // Spec: client/elicitation; schema ElicitRequestParams.
-type ElicitParams struct {
+type ElicitRequestParams struct {
 	// Mode is "form" or "url". Default: "form".
 	Mode string `json:"mode,omitzero"`
 	// Message tells the user what is asked and why.
@@ -84,7 +84,7 @@ func decodeElicitResult(raw json.RawMessage) (*ElicitResult, error) {
 }
 
 // elicitation returns the request of a question to the user.
-func elicitation(p *ElicitParams) (InputRequest, error) {
+func elicitation(p *ElicitRequestParams) (InputRequest, error) {
 	if p.Message == "" {
 		return InputRequest{}, errors.New("the message is empty")
 	}
@@ -99,7 +99,7 @@ func URLQuestion(key, url, message string) Question {
 		return err
 	}}
 	if q.err = checkPage(url); q.err == nil {
-		q.request, q.err = elicitation(&ElicitParams{Mode: modeURL, Message: message, URL: url})
+		q.request, q.err = elicitation(&ElicitRequestParams{Mode: modeURL, Message: message, URL: url})
 	}
 	return q
 }

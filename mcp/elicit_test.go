@@ -20,7 +20,7 @@ func (color) Enum() []color { return []color{"red", "green", "blue"} }
 // form is what a client is asked to show for the question "a".
 func askedForm(t *testing.T, r reply) string {
 	t.Helper()
-	var p mcp.ElicitParams
+	var p mcp.ElicitRequestParams
 	if err := json.Unmarshal(r.InputRequests["a"].Params, &p); err != nil || p.Mode != "form" {
 		t.Fatalf("got %+v: %v", r, err)
 	}

@@ -19,15 +19,15 @@ type Error = jsonrpc.Error
 
 // Codes of protocol errors. Spec: basic (2026-07-28), Error Codes; JSON-RPC 2.0, section 5.1.
 const (
-	CodeParseError         = jsonrpc.CodeParseError      // the bytes are not JSON
-	CodeInvalidRequest     = jsonrpc.CodeInvalidRequest  // JSON, but not a message
-	CodeMethodNotFound     = jsonrpc.CodeMethodNotFound  // no such method, or its capability is not offered
-	CodeInvalidParams      = jsonrpc.CodeInvalidParams   // the params are wrong for the method
-	CodeInternalError      = jsonrpc.CodeInternalError   // the server failed; the details are in its log
-	CodeHeaderMismatch     = wire.CodeHeaderMismatch     // an HTTP header contradicts the body
-	CodeMissingCapability  = wire.CodeMissingCapability  // the client did not declare what the request needs
-	CodeUnsupportedVersion = wire.CodeUnsupportedVersion // the revision is not spoken here
-	CodeBusy               = -32000                      // too many requests in flight; data.retryAfterMs says when to try again
+	CodeParseError                      = jsonrpc.CodeParseError      // the bytes are not JSON
+	CodeInvalidRequest                  = jsonrpc.CodeInvalidRequest  // JSON, but not a message
+	CodeMethodNotFound                  = jsonrpc.CodeMethodNotFound  // no such method, or its capability is not offered
+	CodeInvalidParams                   = jsonrpc.CodeInvalidParams   // the params are wrong for the method
+	CodeInternalError                   = jsonrpc.CodeInternalError   // the server failed; the details are in its log
+	CodeHeaderMismatch                  = wire.CodeHeaderMismatch     // an HTTP header contradicts the body
+	CodeMissingRequiredClientCapability = wire.CodeMissingCapability  // the client did not declare what the request needs
+	CodeUnsupportedProtocolVersion      = wire.CodeUnsupportedVersion // the revision is not spoken here
+	CodeBusy                            = -32000                      // too many requests in flight; data.retryAfterMs says when to try again
 )
 
 // Errors for [errors.Is].
@@ -62,14 +62,14 @@ func NotFound(uri string) *Error {
 	return &Error{Code: CodeInvalidParams, Message: "resource not found", Data: data}
 }
 
-// MissingCapability returns the error for a request that needs a capability which its client did
+// MissingClientCapability returns the error for a request that needs a capability which its client did
 // not declare. The required capabilities have the form of the client's declaration, such as
 // {"sampling":{}}.
 //
 // Spec: basic (2026-07-28), Missing Required Client Capability.
-func MissingCapability(required json.RawMessage) *Error {
+func MissingClientCapability(required json.RawMessage) *Error {
 	data := append(append([]byte(`{"requiredCapabilities":`), required...), '}')
-	return &Error{Code: CodeMissingCapability, Message: "missing required client capability", Data: data}
+	return &Error{Code: CodeMissingRequiredClientCapability, Message: "missing required client capability", Data: data}
 }
 
 // errInternal is sent in place of errors that are not meant for the peer.

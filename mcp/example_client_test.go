@@ -42,7 +42,7 @@ func ExampleConnect() {
 		log.Fatal(err)
 	}
 	defer c.Close()
-	fmt.Println(c.Server().Name, c.Revision())
+	fmt.Println(c.ServerInfo().Name, c.Revision())
 	for tool, err := range c.Tools(ctx) {
 		if err != nil {
 			log.Fatal(err)
@@ -57,21 +57,21 @@ func ExampleConnect() {
 }
 
 // What went wrong is in the type of the error.
-func ExampleCall() {
+func ExampleCallTool() {
 	ctx := context.Background()
 	c, err := mcp.Connect(ctx, mcp.InMemory(newCalculator()), nil)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer c.Close()
-	sum, err := mcp.Call[int](ctx, c, "add", map[string]any{"a": 1, "b": 2})
+	sum, err := mcp.CallTool[int](ctx, c, "add", map[string]any{"a": 1, "b": 2})
 	fmt.Println(sum, err)
 
-	_, err = mcp.Call[int](ctx, c, "divide", map[string]any{"a": 1, "b": 0})
+	_, err = mcp.CallTool[int](ctx, c, "divide", map[string]any{"a": 1, "b": 0})
 	var failed *mcp.ToolError
 	fmt.Println(errors.As(err, &failed), err)
 
-	_, err = mcp.Call[int](ctx, c, "multiply", nil)
+	_, err = mcp.CallTool[int](ctx, c, "multiply", nil)
 	var said *mcp.Error
 	fmt.Println(errors.As(err, &said), said.Code)
 	// Output:
@@ -84,7 +84,7 @@ func ExampleCall() {
 func ExampleClientOptions() {
 	ctx := context.Background()
 	c, err := mcp.Connect(ctx, mcp.InMemory(newCalculator()), &mcp.ClientOptions{
-		Elicit: func(_ context.Context, p *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+		Elicit: func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 			fmt.Println("asked:", p.Message)
 			return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"value":true}`)}, nil
 		},
@@ -93,7 +93,7 @@ func ExampleClientOptions() {
 		log.Fatal(err)
 	}
 	defer c.Close()
-	fmt.Println(mcp.Call[string](ctx, c, "launch", nil))
+	fmt.Println(mcp.CallTool[string](ctx, c, "launch", nil))
 	// Output:
 	// asked: Really launch?
 	// launched <nil>
@@ -109,7 +109,7 @@ func ExampleWithCallOptions() {
 	ctx = mcp.WithCallOptions(ctx, mcp.CallOptions{
 		Progress: func(p mcp.ProgressUpdate) { fmt.Println(p.Progress, "of", *p.Total, p.Message) },
 	})
-	fmt.Println(mcp.Call[int](ctx, c, "divide", map[string]any{"a": 6, "b": 2}))
+	fmt.Println(mcp.CallTool[int](ctx, c, "divide", map[string]any{"a": 6, "b": 2}))
 	// Output:
 	// 1 of 2 dividing
 	// 3 <nil>
@@ -124,7 +124,7 @@ func ExampleClient_Listen() {
 		log.Fatal(err)
 	}
 	defer c.Close()
-	for event, err := range c.Listen(ctx, mcp.Filter{ToolsListChanged: true}) {
+	for event, err := range c.Listen(ctx, mcp.SubscriptionFilter{ToolsListChanged: true}) {
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -11,11 +11,11 @@ import (
 )
 
 // Any pair of byte streams can carry the protocol, one message per line. Serve returns when the client's end is reached.
-func ExampleNewStream() {
+func ExampleNewStreamConn() {
 	client := strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n")
 
 	s := mcp.NewServer("calc", "1.0.0", nil)
-	if err := s.Run(context.Background(), mcp.NewStream(client, os.Stdout, nil)); err != nil {
+	if err := s.Run(context.Background(), mcp.NewStreamConn(client, os.Stdout, nil)); err != nil {
 		fmt.Println(err)
 	}
 	// Output: {"jsonrpc":"2.0","id":1,"result":{}}
@@ -55,7 +55,7 @@ func ExampleServe() {
 	client := strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"com.example/hello","params":{"_meta":{` +
 		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`)
 
-	if err := mcp.Serve(context.Background(), hello, mcp.NewStream(client, os.Stdout, nil), nil); err != nil {
+	if err := mcp.Serve(context.Background(), hello, mcp.NewStreamConn(client, os.Stdout, nil), nil); err != nil {
 		fmt.Println(err)
 	}
 	// Output: {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","hello":"world"}}

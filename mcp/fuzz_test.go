@@ -202,7 +202,7 @@ func (s *script) open() {
 	kind := []string{"", "2025-03-26", "2024-11-05", "2025-06-18", "2025-11-25", ""}[s.operand(6)]
 	transport := byteTransports[[]string{"pipes", "socket"}[s.operand(2)]]
 	c := &scriptClient{mark: fmt.Sprintf("mark-%d-", len(s.clients)), sent: map[string]int{}, cancelled: map[string]int{}, answered: map[string]int{}}
-	c.byteClient = dialBytes(s.T, s.server, func(opts *mcp.StreamOptions) (mcp.Conn, io.WriteCloser, io.Reader) {
+	c.byteClient = dialBytes(s.T, s.server, func(opts *mcp.StreamConnOptions) (mcp.Conn, io.WriteCloser, io.Reader) {
 		conn, w, r := transport(opts)
 		c.reads = r.(io.Closer)
 		return conn, w, r

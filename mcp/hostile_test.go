@@ -231,7 +231,7 @@ func TestR7_1_5_WrongEnvelope(t *testing.T) {
 			c.wantCode(c.ask(bare(`1`, "tools/list", `{"_meta":{`+meta+`}}`)), `1`, mcp.CodeInvalidParams)
 		}
 		for _, v := range []string{"", "2027-01-01", "2025-11-25", "2026-07-28 ", "2026-07-28\\u0000", "../../etc/passwd"} {
-			c.wantCode(c.ask(bare(`1`, "tools/list", `{"_meta":{`+version+`"`+v+`",`+capabilities+`{}}}`)), `1`, mcp.CodeUnsupportedVersion)
+			c.wantCode(c.ask(bare(`1`, "tools/list", `{"_meta":{`+version+`"`+v+`",`+capabilities+`{}}}`)), `1`, mcp.CodeUnsupportedProtocolVersion)
 		}
 		c.good()
 		c.silent()
@@ -493,7 +493,7 @@ func TestR7_2_UnreadChangesCoalesce(t *testing.T) {
 
 // lineTransports are byteTransports and the connection that carries messages.
 func lineTransports() map[string]byteTransport {
-	all := map[string]byteTransport{"in memory": func(*mcp.StreamOptions) (mcp.Conn, io.WriteCloser, io.Reader) {
+	all := map[string]byteTransport{"in memory": func(*mcp.StreamConnOptions) (mcp.Conn, io.WriteCloser, io.Reader) {
 		client, server := mcp.Pipe()
 		r, out := io.Pipe()
 		go func() {

@@ -143,7 +143,7 @@ func remoteError(err *Error) error {
 const memoryDrain = time.Millisecond
 
 // OpenSession serves the handler on a pipe.
-func (t *memoryTransport) OpenSession(_ context.Context, receive func(m *jsonrpc.Message)) (SessionLink, error) {
+func (t *memoryTransport) OpenSession(_ context.Context, receive func(m *jsonrpc.Message)) (SessionConn, error) {
 	client, server := Pipe()
 	t.serving.Go(func() { _ = Serve(t.ctx, t.handler, server, &ServeOptions{Drain: memoryDrain}) })
 	return newClientConn(client, slog.Default(), receive), nil

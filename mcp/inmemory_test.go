@@ -15,7 +15,7 @@ import (
 func TestInMemoryTheEnvelopeIsThatOfTheParams(t *testing.T) {
 	s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: quiet()})
 	mcp.AddTool(s, &mcp.Tool{Name: "who"}, func(ctx context.Context, _ struct{}) (string, error) {
-		return mcp.RequestFrom(ctx).Client().Name, nil
+		return mcp.RequestFrom(ctx).ClientInfo().Name, nil
 	})
 	change := func(raw stdjson.RawMessage) stdjson.RawMessage { return raw }
 	opts := &mcp.ClientOptions{Info: mcp.Implementation{Name: "alice", Version: "1"}, Middleware: []mcp.Middleware{
@@ -31,8 +31,8 @@ func TestInMemoryTheEnvelopeIsThatOfTheParams(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	call := func(level mcp.LogLevel) (string, error) {
-		return mcp.Call[string](mcp.WithCallOptions(t.Context(), mcp.CallOptions{LogLevel: level}), c, "who", nil)
+	call := func(level mcp.LoggingLevel) (string, error) {
+		return mcp.CallTool[string](mcp.WithCallOptions(t.Context(), mcp.CallOptions{LogLevel: level}), c, "who", nil)
 	}
 	if got, err := call(""); got != "alice" || err != nil {
 		t.Errorf("unchanged: %q, %v", got, err)

@@ -182,7 +182,7 @@ func (c *Client) answer(ctx context.Context, method string, params json.RawMessa
 //
 // Spec: client/elicitation (2026-07-28).
 func (c *Client) answerElicitation(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
-	var p ElicitParams
+	var p ElicitRequestParams
 	if err := jsonv2.Unmarshal(params, &p); err != nil {
 		return nil, invalidInputRequest(CodeInvalidParams, "invalid params of elicitation/create")
 	}
@@ -217,7 +217,7 @@ func checkElicited(function string, r *ElicitResult, err error) error {
 }
 
 // answerForm calls Elicit, adds the defaults of the form to the content and validates it.
-func (c *Client) answerForm(ctx context.Context, p *ElicitParams) (json.RawMessage, error) {
+func (c *Client) answerForm(ctx context.Context, p *ElicitRequestParams) (json.RawMessage, error) {
 	form, err := schema.Compile(p.RequestedSchema)
 	if err != nil {
 		return nil, invalidInputRequest(CodeInvalidParams, "requestedSchema: %v", err)
@@ -247,7 +247,7 @@ func (c *Client) answerForm(ctx context.Context, p *ElicitParams) (json.RawMessa
 //
 // Spec: client/sampling (2026-07-28).
 func (c *Client) answerSampling(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
-	var p SampleParams
+	var p CreateMessageParams
 	if err := jsonv2.Unmarshal(params, &p); err != nil {
 		return nil, invalidInputRequest(CodeInvalidParams, "invalid params of sampling/createMessage: %v", err)
 	}

@@ -132,18 +132,18 @@ func (l wireLine) code() int {
 }
 
 // A byteTransport gives the server's Conn and the client's ends.
-type byteTransport func(opts *mcp.StreamOptions) (server mcp.Conn, w io.WriteCloser, r io.Reader)
+type byteTransport func(opts *mcp.StreamConnOptions) (server mcp.Conn, w io.WriteCloser, r io.Reader)
 
 // byteTransports are the kinds of streams: those that have deadlines are read in another way than those that have not.
 var byteTransports = map[string]byteTransport{
-	"pipes": func(opts *mcp.StreamOptions) (mcp.Conn, io.WriteCloser, io.Reader) {
+	"pipes": func(opts *mcp.StreamConnOptions) (mcp.Conn, io.WriteCloser, io.Reader) {
 		in, w := io.Pipe()
 		r, out := io.Pipe()
-		return mcp.NewStream(in, out, opts), w, r
+		return mcp.NewStreamConn(in, out, opts), w, r
 	},
-	"socket": func(opts *mcp.StreamOptions) (mcp.Conn, io.WriteCloser, io.Reader) {
+	"socket": func(opts *mcp.StreamConnOptions) (mcp.Conn, io.WriteCloser, io.Reader) {
 		client, server := net.Pipe()
-		return mcp.NewStream(server, server, opts), client, client
+		return mcp.NewStreamConn(server, server, opts), client, client
 	},
 }
 
@@ -163,7 +163,7 @@ func onBytes(t *testing.T, make func() *target, test func(t *testing.T, s *targe
 func plainTarget() *target { return newTarget(nil) }
 
 // dialBytes connects a client, until the test ends.
-func dialBytes(t *testing.T, h mcp.Handler, transport byteTransport, so *mcp.StreamOptions, opts *mcp.ServeOptions) *byteClient {
+func dialBytes(t *testing.T, h mcp.Handler, transport byteTransport, so *mcp.StreamConnOptions, opts *mcp.ServeOptions) *byteClient {
 	t.Helper()
 	conn, w, r := transport(so)
 	c := &byteClient{T: t, Writer: w, end: w, lines: make(chan wireLine, 1<<15), served: make(chan error, 1)}
@@ -304,11 +304,11 @@ func TestR7_2_StdioLine(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name string
-		opts *mcp.StreamOptions
+		opts *mcp.StreamConnOptions
 		max  int
 	}{
 		{"default", nil, 32 << 20},
-		{"option", &mcp.StreamOptions{MaxMessage: 1000}, 1000},
+		{"option", &mcp.StreamConnOptions{MaxMessage: 1000}, 1000},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -160,20 +160,20 @@ func wantName(key, value string) error {
 // in every revision.
 //
 // Spec: server/resources, Reading Resources.
-func (c *Client) ReadResource(ctx context.Context, uri string) (*ReadResult, error) {
+func (c *Client) ReadResource(ctx context.Context, uri string) (*ReadResourceResult, error) {
 	members := jsonscan.AppendQuote([]byte(`,"uri":`), uri)
 	raw, err := c.do(ctx, &clientRequest{method: wire.MethodResourcesRead, members: members})
 	if err != nil {
 		return nil, err
 	}
-	r := &ReadResult{}
+	r := &ReadResourceResult{}
 	return r, c.decode(wire.MethodResourcesRead, raw, "contents", r, &r.Meta)
 }
 
 // GetPrompt returns the messages of a prompt with the given arguments.
 //
 // Spec: server/prompts, Getting a Prompt.
-func (c *Client) GetPrompt(ctx context.Context, name string, args map[string]string) (*PromptResult, error) {
+func (c *Client) GetPrompt(ctx context.Context, name string, args map[string]string) (*GetPromptResult, error) {
 	members := jsonscan.AppendQuote([]byte(`,"name":`), name)
 	if len(args) > 0 {
 		arguments, err := jsonv2.Marshal(args, deterministic)
@@ -186,7 +186,7 @@ func (c *Client) GetPrompt(ctx context.Context, name string, args map[string]str
 	if err != nil {
 		return nil, err
 	}
-	r := &PromptResult{}
+	r := &GetPromptResult{}
 	return r, c.decode(wire.MethodPromptsGet, raw, "messages", r, &r.Meta)
 }
 

@@ -49,8 +49,8 @@ func TestSessionsGetTheListOfNow(t *testing.T) {
 	}
 	near, far := net.Pipe()
 	served := make(chan error, 1)
-	go func() { served <- s.Run(t.Context(), mcp.NewStream(near, near, nil)) }()
-	client := mcp.NewStream(far, far, nil)
+	go func() { served <- s.Run(t.Context(), mcp.NewStreamConn(near, near, nil)) }()
+	client := mcp.NewStreamConn(far, far, nil)
 	ask := func(method, params string) *jsonrpc.Message {
 		t.Helper()
 		id := jsonrpc.IntID(1)

@@ -10,35 +10,35 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// A LogLevel is the severity of a log message, by RFC 5424.
+// A LoggingLevel is the severity of a log message, by RFC 5424.
 //
 // Spec: server/utilities/logging, Log Levels.
-type LogLevel string
+type LoggingLevel string
 
 // Log levels, the least severe first.
 const (
-	LevelDebug     LogLevel = "debug"
-	LevelInfo      LogLevel = "info"
-	LevelNotice    LogLevel = "notice"
-	LevelWarning   LogLevel = "warning"
-	LevelError     LogLevel = "error"
-	LevelCritical  LogLevel = "critical"
-	LevelAlert     LogLevel = "alert"
-	LevelEmergency LogLevel = "emergency"
+	LevelDebug     LoggingLevel = "debug"
+	LevelInfo      LoggingLevel = "info"
+	LevelNotice    LoggingLevel = "notice"
+	LevelWarning   LoggingLevel = "warning"
+	LevelError     LoggingLevel = "error"
+	LevelCritical  LoggingLevel = "critical"
+	LevelAlert     LoggingLevel = "alert"
+	LevelEmergency LoggingLevel = "emergency"
 )
 
 // logLevels maps the levels of slog to those of the protocol. Levels without a name in slog are
 // reached with numbers such as slog.LevelInfo+2.
 var logLevels = []struct {
 	from slog.Level
-	name LogLevel
+	name LoggingLevel
 }{
 	{slog.LevelError + 12, LevelEmergency}, {slog.LevelError + 8, LevelAlert}, {slog.LevelError + 4, LevelCritical},
 	{slog.LevelError, LevelError}, {slog.LevelWarn, LevelWarning}, {slog.LevelInfo + 2, LevelNotice},
 	{slog.LevelInfo, LevelInfo},
 }
 
-func logLevelOf(l slog.Level) LogLevel {
+func logLevelOf(l slog.Level) LoggingLevel {
 	for _, entry := range logLevels {
 		if l >= entry.from {
 			return entry.name
@@ -48,7 +48,7 @@ func logLevelOf(l slog.Level) LogLevel {
 }
 
 // minimum returns the lowest slog level of messages of at least level l.
-func (l LogLevel) minimum() slog.Level {
+func (l LoggingLevel) minimum() slog.Level {
 	for _, entry := range logLevels {
 		if entry.name == l {
 			return entry.from

@@ -68,7 +68,7 @@ func exchanges() []exchange {
 			c.Call("tools/list", object{"cursor": *first.NextCursor})
 		}},
 		{name: "changes", run: func(_ *testing.T, s *mcp.Server, c *mcptest.Client) {
-			stop := c.Listen(mcp.Filter{ToolsListChanged: true, ResourceSubscriptions: []string{"x://hello"}})
+			stop := c.Listen(mcp.SubscriptionFilter{ToolsListChanged: true, ResourceSubscriptions: []string{"x://hello"}})
 			give(s, "later", "x").Remove()
 			c.Await(1, toolsChanged)
 			s.ResourceUpdated("x://hello")
@@ -92,7 +92,7 @@ func specimen(t *testing.T, pageSize int) *mcp.Server {
 	mcp.AddTool(s, &mcp.Tool{Name: "add", Title: "Add", Description: "Add two integers.", Annotations: &mcp.ToolAnnotations{ReadOnly: pointer(true)}},
 		func(_ context.Context, in addIn) (addOut, error) { return addOut{in.A + in.B}, nil })
 	give(s, "split", []string{"a", "b"})
-	give(s, "content", []mcp.Content{
+	give(s, "content", []mcp.ContentBlock{
 		mcp.Text("text"), &mcp.ImageContent{Data: []byte("i"), MIMEType: "image/png"}, &mcp.AudioContent{Data: []byte("a"), MIMEType: "audio/wav"},
 		&mcp.ResourceLink{URI: "x://hello", Name: "hello"},
 		&mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: "x://hello", MIMEType: "text/plain", Text: "hello"}},
@@ -117,7 +117,7 @@ func specimen(t *testing.T, pageSize int) *mcp.Server {
 		return "visited", mcp.AskURL(ctx, "page", "https://example.com/", "Please look.")
 	})
 	addTool(s, "sample", func(ctx context.Context) (string, error) {
-		res, err := mcp.Sample(ctx, "thought", &mcp.SampleParams{MaxTokens: 5, Messages: []mcp.SampleMessage{says(mcp.RoleUser, mcp.Text("Think."))}})
+		res, err := mcp.Sample(ctx, "thought", &mcp.CreateMessageParams{MaxTokens: 5, Messages: []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("Think."))}})
 		if err != nil {
 			return "", err
 		}

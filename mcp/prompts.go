@@ -38,8 +38,8 @@ type PromptArgument struct {
 //
 // Spec: server/prompts, PromptMessage.
 type PromptMessage struct {
-	Role    Role    `json:"role"`    // RoleUser when empty
-	Content Content `json:"content"` // text, an image, audio, a resource or a link to one
+	Role    Role         `json:"role"`    // RoleUser when empty
+	Content ContentBlock `json:"content"` // text, an image, audio, a resource or a link to one
 }
 
 // MarshalJSON encodes the message.
@@ -81,10 +81,10 @@ func (m *PromptMessage) UnmarshalJSON(data []byte) error {
 // checkPromptContent refuses what a prompt cannot say.
 //
 // Spec: server/prompts, Data Types.
-func checkPromptContent(c Content) error {
+func checkPromptContent(c ContentBlock) error {
 	mimeType := "none needed"
 	switch c := c.(type) {
-	case *ToolUse, *ToolUseResult:
+	case *ToolUseContent, *ToolResultContent:
 		return fmt.Errorf("a prompt cannot hold content of type %q", c.contentType())
 	case *ImageContent:
 		mimeType = c.MIMEType
@@ -102,10 +102,10 @@ func checkPromptContent(c Content) error {
 	return nil
 }
 
-// A PromptResult is a prompt filled in.
+// A GetPromptResult is a prompt filled in.
 //
 // Spec: server/prompts, Getting a Prompt; schema GetPromptResult.
-type PromptResult struct {
+type GetPromptResult struct {
 	// Description says what the prompt is for. Default: that of the prompt.
 	Description string          `json:"description,omitzero"`
 	Messages    []PromptMessage `json:"messages"`
@@ -113,7 +113,7 @@ type PromptResult struct {
 	complete
 }
 
-func (r *PromptResult) appendFields(dst []byte) ([]byte, error) {
+func (r *GetPromptResult) appendFields(dst []byte) ([]byte, error) {
 	if r.Description != "" {
 		dst = append(dst, `"description":`...)
 		dst = append(jsonscan.AppendQuote(dst, r.Description), ',')

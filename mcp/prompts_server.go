@@ -20,7 +20,7 @@ type promptEntry struct {
 	name string
 	args *textArguments
 	free bool // the arguments are those of the description, not those of a type
-	fill func(ctx context.Context, args json.RawMessage) (*PromptResult, error)
+	fill func(ctx context.Context, args json.RawMessage) (*GetPromptResult, error)
 }
 
 // AddPrompt registers a function as a prompt and gives its handle.
@@ -31,7 +31,7 @@ type promptEntry struct {
 // argument, a missing one or one that does not fit is a protocol error that names it.
 //
 // Out is what it gives: a string becomes one message of the user; []PromptMessage and
-// [*PromptResult] stay as they are.
+// [*GetPromptResult] stay as they are.
 //
 // The function may [Ask]. An [*Error] is shown to the client, any other error is logged and becomes
 // "internal error". A panic is contained. The context ends when the client cancels or goes away.
@@ -83,7 +83,7 @@ func bindPrompt[In, Out any](p *Prompt, f func(context.Context, In) (Out, error)
 		return entry, fmt.Errorf("output: %w", err)
 	}
 	decoder := schema.NewDecoder(in)
-	entry.fill = func(ctx context.Context, args json.RawMessage) (*PromptResult, error) {
+	entry.fill = func(ctx context.Context, args json.RawMessage) (*GetPromptResult, error) {
 		var in In
 		if err := decoder.Decode(args, &in); err != nil {
 			return nil, wrongArguments(err)
@@ -98,20 +98,20 @@ func bindPrompt[In, Out any](p *Prompt, f func(context.Context, In) (Out, error)
 }
 
 // bindMessages returns the function that makes a result of what the prompt's function returned.
-func bindMessages[Out any]() (func(Out) (*PromptResult, error), error) {
+func bindMessages[Out any]() (func(Out) (*GetPromptResult, error), error) {
 	var out Out
 	switch any(&out).(type) {
 	case *string:
-		return func(v Out) (*PromptResult, error) {
-			return &PromptResult{Messages: []PromptMessage{{Content: Text(any(v).(string))}}}, nil
+		return func(v Out) (*GetPromptResult, error) {
+			return &GetPromptResult{Messages: []PromptMessage{{Content: Text(any(v).(string))}}}, nil
 		}, nil
 	case *[]PromptMessage:
-		return func(v Out) (*PromptResult, error) {
-			return &PromptResult{Messages: any(v).([]PromptMessage)}, nil
+		return func(v Out) (*GetPromptResult, error) {
+			return &GetPromptResult{Messages: any(v).([]PromptMessage)}, nil
 		}, nil
-	case **PromptResult:
-		return func(v Out) (*PromptResult, error) {
-			if res := any(v).(*PromptResult); res != nil {
+	case **GetPromptResult:
+		return func(v Out) (*GetPromptResult, error) {
+			if res := any(v).(*GetPromptResult); res != nil {
 				return res, nil
 			}
 			return nil, errors.New("the prompt gave no result")

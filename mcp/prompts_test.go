@@ -109,13 +109,13 @@ func TestPRM04_WrongArgumentsAreNamed(t *testing.T) {
 
 func TestPRM04_ErrorsOfAPrompt(t *testing.T) {
 	s := quietServer(mcp.ServerOptions{})
-	add := func(name string, f func() (*mcp.PromptResult, error)) {
-		mcp.AddPrompt(s, &mcp.Prompt{Name: name}, func(context.Context, struct{}) (*mcp.PromptResult, error) { return f() })
+	add := func(name string, f func() (*mcp.GetPromptResult, error)) {
+		mcp.AddPrompt(s, &mcp.Prompt{Name: name}, func(context.Context, struct{}) (*mcp.GetPromptResult, error) { return f() })
 	}
-	add("plain", func() (*mcp.PromptResult, error) { return nil, errors.New("secret") })
-	add("panic", func() (*mcp.PromptResult, error) { panic("secret") })
-	add("nil", func() (*mcp.PromptResult, error) { return nil, nil })
-	add("protocol", func() (*mcp.PromptResult, error) { return nil, mcp.Errorf(4711, "not today") })
+	add("plain", func() (*mcp.GetPromptResult, error) { return nil, errors.New("secret") })
+	add("panic", func() (*mcp.GetPromptResult, error) { panic("secret") })
+	add("nil", func() (*mcp.GetPromptResult, error) { return nil, nil })
+	add("protocol", func() (*mcp.GetPromptResult, error) { return nil, mcp.Errorf(4711, "not today") })
 	for _, name := range []string{"plain", "panic", "nil"} {
 		got, err := get(t, s, name, nil)
 		wantError(t, got, err, mcp.CodeInternalError, "internal error")
@@ -137,8 +137,8 @@ func TestPRM03_WhatPromptsSay(t *testing.T) {
 		{Content: &mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: "x://b", MIMEType: "text/plain"}}},
 	}
 	mcp.AddPrompt(s, &mcp.Prompt{Name: "messages", Description: "D"}, func(context.Context, struct{}) ([]mcp.PromptMessage, error) { return messages, nil })
-	mcp.AddPrompt(s, &mcp.Prompt{Name: "result", Description: "D"}, func(context.Context, map[string]string) (*mcp.PromptResult, error) {
-		return &mcp.PromptResult{Description: "E", Meta: mcp.Meta{"com.example/a": 1}}, nil
+	mcp.AddPrompt(s, &mcp.Prompt{Name: "result", Description: "D"}, func(context.Context, map[string]string) (*mcp.GetPromptResult, error) {
+		return &mcp.GetPromptResult{Description: "E", Meta: mcp.Meta{"com.example/a": 1}}, nil
 	})
 	got, err := get(t, s, "messages", nil)
 	want(t, got, err, `"description":"D","messages":[{"role":"user","content":{"type":"text","text":"a"}},`+
@@ -170,7 +170,7 @@ func TestPRM07_WhatPromptsCannotSay(t *testing.T) {
 		"no resource":  {Content: &mcp.EmbeddedResource{}},
 		"no URI":       {Content: &mcp.EmbeddedResource{Resource: &mcp.ResourceContents{MIMEType: "a/b"}}},
 		"no MIME type": {Content: &mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: "x://a"}}},
-		"tool use":     {Content: &mcp.ToolUse{}},
+		"tool use":     {Content: &mcp.ToolUseContent{}},
 	} {
 		if raw, err := json.Marshal(m); err == nil {
 			t.Errorf("%s: encodes to %s", what, raw)

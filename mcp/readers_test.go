@@ -28,7 +28,7 @@ func serveLines(t *testing.T, h mcp.Handler) *lineClient {
 	near, far := net.Pipe()
 	c := &lineClient{T: t, conn: far, lines: make(chan string, 1000), served: make(chan error, 1)}
 	go func() {
-		c.served <- mcp.Serve(t.Context(), h, mcp.NewStream(near, near, nil), &mcp.ServeOptions{Logger: nowhereLog})
+		c.served <- mcp.Serve(t.Context(), h, mcp.NewStreamConn(near, near, nil), &mcp.ServeOptions{Logger: nowhereLog})
 	}()
 	go func() {
 		defer close(c.lines)

@@ -55,7 +55,7 @@ func features(s *mcp.Server) map[string]feature {
 func TestRegistrationsChangeWhileClientsAreConnected(t *testing.T) {
 	s := changingServer(t, nil) // sessions are told of the changes of what was there when they began
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
-		c.Listen(mcp.Filter{ToolsListChanged: true, PromptsListChanged: true, ResourcesListChanged: true})
+		c.Listen(mcp.SubscriptionFilter{ToolsListChanged: true, PromptsListChanged: true, ResourcesListChanged: true})
 		all := features(s)
 		time.Sleep(time.Second)
 		synctest.Wait()

@@ -79,7 +79,7 @@ func (r *Request) Revision() string { return r.env.VersionText }
 
 // Client returns the name and version of the client, or the zero value. They are a claim of the
 // client, for display and logs, not for decisions.
-func (r *Request) Client() Implementation {
+func (r *Request) ClientInfo() Implementation {
 	var c Implementation
 	if r.env.ClientInfo != nil {
 		// Members that cannot be decoded stay empty.
@@ -93,8 +93,8 @@ func (r *Request) Capabilities() ClientCapabilities {
 	return parseClientCapabilities(r.env.Capabilities)
 }
 
-// LogLevel returns the lowest level of log messages that the client has asked for, or "" for none.
-func (r *Request) LogLevel() LogLevel { return LogLevel(r.env.LogLevel) }
+// LoggingLevel returns the lowest level of log messages that the client has asked for, or "" for none.
+func (r *Request) LogLevel() LoggingLevel { return LoggingLevel(r.env.LogLevel) }
 
 // Meta returns the raw JSON of one member of the request's `_meta`, such as "traceparent".
 func (r *Request) Meta(key string) (json.RawMessage, bool) {

@@ -117,10 +117,10 @@ func (c *ResourceContents) append(dst []byte) ([]byte, error) {
 	return append(dst, '}'), nil
 }
 
-// A ReadResult is what a resource holds, in one or several parts.
+// A ReadResourceResult is what a resource holds, in one or several parts.
 //
 // Spec: server/resources, Reading Resources; schema ReadResourceResult.
-type ReadResult struct {
+type ReadResourceResult struct {
 	Contents []*ResourceContents `json:"contents"`
 	// Cache says how long and for whom the answer may be kept. Default, when a function gives the
 	// result: that of the resource.
@@ -129,7 +129,7 @@ type ReadResult struct {
 	complete
 }
 
-func (r *ReadResult) appendFields(dst []byte) ([]byte, error) {
+func (r *ReadResourceResult) appendFields(dst []byte) ([]byte, error) {
 	dst = append(dst, `"contents":[`...)
 	var err error
 	for i, c := range r.Contents {

@@ -74,7 +74,7 @@ func (s *Server) addFile(uri, name string, fsys fs.FS, info fs.FileInfo) *Regist
 		changed = changed.UTC()
 		r.Annotations = &Annotations{LastModified: &changed}
 	}
-	return s.addResource(r, func(context.Context, string) (*ReadResult, error) { return readFile(fsys, name) })
+	return s.addResource(r, func(context.Context, string) (*ReadResourceResult, error) { return readFile(fsys, name) })
 }
 
 // AddFSTemplate registers a family of resources that are the files of a file system, and gives its
@@ -103,13 +103,13 @@ func AddFSTemplate(s *Server, t *ResourceTemplate, fsys fs.FS) *Registration[Res
 	if copied.Complete == nil {
 		copied.Complete = map[string]CompleteFunc{names[0]: completePath(fsys)}
 	}
-	return AddResourceTemplate(s, &copied, func(_ context.Context, vars map[string]string) (*ReadResult, error) {
+	return AddResourceTemplate(s, &copied, func(_ context.Context, vars map[string]string) (*ReadResourceResult, error) {
 		return readFile(fsys, vars[names[0]])
 	})
 }
 
 // readFile reads a regular file. The path may come from a peer.
-func readFile(fsys fs.FS, name string) (*ReadResult, error) {
+func readFile(fsys fs.FS, name string) (*ReadResourceResult, error) {
 	if !fs.ValidPath(name) {
 		return nil, fs.ErrNotExist
 	}
@@ -131,7 +131,7 @@ func readFile(fsys fs.FS, name string) (*ReadResult, error) {
 	if len(data) > maxFile {
 		return nil, Errorf(CodeInternalError, "the file has more than %d bytes", maxFile)
 	}
-	return &ReadResult{Contents: []*ResourceContents{fileContents(name, data)}}, nil
+	return &ReadResourceResult{Contents: []*ResourceContents{fileContents(name, data)}}, nil
 }
 
 // fileContents returns a file as text or as a blob.

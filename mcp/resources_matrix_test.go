@@ -181,8 +181,8 @@ func TestRES17_VisibilityInEveryRevision(t *testing.T) {
 		if got := lists(known); !strings.Contains(got, "x://hello") || !strings.Contains(got, "x://log") {
 			t.Errorf("ada sees %s", got)
 		}
-		c.Listen(mcp.Filter{})
-		known.Listen(mcp.Filter{ResourceSubscriptions: []string{"x://hello"}})
+		c.Listen(mcp.SubscriptionFilter{})
+		known.Listen(mcp.SubscriptionFilter{ResourceSubscriptions: []string{"x://hello"}})
 		if !c.Modern() {
 			_, _ = c.Try("resources/subscribe", object{"uri": "x://hello"})
 		}

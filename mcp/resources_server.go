@@ -14,7 +14,7 @@ import (
 )
 
 // readFunc reads one resource.
-type readFunc func(ctx context.Context, uri string) (*ReadResult, error)
+type readFunc func(ctx context.Context, uri string) (*ReadResourceResult, error)
 
 // resourceEntry is what the server keeps of a resource.
 type resourceEntry struct {
@@ -34,7 +34,7 @@ type templateEntry struct {
 // AddResource registers a resource and gives its handle. The function reads it.
 //
 // Out is what it gives: a string becomes text, []byte a blob; [*ResourceContents], a slice of them
-// and [*ReadResult] stay as they are, completed by what the description says. A resource that is
+// and [*ReadResourceResult] stay as they are, completed by what the description says. A resource that is
 // not there is told by [NotFound], [fs.ErrNotExist], nil or an empty slice.
 //
 // The function may [Ask]. An [*Error] is shown to the client, any other error is logged and becomes
@@ -56,7 +56,7 @@ func AddResource[Out any](s *Server, r *Resource, f func(ctx context.Context, ur
 	if copied.MIMEType == "" {
 		copied.MIMEType = mimeType
 	}
-	return s.addResource(&copied, func(ctx context.Context, uri string) (*ReadResult, error) {
+	return s.addResource(&copied, func(ctx context.Context, uri string) (*ReadResourceResult, error) {
 		out, err := f(ctx, uri)
 		if err != nil {
 			return nil, err
@@ -143,7 +143,7 @@ func AddResourceTemplate[Vars, Out any](s *Server, t *ResourceTemplate, f func(c
 	if copied.MIMEType == "" {
 		copied.MIMEType = mimeType
 	}
-	entry, err := bindTemplate(t.URITemplate, func(ctx context.Context, vars Vars) (*ReadResult, error) {
+	entry, err := bindTemplate(t.URITemplate, func(ctx context.Context, vars Vars) (*ReadResourceResult, error) {
 		out, err := f(ctx, vars)
 		if err != nil {
 			return nil, err
@@ -293,8 +293,8 @@ func (s *Server) readable(ctx context.Context, uri string) bool {
 
 // finishRead returns a result what the resource's description says, and the function left open.
 // What the function gave may be its own to keep, so it stays unchanged.
-func (s *Server) finishRead(from origin, uri string, given *ReadResult) (Result, error) {
-	res := &ReadResult{Cache: given.Cache, Meta: given.Meta}
+func (s *Server) finishRead(from origin, uri string, given *ReadResourceResult) (Result, error) {
+	res := &ReadResourceResult{Cache: given.Cache, Meta: given.Meta}
 	for i, c := range given.Contents {
 		if c == nil {
 			return nil, fmt.Errorf("resource %q: contents %d are nil", uri, i)
@@ -323,38 +323,38 @@ func (s *Server) finishRead(from origin, uri string, given *ReadResult) (Result,
 
 // bindContents returns the function that makes a result of what a resource's function returned, and
 // the MIME type of such results, if it can be told.
-func bindContents[Out any]() (convert func(Out) *ReadResult, mimeType string, err error) {
+func bindContents[Out any]() (convert func(Out) *ReadResourceResult, mimeType string, err error) {
 	var out Out
 	switch any(&out).(type) {
 	case *string:
-		return func(v Out) *ReadResult {
-			return &ReadResult{Contents: []*ResourceContents{{Text: any(v).(string)}}}
+		return func(v Out) *ReadResourceResult {
+			return &ReadResourceResult{Contents: []*ResourceContents{{Text: any(v).(string)}}}
 		}, "text/plain", nil
 	case *[]byte:
-		return func(v Out) *ReadResult {
+		return func(v Out) *ReadResourceResult {
 			blob := any(v).([]byte)
 			if blob == nil {
 				blob = []byte{}
 			}
-			return &ReadResult{Contents: []*ResourceContents{{Blob: blob}}}
+			return &ReadResourceResult{Contents: []*ResourceContents{{Blob: blob}}}
 		}, "application/octet-stream", nil
 	case **ResourceContents:
-		return func(v Out) *ReadResult {
+		return func(v Out) *ReadResourceResult {
 			if c := any(v).(*ResourceContents); c != nil {
-				return &ReadResult{Contents: []*ResourceContents{c}}
+				return &ReadResourceResult{Contents: []*ResourceContents{c}}
 			}
 			return nil
 		}, "", nil
 	case *[]*ResourceContents:
-		return func(v Out) *ReadResult { return &ReadResult{Contents: any(v).([]*ResourceContents)} }, "", nil
-	case **ReadResult:
-		return func(v Out) *ReadResult { return any(v).(*ReadResult) }, "", nil
+		return func(v Out) *ReadResourceResult { return &ReadResourceResult{Contents: any(v).([]*ResourceContents)} }, "", nil
+	case **ReadResourceResult:
+		return func(v Out) *ReadResourceResult { return any(v).(*ReadResourceResult) }, "", nil
 	}
 	return nil, "", fmt.Errorf("%s: want string, []byte, *ResourceContents, []*ResourceContents or *ReadResult", reflect.TypeFor[Out]())
 }
 
 // bindTemplate relates a template's variables to what its function takes.
-func bindTemplate[Vars any](pattern string, read func(context.Context, Vars) (*ReadResult, error)) (entry templateEntry, err error) {
+func bindTemplate[Vars any](pattern string, read func(context.Context, Vars) (*ReadResourceResult, error)) (entry templateEntry, err error) {
 	if entry.template, err = uritemplate.Parse(pattern); err != nil {
 		return entry, err
 	}
@@ -374,7 +374,7 @@ func bindTemplate[Vars any](pattern string, read func(context.Context, Vars) (*R
 }
 
 // openUntyped returns what opens a URI whose variables go into a map.
-func openUntyped[Vars any](t *uritemplate.Template, read func(context.Context, Vars) (*ReadResult, error)) (func(string) (readFunc, bool), error) {
+func openUntyped[Vars any](t *uritemplate.Template, read func(context.Context, Vars) (*ReadResourceResult, error)) (func(string) (readFunc, bool), error) {
 	m, err := t.Matcher(nil)
 	if err != nil {
 		return nil, err
@@ -389,12 +389,12 @@ func openUntyped[Vars any](t *uritemplate.Template, read func(context.Context, V
 			texts[name] = value.(string)
 		}
 		vars := any(texts).(Vars)
-		return func(ctx context.Context, _ string) (*ReadResult, error) { return read(ctx, vars) }, true
+		return func(ctx context.Context, _ string) (*ReadResourceResult, error) { return read(ctx, vars) }, true
 	}, nil
 }
 
 // openTyped returns what opens a URI whose variables go into the fields of a struct.
-func openTyped[Vars any](t *uritemplate.Template, args *textArguments, read func(context.Context, Vars) (*ReadResult, error)) (func(string) (readFunc, bool), error) {
+func openTyped[Vars any](t *uritemplate.Template, args *textArguments, read func(context.Context, Vars) (*ReadResourceResult, error)) (func(string) (readFunc, bool), error) {
 	m, err := typedMatcher(t, args)
 	if err != nil {
 		return nil, err
@@ -404,7 +404,7 @@ func openTyped[Vars any](t *uritemplate.Template, args *textArguments, read func
 		if found, ok := m.Match(uri); !ok || !args.fill(found, uri, &vars) {
 			return nil, false
 		}
-		return func(ctx context.Context, _ string) (*ReadResult, error) { return read(ctx, vars) }, true
+		return func(ctx context.Context, _ string) (*ReadResourceResult, error) { return read(ctx, vars) }, true
 	}, nil
 }
 

@@ -148,8 +148,8 @@ func TestRES03_WhatFunctionsGive(t *testing.T) {
 	mcp.AddResource(s, add("x://several"), func(_ context.Context, uri string) ([]*mcp.ResourceContents, error) {
 		return []*mcp.ResourceContents{{URI: uri + "/1", MIMEType: "a/b", Text: "1"}, {URI: uri + "/2", Blob: []byte{}}}, nil
 	})
-	mcp.AddResource(s, add("x://result"), func(context.Context, string) (*mcp.ReadResult, error) {
-		return &mcp.ReadResult{Contents: []*mcp.ResourceContents{{Text: "t"}}, Meta: mcp.Meta{"com.example/b": 2}}, nil
+	mcp.AddResource(s, add("x://result"), func(context.Context, string) (*mcp.ReadResourceResult, error) {
+		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{Text: "t"}}, Meta: mcp.Meta{"com.example/b": 2}}, nil
 	})
 	for uri, contents := range map[string]string{
 		"x://string":  `"contents":[{"uri":"x://string","mimeType":"text/plain","text":"a\nb"}]`,
@@ -177,7 +177,7 @@ func TestRES09_NotFoundNamesTheURI(t *testing.T) {
 	mcp.AddResource(s, &mcp.Resource{URI: "x://none", Name: "n"}, func(context.Context, string) ([]*mcp.ResourceContents, error) {
 		return []*mcp.ResourceContents{}, nil // RES-10: never empty contents
 	})
-	mcp.AddResource(s, &mcp.Resource{URI: "x://noresult", Name: "n"}, func(context.Context, string) (*mcp.ReadResult, error) { return nil, nil })
+	mcp.AddResource(s, &mcp.Resource{URI: "x://noresult", Name: "n"}, func(context.Context, string) (*mcp.ReadResourceResult, error) { return nil, nil })
 	mcp.AddResourceTemplate(s, &mcp.ResourceTemplate{URITemplate: "x://n/{n}", Name: "number"},
 		func(context.Context, struct {
 			N int `json:"n"`
@@ -204,8 +204,8 @@ func TestRES11_OtherErrorsAreInternal(t *testing.T) {
 	mcp.AddResource(s, &mcp.Resource{URI: "x://hole", Name: "n"}, func(context.Context, string) ([]*mcp.ResourceContents, error) {
 		return []*mcp.ResourceContents{nil}, nil
 	})
-	mcp.AddResource(s, &mcp.Resource{URI: "x://cache", Name: "n"}, func(context.Context, string) (*mcp.ReadResult, error) {
-		return &mcp.ReadResult{Contents: []*mcp.ResourceContents{{}}, Cache: mcp.Cache{TTL: -1 * time.Millisecond}}, nil
+	mcp.AddResource(s, &mcp.Resource{URI: "x://cache", Name: "n"}, func(context.Context, string) (*mcp.ReadResourceResult, error) {
+		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{}}, Cache: mcp.Cache{TTL: -1 * time.Millisecond}}, nil
 	})
 	for _, uri := range []string{"x://plain", "x://panic", "x://hole", "x://cache"} {
 		got, err := read(t, s, uri)
@@ -356,8 +356,8 @@ func TestCACHE01_ReadsCarryTheResourcesHint(t *testing.T) {
 	s := quietServer(mcp.ServerOptions{Cache: mcp.Cache{TTL: 1000 * time.Millisecond, Scope: mcp.CachePublic}})
 	hint := mcp.Cache{TTL: 60_000 * time.Millisecond, Scope: mcp.CachePublic}
 	mcp.AddResource(s, &mcp.Resource{URI: "x://a", Name: "n", Cache: hint}, func(context.Context, string) (string, error) { return "", nil })
-	mcp.AddResource(s, &mcp.Resource{URI: "x://b", Name: "n", Cache: hint}, func(context.Context, string) (*mcp.ReadResult, error) {
-		return &mcp.ReadResult{Contents: []*mcp.ResourceContents{{}}, Cache: mcp.Cache{TTL: 7 * time.Millisecond}}, nil
+	mcp.AddResource(s, &mcp.Resource{URI: "x://b", Name: "n", Cache: hint}, func(context.Context, string) (*mcp.ReadResourceResult, error) {
+		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{}}, Cache: mcp.Cache{TTL: 7 * time.Millisecond}}, nil
 	})
 	mcp.AddResourceTemplate(s, &mcp.ResourceTemplate{URITemplate: "x://t/{a}", Name: "n", Cache: hint},
 		func(context.Context, map[string]string) (string, error) { return "", nil })

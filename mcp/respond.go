@@ -10,9 +10,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// Answer serves one request with h and returns the response message. It is for transports. A panic,
+// Respond serves one request with h and returns the response message. It is for transports. A panic,
 // and an error that is not an [*Error], is logged in full and answered with "internal error".
-func Answer(ctx context.Context, h Handler, req *Request) *jsonrpc.Message {
+func Respond(ctx context.Context, h Handler, req *Request) *jsonrpc.Message {
 	const typicalSize = 256
 	result, err := appendResult(make([]byte, 0, typicalSize), ctx, h, req)
 	if err != nil {
@@ -26,7 +26,7 @@ var _ = mcpint.Provide(mcpint.Funcs[*Request, Handler]{
 	AppendResponse: appendResponse, AppendResult: appendResult,
 })
 
-// appendResponse is [Answer] for transports that write bytes: it appends the response message to
+// appendResponse is [Respond] for transports that write bytes: it appends the response message to
 // dst. The error is that of the response.
 func appendResponse(dst []byte, ctx context.Context, h Handler, req *Request) ([]byte, *Error) {
 	start := len(dst)
@@ -48,7 +48,7 @@ func appendError(dst []byte, id jsonrpc.ID, err *Error) []byte {
 	return jsonrpc.Append(dst, jsonrpc.NewErrorResponse(id, err))
 }
 
-// appendResult is [Answer] for transports that make the response message: it appends the result to
+// appendResult is [Respond] for transports that make the response message: it appends the result to
 // dst, or returns the error of the response.
 //
 // If h is a [*Server] without middleware, a subscription is served after h has returned, which

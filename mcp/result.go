@@ -99,7 +99,7 @@ func encodeResult(dst []byte, res Result, frame []byte) ([]byte, error) {
 	dst = append(dst, ',')
 	mark := len(dst)
 	switch r := res.(type) {
-	case *ToolResult, *PromptResult, *ReadResult, *InputRequired, *ListToolsResult, *ListPromptsResult,
+	case *CallToolResult, *GetPromptResult, *ReadResourceResult, *InputRequiredResult, *ListToolsResult, *ListPromptsResult,
 		*ListResourcesResult, *ListResourceTemplatesResult: // these types exactly: a type that embeds one has more members
 		dst, err = r.(fieldAppender).appendFields(dst)
 	default:

@@ -22,10 +22,10 @@ func TestSTDIO02_ResultsAreOneLine(t *testing.T) {
 		"raw":                    mcp.RawResult(spread),
 		"raw with a result type": mcp.RawResult("{\n\"resultType\":\r\"complete\"}"),
 		"empty":                  mcp.EmptyResult{Meta: meta},
-		"tool":                   &mcp.ToolResult{Content: []mcp.Content{text}, StructuredContent: raw, Meta: meta},
-		"prompt":                 &mcp.PromptResult{Description: "a\nb", Messages: []mcp.PromptMessage{{Content: text}}, Meta: meta},
-		"resource":               &mcp.ReadResult{Contents: []*mcp.ResourceContents{{URI: "a:\n", Text: "\r", Meta: meta}}, Meta: meta},
-		"question":               &mcp.InputRequired{InputRequests: map[string]mcp.InputRequest{"\n": {Method: "\n", Params: raw}}, Meta: meta},
+		"tool":                   &mcp.CallToolResult{Content: []mcp.ContentBlock{text}, StructuredContent: raw, Meta: meta},
+		"prompt":                 &mcp.GetPromptResult{Description: "a\nb", Messages: []mcp.PromptMessage{{Content: text}}, Meta: meta},
+		"resource":               &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: "a:\n", Text: "\r", Meta: meta}}, Meta: meta},
+		"question":               &mcp.InputRequiredResult{InputRequests: map[string]mcp.InputRequest{"\n": {Method: "\n", Params: raw}}, Meta: meta},
 		"tools":                  &mcp.ListToolsResult{Tools: []*mcp.Tool{{Name: "a", InputSchema: raw, Meta: meta}}, NextCursor: "\n", Meta: meta},
 		"prompts":                &mcp.ListPromptsResult{Prompts: []*mcp.Prompt{{Name: "\n", Meta: meta}}, Meta: meta},
 		"resources":              &mcp.ListResourcesResult{Resources: []*mcp.Resource{{URI: "a:", Name: "\n", Meta: meta}}, Meta: meta},
@@ -45,7 +45,7 @@ func TestSTDIO02_ResultsOfServersAreOneLine(t *testing.T) {
 	scribble := func(next mcp.Handler) mcp.Handler {
 		return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 			res, err := next.ServeMCP(ctx, req)
-			if r, ok := res.(*mcp.ToolResult); ok {
+			if r, ok := res.(*mcp.CallToolResult); ok {
 				content := r.StructuredContent.(stdjson.RawMessage)
 				copy(content, strings.Replace(string(content), " ", "\n", 1))
 			}

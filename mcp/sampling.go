@@ -13,14 +13,14 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// SampleParams are the parameters of sampling/createMessage: a conversation that the client's model
+// CreateMessageParams are the parameters of sampling/createMessage: a conversation that the client's model
 // is asked to continue.
 //
 // Spec: client/sampling; schema CreateMessageRequestParams.
-type SampleParams struct {
+type CreateMessageParams struct {
 	// Messages is the conversation so far. A message with tool results has nothing else, and
 	// follows the message with the tool uses, all of which it answers.
-	Messages []SampleMessage `json:"messages"`
+	Messages []SamplingMessage `json:"messages"`
 	// MaxTokens is the maximum length of the answer in tokens.
 	MaxTokens int `json:"maxTokens"`
 	// The client may change or ignore the following fields.
@@ -63,28 +63,28 @@ type ModelHint struct {
 	Name string `json:"name,omitzero"`
 }
 
-// A SampleMessage is one message of a conversation with a model.
+// A SamplingMessage is one message of a conversation with a model.
 //
 // Spec: schema SamplingMessage.
-type SampleMessage struct {
+type SamplingMessage struct {
 	Role    Role
-	Content []Content // of type text, image, audio, [*ToolUse] or [*ToolUseResult]
+	Content []ContentBlock // of type text, image, audio, [*ToolUseContent] or [*ToolResultContent]
 	Meta    Meta
 }
 
-// A SampleResult is the answer of the client's model.
+// A CreateMessageResult is the answer of the client's model.
 //
 // Spec: schema CreateMessageResult.
-type SampleResult struct {
+type CreateMessageResult struct {
 	Role       Role
-	Content    []Content
+	Content    []ContentBlock
 	Model      string // the model's name
 	StopReason string // "endTurn", "stopSequence", "maxTokens", "toolUse", or a reason of the model's provider
 	Meta       Meta
 }
 
 // Text returns the concatenated text of the answer, without other content.
-func (r *SampleResult) Text() string {
+func (r *CreateMessageResult) Text() string {
 	var b strings.Builder
 	for _, c := range r.Content {
 		if text, ok := c.(*TextContent); ok {
@@ -99,14 +99,14 @@ func (r *SampleResult) Text() string {
 // sampling since 2026-07-28, in favour of calling a model directly.
 //
 // Spec: client/sampling.
-func Sample(ctx context.Context, key string, p *SampleParams) (*SampleResult, error) {
-	var res *SampleResult
+func Sample(ctx context.Context, key string, p *CreateMessageParams) (*CreateMessageResult, error) {
+	var res *CreateMessageResult
 	err := AskAll(ctx, SampleQuestion(key, p, &res))
 	return res, err
 }
 
 // SampleQuestion returns the question of [Sample], for [AskAll]. The answer is stored in *res.
-func SampleQuestion(key string, p *SampleParams, res **SampleResult) Question {
+func SampleQuestion(key string, p *CreateMessageParams, res **CreateMessageResult) Question {
 	if err := p.check(); err != nil {
 		return Question{key: key, err: err}
 	}
@@ -127,7 +127,7 @@ func SampleQuestion(key string, p *SampleParams, res **SampleResult) Question {
 }
 
 // complete returns the params with an input schema for each tool, which the protocol requires.
-func (p *SampleParams) complete() *SampleParams {
+func (p *CreateMessageParams) complete() *CreateMessageParams {
 	completed := *p
 	completed.Tools = make([]*Tool, len(p.Tools))
 	for i, t := range p.Tools {
@@ -141,7 +141,7 @@ func (p *SampleParams) complete() *SampleParams {
 }
 
 // lacks returns an error if the client cannot answer.
-func (p *SampleParams) lacks(r *Request) error {
+func (p *CreateMessageParams) lacks(r *Request) error {
 	caps := r.Capabilities()
 	if caps.Sampling == nil || !r.has(wire.Sampling) {
 		return lacking("sampling", `{"sampling":{}}`)
@@ -159,12 +159,12 @@ func (p *SampleParams) lacks(r *Request) error {
 	return nil
 }
 
-func (p *SampleParams) usesTools() bool {
+func (p *CreateMessageParams) usesTools() bool {
 	return len(p.Tools) > 0 || p.ToolChoice != nil || p.has("tool_use") || p.has("tool_result")
 }
 
 // has reports whether a message has content of a type.
-func (p *SampleParams) has(contentType string) bool {
+func (p *CreateMessageParams) has(contentType string) bool {
 	for _, m := range p.Messages {
 		if m.count(contentType) > 0 {
 			return true
@@ -174,8 +174,8 @@ func (p *SampleParams) has(contentType string) bool {
 }
 
 // decodeSampleResult decodes a client's answer.
-func decodeSampleResult(raw json.RawMessage) (*SampleResult, error) {
-	var r SampleResult
+func decodeSampleResult(raw json.RawMessage) (*CreateMessageResult, error) {
+	var r CreateMessageResult
 	if err := jsonv2.Unmarshal(raw, &r); err != nil {
 		return nil, malformed("a sampling result has a role, content and model")
 	}
@@ -213,34 +213,34 @@ type (
 
 // MarshalJSON encodes the message. A single piece of content is not wrapped in an array, for older
 // revisions.
-func (m SampleMessage) MarshalJSON() ([]byte, error) {
+func (m SamplingMessage) MarshalJSON() ([]byte, error) {
 	return jsonv2.Marshal(messageFields{m.Role, m.Content, m.Meta}, deterministic)
 }
 
 // UnmarshalJSON decodes a message.
-func (m *SampleMessage) UnmarshalJSON(raw []byte) error {
+func (m *SamplingMessage) UnmarshalJSON(raw []byte) error {
 	var f messageFields
 	err := jsonv2.Unmarshal(raw, &f)
-	*m = SampleMessage{f.Role, f.Content, f.Meta}
+	*m = SamplingMessage{f.Role, f.Content, f.Meta}
 	return err
 }
 
 // MarshalJSON encodes the answer. A single piece of content is not wrapped in an array, for older
 // revisions.
-func (r SampleResult) MarshalJSON() ([]byte, error) {
+func (r CreateMessageResult) MarshalJSON() ([]byte, error) {
 	return jsonv2.Marshal(resultFields{r.Role, r.Content, r.Model, r.StopReason, r.Meta}, deterministic)
 }
 
 // UnmarshalJSON decodes an answer.
-func (r *SampleResult) UnmarshalJSON(raw []byte) error {
+func (r *CreateMessageResult) UnmarshalJSON(raw []byte) error {
 	var f resultFields
 	err := jsonv2.Unmarshal(raw, &f)
-	*r = SampleResult{f.Role, f.Content, f.Model, f.StopReason, f.Meta}
+	*r = CreateMessageResult{f.Role, f.Content, f.Model, f.StopReason, f.Meta}
 	return err
 }
 
 // blocks is content that is encoded as an array unless it is a single piece.
-type blocks []Content
+type blocks []ContentBlock
 
 // MarshalJSON encodes the content.
 func (b blocks) MarshalJSON() ([]byte, error) {
@@ -271,32 +271,32 @@ func (b *blocks) UnmarshalJSON(raw []byte) error {
 	return errors.New("content is neither an object nor a list")
 }
 
-// A ToolUse is a request of the model to call a tool. It is content of an assistant's message.
+// A ToolUseContent is a request of the model to call a tool. It is content of an assistant's message.
 //
 // Spec: client/sampling (2025-11-25, 2026-07-28), Sampling with Tools; schema ToolUseContent.
-type ToolUse struct {
+type ToolUseContent struct {
 	ID    string          `json:"id"`    // of this use; its result has the same
 	Name  string          `json:"name"`  // of the tool
 	Input json.RawMessage `json:"input"` // the arguments, a JSON object
 	Meta  Meta            `json:"_meta,omitzero"`
 }
 
-// A ToolUseResult is the result of a [ToolUse]. It is content of a user's message.
+// A ToolResultContent is the result of a [ToolUseContent]. It is content of a user's message.
 //
 // Spec: client/sampling (2025-11-25, 2026-07-28), Message Content Constraints; schema ToolResultContent.
-type ToolUseResult struct {
+type ToolResultContent struct {
 	ToolUseID         string
-	Content           []Content
+	Content           []ContentBlock
 	StructuredContent any // any value that encodes to JSON; nil is none. Decoded, it is a json.RawMessage.
 	IsError           bool
 	Meta              Meta
 }
 
-func (*ToolUse) contentType() string       { return "tool_use" }
-func (*ToolUseResult) contentType() string { return "tool_result" }
+func (*ToolUseContent) contentType() string    { return "tool_use" }
+func (*ToolResultContent) contentType() string { return "tool_result" }
 
 // MarshalJSON encodes the result without the member "type".
-func (r ToolUseResult) MarshalJSON() ([]byte, error) {
+func (r ToolResultContent) MarshalJSON() ([]byte, error) {
 	return jsonv2.Marshal(struct {
 		ToolUseID         string   `json:"toolUseId"`
 		Content           contents `json:"content"`
@@ -307,7 +307,7 @@ func (r ToolUseResult) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON decodes a result.
-func (r *ToolUseResult) UnmarshalJSON(raw []byte) error {
+func (r *ToolResultContent) UnmarshalJSON(raw []byte) error {
 	var f struct {
 		ToolUseID         string          `json:"toolUseId"`
 		Content           blocks          `json:"content"`
@@ -318,14 +318,14 @@ func (r *ToolUseResult) UnmarshalJSON(raw []byte) error {
 	if err := jsonv2.Unmarshal(raw, &f); err != nil {
 		return err
 	}
-	*r = ToolUseResult{ToolUseID: f.ToolUseID, Content: f.Content, IsError: f.IsError, Meta: f.Meta}
+	*r = ToolResultContent{ToolUseID: f.ToolUseID, Content: f.Content, IsError: f.IsError, Meta: f.Meta}
 	if f.StructuredContent != nil {
 		r.StructuredContent = f.StructuredContent
 	}
 	return nil
 }
 
-// Values of SampleParams that are checked.
+// Values of CreateMessageParams that are checked.
 const (
 	contextNone       = "none"
 	contextThisServer = "thisServer"
@@ -337,7 +337,7 @@ const (
 )
 
 // check validates the params.
-func (p *SampleParams) check() error {
+func (p *CreateMessageParams) check() error {
 	if p == nil {
 		return errors.New("the params are nil")
 	}
@@ -361,7 +361,7 @@ func (p *SampleParams) check() error {
 	return checkConversation(p.Messages)
 }
 
-func (p *SampleParams) checkTools() error {
+func (p *CreateMessageParams) checkTools() error {
 	if p.ToolChoice != nil {
 		switch p.ToolChoice.Mode {
 		case "", toolsAuto, toolsRequired, toolsNone:
@@ -393,7 +393,7 @@ func (m *ModelPreferences) check() error {
 // which answers all tool uses of the message before.
 //
 // Spec: client/sampling (2025-11-25, 2026-07-28), Message Content Constraints.
-func checkConversation(messages []SampleMessage) error {
+func checkConversation(messages []SamplingMessage) error {
 	var open map[string]bool // the tool uses of the message before
 	for i, m := range messages {
 		if err := m.check(open); err != nil {
@@ -401,7 +401,7 @@ func checkConversation(messages []SampleMessage) error {
 		}
 		open = nil
 		for _, c := range m.Content {
-			if use, ok := c.(*ToolUse); ok {
+			if use, ok := c.(*ToolUseContent); ok {
 				put(&open, use.ID, true)
 			}
 		}
@@ -413,7 +413,7 @@ func checkConversation(messages []SampleMessage) error {
 }
 
 // check validates one message; open are the tool uses that it has to answer.
-func (m *SampleMessage) check(open map[string]bool) error {
+func (m *SamplingMessage) check(open map[string]bool) error {
 	switch {
 	case m.Role != RoleUser && m.Role != RoleAssistant:
 		return fmt.Errorf("the role is %q, want %q or %q", m.Role, RoleUser, RoleAssistant)
@@ -433,7 +433,7 @@ func (m *SampleMessage) check(open map[string]bool) error {
 
 // checkResults checks that the message answers each open tool use once, and has no other content if
 // it answers any.
-func (m *SampleMessage) checkResults(open map[string]bool) error {
+func (m *SamplingMessage) checkResults(open map[string]bool) error {
 	results := m.count("tool_result")
 	switch {
 	case results == 0 && len(open) > 0:
@@ -449,7 +449,7 @@ func (m *SampleMessage) checkResults(open map[string]bool) error {
 	}
 	answered := map[string]bool{}
 	for _, c := range m.Content {
-		id := c.(*ToolUseResult).ToolUseID
+		id := c.(*ToolResultContent).ToolUseID
 		if !open[id] || answered[id] {
 			return fmt.Errorf("invalid tool result: tool use %q does not exist or has a result already", id)
 		}
@@ -459,7 +459,7 @@ func (m *SampleMessage) checkResults(open map[string]bool) error {
 }
 
 // count returns the number of pieces of content of a type.
-func (m *SampleMessage) count(contentType string) (n int) {
+func (m *SamplingMessage) count(contentType string) (n int) {
 	for _, c := range m.Content {
 		if c != nil && c.contentType() == contentType {
 			n++
@@ -471,16 +471,16 @@ func (m *SampleMessage) count(contentType string) (n int) {
 // checkSampled validates one piece of content of a message.
 //
 // Spec: schema SamplingMessageContentBlock.
-func checkSampled(c Content) error {
+func checkSampled(c ContentBlock) error {
 	switch c := c.(type) {
 	case *TextContent, *ImageContent, *AudioContent:
 		return nil
-	case *ToolUse:
+	case *ToolUseContent:
 		if c.ID == "" || c.Name == "" || jsonscan.Kind(c.Input) != '{' {
 			return errors.New("a tool use has an id, a name and an object as input")
 		}
 		return nil
-	case *ToolUseResult:
+	case *ToolResultContent:
 		if c.ToolUseID == "" {
 			return errors.New("a tool result names no tool use")
 		}

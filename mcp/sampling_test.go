@@ -12,20 +12,20 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-func says(role mcp.Role, content ...mcp.Content) mcp.SampleMessage {
-	return mcp.SampleMessage{Role: role, Content: content}
+func says(role mcp.Role, content ...mcp.ContentBlock) mcp.SamplingMessage {
+	return mcp.SamplingMessage{Role: role, Content: content}
 }
 
-func use(id string) *mcp.ToolUse {
-	return &mcp.ToolUse{ID: id, Name: "weather", Input: json.RawMessage(`{"city":"Paris"}`)}
+func use(id string) *mcp.ToolUseContent {
+	return &mcp.ToolUseContent{ID: id, Name: "weather", Input: json.RawMessage(`{"city":"Paris"}`)}
 }
 
-func result(id string) *mcp.ToolUseResult {
-	return &mcp.ToolUseResult{ToolUseID: id, Content: []mcp.Content{mcp.Text("sunny")}}
+func result(id string) *mcp.ToolResultContent {
+	return &mcp.ToolResultContent{ToolUseID: id, Content: []mcp.ContentBlock{mcp.Text("sunny")}}
 }
 
 // sampling is a tool that samples and gives the text of the answer.
-func sampling(p *mcp.SampleParams) func(ctx context.Context, _ json.RawMessage) (string, error) {
+func sampling(p *mcp.CreateMessageParams) func(ctx context.Context, _ json.RawMessage) (string, error) {
 	return func(ctx context.Context, _ json.RawMessage) (string, error) {
 		res, err := mcp.Sample(ctx, "a", p)
 		if err != nil {
@@ -37,11 +37,11 @@ func sampling(p *mcp.SampleParams) func(ctx context.Context, _ json.RawMessage) 
 
 func TestSAMP17_AConversationIsAskedForAndAnswered(t *testing.T) {
 	cold := 0.0
-	p := handle(t, nil, sampling(&mcp.SampleParams{
-		Messages: []mcp.SampleMessage{
+	p := handle(t, nil, sampling(&mcp.CreateMessageParams{
+		Messages: []mcp.SamplingMessage{
 			says(mcp.RoleUser, mcp.Text("What is it like in Paris?"), &mcp.ImageContent{Data: []byte("x"), MIMEType: "image/png"}),
 			says(mcp.RoleAssistant, use("1"), use("2")),
-			{Role: mcp.RoleUser, Content: []mcp.Content{result("2"), &mcp.ToolUseResult{ToolUseID: "1", IsError: true,
+			{Role: mcp.RoleUser, Content: []mcp.ContentBlock{result("2"), &mcp.ToolResultContent{ToolUseID: "1", IsError: true,
 				StructuredContent: json.RawMessage(`[1]`), Meta: mcp.Meta{"x.example/k": 1}}}, Meta: mcp.Meta{"x.example/m": true}},
 		},
 		MaxTokens: 100, SystemPrompt: "Be brief.", Temperature: &cold, StopSequences: []string{"."},
@@ -76,16 +76,16 @@ func TestSAMP17_AConversationIsAskedForAndAnswered(t *testing.T) {
 }
 
 func TestSAMP_ResultsDecodeToWhatTheyWereEncodedFrom(t *testing.T) {
-	want := mcp.SampleResult{
+	want := mcp.CreateMessageResult{
 		Role: mcp.RoleAssistant, Model: "m", StopReason: "toolUse", Meta: mcp.Meta{"k": "v"},
-		Content: []mcp.Content{mcp.Text("hm"), use("1"), &mcp.ToolUseResult{ToolUseID: "1", IsError: true, StructuredContent: json.RawMessage(`null`),
-			Content: []mcp.Content{mcp.Text("a"), &mcp.ResourceLink{URI: "a:b", Name: "n"}}, Meta: mcp.Meta{"m": true}}},
+		Content: []mcp.ContentBlock{mcp.Text("hm"), use("1"), &mcp.ToolResultContent{ToolUseID: "1", IsError: true, StructuredContent: json.RawMessage(`null`),
+			Content: []mcp.ContentBlock{mcp.Text("a"), &mcp.ResourceLink{URI: "a:b", Name: "n"}}, Meta: mcp.Meta{"m": true}}},
 	}
 	raw, err := json.Marshal(want)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got mcp.SampleResult
+	var got mcp.CreateMessageResult
 	if err := json.Unmarshal(raw, &got); err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestSAMP_ResultsDecodeToWhatTheyWereEncodedFrom(t *testing.T) {
 	if raw, err = json.Marshal(message); string(raw) != `{"role":"user","content":{"type":"text","text":"alone"}}` || err != nil {
 		t.Errorf("SAMP-16: got %s, %v", raw, err)
 	}
-	var again mcp.SampleMessage
+	var again mcp.SamplingMessage
 	if err := json.Unmarshal(raw, &again); err != nil {
 		t.Fatal(err)
 	}
@@ -107,28 +107,28 @@ func TestSAMP_ResultsDecodeToWhatTheyWereEncodedFrom(t *testing.T) {
 
 func TestSAMP08_ConversationsAreChecked(t *testing.T) {
 	hi := says(mcp.RoleUser, mcp.Text("hi"))
-	talk := func(messages ...mcp.SampleMessage) *mcp.SampleParams {
-		return &mcp.SampleParams{MaxTokens: 5, Messages: messages}
+	talk := func(messages ...mcp.SamplingMessage) *mcp.CreateMessageParams {
+		return &mcp.CreateMessageParams{MaxTokens: 5, Messages: messages}
 	}
 	for name, test := range map[string]struct {
-		params *mcp.SampleParams
+		params *mcp.CreateMessageParams
 		says   string
 	}{
 		"none":                     {nil, "nil"},
 		"no messages":              {talk(), "no messages"},
-		"no bound":                 {&mcp.SampleParams{Messages: []mcp.SampleMessage{hi}}, "MaxTokens"},
+		"no bound":                 {&mcp.CreateMessageParams{Messages: []mcp.SamplingMessage{hi}}, "MaxTokens"},
 		"no content":               {talk(says(mcp.RoleUser)), "no content"},
 		"nil content":              {talk(says(mcp.RoleUser, nil)), "nil"},
 		"unknown role":             {talk(says("system", mcp.Text("hi"))), "role"},
 		"a link":                   {talk(says(mcp.RoleUser, &mcp.ResourceLink{URI: "a:b", Name: "n"})), "resource_link"},
-		"unknown context":          {&mcp.SampleParams{MaxTokens: 5, Messages: []mcp.SampleMessage{hi}, IncludeContext: "all"}, "IncludeContext"},
-		"unknown choice":           {&mcp.SampleParams{MaxTokens: 5, Messages: []mcp.SampleMessage{hi}, ToolChoice: &mcp.ToolChoice{Mode: "maybe"}}, "ToolChoice"},
-		"a tool without a name":    {&mcp.SampleParams{MaxTokens: 5, Messages: []mcp.SampleMessage{hi}, Tools: []*mcp.Tool{nil}}, "tool 0"},
-		"a preference of two":      {&mcp.SampleParams{MaxTokens: 5, Messages: []mcp.SampleMessage{hi}, ModelPreferences: &mcp.ModelPreferences{CostPriority: 2}}, "preference"},
-		"a preference of nothing":  {&mcp.SampleParams{MaxTokens: 5, Messages: []mcp.SampleMessage{hi}, ModelPreferences: &mcp.ModelPreferences{CostPriority: math.NaN()}}, "preference"},
+		"unknown context":          {&mcp.CreateMessageParams{MaxTokens: 5, Messages: []mcp.SamplingMessage{hi}, IncludeContext: "all"}, "IncludeContext"},
+		"unknown choice":           {&mcp.CreateMessageParams{MaxTokens: 5, Messages: []mcp.SamplingMessage{hi}, ToolChoice: &mcp.ToolChoice{Mode: "maybe"}}, "ToolChoice"},
+		"a tool without a name":    {&mcp.CreateMessageParams{MaxTokens: 5, Messages: []mcp.SamplingMessage{hi}, Tools: []*mcp.Tool{nil}}, "tool 0"},
+		"a preference of two":      {&mcp.CreateMessageParams{MaxTokens: 5, Messages: []mcp.SamplingMessage{hi}, ModelPreferences: &mcp.ModelPreferences{CostPriority: 2}}, "preference"},
+		"a preference of nothing":  {&mcp.CreateMessageParams{MaxTokens: 5, Messages: []mcp.SamplingMessage{hi}, ModelPreferences: &mcp.ModelPreferences{CostPriority: math.NaN()}}, "preference"},
 		"a user who uses tools":    {talk(says(mcp.RoleUser, use("1"))), "tool use in a message of the user"},
 		"a use without an id":      {talk(hi, says(mcp.RoleAssistant, use(""))), "tool use"},
-		"a use of no object":       {talk(hi, says(mcp.RoleAssistant, &mcp.ToolUse{ID: "1", Name: "n", Input: json.RawMessage(`1`)})), "tool use"},
+		"a use of no object":       {talk(hi, says(mcp.RoleAssistant, &mcp.ToolUseContent{ID: "1", Name: "n", Input: json.RawMessage(`1`)})), "tool use"},
 		"a result of no use":       {talk(hi, says(mcp.RoleUser, result(""))), "names no tool use"},
 		"a use at the end":         {talk(hi, says(mcp.RoleAssistant, use("1"))), "without a result"},
 		"a use not answered":       {talk(hi, says(mcp.RoleAssistant, use("1")), hi), "has no results"},
@@ -150,8 +150,8 @@ func TestSAMP08_ConversationsAreChecked(t *testing.T) {
 }
 
 func TestSAMP06_ContextWithoutACapabilityIsForTheRevisionsThatHaveNone(t *testing.T) {
-	p := handle(t, nil, sampling(&mcp.SampleParams{MaxTokens: 5, IncludeContext: "allServers",
-		Messages: []mcp.SampleMessage{says(mcp.RoleUser, mcp.Text("hi"))}}))
+	p := handle(t, nil, sampling(&mcp.CreateMessageParams{MaxTokens: 5, IncludeContext: "allServers",
+		Messages: []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("hi"))}}))
 	p.caps = `{"sampling":{}}`
 	for revision, asks := range map[string]bool{"2025-06-18": true, "2025-11-25": false, "2026-07-28": false} {
 		p.revision = revision

@@ -324,14 +324,14 @@ func (s *stream) serveRequest(r *streamRequest, buf []byte) []byte {
 	ctx := r.call.Context()
 	switch {
 	case r.Method == wire.MethodSubscriptionsListen:
-		response := Answer(ctx, s.handler, &r.Request)
+		response := Respond(ctx, s.handler, &r.Request)
 		if response.Error == nil {
 			s.endSubscription(&r.call, response)
 			return buf
 		}
 		return s.enqueue(&r.call, response, buf)
 	case s.lines == nil:
-		return s.enqueue(&r.call, Answer(ctx, s.handler, &r.Request), buf)
+		return s.enqueue(&r.call, Respond(ctx, s.handler, &r.Request), buf)
 	}
 	line, _ := appendResponse(buf[:0], ctx, s.handler, &r.Request) // the line holds the error, if any
 	return s.queue.add(queuedResponse{call: &r.call, line: append(line, '\n')})
@@ -541,7 +541,7 @@ func (c core) Listen(ctx context.Context, m *jsonrpc.Message, notify legacy.Noti
 	release := context.AfterFunc(c.s.listening, func() { cancel(ErrShutdown) })
 	c.s.work.Go(func() {
 		defer release()
-		ended <- Answer(ctx, c.s.handler, req)
+		ended <- Respond(ctx, c.s.handler, req)
 	})
 	stop = func() { cancel(ErrClosed) }
 	select {

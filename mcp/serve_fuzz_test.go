@@ -106,7 +106,7 @@ func FuzzServe(f *testing.F) {
 		}
 		var out lockedBuffer
 		synctest.Test(t, func(t *testing.T) {
-			conn := mcp.NewStream(bytes.NewReader(input), &out, nil)
+			conn := mcp.NewStreamConn(bytes.NewReader(input), &out, nil)
 			if err := mcp.Serve(t.Context(), allMethods, conn, &mcp.ServeOptions{Logger: nowhereLog}); err != nil {
 				t.Errorf("Serve: %v", err)
 			}

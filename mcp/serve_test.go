@@ -445,7 +445,7 @@ func TestR7_3_10_WhatIsInProgressIsAnsweredWhenTheStreamEnds(t *testing.T) {
 				in, w := io.Pipe()
 				done := make(chan error, 1)
 				go func() {
-					done <- mcp.Serve(t.Context(), methodTable{"tools/call": tc.call}, mcp.NewStream(in, &out, nil), &mcp.ServeOptions{Logger: nowhereLog})
+					done <- mcp.Serve(t.Context(), methodTable{"tools/call": tc.call}, mcp.NewStreamConn(in, &out, nil), &mcp.ServeOptions{Logger: nowhereLog})
 				}()
 				io.WriteString(w, modernLine(`1`, "tools/call", "")+"\n")
 				start := time.Now()
@@ -497,7 +497,7 @@ func TestDeadPeerEndsEverything(t *testing.T) {
 		}
 		in, w := io.Pipe()
 		done := make(chan error, 1)
-		conn := mcp.NewStream(in, failingWriter{}, nil)
+		conn := mcp.NewStreamConn(in, failingWriter{}, nil)
 		go func() { done <- mcp.Serve(t.Context(), h, conn, &mcp.ServeOptions{Logger: nowhereLog}) }()
 		io.WriteString(w, modernLine(`1`, "tools/call", "")+"\n"+modernLine(`2`, "tools/list", "")+"\n")
 		if err := <-done; !errors.Is(err, mcp.ErrDisconnected) || !strings.Contains(err.Error(), "wire cut") {
@@ -617,7 +617,7 @@ func TestRefusedMessagesCostOneErrorEach(t *testing.T) {
 	input := "nonsense\n" + `{"jsonrpc":"2.0","id":1,"method":1}` + "\n" + `{"jsonrpc":"2.0","method":""}` + "\n" +
 		strings.Repeat(" ", 600) + "\n" + plainLine(`2`, "ping", `{}`) + "\n"
 	var out bytes.Buffer
-	err := mcp.Serve(t.Context(), methodTable{}, mcp.NewStream(strings.NewReader(input), &out, &mcp.StreamOptions{MaxMessage: 500}), &mcp.ServeOptions{Logger: nowhereLog})
+	err := mcp.Serve(t.Context(), methodTable{}, mcp.NewStreamConn(strings.NewReader(input), &out, &mcp.StreamConnOptions{MaxMessage: 500}), &mcp.ServeOptions{Logger: nowhereLog})
 	if err != nil {
 		t.Errorf("Serve: %v", err)
 	}

@@ -75,8 +75,8 @@ func explosive(log *logbook) *mcp.Server {
 	give(s, "hidden", "x")
 	give[any](s, "result", bomb{})
 	give(s, "nil_content", (*mcp.TextContent)(nil))
-	mcp.AddTool(s, &mcp.Tool{Name: "meta"}, func(context.Context, struct{}) (*mcp.ToolResult, error) {
-		return &mcp.ToolResult{Content: []mcp.Content{}, Meta: mcp.Meta{"com.example/bomb": bomb{}}}, nil
+	mcp.AddTool(s, &mcp.Tool{Name: "meta"}, func(context.Context, struct{}) (*mcp.CallToolResult, error) {
+		return &mcp.CallToolResult{Content: []mcp.ContentBlock{}, Meta: mcp.Meta{"com.example/bomb": bomb{}}}, nil
 	})
 	mcp.AddTool(s, &mcp.Tool{Name: "arguments", InputSchema: json.RawMessage(`{"type":"object"}`)},
 		func(context.Context, bomb) (string, error) { return "", nil })
@@ -165,7 +165,7 @@ func TestR7_3_7_PanicsOfVisibleEndNoSubscription(t *testing.T) {
 	log := &logbook{}
 	mcptest.Run(t, explosive(log), func(t *testing.T, c *mcptest.Client) {
 		if !c.Modern() {
-			c.Listen(mcp.Filter{})
+			c.Listen(mcp.SubscriptionFilter{})
 		}
 		method, params := "resources/subscribe", object{"uri": "x://hidden"}
 		if c.Modern() {
@@ -222,7 +222,7 @@ func TestMiddlewareSeesEverything(t *testing.T) {
 					return nil, errors.New("the context is not the request's")
 				}
 				res, err := next.ServeMCP(context.WithValue(ctx, noteKey{}, name), req)
-				if tool, ok := res.(*mcp.ToolResult); ok {
+				if tool, ok := res.(*mcp.CallToolResult); ok {
 					tool.Content = append(tool.Content, mcp.Text("seen by "+name))
 				}
 				return res, err
@@ -232,7 +232,7 @@ func TestMiddlewareSeesEverything(t *testing.T) {
 	refuse := func(next mcp.Handler) mcp.Handler {
 		return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 			if req.Method == "prompts/list" {
-				return nil, mcp.Errorf(4712, "not for %s", req.Client().Name)
+				return nil, mcp.Errorf(4712, "not for %s", req.ClientInfo().Name)
 			}
 			return next.ServeMCP(ctx, req)
 		})
@@ -416,9 +416,9 @@ func TestVER_DiscoverSaysWhatTheServerIs(t *testing.T) {
 // A result whose `_meta` names a server of its own, such as one of a proxy, has no second one.
 func TestMETA13_AResultMayNameItsOwnServer(t *testing.T) {
 	s := newServer(t, nil)
-	mcp.AddTool(s, &mcp.Tool{Name: "proxy"}, func(context.Context, struct{}) (*mcp.ToolResult, error) {
+	mcp.AddTool(s, &mcp.Tool{Name: "proxy"}, func(context.Context, struct{}) (*mcp.CallToolResult, error) {
 		own := object{"name": "upstream", "version": "2"}
-		return &mcp.ToolResult{Content: []mcp.Content{}, Meta: mcp.Meta{"io.modelcontextprotocol/serverInfo": own}}, nil
+		return &mcp.CallToolResult{Content: []mcp.ContentBlock{}, Meta: mcp.Meta{"io.modelcontextprotocol/serverInfo": own}}, nil
 	})
 	got, err := serveModern(t, s, "tools/call", object{"name": "proxy"})
 	want(t, got, err, "upstream")
@@ -436,13 +436,13 @@ func TestSTL01_RequestsStandAlone(t *testing.T) {
 	})
 	addTool(s, "log", func(ctx context.Context) (string, error) {
 		mcp.Logger(ctx).Info("hello")
-		return mcp.RequestFrom(ctx).Client().Name, nil
+		return mcp.RequestFrom(ctx).ClientInfo().Name, nil
 	})
 	mcptest.RunOn(t, s, mcptest.Since(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
 		callTool(t, c, "roots", nil)
 		c.Options.Capabilities = object{}
 		_, err := c.Try("tools/call", object{"name": "roots"})
-		wantCode(t, "META-12: capabilities", err, mcp.CodeMissingCapability)
+		wantCode(t, "META-12: capabilities", err, mcp.CodeMissingRequiredClientCapability)
 		c.Options.LogLevel = "debug"
 		callTool(t, c, "log", nil)
 		c.Options.LogLevel = ""
@@ -486,7 +486,7 @@ func TestRequestSaysWhoCalls(t *testing.T) {
 		req := mcp.RequestFrom(ctx)
 		trace, _ := req.Meta("traceparent")
 		caps := req.Capabilities()
-		return fmt.Sprintf("%s %s %s/%s %s %s %v %v %v", req.Method, req.Revision(), req.Client().Name, req.Client().Version,
+		return fmt.Sprintf("%s %s %s/%s %s %s %v %v %v", req.Method, req.Revision(), req.ClientInfo().Name, req.ClientInfo().Version,
 			req.Principal.Subject, trace, caps.Elicitation != nil, caps.Sampling != nil, req.Header != nil), nil
 	})
 	opts := &mcptest.Options{Principal: &mcp.Principal{Subject: "ada"}}

@@ -149,7 +149,7 @@ func (c *call) asked() bool {
 
 // inputRequired returns the result that asks the client the handler's open questions, or nil if
 // there are none. No further questions can be asked.
-func (c *call) inputRequired() (*InputRequired, error) {
+func (c *call) inputRequired() (*InputRequiredResult, error) {
 	in := &c.input
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -170,7 +170,7 @@ func (c *call) inputRequired() (*InputRequired, error) {
 	}
 	next.Progress = c.progress.told()
 	if d := c.req.detached; d != nil {
-		return &InputRequired{InputRequests: t.asked}, d.keep(&next)
+		return &InputRequiredResult{InputRequests: t.asked}, d.keep(&next)
 	}
 	expires := time.Now().Add(c.server.opts.StateTTL)
 	next.Expires = expires.UnixMilli()
@@ -182,7 +182,7 @@ func (c *call) inputRequired() (*InputRequired, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &InputRequired{InputRequests: t.asked, RequestState: token}, nil
+	return &InputRequiredResult{InputRequests: t.asked, RequestState: token}, nil
 }
 
 // told returns the last progress, or nil.

@@ -12,14 +12,14 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/linestream"
 )
 
-// StreamOptions configures [NewStream]. The zero value is right for all known peers.
-type StreamOptions struct {
+// StreamConnOptions configures [NewStreamConn]. The zero value is right for all known peers.
+type StreamConnOptions struct {
 	// MaxMessage is the largest message that is read, in bytes. A longer one is refused, and
 	// reading continues with the next. Default: 32 MiB.
 	MaxMessage int
 }
 
-// NewStream returns a Conn over two byte streams, which may be the two directions of one socket.
+// NewStreamConn returns a Conn over two byte streams, which may be the two directions of one socket.
 // Each message is one line of JSON, as on standard input and output. Close closes r and w if they
 // are io.Closers.
 //
@@ -27,9 +27,9 @@ type StreamOptions struct {
 // operating system do. Otherwise a goroutine of the Conn reads from r; it ends when r does.
 //
 // Spec: basic/transports/stdio (2026-07-28).
-func NewStream(r io.Reader, w io.Writer, opts *StreamOptions) Conn {
+func NewStreamConn(r io.Reader, w io.Writer, opts *StreamConnOptions) Conn {
 	if opts == nil {
-		opts = &StreamOptions{}
+		opts = &StreamConnOptions{}
 	}
 	return linestream.New(r, w, opts.MaxMessage)
 }

@@ -60,7 +60,7 @@ func TestSTDIO02_OneMessagePerLine(t *testing.T) {
 		"data at EOF": iotest.DataErrReader(strings.NewReader(input)),
 		"direct":      directReader{iotest.OneByteReader(strings.NewReader(input))},
 	} {
-		conn := mcp.NewStream(r, io.Discard, &mcp.StreamOptions{MaxMessage: 100})
+		conn := mcp.NewStreamConn(r, io.Discard, &mcp.StreamConnOptions{MaxMessage: 100})
 		if got := readAll(t, conn); !slices.Equal(got, want) {
 			t.Errorf("%s: read %q, want %q", name, got, want)
 		}
@@ -89,14 +89,14 @@ func TestLongLinesInARow(t *testing.T) {
 		"direct, halves":      directReader{iotest.HalfReader(strings.NewReader(input.String()))},
 		"direct, data at EOF": directReader{iotest.DataErrReader(strings.NewReader(input.String()))},
 	} {
-		if got := readAll(t, mcp.NewStream(r, io.Discard, nil)); !slices.Equal(got, want) {
+		if got := readAll(t, mcp.NewStreamConn(r, io.Discard, nil)); !slices.Equal(got, want) {
 			t.Errorf("%s: read %d messages, want %d as they were sent", name, len(got), len(want))
 		}
 	}
 	// What one stream has read already, another's long line does not spoil.
 	streams := []mcp.Conn{
-		mcp.NewStream(directReader{strings.NewReader(input.String())}, io.Discard, nil),
-		mcp.NewStream(directReader{strings.NewReader(input.String())}, io.Discard, nil),
+		mcp.NewStreamConn(directReader{strings.NewReader(input.String())}, io.Discard, nil),
+		mcp.NewStreamConn(directReader{strings.NewReader(input.String())}, io.Discard, nil),
 	}
 	for i, text := range want {
 		for n, s := range streams {
@@ -116,7 +116,7 @@ func paddedMessage(n int) string {
 func TestLongestMessage(t *testing.T) {
 	const limit = 32 << 20 // the documented default
 	input := io.MultiReader(strings.NewReader(paddedMessage(limit)+"\n"+paddedMessage(limit+1)+"\n"), strings.NewReader(numbered(1)+"\n"))
-	conn := mcp.NewStream(input, io.Discard, nil)
+	conn := mcp.NewStreamConn(input, io.Discard, nil)
 	m, err := conn.Read(t.Context())
 	if err != nil || len(m.Params) < limit-100 {
 		t.Fatalf("the longest message: %v", err)
@@ -167,7 +167,7 @@ func TestT3_MemoryOfAReaderIsBounded(t *testing.T) {
 		if direct {
 			r = directReader{r}
 		}
-		conn := mcp.NewStream(r, io.Discard, &mcp.StreamOptions{MaxMessage: limit})
+		conn := mcp.NewStreamConn(r, io.Discard, &mcp.StreamConnOptions{MaxMessage: limit})
 		if got := readAll(t, conn); !slices.Equal(got, []string{"refused -32600"}) {
 			t.Errorf("read %q", got)
 		}
@@ -176,7 +176,7 @@ func TestT3_MemoryOfAReaderIsBounded(t *testing.T) {
 		}
 	}
 
-	conn := mcp.NewStream(io.MultiReader(strings.NewReader(paddedMessage(limit)+"\n"), strings.NewReader(numbered(1)+"\n")), io.Discard, nil)
+	conn := mcp.NewStreamConn(io.MultiReader(strings.NewReader(paddedMessage(limit)+"\n"), strings.NewReader(numbered(1)+"\n")), io.Discard, nil)
 	before := liveBytes()
 	for range 2 {
 		if _, err := conn.Read(t.Context()); err != nil {
@@ -202,7 +202,7 @@ func (w *countingWriter) Write(p []byte) (int, error) {
 
 func TestWriteIsOneLineInOneWrite(t *testing.T) {
 	var w countingWriter
-	conn := mcp.NewStream(strings.NewReader(""), &w, nil)
+	conn := mcp.NewStreamConn(strings.NewReader(""), &w, nil)
 	params := []byte("{\n  \"a\": \"b\\n\"\r\n}")
 	if err := conn.Write(t.Context(), jsonrpc.NewNotification("m", params)); err != nil {
 		t.Fatal(err)
@@ -214,8 +214,8 @@ func TestWriteIsOneLineInOneWrite(t *testing.T) {
 
 func TestConcurrentWritesStayWhole(t *testing.T) {
 	r, w := io.Pipe()
-	out := mcp.NewStream(strings.NewReader(""), w, nil)
-	in := mcp.NewStream(r, io.Discard, nil)
+	out := mcp.NewStreamConn(strings.NewReader(""), w, nil)
+	in := mcp.NewStreamConn(r, io.Discard, nil)
 	const writers, each = 8, 50
 	var wg sync.WaitGroup
 	for i := range writers {
@@ -240,12 +240,12 @@ func TestConcurrentWritesStayWhole(t *testing.T) {
 func withAndWithoutDeadlines(t *testing.T, test func(t *testing.T, near mcp.Conn, far io.ReadWriteCloser)) {
 	t.Run("deadlines", func(t *testing.T) {
 		near, far := net.Pipe()
-		test(t, mcp.NewStream(near, near, nil), far)
+		test(t, mcp.NewStreamConn(near, near, nil), far)
 	})
 	t.Run("no deadlines", func(t *testing.T) {
 		r, farW := io.Pipe()
 		farR, w := io.Pipe()
-		test(t, mcp.NewStream(r, w, nil), struct {
+		test(t, mcp.NewStreamConn(r, w, nil), struct {
 			io.Reader
 			io.Writer
 			io.Closer
@@ -295,7 +295,7 @@ func TestCloseEndsReading(t *testing.T) {
 func TestWriteEndsWithItsContextAndTearsNothing(t *testing.T) {
 	near, far := net.Pipe()
 	defer far.Close()
-	conn := mcp.NewStream(near, near, nil)
+	conn := mcp.NewStreamConn(near, near, nil)
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
@@ -322,14 +322,14 @@ func TestWriteEndsWithItsContextAndTearsNothing(t *testing.T) {
 }
 
 func TestBrokenStreamIsDisconnected(t *testing.T) {
-	conn := mcp.NewStream(iotest.ErrReader(errors.New("wire cut")), failingWriter{}, nil)
+	conn := mcp.NewStreamConn(iotest.ErrReader(errors.New("wire cut")), failingWriter{}, nil)
 	if _, err := conn.Read(t.Context()); !errors.Is(err, mcp.ErrDisconnected) || !strings.Contains(err.Error(), "wire cut") {
 		t.Errorf("Read: %v", err)
 	}
 	if err := conn.Write(t.Context(), jsonrpc.NewNotification("m", nil)); !errors.Is(err, mcp.ErrDisconnected) {
 		t.Errorf("Write: %v", err)
 	}
-	if _, err := mcp.NewStream(lazyReader{}, io.Discard, nil).Read(t.Context()); !errors.Is(err, io.ErrNoProgress) {
+	if _, err := mcp.NewStreamConn(lazyReader{}, io.Discard, nil).Read(t.Context()); !errors.Is(err, io.ErrNoProgress) {
 		t.Errorf("Read from a reader that gives nothing: %v", err)
 	}
 }
@@ -415,7 +415,7 @@ func TestStdio(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		conn := mcp.NewStream(stdout, stdin, nil)
+		conn := mcp.NewStreamConn(stdout, stdin, nil)
 		request, refused := jsonrpc.Decode([]byte(modernLine(`1`, "tools/call", "")))
 		if refused != nil {
 			t.Fatal(refused)
@@ -529,7 +529,7 @@ func TestServingStdioRestoresOutput(t *testing.T) {
 	first, second := mcp.Stdio(), mcp.Stdio()
 	served := make(chan error, 1)
 	go func() { served <- mcp.Serve(t.Context(), refuseAll, first, nil) }()
-	conn := mcp.NewStream(answers, client, nil)
+	conn := mcp.NewStreamConn(answers, client, nil)
 	for range 2 {
 		if err := conn.Write(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(1), "ping", nil)); err != nil {
 			t.Fatal(err)
@@ -577,7 +577,7 @@ func FuzzLines(f *testing.F) {
 			"by a goroutine": &chunkReader{data: bytes.Clone(input), size: size},
 			"direct":         directReader{&chunkReader{data: bytes.Clone(input), size: size}},
 		} {
-			conn := mcp.NewStream(r, io.Discard, &mcp.StreamOptions{MaxMessage: limit})
+			conn := mcp.NewStreamConn(r, io.Discard, &mcp.StreamConnOptions{MaxMessage: limit})
 			if got := readAll(t, conn); !slices.Equal(got, want) {
 				t.Errorf("%s: read %q, want %q", name, got, want)
 			}

@@ -126,7 +126,7 @@ type subscription struct {
 	pending map[string]struct{} // the same URIs
 }
 
-func newSubscription(id jsonrpc.ID, f Filter) *subscription {
+func newSubscription(id jsonrpc.ID, f SubscriptionFilter) *subscription {
 	s := &subscription{id: json.RawMessage(id.String()), lists: f.lists()}
 	s.listParams = s.params(nil)
 	for _, uri := range f.ResourceSubscriptions {
@@ -220,7 +220,7 @@ func (s *Server) listen(ctx context.Context, req *Request) (Result, error) {
 }
 
 // acknowledge sends the first notification of the subscription.
-func (s *subscription) acknowledge(ctx context.Context, req *Request, f Filter) error {
+func (s *subscription) acknowledge(ctx context.Context, req *Request, f SubscriptionFilter) error {
 	agreed, err := jsonv2.Marshal(f, deterministic)
 	if err != nil {
 		return err
@@ -231,7 +231,7 @@ func (s *subscription) acknowledge(ctx context.Context, req *Request, f Filter) 
 
 // listenDetached registers a subscription whose notifications are sent by the goroutines that make
 // the changes.
-func (s *Server) listenDetached(ctx context.Context, req *Request, sub *subscription, f Filter) (Result, error) {
+func (s *Server) listenDetached(ctx context.Context, req *Request, sub *subscription, f SubscriptionFilter) (Result, error) {
 	var sending sync.Mutex // keeps notifications in order, the acknowledgement first
 	sub.wake = func() {
 		sending.Lock()
@@ -290,10 +290,10 @@ const (
 	maxURI = uritemplate.MaxLength
 )
 
-// A Filter selects the changes of which a subscription is notified.
+// A SubscriptionFilter selects the changes of which a subscription is notified.
 //
 // Spec: basic/patterns/subscriptions (2026-07-28).
-type Filter struct {
+type SubscriptionFilter struct {
 	ToolsListChanged      bool     `json:"toolsListChanged,omitzero"`
 	PromptsListChanged    bool     `json:"promptsListChanged,omitzero"`
 	ResourcesListChanged  bool     `json:"resourcesListChanged,omitzero"`
@@ -302,14 +302,18 @@ type Filter struct {
 	Topics map[string]json.RawMessage `json:",embed"`
 }
 
-// filterMembers is a Filter without methods.
-type filterMembers Filter
+// filterMembers is a SubscriptionFilter without methods.
+type filterMembers SubscriptionFilter
 
 // MarshalJSON encodes the filter as one object that includes the members of Topics.
-func (f Filter) MarshalJSON() ([]byte, error) { return jsonv2.Marshal(filterMembers(f), deterministic) }
+func (f SubscriptionFilter) MarshalJSON() ([]byte, error) {
+	return jsonv2.Marshal(filterMembers(f), deterministic)
+}
 
 // UnmarshalJSON decodes a filter. Members that the core protocol does not define go to Topics.
-func (f *Filter) UnmarshalJSON(data []byte) error { return jsonv2.Unmarshal(data, (*filterMembers)(f)) }
+func (f *SubscriptionFilter) UnmarshalJSON(data []byte) error {
+	return jsonv2.Unmarshal(data, (*filterMembers)(f))
+}
 
 // isCoreFilter reports whether the core protocol defines a member of the filter.
 func isCoreFilter(member string) bool {
@@ -320,7 +324,7 @@ func isCoreFilter(member string) bool {
 	return false
 }
 
-func (f Filter) lists() (c listChange) {
+func (f SubscriptionFilter) lists() (c listChange) {
 	if f.ToolsListChanged {
 		c |= toolsChanged
 	}
@@ -335,7 +339,7 @@ func (f Filter) lists() (c listChange) {
 
 // openFilter returns the part of the requested filter that the server supports, which is what it
 // acknowledges.
-func (s *Server) openFilter(ctx context.Context, req *Request) (f Filter, err error) {
+func (s *Server) openFilter(ctx context.Context, req *Request) (f SubscriptionFilter, err error) {
 	if len(req.Params) > maxListen {
 		return f, Errorf(CodeInvalidParams, "params are %d bytes long, want at most %d", len(req.Params), maxListen)
 	}

@@ -39,13 +39,13 @@ type EventKind uint8
 
 // Kinds of events.
 const (
-	// EventListening: the server has acknowledged the subscription. Filter is what it will notify
+	// EventListening: the server has acknowledged the subscription. SubscriptionFilter is what it will notify
 	// of, which may be less than was requested.
 	EventListening EventKind = iota + 1
-	// EventResync: changes may have been missed, because the subscription was interrupted or a slow
-	// loop has let too many events queue. Fetch again what matters. Filter is what the server
+	// EventChangesMissed: changes may have been missed, because the subscription was interrupted or a slow
+	// loop has let too many events queue. Fetch again what matters. SubscriptionFilter is what the server
 	// notifies of from now on. The event follows all queued ones.
-	EventResync
+	EventChangesMissed
 	EventToolsChanged     // the list of tools has changed
 	EventPromptsChanged   // the list of prompts has changed
 	EventResourcesChanged // the list of resources or of resource templates has changed
@@ -67,23 +67,23 @@ func (k EventKind) String() string {
 // An Event is a change at the server, or of the subscription itself.
 type Event struct {
 	Kind   EventKind
-	URI    string          // of EventResourceUpdated
-	Filter *Filter         // of EventListening and EventResync
-	Method string          // of EventTopic
-	Params json.RawMessage // of EventTopic: a JSON object, `_meta` included
+	URI    string              // of EventResourceUpdated
+	Filter *SubscriptionFilter // of EventListening and EventChangesMissed
+	Method string              // of EventTopic
+	Params json.RawMessage     // of EventTopic: a JSON object, `_meta` included
 }
 
 // Listen subscribes to changes until ctx ends or the loop is left. If the connection is lost, it
-// subscribes again and yields an [EventResync]. An error is the last value: the server has refused
+// subscribes again and yields an [EventChangesMissed]. An error is the last value: the server has refused
 // the subscription or not acknowledged it within the Timeout of a request, five renewals in a row
 // have failed, or the client is closed. When ctx ends, the loop ends without an error.
 //
 // In a slow loop, several equal changes become one event. Topic events are not merged; if too many
-// are queued, an [EventResync] replaces the rest. Changes invalidate the cached results of the
+// are queued, an [EventChangesMissed] replaces the rest. Changes invalidate the cached results of the
 // client.
 //
 // Spec: basic/patterns/subscriptions (2026-07-28).
-func (c *Client) Listen(ctx context.Context, f Filter) iter.Seq2[Event, error] {
+func (c *Client) Listen(ctx context.Context, f SubscriptionFilter) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
@@ -118,17 +118,17 @@ func (c *Client) Listen(ctx context.Context, f Filter) iter.Seq2[Event, error] {
 // A listening is the state of one Listen loop.
 type listening struct {
 	client *Client
-	filter Filter
+	filter SubscriptionFilter
 	wake   chan struct{} // holds a token while there are events
 
 	mu     sync.Mutex
-	events []Event            // queued for the loop
-	queued map[eventName]bool // those of them that are queued only once
-	topics int                // topic events among them
-	bytes  int                // of their params
-	missed bool               // events were dropped, or the subscription was interrupted
-	agreed *Filter            // from the last acknowledgement; nil before the first
-	acked  time.Time          // when the open subscription was acknowledged; zero if it was not
+	events []Event             // queued for the loop
+	queued map[eventName]bool  // those of them that are queued only once
+	topics int                 // topic events among them
+	bytes  int                 // of their params
+	missed bool                // events were dropped, or the subscription was interrupted
+	agreed *SubscriptionFilter // from the last acknowledgement; nil before the first
+	acked  time.Time           // when the open subscription was acknowledged; zero if it was not
 }
 
 // keepsTopic reports whether a topic event of the given size can be queued. The caller holds the
@@ -147,12 +147,12 @@ func (l *listening) deliver(yield func(Event, error) bool) bool {
 	l.mu.Lock()
 	events := l.events
 	if l.missed {
-		events = append(events, Event{Kind: EventResync})
+		events = append(events, Event{Kind: EventChangesMissed})
 	}
 	l.events, l.queued, l.topics, l.bytes, l.missed = nil, nil, 0, 0, false
 	l.mu.Unlock()
 	for _, e := range events {
-		if e.Kind == EventListening || e.Kind == EventResync {
+		if e.Kind == EventListening || e.Kind == EventChangesMissed {
 			e.Filter = l.filterNow()
 		}
 		if !yield(e, nil) {
@@ -163,10 +163,10 @@ func (l *listening) deliver(yield func(Event, error) bool) bool {
 }
 
 // filterNow returns the filter of the last acknowledgement.
-func (l *listening) filterNow() *Filter {
+func (l *listening) filterNow() *SubscriptionFilter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var f Filter
+	var f SubscriptionFilter
 	if l.agreed != nil {
 		f = *l.agreed
 	}
@@ -271,9 +271,9 @@ func coreNotification(method string) bool {
 
 func (l *listening) acknowledged(params json.RawMessage) {
 	raw, _ := jsonscan.Get(params, "notifications")
-	var f Filter
+	var f SubscriptionFilter
 	if jsonv2.Unmarshal(raw, &f) != nil {
-		f = Filter{}
+		f = SubscriptionFilter{}
 	}
 	maps.DeleteFunc(f.Topics, func(member string, _ json.RawMessage) bool {
 		_, asked := l.filter.Topics[member]
@@ -288,7 +288,7 @@ func (l *listening) acknowledged(params json.RawMessage) {
 		return
 	}
 	l.client.cache.clear()
-	l.add(Event{Kind: EventResync})
+	l.add(Event{Kind: EventChangesMissed})
 }
 
 // add queues an event, or records that one was dropped.
@@ -303,7 +303,7 @@ func (l *listening) add(e Event) {
 		l.topics++
 		l.bytes += len(e.Params)
 		l.events = append(l.events, e)
-	case e.Kind == EventTopic, e.Kind == EventResync,
+	case e.Kind == EventTopic, e.Kind == EventChangesMissed,
 		e.Kind == EventResourceUpdated && len(l.events)-l.topics >= maxSubscribedURIs:
 		l.missed = true
 	default:

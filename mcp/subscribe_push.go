@@ -23,7 +23,7 @@ type pushSubscription struct {
 }
 
 // listenPush opens a subscription and serves it, unless the caller of the handler does that.
-func (s *Server) listenPush(ctx context.Context, req *Request, sub *subscription, f Filter) (Result, error) {
+func (s *Server) listenPush(ctx context.Context, req *Request, sub *subscription, f SubscriptionFilter) (Result, error) {
 	p := &pushSubscription{subscription: sub, server: s, ctx: ctx, req: req, wakeup: make(chan struct{}, 1)}
 	sub.wake = p.wake
 	if err := p.open(f); err != nil {
@@ -43,7 +43,7 @@ func (p *pushSubscription) wake() {
 	}
 }
 
-func (p *pushSubscription) open(f Filter) (err error) {
+func (p *pushSubscription) open(f SubscriptionFilter) (err error) {
 	opened := false
 	defer func() {
 		if !opened { // also after a panic

@@ -216,7 +216,7 @@ func TestTOOL04_ChangesReachClients(t *testing.T) {
 	s := newServer(t, nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "search"}, search)
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
-		stop := c.Listen(mcp.Filter{ToolsListChanged: true})
+		stop := c.Listen(mcp.SubscriptionFilter{ToolsListChanged: true})
 		handle := mcp.AddTool(s, &mcp.Tool{Name: "extra"}, search)
 		c.Await(1, toolsChanged)
 		if names := toolNames(t, c); names != "extra search" {
@@ -249,7 +249,7 @@ func TestTOOL04_ChangesReachClients(t *testing.T) {
 func TestRES06_SessionsSubscribeToResources(t *testing.T) {
 	s := changingServer(t, nil)
 	mcptest.RunOn(t, s, mcptest.Before(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
-		stop := c.Listen(mcp.Filter{ResourceSubscriptions: []string{"x://one", "x://one"}})
+		stop := c.Listen(mcp.SubscriptionFilter{ResourceSubscriptions: []string{"x://one", "x://one"}})
 		changeEverything(s)
 		count := func(method string, want int) {
 			t.Helper()
@@ -276,7 +276,7 @@ func TestRES06_SessionsSubscribeToResources(t *testing.T) {
 func TestRES06_SubscribingLosesNoChange(t *testing.T) {
 	s := changingServer(t, nil)
 	mcptest.RunOn(t, s, mcptest.Before(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
-		c.Listen(mcp.Filter{ResourceSubscriptions: []string{"x://one"}})
+		c.Listen(mcp.SubscriptionFilter{ResourceSubscriptions: []string{"x://one"}})
 		for range 50 {
 			before := len(c.Notifications(resourceUpdated))
 			s.ResourceUpdated("x://one")
@@ -293,7 +293,7 @@ func TestRES06_SubscribingLosesNoChange(t *testing.T) {
 func TestSUB_AHundredChangesAreOne(t *testing.T) {
 	s := changingServer(t, nil)
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
-		c.Listen(mcp.Filter{ToolsListChanged: true})
+		c.Listen(mcp.SubscriptionFilter{ToolsListChanged: true})
 		var handles []*mcp.Registration[mcp.Tool]
 		for i := range 100 {
 			handles = append(handles, give(s, fmt.Sprintf("tool%d", i), "x"))

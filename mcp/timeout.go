@@ -7,19 +7,19 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/peer"
 )
 
-// AwaitUser suspends the timeouts of the [Client] request that ctx belongs to, those of
+// PauseTimeouts suspends the timeouts of the [Client] request that ctx belongs to, those of
 // [CallOptions] and of [Connect], until done is called. A deadline that the caller has set itself
 // is not affected. It is for middleware, transports and what they use, such as an
 // http.RoundTripper, that wait for a person, as for a login, or for other work of unknown length,
 // as for a task of the server. done must be called once.
-func AwaitUser(ctx context.Context) (done func()) { return peer.PauseTimeouts(ctx) }
+func PauseTimeouts(ctx context.Context) (done func()) { return peer.PauseTimeouts(ctx) }
 
-// AfterRequest registers f to be called at the end of the [Client] request that ctx belongs to,
+// OnRequestDone registers f to be called at the end of the [Client] request that ctx belongs to,
 // after all its rounds and whatever its outcome. The method that made the request waits for f
 // before it returns. It is for middleware that keeps state from one round to the next. Functions
 // are called in reverse order. If the request has ended, f is called at once; if ctx belongs to no
 // request, it is not called.
-func AfterRequest(ctx context.Context, f func()) {
+func OnRequestDone(ctx context.Context, f func()) {
 	if r, ok := ctx.Value(requestKey{}).(*requestContext); ok {
 		r.onDone(f)
 	}
@@ -37,7 +37,7 @@ type requestContext struct {
 
 type requestKey struct{}
 
-// Value returns the request for AfterRequest, and the client for ClientFrom.
+// Value returns the request for OnRequestDone, and the client for ClientFrom.
 func (r *requestContext) Value(key any) any {
 	switch key {
 	case requestKey{}:

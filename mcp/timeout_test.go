@@ -38,7 +38,7 @@ func TestAfterRequestComesBeforeTheRequestReturns(t *testing.T) {
 				var rounds int
 				var last context.Context
 				c := mcptest.Dial(t, s, on, &mcp.ClientOptions{
-					Elicit: func(context.Context, *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+					Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 						if len(done) != 0 {
 							t.Errorf("%q is done, and the request is not over", done)
 						}
@@ -48,8 +48,8 @@ func TestAfterRequestComesBeforeTheRequestReturns(t *testing.T) {
 						return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 							if req.Method == "tools/call" {
 								rounds++
-								mcp.AfterRequest(ctx, func() { done = append(done, fmt.Sprint(rounds)) })
-								mcp.AfterRequest(ctx, func() { done = append(done, "last") })
+								mcp.OnRequestDone(ctx, func() { done = append(done, fmt.Sprint(rounds)) })
+								mcp.OnRequestDone(ctx, func() { done = append(done, "last") })
 								last = ctx
 							}
 							return next.ServeMCP(ctx, req)
@@ -65,12 +65,12 @@ func TestAfterRequestComesBeforeTheRequestReturns(t *testing.T) {
 					t.Errorf("done %q, %v; want %q", done, err, want)
 				}
 				late := 0
-				mcp.AfterRequest(last, func() { late++ })
+				mcp.OnRequestDone(last, func() { late++ })
 				if late != 1 {
 					t.Errorf("when the request was over, it was called %d times", late)
 				}
 			})
 		}
 	}
-	mcp.AfterRequest(t.Context(), func() { t.Error("called for a request that nobody makes") })
+	mcp.OnRequestDone(t.Context(), func() { t.Error("called for a request that nobody makes") })
 }

@@ -50,12 +50,12 @@ type ToolAnnotations struct {
 	OpenWorld *bool `json:"openWorldHint,omitzero"`
 }
 
-// A ToolResult is the result of a tool call.
+// A CallToolResult is the result of a tool call.
 //
 // Spec: server/tools, Tool Result; schema CallToolResult.
-type ToolResult struct {
+type CallToolResult struct {
 	// Content is the result for the model.
-	Content []Content `json:"content"`
+	Content []ContentBlock `json:"content"`
 	// StructuredContent is the result for programs: any value that encodes to JSON by the output
 	// schema. Nil means absent; json.RawMessage("null") is the value null.
 	StructuredContent any `json:"structuredContent,omitzero"`
@@ -69,19 +69,19 @@ type ToolResult struct {
 }
 
 // textResult returns a result with one text, in one allocation.
-func textResult(text string) *ToolResult {
+func textResult(text string) *CallToolResult {
 	r := &struct {
-		ToolResult
-		content [1]Content
+		CallToolResult
+		content [1]ContentBlock
 		text    TextContent
 	}{text: TextContent{Text: text}}
 	r.content[0] = &r.text
 	r.Content = r.content[:]
-	return &r.ToolResult
+	return &r.CallToolResult
 }
 
 // appendFields encodes the most frequent result by hand, for speed.
-func (r *ToolResult) appendFields(dst []byte) ([]byte, error) {
+func (r *CallToolResult) appendFields(dst []byte) ([]byte, error) {
 	dst = append(dst, `"content":[`...)
 	var err error
 	for i, c := range r.Content {
@@ -105,7 +105,7 @@ func (r *ToolResult) appendFields(dst []byte) ([]byte, error) {
 	return dst, nil
 }
 
-func (r *ToolResult) appendStructured(dst []byte) ([]byte, error) {
+func (r *CallToolResult) appendStructured(dst []byte) ([]byte, error) {
 	raw, ok := r.StructuredContent.(json.RawMessage)
 	if ok && len(raw) > 0 && len(raw) == len(r.checked) && &raw[0] == &r.checked[0] {
 		from := len(dst)

@@ -152,12 +152,12 @@ func countSchema(raw []byte, nodes *int) error {
 }
 
 // CallTool calls a tool. args encodes to a JSON object, or is nil. If the tool fails, CallTool
-// returns a result with IsError set; [Call] returns an error instead. If the tool has been listed,
+// returns a result with IsError set; [CallTool] returns an error instead. If the tool has been listed,
 // structured content is validated against its output schema; the error for an invalid one is
 // [ErrInvalidResult].
 //
 // Spec: server/tools, Calling Tools.
-func (c *Client) CallTool(ctx context.Context, name string, args any) (*ToolResult, error) {
+func (c *Client) CallTool(ctx context.Context, name string, args any) (*CallToolResult, error) {
 	members, err := appendCall(nil, name, args)
 	if err != nil {
 		return nil, err
@@ -235,7 +235,7 @@ func (c *Client) refresh(ctx context.Context, name string) (*knownTool, error) {
 
 // UnmarshalJSON decodes a result that was stored, or that belongs to a task. It is
 // not checked against the output schema of a tool. StructuredContent is a json.RawMessage then.
-func (r *ToolResult) UnmarshalJSON(raw []byte) error {
+func (r *CallToolResult) UnmarshalJSON(raw []byte) error {
 	if jsonscan.Kind(raw) != '{' {
 		return errors.New("mcp: invalid tool result: must be an object")
 	}
@@ -249,10 +249,10 @@ func (r *ToolResult) UnmarshalJSON(raw []byte) error {
 
 // decodeToolResult decodes a result. All members are optional: revisions and servers differ in
 // those that they omit. The result and its first text, mostly the only content, are one allocation.
-func decodeToolResult(raw RawResult) (*ToolResult, error) {
+func decodeToolResult(raw RawResult) (*CallToolResult, error) {
 	r := &struct {
-		ToolResult
-		list [1]Content
+		CallToolResult
+		list [1]ContentBlock
 		text TextContent
 	}{}
 	r.Content = r.list[:0]
@@ -276,7 +276,7 @@ func decodeToolResult(raw RawResult) (*ToolResult, error) {
 			return nil, fmt.Errorf("%s: %w", key, err)
 		}
 	}
-	return &r.ToolResult, nil
+	return &r.CallToolResult, nil
 }
 
 // decodeMeta decodes the `_meta` of a result without the server info, which the client returns
@@ -304,7 +304,7 @@ func decodeMeta(d *jsonscan.Descent) (Meta, error) {
 }
 
 // decodeContents appends the content blocks of an array. It decodes the first text into first.
-func decodeContents(list []Content, first *TextContent, d *jsonscan.Descent) ([]Content, error) {
+func decodeContents(list []ContentBlock, first *TextContent, d *jsonscan.Descent) ([]ContentBlock, error) {
 	if !d.Into('[') {
 		return nil, errors.New("must be an array")
 	}
@@ -313,7 +313,7 @@ func decodeContents(list []Content, first *TextContent, d *jsonscan.Descent) ([]
 		if err != nil {
 			return nil, err
 		}
-		if piece == Content(first) {
+		if piece == ContentBlock(first) {
 			first = nil
 		}
 		list = append(list, piece)
@@ -324,7 +324,7 @@ func decodeContents(list []Content, first *TextContent, d *jsonscan.Descent) ([]
 // checkOutput validates structured content against the output schema of the tool.
 //
 // Spec: server/tools, Output Schema.
-func (c *Client) checkOutput(known *knownTool, r *ToolResult) error {
+func (c *Client) checkOutput(known *knownTool, r *CallToolResult) error {
 	if known == nil || known.raw == nil || r.IsError {
 		return nil
 	}
@@ -346,7 +346,7 @@ func (c *Client) checkOutput(known *knownTool, r *ToolResult) error {
 // A ToolError reports that a tool has failed. The content of Result is meant for the model.
 type ToolError struct {
 	Tool   string
-	Result *ToolResult
+	Result *CallToolResult
 }
 
 // Error returns the text of the result.
@@ -358,7 +358,7 @@ func (e *ToolError) Error() string {
 }
 
 // Text returns the text content of the result, one block per line. Other content is left out.
-func (r *ToolResult) Text() string {
+func (r *CallToolResult) Text() string {
 	if len(r.Content) == 1 {
 		if text, ok := r.Content[0].(*TextContent); ok {
 			return text.Text
@@ -376,11 +376,11 @@ func (r *ToolResult) Text() string {
 	return b.String()
 }
 
-// Call calls a tool like [Client.CallTool] and decodes the result into Out: a *[ToolResult] is the
+// CallTool calls a tool like [Client.CallTool] and decodes the result into Out: a *[CallToolResult] is the
 // whole result, a []Content its content, a string its text. Any other type is decoded from the
 // structured content, or from the text if there is none. If the tool fails, the error is a
 // [*ToolError].
-func Call[Out any](ctx context.Context, c *Client, tool string, args any) (Out, error) {
+func CallTool[Out any](ctx context.Context, c *Client, tool string, args any) (Out, error) {
 	var out Out
 	r, err := c.CallTool(ctx, tool, args)
 	if err != nil {
@@ -390,10 +390,10 @@ func Call[Out any](ctx context.Context, c *Client, tool string, args any) (Out, 
 		return out, &ToolError{Tool: tool, Result: r}
 	}
 	switch p := any(&out).(type) {
-	case **ToolResult:
+	case **CallToolResult:
 		*p = r
 		return out, nil
-	case *[]Content:
+	case *[]ContentBlock:
 		*p = r.Content
 		return out, nil
 	case *string:
@@ -414,7 +414,7 @@ func Call[Out any](ctx context.Context, c *Client, tool string, args any) (Out, 
 }
 
 // decodeOutput decodes the structured content of a result, or the text if there is none.
-func decodeOutput[Out any](r *ToolResult) (Out, error) {
+func decodeOutput[Out any](r *CallToolResult) (Out, error) {
 	var out Out
 	raw, ok := r.StructuredContent.(json.RawMessage)
 	if !ok {

@@ -17,7 +17,7 @@ func TestToolResultsAreDecoded(t *testing.T) {
 		"encoding/json":    stdjson.Unmarshal,
 		"the experimental": func(raw []byte, v any) error { return json.Unmarshal(raw, v) },
 	} {
-		raw, r := []byte(stored), &mcp.ToolResult{}
+		raw, r := []byte(stored), &mcp.CallToolResult{}
 		if err := decode(raw, r); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -30,7 +30,7 @@ func TestToolResultsAreDecoded(t *testing.T) {
 			t.Errorf("%s: got %+v", name, r)
 		}
 		for _, wrong := range []string{`[]`, `7`, `"x"`, `{"content":{}}`, `{"content":[7]}`, `{"isError":1}`, `{"_meta":[]}`, `{`} {
-			if err := decode([]byte(wrong), &mcp.ToolResult{}); err == nil {
+			if err := decode([]byte(wrong), &mcp.CallToolResult{}); err == nil {
 				t.Errorf("%s: %s is a result", name, wrong)
 			}
 		}

@@ -13,7 +13,7 @@ import (
 )
 
 // A toolFunc calls a tool with validated arguments.
-type toolFunc func(ctx context.Context, args json.RawMessage) (*ToolResult, error)
+type toolFunc func(ctx context.Context, args json.RawMessage) (*CallToolResult, error)
 
 // A toolEntry is the server's data about a tool.
 type toolEntry struct {
@@ -33,7 +33,7 @@ type toolEntry struct {
 // completed by defaults before the function is called. Invalid arguments become a tool error that
 // the model can correct.
 //
-// Out is the result: a string becomes text; [Content], []Content and [*ToolResult] are unchanged;
+// Out is the result: a string becomes text; [Content], []Content and [*CallToolResult] are unchanged;
 // any other type becomes structured content with an output schema, and its JSON as text.
 //
 // An error of the function becomes a tool error, whose text the model sees. An [*Error] becomes a
@@ -225,7 +225,7 @@ func toolFailure(c *call, err error) (Result, error) {
 	return failedTool(err), nil
 }
 
-func failedTool(err error) *ToolResult {
+func failedTool(err error) *CallToolResult {
 	res := textResult(err.Error())
 	res.IsError = true
 	return res
@@ -235,7 +235,7 @@ func failedTool(err error) *ToolResult {
 // server.
 //
 // Spec: server/tools, Output Schema.
-func (s *Server) checkStructured(c *call, e *featureEntry[Tool, toolEntry], res *ToolResult) (Result, error) {
+func (s *Server) checkStructured(c *call, e *featureEntry[Tool, toolEntry], res *CallToolResult) (Result, error) {
 	if res.StructuredContent == nil {
 		if c.asked() {
 			return res, nil // the run was not completed
@@ -281,7 +281,7 @@ func bindTool[In, Out any](t *Tool, f func(context.Context, In) (Out, error)) (*
 		return nil, fmt.Errorf("output: type %s cannot be structured content, which OutputSchema requires", reflect.TypeFor[Out]())
 	}
 	decoder := schema.NewDecoder(reflect.TypeFor[In]())
-	b.entry.call = func(ctx context.Context, args json.RawMessage) (*ToolResult, error) {
+	b.entry.call = func(ctx context.Context, args json.RawMessage) (*CallToolResult, error) {
 		var in In
 		if err := decodeArguments(decoder, args, &in); err != nil {
 			return nil, &argumentError{err}
@@ -340,52 +340,52 @@ func (b *boundTool) inferInput(in reflect.Type) error {
 }
 
 // bindOutput returns the function that converts the output of the tool's function to a result.
-func bindOutput[Out any](b *boundTool) (func(Out) (*ToolResult, error), error) {
+func bindOutput[Out any](b *boundTool) (func(Out) (*CallToolResult, error), error) {
 	var out Out
 	switch any(&out).(type) {
 	case *string:
-		return func(v Out) (*ToolResult, error) {
+		return func(v Out) (*CallToolResult, error) {
 			return textResult(any(v).(string)), nil
 		}, nil
-	case *Content:
+	case *ContentBlock:
 		return contentResult[Out], nil
-	case *[]Content:
-		return func(v Out) (*ToolResult, error) { return &ToolResult{Content: any(v).([]Content)}, nil }, nil
-	case **ToolResult:
-		return func(v Out) (*ToolResult, error) {
-			if res := any(v).(*ToolResult); res != nil {
+	case *[]ContentBlock:
+		return func(v Out) (*CallToolResult, error) { return &CallToolResult{Content: any(v).([]ContentBlock)}, nil }, nil
+	case **CallToolResult:
+		return func(v Out) (*CallToolResult, error) {
+			if res := any(v).(*CallToolResult); res != nil {
 				return res, nil
 			}
 			return nil, errors.New("the tool returned a nil result")
 		}, nil
 	}
-	if reflect.TypeFor[Out]().Implements(reflect.TypeFor[Content]()) {
+	if reflect.TypeFor[Out]().Implements(reflect.TypeFor[ContentBlock]()) {
 		return contentResult[Out], nil
 	}
 	if err := b.inferOutput(reflect.TypeFor[Out]()); err != nil {
 		return nil, err
 	}
 	declared := b.entry.output
-	return func(v Out) (*ToolResult, error) { return structured(v, declared) }, nil
+	return func(v Out) (*CallToolResult, error) { return structured(v, declared) }, nil
 }
 
 // mayBeStructured reports whether a tool with output type Out can have structured content.
 func mayBeStructured[Out any]() bool {
 	var out Out
 	switch any(&out).(type) {
-	case *string, *Content, *[]Content:
+	case *string, *ContentBlock, *[]ContentBlock:
 		return false
 	}
-	return !reflect.TypeFor[Out]().Implements(reflect.TypeFor[Content]())
+	return !reflect.TypeFor[Out]().Implements(reflect.TypeFor[ContentBlock]())
 }
 
 // contentResult returns a result with one piece of content.
-func contentResult[Out any](v Out) (*ToolResult, error) {
-	c, ok := any(v).(Content)
+func contentResult[Out any](v Out) (*CallToolResult, error) {
+	c, ok := any(v).(ContentBlock)
 	if !ok {
 		return nil, errors.New("the tool returned nil content")
 	}
-	return &ToolResult{Content: []Content{c}}, nil
+	return &CallToolResult{Content: []ContentBlock{c}}, nil
 }
 
 // inferOutput derives the output schema from the type unless one is set. A type that can be
@@ -406,7 +406,7 @@ func (b *boundTool) inferOutput(out reflect.Type) error {
 // and not allowed by the derived schema, which may be nil, are dropped.
 //
 // Spec: server/tools, Structured Content.
-func structured(v any, derived *schema.Schema) (*ToolResult, error) {
+func structured(v any, derived *schema.Schema) (*CallToolResult, error) {
 	raw, err := schema.Encode(v)
 	if err != nil {
 		return nil, fmt.Errorf("encode the tool's result: %w", err)

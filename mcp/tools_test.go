@@ -55,10 +55,10 @@ func TestTOOL07_WhatToolsGive(t *testing.T) {
 	s := newServer(t, nil)
 	give(s, "text", "hello")
 	give(s, "piece", mcp.Text("hello"))
-	give[mcp.Content](s, "any piece", mcp.Text("hello"))
-	give(s, "pieces", []mcp.Content{mcp.Text("hello"), mcp.Text("you")})
-	give(s, "nothing", []mcp.Content(nil))
-	give(s, "result", &mcp.ToolResult{Content: []mcp.Content{mcp.Text("hello")}, IsError: true, Meta: mcp.Meta{"com.example/x": 1}})
+	give[mcp.ContentBlock](s, "any piece", mcp.Text("hello"))
+	give(s, "pieces", []mcp.ContentBlock{mcp.Text("hello"), mcp.Text("you")})
+	give(s, "nothing", []mcp.ContentBlock(nil))
+	give(s, "result", &mcp.CallToolResult{Content: []mcp.ContentBlock{mcp.Text("hello")}, IsError: true, Meta: mcp.Meta{"com.example/x": 1}})
 	give(s, "number", 7)
 	give(s, "list", []string(nil))
 	give[any](s, "anything", map[string]int{"n": 1})
@@ -135,8 +135,8 @@ func TestTOOL13_APromiseThatIsNotKeptIsTheServersFailure(t *testing.T) {
 	s := newServer(t, nil)
 	promise := json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`)
 	broken := func(name string, v any) {
-		mcp.AddTool(s, &mcp.Tool{Name: name, OutputSchema: promise}, func(context.Context, struct{}) (*mcp.ToolResult, error) {
-			return &mcp.ToolResult{Content: []mcp.Content{}, StructuredContent: v}, nil
+		mcp.AddTool(s, &mcp.Tool{Name: name, OutputSchema: promise}, func(context.Context, struct{}) (*mcp.CallToolResult, error) {
+			return &mcp.CallToolResult{Content: []mcp.ContentBlock{}, StructuredContent: v}, nil
 		})
 	}
 	broken("good", object{"n": 1})

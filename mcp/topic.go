@@ -112,7 +112,7 @@ type topicSender struct {
 
 // openTopics opens the topics of the filter, and leaves in the filter what has to be acknowledged.
 // Until close, changes are sent to the client.
-func (s *Server) openTopics(ctx context.Context, req *Request, sub *subscription, f *Filter,
+func (s *Server) openTopics(ctx context.Context, req *Request, sub *subscription, f *SubscriptionFilter,
 	sender topicSender) (*topicSubscriptions, error) {
 	wanted := f.Topics
 	f.Topics = nil

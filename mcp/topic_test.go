@@ -140,7 +140,7 @@ func TestSessionsHaveNoTopics(t *testing.T) {
 		Params: func(context.Context, *mcp.Request, string) (json.RawMessage, error) { return nil, nil },
 	})
 	mcptest.RunOn(t, s, mcptest.Before(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
-		c.Listen(mcp.Filter{ToolsListChanged: true, ResourceSubscriptions: []string{"x://one"}})
+		c.Listen(mcp.SubscriptionFilter{ToolsListChanged: true, ResourceSubscriptions: []string{"x://one"}})
 		changeEverything(s)
 		if got := c.Notifications(jobChanged); len(got) > 0 {
 			t.Errorf("told %d times", len(got))
@@ -190,12 +190,12 @@ func TestTopicsThatRefuseOrFail(t *testing.T) {
 	stops := 0
 	stop := func() { stops++ }
 	var late func(key string) // of the last topic that was opened
-	refused := mcp.MissingCapability(json.RawMessage(`{"extensions":{"com.example/jobs":{}}}`))
+	refused := mcp.MissingClientCapability(json.RawMessage(`{"extensions":{"com.example/jobs":{}}}`))
 	for what, test := range map[string]struct {
 		open func(ctx context.Context, changed func(string)) (any, func(), error)
 		code int
 	}{
-		"an error":     {func(context.Context, func(string)) (any, func(), error) { return true, stop, refused }, mcp.CodeMissingCapability},
+		"an error":     {func(context.Context, func(string)) (any, func(), error) { return true, stop, refused }, mcp.CodeMissingRequiredClientCapability},
 		"a bare error": {func(context.Context, func(string)) (any, func(), error) { return true, stop, errors.New("secret") }, mcp.CodeInternalError},
 		"a panic":      {func(context.Context, func(string)) (any, func(), error) { stop(); panic("secret") }, mcp.CodeInternalError},
 		"no JSON":      {func(context.Context, func(string)) (any, func(), error) { return make(chan int), stop, nil }, mcp.CodeInternalError},
@@ -443,16 +443,16 @@ func TestAddTopicIsChecked(t *testing.T) {
 }
 
 func TestFiltersAreOneObject(t *testing.T) {
-	f := mcp.Filter{ToolsListChanged: true, Topics: map[string]json.RawMessage{"jobs": json.RawMessage(`["a"]`)}}
+	f := mcp.SubscriptionFilter{ToolsListChanged: true, Topics: map[string]json.RawMessage{"jobs": json.RawMessage(`["a"]`)}}
 	raw, err := json.Marshal(f)
 	if err != nil || string(raw) != `{"toolsListChanged":true,"jobs":["a"]}` {
 		t.Errorf("got %s, %v", raw, err)
 	}
-	var back mcp.Filter
+	var back mcp.SubscriptionFilter
 	if err := json.Unmarshal(raw, &back); err != nil || !back.ToolsListChanged || string(back.Topics["jobs"]) != `["a"]` {
 		t.Errorf("got %+v, %v", back, err)
 	}
-	if _, err := json.Marshal(mcp.Filter{ToolsListChanged: true, Topics: map[string]json.RawMessage{"toolsListChanged": json.RawMessage(`false`)}}); err == nil {
+	if _, err := json.Marshal(mcp.SubscriptionFilter{ToolsListChanged: true, Topics: map[string]json.RawMessage{"toolsListChanged": json.RawMessage(`false`)}}); err == nil {
 		t.Error("a topic with the name of a core member was taken")
 	}
 }
@@ -466,7 +466,7 @@ func TestListenGivesTopicEvents(t *testing.T) {
 				s.AddTopic("jobs", j.topic())
 				c := mcptest.Dial(t, s, on, nil)
 				var got []string
-				filter := mcp.Filter{ToolsListChanged: true, Topics: map[string]json.RawMessage{"jobs": json.RawMessage(`["a","x"]`), "none": json.RawMessage(`1`)}}
+				filter := mcp.SubscriptionFilter{ToolsListChanged: true, Topics: map[string]json.RawMessage{"jobs": json.RawMessage(`["a","x"]`), "none": json.RawMessage(`1`)}}
 				for e, err := range c.Listen(t.Context(), filter) {
 					if err != nil {
 						t.Fatal(err)
@@ -503,7 +503,7 @@ func TestSessionsAgreeToNoTopic(t *testing.T) {
 	s.AddTopic("jobs", (&jobs{}).topic())
 	for _, on := range mcptest.Before(mcptest.Modern) {
 		c := mcptest.Dial(t, s, on, nil)
-		for e, err := range c.Listen(t.Context(), mcp.Filter{ToolsListChanged: true, Topics: map[string]json.RawMessage{"jobs": json.RawMessage(`["a"]`)}}) {
+		for e, err := range c.Listen(t.Context(), mcp.SubscriptionFilter{ToolsListChanged: true, Topics: map[string]json.RawMessage{"jobs": json.RawMessage(`["a"]`)}}) {
 			if err != nil || e.Kind != mcp.EventListening || len(e.Filter.Topics) != 0 || !e.Filter.ToolsListChanged {
 				t.Errorf("%s: got %+v, %v", on, e, err)
 			}
@@ -542,7 +542,7 @@ func TestListenBoundsTopicEvents(t *testing.T) {
 				}
 				defer c.Close()
 				counts := map[mcp.EventKind]int{}
-				for e, err := range c.Listen(t.Context(), mcp.Filter{Topics: map[string]json.RawMessage{"jobs": json.RawMessage(`1`)}}) {
+				for e, err := range c.Listen(t.Context(), mcp.SubscriptionFilter{Topics: map[string]json.RawMessage{"jobs": json.RawMessage(`1`)}}) {
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -553,12 +553,12 @@ func TestListenBoundsTopicEvents(t *testing.T) {
 						synctest.Wait() // a slow loop
 					}
 					counts[e.Kind]++
-					if e.Kind == mcp.EventResync {
+					if e.Kind == mcp.EventChangesMissed {
 						break
 					}
 				}
 				// What came before the loop first looked is apart from what waited while it was slow.
-				if got := counts[mcp.EventTopic]; got < test.kept || got > 2*test.kept || counts[mcp.EventResync] != 1 {
+				if got := counts[mcp.EventTopic]; got < test.kept || got > 2*test.kept || counts[mcp.EventChangesMissed] != 1 {
 					t.Errorf("got %v", counts)
 				}
 			})
@@ -600,7 +600,7 @@ func TestListenTellsLastThatSomethingIsMissing(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				var got []string
-				for e, err := range c.Listen(ctx, mcp.Filter{Topics: map[string]json.RawMessage{"jobs": json.RawMessage(`1`)}}) {
+				for e, err := range c.Listen(ctx, mcp.SubscriptionFilter{Topics: map[string]json.RawMessage{"jobs": json.RawMessage(`1`)}}) {
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -641,7 +641,7 @@ func TestListenGivesNoTopicEventsUnasked(t *testing.T) {
 		}
 		defer c.Close()
 		var got []string
-		for e, err := range c.Listen(t.Context(), mcp.Filter{ToolsListChanged: true}) {
+		for e, err := range c.Listen(t.Context(), mcp.SubscriptionFilter{ToolsListChanged: true}) {
 			if got = append(got, e.Kind.String()); err != nil || e.Kind != mcp.EventListening {
 				break
 			}

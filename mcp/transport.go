@@ -12,7 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// A Conn is a stream of messages between one client and one server. [Stdio], [NewStream] and [Pipe]
+// A Conn is a stream of messages between one client and one server. [Stdio], [NewStreamConn] and [Pipe]
 // return Conns. A custom stream transport is another implementation of Conn.
 //
 // Spec: basic/transports#custom-transports.
@@ -32,7 +32,7 @@ type Conn interface {
 }
 
 // A Transport sends the requests of a client to one server, as an http.RoundTripper does for HTTP.
-// [Command], [InMemory], [OverConn] and mcphttp.NewTransport return Transports. [Connect] makes a
+// [Command], [InMemory], [NewConnTransport] and mcphttp.NewTransport return Transports. [Connect] makes a
 // [Client] of one.
 //
 // Spec: basic/transports (2026-07-28).
@@ -73,9 +73,9 @@ func (e *TransportError) Error() string {
 // Unwrap returns the reason.
 func (e *TransportError) Unwrap() error { return e.Err }
 
-// A KeyedTransport is a Transport that can identify its server. [Connect] caches for the life of
+// A IdentifiedTransport is a Transport that can identify its server. [Connect] caches for the life of
 // the process which era the server belongs to.
-type KeyedTransport interface {
+type IdentifiedTransport interface {
 	Transport
 	// ServerKey returns a key that is equal for all transports to one server, such as a command
 	// line or the origin of a URL.
@@ -96,11 +96,11 @@ type SessionTransport interface {
 	// server's requests, and its notifications that belong to no request in progress, go to
 	// receive, which must not block and may be called concurrently. A nil message reports that
 	// messages may have been missed. ctx bounds the opening, not the session.
-	OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (SessionLink, error)
+	OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (SessionConn, error)
 }
 
-// A SessionLink carries the messages of one session. It is safe for concurrent use.
-type SessionLink interface {
+// A SessionConn carries the messages of one session. It is safe for concurrent use.
+type SessionConn interface {
 	// RoundTrip sends a request, under an id that it chooses and sets, and returns the response,
 	// which may be an error. Its errors are those of [Transport.RoundTrip]; one that wraps
 	// [ErrSessionLost] reports that the server no longer has the session. When ctx ends, RoundTrip
@@ -129,9 +129,9 @@ const (
 	minUptime = 10 * time.Second
 )
 
-// OverConn returns a Transport over a Conn, such as that of a socket or one end of a [Pipe]. It
+// NewConnTransport returns a Transport over a Conn, such as that of a socket or one end of a [Pipe]. It
 // ends when the Conn does.
-func OverConn(conn Conn) Transport {
+func NewConnTransport(conn Conn) Transport {
 	t := &connTransport{}
 	used := false
 	t.init(func(context.Context) (Conn, error) {
@@ -283,7 +283,7 @@ func (t *connTransport) receive(m *jsonrpc.Message) {
 }
 
 // OpenSession opens a session on the current Conn.
-func (t *connTransport) OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (SessionLink, error) {
+func (t *connTransport) OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (SessionConn, error) {
 	c, _, err := t.live(ctx, wire.MethodInitialize)
 	if err != nil {
 		return nil, err

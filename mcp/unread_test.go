@@ -21,7 +21,7 @@ func TestR72_AnswersThatNobodyReadsAreBounded(t *testing.T) {
 		mcp.AddTool(s, &mcp.Tool{Name: "echo"}, func(context.Context, struct{}) (string, error) { return strings.Repeat("y", 4000), nil })
 		near, far := net.Pipe()
 		served := make(chan error, 1)
-		go func() { served <- s.Run(t.Context(), mcp.NewStream(near, near, nil)) }()
+		go func() { served <- s.Run(t.Context(), mcp.NewStreamConn(near, near, nil)) }()
 		io.WriteString(far, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"a","version":"1"}}}`+"\n")
 		if _, err := far.Read(make([]byte, 64<<10)); err != nil {
 			t.Fatal(err)
@@ -65,7 +65,7 @@ func TestArgumentsOfMiddlewareAreChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	call := func(arguments string) (*mcp.ToolResult, error) {
+	call := func(arguments string) (*mcp.CallToolResult, error) {
 		params = arguments
 		return c.CallTool(t.Context(), "echo", map[string]any{"message": "m"})
 	}

@@ -18,7 +18,7 @@ func TestEveryRequestHasItsOwnTime(t *testing.T) {
 			For  int64 `json:"for"` // nanoseconds
 			User int64 `json:"user"`
 		}) (string, error) {
-			done := mcp.AwaitUser(ctx) // the handler's context is the client's: they are in one process
+			done := mcp.PauseTimeouts(ctx) // the handler's context is the client's: they are in one process
 			time.Sleep(time.Duration(in.User))
 			done()
 			select {

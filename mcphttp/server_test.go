@@ -334,7 +334,7 @@ func (c *testCore) call(ctx context.Context, req *mcp.Request, name, message str
 		if err := tell(1); err != nil {
 			return nil, err
 		}
-		return nil, mcp.MissingCapability([]byte(`{"sampling":{}}`))
+		return nil, mcp.MissingClientCapability([]byte(`{"sampling":{}}`))
 	case "wait", "notifywait":
 		if name == "notifywait" {
 			if err := tell(1); err != nil {
@@ -372,7 +372,7 @@ func (c *testCore) call(ctx context.Context, req *mcp.Request, name, message str
 		<-c.proceed
 		return text("polled"), nil
 	case "missing":
-		return nil, mcp.MissingCapability([]byte(`{"sampling":{}}`))
+		return nil, mcp.MissingClientCapability([]byte(`{"sampling":{}}`))
 	case "error":
 		return nil, mcp.Errorf(mcp.CodeInvalidParams, "no")
 	case "busy":

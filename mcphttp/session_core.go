@@ -69,7 +69,7 @@ func (c *sessionCore) Listen(ctx context.Context, msg *jsonrpc.Message, notify l
 		first() // the first notification is the acknowledgement
 		return notify(ctx, method, params)
 	}
-	go func() { ended <- mcp.Answer(ctx, c.handler, req) }()
+	go func() { ended <- mcp.Respond(ctx, c.handler, req) }()
 	stop = func() { cancel(mcp.ErrClosed) }
 	select {
 	case <-opened:

@@ -37,7 +37,7 @@ func (l slowLogin) RoundTrip(r *http.Request) (*http.Response, error) {
 		l.wait = 0 // the server waits for these
 	}
 	if l.awaited {
-		done := mcp.AwaitUser(r.Context())
+		done := mcp.PauseTimeouts(r.Context())
 		defer done()
 	}
 	select {
@@ -76,7 +76,7 @@ func TestTimeLimitsStandStillWhileAPersonIsAwaited(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer c.Close()
-				if text, err := mcp.Call[string](t.Context(), c, "hello", nil); err != nil || text != "hello" {
+				if text, err := mcp.CallTool[string](t.Context(), c, "hello", nil); err != nil || text != "hello" {
 					t.Errorf("call: %q, %v", text, err)
 				}
 			})

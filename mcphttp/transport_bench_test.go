@@ -224,7 +224,7 @@ func benchmarkCall(b *testing.B, path, revision string) {
 	defer cancel()
 	b.ReportAllocs()
 	for b.Loop() {
-		if got, err := mcp.Call[string](ctx, c, "echo", arguments); err != nil || got != "hello" {
+		if got, err := mcp.CallTool[string](ctx, c, "echo", arguments); err != nil || got != "hello" {
 			b.Fatal(got, err)
 		}
 	}

@@ -131,7 +131,7 @@ func (t *cutTest) modern(tool string) {
 			t.Errorf("got %s", res)
 		}
 	case errors.As(err, &remote):
-		if tool != "missing" || remote.Code != mcp.CodeMissingCapability {
+		if tool != "missing" || remote.Code != mcp.CodeMissingRequiredClientCapability {
 			t.Errorf("got %v", err)
 		}
 	default:
@@ -147,7 +147,7 @@ func (t *cutTest) session(version string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &linkClient{SessionLink: link, t: t}
+	c := &linkClient{SessionConn: link, t: t}
 	m, err := c.try(t.Context(), "initialize", `{"protocolVersion":"`+version+`","capabilities":{},"clientInfo":{"name":"test","version":"1"}}`)
 	if t.failed(err, "") || m.Error != nil {
 		return

@@ -39,7 +39,7 @@ const (
 // without progress.
 //
 // Spec: basic/transports (2025-11-25), basic/transports#backwards-compatibility
-func (t *Transport) OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (mcp.SessionLink, error) {
+func (t *Transport) OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (mcp.SessionConn, error) {
 	l := &clientSession{t: t, receive: receive, done: make(chan struct{}), cancelSlots: make(chan struct{}, maxCancels)}
 	l.life.begin(t.life.ctx)
 	l.cancels.begin(t.life.ctx)
@@ -185,7 +185,7 @@ func isFirstTransport(status int, m *jsonrpc.Message) bool {
 		return true
 	}
 	switch m.Error.Code {
-	case mcp.CodeHeaderMismatch, mcp.CodeMissingCapability, mcp.CodeUnsupportedVersion:
+	case mcp.CodeHeaderMismatch, mcp.CodeMissingRequiredClientCapability, mcp.CodeUnsupportedProtocolVersion:
 		return false
 	case mcp.CodeMethodNotFound:
 		return status != http.StatusNotFound

@@ -19,7 +19,7 @@ import (
 
 // A linkClient is a client of the session era, over a SessionLink.
 type linkClient struct {
-	mcp.SessionLink
+	mcp.SessionConn
 	t        testing.TB
 	received chan *jsonrpc.Message
 }
@@ -32,7 +32,7 @@ func openLink(t testing.TB, tr *mcphttp.Transport) *linkClient {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.SessionLink = link
+	c.SessionConn = link
 	return c
 }
 

@@ -139,9 +139,9 @@ func TestMHTTP23_RemoteErrors(t *testing.T) {
 	tr := f.transport(nil)
 	for members, code := range map[string]int{
 		`"name":"error"`:   mcp.CodeInvalidParams,
-		`"name":"missing"`: mcp.CodeMissingCapability, // with status 400
-		`"name":"busy"`:    mcp.CodeBusy,              // with status 503
-		`"name":"late"`:    mcp.CodeMissingCapability, // as an event
+		`"name":"missing"`: mcp.CodeMissingRequiredClientCapability, // with status 400
+		`"name":"busy"`:    mcp.CodeBusy,                            // with status 503
+		`"name":"late"`:    mcp.CodeMissingRequiredClientCapability, // as an event
 	} {
 		_, err := tr.RoundTrip(t.Context(), modernRequest(t, "tools/call", members))
 		var remote *mcp.Error
@@ -250,7 +250,7 @@ func TestVER_Connect(t *testing.T) {
 				}
 				steps := 0
 				ctx := mcp.WithCallOptions(t.Context(), mcp.CallOptions{Progress: func(mcp.ProgressUpdate) { steps++ }})
-				got, err := mcp.Call[int](ctx, c, "double", map[string]any{"region": "eu", "n": 21})
+				got, err := mcp.CallTool[int](ctx, c, "double", map[string]any{"region": "eu", "n": 21})
 				if err != nil || got != 42 || steps != 1 {
 					t.Errorf("got %v, %v and %d steps", got, err, steps)
 				}

@@ -19,8 +19,8 @@ func newConn(c *Client) conn {
 	case Stdio:
 		clientReads, serverWrites := io.Pipe()
 		serverReads, clientWrites := io.Pipe()
-		server := mcp.NewStream(serverReads, serverWrites, nil)
-		return newStreamConn(c, mcp.NewStream(clientReads, clientWrites, nil), server)
+		server := mcp.NewStreamConn(serverReads, serverWrites, nil)
+		return newStreamConn(c, mcp.NewStreamConn(clientReads, clientWrites, nil), server)
 	case InMemory:
 		client, server := mcp.Pipe()
 		return newStreamConn(c, client, server)

@@ -51,7 +51,7 @@ func Transport(t testing.TB, h mcp.Handler, kind string) mcp.Transport {
 		serverReads, clientWrites := io.Pipe()
 		var served sync.WaitGroup
 		served.Go(func() {
-			err := mcp.Serve(context.Background(), h, mcp.NewStream(serverReads, serverWrites, nil),
+			err := mcp.Serve(context.Background(), h, mcp.NewStreamConn(serverReads, serverWrites, nil),
 				&mcp.ServeOptions{Logger: log})
 			// A client may close before it has read everything.
 			if err != nil && !errors.Is(err, mcp.ErrDisconnected) {
@@ -59,7 +59,7 @@ func Transport(t testing.TB, h mcp.Handler, kind string) mcp.Transport {
 			}
 		})
 		t.Cleanup(served.Wait)
-		return mcp.OverConn(mcp.NewStream(clientReads, clientWrites, nil))
+		return mcp.NewConnTransport(mcp.NewStreamConn(clientReads, clientWrites, nil))
 	case HTTP:
 		return overNetwork(t, mcphttp.NewHandler(h, &mcphttp.Options{Logger: log}))
 	}

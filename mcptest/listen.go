@@ -102,7 +102,7 @@ func (c *Client) checkSubscription(m *jsonrpc.Message) error {
 // resources/subscribe and an open stream in a session. It returns when the server sends changes.
 // Outside a synctest bubble, it cannot wait for that in a session. stop ends the subscription, and
 // in a session the subscriptions to resources.
-func (c *Client) Listen(f mcp.Filter) (stop func()) {
+func (c *Client) Listen(f mcp.SubscriptionFilter) (stop func()) {
 	c.t.Helper()
 	if c.Modern() {
 		before := len(c.Notifications(acknowledged))

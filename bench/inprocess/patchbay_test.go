@@ -56,6 +56,6 @@ func BenchmarkInProcess_Client_Patchbay(b *testing.B) {
 	}
 	defer c.Close()
 	benchmarkClient(b, func(message string) (string, error) {
-		return mcp.Call[string](ctx, c, echo.Tool, map[string]any{"message": message})
+		return mcp.CallTool[string](ctx, c, echo.Tool, map[string]any{"message": message})
 	})
 }

@@ -52,7 +52,7 @@ func turnedAway(reason func(error) bool) scenario {
 	return s
 }
 
-func badAnswer(err error) bool { return errors.Is(err, oauthclient.ErrBadAnswer) }
+func badAnswer(err error) bool { return errors.Is(err, oauthclient.ErrInvalidResponse) }
 
 func badMetadata(err error) bool {
 	_, ok := errors.AsType[*oauth.DiscoveryError](err)

@@ -14,7 +14,7 @@ import (
 // A scenario is what the client does with the server, and what its user answers.
 type scenario struct {
 	play   func(ctx context.Context, c *mcp.Client) error
-	elicit func(ctx context.Context, p *mcp.ElicitParams) (*mcp.ElicitResult, error)
+	elicit func(ctx context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error)
 	auth   setup // nil for a server that is open to all
 	// givesUp says whether an error is why the client must not be let in; nil if it has to be.
 	givesUp func(error) bool
@@ -39,8 +39,8 @@ var scenarios = map[string]scenario{
 }
 
 // accept returns a user who agrees to every form and fills it in like that.
-func accept(content string) func(context.Context, *mcp.ElicitParams) (*mcp.ElicitResult, error) {
-	return func(context.Context, *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+func accept(content string) func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+	return func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 		return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(content)}, nil
 	}
 }
@@ -62,7 +62,7 @@ func call(tool string, args map[string]any) func(context.Context, *mcp.Client) e
 		if err := listTools(ctx, c); err != nil {
 			return err
 		}
-		_, err := mcp.Call[*mcp.ToolResult](ctx, c, tool, args)
+		_, err := mcp.CallTool[*mcp.CallToolResult](ctx, c, tool, args)
 		return err
 	}
 }
@@ -96,7 +96,7 @@ func echoSchema(ctx context.Context, c *mcp.Client) error {
 	if schema == nil {
 		return errors.New("the server has no json_schema_2020_12_tool")
 	}
-	_, err := mcp.Call[*mcp.ToolResult](ctx, c, "json_schema_echo", map[string]any{"schema": schema})
+	_, err := mcp.CallTool[*mcp.CallToolResult](ctx, c, "json_schema_echo", map[string]any{"schema": schema})
 	return err
 }
 

@@ -30,9 +30,9 @@ func embedded(uri, mimeType, text string) *mcp.EmbeddedResource {
 }
 
 // contentTool registers a tool that takes nothing and gives the same content each time.
-func contentTool(s *mcp.Server, name, description string, content ...mcp.Content) {
+func contentTool(s *mcp.Server, name, description string, content ...mcp.ContentBlock) {
 	mcp.AddTool(s, &mcp.Tool{Name: name, Description: description},
-		func(context.Context, none) ([]mcp.Content, error) { return content, nil })
+		func(context.Context, none) ([]mcp.ContentBlock, error) { return content, nil })
 }
 
 func addContentTools(s *mcp.Server) {

@@ -73,7 +73,7 @@ type background struct {
 
 func askThree(ctx context.Context, _ none) (string, error) {
 	var user userName
-	var greeting *mcp.SampleResult
+	var greeting *mcp.CreateMessageResult
 	var roots []mcp.Root
 	err := mcp.AskAll(ctx,
 		mcp.FormQuestion("user_name", "What is your name?", &user, nil),

@@ -89,14 +89,14 @@ func described(answer any, err error) (string, error) {
 	return fmt.Sprintf("User response: %s", b), err
 }
 
-func userSays(text string) *mcp.SampleParams {
-	return &mcp.SampleParams{
-		Messages:  []mcp.SampleMessage{{Role: mcp.RoleUser, Content: []mcp.Content{mcp.Text(text)}}},
+func userSays(text string) *mcp.CreateMessageParams {
+	return &mcp.CreateMessageParams{
+		Messages:  []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: []mcp.ContentBlock{mcp.Text(text)}}},
 		MaxTokens: 100,
 	}
 }
 
-func textOf(res *mcp.SampleResult) string {
+func textOf(res *mcp.CreateMessageResult) string {
 	for _, c := range res.Content {
 		if text, ok := c.(*mcp.TextContent); ok {
 			return text.Text

@@ -43,7 +43,7 @@ var files embed.FS
 type host struct {
 	apps    *apps.Host
 	page    *apps.Page
-	result  *mcp.ToolResult
+	result  *mcp.CallToolResult
 	allowed []string // tools that the user lets the view call
 
 	bridges sync.Map // of *apps.Bridge by id: one for each open page

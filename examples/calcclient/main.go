@@ -27,7 +27,7 @@ func run(ctx context.Context) error {
 		}
 		fmt.Println(tool.Name, "-", tool.Description)
 	}
-	sum, err := mcp.Call[int](ctx, c, "add", map[string]any{"a": 1, "b": 2})
+	sum, err := mcp.CallTool[int](ctx, c, "add", map[string]any{"a": 1, "b": 2})
 	fmt.Println("1 + 2 =", sum)
 	return err
 }

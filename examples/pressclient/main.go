@@ -13,7 +13,7 @@ import (
 )
 
 // yes accepts every question. A real client asks its user.
-func yes(_ context.Context, p *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+func yes(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 	fmt.Println(p.Message, "yes")
 	return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: []byte(`{"value":true}`)}, nil
 }

@@ -51,7 +51,7 @@ type BridgeOptions struct {
 	SizeChanged func(width, height float64)
 	// Log receives what the page logs. Default: it is logged to HostOptions.Logger with the level
 	// debug.
-	Log func(ctx context.Context, level mcp.LogLevel, data json.RawMessage)
+	Log func(ctx context.Context, level mcp.LoggingLevel, data json.RawMessage)
 }
 
 // ModelContext is what a page sends for the model. Like a tool's result it is untrusted.

@@ -92,8 +92,8 @@ func (b *Bridge) sizeChanged(raw json.RawMessage) {
 
 func (b *Bridge) logMessage(ctx context.Context, raw json.RawMessage) {
 	var p struct {
-		Level mcp.LogLevel    `json:"level"`
-		Data  json.RawMessage `json:"data"`
+		Level mcp.LoggingLevel `json:"level"`
+		Data  json.RawMessage  `json:"data"`
 	}
 	if params(raw, &p) != nil || b.currentPhase() == phaseNew {
 		return
@@ -112,7 +112,7 @@ func (b *Bridge) logMessage(ctx context.Context, raw json.RawMessage) {
 	}
 }
 
-var levels = []mcp.LogLevel{mcp.LevelDebug, mcp.LevelInfo, mcp.LevelNotice, mcp.LevelWarning, mcp.LevelError,
+var levels = []mcp.LoggingLevel{mcp.LevelDebug, mcp.LevelInfo, mcp.LevelNotice, mcp.LevelWarning, mcp.LevelError,
 	mcp.LevelCritical, mcp.LevelAlert, mcp.LevelEmergency}
 
 // handleResponse handles the page's response to a request of the host.
@@ -179,7 +179,7 @@ func arguments(args json.RawMessage) *toolArguments {
 // after [Bridge.ToolInput].
 //
 // Spec: SEP-1865, ui/notifications/tool-result.
-func (b *Bridge) ToolResult(ctx context.Context, r *mcp.ToolResult) error {
+func (b *Bridge) ToolResult(ctx context.Context, r *mcp.CallToolResult) error {
 	raw, err := encodeResult(r)
 	if err != nil {
 		return err

@@ -17,7 +17,7 @@ func TestNotificationsAreQueuedUntilPageIsReady(t *testing.T) {
 	c := mcptest.Dial(t, newClock(t), modern, apps.Declare(nil))
 	f := open(t, c, logger(t), nil)
 	ctx, b := t.Context(), f.bridge
-	result := &mcp.ToolResult{Content: []mcp.Content{mcp.Text("noon")}, Meta: mcp.Meta{"a": 1}}
+	result := &mcp.CallToolResult{Content: []mcp.ContentBlock{mcp.Text("noon")}, Meta: mcp.Meta{"a": 1}}
 	must := func(err error) {
 		t.Helper()
 		if err != nil {

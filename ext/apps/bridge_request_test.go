@@ -76,7 +76,7 @@ func TestLinksMessagesAndModelContext(t *testing.T) {
 			return nil
 		},
 		SizeChanged: func(w, h float64) { did = append(did, fmt.Sprint("size ", w, " ", h)) },
-		Log: func(_ context.Context, l mcp.LogLevel, d json.RawMessage) {
+		Log: func(_ context.Context, l mcp.LoggingLevel, d json.RawMessage) {
 			did = append(did, "log "+string(l)+string(d))
 		},
 	})

@@ -116,7 +116,7 @@ func ExampleSupported() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		text, err := mcp.Call[string](context.Background(), c, "report", nil)
+		text, err := mcp.CallTool[string](context.Background(), c, "report", nil)
 		fmt.Printf("%q %v\n", text, err)
 		c.Close()
 	}

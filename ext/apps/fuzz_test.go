@@ -75,7 +75,7 @@ func FuzzMetadata(f *testing.F) {
 			t.Errorf("tool: %+v, %v", u, err)
 		}
 		p, err := apps.PageFrom("ui://v",
-			&mcp.ReadResult{Contents: []*mcp.ResourceContents{{URI: "ui://v", MIMEType: apps.MIMEType, Text: "x",
+			&mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: "ui://v", MIMEType: apps.MIMEType, Text: "x",
 				Meta: m}}})
 		if err != nil {
 			return

@@ -44,13 +44,13 @@ func newClock(t testing.TB) *mcp.Server {
 	s := newServer(t)
 	views := apps.New(s)
 	views.Add(&apps.View{URI: clockURI, Name: "clock", Title: "Clock", Frame: clockFrame()}, clockHTML)
-	tell := func(ctx context.Context, in zone) (*mcp.ToolResult, error) {
+	tell := func(ctx context.Context, in zone) (*mcp.CallToolResult, error) {
 		text := "noon in " + in.Zone
 		if apps.Supported(ctx) {
 			text = "shown"
 		}
-		return &mcp.ToolResult{
-			Content:           []mcp.Content{mcp.Text(text)},
+		return &mcp.CallToolResult{
+			Content:           []mcp.ContentBlock{mcp.Text(text)},
 			StructuredContent: map[string]string{"zone": in.Zone},
 			Meta:              mcp.Meta{"example.com/stamp": "12:00"},
 		}, nil

@@ -116,7 +116,7 @@ func (p *Page) Header(opts *HeaderOptions) (map[string][]string, error) {
 // Frame in their metadata.
 //
 // Spec: SEP-1865, Content Requirements.
-func pageFrom(uri string, r *mcp.ReadResult, maxSize int) (p *Page, framed bool, err error) {
+func pageFrom(uri string, r *mcp.ReadResourceResult, maxSize int) (p *Page, framed bool, err error) {
 	if len(r.Contents) != 1 || r.Contents[0] == nil {
 		return nil, false, fmt.Errorf("the result has %d contents, want 1", len(r.Contents))
 	}

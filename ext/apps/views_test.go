@@ -67,7 +67,7 @@ func TestUI01_Supported(t *testing.T) {
 	s := newClock(t)
 	call := func(t *testing.T, c *mcp.Client) string {
 		t.Helper()
-		text, err := mcp.Call[*mcp.ToolResult](t.Context(), c, "time", zone{"UTC"})
+		text, err := mcp.CallTool[*mcp.CallToolResult](t.Context(), c, "time", zone{"UTC"})
 		if err != nil {
 			t.Fatal(err)
 		}

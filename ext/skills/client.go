@@ -83,7 +83,7 @@ func Get(ctx context.Context, c *mcp.Client, uri string) (*Skill, error) {
 	if err := offered(c, methodGet); err != nil {
 		return nil, err
 	}
-	raw, err := c.Request(ctx, methodGet, params{URI: &uri})
+	raw, err := c.Do(ctx, methodGet, params{URI: &uri})
 	if err != nil {
 		return nil, fmt.Errorf("skills: get %.256q: %w", uri, err)
 	}
@@ -149,7 +149,7 @@ func pages(ctx context.Context, c *mcp.Client, method, uri, key string) iter.Seq
 		seen := map[string]bool{}
 		count, size := 0, 0
 		for {
-			raw, err := c.Request(ctx, method, params)
+			raw, err := c.Do(ctx, method, params)
 			if err != nil {
 				yield(nil, fmt.Errorf("skills: %w", err))
 				return

@@ -72,7 +72,7 @@ func (s *hostileServer) serve(t *testing.T) *mcp.Server {
 	server.HandleMethod("skills/get", answer(func() string { return `{"skill":` + s.entry + `}` }))
 	server.HandleMethod("resources/directory/read", answer(func() string { return s.folder }))
 	mcp.AddResourceTemplate(server, &mcp.ResourceTemplate{URITemplate: "{scheme}://{+rest}", Name: "all"},
-		func(_ context.Context, v map[string]string) (*mcp.ReadResult, error) {
+		func(_ context.Context, v map[string]string) (*mcp.ReadResourceResult, error) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			uri := v["scheme"] + "://" + v["rest"]
@@ -81,7 +81,7 @@ func (s *hostileServer) serve(t *testing.T) *mcp.Server {
 			if !ok {
 				return nil, nil
 			}
-			return &mcp.ReadResult{Contents: []*mcp.ResourceContents{{URI: s.uriSaid, Text: text}}, Cache: s.cache}, nil
+			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: s.uriSaid, Text: text}}, Cache: s.cache}, nil
 		})
 	return server
 }

@@ -292,7 +292,7 @@ func TestReload(t *testing.T) {
 	s, catalog := serve(t, files, nil)
 	on := mcptest.Combination{Transport: mcptest.HTTP, Revision: mcptest.Modern}
 	mcptest.RunOn(t, s, []mcptest.Combination{on}, nil, func(t *testing.T, c *mcptest.Client) {
-		stop := c.Listen(mcp.Filter{ResourcesListChanged: true,
+		stop := c.Listen(mcp.SubscriptionFilter{ResourcesListChanged: true,
 			ResourceSubscriptions: []string{"skill://pdf/references/FORMS.md"}})
 		before := decode[listing](t, c.Call("skills/list", object{})).Skills[2]
 		files["pdf/references/FORMS.md"] = &fstest.MapFile{Data: []byte("other"), ModTime: time.Now()}

@@ -85,7 +85,7 @@ func (s *Server) openTopic(
 	ctx context.Context, req *mcp.Request, member json.RawMessage, changed func(key string),
 ) (any, func(), error) {
 	if _, ok := s.form(req).(serverExtension); !ok || !declared(req) {
-		return nil, nil, mcp.MissingCapability(capability)
+		return nil, nil, mcp.MissingClientCapability(capability)
 	}
 	var ids []string
 	if err := jsonv2.Unmarshal(member, &ids); err != nil {

@@ -135,7 +135,7 @@ func (s *Server) discard(ctx context.Context, owner, id string) {
 func (s *Server) createDone(ctx context.Context, c *pendingCall, quota *reservation, res mcp.Result) (mcp.Result,
 	error) {
 	handler := mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) { return res, nil })
-	response := mcp.Answer(ctx, handler, c.request)
+	response := mcp.Respond(ctx, handler, c.request)
 	if response.Error != nil {
 		return nil, response.Error
 	}

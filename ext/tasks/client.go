@@ -40,7 +40,7 @@ type ClientOptions struct {
 
 // Declare returns a copy of opts, which may be nil, for a client that supports tasks. The client
 // declares the extension io.modelcontextprotocol/tasks, and a call that becomes a task waits for
-// the result as every call does. That applies to [mcp.Call], [mcp.Client.CallTool] and a Request of
+// the result as every call does. That applies to [mcp.CallTool], [mcp.Client.CallTool] and a Request of
 // tools/call.
 //
 // The client's own functions, such as [mcp.ClientOptions].Elicit, answer the input requests of a
@@ -241,7 +241,7 @@ func (m *clientTasks) suspendCall(ctx context.Context, w *wait, req *mcp.Request
 // returns the request state that identifies it.
 func (m *clientTasks) suspend(ctx context.Context, w *wait) string {
 	key := rand.Text()
-	mcp.AfterRequest(ctx, func() {
+	mcp.OnRequestDone(ctx, func() {
 		if m.removeSuspended(key) == w {
 			w.abort(ctx)
 		}

@@ -211,7 +211,7 @@ func (client2025) fetchOutcome(ctx context.Context, h *Handle, t *seenTask) erro
 	if t.Status != StatusCompleted && t.Status != StatusFailed {
 		return nil
 	}
-	raw, err := h.client.Request(ctx, methodResult, taskParams{ID: h.id})
+	raw, err := h.client.Do(ctx, methodResult, taskParams{ID: h.id})
 	var fault *mcp.Error
 	switch {
 	case err == nil:
@@ -288,7 +288,7 @@ func listPage(ctx context.Context, c *mcp.Client, cursor *string) (*taskPage, er
 	params := struct {
 		Cursor *string `json:"cursor,omitzero"`
 	}{cursor}
-	raw, err := c.Request(ctx, methodList, params)
+	raw, err := c.Do(ctx, methodList, params)
 	if err != nil {
 		return nil, err
 	}

@@ -145,28 +145,28 @@ func TestTASKD20_StatusOfToolErrorIn2025(t *testing.T) {
 	for name, test := range map[string]struct {
 		status string
 		result step
-		check  func(t *testing.T, task *tasks.Task, getErr error, r *mcp.ToolResult, err error)
+		check  func(t *testing.T, task *tasks.Task, getErr error, r *mcp.CallToolResult, err error)
 	}{
-		"failed tool": {"failed", always(`{"content":[{"type":"text","text":"no"}],"isError":true}`), func(t *testing.T, task *tasks.Task, getErr error, r *mcp.ToolResult, err error) {
+		"failed tool": {"failed", always(`{"content":[{"type":"text","text":"no"}],"isError":true}`), func(t *testing.T, task *tasks.Task, getErr error, r *mcp.CallToolResult, err error) {
 			if err != nil || !r.IsError || getErr != nil || task.Status != tasks.StatusFailed || task.Error != nil ||
 				!strings.Contains(string(task.Result), "isError") {
 				t.Errorf("got %+v, %v; %+v, %v", task, getErr, r, err)
 			}
 		}},
-		"failed call": {"failed", failing(-32603, "quota"), func(t *testing.T, task *tasks.Task, getErr error, _ *mcp.ToolResult, err error) {
+		"failed call": {"failed", failing(-32603, "quota"), func(t *testing.T, task *tasks.Task, getErr error, _ *mcp.CallToolResult, err error) {
 			var fault *mcp.Error
 			if !errors.As(err, &fault) || fault.Message != "quota" || getErr != nil || task.Error == nil ||
 				task.Error.Message != "quota" || task.Result != nil {
 				t.Errorf("got %+v, %v; %v", task, getErr, err)
 			}
 		}},
-		"cancelled": {"cancelled", failing(-32603, "not asked for"), func(t *testing.T, task *tasks.Task, getErr error, _ *mcp.ToolResult, err error) {
+		"cancelled": {"cancelled", failing(-32603, "not asked for"), func(t *testing.T, task *tasks.Task, getErr error, _ *mcp.CallToolResult, err error) {
 			if !errors.Is(err, mcp.ErrCancelled) || getErr != nil || task.Status != tasks.StatusCancelled ||
 				task.Error != nil {
 				t.Errorf("got %+v, %v; %v", task, getErr, err)
 			}
 		}},
-		"completed": {"completed", always(result2025), func(t *testing.T, task *tasks.Task, getErr error, r *mcp.ToolResult, err error) {
+		"completed": {"completed", always(result2025), func(t *testing.T, task *tasks.Task, getErr error, r *mcp.CallToolResult, err error) {
 			wantText(t, r, err, "hello")
 			if getErr != nil || task.Status != tasks.StatusCompleted ||
 				!strings.Contains(string(task.Result), "hello") {

@@ -39,12 +39,12 @@ func TestEndedCallCancelsTaskBeforeItReturns(t *testing.T) {
 			s.on["tasks/get"] = failing(mcp.CodeInternalError, "out of order")
 		},
 		"the answer fails": func(_ *script, o *mcp.ClientOptions) {
-			o.Elicit = func(context.Context, *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+			o.Elicit = func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 				return nil, errors.New("no terminal")
 			}
 		},
 		"the user takes too long": func(_ *script, o *mcp.ClientOptions) {
-			o.Elicit = func(ctx context.Context, _ *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+			o.Elicit = func(ctx context.Context, _ *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 				<-ctx.Done()
 				return nil, ctx.Err()
 			}
@@ -73,7 +73,7 @@ func TestEndedCallCancelsTaskBeforeItReturns(t *testing.T) {
 // Close is like a lost connection.
 func TestCloseDoesNotCancelTaskWithOpenQuestion(t *testing.T) {
 	s := asking()
-	opts := &mcp.ClientOptions{Elicit: func(ctx context.Context, _ *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+	opts := &mcp.ClientOptions{Elicit: func(ctx context.Context, _ *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
 	}}

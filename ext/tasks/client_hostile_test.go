@@ -51,7 +51,7 @@ func TestTASKX06_UndeclaredTaskIsInvalid(t *testing.T) {
 		if _, err := tasks.Resume(c, "t1").Wait(t.Context()); err == nil || !strings.Contains(err.Error(), "Declare") {
 			t.Errorf("got %v", err)
 		}
-		s.on["tasks/get"] = failing(mcp.CodeMissingCapability, "no")
+		s.on["tasks/get"] = failing(mcp.CodeMissingRequiredClientCapability, "no")
 		if _, err := tasks.Resume(c, "t1").Wait(t.Context()); err == nil || !strings.Contains(err.Error(), "Declare") {
 			t.Errorf("got %v", err)
 		}
@@ -235,7 +235,7 @@ func TestPollingEndsWithoutResponses(t *testing.T) {
 }
 
 func TestRefusalEndsCall(t *testing.T) {
-	for _, code := range []int{mcp.CodeInvalidParams, mcp.CodeMethodNotFound, mcp.CodeMissingCapability, -31999} {
+	for _, code := range []int{mcp.CodeInvalidParams, mcp.CodeMethodNotFound, mcp.CodeMissingRequiredClientCapability, -31999} {
 		s := &script{on: map[string]step{"tools/call": always(created(``)), "tasks/get": failing(code, "no such task")}}
 		onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 			_, err := c.CallTool(t.Context(), "x", nil)

@@ -73,7 +73,7 @@ func throughout(t *testing.T, combinations []mcptest.Combination, tool *tasks.To
 
 // introducing answers elicitations with a name.
 func introducing(asked *[]string) *mcp.ClientOptions {
-	return &mcp.ClientOptions{Elicit: func(_ context.Context, p *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+	return &mcp.ClientOptions{Elicit: func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 		*asked = append(*asked, p.Message)
 		name := []string{"Ada", "Bob"}[(len(*asked)-1)%2]
 		return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"name":"` + name + `"}`)}, nil
@@ -113,7 +113,7 @@ func TestCallReturnsSameResultWithAndWithoutTask(t *testing.T) {
 							t.Fatal(err)
 						}
 					}
-					if n, err := mcp.Call[counted](t.Context(), c, "count", nil); err != nil || n.N != 7 {
+					if n, err := mcp.CallTool[counted](t.Context(), c, "count", nil); err != nil || n.N != 7 {
 						t.Errorf("got %+v, %v", n, err)
 					}
 				})

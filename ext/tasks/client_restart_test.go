@@ -59,7 +59,7 @@ func TestCallSurvivesServerRestart(t *testing.T) {
 			asked := 0
 			opts := &mcp.ClientOptions{
 				Revision: revision, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
-				Elicit: func(_ context.Context, p *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+				Elicit: func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 					if asked++; asked == 1 {
 						h.close()
 						h.open()

@@ -155,7 +155,7 @@ func onScriptAt(t *testing.T, s *script, on mcptest.Combination, opts *mcp.Clien
 // answering returns options that answer elicitations and record them.
 func answering(asked *[]string) *mcp.ClientOptions {
 	var mu sync.Mutex
-	return &mcp.ClientOptions{Elicit: func(_ context.Context, p *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+	return &mcp.ClientOptions{Elicit: func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		*asked = append(*asked, p.Message)
@@ -163,7 +163,7 @@ func answering(asked *[]string) *mcp.ClientOptions {
 	}}
 }
 
-func wantText(t *testing.T, r *mcp.ToolResult, err error, want string) {
+func wantText(t *testing.T, r *mcp.CallToolResult, err error, want string) {
 	t.Helper()
 	if err != nil || r.Text() != want {
 		t.Errorf("got %+v, %v; want %q", r, err, want)

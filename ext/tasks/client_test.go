@@ -26,7 +26,7 @@ func TestTASKX05_CallWaitsForTask(t *testing.T) {
 			onScriptAt(t, s, on, nil, nil, func(t *testing.T, c *mcp.Client) {
 				r, err := c.CallTool(t.Context(), "slow", map[string]int{"n": 1})
 				wantText(t, r, err, "hello")
-				text, err := mcp.Call[string](t.Context(), c, "slow", nil)
+				text, err := mcp.CallTool[string](t.Context(), c, "slow", nil)
 				if err != nil || text != "hello" {
 					t.Errorf("got %q, %v", text, err)
 				}
@@ -155,7 +155,7 @@ func TestTASKX15_InputRequestsOfTaskCountAsThoseOfCall(t *testing.T) {
 			}}
 			var asked []string
 			opts := answering(&asked)
-			opts.ElicitURL = func(context.Context, *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+			opts.ElicitURL = func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 				t.Error("the page was shown")
 				return &mcp.ElicitResult{Action: mcp.ElicitAccept}, nil
 			}
@@ -192,7 +192,7 @@ func TestElicitFunctionMayCallTools(t *testing.T) {
 		"tasks/update": always(`{}`),
 	}}
 	var c *mcp.Client
-	opts := &mcp.ClientOptions{Elicit: func(ctx context.Context, p *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+	opts := &mcp.ClientOptions{Elicit: func(ctx context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 		r, err := c.CallTool(ctx, "inner", nil)
 		wantText(t, r, err, "inner")
 		return &mcp.ElicitResult{Action: mcp.ElicitAccept}, nil
@@ -250,7 +250,7 @@ func TestTASKX12_ToolErrorCompletesTask(t *testing.T) {
 			t.Errorf("got %+v, %v", r, err)
 		}
 		var failed *mcp.ToolError
-		if _, err := mcp.Call[string](t.Context(), c, "x", nil); !errors.As(err, &failed) {
+		if _, err := mcp.CallTool[string](t.Context(), c, "x", nil); !errors.As(err, &failed) {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -22,7 +22,7 @@
 // return a handle:
 //
 //	c, err := mcp.Connect(ctx, transport, tasks.Declare(&mcp.ClientOptions{Elicit: ask}, nil))
-//	text, err := mcp.Call[string](ctx, c, "print", book)  // waits, and answers the task's questions
+//	text, err := mcp.CallTool[string](ctx, c, "print", book)  // waits, and answers the task's questions
 //	h, err := tasks.Start(ctx, c, "print", book)          // does not wait
 //	result, err := tasks.Resume(c, h.ID()).Wait(ctx)      // later, in any process
 //

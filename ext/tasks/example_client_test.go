@@ -35,7 +35,7 @@ func ExampleDeclare() {
 		return
 	}
 	defer c.Close()
-	text, err := mcp.Call[string](ctx, c, "print", map[string]string{"title": "Emma"})
+	text, err := mcp.CallTool[string](ctx, c, "print", map[string]string{"title": "Emma"})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -29,7 +29,7 @@ func ExampleAddTool() {
 
 	ctx := context.Background()
 	c, err := mcp.Connect(ctx, mcp.InMemory(s), tasks.Declare(&mcp.ClientOptions{
-		Elicit: func(context.Context, *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+		Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 			return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: []byte(`{"value":"blue"}`)}, nil
 		},
 	}, nil))

@@ -19,8 +19,8 @@ type Handle struct {
 	id, tool string
 	answered *answeredKeys
 
-	direct *mcp.ToolResult // the result of a call that became no task
-	raw    json.RawMessage // direct, as received
+	direct *mcp.CallToolResult // the result of a call that became no task
+	raw    json.RawMessage     // direct, as received
 }
 
 // Start calls a tool and returns a handle as soon as the server has made a task of the call. The
@@ -99,7 +99,7 @@ func (h *Handle) poller() *poller {
 //
 // When ctx ends, the task continues; Cancel ends it. While the server cannot be reached, Wait waits
 // for two minutes.
-func (h *Handle) Wait(ctx context.Context) (*mcp.ToolResult, error) {
+func (h *Handle) Wait(ctx context.Context) (*mcp.CallToolResult, error) {
 	if h.direct != nil {
 		res := *h.direct
 		return &res, nil
@@ -118,12 +118,12 @@ func (h *Handle) Wait(ctx context.Context) (*mcp.ToolResult, error) {
 // isUnsupported reports whether err says that the server does not support tasks for this client.
 func isUnsupported(err error) bool {
 	var fault *mcp.Error
-	return errors.As(err, &fault) && (fault.Code == mcp.CodeMethodNotFound || fault.Code == mcp.CodeMissingCapability)
+	return errors.As(err, &fault) && (fault.Code == mcp.CodeMethodNotFound || fault.Code == mcp.CodeMissingRequiredClientCapability)
 }
 
 // Answer answers open input requests of the task, all or some of them, by their keys in
 // [Task.InputRequests]. Each answer has to encode to the result of its request, such as an
-// [*mcp.ElicitResult] or an [*mcp.SampleResult]. Wait does not ask again what was answered. The
+// [*mcp.ElicitResult] or an [*mcp.CreateMessageResult]. Wait does not ask again what was answered. The
 // server may show answered requests for a moment longer.
 //
 // A server of revision 2025-11-25 asks while Wait waits, and Answer returns an error.
@@ -155,6 +155,6 @@ func (h *Handle) Cancel(ctx context.Context) error {
 	if h.direct != nil {
 		return nil
 	}
-	_, err := h.client.Request(ctx, methodCancel, taskParams{ID: h.id})
+	_, err := h.client.Do(ctx, methodCancel, taskParams{ID: h.id})
 	return err
 }

@@ -154,7 +154,7 @@ func TestTASKX14_ConcurrentWaitsShareQuestions(t *testing.T) {
 				return seen("input_required", `,"inputRequests":{"k":`+form("pay 100?")+`}`), nil
 			}
 			var asked atomic.Int32
-			opts := &mcp.ClientOptions{Elicit: func(context.Context, *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+			opts := &mcp.ClientOptions{Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 				n := asked.Add(1)
 				time.Sleep(5 * time.Minute) // longer than a server may take to act on answers
 				if n == 1 && test.firstFails {

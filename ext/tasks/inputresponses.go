@@ -34,7 +34,7 @@ const (
 // the task. The error ends a task that has asked too often.
 //
 // Spec: tasks extension, Task Update Requests.
-func (j *job) requireInput(required *mcp.InputRequired, memory []byte) *mcp.Error {
+func (j *job) requireInput(required *mcp.InputRequiredResult, memory []byte) *mcp.Error {
 	if fault := j.checkQuestionLimit(required.InputRequests); fault != nil {
 		return fault
 	}
@@ -182,7 +182,7 @@ func isResponse(method string, response json.RawMessage) bool {
 		known := r.Action == mcp.ElicitAccept || r.Action == mcp.ElicitDecline || r.Action == mcp.ElicitCancel
 		return known && (r.Content == nil || isObject(r.Content) || string(r.Content) == "null")
 	case "sampling/createMessage":
-		var r mcp.SampleResult
+		var r mcp.CreateMessageResult
 		return jsonv2.Unmarshal(response, &r) == nil
 	case "roots/list":
 		var r struct {

@@ -417,7 +417,7 @@ func TestTASKX22_Listen(t *testing.T) {
 		id := begin(t, c, "ask", nil).TaskID
 		synctest.Wait()
 		ids, _ := json.Marshal([]string{id, "unknown", id})
-		stop := c.Listen(mcp.Filter{Topics: map[string]json.RawMessage{"taskIds": ids}})
+		stop := c.Listen(mcp.SubscriptionFilter{Topics: map[string]json.RawMessage{"taskIds": ids}})
 		defer stop()
 		acks := c.Notifications("notifications/subscriptions/acknowledged")
 		if ack := string(acks[0].Params); !strings.Contains(ack, `"taskIds":["`+id+`"]`) {

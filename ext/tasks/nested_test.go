@@ -37,7 +37,7 @@ func TestNestedServersHaveSeparateTasks(t *testing.T) {
 		call := func(ctx context.Context) (string, error) {
 			_, required := clients[0].CallTool(ctx, "must", nil)
 			var fault *mcp.Error
-			if !errors.As(required, &fault) || fault.Code != mcp.CodeMissingCapability {
+			if !errors.As(required, &fault) || fault.Code != mcp.CodeMissingRequiredClientCapability {
 				t.Errorf("a required tool within: %v", required)
 			}
 			for _, client := range clients {

@@ -165,9 +165,9 @@ func TestStatusMessageOfWaitingTask(t *testing.T) {
 		})
 		b.tool("sample", nil, func(ctx context.Context) (string, error) {
 			mcp.Progress(ctx, 40, 100, "counting")
-			_, err := mcp.Sample(ctx, "s", &mcp.SampleParams{
-				Messages: []mcp.SampleMessage{{Role: mcp.RoleUser,
-					Content: []mcp.Content{&mcp.TextContent{Text: "Hello"}}}},
+			_, err := mcp.Sample(ctx, "s", &mcp.CreateMessageParams{
+				Messages: []mcp.SamplingMessage{{Role: mcp.RoleUser,
+					Content: []mcp.ContentBlock{&mcp.TextContent{Text: "Hello"}}}},
 				MaxTokens: 1,
 			})
 			return "", err

@@ -58,7 +58,7 @@ func TestTASKX24_TaskOfAnotherPrincipalIsUnknown(t *testing.T) {
 			}
 			if c.Modern() {
 				before := len(other.Notifications("notifications/tasks"))
-				stop := other.Listen(mcp.Filter{Topics: map[string]json.RawMessage{"taskIds": json.RawMessage(`["` + id + `"]`)}})
+				stop := other.Listen(mcp.SubscriptionFilter{Topics: map[string]json.RawMessage{"taskIds": json.RawMessage(`["` + id + `"]`)}})
 				defer stop()
 				acks := other.Notifications("notifications/subscriptions/acknowledged")
 				if ack := string(acks[len(acks)-1].Params); strings.Contains(ack, id) {
@@ -137,7 +137,7 @@ func TestTASKX19_ClientWithoutCapability(t *testing.T) {
 		}
 		lacks := func(what string, err *mcp.Error) {
 			t.Helper()
-			wantCode(t, what, err, mcp.CodeMissingCapability)
+			wantCode(t, what, err, mcp.CodeMissingRequiredClientCapability)
 			if err != nil && string(err.Data) != `{"requiredCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}` {
 				t.Errorf("%s: data %s", what, err.Data)
 			}

@@ -141,7 +141,7 @@ func (p *poller) serverInterval() time.Duration {
 
 // get sends one tasks/get.
 func (p *poller) get(ctx context.Context) (*seenTask, error) {
-	raw, err := p.client.Request(ctx, methodGet, taskParams{ID: p.id})
+	raw, err := p.client.Do(ctx, methodGet, taskParams{ID: p.id})
 	p.refused = isRefusal(err)
 	if err != nil {
 		return nil, err
@@ -162,12 +162,12 @@ type taskParams struct {
 }
 
 func (p *poller) update(ctx context.Context, responses json.RawMessage) error {
-	_, err := p.client.Request(mcp.WithCallOptions(ctx, p.options), methodUpdate, taskParams{p.id, responses})
+	_, err := p.client.Do(mcp.WithCallOptions(ctx, p.options), methodUpdate, taskParams{p.id, responses})
 	return err
 }
 
 func (p *poller) cancel(ctx context.Context) error {
-	_, err := p.client.Request(mcp.WithCallOptions(ctx, p.options), methodCancel, taskParams{ID: p.id})
+	_, err := p.client.Do(mcp.WithCallOptions(ctx, p.options), methodCancel, taskParams{ID: p.id})
 	return err
 }
 

@@ -214,7 +214,7 @@ func canElicit(has *mcp.ElicitationCapability, params json.RawMessage) bool {
 
 // canSample reports whether the client supports the tools and the context of a sampling request.
 func canSample(has *mcp.SamplingCapability, params json.RawMessage) bool {
-	var p mcp.SampleParams
+	var p mcp.CreateMessageParams
 	if has == nil || jsonv2.Unmarshal(params, &p) != nil {
 		return false
 	}
@@ -222,7 +222,7 @@ func canSample(has *mcp.SamplingCapability, params json.RawMessage) bool {
 	for _, message := range p.Messages {
 		for _, c := range message.Content {
 			switch c.(type) {
-			case *mcp.ToolUse, *mcp.ToolUseResult:
+			case *mcp.ToolUseContent, *mcp.ToolResultContent:
 				tools = true
 			}
 		}
@@ -304,7 +304,7 @@ func (j *job) inputRequired2025() (mcp.Result, error) {
 		}
 		all[key] = q
 	}
-	return &mcp.InputRequired{InputRequests: all, RequestState: j.openKeys()}, nil
+	return &mcp.InputRequiredResult{InputRequests: all, RequestState: j.openKeys()}, nil
 }
 
 // openKeys returns the keys of the open input requests. As the request state it records what the

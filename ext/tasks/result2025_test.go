@@ -32,15 +32,15 @@ func TestQuestionGoesToClientThatSupportsItsKind(t *testing.T) {
 			object{"elicitation": object{"url": object{}}}, object{"action": "accept",
 				"content": object{"value": "x"}}},
 		"tools": {func(ctx context.Context) error {
-			p := &mcp.SampleParams{Messages: []mcp.SampleMessage{{Role: "user",
-				Content: []mcp.Content{&mcp.TextContent{Text: "?"}}}},
+			p := &mcp.CreateMessageParams{Messages: []mcp.SamplingMessage{{Role: "user",
+				Content: []mcp.ContentBlock{&mcp.TextContent{Text: "?"}}}},
 				MaxTokens: 9, Tools: []*mcp.Tool{{Name: "t"}}}
 			_, err := mcp.Sample(ctx, "q", p)
 			return err
 		}, object{"sampling": object{"context": object{}}}, reply},
 		"context": {func(ctx context.Context) error {
-			p := &mcp.SampleParams{Messages: []mcp.SampleMessage{{Role: "user",
-				Content: []mcp.Content{&mcp.TextContent{Text: "?"}}}},
+			p := &mcp.CreateMessageParams{Messages: []mcp.SamplingMessage{{Role: "user",
+				Content: []mcp.ContentBlock{&mcp.TextContent{Text: "?"}}}},
 				MaxTokens: 9, IncludeContext: "thisServer"}
 			_, err := mcp.Sample(ctx, "q", p)
 			return err

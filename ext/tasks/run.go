@@ -213,7 +213,7 @@ type outcome struct {
 	result      []byte
 	isError     bool // of the result
 	fault       *mcp.Error
-	required    *mcp.InputRequired
+	required    *mcp.InputRequiredResult
 	memory      []byte
 	interrupted bool // by Close
 }
@@ -242,16 +242,16 @@ func (s *Server) callHandler(r *run) outcome {
 	serve := func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 		res, err := s.server.ServeMCP(ctx, req)
 		switch res := res.(type) {
-		case *mcp.InputRequired:
+		case *mcp.InputRequiredResult:
 			out.required = res
-		case *mcp.ToolResult:
+		case *mcp.CallToolResult:
 			out.isError = res.IsError
 		default:
 			decode = true // the encoded result may have isError
 		}
 		return res, err
 	}
-	answer := mcp.Answer(ctx, mcp.HandlerFunc(serve), req.Detach(ctx, r.detached))
+	answer := mcp.Respond(ctx, mcp.HandlerFunc(serve), req.Detach(ctx, r.detached))
 	out.result, out.fault = answer.Result, answer.Error
 	if out.fault != nil {
 		out.required = nil

@@ -25,7 +25,7 @@ func declared(req *mcp.Request) bool {
 }
 
 func (serverExtension) call(req *mcp.Request) (*pendingCall, error) {
-	return &pendingCall{request: req, canBeTask: declared(req), refusal: mcp.MissingCapability(capability)}, nil
+	return &pendingCall{request: req, canBeTask: declared(req), refusal: mcp.MissingClientCapability(capability)}, nil
 }
 
 func (serverExtension) listTools(res *mcp.ListToolsResult) *mcp.ListToolsResult { return res }
@@ -130,7 +130,7 @@ func (f serverExtension) detailed(ctx context.Context, owner, id string) (*detai
 // params reads the params of a request about one task. Its client has to declare the extension.
 func (serverExtension) params(req *mcp.Request) (*requestParams, error) {
 	if !declared(req) {
-		return nil, mcp.MissingCapability(capability)
+		return nil, mcp.MissingClientCapability(capability)
 	}
 	return parseTaskParams(req.Params)
 }

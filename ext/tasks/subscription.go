@@ -37,7 +37,7 @@ func newSubscription(ctx context.Context, c *mcp.Client, id string) *subscriptio
 		if err != nil {
 			return // an id that was decoded from JSON always encodes
 		}
-		filter := mcp.Filter{Topics: map[string]json.RawMessage{topicTasks: ids}}
+		filter := mcp.SubscriptionFilter{Topics: map[string]json.RawMessage{topicTasks: ids}}
 		for e, err := range c.Listen(mcp.WithCallOptions(ctx, mcp.CallOptions{}), filter) {
 			if err != nil || !s.receive(e) {
 				return
@@ -50,7 +50,7 @@ func newSubscription(ctx context.Context, c *mcp.Client, id string) *subscriptio
 // receive handles an event. It reports whether the subscription goes on.
 func (s *subscription) receive(e mcp.Event) bool {
 	switch e.Kind {
-	case mcp.EventListening, mcp.EventResync:
+	case mcp.EventListening, mcp.EventChangesMissed:
 		var ids []string
 		_ = jsonv2.Unmarshal(e.Filter.Topics[topicTasks], &ids) // anything but a list accepts no task
 		accepted := slices.Contains(ids, s.id)

@@ -71,7 +71,7 @@ func followUpOptions(req *mcp.Request) mcp.CallOptions {
 
 // run waits until there is a result, or input requests for the client to answer.
 func (w *wait) run(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-	resume := mcp.AwaitUser(ctx)
+	resume := mcp.PauseTimeouts(ctx)
 	defer resume()
 	if w.client.opts.Listen && w.poller.subscription == nil {
 		w.poller.subscribe(ctx)
@@ -94,7 +94,7 @@ func (w *wait) end(ctx context.Context, err error) {
 
 // resume sends the client's responses, and continues to wait.
 func (w *wait) resume(ctx context.Context, req *mcp.Request, responses json.RawMessage) (mcp.Result, error) {
-	resume := mcp.AwaitUser(ctx)
+	resume := mcp.PauseTimeouts(ctx)
 	defer resume()
 	w.progress.setRequest(req)
 	err := w.sendResponses(ctx, responses)

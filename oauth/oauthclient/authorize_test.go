@@ -71,7 +71,7 @@ func checkAnswered(t *testing.T, w *clientWorld, fine, isError bool) {
 		if err != nil || tokens != 1 {
 			t.Errorf("got %v, %d token requests", err, tokens)
 		}
-	case !errors.Is(err, oauthclient.ErrBadAnswer), said, strings.Contains(err.Error(), "stranger"), strings.Contains(err.Error(), "access_denied"):
+	case !errors.Is(err, oauthclient.ErrInvalidResponse), said, strings.Contains(err.Error(), "stranger"), strings.Contains(err.Error(), "access_denied"):
 		t.Errorf("got %v", err)
 	case tokens != 0:
 		t.Error("the code went to a token endpoint")

@@ -273,7 +273,7 @@ func (f *flow) enter(w *waiter) bool {
 	}
 	f.waiters[w] = struct{}{}
 	if f.asking {
-		w.done = mcp.AwaitUser(w.ctx)
+		w.done = mcp.PauseTimeouts(w.ctx)
 	}
 	return true
 }
@@ -311,7 +311,7 @@ func (f *flow) awaitUser() (done func()) {
 	defer f.mu.Unlock()
 	f.asking, f.asked = true, true
 	for w := range f.waiters {
-		w.done = mcp.AwaitUser(w.ctx)
+		w.done = mcp.PauseTimeouts(w.ctx)
 	}
 	return func() {
 		f.mu.Lock()

@@ -108,9 +108,9 @@ func (e *LoginError) Error() string {
 	return "oauth: the login was refused: " + describe(e.Code, e.Description)
 }
 
-// ErrBadAnswer is wrapped by the error of a login whose response is not from the authorization
+// ErrInvalidResponse is wrapped by the error of a login whose response is not from the authorization
 // server that was asked, or cannot be attributed to it. Nothing of the response was used.
-var ErrBadAnswer = errors.New("invalid authorization response")
+var ErrInvalidResponse = errors.New("invalid authorization response")
 
 // ErrLoginTimeout is the error of a login that the user did not complete in time.
 var ErrLoginTimeout = errors.New("oauth: the login was not completed in time")
@@ -284,7 +284,7 @@ func (l *login) page() (string, error) {
 //
 // Spec: basic/authorization#authorization-response-validation (2026-07-28); RFC 9207, section 2.4.
 func (l *login) authorizationCode(answer url.Values) (string, error) {
-	bad := func(why string) (string, error) { return "", fmt.Errorf("oauth: %w: %s", ErrBadAnswer, why) }
+	bad := func(why string) (string, error) { return "", fmt.Errorf("oauth: %w: %s", ErrInvalidResponse, why) }
 	for _, name := range []string{"state", "iss", "code", "error", "error_description"} {
 		if len(answer[name]) > 1 {
 			return bad(name + " appears twice")

@@ -144,7 +144,7 @@ func (c *chaos) connect(t *testing.T, revision string) *mcp.Client {
 	log := slog.New(slog.DiscardHandler) // a killed server is expected
 	opts := &mcp.ClientOptions{
 		Revision: revision, Logger: log, Timeout: 20 * time.Second,
-		Elicit: func(context.Context, *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+		Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 			return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"value":"yes"}`)}, nil
 		},
 	}

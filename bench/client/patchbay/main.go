@@ -30,7 +30,7 @@ func open(ctx context.Context, t rig.Target) (*rig.Connection, error) {
 		return nil, fmt.Errorf("no tool %s", echo.Tool)
 	}
 	return &rig.Connection{Revision: c.Revision(), Echo: func(ctx context.Context, message string) (string, error) {
-		return mcp.Call[string](ctx, c, echo.Tool, map[string]any{"message": message})
+		return mcp.CallTool[string](ctx, c, echo.Tool, map[string]any{"message": message})
 	}}, nil
 }
 

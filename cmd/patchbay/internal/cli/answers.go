@@ -23,13 +23,13 @@ type answers struct {
 
 // An answer is the answer to a question. Message and Field are for entries of the file alone.
 type answer struct {
-	Message string             `json:"message"` // the question has to contain it
-	Field   string             `json:"field"`   // the form has to have it
-	Action  mcp.ElicitAction   `json:"action"`  // accept if empty
-	Content stdjson.RawMessage `json:"content"` // of a form
-	Text    string             `json:"text"`    // of a sampling result
-	Model   string             `json:"model"`   // of a sampling result
-	Result  *mcp.SampleResult  `json:"result"`  // the whole sampling result
+	Message string                   `json:"message"` // the question has to contain it
+	Field   string                   `json:"field"`   // the form has to have it
+	Action  mcp.ElicitAction         `json:"action"`  // accept if empty
+	Content stdjson.RawMessage       `json:"content"` // of a form
+	Text    string                   `json:"text"`    // of a sampling result
+	Model   string                   `json:"model"`   // of a sampling result
+	Result  *mcp.CreateMessageResult `json:"result"`  // the whole sampling result
 
 	used bool
 }
@@ -125,7 +125,7 @@ func (a *answer) elicitResult() *mcp.ElicitResult {
 	return r
 }
 
-func (a *answer) sampleResult() *mcp.SampleResult {
+func (a *answer) sampleResult() *mcp.CreateMessageResult {
 	if a.Result != nil {
 		return a.Result
 	}
@@ -133,7 +133,7 @@ func (a *answer) sampleResult() *mcp.SampleResult {
 	if model == "" {
 		model = modelName
 	}
-	return &mcp.SampleResult{
-		Role: mcp.RoleAssistant, Content: []mcp.Content{mcp.Text(a.Text)}, Model: model, StopReason: "endTurn",
+	return &mcp.CreateMessageResult{
+		Role: mcp.RoleAssistant, Content: []mcp.ContentBlock{mcp.Text(a.Text)}, Model: model, StopReason: "endTurn",
 	}
 }

@@ -98,7 +98,7 @@ func (p *program) interruptedTask(n *note) error {
 }
 
 // endCall prints the result of a tool. It returns an error if the tool failed.
-func (p *program) endCall(result *mcp.ToolResult) error {
+func (p *program) endCall(result *mcp.CallToolResult) error {
 	p.screen.done()
 	if err := p.showResult(result); err != nil {
 		return err
@@ -118,7 +118,7 @@ func (p *program) wrongArguments(ctx context.Context, err error, verb, line stri
 }
 
 // showResult prints the result of a tool.
-func (p *program) showResult(r *mcp.ToolResult) error {
+func (p *program) showResult(r *mcp.CallToolResult) error {
 	if p.flags.json {
 		p.output.result(r)
 		for _, c := range r.Content {

@@ -89,9 +89,9 @@ func newOddServer() *mcp.Server {
 		return "", &mcp.Error{Code: -32050, Message: "not today: " + hostile, Data: []byte(`{"why":1}`)}
 	})
 	mcp.AddTool(s, &mcp.Tool{Name: "say"}, func(context.Context, struct{}) (string, error) { return hostile, nil })
-	mcp.AddTool(s, &mcp.Tool{Name: "media"}, func(context.Context, struct{}) ([]mcp.Content, error) {
+	mcp.AddTool(s, &mcp.Tool{Name: "media"}, func(context.Context, struct{}) ([]mcp.ContentBlock, error) {
 		size := int64(7)
-		return []mcp.Content{
+		return []mcp.ContentBlock{
 			mcp.Text("look"), &mcp.ImageContent{Data: []byte("PNG"), MIMEType: "image/png"},
 			&mcp.AudioContent{Data: []byte("WAVE!"), MIMEType: "audio/wav"},
 			&mcp.ResourceLink{URI: "file:///a.txt", Name: "a", Size: &size},

@@ -14,7 +14,7 @@ import (
 
 // show prints content: text as it is, other types as a description. Binary content is saved if
 // --save is set.
-func (p *program) show(c mcp.Content) error {
+func (p *program) show(c mcp.ContentBlock) error {
 	text, ok := c.(*mcp.TextContent)
 	if ok {
 		p.output.println(text.Text)
@@ -29,7 +29,7 @@ func (p *program) show(c mcp.Content) error {
 }
 
 // describe returns content as text.
-func describe(c mcp.Content) string {
+func describe(c mcp.ContentBlock) string {
 	switch c := c.(type) {
 	case *mcp.TextContent:
 		return c.Text
@@ -54,9 +54,9 @@ func describe(c mcp.Content) string {
 			return c.Resource.Text
 		}
 		return binary("resource "+c.Resource.URI, c.Resource.MIMEType, c.Resource.Blob)
-	case *mcp.ToolUse:
+	case *mcp.ToolUseContent:
 		return "[tool use: " + c.Name + " with " + string(c.Input) + "]"
-	case *mcp.ToolUseResult:
+	case *mcp.ToolResultContent:
 		var all []string
 		for _, inner := range c.Content {
 			all = append(all, describe(inner))
@@ -74,7 +74,7 @@ func binary(what, mimeType string, data []byte) string {
 }
 
 // saveContent writes binary content to a file if --save is set.
-func (p *program) saveContent(c mcp.Content) error {
+func (p *program) saveContent(c mcp.ContentBlock) error {
 	switch c := c.(type) {
 	case *mcp.ImageContent:
 		return p.saveFile("image", c.MIMEType, c.Data)

@@ -73,7 +73,7 @@ func exitCode(ctx context.Context, err error) int {
 		return exitTimeout
 	case errors.As(err, &status):
 		return exitOfStatus(status.HTTPStatus())
-	case errors.As(err, &malformed), errors.Is(err, mcp.ErrInvalidResult), errors.Is(err, mcp.ErrNoRevision),
+	case errors.As(err, &malformed), errors.Is(err, mcp.ErrInvalidResult), errors.Is(err, mcp.ErrNoCommonRevision),
 		errors.Is(err, mcphttp.ErrTooLarge):
 		return exitProtocol
 	case errors.As(err, &rpc):

@@ -42,8 +42,8 @@ func addForms(s *mcp.Server) {
 	})
 	mcp.AddTool(s, &mcp.Tool{Name: "model"}, func(ctx context.Context, _ struct{}) (string, error) {
 		r, err := mcp.Sample(ctx, "model",
-			&mcp.SampleParams{MaxTokens: 9, SystemPrompt: "Be brief.", Messages: []mcp.SampleMessage{
-				{Role: mcp.RoleUser, Content: []mcp.Content{mcp.Text("How is the weather?"),
+			&mcp.CreateMessageParams{MaxTokens: 9, SystemPrompt: "Be brief.", Messages: []mcp.SamplingMessage{
+				{Role: mcp.RoleUser, Content: []mcp.ContentBlock{mcp.Text("How is the weather?"),
 					&mcp.ImageContent{Data: []byte("PNG"), MIMEType: "image/png"}}}}})
 		if err != nil {
 			return "", told(err)

@@ -13,9 +13,9 @@ import (
 
 // A listenEvent is one line of `patchbay listen --json`.
 type listenEvent struct {
-	Event  string      `json:"event"`
-	URI    string      `json:"uri,omitzero"`
-	Filter *mcp.Filter `json:"filter,omitzero"`
+	Event  string                  `json:"event"`
+	URI    string                  `json:"uri,omitzero"`
+	Filter *mcp.SubscriptionFilter `json:"filter,omitzero"`
 }
 
 func (p *program) listenCommand() *cobra.Command {
@@ -32,7 +32,7 @@ three lists. Stop on an interrupt (Ctrl-C), or as --for and --count say.`,
   patchbay listen --tools --count 1 http://127.0.0.1:8765/mcp`,
 		ValidArgsFunction: p.completeNames(resourceURIs),
 		RunE: p.verb(func(ctx context.Context, c *mcp.Client, words []string) error {
-			f := mcp.Filter{ToolsListChanged: tools, PromptsListChanged: prompts,
+			f := mcp.SubscriptionFilter{ToolsListChanged: tools, PromptsListChanged: prompts,
 				ResourcesListChanged: resources, ResourceSubscriptions: words}
 			if !tools && !prompts && !resources && len(words) == 0 {
 				f.ToolsListChanged, f.PromptsListChanged, f.ResourcesListChanged = true, true, true
@@ -48,7 +48,7 @@ three lists. Stop on an interrupt (Ctrl-C), or as --for and --count say.`,
 	return cmd
 }
 
-func (p *program) listen(outer context.Context, c *mcp.Client, f mcp.Filter, count int, length time.Duration) error {
+func (p *program) listen(outer context.Context, c *mcp.Client, f mcp.SubscriptionFilter, count int, length time.Duration) error {
 	ctx := outer
 	if length > 0 {
 		var cancel context.CancelFunc
@@ -61,7 +61,7 @@ func (p *program) listen(outer context.Context, c *mcp.Client, f mcp.Filter, cou
 			return err
 		}
 		p.showEvent(event)
-		if event.Kind != mcp.EventListening && event.Kind != mcp.EventResync {
+		if event.Kind != mcp.EventListening && event.Kind != mcp.EventChangesMissed {
 			changes++
 		}
 		if count > 0 && changes == count {
@@ -84,7 +84,7 @@ func (p *program) showEvent(e mcp.Event) {
 		return
 	}
 	switch e.Kind {
-	case mcp.EventListening, mcp.EventResync:
+	case mcp.EventListening, mcp.EventChangesMissed:
 		p.screen.printf("%s to: %s", e.Kind, cleanLine(filterText(e.Filter)))
 	default:
 		p.output.println(strings.TrimSpace(e.Kind.String() + " " + cleanLine(e.URI)))
@@ -92,7 +92,7 @@ func (p *program) showEvent(e mcp.Event) {
 }
 
 // filterText returns the filter of a subscription in words.
-func filterText(f *mcp.Filter) string {
+func filterText(f *mcp.SubscriptionFilter) string {
 	var all []string
 	if f.ToolsListChanged {
 		all = append(all, "tools")

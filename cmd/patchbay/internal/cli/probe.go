@@ -82,7 +82,7 @@ func (p *program) probe(ctx context.Context, t *target) (*report, error) {
 		return nil, err
 	}
 	r := &report{
-		Target: t.String(), Server: c.Server(), Revision: c.Revision(), Versions: c.Versions(),
+		Target: t.String(), Server: c.ServerInfo(), Revision: c.Revision(), Versions: c.SupportedRevisions(),
 		Capabilities: c.Capabilities(), Instructions: c.Instructions(), ConnectMs: milliseconds(time.Since(began)),
 	}
 	began = time.Now()
@@ -138,7 +138,7 @@ func (p *program) try(ctx context.Context, t *target, opts *mcp.ClientOptions) a
 	switch {
 	case err == nil:
 		p.close(c)
-	case !errors.Is(err, mcp.ErrNoRevision) || errors.Is(err, mcp.ErrTimeout): // after a timeout it is unknown
+	case !errors.Is(err, mcp.ErrNoCommonRevision) || errors.Is(err, mcp.ErrTimeout): // after a timeout it is unknown
 		a.Error = errorText(exitFailure, err)
 	}
 	return a

@@ -33,13 +33,13 @@ type question interface {
 }
 
 // A formQuestion is an elicitation in form mode.
-type formQuestion struct{ *mcp.ElicitParams }
+type formQuestion struct{ *mcp.ElicitRequestParams }
 
 // A pageQuestion is an elicitation in URL mode.
-type pageQuestion struct{ *mcp.ElicitParams }
+type pageQuestion struct{ *mcp.ElicitRequestParams }
 
 // A samplingQuestion is a sampling request, in which the user plays the model.
-type samplingQuestion struct{ *mcp.SampleParams }
+type samplingQuestion struct{ *mcp.CreateMessageParams }
 
 // answerQuestion returns the answer of the command line, of the answers file or of the user, in
 // this order. Without any, the question is declined, or fails with errLeftOpen if p.leaveOpen is
@@ -84,7 +84,7 @@ func (p *program) answerQuestion(ctx context.Context, q question) (*answer, erro
 }
 
 // elicit answers an elicitation in form mode.
-func (p *program) elicit(ctx context.Context, params *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+func (p *program) elicit(ctx context.Context, params *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 	a, err := p.answerQuestion(ctx, formQuestion{params})
 	if err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func (p *program) elicit(ctx context.Context, params *mcp.ElicitParams) (*mcp.El
 // elicitURL answers an elicitation in URL mode. The page is opened only if the user agrees.
 //
 // Spec: client/elicitation (2025-11-25, 2026-07-28), Safe URL Handling.
-func (p *program) elicitURL(ctx context.Context, params *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+func (p *program) elicitURL(ctx context.Context, params *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 	q := pageQuestion{params}
 	if _, err := browser.Check(params.URL); err != nil {
 		p.screen.printf("%s asks: %s\n  declined: %v", p.server(), q.summary(), err)
@@ -109,7 +109,7 @@ func (p *program) elicitURL(ctx context.Context, params *mcp.ElicitParams) (*mcp
 }
 
 // sample answers a sampling request.
-func (p *program) sample(ctx context.Context, params *mcp.SampleParams) (*mcp.SampleResult, error) {
+func (p *program) sample(ctx context.Context, params *mcp.CreateMessageParams) (*mcp.CreateMessageResult, error) {
 	a, err := p.answerQuestion(ctx, samplingQuestion{params})
 	if err != nil {
 		return nil, err
@@ -126,13 +126,13 @@ func parseQuestion(r mcp.InputRequest) (question, error) {
 	var err error
 	switch r.Method {
 	case wire.MethodElicitationCreate:
-		params := &mcp.ElicitParams{}
+		params := &mcp.ElicitRequestParams{}
 		err = json.Unmarshal(r.Params, params)
 		if q = (formQuestion{params}); params.Mode == "url" {
 			q = pageQuestion{params}
 		}
 	case wire.MethodSamplingCreateMessage:
-		params := &mcp.SampleParams{}
+		params := &mcp.CreateMessageParams{}
 		q, err = samplingQuestion{params}, json.Unmarshal(r.Params, params)
 	default:
 		err = errors.New("unknown method")
@@ -153,11 +153,11 @@ func (p *program) answerInputRequest(ctx context.Context, r mcp.InputRequest) (s
 	var result any
 	switch q := q.(type) {
 	case formQuestion:
-		result, err = p.elicitComplete(ctx, q.ElicitParams)
+		result, err = p.elicitComplete(ctx, q.ElicitRequestParams)
 	case pageQuestion:
-		result, err = p.elicitURL(ctx, q.ElicitParams)
+		result, err = p.elicitURL(ctx, q.ElicitRequestParams)
 	case samplingQuestion:
-		result, err = p.sample(ctx, q.SampleParams)
+		result, err = p.sample(ctx, q.CreateMessageParams)
 	}
 	if err != nil {
 		return nil, err
@@ -167,7 +167,7 @@ func (p *program) answerInputRequest(ctx context.Context, r mcp.InputRequest) (s
 
 // elicitComplete answers a form, fills in defaults and validates: a client does that for its
 // requests, but not for those of a task.
-func (p *program) elicitComplete(ctx context.Context, params *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+func (p *program) elicitComplete(ctx context.Context, params *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 	form, err := schema.Compile(params.RequestedSchema)
 	if err != nil {
 		return nil, fmt.Errorf("%w: requestedSchema: %w", mcp.ErrInvalidResult, err)

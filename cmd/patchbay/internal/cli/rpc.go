@@ -37,7 +37,7 @@ func (p *program) rpc(ctx context.Context, c *mcp.Client, words []string) error 
 		}
 		params = text
 	}
-	result, err := c.Request(ctx, words[0], params)
+	result, err := c.Do(ctx, words[0], params)
 	if err != nil {
 		return err
 	}

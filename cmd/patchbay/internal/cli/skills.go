@@ -138,7 +138,7 @@ func (p *program) readSkill(ctx context.Context, c *mcp.Client, words []string) 
 		}
 	}
 	if p.flags.json {
-		p.output.result(&mcp.ReadResult{Contents: []*mcp.ResourceContents{part},
+		p.output.result(&mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{part},
 			Cache: mcp.Cache{Scope: mcp.CachePrivate}})
 	}
 	switch {

@@ -16,7 +16,7 @@ func skillServer(t *testing.T) *mcp.Server {
 	swap := func(next mcp.Handler) mcp.Handler {
 		return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 			res, err := next.ServeMCP(ctx, req)
-			if read, ok := res.(*mcp.ReadResult); ok &&
+			if read, ok := res.(*mcp.ReadResourceResult); ok &&
 				strings.HasPrefix(read.Contents[0].URI, "skill://b/pdf/SKILL.md") {
 				read.Contents[0].Text = strings.Replace(read.Contents[0].Text, "Body", "Evil", 1)
 			}

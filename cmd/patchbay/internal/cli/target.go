@@ -237,7 +237,7 @@ func (p *program) connect(ctx context.Context, t *target) (*mcp.Client, error) {
 	if err != nil {
 		return nil, notServer(fmt.Errorf("connect to %s: %w", t, err))
 	}
-	if name := c.Server().Name; name != "" {
+	if name := c.ServerInfo().Name; name != "" {
 		const longest = 60
 		named := fmt.Sprintf("%s (it calls itself %q)", cleanLine(where), shorten(cleanLine(name), longest))
 		p.serverName.Store(&named)
@@ -281,7 +281,7 @@ func (p *program) clientOptions() (*mcp.ClientOptions, error) {
 		opts.ProbeTimeout = f.timeout // no other revision is tried
 	}
 	if f.logLevel != "" {
-		opts.LogLevel, opts.Log = mcp.LogLevel(f.logLevel), p.logged
+		opts.LogLevel, opts.Log = mcp.LoggingLevel(f.logLevel), p.logged
 	}
 	err := p.addRoots(opts)
 	return tasks.Declare(opts, &tasks.ClientOptions{Listen: true, Started: p.started, Logger: opts.Logger}), err
@@ -334,7 +334,7 @@ func (p *program) addRoots(opts *mcp.ClientOptions) error {
 }
 
 // logged prints a log message of the server.
-func (p *program) logged(_ context.Context, m *mcp.LogMessage) {
+func (p *program) logged(_ context.Context, m *mcp.LoggingMessage) {
 	name := ""
 	if m.Logger != "" {
 		name = cleanLine(m.Logger) + ": "

@@ -374,10 +374,10 @@ func (p *program) showTask(t *tasks.Task) error {
 }
 
 // finalResult returns the result or the error in the final state of a task.
-func finalResult(t *tasks.Task) (*mcp.ToolResult, error) {
+func finalResult(t *tasks.Task) (*mcp.CallToolResult, error) {
 	switch {
 	case t.Result != nil:
-		r := &mcp.ToolResult{}
+		r := &mcp.CallToolResult{}
 		if err := json.Unmarshal(t.Result, r); err != nil {
 			return nil, fmt.Errorf("%w: the result of the task: %w", mcp.ErrInvalidResult, err)
 		}

@@ -70,9 +70,9 @@ func newTaskServer(store tasks.Store) (*mcp.Server, *tasks.Server) {
 	})
 	tasks.AddTool(m, &mcp.Tool{Name: "think"}, again, func(ctx context.Context, _ struct{}) (string, error) {
 		r, err := mcp.Sample(ctx, "model",
-			&mcp.SampleParams{MaxTokens: 9,
-				Messages: []mcp.SampleMessage{{Role: mcp.RoleUser,
-					Content: []mcp.Content{mcp.Text("How is the weather?")}}}})
+			&mcp.CreateMessageParams{MaxTokens: 9,
+				Messages: []mcp.SamplingMessage{{Role: mcp.RoleUser,
+					Content: []mcp.ContentBlock{mcp.Text("How is the weather?")}}}})
 		if err != nil {
 			return "", told(err)
 		}

@@ -29,7 +29,7 @@ patchbay task answer. An interrupt (Ctrl-C) does not cancel the task.`,
 }
 
 func (p *program) watchTask(ctx context.Context, h *tasks.Handle) error {
-	var result *mcp.ToolResult
+	var result *mcp.CallToolResult
 	var err error
 	if p.mayPrompt() || p.answers != nil {
 		result, err = p.followTask(ctx, h)
@@ -50,7 +50,7 @@ func (p *program) watchTask(ctx context.Context, h *tasks.Handle) error {
 }
 
 // followTask shows the changes of a task, and answers its questions.
-func (p *program) followTask(ctx context.Context, h *tasks.Handle) (*mcp.ToolResult, error) {
+func (p *program) followTask(ctx context.Context, h *tasks.Handle) (*mcp.CallToolResult, error) {
 	t, err := h.Get(ctx)
 	switch {
 	case err != nil:

@@ -17,18 +17,18 @@ const maxTraced = 32 << 10
 
 // A tracedCommand is a command whose messages are printed.
 type tracedCommand struct {
-	*mcp.ServerCommand
+	*mcp.CommandTransport
 	screen *screen
 }
 
 // RoundTrip prints a request and its response.
 func (t *tracedCommand) RoundTrip(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-	return t.screen.traceCall(ctx, req, t.ServerCommand.RoundTrip)
+	return t.screen.traceCall(ctx, req, t.CommandTransport.RoundTrip)
 }
 
 // OpenSession prints the messages of a session.
-func (t *tracedCommand) OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (mcp.SessionLink, error) {
-	return t.screen.traceSession(t.ServerCommand.OpenSession(ctx, t.screen.traceReceived(receive)))
+func (t *tracedCommand) OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (mcp.SessionConn, error) {
+	return t.screen.traceSession(t.CommandTransport.OpenSession(ctx, t.screen.traceReceived(receive)))
 }
 
 // A tracedURL is an HTTP transport whose messages are printed.
@@ -43,13 +43,13 @@ func (t *tracedURL) RoundTrip(ctx context.Context, req *mcp.Request) (mcp.Result
 }
 
 // OpenSession prints the messages of a session.
-func (t *tracedURL) OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (mcp.SessionLink, error) {
+func (t *tracedURL) OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (mcp.SessionConn, error) {
 	return t.screen.traceSession(t.Transport.OpenSession(ctx, t.screen.traceReceived(receive)))
 }
 
 // A tracedSession prints the messages of a session.
 type tracedSession struct {
-	mcp.SessionLink
+	mcp.SessionConn
 	screen *screen
 }
 
@@ -57,7 +57,7 @@ type tracedSession struct {
 func (l *tracedSession) RoundTrip(ctx context.Context, req *jsonrpc.Message) (*jsonrpc.Message, error) {
 	l.screen.traced("→", req.Method, req.Params, "")
 	began := time.Now()
-	res, err := l.SessionLink.RoundTrip(ctx, req)
+	res, err := l.SessionConn.RoundTrip(ctx, req)
 	l.screen.traceEnd(req.Method, began, res, err)
 	return res, err
 }
@@ -65,15 +65,15 @@ func (l *tracedSession) RoundTrip(ctx context.Context, req *jsonrpc.Message) (*j
 // Send prints a notification or response.
 func (l *tracedSession) Send(ctx context.Context, m *jsonrpc.Message) error {
 	l.screen.traceMessage("→", m)
-	return l.SessionLink.Send(ctx, m)
+	return l.SessionConn.Send(ctx, m)
 }
 
-func (s *screen) traceSession(l mcp.SessionLink, err error) (mcp.SessionLink, error) {
+func (s *screen) traceSession(l mcp.SessionConn, err error) (mcp.SessionConn, error) {
 	if err != nil {
 		s.printf("← open session failed: %s", clean(err.Error()))
 		return nil, err
 	}
-	return &tracedSession{SessionLink: l, screen: s}, nil
+	return &tracedSession{SessionConn: l, screen: s}, nil
 }
 
 func (s *screen) traceReceived(receive func(m *jsonrpc.Message)) func(m *jsonrpc.Message) {

@@ -202,7 +202,7 @@ func TestDemo_Summarize(t *testing.T) {
 
 func TestDemo_CounterCanBeSubscribedTo(t *testing.T) {
 	mcptest.Run(t, demo.New("1", nil).Server, func(t *testing.T, c *mcptest.Client) {
-		stop := c.Listen(mcp.Filter{ResourceSubscriptions: []string{"demo://counter"}})
+		stop := c.Listen(mcp.SubscriptionFilter{ResourceSubscriptions: []string{"demo://counter"}})
 		defer stop()
 		want := call(t, c, "increment", nil).text()
 		c.Await(1, "notifications/resources/updated")

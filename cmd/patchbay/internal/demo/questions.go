@@ -78,9 +78,9 @@ type summarizeInput struct {
 }
 
 func summarize(ctx context.Context, in summarizeInput) (string, error) {
-	r, err := mcp.Sample(ctx, "summary", &mcp.SampleParams{
+	r, err := mcp.Sample(ctx, "summary", &mcp.CreateMessageParams{
 		SystemPrompt: "Summarize in one sentence.",
-		Messages:     []mcp.SampleMessage{{Role: mcp.RoleUser, Content: []mcp.Content{mcp.Text(in.Text)}}},
+		Messages:     []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: []mcp.ContentBlock{mcp.Text(in.Text)}}},
 		MaxTokens:    200,
 	})
 	if err != nil {

@@ -45,7 +45,7 @@ func TestDemo_CrunchRunsAsTaskOrCall(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			withDemo(t, opts, func(t *testing.T, c *mcp.Client) {
 				began := time.Now()
-				got, err := mcp.Call[crunched](t.Context(), c, "crunch", object{"seconds": 3600})
+				got, err := mcp.CallTool[crunched](t.Context(), c, "crunch", object{"seconds": 3600})
 				if took := time.Since(began); err != nil || got.Answer != 42 || got.Seconds != 3600 ||
 					took < time.Hour || took > time.Hour+2*time.Second {
 					t.Errorf("after %v: %+v, %v", took, got, err)
@@ -58,7 +58,7 @@ func TestDemo_CrunchRunsAsTaskOrCall(t *testing.T) {
 func TestDemo_PublishWaitsForTheUser(t *testing.T) {
 	content, asked := "", ""
 	opts := tasks.Declare(&mcp.ClientOptions{Elicit: func(_ context.Context,
-		q *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+		q *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 		asked = q.Message
 		return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: []byte(content)}, nil
 	}}, nil)
@@ -77,12 +77,12 @@ func TestDemo_PublishWaitsForTheUser(t *testing.T) {
 		if err != nil || r.IsError || !strings.Contains(asked, `"News"`) {
 			t.Fatalf("%q: got %+v, %v", asked, r, err)
 		}
-		more, err := mcp.Call[published](t.Context(), c, "publish", object{"title": "More"})
+		more, err := mcp.CallTool[published](t.Context(), c, "publish", object{"title": "More"})
 		if err != nil || more.Title != "More" || more.Note != "hot" || !strings.Contains(asked, more.Draft) {
 			t.Errorf("%+v, %v", more, err)
 		}
 		content = `{"publish": false}`
-		if _, err := mcp.Call[struct{}](t.Context(), c, "publish", object{"title": "Less"}); err == nil ||
+		if _, err := mcp.CallTool[struct{}](t.Context(), c, "publish", object{"title": "Less"}); err == nil ||
 			!strings.Contains(err.Error(), "did not confirm") {
 			t.Errorf("without confirmation: %v", err)
 		}

@@ -68,7 +68,7 @@ type identity struct {
 
 func whoAmI(ctx context.Context, _ struct{}) (identity, error) {
 	req := mcp.RequestFrom(ctx)
-	out := identity{Revision: req.Revision(), Client: req.Client().Name}
+	out := identity{Revision: req.Revision(), Client: req.ClientInfo().Name}
 	if p := req.Principal; p != nil { // set by package oauth
 		out.User, out.ClientID, out.Scopes = p.Subject, p.ClientID, p.Scopes
 	}
