@@ -17,7 +17,6 @@ type document struct {
 	Date       string
 	Conditions []string
 	Servers    []compared
-	Targets    string
 	Tables     string
 }
 
@@ -26,12 +25,9 @@ type compared struct{ Name, Is string }
 
 // writeDocument writes the document of a run to a file.
 func (b *bench) writeDocument(name, tables string) error {
-	var targets strings.Builder
-	writeTargets(&targets, b.targets)
 	d := document{
 		Date:       time.Now().UTC().Format(time.DateOnly),
 		Conditions: b.conditions(),
-		Targets:    strings.TrimSpace(targets.String()),
 		Tables:     strings.TrimSpace(tables),
 	}
 	for _, s := range b.servers {

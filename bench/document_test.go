@@ -26,13 +26,11 @@ func TestDocumentOfARun(t *testing.T) {
 		figure("ts-v2", 800*time.Microsecond),
 	}
 	subjects[3].slow = true
-	var tables, targets strings.Builder
+	var tables strings.Builder
 	writeHeading(&tables, w)
 	writeCalls(&tables, w, pace{5, 200 * time.Millisecond, 100 * time.Millisecond}, subjects)
-	b.holdBounds(w, subjects)
-	writeTargets(&targets, b.targets)
 	d := document{Date: "2026-01-02", Conditions: []string{"go1.26, a machine", "nothing pinned"},
-		Targets: strings.TrimSpace(targets.String()), Tables: strings.TrimSpace(tables.String())}
+		Tables: strings.TrimSpace(tables.String())}
 	for _, s := range b.servers {
 		d.Servers = append(d.Servers, compared{s.name, s.is})
 	}

@@ -38,7 +38,7 @@ func main() {
 	flag.StringVar(&set.servers, "servers", "", "comma-separated servers, or all (default: all but optional ones, in a quick run those written in Go; none if -clients is given)")
 	flag.StringVar(&set.clients, "clients", "", "comma-separated clients, or all (default: all; none if -servers is given)")
 	flag.StringVar(&set.workloads, "workloads", "", "comma-separated workloads (default: all)")
-	flag.StringVar(&set.write, "write", "", "file to write as well, with the targets first and how to read it")
+	flag.StringVar(&set.write, "write", "", "file to write the document to")
 	flag.IntVar(&set.rounds, "rounds", 0, "rounds of each workload of calls")
 	flag.DurationVar(&set.slice, "slice", 0, "time for each program in a round of calls")
 	flag.Parse()
