@@ -33,7 +33,7 @@ func TestLoginInBrowser(t *testing.T) {
 		{"login given up", giveUpLogin},
 		{"form sent twice", sendTwice},
 		{"page that has expired", expiredPage},
-		{"answer that nobody waits for", strayAnswer},
+		{"callback without a login", strayAnswer},
 		{"third party", thirdParty},
 		{"third party that refuses", thirdPartyRefuses},
 		{"captured page of the third party", capturedUpstream},
@@ -216,7 +216,7 @@ func expiredPage(t *testing.T, browser context.Context) {
 	p.click("#allow")
 	p.see("no longer valid")
 	p.shoot("expired")
-	cancel() // nobody will answer
+	cancel() // no answer will come
 	if r := <-done; r.err == nil {
 		t.Error("there is a connection without a login")
 	}
@@ -259,7 +259,7 @@ func strayAnswer(t *testing.T, browser context.Context) {
 	callback := must(url.Parse(page))(t).Query().Get("redirect_uri")
 	stranger := newTab(t, browser)
 	stranger.open(callback + "?code=stolen&state=guessed&iss=" + url.QueryEscape(h.issuer))
-	stranger.see("not the answer to a login that is under way")
+	stranger.see("does not belong to a login in progress")
 	stranger.shoot("client-stray")
 	p := newTab(t, browser)
 	p.open(page)
