@@ -218,7 +218,7 @@ func (c *Client) Close() error {
 // Revision returns the protocol revision of the connection, such as "2026-07-28".
 func (c *Client) Revision() string { return c.connection.Load().revision.String() }
 
-// Server returns the server's description of itself, or the zero value. Use it for display only: it
+// ServerInfo returns the server's description of itself, or the zero value. Use it for display only: it
 // is not verified.
 func (c *Client) ServerInfo() Implementation { return c.connection.Load().server }
 
@@ -231,13 +231,13 @@ func (c *Client) Capabilities() ServerCapabilities {
 // must not be trusted.
 func (c *Client) Instructions() string { return c.connection.Load().discovered.Instructions }
 
-// Versions returns the revisions that the server supports. A server of a revision before 2026-07-28
+// SupportedRevisions returns the revisions that the server supports. A server of a revision before 2026-07-28
 // reports only the negotiated one.
 func (c *Client) SupportedRevisions() []string {
 	return slices.Clone(c.connection.Load().discovered.SupportedVersions)
 }
 
-// Request sends a request of any method and returns its result as JSON. params encodes to a JSON
+// Do sends a request of any method and returns its result as JSON. params encodes to a JSON
 // object, or is nil. It must not have a `_meta`; see [CallOptions.Meta]. Input requests of the
 // server are handled as for all methods.
 func (c *Client) Do(ctx context.Context, method string, params any) (json.RawMessage, error) {
