@@ -1,4 +1,4 @@
-// Package patchbay_test holds the rules that the whole repository keeps. Each failure says why the rule is there.
+// Package patchbay_test checks the rules of the whole repository. Each failure says why the rule exists.
 package patchbay_test
 
 import (
@@ -69,7 +69,7 @@ func TestImportRules(t *testing.T) {
 		}
 		r, ok := rules[name]
 		if !ok {
-			t.Errorf("package %s has no import rule: decide what it may import and write it down in importRules", name)
+			t.Errorf("package %s has no import rule: decide what it may import and add it to importRules", name)
 			continue
 		}
 		for _, imported := range p.Imports {
@@ -160,25 +160,25 @@ func TestProtocolDatesLiveInWire(t *testing.T) {
 	date := regexp.MustCompile(`"20\d\d-\d\d-\d\d"`)
 	sources(t, func(name string, file *ast.File, set *token.FileSet, _ []byte) {
 		if strings.HasPrefix(name, "internal/wire/") || strings.HasPrefix(name, "mcptest/") {
-			return // mcptest is a test: it says which revisions it plays
+			return // mcptest is a test package: it names revisions
 		}
 		if strings.HasPrefix(name, "ext/tasks/") && strings.HasSuffix(name, "2025.go") {
-			return // an extension cannot see wire, and one revision has tasks of its own
+			return // extensions do not import wire, and one revision has its own form of tasks
 		}
 		if name == "ext/apps/apps.go" {
-			return // an extension's own revision, which no revision of the protocol knows of
+			return // the extension has its own revisions
 		}
 		ast.Inspect(file, func(n ast.Node) bool {
 			if lit, ok := n.(*ast.BasicLit); ok && date.MatchString(lit.Value) {
-				t.Errorf("%s: %s: code asks a revision for a feature, never for its date", set.Position(lit.Pos()), lit.Value)
+				t.Errorf("%s: %s: ask a revision for a feature instead of comparing dates", set.Position(lit.Pos()), lit.Value)
 			}
 			return true
 		})
 	})
 }
 
-// eraFiles are where the words of the session era may stand: the edge, its contract with transports, the options that
-// bound it, the trace that shows what travels, and the tests' client.
+// eraFiles are the files whose identifiers may name an era: the edge, its contract with transports, the options that bound
+// it, the trace of messages, and the client of the tests.
 var eraFiles = regexp.MustCompile(`^(internal/(legacy|wire)/.*|mcphttp/([a-z_]*session[a-z_]*|[a-z_]*sse2024[a-z_]*|handler|doc|options)\.go|mcp/(serve|connect|transport|inmemory|doc)\.go|cmd/patchbay/internal/cli/trace\.go|ext/tasks/[a-z_]*2025[a-z_]*\.go|mcptest/.*)$`)
 
 func TestErasAreDecidedAtTheEdge(t *testing.T) {
@@ -189,11 +189,11 @@ func TestErasAreDecidedAtTheEdge(t *testing.T) {
 		}
 		ast.Inspect(file, func(n ast.Node) bool {
 			if _, ok := n.(*ast.SelectorExpr); ok {
-				return false // a name that another package chose
+				return false // declared elsewhere
 			}
-			// A header is called by its name wherever headers are checked.
+			// headerSession is the name of a header.
 			if id, ok := n.(*ast.Ident); ok && id.Name != "headerSession" && word.MatchString(id.Name) {
-				t.Errorf("%s: %s: feature code knows no era; only the edge does", set.Position(id.Pos()), id.Name)
+				t.Errorf("%s: %s: only the files at the edge may depend on an era", set.Position(id.Pos()), id.Name)
 			}
 			return true
 		})
@@ -259,7 +259,7 @@ func checkSpecs(t *testing.T, set *token.FileSet, d *ast.GenDecl) {
 	}
 }
 
-// TestREADMECodeIsCompiled keeps the README true: its Go code stands in a program that compiles.
+// TestREADMECodeIsCompiled checks that the Go code of the README is part of a program that compiles.
 func TestREADMECodeIsCompiled(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
@@ -267,7 +267,7 @@ func TestREADMECodeIsCompiled(t *testing.T) {
 	}
 	blocks := regexp.MustCompile("(?s)<!-- from (\\S+) -->\n```go\n(.*?)```").FindAllSubmatch(readme, -1)
 	if fences := bytes.Count(readme, []byte("```go")); len(blocks) != fences || fences == 0 {
-		t.Fatalf("%d of %d Go blocks say which program they are from", len(blocks), fences)
+		t.Fatalf("%d of %d Go blocks name the program that they are from", len(blocks), fences)
 	}
 	for _, b := range blocks {
 		program, err := os.ReadFile(string(b[1]))
@@ -275,7 +275,7 @@ func TestREADMECodeIsCompiled(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Contains(program, b[2]) {
-			t.Errorf("the block from %s is not in it", b[1])
+			t.Errorf("the block from %s is not part of that program", b[1])
 		}
 	}
 }
