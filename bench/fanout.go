@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// listenersOfChange is how many clients hear of each change.
+	// listenersOfChange is the number of clients that are notified of each change.
 	listenersOfChange = 1_000
 	// changesInSlice is how many changes are measured at a time, one after the
 	// other, so that there is enough CPU time to read.
 	changesInSlice = 5
 	// mostFanOut is the CPU time of a change as a multiple of bare net/http's.
-	mostFanOut = 1.3
+	mostFanOut = 1.25
 )
 
 func catalogueChangeWorkloads() []workload {
@@ -27,7 +27,7 @@ func catalogueChangeWorkloads() []workload {
 		add := func(name, title, tool string, only ...string) {
 			all = append(all, workload{
 				name:     name + string(era),
-				title:    fmt.Sprintf("%s, until %d clients have heard of it, %s era", title, listenersOfChange, era),
+				title:    fmt.Sprintf("%s, until %d clients have read it, %s era", title, listenersOfChange, era),
 				call:     load.Call{Era: era, Tool: tool},
 				programs: listening,
 				only:     only,

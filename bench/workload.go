@@ -96,7 +96,7 @@ func catalogueHTTPWorkloads() []workload {
 			add("json", "JSON answers", load.Call{Tool: echo.Tool}, boundsJSON(era)...)
 			add("sse", "event-stream answers", load.Call{Tool: echo.Tool, SSE: true})
 			if width == connections {
-				add("progress", "one progress note and the answer in an event stream", load.Call{Tool: echo.ProgressTool, SSE: true},
+				add("progress", "one progress notification and the response in an event stream", load.Call{Tool: echo.ProgressTool, SSE: true},
 					bound{of: floor, cpu: 1.25})
 			}
 		}
@@ -174,7 +174,7 @@ func catalogueListWorkloads() []workload {
 	return all
 }
 
-// catalogueLargeWorkloads move a mebibyte, or a thousand notes, in one call.
+// catalogueLargeWorkloads transfer 1 MiB, or 1,000 notifications, in one call.
 func catalogueLargeWorkloads() []workload {
 	const connections = 4
 	var all []workload
@@ -191,7 +191,8 @@ func catalogueLargeWorkloads() []workload {
 	add("arguments-1m", "arguments of 1 MiB", load.Call{Era: echo.Modern, Tool: echo.CountTool}, once)
 	add("result-1m", "a result of 1 MiB", load.Call{Era: echo.Modern, Tool: echo.LargeTool}, once)
 	for _, era := range eras() {
-		add("notes", fmt.Sprintf("%d progress notes in one call", echo.Notes), load.Call{Era: era, Tool: echo.NotesTool, SSE: true})
+		add("notes", fmt.Sprintf("%d progress notifications in one call", echo.Notes),
+			load.Call{Era: era, Tool: echo.NotesTool, SSE: true}, bound{of: floor, cpu: 1.25})
 	}
 	all = append(all, workload{
 		name:   "stdio-modern-arguments-1m",
