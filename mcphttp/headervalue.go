@@ -63,21 +63,6 @@ func isPlainValue(s string) bool {
 	return true
 }
 
-// isToken reports whether s can be the name of a header.
-//
-// Spec: RFC 9110, section 5.6.2
-func isToken(s string) bool {
-	const marks = "!#$%&'*+-.^_`|~"
-	for i := range len(s) {
-		c, letter := s[i], s[i]|0x20
-		isAlphanumeric := 'a' <= letter && letter <= 'z' || '0' <= c && c <= '9'
-		if !isAlphanumeric && strings.IndexByte(marks, c) < 0 {
-			return false
-		}
-	}
-	return s != ""
-}
-
 // hasControl reports whether s has a control character, which no header value may have.
 //
 // Spec: RFC 9110, section 5.5

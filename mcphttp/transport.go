@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/internal/netx"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -202,7 +203,7 @@ func checkStaticHeader(header http.Header) error {
 		if slices.Contains(reservedHeaders, canonical) || strings.HasPrefix(canonical, headerParam) {
 			return fmt.Errorf("mcphttp: invalid TransportOptions.Header %q: reserved for the protocol", canonical)
 		}
-		if !isToken(name) || slices.ContainsFunc(values, hasControl) {
+		if !netx.IsToken(name) || slices.ContainsFunc(values, hasControl) {
 			return fmt.Errorf("mcphttp: invalid TransportOptions.Header %q: must be valid in HTTP", name)
 		}
 	}
@@ -212,27 +213,10 @@ func checkStaticHeader(header http.Header) error {
 // checkRedirect follows a few redirects of a GET within the origin. A redirected POST would send
 // its body and headers to another server.
 func checkRedirect(req *http.Request, via []*http.Request) error {
-	if via[0].Method != http.MethodGet || len(via) > maxRedirects || !isOneOrigin(via[0].URL, req.URL) {
+	if via[0].Method != http.MethodGet || len(via) > maxRedirects || !netx.SameOrigin(via[0].URL, req.URL) {
 		return http.ErrUseLastResponse
 	}
 	return nil
-}
-
-// isOneOrigin reports whether two URLs have the same scheme, host and port.
-//
-// Spec: RFC 6454, section 5.
-func isOneOrigin(a, b *url.URL) bool {
-	return a.Scheme == b.Scheme && strings.EqualFold(a.Hostname(), b.Hostname()) && portOf(a) == portOf(b)
-}
-
-func portOf(u *url.URL) string {
-	switch port := u.Port(); {
-	case port != "":
-		return port
-	case u.Scheme == "https":
-		return "443"
-	}
-	return "80"
 }
 
 // ServerKey returns the URL of the server without its query, by which [mcp.Connect] caches what it

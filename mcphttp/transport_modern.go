@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/netx"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -130,7 +131,7 @@ func subject(req *mcp.Request) []byte {
 //
 // Spec: basic/transports/streamable-http#client-behavior-for-custom-headers (2026-07-28)
 func setParamHeader(header http.Header, p mcp.HeaderParam, arguments []byte) error {
-	if !isToken(p.Header) {
+	if !netx.IsToken(p.Header) {
 		return fmt.Errorf("invalid header name %q", p.Header)
 	}
 	argument := arguments
