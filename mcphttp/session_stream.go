@@ -51,7 +51,6 @@ type sessionStream struct {
 
 	mu   sync.Mutex // guards the fields below, and is held while writing
 	last int64      // number of the last event
-	ring *eventRing // of the events, if the store is in memory; nil until there is one
 	done bool
 
 	sessionEnded atomic.Bool                 // no client can resume the stream
@@ -159,10 +158,6 @@ func (st *sessionStream) storeEvent(ctx context.Context, data []byte) bool {
 	st.last++
 	if st.store == nil || st.sessionEnded.Load() {
 		return false
-	}
-	if m, ok := st.store.(*memoryEvents); ok {
-		st.ring = m.appendTo(st.ring, st.key, st.last, data)
-		return true
 	}
 	if err := st.store.Append(ctx, st.key, st.last, data); err != nil {
 		st.logger.ErrorContext(ctx, "mcphttp: event not stored", "error", err)
