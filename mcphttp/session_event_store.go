@@ -1,6 +1,7 @@
 package mcphttp
 
 import (
+	"container/list"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -59,8 +60,8 @@ type memoryEvents struct {
 
 	mu       sync.Mutex // guards the fields below
 	sessions map[sessionKey]*sessionEvents
-	lru      eventBlock // head of the circular list of all blocks, least recently appended first
-	bytes    int        // size of all blocks
+	lru      list.List // of all *eventBlock, least recently appended to first
+	bytes    int       // size of all blocks
 }
 
 type sessionKey struct{ session, principal string }
@@ -74,16 +75,14 @@ type sessionEvents struct {
 
 // An eventBlock is a sequence of encoded events. Only the last block of a session is appended to.
 type eventBlock struct {
-	prev, next  *eventBlock // in the list of the store
+	element     *list.Element // of the list of the store
 	session     *sessionEvents
 	begin, last time.Duration // of the first and the last event
 	data        []byte
 }
 
 func newMemoryEvents() *memoryEvents {
-	m := &memoryEvents{begin: time.Now(), sessions: make(map[sessionKey]*sessionEvents)}
-	m.lru.prev, m.lru.next = &m.lru, &m.lru
-	return m
+	return &memoryEvents{begin: time.Now(), sessions: make(map[sessionKey]*sessionEvents)}
 }
 
 // Append stores an event. It discards blocks that are too old or too many.
@@ -96,11 +95,13 @@ func (m *memoryEvents) Append(_ context.Context, key StreamKey, n int64, data []
 	b.data = appendEvent(b.data, storedEvent{at: now, n: n, stream: []byte(key.Stream), data: data})
 	m.grow(b.session, cap(b.data)-before)
 	b.last = now
-	b.unlink()
-	b.linkBefore(&m.lru)
-	for oldest := m.lru.next; oldest != &m.lru && (m.bytes > maxEventBytes || now-oldest.last >= maxEventAge); {
+	m.lru.MoveToBack(b.element)
+	for e := m.lru.Front(); e != nil; e = m.lru.Front() {
+		oldest := e.Value.(*eventBlock)
+		if m.bytes <= maxEventBytes && now-oldest.last < maxEventAge {
+			break
+		}
 		m.removeFirst(oldest.session)
-		oldest = m.lru.next
 	}
 	for b.session.bytes > maxSessionBytes {
 		m.removeFirst(b.session)
@@ -125,7 +126,7 @@ func (m *memoryEvents) block(key StreamKey, size int, now time.Duration) *eventB
 		room = min(2*len(b.data), maxBlock)
 	}
 	b := &eventBlock{session: s, begin: now, data: make([]byte, 0, max(room, minBlock, size))}
-	b.linkBefore(&m.lru)
+	b.element = m.lru.PushBack(b)
 	s.blocks = append(s.blocks, b)
 	m.grow(s, blockOverhead+cap(b.data))
 	return b
@@ -140,7 +141,7 @@ func (m *memoryEvents) grow(s *sessionEvents, by int) {
 // removeFirst discards the first block of a session. The caller holds m.mu.
 func (m *memoryEvents) removeFirst(s *sessionEvents) {
 	b := s.blocks[0]
-	b.unlink()
+	m.lru.Remove(b.element)
 	m.grow(s, -blockOverhead-cap(b.data))
 	s.blocks[0] = nil
 	if s.blocks = s.blocks[1:]; len(s.blocks) == 0 {
@@ -213,13 +214,6 @@ func (m *memoryEvents) EndSession(_ context.Context, session, principal string) 
 		}
 	}
 	return nil
-}
-
-func (b *eventBlock) unlink() { b.prev.next, b.next.prev = b.next, b.prev }
-
-func (b *eventBlock) linkBefore(next *eventBlock) {
-	b.prev, b.next = next.prev, next
-	b.prev.next, b.next.prev = b, b
 }
 
 // A storedEvent is an event in a block. It is encoded as its time, its number, the lengths of the

@@ -27,7 +27,7 @@ const (
 // client that received an event of the stream can name it.
 const streamNameLen = 1 + 26
 
-// newStreamName returns a random name in the alphabet of [rand.Text].
+// newStreamName returns a name in one allocation, unlike [rand.Text].
 func newStreamName(kind byte) string {
 	var name [streamNameLen]byte
 	_, _ = rand.Read(name[1:]) // never fails

@@ -278,14 +278,14 @@ type lifetime struct {
 
 	mu        sync.Mutex // guards the fields below
 	closing   bool
-	ended     bool            // nothing is begun in the background
-	over      bool            // ctx has ended
-	borrowers *clientExchange // the first in the list of those that use the context of their caller
+	ended     bool                         // nothing is begun in the background
+	over      bool                         // ctx has ended
+	borrowers map[*clientExchange]struct{} // they use the context of their caller
 }
 
 func (l *lifetime) begin(parent context.Context) {
 	l.ctx, l.cancel = context.WithCancelCause(parent)
-	l.closed = make(chan struct{})
+	l.closed, l.borrowers = make(chan struct{}), make(map[*clientExchange]struct{})
 }
 
 // close calls f once, and waits until it has returned. Unlike on sync.Once, waiting is durably
@@ -330,7 +330,7 @@ func (l *lifetime) end(grace time.Duration) {
 	l.cancel(mcp.ErrClosed)
 	l.mu.Lock()
 	l.over = true
-	for x := l.borrowers; x != nil; x = x.after {
+	for x := range l.borrowers {
 		x.borrowed.EndRequest(mcp.ErrClosed)
 	}
 	l.mu.Unlock()
@@ -342,28 +342,16 @@ func (l *lifetime) end(grace time.Duration) {
 func (l *lifetime) borrow(x *clientExchange) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.over {
-		return false
+	if !l.over {
+		l.borrowers[x] = struct{}{}
 	}
-	if x.after = l.borrowers; x.after != nil {
-		x.after.before = x
-	}
-	l.borrowers = x
-	return true
+	return !l.over
 }
 
 func (l *lifetime) endBorrow(x *clientExchange) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if x.before == nil {
-		l.borrowers = x.after
-	} else {
-		x.before.after = x.after
-	}
-	if x.after != nil {
-		x.after.before = x.before
-	}
-	x.before, x.after = nil, nil
+	delete(l.borrowers, x)
 }
 
 func waitFor(done <-chan struct{}, timeout time.Duration) {

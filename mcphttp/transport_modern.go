@@ -116,12 +116,9 @@ var errNoEnvelope = errors.New("invalid params: _meta must name a protocol versi
 // subject returns the JSON value that Mcp-Name mirrors: the name of a tool or prompt, the URI of a
 // resource, or the id of a task.
 func subject(req *mcp.Request) []byte {
-	method, _ := wire.Latest().Method(req.Method)
-	param := method.NameParam
+	param := nameParam(req.Method)
 	if param == "" {
-		if param = nameParams[req.Method]; param == "" {
-			return nil
-		}
+		return nil
 	}
 	raw, _ := req.Param(param)
 	return raw
