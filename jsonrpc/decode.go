@@ -25,7 +25,14 @@ const maxBatch = 100
 //
 // The message aliases data, which must not change afterwards.
 func Decode(data []byte) (*Message, error) {
-	m := new(Message)
+	m := new(Message) // on the stack of a caller that does not keep it, since Decode is inlined
+	if err := m.decode(data); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+func (m *Message) decode(data []byte) error {
 	var refused *DecodeError
 	if jsonscan.Kind(data) == '[' {
 		refused = m.decodeBatch(data)
@@ -33,9 +40,9 @@ func Decode(data []byte) (*Message, error) {
 		refused = m.decodeOne(data)
 	}
 	if refused != nil {
-		return nil, refused
+		return refused
 	}
-	return m, nil
+	return nil
 }
 
 func (m *Message) decodeBatch(data []byte) *DecodeError {

@@ -151,32 +151,10 @@ func (f *form) setDefaults(v any) error {
 		if !ok {
 			return fmt.Errorf("default: member %q is not a field of the form", name)
 		}
-		changed = withMember(changed, string(name), withMember(property, "default", value))
+		changed = jsonscan.WithMember(changed, string(name), jsonscan.WithMember(property, "default", value))
 	}
-	f.schema, err = schema.Compile(withMember(f.schema.JSON(), "properties", changed))
+	f.schema, err = schema.Compile(jsonscan.WithMember(f.schema.JSON(), "properties", changed))
 	return err
-}
-
-// withMember returns a JSON object with one member replaced, in its place, or added.
-func withMember(obj []byte, key string, value []byte) []byte {
-	out := []byte{'{'}
-	add := func(k string, v []byte) {
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out = append(append(jsonscan.AppendQuote(out, k), ':'), v...)
-	}
-	replaced := false
-	for k, v := range jsonscan.Members(obj) {
-		if string(k) == key {
-			v, replaced = value, true
-		}
-		add(string(k), v)
-	}
-	if !replaced {
-		add(key, value)
-	}
-	return append(out, '}')
 }
 
 // check reports whether clients can show the form: it is a flat object.

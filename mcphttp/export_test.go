@@ -12,7 +12,6 @@ var (
 	ReadClaimed       = readClaimed
 	IsSameOrigin      = isSameOrigin
 	SplitHost         = splitHost
-	IsLoopbackName    = isLoopbackName
 	NewMemoryEvents   = newMemoryEvents
 	ErrEventUnknown   = errEventUnknown.err.Message
 )

@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+
+	"github.com/patchbay-mcp/patchbay/internal/netx"
 )
 
 // A guard decides from the headers whether a request is admitted. Every HTTP method and every
@@ -94,7 +96,7 @@ func (g *guard) hostAllowed(r *http.Request) bool {
 		}
 	}
 	name, _, ok := splitHost(r.Host)
-	isLoopback := ok && isLoopbackName(name)
+	isLoopback := ok && netx.IsLoopback(name)
 	if len(g.hosts) == 0 {
 		return isLoopback || !onLoopback(r.Context())
 	}
@@ -126,45 +128,13 @@ func splitHost(host string) (name, port string, ok bool) {
 			return name, "", true
 		}
 		port, ok = strings.CutPrefix(port, ":")
-		return name, port, ok && isPort(port)
+		return name, port, ok && netx.IsPort(port)
 	}
 	name, port, hasPort := strings.Cut(host, ":")
-	if name == "" || hasPort && !isPort(port) {
+	if name == "" || hasPort && !netx.IsPort(port) {
 		return "", "", false
 	}
 	return name, port, true
-}
-
-func isPort(s string) bool {
-	if s == "" || len(s) > 5 {
-		return false
-	}
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
-			return false
-		}
-	}
-	return true
-}
-
-// isLoopbackName reports whether a name is localhost or a loopback address. It compares ASCII only:
-// Unicode case folding would accept look-alikes.
-func isLoopbackName(name string) bool {
-	const localhost = "localhost"
-	if name == localhost || name == "127.0.0.1" {
-		return true // what nearly all local clients send
-	}
-	if len(name) == len(localhost) {
-		same := true
-		for i := range len(name) {
-			same = same && name[i]|0x20 == localhost[i]
-		}
-		if same {
-			return true
-		}
-	}
-	ip, err := netip.ParseAddr(name)
-	return err == nil && ip.Zone() == "" && ip.IsLoopback()
 }
 
 // originAllowed refuses pages of other sites. Browsers send Origin with every POST. For requests
@@ -191,7 +161,7 @@ func (g *guard) hostProven(r *http.Request) bool {
 	if !ok {
 		return false
 	}
-	if g.hosts[host] || g.hosts[name] || isLoopbackName(name) {
+	if g.hosts[host] || g.hosts[name] || netx.IsLoopback(name) {
 		return true
 	}
 	_, err := netip.ParseAddr(name)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/patchbay-mcp/patchbay/internal/netx"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
@@ -299,7 +300,7 @@ func FuzzHost(f *testing.F) {
 		if joined := name + ":" + port; port != "" && joined != host && "["+name+"]:"+port != host {
 			t.Errorf("%q comes apart as %q and %q", host, name, port)
 		}
-		if !mcphttp.IsLoopbackName(name) {
+		if !netx.IsLoopback(name) {
 			return
 		}
 		ip, err := netip.ParseAddr(name)

@@ -1,6 +1,8 @@
 package mcphttp
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"net/http"
 
@@ -27,6 +29,12 @@ var nameParams = map[string]string{
 	"tasks/cancel": "taskId",
 }
 
+// nameParam returns the member of the params of a method that Mcp-Name mirrors, or "".
+func nameParam(method string) string {
+	m, _ := wire.Latest().Method(method)
+	return cmp.Or(m.NameParam, nameParams[method])
+}
+
 // checkHeaders compares the standard headers of a request with its body. Intermediaries decide by
 // the headers and handlers act on the body, so the two must agree.
 //
@@ -47,12 +55,9 @@ func checkHeaders(head *head, req *mcp.Request) *mcp.Error {
 
 // checkName compares Mcp-Name with the body.
 func checkName(header field, req *mcp.Request) *mcp.Error {
-	method, _ := wire.Latest().Method(req.Method)
-	param := method.NameParam
+	param := nameParam(req.Method)
 	if param == "" {
-		if param = nameParams[req.Method]; param == "" {
-			return nil
-		}
+		return nil
 	}
 	name, named := req.Param(param)
 	switch {
@@ -144,14 +149,8 @@ func equalsString(raw []byte, s string) bool {
 	if jsonscan.Kind(raw) != '"' {
 		return false
 	}
-	if string(raw[1:len(raw)-1]) == s {
-		// Equal bytes are equal strings, unless they contain an escape.
-		for _, c := range raw[1 : len(raw)-1] {
-			if c == '\\' {
-				return false
-			}
-		}
-		return true
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return string(raw[1:len(raw)-1]) == s
 	}
 	text, err := jsonscan.Unquote(raw)
 	return err == nil && text == s

@@ -3,9 +3,12 @@ package mcphttp
 import (
 	"encoding/base64"
 	"errors"
+	"math/big"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
 // The delimiters of a Base64 header value, for text that cannot be a header value itself. They are
@@ -63,21 +66,6 @@ func isPlainValue(s string) bool {
 	return true
 }
 
-// isToken reports whether s can be the name of a header.
-//
-// Spec: RFC 9110, section 5.6.2
-func isToken(s string) bool {
-	const marks = "!#$%&'*+-.^_`|~"
-	for i := range len(s) {
-		c, letter := s[i], s[i]|0x20
-		isAlphanumeric := 'a' <= letter && letter <= 'z' || '0' <= c && c <= '9'
-		if !isAlphanumeric && strings.IndexByte(marks, c) < 0 {
-			return false
-		}
-	}
-	return s != ""
-}
-
 // hasControl reports whether s has a control character, which no header value may have.
 //
 // Spec: RFC 9110, section 5.5
@@ -89,8 +77,8 @@ func hasControl(s string) bool {
 // integers must not exceed it.
 const maxSafeInteger = 1<<53 - 1
 
-// maxExponent is more than any number in a body of limited size needs. It prevents overflow.
-const maxExponent = 1 << 30
+// maxNumber is the length from which a number is not compared, since parsing it would be slow.
+const maxNumber = 1000
 
 // equalIntegers reports whether two JSON numbers are the same integer in any notation: 42, 42.0 and
 // 4.2e1 are equal. Fractions and integers beyond maxSafeInteger equal nothing.
@@ -103,60 +91,19 @@ func equalIntegers(a, b string) bool {
 	return ok && m == n
 }
 
-// parseInteger parses a JSON number that is a safe integer. It works on the digits, since a float
-// would round.
+// parseInteger parses a JSON number that is a safe integer, in any notation.
 func parseInteger(s string) (n int64, ok bool) {
-	rest, negative := strings.CutPrefix(s, "-")
-	mantissa, exponent := rest, 0
-	if i := strings.IndexAny(rest, "eE"); i >= 0 {
-		if mantissa, exponent, ok = cutExponent(rest, i); !ok {
+	if len(s) > maxNumber || jsonscan.Kind([]byte(s)) != '0' || jsonscan.Valid([]byte(s), jsonscan.Limits{}) != nil {
+		return 0, false
+	}
+	if i := strings.IndexAny(s, "eE"); i >= 0 {
+		if exponent, err := strconv.Atoi(s[i+1:]); err != nil || exponent > maxNumber || exponent < -maxNumber {
 			return 0, false
 		}
 	}
-	whole, fraction, hasPoint := strings.Cut(mantissa, ".")
-	if !isDigits(whole) || len(whole) > 1 && whole[0] == '0' || hasPoint && !isDigits(fraction) {
+	rational, ok := new(big.Rat).SetString(s)
+	if !ok || !rational.IsInt() || rational.Num().CmpAbs(big.NewInt(maxSafeInteger)) > 0 {
 		return 0, false
 	}
-	digits := strings.TrimLeft(whole+fraction, "0")
-	exponent -= len(fraction)
-	trimmed := strings.TrimRight(digits, "0")
-	exponent += len(digits) - len(trimmed)
-	const most = 16 // digits of maxSafeInteger
-	switch {
-	case trimmed == "":
-		return 0, true
-	case exponent < 0 || len(trimmed)+exponent > most:
-		return 0, false
-	}
-	n, err := strconv.ParseInt(trimmed+strings.Repeat("0", exponent), 10, 64)
-	if err != nil || n > maxSafeInteger {
-		return 0, false
-	}
-	if negative {
-		n = -n
-	}
-	return n, true
-}
-
-// cutExponent splits a number at its exponent mark. It refuses exponents that no safe integer
-// needs, before they cost anything.
-func cutExponent(s string, at int) (mantissa string, exponent int, ok bool) {
-	text := s[at+1:]
-	if text == "" || !isDigits(strings.TrimLeft(text[:1], "+-")+text[1:]) {
-		return "", 0, false
-	}
-	exponent, err := strconv.Atoi(text)
-	if err != nil || exponent > maxExponent || exponent < -maxExponent {
-		return "", 0, false
-	}
-	return s[:at], exponent, true
-}
-
-func isDigits(s string) bool {
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
-			return false
-		}
-	}
-	return s != ""
+	return rational.Num().Int64(), true
 }

@@ -32,7 +32,7 @@ type SessionOptions struct {
 	// MaxInFlight is how many requests of one session are processed at once. Default: 256.
 	MaxInFlight int
 	// Events stores the events of streams, for clients whose connection broke. Default: a store in
-	// memory of at most 256 MiB, which keeps 10 minutes, 1000 events and 4 MiB of each stream.
+	// memory of at most 256 MiB, which keeps the last 10 minutes and 8 MiB of each session.
 	Events EventStore
 }
 

@@ -1,6 +1,7 @@
 package mcphttp
 
 import (
+	"container/list"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -36,98 +37,115 @@ var ErrEventGap = errors.New("mcphttp: events were discarded")
 
 // Limits of the events that are stored in memory.
 const (
-	maxStreamEvents = 1000
-	maxStreamBytes  = 4 << 20
 	maxEventAge     = 10 * time.Minute
-	maxEventBytes   = 256 << 20 // of all streams
+	maxSessionBytes = 8 << 20
+	maxEventBytes   = 256 << 20 // of all sessions
 )
 
-// memoryEvents is an [EventStore] in memory. Each stream has an eventRing. When the store is full
-// it discards the stream that was least recently appended to.
+// Limits of a block of events. A block without space or beyond its age is followed by another.
+const (
+	minBlock    = 512
+	maxBlock    = 64 << 10
+	maxBlockAge = maxEventAge / 4
+	// blockOverhead is the approximate size of a block without its events, in bytes.
+	blockOverhead = 256
+)
+
+// memoryEvents is an [EventStore] in memory. The events of all streams of a session are together in
+// blocks, which the garbage collector does not scan: nearly all streams are short and never resumed,
+// so storing an event is cheap, and finding the events of a stream is a search in its session. When
+// the store is full it discards the block that was least recently appended to.
 type memoryEvents struct {
 	begin time.Time // times are stored as durations since then
 
 	mu       sync.Mutex // guards the fields below
-	sessions map[sessionKey]map[string]*eventRing
-	lru      eventRing // head of the circular list of all rings, least recently appended first
-	bytes    int       // sum of the sizes of all rings
+	sessions map[sessionKey]*sessionEvents
+	lru      list.List // of all *eventBlock, least recently appended to first
+	bytes    int       // size of all blocks
 }
 
 type sessionKey struct{ session, principal string }
 
+// sessionEvents is the events of one session, in the order in which they were stored.
+type sessionEvents struct {
+	key    sessionKey
+	blocks []*eventBlock
+	bytes  int // size of the blocks
+}
+
+// An eventBlock is a sequence of encoded events. Only the last block of a session is appended to.
+type eventBlock struct {
+	element     *list.Element // of the list of the store
+	session     *sessionEvents
+	begin, last time.Duration // of the first and the last event
+	data        []byte
+}
+
 func newMemoryEvents() *memoryEvents {
-	m := &memoryEvents{begin: time.Now(), sessions: make(map[sessionKey]map[string]*eventRing)}
-	m.lru.prev, m.lru.next = &m.lru, &m.lru
-	return m
+	return &memoryEvents{begin: time.Now(), sessions: make(map[sessionKey]*sessionEvents)}
 }
 
-// Append stores an event. It discards events that are too old, and streams if the store is full.
+// Append stores an event. It discards blocks that are too old or too many.
 func (m *memoryEvents) Append(_ context.Context, key StreamKey, n int64, data []byte) error {
-	m.appendTo(nil, key, n, data)
-	return nil
-}
-
-// appendTo is Append for a caller that has the ring that the last call for the stream returned. It
-// saves looking the ring up.
-func (m *memoryEvents) appendTo(ring *eventRing, key StreamKey, n int64, data []byte) *eventRing {
 	now := time.Since(m.begin)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if ring == nil || ring.removed {
-		ring = m.ring(key)
-	}
-	m.bytes -= ring.size()
-	ring.expire(now)
-	ring.append(n, now, data)
-	m.bytes += ring.size()
-	ring.unlink()
-	ring.linkBefore(&m.lru)
-	m.evict(now)
-	return ring
-}
-
-// ring returns the ring of a stream, which is new if the stream is unknown. The caller holds m.mu.
-func (m *memoryEvents) ring(key StreamKey) *eventRing {
-	of := sessionKey{key.Session, key.Principal}
-	rings := m.sessions[of]
-	if rings == nil {
-		rings = make(map[string]*eventRing)
-		m.sessions[of] = rings
-	}
-	ring := rings[key.Stream]
-	if ring == nil {
-		ring = &eventRing{key: key}
-		rings[key.Stream] = ring
-		m.bytes += ring.size()
-		ring.linkBefore(&m.lru)
-	}
-	return ring
-}
-
-// evict discards events that are too old, and the least recently used streams while there are too
-// many bytes. The caller holds m.mu.
-func (m *memoryEvents) evict(now time.Duration) {
-	for ring := m.lru.next; ring != &m.lru; ring = m.lru.next {
-		m.bytes -= ring.size()
-		ring.expire(now)
-		m.bytes += ring.size()
-		if ring.count > 0 && m.bytes <= maxEventBytes {
-			return
+	b := m.block(key, eventHeader+len(key.Stream)+len(data), now)
+	before := cap(b.data)
+	b.data = appendEvent(b.data, storedEvent{at: now, n: n, stream: []byte(key.Stream), data: data})
+	m.grow(b.session, cap(b.data)-before)
+	b.last = now
+	m.lru.MoveToBack(b.element)
+	for e := m.lru.Front(); e != nil; e = m.lru.Front() {
+		oldest := e.Value.(*eventBlock)
+		if m.bytes <= maxEventBytes && now-oldest.last < maxEventAge {
+			break
 		}
-		m.remove(ring)
+		m.removeFirst(oldest.session)
 	}
+	for b.session.bytes > maxSessionBytes {
+		m.removeFirst(b.session)
+	}
+	return nil
 }
 
-// remove discards a stream. The caller holds m.mu.
-func (m *memoryEvents) remove(ring *eventRing) {
-	ring.unlink()
-	m.bytes -= ring.size()
-	ring.removed, ring.buf = true, nil
-	of := sessionKey{ring.key.Session, ring.key.Principal}
-	rings := m.sessions[of]
-	delete(rings, ring.key.Stream)
-	if len(rings) == 0 {
-		delete(m.sessions, of)
+// block returns the block for an event of the given size. The caller holds m.mu.
+func (m *memoryEvents) block(key StreamKey, size int, now time.Duration) *eventBlock {
+	of := sessionKey{key.Session, key.Principal}
+	s := m.sessions[of]
+	if s == nil {
+		s = &sessionEvents{key: of}
+		m.sessions[of] = s
+	}
+	room := minBlock
+	if len(s.blocks) > 0 {
+		b := s.blocks[len(s.blocks)-1]
+		if len(b.data)+size <= maxBlock && now-b.begin < maxBlockAge {
+			return b
+		}
+		room = min(2*len(b.data), maxBlock)
+	}
+	b := &eventBlock{session: s, begin: now, data: make([]byte, 0, max(room, minBlock, size))}
+	b.element = m.lru.PushBack(b)
+	s.blocks = append(s.blocks, b)
+	m.grow(s, blockOverhead+cap(b.data))
+	return b
+}
+
+// grow counts bytes of a session. The caller holds m.mu.
+func (m *memoryEvents) grow(s *sessionEvents, by int) {
+	s.bytes += by
+	m.bytes += by
+}
+
+// removeFirst discards the first block of a session. The caller holds m.mu.
+func (m *memoryEvents) removeFirst(s *sessionEvents) {
+	b := s.blocks[0]
+	m.lru.Remove(b.element)
+	m.grow(s, -blockOverhead-cap(b.data))
+	s.blocks[0] = nil
+	if s.blocks = s.blocks[1:]; len(s.blocks) == 0 {
+		delete(m.sessions, s.key)
 	}
 }
 
@@ -147,159 +165,81 @@ func (m *memoryEvents) After(_ context.Context, key StreamKey, n int64) iter.Seq
 	}
 }
 
-// after returns copies of the events, so that a slow client does not hold the lock.
-func (m *memoryEvents) after(key StreamKey, n int64) ([][]byte, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	ring := m.sessions[sessionKey{key.Session, key.Principal}][key.Stream]
-	if ring == nil {
+// after returns the events after number n, which alias the blocks: what was written to a block does
+// not change.
+func (m *memoryEvents) after(key StreamKey, n int64) (events [][]byte, err error) {
+	oldest := time.Since(m.begin) - maxEventAge
+	first, next := int64(0), int64(0) // numbers of the first event and of the one after the last
+	for _, block := range m.blocks(key) {
+		for len(block) > 0 {
+			var e storedEvent
+			e, block = cutEvent(block)
+			if e.at <= oldest || string(e.stream) != key.Stream {
+				continue
+			}
+			if e.n != next { // it is the first, or the events before it were discarded
+				first, events = e.n, nil
+			}
+			next = e.n + 1
+			if e.n > n {
+				events = append(events, e.data)
+			}
+		}
+	}
+	if n+1 < first || n+1 > next || next == 0 {
 		return nil, ErrEventGap
 	}
-	m.bytes -= ring.size()
-	ring.expire(time.Since(m.begin))
-	m.bytes += ring.size()
-	return ring.after(n)
+	return events, nil
 }
 
-// EndSession deletes the streams of a session.
+// blocks returns the events of a session.
+func (m *memoryEvents) blocks(key StreamKey) (blocks [][]byte) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s := m.sessions[sessionKey{key.Session, key.Principal}]; s != nil {
+		for _, b := range s.blocks {
+			blocks = append(blocks, b.data)
+		}
+	}
+	return blocks
+}
+
+// EndSession deletes the events of a session.
 func (m *memoryEvents) EndSession(_ context.Context, session, principal string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, ring := range m.sessions[sessionKey{session, principal}] {
-		m.remove(ring)
+	if s := m.sessions[sessionKey{session, principal}]; s != nil {
+		for len(s.blocks) > 0 {
+			m.removeFirst(s)
+		}
 	}
 	return nil
 }
 
-const (
-	// minRingSize has room for the events of most calls: a progress notification and the response.
-	minRingSize = 512
-	// ringOverhead is the approximate size of a ring without its buffer, in bytes.
-	ringOverhead = 256
-	// eventHeader is the size of what precedes the data of an event: its time and its length.
-	eventHeader = 8 + 4
-)
-
-// An eventRing holds the last events of one stream in a ring buffer of bytes. The garbage collector
-// does not scan the buffer, which matters when hundreds of thousands of streams are stored.
-type eventRing struct {
-	prev, next *eventRing // in the list of the store
-	key        StreamKey
-	removed    bool // from the store
-
-	first int64 // number of the first event
-	count int
-	buf   []byte
-	head  int // index of the first event in buf
-	used  int // bytes of all events
+// A storedEvent is an event in a block. It is encoded as its time, its number, the lengths of the
+// name of its stream and of its data, and these two.
+type storedEvent struct {
+	at           time.Duration
+	n            int64
+	stream, data []byte
 }
 
-// size returns the memory that the ring takes, in bytes.
-func (r *eventRing) size() int { return ringOverhead + len(r.buf) }
+const eventHeader = 8 + 8 + 4 + 4
 
-func (r *eventRing) unlink() { r.prev.next, r.next.prev = r.next, r.prev }
-
-func (r *eventRing) linkBefore(next *eventRing) {
-	r.prev, r.next = next.prev, next
-	r.prev.next, r.next.prev = r, r
+func appendEvent(dst []byte, e storedEvent) []byte {
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(e.at))
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(e.n))
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(e.stream)))
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(e.data)))
+	return append(append(dst, e.stream...), e.data...)
 }
 
-// append adds event number n. If events before it are missing, those in the ring are discarded.
-func (r *eventRing) append(n int64, at time.Duration, data []byte) {
-	if r.first+int64(r.count) != n {
-		r.count, r.head, r.used = 0, 0, 0
-		r.first = n
-	}
-	var header [eventHeader]byte
-	binary.LittleEndian.PutUint64(header[:], uint64(at))
-	binary.LittleEndian.PutUint32(header[8:], uint32(len(data)))
-	r.reserve(eventHeader + len(data))
-	r.write(header[:])
-	r.write(data)
-	r.count++
-	for r.count > maxStreamEvents || r.used > maxStreamBytes {
-		r.drop()
-	}
-}
-
-// reserve makes room for n bytes. A large buffer grows slowly, since its size counts as used.
-func (r *eventRing) reserve(n int) {
-	if r.used+n <= len(r.buf) {
-		return
-	}
-	size := max(r.used+n, minRingSize, len(r.buf)+len(r.buf)/4)
-	if len(r.buf) < 8*minRingSize {
-		size = max(size, 2*len(r.buf))
-	}
-	buf := make([]byte, size)
-	r.read(0, buf[:r.used])
-	r.buf, r.head = buf, 0
-}
-
-// write adds bytes, for which there is room.
-func (r *eventRing) write(b []byte) {
-	tail := r.head + r.used
-	if tail >= len(r.buf) {
-		tail -= len(r.buf)
-	}
-	n := copy(r.buf[tail:], b)
-	copy(r.buf, b[n:])
-	r.used += len(b)
-}
-
-// read fills b with the bytes at an offset from the first event.
-func (r *eventRing) read(offset int, b []byte) {
-	if len(b) == 0 {
-		return
-	}
-	at := (r.head + offset) % len(r.buf)
-	n := copy(b, r.buf[at:])
-	copy(b[n:], r.buf)
-}
-
-// event returns the time and the length of the event at an offset.
-func (r *eventRing) event(offset int) (at time.Duration, size int) {
-	var header [eventHeader]byte
-	r.read(offset, header[:])
-	return time.Duration(binary.LittleEndian.Uint64(header[:])), int(binary.LittleEndian.Uint32(header[8:]))
-}
-
-// drop discards the first event. An empty ring has no buffer.
-func (r *eventRing) drop() {
-	_, size := r.event(0)
-	r.head = (r.head + eventHeader + size) % len(r.buf)
-	r.used -= eventHeader + size
-	r.count--
-	r.first++
-	if r.count == 0 {
-		r.buf, r.head = nil, 0
-	}
-}
-
-// expire discards the events that are too old.
-func (r *eventRing) expire(now time.Duration) {
-	for r.count > 0 {
-		if at, _ := r.event(0); now-at < maxEventAge {
-			return
-		}
-		r.drop()
-	}
-}
-
-// after returns the events after number n, or ErrEventGap.
-func (r *eventRing) after(n int64) ([][]byte, error) {
-	if n+1 < r.first || n+1 > r.first+int64(r.count) {
-		return nil, ErrEventGap
-	}
-	var events [][]byte
-	for i, offset := r.first, 0; i < r.first+int64(r.count); i++ {
-		_, size := r.event(offset)
-		if i > n {
-			data := make([]byte, size)
-			r.read(offset+eventHeader, data)
-			events = append(events, data)
-		}
-		offset += eventHeader + size
-	}
-	return events, nil
+// cutEvent decodes the first event of a block, and returns the bytes after it.
+func cutEvent(b []byte) (e storedEvent, rest []byte) {
+	e.at = time.Duration(binary.LittleEndian.Uint64(b))
+	e.n = int64(binary.LittleEndian.Uint64(b[8:]))
+	stream := eventHeader + int(binary.LittleEndian.Uint32(b[16:]))
+	end := stream + int(binary.LittleEndian.Uint32(b[20:]))
+	e.stream, e.data = b[eventHeader:stream], b[stream:end:end]
+	return e, b[end:]
 }

@@ -77,48 +77,52 @@ func TestMemoryEvents_OrderAndGaps(t *testing.T) {
 	}
 }
 
-func TestR72_MemoryEventsOfOneStream(t *testing.T) {
+func sessionStreamKey(n int) mcphttp.StreamKey {
+	return mcphttp.StreamKey{Session: fmt.Sprint("session", n), Principal: "principal", Stream: "stream"}
+}
+
+func TestR72_MemoryEventsOfOneSession(t *testing.T) {
 	store := mcphttp.NewMemoryEvents()
-	fill(store, streamKey(1), 1000, 1)
-	if got, err := kept(store, streamKey(1), 0); got != 1000 || err != nil {
-		t.Errorf("1000 events: got %d, %v", got, err)
+	fill(store, streamKey(1), 10, 1<<20-1024)
+	if got, err := kept(store, streamKey(1), 2); got != 8 || err != nil {
+		t.Errorf("the last 8 events of 10: got %d, %v", got, err)
 	}
-	fill(store, streamKey(2), 1001, 1)
-	if _, err := kept(store, streamKey(2), 0); !errors.Is(err, mcphttp.ErrEventGap) {
-		t.Errorf("1001 events: got %v, want a gap", err)
+	if _, err := kept(store, streamKey(1), 1); !errors.Is(err, mcphttp.ErrEventGap) {
+		t.Errorf("10 MiB: got %v, want a gap", err)
 	}
-	if got, err := kept(store, streamKey(2), 1); got != 1000 || err != nil {
-		t.Errorf("the last 1000 of 1001 events: got %d, %v", got, err)
+	fill(store, streamKey(2), 1, 9<<20)
+	if got, err := kept(store, streamKey(2), 0); got != 0 || !errors.Is(err, mcphttp.ErrEventGap) {
+		t.Errorf("an event of 9 MiB: got %d, %v, want a gap", got, err)
 	}
-	fill(store, streamKey(3), 5, 1<<20)
-	if got, err := kept(store, streamKey(3), 2); got != 3 || err != nil {
-		t.Errorf("the last 3 MiB of 5: got %d, %v", got, err)
+	for n := range int64(20_000) { // in blocks of two streams
+		store.Append(t.Context(), streamKey(3), n+1, []byte("three"))
+		store.Append(t.Context(), streamKey(4), n+1, []byte("four"))
 	}
-	if _, err := kept(store, streamKey(3), 0); !errors.Is(err, mcphttp.ErrEventGap) {
-		t.Errorf("5 MiB: got %v, want a gap", err)
-	}
-	fill(store, streamKey(4), 1, 5<<20)
-	if got, err := kept(store, streamKey(4), 0); got != 0 || !errors.Is(err, mcphttp.ErrEventGap) {
-		t.Errorf("an event of 5 MiB: got %d, %v, want a gap", got, err)
+	if got, err := kept(store, streamKey(3), 5); got != 19_995 || err != nil {
+		t.Errorf("20,000 events: got %d, %v after the fifth", got, err)
 	}
 }
 
 func TestR72_MemoryEventsInAll(t *testing.T) {
 	store := mcphttp.NewMemoryEvents()
-	const streams = 90 // of 3 MiB
-	for n := range streams {
-		fill(store, streamKey(n), 3, 1<<20)
+	const sessions = 90 // of 3 MiB
+	for n := range sessions {
+		fill(store, sessionStreamKey(n), 3, 1<<20)
 	}
 	left := 0
-	for n := range streams {
-		count, _ := kept(store, streamKey(n), 0)
-		left += count
+	for n := range sessions {
+		for after := range int64(3) { // the oldest events of a session may be gone
+			if count, err := kept(store, sessionStreamKey(n), after); err == nil {
+				left += count
+				break
+			}
+		}
 	}
 	if left > 256 || left < 250 {
-		t.Errorf("%d MiB are kept, want 256 at most", left)
+		t.Errorf("%d MiB are kept, want 250 to 256", left)
 	}
-	if _, err := kept(store, streamKey(0), 0); !errors.Is(err, mcphttp.ErrEventGap) {
-		t.Errorf("the stream that was silent for longest: got %v, want a gap", err)
+	if _, err := kept(store, sessionStreamKey(0), 0); !errors.Is(err, mcphttp.ErrEventGap) {
+		t.Errorf("the session that was appended to least recently: got %v, want a gap", err)
 	}
 }
 
@@ -151,7 +155,7 @@ func TestR72_MemoryEventsAreReleased(t *testing.T) {
 		fill(store, streamKey(1), 1, 1)
 		time.Sleep(5 * time.Minute)
 		store.Append(t.Context(), streamKey(0), 2, []byte("late"))
-		if size, _ := store.Stored(); size > 5000 {
+		if size, _ := store.Stored(); size > 12_000 {
 			t.Errorf("%d bytes are stored, want the event of 5000 bytes discarded", size)
 		}
 		if got, err := kept(store, streamKey(0), 1); got != 1 || err != nil {
@@ -174,18 +178,18 @@ func TestR72_MemoryEventsAreReleased(t *testing.T) {
 // A stream can be appended to after it was discarded. The discarded events are a gap.
 func TestR72_DiscardedStreamIsStoredAgain(t *testing.T) {
 	store := mcphttp.NewMemoryEvents()
-	fill(store, streamKey(-1), 2, 1)
+	fill(store, sessionStreamKey(-1), 2, 1)
 	for n := range 70 {
-		fill(store, streamKey(n), 1000, 4000)
+		fill(store, sessionStreamKey(n), 1000, 4000)
 	}
-	if _, err := kept(store, streamKey(-1), 0); !errors.Is(err, mcphttp.ErrEventGap) {
+	if _, err := kept(store, sessionStreamKey(-1), 0); !errors.Is(err, mcphttp.ErrEventGap) {
 		t.Fatalf("got %v, want the stream discarded", err)
 	}
-	store.Append(t.Context(), streamKey(-1), 3, []byte("late"))
-	if got, err := kept(store, streamKey(-1), 2); got != 1 || err != nil {
+	store.Append(t.Context(), sessionStreamKey(-1), 3, []byte("late"))
+	if got, err := kept(store, sessionStreamKey(-1), 2); got != 1 || err != nil {
 		t.Errorf("after the discarded events: got %d, %v; want 1 event", got, err)
 	}
-	if _, err := kept(store, streamKey(-1), 1); !errors.Is(err, mcphttp.ErrEventGap) {
+	if _, err := kept(store, sessionStreamKey(-1), 1); !errors.Is(err, mcphttp.ErrEventGap) {
 		t.Errorf("discarded events: got %v, want a gap", err)
 	}
 }

@@ -27,7 +27,7 @@ const (
 // client that received an event of the stream can name it.
 const streamNameLen = 1 + 26
 
-// newStreamName returns a random name in the alphabet of [rand.Text].
+// newStreamName returns a name in one allocation, unlike [rand.Text].
 func newStreamName(kind byte) string {
 	var name [streamNameLen]byte
 	_, _ = rand.Read(name[1:]) // never fails
@@ -51,7 +51,6 @@ type sessionStream struct {
 
 	mu   sync.Mutex // guards the fields below, and is held while writing
 	last int64      // number of the last event
-	ring *eventRing // of the events, if the store is in memory; nil until there is one
 	done bool
 
 	sessionEnded atomic.Bool                 // no client can resume the stream
@@ -159,10 +158,6 @@ func (st *sessionStream) storeEvent(ctx context.Context, data []byte) bool {
 	st.last++
 	if st.store == nil || st.sessionEnded.Load() {
 		return false
-	}
-	if m, ok := st.store.(*memoryEvents); ok {
-		st.ring = m.appendTo(st.ring, st.key, st.last, data)
-		return true
 	}
 	if err := st.store.Append(ctx, st.key, st.last, data); err != nil {
 		st.logger.ErrorContext(ctx, "mcphttp: event not stored", "error", err)

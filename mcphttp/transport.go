@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/internal/netx"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -202,7 +203,7 @@ func checkStaticHeader(header http.Header) error {
 		if slices.Contains(reservedHeaders, canonical) || strings.HasPrefix(canonical, headerParam) {
 			return fmt.Errorf("mcphttp: invalid TransportOptions.Header %q: reserved for the protocol", canonical)
 		}
-		if !isToken(name) || slices.ContainsFunc(values, hasControl) {
+		if !netx.IsToken(name) || slices.ContainsFunc(values, hasControl) {
 			return fmt.Errorf("mcphttp: invalid TransportOptions.Header %q: must be valid in HTTP", name)
 		}
 	}
@@ -212,27 +213,10 @@ func checkStaticHeader(header http.Header) error {
 // checkRedirect follows a few redirects of a GET within the origin. A redirected POST would send
 // its body and headers to another server.
 func checkRedirect(req *http.Request, via []*http.Request) error {
-	if via[0].Method != http.MethodGet || len(via) > maxRedirects || !isOneOrigin(via[0].URL, req.URL) {
+	if via[0].Method != http.MethodGet || len(via) > maxRedirects || !netx.SameOrigin(via[0].URL, req.URL) {
 		return http.ErrUseLastResponse
 	}
 	return nil
-}
-
-// isOneOrigin reports whether two URLs have the same scheme, host and port.
-//
-// Spec: RFC 6454, section 5.
-func isOneOrigin(a, b *url.URL) bool {
-	return a.Scheme == b.Scheme && strings.EqualFold(a.Hostname(), b.Hostname()) && portOf(a) == portOf(b)
-}
-
-func portOf(u *url.URL) string {
-	switch port := u.Port(); {
-	case port != "":
-		return port
-	case u.Scheme == "https":
-		return "443"
-	}
-	return "80"
 }
 
 // ServerKey returns the URL of the server without its query, by which [mcp.Connect] caches what it
@@ -294,14 +278,14 @@ type lifetime struct {
 
 	mu        sync.Mutex // guards the fields below
 	closing   bool
-	ended     bool            // nothing is begun in the background
-	over      bool            // ctx has ended
-	borrowers *clientExchange // the first in the list of those that use the context of their caller
+	ended     bool                         // nothing is begun in the background
+	over      bool                         // ctx has ended
+	borrowers map[*clientExchange]struct{} // they use the context of their caller
 }
 
 func (l *lifetime) begin(parent context.Context) {
 	l.ctx, l.cancel = context.WithCancelCause(parent)
-	l.closed = make(chan struct{})
+	l.closed, l.borrowers = make(chan struct{}), make(map[*clientExchange]struct{})
 }
 
 // close calls f once, and waits until it has returned. Unlike on sync.Once, waiting is durably
@@ -346,7 +330,7 @@ func (l *lifetime) end(grace time.Duration) {
 	l.cancel(mcp.ErrClosed)
 	l.mu.Lock()
 	l.over = true
-	for x := l.borrowers; x != nil; x = x.after {
+	for x := range l.borrowers {
 		x.borrowed.EndRequest(mcp.ErrClosed)
 	}
 	l.mu.Unlock()
@@ -358,28 +342,16 @@ func (l *lifetime) end(grace time.Duration) {
 func (l *lifetime) borrow(x *clientExchange) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.over {
-		return false
+	if !l.over {
+		l.borrowers[x] = struct{}{}
 	}
-	if x.after = l.borrowers; x.after != nil {
-		x.after.before = x
-	}
-	l.borrowers = x
-	return true
+	return !l.over
 }
 
 func (l *lifetime) endBorrow(x *clientExchange) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if x.before == nil {
-		l.borrowers = x.after
-	} else {
-		x.before.after = x.after
-	}
-	if x.after != nil {
-		x.after.before = x.before
-	}
-	x.before, x.after = nil, nil
+	delete(l.borrowers, x)
 }
 
 func waitFor(done <-chan struct{}, timeout time.Duration) {

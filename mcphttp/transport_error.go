@@ -91,11 +91,6 @@ func newStatusError(res *http.Response, body []byte, reason string) *StatusError
 	return e
 }
 
-// isUnauthorized reports whether the server requires authorization or denies access.
-func (e *StatusError) isUnauthorized() bool {
-	return e.StatusCode == http.StatusUnauthorized || e.StatusCode == http.StatusForbidden
-}
-
 // unserved are the statuses by which a server or proxy reports that it has not started the request,
 // as redirects do. 500, 502 and 504 are not among them, nor is 503 in general: proxies send them
 // when the connection behind them breaks in the middle of a request.
@@ -103,13 +98,11 @@ func (e *StatusError) isUnauthorized() bool {
 // Spec: RFC 9110, section 15.
 var unserved = []int{
 	http.StatusBadRequest, http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden,
-	http.StatusNotFound,
-	http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusProxyAuthRequired, http.StatusGone,
-	http.StatusLengthRequired, http.StatusPreconditionFailed, http.StatusRequestEntityTooLarge,
-	http.StatusRequestURITooLong,
-	http.StatusUnsupportedMediaType, http.StatusExpectationFailed, http.StatusMisdirectedRequest,
-	http.StatusUpgradeRequired, http.StatusPreconditionRequired, http.StatusTooManyRequests,
-	http.StatusRequestHeaderFieldsTooLarge,
+	http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusProxyAuthRequired,
+	http.StatusGone, http.StatusLengthRequired, http.StatusPreconditionFailed, http.StatusRequestEntityTooLarge,
+	http.StatusRequestURITooLong, http.StatusUnsupportedMediaType, http.StatusExpectationFailed,
+	http.StatusMisdirectedRequest, http.StatusUpgradeRequired, http.StatusPreconditionRequired,
+	http.StatusTooManyRequests, http.StatusRequestHeaderFieldsTooLarge,
 }
 
 // mayHaveRun reports whether a request with this status may have run. A 503 with Retry-After comes
@@ -140,8 +133,8 @@ func wasNotSent(err error) bool {
 		errors.As(err, &dns) || errors.As(err, &certificate) || errors.As(err, &record)
 }
 
-// isUnauthorized reports whether the http.Client failed to authorize the request, which has not
-// run.
+// isUnauthorized reports whether err has status 401 or 403: of the response, or of the http.Client
+// that failed to authorize a request, which has then not run.
 func isUnauthorized(err error) bool {
 	var status interface{ HTTPStatus() int }
 	if !errors.As(err, &status) {

@@ -31,8 +31,6 @@ type clientExchange struct {
 	cancel   context.CancelCauseFunc // of its own context
 	stop     func() bool             // looking at the caller
 
-	before, after *clientExchange // in the list of life.borrowers; guarded by its lock
-
 	t       *Transport
 	life    *lifetime                     // of the transport or session
 	method  string                        // of the message, for errors
@@ -415,7 +413,7 @@ func (x *clientExchange) refusal(id jsonrpc.ID) (*jsonrpc.Message, error) {
 	if jsonscan.Kind(body) == '{' {
 		m, err := jsonrpc.Decode(body)
 		if err == nil && m.Error != nil && (m.ID == id || m.ID.IsZero()) {
-			if !status.isUnauthorized() {
+			if !isUnauthorized(status) {
 				m.ID = id
 				return m, nil
 			}

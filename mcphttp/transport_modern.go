@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/netx"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -115,12 +116,9 @@ var errNoEnvelope = errors.New("invalid params: _meta must name a protocol versi
 // subject returns the JSON value that Mcp-Name mirrors: the name of a tool or prompt, the URI of a
 // resource, or the id of a task.
 func subject(req *mcp.Request) []byte {
-	method, _ := wire.Latest().Method(req.Method)
-	param := method.NameParam
+	param := nameParam(req.Method)
 	if param == "" {
-		if param = nameParams[req.Method]; param == "" {
-			return nil
-		}
+		return nil
 	}
 	raw, _ := req.Param(param)
 	return raw
@@ -130,7 +128,7 @@ func subject(req *mcp.Request) []byte {
 //
 // Spec: basic/transports/streamable-http#client-behavior-for-custom-headers (2026-07-28)
 func setParamHeader(header http.Header, p mcp.HeaderParam, arguments []byte) error {
-	if !isToken(p.Header) {
+	if !netx.IsToken(p.Header) {
 		return fmt.Errorf("invalid header name %q", p.Header)
 	}
 	argument := arguments

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -212,12 +213,8 @@ func (l *clientSession) setID(res *http.Response) error {
 }
 
 func isSessionID(id string) bool {
-	for i := range len(id) {
-		if id[i] < 0x21 || id[i] > 0x7e {
-			return false
-		}
-	}
-	return id != "" && len(id) <= maxSessionID
+	isInvalid := func(c rune) bool { return c < '!' || c > '~' }
+	return id != "" && len(id) <= maxSessionID && !strings.ContainsFunc(id, isInvalid)
 }
 
 // setRevision records the revision that the server has chosen. The caller validates it.

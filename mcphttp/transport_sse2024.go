@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/internal/netx"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -119,7 +120,7 @@ func (e *endpointStream) readEndpoint(x *clientExchange, events eventReader) err
 		switch {
 		case err != nil:
 			return errEndpointURL
-		case !isOneOrigin(e.session.t.target, target):
+		case !netx.SameOrigin(e.session.t.target, target):
 			return errEndpointOrigin
 		}
 		target.User, target.Fragment, target.RawFragment = e.session.t.target.User, "", ""

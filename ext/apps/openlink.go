@@ -31,7 +31,7 @@ func checkLink(text string) (string, error) {
 		return "", errors.New("the URL has no host")
 	case strings.ContainsFunc(u.Host, func(r rune) bool { return r > '~' || r == '%' }):
 		return "", errors.New("the host has escapes or characters beyond ASCII (write them as xn--…)")
-	case u.Port() != "" && !isPort(u.Port()):
+	case u.Port() != "" && !isPortNumber(u.Port()):
 		return "", errors.New("the port is not a number from 1 to 65535")
 	}
 	var b strings.Builder

@@ -40,7 +40,7 @@ func parseOrigin(text string, sockets bool) (o origin, err error) {
 		return bad("the scheme is not https")
 	}
 	host, port, hasPort := strings.Cut(rest, ":")
-	if hasPort && !isPort(port) {
+	if hasPort && !isPortNumber(port) {
 		return bad("the port is not a number from 1 to 65535")
 	}
 	host = strings.ToLower(host)
@@ -48,7 +48,7 @@ func parseOrigin(text string, sockets bool) (o origin, err error) {
 	if what := checkName(name); what != "" {
 		return bad(what)
 	}
-	loopback := isLoopback(name)
+	loopback := isLocalSource(name)
 	switch {
 	case wildcard && (!strings.Contains(name, ".") || name == loopbackAddress):
 		return bad("the wildcard covers more than the subdomains of one domain")
@@ -62,7 +62,7 @@ func parseOrigin(text string, sockets bool) (o origin, err error) {
 	return o, nil
 }
 
-func isPort(text string) bool {
+func isPortNumber(text string) bool {
 	n, err := strconv.ParseUint(text, 10, 16)
 	return err == nil && n > 0 && text[0] != '0'
 }
@@ -101,8 +101,8 @@ func isNameRune(r rune) bool {
 	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '-'
 }
 
-// isLoopback reports whether a name always resolves to the local machine.
-func isLoopback(name string) bool {
+// isLocalSource reports whether a source expression with the name matches only the local machine.
+func isLocalSource(name string) bool {
 	return name == loopbackAddress || name == "localhost" || strings.HasSuffix(name, ".localhost")
 }
 

@@ -163,7 +163,7 @@ func (m *clientTasks) call(ctx context.Context, req *mcp.Request) (mcp.Result, e
 func (m *clientTasks) send(ctx context.Context, w *wait, req *mcp.Request) (mcp.Result, error) {
 	if w.intent != nil && w.asked {
 		var err error
-		if req, err = withState(req, w.state); err != nil {
+		if req, err = setParam(req, "requestState", w.state); err != nil {
 			return nil, err
 		}
 	}

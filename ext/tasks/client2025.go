@@ -40,8 +40,7 @@ func (f client2025) send(
 	}
 	support := m.tools.of(tool)
 	if support == supportRequired || support == supportOptional && in != nil {
-		res, err := forward(f.withTaskParams(m, req))
-		return res, true, err
+		return f.sendTask(m, req, forward)
 	}
 	res, err := forward(req)
 	if !isMethodNotFound(err) {
@@ -52,8 +51,7 @@ func (f client2025) send(
 	if m.tools.of(tool) != supportRequired {
 		return res, false, err
 	}
-	res, err = forward(f.withTaskParams(m, req))
-	return res, true, err
+	return f.sendTask(m, req, forward)
 }
 
 // acceptsTaskCalls reports whether the server declares that calls can be tasks.
@@ -82,16 +80,21 @@ func capabilityOf(c *mcp.Client) capability2025 {
 	return declared
 }
 
-func (client2025) withTaskParams(m *clientTasks, req *mcp.Request) *mcp.Request {
+// sendTask sends a call as a task.
+func (client2025) sendTask(m *clientTasks, req *mcp.Request, forward forwardFunc) (mcp.Result, bool, error) {
 	var task struct {
 		TTL int64 `json:"ttl,omitzero"`
 	}
 	task.TTL = m.opts.TTL.Milliseconds()
 	raw, err := jsonv2.Marshal(task)
 	if err != nil {
-		raw = []byte("{}") // a number always encodes
+		return nil, true, err
 	}
-	return withMember(req, "task", raw)
+	if req, err = setParam(req, "task", raw); err != nil {
+		return nil, true, err
+	}
+	res, err := forward(req)
+	return res, true, err
 }
 
 // fetchTools lists the tools. noteTools reads the results.

@@ -105,7 +105,7 @@ func (clientExtension) fetchOutcome(context.Context, *Handle, *seenTask) error {
 
 // Spec: tasks extension, Task Update Requests.
 func (clientExtension) answer(ctx context.Context, h *Handle, responses json.RawMessage) error {
-	_, err := h.client.Do(ctx, methodUpdate, taskParams{h.id, responses})
+	_, err := h.client.Do(ctx, methodUpdate, taskParams{ID: h.id, InputResponses: responses})
 	return err
 }
 

@@ -1,9 +1,7 @@
 package tasks
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -12,40 +10,24 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// withState returns a copy of a request with another requestState, without one if state is nil.
-func withState(req *mcp.Request, state json.RawMessage) (*mcp.Request, error) {
-	var b bytes.Buffer
-	d, e := jsontext.NewDecoder(bytes.NewReader(req.Params)), jsontext.NewEncoder(&b)
-	err := errors.Join(errOf(d.ReadToken()), e.WriteToken(jsontext.BeginObject))
-	for err == nil && d.PeekKind() == '"' {
-		key, keyErr := d.ReadToken()
-		name := key.String()
-		value, valueErr := d.ReadValue()
-		err = errors.Join(keyErr, valueErr)
-		if err == nil && name != "requestState" {
-			err = errors.Join(e.WriteToken(jsontext.String(name)), e.WriteValue(value))
-		}
+// setParam returns a copy of a request in whose params one member has another value, or is missing
+// if value is nil.
+func setParam(req *mcp.Request, name string, value json.RawMessage) (*mcp.Request, error) {
+	params := make(map[string]jsontext.Value)
+	if err := jsonv2.Unmarshal(req.Params, &params); err != nil {
+		return nil, fmt.Errorf("tasks: decode the params of a call: %w", err)
 	}
-	if state != nil {
-		err = errors.Join(err, e.WriteToken(jsontext.String("requestState")), e.WriteValue(jsontext.Value(state)))
+	params[name] = jsontext.Value(value)
+	if value == nil {
+		delete(params, name)
 	}
-	if err = errors.Join(err, e.WriteToken(jsontext.EndObject)); err != nil {
-		return nil, fmt.Errorf("tasks: rewrite the params of a call: %w", err)
+	raw, err := jsonv2.Marshal(params, jsonv2.Deterministic(true))
+	if err != nil {
+		return nil, fmt.Errorf("tasks: encode the params of a call: %w", err)
 	}
 	changed := *req
-	changed.Params = bytes.TrimSpace(b.Bytes())
+	changed.Params = raw
 	return &changed, nil
-}
-
-func errOf(_ jsontext.Token, err error) error { return err }
-
-// withMember returns a copy of a request with one more member in its params, which must not be
-// empty.
-func withMember(req *mcp.Request, name string, value json.RawMessage) *mcp.Request {
-	changed := *req
-	object := bytes.TrimRight(req.Params, " \t\r\n")
-	changed.Params = bytes.Join([][]byte{object[:len(object)-1], []byte(`,"` + name + `":`), value, []byte("}")}, nil)
-	return &changed
 }
 
 // toolOf returns the name of the tool that a request calls, or "".

@@ -159,10 +159,11 @@ func (p *poller) get(ctx context.Context) (*seenTask, error) {
 type taskParams struct {
 	ID             string          `json:"taskId"`
 	InputResponses json.RawMessage `json:"inputResponses,omitzero"`
+	Meta           json.RawMessage `json:"_meta,omitzero"`
 }
 
 func (p *poller) update(ctx context.Context, responses json.RawMessage) error {
-	_, err := p.client.Do(mcp.WithCallOptions(ctx, p.options), methodUpdate, taskParams{p.id, responses})
+	_, err := p.client.Do(mcp.WithCallOptions(ctx, p.options), methodUpdate, taskParams{ID: p.id, InputResponses: responses})
 	return err
 }
 

@@ -138,11 +138,11 @@ func (w *wait) sendResultRequest(ctx context.Context, req *mcp.Request) (mcp.Res
 // resultRequest returns the tasks/result for a call. It has the call's `_meta`, with its
 // progressToken.
 func (w *wait) resultRequest(req *mcp.Request) *mcp.Request {
-	raw, err := jsonv2.Marshal(taskParams{ID: w.task.id})
+	raw, err := jsonv2.Marshal(taskParams{ID: w.task.id, Meta: metaOf(req)})
 	if err != nil {
 		raw = []byte("{}") // a string always encodes
 	}
 	out := *req
 	out.Method, out.HeaderParams, out.Params = methodResult, nil, raw
-	return withMember(&out, "_meta", metaOf(req))
+	return &out
 }

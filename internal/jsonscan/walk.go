@@ -64,6 +64,28 @@ func Get(obj []byte, key string) ([]byte, bool) {
 	return nil, false
 }
 
+// WithMember returns a copy of a validated object in which one member has the given value: in its
+// place if it is there, else at the end.
+func WithMember(obj []byte, key string, value []byte) []byte {
+	out := append(make([]byte, 0, len(obj)+len(key)+len(value)+len(`{"":,}`)), '{')
+	add := func(k string, v []byte) {
+		out = append(append(AppendQuote(out, k), ':'), v...)
+		out = append(out, ',')
+	}
+	replaced := false
+	for k, v := range Members(obj) {
+		if string(k) == key {
+			v, replaced = value, true
+		}
+		add(string(k), v)
+	}
+	if !replaced {
+		add(key, value)
+	}
+	out[len(out)-1] = '}'
+	return out
+}
+
 func skipSpace(data []byte, at int) int {
 	for at < len(data) && isSpace(data[at]) {
 		at++

@@ -101,6 +101,19 @@ func TestGet(t *testing.T) {
 	}
 }
 
+func TestWithMember(t *testing.T) {
+	for _, test := range []struct{ obj, want string }{
+		{`{}`, `{"a":1}`},
+		{`{ "b" : [2] }`, `{"b":[2],"a":1}`},
+		{`{"a":{},"b":2}`, `{"a":1,"b":2}`},
+		{`{"\u0061":"x"}`, `{"a":1}`},
+	} {
+		if got := jsonscan.WithMember([]byte(test.obj), "a", []byte("1")); string(got) != test.want {
+			t.Errorf("WithMember(%s) = %s, want %s", test.obj, got, test.want)
+		}
+	}
+}
+
 func TestUnquote(t *testing.T) {
 	for raw, want := range map[string]string{
 		`""`: "", `"a"`: "a", `"\"\\\/\b\f\n\r\t"`: "\"\\/\b\f\n\r\t", `"\u0041\u00e9\u6771"`: "Aé東",

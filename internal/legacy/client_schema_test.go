@@ -121,7 +121,7 @@ func TestModernInputRequestsAreValid(t *testing.T) {
 			}
 			// A URL elicitation keeps its id, by which its completion is notified. Modern ones have
 			// none.
-			question := strings.Replace(string(modernInputRequest(q.method, params)), `"elicitationId":"",`, "", 1)
+			question := strings.Replace(string(modernInputRequest(q.method, params)), `,"elicitationId":""`, "", 1)
 			mustValidate(t, wire.Latest(), q.definition+"/properties/params", []byte(question))
 		}
 	}

@@ -65,7 +65,7 @@ func projectElicitation(rev wire.Revision, params []byte, id string) (json.RawMe
 	}
 	projected := projectionOf(rev).elicitation.apply(params)
 	if rev.Has(wire.ElicitationURL) && !hasMode {
-		projected = withMember(projected, "mode", "form") // it is the default, but not every client knows
+		projected = jsonscan.WithMember(projected, "mode", []byte(`"form"`)) // it is the default, but not every client knows
 	}
 	return projected, nil
 }
@@ -76,21 +76,9 @@ func projectURLElicitation(rev wire.Revision, params, mode []byte, id string) (j
 	}
 	projected := projectionOf(rev).metaOnly.apply(params)
 	if _, has := jsonscan.Get(params, "elicitationId"); !has && rev.Has(wire.ElicitationIDs) {
-		projected = withMember(projected, "elicitationId", id)
+		projected = jsonscan.WithMember(projected, "elicitationId", jsonscan.AppendQuote(nil, id))
 	}
 	return projected, nil
-}
-
-// withMember returns obj with a string member added in front.
-func withMember(obj []byte, key, value string) []byte {
-	dst := make([]byte, 0, len(obj)+len(key)+len(value)+8)
-	dst = append(dst, '{')
-	dst = appendMember(dst, []byte(key), nil)
-	dst = append(jsonscan.AppendQuote(dst, value), ',')
-	for key, value := range jsonscan.Members(obj) {
-		dst = append(appendMember(dst, key, value), ',')
-	}
-	return closeWith(dst, '}')
 }
 
 // multiSelect returns the name of a form's first field that accepts several values.

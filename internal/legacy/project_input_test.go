@@ -41,9 +41,9 @@ func TestT08_Mode(t *testing.T) {
 	}{
 		{wire.June2025, `{"mode":"form","message":"m"}`, `{"message":"m"}`},
 		{wire.June2025, `{"message":"m"}`, `{"message":"m"}`},
-		{wire.November2025, `{"message":"m"}`, `{"mode":"form","message":"m"}`},
+		{wire.November2025, `{"message":"m"}`, `{"message":"m","mode":"form"}`},
 		{wire.November2025, `{"message":"m","mode":"form"}`, `{"message":"m","mode":"form"}`},
-		{wire.November2025, `{"mode":"url","url":"https://e"}`, `{"elicitationId":"i\"d","mode":"url","url":"https://e"}`},
+		{wire.November2025, `{"mode":"url","url":"https://e"}`, `{"mode":"url","url":"https://e","elicitationId":"i\"d"}`},
 		{wire.November2025, `{"mode":"url","url":"https://e","elicitationId":"own"}`, `{"mode":"url","url":"https://e","elicitationId":"own"}`},
 	} {
 		got, err := projectInputRequest(test.rev, wire.MethodElicitationCreate, json.RawMessage(test.params), `i"d`)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/patchbay-mcp/patchbay/internal/netx"
 )
 
 const headerKeyword = "x-mcp-header"
@@ -68,7 +70,7 @@ func headerParam(n *node, path []string) (HeaderParam, error) {
 		return HeaderParam{}, fmt.Errorf("%s: %s %s: %s", strings.Join(path, "."), headerKeyword, shown(n.header), want)
 	}
 	name, err := stringValue(n.header)
-	if err != nil || !isToken(name) {
+	if err != nil || !netx.IsToken(name) {
 		return fail("want a header name: letters, digits and !#$%&'*+-.^_`|~")
 	}
 	types := (n.types &^ typeNull).names()
@@ -76,15 +78,4 @@ func headerParam(n *node, path []string) (HeaderParam, error) {
 		return fail("want a property whose type is string, integer or boolean")
 	}
 	return HeaderParam{Path: path, Name: name, Type: types[0]}, nil
-}
-
-// isToken reports whether text is a token of HTTP.
-func isToken(text string) bool {
-	const marks = "!#$%&'*+-.^_`|~"
-	for _, c := range []byte(text) {
-		if letter := c | 0x20; ('a' > letter || letter > 'z') && (c < '0' || '9' < c) && strings.IndexByte(marks, c) < 0 {
-			return false
-		}
-	}
-	return text != ""
 }

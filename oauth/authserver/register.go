@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/patchbay-mcp/patchbay/internal/netx"
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
@@ -180,7 +181,7 @@ func isInvisible(r rune) bool {
 func isShownURL(uri string) bool {
 	u, err := url.Parse(uri)
 	return err == nil && len(uri) <= maxRedirectURI && u.Host != "" && u.User == nil &&
-		(u.Scheme == "https" || u.Scheme == "http" && isLoopback(u.Hostname()))
+		(u.Scheme == "https" || u.Scheme == "http" && netx.IsLoopback(u.Hostname()))
 }
 
 var errTooManyClients = &oauthError{

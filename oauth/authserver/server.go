@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/internal/netx"
 	"github.com/patchbay-mcp/patchbay/internal/seal"
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
@@ -114,7 +114,7 @@ func parseIssuer(issuer string) (*url.URL, error) {
 	switch {
 	case err != nil || u.Host == "":
 		return nil, fmt.Errorf("invalid issuer %q: must be a URL with a host", issuer)
-	case u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())):
+	case u.Scheme != "https" && (u.Scheme != "http" || !netx.IsLoopback(u.Hostname())):
 		return nil, fmt.Errorf("invalid issuer %q: must be an https URL, or an http URL with a loopback address", issuer)
 	case u.User != nil || strings.ContainsAny(issuer, "?#"):
 		return nil, fmt.Errorf("invalid issuer %q: must not have user information, a query or a fragment", u.Redacted())
@@ -124,14 +124,6 @@ func parseIssuer(issuer string) (*url.URL, error) {
 		return nil, fmt.Errorf("invalid issuer %q: must be in normal form, such as %q", issuer, u.String())
 	}
 	return u, nil
-}
-
-func isLoopback(host string) bool {
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.IsLoopback()
 }
 
 // loginURL returns the URL of a page of the login.
