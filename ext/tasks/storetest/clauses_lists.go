@@ -1,8 +1,7 @@
 package storetest
 
 import (
-	"context"
-	"errors"
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -11,7 +10,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 )
 
-func checkOrder(ctx context.Context, s tasks.Store) error {
+func checkOrder(s *store) {
 	// Times that a comparison of encoded bytes may get wrong: negative ones, of different length,
 	// in time zones.
 	times := []time.Time{
@@ -31,179 +30,99 @@ func checkOrder(ctx context.Context, s tasks.Store) error {
 		}
 	}
 	slices.SortFunc(all, func(a, b tasks.Record) int {
-		if c := a.Created.Compare(b.Created); c != 0 {
-			return c
-		}
-		return compareBytes(a.ID, b.ID)
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
 	})
-	ids := idsOf(all)
 	for _, i := range rand.New(rand.NewPCG(1, 2)).Perm(len(all)) {
-		if err := create(ctx, s, all[i]); err != nil {
-			return err
-		}
+		s.mustCreate(all[i])
 	}
-	if err := wantIDs(ctx, s, "alice", ids...); err != nil {
-		return err
-	}
-	// An update does not change the order.
+	s.wantIDs("alice", idsOf(all)...)
 	for _, i := range []int{0, 30, len(all) - 1} {
 		r := all[i]
-		r.Version, r.Created, r.Done = 1, noon, true
-		if err := s.Update(ctx, r); err != nil {
-			return err
-		}
+		r.Created, r.Done = noon, true
+		s.mustUpdate(r)
 	}
-	return wantIDs(ctx, s, "alice", ids...)
+	s.wantIDs("alice", idsOf(all)...) // an update does not change the order
 }
 
-func compareBytes(a, b string) int { return slices.Compare([]byte(a), []byte(b)) }
-
-func checkCursor(ctx context.Context, s tasks.Store) error {
+func checkCursor(s *store) {
 	var ids []string
 	for i := range 25 {
 		r := task("alice", fmt.Sprintf("task%02d", i))
 		r.Created = noon.Add(time.Duration(i/4) * time.Millisecond) // four at each time
 		ids = append(ids, r.ID)
-		if err := create(ctx, s, r, task("bob", fmt.Sprintf("other%02d", i))); err != nil {
-			return err
+		s.mustCreate(r, task("bob", fmt.Sprintf("other%02d", i)))
+	}
+	wantPages := func(limit int, f func(page []tasks.Record)) {
+		if got := s.pages("alice", limit, f); !slices.Equal(got, ids) {
+			s.fail("in pages of %d the list is %q, want %q", limit, got, ids)
 		}
 	}
 	for _, limit := range []int{1, 3, 4, 25, 100} {
-		got, err := pages(ctx, s, "alice", limit, nil)
-		if err != nil {
-			return err
-		}
-		if !slices.Equal(got, ids) {
-			return fmt.Errorf("in pages of %d the list is %q, want %q", limit, got, ids)
-		}
+		wantPages(limit, nil)
 	}
 	// The record at the cursor may be deleted.
-	got, err := pages(ctx, s, "alice", 5, func(last tasks.Record) error { return s.Delete(ctx, "alice", last.ID) })
-	if err != nil {
-		return err
-	}
-	if !slices.Equal(got, ids) {
-		return fmt.Errorf("with the record at each cursor deleted the list is %q, want %q", got, ids)
-	}
-	none, err := s.List(ctx, "alice", tasks.Cursor{}, 0)
-	if err != nil || len(none) != 0 {
-		return fmt.Errorf("a list with limit 0 has %d records (%s)", len(none), fmt.Sprint(err))
-	}
-	late, err := s.List(ctx, "alice", tasks.Cursor{Created: noon.Add(time.Hour), ID: "x"}, 10)
-	if err != nil || len(late) != 0 {
-		return fmt.Errorf("after the last record %q is listed (%s)", idsOf(late), fmt.Sprint(err))
+	wantPages(5, func(page []tasks.Record) { s.mustDelete("alice", page[len(page)-1].ID) })
+	s.mustList("alice", tasks.Cursor{}, 0)
+	late := s.mustList("alice", tasks.Cursor{Created: noon.Add(time.Hour), ID: "x"}, 10)
+	if len(late) != 0 {
+		s.fail("after the last record %q is listed", idsOf(late))
 	}
 	// A cursor need not come from a list.
-	odd, err := s.List(ctx, "alice",
-		tasks.Cursor{Created: noon.Add(5 * time.Millisecond),
-			ID: "task20\x00\xff/" + fmt.Sprint(make([]byte, 1000))}, 10)
-	if err != nil || !slices.Equal(idsOf(odd), []string{"task21", "task22", "task23"}) {
-		return fmt.Errorf("after an arbitrary cursor %q is listed (%s)", idsOf(odd), fmt.Sprint(err))
-	}
-	return nil
-}
-
-// pages lists all records of an owner in pages of limit. It calls between, if set, with the last
-// record of each.
-func pages(ctx context.Context, s tasks.Store, owner string, limit int,
-	between func(last tasks.Record) error) ([]string, error) {
-	var ids []string
-	for after := (tasks.Cursor{}); ; {
-		page, err := s.List(ctx, owner, after, limit)
-		if err != nil {
-			return nil, fmt.Errorf("list: %w", err)
-		}
-		if len(page) > limit {
-			return nil, fmt.Errorf("%d records were listed, the limit was %d", len(page), limit)
-		}
-		if len(page) == 0 {
-			return ids, nil
-		}
-		ids = append(ids, idsOf(page)...)
-		if len(ids) > 1000 {
-			return nil, errors.New("the list has no end")
-		}
-		last := page[len(page)-1]
-		after = tasks.Cursor{Created: last.Created, ID: last.ID}
-		if between != nil {
-			if err := between(last); err != nil {
-				return nil, err
-			}
-		}
+	odd := tasks.Cursor{Created: noon.Add(5 * time.Millisecond), ID: "task20\x00\xff/" + fmt.Sprint(make([]byte, 1000))}
+	if got := idsOf(s.mustList("alice", odd, 10)); !slices.Equal(got, []string{"task21", "task22", "task23"}) {
+		s.fail("after an arbitrary cursor %q is listed", got)
 	}
 }
 
-func checkLargeList(ctx context.Context, s tasks.Store) error {
+func checkLargeList(s *store) {
 	var ids []string
-	for i := range 5 {
+	for i, size := range []int{tasks.MaxRecord, 1, tasks.MaxRecord / 2, tasks.MaxRecord / 2, tasks.MaxRecord} {
 		r := task("alice", fmt.Sprint("task", i))
-		r.Data = make([]byte, []int{tasks.MaxRecord, 1, tasks.MaxRecord / 2, tasks.MaxRecord / 2, tasks.MaxRecord}[i])
+		r.Data = make([]byte, size)
 		ids = append(ids, r.ID)
-		if err := create(ctx, s, r); err != nil {
-			return err
+		s.mustCreate(r)
+	}
+	got := s.pages("alice", 100, func(page []tasks.Record) {
+		size := 0
+		for _, r := range page {
+			size += len(r.Data)
 		}
+		if size > tasks.MaxRecord {
+			s.fail("a page has %d bytes of Data, want at most %d", size, tasks.MaxRecord)
+		}
+	})
+	if !slices.Equal(got, ids) {
+		s.fail("the pages list %q, want %q", got, ids)
 	}
-	page, err := s.List(ctx, "alice", tasks.Cursor{}, 100)
-	if err != nil || len(page) == 0 {
-		return fmt.Errorf("a list that starts with a record of MaxRecord bytes has %d records (%s)", len(page),
-			fmt.Sprint(err))
-	}
-	size := 0
-	for _, r := range page {
-		size += len(r.Data)
-	}
-	if size > tasks.MaxRecord {
-		return fmt.Errorf("a page has %d bytes of Data, want at most %d", size, tasks.MaxRecord)
-	}
-	got, err := pages(ctx, s, "alice", 100, nil)
-	if err != nil || !slices.Equal(got, ids) {
-		return fmt.Errorf("the pages list %q, %s; want %q", got, fmt.Sprint(err), ids)
-	}
-	return nil
 }
 
-func checkCount(ctx context.Context, s tasks.Store) error {
-	if err := wantCount(ctx, s, "alice", 0, 0); err != nil {
-		return err
-	}
+func checkCount(s *store) {
+	s.wantCount("alice", 0, 0)
 	for i := range 10 {
 		r := task("alice", fmt.Sprint("alice", i))
 		r.Done = i%2 == 0
-		if err := errors.Join(create(ctx, s, r), wantCount(ctx, s, "alice", i+1, i+1)); err != nil {
-			return err
-		}
+		s.mustCreate(r)
+		s.wantCount("alice", i+1, i+1)
 	}
-	if err := create(ctx, s, task("", "nobody")); err != nil {
-		return err
-	}
-	_ = s.Create(ctx, task("alice", "alice0")) // refused
-	_ = s.Delete(ctx, "bob", "alice0")         // of another owner
+	s.mustCreate(task("", "anonymous"))
+	_ = s.Create(s.ctx, task("alice", "alice0")) // refused
+	s.mustDelete("bob", "alice0")                // of another owner
 	r := task("alice", "alice1")
-	r.Version, r.Done, r.Data = 1, true, make([]byte, 1000)
-	if err := s.Update(ctx, r); err != nil {
-		return err
-	}
-	if err := errors.Join(wantCount(ctx, s, "alice", 10, 11), wantCount(ctx, s, "", 1, 11)); err != nil {
-		return err
-	}
-	for range 2 {
-		if err := s.Delete(ctx, "alice", "alice2"); err != nil {
-			return err
-		}
-	}
-	if err := wantCount(ctx, s, "alice", 9, 10); err != nil {
-		return err
-	}
-	if _, err := s.DeleteExpired(ctx, noon.Add(2*time.Hour), 100); err != nil {
-		return err
-	}
-	return errors.Join(wantCount(ctx, s, "alice", 4, 5), wantCount(ctx, s, "", 1, 5), wantCount(ctx, s, "bob", 0, 5))
+	r.Done, r.Data = true, make([]byte, 1000)
+	s.mustUpdate(r)
+	s.wantCount("alice", 10, 11)
+	s.wantCount("", 1, 11)
+	s.mustDelete("alice", "alice2")
+	s.mustDelete("alice", "alice2")
+	s.wantCount("alice", 9, 10)
+	s.mustDeleteExpired(noon.Add(2*time.Hour), 100, 5)
+	s.wantCount("alice", 4, 5)
+	s.wantCount("", 1, 5)
+	s.wantCount("bob", 0, 5)
 }
 
-func checkUnfinished(ctx context.Context, s tasks.Store) error {
-	if err := wantUnfinished(ctx, s); err != nil {
-		return err
-	}
+func checkUnfinished(s *store) {
+	s.wantUnfinished()
 	var ids []string
 	for i := range 300 { // more than a store reads at once
 		r := task(owners[i%len(owners)], fmt.Sprint("task", i))
@@ -213,64 +132,41 @@ func checkUnfinished(ctx context.Context, s tasks.Store) error {
 		if i%7 == 0 {
 			r.Expires = noon.Add(-time.Hour) // expired or not
 		}
-		if err := create(ctx, s, r); err != nil {
-			return err
-		}
+		s.mustCreate(r)
 	}
-	if err := wantUnfinished(ctx, s, ids...); err != nil {
-		return err
-	}
-	// One record is finished, and a finished one is unfinished again.
-	r := task(owners[0], "task0")
-	r.Version, r.Done = 1, true
-	if err := s.Update(ctx, r); err != nil {
-		return err
-	}
-	r = task(owners[9], "task9")
-	r.Version = 1
-	if err := s.Update(ctx, r); err != nil {
-		return err
-	}
-	if err := wantUnfinished(ctx, s, append(slices.Clone(ids[1:]), "task9")...); err != nil {
-		return err
-	}
-	for _, err := range s.Unfinished(ctx) {
-		if err != nil {
-			return err
-		}
+	s.wantUnfinished(slices.Clone(ids)...)
+	s.mustUpdate(done(owners[0], "task0", noon)) // finished
+	s.mustUpdate(task(owners[9], "task9"))       // unfinished again
+	s.wantUnfinished(append(slices.Clone(ids[1:]), "task9")...)
+	for _, err := range s.Unfinished(s.ctx) {
+		s.noError("Unfinished", err)
 		break // the iteration may end early
 	}
-	return wantCount(ctx, s, "bob", 0, 300)
+	s.wantCount("bob", 0, 300)
 }
 
-func checkUnfinishedChanges(ctx context.Context, s tasks.Store) error {
+func checkUnfinishedChanges(s *store) {
 	const n = 250
 	for i := range n {
-		if err := create(ctx, s, task("alice", fmt.Sprint("task", i))); err != nil {
-			return err
-		}
+		s.mustCreate(task("alice", fmt.Sprint("task", i)))
 	}
 	seen := map[string]bool{}
-	for r, err := range s.Unfinished(ctx) {
-		if err != nil {
-			return fmt.Errorf("unfinished: %w", err)
-		}
+	for r, err := range s.Unfinished(s.ctx) {
+		s.noError("Unfinished", err)
 		if seen[r.ID] {
-			return fmt.Errorf("Unfinished returned %s twice", r.ID)
+			s.fail("Unfinished returned %s twice", r.ID)
 		}
 		seen[r.ID] = true
 		if len(seen)%2 == 0 {
-			err = s.Delete(ctx, r.Owner, r.ID)
+			s.mustDelete(r.Owner, r.ID)
 		} else {
 			r.Done = true
-			err = s.Update(ctx, r)
-		}
-		if err != nil {
-			return fmt.Errorf("a change during Unfinished: %w", err)
+			s.mustUpdate(r)
 		}
 	}
 	if len(seen) != n {
-		return fmt.Errorf("Unfinished returned %d tasks, want %d", len(seen), n)
+		s.fail("Unfinished returned %d tasks, want %d", len(seen), n)
 	}
-	return errors.Join(wantUnfinished(ctx, s), wantCount(ctx, s, "alice", n/2, n/2))
+	s.wantUnfinished()
+	s.wantCount("alice", n/2, n/2)
 }
