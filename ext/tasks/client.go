@@ -124,8 +124,8 @@ func (m *clientTasks) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Resul
 		return m.call(ctx, req)
 	case methodTools:
 		res, err := m.next.ServeMCP(ctx, req)
-		if err == nil && res != nil {
-			err = clientFormOf(req.Revision()).noteTools(m, req, res)
+		if _, is2025 := clientFormOf(req.Revision()).(client2025); is2025 && err == nil && res != nil {
+			err = m.tools.notePage(req, res)
 		}
 		if err != nil {
 			return nil, err

@@ -94,7 +94,7 @@ func (client2025) withTaskParams(m *clientTasks, req *mcp.Request) *mcp.Request 
 	return withMember(req, "task", raw)
 }
 
-// fetchTools lists the tools. noteTools reads the results.
+// fetchTools lists the tools. notePage reads the results.
 func (m *clientTasks) fetchTools(ctx context.Context, o mcp.CallOptions) {
 	for _, err := range mcp.ClientFrom(ctx).Tools(mcp.WithCallOptions(ctx, o)) {
 		if err != nil {
@@ -106,22 +106,6 @@ func (m *clientTasks) fetchTools(ctx context.Context, o mcp.CallOptions) {
 	m.tools.setComplete()
 }
 
-func (client2025) noteTools(m *clientTasks, req *mcp.Request, res mcp.Result) error {
-	raw, err := req.EncodeResult(res)
-	if err != nil {
-		return err
-	}
-	var page struct {
-		Tools []json.RawMessage `json:"tools"`
-	}
-	if jsonv2.Unmarshal(raw, &page) == nil {
-		for _, tool := range page.Tools {
-			m.tools.note(tool)
-		}
-	}
-	return nil
-}
-
 // toolSupport holds the taskSupport of the tools of a server.
 type toolSupport struct {
 	mu         sync.Mutex        // guards the fields below
@@ -129,24 +113,35 @@ type toolSupport struct {
 	isComplete bool              // all tools have been listed
 }
 
-// note reads the definition of a tool. A tool with an invalid definition is not called as a task.
-func (x *toolSupport) note(raw []byte) {
-	var tool struct {
-		Name      string `json:"name"`
-		Execution struct {
-			TaskSupport string `json:"taskSupport"`
-		} `json:"execution"`
+// notePage reads a result of tools/list. A tool with an invalid definition is not called as a task.
+func (x *toolSupport) notePage(req *mcp.Request, res mcp.Result) error {
+	raw, err := req.EncodeResult(res)
+	if err != nil {
+		return err
 	}
-	_ = jsonv2.Unmarshal(raw, &tool)
+	var page struct {
+		Tools []json.RawMessage `json:"tools"`
+	}
+	_ = jsonv2.Unmarshal(raw, &page) // package mcp refuses an invalid result
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	delete(x.support, tool.Name)
-	if s := tool.Execution.TaskSupport; s == supportRequired || s == supportOptional {
-		if x.support == nil || len(x.support) >= maxToolSupports {
-			x.support = map[string]string{}
+	for _, raw := range page.Tools {
+		var tool struct {
+			Name      string `json:"name"`
+			Execution struct {
+				TaskSupport string `json:"taskSupport"`
+			} `json:"execution"`
 		}
-		x.support[tool.Name] = s
+		_ = jsonv2.Unmarshal(raw, &tool)
+		delete(x.support, tool.Name)
+		if s := tool.Execution.TaskSupport; s == supportRequired || s == supportOptional {
+			if x.support == nil || len(x.support) >= maxToolSupports {
+				x.support = map[string]string{}
+			}
+			x.support[tool.Name] = s
+		}
 	}
+	return nil
 }
 
 func (x *toolSupport) of(tool string) string {

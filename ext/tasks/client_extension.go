@@ -25,8 +25,6 @@ func (clientExtension) send(
 	return res, true, err
 }
 
-func (clientExtension) noteTools(*clientTasks, *mcp.Request, mcp.Result) error { return nil }
-
 // Spec: tasks extension, Task Creation.
 func (clientExtension) decodeCreated(raw []byte) (*seenTask, error) {
 	t, _, err := decodeFields(raw)

@@ -24,13 +24,8 @@ const relatedTask = "io.modelcontextprotocol/related-task"
 // meanwhile, the client is asked.
 //
 // Spec: basic/utilities/tasks (2025-11-25), Retrieving Task Results.
-func (f server2025) result(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-	s := f.server
-	p, err := parseTaskParams(req.Params)
-	if err != nil {
-		return nil, err
-	}
-	owner := req.Principal.Key()
+func (f server2025) result(ctx context.Context, req *mcp.Request, p *requestParams) (mcp.Result, error) {
+	s, owner := f.server, req.Principal.Key()
 	release, err := s.results.acquire(owner)
 	if err != nil {
 		return nil, err
@@ -257,7 +252,7 @@ func (j *job) result2025() (mcp.Result, error) {
 	}
 	delete(members, "_meta")
 	delete(members, "resultType")
-	return result2025{Members: members, meta: meta}, nil
+	return result2025{mcp.EmptyResult{Meta: meta}, members}, nil
 }
 
 // related is the value of relatedTask.
@@ -267,13 +262,9 @@ type related struct {
 
 // A result2025 is the result of tasks/result: that of the call, with the task's id in its `_meta`.
 type result2025 struct {
-	completeResult `json:"-"`
-	Members        map[string]json.RawMessage `json:",embed"`
-	meta           mcp.Meta
+	mcp.EmptyResult `json:"-"`
+	Members         map[string]json.RawMessage `json:",embed"`
 }
-
-// ResultMeta returns the `_meta`.
-func (r result2025) ResultMeta() mcp.Meta { return r.meta }
 
 // inputRequired2025 returns the open input requests. Each of them names the task in its `_meta`.
 func (j *job) inputRequired2025() (mcp.Result, error) {

@@ -153,10 +153,11 @@ func NewServer(s *mcp.Server, opts *Options) *Server {
 	t.reading = make(chan struct{}, maxReading)
 	t.base, t.end = context.WithCancelCause(context.Background())
 	t.deadlines.sweep = t.sweep
-	for method, serve := range serverMethods {
-		s.HandleMethod(method, mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-			return serve(t.form(req), ctx, req)
-		}))
+	serve := mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+		return t.form(req).serve(ctx, req)
+	})
+	for _, method := range []string{methodGet, methodUpdate, methodCancel, methodResult, methodList} {
+		s.HandleMethod(method, serve)
 	}
 	s.AddTopic(topicTasks, t.topic())
 	s.AddExtension(ID, nil)
