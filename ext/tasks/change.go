@@ -86,7 +86,7 @@ func (s *Server) change(
 			return nil, err
 		}
 		s.deadlines.update(j)
-		s.changes.notifyChanged(id)
+		s.changes.notify(id, false)
 		return j, nil
 	}
 	return nil, fmt.Errorf("task %s: %w, %d times in a row", short(id), ErrConflict, maxConflicts)

@@ -198,7 +198,7 @@ func (m *clientTasks) waitFor(
 	if err != nil {
 		return nil, invalid(methodCall, err)
 	}
-	h := &Handle{client: mcp.ClientFrom(ctx), id: first.ID, tool: toolOf(req), answered: &answeredKeys{}}
+	h := &Handle{client: mcp.ClientFrom(ctx), id: first.ID, tool: toolOf(req), answered: newAnsweredKeys()}
 	if in != nil {
 		return in.created(h)
 	}

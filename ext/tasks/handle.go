@@ -42,14 +42,14 @@ func Start(ctx context.Context, c *mcp.Client, tool string, args any) (*Handle, 
 	case err != nil:
 		return nil, err
 	}
-	return &Handle{client: c, tool: tool, direct: res, raw: in.direct, answered: &answeredKeys{}}, nil
+	return &Handle{client: c, tool: tool, direct: res, raw: in.direct, answered: newAnsweredKeys()}, nil
 }
 
 // Resume returns a handle for a task by its ID, also for a task that another process has started.
 // It sends nothing: an unknown ID makes the methods of the handle fail. Results are not checked
 // against the tool's output schema, because the tool is not known.
 func Resume(c *mcp.Client, id string) *Handle {
-	return &Handle{client: c, id: id, answered: &answeredKeys{}}
+	return &Handle{client: c, id: id, answered: newAnsweredKeys()}
 }
 
 // ID returns the id of the task at its server, or "" if the call became no task. Store it to

@@ -3,41 +3,28 @@ package tasks
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	jsonv2 "github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 // withState returns a copy of a request with another requestState, without one if state is nil.
 func withState(req *mcp.Request, state json.RawMessage) (*mcp.Request, error) {
-	var b bytes.Buffer
-	d, e := jsontext.NewDecoder(bytes.NewReader(req.Params)), jsontext.NewEncoder(&b)
-	err := errors.Join(errOf(d.ReadToken()), e.WriteToken(jsontext.BeginObject))
-	for err == nil && d.PeekKind() == '"' {
-		key, keyErr := d.ReadToken()
-		name := key.String()
-		value, valueErr := d.ReadValue()
-		err = errors.Join(keyErr, valueErr)
-		if err == nil && name != "requestState" {
-			err = errors.Join(e.WriteToken(jsontext.String(name)), e.WriteValue(value))
+	var members map[string]json.RawMessage
+	err := jsonv2.Unmarshal(req.Params, &members)
+	if err == nil {
+		if members["requestState"] = state; state == nil {
+			delete(members, "requestState")
+		}
+		changed := *req
+		if changed.Params, err = jsonv2.Marshal(members); err == nil {
+			return &changed, nil
 		}
 	}
-	if state != nil {
-		err = errors.Join(err, e.WriteToken(jsontext.String("requestState")), e.WriteValue(jsontext.Value(state)))
-	}
-	if err = errors.Join(err, e.WriteToken(jsontext.EndObject)); err != nil {
-		return nil, fmt.Errorf("tasks: rewrite the params of a call: %w", err)
-	}
-	changed := *req
-	changed.Params = bytes.TrimSpace(b.Bytes())
-	return &changed, nil
+	return nil, fmt.Errorf("tasks: rewrite the params of a call: %w", err)
 }
-
-func errOf(_ jsontext.Token, err error) error { return err }
 
 // withMember returns a copy of a request with one more member in its params, which must not be
 // empty.

@@ -161,13 +161,9 @@ type taskParams struct {
 	InputResponses json.RawMessage `json:"inputResponses,omitzero"`
 }
 
-func (p *poller) update(ctx context.Context, responses json.RawMessage) error {
-	_, err := p.client.Do(mcp.WithCallOptions(ctx, p.options), methodUpdate, taskParams{p.id, responses})
-	return err
-}
-
-func (p *poller) cancel(ctx context.Context) error {
-	_, err := p.client.Do(mcp.WithCallOptions(ctx, p.options), methodCancel, taskParams{ID: p.id})
+// do sends a request that returns nothing.
+func (p *poller) do(ctx context.Context, method string, responses json.RawMessage) error {
+	_, err := p.client.Do(mcp.WithCallOptions(ctx, p.options), method, taskParams{p.id, responses})
 	return err
 }
 

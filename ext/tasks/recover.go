@@ -57,7 +57,7 @@ func (s *Server) loadUnfinished(ctx context.Context) (working []Record, err erro
 		}
 		var j *job
 		if err == nil {
-			s.deadlines.add(r.Owner, r.ID, r.Expires)
+			s.deadlines.add(r.Owner, r.ID, r.Expires, false)
 			j, err = openHead(r)
 		}
 		switch {

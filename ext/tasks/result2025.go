@@ -38,7 +38,13 @@ func (f server2025) result(ctx context.Context, req *mcp.Request, p *requestPara
 	}
 	r := &resultRequest{server: s, req: req, owner: owner, id: p.ID, asked: requestState(req.Params)}
 	changed, progressed := make(chan struct{}, 1), make(chan struct{}, 1)
-	defer s.changes.subscribe(p.ID, func() { notify(changed) }, func() { notify(progressed) })()
+	defer s.changes.subscribe(p.ID, func(progress bool) {
+		if progress {
+			notify(progressed)
+		} else {
+			notify(changed)
+		}
+	})()
 	for {
 		if res, err := r.response(ctx); res != nil || err != nil {
 			return res, err
@@ -52,7 +58,7 @@ func (f server2025) result(ctx context.Context, req *mcp.Request, p *requestPara
 			case <-ctx.Done():
 				return nil, context.Cause(ctx)
 			case <-s.base.Done():
-				return nil, errBusy("the server is shutting down")
+				return nil, errShutdown
 			}
 		}
 	}
@@ -150,9 +156,9 @@ func (l *resultLimiter) acquire(owner string) (release func(), err error) {
 	defer l.mu.Unlock()
 	switch {
 	case l.byOwner[owner] >= maxResultsPerOwner:
-		return nil, errBusy("you have too many requests of tasks/result: use tasks/get")
+		return nil, errBusy(5*time.Second, "you have too many requests of tasks/result: use tasks/get")
 	case l.all >= maxResults:
-		return nil, errBusy("the server has too many requests of tasks/result: use tasks/get")
+		return nil, errBusy(5*time.Second, "the server has too many requests of tasks/result: use tasks/get")
 	}
 	if l.byOwner == nil {
 		l.byOwner = map[string]int{}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -238,25 +237,16 @@ func (s *Server) callHandler(r *run) outcome {
 	}
 	ctx := context.WithValue(mcp.WithPrincipal(r.ctx, req.Principal), runKey{}, r)
 	var out outcome
-	decode := false
 	serve := func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 		res, err := s.server.ServeMCP(ctx, req)
-		switch res := res.(type) {
-		case *mcp.InputRequiredResult:
-			out.required = res
-		case *mcp.CallToolResult:
-			out.isError = res.IsError
-		default:
-			decode = true // the encoded result may have isError
-		}
+		out.required, _ = res.(*mcp.InputRequiredResult)
 		return res, err
 	}
 	answer := mcp.Respond(ctx, mcp.HandlerFunc(serve), req.Detach(ctx, r.detached))
 	out.result, out.fault = answer.Result, answer.Error
 	if out.fault != nil {
 		out.required = nil
-	}
-	if decode && out.fault == nil {
+	} else {
 		out.isError = isToolError(out.result)
 	}
 	out.memory = r.detached.State
@@ -355,7 +345,7 @@ func (s *Server) reportProgress(r *run, poll int64, p progress) {
 	}
 	r.mu.Unlock()
 	if notify {
-		s.changes.notifyProgressed(r.id)
+		s.changes.notify(r.id, true)
 	}
 }
 
@@ -367,16 +357,15 @@ func (r *run) lastProgress() progress {
 
 // text returns the progress as a status message.
 func (p progress) text() string {
-	number := func(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
 	switch {
 	case p.count == 0:
 		return ""
 	case p.message != "":
 		return statusMessage(p.message)
 	case p.total > 0:
-		return fmt.Sprintf("%s of %s", number(p.done), number(p.total))
+		return fmt.Sprintf("%v of %v", p.done, p.total)
 	}
-	return number(p.done)
+	return fmt.Sprint(p.done)
 }
 
 // statusMessage returns text as one line of valid UTF-8 with at most maxMessage bytes.

@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,33 +49,15 @@ func (o *Options) fillDefaults() {
 	if o.Store == nil {
 		o.Store = NewMemory()
 	}
-	if o.TTL == 0 {
-		o.TTL = 24 * time.Hour
-	}
-	if o.PollInterval == 0 {
-		o.PollInterval = time.Second
-	}
-	if o.MaxTasks == 0 {
-		o.MaxTasks = 100_000
-	}
-	if o.MaxPerPrincipal == 0 {
-		o.MaxPerPrincipal = 10_000
-	}
-	if o.MaxBytes == 0 {
-		o.MaxBytes = 1 << 30
-	}
-	if o.MaxBytesPerPrincipal == 0 {
-		o.MaxBytesPerPrincipal = (o.MaxBytes + 3) / 4
-	}
-	if o.MaxRunning == 0 {
-		o.MaxRunning = 256
-	}
-	if o.MaxRunningPerPrincipal == 0 {
-		o.MaxRunningPerPrincipal = o.MaxRunning - o.MaxRunning/4
-	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.TTL = cmp.Or(o.TTL, 24*time.Hour)
+	o.PollInterval = cmp.Or(o.PollInterval, time.Second)
+	o.MaxTasks = cmp.Or(o.MaxTasks, 100_000)
+	o.MaxPerPrincipal = cmp.Or(o.MaxPerPrincipal, 10_000)
+	o.MaxBytes = cmp.Or(o.MaxBytes, 1<<30)
+	o.MaxBytesPerPrincipal = cmp.Or(o.MaxBytesPerPrincipal, (o.MaxBytes+3)/4)
+	o.MaxRunning = cmp.Or(o.MaxRunning, 256)
+	o.MaxRunningPerPrincipal = cmp.Or(o.MaxRunningPerPrincipal, o.MaxRunning-o.MaxRunning/4)
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 }
 
 func (o *Options) validate() error {
@@ -152,7 +135,7 @@ func NewServer(s *mcp.Server, opts *Options) *Server {
 		owners: map[string]*ownerQueue{}}
 	t.reading = make(chan struct{}, maxReading)
 	t.base, t.end = context.WithCancelCause(context.Background())
-	t.deadlines.sweep = t.sweep
+	t.deadlines.sweep, t.deadlines.byID = t.sweep, map[string]*deadline{}
 	serve := mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 		return t.form(req).serve(ctx, req)
 	})
@@ -214,16 +197,13 @@ func (s *Server) activeDoneLocked() {
 	}
 }
 
-// errBusy asks the client to try again soon; another process may serve it then.
-func errBusy(message string) *mcp.Error {
-	return &mcp.Error{Code: mcp.CodeBusy, Message: message, Data: []byte(`{"retryAfterMs":5000}`)}
+// errBusy asks the client to try again after a time.
+func errBusy(after time.Duration, message string) *mcp.Error {
+	return &mcp.Error{Code: mcp.CodeBusy, Message: message, Data: fmt.Appendf(nil, `{"retryAfterMs":%d}`, after.Milliseconds())}
 }
 
-// errFull refuses to create a task that would exceed a limit. Tasks are deleted once per
-// sweepInterval.
-func errFull(message string) *mcp.Error {
-	return &mcp.Error{Code: mcp.CodeBusy, Message: message, Data: []byte(`{"retryAfterMs":60000}`)}
-}
+// errShutdown asks the client to try again when another process may serve it.
+var errShutdown = errBusy(5*time.Second, "the server is shutting down")
 
 // clientError returns the error for the client. Errors other than [mcp.Error] are logged and hidden
 // by package mcp.

@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,12 +72,8 @@ func AddTool[In, Out any](
 	if err := checkTimes(tool.TTL, tool.PollInterval); err != nil {
 		panic(fmt.Sprintf("tasks: AddTool %q: %v", t.Name, err))
 	}
-	if tool.TTL == 0 {
-		tool.TTL = s.opts.TTL
-	}
-	if tool.PollInterval == 0 {
-		tool.PollInterval = s.opts.PollInterval
-	}
+	tool.TTL = cmp.Or(tool.TTL, s.opts.TTL)
+	tool.PollInterval = cmp.Or(tool.PollInterval, s.opts.PollInterval)
 	r := mcp.AddTool(s.server, t, func(ctx context.Context, in In) (Out, error) {
 		if err := startHandler(ctx, tool); err != nil {
 			var zero Out

@@ -116,7 +116,7 @@ func (w *wait) sendResponses(ctx context.Context, responses json.RawMessage) err
 	if err := jsonv2.Unmarshal(responses, &keys); err != nil {
 		return fmt.Errorf("tasks: decode the responses for task %q: %w", w.task.id, err)
 	}
-	err := w.poller.retry(ctx, func() error { return w.poller.update(ctx, responses) })
+	err := w.poller.retry(ctx, func() error { return w.poller.do(ctx, methodUpdate, responses) })
 	if isRefusal(err) {
 		err = w.checkRefusal(ctx, keys, err)
 	}
@@ -199,7 +199,7 @@ func (w *wait) cancel(ctx context.Context) {
 	}
 	ctx, stop := context.WithTimeoutCause(context.WithoutCancel(ctx), cancelTimeout, mcp.ErrTimeout)
 	defer stop()
-	if err := w.poller.cancel(ctx); err != nil {
+	if err := w.poller.do(ctx, methodCancel, nil); err != nil {
 		w.client.opts.Logger.DebugContext(ctx, "tasks: the task of a call that has ended could not be cancelled",
 			"task", w.task.id, "error", err)
 	}
@@ -228,17 +228,12 @@ type answeredKeys struct {
 	keys map[string]bool // false while the request is being answered
 }
 
+func newAnsweredKeys() *answeredKeys { return &answeredKeys{keys: map[string]bool{}} }
+
 func (a *answeredKeys) add(key string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.set(key, true)
-}
-
-func (a *answeredKeys) set(key string, answered bool) {
-	if a.keys == nil {
-		a.keys = map[string]bool{}
-	}
-	a.keys[key] = answered
+	a.keys[key] = true
 }
 
 // claim returns up to limit requests that are neither answered nor being answered, for the caller
@@ -255,7 +250,7 @@ func (a *answeredKeys) claim(requests []inputRequest, limit int) (open []inputRe
 		}
 	}
 	for _, q := range open {
-		a.set(q.key, false)
+		a.keys[q.key] = false
 	}
 	return open, pending
 }
