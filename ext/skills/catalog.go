@@ -1,6 +1,7 @@
 package skills
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"fmt"
@@ -31,14 +32,6 @@ type Options struct {
 	// MiB.
 	MaxBytes int64
 }
-
-// Defaults of Options.
-const (
-	defaultPrefix   = "skill://"
-	defaultPageSize = 100
-	// defaultMaxBytes is the size of sixteen skills of MaxBytes.
-	defaultMaxBytes = 256 << 20
-)
 
 // A Catalog holds the skills that a server serves. Its methods are safe for concurrent use.
 type Catalog struct {
@@ -104,15 +97,9 @@ func Serve(s *mcp.Server, fsys fs.FS, opts *Options) (*Catalog, error) {
 }
 
 func (o *Options) fill() error {
-	if o.Prefix == "" {
-		o.Prefix = defaultPrefix
-	}
-	if o.PageSize == 0 {
-		o.PageSize = defaultPageSize
-	}
-	if o.MaxBytes == 0 {
-		o.MaxBytes = defaultMaxBytes
-	}
+	o.Prefix = cmp.Or(o.Prefix, "skill://")
+	o.PageSize = cmp.Or(o.PageSize, 100)
+	o.MaxBytes = cmp.Or(o.MaxBytes, 16*MaxBytes)
 	const maxPrefix = 1 << 10 // leaves room for the longest paths
 	parsed, err := url.Parse(o.Prefix)
 	switch {
@@ -141,7 +128,7 @@ func (c *Catalog) Reload() error {
 	if err != nil {
 		return fmt.Errorf("skills: reload: %w", err)
 	}
-	c.replaceLocked(snap)
+	c.replace(snap)
 	return nil
 }
 
@@ -155,14 +142,8 @@ func (c *Catalog) Skills() []*Skill {
 	return all
 }
 
+// replace makes a snapshot the current one, and then updates the registered resources.
 func (c *Catalog) replace(snap *snapshot) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.replaceLocked(snap)
-}
-
-// replaceLocked makes a snapshot the current one, and then updates the registered resources.
-func (c *Catalog) replaceLocked(snap *snapshot) {
 	old := c.current.Swap(snap)
 	if old == nil {
 		old = &snapshot{}

@@ -3,6 +3,7 @@ package skills
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"path"
@@ -62,15 +63,13 @@ func Load(ctx context.Context, c *mcp.Client, s *Skill, opts *LoadOptions) (*Loa
 	if l.main, err = l.Read(ctx, skillFile); err != nil {
 		return nil, err
 	}
-	front, err := parseFrontmatter(l.main)
-	if err != nil {
+	var front json.RawMessage
+	front, l.body, err = parseFrontmatter(l.main)
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("skills: %.256q: %w: %w", s.URI, ErrFrontmatter, err)
-	}
-	if !sameFrontmatter(front, s.Frontmatter) {
+	case !sameFrontmatter(front, s.Frontmatter):
 		return nil, fmt.Errorf("skills: %.256q: %w", s.URI, ErrFrontmatter)
-	}
-	if _, l.body, err = splitFrontmatter(l.main); err != nil {
-		return nil, fmt.Errorf("skills: %.256q: %w: %w", s.URI, ErrFrontmatter, err)
 	}
 	return l, nil
 }

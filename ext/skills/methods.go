@@ -16,38 +16,29 @@ import (
 // messages of 16 MiB.
 const maxPageBytes = 4 << 20
 
-// completeResult has the methods of a [mcp.Result].
-type completeResult struct{}
-
-// ResultType returns "complete".
-func (completeResult) ResultType() string { return mcp.ResultComplete }
-
-// ResultMeta returns nil.
-func (completeResult) ResultMeta() mcp.Meta { return nil }
-
 type listResult struct {
-	completeResult
-	Skills     []json.RawMessage `json:"skills"`
-	NextCursor string            `json:"nextCursor,omitzero"`
+	mcp.EmptyResult `json:"-"`
+	Skills          []json.RawMessage `json:"skills"`
+	NextCursor      string            `json:"nextCursor,omitzero"`
 	mcp.Cache
 }
 
 type getResult struct {
-	completeResult
-	Skill json.RawMessage `json:"skill"`
+	mcp.EmptyResult `json:"-"`
+	Skill           json.RawMessage `json:"skill"`
 	mcp.Cache
 }
 
 type directoryResult struct {
-	completeResult
-	Resources  []*mcp.Resource `json:"resources"`
-	NextCursor string          `json:"nextCursor,omitzero"`
+	mcp.EmptyResult `json:"-"`
+	Resources       []*mcp.Resource `json:"resources"`
+	NextCursor      string          `json:"nextCursor,omitzero"`
 }
 
 // params are the params of the three methods.
 type params struct {
-	URI    *string `json:"uri"`
-	Cursor *string `json:"cursor"`
+	URI    *string `json:"uri,omitzero"`
+	Cursor *string `json:"cursor,omitzero"`
 }
 
 func parseParams(req *mcp.Request, wantURI bool) (p params, err error) {

@@ -212,7 +212,7 @@ func (r *reader) uri(name string) string {
 // addSkill adds the skill in a directory.
 func (r *reader) addSkill(root string) error {
 	text := r.data[path.Join(root, skillFile)]
-	front, err := parseFrontmatter(text)
+	front, _, err := parseFrontmatter(text)
 	if err != nil {
 		return err
 	}
