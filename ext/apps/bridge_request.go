@@ -86,11 +86,11 @@ type hostCapabilities struct {
 	ServerTools     *struct{} `json:"serverTools,omitzero"`
 	ServerResources *struct{} `json:"serverResources,omitzero"`
 	Logging         *struct{} `json:"logging,omitzero"`
-	Sandbox         sandboxed `json:"sandbox"`
+	Sandbox         granted   `json:"sandbox"`
 }
 
-// sandboxed is what the page is granted of its Frame.
-type sandboxed struct {
+// granted is the part of its Frame that the page is granted.
+type granted struct {
 	Permissions Permissions `json:"permissions,omitzero"`
 	CSP         CSP         `json:"csp,omitzero"`
 }
@@ -137,7 +137,7 @@ func (b *Bridge) initialize(raw json.RawMessage) (json.RawMessage, error) {
 			ServerTools:     capability(b.opts.AllowTool != nil),
 			ServerResources: capability(b.opts.AllowRead != nil),
 			Logging:         capability(true),
-			Sandbox:         sandboxed{b.page.Frame.Permissions, b.page.Frame.CSP},
+			Sandbox:         granted{b.page.Frame.Permissions, b.page.Frame.CSP},
 		}, b.context,
 	})
 }
@@ -167,13 +167,10 @@ func (b *Bridge) callTool(ctx context.Context, raw json.RawMessage) (json.RawMes
 	if err != nil {
 		return nil, err
 	}
-	if !forApp(t) {
+	if t == nil || !forApp(t) {
 		return nil, mcp.Errorf(mcp.CodeInvalidParams, "unknown tool, or not for views: %.128q", p.Name)
 	}
-	if err := b.opts.AllowTool(ctx, t, p.Arguments); err != nil {
-		return nil, refusal(err)
-	}
-	if err := checkUnloaded(ctx); err != nil {
+	if err := cmp.Or(refusal(b.opts.AllowTool(ctx, t, p.Arguments)), checkUnloaded(ctx)); err != nil {
 		return nil, err
 	}
 	res, err := b.host.client.CallTool(ctx, p.Name, p.Arguments)
@@ -184,9 +181,6 @@ func (b *Bridge) callTool(ctx context.Context, raw json.RawMessage) (json.RawMes
 }
 
 func forApp(t *mcp.Tool) bool {
-	if t == nil {
-		return false
-	}
 	u, err := ToolUIOf(t)
 	return err == nil && u.ForApp()
 }
@@ -205,10 +199,7 @@ func (b *Bridge) readResource(ctx context.Context, raw json.RawMessage) (json.Ra
 	if p.URI == "" || len(p.URI) > maxURI {
 		return nil, mcp.Errorf(mcp.CodeInvalidParams, "want uri, with 1 to %d bytes", maxURI)
 	}
-	if err := b.opts.AllowRead(ctx, p.URI); err != nil {
-		return nil, refusal(err)
-	}
-	if err := checkUnloaded(ctx); err != nil {
+	if err := cmp.Or(refusal(b.opts.AllowRead(ctx, p.URI)), checkUnloaded(ctx)); err != nil {
 		return nil, err
 	}
 	res, err := b.host.client.ReadResource(ctx, p.URI)
