@@ -300,8 +300,6 @@ func errorForPage(err error) *mcp.Error {
 }
 
 // logRequest logs a request of the page, without its arguments, which may be secrets.
-//
-// Spec: SEP-1865, Auditable Communication.
 func (b *Bridge) logRequest(ctx context.Context, m message, err error) {
 	var target struct {
 		Name string `json:"name"`

@@ -56,8 +56,6 @@ func (b *Bridge) setReady(ctx context.Context) error {
 }
 
 // sendDocument sends the document to the sandbox proxy of a host that is a web page.
-//
-// Spec: SEP-1865, Sandbox proxy.
 func (b *Bridge) sendDocument(ctx context.Context) error {
 	raw, err := notification("ui/notifications/sandbox-resource-ready", &struct {
 		HTML    string `json:"html"`

@@ -79,8 +79,6 @@ func params(raw json.RawMessage, v any) error {
 }
 
 // hostCapabilities are the capabilities that the host declares.
-//
-// Spec: SEP-1865, Host Capabilities.
 type hostCapabilities struct {
 	OpenLinks       *struct{} `json:"openLinks,omitzero"`
 	ServerTools     *struct{} `json:"serverTools,omitzero"`
@@ -245,8 +243,6 @@ func (b *Bridge) openLink(ctx context.Context, raw json.RawMessage) error {
 
 // message adds a text to the conversation. In the specification content is one block; the pages of
 // the reference implementation send an array.
-//
-// Spec: SEP-1865, ui/message.
 func (b *Bridge) message(ctx context.Context, raw json.RawMessage) error {
 	if b.opts.Message == nil {
 		return errUnsupported("ui/message")
@@ -297,8 +293,6 @@ func (b *Bridge) updateModelContext(ctx context.Context, raw json.RawMessage) er
 }
 
 // requestDisplayMode changes the display mode, if page and host support the new one.
-//
-// Spec: SEP-1865, Display Modes.
 func (b *Bridge) requestDisplayMode(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
 	type mode struct {
 		Mode DisplayMode `json:"mode"`

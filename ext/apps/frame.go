@@ -46,8 +46,6 @@ type CSP struct {
 }
 
 // Permissions are the browser permissions that a view asks for.
-//
-// Spec: SEP-1865, UIResourceMeta.
 type Permissions struct {
 	Camera         Permission `json:"camera,omitzero"`
 	Microphone     Permission `json:"microphone,omitzero"`

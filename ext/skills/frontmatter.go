@@ -160,8 +160,6 @@ func isPlain(n *yaml.Node) bool {
 func isNull(s string) bool { return slices.Contains([]string{"", "~", "null", "Null", "NULL"}, s) }
 
 // Patterns of plain scalars that are not strings.
-//
-// Spec: YAML 1.2.2, section 10.3.2.
 var (
 	integer   = regexp.MustCompile(`^(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$`)
 	float     = regexp.MustCompile(`^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$`)

@@ -166,8 +166,6 @@ func (l *Loaded) fetch(ctx context.Context, name string) ([]byte, error) {
 }
 
 // fetchDynamic reads a file of a dynamic skill, up to MaxBytes in all.
-//
-// Spec: skills.mdx, Limits.
 func (l *Loaded) fetchDynamic(ctx context.Context, name string) ([]byte, error) {
 	uri := l.root + "/" + escapePath(name)
 	if name == skillFile {

@@ -55,8 +55,6 @@ func parseParams(req *mcp.Request, wantURI bool) (p params, err error) {
 }
 
 // list serves skills/list.
-//
-// Spec: skills.mdx, Listing Skills.
 func (c *Catalog) list(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	p, err := parseParams(req, false)
 	if err != nil {
@@ -86,8 +84,6 @@ func (c *Catalog) list(ctx context.Context, req *mcp.Request) (mcp.Result, error
 }
 
 // get serves skills/get.
-//
-// Spec: skills.mdx, Getting a Skill.
 func (c *Catalog) get(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	p, err := parseParams(req, true)
 	if err != nil {
@@ -102,8 +98,6 @@ func (c *Catalog) get(ctx context.Context, req *mcp.Request) (mcp.Result, error)
 
 // directory serves resources/directory/read. A directory in which the caller may see nothing does
 // not exist for the caller.
-//
-// Spec: skills.mdx, Reading Directories.
 func (c *Catalog) directory(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	p, err := parseParams(req, true)
 	if err != nil {

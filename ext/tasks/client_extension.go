@@ -65,8 +65,6 @@ func (clientExtension) decodeTask(raw []byte) (*seenTask, error) {
 }
 
 // follow polls the task.
-//
-// Spec: tasks extension, Task Polling.
 func (clientExtension) follow(ctx context.Context, w *wait, _ *mcp.Request) (mcp.Result, error) {
 	for {
 		t, err := w.poller.next(ctx)

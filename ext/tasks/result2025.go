@@ -240,25 +240,28 @@ func (j *job) result2025() (mcp.Result, error) {
 	case j.Error != nil:
 		return nil, j.Error
 	}
-	var members map[string]json.RawMessage
-	if err := jsonv2.Unmarshal(j.Result, &members); err != nil {
+	raw, err := j.withRelatedTask(j.Result)
+	if err != nil {
 		return nil, fmt.Errorf("the stored result of task %s: %w", short(j.ID), err)
 	}
-	var own map[string]json.RawMessage
-	if raw, ok := members["_meta"]; ok {
-		if err := jsonv2.Unmarshal(raw, &own); err != nil {
-			return nil, fmt.Errorf("the stored result of task %s: %w", short(j.ID), err)
+	return mcp.RawResult(raw), nil
+}
+
+// inputRequired2025 returns the open input requests. Each of them names the task in its `_meta`.
+func (j *job) inputRequired2025() (mcp.Result, error) {
+	all := j.inputRequests()
+	for key, q := range all {
+		raw := q.Params
+		if raw == nil {
+			raw = json.RawMessage("{}")
 		}
-	}
-	meta := mcp.Meta{relatedTask: related{j.ID}}
-	for key, value := range own {
-		if key != relatedTask {
-			meta[key] = value
+		var err error
+		if q.Params, err = j.withRelatedTask(raw); err != nil {
+			return nil, fmt.Errorf("a stored input request of task %s: %w", short(j.ID), err)
 		}
+		all[key] = q
 	}
-	delete(members, "_meta")
-	delete(members, "resultType")
-	return result2025{mcp.EmptyResult{Meta: meta}, members}, nil
+	return &mcp.InputRequiredResult{InputRequests: all, RequestState: j.openKeys()}, nil
 }
 
 // related is the value of relatedTask.
@@ -266,42 +269,21 @@ type related struct {
 	ID string `json:"taskId"`
 }
 
-// A result2025 is the result of tasks/result: that of the call, with the task's id in its `_meta`.
-type result2025 struct {
-	mcp.EmptyResult `json:"-"`
-	Members         map[string]json.RawMessage `json:",embed"`
-}
-
-// inputRequired2025 returns the open input requests. Each of them names the task in its `_meta`.
-func (j *job) inputRequired2025() (mcp.Result, error) {
-	all := j.inputRequests()
-	for key, q := range all {
-		params := map[string]json.RawMessage{}
-		if q.Params != nil {
-			if err := jsonv2.Unmarshal(q.Params, &params); err != nil {
-				return nil, fmt.Errorf("a stored input request of task %s: %w", short(j.ID), err)
-			}
-		}
-		meta := map[string]json.RawMessage{}
-		if own, ok := params["_meta"]; ok {
-			if err := jsonv2.Unmarshal(own, &meta); err != nil {
-				return nil, fmt.Errorf("a stored input request of task %s: %w", short(j.ID), err)
-			}
-		}
-		var err error
-		meta = maps.Clone(meta)
-		if meta[relatedTask], err = jsonv2.Marshal(related{j.ID}); err != nil {
-			return nil, err
-		}
-		if params["_meta"], err = jsonv2.Marshal(meta, jsonv2.Deterministic(true)); err != nil {
-			return nil, err
-		}
-		if q.Params, err = jsonv2.Marshal(params, jsonv2.Deterministic(true)); err != nil {
-			return nil, err
-		}
-		all[key] = q
+// withRelatedTask returns a JSON object whose `_meta` names the task, without a resultType.
+func (j *job) withRelatedTask(raw json.RawMessage) (json.RawMessage, error) {
+	var object struct {
+		Meta struct {
+			Related any                        `json:"io.modelcontextprotocol/related-task"` // relatedTask
+			Others  map[string]json.RawMessage `json:",embed"`
+		} `json:"_meta"`
+		Members map[string]json.RawMessage `json:",embed"`
 	}
-	return &mcp.InputRequiredResult{InputRequests: all, RequestState: j.openKeys()}, nil
+	if err := jsonv2.Unmarshal(raw, &object); err != nil {
+		return nil, err
+	}
+	object.Meta.Related = related{j.ID}
+	delete(object.Members, "resultType")
+	return jsonv2.Marshal(&object, jsonv2.Deterministic(true))
 }
 
 // openKeys returns the keys of the open input requests. As the request state it records what the

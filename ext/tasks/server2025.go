@@ -70,8 +70,6 @@ func (f server2025) call(req *mcp.Request) (*pendingCall, error) {
 }
 
 // errNotATask refuses to run a tool as a task that does not run as one.
-//
-// Spec: basic/utilities/tasks (2025-11-25), Tool-Level Negotiation.
 var errNotATask = mcp.Errorf(mcp.CodeMethodNotFound,
 	"unknown tool, or not one that runs as a task: call it without params.task")
 

@@ -102,8 +102,6 @@ func (s *Server) latest(j *job) (message string, updated time.Time) {
 }
 
 // A createdTask is the result of a call that became a task.
-//
-// Spec: tasks extension, Task Creation.
 type createdTask struct {
 	mcp.EmptyResult `json:"-"`
 	Fields          *taskFields `json:",embed"`
@@ -115,8 +113,6 @@ func (createdTask) ResultType() string { return resultTask }
 func (f serverExtension) created(j *job) mcp.Result { return createdTask{Fields: new(f.fields(j))} }
 
 // A detailedTask is the result of tasks/get, and the params of notifications/tasks.
-//
-// Spec: tasks extension, Task Polling.
 type detailedTask struct {
 	mcp.EmptyResult `json:"-"`
 	Fields          taskFields                  `json:",embed"`

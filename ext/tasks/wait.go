@@ -109,8 +109,6 @@ func (w *wait) resume(ctx context.Context, req *mcp.Request, responses json.RawM
 
 // sendResponses sends input responses. It may repeat the request: a server ignores responses that
 // it has already.
-//
-// Spec: tasks extension, Task Update Requests.
 func (w *wait) sendResponses(ctx context.Context, responses json.RawMessage) error {
 	var keys map[string]json.RawMessage
 	if err := jsonv2.Unmarshal(responses, &keys); err != nil {
@@ -191,8 +189,6 @@ func (w *wait) releaseClaimed() {
 }
 
 // cancel cancels the task, which nothing waits for any more.
-//
-// Spec: tasks extension, Task Cancellation.
 func (w *wait) cancel(ctx context.Context) {
 	if w.keepsTask || isClosed(context.Cause(ctx)) {
 		return
@@ -221,8 +217,6 @@ func isClosed(err error) bool {
 
 // answeredKeys holds the keys of a task's input requests that are answered or being answered. A
 // server may show a request for a while after it was answered, and users must not be asked twice.
-//
-// Spec: tasks extension, Task Update Requests.
 type answeredKeys struct {
 	mu   sync.Mutex      // guards the field below
 	keys map[string]bool // false while the request is being answered
