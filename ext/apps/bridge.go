@@ -301,11 +301,7 @@ func errorForPage(err error) *mcp.Error {
 
 // logRequest logs a request of the page, without its arguments, which may be secrets.
 func (b *Bridge) logRequest(ctx context.Context, m message, err error) {
-	var target struct {
-		Name string `json:"name"`
-		URI  string `json:"uri"`
-		URL  string `json:"url"`
-	}
+	var target requestParams
 	_ = jsonv2.Unmarshal(m.Params, &target) // not all requests have a target
 	b.log.InfoContext(ctx, "apps: request from a page", "method", fmt.Sprintf("%.256s", m.Method), "target",
 		fmt.Sprintf("%.256s", cmp.Or(target.Name, target.URI, target.URL)), "bytes", len(m.Params), "error", err)

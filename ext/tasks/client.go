@@ -11,6 +11,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -263,12 +264,6 @@ func (m *clientTasks) removeSuspended(key string) *wait {
 // continued returns the suspended wait that a request continues, with the input responses; nil for
 // a new call.
 func (m *clientTasks) continued(req *mcp.Request) (*wait, json.RawMessage) {
-	m.mu.Lock()
-	none := len(m.suspended) == 0
-	m.mu.Unlock()
-	if none {
-		return nil, nil // the usual case; does not decode the params
-	}
 	var p struct {
 		RequestState   string          `json:"requestState"`
 		InputResponses json.RawMessage `json:"inputResponses"`
@@ -284,8 +279,7 @@ func (m *clientTasks) continued(req *mcp.Request) (*wait, json.RawMessage) {
 // requests with the same context.
 type intent struct {
 	kind    intentKind
-	mu      sync.Mutex
-	taken   bool
+	taken   atomic.Bool
 	resumed *Handle         // the task to wait for; no call is sent
 	first   *seenTask       // of resumed; may be nil
 	handle  *Handle         // set for a call that became a task
@@ -308,15 +302,9 @@ func withIntent(ctx context.Context, in *intent) context.Context {
 // takeIntent returns the intent of that kind if no request has taken it yet.
 func takeIntent(ctx context.Context, kind intentKind) *intent {
 	in, ok := ctx.Value(intentKey{}).(*intent)
-	if !ok || in.kind != kind {
+	if !ok || in.kind != kind || in.taken.Swap(true) {
 		return nil
 	}
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if in.taken {
-		return nil
-	}
-	in.taken = true
 	return in
 }
 

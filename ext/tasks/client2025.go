@@ -36,10 +36,11 @@ func (f client2025) send(
 		return res, false, err
 	}
 	tool := toolOf(req)
-	if !m.tools.isKnown(tool) {
+	support, known := m.tools.of(tool)
+	if !known {
 		m.fetchTools(ctx, mcp.CallOptions{})
+		support, _ = m.tools.of(tool)
 	}
-	support := m.tools.of(tool)
 	if support == supportRequired || support == supportOptional && in != nil {
 		res, err := forward(f.withTaskParams(m, req))
 		return res, true, err
@@ -50,7 +51,7 @@ func (f client2025) send(
 	}
 	// The tool may have to be called as a task since it was listed. This call has not run.
 	m.fetchTools(ctx, mcp.CallOptions{NoCache: true})
-	if m.tools.of(tool) != supportRequired {
+	if support, _ = m.tools.of(tool); support != supportRequired {
 		return res, false, err
 	}
 	res, err = forward(f.withTaskParams(m, req))
@@ -102,7 +103,9 @@ func (m *clientTasks) fetchTools(ctx context.Context, o mcp.CallOptions) {
 			return
 		}
 	}
-	m.tools.setComplete()
+	m.tools.mu.Lock()
+	defer m.tools.mu.Unlock()
+	m.tools.isComplete = true
 }
 
 // toolSupport holds the taskSupport of the tools of a server.
@@ -143,23 +146,12 @@ func (x *toolSupport) notePage(req *mcp.Request, res mcp.Result) error {
 	return nil
 }
 
-func (x *toolSupport) of(tool string) string {
+// of returns the taskSupport of a tool, and whether it is known.
+func (x *toolSupport) of(tool string) (support string, known bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.support[tool]
-}
-
-// isKnown reports whether the taskSupport of a tool is known.
-func (x *toolSupport) isKnown(tool string) bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.isComplete || x.support[tool] != ""
-}
-
-func (x *toolSupport) setComplete() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.isComplete = true
+	support = x.support[tool]
+	return support, x.isComplete || support != ""
 }
 
 func isMethodNotFound(err error) bool {

@@ -45,10 +45,16 @@ func (s *Server) expire(ctx context.Context, owner, id string) (*job, error) {
 // sweep fails the tasks whose time to live is over, and deletes expired ones. The timer of
 // deadlines calls it.
 func (s *Server) sweep() {
-	if !s.addActive() {
+	s.mu.Lock()
+	closed := s.closed
+	if !closed {
+		s.active.Add(1)
+	}
+	s.mu.Unlock()
+	if closed {
 		return
 	}
-	defer s.activeDone()
+	defer s.active.Done()
 	now := time.Now()
 	due, cleanup := s.deadlines.popDue(now)
 	for _, d := range due {

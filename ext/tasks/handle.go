@@ -109,7 +109,7 @@ func (h *Handle) Wait(ctx context.Context) (*mcp.CallToolResult, error) {
 	probe := &intent{kind: intentProbe}
 	first, err := h.poller().get(withIntent(ctx, probe))
 	switch {
-	case !probe.taken && (err == nil || isUnsupported(err)):
+	case !probe.taken.Load() && (err == nil || isUnsupported(err)):
 		return nil, errors.New("tasks: the client does not support tasks: create it with the options of tasks.Declare")
 	case err != nil && (ctx.Err() != nil || !isTransient(err)):
 		return nil, err

@@ -63,7 +63,7 @@ func (s *Server) newRun(owner, id string) *run {
 	r.ctx, r.cancel = context.WithCancelCause(s.base)
 	s.runs[id] = r
 	if s.queue.tryAcquire(r) {
-		s.active++
+		s.active.Add(1)
 		r.running = true
 	}
 	return r
@@ -93,7 +93,7 @@ func (s *Server) endRun(r *run) {
 	if r.running {
 		s.queue.release(r)
 		s.startQueued()
-		s.activeDoneLocked()
+		s.active.Done()
 	}
 }
 
@@ -119,7 +119,7 @@ func (s *Server) startQueued() {
 		if r == nil {
 			return
 		}
-		s.active++
+		s.active.Add(1)
 		r.running = true
 		go s.run(r)
 	}

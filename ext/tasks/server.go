@@ -109,11 +109,10 @@ type Server struct {
 	tools       map[string]*taskTool
 	runs        map[string]*run // that are about to start, queued or running; by task
 	queue       fairQueue
-	active      int              // goroutines that Close waits for
 	reserved    map[string]usage // for tasks that are about to be stored; by owner
 	reservedAll usage
-	closed      bool
-	idle        chan struct{} // closed by Close, or later when active is 0; nil before Close
+	closed      bool           // no run starts any more
+	active      sync.WaitGroup // that Close waits for; not added to once closed is set
 }
 
 // NewServer returns a Server that is installed on s, which then declares the extension
@@ -157,43 +156,19 @@ func NewServer(s *mcp.Server, opts *Options) *Server {
 func (s *Server) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
-	if s.idle == nil {
-		s.idle = make(chan struct{})
-		if s.active == 0 {
-			close(s.idle)
-		}
-	}
 	s.mu.Unlock()
 	s.deadlines.stop()
 	s.end(mcp.ErrShutdown)
+	idle := make(chan struct{})
+	go func() { // ends with the last handler
+		s.active.Wait()
+		close(idle)
+	}()
 	select {
-	case <-s.idle:
+	case <-idle:
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("tasks: some handlers are still running: %w", context.Cause(ctx))
-	}
-}
-
-// addActive counts a goroutine that Close waits for. It returns false if the server is closed.
-func (s *Server) addActive() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return false
-	}
-	s.active++
-	return true
-}
-
-func (s *Server) activeDone() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.activeDoneLocked()
-}
-
-func (s *Server) activeDoneLocked() {
-	if s.active--; s.active == 0 && s.idle != nil {
-		close(s.idle)
 	}
 }
 
