@@ -43,13 +43,10 @@ type Skill struct {
 // A File is one file of a [Skill].
 type File struct {
 	// Path is the path relative to the skill's directory, with slashes. It is always inside the
-	// directory, and has no control or bidirectional characters. The server chooses it, and it may
-	// be ".git/hooks/pre-commit", "-rf" or "CON".
-	//
-	// A host that writes files to disk should use an [os.Root] of a directory for this skill alone,
-	// and names from [filepath.Localize], and skip paths with a segment that begins with a dot,
-	// because other programs act on them. Paths that differ in case only may be the same file on
-	// disk.
+	// directory, and has no control or bidirectional characters, but may be ".git/hooks/pre-commit",
+	// "-rf" or "CON". A host that writes files to disk should use an [os.Root] of a directory for
+	// this skill alone, and names from [filepath.Localize], and skip paths with a segment that
+	// begins with a dot. Paths that differ in case only may be the same file on disk.
 	Path   string
 	URI    string
 	Digest string // "sha256:" and 64 lower-case hexadecimal digits

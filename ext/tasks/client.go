@@ -24,15 +24,14 @@ type ClientOptions struct {
 	// PollInterval is how long a call waits before it polls a task whose server does not say how
 	// long. In any case the interval is 50 milliseconds to 5 minutes. Default: 1 second.
 	PollInterval time.Duration
-	// Listen makes calls subscribe to their task where the server supports it, and poll only now
-	// and then. It takes one open request for each task, and the end of a task is noticed at once.
+	// Listen makes calls subscribe to their task where the server supports it, so that its end is
+	// noticed at once. It takes one open request for each task.
 	Listen bool
 	// TTL is how long servers of revision 2025-11-25 are asked to keep tasks. In the extension the
 	// server decides. Default: the server decides.
 	TTL time.Duration
-	// Started is called for each call that has become a task, before the call waits for it. A
-	// program that stores the handle's ID can wait for the task in another process, see [Resume].
-	// Started is called concurrently for concurrent calls, and the call waits until it returns.
+	// Started is called for each call that has become a task, concurrently, before the call waits
+	// for the task. A program that stores the handle's ID can [Resume] the task in another process.
 	// Default: nothing is called.
 	Started func(ctx context.Context, h *Handle)
 	// Logger receives internal errors. Default: slog.Default().
@@ -40,34 +39,28 @@ type ClientOptions struct {
 }
 
 // Declare returns a copy of opts, which may be nil, for a client that supports tasks. The client
-// declares the extension io.modelcontextprotocol/tasks, and a call that becomes a task waits for
-// the result as every call does. That applies to [mcp.CallTool], [mcp.Client.CallTool] and a Request of
-// tools/call.
+// declares the extension io.modelcontextprotocol/tasks. A call that becomes a task waits for the
+// result, whether made by [mcp.CallTool], [mcp.Client.CallTool] or a Request of tools/call.
 //
-// The client's own functions, such as [mcp.ClientOptions].Elicit, answer the input requests of a
-// task, within the limits that [mcp.ClientOptions] sets for one request. While the server works,
-// the timeouts of the call are suspended: the task may take as long as its server keeps it. Status
-// messages of the task become progress notifications for a call that wants progress, numbered by
-// integers that follow the last number of the server, without a total. While the server cannot be
-// reached, calls wait for two minutes, and then fail.
+// The functions in opts, such as [mcp.ClientOptions].Elicit, answer the input requests of a task,
+// within the limits for one request. While the server works, the timeouts of the call are
+// suspended. Status messages of the task become progress notifications, numbered by integers that
+// follow the last number of the server. While the server cannot be reached, calls wait for two
+// minutes, and then fail.
 //
 // A call that ends before its task, because its context has ended or an input request was not
-// answered, cancels the task before it returns; it waits for that for at most three seconds.
-// [mcp.Client.Close] cancels no task: calls end with [mcp.ErrClosed] at once, as if the connection
-// was lost, and their tasks continue. To cancel them, end the contexts of the calls, wait until
-// they have returned, and then close the client.
+// answered, cancels the task, for which it waits three seconds at most. [mcp.Client.Close] cancels
+// no task: calls end with [mcp.ErrClosed], and their tasks continue.
 //
 // A server may only ask what the client has declared when the task is created. A client that starts
 // tasks for another process to answer needs the same functions as the other one.
 //
-// With a server of revision 2025-11-25, a tool whose taskSupport is "required" is called as a task.
-// The tools are listed first if that has not been done yet. A tool with "optional" is called as an
-// ordinary tool, with the ordinary timeouts, unless it is called by [Start]. Such a server may also
-// send its requests to this client as tasks: the same functions answer them, within the same
-// limits, and these tasks are kept until the session ends at most.
+// With a server of revision 2025-11-25, a tool whose taskSupport is "required" is called as a task,
+// after the tools have been listed. A tool with "optional" is called as a task by [Start] only. The
+// requests that such a server sends as tasks are answered by the same functions, within the same
+// limits.
 //
-// Declare puts a middleware in front of those in opts, which then see the requests that are sent.
-// Keep it in front.
+// Declare puts a middleware in front of those in opts. Keep it in front.
 //
 // Spec: tasks extension, Polymorphic Results and Task Polling; basic/utilities/tasks (2025-11-25).
 func Declare(opts *mcp.ClientOptions, o *ClientOptions) *mcp.ClientOptions {
@@ -211,8 +204,7 @@ func (m *clientTasks) waitFor(
 	return w.run(ctx, req)
 }
 
-// suspendCall keeps the intent of a call whose input requests are answered before it becomes a
-// task. A call without an intent needs nothing kept.
+// suspendCall keeps the intent, if any, of a call that asks before it becomes a task.
 func (m *clientTasks) suspendCall(ctx context.Context, w *wait, req *mcp.Request, res mcp.Result) (mcp.Result, error) {
 	if w.intent == nil {
 		return res, nil

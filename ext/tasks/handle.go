@@ -30,11 +30,8 @@ type Handle struct {
 // object, or be nil.
 //
 // If the server returns a result at once, the handle has no ID, and Wait returns the result. Input
-// requests that come before the task are answered by the client's functions. A server of revision
-// 2025-11-25 is asked for a task if the tool supports it.
-//
-// The client has to declare what the task will ask for, even if another process is to answer: see
-// [Declare].
+// requests that come before the task are answered by the client's functions. The client has to
+// declare what the task will ask for, even if another process is to answer: see [Declare].
 func Start(ctx context.Context, c *mcp.Client, tool string, args any) (*Handle, error) {
 	in := &intent{kind: intentStart}
 	res, err := c.CallTool(withIntent(ctx, in), tool, args)

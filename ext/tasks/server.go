@@ -25,21 +25,20 @@ type Options struct {
 	// MaxTasks is the largest number of tasks that are kept, finished ones included. A call that
 	// would create one more fails with [mcp.CodeBusy]. Default: 100,000.
 	MaxTasks int
-	// MaxPerPrincipal is the largest number of tasks of one principal. Callers that are not
-	// authenticated count as one principal. Default: 10,000.
+	// MaxPerPrincipal is the largest number of tasks of one principal. Here and below, callers that
+	// are not authenticated count as one principal. Default: 10,000.
 	MaxPerPrincipal int
 	// MaxBytes is the largest size of all tasks in the store, in bytes: their params, answers,
 	// handler state and results. A call whose params would exceed it fails with [mcp.CodeBusy].
 	// Existing tasks may grow beyond it. Default: 1 GiB, also for the store in memory.
 	MaxBytes int64
-	// MaxBytesPerPrincipal is the same for the tasks of one principal. Callers that are not
-	// authenticated count as one principal. Default: a quarter of MaxBytes.
+	// MaxBytesPerPrincipal is the same for one principal. Default: a quarter of MaxBytes.
 	MaxBytesPerPrincipal int64
 	// MaxRunning is the largest number of handlers that run at the same time. Further tasks are
 	// queued. A task that waits for an answer does not run. Default: 256.
 	MaxRunning int
-	// MaxRunningPerPrincipal is the same for the tasks of one principal. Callers that are not
-	// authenticated count as one principal. Default: three quarters of MaxRunning, rounded up.
+	// MaxRunningPerPrincipal is the same for one principal. Default: three quarters of MaxRunning,
+	// rounded up.
 	MaxRunningPerPrincipal int
 	// Logger receives internal errors. Default: slog.Default().
 	Logger *slog.Logger
@@ -148,11 +147,9 @@ func NewServer(s *mcp.Server, opts *Options) *Server {
 }
 
 // Close cancels all running handlers, with the cause [mcp.ErrShutdown], and waits until they have
-// returned or ctx ends. Stop serving first. Runs that were interrupted are stored as after a crash:
-// those of a [ToolOptions.Restartable] tool run again when the next process calls [Server.Recover],
-// the others have failed. Tasks that wait for an answer are not changed. If the server still
-// serves, tasks can be read and answered after Close, but none runs. Close may be called several
-// times.
+// returned or ctx ends. Stop serving first: after Close no task runs. Interrupted runs of a
+// [ToolOptions.Restartable] tool run again when the next process calls [Server.Recover], the others
+// have failed. Tasks that wait for an answer are not changed. Close may be called several times.
 func (s *Server) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
