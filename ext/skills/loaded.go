@@ -96,8 +96,11 @@ func (l *Loaded) Read(ctx context.Context, name string) ([]byte, error) {
 	if !fs.ValidPath(clean) || clean == "." || strings.ContainsAny(clean, "\\\x00") {
 		return nil, fmt.Errorf("skills: %.256q: read %.256q: %w", l.skill.URI, name, ErrUnlisted)
 	}
-	if data, ok := l.cached(clean); ok {
-		return data, nil
+	l.mu.Lock()
+	cached, ok := l.cache[clean]
+	l.mu.Unlock()
+	if ok {
+		return bytes.Clone(cached), nil
 	}
 	data, err := l.fetch(ctx, clean)
 	if err != nil {
@@ -129,13 +132,6 @@ func (l *Loaded) Files(dir string) []string {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
-}
-
-func (l *Loaded) cached(name string) ([]byte, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	data, ok := l.cache[name]
-	return bytes.Clone(data), ok
 }
 
 // fetch asks the server for a file.

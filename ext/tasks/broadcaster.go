@@ -64,10 +64,6 @@ const (
 	notificationTasks = "notifications/tasks"
 )
 
-func (s *Server) topic() mcp.Topic {
-	return mcp.Topic{Method: notificationTasks, Open: s.openTopic, Params: s.topicParams}
-}
-
 // openTopic subscribes a client to the tasks in ids that are its own, and returns their ids. It
 // notifies at once of tasks that do not work, because their status may have changed since the
 // client read it.

@@ -177,7 +177,12 @@ func (m *clientTasks) send(ctx context.Context, w *wait, req *mcp.Request) (mcp.
 	case mcp.ResultInputRequired:
 		return m.suspendCall(ctx, w, req, res)
 	}
-	return w.intent.finished(req, res)
+	if w.intent != nil {
+		if w.intent.direct, err = req.EncodeResult(res); err != nil {
+			return nil, err
+		}
+	}
+	return res, nil
 }
 
 // waitFor waits for the task that a call has become.
@@ -194,7 +199,8 @@ func (m *clientTasks) waitFor(
 	}
 	h := &Handle{client: mcp.ClientFrom(ctx), id: first.ID, tool: toolOf(req), answered: newAnsweredKeys()}
 	if in != nil {
-		return in.created(h)
+		in.handle = h
+		return mcp.RawResult(`{"resultType":"complete","content":[]}`), nil // not returned by Start
 	}
 	if m.opts.Started != nil {
 		m.opts.Started(ctx, h)
@@ -298,23 +304,4 @@ func takeIntent(ctx context.Context, kind intentKind) *intent {
 		return nil
 	}
 	return in
-}
-
-// created sets the handle, and returns a result that ends the call.
-func (in *intent) created(h *Handle) (mcp.Result, error) {
-	in.handle = h
-	return mcp.RawResult(`{"resultType":"complete","content":[]}`), nil
-}
-
-// finished sets the result of a call that became no task. in may be nil.
-func (in *intent) finished(req *mcp.Request, res mcp.Result) (mcp.Result, error) {
-	if in == nil {
-		return res, nil
-	}
-	raw, err := req.EncodeResult(res)
-	if err != nil {
-		return nil, err
-	}
-	in.direct = raw
-	return mcp.RawResult(raw), nil
 }

@@ -122,13 +122,3 @@ func (s *Server) startChanged(r *run, j *job, ready bool, err error) {
 	}
 	s.startRun(r)
 }
-
-// interrupt changes the job of a run that Close has interrupted. Such an interruption does not
-// count as a restart.
-func (s *Server) interrupt(j *job, now time.Time) {
-	if t := s.tool(j.Tool); t == nil || !t.Restartable {
-		j.fail(now, errInterrupted)
-		return
-	}
-	j.Started = false
-}

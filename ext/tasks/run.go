@@ -151,13 +151,13 @@ func (s *Server) isLost(id string) bool {
 func (s *Server) run(r *run) {
 	defer s.endRun(r)
 	if r.job == nil {
-		s.retryStore(r, s.storeStarted(r))
+		s.retryStore(r, func() error { return s.storeStarted(r) })
 	}
 	switch {
 	case r.job == nil:
 		return
 	case s.base.Err() != nil:
-		s.retryStore(r, s.storeNotStarted(r))
+		s.retryStore(r, func() error { return s.storeNotStarted(r) })
 		return
 	case r.ctx.Err() != nil:
 		return // cancelled or expired
@@ -173,38 +173,32 @@ func (s *Server) run(r *run) {
 // errGoexit is the error of a task whose handler called [runtime.Goexit].
 var errGoexit = mcp.Errorf(mcp.CodeInternalError, "the tool ended without a result")
 
-// storeStarted returns the step that marks the job of a queued run as started, before its handler
-// has effects.
-func (s *Server) storeStarted(r *run) func() error {
-	return func() error {
-		started := false
-		j, err := s.change(r.ctx, r.owner, r.id, func(j *job, _ time.Time) error {
-			if started = j.Phase == phaseWorking && s.isCurrent(r); !started {
-				return errUnchanged
-			}
-			j.Started = true
-			return nil
-		})
-		if err == nil && started {
-			r.job = j
+// storeStarted marks the job of a queued run as started, before its handler has effects.
+func (s *Server) storeStarted(r *run) error {
+	started := false
+	j, err := s.change(r.ctx, r.owner, r.id, func(j *job, _ time.Time) error {
+		if started = j.Phase == phaseWorking && s.isCurrent(r); !started {
+			return errUnchanged
 		}
-		return err
+		j.Started = true
+		return nil
+	})
+	if err == nil && started {
+		r.job = j
 	}
+	return err
 }
 
-// storeNotStarted returns the step that leaves a run whose handler was not called to the next
-// process.
-func (s *Server) storeNotStarted(r *run) func() error {
-	return func() error {
-		_, err := s.change(context.Background(), r.owner, r.id, func(j *job, _ time.Time) error {
-			if j.Phase != phaseWorking {
-				return errUnchanged
-			}
-			j.Started = false
-			return nil
-		})
-		return err
-	}
+// storeNotStarted leaves a run whose handler was not called to the next process.
+func (s *Server) storeNotStarted(r *run) error {
+	_, err := s.change(context.Background(), r.owner, r.id, func(j *job, _ time.Time) error {
+		if j.Phase != phaseWorking {
+			return errUnchanged
+		}
+		j.Started = false
+		return nil
+	})
+	return err
 }
 
 // An outcome is how a run has ended: with a result, an error, or input requests.
@@ -275,9 +269,12 @@ func (s *Server) storeOutcome(r *run, out outcome) func() error {
 			if j.Phase != phaseWorking {
 				return errUnchanged // cancelled or expired
 			}
-			switch {
+			switch t := s.tool(j.Tool); {
 			case out.interrupted:
-				s.interrupt(j, now)
+				// As after a crash, but not counted as a restart.
+				if j.Started = false; t == nil || !t.Restartable {
+					j.fail(now, errInterrupted)
+				}
 			case out.required != nil:
 				if fault := j.requireInput(out.required, out.memory); fault != nil {
 					j.fail(now, fault)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"sync"
 	"time"
@@ -92,7 +93,8 @@ type Server struct {
 	opts      Options
 	store     Store
 	log       *slog.Logger
-	locks     keyedMutex // by task
+	locks     [256]sync.Mutex // held while a task is changed; by the hash of its id
+	seed      maphash.Seed    // of that hash
 	changes   broadcaster
 	deadlines deadlines
 	results   resultLimiter
@@ -119,7 +121,7 @@ type Server struct {
 // invalid, or if s has a task server already.
 func NewServer(s *mcp.Server, opts *Options) *Server {
 	t := &Server{
-		server: s, tools: map[string]*taskTool{}, runs: map[string]*run{}, reserved: map[string]usage{},
+		server: s, seed: maphash.MakeSeed(), tools: map[string]*taskTool{}, runs: map[string]*run{}, reserved: map[string]usage{},
 	}
 	if opts != nil {
 		t.opts = *opts
@@ -140,7 +142,7 @@ func NewServer(s *mcp.Server, opts *Options) *Server {
 	for _, method := range []string{methodGet, methodUpdate, methodCancel, methodResult, methodList} {
 		s.HandleMethod(method, serve)
 	}
-	s.AddTopic(topicTasks, t.topic())
+	s.AddTopic(topicTasks, mcp.Topic{Method: notificationTasks, Open: t.openTopic, Params: t.topicParams})
 	s.AddExtension(ID, nil)
 	s.Use(t.middleware)
 	return t

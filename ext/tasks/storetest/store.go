@@ -113,21 +113,14 @@ func (s *store) mustDeleteExpired(now time.Time, limit, want int) {
 func (s *store) wantRecord(want tasks.Record) {
 	got, err := s.Get(s.ctx, want.Owner, want.ID)
 	s.noError("get "+want.ID, err)
-	switch {
-	case got.Owner != want.Owner || got.ID != want.ID:
-		s.fail("got %q of %q, want %q of %q", got.ID, got.Owner, want.ID, want.Owner)
-	case !got.Created.Equal(want.Created):
-		s.fail("task %s was created %v, want %v", got.ID, got.Created, want.Created)
-	case !got.Expires.Equal(want.Expires):
-		s.fail("task %s expires %v, want %v", got.ID, got.Expires, want.Expires)
-	case got.Done != want.Done:
-		s.fail("task %s: done is %t, want %t", got.ID, got.Done, want.Done)
-	case got.Version != want.Version:
-		s.fail("task %s has version %d, want %d", got.ID, got.Version, want.Version)
-	case !bytes.Equal(got.Data, want.Data):
-		s.fail("task %s has %d bytes %.60q, want %d bytes %.60q", got.ID, len(got.Data), got.Data,
-			len(want.Data), want.Data)
+	if describe(got) != describe(want) || got.Owner != want.Owner || !bytes.Equal(got.Data, want.Data) {
+		s.fail("got %s, want %s", describe(got), describe(want))
 	}
+}
+
+func describe(r tasks.Record) string {
+	return fmt.Sprintf("task %q of %.40q, created %v, expires %v, done %t, version %d, %d bytes of data %.60q",
+		r.ID, r.Owner, r.Created.UTC(), r.Expires.UTC(), r.Done, r.Version, len(r.Data), r.Data)
 }
 
 func (s *store) wantUnknown(owner, id string) {
