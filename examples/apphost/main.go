@@ -1,5 +1,4 @@
-// Command apphost is a host in a browser: it calls a tool of a server and shows the tool's view on
-// a web page.
+// Command apphost is a host in a browser: it shows the view of a tool on a web page.
 //
 //	go run ./examples/apphost -allow tick time go run ./examples/app
 package main

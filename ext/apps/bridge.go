@@ -217,7 +217,6 @@ func (b *Bridge) startCall(parent context.Context) (ctx context.Context, done fu
 	}, nil
 }
 
-// checkUnloaded returns an error if the page was torn down during its request.
 func checkUnloaded(ctx context.Context) error {
 	if errors.Is(context.Cause(ctx), errUnloaded) {
 		return refusal(errUnloaded)
@@ -253,7 +252,6 @@ func parseMessage(raw json.RawMessage) (m message, bad *mcp.Error) {
 	return m, nil
 }
 
-// isID reports whether raw is a valid id or nil.
 func isID(raw json.RawMessage) bool {
 	const longest = 128
 	switch {

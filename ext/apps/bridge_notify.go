@@ -14,7 +14,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// handleNotification handles a notification of the page. Unknown ones are ignored.
 func (b *Bridge) handleNotification(ctx context.Context, m message) {
 	var err error
 	switch m.Method {
@@ -112,7 +111,6 @@ func (b *Bridge) logMessage(ctx context.Context, raw json.RawMessage) {
 var levels = []mcp.LoggingLevel{mcp.LevelDebug, mcp.LevelInfo, mcp.LevelNotice, mcp.LevelWarning, mcp.LevelError,
 	mcp.LevelCritical, mcp.LevelAlert, mcp.LevelEmergency}
 
-// handleResponse handles the page's response to a request of the host.
 func (b *Bridge) handleResponse(m message) {
 	var id string
 	if jsonv2.Unmarshal(m.ID, &id) != nil {
@@ -237,7 +235,6 @@ func (b *Bridge) notify(ctx context.Context, method string, v any, check func() 
 	return b.opts.Send(ctx, raw)
 }
 
-// errUnloaded is the error after Teardown.
 var errUnloaded = errors.New("apps: the page has been torn down")
 
 // Teardown asks the page to save its state, and waits until it has answered or ctx ends. Then the
@@ -287,7 +284,6 @@ func (b *Bridge) Teardown(ctx context.Context, reason string) error {
 	}
 }
 
-// notification returns an encoded notification.
 func notification(method string, v any) (json.RawMessage, error) {
 	return jsonv2.Marshal(&outgoing{JSONRPC: "2.0", Method: method, Params: v}, jsonv2.Deterministic(true))
 }

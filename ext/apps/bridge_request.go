@@ -13,10 +13,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// empty is the result of requests without one.
 var empty = json.RawMessage("{}")
 
-// requestParams are the params of all requests that a page makes after the handshake.
 type requestParams struct {
 	Name      string          `json:"name"`
 	Arguments json.RawMessage `json:"arguments"`
@@ -27,7 +25,6 @@ type requestParams struct {
 	ModelContext
 }
 
-// request handles one request of the page.
 func (b *Bridge) request(ctx context.Context, m message) (json.RawMessage, error) {
 	switch m.Method {
 	case "ping":
@@ -89,7 +86,6 @@ func refusal(err error) error {
 	return errors.Join(errRefused, err) // err is logged only
 }
 
-// params decodes the params of a message.
 func params(raw json.RawMessage, v any) error {
 	if raw == nil {
 		raw = empty
@@ -100,7 +96,6 @@ func params(raw json.RawMessage, v any) error {
 	return nil
 }
 
-// hostCapabilities are the capabilities that the host declares.
 type hostCapabilities struct {
 	OpenLinks       *struct{} `json:"openLinks,omitzero"`
 	ServerTools     *struct{} `json:"serverTools,omitzero"`
@@ -109,7 +104,6 @@ type hostCapabilities struct {
 	Sandbox         granted   `json:"sandbox"`
 }
 
-// granted is the part of its Frame that the page is granted.
 type granted struct {
 	Permissions Permissions `json:"permissions,omitzero"`
 	CSP         CSP         `json:"csp,omitzero"`
@@ -195,7 +189,6 @@ func forApp(t *mcp.Tool) bool {
 	return err == nil && u.ForApp()
 }
 
-// readResource reads a resource of the page's server.
 func (b *Bridge) readResource(ctx context.Context, p requestParams) (json.RawMessage, error) {
 	if p.URI == "" || len(p.URI) > maxURI {
 		return nil, mcp.Errorf(mcp.CodeInvalidParams, "want uri, with 1 to %d bytes", maxURI)

@@ -108,7 +108,6 @@ const (
 	maxURI = 2 << 10
 )
 
-// check returns an error if the frame cannot be declared.
 func (f *Frame) check() error {
 	for _, l := range f.CSP.lists() {
 		if len(*l.origins) > maxOrigins {

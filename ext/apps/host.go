@@ -95,7 +95,6 @@ func (h *Host) list(ctx context.Context, isDone func() bool) (forModel []*mcp.To
 	return forModel, nil
 }
 
-// tool returns a tool of the server, or nil if there is no tool of that name.
 func (h *Host) tool(ctx context.Context, name string) (*mcp.Tool, error) {
 	t, ok := h.known(name)
 	if ok {

@@ -15,7 +15,6 @@ type origin struct {
 	local bool   // on the user's machine or local network
 }
 
-// maxName is the largest length of a DNS name.
 const maxName = 253
 
 // parseOrigin parses an origin strictly: the result has no character with a meaning in a policy.
@@ -98,7 +97,6 @@ func checkName(name string) string {
 	return ""
 }
 
-// isNameRune reports whether r is allowed in a label of a host name.
 func isNameRune(r rune) bool {
 	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '-'
 }

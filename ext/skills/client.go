@@ -133,7 +133,6 @@ func ReadDir(ctx context.Context, c *mcp.Client, uri string) iter.Seq2[*mcp.Reso
 	}
 }
 
-// checkChild returns an error if uri is not that of an entry of the directory dir.
 func checkChild(dir, uri string) error {
 	name, err := within(dir, uri)
 	if err == nil && strings.Contains(name, "/") {
@@ -142,7 +141,6 @@ func checkChild(dir, uri string) error {
 	return err
 }
 
-// pages returns the items of a list. It fetches one page after the other.
 func pages(ctx context.Context, c *mcp.Client, method string, p params, key string) iter.Seq2[json.RawMessage, error] {
 	return func(yield func(json.RawMessage, error) bool) {
 		if err := offered(c, method); err != nil {
@@ -196,7 +194,6 @@ func splitPage(raw json.RawMessage, key string) (items []json.RawMessage, next *
 	return items, next, nil
 }
 
-// checkPage returns an error if a list exceeds the limits.
 func checkPage(next *string, seen map[string]bool, count, size int) error {
 	switch {
 	case count > maxListed || size > maxListedBytes:
@@ -213,7 +210,6 @@ func checkPage(next *string, seen map[string]bool, count, size int) error {
 	return nil
 }
 
-// invalid returns the error for an invalid result of a method.
 func invalid(method string, err error) error {
 	return &mcp.TransportError{Method: method, MayHaveRun: true, Err: fmt.Errorf("%w: %w", mcp.ErrInvalidResult, err)}
 }

@@ -134,7 +134,6 @@ func (l *Loaded) Files(dir string) []string {
 	return slices.Compact(names)
 }
 
-// fetch asks the server for a file.
 func (l *Loaded) fetch(ctx context.Context, name string) ([]byte, error) {
 	if l.skill.Dynamic {
 		return l.fetchDynamic(ctx, name)
@@ -185,7 +184,6 @@ func (l *Loaded) fetchDynamic(ctx context.Context, name string) ([]byte, error) 
 	return data, nil
 }
 
-// check verifies the size and digest of a file.
 func (f *File) check(data []byte) error {
 	if int64(len(data)) != f.Size {
 		return fmt.Errorf("%w: got %d bytes, want %d", ErrSize, len(data), f.Size)
@@ -196,7 +194,6 @@ func (f *File) check(data []byte) error {
 	return nil
 }
 
-// readFile reads a resource with one content.
 func readFile(ctx context.Context, c *mcp.Client, uri string) ([]byte, error) {
 	res, err := c.ReadResource(ctx, uri)
 	if err != nil {

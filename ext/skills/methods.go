@@ -35,7 +35,6 @@ type directoryResult struct {
 	NextCursor      string          `json:"nextCursor,omitzero"`
 }
 
-// params are the params of the three methods.
 type params struct {
 	URI    *string `json:"uri,omitzero"`
 	Cursor *string `json:"cursor,omitzero"`
@@ -54,7 +53,6 @@ func parseParams(req *mcp.Request, wantURI bool) (p params, err error) {
 	return p, nil
 }
 
-// list serves skills/list.
 func (c *Catalog) list(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	p, err := parseParams(req, false)
 	if err != nil {
@@ -83,7 +81,6 @@ func (c *Catalog) list(ctx context.Context, req *mcp.Request) (mcp.Result, error
 	return res, nil
 }
 
-// get serves skills/get.
 func (c *Catalog) get(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	p, err := parseParams(req, true)
 	if err != nil {
@@ -125,7 +122,6 @@ func (c *Catalog) directory(ctx context.Context, req *mcp.Request) (mcp.Result, 
 	return res, nil
 }
 
-// notFound returns the error for an unknown URI.
 func notFound(uri, message string) *mcp.Error {
 	e := mcp.NotFound(uri)
 	e.Message = message

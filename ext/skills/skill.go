@@ -135,7 +135,6 @@ func parseSkill(raw []byte) (*Skill, error) {
 	return s, err
 }
 
-// parseFiles decodes the list of a skill's files.
 func parseFiles(root, uri string, raw json.RawMessage) ([]File, error) {
 	if jsontext.Value(raw).Kind() != '[' {
 		return nil, errors.New(`resources is neither an array nor "dynamic"`)
@@ -173,7 +172,6 @@ func isDigest(s string) bool {
 	return ok && len(digits) == hex.EncodedLen(sha256.Size) && strings.Trim(digits, "0123456789abcdef") == ""
 }
 
-// digestOf returns the digest of a file.
 func digestOf(data []byte) string {
 	sum := sha256.Sum256(data)
 	return "sha256:" + hex.EncodeToString(sum[:])
@@ -197,7 +195,6 @@ func (s *Skill) Fingerprint() string {
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }
 
-// checkLimits returns an error if the skill exceeds MaxFiles or MaxBytes.
 func (s *Skill) checkLimits() error {
 	if len(s.Files) > MaxFiles {
 		return fmt.Errorf("%w: %d files, want at most %d", ErrTooLarge, len(s.Files), MaxFiles)

@@ -150,7 +150,6 @@ func (s *Server) createDone(ctx context.Context, c *pendingCall, quota *reservat
 	return c.form.created(&created), nil
 }
 
-// newJob returns the job of a call, which is not stored yet.
 func newJob(ctx context.Context, c *pendingCall) *job {
 	t, req := c.tool.Load(), c.request
 	if t == nil {

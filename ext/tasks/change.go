@@ -117,5 +117,4 @@ func (s *Server) write(ctx context.Context, j *job) error {
 	return nil
 }
 
-// short returns a prefix of an id for the log. The rest of the id stays secret.
 func short(id string) string { return id[:min(len(id), 8)] }

@@ -101,7 +101,6 @@ const (
 // Spec: tasks extension, Polymorphic Results.
 const resultTask = "task"
 
-// clientTasks is the middleware of one client.
 type clientTasks struct {
 	opts  ClientOptions
 	next  mcp.Handler
@@ -185,7 +184,6 @@ func (m *clientTasks) send(ctx context.Context, w *wait, req *mcp.Request) (mcp.
 	return res, nil
 }
 
-// waitFor waits for the task that a call has become.
 func (m *clientTasks) waitFor(
 	ctx context.Context, in *intent, req *mcp.Request, res mcp.Result, progress *progressSender,
 ) (mcp.Result, error) {

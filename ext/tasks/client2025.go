@@ -288,7 +288,6 @@ func listPage(ctx context.Context, c *mcp.Client, cursor *string) (*taskPage, er
 // resultTimeout is how long tasks/result may take once the task has ended, before it is sent again.
 const resultTimeout = 10 * time.Second
 
-// errNoResult is the cause of a tasks/result that was too slow.
 var errNoResult = fmt.Errorf("tasks: no response to tasks/result: %w", mcp.ErrTimeout)
 
 // follow polls the task, and sends tasks/result when the task has ended or requires input. The

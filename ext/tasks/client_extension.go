@@ -64,7 +64,6 @@ func (clientExtension) decodeTask(raw []byte) (*seenTask, error) {
 	return t, nil
 }
 
-// follow polls the task.
 func (clientExtension) follow(ctx context.Context, w *wait, _ *mcp.Request) (mcp.Result, error) {
 	for {
 		t, err := w.poller.next(ctx)

@@ -19,10 +19,8 @@ const (
 	maxDelete = 1000
 )
 
-// errExpired is the cause of the context of a run whose task has expired.
 var errExpired = fmt.Errorf("tasks: the task's time to live is over: %w", context.DeadlineExceeded)
 
-// expire fails a task that is not finished at the end of its time to live.
 func (s *Server) expire(ctx context.Context, owner, id string) (*job, error) {
 	ended := false
 	j, err := s.change(ctx, owner, id, func(j *job, now time.Time) error {

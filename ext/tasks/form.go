@@ -24,7 +24,6 @@ type serverForm interface {
 	serve(ctx context.Context, req *mcp.Request) (mcp.Result, error)
 }
 
-// form returns the form that the revision of a request has.
 func (s *Server) form(req *mcp.Request) serverForm {
 	switch v := req.Revision(); {
 	case v == revision2025:
@@ -57,7 +56,6 @@ func (f serverNone) listTools(res *mcp.ListToolsResult) *mcp.ListToolsResult {
 	return &out
 }
 
-// created returns nil: no call becomes a task.
 func (serverNone) created(*job) mcp.Result { return nil }
 
 func (serverNone) serve(_ context.Context, req *mcp.Request) (mcp.Result, error) {
@@ -98,7 +96,6 @@ type clientForm interface {
 
 type forwardFunc func(req *mcp.Request) (mcp.Result, error)
 
-// clientFormOf returns the form that a revision has.
 func clientFormOf(revision string) clientForm {
 	switch {
 	case revision == revision2025:

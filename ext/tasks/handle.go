@@ -114,7 +114,6 @@ func (h *Handle) Wait(ctx context.Context) (*mcp.CallToolResult, error) {
 	return h.client.CallTool(withIntent(ctx, &intent{kind: intentStart, resumed: h, first: first}), h.tool, nil)
 }
 
-// isUnsupported reports whether err says that the server does not support tasks for this client.
 func isUnsupported(err error) bool {
 	var fault *mcp.Error
 	return errors.As(err, &fault) && (fault.Code == mcp.CodeMethodNotFound || fault.Code == mcp.CodeMissingRequiredClientCapability)

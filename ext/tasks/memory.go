@@ -26,7 +26,6 @@ type memory struct {
 	bytes   int64                    // of the Data of all records
 }
 
-// ownerRecords holds the records of one owner.
 type ownerRecords struct {
 	sorted []*entry // by Created, then by ID
 	bytes  int64    // of their Data

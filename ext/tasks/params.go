@@ -35,7 +35,6 @@ func withMember(req *mcp.Request, name string, value json.RawMessage) *mcp.Reque
 	return &changed
 }
 
-// toolOf returns the name of the tool that a request calls, or "".
 func toolOf(req *mcp.Request) string {
 	var p struct {
 		Name string `json:"name"`
@@ -44,7 +43,6 @@ func toolOf(req *mcp.Request) string {
 	return p.Name
 }
 
-// metaOf returns the `_meta` of a request, which the client has encoded.
 func metaOf(req *mcp.Request) json.RawMessage {
 	var p struct {
 		Meta json.RawMessage `json:"_meta"`

@@ -26,7 +26,6 @@ const (
 	keepFinished = 5 * time.Minute
 )
 
-// maxMessage is the largest size of a status message, in bytes.
 const maxMessage = 512
 
 // A phase is the stored state of a task. Each form derives its statuses from it.
@@ -116,10 +115,8 @@ type job struct {
 // was added, so that later changes of its phase always fit.
 const headroom = 8 << 10
 
-// errRecord means that a stored record cannot be used.
 var errRecord = errors.New("the stored record is not a task of this version")
 
-// openJob decodes a record.
 func openJob(r Record) (*job, error) {
 	j := &job{Record: r}
 	j.Data = nil
@@ -176,7 +173,6 @@ func (j *job) checkHead() error {
 	return nil
 }
 
-// encode returns the record to store.
 func (j *job) encode() (Record, error) {
 	r := j.Record
 	r.Done = j.Phase == phaseDone
@@ -198,7 +194,6 @@ func (j *job) encode() (Record, error) {
 // errEncode means that a handler's result cannot be encoded as JSON.
 var errEncode = errors.New("the task cannot be encoded")
 
-// errTooLarge means that a task is larger than a store accepts.
 var errTooLarge = fmt.Errorf("the task has more than %d bytes", MaxRecord)
 
 // finish makes the job done; the caller sets its outcome. The job is kept for keepFinished at
@@ -224,10 +219,8 @@ func (j *job) fail(now time.Time, err *mcp.Error) {
 	j.Error, j.Failed, j.Message = &valid, true, statusMessage(valid.Message)
 }
 
-// expired reports whether the job's time to live is over.
 func (j *job) expired(now time.Time) bool { return !now.Before(j.Expires) }
 
-// isObject reports whether valid JSON is an object.
 func isObject(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '{' }
 
 // readHead returns the head of a task to a client, after it has ended the task if its time is over

@@ -16,7 +16,6 @@ const maxRestarts = 5
 var errInterrupted = mcp.Errorf(mcp.CodeInternalError,
 	"the server was restarted while the task was running, and the tool cannot be restarted")
 
-// errNoTool is the error of a task whose tool was removed.
 func errNoTool(tool string) *mcp.Error {
 	return mcp.Errorf(mcp.CodeInternalError, "the server no longer offers the tool %q as a task", tool)
 }

@@ -213,7 +213,6 @@ func canElicit(has *mcp.ElicitationCapability, params json.RawMessage) bool {
 	return has.Form != nil || has.URL == nil
 }
 
-// canSample reports whether the client supports the tools and the context of a sampling request.
 func canSample(has *mcp.SamplingCapability, params json.RawMessage) bool {
 	var p mcp.CreateMessageParams
 	if has == nil || jsonv2.Unmarshal(params, &p) != nil {
@@ -232,7 +231,6 @@ func canSample(has *mcp.SamplingCapability, params json.RawMessage) bool {
 	return (!tools || has.Tools != nil) && (!context || has.Context != nil)
 }
 
-// result2025 returns the response to the call, as if it had not been a task.
 func (j *job) result2025() (mcp.Result, error) {
 	switch {
 	case j.Cancelled:
@@ -264,7 +262,6 @@ func (j *job) inputRequired2025() (mcp.Result, error) {
 	return &mcp.InputRequiredResult{InputRequests: all, RequestState: j.openKeys()}, nil
 }
 
-// related is the value of relatedTask.
 type related struct {
 	ID string `json:"taskId"`
 }
@@ -290,7 +287,6 @@ func (j *job) withRelatedTask(raw json.RawMessage) (json.RawMessage, error) {
 // client was asked: a client that repeats its request without answers is not asked the same again.
 func (j *job) openKeys() string { return strings.Join(slices.Sorted(maps.Keys(j.Open)), ",") }
 
-// requestState returns the requestState of params, or "".
 func requestState(params json.RawMessage) string {
 	var p struct {
 		State string `json:"requestState"`

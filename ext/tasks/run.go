@@ -69,7 +69,6 @@ func (s *Server) newRun(owner, id string) *run {
 	return r
 }
 
-// startRun starts or queues a run.
 func (s *Server) startRun(r *run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,7 +104,6 @@ func (s *Server) removeRun(r *run) {
 	}
 }
 
-// isCurrent reports whether r is the run that is registered for its task.
 func (s *Server) isCurrent(r *run) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,7 +168,6 @@ func (s *Server) run(r *run) {
 	out = s.callHandler(r)
 }
 
-// errGoexit is the error of a task whose handler called [runtime.Goexit].
 var errGoexit = mcp.Errorf(mcp.CodeInternalError, "the tool ended without a result")
 
 // storeStarted marks the job of a queued run as started, before its handler has effects.
@@ -352,7 +349,6 @@ func (r *run) lastProgress() progress {
 	return r.progress
 }
 
-// text returns the progress as a status message.
 func (p progress) text() string {
 	switch {
 	case p.count == 0:

@@ -69,7 +69,6 @@ func (f server2025) call(req *mcp.Request) (*pendingCall, error) {
 	return c, nil
 }
 
-// errNotATask refuses to run a tool as a task that does not run as one.
 var errNotATask = mcp.Errorf(mcp.CodeMethodNotFound,
 	"unknown tool, or not one that runs as a task: call it without params.task")
 
@@ -84,7 +83,6 @@ func (c *pendingCall) errNotReached(err error) error {
 	return err
 }
 
-// errNoTasks refuses a tool that runs as a task only to a client whose revision has no tasks.
 func errNoTasks(req *mcp.Request) *mcp.Error {
 	return mcp.Errorf(mcp.CodeInvalidRequest,
 		"this tool runs as a task only, which takes protocol revision %s or later, not %s",

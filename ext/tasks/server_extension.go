@@ -165,7 +165,6 @@ func (f serverExtension) serve(ctx context.Context, req *mcp.Request) (mcp.Resul
 	return mcp.EmptyResult{}, err
 }
 
-// requestParams are the params of all requests about one task.
 type requestParams struct {
 	ID        string
 	Responses inputResponses // nil if the member is missing

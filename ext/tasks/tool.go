@@ -100,7 +100,6 @@ func (s *Server) tool(name string) *taskTool {
 	return t
 }
 
-// hasTools reports whether any tool runs as tasks.
 func (s *Server) hasTools() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +111,6 @@ func (s *Server) hasTools() bool {
 	return false
 }
 
-// errBegun ends the run of a handler whose call becomes a task.
 var errBegun = errors.New("tasks: the call becomes a task; the handler has to return this error")
 
 // Begin makes a task of the call that ctx belongs to, in a handler of a tool with

@@ -45,7 +45,6 @@ type wait struct {
 	noResultWhileWorking bool // the server refuses tasks/result for a task that works
 }
 
-// newWait returns a wait for a task that was last seen as first, which may be nil.
 func (m *clientTasks) newWait(ctx context.Context, h *Handle, first *seenTask, req *mcp.Request) *wait {
 	p := &poller{
 		client: mcp.ClientFrom(ctx), form: clientFormOf(req.Revision()), id: h.id, last: first,
@@ -201,7 +200,6 @@ func (w *wait) cancel(ctx context.Context) {
 	}
 }
 
-// cancelledError returns the error of a call whose task was cancelled.
 func cancelledError(t *Task) error {
 	if t.Message != "" {
 		return fmt.Errorf("tasks: task %q: %w: %.512q", t.ID, mcp.ErrCancelled, t.Message)

@@ -401,7 +401,6 @@ func (s *store) useTask(owner, id string, variant int) {
 	}
 }
 
-// checkLasting closes and opens a store several times.
 func checkLasting(s *store, reopen func()) {
 	large := task("alice", "large")
 	large.Data = pattern(3<<20, 5)

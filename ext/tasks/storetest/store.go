@@ -24,7 +24,6 @@ type violation struct{ error }
 
 func (s *store) fail(format string, args ...any) { panic(violation{fmt.Errorf(format, args...)}) }
 
-// run calls check and returns the violation that it finds.
 func (s *store) run(check func(s *store)) (err error) {
 	defer func() {
 		switch p := recover().(type) {
@@ -131,7 +130,6 @@ func (s *store) wantUnknown(owner, id string) {
 	}
 }
 
-// wantIDs checks the list of an owner.
 func (s *store) wantIDs(owner string, ids ...string) {
 	if got := idsOf(s.mustList(owner, tasks.Cursor{}, 1000)); !slices.Equal(got, ids) {
 		s.fail("the list of %q is %.500q, want %.500q", owner, got, ids)
@@ -211,7 +209,6 @@ func idsOf(records []tasks.Record) []string {
 	return ids
 }
 
-// noon is the creation time of test records.
 var noon = time.Date(2026, 7, 28, 12, 0, 0, int(123*time.Millisecond), time.UTC)
 
 // task returns a test record, with the version that it has after Create.
