@@ -1,5 +1,4 @@
-// Command apphost is a host in a browser: it calls a tool of a server and shows the tool's view on
-// a web page.
+// Command apphost is a host in a browser: it shows the view of a tool on a web page.
 //
 //	go run ./examples/apphost -allow tick time go run ./examples/app
 package main
@@ -25,15 +24,13 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// The view has another origin than the host. The host names differ, too, because cookies ignore
-// ports.
+// The view has another origin than the host. The host names differ, because cookies ignore ports.
 const (
 	hostAddr, hostOrigin = "localhost:8080", "http://localhost:8080"
 	viewAddr, viewOrigin = "127.0.0.1:8081", "http://127.0.0.1:8081"
 )
 
-// policy is the policy of the host's page. By frame-src the view cannot navigate its frame
-// elsewhere.
+// policy is that of the host's page. By frame-src the view cannot navigate its frame elsewhere.
 const policy = "default-src 'self'; frame-src " + viewOrigin +
 	"; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 
@@ -56,22 +53,20 @@ func (h *host) events(w http.ResponseWriter, r *http.Request) {
 		Send: func(_ context.Context, m json.RawMessage) error {
 			select {
 			case messages <- m:
-				return nil
 			case <-ctx.Done():
-				return context.Cause(ctx)
 			}
+			return context.Cause(ctx)
 		},
 		AllowTool: func(_ context.Context, t *mcp.Tool, _ json.RawMessage) error { // a real host asks the user
-			if !slices.Contains(h.allowed, t.Name) {
-				return errors.New("not allowed on the command line")
+			if slices.Contains(h.allowed, t.Name) {
+				return nil
 			}
-			return nil
+			return errors.New("not allowed on the command line")
 		},
 	})
 	// The bridge queues these until the page is ready.
 	if err := errors.Join(bridge.ToolInput(ctx, nil), bridge.ToolResult(ctx, h.result)); err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
+		log.Print(err)
 	}
 	id := rand.Text()
 	h.bridges.Store(id, bridge)
@@ -103,19 +98,15 @@ func (h *host) message(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(bridge.(*apps.Bridge).Handle(r.Context(), raw))
 }
 
-// handler serves the host's page, for its own host name only, and accepts messages from that page
-// only.
+// handler serves the host's page for its own host name, and accepts messages from that page only.
 func (h *host) handler(server, tool string) http.Handler {
 	page := template.Must(template.ParseFS(files, "host.html"))
-	data := map[string]string{
-		"Server": server, "Tool": tool, "View": viewOrigin, "Sandbox": apps.Sandbox, "Allow": h.page.Allow(),
-	}
+	data := map[string]string{"Server": server, "Tool": tool, "View": viewOrigin, "Sandbox": apps.Sandbox,
+		"Allow": h.page.Allow()}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET localhost/{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Security-Policy", policy)
-		if err := page.Execute(w, data); err != nil {
-			log.Print(err)
-		}
+		_ = page.Execute(w, data) // the connection is lost
 	})
 	mux.Handle("GET localhost/host.js", http.FileServerFS(files))
 	mux.HandleFunc("GET localhost/events", h.events)
@@ -134,10 +125,10 @@ func run(ctx context.Context, allowed []string, tool string, command []string) e
 		return errors.Join(err, fmt.Errorf("no view of tool %q", tool))
 	}
 	header, err := h.page.Header(&apps.HeaderOptions{Embedder: hostOrigin})
-	if err != nil {
-		return err
+	if err == nil {
+		h.result, err = c.CallTool(ctx, tool, struct{}{})
 	}
-	if h.result, err = c.CallTool(ctx, tool, struct{}{}); err != nil {
+	if err != nil {
 		return err
 	}
 	view := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 
@@ -99,8 +100,7 @@ type Bridge struct {
 	modes    []DisplayMode     // of the page; nil if it does not declare them
 	queued   []json.RawMessage // until the page is ready
 	loaded   bool              // the document has been sent
-	input    bool              // the tool's arguments have been sent or queued
-	result   bool              // the tool's result, or its cancellation, has been sent or queued
+	shown    shown
 	lastID   int
 	pending  map[string]chan struct{} // requests to the page
 	lastCall int
@@ -115,6 +115,15 @@ const (
 	phaseNew         phase = iota // ui/initialize has not been received
 	phaseInitialized              // the response to ui/initialize was returned
 	phaseReady                    // ui/notifications/initialized was received
+)
+
+// shown is how much of the tool call has been sent to the page, or queued.
+type shown int
+
+const (
+	shownNothing shown = iota
+	shownInput         // the arguments
+	shownResult        // the result, or the cancellation
 )
 
 // Bridge returns a Bridge for a page of this host's server. It panics if p or opts.Send is nil.
@@ -142,18 +151,14 @@ type message struct {
 	Error   json.RawMessage `json:"error"`
 }
 
-// A response is a response to a page.
-type response struct {
+// An outgoing message is a message to a page.
+type outgoing struct {
 	JSONRPC string          `json:"jsonrpc"`
-	ID      json.RawMessage `json:"id"`
+	ID      json.RawMessage `json:"id,omitzero"`
+	Method  string          `json:"method,omitzero"`
+	Params  any             `json:"params,omitzero"`
 	Result  json.RawMessage `json:"result,omitzero"`
-	Error   *responseError  `json:"error,omitzero"`
-}
-
-type responseError struct {
-	Code    int             `json:"code"`
-	Message string          `json:"message"`
-	Data    json.RawMessage `json:"data,omitzero"`
+	Error   *mcp.Error      `json:"error,omitzero"`
 }
 
 // Handle handles one message of the page. It returns the response to post back, or nil if there is
@@ -212,7 +217,6 @@ func (b *Bridge) startCall(parent context.Context) (ctx context.Context, done fu
 	}, nil
 }
 
-// checkUnloaded returns an error if the page was torn down during its request.
 func checkUnloaded(ctx context.Context) error {
 	if errors.Is(context.Cause(ctx), errUnloaded) {
 		return refusal(errUnloaded)
@@ -248,7 +252,6 @@ func parseMessage(raw json.RawMessage) (m message, bad *mcp.Error) {
 	return m, nil
 }
 
-// isID reports whether raw is a valid id or nil.
 func isID(raw json.RawMessage) bool {
 	const longest = 128
 	switch {
@@ -264,7 +267,7 @@ func isID(raw json.RawMessage) bool {
 }
 
 func encodeResponse(id, result json.RawMessage, err error) json.RawMessage {
-	r := response{JSONRPC: "2.0", ID: id, Result: result}
+	r := outgoing{JSONRPC: "2.0", ID: id, Result: result}
 	if id == nil {
 		r.ID = json.RawMessage("null")
 	}
@@ -273,39 +276,31 @@ func encodeResponse(id, result json.RawMessage, err error) json.RawMessage {
 	}
 	raw, err := jsonv2.Marshal(&r)
 	if err != nil {
-		raw, _ = jsonv2.Marshal(&response{JSONRPC: "2.0", ID: r.ID, Error: errorForPage(err)})
+		raw, _ = jsonv2.Marshal(&outgoing{JSONRPC: "2.0", ID: r.ID, Error: errInternal})
 	}
 	return raw
 }
 
-// errRefused is what the page is sent if the host refuses a request.
-var errRefused = mcp.Errorf(codeRefused, "the host refused")
+// errRefused is sent to the page if the host refuses a request. Its code is that of refusals in the
+// examples of the specification.
+var errRefused = mcp.Errorf(-32000, "the host refused")
 
-// codeRefused is the code of refusals in the examples of the specification.
-const codeRefused = -32000
+var errInternal = mcp.Errorf(mcp.CodeInternalError, "internal error")
 
 // errorForPage returns the error that a page is sent: an [*mcp.Error] as it is, and an internal
 // error for all others.
-func errorForPage(err error) *responseError {
+func errorForPage(err error) *mcp.Error {
 	var e *mcp.Error
 	if errors.As(err, &e) {
-		return &responseError{Code: e.Code, Message: e.Message, Data: e.Data}
+		return e
 	}
-	return &responseError{Code: mcp.CodeInternalError, Message: "internal error"}
+	return errInternal
 }
 
 // logRequest logs a request of the page, without its arguments, which may be secrets.
-//
-// Spec: SEP-1865, Auditable Communication.
 func (b *Bridge) logRequest(ctx context.Context, m message, err error) {
-	var target struct {
-		Name string `json:"name"`
-		URI  string `json:"uri"`
-		URL  string `json:"url"`
-	}
+	var target requestParams
 	_ = jsonv2.Unmarshal(m.Params, &target) // not all requests have a target
-	const shown = 256
-	text := cmp.Or(target.Name, target.URI, target.URL)
-	b.log.InfoContext(ctx, "apps: request from a page", "method", m.Method[:min(len(m.Method), shown)],
-		"target", text[:min(len(text), shown)], "bytes", len(m.Params), "error", err)
+	b.log.InfoContext(ctx, "apps: request from a page", "method", fmt.Sprintf("%.256s", m.Method), "target",
+		fmt.Sprintf("%.256s", cmp.Or(target.Name, target.URI, target.URL)), "bytes", len(m.Params), "error", err)
 }

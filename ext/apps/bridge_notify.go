@@ -14,7 +14,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// handleNotification handles a notification of the page. Unknown ones are ignored.
 func (b *Bridge) handleNotification(ctx context.Context, m message) {
 	var err error
 	switch m.Method {
@@ -56,15 +55,12 @@ func (b *Bridge) setReady(ctx context.Context) error {
 }
 
 // sendDocument sends the document to the sandbox proxy of a host that is a web page.
-//
-// Spec: SEP-1865, Sandbox proxy.
 func (b *Bridge) sendDocument(ctx context.Context) error {
 	raw, err := notification("ui/notifications/sandbox-resource-ready", &struct {
-		HTML        string      `json:"html"`
-		Sandbox     string      `json:"sandbox"`
-		CSP         CSP         `json:"csp,omitzero"`
-		Permissions Permissions `json:"permissions,omitzero"`
-	}{b.page.HTML, Sandbox, b.page.Frame.CSP, b.page.Frame.Permissions})
+		HTML    string `json:"html"`
+		Sandbox string `json:"sandbox"`
+		granted
+	}{b.page.HTML, Sandbox, granted{b.page.Frame.Permissions, b.page.Frame.CSP}})
 	if err != nil {
 		return err
 	}
@@ -115,7 +111,6 @@ func (b *Bridge) logMessage(ctx context.Context, raw json.RawMessage) {
 var levels = []mcp.LoggingLevel{mcp.LevelDebug, mcp.LevelInfo, mcp.LevelNotice, mcp.LevelWarning, mcp.LevelError,
 	mcp.LevelCritical, mcp.LevelAlert, mcp.LevelEmergency}
 
-// handleResponse handles the page's response to a request of the host.
 func (b *Bridge) handleResponse(m message) {
 	var id string
 	if jsonv2.Unmarshal(m.ID, &id) != nil {
@@ -138,13 +133,7 @@ var errOrder = errors.New("apps: want ToolInput once, and then ToolResult or Too
 //
 // Spec: SEP-1865, ui/notifications/tool-input.
 func (b *Bridge) ToolInput(ctx context.Context, args json.RawMessage) error {
-	return b.notify(ctx, "ui/notifications/tool-input", arguments(args), func() error {
-		if b.input || b.result {
-			return errOrder
-		}
-		b.input = true
-		return nil
-	})
+	return b.notify(ctx, "ui/notifications/tool-input", arguments(args), b.show(shownNothing, shownNothing, shownInput))
 }
 
 // ToolInputPartial sends the page the arguments as far as the model has written them, completed to
@@ -156,23 +145,15 @@ func (b *Bridge) ToolInputPartial(ctx context.Context, args json.RawMessage) err
 	if b.currentPhase() != phaseReady {
 		return nil
 	}
-	return b.notify(ctx, "ui/notifications/tool-input-partial", arguments(args), func() error {
-		if b.input || b.result {
-			return errOrder
-		}
-		return nil
-	})
+	return b.notify(ctx, "ui/notifications/tool-input-partial", arguments(args),
+		b.show(shownNothing, shownNothing, shownNothing))
 }
 
-type toolArguments struct {
-	Arguments json.RawMessage `json:"arguments"`
-}
-
-func arguments(args json.RawMessage) *toolArguments {
+func arguments(args json.RawMessage) map[string]json.RawMessage {
 	if args == nil {
 		args = empty
 	}
-	return &toolArguments{args}
+	return map[string]json.RawMessage{"arguments": args}
 }
 
 // ToolResult sends the page the result of the tool call that it shows. The host calls it once,
@@ -184,26 +165,27 @@ func (b *Bridge) ToolResult(ctx context.Context, r *mcp.CallToolResult) error {
 	if err != nil {
 		return err
 	}
-	return b.notify(ctx, "ui/notifications/tool-result", raw, func() error {
-		if !b.input || b.result {
-			return errOrder
-		}
-		b.result = true
-		return nil
-	})
+	return b.notify(ctx, "ui/notifications/tool-result", raw, b.show(shownInput, shownInput, shownResult))
 }
 
 // ToolCancelled notifies the page that the call will have no result. The reason may be empty.
 //
 // Spec: SEP-1865, ui/notifications/tool-cancelled.
 func (b *Bridge) ToolCancelled(ctx context.Context, reason string) error {
-	return b.notify(ctx, "ui/notifications/tool-cancelled", &reasonParams{reason}, func() error {
-		if b.result {
+	return b.notify(ctx, "ui/notifications/tool-cancelled", &reasonParams{reason},
+		b.show(shownNothing, shownInput, shownResult))
+}
+
+// show returns a check for notify, which requires that b.shown is from least to most, and then sets
+// it to next.
+func (b *Bridge) show(least, most, next shown) func() error {
+	return func() error {
+		if b.shown < least || b.shown > most {
 			return errOrder
 		}
-		b.result = true
+		b.shown = next
 		return nil
-	})
+	}
 }
 
 type reasonParams struct {
@@ -253,7 +235,6 @@ func (b *Bridge) notify(ctx context.Context, method string, v any, check func() 
 	return b.opts.Send(ctx, raw)
 }
 
-// errUnloaded is the error after Teardown.
 var errUnloaded = errors.New("apps: the page has been torn down")
 
 // Teardown asks the page to save its state, and waits until it has answered or ctx ends. Then the
@@ -283,12 +264,9 @@ func (b *Bridge) Teardown(ctx context.Context, reason string) error {
 	if !ready {
 		return nil
 	}
-	raw, err := jsonv2.Marshal(&struct {
-		JSONRPC string        `json:"jsonrpc"`
-		ID      string        `json:"id"`
-		Method  string        `json:"method"`
-		Params  *reasonParams `json:"params"`
-	}{"2.0", id, "ui/resource-teardown", &reasonParams{reason}})
+	raw, err := jsonv2.Marshal(&outgoing{
+		JSONRPC: "2.0", ID: strconv.AppendQuote(nil, id), Method: "ui/resource-teardown", Params: &reasonParams{reason},
+	})
 	if err != nil {
 		return err
 	}
@@ -306,11 +284,6 @@ func (b *Bridge) Teardown(ctx context.Context, reason string) error {
 	}
 }
 
-// notification returns an encoded notification.
 func notification(method string, v any) (json.RawMessage, error) {
-	return jsonv2.Marshal(&struct {
-		JSONRPC string `json:"jsonrpc"`
-		Method  string `json:"method"`
-		Params  any    `json:"params"`
-	}{"2.0", method, v}, jsonv2.Deterministic(true))
+	return jsonv2.Marshal(&outgoing{JSONRPC: "2.0", Method: method, Params: v}, jsonv2.Deterministic(true))
 }

@@ -13,10 +13,18 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// empty is the result of requests without one.
 var empty = json.RawMessage("{}")
 
-// request handles one request of the page.
+type requestParams struct {
+	Name      string          `json:"name"`
+	Arguments json.RawMessage `json:"arguments"`
+	URI       string          `json:"uri"`
+	URL       string          `json:"url"`
+	Role      string          `json:"role"`
+	Mode      DisplayMode     `json:"mode"`
+	ModelContext
+}
+
 func (b *Bridge) request(ctx context.Context, m message) (json.RawMessage, error) {
 	switch m.Method {
 	case "ping":
@@ -27,26 +35,37 @@ func (b *Bridge) request(ctx context.Context, m message) (json.RawMessage, error
 	if b.currentPhase() == phaseNew {
 		return nil, mcp.Errorf(mcp.CodeInvalidRequest, "want ui/initialize first")
 	}
+	supported, known := map[string]bool{
+		"tools/call":              b.opts.AllowTool != nil,
+		"resources/read":          b.opts.AllowRead != nil,
+		"ui/open-link":            b.opts.OpenLink != nil,
+		"ui/message":              b.opts.Message != nil,
+		"ui/update-model-context": b.opts.UpdateModelContext != nil,
+		"ui/request-display-mode": true,
+	}[m.Method]
+	switch {
+	case !known:
+		return nil, mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %.128q", m.Method)
+	case !supported:
+		return nil, mcp.Errorf(mcp.CodeMethodNotFound, "the host does not support %s", m.Method)
+	}
+	var p requestParams
+	if err := params(m.Params, &p); err != nil {
+		return nil, err
+	}
 	switch m.Method {
 	case "tools/call":
-		return b.callTool(ctx, m.Params)
+		return b.callTool(ctx, p)
 	case "resources/read":
-		return b.readResource(ctx, m.Params)
+		return b.readResource(ctx, p)
 	case "ui/open-link":
-		return empty, b.openLink(ctx, m.Params)
+		return empty, b.openLink(ctx, p)
 	case "ui/message":
-		return empty, b.message(ctx, m.Params)
+		return empty, b.message(ctx, p)
 	case "ui/update-model-context":
-		return empty, b.updateModelContext(ctx, m.Params)
-	case "ui/request-display-mode":
-		return b.requestDisplayMode(ctx, m.Params)
+		return empty, b.updateModelContext(ctx, p)
 	}
-	return nil, mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %.128q", m.Method)
-}
-
-// errUnsupported is the error for a request for which the host has no function.
-func errUnsupported(method string) error {
-	return mcp.Errorf(mcp.CodeMethodNotFound, "the host does not support %s", method)
+	return b.requestDisplayMode(ctx, p)
 }
 
 func (b *Bridge) currentPhase() phase {
@@ -67,7 +86,6 @@ func refusal(err error) error {
 	return errors.Join(errRefused, err) // err is logged only
 }
 
-// params decodes the params of a message.
 func params(raw json.RawMessage, v any) error {
 	if raw == nil {
 		raw = empty
@@ -78,19 +96,15 @@ func params(raw json.RawMessage, v any) error {
 	return nil
 }
 
-// hostCapabilities are the capabilities that the host declares.
-//
-// Spec: SEP-1865, Host Capabilities.
 type hostCapabilities struct {
 	OpenLinks       *struct{} `json:"openLinks,omitzero"`
 	ServerTools     *struct{} `json:"serverTools,omitzero"`
 	ServerResources *struct{} `json:"serverResources,omitzero"`
 	Logging         *struct{} `json:"logging,omitzero"`
-	Sandbox         sandboxed `json:"sandbox"`
+	Sandbox         granted   `json:"sandbox"`
 }
 
-// sandboxed is what the page is granted of its Frame.
-type sandboxed struct {
+type granted struct {
 	Permissions Permissions `json:"permissions,omitzero"`
 	CSP         CSP         `json:"csp,omitzero"`
 }
@@ -137,7 +151,7 @@ func (b *Bridge) initialize(raw json.RawMessage) (json.RawMessage, error) {
 			ServerTools:     capability(b.opts.AllowTool != nil),
 			ServerResources: capability(b.opts.AllowRead != nil),
 			Logging:         capability(true),
-			Sandbox:         sandboxed{b.page.Frame.Permissions, b.page.Frame.CSP},
+			Sandbox:         granted{b.page.Frame.Permissions, b.page.Frame.CSP},
 		}, b.context,
 	})
 }
@@ -146,17 +160,7 @@ func (b *Bridge) initialize(raw json.RawMessage) (json.RawMessage, error) {
 // Only the name and the arguments come from the page.
 //
 // Spec: SEP-1865, Visibility.
-func (b *Bridge) callTool(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
-	if b.opts.AllowTool == nil {
-		return nil, errUnsupported("tools/call")
-	}
-	var p struct {
-		Name      string          `json:"name"`
-		Arguments json.RawMessage `json:"arguments"`
-	}
-	if err := params(raw, &p); err != nil {
-		return nil, err
-	}
+func (b *Bridge) callTool(ctx context.Context, p requestParams) (json.RawMessage, error) {
 	if p.Arguments == nil {
 		p.Arguments = empty
 	}
@@ -167,13 +171,10 @@ func (b *Bridge) callTool(ctx context.Context, raw json.RawMessage) (json.RawMes
 	if err != nil {
 		return nil, err
 	}
-	if !forApp(t) {
+	if t == nil || !forApp(t) {
 		return nil, mcp.Errorf(mcp.CodeInvalidParams, "unknown tool, or not for views: %.128q", p.Name)
 	}
-	if err := b.opts.AllowTool(ctx, t, p.Arguments); err != nil {
-		return nil, refusal(err)
-	}
-	if err := checkUnloaded(ctx); err != nil {
+	if err := cmp.Or(refusal(b.opts.AllowTool(ctx, t, p.Arguments)), checkUnloaded(ctx)); err != nil {
 		return nil, err
 	}
 	res, err := b.host.client.CallTool(ctx, p.Name, p.Arguments)
@@ -184,31 +185,15 @@ func (b *Bridge) callTool(ctx context.Context, raw json.RawMessage) (json.RawMes
 }
 
 func forApp(t *mcp.Tool) bool {
-	if t == nil {
-		return false
-	}
 	u, err := ToolUIOf(t)
 	return err == nil && u.ForApp()
 }
 
-// readResource reads a resource of the page's server.
-func (b *Bridge) readResource(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
-	if b.opts.AllowRead == nil {
-		return nil, errUnsupported("resources/read")
-	}
-	var p struct {
-		URI string `json:"uri"`
-	}
-	if err := params(raw, &p); err != nil {
-		return nil, err
-	}
+func (b *Bridge) readResource(ctx context.Context, p requestParams) (json.RawMessage, error) {
 	if p.URI == "" || len(p.URI) > maxURI {
 		return nil, mcp.Errorf(mcp.CodeInvalidParams, "want uri, with 1 to %d bytes", maxURI)
 	}
-	if err := b.opts.AllowRead(ctx, p.URI); err != nil {
-		return nil, refusal(err)
-	}
-	if err := checkUnloaded(ctx); err != nil {
+	if err := cmp.Or(refusal(b.opts.AllowRead(ctx, p.URI)), checkUnloaded(ctx)); err != nil {
 		return nil, err
 	}
 	res, err := b.host.client.ReadResource(ctx, p.URI)
@@ -235,16 +220,7 @@ func encodeResult(res mcp.Result) (json.RawMessage, error) {
 }
 
 // Spec: SEP-1865, ui/open-link.
-func (b *Bridge) openLink(ctx context.Context, raw json.RawMessage) error {
-	if b.opts.OpenLink == nil {
-		return errUnsupported("ui/open-link")
-	}
-	var p struct {
-		URL string `json:"url"`
-	}
-	if err := params(raw, &p); err != nil {
-		return err
-	}
+func (b *Bridge) openLink(ctx context.Context, p requestParams) error {
 	link, err := checkLink(p.URL)
 	if err != nil {
 		return mcp.Errorf(mcp.CodeInvalidParams, "invalid url: %s", err)
@@ -254,22 +230,10 @@ func (b *Bridge) openLink(ctx context.Context, raw json.RawMessage) error {
 
 // message adds a text to the conversation. In the specification content is one block; the pages of
 // the reference implementation send an array.
-//
-// Spec: SEP-1865, ui/message.
-func (b *Bridge) message(ctx context.Context, raw json.RawMessage) error {
-	if b.opts.Message == nil {
-		return errUnsupported("ui/message")
-	}
+func (b *Bridge) message(ctx context.Context, p requestParams) error {
 	type block struct {
 		Type string `json:"type"`
 		Text string `json:"text"`
-	}
-	var p struct {
-		Role    string          `json:"role"`
-		Content json.RawMessage `json:"content"`
-	}
-	if err := params(raw, &p); err != nil {
-		return err
 	}
 	blocks := make([]block, 1)
 	err := jsonv2.Unmarshal(p.Content, &blocks[0])
@@ -291,30 +255,17 @@ func (b *Bridge) message(ctx context.Context, raw json.RawMessage) error {
 }
 
 // Spec: SEP-1865, ui/update-model-context.
-func (b *Bridge) updateModelContext(ctx context.Context, raw json.RawMessage) error {
-	if b.opts.UpdateModelContext == nil {
-		return errUnsupported("ui/update-model-context")
-	}
-	var p ModelContext
-	if err := params(raw, &p); err != nil {
-		return err
-	}
+func (b *Bridge) updateModelContext(ctx context.Context, p requestParams) error {
 	if p.Content != nil && p.Content[0] != '[' || p.StructuredContent != nil && p.StructuredContent[0] != '{' {
 		return mcp.Errorf(mcp.CodeInvalidParams, "want an array as content, and an object as structuredContent")
 	}
-	return refusal(b.opts.UpdateModelContext(ctx, p))
+	return refusal(b.opts.UpdateModelContext(ctx, p.ModelContext))
 }
 
 // requestDisplayMode changes the display mode, if page and host support the new one.
-//
-// Spec: SEP-1865, Display Modes.
-func (b *Bridge) requestDisplayMode(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
+func (b *Bridge) requestDisplayMode(ctx context.Context, p requestParams) (json.RawMessage, error) {
 	type mode struct {
 		Mode DisplayMode `json:"mode"`
-	}
-	var p mode
-	if err := params(raw, &p); err != nil {
-		return nil, err
 	}
 	b.mu.Lock()
 	current := cmp.Or(b.context.DisplayMode, DisplayInline)

@@ -46,8 +46,6 @@ type CSP struct {
 }
 
 // Permissions are the browser permissions that a view asks for.
-//
-// Spec: SEP-1865, UIResourceMeta.
 type Permissions struct {
 	Camera         Permission `json:"camera,omitzero"`
 	Microphone     Permission `json:"microphone,omitzero"`
@@ -110,7 +108,6 @@ const (
 	maxURI = 2 << 10
 )
 
-// check returns an error if the frame cannot be declared.
 func (f *Frame) check() error {
 	for _, l := range f.CSP.lists() {
 		if len(*l.origins) > maxOrigins {

@@ -60,27 +60,20 @@ func NewHost(c *mcp.Client, opts *HostOptions) *Host {
 //
 // Spec: SEP-1865, Visibility.
 func (h *Host) ModelTools(ctx context.Context) ([]*mcp.Tool, error) {
-	if err := h.startListing(ctx); err != nil {
-		return nil, err
-	}
-	defer h.endListing()
-	return h.list(ctx)
+	return h.list(ctx, func() bool { return false })
 }
 
-// startListing waits until no other goroutine lists the tools.
-func (h *Host) startListing(ctx context.Context) error {
+// list lists the tools, unless isDone reports that another goroutine has done so.
+func (h *Host) list(ctx context.Context, isDone func() bool) (forModel []*mcp.Tool, err error) {
 	select {
 	case h.listing <- struct{}{}:
-		return nil
+		defer func() { <-h.listing }()
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
-}
-
-func (h *Host) endListing() { <-h.listing }
-
-// list lists the tools, between startListing and endListing.
-func (h *Host) list(ctx context.Context) (forModel []*mcp.Tool, err error) {
+	if isDone() {
+		return nil, nil
+	}
 	tools := map[string]*mcp.Tool{}
 	for t, err := range h.client.Tools(ctx) {
 		if err != nil {
@@ -102,22 +95,19 @@ func (h *Host) list(ctx context.Context) (forModel []*mcp.Tool, err error) {
 	return forModel, nil
 }
 
-// tool returns a tool of the server, or nil if there is no tool of that name.
 func (h *Host) tool(ctx context.Context, name string) (*mcp.Tool, error) {
-	if t, ok := h.known(name); ok {
+	t, ok := h.known(name)
+	if ok {
 		return t, nil
 	}
-	if err := h.startListing(ctx); err != nil {
+	_, err := h.list(ctx, func() bool {
+		t, ok = h.known(name)
+		return ok
+	})
+	if err != nil {
 		return nil, err
 	}
-	defer h.endListing()
-	if t, ok := h.known(name); ok {
-		return t, nil // listed by another goroutine
-	}
-	if _, err := h.list(ctx); err != nil {
-		return nil, err
-	}
-	t, _ := h.known(name)
+	t, _ = h.known(name)
 	return t, nil
 }
 

@@ -123,7 +123,6 @@ func (v *Views) AddFunc(
 	return r
 }
 
-// clone returns a deep copy.
 func (f Frame) clone() Frame {
 	for _, l := range f.CSP.lists() {
 		*l.origins = slices.Clone(*l.origins)
@@ -207,7 +206,6 @@ func forAppOnly(t *mcp.Tool) bool {
 	return err == nil && !u.ForModel()
 }
 
-// readHTML reads the document of a view from a file.
 func readHTML(fsys fs.FS, name string) (string, error) {
 	f, err := fsys.Open(name)
 	if err != nil {
@@ -224,7 +222,6 @@ func readHTML(fsys fs.FS, name string) (string, error) {
 	return string(html), nil
 }
 
-// checkHTML returns an error if hosts would not show the document.
 func checkHTML(html []byte) error {
 	switch {
 	case len(html) > maxView:

@@ -1,6 +1,7 @@
 package skills
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"fmt"
@@ -32,14 +33,6 @@ type Options struct {
 	MaxBytes int64
 }
 
-// Defaults of Options.
-const (
-	defaultPrefix   = "skill://"
-	defaultPageSize = 100
-	// defaultMaxBytes is the size of sixteen skills of MaxBytes.
-	defaultMaxBytes = 256 << 20
-)
-
 // A Catalog holds the skills that a server serves. Its methods are safe for concurrent use.
 type Catalog struct {
 	server  *mcp.Server
@@ -52,24 +45,22 @@ type Catalog struct {
 }
 
 // Serve serves every skill of a file system: every directory with a SKILL.md. All files in and
-// below it become resources, such as skill://path/of/the/directory/SKILL.md. The directory of a
-// skill may be inside that of another one; its files then belong to both. If the root of the file
-// system has a SKILL.md, it is a skill with the name in its frontmatter. Files that belong to no
-// skill are not served, and neither are files and directories whose names begin with a dot.
+// below it become resources, such as skill://path/of/the/directory/SKILL.md. The files of a skill
+// inside the directory of another one belong to both. A SKILL.md in the root is a skill with the
+// name in its frontmatter. Other files, and those whose names begin with a dot, are not served.
 //
 // Serve reads all files into memory, so that the digests always match the files that clients read.
 // [Catalog.Reload] reads them again.
 //
 // Serve returns an error, and serves nothing, if a skill is invalid: SKILL.md has no valid
-// frontmatter, its name is not that of the directory, the skill has more than [MaxFiles] files or
-// [MaxBytes] bytes, a file has more than 11 MiB, or there are symbolic links, which are not
-// followed. It also returns an error if there are files and none of them is a SKILL.md, since this
-// must be the wrong directory; an empty directory is valid. If other users can write to a directory
-// on disk, serve the FS of [os.OpenRoot] and not an [os.DirFS], which may follow a link that they
-// create while the files are read.
+// frontmatter, its name is not that of the directory, the skill exceeds [MaxFiles] or [MaxBytes], a
+// file has more than 11 MiB, or there are symbolic links. So it does if there are files but no
+// SKILL.md, since this must be the wrong directory. If other users can write to a directory on
+// disk, serve the FS of [os.OpenRoot]: an [os.DirFS] may follow a link that they create while the
+// files are read.
 //
-// The files of skills are ordinary resources, and are listed as such. A caller who may not see one
-// of the files of a skill, by [mcp.ServerOptions.Visible], does not see the skill.
+// The files of skills are listed as ordinary resources. A caller who may not see one of the files
+// of a skill, by [mcp.ServerOptions.Visible], does not see the skill.
 //
 // Serve panics if the options are invalid, the server has skills already, or a URI is taken.
 //
@@ -104,15 +95,9 @@ func Serve(s *mcp.Server, fsys fs.FS, opts *Options) (*Catalog, error) {
 }
 
 func (o *Options) fill() error {
-	if o.Prefix == "" {
-		o.Prefix = defaultPrefix
-	}
-	if o.PageSize == 0 {
-		o.PageSize = defaultPageSize
-	}
-	if o.MaxBytes == 0 {
-		o.MaxBytes = defaultMaxBytes
-	}
+	o.Prefix = cmp.Or(o.Prefix, "skill://")
+	o.PageSize = cmp.Or(o.PageSize, 100)
+	o.MaxBytes = cmp.Or(o.MaxBytes, 16*MaxBytes)
 	const maxPrefix = 1 << 10 // leaves room for the longest paths
 	parsed, err := url.Parse(o.Prefix)
 	switch {
@@ -132,8 +117,7 @@ func (o *Options) fill() error {
 
 // Reload reads the file system again and replaces the skills. Subscribed clients are notified of
 // the changes. If it returns an error, for the same reasons as [Serve], the skills are unchanged. A
-// file system without skills is not an error. If files change while they are read, old and new
-// files may be served together until the next Reload.
+// file system without skills is not an error.
 func (c *Catalog) Reload() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,7 +125,7 @@ func (c *Catalog) Reload() error {
 	if err != nil {
 		return fmt.Errorf("skills: reload: %w", err)
 	}
-	c.replaceLocked(snap)
+	c.replace(snap)
 	return nil
 }
 
@@ -155,14 +139,8 @@ func (c *Catalog) Skills() []*Skill {
 	return all
 }
 
+// replace makes a snapshot the current one, and then updates the registered resources.
 func (c *Catalog) replace(snap *snapshot) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.replaceLocked(snap)
-}
-
-// replaceLocked makes a snapshot the current one, and then updates the registered resources.
-func (c *Catalog) replaceLocked(snap *snapshot) {
 	old := c.current.Swap(snap)
 	if old == nil {
 		old = &snapshot{}

@@ -50,7 +50,7 @@ func offered(c *mcp.Client, method string) error {
 // Spec: skills.mdx, Listing Skills.
 func List(ctx context.Context, c *mcp.Client) iter.Seq2[*Skill, error] {
 	return func(yield func(*Skill, error) bool) {
-		for raw, err := range pages(ctx, c, methodList, "", "skills") {
+		for raw, err := range pages(ctx, c, methodList, params{}, "skills") {
 			if err != nil {
 				yield(nil, err)
 				return
@@ -113,19 +113,14 @@ func Get(ctx context.Context, c *mcp.Client, uri string) (*Skill, error) {
 func ReadDir(ctx context.Context, c *mcp.Client, uri string) iter.Seq2[*mcp.Resource, error] {
 	uri = strings.TrimSuffix(uri, "/")
 	return func(yield func(*mcp.Resource, error) bool) {
-		for raw, err := range pages(ctx, c, methodDir, uri, "resources") {
+		for raw, err := range pages(ctx, c, methodDir, params{URI: &uri}, "resources") {
 			if err != nil {
 				yield(nil, err)
 				return
 			}
 			child := &mcp.Resource{}
-			if err := jsonv2.Unmarshal(raw, child); err != nil {
-				yield(nil, invalid(methodDir, err))
-				return
-			}
-			name, err := within(uri, child.URI)
-			if err == nil && strings.Contains(name, "/") {
-				err = fmt.Errorf("%.256q is not directly in the directory", child.URI)
+			if err = jsonv2.Unmarshal(raw, child); err == nil {
+				err = checkChild(uri, child.URI)
 			}
 			if err != nil {
 				yield(nil, invalid(methodDir, err))
@@ -138,18 +133,24 @@ func ReadDir(ctx context.Context, c *mcp.Client, uri string) iter.Seq2[*mcp.Reso
 	}
 }
 
-// pages returns the items of a list. It fetches one page after the other.
-func pages(ctx context.Context, c *mcp.Client, method, uri, key string) iter.Seq2[json.RawMessage, error] {
+func checkChild(dir, uri string) error {
+	name, err := within(dir, uri)
+	if err == nil && strings.Contains(name, "/") {
+		err = fmt.Errorf("%.256q is not directly in the directory", uri)
+	}
+	return err
+}
+
+func pages(ctx context.Context, c *mcp.Client, method string, p params, key string) iter.Seq2[json.RawMessage, error] {
 	return func(yield func(json.RawMessage, error) bool) {
 		if err := offered(c, method); err != nil {
 			yield(nil, err)
 			return
 		}
-		params := listParams{URI: uri}
 		seen := map[string]bool{}
 		count, size := 0, 0
 		for {
-			raw, err := c.Do(ctx, method, params)
+			raw, err := c.Do(ctx, method, p)
 			if err != nil {
 				yield(nil, fmt.Errorf("skills: %w", err))
 				return
@@ -172,14 +173,9 @@ func pages(ctx context.Context, c *mcp.Client, method, uri, key string) iter.Seq
 				return
 			}
 			seen[*next] = true
-			params.Cursor = next
+			p.Cursor = next
 		}
 	}
-}
-
-type listParams struct {
-	URI    string  `json:"uri,omitzero"`
-	Cursor *string `json:"cursor,omitzero"`
 }
 
 func splitPage(raw json.RawMessage, key string) (items []json.RawMessage, next *string, err error) {
@@ -198,7 +194,6 @@ func splitPage(raw json.RawMessage, key string) (items []json.RawMessage, next *
 	return items, next, nil
 }
 
-// checkPage returns an error if a list exceeds the limits.
 func checkPage(next *string, seen map[string]bool, count, size int) error {
 	switch {
 	case count > maxListed || size > maxListedBytes:
@@ -215,7 +210,6 @@ func checkPage(next *string, seen map[string]bool, count, size int) error {
 	return nil
 }
 
-// invalid returns the error for an invalid result of a method.
 func invalid(method string, err error) error {
 	return &mcp.TransportError{Method: method, MayHaveRun: true, Err: fmt.Errorf("%w: %w", mcp.ErrInvalidResult, err)}
 }

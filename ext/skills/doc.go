@@ -54,7 +54,6 @@ const (
 // skillFile is the name of the file that makes a directory a skill.
 const skillFile = "SKILL.md"
 
-// directoryType is the MIME type of directories.
 const directoryType = "inode/directory"
 
 // Limits of one skill. Every host has to accept a skill within them.

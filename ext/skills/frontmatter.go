@@ -54,31 +54,30 @@ func splitFrontmatter(file []byte) (front, body []byte, err error) {
 }
 
 // parseFrontmatter returns the frontmatter of a SKILL.md as a JSON object, with the members in the
-// order of the file. Values are resolved by the core schema of YAML 1.2, in which dates and "yes"
-// are strings.
+// order of the file, and the text after it. Values are resolved by the core schema of YAML 1.2, in
+// which dates and "yes" are strings.
 //
 // Spec: skills.mdx, Frontmatter; YAML 1.2.2, section 10.3.
-func parseFrontmatter(file []byte) (json.RawMessage, error) {
-	front, _, err := splitFrontmatter(file)
+func parseFrontmatter(file []byte) (object json.RawMessage, body []byte, err error) {
+	front, body, err := splitFrontmatter(file)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if bytes.ContainsAny(front, "\u0085\u2028\u2029") {
-		return nil, errors.New("the frontmatter has a Unicode line separator, which YAML parsers interpret differently")
+		return nil, nil, errors.New("the frontmatter has a Unicode line separator, which YAML parsers interpret differently")
 	}
 	var doc yaml.Node
 	if err := yaml.Load(front, &doc, yaml.WithUniqueKeys()); err != nil {
-		return nil, fmt.Errorf("the frontmatter is not YAML: %w", err)
+		return nil, nil, fmt.Errorf("the frontmatter is not YAML: %w", err)
 	}
 	if doc.Kind != yaml.DocumentNode || len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
-		return nil, errors.New("the frontmatter is not a mapping")
+		return nil, nil, errors.New("the frontmatter is not a mapping")
 	}
 	var c converter
-	out, err := c.value(nil, doc.Content[0], 0)
-	if err != nil {
-		return nil, fmt.Errorf("the frontmatter: %w", err)
+	if object, err = c.value(nil, doc.Content[0], 0); err != nil {
+		return nil, nil, fmt.Errorf("the frontmatter: %w", err)
 	}
-	return out, nil
+	return object, body, nil
 }
 
 // A converter converts YAML to JSON, within limits.
@@ -161,8 +160,6 @@ func isPlain(n *yaml.Node) bool {
 func isNull(s string) bool { return slices.Contains([]string{"", "~", "null", "Null", "NULL"}, s) }
 
 // Patterns of plain scalars that are not strings.
-//
-// Spec: YAML 1.2.2, section 10.3.2.
 var (
 	integer   = regexp.MustCompile(`^(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$`)
 	float     = regexp.MustCompile(`^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$`)

@@ -3,6 +3,7 @@ package skills
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"path"
@@ -62,15 +63,13 @@ func Load(ctx context.Context, c *mcp.Client, s *Skill, opts *LoadOptions) (*Loa
 	if l.main, err = l.Read(ctx, skillFile); err != nil {
 		return nil, err
 	}
-	front, err := parseFrontmatter(l.main)
-	if err != nil {
+	var front json.RawMessage
+	front, l.body, err = parseFrontmatter(l.main)
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("skills: %.256q: %w: %w", s.URI, ErrFrontmatter, err)
-	}
-	if !sameFrontmatter(front, s.Frontmatter) {
+	case !sameFrontmatter(front, s.Frontmatter):
 		return nil, fmt.Errorf("skills: %.256q: %w", s.URI, ErrFrontmatter)
-	}
-	if _, l.body, err = splitFrontmatter(l.main); err != nil {
-		return nil, fmt.Errorf("skills: %.256q: %w: %w", s.URI, ErrFrontmatter, err)
 	}
 	return l, nil
 }
@@ -97,8 +96,11 @@ func (l *Loaded) Read(ctx context.Context, name string) ([]byte, error) {
 	if !fs.ValidPath(clean) || clean == "." || strings.ContainsAny(clean, "\\\x00") {
 		return nil, fmt.Errorf("skills: %.256q: read %.256q: %w", l.skill.URI, name, ErrUnlisted)
 	}
-	if data, ok := l.cached(clean); ok {
-		return data, nil
+	l.mu.Lock()
+	cached, ok := l.cache[clean]
+	l.mu.Unlock()
+	if ok {
+		return bytes.Clone(cached), nil
 	}
 	data, err := l.fetch(ctx, clean)
 	if err != nil {
@@ -132,14 +134,6 @@ func (l *Loaded) Files(dir string) []string {
 	return slices.Compact(names)
 }
 
-func (l *Loaded) cached(name string) ([]byte, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	data, ok := l.cache[name]
-	return bytes.Clone(data), ok
-}
-
-// fetch asks the server for a file.
 func (l *Loaded) fetch(ctx context.Context, name string) ([]byte, error) {
 	if l.skill.Dynamic {
 		return l.fetchDynamic(ctx, name)
@@ -167,8 +161,6 @@ func (l *Loaded) fetch(ctx context.Context, name string) ([]byte, error) {
 }
 
 // fetchDynamic reads a file of a dynamic skill, up to MaxBytes in all.
-//
-// Spec: skills.mdx, Limits.
 func (l *Loaded) fetchDynamic(ctx context.Context, name string) ([]byte, error) {
 	uri := l.root + "/" + escapePath(name)
 	if name == skillFile {
@@ -192,7 +184,6 @@ func (l *Loaded) fetchDynamic(ctx context.Context, name string) ([]byte, error) 
 	return data, nil
 }
 
-// check verifies the size and digest of a file.
 func (f *File) check(data []byte) error {
 	if int64(len(data)) != f.Size {
 		return fmt.Errorf("%w: got %d bytes, want %d", ErrSize, len(data), f.Size)
@@ -203,7 +194,6 @@ func (f *File) check(data []byte) error {
 	return nil
 }
 
-// readFile reads a resource with one content.
 func readFile(ctx context.Context, c *mcp.Client, uri string) ([]byte, error) {
 	res, err := c.ReadResource(ctx, uri)
 	if err != nil {

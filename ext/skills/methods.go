@@ -16,38 +16,28 @@ import (
 // messages of 16 MiB.
 const maxPageBytes = 4 << 20
 
-// completeResult has the methods of a [mcp.Result].
-type completeResult struct{}
-
-// ResultType returns "complete".
-func (completeResult) ResultType() string { return mcp.ResultComplete }
-
-// ResultMeta returns nil.
-func (completeResult) ResultMeta() mcp.Meta { return nil }
-
 type listResult struct {
-	completeResult
-	Skills     []json.RawMessage `json:"skills"`
-	NextCursor string            `json:"nextCursor,omitzero"`
+	mcp.EmptyResult `json:"-"`
+	Skills          []json.RawMessage `json:"skills"`
+	NextCursor      string            `json:"nextCursor,omitzero"`
 	mcp.Cache
 }
 
 type getResult struct {
-	completeResult
-	Skill json.RawMessage `json:"skill"`
+	mcp.EmptyResult `json:"-"`
+	Skill           json.RawMessage `json:"skill"`
 	mcp.Cache
 }
 
 type directoryResult struct {
-	completeResult
-	Resources  []*mcp.Resource `json:"resources"`
-	NextCursor string          `json:"nextCursor,omitzero"`
+	mcp.EmptyResult `json:"-"`
+	Resources       []*mcp.Resource `json:"resources"`
+	NextCursor      string          `json:"nextCursor,omitzero"`
 }
 
-// params are the params of the three methods.
 type params struct {
-	URI    *string `json:"uri"`
-	Cursor *string `json:"cursor"`
+	URI    *string `json:"uri,omitzero"`
+	Cursor *string `json:"cursor,omitzero"`
 }
 
 func parseParams(req *mcp.Request, wantURI bool) (p params, err error) {
@@ -63,9 +53,6 @@ func parseParams(req *mcp.Request, wantURI bool) (p params, err error) {
 	return p, nil
 }
 
-// list serves skills/list.
-//
-// Spec: skills.mdx, Listing Skills.
 func (c *Catalog) list(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	p, err := parseParams(req, false)
 	if err != nil {
@@ -94,9 +81,6 @@ func (c *Catalog) list(ctx context.Context, req *mcp.Request) (mcp.Result, error
 	return res, nil
 }
 
-// get serves skills/get.
-//
-// Spec: skills.mdx, Getting a Skill.
 func (c *Catalog) get(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	p, err := parseParams(req, true)
 	if err != nil {
@@ -111,8 +95,6 @@ func (c *Catalog) get(ctx context.Context, req *mcp.Request) (mcp.Result, error)
 
 // directory serves resources/directory/read. A directory in which the caller may see nothing does
 // not exist for the caller.
-//
-// Spec: skills.mdx, Reading Directories.
 func (c *Catalog) directory(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	p, err := parseParams(req, true)
 	if err != nil {
@@ -140,7 +122,6 @@ func (c *Catalog) directory(ctx context.Context, req *mcp.Request) (mcp.Result, 
 	return res, nil
 }
 
-// notFound returns the error for an unknown URI.
 func notFound(uri, message string) *mcp.Error {
 	e := mcp.NotFound(uri)
 	e.Message = message

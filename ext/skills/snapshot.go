@@ -141,12 +141,10 @@ func (r *reader) roots() (roots []string) {
 	return roots
 }
 
-// isWithin reports whether a path is dir or inside it.
 func isWithin(dir, name string) bool {
 	return dir == "." || name == dir || strings.HasPrefix(name, dir+"/")
 }
 
-// readFiles reads the files that belong to skills.
 func (r *reader) readFiles(roots []string) error {
 	byFold := map[string]string{}
 	for _, name := range r.paths {
@@ -200,7 +198,6 @@ func replaced(seen, opened fs.FileInfo) bool {
 	return os.SameFile(opened, opened) && !os.SameFile(seen, opened)
 }
 
-// uri returns the URI of a file or directory.
 func (r *reader) uri(name string) string {
 	name = path.Join(r.base, name)
 	if name == "." {
@@ -209,10 +206,9 @@ func (r *reader) uri(name string) string {
 	return r.prefix + escapePath(name)
 }
 
-// addSkill adds the skill in a directory.
 func (r *reader) addSkill(root string) error {
 	text := r.data[path.Join(root, skillFile)]
-	front, err := parseFrontmatter(text)
+	front, _, err := parseFrontmatter(text)
 	if err != nil {
 		return err
 	}

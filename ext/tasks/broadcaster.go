@@ -19,13 +19,13 @@ type broadcaster struct {
 	listeners map[string]map[*listener]struct{}
 }
 
-// A listener is called for each change of one task, and for progress of its run, from any
-// goroutine. Its functions must not block.
-type listener struct{ changed, progressed func() }
+// A listener is called for each change of one task, or of the progress of its run, from any
+// goroutine. It must not block.
+type listener func(progress bool)
 
 // subscribe adds a listener for the task, until stop is called. It does not check whether the task
 // is the caller's.
-func (b *broadcaster) subscribe(id string, changed, progressed func()) (stop func()) {
+func (b *broadcaster) subscribe(id string, l listener) (stop func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.listeners == nil {
@@ -34,33 +34,23 @@ func (b *broadcaster) subscribe(id string, changed, progressed func()) (stop fun
 	if b.listeners[id] == nil {
 		b.listeners[id] = map[*listener]struct{}{}
 	}
-	l := &listener{changed, progressed}
-	b.listeners[id][l] = struct{}{}
+	b.listeners[id][&l] = struct{}{}
 	return func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if delete(b.listeners[id], l); len(b.listeners[id]) == 0 {
+		if delete(b.listeners[id], &l); len(b.listeners[id]) == 0 {
 			delete(b.listeners, id)
 		}
 	}
 }
 
-func (b *broadcaster) notifyChanged(id string) {
-	for _, l := range b.of(id) {
-		l.changed()
-	}
-}
-
-func (b *broadcaster) notifyProgressed(id string) {
-	for _, l := range b.of(id) {
-		l.progressed()
-	}
-}
-
-func (b *broadcaster) of(id string) []*listener {
+func (b *broadcaster) notify(id string, progress bool) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	return slices.Collect(maps.Keys(b.listeners[id]))
+	listeners := slices.Collect(maps.Keys(b.listeners[id]))
+	b.mu.Unlock()
+	for _, l := range listeners {
+		(*l)(progress)
+	}
 }
 
 // maxSubscribed is the number of tasks that one subscription may name.
@@ -73,10 +63,6 @@ const (
 	topicTasks        = "taskIds"
 	notificationTasks = "notifications/tasks"
 )
-
-func (s *Server) topic() mcp.Topic {
-	return mcp.Topic{Method: notificationTasks, Open: s.openTopic, Params: s.topicParams}
-}
 
 // openTopic subscribes a client to the tasks in ids that are its own, and returns their ids. It
 // notifies at once of tasks that do not work, because their status may have changed since the
@@ -106,8 +92,7 @@ func (s *Server) openTopic(
 	owner := req.Principal.Key()
 	for _, id := range ids {
 		// Subscribe before the task is read, so that no change is missed.
-		notify := func() { changed(id) }
-		stop := s.changes.subscribe(id, notify, notify)
+		stop := s.changes.subscribe(id, func(bool) { changed(id) })
 		j, err := s.readHead(ctx, owner, id)
 		if errors.Is(err, errUnknownTask) {
 			stop()

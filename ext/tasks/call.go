@@ -71,7 +71,7 @@ func (s *Server) create(ctx context.Context, c *pendingCall, quota *reservation)
 	j := newJob(ctx, c)
 	r := s.newRun(j.Owner, j.ID)
 	if r == nil {
-		return nil, errBusy("the server is shutting down")
+		return nil, errShutdown
 	}
 	if r.running {
 		j.Started, r.job = true, j
@@ -124,7 +124,7 @@ func (s *Server) discard(ctx context.Context, owner, id string) {
 	if err := s.store.Delete(ctx, owner, id); err != nil {
 		s.log.ErrorContext(ctx, "tasks: a discarded task could not be deleted and is deleted later", "task",
 			short(id), "error", err)
-		s.deadlines.addDiscarded(owner, id, time.Now().Add(sweepInterval))
+		s.deadlines.add(owner, id, time.Now().Add(sweepInterval), true)
 	}
 }
 
@@ -150,7 +150,6 @@ func (s *Server) createDone(ctx context.Context, c *pendingCall, quota *reservat
 	return c.form.created(&created), nil
 }
 
-// newJob returns the job of a call, which is not stored yet.
 func newJob(ctx context.Context, c *pendingCall) *job {
 	t, req := c.tool.Load(), c.request
 	if t == nil {

@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -57,11 +57,10 @@ func (s *Server) readRecord(ctx context.Context, owner, id string) (Record, erro
 // change applies step to a task, stores the result and notifies the task's subscribers. All changes
 // of tasks go through it. If step returns an error, nothing is stored and change returns the error;
 // for errUnchanged it returns the job and no error. Step may be called several times.
-func (s *Server) change(
-	ctx context.Context, owner, id string, step func(j *job, now time.Time) error,
-) (*job, error) {
-	unlock := s.locks.lock(id)
-	defer unlock()
+func (s *Server) change(ctx context.Context, owner, id string, step func(j *job, now time.Time) error) (*job, error) {
+	lock := &s.locks[maphash.String(s.seed, id)%uint64(len(s.locks))]
+	lock.Lock()
+	defer lock.Unlock()
 	for range maxConflicts {
 		j, err := s.read(ctx, owner, id)
 		if err != nil {
@@ -86,7 +85,7 @@ func (s *Server) change(
 			return nil, err
 		}
 		s.deadlines.update(j)
-		s.changes.notifyChanged(id)
+		s.changes.notify(id, false)
 		return j, nil
 	}
 	return nil, fmt.Errorf("task %s: %w, %d times in a row", short(id), ErrConflict, maxConflicts)
@@ -118,39 +117,4 @@ func (s *Server) write(ctx context.Context, j *job) error {
 	return nil
 }
 
-// A keyedMutex is a mutex for each key that is in use.
-type keyedMutex struct {
-	mu    sync.Mutex // guards the fields below
-	locks map[string]*countedMutex
-}
-
-type countedMutex struct {
-	sync.Mutex
-	users int // goroutines that hold it or wait for it
-}
-
-func (k *keyedMutex) lock(key string) (unlock func()) {
-	k.mu.Lock()
-	if k.locks == nil {
-		k.locks = map[string]*countedMutex{}
-	}
-	l := k.locks[key]
-	if l == nil {
-		l = &countedMutex{}
-		k.locks[key] = l
-	}
-	l.users++
-	k.mu.Unlock()
-	l.Lock()
-	return func() {
-		l.Unlock()
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		if l.users--; l.users == 0 {
-			delete(k.locks, key)
-		}
-	}
-}
-
-// short returns a prefix of an id for the log. The rest of the id stays secret.
 func short(id string) string { return id[:min(len(id), 8)] }

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -23,15 +24,14 @@ type ClientOptions struct {
 	// PollInterval is how long a call waits before it polls a task whose server does not say how
 	// long. In any case the interval is 50 milliseconds to 5 minutes. Default: 1 second.
 	PollInterval time.Duration
-	// Listen makes calls subscribe to their task where the server supports it, and poll only now
-	// and then. It takes one open request for each task, and the end of a task is noticed at once.
+	// Listen makes calls subscribe to their task where the server supports it, so that its end is
+	// noticed at once. It takes one open request for each task.
 	Listen bool
 	// TTL is how long servers of revision 2025-11-25 are asked to keep tasks. In the extension the
 	// server decides. Default: the server decides.
 	TTL time.Duration
-	// Started is called for each call that has become a task, before the call waits for it. A
-	// program that stores the handle's ID can wait for the task in another process, see [Resume].
-	// Started is called concurrently for concurrent calls, and the call waits until it returns.
+	// Started is called for each call that has become a task, concurrently, before the call waits
+	// for the task. A program that stores the handle's ID can [Resume] the task in another process.
 	// Default: nothing is called.
 	Started func(ctx context.Context, h *Handle)
 	// Logger receives internal errors. Default: slog.Default().
@@ -39,34 +39,28 @@ type ClientOptions struct {
 }
 
 // Declare returns a copy of opts, which may be nil, for a client that supports tasks. The client
-// declares the extension io.modelcontextprotocol/tasks, and a call that becomes a task waits for
-// the result as every call does. That applies to [mcp.CallTool], [mcp.Client.CallTool] and a Request of
-// tools/call.
+// declares the extension io.modelcontextprotocol/tasks. A call that becomes a task waits for the
+// result, whether made by [mcp.CallTool], [mcp.Client.CallTool] or a Request of tools/call.
 //
-// The client's own functions, such as [mcp.ClientOptions].Elicit, answer the input requests of a
-// task, within the limits that [mcp.ClientOptions] sets for one request. While the server works,
-// the timeouts of the call are suspended: the task may take as long as its server keeps it. Status
-// messages of the task become progress notifications for a call that wants progress, numbered by
-// integers that follow the last number of the server, without a total. While the server cannot be
-// reached, calls wait for two minutes, and then fail.
+// The functions in opts, such as [mcp.ClientOptions].Elicit, answer the input requests of a task,
+// within the limits for one request. While the server works, the timeouts of the call are
+// suspended. Status messages of the task become progress notifications, numbered by integers that
+// follow the last number of the server. While the server cannot be reached, calls wait for two
+// minutes, and then fail.
 //
 // A call that ends before its task, because its context has ended or an input request was not
-// answered, cancels the task before it returns; it waits for that for at most three seconds.
-// [mcp.Client.Close] cancels no task: calls end with [mcp.ErrClosed] at once, as if the connection
-// was lost, and their tasks continue. To cancel them, end the contexts of the calls, wait until
-// they have returned, and then close the client.
+// answered, cancels the task, for which it waits three seconds at most. [mcp.Client.Close] cancels
+// no task: calls end with [mcp.ErrClosed], and their tasks continue.
 //
 // A server may only ask what the client has declared when the task is created. A client that starts
 // tasks for another process to answer needs the same functions as the other one.
 //
-// With a server of revision 2025-11-25, a tool whose taskSupport is "required" is called as a task.
-// The tools are listed first if that has not been done yet. A tool with "optional" is called as an
-// ordinary tool, with the ordinary timeouts, unless it is called by [Start]. Such a server may also
-// send its requests to this client as tasks: the same functions answer them, within the same
-// limits, and these tasks are kept until the session ends at most.
+// With a server of revision 2025-11-25, a tool whose taskSupport is "required" is called as a task,
+// after the tools have been listed. A tool with "optional" is called as a task by [Start] only. The
+// requests that such a server sends as tasks are answered by the same functions, within the same
+// limits.
 //
-// Declare puts a middleware in front of those in opts, which then see the requests that are sent.
-// Keep it in front.
+// Declare puts a middleware in front of those in opts. Keep it in front.
 //
 // Spec: tasks extension, Polymorphic Results and Task Polling; basic/utilities/tasks (2025-11-25).
 func Declare(opts *mcp.ClientOptions, o *ClientOptions) *mcp.ClientOptions {
@@ -107,7 +101,6 @@ const (
 // Spec: tasks extension, Polymorphic Results.
 const resultTask = "task"
 
-// clientTasks is the middleware of one client.
 type clientTasks struct {
 	opts  ClientOptions
 	next  mcp.Handler
@@ -124,8 +117,8 @@ func (m *clientTasks) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Resul
 		return m.call(ctx, req)
 	case methodTools:
 		res, err := m.next.ServeMCP(ctx, req)
-		if err == nil && res != nil {
-			err = clientFormOf(req.Revision()).noteTools(m, req, res)
+		if _, is2025 := clientFormOf(req.Revision()).(client2025); is2025 && err == nil && res != nil {
+			err = m.tools.notePage(req, res)
 		}
 		if err != nil {
 			return nil, err
@@ -183,10 +176,14 @@ func (m *clientTasks) send(ctx context.Context, w *wait, req *mcp.Request) (mcp.
 	case mcp.ResultInputRequired:
 		return m.suspendCall(ctx, w, req, res)
 	}
-	return w.intent.finished(req, res)
+	if w.intent != nil {
+		if w.intent.direct, err = req.EncodeResult(res); err != nil {
+			return nil, err
+		}
+	}
+	return res, nil
 }
 
-// waitFor waits for the task that a call has become.
 func (m *clientTasks) waitFor(
 	ctx context.Context, in *intent, req *mcp.Request, res mcp.Result, progress *progressSender,
 ) (mcp.Result, error) {
@@ -198,9 +195,10 @@ func (m *clientTasks) waitFor(
 	if err != nil {
 		return nil, invalid(methodCall, err)
 	}
-	h := &Handle{client: mcp.ClientFrom(ctx), id: first.ID, tool: toolOf(req), answered: &answeredKeys{}}
+	h := &Handle{client: mcp.ClientFrom(ctx), id: first.ID, tool: toolOf(req), answered: newAnsweredKeys()}
 	if in != nil {
-		return in.created(h)
+		in.handle = h
+		return mcp.RawResult(`{"resultType":"complete","content":[]}`), nil // not returned by Start
 	}
 	if m.opts.Started != nil {
 		m.opts.Started(ctx, h)
@@ -210,8 +208,7 @@ func (m *clientTasks) waitFor(
 	return w.run(ctx, req)
 }
 
-// suspendCall keeps the intent of a call whose input requests are answered before it becomes a
-// task. A call without an intent needs nothing kept.
+// suspendCall keeps the intent, if any, of a call that asks before it becomes a task.
 func (m *clientTasks) suspendCall(ctx context.Context, w *wait, req *mcp.Request, res mcp.Result) (mcp.Result, error) {
 	if w.intent == nil {
 		return res, nil
@@ -263,12 +260,6 @@ func (m *clientTasks) removeSuspended(key string) *wait {
 // continued returns the suspended wait that a request continues, with the input responses; nil for
 // a new call.
 func (m *clientTasks) continued(req *mcp.Request) (*wait, json.RawMessage) {
-	m.mu.Lock()
-	none := len(m.suspended) == 0
-	m.mu.Unlock()
-	if none {
-		return nil, nil // the usual case; does not decode the params
-	}
 	var p struct {
 		RequestState   string          `json:"requestState"`
 		InputResponses json.RawMessage `json:"inputResponses"`
@@ -284,8 +275,7 @@ func (m *clientTasks) continued(req *mcp.Request) (*wait, json.RawMessage) {
 // requests with the same context.
 type intent struct {
 	kind    intentKind
-	mu      sync.Mutex
-	taken   bool
+	taken   atomic.Bool
 	resumed *Handle         // the task to wait for; no call is sent
 	first   *seenTask       // of resumed; may be nil
 	handle  *Handle         // set for a call that became a task
@@ -308,33 +298,8 @@ func withIntent(ctx context.Context, in *intent) context.Context {
 // takeIntent returns the intent of that kind if no request has taken it yet.
 func takeIntent(ctx context.Context, kind intentKind) *intent {
 	in, ok := ctx.Value(intentKey{}).(*intent)
-	if !ok || in.kind != kind {
+	if !ok || in.kind != kind || in.taken.Swap(true) {
 		return nil
 	}
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if in.taken {
-		return nil
-	}
-	in.taken = true
 	return in
-}
-
-// created sets the handle, and returns a result that ends the call.
-func (in *intent) created(h *Handle) (mcp.Result, error) {
-	in.handle = h
-	return mcp.RawResult(`{"resultType":"complete","content":[]}`), nil
-}
-
-// finished sets the result of a call that became no task. in may be nil.
-func (in *intent) finished(req *mcp.Request, res mcp.Result) (mcp.Result, error) {
-	if in == nil {
-		return res, nil
-	}
-	raw, err := req.EncodeResult(res)
-	if err != nil {
-		return nil, err
-	}
-	in.direct = raw
-	return mcp.RawResult(raw), nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"sync"
+	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
 
@@ -35,10 +36,11 @@ func (f client2025) send(
 		return res, false, err
 	}
 	tool := toolOf(req)
-	if !m.tools.isKnown(tool) {
+	support, known := m.tools.of(tool)
+	if !known {
 		m.fetchTools(ctx, mcp.CallOptions{})
+		support, _ = m.tools.of(tool)
 	}
-	support := m.tools.of(tool)
 	if support == supportRequired || support == supportOptional && in != nil {
 		return f.sendTask(m, req, forward)
 	}
@@ -48,7 +50,7 @@ func (f client2025) send(
 	}
 	// The tool may have to be called as a task since it was listed. This call has not run.
 	m.fetchTools(ctx, mcp.CallOptions{NoCache: true})
-	if m.tools.of(tool) != supportRequired {
+	if support, _ = m.tools.of(tool); support != supportRequired {
 		return res, false, err
 	}
 	return f.sendTask(m, req, forward)
@@ -60,8 +62,6 @@ func acceptsTaskCalls(ctx context.Context) bool {
 }
 
 // A capability2025 is the capability of a server for tasks. An absent member is not supported.
-//
-// Spec: basic/utilities/tasks (2025-11-25), Server Capabilities.
 type capability2025 struct {
 	List     *struct{} `json:"list"`
 	Requests struct {
@@ -97,7 +97,7 @@ func (client2025) sendTask(m *clientTasks, req *mcp.Request, forward forwardFunc
 	return res, true, err
 }
 
-// fetchTools lists the tools. noteTools reads the results.
+// fetchTools lists the tools. notePage reads the results.
 func (m *clientTasks) fetchTools(ctx context.Context, o mcp.CallOptions) {
 	for _, err := range mcp.ClientFrom(ctx).Tools(mcp.WithCallOptions(ctx, o)) {
 		if err != nil {
@@ -106,23 +106,9 @@ func (m *clientTasks) fetchTools(ctx context.Context, o mcp.CallOptions) {
 			return
 		}
 	}
-	m.tools.setComplete()
-}
-
-func (client2025) noteTools(m *clientTasks, req *mcp.Request, res mcp.Result) error {
-	raw, err := req.EncodeResult(res)
-	if err != nil {
-		return err
-	}
-	var page struct {
-		Tools []json.RawMessage `json:"tools"`
-	}
-	if jsonv2.Unmarshal(raw, &page) == nil {
-		for _, tool := range page.Tools {
-			m.tools.note(tool)
-		}
-	}
-	return nil
+	m.tools.mu.Lock()
+	defer m.tools.mu.Unlock()
+	m.tools.isComplete = true
 }
 
 // toolSupport holds the taskSupport of the tools of a server.
@@ -132,43 +118,43 @@ type toolSupport struct {
 	isComplete bool              // all tools have been listed
 }
 
-// note reads the definition of a tool. A tool with an invalid definition is not called as a task.
-func (x *toolSupport) note(raw []byte) {
-	var tool struct {
-		Name      string `json:"name"`
-		Execution struct {
-			TaskSupport string `json:"taskSupport"`
-		} `json:"execution"`
+// notePage reads a result of tools/list. A tool with an invalid definition is not called as a task.
+func (x *toolSupport) notePage(req *mcp.Request, res mcp.Result) error {
+	raw, err := req.EncodeResult(res)
+	if err != nil {
+		return err
 	}
-	_ = jsonv2.Unmarshal(raw, &tool)
+	var page struct {
+		Tools []json.RawMessage `json:"tools"`
+	}
+	_ = jsonv2.Unmarshal(raw, &page) // package mcp refuses an invalid result
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	delete(x.support, tool.Name)
-	if s := tool.Execution.TaskSupport; s == supportRequired || s == supportOptional {
-		if x.support == nil || len(x.support) >= maxToolSupports {
-			x.support = map[string]string{}
+	for _, raw := range page.Tools {
+		var tool struct {
+			Name      string `json:"name"`
+			Execution struct {
+				TaskSupport string `json:"taskSupport"`
+			} `json:"execution"`
 		}
-		x.support[tool.Name] = s
+		_ = jsonv2.Unmarshal(raw, &tool)
+		delete(x.support, tool.Name)
+		if s := tool.Execution.TaskSupport; s == supportRequired || s == supportOptional {
+			if x.support == nil || len(x.support) >= maxToolSupports {
+				x.support = map[string]string{}
+			}
+			x.support[tool.Name] = s
+		}
 	}
+	return nil
 }
 
-func (x *toolSupport) of(tool string) string {
+// of returns the taskSupport of a tool, and whether it is known.
+func (x *toolSupport) of(tool string) (support string, known bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.support[tool]
-}
-
-// isKnown reports whether the taskSupport of a tool is known.
-func (x *toolSupport) isKnown(tool string) bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.isComplete || x.support[tool] != ""
-}
-
-func (x *toolSupport) setComplete() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.isComplete = true
+	support = x.support[tool]
+	return support, x.isComplete || support != ""
 }
 
 func isMethodNotFound(err error) bool {
@@ -300,4 +286,139 @@ func listPage(ctx context.Context, c *mcp.Client, cursor *string) (*taskPage, er
 		return nil, invalid(methodList, err)
 	}
 	return page, nil
+}
+
+// resultTimeout is how long tasks/result may take once the task has ended, before it is sent again.
+const resultTimeout = 10 * time.Second
+
+var errNoResult = fmt.Errorf("tasks: no response to tasks/result: %w", mcp.ErrTimeout)
+
+// follow polls the task, and sends tasks/result when the task has ended or requires input. The
+// server sends its requests and progress with the response to tasks/result. A call that wants
+// progress sends it at once.
+//
+// Spec: basic/utilities/tasks (2025-11-25), Getting Tasks, Retrieving Task Results, Input Required
+// Status.
+func (client2025) follow(ctx context.Context, w *wait, req *mcp.Request) (mcp.Result, error) {
+	for {
+		if t := w.poller.last; t != nil && t.Status != StatusCancelled &&
+			(t.Status != StatusWorking || w.progress != nil && !w.noResultWhileWorking) {
+			res, err := w.fetchResult(ctx, req)
+			if res != nil || err != nil {
+				return res, err
+			}
+			w.poller.immediate = false
+		}
+		t, err := w.poller.next(ctx)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case t.Status == StatusCancelled:
+			return nil, cancelledError(&t.Task)
+		case t.Status == StatusWorking, t.Status == StatusInputRequired && w.wasOpen:
+			w.resultFailures = failures{} // the stream was cut before there was a result
+		}
+	}
+}
+
+// fetchResult sends tasks/result. If it returns neither a result nor an error, the request has to
+// be repeated.
+func (w *wait) fetchResult(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+	sent := time.Now()
+	res, err := w.sendResultRequest(ctx, req)
+	w.wasOpen = time.Since(sent) >= resultTimeout
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err == nil {
+		if t := res.ResultType(); t != mcp.ResultComplete {
+			return nil, invalid(methodResult, fmt.Errorf("the result of the task has the result type %.64q", t))
+		}
+		return res, nil
+	}
+	var fault *mcp.Error
+	if errors.As(err, &fault) {
+		// It is the error of the call if the task has ended, and of tasks/result otherwise.
+		t, getErr := w.poller.get(mcp.WithCallOptions(ctx, w.poller.options))
+		switch {
+		case getErr != nil && !isTransient(getErr):
+			return nil, err
+		case getErr == nil && t.Status == StatusCancelled:
+			return nil, cancelledError(&t.Task)
+		case getErr == nil && t.Status.Final():
+			return nil, err
+		case getErr == nil && t.Status == StatusWorking:
+			w.noResultWhileWorking = true
+			return nil, nil
+		}
+	} else if !isTransient(err) {
+		return nil, err
+	}
+	if w.resultFailures.lastFor(maxOutage) {
+		return nil, fmt.Errorf("tasks: fetch the result of task %q: %w", w.task.id, err)
+	}
+	return nil, nil
+}
+
+// sendResultRequest sends one tasks/result and waits for the response. Meanwhile it polls the task
+// now and then, because the stream of a request that waits for hours may be broken without an
+// error.
+func (w *wait) sendResultRequest(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+	type response struct {
+		res mcp.Result
+		err error
+	}
+	sendCtx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	ended := make(chan response, 1)
+	go func() { // ends at the latest when sendCtx is cancelled
+		var r response
+		defer func() {
+			if p := recover(); p != nil {
+				r = response{err: fmt.Errorf("tasks: middleware panicked: %v", p)}
+			}
+			ended <- r
+		}()
+		r.res, r.err = w.client.next.ServeMCP(sendCtx, w.progress.wrap(w.resultRequest(req)))
+		if r.res == nil && r.err == nil {
+			r.err = errors.New("tasks: middleware returned neither result nor error")
+		}
+	}()
+	overdue := false
+	for {
+		pause := max(w.poller.interval(), subscribedInterval)
+		if overdue {
+			pause = resultTimeout
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case r := <-ended:
+			timer.Stop()
+			return r.res, r.err
+		case <-timer.C:
+		}
+		if overdue {
+			cancel(errNoResult)
+			<-ended
+			return nil, &mcp.TransportError{Method: methodResult, MayHaveRun: true, Err: errNoResult}
+		}
+		t, err := w.poller.get(mcp.WithCallOptions(ctx, w.poller.options))
+		if err == nil {
+			w.poller.last = t
+		}
+		overdue = err == nil && t.Status.Final() || err != nil && !isTransient(err)
+	}
+}
+
+// resultRequest returns the tasks/result for a call. It has the call's `_meta`, with its
+// progressToken.
+func (w *wait) resultRequest(req *mcp.Request) *mcp.Request {
+	raw, err := jsonv2.Marshal(taskParams{ID: w.task.id, Meta: metaOf(req)})
+	if err != nil {
+		raw = []byte("{}") // a string always encodes
+	}
+	out := *req
+	out.Method, out.HeaderParams, out.Params = methodResult, nil, raw
+	return &out
 }

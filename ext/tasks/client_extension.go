@@ -25,8 +25,6 @@ func (clientExtension) send(
 	return res, true, err
 }
 
-func (clientExtension) noteTools(*clientTasks, *mcp.Request, mcp.Result) error { return nil }
-
 // Spec: tasks extension, Task Creation.
 func (clientExtension) decodeCreated(raw []byte) (*seenTask, error) {
 	t, _, err := decodeFields(raw)
@@ -66,9 +64,6 @@ func (clientExtension) decodeTask(raw []byte) (*seenTask, error) {
 	return t, nil
 }
 
-// follow polls the task.
-//
-// Spec: tasks extension, Task Polling.
 func (clientExtension) follow(ctx context.Context, w *wait, _ *mcp.Request) (mcp.Result, error) {
 	for {
 		t, err := w.poller.next(ctx)

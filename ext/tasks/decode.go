@@ -37,7 +37,6 @@ type seenTask struct {
 	isDetailed bool           // with result, error or input requests, if its form has them
 }
 
-// taskMembers are the members of a task in both forms.
 type taskMembers struct {
 	ID            *string         `json:"taskId"`
 	Status        Status          `json:"status"`
@@ -117,7 +116,6 @@ func decodeInputRequests(raw []byte) ([]inputRequest, error) {
 	return requests, nil
 }
 
-// checkResult returns an error if the result of a task cannot be that of a call.
 func checkResult(raw []byte) error {
 	if len(raw) == 0 || raw[0] != '{' {
 		return errors.New("the status is completed, but result is not an object")
@@ -128,7 +126,6 @@ func checkResult(raw []byte) error {
 	return nil
 }
 
-// decodeError reads the error of a task, which has the shape of an error response.
 func decodeError(raw []byte) (*mcp.Error, error) {
 	if len(raw) == 0 || raw[0] != '{' {
 		return nil, errors.New("the status is failed, but error is not an object")

@@ -19,10 +19,8 @@ const (
 	maxDelete = 1000
 )
 
-// errExpired is the cause of the context of a run whose task has expired.
 var errExpired = fmt.Errorf("tasks: the task's time to live is over: %w", context.DeadlineExceeded)
 
-// expire fails a task that is not finished at the end of its time to live.
 func (s *Server) expire(ctx context.Context, owner, id string) (*job, error) {
 	ended := false
 	j, err := s.change(ctx, owner, id, func(j *job, now time.Time) error {
@@ -45,10 +43,16 @@ func (s *Server) expire(ctx context.Context, owner, id string) (*job, error) {
 // sweep fails the tasks whose time to live is over, and deletes expired ones. The timer of
 // deadlines calls it.
 func (s *Server) sweep() {
-	if !s.addActive() {
+	s.mu.Lock()
+	closed := s.closed
+	if !closed {
+		s.active.Add(1)
+	}
+	s.mu.Unlock()
+	if closed {
 		return
 	}
-	defer s.activeDone()
+	defer s.active.Done()
 	now := time.Now()
 	due, cleanup := s.deadlines.popDue(now)
 	for _, d := range due {
@@ -59,17 +63,17 @@ func (s *Server) sweep() {
 		j, err := s.expire(s.base, d.owner, d.id)
 		switch {
 		case err == nil && !j.Done:
-			s.deadlines.add(d.owner, d.id, j.Expires) // the clock was set back
+			s.deadlines.add(d.owner, d.id, j.Expires, false) // the clock was set back
 		case err == nil, errors.Is(err, errUnknownTask):
 		case errors.Is(err, errRecord):
 			s.log.Error("tasks: an expired task cannot be read and is deleted", "task", short(d.id), "error", err)
 			if err := s.store.Delete(s.base, d.owner, d.id); err != nil {
-				s.deadlines.add(d.owner, d.id, now.Add(sweepInterval))
+				s.deadlines.add(d.owner, d.id, now.Add(sweepInterval), false)
 			}
 		default:
 			s.log.Error("tasks: an expired task could not be ended; trying again later", "task", short(d.id), "error",
 				err)
-			s.deadlines.add(d.owner, d.id, now.Add(sweepInterval))
+			s.deadlines.add(d.owner, d.id, now.Add(sweepInterval), false)
 		}
 	}
 	if cleanup {
@@ -116,7 +120,7 @@ type deadline struct {
 // update sets the deadline of a job that was stored, and removes it if the job is done.
 func (d *deadlines) update(j *job) {
 	if !j.Done {
-		d.add(j.Owner, j.ID, j.Expires)
+		d.add(j.Owner, j.ID, j.Expires, false)
 		return
 	}
 	d.mu.Lock()
@@ -131,37 +135,20 @@ func (d *deadlines) update(j *job) {
 	d.resetTimerLocked()
 }
 
-func (d *deadlines) add(owner, id string, at time.Time) {
+// add sets the deadline of a task. If discard is set, the task is deleted then.
+func (d *deadlines) add(owner, id string, at time.Time, discard bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.addLocked(owner, id, at)
-}
-
-func (d *deadlines) addLocked(owner, id string, at time.Time) *deadline {
-	if d.byID == nil {
-		d.byID = map[string]*deadline{}
-	}
 	e := d.byID[id]
-	switch {
-	case e == nil:
+	if e == nil {
 		e = &deadline{owner: owner, id: id, at: at}
 		d.byID[id] = e
 		heap.Push(&d.heap, e)
-	case e.at.Equal(at):
-		return e
-	default:
-		e.at = at
-		heap.Fix(&d.heap, e.index)
 	}
+	e.at = at
+	e.discarded = e.discarded || discard
+	heap.Fix(&d.heap, e.index)
 	d.resetTimerLocked()
-	return e
-}
-
-// addDiscarded schedules the deletion of a task.
-func (d *deadlines) addDiscarded(owner, id string, at time.Time) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.addLocked(owner, id, at).discarded = true
 }
 
 func (d *deadlines) len() int {
@@ -208,14 +195,13 @@ func (d *deadlines) resetTimerLocked() {
 	if len(d.heap) > 0 && (next.IsZero() || d.heap[0].at.Before(next)) {
 		next = d.heap[0].at
 	}
-	if d.stopped || next.IsZero() {
-		return
-	}
-	if d.timer == nil {
+	switch {
+	case d.stopped || next.IsZero():
+	case d.timer == nil:
 		d.timer = time.AfterFunc(time.Until(next), d.sweep)
-		return
+	default:
+		d.timer.Reset(time.Until(next))
 	}
-	d.timer.Reset(time.Until(next))
 }
 
 func (d *deadlines) stop() {

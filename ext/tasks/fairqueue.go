@@ -28,7 +28,6 @@ func (q *fairQueue) owner(name string) *ownerQueue {
 	return o
 }
 
-// tryAcquire counts r as running if the limits allow it.
 func (q *fairQueue) tryAcquire(r *run) bool {
 	if q.running >= q.max {
 		return false
@@ -50,7 +49,6 @@ func (q *fairQueue) release(r *run) {
 	q.removeIfIdle(o)
 }
 
-// push appends a run to its owner's queue.
 func (q *fairQueue) push(r *run) {
 	o := q.owner(r.owner)
 	r.queued = o.runs.PushBack(r)
@@ -59,7 +57,6 @@ func (q *fairQueue) push(r *run) {
 	}
 }
 
-// remove removes a run from its owner's queue if it is there.
 func (q *fairQueue) remove(r *run) {
 	if r.queued == nil {
 		return

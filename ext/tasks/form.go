@@ -20,16 +20,10 @@ type serverForm interface {
 	// created returns the result of a call that became a task.
 	created(j *job) mcp.Result
 
-	// The methods tasks/get, tasks/update, tasks/cancel, tasks/result and tasks/list.
-
-	get(ctx context.Context, req *mcp.Request) (mcp.Result, error)
-	update(ctx context.Context, req *mcp.Request) (mcp.Result, error)
-	cancel(ctx context.Context, req *mcp.Request) (mcp.Result, error)
-	result(ctx context.Context, req *mcp.Request) (mcp.Result, error)
-	list(ctx context.Context, req *mcp.Request) (mcp.Result, error)
+	// serve serves tasks/get, tasks/update, tasks/cancel, tasks/result or tasks/list.
+	serve(ctx context.Context, req *mcp.Request) (mcp.Result, error)
 }
 
-// form returns the form that the revision of a request has.
 func (s *Server) form(req *mcp.Request) serverForm {
 	switch v := req.Revision(); {
 	case v == revision2025:
@@ -40,17 +34,8 @@ func (s *Server) form(req *mcp.Request) serverForm {
 	return serverNone{s}
 }
 
-// serverMethods are the methods that a [Server] serves.
-var serverMethods = map[string]func(f serverForm, ctx context.Context, req *mcp.Request) (mcp.Result, error){
-	methodGet:    serverForm.get,
-	methodUpdate: serverForm.update,
-	methodCancel: serverForm.cancel,
-	methodResult: serverForm.result,
-	methodList:   serverForm.list,
-}
-
 // serverNone is the form of revisions before 2025-11-25, which have no tasks. The other two embed
-// it for the methods that they do not have.
+// it for what they do not have.
 type serverNone struct{ server *Server }
 
 func (serverNone) call(req *mcp.Request) (*pendingCall, error) {
@@ -71,26 +56,9 @@ func (f serverNone) listTools(res *mcp.ListToolsResult) *mcp.ListToolsResult {
 	return &out
 }
 
-// created returns nil: no call becomes a task.
 func (serverNone) created(*job) mcp.Result { return nil }
 
-func (serverNone) get(_ context.Context, req *mcp.Request) (mcp.Result, error) {
-	return nil, errNoMethod(req)
-}
-
-func (serverNone) update(_ context.Context, req *mcp.Request) (mcp.Result, error) {
-	return nil, errNoMethod(req)
-}
-
-func (serverNone) cancel(_ context.Context, req *mcp.Request) (mcp.Result, error) {
-	return nil, errNoMethod(req)
-}
-
-func (serverNone) result(_ context.Context, req *mcp.Request) (mcp.Result, error) {
-	return nil, errNoMethod(req)
-}
-
-func (serverNone) list(_ context.Context, req *mcp.Request) (mcp.Result, error) {
+func (serverNone) serve(_ context.Context, req *mcp.Request) (mcp.Result, error) {
 	return nil, errNoMethod(req)
 }
 
@@ -98,24 +66,6 @@ func (serverNone) list(_ context.Context, req *mcp.Request) (mcp.Result, error) 
 func errNoMethod(req *mcp.Request) error {
 	return mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %.128q", req.Method)
 }
-
-// completeResult has the methods of a [mcp.Result] that is complete and has no `_meta`.
-type completeResult struct{}
-
-// ResultType returns "complete".
-func (completeResult) ResultType() string { return mcp.ResultComplete }
-
-// ResultMeta returns nil.
-func (completeResult) ResultMeta() mcp.Meta { return nil }
-
-// taskResult has the methods of a [mcp.Result] that says that a call became a task.
-type taskResult struct{}
-
-// ResultType returns "task".
-func (taskResult) ResultType() string { return resultTask }
-
-// ResultMeta returns nil.
-func (taskResult) ResultMeta() mcp.Meta { return nil }
 
 // A clientForm is one of the two forms that tasks have on the wire, as a client speaks it. It is
 // chosen once for each request or handle.
@@ -126,10 +76,8 @@ type clientForm interface {
 	decodeTask(raw []byte) (*seenTask, error)
 
 	// send sends a call by means of forward. It reports whether the result may be a task.
-	send(ctx context.Context, m *clientTasks, in *intent, req *mcp.Request, forward forwardFunc) (mcp.Result, bool,
-		error)
-	// noteTools reads from a result of tools/list which tools run as tasks.
-	noteTools(m *clientTasks, req *mcp.Request, res mcp.Result) error
+	send(ctx context.Context, m *clientTasks, in *intent, req *mcp.Request, forward forwardFunc) (
+		res mcp.Result, canBeTask bool, err error)
 
 	// follow waits for the task until there is a result, or input requests for the client.
 	follow(ctx context.Context, w *wait, req *mcp.Request) (mcp.Result, error)
@@ -148,7 +96,6 @@ type clientForm interface {
 
 type forwardFunc func(req *mcp.Request) (mcp.Result, error)
 
-// clientFormOf returns the form that a revision has.
 func clientFormOf(revision string) clientForm {
 	switch {
 	case revision == revision2025:

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -28,11 +30,8 @@ type Handle struct {
 // object, or be nil.
 //
 // If the server returns a result at once, the handle has no ID, and Wait returns the result. Input
-// requests that come before the task are answered by the client's functions. A server of revision
-// 2025-11-25 is asked for a task if the tool supports it.
-//
-// The client has to declare what the task will ask for, even if another process is to answer: see
-// [Declare].
+// requests that come before the task are answered by the client's functions. The client has to
+// declare what the task will ask for, even if another process is to answer: see [Declare].
 func Start(ctx context.Context, c *mcp.Client, tool string, args any) (*Handle, error) {
 	in := &intent{kind: intentStart}
 	res, err := c.CallTool(withIntent(ctx, in), tool, args)
@@ -42,14 +41,14 @@ func Start(ctx context.Context, c *mcp.Client, tool string, args any) (*Handle, 
 	case err != nil:
 		return nil, err
 	}
-	return &Handle{client: c, tool: tool, direct: res, raw: in.direct, answered: &answeredKeys{}}, nil
+	return &Handle{client: c, tool: tool, direct: res, raw: in.direct, answered: newAnsweredKeys()}, nil
 }
 
 // Resume returns a handle for a task by its ID, also for a task that another process has started.
 // It sends nothing: an unknown ID makes the methods of the handle fail. Results are not checked
 // against the tool's output schema, because the tool is not known.
 func Resume(c *mcp.Client, id string) *Handle {
-	return &Handle{client: c, id: id, answered: &answeredKeys{}}
+	return &Handle{client: c, id: id, answered: newAnsweredKeys()}
 }
 
 // ID returns the id of the task at its server, or "" if the call became no task. Store it to
@@ -107,7 +106,7 @@ func (h *Handle) Wait(ctx context.Context) (*mcp.CallToolResult, error) {
 	probe := &intent{kind: intentProbe}
 	first, err := h.poller().get(withIntent(ctx, probe))
 	switch {
-	case !probe.taken && (err == nil || isUnsupported(err)):
+	case !probe.taken.Load() && (err == nil || isUnsupported(err)):
 		return nil, errors.New("tasks: the client does not support tasks: create it with the options of tasks.Declare")
 	case err != nil && (ctx.Err() != nil || !isTransient(err)):
 		return nil, err
@@ -115,7 +114,6 @@ func (h *Handle) Wait(ctx context.Context) (*mcp.CallToolResult, error) {
 	return h.client.CallTool(withIntent(ctx, &intent{kind: intentStart, resumed: h, first: first}), h.tool, nil)
 }
 
-// isUnsupported reports whether err says that the server does not support tasks for this client.
 func isUnsupported(err error) bool {
 	var fault *mcp.Error
 	return errors.As(err, &fault) && (fault.Code == mcp.CodeMethodNotFound || fault.Code == mcp.CodeMissingRequiredClientCapability)
@@ -157,4 +155,71 @@ func (h *Handle) Cancel(ctx context.Context) error {
 	}
 	_, err := h.client.Do(ctx, methodCancel, taskParams{ID: h.id})
 	return err
+}
+
+// Updates returns an iterator over the states of the task: the current one, and a new one whenever
+// the task has changed, up to its final status. It subscribes to the task where the server supports
+// it, and polls otherwise. It does not answer questions: call Answer or Wait for a task with
+// [StatusInputRequired].
+//
+// The iteration ends with the first error. A server that cannot be reached is tried for two
+// minutes. When ctx ends, the iteration ends without an error.
+//
+// Spec: tasks extension, Task Status Notifications; basic/utilities/tasks (2025-11-25), Getting
+// Tasks.
+func (h *Handle) Updates(ctx context.Context) iter.Seq2[*Task, error] {
+	return func(yield func(*Task, error) bool) {
+		if h.direct != nil {
+			yield(h.Get(ctx))
+			return
+		}
+		p := h.poller()
+		defer func() { p.unsubscribe() }()
+		var last *Task
+		for {
+			t, err := p.next(ctx)
+			if err == nil && t.Status.Final() {
+				err = p.retry(ctx,
+					func() error { return p.form.fetchOutcome(mcp.WithCallOptions(ctx, p.options), h, t) })
+			}
+			switch {
+			case ctx.Err() != nil:
+				return
+			case err != nil:
+				yield(nil, err)
+				return
+			}
+			if last == nil || hasChanged(last, &t.Task) {
+				yielded := t.Task // a copy, since the caller may change what it gets
+				last = &yielded
+				if !yield(&t.Task, nil) {
+					return
+				}
+			}
+			if t.Status.Final() {
+				return
+			}
+			if p.subscription == nil {
+				p.subscribe(ctx)
+			}
+		}
+	}
+}
+
+func hasChanged(before, after *Task) bool {
+	same := func(a, b mcp.InputRequest) bool { return a.Method == b.Method && string(a.Params) == string(b.Params) }
+	return before.Status != after.Status || before.Message != after.Message || !before.Updated.Equal(after.Updated) ||
+		!maps.EqualFunc(before.InputRequests, after.InputRequests, same)
+}
+
+// List returns the tasks of the client at its server, without their results. It fetches one page
+// after the other as the iteration proceeds. The iteration ends with the first error.
+//
+// Only servers of revision 2025-11-25 list tasks, and only if they declare it; a [Server] lists the
+// tasks of authenticated callers. For other servers the iteration yields an error that says so, and
+// clients have to keep the IDs of their tasks.
+//
+// Spec: basic/utilities/tasks (2025-11-25), Listing Tasks.
+func List(ctx context.Context, c *mcp.Client) iter.Seq2[*Task, error] {
+	return clientFormOf(c.Revision()).list(ctx, c)
 }

@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
 	"iter"
@@ -25,7 +26,6 @@ type memory struct {
 	bytes   int64                    // of the Data of all records
 }
 
-// ownerRecords holds the records of one owner.
 type ownerRecords struct {
 	sorted []*entry // by Created, then by ID
 	bytes  int64    // of their Data
@@ -38,9 +38,8 @@ type entry struct {
 	expiry deadline // in memory.expiry while the record is Done
 }
 
-// Create adds a record.
 func (m *memory) Create(ctx context.Context, r Record) error {
-	if err := checkRecord(ctx, r); err != nil {
+	if err := cmp.Or(context.Cause(ctx), r.Check()); err != nil {
 		return err
 	}
 	r.Version, r.Data = 1, cloneData(r.Data)
@@ -64,32 +63,24 @@ func (m *memory) Create(ctx context.Context, r Record) error {
 	return nil
 }
 
-// Get returns a record.
 func (m *memory) Get(ctx context.Context, owner, id string) (Record, error) {
 	if err := context.Cause(ctx); err != nil {
 		return Record{}, err
 	}
-	r, ok := m.get(owner, id)
-	if !ok {
+	m.mu.Lock()
+	e := m.records[id]
+	if e == nil || e.Owner != owner {
+		m.mu.Unlock()
 		return Record{}, ErrUnknown
 	}
+	r := e.Record
+	m.mu.Unlock()
 	r.Data = cloneData(r.Data)
 	return r, nil
 }
 
-func (m *memory) get(owner, id string) (Record, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	e := m.records[id]
-	if e == nil || e.Owner != owner {
-		return Record{}, false
-	}
-	return e.Record, true
-}
-
-// Update replaces a record.
 func (m *memory) Update(ctx context.Context, r Record) error {
-	if err := checkRecord(ctx, r); err != nil {
+	if err := cmp.Or(context.Cause(ctx), r.Check()); err != nil {
 		return err
 	}
 	data := cloneData(r.Data)
@@ -110,7 +101,6 @@ func (m *memory) Update(ctx context.Context, r Record) error {
 	return nil
 }
 
-// Delete removes a record.
 func (m *memory) Delete(ctx context.Context, owner, id string) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -153,7 +143,6 @@ func (m *memory) cancelExpiry(e *entry) {
 	}
 }
 
-// List returns records of an owner, the oldest first.
 func (m *memory) List(ctx context.Context, owner string, after Cursor, limit int) ([]Record, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
@@ -192,14 +181,10 @@ func (m *memory) list(owner string, after Cursor, limit int) []Record {
 func (o *ownerRecords) search(c Cursor) (int, bool) {
 	c.Created = toMillisecond(c.Created)
 	return slices.BinarySearchFunc(o.sorted, c, func(e *entry, c Cursor) int {
-		if n := e.Created.Compare(c.Created); n != 0 {
-			return n
-		}
-		return strings.Compare(e.ID, c.ID)
+		return cmp.Or(e.Created.Compare(c.Created), strings.Compare(e.ID, c.ID))
 	})
 }
 
-// Count returns the number of an owner's records, and the size of their Data.
 func (m *memory) Count(ctx context.Context, owner string) (n int, bytes int64, err error) {
 	if err := context.Cause(ctx); err != nil {
 		return 0, 0, err
@@ -212,7 +197,6 @@ func (m *memory) Count(ctx context.Context, owner string) (n int, bytes int64, e
 	return 0, 0, nil
 }
 
-// CountAll returns the number of all records, and the size of their Data.
 func (m *memory) CountAll(ctx context.Context) (n int, bytes int64, err error) {
 	if err := context.Cause(ctx); err != nil {
 		return 0, 0, err
@@ -222,18 +206,22 @@ func (m *memory) CountAll(ctx context.Context) (n int, bytes int64, err error) {
 	return len(m.records), m.bytes, nil
 }
 
-// Unfinished returns the records that are not done.
 func (m *memory) Unfinished(ctx context.Context) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		for _, r := range m.unfinished() {
+		var found []Record
+		m.mu.Lock()
+		for _, e := range m.records {
+			if !e.Done {
+				found = append(found, e.Record)
+			}
+		}
+		m.mu.Unlock()
+		for _, r := range found {
 			if err := context.Cause(ctx); err != nil {
 				yield(Record{}, err)
 				return
 			}
-			r, err := m.Get(ctx, r.Owner, r.ID)
-			if err != nil || r.Done {
-				continue // deleted or finished since
-			}
+			r.Data = cloneData(r.Data)
 			if !yield(r, nil) {
 				return
 			}
@@ -241,20 +229,6 @@ func (m *memory) Unfinished(ctx context.Context) iter.Seq2[Record, error] {
 	}
 }
 
-// unfinished returns the records that are not done, with their Owner and ID only.
-func (m *memory) unfinished() []Record {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var found []Record
-	for _, e := range m.records {
-		if !e.Done {
-			found = append(found, Record{Owner: e.Owner, ID: e.ID})
-		}
-	}
-	return found
-}
-
-// DeleteExpired removes records that are done and have expired.
 func (m *memory) DeleteExpired(ctx context.Context, now time.Time, limit int) (int, error) {
 	if err := context.Cause(ctx); err != nil {
 		return 0, err
@@ -275,10 +249,3 @@ func toMillisecond(t time.Time) time.Time { return time.UnixMilli(t.UnixMilli())
 
 // cloneData returns a copy of data; nil if data is empty, so that an empty Data has one form.
 func cloneData(data []byte) []byte { return append([]byte(nil), data...) }
-
-func checkRecord(ctx context.Context, r Record) error {
-	if err := context.Cause(ctx); err != nil {
-		return err
-	}
-	return r.Check()
-}

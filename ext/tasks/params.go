@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	jsonv2 "github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -13,11 +12,11 @@ import (
 // setParam returns a copy of a request in whose params one member has another value, or is missing
 // if value is nil.
 func setParam(req *mcp.Request, name string, value json.RawMessage) (*mcp.Request, error) {
-	params := make(map[string]jsontext.Value)
+	params := make(map[string]json.RawMessage)
 	if err := jsonv2.Unmarshal(req.Params, &params); err != nil {
 		return nil, fmt.Errorf("tasks: decode the params of a call: %w", err)
 	}
-	params[name] = jsontext.Value(value)
+	params[name] = value
 	if value == nil {
 		delete(params, name)
 	}
@@ -30,7 +29,6 @@ func setParam(req *mcp.Request, name string, value json.RawMessage) (*mcp.Reques
 	return &changed, nil
 }
 
-// toolOf returns the name of the tool that a request calls, or "".
 func toolOf(req *mcp.Request) string {
 	var p struct {
 		Name string `json:"name"`
@@ -39,7 +37,6 @@ func toolOf(req *mcp.Request) string {
 	return p.Name
 }
 
-// metaOf returns the `_meta` of a request, which the client has encoded.
 func metaOf(req *mcp.Request) json.RawMessage {
 	var p struct {
 		Meta json.RawMessage `json:"_meta"`

@@ -74,7 +74,6 @@ func (p *poller) next(ctx context.Context) (*seenTask, error) {
 	return p.last, nil
 }
 
-// refresh polls the task until the server responds.
 func (p *poller) refresh(ctx context.Context) error {
 	return p.retry(ctx, func() error {
 		t, err := p.get(mcp.WithCallOptions(ctx, p.options))
@@ -139,7 +138,6 @@ func (p *poller) serverInterval() time.Duration {
 	return min(max(d, minPollInterval), maxPollInterval)
 }
 
-// get sends one tasks/get.
 func (p *poller) get(ctx context.Context) (*seenTask, error) {
 	raw, err := p.client.Do(ctx, methodGet, taskParams{ID: p.id})
 	p.refused = isRefusal(err)
@@ -162,13 +160,9 @@ type taskParams struct {
 	Meta           json.RawMessage `json:"_meta,omitzero"`
 }
 
-func (p *poller) update(ctx context.Context, responses json.RawMessage) error {
-	_, err := p.client.Do(mcp.WithCallOptions(ctx, p.options), methodUpdate, taskParams{ID: p.id, InputResponses: responses})
-	return err
-}
-
-func (p *poller) cancel(ctx context.Context) error {
-	_, err := p.client.Do(mcp.WithCallOptions(ctx, p.options), methodCancel, taskParams{ID: p.id})
+// do sends a request that returns nothing.
+func (p *poller) do(ctx context.Context, method string, responses json.RawMessage) error {
+	_, err := p.client.Do(mcp.WithCallOptions(ctx, p.options), method, taskParams{ID: p.id, InputResponses: responses})
 	return err
 }
 
@@ -201,7 +195,6 @@ func (p *poller) retry(ctx context.Context, f func() error) error {
 	}
 }
 
-// failures counts consecutive failures.
 type failures struct {
 	began time.Time
 	count int
@@ -236,7 +229,6 @@ func isRefusal(err error) bool {
 	return errors.As(err, &fault) && fault.Remote() && !isTransient(err)
 }
 
-// retryAfter returns how long a busy server asks the client to wait.
 func retryAfter(err error) time.Duration {
 	var fault *mcp.Error
 	if !errors.As(err, &fault) {
@@ -251,7 +243,6 @@ func retryAfter(err error) time.Duration {
 	return min(milliseconds(data.After), maxRetry)
 }
 
-// subscribe subscribes to the task if its form has notifications.
 func (p *poller) subscribe(ctx context.Context) {
 	if p.form.hasNotifications() {
 		p.subscription = newSubscription(ctx, p.client, p.id)

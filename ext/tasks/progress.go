@@ -52,7 +52,6 @@ func (p *progressSender) setRequest(req *mcp.Request) {
 	}
 }
 
-// wrap returns a copy of req whose notifications go through p.
 func (p *progressSender) wrap(req *mcp.Request) *mcp.Request {
 	if p == nil {
 		return req
@@ -62,7 +61,6 @@ func (p *progressSender) wrap(req *mcp.Request) *mcp.Request {
 	return &wrapped
 }
 
-// forward sends a notification of the server.
 func (p *progressSender) forward(ctx context.Context, method string, params json.RawMessage) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

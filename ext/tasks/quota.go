@@ -57,13 +57,13 @@ func (s *Server) addReservation(r *reservation, own, all usage) *mcp.Error {
 func (s *Server) checkLimits(own, all usage) *mcp.Error {
 	switch {
 	case own.tasks > s.opts.MaxPerPrincipal:
-		return errFull("you have too many tasks: wait until some have expired")
+		return errBusy(sweepInterval, "you have too many tasks: wait until some have expired")
 	case own.bytes > s.opts.MaxBytesPerPrincipal:
-		return errFull("your tasks are too large together: wait until some have expired")
+		return errBusy(sweepInterval, "your tasks are too large together: wait until some have expired")
 	case all.tasks > s.opts.MaxTasks:
-		return errFull("the server has too many tasks")
+		return errBusy(sweepInterval, "the server has too many tasks")
 	case all.bytes > s.opts.MaxBytes:
-		return errFull("the tasks of the server are too large together")
+		return errBusy(sweepInterval, "the tasks of the server are too large together")
 	}
 	return nil
 }

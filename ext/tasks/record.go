@@ -1,6 +1,8 @@
 package tasks
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +10,7 @@ import (
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -23,7 +26,6 @@ const (
 	keepFinished = 5 * time.Minute
 )
 
-// maxMessage is the largest size of a status message, in bytes.
 const maxMessage = 512
 
 // A phase is the stored state of a task. Each form derives its statuses from it.
@@ -113,10 +115,8 @@ type job struct {
 // was added, so that later changes of its phase always fit.
 const headroom = 8 << 10
 
-// errRecord means that a stored record cannot be used.
 var errRecord = errors.New("the stored record is not a task of this version")
 
-// openJob decodes a record.
 func openJob(r Record) (*job, error) {
 	j := &job{Record: r}
 	j.Data = nil
@@ -173,7 +173,6 @@ func (j *job) checkHead() error {
 	return nil
 }
 
-// encode returns the record to store.
 func (j *job) encode() (Record, error) {
 	r := j.Record
 	r.Done = j.Phase == phaseDone
@@ -195,7 +194,6 @@ func (j *job) encode() (Record, error) {
 // errEncode means that a handler's result cannot be encoded as JSON.
 var errEncode = errors.New("the task cannot be encoded")
 
-// errTooLarge means that a task is larger than a store accepts.
 var errTooLarge = fmt.Errorf("the task has more than %d bytes", MaxRecord)
 
 // finish makes the job done; the caller sets its outcome. The job is kept for keepFinished at
@@ -221,8 +219,95 @@ func (j *job) fail(now time.Time, err *mcp.Error) {
 	j.Error, j.Failed, j.Message = &valid, true, statusMessage(valid.Message)
 }
 
-// expired reports whether the job's time to live is over.
 func (j *job) expired(now time.Time) bool { return !now.Before(j.Expires) }
 
-// isObject reports whether valid JSON is an object.
 func isObject(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '{' }
+
+// readHead returns the head of a task to a client, after it has ended the task if its time is over
+// and recovered it if its run was lost. Clients read a task far more often than it changes, and its
+// params and result may be large.
+func (s *Server) readHead(ctx context.Context, owner, id string) (*job, error) {
+	j, err := s.loadHead(ctx, owner, id)
+	switch {
+	case err == nil:
+	case errors.Is(err, ErrUnknown):
+		return nil, errUnknownTask
+	default:
+		return nil, fmt.Errorf("read task %s: %w", short(id), err)
+	}
+	switch now := time.Now(); {
+	case j.Done && j.expired(now):
+		return nil, errUnknownTask
+	case !j.Done && j.expired(now):
+		_, err = s.expire(ctx, owner, id)
+	case j.Phase == phaseWorking && s.isLost(id):
+		err = s.recoverTask(ctx, owner, id)
+	default:
+		return j, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	j, err = s.loadHead(ctx, owner, id)
+	return j, clientError(err)
+}
+
+func (s *Server) loadHead(ctx context.Context, owner, id string) (*job, error) {
+	r, err := s.readRecord(ctx, owner, id)
+	if err != nil {
+		return nil, err
+	}
+	return openHead(r)
+}
+
+// openHead decodes a record up to its payload; see [state]. The job keeps the record's Data.
+func openHead(r Record) (*job, error) {
+	j := &job{Record: r}
+	head, err := headOf(r.Data)
+	if err == nil {
+		err = jsonv2.Unmarshal(head, &j.state)
+	}
+	if err == nil {
+		err = j.checkHead()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errRecord, err)
+	}
+	return j, nil
+}
+
+// full decodes the record of a job that openHead returned.
+func (j *job) full() (*job, error) {
+	all, err := openJob(j.Record)
+	if err != nil {
+		return nil, fmt.Errorf("read task %s: %w", short(j.ID), err)
+	}
+	return all, nil
+}
+
+// headOf returns the members of an object that come before its payload, as an object. The rest is
+// not decoded.
+func headOf(data []byte) ([]byte, error) {
+	d := jsontext.NewDecoder(bytes.NewBuffer(data)) // does not copy data
+	if d.PeekKind() != '{' {
+		return nil, errors.New("not a JSON object")
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return nil, err
+	}
+	for d.PeekKind() == '"' {
+		end := d.InputOffset()
+		name, err := d.ReadToken()
+		if err != nil {
+			return nil, err
+		}
+		switch name.String() {
+		case "params", "open", "answers", "memory", "result", "error":
+			return append(bytes.Clone(data[:end]), '}'), nil
+		}
+		if err := d.SkipValue(); err != nil {
+			return nil, err
+		}
+	}
+	return data, nil
+}

@@ -16,7 +16,6 @@ const maxRestarts = 5
 var errInterrupted = mcp.Errorf(mcp.CodeInternalError,
 	"the server was restarted while the task was running, and the tool cannot be restarted")
 
-// errNoTool is the error of a task whose tool was removed.
 func errNoTool(tool string) *mcp.Error {
 	return mcp.Errorf(mcp.CodeInternalError, "the server no longer offers the tool %q as a task", tool)
 }
@@ -57,7 +56,7 @@ func (s *Server) loadUnfinished(ctx context.Context) (working []Record, err erro
 		}
 		var j *job
 		if err == nil {
-			s.deadlines.add(r.Owner, r.ID, r.Expires)
+			s.deadlines.add(r.Owner, r.ID, r.Expires, false)
 			j, err = openHead(r)
 		}
 		switch {
@@ -121,14 +120,4 @@ func (s *Server) startChanged(r *run, j *job, ready bool, err error) {
 		r.job = j
 	}
 	s.startRun(r)
-}
-
-// interrupt changes the job of a run that Close has interrupted. Such an interruption does not
-// count as a restart.
-func (s *Server) interrupt(j *job, now time.Time) {
-	if t := s.tool(j.Tool); t == nil || !t.Restartable {
-		j.fail(now, errInterrupted)
-		return
-	}
-	j.Started = false
 }

@@ -24,13 +24,8 @@ const relatedTask = "io.modelcontextprotocol/related-task"
 // meanwhile, the client is asked.
 //
 // Spec: basic/utilities/tasks (2025-11-25), Retrieving Task Results.
-func (f server2025) result(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-	s := f.server
-	p, err := parseTaskParams(req.Params)
-	if err != nil {
-		return nil, err
-	}
-	owner := req.Principal.Key()
+func (f server2025) result(ctx context.Context, req *mcp.Request, p *requestParams) (mcp.Result, error) {
+	s, owner := f.server, req.Principal.Key()
 	release, err := s.results.acquire(owner)
 	if err != nil {
 		return nil, err
@@ -43,7 +38,13 @@ func (f server2025) result(ctx context.Context, req *mcp.Request) (mcp.Result, e
 	}
 	r := &resultRequest{server: s, req: req, owner: owner, id: p.ID, asked: requestState(req.Params)}
 	changed, progressed := make(chan struct{}, 1), make(chan struct{}, 1)
-	defer s.changes.subscribe(p.ID, func() { notify(changed) }, func() { notify(progressed) })()
+	defer s.changes.subscribe(p.ID, func(progress bool) {
+		if progress {
+			notify(progressed)
+		} else {
+			notify(changed)
+		}
+	})()
 	for {
 		if res, err := r.response(ctx); res != nil || err != nil {
 			return res, err
@@ -57,7 +58,7 @@ func (f server2025) result(ctx context.Context, req *mcp.Request) (mcp.Result, e
 			case <-ctx.Done():
 				return nil, context.Cause(ctx)
 			case <-s.base.Done():
-				return nil, errBusy("the server is shutting down")
+				return nil, errShutdown
 			}
 		}
 	}
@@ -155,9 +156,9 @@ func (l *resultLimiter) acquire(owner string) (release func(), err error) {
 	defer l.mu.Unlock()
 	switch {
 	case l.byOwner[owner] >= maxResultsPerOwner:
-		return nil, errBusy("you have too many requests of tasks/result: use tasks/get")
+		return nil, errBusy(5*time.Second, "you have too many requests of tasks/result: use tasks/get")
 	case l.all >= maxResults:
-		return nil, errBusy("the server has too many requests of tasks/result: use tasks/get")
+		return nil, errBusy(5*time.Second, "the server has too many requests of tasks/result: use tasks/get")
 	}
 	if l.byOwner == nil {
 		l.byOwner = map[string]int{}
@@ -212,7 +213,6 @@ func canElicit(has *mcp.ElicitationCapability, params json.RawMessage) bool {
 	return has.Form != nil || has.URL == nil
 }
 
-// canSample reports whether the client supports the tools and the context of a sampling request.
 func canSample(has *mcp.SamplingCapability, params json.RawMessage) bool {
 	var p mcp.CreateMessageParams
 	if has == nil || jsonv2.Unmarshal(params, &p) != nil {
@@ -231,7 +231,6 @@ func canSample(has *mcp.SamplingCapability, params json.RawMessage) bool {
 	return (!tools || has.Tools != nil) && (!context || has.Context != nil)
 }
 
-// result2025 returns the response to the call, as if it had not been a task.
 func (j *job) result2025() (mcp.Result, error) {
 	switch {
 	case j.Cancelled:
@@ -239,79 +238,55 @@ func (j *job) result2025() (mcp.Result, error) {
 	case j.Error != nil:
 		return nil, j.Error
 	}
-	var members map[string]json.RawMessage
-	if err := jsonv2.Unmarshal(j.Result, &members); err != nil {
+	raw, err := j.withRelatedTask(j.Result)
+	if err != nil {
 		return nil, fmt.Errorf("the stored result of task %s: %w", short(j.ID), err)
 	}
-	var own map[string]json.RawMessage
-	if raw, ok := members["_meta"]; ok {
-		if err := jsonv2.Unmarshal(raw, &own); err != nil {
-			return nil, fmt.Errorf("the stored result of task %s: %w", short(j.ID), err)
-		}
-	}
-	meta := mcp.Meta{relatedTask: related{j.ID}}
-	for key, value := range own {
-		if key != relatedTask {
-			meta[key] = value
-		}
-	}
-	delete(members, "_meta")
-	delete(members, "resultType")
-	return result2025{Members: members, meta: meta}, nil
+	return mcp.RawResult(raw), nil
 }
-
-// related is the value of relatedTask.
-type related struct {
-	ID string `json:"taskId"`
-}
-
-// A result2025 is the result of tasks/result: that of the call, with the task's id in its `_meta`.
-type result2025 struct {
-	completeResult `json:"-"`
-	Members        map[string]json.RawMessage `json:",embed"`
-	meta           mcp.Meta
-}
-
-// ResultMeta returns the `_meta`.
-func (r result2025) ResultMeta() mcp.Meta { return r.meta }
 
 // inputRequired2025 returns the open input requests. Each of them names the task in its `_meta`.
 func (j *job) inputRequired2025() (mcp.Result, error) {
 	all := j.inputRequests()
 	for key, q := range all {
-		params := map[string]json.RawMessage{}
-		if q.Params != nil {
-			if err := jsonv2.Unmarshal(q.Params, &params); err != nil {
-				return nil, fmt.Errorf("a stored input request of task %s: %w", short(j.ID), err)
-			}
-		}
-		meta := map[string]json.RawMessage{}
-		if own, ok := params["_meta"]; ok {
-			if err := jsonv2.Unmarshal(own, &meta); err != nil {
-				return nil, fmt.Errorf("a stored input request of task %s: %w", short(j.ID), err)
-			}
+		raw := q.Params
+		if raw == nil {
+			raw = json.RawMessage("{}")
 		}
 		var err error
-		meta = maps.Clone(meta)
-		if meta[relatedTask], err = jsonv2.Marshal(related{j.ID}); err != nil {
-			return nil, err
-		}
-		if params["_meta"], err = jsonv2.Marshal(meta, jsonv2.Deterministic(true)); err != nil {
-			return nil, err
-		}
-		if q.Params, err = jsonv2.Marshal(params, jsonv2.Deterministic(true)); err != nil {
-			return nil, err
+		if q.Params, err = j.withRelatedTask(raw); err != nil {
+			return nil, fmt.Errorf("a stored input request of task %s: %w", short(j.ID), err)
 		}
 		all[key] = q
 	}
 	return &mcp.InputRequiredResult{InputRequests: all, RequestState: j.openKeys()}, nil
 }
 
+type related struct {
+	ID string `json:"taskId"`
+}
+
+// withRelatedTask returns a JSON object whose `_meta` names the task, without a resultType.
+func (j *job) withRelatedTask(raw json.RawMessage) (json.RawMessage, error) {
+	var object struct {
+		Meta struct {
+			Related any                        `json:"io.modelcontextprotocol/related-task"` // relatedTask
+			Others  map[string]json.RawMessage `json:",embed"`
+		} `json:"_meta"`
+		Members map[string]json.RawMessage `json:",embed"`
+	}
+	if err := jsonv2.Unmarshal(raw, &object); err != nil {
+		return nil, err
+	}
+	object.Meta.Related = related{j.ID}
+	delete(object.Members, "resultType")
+	return jsonv2.Marshal(&object, jsonv2.Deterministic(true))
+}
+
 // openKeys returns the keys of the open input requests. As the request state it records what the
 // client was asked: a client that repeats its request without answers is not asked the same again.
 func (j *job) openKeys() string { return strings.Join(slices.Sorted(maps.Keys(j.Open)), ",") }
 
-// requestState returns the requestState of params, or "".
 func requestState(params json.RawMessage) string {
 	var p struct {
 		State string `json:"requestState"`

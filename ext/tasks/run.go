@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -64,13 +63,12 @@ func (s *Server) newRun(owner, id string) *run {
 	r.ctx, r.cancel = context.WithCancelCause(s.base)
 	s.runs[id] = r
 	if s.queue.tryAcquire(r) {
-		s.active++
+		s.active.Add(1)
 		r.running = true
 	}
 	return r
 }
 
-// startRun starts or queues a run.
 func (s *Server) startRun(r *run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +92,7 @@ func (s *Server) endRun(r *run) {
 	if r.running {
 		s.queue.release(r)
 		s.startQueued()
-		s.activeDoneLocked()
+		s.active.Done()
 	}
 }
 
@@ -106,7 +104,6 @@ func (s *Server) removeRun(r *run) {
 	}
 }
 
-// isCurrent reports whether r is the run that is registered for its task.
 func (s *Server) isCurrent(r *run) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,7 +117,7 @@ func (s *Server) startQueued() {
 		if r == nil {
 			return
 		}
-		s.active++
+		s.active.Add(1)
 		r.running = true
 		go s.run(r)
 	}
@@ -152,13 +149,13 @@ func (s *Server) isLost(id string) bool {
 func (s *Server) run(r *run) {
 	defer s.endRun(r)
 	if r.job == nil {
-		s.retryStore(r, s.storeStarted(r))
+		s.retryStore(r, func() error { return s.storeStarted(r) })
 	}
 	switch {
 	case r.job == nil:
 		return
 	case s.base.Err() != nil:
-		s.retryStore(r, s.storeNotStarted(r))
+		s.retryStore(r, func() error { return s.storeNotStarted(r) })
 		return
 	case r.ctx.Err() != nil:
 		return // cancelled or expired
@@ -171,41 +168,34 @@ func (s *Server) run(r *run) {
 	out = s.callHandler(r)
 }
 
-// errGoexit is the error of a task whose handler called [runtime.Goexit].
 var errGoexit = mcp.Errorf(mcp.CodeInternalError, "the tool ended without a result")
 
-// storeStarted returns the step that marks the job of a queued run as started, before its handler
-// has effects.
-func (s *Server) storeStarted(r *run) func() error {
-	return func() error {
-		started := false
-		j, err := s.change(r.ctx, r.owner, r.id, func(j *job, _ time.Time) error {
-			if started = j.Phase == phaseWorking && s.isCurrent(r); !started {
-				return errUnchanged
-			}
-			j.Started = true
-			return nil
-		})
-		if err == nil && started {
-			r.job = j
+// storeStarted marks the job of a queued run as started, before its handler has effects.
+func (s *Server) storeStarted(r *run) error {
+	started := false
+	j, err := s.change(r.ctx, r.owner, r.id, func(j *job, _ time.Time) error {
+		if started = j.Phase == phaseWorking && s.isCurrent(r); !started {
+			return errUnchanged
 		}
-		return err
+		j.Started = true
+		return nil
+	})
+	if err == nil && started {
+		r.job = j
 	}
+	return err
 }
 
-// storeNotStarted returns the step that leaves a run whose handler was not called to the next
-// process.
-func (s *Server) storeNotStarted(r *run) func() error {
-	return func() error {
-		_, err := s.change(context.Background(), r.owner, r.id, func(j *job, _ time.Time) error {
-			if j.Phase != phaseWorking {
-				return errUnchanged
-			}
-			j.Started = false
-			return nil
-		})
-		return err
-	}
+// storeNotStarted leaves a run whose handler was not called to the next process.
+func (s *Server) storeNotStarted(r *run) error {
+	_, err := s.change(context.Background(), r.owner, r.id, func(j *job, _ time.Time) error {
+		if j.Phase != phaseWorking {
+			return errUnchanged
+		}
+		j.Started = false
+		return nil
+	})
+	return err
 }
 
 // An outcome is how a run has ended: with a result, an error, or input requests.
@@ -238,25 +228,16 @@ func (s *Server) callHandler(r *run) outcome {
 	}
 	ctx := context.WithValue(mcp.WithPrincipal(r.ctx, req.Principal), runKey{}, r)
 	var out outcome
-	decode := false
 	serve := func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 		res, err := s.server.ServeMCP(ctx, req)
-		switch res := res.(type) {
-		case *mcp.InputRequiredResult:
-			out.required = res
-		case *mcp.CallToolResult:
-			out.isError = res.IsError
-		default:
-			decode = true // the encoded result may have isError
-		}
+		out.required, _ = res.(*mcp.InputRequiredResult)
 		return res, err
 	}
 	answer := mcp.Respond(ctx, mcp.HandlerFunc(serve), req.Detach(ctx, r.detached))
 	out.result, out.fault = answer.Result, answer.Error
 	if out.fault != nil {
 		out.required = nil
-	}
-	if decode && out.fault == nil {
+	} else {
 		out.isError = isToolError(out.result)
 	}
 	out.memory = r.detached.State
@@ -285,9 +266,12 @@ func (s *Server) storeOutcome(r *run, out outcome) func() error {
 			if j.Phase != phaseWorking {
 				return errUnchanged // cancelled or expired
 			}
-			switch {
+			switch t := s.tool(j.Tool); {
 			case out.interrupted:
-				s.interrupt(j, now)
+				// As after a crash, but not counted as a restart.
+				if j.Started = false; t == nil || !t.Restartable {
+					j.fail(now, errInterrupted)
+				}
 			case out.required != nil:
 				if fault := j.requireInput(out.required, out.memory); fault != nil {
 					j.fail(now, fault)
@@ -355,7 +339,7 @@ func (s *Server) reportProgress(r *run, poll int64, p progress) {
 	}
 	r.mu.Unlock()
 	if notify {
-		s.changes.notifyProgressed(r.id)
+		s.changes.notify(r.id, true)
 	}
 }
 
@@ -365,18 +349,16 @@ func (r *run) lastProgress() progress {
 	return r.progress
 }
 
-// text returns the progress as a status message.
 func (p progress) text() string {
-	number := func(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
 	switch {
 	case p.count == 0:
 		return ""
 	case p.message != "":
 		return statusMessage(p.message)
 	case p.total > 0:
-		return fmt.Sprintf("%s of %s", number(p.done), number(p.total))
+		return fmt.Sprintf("%v of %v", p.done, p.total)
 	}
-	return number(p.done)
+	return fmt.Sprint(p.done)
 }
 
 // statusMessage returns text as one line of valid UTF-8 with at most maxMessage bytes.

@@ -1,9 +1,11 @@
 package tasks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"sync"
 	"time"
@@ -24,21 +26,20 @@ type Options struct {
 	// MaxTasks is the largest number of tasks that are kept, finished ones included. A call that
 	// would create one more fails with [mcp.CodeBusy]. Default: 100,000.
 	MaxTasks int
-	// MaxPerPrincipal is the largest number of tasks of one principal. Callers that are not
-	// authenticated count as one principal. Default: 10,000.
+	// MaxPerPrincipal is the largest number of tasks of one principal. Here and below, callers that
+	// are not authenticated count as one principal. Default: 10,000.
 	MaxPerPrincipal int
 	// MaxBytes is the largest size of all tasks in the store, in bytes: their params, answers,
 	// handler state and results. A call whose params would exceed it fails with [mcp.CodeBusy].
 	// Existing tasks may grow beyond it. Default: 1 GiB, also for the store in memory.
 	MaxBytes int64
-	// MaxBytesPerPrincipal is the same for the tasks of one principal. Callers that are not
-	// authenticated count as one principal. Default: a quarter of MaxBytes.
+	// MaxBytesPerPrincipal is the same for one principal. Default: a quarter of MaxBytes.
 	MaxBytesPerPrincipal int64
 	// MaxRunning is the largest number of handlers that run at the same time. Further tasks are
 	// queued. A task that waits for an answer does not run. Default: 256.
 	MaxRunning int
-	// MaxRunningPerPrincipal is the same for the tasks of one principal. Callers that are not
-	// authenticated count as one principal. Default: three quarters of MaxRunning, rounded up.
+	// MaxRunningPerPrincipal is the same for one principal. Default: three quarters of MaxRunning,
+	// rounded up.
 	MaxRunningPerPrincipal int
 	// Logger receives internal errors. Default: slog.Default().
 	Logger *slog.Logger
@@ -48,33 +49,15 @@ func (o *Options) fillDefaults() {
 	if o.Store == nil {
 		o.Store = NewMemory()
 	}
-	if o.TTL == 0 {
-		o.TTL = 24 * time.Hour
-	}
-	if o.PollInterval == 0 {
-		o.PollInterval = time.Second
-	}
-	if o.MaxTasks == 0 {
-		o.MaxTasks = 100_000
-	}
-	if o.MaxPerPrincipal == 0 {
-		o.MaxPerPrincipal = 10_000
-	}
-	if o.MaxBytes == 0 {
-		o.MaxBytes = 1 << 30
-	}
-	if o.MaxBytesPerPrincipal == 0 {
-		o.MaxBytesPerPrincipal = (o.MaxBytes + 3) / 4
-	}
-	if o.MaxRunning == 0 {
-		o.MaxRunning = 256
-	}
-	if o.MaxRunningPerPrincipal == 0 {
-		o.MaxRunningPerPrincipal = o.MaxRunning - o.MaxRunning/4
-	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.TTL = cmp.Or(o.TTL, 24*time.Hour)
+	o.PollInterval = cmp.Or(o.PollInterval, time.Second)
+	o.MaxTasks = cmp.Or(o.MaxTasks, 100_000)
+	o.MaxPerPrincipal = cmp.Or(o.MaxPerPrincipal, 10_000)
+	o.MaxBytes = cmp.Or(o.MaxBytes, 1<<30)
+	o.MaxBytesPerPrincipal = cmp.Or(o.MaxBytesPerPrincipal, (o.MaxBytes+3)/4)
+	o.MaxRunning = cmp.Or(o.MaxRunning, 256)
+	o.MaxRunningPerPrincipal = cmp.Or(o.MaxRunningPerPrincipal, o.MaxRunning-o.MaxRunning/4)
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 }
 
 func (o *Options) validate() error {
@@ -110,7 +93,8 @@ type Server struct {
 	opts      Options
 	store     Store
 	log       *slog.Logger
-	locks     keyedMutex // by task
+	locks     [256]sync.Mutex // held while a task is changed; by the hash of its id
+	seed      maphash.Seed    // of that hash
 	changes   broadcaster
 	deadlines deadlines
 	results   resultLimiter
@@ -126,11 +110,10 @@ type Server struct {
 	tools       map[string]*taskTool
 	runs        map[string]*run // that are about to start, queued or running; by task
 	queue       fairQueue
-	active      int              // goroutines that Close waits for
 	reserved    map[string]usage // for tasks that are about to be stored; by owner
 	reservedAll usage
-	closed      bool
-	idle        chan struct{} // closed by Close, or later when active is 0; nil before Close
+	closed      bool           // no run starts any more
+	active      sync.WaitGroup // that Close waits for; not added to once closed is set
 }
 
 // NewServer returns a Server that is installed on s, which then declares the extension
@@ -138,7 +121,7 @@ type Server struct {
 // invalid, or if s has a task server already.
 func NewServer(s *mcp.Server, opts *Options) *Server {
 	t := &Server{
-		server: s, tools: map[string]*taskTool{}, runs: map[string]*run{}, reserved: map[string]usage{},
+		server: s, seed: maphash.MakeSeed(), tools: map[string]*taskTool{}, runs: map[string]*run{}, reserved: map[string]usage{},
 	}
 	if opts != nil {
 		t.opts = *opts
@@ -152,77 +135,49 @@ func NewServer(s *mcp.Server, opts *Options) *Server {
 		owners: map[string]*ownerQueue{}}
 	t.reading = make(chan struct{}, maxReading)
 	t.base, t.end = context.WithCancelCause(context.Background())
-	t.deadlines.sweep = t.sweep
-	for method, serve := range serverMethods {
-		s.HandleMethod(method, mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-			return serve(t.form(req), ctx, req)
-		}))
+	t.deadlines.sweep, t.deadlines.byID = t.sweep, map[string]*deadline{}
+	serve := mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+		return t.form(req).serve(ctx, req)
+	})
+	for _, method := range []string{methodGet, methodUpdate, methodCancel, methodResult, methodList} {
+		s.HandleMethod(method, serve)
 	}
-	s.AddTopic(topicTasks, t.topic())
+	s.AddTopic(topicTasks, mcp.Topic{Method: notificationTasks, Open: t.openTopic, Params: t.topicParams})
 	s.AddExtension(ID, nil)
 	s.Use(t.middleware)
 	return t
 }
 
 // Close cancels all running handlers, with the cause [mcp.ErrShutdown], and waits until they have
-// returned or ctx ends. Stop serving first. Runs that were interrupted are stored as after a crash:
-// those of a [ToolOptions.Restartable] tool run again when the next process calls [Server.Recover],
-// the others have failed. Tasks that wait for an answer are not changed. If the server still
-// serves, tasks can be read and answered after Close, but none runs. Close may be called several
-// times.
+// returned or ctx ends. Stop serving first: after Close no task runs. Interrupted runs of a
+// [ToolOptions.Restartable] tool run again when the next process calls [Server.Recover], the others
+// have failed. Tasks that wait for an answer are not changed. Close may be called several times.
 func (s *Server) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
-	if s.idle == nil {
-		s.idle = make(chan struct{})
-		if s.active == 0 {
-			close(s.idle)
-		}
-	}
 	s.mu.Unlock()
 	s.deadlines.stop()
 	s.end(mcp.ErrShutdown)
+	idle := make(chan struct{})
+	go func() { // ends with the last handler
+		s.active.Wait()
+		close(idle)
+	}()
 	select {
-	case <-s.idle:
+	case <-idle:
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("tasks: some handlers are still running: %w", context.Cause(ctx))
 	}
 }
 
-// addActive counts a goroutine that Close waits for. It returns false if the server is closed.
-func (s *Server) addActive() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return false
-	}
-	s.active++
-	return true
+// errBusy asks the client to try again after a time.
+func errBusy(after time.Duration, message string) *mcp.Error {
+	return &mcp.Error{Code: mcp.CodeBusy, Message: message, Data: fmt.Appendf(nil, `{"retryAfterMs":%d}`, after.Milliseconds())}
 }
 
-func (s *Server) activeDone() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.activeDoneLocked()
-}
-
-func (s *Server) activeDoneLocked() {
-	if s.active--; s.active == 0 && s.idle != nil {
-		close(s.idle)
-	}
-}
-
-// errBusy asks the client to try again soon; another process may serve it then.
-func errBusy(message string) *mcp.Error {
-	return &mcp.Error{Code: mcp.CodeBusy, Message: message, Data: []byte(`{"retryAfterMs":5000}`)}
-}
-
-// errFull refuses to create a task that would exceed a limit. Tasks are deleted once per
-// sweepInterval.
-func errFull(message string) *mcp.Error {
-	return &mcp.Error{Code: mcp.CodeBusy, Message: message, Data: []byte(`{"retryAfterMs":60000}`)}
-}
+// errShutdown asks the client to try again when another process may serve it.
+var errShutdown = errBusy(5*time.Second, "the server is shutting down")
 
 // clientError returns the error for the client. Errors other than [mcp.Error] are logged and hidden
 // by package mcp.

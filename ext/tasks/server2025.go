@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -68,9 +69,6 @@ func (f server2025) call(req *mcp.Request) (*pendingCall, error) {
 	return c, nil
 }
 
-// errNotATask refuses to run a tool as a task that does not run as one.
-//
-// Spec: basic/utilities/tasks (2025-11-25), Tool-Level Negotiation.
 var errNotATask = mcp.Errorf(mcp.CodeMethodNotFound,
 	"unknown tool, or not one that runs as a task: call it without params.task")
 
@@ -85,7 +83,6 @@ func (c *pendingCall) errNotReached(err error) error {
 	return err
 }
 
-// errNoTasks refuses a tool that runs as a task only to a client whose revision has no tasks.
 func errNoTasks(req *mcp.Request) *mcp.Error {
 	return mcp.Errorf(mcp.CodeInvalidRequest,
 		"this tool runs as a task only, which takes protocol revision %s or later, not %s",
@@ -123,19 +120,6 @@ func (f server2025) listTools(res *mcp.ListToolsResult) *mcp.ListToolsResult {
 	return &out
 }
 
-// A task2025 is a task as this revision shows it.
-//
-// Spec: basic/utilities/tasks (2025-11-25), Task.
-type task2025 struct {
-	ID      string `json:"taskId"`
-	Status  Status `json:"status"`
-	Message string `json:"statusMessage,omitzero"`
-	Created string `json:"createdAt"`
-	Updated string `json:"lastUpdatedAt"`
-	TTL     int64  `json:"ttl"`
-	Poll    int64  `json:"pollInterval"`
-}
-
 // status2025 returns the task's status in this revision, where a tool result with IsError fails the
 // task.
 //
@@ -147,64 +131,53 @@ func (j *job) status2025() Status {
 	return StatusFailed
 }
 
-func (f server2025) task(j *job) task2025 {
-	message, updated := f.server.latest(j)
-	if j.IsError && message == "" {
-		message = "the tool failed"
+func (f server2025) task(j *job) *taskFields {
+	t := f.server.fields(j)
+	t.Status, t.TTL2025, t.Poll2025 = j.status2025(), j.TTL, j.Poll
+	if j.IsError {
+		t.Message = cmp.Or(t.Message, "the tool failed")
 	}
-	return task2025{
-		ID: j.ID, Status: j.status2025(), Message: message,
-		Created: j.Created.UTC().Format(timeFormat), Updated: updated.UTC().Format(timeFormat),
-		TTL: j.TTL, Poll: j.Poll,
+	return &t
+}
+
+func (f server2025) created(j *job) mcp.Result { return createdTask{Task: f.task(j)} }
+
+// Spec: basic/utilities/tasks (2025-11-25), Protocol Messages.
+func (f server2025) serve(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+	switch req.Method {
+	case methodUpdate:
+		return nil, errNoMethod(req)
+	case methodList:
+		return f.list(ctx, req)
 	}
-}
-
-// A createdTask2025 is the result of a call that became a task.
-type createdTask2025 struct {
-	taskResult `json:"-"`
-	Task       task2025 `json:"task"`
-}
-
-func (f server2025) created(j *job) mcp.Result { return createdTask2025{Task: f.task(j)} }
-
-// A taskResult2025 is the result of tasks/get and tasks/cancel.
-type taskResult2025 struct {
-	completeResult `json:"-"`
-	Task           task2025 `json:",embed"`
-}
-
-func (f server2025) get(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	p, err := parseTaskParams(req.Params)
 	if err != nil {
 		return nil, err
 	}
-	j, err := f.server.readHead(ctx, req.Principal.Key(), p.ID)
-	if err != nil {
-		return nil, err
+	var j *job
+	owner, ended := req.Principal.Key(), true
+	switch req.Method {
+	case methodResult:
+		return f.result(ctx, req, p)
+	case methodGet:
+		j, err = f.server.readHead(ctx, owner, p.ID)
+	case methodCancel:
+		j, ended, err = f.server.cancelTask(ctx, owner, p.ID)
 	}
-	return taskResult2025{Task: f.task(j)}, nil
-}
-
-func (f server2025) cancel(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-	p, err := parseTaskParams(req.Params)
-	if err != nil {
-		return nil, err
-	}
-	j, ended, err := f.server.cancelTask(ctx, req.Principal.Key(), p.ID)
 	switch {
 	case err != nil:
 		return nil, err
 	case !ended:
 		return nil, mcp.Errorf(mcp.CodeInvalidParams, "the task cannot be cancelled: it is %s", j.status2025())
 	}
-	return taskResult2025{Task: f.task(j)}, nil
+	return detailedTask{Fields: *f.task(j)}, nil
 }
 
 // A taskList2025 is the result of tasks/list.
 type taskList2025 struct {
-	completeResult `json:"-"`
-	Tasks          []task2025 `json:"tasks"`
-	Next           string     `json:"nextCursor,omitzero"`
+	mcp.EmptyResult `json:"-"`
+	Tasks           []*taskFields `json:"tasks"`
+	Next            string        `json:"nextCursor,omitzero"`
 }
 
 // list serves tasks/list to authenticated callers. The others share an owner, and would see each
@@ -226,7 +199,7 @@ func (f server2025) list(ctx context.Context, req *mcp.Request) (mcp.Result, err
 	if err != nil {
 		return nil, err
 	}
-	page := taskList2025{Tasks: []task2025{}}
+	page := taskList2025{Tasks: []*taskFields{}}
 	more := len(records) > tasksPerPage
 	if records = records[:min(len(records), tasksPerPage)]; len(records) > 0 {
 		last := records[len(records)-1]

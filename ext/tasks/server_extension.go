@@ -30,17 +30,19 @@ func (serverExtension) call(req *mcp.Request) (*pendingCall, error) {
 
 func (serverExtension) listTools(res *mcp.ListToolsResult) *mcp.ListToolsResult { return res }
 
-// taskFields are the members that each form of a task has in the extension.
+// taskFields are the members of a task in both forms, which have different names for the times.
 //
-// Spec: tasks extension, Tasks.
+// Spec: tasks extension, Tasks; basic/utilities/tasks (2025-11-25), Task.
 type taskFields struct {
-	ID      string `json:"taskId"`
-	Status  Status `json:"status"`
-	Message string `json:"statusMessage,omitzero"`
-	Created string `json:"createdAt"`
-	Updated string `json:"lastUpdatedAt"`
-	TTL     int64  `json:"ttlMs"`
-	Poll    int64  `json:"pollIntervalMs"`
+	ID       string `json:"taskId"`
+	Status   Status `json:"status"`
+	Message  string `json:"statusMessage,omitzero"`
+	Created  string `json:"createdAt"`
+	Updated  string `json:"lastUpdatedAt"`
+	TTL      int64  `json:"ttlMs,omitzero"`
+	Poll     int64  `json:"pollIntervalMs,omitzero"`
+	TTL2025  int64  `json:"ttl,omitzero"`
+	Poll2025 int64  `json:"pollInterval,omitzero"`
 }
 
 // timeFormat is ISO 8601, in UTC and with milliseconds.
@@ -65,12 +67,16 @@ func (j *job) status() Status {
 }
 
 func (f serverExtension) fields(j *job) taskFields {
-	message, updated := f.server.latest(j)
-	return taskFields{
-		ID: j.ID, Status: j.status(), Message: message,
-		Created: j.Created.UTC().Format(timeFormat), Updated: updated.UTC().Format(timeFormat),
-		TTL: j.TTL, Poll: j.Poll,
-	}
+	t := f.server.fields(j)
+	t.Status, t.TTL, t.Poll = j.status(), j.TTL, j.Poll
+	return t
+}
+
+// fields returns the members that have the same name in both forms, without the status.
+func (s *Server) fields(j *job) taskFields {
+	message, updated := s.latest(j)
+	return taskFields{ID: j.ID, Message: message, Created: j.Created.UTC().Format(timeFormat),
+		Updated: updated.UTC().Format(timeFormat)}
 }
 
 // latest returns a task's status message and the time of its last change, with the progress of its
@@ -96,24 +102,23 @@ func (s *Server) latest(j *job) (message string, updated time.Time) {
 }
 
 // A createdTask is the result of a call that became a task.
-//
-// Spec: tasks extension, Task Creation.
 type createdTask struct {
-	taskResult `json:"-"`
-	Fields     taskFields `json:",embed"`
+	mcp.EmptyResult `json:"-"`
+	Fields          *taskFields `json:",embed"`
+	Task            *taskFields `json:"task,omitzero"` // as in revision 2025-11-25
 }
 
-func (f serverExtension) created(j *job) mcp.Result { return createdTask{Fields: f.fields(j)} }
+func (createdTask) ResultType() string { return resultTask }
+
+func (f serverExtension) created(j *job) mcp.Result { return createdTask{Fields: new(f.fields(j))} }
 
 // A detailedTask is the result of tasks/get, and the params of notifications/tasks.
-//
-// Spec: tasks extension, Task Polling.
 type detailedTask struct {
-	completeResult `json:"-"`
-	Fields         taskFields                  `json:",embed"`
-	InputRequests  map[string]mcp.InputRequest `json:"inputRequests,omitempty"`
-	Result         json.RawMessage             `json:"result,omitzero"`
-	Error          *mcp.Error                  `json:"error,omitzero"`
+	mcp.EmptyResult `json:"-"`
+	Fields          taskFields                  `json:",embed"`
+	InputRequests   map[string]mcp.InputRequest `json:"inputRequests,omitempty"`
+	Result          json.RawMessage             `json:"result,omitzero"`
+	Error           *mcp.Error                  `json:"error,omitzero"`
 }
 
 func (f serverExtension) detailed(ctx context.Context, owner, id string) (*detailedTask, error) {
@@ -127,54 +132,39 @@ func (f serverExtension) detailed(ctx context.Context, owner, id string) (*detai
 	return &detailedTask{Fields: f.fields(j), InputRequests: j.inputRequests(), Result: j.Result, Error: j.Error}, nil
 }
 
-// params reads the params of a request about one task. Its client has to declare the extension.
-func (serverExtension) params(req *mcp.Request) (*requestParams, error) {
+// serve serves the requests about one task. Their client has to declare the extension.
+//
+// Spec: tasks extension, Task Polling, Task Update Requests, Task Cancellation.
+func (f serverExtension) serve(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+	if req.Method == methodResult || req.Method == methodList {
+		return nil, errNoMethod(req)
+	}
 	if !declared(req) {
 		return nil, mcp.MissingClientCapability(capability)
 	}
-	return parseTaskParams(req.Params)
-}
-
-func (f serverExtension) get(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-	p, err := f.params(req)
+	p, err := parseTaskParams(req.Params)
 	if err != nil {
 		return nil, err
 	}
-	t, err := f.detailed(ctx, req.Principal.Key(), p.ID)
-	if err != nil {
-		return nil, err
+	owner := req.Principal.Key()
+	switch req.Method {
+	case methodGet:
+		t, err := f.detailed(ctx, owner, p.ID)
+		if err != nil {
+			return nil, err
+		}
+		return t, nil
+	case methodUpdate:
+		if p.Responses == nil {
+			return nil, mcp.Errorf(mcp.CodeInvalidParams, "params.inputResponses: want an object")
+		}
+		err = f.server.respond(ctx, owner, p.ID, p.Responses)
+	case methodCancel:
+		_, _, err = f.server.cancelTask(ctx, owner, p.ID)
 	}
-	return t, nil
+	return mcp.EmptyResult{}, err
 }
 
-// Spec: tasks extension, Task Update Requests.
-func (f serverExtension) update(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-	p, err := f.params(req)
-	if err != nil {
-		return nil, err
-	}
-	if p.Responses == nil {
-		return nil, mcp.Errorf(mcp.CodeInvalidParams, "params.inputResponses: want an object")
-	}
-	if err := f.server.respond(ctx, req.Principal.Key(), p.ID, p.Responses); err != nil {
-		return nil, err
-	}
-	return mcp.EmptyResult{}, nil
-}
-
-// Spec: tasks extension, Task Cancellation.
-func (f serverExtension) cancel(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-	p, err := f.params(req)
-	if err != nil {
-		return nil, err
-	}
-	if _, _, err := f.server.cancelTask(ctx, req.Principal.Key(), p.ID); err != nil {
-		return nil, err
-	}
-	return mcp.EmptyResult{}, nil
-}
-
-// requestParams are the params of all requests about one task.
 type requestParams struct {
 	ID        string
 	Responses inputResponses // nil if the member is missing

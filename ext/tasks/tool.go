@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,11 +20,10 @@ type ToolOptions struct {
 	// ManualStart leaves it to the handler whether and when a call becomes a task: the handler
 	// calls [Begin].
 	ManualStart bool
-	// Restartable allows [Server.Recover] to run the handler again if the end of the process
-	// interrupted it: its effects may happen twice, or are within [mcp.Once] ahead of a question.
-	// Without it an interrupted task fails. A run is restarted a few times at most. A handler that
-	// is running when [Server.Close] is called counts as interrupted if it returns the error of its
-	// context; any other result is stored as usual.
+	// Restartable allows [Server.Recover] to run the handler again, a few times at most, if the end
+	// of the process interrupted it: its effects may happen twice. Without it an interrupted task
+	// fails. A handler that is running when [Server.Close] is called counts as interrupted if it
+	// returns the error of its context.
 	Restartable bool
 	// TTL is how long after its creation a task of this tool is kept. A client of revision
 	// 2025-11-25 may ask for less. Default: that of [Options].
@@ -45,8 +45,7 @@ type taskTool struct {
 // calls. In a task:
 //
 //   - A question asked with [mcp.Ask] waits for as long as the task is kept. The run ends with the
-//     question and a new run begins with the answer, as in an ordinary call. No goroutine waits,
-//     and the server may restart meanwhile.
+//     question and a new run begins with the answer. The server may restart meanwhile.
 //   - Progress reported with [mcp.Progress] becomes the task's status message. Log messages are
 //     dropped.
 //   - The context ends when the client cancels the task (with the cause [mcp.ErrCancelled]), when
@@ -71,12 +70,8 @@ func AddTool[In, Out any](
 	if err := checkTimes(tool.TTL, tool.PollInterval); err != nil {
 		panic(fmt.Sprintf("tasks: AddTool %q: %v", t.Name, err))
 	}
-	if tool.TTL == 0 {
-		tool.TTL = s.opts.TTL
-	}
-	if tool.PollInterval == 0 {
-		tool.PollInterval = s.opts.PollInterval
-	}
+	tool.TTL = cmp.Or(tool.TTL, s.opts.TTL)
+	tool.PollInterval = cmp.Or(tool.PollInterval, s.opts.PollInterval)
 	r := mcp.AddTool(s.server, t, func(ctx context.Context, in In) (Out, error) {
 		if err := startHandler(ctx, tool); err != nil {
 			var zero Out
@@ -105,7 +100,6 @@ func (s *Server) tool(name string) *taskTool {
 	return t
 }
 
-// hasTools reports whether any tool runs as tasks.
 func (s *Server) hasTools() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,15 +111,13 @@ func (s *Server) hasTools() bool {
 	return false
 }
 
-// errBegun ends the run of a handler whose call becomes a task.
 var errBegun = errors.New("tasks: the call becomes a task; the handler has to return this error")
 
 // Begin makes a task of the call that ctx belongs to, in a handler of a tool with
-// [ToolOptions.ManualStart]. It returns an error, which the handler has to return. The client is
-// then told of the task, and the handler runs again within the task, where Begin returns nil. The
-// code before Begin therefore runs more than once, as with [mcp.Ask]: keep it free of effects, or
-// use [mcp.Once]. Questions asked before Begin belong to the call, and their answers are available
-// in the task.
+// [ToolOptions.ManualStart]. It returns an error, which the handler has to return. The handler then
+// runs again within the task, where Begin returns nil. The code before Begin therefore runs more
+// than once, as with [mcp.Ask]: keep it free of effects, or use [mcp.Once]. Answers to questions
+// asked before Begin are available in the task.
 //
 // If the client cannot take a task, Begin returns nil and the call goes on as an ordinary one. If
 // the call has been cancelled, Begin returns the cause of ctx.

@@ -45,7 +45,6 @@ type wait struct {
 	noResultWhileWorking bool // the server refuses tasks/result for a task that works
 }
 
-// newWait returns a wait for a task that was last seen as first, which may be nil.
 func (m *clientTasks) newWait(ctx context.Context, h *Handle, first *seenTask, req *mcp.Request) *wait {
 	p := &poller{
 		client: mcp.ClientFrom(ctx), form: clientFormOf(req.Revision()), id: h.id, last: first,
@@ -109,14 +108,12 @@ func (w *wait) resume(ctx context.Context, req *mcp.Request, responses json.RawM
 
 // sendResponses sends input responses. It may repeat the request: a server ignores responses that
 // it has already.
-//
-// Spec: tasks extension, Task Update Requests.
 func (w *wait) sendResponses(ctx context.Context, responses json.RawMessage) error {
 	var keys map[string]json.RawMessage
 	if err := jsonv2.Unmarshal(responses, &keys); err != nil {
 		return fmt.Errorf("tasks: decode the responses for task %q: %w", w.task.id, err)
 	}
-	err := w.poller.retry(ctx, func() error { return w.poller.update(ctx, responses) })
+	err := w.poller.retry(ctx, func() error { return w.poller.do(ctx, methodUpdate, responses) })
 	if isRefusal(err) {
 		err = w.checkRefusal(ctx, keys, err)
 	}
@@ -191,21 +188,18 @@ func (w *wait) releaseClaimed() {
 }
 
 // cancel cancels the task, which nothing waits for any more.
-//
-// Spec: tasks extension, Task Cancellation.
 func (w *wait) cancel(ctx context.Context) {
 	if w.keepsTask || isClosed(context.Cause(ctx)) {
 		return
 	}
 	ctx, stop := context.WithTimeoutCause(context.WithoutCancel(ctx), cancelTimeout, mcp.ErrTimeout)
 	defer stop()
-	if err := w.poller.cancel(ctx); err != nil {
+	if err := w.poller.do(ctx, methodCancel, nil); err != nil {
 		w.client.opts.Logger.DebugContext(ctx, "tasks: the task of a call that has ended could not be cancelled",
 			"task", w.task.id, "error", err)
 	}
 }
 
-// cancelledError returns the error of a call whose task was cancelled.
 func cancelledError(t *Task) error {
 	if t.Message != "" {
 		return fmt.Errorf("tasks: task %q: %w: %.512q", t.ID, mcp.ErrCancelled, t.Message)
@@ -221,24 +215,17 @@ func isClosed(err error) bool {
 
 // answeredKeys holds the keys of a task's input requests that are answered or being answered. A
 // server may show a request for a while after it was answered, and users must not be asked twice.
-//
-// Spec: tasks extension, Task Update Requests.
 type answeredKeys struct {
 	mu   sync.Mutex      // guards the field below
 	keys map[string]bool // false while the request is being answered
 }
 
+func newAnsweredKeys() *answeredKeys { return &answeredKeys{keys: map[string]bool{}} }
+
 func (a *answeredKeys) add(key string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.set(key, true)
-}
-
-func (a *answeredKeys) set(key string, answered bool) {
-	if a.keys == nil {
-		a.keys = map[string]bool{}
-	}
-	a.keys[key] = answered
+	a.keys[key] = true
 }
 
 // claim returns up to limit requests that are neither answered nor being answered, for the caller
@@ -255,7 +242,7 @@ func (a *answeredKeys) claim(requests []inputRequest, limit int) (open []inputRe
 		}
 	}
 	for _, q := range open {
-		a.set(q.key, false)
+		a.keys[q.key] = false
 	}
 	return open, pending
 }

@@ -2,10 +2,12 @@ package storetest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -13,382 +15,580 @@ import (
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 )
 
-func checkCreate(ctx context.Context, s tasks.Store) error {
-	running, done, empty := task("alice", "running"), task("alice", "done"), task("", "empty")
-	running.Version = 7 // ignored by Create
-	done.Done = true
+func checkCreate(s *store) {
+	running, finished, empty := task("alice", "running"), done("alice", "done", noon), task("", "empty")
 	empty.Data = nil
-	if err := create(ctx, s, running, done, empty); err != nil {
-		return err
+	for _, want := range []tasks.Record{running, finished, empty} {
+		r := want
+		r.Version = 7 // ignored by Create
+		s.mustCreate(r)
+		s.wantRecord(want)
 	}
-	for _, r := range []tasks.Record{running, done, empty} {
-		r.Version = 1
-		if err := wantRecord(ctx, s, r); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
-func checkUpdate(ctx context.Context, s tasks.Store) error {
-	first := task("alice", "one")
-	if err := create(ctx, s, first, task("alice", "two")); err != nil {
-		return err
-	}
-	r := first
-	for version := range uint64(5) {
-		r.Version = version + 1
+func checkUpdate(s *store) {
+	r, other := task("alice", "one"), task("alice", "two")
+	s.mustCreate(r, other)
+	for i := range 5 {
 		r.Created = noon.Add(time.Minute) // ignored by Update
-		r.Expires = noon.Add(time.Duration(version) * time.Hour)
-		r.Done = version%2 == 0
-		r.Data = bytes.Repeat([]byte{byte(version)}, int(version)*1000)
-		if err := s.Update(ctx, r); err != nil {
-			return fmt.Errorf("update %d: %w", version, err)
-		}
-		want := r
-		want.Created, want.Version = first.Created, r.Version+1
-		if err := wantRecord(ctx, s, want); err != nil {
-			return err
-		}
+		r.Expires, r.Done = noon.Add(time.Duration(i)*time.Hour), i%2 == 0
+		r.Data = bytes.Repeat([]byte{byte(i)}, i*1000)
+		r = s.mustUpdate(r)
+		r.Created = noon
+		s.wantRecord(r)
 	}
-	other := task("alice", "two")
-	other.Version = 1
-	if err := wantRecord(ctx, s, other); err != nil {
-		return fmt.Errorf("the other record: %w", err)
-	}
-	return wantIDs(ctx, s, "alice", "one", "two")
+	s.wantRecord(other)
+	s.wantIDs("alice", "one", "two")
 }
 
-func checkIDs(ctx context.Context, s tasks.Store) error {
+func checkIDs(s *store) {
 	longest := strings.Repeat("z", 62) + "-_"
-	for _, id := range []string{"A", "a", "0", "-", "_", "aa", rand.Text(), longest} {
+	for _, id := range []string{"A", "a", "0", "-", "_", "aa", "JX3Q2KMF5ZP4T6WYHN7RDCBAUS", longest} {
 		r := task("alice", id)
-		if err := create(ctx, s, r); err != nil {
-			return err
-		}
-		again := task("alice", id)
+		s.mustCreate(r)
+		again := r
 		again.Data = []byte("another")
-		if err := wantError("creating an id a second time", s.Create(ctx, again), tasks.ErrConflict); err != nil {
-			return err
-		}
+		s.wantError("creating an id a second time", s.Create(s.ctx, again), tasks.ErrConflict)
 		again.Owner = "bob"
-		if err := wantError("creating an id of another owner", s.Create(ctx, again), tasks.ErrConflict); err != nil {
-			return err
-		}
-		r.Version = 1
-		if err := wantRecord(ctx, s, r); err != nil {
-			return err
-		}
+		s.wantError("creating an id of another owner", s.Create(s.ctx, again), tasks.ErrConflict)
+		s.wantRecord(r)
 	}
-	return wantCount(ctx, s, "bob", 0, 8)
+	s.wantCount("bob", 0, 8)
 }
 
-func checkVersions(ctx context.Context, s tasks.Store) error {
-	r := task("alice", "one")
-	if err := create(ctx, s, r); err != nil {
-		return err
-	}
-	r.Version = 1
-	if err := s.Update(ctx, r); err != nil {
-		return err
-	}
-	want := r
-	want.Version = 2
+func checkVersions(s *store) {
+	s.mustCreate(task("alice", "one"))
+	want := s.mustUpdate(task("alice", "one"))
 	for _, version := range []uint64{0, 1, 3, 1 << 63} {
+		r := want
 		r.Version, r.Data, r.Done = version, []byte("no"), true
-		if err := wantError(fmt.Sprintf("an update of version %d where 2 is", version), s.Update(ctx, r),
-			tasks.ErrConflict); err != nil {
-			return err
-		}
-		if err := wantRecord(ctx, s, want); err != nil {
-			return fmt.Errorf("after a conflict: %w", err)
-		}
+		s.wantError(fmt.Sprintf("an update of version %d where 2 is", version), s.Update(s.ctx, r), tasks.ErrConflict)
+		s.wantRecord(want)
 	}
-	return wantUnfinished(ctx, s, "one")
+	s.wantUnfinished("one")
 }
 
-func checkUnknown(ctx context.Context, s tasks.Store) error {
-	if err := create(ctx, s, task("alice", "one")); err != nil {
-		return err
-	}
+func checkUnknown(s *store) {
+	s.mustCreate(task("alice", "one"))
 	for _, r := range []tasks.Record{
 		task("alice", "two"), task("bob", "one"), task("", "one"), task("Alice", "one"), task("alice", "ONE"),
 		task("alice", "on"),
 	} {
-		r.Version = 1
-		what := fmt.Sprintf("%q of %q", r.ID, r.Owner)
-		got, err := s.Get(ctx, r.Owner, r.ID)
-		if err := wantError("get "+what, err, tasks.ErrUnknown); err != nil {
-			return err
-		}
-		if got.ID != "" || got.Data != nil {
-			return fmt.Errorf("get %s returned a record with its error", what)
-		}
-		if err := wantError("update "+what, s.Update(ctx, r), tasks.ErrUnknown); err != nil {
-			return err
-		}
-		if err := s.Delete(ctx, r.Owner, r.ID); err != nil {
-			return fmt.Errorf("delete %s: %w", what, err)
-		}
+		s.wantUnknown(r.Owner, r.ID)
+		s.wantError(fmt.Sprintf("update %q of %q", r.ID, r.Owner), s.Update(s.ctx, r), tasks.ErrUnknown)
+		s.mustDelete(r.Owner, r.ID)
 	}
-	want := task("alice", "one")
-	want.Version = 1
-	return errors.Join(wantRecord(ctx, s, want), wantCount(ctx, s, "bob", 0, 1))
+	s.wantRecord(task("alice", "one"))
+	s.wantCount("bob", 0, 1)
 }
 
-func checkOneUpdate(ctx context.Context, s tasks.Store) error {
+// wantOne calls f 16 times concurrently: one call has to succeed, and the others to conflict.
+func (s *store) wantOne(what string, f func(i int) error) {
+	var succeeded atomic.Int32
+	s.concurrently(16, func(i int) {
+		if err := f(i); err != nil {
+			s.wantError(what, err, tasks.ErrConflict)
+			return
+		}
+		succeeded.Add(1)
+	})
+	if n := succeeded.Load(); n != 1 {
+		s.fail("%s succeeded %d times of 16, want once", what, n)
+	}
+}
+
+func checkOneUpdate(s *store) {
 	r := task("alice", "one")
-	if err := create(ctx, s, r); err != nil {
-		return err
-	}
-	for version := uint64(1); version <= 5; version++ {
-		var won atomic.Int32
-		err := concurrently(16, func(i int) error {
+	s.mustCreate(r)
+	for ; r.Version <= 5; r.Version++ {
+		s.wantOne(fmt.Sprint("an update of version ", r.Version), func(i int) error {
 			r := r
-			r.Version, r.Data = version, fmt.Append(nil, i)
-			err := s.Update(ctx, r)
-			if err == nil {
-				won.Add(1)
-				return nil
-			}
-			return wantError("an update of an old version", err, tasks.ErrConflict)
+			r.Data = fmt.Append(nil, i)
+			return s.Update(s.ctx, r)
 		})
-		if err != nil {
-			return err
-		}
-		if n := won.Load(); n != 1 {
-			return fmt.Errorf("%d of 16 updates of version %d succeeded, want 1", n, version)
-		}
 	}
-	got, err := s.Get(ctx, "alice", "one")
+	got, err := s.Get(s.ctx, "alice", "one")
 	if err != nil || got.Version != 6 {
-		return fmt.Errorf("the version is %d, want 6 (%s)", got.Version, fmt.Sprint(err))
+		s.fail("the version is %d, %v; want 6", got.Version, err)
 	}
-	return nil
 }
 
-func checkOneCreate(ctx context.Context, s tasks.Store) error {
+func checkOneCreate(s *store) {
 	for round := range 5 {
-		var won atomic.Int32
-		id := fmt.Sprint("task", round)
-		err := concurrently(16, func(i int) error {
-			err := s.Create(ctx, task(fmt.Sprint("owner", i), id))
-			if err == nil {
-				won.Add(1)
-				return nil
-			}
-			return wantError("a creation of an existing id", err, tasks.ErrConflict)
+		s.wantOne("the creation of an id", func(i int) error {
+			return s.Create(s.ctx, task(fmt.Sprint("owner", i), fmt.Sprint("task", round)))
 		})
-		if err != nil {
-			return err
-		}
-		if n := won.Load(); n != 1 {
-			return fmt.Errorf("%d of 16 creations of one id succeeded, want 1", n)
-		}
 	}
-	return wantCount(ctx, s, "nobody", 0, 5)
+	s.wantCount("other", 0, 5)
 }
 
-func checkOwners(ctx context.Context, s tasks.Store) error {
+func checkOwners(s *store) {
+	id := func(i, k int) string { return fmt.Sprint("task-", i, "-", k) }
 	for i, owner := range owners {
-		for k := range 3 {
-			if err := create(ctx, s, task(owner, fmt.Sprint("task-", i, "-", k))); err != nil {
-				return err
-			}
-		}
+		s.mustCreate(task(owner, id(i, 0)), task(owner, id(i, 1)), task(owner, id(i, 2)))
 	}
 	for i, owner := range owners {
-		ids := []string{fmt.Sprint("task-", i, "-0"), fmt.Sprint("task-", i, "-1"), fmt.Sprint("task-", i, "-2")}
-		if err := errors.Join(wantIDs(ctx, s, owner, ids...), wantCount(ctx, s, owner, 3, 3*len(owners))); err != nil {
-			return err
-		}
+		s.wantIDs(owner, id(i, 0), id(i, 1), id(i, 2))
+		s.wantCount(owner, 3, 3*len(owners))
 		for k, other := range owners {
-			_, err := s.Get(ctx, other, ids[0])
-			if k == i && err != nil || k != i && !errors.Is(err, tasks.ErrUnknown) {
-				return fmt.Errorf("owner %.20q can read the task of %.20q: %s", other, owner, fmt.Sprint(err))
-			}
-			if k == i {
-				continue
-			}
-			if err := s.Delete(ctx, other, ids[0]); err != nil {
-				return err
+			if k != i {
+				s.wantUnknown(other, id(i, 0))
+				s.mustDelete(other, id(i, 0)) // no effect
 			}
 		}
-		want := task(owner, ids[0])
-		want.Version = 1
-		if err := wantRecord(ctx, s, want); err != nil {
-			return fmt.Errorf("after other owners tried to delete it: %w", err)
-		}
+		s.wantRecord(task(owner, id(i, 0)))
 	}
-	return nil
 }
 
-func checkSizes(ctx context.Context, s tasks.Store) error {
+func checkSizes(s *store) {
 	const small = 9 // next to large ones
 	sizes := []int{0, 1, 4095, 4096, 16 << 10, 16<<10 + 1, 64 << 10, 64<<10 + 1, 128 << 10, 1 << 20, tasks.MaxRecord}
-	var records []tasks.Record
+	records := make([]tasks.Record, len(sizes))
 	for i, size := range sizes {
-		r := task("alice", fmt.Sprint("task", i))
-		r.Data = pattern(size, byte(i))
-		records = append(records, r)
+		records[i] = task("alice", fmt.Sprint("task", i))
+		records[i].Data = pattern(size, byte(i))
 	}
-	if err := create(ctx, s, records...); err != nil {
-		return err
-	}
+	s.mustCreate(records...)
 	// Each record gets the size of another one, larger or smaller. No old data must remain.
 	for round := range 2 {
-		for i := range records {
-			records[i].Version = uint64(round + 1)
-			if err := wantRecord(ctx, s, records[i]); err != nil {
-				return err
-			}
+		for _, r := range records {
+			s.wantRecord(r)
 		}
 		for i := range records {
-			size := sizes[(i+small*(round+1))%len(sizes)]
-			records[i].Data = pattern(size, byte(i+round))
-			if err := s.Update(ctx, records[i]); err != nil {
-				return fmt.Errorf("update to %d bytes: %w", size, err)
-			}
-			records[i].Version++
-			if err := wantRecord(ctx, s, records[i]); err != nil {
-				return err
-			}
+			records[i].Data = pattern(sizes[(i+small*(round+1))%len(sizes)], byte(i+round))
+			records[i] = s.mustUpdate(records[i])
+			s.wantRecord(records[i])
 		}
 	}
 	for _, r := range records {
-		if err := s.Delete(ctx, r.Owner, r.ID); err != nil {
-			return err
-		}
-		r.Data = nil
-		if err := create(ctx, s, r); err != nil {
-			return err
-		}
-		r.Version = 1
-		if err := wantRecord(ctx, s, r); err != nil {
-			return fmt.Errorf("a new task after a large one was deleted: %w", err)
-		}
+		s.mustDelete(r.Owner, r.ID)
+		r.Data, r.Version = nil, 1
+		s.mustCreate(r)
+		s.wantRecord(r)
 	}
-	return nil
 }
 
-// pattern returns data without repetition.
-func pattern(size int, seed byte) []byte {
-	data := make([]byte, size)
-	for i := range data {
-		data[i] = byte(i) ^ byte(i>>8) ^ byte(i>>16) ^ seed
-	}
-	return data
-}
-
-func checkRefused(ctx context.Context, s tasks.Store) error {
+func checkRefused(s *store) {
 	kept := task("alice", "kept")
-	if err := create(ctx, s, kept); err != nil {
-		return err
-	}
-	kept.Version = 1
+	s.mustCreate(kept)
 	large := kept
 	large.Data = make([]byte, tasks.MaxRecord+1)
-	if err := s.Update(ctx, large); err == nil {
-		return fmt.Errorf("an update to %d bytes succeeded, the limit is %d", len(large.Data), tasks.MaxRecord)
+	if err := s.Update(s.ctx, large); err == nil {
+		s.fail("an update to %d bytes succeeded, the limit is %d", len(large.Data), tasks.MaxRecord)
 	}
 	large.ID = "large"
-	if err := s.Create(ctx, large); err == nil {
-		return fmt.Errorf("a record of %d bytes was created, the limit is %d", len(large.Data), tasks.MaxRecord)
+	if err := s.Create(s.ctx, large); err == nil {
+		s.fail("a record of %d bytes was created, the limit is %d", len(large.Data), tasks.MaxRecord)
 	}
 	for _, id := range []string{"", "a b", "a\x00", "a/b", "ä", strings.Repeat("a", 65)} {
-		if err := s.Create(ctx, task("alice", id)); err == nil {
-			return fmt.Errorf("a record with the id %q was created", id)
+		if err := s.Create(s.ctx, task("alice", id)); err == nil {
+			s.fail("a record with the id %q was created", id)
 		}
 	}
-	return errors.Join(wantRecord(ctx, s, kept), wantIDs(ctx, s, "alice", "kept"), wantCount(ctx, s, "alice", 1, 1))
+	s.wantRecord(kept)
+	s.wantIDs("alice", "kept")
+	s.wantCount("alice", 1, 1)
 }
 
-func checkCopies(ctx context.Context, s tasks.Store) error {
-	spoil := func(data []byte) { clear(data[:cap(data)]) }
+func checkCopies(s *store) {
+	overwrite := func(records ...tasks.Record) {
+		for _, r := range records {
+			clear(r.Data[:cap(r.Data)])
+		}
+	}
 	for _, size := range []int{10, 100_000} {
 		r := task("alice", fmt.Sprint("task", size))
 		r.Data = pattern(size, 1)
-		given := r
-		given.Data = bytes.Clone(r.Data)
-		if err := create(ctx, s, given); err != nil {
-			return err
-		}
-		spoil(given.Data)
-		r.Version = 1
-		if err := wantRecord(ctx, s, r); err != nil {
-			return fmt.Errorf("after the Data passed to Create was changed: %w", err)
-		}
+		passed := r
+		passed.Data = bytes.Clone(r.Data)
+		s.mustCreate(passed)
+		overwrite(passed)
+		s.wantRecord(r)
+
 		r.Data = pattern(size, 2)
-		given = r
-		given.Data = bytes.Clone(r.Data)
-		if err := s.Update(ctx, given); err != nil {
-			return err
-		}
-		spoil(given.Data)
-		r.Version = 2
-		if err := wantRecord(ctx, s, r); err != nil {
-			return fmt.Errorf("after the Data passed to Update was changed: %w", err)
-		}
-		got, err := s.Get(ctx, "alice", r.ID)
-		if err != nil {
-			return err
-		}
-		spoil(got.Data)
-		list, err := s.List(ctx, "alice", tasks.Cursor{}, 10)
-		if err != nil {
-			return err
-		}
-		for _, l := range list {
-			spoil(l.Data)
-		}
-		for u, err := range s.Unfinished(ctx) {
-			if err != nil {
-				return err
-			}
-			spoil(u.Data)
-		}
-		if err := wantRecord(ctx, s, r); err != nil {
-			return fmt.Errorf("after Data returned by the store was changed: %w", err)
-		}
-		if err := s.Delete(ctx, "alice", r.ID); err != nil {
-			return err
-		}
+		passed.Data = bytes.Clone(r.Data)
+		r.Version = s.mustUpdate(passed).Version
+		overwrite(passed)
+		s.wantRecord(r)
+
+		got, err := s.Get(s.ctx, "alice", r.ID)
+		s.noError("get", err)
+		overwrite(got)
+		overwrite(s.mustList("alice", tasks.Cursor{}, 10)...)
+		overwrite(s.unfinished()...)
+		s.wantRecord(r)
+		s.mustDelete("alice", r.ID)
 	}
-	return nil
 }
 
-func checkDelete(ctx context.Context, s tasks.Store) error {
-	done := task("alice", "done")
-	done.Done = true
-	if err := create(ctx, s, task("alice", "running"), done, task("alice", "stays")); err != nil {
-		return err
-	}
+func checkDelete(s *store) {
+	s.mustCreate(task("alice", "running"), done("alice", "done", noon), task("alice", "kept"))
 	for range 2 { // deleting twice is not an error
 		for _, id := range []string{"running", "done"} {
-			if err := s.Delete(ctx, "alice", id); err != nil {
-				return fmt.Errorf("delete %s: %w", id, err)
-			}
-			_, err := s.Get(ctx, "alice", id)
-			if err := wantError("get of a deleted task", err, tasks.ErrUnknown); err != nil {
-				return err
-			}
+			s.mustDelete("alice", id)
+			s.wantUnknown("alice", id)
 		}
 	}
-	err := errors.Join(wantIDs(ctx, s, "alice", "stays"), wantCount(ctx, s, "alice", 1, 1),
-		wantUnfinished(ctx, s, "stays"))
-	if err != nil {
-		return err
+	s.wantIDs("alice", "kept")
+	s.wantCount("alice", 1, 1)
+	s.wantUnfinished("kept")
+	s.mustDeleteExpired(noon.Add(100*time.Hour), 10, 0)
+	s.mustCreate(task("bob", "done")) // the id can be used again
+	s.wantRecord(task("bob", "done"))
+	s.wantIDs("alice", "kept")
+	s.wantUnfinished("kept", "done")
+}
+
+func checkExpiry(s *store) {
+	running := task("alice", "running")
+	running.Expires = noon.Add(-time.Hour)
+	s.mustCreate(running,
+		done("alice", "before", noon.Add(-time.Millisecond)), done("bob", "now", noon),
+		done("alice", "after", noon.Add(time.Millisecond)), done("", "ancient", time.Date(1, 1, 2, 0, 0, 0, 0, time.UTC)),
+		done("alice", "never", time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)))
+	s.wantRecord(done("bob", "now", noon)) // expired, and not deleted yet
+	s.mustDeleteExpired(noon, 100, 3)
+	s.mustDeleteExpired(noon, 100, 0)
+	for owner, id := range map[string]string{"alice": "before", "bob": "now", "": "ancient"} {
+		s.wantUnknown(owner, id)
 	}
-	n, err := s.DeleteExpired(ctx, noon.Add(100*time.Hour), 10)
-	if err != nil || n != 0 {
-		return fmt.Errorf("DeleteExpired returned %d, %w for deleted records, want 0", n, err)
+	s.wantIDs("alice", "after", "never", "running")
+	s.wantIDs("bob")
+	s.wantCount("alice", 3, 3)
+	s.wantUnfinished("running")
+	s.mustDeleteExpired(noon.Add(time.Millisecond), 100, 1)
+	s.mustDeleteExpired(noon.AddDate(100, 0, 0), 100, 0)
+	s.wantIDs("alice", "never", "running")
+}
+
+func checkExpiryMoves(s *store) {
+	running := task("alice", "finishes")
+	running.Expires = noon
+	later, sooner, again := done("alice", "later", noon), done("alice", "sooner", noon.Add(time.Hour)),
+		done("alice", "again", noon)
+	s.mustCreate(later, sooner, again, running)
+	later.Expires, sooner.Expires = sooner.Expires, later.Expires
+	running.Done, again.Done = true, false
+	s.mustUpdate(later)
+	s.mustUpdate(sooner)
+	s.mustUpdate(running)
+	again = s.mustUpdate(again)
+	s.mustDeleteExpired(noon, 100, 2)
+	s.wantIDs("alice", "again", "later")
+	s.mustDeleteExpired(noon.Add(time.Hour), 100, 1)
+	again.Done = true
+	s.mustUpdate(again)
+	s.mustDeleteExpired(noon, 100, 1)
+	s.wantIDs("alice")
+	s.wantCount("alice", 0, 0)
+}
+
+func checkExpiryLimit(s *store) {
+	for i := range 25 {
+		at := noon.Add(time.Duration(i%3) * time.Millisecond)
+		s.mustCreate(done(owners[i%len(owners)], fmt.Sprint("task", i), at))
 	}
-	// The id of a deleted record can be used again.
-	if err := create(ctx, s, task("bob", "done")); err != nil {
-		return err
+	late := noon.Add(time.Second)
+	s.mustDeleteExpired(late, 0, 0)
+	left := 25
+	for _, n := range []int{10, 10, 5, 0} {
+		s.mustDeleteExpired(late, 10, n)
+		left -= n
+		if got, _, err := s.CountAll(s.ctx); err != nil || got != left {
+			s.fail("%d records remain, %v; want %d", got, err, left)
+		}
 	}
-	want := task("bob", "done")
-	want.Version = 1
-	return errors.Join(wantRecord(ctx, s, want), wantIDs(ctx, s, "alice", "stays"),
-		wantUnfinished(ctx, s, "stays", "done"))
+	s.wantCount("", 0, 0)
+}
+
+func checkTimes(s *store) {
+	for i, created := range []time.Time{
+		time.Date(2026, 7, 28, 23, 59, 59, int(999*time.Millisecond), time.FixedZone("west", -11*3600)),
+		time.UnixMilli(-1), time.UnixMilli(0), time.Date(1, 1, 2, 0, 0, 0, 0, time.UTC),
+		time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC),
+	} {
+		r := task("alice", fmt.Sprint("task", i))
+		r.Created, r.Expires = created, created.Add(time.Millisecond)
+		s.mustCreate(r)
+		s.wantRecord(r)
+		r.Expires = created.Add(-time.Millisecond)
+		s.wantRecord(s.mustUpdate(r))
+	}
+}
+
+func checkContext(s *store) {
+	kept, ids := task("alice", "kept"), []string{"kept"}
+	s.mustCreate(kept)
+	ended, end := context.WithCancel(s.ctx)
+	end()
+	// Each change may be made or not.
+	changed := kept
+	changed.Data, changed.Done = []byte("changed"), true
+	updated := s.Update(ended, changed)
+	if updated == nil {
+		kept = changed
+		kept.Version = 2
+	}
+	created := s.Create(ended, task("alice", "new"))
+	if created == nil {
+		ids = append(ids, "new")
+	}
+	for _, err := range []error{updated, created} {
+		if err != nil && !errors.Is(err, context.Canceled) {
+			s.fail("a call with an ended context returned %w", err)
+		}
+	}
+	s.wantRecord(kept)
+	s.wantIDs("alice", ids...)
+	s.wantCount("alice", len(ids), len(ids))
+}
+
+// checkConcurrent creates, updates, deletes, lists and expires many tasks of a few owners
+// concurrently.
+func checkConcurrent(s *store) {
+	const workers, lives = 12, 15
+	s.concurrently(workers, func(i int) {
+		for life := range lives {
+			s.useTask(fmt.Sprint("owner", i%3), fmt.Sprintf("task-%d-%d", i, life), life)
+		}
+	})
+	// Of five tasks one was deleted, one expired, one is done, and two are unfinished.
+	const kept, unfinished = workers * lives * 3 / 5, workers * lives * 2 / 5
+	if n := len(s.unfinished()); n != unfinished {
+		s.fail("%d tasks are unfinished, want %d", n, unfinished)
+	}
+	for i := range 3 {
+		owner := fmt.Sprint("owner", i)
+		if ids := s.pages(owner, 7, nil); len(ids) != kept/3 {
+			s.fail("%s has %d tasks, want %d", owner, len(ids), kept/3)
+		}
+		s.wantCount(owner, kept/3, kept)
+	}
+}
+
+// useTask creates, updates and ends a task in one of five ways.
+func (s *store) useTask(owner, id string, variant int) {
+	deleteExpired := func() {
+		for n := 1; n > 0; {
+			var err error
+			n, err = s.DeleteExpired(s.ctx, noon, 2)
+			s.noError("DeleteExpired", err)
+		}
+	}
+	r, expires := task(owner, id), variant%5 == 1
+	if expires {
+		r.Expires = noon.Add(-time.Hour)
+	}
+	s.mustCreate(r)
+	for r.Version < 4 {
+		s.wantRecord(r)
+		r.Data, r.Done = pattern(int(r.Version)*9000, byte(variant)), r.Version == 3 && variant%5 < 3
+		r = s.mustUpdate(r)
+		if expires && r.Version == 2 {
+			deleteExpired() // does not delete unfinished records
+		}
+	}
+	switch variant % 5 {
+	case 0:
+		s.mustDelete(owner, id)
+		s.wantUnknown(owner, id)
+	case 1:
+		deleteExpired()
+		s.wantUnknown(owner, id)
+	default:
+		s.mustList(owner, tasks.Cursor{}, 5)
+		s.wantRecord(r)
+	}
+}
+
+func checkLasting(s *store, reopen func()) {
+	large := task("alice", "large")
+	large.Data = pattern(3<<20, 5)
+	var running []string
+	for i, owner := range owners {
+		running = append(running, fmt.Sprint("task", i))
+		s.mustCreate(task(owner, running[i]))
+	}
+	s.mustCreate(large, done("alice", "done", noon), task("alice", "deleted"), done("bob", "expired", noon))
+	reopen()
+	large.Data, large.Done, large.Expires = pattern(2<<20, 6), true, noon.Add(time.Minute)
+	large = s.mustUpdate(large)
+	s.mustDelete("alice", "deleted")
+	s.mustDelete("bob", "expired")
+	reopen()
+	for i, owner := range owners {
+		s.wantRecord(task(owner, running[i]))
+		s.wantCount(owner, 1, len(owners)+2)
+	}
+	s.wantRecord(large)
+	s.wantIDs("alice", "done", "large")
+	s.wantUnfinished(running...)
+	s.wantError("creating an id that existed before closing", s.Create(s.ctx, task("bob", "large")), tasks.ErrConflict)
+	s.mustDeleteExpired(noon, 10, 1)
+	s.mustDeleteExpired(noon.Add(time.Minute), 10, 1)
+	reopen()
+	s.wantIDs("alice")
+	s.wantUnfinished(running...)
+	s.wantCount("bob", 0, len(owners))
+}
+
+func checkOrder(s *store) {
+	// Times that a comparison of encoded bytes may get wrong: negative ones, of different length,
+	// in time zones.
+	times := []time.Time{
+		time.Date(1960, 1, 1, 0, 0, 0, 0, time.UTC),
+		time.UnixMilli(-1), time.UnixMilli(0), time.UnixMilli(1), time.UnixMilli(255), time.UnixMilli(256),
+		time.Date(2026, 7, 28, 23, 0, 0, 0, time.FixedZone("east", 12*3600)),
+		time.Date(2026, 7, 28, 12, 0, 0, 0, time.UTC),
+		time.Date(2026, 7, 28, 12, 0, 0, int(time.Millisecond), time.UTC),
+		time.Date(2600, 1, 1, 0, 0, 0, 0, time.UTC),
+	}
+	var all []tasks.Record
+	for i, created := range times {
+		for _, id := range []string{"-", "0", "A", "AA", "B", "_", "a", "aa", "b"} {
+			r := task("alice", id+fmt.Sprint("-", i))
+			r.Created = created
+			all = append(all, r)
+		}
+	}
+	slices.SortFunc(all, func(a, b tasks.Record) int {
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
+	})
+	for _, i := range rand.New(rand.NewPCG(1, 2)).Perm(len(all)) {
+		s.mustCreate(all[i])
+	}
+	s.wantIDs("alice", idsOf(all)...)
+	for _, i := range []int{0, 30, len(all) - 1} {
+		r := all[i]
+		r.Created, r.Done = noon, true
+		s.mustUpdate(r)
+	}
+	s.wantIDs("alice", idsOf(all)...) // an update does not change the order
+}
+
+func checkCursor(s *store) {
+	var ids []string
+	for i := range 25 {
+		r := task("alice", fmt.Sprintf("task%02d", i))
+		r.Created = noon.Add(time.Duration(i/4) * time.Millisecond) // four at each time
+		ids = append(ids, r.ID)
+		s.mustCreate(r, task("bob", fmt.Sprintf("other%02d", i)))
+	}
+	wantPages := func(limit int, f func(page []tasks.Record)) {
+		if got := s.pages("alice", limit, f); !slices.Equal(got, ids) {
+			s.fail("in pages of %d the list is %q, want %q", limit, got, ids)
+		}
+	}
+	for _, limit := range []int{1, 3, 4, 25, 100} {
+		wantPages(limit, nil)
+	}
+	// The record at the cursor may be deleted.
+	wantPages(5, func(page []tasks.Record) { s.mustDelete("alice", page[len(page)-1].ID) })
+	s.mustList("alice", tasks.Cursor{}, 0)
+	late := s.mustList("alice", tasks.Cursor{Created: noon.Add(time.Hour), ID: "x"}, 10)
+	if len(late) != 0 {
+		s.fail("after the last record %q is listed", idsOf(late))
+	}
+	// A cursor need not come from a list.
+	odd := tasks.Cursor{Created: noon.Add(5 * time.Millisecond), ID: "task20\x00\xff/" + fmt.Sprint(make([]byte, 1000))}
+	if got := idsOf(s.mustList("alice", odd, 10)); !slices.Equal(got, []string{"task21", "task22", "task23"}) {
+		s.fail("after an arbitrary cursor %q is listed", got)
+	}
+}
+
+func checkLargeList(s *store) {
+	var ids []string
+	for i, size := range []int{tasks.MaxRecord, 1, tasks.MaxRecord / 2, tasks.MaxRecord / 2, tasks.MaxRecord} {
+		r := task("alice", fmt.Sprint("task", i))
+		r.Data = make([]byte, size)
+		ids = append(ids, r.ID)
+		s.mustCreate(r)
+	}
+	got := s.pages("alice", 100, func(page []tasks.Record) {
+		size := 0
+		for _, r := range page {
+			size += len(r.Data)
+		}
+		if size > tasks.MaxRecord {
+			s.fail("a page has %d bytes of Data, want at most %d", size, tasks.MaxRecord)
+		}
+	})
+	if !slices.Equal(got, ids) {
+		s.fail("the pages list %q, want %q", got, ids)
+	}
+}
+
+func checkCount(s *store) {
+	s.wantCount("alice", 0, 0)
+	for i := range 10 {
+		r := task("alice", fmt.Sprint("alice", i))
+		r.Done = i%2 == 0
+		s.mustCreate(r)
+		s.wantCount("alice", i+1, i+1)
+	}
+	s.mustCreate(task("", "anonymous"))
+	_ = s.Create(s.ctx, task("alice", "alice0")) // refused
+	s.mustDelete("bob", "alice0")                // of another owner
+	r := task("alice", "alice1")
+	r.Done, r.Data = true, make([]byte, 1000)
+	s.mustUpdate(r)
+	s.wantCount("alice", 10, 11)
+	s.wantCount("", 1, 11)
+	s.mustDelete("alice", "alice2")
+	s.mustDelete("alice", "alice2")
+	s.wantCount("alice", 9, 10)
+	s.mustDeleteExpired(noon.Add(2*time.Hour), 100, 5)
+	s.wantCount("alice", 4, 5)
+	s.wantCount("", 1, 5)
+	s.wantCount("bob", 0, 5)
+}
+
+func checkUnfinished(s *store) {
+	s.wantUnfinished()
+	var ids []string
+	for i := range 300 { // more than a store reads at once
+		r := task(owners[i%len(owners)], fmt.Sprint("task", i))
+		if r.Done = i%10 == 9; !r.Done {
+			ids = append(ids, r.ID)
+		}
+		if i%7 == 0 {
+			r.Expires = noon.Add(-time.Hour) // expired or not
+		}
+		s.mustCreate(r)
+	}
+	s.wantUnfinished(slices.Clone(ids)...)
+	s.mustUpdate(done(owners[0], "task0", noon)) // finished
+	s.mustUpdate(task(owners[9], "task9"))       // unfinished again
+	s.wantUnfinished(append(slices.Clone(ids[1:]), "task9")...)
+	for _, err := range s.Unfinished(s.ctx) {
+		s.noError("Unfinished", err)
+		break // the iteration may end early
+	}
+	s.wantCount("bob", 0, 300)
+}
+
+func checkUnfinishedChanges(s *store) {
+	const n = 250
+	for i := range n {
+		s.mustCreate(task("alice", fmt.Sprint("task", i)))
+	}
+	seen := map[string]bool{}
+	for r, err := range s.Unfinished(s.ctx) {
+		s.noError("Unfinished", err)
+		if seen[r.ID] {
+			s.fail("Unfinished returned %s twice", r.ID)
+		}
+		seen[r.ID] = true
+		if len(seen)%2 == 0 {
+			s.mustDelete(r.Owner, r.ID)
+		} else {
+			r.Done = true
+			s.mustUpdate(r)
+		}
+	}
+	if len(seen) != n {
+		s.fail("Unfinished returned %d tasks, want %d", len(seen), n)
+	}
+	s.wantUnfinished()
+	s.wantCount("alice", n/2, n/2)
 }

@@ -15,8 +15,6 @@
 package storetest
 
 import (
-	"context"
-	"fmt"
 	"io"
 	"testing"
 
@@ -29,9 +27,9 @@ import (
 func Run(t *testing.T, open func(t *testing.T) tasks.Store) {
 	for _, c := range clauses {
 		t.Run(c.name, func(t *testing.T) {
-			s := open(t)
-			defer end(t, s)
-			if err := c.check(t.Context(), s); err != nil {
+			s := &store{open(t), t.Context()}
+			defer end(t, s.Store)
+			if err := s.run(c.check); err != nil {
 				t.Error(err)
 			}
 		})
@@ -46,12 +44,14 @@ func RunLasting(t *testing.T, open func(t *testing.T, dir string) tasks.Store) {
 	Run(t, func(t *testing.T) tasks.Store { return open(t, t.TempDir()) })
 	t.Run("records survive closing and opening", func(t *testing.T) {
 		dir := t.TempDir()
-		reopen := func(s tasks.Store) tasks.Store {
-			end(t, s)
-			return open(t, dir)
-		}
-		s, err := checkLasting(t.Context(), open(t, dir), reopen)
-		defer end(t, s)
+		s := &store{open(t, dir), t.Context()}
+		defer func() { end(t, s.Store) }()
+		err := s.run(func(s *store) {
+			checkLasting(s, func() {
+				end(t, s.Store)
+				s.Store = open(t, dir)
+			})
+		})
 		if err != nil {
 			t.Error(err)
 		}
@@ -69,10 +69,10 @@ func end(t *testing.T, s tasks.Store) {
 	}
 }
 
-// A clause is one sentence of the contract. check returns an error if the store violates it.
+// A clause is one sentence of the contract.
 type clause struct {
 	name  string
-	check func(ctx context.Context, s tasks.Store) error
+	check func(s *store)
 }
 
 var clauses = []clause{
@@ -100,28 +100,4 @@ var clauses = []clause{
 	{"times have a precision of milliseconds", checkTimes},
 	{"a change with an ended context is made in whole or not at all", checkContext},
 	{"concurrent use", checkConcurrent},
-}
-
-// concurrently calls f for 0 to n-1 in goroutines and returns the first error.
-func concurrently(n int, f func(i int) error) error {
-	begin, errs := make(chan struct{}), make(chan error, n)
-	for i := range n {
-		go func() {
-			<-begin
-			defer func() {
-				if p := recover(); p != nil {
-					errs <- fmt.Errorf("panic: %v", p)
-				}
-			}()
-			errs <- f(i)
-		}()
-	}
-	close(begin)
-	var first error
-	for range n {
-		if err := <-errs; first == nil {
-			first = err
-		}
-	}
-	return first
 }

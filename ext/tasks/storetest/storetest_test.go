@@ -62,11 +62,9 @@ var bugs = map[string][]string{
 
 // all returns the clauses, with that of RunLasting.
 func all() []clause {
-	return append(clauses[:len(clauses):len(clauses)], clause{"records survive closing and opening",
-		func(ctx context.Context, s tasks.Store) error {
-			_, err := checkLasting(ctx, s, func(s tasks.Store) tasks.Store { return s.(*faulty).reopen() })
-			return err
-		}})
+	return append(clauses[:len(clauses):len(clauses)], clause{"records survive closing and opening", func(s *store) {
+		checkLasting(s, func() { s.Store = s.Store.(*faulty).reopen() })
+	}})
 }
 
 func TestCorrectStorePasses(t *testing.T) {
@@ -103,6 +101,8 @@ func TestEachClauseDetectsItsBugs(t *testing.T) {
 }
 
 // check runs a clause and returns a panic as an error.
-func check(ctx context.Context, c clause, s tasks.Store) error {
-	return concurrently(1, func(int) error { return c.check(ctx, s) })
+func check(ctx context.Context, c clause, impl tasks.Store) error {
+	return (&store{impl, ctx}).run(func(s *store) {
+		s.concurrently(1, func(int) { c.check(s) })
+	})
 }
