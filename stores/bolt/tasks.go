@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"time"
 
@@ -160,14 +161,20 @@ func (s *TaskStore) Unfinished(ctx context.Context) iter.Seq2[tasks.Record, erro
 	}
 }
 
-// unfinishedIDs returns the next ids of unfinished records.
+// unfinishedIDs returns the next ids of unfinished records. It refuses ids that are not in ascending
+// order, because Unfinished would not end if damage made it go back.
 func (s *TaskStore) unfinishedIDs(ctx context.Context, after string) (ids []string, err error) {
 	err = s.file.read(ctx, func(tx *bbolt.Tx) error {
 		cursor := tx.Bucket(bucketUnfinished).Cursor()
 		for key, _ := cursor.Seek([]byte(after)); key != nil && len(ids) < unfinishedBatch; key, _ = cursor.Next() {
-			if id := string(key); id != after {
+			id := string(key)
+			if id < after || id == after && len(ids) > 0 {
+				return fmt.Errorf("%w: the ids of unfinished tasks are out of order", ErrDamaged)
+			}
+			if id != after {
 				ids = append(ids, id)
 			}
+			after = id
 		}
 		return nil
 	})
