@@ -263,6 +263,6 @@ func (s *Server) useClient(ctx context.Context, c *client) error {
 	if err := s.store.Put(ctx, kindClient, c.ID, value, now.Add(clientTime)); err != nil {
 		return err
 	}
-	_, err = s.store.Take(ctx, kindNewClient, c.ID)
+	_, err = s.store.GetAndDelete(ctx, kindNewClient, c.ID)
 	return err
 }

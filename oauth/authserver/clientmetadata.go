@@ -119,7 +119,7 @@ func (d *documents) fetch(ctx context.Context, id string) (*client, time.Duratio
 		return nil, 0, storeErr
 	case kept == nil:
 	case err != nil:
-		_, storeErr = d.store.Take(ctx, kindDocument, id)
+		_, storeErr = d.store.GetAndDelete(ctx, kindDocument, id)
 	default:
 		storeErr = d.put(ctx, &documentRecord{c, now, now.Add(limitFresh(life))})
 	}

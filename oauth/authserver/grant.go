@@ -93,7 +93,7 @@ func (s *Server) extendGrant(ctx context.Context, id string, until time.Time) er
 
 // endGrant ends a grant with all its tokens, and revokes the grant of the identity provider.
 func (s *Server) endGrant(ctx context.Context, id, reason string) error {
-	value, err := s.store.Take(ctx, kindGrant, id)
+	value, err := s.store.GetAndDelete(ctx, kindGrant, id)
 	if err != nil || value == nil {
 		return err
 	}

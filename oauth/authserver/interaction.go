@@ -143,9 +143,9 @@ func (l *LoginRequest) Keep(ctx context.Context, data []byte) error {
 	})
 }
 
-// Take removes the data that Keep stored and returns it, or nil if there is none. Of concurrent
+// GetAndDelete removes the data that Keep stored and returns it, or nil if there is none. Of concurrent
 // calls only one gets the data.
-func (l *LoginRequest) Take(ctx context.Context) ([]byte, error) {
+func (l *LoginRequest) GetAndDelete(ctx context.Context) ([]byte, error) {
 	var sealed []byte
 	err := l.s.changeInteraction(ctx, l.in.ID, func(in *interaction) error {
 		sealed, in.Login = in.Login, nil
@@ -318,7 +318,7 @@ func (s *Server) changeInteraction(ctx context.Context, id string, change func(*
 
 // takeInteraction removes an interaction. Of concurrent calls only one gets it.
 func (s *Server) takeInteraction(ctx context.Context, id string) (*interaction, error) {
-	value, err := s.store.Take(ctx, kindInteraction, id)
+	value, err := s.store.GetAndDelete(ctx, kindInteraction, id)
 	if err != nil {
 		return nil, err
 	}

@@ -209,7 +209,7 @@ func (u *providerLogin) loadForCheck(ctx context.Context, handle string) (*provi
 }
 
 func (u *providerLogin) forget(ctx context.Context, handle string) error {
-	_, err := u.server().store.Take(ctx, kindProviderGrant, handle)
+	_, err := u.server().store.GetAndDelete(ctx, kindProviderGrant, handle)
 	u.checks.forget(handle)
 	return err
 }
@@ -323,7 +323,7 @@ func wait(ctx context.Context, d time.Duration) bool {
 // RevokeGrant deletes a grant and revokes it at the identity provider. The grant is deleted even if
 // the revocation fails.
 func (u *providerLogin) RevokeGrant(ctx context.Context, handle string) error {
-	sealed, err := u.server().store.Take(ctx, kindProviderGrant, handle)
+	sealed, err := u.server().store.GetAndDelete(ctx, kindProviderGrant, handle)
 	if err != nil {
 		return err
 	}

@@ -108,7 +108,7 @@ func (u *providerLogin) begin(w http.ResponseWriter, r *http.Request, l *LoginRe
 
 // callback serves the redirect from the identity provider. The stored state can be used once.
 func (u *providerLogin) callback(w http.ResponseWriter, r *http.Request, l *LoginRequest, p *provider) {
-	data, err := l.Take(r.Context())
+	data, err := l.GetAndDelete(r.Context())
 	if err == nil && (data == nil || p == nil) {
 		err = errNoInteraction
 	}

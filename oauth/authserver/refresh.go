@@ -152,6 +152,6 @@ func (s *Server) endFamily(ctx context.Context, f *family, reason string) error 
 	if err := s.endGrant(ctx, f.Grant, reason); err != nil {
 		return err
 	}
-	_, err := s.store.Take(ctx, kindRefresh, f.key())
+	_, err := s.store.GetAndDelete(ctx, kindRefresh, f.key())
 	return err
 }

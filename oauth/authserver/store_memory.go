@@ -65,8 +65,8 @@ func (s *memoryStore) Put(ctx context.Context, kind, key string, value []byte, e
 	return nil
 }
 
-// Take returns the value of a record and removes it.
-func (s *memoryStore) Take(ctx context.Context, kind, key string) ([]byte, error) {
+// GetAndDelete returns the value of a record and removes it.
+func (s *memoryStore) GetAndDelete(ctx context.Context, kind, key string) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.usable(ctx); err != nil {

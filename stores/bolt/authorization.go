@@ -75,8 +75,8 @@ func (s *AuthorizationStore) Put(ctx context.Context, kind, key string, value []
 	return s.write(ctx, kind, key, len(value), func(tx *bbolt.Tx) error { return putValue(tx, kind, key, value, expires) })
 }
 
-// Take removes a record and returns its value, nil if there is none.
-func (s *AuthorizationStore) Take(ctx context.Context, kind, key string) ([]byte, error) {
+// GetAndDelete removes a record and returns its value, nil if there is none.
+func (s *AuthorizationStore) GetAndDelete(ctx context.Context, kind, key string) ([]byte, error) {
 	// Most requests for records that do not exist are guesses. They take no write.
 	if value, err := s.Get(ctx, kind, key); value == nil {
 		return nil, err

@@ -211,10 +211,10 @@ func TestClosedAuthorizationStore(t *testing.T) {
 	}
 	ctx := t.Context()
 	_, get := s.Get(ctx, "grant", "a")
-	_, take := s.Take(ctx, "grant", "a")
+	_, take := s.GetAndDelete(ctx, "grant", "a")
 	_, count := s.Count(ctx, "grant")
 	for name, err := range map[string]error{
-		"Get": get, "Take": take, "Count": count, "Put": s.Put(ctx, "grant", "a", nil, time.Time{}),
+		"Get": get, "GetAndDelete": take, "Count": count, "Put": s.Put(ctx, "grant", "a", nil, time.Time{}),
 		"Update": s.Update(ctx, "grant", "a", func([]byte) ([]byte, time.Time, error) { return nil, time.Time{}, nil }),
 	} {
 		if !errors.Is(err, bolt.ErrClosed) || !errors.Is(err, authserver.ErrStoreClosed) {
@@ -265,7 +265,7 @@ func writeGrantsUntilKilled(path string) {
 			return
 		}
 		if n%3 == 2 {
-			if _, err := s.Take(ctx, "grant", strconv.Itoa(n-1)); err != nil {
+			if _, err := s.GetAndDelete(ctx, "grant", strconv.Itoa(n-1)); err != nil {
 				fmt.Println(err)
 				return
 			}
