@@ -50,7 +50,7 @@ var importRules = []importRule{
 	{"oauth/oauthclient", []string{"oauth", "mcp", "internal/browser", "internal/netx", "internal/oauthwire",
 		"internal/oauthfetch", "internal/jwskey", "internal/dpop", "internal/jsonscan"},
 		"an OAuth client is an http.RoundTripper: it does not depend on a transport of MCP"},
-	{"oauth/authserver", []string{"oauth", "mcp", "internal/seal", "internal/jsonscan"},
+	{"oauth/authserver", []string{"oauth", "mcp", "internal/seal", "internal/jsonscan", "internal/singleflight"},
 		"an authorization server does not depend on the MCP server"},
 	{"oauth/authserver/storetest", []string{"oauth/authserver"}, whyStore},
 	{"host", []string{"internal/jsonscan"}, "a configuration is data: its reader decides what to connect"},

@@ -2,7 +2,6 @@ package authserver
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -72,6 +71,12 @@ type client struct {
 	scopes     []string          // nil for all
 	introspect []string          // resourceKeys of the resources whose tokens it may introspect
 }
+
+var (
+	usedClients = recordKind[client]{kindClient, errNoClient, func(c *client) time.Time { return c.Used.Add(clientTime) }}
+	newClients  = recordKind[client]{kindNewClient, errNoClient,
+		func(c *client) time.Time { return c.Registered.Add(unusedTime) }}
+)
 
 // isPublic reports whether the client cannot authenticate.
 func (c *client) isPublic() bool { return c.Auth == authNone }
@@ -224,14 +229,9 @@ func (s *Server) client(ctx context.Context, id string) (*client, error) {
 		return s.documentClient(ctx, id)
 	}
 	// again, in case it was moved between the lookups
-	for _, kind := range []string{kindClient, kindNewClient, kindClient} {
-		value, err := s.store.Get(ctx, kind, id)
-		if err != nil {
-			return nil, err
-		}
-		if value != nil {
-			c := new(client)
-			return c, json.Unmarshal(value, c)
+	for _, kind := range []recordKind[client]{usedClients, newClients, usedClients} {
+		if c, err := kind.get(ctx, s.store, id); !errors.Is(err, errNoClient) {
+			return c, err
 		}
 	}
 	return nil, errNoClient
@@ -256,13 +256,9 @@ func (s *Server) useClient(ctx context.Context, c *client) error {
 	}
 	used := *c
 	used.Used = now
-	value, err := json.Marshal(&used)
-	if err != nil {
+	if err := usedClients.put(ctx, s.store, c.ID, &used); err != nil {
 		return err
 	}
-	if err := s.store.Put(ctx, kindClient, c.ID, value, now.Add(clientTime)); err != nil {
-		return err
-	}
-	_, err = s.store.GetAndDelete(ctx, kindNewClient, c.ID)
+	_, err := s.store.GetAndDelete(ctx, kindNewClient, c.ID)
 	return err
 }

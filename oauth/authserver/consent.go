@@ -61,7 +61,7 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request, in *interaction)
 			s.refuseAuthorize(w, r, err)
 			return
 		}
-		err := s.changeInteraction(r.Context(), in.ID, func(in *interaction) error {
+		err := interactions.update(r.Context(), s.store, in.ID, func(in *interaction) error {
 			in.Consented = true
 			return nil
 		})
@@ -131,7 +131,7 @@ func (s *Server) serveLogin(w http.ResponseWriter, r *http.Request) {
 
 // fail ends an interaction with an error.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, id, code, description string) {
-	in, err := s.takeInteraction(r.Context(), id)
+	in, err := interactions.getAndDelete(r.Context(), s.store, id)
 	if err != nil {
 		s.refuseInteraction(w, r, err)
 		return
@@ -186,7 +186,7 @@ func (s *Server) checkSubject(u *Subject) error {
 
 // finish ends an interaction with a code for the subject.
 func (s *Server) finish(w http.ResponseWriter, r *http.Request, id string, subject Subject) {
-	in, err := s.takeInteraction(r.Context(), id)
+	in, err := interactions.getAndDelete(r.Context(), s.store, id)
 	if err == nil && !in.Consented {
 		err = errNoInteraction
 	}
@@ -236,10 +236,11 @@ func (s *Server) grantCode(r *http.Request, in *interaction, subject Subject) (s
 		ProviderGrant: subject.ProviderGrant, Resource: in.Resource, Scopes: scopes, Issued: now,
 		Until: now.Add(s.o.Lifetimes.Refresh), Expires: now.Add(codeTime + exchangeTime),
 	}
-	if err := s.putGrant(r.Context(), g); err != nil {
+	if err := grants.put(r.Context(), s.store, g.ID, g); err != nil {
 		return "", err
 	}
-	return s.putCode(r.Context(), &codeRecord{
+	code := randomToken()
+	return code, codes.put(r.Context(), s.store, hashKey(code), &codeRecord{
 		Grant: g.ID, Client: c.ID, Redirect: in.Redirect, InRequest: in.InRequest, Challenge: in.Challenge,
 		Expires: now.Add(codeTime),
 	})

@@ -1,11 +1,9 @@
 package authserver
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -137,7 +135,7 @@ func (l *LoginRequest) Keep(ctx context.Context, data []byte) error {
 		return fmt.Errorf("authserver: login data of %d bytes, want at most %d", len(data), maxLoginData)
 	}
 	sealed := l.s.seals.Seal(data, kindInteraction, l.in.ID)
-	return l.s.changeInteraction(ctx, l.in.ID, func(in *interaction) error {
+	return interactions.update(ctx, l.s.store, l.in.ID, func(in *interaction) error {
 		in.Login = sealed
 		return nil
 	})
@@ -147,7 +145,7 @@ func (l *LoginRequest) Keep(ctx context.Context, data []byte) error {
 // calls only one gets the data.
 func (l *LoginRequest) GetAndDelete(ctx context.Context) ([]byte, error) {
 	var sealed []byte
-	err := l.s.changeInteraction(ctx, l.in.ID, func(in *interaction) error {
+	err := interactions.update(ctx, l.s.store, l.in.ID, func(in *interaction) error {
 		sealed, in.Login = in.Login, nil
 		return nil
 	})
@@ -189,6 +187,9 @@ type interaction struct {
 	Consented bool      `json:"consented,omitempty"`
 	Login     []byte    `json:"login,omitempty"` // sealed
 }
+
+var interactions = recordKind[interaction]{kindInteraction, errNoInteraction,
+	func(in *interaction) time.Time { return in.Expires }}
 
 // cookieName returns the name of the cookie that binds an interaction to a browser. Each
 // interaction has its own cookie, so that two tabs do not interfere. Browsers accept the __Host-
@@ -234,7 +235,7 @@ func (s *Server) interactionOf(r *http.Request) (*interaction, error) {
 	if len(id) != tokenLength(idBytes) {
 		return nil, errNoInteraction
 	}
-	in, err := s.loadInteraction(r.Context(), id)
+	in, err := interactions.get(r.Context(), s.store, id)
 	if err != nil {
 		return nil, err
 	}
@@ -249,28 +250,6 @@ func (s *Server) interactionOf(r *http.Request) (*interaction, error) {
 	return nil, errOtherBrowser
 }
 
-func (s *Server) loadInteraction(ctx context.Context, id string) (*interaction, error) {
-	value, err := s.store.Get(ctx, kindInteraction, id)
-	if err != nil {
-		return nil, err
-	}
-	return parseInteraction(value)
-}
-
-func parseInteraction(value []byte) (*interaction, error) {
-	if value == nil {
-		return nil, errNoInteraction
-	}
-	in := new(interaction)
-	if err := json.Unmarshal(value, in); err != nil {
-		return nil, err
-	}
-	if !time.Now().Before(in.Expires) {
-		return nil, errNoInteraction
-	}
-	return in, nil
-}
-
 var errTooManyInteractions = &oauthError{status: http.StatusServiceUnavailable, code: codeUnavailable,
 	text: "too many logins are in progress"}
 
@@ -282,7 +261,7 @@ func (s *Server) beginInteraction(ctx context.Context, in *interaction) error {
 	if n >= maxInteractions {
 		return errTooManyInteractions
 	}
-	value, err := in.encode()
+	value, err := encodeRecord(in)
 	if err != nil {
 		return err
 	}
@@ -290,37 +269,4 @@ func (s *Server) beginInteraction(ctx context.Context, in *interaction) error {
 		return refuse(codeInvalidRequest, "the request is too long")
 	}
 	return s.store.Put(ctx, kindInteraction, in.ID, value, in.Expires)
-}
-
-// encode returns the stored form. It does not escape < and &, which could make a state six times as
-// long.
-func (in *interaction) encode() ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(in)
-	return b.Bytes(), err
-}
-
-func (s *Server) changeInteraction(ctx context.Context, id string, change func(*interaction) error) error {
-	return s.store.Update(ctx, kindInteraction, id, func(old []byte) ([]byte, time.Time, error) {
-		in, err := parseInteraction(old)
-		if err != nil {
-			return nil, time.Time{}, err
-		}
-		if err := change(in); err != nil {
-			return nil, time.Time{}, err
-		}
-		value, err := in.encode()
-		return value, in.Expires, err
-	})
-}
-
-// takeInteraction removes an interaction. Of concurrent calls only one gets it.
-func (s *Server) takeInteraction(ctx context.Context, id string) (*interaction, error) {
-	value, err := s.store.GetAndDelete(ctx, kindInteraction, id)
-	if err != nil {
-		return nil, err
-	}
-	return parseInteraction(value)
 }

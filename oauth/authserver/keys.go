@@ -21,6 +21,7 @@ import (
 	"github.com/go-jose/go-jose/v4/cryptosigner"
 
 	"github.com/patchbay-mcp/patchbay/internal/seal"
+	"github.com/patchbay-mcp/patchbay/internal/singleflight"
 )
 
 const (
@@ -79,11 +80,12 @@ type signingKeys struct {
 	s     *Server
 	fixed bool // the keys are Options.SigningKeys
 
+	reloads singleflight.Group[struct{}, []timedSigner]
+
 	mu      sync.Mutex    // guards the fields below; not held during calls of the store
 	signers []timedSigner // in the order of their use; not empty
 	loaded  time.Time
-	due     time.Time     // the time of the next read
-	loading chan struct{} // closed at the end of the read in progress; nil if there is none
+	due     time.Time // the time of the next read
 }
 
 // A timedSigner is a key with the time from which it signs.
@@ -96,11 +98,9 @@ type timedSigner struct {
 func newSigningKeys(ctx context.Context, s *Server) (*signingKeys, error) {
 	k := &signingKeys{s: s, fixed: len(s.o.SigningKeys) > 0}
 	if !k.fixed {
-		signers, err := k.load(ctx)
-		if err != nil {
+		if _, err := k.reload(ctx); err != nil {
 			return nil, fmt.Errorf("signing keys: %w", err)
 		}
-		k.set(signers)
 		return k, nil
 	}
 	for i, key := range s.o.SigningKeys {
@@ -172,50 +172,35 @@ func (k *signingKeys) current(ctx context.Context) timedSigner {
 func (k *signingKeys) all(ctx context.Context) []timedSigner {
 	k.mu.Lock()
 	now := time.Now()
-	signers, asks := k.signers, k.loading == nil
-	if k.fixed || now.Before(k.due) || !asks && now.Sub(k.loaded) < keyStale {
-		k.mu.Unlock()
+	signers, isDue, isStale := k.signers, !k.fixed && !now.Before(k.due), now.Sub(k.loaded) >= keyStale
+	k.mu.Unlock()
+	if !isDue || !isStale && k.reloads.InProgress(struct{}{}) {
 		return signers
 	}
-	if asks {
-		k.loading = make(chan struct{})
-		go k.reload(context.WithoutCancel(ctx)) // ends after keyReloadTime
+	reloaded, err := k.reloads.Do(ctx, struct{}{}, k.reload)
+	if err == nil {
+		return reloaded
 	}
-	done := k.loading
-	k.mu.Unlock()
-	select {
-	case <-done:
-	case <-ctx.Done():
+	if ctx.Err() == nil {
+		k.s.log.ErrorContext(ctx, "authorization server: reading the signing keys failed", "error", err)
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.signers
+	return signers
 }
 
 // reload reads the keys from the store, and rotates them if necessary.
-func (k *signingKeys) reload(ctx context.Context) {
+func (k *signingKeys) reload(ctx context.Context) ([]timedSigner, error) {
 	ctx, cancel := context.WithTimeout(ctx, keyReloadTime)
 	defer cancel()
 	signers, err := k.load(ctx)
-	if err == nil {
-		k.set(signers)
-	} else {
-		k.s.log.ErrorContext(ctx, "authorization server: reading the signing keys failed", "error", err)
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if err != nil {
-		k.due = time.Now().Add(keyRetry)
-	}
-	close(k.loading)
-	k.loading = nil
-}
-
-func (k *signingKeys) set(signers []timedSigner) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := time.Now()
+	if err != nil {
+		k.due = now.Add(keyRetry)
+		return nil, err
+	}
 	k.signers, k.loaded, k.due = signers, now, now.Add(keyReload)
+	return signers, nil
 }
 
 func (k *signingKeys) load(ctx context.Context) ([]timedSigner, error) {

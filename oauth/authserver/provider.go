@@ -125,7 +125,9 @@ func NewProviderLogin(opts *ProviderOptions) (ProviderLogin, error) {
 	if fetcher == nil {
 		fetcher = oauth.NewFetcher(nil)
 	}
-	u := &providerLogin{byID: map[string]*provider{}, checks: providerChecks{checks: lru[providerCheck]{max: maxChecks}}}
+	u := &providerLogin{byID: map[string]*provider{}, checks: providerChecks{
+		checks: lru[providerCheck]{max: maxChecks}, unsaved: map[string]*providerGrant{},
+	}}
 	for _, o := range opts.Providers {
 		p, err := newProvider(o, fetcher)
 		if err != nil {
@@ -225,7 +227,6 @@ func newProvider(o Provider, fetcher *oauth.Fetcher) (*provider, error) {
 		return nil, errors.New("invalid Issuer or Endpoints.Token: must be a URL")
 	}
 	p := &provider{o: o, http: fetcher.For(u).HTTPClient()}
-	p.found.sem = make(chan struct{}, 1)
 	if o.Issuer == "" {
 		if err := checkBrowserURL(o.Endpoints.Authorization); err != nil {
 			return nil, err

@@ -3,6 +3,8 @@ package authserver
 import (
 	"sync"
 	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/singleflight"
 )
 
 const (
@@ -15,6 +17,8 @@ const (
 
 // providerChecks caches the checks of grants.
 type providerChecks struct {
+	running singleflight.Group[string, struct{}]
+
 	mu      sync.Mutex // guards the fields below
 	checks  lru[providerCheck]
 	unsaved map[string]*providerGrant // renewed grants that could not be stored yet; at most maxChecks
@@ -22,24 +26,8 @@ type providerChecks struct {
 
 // A providerCheck is the last check of a grant.
 type providerCheck struct {
-	sem chan struct{} // has an element while the grant is checked
-
-	mu    sync.Mutex // guards the fields below
-	last  time.Time  // when the identity provider last confirmed the grant
-	until time.Time  // when the next check is due
-}
-
-// get returns the check of a grant. A check that the cache drops is completed by the request that
-// does it.
-func (c *providerChecks) get(handle string) *providerCheck {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	check := c.checks.get(handle)
-	if check == nil {
-		check = &providerCheck{sem: make(chan struct{}, 1)}
-		c.checks.put(handle, check)
-	}
-	return check
+	last  time.Time // when the identity provider last confirmed the grant
+	until time.Time // when the next check is due
 }
 
 func (c *providerChecks) forget(handle string) {
@@ -49,14 +37,14 @@ func (c *providerChecks) forget(handle string) {
 	delete(c.unsaved, handle)
 }
 
-// setUnsaved keeps a renewed grant until it is stored or forgotten.
+// setUnsaved keeps a renewed grant until it is stored, which nil means, or forgotten.
 func (c *providerChecks) setUnsaved(handle string, g *providerGrant) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.unsaved == nil {
-		c.unsaved = map[string]*providerGrant{}
-	}
-	if len(c.unsaved) < maxChecks {
+	switch {
+	case g == nil:
+		delete(c.unsaved, handle)
+	case len(c.unsaved) < maxChecks:
 		c.unsaved[handle] = g
 	}
 }
@@ -67,45 +55,35 @@ func (c *providerChecks) unsavedGrant(handle string) *providerGrant {
 	return c.unsaved[handle]
 }
 
-func (c *providerChecks) setSaved(handle string) {
+// isFresh reports whether the next check of a grant is not due yet.
+func (c *providerChecks) isFresh(handle string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.unsaved, handle)
+	check := c.checks.get(handle)
+	return check != nil && time.Now().Before(check.until)
 }
 
-// isFresh reports whether the next check is not due yet.
-func (c *providerCheck) isFresh(now time.Time) bool {
+// confirm records that the identity provider has confirmed a grant now, and when the next check is
+// due.
+func (c *providerChecks) confirm(handle string, now, until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return now.Before(c.until)
+	c.checks.put(handle, &providerCheck{now, until})
 }
 
-// confirm records that the identity provider has confirmed the grant now, and when the next check
-// is due.
-func (c *providerCheck) confirm(now, until time.Time) {
+// toleratesOutage reports whether the last confirmation of a grant is recent enough to accept it
+// while the identity provider does not answer. The issue of its token, to this process or to another
+// one, is a confirmation. If the result is true, the next check is due after outageRetry.
+func (c *providerChecks) toleratesOutage(handle string, issued time.Time, outage time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.last, c.until = now, until
-}
-
-// confirmAt records that the identity provider issued a token of the grant, to this process or to
-// another one.
-func (c *providerCheck) confirmAt(at time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if at.After(c.last) {
-		c.last = at
+	now, last := time.Now(), issued
+	if check := c.checks.get(handle); check != nil {
+		last = later(last, check.last)
 	}
-}
-
-// toleratesOutage reports whether the last confirmation is recent enough to accept the grant while
-// the identity provider does not answer. If so, the next check is due after outageRetry.
-func (c *providerCheck) toleratesOutage(now time.Time, outage time.Duration) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.last.IsZero() || !now.Before(c.last.Add(outage)) {
+	if last.IsZero() || !now.Before(last.Add(outage)) {
 		return false
 	}
-	c.until = now.Add(outageRetry)
+	c.checks.put(handle, &providerCheck{last, now.Add(outageRetry)})
 	return true
 }

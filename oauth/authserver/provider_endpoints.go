@@ -17,6 +17,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"golang.org/x/oauth2"
 
+	"github.com/patchbay-mcp/patchbay/internal/singleflight"
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
@@ -43,8 +44,8 @@ type endpoints struct {
 
 // foundEndpoints caches the endpoints of an identity provider.
 type foundEndpoints struct {
-	fixed *endpoints    // from the configuration; immutable
-	sem   chan struct{} // has an element while they are fetched
+	fixed   *endpoints // from the configuration; immutable
+	fetches singleflight.Group[struct{}, *endpoints]
 
 	mu    sync.Mutex // guards the fields below
 	last  *endpoints // nil before the first success
@@ -61,16 +62,15 @@ func (p *provider) endpoints(ctx context.Context) (*endpoints, error) {
 	if ends, err, ok := f.known(); ok {
 		return ends, err
 	}
-	select { // one request fetches, the others wait
-	case f.sem <- struct{}{}:
-		defer func() { <-f.sem }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-	if ends, err, ok := f.known(); ok {
+	return f.fetches.Do(ctx, struct{}{}, p.refreshEndpoints)
+}
+
+func (p *provider) refreshEndpoints(ctx context.Context) (*endpoints, error) {
+	f := &p.found
+	if ends, err, ok := f.known(); ok { // fetched since the caller looked
 		return ends, err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), discoveryTime)
+	ctx, cancel := context.WithTimeout(ctx, discoveryTime)
 	defer cancel()
 	ends, err := p.discover(ctx)
 	f.mu.Lock()

@@ -92,7 +92,7 @@ func (u *providerLogin) create(ctx context.Context, g *providerGrant) (handle st
 		return "", err
 	}
 	now := time.Now()
-	u.checks.get(handle).confirm(now, g.nextCheck(now, u.byID[g.Provider].o.CheckEvery)) // just issued
+	u.checks.confirm(handle, now, g.nextCheck(now, u.byID[g.Provider].o.CheckEvery)) // just issued
 	return handle, nil
 }
 
@@ -153,23 +153,23 @@ func (u *providerLogin) change(ctx context.Context, handle string,
 
 // CheckGrant checks a grant with its identity provider, and renews it if it is due.
 func (u *providerLogin) CheckGrant(ctx context.Context, handle string) error {
-	check := u.checks.get(handle)
-	if check.isFresh(time.Now()) {
-		return nil
-	}
-	select {
-	case check.sem <- struct{}{}:
-		defer func() { <-check.sem }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	if check.isFresh(time.Now()) {
+	if u.checks.isFresh(handle) {
 		return nil
 	}
 	// Cancellation of the request must not interrupt the use of a refresh token that can be used
 	// only once.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), providerTimeout)
-	defer cancel()
+	_, err := u.checks.running.Do(ctx, handle, func(ctx context.Context) (struct{}, error) {
+		ctx, cancel := context.WithTimeout(ctx, providerTimeout)
+		defer cancel()
+		return struct{}{}, u.checkNow(ctx, handle)
+	})
+	return err
+}
+
+func (u *providerLogin) checkNow(ctx context.Context, handle string) error {
+	if u.checks.isFresh(handle) { // checked since the caller looked
+		return nil
+	}
 	g, err := u.loadForCheck(ctx, handle)
 	switch {
 	case err != nil:
@@ -178,15 +178,15 @@ func (u *providerLogin) CheckGrant(ctx context.Context, handle string) error {
 		return ErrProviderGrantEnded
 	}
 	p := u.byID[g.Provider]
-	check.confirmAt(g.Given)
+	issued := g.Given
 	g, err = u.checkGrant(ctx, p, handle, g)
 	now := time.Now()
 	switch {
 	case err == nil:
-		check.confirm(now, g.nextCheck(now, p.o.CheckEvery))
+		u.checks.confirm(handle, now, g.nextCheck(now, p.o.CheckEvery))
 	case errors.Is(err, ErrProviderGrantEnded):
 		return errors.Join(err, u.forget(ctx, handle))
-	case check.toleratesOutage(now, p.o.Outage):
+	case u.checks.toleratesOutage(handle, issued, p.o.Outage):
 		u.server().log.WarnContext(ctx,
 			"authorization server: identity provider not available, accepting its last confirmation",
 			"provider", p.o.ID, "error", err)
@@ -301,7 +301,7 @@ func (u *providerLogin) save(ctx context.Context, handle string, g *providerGran
 	if err != nil {
 		return nil, fmt.Errorf("store the renewed grant of the identity provider: %w", err)
 	}
-	u.checks.setSaved(handle)
+	u.checks.setUnsaved(handle, nil)
 	if kept == nil {
 		return nil, errors.Join(ErrProviderGrantEnded, u.revokeAtProvider(ctx, g))
 	}

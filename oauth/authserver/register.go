@@ -3,7 +3,6 @@ package authserver
 import (
 	"context"
 	"crypto/subtle"
-	"encoding/json"
 	"mime"
 	"net/http"
 	"net/url"
@@ -197,9 +196,5 @@ func (s *Server) putNewClient(ctx context.Context, c *client) error {
 	if n >= s.o.Registration.MaxUnused {
 		return errTooManyClients
 	}
-	value, err := json.Marshal(c)
-	if err != nil {
-		return err
-	}
-	return s.store.Put(ctx, kindNewClient, c.ID, value, c.Registered.Add(unusedTime))
+	return newClients.put(ctx, s.store, c.ID, c)
 }

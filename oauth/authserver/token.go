@@ -72,9 +72,6 @@ func (s *Server) exchangeCode(ctx context.Context, c *client, f form) (*tokenRes
 	if err != nil {
 		return nil, err
 	}
-	if rec == nil {
-		return nil, errBadGrant
-	}
 	if !first {
 		return nil, s.refuseAndEnd(ctx, rec.Grant, "the code was used twice", errBadGrant)
 	}
@@ -253,7 +250,7 @@ func (s *Server) exchangeClient(ctx context.Context, c *client, f form) (*tokenR
 		Name: c.Name, Resource: res.URL, Scopes: scopes,
 		Issued: now, Until: end, Expires: end,
 	}
-	if err := s.putGrant(ctx, g); err != nil {
+	if err := grants.put(ctx, s.store, g.ID, g); err != nil {
 		return nil, err
 	}
 	return s.accessToken(ctx, g, scopes)
