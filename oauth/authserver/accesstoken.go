@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -18,11 +17,8 @@ import (
 )
 
 const (
-	// maxToken is the maximum length of a token or assertion in bytes.
-	maxToken = 16 << 10
-	// tokenDepth is the maximum nesting depth of JSON from tokens and clients. Real ones have less
-	// than 6.
-	tokenDepth = 16
+	maxToken   = 16 << 10 // maximum length of a token or assertion in bytes
+	tokenDepth = 16       // maximum nesting of JSON from tokens and clients; real ones have less than 6
 
 	typeAccess = "at+jwt"
 	// ClaimGrant is the claim with the ID of the grant of a token. All tokens of a grant are
@@ -47,15 +43,10 @@ type accessClaims struct {
 	Expires  int64  `json:"exp"`
 }
 
-// accessExpiry returns the expiry of an access token that is issued now.
 func (s *Server) accessExpiry(g *grant) time.Time {
-	if end := time.Now().Add(s.o.Lifetimes.Access); end.Before(g.Until) {
-		return end
-	}
-	return g.Until
+	return earlier(time.Now().Add(s.o.Lifetimes.Access), g.Until)
 }
 
-// accessToken issues an access token of a grant.
 func (s *Server) accessToken(ctx context.Context, g *grant, scopes []string) (*tokenResponse, error) {
 	key := s.keys.current(ctx)
 	now, expires := time.Now(), s.accessExpiry(g)
@@ -161,7 +152,6 @@ func (s *Server) readAccess(ctx context.Context, token string) (*accessClaims, e
 	return c, nil
 }
 
-// errSignature reports that a JWT has no valid signature of one of the keys.
 var errSignature = errors.New("the signature is missing, malformed or wrong")
 
 // verifyCompact verifies a JWT with the key that its header names, or with all keys if it names
@@ -209,7 +199,7 @@ func assertionAlgorithms() []jose.SignatureAlgorithm {
 
 func assertionAlgorithmNames() []string {
 	var names []string
-	for alg := range slices.Values(assertionAlgorithms()) {
+	for _, alg := range assertionAlgorithms() {
 		names = append(names, string(alg))
 	}
 	return names

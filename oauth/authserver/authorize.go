@@ -11,11 +11,9 @@ import (
 )
 
 const (
-	methodS256 = "S256"
-	// challengeLength is the length of a SHA-256 hash in base64url.
-	challengeLength = 43
-	// maxState is the maximum length of state in bytes. Some clients put a signed token in it.
-	maxState = 4 << 10
+	methodS256      = "S256"
+	challengeLength = 43      // of a SHA-256 hash in base64url
+	maxState        = 4 << 10 // bytes; some clients put a signed token in it
 )
 
 // An authorizeError is an error that is reported to the client in a redirect.
@@ -51,7 +49,6 @@ func (s *Server) serveAuthorize(w http.ResponseWriter, r *http.Request) {
 	redirectTo(w, s.pageURL(pathConsent, in.ID))
 }
 
-// pageURL returns the URL of a page of an interaction.
 func (s *Server) pageURL(path, id string) string {
 	return s.o.Issuer + path + "?" + url.Values{paramInteraction: {id}}.Encode()
 }

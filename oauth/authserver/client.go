@@ -34,12 +34,10 @@ const (
 )
 
 const (
-	// maxClientID is the maximum length of a client ID in bytes. The longest are URLs.
-	maxClientID = 2 << 10
-	// unusedTime is the time after which a registered client expires if it has not been used.
-	unusedTime = 24 * time.Hour
-	// clientTime is the time after which a registered client expires since its last use. Uses are
-	// recorded at intervals of at least clientTouch.
+	maxClientID = 2 << 10        // bytes; the longest are URLs
+	unusedTime  = 24 * time.Hour // after which an unused registration expires
+	// The lifetime of a registration after its last use, and the interval at which uses are
+	// recorded.
 	clientTime  = 365 * 24 * time.Hour
 	clientTouch = 24 * time.Hour
 
@@ -47,7 +45,6 @@ const (
 	kindNewClient = "new-client" // registered and not used yet
 )
 
-// A client is a pre-registered, registered or fetched client.
 type client struct {
 	ID           string       `json:"id"`
 	Name         string       `json:"name,omitempty"`
@@ -98,16 +95,10 @@ func (c *client) actingForItself(res *Resource) *client {
 		return c
 	}
 	itself := *c
-	itself.scopes = []string{}
-	for _, sc := range res.Scopes {
-		if !sc.OnRequest {
-			itself.scopes = append(itself.scopes, sc.Name)
-		}
-	}
+	itself.scopes = append([]string{}, res.initialScopes()...)
 	return &itself
 }
 
-// knownClients returns the pre-registered clients.
 func knownClients(o *Options) (map[string]*client, error) {
 	known := map[string]*client{}
 	var errs []error
@@ -204,13 +195,9 @@ func knownResources(urls []string, all []Resource) ([]string, error) {
 }
 
 func isClientID(id string) bool {
-	return id != "" && len(id) <= maxClientID && !strings.ContainsFunc(id, func(r rune) bool {
-		return r <= ' ' ||
-			r > '~'
-	})
+	return id != "" && len(id) <= maxClientID && isPrintable(id)
 }
 
-// errNoClient reports that there is no client with an ID.
 var errNoClient = errors.New("unknown client")
 
 // client returns the client with an ID. The error is errNoClient if there is none, and an

@@ -2,6 +2,7 @@ package authserver
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,11 +20,9 @@ const (
 	clientKeysTime = 5 * time.Minute
 	// clientKeysStaleTime is the age up to which keys are used while their host does not answer. It
 	// is shorter than that of documents because a stolen key is replaced at once.
-	clientKeysStaleTime = time.Hour
-	// clientKeysFailureTime is the time for which a failed fetch is cached.
-	clientKeysFailureTime = 30 * time.Second
-	// maxClientKeys is the maximum number of keys in a set, and maxKeySet the maximum size of the
-	// set in bytes.
+	clientKeysStaleTime   = time.Hour
+	clientKeysFailureTime = 30 * time.Second // for which a failed fetch is cached
+	// The maximum number of keys in a set, and the maximum size of the set in bytes.
 	maxClientKeys = 20
 	maxKeySet     = 256 << 10
 )
@@ -101,7 +100,7 @@ func keysError(address string, err error) error {
 // parseKeySet returns the public signature keys of a set. It ignores all other keys.
 func parseKeySet(text []byte) ([]jose.JSONWebKey, error) {
 	var set struct {
-		Keys []rawKey `json:"keys"`
+		Keys []json.RawMessage `json:"keys"`
 	}
 	if err := decodeStrict(text, &set); err != nil {
 		return nil, err
@@ -120,13 +119,4 @@ func parseKeySet(text []byte) ([]jose.JSONWebKey, error) {
 		}
 	}
 	return keys, nil
-}
-
-// A rawKey is the JSON text of a key.
-type rawKey []byte
-
-// UnmarshalJSON copies the text.
-func (k *rawKey) UnmarshalJSON(text []byte) error {
-	*k = append(rawKey{}, text...)
-	return nil
 }

@@ -15,10 +15,8 @@ import (
 )
 
 const (
-	// documentStaleTime is the age up to which a document is used while its host does not answer.
-	documentStaleTime = 24 * time.Hour
-	// documentFailureTime is the time for which a failed fetch is cached.
-	documentFailureTime = 15 * time.Second
+	documentStaleTime   = 24 * time.Hour   // maximum age of a document that is used while its host does not answer
+	documentFailureTime = 15 * time.Second // for which a failed fetch is cached
 
 	kindDocument = "document"
 )
@@ -36,7 +34,6 @@ type documents struct {
 	copies  remoteCache[*client]
 }
 
-// A documentRecord is the stored form of a document.
 type documentRecord struct {
 	Client  *client   `json:"client"`
 	Fetched time.Time `json:"fetched"`
@@ -129,7 +126,6 @@ func (d *documents) fetch(ctx context.Context, id string) (*client, time.Duratio
 	return c, life, err
 }
 
-// load returns the stored document, nil if there is none.
 func (d *documents) load(ctx context.Context, id string) (*cached[*client], error) {
 	value, err := d.store.Get(ctx, kindDocument, id)
 	if err != nil || value == nil {
@@ -145,7 +141,6 @@ func (d *documents) load(ctx context.Context, id string) (*cached[*client], erro
 	return &cached[*client]{rec.Client, rec.Fetched, rec.Fresh}, nil
 }
 
-// remember stores the document of a client that gets a token.
 func (d *documents) remember(ctx context.Context, id string) error {
 	held := d.copies.peek(id)
 	if held == nil || held.value == nil {
@@ -165,7 +160,6 @@ func (d *documents) put(ctx context.Context, rec *documentRecord) error {
 	return d.store.Put(ctx, kindDocument, rec.Client.ID, value, rec.Fetched.Add(d.life))
 }
 
-// allows reports whether the policy allows a host.
 func (d *documents) allows(host string) bool {
 	matches := func(pattern string) bool {
 		pattern, host := strings.ToLower(pattern), strings.TrimSuffix(strings.ToLower(host), ".")
@@ -180,7 +174,6 @@ func (d *documents) allows(host string) bool {
 	return len(d.policy.AllowedHosts) == 0 || slices.ContainsFunc(d.policy.AllowedHosts, matches)
 }
 
-// clientOfDocument returns the client of a document.
 func clientOfDocument(id string, meta *oauth.ClientMetadata) (*client, error) {
 	c := &client{
 		ID: id, Name: meta.Name, URI: meta.URI, LogoURI: meta.LogoURI, PolicyURI: meta.PolicyURI, TermsURI: meta.TermsURI,

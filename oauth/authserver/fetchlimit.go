@@ -34,7 +34,6 @@ type fetchLimiter struct {
 	clients map[string]*clientSlots
 }
 
-// clientSlots are the fetches of one client.
 type clientSlots struct {
 	slots chan struct{} // has an element for each fetch
 	users int           // the requests that hold a slot or wait for one; guarded by fetchLimiter.mu

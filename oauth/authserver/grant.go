@@ -6,7 +6,7 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"errors"
-	"slices"
+	"strings"
 	"time"
 )
 
@@ -150,11 +150,6 @@ func (rec *codeRecord) matches(c *client, redirect, verifier string) bool {
 //
 // Spec: RFC 7636, section 4.1.
 func isVerifier(s string) bool {
-	if len(s) < 43 || len(s) > 128 {
-		return false
-	}
-	return !slices.ContainsFunc([]byte(s), func(b byte) bool {
-		return (b < 'A' || b > 'Z') && (b < 'a' || b > 'z') && (b < '0' || b > '9') && b != '-' && b != '.' && b != '_' &&
-			b != '~'
-	})
+	const allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
+	return len(s) >= 43 && len(s) <= 128 && strings.Trim(s, allowed) == ""
 }

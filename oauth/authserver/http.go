@@ -16,8 +16,7 @@ import (
 const (
 	// maxForm is the maximum size of a request body in bytes. A client assertion is the longest
 	// part of one.
-	maxForm = 64 << 10
-	// maxFormFields is the maximum number of parameters.
+	maxForm       = 64 << 10
 	maxFormFields = 64
 	// maxQuery is the maximum length of the query of an authorization request. Browsers and proxies
 	// have similar limits.
@@ -38,7 +37,6 @@ const (
 	noOrigin                 // no other origin: an endpoint for servers
 )
 
-// An endpoint is a path of the server.
 type endpoint struct {
 	limit   limitKind
 	methods []string

@@ -21,8 +21,7 @@ const (
 	// maxInteraction is the maximum size of a new interaction in bytes: all of them together take
 	// at most 200 MB. The longest client ID, redirect URI and state fit.
 	maxInteraction = 10 << 10
-	// maxLoginData is the maximum size of the data that a Login stores with an interaction.
-	maxLoginData = 16 << 10
+	maxLoginData   = 16 << 10 // bytes that a Login stores with an interaction
 
 	kindInteraction = "interaction"
 
@@ -108,7 +107,6 @@ func (l *LoginRequest) ID() string { return l.in.ID }
 // ClientID returns the ID of the client that requested the authorization.
 func (l *LoginRequest) ClientID() string { return l.in.Client }
 
-// clientName returns the name of the client from its metadata.
 func (l *LoginRequest) clientName() string { return l.client.Name }
 
 // Resource returns the URL of the resource that the client requested access to.
@@ -225,8 +223,7 @@ var (
 	errOtherBrowser  = errors.New("the interaction belongs to another browser")
 )
 
-// interactionOf returns the interaction of a request, if the request comes from the browser that
-// started it.
+// interactionOf returns the interaction of a request from the browser that started it.
 func (s *Server) interactionOf(r *http.Request) (*interaction, error) {
 	id := formValue(r, paramInteraction)
 	if id == "" {

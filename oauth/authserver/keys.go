@@ -39,8 +39,7 @@ const (
 	// keyStale is the maximum age of keys that are used while a read is in progress. It is less
 	// than keyOverlap, so the keys include the one that signs now.
 	keyStale = keyOverlap / 2
-	// minRSA is the minimum size of an RSA key in bits.
-	minRSA = 2048
+	minRSA   = 2048 // bits
 
 	kindSealKey = "seal-key"
 	kindKeys    = "signing-keys"
@@ -67,7 +66,6 @@ func (s *Server) openKeyRing(ctx context.Context) (*seal.KeyRing, error) {
 	return newKeyRing(keys)
 }
 
-// A keyRecord is the stored form of a generated key.
 type keyRecord struct {
 	ID      string    `json:"id"`
 	Sealed  []byte    `json:"sealed"` // PKCS #8
@@ -75,7 +73,6 @@ type keyRecord struct {
 	From    time.Time `json:"from"` // the start of signing
 }
 
-// signingKeys are the keys that sign access tokens.
 type signingKeys struct {
 	s     *Server
 	fixed bool // the keys are Options.SigningKeys
@@ -88,7 +85,6 @@ type signingKeys struct {
 	due     time.Time // the time of the next read
 }
 
-// A timedSigner is a key with the time from which it signs.
 type timedSigner struct {
 	from   time.Time
 	public jose.JSONWebKey
@@ -154,7 +150,6 @@ func algorithmOf(public crypto.PublicKey) (jose.SignatureAlgorithm, error) {
 	return "", errors.New("unsupported key type")
 }
 
-// current returns the key that signs now.
 func (k *signingKeys) current(ctx context.Context) timedSigner {
 	all := k.all(ctx)
 	now, best := time.Now(), all[0]

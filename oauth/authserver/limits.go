@@ -13,8 +13,7 @@ const (
 	pagesPerLogin = 4
 	// maxStrict is the maximum Count of a strict limiter, which keeps the times of that many
 	// requests per key: 24 KB.
-	maxStrict = 1000
-	// maxRetryAfter is the maximum of Retry-After.
+	maxStrict     = 1000
 	maxRetryAfter = time.Hour
 )
 
@@ -89,7 +88,6 @@ const (
 	limitKinds
 )
 
-// limits are the rate limiters of a server.
 type limits struct {
 	proxies  []netip.Prefix
 	limiters [limitKinds]rateLimiter
@@ -121,7 +119,6 @@ func newLimits(o *LimitOptions) *limits {
 	return l
 }
 
-// cost returns the cost of one request for a key.
 func (l *limits) cost(kind limitKind, key string) cost { return cost{&l.limiters[kind], key, 1} }
 
 // networks are the prefixes that an IPv6 customer may have, and their rates as multiples of the
@@ -153,7 +150,6 @@ func (l *limits) allowRequest(w http.ResponseWriter, r *http.Request, kind limit
 	return ok
 }
 
-// setRetryAfter sets the header in whole seconds, rounded up.
 func setRetryAfter(w http.ResponseWriter, wait time.Duration) {
 	seconds := int64((min(wait, maxRetryAfter) + time.Second - 1) / time.Second)
 	w.Header().Set("Retry-After", strconv.FormatInt(max(seconds, 1), 10))

@@ -8,8 +8,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-// newMetadata returns the metadata of the server.
-//
 // Spec: RFC 8414, section 2; basic/authorization/client-registration (2026-07-28).
 func (s *Server) newMetadata() *oauth.ServerMetadata {
 	methods := []string{authNone, authBasic, authPost, authKey}
@@ -67,12 +65,18 @@ func (s *Server) ResourceMetadata(resource string) oauth.ResourceMetadata {
 		Resource: res.URL, Name: res.Name, AuthorizationServers: []string{s.o.Issuer},
 		BearerMethodsSupported: []string{"header"},
 	}
-	for _, sc := range res.Scopes {
+	m.ScopesSupported = res.initialScopes()
+	return m
+}
+
+// initialScopes returns the names of the scopes without OnRequest.
+func (r *Resource) initialScopes() (names []string) {
+	for _, sc := range r.Scopes {
 		if !sc.OnRequest {
-			m.ScopesSupported = append(m.ScopesSupported, sc.Name)
+			names = append(names, sc.Name)
 		}
 	}
-	return m
+	return names
 }
 
 func (s *Server) mustResource(resource string) *Resource {

@@ -16,17 +16,13 @@ import (
 )
 
 const (
-	// maxProviders is the maximum number of identity providers of a login.
-	maxProviders = 20
-	// maxProviderID is the maximum length of Provider.ID.
+	maxProviders  = 20
 	maxProviderID = 32
 	// maxUserClaim is the maximum length of a claim that is stored with each grant of a user, in
 	// bytes.
-	maxUserClaim = 1 << 10
-	// defaultCheckEvery is the default of Provider.CheckEvery.
+	maxUserClaim      = 1 << 10
 	defaultCheckEvery = time.Minute
-	// defaultOutage is the default of Provider.Outage.
-	defaultOutage = 5 * time.Minute
+	defaultOutage     = 5 * time.Minute
 )
 
 // ErrUserRefused is an error of [Provider.Subject] for a user who may not log in. The client gets
@@ -206,7 +202,6 @@ func (o *Provider) defaultSubject(_ context.Context, user *ProviderUser) (Subjec
 	return s, nil
 }
 
-// A provider is a Provider with its endpoints.
 type provider struct {
 	o     Provider
 	http  *http.Client

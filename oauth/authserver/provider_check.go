@@ -11,8 +11,7 @@ const (
 	// outageRetry is the time until the next check of a grant whose identity provider did not
 	// answer.
 	outageRetry = 5 * time.Second
-	// maxChecks is the maximum number of grants whose last check is cached.
-	maxChecks = 10_000
+	maxChecks   = 10_000 // grants whose last check is cached
 )
 
 // providerChecks caches the checks of grants.
@@ -55,7 +54,6 @@ func (c *providerChecks) unsavedGrant(handle string) *providerGrant {
 	return c.unsaved[handle]
 }
 
-// isFresh reports whether the next check of a grant is not due yet.
 func (c *providerChecks) isFresh(handle string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -33,7 +33,6 @@ const (
 	discoveryTime = 10 * time.Second
 )
 
-// endpoints are the endpoints of an identity provider and how to use them.
 type endpoints struct {
 	authorization, token, revocation, introspection, userinfo string
 
@@ -42,7 +41,6 @@ type endpoints struct {
 	sendsIssuer bool
 }
 
-// foundEndpoints caches the endpoints of an identity provider.
 type foundEndpoints struct {
 	fixed   *endpoints // from the configuration; immutable
 	fetches singleflight.Group[struct{}, *endpoints]
@@ -53,7 +51,6 @@ type foundEndpoints struct {
 	fresh time.Time  // when the next fetch is due
 }
 
-// endpoints returns the endpoints of the identity provider, from its metadata.
 func (p *provider) endpoints(ctx context.Context) (*endpoints, error) {
 	f := &p.found
 	if f.fixed != nil {
@@ -125,11 +122,9 @@ func (p *provider) discover(ctx context.Context) (*endpoints, error) {
 	return ends, checkBrowserURL(ends.authorization)
 }
 
-// errNoMetadata reports that metadata could not be fetched.
 var errNoMetadata = errors.New("fetching the metadata of the identity provider failed")
 
-// maxErrorText is the maximum length of the text of a library error, which may quote a response.
-const maxErrorText = 300
+const maxErrorText = 300 // bytes of the text of a library error, which may quote a response
 
 // bounded returns an error of a library with a limited text, so that isTemporary still recognizes
 // it.
@@ -150,7 +145,6 @@ func bounded(err error) error {
 	return fmt.Errorf("%q", text[:min(len(text), maxErrorText)])
 }
 
-// A statusError is an error response of an endpoint of an identity provider.
 type statusError struct {
 	status int
 	code   string // the OAuth error code; may be empty
@@ -309,7 +303,6 @@ func (p *provider) introspect(ctx context.Context, ends *endpoints, token string
 	return response.Active, nil
 }
 
-// renew exchanges a refresh token for new tokens.
 func (p *provider) renew(ctx context.Context, ends *endpoints, rec *providerGrant) (*oauth2.Token, error) {
 	ctx = context.WithValue(ctx, oauth2.HTTPClient, p.http)
 	token, err := p.config(ends, "").TokenSource(ctx, &oauth2.Token{RefreshToken: rec.Refresh}).Token()
@@ -343,7 +336,6 @@ func (p *provider) revoke(ctx context.Context, ends *endpoints, rec *providerGra
 	return err
 }
 
-// post sends a form with client authentication.
 func (p *provider) post(ctx context.Context, ends *endpoints, address string, form url.Values) ([]byte, error) {
 	if ends.style == oauth2.AuthStyleInParams {
 		form.Set("client_id", p.o.ClientID)
@@ -362,7 +354,6 @@ func (p *provider) post(ctx context.Context, ends *endpoints, address string, fo
 	return p.do(req)
 }
 
-// do sends a request and returns the body of a successful response.
 func (p *provider) do(req *http.Request) ([]byte, error) {
 	req.Header.Set("Accept", "application/json")
 	res, err := p.http.Do(req)

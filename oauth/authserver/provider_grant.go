@@ -79,7 +79,6 @@ func (g *providerGrant) nextCheck(now time.Time, every time.Duration) time.Time 
 	return now.Add(every)
 }
 
-// create stores a new grant and returns its handle.
 func (u *providerLogin) create(ctx context.Context, g *providerGrant) (handle string, err error) {
 	s := u.server()
 	handle = randomToken()
@@ -338,7 +337,6 @@ func (u *providerLogin) RevokeGrant(ctx context.Context, handle string) error {
 	return u.revokeAtProvider(ctx, g)
 }
 
-// revokeAtProvider revokes a grant at its identity provider.
 func (u *providerLogin) revokeAtProvider(ctx context.Context, g *providerGrant) error {
 	p := u.byID[g.Provider]
 	if p == nil {

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// A providerLogin is the Login of NewProviderLogin.
 type providerLogin struct {
 	providers []*provider
 	byID      map[string]*provider
@@ -22,7 +21,6 @@ type providerLogin struct {
 	s  *Server    // nil before New
 }
 
-// attach sets the server whose store the login uses.
 func (u *providerLogin) attach(s *Server) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -132,7 +130,6 @@ func (u *providerLogin) callback(w http.ResponseWriter, r *http.Request, l *Logi
 	l.Finish(w, r, *subject)
 }
 
-// A providerError is an error response of the authorization endpoint of an identity provider.
 type providerError struct{ code string }
 
 func (e *providerError) Error() string { return "the identity provider returned " + e.code }
@@ -178,7 +175,6 @@ func (u *providerLogin) complete(r *http.Request, l *LoginRequest, p *provider, 
 	return subject, nil
 }
 
-// identify returns the subject of the user.
 func (u *providerLogin) identify(ctx context.Context, p *provider, ends *endpoints, rec *providerGrant,
 	token *oauth2.Token, nonce string) (*Subject, error) {
 	user := &ProviderUser{AccessToken: token.AccessToken, Client: p.http}

@@ -45,7 +45,6 @@ func reserveAll(costs []cost) (wait time.Duration, ok bool) {
 	return 0, true
 }
 
-// refund reverts reserveAll.
 func refund(costs []cost) {
 	for _, c := range costs {
 		c.refund()
@@ -92,14 +91,12 @@ func (c cost) isStrict() bool { return c.limiter.isStrict && c.times == 1 }
 
 func (c cost) capacity() float64 { return float64(c.times * c.limiter.rate.Count) }
 
-// isKnown reports whether the limiter has a bucket for the key.
 func (c cost) isKnown() bool {
 	c.limiter.mu.Lock()
 	defer c.limiter.mu.Unlock()
 	return c.limiter.buckets.get(c.key) != nil
 }
 
-// remember makes sure that the limiter has a bucket for the key.
 func (c cost) remember() {
 	c.limiter.mu.Lock()
 	defer c.limiter.mu.Unlock()

@@ -37,7 +37,6 @@ var families = recordKind[family]{kindRefresh, errNoRefresh, func(f *family) tim
 
 func (f *family) key() string { return hashKey(f.ID) }
 
-// newRefresh creates a family and returns its first token.
 func (s *Server) newRefresh(ctx context.Context, g *grant) (token string, f *family, err error) {
 	f = &family{ID: randomID(), Grant: g.ID, Client: g.Client, Until: g.Until, Expires: s.refreshExpiry(g.Until)}
 	token = f.ID + "." + randomToken()
@@ -46,10 +45,7 @@ func (s *Server) newRefresh(ctx context.Context, g *grant) (token string, f *fam
 }
 
 func (s *Server) refreshExpiry(until time.Time) time.Time {
-	if idle := time.Now().Add(s.o.Lifetimes.RefreshIdle); idle.Before(until) {
-		return idle
-	}
-	return until
+	return earlier(time.Now().Add(s.o.Lifetimes.RefreshIdle), until)
 }
 
 func refreshHash(token string) []byte {
@@ -57,7 +53,6 @@ func refreshHash(token string) []byte {
 	return sum[:]
 }
 
-// A tokenState is the state of a token in its family.
 type tokenState int
 
 const (
@@ -80,7 +75,6 @@ func (f *family) state(token string) tokenState {
 
 var errNoRefresh = errors.New("unknown or expired refresh token")
 
-// family returns the family of a refresh token, and the state of the token.
 func (s *Server) family(ctx context.Context, token string) (*family, tokenState, error) {
 	id, secret, ok := strings.Cut(token, ".")
 	if !ok || len(id) != tokenLength(idBytes) || len(secret) != tokenLength(tokenBytes) {

@@ -15,8 +15,7 @@ import (
 )
 
 const (
-	// maxRedirectURIs is the maximum number of redirect URIs of a client, and maxClientName the
-	// maximum length of its name in bytes.
+	// The maximum number of redirect URIs of a client, and the maximum length of its name in bytes.
 	maxRedirectURIs = 20
 	maxClientName   = 200
 )
@@ -65,7 +64,6 @@ func (s *Server) register(r *http.Request) (*registrationResponse, error) {
 	return response, s.putNewClient(r.Context(), c)
 }
 
-// checkRegistrationToken checks the initial access token, if the policy requires one.
 func (s *Server) checkRegistrationToken(r *http.Request) error {
 	hash := s.o.Registration.TokenHash
 	if hash == "" {
@@ -117,7 +115,6 @@ func registeredClient(m *oauth.ClientMetadata) (*client, error) {
 	}, nil
 }
 
-// checkRegistration checks the metadata of a registration and sets defaults.
 func checkRegistration(m *oauth.ClientMetadata) error {
 	if err := checkRedirects(m.RedirectURIs); err != nil {
 		return err
@@ -154,7 +151,6 @@ func checkRedirects(uris []string) error {
 	return nil
 }
 
-// checkShown refuses names and URLs that could mislead users.
 func checkShown(m *oauth.ClientMetadata) error {
 	for _, text := range []string{m.Name, m.SoftwareID, m.SoftwareVersion} {
 		if len(text) > maxClientName || strings.ContainsFunc(text, isInvisible) {
@@ -187,7 +183,6 @@ var errTooManyClients = &oauthError{
 	wait: maxRetryAfter,
 }
 
-// putNewClient stores a client that expires if it is not used within unusedTime.
 func (s *Server) putNewClient(ctx context.Context, c *client) error {
 	n, err := s.store.Count(ctx, kindNewClient)
 	if err != nil {

@@ -19,8 +19,7 @@ const (
 	// minFresh is how long a value is used even if its host says no-store: the steps of a login see
 	// one document, and clients cannot make the server send a request for each of theirs.
 	minFresh = time.Minute
-	// maxFresh is how long a value is used at most before it is fetched again.
-	maxFresh = 24 * time.Hour
+	maxFresh = 24 * time.Hour // maximum time for which a value is used before it is fetched again
 	// fetchTimeout is the time limit of a fetch. A fetch continues if the request that started it
 	// is canceled, because other requests may wait for it.
 	fetchTimeout = 10 * time.Second
@@ -138,7 +137,6 @@ func (r *remoteCache[T]) fetchLimited(ctx context.Context, address string, maxWa
 	return *new(T), err
 }
 
-// fetchOnce fetches a value, or waits for a fetch in progress.
 func (r *remoteCache[T]) fetchOnce(ctx context.Context, address string) (T, error) {
 	call, isNew, err := r.startCall(ctx, address)
 	switch {
@@ -208,7 +206,6 @@ func (r *remoteCache[T]) endCall(address string, call *fetchCall[T]) {
 	close(call.done)
 }
 
-// peek returns the value of a URL in memory, nil if there is none.
 func (r *remoteCache[T]) peek(address string) *cached[T] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -224,8 +221,6 @@ func (c *fetchCall[T]) wait(ctx context.Context) (T, error) {
 	}
 }
 
-// limitFresh returns how long a value is used that is fresh for the given time according to its
-// host.
 func limitFresh(fresh time.Duration) time.Duration { return min(max(fresh, minFresh), maxFresh) }
 
 // isWithin reports whether a value is younger than age. A time in the future means that the clock

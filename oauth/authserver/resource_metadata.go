@@ -13,7 +13,6 @@ import (
 // request it alone.
 const pathResource = "/.well-known/oauth-protected-resource"
 
-// A resourceDocument serves the metadata of a resource.
 type resourceDocument struct {
 	host    string // of the resource, normalized by plainHost
 	path    string // of the metadata
@@ -41,15 +40,13 @@ func (s *Server) newResourceDocuments() []resourceDocument {
 	return all
 }
 
-// plainHost normalizes a host for comparisons.
 func plainHost(host string) string {
 	host = strings.ToLower(host)
 	return strings.TrimSuffix(strings.TrimSuffix(host, ":443"), ":80")
 }
 
-// serveResource serves the metadata of the resource that the path of the request determines. If no
-// resource is at the host of the request, a proxy has replaced the header, and the host of the
-// issuer is used.
+// serveResource serves the metadata that the path and the host of the request determine. If no
+// resource is at that host, a proxy has replaced the header, and the host of the issuer is used.
 func (s *Server) serveResource(w http.ResponseWriter, r *http.Request) {
 	host := plainHost(r.Host)
 	if !slices.ContainsFunc(s.resourceDocuments, func(d resourceDocument) bool { return d.host == host }) {
@@ -65,7 +62,7 @@ func (s *Server) serveResource(w http.ResponseWriter, r *http.Request) {
 }
 
 // resourceHandler returns the handler of the metadata at a path, nil if there is none. pathResource
-// alone stands for the only resource of a host; with several resources there is no such document.
+// alone is the path of the only resource of a host.
 func (s *Server) resourceHandler(host, path string) http.Handler {
 	var ofHost []http.Handler
 	for _, d := range s.resourceDocuments {

@@ -161,10 +161,7 @@ func checkSealKeys(keys []SealKey) error {
 	seen := map[string]bool{}
 	for i, k := range keys {
 		switch {
-		case k.ID == "" || len(k.ID) > maxSealID || strings.ContainsFunc(k.ID, func(r rune) bool {
-			return r <= ' ' ||
-				r > '~'
-		}):
+		case k.ID == "" || len(k.ID) > maxSealID || !isPrintable(k.ID):
 			return fmt.Errorf("key %d: invalid ID: must have 1 to %d printable ASCII characters without spaces", i+1, maxSealID)
 		case len(k.Key) != sealKeyLen:
 			return fmt.Errorf("key %d: %d bytes, want %d", i+1, len(k.Key), sealKeyLen)
@@ -176,7 +173,6 @@ func checkSealKeys(keys []SealKey) error {
 	return nil
 }
 
-// keyRing returns the keys in the form of package seal.
 func keyRing(keys []SealKey) ([]seal.Key, error) {
 	if err := checkSealKeys(keys); err != nil {
 		return nil, fmt.Errorf("seal keys: %w", err)

@@ -106,8 +106,7 @@ func New(options *Options) (*Server, error) {
 	return s, nil
 }
 
-// startTimeout is the time limit for reading the store at the start.
-const startTimeout = 10 * time.Second
+const startTimeout = 10 * time.Second // for reading the store
 
 func parseIssuer(issuer string) (*url.URL, error) {
 	u, err := url.Parse(issuer)
@@ -134,7 +133,6 @@ func isLoopback(host string) bool {
 	return err == nil && addr.IsLoopback()
 }
 
-// loginURL returns the URL of a page of the login.
 func (s *Server) loginURL(path string) string {
 	if path = strings.Trim(path, "/"); path != "" {
 		path = "/" + path

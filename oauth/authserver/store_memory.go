@@ -10,11 +10,8 @@ import (
 )
 
 const (
-	// maxKind is the maximum length of a kind in bytes.
-	maxKind = 64
-	// maxKey is the maximum length of a key in bytes. The longest are client IDs, which may be
-	// URLs.
-	maxKey = 4 << 10
+	maxKind = 64      // bytes
+	maxKey  = 4 << 10 // bytes; the longest are client IDs, which may be URLs
 	// sweepEvery is the time between sweeps, which remove expired records. Such records are
 	// invisible in any case, except to Count.
 	sweepEvery = time.Minute
@@ -41,7 +38,6 @@ type memoryRecord struct {
 	expires time.Time
 }
 
-// Get returns the value of a record.
 func (s *memoryStore) Get(ctx context.Context, kind, key string) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,7 +47,6 @@ func (s *memoryStore) Get(ctx context.Context, kind, key string) ([]byte, error)
 	return bytes.Clone(s.live(kind, key)), nil
 }
 
-// Put writes a record.
 func (s *memoryStore) Put(ctx context.Context, kind, key string, value []byte, expires time.Time) error {
 	if err := checkRecordName(kind, key); err != nil {
 		return err
@@ -65,7 +60,6 @@ func (s *memoryStore) Put(ctx context.Context, kind, key string, value []byte, e
 	return nil
 }
 
-// GetAndDelete returns the value of a record and removes it.
 func (s *memoryStore) GetAndDelete(ctx context.Context, kind, key string) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +71,6 @@ func (s *memoryStore) GetAndDelete(ctx context.Context, kind, key string) ([]byt
 	return value, nil
 }
 
-// Update changes a record.
 func (s *memoryStore) Update(ctx context.Context, kind, key string, change func(old []byte) ([]byte, time.Time,
 	error)) error {
 	if err := checkRecordName(kind, key); err != nil {
@@ -100,7 +93,6 @@ func (s *memoryStore) Update(ctx context.Context, kind, key string, change func(
 	return nil
 }
 
-// Count returns the number of records of a kind, with those that have expired in the last minute.
 func (s *memoryStore) Count(ctx context.Context, kind string) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,7 +103,6 @@ func (s *memoryStore) Count(ctx context.Context, kind string) (int, error) {
 	return len(s.kinds[kind]), nil
 }
 
-// Close removes all records.
 func (s *memoryStore) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,7 +155,6 @@ func expired(expires, now time.Time) bool {
 	return !expires.IsZero() && !now.Before(expires)
 }
 
-// checkRecordName checks the kind and the key of a record.
 func checkRecordName(kind, key string) error {
 	switch {
 	case kind == "" || len(kind) > maxKind:

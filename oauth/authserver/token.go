@@ -93,7 +93,6 @@ func (s *Server) exchangeCode(ctx context.Context, c *client, f form) (*tokenRes
 	return s.firstTokens(ctx, c, g, scopes)
 }
 
-// refuseAndEnd ends a grant and returns the error for the client.
 func (s *Server) refuseAndEnd(ctx context.Context, id, reason string, response error) error {
 	if err := s.endGrant(ctx, id, reason); err != nil {
 		return err
@@ -129,6 +128,13 @@ func (s *Server) firstTokens(ctx context.Context, c *client, g *grant, scopes []
 
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
 		return a
 	}
 	return b
