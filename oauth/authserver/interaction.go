@@ -73,18 +73,15 @@ var ErrProviderGrantEnded = errors.New("authserver: the grant of the identity pr
 
 // A Subject is an authenticated user.
 type Subject struct {
-	// ID is the sub claim of tokens. It identifies the user permanently and is never reassigned. It
-	// has at most 255 printable characters.
-	ID string
-	// Name is for display, such as the user's name or email address.
-	Name string
+	// ID is the sub claim of tokens, at most 255 printable characters. It is never reassigned.
+	ID   string
+	Name string // for display
 	// Claims are added to the principal of requests, not to tokens. They must be JSON values.
 	Claims map[string]any
 	// Scopes are the scopes that the user may grant to clients. nil means all, an empty slice none.
 	// Tokens never have other scopes. A change takes effect at the next login.
 	Scopes []string
-	// ProviderGrant is the handle of the grant of an identity provider, for [ProviderLogin]. It may
-	// be empty.
+	// ProviderGrant is the handle of the grant of an identity provider, for [ProviderLogin].
 	ProviderGrant string
 }
 

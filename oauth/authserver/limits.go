@@ -38,20 +38,17 @@ type LimitOptions struct {
 	// TrustedProxies are the addresses of reverse proxies whose X-Forwarded-For header is used.
 	// Default: none. Behind a proxy that is not listed all clients share one address, and one rate.
 	TrustedProxies []netip.Prefix
-	// Pages limits the requests of browsers for authorization, consent and login, by address. A
-	// login takes four of them, so new logins are limited to a quarter of the rate, after a burst
-	// of Count. Default: 60 per minute.
+	// Pages limits the requests of browsers for authorization, consent and login, by address. New
+	// logins have a quarter of the rate, after a burst of Count. Default: 60 per minute.
 	Pages Rate
 	// Passwords limits failed password logins, by address. There are two more limits: 5 in 10
-	// minutes by user name and address, and 100 per hour by user name. An attacker with many
-	// addresses can exhaust the last one; the user can then log in only from an address of an
-	// earlier login, of which the last 10,000 are remembered until the server restarts. Default: 20
-	// in 10 minutes.
+	// minutes by user name and address, and 100 per hour by user name. If an attacker exhausts the
+	// last one, the user can log in only from an address of an earlier login, of which the last
+	// 10,000 are in memory. Default: 20 in 10 minutes.
 	Passwords Rate
 	// Tokens limits the token and the revocation endpoint, by address. Default: 300 per minute.
 	Tokens Rate
-	// Clients limits the same endpoints by client. It applies only to clients that authenticate,
-	// because anyone can use the ID of a public client. Default: 6,000 per minute.
+	// Clients limits the same endpoints by client, if it authenticates. Default: 6,000 per minute.
 	Clients Rate
 	// Introspections limits the introspection endpoint, which resource servers call, by address.
 	// Default: 6,000 per minute.
@@ -61,10 +58,9 @@ type LimitOptions struct {
 	Registrations Rate
 	// Metadata limits requests for metadata and keys, by address. Default: 300 per minute.
 	Metadata Rate
-	// Fetches limits the fetches of Client ID Metadata Documents and of the keys that they refer
-	// to, by the host that serves them. Refreshing a document that was valid before is not limited.
-	// There is one more limit: 30 in 10 minutes by the address of the request, where an IPv6
-	// address counts together with its /48 network. Default: 600 in 10 minutes.
+	// Fetches limits the fetches of Client ID Metadata Documents and their keys, by the host that
+	// serves them. Refreshing a valid document is not limited. There is one more limit: 30 in 10
+	// minutes by the address of the request, or its IPv6 /48 network. Default: 600 in 10 minutes.
 	Fetches Rate
 }
 

@@ -31,19 +31,10 @@ type registrationResponse struct {
 	oauth.ClientMetadata
 }
 
-// serveRegister serves the registration endpoint. The metadata of the client is unverified, and the
+// register serves the registration endpoint. The metadata of the client is unverified, and the
 // consent page says so.
 //
 // Spec: RFC 7591, section 3.
-func (s *Server) serveRegister(w http.ResponseWriter, r *http.Request) {
-	response, err := s.register(r)
-	if err != nil {
-		s.writeFailure(w, r, err)
-		return
-	}
-	writeJSON(w, http.StatusCreated, response)
-}
-
 func (s *Server) register(r *http.Request) (*registrationResponse, error) {
 	if err := s.checkRegistrationToken(r); err != nil {
 		return nil, err

@@ -2,9 +2,11 @@ package authserver
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 )
@@ -38,37 +40,28 @@ type memoryRecord struct {
 	expires time.Time
 }
 
-func (s *memoryStore) Get(ctx context.Context, kind, key string) ([]byte, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
-	return bytes.Clone(s.live(kind, key)), nil
+func (r memoryRecord) hasExpired(now time.Time) bool {
+	return !r.expires.IsZero() && !now.Before(r.expires)
+}
+
+func (s *memoryStore) Get(ctx context.Context, kind, key string) (value []byte, err error) {
+	err = s.locked(ctx, func() { value = bytes.Clone(s.live(kind, key)) })
+	return value, err
 }
 
 func (s *memoryStore) Put(ctx context.Context, kind, key string, value []byte, expires time.Time) error {
 	if err := checkRecordName(kind, key); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.usable(ctx); err != nil {
-		return err
-	}
-	s.put(kind, key, value, expires)
-	return nil
+	return s.locked(ctx, func() { s.put(kind, key, value, expires) })
 }
 
-func (s *memoryStore) GetAndDelete(ctx context.Context, kind, key string) ([]byte, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
-	value := s.live(kind, key)
-	delete(s.kinds[kind], key)
-	return value, nil
+func (s *memoryStore) GetAndDelete(ctx context.Context, kind, key string) (value []byte, err error) {
+	err = s.locked(ctx, func() {
+		value = s.live(kind, key)
+		delete(s.kinds[kind], key)
+	})
+	return value, err
 }
 
 func (s *memoryStore) Update(ctx context.Context, kind, key string, change func(old []byte) ([]byte, time.Time,
@@ -76,31 +69,28 @@ func (s *memoryStore) Update(ctx context.Context, kind, key string, change func(
 	if err := checkRecordName(kind, key); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.usable(ctx); err != nil {
-		return err
-	}
-	value, expires, err := change(bytes.Clone(s.live(kind, key)))
-	if err != nil {
-		return err
-	}
-	if value == nil {
-		delete(s.kinds[kind], key)
-		return nil
-	}
-	s.put(kind, key, value, expires)
-	return nil
+	var changeErr error
+	err := s.locked(ctx, func() {
+		var value []byte
+		var expires time.Time
+		value, expires, changeErr = change(bytes.Clone(s.live(kind, key)))
+		switch {
+		case changeErr != nil:
+		case value == nil:
+			delete(s.kinds[kind], key)
+		default:
+			s.put(kind, key, value, expires)
+		}
+	})
+	return cmp.Or(err, changeErr)
 }
 
-func (s *memoryStore) Count(ctx context.Context, kind string) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.usable(ctx); err != nil {
-		return 0, err
-	}
-	s.sweepIfDue(time.Now())
-	return len(s.kinds[kind]), nil
+func (s *memoryStore) Count(ctx context.Context, kind string) (n int, err error) {
+	err = s.locked(ctx, func() {
+		s.sweepIfDue(time.Now())
+		n = len(s.kinds[kind])
+	})
+	return n, err
 }
 
 func (s *memoryStore) Close() error {
@@ -110,16 +100,23 @@ func (s *memoryStore) Close() error {
 	return nil
 }
 
-func (s *memoryStore) usable(ctx context.Context) error {
+// locked calls f with the lock held, unless the store is closed or the context has ended.
+func (s *memoryStore) locked(ctx context.Context, f func()) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.closed {
 		return ErrStoreClosed
 	}
-	return context.Cause(ctx)
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	f()
+	return nil
 }
 
 func (s *memoryStore) live(kind, key string) []byte {
 	r, ok := s.kinds[kind][key]
-	if !ok || expired(r.expires, time.Now()) {
+	if !ok || r.hasExpired(time.Now()) {
 		return nil
 	}
 	return r.value
@@ -140,19 +137,11 @@ func (s *memoryStore) sweepIfDue(now time.Time) {
 	}
 	s.swept = now
 	for kind, records := range s.kinds {
-		for key, r := range records {
-			if expired(r.expires, now) {
-				delete(records, key)
-			}
-		}
+		maps.DeleteFunc(records, func(_ string, r memoryRecord) bool { return r.hasExpired(now) })
 		if len(records) == 0 {
 			delete(s.kinds, kind)
 		}
 	}
-}
-
-func expired(expires, now time.Time) bool {
-	return !expires.IsZero() && !now.Before(expires)
 }
 
 func checkRecordName(kind, key string) error {

@@ -18,18 +18,9 @@ type tokenResponse struct {
 	Scope        string `json:"scope"`
 }
 
-// serveToken serves the token endpoint.
+// token serves the token endpoint.
 //
 // Spec: OAuth 2.1, section 3.2.
-func (s *Server) serveToken(w http.ResponseWriter, r *http.Request) {
-	response, err := s.token(r)
-	if err != nil {
-		s.writeFailure(w, r, err)
-		return
-	}
-	writeJSON(w, http.StatusOK, response)
-}
-
 func (s *Server) token(r *http.Request) (*tokenResponse, error) {
 	f, err := postForm(r)
 	if err != nil {
