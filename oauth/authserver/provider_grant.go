@@ -5,9 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"sync"
 	"time"
 
 	"golang.org/x/oauth2"
+
+	"github.com/patchbay-mcp/patchbay/internal/singleflight"
+	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 const (
@@ -349,4 +354,149 @@ func (u *providerLogin) revokeAtProvider(ctx context.Context, g *providerGrant) 
 		return err
 	}
 	return p.revoke(ctx, ends, g)
+}
+
+const (
+	// outageRetry is the time until the next check of a grant whose identity provider did not
+	// answer.
+	outageRetry = 5 * time.Second
+	maxChecks   = 10_000 // grants whose last check is cached
+)
+
+// providerChecks caches the checks of grants.
+type providerChecks struct {
+	running singleflight.Group[string, struct{}]
+
+	mu      sync.Mutex // guards the fields below
+	checks  lru[providerCheck]
+	unsaved map[string]*providerGrant // renewed grants that could not be stored yet; at most maxChecks
+}
+
+// A providerCheck is the last check of a grant.
+type providerCheck struct {
+	last  time.Time // when the identity provider last confirmed the grant
+	until time.Time // when the next check is due
+}
+
+func (c *providerChecks) forget(handle string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.checks.drop(handle)
+	delete(c.unsaved, handle)
+}
+
+// setUnsaved keeps a renewed grant until it is stored, which nil means, or forgotten.
+func (c *providerChecks) setUnsaved(handle string, g *providerGrant) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case g == nil:
+		delete(c.unsaved, handle)
+	case len(c.unsaved) < maxChecks:
+		c.unsaved[handle] = g
+	}
+}
+
+func (c *providerChecks) unsavedGrant(handle string) *providerGrant {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.unsaved[handle]
+}
+
+func (c *providerChecks) isFresh(handle string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	check := c.checks.get(handle)
+	return check != nil && time.Now().Before(check.until)
+}
+
+// confirm records that the identity provider has confirmed a grant now, and when the next check is
+// due.
+func (c *providerChecks) confirm(handle string, now, until time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.checks.put(handle, &providerCheck{now, until})
+}
+
+// toleratesOutage reports whether the last confirmation of a grant is recent enough to accept it
+// while the identity provider does not answer. The issue of its token, to this process or to another
+// one, is a confirmation. If the result is true, the next check is due after outageRetry.
+func (c *providerChecks) toleratesOutage(handle string, issued time.Time, outage time.Duration) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now, last := time.Now(), issued
+	if check := c.checks.get(handle); check != nil {
+		last = later(last, check.last)
+	}
+	if last.IsZero() || !now.Before(last.Add(outage)) {
+		return false
+	}
+	c.checks.put(handle, &providerCheck{last, now.Add(outageRetry)})
+	return true
+}
+
+// A ProviderToken is an access token for the API of a [Provider].
+type ProviderToken struct {
+	Provider string    // Provider.ID
+	Token    string    // a secret
+	Type     string    // usually "Bearer"
+	Expires  time.Time // zero if unknown
+}
+
+// String returns a description without the token.
+func (t ProviderToken) String() string { return "token of " + t.Provider }
+
+// GoString returns the same as String.
+func (t ProviderToken) GoString() string { return t.String() }
+
+// LogValue returns the same as String.
+func (t ProviderToken) LogValue() slog.Value { return slog.StringValue(t.String()) }
+
+// ErrNoProviderToken reports that there is no grant of a provider for a principal and a resource.
+var ErrNoProviderToken = errors.New("authserver: no provider token for this principal and resource")
+
+// ProviderToken returns an access token for the API of the identity provider that a principal
+// logged in with. The principal must come from a token of this server for that resource. The token
+// has not expired. It is valid for at least another minute, or half its lifetime if that is less,
+// unless the provider is unavailable for a renewal. It must not be passed to the client.
+//
+// The error is [ErrNoProviderToken], [ErrProviderGrantEnded], or that of a failed request.
+//
+// Spec: basic/authorization (2025-03-26), Session Binding Requirements; security best practices,
+// Token Passthrough.
+func (s *Server) ProviderToken(ctx context.Context, resource string, p *mcp.Principal) (*ProviderToken, error) {
+	u, ok := s.providerLogin.(*providerLogin)
+	if !ok || p == nil || p.Issuer != s.o.Issuer {
+		return nil, ErrNoProviderToken
+	}
+	id, _ := p.Claims[ClaimGrant].(string)
+	g, err := s.grant(ctx, id)
+	switch {
+	case errors.Is(err, errNoGrant):
+		return nil, ErrNoProviderToken
+	case err != nil:
+		return nil, fmt.Errorf("authserver: provider token: %w", err)
+	case g.Subject != p.Subject || g.Client != p.ClientID || resourceKey(g.Resource) != resourceKey(resource) ||
+		g.ProviderGrant == "":
+		return nil, ErrNoProviderToken
+	}
+	err = s.checkProviderGrant(ctx, g)
+	if errors.Is(err, errNoGrant) {
+		return nil, ErrProviderGrantEnded
+	}
+	var kept *providerGrant
+	if err == nil {
+		kept, _, err = u.load(ctx, g.ProviderGrant)
+	}
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("authserver: provider token: %w", err)
+	case kept == nil:
+		return nil, ErrProviderGrantEnded
+	case kept.Subject != g.Subject || kept.Client != g.Client || resourceKey(kept.Resource) != resourceKey(resource):
+		return nil, ErrNoProviderToken
+	case !kept.Expires.IsZero() && !time.Now().Before(kept.Expires):
+		return nil, errors.New("authserver: provider token: expired, and it cannot be renewed now")
+	}
+	return &ProviderToken{Provider: kept.Provider, Token: kept.Access, Type: kept.Type, Expires: kept.Expires}, nil
 }
