@@ -10,15 +10,13 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
-	jsonv2 "github.com/go-json-experiment/json"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
 const (
-	maxToken   = 16 << 10 // maximum length of a token or assertion in bytes
-	tokenDepth = 16       // maximum nesting of JSON from tokens and clients; real ones have less than 6
+	maxToken = 16 << 10 // maximum length of a token or assertion in bytes
 
 	typeAccess = "at+jwt"
 	// ClaimGrant is the claim with the ID of the grant of a token. All tokens of a grant are
@@ -146,7 +144,7 @@ func (s *Server) readAccess(ctx context.Context, token string) (*accessClaims, e
 		return nil, fmt.Errorf("%w: %w", oauth.ErrInvalidToken, err)
 	}
 	c := new(accessClaims)
-	if err := decodeStrict(payload, c); err != nil || typ != typeAccess || c.Issuer != s.o.Issuer || c.Grant == "" {
+	if err := oauthfetch.Decode(payload, c); err != nil || typ != typeAccess || c.Issuer != s.o.Issuer || c.Grant == "" {
 		return nil, fmt.Errorf("%w: not an access token of this server", oauth.ErrInvalidToken)
 	}
 	return c, nil
@@ -176,15 +174,6 @@ func verifyCompact(token string, keys []jose.JSONWebKey, algs []jose.SignatureAl
 		}
 	}
 	return "", nil, errSignature
-}
-
-// decodeStrict decodes JSON from a peer: it refuses duplicate members, invalid UTF-8 and deep
-// nesting.
-func decodeStrict(text []byte, into any) error {
-	if err := jsonscan.Valid(text, jsonscan.Limits{Depth: tokenDepth}); err != nil {
-		return err
-	}
-	return jsonv2.Unmarshal(text, into)
 }
 
 // assertionAlgorithms returns the algorithms of client assertions.

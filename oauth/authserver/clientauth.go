@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
 )
 
 const (
@@ -178,7 +180,7 @@ func assertedClient(assertion string) string {
 		return ""
 	}
 	var claims assertionClaims
-	if decodeStrict(payload, &claims) != nil {
+	if oauthfetch.Decode(payload, &claims) != nil {
 		return ""
 	}
 	return claims.Subject
@@ -197,7 +199,7 @@ func (s *Server) checkAssertion(ctx context.Context, c *client, assertion string
 		return errBadClient
 	}
 	var claims assertionClaims
-	if err := decodeStrict(payload, &claims); err != nil {
+	if err := oauthfetch.Decode(payload, &claims); err != nil {
 		return errBadClient
 	}
 	now, expires := time.Now(), unixTime(claims.Expires)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
@@ -102,7 +103,7 @@ func parseKeySet(text []byte) ([]jose.JSONWebKey, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
-	if err := decodeStrict(text, &set); err != nil {
+	if err := oauthfetch.Decode(text, &set); err != nil {
 		return nil, err
 	}
 	if len(set.Keys) > maxClientKeys {

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/netx"
 )
 
 const (
@@ -115,7 +117,7 @@ func (s *Server) isRebound(host string) bool {
 	if s.issuer.Scheme == "https" {
 		standard = ":443"
 	}
-	return isLoopback(s.issuer.Hostname()) &&
+	return netx.IsLoopback(s.issuer.Hostname()) &&
 		!strings.EqualFold(strings.TrimSuffix(host, standard), strings.TrimSuffix(s.issuer.Host, standard))
 }
 

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/patchbay-mcp/patchbay/internal/netx"
 )
 
 //go:embed pages/*.html pages/style.css
@@ -155,7 +157,7 @@ func (s *Server) showConsent(w http.ResponseWriter, _ *http.Request, in *interac
 		Origin:       string(c.Origin),
 		ClientHost:   hostOf(c.URI),
 		RedirectHost: redirectHost(redirect),
-		Local:        isLoopback(redirect.Hostname()),
+		Local:        netx.IsLoopback(redirect.Hostname()),
 		AppLink:      isAppLink(redirect),
 		ResourceURL:  res.URL,
 		Scopes:       scopesOf(res, in.Scopes),
@@ -167,7 +169,7 @@ func (s *Server) showConsent(w http.ResponseWriter, _ *http.Request, in *interac
 	data.Resource = res.Name
 	data.OnlyLocal = data.Local && !slices.ContainsFunc(c.RedirectURIs, func(uri string) bool {
 		u, err := url.Parse(uri)
-		return err == nil && !isLoopback(u.Hostname())
+		return err == nil && !netx.IsLoopback(u.Hostname())
 	})
 	if c.Origin == originDocument {
 		data.DocumentHost = hostOf(c.ID)

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/oauth2"
 
+	"github.com/patchbay-mcp/patchbay/internal/netx"
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
@@ -240,7 +241,7 @@ func checkBrowserURL(address string) error {
 	switch {
 	case err != nil || u.Host == "" || u.User != nil:
 		return errors.New("invalid authorization endpoint: must be a URL without user information")
-	case u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())):
+	case u.Scheme != "https" && (u.Scheme != "http" || !netx.IsLoopback(u.Hostname())):
 		return errors.New("invalid authorization endpoint: must be https, or http with a loopback address")
 	}
 	return nil

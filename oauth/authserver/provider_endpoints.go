@@ -17,6 +17,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"golang.org/x/oauth2"
 
+	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
 	"github.com/patchbay-mcp/patchbay/internal/singleflight"
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
@@ -419,7 +420,7 @@ func (p *provider) addUserinfo(ctx context.Context, ends *endpoints, user *Provi
 		return err
 	}
 	var claims map[string]any
-	if decodeStrict(body, &claims) != nil {
+	if oauthfetch.Decode(body, &claims) != nil {
 		return errNoUserinfo // such as a signed one
 	}
 	if claims["sub"] != user.ID {
@@ -461,7 +462,7 @@ func (p *provider) checkUserinfo(ctx context.Context, ends *endpoints, rec *prov
 		Sub string `json:"sub"`
 	}
 	// A signed response is not JSON. Its status is sufficient.
-	if decodeStrict(body, &response) == nil && response.Sub != "" && response.Sub != rec.Sub {
+	if oauthfetch.Decode(body, &response) == nil && response.Sub != "" && response.Sub != rec.Sub {
 		return errTokenInvalid
 	}
 	return nil

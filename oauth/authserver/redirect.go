@@ -4,8 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"strconv"
 	"strings"
+
+	"github.com/patchbay-mcp/patchbay/internal/netx"
 )
 
 const maxRedirectURI = 2 << 10 // bytes
@@ -47,34 +48,24 @@ func checkRedirectURI(uri string) error {
 
 func checkWebRedirect(u *url.URL, scheme string) error {
 	switch {
-	case u.Opaque != "" || u.Hostname() == "" || !isPort(u):
+	case u.Opaque != "" || u.Hostname() == "" || !netx.HasValidPort(u):
 		return errors.New("must have a host, and a valid port if any")
 	case strings.Contains(u.Host, "%"):
 		return errors.New("must not have an escaped host")
-	case scheme == "http" && !isLoopback(u.Hostname()):
+	case scheme == "http" && !netx.IsLoopback(u.Hostname()):
 		return errors.New("http is allowed only with a loopback address")
 	}
-	for segment := range strings.SplitSeq(strings.ToLower(u.EscapedPath()), "/") {
-		if s := strings.ReplaceAll(segment, "%2e", "."); s == "." || s == ".." {
-			return errors.New("must not have a path with . or ..")
-		}
+	if netx.HasDotSegments(u.EscapedPath()) {
+		return errors.New("must not have a path with . or ..")
 	}
 	return nil
-}
-
-func isPort(u *url.URL) bool {
-	if u.Port() == "" {
-		return !strings.HasSuffix(u.Host, ":")
-	}
-	port, err := strconv.ParseUint(u.Port(), 10, 16)
-	return err == nil && port > 0
 }
 
 // isLoopbackRedirect reports whether a redirect URI is http with a loopback address: that of a
 // program on the user's machine.
 func isLoopbackRedirect(uri string) bool {
 	u, err := url.Parse(uri)
-	return err == nil && u.Scheme == "http" && isLoopback(u.Hostname())
+	return err == nil && u.Scheme == "http" && netx.IsLoopback(u.Hostname())
 }
 
 // matchRedirect reports whether a redirect URI equals one of the registered ones. The ports of

@@ -11,6 +11,8 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/patchbay-mcp/patchbay/internal/netx"
+	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
@@ -80,7 +82,7 @@ func readMetadata(r *http.Request) (*oauth.ClientMetadata, error) {
 		return nil, err
 	}
 	m := new(oauth.ClientMetadata)
-	if err := decodeStrict(body, m); err != nil {
+	if err := oauthfetch.Decode(body, m); err != nil {
 		return nil, refuse(codeInvalidMetadata,
 			"the body must be a JSON object with client metadata and without duplicate members")
 	}
@@ -166,7 +168,7 @@ func isInvisible(r rune) bool {
 func isShownURL(uri string) bool {
 	u, err := url.Parse(uri)
 	return err == nil && len(uri) <= maxRedirectURI && u.Host != "" && u.User == nil &&
-		(u.Scheme == "https" || u.Scheme == "http" && isLoopback(u.Hostname()))
+		(u.Scheme == "https" || u.Scheme == "http" && netx.IsLoopback(u.Hostname()))
 }
 
 var errTooManyClients = &oauthError{

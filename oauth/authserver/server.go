@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/internal/netx"
 	"github.com/patchbay-mcp/patchbay/internal/seal"
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
@@ -113,7 +113,7 @@ func parseIssuer(issuer string) (*url.URL, error) {
 	switch {
 	case err != nil || u.Host == "":
 		return nil, fmt.Errorf("invalid issuer %q: must be a URL with a host", issuer)
-	case u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())):
+	case u.Scheme != "https" && (u.Scheme != "http" || !netx.IsLoopback(u.Hostname())):
 		return nil, fmt.Errorf("invalid issuer %q: must be an https URL, or an http URL with a loopback address", issuer)
 	case u.User != nil || strings.ContainsAny(issuer, "?#"):
 		return nil, fmt.Errorf("invalid issuer %q: must not have user information, a query or a fragment", u.Redacted())
@@ -125,13 +125,8 @@ func parseIssuer(issuer string) (*url.URL, error) {
 	return u, nil
 }
 
-func isLoopback(host string) bool {
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.IsLoopback()
-}
+// Issuer returns Options.Issuer, the iss claim of every token.
+func (s *Server) Issuer() string { return s.o.Issuer }
 
 func (s *Server) loginURL(path string) string {
 	if path = strings.Trim(path, "/"); path != "" {
@@ -139,6 +134,3 @@ func (s *Server) loginURL(path string) string {
 	}
 	return s.o.Issuer + pathLogin + path
 }
-
-// Issuer returns Options.Issuer, the iss claim of every token.
-func (s *Server) Issuer() string { return s.o.Issuer }
