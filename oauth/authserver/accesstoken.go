@@ -49,8 +49,8 @@ func (s *Server) accessToken(ctx context.Context, g *grant, scopes []string) (*t
 	key := s.keys.current(ctx)
 	now, expires := time.Now(), s.accessExpiry(g)
 	payload, err := json.Marshal(accessClaims{
-		Issuer: s.o.Issuer, Subject: g.Subject, Audience: g.Resource, Client: g.Client, Scope: strings.Join(scopes, " "),
-		ID: randomID(), Grant: g.ID, Issued: now.Unix(), Expires: expires.Unix(),
+		Issuer: s.o.Issuer, Subject: g.Subject, Audience: g.Resource, Client: g.Client,
+		Scope: strings.Join(scopes, " "), ID: randomID(), Grant: g.ID, Issued: now.Unix(), Expires: expires.Unix(),
 	})
 	if err != nil {
 		return nil, err
@@ -144,7 +144,8 @@ func (s *Server) readAccess(ctx context.Context, token string) (*accessClaims, e
 		return nil, fmt.Errorf("%w: %w", oauth.ErrInvalidToken, err)
 	}
 	c := new(accessClaims)
-	if err := oauthfetch.Decode(payload, c); err != nil || typ != typeAccess || c.Issuer != s.o.Issuer || c.Grant == "" {
+	err = oauthfetch.Decode(payload, c)
+	if err != nil || typ != typeAccess || c.Issuer != s.o.Issuer || c.Grant == "" {
 		return nil, fmt.Errorf("%w: not an access token of this server", oauth.ErrInvalidToken)
 	}
 	return c, nil
@@ -165,7 +166,8 @@ func verifyCompact(token string, keys []jose.JSONWebKey, algs []jose.SignatureAl
 	}
 	head := jws.Signatures[0].Protected
 	for _, k := range keys {
-		if head.KeyID != "" && k.KeyID != "" && head.KeyID != k.KeyID || k.Algorithm != "" && k.Algorithm != head.Algorithm {
+		if head.KeyID != "" && k.KeyID != "" && head.KeyID != k.KeyID ||
+			k.Algorithm != "" && k.Algorithm != head.Algorithm {
 			continue
 		}
 		if payload, err = jws.Verify(k.Key); err == nil {

@@ -85,7 +85,7 @@ func (s *Server) refuseAuthorize(w http.ResponseWriter, r *http.Request, err err
 	case errors.As(err, &refused):
 		s.showError(w, r, pageError{Status: http.StatusBadRequest, Title: "The app sent an invalid request",
 			Detail: "The reason is: " + refused.text +
-				". Go back to the app and try again. If that does not help, report the problem to the developer of the app."})
+				". Go back to the app and try again. If that does not help, report the problem to its developer."})
 	default:
 		s.showFailure(w, r, err)
 	}
@@ -138,7 +138,7 @@ func (s *Server) readAuthorize(r *http.Request) (*interaction, error) {
 	if err := s.fillInteraction(in, c, values); err != nil {
 		var refused *oauthError
 		if errors.As(err, &refused) {
-			return nil, &authorizeError{client: c, redirect: in.Redirect, state: in.State, hasState: in.HasState, err: refused}
+			return nil, &authorizeError{c, in.Redirect, in.State, in.HasState, refused}
 		}
 		return nil, err
 	}

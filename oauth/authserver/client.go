@@ -70,8 +70,9 @@ type client struct {
 }
 
 var (
-	usedClients = recordKind[client]{kindClient, errNoClient, func(c *client) time.Time { return c.Used.Add(clientTime) }}
-	newClients  = recordKind[client]{kindNewClient, errNoClient,
+	usedClients = recordKind[client]{kindClient, errNoClient,
+		func(c *client) time.Time { return c.Used.Add(clientTime) }}
+	newClients = recordKind[client]{kindNewClient, errNoClient,
 		func(c *client) time.Time { return c.Registered.Add(unusedTime) }}
 )
 

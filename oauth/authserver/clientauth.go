@@ -28,7 +28,8 @@ const (
 //
 // Spec: RFC 6749, section 5.2.
 var errBadClient = &oauthError{
-	status: http.StatusUnauthorized, code: codeInvalidClient, text: "the client is unknown or its authentication failed",
+	status: http.StatusUnauthorized, code: codeInvalidClient,
+	text:      "the client is unknown or its authentication failed",
 	challenge: `Basic realm="token", charset="UTF-8"`,
 }
 
@@ -210,10 +211,11 @@ func (s *Server) checkAssertion(ctx context.Context, c *client, assertion string
 		claims.audience() != s.o.Issuer,
 		claims.ID == "" || len(claims.ID) > maxJTI,
 		!now.Before(expires) || expires.After(now.Add(maxAssertionTime)),
-		unixTime(claims.NotBefore).After(now.Add(assertionSkew)) || unixTime(claims.Issued).After(now.Add(assertionSkew)):
+		unixTime(max(claims.NotBefore, claims.Issued)).After(now.Add(assertionSkew)):
 		return errBadClient
 	}
-	return s.store.Update(ctx, kindAssertion, hashKey(c.ID+"\x00"+claims.ID), func(old []byte) ([]byte, time.Time, error) {
+	key := hashKey(c.ID + "\x00" + claims.ID)
+	return s.store.Update(ctx, kindAssertion, key, func(old []byte) ([]byte, time.Time, error) {
 		if old != nil {
 			return nil, time.Time{}, errBadClient
 		}

@@ -57,8 +57,7 @@ func (s *Server) clientKeys(ctx context.Context, c *client) ([]jose.JSONWebKey, 
 		return nil, &oauthError{status: http.StatusUnauthorized, code: codeInvalidClient,
 			text: "the keys of the client cannot be used"}
 	}
-	return nil, &oauthError{status: http.StatusServiceUnavailable, code: codeUnavailable,
-		text: "the keys of the client cannot be fetched now"}
+	return nil, unavailable("the keys of the client cannot be fetched now")
 }
 
 func (j *clientJWKS) fetch(ctx context.Context, address string) ([]jose.JSONWebKey, time.Duration, error) {

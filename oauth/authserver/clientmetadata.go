@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -58,7 +57,8 @@ func newDocuments(o *Options, store Store, l *fetchLimiter) *documents {
 func (s *Server) documentClient(ctx context.Context, id string) (*client, error) {
 	c, err := s.documents.client(ctx, id)
 	if err != nil {
-		s.log.InfoContext(ctx, "authorization server: client metadata document refused", "host", hostOf(id), "error", err)
+		s.log.InfoContext(ctx, "authorization server: client metadata document refused", "host", hostOf(id),
+			"error", err)
 		return nil, documentError(err)
 	}
 	return c, nil
@@ -72,13 +72,12 @@ func documentError(err error) error {
 	e := refuse(codeInvalidClient, "the metadata document of the client cannot be used")
 	var invalid *oauth.DiscoveryError
 	var fetchErr *oauth.FetchError
-	isTemporary := errors.Is(err, errBusy) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 	switch {
 	case errors.Is(err, errDocumentHost):
 		e.text = "this server does not accept client metadata documents from that host"
-	case isTemporary, errors.As(err, &fetchErr) && fetchErr.Status != 0 && !isPermanent(err):
-		e = &oauthError{status: http.StatusServiceUnavailable, code: codeUnavailable,
-			text: "the metadata document of the client cannot be fetched now"}
+	case errors.Is(err, errBusy), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded),
+		errors.As(err, &fetchErr) && fetchErr.Status != 0 && !isPermanent(err):
+		e = unavailable("the metadata document of the client cannot be fetched now")
 	case errors.As(err, &invalid):
 		e.text = "the metadata document of the client is not valid"
 	case errors.As(err, &fetchErr):
@@ -176,8 +175,9 @@ func (d *documents) allows(host string) bool {
 
 func clientOfDocument(id string, meta *oauth.ClientMetadata) (*client, error) {
 	c := &client{
-		ID: id, Name: meta.Name, URI: meta.URI, LogoURI: meta.LogoURI, PolicyURI: meta.PolicyURI, TermsURI: meta.TermsURI,
-		Origin: originDocument, RedirectURIs: meta.RedirectURIs, Auth: authNone, Grants: []string{grantCode, grantRefresh},
+		ID: id, Name: meta.Name, URI: meta.URI, LogoURI: meta.LogoURI, PolicyURI: meta.PolicyURI,
+		TermsURI: meta.TermsURI, Origin: originDocument, RedirectURIs: meta.RedirectURIs, Auth: authNone,
+		Grants: []string{grantCode, grantRefresh},
 	}
 	for _, uri := range c.RedirectURIs {
 		if err := checkRedirectURI(uri); err != nil {

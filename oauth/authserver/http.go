@@ -210,6 +210,10 @@ func (e *oauthError) Error() string { return e.code + ": " + e.text }
 
 func refuse(code, text string) *oauthError { return &oauthError{code: code, text: text} }
 
+func unavailable(text string) *oauthError {
+	return &oauthError{status: http.StatusServiceUnavailable, code: codeUnavailable, text: text}
+}
+
 // serveJSON returns a handler that writes the result of a function.
 func serveJSON[T any](s *Server, status int, f func(*http.Request) (*T, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -237,7 +241,7 @@ func (s *Server) failure(r *http.Request, err error) *oauthError {
 	if r.Context().Err() == nil {
 		s.log.ErrorContext(r.Context(), "authorization server: request failed", "path", r.URL.Path, "error", err)
 	}
-	return &oauthError{status: http.StatusServiceUnavailable, code: codeUnavailable, text: "the server cannot answer now"}
+	return unavailable("the server cannot answer now")
 }
 
 func (s *Server) writeError(w http.ResponseWriter, e *oauthError) {

@@ -244,8 +244,7 @@ func (s *Server) interactionOf(r *http.Request) (*interaction, error) {
 	return nil, errOtherBrowser
 }
 
-var errTooManyInteractions = &oauthError{status: http.StatusServiceUnavailable, code: codeUnavailable,
-	text: "too many logins are in progress"}
+var errTooManyInteractions = unavailable("too many logins are in progress")
 
 func (s *Server) beginInteraction(ctx context.Context, in *interaction) error {
 	n, err := s.store.Count(ctx, kindInteraction)

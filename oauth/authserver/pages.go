@@ -43,7 +43,7 @@ func newPageSet(log func(error)) (*pageSet, error) {
 		return nil, err
 	}
 	sum := sha256.Sum256([]byte(css))
-	return &pageSet{templates: t, styleHash: "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'", log: log}, nil
+	return &pageSet{t, "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'", log}, nil
 }
 
 type pageHead struct {

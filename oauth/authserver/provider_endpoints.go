@@ -291,7 +291,8 @@ func (p *provider) check(ctx context.Context, ends *endpoints, rec *providerGran
 //
 // Spec: RFC 7662, section 2.
 func (p *provider) introspect(ctx context.Context, ends *endpoints, token string) (active bool, err error) {
-	body, err := p.post(ctx, ends, ends.introspection, url.Values{"token": {token}, "token_type_hint": {"access_token"}})
+	form := url.Values{"token": {token}, "token_type_hint": {"access_token"}}
+	body, err := p.post(ctx, ends, ends.introspection, form)
 	if err != nil {
 		return false, err
 	}

@@ -167,8 +167,8 @@ func (u *providerLogin) complete(r *http.Request, l *LoginRequest, p *provider, 
 	}
 	if err != nil {
 		if revokeErr := p.revoke(ctx, ends, rec); revokeErr != nil {
-			l.s.log.WarnContext(ctx, "authorization server: revoking the grant of the identity provider failed", "provider",
-				p.o.ID, "error", revokeErr)
+			l.s.log.WarnContext(ctx, "authorization server: revoking the grant of the identity provider failed",
+				"provider", p.o.ID, "error", revokeErr)
 		}
 		return nil, err
 	}

@@ -48,7 +48,8 @@ type remoteCache[T any] struct {
 func newRemoteCache[T any](l *fetchLimiter, failureTime, staleTime time.Duration) remoteCache[T] {
 	return remoteCache[T]{
 		limiter: l, failureTime: failureTime, staleTime: staleTime,
-		values: lru[cached[T]]{max: maxCached}, failures: lru[failure]{max: maxCached}, calls: map[string]*fetchCall[T]{},
+		values: lru[cached[T]]{max: maxCached}, failures: lru[failure]{max: maxCached},
+		calls: map[string]*fetchCall[T]{},
 	}
 }
 

@@ -43,7 +43,7 @@ func isScope(s string) bool {
 // this works if the client can access only a single resource.
 func (s *Server) resourceFor(c *client, identifier string) (*Resource, error) {
 	if identifier == "" {
-		all := slices.DeleteFunc(slices.Collect(maps.Values(s.resources)), func(r *Resource) bool { return !c.mayAccess(r) })
+		all := keep(slices.Collect(maps.Values(s.resources)), c.mayAccess)
 		switch len(all) {
 		case 0:
 			return nil, refuse(codeInvalidTarget, "the client may not access any resource")
@@ -78,7 +78,8 @@ func scopesFor(c *client, res *Resource, requested string) ([]string, error) {
 			return nil, err
 		}
 		if len(scopes) == 0 && !onlyOffline(requested) {
-			return nil, refuse(codeInvalidScope, "the resource has none of the scopes, or they are not available to this client")
+			return nil, refuse(codeInvalidScope,
+				"the resource has none of the scopes, or they are not available to this client")
 		}
 	}
 	return scopes, nil

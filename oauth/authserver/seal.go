@@ -61,7 +61,8 @@ func LoadSealKeys(path string) ([]SealKey, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		keys := []SealKey{NewSealKey()}
-		if err = writeSealKeys(path, keys, os.Link); err == nil { // unlike Rename, Link does not replace an existing file
+		// Unlike Rename, Link does not replace an existing file.
+		if err = writeSealKeys(path, keys, os.Link); err == nil {
 			return keys, nil
 		}
 		if errors.Is(err, fs.ErrExist) { // created by another process
@@ -151,7 +152,8 @@ func checkSealKeys(keys []SealKey) error {
 	for i, k := range keys {
 		switch {
 		case k.ID == "" || len(k.ID) > maxSealID || !isPrintable(k.ID):
-			return fmt.Errorf("key %d: invalid ID: must have 1 to %d printable ASCII characters without spaces", i+1, maxSealID)
+			return fmt.Errorf("key %d: invalid ID: must have 1 to %d printable ASCII characters without spaces",
+				i+1, maxSealID)
 		case len(k.Key) != sealKeyLen:
 			return fmt.Errorf("key %d: %d bytes, want %d", i+1, len(k.Key), sealKeyLen)
 		case seen[k.ID]:

@@ -88,8 +88,7 @@ func openFile(path string, opts *Options, s schema) (*file, error) {
 func openError(path string, err error) error {
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
-		return fmt.Errorf("%w: %s: it can be open once at a time; another process has it open, or this one did not close it",
-			ErrInUse, path)
+		return fmt.Errorf("%w: %s: another process has it open, or this one did not close it", ErrInUse, path)
 	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrChecksum), errors.Is(err,
 		bolterrors.ErrVersionMismatch):
 		return fmt.Errorf("%w, or not a database: %s: %w", ErrDamaged, path, err)
@@ -393,7 +392,7 @@ func (f *file) commit(batch []*change) {
 	}
 }
 
-// setErrors gives the result of a transaction to all changes that were not refused.
+// setErrors sets the result of a transaction in all changes that were not refused.
 func setErrors(batch []*change, err error) {
 	if err == nil || errors.Is(err, errNoChange) {
 		return
