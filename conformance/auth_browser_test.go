@@ -237,11 +237,11 @@ func (s *forgetful) Get(ctx context.Context, kind, key string) ([]byte, error) {
 	return s.Store.Get(ctx, kind, key)
 }
 
-func (s *forgetful) Take(ctx context.Context, kind, key string) ([]byte, error) {
+func (s *forgetful) GetAndDelete(ctx context.Context, kind, key string) ([]byte, error) {
 	if s.gone(kind) {
 		return nil, nil
 	}
-	return s.Store.Take(ctx, kind, key)
+	return s.Store.GetAndDelete(ctx, kind, key)
 }
 
 func (s *forgetful) Update(ctx context.Context, kind, key string, change func(old []byte) ([]byte, time.Time, error)) error {

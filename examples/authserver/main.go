@@ -115,7 +115,9 @@ func newNotes() *mcp.Server {
 // serve serves until ctx ends. Then it shuts down: first the calls, which get their responses, then
 // the connections.
 func serve(ctx context.Context, site http.Handler, handler *mcphttp.Handler) error {
-	server := &http.Server{Addr: address, Handler: site, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	server := &http.Server{
+		Addr: address, Handler: site, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.ListenAndServe() }()
 	log.Print("serving ", resource)

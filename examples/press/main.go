@@ -23,7 +23,7 @@ type book struct {
 func printBook(ctx context.Context, in book) (string, error) {
 	hard, err := mcp.Ask[bool](ctx, "cover", "A hard cover for "+in.Title+"?", nil)
 	if err != nil {
-		return "", err // the task waits for the answer, for days if need be; then the function runs again
+		return "", err // printBook is called again when the user has answered, perhaps days later
 	}
 	for page := range in.Pages {
 		mcp.Progress(ctx, float64(page), float64(in.Pages), "printing")
@@ -43,8 +43,9 @@ func main() {
 	}
 	s := mcp.NewServer("press", "1.0.0", nil)
 	m := tasks.NewServer(s, &tasks.Options{Store: store})
-	tasks.AddTool(m, &mcp.Tool{Name: "print", Description: "Print a book."}, &tasks.ToolOptions{Restartable: true}, printBook)
-	if err := m.Recover(context.Background()); err != nil { // tasks of an earlier process
+	tool := &mcp.Tool{Name: "print", Description: "Print a book."}
+	tasks.AddTool(m, tool, &tasks.ToolOptions{Restartable: true}, printBook)
+	if err := m.Recover(context.Background()); err != nil { // continue the tasks of an earlier process
 		log.Fatal(err)
 	}
 	http.Handle("/mcp", mcphttp.NewHandler(s, nil))

@@ -6,23 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
-	jsonv2 "github.com/go-json-experiment/json"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
 const (
-	// maxToken is the maximum length of a token or assertion in bytes.
-	maxToken = 16 << 10
-	// tokenDepth is the maximum nesting depth of JSON from tokens and clients. Real ones have less
-	// than 6.
-	tokenDepth = 16
+	maxToken = 16 << 10 // maximum length of a token or assertion in bytes
 
 	typeAccess = "at+jwt"
 	// ClaimGrant is the claim with the ID of the grant of a token. All tokens of a grant are
@@ -47,21 +41,16 @@ type accessClaims struct {
 	Expires  int64  `json:"exp"`
 }
 
-// accessExpiry returns the expiry of an access token that is issued now.
 func (s *Server) accessExpiry(g *grant) time.Time {
-	if end := time.Now().Add(s.o.Lifetimes.Access); end.Before(g.Until) {
-		return end
-	}
-	return g.Until
+	return earlier(time.Now().Add(s.o.Lifetimes.Access), g.Until)
 }
 
-// accessToken issues an access token of a grant.
 func (s *Server) accessToken(ctx context.Context, g *grant, scopes []string) (*tokenResponse, error) {
 	key := s.keys.current(ctx)
 	now, expires := time.Now(), s.accessExpiry(g)
 	payload, err := json.Marshal(accessClaims{
-		Issuer: s.o.Issuer, Subject: g.Subject, Audience: g.Resource, Client: g.Client, Scope: strings.Join(scopes, " "),
-		ID: randomID(), Grant: g.ID, Issued: now.Unix(), Expires: expires.Unix(),
+		Issuer: s.o.Issuer, Subject: g.Subject, Audience: g.Resource, Client: g.Client,
+		Scope: strings.Join(scopes, " "), ID: randomID(), Grant: g.ID, Issued: now.Unix(), Expires: expires.Unix(),
 	})
 	if err != nil {
 		return nil, err
@@ -155,13 +144,13 @@ func (s *Server) readAccess(ctx context.Context, token string) (*accessClaims, e
 		return nil, fmt.Errorf("%w: %w", oauth.ErrInvalidToken, err)
 	}
 	c := new(accessClaims)
-	if err := decodeStrict(payload, c); err != nil || typ != typeAccess || c.Issuer != s.o.Issuer || c.Grant == "" {
+	err = oauthfetch.Decode(payload, c)
+	if err != nil || typ != typeAccess || c.Issuer != s.o.Issuer || c.Grant == "" {
 		return nil, fmt.Errorf("%w: not an access token of this server", oauth.ErrInvalidToken)
 	}
 	return c, nil
 }
 
-// errSignature reports that a JWT has no valid signature of one of the keys.
 var errSignature = errors.New("the signature is missing, malformed or wrong")
 
 // verifyCompact verifies a JWT with the key that its header names, or with all keys if it names
@@ -177,7 +166,8 @@ func verifyCompact(token string, keys []jose.JSONWebKey, algs []jose.SignatureAl
 	}
 	head := jws.Signatures[0].Protected
 	for _, k := range keys {
-		if head.KeyID != "" && k.KeyID != "" && head.KeyID != k.KeyID || k.Algorithm != "" && k.Algorithm != head.Algorithm {
+		if head.KeyID != "" && k.KeyID != "" && head.KeyID != k.KeyID ||
+			k.Algorithm != "" && k.Algorithm != head.Algorithm {
 			continue
 		}
 		if payload, err = jws.Verify(k.Key); err == nil {
@@ -186,15 +176,6 @@ func verifyCompact(token string, keys []jose.JSONWebKey, algs []jose.SignatureAl
 		}
 	}
 	return "", nil, errSignature
-}
-
-// decodeStrict decodes JSON from a peer: it refuses duplicate members, invalid UTF-8 and deep
-// nesting.
-func decodeStrict(text []byte, into any) error {
-	if err := jsonscan.Valid(text, jsonscan.Limits{Depth: tokenDepth}); err != nil {
-		return err
-	}
-	return jsonv2.Unmarshal(text, into)
 }
 
 // assertionAlgorithms returns the algorithms of client assertions.
@@ -209,7 +190,7 @@ func assertionAlgorithms() []jose.SignatureAlgorithm {
 
 func assertionAlgorithmNames() []string {
 	var names []string
-	for alg := range slices.Values(assertionAlgorithms()) {
+	for _, alg := range assertionAlgorithms() {
 		names = append(names, string(alg))
 	}
 	return names

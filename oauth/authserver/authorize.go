@@ -11,11 +11,9 @@ import (
 )
 
 const (
-	methodS256 = "S256"
-	// challengeLength is the length of a SHA-256 hash in base64url.
-	challengeLength = 43
-	// maxState is the maximum length of state in bytes. Some clients put a signed token in it.
-	maxState = 4 << 10
+	methodS256      = "S256"
+	challengeLength = 43      // of a SHA-256 hash in base64url
+	maxState        = 4 << 10 // bytes; some clients put a signed token in it
 )
 
 // An authorizeError is an error that is reported to the client in a redirect.
@@ -51,7 +49,6 @@ func (s *Server) serveAuthorize(w http.ResponseWriter, r *http.Request) {
 	redirectTo(w, s.pageURL(pathConsent, in.ID))
 }
 
-// pageURL returns the URL of a page of an interaction.
 func (s *Server) pageURL(path, id string) string {
 	return s.o.Issuer + path + "?" + url.Values{paramInteraction: {id}}.Encode()
 }
@@ -88,7 +85,7 @@ func (s *Server) refuseAuthorize(w http.ResponseWriter, r *http.Request, err err
 	case errors.As(err, &refused):
 		s.showError(w, r, pageError{Status: http.StatusBadRequest, Title: "The app sent an invalid request",
 			Detail: "The reason is: " + refused.text +
-				". Go back to the app and try again. If that does not help, report the problem to the developer of the app."})
+				". Go back to the app and try again. If that does not help, report the problem to its developer."})
 	default:
 		s.showFailure(w, r, err)
 	}
@@ -141,7 +138,7 @@ func (s *Server) readAuthorize(r *http.Request) (*interaction, error) {
 	if err := s.fillInteraction(in, c, values); err != nil {
 		var refused *oauthError
 		if errors.As(err, &refused) {
-			return nil, &authorizeError{client: c, redirect: in.Redirect, state: in.State, hasState: in.HasState, err: refused}
+			return nil, &authorizeError{c, in.Redirect, in.State, in.HasState, refused}
 		}
 		return nil, err
 	}

@@ -317,8 +317,8 @@ func TestLoginDataIsTakenOnce(t *testing.T) {
 				http.Redirect(rw, r, l.URL("callback")+"?state="+l.ID()+".x", http.StatusSeeOther)
 				return
 			}
-			first, err1 := l.Take(r.Context())
-			second, err2 := l.Take(r.Context())
+			first, err1 := l.GetAndDelete(r.Context())
+			second, err2 := l.GetAndDelete(r.Context())
 			if string(first) != "kept" || second != nil || err1 != nil || err2 != nil || l.Path != "callback" {
 				t.Errorf("took %q and %q, %v, %v at %q", first, second, err1, err2, l.Path)
 			}

@@ -2,7 +2,6 @@ package authserver
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -35,12 +34,10 @@ const (
 )
 
 const (
-	// maxClientID is the maximum length of a client ID in bytes. The longest are URLs.
-	maxClientID = 2 << 10
-	// unusedTime is the time after which a registered client expires if it has not been used.
-	unusedTime = 24 * time.Hour
-	// clientTime is the time after which a registered client expires since its last use. Uses are
-	// recorded at intervals of at least clientTouch.
+	maxClientID = 2 << 10        // bytes; the longest are URLs
+	unusedTime  = 24 * time.Hour // after which an unused registration expires
+	// The lifetime of a registration after its last use, and the interval at which uses are
+	// recorded.
 	clientTime  = 365 * 24 * time.Hour
 	clientTouch = 24 * time.Hour
 
@@ -48,7 +45,6 @@ const (
 	kindNewClient = "new-client" // registered and not used yet
 )
 
-// A client is a pre-registered, registered or fetched client.
 type client struct {
 	ID           string       `json:"id"`
 	Name         string       `json:"name,omitempty"`
@@ -73,6 +69,13 @@ type client struct {
 	introspect []string          // resourceKeys of the resources whose tokens it may introspect
 }
 
+var (
+	usedClients = recordKind[client]{kindClient, errNoClient,
+		func(c *client) time.Time { return c.Used.Add(clientTime) }}
+	newClients = recordKind[client]{kindNewClient, errNoClient,
+		func(c *client) time.Time { return c.Registered.Add(unusedTime) }}
+)
+
 // isPublic reports whether the client cannot authenticate.
 func (c *client) isPublic() bool { return c.Auth == authNone }
 
@@ -93,16 +96,10 @@ func (c *client) actingForItself(res *Resource) *client {
 		return c
 	}
 	itself := *c
-	itself.scopes = []string{}
-	for _, sc := range res.Scopes {
-		if !sc.OnRequest {
-			itself.scopes = append(itself.scopes, sc.Name)
-		}
-	}
+	itself.scopes = append([]string{}, res.initialScopes()...)
 	return &itself
 }
 
-// knownClients returns the pre-registered clients.
 func knownClients(o *Options) (map[string]*client, error) {
 	known := map[string]*client{}
 	var errs []error
@@ -199,13 +196,9 @@ func knownResources(urls []string, all []Resource) ([]string, error) {
 }
 
 func isClientID(id string) bool {
-	return id != "" && len(id) <= maxClientID && !strings.ContainsFunc(id, func(r rune) bool {
-		return r <= ' ' ||
-			r > '~'
-	})
+	return id != "" && len(id) <= maxClientID && isPrintable(id)
 }
 
-// errNoClient reports that there is no client with an ID.
 var errNoClient = errors.New("unknown client")
 
 // client returns the client with an ID. The error is errNoClient if there is none, and an
@@ -224,14 +217,9 @@ func (s *Server) client(ctx context.Context, id string) (*client, error) {
 		return s.documentClient(ctx, id)
 	}
 	// again, in case it was moved between the lookups
-	for _, kind := range []string{kindClient, kindNewClient, kindClient} {
-		value, err := s.store.Get(ctx, kind, id)
-		if err != nil {
-			return nil, err
-		}
-		if value != nil {
-			c := new(client)
-			return c, json.Unmarshal(value, c)
+	for _, kind := range []recordKind[client]{usedClients, newClients, usedClients} {
+		if c, err := kind.get(ctx, s.store, id); !errors.Is(err, errNoClient) {
+			return c, err
 		}
 	}
 	return nil, errNoClient
@@ -256,13 +244,9 @@ func (s *Server) useClient(ctx context.Context, c *client) error {
 	}
 	used := *c
 	used.Used = now
-	value, err := json.Marshal(&used)
-	if err != nil {
+	if err := usedClients.put(ctx, s.store, c.ID, &used); err != nil {
 		return err
 	}
-	if err := s.store.Put(ctx, kindClient, c.ID, value, now.Add(clientTime)); err != nil {
-		return err
-	}
-	_, err = s.store.Take(ctx, kindNewClient, c.ID)
+	_, err := s.store.GetAndDelete(ctx, kindNewClient, c.ID)
 	return err
 }

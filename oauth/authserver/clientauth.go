@@ -10,16 +10,15 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
 )
 
 const (
-	assertionType = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
-	// maxAssertionTime is the maximum time until an assertion expires: its ID is stored until then.
-	maxAssertionTime = 10 * time.Minute
-	// assertionSkew is the tolerated lead of the clock of a client.
-	assertionSkew = 30 * time.Second
-	// maxJTI is the maximum length of the ID of an assertion.
-	maxJTI = 256
+	assertionType    = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+	maxAssertionTime = 10 * time.Minute // maximum time until the expiry of an assertion, for which its ID is stored
+	assertionSkew    = 30 * time.Second // tolerated lead of a client's clock
+	maxJTI           = 256              // bytes
 
 	kindAssertion = "assertion"
 )
@@ -29,11 +28,11 @@ const (
 //
 // Spec: RFC 6749, section 5.2.
 var errBadClient = &oauthError{
-	status: http.StatusUnauthorized, code: codeInvalidClient, text: "the client is unknown or its authentication failed",
+	status: http.StatusUnauthorized, code: codeInvalidClient,
+	text:      "the client is unknown or its authentication failed",
 	challenge: `Basic realm="token", charset="UTF-8"`,
 }
 
-// credentials are the client authentication of a request.
 type credentials struct {
 	id        string
 	method    string
@@ -150,39 +149,28 @@ func basicCredentials(r *http.Request) (credentials, error) {
 	return credentials{id: id, method: authBasic, secret: secret}, nil
 }
 
-// assertionClaims are the claims of a client assertion.
 type assertionClaims struct {
 	Issuer    string  `json:"iss"`
 	Subject   string  `json:"sub"`
-	Audience  oneText `json:"aud"`
+	Audience  any     `json:"aud"`
 	ID        string  `json:"jti"`
 	Expires   float64 `json:"exp"`
 	NotBefore float64 `json:"nbf"`
 	Issued    float64 `json:"iat"`
 }
 
-// oneText is a string, or a list with a single string.
-type oneText string
-
-// UnmarshalJSON decodes either form.
-func (t *oneText) UnmarshalJSON(text []byte) error {
-	var list []string
-	if len(text) > 0 && text[0] != '[' {
-		list = []string{""}
-		if err := decodeStrict(text, &list[0]); err != nil {
-			return err
-		}
-	} else if err := decodeStrict(text, &list); err != nil {
-		return err
+// audience returns the aud claim: a string, or a list with a single string. It returns "" for any
+// other value.
+func (c *assertionClaims) audience() string {
+	aud := c.Audience
+	if list, ok := aud.([]any); ok && len(list) == 1 {
+		aud = list[0]
 	}
-	if len(list) != 1 {
-		return errors.New("the list does not have one element")
-	}
-	*t = oneText(list[0])
-	return nil
+	text, _ := aud.(string)
+	return text
 }
 
-// assertedClient returns the subject of an assertion, which is not verified yet.
+// assertedClient returns the subject of an unverified assertion.
 func assertedClient(assertion string) string {
 	parts := strings.Split(assertion, ".")
 	if len(assertion) > maxToken || len(parts) != 3 {
@@ -193,7 +181,7 @@ func assertedClient(assertion string) string {
 		return ""
 	}
 	var claims assertionClaims
-	if decodeStrict(payload, &claims) != nil {
+	if oauthfetch.Decode(payload, &claims) != nil {
 		return ""
 	}
 	return claims.Subject
@@ -212,7 +200,7 @@ func (s *Server) checkAssertion(ctx context.Context, c *client, assertion string
 		return errBadClient
 	}
 	var claims assertionClaims
-	if err := decodeStrict(payload, &claims); err != nil {
+	if err := oauthfetch.Decode(payload, &claims); err != nil {
 		return errBadClient
 	}
 	now, expires := time.Now(), unixTime(claims.Expires)
@@ -220,13 +208,14 @@ func (s *Server) checkAssertion(ctx context.Context, c *client, assertion string
 	case claims.Issuer != c.ID || claims.Subject != c.ID,
 		// Only the issuer: to accept the URLs of endpoints would allow assertions that were made
 		// for other servers.
-		string(claims.Audience) != s.o.Issuer,
+		claims.audience() != s.o.Issuer,
 		claims.ID == "" || len(claims.ID) > maxJTI,
 		!now.Before(expires) || expires.After(now.Add(maxAssertionTime)),
-		unixTime(claims.NotBefore).After(now.Add(assertionSkew)) || unixTime(claims.Issued).After(now.Add(assertionSkew)):
+		unixTime(max(claims.NotBefore, claims.Issued)).After(now.Add(assertionSkew)):
 		return errBadClient
 	}
-	return s.store.Update(ctx, kindAssertion, hashKey(c.ID+"\x00"+claims.ID), func(old []byte) ([]byte, time.Time, error) {
+	key := hashKey(c.ID + "\x00" + claims.ID)
+	return s.store.Update(ctx, kindAssertion, key, func(old []byte) ([]byte, time.Time, error) {
 		if old != nil {
 			return nil, time.Time{}, errBadClient
 		}

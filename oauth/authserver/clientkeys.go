@@ -2,6 +2,7 @@ package authserver
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
@@ -19,11 +21,9 @@ const (
 	clientKeysTime = 5 * time.Minute
 	// clientKeysStaleTime is the age up to which keys are used while their host does not answer. It
 	// is shorter than that of documents because a stolen key is replaced at once.
-	clientKeysStaleTime = time.Hour
-	// clientKeysFailureTime is the time for which a failed fetch is cached.
-	clientKeysFailureTime = 30 * time.Second
-	// maxClientKeys is the maximum number of keys in a set, and maxKeySet the maximum size of the
-	// set in bytes.
+	clientKeysStaleTime   = time.Hour
+	clientKeysFailureTime = 30 * time.Second // for which a failed fetch is cached
+	// The maximum number of keys in a set, and the maximum size of the set in bytes.
 	maxClientKeys = 20
 	maxKeySet     = 256 << 10
 )
@@ -57,8 +57,7 @@ func (s *Server) clientKeys(ctx context.Context, c *client) ([]jose.JSONWebKey, 
 		return nil, &oauthError{status: http.StatusUnauthorized, code: codeInvalidClient,
 			text: "the keys of the client cannot be used"}
 	}
-	return nil, &oauthError{status: http.StatusServiceUnavailable, code: codeUnavailable,
-		text: "the keys of the client cannot be fetched now"}
+	return nil, unavailable("the keys of the client cannot be fetched now")
 }
 
 func (j *clientJWKS) fetch(ctx context.Context, address string) ([]jose.JSONWebKey, time.Duration, error) {
@@ -101,9 +100,9 @@ func keysError(address string, err error) error {
 // parseKeySet returns the public signature keys of a set. It ignores all other keys.
 func parseKeySet(text []byte) ([]jose.JSONWebKey, error) {
 	var set struct {
-		Keys []rawKey `json:"keys"`
+		Keys []json.RawMessage `json:"keys"`
 	}
-	if err := decodeStrict(text, &set); err != nil {
+	if err := oauthfetch.Decode(text, &set); err != nil {
 		return nil, err
 	}
 	if len(set.Keys) > maxClientKeys {
@@ -120,13 +119,4 @@ func parseKeySet(text []byte) ([]jose.JSONWebKey, error) {
 		}
 	}
 	return keys, nil
-}
-
-// A rawKey is the JSON text of a key.
-type rawKey []byte
-
-// UnmarshalJSON copies the text.
-func (k *rawKey) UnmarshalJSON(text []byte) error {
-	*k = append(rawKey{}, text...)
-	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -15,10 +14,8 @@ import (
 )
 
 const (
-	// documentStaleTime is the age up to which a document is used while its host does not answer.
-	documentStaleTime = 24 * time.Hour
-	// documentFailureTime is the time for which a failed fetch is cached.
-	documentFailureTime = 15 * time.Second
+	documentStaleTime   = 24 * time.Hour   // maximum age of a document that is used while its host does not answer
+	documentFailureTime = 15 * time.Second // for which a failed fetch is cached
 
 	kindDocument = "document"
 )
@@ -36,7 +33,6 @@ type documents struct {
 	copies  remoteCache[*client]
 }
 
-// A documentRecord is the stored form of a document.
 type documentRecord struct {
 	Client  *client   `json:"client"`
 	Fetched time.Time `json:"fetched"`
@@ -61,7 +57,8 @@ func newDocuments(o *Options, store Store, l *fetchLimiter) *documents {
 func (s *Server) documentClient(ctx context.Context, id string) (*client, error) {
 	c, err := s.documents.client(ctx, id)
 	if err != nil {
-		s.log.InfoContext(ctx, "authorization server: client metadata document refused", "host", hostOf(id), "error", err)
+		s.log.InfoContext(ctx, "authorization server: client metadata document refused", "host", hostOf(id),
+			"error", err)
 		return nil, documentError(err)
 	}
 	return c, nil
@@ -75,13 +72,12 @@ func documentError(err error) error {
 	e := refuse(codeInvalidClient, "the metadata document of the client cannot be used")
 	var invalid *oauth.DiscoveryError
 	var fetchErr *oauth.FetchError
-	isTemporary := errors.Is(err, errBusy) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 	switch {
 	case errors.Is(err, errDocumentHost):
 		e.text = "this server does not accept client metadata documents from that host"
-	case isTemporary, errors.As(err, &fetchErr) && fetchErr.Status != 0 && !isPermanent(err):
-		e = &oauthError{status: http.StatusServiceUnavailable, code: codeUnavailable,
-			text: "the metadata document of the client cannot be fetched now"}
+	case errors.Is(err, errBusy), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded),
+		errors.As(err, &fetchErr) && fetchErr.Status != 0 && !isPermanent(err):
+		e = unavailable("the metadata document of the client cannot be fetched now")
 	case errors.As(err, &invalid):
 		e.text = "the metadata document of the client is not valid"
 	case errors.As(err, &fetchErr):
@@ -119,7 +115,7 @@ func (d *documents) fetch(ctx context.Context, id string) (*client, time.Duratio
 		return nil, 0, storeErr
 	case kept == nil:
 	case err != nil:
-		_, storeErr = d.store.Take(ctx, kindDocument, id)
+		_, storeErr = d.store.GetAndDelete(ctx, kindDocument, id)
 	default:
 		storeErr = d.put(ctx, &documentRecord{c, now, now.Add(limitFresh(life))})
 	}
@@ -129,7 +125,6 @@ func (d *documents) fetch(ctx context.Context, id string) (*client, time.Duratio
 	return c, life, err
 }
 
-// load returns the stored document, nil if there is none.
 func (d *documents) load(ctx context.Context, id string) (*cached[*client], error) {
 	value, err := d.store.Get(ctx, kindDocument, id)
 	if err != nil || value == nil {
@@ -145,7 +140,6 @@ func (d *documents) load(ctx context.Context, id string) (*cached[*client], erro
 	return &cached[*client]{rec.Client, rec.Fetched, rec.Fresh}, nil
 }
 
-// remember stores the document of a client that gets a token.
 func (d *documents) remember(ctx context.Context, id string) error {
 	held := d.copies.peek(id)
 	if held == nil || held.value == nil {
@@ -165,7 +159,6 @@ func (d *documents) put(ctx context.Context, rec *documentRecord) error {
 	return d.store.Put(ctx, kindDocument, rec.Client.ID, value, rec.Fetched.Add(d.life))
 }
 
-// allows reports whether the policy allows a host.
 func (d *documents) allows(host string) bool {
 	matches := func(pattern string) bool {
 		pattern, host := strings.ToLower(pattern), strings.TrimSuffix(strings.ToLower(host), ".")
@@ -180,11 +173,11 @@ func (d *documents) allows(host string) bool {
 	return len(d.policy.AllowedHosts) == 0 || slices.ContainsFunc(d.policy.AllowedHosts, matches)
 }
 
-// clientOfDocument returns the client of a document.
 func clientOfDocument(id string, meta *oauth.ClientMetadata) (*client, error) {
 	c := &client{
-		ID: id, Name: meta.Name, URI: meta.URI, LogoURI: meta.LogoURI, PolicyURI: meta.PolicyURI, TermsURI: meta.TermsURI,
-		Origin: originDocument, RedirectURIs: meta.RedirectURIs, Auth: authNone, Grants: []string{grantCode, grantRefresh},
+		ID: id, Name: meta.Name, URI: meta.URI, LogoURI: meta.LogoURI, PolicyURI: meta.PolicyURI,
+		TermsURI: meta.TermsURI, Origin: originDocument, RedirectURIs: meta.RedirectURIs, Auth: authNone,
+		Grants: []string{grantCode, grantRefresh},
 	}
 	for _, uri := range c.RedirectURIs {
 		if err := checkRedirectURI(uri); err != nil {

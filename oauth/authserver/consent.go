@@ -32,8 +32,7 @@ func (s *Server) serveConsent(w http.ResponseWriter, r *http.Request) {
 	s.showConsent(w, r, in, c, s.resource(in.Resource))
 }
 
-// clientOf returns the client of an interaction. It repeats the checks of the authorization
-// request.
+// clientOf returns the client of an interaction, after the checks of the authorization request.
 func (s *Server) clientOf(r *http.Request, in *interaction) (*client, error) {
 	c, err := s.client(r.Context(), in.Client)
 	if errors.Is(err, errNoClient) {
@@ -61,7 +60,7 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request, in *interaction)
 			s.refuseAuthorize(w, r, err)
 			return
 		}
-		err := s.changeInteraction(r.Context(), in.ID, func(in *interaction) error {
+		err := interactions.update(r.Context(), s.store, in.ID, func(in *interaction) error {
 			in.Consented = true
 			return nil
 		})
@@ -129,9 +128,8 @@ func (s *Server) serveLogin(w http.ResponseWriter, r *http.Request) {
 	s.o.Login.Login(w, r, &LoginRequest{Path: path, s: s, in: in, client: c})
 }
 
-// fail ends an interaction with an error.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, id, code, description string) {
-	in, err := s.takeInteraction(r.Context(), id)
+	in, err := interactions.getAndDelete(r.Context(), s.store, id)
 	if err != nil {
 		s.refuseInteraction(w, r, err)
 		return
@@ -147,13 +145,11 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, id, code, descript
 	s.respond(w, in, url.Values{"error": {code}, "error_description": {plainText(description)}})
 }
 
-// respond redirects the browser to the client with an authorization response.
 func (s *Server) respond(w http.ResponseWriter, in *interaction, response url.Values) {
 	redirectTo(w, s.responseURL(in.Redirect, in.State, in.HasState, response))
 }
 
-// maxDescription is the maximum length of an error_description in bytes.
-const maxDescription = 300
+const maxDescription = 300 // maximum length of an error_description in bytes
 
 // plainText removes the characters that an error_description must not have.
 //
@@ -186,7 +182,7 @@ func (s *Server) checkSubject(u *Subject) error {
 
 // finish ends an interaction with a code for the subject.
 func (s *Server) finish(w http.ResponseWriter, r *http.Request, id string, subject Subject) {
-	in, err := s.takeInteraction(r.Context(), id)
+	in, err := interactions.getAndDelete(r.Context(), s.store, id)
 	if err == nil && !in.Consented {
 		err = errNoInteraction
 	}
@@ -217,7 +213,6 @@ func (s *Server) finish(w http.ResponseWriter, r *http.Request, id string, subje
 	s.respond(w, in, url.Values{"error": {e.code}, "error_description": {e.text}})
 }
 
-// grantCode creates a grant and its authorization code.
 func (s *Server) grantCode(r *http.Request, in *interaction, subject Subject) (string, error) {
 	c, err := s.clientOf(r, in)
 	if err != nil {
@@ -236,10 +231,11 @@ func (s *Server) grantCode(r *http.Request, in *interaction, subject Subject) (s
 		ProviderGrant: subject.ProviderGrant, Resource: in.Resource, Scopes: scopes, Issued: now,
 		Until: now.Add(s.o.Lifetimes.Refresh), Expires: now.Add(codeTime + exchangeTime),
 	}
-	if err := s.putGrant(r.Context(), g); err != nil {
+	if err := grants.put(r.Context(), s.store, g.ID, g); err != nil {
 		return "", err
 	}
-	return s.putCode(r.Context(), &codeRecord{
+	code := randomToken()
+	return code, codes.put(r.Context(), s.store, hashKey(code), &codeRecord{
 		Grant: g.ID, Client: c.ID, Redirect: in.Redirect, InRequest: in.InRequest, Challenge: in.Challenge,
 		Expires: now.Add(codeTime),
 	})

@@ -59,11 +59,11 @@ func (s *faultyStore) Get(ctx context.Context, kind, key string) ([]byte, error)
 	return s.Store.Get(ctx, kind, key)
 }
 
-func (s *faultyStore) Take(ctx context.Context, kind, key string) ([]byte, error) {
+func (s *faultyStore) GetAndDelete(ctx context.Context, kind, key string) ([]byte, error) {
 	if err := s.check(ctx, "take", kind); err != nil {
 		return nil, err
 	}
-	return s.Store.Take(ctx, kind, key)
+	return s.Store.GetAndDelete(ctx, kind, key)
 }
 
 func (s *faultyStore) Update(ctx context.Context, kind, key string, change func([]byte) ([]byte, time.Time,

@@ -5,9 +5,8 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
-	"slices"
+	"strings"
 	"time"
 )
 
@@ -44,61 +43,29 @@ type grant struct {
 
 var errNoGrant = errors.New("the grant has ended")
 
-func (s *Server) putGrant(ctx context.Context, g *grant) error {
-	value, err := json.Marshal(g)
-	if err != nil {
-		return err
-	}
-	return s.store.Put(ctx, kindGrant, g.ID, value, g.Expires)
-}
+var grants = recordKind[grant]{kindGrant, errNoGrant, func(g *grant) time.Time { return g.Expires }}
 
 // grant returns a grant. The error is errNoGrant if it has ended.
 func (s *Server) grant(ctx context.Context, id string) (*grant, error) {
-	value, err := s.store.Get(ctx, kindGrant, id)
-	if err != nil {
-		return nil, err
-	}
-	return parseGrant(value)
-}
-
-func parseGrant(value []byte) (*grant, error) {
-	if value == nil {
-		return nil, errNoGrant
-	}
-	g := new(grant)
-	if err := json.Unmarshal(value, g); err != nil {
-		return nil, err
-	}
-	if !time.Now().Before(g.Expires) {
-		return nil, errNoGrant
-	}
-	return g, nil
+	return grants.get(ctx, s.store, id)
 }
 
 // extendGrant moves the expiry of a grant to the given time if that is later. The error is
 // errNoGrant if the grant has ended.
 func (s *Server) extendGrant(ctx context.Context, id string, until time.Time) error {
-	return s.store.Update(ctx, kindGrant, id, func(old []byte) ([]byte, time.Time, error) {
-		g, err := parseGrant(old)
-		if err != nil {
-			return nil, time.Time{}, err
-		}
-		if until.After(g.Expires) {
-			g.Expires = until
-		}
-		value, err := json.Marshal(g)
-		return value, g.Expires, err
+	return grants.update(ctx, s.store, id, func(g *grant) error {
+		g.Expires = later(g.Expires, until)
+		return nil
 	})
 }
 
 // endGrant ends a grant with all its tokens, and revokes the grant of the identity provider.
 func (s *Server) endGrant(ctx context.Context, id, reason string) error {
-	value, err := s.store.Take(ctx, kindGrant, id)
-	if err != nil || value == nil {
-		return err
+	g, err := grants.getAndDelete(ctx, s.store, id)
+	if errors.Is(err, errNoGrant) {
+		return nil
 	}
-	g := new(grant)
-	if err := json.Unmarshal(value, g); err != nil {
+	if err != nil {
 		return err
 	}
 	s.log.InfoContext(ctx, "authorization server: grant ended", "grant", g.ID, "client", g.Client, "subject", g.Subject,
@@ -152,29 +119,17 @@ type codeRecord struct {
 	Used      bool      `json:"used,omitempty"`
 }
 
-func (s *Server) putCode(ctx context.Context, rec *codeRecord) (code string, err error) {
-	value, err := json.Marshal(rec)
-	if err != nil {
-		return "", err
-	}
-	code = randomToken()
-	return code, s.store.Put(ctx, kindCode, hashKey(code), value, rec.Expires.Add(usedCodeTime))
-}
+// Used codes are kept, so that a second use is noticed.
+var codes = recordKind[codeRecord]{kindCode, errBadGrant, func(c *codeRecord) time.Time {
+	return c.Expires.Add(usedCodeTime)
+}}
 
-// useCode returns the record of a code, nil if there is none, and marks the code as used. isFirst
-// reports whether it was unused before.
+// useCode returns the record of a code and marks the code as used. isFirst reports whether it was
+// unused before. The error is errBadGrant if the code is unknown.
 func (s *Server) useCode(ctx context.Context, code string) (rec *codeRecord, isFirst bool, err error) {
-	err = s.store.Update(ctx, kindCode, hashKey(code), func(old []byte) ([]byte, time.Time, error) {
-		if old == nil {
-			return nil, time.Time{}, nil
-		}
-		rec = new(codeRecord)
-		if err := json.Unmarshal(old, rec); err != nil {
-			return nil, time.Time{}, err
-		}
-		isFirst, rec.Used = !rec.Used, true
-		value, err := json.Marshal(rec)
-		return value, rec.Expires.Add(usedCodeTime), err
+	err = codes.update(ctx, s.store, hashKey(code), func(c *codeRecord) error {
+		rec, isFirst, c.Used = c, !c.Used, true
+		return nil
 	})
 	return rec, isFirst, err
 }
@@ -195,11 +150,6 @@ func (rec *codeRecord) matches(c *client, redirect, verifier string) bool {
 //
 // Spec: RFC 7636, section 4.1.
 func isVerifier(s string) bool {
-	if len(s) < 43 || len(s) > 128 {
-		return false
-	}
-	return !slices.ContainsFunc([]byte(s), func(b byte) bool {
-		return (b < 'A' || b > 'Z') && (b < 'a' || b > 'z') && (b < '0' || b > '9') && b != '-' && b != '.' && b != '_' &&
-			b != '~'
-	})
+	const allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
+	return len(s) >= 43 && len(s) <= 128 && strings.Trim(s, allowed) == ""
 }

@@ -1,6 +1,7 @@
 package authserver
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,8 +19,7 @@ import (
 const (
 	// maxForm is the maximum size of a request body in bytes. A client assertion is the longest
 	// part of one.
-	maxForm = 64 << 10
-	// maxFormFields is the maximum number of parameters.
+	maxForm       = 64 << 10
 	maxFormFields = 64
 	// maxQuery is the maximum length of the query of an authorization request. Browsers and proxies
 	// have similar limits.
@@ -40,7 +40,6 @@ const (
 	noOrigin                 // no other origin: an endpoint for servers
 )
 
-// An endpoint is a path of the server.
 type endpoint struct {
 	limit   limitKind
 	methods []string
@@ -55,9 +54,9 @@ func (s *Server) route() {
 	endpoints := map[string]endpoint{
 		pathMetadata + base:   {limitMetadata, get, anyOrigin, s.serveMetadata},
 		base + pathKeys:       {limitMetadata, get, anyOrigin, s.serveKeys},
-		base + pathToken:      {limitTokens, post, anyOrigin, s.serveToken},
+		base + pathToken:      {limitTokens, post, anyOrigin, serveJSON(s, http.StatusOK, s.token)},
 		base + pathRevoke:     {limitTokens, post, anyOrigin, s.serveRevoke},
-		base + pathIntrospect: {limitIntrospections, post, noOrigin, s.serveIntrospect},
+		base + pathIntrospect: {limitIntrospections, post, noOrigin, serveJSON(s, http.StatusOK, s.introspect)},
 	}
 	if s.o.Login != nil {
 		endpoints[base+pathAuthorize] = endpoint{limitPages, both, pageAccess, s.serveAuthorize}
@@ -65,7 +64,8 @@ func (s *Server) route() {
 		endpoints[base+pathLogin] = endpoint{limitPages, both, pageAccess, s.serveLogin}
 	}
 	if s.metadata.RegistrationEndpoint != "" {
-		endpoints[base+pathRegister] = endpoint{limitRegistrations, post, anyOrigin, s.serveRegister}
+		endpoints[base+pathRegister] = endpoint{limitRegistrations, post, anyOrigin,
+			serveJSON(s, http.StatusCreated, s.register)}
 	}
 	for _, d := range s.resourceDocuments {
 		for _, path := range []string{d.path, pathResource} {
@@ -210,6 +210,22 @@ func (e *oauthError) Error() string { return e.code + ": " + e.text }
 
 func refuse(code, text string) *oauthError { return &oauthError{code: code, text: text} }
 
+func unavailable(text string) *oauthError {
+	return &oauthError{status: http.StatusServiceUnavailable, code: codeUnavailable, text: text}
+}
+
+// serveJSON returns a handler that writes the result of a function.
+func serveJSON[T any](s *Server, status int, f func(*http.Request) (*T, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		response, err := f(r)
+		if err != nil {
+			s.writeFailure(w, r, err)
+			return
+		}
+		writeJSON(w, status, response)
+	}
+}
+
 // writeFailure writes an *oauthError. It logs any other error and writes temporarily_unavailable.
 func (s *Server) writeFailure(w http.ResponseWriter, r *http.Request, err error) {
 	var e *oauthError
@@ -225,7 +241,7 @@ func (s *Server) failure(r *http.Request, err error) *oauthError {
 	if r.Context().Err() == nil {
 		s.log.ErrorContext(r.Context(), "authorization server: request failed", "path", r.URL.Path, "error", err)
 	}
-	return &oauthError{status: http.StatusServiceUnavailable, code: codeUnavailable, text: "the server cannot answer now"}
+	return unavailable("the server cannot answer now")
 }
 
 func (s *Server) writeError(w http.ResponseWriter, e *oauthError) {
@@ -235,11 +251,7 @@ func (s *Server) writeError(w http.ResponseWriter, e *oauthError) {
 	if e.wait > 0 {
 		setRetryAfter(w, e.wait)
 	}
-	status := e.status
-	if status == 0 {
-		status = http.StatusBadRequest
-	}
-	writeJSON(w, status, struct {
+	writeJSON(w, cmp.Or(e.status, http.StatusBadRequest), struct {
 		Code string `json:"error"`
 		Text string `json:"error_description,omitempty"`
 	}{e.code, e.text})

@@ -1,11 +1,9 @@
 package authserver
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -23,8 +21,7 @@ const (
 	// maxInteraction is the maximum size of a new interaction in bytes: all of them together take
 	// at most 200 MB. The longest client ID, redirect URI and state fit.
 	maxInteraction = 10 << 10
-	// maxLoginData is the maximum size of the data that a Login stores with an interaction.
-	maxLoginData = 16 << 10
+	maxLoginData   = 16 << 10 // bytes that a Login stores with an interaction
 
 	kindInteraction = "interaction"
 
@@ -76,18 +73,15 @@ var ErrProviderGrantEnded = errors.New("authserver: the grant of the identity pr
 
 // A Subject is an authenticated user.
 type Subject struct {
-	// ID is the sub claim of tokens. It identifies the user permanently and is never reassigned. It
-	// has at most 255 printable characters.
-	ID string
-	// Name is for display, such as the user's name or email address.
-	Name string
+	// ID is the sub claim of tokens, at most 255 printable characters. It is never reassigned.
+	ID   string
+	Name string // for display
 	// Claims are added to the principal of requests, not to tokens. They must be JSON values.
 	Claims map[string]any
 	// Scopes are the scopes that the user may grant to clients. nil means all, an empty slice none.
 	// Tokens never have other scopes. A change takes effect at the next login.
 	Scopes []string
-	// ProviderGrant is the handle of the grant of an identity provider, for [ProviderLogin]. It may
-	// be empty.
+	// ProviderGrant is the handle of the grant of an identity provider, for [ProviderLogin].
 	ProviderGrant string
 }
 
@@ -110,7 +104,6 @@ func (l *LoginRequest) ID() string { return l.in.ID }
 // ClientID returns the ID of the client that requested the authorization.
 func (l *LoginRequest) ClientID() string { return l.in.Client }
 
-// clientName returns the name of the client from its metadata.
 func (l *LoginRequest) clientName() string { return l.client.Name }
 
 // Resource returns the URL of the resource that the client requested access to.
@@ -137,17 +130,17 @@ func (l *LoginRequest) Keep(ctx context.Context, data []byte) error {
 		return fmt.Errorf("authserver: login data of %d bytes, want at most %d", len(data), maxLoginData)
 	}
 	sealed := l.s.seals.Seal(data, kindInteraction, l.in.ID)
-	return l.s.changeInteraction(ctx, l.in.ID, func(in *interaction) error {
+	return interactions.update(ctx, l.s.store, l.in.ID, func(in *interaction) error {
 		in.Login = sealed
 		return nil
 	})
 }
 
-// Take removes the data that Keep stored and returns it, or nil if there is none. Of concurrent
+// GetAndDelete removes the data that Keep stored and returns it, or nil if there is none. Of concurrent
 // calls only one gets the data.
-func (l *LoginRequest) Take(ctx context.Context) ([]byte, error) {
+func (l *LoginRequest) GetAndDelete(ctx context.Context) ([]byte, error) {
 	var sealed []byte
-	err := l.s.changeInteraction(ctx, l.in.ID, func(in *interaction) error {
+	err := interactions.update(ctx, l.s.store, l.in.ID, func(in *interaction) error {
 		sealed, in.Login = in.Login, nil
 		return nil
 	})
@@ -190,6 +183,9 @@ type interaction struct {
 	Login     []byte    `json:"login,omitempty"` // sealed
 }
 
+var interactions = recordKind[interaction]{kindInteraction, errNoInteraction,
+	func(in *interaction) time.Time { return in.Expires }}
+
 // cookieName returns the name of the cookie that binds an interaction to a browser. Each
 // interaction has its own cookie, so that two tabs do not interfere. Browsers accept the __Host-
 // prefix only over https.
@@ -224,8 +220,7 @@ var (
 	errOtherBrowser  = errors.New("the interaction belongs to another browser")
 )
 
-// interactionOf returns the interaction of a request, if the request comes from the browser that
-// started it.
+// interactionOf returns the interaction of a request from the browser that started it.
 func (s *Server) interactionOf(r *http.Request) (*interaction, error) {
 	id := formValue(r, paramInteraction)
 	if id == "" {
@@ -234,7 +229,7 @@ func (s *Server) interactionOf(r *http.Request) (*interaction, error) {
 	if len(id) != tokenLength(idBytes) {
 		return nil, errNoInteraction
 	}
-	in, err := s.loadInteraction(r.Context(), id)
+	in, err := interactions.get(r.Context(), s.store, id)
 	if err != nil {
 		return nil, err
 	}
@@ -249,30 +244,7 @@ func (s *Server) interactionOf(r *http.Request) (*interaction, error) {
 	return nil, errOtherBrowser
 }
 
-func (s *Server) loadInteraction(ctx context.Context, id string) (*interaction, error) {
-	value, err := s.store.Get(ctx, kindInteraction, id)
-	if err != nil {
-		return nil, err
-	}
-	return parseInteraction(value)
-}
-
-func parseInteraction(value []byte) (*interaction, error) {
-	if value == nil {
-		return nil, errNoInteraction
-	}
-	in := new(interaction)
-	if err := json.Unmarshal(value, in); err != nil {
-		return nil, err
-	}
-	if !time.Now().Before(in.Expires) {
-		return nil, errNoInteraction
-	}
-	return in, nil
-}
-
-var errTooManyInteractions = &oauthError{status: http.StatusServiceUnavailable, code: codeUnavailable,
-	text: "too many logins are in progress"}
+var errTooManyInteractions = unavailable("too many logins are in progress")
 
 func (s *Server) beginInteraction(ctx context.Context, in *interaction) error {
 	n, err := s.store.Count(ctx, kindInteraction)
@@ -282,7 +254,7 @@ func (s *Server) beginInteraction(ctx context.Context, in *interaction) error {
 	if n >= maxInteractions {
 		return errTooManyInteractions
 	}
-	value, err := in.encode()
+	value, err := encodeRecord(in)
 	if err != nil {
 		return err
 	}
@@ -290,37 +262,4 @@ func (s *Server) beginInteraction(ctx context.Context, in *interaction) error {
 		return refuse(codeInvalidRequest, "the request is too long")
 	}
 	return s.store.Put(ctx, kindInteraction, in.ID, value, in.Expires)
-}
-
-// encode returns the stored form. It does not escape < and &, which could make a state six times as
-// long.
-func (in *interaction) encode() ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(in)
-	return b.Bytes(), err
-}
-
-func (s *Server) changeInteraction(ctx context.Context, id string, change func(*interaction) error) error {
-	return s.store.Update(ctx, kindInteraction, id, func(old []byte) ([]byte, time.Time, error) {
-		in, err := parseInteraction(old)
-		if err != nil {
-			return nil, time.Time{}, err
-		}
-		if err := change(in); err != nil {
-			return nil, time.Time{}, err
-		}
-		value, err := in.encode()
-		return value, in.Expires, err
-	})
-}
-
-// takeInteraction removes an interaction. Of concurrent calls only one gets it.
-func (s *Server) takeInteraction(ctx context.Context, id string) (*interaction, error) {
-	value, err := s.store.Take(ctx, kindInteraction, id)
-	if err != nil {
-		return nil, err
-	}
-	return parseInteraction(value)
 }

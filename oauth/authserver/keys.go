@@ -21,6 +21,7 @@ import (
 	"github.com/go-jose/go-jose/v4/cryptosigner"
 
 	"github.com/patchbay-mcp/patchbay/internal/seal"
+	"github.com/patchbay-mcp/patchbay/internal/singleflight"
 )
 
 const (
@@ -38,8 +39,7 @@ const (
 	// keyStale is the maximum age of keys that are used while a read is in progress. It is less
 	// than keyOverlap, so the keys include the one that signs now.
 	keyStale = keyOverlap / 2
-	// minRSA is the minimum size of an RSA key in bits.
-	minRSA = 2048
+	minRSA   = 2048 // bits
 
 	kindSealKey = "seal-key"
 	kindKeys    = "signing-keys"
@@ -66,7 +66,6 @@ func (s *Server) openKeyRing(ctx context.Context) (*seal.KeyRing, error) {
 	return newKeyRing(keys)
 }
 
-// A keyRecord is the stored form of a generated key.
 type keyRecord struct {
 	ID      string    `json:"id"`
 	Sealed  []byte    `json:"sealed"` // PKCS #8
@@ -74,19 +73,18 @@ type keyRecord struct {
 	From    time.Time `json:"from"` // the start of signing
 }
 
-// signingKeys are the keys that sign access tokens.
 type signingKeys struct {
 	s     *Server
 	fixed bool // the keys are Options.SigningKeys
 
+	reloads singleflight.Group[struct{}, []timedSigner]
+
 	mu      sync.Mutex    // guards the fields below; not held during calls of the store
 	signers []timedSigner // in the order of their use; not empty
 	loaded  time.Time
-	due     time.Time     // the time of the next read
-	loading chan struct{} // closed at the end of the read in progress; nil if there is none
+	due     time.Time // the time of the next read
 }
 
-// A timedSigner is a key with the time from which it signs.
 type timedSigner struct {
 	from   time.Time
 	public jose.JSONWebKey
@@ -96,11 +94,9 @@ type timedSigner struct {
 func newSigningKeys(ctx context.Context, s *Server) (*signingKeys, error) {
 	k := &signingKeys{s: s, fixed: len(s.o.SigningKeys) > 0}
 	if !k.fixed {
-		signers, err := k.load(ctx)
-		if err != nil {
+		if _, err := k.reload(ctx); err != nil {
 			return nil, fmt.Errorf("signing keys: %w", err)
 		}
-		k.set(signers)
 		return k, nil
 	}
 	for i, key := range s.o.SigningKeys {
@@ -154,7 +150,6 @@ func algorithmOf(public crypto.PublicKey) (jose.SignatureAlgorithm, error) {
 	return "", errors.New("unsupported key type")
 }
 
-// current returns the key that signs now.
 func (k *signingKeys) current(ctx context.Context) timedSigner {
 	all := k.all(ctx)
 	now, best := time.Now(), all[0]
@@ -172,50 +167,35 @@ func (k *signingKeys) current(ctx context.Context) timedSigner {
 func (k *signingKeys) all(ctx context.Context) []timedSigner {
 	k.mu.Lock()
 	now := time.Now()
-	signers, asks := k.signers, k.loading == nil
-	if k.fixed || now.Before(k.due) || !asks && now.Sub(k.loaded) < keyStale {
-		k.mu.Unlock()
+	signers, isDue, isStale := k.signers, !k.fixed && !now.Before(k.due), now.Sub(k.loaded) >= keyStale
+	k.mu.Unlock()
+	if !isDue || !isStale && k.reloads.InProgress(struct{}{}) {
 		return signers
 	}
-	if asks {
-		k.loading = make(chan struct{})
-		go k.reload(context.WithoutCancel(ctx)) // ends after keyReloadTime
+	reloaded, err := k.reloads.Do(ctx, struct{}{}, k.reload)
+	if err == nil {
+		return reloaded
 	}
-	done := k.loading
-	k.mu.Unlock()
-	select {
-	case <-done:
-	case <-ctx.Done():
+	if ctx.Err() == nil {
+		k.s.log.ErrorContext(ctx, "authorization server: reading the signing keys failed", "error", err)
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.signers
+	return signers
 }
 
 // reload reads the keys from the store, and rotates them if necessary.
-func (k *signingKeys) reload(ctx context.Context) {
+func (k *signingKeys) reload(ctx context.Context) ([]timedSigner, error) {
 	ctx, cancel := context.WithTimeout(ctx, keyReloadTime)
 	defer cancel()
 	signers, err := k.load(ctx)
-	if err == nil {
-		k.set(signers)
-	} else {
-		k.s.log.ErrorContext(ctx, "authorization server: reading the signing keys failed", "error", err)
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if err != nil {
-		k.due = time.Now().Add(keyRetry)
-	}
-	close(k.loading)
-	k.loading = nil
-}
-
-func (k *signingKeys) set(signers []timedSigner) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := time.Now()
+	if err != nil {
+		k.due = now.Add(keyRetry)
+		return nil, err
+	}
 	k.signers, k.loaded, k.due = signers, now, now.Add(keyReload)
+	return signers, nil
 }
 
 func (k *signingKeys) load(ctx context.Context) ([]timedSigner, error) {
@@ -301,9 +281,9 @@ func (k *signingKeys) reseal(records []keyRecord) (kept []keyRecord, changed boo
 	case unsealed == nil:
 		return kept, changed, nil
 	case len(kept) == 0:
-		return nil, false, fmt.Errorf("no signing key in the store can be opened: add its seal key to Options.SealKeys; "+
-			"if that is lost, remove the signing keys with Store.Take(ctx, %q, %q), which ends all access tokens: %w", kindKeys, onlyRecord,
-			unsealed)
+		return nil, false, fmt.Errorf("no signing key in the store can be opened: add its seal key to "+
+			"Options.SealKeys; if that is lost, remove the signing keys with Store.GetAndDelete(ctx, %q, %q), "+
+			"which ends all access tokens: %w", kindKeys, onlyRecord, unsealed)
 	}
 	k.s.log.Error("authorization server: dropping signing keys that cannot be opened", "error", unsealed)
 	return kept, true, nil

@@ -145,11 +145,11 @@ func TestLostSigningKeys(t *testing.T) {
 		newServer(t, o)
 		o.SealKeys = []authserver.SealKey{fresh}
 		_, err := authserver.New(&o)
-		if err == nil || !strings.Contains(err.Error(), `Store.Take(ctx, "signing-keys", "1")`) ||
+		if err == nil || !strings.Contains(err.Error(), `Store.GetAndDelete(ctx, "signing-keys", "1")`) ||
 			!strings.Contains(err.Error(), old.ID) {
 			t.Errorf("the error is %v", err)
 		}
-		lost, err := store.Take(t.Context(), "signing-keys", "1")
+		lost, err := store.GetAndDelete(t.Context(), "signing-keys", "1")
 		if err != nil || lost == nil {
 			t.Fatalf("what it says to take: %v", err)
 		}

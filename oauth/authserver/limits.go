@@ -2,9 +2,13 @@ package authserver
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
+	"strings"
+	"sync"
 	"time"
 )
 
@@ -13,8 +17,7 @@ const (
 	pagesPerLogin = 4
 	// maxStrict is the maximum Count of a strict limiter, which keeps the times of that many
 	// requests per key: 24 KB.
-	maxStrict = 1000
-	// maxRetryAfter is the maximum of Retry-After.
+	maxStrict     = 1000
 	maxRetryAfter = time.Hour
 )
 
@@ -39,20 +42,17 @@ type LimitOptions struct {
 	// TrustedProxies are the addresses of reverse proxies whose X-Forwarded-For header is used.
 	// Default: none. Behind a proxy that is not listed all clients share one address, and one rate.
 	TrustedProxies []netip.Prefix
-	// Pages limits the requests of browsers for authorization, consent and login, by address. A
-	// login takes four of them, so new logins are limited to a quarter of the rate, after a burst
-	// of Count. Default: 60 per minute.
+	// Pages limits the requests of browsers for authorization, consent and login, by address. New
+	// logins have a quarter of the rate, after a burst of Count. Default: 60 per minute.
 	Pages Rate
 	// Passwords limits failed password logins, by address. There are two more limits: 5 in 10
-	// minutes by user name and address, and 100 per hour by user name. An attacker with many
-	// addresses can exhaust the last one; the user can then log in only from an address of an
-	// earlier login, of which the last 10,000 are remembered until the server restarts. Default: 20
-	// in 10 minutes.
+	// minutes by user name and address, and 100 per hour by user name. If an attacker exhausts the
+	// last one, the user can log in only from an address of an earlier login, of which the last
+	// 10,000 are in memory. Default: 20 in 10 minutes.
 	Passwords Rate
 	// Tokens limits the token and the revocation endpoint, by address. Default: 300 per minute.
 	Tokens Rate
-	// Clients limits the same endpoints by client. It applies only to clients that authenticate,
-	// because anyone can use the ID of a public client. Default: 6,000 per minute.
+	// Clients limits the same endpoints by client, if it authenticates. Default: 6,000 per minute.
 	Clients Rate
 	// Introspections limits the introspection endpoint, which resource servers call, by address.
 	// Default: 6,000 per minute.
@@ -62,10 +62,9 @@ type LimitOptions struct {
 	Registrations Rate
 	// Metadata limits requests for metadata and keys, by address. Default: 300 per minute.
 	Metadata Rate
-	// Fetches limits the fetches of Client ID Metadata Documents and of the keys that they refer
-	// to, by the host that serves them. Refreshing a document that was valid before is not limited.
-	// There is one more limit: 30 in 10 minutes by the address of the request, where an IPv6
-	// address counts together with its /48 network. Default: 600 in 10 minutes.
+	// Fetches limits the fetches of Client ID Metadata Documents and their keys, by the host that
+	// serves them. Refreshing a valid document is not limited. There is one more limit: 30 in 10
+	// minutes by the address of the request, or its IPv6 /48 network. Default: 600 in 10 minutes.
 	Fetches Rate
 }
 
@@ -89,7 +88,6 @@ const (
 	limitKinds
 )
 
-// limits are the rate limiters of a server.
 type limits struct {
 	proxies  []netip.Prefix
 	limiters [limitKinds]rateLimiter
@@ -121,7 +119,6 @@ func newLimits(o *LimitOptions) *limits {
 	return l
 }
 
-// cost returns the cost of one request for a key.
 func (l *limits) cost(kind limitKind, key string) cost { return cost{&l.limiters[kind], key, 1} }
 
 // networks are the prefixes that an IPv6 customer may have, and their rates as multiples of the
@@ -153,7 +150,6 @@ func (l *limits) allowRequest(w http.ResponseWriter, r *http.Request, kind limit
 	return ok
 }
 
-// setRetryAfter sets the header in whole seconds, rounded up.
 func setRetryAfter(w http.ResponseWriter, wait time.Duration) {
 	seconds := int64((min(wait, maxRetryAfter) + time.Second - 1) / time.Second)
 	w.Header().Set("Retry-After", strconv.FormatInt(max(seconds, 1), 10))
@@ -175,4 +171,187 @@ func clientKey(ctx context.Context) string {
 		return network.String()
 	}
 	return key
+}
+
+const (
+	// maxForwarded is the maximum number of addresses of X-Forwarded-For that are read. No real
+	// chain of proxies is longer.
+	maxForwarded = 16
+	// siteBits is the length of the IPv6 prefix that a site has: all of its addresses count as one.
+	siteBits = 64
+)
+
+// address returns the key of the client's address in rate limits and logs.
+func (l *limits) address(r *http.Request) string { return addressKey(l.clientAddr(r)) }
+
+func addressKey(addr netip.Addr) string {
+	switch {
+	case !addr.IsValid():
+		return "unknown"
+	case addr.Is6():
+		site, _ := addr.Prefix(siteBits)
+		return site.String()
+	}
+	return addr.String()
+}
+
+// clientAddr returns the address that a request comes from: the peer of the connection, or the
+// address that trusted proxies forward. It is invalid if the peer has no address, such as that of a
+// Unix socket.
+func (l *limits) clientAddr(r *http.Request) netip.Addr {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	addr := peer.Addr().Unmap().WithZone("")
+	if l.trusts(addr) {
+		addr = l.forwardedFor(r.Header, addr)
+	}
+	return addr
+}
+
+// forwardedFor reads X-Forwarded-For from the nearest proxy outwards, as long as the proxies are
+// trusted. Anything before the first untrusted address may be forged.
+func (l *limits) forwardedFor(h http.Header, nearest netip.Addr) netip.Addr {
+	hops := strings.Split(strings.Join(h.Values("X-Forwarded-For"), ","), ",")
+	addr := nearest
+	for i := len(hops) - 1; i >= 0 && i >= len(hops)-maxForwarded; i-- {
+		hop, err := parseHop(hops[i])
+		if err != nil {
+			return addr
+		}
+		addr = hop
+		if !l.trusts(addr) {
+			return addr
+		}
+	}
+	return addr
+}
+
+// parseHop parses an address with or without a port: proxies write either.
+func parseHop(text string) (netip.Addr, error) {
+	text = strings.TrimSpace(text)
+	if withPort, err := netip.ParseAddrPort(text); err == nil {
+		return withPort.Addr().Unmap().WithZone(""), nil
+	}
+	addr, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(text, "["), "]"))
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("invalid address: %w", err)
+	}
+	return addr.Unmap().WithZone(""), nil
+}
+
+func (l *limits) trusts(addr netip.Addr) bool {
+	return slices.ContainsFunc(l.proxies, func(p netip.Prefix) bool { return p.Contains(addr) })
+}
+
+// maxLimited is the maximum number of keys of a limiter. The least recently used one is dropped,
+// and then has its full rate again. 10,000 keys take about 3 MiB.
+const maxLimited = 10_000
+
+// A rateLimiter has a token bucket for each key. It is safe for concurrent use.
+type rateLimiter struct {
+	rate     Rate
+	isStrict bool // no span of rate.Per sees more than rate.Count
+
+	mu      sync.Mutex // guards the buckets
+	buckets lru[bucket]
+}
+
+type bucket struct {
+	tokens  float64 // at the time updated
+	updated time.Time
+	taken   []time.Time // the times of the last requests, the oldest first, if the limiter is strict
+}
+
+// A cost is one request that counts against a key of a limiter, whose rate is a multiple of the
+// limiter's rate.
+type cost struct {
+	limiter *rateLimiter
+	key     string
+	times   int
+}
+
+// reserveAll takes all costs, or none. If one of them is not available, it returns the time until it
+// will be.
+func reserveAll(costs []cost) (wait time.Duration, ok bool) {
+	for i, c := range costs {
+		if wait, ok := c.reserve(); !ok {
+			refund(costs[:i])
+			return wait, false
+		}
+	}
+	return 0, true
+}
+
+func refund(costs []cost) {
+	for _, c := range costs {
+		c.refund()
+	}
+}
+
+func (c cost) reserve() (wait time.Duration, ok bool) {
+	l := c.limiter
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b := l.bucket(c)
+	if c.isStrict() {
+		return l.reserveStrict(b)
+	}
+	if b.tokens >= 1 {
+		b.tokens--
+		return 0, true
+	}
+	return time.Duration((1 - b.tokens) * float64(l.rate.Per) / c.capacity()), false
+}
+
+func (l *rateLimiter) reserveStrict(b *bucket) (wait time.Duration, ok bool) {
+	b.taken = slices.DeleteFunc(b.taken, func(at time.Time) bool { return b.updated.Sub(at) >= l.rate.Per })
+	if len(b.taken) < l.rate.Count {
+		b.taken = append(b.taken, b.updated)
+		return 0, true
+	}
+	return l.rate.Per - b.updated.Sub(b.taken[0]), false
+}
+
+func (c cost) refund() {
+	l := c.limiter
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b := l.bucket(c)
+	b.tokens++
+	if n := len(b.taken); n > 0 {
+		b.taken = b.taken[:n-1]
+	}
+}
+
+// isStrict reports whether the times of requests are kept. Multiples of the rate would be too many.
+func (c cost) isStrict() bool { return c.limiter.isStrict && c.times == 1 }
+
+func (c cost) capacity() float64 { return float64(c.times * c.limiter.rate.Count) }
+
+func (c cost) isKnown() bool {
+	c.limiter.mu.Lock()
+	defer c.limiter.mu.Unlock()
+	return c.limiter.buckets.get(c.key) != nil
+}
+
+func (c cost) remember() {
+	c.limiter.mu.Lock()
+	defer c.limiter.mu.Unlock()
+	c.limiter.bucket(c)
+}
+
+// bucket returns the bucket of a key, refilled. The caller holds l.mu.
+func (l *rateLimiter) bucket(c cost) *bucket {
+	now, capacity := time.Now(), c.capacity()
+	b := l.buckets.get(c.key)
+	if b == nil {
+		b = &bucket{tokens: capacity, updated: now}
+		l.buckets.put(c.key, b)
+		return b
+	}
+	b.tokens = min(capacity, b.tokens+capacity*float64(now.Sub(b.updated))/float64(l.rate.Per))
+	b.updated = now
+	return b
 }

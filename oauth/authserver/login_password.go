@@ -209,7 +209,7 @@ func (p *passwordLogin) show(w http.ResponseWriter, l *LoginRequest, status int,
 	}{s.pageForm("Log in", pathLogin, l.in, l.clientName()), user, failure}, s.formTargets(l.in.Redirect))
 }
 
-// check returns the subject of a user, nil if the user is unknown or the password is wrong.
+// check returns nil if the user is unknown or the password is wrong.
 func (p *passwordLogin) check(ctx context.Context, name, password string) (*Subject, error) {
 	user := p.users[name]
 	if user == nil && p.find != nil {
@@ -243,7 +243,7 @@ func (p *passwordLogin) check(ctx context.Context, name, password string) (*Subj
 	return &user.subject, nil
 }
 
-// decoy returns a hash for unknown users. Its check takes as long as that of a real one.
+// decoy returns a hash for unknown users, whose check takes as long as that of a real one.
 func (p *passwordLogin) decoy() *passwordHash {
 	h := &passwordHash{salt: make([]byte, passwordSaltLen), key: make([]byte, passwordKeyLen)}
 	for _, u := range p.users {
@@ -274,7 +274,6 @@ func (l *limits) takePassword(w http.ResponseWriter, r *http.Request, name strin
 	return func() { refund(costs) }, true
 }
 
-// rememberAddress records where a user has logged in from.
 func (l *limits) rememberAddress(r *http.Request, name string) { l.knownAddress(r, name).remember() }
 
 // knownAddress returns the cost of an attempt from an address that the user has logged in from.

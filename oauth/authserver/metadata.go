@@ -3,13 +3,13 @@ package authserver
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-// newMetadata returns the metadata of the server.
-//
 // Spec: RFC 8414, section 2; basic/authorization/client-registration (2026-07-28).
 func (s *Server) newMetadata() *oauth.ServerMetadata {
 	methods := []string{authNone, authBasic, authPost, authKey}
@@ -67,12 +67,18 @@ func (s *Server) ResourceMetadata(resource string) oauth.ResourceMetadata {
 		Resource: res.URL, Name: res.Name, AuthorizationServers: []string{s.o.Issuer},
 		BearerMethodsSupported: []string{"header"},
 	}
-	for _, sc := range res.Scopes {
+	m.ScopesSupported = res.initialScopes()
+	return m
+}
+
+// initialScopes returns the names of the scopes without OnRequest.
+func (r *Resource) initialScopes() (names []string) {
+	for _, sc := range r.Scopes {
 		if !sc.OnRequest {
-			m.ScopesSupported = append(m.ScopesSupported, sc.Name)
+			names = append(names, sc.Name)
 		}
 	}
-	return m
+	return names
 }
 
 func (s *Server) mustResource(resource string) *Resource {
@@ -81,4 +87,75 @@ func (s *Server) mustResource(resource string) *Resource {
 		panic(fmt.Sprintf("authserver: resource %q is not listed in Options.Resources", resource))
 	}
 	return res
+}
+
+// pathResource is followed by the path of a resource in the path of its metadata. Clients also
+// request it alone.
+const pathResource = "/.well-known/oauth-protected-resource"
+
+type resourceDocument struct {
+	host    string // of the resource, normalized by plainHost
+	path    string // of the metadata
+	handler http.Handler
+}
+
+// newResourceDocuments returns the metadata of all resources with a URL that determines its path.
+//
+// Spec: RFC 9728, section 3; basic/authorization (2025-06-18 and later), Protected Resource
+// Metadata Discovery.
+func (s *Server) newResourceDocuments() []resourceDocument {
+	var all []resourceDocument
+	for _, res := range s.o.Resources {
+		u, err := url.Parse(res.URL)
+		if err != nil || strings.Contains(res.URL, "?") {
+			continue // not a resource that oauth.Require protects
+		}
+		d := resourceDocument{host: plainHost(u.Host), path: pathResource}
+		if u.Path != "/" {
+			d.path += u.Path
+		}
+		d.handler = oauth.NewMetadataHandler(s.ResourceMetadata(res.URL))
+		all = append(all, d)
+	}
+	return all
+}
+
+func plainHost(host string) string {
+	host = strings.ToLower(host)
+	return strings.TrimSuffix(strings.TrimSuffix(host, ":443"), ":80")
+}
+
+// serveResource serves the metadata that the path and the host of the request determine. If no
+// resource is at that host, a proxy has replaced the header, and the host of the issuer is used.
+func (s *Server) serveResource(w http.ResponseWriter, r *http.Request) {
+	host := plainHost(r.Host)
+	if !slices.ContainsFunc(s.resourceDocuments, func(d resourceDocument) bool { return d.host == host }) {
+		host = plainHost(s.issuer.Host)
+	}
+	handler := s.resourceHandler(host, r.URL.Path)
+	if handler == nil {
+		http.NotFound(w, r)
+		return
+	}
+	cacheable(w.Header())
+	handler.ServeHTTP(w, r)
+}
+
+// resourceHandler returns the handler of the metadata at a path, nil if there is none. pathResource
+// alone is the path of the only resource of a host.
+func (s *Server) resourceHandler(host, path string) http.Handler {
+	var ofHost []http.Handler
+	for _, d := range s.resourceDocuments {
+		switch {
+		case d.host != host:
+		case d.path == path:
+			return d.handler
+		default:
+			ofHost = append(ofHost, d.handler)
+		}
+	}
+	if path == pathResource && len(ofHost) == 1 {
+		return ofHost[0]
+	}
+	return nil
 }

@@ -24,8 +24,7 @@ const (
 	defaultKeyLifetime = 90 * 24 * time.Hour
 )
 
-// Options configures a [Server]. Issuer and Resources are required. Login is required unless all
-// clients act for themselves.
+// Options configures a [Server]. Issuer and Resources are required.
 type Options struct {
 	// Issuer is the URL of the server in tokens and metadata: an https URL, or an http URL with a
 	// loopback address. It has no query, no fragment and no final slash.
@@ -36,21 +35,18 @@ type Options struct {
 	Login Login
 	// Name is the name of the server on its pages. Default: the host of Issuer.
 	Name string
-	// Store keeps everything that must survive a restart. Default: [NewMemoryStore], which loses
-	// it.
+	// Store keeps everything that must survive a restart. Default: [NewMemoryStore].
 	Store Store
 	// SealKeys encrypt the secrets in the Store. The first key seals, all of them open. See
-	// [LoadSealKeys] and [Server.ReplaceSealKeys]. If several servers share a Store, add a new key
-	// to all of them before it becomes the first key of any: a server answers 503 if it cannot open
-	// a secret. Default: a key that is generated at the first start and stored in the Store
-	// unencrypted. Anyone who can read the Store or a backup of it then has all secrets, including
-	// the signing keys and the tokens of identity providers.
+	// [LoadSealKeys] and [RotateSealKeys]. Default: a generated key in the Store, unencrypted:
+	// anyone with a copy of the Store then has all secrets, including the signing keys and the
+	// tokens of identity providers.
 	SealKeys []SealKey
 	// SigningKeys sign the access tokens: ECDSA on P-256, P-384 or P-521, Ed25519, or RSA with at
 	// least 2048 bits. The first key signs, all of them are published. Default: generated ES256
 	// keys, which are sealed in the Store and replaced after Lifetimes.Key with an overlap.
 	SigningKeys []crypto.Signer
-	// Clients are the pre-registered clients. The consent page shows that the operator knows them.
+	// Clients are the pre-registered clients.
 	Clients []Client
 	// Registration is the policy of dynamic client registration. Default: open to anyone, rate
 	// limited.
@@ -58,10 +54,8 @@ type Options struct {
 	// ClientMetadata is the policy of Client ID Metadata Documents. Default: those of all public
 	// hosts are accepted.
 	ClientMetadata ClientMetadataOptions
-	// Lifetimes are the lifetimes of tokens, grants and keys.
-	Lifetimes Lifetimes
-	// Limits are the rate limits.
-	Limits LimitOptions
+	Lifetimes      Lifetimes
+	Limits         LimitOptions
 	// Logger receives refused requests and failures. No secret is logged. Default: slog.Default().
 	Logger *slog.Logger
 }
@@ -73,15 +67,13 @@ type Resource struct {
 	URL string
 	// Name is the name on the consent page. Default: the host of URL.
 	Name string
-	// Scopes are the scopes that clients can request. Whether a user may grant a scope is decided
-	// by [Subject.Scopes], or by the resource.
+	// Scopes are the scopes that clients can request. [Subject.Scopes] limits what a user may grant.
 	Scopes []Scope
 }
 
 // A Scope is a permission that a client can request.
 type Scope struct {
-	// Name is the name of the scope in requests and tokens.
-	Name string
+	Name string // in requests and tokens
 	// Description is shown on the consent page, such as "Read your calendar". Default: Name.
 	Description string
 	// OnRequest excludes the scope from requests without a scope parameter, and from clients that
@@ -95,8 +87,7 @@ type Client struct {
 	ID string
 	// Name is the name on the consent page. Default: ID.
 	Name string
-	// URI is the URL of the client's home page.
-	URI string
+	URI  string // the client's home page
 	// RedirectURIs are compared exactly, except for the port of a loopback address.
 	RedirectURIs []string
 	// SecretHash is the hash of the client's secret, from [NewClientSecret] or [HashClientSecret].
@@ -122,8 +113,7 @@ type Client struct {
 
 // Registration is the policy of dynamic client registration.
 type Registration struct {
-	// Disabled refuses all registrations.
-	Disabled bool
+	Disabled bool // refuse all registrations
 	// TokenHash is the hash of an initial access token that registrations have to present, from
 	// [NewClientSecret] or [HashClientSecret]. Default: registrations need no token.
 	TokenHash string
@@ -136,8 +126,7 @@ type Registration struct {
 //
 // Spec: basic/authorization/client-registration (2026-07-28), Client ID Metadata Documents.
 type ClientMetadataOptions struct {
-	// Disabled refuses all clients that have such a document.
-	Disabled bool
+	Disabled bool // refuse all clients that have such a document
 	// AllowedHosts are the only hosts whose documents are fetched. A name with a leading dot
 	// matches all of its subdomains. Default: all hosts.
 	AllowedHosts []string
@@ -148,14 +137,13 @@ type ClientMetadataOptions struct {
 	Fetcher *oauth.Fetcher
 }
 
-// Lifetimes are the lifetimes of tokens, grants and keys of a [Server].
+// Lifetimes are the lifetimes of what a [Server] issues.
 type Lifetimes struct {
 	// Access is the lifetime of an access token, at most an hour. Default: 15 minutes.
 	Access time.Duration
 	// RefreshIdle is the time after which an unused refresh token expires. Default: 14 days.
 	RefreshIdle time.Duration
-	// Refresh is the lifetime of a grant, after which the user has to log in again. Default: 90
-	// days.
+	// Refresh is the time after which the user has to log in again. Default: 90 days.
 	Refresh time.Duration
 	// Key is the time for which a generated key signs. Default: 90 days.
 	Key time.Duration
@@ -219,11 +207,11 @@ func (o *Options) check() error {
 		if err := checkResource(r); err != nil {
 			errs = append(errs, fmt.Errorf("resource %q: %w", r.URL, err))
 		}
-		if key := resourceKey(r.URL); seen[key] {
+		key := resourceKey(r.URL)
+		if seen[key] {
 			errs = append(errs, fmt.Errorf("duplicate resource %q", r.URL))
-		} else {
-			seen[key] = true
 		}
+		seen[key] = true
 	}
 	l := o.Lifetimes
 	if l.Access < time.Second || l.Access > maxAccess {
@@ -234,10 +222,12 @@ func (o *Options) check() error {
 			"invalid Lifetimes: RefreshIdle and Refresh must not be negative, Key must be at least %v", 2*keyOverlap))
 	}
 	if o.Registration.MaxUnused < 0 {
-		errs = append(errs, fmt.Errorf("invalid Registration.MaxUnused %d: must not be negative", o.Registration.MaxUnused))
+		errs = append(errs,
+			fmt.Errorf("invalid Registration.MaxUnused %d: must not be negative", o.Registration.MaxUnused))
 	}
 	if t := o.Registration.TokenHash; t != "" && !isHash(t) {
-		errs = append(errs, errors.New("invalid Registration.TokenHash: must come from NewClientSecret or HashClientSecret"))
+		errs = append(errs,
+			errors.New("invalid Registration.TokenHash: must come from NewClientSecret or HashClientSecret"))
 	}
 	return errors.Join(errs...)
 }
@@ -254,13 +244,12 @@ func checkResource(r Resource) error {
 	}
 	seen := map[string]bool{}
 	for _, s := range r.Scopes {
-		if !isScope(s.Name) {
+		switch {
+		case !isScope(s.Name):
 			return fmt.Errorf("invalid scope name %q", s.Name)
-		}
-		if s.Name == scopeOffline {
+		case s.Name == scopeOffline:
 			return fmt.Errorf("invalid scope %q: Client.Grants decides which clients get a refresh token", s.Name)
-		}
-		if seen[s.Name] {
+		case seen[s.Name]:
 			return fmt.Errorf("duplicate scope %q", s.Name)
 		}
 		seen[s.Name] = true

@@ -22,10 +22,7 @@ var pageFiles embed.FS
 // names, and too few to imitate the text of the page.
 const maxShown = 80
 
-// maxHost is the maximum length of a host name.
-//
-// Spec: RFC 1035, section 2.3.4.
-const maxHost = 253
+const maxHost = 253 // Spec: RFC 1035, section 2.3.4
 
 // A pageSet renders the pages: HTML without scripts that no other page can frame.
 type pageSet struct {
@@ -46,16 +43,14 @@ func newPageSet(log func(error)) (*pageSet, error) {
 		return nil, err
 	}
 	sum := sha256.Sum256([]byte(css))
-	return &pageSet{templates: t, styleHash: "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'", log: log}, nil
+	return &pageSet{t, "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'", log}, nil
 }
 
-// pageHead has the data of all pages.
 type pageHead struct {
 	Title  string
 	Server string
 }
 
-// pageForm has the data of all pages with a form.
 type pageForm struct {
 	pageHead
 	Action      string
@@ -78,14 +73,10 @@ func (p *pageSet) write(w http.ResponseWriter, status int, name string, data any
 	}
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Content-Security-Policy", "default-src 'none'; style-src "+p.styleHash+"; form-action "+strings.Join(targets,
-		" ")+
-		"; base-uri 'none'; frame-ancestors 'none'")
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src "+p.styleHash+"; form-action "+
+		strings.Join(targets, " ")+"; base-uri 'none'; frame-ancestors 'none'")
 	h.Set("X-Frame-Options", "DENY")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	noStore(h)
 	w.WriteHeader(status)
 	_, _ = w.Write(body.Bytes()) // the error is that of a closed connection
 }
@@ -141,8 +132,6 @@ func (s *Server) showError(w http.ResponseWriter, _ *http.Request, e pageError) 
 // scriptSchemes are the URL schemes that a link must not have.
 var scriptSchemes = []string{"", "javascript", "data", "vbscript", "file", "blob", "about"}
 
-// showConsent writes the consent page.
-//
 // Spec: basic/authorization/client-registration (2026-07-28), Localhost Redirect URI Risks;
 // basic/security_best_practices, Consent UI.
 func (s *Server) showConsent(w http.ResponseWriter, _ *http.Request, in *interaction, c *client, res *Resource) {
@@ -188,7 +177,6 @@ func (s *Server) showConsent(w http.ResponseWriter, _ *http.Request, in *interac
 	s.pages.write(w, http.StatusOK, "consent", data, s.formTargets(in.Redirect))
 }
 
-// pageForm returns the data of a page of an interaction.
 func (s *Server) pageForm(title, path string, in *interaction, clientName string) pageForm {
 	f := pageForm{
 		pageHead: pageHead{title, s.o.Name}, Action: s.issuer.Path + path, Interaction: in.ID, CSRF: in.CSRF,
@@ -197,7 +185,7 @@ func (s *Server) pageForm(title, path string, in *interaction, clientName string
 	if f.Client == "" {
 		f.Client = "an unnamed app"
 	}
-	if res := s.resources[resourceKey(in.Resource)]; res != nil {
+	if res := s.resource(in.Resource); res != nil {
 		f.Resource = res.Name
 	}
 	return f
@@ -205,13 +193,7 @@ func (s *Server) pageForm(title, path string, in *interaction, clientName string
 
 // scopesOf returns the scopes with these names, in the order of the resource.
 func scopesOf(res *Resource, names []string) []Scope {
-	var scopes []Scope
-	for _, sc := range res.Scopes {
-		if slices.Contains(names, sc.Name) {
-			scopes = append(scopes, sc)
-		}
-	}
-	return scopes
+	return keep(res.Scopes, func(sc Scope) bool { return slices.Contains(names, sc.Name) })
 }
 
 // redirectHost returns what the consent page shows of a redirect URI: its host, or the scheme of an

@@ -17,17 +17,13 @@ import (
 )
 
 const (
-	// maxProviders is the maximum number of identity providers of a login.
-	maxProviders = 20
-	// maxProviderID is the maximum length of Provider.ID.
+	maxProviders  = 20
 	maxProviderID = 32
 	// maxUserClaim is the maximum length of a claim that is stored with each grant of a user, in
 	// bytes.
-	maxUserClaim = 1 << 10
-	// defaultCheckEvery is the default of Provider.CheckEvery.
+	maxUserClaim      = 1 << 10
 	defaultCheckEvery = time.Minute
-	// defaultOutage is the default of Provider.Outage.
-	defaultOutage = 5 * time.Minute
+	defaultOutage     = 5 * time.Minute
 )
 
 // ErrUserRefused is an error of [Provider.Subject] for a user who may not log in. The client gets
@@ -60,12 +56,11 @@ type Provider struct {
 	Scopes []string
 	// Parameters are added to authorization requests, such as access_type or prompt.
 	Parameters map[string]string
-	// Subject returns the subject of a user, or [ErrUserRefused]. It is called for each login. For
-	// an OAuth server that is not an OpenID provider it is also called to check that an access
-	// token is valid, and returns [ErrProviderGrantEnded] if it is not. It must be safe for
-	// concurrent use. Default for OpenID providers: the subject "<ID>|<sub>" with the claims name,
-	// preferred_username, email and email_verified, each of at most 1 KiB. Otherwise it is
-	// required.
+	// Subject returns the subject of a user who logs in, or [ErrUserRefused]. Without Issuer it is
+	// required, and also called to check an access token: it returns [ErrProviderGrantEnded] if the
+	// token is not valid. It must be safe for concurrent use. Default with Issuer: the subject
+	// "<ID>|<sub>" with the claims name, preferred_username, email and email_verified, each of at
+	// most 1 KiB.
 	Subject func(ctx context.Context, user *ProviderUser) (Subject, error)
 	// CheckEvery is the interval at which a grant is checked at the provider, by introspection, at
 	// the userinfo endpoint, or with Subject. A revocation at the provider takes effect within it.
@@ -87,8 +82,7 @@ type ProviderEndpoints struct {
 
 // A ProviderUser is a user who has logged in at a [Provider].
 type ProviderUser struct {
-	// ID is the sub claim of the ID token, empty if there is none.
-	ID string
+	ID string // the sub claim of the ID token, empty if there is none
 	// Claims are the claims of the verified ID token, nil if there is none. If Scopes has profile
 	// or email and the ID token has no name or no email, the claims of that scope are added from
 	// the userinfo endpoint.
@@ -109,11 +103,10 @@ type ProviderOptions struct {
 	Fetcher *oauth.Fetcher
 }
 
-// NewProviderLogin returns a [ProviderLogin] at identity providers. Their tokens are sealed in the
-// Store and never sent to a client. When a grant of the server is revoked, the provider's grant is
-// revoked, and the other way round. When a grant of the server expires, because a code or refresh
-// token was not used, the provider's grant is not revoked. A handler that calls the provider's API
-// for the user gets a token from [Server.ProviderToken]. The login can be used for one Server.
+// NewProviderLogin returns a [ProviderLogin] for one Server. The tokens of the identity providers are
+// sealed in the Store and never sent to a client. When a grant of the server is revoked, the
+// provider's grant is revoked, and the other way round; the expiry of a grant does not revoke the
+// provider's. [Server.ProviderToken] returns a token for the provider's API.
 func NewProviderLogin(opts *ProviderOptions) (ProviderLogin, error) {
 	if opts == nil {
 		opts = &ProviderOptions{}
@@ -126,7 +119,9 @@ func NewProviderLogin(opts *ProviderOptions) (ProviderLogin, error) {
 	if fetcher == nil {
 		fetcher = oauth.NewFetcher(nil)
 	}
-	u := &providerLogin{byID: map[string]*provider{}, checks: providerChecks{checks: lru[providerCheck]{max: maxChecks}}}
+	u := &providerLogin{byID: map[string]*provider{}, checks: providerChecks{
+		checks: lru[providerCheck]{max: maxChecks}, unsaved: map[string]*providerGrant{},
+	}}
 	for _, o := range opts.Providers {
 		p, err := newProvider(o, fetcher)
 		if err != nil {
@@ -205,7 +200,6 @@ func (o *Provider) defaultSubject(_ context.Context, user *ProviderUser) (Subjec
 	return s, nil
 }
 
-// A provider is a Provider with its endpoints.
 type provider struct {
 	o     Provider
 	http  *http.Client
@@ -226,7 +220,6 @@ func newProvider(o Provider, fetcher *oauth.Fetcher) (*provider, error) {
 		return nil, errors.New("invalid Issuer or Endpoints.Token: must be a URL")
 	}
 	p := &provider{o: o, http: fetcher.For(u).HTTPClient()}
-	p.found.sem = make(chan struct{}, 1)
 	if o.Issuer == "" {
 		if err := checkBrowserURL(o.Endpoints.Authorization); err != nil {
 			return nil, err

@@ -17,6 +17,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"golang.org/x/oauth2"
 
+	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
+	"github.com/patchbay-mcp/patchbay/internal/singleflight"
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
@@ -32,7 +34,6 @@ const (
 	discoveryTime = 10 * time.Second
 )
 
-// endpoints are the endpoints of an identity provider and how to use them.
 type endpoints struct {
 	authorization, token, revocation, introspection, userinfo string
 
@@ -41,10 +42,9 @@ type endpoints struct {
 	sendsIssuer bool
 }
 
-// foundEndpoints caches the endpoints of an identity provider.
 type foundEndpoints struct {
-	fixed *endpoints    // from the configuration; immutable
-	sem   chan struct{} // has an element while they are fetched
+	fixed   *endpoints // from the configuration; immutable
+	fetches singleflight.Group[struct{}, *endpoints]
 
 	mu    sync.Mutex // guards the fields below
 	last  *endpoints // nil before the first success
@@ -52,7 +52,6 @@ type foundEndpoints struct {
 	fresh time.Time  // when the next fetch is due
 }
 
-// endpoints returns the endpoints of the identity provider, from its metadata.
 func (p *provider) endpoints(ctx context.Context) (*endpoints, error) {
 	f := &p.found
 	if f.fixed != nil {
@@ -61,16 +60,15 @@ func (p *provider) endpoints(ctx context.Context) (*endpoints, error) {
 	if ends, err, ok := f.known(); ok {
 		return ends, err
 	}
-	select { // one request fetches, the others wait
-	case f.sem <- struct{}{}:
-		defer func() { <-f.sem }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-	if ends, err, ok := f.known(); ok {
+	return f.fetches.Do(ctx, struct{}{}, p.refreshEndpoints)
+}
+
+func (p *provider) refreshEndpoints(ctx context.Context) (*endpoints, error) {
+	f := &p.found
+	if ends, err, ok := f.known(); ok { // fetched since the caller looked
 		return ends, err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), discoveryTime)
+	ctx, cancel := context.WithTimeout(ctx, discoveryTime)
 	defer cancel()
 	ends, err := p.discover(ctx)
 	f.mu.Lock()
@@ -125,11 +123,9 @@ func (p *provider) discover(ctx context.Context) (*endpoints, error) {
 	return ends, checkBrowserURL(ends.authorization)
 }
 
-// errNoMetadata reports that metadata could not be fetched.
 var errNoMetadata = errors.New("fetching the metadata of the identity provider failed")
 
-// maxErrorText is the maximum length of the text of a library error, which may quote a response.
-const maxErrorText = 300
+const maxErrorText = 300 // bytes of the text of a library error, which may quote a response
 
 // bounded returns an error of a library with a limited text, so that isTemporary still recognizes
 // it.
@@ -150,7 +146,6 @@ func bounded(err error) error {
 	return fmt.Errorf("%q", text[:min(len(text), maxErrorText)])
 }
 
-// A statusError is an error response of an endpoint of an identity provider.
 type statusError struct {
 	status int
 	code   string // the OAuth error code; may be empty
@@ -296,7 +291,8 @@ func (p *provider) check(ctx context.Context, ends *endpoints, rec *providerGran
 //
 // Spec: RFC 7662, section 2.
 func (p *provider) introspect(ctx context.Context, ends *endpoints, token string) (active bool, err error) {
-	body, err := p.post(ctx, ends, ends.introspection, url.Values{"token": {token}, "token_type_hint": {"access_token"}})
+	form := url.Values{"token": {token}, "token_type_hint": {"access_token"}}
+	body, err := p.post(ctx, ends, ends.introspection, form)
 	if err != nil {
 		return false, err
 	}
@@ -309,7 +305,6 @@ func (p *provider) introspect(ctx context.Context, ends *endpoints, token string
 	return response.Active, nil
 }
 
-// renew exchanges a refresh token for new tokens.
 func (p *provider) renew(ctx context.Context, ends *endpoints, rec *providerGrant) (*oauth2.Token, error) {
 	ctx = context.WithValue(ctx, oauth2.HTTPClient, p.http)
 	token, err := p.config(ends, "").TokenSource(ctx, &oauth2.Token{RefreshToken: rec.Refresh}).Token()
@@ -343,7 +338,6 @@ func (p *provider) revoke(ctx context.Context, ends *endpoints, rec *providerGra
 	return err
 }
 
-// post sends a form with client authentication.
 func (p *provider) post(ctx context.Context, ends *endpoints, address string, form url.Values) ([]byte, error) {
 	if ends.style == oauth2.AuthStyleInParams {
 		form.Set("client_id", p.o.ClientID)
@@ -362,7 +356,6 @@ func (p *provider) post(ctx context.Context, ends *endpoints, address string, fo
 	return p.do(req)
 }
 
-// do sends a request and returns the body of a successful response.
 func (p *provider) do(req *http.Request) ([]byte, error) {
 	req.Header.Set("Accept", "application/json")
 	res, err := p.http.Do(req)
@@ -382,4 +375,96 @@ func (p *provider) do(req *http.Request) ([]byte, error) {
 		return nil, &statusError{res.StatusCode, plainText(failure.Code)}
 	}
 	return body, nil
+}
+
+// profileClaims and emailClaims are the claims of the scopes profile and email.
+//
+// Spec: OpenID Connect Core 1.0, section 5.4.
+var (
+	profileClaims = []string{
+		"name", "family_name", "given_name", "middle_name", "nickname", "preferred_username", "profile", "picture",
+		"website", "gender", "birthdate", "zoneinfo", "locale", "updated_at",
+	}
+	emailClaims = []string{"email", "email_verified"}
+)
+
+var (
+	errOtherUserinfo = errors.New("the userinfo response is for another user")
+	errNoUserinfo    = errors.New("the userinfo response is not a JSON object")
+)
+
+// userinfo returns the userinfo response for an access token.
+//
+// Spec: OpenID Connect Core 1.0, section 5.3.
+func (p *provider) userinfo(ctx context.Context, ends *endpoints, access string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, ends.userinfo, nil)
+	if err != nil {
+		return nil, errors.New("invalid userinfo endpoint URL")
+	}
+	req.Header.Set("Authorization", "Bearer "+access)
+	return p.do(req)
+}
+
+// addUserinfo adds the claims of the scopes profile and email that the ID token does not have: with
+// an access token, providers may return them only from userinfo. No other claims are added, so that
+// those about the login itself come only from the ID token.
+//
+// Spec: OpenID Connect Core 1.0, sections 5.3.2 and 5.4.
+func (p *provider) addUserinfo(ctx context.Context, ends *endpoints, user *ProviderUser) error {
+	profile := slices.Contains(p.o.Scopes, "profile") && user.Claims["name"] == nil
+	email := slices.Contains(p.o.Scopes, "email") && user.Claims["email"] == nil
+	if ends.userinfo == "" || !profile && !email {
+		return nil
+	}
+	body, err := p.userinfo(ctx, ends, user.AccessToken)
+	if err != nil {
+		return err
+	}
+	var claims map[string]any
+	if oauthfetch.Decode(body, &claims) != nil {
+		return errNoUserinfo // such as a signed one
+	}
+	if claims["sub"] != user.ID {
+		return errOtherUserinfo
+	}
+	if profile {
+		for _, name := range profileClaims {
+			if user.Claims[name] == nil && claims[name] != nil {
+				user.Claims[name] = claims[name]
+			}
+		}
+	}
+	if email { // both from the same response: email_verified is about that email
+		for _, name := range emailClaims {
+			delete(user.Claims, name)
+			if claims[name] != nil {
+				user.Claims[name] = claims[name]
+			}
+		}
+	}
+	return nil
+}
+
+// checkUserinfo checks an access token at the userinfo endpoint, which must return the user of the
+// login.
+func (p *provider) checkUserinfo(ctx context.Context, ends *endpoints, rec *providerGrant) error {
+	body, err := p.userinfo(ctx, ends, rec.Access)
+	var statusErr *statusError
+	switch {
+	case errors.As(err, &statusErr) && (statusErr.status == http.StatusUnauthorized ||
+		statusErr.status == http.StatusForbidden):
+		// Some providers return 403 for a disabled user. If there is a refresh token, a renewal
+		// decides.
+		return errTokenInvalid
+	case err != nil:
+		return err
+	}
+	var response struct {
+		Sub string `json:"sub"`
+	}
+	// A signed response is not JSON. Its status is sufficient.
+	if oauthfetch.Decode(body, &response) == nil && response.Sub != "" && response.Sub != rec.Sub {
+		return errTokenInvalid
+	}
+	return nil
 }

@@ -5,9 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"sync"
 	"time"
 
 	"golang.org/x/oauth2"
+
+	"github.com/patchbay-mcp/patchbay/internal/singleflight"
+	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 const (
@@ -79,7 +84,6 @@ func (g *providerGrant) nextCheck(now time.Time, every time.Duration) time.Time 
 	return now.Add(every)
 }
 
-// create stores a new grant and returns its handle.
 func (u *providerLogin) create(ctx context.Context, g *providerGrant) (handle string, err error) {
 	s := u.server()
 	handle = randomToken()
@@ -92,7 +96,7 @@ func (u *providerLogin) create(ctx context.Context, g *providerGrant) (handle st
 		return "", err
 	}
 	now := time.Now()
-	u.checks.get(handle).confirm(now, g.nextCheck(now, u.byID[g.Provider].o.CheckEvery)) // just issued
+	u.checks.confirm(handle, now, g.nextCheck(now, u.byID[g.Provider].o.CheckEvery)) // just issued
 	return handle, nil
 }
 
@@ -153,23 +157,23 @@ func (u *providerLogin) change(ctx context.Context, handle string,
 
 // CheckGrant checks a grant with its identity provider, and renews it if it is due.
 func (u *providerLogin) CheckGrant(ctx context.Context, handle string) error {
-	check := u.checks.get(handle)
-	if check.isFresh(time.Now()) {
-		return nil
-	}
-	select {
-	case check.sem <- struct{}{}:
-		defer func() { <-check.sem }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	if check.isFresh(time.Now()) {
+	if u.checks.isFresh(handle) {
 		return nil
 	}
 	// Cancellation of the request must not interrupt the use of a refresh token that can be used
 	// only once.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), providerTimeout)
-	defer cancel()
+	_, err := u.checks.running.Do(ctx, handle, func(ctx context.Context) (struct{}, error) {
+		ctx, cancel := context.WithTimeout(ctx, providerTimeout)
+		defer cancel()
+		return struct{}{}, u.checkNow(ctx, handle)
+	})
+	return err
+}
+
+func (u *providerLogin) checkNow(ctx context.Context, handle string) error {
+	if u.checks.isFresh(handle) { // checked since the caller looked
+		return nil
+	}
 	g, err := u.loadForCheck(ctx, handle)
 	switch {
 	case err != nil:
@@ -178,15 +182,15 @@ func (u *providerLogin) CheckGrant(ctx context.Context, handle string) error {
 		return ErrProviderGrantEnded
 	}
 	p := u.byID[g.Provider]
-	check.confirmAt(g.Given)
+	issued := g.Given
 	g, err = u.checkGrant(ctx, p, handle, g)
 	now := time.Now()
 	switch {
 	case err == nil:
-		check.confirm(now, g.nextCheck(now, p.o.CheckEvery))
+		u.checks.confirm(handle, now, g.nextCheck(now, p.o.CheckEvery))
 	case errors.Is(err, ErrProviderGrantEnded):
 		return errors.Join(err, u.forget(ctx, handle))
-	case check.toleratesOutage(now, p.o.Outage):
+	case u.checks.toleratesOutage(handle, issued, p.o.Outage):
 		u.server().log.WarnContext(ctx,
 			"authorization server: identity provider not available, accepting its last confirmation",
 			"provider", p.o.ID, "error", err)
@@ -209,7 +213,7 @@ func (u *providerLogin) loadForCheck(ctx context.Context, handle string) (*provi
 }
 
 func (u *providerLogin) forget(ctx context.Context, handle string) error {
-	_, err := u.server().store.Take(ctx, kindProviderGrant, handle)
+	_, err := u.server().store.GetAndDelete(ctx, kindProviderGrant, handle)
 	u.checks.forget(handle)
 	return err
 }
@@ -301,7 +305,7 @@ func (u *providerLogin) save(ctx context.Context, handle string, g *providerGran
 	if err != nil {
 		return nil, fmt.Errorf("store the renewed grant of the identity provider: %w", err)
 	}
-	u.checks.setSaved(handle)
+	u.checks.setUnsaved(handle, nil)
 	if kept == nil {
 		return nil, errors.Join(ErrProviderGrantEnded, u.revokeAtProvider(ctx, g))
 	}
@@ -323,7 +327,7 @@ func wait(ctx context.Context, d time.Duration) bool {
 // RevokeGrant deletes a grant and revokes it at the identity provider. The grant is deleted even if
 // the revocation fails.
 func (u *providerLogin) RevokeGrant(ctx context.Context, handle string) error {
-	sealed, err := u.server().store.Take(ctx, kindProviderGrant, handle)
+	sealed, err := u.server().store.GetAndDelete(ctx, kindProviderGrant, handle)
 	if err != nil {
 		return err
 	}
@@ -338,7 +342,6 @@ func (u *providerLogin) RevokeGrant(ctx context.Context, handle string) error {
 	return u.revokeAtProvider(ctx, g)
 }
 
-// revokeAtProvider revokes a grant at its identity provider.
 func (u *providerLogin) revokeAtProvider(ctx context.Context, g *providerGrant) error {
 	p := u.byID[g.Provider]
 	if p == nil {
@@ -351,4 +354,149 @@ func (u *providerLogin) revokeAtProvider(ctx context.Context, g *providerGrant) 
 		return err
 	}
 	return p.revoke(ctx, ends, g)
+}
+
+const (
+	// outageRetry is the time until the next check of a grant whose identity provider did not
+	// answer.
+	outageRetry = 5 * time.Second
+	maxChecks   = 10_000 // grants whose last check is cached
+)
+
+// providerChecks caches the checks of grants.
+type providerChecks struct {
+	running singleflight.Group[string, struct{}]
+
+	mu      sync.Mutex // guards the fields below
+	checks  lru[providerCheck]
+	unsaved map[string]*providerGrant // renewed grants that could not be stored yet; at most maxChecks
+}
+
+// A providerCheck is the last check of a grant.
+type providerCheck struct {
+	last  time.Time // when the identity provider last confirmed the grant
+	until time.Time // when the next check is due
+}
+
+func (c *providerChecks) forget(handle string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.checks.drop(handle)
+	delete(c.unsaved, handle)
+}
+
+// setUnsaved keeps a renewed grant until it is stored, which nil means, or forgotten.
+func (c *providerChecks) setUnsaved(handle string, g *providerGrant) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case g == nil:
+		delete(c.unsaved, handle)
+	case len(c.unsaved) < maxChecks:
+		c.unsaved[handle] = g
+	}
+}
+
+func (c *providerChecks) unsavedGrant(handle string) *providerGrant {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.unsaved[handle]
+}
+
+func (c *providerChecks) isFresh(handle string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	check := c.checks.get(handle)
+	return check != nil && time.Now().Before(check.until)
+}
+
+// confirm records that the identity provider has confirmed a grant now, and when the next check is
+// due.
+func (c *providerChecks) confirm(handle string, now, until time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.checks.put(handle, &providerCheck{now, until})
+}
+
+// toleratesOutage reports whether the last confirmation of a grant is recent enough to accept it
+// while the identity provider does not answer. The issue of its token, to this process or to another
+// one, is a confirmation. If the result is true, the next check is due after outageRetry.
+func (c *providerChecks) toleratesOutage(handle string, issued time.Time, outage time.Duration) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now, last := time.Now(), issued
+	if check := c.checks.get(handle); check != nil {
+		last = later(last, check.last)
+	}
+	if last.IsZero() || !now.Before(last.Add(outage)) {
+		return false
+	}
+	c.checks.put(handle, &providerCheck{last, now.Add(outageRetry)})
+	return true
+}
+
+// A ProviderToken is an access token for the API of a [Provider].
+type ProviderToken struct {
+	Provider string    // Provider.ID
+	Token    string    // a secret
+	Type     string    // usually "Bearer"
+	Expires  time.Time // zero if unknown
+}
+
+// String returns a description without the token.
+func (t ProviderToken) String() string { return "token of " + t.Provider }
+
+// GoString returns the same as String.
+func (t ProviderToken) GoString() string { return t.String() }
+
+// LogValue returns the same as String.
+func (t ProviderToken) LogValue() slog.Value { return slog.StringValue(t.String()) }
+
+// ErrNoProviderToken reports that there is no grant of a provider for a principal and a resource.
+var ErrNoProviderToken = errors.New("authserver: no provider token for this principal and resource")
+
+// ProviderToken returns an access token for the API of the identity provider that a principal
+// logged in with. The principal must come from a token of this server for that resource. The token
+// has not expired. It is valid for at least another minute, or half its lifetime if that is less,
+// unless the provider is unavailable for a renewal. It must not be passed to the client.
+//
+// The error is [ErrNoProviderToken], [ErrProviderGrantEnded], or that of a failed request.
+//
+// Spec: basic/authorization (2025-03-26), Session Binding Requirements; security best practices,
+// Token Passthrough.
+func (s *Server) ProviderToken(ctx context.Context, resource string, p *mcp.Principal) (*ProviderToken, error) {
+	u, ok := s.providerLogin.(*providerLogin)
+	if !ok || p == nil || p.Issuer != s.o.Issuer {
+		return nil, ErrNoProviderToken
+	}
+	id, _ := p.Claims[ClaimGrant].(string)
+	g, err := s.grant(ctx, id)
+	switch {
+	case errors.Is(err, errNoGrant):
+		return nil, ErrNoProviderToken
+	case err != nil:
+		return nil, fmt.Errorf("authserver: provider token: %w", err)
+	case g.Subject != p.Subject || g.Client != p.ClientID || resourceKey(g.Resource) != resourceKey(resource) ||
+		g.ProviderGrant == "":
+		return nil, ErrNoProviderToken
+	}
+	err = s.checkProviderGrant(ctx, g)
+	if errors.Is(err, errNoGrant) {
+		return nil, ErrProviderGrantEnded
+	}
+	var kept *providerGrant
+	if err == nil {
+		kept, _, err = u.load(ctx, g.ProviderGrant)
+	}
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("authserver: provider token: %w", err)
+	case kept == nil:
+		return nil, ErrProviderGrantEnded
+	case kept.Subject != g.Subject || kept.Client != g.Client || resourceKey(kept.Resource) != resourceKey(resource):
+		return nil, ErrNoProviderToken
+	case !kept.Expires.IsZero() && !time.Now().Before(kept.Expires):
+		return nil, errors.New("authserver: provider token: expired, and it cannot be renewed now")
+	}
+	return &ProviderToken{Provider: kept.Provider, Token: kept.Access, Type: kept.Type, Expires: kept.Expires}, nil
 }

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// A providerLogin is the Login of NewProviderLogin.
 type providerLogin struct {
 	providers []*provider
 	byID      map[string]*provider
@@ -22,7 +21,6 @@ type providerLogin struct {
 	s  *Server    // nil before New
 }
 
-// attach sets the server whose store the login uses.
 func (u *providerLogin) attach(s *Server) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -108,7 +106,7 @@ func (u *providerLogin) begin(w http.ResponseWriter, r *http.Request, l *LoginRe
 
 // callback serves the redirect from the identity provider. The stored state can be used once.
 func (u *providerLogin) callback(w http.ResponseWriter, r *http.Request, l *LoginRequest, p *provider) {
-	data, err := l.Take(r.Context())
+	data, err := l.GetAndDelete(r.Context())
 	if err == nil && (data == nil || p == nil) {
 		err = errNoInteraction
 	}
@@ -132,7 +130,6 @@ func (u *providerLogin) callback(w http.ResponseWriter, r *http.Request, l *Logi
 	l.Finish(w, r, *subject)
 }
 
-// A providerError is an error response of the authorization endpoint of an identity provider.
 type providerError struct{ code string }
 
 func (e *providerError) Error() string { return "the identity provider returned " + e.code }
@@ -170,15 +167,14 @@ func (u *providerLogin) complete(r *http.Request, l *LoginRequest, p *provider, 
 	}
 	if err != nil {
 		if revokeErr := p.revoke(ctx, ends, rec); revokeErr != nil {
-			l.s.log.WarnContext(ctx, "authorization server: revoking the grant of the identity provider failed", "provider",
-				p.o.ID, "error", revokeErr)
+			l.s.log.WarnContext(ctx, "authorization server: revoking the grant of the identity provider failed",
+				"provider", p.o.ID, "error", revokeErr)
 		}
 		return nil, err
 	}
 	return subject, nil
 }
 
-// identify returns the subject of the user.
 func (u *providerLogin) identify(ctx context.Context, p *provider, ends *endpoints, rec *providerGrant,
 	token *oauth2.Token, nonce string) (*Subject, error) {
 	user := &ProviderUser{AccessToken: token.AccessToken, Client: p.http}

@@ -9,8 +9,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/netx"
 )
 
-// maxRedirectURI is the maximum length of a redirect URI in bytes.
-const maxRedirectURI = 2 << 10
+const maxRedirectURI = 2 << 10 // bytes
 
 // checkRedirectURI returns an error unless a URI can be a redirect URI: https, http with a loopback
 // address, or a private-use scheme that is a reversed domain name.
@@ -99,7 +98,6 @@ func withoutPort(uri string) string {
 	return scheme + "://" + host + rest[end:]
 }
 
-// withQuery appends parameters to the query of a redirect URI.
 func withQuery(uri string, add url.Values) string {
 	if strings.Contains(uri, "?") {
 		return uri + "&" + add.Encode()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/json"
 	"errors"
 	"strings"
 	"time"
@@ -34,25 +33,19 @@ type family struct {
 	Expires time.Time `json:"expires"`
 }
 
+var families = recordKind[family]{kindRefresh, errNoRefresh, func(f *family) time.Time { return f.Expires }}
+
 func (f *family) key() string { return hashKey(f.ID) }
 
-// newRefresh creates a family and returns its first token.
 func (s *Server) newRefresh(ctx context.Context, g *grant) (token string, f *family, err error) {
 	f = &family{ID: randomID(), Grant: g.ID, Client: g.Client, Until: g.Until, Expires: s.refreshExpiry(g.Until)}
 	token = f.ID + "." + randomToken()
 	f.Present = refreshHash(token)
-	value, err := json.Marshal(f)
-	if err != nil {
-		return "", nil, err
-	}
-	return token, f, s.store.Put(ctx, kindRefresh, f.key(), value, f.Expires)
+	return token, f, families.put(ctx, s.store, f.key(), f)
 }
 
 func (s *Server) refreshExpiry(until time.Time) time.Time {
-	if idle := time.Now().Add(s.o.Lifetimes.RefreshIdle); idle.Before(until) {
-		return idle
-	}
-	return until
+	return earlier(time.Now().Add(s.o.Lifetimes.RefreshIdle), until)
 }
 
 func refreshHash(token string) []byte {
@@ -60,7 +53,6 @@ func refreshHash(token string) []byte {
 	return sum[:]
 }
 
-// A tokenState is the state of a token in its family.
 type tokenState int
 
 const (
@@ -83,35 +75,16 @@ func (f *family) state(token string) tokenState {
 
 var errNoRefresh = errors.New("unknown or expired refresh token")
 
-// family returns the family of a refresh token, and the state of the token.
 func (s *Server) family(ctx context.Context, token string) (*family, tokenState, error) {
 	id, secret, ok := strings.Cut(token, ".")
 	if !ok || len(id) != tokenLength(idBytes) || len(secret) != tokenLength(tokenBytes) {
 		return nil, isReused, errNoRefresh
 	}
-	value, err := s.store.Get(ctx, kindRefresh, hashKey(id))
-	if err != nil {
-		return nil, isReused, err
-	}
-	f, err := parseFamily(value)
+	f, err := families.get(ctx, s.store, hashKey(id))
 	if err != nil {
 		return nil, isReused, err
 	}
 	return f, f.state(token), nil
-}
-
-func parseFamily(value []byte) (*family, error) {
-	if value == nil {
-		return nil, errNoRefresh
-	}
-	f := new(family)
-	if err := json.Unmarshal(value, f); err != nil {
-		return nil, err
-	}
-	if !time.Now().Before(f.Expires) {
-		return nil, errNoRefresh
-	}
-	return f, nil
 }
 
 // rotate returns the successor of a refresh token: a new token for the current one, and the current
@@ -119,29 +92,20 @@ func parseFamily(value []byte) (*family, error) {
 //
 // Spec: OAuth 2.1, section 4.3.1; RFC 9700, section 4.14.2.
 func (s *Server) rotate(ctx context.Context, fam *family, token string) (successor string, err error) {
-	err = s.store.Update(ctx, kindRefresh, fam.key(), func(old []byte) ([]byte, time.Time, error) {
-		f, err := parseFamily(old)
-		if err != nil {
-			return nil, time.Time{}, err
-		}
+	err = families.update(ctx, s.store, fam.key(), func(f *family) error {
 		switch f.state(token) {
 		case isCurrent:
 			successor = f.ID + "." + randomToken()
 			f.Before, f.Present, f.Rotated = f.Present, refreshHash(successor), time.Now()
 			f.Expires = s.refreshExpiry(f.Until)
 			f.Sealed = s.seals.Seal([]byte(successor), kindRefresh, f.key())
+			return nil
 		case isPrevious:
-			var opened []byte
-			opened, _, err = openSealed(s.seals, f.Sealed, kindRefresh, f.key())
+			opened, _, err := openSealed(s.seals, f.Sealed, kindRefresh, f.key())
 			successor = string(opened)
-		default:
-			err = errNoRefresh
+			return err
 		}
-		if err != nil {
-			return nil, time.Time{}, err
-		}
-		value, err := json.Marshal(f)
-		return value, f.Expires, err
+		return errNoRefresh
 	})
 	return successor, err
 }
@@ -152,6 +116,6 @@ func (s *Server) endFamily(ctx context.Context, f *family, reason string) error 
 	if err := s.endGrant(ctx, f.Grant, reason); err != nil {
 		return err
 	}
-	_, err := s.store.Take(ctx, kindRefresh, f.key())
+	_, err := s.store.GetAndDelete(ctx, kindRefresh, f.key())
 	return err
 }

@@ -3,7 +3,6 @@ package authserver
 import (
 	"context"
 	"crypto/subtle"
-	"encoding/json"
 	"mime"
 	"net/http"
 	"net/url"
@@ -13,12 +12,12 @@ import (
 	"unicode"
 
 	"github.com/patchbay-mcp/patchbay/internal/netx"
+	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
 const (
-	// maxRedirectURIs is the maximum number of redirect URIs of a client, and maxClientName the
-	// maximum length of its name in bytes.
+	// The maximum number of redirect URIs of a client, and the maximum length of its name in bytes.
 	maxRedirectURIs = 20
 	maxClientName   = 200
 )
@@ -34,19 +33,10 @@ type registrationResponse struct {
 	oauth.ClientMetadata
 }
 
-// serveRegister serves the registration endpoint. The metadata of the client is unverified, and the
+// register serves the registration endpoint. The metadata of the client is unverified, and the
 // consent page says so.
 //
 // Spec: RFC 7591, section 3.
-func (s *Server) serveRegister(w http.ResponseWriter, r *http.Request) {
-	response, err := s.register(r)
-	if err != nil {
-		s.writeFailure(w, r, err)
-		return
-	}
-	writeJSON(w, http.StatusCreated, response)
-}
-
 func (s *Server) register(r *http.Request) (*registrationResponse, error) {
 	if err := s.checkRegistrationToken(r); err != nil {
 		return nil, err
@@ -67,7 +57,6 @@ func (s *Server) register(r *http.Request) (*registrationResponse, error) {
 	return response, s.putNewClient(r.Context(), c)
 }
 
-// checkRegistrationToken checks the initial access token, if the policy requires one.
 func (s *Server) checkRegistrationToken(r *http.Request) error {
 	hash := s.o.Registration.TokenHash
 	if hash == "" {
@@ -93,7 +82,7 @@ func readMetadata(r *http.Request) (*oauth.ClientMetadata, error) {
 		return nil, err
 	}
 	m := new(oauth.ClientMetadata)
-	if err := decodeStrict(body, m); err != nil {
+	if err := oauthfetch.Decode(body, m); err != nil {
 		return nil, refuse(codeInvalidMetadata,
 			"the body must be a JSON object with client metadata and without duplicate members")
 	}
@@ -119,7 +108,6 @@ func registeredClient(m *oauth.ClientMetadata) (*client, error) {
 	}, nil
 }
 
-// checkRegistration checks the metadata of a registration and sets defaults.
 func checkRegistration(m *oauth.ClientMetadata) error {
 	if err := checkRedirects(m.RedirectURIs); err != nil {
 		return err
@@ -156,7 +144,6 @@ func checkRedirects(uris []string) error {
 	return nil
 }
 
-// checkShown refuses names and URLs that could mislead users.
 func checkShown(m *oauth.ClientMetadata) error {
 	for _, text := range []string{m.Name, m.SoftwareID, m.SoftwareVersion} {
 		if len(text) > maxClientName || strings.ContainsFunc(text, isInvisible) {
@@ -189,7 +176,6 @@ var errTooManyClients = &oauthError{
 	wait: maxRetryAfter,
 }
 
-// putNewClient stores a client that expires if it is not used within unusedTime.
 func (s *Server) putNewClient(ctx context.Context, c *client) error {
 	n, err := s.store.Count(ctx, kindNewClient)
 	if err != nil {
@@ -198,9 +184,5 @@ func (s *Server) putNewClient(ctx context.Context, c *client) error {
 	if n >= s.o.Registration.MaxUnused {
 		return errTooManyClients
 	}
-	value, err := json.Marshal(c)
-	if err != nil {
-		return err
-	}
-	return s.store.Put(ctx, kindNewClient, c.ID, value, c.Registered.Add(unusedTime))
+	return newClients.put(ctx, s.store, c.ID, c)
 }

@@ -76,7 +76,7 @@ func TestRefusedRegistrations(t *testing.T) {
 	for name, c := range map[string]struct{ body, code string }{
 		"no object":        {`[]`, metadata},
 		"nothing":          {``, metadata},
-		"null":             {`null`, redirect},
+		"null":             {`null`, metadata},
 		"trailing":         {with(`"x":1`) + "1", metadata},
 		"member twice":     {with(`"redirect_uris":["https://evil.example"]`), metadata},
 		"too deep":         {with(`"x":` + strings.Repeat("[", 20) + strings.Repeat("]", 20)), metadata},

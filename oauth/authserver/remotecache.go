@@ -1,6 +1,7 @@
 package authserver
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"net/http"
@@ -19,8 +20,7 @@ const (
 	// minFresh is how long a value is used even if its host says no-store: the steps of a login see
 	// one document, and clients cannot make the server send a request for each of theirs.
 	minFresh = time.Minute
-	// maxFresh is how long a value is used at most before it is fetched again.
-	maxFresh = 24 * time.Hour
+	maxFresh = 24 * time.Hour // maximum time for which a value is used before it is fetched again
 	// fetchTimeout is the time limit of a fetch. A fetch continues if the request that started it
 	// is canceled, because other requests may wait for it.
 	fetchTimeout = 10 * time.Second
@@ -48,7 +48,8 @@ type remoteCache[T any] struct {
 func newRemoteCache[T any](l *fetchLimiter, failureTime, staleTime time.Duration) remoteCache[T] {
 	return remoteCache[T]{
 		limiter: l, failureTime: failureTime, staleTime: staleTime,
-		values: lru[cached[T]]{max: maxCached}, failures: lru[failure]{max: maxCached}, calls: map[string]*fetchCall[T]{},
+		values: lru[cached[T]]{max: maxCached}, failures: lru[failure]{max: maxCached},
+		calls: map[string]*fetchCall[T]{},
 	}
 }
 
@@ -138,7 +139,6 @@ func (r *remoteCache[T]) fetchLimited(ctx context.Context, address string, maxWa
 	return *new(T), err
 }
 
-// fetchOnce fetches a value, or waits for a fetch in progress.
 func (r *remoteCache[T]) fetchOnce(ctx context.Context, address string) (T, error) {
 	call, isNew, err := r.startCall(ctx, address)
 	switch {
@@ -208,7 +208,6 @@ func (r *remoteCache[T]) endCall(address string, call *fetchCall[T]) {
 	close(call.done)
 }
 
-// peek returns the value of a URL in memory, nil if there is none.
 func (r *remoteCache[T]) peek(address string) *cached[T] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -224,8 +223,6 @@ func (c *fetchCall[T]) wait(ctx context.Context) (T, error) {
 	}
 }
 
-// limitFresh returns how long a value is used that is fresh for the given time according to its
-// host.
 func limitFresh(fresh time.Duration) time.Duration { return min(max(fresh, minFresh), maxFresh) }
 
 // isWithin reports whether a value is younger than age. A time in the future means that the clock
@@ -256,4 +253,148 @@ func hostKey(address string) string {
 		return ""
 	}
 	return strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
+}
+
+const (
+	// maxFetches is the maximum number of concurrent fetches. With the largest responses they take
+	// 64 MiB.
+	maxFetches = 64
+	// maxClientFetches is the maximum number of concurrent fetches that one client causes, so that
+	// a client that names slow hosts does not delay the others. A login needs one.
+	maxClientFetches = 4
+	// fetchWait is how long a request waits for another fetch to end.
+	fetchWait = time.Second
+	// fetchClientBits is the length of the IPv6 prefix that counts as one client here.
+	fetchClientBits = 48
+)
+
+// errBusy reports that a value cannot be fetched now because the client or the host has reached its
+// limit.
+var errBusy = errors.New("too many fetches for this client or from this host")
+
+// A fetchLimiter limits the fetches of URLs that clients choose: by the client that causes a fetch,
+// and by the host.
+type fetchLimiter struct {
+	limits *limits
+	slots  chan struct{} // has an element for each fetch
+
+	mu      sync.Mutex // guards clients
+	clients map[string]*clientSlots
+}
+
+type clientSlots struct {
+	slots chan struct{} // has an element for each fetch
+	users int           // the requests that hold a slot or wait for one; guarded by fetchLimiter.mu
+}
+
+func newFetchLimiter(l *limits) *fetchLimiter {
+	return &fetchLimiter{limits: l, slots: make(chan struct{}, maxFetches), clients: map[string]*clientSlots{}}
+}
+
+// allow takes a fetch from the rates of the client and the host. It is not used to refresh a value:
+// otherwise an attacker could exhaust the rate that keeps the values of others fresh.
+func (f *fetchLimiter) allow(ctx context.Context, address string) bool {
+	_, ok := reserveAll([]cost{f.limits.cost(limitFetchClient, clientKey(ctx)), f.limits.cost(limitFetchHost,
+		hostKey(address))})
+	return ok
+}
+
+// acquire reserves a slot for a fetch until release is called. It waits up to maxWait, then returns
+// errBusy.
+func (f *fetchLimiter) acquire(ctx context.Context, maxWait time.Duration) (release func(), err error) {
+	key := clientKey(ctx)
+	timer := time.NewTimer(maxWait)
+	defer timer.Stop()
+	client := f.addUser(key)
+	if err := acquireSlot(ctx, client.slots, timer); err != nil {
+		f.removeUser(key, client)
+		return nil, err
+	}
+	if err := acquireSlot(ctx, f.slots, timer); err != nil {
+		<-client.slots
+		f.removeUser(key, client)
+		return nil, err
+	}
+	return func() {
+		<-f.slots
+		<-client.slots
+		f.removeUser(key, client)
+	}, nil
+}
+
+func acquireSlot(ctx context.Context, slots chan struct{}, timer *time.Timer) error {
+	select {
+	case slots <- struct{}{}:
+		return nil
+	default: // a timer that has expired must not win over a free slot
+	}
+	select {
+	case slots <- struct{}{}:
+		return nil
+	case <-timer.C:
+		return errBusy
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (f *fetchLimiter) addUser(key string) *clientSlots {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	client := f.clients[key]
+	if client == nil {
+		client = &clientSlots{slots: make(chan struct{}, maxClientFetches)}
+		f.clients[key] = client
+	}
+	client.users++
+	return client
+}
+
+func (f *fetchLimiter) removeUser(key string, client *clientSlots) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if client.users--; client.users == 0 {
+		delete(f.clients, key)
+	}
+}
+
+// An lru is a map of at most max values, which drops the least recently used one. The caller locks
+// it.
+type lru[V any] struct {
+	max    int
+	byKey  map[string]*list.Element
+	recent list.List // of *lruEntry[V], the most recently used first
+}
+
+type lruEntry[V any] struct {
+	key   string
+	value *V
+}
+
+// get returns a value, nil if there is none.
+func (l *lru[V]) get(key string) *V {
+	e, ok := l.byKey[key]
+	if !ok {
+		return nil
+	}
+	l.recent.MoveToFront(e)
+	return e.Value.(*lruEntry[V]).value
+}
+
+func (l *lru[V]) put(key string, value *V) {
+	l.drop(key)
+	if l.byKey == nil {
+		l.byKey = map[string]*list.Element{}
+	}
+	if len(l.byKey) >= l.max {
+		l.drop(l.recent.Back().Value.(*lruEntry[V]).key)
+	}
+	l.byKey[key] = l.recent.PushFront(&lruEntry[V]{key, value})
+}
+
+func (l *lru[V]) drop(key string) {
+	if e, ok := l.byKey[key]; ok {
+		l.recent.Remove(e)
+		delete(l.byKey, key)
+	}
 }

@@ -1,6 +1,7 @@
 package authserver
 
 import (
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -33,41 +34,32 @@ func resourceKey(identifier string) string {
 	return key
 }
 
-// isScope reports whether s is a valid scope name.
-//
 // Spec: RFC 6749, section 3.3.
 func isScope(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' })
+	return s != "" && isPrintable(s) && !strings.ContainsAny(s, `"\`)
 }
 
 // resourceFor returns the resource that a client requests. Clients of 2025-03-26 do not name one;
 // this works if the client can access only a single resource.
 func (s *Server) resourceFor(c *client, identifier string) (*Resource, error) {
 	if identifier == "" {
-		var only *Resource
-		for i := range s.o.Resources {
-			if !c.mayAccess(&s.o.Resources[i]) {
-				continue
-			}
-			if only != nil {
-				return nil, refuse(codeInvalidTarget, "resource is missing")
-			}
-			only = &s.o.Resources[i]
-		}
-		if only == nil {
+		all := keep(slices.Collect(maps.Values(s.resources)), c.mayAccess)
+		switch len(all) {
+		case 0:
 			return nil, refuse(codeInvalidTarget, "the client may not access any resource")
+		case 1:
+			return all[0], nil
 		}
-		return only, nil
+		return nil, refuse(codeInvalidTarget, "resource is missing")
 	}
-	res := s.resources[resourceKey(identifier)]
+	res := s.resource(identifier)
 	if res == nil || !c.mayAccess(res) {
 		return nil, refuse(codeInvalidTarget, "the resource is unknown or not available to this client")
 	}
 	return res, nil
 }
 
-// maxScope is the maximum length of the parameter scope in bytes.
-const maxScope = 4 << 10
+const maxScope = 4 << 10 // bytes
 
 // scopesFor returns the scopes of a request at a resource: those of the requested scopes that
 // exist, or without a scope parameter all scopes without OnRequest. Unknown scopes are ignored,
@@ -86,7 +78,8 @@ func scopesFor(c *client, res *Resource, requested string) ([]string, error) {
 			return nil, err
 		}
 		if len(scopes) == 0 && !onlyOffline(requested) {
-			return nil, refuse(codeInvalidScope, "the resource has none of the scopes, or they are not available to this client")
+			return nil, refuse(codeInvalidScope,
+				"the resource has none of the scopes, or they are not available to this client")
 		}
 	}
 	return scopes, nil
@@ -105,12 +98,7 @@ func checkScope(requested string) error {
 }
 
 func hasScope(list, name string) bool {
-	for s := range strings.SplitSeq(list, " ") {
-		if s == name {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(strings.Split(list, " "), name)
 }
 
 // scopeOffline is the scope with which clients request a refresh token from other servers. Here the
@@ -118,12 +106,7 @@ func hasScope(list, name string) bool {
 const scopeOffline = "offline_access"
 
 func onlyOffline(requested string) bool {
-	for s := range strings.FieldsSeq(requested) {
-		if s != scopeOffline {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(strings.Fields(requested), func(s string) bool { return s != scopeOffline })
 }
 
 // narrow returns the requested scopes, which must have been granted, or all granted scopes if there
@@ -139,18 +122,16 @@ func narrow(granted []string, requested string) ([]string, error) {
 	}
 	var scopes []string
 	for s := range strings.FieldsSeq(requested) {
-		switch {
-		case s == scopeOffline || slices.Contains(scopes, s):
-		case !slices.Contains(granted, s):
+		if s != scopeOffline && !slices.Contains(granted, s) {
 			return nil, refuse(codeInvalidScope, "a requested scope was not granted")
-		default:
+		}
+		if s != scopeOffline && !slices.Contains(scopes, s) {
 			scopes = append(scopes, s)
 		}
 	}
 	return scopes, nil
 }
 
-// errNotAllowed reports that the user may not grant any of the requested scopes.
 var errNotAllowed = refuse(codeAccessDenied, "the user may not grant any of the requested scopes")
 
 // scopesAllowedBy returns the scopes that the user may grant. If there are none, the result is an
@@ -159,12 +140,7 @@ func (in *interaction) scopesAllowedBy(u *Subject) ([]string, error) {
 	if u.Scopes == nil {
 		return in.Scopes, nil
 	}
-	var scopes []string
-	for _, name := range in.Scopes {
-		if slices.Contains(u.Scopes, name) {
-			scopes = append(scopes, name)
-		}
-	}
+	scopes := keep(in.Scopes, func(name string) bool { return slices.Contains(u.Scopes, name) })
 	if len(scopes) == 0 && in.Asked {
 		return nil, errNotAllowed
 	}
@@ -173,13 +149,14 @@ func (in *interaction) scopesAllowedBy(u *Subject) ([]string, error) {
 
 // stillAllowed returns the scopes that the resource has and the client may get.
 func stillAllowed(c *client, res *Resource, scopes []string) []string {
-	var allowed []string
-	for _, name := range scopes {
-		if c.mayHave(name) && slices.ContainsFunc(res.Scopes, func(sc Scope) bool { return sc.Name == name }) {
-			allowed = append(allowed, name)
-		}
-	}
-	return allowed
+	return keep(scopes, func(name string) bool {
+		return c.mayHave(name) && slices.ContainsFunc(res.Scopes, func(sc Scope) bool { return sc.Name == name })
+	})
+}
+
+// keep returns the elements for which f is true.
+func keep[T any](all []T, f func(T) bool) []T {
+	return slices.DeleteFunc(slices.Clone(all), func(v T) bool { return !f(v) })
 }
 
 func (s *Server) resource(identifier string) *Resource { return s.resources[resourceKey(identifier)] }

@@ -1,7 +1,6 @@
 package authserver
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"slices"
@@ -69,17 +68,8 @@ type introspection struct {
 	Grant     string `json:"grant_id,omitempty"`
 }
 
-// serveIntrospect serves the introspection endpoint. A token is active only for its client and for
-// clients that may introspect the tokens of its resource.
-func (s *Server) serveIntrospect(w http.ResponseWriter, r *http.Request) {
-	response, err := s.introspect(r)
-	if err != nil {
-		s.writeFailure(w, r, err)
-		return
-	}
-	writeJSON(w, http.StatusOK, response)
-}
-
+// introspect serves the introspection endpoint. A token is active only for its client and for clients
+// that may introspect the tokens of its resource.
 func (s *Server) introspect(r *http.Request) (*introspection, error) {
 	f, err := postForm(r)
 	if err != nil {
@@ -94,11 +84,7 @@ func (s *Server) introspect(r *http.Request) (*introspection, error) {
 	case f.get("token") == "":
 		return nil, refuse(codeInvalidRequest, "token is missing")
 	}
-	return s.describeToken(r.Context(), c, f.get("token"))
-}
-
-func (s *Server) describeToken(ctx context.Context, c *client, token string) (*introspection, error) {
-	claims, g, err := s.live(ctx, token)
+	claims, g, err := s.live(r.Context(), f.get("token"))
 	if errors.Is(err, oauth.ErrInvalidToken) {
 		return &introspection{}, nil
 	}
@@ -109,9 +95,8 @@ func (s *Server) describeToken(ctx context.Context, c *client, token string) (*i
 		return &introspection{}, nil
 	}
 	return &introspection{
-		Active: true, Scope: strings.TrimSpace(claims.Scope), Client: claims.Client, Username: g.Name, TokenType: "Bearer",
-		Expires: claims.Expires, Issued: claims.Issued, Subject: claims.Subject, Audience: claims.Audience,
-		Issuer: claims.Issuer,
-		ID:     claims.ID, Grant: claims.Grant,
+		Active: true, Scope: strings.TrimSpace(claims.Scope), Client: claims.Client, Username: g.Name,
+		TokenType: "Bearer", Expires: claims.Expires, Issued: claims.Issued, Subject: claims.Subject, Audience: claims.Audience,
+		Issuer: claims.Issuer, ID: claims.ID, Grant: claims.Grant,
 	}, nil
 }

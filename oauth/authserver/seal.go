@@ -1,8 +1,6 @@
 package authserver
 
 import (
-	"bufio"
-	"bytes"
 	"crypto/rand"
 	"encoding/base64"
 	"errors"
@@ -63,7 +61,8 @@ func LoadSealKeys(path string) ([]SealKey, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		keys := []SealKey{NewSealKey()}
-		if err = writeSealKeys(path, keys, os.Link); err == nil { // unlike Rename, Link does not replace an existing file
+		// Unlike Rename, Link does not replace an existing file.
+		if err = writeSealKeys(path, keys, os.Link); err == nil {
 			return keys, nil
 		}
 		if errors.Is(err, fs.ErrExist) { // created by another process
@@ -88,9 +87,9 @@ func LoadSealKeys(path string) ([]SealKey, error) {
 // The server seals everything that it changes with the new key, and the signing keys when it
 // starts.
 //
-// If several servers share a store, none may seal with a key that another one does not have: insert
-// the new key after the first one in all files, load them in all servers, and then move it to the
-// front.
+// If several servers share a store, insert the new key after the first one in all files, load them
+// in all servers, and only then move it to the front: a server answers 503 if it cannot open a
+// secret.
 //
 // A secret whose key was removed cannot be opened until the key is added again. [New] returns an
 // error if it cannot open any signing key. Requests that need the tokens of an identity provider
@@ -115,7 +114,10 @@ func writeSealKeys(path string, keys []SealKey, place func(from, to string) erro
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(formatSealKeys(keys))
+	for _, k := range keys {
+		_, writeErr := fmt.Fprintf(f, "%s %s\n", k.ID, base64.StdEncoding.EncodeToString(k.Key))
+		err = errors.Join(err, writeErr)
+	}
 	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
 		err = place(f.Name(), path)
 	}
@@ -125,31 +127,19 @@ func writeSealKeys(path string, keys []SealKey, place func(from, to string) erro
 	return err
 }
 
-func formatSealKeys(keys []SealKey) []byte {
-	var b bytes.Buffer
-	for _, k := range keys {
-		b.WriteString(k.ID + " " + base64.StdEncoding.EncodeToString(k.Key) + "\n")
-	}
-	return b.Bytes()
-}
-
 func parseSealKeys(text []byte) ([]SealKey, error) {
 	var keys []SealKey
-	lines := bufio.NewScanner(bytes.NewReader(text))
-	for n := 1; lines.Scan(); n++ {
-		line := strings.TrimSpace(lines.Text())
+	for i, line := range strings.Split(string(text), "\n") {
+		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
 		id, encoded, _ := strings.Cut(line, " ")
 		key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(encoded))
 		if err != nil {
-			return nil, fmt.Errorf("line %d: want an ID, a space and a key in base64", n) // err would quote the key
+			return nil, fmt.Errorf("line %d: want an ID, a space and a key in base64", i+1) // err would quote the key
 		}
 		keys = append(keys, SealKey{ID: id, Key: key})
-	}
-	if err := lines.Err(); err != nil {
-		return nil, err
 	}
 	return keys, checkSealKeys(keys)
 }
@@ -161,11 +151,9 @@ func checkSealKeys(keys []SealKey) error {
 	seen := map[string]bool{}
 	for i, k := range keys {
 		switch {
-		case k.ID == "" || len(k.ID) > maxSealID || strings.ContainsFunc(k.ID, func(r rune) bool {
-			return r <= ' ' ||
-				r > '~'
-		}):
-			return fmt.Errorf("key %d: invalid ID: must have 1 to %d printable ASCII characters without spaces", i+1, maxSealID)
+		case k.ID == "" || len(k.ID) > maxSealID || !isPrintable(k.ID):
+			return fmt.Errorf("key %d: invalid ID: must have 1 to %d printable ASCII characters without spaces",
+				i+1, maxSealID)
 		case len(k.Key) != sealKeyLen:
 			return fmt.Errorf("key %d: %d bytes, want %d", i+1, len(k.Key), sealKeyLen)
 		case seen[k.ID]:
@@ -176,7 +164,6 @@ func checkSealKeys(keys []SealKey) error {
 	return nil
 }
 
-// keyRing returns the keys in the form of package seal.
 func keyRing(keys []SealKey) ([]seal.Key, error) {
 	if err := checkSealKeys(keys); err != nil {
 		return nil, fmt.Errorf("seal keys: %w", err)

@@ -90,10 +90,8 @@ func New(options *Options) (*Server, error) {
 	fetches := newFetchLimiter(s.limits)
 	s.documents = newDocuments(&s.o, s.store, fetches)
 	s.clientJWKS = newClientJWKS(s.documents.fetcher, fetches)
-	if s.pages, err = newPageSet(func(err error) {
-		s.log.Error("authorization server: page template failed", "error",
-			err)
-	}); err != nil {
+	s.pages, err = newPageSet(func(err error) { s.log.Error("authorization server: page template failed", "error", err) })
+	if err != nil {
 		return nil, fmt.Errorf("authserver: %w", err)
 	}
 	s.metadata, s.resourceDocuments = s.newMetadata(), s.newResourceDocuments()
@@ -106,8 +104,7 @@ func New(options *Options) (*Server, error) {
 	return s, nil
 }
 
-// startTimeout is the time limit for reading the store at the start.
-const startTimeout = 10 * time.Second
+const startTimeout = 10 * time.Second // for reading the store
 
 func parseIssuer(issuer string) (*url.URL, error) {
 	u, err := url.Parse(issuer)
@@ -115,7 +112,7 @@ func parseIssuer(issuer string) (*url.URL, error) {
 	case err != nil || u.Host == "":
 		return nil, fmt.Errorf("invalid issuer %q: must be a URL with a host", issuer)
 	case u.Scheme != "https" && (u.Scheme != "http" || !netx.IsLoopback(u.Hostname())):
-		return nil, fmt.Errorf("invalid issuer %q: must be an https URL, or an http URL with a loopback address", issuer)
+		return nil, fmt.Errorf("invalid issuer %q: must be https, or http with a loopback address", issuer)
 	case u.User != nil || strings.ContainsAny(issuer, "?#"):
 		return nil, fmt.Errorf("invalid issuer %q: must not have user information, a query or a fragment", u.Redacted())
 	case strings.HasSuffix(issuer, "/"):
@@ -126,13 +123,12 @@ func parseIssuer(issuer string) (*url.URL, error) {
 	return u, nil
 }
 
-// loginURL returns the URL of a page of the login.
+// Issuer returns Options.Issuer, the iss claim of every token.
+func (s *Server) Issuer() string { return s.o.Issuer }
+
 func (s *Server) loginURL(path string) string {
 	if path = strings.Trim(path, "/"); path != "" {
 		path = "/" + path
 	}
 	return s.o.Issuer + pathLogin + path
 }
-
-// Issuer returns Options.Issuer, the iss claim of every token.
-func (s *Server) Issuer() string { return s.o.Issuer }

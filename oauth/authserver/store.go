@@ -1,7 +1,13 @@
 package authserver
 
 import (
+	"bytes"
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"strings"
 	"time"
 )
 
@@ -17,9 +23,9 @@ type Store interface {
 	Get(ctx context.Context, kind, key string) ([]byte, error)
 	// Put writes a record. It replaces an existing one.
 	Put(ctx context.Context, kind, key string, value []byte, expires time.Time) error
-	// Take removes a record and returns its value, nil if there is none. Of concurrent calls only
+	// GetAndDelete removes a record and returns its value, nil if there is none. Of concurrent calls only
 	// one gets the value.
-	Take(ctx context.Context, kind, key string) ([]byte, error)
+	GetAndDelete(ctx context.Context, kind, key string) ([]byte, error)
 	// Update calls change with the value of a record, nil if there is none, and stores the result;
 	// nil removes the record. The record does not change in the meantime. If change returns an
 	// error, Update returns that error and leaves the record as it is. change must not block, must
@@ -33,4 +39,97 @@ type Store interface {
 	Count(ctx context.Context, kind string) (int, error)
 	// Close releases the resources of the store.
 	Close() error
+}
+
+// A recordKind is a kind of records in the Store that are JSON and expire.
+type recordKind[T any] struct {
+	name    string
+	missing error // for a record that does not exist or has expired
+	expires func(*T) time.Time
+}
+
+func (k recordKind[T]) get(ctx context.Context, store Store, key string) (*T, error) {
+	value, err := store.Get(ctx, k.name, key)
+	return k.decode(value, err)
+}
+
+func (k recordKind[T]) getAndDelete(ctx context.Context, store Store, key string) (*T, error) {
+	value, err := store.GetAndDelete(ctx, k.name, key)
+	return k.decode(value, err)
+}
+
+func (k recordKind[T]) put(ctx context.Context, store Store, key string, record *T) error {
+	value, err := encodeRecord(record)
+	if err != nil {
+		return err
+	}
+	return store.Put(ctx, k.name, key, value, k.expires(record))
+}
+
+func (k recordKind[T]) update(ctx context.Context, store Store, key string, change func(*T) error) error {
+	return store.Update(ctx, k.name, key, func(old []byte) ([]byte, time.Time, error) {
+		record, err := k.decode(old, nil)
+		if err == nil {
+			err = change(record)
+		}
+		if err != nil {
+			return nil, time.Time{}, err
+		}
+		value, err := encodeRecord(record)
+		return value, k.expires(record), err
+	})
+}
+
+func (k recordKind[T]) decode(value []byte, err error) (*T, error) {
+	if err != nil {
+		return nil, err
+	}
+	if value == nil {
+		return nil, k.missing
+	}
+	record := new(T)
+	if err := json.Unmarshal(value, record); err != nil {
+		return nil, err
+	}
+	if !time.Now().Before(k.expires(record)) {
+		return nil, k.missing
+	}
+	return record, nil
+}
+
+// encodeRecord does not escape < and &, which could make the state of a client six times as long.
+func encodeRecord(record any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(record)
+	return b.Bytes(), err
+}
+
+const (
+	idBytes    = 16 // IDs are not secret but must be unique and hard to guess
+	tokenBytes = 32 // of secrets
+)
+
+func tokenLength(n int) int { return base64.RawURLEncoding.EncodedLen(n) }
+
+func randomID() string { return randomText(idBytes) }
+
+func randomToken() string { return randomText(tokenBytes) }
+
+func randomText(n int) string {
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // never fails
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// isPrintable reports whether a text has only printable ASCII characters without spaces.
+func isPrintable(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' })
+}
+
+// hashKey returns the store key for a secret.
+func hashKey(secret string) string {
+	sum := sha256.Sum256([]byte(secret))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
 }

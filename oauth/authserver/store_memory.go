@@ -2,19 +2,18 @@ package authserver
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 )
 
 const (
-	// maxKind is the maximum length of a kind in bytes.
-	maxKind = 64
-	// maxKey is the maximum length of a key in bytes. The longest are client IDs, which may be
-	// URLs.
-	maxKey = 4 << 10
+	maxKind = 64      // bytes
+	maxKey  = 4 << 10 // bytes; the longest are client IDs, which may be URLs
 	// sweepEvery is the time between sweeps, which remove expired records. Such records are
 	// invisible in any case, except to Count.
 	sweepEvery = time.Minute
@@ -41,77 +40,59 @@ type memoryRecord struct {
 	expires time.Time
 }
 
-// Get returns the value of a record.
-func (s *memoryStore) Get(ctx context.Context, kind, key string) ([]byte, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
-	return bytes.Clone(s.live(kind, key)), nil
+func (r memoryRecord) hasExpired(now time.Time) bool {
+	return !r.expires.IsZero() && !now.Before(r.expires)
 }
 
-// Put writes a record.
+func (s *memoryStore) Get(ctx context.Context, kind, key string) (value []byte, err error) {
+	err = s.locked(ctx, func() { value = bytes.Clone(s.live(kind, key)) })
+	return value, err
+}
+
 func (s *memoryStore) Put(ctx context.Context, kind, key string, value []byte, expires time.Time) error {
 	if err := checkRecordName(kind, key); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.usable(ctx); err != nil {
-		return err
-	}
-	s.put(kind, key, value, expires)
-	return nil
+	return s.locked(ctx, func() { s.put(kind, key, value, expires) })
 }
 
-// Take returns the value of a record and removes it.
-func (s *memoryStore) Take(ctx context.Context, kind, key string) ([]byte, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
-	value := s.live(kind, key)
-	delete(s.kinds[kind], key)
-	return value, nil
+func (s *memoryStore) GetAndDelete(ctx context.Context, kind, key string) (value []byte, err error) {
+	err = s.locked(ctx, func() {
+		value = s.live(kind, key)
+		delete(s.kinds[kind], key)
+	})
+	return value, err
 }
 
-// Update changes a record.
 func (s *memoryStore) Update(ctx context.Context, kind, key string, change func(old []byte) ([]byte, time.Time,
 	error)) error {
 	if err := checkRecordName(kind, key); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.usable(ctx); err != nil {
-		return err
-	}
-	value, expires, err := change(bytes.Clone(s.live(kind, key)))
-	if err != nil {
-		return err
-	}
-	if value == nil {
-		delete(s.kinds[kind], key)
-		return nil
-	}
-	s.put(kind, key, value, expires)
-	return nil
+	var changeErr error
+	err := s.locked(ctx, func() {
+		var value []byte
+		var expires time.Time
+		value, expires, changeErr = change(bytes.Clone(s.live(kind, key)))
+		switch {
+		case changeErr != nil:
+		case value == nil:
+			delete(s.kinds[kind], key)
+		default:
+			s.put(kind, key, value, expires)
+		}
+	})
+	return cmp.Or(err, changeErr)
 }
 
-// Count returns the number of records of a kind, with those that have expired in the last minute.
-func (s *memoryStore) Count(ctx context.Context, kind string) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.usable(ctx); err != nil {
-		return 0, err
-	}
-	s.sweepIfDue(time.Now())
-	return len(s.kinds[kind]), nil
+func (s *memoryStore) Count(ctx context.Context, kind string) (n int, err error) {
+	err = s.locked(ctx, func() {
+		s.sweepIfDue(time.Now())
+		n = len(s.kinds[kind])
+	})
+	return n, err
 }
 
-// Close removes all records.
 func (s *memoryStore) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,16 +100,23 @@ func (s *memoryStore) Close() error {
 	return nil
 }
 
-func (s *memoryStore) usable(ctx context.Context) error {
+// locked calls f with the lock held, unless the store is closed or the context has ended.
+func (s *memoryStore) locked(ctx context.Context, f func()) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.closed {
 		return ErrStoreClosed
 	}
-	return context.Cause(ctx)
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	f()
+	return nil
 }
 
 func (s *memoryStore) live(kind, key string) []byte {
 	r, ok := s.kinds[kind][key]
-	if !ok || expired(r.expires, time.Now()) {
+	if !ok || r.hasExpired(time.Now()) {
 		return nil
 	}
 	return r.value
@@ -149,22 +137,13 @@ func (s *memoryStore) sweepIfDue(now time.Time) {
 	}
 	s.swept = now
 	for kind, records := range s.kinds {
-		for key, r := range records {
-			if expired(r.expires, now) {
-				delete(records, key)
-			}
-		}
+		maps.DeleteFunc(records, func(_ string, r memoryRecord) bool { return r.hasExpired(now) })
 		if len(records) == 0 {
 			delete(s.kinds, kind)
 		}
 	}
 }
 
-func expired(expires, now time.Time) bool {
-	return !expires.IsZero() && !now.Before(expires)
-}
-
-// checkRecordName checks the kind and the key of a record.
 func checkRecordName(kind, key string) error {
 	switch {
 	case kind == "" || len(kind) > maxKind:

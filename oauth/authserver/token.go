@@ -18,18 +18,9 @@ type tokenResponse struct {
 	Scope        string `json:"scope"`
 }
 
-// serveToken serves the token endpoint.
+// token serves the token endpoint.
 //
 // Spec: OAuth 2.1, section 3.2.
-func (s *Server) serveToken(w http.ResponseWriter, r *http.Request) {
-	response, err := s.token(r)
-	if err != nil {
-		s.writeFailure(w, r, err)
-		return
-	}
-	writeJSON(w, http.StatusOK, response)
-}
-
 func (s *Server) token(r *http.Request) (*tokenResponse, error) {
 	f, err := postForm(r)
 	if err != nil {
@@ -72,9 +63,6 @@ func (s *Server) exchangeCode(ctx context.Context, c *client, f form) (*tokenRes
 	if err != nil {
 		return nil, err
 	}
-	if rec == nil {
-		return nil, errBadGrant
-	}
 	if !first {
 		return nil, s.refuseAndEnd(ctx, rec.Grant, "the code was used twice", errBadGrant)
 	}
@@ -96,7 +84,6 @@ func (s *Server) exchangeCode(ctx context.Context, c *client, f form) (*tokenRes
 	return s.firstTokens(ctx, c, g, scopes)
 }
 
-// refuseAndEnd ends a grant and returns the error for the client.
 func (s *Server) refuseAndEnd(ctx context.Context, id, reason string, response error) error {
 	if err := s.endGrant(ctx, id, reason); err != nil {
 		return err
@@ -132,6 +119,13 @@ func (s *Server) firstTokens(ctx context.Context, c *client, g *grant, scopes []
 
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
 		return a
 	}
 	return b
@@ -253,7 +247,7 @@ func (s *Server) exchangeClient(ctx context.Context, c *client, f form) (*tokenR
 		Name: c.Name, Resource: res.URL, Scopes: scopes,
 		Issued: now, Until: end, Expires: end,
 	}
-	if err := s.putGrant(ctx, g); err != nil {
+	if err := grants.put(ctx, s.store, g.ID, g); err != nil {
 		return nil, err
 	}
 	return s.accessToken(ctx, g, scopes)

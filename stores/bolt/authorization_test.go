@@ -3,8 +3,12 @@ package bolt_test
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +19,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/oauth"
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 	"github.com/patchbay-mcp/patchbay/oauth/authserver/storetest"
 	"github.com/patchbay-mcp/patchbay/stores/bolt"
@@ -34,6 +39,63 @@ func openAuthorization(t testing.TB, path string) *bolt.AuthorizationStore {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	return s
+}
+
+// An authorization server that restarts on its file has the same keys, accepts its earlier tokens,
+// and remembers which of them were revoked.
+func TestAuthorizationServerRestarts(t *testing.T) {
+	const issuer, resource, client = "https://as.example", "https://mcp.example/mcp", "machine"
+	path := filepath.Join(t.TempDir(), "auth.db")
+	secret, hash := authserver.NewClientSecret()
+	token, keys := "", ""
+	for run := range 3 {
+		store, err := bolt.OpenAuthorization(path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		server, err := authserver.New(&authserver.Options{
+			Issuer: issuer, Store: store, Resources: []authserver.Resource{{URL: resource}},
+			Clients: []authserver.Client{{ID: client, SecretHash: hash}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		send := func(method, path string, form url.Values) string {
+			t.Helper()
+			r := httptest.NewRequestWithContext(t.Context(), method, issuer+path, strings.NewReader(form.Encode()))
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			r.SetBasicAuth(client, secret)
+			w := httptest.NewRecorder()
+			if server.ServeHTTP(w, r); w.Code != http.StatusOK {
+				t.Fatalf("run %d: %s %s: %d %s", run, method, path, w.Code, w.Body)
+			}
+			return w.Body.String()
+		}
+		published := send(http.MethodGet, "/jwks", nil)
+		if run == 0 {
+			var response struct {
+				Token string `json:"access_token"`
+			}
+			body := send(http.MethodPost, "/token", url.Values{"grant_type": {"client_credentials"}})
+			if err := json.Unmarshal([]byte(body), &response); err != nil {
+				t.Fatal(err)
+			}
+			keys, token = published, response.Token
+		}
+		if published != keys {
+			t.Errorf("run %d: keys are %s, want %s", run, published, keys)
+		}
+		_, err = server.Verifier(resource).Verify(t.Context(), token)
+		if revoked := run == 2; revoked != errors.Is(err, oauth.ErrInvalidToken) || !revoked && err != nil {
+			t.Errorf("run %d: verify: %v", run, err)
+		}
+		if run == 1 {
+			send(http.MethodPost, "/revoke", url.Values{"token": {token}})
+		}
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func TestExpiredRecordsAreRemoved(t *testing.T) {
@@ -149,10 +211,10 @@ func TestClosedAuthorizationStore(t *testing.T) {
 	}
 	ctx := t.Context()
 	_, get := s.Get(ctx, "grant", "a")
-	_, take := s.Take(ctx, "grant", "a")
+	_, take := s.GetAndDelete(ctx, "grant", "a")
 	_, count := s.Count(ctx, "grant")
 	for name, err := range map[string]error{
-		"Get": get, "Take": take, "Count": count, "Put": s.Put(ctx, "grant", "a", nil, time.Time{}),
+		"Get": get, "GetAndDelete": take, "Count": count, "Put": s.Put(ctx, "grant", "a", nil, time.Time{}),
 		"Update": s.Update(ctx, "grant", "a", func([]byte) ([]byte, time.Time, error) { return nil, time.Time{}, nil }),
 	} {
 		if !errors.Is(err, bolt.ErrClosed) || !errors.Is(err, authserver.ErrStoreClosed) {
@@ -203,7 +265,7 @@ func writeGrantsUntilKilled(path string) {
 			return
 		}
 		if n%3 == 2 {
-			if _, err := s.Take(ctx, "grant", strconv.Itoa(n-1)); err != nil {
+			if _, err := s.GetAndDelete(ctx, "grant", strconv.Itoa(n-1)); err != nil {
 				fmt.Println(err)
 				return
 			}

@@ -128,22 +128,29 @@ func TestDamagedFilesAreErrors(t *testing.T) {
 	}
 }
 
-// TestDamagedPages damages them in a process of its own: bbolt takes some pages at their word, and
-// what it makes of them can end the process where nothing catches it (see docs/rough-edges.md).
-// Only that end is accepted.
+// damageTime is the time limit of the child process of TestDamagedPages.
+const damageTime = 45 * time.Second
+
+// TestDamagedPages runs in a child process: bbolt trusts the offsets and sizes in pages, and a
+// damaged one can make the runtime end the process, or make bbolt allocate gigabytes, which takes
+// long (see docs/rough-edges.md). Only these outcomes are accepted.
 func TestDamagedPages(t *testing.T) {
 	if os.Getenv("PATCHBAY_DAMAGE") != "" {
 		damagePages(t)
 		return
 	}
 	args := []string{"-test.run=^TestDamagedPages$", "-test.v", fmt.Sprint("-test.short=", testing.Short())}
-	child := exec.CommandContext(t.Context(), os.Args[0], args...)
+	ctx, cancel := context.WithTimeout(t.Context(), damageTime)
+	defer cancel()
+	child := exec.CommandContext(ctx, os.Args[0], args...)
 	child.Env = append(os.Environ(), "PATCHBAY_DAMAGE=1")
 	out, err := child.CombinedOutput()
 	switch {
 	case err == nil && bytes.Contains(out, []byte("--- PASS: TestDamagedPages")):
 	case endedByMemory.Match(out):
 		t.Logf("the process was ended: %v", err)
+	case ctx.Err() != nil:
+		t.Logf("the process was ended after %v", damageTime)
 	default:
 		t.Errorf("%v\n%s\n…\n%s", err, out[:min(1000, len(out))], out[max(0, len(out)-2000):])
 	}
@@ -249,6 +256,43 @@ func TestDamagedRecordDoesNotAffectOthers(t *testing.T) {
 	// Damaged data can be replaced.
 	if err := s.Update(ctx, large); err != nil {
 		t.Errorf("update of damaged data: %v", err)
+	}
+}
+
+// Damage to the order of the keys must not make the iteration start over again and again.
+func TestUnfinishedEndsIfIDsAreOutOfOrder(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tasks.db")
+	s, err := bolt.OpenTasks(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"task-one", "task-six", "task-two"} {
+		if err := s.Create(t.Context(), task(id, 10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Only the index of unfinished tasks has the ids without anything between them.
+	file = bytes.ReplaceAll(file, []byte("task-onetask-sixtask-two"), []byte("task-onetask-sixtask-abc"))
+	if err := os.WriteFile(path, file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	var last error
+	for _, err := range open(t, path).Unfinished(t.Context()) {
+		if last = err; n == 100 {
+			break
+		}
+		n++
+	}
+	if n == 100 || !errors.Is(last, bolt.ErrDamaged) {
+		t.Errorf("%d tasks and then %v, want %v", n, last, bolt.ErrDamaged)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"time"
 
@@ -51,10 +52,7 @@ func (s *TaskStore) Get(ctx context.Context, owner, id string) (r tasks.Record, 
 		}
 		return err
 	})
-	if err != nil {
-		return tasks.Record{}, err
-	}
-	return r, nil
+	return r, err
 }
 
 // Update replaces a record.
@@ -82,14 +80,14 @@ func (s *TaskStore) Delete(ctx context.Context, owner, id string) error {
 
 // List returns records of an owner, the oldest first. Of a damaged record it returns Owner, ID and
 // Created.
-func (s *TaskStore) List(ctx context.Context, owner string, after tasks.Cursor, limit int) (found []tasks.Record,
-	err error) {
+func (s *TaskStore) List(ctx context.Context, owner string, after tasks.Cursor,
+	limit int) (found []tasks.Record, err error) {
 	size := 0
 	err = s.file.read(ctx, func(tx *bbolt.Tx) error {
 		start := append(ownerPrefix(owner, after.Created.UnixMilli()), after.ID...)
 		cursor := tx.Bucket(bucketOwned).Cursor()
-		for key, _ := cursor.Seek(start); bytes.HasPrefix(key, start[:ownerLen]) && len(found) < limit; key,
-			_ = cursor.Next() {
+		key, _ := cursor.Seek(start)
+		for ; bytes.HasPrefix(key, start[:ownerLen]) && len(found) < limit; key, _ = cursor.Next() {
 			if bytes.Equal(key, start) || len(key) < ownerPrefixLen {
 				continue
 			}
@@ -109,10 +107,7 @@ func (s *TaskStore) List(ctx context.Context, owner string, after tasks.Cursor, 
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return found, nil
+	return found, err
 }
 
 // Count returns the number of an owner's records, and the size of their data in bytes.
@@ -160,14 +155,20 @@ func (s *TaskStore) Unfinished(ctx context.Context) iter.Seq2[tasks.Record, erro
 	}
 }
 
-// unfinishedIDs returns the next ids of unfinished records.
+// unfinishedIDs returns the next ids of unfinished records. It refuses ids that are not in ascending
+// order, because Unfinished would not end if damage made it go back.
 func (s *TaskStore) unfinishedIDs(ctx context.Context, after string) (ids []string, err error) {
 	err = s.file.read(ctx, func(tx *bbolt.Tx) error {
 		cursor := tx.Bucket(bucketUnfinished).Cursor()
 		for key, _ := cursor.Seek([]byte(after)); key != nil && len(ids) < unfinishedBatch; key, _ = cursor.Next() {
-			if id := string(key); id != after {
+			id := string(key)
+			if id < after || id == after && len(ids) > 0 {
+				return fmt.Errorf("%w: the ids of unfinished tasks are out of order", ErrDamaged)
+			}
+			if id != after {
 				ids = append(ids, id)
 			}
+			after = id
 		}
 		return nil
 	})
@@ -194,9 +195,7 @@ func (s *TaskStore) yieldUnfinished(ctx context.Context, id string, yield func(t
 	return r.Done || yield(r, nil)
 }
 
-// expireBatch is the number of records that DeleteExpired removes in one transaction: it bounds how
-// long other changes wait.
-const expireBatch = 500
+const expireBatch = 500 // per transaction; it bounds how long other changes wait
 
 // DeleteExpired removes records that are done and have expired.
 func (s *TaskStore) DeleteExpired(ctx context.Context, now time.Time, limit int) (int, error) {

@@ -26,8 +26,8 @@ func Run(t *testing.T, open Open) {
 		"Put and Get":               testPut,
 		"names are separate":        testNames,
 		"expiry":                    testExpiry,
-		"Take removes":              testTake,
-		"concurrent Take":           testTakeOnce,
+		"GetAndDelete removes":      testGetAndDelete,
+		"concurrent GetAndDelete":   testGetAndDeleteOnce,
 		"Update sees the old value": testUpdate,
 		"failed Update":             testUpdateFails,
 		"concurrent Update":         testUpdatesExclude,
@@ -55,7 +55,7 @@ func RunLasting(t *testing.T, open Open) {
 		must(t, first.Put(ctx, "grant", "forever", []byte("1"), time.Time{}))
 		must(t, first.Put(ctx, "grant", "today", []byte("2"), time.Now().Add(time.Hour)))
 		must(t, first.Put(ctx, "grant", "taken", []byte("3"), time.Time{}))
-		if _, err := first.Take(ctx, "grant", "taken"); err != nil {
+		if _, err := first.GetAndDelete(ctx, "grant", "taken"); err != nil {
 			t.Fatal(err)
 		}
 		must(t, first.Close())
@@ -109,8 +109,8 @@ func testExpiry(t *testing.T, s authserver.Store) {
 		must(t, s.Put(ctx, "grant", name, []byte("old"), time.Time{}))
 		must(t, put(name))
 		wantNone(t, s, "grant", name)
-		if value, err := s.Take(ctx, "grant", name); value != nil || err != nil {
-			t.Errorf("%s: Take of an expired record returned %q, %v", name, value, err)
+		if value, err := s.GetAndDelete(ctx, "grant", name); value != nil || err != nil {
+			t.Errorf("%s: GetAndDelete of an expired record returned %q, %v", name, value, err)
 		}
 		must(t, s.Update(ctx, "grant", name, func(old []byte) ([]byte, time.Time, error) {
 			if old != nil {
@@ -125,24 +125,24 @@ func testExpiry(t *testing.T, s authserver.Store) {
 	wantNone(t, s, "grant", "long ago")
 }
 
-func testTake(t *testing.T, s authserver.Store) {
+func testGetAndDelete(t *testing.T, s authserver.Store) {
 	must(t, s.Put(t.Context(), "code", "a", []byte("one"), time.Now().Add(time.Hour)))
 	for _, wanted := range []string{"one", ""} {
-		value, err := s.Take(t.Context(), "code", "a")
+		value, err := s.GetAndDelete(t.Context(), "code", "a")
 		if err != nil || string(value) != wanted {
-			t.Errorf("Take returned %q, %v; want %q", value, err, wanted)
+			t.Errorf("GetAndDelete returned %q, %v; want %q", value, err, wanted)
 		}
 	}
 	wantNone(t, s, "code", "a")
 }
 
-func testTakeOnce(t *testing.T, s authserver.Store) {
+func testGetAndDeleteOnce(t *testing.T, s authserver.Store) {
 	for round := range 5 {
 		key := fmt.Sprint(round)
 		must(t, s.Put(t.Context(), "code", key, []byte("one"), time.Time{}))
 		var got atomic.Int32
 		concurrently(20, func(int) {
-			value, err := s.Take(t.Context(), "code", key)
+			value, err := s.GetAndDelete(t.Context(), "code", key)
 			if err != nil {
 				t.Error(err)
 			}
@@ -246,12 +246,12 @@ func testCount(t *testing.T, s authserver.Store) {
 	}
 	must(t, s.Put(ctx, "client", "0", []byte("again"), time.Now().Add(2*time.Hour)))
 	must(t, s.Put(ctx, "grant", "x", []byte("v"), time.Time{}))
-	if _, err := s.Take(ctx, "client", "2"); err != nil {
+	if _, err := s.GetAndDelete(ctx, "client", "2"); err != nil {
 		t.Fatal(err)
 	}
 	must(t, s.Update(ctx, "client", "3", func([]byte) ([]byte, time.Time, error) { return nil, time.Time{}, nil }))
-	for range 2 { // Take of a missing record changes nothing
-		if _, err := s.Take(ctx, "client", "3"); err != nil {
+	for range 2 { // GetAndDelete of a missing record changes nothing
+		if _, err := s.GetAndDelete(ctx, "client", "3"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -276,8 +276,8 @@ func testContext(t *testing.T, s authserver.Store) {
 	if err := s.Update(ended, "grant", "a", setTo("two", time.Time{})); err == nil {
 		t.Error("Update succeeded")
 	}
-	if _, err := s.Take(ended, "grant", "a"); err == nil {
-		t.Error("Take succeeded")
+	if _, err := s.GetAndDelete(ended, "grant", "a"); err == nil {
+		t.Error("GetAndDelete succeeded")
 	}
 	want(t, s, "grant", "a", "one")
 }
@@ -287,10 +287,10 @@ func testBadNames(t *testing.T, s authserver.Store) {
 		if err := s.Put(t.Context(), n[0], n[1], []byte("v"), time.Time{}); err == nil {
 			t.Errorf("Put of kind %q and a key of %d bytes succeeded", n[0], len(n[1]))
 		}
-		// Get and Take are called with text from requests, so invalid names are not errors.
+		// Get and GetAndDelete are called with text from requests, so invalid names are not errors.
 		wantNone(t, s, n[0], n[1])
-		if value, err := s.Take(t.Context(), n[0], n[1]); value != nil || err != nil {
-			t.Errorf("Take returned %q, %v; want nothing", value, err)
+		if value, err := s.GetAndDelete(t.Context(), n[0], n[1]); value != nil || err != nil {
+			t.Errorf("GetAndDelete returned %q, %v; want nothing", value, err)
 		}
 	}
 }
