@@ -169,8 +169,7 @@ func (p *challengeParser) paramValue() (value string, ok bool) {
 		value, ok = p.quoted()
 	} else {
 		end := strings.IndexFunc(p.rest, func(r rune) bool {
-			return r <= ' ' || r >= 0x7f || r == ',' ||
-				r == '"' || r == '\\'
+			return r <= ' ' || r >= 0x7f || r == ',' || r == '"' || r == '\\'
 		})
 		if end < 0 {
 			end = len(p.rest)

@@ -163,8 +163,7 @@ func freshness(header http.Header, now time.Time) time.Duration {
 	}
 	for _, never := range []string{"no-store", "no-cache", "private"} {
 		if slices.ContainsFunc(directives, func(d string) bool {
-			return d == never ||
-				strings.HasPrefix(d, never+"=")
+			return d == never || strings.HasPrefix(d, never+"=")
 		}) {
 			return 0
 		}

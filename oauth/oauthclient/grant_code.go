@@ -302,7 +302,7 @@ func (l *login) authorizationCode(answer url.Values) (string, error) {
 		return bad("the login has had a response before")
 	case answer.Has("iss") && answer.Get("iss") != l.discovery.Issuer:
 		return bad("iss must be the authorization server that was asked")
-	case !answer.Has("iss") && l.discovery.Server.SendsIssuer:
+	case !answer.Has("iss") && l.discovery.Server.SupportsIssuerParameter:
 		return bad("iss is missing, which the authorization server always sends")
 	case answer.Get("error") != "":
 		return "", &LoginError{

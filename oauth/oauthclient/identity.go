@@ -134,11 +134,11 @@ func (t *Transport) clientKind(d *discovery) (clientKind, error) {
 	switch {
 	case t.client.ID != "":
 		return clientConfigured, nil
-	case t.client.MetadataURL != "" && d.Server.TakesClientMetadata:
+	case t.client.MetadataURL != "" && d.Server.SupportsClientMetadata:
 		return clientDocument, nil
 	case d.Server.RegistrationEndpoint != "":
 		return clientRegistered, nil
-	case d.Server.TakesClientMetadata:
+	case d.Server.SupportsClientMetadata:
 		return 0, fmt.Errorf("oauth: the authorization server %s accepts only Client ID Metadata Documents: set "+
 			"TransportOptions.Client.MetadataURL", d.Issuer)
 	}
