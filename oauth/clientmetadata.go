@@ -151,9 +151,7 @@ func (f *Fetcher) FetchClientMetadata(ctx context.Context, clientID string) (*Cl
 	return &doc.ClientMetadata, freshness(header, time.Now()), nil
 }
 
-// freshness returns how long a response may be cached.
-//
-// Spec: RFC 9111, sections 4.2 and 5.2.2.
+// freshness returns how long a response may be cached. Spec: RFC 9111, sections 4.2 and 5.2.2.
 func freshness(header http.Header, now time.Time) time.Duration {
 	var directives []string
 	for _, line := range header.Values("Cache-Control") {

@@ -148,10 +148,8 @@ func (f *Fetcher) fetchServerMetadata(ctx context.Context, address, issuer strin
 }
 
 // metadataURLs returns the URLs at which the metadata of an issuer can be, in the order in which to
-// try them.
-//
-// Spec: basic/authorization (2025-11-25), Authorization Server Metadata Discovery; RFC 8414,
-// section 3.1.
+// try them. Spec: basic/authorization (2025-11-25), Authorization Server Metadata Discovery; RFC
+// 8414, section 3.1.
 func (f *Fetcher) metadataURLs(issuer string) ([]string, error) {
 	u, err := f.fetcher().CheckURL(issuer)
 	if err == nil && (u.RawQuery != "" || u.ForceQuery) {

@@ -64,9 +64,8 @@ func (s *keySet) find(id string, algorithm jose.SignatureAlgorithm) []verificati
 }
 
 // parseKeys returns the keys of a JWK set that can verify signatures with one of the algorithms.
-// Other keys are skipped: sets also contain keys for other purposes and of unknown types.
-//
-// Spec: RFC 7517, section 5.
+// Other keys are skipped: sets also contain keys for other purposes and of unknown types. Spec: RFC
+// 7517, section 5.
 func parseKeys(raw []jsontext.Value, allowed []jose.SignatureAlgorithm) *keySet {
 	set := &keySet{}
 	for _, one := range raw[:min(len(raw), maxKeys)] {

@@ -275,9 +275,7 @@ func (g *guard) checkToken(t *Token) error {
 	return t.checkTimes(time.Now())
 }
 
-// checkProof verifies the proof of a token that is bound to a key.
-//
-// Spec: RFC 9449, section 7.
+// checkProof verifies the proof of a token that is bound to a key. Spec: RFC 9449, section 7.
 func (g *guard) checkProof(w http.ResponseWriter, r *http.Request, creds credentials, t *Token) *denial {
 	isBound := t.KeyThumbprint != ""
 	switch {
@@ -340,13 +338,36 @@ func (g *guard) streamEnd(t *Token) (end time.Time, bounded bool) {
 }
 
 // withoutToken returns the request as handlers see it: they need to know the caller, and must not
-// be able to pass its token on.
-//
-// Spec: basic/authorization (2025-06-18 and later), Token Passthrough.
+// be able to pass its token on. Spec: basic/authorization (2025-06-18 and later), Token
+// Passthrough.
 func withoutToken(ctx context.Context, r *http.Request) *http.Request {
 	r = r.WithContext(ctx)
 	r.Header = maps.Clone(r.Header)
 	delete(r.Header, "Authorization")
 	delete(r.Header, "Dpop") // useless without the token
 	return r
+}
+
+// ProofOptions configures how a resource verifies DPoP proofs, which come with access tokens that
+// are bound to a key. The zero value is right for most servers.
+//
+// Spec: RFC 9449, sections 4.3 and 7 to 9; extension io.modelcontextprotocol/auth/dpop.
+type ProofOptions struct {
+	// Required refuses tokens that are not bound to a key. Default: they are accepted as bearer
+	// tokens. A token that is bound to a key is never accepted without a proof.
+	Required bool
+	// Algorithms are those that proofs may be signed with. Default: ES256, ES384, ES512, EdDSA,
+	// PS256, PS384, PS512, RS256, RS384 and RS512. Other values are an error.
+	Algorithms []string
+	// Nonces requires in every proof a nonce that the server issued, so that no proof can be made
+	// in advance. A client needs one more request whenever it has no current nonce; a nonce is
+	// accepted for 5 to 10 minutes.
+	Nonces bool
+	// NonceKey is the secret, of at least 32 bytes, that nonces are derived from. All processes
+	// that serve a resource need the same one. Default: a random one.
+	NonceKey []byte
+	// MaxProofs bounds the proofs of the last three minutes that are remembered to detect replay,
+	// up to twice as many, and at most half of them for one key; each takes about 40 bytes. Further
+	// requests are refused with status 503. Default: 1,048,576.
+	MaxProofs int
 }

@@ -137,9 +137,8 @@ func (p *protectedResource) isFor(audience []string) bool {
 }
 
 // canonicalURI returns the form in which URIs of resources are compared: scheme and host in lower
-// case, without a slash at the end. Default ports, escapes and paths are not normalized.
-//
-// Spec: basic/authorization (2025-06-18 and later), Canonical Server URI.
+// case, without a slash at the end. Default ports, escapes and paths are not normalized. Spec:
+// basic/authorization (2025-06-18 and later), Canonical Server URI.
 func canonicalURI(uri string) string {
 	scheme, rest, ok := strings.Cut(uri, "://")
 	if !ok {

@@ -37,9 +37,8 @@ func (s Scopes) validate() error {
 	return nil
 }
 
-// checkScope returns an error if a resource cannot need a scope.
-//
-// Spec: RFC 6749, section 3.3; basic/authorization (2026-07-28), Refresh Tokens.
+// checkScope returns an error if a resource cannot need a scope. Spec: RFC 6749, section 3.3;
+// basic/authorization (2026-07-28), Refresh Tokens.
 func checkScope(scope string) error {
 	if scope == oauthwire.ScopeOffline {
 		return fmt.Errorf("invalid scope %s: only clients ask for it, a resource must not need it",
@@ -80,9 +79,8 @@ type grantedScopes struct {
 	implies func(granted, needed string) bool // nil for none
 }
 
-// has reports whether a scope is granted or included in a granted one.
-//
-// Spec: basic/authorization (2026-07-28), Scope Challenge Handling.
+// has reports whether a scope is granted or included in a granted one. Spec: basic/authorization
+// (2026-07-28), Scope Challenge Handling.
 func (g *grantedScopes) has(needed string) bool {
 	if slices.Contains(g.scopes, needed) {
 		return true
@@ -108,9 +106,7 @@ func (g *grantedScopes) covers(needs []Scopes) bool {
 
 // wanted returns the scopes of a token that meets all needs, including those that are granted
 // already: a client may get exactly these. Of alternatives it returns the granted one, else the
-// first.
-//
-// Spec: basic/authorization (2026-07-28), Runtime Insufficient Scope Errors.
+// first. Spec: basic/authorization (2026-07-28), Runtime Insufficient Scope Errors.
 func (g *grantedScopes) wanted(needs []Scopes) []string {
 	var all []string
 	add := func(scope string) {

@@ -176,9 +176,7 @@ func (v *IntrospectionVerifier) findEndpoint(ctx context.Context) (string, error
 	return v.endpoint, nil
 }
 
-// read reads an introspection response.
-//
-// Spec: RFC 7662, section 2.2.
+// read reads an introspection response. Spec: RFC 7662, section 2.2.
 func (v *IntrospectionVerifier) read(body []byte) (*Token, error) {
 	var answer struct {
 		Active bool `json:"active"`

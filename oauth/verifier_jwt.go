@@ -218,9 +218,7 @@ func (v *JWTVerifier) readHeader(token string) (h tokenHeader, err error) {
 	return h, nil
 }
 
-// typeAccessToken is the typ of access tokens.
-//
-// Spec: RFC 9068, section 2.1.
+// typeAccessToken is the typ of access tokens. Spec: RFC 9068, section 2.1.
 const typeAccessToken = "at+jwt"
 
 // open verifies the signature. It returns the payload and the key set that verified it.

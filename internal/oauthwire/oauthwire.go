@@ -15,17 +15,14 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// Authentication schemes, which are also types of tokens.
-//
-// Spec: RFC 6750, section 2.1; RFC 9449, section 7.1.
+// Authentication schemes, which are also types of tokens. Spec: RFC 6750, section 2.1; RFC 9449,
+// section 7.1.
 const (
 	Bearer = "Bearer"
 	DPoP   = "DPoP"
 )
 
-// Error codes.
-//
-// Spec: RFC 6750, section 3.1; RFC 6749, section 5.2; RFC 9449, sections 5, 8 and 9.
+// Error codes. Spec: RFC 6750, section 3.1; RFC 6749, section 5.2; RFC 9449, sections 5, 8 and 9.
 const (
 	InvalidRequest    = "invalid_request"
 	InvalidToken      = "invalid_token"
@@ -36,9 +33,8 @@ const (
 	UseDPoPNonce      = "use_dpop_nonce"
 )
 
-// Client authentication methods of token endpoints.
-//
-// Spec: RFC 7591, section 2; OpenID Connect Core 1.0, section 9.
+// Client authentication methods of token endpoints. Spec: RFC 7591, section 2; OpenID Connect Core
+// 1.0, section 9.
 const (
 	AuthNone       = "none"
 	AuthBasic      = "client_secret_basic"
@@ -51,9 +47,8 @@ const (
 // Spec: OpenID Connect Core 1.0, section 11; basic/authorization#refresh-tokens (2026-07-28).
 const ScopeOffline = "offline_access"
 
-// Well-known paths of metadata.
-//
-// Spec: RFC 9728, section 3; RFC 8414, section 3; OpenID Connect Discovery 1.0, section 4.
+// Well-known paths of metadata. Spec: RFC 9728, section 3; RFC 8414, section 3; OpenID Connect
+// Discovery 1.0, section 4.
 const (
 	WellKnownResource = "/.well-known/oauth-protected-resource"
 	WellKnownServer   = "/.well-known/oauth-authorization-server"

@@ -71,9 +71,8 @@ func (k *AssertionKey) assertion(clientID, issuer string, taken []string, now ti
 }
 
 // authenticate adds an assertion to a form for an endpoint that authenticates clients. It removes
-// client_id, which the assertion contains.
-//
-// Spec: RFC 7523, section 2.2; extension io.modelcontextprotocol/oauth-client-credentials.
+// client_id, which the assertion contains. Spec: RFC 7523, section 2.2; extension
+// io.modelcontextprotocol/oauth-client-credentials.
 func (k *AssertionKey) authenticate(form url.Values, clientID string, server *oauth.ServerMetadata,
 	now time.Time) error {
 	jwt, err := k.assertion(clientID, server.Issuer, server.TokenEndpointAuthAlgorithms, now)

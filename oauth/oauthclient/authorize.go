@@ -234,9 +234,8 @@ func (t *Transport) requestTokens(ctx context.Context, r *grantRequest, challeng
 }
 
 // wanted returns the scopes to ask for: those that the server asks for, else all of its
-// scopes_supported. To add scopes, those that were requested before are requested again.
-//
-// Spec: basic/authorization#scope-selection-strategy, #step-up-authorization-flow.
+// scopes_supported. To add scopes, those that were requested before are requested again. Spec:
+// basic/authorization#scope-selection-strategy, #step-up-authorization-flow.
 func (t *Transport) wanted(n *need, d *discovery, held *TokenSet) []string {
 	scopes := union(n.scopes, t.scopes)
 	if n.kind == needScope && held != nil {

@@ -269,9 +269,8 @@ func (s *TokenSet) renewalMargin() time.Duration {
 	return min(renewBefore, s.Expires.Sub(s.Issued)/fraction)
 }
 
-// boundedScopes returns the valid scopes of a list that a peer sent, at most maxScopes.
-//
-// Spec: RFC 6749, section 3.3.
+// boundedScopes returns the valid scopes of a list that a peer sent, at most maxScopes. Spec: RFC
+// 6749, section 3.3.
 func boundedScopes(text string) []string {
 	var scopes []string
 	for scope := range strings.FieldsSeq(text) {

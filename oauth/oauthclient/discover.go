@@ -19,9 +19,8 @@ const (
 	// maxServers bounds the authorization servers of one resource that are tried. Real ones have
 	// one or two.
 	maxServers = 4
-	// headerRevision names the revision of MCP that metadata is fetched for.
-	//
-	// Spec: basic/authorization (2025-03-26), Server Metadata Discovery.
+	// headerRevision names the revision of MCP that metadata is fetched for. Spec:
+	// basic/authorization (2025-03-26), Server Metadata Discovery.
 	headerRevision = "Mcp-Protocol-Version"
 )
 
@@ -124,10 +123,9 @@ func (s *search) metadataAddress(ch *oauth.Challenge) (address string, isNamed b
 	return address, true
 }
 
-// resource returns the metadata of the resource and its address, or nil if there is none.
-//
-// Spec: basic/authorization (2025-11-25), Protected Resource Metadata Discovery Requirements; RFC
-// 9728, section 3.1.
+// resource returns the metadata of the resource and its address, or nil if there is none. Spec:
+// basic/authorization (2025-11-25), Protected Resource Metadata Discovery Requirements; RFC 9728,
+// section 3.1.
 func (s *search) resource(ctx context.Context, named string) (*oauth.ResourceMetadata, string, error) {
 	var addresses []string
 	if named != "" {
@@ -210,9 +208,8 @@ func (s *search) fromResource(ctx context.Context, m *oauth.ResourceMetadata, at
 
 // checkResource returns an error if an identifier is not that of the MCP server, or of something
 // that contains it: scheme, host and port must be those of the endpoint, and the path must be that
-// of the endpoint or a parent, up to a slash at the end.
-//
-// Spec: RFC 9728, section 3.3; RFC 8707, section 2.
+// of the endpoint or a parent, up to a slash at the end. Spec: RFC 9728, section 3.3; RFC 8707,
+// section 2.
 func (s *search) checkResource(resource string) error {
 	u, err := s.fetcher.CheckURL(resource)
 	switch {
@@ -230,10 +227,8 @@ func (s *search) checkResource(resource string) error {
 }
 
 // fromOrigin looks for the authorization server at the origin of the MCP server, and falls back to
-// the default endpoints.
-//
-// Spec: basic/authorization (2025-03-26), Authorization Base URL, Fallbacks for Servers without
-// Metadata Discovery.
+// the default endpoints. Spec: basic/authorization (2025-03-26), Authorization Base URL, Fallbacks
+// for Servers without Metadata Discovery.
 func (s *search) fromOrigin(ctx context.Context) (*discovery, error) {
 	origin := netx.Origin(s.endpoint)
 	if err := s.fetcher.Check(&url.URL{Scheme: s.endpoint.Scheme, Host: s.endpoint.Host}); err != nil {
@@ -270,9 +265,8 @@ func (s *search) fromOrigin(ctx context.Context) (*discovery, error) {
 
 // checkCodeFlow returns an error if the authorization code flow is not possible. A server whose
 // metadata does not name S256 may not support PKCE, so that a stolen code could be redeemed.
-// Without metadata nothing is known, and revision 2025-03-26 requires PKCE.
-//
-// Spec: basic/authorization (2025-11-25), Authorization Code Protection.
+// Without metadata nothing is known, and revision 2025-03-26 requires PKCE. Spec:
+// basic/authorization (2025-11-25), Authorization Code Protection.
 func (d *discovery) checkCodeFlow() error {
 	m := d.Server
 	switch {

@@ -43,9 +43,8 @@ type need struct {
 }
 
 // newNeed returns what a response asks for, nil if authorization cannot help. A 403 that names
-// scopes without an error counts as insufficient_scope: some servers omit the error.
-//
-// Spec: RFC 6750, section 3; basic/authorization#error-handling.
+// scopes without an error counts as insufficient_scope: some servers omit the error. Spec: RFC
+// 6750, section 3; basic/authorization#error-handling.
 func newNeed(res *http.Response, used *TokenSet) *need {
 	if res.StatusCode != http.StatusUnauthorized && res.StatusCode != http.StatusForbidden {
 		return nil

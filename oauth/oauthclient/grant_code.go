@@ -2,7 +2,10 @@ package oauthclient
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/url"
@@ -115,9 +118,8 @@ var ErrInvalidResponse = errors.New("invalid authorization response")
 // ErrLoginTimeout is the error of a login that the user did not complete in time.
 var ErrLoginTimeout = errors.New("oauth: the login was not completed in time")
 
-// A codeGrant asks the user: the authorization code grant with PKCE.
-//
-// Spec: basic/authorization#authorization-flow-steps; OAuth 2.1, section 4.1.
+// A codeGrant asks the user: the authorization code grant with PKCE. Spec:
+// basic/authorization#authorization-flow-steps; OAuth 2.1, section 4.1.
 type codeGrant struct{}
 
 func (codeGrant) obtain(ctx context.Context, r *grantRequest) (*TokenSet, error) {
@@ -159,9 +161,8 @@ func (codeGrant) obtain(ctx context.Context, r *grantRequest) (*TokenSet, error)
 	}
 }
 
-// A login is one authorization request, with the values that its response is checked against.
-//
-// Spec: basic/authorization#authorization-response-validation (2026-07-28).
+// A login is one authorization request, with the values that its response is checked against. Spec:
+// basic/authorization#authorization-response-validation (2026-07-28).
 type login struct {
 	*grantRequest
 	kind        clientKind
@@ -236,9 +237,7 @@ func (l *login) listen(ctx context.Context) (Callback, error) {
 }
 
 // withOffline returns the scopes to ask for, with offline_access if refresh tokens are wanted and
-// the server supports it.
-//
-// Spec: basic/authorization#refresh-tokens (2026-07-28).
+// the server supports it. Spec: basic/authorization#refresh-tokens (2026-07-28).
 func (l *login) withOffline() []string {
 	grants := l.transport.client.Metadata.GrantTypes
 	isWanted := len(grants) == 0 || slices.Contains(grants, grantRefresh)
@@ -249,9 +248,8 @@ func (l *login) withOffline() []string {
 	return union(l.grantRequest.scopes, []string{oauthwire.ScopeOffline})
 }
 
-// page returns the URL of the login page.
-//
-// Spec: RFC 6749, section 4.1.1; RFC 7636, section 4.3; RFC 8707, section 2.1.
+// page returns the URL of the login page. Spec: RFC 6749, section 4.1.1; RFC 7636, section 4.3; RFC
+// 8707, section 2.1.
 func (l *login) page() (string, error) {
 	u, err := browser.Check(l.discovery.Server.AuthorizationEndpoint)
 	if err != nil {
@@ -280,9 +278,8 @@ func (l *login) page() (string, error) {
 	return u.String(), nil
 }
 
-// authorizationCode validates the response and returns its code. It accepts one response.
-//
-// Spec: basic/authorization#authorization-response-validation (2026-07-28); RFC 9207, section 2.4.
+// authorizationCode validates the response and returns its code. It accepts one response. Spec:
+// basic/authorization#authorization-response-validation (2026-07-28); RFC 9207, section 2.4.
 func (l *login) authorizationCode(answer url.Values) (string, error) {
 	bad := func(why string) (string, error) { return "", fmt.Errorf("oauth: %w: %s", ErrInvalidResponse, why) }
 	for _, name := range []string{"state", "iss", "code", "error", "error_description"} {
@@ -315,4 +312,20 @@ func (l *login) authorizationCode(answer url.Values) (string, error) {
 		return bad(fmt.Sprintf("code must have 1 to %d bytes", maxCode))
 	}
 	return answer.Get("code"), nil
+}
+
+// secretSize is the length of a random secret, in bytes: 256 bits.
+const secretSize = 32
+
+// newSecret returns a random secret in base64url.
+func newSecret() string {
+	secret := make([]byte, secretSize)
+	_, _ = rand.Read(secret) // never fails
+	return base64.RawURLEncoding.EncodeToString(secret)
+}
+
+// challengeOf returns the S256 code challenge of a verifier. Spec: RFC 7636, section 4.2.
+func challengeOf(verifier string) string {
+	sum := sha256.Sum256([]byte(verifier))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
 }

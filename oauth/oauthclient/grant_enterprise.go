@@ -11,9 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-// Types of tokens that identify a user.
-//
-// Spec: RFC 8693, section 3.
+// Types of tokens that identify a user. Spec: RFC 8693, section 3.
 const (
 	TokenTypeID    = "urn:ietf:params:oauth:token-type:id_token" // an ID token of OpenID Connect
 	TokenTypeSAML2 = "urn:ietf:params:oauth:token-type:saml2"    // a SAML 2.0 assertion, in base64url
@@ -104,9 +102,8 @@ func (g *enterprise) validate(d *discovery) error {
 }
 
 // exchange obtains an identity assertion authorization grant (ID-JAG) for the server from the
-// identity provider, and its scopes.
-//
-// Spec: extension io.modelcontextprotocol/enterprise-managed-authorization, Token Exchange.
+// identity provider, and its scopes. Spec: extension
+// io.modelcontextprotocol/enterprise-managed-authorization, Token Exchange.
 func (g *enterprise) exchange(ctx context.Context, r *grantRequest) (jag string, scopes []string, err error) {
 	endpoint, err := g.identityProvider(ctx, r)
 	if err != nil {

@@ -1,16 +1,20 @@
 package oauthclient
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+
 
 	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 	"github.com/patchbay-mcp/patchbay/oauth"
@@ -95,9 +99,8 @@ func (e *IssuerError) Error() string {
 		"moved, change TransportOptions.Client.Issuer or log out first", e.Want, e.Got)
 }
 
-// configured returns the client of the options.
-//
-// Spec: basic/authorization/client-registration#pre-registration (2026-07-28).
+// configured returns the client of the options. Spec:
+// basic/authorization/client-registration#pre-registration (2026-07-28).
 func (t *Transport) configured(d *discovery) (*Registration, error) {
 	c := &t.client
 	if c.ID == "" {
@@ -127,9 +130,8 @@ const (
 	clientRegistered            // dynamically
 )
 
-// clientKind chooses how the authorization server knows the client.
-//
-// Spec: basic/authorization/client-registration (2026-07-28): the order.
+// clientKind chooses how the authorization server knows the client. Spec:
+// basic/authorization/client-registration (2026-07-28): the order.
 func (t *Transport) clientKind(d *discovery) (clientKind, error) {
 	switch {
 	case t.client.ID != "":
@@ -273,4 +275,36 @@ func (t *Transport) forgetClient(ctx context.Context, c *Registration) error {
 		return fmt.Errorf("oauth: write to the store: %w", err)
 	}
 	return nil
+}
+
+// documentLifetime is how long others may cache the document of a client: a change takes effect
+// within the hour.
+const documentLifetime = time.Hour
+
+// NewMetadataHandler returns a handler that serves the metadata of a client as a Client ID Metadata
+// Document. It has to be mounted at the URL that is meta.ClientID. The error is that of
+// [oauth.ClientMetadata.Validate]. meta is not retained.
+//
+// Spec: basic/authorization/client-registration, Client ID Metadata Documents (2025-11-25 and
+// later).
+func NewMetadataHandler(meta *oauth.ClientMetadata) (http.Handler, error) {
+	if err := meta.Validate(meta.ClientID); err != nil {
+		return nil, err
+	}
+	data, err := json.Marshal(meta)
+	if err != nil {
+		return nil, fmt.Errorf("oauth: encode the client metadata: %w", err)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.Method != http.MethodGet && req.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, http.StatusText(http.StatusMethodNotAllowed), http.StatusMethodNotAllowed)
+			return
+		}
+		h := w.Header()
+		h.Set("Content-Type", "application/json")
+		h.Set("Cache-Control", "public, max-age="+strconv.Itoa(int(documentLifetime/time.Second)))
+		h.Set("X-Content-Type-Options", "nosniff")
+		http.ServeContent(w, req, "", time.Time{}, bytes.NewReader(data))
+	}), nil
 }

@@ -156,13 +156,10 @@ func (t *Transport) revoke(ctx context.Context, known *serverRecord, tokens *Tok
 	return errors.Join(all...)
 }
 
-// hintAccess is the token_type_hint of an access token.
-//
-// Spec: RFC 7009, section 2.1.
+// hintAccess is the token_type_hint of an access token. Spec: RFC 7009, section 2.1.
 const hintAccess = "access_token"
 
 // isUnsupportedType reports whether an authorization server does not revoke tokens of this type.
-//
 // Spec: RFC 7009, section 2.2.1.
 func isUnsupportedType(body []byte) bool {
 	var response struct {
