@@ -15,7 +15,6 @@ import (
 	"strings"
 	"time"
 
-
 	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
