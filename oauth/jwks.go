@@ -46,6 +46,10 @@ type verificationKey struct {
 	key        any
 }
 
+type jwkSet struct {
+	Keys []jsontext.Value `json:"keys"`
+}
+
 // A keySet is the set that a server published at one time. It is immutable.
 type keySet struct{ keys []verificationKey }
 
@@ -206,9 +210,7 @@ func (r *remoteKeySet) download(ctx context.Context) (*keySet, error) {
 			return nil, errors.New("the metadata of the authorization server has no jwks_uri")
 		}
 	}
-	var document struct {
-		Keys []jsontext.Value `json:"keys"`
-	}
+	var document jwkSet
 	if _, err := r.fetcher.fetcher().GetJSON(ctx, address, &document); err != nil {
 		return nil, err
 	}

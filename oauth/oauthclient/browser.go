@@ -82,7 +82,7 @@ func (b *Browser) Listen(ctx context.Context, redirectURIs []string) (Callback, 
 }
 
 // authorize opens the login page and waits for the response.
-func (b *Browser) authorize(ctx context.Context, login *LoginRequest, answers <-chan url.Values) (url.Values, error) {
+func (b *Browser) authorize(ctx context.Context, login *LoginRequest, responses <-chan url.Values) (url.Values, error) {
 	if _, err := browser.Check(login.URL); err != nil {
 		return nil, fmt.Errorf("oauth: invalid login page: %w", err)
 	}
@@ -98,8 +98,8 @@ func (b *Browser) authorize(ctx context.Context, login *LoginRequest, answers <-
 	}()
 	defer func() { cancel(); <-opened }()
 	select {
-	case answer := <-answers:
-		return answer, nil
+	case response := <-responses:
+		return response, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}

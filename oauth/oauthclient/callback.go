@@ -40,11 +40,11 @@ const (
 
 // A loopbackCallback receives the response of a login on this machine.
 type loopbackCallback struct {
-	browser *Browser
-	uri     *url.URL
-	server  *http.Server
-	serving sync.WaitGroup
-	answers chan url.Values // buffered, at most one
+	browser   *Browser
+	uri       *url.URL
+	server    *http.Server
+	serving   sync.WaitGroup
+	responses chan url.Values // buffered, at most one
 
 	mu       sync.Mutex    // guards the fields below
 	login    *LoginRequest // nil before Authorize
@@ -145,7 +145,7 @@ func newCallback(b *Browser, u *url.URL, listeners []net.Listener) *loopbackCall
 	if u.Path == "" {
 		u.Path = "/"
 	}
-	c := &loopbackCallback{browser: b, uri: u, answers: make(chan url.Values, 1), ended: make(chan struct{})}
+	c := &loopbackCallback{browser: b, uri: u, responses: make(chan url.Values, 1), ended: make(chan struct{})}
 	c.server = &http.Server{
 		Handler: c, ReadTimeout: callbackReadTimeout, MaxHeaderBytes: maxCallbackHeader,
 		ErrorLog: log.New(io.Discard, "", 0), // malformed requests to the port
@@ -165,7 +165,7 @@ func (c *loopbackCallback) Authorize(ctx context.Context, login *LoginRequest) (
 	c.mu.Lock()
 	c.login = login
 	c.mu.Unlock()
-	return c.browser.authorize(ctx, login, c.answers)
+	return c.browser.authorize(ctx, login, c.responses)
 }
 
 // Close shows the outcome on the waiting page and stops the server.
@@ -233,7 +233,7 @@ func (c *loopbackCallback) handleResponse(w http.ResponseWriter, r *http.Request
 		writePage(w, http.StatusGone, pageRepeated.of(login))
 		return
 	}
-	c.answers <- query
+	c.responses <- query
 	timer := time.NewTimer(outcomeTimeout)
 	defer timer.Stop()
 	select {

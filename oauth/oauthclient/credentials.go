@@ -170,7 +170,7 @@ func (t *Transport) reload(ctx context.Context) (*TokenSet, error) {
 	defer t.mu.Unlock()
 	t.loaded = true
 	if known != nil {
-		t.known = known
+		t.record = known
 	}
 	t.tokens = tokens
 	return tokens, nil
@@ -198,8 +198,8 @@ func (t *Transport) storeTokens(ctx context.Context, known *serverRecord, tokens
 		t.mu.Unlock()
 		return // only for the requests that wait
 	}
-	before := t.known
-	t.loaded, t.known, t.tokens = true, known, tokens
+	before := t.record
+	t.loaded, t.record, t.tokens = true, known, tokens
 	t.mu.Unlock()
 	err := save(ctx, t.store, tokensKey(known.Issuer, known.Resource), tokens)
 	err = errors.Join(err, save(ctx, t.store, t.serverKey(), known))
@@ -243,7 +243,7 @@ func (t *Transport) currentTokens(ctx context.Context, revision string) (*TokenS
 		}
 	}
 	now := time.Now()
-	if tokens == nil || tokens.RefreshToken == "" && t.asksPerson() ||
+	if tokens == nil || tokens.RefreshToken == "" && t.needsUser() ||
 		!tokens.expiresBefore(now.Add(tokens.renewalMargin())) {
 		return tokens, nil
 	}
@@ -345,7 +345,7 @@ func (t *Transport) Token(ctx context.Context) (*TokenSet, error) {
 	}
 	tokens, err := t.currentTokens(ctx, "")
 	if err == nil && (tokens == nil || tokens.expiresBefore(time.Now())) {
-		if t.asksPerson() {
+		if t.needsUser() {
 			err = t.loginRequired(nil)
 		} else {
 			tokens, err = t.login(ctx)

@@ -35,9 +35,9 @@ const (
 type need struct {
 	kind      needKind
 	used      *TokenSet        // the token that was refused; nil if there was none
-	challenge *oauth.Challenge // of the server; nil if it sent none that OAuth can answer
+	challenge *oauth.Challenge // of the server; nil if it sent none that OAuth can response
 	scopes    []string         // of the challenge
-	persists  bool             // used was renewed for this request and refused again
+	renewed   bool             // used was renewed for this request
 	revision  string           // of MCP, which the client speaks; empty if it is not known
 	refused   bool             // the server refuses requests without a token, for needLogin
 }
@@ -79,7 +79,7 @@ func newNeed(res *http.Response, used *TokenSet) *need {
 	return nil // more scopes would not help
 }
 
-// chooseChallenge returns the most specific challenge that OAuth can answer.
+// chooseChallenge returns the most specific challenge that OAuth can response.
 func chooseChallenge(all []oauth.Challenge) *oauth.Challenge {
 	var best *oauth.Challenge
 	for i := range all {
@@ -250,7 +250,7 @@ func (t *Transport) remember(n *need, f *flow, err error) {
 	asked := f.asked
 	f.mu.Unlock()
 	switch {
-	case errors.Is(err, errAbandoned), n.kind == needRenewal && (err == nil || t.asksPerson()):
+	case errors.Is(err, errAbandoned), n.kind == needRenewal && (err == nil || t.needsUser()):
 	case err == nil:
 		clear(t.failures)
 	case asked || isPermanent(err):

@@ -196,14 +196,14 @@ func (l *login) run(ctx context.Context) (set *TokenSet, err error) {
 		return nil, err
 	}
 	done := l.awaitUser()
-	answer, err := callback.Authorize(ctx, &LoginRequest{
+	response, err := callback.Authorize(ctx, &LoginRequest{
 		URL: page, State: l.state, Issuer: d.Issuer, Server: oauthfetch.ShownURL(t.endpoint), Program: t.programName(),
 	})
 	done()
 	if err != nil {
 		return nil, err
 	}
-	code, err := l.authorizationCode(answer)
+	code, err := l.authorizationCode(response)
 	if err != nil {
 		return nil, err
 	}
@@ -280,14 +280,14 @@ func (l *login) page() (string, error) {
 
 // authorizationCode validates the response and returns its code. It accepts one response. Spec:
 // basic/authorization#authorization-response-validation (2026-07-28); RFC 9207, section 2.4.
-func (l *login) authorizationCode(answer url.Values) (string, error) {
+func (l *login) authorizationCode(response url.Values) (string, error) {
 	bad := func(why string) (string, error) { return "", fmt.Errorf("oauth: %w: %s", ErrInvalidResponse, why) }
 	for _, name := range []string{"state", "iss", "code", "error", "error_description"} {
-		if len(answer[name]) > 1 {
+		if len(response[name]) > 1 {
 			return bad(name + " appears twice")
 		}
 	}
-	if subtle.ConstantTimeCompare([]byte(answer.Get("state")), []byte(l.state)) != 1 {
+	if subtle.ConstantTimeCompare([]byte(response.Get("state")), []byte(l.state)) != 1 {
 		return bad("state must be that of the login")
 	}
 	l.mu.Lock()
@@ -297,21 +297,21 @@ func (l *login) authorizationCode(answer url.Values) (string, error) {
 	switch {
 	case taken:
 		return bad("the login has had a response before")
-	case answer.Has("iss") && answer.Get("iss") != l.discovery.Issuer:
+	case response.Has("iss") && response.Get("iss") != l.discovery.Issuer:
 		return bad("iss must be the authorization server that was asked")
-	case !answer.Has("iss") && l.discovery.Server.SupportsIssuerParameter:
+	case !response.Has("iss") && l.discovery.Server.SupportsIssuerParameter:
 		return bad("iss is missing, which the authorization server always sends")
-	case answer.Get("error") != "":
+	case response.Get("error") != "":
 		return "", &LoginError{
-			Code: oauthfetch.CleanTextWithout(answer.Get("error"), oauthfetch.MaxErrorCode,
+			Code: oauthfetch.CleanTextWithout(response.Get("error"), oauthfetch.MaxErrorCode,
 				[]string{l.state, l.verifier}),
-			Description: oauthfetch.CleanTextWithout(answer.Get("error_description"), oauthfetch.MaxErrorText,
+			Description: oauthfetch.CleanTextWithout(response.Get("error_description"), oauthfetch.MaxErrorText,
 				[]string{l.state, l.verifier}),
 		}
-	case answer.Get("code") == "" || len(answer.Get("code")) > maxCode:
+	case response.Get("code") == "" || len(response.Get("code")) > maxCode:
 		return bad(fmt.Sprintf("code must have 1 to %d bytes", maxCode))
 	}
-	return answer.Get("code"), nil
+	return response.Get("code"), nil
 }
 
 // secretSize is the length of a random secret, in bytes: 256 bits.

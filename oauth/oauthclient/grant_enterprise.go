@@ -123,22 +123,22 @@ func (g *enterprise) exchange(ctx context.Context, r *grantRequest) (jag string,
 	form.Set("resource", r.discovery.Resource)
 	form.Set("subject_token", token)
 	form.Set("subject_token_type", tokenType)
-	answer, err := endpoint.send(ctx, form)
+	response, err := endpoint.send(ctx, form)
 	switch {
 	case err != nil:
 		return "", nil, err
-	case answer.IssuedTokenType != tokenTypeIDJAG:
+	case response.IssuedTokenType != tokenTypeIDJAG:
 		return "", nil, fmt.Errorf("invalid issued_token_type %q: must be "+tokenTypeIDJAG,
-			oauthfetch.CleanText(answer.IssuedTokenType, oauthfetch.MaxErrorText))
-	case !strings.EqualFold(answer.TokenType, tokenTypeNone):
+			oauthfetch.CleanText(response.IssuedTokenType, oauthfetch.MaxErrorText))
+	case !strings.EqualFold(response.TokenType, tokenTypeNone):
 		return "", nil, fmt.Errorf("invalid token_type %q: must be "+tokenTypeNone,
-			oauthfetch.CleanText(answer.TokenType, oauthfetch.MaxErrorCode))
+			oauthfetch.CleanText(response.TokenType, oauthfetch.MaxErrorCode))
 	}
 	scopes = r.scopes
-	if answer.Scope != nil {
-		scopes = boundedScopes(*answer.Scope)
+	if response.Scope != nil {
+		scopes = boundedScopes(*response.Scope)
 	}
-	return answer.AccessToken, scopes, nil
+	return response.AccessToken, scopes, nil
 }
 
 // identityProvider returns the identity provider's token endpoint. The program names it, not a

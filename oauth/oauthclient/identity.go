@@ -109,8 +109,8 @@ func (t *Transport) configured(d *discovery) (*Registration, error) {
 	if want == "" && c.InsecureAnyIssuer {
 		t.mu.Lock()
 		want = d.Issuer
-		if t.known != nil {
-			want = t.known.Issuer
+		if t.record != nil {
+			want = t.record.Issuer
 		}
 		t.mu.Unlock()
 	}

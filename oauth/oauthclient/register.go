@@ -108,15 +108,15 @@ func register(
 		}
 		asked.TokenEndpointAuthMethod = method
 	}
-	answer, err := f.PostJSON(ctx, server.RegistrationEndpoint, &asked)
+	response, err := f.PostJSON(ctx, server.RegistrationEndpoint, &asked)
 	if err != nil {
 		return nil, err
 	}
-	if answer.Status != http.StatusCreated && answer.Status != http.StatusOK {
-		return nil, registrationRefusal(answer.Status, answer.Body)
+	if response.Status != http.StatusCreated && response.Status != http.StatusOK {
+		return nil, registrationRefusal(response.Status, response.Body)
 	}
 	var r registrationResponse
-	err = answer.Decode(&r)
+	err = response.Decode(&r)
 	if err == nil {
 		err = r.check(&asked, redirectURI)
 	}

@@ -196,12 +196,12 @@ func (e *tokenEndpoint) sendOnce(ctx context.Context, target *url.URL, form url.
 		}
 		header.Set(dpop.Header, proof)
 	}
-	answer, err := e.fetcher.PostForm(ctx, e.server.TokenEndpoint, form, header)
+	response, err := e.fetcher.PostForm(ctx, e.server.TokenEndpoint, form, header)
 	if err != nil {
 		return nil, nil, err
 	}
-	r, err := readTokenResponse(answer.Status, answer.Body, e.secrets(form))
-	return r, answer.Header, err
+	r, err := readTokenResponse(response.Status, response.Body, e.secrets(form))
+	return r, response.Header, err
 }
 
 // authenticated returns a copy of a form with the resource and the client's authentication, and the
@@ -371,14 +371,14 @@ func isPermanent(err error) bool {
 //
 // A renewal is not cancelled once it has begun: the authorization server may have replaced the
 // refresh token, and only its response has the new one.
-func (t *Transport) renew(ctx context.Context, held *TokenSet) (*outcome, error) {
+func (t *Transport) renew(ctx context.Context, current *TokenSet) (*outcome, error) {
 	t.mu.Lock()
-	known, logouts := t.known, t.logouts
+	known, logouts := t.record, t.logouts
 	t.mu.Unlock()
-	if known == nil || known.Server == nil || held.Issuer != known.Issuer {
+	if known == nil || known.Server == nil || current.Issuer != known.Issuer {
 		return &outcome{}, nil // no known token endpoint
 	}
-	client, err := t.clientOf(ctx, held)
+	client, err := t.clientOf(ctx, current)
 	if err != nil {
 		return nil, err
 	}
@@ -392,7 +392,7 @@ func (t *Transport) renew(ctx context.Context, held *TokenSet) (*outcome, error)
 			return nil, err
 		case stored == nil:
 			return nil, nil // logged out meanwhile
-		case stored.AccessToken != held.AccessToken && !stored.expiresBefore(time.Now()):
+		case stored.AccessToken != current.AccessToken && !stored.expiresBefore(time.Now()):
 			result.tokens = stored // renewed meanwhile
 			return old, nil
 		case stored.RefreshToken == "":

@@ -100,17 +100,14 @@ type Transport struct {
 	log         *slog.Logger
 	invalid     error // the error of every request; nil if endpoint and options are valid
 
-	mu     sync.Mutex    // guards the fields below
-	loaded bool          // the store has been read
-	tokens *TokenSet     // nil if there are none; never modified
-	known  *serverRecord // nil before a discovery; never modified
-	// recent failed logins, by failureKey
-	failures map[string]*failedAttempt
-	pointer  *oauth.Challenge // the last one with resource_metadata
-	// in progress, nil for none
-	flow    *flow
-	renewal *flow // in progress beside flow
-	logouts int   // number of calls of Logout; results of older flows are not stored
+	mu                sync.Mutex                // guards the fields below
+	loaded            bool                      // the store has been read
+	tokens            *TokenSet                 // nil if there are none; never modified
+	record            *serverRecord             // nil before a discovery; never modified
+	failures          map[string]*failedAttempt // recent failed logins, by failureKey
+	metadataChallenge *oauth.Challenge          // the last one with resource_metadata
+	flow, renewal     *flow                     // in progress; nil for none
+	logouts           int                       // calls of Logout; results of older flows are not stored
 }
 
 // NewTransport returns a Transport for the MCP server at an endpoint such as
@@ -190,7 +187,7 @@ func (t *Transport) covers(u *url.URL) bool {
 		return true
 	}
 	t.mu.Lock()
-	known := t.known
+	known := t.record
 	t.mu.Unlock()
 	return known != nil && known.covers(u)
 }
@@ -236,7 +233,7 @@ func (x *exchange) run() (*http.Response, error) {
 		if n == nil {
 			return res, nil
 		}
-		n.persists = source == fromRefresh
+		n.renewed = source == fromRefresh
 		drain(res)
 		switch {
 		case attempt > maxAttempts:
