@@ -1,6 +1,7 @@
 package oauthclient
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -12,7 +13,6 @@ import (
 	"log"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -26,13 +26,10 @@ import (
 const (
 	// callbackPath is the path of the redirect URI if none is registered.
 	callbackPath = "/callback"
-	// maxCallbackHeader bounds the header block of a request, in bytes. Browsers send the cookies
-	// of all programs on this machine.
-	maxCallbackHeader = 64 << 10
-	// callbackReadTimeout bounds reading a request.
+	// maxCallbackHeader bounds the header block, in bytes. Browsers send the cookies of localhost.
+	maxCallbackHeader   = 64 << 10
 	callbackReadTimeout = 10 * time.Second
-	// outcomeTimeout is how long the page waits for the outcome of the login: as long as a token
-	// request.
+	// outcomeTimeout is how long the page waits for the outcome of the login.
 	outcomeTimeout = 15 * time.Second
 	// closeTimeout is how long Close waits until the page is sent.
 	closeTimeout = 2 * time.Second
@@ -55,8 +52,7 @@ type loopbackCallback struct {
 	pages    sync.WaitGroup
 }
 
-// listenCallback listens at the first redirect URI where that is possible, at any port if there are
-// none.
+// listenCallback listens at the first possible redirect URI, at any port if there are none.
 func listenCallback(ctx context.Context, b *Browser, redirectURIs []string) (*loopbackCallback, error) {
 	if len(redirectURIs) == 0 {
 		redirectURIs = []string{"http://127.0.0.1" + callbackPath}
@@ -64,8 +60,8 @@ func listenCallback(ctx context.Context, b *Browser, redirectURIs []string) (*lo
 	var all []error
 	for _, text := range redirectURIs {
 		u, err := url.Parse(text)
-		if err != nil || u.Scheme != "http" || !netx.IsLoopback(u.Hostname()) || u.RawQuery != "" ||
-			u.User != nil || u.Fragment != "" {
+		if err != nil || u.Scheme != "http" || !netx.IsLoopback(u.Hostname()) ||
+			u.RawQuery != "" || u.User != nil || u.Fragment != "" {
 			continue // for another Authorizer
 		}
 		listeners, err := listenOn(ctx, u)
@@ -76,8 +72,7 @@ func listenCallback(ctx context.Context, b *Browser, redirectURIs []string) (*lo
 		return newCallback(b, u, listeners), nil
 	}
 	if len(all) == 0 {
-		return nil, errors.New("oauth: none of the client's redirect URIs is http with a loopback host, which the " +
-			"browser login needs")
+		return nil, errors.New("oauth: the browser login needs a redirect URI that is http with a loopback host")
 	}
 	return nil, fmt.Errorf("oauth: listen for the authorization response: %w", errors.Join(all...))
 }
@@ -86,20 +81,14 @@ func listenCallback(ctx context.Context, b *Browser, redirectURIs []string) (*lo
 // and browsers differ in which they use.
 func listenOn(ctx context.Context, u *url.URL) ([]net.Listener, error) {
 	var config net.ListenConfig
-	port, host := u.Port(), u.Hostname()
-	if port == "" {
-		port = "0"
-	}
+	port, host := cmp.Or(u.Port(), "0"), u.Hostname()
 	var listeners []net.Listener
 	var err error
 	if strings.EqualFold(host, "localhost") {
 		listeners, err = listenOnBoth(ctx, &config, port)
-	} else if a, bad := netip.ParseAddr(host); bad != nil || !a.IsLoopback() {
-		err = errors.New("invalid host: must be localhost or a loopback address")
 	} else {
-		var one net.Listener
-		one, err = config.Listen(ctx, "tcp", net.JoinHostPort(host, port))
-		listeners = []net.Listener{one}
+		listeners = make([]net.Listener, 1)
+		listeners[0], err = config.Listen(ctx, "tcp", net.JoinHostPort(host, port))
 	}
 	if err != nil {
 		return nil, err
@@ -135,16 +124,13 @@ func listenOnBoth(ctx context.Context, config *net.ListenConfig, port string) ([
 	}
 }
 
-// matchesHost reports whether a Host header is that of a URL. Browsers write it in lower case and
-// omit port 80.
+// matchesHost reports whether a Host header is that of a URL. Browsers omit port 80.
 func matchesHost(u *url.URL, host string) bool {
 	return strings.EqualFold(host, u.Host) || u.Port() == "80" && strings.EqualFold(host+":80", u.Host)
 }
 
 func newCallback(b *Browser, u *url.URL, listeners []net.Listener) *loopbackCallback {
-	if u.Path == "" {
-		u.Path = "/"
-	}
+	u.Path = cmp.Or(u.Path, "/")
 	c := &loopbackCallback{browser: b, uri: u, responses: make(chan url.Values, 1), ended: make(chan struct{})}
 	c.server = &http.Server{
 		Handler: c, ReadTimeout: callbackReadTimeout, MaxHeaderBytes: maxCallbackHeader,
@@ -157,10 +143,8 @@ func newCallback(b *Browser, u *url.URL, listeners []net.Listener) *loopbackCall
 	return c
 }
 
-// RedirectURI returns the redirect URI with its port.
 func (c *loopbackCallback) RedirectURI() string { return c.uri.String() }
 
-// Authorize opens the page and returns the response.
 func (c *loopbackCallback) Authorize(ctx context.Context, login *LoginRequest) (url.Values, error) {
 	c.mu.Lock()
 	c.login = login
@@ -176,23 +160,13 @@ func (c *loopbackCallback) Close(outcome error) {
 		close(c.ended)
 	}
 	c.mu.Unlock()
-	sent := make(chan struct{})
-	go func() { // ends when the pages are sent or the server is closed
-		c.pages.Wait()
-		close(sent)
-	}()
-	timer := time.NewTimer(closeTimeout)
-	defer timer.Stop()
-	select {
-	case <-sent:
-	case <-timer.C:
-	}
+	timer := time.AfterFunc(closeTimeout, func() { _ = c.server.Close() }) // ends the pages
+	c.pages.Wait()
+	timer.Stop()
 	_ = c.server.Close()
 	c.serving.Wait()
-	<-sent
 }
 
-// ServeHTTP serves a request of the browser.
 func (c *loopbackCallback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	if c.closed {
@@ -222,14 +196,14 @@ func (c *loopbackCallback) handleResponse(w http.ResponseWriter, r *http.Request
 	login := c.login
 	isExpected := err == nil && len(state) == 1 && login != nil && login.State != "" &&
 		subtle.ConstantTimeCompare([]byte(state[0]), []byte(login.State)) == 1
-	isFirst := isExpected && !c.answered
+	isRepeated := isExpected && c.answered
 	c.answered = c.answered || isExpected
 	c.mu.Unlock()
 	switch {
 	case !isExpected:
 		writePage(w, http.StatusBadRequest, pageUnexpected)
 		return
-	case !isFirst:
+	case isRepeated:
 		writePage(w, http.StatusGone, pageRepeated.of(login))
 		return
 	}
@@ -270,10 +244,10 @@ const maxShown = 255
 var (
 	pageUnexpected = page{title: "Unexpected request",
 		text: "This request does not belong to a login in progress. You can close this page."}
-	pageRepeated = page{title: "Login already completed", text: "The response to this login was received before. " +
-		"You can close this page."}
-	pagePending = page{title: "Almost done", text: "The response was received. The program shows how the login " +
-		"ends; you can close this page."}
+	pageRepeated = page{title: "Login already completed",
+		text: "The response to this login was received before. You can close this page."}
+	pagePending = page{title: "Almost done",
+		text: "The response was received. The program shows how the login ends; you can close this page."}
 	pageDone = page{title: "You are logged in", text: "You can close this page and go back to the program."}
 )
 
