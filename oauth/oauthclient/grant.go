@@ -16,24 +16,13 @@ type Grant interface {
 	obtain(ctx context.Context, r *grantRequest) (*TokenSet, error)
 }
 
-// A grantRequest has the parameters of a grant.
 type grantRequest struct {
 	transport *Transport
 	discovery *discovery
-	scopes    []string // of the scope parameter; empty to omit it
-
-	// awaitUser suspends the timeouts of all requests that wait for the tokens, until done is
-	// called.
-	awaitUser func() (done func())
+	scopes    []string             // of the scope parameter; empty to omit it
+	awaitUser func() (done func()) // see flow.awaitUser
 }
 
-// configured returns the client of the options, as the authorization server knows it. It is an
-// error if there is none, or if it belongs to another authorization server.
-func (r *grantRequest) configured(context.Context) (*Registration, error) {
-	return r.transport.configured(r.discovery)
-}
-
-// tokenEndpoint returns the token endpoint of the authorization server, for a client.
 func (r *grantRequest) tokenEndpoint(client *Registration) *tokenEndpoint {
 	return r.transport.tokenEndpoint(r.discovery.Server, client, r.discovery.Resource, r.discovery.scope)
 }
@@ -58,7 +47,7 @@ func NewClientCredentialsGrant() Grant { return clientCredentials{} }
 type clientCredentials struct{}
 
 func (clientCredentials) obtain(ctx context.Context, r *grantRequest) (*TokenSet, error) {
-	client, err := r.configured(ctx)
+	client, err := r.transport.configured(r.discovery)
 	if err != nil {
 		return nil, err
 	}
@@ -73,8 +62,7 @@ func (clientCredentials) obtain(ctx context.Context, r *grantRequest) (*TokenSet
 	return endpoint.grant(ctx, scopedForm("client_credentials", r.scopes))
 }
 
-// grant requests tokens by a grant that can be repeated at any time. It drops a refresh token,
-// which servers should not issue here: each renewal has to be authorized again. Spec: RFC 6749,
+// grant requests tokens by a grant that can be repeated at any time. It ignores a refresh token. Spec: RFC 6749,
 // section 4.4.3; RFC 7521, section 4.1.
 func (e *tokenEndpoint) grant(ctx context.Context, form url.Values) (*TokenSet, error) {
 	if err := e.prover.CheckServer(e.server.DPoPAlgorithms); err != nil {
@@ -88,7 +76,6 @@ func (e *tokenEndpoint) grant(ctx context.Context, form url.Values) (*TokenSet, 
 	return set, nil
 }
 
-// scopedForm returns the form of a token request.
 func scopedForm(grant string, scopes []string) url.Values {
 	form := url.Values{"grant_type": {grant}}
 	if len(scopes) > 0 {

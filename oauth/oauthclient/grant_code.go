@@ -11,7 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 
 	"github.com/patchbay-mcp/patchbay/internal/browser"
 	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
@@ -58,14 +58,12 @@ type LoginRequest struct {
 }
 
 // An AuthorizerFunc shows a login page to the user, waits until the browser returns to the redirect
-// URI, and returns all query parameters of that request. The [Transport] checks state and iss, and
-// turns a refusal, such as error=access_denied, into a [*LoginError]: a refusal is a response and
-// not an error of the function. An error is for a login without a response, such as a user who does
-// not return, and ends the login.
+// URI, and returns all query parameters of that request. The [Transport] checks them, and turns a
+// refusal, such as error=access_denied, into a [*LoginError]. An error of the function is for a login
+// without a response.
 //
-// If several logins share a redirect URI, the function finds its response by [LoginRequest].State.
-// It must ignore responses with another state, since anyone can send them. It returns when ctx ends
-// and may be called concurrently.
+// The function must ignore responses with another state than [LoginRequest].State, since anyone can
+// send them. It returns when ctx ends and may be called concurrently.
 type AuthorizerFunc func(ctx context.Context, login *LoginRequest) (url.Values, error)
 
 // NewAuthorizer returns an Authorizer for programs that receive the response themselves, at a fixed
@@ -111,8 +109,8 @@ func (e *LoginError) Error() string {
 	return "oauth: the login was refused: " + describe(e.Code, e.Description)
 }
 
-// ErrInvalidResponse is wrapped by the error of a login whose response is not from the authorization
-// server that was asked, or cannot be attributed to it. Nothing of the response was used.
+// ErrInvalidResponse is wrapped by the error of a login whose response cannot be attributed to the
+// authorization server. Nothing of the response was used.
 var ErrInvalidResponse = errors.New("invalid authorization response")
 
 // ErrLoginTimeout is the error of a login that the user did not complete in time.
@@ -127,10 +125,8 @@ func (codeGrant) obtain(ctx context.Context, r *grantRequest) (*TokenSet, error)
 	if err := d.checkCodeFlow(); err != nil {
 		return nil, err
 	}
-	if r.transport.prover != nil {
-		if err := r.transport.prover.CheckServer(d.Server.DPoPAlgorithms); err != nil {
-			return nil, err
-		}
+	if err := r.transport.prover.CheckServer(d.Server.DPoPAlgorithms); err != nil {
+		return nil, err
 	}
 	kind, err := r.transport.clientKind(d)
 	if err != nil {
@@ -172,8 +168,7 @@ type login struct {
 	verifier    string
 	scopes      []string
 
-	mu       sync.Mutex // guards the field below
-	answered bool       // set when a response has been accepted
+	answered atomic.Bool // set when a response has been accepted
 }
 
 func (l *login) run(ctx context.Context) (set *TokenSet, err error) {
@@ -236,8 +231,8 @@ func (l *login) listen(ctx context.Context) (Callback, error) {
 	return t.authorizer.Listen(ctx, nil) // the client registers again
 }
 
-// withOffline returns the scopes to ask for, with offline_access if refresh tokens are wanted and
-// the server supports it. Spec: basic/authorization#refresh-tokens (2026-07-28).
+// withOffline adds offline_access to the scopes if the client and the server support refresh tokens.
+// Spec: basic/authorization#refresh-tokens (2026-07-28).
 func (l *login) withOffline() []string {
 	grants := l.transport.client.Metadata.GrantTypes
 	isWanted := len(grants) == 0 || slices.Contains(grants, grantRefresh)
@@ -290,23 +285,18 @@ func (l *login) authorizationCode(response url.Values) (string, error) {
 	if subtle.ConstantTimeCompare([]byte(response.Get("state")), []byte(l.state)) != 1 {
 		return bad("state must be that of the login")
 	}
-	l.mu.Lock()
-	taken := l.answered
-	l.answered = true
-	l.mu.Unlock()
 	switch {
-	case taken:
+	case l.answered.Swap(true):
 		return bad("the login has had a response before")
 	case response.Has("iss") && response.Get("iss") != l.discovery.Issuer:
 		return bad("iss must be the authorization server that was asked")
 	case !response.Has("iss") && l.discovery.Server.SupportsIssuerParameter:
 		return bad("iss is missing, which the authorization server always sends")
 	case response.Get("error") != "":
+		secrets := []string{l.state, l.verifier}
 		return "", &LoginError{
-			Code: oauthfetch.CleanTextWithout(response.Get("error"), oauthfetch.MaxErrorCode,
-				[]string{l.state, l.verifier}),
-			Description: oauthfetch.CleanTextWithout(response.Get("error_description"), oauthfetch.MaxErrorText,
-				[]string{l.state, l.verifier}),
+			Code:        oauthfetch.CleanTextWithout(response.Get("error"), oauthfetch.MaxErrorCode, secrets),
+			Description: oauthfetch.CleanTextWithout(response.Get("error_description"), oauthfetch.MaxErrorText, secrets),
 		}
 	case response.Get("code") == "" || len(response.Get("code")) > maxCode:
 		return bad(fmt.Sprintf("code must have 1 to %d bytes", maxCode))
@@ -314,14 +304,11 @@ func (l *login) authorizationCode(response url.Values) (string, error) {
 	return response.Get("code"), nil
 }
 
-// secretSize is the length of a random secret, in bytes: 256 bits.
-const secretSize = 32
-
-// newSecret returns a random secret in base64url.
+// newSecret returns 256 random bits in base64url.
 func newSecret() string {
-	secret := make([]byte, secretSize)
-	_, _ = rand.Read(secret) // never fails
-	return base64.RawURLEncoding.EncodeToString(secret)
+	var secret [32]byte
+	_, _ = rand.Read(secret[:]) // never fails
+	return base64.RawURLEncoding.EncodeToString(secret[:])
 }
 
 // challengeOf returns the S256 code challenge of a verifier. Spec: RFC 7636, section 4.2.

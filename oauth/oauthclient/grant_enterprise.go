@@ -1,6 +1,7 @@
 package oauthclient
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,11 +55,7 @@ type EnterpriseOptions struct {
 // Spec: extension io.modelcontextprotocol/enterprise-managed-authorization; RFC 8693, section 2;
 // RFC 7523, section 2.1.
 func NewEnterpriseGrant(opts *EnterpriseOptions) Grant {
-	var g enterprise
-	if opts != nil {
-		g.EnterpriseOptions = *opts
-	}
-	return &g
+	return &enterprise{*cmp.Or(opts, new(EnterpriseOptions))}
 }
 
 type enterprise struct{ EnterpriseOptions }
@@ -68,7 +65,7 @@ func (g *enterprise) obtain(ctx context.Context, r *grantRequest) (*TokenSet, er
 		return nil, err
 	}
 	// Check the client first, before the user's token leaves the machine.
-	client, err := r.configured(ctx)
+	client, err := r.transport.configured(r.discovery)
 	if err != nil {
 		return nil, err
 	}
@@ -95,14 +92,12 @@ func (g *enterprise) validate(d *discovery) error {
 	case g.Subject == nil:
 		return errors.New("oauth: EnterpriseOptions.Subject is nil")
 	case d.Conventional || d.Resource == "":
-		return errors.New("oauth: the server publishes no Protected Resource Metadata, which enterprise-managed " +
-			"authorization needs")
+		return errors.New("oauth: enterprise-managed authorization needs Protected Resource Metadata of the server")
 	}
 	return nil
 }
 
-// exchange obtains an identity assertion authorization grant (ID-JAG) for the server from the
-// identity provider, and its scopes. Spec: extension
+// exchange obtains an identity assertion authorization grant (ID-JAG) from the identity provider. Spec: extension
 // io.modelcontextprotocol/enterprise-managed-authorization, Token Exchange.
 func (g *enterprise) exchange(ctx context.Context, r *grantRequest) (jag string, scopes []string, err error) {
 	endpoint, err := g.identityProvider(ctx, r)
@@ -114,8 +109,7 @@ func (g *enterprise) exchange(ctx context.Context, r *grantRequest) (jag string,
 		return "", nil, fmt.Errorf("EnterpriseOptions.Subject: %w", err)
 	}
 	if !isSendable(token) || tokenType == "" {
-		return "", nil, errors.New("EnterpriseOptions.Subject: invalid token or type: must not be empty and must be " +
-			"printable ASCII")
+		return "", nil, errors.New("EnterpriseOptions.Subject: invalid token or type: must be printable ASCII, and not empty")
 	}
 	form := scopedForm(grantTokenExchange, r.scopes)
 	form.Set("requested_token_type", tokenTypeIDJAG)
@@ -144,11 +138,7 @@ func (g *enterprise) exchange(ctx context.Context, r *grantRequest) (jag string,
 // identityProvider returns the identity provider's token endpoint. The program names it, not a
 // server, so its address may be private.
 func (g *enterprise) identityProvider(ctx context.Context, r *grantRequest) (*tokenEndpoint, error) {
-	address := g.TokenEndpoint
-	if address == "" {
-		address = g.Issuer
-	}
-	at, err := url.Parse(address)
+	at, err := url.Parse(cmp.Or(g.TokenEndpoint, g.Issuer))
 	if err != nil || at.Host == "" {
 		return nil, errors.New("invalid Issuer or TokenEndpoint: must be a URL with a host")
 	}
