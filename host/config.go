@@ -1,3 +1,15 @@
+// Package host is for programs that connect to several servers. It reads their configuration files.
+//
+//	config, err := host.LoadConfig(".mcp.json")
+//	server, err := config.Server("files")
+//	server, err = server.Expand(os.LookupEnv)
+//
+// The format is the one that most clients share: a member mcpServers, or servers, maps names to
+// commands with arguments, or to URLs. Comments and trailing commas are allowed. Unknown members
+// are kept.
+//
+// A configuration file chooses which commands run: starting a server from it runs code of the
+// file's author.
 package host
 
 import (
@@ -5,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -116,4 +129,43 @@ func (c *Config) Server(name string) (*Server, error) {
 		s.base = filepath.Dir(c.Path)
 	}
 	return s, nil
+}
+
+// ConfigEnv is the environment variable that names a configuration file.
+const ConfigEnv = "PATCHBAY_CONFIG"
+
+// ConfigFiles returns the paths of the configuration files, in order of precedence: path, if it is
+// not empty; else the value of the environment variable [ConfigEnv]; else .mcp.json and mcp.json in
+// the current directory, and patchbay/mcp.json in the user's configuration directory.
+func ConfigFiles(path string) []string {
+	if path == "" {
+		path = os.Getenv(ConfigEnv)
+	}
+	if path != "" {
+		return []string{path}
+	}
+	files := []string{".mcp.json", "mcp.json"}
+	if dir, err := os.UserConfigDir(); err == nil {
+		files = append(files, filepath.Join(dir, "patchbay", "mcp.json"))
+	}
+	return files
+}
+
+// LoadConfigs reads those files of [ConfigFiles] that exist. A file given by path or by the
+// environment must exist. It returns the files that it could read, even with an error, which joins
+// the errors of the others.
+func LoadConfigs(path string) ([]*Config, error) {
+	required := path != "" || os.Getenv(ConfigEnv) != ""
+	var configs []*Config
+	var errs []error
+	for _, file := range ConfigFiles(path) {
+		c, err := LoadConfig(file)
+		switch {
+		case err == nil:
+			configs = append(configs, c)
+		case required || !errors.Is(err, fs.ErrNotExist):
+			errs = append(errs, err)
+		}
+	}
+	return configs, errors.Join(errs...)
 }

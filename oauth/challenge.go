@@ -1,6 +1,7 @@
 package oauth
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -9,8 +10,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 )
 
-// Limits of challenges that are parsed. Real responses have one or two challenges with a handful of
-// parameters.
+// Limits of challenges. Real responses have one or two, with a handful of parameters.
 const (
 	maxChallenges      = 16
 	maxChallengeParams = 32
@@ -29,17 +29,16 @@ type Challenge struct {
 	Params map[string]string
 }
 
-// Is reports whether the challenge has an authentication scheme, ignoring case.
+// Is reports whether Scheme is the given scheme, ignoring case.
 func (c *Challenge) Is(scheme string) bool { return strings.EqualFold(c.Scheme, scheme) }
 
-// ParseChallenges returns the challenges of a response in their order. Names of parameters are in
-// lower case. A challenge with a duplicate parameter is omitted, since it is ambiguous; so is what
-// follows a syntax error in the same field.
+// ParseChallenges returns the challenges of a response in their order. A challenge with a duplicate
+// parameter is omitted, since it is ambiguous; so is the rest of a field after a syntax error.
 func ParseChallenges(header http.Header) []Challenge {
 	var all []Challenge
-	room := maxChallengeBytes
+	remaining := maxChallengeBytes
 	for _, field := range header.Values("WWW-Authenticate") {
-		if room -= len(field); room < 0 {
+		if remaining -= len(field); remaining < 0 {
 			break
 		}
 		p := challengeParser{rest: field}
@@ -56,9 +55,9 @@ func ParseChallenges(header http.Header) []Challenge {
 	return all
 }
 
-// String returns the challenge as a field value, with the parameters in alphabetical order. It
-// replaces characters that are not allowed in a header by spaces and omits parameters with invalid
-// names, so the result is always safe to send. It is empty if the scheme is not a token.
+// String returns the challenge as a field value, with the parameters in alphabetical order; empty if
+// the scheme is not a token. Invalid characters become spaces, and parameters with invalid names are
+// omitted, so the result is always safe to send.
 func (c Challenge) String() string {
 	if !netx.IsToken(c.Scheme) {
 		return ""
@@ -71,23 +70,17 @@ func (c Challenge) String() string {
 		}
 		return b.String()
 	}
-	names := make([]string, 0, len(c.Params))
-	for name := range c.Params {
-		if netx.IsToken(name) {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
 	separator := " "
-	for _, name := range names {
-		b.WriteString(separator + name + "=")
-		writeQuoted(&b, c.Params[name])
-		separator = ", "
+	for _, name := range slices.Sorted(maps.Keys(c.Params)) {
+		if netx.IsToken(name) {
+			b.WriteString(separator + name + "=")
+			writeQuoted(&b, c.Params[name])
+			separator = ", "
+		}
 	}
 	return b.String()
 }
 
-// writeQuoted writes a quoted-string.
 func writeQuoted(b *strings.Builder, text string) {
 	b.WriteByte('"')
 	for i := range len(text) {
@@ -104,7 +97,7 @@ func writeQuoted(b *strings.Builder, text string) {
 	b.WriteByte('"')
 }
 
-// A challengeParser reads one field value.
+// A challengeParser parses one field value.
 type challengeParser struct{ rest string }
 
 // challenge parses the next challenge. It is ambiguous if a parameter appears twice.
@@ -130,7 +123,6 @@ func (p *challengeParser) challenge() (c Challenge, unambiguous, ok bool) {
 		}
 		value, ok := p.paramValue()
 		if !ok || n == maxChallengeParams {
-			p.rest = ""
 			return c, false, false
 		}
 		if c.Params == nil {
@@ -148,8 +140,8 @@ func (p *challengeParser) challenge() (c Challenge, unambiguous, ok bool) {
 func (p *challengeParser) paramName(isFirst bool) (name string, ok bool) {
 	before := p.rest
 	p.skip(" \t")
-	if commas := p.skip(" \t,"); commas == 0 && !isFirst {
-		return "", false // nothing that could follow a parameter
+	if p.skip(" \t,") == 0 && !isFirst {
+		return "", false // only a comma can follow a parameter
 	}
 	name = p.token()
 	p.skip(" \t")
@@ -165,18 +157,15 @@ func (p *challengeParser) paramName(isFirst bool) (name string, ok bool) {
 // paramValue parses a token or a quoted-string, up to the end of the parameter. It also accepts
 // URLs without quotes, which some servers send.
 func (p *challengeParser) paramValue() (value string, ok bool) {
+	before := p.rest
 	if strings.HasPrefix(p.rest, `"`) {
 		value, ok = p.quoted()
 	} else {
-		end := strings.IndexFunc(p.rest, func(r rune) bool {
-			return r <= ' ' || r >= 0x7f || r == ',' ||
-				r == '"' || r == '\\'
+		p.rest = strings.TrimLeftFunc(p.rest, func(r rune) bool {
+			return r > ' ' && r < 0x7f && r != ',' && r != '"' && r != '\\'
 		})
-		if end < 0 {
-			end = len(p.rest)
-		}
-		value, ok = p.rest[:end], end > 0
-		p.rest = p.rest[end:]
+		value = before[:len(before)-len(p.rest)]
+		ok = value != ""
 	}
 	return value, ok && p.atEnd()
 }
@@ -185,11 +174,11 @@ func (p *challengeParser) quoted() (text string, ok bool) {
 	var b strings.Builder
 	for i := 1; i < len(p.rest); i++ {
 		c := p.rest[i]
-		switch {
-		case c == '"':
+		if c == '"' {
 			p.rest = p.rest[i+1:]
 			return b.String(), true
-		case c == '\\':
+		}
+		if c == '\\' {
 			if i++; i == len(p.rest) {
 				return "", false
 			}
@@ -205,15 +194,12 @@ func (p *challengeParser) quoted() (text string, ok bool) {
 
 // token68 parses a token68 if it is alone up to the next comma.
 func (p *challengeParser) token68() (text string, ok bool) {
-	end := strings.IndexByte(p.rest, ',')
-	if end < 0 {
-		end = len(p.rest)
-	}
-	text = strings.TrimRight(p.rest[:end], " \t")
-	if !oauthwire.IsToken68(text) {
+	text, _, _ = strings.Cut(p.rest, ",")
+	after := p.rest[len(text):]
+	if text = strings.TrimRight(text, " \t"); !oauthwire.IsToken68(text) {
 		return "", false
 	}
-	p.rest = p.rest[end:]
+	p.rest = after
 	return text, true
 }
 
@@ -228,7 +214,7 @@ func (p *challengeParser) token() string {
 	return text
 }
 
-// skip skips bytes of a set and returns how many it has skipped.
+// skip skips the bytes of a set and returns their number.
 func (p *challengeParser) skip(set string) int {
 	after := strings.TrimLeft(p.rest, set)
 	n := len(p.rest) - len(after)

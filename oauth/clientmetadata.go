@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,12 +20,11 @@ import (
 )
 
 const (
-	// maxClientName bounds the name of a client, in bytes: it is creds on one line of a page.
+	// maxClientName bounds the name of a client, in bytes: pages show it on one line.
 	maxClientName = 200
 	// maxRedirectURIs bounds the redirect URIs of one client. Real ones have a handful.
 	maxRedirectURIs = 32
-	// defaultDocumentLifetime is how long a document without cache directives is cached, and
-	// maxDocumentLifetime how long one with directives is at most.
+	// defaultDocumentLifetime is for documents without cache directives.
 	defaultDocumentLifetime, maxDocumentLifetime = 5 * time.Minute, 24 * time.Hour
 )
 
@@ -34,8 +32,7 @@ const (
 // client_id: the client_id must be an https URL with a path, and the document must contain it byte
 // for byte, a name, redirect URIs and no shared secret.
 //
-// Spec: basic/authorization/client-registration, Client ID Metadata Documents (2025-11-25 and
-// later).
+// Spec: basic/authorization/client-registration (2025-11-25), Client ID Metadata Documents.
 func (m *ClientMetadata) Validate(clientID string) error {
 	if err := CheckClientIDURL(clientID); err != nil {
 		return err
@@ -49,8 +46,7 @@ func (m *ClientMetadata) Validate(clientID string) error {
 // CheckClientIDURL returns an error if a client_id cannot be the URL of a Client ID Metadata
 // Document: it must be https and have a path without dot segments.
 //
-// Spec: basic/authorization/client-registration, Client ID Metadata Documents (2025-11-25 and
-// later).
+// Spec: basic/authorization/client-registration (2025-11-25), Client ID Metadata Documents.
 func CheckClientIDURL(clientID string) error {
 	u, err := oauthfetch.CheckURL(clientID)
 	if err == nil {
@@ -95,34 +91,29 @@ func (m *ClientMetadata) checkDocument(clientID string) error {
 		}
 	}
 	for _, link := range []struct{ name, text string }{
-		{"client_uri", m.URI}, {"logo_uri", m.LogoURI}, {"tos_uri", m.TermsURI}, {"policy_uri",
-			m.PolicyURI}, {"jwks_uri", m.JWKSURI},
+		{"client_uri", m.URI}, {"logo_uri", m.LogoURI}, {"tos_uri", m.TermsURI},
+		{"policy_uri", m.PolicyURI}, {"jwks_uri", m.JWKSURI},
 	} {
-		if link.text == "" {
-			continue
-		}
 		u, err := oauthfetch.ParseURL(link.text)
-		if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil {
+		if link.text != "" && (err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil) {
 			return fmt.Errorf("invalid %s: must be an https URL", link.name)
 		}
 	}
 	return nil
 }
 
-// isPrintable reports whether a text is one line of printable characters. Marks that change the
-// direction of text, for one, are not printable.
+// isPrintable reports whether a text is one line of printable characters, without marks that change
+// its direction.
 func isPrintable(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 // FetchClientMetadata fetches and validates the Client ID Metadata Document of a client_id. It also
-// returns how long the document may be cached: as the response says, at most a day; 5 minutes if it
-// does not say; 0 if it must not be cached. Redirects are not followed, since the client_id is the
-// URL of the document. The error is a [*FetchError] if there is no document, and a
-// [*DiscoveryError] if it is invalid.
+// returns how long the document may be cached: by the response's header, at most a day; by default 5
+// minutes; 0 if it must not be cached. Redirects are not followed. The error is a [*FetchError] if
+// there is no document, and a [*DiscoveryError] if it is invalid.
 //
-// Spec: basic/authorization/client-registration, Client ID Metadata Documents (2025-11-25 and
-// later).
+// Spec: basic/authorization/client-registration (2025-11-25), Client ID Metadata Documents.
 func (f *Fetcher) FetchClientMetadata(ctx context.Context, clientID string) (*ClientMetadata, time.Duration, error) {
 	u, err := f.fetcher().CheckURL(clientID)
 	if err == nil {
@@ -151,47 +142,35 @@ func (f *Fetcher) FetchClientMetadata(ctx context.Context, clientID string) (*Cl
 	return &doc.ClientMetadata, freshness(header, time.Now()), nil
 }
 
-// freshness returns how long a response may be cached.
-//
-// Spec: RFC 9111, sections 4.2 and 5.2.2.
+// freshness returns how long a response may be cached. Spec: RFC 9111, sections 4.2 and 5.2.2.
 func freshness(header http.Header, now time.Time) time.Duration {
-	var directives []string
-	for _, line := range header.Values("Cache-Control") {
-		for part := range strings.SplitSeq(strings.ToLower(line), ",") {
-			directives = append(directives, strings.TrimSpace(part))
+	directives := map[string]string{}
+	for directive := range strings.SplitSeq(strings.ToLower(strings.Join(header.Values("Cache-Control"), ",")), ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(directive), "=")
+		if _, duplicate := directives[name]; !duplicate {
+			directives[name] = value
 		}
-	}
-	for _, never := range []string{"no-store", "no-cache", "private"} {
-		if slices.ContainsFunc(directives, func(d string) bool {
-			return d == never ||
-				strings.HasPrefix(d, never+"=")
-		}) {
+		if name == "no-store" || name == "no-cache" || name == "private" {
 			return 0
 		}
 	}
 	age, _ := strconv.ParseUint(header.Get("Age"), 10, 31)
-	for _, name := range []string{"s-maxage=", "max-age="} {
-		for _, d := range directives {
-			if text, ok := strings.CutPrefix(d, name); ok {
-				seconds, err := strconv.ParseUint(strings.Trim(text, `"`), 10, 31)
-				if err != nil {
-					return 0
-				}
-				return boundedLifetime(time.Duration(seconds)*time.Second - time.Duration(age)*time.Second)
+	lifetime := defaultDocumentLifetime
+	for _, name := range []string{"s-maxage", "max-age"} {
+		if text, ok := directives[name]; ok {
+			seconds, err := strconv.ParseUint(strings.Trim(text, `"`), 10, 31)
+			if err != nil {
+				return 0
 			}
+			return min(max(time.Duration(seconds)-time.Duration(age), 0)*time.Second, maxDocumentLifetime)
 		}
 	}
 	if header.Get("Expires") != "" {
-		expires, err := http.ParseTime(header.Get("Expires"))
-		if err != nil {
-			return 0
-		}
-		return boundedLifetime(expires.Sub(now))
+		expires, _ := http.ParseTime(header.Get("Expires")) // the zero time if invalid
+		lifetime = expires.Sub(now)
 	}
-	return defaultDocumentLifetime
+	return min(max(lifetime, 0), maxDocumentLifetime)
 }
-
-func boundedLifetime(d time.Duration) time.Duration { return min(max(d, 0), maxDocumentLifetime) }
 
 // CheckRedirectURI returns an error if a redirect URI is not allowed: it must be https, or http on
 // the user's own machine, or have a scheme that an application registered for itself, which

@@ -21,9 +21,9 @@ type FetcherOptions struct {
 	// TLSConfig is for servers whose certificates the system does not trust. It is cloned. Default:
 	// the system's roots, TLS 1.2 and later.
 	TLSConfig *tls.Config
-	// AllowedHosts may have any address, also a private or a loopback one; the scheme must be https
-	// nevertheless. Each is a name or an address as in a URL, with a port (":8443") if only that
-	// one is meant. It is for identity providers within a company. Default: none.
+	// AllowedHosts may have any address, such as an identity provider within a company. URLs must
+	// still be https. Each is a name or an address as in a URL, with a port (":8443") to allow only
+	// that one. Default: none.
 	AllowedHosts []string
 	// Proxy returns the proxy for a request, as that of [http.Transport] does. The addresses that a
 	// proxy connects to cannot be checked here: the proxy has to refuse internal ones. Default: no
@@ -35,8 +35,8 @@ type FetcherOptions struct {
 	// Logger receives warnings about what is ignored, such as a challenge that points to another
 	// origin. Default: slog.Default().
 	Logger *slog.Logger
-	// InsecureAnyAddress allows every address, and plain http. It is for tests only: with it, any
-	// server that the client calls can make the client call whatever it can reach.
+	// InsecureAnyAddress allows every address, and plain http. It is for tests only: servers can then
+	// make the client call everything that it can reach.
 	InsecureAnyAddress bool
 }
 
@@ -48,12 +48,10 @@ type FetcherOptions struct {
 //     Public addresses are allowed. Private networks (RFC 1918, RFC 4193, RFC 6598) and this machine
 //     are refused, except for AllowedHosts. Other special-purpose addresses, such as link-local
 //     ones, where clouds serve credentials, are always refused.
-//   - What is fetched for a server (see [Fetcher.For]) may be as near as that server: if all its
-//     addresses are private, private ones are allowed, and if they are on this machine, so are
-//     those. A server within a company can thus name an identity provider there, and a server on the
-//     Internet cannot.
-//   - http is only for servers on this machine, for a server that is itself addressed as localhost
-//     or a loopback address.
+//   - A URL that a server names (see [Fetcher.For]) may be as near as that server: private if all
+//     addresses of the server are private, on this machine if they are. A server within a company can
+//     thus name an identity provider there, and a server on the Internet cannot.
+//   - http is only for URLs on this machine that a server at localhost or a loopback address names.
 //   - No cookies, no proxy by default, at most 3 redirects of a GET within its origin, at most 1
 //     MiB, JSON of at most 16 levels, 10 seconds.
 //
@@ -79,20 +77,18 @@ func (f *Fetcher) For(endpoint *url.URL) *Fetcher { return (*Fetcher)(f.fetcher(
 // follows no redirects; reading a body larger than 1 MiB returns an error.
 func (f *Fetcher) HTTPClient() *http.Client { return f.fetcher().HTTPClient() }
 
-// A FetchError is a document that could not be fetched, or an endpoint that could not be called.
-// Its field URL has scheme, host and path; Status is that of the HTTP response, 0 if there was
-// none; Err is the reason, nil if it is the status.
+// A FetchError is a document that could not be fetched or an endpoint that could not be called. URL
+// has scheme, host and path; Status is that of the HTTP response, 0 without one; Err is the reason,
+// nil if it is the status.
 type FetchError = oauthfetch.Error
 
 // ErrURLRefused is wrapped by the error of every request that the rules of a [Fetcher] forbid.
 var ErrURLRefused = oauthfetch.ErrURLRefused
 
-// ErrNoMetadata is wrapped by the error of a discovery that has found no metadata where there has
-// to be some.
+// ErrNoMetadata is wrapped by the error of a discovery without the metadata that it needs.
 var ErrNoMetadata = errors.New("no authorization metadata")
 
-// A DiscoveryError is metadata that was found and cannot be used. A login ends with it: nothing is
-// guessed instead.
+// A DiscoveryError is metadata that was found and cannot be used.
 type DiscoveryError struct {
 	URL string // of the document, without its query
 	Err error
@@ -147,11 +143,8 @@ func (f *Fetcher) fetchServerMetadata(ctx context.Context, address, issuer strin
 	return &m, nil
 }
 
-// metadataURLs returns the URLs at which the metadata of an issuer can be, in the order in which to
-// try them.
-//
-// Spec: basic/authorization (2025-11-25), Authorization Server Metadata Discovery; RFC 8414,
-// section 3.1.
+// metadataURLs returns the URLs at which the metadata of an issuer can be, in order. Spec: basic/authorization (2025-11-25), Authorization Server Metadata Discovery; RFC
+// 8414, section 3.1.
 func (f *Fetcher) metadataURLs(issuer string) ([]string, error) {
 	u, err := f.fetcher().CheckURL(issuer)
 	if err == nil && (u.RawQuery != "" || u.ForceQuery) {
@@ -171,8 +164,7 @@ func (f *Fetcher) metadataURLs(issuer string) ([]string, error) {
 // CheckServerMetadata returns an error if metadata is not that of the issuer, has no token
 // endpoint, or contains a URL that the rules of the Fetcher forbid.
 //
-// Spec: RFC 8414, section 3.3; basic/authorization (2026-07-28), Authorization Server Metadata
-// Discovery.
+// Spec: RFC 8414, section 3.3; basic/authorization#authorization-server-metadata-discovery.
 func (f *Fetcher) CheckServerMetadata(m *ServerMetadata, issuer string) error {
 	if m.Issuer != issuer {
 		return fmt.Errorf("invalid issuer %.200q: must be %q, for which it was fetched", m.Issuer, issuer)
@@ -189,10 +181,7 @@ func (f *Fetcher) CheckServerMetadata(m *ServerMetadata, issuer string) error {
 		{"userinfo_endpoint", m.UserinfoEndpoint},
 		{"jwks_uri", m.JWKSURI},
 	} {
-		if endpoint.text == "" {
-			continue
-		}
-		if _, err := f.fetcher().CheckURL(endpoint.text); err != nil {
+		if _, err := f.fetcher().CheckURL(endpoint.text); err != nil && endpoint.text != "" {
 			return fmt.Errorf("invalid %s: %w", endpoint.name, err)
 		}
 	}

@@ -16,26 +16,24 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/jwskey"
+	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 	"github.com/patchbay-mcp/patchbay/internal/singleflight"
 )
 
 // Limits of key sets.
 const (
-	// maxKeys bounds the keys of a set. Servers publish two or three, those with many tenants some
-	// dozens.
+	// maxKeys bounds the keys of a set. Real ones have two or three, with many tenants some dozens.
 	maxKeys = 100
-	// maxCandidates bounds the keys that are tried on one token. Several keys with one id are rare;
-	// tokens without a key id come from servers with one key, or two while they rotate it.
+	// maxCandidates bounds the keys that are tried on one token.
 	maxCandidates = 4
 	// maxRSABits bounds the work of one verification; real keys have 4096 at most.
 	maxRSABits = 8192
 	// keySetLifetime is how long a set is used before it is fetched again.
 	keySetLifetime = 10 * time.Minute
-	// keySetStaleTime is how long after that an old set is used if no new one can be fetched. Most
-	// tokens of a server that is down for longer have expired.
+	// keySetStaleTime is how long after that an old set is used if no new one can be fetched.
 	keySetStaleTime = time.Hour
-	// minRefetchInterval is the least time between two fetches while a set is in use, whatever key
-	// ids tokens name: it keeps invalid tokens from flooding the authorization server.
+	// minRefetchInterval is the least time between two fetches while a set is in use, so that invalid
+	// tokens cannot flood the authorization server.
 	minRefetchInterval = time.Minute
 	// minRetryInterval is the same while there is no usable set.
 	minRetryInterval = 5 * time.Second
@@ -48,11 +46,14 @@ type verificationKey struct {
 	key        any
 }
 
+type jwkSet struct {
+	Keys []jsontext.Value `json:"keys"`
+}
+
 // A keySet is the set that a server published at one time. It is immutable.
 type keySet struct{ keys []verificationKey }
 
-// find returns the keys that a token may be signed with. id is empty if the token does not name
-// one.
+// find returns the keys for the signature of a token. id is empty if the token has none.
 func (s *keySet) find(id string, algorithm jose.SignatureAlgorithm) []verificationKey {
 	var found []verificationKey
 	for _, k := range s.keys {
@@ -64,17 +65,13 @@ func (s *keySet) find(id string, algorithm jose.SignatureAlgorithm) []verificati
 }
 
 // parseKeys returns the keys of a JWK set that can verify signatures with one of the algorithms.
-// Other keys are skipped: sets also contain keys for other purposes and of unknown types.
-//
-// Spec: RFC 7517, section 5.
+// Other keys are skipped: sets also contain keys for other purposes and of unknown types. Spec: RFC
+// 7517, section 5.
 func parseKeys(raw []jsontext.Value, allowed []jose.SignatureAlgorithm) *keySet {
 	set := &keySet{}
 	for _, one := range raw[:min(len(raw), maxKeys)] {
 		var jwk jose.JSONWebKey
-		if jsonscan.Kind(one) != '{' || jwk.UnmarshalJSON(one) != nil || !allowsVerify(one) {
-			continue
-		}
-		if jwk.Use != "" && jwk.Use != "sig" {
+		if jsonscan.Kind(one) != '{' || jwk.UnmarshalJSON(one) != nil || !allowsVerify(one) || jwk.Use != "" && jwk.Use != "sig" {
 			continue
 		}
 		k := verificationKey{id: jwk.KeyID, key: jwk.Key}
@@ -96,12 +93,7 @@ func allowsVerify(jwk []byte) bool {
 	if !ok {
 		return true
 	}
-	for op := range jsonscan.Elements(ops) {
-		if text, err := jsonscan.Unquote(op); err == nil && text == "verify" {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(oauthwire.Strings(ops), "verify")
 }
 
 // algorithmsOfKey returns the algorithms that a key can verify: none for a secret, a published
@@ -113,15 +105,12 @@ func algorithmsOfKey(jwk *jose.JSONWebKey) []jose.SignatureAlgorithm {
 	if key, ok := jwk.Key.(*rsa.PublicKey); ok && key.N.BitLen() > maxRSABits {
 		return nil
 	}
-	algorithms, err := jwskey.Algorithms(jwk.Key)
-	if err != nil {
-		return nil
-	}
+	algorithms, _ := jwskey.Algorithms(jwk.Key)
 	return algorithms
 }
 
-// A remoteKeySet is the key set that an authorization server publishes. It is fetched when it is
-// needed; concurrent callers share one fetch, or use the previous set meanwhile.
+// A remoteKeySet fetches the key set of an authorization server when it is needed. Concurrent callers
+// share one fetch, or use the previous set meanwhile.
 type remoteKeySet struct {
 	fetcher *Fetcher
 	issuer  string
@@ -173,8 +162,7 @@ func (r *remoteKeySet) current(ctx context.Context) (*keySet, error) {
 	return r.refresh(ctx, old)
 }
 
-// refresh returns a newer set than old, or old if none can be fetched. old is nil if there is no
-// usable one. It does not fetch more often than minRefetchInterval allows.
+// refresh returns a newer set than old, or old if none can be fetched. old may be nil.
 func (r *remoteKeySet) refresh(ctx context.Context, old *keySet) (*keySet, error) {
 	return r.fetches.Do(ctx, r.address, func(ctx context.Context) (*keySet, error) {
 		r.mu.Lock()
@@ -200,7 +188,6 @@ func (r *remoteKeySet) refresh(ctx context.Context, old *keySet) (*keySet, error
 	})
 }
 
-// fetch fetches the set and records the result.
 func (r *remoteKeySet) fetch(ctx context.Context) (*keySet, error) {
 	set, err := r.download(ctx)
 	r.mu.Lock()
@@ -223,9 +210,7 @@ func (r *remoteKeySet) download(ctx context.Context) (*keySet, error) {
 			return nil, errors.New("the metadata of the authorization server has no jwks_uri")
 		}
 	}
-	var document struct {
-		Keys []jsontext.Value `json:"keys"`
-	}
+	var document jwkSet
 	if _, err := r.fetcher.fetcher().GetJSON(ctx, address, &document); err != nil {
 		return nil, err
 	}

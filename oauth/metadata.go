@@ -47,14 +47,14 @@ type ServerMetadata struct {
 	RevocationEndpointAuthMethods   []string `json:"revocation_endpoint_auth_methods_supported,omitempty"`
 	IntrospectionEndpointAuthMethod []string `json:"introspection_endpoint_auth_methods_supported,omitempty"`
 	DPoPAlgorithms                  []string `json:"dpop_signing_alg_values_supported,omitempty"`
-	// SendsIssuer is set if every authorization response has the parameter iss.
-	SendsIssuer bool `json:"authorization_response_iss_parameter_supported,omitempty"`
-	// TakesClientMetadata is set if the URL of a Client ID Metadata Document is accepted as
+	// SupportsIssuerParameter is set if every authorization response has the parameter iss.
+	SupportsIssuerParameter bool `json:"authorization_response_iss_parameter_supported,omitempty"`
+	// SupportsClientMetadata is set if the URL of a Client ID Metadata Document is accepted as
 	// client_id.
-	TakesClientMetadata bool   `json:"client_id_metadata_document_supported,omitempty"`
-	ServiceDocument     string `json:"service_documentation,omitempty"`
-	PolicyURI           string `json:"op_policy_uri,omitempty"`
-	TermsURI            string `json:"op_tos_uri,omitempty"`
+	SupportsClientMetadata bool   `json:"client_id_metadata_document_supported,omitempty"`
+	ServiceDocument        string `json:"service_documentation,omitempty"`
+	PolicyURI              string `json:"op_policy_uri,omitempty"`
+	TermsURI               string `json:"op_tos_uri,omitempty"`
 }
 
 // ClientMetadata describes a client, in a Client ID Metadata Document or in a request for Dynamic

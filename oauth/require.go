@@ -1,6 +1,7 @@
 package oauth
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +21,7 @@ import (
 
 // RequireOptions configures [Require]. The zero value is right for most servers.
 type RequireOptions struct {
-	// Scopes are needed by every request. Clients without a token are told to ask for them.
+	// Scopes are needed by every request. The challenge for clients without a token names them.
 	// Default: none.
 	Scopes Scopes
 	// Implies reports whether a granted scope includes a needed one; see [Hierarchy]. It must be
@@ -32,17 +33,16 @@ type RequireOptions struct {
 	// Audiences are further accepted audiences, for authorization servers that do not put the URL
 	// of the resource into tokens. They are compared byte by byte. Default: none.
 	Audiences []string
-	// MaxStream is how long a stream (GET, or subscriptions/listen) may last before the client has
-	// to send its token again, so that revoked tokens are noticed. A stream also ends half a minute
-	// after its token has expired; clients resume it with a new one. Calls are never interrupted:
-	// their token was valid when they began. Default: 1 hour if the token does not say when it
-	// expires, else no limit of its own.
+	// MaxStream is how long a stream (GET, or subscriptions/listen) may last before the client must
+	// send its token again, so that revoked tokens are noticed. A stream also ends half a minute
+	// after its token has expired; clients resume it with a new one. Calls are never interrupted.
+	// Default: 1 hour for a token without an expiry, else none.
 	MaxStream time.Duration
 	// DPoP configures the verification of DPoP proofs. Default: the zero ProofOptions if the
 	// metadata mentions DPoP, else tokens that are bound to a key are refused.
 	DPoP *ProofOptions
-	// InsecureHTTP allows http URLs of the resource and its authorization servers at other
-	// addresses than loopback. Tokens can then be read on the network.
+	// InsecureHTTP allows http URLs of the resource and its authorization servers. Tokens can then be
+	// read on the network. Default: http is only allowed at loopback addresses.
 	InsecureHTTP bool
 	// Logger receives refusals at level info, requests without a token at level debug, and
 	// verification failures at level error. Default: slog.Default().
@@ -64,17 +64,15 @@ const defaultMaxStream = time.Hour
 //	}, nil)
 //	mcphttp.ListenAndServe(ctx, addr, "/mcp", mcphttp.NewHandler(server, nil), protect)
 //
-// The token must be in the Authorization header. It must be genuine, as the verifier decides, from
-// one of the issuers, not expired, and for this resource: its audience is the URL of Resource,
-// where case in scheme and host and one slash at the end are ignored. Other requests are refused
-// with a challenge that says what to do: get a token (status 401), get one with more scopes (403),
-// or correct the request (400).
+// The token must be in the Authorization header. The verifier must accept it, it must be from one of
+// the issuers and not expired, and its audience must be the URL of Resource, up to the case of scheme
+// and host and one slash at the end. Other requests are refused with a challenge: status 401 without
+// a valid token, 403 if it lacks scopes, 400 for a malformed request.
 //
-// The handler does not see the token, only its claims: [mcp.PrincipalFrom] returns them from the
-// request's context, and in handlers of the SDK, such as that of a tool,
-// mcp.RequestFrom(ctx).Principal does, too. The handler also gets CORS preflight requests, which
-// never carry a token. The metadata of the resource is served at its well-known path if such
-// requests reach the middleware; see also [NewMetadataHandler].
+// The handler gets the claims of the token and not the token: [mcp.PrincipalFrom] returns them, and in
+// handlers of the SDK, such as that of a tool, mcp.RequestFrom(ctx).Principal has them. The handler
+// also gets CORS preflight requests, which never carry a token. Requests for the metadata of the
+// resource are served if they reach the middleware; see also [NewMetadataHandler].
 //
 // Require panics if the arguments are invalid: no authorization server, unless the verifier is a
 // [StaticVerifier]; a resource that is not an https URL (http at a loopback address); or an invalid
@@ -98,14 +96,11 @@ type guard struct {
 	resource      *protectedResource
 	proofs        *dpop.Verifier // nil if DPoP is not supported
 	algs          string         // of proofs
-	defaultScopes []string       // scopes that clients without a token are told to ask for
+	defaultScopes []string       // in challenges without other scopes
 }
 
 func newGuard(v Verifier, metadata *ResourceMetadata, opts *RequireOptions) (*guard, error) {
-	g := &guard{verifier: v}
-	if opts != nil {
-		g.opts = *opts
-	}
+	g := &guard{verifier: v, opts: *cmp.Or(opts, new(RequireOptions))}
 	if v == nil {
 		return nil, errors.New("the verifier is nil")
 	}
@@ -115,9 +110,7 @@ func newGuard(v Verifier, metadata *ResourceMetadata, opts *RequireOptions) (*gu
 	if g.opts.MaxStream < 0 {
 		return nil, fmt.Errorf("invalid MaxStream %v: must not be negative", g.opts.MaxStream)
 	}
-	if g.opts.Logger == nil {
-		g.opts.Logger = slog.Default()
-	}
+	g.opts.Logger = cmp.Or(g.opts.Logger, slog.Default())
 	described := *metadata
 	if err := g.prepareProofs(&described); err != nil {
 		return nil, err
@@ -136,12 +129,11 @@ func newGuard(v Verifier, metadata *ResourceMetadata, opts *RequireOptions) (*gu
 		g.opts.Issuers = metadata.AuthorizationServers
 	}
 	g.opts.Issuers, g.opts.Audiences = slices.Clone(g.opts.Issuers), slices.Clone(g.opts.Audiences)
-	g.defaultScopes = new(grantedScopes).wanted([]Scopes{g.opts.Scopes})
+	g.defaultScopes = new(grantedScopes).required([]Scopes{g.opts.Scopes})
 	return g, g.checkSchemes(metadata)
 }
 
-// prepareProofs creates the verifier of proofs, if DPoP is supported, and announces it in the
-// metadata.
+// prepareProofs creates the verifier of proofs, if DPoP is supported, and adds it to the metadata.
 func (g *guard) prepareProofs(metadata *ResourceMetadata) (err error) {
 	var o ProofOptions
 	switch {
@@ -195,13 +187,12 @@ func (g *guard) serve(w http.ResponseWriter, r *http.Request, next http.Handler)
 	g.refuse(w, r, creds.scheme, no)
 }
 
-// isPreflight reports whether a request is a CORS preflight request.
 func isPreflight(r *http.Request) bool {
 	return r.Method == http.MethodOptions &&
 		r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
 }
 
-// An authorizedContext is the context of a request that was authorized.
+// An authorizedContext is the context of an authorized request.
 type authorizedContext struct {
 	context.Context // with the principal
 	guard           *guard
@@ -216,7 +207,6 @@ func authorizedContextFrom(ctx context.Context) *authorizedContext {
 	return a
 }
 
-// Value returns the authorizedContext itself for its key.
 func (a *authorizedContext) Value(key any) any {
 	if key == (authorizedContextKey{}) {
 		return a
@@ -224,7 +214,6 @@ func (a *authorizedContext) Value(key any) any {
 	return a.Context.Value(key)
 }
 
-// authorize verifies the token of a request.
 func (g *guard) authorize(w http.ResponseWriter, r *http.Request, creds credentials) (*authorizedContext, *denial) {
 	if creds.scheme == oauthwire.DPoP && g.proofs == nil {
 		return nil, errNoToken
@@ -232,8 +221,7 @@ func (g *guard) authorize(w http.ResponseWriter, r *http.Request, creds credenti
 	token, err := g.verifier.Verify(r.Context(), creds.token)
 	switch {
 	case err == nil && token == nil:
-		return nil, &denial{status: http.StatusServiceUnavailable, cause: errors.New("the verifier returned neither " +
-			"a token nor an error")}
+		err = errors.New("the verifier returned neither a token nor an error")
 	case err == nil:
 		err = g.checkToken(token)
 	}
@@ -241,18 +229,16 @@ func (g *guard) authorize(w http.ResponseWriter, r *http.Request, creds credenti
 	case errors.Is(err, ErrTokenExpired):
 		return nil, &denial{http.StatusUnauthorized, oauthwire.InvalidToken, "the access token has expired", nil, err}
 	case errors.Is(err, ErrInvalidToken):
-		return nil, &denial{http.StatusUnauthorized, oauthwire.InvalidToken, "the access token is not valid here",
-			nil, err}
+		return nil, &denial{http.StatusUnauthorized, oauthwire.InvalidToken, "the access token is not valid here", nil, err}
 	case err != nil:
 		return nil, &denial{status: http.StatusServiceUnavailable, cause: err}
 	}
 	if no := g.checkProof(w, r, creds, token); no != nil {
 		return nil, no
 	}
-	held := grantedScopes{token.Scopes, g.opts.Implies}
-	if need := []Scopes{g.opts.Scopes}; !held.covers(need) {
-		return nil, &denial{http.StatusForbidden, oauthwire.InsufficientScope, insufficientScope,
-			held.wanted(need), nil}
+	granted := grantedScopes{token.Scopes, g.opts.Implies}
+	if need := []Scopes{g.opts.Scopes}; !granted.covers(need) {
+		return nil, &denial{http.StatusForbidden, oauthwire.InsufficientScope, insufficientScope, granted.required(need), nil}
 	}
 	ctx := mcp.WithPrincipal(r.Context(), token.principal())
 	return &authorizedContext{Context: ctx, guard: g, scheme: creds.scheme, token: token}, nil
@@ -275,9 +261,7 @@ func (g *guard) checkToken(t *Token) error {
 	return t.checkTimes(time.Now())
 }
 
-// checkProof verifies the proof of a token that is bound to a key.
-//
-// Spec: RFC 9449, section 7.
+// checkProof verifies the proof for a token that is bound to a key. Spec: RFC 9449, section 7.
 func (g *guard) checkProof(w http.ResponseWriter, r *http.Request, creds credentials, t *Token) *denial {
 	isBound := t.KeyThumbprint != ""
 	switch {
@@ -292,17 +276,15 @@ func (g *guard) checkProof(w http.ResponseWriter, r *http.Request, creds credent
 	if nonce != "" {
 		w.Header().Set(dpop.HeaderNonce, nonce)
 	}
-	var bad *dpop.ProofError
-	switch {
-	case errors.As(err, &bad):
-		return &denial{http.StatusUnauthorized, bad.Code, bad.Reason, nil, err}
-	case err != nil:
+	if invalid, ok := errors.AsType[*dpop.ProofError](err); ok {
+		return &denial{http.StatusUnauthorized, invalid.Code, invalid.Reason, nil, err}
+	}
+	if err != nil {
 		return &denial{status: http.StatusServiceUnavailable, cause: err}
 	}
 	return nil
 }
 
-// forward calls the protected handler.
 func (g *guard) forward(w http.ResponseWriter, r *http.Request, next http.Handler, authorized *authorizedContext) {
 	if isStream(r) {
 		if end, bounded := g.streamEnd(authorized.token); bounded {
@@ -314,9 +296,7 @@ func (g *guard) forward(w http.ResponseWriter, r *http.Request, next http.Handle
 	next.ServeHTTP(w, withoutToken(authorized, r))
 }
 
-// errTokenRecheck is the cause of a context that ends because the token has to be sent again. It is
-// an orderly end.
-var errTokenRecheck = fmt.Errorf("%w: the access token has to be creds again", mcp.ErrClosed)
+var errTokenRecheck = fmt.Errorf("%w: the access token must be sent again", mcp.ErrClosed)
 
 // isStream reports whether a request opens a stream. The header can be trusted: a body that differs
 // from it is refused.
@@ -324,7 +304,6 @@ func isStream(r *http.Request) bool {
 	return r.Method == http.MethodGet || r.Header.Get("Mcp-Method") == methodSubscriptionsListen
 }
 
-// streamEnd returns the time at which a stream has to end.
 func (g *guard) streamEnd(t *Token) (end time.Time, bounded bool) {
 	longest := g.opts.MaxStream
 	if longest == 0 && t.Expires.IsZero() && !t.configured {
@@ -339,9 +318,7 @@ func (g *guard) streamEnd(t *Token) (end time.Time, bounded bool) {
 	return end, !end.IsZero()
 }
 
-// withoutToken returns the request as handlers see it: they need to know the caller, and must not
-// be able to pass its token on.
-//
+// withoutToken returns the request for handlers, which must not be able to pass the token on.
 // Spec: basic/authorization (2025-06-18 and later), Token Passthrough.
 func withoutToken(ctx context.Context, r *http.Request) *http.Request {
 	r = r.WithContext(ctx)
@@ -349,4 +326,27 @@ func withoutToken(ctx context.Context, r *http.Request) *http.Request {
 	delete(r.Header, "Authorization")
 	delete(r.Header, "Dpop") // useless without the token
 	return r
+}
+
+// ProofOptions configures how a resource verifies the DPoP proofs of access tokens that are bound to a
+// key. The zero value is right for most servers.
+//
+// Spec: RFC 9449, sections 4.3 and 7 to 9; extension io.modelcontextprotocol/auth/dpop.
+type ProofOptions struct {
+	// Required refuses tokens that are not bound to a key. Default: they are accepted as bearer
+	// tokens. A token that is bound to a key is never accepted without a proof.
+	Required bool
+	// Algorithms are those that proofs may be signed with. Default: ES256, ES384, ES512, EdDSA,
+	// PS256, PS384, PS512, RS256, RS384 and RS512. Other values are an error.
+	Algorithms []string
+	// Nonces requires in every proof a nonce that the server issued 5 to 10 minutes ago at most, so
+	// that proofs cannot be made in advance. A client without one needs one more request.
+	Nonces bool
+	// NonceKey is the secret, of at least 32 bytes, that nonces are derived from. All processes
+	// that serve a resource need the same one. Default: a random one.
+	NonceKey []byte
+	// MaxProofs bounds the proofs of three minutes, which are stored to detect replay, and half of it
+	// those of one key; each takes about 40 bytes. Further requests are refused with status 503.
+	// Default: 1,048,576.
+	MaxProofs int
 }

@@ -1,22 +1,25 @@
 package oauth
 
 import (
+	"bytes"
 	"encoding/json"
+	"io"
 	"log/slog"
+	"mime"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 )
 
-// insufficientScope is the description for clients that lack scopes.
 const insufficientScope = "the token lacks a scope that the operation needs"
 
-// retryAfterSeconds is when a client may retry whose token could not be verified.
+// retryAfterSeconds is for requests whose token could not be verified.
 const retryAfterSeconds = "5"
 
-// A denial is the reason to refuse a request.
+// A denial describes the refusal of a request.
 type denial struct {
 	status      int
 	code        string // of the error, empty for a request without a token
@@ -35,7 +38,6 @@ func badRequest(description string) *denial {
 	return &denial{status: http.StatusBadRequest, code: oauthwire.InvalidRequest, description: description}
 }
 
-// refuse responds to a request that is not authorized.
 func (g *guard) refuse(w http.ResponseWriter, r *http.Request, scheme string, no *denial) {
 	head := w.Header()
 	head.Set("Cache-Control", "no-store")
@@ -68,8 +70,7 @@ func (g *guard) refuse(w http.ResponseWriter, r *http.Request, scheme string, no
 	_, _ = w.Write(text)
 }
 
-// challenges returns a challenge for every supported scheme. That of the scheme in the request has
-// the error.
+// challenges returns a challenge for each supported scheme. That for the request's scheme has the error.
 func (g *guard) challenges(scheme string, no *denial) []string {
 	schemes := []string{oauthwire.Bearer}
 	if g.proofs != nil {
@@ -99,7 +100,7 @@ func (g *guard) challenges(scheme string, no *denial) []string {
 	return all
 }
 
-// challenge returns the part of a challenge that does not depend on the request.
+// challenge returns the challenge without the parameters that depend on the request.
 func (g *guard) challenge(scheme string) Challenge {
 	c := Challenge{Scheme: scheme, Params: map[string]string{}}
 	if g.resource.document != nil {
@@ -109,4 +110,60 @@ func (g *guard) challenge(scheme string) Challenge {
 		c.Params["algs"] = g.algs
 	}
 	return c
+}
+
+// maxForm bounds how much of a form is searched for a token, in bytes.
+const maxForm = 64 << 10
+
+// credentials are the token of a request and its scheme.
+type credentials struct {
+	scheme string // oauthwire.Bearer or oauthwire.DPoP
+	token  string
+}
+
+// readCredentials reads the token of a request. A token in the query or the body, which appears in
+// logs, histories and caches, is refused instead of ignored. Spec: RFC 6750, sections 2 and 3.1; basic/authorization, Access Token Usage.
+func readCredentials(r *http.Request) (credentials, *denial) {
+	c := credentials{scheme: oauthwire.Bearer}
+	if r.URL.RawQuery != "" && r.URL.Query().Has("access_token") {
+		return c, badRequest("the access token must be in the Authorization header, not in the query")
+	}
+	if formContainsToken(r) {
+		return c, badRequest("the access token must be in the Authorization header, not in the body")
+	}
+	values := r.Header["Authorization"]
+	if len(values) > 1 {
+		return c, badRequest("there must be only one Authorization header")
+	}
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	switch {
+	case strings.EqualFold(scheme, oauthwire.Bearer):
+	case strings.EqualFold(scheme, oauthwire.DPoP):
+		c.scheme = oauthwire.DPoP
+	default:
+		return c, errNoToken
+	}
+	c.token = strings.TrimLeft(token, " ")
+	if len(c.token) > maxToken {
+		return c, badRequest("the access token is too long")
+	}
+	if !oauthwire.IsToken68(c.token) {
+		return c, badRequest("the Authorization header is malformed")
+	}
+	return c, nil
+}
+
+// formContainsToken reports whether the body is a form with an access_token. It can be read again.
+func formContainsToken(r *http.Request) bool {
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || kind != "application/x-www-form-urlencoded" || r.Body == nil {
+		return false
+	}
+	start, _ := io.ReadAll(io.LimitReader(r.Body, maxForm)) // the next reader gets the error
+	r.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(start), r.Body), r.Body}
+	form, _ := url.ParseQuery(string(start))
+	return form.Has("access_token")
 }

@@ -13,22 +13,19 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 )
 
-// metadataMaxAge is how long, in seconds, metadata may be cached: long enough to save a request
-// with every login, short enough for a move to another authorization server.
+// metadataMaxAge is how long metadata may be cached, in seconds.
 const metadataMaxAge = "300"
 
 // NewMetadataHandler returns a handler that serves the metadata of a protected resource at both of
 // its well-known paths: for https://example.com/mcp, /.well-known/oauth-protected-resource/mcp and
-// /.well-known/oauth-protected-resource. Every web page may read it. The middleware of [Require]
-// serves it as well, if such requests reach it; this handler is for a mux that routes them
-// elsewhere:
+// /.well-known/oauth-protected-resource. Every web page may read it. The handler is for a mux that
+// does not route these paths to the middleware of [Require], which serves them as well:
 //
 //	mux.Handle("/.well-known/oauth-protected-resource/", oauth.NewMetadataHandler(metadata))
 //
 // It panics if the metadata names no authorization server or is otherwise invalid.
 //
-// Spec: RFC 9728, section 3; basic/authorization (2025-06-18 and later), Protected Resource
-// Metadata Discovery.
+// Spec: RFC 9728, section 3; basic/authorization#protected-resource-metadata-discovery-requirements.
 func NewMetadataHandler(metadata ResourceMetadata) http.Handler {
 	p, err := newProtectedResource(&metadata)
 	if err == nil {
@@ -40,7 +37,6 @@ func NewMetadataHandler(metadata ResourceMetadata) http.Handler {
 	return p
 }
 
-// A protectedResource is a resource and its metadata.
 type protectedResource struct {
 	url      *url.URL
 	name     string // the canonical URI, for comparison with audiences
@@ -65,7 +61,6 @@ func newProtectedResource(metadata *ResourceMetadata) (*protectedResource, error
 	return p, nil
 }
 
-// describe validates and encodes the metadata.
 func (p *protectedResource) describe(metadata *ResourceMetadata) error {
 	m := *metadata
 	if len(m.AuthorizationServers) == 0 {
@@ -73,10 +68,8 @@ func (p *protectedResource) describe(metadata *ResourceMetadata) error {
 	}
 	for _, issuer := range m.AuthorizationServers {
 		u, err := url.Parse(issuer)
-		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" ||
-			strings.ContainsAny(issuer, "?#") {
-			return fmt.Errorf("invalid AuthorizationServers: %q must be an http or https URL without query and "+
-				"fragment", issuer)
+		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.ContainsAny(issuer, "?#") {
+			return fmt.Errorf("invalid AuthorizationServers: %q must be an http or https URL without query and fragment", issuer)
 		}
 	}
 	for _, scope := range m.ScopesSupported {
@@ -92,7 +85,6 @@ func (p *protectedResource) describe(metadata *ResourceMetadata) error {
 	return err
 }
 
-// metadataURL returns the URL of the metadata.
 func (p *protectedResource) metadataURL() string {
 	u := url.URL{Scheme: strings.ToLower(p.url.Scheme), Host: p.url.Host, Path: p.path}
 	if p.url.RawPath != "" {
@@ -101,12 +93,10 @@ func (p *protectedResource) metadataURL() string {
 	return u.String()
 }
 
-// isWellKnown reports whether a path is one of the metadata's.
 func (p *protectedResource) isWellKnown(path string) bool {
 	return path == p.path || path == oauthwire.WellKnownResource
 }
 
-// ServeHTTP serves the metadata.
 func (p *protectedResource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if p.document == nil || !p.isWellKnown(r.URL.Path) {
 		http.NotFound(w, r)
@@ -137,9 +127,8 @@ func (p *protectedResource) isFor(audience []string) bool {
 }
 
 // canonicalURI returns the form in which URIs of resources are compared: scheme and host in lower
-// case, without a slash at the end. Default ports, escapes and paths are not normalized.
-//
-// Spec: basic/authorization (2025-06-18 and later), Canonical Server URI.
+// case, without a slash at the end. Default ports, escapes and paths are not normalized. Spec:
+// basic/authorization (2025-06-18 and later), Canonical Server URI.
 func canonicalURI(uri string) string {
 	scheme, rest, ok := strings.Cut(uri, "://")
 	if !ok {
@@ -152,7 +141,7 @@ func canonicalURI(uri string) string {
 	return netx.LowerASCII(scheme) + "://" + netx.LowerASCII(host) + path
 }
 
-// target returns the URL of a request as the client knows it. A proxy may have changed it.
+// target returns the URL that the client has sent a request to.
 func (p *protectedResource) target(r *http.Request) *url.URL {
 	base := strings.TrimSuffix(p.url.Path, "/")
 	if r.URL.Path != base && !strings.HasPrefix(r.URL.Path, base+"/") {

@@ -2,7 +2,6 @@ package oauth
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -13,19 +12,18 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// Scopes are the scopes that something needs: all of All, and one of Any unless that is empty. The
+// Scopes are the scopes that an operation needs: all of All, and one of Any unless that is empty. The
 // zero value needs none.
 type Scopes struct {
 	All []string
-	// Any lists alternatives. A client that has none of them is told to ask for the first.
+	// Any lists alternatives. The challenge for a client without any of them names the first.
 	Any []string
 }
 
 // AllOf returns Scopes that need all the given scopes.
 func AllOf(scopes ...string) Scopes { return Scopes{All: scopes} }
 
-// AnyOf returns Scopes that need one of the given scopes; a client that has none is told to ask for
-// the first.
+// AnyOf returns Scopes that need one of the given scopes.
 func AnyOf(scopes ...string) Scopes { return Scopes{Any: scopes} }
 
 func (s Scopes) validate() error {
@@ -37,21 +35,14 @@ func (s Scopes) validate() error {
 	return nil
 }
 
-// checkScope returns an error if a resource cannot need a scope.
-//
-// Spec: RFC 6749, section 3.3; basic/authorization (2026-07-28), Refresh Tokens.
+// checkScope returns an error if a resource cannot need a scope. Spec: RFC 6749, section 3.3;
+// basic/authorization (2026-07-28), Refresh Tokens.
 func checkScope(scope string) error {
 	if scope == oauthwire.ScopeOffline {
-		return fmt.Errorf("invalid scope %s: only clients ask for it, a resource must not need it",
-			oauthwire.ScopeOffline)
+		return fmt.Errorf("invalid scope %s: only clients ask for it, a resource must not need it", oauthwire.ScopeOffline)
 	}
-	for i := range len(scope) {
-		if c := scope[i]; c <= ' ' || c >= 0x7f || c == '"' || c == '\\' {
-			return fmt.Errorf("invalid scope %q: must be printable ASCII without spaces, quotes and backslashes", scope)
-		}
-	}
-	if scope == "" {
-		return errors.New("invalid scope: must not be empty")
+	if !oauthwire.IsNQChars(scope) {
+		return fmt.Errorf("invalid scope %q: must be printable ASCII without spaces, quotes and backslashes", scope)
 	}
 	return nil
 }
@@ -74,60 +65,44 @@ func (h Hierarchy) Implies(granted, needed string) bool {
 	return reaches(granted)
 }
 
-// grantedScopes are the scopes of a caller.
 type grantedScopes struct {
 	scopes  []string
 	implies func(granted, needed string) bool // nil for none
 }
 
-// has reports whether a scope is granted or included in a granted one.
-//
-// Spec: basic/authorization (2026-07-28), Scope Challenge Handling.
+// has reports whether a scope is granted or included in a granted one. Spec: basic/authorization
+// (2026-07-28), Scope Challenge Handling.
 func (g *grantedScopes) has(needed string) bool {
 	if slices.Contains(g.scopes, needed) {
 		return true
 	}
-	return g.implies != nil && slices.ContainsFunc(g.scopes,
-		func(granted string) bool { return g.implies(granted, needed) })
+	return g.implies != nil && slices.ContainsFunc(g.scopes, func(s string) bool { return g.implies(s, needed) })
 }
 
-// covers reports whether all needs are met.
 func (g *grantedScopes) covers(needs []Scopes) bool {
-	for _, need := range needs {
-		for _, scope := range need.All {
-			if !g.has(scope) {
-				return false
-			}
-		}
-		if len(need.Any) > 0 && !slices.ContainsFunc(need.Any, g.has) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(needs, func(need Scopes) bool {
+		lacks := slices.ContainsFunc(need.All, func(scope string) bool { return !g.has(scope) })
+		return lacks || len(need.Any) > 0 && !slices.ContainsFunc(need.Any, g.has)
+	})
 }
 
-// wanted returns the scopes of a token that meets all needs, including those that are granted
+// required returns the scopes of a token that meets all needs, including those that are granted
 // already: a client may get exactly these. Of alternatives it returns the granted one, else the
-// first.
-//
-// Spec: basic/authorization (2026-07-28), Runtime Insufficient Scope Errors.
-func (g *grantedScopes) wanted(needs []Scopes) []string {
+// first. Spec: basic/authorization (2026-07-28), Runtime Insufficient Scope Errors.
+func (g *grantedScopes) required(needs []Scopes) []string {
 	var all []string
-	add := func(scope string) {
-		if !slices.Contains(all, scope) {
-			all = append(all, scope)
-		}
-	}
 	for _, need := range needs {
-		for _, scope := range need.All {
-			add(scope)
+		all = append(all, need.All...)
+		if len(need.Any) > 0 {
+			all = append(all, need.Any[max(slices.IndexFunc(need.Any, g.has), 0)])
 		}
-		if len(need.Any) == 0 {
-			continue
-		}
-		add(need.Any[max(slices.IndexFunc(need.Any, g.has), 0)])
 	}
-	return all
+	seen := map[string]bool{}
+	return slices.DeleteFunc(all, func(scope string) bool {
+		duplicate := seen[scope]
+		seen[scope] = true
+		return duplicate
+	})
 }
 
 // ScopeRules are the scopes that requests to an MCP server need, in addition to
@@ -164,11 +139,9 @@ func (r *ScopeRules) validate() error {
 	return nil
 }
 
-// maxSubscribed bounds the resources of one subscription that are checked; servers accept at most
-// 1000.
+// maxSubscribed bounds the resources of one subscription. Servers accept at most 1000.
 const maxSubscribed = 1000
 
-// needs returns what a request needs.
 func (r *ScopeRules) needs(req *mcp.Request) []Scopes {
 	needs := make([]Scopes, 0, 2)
 	if scopes, ok := r.Methods[req.Method]; ok {
@@ -188,39 +161,22 @@ func (r *ScopeRules) needs(req *mcp.Request) []Scopes {
 			needs = append(needs, r.Resource(stringMember(req.Params, "uri")))
 		}
 	case methodSubscriptionsListen:
-		needs = r.subscriptionNeeds(needs, req)
-	}
-	return needs
-}
-
-func (r *ScopeRules) subscriptionNeeds(needs []Scopes, req *mcp.Request) []Scopes {
-	if r.Resource == nil {
-		return needs
-	}
-	filter, _ := jsonscan.Get(req.Params, "notifications")
-	uris, _ := jsonscan.Get(filter, "resourceSubscriptions")
-	n := 0
-	for raw := range jsonscan.Elements(uris) {
-		if n++; n > maxSubscribed {
-			break
-		}
-		if uri, err := jsonscan.Unquote(raw); err == nil {
-			needs = append(needs, r.Resource(uri))
+		filter, _ := jsonscan.Get(req.Params, "notifications")
+		uris, _ := jsonscan.Get(filter, "resourceSubscriptions")
+		all := oauthwire.Strings(uris)
+		for _, uri := range all[:min(len(all), maxSubscribed)] {
+			if r.Resource != nil {
+				needs = append(needs, r.Resource(uri))
+			}
 		}
 	}
 	return needs
 }
 
-// stringMember returns a string member of a valid object, empty if there is none.
+// stringMember returns a string member of an object, empty if there is none.
 func stringMember(obj []byte, key string) string {
 	raw, _ := jsonscan.Get(obj, key)
-	if jsonscan.Kind(raw) != '"' {
-		return ""
-	}
-	text, err := jsonscan.Unquote(raw)
-	if err != nil {
-		return ""
-	}
+	text, _ := jsonscan.Unquote(raw)
 	return text
 }
 
@@ -247,9 +203,9 @@ func RequireScopes(rules *ScopeRules) mcp.Middleware {
 	}
 }
 
-// CheckScopes returns a [*ScopeError] if the caller of ctx lacks scopes. Handlers use it when their
-// needs depend on more than the name of the tool. They return the error unchanged, before they do
-// or send anything.
+// CheckScopes returns a [*ScopeError] if the caller of ctx lacks scopes. It is for handlers whose
+// needs depend on more than the name of the tool. They return the error unchanged, before they send
+// anything.
 func CheckScopes(ctx context.Context, needs Scopes) error {
 	if err := needs.validate(); err != nil {
 		return fmt.Errorf("oauth: %w", err)
@@ -275,12 +231,11 @@ func checkScopes(ctx context.Context, caller *mcp.Principal, needs []Scopes) err
 	}
 	challenge := Challenge{Scheme: oauthwire.Bearer, Params: map[string]string{}}
 	if authorized != nil {
-		// The client may get a token with exactly these scopes, which must include those of the
-		// guard.
+		// The client may get a token with exactly these scopes, so they include those of the guard.
 		needs = append([]Scopes{authorized.guard.opts.Scopes}, needs...)
 		challenge = authorized.guard.challenge(authorized.scheme)
 	}
-	e := &ScopeError{Scopes: g.wanted(needs)}
+	e := &ScopeError{Scopes: g.required(needs)}
 	challenge.Params["error"] = oauthwire.InsufficientScope
 	challenge.Params["error_description"] = insufficientScope
 	challenge.Params["scope"] = strings.Join(e.Scopes, " ")

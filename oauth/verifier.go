@@ -2,10 +2,12 @@ package oauth
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -22,17 +24,15 @@ var (
 
 // Limits of tokens.
 const (
-	// maxToken bounds an access token, in bytes. Large ones, with groups in them, have 4 KiB;
-	// header blocks are limited to 64.
+	// maxToken bounds an access token, in bytes. Large ones, with groups in them, have 4 KiB.
 	maxToken = 16 << 10
-	// maxIdentity bounds the issuer, the subject and the client id of a token, in bytes: they are
-	// kept with sessions.
+	// maxIdentity bounds the issuer, the subject and the client id of a token, in bytes.
 	maxIdentity = 2 << 10
 	// clockSkew is how much the clock of an authorization server may differ from this one.
 	clockSkew = 30 * time.Second
 )
 
-// A Token is what a [Verifier] has found out about an access token. It must not be modified.
+// A Token is a verified access token. It must not be modified.
 type Token struct {
 	// Issuer is the authorization server that issued the token.
 	Issuer string
@@ -53,9 +53,7 @@ type Token struct {
 	// Claims are all claims of the token, by name.
 	Claims map[string]any
 
-	// configured is set for a token of this server's own configuration, which needs neither issuer
-	// nor audience.
-	configured bool
+	configured bool // by a StaticVerifier: needs neither issuer nor audience
 }
 
 // A Verifier verifies access tokens and returns their claims. [Require] checks issuer, audience,
@@ -65,8 +63,8 @@ type Verifier interface {
 	Verify(ctx context.Context, token string) (*Token, error)
 }
 
-// Verifiers returns a Verifier that tries several in turn, such as those of two issuers. It returns
-// the first result that is not a refusal, be it a token or a failure, or the last refusal.
+// Verifiers returns a Verifier that tries several in turn, such as those of two issuers, until one does
+// not refuse the token.
 func Verifiers(each ...Verifier) Verifier { return verifiers(slices.Clone(each)) }
 
 type verifiers []Verifier
@@ -85,21 +83,16 @@ func (all verifiers) Verify(ctx context.Context, token string) (t *Token, err er
 	return nil, err
 }
 
-// invalidToken returns an ErrInvalidToken with a reason, which is logged and not sent to the
-// client.
+// invalidToken returns an ErrInvalidToken with a reason that is logged and not sent to the client.
 func invalidToken(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrInvalidToken, fmt.Sprintf(format, args...))
 }
 
-// principal returns the caller that the token identifies.
 func (t *Token) principal() *mcp.Principal {
-	return &mcp.Principal{
-		Issuer: t.Issuer, Subject: t.Subject, ClientID: t.ClientID, Scopes: t.Scopes, Claims: t.Claims,
-	}
+	return &mcp.Principal{Issuer: t.Issuer, Subject: t.Subject, ClientID: t.ClientID, Scopes: t.Scopes, Claims: t.Claims}
 }
 
-// checkIdentity refuses a token without a subject or with an ambiguous identity: sessions are bound
-// to it.
+// checkIdentity refuses a token without a subject or with an ambiguous identity.
 func (t *Token) checkIdentity() error {
 	if t.Subject == "" {
 		return invalidToken("sub is missing")
@@ -112,7 +105,6 @@ func (t *Token) checkIdentity() error {
 	return nil
 }
 
-// checkTimes refuses a token that is expired or not valid yet.
 func (t *Token) checkTimes(now time.Time) error {
 	switch {
 	case !t.Expires.IsZero() && !now.Before(t.Expires.Add(clockSkew)):
@@ -121,4 +113,52 @@ func (t *Token) checkTimes(now time.Time) error {
 		return invalidToken("nbf is in the future")
 	}
 	return nil
+}
+
+// A tokenCache contains verified tokens by their digests, in two generations: when the current one is
+// full, it replaces the previous one.
+type tokenCache struct {
+	max int // in one generation
+
+	mu                sync.Mutex // guards the fields below
+	current, previous map[[sha256.Size]byte]cachedToken
+}
+
+type cachedToken struct {
+	token *Token
+	until time.Time
+	by    *keySet // that verified it; nil for none
+}
+
+// get returns a cached token that the same keys verified; nil if there is none.
+func (c *tokenCache) get(digest [sha256.Size]byte, by *keySet, now time.Time) *Token {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v, ok := c.current[digest]
+	if !ok {
+		if v, ok = c.previous[digest]; ok {
+			c.put(digest, v)
+		}
+	}
+	if !ok || v.by != by || !now.Before(v.until) {
+		return nil
+	}
+	return v.token
+}
+
+func (c *tokenCache) add(digest [sha256.Size]byte, v cachedToken) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.put(digest, v)
+}
+
+// put stores into the current generation. The caller holds c.mu.
+func (c *tokenCache) put(digest [sha256.Size]byte, v cachedToken) {
+	if len(c.current) >= c.max {
+		c.current, c.previous = nil, c.current
+	}
+	if c.current == nil {
+		c.current = make(map[[sha256.Size]byte]cachedToken)
+	}
+	c.current[digest] = v
 }

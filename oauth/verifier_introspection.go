@@ -37,7 +37,6 @@ type IntrospectionOptions struct {
 }
 
 const (
-	// defaultIntrospectionCacheTime is how long a response is cached.
 	defaultIntrospectionCacheTime = 30 * time.Second
 	// maxIntrospections bounds concurrent introspections, so that unauthenticated requests cannot
 	// flood the authorization server.
@@ -73,9 +72,8 @@ func NewIntrospectionVerifier(issuer string, opts *IntrospectionOptions) *Intros
 }
 
 func newIntrospectionVerifier(issuer string, opts *IntrospectionOptions) (*IntrospectionVerifier, error) {
-	v := &IntrospectionVerifier{issuer: issuer, slots: make(chan struct{}, maxIntrospections)}
-	if opts != nil {
-		v.opts = *opts
+	v := &IntrospectionVerifier{
+		issuer: issuer, opts: *cmp.Or(opts, new(IntrospectionOptions)), slots: make(chan struct{}, maxIntrospections),
 	}
 	switch {
 	case issuer == "":
@@ -87,15 +85,11 @@ func newIntrospectionVerifier(issuer string, opts *IntrospectionOptions) (*Intro
 	}
 	v.opts.CacheTime = cmp.Or(v.opts.CacheTime, defaultIntrospectionCacheTime)
 	v.cache.max = cmp.Or(v.opts.MaxCached, defaultMaxCached)
-	home, err := url.Parse(cmp.Or(v.opts.Endpoint, issuer))
-	if err != nil || home.Host == "" {
+	server, err := url.Parse(cmp.Or(v.opts.Endpoint, issuer))
+	if err != nil || server.Host == "" {
 		return nil, errors.New("invalid issuer or Endpoint: must be a URL with a host")
 	}
-	f := v.opts.Fetcher
-	if f == nil {
-		f = NewFetcher(nil)
-	}
-	v.fetcher = f.For(home)
+	v.fetcher = cmp.Or(v.opts.Fetcher, NewFetcher(nil)).For(server)
 	return v, nil
 }
 
@@ -122,7 +116,7 @@ func (v *IntrospectionVerifier) Verify(ctx context.Context, token string) (*Toke
 		return nil, err
 	}
 	if v.opts.CacheTime > 0 {
-		v.cache.add(digest, verified{token: t, until: time.Now().Add(v.opts.CacheTime)})
+		v.cache.add(digest, cachedToken{token: t, until: time.Now().Add(v.opts.CacheTime)})
 	}
 	return t, nil
 }
@@ -176,27 +170,23 @@ func (v *IntrospectionVerifier) findEndpoint(ctx context.Context) (string, error
 	return v.endpoint, nil
 }
 
-// read reads an introspection response.
-//
-// Spec: RFC 7662, section 2.2.
+// read decodes an introspection response. Spec: RFC 7662, section 2.2.
 func (v *IntrospectionVerifier) read(body []byte) (*Token, error) {
-	var answer struct {
+	var response struct {
 		Active bool `json:"active"`
 		tokenClaims
 	}
-	if err := oauthfetch.Decode(body, &answer); err != nil {
+	if err := oauthfetch.Decode(body, &response); err != nil {
 		return nil, fmt.Errorf("oauth: introspection: %w", err)
 	}
 	switch {
-	case !answer.Active:
+	case !response.Active:
 		return nil, invalidToken("the authorization server says that it is inactive")
-	case answer.Issuer == "":
-		answer.Issuer = v.issuer
-	case answer.Issuer != v.issuer:
+	case response.Issuer != "" && response.Issuer != v.issuer:
 		return nil, invalidToken("issued by another issuer")
-	}
-	if answer.Audience == nil {
+	case response.Audience == nil:
 		return nil, invalidToken("the introspection response has no aud")
 	}
-	return answer.token(body)
+	response.Issuer = v.issuer
+	return response.token(body)
 }

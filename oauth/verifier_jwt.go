@@ -44,11 +44,10 @@ type JWTOptions struct {
 	Fetcher *Fetcher
 }
 
-// defaultMaxCached is about two megabytes.
-const defaultMaxCached = 1000
-
-// maxTime bounds times in tokens, in seconds, far beyond any real one.
-const maxTime = 1 << 40
+const (
+	defaultMaxCached = 1000    // about two megabytes
+	maxTime          = 1 << 40 // of times in tokens, in seconds, far beyond any real one
+)
 
 // A JWTVerifier verifies access tokens that are JWTs of one authorization server. It fetches the
 // keys when they are first needed, every ten minutes, and at most once a minute when a token names
@@ -76,10 +75,7 @@ func NewJWTVerifier(issuer string, opts *JWTOptions) *JWTVerifier {
 }
 
 func newJWTVerifier(issuer string, opts *JWTOptions) (*JWTVerifier, error) {
-	var o JWTOptions
-	if opts != nil {
-		o = *opts
-	}
+	o := *cmp.Or(opts, new(JWTOptions))
 	v := &JWTVerifier{issuer: issuer, strictType: o.AccessTokenType}
 	v.cache.max = cmp.Or(o.MaxCached, defaultMaxCached)
 	switch {
@@ -100,9 +96,7 @@ func newJWTVerifier(issuer string, opts *JWTOptions) (*JWTVerifier, error) {
 		v.algorithms = jwskey.Asymmetric()
 	}
 	if o.JWKS != nil {
-		var document struct {
-			Keys []jsontext.Value `json:"keys"`
-		}
+		var document jwkSet
 		if err := oauthfetch.Decode(o.JWKS, &document); err != nil {
 			return nil, fmt.Errorf("invalid JWKS: %w", err)
 		}
@@ -112,11 +106,8 @@ func newJWTVerifier(issuer string, opts *JWTOptions) (*JWTVerifier, error) {
 		}
 		return v, nil
 	}
-	if o.Fetcher == nil {
-		o.Fetcher = NewFetcher(nil)
-	}
 	var err error
-	v.remote, err = newRemoteKeySet(o.Fetcher, issuer, o.JWKSURI, v.algorithms)
+	v.remote, err = newRemoteKeySet(cmp.Or(o.Fetcher, NewFetcher(nil)), issuer, o.JWKSURI, v.algorithms)
 	return v, err
 }
 
@@ -125,19 +116,18 @@ func (v *JWTVerifier) Verify(ctx context.Context, token string) (*Token, error) 
 	if len(token) > maxToken {
 		return nil, invalidToken("longer than %d bytes", maxToken)
 	}
-	now, digest := time.Now(), sha256.Sum256([]byte(token))
-	keys := v.keysInUse(now)
+	now, digest, keys := time.Now(), sha256.Sum256([]byte(token)), v.fixed
+	if v.remote != nil {
+		keys = v.remote.fresh(now)
+	}
 	if keys != nil {
 		if t := v.cache.get(digest, keys, now); t != nil {
 			return t, nil
 		}
 	}
 	// No keys are fetched for a token of another issuer, which may be for another verifier.
-	header, err := v.readHeader(token)
+	header, err := v.checkUnverified(token)
 	if err != nil {
-		return nil, err
-	}
-	if err := v.checkIssuerUnverified(token); err != nil {
 		return nil, err
 	}
 	if keys == nil {
@@ -156,33 +146,8 @@ func (v *JWTVerifier) Verify(ctx context.Context, token string) (*Token, error) 
 	if err := t.checkTimes(now); err != nil {
 		return nil, err
 	}
-	v.cache.add(digest, verified{token: t, until: t.Expires.Add(clockSkew), by: keys})
+	v.cache.add(digest, cachedToken{token: t, until: t.Expires.Add(clockSkew), by: keys})
 	return t, nil
-}
-
-// keysInUse returns the keys that need not be fetched; nil if there are none.
-func (v *JWTVerifier) keysInUse(now time.Time) *keySet {
-	if v.remote == nil {
-		return v.fixed
-	}
-	return v.remote.fresh(now)
-}
-
-// checkIssuerUnverified refuses a token of another issuer before its signature is verified.
-func (v *JWTVerifier) checkIssuerUnverified(token string) error {
-	_, rest, _ := strings.Cut(token, ".")
-	payload, _, _ := strings.Cut(rest, ".")
-	var claims struct {
-		Issuer string `json:"iss"`
-	}
-	raw, err := base64.RawURLEncoding.DecodeString(payload)
-	if err != nil || oauthfetch.Decode(raw, &claims) != nil {
-		return invalidToken("malformed claims")
-	}
-	if claims.Issuer != v.issuer {
-		return invalidToken("issued by another issuer")
-	}
-	return nil
 }
 
 // A tokenHeader has the members of a token's header that are used. Keys and URLs of keys in it are
@@ -195,15 +160,17 @@ type tokenHeader struct {
 	Unencoded jsontext.Value          `json:"b64"`
 }
 
-// readHeader parses the header of a token and refuses a token that cannot be a signed access token.
-func (v *JWTVerifier) readHeader(token string) (h tokenHeader, err error) {
-	first, _, isJWT := strings.Cut(token, ".")
-	if !isJWT || strings.Count(token, ".") != 2 {
+// checkUnverified refuses a token that cannot be a signed access token of the issuer.
+func (v *JWTVerifier) checkUnverified(token string) (h tokenHeader, err error) {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
 		return h, invalidToken("malformed: must be a signed JWT")
 	}
-	raw, err := base64.RawURLEncoding.DecodeString(first)
-	if err != nil || oauthfetch.Decode(raw, &h) != nil {
-		return h, invalidToken("malformed header")
+	var claims struct {
+		Issuer string `json:"iss"`
+	}
+	if decodeSegment(parts[0], &h) != nil || decodeSegment(parts[1], &claims) != nil {
+		return h, invalidToken("malformed header or claims")
 	}
 	typ := strings.TrimPrefix(netx.LowerASCII(h.Type), "application/")
 	switch {
@@ -213,17 +180,25 @@ func (v *JWTVerifier) readHeader(token string) (h tokenHeader, err error) {
 		return h, invalidToken("algorithm %.32q is not allowed", h.Algorithm)
 	case typ != typeAccessToken && v.strictType, typ != typeAccessToken && typ != "jwt" && typ != "":
 		return h, invalidToken("invalid typ %.32q: must be that of an access token", h.Type)
+	case claims.Issuer != v.issuer:
+		return h, invalidToken("issued by another issuer")
 	}
 	h.Type = typ
 	return h, nil
 }
 
-// typeAccessToken is the typ of access tokens.
-//
-// Spec: RFC 9068, section 2.1.
+func decodeSegment(text string, into any) error {
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil {
+		return err
+	}
+	return oauthfetch.Decode(raw, into)
+}
+
+// typeAccessToken is the typ of access tokens. Spec: RFC 9068, section 2.1.
 const typeAccessToken = "at+jwt"
 
-// open verifies the signature. It returns the payload and the key set that verified it.
+// open verifies the signature. It returns the payload and the key set that was used.
 func (v *JWTVerifier) open(ctx context.Context, token string, h tokenHeader, keys *keySet) ([]byte, *keySet, error) {
 	signed, err := jose.ParseSignedCompact(token, v.algorithms)
 	if err != nil || len(signed.Signatures) != 1 {
@@ -232,8 +207,7 @@ func (v *JWTVerifier) open(ctx context.Context, token string, h tokenHeader, key
 	if payload, ok := verifyWith(signed, keys, h); ok {
 		return payload, keys, nil
 	}
-	// An unknown key id, or none, may mean that the keys have been rotated. A wrong signature of a
-	// known key does not.
+	// If the key id is unknown or missing, the keys may have been rotated.
 	if v.remote != nil && (h.Key == "" || len(keys.find(h.Key, h.Algorithm)) == 0) {
 		if keys, err = v.remote.refresh(ctx, keys); err != nil {
 			return nil, nil, err
@@ -266,9 +240,9 @@ type tokenClaims struct {
 	Scp       jsontext.Value `json:"scp"`   // the name that some servers use for scope
 	ClientID  string         `json:"client_id"`
 	Party     string         `json:"azp"`
-	// CID and AppID are other names of the client id.
-	CID   string                    `json:"cid"`
-	AppID string                    `json:"appid"`
+	CID       string         `json:"cid"`   // another name of the client id
+	AppID     string         `json:"appid"` // another name of the client id
+
 	Bound map[string]jsontext.Value `json:"cnf"`
 
 	// These mark JWTs that are not access tokens.
@@ -312,19 +286,17 @@ func (c *tokenClaims) token(raw []byte) (*Token, error) {
 			t.Scopes = append(t.Scopes, strings.Fields(text)...)
 		}
 	}
-	for _, bound := range []struct {
-		at   *float64
-		into *time.Time
-	}{{c.Expires, &t.Expires}, {c.NotBefore, &t.NotBefore}, {c.IssuedAt, new(time.Time)}} {
-		if bound.at == nil {
+	var issuedAt time.Time
+	for into, at := range map[*time.Time]*float64{&t.Expires: c.Expires, &t.NotBefore: c.NotBefore, &issuedAt: c.IssuedAt} {
+		if at == nil {
 			continue
 		}
-		if !(*bound.at >= 0 && *bound.at < maxTime) {
+		if !(*at >= 0 && *at < maxTime) {
 			return nil, invalidToken("exp, nbf or iat is out of range")
 		}
-		*bound.into = time.Unix(int64(*bound.at), 0)
+		*into = time.Unix(int64(*at), 0)
 	}
-	if c.IssuedAt != nil && time.Unix(int64(*c.IssuedAt), 0).After(time.Now().Add(clockSkew)) {
+	if issuedAt.After(time.Now().Add(clockSkew)) {
 		return nil, invalidToken("iat is in the future")
 	}
 	if err := c.readBinding(t); err != nil {
@@ -336,19 +308,15 @@ func (c *tokenClaims) token(raw []byte) (*Token, error) {
 	return t, t.checkIdentity()
 }
 
-// readBinding reads the key that the token is bound to. An unknown kind of binding is refused,
-// since it cannot be checked.
+// readBinding reads the key that the token is bound to. It refuses other kinds of binding.
 func (c *tokenClaims) readBinding(t *Token) error {
 	if len(c.Bound) == 0 {
 		return nil
 	}
 	thumbprint, ok := c.Bound["jkt"]
-	if !ok || len(c.Bound) != 1 || jsonscan.Kind(thumbprint) != '"' {
-		return invalidToken("cnf has a kind of binding that is not supported")
-	}
 	text, err := jsonscan.Unquote(thumbprint)
-	if err != nil || text == "" {
-		return invalidToken("cnf.jkt is empty")
+	if !ok || len(c.Bound) != 1 || err != nil || text == "" {
+		return invalidToken("unsupported cnf: must be a jkt")
 	}
 	t.KeyThumbprint = text
 	return nil

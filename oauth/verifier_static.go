@@ -16,8 +16,7 @@ import (
 const (
 	// minStaticToken is the shortest token that cannot be guessed: 128 bits in base64url.
 	minStaticToken = 22
-	// maxStaticTokens bounds the table, since each request is compared with every entry. Larger
-	// installations need an authorization server.
+	// maxStaticTokens bounds the table, since each request is compared with every entry.
 	maxStaticTokens = 1000
 )
 
@@ -38,9 +37,8 @@ type StaticToken struct {
 	Expires time.Time
 }
 
-// A StaticVerifier verifies the tokens of a configuration. It is for servers with a handful of
-// users or programs, which need no authorization server: [Require] then names none to clients. The
-// caller has no issuer.
+// A StaticVerifier verifies the tokens of a configuration. It is for servers with a handful of users
+// or programs and without an authorization server. Callers have no issuer.
 type StaticVerifier struct{ entries []staticEntry }
 
 type staticEntry struct {
@@ -48,8 +46,8 @@ type staticEntry struct {
 	token  *Token
 }
 
-// NewStaticVerifier returns a verifier of the given tokens. It returns an error if a token is too
-// short, has no subject, or is duplicate. The error does not contain the token.
+// NewStaticVerifier returns a verifier of the given tokens. The error is for a token that is too short,
+// has no subject, or is duplicate, and does not contain it.
 func NewStaticVerifier(tokens ...StaticToken) (*StaticVerifier, error) {
 	v := &StaticVerifier{}
 	if len(tokens) > maxStaticTokens {
@@ -57,8 +55,7 @@ func NewStaticVerifier(tokens ...StaticToken) (*StaticVerifier, error) {
 	}
 	for i := range tokens {
 		e, err := tokens[i].entry()
-		if err == nil && slices.ContainsFunc(v.entries,
-			func(other staticEntry) bool { return other.digest == e.digest }) {
+		if err == nil && slices.ContainsFunc(v.entries, func(o staticEntry) bool { return o.digest == e.digest }) {
 			err = errors.New("duplicate token")
 		}
 		if err != nil {
@@ -80,8 +77,7 @@ func (s *StaticToken) entry() (e staticEntry, err error) {
 		}
 		e.digest = [sha256.Size]byte(digest)
 	case len(s.Token) < minStaticToken || len(s.Token) > maxToken || !oauthwire.IsToken68(s.Token):
-		return e, fmt.Errorf("invalid Token: must have at least %d characters, of the letters, digits and -._~+/",
-			minStaticToken)
+		return e, fmt.Errorf("invalid Token: must have at least %d letters, digits and -._~+/", minStaticToken)
 	default:
 		e.digest = sha256.Sum256([]byte(s.Token))
 	}
@@ -91,7 +87,7 @@ func (s *StaticToken) entry() (e staticEntry, err error) {
 	return e, e.token.checkIdentity()
 }
 
-// Verify returns what the configuration says about a token.
+// Verify returns the configured token.
 func (v *StaticVerifier) Verify(_ context.Context, token string) (*Token, error) {
 	digest := sha256.Sum256([]byte(token))
 	found := -1

@@ -1,12 +1,16 @@
+// Package dpop makes and verifies DPoP proofs (demonstrating proof of possession, RFC 9449): JWTs
+// that show, for one HTTP request, that its sender holds the private key that an access token is
+// bound to. A stolen token is then of no use.
 package dpop
 
 import (
+	"cmp"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -17,6 +21,7 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
 
 	"github.com/patchbay-mcp/patchbay/internal/jwskey"
 	"github.com/patchbay-mcp/patchbay/internal/netx"
@@ -34,7 +39,7 @@ type ProverOptions struct {
 	InsecureAllowBearer bool
 }
 
-// A Prover makes proofs with one key, and keeps the nonces that servers want in them. It is safe
+// A Prover makes proofs with one key and stores the nonces that servers require in them. It is safe
 // for concurrent use.
 type Prover struct {
 	signer        jose.Signer
@@ -56,10 +61,7 @@ type nonceKey struct {
 
 // NewProver returns a Prover. opts may be nil.
 func NewProver(opts *ProverOptions) (*Prover, error) {
-	var o ProverOptions
-	if opts != nil {
-		o = *opts
-	}
+	o := *cmp.Or(opts, new(ProverOptions))
 	if o.Key == nil {
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 		if err != nil {
@@ -72,13 +74,10 @@ func NewProver(opts *ProverOptions) (*Prover, error) {
 		return nil, fmt.Errorf("oauth: invalid DPoPOptions.Key: %w", err)
 	}
 	public := jose.JSONWebKey{Key: o.Key.Public()}
-	thumbprint, err := public.Thumbprint(crypto.SHA256)
-	if err != nil {
-		return nil, fmt.Errorf("oauth: invalid DPoPOptions.Key: %w", err)
-	}
+	thumbprint, errThumbprint := public.Thumbprint(crypto.SHA256)
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: algorithms[0], Key: jwskey.ForSigning(o.Key)},
 		(&jose.SignerOptions{EmbedJWK: true}).WithType(typeProof))
-	if err != nil {
+	if err = errors.Join(errThumbprint, err); err != nil {
 		return nil, fmt.Errorf("oauth: invalid DPoPOptions.Key: %w", err)
 	}
 	return &Prover{
@@ -94,16 +93,14 @@ func NewProver(opts *ProverOptions) (*Prover, error) {
 // Thumbprint returns the JWK thumbprint of the key, which tokens are bound to (cnf.jkt).
 func (p *Prover) Thumbprint() string { return p.thumbprint }
 
-// proofClaims are the claims of a proof.
-//
-// Spec: RFC 9449, section 4.2.
+// proofClaims are the claims of a proof. Spec: RFC 9449, section 4.2.
 type proofClaims struct {
-	ID        string `json:"jti"`
-	Method    string `json:"htm"`
-	Target    string `json:"htu"`
-	IssuedAt  int64  `json:"iat"`
-	TokenHash string `json:"ath,omitempty"` // of the access token that the request carries
-	Nonce     string `json:"nonce,omitempty"`
+	ID        string  `json:"jti"`
+	Method    string  `json:"htm"`
+	Target    string  `json:"htu"`
+	IssuedAt  float64 `json:"iat"`
+	TokenHash string  `json:"ath,omitempty"` // of the access token that the request carries
+	Nonce     string  `json:"nonce,omitempty"`
 }
 
 // Prove returns a proof for one request. token is the access token of the request, empty at an
@@ -113,23 +110,15 @@ func (p *Prover) Prove(method string, target *url.URL, token string) (string, er
 		ID:       oauthwire.NewJWTID(),
 		Method:   method,
 		Target:   proofTarget(target),
-		IssuedAt: p.now().Unix(),
+		IssuedAt: float64(p.now().Unix()),
 		Nonce:    p.nonce(target, token != ""),
 	}
 	if token != "" {
 		claims.TokenHash = tokenHash(token)
 	}
-	payload, err := json.Marshal(claims)
-	if err != nil {
-		return "", fmt.Errorf("oauth: encode a DPoP proof: %w", err)
-	}
-	signed, err := p.signer.Sign(payload)
+	proof, err := jwt.Signed(p.signer).Claims(claims).Serialize()
 	if err != nil {
 		return "", fmt.Errorf("oauth: sign a DPoP proof: %w", err)
-	}
-	proof, err := signed.CompactSerialize()
-	if err != nil {
-		return "", fmt.Errorf("oauth: encode a DPoP proof: %w", err)
 	}
 	return proof, nil
 }
@@ -151,7 +140,7 @@ func (p *Prover) nonce(target *url.URL, isResource bool) string {
 	return p.nonces[nonceKey{netx.HostPort(target), isResource}]
 }
 
-// LearnFromResource keeps the nonce of a resource's response for the next proof. It reports whether
+// LearnFromResource stores the nonce of a resource's response for the next proof, and reports whether
 // there was one.
 //
 // Spec: RFC 9449, section 9.
@@ -180,9 +169,9 @@ func (p *Prover) learn(key nonceKey, header http.Header) bool {
 	return true
 }
 
-// CheckServer returns an error if an authorization server does not accept proofs of this Prover,
-// going by its metadata (dpop_signing_alg_values_supported). It is called before a person logs in
-// and before secrets are sent. p may be nil.
+// CheckServer returns an error if the algorithms of an authorization server, the
+// dpop_signing_alg_values_supported of its metadata, lack that of the key. It is called before the
+// user logs in and before secrets are sent. p may be nil.
 //
 // Spec: RFC 9449, section 5.1.
 func (p *Prover) CheckServer(algorithms []string) error {
@@ -192,9 +181,8 @@ func (p *Prover) CheckServer(algorithms []string) error {
 	case len(algorithms) == 0:
 		return errors.New("oauth: the authorization server does not support DPoP, which TransportOptions.DPoP requires")
 	case !slices.Contains(algorithms, p.algorithm):
-		return fmt.Errorf("oauth: the authorization server does not accept DPoP proofs signed with %s: use another "+
-			"DPoPOptions.Key",
-			p.algorithm)
+		return fmt.Errorf("oauth: the authorization server does not accept DPoP proofs signed with %s: "+
+			"use another DPoPOptions.Key", p.algorithm)
 	}
 	return nil
 }
@@ -203,15 +191,14 @@ func (p *Prover) CheckServer(algorithms []string) error {
 //
 // Spec: RFC 9449, section 5.
 func (p *Prover) CheckTokenType(tokenType string) error {
-	if strings.EqualFold(tokenType, oauthwire.DPoP) || p.acceptsBearer &&
-		strings.EqualFold(tokenType, oauthwire.Bearer) {
+	if strings.EqualFold(tokenType, oauthwire.DPoP) ||
+		p.acceptsBearer && strings.EqualFold(tokenType, oauthwire.Bearer) {
 		return nil
 	}
 	return errors.New("oauth: the authorization server issued a token that is not bound to the DPoP key")
 }
 
-// proofTarget returns the htu claim for a request to a URL: without query and fragment, and with a
-// path.
+// proofTarget returns the htu claim for a URL: without query and fragment, and with a path.
 func proofTarget(u *url.URL) string {
 	t := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}
 	if t.Path == "" {
@@ -219,3 +206,22 @@ func proofTarget(u *url.URL) string {
 	}
 	return t.String()
 }
+
+// Header carries a proof, HeaderNonce the nonce for the next proof.
+const Header, HeaderNonce = "DPoP", "DPoP-Nonce"
+
+// typeProof is the typ of a proof.
+const typeProof = "dpop+jwt"
+
+// maxNonce bounds a nonce, in bytes: it goes into a header with every request.
+const maxNonce = 1 << 10
+
+// tokenHash returns the ath claim for an access token.
+func tokenHash(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// isNonce reports whether text has the syntax of a nonce and may be sent in a header. Spec: RFC
+// 9449, section 8.1.
+func isNonce(text string) bool { return len(text) <= maxNonce && oauthwire.IsNQChars(text) }

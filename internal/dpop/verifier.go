@@ -5,7 +5,6 @@ import (
 	"crypto"
 	"crypto/hmac"
 	"crypto/rand"
-	"crypto/rsa"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
@@ -16,6 +15,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -31,10 +31,9 @@ const (
 	proofLifetime = time.Minute
 	// clockSkew is how much a client's clock may differ.
 	clockSkew = time.Minute
-	// proofValidity is how long one proof can be valid, from the first clock that accepts it to the
-	// last.
+	// proofValidity is how long a proof is valid by at least one of the clocks.
 	proofValidity = proofLifetime + 2*clockSkew
-	// nonceLifetime is how long a nonce is current; it is accepted for as long again.
+	// nonceLifetime is how long a nonce is current; it is accepted for twice as long.
 	nonceLifetime = 5 * time.Minute
 	// maxProof bounds a proof, in bytes: with an RSA key of 4096 bits it has about two thousand.
 	maxProof = 8 << 10
@@ -85,10 +84,7 @@ type Verifier struct {
 
 // NewVerifier returns a Verifier. opts may be nil.
 func NewVerifier(opts *VerifierOptions) (*Verifier, error) {
-	var o VerifierOptions
-	if opts != nil {
-		o = *opts
-	}
+	o := *cmp.Or(opts, new(VerifierOptions))
 	v := &Verifier{required: o.Required, now: time.Now}
 	v.used.max = cmp.Or(o.MaxProofs, defaultMaxProofs)
 	if v.used.max < 0 {
@@ -108,8 +104,7 @@ func NewVerifier(opts *VerifierOptions) (*Verifier, error) {
 	case !o.Nonces && o.NonceKey != nil:
 		return nil, errors.New("oauth: ProofOptions.NonceKey is set and ProofOptions.Nonces is not")
 	case o.NonceKey != nil && len(o.NonceKey) < minNonceKey:
-		return nil, fmt.Errorf("oauth: ProofOptions.NonceKey of %d bytes: must have at least %d", len(o.NonceKey),
-			minNonceKey)
+		return nil, fmt.Errorf("oauth: ProofOptions.NonceKey of %d bytes: must have at least %d", len(o.NonceKey), minNonceKey)
 	case o.NonceKey != nil:
 		v.nonceKey = o.NonceKey
 	case o.Nonces:
@@ -132,9 +127,9 @@ func (v *Verifier) Algorithms() []string {
 }
 
 // Verify verifies the proof of a request that carries a token. target is the URL of the request as
-// the client knows it; thumbprint is the cnf.jkt of the token. The error is a *ProofError if the
-// request is at fault. If nonce is not empty, it has to be sent in the DPoP-Nonce header of the
-// response, with an error or without.
+// the client knows it; thumbprint is the cnf.jkt of the token. The error of an invalid proof is a
+// *ProofError. A nonce that is not empty must be sent in the DPoP-Nonce header of the response, with
+// an error or without.
 //
 // Spec: RFC 9449, section 4.3.
 func (v *Verifier) Verify(r *http.Request, target *url.URL, token, thumbprint string) (nonce string, err error) {
@@ -170,19 +165,9 @@ func (v *Verifier) Verify(r *http.Request, target *url.URL, token, thumbprint st
 	return nonce, v.used.add(key, claims.ID, now)
 }
 
-// verifiedClaims are the claims of a proof that a client sent.
-type verifiedClaims struct {
-	ID        string  `json:"jti"`
-	Method    string  `json:"htm"`
-	Target    string  `json:"htu"`
-	IssuedAt  float64 `json:"iat"`
-	TokenHash string  `json:"ath"`
-	Nonce     string  `json:"nonce"`
-}
-
 // open verifies the signature of a proof with the key in its header. It returns the claims and the
 // key's thumbprint.
-func (v *Verifier) open(proof string) (claims verifiedClaims, thumbprint string, err error) {
+func (v *Verifier) open(proof string) (claims proofClaims, thumbprint string, err error) {
 	if len(proof) > maxProof {
 		return claims, "", invalidProof("must have at most %d bytes", maxProof)
 	}
@@ -191,15 +176,15 @@ func (v *Verifier) open(proof string) (claims verifiedClaims, thumbprint string,
 		return claims, "", invalidProof("must be a JWT signed with one of %v", v.algorithms)
 	}
 	header := signed.Signatures[0].Protected
-	if typ, _ := header.ExtraHeaders[jose.HeaderType].(string); typ != typeProof {
+	if header.ExtraHeaders[jose.HeaderType] != typeProof {
 		return claims, "", invalidProof("typ must be %s", typeProof)
 	}
 	jwk := header.JSONWebKey
 	if jwk == nil || !jwk.Valid() || !jwk.IsPublic() {
 		return claims, "", invalidProof("jwk must be a public key")
 	}
-	if public, ok := jwk.Key.(*rsa.PublicKey); ok && public.N.BitLen() < jwskey.MinRSABits {
-		return claims, "", invalidProof("jwk must have at least %d bits", jwskey.MinRSABits)
+	if _, err := jwskey.Algorithms(jwk.Key); err != nil {
+		return claims, "", invalidProof("jwk: %v", err)
 	}
 	payload, err := signed.Verify(jwk.Key)
 	if err != nil {
@@ -219,10 +204,8 @@ func (v *Verifier) open(proof string) (claims verifiedClaims, thumbprint string,
 	return claims, base64.RawURLEncoding.EncodeToString(sum), nil
 }
 
-// checkAge checks iat. Extreme values are refused before they are converted, so that nothing
-// overflows.
 func checkAge(issuedAt float64, now time.Time) error {
-	const farFuture = 1 << 40
+	const farFuture = 1 << 40 // so that the conversion does not overflow
 	if !(issuedAt > 0 && issuedAt < farFuture) {
 		return invalidProof("iat must be the time at which the proof was made, in seconds")
 	}
@@ -234,8 +217,7 @@ func checkAge(issuedAt float64, now time.Time) error {
 	return nil
 }
 
-// checkNonce checks the nonce of a proof. next is the nonce that the client has to use from now on,
-// empty if it uses that one.
+// checkNonce checks the nonce of a proof. next is the nonce of the next proof if it is another one.
 func (v *Verifier) checkNonce(got string, now time.Time) (next string, err error) {
 	if v.nonceKey == nil {
 		return "", nil
@@ -250,7 +232,6 @@ func (v *Verifier) checkNonce(got string, now time.Time) (next string, err error
 	return current, &ProofError{oauthwire.UseDPoPNonce, "nonce must be that of the DPoP-Nonce header"}
 }
 
-// currentNonce returns the nonce of a time, empty if nonces are not required.
 func (v *Verifier) currentNonce(now time.Time) string {
 	if v.nonceKey == nil {
 		return ""
@@ -266,9 +247,8 @@ func (v *Verifier) nonceAt(t time.Time) string {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:nonceSize])
 }
 
-// sameTarget reports whether the htu of a proof is the URL of a request without its query. Scheme
-// and host are compared without case, and the default port may be omitted; the path is compared as
-// it is.
+// sameTarget reports whether htu is the URL of a request without its query. The case of scheme and
+// host and the default port are ignored.
 func sameTarget(htu string, target *url.URL) bool {
 	if strings.ContainsAny(htu, "?#") {
 		return false
@@ -286,4 +266,52 @@ func comparableTarget(u *url.URL) string {
 		host = strings.TrimSuffix(host, ":80")
 	}
 	return scheme + "://" + host + cmp.Or(u.EscapedPath(), "/")
+}
+
+// A replayCache contains the proofs that were used, in two generations: when the current one is
+// proofValidity old, it replaces the previous one.
+type replayCache struct {
+	max int // proofs in one generation
+
+	mu                sync.Mutex // guards the fields below
+	began             time.Time  // of the current generation
+	current, previous map[proofID]struct{}
+	byKey             map[string]int // proofs of the current generation, by key
+}
+
+// A proofID is a digest of the key and the jti of a proof.
+type proofID [sha256.Size / 2]byte
+
+// add records a proof of a key. It returns a *ProofError if the proof was used before, and
+// ErrTooManyProofs if the cache is full or the key has half of it.
+func (c *replayCache) add(key, jti string, now time.Time) error {
+	sum := sha256.Sum256([]byte(key + "\x00" + jti)) // a thumbprint contains no NUL
+	id := proofID(sum[:len(proofID{})])
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.expire(now)
+	_, inCurrent := c.current[id]
+	_, inPrevious := c.previous[id]
+	switch {
+	case inCurrent || inPrevious:
+		return invalidProof("the proof was used before: every request needs a new one")
+	case len(c.current) >= c.max, c.byKey[key] >= (c.max+1)/2:
+		return ErrTooManyProofs
+	}
+	c.current[id] = struct{}{}
+	c.byKey[key]++
+	return nil
+}
+
+// expire drops the proofs that are too old to be accepted again. The caller holds mu.
+func (c *replayCache) expire(now time.Time) {
+	age := now.Sub(c.began)
+	if c.current != nil && age < proofValidity {
+		return
+	}
+	c.previous = c.current
+	if age >= 2*proofValidity {
+		c.previous = nil
+	}
+	c.current, c.byKey, c.began = map[proofID]struct{}{}, map[string]int{}, now
 }

@@ -1,4 +1,4 @@
-// Package jwskey says which signature algorithms of JWS a key is for.
+// Package jwskey maps keys to the signature algorithms of JWS.
 package jwskey
 
 import (
@@ -17,16 +17,13 @@ import (
 // MinRSABits is the smallest RSA key that RFC 7518 allows.
 const MinRSABits = 2048
 
-// asymmetric are the algorithms with a public key. A verifier that accepted symmetric ones would
-// use a public key as a secret.
-var asymmetric = [...]jose.SignatureAlgorithm{
-	jose.ES256, jose.ES384, jose.ES512, jose.EdDSA, jose.PS256, jose.PS384, jose.PS512, jose.RS256, jose.RS384, jose.RS512,
-}
-
-// Asymmetric returns the supported algorithms with a public key.
+// Asymmetric returns the supported algorithms with a public key. A verifier that accepted symmetric
+// ones would use a public key as a secret.
 func Asymmetric() []jose.SignatureAlgorithm {
-	all := asymmetric
-	return all[:]
+	return []jose.SignatureAlgorithm{
+		jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
+		jose.PS256, jose.PS384, jose.PS512, jose.RS256, jose.RS384, jose.RS512,
+	}
 }
 
 // Algorithms returns the algorithms that a key can sign with, the preferred one first.

@@ -7,8 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
+	"net/url"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // ErrURLRefused is wrapped by the error of every request that the rules of a [Fetcher] forbid.
@@ -39,23 +44,23 @@ func (e *Error) Error() string {
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// IsInvalid reports whether an error says that there is a document and that it cannot be used. It
-// is a function so that the exported alias of the type does not have it.
+// IsInvalid reports whether there is a document that cannot be used. It is not a method, since the
+// type has an exported alias.
 func IsInvalid(e *Error) bool { return e.Err != nil && e.Status == http.StatusOK }
 
-// IsMissing reports whether an error says that there is no document, or that it may not be read: a
-// server that demands a token for every path also demands it for a path that does not exist. A
-// temporary status does not count.
+// IsMissing reports whether there is no document or it may not be read: a server that requires a
+// token for every path also requires it for a path that does not exist.
 func IsMissing(e *Error) bool {
 	return e.Err == nil && e.Status/100 == 4 && e.Status != http.StatusRequestTimeout &&
 		e.Status != http.StatusTooManyRequests
 }
 
-// withoutPeerText returns an error of an exchange, or a replacement if its text could quote the
-// peer, which may repeat anything that it was sent.
+// withoutPeerText returns an error of an exchange without text that the peer has chosen: it could
+// repeat secrets.
 func withoutPeerText(err error) error {
 	for _, known := range []error{
-		ErrURLRefused, errTooLarge, context.Canceled, context.DeadlineExceeded, io.EOF, io.ErrUnexpectedEOF, http.ErrSchemeMismatch,
+		ErrURLRefused, errTooLarge, context.Canceled, context.DeadlineExceeded,
+		io.EOF, io.ErrUnexpectedEOF, http.ErrSchemeMismatch,
 	} {
 		if errors.Is(err, known) {
 			return err
@@ -64,9 +69,8 @@ func withoutPeerText(err error) error {
 	var network net.Error
 	var certificate *tls.CertificateVerificationError
 	var alert tls.AlertError
-	var wrongHost x509.HostnameError // its text lists the names that the peer claims
 	switch {
-	case errors.As(err, &wrongHost):
+	case errors.As(err, new(x509.HostnameError)): // its text lists the names in the certificate
 		return &cleanError{"the certificate is not valid for the host", err}
 	case errors.As(err, &network), errors.As(err, &certificate), errors.As(err, &alert):
 		return &cleanError{CleanText(err.Error(), MaxErrorText), err}
@@ -74,14 +78,56 @@ func withoutPeerText(err error) error {
 	return errors.New("malformed HTTP response")
 }
 
-// A cleanError is an error with another text than its own, which must not be logged.
+// A cleanError replaces the text of an error, which must not be logged.
 type cleanError struct {
 	text string
 	err  error
 }
 
-// Error returns the text that may be logged.
 func (e *cleanError) Error() string { return e.text }
 
-// Unwrap returns the original error.
 func (e *cleanError) Unwrap() error { return e.err }
+
+// MaxErrorCode and MaxErrorText bound, in bytes, how much text of a server an error repeats.
+const MaxErrorCode, MaxErrorText = 64, 256
+
+// CleanText returns the printable characters of a text, in at most max bytes. The result can be shown
+// to users and logged.
+func CleanText(text string, max int) string {
+	var b strings.Builder
+	for _, r := range text {
+		if utf8.RuneLen(r) > max-b.Len() {
+			break
+		}
+		if unicode.IsPrint(r) && r != utf8.RuneError {
+			b.WriteRune(r)
+		}
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// CleanTextWithout is CleanText that returns "not shown" if the text, before it is cut, contains one
+// of the secrets.
+func CleanTextWithout(text string, max int, secrets []string) string {
+	const minSecret = 4 // anything shorter is not a secret and occurs in every text
+	whole := CleanText(text, math.MaxInt)
+	for _, secret := range secrets {
+		if len(secret) >= minSecret && (strings.Contains(text, secret) || strings.Contains(whole, secret)) {
+			return "not shown"
+		}
+	}
+	return CleanText(text, max)
+}
+
+// ShownURL returns scheme, host and path of a URL, for errors and logs: the rest may be secret.
+func ShownURL(u *url.URL) string {
+	if u == nil {
+		return "a URL"
+	}
+	const max = 200 // of a path, for errors that people read
+	text := (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
+	if len(text) > max {
+		text = text[:max] + "…"
+	}
+	return text
+}

@@ -2,6 +2,7 @@ package oauthfetch_test
 
 import (
 	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
@@ -16,7 +17,6 @@ import (
 	"unicode"
 
 	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
-	"github.com/patchbay-mcp/patchbay/internal/oauthtest"
 )
 
 // handshakes returns the port of a server on this machine that has a certificate, and a Fetcher
@@ -53,11 +53,32 @@ func handshakes(t *testing.T, template, issuer *x509.Certificate, key *ecdsa.Pri
 	return port, oauthfetch.New(&oauthfetch.Options{AllowedHosts: []string{"localhost"}, TLSConfig: &tls.Config{RootCAs: roots}})
 }
 
+// newCA returns a certificate authority and its key.
+func newCA(t testing.TB) (*ecdsa.PrivateKey, *x509.Certificate) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "oauthtest"}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Unix(0, 0), NotAfter: time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC), KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key, ca
+}
+
 // What a certificate says is text of somebody who is not trusted, the less so when the certificate
 // is refused.
 func TestFetchErrorsContainNoCertificateText(t *testing.T) {
 	const evil = "a\x1b]0;owned\x07\nERROR all is well"
-	key, ca := oauthtest.NewCA(t)
+	key, ca := newCA(t)
 	roots := x509.NewCertPool()
 	roots.AddCert(ca)
 	many := slices.Repeat([]string{"x.example"}, 2)

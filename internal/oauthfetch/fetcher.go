@@ -1,13 +1,14 @@
-// Package oauthfetch fetches documents and calls endpoints whose URLs come from servers that are
-// not trusted. It is the one place that guards OAuth against server-side request forgery: see
-// [Fetcher] for the rules.
+// Package oauthfetch fetches documents and calls endpoints whose URLs come from servers that are not
+// trusted. It protects OAuth against server-side request forgery.
 package oauthfetch
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"mime"
@@ -17,21 +18,22 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/netx"
 )
 
-// Limits of what is fetched. Documents of OAuth have a few kilobytes; the limits are far above
-// that, and low enough that a hostile document costs little.
+// Limits of documents and responses. Documents of OAuth have a few kilobytes.
 const (
 	// MaxDocument is the size of a document, in bytes.
 	MaxDocument = 1 << 20
 	// MaxHeader bounds the header block of a response, in bytes.
 	MaxHeader = 64 << 10
-	// defaultTimeout bounds one exchange, from the name lookup to the last byte, and one whole
-	// discovery.
+	// defaultTimeout bounds one exchange, and one discovery.
 	defaultTimeout = 10 * time.Second
-	// MaxRedirects bounds the redirects of one GET, all within its origin: hosts that redirect to
-	// the canonical spelling of a URL need one.
+	// MaxRedirects bounds the redirects of one GET. Hosts that redirect to the canonical spelling of
+	// a URL need one.
 	MaxRedirects = 3
 )
 
@@ -46,9 +48,9 @@ type Options struct {
 	InsecureAnyAddress bool
 }
 
-// A Fetcher fetches documents of OAuth and calls its endpoints. Its rules, which oauth.Fetcher
-// documents for users, are checked twice: policy.check looks at the URL, and policy.checkAddress at
-// the address when it is dialled. All methods are safe for concurrent use.
+// A Fetcher fetches documents of OAuth and calls its endpoints, by the rules that oauth.Fetcher
+// documents: policy.check checks the URL, and policy.checkAddress the address when it is dialled. All
+// methods are safe for concurrent use.
 //
 // Spec: basic/security_best_practices, Server-Side Request Forgery (2026-07-28).
 type Fetcher struct {
@@ -62,26 +64,16 @@ type Fetcher struct {
 
 // New returns a Fetcher. opts may be nil.
 func New(opts *Options) *Fetcher {
-	var o Options
-	if opts != nil {
-		o = *opts
-	}
+	o := *cmp.Or(opts, new(Options))
 	if o.Timeout <= 0 {
 		o.Timeout = defaultTimeout
 	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
-	f := &Fetcher{timeout: o.Timeout, redirects: MaxRedirects, log: o.Logger}
-	f.policy = policy{allowed: map[string]bool{}, anyAddress: o.InsecureAnyAddress, lookup: lookupHost,
-		connect: connectChecked}
+	f := &Fetcher{timeout: o.Timeout, redirects: MaxRedirects, log: cmp.Or(o.Logger, slog.Default())}
+	f.policy = policy{allowed: map[string]bool{}, anyAddress: o.InsecureAnyAddress, lookup: lookupHost, connect: connectChecked}
 	for _, host := range o.AllowedHosts {
 		f.policy.allowed[strings.ToLower(host)] = true
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if o.TLSConfig != nil {
-		config = o.TLSConfig.Clone()
-	}
+	config := cmp.Or(o.TLSConfig, &tls.Config{MinVersion: tls.VersionTLS12}).Clone()
 	config.NextProtos = nil // the connections speak HTTP/1.1
 	f.transport = &http.Transport{
 		TLSClientConfig:        config,
@@ -100,15 +92,14 @@ func New(opts *Options) *Fetcher {
 	return f
 }
 
-// For returns a Fetcher with the same options for what the server at an endpoint names. See
-// oauth.Fetcher.For.
+// For is oauth.Fetcher.For.
 func (f *Fetcher) For(endpoint *url.URL) *Fetcher {
 	return f.forSource(&source{host: strings.ToLower(endpoint.Hostname()), limit: Loopback, expires: true})
 }
 
-// Within is For a server that had a scope when it was discovered. Wherever its name leads now, what
-// it names may be no nearer than that: otherwise whoever controls the name could make it public
-// during the discovery and private afterwards.
+// Within is For with the scope that the server had when it was discovered: the URLs that it names may
+// be no nearer, whatever its address is now. Otherwise its name could resolve to a public address
+// during the discovery and to a private one afterwards.
 func (f *Fetcher) Within(endpoint *url.URL, limit NetworkScope) *Fetcher {
 	return f.forSource(&source{host: strings.ToLower(endpoint.Hostname()), limit: max(limit, Public)})
 }
@@ -135,8 +126,8 @@ func (f *Fetcher) WithoutRedirects() *Fetcher {
 	return &copied
 }
 
-// SourceScope returns the scope of the server that the Fetcher is for, as far as it is known:
-// Public if no request needed to know it.
+// SourceScope returns the scope of the server that the Fetcher is for; Public if no request has
+// needed it.
 func (f *Fetcher) SourceScope() NetworkScope {
 	scope, _ := f.policy.knownSourceScope()
 	return scope
@@ -145,17 +136,17 @@ func (f *Fetcher) SourceScope() NetworkScope {
 // Timeout returns the time limit of one exchange and of one discovery.
 func (f *Fetcher) Timeout() time.Duration { return f.timeout }
 
-// Logger returns the logger for what is ignored.
+// Logger returns the logger of the options.
 func (f *Fetcher) Logger() *slog.Logger { return f.log }
 
-// CheckURL returns a URL that appears in a document. The error, which wraps [ErrURLRefused], says
-// why it may not be fetched whatever the address of its host is.
+// CheckURL parses a URL in a document. The error, which wraps [ErrURLRefused], is for a URL that may
+// not be fetched, whatever the address of its host is.
 func (f *Fetcher) CheckURL(text string) (*url.URL, error) { return f.policy.checkText(text) }
 
 // Check is CheckURL for a URL that is parsed already.
 func (f *Fetcher) Check(u *url.URL) error { return f.policy.check(u) }
 
-// HTTPClient returns a client that keeps the rules of the Fetcher. See oauth.Fetcher.HTTPClient.
+// HTTPClient is oauth.Fetcher.HTTPClient.
 func (f *Fetcher) HTTPClient() *http.Client {
 	return &http.Client{
 		Transport:     guard{f},
@@ -167,7 +158,6 @@ func (f *Fetcher) HTTPClient() *http.Client {
 // A guard is a Fetcher as a RoundTripper.
 type guard struct{ fetcher *Fetcher }
 
-// RoundTrip sends a request if the rules allow its URL.
 func (g guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	f := g.fetcher
 	err := f.policy.check(req.URL)
@@ -186,16 +176,13 @@ func (g guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// errTooLarge is the error of a body that is larger than MaxDocument.
 var errTooLarge = errors.New("the document is larger than 1 MiB")
 
-// A boundedBody is a body whose Read fails after left bytes.
 type boundedBody struct {
 	io.ReadCloser
-	left int
+	left int // bytes until Read fails
 }
 
-// Read implements io.Reader.
 func (b *boundedBody) Read(p []byte) (int, error) {
 	if len(p) > b.left+1 {
 		p = p[:b.left+1]
@@ -216,10 +203,11 @@ type Response struct {
 	Body   []byte
 }
 
-// exchange sends a request and reads the whole response. It follows few redirects of a GET within
-// its origin.
-func (f *Fetcher) exchange(ctx context.Context, method, address string, header http.Header,
-	body []byte) (*Response, error) {
+// exchange sends a request and reads the whole response. It follows redirects of a GET within its
+// origin.
+func (f *Fetcher) exchange(
+	ctx context.Context, method, address string, header http.Header, body []byte,
+) (*Response, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
 	target, err := ParseURL(address)
@@ -242,7 +230,7 @@ func (f *Fetcher) exchange(ctx context.Context, method, address string, header h
 	}
 }
 
-// redirectTarget returns the URL that a redirect leads to, if it may be followed.
+// redirectTarget returns the URL of a redirect that may be followed.
 func redirectTarget(method string, from *url.URL, location string) (*url.URL, error) {
 	if method != http.MethodGet {
 		return nil, errors.New("a redirect of a POST is not followed")
@@ -267,9 +255,7 @@ func (f *Fetcher) exchangeOnce(
 	if err != nil {
 		return nil, &Error{URL: ShownURL(target), Err: errors.New("invalid request")}
 	}
-	if header != nil {
-		req.Header = header.Clone()
-	}
+	req.Header = withField(header, "Accept", "application/json")
 	resp, err := guard{f}.RoundTrip(req)
 	if err != nil {
 		return nil, err
@@ -282,24 +268,93 @@ func (f *Fetcher) exchangeOnce(
 	return &Response{URL: ShownURL(target), Status: resp.StatusCode, Header: resp.Header, Body: data}, nil
 }
 
-func isRedirect(status int) bool {
-	return slices.Contains([]int{
-		http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
-		http.StatusTemporaryRedirect, http.StatusPermanentRedirect,
-	}, status)
-}
+func isRedirect(status int) bool { return slices.Contains([]int{301, 302, 303, 307, 308}, status) }
 
-// checkJSONType returns an error if the Content-Type is there and is not one of JSON. Without one
-// the parser decides.
+// checkJSONType returns an error if the Content-Type is not JSON. It may be missing.
 func checkJSONType(header http.Header) error {
 	text := header.Get("Content-Type")
 	if text == "" {
 		return nil
 	}
 	kind, _, err := mime.ParseMediaType(text)
-	if err != nil || kind != "application/json" &&
-		!(strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "+json")) {
+	kind, isApplication := strings.CutPrefix(kind, "application/")
+	if err != nil || !isApplication || kind != "json" && !strings.HasSuffix(kind, "+json") {
 		return errors.New("the Content-Type of the response is not JSON")
+	}
+	return nil
+}
+
+// MaxDepth is how deep a JSON document may be nested. Metadata has two levels, a key set has four.
+const MaxDepth = 16
+
+// GetJSON fetches a JSON object, decodes it into the value that into points to and returns the
+// response header. The error is an [*Error] if the status is not 200, the media type is not JSON,
+// or the object does not have the types of into.
+func (f *Fetcher) GetJSON(ctx context.Context, address string, into any) (http.Header, error) {
+	r, err := f.exchange(ctx, http.MethodGet, address, f.header, nil)
+	if err == nil && r.Status != http.StatusOK {
+		err = &Error{URL: r.URL, Status: r.Status}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := r.Decode(into); err != nil {
+		return nil, &Error{URL: r.URL, Status: r.Status, Err: err}
+	}
+	return r.Header, nil
+}
+
+// PostForm sends a form. The error is an [*Error] if there is no response; the caller interprets
+// the status.
+func (f *Fetcher) PostForm(
+	ctx context.Context, address string, form url.Values, header http.Header,
+) (*Response, error) {
+	header = withField(header, "Content-Type", "application/x-www-form-urlencoded")
+	return f.exchange(ctx, http.MethodPost, address, header, []byte(form.Encode()))
+}
+
+// PostJSON sends a value as JSON. The error is an [*Error] if there is no response; the caller
+// interprets the status.
+func (f *Fetcher) PostJSON(ctx context.Context, address string, value any) (*Response, error) {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return nil, fmt.Errorf("oauth: encode the body: %w", err)
+	}
+	return f.exchange(ctx, http.MethodPost, address, withField(nil, "Content-Type", "application/json"), data)
+}
+
+func withField(header http.Header, name, value string) http.Header {
+	header = header.Clone()
+	if header == nil {
+		header = http.Header{}
+	}
+	header.Set(name, value)
+	return header
+}
+
+// Decode decodes the body as [Decode] does, and checks that the Content-Type is JSON.
+func (r *Response) Decode(into any) error {
+	if err := checkJSONType(r.Header); err != nil {
+		return err
+	}
+	return Decode(r.Body, into)
+}
+
+// Decode decodes a JSON object. It refuses duplicate names, invalid UTF-8, data after the object, and
+// more than [MaxDepth] levels. Names must match exactly. The error does not repeat values.
+func Decode(data []byte, into any) error {
+	if err := jsonscan.Valid(data, jsonscan.Limits{Depth: MaxDepth}); err != nil {
+		return fmt.Errorf("invalid JSON: %w", err)
+	}
+	if jsonscan.Kind(data) != '{' {
+		return errors.New("invalid document: must be a JSON object")
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		bad, ok := errors.AsType[*json.SemanticError](err)
+		if !ok || bad.JSONPointer == "" {
+			return errors.New("invalid document: a member has the wrong type")
+		}
+		return fmt.Errorf("invalid document: member %.64q has the wrong type", string(bad.JSONPointer))
 	}
 	return nil
 }

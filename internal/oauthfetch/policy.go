@@ -18,8 +18,7 @@ import (
 // MaxURL bounds a URL that a peer wrote, in bytes. Browsers and servers accept about twice as much.
 const MaxURL = 4 << 10
 
-// sourceScopeLifetime is how long the scope of a server is cached: longer than the discovery that
-// depends on it, and short enough for a server that moves.
+// sourceScopeLifetime is how long the scope of a server is cached: longer than a discovery takes.
 const sourceScopeLifetime = time.Minute
 
 // A policy decides what may be fetched.
@@ -29,13 +28,12 @@ type policy struct {
 	proxies    bool    // names are resolved by a proxy
 	source     *source // the server that names the URLs; nil for none
 
-	// lookup and connect are the network. connect passes each address to check before it connects.
+	// lookup and connect are the network. connect calls check before it connects to an address.
 	lookup  func(ctx context.Context, host string) ([]netip.Addr, error)
 	connect func(ctx context.Context, network, address string, check CheckFunc) (net.Conn, error)
 }
 
-// A source is the server for which something is fetched. What it names may be as near as the server
-// itself.
+// A source is the server that names the URLs, which may be as near as the server itself.
 type source struct {
 	host    string       // lower case, without the port
 	limit   NetworkScope // the nearest scope of other hosts than its own
@@ -68,8 +66,6 @@ func lookupHost(ctx context.Context, host string) ([]netip.Addr, error) {
 	return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 }
 
-// connectChecked calls check for each address that is tried, when its socket exists and is not
-// connected yet.
 func connectChecked(ctx context.Context, network, address string, check CheckFunc) (net.Conn, error) {
 	dialer := &net.Dialer{ControlContext: func(ctx context.Context, _, address string, _ syscall.RawConn) error {
 		return check(ctx, address)
@@ -98,24 +94,19 @@ func ParseURL(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// CheckURL is [Fetcher.CheckURL] of a Fetcher without options: the URL has to be https, and to have
-// a public address if its host is an address.
+// CheckURL is [Fetcher.CheckURL] of a Fetcher without options.
 func CheckURL(text string) (*url.URL, error) { return (&policy{}).checkText(text) }
 
-// checkText is check for a URL that appears in a document.
+// checkText is check for a URL in a document.
 func (p *policy) checkText(text string) (*url.URL, error) {
 	u, err := ParseURL(text)
 	if err == nil {
 		err = p.check(u)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return u, nil
+	return u, err
 }
 
-// check refuses URLs that may not be fetched whatever the addresses of their hosts are.
-// checkAddress checks these.
+// check refuses URLs that may not be fetched, whatever the addresses of their hosts are.
 func (p *policy) check(u *url.URL) error {
 	switch {
 	case u.Scheme != "https" && u.Scheme != "http":
@@ -156,7 +147,7 @@ func CheckHost(u *url.URL) error {
 	return nil
 }
 
-// checkLiteral refuses addresses in URLs as far as it can without a lookup of the source.
+// checkLiteral refuses an address in a URL as far as possible without a lookup of the source.
 func (p *policy) checkLiteral(u *url.URL, a netip.Addr) error {
 	if p.anyAddress || p.isAllowed(netx.HostPort(u)) {
 		return nil
@@ -169,7 +160,7 @@ func (p *policy) checkLiteral(u *url.URL, a netip.Addr) error {
 	return nil
 }
 
-// allowsPlain reports whether a URL may be http: on this machine, for a server on this machine.
+// allowsPlain reports whether a URL may be http.
 func (p *policy) allowsPlain(u *url.URL) bool {
 	return p.anyAddress || netx.IsLoopback(u.Hostname()) && p.source != nil && netx.IsLoopback(p.source.host)
 }
@@ -183,7 +174,7 @@ func (p *policy) isAllowed(host string) bool {
 	return err == nil && (p.allowed[host] || p.allowed[name] || strings.Contains(name, ":") && p.allowed["["+name+"]"])
 }
 
-// dialInfo is what dial knows of its request.
+// A dialInfo describes the request that a connection is for.
 type dialInfo struct {
 	host  string // of the URL, lower case, with its port
 	plain bool   // by http
@@ -203,7 +194,6 @@ func (p *policy) proxied(choose func(*http.Request) (*url.URL, error)) func(*htt
 	}
 }
 
-// dial connects to a host if the address that is about to be connected to is allowed.
 func (p *policy) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	d, ok := ctx.Value(dialInfoKey{}).(*dialInfo)
 	if !ok {
@@ -217,7 +207,7 @@ func (p *policy) dial(ctx context.Context, network, address string) (net.Conn, e
 	})
 }
 
-// checkAddress decides whether an address may be connected to.
+// checkAddress refuses addresses that may not be connected to.
 func (p *policy) checkAddress(ctx context.Context, d *dialInfo, address string) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -251,9 +241,8 @@ func (p *policy) checkAddress(ctx context.Context, d *dialInfo, address string) 
 	case scope > nearest && p.source == nil:
 		return refuse("the host has a %v address; FetcherOptions.AllowedHosts allows it", scope)
 	case scope > nearest:
-		return refuse("the host has a %v address and the server that names it a %v one; FetcherOptions.AllowedHosts "+
-			"allows it",
-			scope, nearest)
+		return refuse("the host has a %v address and the server that names it a %v one; "+
+			"FetcherOptions.AllowedHosts allows it", scope, nearest)
 	case isSource && scope < nearest:
 		return refuse("the address of the server has changed during the discovery")
 	}
@@ -261,8 +250,8 @@ func (p *policy) checkAddress(ctx context.Context, d *dialInfo, address string) 
 }
 
 // sourceScope returns the scope of the source: the farthest of its addresses. It is cached, and
-// requests to the source itself must have the same scope: otherwise whoever controls the name could
-// return one address here and another one when it is dialled.
+// requests to the source itself must have the same scope, since a DNS server could return one address
+// here and another one when it is dialled.
 func (p *policy) sourceScope(ctx context.Context) (NetworkScope, error) {
 	if scope, ok := p.knownSourceScope(); ok {
 		return scope, nil
@@ -291,8 +280,7 @@ func (p *policy) knownSourceScope() (scope NetworkScope, known bool) {
 	}
 	if netx.IsLoopback(p.source.host) {
 		return Loopback, true
-	}
-	if a, err := netip.ParseAddr(p.source.host); err == nil {
+	} else if a, err := netip.ParseAddr(p.source.host); err == nil {
 		return max(ScopeOf(a), Public), true
 	}
 	p.source.mu.Lock()
@@ -300,8 +288,8 @@ func (p *policy) knownSourceScope() (scope NetworkScope, known bool) {
 	return max(p.source.scope, Public), !p.source.isStale()
 }
 
-// limit returns the nearest scope of other hosts than the source. An address as source needs no
-// limit of its own: it cannot lead elsewhere later.
+// limit returns the nearest scope of other hosts than the source. A source without a name needs no
+// limit, since its address cannot change.
 func (p *policy) limit() NetworkScope {
 	if p.source == nil {
 		return Public
@@ -310,4 +298,110 @@ func (p *policy) limit() NetworkScope {
 		return Loopback
 	}
 	return p.source.limit
+}
+
+// A NetworkScope is from where an address can be reached. A greater one is nearer to this machine.
+type NetworkScope uint8
+
+// The scopes of addresses.
+const (
+	Unusable NetworkScope = iota // no document and no endpoint can be at such an address; also: not known yet
+	Public                       // reachable from the Internet
+	Private                      // within the network of a company or a household
+	Loopback                     // this machine
+)
+
+// String names the scope, for errors.
+func (s NetworkScope) String() string {
+	switch s {
+	case Public:
+		return "public"
+	case Private:
+		return "private"
+	case Loopback:
+		return "loopback"
+	}
+	return "special-purpose"
+}
+
+// MarshalText returns the name of the scope, for storage.
+func (s NetworkScope) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads the name of a scope. An unknown name is Unusable.
+func (s *NetworkScope) UnmarshalText(text []byte) error {
+	*s = Unusable
+	for _, known := range []NetworkScope{Public, Private, Loopback} {
+		if known.String() == string(text) {
+			*s = known
+		}
+	}
+	return nil
+}
+
+// specialRanges are the special-purpose addresses. The first range that contains an address
+// decides. An address in none of them is public if it is IPv4 or within 2000::/3. Spec: the IANA
+// registries of special-purpose IPv4 and IPv6 addresses (RFC 6890).
+var specialRanges = []struct {
+	prefix netip.Prefix
+	scope  NetworkScope
+}{
+	// Metadata services of clouds, which issue credentials, beside 169.254.169.254.
+	{netip.MustParsePrefix("100.100.100.200/32"), Unusable}, // Alibaba
+	{netip.MustParsePrefix("168.63.129.16/32"), Unusable},   // Azure
+	{netip.MustParsePrefix("fd00:ec2::/32"), Unusable},      // Amazon
+	{netip.MustParsePrefix("fd20:ce::/32"), Unusable},       // Google
+	{netip.MustParsePrefix("fd00:42::42/128"), Unusable},    // Scaleway
+
+	{netip.MustParsePrefix("0.0.0.0/8"), Unusable},       // this network
+	{netip.MustParsePrefix("10.0.0.0/8"), Private},       // RFC 1918
+	{netip.MustParsePrefix("100.64.0.0/10"), Private},    // RFC 6598: carriers, and overlay networks
+	{netip.MustParsePrefix("127.0.0.0/8"), Loopback},     //
+	{netip.MustParsePrefix("169.254.0.0/16"), Unusable},  // link-local
+	{netip.MustParsePrefix("172.16.0.0/12"), Private},    // RFC 1918
+	{netip.MustParsePrefix("192.0.0.0/24"), Unusable},    // protocol assignments
+	{netip.MustParsePrefix("192.0.2.0/24"), Unusable},    // documentation
+	{netip.MustParsePrefix("192.88.99.0/24"), Unusable},  // 6to4 relays
+	{netip.MustParsePrefix("192.168.0.0/16"), Private},   // RFC 1918
+	{netip.MustParsePrefix("198.18.0.0/15"), Unusable},   // benchmarking
+	{netip.MustParsePrefix("198.51.100.0/24"), Unusable}, // documentation
+	{netip.MustParsePrefix("203.0.113.0/24"), Unusable},  // documentation
+	{netip.MustParsePrefix("224.0.0.0/3"), Unusable},     // multicast, reserved, broadcast
+
+	{netip.MustParsePrefix("::1/128"), Loopback},
+	{netip.MustParsePrefix("fc00::/7"), Private},       // RFC 4193
+	{netip.MustParsePrefix("2001::/23"), Unusable},     // protocol assignments, Teredo among them
+	{netip.MustParsePrefix("2001:db8::/32"), Unusable}, // documentation
+	{netip.MustParsePrefix("2002::/16"), Unusable},     // 6to4, which embeds an IPv4 address
+	{netip.MustParsePrefix("3fff::/20"), Unusable},     // documentation
+}
+
+var (
+	globalUnicast = netip.MustParsePrefix("2000::/3")
+	// nat64 embeds an IPv4 address in the last four bytes; hosts without IPv4 reach the IPv4
+	// Internet through it.
+	nat64 = netip.MustParsePrefix("64:ff9b::/96")
+)
+
+// ScopeOf returns the scope of an address.
+func ScopeOf(a netip.Addr) NetworkScope {
+	a = a.Unmap()
+	if !a.IsValid() || a.Zone() != "" {
+		return Unusable
+	}
+	if nat64.Contains(a) {
+		b := a.As16()
+		if ScopeOf(netip.AddrFrom4([4]byte(b[12:]))) == Public {
+			return Public
+		}
+		return Unusable
+	}
+	for _, r := range specialRanges {
+		if r.prefix.Contains(a) {
+			return r.scope
+		}
+	}
+	if a.Is4() || globalUnicast.Contains(a) {
+		return Public
+	}
+	return Unusable
 }

@@ -1,9 +1,11 @@
 package oauthfetch_test
 
 import (
+	"encoding/json"
 	"errors"
 	"net/netip"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -49,7 +51,7 @@ func TestSEC08_ScopeOfAddresses(t *testing.T) {
 
 func TestSEC08_RefusedURLs(t *testing.T) {
 	f := oauthtest.NewNetwork(t).Fetcher(nil)
-	for _, text := range oauthtest.RefusedURLs() {
+	for _, text := range refusedURLs(t) {
 		if _, err := f.CheckURL(text); !errors.Is(err, oauthfetch.ErrURLRefused) {
 			t.Errorf("%.80q: %v", text, err)
 		}
@@ -178,11 +180,11 @@ func TestInsecureAnyAddress(t *testing.T) {
 
 // Whoever answers for a name may answer otherwise each time. What counts is what is connected to.
 func TestSEC08_DNSRebinding(t *testing.T) {
-	public, inside := netip.MustParseAddr("8.8.8.8"), netip.MustParseAddr("10.0.0.7")
+	const public, inside = "8.8.8.8", "10.0.0.7"
 	t.Run("of an authorization server", func(t *testing.T) {
 		w := oauthtest.NewNetwork(t)
 		w.Doc("https://rebind.example/doc", "{}")
-		w.Answers["rebind.example"] = [][]netip.Addr{{public}, {inside}, {netip.MustParseAddr("127.0.0.1")}}
+		w.Next("rebind.example", public, inside, "127.0.0.1")
 		f := w.Fetcher(nil)
 		if err := getJSON(t, f, "https://rebind.example/doc", new(document)); err != nil {
 			t.Fatal(err)
@@ -195,12 +197,12 @@ func TestSEC08_DNSRebinding(t *testing.T) {
 	})
 	t.Run("of the MCP server, to let others be private", func(t *testing.T) {
 		w := oauthtest.NewNetwork(t)
-		w.At("intranet.corp", inside.String())
+		w.At("intranet.corp", inside)
 		w.Doc("https://intranet.corp/doc", "{}")
 		w.Doc("https://rebind.example/doc", "{}")
 		// The first answer is to the question of how near the server is, the second is for its
 		// document.
-		w.Answers["rebind.example"] = [][]netip.Addr{{inside}, {public}}
+		w.Next("rebind.example", inside, public)
 		endpoint, _ := url.Parse("https://rebind.example/mcp")
 		f := w.Fetcher(nil).For(endpoint)
 		if err := getJSON(t, f, "https://intranet.corp/doc", new(document)); err != nil {
@@ -213,7 +215,7 @@ func TestSEC08_DNSRebinding(t *testing.T) {
 	t.Run("of the MCP server, to become private", func(t *testing.T) {
 		w := oauthtest.NewNetwork(t)
 		w.Doc("https://rebind.example/doc", "{}")
-		w.Answers["rebind.example"] = [][]netip.Addr{{public}, {public}, {inside}}
+		w.Next("rebind.example", public, public, inside)
 		endpoint, _ := url.Parse("https://rebind.example/mcp")
 		f := w.Fetcher(nil).For(endpoint)
 		for i, ok := range []bool{true, false} {
@@ -256,15 +258,58 @@ func TestSEC08_DNSRebinding(t *testing.T) {
 		if err := getJSON(t, w.Fetcher(nil), "https://mixed.example/doc", new(document)); err != nil {
 			t.Error(err)
 		}
-		if got := w.Addresses(); len(got) != 1 || got[0] != public {
+		if got := w.Addresses(); len(got) != 1 || got[0].String() != public {
 			t.Errorf("connected to %v", got)
 		}
 	})
 }
 
+// refusedURLs returns URLs that every Fetcher refuses by their text.
+func refusedURLs(t testing.TB) (urls []string) {
+	t.Helper()
+	data, err := os.ReadFile("testdata/refused_urls.json")
+	if err == nil {
+		err = json.Unmarshal(data, &urls)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return urls
+}
+
+// checkURL returns an error if a URL breaks a rule of a Fetcher. It is written independently of the
+// Fetcher.
+func checkURL(text string) error {
+	rest, ok := strings.CutPrefix(strings.ToLower(text), "https://")
+	authority := rest
+	if i := strings.IndexAny(rest, "/?"); i >= 0 {
+		authority = rest[:i]
+	}
+	switch {
+	case !ok:
+		return errors.New("not https")
+	case strings.ContainsAny(text, "#\\ \t\r\n") ||
+		strings.ContainsFunc(text, func(r rune) bool { return r < 0x20 || r > 0x7e }):
+		return errors.New("a character")
+	case strings.ContainsAny(authority, "@%") || authority == "":
+		return errors.New("the authority")
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		return err
+	}
+	if a, err := netip.ParseAddr(u.Hostname()); err == nil {
+		a = a.Unmap()
+		if a.IsLoopback() || a.IsPrivate() || a.IsLinkLocalUnicast() || a.IsMulticast() || a.IsUnspecified() {
+			return errors.New("the address")
+		}
+	}
+	return nil
+}
+
 // FuzzURL checks what the policy lets through against rules that are written another way.
 func FuzzURL(f *testing.F) {
-	for _, text := range oauthtest.RefusedURLs() {
+	for _, text := range refusedURLs(f) {
 		f.Add(text)
 	}
 	f.Add("https://as.example/x")
@@ -274,7 +319,7 @@ func FuzzURL(f *testing.F) {
 		if _, err := fetcher.CheckURL(text); err != nil {
 			return
 		}
-		if err := oauthtest.CheckURL(text); err != nil {
+		if err := checkURL(text); err != nil {
 			t.Fatalf("%q was let through: %v", text, err)
 		}
 	})

@@ -1,5 +1,5 @@
-// Package oauthwire holds what OAuth puts on the wire and both sides need: the names of schemes,
-// errors, grants and well-known paths, and the syntax of tokens, scopes and credentials.
+// Package oauthwire has the names and the syntax that both sides of OAuth use: schemes, error codes,
+// well-known paths, tokens, scopes and credentials.
 package oauthwire
 
 import (
@@ -15,17 +15,14 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// Authentication schemes, which are also types of tokens.
-//
-// Spec: RFC 6750, section 2.1; RFC 9449, section 7.1.
+// Authentication schemes, which are also types of tokens. Spec: RFC 6750, section 2.1; RFC 9449,
+// section 7.1.
 const (
 	Bearer = "Bearer"
 	DPoP   = "DPoP"
 )
 
-// Error codes.
-//
-// Spec: RFC 6750, section 3.1; RFC 6749, section 5.2; RFC 9449, sections 5, 8 and 9.
+// Error codes. Spec: RFC 6750, section 3.1; RFC 6749, section 5.2; RFC 9449, sections 5, 8 and 9.
 const (
 	InvalidRequest    = "invalid_request"
 	InvalidToken      = "invalid_token"
@@ -36,9 +33,8 @@ const (
 	UseDPoPNonce      = "use_dpop_nonce"
 )
 
-// Client authentication methods of token endpoints.
-//
-// Spec: RFC 7591, section 2; OpenID Connect Core 1.0, section 9.
+// Client authentication methods of token endpoints. Spec: RFC 7591, section 2; OpenID Connect Core
+// 1.0, section 9.
 const (
 	AuthNone       = "none"
 	AuthBasic      = "client_secret_basic"
@@ -51,9 +47,8 @@ const (
 // Spec: OpenID Connect Core 1.0, section 11; basic/authorization#refresh-tokens (2026-07-28).
 const ScopeOffline = "offline_access"
 
-// Well-known paths of metadata.
-//
-// Spec: RFC 9728, section 3; RFC 8414, section 3; OpenID Connect Discovery 1.0, section 4.
+// Well-known paths of metadata. Spec: RFC 9728, section 3; RFC 8414, section 3; OpenID Connect
+// Discovery 1.0, section 4.
 const (
 	WellKnownResource = "/.well-known/oauth-protected-resource"
 	WellKnownServer   = "/.well-known/oauth-authorization-server"
@@ -72,14 +67,9 @@ const maxScope = 256
 // Spec: RFC 9110, section 11.2; RFC 6750, section 2.1.
 func IsToken68(text string) bool {
 	body := strings.TrimRight(text, "=")
-	for i := range len(body) {
-		c := body[i]
-		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
-			strings.IndexByte("-._~+/", c) >= 0) {
-			return false
-		}
-	}
-	return body != ""
+	return body != "" && !strings.ContainsFunc(body, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("-._~+/", c)
+	})
 }
 
 // IsScope reports whether text has the syntax of a scope, and is at most 256 bytes long.
@@ -92,12 +82,7 @@ func IsScope(text string) bool { return len(text) <= maxScope && IsNQChars(text)
 //
 // Spec: RFC 6749, appendix A; RFC 9449, section 8.1.
 func IsNQChars(text string) bool {
-	for i := range len(text) {
-		if c := text[i]; c <= ' ' || c > '~' || c == '"' || c == '\\' {
-			return false
-		}
-	}
-	return text != ""
+	return text != "" && !strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c > '~' || c == '"' || c == '\\' })
 }
 
 // IsCredential reports whether text has the syntax of a client_id or a client_secret, and is at
@@ -119,26 +104,19 @@ func BasicCredentials(id, secret string) string {
 	return req.Header.Get("Authorization")
 }
 
-// Strings returns the strings of a claim that is a string or an array, such as aud. A value of
-// another type has none.
-func Strings(raw jsontext.Value) []string {
-	switch jsonscan.Kind(raw) {
-	case '"':
-		if text, err := jsonscan.Unquote(raw); err == nil {
-			return []string{text}
-		}
-	case '[':
-		var all []string
+// Strings returns the strings of a claim that is a string or an array, such as aud.
+func Strings(raw jsontext.Value) (all []string) {
+	if jsonscan.Kind(raw) == '"' {
+		raw = slices.Concat(jsontext.Value("["), raw, jsontext.Value("]"))
+	}
+	if jsonscan.Kind(raw) == '[' {
 		for element := range jsonscan.Elements(raw) {
-			if jsonscan.Kind(element) == '"' {
-				if text, err := jsonscan.Unquote(element); err == nil {
-					all = append(all, text)
-				}
+			if text, err := jsonscan.Unquote(element); err == nil {
+				all = append(all, text)
 			}
 		}
-		return slices.Clip(all)
 	}
-	return nil
+	return slices.Clip(all)
 }
 
 // NewJWTID returns a unique identifier for a JWT (jti): 128 random bits in base64url.

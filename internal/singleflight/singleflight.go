@@ -1,9 +1,8 @@
 // Package singleflight lets the callers that need the same result at the same time share one call
 // of a function.
 //
-// It differs from golang.org/x/sync/singleflight in what its users need: keys and results have
-// types, each caller waits only as long as its own context lasts, and the shared call does not end
-// with the context of the caller that happened to start it.
+// Unlike golang.org/x/sync/singleflight it has typed keys and results, each caller waits only as long
+// as its own context lasts, and the shared call does not end with the context of the first caller.
 package singleflight
 
 import (
@@ -28,12 +27,10 @@ type call[V any] struct {
 // errPanicked is the error of a call that did not return.
 var errPanicked = errors.New("singleflight: the shared call panicked")
 
-// Do returns what fn returns. If a call for the key is in progress, Do waits for that one;
-// otherwise it starts one in a goroutine of its own. The context of fn has the values of ctx and
-// neither its cancellation nor its deadline, since other callers may wait: fn has to bound its own
-// time. A caller whose ctx ends gets its cause while the call goes on.
-//
-// A panic of fn crashes the program, as it would in any goroutine.
+// Do returns the result of fn. If a call for the key is in progress, Do waits for that one; otherwise
+// it calls fn in a new goroutine. The context of fn has the values of ctx and neither its cancellation
+// nor its deadline, since other callers may wait: fn must bound its own time. If ctx ends first, Do
+// returns its cause and the call continues.
 func (g *Group[K, V]) Do(ctx context.Context, key K, fn func(ctx context.Context) (V, error)) (V, error) {
 	c := g.join(ctx, key, fn)
 	select {

@@ -41,11 +41,11 @@ func (s *Server) newMetadata() *oauth.ServerMetadata {
 	m.ResponseModesSupported = []string{"query"}
 	m.GrantTypesSupported = []string{grantCode, grantRefresh, grantClient}
 	m.CodeChallengeMethods = []string{methodS256}
-	m.SendsIssuer = true
+	m.SupportsIssuerParameter = true
 	if !s.o.Registration.Disabled {
 		m.RegistrationEndpoint = s.o.Issuer + pathRegister
 	}
-	m.TakesClientMetadata = !s.o.ClientMetadata.Disabled
+	m.SupportsClientMetadata = !s.o.ClientMetadata.Disabled
 	return m
 }
 

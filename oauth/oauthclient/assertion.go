@@ -3,7 +3,6 @@ package oauthclient
 import (
 	"crypto"
 	"crypto/x509"
-	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
 
 	"github.com/patchbay-mcp/patchbay/internal/jwskey"
 	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
@@ -19,10 +19,8 @@ import (
 )
 
 const (
-	// assertionLifetime is how long an assertion is valid. It is used at once; the rest allows for
-	// clock differences.
-	assertionLifetime = 2 * time.Minute
-	// clientAssertionType is the client_assertion_type of a JWT.
+	// assertionLifetime allows for clock differences.
+	assertionLifetime   = 2 * time.Minute
 	clientAssertionType = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 )
 
@@ -43,92 +41,73 @@ type AssertionKey struct {
 }
 
 // assertion returns a JWT that authenticates a client at an authorization server.
-func (k *AssertionKey) assertion(clientID, issuer string, taken []string, now time.Time) (string, error) {
+func (k *AssertionKey) assertion(clientID, issuer string, supported []string, now time.Time) (string, error) {
 	if k == nil || k.Key == nil {
 		return "", errors.New("oauth: the authorization server requires a signed assertion (private_key_jwt): set " +
 			"TransportOptions.Client.Key")
 	}
-	algorithm, err := k.algorithm(taken)
+	algorithm, err := k.algorithm(supported)
 	if err != nil {
 		return "", err
 	}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: jwskey.ForSigning(k.Key)}, k.header())
+	opts := (&jose.SignerOptions{}).WithType("JWT")
+	if k.ID != "" {
+		opts = opts.WithHeader("kid", k.ID)
+	}
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: jwskey.ForSigning(k.Key)}, opts)
 	if err != nil {
 		return "", fmt.Errorf("oauth: invalid AssertionKey: %w", err)
 	}
-	payload, err := json.Marshal(assertionClaims{
-		Issuer: clientID, Subject: clientID, Audience: issuer, ID: oauthwire.NewJWTID(),
-		IssuedAt: now.Unix(), Expires: now.Add(assertionLifetime).Unix(),
-	})
-	if err != nil {
-		return "", fmt.Errorf("oauth: encode a client assertion: %w", err)
-	}
-	signed, err := signer.Sign(payload)
+	assertion, err := jwt.Signed(signer).Claims(map[string]any{
+		"iss": clientID, "sub": clientID, "aud": issuer, "jti": oauthwire.NewJWTID(),
+		"iat": now.Unix(), "exp": now.Add(assertionLifetime).Unix(),
+	}).Serialize()
 	if err != nil {
 		return "", fmt.Errorf("oauth: sign a client assertion: %w", err)
 	}
-	return signed.CompactSerialize()
+	return assertion, nil
 }
 
 // authenticate adds an assertion to a form for an endpoint that authenticates clients. It removes
-// client_id, which the assertion contains.
-//
-// Spec: RFC 7523, section 2.2; extension io.modelcontextprotocol/oauth-client-credentials.
-func (k *AssertionKey) authenticate(form url.Values, clientID string, server *oauth.ServerMetadata,
-	now time.Time) error {
-	jwt, err := k.assertion(clientID, server.Issuer, server.TokenEndpointAuthAlgorithms, now)
+// client_id, which the assertion contains. Spec: RFC 7523, section 2.2; extension
+// io.modelcontextprotocol/oauth-client-credentials.
+func (k *AssertionKey) authenticate(
+	form url.Values, clientID string, server *oauth.ServerMetadata, now time.Time,
+) error {
+	assertion, err := k.assertion(clientID, server.Issuer, server.TokenEndpointAuthAlgorithms, now)
 	if err != nil {
 		return err
 	}
 	form.Del("client_id")
 	form.Set("client_assertion_type", clientAssertionType)
-	form.Set("client_assertion", jwt)
+	form.Set("client_assertion", assertion)
 	return nil
 }
 
-type assertionClaims struct {
-	Issuer   string `json:"iss"`
-	Subject  string `json:"sub"`
-	Audience string `json:"aud"`
-	ID       string `json:"jti"`
-	IssuedAt int64  `json:"iat"`
-	Expires  int64  `json:"exp"`
-}
-
-func (k *AssertionKey) header() *jose.SignerOptions {
-	opts := (&jose.SignerOptions{}).WithType("JWT")
-	if k.ID != "" {
-		opts = opts.WithHeader("kid", k.ID)
-	}
-	return opts
-}
-
-// algorithm chooses the signature algorithm. supported are those of the server, empty if it does
-// not say.
-func (k *AssertionKey) algorithm(taken []string) (jose.SignatureAlgorithm, error) {
-	can, err := jwskey.Algorithms(k.Key.Public())
+// algorithm chooses the signature algorithm. supported are those of the server, empty if not known.
+func (k *AssertionKey) algorithm(supported []string) (jose.SignatureAlgorithm, error) {
+	own, err := jwskey.Algorithms(k.Key.Public())
 	if err != nil {
 		return "", fmt.Errorf("oauth: invalid AssertionKey: %w", err)
 	}
 	if k.Algorithm != "" {
-		if !slices.Contains(can, jose.SignatureAlgorithm(k.Algorithm)) {
-			return "", fmt.Errorf("oauth: invalid AssertionKey.Algorithm %q: the key supports %v", k.Algorithm, can)
+		if !slices.Contains(own, jose.SignatureAlgorithm(k.Algorithm)) {
+			return "", fmt.Errorf("oauth: invalid AssertionKey.Algorithm %q: the key supports %v", k.Algorithm, own)
 		}
-		can = []jose.SignatureAlgorithm{jose.SignatureAlgorithm(k.Algorithm)}
+		own = []jose.SignatureAlgorithm{jose.SignatureAlgorithm(k.Algorithm)}
 	}
-	if len(taken) == 0 && slices.Contains(can, jose.RS256) {
+	switch {
+	case len(supported) == 0 && slices.Contains(own, jose.RS256):
 		return jose.RS256, nil // every server that supports RSA supports it
+	case len(supported) == 0:
+		return own[0], nil
 	}
-	if len(taken) == 0 {
-		return can[0], nil
-	}
-	for _, a := range can {
-		if slices.Contains(taken, string(a)) {
+	for _, a := range own {
+		if slices.Contains(supported, string(a)) {
 			return a, nil
 		}
 	}
-	return "", fmt.Errorf("oauth: the authorization server does not accept client assertions signed with %v, only "+
-		"with %q", can, taken)
+	return "", fmt.Errorf("oauth: the authorization server accepts client assertions signed with %[2]q, not with %[1]v", own, supported)
 }
 
 // ParsePrivateKey parses an unencrypted private key in PEM: PKCS #8, SEC 1 (EC PRIVATE KEY) or PKCS

@@ -1,6 +1,7 @@
 package oauthclient
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -12,8 +13,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
 )
 
-// defaultLoginTimeout is how long the user has to log in: finding a password and a second factor
-// takes minutes.
+// defaultLoginTimeout allows for finding a password and a second factor.
 const defaultLoginTimeout = 5 * time.Minute
 
 // BrowserOptions configures a [Browser]. The zero value is right for programs in a terminal.
@@ -31,8 +31,8 @@ type BrowserOptions struct {
 }
 
 // A Browser is the [Authorizer] of programs on the user's machine. It opens the login page in the
-// browser and receives the response with an HTTP server on a loopback address that runs for the
-// time of the login. It is safe for concurrent use.
+// browser and receives the response with an HTTP server on a loopback address, which runs during the
+// login. It is safe for concurrent use.
 //
 // Spec: RFC 8252, sections 7.3 and 8.3.
 type Browser struct {
@@ -44,11 +44,8 @@ type Browser struct {
 
 // NewBrowser returns a Browser. opts may be nil.
 func NewBrowser(opts *BrowserOptions) *Browser {
-	var o BrowserOptions
-	if opts != nil {
-		o = *opts
-	}
-	b := &Browser{open: o.Open, show: o.Show, timeout: o.Timeout, log: o.Logger}
+	o := *cmp.Or(opts, new(BrowserOptions))
+	b := &Browser{open: o.Open, show: o.Show, timeout: o.Timeout, log: cmp.Or(o.Logger, slog.Default())}
 	if b.open == nil {
 		b.open = openPage
 	}
@@ -60,9 +57,6 @@ func NewBrowser(opts *BrowserOptions) *Browser {
 	}
 	if b.timeout <= 0 {
 		b.timeout = defaultLoginTimeout
-	}
-	if b.log == nil {
-		b.log = slog.Default()
 	}
 	return b
 }
@@ -82,7 +76,7 @@ func (b *Browser) Listen(ctx context.Context, redirectURIs []string) (Callback, 
 }
 
 // authorize opens the login page and waits for the response.
-func (b *Browser) authorize(ctx context.Context, login *LoginRequest, answers <-chan url.Values) (url.Values, error) {
+func (b *Browser) authorize(ctx context.Context, login *LoginRequest, responses <-chan url.Values) (url.Values, error) {
 	if _, err := browser.Check(login.URL); err != nil {
 		return nil, fmt.Errorf("oauth: invalid login page: %w", err)
 	}
@@ -98,8 +92,8 @@ func (b *Browser) authorize(ctx context.Context, login *LoginRequest, answers <-
 	}()
 	defer func() { cancel(); <-opened }()
 	select {
-	case answer := <-answers:
-		return answer, nil
+	case response := <-responses:
+		return response, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}

@@ -1,15 +1,18 @@
 package oauthclient
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"html"
 	"io"
 	"log"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -17,18 +20,16 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/netx"
+	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
 )
 
 const (
 	// callbackPath is the path of the redirect URI if none is registered.
 	callbackPath = "/callback"
-	// maxCallbackHeader bounds the header block of a request, in bytes. Browsers send the cookies
-	// of all programs on this machine.
-	maxCallbackHeader = 64 << 10
-	// callbackReadTimeout bounds reading a request.
+	// maxCallbackHeader bounds the header block, in bytes. Browsers send the cookies of localhost.
+	maxCallbackHeader   = 64 << 10
 	callbackReadTimeout = 10 * time.Second
-	// outcomeTimeout is how long the page waits for the outcome of the login: as long as a token
-	// request.
+	// outcomeTimeout is how long the page waits for the outcome of the login.
 	outcomeTimeout = 15 * time.Second
 	// closeTimeout is how long Close waits until the page is sent.
 	closeTimeout = 2 * time.Second
@@ -36,11 +37,11 @@ const (
 
 // A loopbackCallback receives the response of a login on this machine.
 type loopbackCallback struct {
-	browser *Browser
-	uri     *url.URL
-	server  *http.Server
-	serving sync.WaitGroup
-	answers chan url.Values // buffered, at most one
+	browser   *Browser
+	uri       *url.URL
+	server    *http.Server
+	serving   sync.WaitGroup
+	responses chan url.Values // buffered, at most one
 
 	mu       sync.Mutex    // guards the fields below
 	login    *LoginRequest // nil before Authorize
@@ -51,8 +52,7 @@ type loopbackCallback struct {
 	pages    sync.WaitGroup
 }
 
-// listenCallback listens at the first redirect URI where that is possible, at any port if there are
-// none.
+// listenCallback listens at the first possible redirect URI, at any port if there are none.
 func listenCallback(ctx context.Context, b *Browser, redirectURIs []string) (*loopbackCallback, error) {
 	if len(redirectURIs) == 0 {
 		redirectURIs = []string{"http://127.0.0.1" + callbackPath}
@@ -60,8 +60,8 @@ func listenCallback(ctx context.Context, b *Browser, redirectURIs []string) (*lo
 	var all []error
 	for _, text := range redirectURIs {
 		u, err := url.Parse(text)
-		if err != nil || u.Scheme != "http" || !netx.IsLoopback(u.Hostname()) || u.RawQuery != "" ||
-			u.User != nil || u.Fragment != "" {
+		if err != nil || u.Scheme != "http" || !netx.IsLoopback(u.Hostname()) ||
+			u.RawQuery != "" || u.User != nil || u.Fragment != "" {
 			continue // for another Authorizer
 		}
 		listeners, err := listenOn(ctx, u)
@@ -72,8 +72,7 @@ func listenCallback(ctx context.Context, b *Browser, redirectURIs []string) (*lo
 		return newCallback(b, u, listeners), nil
 	}
 	if len(all) == 0 {
-		return nil, errors.New("oauth: none of the client's redirect URIs is http with a loopback host, which the " +
-			"browser login needs")
+		return nil, errors.New("oauth: the browser login needs a redirect URI that is http with a loopback host")
 	}
 	return nil, fmt.Errorf("oauth: listen for the authorization response: %w", errors.Join(all...))
 }
@@ -82,20 +81,14 @@ func listenCallback(ctx context.Context, b *Browser, redirectURIs []string) (*lo
 // and browsers differ in which they use.
 func listenOn(ctx context.Context, u *url.URL) ([]net.Listener, error) {
 	var config net.ListenConfig
-	port, host := u.Port(), u.Hostname()
-	if port == "" {
-		port = "0"
-	}
+	port, host := cmp.Or(u.Port(), "0"), u.Hostname()
 	var listeners []net.Listener
 	var err error
 	if strings.EqualFold(host, "localhost") {
 		listeners, err = listenOnBoth(ctx, &config, port)
-	} else if a, bad := netip.ParseAddr(host); bad != nil || !a.IsLoopback() {
-		err = errors.New("invalid host: must be localhost or a loopback address")
 	} else {
-		var one net.Listener
-		one, err = config.Listen(ctx, "tcp", net.JoinHostPort(host, port))
-		listeners = []net.Listener{one}
+		listeners = make([]net.Listener, 1)
+		listeners[0], err = config.Listen(ctx, "tcp", net.JoinHostPort(host, port))
 	}
 	if err != nil {
 		return nil, err
@@ -131,17 +124,14 @@ func listenOnBoth(ctx context.Context, config *net.ListenConfig, port string) ([
 	}
 }
 
-// matchesHost reports whether a Host header is that of a URL. Browsers write it in lower case and
-// omit port 80.
+// matchesHost reports whether a Host header is that of a URL. Browsers omit port 80.
 func matchesHost(u *url.URL, host string) bool {
 	return strings.EqualFold(host, u.Host) || u.Port() == "80" && strings.EqualFold(host+":80", u.Host)
 }
 
 func newCallback(b *Browser, u *url.URL, listeners []net.Listener) *loopbackCallback {
-	if u.Path == "" {
-		u.Path = "/"
-	}
-	c := &loopbackCallback{browser: b, uri: u, answers: make(chan url.Values, 1), ended: make(chan struct{})}
+	u.Path = cmp.Or(u.Path, "/")
+	c := &loopbackCallback{browser: b, uri: u, responses: make(chan url.Values, 1), ended: make(chan struct{})}
 	c.server = &http.Server{
 		Handler: c, ReadTimeout: callbackReadTimeout, MaxHeaderBytes: maxCallbackHeader,
 		ErrorLog: log.New(io.Discard, "", 0), // malformed requests to the port
@@ -153,15 +143,13 @@ func newCallback(b *Browser, u *url.URL, listeners []net.Listener) *loopbackCall
 	return c
 }
 
-// RedirectURI returns the redirect URI with its port.
 func (c *loopbackCallback) RedirectURI() string { return c.uri.String() }
 
-// Authorize opens the page and returns the response.
 func (c *loopbackCallback) Authorize(ctx context.Context, login *LoginRequest) (url.Values, error) {
 	c.mu.Lock()
 	c.login = login
 	c.mu.Unlock()
-	return c.browser.authorize(ctx, login, c.answers)
+	return c.browser.authorize(ctx, login, c.responses)
 }
 
 // Close shows the outcome on the waiting page and stops the server.
@@ -172,23 +160,13 @@ func (c *loopbackCallback) Close(outcome error) {
 		close(c.ended)
 	}
 	c.mu.Unlock()
-	sent := make(chan struct{})
-	go func() { // ends when the pages are sent or the server is closed
-		c.pages.Wait()
-		close(sent)
-	}()
-	timer := time.NewTimer(closeTimeout)
-	defer timer.Stop()
-	select {
-	case <-sent:
-	case <-timer.C:
-	}
+	timer := time.AfterFunc(closeTimeout, func() { _ = c.server.Close() }) // ends the pages
+	c.pages.Wait()
+	timer.Stop()
 	_ = c.server.Close()
 	c.serving.Wait()
-	<-sent
 }
 
-// ServeHTTP serves a request of the browser.
 func (c *loopbackCallback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	if c.closed {
@@ -218,18 +196,18 @@ func (c *loopbackCallback) handleResponse(w http.ResponseWriter, r *http.Request
 	login := c.login
 	isExpected := err == nil && len(state) == 1 && login != nil && login.State != "" &&
 		subtle.ConstantTimeCompare([]byte(state[0]), []byte(login.State)) == 1
-	isFirst := isExpected && !c.answered
+	isRepeated := isExpected && c.answered
 	c.answered = c.answered || isExpected
 	c.mu.Unlock()
 	switch {
 	case !isExpected:
 		writePage(w, http.StatusBadRequest, pageUnexpected)
 		return
-	case !isFirst:
+	case isRepeated:
 		writePage(w, http.StatusGone, pageRepeated.of(login))
 		return
 	}
-	c.answers <- query
+	c.responses <- query
 	timer := time.NewTimer(outcomeTimeout)
 	defer timer.Stop()
 	select {
@@ -242,4 +220,96 @@ func (c *loopbackCallback) handleResponse(w http.ResponseWriter, r *http.Request
 	case <-timer.C:
 		writePage(w, http.StatusOK, pagePending.of(login))
 	}
+}
+
+// A page is shown in the browser after the login.
+type page struct {
+	title, text     string // title and text are plain text, as all fields are
+	detail          string // of the authorization server; may be empty
+	server, program string // of the login; empty for requests that do not have its state
+}
+
+// of returns the page with the names of a login.
+func (p page) of(login *LoginRequest) page {
+	if u, err := url.Parse(login.Server); err == nil {
+		p.server = oauthfetch.CleanText(u.Host, maxShown)
+	}
+	p.program = oauthfetch.CleanText(login.Program, maxShown)
+	return p
+}
+
+// maxShown bounds a name on a page, in bytes: no host is longer.
+const maxShown = 255
+
+var (
+	pageUnexpected = page{title: "Unexpected request",
+		text: "This request does not belong to a login in progress. You can close this page."}
+	pageRepeated = page{title: "Login already completed",
+		text: "The response to this login was received before. You can close this page."}
+	pagePending = page{title: "Almost done",
+		text: "The response was received. The program shows how the login ends; you can close this page."}
+	pageDone = page{title: "You are logged in", text: "You can close this page and go back to the program."}
+)
+
+// outcomePage returns the page for the outcome of a login.
+func outcomePage(outcome error) page {
+	if outcome == nil {
+		return pageDone
+	}
+	refused, ok := errors.AsType[*LoginError](outcome)
+	switch {
+	case ok && refused.Code == "access_denied":
+		return page{title: "You are not logged in", text: "Access was declined. You can close this page."}
+	case ok:
+		detail := refused.Code
+		if refused.Description != "" {
+			detail += ": " + refused.Description
+		}
+		return page{title: "Login failed",
+			text: "The authorization server refused the login. The program shows details; you can close this page.", detail: detail}
+	}
+	return page{title: "Login failed", text: "The program shows the reason. You can close this page."}
+}
+
+const pageStyle = `:root{color-scheme:light dark}*{box-sizing:border-box}` +
+	`body{margin:0;padding:12vh 1rem 2rem;display:flex;justify-content:center;background:#f2f4f7;color:#16191d;font:1rem/1.5 system-ui,sans-serif;overflow-wrap:anywhere}` +
+	`main{width:100%;max-width:30rem;padding:2rem;background:#fff;border:1px solid #d5dbe2;border-radius:12px;align-self:start}` +
+	`h1{margin:0 0 .75rem;font-size:1.375rem;line-height:1.3;font-weight:650}p{margin:.5rem 0}` +
+	`p.detail{font-family:ui-monospace,monospace;font-size:.875rem;color:#55606c}` +
+	`dl{margin:1.5rem 0 0;padding-top:1.25rem;border-top:1px solid #d5dbe2;display:grid;grid-template-columns:max-content 1fr;gap:.375rem 1rem}` +
+	`dt{color:#55606c}dd{margin:0;min-width:0}` +
+	`@media(max-width:26rem){body{padding:1rem .75rem}main{padding:1.25rem}}` +
+	`@media(prefers-color-scheme:dark){body{background:#121519;color:#e9ecf0}main{background:#1c2026}` +
+	`main,dl{border-color:#39414c}p.detail,dt{color:#a4aeba}}`
+
+// writePage sends a page without external resources and scripts.
+func writePage(w http.ResponseWriter, status int, p page) {
+	body := `<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">` +
+		`<title>` + html.EscapeString(p.title) + `</title><style>` + pageStyle + `</style></head><body><main><h1>` +
+		html.EscapeString(p.title) + `</h1><p>` + html.EscapeString(p.text) + `</p>`
+	if p.detail != "" {
+		body += `<p class="detail">` + html.EscapeString(p.detail) + `</p>`
+	}
+	names := ""
+	for _, name := range []struct{ what, text string }{{"MCP server", p.server}, {"Program", p.program}} {
+		if name.text != "" {
+			names += `<dt>` + name.what + `</dt><dd><bdi>` + html.EscapeString(name.text) + `</bdi></dd>`
+		}
+	}
+	if names != "" {
+		body += `<dl>` + names + `</dl>`
+	}
+	body += `</main></body></html>`
+	style := sha256.Sum256([]byte(pageStyle))
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'sha256-"+base64.StdEncoding.EncodeToString(style[:])+
+		"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(body))
+	_ = http.NewResponseController(w).Flush() // Close stops the server once the page is written
 }

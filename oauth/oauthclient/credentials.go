@@ -1,6 +1,7 @@
 package oauthclient
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -22,11 +23,9 @@ import (
 const (
 	// maxStoreKey bounds a key of a Store, in bytes.
 	maxStoreKey = 4 << 10
-	// maxScopes bounds how many scopes are taken from a peer and asked for, and maxScope the length
-	// of each, in bytes: they travel in URLs.
+	// maxScopes bounds the scopes of a peer and of a request: they travel in URLs.
 	maxScopes = 100
-	// renewBefore is how long before its expiry a token is renewed, so that it does not expire on
-	// the way. For short-lived tokens it is a tenth of their lifetime.
+	// renewBefore is how long before its expiry a token is renewed; less for short-lived ones.
 	renewBefore = 30 * time.Second
 )
 
@@ -37,11 +36,10 @@ type serverRecord struct {
 	Resource string `json:"resource,omitempty"`
 	// Scope is the network scope of the MCP server at its discovery.
 	Scope oauthfetch.NetworkScope `json:"reach,omitempty"`
-	// Server has what is needed without a discovery; other metadata is omitted.
+	// Server has the metadata that is needed without a discovery.
 	Server *oauth.ServerMetadata `json:"server"`
 }
 
-// record returns what is stored of a discovery.
 func (d *discovery) record() *serverRecord {
 	m := d.Server
 	return &serverRecord{Issuer: d.Issuer, Resource: d.Resource, Scope: d.scope, Server: &oauth.ServerMetadata{
@@ -55,7 +53,6 @@ func (d *discovery) record() *serverRecord {
 	}}
 }
 
-// discovery returns what is known without another discovery.
 func (r *serverRecord) discovery() *discovery {
 	return &discovery{Issuer: r.Issuer, Resource: r.Resource, Server: r.Server, scope: r.Scope}
 }
@@ -75,16 +72,10 @@ func (r *serverRecord) covers(u *url.URL) bool {
 }
 
 func isSamePath(a, b *url.URL) bool {
-	slash := func(path string) string {
-		if path == "" {
-			return "/"
-		}
-		return path
-	}
-	return slash(a.EscapedPath()) == slash(b.EscapedPath())
+	return cmp.Or(a.EscapedPath(), "/") == cmp.Or(b.EscapedPath(), "/")
 }
 
-// storeKey returns a key of the store. Issuers and addresses may be longer than a key.
+// storeKey returns a key of the store, which is a digest if the parts are too long.
 func storeKey(parts ...string) string {
 	key := strings.Join(parts, " ")
 	if len(key) <= maxStoreKey {
@@ -96,11 +87,7 @@ func storeKey(parts ...string) string {
 
 // serverKey returns the key of the serverRecord. A query may be secret, so only its digest is used.
 func (t *Transport) serverKey() string {
-	path := t.endpoint.EscapedPath()
-	if path == "" {
-		path = "/"
-	}
-	address := strings.ToLower(t.endpoint.Scheme) + "://" + netx.HostPort(t.endpoint) + path
+	address := strings.ToLower(t.endpoint.Scheme) + "://" + netx.HostPort(t.endpoint) + cmp.Or(t.endpoint.EscapedPath(), "/")
 	if t.endpoint.RawQuery != "" {
 		sum := sha256.Sum256([]byte(t.endpoint.RawQuery))
 		address += "?sha256=" + hex.EncodeToString(sum[:])
@@ -121,8 +108,7 @@ func load[T any](ctx context.Context, s Store, key string) (*T, error) {
 	return decodeStored[T](data)
 }
 
-// errUnreadable is the error of a stored value that cannot be decoded. A login or a logout replaces
-// it.
+// errUnreadable is the error of a stored value that cannot be decoded. A login or logout replaces it.
 var errUnreadable = errors.New("oauth: unreadable value in the store")
 
 func decodeStored[T any](data []byte) (*T, error) {
@@ -152,32 +138,24 @@ func save[T any](ctx context.Context, s *writeBackStore, key string, v *T) error
 }
 
 // reload reads the tokens of the server from the store, and keeps them in memory.
-func (t *Transport) reload(ctx context.Context) (*TokenSet, error) {
-	known, err := load[serverRecord](ctx, t.store, t.serverKey())
+func (t *Transport) reload(ctx context.Context) (tokens *TokenSet, err error) {
+	record, err := load[serverRecord](ctx, t.store, t.serverKey())
+	if err == nil && record != nil {
+		tokens, err = load[TokenSet](ctx, t.store, tokensKey(record.Issuer, record.Resource))
+	}
 	if err != nil {
 		return nil, err
 	}
-	var tokens *TokenSet
-	if known != nil {
-		if tokens, err = load[TokenSet](ctx, t.store, tokensKey(known.Issuer, known.Resource)); err != nil {
-			return nil, err
-		}
-		if !t.belongsToClient(tokens) {
-			tokens = nil
-		}
+	if !t.belongsToClient(tokens) {
+		tokens = nil
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.loaded = true
-	if known != nil {
-		t.known = known
-	}
-	t.tokens = tokens
+	t.loaded, t.record, t.tokens = true, cmp.Or(record, t.record), tokens
 	return tokens, nil
 }
 
-// belongsToClient reports whether this Transport can use tokens: not if they are bound to another
-// key or were issued to another client than that of the options.
+// belongsToClient reports whether tokens are for the client and the key of this Transport.
 func (t *Transport) belongsToClient(tokens *TokenSet) bool {
 	switch {
 	case tokens == nil:
@@ -190,22 +168,22 @@ func (t *Transport) belongsToClient(tokens *TokenSet) bool {
 	return t.prover == nil || t.prover.CheckTokenType(tokens.TokenType) == nil
 }
 
-// storeTokens keeps tokens and the serverRecord in memory and in the store. A failure of the store
-// is logged: it costs another process a login, and the request can go on.
-func (t *Transport) storeTokens(ctx context.Context, known *serverRecord, tokens *TokenSet, logouts int) {
+// storeTokens keeps tokens and the serverRecord in memory and in the store. A failure of the store is
+// logged: the request can go on.
+func (t *Transport) storeTokens(ctx context.Context, record *serverRecord, tokens *TokenSet, logouts int) {
 	t.mu.Lock()
 	if t.logouts != logouts {
 		t.mu.Unlock()
 		return // only for the requests that wait
 	}
-	before := t.known
-	t.loaded, t.known, t.tokens = true, known, tokens
+	before := t.record
+	t.loaded, t.record, t.tokens = true, record, tokens
 	t.mu.Unlock()
-	err := save(ctx, t.store, tokensKey(known.Issuer, known.Resource), tokens)
-	err = errors.Join(err, save(ctx, t.store, t.serverKey(), known))
-	if before != nil && (before.Issuer != known.Issuer || before.Resource != known.Resource) {
+	err := save(ctx, t.store, tokensKey(record.Issuer, record.Resource), tokens)
+	err = errors.Join(err, save(ctx, t.store, t.serverKey(), record))
+	if before != nil && (before.Issuer != record.Issuer || before.Resource != record.Resource) {
 		t.log.Warn("oauth: the authorization server or the identifier of the server has changed",
-			"before", before.Issuer, "now", known.Issuer)
+			"before", before.Issuer, "now", record.Issuer)
 		err = errors.Join(err, save[TokenSet](ctx, t.store, tokensKey(before.Issuer, before.Resource), nil))
 	}
 	if err != nil {
@@ -213,8 +191,7 @@ func (t *Transport) storeTokens(ctx context.Context, known *serverRecord, tokens
 	}
 }
 
-// setTokens keeps tokens that are already in the store, unless Logout was called since. nil removes
-// those in memory.
+// setTokens keeps tokens of the store in memory, unless Logout was called since.
 func (t *Transport) setTokens(tokens *TokenSet, logouts int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -223,15 +200,14 @@ func (t *Transport) setTokens(tokens *TokenSet, logouts int) {
 	}
 }
 
-// loggedOut returns how often Logout was called.
 func (t *Transport) loggedOut() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.logouts
 }
 
-// currentTokens returns the tokens to use, nil if there are none. It renews expiring ones if that
-// does not involve the user. revision is that of MCP, empty if it is not known.
+// currentTokens returns the tokens, nil if there are none. It renews expiring ones if that does not
+// involve the user. revision is that of MCP; it may be empty.
 func (t *Transport) currentTokens(ctx context.Context, revision string) (*TokenSet, error) {
 	t.mu.Lock()
 	tokens, isLoaded := t.tokens, t.loaded
@@ -243,7 +219,7 @@ func (t *Transport) currentTokens(ctx context.Context, revision string) (*TokenS
 		}
 	}
 	now := time.Now()
-	if tokens == nil || tokens.RefreshToken == "" && t.asksPerson() ||
+	if tokens == nil || tokens.RefreshToken == "" && t.needsUser() ||
 		!tokens.expiresBefore(now.Add(tokens.renewalMargin())) {
 		return tokens, nil
 	}
@@ -258,35 +234,22 @@ func (t *Transport) currentTokens(ctx context.Context, revision string) (*TokenS
 	return nil, err
 }
 
-// expiresBefore reports whether the access token has expired at a time. One without an expiry has
-// not.
 func (s *TokenSet) expiresBefore(at time.Time) bool {
 	return !s.Expires.IsZero() && !s.Expires.After(at)
 }
 
-func (s *TokenSet) renewalMargin() time.Duration {
-	const fraction = 10
-	return min(renewBefore, s.Expires.Sub(s.Issued)/fraction)
-}
+func (s *TokenSet) renewalMargin() time.Duration { return min(renewBefore, s.Expires.Sub(s.Issued)/10) }
 
-// boundedScopes returns the valid scopes of a list that a peer sent, at most maxScopes.
-//
-// Spec: RFC 6749, section 3.3.
+// boundedScopes returns the valid scopes of a list that a peer sent, at most maxScopes. Spec: RFC
+// 6749, section 3.3.
 func boundedScopes(text string) []string {
-	var scopes []string
-	for scope := range strings.FieldsSeq(text) {
-		if len(scopes) < maxScopes && oauthwire.IsScope(scope) && !slices.Contains(scopes, scope) {
-			scopes = append(scopes, scope)
-		}
-	}
-	return scopes
+	return union(slices.DeleteFunc(strings.Fields(text), func(s string) bool { return !oauthwire.IsScope(s) }))
 }
 
 func validateScopes(scopes []string) error {
 	for _, scope := range scopes {
 		if !oauthwire.IsScope(scope) {
-			return fmt.Errorf("oauth: invalid TransportOptions.Scopes: %q must be printable ASCII without spaces, "+
-				"quotes and backslashes", scope)
+			return fmt.Errorf("oauth: invalid TransportOptions.Scopes: %q must have the syntax of a scope", scope)
 		}
 	}
 	return nil
@@ -337,16 +300,16 @@ func (t *Transport) Status(ctx context.Context) (*LoginStatus, error) {
 	}, nil
 }
 
-// Token returns tokens for use outside of the Transport, and renews them if they expire. It never
-// involves the user: without valid tokens the error is an [*AuthorizeError] that wraps
-// [ErrLoginRequired]. A grant that needs no user is used.
+// Token returns tokens for use outside of the Transport. It renews them if they expire, and uses a
+// grant that needs no user. If a login is needed the error is an [*AuthorizeError] that wraps
+// [ErrLoginRequired].
 func (t *Transport) Token(ctx context.Context) (*TokenSet, error) {
 	if t.invalid != nil {
 		return nil, t.failed(http.StatusUnauthorized, t.invalid)
 	}
 	tokens, err := t.currentTokens(ctx, "")
 	if err == nil && (tokens == nil || tokens.expiresBefore(time.Now())) {
-		if t.asksPerson() {
+		if t.needsUser() {
 			err = t.loginRequired(nil)
 		} else {
 			tokens, err = t.login(ctx)
@@ -355,7 +318,7 @@ func (t *Transport) Token(ctx context.Context) (*TokenSet, error) {
 	if err != nil {
 		return nil, t.failed(http.StatusUnauthorized, err)
 	}
-	given := *tokens
-	given.Client = nil // callers do not renew the tokens
-	return &given, nil
+	withoutClient := *tokens
+	withoutClient.Client = nil // callers do not renew the tokens
+	return &withoutClient, nil
 }

@@ -19,13 +19,12 @@ const (
 	// maxServers bounds the authorization servers of one resource that are tried. Real ones have
 	// one or two.
 	maxServers = 4
-	// headerRevision names the revision of MCP that metadata is fetched for.
-	//
-	// Spec: basic/authorization (2025-03-26), Server Metadata Discovery.
+	// headerRevision names the revision of MCP that metadata is fetched for. Spec:
+	// basic/authorization (2025-03-26), Server Metadata Discovery.
 	headerRevision = "Mcp-Protocol-Version"
 )
 
-// A discovery is what was found out about the authorization of one MCP server.
+// A discovery is the result of the discovery for one MCP server.
 type discovery struct {
 	// Resource is the server's own identifier, byte for byte. It is empty only in revision
 	// 2025-03-26, which has none.
@@ -43,21 +42,17 @@ type discovery struct {
 	scope oauthfetch.NetworkScope
 }
 
-// A discoveryQuery is what is known before a discovery.
+// A discoveryQuery has the parameters of a discovery.
 type discoveryQuery struct {
 	Endpoint  string           // of the MCP server
 	Challenge *oauth.Challenge // of its response, nil if there was none
-	// Revision is the revision of MCP that the client speaks, if it is known. It is sent when
-	// metadata is fetched.
-	Revision string
-	// Prefer are issuers to choose if the resource names them, the preferred one first. Otherwise
-	// the resource's order decides.
+	Revision  string           // of MCP that the client speaks; empty if it is not known
+	// Prefer are issuers to choose if the resource names them, the preferred one first.
 	Prefer []string
 }
 
-// discover finds the authorization server of the MCP server at an endpoint. The error is a
-// *DiscoveryError if there is metadata that cannot be used, wraps ErrNoMetadata if there is none
-// and should be, and is a *FetchError if something could not be fetched.
+// discover finds the authorization server of an MCP server. The error is a *DiscoveryError or a
+// *FetchError, or wraps ErrNoMetadata.
 func discover(ctx context.Context, f *oauthfetch.Fetcher, q *discoveryQuery) (*discovery, error) {
 	endpoint, err := url.Parse(q.Endpoint)
 	if err != nil || endpoint.Host == "" {
@@ -81,9 +76,7 @@ func discover(ctx context.Context, f *oauthfetch.Fetcher, q *discoveryQuery) (*d
 type search struct {
 	fetcher  *oauthfetch.Fetcher
 	endpoint *url.URL
-	// withheld is set if a document could not be read for another reason than 404. Then no default
-	// endpoints are assumed.
-	withheld bool
+	withheld bool              // a document is missing with another status than 404
 	missing  *oauth.FetchError // of the first document that is missing
 }
 
@@ -97,14 +90,12 @@ func (s *search) run(ctx context.Context, q *discoveryQuery) (*discovery, error)
 		return s.fromResource(ctx, m, at, q.Prefer)
 	case isNamed:
 		return nil, fmt.Errorf("oauth: the challenge of the MCP server names resource_metadata that does not exist: "+
-			"%w at %s (HTTP %d)",
-			oauth.ErrNoMetadata, s.missing.URL, s.missing.Status)
+			"%w at %s (HTTP %d)", oauth.ErrNoMetadata, s.missing.URL, s.missing.Status)
 	}
 	return s.fromOrigin(ctx)
 }
 
-// metadataAddress returns the resource_metadata of a challenge, "" if it cannot be used, and
-// whether there is one.
+// metadataAddress returns the resource_metadata of a challenge, if it can be used.
 func (s *search) metadataAddress(ch *oauth.Challenge) (address string, isNamed bool) {
 	if ch == nil || ch.Params["resource_metadata"] == "" {
 		return "", false
@@ -124,17 +115,16 @@ func (s *search) metadataAddress(ch *oauth.Challenge) (address string, isNamed b
 	return address, true
 }
 
-// resource returns the metadata of the resource and its address, or nil if there is none.
-//
-// Spec: basic/authorization (2025-11-25), Protected Resource Metadata Discovery Requirements; RFC
-// 9728, section 3.1.
+// resource returns the metadata of the resource and its address, or nil if there is none. Spec:
+// basic/authorization (2025-11-25), Protected Resource Metadata Discovery Requirements; RFC 9728,
+// section 3.1.
 func (s *search) resource(ctx context.Context, named string) (*oauth.ResourceMetadata, string, error) {
 	var addresses []string
 	if named != "" {
 		addresses = append(addresses, named)
 	}
-	path := s.endpoint.EscapedPath()
-	for _, path := range []string{path, strings.TrimSuffix(path, "/"), ""} {
+	whole := s.endpoint.EscapedPath()
+	for _, path := range []string{whole, strings.TrimSuffix(whole, "/"), ""} {
 		address := netx.Origin(s.endpoint) + oauthwire.WellKnownResource + path
 		if path != "/" && !slices.Contains(addresses, address) {
 			addresses = append(addresses, address)
@@ -153,8 +143,7 @@ func (s *search) resource(ctx context.Context, named string) (*oauth.ResourceMet
 	return nil, "", nil
 }
 
-// fetch fetches a document and reports whether there is one. Any error but a missing document ends
-// the search.
+// fetch fetches a document and reports whether there is one.
 func (s *search) fetch(ctx context.Context, address string, into any) (found bool, err error) {
 	_, err = s.fetcher.GetJSON(ctx, address, into)
 	failed, ok := errors.AsType[*oauth.FetchError](err)
@@ -176,8 +165,9 @@ func (s *search) fetch(ctx context.Context, address string, into any) (found boo
 }
 
 // fromResource finds the authorization server that the metadata of the resource names.
-func (s *search) fromResource(ctx context.Context, m *oauth.ResourceMetadata, at string,
-	prefer []string) (*discovery, error) {
+func (s *search) fromResource(
+	ctx context.Context, m *oauth.ResourceMetadata, at string, prefer []string,
+) (*discovery, error) {
 	invalid := func(err error) (*discovery, error) {
 		u, _ := oauthfetch.ParseURL(at)
 		return nil, &oauth.DiscoveryError{URL: oauthfetch.ShownURL(u), Err: err}
@@ -200,19 +190,14 @@ func (s *search) fromResource(ctx context.Context, m *oauth.ResourceMetadata, at
 		if err != nil {
 			return nil, err
 		}
-		return &discovery{
-			Resource: m.Resource, ResourceScopes: m.ScopesSupported,
-			Issuer: issuer, Server: server, Metadata: m,
-		}, nil
+		return &discovery{Resource: m.Resource, ResourceScopes: m.ScopesSupported, Issuer: issuer, Server: server, Metadata: m}, nil
 	}
 	return nil, fmt.Errorf("oauth: the authorization servers that the MCP server names: %w", oauth.ErrNoMetadata)
 }
 
-// checkResource returns an error if an identifier is not that of the MCP server, or of something
-// that contains it: scheme, host and port must be those of the endpoint, and the path must be that
-// of the endpoint or a parent, up to a slash at the end.
-//
-// Spec: RFC 9728, section 3.3; RFC 8707, section 2.
+// checkResource checks that an identifier has the origin of the endpoint, and its path or a parent, up
+// to a slash at the end. Spec: RFC 9728, section 3.3; RFC 8707,
+// section 2.
 func (s *search) checkResource(resource string) error {
 	u, err := s.fetcher.CheckURL(resource)
 	switch {
@@ -223,17 +208,14 @@ func (s *search) checkResource(resource string) error {
 	case u.ForceQuery || u.RawQuery != "" && u.RawQuery != s.endpoint.RawQuery:
 		return errors.New("invalid resource: must have the query of the MCP server, or none")
 	case !netx.PathContains(u.EscapedPath(), s.endpoint.EscapedPath()):
-		return fmt.Errorf("invalid resource %s: must have the path of the MCP server, or a parent",
-			oauthfetch.ShownURL(u))
+		return fmt.Errorf("invalid resource %s: must have the path of the MCP server, or a parent", oauthfetch.ShownURL(u))
 	}
 	return nil
 }
 
 // fromOrigin looks for the authorization server at the origin of the MCP server, and falls back to
-// the default endpoints.
-//
-// Spec: basic/authorization (2025-03-26), Authorization Base URL, Fallbacks for Servers without
-// Metadata Discovery.
+// the default endpoints. Spec: basic/authorization (2025-03-26), Authorization Base URL, Fallbacks
+// for Servers without Metadata Discovery.
 func (s *search) fromOrigin(ctx context.Context) (*discovery, error) {
 	origin := netx.Origin(s.endpoint)
 	if err := s.fetcher.Check(&url.URL{Scheme: s.endpoint.Scheme, Host: s.endpoint.Host}); err != nil {
@@ -270,9 +252,8 @@ func (s *search) fromOrigin(ctx context.Context) (*discovery, error) {
 
 // checkCodeFlow returns an error if the authorization code flow is not possible. A server whose
 // metadata does not name S256 may not support PKCE, so that a stolen code could be redeemed.
-// Without metadata nothing is known, and revision 2025-03-26 requires PKCE.
-//
-// Spec: basic/authorization (2025-11-25), Authorization Code Protection.
+// Without metadata nothing is known, and revision 2025-03-26 requires PKCE. Spec:
+// basic/authorization (2025-11-25), Authorization Code Protection.
 func (d *discovery) checkCodeFlow() error {
 	m := d.Server
 	switch {
@@ -281,8 +262,7 @@ func (d *discovery) checkCodeFlow() error {
 	case d.Conventional:
 		return nil
 	case !slices.Contains(m.CodeChallengeMethods, "S256"):
-		return errors.New("oauth: the authorization server does not support PKCE with S256, which a safe login " +
-			"requires " +
+		return errors.New("oauth: the authorization server does not support PKCE with S256, which a safe login requires " +
 			"(code_challenge_methods_supported)")
 	case len(m.ResponseTypesSupported) > 0 && !slices.Contains(m.ResponseTypesSupported, "code"):
 		return errors.New("oauth: the authorization server does not support the authorization code flow " +

@@ -2,6 +2,7 @@ package oauthclient_test
 
 import (
 	"fmt"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"strings"
@@ -22,7 +23,7 @@ func FuzzDiscovery(f *testing.F) {
 	f.Add("", good, serverDoc(issuer))
 	f.Add(mcpPath, good, serverDoc(issuer))
 	f.Add("https://evil.example/x", good, serverDoc("https://evil.example"))
-	for _, bad := range oauthtest.RefusedURLs() {
+	for _, bad := range refusedURLs(f) {
 		f.Add(bad, resourceDoc(mcpServer, bad), serverDoc(bad))
 		f.Add("", resourceDoc(bad, issuer), strings.Replace(serverDoc(issuer), issuer+"/token", bad, 1))
 	}
@@ -30,17 +31,17 @@ func FuzzDiscovery(f *testing.F) {
 	w.At("inside.example", "10.0.0.1")
 	fetcher := w.fetcher(nil)
 	f.Fuzz(func(t *testing.T, pointer, resource, server string) {
-		w.Clear()
-		w.Default(func(path string) string {
-			if strings.Contains(path, "oauth-authorization-server") || strings.Contains(path, "openid-configuration") {
-				return server
+		w.Default = func(rw http.ResponseWriter, r *http.Request) {
+			text := resource
+			if strings.Contains(r.URL.Path, "oauth-authorization-server") || strings.Contains(r.URL.Path, "openid-configuration") {
+				text = server
 			}
-			return resource
-		})
+			oauthtest.JSONPage(text)(rw, r)
+		}
 		d, err := oauthclient.Discover(t.Context(), fetcher, &oauthclient.DiscoveryQuery{Endpoint: mcpServer, Challenge: pointing(pointer)})
 		for i, r := range w.Requests() {
 			asked := strings.TrimPrefix(r, "GET ")
-			if err := oauthtest.CheckURL(asked); err != nil {
+			if _, err := oauthfetch.CheckURL(asked); err != nil {
 				t.Fatalf("asked for %q: %v", asked, err)
 			}
 			if i == 0 && !strings.HasPrefix(asked, "https://mcp.example/") {
@@ -78,7 +79,7 @@ func soundDiscovery(d *oauthclient.Discovery) error {
 		if text == "" {
 			continue
 		}
-		if err := oauthtest.CheckURL(text); err != nil {
+		if _, err := oauthfetch.CheckURL(text); err != nil {
 			return fmt.Errorf("%q: %w", text, err)
 		}
 		if u, err := url.Parse(text); err == nil {

@@ -311,9 +311,9 @@ func TestStatusesOfMetadata(t *testing.T) {
 	} {
 		// In front of metadata that is there.
 		w := newNetwork(t)
-		w.Page(mcpPath, oauthtest.StatusPage(status))
+		w.Page(mcpPath, statusPage(status))
 		w.Doc(mcpRoot, resourceDoc(mcpServer, issuer))
-		w.Page(asRoot, oauthtest.StatusPage(status))
+		w.Page(asRoot, statusPage(status))
 		w.Doc(asOIDC, serverDoc(issuer))
 		if _, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer}); (err == nil) != (means != ends) {
 			t.Errorf("%d in front of a document: %v", status, err)
@@ -322,7 +322,7 @@ func TestStatusesOfMetadata(t *testing.T) {
 		// convention.
 		for _, at := range []string{mcpPath, mcpRoot, mcpBase} {
 			w := newNetwork(t)
-			w.Page(at, oauthtest.StatusPage(status))
+			w.Page(at, statusPage(status))
 			d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer})
 			if (err == nil) != (means == goesOn) || means == guardedThen && !errors.Is(err, oauth.ErrNoMetadata) {
 				t.Errorf("%d in place of %s: %+v, %v", status, at, d, err)
@@ -484,7 +484,7 @@ func TestSSRFInEachMetadataField(t *testing.T) {
 		"authorization_endpoint", "token_endpoint", "registration_endpoint", "revocation_endpoint", "introspection_endpoint",
 		"userinfo_endpoint", "jwks_uri",
 	}
-	for _, bad := range oauthtest.RefusedURLs() {
+	for _, bad := range refusedURLs(t) {
 		if strings.ContainsAny(bad, "\x00\n\\") {
 			continue // no JSON text
 		}

@@ -59,7 +59,7 @@ func IsHostOf(u *url.URL, host string) bool { return matchesHost(u, host) }
 
 // TakeAnswer returns the code of the response to a login at an issuer.
 func TakeAnswer(issuer string, sendsIssuer bool, state string, answer url.Values) (string, error) {
-	server := &oauth.ServerMetadata{Issuer: issuer, SendsIssuer: sendsIssuer}
+	server := &oauth.ServerMetadata{Issuer: issuer, SupportsIssuerParameter: sendsIssuer}
 	l := &login{grantRequest: &grantRequest{discovery: &discovery{Issuer: issuer, Server: server}}, state: state}
 	return l.authorizationCode(answer)
 }

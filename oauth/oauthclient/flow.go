@@ -14,12 +14,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-const (
-	// failureLifetime is how long a failed login is the result of further requests. A program has
-	// many requests, and each would open a browser or ask an authorization server that has refused.
-	// Login ignores failures.
-	failureLifetime = 30 * time.Second
-)
+// failureLifetime is how long a failed login is the result of further requests: each would open a
+// browser or ask an authorization server that has refused.
+const failureLifetime = 30 * time.Second
 
 // A needKind is why tokens are needed.
 type needKind uint8
@@ -31,21 +28,20 @@ const (
 	needLogin                   // the program called Login
 )
 
-// A need is what has to be authorized, and why.
+// A need is the reason for an authorization.
 type need struct {
 	kind      needKind
 	used      *TokenSet        // the token that was refused; nil if there was none
-	challenge *oauth.Challenge // of the server; nil if it sent none that OAuth can answer
+	challenge *oauth.Challenge // of the server; nil if it sent none that OAuth can response
 	scopes    []string         // of the challenge
-	persists  bool             // used was renewed for this request and refused again
+	renewed   bool             // used was renewed for this request
 	revision  string           // of MCP, which the client speaks; empty if it is not known
 	refused   bool             // the server refuses requests without a token, for needLogin
 }
 
-// newNeed returns what a response asks for, nil if authorization cannot help. A 403 that names
-// scopes without an error counts as insufficient_scope: some servers omit the error.
-//
-// Spec: RFC 6750, section 3; basic/authorization#error-handling.
+// newNeed returns the need of a refused request, nil if authorization cannot help. Some servers omit
+// the error insufficient_scope. Spec: RFC
+// 6750, section 3; basic/authorization#error-handling.
 func newNeed(res *http.Response, used *TokenSet) *need {
 	if res.StatusCode != http.StatusUnauthorized && res.StatusCode != http.StatusForbidden {
 		return nil
@@ -80,7 +76,7 @@ func newNeed(res *http.Response, used *TokenSet) *need {
 	return nil // more scopes would not help
 }
 
-// chooseChallenge returns the most specific challenge that OAuth can answer.
+// chooseChallenge returns the most specific challenge that OAuth can response.
 func chooseChallenge(all []oauth.Challenge) *oauth.Challenge {
 	var best *oauth.Challenge
 	for i := range all {
@@ -95,8 +91,8 @@ func chooseChallenge(all []oauth.Challenge) *oauth.Challenge {
 	return best
 }
 
-// failureKey returns the key under which a failure is remembered. All needs for scopes share one,
-// since a server could ask for ever other scopes.
+// failureKey returns the key of a failure. All needs for scopes share one, since a server could ask for
+// other scopes each time.
 func (n *need) failureKey() string {
 	if n.kind == needScope {
 		return "scope"
@@ -118,7 +114,7 @@ func (n *need) key() string {
 	return "token"
 }
 
-// isMet reports whether tokens that were obtained meanwhile meet the need.
+// isMet reports whether newer tokens meet the need.
 func (n *need) isMet(tokens *TokenSet, now time.Time) bool {
 	switch {
 	case tokens == nil || tokens.expiresBefore(now) || n.kind == needLogin:
@@ -140,26 +136,24 @@ const (
 	fromGrant                      // by a login or another grant
 )
 
-// An outcome is the result of an authorization.
 type outcome struct {
 	tokens *TokenSet
 	source tokenSource
 }
 
-// A failedAttempt is a login that has failed recently.
 type failedAttempt struct {
 	err   error
 	until time.Time
 }
 
-// A flow is an authorization in progress. All requests that need it wait for it, each as long as
-// its own context lasts. It is cancelled when no request waits any more.
+// A flow is an authorization in progress. All requests that need it wait for it. It is cancelled when
+// none waits any more.
 type flow struct {
 	key    string
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when it has ended
-	got    *outcome      // set when done is closed
-	err    error         // set when done is closed
+	got    *outcome      // the result, once done is closed
+	err    error
 
 	mu      sync.Mutex // guards the fields below
 	waiters map[*waiter]struct{}
@@ -175,7 +169,7 @@ type waiter struct {
 
 var errAbandoned = errors.New("oauth: authorization cancelled: no request waits for it")
 
-// acquire obtains what a need asks for, together with all requests that have the same need.
+// acquire obtains tokens, together with all requests that have the same need.
 func (t *Transport) acquire(ctx context.Context, n *need) (*outcome, error) {
 	for {
 		f, mine, err := t.join(ctx, n)
@@ -195,9 +189,8 @@ func (t *Transport) acquire(ctx context.Context, n *need) (*outcome, error) {
 	}
 }
 
-// join returns the flow in progress, which may serve another need, or begins one. The waiter is nil
-// if the flow is being cancelled: the caller waits for its end, when it has released its port and
-// the store, and tries again.
+// join returns the flow in progress, which may serve another need, or begins one. The waiter is nil if
+// the flow is being cancelled: the caller waits for its end and tries again.
 func (t *Transport) join(ctx context.Context, n *need) (*flow, *waiter, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -229,7 +222,6 @@ func (t *Transport) flowField(n *need) **flow {
 	return &t.flow
 }
 
-// serve runs a flow.
 func (t *Transport) serve(ctx context.Context, f *flow, n *need) {
 	got, err := t.authorize(ctx, f, n)
 	if err != nil && ctx.Err() != nil {
@@ -244,14 +236,14 @@ func (t *Transport) serve(ctx context.Context, f *flow, n *need) {
 	f.cancel(nil)
 }
 
-// remember records a failed login, or clears the failures after a successful one. A renewal counts
-// only if it does not involve the user. The caller holds the lock.
+// remember records a failed login, or clears the failures after a successful one. The caller holds the
+// lock.
 func (t *Transport) remember(n *need, f *flow, err error) {
 	f.mu.Lock()
 	asked := f.asked
 	f.mu.Unlock()
 	switch {
-	case errors.Is(err, errAbandoned), n.kind == needRenewal && (err == nil || t.asksPerson()):
+	case errors.Is(err, errAbandoned), n.kind == needRenewal && (err == nil || t.needsUser()):
 	case err == nil:
 		clear(t.failures)
 	case asked || isPermanent(err):
@@ -291,21 +283,25 @@ func (f *flow) wait(ctx context.Context, w *waiter) error {
 	}
 }
 
-func (f *flow) leave(w *waiter) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+// resume resumes the timeouts of the client. The caller holds the lock of the flow.
+func (w *waiter) resume() {
 	if w.done != nil {
 		w.done()
 		w.done = nil
 	}
+}
+
+func (f *flow) leave(w *waiter) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	w.resume()
 	delete(f.waiters, w)
 	if len(f.waiters) == 0 {
 		f.cancel(errAbandoned)
 	}
 }
 
-// awaitUser suspends the timeouts of all requests that wait, or begin to wait, until done is
-// called.
+// awaitUser suspends the timeouts of all requests that wait for the flow, until done is called.
 func (f *flow) awaitUser() (done func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -318,10 +314,7 @@ func (f *flow) awaitUser() (done func()) {
 		defer f.mu.Unlock()
 		f.asking = false
 		for w := range f.waiters {
-			if w.done != nil {
-				w.done()
-				w.done = nil
-			}
+			w.resume()
 		}
 	}
 }

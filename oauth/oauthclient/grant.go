@@ -2,6 +2,11 @@ package oauthclient
 
 import (
 	"context"
+	"errors"
+	"net/url"
+	"strings"
+
+	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 )
 
 // A Grant is how a client obtains tokens: by a login of the user, which is the default, or with
@@ -11,24 +16,70 @@ type Grant interface {
 	obtain(ctx context.Context, r *grantRequest) (*TokenSet, error)
 }
 
-// A grantRequest has the parameters of a grant.
 type grantRequest struct {
 	transport *Transport
 	discovery *discovery
-	scopes    []string // of the scope parameter; empty to omit it
-
-	// awaitUser suspends the timeouts of all requests that wait for the tokens, until done is
-	// called.
-	awaitUser func() (done func())
+	scopes    []string             // of the scope parameter; empty to omit it
+	awaitUser func() (done func()) // see flow.awaitUser
 }
 
-// configured returns the client of the options, as the authorization server knows it. It is an
-// error if there is none, or if it belongs to another authorization server.
-func (r *grantRequest) configured(context.Context) (*Registration, error) {
-	return r.transport.configured(r.discovery)
-}
-
-// tokenEndpoint returns the token endpoint of the authorization server, for a client.
 func (r *grantRequest) tokenEndpoint(client *Registration) *tokenEndpoint {
 	return r.transport.tokenEndpoint(r.discovery.Server, client, r.discovery.Resource, r.discovery.scope)
+}
+
+// NewClientCredentialsGrant returns the client credentials grant, for programs that act for
+// themselves and not for a user: the client authenticates with its secret or key and gets tokens.
+// Its id, secret and issuer are in [TransportOptions].Client:
+//
+//	t := oauthclient.NewTransport(endpoint, &oauthclient.TransportOptions{
+//		Grant: oauthclient.NewClientCredentialsGrant(),
+//		Client: oauthclient.Identity{
+//			ID: "nightly", Secret: os.Getenv("CLIENT_SECRET"), Issuer: "https://auth.example.com",
+//		},
+//	})
+//
+// The client is never registered, and no browser is opened. Expired tokens are requested again. The
+// Grant is safe for concurrent use.
+//
+// Spec: extension io.modelcontextprotocol/oauth-client-credentials; RFC 6749, section 4.4.
+func NewClientCredentialsGrant() Grant { return clientCredentials{} }
+
+type clientCredentials struct{}
+
+func (clientCredentials) obtain(ctx context.Context, r *grantRequest) (*TokenSet, error) {
+	client, err := r.transport.configured(r.discovery)
+	if err != nil {
+		return nil, err
+	}
+	endpoint := r.tokenEndpoint(client)
+	method, err := endpoint.authMethod()
+	if err != nil {
+		return nil, err
+	}
+	if method == oauthwire.AuthNone {
+		return nil, errors.New("oauth: the client credentials grant needs TransportOptions.Client.Secret or Key")
+	}
+	return endpoint.grant(ctx, scopedForm("client_credentials", r.scopes))
+}
+
+// grant requests tokens by a grant that can be repeated at any time. It ignores a refresh token. Spec: RFC 6749,
+// section 4.4.3; RFC 7521, section 4.1.
+func (e *tokenEndpoint) grant(ctx context.Context, form url.Values) (*TokenSet, error) {
+	if err := e.prover.CheckServer(e.server.DPoPAlgorithms); err != nil {
+		return nil, err
+	}
+	set, err := e.request(ctx, form)
+	if err != nil {
+		return nil, err
+	}
+	set.RefreshToken = ""
+	return set, nil
+}
+
+func scopedForm(grant string, scopes []string) url.Values {
+	form := url.Values{"grant_type": {grant}}
+	if len(scopes) > 0 {
+		form.Set("scope", strings.Join(scopes, " "))
+	}
+	return form
 }

@@ -2,13 +2,16 @@ package oauthclient
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 
 	"github.com/patchbay-mcp/patchbay/internal/browser"
 	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
@@ -55,14 +58,12 @@ type LoginRequest struct {
 }
 
 // An AuthorizerFunc shows a login page to the user, waits until the browser returns to the redirect
-// URI, and returns all query parameters of that request. The [Transport] checks state and iss, and
-// turns a refusal, such as error=access_denied, into a [*LoginError]: a refusal is a response and
-// not an error of the function. An error is for a login without a response, such as a user who does
-// not return, and ends the login.
+// URI, and returns all query parameters of that request. The [Transport] checks them, and turns a
+// refusal, such as error=access_denied, into a [*LoginError]. An error of the function is for a login
+// without a response.
 //
-// If several logins share a redirect URI, the function finds its response by [LoginRequest].State.
-// It must ignore responses with another state, since anyone can send them. It returns when ctx ends
-// and may be called concurrently.
+// The function must ignore responses with another state than [LoginRequest].State, since anyone can
+// send them. It returns when ctx ends and may be called concurrently.
 type AuthorizerFunc func(ctx context.Context, login *LoginRequest) (url.Values, error)
 
 // NewAuthorizer returns an Authorizer for programs that receive the response themselves, at a fixed
@@ -108,16 +109,15 @@ func (e *LoginError) Error() string {
 	return "oauth: the login was refused: " + describe(e.Code, e.Description)
 }
 
-// ErrInvalidResponse is wrapped by the error of a login whose response is not from the authorization
-// server that was asked, or cannot be attributed to it. Nothing of the response was used.
+// ErrInvalidResponse is wrapped by the error of a login whose response cannot be attributed to the
+// authorization server. Nothing of the response was used.
 var ErrInvalidResponse = errors.New("invalid authorization response")
 
 // ErrLoginTimeout is the error of a login that the user did not complete in time.
 var ErrLoginTimeout = errors.New("oauth: the login was not completed in time")
 
-// A codeGrant asks the user: the authorization code grant with PKCE.
-//
-// Spec: basic/authorization#authorization-flow-steps; OAuth 2.1, section 4.1.
+// A codeGrant asks the user: the authorization code grant with PKCE. Spec:
+// basic/authorization#authorization-flow-steps; OAuth 2.1, section 4.1.
 type codeGrant struct{}
 
 func (codeGrant) obtain(ctx context.Context, r *grantRequest) (*TokenSet, error) {
@@ -125,10 +125,8 @@ func (codeGrant) obtain(ctx context.Context, r *grantRequest) (*TokenSet, error)
 	if err := d.checkCodeFlow(); err != nil {
 		return nil, err
 	}
-	if r.transport.prover != nil {
-		if err := r.transport.prover.CheckServer(d.Server.DPoPAlgorithms); err != nil {
-			return nil, err
-		}
+	if err := r.transport.prover.CheckServer(d.Server.DPoPAlgorithms); err != nil {
+		return nil, err
 	}
 	kind, err := r.transport.clientKind(d)
 	if err != nil {
@@ -159,9 +157,8 @@ func (codeGrant) obtain(ctx context.Context, r *grantRequest) (*TokenSet, error)
 	}
 }
 
-// A login is one authorization request, with the values that its response is checked against.
-//
-// Spec: basic/authorization#authorization-response-validation (2026-07-28).
+// A login is one authorization request, with the values that its response is checked against. Spec:
+// basic/authorization#authorization-response-validation (2026-07-28).
 type login struct {
 	*grantRequest
 	kind        clientKind
@@ -171,8 +168,7 @@ type login struct {
 	verifier    string
 	scopes      []string
 
-	mu       sync.Mutex // guards the field below
-	answered bool       // set when a response has been accepted
+	answered atomic.Bool // set when a response has been accepted
 }
 
 func (l *login) run(ctx context.Context) (set *TokenSet, err error) {
@@ -195,14 +191,14 @@ func (l *login) run(ctx context.Context) (set *TokenSet, err error) {
 		return nil, err
 	}
 	done := l.awaitUser()
-	answer, err := callback.Authorize(ctx, &LoginRequest{
+	response, err := callback.Authorize(ctx, &LoginRequest{
 		URL: page, State: l.state, Issuer: d.Issuer, Server: oauthfetch.ShownURL(t.endpoint), Program: t.programName(),
 	})
 	done()
 	if err != nil {
 		return nil, err
 	}
-	code, err := l.authorizationCode(answer)
+	code, err := l.authorizationCode(response)
 	if err != nil {
 		return nil, err
 	}
@@ -235,9 +231,7 @@ func (l *login) listen(ctx context.Context) (Callback, error) {
 	return t.authorizer.Listen(ctx, nil) // the client registers again
 }
 
-// withOffline returns the scopes to ask for, with offline_access if refresh tokens are wanted and
-// the server supports it.
-//
+// withOffline adds offline_access to the scopes if the client and the server support refresh tokens.
 // Spec: basic/authorization#refresh-tokens (2026-07-28).
 func (l *login) withOffline() []string {
 	grants := l.transport.client.Metadata.GrantTypes
@@ -249,9 +243,8 @@ func (l *login) withOffline() []string {
 	return union(l.grantRequest.scopes, []string{oauthwire.ScopeOffline})
 }
 
-// page returns the URL of the login page.
-//
-// Spec: RFC 6749, section 4.1.1; RFC 7636, section 4.3; RFC 8707, section 2.1.
+// page returns the URL of the login page. Spec: RFC 6749, section 4.1.1; RFC 7636, section 4.3; RFC
+// 8707, section 2.1.
 func (l *login) page() (string, error) {
 	u, err := browser.Check(l.discovery.Server.AuthorizationEndpoint)
 	if err != nil {
@@ -280,39 +273,46 @@ func (l *login) page() (string, error) {
 	return u.String(), nil
 }
 
-// authorizationCode validates the response and returns its code. It accepts one response.
-//
-// Spec: basic/authorization#authorization-response-validation (2026-07-28); RFC 9207, section 2.4.
-func (l *login) authorizationCode(answer url.Values) (string, error) {
+// authorizationCode validates the response and returns its code. It accepts one response. Spec:
+// basic/authorization#authorization-response-validation (2026-07-28); RFC 9207, section 2.4.
+func (l *login) authorizationCode(response url.Values) (string, error) {
 	bad := func(why string) (string, error) { return "", fmt.Errorf("oauth: %w: %s", ErrInvalidResponse, why) }
 	for _, name := range []string{"state", "iss", "code", "error", "error_description"} {
-		if len(answer[name]) > 1 {
+		if len(response[name]) > 1 {
 			return bad(name + " appears twice")
 		}
 	}
-	if subtle.ConstantTimeCompare([]byte(answer.Get("state")), []byte(l.state)) != 1 {
+	if subtle.ConstantTimeCompare([]byte(response.Get("state")), []byte(l.state)) != 1 {
 		return bad("state must be that of the login")
 	}
-	l.mu.Lock()
-	taken := l.answered
-	l.answered = true
-	l.mu.Unlock()
 	switch {
-	case taken:
+	case l.answered.Swap(true):
 		return bad("the login has had a response before")
-	case answer.Has("iss") && answer.Get("iss") != l.discovery.Issuer:
+	case response.Has("iss") && response.Get("iss") != l.discovery.Issuer:
 		return bad("iss must be the authorization server that was asked")
-	case !answer.Has("iss") && l.discovery.Server.SendsIssuer:
+	case !response.Has("iss") && l.discovery.Server.SupportsIssuerParameter:
 		return bad("iss is missing, which the authorization server always sends")
-	case answer.Get("error") != "":
+	case response.Get("error") != "":
+		secrets := []string{l.state, l.verifier}
 		return "", &LoginError{
-			Code: oauthfetch.CleanTextWithout(answer.Get("error"), oauthfetch.MaxErrorCode,
-				[]string{l.state, l.verifier}),
-			Description: oauthfetch.CleanTextWithout(answer.Get("error_description"), oauthfetch.MaxErrorText,
-				[]string{l.state, l.verifier}),
+			Code:        oauthfetch.CleanTextWithout(response.Get("error"), oauthfetch.MaxErrorCode, secrets),
+			Description: oauthfetch.CleanTextWithout(response.Get("error_description"), oauthfetch.MaxErrorText, secrets),
 		}
-	case answer.Get("code") == "" || len(answer.Get("code")) > maxCode:
+	case response.Get("code") == "" || len(response.Get("code")) > maxCode:
 		return bad(fmt.Sprintf("code must have 1 to %d bytes", maxCode))
 	}
-	return answer.Get("code"), nil
+	return response.Get("code"), nil
+}
+
+// newSecret returns 256 random bits in base64url.
+func newSecret() string {
+	var secret [32]byte
+	_, _ = rand.Read(secret[:]) // never fails
+	return base64.RawURLEncoding.EncodeToString(secret[:])
+}
+
+// challengeOf returns the S256 code challenge of a verifier. Spec: RFC 7636, section 4.2.
+func challengeOf(verifier string) string {
+	sum := sha256.Sum256([]byte(verifier))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
 }

@@ -1,6 +1,7 @@
 package oauthclient
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,9 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-// Types of tokens that identify a user.
-//
-// Spec: RFC 8693, section 3.
+// Types of tokens that identify a user. Spec: RFC 8693, section 3.
 const (
 	TokenTypeID    = "urn:ietf:params:oauth:token-type:id_token" // an ID token of OpenID Connect
 	TokenTypeSAML2 = "urn:ietf:params:oauth:token-type:saml2"    // a SAML 2.0 assertion, in base64url
@@ -56,11 +55,7 @@ type EnterpriseOptions struct {
 // Spec: extension io.modelcontextprotocol/enterprise-managed-authorization; RFC 8693, section 2;
 // RFC 7523, section 2.1.
 func NewEnterpriseGrant(opts *EnterpriseOptions) Grant {
-	var g enterprise
-	if opts != nil {
-		g.EnterpriseOptions = *opts
-	}
-	return &g
+	return &enterprise{*cmp.Or(opts, new(EnterpriseOptions))}
 }
 
 type enterprise struct{ EnterpriseOptions }
@@ -70,7 +65,7 @@ func (g *enterprise) obtain(ctx context.Context, r *grantRequest) (*TokenSet, er
 		return nil, err
 	}
 	// Check the client first, before the user's token leaves the machine.
-	client, err := r.configured(ctx)
+	client, err := r.transport.configured(r.discovery)
 	if err != nil {
 		return nil, err
 	}
@@ -97,16 +92,13 @@ func (g *enterprise) validate(d *discovery) error {
 	case g.Subject == nil:
 		return errors.New("oauth: EnterpriseOptions.Subject is nil")
 	case d.Conventional || d.Resource == "":
-		return errors.New("oauth: the server publishes no Protected Resource Metadata, which enterprise-managed " +
-			"authorization needs")
+		return errors.New("oauth: enterprise-managed authorization needs Protected Resource Metadata of the server")
 	}
 	return nil
 }
 
-// exchange obtains an identity assertion authorization grant (ID-JAG) for the server from the
-// identity provider, and its scopes.
-//
-// Spec: extension io.modelcontextprotocol/enterprise-managed-authorization, Token Exchange.
+// exchange obtains an identity assertion authorization grant (ID-JAG) from the identity provider. Spec: extension
+// io.modelcontextprotocol/enterprise-managed-authorization, Token Exchange.
 func (g *enterprise) exchange(ctx context.Context, r *grantRequest) (jag string, scopes []string, err error) {
 	endpoint, err := g.identityProvider(ctx, r)
 	if err != nil {
@@ -117,8 +109,7 @@ func (g *enterprise) exchange(ctx context.Context, r *grantRequest) (jag string,
 		return "", nil, fmt.Errorf("EnterpriseOptions.Subject: %w", err)
 	}
 	if !isSendable(token) || tokenType == "" {
-		return "", nil, errors.New("EnterpriseOptions.Subject: invalid token or type: must not be empty and must be " +
-			"printable ASCII")
+		return "", nil, errors.New("EnterpriseOptions.Subject: invalid token or type: must be printable ASCII, and not empty")
 	}
 	form := scopedForm(grantTokenExchange, r.scopes)
 	form.Set("requested_token_type", tokenTypeIDJAG)
@@ -126,32 +117,28 @@ func (g *enterprise) exchange(ctx context.Context, r *grantRequest) (jag string,
 	form.Set("resource", r.discovery.Resource)
 	form.Set("subject_token", token)
 	form.Set("subject_token_type", tokenType)
-	answer, err := endpoint.send(ctx, form)
+	response, err := endpoint.send(ctx, form)
 	switch {
 	case err != nil:
 		return "", nil, err
-	case answer.IssuedTokenType != tokenTypeIDJAG:
+	case response.IssuedTokenType != tokenTypeIDJAG:
 		return "", nil, fmt.Errorf("invalid issued_token_type %q: must be "+tokenTypeIDJAG,
-			oauthfetch.CleanText(answer.IssuedTokenType, oauthfetch.MaxErrorText))
-	case !strings.EqualFold(answer.TokenType, tokenTypeNone):
+			oauthfetch.CleanText(response.IssuedTokenType, oauthfetch.MaxErrorText))
+	case !strings.EqualFold(response.TokenType, tokenTypeNone):
 		return "", nil, fmt.Errorf("invalid token_type %q: must be "+tokenTypeNone,
-			oauthfetch.CleanText(answer.TokenType, oauthfetch.MaxErrorCode))
+			oauthfetch.CleanText(response.TokenType, oauthfetch.MaxErrorCode))
 	}
 	scopes = r.scopes
-	if answer.Scope != nil {
-		scopes = boundedScopes(*answer.Scope)
+	if response.Scope != nil {
+		scopes = boundedScopes(*response.Scope)
 	}
-	return answer.AccessToken, scopes, nil
+	return response.AccessToken, scopes, nil
 }
 
 // identityProvider returns the identity provider's token endpoint. The program names it, not a
 // server, so its address may be private.
 func (g *enterprise) identityProvider(ctx context.Context, r *grantRequest) (*tokenEndpoint, error) {
-	address := g.TokenEndpoint
-	if address == "" {
-		address = g.Issuer
-	}
-	at, err := url.Parse(address)
+	at, err := url.Parse(cmp.Or(g.TokenEndpoint, g.Issuer))
 	if err != nil || at.Host == "" {
 		return nil, errors.New("invalid Issuer or TokenEndpoint: must be a URL with a host")
 	}

@@ -266,8 +266,10 @@ func checkAudience(t *testing.T, assertion string, key *ecdsa.PrivateKey, issuer
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(payload), `"iss":"client 1","sub":"client 1","aud":"`+issuer+`"`) {
-		t.Errorf("the claims are %s", payload)
+	for _, claim := range []string{`"iss":"client 1"`, `"sub":"client 1"`, `"aud":"` + issuer + `"`} {
+		if !strings.Contains(string(payload), claim) {
+			t.Errorf("the claims are %s, want %s in them", payload, claim)
+		}
 	}
 }
 

@@ -16,7 +16,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 )
 
-// grantJWTBearer is the JWT bearer grant.
 const grantJWTBearer = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
 // An AssertionFunc returns a JWT that identifies a workload, signed by its platform. issuer is the
@@ -47,7 +46,7 @@ func (g workload) obtain(ctx context.Context, r *grantRequest) (*TokenSet, error
 	client := &Registration{Issuer: r.discovery.Server.Issuer, AuthMethod: oauthwire.AuthNone}
 	if r.transport.client.ID != "" {
 		var err error
-		if client, err = r.configured(ctx); err != nil {
+		if client, err = r.transport.configured(r.discovery); err != nil {
 			return nil, err
 		}
 	}
@@ -59,9 +58,8 @@ func (g workload) obtain(ctx context.Context, r *grantRequest) (*TokenSet, error
 		return nil, errors.New("oauth: AssertionFunc: invalid assertion: must be a JWT")
 	}
 	if r.transport.client.Issuer == "" && !slices.Contains(audienceOf(jwt), r.discovery.Server.Issuer) {
-		return nil, fmt.Errorf("oauth: the audience of the workload's assertion is not the authorization server %s, "+
-			"which the MCP server "+
-			"names: set TransportOptions.Client.Issuer to send it there anyway", r.discovery.Server.Issuer)
+		return nil, fmt.Errorf("oauth: the audience of the workload's assertion is not the authorization server %s, which the "+
+			"MCP server names: set TransportOptions.Client.Issuer to send it there anyway", r.discovery.Server.Issuer)
 	}
 	form := scopedForm(grantJWTBearer, r.scopes)
 	form.Set("assertion", jwt)
@@ -71,19 +69,15 @@ func (g workload) obtain(ctx context.Context, r *grantRequest) (*TokenSet, error
 // audienceOf returns the audience of a JWT without verifying it. The token endpoint does not count
 // as audience: the metadata of any authorization server can name that of another one.
 func audienceOf(jwt string) []string {
-	const segments = 3 // header, claims, signature
-	parts := strings.SplitN(jwt, ".", segments+1)
-	if len(parts) != segments {
-		return nil
-	}
-	text, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil {
+	parts := strings.Split(jwt, ".")
+	if len(parts) != 3 { // header, claims, signature
 		return nil
 	}
 	var claims struct {
 		Audience jsontext.Value `json:"aud"` // a string or an array
 	}
-	if err := oauthfetch.Decode(text, &claims); err != nil {
+	text, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil || oauthfetch.Decode(text, &claims) != nil {
 		return nil
 	}
 	return oauthwire.Strings(claims.Audience)

@@ -1,14 +1,18 @@
 package oauthclient
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -34,8 +38,8 @@ type Identity struct {
 	// Default: the one that the MCP server names, if ID is empty.
 	Issuer string
 	// InsecureAnyIssuer allows ID and Secret without Issuer, at the authorization server that the
-	// MCP server names first: whoever takes over the MCP server can then obtain them. Default: a
-	// login with ID and without Issuer is an error.
+	// MCP server names first: an attacker who controls the MCP server can then obtain them. Default:
+	// a login with ID and without Issuer is an error.
 	InsecureAnyIssuer bool
 	// AuthMethod is the authentication method of ID, such as client_secret_basic. Default: one that
 	// the metadata of the authorization server names.
@@ -87,17 +91,14 @@ type IssuerError struct {
 // Error names both.
 func (e *IssuerError) Error() string {
 	if e.Want == "" {
-		return fmt.Sprintf("oauth: TransportOptions.Client.ID is set without Issuer, so it is sent to no "+
-			"authorization server: "+
-			"set Issuer; the MCP server names %s", e.Got)
+		return "oauth: TransportOptions.Client.ID is set without Issuer: set Issuer; the MCP server names " + e.Got
 	}
 	return fmt.Sprintf("oauth: the login is for the authorization server %s and the MCP server names %s: if it has "+
 		"moved, change TransportOptions.Client.Issuer or log out first", e.Want, e.Got)
 }
 
-// configured returns the client of the options.
-//
-// Spec: basic/authorization/client-registration#pre-registration (2026-07-28).
+// configured returns the client of the options. Spec:
+// basic/authorization/client-registration#pre-registration (2026-07-28).
 func (t *Transport) configured(d *discovery) (*Registration, error) {
 	c := &t.client
 	if c.ID == "" {
@@ -106,10 +107,7 @@ func (t *Transport) configured(d *discovery) (*Registration, error) {
 	want := c.Issuer
 	if want == "" && c.InsecureAnyIssuer {
 		t.mu.Lock()
-		want = d.Issuer
-		if t.known != nil {
-			want = t.known.Issuer
-		}
+		want = cmp.Or(t.record, &serverRecord{Issuer: d.Issuer}).Issuer
 		t.mu.Unlock()
 	}
 	if want != d.Issuer {
@@ -127,18 +125,17 @@ const (
 	clientRegistered            // dynamically
 )
 
-// clientKind chooses how the authorization server knows the client.
-//
-// Spec: basic/authorization/client-registration (2026-07-28): the order.
+// clientKind chooses how the authorization server knows the client. Spec:
+// basic/authorization/client-registration (2026-07-28): the order.
 func (t *Transport) clientKind(d *discovery) (clientKind, error) {
 	switch {
 	case t.client.ID != "":
 		return clientConfigured, nil
-	case t.client.MetadataURL != "" && d.Server.TakesClientMetadata:
+	case t.client.MetadataURL != "" && d.Server.SupportsClientMetadata:
 		return clientDocument, nil
 	case d.Server.RegistrationEndpoint != "":
 		return clientRegistered, nil
-	case d.Server.TakesClientMetadata:
+	case d.Server.SupportsClientMetadata:
 		return 0, fmt.Errorf("oauth: the authorization server %s accepts only Client ID Metadata Documents: set "+
 			"TransportOptions.Client.MetadataURL", d.Issuer)
 	}
@@ -159,8 +156,9 @@ func (t *Transport) redirectURIs(ctx context.Context, d *discovery, kind clientK
 }
 
 // clientFor returns the client for a login with a redirect URI, and registers it if necessary.
-func (t *Transport) clientFor(ctx context.Context, d *discovery, kind clientKind,
-	redirectURI string) (*Registration, error) {
+func (t *Transport) clientFor(
+	ctx context.Context, d *discovery, kind clientKind, redirectURI string,
+) (*Registration, error) {
 	switch kind {
 	case clientConfigured:
 		return t.configured(d)
@@ -175,13 +173,11 @@ func (t *Transport) clientFor(ctx context.Context, d *discovery, kind clientKind
 			got = stored
 			return old, nil
 		}
-		fresh, err := register(ctx, t.fetcher.Within(t.endpoint, d.scope), d.Server, t.describe(redirectURI),
-			redirectURI)
-		if err != nil {
+		fetcher := t.fetcher.Within(t.endpoint, d.scope)
+		if got, err = register(ctx, fetcher, d.Server, t.describe(redirectURI), redirectURI); err != nil {
 			return nil, err
 		}
-		got = fresh
-		return json.Marshal(fresh)
+		return json.Marshal(got)
 	})
 	if err != nil && got != nil {
 		t.log.Error("oauth: the registration of the client was not stored", "issuer", d.Issuer, "error", err)
@@ -219,10 +215,7 @@ func (t *Transport) describe(redirectURI string) *oauth.ClientMetadata {
 
 // programName returns the name of the program, for users.
 func (t *Transport) programName() string {
-	if t.client.Metadata.Name != "" {
-		return t.client.Metadata.Name
-	}
-	return strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")
+	return cmp.Or(t.client.Metadata.Name, strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"))
 }
 
 // bothLoopbacks returns a loopback redirect URI with 127.0.0.1 and with localhost: servers differ
@@ -247,15 +240,14 @@ func (t *Transport) clientOf(ctx context.Context, tokens *TokenSet) (*Registrati
 	case tokens.ClientID == c.MetadataURL:
 		return t.documentClient(tokens.Issuer), nil
 	}
-	if own := tokens.Client; own != nil && own.ClientID == tokens.ClientID && own.Issuer == tokens.Issuer {
-		return own, nil
+	isOwner := func(r *Registration) bool {
+		return r != nil && r.ClientID == tokens.ClientID && r.Issuer == tokens.Issuer
 	}
-	stored, err := load[Registration](ctx, t.store, clientKey(tokens.Issuer))
-	if err != nil {
-		return nil, err
+	if isOwner(tokens.Client) {
+		return tokens.Client, nil
 	}
-	if stored != nil && stored.ClientID == tokens.ClientID && stored.Issuer == tokens.Issuer {
-		return stored, nil
+	if stored, err := load[Registration](ctx, t.store, clientKey(tokens.Issuer)); err != nil || isOwner(stored) {
+		return stored, err
 	}
 	return &Registration{Issuer: tokens.Issuer, ClientID: tokens.ClientID, AuthMethod: oauthwire.AuthNone}, nil
 }
@@ -273,4 +265,34 @@ func (t *Transport) forgetClient(ctx context.Context, c *Registration) error {
 		return fmt.Errorf("oauth: write to the store: %w", err)
 	}
 	return nil
+}
+
+// documentLifetime is how long the document of a client may be cached.
+const documentLifetime = time.Hour
+
+// NewMetadataHandler returns a handler that serves the metadata of a client as a Client ID Metadata
+// Document. It has to be mounted at the URL that is meta.ClientID. The error is that of
+// [oauth.ClientMetadata.Validate]. meta is not retained.
+//
+// Spec: basic/authorization/client-registration (2025-11-25), Client ID Metadata Documents.
+func NewMetadataHandler(meta *oauth.ClientMetadata) (http.Handler, error) {
+	if err := meta.Validate(meta.ClientID); err != nil {
+		return nil, err
+	}
+	data, err := json.Marshal(meta)
+	if err != nil {
+		return nil, fmt.Errorf("oauth: encode the client metadata: %w", err)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.Method != http.MethodGet && req.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, http.StatusText(http.StatusMethodNotAllowed), http.StatusMethodNotAllowed)
+			return
+		}
+		h := w.Header()
+		h.Set("Content-Type", "application/json")
+		h.Set("Cache-Control", "public, max-age="+strconv.Itoa(int(documentLifetime/time.Second)))
+		h.Set("X-Content-Type-Options", "nosniff")
+		http.ServeContent(w, req, "", time.Time{}, bytes.NewReader(data))
+	}), nil
 }

@@ -82,7 +82,7 @@ func (t *Transport) Logout(ctx context.Context) error {
 	if stored != nil {
 		dropped = stored
 	}
-	t.tokens, t.known, t.pointer, t.loaded = nil, nil, nil, true
+	t.tokens, t.record, t.metadataChallenge, t.loaded = nil, nil, nil, true
 	clear(t.failures)
 	t.mu.Unlock()
 	if dropped == nil || known == nil {
@@ -102,7 +102,7 @@ func (t *Transport) unstore(ctx context.Context) (known *serverRecord, tokens *T
 	}
 	if known == nil {
 		t.mu.Lock()
-		known = t.known
+		known = t.record
 		t.mu.Unlock()
 	}
 	if known != nil {
@@ -144,25 +144,22 @@ func (t *Transport) revoke(ctx context.Context, known *serverRecord, tokens *Tok
 		if err != nil {
 			return err
 		}
-		answer, err := endpoint.fetcher.PostForm(ctx, server.RevocationEndpoint, form, header)
+		response, err := endpoint.fetcher.PostForm(ctx, server.RevocationEndpoint, form, header)
 		switch {
 		case err != nil:
 			all = append(all, err)
-		case one.hint == hintAccess && answer.Status == http.StatusBadRequest && isUnsupportedType(answer.Body):
-		case answer.Status != http.StatusOK && answer.Status != http.StatusNoContent:
-			all = append(all, fmt.Errorf("oauth: revoke the tokens: HTTP %d", answer.Status))
+		case one.hint == hintAccess && response.Status == http.StatusBadRequest && isUnsupportedType(response.Body):
+		case response.Status != http.StatusOK && response.Status != http.StatusNoContent:
+			all = append(all, fmt.Errorf("oauth: revoke the tokens: HTTP %d", response.Status))
 		}
 	}
 	return errors.Join(all...)
 }
 
-// hintAccess is the token_type_hint of an access token.
-//
-// Spec: RFC 7009, section 2.1.
+// hintAccess is the token_type_hint of an access token. Spec: RFC 7009, section 2.1.
 const hintAccess = "access_token"
 
 // isUnsupportedType reports whether an authorization server does not revoke tokens of this type.
-//
 // Spec: RFC 7009, section 2.2.1.
 func isUnsupportedType(body []byte) bool {
 	var response struct {

@@ -3,7 +3,6 @@ package oauthclient_test
 import (
 	"errors"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -18,11 +17,8 @@ import (
 // rebind has the name of the MCP server lead to a public address for the two questions of a
 // discovery, and from then on to a private one.
 func rebind(w *clientWorld) {
-	outside, inside := netip.MustParseAddr("8.8.8.8"), netip.MustParseAddr("10.0.0.1")
-	w.Network.Mu.Lock()
-	defer w.Network.Mu.Unlock()
-	w.Names["mcp.example"] = []netip.Addr{inside}
-	w.Answers["mcp.example"] = [][]netip.Addr{{outside}, {outside}}
+	w.At("mcp.example", "10.0.0.1")
+	w.Next("mcp.example", "8.8.8.8", "8.8.8.8")
 }
 
 // inside puts one endpoint of the authorization server into a private network, and notes what comes
@@ -55,9 +51,7 @@ func TestSEC08_RebindingBetweenSteps(t *testing.T) {
 					t.Errorf("%v; in the private network: %q", err, *came)
 				}
 				// The same where all of it is private.
-				w.Network.Mu.Lock()
-				w.Answers = map[string][][]netip.Addr{}
-				w.Network.Mu.Unlock()
+				w.At("mcp.example", "10.0.0.1")
 				w.mustPost(w.transport(nil))
 				if len(*came) == 0 {
 					t.Error("nothing was called")
@@ -90,11 +84,8 @@ func TestSEC08_RebindingBeforeRenewal(t *testing.T) {
 					t.Fatal(err)
 				}
 				time.Sleep(time.Hour)
-				inside, outside := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("8.8.8.8")
-				w.At("mcp.example", outside.String())
-				w.Network.Mu.Lock()
-				w.Answers["mcp.example"] = [][]netip.Addr{{inside}} // for the renewal; the discovery after it sees the other
-				w.Network.Mu.Unlock()
+				w.At("mcp.example", "8.8.8.8")
+				w.Next("mcp.example", "10.0.0.1") // for the renewal; the discovery after it gets the other
 				if _, _, err := post(w.unattended(store), t.Context()); !errors.Is(err, oauth.ErrURLRefused) || len(*came) != 0 {
 					t.Errorf("%v; in the private network: %q", err, *came)
 				}

@@ -82,9 +82,8 @@ type registrationResponse struct {
 // and response types of a login with refresh tokens, the application type by the redirect URIs, and
 // an authentication method without secret if the server supports it, since a program on the user's
 // machine cannot keep one. The server may omit redirect URIs, except that of the login. A refusal
-// is a *RegistrationError.
-//
-// Spec: RFC 7591, section 3; basic/authorization/client-registration (2026-07-28).
+// is a *RegistrationError. Spec: RFC 7591, section 3; basic/authorization/client-registration
+// (2026-07-28).
 func register(
 	ctx context.Context, f *oauthfetch.Fetcher, server *oauth.ServerMetadata, meta *oauth.ClientMetadata, redirectURI string,
 ) (*Registration, error) {
@@ -109,15 +108,15 @@ func register(
 		}
 		asked.TokenEndpointAuthMethod = method
 	}
-	answer, err := f.PostJSON(ctx, server.RegistrationEndpoint, &asked)
+	response, err := f.PostJSON(ctx, server.RegistrationEndpoint, &asked)
 	if err != nil {
 		return nil, err
 	}
-	if answer.Status != http.StatusCreated && answer.Status != http.StatusOK {
-		return nil, registrationRefusal(answer.Status, answer.Body)
+	if response.Status != http.StatusCreated && response.Status != http.StatusOK {
+		return nil, registrationRefusal(response.Status, response.Body)
 	}
 	var r registrationResponse
-	err = answer.Decode(&r)
+	err = response.Decode(&r)
 	if err == nil {
 		err = r.check(&asked, redirectURI)
 	}
@@ -211,9 +210,7 @@ func chooseAuthMethod(offered []string) (string, error) {
 }
 
 // applicationType returns whether a client runs on the user's machine ("native") or not ("web"), by
-// its redirect URIs.
-//
-// Spec: OpenID Connect Dynamic Client Registration 1.0, section 2.
+// its redirect URIs. Spec: OpenID Connect Dynamic Client Registration 1.0, section 2.
 func applicationType(redirectURIs []string) string {
 	for _, text := range redirectURIs {
 		u, err := url.Parse(text)

@@ -1,8 +1,10 @@
 package oauthclient
 
 import (
+	"bytes"
 	"context"
 	"sync"
+	"time"
 )
 
 // A Store keeps the tokens and the registrations of a client. Values are secrets. All methods are
@@ -73,4 +75,123 @@ func (v *memoryValue) get() []byte {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.value
+}
+
+// maxUnsaved bounds the values that are kept for a store that fails. A Transport has three keys at
+// each authorization server.
+const maxUnsaved = 24
+
+// reloadTimeout bounds reading from a store whose Update has failed.
+const reloadTimeout = 2 * time.Second
+
+// A writeBackStore is a [Store] over one that may fail to write. It keeps a value that could not be
+// written, and returns it as long as the store has the value that it should replace: a refresh
+// token that was used must not come back. The next use of the key writes it again. Update returns
+// the error nevertheless.
+type writeBackStore struct {
+	Store
+
+	mu      sync.Mutex // guards the field below
+	unsaved map[string]*unsavedValue
+}
+
+type unsavedValue struct {
+	replaces []byte // what the store has
+	value    []byte // nil if it is removed
+}
+
+func newWriteBackStore(s Store) *writeBackStore {
+	return &writeBackStore{Store: s, unsaved: map[string]*unsavedValue{}}
+}
+
+// Load returns the value of a key, whether it has been written or not.
+func (s *writeBackStore) Load(ctx context.Context, key string) ([]byte, error) {
+	s.mu.Lock()
+	tryAgain := s.unsaved[key] != nil
+	s.mu.Unlock()
+	if tryAgain {
+		// The first writer has returned the error.
+		_ = s.Update(ctx, key, func(old []byte) ([]byte, error) { return old, nil })
+	}
+	stored, err := s.Store.Load(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return s.newest(key, stored), nil
+}
+
+// Update is [Store.Update] with the latest value of the key, whether it has been written or not.
+func (s *writeBackStore) Update(ctx context.Context, key string, change func(old []byte) ([]byte, error)) error {
+	var mine *unsavedValue
+	err := s.Store.Update(ctx, key, func(stored []byte) ([]byte, error) {
+		value, err := change(s.newest(key, stored))
+		if err != nil {
+			return nil, err
+		}
+		// While no other Update can see the key.
+		mine = s.setUnsaved(key, &unsavedValue{replaces: stored, value: value})
+		return value, nil
+	})
+	if err == nil {
+		s.clearUnsaved(key, mine)
+	}
+	return err
+}
+
+// replace sets a value that does not depend on the previous one, and returns that. It keeps the
+// value even if the store fails before it calls change.
+func (s *writeBackStore) replace(ctx context.Context, key string, value []byte) (before []byte, err error) {
+	isKept := false
+	err = s.Update(ctx, key, func(old []byte) ([]byte, error) {
+		before, isKept = old, true
+		return value, nil
+	})
+	if err != nil && !isKept {
+		looking, cancel := context.WithTimeout(context.WithoutCancel(ctx), reloadTimeout)
+		defer cancel()
+		if stored, failed := s.Store.Load(looking, key); failed == nil {
+			before = s.newest(key, stored)
+			s.setUnsaved(key, &unsavedValue{replaces: stored, value: value})
+		}
+	}
+	return before, err
+}
+
+// newest returns the latest value of a key that the store has a value of. It forgets the unsaved
+// value if another process has written since.
+func (s *writeBackStore) newest(key string, stored []byte) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kept := s.unsaved[key]
+	if kept == nil {
+		return stored
+	}
+	if !bytes.Equal(stored, kept.replaces) {
+		delete(s.unsaved, key)
+		return stored
+	}
+	return kept.value
+}
+
+func (s *writeBackStore) setUnsaved(key string, v *unsavedValue) *unsavedValue {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.unsaved, key)
+	if bytes.Equal(v.replaces, v.value) {
+		return nil // there is nothing to save
+	}
+	if len(s.unsaved) >= maxUnsaved {
+		clear(s.unsaved)
+	}
+	s.unsaved[key] = v
+	return v
+}
+
+// clearUnsaved forgets the unsaved value of a key, unless there is a newer one.
+func (s *writeBackStore) clearUnsaved(key string, v *unsavedValue) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unsaved[key] == v {
+		delete(s.unsaved, key)
+	}
 }

@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/internal/oauthtest"
 	"github.com/patchbay-mcp/patchbay/oauth"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
@@ -249,7 +248,7 @@ func TestLogoutWithoutRevocation(t *testing.T) {
 		w.mustPost(w.transport(&oauthclient.TransportOptions{Store: store}))
 		tr := w.unattended(store)
 		w.mustPost(tr)
-		w.Page(clientIssuer+"/revoke", oauthtest.StatusPage(http.StatusServiceUnavailable))
+		w.Page(clientIssuer+"/revoke", statusPage(http.StatusServiceUnavailable))
 		if err := tr.Logout(t.Context()); err == nil {
 			t.Error("no error")
 		}

@@ -2,6 +2,7 @@ package oauthclient
 
 import (
 	"context"
+	"crypto"
 	"errors"
 	"fmt"
 	"io"
@@ -99,17 +100,14 @@ type Transport struct {
 	log         *slog.Logger
 	invalid     error // the error of every request; nil if endpoint and options are valid
 
-	mu     sync.Mutex    // guards the fields below
-	loaded bool          // the store has been read
-	tokens *TokenSet     // nil if there are none; never modified
-	known  *serverRecord // nil before a discovery; never modified
-	// recent failed logins, by failureKey
-	failures map[string]*failedAttempt
-	pointer  *oauth.Challenge // the last one with resource_metadata
-	// in progress, nil for none
-	flow    *flow
-	renewal *flow // in progress beside flow
-	logouts int   // number of calls of Logout; results of older flows are not stored
+	mu                sync.Mutex                // guards the fields below
+	loaded            bool                      // the store has been read
+	tokens            *TokenSet                 // nil if there are none; never modified
+	record            *serverRecord             // nil before a discovery; never modified
+	failures          map[string]*failedAttempt // recent failed logins, by failureKey
+	metadataChallenge *oauth.Challenge          // the last one with resource_metadata
+	flow, renewal     *flow                     // in progress; nil for none
+	logouts           int                       // calls of Logout; results of older flows are not stored
 }
 
 // NewTransport returns a Transport for the MCP server at an endpoint such as
@@ -189,7 +187,7 @@ func (t *Transport) covers(u *url.URL) bool {
 		return true
 	}
 	t.mu.Lock()
-	known := t.known
+	known := t.record
 	t.mu.Unlock()
 	return known != nil && known.covers(u)
 }
@@ -235,7 +233,7 @@ func (x *exchange) run() (*http.Response, error) {
 		if n == nil {
 			return res, nil
 		}
-		n.persists = source == fromRefresh
+		n.renewed = source == fromRefresh
 		drain(res)
 		switch {
 		case attempt > maxAttempts:
@@ -366,3 +364,18 @@ func (e *AuthorizeError) Unwrap() error { return e.Err }
 func (e *AuthorizeError) HTTPStatus() int { return e.Status }
 
 func withoutPrefix(err error) string { return strings.TrimPrefix(err.Error(), "oauth: ") }
+
+// DPoPOptions configures tokens that are bound to a key (DPoP), so that a stolen token is of no
+// use. The zero value is right for programs that need not keep tokens after they end.
+//
+// Spec: RFC 9449; extension io.modelcontextprotocol/auth/dpop.
+type DPoPOptions struct {
+	// Key signs the proofs: an *ecdsa.PrivateKey, an ed25519.PrivateKey, an *rsa.PrivateKey of at
+	// least 2048 bits, or a hardware key with such a public key. It signs for every request, from
+	// several goroutines at once. Tokens in a Store can be used by another process only if that has
+	// the same key. Default: a new P-256 key.
+	Key crypto.Signer
+	// InsecureAllowBearer accepts a token that is not bound to the key if the authorization server
+	// issues no other. Default: such a token is an error.
+	InsecureAllowBearer bool
+}
