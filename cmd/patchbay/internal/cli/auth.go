@@ -22,7 +22,7 @@ to run. Tokens are refreshed as long as the server allows. A target with an Auth
 (from --header or a configuration file) does not use logins.
 
 Tokens are stored encrypted in the directory that auth status shows. The key is in the system
-keyring, or, where there is none, in a file in the same directory that only you can read.
+keyring. Without a keyring it is in a file in the same directory that only you can read.
 Set $PATCHBAY_VAULT_PASSPHRASE before the first login to derive the key from a passphrase, and
 $PATCHBAY_VAULT_DIR to use another directory.
 

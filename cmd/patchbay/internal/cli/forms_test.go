@@ -224,7 +224,7 @@ func TestAnswersFile(t *testing.T) {
 		{`{"elicitation": [{"action": "decline"}]}`, "form", exitTool, "declined"},
 		{`{"elicitation": [{"action": "cancel"}]}`, "form", exitTool, "cancelled"},
 		{`{}`, "form", exitTool, "not a terminal"},
-		{`{"elicitation": [{"content": {"name": "B"}}]}`, "form", exitFailure, "not what was asked for"},
+		{`{"elicitation": [{"content": {"name": "B"}}]}`, "form", exitFailure, "/name: got 1 character, want at least 2"},
 		{`{"elicitation": [{"content": {"value": "1"}}, {"content": {"value": "2"}}]}`, "both", exitOK, "12"},
 		{`{"elicitation": [{"message": "Second", "content": {"value": "2"}}, {"content": {"value": "1"}}]}`,
 			"both", exitOK, "12"},
