@@ -63,7 +63,7 @@ func (p *program) advise(ctx context.Context, code int, err error) advice {
 	case !isRefused && errors.As(err, &status) && status.StatusCode == http.StatusUnauthorized:
 		return advice{hint: headerHint} // a login does not help
 	}
-	return advice{login: p.loginCommand(t, nil)}
+	return advice{login: p.loginCommandLine(t, nil)}
 }
 
 // headerAdvice is the advice if the user passes an Authorization header.
@@ -108,13 +108,13 @@ func (p *program) stepUpAdvice(ctx context.Context, t *target, refused *oauthcli
 	case errors.As(refused.Err, &required):
 		scopes = required.Scopes
 	case errors.As(refused.Err, &again):
-		return advice{login: p.loginCommand(t, again.Scopes)}
+		return advice{login: p.loginCommandLine(t, again.Scopes)}
 	default:
 		if wanted := p.scopes.Load(); wanted != nil {
 			scopes = *wanted
 		}
 	}
-	a := advice{login: p.loginCommand(t, scopes)}
+	a := advice{login: p.loginCommandLine(t, scopes)}
 	if missing := t.missingScopes(context.WithoutCancel(ctx), scopes); missing != "" {
 		a.message = "the login at " + refused.Endpoint + " lacks the scopes " + missing
 		if required == nil {
@@ -212,8 +212,8 @@ func pageExists(ctx context.Context, page string) bool {
 	return !slices.Contains([]int{http.StatusUnauthorized, http.StatusNotFound, http.StatusGone}, res.StatusCode)
 }
 
-// loginCommand returns the command that logs in to a target with some scopes, or "" if it cannot.
-func (p *program) loginCommand(t *target, scopes []string) string {
+// loginCommandLine returns the command that logs in to a target with some scopes, or "" if it cannot.
+func (p *program) loginCommandLine(t *target, scopes []string) string {
 	if p.loggingIn || t.mayLogIn() != nil || isMachineClient() {
 		return ""
 	}

@@ -14,23 +14,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-func (p *program) callCommand() *cobra.Command {
+func (p *program) callCommand(names lister) *cobra.Command {
 	var asTask bool
-	cmd := &cobra.Command{
-		Use:   "call TARGET TOOL [ARGUMENT…] | call TOOL [ARGUMENT…] -- COMMAND…",
-		Short: "Call a tool",
-		Long: `Call a tool and print its result: content, or else structured output. If the tool fails, print
-its error on standard error, and exit with 5. See help arguments for the form of arguments.
-
-A server may run a call as a task. Its result is awaited like any other, and an interrupt
-(Ctrl-C) cancels it. With --task print the id of the task, and do not wait (see help task).`,
-		Example: `  patchbay call http://127.0.0.1:8765/mcp add a=1 b=2
-  patchbay call http://127.0.0.1:8765/mcp add '{"a": 1, "b": 2}'
-  echo '{"a": 1}' | patchbay call http://127.0.0.1:8765/mcp add - b=2
-  patchbay call deploy environment=staging --answers yes.json -- ./server
-  patchbay call --task http://127.0.0.1:8765/mcp crunch seconds=600`,
-		ValidArgsFunction: p.completeNames(toolNames),
-		RunE: p.verb(func(ctx context.Context, c *mcp.Client, words []string) error {
+	cmd := p.serverCommand("call TOOL [ARGUMENT…]", "Call a tool", names,
+		func(ctx context.Context, c *mcp.Client, words []string) error {
 			tool, arguments, err := p.prepareCall(ctx, c, words)
 			switch {
 			case err != nil:
@@ -39,8 +26,7 @@ A server may run a call as a task. Its result is awaited like any other, and an 
 				return p.startTask(ctx, c, tool, arguments)
 			}
 			return p.call(ctx, c, tool, arguments)
-		}, 1, -1),
-	}
+		})
 	cmd.Flags().BoolVar(&asTask, "task", false, "start a task, print its id, and do not wait for the result")
 	return cmd
 }

@@ -17,30 +17,6 @@ const completionTimeout = 2 * time.Second
 // A lister returns names that a server has, such as those of its tools.
 type lister func(ctx context.Context, c *mcp.Client) []string
 
-func toolNames(ctx context.Context, c *mcp.Client) (names []string) {
-	list, _ := collect(c.Tools(ctx)) // names before an error are useful
-	for _, t := range list {
-		names = append(names, t.Name)
-	}
-	return names
-}
-
-func promptNames(ctx context.Context, c *mcp.Client) (names []string) {
-	list, _ := collect(c.Prompts(ctx))
-	for _, prompt := range list {
-		names = append(names, prompt.Name)
-	}
-	return names
-}
-
-func resourceURIs(ctx context.Context, c *mcp.Client) (names []string) {
-	list, _ := collect(c.Resources(ctx))
-	for _, r := range list {
-		names = append(names, r.URI)
-	}
-	return names
-}
-
 // completeNames completes targets, and then names from the server, if the target is a URL. It never
 // starts a command: completion must not run code.
 func (p *program) completeNames(names lister) cobra.CompletionFunc {

@@ -6,8 +6,6 @@ import (
 	"iter"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -23,29 +21,32 @@ func collect[T any](all iter.Seq2[T, error]) ([]T, error) {
 	return list, nil
 }
 
-// A listing is a command that lists what a server has.
+// A listing is a list that a server has.
 type listing[T any] struct {
 	key  string // of the list in JSON
 	all  func(c *mcp.Client, ctx context.Context) iter.Seq2[T, error]
-	show func(p *program, item T, whole bool)
-	// With name, an argument selects one item, which is shown whole.
-	thing string
-	name  func(T) string
+	show func(item T, whole bool)
+	name func(item T) string
 }
 
-// run returns the function of the command.
-func (l listing[T]) run(p *program) func(*cobra.Command, []string) error {
-	atMost := 0
-	if l.name != nil {
-		atMost = 1
+// names returns the names of the items, even after an error.
+func (l listing[T]) names(ctx context.Context, c *mcp.Client) (names []string) {
+	list, _ := collect(l.all(c, ctx))
+	for _, item := range list {
+		names = append(names, l.name(item))
 	}
-	return p.verb(func(ctx context.Context, c *mcp.Client, words []string) error {
+	return names
+}
+
+// listOrShow returns the function of a command that prints a list, or one item in full.
+func listOrShow[T any](p *program, l listing[T]) func(context.Context, *mcp.Client, []string) error {
+	return func(ctx context.Context, c *mcp.Client, words []string) error {
 		list, err := collect(l.all(c, ctx))
 		if err != nil {
 			return err
 		}
 		if len(words) > 0 {
-			item, err := find(list, words[0], l.thing, l.name)
+			item, err := find(list, words[0], strings.TrimSuffix(l.key, "s"), l.name)
 			if err != nil {
 				return err
 			}
@@ -56,10 +57,10 @@ func (l listing[T]) run(p *program) func(*cobra.Command, []string) error {
 			return nil
 		}
 		for _, item := range list {
-			l.show(p, item, len(words) > 0)
+			l.show(item, len(words) > 0)
 		}
 		return nil
-	}, 0, atMost)
+	}
 }
 
 // find returns the item of a name. Its error suggests similar names.
@@ -72,19 +73,6 @@ func find[T any](list []T, wanted, thing string, name func(T) string) (found T, 
 		known = append(known, name(item))
 	}
 	return found, notFound(unknownName(thing, wanted, known))
-}
-
-func (p *program) toolsCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "tools TARGET [NAME] | tools [NAME] -- COMMAND…",
-		Short: "List tools, or show one with its input and output schema",
-		Example: `  patchbay tools http://127.0.0.1:8765/mcp
-  patchbay tools http://127.0.0.1:8765/mcp add
-  patchbay tools --json -- go run ./cmd/patchbay serve --stdio`,
-		ValidArgsFunction: p.completeNames(toolNames),
-		RunE: listing[*mcp.Tool]{key: "tools", all: (*mcp.Client).Tools, show: (*program).showTool,
-			thing: "tool", name: toolName}.run(p),
-	}
 }
 
 func toolName(t *mcp.Tool) string { return t.Name }
@@ -194,47 +182,20 @@ func hintsOf(a *mcp.ToolAnnotations) string {
 	return strings.Join(all, ", ")
 }
 
-func (p *program) resourcesCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:               "resources TARGET | resources -- COMMAND…",
-		Short:             "List resources",
-		Example:           `  patchbay resources http://127.0.0.1:8765/mcp`,
-		ValidArgsFunction: p.completeNames(nil),
-		RunE: listing[*mcp.Resource]{key: "resources", all: (*mcp.Client).Resources,
-			show: func(p *program, r *mcp.Resource, whole bool) {
-				size := ""
-				if r.Size != nil {
-					size = ", " + formatBytes(int(*r.Size))
-				}
-				p.output.printf("%s  %s%s", cleanLine(r.URI), cleanLine(r.MIMEType), size)
-				p.showDescription(r.Title, r.Description, whole)
-			}}.run(p),
+func resourceURI(r *mcp.Resource) string { return r.URI }
+
+func (p *program) showResource(r *mcp.Resource, whole bool) {
+	size := ""
+	if r.Size != nil {
+		size = ", " + formatBytes(int(*r.Size))
 	}
+	p.output.printf("%s  %s%s", cleanLine(r.URI), cleanLine(r.MIMEType), size)
+	p.showDescription(r.Title, r.Description, whole)
 }
 
-func (p *program) templatesCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:               "templates TARGET | templates -- COMMAND…",
-		Short:             "List resource templates",
-		Example:           `  patchbay templates http://127.0.0.1:8765/mcp`,
-		ValidArgsFunction: p.completeNames(nil),
-		RunE: listing[*mcp.ResourceTemplate]{key: "resourceTemplates", all: (*mcp.Client).ResourceTemplates,
-			show: func(p *program, t *mcp.ResourceTemplate, whole bool) {
-				p.output.printf("%s  %s", cleanLine(t.URITemplate), cleanLine(t.MIMEType))
-				p.showDescription(t.Title, t.Description, whole)
-			}}.run(p),
-	}
-}
-
-func (p *program) promptsCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:               "prompts TARGET [NAME] | prompts [NAME] -- COMMAND…",
-		Short:             "List prompts, or show one with its arguments",
-		Example:           `  patchbay prompts http://127.0.0.1:8765/mcp`,
-		ValidArgsFunction: p.completeNames(promptNames),
-		RunE: listing[*mcp.Prompt]{key: "prompts", all: (*mcp.Client).Prompts, show: (*program).showPrompt,
-			thing: "prompt", name: promptName}.run(p),
-	}
+func (p *program) showTemplate(t *mcp.ResourceTemplate, whole bool) {
+	p.output.printf("%s  %s", cleanLine(t.URITemplate), cleanLine(t.MIMEType))
+	p.showDescription(t.Title, t.Description, whole)
 }
 
 func promptName(prompt *mcp.Prompt) string { return prompt.Name }

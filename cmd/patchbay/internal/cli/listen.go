@@ -18,28 +18,19 @@ type listenEvent struct {
 	Filter *mcp.SubscriptionFilter `json:"filter,omitzero"`
 }
 
-func (p *program) listenCommand() *cobra.Command {
+func (p *program) listenCommand(names lister) *cobra.Command {
 	var tools, prompts, resources bool
 	var count int
 	var length time.Duration
-	cmd := &cobra.Command{
-		Use:   "listen TARGET [URI…] | listen [URI…] -- COMMAND…",
-		Short: "Subscribe to changes and print them",
-		Long: `Subscribe to notifications of changes, and print them: of the lists of tools, prompts and
-resources, and of the resources with the given URIs. Without flags and URIs, subscribe to the
-three lists. Stop on an interrupt (Ctrl-C), or as --for and --count say.`,
-		Example: `  patchbay listen http://127.0.0.1:8765/mcp demo://counter
-  patchbay listen --tools --count 1 http://127.0.0.1:8765/mcp`,
-		ValidArgsFunction: p.completeNames(resourceURIs),
-		RunE: p.verb(func(ctx context.Context, c *mcp.Client, words []string) error {
+	cmd := p.serverCommand("listen [URI…]", "Subscribe to changes and print them", names,
+		func(ctx context.Context, c *mcp.Client, words []string) error {
 			f := mcp.SubscriptionFilter{ToolsListChanged: tools, PromptsListChanged: prompts,
 				ResourcesListChanged: resources, ResourceSubscriptions: words}
 			if !tools && !prompts && !resources && len(words) == 0 {
 				f.ToolsListChanged, f.PromptsListChanged, f.ResourcesListChanged = true, true, true
 			}
 			return p.listen(ctx, c, f, count, length)
-		}, 0, -1),
-	}
+		})
 	cmd.Flags().BoolVar(&tools, "tools", false, "subscribe to the list of tools")
 	cmd.Flags().BoolVar(&prompts, "prompts", false, "subscribe to the list of prompts")
 	cmd.Flags().BoolVar(&resources, "resources", false, "subscribe to the list of resources")

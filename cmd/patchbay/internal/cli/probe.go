@@ -40,36 +40,18 @@ type attempt struct {
 
 func (p *program) probeCommand() *cobra.Command {
 	var quick bool
-	cmd := &cobra.Command{
-		Use:   "probe TARGET | probe -- COMMAND…",
-		Short: "Show a server's name, capabilities and protocol revisions",
-		Long: `Show the name, capabilities, extensions and instructions of a server, and the protocol revisions
-that it speaks. Each revision is tried on a connection of its own, all at the same time; a
-command is started once for each.`,
-		Example: `  patchbay probe https://example.com/mcp
-  patchbay probe --quick -- npx -y @modelcontextprotocol/server-everything`,
-		ValidArgsFunction: p.completeNames(nil),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			t, words, err := p.target(cmd, args)
-			if err == nil && len(words) > 0 {
-				err = wrongUsage(cmd)
+	cmd := p.targetCommand("probe", "Show a server's name, capabilities and protocol revisions", nil,
+		func(ctx context.Context, t *target, _ []string) error {
+			r, err := p.probe(ctx, t)
+			if err == nil && !quick {
+				err = p.tryAll(ctx, t, r)
 			}
-			if err != nil {
-				return usage(err)
-			}
-			r, err := p.probe(cmd.Context(), t)
 			if err != nil {
 				return err
 			}
-			if !quick {
-				if err := p.tryAll(cmd.Context(), t, r); err != nil {
-					return err
-				}
-			}
 			p.showReport(r)
 			return nil
-		},
-	}
+		})
 	cmd.Flags().BoolVar(&quick, "quick", false, "connect once, and do not try other revisions")
 	return cmd
 }

@@ -7,24 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
-
-func (p *program) readCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "read TARGET URI [VARIABLE=VALUE…] | read URI [VARIABLE=VALUE…] -- COMMAND…",
-		Short: "Read a resource",
-		Long: `Read a resource and print its text. Binary content is described, and saved with --save. The
-URI may be a resource template, followed by its variables.`,
-		Example: `  patchbay read http://127.0.0.1:8765/mcp demo://counter
-  patchbay read http://127.0.0.1:8765/mcp 'demo://cities/{country}/{city}' country=kenya city=nairobi`,
-		ValidArgsFunction: p.completeNames(resourceURIs),
-		RunE:              p.verb(p.read, 1, -1),
-	}
-}
 
 func (p *program) read(ctx context.Context, c *mcp.Client, words []string) error {
 	uri := words[0]
@@ -95,18 +80,6 @@ func assignments(words []string) (map[string]string, error) {
 	return all, nil
 }
 
-func (p *program) getCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "get TARGET PROMPT [ARGUMENT…] | get PROMPT [ARGUMENT…] -- COMMAND…",
-		Short: "Get a prompt",
-		Long: `Get a prompt with its arguments filled in, and print its messages. The values of arguments are
-strings; see help arguments for their form.`,
-		Example:           `  patchbay get http://127.0.0.1:8765/mcp review language=go code=@main.go`,
-		ValidArgsFunction: p.completeNames(promptNames),
-		RunE:              p.verb(p.get, 1, -1),
-	}
-}
-
 func (p *program) get(ctx context.Context, c *mcp.Client, words []string) error {
 	prompts, err := collect(c.Prompts(ctx))
 	if err != nil {
@@ -166,20 +139,6 @@ func promptSchema(prompt *mcp.Prompt) []byte {
 		}
 	}
 	return slices.Concat(schema, []byte(`},"required":`), required, []byte("]}"))
-}
-
-func (p *program) completeCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "complete TARGET REFERENCE ARGUMENT=TYPED [KNOWN=VALUE…] | complete REFERENCE ARGUMENT=TYPED " +
-			"[KNOWN=VALUE…] -- COMMAND…",
-		Short: "Complete an argument of a prompt or resource template",
-		Long: `Print completions for the value of an argument. REFERENCE is the name of a prompt or a resource
-template. KNOWN are the values of other arguments.`,
-		Example: `  patchbay complete http://127.0.0.1:8765/mcp review language=py
-  patchbay complete http://127.0.0.1:8765/mcp 'demo://cities/{country}/{city}' city=n country=kenya`,
-		ValidArgsFunction: p.completeNames(promptNames),
-		RunE:              p.verb(p.complete, 2, -1),
-	}
 }
 
 func (p *program) complete(ctx context.Context, c *mcp.Client, words []string) error {

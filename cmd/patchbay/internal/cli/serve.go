@@ -35,19 +35,7 @@ func (p *program) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the demo server",
-		Long: `Run a demo server with examples of every MCP feature: tools, structured output, resources,
-prompts, completion, elicitation, sampling, progress, logging, subscriptions, tasks, MCP Apps and
-skills. It uses Streamable HTTP, or stdio with --stdio, and prints the configuration for clients.
-
-With --auth demo the server requires an OAuth login, and is its own authorization server. One of
-its tools requires an additional scope.
-
-Tasks are stored in a file, and survive a restart of the server at the same address. --tasks
-chooses another file, or memory.`,
-		Example: `  patchbay serve
-  patchbay serve --stdio
-  patchbay serve --auth demo`,
-		Args: noArguments,
+		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkAuth(auth, addr, stdio); err != nil {
 				return err
@@ -80,10 +68,9 @@ func noArguments(_ *cobra.Command, args []string) error {
 
 func (p *program) versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "version",
-		Short:   "Print the version",
-		Example: `  patchbay version`,
-		Args:    noArguments,
+		Use:   "version",
+		Short: "Print the version",
+		Args:  noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if p.flags.json {
 				p.output.value(map[string]any{"version": version(), "revisions": revisions()})

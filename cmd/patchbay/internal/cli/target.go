@@ -66,7 +66,7 @@ func (p *program) target(cmd *cobra.Command, args []string) (t *target, words []
 		words = args[:dash]
 	} else {
 		if len(args) == 0 {
-			return nil, nil, fmt.Errorf("missing TARGET\nusage: %s", cmd.UseLine())
+			return nil, nil, fmt.Errorf("missing TARGET: the URL of a server or its name in a configuration file\nusage: %s", cmd.UseLine())
 		}
 		if t, err = p.named(args[0]); err != nil {
 			return nil, nil, errors.Join(err, misplacedURL(args))

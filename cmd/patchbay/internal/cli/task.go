@@ -20,38 +20,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-const helpTask = `Show, watch, answer and cancel tasks: calls that a server runs in the background.
-
-patchbay call --task starts a task and prints its id. The task runs at the server until it ends,
-and may ask for input (elicitation, sampling). Tasks started on this machine are recorded for
-a while: server, id and tool, without arguments and results.
-
-If the server is a command after "--", it is started for each patchbay command. That works if it
-stores its tasks, as patchbay serve --stdio does.`
-
-func (p *program) taskCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "task",
-		Aliases: []string{"tasks"},
-		Short:   "Show, watch, answer and cancel tasks",
-		Long:    helpTask,
-		Example: `  patchbay call --task http://127.0.0.1:8765/mcp crunch seconds=60
-  patchbay task list http://127.0.0.1:8765/mcp
-  patchbay task watch http://127.0.0.1:8765/mcp ID`,
-		Args: knownSubcommand,
-		RunE: p.showHelp,
-	}
-	for _, verb := range []*cobra.Command{p.taskListVerb(), p.taskGetVerb(), p.taskWatchVerb(),
-		p.taskAnswerVerb(), p.taskCancelVerb()} {
-		verb.DisableFlagsInUseLine = true
-		if verb.ValidArgsFunction == nil {
-			verb.ValidArgsFunction = p.completeTasks
-		}
-		cmd.AddCommand(verb)
-	}
-	return cmd
-}
-
 // completeTasks completes targets, and then the ids of noted tasks. It sends no requests.
 func (p *program) completeTasks(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	switch len(args) {
@@ -106,23 +74,17 @@ func newTaskReport(t *tasks.Task, tool string) *taskReport {
 	return r
 }
 
-func (p *program) taskListVerb() *cobra.Command {
-	run := p.verb(func(ctx context.Context, c *mcp.Client, _ []string) error { return p.listTasks(ctx, c) }, 0, 0)
-	return &cobra.Command{
-		Use:   "list [TARGET] | list -- COMMAND…",
-		Short: "List the tasks of a server",
-		Long: `List the tasks of a server. A server of revision 2025-11-25 may list all its tasks; for other
-servers, list the tasks started on this machine that the server still has. Without a target, list
-the tasks started on this machine, and send no requests.`,
-		Example: `  patchbay task list
-  patchbay task list http://127.0.0.1:8765/mcp`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 && cmd.ArgsLenAtDash() < 0 {
-				return p.listNotes()
-			}
-			return run(cmd, args)
-		},
+func (p *program) taskListCommand() *cobra.Command {
+	cmd := p.serverCommand("list", "List the tasks of a server", nil, p.listTasks)
+	run := cmd.RunE
+	cmd.Use, cmd.ValidArgsFunction = "list [TARGET] | list -- COMMAND…", p.completeTasks
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 && cmd.ArgsLenAtDash() < 0 {
+			return p.listNotes()
+		}
+		return run(cmd, args)
 	}
+	return cmd
 }
 
 // listNotes prints all notes.
@@ -181,7 +143,7 @@ func ago(t time.Time) string {
 }
 
 // listTasks prints the tasks of a server.
-func (p *program) listTasks(ctx context.Context, c *mcp.Client) error {
+func (p *program) listTasks(ctx context.Context, c *mcp.Client, _ []string) error {
 	known, err := notesOf(p.current.Load())
 	if err != nil {
 		p.screen.printf("patchbay: cannot read the notes of started tasks: %s", clean(err.Error()))
@@ -253,73 +215,38 @@ func (p *program) showTasks(list []*tasks.Task, tools map[string]string) {
 	}
 }
 
-func (p *program) taskGetVerb() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "get TARGET ID | get ID -- COMMAND…",
-		Short: "Show a task",
-		Long: `Show a task: its status, its questions and how to answer them, and its result. Exit with 0 if
-the server has the task, whatever its status is.`,
-		Example: `  patchbay task get http://127.0.0.1:8765/mcp ID`,
+func (p *program) getTask(ctx context.Context, h *tasks.Handle, _ []string) error {
+	t, err := h.Get(ctx)
+	if err != nil {
+		return err
 	}
-	return p.taskVerb(cmd, func(ctx context.Context, h *tasks.Handle, _ []string) error {
-		t, err := h.Get(ctx)
-		if err != nil {
-			return err
-		}
-		return p.showTask(t)
-	}, 0)
+	return p.showTask(t)
 }
 
-func (p *program) taskCancelVerb() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "cancel TARGET ID | cancel ID -- COMMAND…",
-		Short:   "Cancel a task",
-		Long:    `Cancel a task, and show it. The server may take a while to stop it, or may complete it anyway.`,
-		Example: `  patchbay task cancel http://127.0.0.1:8765/mcp ID`,
+func (p *program) cancelTask(ctx context.Context, h *tasks.Handle, _ []string) error {
+	refused := h.Cancel(ctx) // an error for a task that has ended, in 2025-11-25
+	if refused != nil && !isUnknownTask(refused) {
+		return refused
 	}
-	return p.taskVerb(cmd, func(ctx context.Context, h *tasks.Handle, _ []string) error {
-		refused := h.Cancel(ctx) // an error for a task that has ended, in 2025-11-25
-		if refused != nil && !isUnknownTask(refused) {
-			return refused
-		}
-		t, err := h.Get(ctx)
-		if err != nil {
-			return err
-		}
-		if err := p.showTask(t); err != nil || refused == nil {
-			return err
-		}
-		return &coded{exitFailure, refused} // the task exists
-	}, 0)
+	t, err := h.Get(ctx)
+	if err != nil {
+		return err
+	}
+	if err := p.showTask(t); err != nil || refused == nil {
+		return err
+	}
+	return &coded{exitFailure, refused} // the task exists
 }
 
-// taskVerb completes a command about one task: it parses the id of the task and calls run. atMost
-// bounds the arguments after the id; less than 0 is any number.
-func (p *program) taskVerb(
-	cmd *cobra.Command, run func(ctx context.Context, h *tasks.Handle, words []string) error, atMost int,
+// taskCommand returns a command about one task. Its usage begins with the id of the task.
+func (p *program) taskCommand(
+	usageLine, short string, run func(ctx context.Context, h *tasks.Handle, words []string) error,
 ) *cobra.Command {
-	var id string
-	cmd.Flags().StringVar(&id, "id", "", "the task `ID`, if it begins with a hyphen")
-	about := func(ctx context.Context, c *mcp.Client, id string, words []string) error {
-		return taskError(run(ctx, tasks.Resume(c, id), words), id)
-	}
-	withID := atMost
-	if atMost >= 0 {
-		withID++
-	}
-	flagged := p.verb(func(ctx context.Context, c *mcp.Client,
-		words []string) error {
-		return about(ctx, c, id, words)
-	}, 0, atMost)
-	plain := p.verb(func(ctx context.Context, c *mcp.Client, words []string) error {
-		return about(ctx, c, words[0], words[1:])
-	}, 1, withID)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if cmd.Flags().Changed("id") {
-			return flagged(cmd, args)
-		}
-		return plain(cmd, args)
-	}
+	cmd := p.serverCommand(usageLine, short, nil, func(ctx context.Context, c *mcp.Client, words []string) error {
+		return taskError(run(ctx, tasks.Resume(c, words[0]), words[1:]), words[0])
+	})
+	cmd.Flags().String("id", "", "the task `ID`, if it begins with a hyphen")
+	cmd.ValidArgsFunction = p.completeTasks
 	return cmd
 }
 

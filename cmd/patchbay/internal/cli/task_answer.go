@@ -14,15 +14,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-const helpTaskAnswer = `Answer a question of a task (elicitation or sampling). Give the fields of a form like the
-arguments of a tool (see help arguments), and a sampling result as text=… and model=…. With
---action decline or cancel the question, or accept to have opened a page. If a task has several
-questions, --question selects one; patchbay task get shows them. Servers of revision 2025-11-25
-do not show questions before they are answered: there --question is a part of the question.
-
-Without an answer on the command line, the questions are asked on the terminal or answered from
---answers. Questions without an answer stay open.`
-
 // A givenAnswer is the answer on the command line of `patchbay task answer`.
 type givenAnswer struct {
 	words  []string
@@ -36,28 +27,22 @@ type givenAnswer struct {
 	used   bool
 }
 
-func (p *program) taskAnswerVerb() *cobra.Command {
+func (p *program) taskAnswerCommand() *cobra.Command {
 	var question, action string
-	cmd := &cobra.Command{
-		Use:   "answer TARGET ID [FIELD…] | answer ID [FIELD…] -- COMMAND…",
-		Short: "Answer a question of a task",
-		Long:  helpTaskAnswer,
-		Example: `  patchbay task answer http://127.0.0.1:8765/mcp ID publish=true note=hello
-  patchbay task answer http://127.0.0.1:8765/mcp ID '{"publish": true}'
-  patchbay task answer http://127.0.0.1:8765/mcp ID --action decline`,
-	}
+	cmd := p.taskCommand("answer ID [FIELD…]", "Answer a question of a task",
+		func(ctx context.Context, h *tasks.Handle, words []string) error {
+			given := &givenAnswer{words: words, action: mcp.ElicitAction(action)}
+			if err := given.check(); err != nil {
+				return usage(err)
+			}
+			if len(words) > 0 || action != "" {
+				p.given = given
+			}
+			return p.answerTask(ctx, h, question)
+		})
 	cmd.Flags().StringVar(&question, "question", "", "the `key` of the question to answer (2025-11-25: a part of it)")
 	cmd.Flags().StringVar(&action, "action", "", "the `action`: accept, decline or cancel")
-	return p.taskVerb(cmd, func(ctx context.Context, h *tasks.Handle, words []string) error {
-		given := &givenAnswer{words: words, action: mcp.ElicitAction(action)}
-		if err := given.check(); err != nil {
-			return usage(err)
-		}
-		if len(given.words) > 0 || action != "" {
-			p.given = given
-		}
-		return p.answerTask(ctx, h, question)
-	}, -1)
+	return cmd
 }
 
 func (g *givenAnswer) check() error {

@@ -7,28 +7,11 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/spf13/cobra"
-
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-func (p *program) taskWatchVerb() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "watch TARGET ID | watch ID -- COMMAND…",
-		Short: "Wait for a task and print its result",
-		Long: `Print each change of a task on standard error until it ends, and then its result, as call does.
-Questions are asked on the terminal, or answered from --answers; without both they stay open, for
-patchbay task answer. An interrupt (Ctrl-C) does not cancel the task.`,
-		Example: `  patchbay task watch http://127.0.0.1:8765/mcp ID`,
-	}
-	return p.taskVerb(cmd, func(ctx context.Context, h *tasks.Handle,
-		_ []string) error {
-		return p.watchTask(ctx, h)
-	}, 0)
-}
-
-func (p *program) watchTask(ctx context.Context, h *tasks.Handle) error {
+func (p *program) watchTask(ctx context.Context, h *tasks.Handle, _ []string) error {
 	var result *mcp.CallToolResult
 	var err error
 	if p.mayPrompt() || p.answers != nil {
