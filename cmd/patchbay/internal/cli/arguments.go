@@ -5,7 +5,6 @@ import (
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -67,7 +66,7 @@ func (a *arguments) add(ctx context.Context, word string) error {
 	case !utf8.ValidString(word):
 		return fmt.Errorf("invalid argument %q: must be UTF-8", word)
 	case word == "-":
-		data, err := a.input.readAll(ctx)
+		data, err := a.input.readSource(ctx, word)
 		if err != nil {
 			return err
 		}
@@ -201,7 +200,7 @@ func (a *arguments) check() (errs []error) {
 			continue
 		}
 		text := fmt.Sprintf("missing %s %s: %s", a.thing, cleanLine(p.name), cleanLine(p.want()))
-		if d := p.description(); d != "" {
+		if d := p.description; d != "" {
 			text += ", " + shorten(cleanLine(d), 120)
 		}
 		errs = append(errs, errors.New(text))
@@ -251,17 +250,4 @@ func (a *arguments) object() stdjson.RawMessage {
 		out = append(out, a.values[key]...)
 	}
 	return append(out, '}')
-}
-
-func readFile(name string) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := readAll(f)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return data, nil
 }

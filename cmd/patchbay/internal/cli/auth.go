@@ -126,13 +126,7 @@ func (p *program) newSettings(ctx context.Context, t *target, wanted *settings, 
 }
 
 func (p *program) secretFrom(ctx context.Context, name string) (string, error) {
-	var text []byte
-	var err error
-	if name == "-" {
-		text, err = p.input.readAll(ctx)
-	} else {
-		text, err = readSecretFile(name)
-	}
+	text, err := p.input.readSource(ctx, name)
 	secret := strings.TrimRight(string(text), "\r\n")
 	if err == nil && secret == "" {
 		err = errors.New("the secret is empty")
@@ -205,11 +199,7 @@ func (p *program) showLogin(r *loginReport) {
 		p.output.value(r)
 		return
 	}
-	line := func(name, value string) {
-		if value != "" {
-			p.output.println(fmt.Sprintf("%-11s %s", name, cleanLine(value)))
-		}
-	}
+	line := func(name, value string) { p.output.field(11, name, value) }
 	line("server", r.Server)
 	switch {
 	case r.Environment:

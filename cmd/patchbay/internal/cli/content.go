@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -67,10 +68,7 @@ func describe(c mcp.ContentBlock) string {
 }
 
 func binary(what, mimeType string, data []byte) string {
-	if mimeType == "" {
-		mimeType = "unknown type"
-	}
-	return fmt.Sprintf("[%s, %s, %s]", what, mimeType, formatBytes(len(data)))
+	return fmt.Sprintf("[%s, %s, %s]", what, cmp.Or(mimeType, "unknown type"), formatBytes(len(data)))
 }
 
 // saveContent writes binary content to a file if --save is set.
@@ -126,15 +124,7 @@ func fileName(name, mimeType string) (stem, extension string) {
 	name = name[strings.LastIndexByte(strings.TrimRight(name, "/"), '/')+1:]
 	extension = safeName(strings.TrimPrefix(filepath.Ext(name), "."))
 	stem = safeName(strings.TrimSuffix(name, filepath.Ext(name)))
-	if stem == "" {
-		stem = "content"
-	}
-	if known := extensionOf(mimeType); known != "" {
-		extension = known
-	}
-	if extension == "" {
-		extension = "bin"
-	}
+	stem, extension = cmp.Or(stem, "content"), cmp.Or(extensionOf(mimeType), extension, "bin")
 	return stem[:min(len(stem), longest)], "." + extension[:min(len(extension), longest)]
 }
 

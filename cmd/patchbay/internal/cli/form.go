@@ -82,7 +82,7 @@ func (f *field) heading() string {
 	if notes != nil {
 		b.WriteString(" (" + cleanLine(strings.Join(notes, ", ")) + ")")
 	}
-	if d := f.description(); d != "" {
+	if d := f.description; d != "" {
 		b.WriteString("\n" + indent(clean(d), "    "))
 	}
 	for i, c := range f.options() {

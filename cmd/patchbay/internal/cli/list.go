@@ -143,7 +143,7 @@ func (p *program) showTool(t *mcp.Tool, whole bool) {
 		if d := param.defaultValue(); d != nil {
 			line += ", default " + cleanJSON(string(d))
 		}
-		if d := param.description(); d != "" {
+		if d := param.description; d != "" {
 			line += "; " + cleanLine(d)
 		}
 		p.output.printf("%s", line)
@@ -163,20 +163,17 @@ func hintsOf(a *mcp.ToolAnnotations) string {
 	}
 	var all []string
 	for _, hint := range []struct {
-		set     *bool
-		yes, no string
+		set  *bool
+		text string
 	}{
-		{a.ReadOnly, "read-only", "not read-only"},
-		{a.Destructive, "destructive", "not destructive"},
-		{a.Idempotent, "idempotent", "not idempotent"},
-		{a.OpenWorld, "open world", "closed world"},
+		{a.ReadOnly, "read-only"}, {a.Destructive, "destructive"}, {a.Idempotent, "idempotent"}, {a.OpenWorld, "open world"},
 	} {
 		switch {
 		case hint.set == nil:
 		case *hint.set:
-			all = append(all, hint.yes)
+			all = append(all, hint.text)
 		default:
-			all = append(all, hint.no)
+			all = append(all, "not "+hint.text)
 		}
 	}
 	return strings.Join(all, ", ")

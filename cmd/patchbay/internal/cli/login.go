@@ -193,7 +193,7 @@ func (p *program) machineOptions() (*oauthclient.TransportOptions, error) {
 	opts.Scopes = strings.Fields(os.Getenv(envScopes))
 	opts.Client = oauthclient.Identity{ID: os.Getenv(envClientID), Secret: secret, Issuer: os.Getenv(envIssuer)}
 	if keyFile != "" {
-		text, err := readSecretFile(keyFile)
+		text, err := readFile(keyFile)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", envKeyFile, err)
 		}
@@ -204,15 +204,6 @@ func (p *program) machineOptions() (*oauthclient.TransportOptions, error) {
 		opts.Client.Key = &oauthclient.AssertionKey{Key: key}
 	}
 	return opts, nil
-}
-
-func readSecretFile(name string) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return readAll(f)
 }
 
 // browser returns the authorizer that has the user log in in a browser. If opens is false, the user

@@ -101,44 +101,26 @@ func (n *note) save() error {
 	if err != nil {
 		return err
 	}
-	name := n.Started.UTC().Format(noteStamp) + "-" + rand.Text()
-	fresh := filepath.Join(dir, name+".new")
-	if err := os.WriteFile(fresh, text, 0o600); err != nil {
+	n.file = filepath.Join(dir, n.Started.UTC().Format(noteStamp)+"-"+rand.Text()+noteEnd)
+	if err := os.WriteFile(n.file, text, 0o600); err != nil {
 		return err
-	}
-	n.file = filepath.Join(dir, name+noteEnd)
-	if err := os.Rename(fresh, n.file); err != nil {
-		return errors.Join(err, os.Remove(fresh))
 	}
 	return pruneNotes(dir)
 }
 
-// pruneNotes removes the oldest notes, and temporary files of processes that were killed.
+// pruneNotes removes the oldest notes.
 func pruneNotes(dir string) error {
 	files, err := os.ReadDir(dir) // sorted by name, so by time
 	if err != nil {
 		return err
 	}
-	kept := 0
-	for _, f := range slices.Backward(files) {
-		switch ours := strings.HasSuffix(f.Name(), noteEnd); {
-		case ours && kept < maxNotes:
-			kept++
-			continue
-		case !ours && !isAbandoned(f):
-			continue
-		}
+	files = slices.DeleteFunc(files, func(f fs.DirEntry) bool { return !strings.HasSuffix(f.Name(), noteEnd) })
+	for _, f := range files[:max(len(files)-maxNotes, 0)] {
 		if err := os.Remove(filepath.Join(dir, f.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
 	return nil
-}
-
-// isAbandoned reports whether a file is a temporary file that was never renamed.
-func isAbandoned(f fs.DirEntry) bool {
-	info, err := f.Info()
-	return strings.HasSuffix(f.Name(), ".new") && err == nil && time.Since(info.ModTime()) > time.Minute
 }
 
 // notes returns all notes, the newest first. It ignores other files.

@@ -25,6 +25,8 @@ type parameter struct {
 	choices  []choice           // the allowed values; nil for any
 	items    *parameter         // the elements of an array; nil for other types
 	required bool
+
+	description string
 }
 
 // A choice is an allowed value.
@@ -74,6 +76,7 @@ type schemaReader struct {
 
 func (r *schemaReader) parameter(name string, schema []byte) parameter {
 	p := parameter{name: name, schema: r.resolve(schema)}
+	p.description = stringMember(p.schema, "description")
 	p.types, p.choices = r.kinds(p.schema)
 	if items, ok := jsonscan.Get(p.schema, "items"); ok && p.takes("array") {
 		item := parameter{schema: r.resolve(items)} // arrays of arrays are not supported
@@ -189,8 +192,6 @@ func (p *parameter) defaultValue() stdjson.RawMessage {
 	raw, _ := jsonscan.Get(p.schema, "default")
 	return raw
 }
-
-func (p *parameter) description() string { return stringMember(p.schema, "description") }
 
 // want returns the allowed values in words.
 func (p *parameter) want() string {

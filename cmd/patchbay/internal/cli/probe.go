@@ -135,20 +135,19 @@ func (p *program) showReport(r *report) {
 	if r.Server.Title != "" {
 		name += " (" + r.Server.Title + ")"
 	}
-	p.output.printf("server      %s", cleanLine(name))
-	p.output.printf("target      %s", cleanLine(r.Target))
-	if len(r.Versions) > 1 {
-		p.output.printf("revision    %s (supported: %s)", r.Revision, cleanLine(strings.Join(r.Versions, ", ")))
-	} else { // the handshake of older revisions names one
-		p.output.printf("revision    %s", r.Revision)
+	revision := r.Revision
+	if len(r.Versions) > 1 { // the handshake of older revisions names one
+		revision += " (supported: " + strings.Join(r.Versions, ", ") + ")"
 	}
-	if r.Eras != nil {
-		p.output.printf("eras        %s", strings.Join(r.Eras, " and "))
-	}
-	p.output.printf("offers      %s", offers(&r.Capabilities))
-	p.output.printf("connect     %.1f ms", r.ConnectMs)
+	line := func(name, value string) { p.output.field(11, name, value) }
+	line("server", name)
+	line("target", r.Target)
+	line("revision", revision)
+	line("eras", strings.Join(r.Eras, " and "))
+	line("offers", offers(&r.Capabilities))
+	line("connect", fmt.Sprintf("%.1f ms", r.ConnectMs))
 	if r.PingMs != nil {
-		p.output.printf("ping        %.1f ms", *r.PingMs)
+		line("ping", fmt.Sprintf("%.1f ms", *r.PingMs))
 	}
 	for _, a := range r.Revisions {
 		status := "supported"

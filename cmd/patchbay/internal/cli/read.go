@@ -34,22 +34,29 @@ func (p *program) read(ctx context.Context, c *mcp.Client, words []string) error
 		p.output.result(result)
 	}
 	for _, part := range result.Contents {
-		switch {
-		case part.Blob != nil:
-			if !p.flags.json {
-				p.output.println(cleanLine(binary("resource "+part.URI, part.MIMEType, part.Blob)))
-			}
-			if err := p.saveFile(part.URI, part.MIMEType, part.Blob); err != nil {
-				return err
-			}
-		case !p.flags.json:
-			p.output.text(part.Text)
-			if p.output.terminal && !strings.HasSuffix(part.Text, "\n") {
-				p.output.write("\n")
-			}
+		if err := p.showContents("resource "+part.URI, part); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// showContents prints text as it is, or describes and saves binary content. With --json it only saves.
+func (p *program) showContents(what string, part *mcp.ResourceContents) error {
+	switch {
+	case p.flags.json:
+	case part.Blob != nil:
+		p.output.println(cleanLine(binary(what, part.MIMEType, part.Blob)))
+	default:
+		p.output.text(part.Text)
+		if p.output.terminal && !strings.HasSuffix(part.Text, "\n") {
+			p.output.write("\n")
+		}
+	}
+	if part.Blob == nil {
+		return nil
+	}
+	return p.saveFile(part.URI, part.MIMEType, part.Blob)
 }
 
 // expandTemplate expands a URI template. Unknown variables are errors.
@@ -89,7 +96,7 @@ func (p *program) get(ctx context.Context, c *mcp.Client, words []string) error 
 	if err != nil {
 		return err
 	}
-	a, err := p.newArguments(ctx, words[1:], promptSchema(prompt))
+	a, err := p.readArguments(ctx, words[1:], &arguments{thing: "argument", parameters: promptParameters(prompt), closed: true})
 	if err != nil {
 		return p.wrongArguments(ctx, err, "get", promptLine(prompt))
 	}
@@ -121,24 +128,12 @@ func (p *program) get(ctx context.Context, c *mcp.Client, words []string) error 
 	return nil
 }
 
-// promptSchema returns a schema for a prompt's arguments, so that they are parsed like a tool's.
-func promptSchema(prompt *mcp.Prompt) []byte {
-	schema := []byte(`{"type":"object","additionalProperties":false,"properties":{`)
-	required := []byte{'['}
-	for i, a := range prompt.Arguments {
-		if i > 0 {
-			schema = append(schema, ',')
-		}
-		schema = append(jsonscan.AppendQuote(schema, a.Name), `:{"type":"string","description":`...)
-		schema = append(jsonscan.AppendQuote(schema, a.Description), '}')
-		if a.Required {
-			if len(required) > 1 {
-				required = append(required, ',')
-			}
-			required = jsonscan.AppendQuote(required, a.Name)
-		}
+// promptParameters returns a prompt's arguments as parameters, so that they are parsed like a tool's.
+func promptParameters(prompt *mcp.Prompt) (all []parameter) {
+	for _, a := range prompt.Arguments {
+		all = append(all, parameter{name: a.Name, types: []string{"string"}, description: a.Description, required: a.Required})
 	}
-	return slices.Concat(schema, []byte(`},"required":`), required, []byte("]}"))
+	return all
 }
 
 func (p *program) complete(ctx context.Context, c *mcp.Client, words []string) error {

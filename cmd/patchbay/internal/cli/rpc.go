@@ -31,15 +31,11 @@ func (p *program) rpc(ctx context.Context, c *mcp.Client, words []string) error 
 
 // params parses the params of a request.
 func (p *program) params(ctx context.Context, word string) (text stdjson.RawMessage, err error) {
-	file, isFile := strings.CutPrefix(word, "@")
-	switch {
-	case word == "-":
-		if text, err = p.input.readAll(ctx); ctx.Err() != nil {
+	if file, isFile := strings.CutPrefix(word, "@"); isFile || word == "-" {
+		if text, err = p.input.readSource(ctx, file); ctx.Err() != nil {
 			return nil, err
 		}
-	case isFile:
-		text, err = readFile(file)
-	default:
+	} else {
 		text = []byte(word)
 	}
 	if err == nil {

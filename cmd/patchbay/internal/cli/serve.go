@@ -40,13 +40,10 @@ func (p *program) serveCommand() *cobra.Command {
 			if err := checkAuth(auth, addr, stdio); err != nil {
 				return err
 			}
-			switch {
-			case auth != "":
-				return p.serveProtected(cmd.Context(), addr, where)
-			case stdio:
+			if stdio {
 				return p.serveStdio(cmd.Context(), where)
 			}
-			return p.serve(cmd.Context(), addr, where)
+			return p.serveHTTP(cmd.Context(), addr, auth, where)
 		},
 	}
 	cmd.Flags().StringVar(&addr, "addr", defaultAddr,
@@ -91,21 +88,30 @@ func (p *program) serveStdio(ctx context.Context, where string) error {
 	return errors.Join(d.Server.Run(ctx, mcp.Stdio()), d.end())
 }
 
-// serve serves HTTP until ctx is done.
-func (p *program) serve(ctx context.Context, addr, where string) error {
+// serveHTTP serves HTTP until ctx is done. auth is the value of --auth.
+func (p *program) serveHTTP(ctx context.Context, addr, auth, where string) error {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", withLoopbackHost(addr))
 	if err != nil {
 		return &coded{exitFailure, fmt.Errorf("%w (use --addr for another address)", err)}
 	}
-	d, err := p.newDemo(ctx, where, addrName(addr, listener.Addr()), demo.Options{})
+	defer listener.Close()
+	var opts demo.Options
+	if auth == authDemo {
+		opts.Scopes = demoScopes()
+	}
+	d, err := p.newDemo(ctx, where, addrName(addr, listener.Addr()), opts)
 	if err != nil {
-		return errors.Join(err, listener.Close())
+		return err
 	}
-	if err := announce(p.output.w, "http://"+listener.Addr().String()+endpoint); err != nil {
-		return errors.Join(err, listener.Close(), d.end())
+	if auth == authDemo {
+		return errors.Join(p.serveProtected(ctx, listener, addr, d.Server), d.end())
 	}
-	return errors.Join(mcphttp.Serve(ctx, listener, endpoint, mcphttp.NewHandler(d.Server, nil)), d.end())
+	err = announce(p.output.w, "http://"+listener.Addr().String()+endpoint)
+	if err == nil {
+		err = mcphttp.Serve(ctx, listener, endpoint, mcphttp.NewHandler(d.Server, nil))
+	}
+	return errors.Join(err, d.end())
 }
 
 // withLoopbackHost adds a loopback host to an address without a host. The demo is exposed to the

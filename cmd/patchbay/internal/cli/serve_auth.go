@@ -53,28 +53,19 @@ func checkAuth(auth, addr string, stdio bool) error {
 	return nil
 }
 
-// serveProtected serves the demo server and its authorization server until ctx is done.
-func (p *program) serveProtected(ctx context.Context, addr, where string) error {
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", withLoopbackHost(addr))
-	if err != nil {
-		return &coded{exitFailure, fmt.Errorf("%w (choose another address with --addr)", err)}
-	}
-	origin := "http://" + listener.Addr().String()
+// serveProtected serves a demo server and its authorization server until ctx is done.
+func (p *program) serveProtected(ctx context.Context, listener net.Listener, addr string, server *mcp.Server) error {
 	store := p.demoStore(addr, listener.Addr())
-	served, err := p.newDemo(ctx, where, addrName(addr, listener.Addr()), demo.Options{Scopes: demoScopes()})
+	defer store.Close()
+	origin := "http://" + listener.Addr().String()
+	d, err := newProtectedDemo(origin, server, store, p.logger())
 	if err != nil {
-		return errors.Join(err, listener.Close(), store.Close())
+		return err
 	}
-	d, err := newProtectedDemo(origin, served.Server, store, p.logger())
-	if err == nil {
-		err = announceProtected(p.output.w, origin+endpoint)
+	if err := announceProtected(p.output.w, origin+endpoint); err != nil {
+		return err
 	}
-	if err != nil {
-		return errors.Join(err, listener.Close(), served.end(), store.Close())
-	}
-	err = mcphttp.Serve(ctx, listener, "/", d.handler, d.route)
-	return errors.Join(err, served.end(), store.Close())
+	return mcphttp.Serve(ctx, listener, "/", d.handler, d.route)
 }
 
 // A protectedDemo is the demo server and its authorization server, on one origin.

@@ -85,19 +85,7 @@ func (p *program) readSkill(ctx context.Context, c *mcp.Client, words []string) 
 		p.output.result(&mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{part},
 			Cache: mcp.Cache{Scope: mcp.CachePrivate}})
 	}
-	switch {
-	case part.Blob != nil:
-		if !p.flags.json {
-			p.output.println(cleanLine(binary("file "+name, part.MIMEType, part.Blob)))
-		}
-		return p.saveFile(part.URI, part.MIMEType, part.Blob)
-	case !p.flags.json:
-		p.output.text(part.Text)
-		if p.output.terminal && !strings.HasSuffix(part.Text, "\n") {
-			p.output.write("\n")
-		}
-	}
-	return nil
+	return p.showContents("file "+name, part)
 }
 
 // A skillReport is the result of verifying a skill.
@@ -182,18 +170,16 @@ func (p *program) verifySkill(ctx context.Context, c *mcp.Client, s *skills.Skil
 // add adds an error to the problems of a skill. It returns errors of the connection.
 func (r skillReport) add(ctx context.Context, err error) (skillReport, error) {
 	var rpc *mcp.Error
+	isProblem := ctx.Err() == nil && errors.As(err, &rpc)
 	for _, kind := range []error{skills.ErrVerification, skills.ErrDynamic, skills.ErrTooLarge,
 		mcp.ErrInvalidResult, errUnchecked} {
-		if errors.Is(err, kind) {
-			r.Problems = append(r.Problems, err.Error())
-			return r, nil
-		}
+		isProblem = isProblem || errors.Is(err, kind)
 	}
-	if ctx.Err() == nil && errors.As(err, &rpc) {
-		r.Problems = append(r.Problems, err.Error())
-		return r, nil
+	if !isProblem {
+		return r, err
 	}
-	return r, err
+	r.Problems = append(r.Problems, err.Error())
+	return r, nil
 }
 
 // listSkills returns the valid skills of a server, and the errors of invalid entries.
@@ -250,9 +236,7 @@ func skillNames(ctx context.Context, c *mcp.Client) (names []string) {
 // skillError adds the exit code to an error of package skills.
 func skillError(err error) error {
 	switch {
-	case errors.Is(err, skills.ErrNotOffered):
-		return notFound(err)
-	case errors.Is(err, skills.ErrUnlisted):
+	case errors.Is(err, skills.ErrNotOffered), errors.Is(err, skills.ErrUnlisted):
 		return notFound(err)
 	case errors.Is(err, skills.ErrVerification), errors.Is(err, skills.ErrInvalidEntry):
 		return &coded{exitProtocol, err}

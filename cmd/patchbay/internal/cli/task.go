@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -165,32 +164,24 @@ func (p *program) listTasks(ctx context.Context, c *mcp.Client, _ []string) erro
 }
 
 // getNoted returns the noted tasks that the server still has, and removes the notes of others.
-// After an error it returns the tasks that were found.
-func (p *program) getNoted(ctx context.Context, c *mcp.Client, known []*note) ([]*tasks.Task, error) {
-	const concurrency = 4
-	found := make([]*tasks.Task, len(known))
-	failed := make([]error, len(known))
-	slots := make(chan struct{}, concurrency)
-	var requests sync.WaitGroup
-	for i, n := range known {
-		slots <- struct{}{}
-		requests.Go(func() {
-			defer func() { <-slots }()
-			found[i], failed[i] = tasks.Resume(c, n.ID).Get(ctx)
-			if isUnknownTask(failed[i]) {
-				n.remove()
-				failed[i] = nil
+// With an error it returns the tasks that were found.
+func (p *program) getNoted(ctx context.Context, c *mcp.Client, known []*note) (found []*tasks.Task, first error) {
+	for _, n := range known {
+		t, err := tasks.Resume(c, n.ID).Get(ctx)
+		var said *mcp.Error
+		switch {
+		case err == nil:
+			found = append(found, t)
+		case isUnknownTask(err):
+			n.remove()
+		default:
+			first = cmp.Or(first, fmt.Errorf("task %q: %w", shorten(n.ID, 100), err))
+			if !errors.As(err, &said) {
+				return found, first // the connection failed
 			}
-		})
-	}
-	requests.Wait()
-	var err error
-	for i, n := range known {
-		if failed[i] != nil && err == nil {
-			err = fmt.Errorf("task %q: %w", shorten(n.ID, 100), failed[i]) // usually the same for all
 		}
 	}
-	return slices.DeleteFunc(found, func(t *tasks.Task) bool { return t == nil }), err
+	return found, first
 }
 
 func (p *program) showTasks(list []*tasks.Task, tools map[string]string) {
@@ -338,11 +329,7 @@ const maxReason = 500
 const maxTaskField = 5000
 
 func (p *program) showTaskFields(t *tasks.Task, tool string) {
-	line := func(name, value string) {
-		if value != "" {
-			p.output.println(fmt.Sprintf("%-8s %s", name, cleanLine(shorten(value, maxTaskField))))
-		}
-	}
+	line := func(name, value string) { p.output.field(8, name, shorten(value, maxTaskField)) }
 	line("task", t.ID)
 	line("tool", tool)
 	line("status", string(t.Status))

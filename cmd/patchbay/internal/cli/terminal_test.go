@@ -261,10 +261,10 @@ func TestInput(t *testing.T) {
 		maxLine+1))).readLine(t.Context()); err == nil || err == errInputEnds {
 		t.Errorf("a line that is too long: %v", err)
 	}
-	if _, err := newInput(io.LimitReader(zeros{}, maxInput+1)).readAll(t.Context()); err == nil {
+	if _, err := newInput(io.LimitReader(zeros{}, maxInput+1)).readSource(t.Context(), "-"); err == nil {
 		t.Error("an input that is too long is accepted")
 	}
-	if got, err := newInput(io.LimitReader(zeros{}, maxInput)).readAll(t.Context()); err != nil ||
+	if got, err := newInput(io.LimitReader(zeros{}, maxInput)).readSource(t.Context(), "-"); err != nil ||
 		len(got) != maxInput {
 		t.Errorf("the longest input: %d bytes, %v", len(got), err)
 	}

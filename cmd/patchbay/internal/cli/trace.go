@@ -124,12 +124,7 @@ func (s *screen) traceEnd(method string, began time.Time, res *jsonrpc.Message, 
 		s.printf("← %s failed: %s%s", cleanLine(method), clean(err.Error()), took)
 		return
 	}
-	s.traced("←", method+" error", appendError(nil, rpc), took)
-}
-
-func appendError(dst []byte, e *mcp.Error) []byte {
-	encoded := jsonrpc.Append(nil, jsonrpc.NewErrorResponse(jsonrpc.ID{}, e))
-	return append(dst, encoded...)
+	s.traced("←", method+" error", jsonrpc.Append(nil, jsonrpc.NewErrorResponse(jsonrpc.ID{}, rpc)), took)
 }
 
 // traceMessage prints a whole message.
