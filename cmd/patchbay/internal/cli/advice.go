@@ -43,6 +43,7 @@ func (p *program) advise(ctx context.Context, code int, err error) advice {
 		return advice{}
 	}
 	var refused *oauthclient.AuthorizeError
+	var said *oauthclient.LoginError
 	var status *mcphttp.StatusError
 	isRefused := errors.As(err, &refused)
 	switch {
@@ -57,7 +58,7 @@ func (p *program) advise(ctx context.Context, code int, err error) advice {
 	case isRefused && p.isLoginUseless(ctx, t, refused):
 		return advice{message: refused.Endpoint +
 			" requires a token, and does not support login (no OAuth metadata)", hint: headerHint}
-	case isRefused && p.loggingIn && isScopeUnknown(refused):
+	case p.loggingIn && errors.As(err, &said) && said.Code == "invalid_scope":
 		return advice{hint: "To request none of the earlier scopes, log out first: patchbay auth logout " +
 			t.argument(p.flags.config)}
 	case !isRefused && errors.As(err, &status) && status.StatusCode == http.StatusUnauthorized:
@@ -137,12 +138,6 @@ func (t *target) missingScopes(ctx context.Context, scopes []string) string {
 		return ""
 	}
 	return strings.Join(difference(scopes, now.Scopes), " ")
-}
-
-// isScopeUnknown reports whether the authorization server rejected a scope.
-func isScopeUnknown(err error) bool {
-	var said *oauthclient.LoginError
-	return errors.As(err, &said) && said.Code == "invalid_scope"
 }
 
 // isLoginUseless reports whether the server does not support login. It sends requests.
@@ -232,7 +227,6 @@ func (t *target) argument(config string) string {
 	return shellWord(t.name)
 }
 
-// scopesOf returns the scopes in the URL of a login page.
 func scopesOf(page string) []string {
 	u, err := url.Parse(page)
 	if err != nil {
@@ -257,11 +251,8 @@ func shellWord(word string) string {
 	if quoted := "'" + word + "'"; cleanLine(quoted) != quoted {
 		return escapedWord(word)
 	}
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
-			strings.ContainsRune("-_./:@%+=,", r)
-	}
-	if word != "" && !strings.ContainsFunc(word, func(r rune) bool { return !plain(r) }) {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:@%+=,"
+	if word != "" && strings.Trim(word, plain) == "" {
 		return word
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
@@ -274,8 +265,7 @@ func escapedWord(word string) string {
 	for i := range len(word) {
 		switch c := word[i]; {
 		case c == '\'' || c == '\\':
-			b.WriteByte('\\')
-			b.WriteByte(c)
+			b.WriteString(`\` + string(c))
 		case c <= ' ' || c >= 0x7F:
 			fmt.Fprintf(&b, `\%03o`, c)
 		default:

@@ -35,7 +35,13 @@ func (p *program) loginCommand() *cobra.Command {
 func (p *program) login(ctx context.Context, t *target, wanted *settings, secretFile string, opens bool) error {
 	p.loggingIn = true
 	if isMachineClient() {
-		return p.machineLogin(ctx, t)
+		if err := p.authorize(ctx, t); err != nil {
+			return err
+		}
+		if err := t.auth.Login(ctx); err != nil {
+			return err
+		}
+		return p.status(ctx, t)
 	}
 	s, err := p.newSettings(ctx, t, wanted, secretFile)
 	if err != nil {
@@ -73,7 +79,6 @@ func (p *program) login(ctx context.Context, t *target, wanted *settings, secret
 	return p.status(ctx, t)
 }
 
-// heldScopes returns the scopes of the current login.
 func (p *program) heldScopes(ctx context.Context, t *target, s *settings) ([]string, error) {
 	before, err := p.newAuth(t, s, nil)
 	if err != nil {
@@ -84,17 +89,6 @@ func (p *program) heldScopes(ctx context.Context, t *target, s *settings) ([]str
 		return nil, err
 	}
 	return now.Scopes, nil
-}
-
-// machineLogin requests a token with the client credentials of the environment.
-func (p *program) machineLogin(ctx context.Context, t *target) error {
-	if err := p.authorize(ctx, t); err != nil {
-		return err
-	}
-	if err := t.auth.Login(ctx); err != nil {
-		return err
-	}
-	return p.status(ctx, t)
 }
 
 // newSettings returns the stored settings, changed by the flags.

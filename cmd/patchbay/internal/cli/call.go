@@ -31,7 +31,6 @@ func (p *program) callCommand(names lister) *cobra.Command {
 	return cmd
 }
 
-// prepareCall returns the tool and its arguments.
 func (p *program) prepareCall(
 	ctx context.Context, c *mcp.Client, words []string,
 ) (*mcp.Tool, stdjson.RawMessage, error) {
@@ -45,7 +44,8 @@ func (p *program) prepareCall(
 	}
 	a, err := p.newArguments(ctx, words[1:], tool.InputSchema)
 	if err != nil {
-		return nil, nil, p.wrongArguments(ctx, err, "call", toolLine(tool))
+		parameters, _ := parametersOf(tool.InputSchema)
+		return nil, nil, p.wrongArguments(ctx, err, "call", signature(tool.Name, parameters))
 	}
 	return tool, a.object(), nil
 }
@@ -103,7 +103,6 @@ func (p *program) wrongArguments(ctx context.Context, err error, verb, line stri
 	return usage(errors.Join(err, errors.New("usage: patchbay "+verb+" TARGET "+line)))
 }
 
-// showResult prints the result of a tool.
 func (p *program) showResult(r *mcp.CallToolResult) error {
 	if p.flags.json {
 		p.output.result(r)
@@ -132,7 +131,6 @@ func (p *program) showResult(r *mcp.CallToolResult) error {
 	return nil
 }
 
-// startTask calls a tool as a task, and prints the id of the task.
 func (p *program) startTask(ctx context.Context, c *mcp.Client, tool *mcp.Tool, arguments stdjson.RawMessage) error {
 	h, err := tasks.Start(ctx, c, tool.Name, arguments)
 	if err != nil {
@@ -164,7 +162,6 @@ func (p *program) startTask(ctx context.Context, c *mcp.Client, tool *mcp.Tool, 
 	return nil
 }
 
-// noteTask saves a note of a task.
 func (p *program) noteTask(t *tasks.Task, tool string) *note {
 	at := p.current.Load()
 	n := &note{Key: at.key(), Target: at.public(), ID: t.ID, Tool: tool, Started: time.Now()}

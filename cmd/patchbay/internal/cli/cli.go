@@ -45,7 +45,7 @@ type program struct {
 	leaveOpen    bool          // questions that cannot be answered stay open instead of being declined
 	terminalLock chan struct{} // a token while the user is prompted
 
-	taskStarted   func(h *tasks.Handle) // called when a call becomes a task; may be nil
+	taskStarted   func(h *tasks.Handle) // called when a call becomes a task
 	taskCancelled atomic.Bool           // the server has accepted tasks/cancel
 
 	open func(ctx context.Context, page string) error // opens a page in a browser
@@ -76,6 +76,7 @@ func newProgram(stdin io.Reader, stdout, stderr io.Writer) *program {
 		screen:       &screen{w: stderr, terminal: isTerminal(stderr), width: func() int { return widthOf(stderr) }},
 		open:         openBrowser,
 		terminalLock: make(chan struct{}, 1),
+		taskStarted:  func(*tasks.Handle) {},
 	}
 }
 
@@ -84,7 +85,6 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// widthOf returns the width of a terminal in columns, or 0 if it is unknown.
 func widthOf(stream any) int {
 	f, ok := stream.(*os.File)
 	if !ok {
@@ -119,7 +119,6 @@ func (p *program) run(ctx context.Context, args []string) int {
 	return code
 }
 
-// fail prints an error.
 func (p *program) fail(code int, err error, a advice) {
 	f, text := newFailure(code, err), errorText(code, err)
 	f.Login = a.login

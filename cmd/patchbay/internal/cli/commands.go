@@ -147,7 +147,6 @@ func (p *program) authCommand(name, short string, run func(ctx context.Context, 
 	return cmd
 }
 
-// knownSubcommand returns an error if args name an unknown subcommand.
 func knownSubcommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -184,7 +183,6 @@ func addHelp(cmd *cobra.Command) {
 	cmd.Long, cmd.Example = strings.TrimRight(long, "\n"), strings.TrimRight(examples, "\n")
 }
 
-// helpExists returns an error for an unknown help topic.
 func (p *program) helpExists(help *cobra.Command, args []string) error {
 	at, rest, err := help.Root().Find(args)
 	if err == nil && len(rest) == 0 {

@@ -40,7 +40,6 @@ func (p *program) completeNames(names lister) cobra.CompletionFunc {
 	}
 }
 
-// targetNames returns the names of servers in configuration files.
 func (p *program) targetNames(typed string) (names []string) {
 	configs, _ := host.LoadConfigs(p.flags.config) // ignore files that cannot be read
 	for _, c := range configs {

@@ -29,7 +29,6 @@ func (p *program) show(c mcp.ContentBlock) error {
 	return p.saveContent(c)
 }
 
-// describe returns content as text.
 func describe(c mcp.ContentBlock) string {
 	switch c := c.(type) {
 	case *mcp.TextContent:

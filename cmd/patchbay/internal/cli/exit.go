@@ -106,7 +106,6 @@ func notServer(err error) error {
 	return err
 }
 
-// exitOfCode returns the exit code for a JSON-RPC error.
 func exitOfCode(e *mcp.Error) int {
 	switch e.Code {
 	case mcp.CodeMethodNotFound, wire.CodeResourceNotFoundLegacy:
@@ -124,7 +123,6 @@ func timedOut(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// isDial reports whether no connection could be made.
 func isDial(err error) bool {
 	var network *net.OpError
 	return errors.As(err, &network) && network.Op == "dial"

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	stdjson "encoding/json"
 	"errors"
@@ -66,11 +67,7 @@ func (p *program) fillIn(ctx context.Context, fields []field) (stdjson.RawMessag
 // heading returns what is shown above the prompt: title, constraints, description and choices.
 func (f *field) heading() string {
 	var b strings.Builder
-	title := stringMember(f.schema, "title")
-	if title == "" {
-		title = f.name
-	}
-	b.WriteString("  " + cleanLine(title))
+	b.WriteString("  " + cleanLine(cmp.Or(stringMember(f.schema, "title"), f.name)))
 	var notes []string
 	if format := stringMember(f.schema, "format"); format != "" {
 		notes = append(notes, format)
@@ -196,7 +193,7 @@ func parseBoolean(text string) (stdjson.RawMessage, error) {
 }
 
 func (f *field) parseList(text string) (stdjson.RawMessage, error) {
-	var chosen []stdjson.RawMessage
+	var chosen [][]byte
 	for part := range strings.SplitSeq(text, ",") {
 		if part = strings.TrimSpace(part); part == "" {
 			continue
@@ -211,7 +208,7 @@ func (f *field) parseList(text string) (stdjson.RawMessage, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !slices.ContainsFunc(chosen, func(c stdjson.RawMessage) bool { return string(c) == string(value) }) {
+		if !slices.ContainsFunc(chosen, func(c []byte) bool { return string(c) == string(value) }) {
 			chosen = append(chosen, value)
 		}
 	}

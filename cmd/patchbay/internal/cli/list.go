@@ -77,21 +77,24 @@ func find[T any](list []T, wanted, thing string, name func(T) string) (found T, 
 
 func toolName(t *mcp.Tool) string { return t.Name }
 
-// toolLine returns a tool with its arguments, as it is called.
-func toolLine(t *mcp.Tool) string {
-	line := cleanLine(t.Name)
-	parameters, _ := parametersOf(t.InputSchema)
+// signature returns a name with arguments, as they are given on a command line.
+func signature(name string, parameters []parameter) string {
+	line := cleanLine(name)
 	for i := range parameters {
-		word := parameters[i].name + "=" + typeName(&parameters[i])
-		if !parameters[i].required {
-			word = "[" + word + "]"
-		}
-		line += " " + cleanLine(word)
+		p := &parameters[i]
+		line += " " + cleanLine(p.bracketed(p.name+"="+typeName(p)))
 	}
 	return line
 }
 
-// typeName returns the type or the choices of a parameter.
+// bracketed puts a word in brackets if the parameter is optional.
+func (p *parameter) bracketed(word string) string {
+	if p.required {
+		return word
+	}
+	return "[" + word + "]"
+}
+
 func typeName(p *parameter) string {
 	switch {
 	case len(p.choices) > 0 && len(p.choices) <= 5:
@@ -128,12 +131,12 @@ func (p *program) showDescription(title, description string, whole bool) {
 
 // showTool prints a tool. The whole tool has its parameters, annotations and output schema.
 func (p *program) showTool(t *mcp.Tool, whole bool) {
-	p.output.printf("%s", toolLine(t))
+	parameters, _ := parametersOf(t.InputSchema)
+	p.output.printf("%s", signature(t.Name, parameters))
 	p.showDescription(t.Title, t.Description, whole)
 	if !whole {
 		return
 	}
-	parameters, _ := parametersOf(t.InputSchema)
 	for i := range parameters {
 		param := &parameters[i]
 		line := fmt.Sprintf("  %s: %s", cleanLine(param.name), cleanLine(param.want()))
@@ -156,7 +159,6 @@ func (p *program) showTool(t *mcp.Tool, whole bool) {
 	}
 }
 
-// hintsOf returns the annotations of a tool in words.
 func hintsOf(a *mcp.ToolAnnotations) string {
 	if a == nil {
 		return ""
@@ -197,21 +199,8 @@ func (p *program) showTemplate(t *mcp.ResourceTemplate, whole bool) {
 
 func promptName(prompt *mcp.Prompt) string { return prompt.Name }
 
-// promptLine returns a prompt with its arguments.
-func promptLine(prompt *mcp.Prompt) string {
-	line := cleanLine(prompt.Name)
-	for _, a := range prompt.Arguments {
-		word := a.Name + "=…"
-		if !a.Required {
-			word = "[" + word + "]"
-		}
-		line += " " + cleanLine(word)
-	}
-	return line
-}
-
 func (p *program) showPrompt(prompt *mcp.Prompt, whole bool) {
-	p.output.printf("%s", promptLine(prompt))
+	p.output.printf("%s", signature(prompt.Name, promptParameters(prompt)))
 	p.showDescription(prompt.Title, prompt.Description, whole)
 	for _, a := range prompt.Arguments {
 		if whole && a.Description != "" {

@@ -68,7 +68,6 @@ func (p *program) listen(outer context.Context, c *mcp.Client, f mcp.Subscriptio
 	return errors.New("the server ended the subscription")
 }
 
-// showEvent prints an event.
 func (p *program) showEvent(e mcp.Event) {
 	if p.flags.json {
 		p.output.value(listenEvent{strings.ReplaceAll(e.Kind.String(), " ", "_"), e.URI, e.Filter})
@@ -82,7 +81,6 @@ func (p *program) showEvent(e mcp.Event) {
 	}
 }
 
-// filterText returns the filter of a subscription in words.
 func filterText(f *mcp.SubscriptionFilter) string {
 	var all []string
 	if f.ToolsListChanged {

@@ -46,7 +46,6 @@ func (s *settings) isEmpty() bool {
 	return s.ClientID == "" && s.MetadataURL == "" && len(s.Scopes) == 0
 }
 
-// openVault returns the vault of the user.
 func (p *program) openVault() (*vault.Vault, error) {
 	if p.vault == nil {
 		v, err := vault.New(&vault.Options{Dir: os.Getenv(envVaultDir), Passphrase: os.Getenv(envPassphrase)})
@@ -58,7 +57,6 @@ func (p *program) openVault() (*vault.Vault, error) {
 	return p.vault, nil
 }
 
-// settingsKey returns the key of the settings in the vault.
 func settingsKey(t *target) string {
 	u, err := url.Parse(t.url)
 	if err != nil {
@@ -68,7 +66,6 @@ func settingsKey(t *target) string {
 	return "settings " + u.String()
 }
 
-// loadSettings returns the settings of the login at a target.
 func (p *program) loadSettings(ctx context.Context, t *target) (*settings, error) {
 	v, err := p.openVault()
 	if err != nil {
@@ -164,7 +161,6 @@ func (p *program) newAuth(t *target, s *settings, ask oauthclient.Authorizer) (*
 	return oauthclient.NewTransport(t.url, opts), nil
 }
 
-// authOptions returns the options of all logins.
 func (p *program) authOptions() *oauthclient.TransportOptions {
 	return &oauthclient.TransportOptions{
 		Fetcher: oauth.NewFetcher(&oauth.FetcherOptions{Proxy: http.ProxyFromEnvironment, Logger: p.logger()}),

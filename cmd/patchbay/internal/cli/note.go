@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/url"
 	"os"
@@ -108,7 +107,6 @@ func (n *note) save() error {
 	return pruneNotes(dir)
 }
 
-// pruneNotes removes the oldest notes.
 func pruneNotes(dir string) error {
 	files, err := os.ReadDir(dir) // sorted by name, so by time
 	if err != nil {
@@ -152,7 +150,6 @@ func notes() ([]*note, error) {
 	return all, nil
 }
 
-// notesOf returns the notes of one target.
 func notesOf(t *target) ([]*note, error) {
 	all, err := notes()
 	key := t.key()
@@ -163,17 +160,12 @@ func notesOf(t *target) ([]*note, error) {
 var errNotNote = errors.New("not a note of a task")
 
 func readNote(file string) (*note, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxNote+1))
+	text, err := readFile(file)
 	if err != nil {
 		return nil, err
 	}
 	n := &note{}
-	if err := json.Unmarshal(text, n); err != nil || n.ID == "" || n.Key == "" {
+	if err := json.Unmarshal(text, n); err != nil || len(text) > maxNote || n.ID == "" || n.Key == "" {
 		return nil, fmt.Errorf("%s: %w", file, errNotNote)
 	}
 	n.file = file

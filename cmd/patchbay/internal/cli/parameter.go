@@ -187,7 +187,6 @@ func stringMember(object []byte, key string) string {
 
 func (p *parameter) takes(kind string) bool { return slices.Contains(p.types, kind) }
 
-// defaultValue returns the default of the parameter, or nil.
 func (p *parameter) defaultValue() stdjson.RawMessage {
 	raw, _ := jsonscan.Get(p.schema, "default")
 	return raw

@@ -112,7 +112,6 @@ func (p *program) tryAll(ctx context.Context, t *target, r *report) error {
 	return nil
 }
 
-// try connects in one revision.
 func (p *program) try(ctx context.Context, t *target, opts *mcp.ClientOptions) attempt {
 	began := time.Now()
 	c, err := mcp.Connect(ctx, p.transport(t), opts)

@@ -38,7 +38,6 @@ func prompt[T any](ctx context.Context, p *program, text string, parse func(line
 	}
 }
 
-// promptLine reads a line. The two commands, and the end of the input, are errors.
 func (p *program) promptLine(ctx context.Context) (string, error) {
 	line, err := p.input.readLine(ctx)
 	switch {
@@ -128,10 +127,8 @@ func (p *program) lockTerminal(ctx context.Context) error {
 
 func (p *program) unlockTerminal() { <-p.terminalLock }
 
-// mayPrompt reports whether the user can be prompted.
 func (p *program) mayPrompt() bool { return p.interactive && !p.flags.noInput }
 
-// whyNoPrompt returns the reason why the user cannot be prompted.
 func (p *program) whyNoPrompt() string {
 	if p.flags.noInput {
 		return "--no-input is set (use --answers FILE to answer)"

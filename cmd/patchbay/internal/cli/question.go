@@ -5,6 +5,7 @@ import (
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -83,7 +84,6 @@ func (p *program) answerQuestion(ctx context.Context, q question) (*answer, erro
 	return a, err
 }
 
-// elicit answers an elicitation in form mode.
 func (p *program) elicit(ctx context.Context, params *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 	a, err := p.answerQuestion(ctx, formQuestion{params})
 	if err != nil {
@@ -108,7 +108,6 @@ func (p *program) elicitURL(ctx context.Context, params *mcp.ElicitRequestParams
 	return a.elicitResult(), nil
 }
 
-// sample answers a sampling request.
 func (p *program) sample(ctx context.Context, params *mcp.CreateMessageParams) (*mcp.CreateMessageResult, error) {
 	a, err := p.answerQuestion(ctx, samplingQuestion{params})
 	if err != nil {
@@ -120,7 +119,6 @@ func (p *program) sample(ctx context.Context, params *mcp.CreateMessageParams) (
 	return a.sampleResult(), nil
 }
 
-// parseQuestion returns the question of an input request of a task.
 func parseQuestion(r mcp.InputRequest) (question, error) {
 	var q question
 	var err error
@@ -189,11 +187,7 @@ func (q formQuestion) summary() string { return cleanLine(q.Message) }
 func (q formQuestion) arguments() (words []string) {
 	parameters, _ := parametersOf(q.RequestedSchema)
 	for i := range parameters {
-		word := fieldUsage(&parameters[i])
-		if !parameters[i].required {
-			word = "[" + word + "]"
-		}
-		words = append(words, word)
+		words = append(words, parameters[i].bracketed(fieldUsage(&parameters[i])))
 	}
 	return words
 }
@@ -222,12 +216,7 @@ func (q formQuestion) fits(a *answer) bool {
 		return true
 	}
 	fields, _ := parametersOf(q.RequestedSchema)
-	for i := range fields {
-		if fields[i].name == a.Field {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(fields, func(f parameter) bool { return f.name == a.Field })
 }
 
 func (q formQuestion) prompt(ctx context.Context, p *program) (*answer, error) {
@@ -317,7 +306,6 @@ func (q samplingQuestion) prompt(ctx context.Context, p *program) (*answer, erro
 	return &answer{Text: text}, err
 }
 
-// conversation shows the messages that the model would see.
 func (q samplingQuestion) conversation() string {
 	var b strings.Builder
 	if q.SystemPrompt != "" {

@@ -74,7 +74,6 @@ func expandTemplate(uri string, values map[string]any) (string, error) {
 	return template.Expand(values)
 }
 
-// assignments parses key=value words.
 func assignments(words []string) (map[string]string, error) {
 	all := map[string]string{}
 	for _, word := range words {
@@ -96,9 +95,10 @@ func (p *program) get(ctx context.Context, c *mcp.Client, words []string) error 
 	if err != nil {
 		return err
 	}
-	a, err := p.readArguments(ctx, words[1:], &arguments{thing: "argument", parameters: promptParameters(prompt), closed: true})
+	parameters := promptParameters(prompt)
+	a, err := p.readArguments(ctx, words[1:], &arguments{thing: "argument", parameters: parameters, closed: true})
 	if err != nil {
-		return p.wrongArguments(ctx, err, "get", promptLine(prompt))
+		return p.wrongArguments(ctx, err, "get", signature(prompt.Name, parameters))
 	}
 	values := map[string]string{}
 	for key, value := range a.values {

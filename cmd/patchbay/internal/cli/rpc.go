@@ -29,7 +29,6 @@ func (p *program) rpc(ctx context.Context, c *mcp.Client, words []string) error 
 	return nil
 }
 
-// params parses the params of a request.
 func (p *program) params(ctx context.Context, word string) (text stdjson.RawMessage, err error) {
 	if file, isFile := strings.CutPrefix(word, "@"); isFile || word == "-" {
 		if text, err = p.input.readSource(ctx, file); ctx.Err() != nil {

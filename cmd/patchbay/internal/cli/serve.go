@@ -55,7 +55,6 @@ func (p *program) serveCommand() *cobra.Command {
 	return cmd
 }
 
-// noArguments returns an error if there are arguments.
 func noArguments(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usage(fmt.Errorf("unexpected argument %q", args[0]))
@@ -123,7 +122,6 @@ func withLoopbackHost(addr string) string {
 	return addr
 }
 
-// announce prints the URL of the server and the configuration for clients.
 func announce(w io.Writer, url string) error {
 	command, args := selfCommand()
 	overHTTP, err := clientConfig(configEntry{Type: "http", URL: url})

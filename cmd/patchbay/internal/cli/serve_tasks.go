@@ -46,7 +46,6 @@ func (p *program) newDemo(ctx context.Context, where, name string, opts demo.Opt
 	return d, nil
 }
 
-// end stops the tasks and closes the store.
 func (d *servedDemo) end() error {
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()

@@ -167,7 +167,6 @@ func (p *program) verifySkill(ctx context.Context, c *mcp.Client, s *skills.Skil
 	return r, nil
 }
 
-// add adds an error to the problems of a skill. It returns errors of the connection.
 func (r skillReport) add(ctx context.Context, err error) (skillReport, error) {
 	var rpc *mcp.Error
 	isProblem := ctx.Err() == nil && errors.As(err, &rpc)

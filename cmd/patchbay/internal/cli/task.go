@@ -141,7 +141,6 @@ func ago(t time.Time) string {
 	return fmt.Sprintf("%d days", int(d.Hours()/24))
 }
 
-// listTasks prints the tasks of a server.
 func (p *program) listTasks(ctx context.Context, c *mcp.Client, _ []string) error {
 	known, err := notesOf(p.current.Load())
 	if err != nil {
@@ -241,7 +240,6 @@ func (p *program) taskCommand(
 	return cmd
 }
 
-// isUnknownTask reports whether a server does not have a task.
 func isUnknownTask(err error) bool {
 	var said *mcp.Error
 	return errors.As(err, &said) && said.Remote() && said.Code == mcp.CodeInvalidParams
@@ -262,7 +260,6 @@ func taskError(err error, id string) error {
 	return notFound(fmt.Errorf("unknown task %q, or expired (see patchbay task list): %w", shorten(id, 100), err))
 }
 
-// showTask prints a task.
 func (p *program) showTask(t *tasks.Task) error {
 	tool := p.toolOf(t.ID)
 	if p.flags.json {
@@ -382,10 +379,7 @@ func (p *program) taskCommandLine(verb, id string, words ...string) string {
 	line = append(line, shellWord(id))
 	line = append(line, words...)
 	if t.command != nil && t.from == "" {
-		line = append(line, "--")
-		for _, word := range t.command {
-			line = append(line, shellWord(word))
-		}
+		line = append(line, "--", t.String())
 	}
 	return strings.Join(line, " ")
 }

@@ -55,7 +55,6 @@ func (g *givenAnswer) check() error {
 	return nil
 }
 
-// answerTask answers the current questions of a task.
 func (p *program) answerTask(ctx context.Context, h *tasks.Handle, only string) error {
 	t, err := h.Get(ctx)
 	if err != nil {
@@ -94,7 +93,6 @@ func (p *program) answerTask(ctx context.Context, h *tasks.Handle, only string) 
 	return p.showAnswered(ctx, h)
 }
 
-// questionKeys returns the keys of the questions to answer.
 func (p *program) questionKeys(t *tasks.Task, only string) ([]string, error) {
 	keys := keysOf(t)
 	if only != "" {
@@ -174,7 +172,6 @@ func (p *program) awaitAnswered(ctx context.Context, h *tasks.Handle) error {
 	return nil // there is another question
 }
 
-// showAnswered reports that an answer was sent.
 func (p *program) showAnswered(ctx context.Context, h *tasks.Handle) error {
 	if !p.flags.json {
 		p.screen.printf("Answered. To watch the task: %s", p.taskCommandLine("watch", h.ID()))

@@ -45,20 +45,14 @@ func (p *program) followTask(ctx context.Context, h *tasks.Handle) (*mcp.CallToo
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	var showing sync.WaitGroup
-	showing.Go(func() { _, _ = p.showChanges(watching, h) }) // Wait returns the error
-	result, err := h.Wait(withoutProgress(ctx))
+	showing.Go(func() { _, _ = p.showChanges(watching, h) })           // Wait returns the error
+	result, err := h.Wait(mcp.WithCallOptions(ctx, mcp.CallOptions{})) // no progress: showChanges shows it
 	stop()
 	showing.Wait()
 	if isUnknownTask(err) { // the task exists: this is its own error
 		err = &coded{exitFailure, err}
 	}
 	return result, explainCancelled(ctx, h, err)
-}
-
-// withoutProgress returns a context whose requests show no progress: the changes of the task show
-// it.
-func withoutProgress(ctx context.Context) context.Context {
-	return mcp.WithCallOptions(ctx, mcp.CallOptions{})
 }
 
 // showChanges shows the changes of a task until it ends, and returns its final state.

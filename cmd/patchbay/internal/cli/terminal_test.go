@@ -101,7 +101,7 @@ func TestScreen(t *testing.T) {
 		s.printf("said %d", 1)
 		wants("\r\x1b[Ksaid 1\n\r[##################......] 3/4\x1b[K")
 		_, _ = s.Write([]byte("\x1b[2J\n"))
-		wants("\r\x1b[K\\x1b[2J\n")
+		wants("\r\x1b[K\\x1b[2J\n\r[##################......] 3/4\x1b[K")
 		s.progress(mcp.ProgressUpdate{Progress: 9, Total: &total, Message: "done"})
 		wants("\r[########################] 9/4 done\x1b[K")
 		s.prompt("name: ")

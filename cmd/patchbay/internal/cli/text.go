@@ -71,7 +71,6 @@ func isUnsafe(r rune) bool {
 		unicode.Other_Default_Ignorable_Code_Point) || unicode.Is(unicode.Variation_Selector, r) && r > 0xFE0F
 }
 
-// formatBytes returns a size with a unit.
 func formatBytes(n int) string {
 	const kilo = 1000
 	switch {
