@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -166,6 +167,8 @@ func errorText(code int, err error) string {
 	case errors.As(err, &rpc) && rpc.Remote():
 		text := fmt.Sprintf("server error: %s (code %d)", rpc.Message, rpc.Code)
 		return strings.Replace(err.Error(), rpc.Error(), text, 1)
+	case errors.As(err, &transport) && slices.Contains([]string{wire.MethodInitialize, wire.MethodDiscover}, transport.Method):
+		return strings.Replace(err.Error(), transport.Error(), transport.Err.Error(), 1) // the user sent no request
 	}
-	return err.Error()
+	return strings.TrimPrefix(err.Error(), "mcp: ")
 }

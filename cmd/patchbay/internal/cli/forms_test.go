@@ -108,7 +108,7 @@ func TestELIC_FormOnTheTerminal(t *testing.T) {
 				if o.status != exitOK || strings.TrimSpace(o.stdout) != test.result {
 					t.Errorf("got %d %q, want %s; the screen: %s", o.status, o.stdout, test.result, o.stderr)
 				}
-				for _, text := range append(test.says, `it calls itself "odd red \\x1b[31malert`, url) {
+				for _, text := range append(test.says, `server name "odd red \\x1b[31malert`, url) {
 					if !strings.Contains(o.stderr, text) {
 						t.Errorf("stderr does not contain %q: %s", text, o.stderr)
 					}

@@ -74,8 +74,10 @@ func (p *program) showEvent(e mcp.Event) {
 		return
 	}
 	switch e.Kind {
-	case mcp.EventListening, mcp.EventChangesMissed:
-		p.screen.printf("%s to: %s", e.Kind, cleanLine(filterText(e.Filter)))
+	case mcp.EventListening:
+		p.screen.printf("listening to: %s", cleanLine(filterText(e.Filter)))
+	case mcp.EventChangesMissed:
+		p.screen.printf("changes may have been missed: %s", cleanLine(filterText(e.Filter)))
 	default:
 		p.output.println(strings.TrimSpace(e.Kind.String() + " " + cleanLine(e.URI)))
 	}

@@ -124,7 +124,15 @@ func (r *schemaReader) kinds(schema []byte) (types []string, choices []choice) {
 	}
 	if raw, ok := jsonscan.Get(schema, "enum"); ok {
 		titles, _ := jsonscan.Get(schema, "enumNames")
-		return types, titled(raw, titles)
+		all := names(titles)
+		for value := range jsonscan.Elements(raw) {
+			c := choice{value: value}
+			if len(choices) < len(all) {
+				c.title = all[len(choices)]
+			}
+			choices = append(choices, c)
+		}
+		return types, choices
 	}
 	for _, key := range []string{"oneOf", "anyOf"} {
 		branches, ok := jsonscan.Get(schema, key)
@@ -161,18 +169,6 @@ func names(raw []byte) (all []string) {
 		}
 	}
 	return all
-}
-
-func titled(values, titles []byte) (choices []choice) {
-	all := names(titles)
-	for value := range jsonscan.Elements(values) {
-		c := choice{value: value}
-		if len(choices) < len(all) {
-			c.title = all[len(choices)]
-		}
-		choices = append(choices, c)
-	}
-	return choices
 }
 
 // stringMember returns a member of an object if it is a string, else "".

@@ -114,19 +114,6 @@ func openBrowser(ctx context.Context, page string) error {
 	return browser.Open(ctx, u)
 }
 
-// lockTerminal waits for the terminal: a server can ask several questions at once, and there is
-// one user.
-func (p *program) lockTerminal(ctx context.Context) error {
-	select {
-	case p.terminalLock <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-func (p *program) unlockTerminal() { <-p.terminalLock }
-
 func (p *program) mayPrompt() bool { return p.interactive && !p.flags.noInput }
 
 func (p *program) whyNoPrompt() string {

@@ -50,10 +50,12 @@ func (p *program) answerQuestion(ctx context.Context, q question) (*answer, erro
 		<-ctx.Done() // another program may answer it
 		return nil, context.Cause(ctx)
 	}
-	if err := p.lockTerminal(ctx); err != nil {
-		return nil, err
+	select { // a server can ask several questions at once, and there is one user
+	case p.terminalLock <- struct{}{}:
+		defer func() { <-p.terminalLock }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
-	defer p.unlockTerminal()
 	if p.given != nil {
 		a, err := p.given.answer(ctx, p, q)
 		return a, p.given.done(ctx, err)
@@ -277,7 +279,7 @@ func (q samplingQuestion) message() string {
 }
 
 func (q samplingQuestion) summary() string {
-	return "for sampling, the answer of a language model"
+	return cleanLine("sampling, the answer of a language model to: " + shorten(q.message(), 100))
 }
 func (q samplingQuestion) arguments() []string { return []string{"text=…"} }
 func (q samplingQuestion) fits(*answer) bool   { return true }

@@ -232,7 +232,7 @@ func (p *program) connect(ctx context.Context, t *target) (*mcp.Client, error) {
 	}
 	if name := c.ServerInfo().Name; name != "" {
 		const longest = 60
-		named := fmt.Sprintf("%s (it calls itself %q)", cleanLine(where), shorten(cleanLine(name), longest))
+		named := fmt.Sprintf("%s (server name %q)", cleanLine(where), shorten(cleanLine(name), longest))
 		p.serverName.Store(&named)
 	}
 	return c, nil
