@@ -125,8 +125,7 @@ func (p *program) stepUpAdvice(ctx context.Context, t *target, refused *oauthcli
 	return a
 }
 
-// missingScopes returns those of the given scopes that the login at a target lacks. Without a login
-// it returns "".
+// missingScopes returns the scopes that the login at a target lacks, or "" without a login.
 func (t *target) missingScopes(ctx context.Context, scopes []string) string {
 	if t.auth == nil {
 		return ""
@@ -179,8 +178,7 @@ func (p *program) offersLogin(ctx context.Context, t *target) bool {
 	return !isGuessed(t.url, page, issuer) || pageExists(ctx, page)
 }
 
-// isGuessed reports whether a login page may be the default of revision 2025-03-26 for servers
-// without metadata.
+// isGuessed reports whether a login page may be the default for servers without metadata (2025-03-26).
 func isGuessed(server, page, issuer string) bool {
 	u, err := url.Parse(server)
 	if err != nil {
@@ -190,8 +188,7 @@ func isGuessed(server, page, issuer string) bool {
 	return issuer == origin && strings.HasPrefix(page, origin+"/authorize?")
 }
 
-// pageExists reports whether a login page exists. It is requested without parameters, so that no
-// login begins.
+// pageExists reports whether a login page exists, by a request without parameters.
 func pageExists(ctx context.Context, page string) bool {
 	address, _, _ := strings.Cut(page, "?")
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
@@ -236,17 +233,11 @@ func scopesOf(page string) []string {
 }
 
 // difference returns the elements of list that are not in other.
-func difference(list, other []string) (out []string) {
-	for _, s := range list {
-		if !slices.Contains(other, s) {
-			out = append(out, s)
-		}
-	}
-	return out
+func difference(list, other []string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(other, s) })
 }
 
-// shellWord quotes a word for a shell. Bytes that would act on a terminal are written as octal
-// escapes.
+// shellWord quotes a word for a shell, with octal escapes for bytes that would act on a terminal.
 func shellWord(word string) string {
 	if quoted := "'" + word + "'"; cleanLine(quoted) != quoted {
 		return escapedWord(word)

@@ -109,23 +109,17 @@ func (p *program) newSettings(ctx context.Context, t *target, wanted *settings, 
 		s.ClientID, s.Issuer, s.MetadataURL, s.ClientSecret = wanted.ClientID, wanted.Issuer, wanted.MetadataURL, ""
 	}
 	if secretFile != "" {
-		text, err := p.secretFrom(ctx, secretFile)
+		text, err := p.input.readSource(ctx, secretFile)
+		s.ClientSecret = strings.TrimRight(string(text), "\r\n")
+		if err == nil && s.ClientSecret == "" {
+			err = errors.New("the secret is empty")
+		}
 		if err != nil {
 			return nil, usage(fmt.Errorf("--client-secret-file: %w", err))
 		}
-		s.ClientSecret = text
 	}
 	s.Scopes = union(s.Scopes, wanted.Scopes)
 	return s, nil
-}
-
-func (p *program) secretFrom(ctx context.Context, name string) (string, error) {
-	text, err := p.input.readSource(ctx, name)
-	secret := strings.TrimRight(string(text), "\r\n")
-	if err == nil && secret == "" {
-		err = errors.New("the secret is empty")
-	}
-	return secret, err
 }
 
 // A loginReport is the output of `patchbay auth status --json`.

@@ -1,7 +1,6 @@
 // Package cli implements the command patchbay: a client for MCP servers, and a demo server.
 //
-// [Run] runs it. Each file has one concept (target, arguments, form, answers, output) or one group
-// of commands.
+// [Run] runs it. Each file has one concept, such as target or form, or one group of commands.
 package cli
 
 import (

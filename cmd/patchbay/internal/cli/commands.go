@@ -18,7 +18,8 @@ import (
 func (p *program) commands() []*cobra.Command {
 	tools := listing[*mcp.Tool]{"tools", (*mcp.Client).Tools, p.showTool, toolName}
 	resources := listing[*mcp.Resource]{"resources", (*mcp.Client).Resources, p.showResource, resourceURI}
-	templates := listing[*mcp.ResourceTemplate]{"resourceTemplates", (*mcp.Client).ResourceTemplates, p.showTemplate, nil}
+	templates := listing[*mcp.ResourceTemplate]{"resourceTemplates", (*mcp.Client).ResourceTemplates,
+		p.showTemplate, nil}
 	prompts := listing[*mcp.Prompt]{"prompts", (*mcp.Client).Prompts, p.showPrompt, promptName}
 	task := p.withSubcommands("task", "Show, watch, answer and cancel tasks",
 		p.taskListCommand(),

@@ -8,13 +8,13 @@ import (
 	"mime"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// show prints content: text as it is, other types as a description. Binary content is saved if
-// --save is set.
+// show prints text as it is and a description of other content, and saves binary content with --save.
 func (p *program) show(c mcp.ContentBlock) error {
 	text, ok := c.(*mcp.TextContent)
 	if ok {
@@ -38,14 +38,8 @@ func describe(c mcp.ContentBlock) string {
 	case *mcp.AudioContent:
 		return binary("audio", c.MIMEType, c.Data)
 	case *mcp.ResourceLink:
-		text := "[resource " + c.URI
-		if c.Name != "" {
-			text += ", " + c.Name
-		}
-		if c.MIMEType != "" {
-			text += ", " + c.MIMEType
-		}
-		return text + "]"
+		parts := slices.DeleteFunc([]string{c.URI, c.Name, c.MIMEType}, func(part string) bool { return part == "" })
+		return "[resource " + strings.Join(parts, ", ") + "]"
 	case *mcp.EmbeddedResource:
 		if c.Resource == nil {
 			return "[resource]"

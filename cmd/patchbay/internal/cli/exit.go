@@ -53,8 +53,7 @@ func usage(err error) error { return &coded{exitUsage, err} }
 // notFound returns err with the exit code of something that the server does not have.
 func notFound(err error) error { return &coded{exitNotFound, err} }
 
-// exitCode returns the exit code for an error. ctx is the command's: if it is done, the user has
-// interrupted it.
+// exitCode returns the exit code for an error. If ctx is done, the user has interrupted the command.
 func exitCode(ctx context.Context, err error) int {
 	var own *coded
 	var status interface{ HTTPStatus() int }
@@ -97,8 +96,7 @@ func exitOfStatus(status int) int {
 	return exitUnreachable
 }
 
-// notServer returns err with exitUnreachable if it is that an HTTP server answered, but not as an
-// MCP server does.
+// notServer returns err with exitUnreachable if an HTTP server answered that is not an MCP server.
 func notServer(err error) error {
 	var status interface{ HTTPStatus() int }
 	if errors.As(err, &status) && status.HTTPStatus()/100 == 2 {
@@ -148,8 +146,7 @@ func newFailure(code int, err error) failure {
 	return f
 }
 
-// errorText returns the message that is shown for an error. Messages of the server are marked as
-// such. An interrupt is shown without its cause.
+// errorText returns the message for an error. It marks messages of the server.
 func errorText(code int, err error) string {
 	var own *coded
 	var rpc *mcp.Error
@@ -167,7 +164,8 @@ func errorText(code int, err error) string {
 	case errors.As(err, &rpc) && rpc.Remote():
 		text := fmt.Sprintf("server error: %s (code %d)", rpc.Message, rpc.Code)
 		return strings.Replace(err.Error(), rpc.Error(), text, 1)
-	case errors.As(err, &transport) && slices.Contains([]string{wire.MethodInitialize, wire.MethodDiscover}, transport.Method):
+	case errors.As(err, &transport) &&
+		slices.Contains([]string{wire.MethodInitialize, wire.MethodDiscover}, transport.Method):
 		return strings.Replace(err.Error(), transport.Error(), transport.Err.Error(), 1) // the user sent no request
 	}
 	return strings.TrimPrefix(err.Error(), "mcp: ")

@@ -156,8 +156,7 @@ func (f *field) display(value stdjson.RawMessage) string {
 	return choice{value: value}.text()
 }
 
-// parse returns the value of a line and validates it. An empty line is the default, or leaves the
-// field out; "" is the empty string.
+// parse returns the validated value of a line. An empty line is the default or no value, "" the empty string.
 func (f *field) parse(line string) (value stdjson.RawMessage, err error) {
 	trimmed := strings.TrimSpace(line)
 	switch {
@@ -172,7 +171,9 @@ func (f *field) parse(line string) (value stdjson.RawMessage, err error) {
 	case f.choices != nil:
 		value, err = pick(f.choices, trimmed)
 	case f.takes("boolean"):
-		value, err = parseBoolean(trimmed)
+		var yes bool
+		yes, err = parseYesNo(trimmed)
+		value = strconv.AppendBool(nil, yes)
 	case f.takes("string") && trimmed == `""`:
 		value = stdjson.RawMessage(trimmed)
 	default:
@@ -185,11 +186,6 @@ func (f *field) parse(line string) (value stdjson.RawMessage, err error) {
 		return nil, err
 	}
 	return value, f.checkFormat(value)
-}
-
-func parseBoolean(text string) (stdjson.RawMessage, error) {
-	yes, err := parseYesNo(text)
-	return strconv.AppendBool(nil, yes), err
 }
 
 func (f *field) parseList(text string) (stdjson.RawMessage, error) {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -113,10 +114,7 @@ func typeName(p *parameter) string {
 func (p *program) showDescription(title, description string, whole bool) {
 	if !whole {
 		first, _, _ := strings.Cut(strings.TrimSpace(description), "\n")
-		if first == "" {
-			first = title
-		}
-		if first != "" {
+		if first = cmp.Or(first, title); first != "" {
 			p.output.printf("    %s", shorten(cleanLine(first), 200))
 		}
 		return
@@ -168,7 +166,8 @@ func hintsOf(a *mcp.ToolAnnotations) string {
 		set  *bool
 		text string
 	}{
-		{a.ReadOnly, "read-only"}, {a.Destructive, "destructive"}, {a.Idempotent, "idempotent"}, {a.OpenWorld, "open world"},
+		{a.ReadOnly, "read-only"}, {a.Destructive, "destructive"}, {a.Idempotent, "idempotent"},
+		{a.OpenWorld, "open world"},
 	} {
 		switch {
 		case hint.set == nil:

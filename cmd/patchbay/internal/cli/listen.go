@@ -19,27 +19,29 @@ type listenEvent struct {
 }
 
 func (p *program) listenCommand(names lister) *cobra.Command {
-	var tools, prompts, resources bool
+	var flags mcp.SubscriptionFilter
 	var count int
 	var length time.Duration
 	cmd := p.serverCommand("listen [URI…]", "Subscribe to changes and print them", names,
 		func(ctx context.Context, c *mcp.Client, words []string) error {
-			f := mcp.SubscriptionFilter{ToolsListChanged: tools, PromptsListChanged: prompts,
-				ResourcesListChanged: resources, ResourceSubscriptions: words}
-			if !tools && !prompts && !resources && len(words) == 0 {
+			f := flags
+			if f.ResourceSubscriptions = words; !f.ToolsListChanged && !f.PromptsListChanged && !f.ResourcesListChanged &&
+				len(words) == 0 {
 				f.ToolsListChanged, f.PromptsListChanged, f.ResourcesListChanged = true, true, true
 			}
 			return p.listen(ctx, c, f, count, length)
 		})
-	cmd.Flags().BoolVar(&tools, "tools", false, "subscribe to the list of tools")
-	cmd.Flags().BoolVar(&prompts, "prompts", false, "subscribe to the list of prompts")
-	cmd.Flags().BoolVar(&resources, "resources", false, "subscribe to the list of resources")
+	cmd.Flags().BoolVar(&flags.ToolsListChanged, "tools", false, "subscribe to the list of tools")
+	cmd.Flags().BoolVar(&flags.PromptsListChanged, "prompts", false, "subscribe to the list of prompts")
+	cmd.Flags().BoolVar(&flags.ResourcesListChanged, "resources", false, "subscribe to the list of resources")
 	cmd.Flags().IntVar(&count, "count", 0, "stop after `n` changes")
 	cmd.Flags().DurationVar(&length, "for", 0, "stop after this `duration`")
 	return cmd
 }
 
-func (p *program) listen(outer context.Context, c *mcp.Client, f mcp.SubscriptionFilter, count int, length time.Duration) error {
+func (p *program) listen(
+	outer context.Context, c *mcp.Client, f mcp.SubscriptionFilter, count int, length time.Duration,
+) error {
 	ctx := outer
 	if length > 0 {
 		var cancel context.CancelFunc

@@ -18,8 +18,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// Environment variables. With the credentials of a client, requests are authorized without a user,
-// and nothing is stored.
+// Environment variables. Client credentials authorize without a user, and nothing is stored.
 const (
 	envClientID   = "PATCHBAY_CLIENT_ID"
 	envSecret     = "PATCHBAY_CLIENT_SECRET"
@@ -173,8 +172,7 @@ func (p *program) authOptions() *oauthclient.TransportOptions {
 // isMachineClient reports whether the environment has client credentials.
 func isMachineClient() bool { return os.Getenv(envClientID) != "" }
 
-// machineOptions returns the options for client credentials. Each run requests a token: that costs
-// a request, and stores nothing.
+// machineOptions returns the options for client credentials. Each run requests a token and stores nothing.
 func (p *program) machineOptions() (*oauthclient.TransportOptions, error) {
 	secret, keyFile := os.Getenv(envSecret), os.Getenv(envKeyFile)
 	switch {
@@ -202,8 +200,7 @@ func (p *program) machineOptions() (*oauthclient.TransportOptions, error) {
 	return opts, nil
 }
 
-// browser returns the authorizer that has the user log in in a browser. If opens is false, the user
-// opens the page.
+// browser returns the authorizer that uses a browser. If opens is false, the user opens the page.
 func (p *program) browser(t *target, opens bool) oauthclient.Authorizer {
 	return oauthclient.NewBrowser(&oauthclient.BrowserOptions{
 		Open: func(ctx context.Context, page string) error {

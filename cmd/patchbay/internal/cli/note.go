@@ -84,12 +84,9 @@ func (t *target) public() string {
 	return name
 }
 
-// noteDir returns the directory of the notes. Each note is a file, so that no lock is needed.
-func noteDir() (string, error) { return stateDir("tasks") }
-
-// save writes a note, and removes the oldest beyond maxNotes.
+// save writes a note to a file of its own, so that no lock is needed, and removes the oldest notes.
 func (n *note) save() error {
-	dir, err := noteDir()
+	dir, err := stateDir("tasks")
 	if err != nil {
 		return err
 	}
@@ -123,7 +120,7 @@ func pruneNotes(dir string) error {
 
 // notes returns all notes, the newest first. It ignores other files.
 func notes() ([]*note, error) {
-	dir, err := noteDir()
+	dir, err := stateDir("tasks")
 	if err != nil {
 		return nil, err
 	}

@@ -12,8 +12,7 @@ import (
 const (
 	// maxReferences bounds a chain of references: a schema may refer to itself.
 	maxReferences = 8
-	// maxSubschemas bounds the references and alternatives of one schema: nested alternatives grow
-	// exponentially.
+	// maxSubschemas bounds the subschemas that are read: nested alternatives grow exponentially.
 	maxSubschemas = 1000
 )
 
@@ -43,8 +42,7 @@ func (c choice) text() string {
 	return string(c.value)
 }
 
-// parametersOf returns the properties of an object schema in order. closed reports that it allows
-// no others.
+// parametersOf returns the properties of an object schema, and whether it allows no others.
 func parametersOf(schema stdjson.RawMessage) (all []parameter, closed bool) {
 	if jsonscan.Valid(schema, jsonscan.Limits{}) != nil {
 		return nil, false
@@ -219,8 +217,7 @@ var typePhrases = map[string]string{
 	"object": "a JSON object", "array": "an array",
 }
 
-// coerce converts what was typed to JSON. If strings are allowed, it is a string: `:=` is for other
-// types.
+// coerce converts what was typed to JSON: to a string if the parameter may be one.
 func (p *parameter) coerce(typed string) (stdjson.RawMessage, error) {
 	quoted := stdjson.RawMessage(jsonscan.AppendQuote(nil, typed))
 	if p.choices != nil {

@@ -76,8 +76,7 @@ func (p *program) probe(ctx context.Context, t *target) (*report, error) {
 	return r, nil
 }
 
-// tryAll connects once in each other revision, concurrently: a command may take long to start and
-// to exit.
+// tryAll connects once in each other revision, concurrently: commands may start and exit slowly.
 func (p *program) tryAll(ctx context.Context, t *target, r *report) error {
 	opts, err := p.clientOptions()
 	if err != nil {

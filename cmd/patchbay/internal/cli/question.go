@@ -42,9 +42,8 @@ type pageQuestion struct{ *mcp.ElicitRequestParams }
 // A samplingQuestion is a sampling request, in which the user plays the model.
 type samplingQuestion struct{ *mcp.CreateMessageParams }
 
-// answerQuestion returns the answer of the command line, of the answers file or of the user, in
-// this order. Without any, the question is declined, or fails with errLeftOpen if p.leaveOpen is
-// set.
+// answerQuestion returns the answer of the command line, of the answers file or of the user, in this
+// order. Without any, it declines, or fails with errLeftOpen if p.leaveOpen is set.
 func (p *program) answerQuestion(ctx context.Context, q question) (*answer, error) {
 	if p.given != nil && !p.given.selects(q) {
 		<-ctx.Done() // another program may answer it
@@ -194,8 +193,7 @@ func (q formQuestion) arguments() (words []string) {
 	return words
 }
 
-// fieldUsage shows how a field is written: as a JSON object, if name=value would be read as
-// something else.
+// fieldUsage shows how a field is given: in a JSON object, if name=value would be ambiguous.
 func fieldUsage(field *parameter) string {
 	name := field.name
 	if name == "" || strings.ContainsAny(name[:1], "-@{") || strings.Contains(name, "=") ||

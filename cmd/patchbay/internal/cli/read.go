@@ -131,7 +131,8 @@ func (p *program) get(ctx context.Context, c *mcp.Client, words []string) error 
 // promptParameters returns a prompt's arguments as parameters, so that they are parsed like a tool's.
 func promptParameters(prompt *mcp.Prompt) (all []parameter) {
 	for _, a := range prompt.Arguments {
-		all = append(all, parameter{name: a.Name, types: []string{"string"}, description: a.Description, required: a.Required})
+		all = append(all, parameter{name: a.Name, types: []string{"string"}, required: a.Required,
+			description: a.Description})
 	}
 	return all
 }
@@ -149,7 +150,8 @@ func (p *program) complete(ctx context.Context, c *mcp.Client, words []string) e
 	if strings.ContainsAny(words[0], ":{") {
 		ref = mcp.CompletionRef{Template: words[0]}
 	}
-	completion, err := c.Complete(ctx, &mcp.CompleteParams{Ref: ref, Argument: mcp.CompleteArgument{Name: name, Value: typed}, Context: mcp.CompleteContext{Arguments: known}})
+	completion, err := c.Complete(ctx, &mcp.CompleteParams{Ref: ref,
+		Argument: mcp.CompleteArgument{Name: name, Value: typed}, Context: mcp.CompleteContext{Arguments: known}})
 	if err != nil {
 		return err
 	}

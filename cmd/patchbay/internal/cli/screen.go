@@ -19,8 +19,7 @@ const (
 	defaultWidth = 80
 )
 
-// A screen is standard error: messages, with at most one status line below them. It is safe for
-// concurrent use.
+// A screen is standard error, with at most one status line at the end. It is safe for concurrent use.
 type screen struct {
 	w        io.Writer
 	terminal bool       // w is a terminal
@@ -109,8 +108,7 @@ func (s *screen) redraw() {
 	}
 }
 
-// amount formats a progress. Without a total the message replaces the number, which may only count
-// messages.
+// amount formats a progress. Without a total a message replaces the number.
 func amount(p mcp.ProgressUpdate) string {
 	message := shorten(cleanLine(p.Message), 200)
 	if p.Total == nil && message != "" {

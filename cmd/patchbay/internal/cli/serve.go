@@ -113,8 +113,7 @@ func (p *program) serveHTTP(ctx context.Context, addr, auth, where string) error
 	return errors.Join(err, d.end())
 }
 
-// withLoopbackHost adds a loopback host to an address without a host. The demo is exposed to the
-// network only on request.
+// withLoopbackHost adds a loopback host to an address without one: the demo is not for the network.
 func withLoopbackHost(addr string) string {
 	if host, port, err := net.SplitHostPort(addr); err == nil && host == "" {
 		return net.JoinHostPort("127.0.0.1", port)
@@ -159,8 +158,7 @@ func clientConfig(server configEntry) (string, error) {
 	return string(b), err
 }
 
-// selfCommand returns the command line that starts this program on stdio, from wherever a client
-// runs it.
+// selfCommand returns the command line that starts this program on stdio, in any directory.
 func selfCommand() (command string, args []string) {
 	exe, err := os.Executable()
 	if err == nil && !isTransient(exe) {
@@ -176,8 +174,7 @@ func selfCommand() (command string, args []string) {
 	return "go", []string{"-C", dir, "run", self, "serve", "--stdio"}
 }
 
-// isTransient reports whether an executable was built by `go run`: it is in a temporary directory
-// or in the build cache.
+// isTransient reports whether an executable is a temporary file of `go run`.
 func isTransient(exe string) bool {
 	return builtByGoRun.MatchString(filepath.ToSlash(exe))
 }

@@ -134,8 +134,7 @@ func (p *program) verifySkills(ctx context.Context, c *mcp.Client, words []strin
 	return badSkills(faults)
 }
 
-// maxVerified bounds the bytes received to verify all skills, since a server can list any number:
-// about fifty of the largest skills, or many thousands of usual ones.
+// maxVerified bounds the bytes received to verify all skills: a server can list any number.
 const maxVerified = 1 << 30
 
 // errUnchecked is the problem of a skill that was not verified because of maxVerified.

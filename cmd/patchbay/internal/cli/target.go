@@ -62,7 +62,8 @@ func (p *program) target(cmd *cobra.Command, args []string) (t *target, words []
 		words = args[:dash]
 	} else {
 		if len(args) == 0 {
-			return nil, nil, fmt.Errorf("missing TARGET: the URL of a server or its name in a configuration file\nusage: %s", cmd.UseLine())
+			return nil, nil, fmt.Errorf("missing TARGET: the URL of a server or its name in a configuration file\n"+
+				"usage: %s", cmd.UseLine())
 		}
 		if t, err = p.named(args[0]); err != nil {
 			return nil, nil, errors.Join(err, misplacedURL(args))
@@ -238,8 +239,7 @@ func (p *program) connect(ctx context.Context, t *target) (*mcp.Client, error) {
 	return c, nil
 }
 
-// server names the server in questions: by its URL or command, which it cannot choose, and the name
-// that it reports.
+// server names the server in questions, first by its URL or command, which it cannot choose.
 func (p *program) server() string { return *p.serverName.Load() }
 
 // logLevels are the levels of log messages, the lowest first.
@@ -280,8 +280,7 @@ func (p *program) clientOptions() (*mcp.ClientOptions, error) {
 	return tasks.Declare(opts, &tasks.ClientOptions{Listen: true, Started: started, Logger: opts.Logger}), err
 }
 
-// countBytes is a middleware that counts the bytes received. It also notes a successful
-// tasks/cancel.
+// countBytes is a middleware that counts the bytes received and notes a successful tasks/cancel.
 func (p *program) countBytes(next mcp.Handler) mcp.Handler {
 	return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 		res, err := next.ServeMCP(ctx, req)

@@ -116,8 +116,7 @@ func (p *program) listNotes() error {
 	return nil
 }
 
-// sharedTargets returns the names that several targets share: notes omit the secret parts of
-// targets.
+// sharedTargets returns the names of several targets that differ in secret parts.
 func sharedTargets(all []*note) map[string]bool {
 	first, shared := map[string]string{}, map[string]bool{}
 	for _, n := range all {
@@ -162,8 +161,7 @@ func (p *program) listTasks(ctx context.Context, c *mcp.Client, _ []string) erro
 	return err
 }
 
-// getNoted returns the noted tasks that the server still has, and removes the notes of others.
-// With an error it returns the tasks that were found.
+// getNoted returns the noted tasks that the server has, also with an error, and removes other notes.
 func (p *program) getNoted(ctx context.Context, c *mcp.Client, known []*note) (found []*tasks.Task, first error) {
 	for _, n := range known {
 		t, err := tasks.Resume(c, n.ID).Get(ctx)

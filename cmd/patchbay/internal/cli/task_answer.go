@@ -116,8 +116,7 @@ func (p *program) questionKeys(t *tasks.Task, only string) ([]string, error) {
 // errLeftOpen is returned for a question without an answer.
 var errLeftOpen = errors.New("the question stays open")
 
-// answerDirect answers a task of 2025-11-25, which asks by requests to the client that waits for
-// the result. The questions are not known before, and come in any order.
+// answerDirect answers a task of 2025-11-25, which asks by requests to the client that waits for it.
 func (p *program) answerDirect(ctx context.Context, h *tasks.Handle, about string) error {
 	const timeout = 10 * time.Second // for the question to arrive
 	if p.given == nil {

@@ -59,10 +59,8 @@ func escape(text string, keep func(r rune) bool) string {
 	return b.String()
 }
 
-// isUnsafe reports whether a character is invisible or acts on a terminal: controls, formats such
-// as bidirectional marks, zero widths and tags, line separators, private use, and letters without a
-// shape. Joiners of emoji and of some scripts are among them: showing their code is the lesser
-// evil.
+// isUnsafe reports whether a character is invisible or acts on a terminal, such as a control or a
+// bidirectional mark. It includes joiners, so that some emoji and scripts are shown as codes.
 func isUnsafe(r rune) bool {
 	if r < utf8.RuneSelf {
 		return r < ' ' || r == 0x7F
