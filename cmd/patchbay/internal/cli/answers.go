@@ -13,9 +13,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// modelName is the model of a sampling result that the user has typed.
-const modelName = "human"
-
 // answers is the file of --answers; see `patchbay help answers`. A nil *answers is empty.
 type answers struct {
 	Elicitation []*answer `json:"elicitation"`
@@ -126,5 +123,5 @@ func (a *answer) sampleResult() *mcp.CreateMessageResult {
 		return a.Result
 	}
 	return &mcp.CreateMessageResult{Role: mcp.RoleAssistant, Content: []mcp.ContentBlock{mcp.Text(a.Text)},
-		Model: cmp.Or(a.Model, modelName), StopReason: "endTurn"}
+		Model: cmp.Or(a.Model, "human"), StopReason: "endTurn"}
 }

@@ -124,29 +124,24 @@ func (p *program) newSettings(ctx context.Context, t *target, wanted *settings, 
 
 // A loginReport is the output of `patchbay auth status --json`.
 type loginReport struct {
-	Server    string     `json:"server"`
-	LoggedIn  bool       `json:"loggedIn"`
-	Issuer    string     `json:"issuer,omitzero"`
-	ClientID  string     `json:"clientId,omitzero"`
-	Scopes    []string   `json:"scopes,omitzero"`
-	Expires   *time.Time `json:"expires,omitzero"`
-	Renewable bool       `json:"renewable"` // without the user
-	Storage   *storage   `json:"storage,omitzero"`
+	Server    string    `json:"server"`
+	LoggedIn  bool      `json:"loggedIn"`
+	Issuer    string    `json:"issuer,omitzero"`
+	ClientID  string    `json:"clientId,omitzero"`
+	Scopes    []string  `json:"scopes,omitzero"`
+	Expires   time.Time `json:"expires,omitzero"`
+	Renewable bool      `json:"renewable"` // without the user
+	Storage   *storage  `json:"storage,omitzero"`
 	// Environment reports that client credentials from the environment are used.
 	Environment bool `json:"environment,omitzero"`
 }
 
 // storage is the location of the tokens.
-type storage struct {
-	Directory string `json:"directory"`
-	Key       string `json:"key,omitzero"` // keyring, file or passphrase
-}
+type storage vault.Description
 
 func (p *program) status(ctx context.Context, t *target) error {
-	if t.auth == nil {
-		if err := p.authorize(ctx, t); err != nil {
-			return err
-		}
+	if err := p.authorize(ctx, t); err != nil {
+		return err
 	}
 	now, err := t.auth.Status(ctx)
 	if err != nil {
@@ -165,15 +160,13 @@ func (p *program) status(ctx context.Context, t *target) error {
 		if err != nil {
 			return err
 		}
-		r.Storage = &storage{d.Dir, d.Key}
+		r.Storage = (*storage)(&d)
 	}
 	if now != nil {
 		r.Issuer, r.ClientID, r.Scopes = now.Issuer, now.ClientID, now.Scopes
 		r.Renewable = now.Renewable || r.Environment
 		r.LoggedIn = r.Renewable || now.Expires.IsZero() || now.Expires.After(time.Now())
-		if !now.Expires.IsZero() {
-			r.Expires = &now.Expires
-		}
+		r.Expires = now.Expires
 	}
 	p.showLogin(r)
 	if !r.LoggedIn {
@@ -210,9 +203,9 @@ func (p *program) showLogin(r *loginReport) {
 func (r *loginReport) token(now time.Time) string {
 	var notes []string
 	switch {
-	case r.Expires != nil && r.Expires.After(now):
+	case r.Expires.After(now):
 		notes = append(notes, "expires in "+r.Expires.Sub(now).Round(time.Second).String())
-	case r.Expires != nil:
+	case !r.Expires.IsZero():
 		notes = append(notes, "expired")
 	case r.Environment:
 		return "requested by each command"
@@ -231,13 +224,13 @@ func (s *storage) String() string {
 	}
 	switch s.Key {
 	case vault.InKeyring:
-		return s.Directory + ", encrypted with a key in the system keyring"
+		return s.Dir + ", encrypted with a key in the system keyring"
 	case vault.InFile:
-		return s.Directory + ", encrypted with a key in the same directory (no keyring found)"
+		return s.Dir + ", encrypted with a key in the same directory (no keyring found)"
 	case vault.InPassphrase:
-		return s.Directory + ", encrypted with a passphrase"
+		return s.Dir + ", encrypted with a passphrase"
 	}
-	return s.Directory + ", empty"
+	return s.Dir + ", empty"
 }
 
 func (p *program) logout(ctx context.Context, t *target) error {

@@ -164,7 +164,7 @@ func (p *program) rootCommand() *cobra.Command {
 	root.AddCommand(p.commands()...)
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil {
-		help.Args = p.helpExists
+		help.Args = helpExists
 	}
 	addHelp(root)
 	return root

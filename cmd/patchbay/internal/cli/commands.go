@@ -184,23 +184,16 @@ func addHelp(cmd *cobra.Command) {
 	cmd.Long, cmd.Example = strings.TrimRight(long, "\n"), strings.TrimRight(examples, "\n")
 }
 
-func (p *program) helpExists(help *cobra.Command, args []string) error {
-	at, rest, err := help.Root().Find(args)
-	if err == nil && len(rest) == 0 {
+func helpExists(help *cobra.Command, args []string) error {
+	if _, rest, err := help.Root().Find(args); err == nil && len(rest) == 0 {
 		return nil
 	}
-	topic := strings.Join(args, " ")
-	words := strings.FieldsFunc(topic, func(r rune) bool { return r == '-' || r == ' ' })
-	if c, rest, err := help.Root().Find(words); err == nil && len(rest) == 0 && c != help.Root() {
-		return usage(fmt.Errorf("unknown help topic %q: did you mean patchbay help %s?", topic, strings.Join(words, " ")))
+	var names, subcommands []string
+	for _, c := range help.Root().Commands() {
+		names = append(names, c.Name())
+		for _, sub := range c.Commands() {
+			subcommands = append(subcommands, c.Name()+" "+sub.Name())
+		}
 	}
-	if err != nil || !at.HasSubCommands() {
-		at = help.Root()
-	}
-	above := strings.TrimPrefix(at.CommandPath()+" ", "patchbay ")
-	var known []string
-	for _, c := range at.Commands() {
-		known = append(known, above+c.Name())
-	}
-	return usage(unknownName("help topic", topic, known))
+	return usage(unknownName("help topic", strings.Join(args, " "), append(names, subcommands...)))
 }

@@ -57,6 +57,7 @@ func notFound(err error) error { return &coded{exitNotFound, err} }
 func exitCode(ctx context.Context, err error) int {
 	var own *coded
 	var status interface{ HTTPStatus() int }
+	var timeout interface{ Timeout() bool }
 	var rpc *mcp.Error
 	var malformed *jsonrpc.DecodeError
 	var transport *mcp.TransportError
@@ -69,7 +70,8 @@ func exitCode(ctx context.Context, err error) int {
 		return exitInterrupted
 	case isDial(err):
 		return exitUnreachable
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, oauthclient.ErrLoginTimeout), timedOut(err):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, oauthclient.ErrLoginTimeout),
+		errors.As(err, &timeout) && timeout.Timeout():
 		return exitTimeout
 	case errors.As(err, &status):
 		return exitOfStatus(status.HTTPStatus())
@@ -115,11 +117,6 @@ func exitOfCode(e *mcp.Error) int {
 		}
 	}
 	return exitFailure
-}
-
-func timedOut(err error) bool {
-	var t interface{ Timeout() bool }
-	return errors.As(err, &t) && t.Timeout()
 }
 
 func isDial(err error) bool {

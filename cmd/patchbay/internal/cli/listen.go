@@ -25,8 +25,8 @@ func (p *program) listenCommand(names lister) *cobra.Command {
 	cmd := p.serverCommand("listen [URI…]", "Subscribe to changes and print them", names,
 		func(ctx context.Context, c *mcp.Client, words []string) error {
 			f := flags
-			if f.ResourceSubscriptions = words; !f.ToolsListChanged && !f.PromptsListChanged && !f.ResourcesListChanged &&
-				len(words) == 0 {
+			f.ResourceSubscriptions = words
+			if !f.ToolsListChanged && !f.PromptsListChanged && !f.ResourcesListChanged && len(words) == 0 {
 				f.ToolsListChanged, f.PromptsListChanged, f.ResourcesListChanged = true, true, true
 			}
 			return p.listen(ctx, c, f, count, length)

@@ -29,9 +29,6 @@ const (
 	envPassphrase = "PATCHBAY_VAULT_PASSPHRASE"
 )
 
-// clientName is the client name that authorization servers show to the user.
-const clientName = "Patchbay"
-
 // settings are the options of a login. They are stored for later commands.
 type settings struct {
 	ClientID     string   `json:"clientId,omitempty"`
@@ -155,7 +152,7 @@ func (p *program) newAuth(t *target, s *settings, ask oauthclient.Authorizer) (*
 	opts.Store, opts.Authorizer, opts.Scopes = v, ask, s.Scopes
 	opts.Client = oauthclient.Identity{
 		ID: s.ClientID, Secret: s.ClientSecret, Issuer: s.Issuer, MetadataURL: s.MetadataURL,
-		Metadata: oauth.ClientMetadata{Name: clientName, ApplicationType: "native"},
+		Metadata: oauth.ClientMetadata{Name: "Patchbay", ApplicationType: "native"},
 	}
 	return oauthclient.NewTransport(t.url, opts), nil
 }

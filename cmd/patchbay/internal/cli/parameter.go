@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	stdjson "encoding/json"
 	"fmt"
 	"slices"
@@ -200,10 +201,7 @@ func (p *parameter) want() string {
 	}
 	var words []string
 	for _, t := range p.types {
-		if phrase, ok := typePhrases[t]; ok {
-			t = phrase
-		}
-		words = append(words, t)
+		words = append(words, cmp.Or(typePhrases[t], t))
 	}
 	text := strings.Join(words, " or ")
 	if p.items != nil && p.items.choices != nil {

@@ -51,26 +51,15 @@ type taskReport struct {
 	PollInterval  float64                     `json:"pollIntervalMs,omitzero"`
 	InputRequests map[string]mcp.InputRequest `json:"inputRequests,omitzero"`
 	Result        stdjson.RawMessage          `json:"result,omitzero"`
-	Error         *taskFailure                `json:"error,omitzero"`
-}
-
-// A taskFailure is the error of a failed task.
-type taskFailure struct {
-	Code    int                `json:"code"`
-	Message string             `json:"message"`
-	Data    stdjson.RawMessage `json:"data,omitzero"`
+	Error         *mcp.Error                  `json:"error,omitzero"`
 }
 
 func newTaskReport(t *tasks.Task, tool string) *taskReport {
-	r := &taskReport{
+	return &taskReport{
 		ID: t.ID, Status: t.Status, Tool: tool, Message: t.Message, Created: t.Created, Updated: t.Updated,
 		TTL: milliseconds(t.TTL), PollInterval: milliseconds(t.PollInterval),
-		InputRequests: t.InputRequests, Result: t.Result,
+		InputRequests: t.InputRequests, Result: t.Result, Error: t.Error,
 	}
-	if t.Error != nil {
-		r.Error = &taskFailure{t.Error.Code, t.Error.Message, t.Error.Data}
-	}
-	return r
 }
 
 func (p *program) taskListCommand() *cobra.Command {
@@ -346,7 +335,7 @@ func (p *program) showTaskFields(t *tasks.Task, tool string) {
 	if t.Status == tasks.StatusInputRequired && len(t.InputRequests) == 0 {
 		line("asks", "(this server does not show the question; watch the task, or answer it)")
 		line("", "  "+p.taskCommandLine("watch", t.ID))
-		line("", "  "+p.answerAnyCommand(t.ID))
+		line("", "  "+p.taskCommandLine("answer", t.ID, "FIELD=VALUE…"))
 	}
 	if t.Error != nil {
 		line("error", fmt.Sprintf("%s (code %d)", t.Error.Message, t.Error.Code))

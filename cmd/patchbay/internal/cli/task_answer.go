@@ -193,11 +193,6 @@ func describeInput(r mcp.InputRequest) string {
 	return shorten(q.summary(), longest)
 }
 
-// answerAnyCommand returns the command that answers a question that the server does not show.
-func (p *program) answerAnyCommand(id string) string {
-	return p.taskCommandLine("answer", id, "FIELD=VALUE…")
-}
-
 // answerCommand returns the command that answers one question of a task.
 func (p *program) answerCommand(t *tasks.Task, key string) string {
 	var words []string

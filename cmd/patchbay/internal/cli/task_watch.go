@@ -98,7 +98,7 @@ func (p *program) showChange(t *tasks.Task, tool string) {
 	}
 	if t.Status == tasks.StatusInputRequired && len(t.InputRequests) == 0 && p.answers == nil {
 		p.screen.printf("  it asks a question, which this server does not show; watch the task on a terminal, or "+
-			"answer it:\n    %s", cleanLine(p.answerAnyCommand(t.ID)))
+			"answer it:\n    %s", cleanLine(p.taskCommandLine("answer", t.ID, "FIELD=VALUE…")))
 	}
 	for _, key := range keysOf(t) {
 		p.screen.printf("  it asks: %s\n    %s", cleanLine(describeInput(t.InputRequests[key])),

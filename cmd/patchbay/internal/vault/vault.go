@@ -95,8 +95,8 @@ func New(opts *Options) (*Vault, error) {
 
 // A Description is the location of a vault.
 type Description struct {
-	Dir string
-	Key string // [InKeyring], [InFile] or [InPassphrase]; empty if the vault does not exist yet
+	Dir string `json:"directory"`
+	Key string `json:"key,omitzero"` // [InKeyring], [InFile] or [InPassphrase]; empty if the vault does not exist yet
 }
 
 // Describe returns a description of the vault, without opening it.
