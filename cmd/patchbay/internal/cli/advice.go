@@ -19,8 +19,6 @@ import (
 const (
 	// scopeOffline is the scope for a refresh token. It is always requested, and not shown.
 	scopeOffline = "offline_access"
-	// maxReasonShown bounds what is shown of a server's reason for refusing, in characters.
-	maxReasonShown = 200
 	// trialTimeout bounds the check whether a server supports login.
 	trialTimeout = 10 * time.Second
 	// vaultTimeout bounds reading the stored login.
@@ -85,17 +83,17 @@ func headerAdvice(t *target, err error) advice {
 			scopes = strings.Fields(c.Params["scope"])
 		}
 		if text := c.Params["error_description"]; text != "" {
-			reason = ": " + shorten(cleanLine(text), maxReasonShown)
+			reason = ": " + shorten(cleanLine(text), maxReason)
 		}
 	}
 	switch {
 	case status.StatusCode == http.StatusUnauthorized:
 		return advice{message: "the server rejected " + what + reason}
 	case len(scopes) == 1:
-		return advice{message: what + " lacks the scope " + shorten(cleanLine(scopes[0]), maxReasonShown)}
+		return advice{message: what + " lacks the scope " + shorten(cleanLine(scopes[0]), maxReason)}
 	case len(scopes) > 1:
 		return advice{message: what + " lacks some of the scopes " +
-			shorten(cleanLine(strings.Join(scopes, " ")), maxReasonShown)}
+			shorten(cleanLine(strings.Join(scopes, " ")), maxReason)}
 	}
 	return advice{message: "the server does not allow this request with " + what + reason}
 }

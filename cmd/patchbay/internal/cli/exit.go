@@ -57,6 +57,7 @@ func notFound(err error) error { return &coded{exitNotFound, err} }
 func exitCode(ctx context.Context, err error) int {
 	var own *coded
 	var status interface{ HTTPStatus() int }
+	var network *net.OpError
 	var timeout interface{ Timeout() bool }
 	var rpc *mcp.Error
 	var malformed *jsonrpc.DecodeError
@@ -68,7 +69,7 @@ func exitCode(ctx context.Context, err error) int {
 		return own.code
 	case ctx.Err() != nil:
 		return exitInterrupted
-	case isDial(err):
+	case errors.As(err, &network) && network.Op == "dial": // no connection could be made
 		return exitUnreachable
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, oauthclient.ErrLoginTimeout),
 		errors.As(err, &timeout) && timeout.Timeout():
@@ -117,11 +118,6 @@ func exitOfCode(e *mcp.Error) int {
 		}
 	}
 	return exitFailure
-}
-
-func isDial(err error) bool {
-	var network *net.OpError
-	return errors.As(err, &network) && network.Op == "dial"
 }
 
 // A failure is an error in JSON.

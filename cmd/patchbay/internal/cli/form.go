@@ -82,7 +82,11 @@ func (f *field) heading() string {
 	if d := f.description; d != "" {
 		b.WriteString("\n" + indent(clean(d), "    "))
 	}
-	for i, c := range f.options() {
+	choices := f.choices
+	if f.items != nil {
+		choices = f.items.choices
+	}
+	for i, c := range choices {
 		fmt.Fprintf(&b, "\n    %d) %s", i+1, cleanLine(c.text()))
 		if c.title != "" && c.title != c.text() {
 			b.WriteString("  " + cleanLine(c.title))
@@ -108,14 +112,6 @@ func (f *field) bounds() (notes []string) {
 		}
 	}
 	return notes
-}
-
-// options returns the values to choose from, of the field or of the elements of its list.
-func (f *field) options() []choice {
-	if f.items != nil {
-		return f.items.choices
-	}
-	return f.choices
 }
 
 // promptText returns the prompt of the field: what to type, and the default.

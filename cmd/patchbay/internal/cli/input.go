@@ -3,7 +3,6 @@ package cli
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,9 +15,6 @@ const (
 	// maxInput bounds what is read from standard input or a file, in bytes. Messages are no larger.
 	maxInput = 16 << 20
 )
-
-// errInputEnds is returned after the last line of standard input.
-var errInputEnds = errors.New("end of input")
 
 // An input is standard input. A read cannot be cancelled: one whose caller has given up goes on,
 // and the next caller gets its line.
@@ -39,7 +35,7 @@ func newInput(r io.Reader) *input {
 	return in
 }
 
-// readLine returns the next line without its line break. It must not be called concurrently.
+// readLine returns the next line without its line break, and io.EOF after the last. It must not be called concurrently.
 func (in *input) readLine(ctx context.Context) (string, error) {
 	if in.next == nil {
 		in.next = make(chan inputLine, 1)
@@ -61,7 +57,7 @@ func (in *input) scan() inputLine {
 	if err := in.lines.Err(); err != nil {
 		return inputLine{err: fmt.Errorf("standard input: %w", err)}
 	}
-	return inputLine{err: errInputEnds}
+	return inputLine{err: io.EOF}
 }
 
 // readSource reads a file, or standard input if the name is "-".

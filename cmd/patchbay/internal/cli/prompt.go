@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/internal/browser"
@@ -41,7 +42,7 @@ func prompt[T any](ctx context.Context, p *program, text string, parse func(line
 func (p *program) promptLine(ctx context.Context) (string, error) {
 	line, err := p.input.readLine(ctx)
 	switch {
-	case errors.Is(err, errInputEnds):
+	case errors.Is(err, io.EOF):
 		p.screen.printf("")
 		return "", errCancelled
 	case err != nil:

@@ -306,7 +306,7 @@ func explainCancelled(ctx context.Context, h *tasks.Handle, err error) error {
 	return err
 }
 
-// maxReason bounds the shown reason of a cancelled task, in characters.
+// maxReason bounds the shown reason of a server for cancelling or refusing, in characters.
 const maxReason = 500
 
 // maxTaskField bounds one shown field of a task, in characters: a status message may be large.

@@ -254,11 +254,11 @@ func TestInput(t *testing.T) {
 			t.Errorf("got %q, %v, want %q", got, err, want)
 		}
 	}
-	if _, err := k.readLine(t.Context()); err != errInputEnds {
+	if _, err := k.readLine(t.Context()); err != io.EOF {
 		t.Errorf("at the end: %v", err)
 	}
 	if _, err := newInput(strings.NewReader(strings.Repeat("x",
-		maxLine+1))).readLine(t.Context()); err == nil || err == errInputEnds {
+		maxLine+1))).readLine(t.Context()); err == nil || err == io.EOF {
 		t.Errorf("a line that is too long: %v", err)
 	}
 	if _, err := newInput(io.LimitReader(zeros{}, maxInput+1)).readSource(t.Context(), "-"); err == nil {

@@ -58,7 +58,7 @@ func (l *tracedSession) RoundTrip(ctx context.Context, req *jsonrpc.Message) (*j
 }
 
 func (l *tracedSession) Send(ctx context.Context, m *jsonrpc.Message) error {
-	l.screen.traceMessage("→", m)
+	l.screen.traced("→", "", jsonrpc.Append(nil, m), "")
 	return l.SessionConn.Send(ctx, m)
 }
 
@@ -73,7 +73,7 @@ func (s *screen) traceSession(l mcp.SessionConn, err error) (mcp.SessionConn, er
 func (s *screen) traceReceived(receive func(m *jsonrpc.Message)) func(m *jsonrpc.Message) {
 	return func(m *jsonrpc.Message) {
 		if m != nil {
-			s.traceMessage("←", m)
+			s.traced("←", "", jsonrpc.Append(nil, m), "")
 		}
 		receive(m)
 	}
@@ -118,10 +118,6 @@ func (s *screen) traceEnd(method string, began time.Time, res *jsonrpc.Message, 
 		return
 	}
 	s.traced("←", method+" error", jsonrpc.Append(nil, jsonrpc.NewErrorResponse(jsonrpc.ID{}, rpc)), took)
-}
-
-func (s *screen) traceMessage(arrow string, m *jsonrpc.Message) {
-	s.traced(arrow, "", jsonrpc.Append(nil, m), "")
 }
 
 // traced prints JSON, up to maxTraced.
