@@ -84,17 +84,12 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-func widthOf(stream any) int {
-	f, ok := stream.(*os.File)
-	if !ok {
-		return 0
+func widthOf(stream any) (width int) {
+	if f, ok := stream.(*os.File); ok {
+		width, _, _ = term.GetSize(int(f.Fd()))
 	}
-	width, _, _ := term.GetSize(int(f.Fd()))
 	return width
 }
-
-// maxData bounds the data of an error that is shown, in characters.
-const maxData = 1000
 
 // errShown is an error whose message has been shown.
 var errShown = errors.New("shown")
@@ -129,6 +124,7 @@ func (p *program) fail(code int, err error, a advice) {
 	}
 	p.screen.printf("patchbay: %s", clean(text))
 	if f.Data != nil {
+		const maxData = 1000 // characters
 		p.screen.printf("  data: %s", shorten(cleanJSON(string(f.Data)), maxData))
 	}
 	switch {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -89,9 +90,8 @@ func exitCode(ctx context.Context, err error) int {
 
 // exitOfStatus returns the exit code for an HTTP response without a JSON-RPC message.
 func exitOfStatus(status int) int {
-	const unauthorized, forbidden = 401, 403
 	switch {
-	case status == unauthorized || status == forbidden:
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		return exitAuth
 	case status/100 == 2:
 		return exitProtocol

@@ -152,7 +152,8 @@ func (f *field) display(value stdjson.RawMessage) string {
 	return choice{value: value}.text()
 }
 
-// parse returns the validated value of a line. An empty line is the default or no value, "" the empty string.
+// parse returns the validated value of a line. An empty line is the default or no value; "" is the
+// empty string.
 func (f *field) parse(line string) (value stdjson.RawMessage, err error) {
 	trimmed := strings.TrimSpace(line)
 	switch {

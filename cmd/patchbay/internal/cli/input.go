@@ -35,7 +35,8 @@ func newInput(r io.Reader) *input {
 	return in
 }
 
-// readLine returns the next line without its line break, and io.EOF after the last. It must not be called concurrently.
+// readLine returns the next line without its line break, and io.EOF after the last. It must not be
+// called concurrently.
 func (in *input) readLine(ctx context.Context) (string, error) {
 	if in.next == nil {
 		in.next = make(chan inputLine, 1)

@@ -173,10 +173,7 @@ func names(raw []byte) (all []string) {
 // stringMember returns a member of an object if it is a string, else "".
 func stringMember(object []byte, key string) string {
 	raw, _ := jsonscan.Get(object, key)
-	s, err := jsonscan.Unquote(raw)
-	if err != nil {
-		return ""
-	}
+	s, _ := jsonscan.Unquote(raw)
 	return s
 }
 

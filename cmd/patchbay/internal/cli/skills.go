@@ -34,7 +34,10 @@ func (p *program) showSkill(ctx context.Context, c *mcp.Client, words []string) 
 		return err
 	}
 	if p.flags.json {
-		p.output.value(shownSkill{s, s.Fingerprint()})
+		p.output.value(struct {
+			Skill       *skills.Skill `json:"skill"`
+			Fingerprint string        `json:"fingerprint,omitzero"`
+		}{s, s.Fingerprint()})
 		return nil
 	}
 	p.output.printf("%s  %s", cleanLine(s.URI), sizeOfSkill(s))
@@ -49,12 +52,6 @@ func (p *program) showSkill(ctx context.Context, c *mcp.Client, words []string) 
 		p.output.printf("  %s  %s  %s", f.Digest, cleanLine(f.Path), formatBytes(int(f.Size)))
 	}
 	return nil
-}
-
-// A shownSkill is the output of `patchbay skills show --json`.
-type shownSkill struct {
-	Skill       *skills.Skill `json:"skill"`
-	Fingerprint string        `json:"fingerprint,omitzero"`
 }
 
 func (p *program) readSkill(ctx context.Context, c *mcp.Client, words []string) error {

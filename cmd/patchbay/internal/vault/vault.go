@@ -59,8 +59,8 @@ type Options struct {
 	KeyringTimeout time.Duration
 }
 
-// A Vault is a persistent [oauthclient.Store] that the processes of one user share. It reads and creates
-// files on first use. It is safe for concurrent use.
+// A Vault is a persistent [oauthclient.Store] that the processes of one user share. It reads and
+// creates files on first use. It is safe for concurrent use.
 type Vault struct {
 	dir        string
 	passphrase string
