@@ -19,8 +19,6 @@ import (
 const (
 	// scopeOffline is the scope for a refresh token. It is always requested, and not shown.
 	scopeOffline = "offline_access"
-	// maxReasonShown bounds what is shown of a server's reason for refusing, in characters.
-	maxReasonShown = 200
 	// trialTimeout bounds the check whether a server supports login.
 	trialTimeout = 10 * time.Second
 	// vaultTimeout bounds reading the stored login.
@@ -43,6 +41,7 @@ func (p *program) advise(ctx context.Context, code int, err error) advice {
 		return advice{}
 	}
 	var refused *oauthclient.AuthorizeError
+	var said *oauthclient.LoginError
 	var status *mcphttp.StatusError
 	isRefused := errors.As(err, &refused)
 	switch {
@@ -57,13 +56,13 @@ func (p *program) advise(ctx context.Context, code int, err error) advice {
 	case isRefused && p.isLoginUseless(ctx, t, refused):
 		return advice{message: refused.Endpoint +
 			" requires a token, and does not support login (no OAuth metadata)", hint: headerHint}
-	case isRefused && p.loggingIn && isScopeUnknown(refused):
+	case p.loggingIn && errors.As(err, &said) && said.Code == "invalid_scope":
 		return advice{hint: "To request none of the earlier scopes, log out first: patchbay auth logout " +
 			t.argument(p.flags.config)}
 	case !isRefused && errors.As(err, &status) && status.StatusCode == http.StatusUnauthorized:
 		return advice{hint: headerHint} // a login does not help
 	}
-	return advice{login: p.loginCommand(t, nil)}
+	return advice{login: p.loginCommandLine(t, nil)}
 }
 
 // headerAdvice is the advice if the user passes an Authorization header.
@@ -84,17 +83,17 @@ func headerAdvice(t *target, err error) advice {
 			scopes = strings.Fields(c.Params["scope"])
 		}
 		if text := c.Params["error_description"]; text != "" {
-			reason = ": " + shorten(cleanLine(text), maxReasonShown)
+			reason = ": " + shorten(cleanLine(text), maxReason)
 		}
 	}
 	switch {
 	case status.StatusCode == http.StatusUnauthorized:
 		return advice{message: "the server rejected " + what + reason}
 	case len(scopes) == 1:
-		return advice{message: what + " lacks the scope " + shorten(cleanLine(scopes[0]), maxReasonShown)}
+		return advice{message: what + " lacks the scope " + shorten(cleanLine(scopes[0]), maxReason)}
 	case len(scopes) > 1:
 		return advice{message: what + " lacks some of the scopes " +
-			shorten(cleanLine(strings.Join(scopes, " ")), maxReasonShown)}
+			shorten(cleanLine(strings.Join(scopes, " ")), maxReason)}
 	}
 	return advice{message: "the server does not allow this request with " + what + reason}
 }
@@ -108,13 +107,13 @@ func (p *program) stepUpAdvice(ctx context.Context, t *target, refused *oauthcli
 	case errors.As(refused.Err, &required):
 		scopes = required.Scopes
 	case errors.As(refused.Err, &again):
-		return advice{login: p.loginCommand(t, again.Scopes)}
+		return advice{login: p.loginCommandLine(t, again.Scopes)}
 	default:
 		if wanted := p.scopes.Load(); wanted != nil {
 			scopes = *wanted
 		}
 	}
-	a := advice{login: p.loginCommand(t, scopes)}
+	a := advice{login: p.loginCommandLine(t, scopes)}
 	if missing := t.missingScopes(context.WithoutCancel(ctx), scopes); missing != "" {
 		a.message = "the login at " + refused.Endpoint + " lacks the scopes " + missing
 		if required == nil {
@@ -124,8 +123,7 @@ func (p *program) stepUpAdvice(ctx context.Context, t *target, refused *oauthcli
 	return a
 }
 
-// missingScopes returns those of the given scopes that the login at a target lacks. Without a login
-// it returns "".
+// missingScopes returns the scopes that the login at a target lacks, or "" without a login.
 func (t *target) missingScopes(ctx context.Context, scopes []string) string {
 	if t.auth == nil {
 		return ""
@@ -137,12 +135,6 @@ func (t *target) missingScopes(ctx context.Context, scopes []string) string {
 		return ""
 	}
 	return strings.Join(difference(scopes, now.Scopes), " ")
-}
-
-// isScopeUnknown reports whether the authorization server rejected a scope.
-func isScopeUnknown(err error) bool {
-	var said *oauthclient.LoginError
-	return errors.As(err, &said) && said.Code == "invalid_scope"
 }
 
 // isLoginUseless reports whether the server does not support login. It sends requests.
@@ -184,8 +176,7 @@ func (p *program) offersLogin(ctx context.Context, t *target) bool {
 	return !isGuessed(t.url, page, issuer) || pageExists(ctx, page)
 }
 
-// isGuessed reports whether a login page may be the default of revision 2025-03-26 for servers
-// without metadata.
+// isGuessed reports whether a login page may be the default for servers without metadata (2025-03-26).
 func isGuessed(server, page, issuer string) bool {
 	u, err := url.Parse(server)
 	if err != nil {
@@ -195,8 +186,7 @@ func isGuessed(server, page, issuer string) bool {
 	return issuer == origin && strings.HasPrefix(page, origin+"/authorize?")
 }
 
-// pageExists reports whether a login page exists. It is requested without parameters, so that no
-// login begins.
+// pageExists reports whether a login page exists, by a request without parameters.
 func pageExists(ctx context.Context, page string) bool {
 	address, _, _ := strings.Cut(page, "?")
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
@@ -212,8 +202,8 @@ func pageExists(ctx context.Context, page string) bool {
 	return !slices.Contains([]int{http.StatusUnauthorized, http.StatusNotFound, http.StatusGone}, res.StatusCode)
 }
 
-// loginCommand returns the command that logs in to a target with some scopes, or "" if it cannot.
-func (p *program) loginCommand(t *target, scopes []string) string {
+// loginCommandLine returns the command that logs in to a target with some scopes, or "" if it cannot.
+func (p *program) loginCommandLine(t *target, scopes []string) string {
 	if p.loggingIn || t.mayLogIn() != nil || isMachineClient() {
 		return ""
 	}
@@ -232,7 +222,6 @@ func (t *target) argument(config string) string {
 	return shellWord(t.name)
 }
 
-// scopesOf returns the scopes in the URL of a login page.
 func scopesOf(page string) []string {
 	u, err := url.Parse(page)
 	if err != nil {
@@ -242,26 +231,17 @@ func scopesOf(page string) []string {
 }
 
 // difference returns the elements of list that are not in other.
-func difference(list, other []string) (out []string) {
-	for _, s := range list {
-		if !slices.Contains(other, s) {
-			out = append(out, s)
-		}
-	}
-	return out
+func difference(list, other []string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(other, s) })
 }
 
-// shellWord quotes a word for a shell. Bytes that would act on a terminal are written as octal
-// escapes.
+// shellWord quotes a word for a shell, with octal escapes for bytes that would act on a terminal.
 func shellWord(word string) string {
 	if quoted := "'" + word + "'"; cleanLine(quoted) != quoted {
 		return escapedWord(word)
 	}
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
-			strings.ContainsRune("-_./:@%+=,", r)
-	}
-	if word != "" && !strings.ContainsFunc(word, func(r rune) bool { return !plain(r) }) {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:@%+=,"
+	if word != "" && strings.Trim(word, plain) == "" {
 		return word
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
@@ -274,8 +254,7 @@ func escapedWord(word string) string {
 	for i := range len(word) {
 		switch c := word[i]; {
 		case c == '\'' || c == '\\':
-			b.WriteByte('\\')
-			b.WriteByte(c)
+			b.WriteString(`\` + string(c))
 		case c <= ' ' || c >= 0x7F:
 			fmt.Fprintf(&b, `\%03o`, c)
 		default:

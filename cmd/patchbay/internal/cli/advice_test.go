@@ -258,7 +258,7 @@ func TestLoginWithoutATerminal(t *testing.T) {
 
 func TestUsageErrors(t *testing.T) {
 	for args, want := range map[string]string{
-		"help auth-status":    `unknown help topic "auth-status": did you mean patchbay help auth status?`,
+		"help auth-status":    `unknown help topic "auth-status": did you mean "auth status"?`,
 		"help auth statsu":    `did you mean "auth status"?`,
 		"help exit-code":      `did you mean "exit-codes"?`,
 		"auth status":         "missing TARGET: the URL of a server or its name in a configuration file\nusage: patchbay auth status TARGET",

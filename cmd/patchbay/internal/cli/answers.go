@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
@@ -11,9 +12,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
-
-// modelName is the model of a sampling result that the user has typed.
-const modelName = "human"
 
 // answers is the file of --answers; see `patchbay help answers`. A nil *answers is empty.
 type answers struct {
@@ -110,12 +108,7 @@ func (a *answers) find(q question) *answer {
 	return nil
 }
 
-func (a *answer) action() mcp.ElicitAction {
-	if a.Action == "" {
-		return mcp.ElicitAccept
-	}
-	return a.Action
-}
+func (a *answer) action() mcp.ElicitAction { return cmp.Or(a.Action, mcp.ElicitAccept) }
 
 func (a *answer) elicitResult() *mcp.ElicitResult {
 	r := &mcp.ElicitResult{Action: a.action()}
@@ -129,11 +122,6 @@ func (a *answer) sampleResult() *mcp.CreateMessageResult {
 	if a.Result != nil {
 		return a.Result
 	}
-	model := a.Model
-	if model == "" {
-		model = modelName
-	}
-	return &mcp.CreateMessageResult{
-		Role: mcp.RoleAssistant, Content: []mcp.ContentBlock{mcp.Text(a.Text)}, Model: model, StopReason: "endTurn",
-	}
+	return &mcp.CreateMessageResult{Role: mcp.RoleAssistant, Content: []mcp.ContentBlock{mcp.Text(a.Text)},
+		Model: cmp.Or(a.Model, "human"), StopReason: "endTurn"}
 }

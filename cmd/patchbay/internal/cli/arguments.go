@@ -1,11 +1,11 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -21,8 +21,8 @@ type arguments struct {
 	closed     bool // no other parameters are allowed
 	keys       []string
 	values     map[string]stdjson.RawMessage
-	lists      map[string][]stdjson.RawMessage // of arrays whose elements were given one by one
-	wrong      map[string]bool                 // keys with an invalid value
+	lists      map[string][][]byte // of arrays whose elements were given one by one
+	wrong      map[string]bool     // keys with an invalid value
 	input      *input
 }
 
@@ -42,9 +42,8 @@ func (p *program) newFields(ctx context.Context, words []string, requested stdjs
 	return p.readArguments(ctx, words, &arguments{thing: "field", parameters: parameters, closed: true})
 }
 
-// readArguments parses words into a.
 func (p *program) readArguments(ctx context.Context, words []string, a *arguments) (*arguments, error) {
-	a.values, a.lists, a.wrong = map[string]stdjson.RawMessage{}, map[string][]stdjson.RawMessage{}, map[string]bool{}
+	a.values, a.lists, a.wrong = map[string]stdjson.RawMessage{}, map[string][][]byte{}, map[string]bool{}
 	a.input = p.input
 	var errs []error
 	for _, word := range words {
@@ -58,16 +57,16 @@ func (p *program) readArguments(ctx context.Context, words []string, a *argument
 	return a, nil
 }
 
-// add parses one word.
 func (a *arguments) add(ctx context.Context, word string) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	switch at := strings.IndexByte(word, '='); {
+	at := strings.IndexByte(word, '=')
+	switch {
 	case !utf8.ValidString(word):
 		return fmt.Errorf("invalid argument %q: must be UTF-8", word)
 	case word == "-":
-		data, err := a.input.readAll(ctx)
+		data, err := a.input.readSource(ctx, word)
 		if err != nil {
 			return err
 		}
@@ -83,13 +82,20 @@ func (a *arguments) add(ctx context.Context, word string) error {
 	case at <= 0 || word[:at] == ":":
 		return fmt.Errorf("invalid argument %q: want key=value, key:=json, @file or -", word)
 	case word[at-1] == ':':
-		return a.setJSON(word[:at-1], word[at+1:])
-	default:
-		return a.setText(word[:at], word[at+1:])
+		return a.mark(word[:at-1], a.setJSON(word[:at-1], word[at+1:]))
 	}
+	return a.mark(word[:at], a.setText(word[:at], word[at+1:]))
 }
 
-// merge sets the members of a JSON object.
+// mark notes that the value of a key is invalid, unless err is nil.
+func (a *arguments) mark(key string, err error) error {
+	if err != nil {
+		a.wrong[key] = true
+		return fmt.Errorf("%s: %w", key, err)
+	}
+	return nil
+}
+
 func (a *arguments) merge(from string, data []byte) error {
 	if err := jsonscan.Valid(data, jsonscan.Limits{}); err != nil {
 		return fmt.Errorf("%s: %w", from, err)
@@ -108,13 +114,11 @@ func (a *arguments) setJSON(key, text string) error {
 	if file, ok := strings.CutPrefix(text, "@"); ok {
 		var err error
 		if data, err = readFile(file); err != nil {
-			a.wrong[key] = true
-			return fmt.Errorf("%s: %w", key, err)
+			return err
 		}
 	}
 	if err := jsonscan.Valid(data, jsonscan.Limits{}); err != nil {
-		a.wrong[key] = true
-		return fmt.Errorf("%s: invalid JSON %.60q: %w", key, text, err)
+		return fmt.Errorf("invalid JSON %.60q: %w", text, err)
 	}
 	a.set(key, data)
 	return nil
@@ -124,12 +128,10 @@ func (a *arguments) setText(key, text string) error {
 	if file, ok := strings.CutPrefix(text, "@"); ok {
 		data, err := readFile(file)
 		if err != nil {
-			a.wrong[key] = true
-			return fmt.Errorf("%s: %w (for a value that begins with @, write key:='\"@…\"')", key, err)
+			return fmt.Errorf("%w (for a value that begins with @, write key:='\"@…\"')", err)
 		}
 		if text = string(data); !utf8.ValidString(text) {
-			a.wrong[key] = true
-			return fmt.Errorf("%s: invalid file %s: must be UTF-8", key, file)
+			return fmt.Errorf("invalid file %s: must be UTF-8", file)
 		}
 	}
 	param := a.parameter(key)
@@ -144,30 +146,20 @@ func (a *arguments) setText(key, text string) error {
 		}
 	}
 	if err != nil {
-		a.wrong[key] = true
-		return fmt.Errorf("%s: %w", key, err)
+		return err
 	}
 	a.set(key, value)
 	return nil
 }
 
-func listOf(elements []stdjson.RawMessage) stdjson.RawMessage {
-	out := []byte{'['}
-	for i, e := range elements {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = append(out, e...)
-	}
-	return append(out, ']')
+func listOf(elements [][]byte) stdjson.RawMessage {
+	return slices.Concat([]byte("["), bytes.Join(elements, []byte(",")), []byte("]"))
 }
 
 // parameter returns the parameter of a key. A key that the schema does not name is a string.
 func (a *arguments) parameter(key string) *parameter {
-	for i := range a.parameters {
-		if a.parameters[i].name == key {
-			return &a.parameters[i]
-		}
+	if i := slices.IndexFunc(a.parameters, func(p parameter) bool { return p.name == key }); i >= 0 {
+		return &a.parameters[i]
 	}
 	return &parameter{name: key}
 }
@@ -184,7 +176,6 @@ func (a *arguments) put(key string, value stdjson.RawMessage) {
 	a.values[key] = value
 }
 
-// check returns errors for unknown and missing arguments.
 func (a *arguments) check() (errs []error) {
 	var known []string
 	for i := range a.parameters {
@@ -201,7 +192,7 @@ func (a *arguments) check() (errs []error) {
 			continue
 		}
 		text := fmt.Sprintf("missing %s %s: %s", a.thing, cleanLine(p.name), cleanLine(p.want()))
-		if d := p.description(); d != "" {
+		if d := p.description; d != "" {
 			text += ", " + shorten(cleanLine(d), 120)
 		}
 		errs = append(errs, errors.New(text))
@@ -209,7 +200,6 @@ func (a *arguments) check() (errs []error) {
 	return errs
 }
 
-// misses reports whether a parameter is required and missing.
 func (a *arguments) misses(key string) bool {
 	_, given := a.values[key]
 	return !given && !a.wrong[key] && key != "" && a.parameter(key).required
@@ -232,7 +222,6 @@ func unknownName(thing, name string, known []string) error {
 	return fmt.Errorf("%s: want %s", text, cleanLine(oneOf(known)))
 }
 
-// oneOf returns alternatives as text.
 func oneOf(all []string) string {
 	if len(all) == 1 {
 		return all[0]
@@ -240,28 +229,10 @@ func oneOf(all []string) string {
 	return "one of " + strings.Join(all, ", ")
 }
 
-// object returns the arguments as JSON.
 func (a *arguments) object() stdjson.RawMessage {
-	out := []byte{'{'}
-	for i, key := range a.keys {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = append(jsonscan.AppendQuote(out, key), ':')
-		out = append(out, a.values[key]...)
+	var members [][]byte
+	for _, key := range a.keys {
+		members = append(members, slices.Concat(jsonscan.AppendQuote(nil, key), []byte(":"), a.values[key]))
 	}
-	return append(out, '}')
-}
-
-func readFile(name string) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := readAll(f)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return data, nil
+	return slices.Concat([]byte("{"), bytes.Join(members, []byte(",")), []byte("}"))
 }

@@ -14,23 +14,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-func (p *program) callCommand() *cobra.Command {
+func (p *program) callCommand(names lister) *cobra.Command {
 	var asTask bool
-	cmd := &cobra.Command{
-		Use:   "call TARGET TOOL [ARGUMENT…] | call TOOL [ARGUMENT…] -- COMMAND…",
-		Short: "Call a tool",
-		Long: `Call a tool and print its result: content, or else structured output. If the tool fails, print
-its error on standard error, and exit with 5. See help arguments for the form of arguments.
-
-A server may run a call as a task. Its result is awaited like any other, and an interrupt
-(Ctrl-C) cancels it. With --task print the id of the task, and do not wait (see help task).`,
-		Example: `  patchbay call http://127.0.0.1:8765/mcp add a=1 b=2
-  patchbay call http://127.0.0.1:8765/mcp add '{"a": 1, "b": 2}'
-  echo '{"a": 1}' | patchbay call http://127.0.0.1:8765/mcp add - b=2
-  patchbay call deploy environment=staging --answers yes.json -- ./server
-  patchbay call --task http://127.0.0.1:8765/mcp crunch seconds=600`,
-		ValidArgsFunction: p.completeNames(toolNames),
-		RunE: p.verb(func(ctx context.Context, c *mcp.Client, words []string) error {
+	cmd := p.serverCommand("call TOOL [ARGUMENT…]", "Call a tool", names,
+		func(ctx context.Context, c *mcp.Client, words []string) error {
 			tool, arguments, err := p.prepareCall(ctx, c, words)
 			switch {
 			case err != nil:
@@ -39,13 +26,11 @@ A server may run a call as a task. Its result is awaited like any other, and an 
 				return p.startTask(ctx, c, tool, arguments)
 			}
 			return p.call(ctx, c, tool, arguments)
-		}, 1, -1),
-	}
+		})
 	cmd.Flags().BoolVar(&asTask, "task", false, "start a task, print its id, and do not wait for the result")
 	return cmd
 }
 
-// prepareCall returns the tool and its arguments.
 func (p *program) prepareCall(
 	ctx context.Context, c *mcp.Client, words []string,
 ) (*mcp.Tool, stdjson.RawMessage, error) {
@@ -59,13 +44,13 @@ func (p *program) prepareCall(
 	}
 	a, err := p.newArguments(ctx, words[1:], tool.InputSchema)
 	if err != nil {
-		return nil, nil, p.wrongArguments(ctx, err, "call", toolLine(tool))
+		parameters, _ := parametersOf(tool.InputSchema)
+		return nil, nil, p.wrongArguments(ctx, err, "call", signature(tool.Name, parameters))
 	}
 	return tool, a.object(), nil
 }
 
-// call calls a tool and prints its result. If the call becomes a task, a note of it is kept until
-// it ends: the program may be killed.
+// call calls a tool and prints its result. A task has a note until it ends: the program may be killed.
 func (p *program) call(ctx context.Context, c *mcp.Client, tool *mcp.Tool, arguments stdjson.RawMessage) error {
 	var taskNote atomic.Pointer[note]
 	p.taskStarted = func(h *tasks.Handle) {
@@ -86,8 +71,7 @@ func (p *program) call(ctx context.Context, c *mcp.Client, tool *mcp.Tool, argum
 	return p.endCall(result)
 }
 
-// interruptedTask returns the error of a call that was interrupted while it ran as a task. The note
-// of a task that may go on is kept.
+// interruptedTask returns the error of an interrupted task. It keeps the note of one that may go on.
 func (p *program) interruptedTask(n *note) error {
 	if p.taskCancelled.Load() {
 		n.remove()
@@ -117,7 +101,6 @@ func (p *program) wrongArguments(ctx context.Context, err error, verb, line stri
 	return usage(errors.Join(err, errors.New("usage: patchbay "+verb+" TARGET "+line)))
 }
 
-// showResult prints the result of a tool.
 func (p *program) showResult(r *mcp.CallToolResult) error {
 	if p.flags.json {
 		p.output.result(r)
@@ -146,7 +129,6 @@ func (p *program) showResult(r *mcp.CallToolResult) error {
 	return nil
 }
 
-// startTask calls a tool as a task, and prints the id of the task.
 func (p *program) startTask(ctx context.Context, c *mcp.Client, tool *mcp.Tool, arguments stdjson.RawMessage) error {
 	h, err := tasks.Start(ctx, c, tool.Name, arguments)
 	if err != nil {
@@ -178,7 +160,6 @@ func (p *program) startTask(ctx context.Context, c *mcp.Client, tool *mcp.Tool, 
 	return nil
 }
 
-// noteTask saves a note of a task.
 func (p *program) noteTask(t *tasks.Task, tool string) *note {
 	at := p.current.Load()
 	n := &note{Key: at.key(), Target: at.public(), ID: t.ID, Tool: tool, Started: time.Now()}

@@ -1,7 +1,6 @@
 // Package cli implements the command patchbay: a client for MCP servers, and a demo server.
 //
-// [Run] runs it. Each file has one concept (target, arguments, form, answers, output) or one group
-// of commands.
+// [Run] runs it. Each file has one concept, such as target or form, or one group of commands.
 package cli
 
 import (
@@ -10,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -46,7 +44,7 @@ type program struct {
 	leaveOpen    bool          // questions that cannot be answered stay open instead of being declined
 	terminalLock chan struct{} // a token while the user is prompted
 
-	taskStarted   func(h *tasks.Handle) // called when a call becomes a task; may be nil
+	taskStarted   func(h *tasks.Handle) // called when a call becomes a task
 	taskCancelled atomic.Bool           // the server has accepted tasks/cancel
 
 	open func(ctx context.Context, page string) error // opens a page in a browser
@@ -77,6 +75,7 @@ func newProgram(stdin io.Reader, stdout, stderr io.Writer) *program {
 		screen:       &screen{w: stderr, terminal: isTerminal(stderr), width: func() int { return widthOf(stderr) }},
 		open:         openBrowser,
 		terminalLock: make(chan struct{}, 1),
+		taskStarted:  func(*tasks.Handle) {},
 	}
 }
 
@@ -85,21 +84,12 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// widthOf returns the width of a terminal in columns, or 0 if it is unknown.
-func widthOf(stream any) int {
-	f, ok := stream.(*os.File)
-	if !ok {
-		return 0
-	}
-	width, _, err := term.GetSize(int(f.Fd()))
-	if err != nil {
-		return 0
+func widthOf(stream any) (width int) {
+	if f, ok := stream.(*os.File); ok {
+		width, _, _ = term.GetSize(int(f.Fd()))
 	}
 	return width
 }
-
-// maxData bounds the data of an error that is shown, in characters.
-const maxData = 1000
 
 // errShown is an error whose message has been shown.
 var errShown = errors.New("shown")
@@ -123,7 +113,6 @@ func (p *program) run(ctx context.Context, args []string) int {
 	return code
 }
 
-// fail prints an error.
 func (p *program) fail(code int, err error, a advice) {
 	f, text := newFailure(code, err), errorText(code, err)
 	f.Login = a.login
@@ -135,6 +124,7 @@ func (p *program) fail(code int, err error, a advice) {
 	}
 	p.screen.printf("patchbay: %s", clean(text))
 	if f.Data != nil {
+		const maxData = 1000 // characters
 		p.screen.printf("  data: %s", shorten(cleanJSON(string(f.Data)), maxData))
 	}
 	switch {
@@ -147,27 +137,10 @@ func (p *program) fail(code int, err error, a advice) {
 	}
 }
 
-// Groups of commands in the help.
-const (
-	groupServer = "server"
-	groupAuth   = "auth"
-	groupOther  = "other"
-)
-
 func (p *program) rootCommand() *cobra.Command {
 	root := &cobra.Command{
-		Use:   "patchbay",
-		Short: "Model Context Protocol (MCP) from the command line",
-		Long: `Call tools, read resources and get prompts of Model Context Protocol (MCP) servers, over
-Streamable HTTP and stdio, in every revision of the protocol. Answer elicitation and sampling,
-watch tasks, log in with OAuth.
-
-A TARGET is the URL of a server or a name from a configuration file (see help config). To start
-a server and use stdio, leave out TARGET and put its command at the end, after "--".`,
-		Example: `  patchbay tools https://example.com/mcp
-  patchbay tools -- npx -y @modelcontextprotocol/server-everything
-  patchbay call http://127.0.0.1:8765/mcp add a=1 b=2
-  patchbay call echo message=hi -- npx -y @modelcontextprotocol/server-everything`,
+		Use:                        "patchbay",
+		Short:                      "Model Context Protocol (MCP) from the command line",
 		SilenceErrors:              true,
 		SilenceUsage:               true,
 		SuggestionsMinimumDistance: 2,
@@ -184,75 +157,13 @@ a server and use stdio, leave out TARGET and put its command at the end, after "
 	root.SetHelpCommandGroupID(groupOther)
 	root.SetCompletionCommandGroupID(groupOther)
 	p.addFlags(root)
-	for _, verb := range p.verbs() {
-		root.AddCommand(verb)
-	}
-	root.AddCommand(topics()...)
+	root.AddCommand(p.commands()...)
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil {
-		help.Args = p.helpExists
+		help.Args = helpExists
 	}
+	addHelp(root)
 	return root
-}
-
-// knownSubcommand returns an error if args name an unknown subcommand.
-func knownSubcommand(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	err := fmt.Errorf("unknown command %q", args[0])
-	for _, like := range cmd.SuggestionsFor(args[0]) {
-		return usage(fmt.Errorf("%w: did you mean %q?", err, like))
-	}
-	return usage(err)
-}
-
-// showHelp runs a command that has subcommands.
-func (p *program) showHelp(cmd *cobra.Command, _ []string) error {
-	cmd.SetOut(p.screen.w)
-	return usage(errors.Join(errShown, cmd.Help()))
-}
-
-// helpExists returns an error for an unknown help topic.
-func (p *program) helpExists(help *cobra.Command, args []string) error {
-	at, rest, err := help.Root().Find(args)
-	if err == nil && len(rest) == 0 {
-		return nil
-	}
-	topic := strings.Join(args, " ")
-	words := strings.FieldsFunc(topic, func(r rune) bool { return r == '-' || r == ' ' })
-	if c, rest, err := help.Root().Find(words); err == nil && len(rest) == 0 && c != help.Root() {
-		return usage(fmt.Errorf("unknown help topic %q: did you mean %s help %s?", topic, help.Root().Name(),
-			strings.Join(words, " ")))
-	}
-	if err != nil || !at.HasSubCommands() {
-		at = help.Root()
-	}
-	above := strings.TrimPrefix(at.CommandPath()+" ", help.Root().Name()+" ")
-	var known []string
-	for _, c := range at.Commands() {
-		known = append(known, above+c.Name())
-	}
-	return usage(unknownName("help topic", topic, known))
-}
-
-// verbs returns the commands. The help sorts them.
-func (p *program) verbs() []*cobra.Command {
-	server := []*cobra.Command{
-		p.probeCommand(), p.toolsCommand(), p.resourcesCommand(), p.templatesCommand(), p.promptsCommand(),
-		p.callCommand(), p.taskCommand(), p.readCommand(), p.getCommand(), p.completeCommand(), p.listenCommand(),
-		p.skillsCommand(), p.rpcCommand(), p.pingCommand(),
-	}
-	for _, verb := range server {
-		verb.GroupID, verb.DisableFlagsInUseLine = groupServer, true
-	}
-	auth := p.authCommand()
-	auth.GroupID = groupAuth
-	other := []*cobra.Command{p.serveCommand(), p.versionCommand()}
-	for _, verb := range other {
-		verb.GroupID = groupOther
-	}
-	return append(append(server, auth), other...)
 }
 
 func (p *program) addFlags(root *cobra.Command) {
@@ -274,34 +185,6 @@ func (p *program) addFlags(root *cobra.Command) {
 	completeFlags(root)
 }
 
-// verb returns the function of a command that uses one server: it connects, calls run and closes.
-func (p *program) verb(
-	run func(ctx context.Context, c *mcp.Client, words []string) error, atLeast, atMost int,
-) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
-		t, words, err := p.target(cmd, args)
-		if err != nil {
-			return usage(err)
-		}
-		if len(words) < atLeast || atMost >= 0 && len(words) > atMost {
-			return wrongUsage(cmd)
-		}
-		c, err := p.connect(cmd.Context(), t)
-		if err != nil {
-			return err
-		}
-		err = run(p.withProgress(cmd.Context()), c, words)
-		p.screen.done()
-		p.close(c)
-		return err
-	}
-}
-
-// wrongUsage returns an error for a wrong number of arguments.
-func wrongUsage(cmd *cobra.Command) error {
-	return usage(fmt.Errorf("wrong number of arguments\nusage: %s", cmd.UseLine()))
-}
-
 // close closes a connection. An error does not fail the command, which has its result.
 func (p *program) close(c *mcp.Client) {
 	const statusAfter = time.Second
@@ -318,9 +201,4 @@ func (p *program) close(c *mcp.Client) {
 	if err != nil && p.flags.verbose {
 		p.screen.printf("patchbay: close: %s", clean(err.Error()))
 	}
-}
-
-// withProgress returns a context whose requests show progress notifications.
-func (p *program) withProgress(ctx context.Context) context.Context {
-	return mcp.WithCallOptions(ctx, mcp.CallOptions{Progress: p.screen.progress})
 }

@@ -17,30 +17,6 @@ const completionTimeout = 2 * time.Second
 // A lister returns names that a server has, such as those of its tools.
 type lister func(ctx context.Context, c *mcp.Client) []string
 
-func toolNames(ctx context.Context, c *mcp.Client) (names []string) {
-	list, _ := collect(c.Tools(ctx)) // names before an error are useful
-	for _, t := range list {
-		names = append(names, t.Name)
-	}
-	return names
-}
-
-func promptNames(ctx context.Context, c *mcp.Client) (names []string) {
-	list, _ := collect(c.Prompts(ctx))
-	for _, prompt := range list {
-		names = append(names, prompt.Name)
-	}
-	return names
-}
-
-func resourceURIs(ctx context.Context, c *mcp.Client) (names []string) {
-	list, _ := collect(c.Resources(ctx))
-	for _, r := range list {
-		names = append(names, r.URI)
-	}
-	return names
-}
-
 // completeNames completes targets, and then names from the server, if the target is a URL. It never
 // starts a command: completion must not run code.
 func (p *program) completeNames(names lister) cobra.CompletionFunc {
@@ -64,7 +40,6 @@ func (p *program) completeNames(names lister) cobra.CompletionFunc {
 	}
 }
 
-// targetNames returns the names of servers in configuration files.
 func (p *program) targetNames(typed string) (names []string) {
 	configs, _ := host.LoadConfigs(p.flags.config) // ignore files that cannot be read
 	for _, c := range configs {
@@ -87,10 +62,7 @@ func matching(names []string, typed string) (found []string) {
 
 // completeFlags completes the values of flags with a fixed set of values, and of directories.
 func completeFlags(root *cobra.Command) {
-	for name, values := range map[string][]string{
-		"revision":  revisions(),
-		"log-level": logLevels,
-	} {
+	for name, values := range map[string][]string{"revision": revisions(), "log-level": logLevels} {
 		complete := func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 			return matching(values, typed), cobra.ShellCompDirectiveNoFileComp
 		}

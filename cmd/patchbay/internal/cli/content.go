@@ -1,19 +1,20 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"mime"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// show prints content: text as it is, other types as a description. Binary content is saved if
-// --save is set.
+// show prints text as it is and a description of other content, and saves binary content with --save.
 func (p *program) show(c mcp.ContentBlock) error {
 	text, ok := c.(*mcp.TextContent)
 	if ok {
@@ -28,7 +29,6 @@ func (p *program) show(c mcp.ContentBlock) error {
 	return p.saveContent(c)
 }
 
-// describe returns content as text.
 func describe(c mcp.ContentBlock) string {
 	switch c := c.(type) {
 	case *mcp.TextContent:
@@ -38,14 +38,8 @@ func describe(c mcp.ContentBlock) string {
 	case *mcp.AudioContent:
 		return binary("audio", c.MIMEType, c.Data)
 	case *mcp.ResourceLink:
-		text := "[resource " + c.URI
-		if c.Name != "" {
-			text += ", " + c.Name
-		}
-		if c.MIMEType != "" {
-			text += ", " + c.MIMEType
-		}
-		return text + "]"
+		parts := slices.DeleteFunc([]string{c.URI, c.Name, c.MIMEType}, func(part string) bool { return part == "" })
+		return "[resource " + strings.Join(parts, ", ") + "]"
 	case *mcp.EmbeddedResource:
 		if c.Resource == nil {
 			return "[resource]"
@@ -67,10 +61,7 @@ func describe(c mcp.ContentBlock) string {
 }
 
 func binary(what, mimeType string, data []byte) string {
-	if mimeType == "" {
-		mimeType = "unknown type"
-	}
-	return fmt.Sprintf("[%s, %s, %s]", what, mimeType, formatBytes(len(data)))
+	return fmt.Sprintf("[%s, %s, %s]", what, cmp.Or(mimeType, "unknown type"), formatBytes(len(data)))
 }
 
 // saveContent writes binary content to a file if --save is set.
@@ -126,15 +117,7 @@ func fileName(name, mimeType string) (stem, extension string) {
 	name = name[strings.LastIndexByte(strings.TrimRight(name, "/"), '/')+1:]
 	extension = safeName(strings.TrimPrefix(filepath.Ext(name), "."))
 	stem = safeName(strings.TrimSuffix(name, filepath.Ext(name)))
-	if stem == "" {
-		stem = "content"
-	}
-	if known := extensionOf(mimeType); known != "" {
-		extension = known
-	}
-	if extension == "" {
-		extension = "bin"
-	}
+	stem, extension = cmp.Or(stem, "content"), cmp.Or(extensionOf(mimeType), extension, "bin")
 	return stem[:min(len(stem), longest)], "." + extension[:min(len(extension), longest)]
 }
 

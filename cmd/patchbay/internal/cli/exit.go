@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -52,11 +54,12 @@ func usage(err error) error { return &coded{exitUsage, err} }
 // notFound returns err with the exit code of something that the server does not have.
 func notFound(err error) error { return &coded{exitNotFound, err} }
 
-// exitCode returns the exit code for an error. ctx is the command's: if it is done, the user has
-// interrupted it.
+// exitCode returns the exit code for an error. If ctx is done, the user has interrupted the command.
 func exitCode(ctx context.Context, err error) int {
 	var own *coded
 	var status interface{ HTTPStatus() int }
+	var network *net.OpError
+	var timeout interface{ Timeout() bool }
 	var rpc *mcp.Error
 	var malformed *jsonrpc.DecodeError
 	var transport *mcp.TransportError
@@ -67,9 +70,10 @@ func exitCode(ctx context.Context, err error) int {
 		return own.code
 	case ctx.Err() != nil:
 		return exitInterrupted
-	case isDial(err):
+	case errors.As(err, &network) && network.Op == "dial": // no connection could be made
 		return exitUnreachable
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, oauthclient.ErrLoginTimeout), timedOut(err):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, oauthclient.ErrLoginTimeout),
+		errors.As(err, &timeout) && timeout.Timeout():
 		return exitTimeout
 	case errors.As(err, &status):
 		return exitOfStatus(status.HTTPStatus())
@@ -86,9 +90,8 @@ func exitCode(ctx context.Context, err error) int {
 
 // exitOfStatus returns the exit code for an HTTP response without a JSON-RPC message.
 func exitOfStatus(status int) int {
-	const unauthorized, forbidden = 401, 403
 	switch {
-	case status == unauthorized || status == forbidden:
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		return exitAuth
 	case status/100 == 2:
 		return exitProtocol
@@ -96,8 +99,7 @@ func exitOfStatus(status int) int {
 	return exitUnreachable
 }
 
-// notServer returns err with exitUnreachable if it is that an HTTP server answered, but not as an
-// MCP server does.
+// notServer returns err with exitUnreachable if an HTTP server answered that is not an MCP server.
 func notServer(err error) error {
 	var status interface{ HTTPStatus() int }
 	if errors.As(err, &status) && status.HTTPStatus()/100 == 2 {
@@ -106,7 +108,6 @@ func notServer(err error) error {
 	return err
 }
 
-// exitOfCode returns the exit code for a JSON-RPC error.
 func exitOfCode(e *mcp.Error) int {
 	switch e.Code {
 	case mcp.CodeMethodNotFound, wire.CodeResourceNotFoundLegacy:
@@ -117,17 +118,6 @@ func exitOfCode(e *mcp.Error) int {
 		}
 	}
 	return exitFailure
-}
-
-func timedOut(err error) bool {
-	var t interface{ Timeout() bool }
-	return errors.As(err, &t) && t.Timeout()
-}
-
-// isDial reports whether no connection could be made.
-func isDial(err error) bool {
-	var network *net.OpError
-	return errors.As(err, &network) && network.Op == "dial"
 }
 
 // A failure is an error in JSON.
@@ -149,8 +139,7 @@ func newFailure(code int, err error) failure {
 	return f
 }
 
-// errorText returns the message that is shown for an error. Messages of the server are marked as
-// such. An interrupt is shown without its cause.
+// errorText returns the message for an error. It marks messages of the server.
 func errorText(code int, err error) string {
 	var own *coded
 	var rpc *mcp.Error
@@ -168,6 +157,9 @@ func errorText(code int, err error) string {
 	case errors.As(err, &rpc) && rpc.Remote():
 		text := fmt.Sprintf("server error: %s (code %d)", rpc.Message, rpc.Code)
 		return strings.Replace(err.Error(), rpc.Error(), text, 1)
+	case errors.As(err, &transport) &&
+		slices.Contains([]string{wire.MethodInitialize, wire.MethodDiscover}, transport.Method):
+		return strings.Replace(err.Error(), transport.Error(), transport.Err.Error(), 1) // the user sent no request
 	}
-	return err.Error()
+	return strings.TrimPrefix(err.Error(), "mcp: ")
 }

@@ -110,7 +110,7 @@ func TestExitCodes(t *testing.T) {
 			if got.Error.Exit != test.status || got.Error.Kind != exitKinds[test.status] || got.Error.Message == "" {
 				t.Errorf("the error is %+v", got.Error)
 			}
-			if !strings.Contains(helpExitCodes, got.Error.Kind) {
+			if !strings.Contains(patchbay(t, "", "help", "exit-codes").stdout, got.Error.Kind) {
 				t.Errorf("the help does not have %q", got.Error.Kind)
 			}
 		})

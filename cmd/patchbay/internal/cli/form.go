@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	stdjson "encoding/json"
 	"errors"
@@ -66,11 +67,7 @@ func (p *program) fillIn(ctx context.Context, fields []field) (stdjson.RawMessag
 // heading returns what is shown above the prompt: title, constraints, description and choices.
 func (f *field) heading() string {
 	var b strings.Builder
-	title := stringMember(f.schema, "title")
-	if title == "" {
-		title = f.name
-	}
-	b.WriteString("  " + cleanLine(title))
+	b.WriteString("  " + cleanLine(cmp.Or(stringMember(f.schema, "title"), f.name)))
 	var notes []string
 	if format := stringMember(f.schema, "format"); format != "" {
 		notes = append(notes, format)
@@ -82,10 +79,14 @@ func (f *field) heading() string {
 	if notes != nil {
 		b.WriteString(" (" + cleanLine(strings.Join(notes, ", ")) + ")")
 	}
-	if d := f.description(); d != "" {
+	if d := f.description; d != "" {
 		b.WriteString("\n" + indent(clean(d), "    "))
 	}
-	for i, c := range f.options() {
+	choices := f.choices
+	if f.items != nil {
+		choices = f.items.choices
+	}
+	for i, c := range choices {
 		fmt.Fprintf(&b, "\n    %d) %s", i+1, cleanLine(c.text()))
 		if c.title != "" && c.title != c.text() {
 			b.WriteString("  " + cleanLine(c.title))
@@ -111,14 +112,6 @@ func (f *field) bounds() (notes []string) {
 		}
 	}
 	return notes
-}
-
-// options returns the values to choose from, of the field or of the elements of its list.
-func (f *field) options() []choice {
-	if f.items != nil {
-		return f.items.choices
-	}
-	return f.choices
 }
 
 // promptText returns the prompt of the field: what to type, and the default.
@@ -159,8 +152,8 @@ func (f *field) display(value stdjson.RawMessage) string {
 	return choice{value: value}.text()
 }
 
-// parse returns the value of a line and validates it. An empty line is the default, or leaves the
-// field out; "" is the empty string.
+// parse returns the validated value of a line. An empty line is the default or no value; "" is the
+// empty string.
 func (f *field) parse(line string) (value stdjson.RawMessage, err error) {
 	trimmed := strings.TrimSpace(line)
 	switch {
@@ -175,7 +168,9 @@ func (f *field) parse(line string) (value stdjson.RawMessage, err error) {
 	case f.choices != nil:
 		value, err = pick(f.choices, trimmed)
 	case f.takes("boolean"):
-		value, err = parseBoolean(trimmed)
+		var yes bool
+		yes, err = parseYesNo(trimmed)
+		value = strconv.AppendBool(nil, yes)
 	case f.takes("string") && trimmed == `""`:
 		value = stdjson.RawMessage(trimmed)
 	default:
@@ -190,13 +185,8 @@ func (f *field) parse(line string) (value stdjson.RawMessage, err error) {
 	return value, f.checkFormat(value)
 }
 
-func parseBoolean(text string) (stdjson.RawMessage, error) {
-	yes, err := parseYesNo(text)
-	return strconv.AppendBool(nil, yes), err
-}
-
 func (f *field) parseList(text string) (stdjson.RawMessage, error) {
-	var chosen []stdjson.RawMessage
+	var chosen [][]byte
 	for part := range strings.SplitSeq(text, ",") {
 		if part = strings.TrimSpace(part); part == "" {
 			continue
@@ -211,7 +201,7 @@ func (f *field) parseList(text string) (stdjson.RawMessage, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !slices.ContainsFunc(chosen, func(c stdjson.RawMessage) bool { return string(c) == string(value) }) {
+		if !slices.ContainsFunc(chosen, func(c []byte) bool { return string(c) == string(value) }) {
 			chosen = append(chosen, value)
 		}
 	}

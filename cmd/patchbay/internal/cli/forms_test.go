@@ -108,7 +108,7 @@ func TestELIC_FormOnTheTerminal(t *testing.T) {
 				if o.status != exitOK || strings.TrimSpace(o.stdout) != test.result {
 					t.Errorf("got %d %q, want %s; the screen: %s", o.status, o.stdout, test.result, o.stderr)
 				}
-				for _, text := range append(test.says, `it calls itself "odd red \\x1b[31malert`, url) {
+				for _, text := range append(test.says, `server name "odd red \\x1b[31malert`, url) {
 					if !strings.Contains(o.stderr, text) {
 						t.Errorf("stderr does not contain %q: %s", text, o.stderr)
 					}
@@ -224,7 +224,7 @@ func TestAnswersFile(t *testing.T) {
 		{`{"elicitation": [{"action": "decline"}]}`, "form", exitTool, "declined"},
 		{`{"elicitation": [{"action": "cancel"}]}`, "form", exitTool, "cancelled"},
 		{`{}`, "form", exitTool, "not a terminal"},
-		{`{"elicitation": [{"content": {"name": "B"}}]}`, "form", exitFailure, "not what was asked for"},
+		{`{"elicitation": [{"content": {"name": "B"}}]}`, "form", exitFailure, "/name: got 1 character, want at least 2"},
 		{`{"elicitation": [{"content": {"value": "1"}}, {"content": {"value": "2"}}]}`, "both", exitOK, "12"},
 		{`{"elicitation": [{"message": "Second", "content": {"value": "2"}}, {"content": {"value": "1"}}]}`,
 			"both", exitOK, "12"},

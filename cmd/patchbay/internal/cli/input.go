@@ -3,9 +3,9 @@ package cli
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 )
 
@@ -15,9 +15,6 @@ const (
 	// maxInput bounds what is read from standard input or a file, in bytes. Messages are no larger.
 	maxInput = 16 << 20
 )
-
-// errInputEnds is returned after the last line of standard input.
-var errInputEnds = errors.New("end of input")
 
 // An input is standard input. A read cannot be cancelled: one whose caller has given up goes on,
 // and the next caller gets its line.
@@ -38,12 +35,12 @@ func newInput(r io.Reader) *input {
 	return in
 }
 
-// readLine returns the next line without its line break. It must not be called concurrently.
+// readLine returns the next line without its line break, and io.EOF after the last. It must not be
+// called concurrently.
 func (in *input) readLine(ctx context.Context) (string, error) {
 	if in.next == nil {
-		next := make(chan inputLine, 1)
-		go func() { next <- in.scan() }() // ends with the line, the input or the program
-		in.next = next
+		in.next = make(chan inputLine, 1)
+		go func(next chan<- inputLine) { next <- in.scan() }(in.next) // ends with the line, the input or the program
 	}
 	select {
 	case line := <-in.next:
@@ -61,29 +58,43 @@ func (in *input) scan() inputLine {
 	if err := in.lines.Err(); err != nil {
 		return inputLine{err: fmt.Errorf("standard input: %w", err)}
 	}
-	return inputLine{err: errInputEnds}
+	return inputLine{err: io.EOF}
 }
 
-// readAll reads the whole input.
-func (in *input) readAll(ctx context.Context) ([]byte, error) {
-	type result struct {
-		data []byte
-		err  error
+// readSource reads a file, or standard input if the name is "-".
+func (in *input) readSource(ctx context.Context, name string) ([]byte, error) {
+	if name != "-" {
+		return readFile(name)
 	}
-	done := make(chan result, 1)
+	var data []byte
+	done := make(chan error, 1)
 	go func() { // ends with the input or the program
-		data, err := readAll(in.r)
-		done <- result{data, err}
+		var err error
+		data, err = readAll(in.r)
+		done <- err
 	}()
 	select {
-	case r := <-done:
-		if r.err != nil {
-			return nil, fmt.Errorf("standard input: %w", r.err)
+	case err := <-done:
+		if err != nil {
+			return nil, fmt.Errorf("standard input: %w", err)
 		}
-		return r.data, nil
+		return data, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+}
+
+func readFile(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := readAll(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return data, nil
 }
 
 func readAll(r io.Reader) ([]byte, error) {

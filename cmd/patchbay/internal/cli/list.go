@@ -1,12 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
 	"strings"
-
-	"github.com/spf13/cobra"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -23,29 +22,32 @@ func collect[T any](all iter.Seq2[T, error]) ([]T, error) {
 	return list, nil
 }
 
-// A listing is a command that lists what a server has.
+// A listing is a list that a server has.
 type listing[T any] struct {
 	key  string // of the list in JSON
 	all  func(c *mcp.Client, ctx context.Context) iter.Seq2[T, error]
-	show func(p *program, item T, whole bool)
-	// With name, an argument selects one item, which is shown whole.
-	thing string
-	name  func(T) string
+	show func(item T, whole bool)
+	name func(item T) string
 }
 
-// run returns the function of the command.
-func (l listing[T]) run(p *program) func(*cobra.Command, []string) error {
-	atMost := 0
-	if l.name != nil {
-		atMost = 1
+// names returns the names of the items, even after an error.
+func (l listing[T]) names(ctx context.Context, c *mcp.Client) (names []string) {
+	list, _ := collect(l.all(c, ctx))
+	for _, item := range list {
+		names = append(names, l.name(item))
 	}
-	return p.verb(func(ctx context.Context, c *mcp.Client, words []string) error {
+	return names
+}
+
+// listOrShow returns the function of a command that prints a list, or one item in full.
+func listOrShow[T any](p *program, l listing[T]) func(context.Context, *mcp.Client, []string) error {
+	return func(ctx context.Context, c *mcp.Client, words []string) error {
 		list, err := collect(l.all(c, ctx))
 		if err != nil {
 			return err
 		}
 		if len(words) > 0 {
-			item, err := find(list, words[0], l.thing, l.name)
+			item, err := find(list, words[0], strings.TrimSuffix(l.key, "s"), l.name)
 			if err != nil {
 				return err
 			}
@@ -56,10 +58,10 @@ func (l listing[T]) run(p *program) func(*cobra.Command, []string) error {
 			return nil
 		}
 		for _, item := range list {
-			l.show(p, item, len(words) > 0)
+			l.show(item, len(words) > 0)
 		}
 		return nil
-	}, 0, atMost)
+	}
 }
 
 // find returns the item of a name. Its error suggests similar names.
@@ -74,36 +76,26 @@ func find[T any](list []T, wanted, thing string, name func(T) string) (found T, 
 	return found, notFound(unknownName(thing, wanted, known))
 }
 
-func (p *program) toolsCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "tools TARGET [NAME] | tools [NAME] -- COMMAND…",
-		Short: "List tools, or show one with its input and output schema",
-		Example: `  patchbay tools http://127.0.0.1:8765/mcp
-  patchbay tools http://127.0.0.1:8765/mcp add
-  patchbay tools --json -- go run ./cmd/patchbay serve --stdio`,
-		ValidArgsFunction: p.completeNames(toolNames),
-		RunE: listing[*mcp.Tool]{key: "tools", all: (*mcp.Client).Tools, show: (*program).showTool,
-			thing: "tool", name: toolName}.run(p),
-	}
-}
-
 func toolName(t *mcp.Tool) string { return t.Name }
 
-// toolLine returns a tool with its arguments, as it is called.
-func toolLine(t *mcp.Tool) string {
-	line := cleanLine(t.Name)
-	parameters, _ := parametersOf(t.InputSchema)
+// signature returns a name with arguments, as they are given on a command line.
+func signature(name string, parameters []parameter) string {
+	line := cleanLine(name)
 	for i := range parameters {
-		word := parameters[i].name + "=" + typeName(&parameters[i])
-		if !parameters[i].required {
-			word = "[" + word + "]"
-		}
-		line += " " + cleanLine(word)
+		p := &parameters[i]
+		line += " " + cleanLine(p.bracketed(p.name+"="+typeName(p)))
 	}
 	return line
 }
 
-// typeName returns the type or the choices of a parameter.
+// bracketed puts a word in brackets if the parameter is optional.
+func (p *parameter) bracketed(word string) string {
+	if p.required {
+		return word
+	}
+	return "[" + word + "]"
+}
+
 func typeName(p *parameter) string {
 	switch {
 	case len(p.choices) > 0 && len(p.choices) <= 5:
@@ -122,10 +114,7 @@ func typeName(p *parameter) string {
 func (p *program) showDescription(title, description string, whole bool) {
 	if !whole {
 		first, _, _ := strings.Cut(strings.TrimSpace(description), "\n")
-		if first == "" {
-			first = title
-		}
-		if first != "" {
+		if first = cmp.Or(first, title); first != "" {
 			p.output.printf("    %s", shorten(cleanLine(first), 200))
 		}
 		return
@@ -140,12 +129,12 @@ func (p *program) showDescription(title, description string, whole bool) {
 
 // showTool prints a tool. The whole tool has its parameters, annotations and output schema.
 func (p *program) showTool(t *mcp.Tool, whole bool) {
-	p.output.printf("%s", toolLine(t))
+	parameters, _ := parametersOf(t.InputSchema)
+	p.output.printf("%s", signature(t.Name, parameters))
 	p.showDescription(t.Title, t.Description, whole)
 	if !whole {
 		return
 	}
-	parameters, _ := parametersOf(t.InputSchema)
 	for i := range parameters {
 		param := &parameters[i]
 		line := fmt.Sprintf("  %s: %s", cleanLine(param.name), cleanLine(param.want()))
@@ -155,7 +144,7 @@ func (p *program) showTool(t *mcp.Tool, whole bool) {
 		if d := param.defaultValue(); d != nil {
 			line += ", default " + cleanJSON(string(d))
 		}
-		if d := param.description(); d != "" {
+		if d := param.description; d != "" {
 			line += "; " + cleanLine(d)
 		}
 		p.output.printf("%s", line)
@@ -168,92 +157,49 @@ func (p *program) showTool(t *mcp.Tool, whole bool) {
 	}
 }
 
-// hintsOf returns the annotations of a tool in words.
 func hintsOf(a *mcp.ToolAnnotations) string {
 	if a == nil {
 		return ""
 	}
 	var all []string
 	for _, hint := range []struct {
-		set     *bool
-		yes, no string
+		set  *bool
+		text string
 	}{
-		{a.ReadOnly, "read-only", "not read-only"},
-		{a.Destructive, "destructive", "not destructive"},
-		{a.Idempotent, "idempotent", "not idempotent"},
-		{a.OpenWorld, "open world", "closed world"},
+		{a.ReadOnly, "read-only"}, {a.Destructive, "destructive"}, {a.Idempotent, "idempotent"},
+		{a.OpenWorld, "open world"},
 	} {
 		switch {
 		case hint.set == nil:
 		case *hint.set:
-			all = append(all, hint.yes)
+			all = append(all, hint.text)
 		default:
-			all = append(all, hint.no)
+			all = append(all, "not "+hint.text)
 		}
 	}
 	return strings.Join(all, ", ")
 }
 
-func (p *program) resourcesCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:               "resources TARGET | resources -- COMMAND…",
-		Short:             "List resources",
-		Example:           `  patchbay resources http://127.0.0.1:8765/mcp`,
-		ValidArgsFunction: p.completeNames(nil),
-		RunE: listing[*mcp.Resource]{key: "resources", all: (*mcp.Client).Resources,
-			show: func(p *program, r *mcp.Resource, whole bool) {
-				size := ""
-				if r.Size != nil {
-					size = ", " + formatBytes(int(*r.Size))
-				}
-				p.output.printf("%s  %s%s", cleanLine(r.URI), cleanLine(r.MIMEType), size)
-				p.showDescription(r.Title, r.Description, whole)
-			}}.run(p),
+func resourceURI(r *mcp.Resource) string { return r.URI }
+
+func (p *program) showResource(r *mcp.Resource, whole bool) {
+	size := ""
+	if r.Size != nil {
+		size = ", " + formatBytes(int(*r.Size))
 	}
+	p.output.printf("%s  %s%s", cleanLine(r.URI), cleanLine(r.MIMEType), size)
+	p.showDescription(r.Title, r.Description, whole)
 }
 
-func (p *program) templatesCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:               "templates TARGET | templates -- COMMAND…",
-		Short:             "List resource templates",
-		Example:           `  patchbay templates http://127.0.0.1:8765/mcp`,
-		ValidArgsFunction: p.completeNames(nil),
-		RunE: listing[*mcp.ResourceTemplate]{key: "resourceTemplates", all: (*mcp.Client).ResourceTemplates,
-			show: func(p *program, t *mcp.ResourceTemplate, whole bool) {
-				p.output.printf("%s  %s", cleanLine(t.URITemplate), cleanLine(t.MIMEType))
-				p.showDescription(t.Title, t.Description, whole)
-			}}.run(p),
-	}
-}
-
-func (p *program) promptsCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:               "prompts TARGET [NAME] | prompts [NAME] -- COMMAND…",
-		Short:             "List prompts, or show one with its arguments",
-		Example:           `  patchbay prompts http://127.0.0.1:8765/mcp`,
-		ValidArgsFunction: p.completeNames(promptNames),
-		RunE: listing[*mcp.Prompt]{key: "prompts", all: (*mcp.Client).Prompts, show: (*program).showPrompt,
-			thing: "prompt", name: promptName}.run(p),
-	}
+func (p *program) showTemplate(t *mcp.ResourceTemplate, whole bool) {
+	p.output.printf("%s  %s", cleanLine(t.URITemplate), cleanLine(t.MIMEType))
+	p.showDescription(t.Title, t.Description, whole)
 }
 
 func promptName(prompt *mcp.Prompt) string { return prompt.Name }
 
-// promptLine returns a prompt with its arguments.
-func promptLine(prompt *mcp.Prompt) string {
-	line := cleanLine(prompt.Name)
-	for _, a := range prompt.Arguments {
-		word := a.Name + "=…"
-		if !a.Required {
-			word = "[" + word + "]"
-		}
-		line += " " + cleanLine(word)
-	}
-	return line
-}
-
 func (p *program) showPrompt(prompt *mcp.Prompt, whole bool) {
-	p.output.printf("%s", promptLine(prompt))
+	p.output.printf("%s", signature(prompt.Name, promptParameters(prompt)))
 	p.showDescription(prompt.Title, prompt.Description, whole)
 	for _, a := range prompt.Arguments {
 		if whole && a.Description != "" {

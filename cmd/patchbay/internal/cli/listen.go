@@ -18,37 +18,30 @@ type listenEvent struct {
 	Filter *mcp.SubscriptionFilter `json:"filter,omitzero"`
 }
 
-func (p *program) listenCommand() *cobra.Command {
-	var tools, prompts, resources bool
+func (p *program) listenCommand(names lister) *cobra.Command {
+	var flags mcp.SubscriptionFilter
 	var count int
 	var length time.Duration
-	cmd := &cobra.Command{
-		Use:   "listen TARGET [URI…] | listen [URI…] -- COMMAND…",
-		Short: "Subscribe to changes and print them",
-		Long: `Subscribe to notifications of changes, and print them: of the lists of tools, prompts and
-resources, and of the resources with the given URIs. Without flags and URIs, subscribe to the
-three lists. Stop on an interrupt (Ctrl-C), or as --for and --count say.`,
-		Example: `  patchbay listen http://127.0.0.1:8765/mcp demo://counter
-  patchbay listen --tools --count 1 http://127.0.0.1:8765/mcp`,
-		ValidArgsFunction: p.completeNames(resourceURIs),
-		RunE: p.verb(func(ctx context.Context, c *mcp.Client, words []string) error {
-			f := mcp.SubscriptionFilter{ToolsListChanged: tools, PromptsListChanged: prompts,
-				ResourcesListChanged: resources, ResourceSubscriptions: words}
-			if !tools && !prompts && !resources && len(words) == 0 {
+	cmd := p.serverCommand("listen [URI…]", "Subscribe to changes and print them", names,
+		func(ctx context.Context, c *mcp.Client, words []string) error {
+			f := flags
+			f.ResourceSubscriptions = words
+			if !f.ToolsListChanged && !f.PromptsListChanged && !f.ResourcesListChanged && len(words) == 0 {
 				f.ToolsListChanged, f.PromptsListChanged, f.ResourcesListChanged = true, true, true
 			}
 			return p.listen(ctx, c, f, count, length)
-		}, 0, -1),
-	}
-	cmd.Flags().BoolVar(&tools, "tools", false, "subscribe to the list of tools")
-	cmd.Flags().BoolVar(&prompts, "prompts", false, "subscribe to the list of prompts")
-	cmd.Flags().BoolVar(&resources, "resources", false, "subscribe to the list of resources")
+		})
+	cmd.Flags().BoolVar(&flags.ToolsListChanged, "tools", false, "subscribe to the list of tools")
+	cmd.Flags().BoolVar(&flags.PromptsListChanged, "prompts", false, "subscribe to the list of prompts")
+	cmd.Flags().BoolVar(&flags.ResourcesListChanged, "resources", false, "subscribe to the list of resources")
 	cmd.Flags().IntVar(&count, "count", 0, "stop after `n` changes")
 	cmd.Flags().DurationVar(&length, "for", 0, "stop after this `duration`")
 	return cmd
 }
 
-func (p *program) listen(outer context.Context, c *mcp.Client, f mcp.SubscriptionFilter, count int, length time.Duration) error {
+func (p *program) listen(
+	outer context.Context, c *mcp.Client, f mcp.SubscriptionFilter, count int, length time.Duration,
+) error {
 	ctx := outer
 	if length > 0 {
 		var cancel context.CancelFunc
@@ -77,21 +70,21 @@ func (p *program) listen(outer context.Context, c *mcp.Client, f mcp.Subscriptio
 	return errors.New("the server ended the subscription")
 }
 
-// showEvent prints an event.
 func (p *program) showEvent(e mcp.Event) {
 	if p.flags.json {
 		p.output.value(listenEvent{strings.ReplaceAll(e.Kind.String(), " ", "_"), e.URI, e.Filter})
 		return
 	}
 	switch e.Kind {
-	case mcp.EventListening, mcp.EventChangesMissed:
-		p.screen.printf("%s to: %s", e.Kind, cleanLine(filterText(e.Filter)))
+	case mcp.EventListening:
+		p.screen.printf("listening to: %s", cleanLine(filterText(e.Filter)))
+	case mcp.EventChangesMissed:
+		p.screen.printf("changes may have been missed: %s", cleanLine(filterText(e.Filter)))
 	default:
 		p.output.println(strings.TrimSpace(e.Kind.String() + " " + cleanLine(e.URI)))
 	}
 }
 
-// filterText returns the filter of a subscription in words.
 func filterText(f *mcp.SubscriptionFilter) string {
 	var all []string
 	if f.ToolsListChanged {

@@ -18,8 +18,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// Environment variables. With the credentials of a client, requests are authorized without a user,
-// and nothing is stored.
+// Environment variables. Client credentials authorize without a user, and nothing is stored.
 const (
 	envClientID   = "PATCHBAY_CLIENT_ID"
 	envSecret     = "PATCHBAY_CLIENT_SECRET"
@@ -29,9 +28,6 @@ const (
 	envVaultDir   = "PATCHBAY_VAULT_DIR"
 	envPassphrase = "PATCHBAY_VAULT_PASSPHRASE"
 )
-
-// clientName is the client name that authorization servers show to the user.
-const clientName = "Patchbay"
 
 // settings are the options of a login. They are stored for later commands.
 type settings struct {
@@ -46,7 +42,6 @@ func (s *settings) isEmpty() bool {
 	return s.ClientID == "" && s.MetadataURL == "" && len(s.Scopes) == 0
 }
 
-// openVault returns the vault of the user.
 func (p *program) openVault() (*vault.Vault, error) {
 	if p.vault == nil {
 		v, err := vault.New(&vault.Options{Dir: os.Getenv(envVaultDir), Passphrase: os.Getenv(envPassphrase)})
@@ -58,7 +53,6 @@ func (p *program) openVault() (*vault.Vault, error) {
 	return p.vault, nil
 }
 
-// settingsKey returns the key of the settings in the vault.
 func settingsKey(t *target) string {
 	u, err := url.Parse(t.url)
 	if err != nil {
@@ -68,7 +62,6 @@ func settingsKey(t *target) string {
 	return "settings " + u.String()
 }
 
-// loadSettings returns the settings of the login at a target.
 func (p *program) loadSettings(ctx context.Context, t *target) (*settings, error) {
 	v, err := p.openVault()
 	if err != nil {
@@ -159,12 +152,11 @@ func (p *program) newAuth(t *target, s *settings, ask oauthclient.Authorizer) (*
 	opts.Store, opts.Authorizer, opts.Scopes = v, ask, s.Scopes
 	opts.Client = oauthclient.Identity{
 		ID: s.ClientID, Secret: s.ClientSecret, Issuer: s.Issuer, MetadataURL: s.MetadataURL,
-		Metadata: oauth.ClientMetadata{Name: clientName, ApplicationType: "native"},
+		Metadata: oauth.ClientMetadata{Name: "Patchbay", ApplicationType: "native"},
 	}
 	return oauthclient.NewTransport(t.url, opts), nil
 }
 
-// authOptions returns the options of all logins.
 func (p *program) authOptions() *oauthclient.TransportOptions {
 	return &oauthclient.TransportOptions{
 		Fetcher: oauth.NewFetcher(&oauth.FetcherOptions{Proxy: http.ProxyFromEnvironment, Logger: p.logger()}),
@@ -177,8 +169,7 @@ func (p *program) authOptions() *oauthclient.TransportOptions {
 // isMachineClient reports whether the environment has client credentials.
 func isMachineClient() bool { return os.Getenv(envClientID) != "" }
 
-// machineOptions returns the options for client credentials. Each run requests a token: that costs
-// a request, and stores nothing.
+// machineOptions returns the options for client credentials. Each run requests a token, stored nowhere.
 func (p *program) machineOptions() (*oauthclient.TransportOptions, error) {
 	secret, keyFile := os.Getenv(envSecret), os.Getenv(envKeyFile)
 	switch {
@@ -193,7 +184,7 @@ func (p *program) machineOptions() (*oauthclient.TransportOptions, error) {
 	opts.Scopes = strings.Fields(os.Getenv(envScopes))
 	opts.Client = oauthclient.Identity{ID: os.Getenv(envClientID), Secret: secret, Issuer: os.Getenv(envIssuer)}
 	if keyFile != "" {
-		text, err := readSecretFile(keyFile)
+		text, err := readFile(keyFile)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", envKeyFile, err)
 		}
@@ -206,17 +197,7 @@ func (p *program) machineOptions() (*oauthclient.TransportOptions, error) {
 	return opts, nil
 }
 
-func readSecretFile(name string) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return readAll(f)
-}
-
-// browser returns the authorizer that has the user log in in a browser. If opens is false, the user
-// opens the page.
+// browser returns the authorizer that uses a browser. If opens is false, the user opens the page.
 func (p *program) browser(t *target, opens bool) oauthclient.Authorizer {
 	return oauthclient.NewBrowser(&oauthclient.BrowserOptions{
 		Open: func(ctx context.Context, page string) error {

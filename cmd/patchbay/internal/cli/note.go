@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/url"
 	"os"
@@ -85,12 +84,9 @@ func (t *target) public() string {
 	return name
 }
 
-// noteDir returns the directory of the notes. Each note is a file, so that no lock is needed.
-func noteDir() (string, error) { return stateDir("tasks") }
-
-// save writes a note, and removes the oldest beyond maxNotes.
+// save writes a note to a file of its own, so that no lock is needed, and removes the oldest notes.
 func (n *note) save() error {
-	dir, err := noteDir()
+	dir, err := stateDir("tasks")
 	if err != nil {
 		return err
 	}
@@ -101,33 +97,20 @@ func (n *note) save() error {
 	if err != nil {
 		return err
 	}
-	name := n.Started.UTC().Format(noteStamp) + "-" + rand.Text()
-	fresh := filepath.Join(dir, name+".new")
-	if err := os.WriteFile(fresh, text, 0o600); err != nil {
+	n.file = filepath.Join(dir, n.Started.UTC().Format(noteStamp)+"-"+rand.Text()+noteEnd)
+	if err := os.WriteFile(n.file, text, 0o600); err != nil {
 		return err
-	}
-	n.file = filepath.Join(dir, name+noteEnd)
-	if err := os.Rename(fresh, n.file); err != nil {
-		return errors.Join(err, os.Remove(fresh))
 	}
 	return pruneNotes(dir)
 }
 
-// pruneNotes removes the oldest notes, and temporary files of processes that were killed.
 func pruneNotes(dir string) error {
 	files, err := os.ReadDir(dir) // sorted by name, so by time
 	if err != nil {
 		return err
 	}
-	kept := 0
-	for _, f := range slices.Backward(files) {
-		switch ours := strings.HasSuffix(f.Name(), noteEnd); {
-		case ours && kept < maxNotes:
-			kept++
-			continue
-		case !ours && !isAbandoned(f):
-			continue
-		}
+	files = slices.DeleteFunc(files, func(f fs.DirEntry) bool { return !strings.HasSuffix(f.Name(), noteEnd) })
+	for _, f := range files[:max(len(files)-maxNotes, 0)] {
 		if err := os.Remove(filepath.Join(dir, f.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -135,15 +118,9 @@ func pruneNotes(dir string) error {
 	return nil
 }
 
-// isAbandoned reports whether a file is a temporary file that was never renamed.
-func isAbandoned(f fs.DirEntry) bool {
-	info, err := f.Info()
-	return strings.HasSuffix(f.Name(), ".new") && err == nil && time.Since(info.ModTime()) > time.Minute
-}
-
 // notes returns all notes, the newest first. It ignores other files.
 func notes() ([]*note, error) {
-	dir, err := noteDir()
+	dir, err := stateDir("tasks")
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +147,6 @@ func notes() ([]*note, error) {
 	return all, nil
 }
 
-// notesOf returns the notes of one target.
 func notesOf(t *target) ([]*note, error) {
 	all, err := notes()
 	key := t.key()
@@ -181,17 +157,12 @@ func notesOf(t *target) ([]*note, error) {
 var errNotNote = errors.New("not a note of a task")
 
 func readNote(file string) (*note, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxNote+1))
+	text, err := readFile(file)
 	if err != nil {
 		return nil, err
 	}
 	n := &note{}
-	if err := json.Unmarshal(text, n); err != nil || n.ID == "" || n.Key == "" {
+	if err := json.Unmarshal(text, n); err != nil || len(text) > maxNote || n.ID == "" || n.Key == "" {
 		return nil, fmt.Errorf("%s: %w", file, errNotNote)
 	}
 	n.file = file

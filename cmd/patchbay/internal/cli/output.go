@@ -40,6 +40,13 @@ func (o *output) println(text string) {
 	o.text(strings.TrimSuffix(text, "\n") + "\n")
 }
 
+// field writes a name and a value of a server, unless the value is empty.
+func (o *output) field(width int, name, value string) {
+	if value != "" {
+		o.println(fmt.Sprintf("%-*s %s", width, name, cleanLine(value)))
+	}
+}
+
 // raw writes JSON: indented on a terminal, else on one line. The order of members is kept.
 func (o *output) raw(text []byte) {
 	v := jsontext.Value(append([]byte(nil), text...))

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	stdjson "encoding/json"
 	"fmt"
 	"slices"
@@ -12,8 +13,7 @@ import (
 const (
 	// maxReferences bounds a chain of references: a schema may refer to itself.
 	maxReferences = 8
-	// maxSubschemas bounds the references and alternatives of one schema: nested alternatives grow
-	// exponentially.
+	// maxSubschemas bounds the subschemas that are read: nested alternatives grow exponentially.
 	maxSubschemas = 1000
 )
 
@@ -25,6 +25,8 @@ type parameter struct {
 	choices  []choice           // the allowed values; nil for any
 	items    *parameter         // the elements of an array; nil for other types
 	required bool
+
+	description string
 }
 
 // A choice is an allowed value.
@@ -41,8 +43,7 @@ func (c choice) text() string {
 	return string(c.value)
 }
 
-// parametersOf returns the properties of an object schema in order. closed reports that it allows
-// no others.
+// parametersOf returns the properties of an object schema, and whether it allows no others.
 func parametersOf(schema stdjson.RawMessage) (all []parameter, closed bool) {
 	if jsonscan.Valid(schema, jsonscan.Limits{}) != nil {
 		return nil, false
@@ -74,6 +75,7 @@ type schemaReader struct {
 
 func (r *schemaReader) parameter(name string, schema []byte) parameter {
 	p := parameter{name: name, schema: r.resolve(schema)}
+	p.description = stringMember(p.schema, "description")
 	p.types, p.choices = r.kinds(p.schema)
 	if items, ok := jsonscan.Get(p.schema, "items"); ok && p.takes("array") {
 		item := parameter{schema: r.resolve(items)} // arrays of arrays are not supported
@@ -121,7 +123,15 @@ func (r *schemaReader) kinds(schema []byte) (types []string, choices []choice) {
 	}
 	if raw, ok := jsonscan.Get(schema, "enum"); ok {
 		titles, _ := jsonscan.Get(schema, "enumNames")
-		return types, titled(raw, titles)
+		all := names(titles)
+		for value := range jsonscan.Elements(raw) {
+			c := choice{value: value}
+			if len(choices) < len(all) {
+				c.title = all[len(choices)]
+			}
+			choices = append(choices, c)
+		}
+		return types, choices
 	}
 	for _, key := range []string{"oneOf", "anyOf"} {
 		branches, ok := jsonscan.Get(schema, key)
@@ -160,37 +170,19 @@ func names(raw []byte) (all []string) {
 	return all
 }
 
-func titled(values, titles []byte) (choices []choice) {
-	all := names(titles)
-	for value := range jsonscan.Elements(values) {
-		c := choice{value: value}
-		if len(choices) < len(all) {
-			c.title = all[len(choices)]
-		}
-		choices = append(choices, c)
-	}
-	return choices
-}
-
 // stringMember returns a member of an object if it is a string, else "".
 func stringMember(object []byte, key string) string {
 	raw, _ := jsonscan.Get(object, key)
-	s, err := jsonscan.Unquote(raw)
-	if err != nil {
-		return ""
-	}
+	s, _ := jsonscan.Unquote(raw)
 	return s
 }
 
 func (p *parameter) takes(kind string) bool { return slices.Contains(p.types, kind) }
 
-// defaultValue returns the default of the parameter, or nil.
 func (p *parameter) defaultValue() stdjson.RawMessage {
 	raw, _ := jsonscan.Get(p.schema, "default")
 	return raw
 }
-
-func (p *parameter) description() string { return stringMember(p.schema, "description") }
 
 // want returns the allowed values in words.
 func (p *parameter) want() string {
@@ -206,10 +198,7 @@ func (p *parameter) want() string {
 	}
 	var words []string
 	for _, t := range p.types {
-		if phrase, ok := typePhrases[t]; ok {
-			t = phrase
-		}
-		words = append(words, t)
+		words = append(words, cmp.Or(typePhrases[t], t))
 	}
 	text := strings.Join(words, " or ")
 	if p.items != nil && p.items.choices != nil {
@@ -223,8 +212,7 @@ var typePhrases = map[string]string{
 	"object": "a JSON object", "array": "an array",
 }
 
-// coerce converts what was typed to JSON. If strings are allowed, it is a string: `:=` is for other
-// types.
+// coerce converts what was typed to JSON: to a string if the parameter may be one.
 func (p *parameter) coerce(typed string) (stdjson.RawMessage, error) {
 	quoted := stdjson.RawMessage(jsonscan.AppendQuote(nil, typed))
 	if p.choices != nil {

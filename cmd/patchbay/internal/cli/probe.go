@@ -40,36 +40,18 @@ type attempt struct {
 
 func (p *program) probeCommand() *cobra.Command {
 	var quick bool
-	cmd := &cobra.Command{
-		Use:   "probe TARGET | probe -- COMMAND…",
-		Short: "Show a server's name, capabilities and protocol revisions",
-		Long: `Show the name, capabilities, extensions and instructions of a server, and the protocol revisions
-that it speaks. Each revision is tried on a connection of its own, all at the same time; a
-command is started once for each.`,
-		Example: `  patchbay probe https://example.com/mcp
-  patchbay probe --quick -- npx -y @modelcontextprotocol/server-everything`,
-		ValidArgsFunction: p.completeNames(nil),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			t, words, err := p.target(cmd, args)
-			if err == nil && len(words) > 0 {
-				err = wrongUsage(cmd)
+	cmd := p.targetCommand("probe", "Show a server's name, capabilities and protocol revisions", nil,
+		func(ctx context.Context, t *target, _ []string) error {
+			r, err := p.probe(ctx, t)
+			if err == nil && !quick {
+				err = p.tryAll(ctx, t, r)
 			}
-			if err != nil {
-				return usage(err)
-			}
-			r, err := p.probe(cmd.Context(), t)
 			if err != nil {
 				return err
 			}
-			if !quick {
-				if err := p.tryAll(cmd.Context(), t, r); err != nil {
-					return err
-				}
-			}
 			p.showReport(r)
 			return nil
-		},
-	}
+		})
 	cmd.Flags().BoolVar(&quick, "quick", false, "connect once, and do not try other revisions")
 	return cmd
 }
@@ -94,8 +76,7 @@ func (p *program) probe(ctx context.Context, t *target) (*report, error) {
 	return r, nil
 }
 
-// tryAll connects once in each other revision, concurrently: a command may take long to start and
-// to exit.
+// tryAll connects once in each other revision, concurrently: commands may start and exit slowly.
 func (p *program) tryAll(ctx context.Context, t *target, r *report) error {
 	opts, err := p.clientOptions()
 	if err != nil {
@@ -130,7 +111,6 @@ func (p *program) tryAll(ctx context.Context, t *target, r *report) error {
 	return nil
 }
 
-// try connects in one revision.
 func (p *program) try(ctx context.Context, t *target, opts *mcp.ClientOptions) attempt {
 	began := time.Now()
 	c, err := mcp.Connect(ctx, p.transport(t), opts)
@@ -153,20 +133,19 @@ func (p *program) showReport(r *report) {
 	if r.Server.Title != "" {
 		name += " (" + r.Server.Title + ")"
 	}
-	p.output.printf("server      %s", cleanLine(name))
-	p.output.printf("target      %s", cleanLine(r.Target))
-	if len(r.Versions) > 1 {
-		p.output.printf("revision    %s (supported: %s)", r.Revision, cleanLine(strings.Join(r.Versions, ", ")))
-	} else { // the handshake of older revisions names one
-		p.output.printf("revision    %s", r.Revision)
+	revision := r.Revision
+	if len(r.Versions) > 1 { // the handshake of older revisions names one
+		revision += " (supported: " + strings.Join(r.Versions, ", ") + ")"
 	}
-	if r.Eras != nil {
-		p.output.printf("eras        %s", strings.Join(r.Eras, " and "))
-	}
-	p.output.printf("offers      %s", offers(&r.Capabilities))
-	p.output.printf("connect     %.1f ms", r.ConnectMs)
+	line := func(name, value string) { p.output.field(11, name, value) }
+	line("server", name)
+	line("target", r.Target)
+	line("revision", revision)
+	line("eras", strings.Join(r.Eras, " and "))
+	line("offers", offers(&r.Capabilities))
+	line("connect", fmt.Sprintf("%.1f ms", r.ConnectMs))
 	if r.PingMs != nil {
-		p.output.printf("ping        %.1f ms", *r.PingMs)
+		line("ping", fmt.Sprintf("%.1f ms", *r.PingMs))
 	}
 	for _, a := range r.Revisions {
 		status := "supported"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/internal/browser"
@@ -38,11 +39,10 @@ func prompt[T any](ctx context.Context, p *program, text string, parse func(line
 	}
 }
 
-// promptLine reads a line. The two commands, and the end of the input, are errors.
 func (p *program) promptLine(ctx context.Context) (string, error) {
 	line, err := p.input.readLine(ctx)
 	switch {
-	case errors.Is(err, errInputEnds):
+	case errors.Is(err, io.EOF):
 		p.screen.printf("")
 		return "", errCancelled
 	case err != nil:
@@ -115,23 +115,8 @@ func openBrowser(ctx context.Context, page string) error {
 	return browser.Open(ctx, u)
 }
 
-// lockTerminal waits for the terminal: a server can ask several questions at once, and there is
-// one user.
-func (p *program) lockTerminal(ctx context.Context) error {
-	select {
-	case p.terminalLock <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-func (p *program) unlockTerminal() { <-p.terminalLock }
-
-// mayPrompt reports whether the user can be prompted.
 func (p *program) mayPrompt() bool { return p.interactive && !p.flags.noInput }
 
-// whyNoPrompt returns the reason why the user cannot be prompted.
 func (p *program) whyNoPrompt() string {
 	if p.flags.noInput {
 		return "--no-input is set (use --answers FILE to answer)"

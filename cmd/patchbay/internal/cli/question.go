@@ -5,6 +5,7 @@ import (
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -41,18 +42,19 @@ type pageQuestion struct{ *mcp.ElicitRequestParams }
 // A samplingQuestion is a sampling request, in which the user plays the model.
 type samplingQuestion struct{ *mcp.CreateMessageParams }
 
-// answerQuestion returns the answer of the command line, of the answers file or of the user, in
-// this order. Without any, the question is declined, or fails with errLeftOpen if p.leaveOpen is
-// set.
+// answerQuestion returns the answer of the command line, of the answers file or of the user, in this
+// order. Without any, it declines, or fails with errLeftOpen if p.leaveOpen is set.
 func (p *program) answerQuestion(ctx context.Context, q question) (*answer, error) {
 	if p.given != nil && !p.given.selects(q) {
 		<-ctx.Done() // another program may answer it
 		return nil, context.Cause(ctx)
 	}
-	if err := p.lockTerminal(ctx); err != nil {
-		return nil, err
+	select { // a server can ask several questions at once, and there is one user
+	case p.terminalLock <- struct{}{}:
+		defer func() { <-p.terminalLock }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
-	defer p.unlockTerminal()
 	if p.given != nil {
 		a, err := p.given.answer(ctx, p, q)
 		return a, p.given.done(ctx, err)
@@ -83,7 +85,6 @@ func (p *program) answerQuestion(ctx context.Context, q question) (*answer, erro
 	return a, err
 }
 
-// elicit answers an elicitation in form mode.
 func (p *program) elicit(ctx context.Context, params *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 	a, err := p.answerQuestion(ctx, formQuestion{params})
 	if err != nil {
@@ -108,7 +109,6 @@ func (p *program) elicitURL(ctx context.Context, params *mcp.ElicitRequestParams
 	return a.elicitResult(), nil
 }
 
-// sample answers a sampling request.
 func (p *program) sample(ctx context.Context, params *mcp.CreateMessageParams) (*mcp.CreateMessageResult, error) {
 	a, err := p.answerQuestion(ctx, samplingQuestion{params})
 	if err != nil {
@@ -120,7 +120,6 @@ func (p *program) sample(ctx context.Context, params *mcp.CreateMessageParams) (
 	return a.sampleResult(), nil
 }
 
-// parseQuestion returns the question of an input request of a task.
 func parseQuestion(r mcp.InputRequest) (question, error) {
 	var q question
 	var err error
@@ -189,17 +188,12 @@ func (q formQuestion) summary() string { return cleanLine(q.Message) }
 func (q formQuestion) arguments() (words []string) {
 	parameters, _ := parametersOf(q.RequestedSchema)
 	for i := range parameters {
-		word := fieldUsage(&parameters[i])
-		if !parameters[i].required {
-			word = "[" + word + "]"
-		}
-		words = append(words, word)
+		words = append(words, parameters[i].bracketed(fieldUsage(&parameters[i])))
 	}
 	return words
 }
 
-// fieldUsage shows how a field is written: as a JSON object, if name=value would be read as
-// something else.
+// fieldUsage shows how a field is given: in a JSON object, if name=value would be ambiguous.
 func fieldUsage(field *parameter) string {
 	name := field.name
 	if name == "" || strings.ContainsAny(name[:1], "-@{") || strings.Contains(name, "=") ||
@@ -222,12 +216,7 @@ func (q formQuestion) fits(a *answer) bool {
 		return true
 	}
 	fields, _ := parametersOf(q.RequestedSchema)
-	for i := range fields {
-		if fields[i].name == a.Field {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(fields, func(f parameter) bool { return f.name == a.Field })
 }
 
 func (q formQuestion) prompt(ctx context.Context, p *program) (*answer, error) {
@@ -288,7 +277,7 @@ func (q samplingQuestion) message() string {
 }
 
 func (q samplingQuestion) summary() string {
-	return "for sampling, the answer of a language model"
+	return cleanLine("sampling, the answer of a language model to: " + shorten(q.message(), 100))
 }
 func (q samplingQuestion) arguments() []string { return []string{"text=…"} }
 func (q samplingQuestion) fits(*answer) bool   { return true }
@@ -317,7 +306,6 @@ func (q samplingQuestion) prompt(ctx context.Context, p *program) (*answer, erro
 	return &answer{Text: text}, err
 }
 
-// conversation shows the messages that the model would see.
 func (q samplingQuestion) conversation() string {
 	var b strings.Builder
 	if q.SystemPrompt != "" {

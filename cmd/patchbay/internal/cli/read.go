@@ -7,24 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
-
-func (p *program) readCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "read TARGET URI [VARIABLE=VALUE…] | read URI [VARIABLE=VALUE…] -- COMMAND…",
-		Short: "Read a resource",
-		Long: `Read a resource and print its text. Binary content is described, and saved with --save. The
-URI may be a resource template, followed by its variables.`,
-		Example: `  patchbay read http://127.0.0.1:8765/mcp demo://counter
-  patchbay read http://127.0.0.1:8765/mcp 'demo://cities/{country}/{city}' country=kenya city=nairobi`,
-		ValidArgsFunction: p.completeNames(resourceURIs),
-		RunE:              p.verb(p.read, 1, -1),
-	}
-}
 
 func (p *program) read(ctx context.Context, c *mcp.Client, words []string) error {
 	uri := words[0]
@@ -49,22 +34,29 @@ func (p *program) read(ctx context.Context, c *mcp.Client, words []string) error
 		p.output.result(result)
 	}
 	for _, part := range result.Contents {
-		switch {
-		case part.Blob != nil:
-			if !p.flags.json {
-				p.output.println(cleanLine(binary("resource "+part.URI, part.MIMEType, part.Blob)))
-			}
-			if err := p.saveFile(part.URI, part.MIMEType, part.Blob); err != nil {
-				return err
-			}
-		case !p.flags.json:
-			p.output.text(part.Text)
-			if p.output.terminal && !strings.HasSuffix(part.Text, "\n") {
-				p.output.write("\n")
-			}
+		if err := p.showContents("resource "+part.URI, part); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// showContents prints text as it is, or describes and saves binary content. With --json it only saves.
+func (p *program) showContents(what string, part *mcp.ResourceContents) error {
+	switch {
+	case p.flags.json:
+	case part.Blob != nil:
+		p.output.println(cleanLine(binary(what, part.MIMEType, part.Blob)))
+	default:
+		p.output.text(part.Text)
+		if p.output.terminal && !strings.HasSuffix(part.Text, "\n") {
+			p.output.write("\n")
+		}
+	}
+	if part.Blob == nil {
+		return nil
+	}
+	return p.saveFile(part.URI, part.MIMEType, part.Blob)
 }
 
 // expandTemplate expands a URI template. Unknown variables are errors.
@@ -82,7 +74,6 @@ func expandTemplate(uri string, values map[string]any) (string, error) {
 	return template.Expand(values)
 }
 
-// assignments parses key=value words.
 func assignments(words []string) (map[string]string, error) {
 	all := map[string]string{}
 	for _, word := range words {
@@ -95,18 +86,6 @@ func assignments(words []string) (map[string]string, error) {
 	return all, nil
 }
 
-func (p *program) getCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "get TARGET PROMPT [ARGUMENT…] | get PROMPT [ARGUMENT…] -- COMMAND…",
-		Short: "Get a prompt",
-		Long: `Get a prompt with its arguments filled in, and print its messages. The values of arguments are
-strings; see help arguments for their form.`,
-		Example:           `  patchbay get http://127.0.0.1:8765/mcp review language=go code=@main.go`,
-		ValidArgsFunction: p.completeNames(promptNames),
-		RunE:              p.verb(p.get, 1, -1),
-	}
-}
-
 func (p *program) get(ctx context.Context, c *mcp.Client, words []string) error {
 	prompts, err := collect(c.Prompts(ctx))
 	if err != nil {
@@ -116,9 +95,10 @@ func (p *program) get(ctx context.Context, c *mcp.Client, words []string) error 
 	if err != nil {
 		return err
 	}
-	a, err := p.newArguments(ctx, words[1:], promptSchema(prompt))
+	parameters := promptParameters(prompt)
+	a, err := p.readArguments(ctx, words[1:], &arguments{thing: "argument", parameters: parameters, closed: true})
 	if err != nil {
-		return p.wrongArguments(ctx, err, "get", promptLine(prompt))
+		return p.wrongArguments(ctx, err, "get", signature(prompt.Name, parameters))
 	}
 	values := map[string]string{}
 	for key, value := range a.values {
@@ -148,38 +128,13 @@ func (p *program) get(ctx context.Context, c *mcp.Client, words []string) error 
 	return nil
 }
 
-// promptSchema returns a schema for a prompt's arguments, so that they are parsed like a tool's.
-func promptSchema(prompt *mcp.Prompt) []byte {
-	schema := []byte(`{"type":"object","additionalProperties":false,"properties":{`)
-	required := []byte{'['}
-	for i, a := range prompt.Arguments {
-		if i > 0 {
-			schema = append(schema, ',')
-		}
-		schema = append(jsonscan.AppendQuote(schema, a.Name), `:{"type":"string","description":`...)
-		schema = append(jsonscan.AppendQuote(schema, a.Description), '}')
-		if a.Required {
-			if len(required) > 1 {
-				required = append(required, ',')
-			}
-			required = jsonscan.AppendQuote(required, a.Name)
-		}
+// promptParameters returns a prompt's arguments as parameters, so that they are parsed like a tool's.
+func promptParameters(prompt *mcp.Prompt) (all []parameter) {
+	for _, a := range prompt.Arguments {
+		all = append(all, parameter{name: a.Name, types: []string{"string"}, required: a.Required,
+			description: a.Description})
 	}
-	return slices.Concat(schema, []byte(`},"required":`), required, []byte("]}"))
-}
-
-func (p *program) completeCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "complete TARGET REFERENCE ARGUMENT=TYPED [KNOWN=VALUE…] | complete REFERENCE ARGUMENT=TYPED " +
-			"[KNOWN=VALUE…] -- COMMAND…",
-		Short: "Complete an argument of a prompt or resource template",
-		Long: `Print completions for the value of an argument. REFERENCE is the name of a prompt or a resource
-template. KNOWN are the values of other arguments.`,
-		Example: `  patchbay complete http://127.0.0.1:8765/mcp review language=py
-  patchbay complete http://127.0.0.1:8765/mcp 'demo://cities/{country}/{city}' city=n country=kenya`,
-		ValidArgsFunction: p.completeNames(promptNames),
-		RunE:              p.verb(p.complete, 2, -1),
-	}
+	return all
 }
 
 func (p *program) complete(ctx context.Context, c *mcp.Client, words []string) error {
@@ -195,7 +150,8 @@ func (p *program) complete(ctx context.Context, c *mcp.Client, words []string) e
 	if strings.ContainsAny(words[0], ":{") {
 		ref = mcp.CompletionRef{Template: words[0]}
 	}
-	completion, err := c.Complete(ctx, &mcp.CompleteParams{Ref: ref, Argument: mcp.CompleteArgument{Name: name, Value: typed}, Context: mcp.CompleteContext{Arguments: known}})
+	completion, err := c.Complete(ctx, &mcp.CompleteParams{Ref: ref,
+		Argument: mcp.CompleteArgument{Name: name, Value: typed}, Context: mcp.CompleteContext{Arguments: known}})
 	if err != nil {
 		return err
 	}

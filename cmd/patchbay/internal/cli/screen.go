@@ -19,8 +19,7 @@ const (
 	defaultWidth = 80
 )
 
-// A screen is standard error: messages, with at most one status line below them. It is safe for
-// concurrent use.
+// A screen is standard error, with at most one status line at the end. It is safe for concurrent use.
 type screen struct {
 	w        io.Writer
 	terminal bool       // w is a terminal
@@ -33,30 +32,29 @@ type screen struct {
 }
 
 // printf writes a line. Text of a server in it must be clean.
-func (s *screen) printf(format string, args ...any) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.wipe()
-	fmt.Fprintf(s.w, format+"\n", args...)
-	s.redraw()
-}
+func (s *screen) printf(format string, args ...any) { s.print(fmt.Sprintf(format+"\n", args...)) }
 
 // prompt writes text without a line break.
 func (s *screen) prompt(text string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.wipe()
-	s.bar = ""
-	fmt.Fprint(s.w, text)
+	s.done()
+	s.print(text)
 }
 
 // Write writes a server's stderr or log text.
 func (s *screen) Write(p []byte) (int, error) {
+	s.print(clean(string(p)))
+	return len(p), nil
+}
+
+// print writes text above the status line, which is not shown again below an incomplete line.
+func (s *screen) print(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wipe()
-	fmt.Fprint(s.w, clean(string(p)))
-	return len(p), nil
+	fmt.Fprint(s.w, text)
+	if strings.HasSuffix(text, "\n") {
+		s.redraw()
+	}
 }
 
 // progress shows a progress notification: as a bar on a terminal, else as a line.
@@ -110,8 +108,7 @@ func (s *screen) redraw() {
 	}
 }
 
-// amount formats a progress. Without a total the message replaces the number, which may only count
-// messages.
+// amount formats a progress. Without a total a message replaces the number.
 func amount(p mcp.ProgressUpdate) string {
 	message := shorten(cleanLine(p.Message), 200)
 	if p.Total == nil && message != "" {
@@ -124,7 +121,6 @@ func amount(p mcp.ProgressUpdate) string {
 	return strings.TrimSpace(text + " " + message)
 }
 
-// bar formats a progress bar.
 func bar(p mcp.ProgressUpdate, width int) string {
 	text := amount(p)
 	if p.Total != nil && *p.Total > 0 {

@@ -35,30 +35,15 @@ func (p *program) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the demo server",
-		Long: `Run a demo server with examples of every MCP feature: tools, structured output, resources,
-prompts, completion, elicitation, sampling, progress, logging, subscriptions, tasks, MCP Apps and
-skills. It uses Streamable HTTP, or stdio with --stdio, and prints the configuration for clients.
-
-With --auth demo the server requires an OAuth login, and is its own authorization server. One of
-its tools requires an additional scope.
-
-Tasks are stored in a file, and survive a restart of the server at the same address. --tasks
-chooses another file, or memory.`,
-		Example: `  patchbay serve
-  patchbay serve --stdio
-  patchbay serve --auth demo`,
-		Args: noArguments,
+		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkAuth(auth, addr, stdio); err != nil {
 				return err
 			}
-			switch {
-			case auth != "":
-				return p.serveProtected(cmd.Context(), addr, where)
-			case stdio:
+			if stdio {
 				return p.serveStdio(cmd.Context(), where)
 			}
-			return p.serve(cmd.Context(), addr, where)
+			return p.serveHTTP(cmd.Context(), addr, auth, where)
 		},
 	}
 	cmd.Flags().StringVar(&addr, "addr", defaultAddr,
@@ -70,7 +55,6 @@ chooses another file, or memory.`,
 	return cmd
 }
 
-// noArguments returns an error if there are arguments.
 func noArguments(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usage(fmt.Errorf("unexpected argument %q", args[0]))
@@ -80,10 +64,9 @@ func noArguments(_ *cobra.Command, args []string) error {
 
 func (p *program) versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "version",
-		Short:   "Print the version",
-		Example: `  patchbay version`,
-		Args:    noArguments,
+		Use:   "version",
+		Short: "Print the version",
+		Args:  noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if p.flags.json {
 				p.output.value(map[string]any{"version": version(), "revisions": revisions()})
@@ -104,25 +87,33 @@ func (p *program) serveStdio(ctx context.Context, where string) error {
 	return errors.Join(d.Server.Run(ctx, mcp.Stdio()), d.end())
 }
 
-// serve serves HTTP until ctx is done.
-func (p *program) serve(ctx context.Context, addr, where string) error {
+// serveHTTP serves HTTP until ctx is done. auth is the value of --auth.
+func (p *program) serveHTTP(ctx context.Context, addr, auth, where string) error {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", withLoopbackHost(addr))
 	if err != nil {
 		return &coded{exitFailure, fmt.Errorf("%w (use --addr for another address)", err)}
 	}
-	d, err := p.newDemo(ctx, where, addrName(addr, listener.Addr()), demo.Options{})
+	defer listener.Close()
+	var opts demo.Options
+	if auth == authDemo {
+		opts.Scopes = demoScopes()
+	}
+	d, err := p.newDemo(ctx, where, addrName(addr, listener.Addr()), opts)
 	if err != nil {
-		return errors.Join(err, listener.Close())
+		return err
 	}
-	if err := announce(p.output.w, "http://"+listener.Addr().String()+endpoint); err != nil {
-		return errors.Join(err, listener.Close(), d.end())
+	if auth == authDemo {
+		return errors.Join(p.serveProtected(ctx, listener, addr, d.Server), d.end())
 	}
-	return errors.Join(mcphttp.Serve(ctx, listener, endpoint, mcphttp.NewHandler(d.Server, nil)), d.end())
+	err = announce(p.output.w, "http://"+listener.Addr().String()+endpoint)
+	if err == nil {
+		err = mcphttp.Serve(ctx, listener, endpoint, mcphttp.NewHandler(d.Server, nil))
+	}
+	return errors.Join(err, d.end())
 }
 
-// withLoopbackHost adds a loopback host to an address without a host. The demo is exposed to the
-// network only on request.
+// withLoopbackHost adds a loopback host to an address without one: the demo is not for the network.
 func withLoopbackHost(addr string) string {
 	if host, port, err := net.SplitHostPort(addr); err == nil && host == "" {
 		return net.JoinHostPort("127.0.0.1", port)
@@ -130,7 +121,6 @@ func withLoopbackHost(addr string) string {
 	return addr
 }
 
-// announce prints the URL of the server and the configuration for clients.
 func announce(w io.Writer, url string) error {
 	command, args := selfCommand()
 	overHTTP, err := clientConfig(configEntry{Type: "http", URL: url})
@@ -168,8 +158,7 @@ func clientConfig(server configEntry) (string, error) {
 	return string(b), err
 }
 
-// selfCommand returns the command line that starts this program on stdio, from wherever a client
-// runs it.
+// selfCommand returns the command line that starts this program on stdio, in any directory.
 func selfCommand() (command string, args []string) {
 	exe, err := os.Executable()
 	if err == nil && !isTransient(exe) {
@@ -185,8 +174,7 @@ func selfCommand() (command string, args []string) {
 	return "go", []string{"-C", dir, "run", self, "serve", "--stdio"}
 }
 
-// isTransient reports whether an executable was built by `go run`: it is in a temporary directory
-// or in the build cache.
+// isTransient reports whether an executable is a temporary file of `go run`.
 func isTransient(exe string) bool {
 	return builtByGoRun.MatchString(filepath.ToSlash(exe))
 }

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -53,28 +52,19 @@ func checkAuth(auth, addr string, stdio bool) error {
 	return nil
 }
 
-// serveProtected serves the demo server and its authorization server until ctx is done.
-func (p *program) serveProtected(ctx context.Context, addr, where string) error {
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", withLoopbackHost(addr))
-	if err != nil {
-		return &coded{exitFailure, fmt.Errorf("%w (choose another address with --addr)", err)}
-	}
-	origin := "http://" + listener.Addr().String()
+// serveProtected serves a demo server and its authorization server until ctx is done.
+func (p *program) serveProtected(ctx context.Context, listener net.Listener, addr string, server *mcp.Server) error {
 	store := p.demoStore(addr, listener.Addr())
-	served, err := p.newDemo(ctx, where, addrName(addr, listener.Addr()), demo.Options{Scopes: demoScopes()})
+	defer store.Close()
+	origin := "http://" + listener.Addr().String()
+	d, err := newProtectedDemo(origin, server, store, p.logger())
 	if err != nil {
-		return errors.Join(err, listener.Close(), store.Close())
+		return err
 	}
-	d, err := newProtectedDemo(origin, served.Server, store, p.logger())
-	if err == nil {
-		err = announceProtected(p.output.w, origin+endpoint)
+	if err := announceProtected(p.output.w, origin+endpoint); err != nil {
+		return err
 	}
-	if err != nil {
-		return errors.Join(err, listener.Close(), served.end(), store.Close())
-	}
-	err = mcphttp.Serve(ctx, listener, "/", d.handler, d.route)
-	return errors.Join(err, served.end(), store.Close())
+	return mcphttp.Serve(ctx, listener, "/", d.handler, d.route)
 }
 
 // A protectedDemo is the demo server and its authorization server, on one origin.
@@ -85,7 +75,6 @@ type protectedDemo struct {
 	host    string
 }
 
-// demoScopes returns the middleware that checks scopes.
 func demoScopes() mcp.Middleware {
 	rules := &oauth.ScopeRules{Tools: map[string]oauth.Scopes{demo.ToolReset: oauth.AllOf(scopeReset)}}
 	return oauth.RequireScopes(rules)
@@ -152,31 +141,21 @@ func (d *protectedDemo) route(next http.Handler) http.Handler {
 // demoStore returns the store of the authorization server. It is a file for each address, since
 // clients remember their registration. If that fails, the store is in memory.
 func (p *program) demoStore(addr string, bound net.Addr) authserver.Store {
-	if _, port, err := net.SplitHostPort(addr); err == nil && port == "0" {
+	name := addrName(addr, bound)
+	if name == "" {
 		return authserver.NewMemoryStore() // the port changes with each start
 	}
-	store, err := openDemoStore(bound)
-	if err != nil {
-		p.screen.printf("patchbay: logins are kept in memory only: %s", clean(err.Error()))
-		return authserver.NewMemoryStore()
+	dir, err := stateDir("demo")
+	if err == nil {
+		var store authserver.Store
+		if store, err = bolt.OpenAuthorization(filepath.Join(dir, name+".db"), nil); err == nil {
+			return store
+		}
 	}
-	return store
+	p.screen.printf("patchbay: logins are kept in memory only: %s", clean(err.Error()))
+	return authserver.NewMemoryStore()
 }
 
-func openDemoStore(bound net.Addr) (authserver.Store, error) {
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return nil, err
-	}
-	dir := filepath.Join(cache, "patchbay", "demo")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
-	}
-	name := strings.NewReplacer(":", "-", "[", "", "]", "", "%", "-").Replace(bound.String())
-	return bolt.OpenAuthorization(filepath.Join(dir, name+".db"), nil)
-}
-
-// announceProtected prints the URL of the server and how to log in.
 func announceProtected(w io.Writer, url string) error {
 	config, err := clientConfig(configEntry{Type: "http", URL: url})
 	if err != nil {

@@ -19,8 +19,7 @@ const (
 	tasksInMemory = "memory"
 	// maxServers bounds the files of servers without a fixed address, such as those on stdio.
 	maxServers = 64
-	// storeTimeout bounds the wait for the file of an address: the previous server may be about to
-	// exit.
+	// storeTimeout bounds the wait for the file of an address: the previous server may be exiting.
 	storeTimeout = 12 * time.Second
 	// shutdownTimeout bounds the wait for tasks to stop.
 	shutdownTimeout = 5 * time.Second
@@ -46,15 +45,13 @@ func (p *program) newDemo(ctx context.Context, where, name string, opts demo.Opt
 	return d, nil
 }
 
-// end stops the tasks and closes the store.
 func (d *servedDemo) end() error {
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
 	return errors.Join(d.Tasks.Close(ctx), d.close())
 }
 
-// openTasks opens the store of --tasks, by default a file in the state directory. If the default
-// fails, the store is in memory.
+// openTasks opens the store of --tasks. The default is a file, or memory if that fails.
 func (p *program) openTasks(where, name string) (tasks.Store, func() error, error) {
 	noClose := func() error { return nil }
 	if where == tasksInMemory {

@@ -8,109 +8,50 @@ import (
 	"path"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"github.com/patchbay-mcp/patchbay/ext/skills"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-const helpSkills = `List, read and verify the skills of a server: instructions for models, with files.
-
-Files are verified against the server's list of digests before they are printed. That proves that
-they are the listed files, not that they are harmless: a skill is text of the server's author.
-
-A skill is selected by the URI of its SKILL.md, or by its name if that is unique.`
-
-func (p *program) skillsCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "skills",
-		Short: "List, read and verify skills",
-		Long:  helpSkills,
-		Example: `  patchbay skills list http://127.0.0.1:8765/mcp
-  patchbay skills read http://127.0.0.1:8765/mcp patch-cables
-  patchbay skills verify http://127.0.0.1:8765/mcp`,
-		Args: knownSubcommand,
-		RunE: p.showHelp,
+func (p *program) showSkills(ctx context.Context, c *mcp.Client, _ []string) error {
+	list, faults, err := listSkills(ctx, c)
+	if err != nil {
+		return err
 	}
-	for _, verb := range []*cobra.Command{p.skillsListVerb(), p.skillsShowVerb(), p.skillsReadVerb(),
-		p.skillsVerifyVerb()} {
-		verb.DisableFlagsInUseLine = true
-		cmd.AddCommand(verb)
+	if p.flags.json {
+		p.output.value(map[string]any{"skills": list})
+		return badSkills(faults)
 	}
-	return cmd
+	for _, s := range list {
+		p.output.printf("%s  %s", cleanLine(s.URI), sizeOfSkill(s))
+		p.showDescription(s.Name, s.Description, false)
+	}
+	return badSkills(faults)
 }
 
-func (p *program) skillsListVerb() *cobra.Command {
-	return &cobra.Command{
-		Use:               "list TARGET | list -- COMMAND…",
-		Short:             "List skills",
-		Example:           `  patchbay skills list http://127.0.0.1:8765/mcp`,
-		ValidArgsFunction: p.completeNames(nil),
-		RunE: p.verb(func(ctx context.Context, c *mcp.Client, _ []string) error {
-			list, faults, err := listSkills(ctx, c)
-			if err != nil {
-				return err
-			}
-			if p.flags.json {
-				p.output.value(map[string]any{"skills": list})
-			} else {
-				for _, s := range list {
-					p.output.printf("%s  %s", cleanLine(s.URI), sizeOfSkill(s))
-					p.showDescription(s.Name, s.Description, false)
-				}
-			}
-			return badSkills(faults)
-		}, 0, 0),
+func (p *program) showSkill(ctx context.Context, c *mcp.Client, words []string) error {
+	s, err := findSkill(ctx, c, words[0])
+	if err != nil {
+		return err
 	}
-}
-
-func (p *program) skillsShowVerb() *cobra.Command {
-	return &cobra.Command{
-		Use:               "show TARGET SKILL | show SKILL -- COMMAND…",
-		Short:             "Show a skill and the list of its files",
-		Example:           `  patchbay skills show http://127.0.0.1:8765/mcp patch-cables`,
-		ValidArgsFunction: p.completeNames(skillNames),
-		RunE: p.verb(func(ctx context.Context, c *mcp.Client, words []string) error {
-			s, err := findSkill(ctx, c, words[0])
-			if err != nil {
-				return err
-			}
-			if p.flags.json {
-				p.output.value(shownSkill{s, s.Fingerprint()})
-				return nil
-			}
-			p.output.printf("%s  %s", cleanLine(s.URI), sizeOfSkill(s))
-			p.showDescription(s.Name, s.Description, true)
-			p.output.printf("  frontmatter: %s", cleanJSON(string(s.Frontmatter)))
-			if s.Dynamic {
-				p.output.printf("  files: dynamic (no digests to verify)")
-			} else {
-				p.output.printf("  fingerprint: %s", s.Fingerprint())
-			}
-			for _, f := range s.Files {
-				p.output.printf("  %s  %s  %s", f.Digest, cleanLine(f.Path), formatBytes(int(f.Size)))
-			}
-			return nil
-		}, 1, 1),
+	if p.flags.json {
+		p.output.value(struct {
+			Skill       *skills.Skill `json:"skill"`
+			Fingerprint string        `json:"fingerprint,omitzero"`
+		}{s, s.Fingerprint()})
+		return nil
 	}
-}
-
-// A shownSkill is the output of `patchbay skills show --json`.
-type shownSkill struct {
-	Skill       *skills.Skill `json:"skill"`
-	Fingerprint string        `json:"fingerprint,omitzero"`
-}
-
-func (p *program) skillsReadVerb() *cobra.Command {
-	return &cobra.Command{
-		Use:   "read TARGET SKILL [FILE] | read SKILL [FILE] -- COMMAND…",
-		Short: "Read and verify a file of a skill",
-		Long:  `Read and verify a file of a skill, by default its SKILL.md. Binary files are saved with --save.`,
-		Example: `  patchbay skills read http://127.0.0.1:8765/mcp patch-cables
-  patchbay skills read http://127.0.0.1:8765/mcp patch-cables references/SOCKETS.md`,
-		ValidArgsFunction: p.completeNames(skillNames),
-		RunE:              p.verb(p.readSkill, 1, 2),
+	p.output.printf("%s  %s", cleanLine(s.URI), sizeOfSkill(s))
+	p.showDescription(s.Name, s.Description, true)
+	p.output.printf("  frontmatter: %s", cleanJSON(string(s.Frontmatter)))
+	if s.Dynamic {
+		p.output.printf("  files: dynamic (no digests to verify)")
+	} else {
+		p.output.printf("  fingerprint: %s", s.Fingerprint())
 	}
+	for _, f := range s.Files {
+		p.output.printf("  %s  %s  %s", f.Digest, cleanLine(f.Path), formatBytes(int(f.Size)))
+	}
+	return nil
 }
 
 func (p *program) readSkill(ctx context.Context, c *mcp.Client, words []string) error {
@@ -141,31 +82,7 @@ func (p *program) readSkill(ctx context.Context, c *mcp.Client, words []string) 
 		p.output.result(&mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{part},
 			Cache: mcp.Cache{Scope: mcp.CachePrivate}})
 	}
-	switch {
-	case part.Blob != nil:
-		if !p.flags.json {
-			p.output.println(cleanLine(binary("file "+name, part.MIMEType, part.Blob)))
-		}
-		return p.saveFile(part.URI, part.MIMEType, part.Blob)
-	case !p.flags.json:
-		p.output.text(part.Text)
-		if p.output.terminal && !strings.HasSuffix(part.Text, "\n") {
-			p.output.write("\n")
-		}
-	}
-	return nil
-}
-
-func (p *program) skillsVerifyVerb() *cobra.Command {
-	return &cobra.Command{
-		Use:   "verify TARGET [SKILL] | verify [SKILL] -- COMMAND…",
-		Short: "Verify every file of all skills or of one",
-		Long: `Read every file of all skills that the server lists, or of one, and verify size, digest and
-frontmatter. Exit with 8 if something differs.`,
-		Example:           `  patchbay skills verify http://127.0.0.1:8765/mcp`,
-		ValidArgsFunction: p.completeNames(skillNames),
-		RunE:              p.verb(p.verifySkills, 0, 1),
-	}
+	return p.showContents("file "+name, part)
 }
 
 // A skillReport is the result of verifying a skill.
@@ -214,8 +131,7 @@ func (p *program) verifySkills(ctx context.Context, c *mcp.Client, words []strin
 	return badSkills(faults)
 }
 
-// maxVerified bounds the bytes received to verify all skills, since a server can list any number:
-// about fifty of the largest skills, or many thousands of usual ones.
+// maxVerified bounds the bytes received to verify all skills: a server can list any number.
 const maxVerified = 1 << 30
 
 // errUnchecked is the problem of a skill that was not verified because of maxVerified.
@@ -247,21 +163,18 @@ func (p *program) verifySkill(ctx context.Context, c *mcp.Client, s *skills.Skil
 	return r, nil
 }
 
-// add adds an error to the problems of a skill. It returns errors of the connection.
 func (r skillReport) add(ctx context.Context, err error) (skillReport, error) {
 	var rpc *mcp.Error
+	isProblem := ctx.Err() == nil && errors.As(err, &rpc)
 	for _, kind := range []error{skills.ErrVerification, skills.ErrDynamic, skills.ErrTooLarge,
 		mcp.ErrInvalidResult, errUnchecked} {
-		if errors.Is(err, kind) {
-			r.Problems = append(r.Problems, err.Error())
-			return r, nil
-		}
+		isProblem = isProblem || errors.Is(err, kind)
 	}
-	if ctx.Err() == nil && errors.As(err, &rpc) {
-		r.Problems = append(r.Problems, err.Error())
-		return r, nil
+	if !isProblem {
+		return r, err
 	}
-	return r, err
+	r.Problems = append(r.Problems, err.Error())
+	return r, nil
 }
 
 // listSkills returns the valid skills of a server, and the errors of invalid entries.
@@ -318,9 +231,7 @@ func skillNames(ctx context.Context, c *mcp.Client) (names []string) {
 // skillError adds the exit code to an error of package skills.
 func skillError(err error) error {
 	switch {
-	case errors.Is(err, skills.ErrNotOffered):
-		return notFound(err)
-	case errors.Is(err, skills.ErrUnlisted):
+	case errors.Is(err, skills.ErrNotOffered), errors.Is(err, skills.ErrUnlisted):
 		return notFound(err)
 	case errors.Is(err, skills.ErrVerification), errors.Is(err, skills.ErrInvalidEntry):
 		return &coded{exitProtocol, err}

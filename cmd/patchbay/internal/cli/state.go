@@ -10,8 +10,7 @@ import (
 // envStateDir is the environment variable that overrides the state directory.
 const envStateDir = "PATCHBAY_STATE_DIR"
 
-// stateDir returns a directory for state that is kept between runs, and creates it with mode 0700.
-// Secrets belong in the vault instead.
+// stateDir creates a directory, of mode 0700, for state other than secrets, and returns its path.
 func stateDir(name string) (string, error) {
 	base, err := stateHome()
 	if err != nil {
@@ -21,27 +20,26 @@ func stateDir(name string) (string, error) {
 	return dir, os.MkdirAll(dir, 0o700)
 }
 
-// stateHome returns $XDG_STATE_HOME/patchbay or its default, and on Windows and macOS the directory
-// for application data.
+// stateHome returns $XDG_STATE_HOME/patchbay, its default, or that of Windows and macOS.
 func stateHome() (string, error) {
 	if dir := os.Getenv(envStateDir); dir != "" {
 		return filepath.Abs(dir)
 	}
-	const own = "patchbay"
-	switch runtime.GOOS {
-	case "windows":
-		dir, err := os.UserCacheDir() // %LocalAppData%
-		return filepath.Join(dir, own), err
-	case "darwin":
-		dir, err := os.UserConfigDir() // ~/Library/Application Support
-		return filepath.Join(dir, own), err
+	var dir string
+	var err error
+	switch xdg := os.Getenv("XDG_STATE_HOME"); {
+	case runtime.GOOS == "windows":
+		dir, err = os.UserCacheDir() // %LocalAppData%
+	case runtime.GOOS == "darwin":
+		dir, err = os.UserConfigDir() // ~/Library/Application Support
+	case filepath.IsAbs(xdg):
+		dir = xdg
+	default:
+		dir, err = os.UserHomeDir()
+		if err == nil && !filepath.IsAbs(dir) {
+			err = fmt.Errorf("home directory %q: must be absolute", dir)
+		}
+		dir = filepath.Join(dir, ".local", "state")
 	}
-	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
-		return filepath.Join(dir, own), nil
-	}
-	home, err := os.UserHomeDir()
-	if err == nil && !filepath.IsAbs(home) {
-		err = fmt.Errorf("home directory %q: must be absolute", home)
-	}
-	return filepath.Join(home, ".local", "state", own), err
+	return filepath.Join(dir, "patchbay"), err
 }

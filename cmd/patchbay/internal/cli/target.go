@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -48,10 +47,7 @@ func (t *target) String() string {
 	}
 	var all []string
 	for _, word := range t.command {
-		if word == "" || strings.ContainsAny(word, " \t\n\"'\\") {
-			word = strconv.Quote(word)
-		}
-		all = append(all, word)
+		all = append(all, shellWord(word))
 	}
 	return strings.Join(all, " ")
 }
@@ -66,7 +62,8 @@ func (p *program) target(cmd *cobra.Command, args []string) (t *target, words []
 		words = args[:dash]
 	} else {
 		if len(args) == 0 {
-			return nil, nil, fmt.Errorf("missing TARGET\nusage: %s", cmd.UseLine())
+			return nil, nil, fmt.Errorf("missing TARGET: the URL of a server or its name in a configuration file\n"+
+				"usage: %s", cmd.UseLine())
 		}
 		if t, err = p.named(args[0]); err != nil {
 			return nil, nil, errors.Join(err, misplacedURL(args))
@@ -150,7 +147,6 @@ func fromConfig(c *host.Config, name string) (*target, error) {
 	return t, nil
 }
 
-// addToTarget applies the flags to a target.
 func (p *program) addToTarget(t *target) error {
 	f := &p.flags
 	if t.url == "" && len(f.header) > 0 {
@@ -178,7 +174,6 @@ func (p *program) addToTarget(t *target) error {
 	return nil
 }
 
-// transport returns the transport to a target.
 func (p *program) transport(t *target) mcp.Transport {
 	if t.url != "" {
 		opts := &mcphttp.TransportOptions{Header: t.header, Logger: p.logger()}
@@ -215,7 +210,6 @@ func (p *program) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(p.screen, &slog.HandlerOptions{Level: level, ReplaceAttr: withoutTime}))
 }
 
-// connect connects to a target.
 func (p *program) connect(ctx context.Context, t *target) (*mcp.Client, error) {
 	opts, err := p.clientOptions()
 	if err != nil {
@@ -239,20 +233,18 @@ func (p *program) connect(ctx context.Context, t *target) (*mcp.Client, error) {
 	}
 	if name := c.ServerInfo().Name; name != "" {
 		const longest = 60
-		named := fmt.Sprintf("%s (it calls itself %q)", cleanLine(where), shorten(cleanLine(name), longest))
+		named := fmt.Sprintf("%s (server name %q)", cleanLine(where), shorten(cleanLine(name), longest))
 		p.serverName.Store(&named)
 	}
 	return c, nil
 }
 
-// server names the server in questions: by its URL or command, which it cannot choose, and the name
-// that it reports.
+// server names the server in questions, first by its URL or command, which it cannot choose.
 func (p *program) server() string { return *p.serverName.Load() }
 
 // logLevels are the levels of log messages, the lowest first.
 var logLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
 
-// clientOptions returns the options of the flags.
 func (p *program) clientOptions() (*mcp.ClientOptions, error) {
 	f := &p.flags
 	if f.timeout <= 0 {
@@ -283,12 +275,12 @@ func (p *program) clientOptions() (*mcp.ClientOptions, error) {
 	if f.logLevel != "" {
 		opts.LogLevel, opts.Log = mcp.LoggingLevel(f.logLevel), p.logged
 	}
+	started := func(_ context.Context, h *tasks.Handle) { p.taskStarted(h) }
 	err := p.addRoots(opts)
-	return tasks.Declare(opts, &tasks.ClientOptions{Listen: true, Started: p.started, Logger: opts.Logger}), err
+	return tasks.Declare(opts, &tasks.ClientOptions{Listen: true, Started: started, Logger: opts.Logger}), err
 }
 
-// countBytes is a middleware that counts the bytes received. It also notes a successful
-// tasks/cancel.
+// countBytes is a middleware that counts the bytes received and notes a successful tasks/cancel.
 func (p *program) countBytes(next mcp.Handler) mcp.Handler {
 	return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 		res, err := next.ServeMCP(ctx, req)
@@ -305,14 +297,6 @@ func (p *program) countBytes(next mcp.Handler) mcp.Handler {
 	})
 }
 
-// started is called when a call becomes a task.
-func (p *program) started(_ context.Context, h *tasks.Handle) {
-	if p.taskStarted != nil {
-		p.taskStarted(h)
-	}
-}
-
-// addRoots offers the directories of --root.
 func (p *program) addRoots(opts *mcp.ClientOptions) error {
 	var roots []mcp.Root
 	for _, dir := range p.flags.roots {
@@ -333,7 +317,6 @@ func (p *program) addRoots(opts *mcp.ClientOptions) error {
 	return nil
 }
 
-// logged prints a log message of the server.
 func (p *program) logged(_ context.Context, m *mcp.LoggingMessage) {
 	name := ""
 	if m.Logger != "" {

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -19,38 +18,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
-
-const helpTask = `Show, watch, answer and cancel tasks: calls that a server runs in the background.
-
-patchbay call --task starts a task and prints its id. The task runs at the server until it ends,
-and may ask for input (elicitation, sampling). Tasks started on this machine are recorded for
-a while: server, id and tool, without arguments and results.
-
-If the server is a command after "--", it is started for each patchbay command. That works if it
-stores its tasks, as patchbay serve --stdio does.`
-
-func (p *program) taskCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "task",
-		Aliases: []string{"tasks"},
-		Short:   "Show, watch, answer and cancel tasks",
-		Long:    helpTask,
-		Example: `  patchbay call --task http://127.0.0.1:8765/mcp crunch seconds=60
-  patchbay task list http://127.0.0.1:8765/mcp
-  patchbay task watch http://127.0.0.1:8765/mcp ID`,
-		Args: knownSubcommand,
-		RunE: p.showHelp,
-	}
-	for _, verb := range []*cobra.Command{p.taskListVerb(), p.taskGetVerb(), p.taskWatchVerb(),
-		p.taskAnswerVerb(), p.taskCancelVerb()} {
-		verb.DisableFlagsInUseLine = true
-		if verb.ValidArgsFunction == nil {
-			verb.ValidArgsFunction = p.completeTasks
-		}
-		cmd.AddCommand(verb)
-	}
-	return cmd
-}
 
 // completeTasks completes targets, and then the ids of noted tasks. It sends no requests.
 func (p *program) completeTasks(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
@@ -84,45 +51,28 @@ type taskReport struct {
 	PollInterval  float64                     `json:"pollIntervalMs,omitzero"`
 	InputRequests map[string]mcp.InputRequest `json:"inputRequests,omitzero"`
 	Result        stdjson.RawMessage          `json:"result,omitzero"`
-	Error         *taskFailure                `json:"error,omitzero"`
-}
-
-// A taskFailure is the error of a failed task.
-type taskFailure struct {
-	Code    int                `json:"code"`
-	Message string             `json:"message"`
-	Data    stdjson.RawMessage `json:"data,omitzero"`
+	Error         *mcp.Error                  `json:"error,omitzero"`
 }
 
 func newTaskReport(t *tasks.Task, tool string) *taskReport {
-	r := &taskReport{
+	return &taskReport{
 		ID: t.ID, Status: t.Status, Tool: tool, Message: t.Message, Created: t.Created, Updated: t.Updated,
 		TTL: milliseconds(t.TTL), PollInterval: milliseconds(t.PollInterval),
-		InputRequests: t.InputRequests, Result: t.Result,
+		InputRequests: t.InputRequests, Result: t.Result, Error: t.Error,
 	}
-	if t.Error != nil {
-		r.Error = &taskFailure{t.Error.Code, t.Error.Message, t.Error.Data}
-	}
-	return r
 }
 
-func (p *program) taskListVerb() *cobra.Command {
-	run := p.verb(func(ctx context.Context, c *mcp.Client, _ []string) error { return p.listTasks(ctx, c) }, 0, 0)
-	return &cobra.Command{
-		Use:   "list [TARGET] | list -- COMMAND…",
-		Short: "List the tasks of a server",
-		Long: `List the tasks of a server. A server of revision 2025-11-25 may list all its tasks; for other
-servers, list the tasks started on this machine that the server still has. Without a target, list
-the tasks started on this machine, and send no requests.`,
-		Example: `  patchbay task list
-  patchbay task list http://127.0.0.1:8765/mcp`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 && cmd.ArgsLenAtDash() < 0 {
-				return p.listNotes()
-			}
-			return run(cmd, args)
-		},
+func (p *program) taskListCommand() *cobra.Command {
+	cmd := p.serverCommand("list", "List the tasks of a server", nil, p.listTasks)
+	run := cmd.RunE
+	cmd.Use, cmd.ValidArgsFunction = "list [TARGET] | list -- COMMAND…", p.completeTasks
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 && cmd.ArgsLenAtDash() < 0 {
+			return p.listNotes()
+		}
+		return run(cmd, args)
 	}
+	return cmd
 }
 
 // listNotes prints all notes.
@@ -155,8 +105,7 @@ func (p *program) listNotes() error {
 	return nil
 }
 
-// sharedTargets returns the names that several targets share: notes omit the secret parts of
-// targets.
+// sharedTargets returns the names of several targets that differ in secret parts.
 func sharedTargets(all []*note) map[string]bool {
 	first, shared := map[string]string{}, map[string]bool{}
 	for _, n := range all {
@@ -180,8 +129,7 @@ func ago(t time.Time) string {
 	return fmt.Sprintf("%d days", int(d.Hours()/24))
 }
 
-// listTasks prints the tasks of a server.
-func (p *program) listTasks(ctx context.Context, c *mcp.Client) error {
+func (p *program) listTasks(ctx context.Context, c *mcp.Client, _ []string) error {
 	known, err := notesOf(p.current.Load())
 	if err != nil {
 		p.screen.printf("patchbay: cannot read the notes of started tasks: %s", clean(err.Error()))
@@ -202,33 +150,24 @@ func (p *program) listTasks(ctx context.Context, c *mcp.Client) error {
 	return err
 }
 
-// getNoted returns the noted tasks that the server still has, and removes the notes of others.
-// After an error it returns the tasks that were found.
-func (p *program) getNoted(ctx context.Context, c *mcp.Client, known []*note) ([]*tasks.Task, error) {
-	const concurrency = 4
-	found := make([]*tasks.Task, len(known))
-	failed := make([]error, len(known))
-	slots := make(chan struct{}, concurrency)
-	var requests sync.WaitGroup
-	for i, n := range known {
-		slots <- struct{}{}
-		requests.Go(func() {
-			defer func() { <-slots }()
-			found[i], failed[i] = tasks.Resume(c, n.ID).Get(ctx)
-			if isUnknownTask(failed[i]) {
-				n.remove()
-				failed[i] = nil
+// getNoted returns the noted tasks that the server has, also with an error, and removes other notes.
+func (p *program) getNoted(ctx context.Context, c *mcp.Client, known []*note) (found []*tasks.Task, first error) {
+	for _, n := range known {
+		t, err := tasks.Resume(c, n.ID).Get(ctx)
+		var said *mcp.Error
+		switch {
+		case err == nil:
+			found = append(found, t)
+		case isUnknownTask(err):
+			n.remove()
+		default:
+			first = cmp.Or(first, fmt.Errorf("task %q: %w", shorten(n.ID, 100), err))
+			if !errors.As(err, &said) {
+				return found, first // the connection failed
 			}
-		})
-	}
-	requests.Wait()
-	var err error
-	for i, n := range known {
-		if failed[i] != nil && err == nil {
-			err = fmt.Errorf("task %q: %w", shorten(n.ID, 100), failed[i]) // usually the same for all
 		}
 	}
-	return slices.DeleteFunc(found, func(t *tasks.Task) bool { return t == nil }), err
+	return found, first
 }
 
 func (p *program) showTasks(list []*tasks.Task, tools map[string]string) {
@@ -253,77 +192,41 @@ func (p *program) showTasks(list []*tasks.Task, tools map[string]string) {
 	}
 }
 
-func (p *program) taskGetVerb() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "get TARGET ID | get ID -- COMMAND…",
-		Short: "Show a task",
-		Long: `Show a task: its status, its questions and how to answer them, and its result. Exit with 0 if
-the server has the task, whatever its status is.`,
-		Example: `  patchbay task get http://127.0.0.1:8765/mcp ID`,
+func (p *program) getTask(ctx context.Context, h *tasks.Handle, _ []string) error {
+	t, err := h.Get(ctx)
+	if err != nil {
+		return err
 	}
-	return p.taskVerb(cmd, func(ctx context.Context, h *tasks.Handle, _ []string) error {
-		t, err := h.Get(ctx)
-		if err != nil {
-			return err
-		}
-		return p.showTask(t)
-	}, 0)
+	return p.showTask(t)
 }
 
-func (p *program) taskCancelVerb() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "cancel TARGET ID | cancel ID -- COMMAND…",
-		Short:   "Cancel a task",
-		Long:    `Cancel a task, and show it. The server may take a while to stop it, or may complete it anyway.`,
-		Example: `  patchbay task cancel http://127.0.0.1:8765/mcp ID`,
+func (p *program) cancelTask(ctx context.Context, h *tasks.Handle, _ []string) error {
+	refused := h.Cancel(ctx) // an error for a task that has ended, in 2025-11-25
+	if refused != nil && !isUnknownTask(refused) {
+		return refused
 	}
-	return p.taskVerb(cmd, func(ctx context.Context, h *tasks.Handle, _ []string) error {
-		refused := h.Cancel(ctx) // an error for a task that has ended, in 2025-11-25
-		if refused != nil && !isUnknownTask(refused) {
-			return refused
-		}
-		t, err := h.Get(ctx)
-		if err != nil {
-			return err
-		}
-		if err := p.showTask(t); err != nil || refused == nil {
-			return err
-		}
-		return &coded{exitFailure, refused} // the task exists
-	}, 0)
+	t, err := h.Get(ctx)
+	if err != nil {
+		return err
+	}
+	if err := p.showTask(t); err != nil || refused == nil {
+		return err
+	}
+	return &coded{exitFailure, refused} // the task exists
 }
 
-// taskVerb completes a command about one task: it parses the id of the task and calls run. atMost
-// bounds the arguments after the id; less than 0 is any number.
-func (p *program) taskVerb(
-	cmd *cobra.Command, run func(ctx context.Context, h *tasks.Handle, words []string) error, atMost int,
+// taskCommand returns a command about one task. Its usage begins with the id of the task.
+func (p *program) taskCommand(
+	usageLine, short string, run func(ctx context.Context, h *tasks.Handle, words []string) error,
 ) *cobra.Command {
-	var id string
-	cmd.Flags().StringVar(&id, "id", "", "the task `ID`, if it begins with a hyphen")
-	about := func(ctx context.Context, c *mcp.Client, id string, words []string) error {
-		return taskError(run(ctx, tasks.Resume(c, id), words), id)
-	}
-	withID := atMost
-	if atMost >= 0 {
-		withID++
-	}
-	flagged := p.verb(func(ctx context.Context, c *mcp.Client,
-		words []string) error {
-		return about(ctx, c, id, words)
-	}, 0, atMost)
-	plain := p.verb(func(ctx context.Context, c *mcp.Client, words []string) error {
-		return about(ctx, c, words[0], words[1:])
-	}, 1, withID)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if cmd.Flags().Changed("id") {
-			return flagged(cmd, args)
-		}
-		return plain(cmd, args)
-	}
+	cmd := p.serverCommand(usageLine, short, nil, func(ctx context.Context, c *mcp.Client, words []string) error {
+		return taskError(run(ctx, tasks.Resume(c, words[0]), words[1:]), words[0])
+	})
+	cmd.Flags().String("id", "", "the task `ID`, if it begins with a hyphen")
+	cmd.ValidArgsFunction = p.completeTasks
 	return cmd
 }
 
-// isUnknownTask reports whether a server does not have a task.
 func isUnknownTask(err error) bool {
 	var said *mcp.Error
 	return errors.As(err, &said) && said.Remote() && said.Code == mcp.CodeInvalidParams
@@ -344,7 +247,6 @@ func taskError(err error, id string) error {
 	return notFound(fmt.Errorf("unknown task %q, or expired (see patchbay task list): %w", shorten(id, 100), err))
 }
 
-// showTask prints a task.
 func (p *program) showTask(t *tasks.Task) error {
 	tool := p.toolOf(t.ID)
 	if p.flags.json {
@@ -404,18 +306,14 @@ func explainCancelled(ctx context.Context, h *tasks.Handle, err error) error {
 	return err
 }
 
-// maxReason bounds the shown reason of a cancelled task, in characters.
+// maxReason bounds the shown reason of a server for cancelling or refusing, in characters.
 const maxReason = 500
 
 // maxTaskField bounds one shown field of a task, in characters: a status message may be large.
 const maxTaskField = 5000
 
 func (p *program) showTaskFields(t *tasks.Task, tool string) {
-	line := func(name, value string) {
-		if value != "" {
-			p.output.println(fmt.Sprintf("%-8s %s", name, cleanLine(shorten(value, maxTaskField))))
-		}
-	}
+	line := func(name, value string) { p.output.field(8, name, shorten(value, maxTaskField)) }
 	line("task", t.ID)
 	line("tool", tool)
 	line("status", string(t.Status))
@@ -437,7 +335,7 @@ func (p *program) showTaskFields(t *tasks.Task, tool string) {
 	if t.Status == tasks.StatusInputRequired && len(t.InputRequests) == 0 {
 		line("asks", "(this server does not show the question; watch the task, or answer it)")
 		line("", "  "+p.taskCommandLine("watch", t.ID))
-		line("", "  "+p.answerAnyCommand(t.ID))
+		line("", "  "+p.taskCommandLine("answer", t.ID, "FIELD=VALUE…"))
 	}
 	if t.Error != nil {
 		line("error", fmt.Sprintf("%s (code %d)", t.Error.Message, t.Error.Code))
@@ -468,10 +366,7 @@ func (p *program) taskCommandLine(verb, id string, words ...string) string {
 	line = append(line, shellWord(id))
 	line = append(line, words...)
 	if t.command != nil && t.from == "" {
-		line = append(line, "--")
-		for _, word := range t.command {
-			line = append(line, shellWord(word))
-		}
+		line = append(line, "--", t.String())
 	}
 	return strings.Join(line, " ")
 }

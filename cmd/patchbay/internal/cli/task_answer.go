@@ -14,15 +14,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-const helpTaskAnswer = `Answer a question of a task (elicitation or sampling). Give the fields of a form like the
-arguments of a tool (see help arguments), and a sampling result as text=… and model=…. With
---action decline or cancel the question, or accept to have opened a page. If a task has several
-questions, --question selects one; patchbay task get shows them. Servers of revision 2025-11-25
-do not show questions before they are answered: there --question is a part of the question.
-
-Without an answer on the command line, the questions are asked on the terminal or answered from
---answers. Questions without an answer stay open.`
-
 // A givenAnswer is the answer on the command line of `patchbay task answer`.
 type givenAnswer struct {
 	words  []string
@@ -36,28 +27,22 @@ type givenAnswer struct {
 	used   bool
 }
 
-func (p *program) taskAnswerVerb() *cobra.Command {
+func (p *program) taskAnswerCommand() *cobra.Command {
 	var question, action string
-	cmd := &cobra.Command{
-		Use:   "answer TARGET ID [FIELD…] | answer ID [FIELD…] -- COMMAND…",
-		Short: "Answer a question of a task",
-		Long:  helpTaskAnswer,
-		Example: `  patchbay task answer http://127.0.0.1:8765/mcp ID publish=true note=hello
-  patchbay task answer http://127.0.0.1:8765/mcp ID '{"publish": true}'
-  patchbay task answer http://127.0.0.1:8765/mcp ID --action decline`,
-	}
+	cmd := p.taskCommand("answer ID [FIELD…]", "Answer a question of a task",
+		func(ctx context.Context, h *tasks.Handle, words []string) error {
+			given := &givenAnswer{words: words, action: mcp.ElicitAction(action)}
+			if err := given.check(); err != nil {
+				return usage(err)
+			}
+			if len(words) > 0 || action != "" {
+				p.given = given
+			}
+			return p.answerTask(ctx, h, question)
+		})
 	cmd.Flags().StringVar(&question, "question", "", "the `key` of the question to answer (2025-11-25: a part of it)")
 	cmd.Flags().StringVar(&action, "action", "", "the `action`: accept, decline or cancel")
-	return p.taskVerb(cmd, func(ctx context.Context, h *tasks.Handle, words []string) error {
-		given := &givenAnswer{words: words, action: mcp.ElicitAction(action)}
-		if err := given.check(); err != nil {
-			return usage(err)
-		}
-		if len(given.words) > 0 || action != "" {
-			p.given = given
-		}
-		return p.answerTask(ctx, h, question)
-	}, -1)
+	return cmd
 }
 
 func (g *givenAnswer) check() error {
@@ -70,7 +55,6 @@ func (g *givenAnswer) check() error {
 	return nil
 }
 
-// answerTask answers the current questions of a task.
 func (p *program) answerTask(ctx context.Context, h *tasks.Handle, only string) error {
 	t, err := h.Get(ctx)
 	if err != nil {
@@ -109,7 +93,6 @@ func (p *program) answerTask(ctx context.Context, h *tasks.Handle, only string) 
 	return p.showAnswered(ctx, h)
 }
 
-// questionKeys returns the keys of the questions to answer.
 func (p *program) questionKeys(t *tasks.Task, only string) ([]string, error) {
 	keys := keysOf(t)
 	if only != "" {
@@ -133,8 +116,7 @@ func (p *program) questionKeys(t *tasks.Task, only string) ([]string, error) {
 // errLeftOpen is returned for a question without an answer.
 var errLeftOpen = errors.New("the question stays open")
 
-// answerDirect answers a task of 2025-11-25, which asks by requests to the client that waits for
-// the result. The questions are not known before, and come in any order.
+// answerDirect answers a task of 2025-11-25, which asks by requests to the client that waits for it.
 func (p *program) answerDirect(ctx context.Context, h *tasks.Handle, about string) error {
 	const timeout = 10 * time.Second // for the question to arrive
 	if p.given == nil {
@@ -189,7 +171,6 @@ func (p *program) awaitAnswered(ctx context.Context, h *tasks.Handle) error {
 	return nil // there is another question
 }
 
-// showAnswered reports that an answer was sent.
 func (p *program) showAnswered(ctx context.Context, h *tasks.Handle) error {
 	if !p.flags.json {
 		p.screen.printf("Answered. To watch the task: %s", p.taskCommandLine("watch", h.ID()))
@@ -210,11 +191,6 @@ func describeInput(r mcp.InputRequest) string {
 		return shorten(cleanLine(r.Method), longest)
 	}
 	return shorten(q.summary(), longest)
-}
-
-// answerAnyCommand returns the command that answers a question that the server does not show.
-func (p *program) answerAnyCommand(id string) string {
-	return p.taskCommandLine("answer", id, "FIELD=VALUE…")
 }
 
 // answerCommand returns the command that answers one question of a task.

@@ -7,28 +7,11 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/spf13/cobra"
-
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-func (p *program) taskWatchVerb() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "watch TARGET ID | watch ID -- COMMAND…",
-		Short: "Wait for a task and print its result",
-		Long: `Print each change of a task on standard error until it ends, and then its result, as call does.
-Questions are asked on the terminal, or answered from --answers; without both they stay open, for
-patchbay task answer. An interrupt (Ctrl-C) does not cancel the task.`,
-		Example: `  patchbay task watch http://127.0.0.1:8765/mcp ID`,
-	}
-	return p.taskVerb(cmd, func(ctx context.Context, h *tasks.Handle,
-		_ []string) error {
-		return p.watchTask(ctx, h)
-	}, 0)
-}
-
-func (p *program) watchTask(ctx context.Context, h *tasks.Handle) error {
+func (p *program) watchTask(ctx context.Context, h *tasks.Handle, _ []string) error {
 	var result *mcp.CallToolResult
 	var err error
 	if p.mayPrompt() || p.answers != nil {
@@ -62,20 +45,14 @@ func (p *program) followTask(ctx context.Context, h *tasks.Handle) (*mcp.CallToo
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	var showing sync.WaitGroup
-	showing.Go(func() { _, _ = p.showChanges(watching, h) }) // Wait returns the error
-	result, err := h.Wait(withoutProgress(ctx))
+	showing.Go(func() { _, _ = p.showChanges(watching, h) })           // Wait returns the error
+	result, err := h.Wait(mcp.WithCallOptions(ctx, mcp.CallOptions{})) // no progress: showChanges shows it
 	stop()
 	showing.Wait()
 	if isUnknownTask(err) { // the task exists: this is its own error
 		err = &coded{exitFailure, err}
 	}
 	return result, explainCancelled(ctx, h, err)
-}
-
-// withoutProgress returns a context whose requests show no progress: the changes of the task show
-// it.
-func withoutProgress(ctx context.Context) context.Context {
-	return mcp.WithCallOptions(ctx, mcp.CallOptions{})
 }
 
 // showChanges shows the changes of a task until it ends, and returns its final state.
@@ -121,7 +98,7 @@ func (p *program) showChange(t *tasks.Task, tool string) {
 	}
 	if t.Status == tasks.StatusInputRequired && len(t.InputRequests) == 0 && p.answers == nil {
 		p.screen.printf("  it asks a question, which this server does not show; watch the task on a terminal, or "+
-			"answer it:\n    %s", cleanLine(p.answerAnyCommand(t.ID)))
+			"answer it:\n    %s", cleanLine(p.taskCommandLine("answer", t.ID, "FIELD=VALUE…")))
 	}
 	for _, key := range keysOf(t) {
 		p.screen.printf("  it asks: %s\n    %s", cleanLine(describeInput(t.InputRequests[key])),

@@ -101,7 +101,7 @@ func TestScreen(t *testing.T) {
 		s.printf("said %d", 1)
 		wants("\r\x1b[Ksaid 1\n\r[##################......] 3/4\x1b[K")
 		_, _ = s.Write([]byte("\x1b[2J\n"))
-		wants("\r\x1b[K\\x1b[2J\n")
+		wants("\r\x1b[K\\x1b[2J\n\r[##################......] 3/4\x1b[K")
 		s.progress(mcp.ProgressUpdate{Progress: 9, Total: &total, Message: "done"})
 		wants("\r[########################] 9/4 done\x1b[K")
 		s.prompt("name: ")
@@ -254,17 +254,17 @@ func TestInput(t *testing.T) {
 			t.Errorf("got %q, %v, want %q", got, err, want)
 		}
 	}
-	if _, err := k.readLine(t.Context()); err != errInputEnds {
+	if _, err := k.readLine(t.Context()); err != io.EOF {
 		t.Errorf("at the end: %v", err)
 	}
 	if _, err := newInput(strings.NewReader(strings.Repeat("x",
-		maxLine+1))).readLine(t.Context()); err == nil || err == errInputEnds {
+		maxLine+1))).readLine(t.Context()); err == nil || err == io.EOF {
 		t.Errorf("a line that is too long: %v", err)
 	}
-	if _, err := newInput(io.LimitReader(zeros{}, maxInput+1)).readAll(t.Context()); err == nil {
+	if _, err := newInput(io.LimitReader(zeros{}, maxInput+1)).readSource(t.Context(), "-"); err == nil {
 		t.Error("an input that is too long is accepted")
 	}
-	if got, err := newInput(io.LimitReader(zeros{}, maxInput)).readAll(t.Context()); err != nil ||
+	if got, err := newInput(io.LimitReader(zeros{}, maxInput)).readSource(t.Context(), "-"); err != nil ||
 		len(got) != maxInput {
 		t.Errorf("the longest input: %d bytes, %v", len(got), err)
 	}

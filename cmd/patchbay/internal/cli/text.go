@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -28,19 +29,13 @@ func cleanJSON(text string) string {
 		switch {
 		case !isUnsafe(r) || r < ' ': // white space between tokens; in strings it is escaped already
 			b.WriteRune(r)
-		case r > 0xFFFF:
-			high, low := surrogates(r)
-			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
 		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
+			for _, unit := range utf16.AppendRune(nil, r) {
+				fmt.Fprintf(&b, `\u%04x`, unit)
+			}
 		}
 	}
 	return b.String()
-}
-
-func surrogates(r rune) (high, low rune) {
-	r -= 0x10000
-	return 0xD800 + r>>10, 0xDC00 + r&0x3FF
 }
 
 func escape(text string, keep func(r rune) bool) string {
@@ -64,25 +59,16 @@ func escape(text string, keep func(r rune) bool) string {
 	return b.String()
 }
 
-// isUnsafe reports whether a character is invisible or acts on a terminal: controls, formats such
-// as bidirectional marks, zero widths and tags, line separators, private use, and letters without a
-// shape. Joiners of emoji and of some scripts are among them: showing their code is the lesser
-// evil.
+// isUnsafe reports whether a character is invisible or acts on a terminal, such as a control or a
+// bidirectional mark. It includes joiners, so that some emoji and scripts are shown as codes.
 func isUnsafe(r rune) bool {
 	if r < utf8.RuneSelf {
 		return r < ' ' || r == 0x7F
 	}
-	switch {
-	case unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Cs, unicode.Zl, unicode.Zp):
-		return true
-	case unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r), unicode.Is(unicode.Variation_Selector, r) &&
-		r > 0xFE0F:
-		return true
-	}
-	return false
+	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Cs, unicode.Zl, unicode.Zp,
+		unicode.Other_Default_Ignorable_Code_Point) || unicode.Is(unicode.Variation_Selector, r) && r > 0xFE0F
 }
 
-// formatBytes returns a size with a unit.
 func formatBytes(n int) string {
 	const kilo = 1000
 	switch {

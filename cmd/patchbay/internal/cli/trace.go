@@ -21,12 +21,10 @@ type tracedCommand struct {
 	screen *screen
 }
 
-// RoundTrip prints a request and its response.
 func (t *tracedCommand) RoundTrip(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	return t.screen.traceCall(ctx, req, t.CommandTransport.RoundTrip)
 }
 
-// OpenSession prints the messages of a session.
 func (t *tracedCommand) OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (mcp.SessionConn, error) {
 	return t.screen.traceSession(t.CommandTransport.OpenSession(ctx, t.screen.traceReceived(receive)))
 }
@@ -37,12 +35,10 @@ type tracedURL struct {
 	screen *screen
 }
 
-// RoundTrip prints a request and its response.
 func (t *tracedURL) RoundTrip(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	return t.screen.traceCall(ctx, req, t.Transport.RoundTrip)
 }
 
-// OpenSession prints the messages of a session.
 func (t *tracedURL) OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (mcp.SessionConn, error) {
 	return t.screen.traceSession(t.Transport.OpenSession(ctx, t.screen.traceReceived(receive)))
 }
@@ -53,7 +49,6 @@ type tracedSession struct {
 	screen *screen
 }
 
-// RoundTrip prints a request and its response.
 func (l *tracedSession) RoundTrip(ctx context.Context, req *jsonrpc.Message) (*jsonrpc.Message, error) {
 	l.screen.traced("→", req.Method, req.Params, "")
 	began := time.Now()
@@ -62,9 +57,8 @@ func (l *tracedSession) RoundTrip(ctx context.Context, req *jsonrpc.Message) (*j
 	return res, err
 }
 
-// Send prints a notification or response.
 func (l *tracedSession) Send(ctx context.Context, m *jsonrpc.Message) error {
-	l.screen.traceMessage("→", m)
+	l.screen.traced("→", "", jsonrpc.Append(nil, m), "")
 	return l.SessionConn.Send(ctx, m)
 }
 
@@ -79,7 +73,7 @@ func (s *screen) traceSession(l mcp.SessionConn, err error) (mcp.SessionConn, er
 func (s *screen) traceReceived(receive func(m *jsonrpc.Message)) func(m *jsonrpc.Message) {
 	return func(m *jsonrpc.Message) {
 		if m != nil {
-			s.traceMessage("←", m)
+			s.traced("←", "", jsonrpc.Append(nil, m), "")
 		}
 		receive(m)
 	}
@@ -110,7 +104,6 @@ func (s *screen) traceCall(
 	return res, nil
 }
 
-// traceEnd prints the response to a request.
 func (s *screen) traceEnd(method string, began time.Time, res *jsonrpc.Message, err error) {
 	took := fmt.Sprintf(" (%s)", time.Since(began).Round(10*time.Microsecond))
 	var rpc *mcp.Error
@@ -124,17 +117,7 @@ func (s *screen) traceEnd(method string, began time.Time, res *jsonrpc.Message, 
 		s.printf("← %s failed: %s%s", cleanLine(method), clean(err.Error()), took)
 		return
 	}
-	s.traced("←", method+" error", appendError(nil, rpc), took)
-}
-
-func appendError(dst []byte, e *mcp.Error) []byte {
-	encoded := jsonrpc.Append(nil, jsonrpc.NewErrorResponse(jsonrpc.ID{}, e))
-	return append(dst, encoded...)
-}
-
-// traceMessage prints a whole message.
-func (s *screen) traceMessage(arrow string, m *jsonrpc.Message) {
-	s.traced(arrow, "", jsonrpc.Append(nil, m), "")
+	s.traced("←", method+" error", jsonrpc.Append(nil, jsonrpc.NewErrorResponse(jsonrpc.ID{}, rpc)), took)
 }
 
 // traced prints JSON, up to maxTraced.

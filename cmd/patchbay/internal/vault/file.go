@@ -1,15 +1,16 @@
 package vault
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 )
 
-// readPrivate reads a file that only its owner may access.
+// readPrivate reads a file that only its owner may access, in such a directory.
 func readPrivate(path string, limit int) ([]byte, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -36,7 +37,7 @@ func readPrivate(path string, limit int) ([]byte, error) {
 	if len(text) > limit {
 		return nil, fmt.Errorf("%s: %w: larger than %d bytes", path, ErrDamaged, limit)
 	}
-	return text, nil
+	return text, checkPrivate(filepath.Dir(path))
 }
 
 // checkPrivate returns an error for a directory that other users can access.
@@ -71,9 +72,34 @@ func writeFile(path string, text []byte) error {
 	return syncDir(filepath.Dir(path))
 }
 
-func removeFile(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+// minBackoff and maxBackoff bound the time between two attempts to lock. A holder may be sending a
+// request to a server.
+const minBackoff, maxBackoff = 2 * time.Millisecond, 50 * time.Millisecond
+
+// errLocked is returned by tryLock if the file is locked.
+var errLocked = errors.New("locked")
+
+// lockFile locks a file among all goroutines of all processes, until it is closed or the process
+// exits. The file is created, and never removed: two processes could then lock different files.
+func lockFile(ctx context.Context, path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
 	}
-	return syncDir(filepath.Dir(path))
+	for backoff := minBackoff; ; backoff = min(2*backoff, maxBackoff) {
+		err := tryLock(f)
+		if err == nil {
+			return f, nil
+		}
+		if !errors.Is(err, errLocked) {
+			f.Close()
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+		select {
+		case <-time.After(backoff):
+		case <-ctx.Done():
+			f.Close()
+			return nil, context.Cause(ctx)
+		}
+	}
 }

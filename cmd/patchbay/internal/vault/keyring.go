@@ -22,9 +22,7 @@ var (
 )
 
 // A keyring is the system keyring, with a time limit for calls.
-type keyring struct {
-	timeout time.Duration
-}
+type keyring struct{ timeout time.Duration }
 
 func (k keyring) get(ctx context.Context, id string) (string, error) {
 	text, err := k.call(ctx, func() (string, error) { return system.Get(keyringService, id) })
@@ -62,12 +60,10 @@ func (k keyring) call(ctx context.Context, f func() (string, error)) (string, er
 		text, err := f()
 		results <- result{text, err}
 	}()
-	timer := time.NewTimer(k.timeout)
-	defer timer.Stop()
 	select {
 	case r := <-results:
 		return r.text, r.err
-	case <-timer.C:
+	case <-time.After(k.timeout):
 		return "", fmt.Errorf("no answer within %v", k.timeout)
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
@@ -77,10 +73,7 @@ func (k keyring) call(ctx context.Context, f func() (string, error)) (string, er
 // hasKeyring reports whether there may be a keyring. Without a running D-Bus, a call would start a
 // bus that has no keyring.
 func hasKeyring() bool {
-	if runtime.GOOS == "darwin" || runtime.GOOS == "windows" {
-		return true
-	}
-	if os.Getenv("DBUS_SESSION_BUS_ADDRESS") != "" {
+	if runtime.GOOS == "darwin" || runtime.GOOS == "windows" || os.Getenv("DBUS_SESSION_BUS_ADDRESS") != "" {
 		return true
 	}
 	for _, name := range []string{"bus", "dbus-session"} {

@@ -49,8 +49,7 @@ type metadata struct {
 	Key        string `json:"key"`
 	Salt       []byte `json:"salt,omitempty"`
 	Iterations int    `json:"iterations,omitempty"`
-	// Check is an encrypted empty value. It tells whether a key is right.
-	Check []byte `json:"check"`
+	Check      []byte `json:"check"` // an encrypted empty value, to verify the key with
 }
 
 // checkName is the name that the check is bound to: everything that the key depends on.
@@ -64,9 +63,6 @@ func (v *Vault) readMetadata() (*metadata, error) {
 	text, err := readPrivate(file, maxMetadata)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, v.checkEmpty()
-	}
-	if err == nil {
-		err = checkPrivate(v.dir)
 	}
 	if err != nil {
 		return nil, err
@@ -130,18 +126,12 @@ func (v *Vault) unlock(ctx context.Context, missing func(ctx context.Context) (*
 	return s, nil
 }
 
-// failMissing is for a read of a file whose vault was removed meanwhile.
-func (v *Vault) failMissing(context.Context) (*sealer, error) {
-	return nil, fmt.Errorf("%s: %w: it was removed", v.dir, ErrKey)
-}
-
-// openExisting returns the sealer of an existing vault.
 func (v *Vault) openExisting(ctx context.Context, m *metadata) (*sealer, error) {
 	key, err := v.key(ctx, m)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w: %w", v.dir, ErrKey, err)
+	var s *sealer
+	if err == nil {
+		s, err = newSealer(m.ID, key)
 	}
-	s, err := openSealer(m.ID, key)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", v.dir, ErrKey, err)
 	}
@@ -159,6 +149,7 @@ func (v *Vault) key(ctx context.Context, m *metadata) ([]byte, error) {
 		return nil, fmt.Errorf("a passphrase is set, but the key of this vault is in the %s", m.Key)
 	}
 	var text string
+	var err error
 	switch m.Key {
 	case InPassphrase:
 		if v.passphrase == "" {
@@ -166,17 +157,15 @@ func (v *Vault) key(ctx context.Context, m *metadata) ([]byte, error) {
 		}
 		return pbkdf2.Key(sha256.New, v.passphrase, m.Salt, m.Iterations, keySize)
 	case InKeyring:
-		found, err := v.keys.get(ctx, m.ID)
-		if err != nil {
+		if text, err = v.keys.get(ctx, m.ID); err != nil {
 			return nil, fmt.Errorf("system keyring: %w", err)
 		}
-		text = found
 	default:
-		found, err := readPrivate(filepath.Join(v.dir, keyName), maxMetadata)
+		file, err := readPrivate(filepath.Join(v.dir, keyName), maxMetadata)
 		if err != nil {
 			return nil, err
 		}
-		text = strings.TrimSpace(string(found))
+		text = strings.TrimSpace(string(file))
 	}
 	key, err := base64.StdEncoding.DecodeString(text)
 	if err != nil || len(key) != keySize {
@@ -197,7 +186,7 @@ func (v *Vault) create(ctx context.Context) (*sealer, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer l.unlock()
+	defer l.Close()
 	m, err := v.readMetadata()
 	if err != nil {
 		return nil, err
@@ -210,7 +199,7 @@ func (v *Vault) create(ctx context.Context) (*sealer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", v.dir, ErrKey, err)
 	}
-	s, err := openSealer(m.ID, key)
+	s, err := newSealer(m.ID, key)
 	if err != nil {
 		return nil, err
 	}

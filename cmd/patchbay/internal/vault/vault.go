@@ -10,7 +10,9 @@ package vault
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"crypto/cipher"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -19,6 +21,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/seal"
 )
 
 // Errors of a vault, besides those of the file system. None of them loses values.
@@ -36,6 +40,10 @@ const (
 	maxValue = 1 << 20
 	// maxKey bounds the key of a value, in bytes, as [oauthclient.Store] has it.
 	maxKey = 4 << 10
+	// keySize is the key size of AES-256, in bytes.
+	keySize = seal.MinSecret
+	// sealOverhead is the size of magic, nonce and tag, in bytes.
+	sealOverhead = len(magic) + 12 + 16
 	// keyringTimeout bounds a call of the keyring: the user may have to unlock it, and a broken D-Bus
 	// never answers.
 	keyringTimeout = 30 * time.Second
@@ -43,18 +51,16 @@ const (
 
 // Options configures a [Vault]. The zero value uses the defaults.
 type Options struct {
-	// Dir is the directory of the vault. Default: patchbay/vault in the user's configuration
-	// directory.
+	// Dir is the directory of the vault. Default: patchbay/vault in the user's configuration directory.
 	Dir string
-	// Passphrase is what the key is derived from. If it is empty, a new vault has a random key in the
-	// system keyring, or, without one, in a file.
+	// Passphrase derives the key. Default: a random key in the system keyring or, without one, in a file.
 	Passphrase string
 	// KeyringTimeout bounds a call of the keyring. Default: 30 seconds.
 	KeyringTimeout time.Duration
 }
 
-// A Vault is a persistent [oauthclient.Store] that the processes of one user share. It reads and creates
-// files on first use. It is safe for concurrent use.
+// A Vault is a persistent [oauthclient.Store] that the processes of one user share. It reads and
+// creates files on first use. It is safe for concurrent use.
 type Vault struct {
 	dir        string
 	passphrase string
@@ -71,42 +77,35 @@ func New(opts *Options) (*Vault, error) {
 	}
 	v := &Vault{
 		dir: opts.Dir, passphrase: opts.Passphrase,
-		keys: keyring{timeout: opts.KeyringTimeout}, unlocking: make(chan struct{}, 1),
+		keys: keyring{timeout: cmp.Or(opts.KeyringTimeout, keyringTimeout)}, unlocking: make(chan struct{}, 1),
 	}
-	if v.keys.timeout == 0 {
-		v.keys.timeout = keyringTimeout
-	}
+	var err error
 	if v.dir == "" {
-		config, err := os.UserConfigDir()
-		if err != nil {
-			return nil, fmt.Errorf("find the directory of the vault: %w", err)
-		}
-		v.dir = filepath.Join(config, "patchbay", "vault")
+		v.dir, err = os.UserConfigDir()
+		v.dir = filepath.Join(v.dir, "patchbay", "vault")
 	}
-	dir, err := filepath.Abs(v.dir)
+	if err == nil {
+		v.dir, err = filepath.Abs(v.dir)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("find the directory of the vault: %w", err)
 	}
-	v.dir = dir
 	return v, nil
 }
 
-// A Description describes the location of a vault.
+// A Description is the location of a vault.
 type Description struct {
-	// Dir is the directory of the vault.
-	Dir string
-	// Key is the location of the key: [InKeyring], [InFile] or [InPassphrase]; empty if the vault does
-	// not exist yet.
-	Key string
+	Dir string `json:"directory"`
+	Key string `json:"key,omitzero"` // [InKeyring], [InFile] or [InPassphrase]; empty if the vault does not exist yet
 }
 
 // Describe returns a description of the vault, without opening it.
 func (v *Vault) Describe() (Description, error) {
-	h, err := v.readMetadata()
-	if err != nil || h == nil {
-		return Description{Dir: v.dir}, err
+	m, err := v.readMetadata()
+	if m == nil {
+		m = &metadata{}
 	}
-	return Description{Dir: v.dir, Key: h.Key}, nil
+	return Description{Dir: v.dir, Key: m.Key}, err
 }
 
 // Load returns the value of a key, or nil.
@@ -115,7 +114,9 @@ func (v *Vault) Load(ctx context.Context, key string) ([]byte, error) {
 	if err != nil || text == nil {
 		return nil, err
 	}
-	s, err := v.unlock(ctx, v.failMissing)
+	s, err := v.unlock(ctx, func(context.Context) (*sealer, error) {
+		return nil, fmt.Errorf("%s: %w: it was removed", v.dir, ErrKey)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -135,12 +136,13 @@ func (v *Vault) Update(ctx context.Context, key string, change func(old []byte) 
 	if err != nil {
 		return err
 	}
-	defer l.unlock()
+	defer l.Close()
 	text, err := v.readSealed(key)
 	if err != nil {
 		return err
 	}
 	var old []byte
+	file := v.path(key, ".sealed")
 	if text != nil {
 		if old, err = v.unseal(s, key, text); err != nil {
 			return err
@@ -151,7 +153,10 @@ func (v *Vault) Update(ctx context.Context, key string, change func(old []byte) 
 		return err
 	}
 	if changed == nil {
-		return removeFile(v.path(key, ".sealed"))
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return syncDir(v.dir)
 	}
 	if text != nil && bytes.Equal(old, changed) {
 		return nil
@@ -162,7 +167,7 @@ func (v *Vault) Update(ctx context.Context, key string, change func(old []byte) 
 	if s, err = v.unlock(context.WithoutCancel(ctx), v.create); err != nil {
 		return err // the vault was replaced meanwhile
 	}
-	return writeFile(v.path(key, ".sealed"), s.seal(key, changed))
+	return writeFile(file, s.seal(key, changed))
 }
 
 // path returns the file of a key. The name is a hash, since a key can be any text.
@@ -181,19 +186,46 @@ func (v *Vault) readSealed(key string) ([]byte, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err == nil {
-		err = checkPrivate(v.dir)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return text, nil
+	return text, err
 }
 
 func (v *Vault) unseal(s *sealer, key string, text []byte) ([]byte, error) {
 	value, err := s.open(key, text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w; remove the file, and log in again", v.path(key, ".sealed"), err)
+	}
+	return value, nil
+}
+
+// magic is the first line of every encrypted file.
+const magic = "patchbay sealed 1\n"
+
+// A sealer encrypts values. The key of a value is authenticated, so that files cannot be swapped.
+type sealer struct {
+	aead  cipher.AEAD
+	vault string // id of the vault
+}
+
+func newSealer(vault string, key []byte) (*sealer, error) {
+	aead, err := seal.NewAEAD(key)
+	return &sealer{aead, vault}, err
+}
+
+// additionalData returns the data that authenticates a key.
+func (s *sealer) additionalData(key string) []byte { return []byte(magic + s.vault + "\n" + key) }
+
+func (s *sealer) seal(key string, value []byte) []byte {
+	return s.aead.Seal([]byte(magic), nil, value, s.additionalData(key))
+}
+
+func (s *sealer) open(key string, text []byte) ([]byte, error) {
+	sealed, ours := bytes.CutPrefix(text, []byte(magic))
+	if !ours {
+		return nil, fmt.Errorf("%w: not an encrypted file", ErrDamaged)
+	}
+	value, err := s.aead.Open([]byte{}, nil, sealed, s.additionalData(key))
+	if err != nil {
+		return nil, fmt.Errorf("%w: it was changed, or written by another vault", ErrDamaged)
 	}
 	return value, nil
 }

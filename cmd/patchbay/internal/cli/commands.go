@@ -1,0 +1,199 @@
+package cli
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// commands returns all commands and help topics. The help sorts them.
+func (p *program) commands() []*cobra.Command {
+	tools := listing[*mcp.Tool]{"tools", (*mcp.Client).Tools, p.showTool, toolName}
+	resources := listing[*mcp.Resource]{"resources", (*mcp.Client).Resources, p.showResource, resourceURI}
+	templates := listing[*mcp.ResourceTemplate]{"resourceTemplates", (*mcp.Client).ResourceTemplates,
+		p.showTemplate, nil}
+	prompts := listing[*mcp.Prompt]{"prompts", (*mcp.Client).Prompts, p.showPrompt, promptName}
+	task := p.withSubcommands("task", "Show, watch, answer and cancel tasks",
+		p.taskListCommand(),
+		p.taskCommand("get ID", "Show a task", p.getTask),
+		p.taskCommand("watch ID", "Wait for a task and print its result", p.watchTask),
+		p.taskAnswerCommand(),
+		p.taskCommand("cancel ID", "Cancel a task", p.cancelTask))
+	task.Aliases = []string{"tasks"}
+	return slices.Concat(
+		inGroup(groupServer,
+			p.probeCommand(),
+			p.serverCommand("tools [NAME]", "List tools, or show one with its input and output schema",
+				tools.names, listOrShow(p, tools)),
+			p.serverCommand("resources", "List resources", nil, listOrShow(p, resources)),
+			p.serverCommand("templates", "List resource templates", nil, listOrShow(p, templates)),
+			p.serverCommand("prompts [NAME]", "List prompts, or show one with its arguments",
+				prompts.names, listOrShow(p, prompts)),
+			p.callCommand(tools.names),
+			p.serverCommand("read URI [VARIABLE=VALUE…]", "Read a resource", resources.names, p.read),
+			p.serverCommand("get PROMPT [ARGUMENT…]", "Get a prompt", prompts.names, p.get),
+			p.serverCommand("complete REFERENCE ARGUMENT=TYPED [KNOWN=VALUE…]",
+				"Complete an argument of a prompt or resource template", prompts.names, p.complete),
+			p.listenCommand(resources.names),
+			p.serverCommand("rpc METHOD [PARAMS]", "Send a JSON-RPC request", nil, p.rpc),
+			p.serverCommand("ping", "Send a ping and print the round-trip time", nil, p.ping),
+			p.withSubcommands("skills", "List, read and verify skills",
+				p.serverCommand("list", "List skills", nil, p.showSkills),
+				p.serverCommand("show SKILL", "Show a skill and the list of its files", skillNames, p.showSkill),
+				p.serverCommand("read SKILL [FILE]", "Read and verify a file of a skill", skillNames, p.readSkill),
+				p.serverCommand("verify [SKILL]", "Verify the files of all skills or of one", skillNames, p.verifySkills)),
+			task),
+		inGroup(groupAuth, p.withSubcommands("auth", "Log in to and out of servers (OAuth)",
+			p.loginCommand(),
+			p.authCommand("status", "Show the login at a server", p.status),
+			p.authCommand("logout", "Log out of a server", p.logout),
+			p.tokenCommand())),
+		inGroup(groupOther, p.serveCommand(), p.versionCommand()),
+		[]*cobra.Command{
+			{Use: "arguments", Short: "How to pass arguments to tools and prompts"},
+			{Use: "config", Short: "How to name servers in a configuration file"},
+			{Use: "answers", Short: "How to answer elicitation and sampling from a file"},
+			{Use: "json", Short: "The output of --json"},
+			{Use: "exit-codes", Short: "The exit codes"},
+		})
+}
+
+// Groups of commands in the help.
+const (
+	groupServer = "server"
+	groupAuth   = "auth"
+	groupOther  = "other"
+)
+
+func inGroup(group string, all ...*cobra.Command) []*cobra.Command {
+	for _, cmd := range all {
+		cmd.GroupID = group
+	}
+	return all
+}
+
+// withSubcommands returns a command that only has subcommands.
+func (p *program) withSubcommands(name, short string, subcommands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: name, Short: short, DisableFlagsInUseLine: true, Args: knownSubcommand, RunE: p.showHelp}
+	cmd.AddCommand(subcommands...)
+	return cmd
+}
+
+// targetCommand returns a command about a server. usage is its name and the arguments after the
+// target, such as "read SKILL [FILE]": it determines how many arguments are accepted.
+func (p *program) targetCommand(
+	usageLine, short string, names lister, run func(ctx context.Context, t *target, words []string) error,
+) *cobra.Command {
+	name, arguments, _ := strings.Cut(usageLine, " ")
+	atMost := len(strings.Fields(arguments))
+	atLeast := atMost - strings.Count(arguments, "[")
+	if strings.Contains(arguments, "…") {
+		atMost = math.MaxInt
+	}
+	return &cobra.Command{
+		Use:                   strings.TrimRight(name+" TARGET "+arguments, " ") + " | " + usageLine + " -- COMMAND…",
+		Short:                 short,
+		DisableFlagsInUseLine: true,
+		ValidArgsFunction:     p.completeNames(names),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, words, err := p.target(cmd, args)
+			if err != nil {
+				return usage(err)
+			}
+			if id := cmd.Flags().Lookup("id"); id != nil && id.Changed {
+				words = slices.Insert(slices.Clone(words), 0, id.Value.String())
+			}
+			if len(words) < atLeast || len(words) > atMost {
+				return usage(fmt.Errorf("wrong number of arguments\nusage: %s", cmd.UseLine()))
+			}
+			p.current.Store(t)
+			return run(cmd.Context(), t, words)
+		},
+	}
+}
+
+// serverCommand returns a command that connects to a server; see targetCommand for usage.
+func (p *program) serverCommand(
+	usageLine, short string, names lister, run func(ctx context.Context, c *mcp.Client, words []string) error,
+) *cobra.Command {
+	return p.targetCommand(usageLine, short, names, func(ctx context.Context, t *target, words []string) error {
+		c, err := p.connect(ctx, t)
+		if err != nil {
+			return err
+		}
+		err = run(mcp.WithCallOptions(ctx, mcp.CallOptions{Progress: p.screen.progress}), c, words)
+		p.screen.done()
+		p.close(c)
+		return err
+	})
+}
+
+// authCommand returns a command about the login at a server.
+func (p *program) authCommand(name, short string, run func(ctx context.Context, t *target) error) *cobra.Command {
+	cmd := p.targetCommand(name, short, nil, func(ctx context.Context, t *target, _ []string) error {
+		if err := t.mayLogIn(); err != nil {
+			return usage(err)
+		}
+		return run(ctx, t)
+	})
+	cmd.Use = name + " TARGET"
+	return cmd
+}
+
+func knownSubcommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	err := fmt.Errorf("unknown command %q", args[0])
+	for _, like := range cmd.SuggestionsFor(args[0]) {
+		return usage(fmt.Errorf("%w: did you mean %q?", err, like))
+	}
+	return usage(err)
+}
+
+// showHelp runs a command that has subcommands.
+func (p *program) showHelp(cmd *cobra.Command, _ []string) error {
+	cmd.SetOut(p.screen.w)
+	return usage(errors.Join(errShown, cmd.Help()))
+}
+
+// helpFiles has a file for each command and help topic: help/task-get.txt is for `task get`.
+//
+//go:embed help
+var helpFiles embed.FS
+
+// addHelp sets the long text and the examples of a command and its subcommands.
+func addHelp(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		addHelp(sub)
+	}
+	name := strings.ReplaceAll(strings.TrimPrefix(cmd.CommandPath(), "patchbay "), " ", "-")
+	text, err := helpFiles.ReadFile("help/" + name + ".txt")
+	if err != nil {
+		return // a command of cobra
+	}
+	long, examples, _ := strings.Cut(string(text), "Examples:\n")
+	cmd.Long, cmd.Example = strings.TrimRight(long, "\n"), strings.TrimRight(examples, "\n")
+}
+
+func helpExists(help *cobra.Command, args []string) error {
+	if _, rest, err := help.Root().Find(args); err == nil && len(rest) == 0 {
+		return nil
+	}
+	var names, subcommands []string
+	for _, c := range help.Root().Commands() {
+		names = append(names, c.Name())
+		for _, sub := range c.Commands() {
+			subcommands = append(subcommands, c.Name()+" "+sub.Name())
+		}
+	}
+	return usage(unknownName("help topic", strings.Join(args, " "), append(names, subcommands...)))
+}
