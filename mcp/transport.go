@@ -207,7 +207,7 @@ func (r *Request) open() error {
 // dialed.
 func (t *connTransport) live(ctx context.Context, method string) (c *clientConn, fresh bool, err error) {
 	if t.dial == nil {
-		err := errors.New("the transport was not made by Command or OverConn")
+		err := errors.New("the transport was not made by Command or NewConnTransport")
 		return nil, false, &TransportError{Method: method, Err: err}
 	}
 	select {
@@ -223,7 +223,7 @@ func (t *connTransport) live(ctx context.Context, method string) (c *clientConn,
 		return t.current, false, nil
 	}
 	t.closeDead()
-	if err := t.waitBackoff(ctx); err != nil {
+	if err := sleep(ctx, time.Until(t.backoff)); err != nil {
 		return nil, false, err
 	}
 	conn, err := t.dial(ctx)
@@ -253,13 +253,12 @@ func (t *connTransport) closeDead() {
 	}
 }
 
-// waitBackoff waits until the next dial is allowed.
-func (t *connTransport) waitBackoff(ctx context.Context) error {
-	left := time.Until(t.backoff)
-	if left <= 0 {
+// sleep waits for d, or until ctx ends, and returns the cause of that.
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
 		return nil
 	}
-	timer := time.NewTimer(left)
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
