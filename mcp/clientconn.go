@@ -328,7 +328,9 @@ func (c *clientConn) refuse(refused *jsonrpc.DecodeError, tooLong bool) {
 	case refused.Kind == jsonrpc.Request, refused.Kind == jsonrpc.Notification:
 		return
 	case tooLong:
-		response.ID, _ = c.table.Alone()
+		if ids := c.table.Waiting(); len(ids) == 1 {
+			response.ID = ids[0]
+		}
 	}
 	if !response.ID.IsZero() {
 		c.table.Answer(response)

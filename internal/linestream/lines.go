@@ -17,9 +17,11 @@ const chunkSize = 32 << 10
 // and the buffers of its source, or four times the received part of a line where that is less than
 // the limit.
 type lineReader struct {
-	source source
+	// read returns the next bytes of the stream, which are valid until the next call. It can be called
+	// again after a context has ended.
+	read   func(ctx context.Context) ([]byte, error)
 	limit  int            // of one line, in bytes
-	unread []byte         // returned by the source and not split yet
+	unread []byte         // read and not split yet
 	long   readbuf.Buffer // the beginning of a line whose end has not been read
 	skip   bool           // discard up to the end of a line that was too long
 }
@@ -33,7 +35,7 @@ func (l *lineReader) next(ctx context.Context) ([]byte, error) {
 	}
 	for {
 		var err error
-		if l.unread, err = l.source.next(ctx); errors.Is(err, io.EOF) {
+		if l.unread, err = l.read(ctx); errors.Is(err, io.EOF) {
 			if line := l.join(nil); !isBlank(line) {
 				return line, nil
 			}
@@ -73,7 +75,7 @@ func (l *lineReader) cut() ([]byte, error) {
 	}
 }
 
-// hasNext reports whether next returns a line or ErrLineTooLong without reading from the source.
+// hasNext reports whether next returns a line or ErrLineTooLong without reading.
 func (l *lineReader) hasNext() bool {
 	for !l.skip && l.long.Len() == 0 {
 		line, rest, ended := bytes.Cut(l.unread, []byte{'\n'})

@@ -12,12 +12,6 @@ import (
 // longPast is a deadline that makes pending and later calls fail at once.
 var longPast = time.Unix(1, 0)
 
-// A source returns the bytes of a stream in chunks. It can be read again after a context has ended.
-type source interface {
-	// next returns bytes that are valid until the next call.
-	next(ctx context.Context) ([]byte, error)
-}
-
 // interruptWith makes reads or writes under a deadline fail when ctx ends, until stop is called.
 func interruptWith(ctx context.Context, setDeadline func(time.Time) error) (stop func()) {
 	if setDeadline == nil || ctx.Done() == nil {
