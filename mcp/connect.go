@@ -169,7 +169,7 @@ func (c *Client) isStale(conn *connection, err error) bool {
 	var failed *TransportError
 	response := asError(err)
 	errors.As(err, &failed)
-	lost := failed != nil && (errors.Is(err, ErrSessionLost) || isConnectionEnd(err) && conn.session != nil)
+	lost := failed != nil && (errors.Is(err, ErrSessionLost) || connectionEnd(err) != nil && conn.session != nil)
 	unsupported := response != nil && response.Remote() && response.Code == CodeUnsupportedProtocolVersion
 	changed := conn.session == nil && !isUnauthorized(err) && (failed != nil && isEraSignal(err) || unsupported)
 	if !lost && !changed || c.ctx.Err() != nil {
@@ -352,7 +352,6 @@ func (c *Client) rememberLegacy(legacy bool) {
 //
 // Spec: basic/versioning (2026-07-28): fallback is not keyed to one error code.
 func (c *Client) judge(err error) (mayBeLegacy bool, _ error) {
-	var failed *TransportError
 	switch e := asError(err); {
 	case isUnauthorized(err):
 		return false, err // authorized clients may get another response
@@ -365,8 +364,8 @@ func (c *Client) judge(err error) (mayBeLegacy bool, _ error) {
 		return true, err
 	}
 	_, stream := c.transport.(interface{ streams() *connTransport })
-	// A request that makes the server exit: the server will be started again.
-	return stream && isConnectionEnd(err) && errors.As(err, &failed) && failed.MayHaveRun, err
+	end := connectionEnd(err) // if the request made the server exit, the server will be started again
+	return stream && end != nil && end.MayHaveRun, err
 }
 
 // httpStatus returns the HTTP status that an error reports, or 0.

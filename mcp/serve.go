@@ -146,7 +146,6 @@ func (j job) isEmpty() bool { return j.request == nil && j.exchange == nil && j.
 // it serves what it has read, and writes. A goroutine that has acquired the lock checks for queued
 // responses that no goroutine is about to write.
 func (s *stream) serveLoop(ctx context.Context, ended chan<- error) {
-	var buf []byte // for the lines of responses
 	for locked := s.readers.Join(); locked; locked = s.readers.Acquire() {
 		for locked {
 			j, err := s.next(ctx)
@@ -159,9 +158,7 @@ func (s *stream) serveLoop(ctx context.Context, ended chan<- error) {
 			if j.isEmpty() {
 				break
 			}
-			if buf = s.serve(j, buf); cap(buf) > maxBatch {
-				buf = nil
-			}
+			s.serve(j)
 			locked = s.readers.TryAcquire()
 		}
 		s.flush()
@@ -300,36 +297,38 @@ func (r *streamRequest) notify(ctx context.Context, method string, params json.R
 	return s.send(jsonrpc.NewNotification(method, params))
 }
 
-// serve does a job and queues its response. It returns buf, which is used for the line.
-func (s *stream) serve(j job, buf []byte) []byte {
+// serve does a job and queues its response.
+func (s *stream) serve(j job) {
 	switch {
 	case j.request != nil:
-		return s.serveRequest(j.request, buf)
+		s.serveRequest(j.request)
 	case j.work != nil:
-		return s.enqueue(nil, j.work(), buf)
+		s.enqueue(nil, j.work())
+	default:
+		line, _ := j.exchange.AppendResponse(make([]byte, 0, typicalLine)) // the line holds the error, if any
+		if len(line) > 0 {                                                 // it was not cancelled
+			s.enqueueLine(nil, line)
+		}
 	}
-	line, _ := j.exchange.AppendResponse(buf[:0]) // the line holds the error, if any
-	if len(line) == 0 {
-		return line // cancelled
-	}
-	return s.queue.add(queuedResponse{line: append(line, '\n')})
 }
 
-func (s *stream) serveRequest(r *streamRequest, buf []byte) []byte {
+func (s *stream) serveRequest(r *streamRequest) {
 	ctx := r.call.Context()
 	switch {
 	case r.Method == wire.MethodSubscriptionsListen:
 		response := Respond(ctx, s.handler, &r.Request)
 		if response.Error == nil {
 			s.endSubscription(&r.call, response)
-			return buf
+			return
 		}
-		return s.enqueue(&r.call, response, buf)
+		s.enqueue(&r.call, response)
 	case s.lines == nil:
-		return s.enqueue(&r.call, Respond(ctx, s.handler, &r.Request), buf)
+		s.enqueue(&r.call, Respond(ctx, s.handler, &r.Request))
+	default:
+		// The line holds the error, if any.
+		line, _ := appendResponse(make([]byte, 0, typicalLine), ctx, s.handler, &r.Request)
+		s.enqueueLine(&r.call, line)
 	}
-	line, _ := appendResponse(buf[:0], ctx, s.handler, &r.Request) // the line holds the error, if any
-	return s.queue.add(queuedResponse{call: &r.call, line: append(line, '\n')})
 }
 
 // endSubscription writes the result that ends a subscription, unless it was cancelled. On streams,
@@ -450,16 +449,6 @@ func (s *stream) send(messages ...*jsonrpc.Message) error {
 		}
 	}
 	return nil
-}
-
-// sendLines writes complete lines, if any, with the lock held.
-func (s *stream) sendLines(lines []byte) {
-	if len(lines) == 0 || s.ctx.Err() != nil {
-		return
-	}
-	if err := s.lines.WriteLines(s.ctx, lines); err != nil {
-		_ = s.fail(err)
-	}
 }
 
 // fail ends the stream, because a message could not be written.

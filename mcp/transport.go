@@ -180,7 +180,7 @@ func (t *connTransport) RoundTrip(ctx context.Context, req *Request) (Result, er
 		return nil, err
 	}
 	res, err := c.roundTripModern(ctx, req, &t.routes)
-	if fresh || err == nil || !unsentAtEnd(err) {
+	if end := connectionEnd(err); fresh || end == nil || end.MayHaveRun {
 		return res, err
 	}
 	again, _, err2 := t.live(ctx, req.Method)
@@ -312,14 +312,10 @@ func (t *connTransport) Close() error {
 	return nil
 }
 
-// unsentAtEnd reports whether err says that the connection ended before the request was sent.
-func unsentAtEnd(err error) bool {
-	var failed *TransportError
-	return isConnectionEnd(err) && errors.As(err, &failed) && !failed.MayHaveRun
-}
-
-// isConnectionEnd reports whether err says that the connection has ended.
-func isConnectionEnd(err error) bool {
-	var failed *TransportError
-	return errors.As(err, &failed) && errors.Is(err, ErrClosed)
+// connectionEnd returns the error of a request whose connection has ended, or nil.
+func connectionEnd(err error) *TransportError {
+	if failed, ok := errors.AsType[*TransportError](err); ok && errors.Is(err, ErrClosed) {
+		return failed
+	}
+	return nil
 }
