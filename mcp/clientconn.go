@@ -479,7 +479,7 @@ func (b *inbox) put(_ context.Context, method string, params json.RawMessage) er
 	if len(b.queued) >= maxInbox || b.bytes+len(params) > maxInboxBytes {
 		if !b.dropped {
 			b.dropped = true
-			b.log.Warn("mcp: notifications dropped: the server sends them faster than they are handled", "method", method)
+			b.log.Warn("mcp: notifications dropped: they arrive faster than they are handled", "method", method)
 		}
 		return nil
 	}

@@ -189,7 +189,8 @@ func (c *Client) negotiate(ctx context.Context) (*connection, error) {
 	pin, pinned := wire.ParseRevision(c.opts.Revision)
 	pinnedLegacy := pinned && !pin.Modern()
 	if pinnedLegacy && !dual {
-		return nil, fmt.Errorf("%w: the transport does not support sessions, which revision %s requires", ErrNoCommonRevision, pin)
+		return nil, fmt.Errorf("%w: the transport does not support sessions, which revision %s requires",
+			ErrNoCommonRevision, pin)
 	}
 	if pinnedLegacy || dual && !pinned && c.isKnownLegacy() {
 		conn, err := c.openSession(ctx, sessions)

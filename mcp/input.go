@@ -39,7 +39,8 @@ type inputRounds struct {
 // Spec: basic/patterns/mrtr (2026-07-28), Client Requirements.
 func (c *Client) answerInput(ctx context.Context, in *inputRounds, method string, raw RawResult) ([]byte, error) {
 	if m, core := wire.Latest().Method(method); core && !m.MayAskInput {
-		return nil, c.invalid(method, errors.New("the method does not allow input requests")) // methods of extensions may
+		// Methods of extensions may.
+		return nil, c.invalid(method, errors.New("the method does not allow input requests"))
 	}
 	requests, hasRequests := jsonscan.Get(raw, "inputRequests")
 	state, hasState := jsonscan.Get(raw, "requestState")
@@ -149,7 +150,7 @@ func (c *Client) answerDirect(ctx context.Context, method string, params json.Ra
 
 // answer calls the function of the options that handles an input request. The error wraps
 // errInvalidInputRequest if the server violates the protocol.
-func (c *Client) answer(ctx context.Context, method string, params json.RawMessage) (answer json.RawMessage, err error) {
+func (c *Client) answer(ctx context.Context, method string, params json.RawMessage) (_ json.RawMessage, err error) {
 	defer recovered(ctx, c.opts.Logger, method, &err)
 	switch {
 	case method == wire.MethodElicitationCreate && c.caps.Elicitation != nil:

@@ -196,7 +196,7 @@ func (q *logQueue) run() {
 		switch {
 		case dropped == 0:
 		case q.out == nil:
-			q.logger.Warn("mcp: lines of the server's standard error were dropped: they arrived too fast", "lines", dropped)
+			q.logger.Warn("mcp: lines of standard error were dropped: they arrived too fast", "lines", dropped)
 		default:
 			q.writeLine(fmt.Appendf(nil, "[%d lines dropped: they arrived too fast]", dropped))
 		}
