@@ -19,8 +19,8 @@ type call struct {
 
 type callKey struct{}
 
-// newCall returns a new call of the request. Calls are not reused: a context may outlive its call, in
-// goroutines of the handler.
+// newCall returns a new call of the request. Calls are not reused: a context may outlive its call,
+// in goroutines of the handler.
 func newCall(ctx context.Context, s *Server, req *Request) *call {
 	return &call{Context: ctx, server: s, req: req}
 }

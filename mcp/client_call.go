@@ -31,7 +31,7 @@ type CallOptions struct {
 	// MaxTimeout is how long the request may take in total, even with progress. Default: that of
 	// the client.
 	MaxTimeout time.Duration
-	// LoggingLevel requests log messages of this level and above. Default: that of the client.
+	// LogLevel requests log messages of this level and above. Default: that of the client.
 	LogLevel LoggingLevel
 	// Meta is added to the `_meta` of the request. Keys that the protocol defines are refused,
 	// except those of the trace context.

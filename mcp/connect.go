@@ -25,8 +25,8 @@ import (
 // server/discover; if the server does not support it, Connect opens a session with initialize. ctx
 // bounds the connecting, not the life of the client. If Connect fails, it closes the transport.
 //
-// The error is [ErrNoCommonRevision] if the server supports no revision that this package supports, or
-// not the one that [ClientOptions.Revision] requires.
+// The error is [ErrNoCommonRevision] if the server supports no revision that this package supports,
+// or not the one that [ClientOptions.Revision] requires.
 //
 // Spec: basic/versioning (2026-07-28), Backward Compatibility.
 func Connect(ctx context.Context, t Transport, opts *ClientOptions) (*Client, error) {
@@ -47,8 +47,8 @@ func Connect(ctx context.Context, t Transport, opts *ClientOptions) (*Client, er
 	return c, nil
 }
 
-// ErrNoCommonRevision is within the error of [Connect] if the client and the server support no common
-// revision.
+// ErrNoCommonRevision is within the error of [Connect] if the client and the server support no
+// common revision.
 var ErrNoCommonRevision = errors.New("mcp: no common protocol revision")
 
 // A connection is a modern connection or a session.
@@ -224,7 +224,7 @@ func (c *Client) negotiate(ctx context.Context) (*connection, error) {
 	return conn, nil
 }
 
-// probe sends server/discover. If it fails, mayBeLegacy reports whether the server may still support
+// probe sends server/discover. If it fails, mayBeLegacy reports whether the server may support
 // sessions.
 func (c *Client) probe(ctx context.Context) (conn *connection, mayBeLegacy bool, err error) {
 	revision := wire.Latest()
@@ -309,8 +309,8 @@ func afterProbe(err, probed error) error {
 	return fmt.Errorf("%w (%s before that: %v)", err, wire.MethodDiscover, probed)
 }
 
-// legacyServers caches which servers support only sessions, by [IdentifiedTransport.ServerKey], with
-// the time at which each entry expires.
+// legacyServers caches which servers support only sessions, by [IdentifiedTransport.ServerKey], and
+// until when.
 //
 // Spec: basic/versioning (2026-07-28): clients cache the result of the probe.
 var legacyServers struct {
@@ -348,8 +348,8 @@ func (c *Client) rememberLegacy(legacy bool) {
 	}
 }
 
-// judge decides whether an error of the probe may come from a server of the session era, and returns
-// the error to report.
+// judge decides whether an error of the probe may come from a server of the session era, and
+// returns the error to report.
 //
 // Spec: basic/versioning (2026-07-28): fallback is not keyed to one error code.
 func (c *Client) judge(err error) (mayBeLegacy bool, _ error) {

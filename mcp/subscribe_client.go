@@ -39,12 +39,12 @@ type EventKind uint8
 
 // Kinds of events.
 const (
-	// EventListening: the server has acknowledged the subscription. SubscriptionFilter is what it will notify
-	// of, which may be less than was requested.
+	// EventListening: the server has acknowledged the subscription. Event.Filter is what it will
+	// notify of, which may be less than was requested.
 	EventListening EventKind = iota + 1
-	// EventChangesMissed: changes may have been missed, because the subscription was interrupted or a slow
-	// loop has let too many events queue. Fetch again what matters. SubscriptionFilter is what the server
-	// notifies of from now on. The event follows all queued ones.
+	// EventChangesMissed: changes may have been missed, because the subscription was interrupted or
+	// the loop was too slow. Fetch again what matters. Event.Filter is what the server notifies of
+	// from now on. The event follows all queued ones.
 	EventChangesMissed
 	EventToolsChanged     // the list of tools has changed
 	EventPromptsChanged   // the list of prompts has changed
@@ -75,13 +75,13 @@ type Event struct {
 }
 
 // Listen subscribes to changes until ctx ends or the loop is left. If the connection is lost, it
-// subscribes again and yields an [EventChangesMissed]. An error is the last value: the server has refused
-// the subscription or not acknowledged it within the Timeout of a request, five renewals in a row
-// have failed, or the client is closed. When ctx ends, the loop ends without an error.
+// subscribes again and yields an [EventChangesMissed]. An error is the last value: the server has
+// refused the subscription or not acknowledged it within the Timeout of a request, five renewals in
+// a row have failed, or the client is closed. When ctx ends, the loop ends without an error.
 //
 // In a slow loop, several equal changes become one event. Topic events are not merged; if too many
-// are queued, an [EventChangesMissed] replaces the rest. Changes invalidate the cached results of the
-// client.
+// are queued, an [EventChangesMissed] replaces the rest. Changes invalidate the cached results of
+// the client.
 //
 // Spec: basic/patterns/subscriptions (2026-07-28).
 func (c *Client) Listen(ctx context.Context, f SubscriptionFilter) iter.Seq2[Event, error] {
@@ -137,7 +137,8 @@ type eventName struct {
 	uri  string
 }
 
-// deliver yields the queued events. A resync comes last, so that no older event follows it.
+// deliver yields the queued events. EventChangesMissed is the last one, so that no older event
+// follows it.
 func (l *listening) deliver(yield func(Event, error) bool) bool {
 	l.mu.Lock()
 	events := l.events
@@ -197,12 +198,11 @@ func (l *listening) run(ctx context.Context) error {
 func (l *listening) lasted() (acked bool, lasted time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.acked.IsZero() {
-		return false, 0
+	if acked = !l.acked.IsZero(); acked {
+		lasted = time.Since(l.acked)
 	}
-	lasted = time.Since(l.acked)
 	l.acked = time.Time{}
-	return true, lasted
+	return acked, lasted
 }
 
 // once subscribes and waits for the end of the subscription.

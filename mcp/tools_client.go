@@ -114,9 +114,9 @@ func (x *toolIndex) add(name string, k *knownTool) {
 }
 
 // CallTool calls a tool. args encodes to a JSON object, or is nil. If the tool fails, CallTool
-// returns a result with IsError set; [CallTool] returns an error instead. If the tool has been listed,
-// structured content is validated against its output schema; the error for an invalid one is
-// [ErrInvalidResult].
+// returns a result with IsError set; the function [CallTool] returns an error instead. If the tool
+// has been listed, structured content is validated against its output schema; the error for an
+// invalid one is [ErrInvalidResult].
 //
 // Spec: server/tools, Calling Tools.
 func (c *Client) CallTool(ctx context.Context, name string, args any) (*CallToolResult, error) {
@@ -195,8 +195,8 @@ func (c *Client) refresh(ctx context.Context, name string) (*knownTool, error) {
 	return c.knownTool(name), nil
 }
 
-// UnmarshalJSON decodes a result that was stored, or that belongs to a task. It is not checked against
-// the output schema of a tool. StructuredContent is a json.RawMessage then.
+// UnmarshalJSON decodes a result that was stored, or that belongs to a task. It is not checked
+// against the output schema of a tool. StructuredContent is a json.RawMessage then.
 func (r *CallToolResult) UnmarshalJSON(raw []byte) error {
 	if jsonscan.Kind(raw) != '{' {
 		return errors.New("mcp: invalid tool result: must be an object")
@@ -209,8 +209,7 @@ func (r *CallToolResult) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// decodeToolResult decodes a result. All members are optional: revisions and servers differ in
-// those that they omit.
+// decodeToolResult decodes a result. All members are optional: servers omit different ones.
 func decodeToolResult(raw RawResult) (*CallToolResult, error) {
 	r := &CallToolResult{Content: []ContentBlock{}}
 	d := jsonscan.Descend(raw)
@@ -252,10 +251,7 @@ func decodeMeta(d *jsonscan.Descent) (Meta, error) {
 		if err := jsonv2.Unmarshal(value, &v); err != nil {
 			return nil, err
 		}
-		if meta == nil {
-			meta = Meta{}
-		}
-		meta[string(key)] = v
+		put((*map[string]any)(&meta), string(key), v)
 	}
 	return meta, nil
 }
@@ -322,9 +318,9 @@ func (r *CallToolResult) Text() string {
 	return strings.Join(texts, "\n")
 }
 
-// CallTool calls a tool like [Client.CallTool] and decodes the result into Out: a *[CallToolResult] is the
-// whole result, a []Content its content, a string its text. Any other type is decoded from the
-// structured content, or from the text if there is none. If the tool fails, the error is a
+// CallTool calls a tool like [Client.CallTool] and decodes the result into Out: a *[CallToolResult]
+// is the whole result, a [][ContentBlock] its content, a string its text. Any other type is decoded
+// from the structured content, or from the text if there is none. If the tool fails, the error is a
 // [*ToolError].
 func CallTool[Out any](ctx context.Context, c *Client, tool string, args any) (Out, error) {
 	var out Out

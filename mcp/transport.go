@@ -12,8 +12,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// A Conn is a stream of messages between one client and one server. [Stdio], [NewStreamConn] and [Pipe]
-// return Conns. A custom stream transport is another implementation of Conn.
+// A Conn is a stream of messages between one client and one server. [Stdio], [NewStreamConn] and
+// [Pipe] return Conns. A custom stream transport is another implementation of Conn.
 //
 // Spec: basic/transports#custom-transports.
 type Conn interface {
@@ -32,8 +32,8 @@ type Conn interface {
 }
 
 // A Transport sends the requests of a client to one server, as an http.RoundTripper does for HTTP.
-// [Command], [InMemory], [NewConnTransport] and mcphttp.NewTransport return Transports. [Connect] makes a
-// [Client] of one.
+// [Command], [InMemory], [NewConnTransport] and mcphttp.NewTransport return Transports. [Connect]
+// returns a [Client] that uses one.
 //
 // Spec: basic/transports (2026-07-28).
 type Transport interface {
@@ -73,8 +73,8 @@ func (e *TransportError) Error() string {
 // Unwrap returns the reason.
 func (e *TransportError) Unwrap() error { return e.Err }
 
-// A IdentifiedTransport is a Transport that can identify its server. [Connect] caches for the life of
-// the process which era the server belongs to.
+// An IdentifiedTransport is a Transport that can identify its server. [Connect] caches for an hour
+// whether the server supports only revisions before 2026-07-28.
 type IdentifiedTransport interface {
 	Transport
 	// ServerKey returns a key that is equal for all transports to one server, such as a command
@@ -129,8 +129,8 @@ const (
 	minUptime = 10 * time.Second
 )
 
-// NewConnTransport returns a Transport over a Conn, such as that of a socket or one end of a [Pipe]. It
-// ends when the Conn does.
+// NewConnTransport returns a Transport over a Conn, such as that of a socket or one end of a
+// [Pipe]. It ends when the Conn does.
 func NewConnTransport(conn Conn) Transport {
 	t := &connTransport{}
 	used := false

@@ -152,8 +152,8 @@ func isUnauthorized(err error) bool {
 	return code == http.StatusUnauthorized || code == http.StatusForbidden
 }
 
-// noServer returns the error of a server that supports neither Streamable HTTP nor HTTP+SSE. The URL in
-// it has no query, which may be secret.
+// noServer returns the error of a server that supports neither Streamable HTTP nor HTTP+SSE. The
+// URL in it has no query, which may be secret.
 func (t *Transport) noServer(err, sseErr error) error {
 	var post, get *StatusError
 	if !errors.As(err, &post) || !errors.As(sseErr, &get) || post.StatusCode != get.StatusCode {

@@ -109,8 +109,8 @@ const (
 	// maxInvalidShown is the part of an invalid line that is logged: enough to recognize what
 	// printed it.
 	maxInvalidShown = 200
-	// maxInvalidLines is the number of invalid lines that are logged. A few are a banner; more are a
-	// server that prints to the wrong stream.
+	// maxInvalidLines is the number of invalid lines that are logged. A few are a banner; more are
+	// a server that prints to the wrong stream.
 	maxInvalidLines = 8
 )
 

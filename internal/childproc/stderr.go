@@ -127,8 +127,8 @@ func newLogQueue(out io.Writer, logger *slog.Logger) *logQueue {
 	return q
 }
 
-// addLine queues a line of standard error. After a dropped line, no line is queued until the number of
-// dropped lines has been written.
+// addLine queues a line of standard error. After a dropped line, no line is queued until the number
+// of dropped lines has been written.
 func (q *logQueue) addLine(text []byte) {
 	if q.out == nil && !q.logger.Enabled(context.Background(), slog.LevelDebug) {
 		return

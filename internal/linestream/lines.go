@@ -17,8 +17,8 @@ const chunkSize = 32 << 10
 // and the buffers of its source, or four times the received part of a line where that is less than
 // the limit.
 type lineReader struct {
-	// read returns the next bytes of the stream, which are valid until the next call. It can be called
-	// again after a context has ended.
+	// read returns the next bytes of the stream, which are valid until the next call. It can be
+	// called again after a context has ended.
 	read   func(ctx context.Context) ([]byte, error)
 	limit  int            // of one line, in bytes
 	unread []byte         // read and not split yet
