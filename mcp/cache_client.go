@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -82,7 +83,8 @@ func (c *resultCache) put(ctx context.Context, k *clientRequest, raw RawResult, 
 // decodeCache returns the caching hints of a result. Invalid ones are zero.
 func decodeCache(raw RawResult) (c Cache) {
 	var ms float64
-	if value, ok := jsonscan.Get(raw, "ttlMs"); ok && jsonscan.Kind(value) == '0' && jsonv2.Unmarshal(value, &ms) == nil && ms > 0 {
+	value, _ := jsonscan.Get(raw, "ttlMs")
+	if jsonscan.Kind(value) == '0' && jsonv2.Unmarshal(value, &ms) == nil && ms > 0 {
 		const maxMs = float64(math.MaxInt64 / time.Millisecond / 2) // exact enough, and no overflow
 		c.TTL = time.Duration(min(ms, maxMs)) * time.Millisecond
 	}
@@ -117,10 +119,8 @@ func (c *resultCache) invalidate(methods ...string) {
 	defer c.mu.Unlock()
 	c.generation++
 	for key, e := range c.entries {
-		for _, method := range methods {
-			if e.method == method {
-				c.drop(key)
-			}
+		if slices.Contains(methods, e.method) {
+			c.drop(key)
 		}
 	}
 }

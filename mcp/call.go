@@ -3,7 +3,6 @@ package mcp
 import (
 	"context"
 	"encoding/json"
-	"sync/atomic"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -14,22 +13,16 @@ type call struct {
 	context.Context
 	server   *Server
 	req      *Request
-	taken    atomic.Bool // of Request.first: set once it is in use
 	input    input
 	progress progress
 }
 
 type callKey struct{}
 
-// newCall returns a new call of the request. The first call of a request is allocated with it.
-// Calls are not reused: a context may outlive its call, in goroutines of the handler.
+// newCall returns a new call of the request. Calls are not reused: a context may outlive its call,
+// in goroutines of the handler.
 func newCall(ctx context.Context, s *Server, req *Request) *call {
-	c := req.first
-	if c == nil || !c.taken.CompareAndSwap(false, true) {
-		c = &call{}
-	}
-	c.Context, c.server, c.req = ctx, s, req
-	return c
+	return &call{Context: ctx, server: s, req: req}
 }
 
 // Value returns the call itself for callKey.

@@ -19,7 +19,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// Defaults of ClientOptions.
 const (
 	// defaultTimeout is longer than most tools run, and short enough for a user who waits for a
 	// server that hangs.
@@ -62,7 +61,7 @@ type ClientOptions struct {
 	// client. The last messages of a request may arrive after it has returned. Log is not called
 	// after Close.
 	Log func(ctx context.Context, m *LoggingMessage)
-	// LoggingLevel is the lowest level of the log messages that are requested. Default: LevelInfo if
+	// LogLevel is the lowest level of the log messages that are requested. Default: LevelInfo if
 	// Log is set, otherwise no messages are requested.
 	LogLevel LoggingLevel
 
@@ -96,8 +95,11 @@ func (o *ClientOptions) withDefaults() ClientOptions {
 	if o != nil {
 		full = *o
 	}
-	if full.Info.Name == "" {
-		full.Info = programInfo()
+	if build, ok := debug.ReadBuildInfo(); full.Info.Name == "" {
+		full.Info = Implementation{Name: "mcp-client", Version: "unknown"}
+		if ok && build.Main.Path != "" {
+			full.Info = Implementation{Name: build.Main.Path, Version: cmp.Or(build.Main.Version, "unknown")}
+		}
 	}
 	if full.Log != nil {
 		full.LogLevel = cmp.Or(full.LogLevel, LevelInfo)
@@ -109,15 +111,6 @@ func (o *ClientOptions) withDefaults() ClientOptions {
 	full.MaxRounds = cmp.Or(full.MaxRounds, defaultMaxRounds)
 	full.Logger = cmp.Or(full.Logger, slog.Default())
 	return full
-}
-
-// programInfo returns a description made of the build information.
-func programInfo() Implementation {
-	info := Implementation{Name: "mcp-client", Version: "unknown"}
-	if build, ok := debug.ReadBuildInfo(); ok && build.Main.Path != "" {
-		info = Implementation{Name: build.Main.Path, Version: cmp.Or(build.Main.Version, "unknown")}
-	}
-	return info
 }
 
 // capabilities returns the capabilities that the functions of the options imply.
@@ -218,8 +211,8 @@ func (c *Client) Close() error {
 // Revision returns the protocol revision of the connection, such as "2026-07-28".
 func (c *Client) Revision() string { return c.connection.Load().revision.String() }
 
-// ServerInfo returns the server's description of itself, or the zero value. Use it for display only: it
-// is not verified.
+// ServerInfo returns the server's description of itself, or the zero value. Use it for display
+// only: it is not verified.
 func (c *Client) ServerInfo() Implementation { return c.connection.Load().server }
 
 // Capabilities returns the capabilities that the server has declared.
@@ -231,8 +224,8 @@ func (c *Client) Capabilities() ServerCapabilities {
 // must not be trusted.
 func (c *Client) Instructions() string { return c.connection.Load().discovered.Instructions }
 
-// SupportedRevisions returns the revisions that the server supports. A server of a revision before 2026-07-28
-// reports only the negotiated one.
+// SupportedRevisions returns the revisions that the server supports. A server of a revision before
+// 2026-07-28 reports only the negotiated one.
 func (c *Client) SupportedRevisions() []string {
 	return slices.Clone(c.connection.Load().discovered.SupportedVersions)
 }

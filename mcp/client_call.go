@@ -31,7 +31,7 @@ type CallOptions struct {
 	// MaxTimeout is how long the request may take in total, even with progress. Default: that of
 	// the client.
 	MaxTimeout time.Duration
-	// LoggingLevel requests log messages of this level and above. Default: that of the client.
+	// LogLevel requests log messages of this level and above. Default: that of the client.
 	LogLevel LoggingLevel
 	// Meta is added to the `_meta` of the request. Keys that the protocol defines are refused,
 	// except those of the trace context.
@@ -146,7 +146,7 @@ func (c *Client) do(ctx context.Context, k *clientRequest) (RawResult, error) {
 	generation := c.cache.currentGeneration()
 	w := c.requests.start(ctx, c, o.limits(&c.opts))
 	defer w.stop()
-	raw, err := c.rounds(w, w, o, k)
+	raw, err := c.rounds(w, o, k)
 	if err != nil {
 		return nil, endError(w, k.method, err)
 	}
@@ -179,7 +179,8 @@ func notSent(ctx context.Context, method string, err error) error {
 	var failed *TransportError
 	switch {
 	case errors.As(err, &failed):
-		return &TransportError{Method: method, MayHaveRun: failed.MayHaveRun && failed.Method == method, Err: failed.Err}
+		ran := failed.MayHaveRun && failed.Method == method
+		return &TransportError{Method: method, MayHaveRun: ran, Err: failed.Err}
 	case ctx.Err() != nil && (errors.Is(err, context.Cause(ctx)) || errors.Is(err, ctx.Err())):
 		return &TransportError{Method: method, Err: err}
 	}
@@ -190,10 +191,10 @@ func notSent(ctx context.Context, method string, err error) error {
 // requests input.
 //
 // Spec: basic/patterns/mrtr (2026-07-28).
-func (c *Client) rounds(ctx context.Context, w *requestContext, o *CallOptions, k *clientRequest) (RawResult, error) {
+func (c *Client) rounds(w *requestContext, o *CallOptions, k *clientRequest) (RawResult, error) {
 	var in inputRounds
 	for round := 0; ; round++ {
-		raw, err := c.round(ctx, w, o, k)
+		raw, err := c.round(w, o, k)
 		if err != nil {
 			return nil, err
 		}
@@ -202,11 +203,12 @@ func (c *Client) rounds(ctx context.Context, w *requestContext, o *CallOptions, 
 			return raw, nil
 		case ResultInputRequired:
 			if round >= c.opts.MaxRounds {
-				err := fmt.Errorf("the server requests input for the %dth time, at most %d are allowed", round+1, max(0, c.opts.MaxRounds))
+				err := fmt.Errorf("the server requests input for the %dth time, at most %d are allowed",
+					round+1, max(0, c.opts.MaxRounds))
 				return nil, &TransportError{Method: k.method, MayHaveRun: true, Err: err}
 			}
 			w.Pause()
-			k.input, err = c.answerInput(ctx, &in, k.method, raw)
+			k.input, err = c.answerInput(w, &in, k.method, raw)
 			w.Resume()
 			if err != nil {
 				return nil, err
@@ -218,10 +220,10 @@ func (c *Client) rounds(ctx context.Context, w *requestContext, o *CallOptions, 
 }
 
 // round sends a request once.
-func (c *Client) round(ctx context.Context, w *requestContext, o *CallOptions, k *clientRequest) (RawResult, error) {
-	conn, err := c.live(ctx)
+func (c *Client) round(w *requestContext, o *CallOptions, k *clientRequest) (RawResult, error) {
+	conn, err := c.live(w)
 	if err != nil {
-		return nil, notSent(ctx, k.method, err)
+		return nil, notSent(w, k.method, err)
 	}
 	var box *inbox
 	var notify notifyFunc
@@ -248,9 +250,9 @@ func (c *Client) round(ctx context.Context, w *requestContext, o *CallOptions, k
 	if err != nil {
 		return nil, err
 	}
-	res, err := c.handler.ServeMCP(ctx, req)
+	res, err := c.handler.ServeMCP(w, req)
 	if box != nil {
-		box.drain(ctx)
+		box.drain(w)
 		box.close()
 	}
 	if err != nil {

@@ -52,16 +52,10 @@ type clientConn struct {
 	refused  int         // number of refused messages; used by the reader only
 	failed   atomic.Bool // a write has failed; reads continue
 
-	mu      sync.Mutex     // guards the fields below
-	cancels []cancellation // not written yet; at most one for each request
-	written chan struct{}  // closed when all of them are written; nil if no goroutine writes them
-	closed  bool           // no further goroutine is started
-}
-
-// A cancellation tells the server that a request has been cancelled.
-type cancellation struct {
-	id    jsonrpc.ID
-	cause error
+	mu      sync.Mutex         // guards the fields below
+	cancels []*jsonrpc.Message // cancellations to be written; at most one for each request
+	written chan struct{}      // closed when all of them are written; nil if no goroutine writes them
+	closed  bool               // no further goroutine is started
 }
 
 // newClientConn returns a clientConn that reads from conn.
@@ -76,21 +70,20 @@ func newClientConn(conn Conn, log *slog.Logger, receive func(m *jsonrpc.Message)
 
 // RoundTrip sends a request and waits for its response.
 func (c *clientConn) RoundTrip(ctx context.Context, req *jsonrpc.Message) (*jsonrpc.Message, error) {
-	return c.roundTrip(ctx, req, nil)
+	req.ID = c.newID()
+	return c.roundTrip(ctx, req)
 }
 
-// roundTrip is like RoundTrip, but passes the id to begun before the request is sent.
-func (c *clientConn) roundTrip(ctx context.Context, req *jsonrpc.Message, begun func(id jsonrpc.ID)) (*jsonrpc.Message, error) {
+func (c *clientConn) newID() jsonrpc.ID { return jsonrpc.IntID(c.ids.Add(1)) }
+
+// roundTrip is like RoundTrip for a request that has an id.
+func (c *clientConn) roundTrip(ctx context.Context, req *jsonrpc.Message) (*jsonrpc.Message, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	req.ID = jsonrpc.IntID(c.ids.Add(1))
 	question, err := c.table.Ask(req.ID)
 	if err != nil {
 		return nil, &TransportError{Method: req.Method, Err: err}
-	}
-	if begun != nil {
-		begun(req.ID)
 	}
 	if err := c.write(ctx, req); err != nil {
 		question.Withdraw()
@@ -150,17 +143,16 @@ func checkResponse(method string, response *jsonrpc.Message) (*jsonrpc.Message, 
 // writeError converts an error of a write. If the stream has ended, the reason for that is more
 // useful than the write error.
 func (c *clientConn) writeError(method string, err error) error {
-	var unsent *linestream.UnsentError
+	_, unsent := errors.AsType[*linestream.UnsentError](err)
 	if errors.Is(err, ErrDisconnected) {
 		c.failed.Store(true)
+	} else if errors.Is(err, ErrClosed) {
+		unsent = true
 	}
-	never := errors.As(err, &unsent) || errors.Is(err, ErrClosed) && !errors.Is(err, ErrDisconnected)
-	select {
-	case <-c.done:
+	if peer.IsClosed(c.done) {
 		err = c.err
-	default:
 	}
-	return &TransportError{Method: method, MayHaveRun: !never, Err: err}
+	return &TransportError{Method: method, MayHaveRun: !unsent, Err: err}
 }
 
 // cancelRequest sends the cancellation of a request. It does not block: the server may not be
@@ -177,7 +169,7 @@ func (c *clientConn) cancelRequest(req *jsonrpc.Message, cause error) {
 	if c.closed {
 		return
 	}
-	c.cancels = append(c.cancels, cancellation{req.ID, cause})
+	c.cancels = append(c.cancels, cancelNotification(req.ID, cause))
 	if c.written == nil {
 		c.written = make(chan struct{})
 		c.work.Go(c.writeCancels)
@@ -188,33 +180,25 @@ func (c *clientConn) cancelRequest(req *jsonrpc.Message, cause error) {
 // dropped.
 func (c *clientConn) writeCancels() {
 	for {
-		queued := c.dequeueCancels()
+		c.mu.Lock()
+		queued := c.cancels
+		c.cancels = nil
 		if len(queued) == 0 {
+			close(c.written)
+			c.written = nil
+			c.mu.Unlock()
 			return
 		}
-		for _, cancelled := range queued {
+		c.mu.Unlock()
+		for _, cancellation := range queued {
 			ctx, cancel := context.WithTimeout(c.ctx, cancelWriteTimeout)
-			err := c.write(ctx, cancelNotification(cancelled.id, cancelled.cause))
+			err := c.write(ctx, cancellation)
 			cancel()
 			if err != nil {
 				break
 			}
 		}
 	}
-}
-
-// dequeueCancels returns the queued cancellations. If there are none, the writing goroutine must
-// end.
-func (c *clientConn) dequeueCancels() []cancellation {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	queued := c.cancels
-	c.cancels = nil
-	if len(queued) == 0 {
-		close(c.written)
-		c.written = nil
-	}
-	return queued
 }
 
 // cancelNotification returns the notification that cancels a request. It gives the kind of the
@@ -291,13 +275,12 @@ func (c *clientConn) read() {
 	defer close(c.done)
 	for {
 		m, err := c.conn.Read(c.ctx)
-		if err == nil {
+		refused, invalid := errors.AsType[*jsonrpc.DecodeError](err)
+		switch {
+		case err == nil:
 			c.dispatch(m)
 			continue
-		}
-		var refused *jsonrpc.DecodeError
-		switch {
-		case errors.As(err, &refused):
+		case invalid:
 			c.refuse(refused, errors.Is(err, linestream.ErrLineTooLong))
 			continue
 		case c.ctx.Err() != nil:
@@ -339,12 +322,15 @@ func (c *clientConn) refuse(refused *jsonrpc.DecodeError, tooLong bool) {
 		level = slog.LevelDebug
 	}
 	c.log.Log(c.ctx, level, "mcp: invalid message from the server", "error", refused)
-	response := &jsonrpc.Message{ID: refused.ID, Error: &jsonrpc.Error{Code: refused.Err.Code, Message: refused.Err.Message}}
+	err := &jsonrpc.Error{Code: refused.Err.Code, Message: refused.Err.Message}
+	response := &jsonrpc.Message{ID: refused.ID, Error: err}
 	switch {
 	case refused.Kind == jsonrpc.Request, refused.Kind == jsonrpc.Notification:
 		return
 	case tooLong:
-		response.ID, _ = c.table.Alone()
+		if ids := c.table.Waiting(); len(ids) == 1 {
+			response.ID = ids[0]
+		}
 	}
 	if !response.ID.IsZero() {
 		c.table.Answer(response)
@@ -353,8 +339,8 @@ func (c *clientConn) refuse(refused *jsonrpc.DecodeError, tooLong bool) {
 
 // routes maps the notifications of a clientConn to the requests that they belong to.
 type routes struct {
-	mu       sync.Mutex
-	requests map[string]*Request // by progressRoute or subscriptionRoute; guarded by mu
+	mu       sync.Mutex          // guards requests
+	requests map[string]*Request // by progressRoute or subscriptionRoute
 }
 
 func (r *routes) add(key string, req *Request) {
@@ -369,25 +355,21 @@ func (r *routes) remove(key string) {
 	delete(r.requests, key)
 }
 
-func (r *routes) find(key string) []*Request {
+// find returns the request with that key, or all open subscriptions for an empty key.
+func (r *routes) find(key string) (found []*Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if req := r.requests[key]; req != nil {
 		return []*Request{req}
 	}
-	return nil
-}
-
-// subscriptions returns all open subscriptions.
-func (r *routes) subscriptions() (all []*Request) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, req := range r.requests {
-		if req.Method == wire.MethodSubscriptionsListen {
-			all = append(all, req)
+	if key == "" {
+		for _, req := range r.requests {
+			if req.Method == wire.MethodSubscriptionsListen {
+				found = append(found, req)
+			}
 		}
 	}
-	return all
+	return found
 }
 
 // The keys of progress tokens and subscription ids have different prefixes, since the values may be
@@ -400,30 +382,27 @@ func subscriptionRoute(id []byte) string { return "s" + string(id) }
 //
 // Spec: basic/transports/stdio (2026-07-28); basic/patterns/subscriptions (2026-07-28).
 func (r *routes) notify(ctx context.Context, m *jsonrpc.Message) bool {
-	var to []*Request
+	meta, _ := jsonscan.Get(m.Params, "_meta")
+	id, hasID := jsonscan.Get(meta, wire.MetaSubscriptionID)
+	var key string
 	switch m.Method {
 	case wire.NotificationMessage:
 		return false
 	case wire.NotificationProgress:
 		token, _ := jsonscan.Get(m.Params, "progressToken")
-		to = r.find(progressRoute(token))
+		key = progressRoute(token)
 	case wire.NotificationToolsListChanged, wire.NotificationPromptsListChanged, wire.NotificationResourcesListChanged,
 		wire.NotificationResourcesUpdated, wire.NotificationSubscriptionsAcknowledged:
-		meta, _ := jsonscan.Get(m.Params, "_meta")
-		if id, ok := jsonscan.Get(meta, wire.MetaSubscriptionID); ok {
-			to = r.find(subscriptionRoute(id))
-		} else {
-			to = r.subscriptions() // some servers omit the id
+		if hasID { // some servers omit the id: then all subscriptions are notified
+			key = subscriptionRoute(id)
 		}
-	default:
-		meta, _ := jsonscan.Get(m.Params, "_meta")
-		id, ok := jsonscan.Get(meta, wire.MetaSubscriptionID)
-		if !ok {
+	default: // perhaps of an extension's topic
+		if !hasID {
 			return false
 		}
-		to = r.find(subscriptionRoute(id)) // of an extension's topic
+		key = subscriptionRoute(id)
 	}
-	for _, req := range to {
+	for _, req := range r.find(key) {
 		_ = req.Notify(ctx, m.Method, m.Params) // does not fail at a client
 	}
 	return true // also for a late notification, whose request has ended
@@ -431,26 +410,21 @@ func (r *routes) notify(ctx context.Context, m *jsonrpc.Message) bool {
 
 // roundTripModern sends a request in the modern form.
 func (c *clientConn) roundTripModern(ctx context.Context, req *Request, r *routes) (Result, error) {
-	var begun func(id jsonrpc.ID)
-	if req.Notify != nil {
-		if token := req.env.ProgressToken; token != nil {
-			r.add(progressRoute(token), req)
-			defer r.remove(progressRoute(token))
-		}
-		if req.Method == wire.MethodSubscriptionsListen {
-			key := ""
-			begun = func(id jsonrpc.ID) {
-				key = subscriptionRoute([]byte(id.String()))
-				r.add(key, req)
-			}
-			defer func() { r.remove(key) }()
-		}
+	m := jsonrpc.NewRequest(c.newID(), req.Method, req.Params)
+	if token := req.env.ProgressToken; token != nil && req.Notify != nil {
+		r.add(progressRoute(token), req)
+		defer r.remove(progressRoute(token))
 	}
-	response, err := c.roundTrip(ctx, jsonrpc.NewRequest(jsonrpc.ID{}, req.Method, req.Params), begun)
-	if err != nil {
+	if req.Method == wire.MethodSubscriptionsListen && req.Notify != nil {
+		key := subscriptionRoute([]byte(m.ID.String()))
+		r.add(key, req)
+		defer r.remove(key)
+	}
+	response, err := c.roundTrip(ctx, m)
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if response.Error != nil {
+	case response.Error != nil:
 		return nil, response.Error
 	}
 	return RawResult(response.Result), nil
@@ -483,7 +457,7 @@ type inbox struct {
 	mu      sync.Mutex // guards the fields below
 	queued  []notification
 	bytes   int
-	dropped int
+	dropped bool // at least one
 	running bool
 	closed  bool
 	idle    chan struct{} // closed when the goroutine ends; nil before it starts
@@ -503,8 +477,9 @@ func (b *inbox) put(_ context.Context, method string, params json.RawMessage) er
 		return nil // too late
 	}
 	if len(b.queued) >= maxInbox || b.bytes+len(params) > maxInboxBytes {
-		if b.dropped++; b.dropped == 1 {
-			b.log.Warn("mcp: notifications dropped: the server sends them faster than they are handled", "method", method)
+		if !b.dropped {
+			b.dropped = true
+			b.log.Warn("mcp: notifications dropped: they arrive faster than they are handled", "method", method)
 		}
 		return nil
 	}
@@ -526,23 +501,16 @@ func (b *inbox) run(idle chan<- struct{}) {
 			b.mu.Unlock()
 			return
 		}
-		batch := b.queued
-		b.queued, b.bytes = nil, 0
+		n := b.queued[0]
+		b.queued[0] = notification{}
+		b.queued, b.bytes = b.queued[1:], b.bytes-len(n.params)
 		b.mu.Unlock()
-		for _, n := range batch {
-			if b.isClosed() {
-				break
-			}
-			b.deliver(n)
-		}
+		func() {
+			var err error
+			defer recovered(context.Background(), b.log, n.method, &err)
+			b.handle(n.method, n.params)
+		}()
 	}
-}
-
-// deliver calls the function, and recovers from its panics.
-func (b *inbox) deliver(n notification) {
-	var err error
-	defer recovered(context.Background(), b.log, n.method, &err)
-	b.handle(n.method, n.params)
 }
 
 // close discards queued and later notifications. It does not wait for the function.
@@ -550,12 +518,6 @@ func (b *inbox) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed, b.queued, b.bytes = true, nil, 0
-}
-
-func (b *inbox) isClosed() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.closed
 }
 
 // drain waits until the queue is empty, or ctx ends.

@@ -15,8 +15,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/childproc"
 )
 
-// defaultCommandMessage is half of what [NewStreamConn] reads: the program is often code from a public
-// registry.
+// defaultCommandMessage is half of the limit of [NewStreamConn]: the program is often code from a
+// public registry.
 const defaultCommandMessage = 16 << 20
 
 // Command returns a [Transport] to a server that runs as a child process and communicates over its
@@ -85,8 +85,9 @@ func (s *CommandTransport) dial(ctx context.Context) (Conn, error) {
 	}
 	s.logger = cmp.Or(s.Logger, s.logger)
 	p, err := childproc.Start(s.command(), childproc.Options{
-		Name: s.Path, Stderr: s.Stderr, Logger: s.log(), MaxMessage: cmp.Or(max(s.MaxMessage, 0), defaultCommandMessage),
-		ExitError: func(e childproc.Exit) error { return &ExitError{s.Path, e.Code, e.Signal, e.Stderr} },
+		Name: s.Path, Stderr: s.Stderr, Logger: s.log(),
+		MaxMessage: cmp.Or(max(s.MaxMessage, 0), defaultCommandMessage),
+		ExitError:  func(e childproc.Exit) error { return &ExitError{s.Path, e.Code, e.Signal, e.Stderr} },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("start server %q: %w", s.Path, err)
@@ -109,7 +110,8 @@ func (s *CommandTransport) command() *exec.Cmd {
 // Variables that a server inherits by default. Programs need them to run or to find their files.
 // None usually holds secrets, as the variables of proxies do.
 var (
-	inheritedUnix = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TZ", "LANG", "LANGUAGE", "TMPDIR", "PWD"}
+	inheritedUnix = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TZ", "LANG", "LANGUAGE", "TMPDIR",
+		"PWD"}
 
 	inheritedWindows = []string{"PATH", "PATHEXT", "COMSPEC", "SYSTEMROOT", "WINDIR", "SYSTEMDRIVE", "TEMP", "TMP",
 		"USERPROFILE", "USERNAME", "USERDOMAIN", "HOMEDRIVE", "HOMEPATH", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA",

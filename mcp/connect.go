@@ -25,8 +25,8 @@ import (
 // server/discover; if the server does not support it, Connect opens a session with initialize. ctx
 // bounds the connecting, not the life of the client. If Connect fails, it closes the transport.
 //
-// The error is [ErrNoCommonRevision] if the server supports no revision that this package supports, or
-// not the one that [ClientOptions.Revision] requires.
+// The error is [ErrNoCommonRevision] if the server supports no revision that this package supports,
+// or not the one that [ClientOptions.Revision] requires.
 //
 // Spec: basic/versioning (2026-07-28), Backward Compatibility.
 func Connect(ctx context.Context, t Transport, opts *ClientOptions) (*Client, error) {
@@ -47,8 +47,8 @@ func Connect(ctx context.Context, t Transport, opts *ClientOptions) (*Client, er
 	return c, nil
 }
 
-// ErrNoCommonRevision is within the error of [Connect] if the client and the server support no common
-// revision.
+// ErrNoCommonRevision is within the error of [Connect] if the client and the server support no
+// common revision.
 var ErrNoCommonRevision = errors.New("mcp: no common protocol revision")
 
 // A connection is a modern connection or a session.
@@ -57,10 +57,13 @@ type connection struct {
 	revision   wire.Revision
 	discovered *DiscoverResult
 	server     Implementation
-	prefix     []byte         // the beginning of the params of every request: the part of the envelope that is constant
-	session    *legacy.Client // nil in the modern era
-	done       <-chan struct{}
+	prefix     []byte          // the beginning of the params of every request: the constant part of the envelope
+	session    *legacy.Client  // nil in the modern era
+	done       <-chan struct{} // closed when the session has ended
+	stale      bool            // the server has lost the session or changed its era
 }
+
+func (conn *connection) isOpen() bool { return conn != nil && !conn.stale && !peer.IsClosed(conn.done) }
 
 // end ends the session, if there is one.
 func (conn *connection) end() {
@@ -70,13 +73,11 @@ func (conn *connection) end() {
 }
 
 func (c *Client) checkRevision() error {
-	if c.opts.Revision == "" {
+	if _, ok := wire.ParseRevision(c.opts.Revision); ok || c.opts.Revision == "" {
 		return nil
 	}
-	if _, ok := wire.ParseRevision(c.opts.Revision); !ok {
-		return fmt.Errorf("%w: invalid ClientOptions.Revision %q: must be one of %s", ErrNoCommonRevision, c.opts.Revision, supportedHere())
-	}
-	return nil
+	return fmt.Errorf("%w: invalid ClientOptions.Revision %q: must be one of %s",
+		ErrNoCommonRevision, c.opts.Revision, supportedHere())
 }
 
 func supportedHere() string {
@@ -89,7 +90,7 @@ func supportedHere() string {
 
 // live returns the current connection, and connects if there is none or it has ended.
 func (c *Client) live(ctx context.Context) (*connection, error) {
-	if conn := c.connection.Load(); conn != nil && !peer.IsClosed(conn.done) && c.ctx.Err() == nil {
+	if conn := c.connection.Load(); conn.isOpen() && c.ctx.Err() == nil {
 		return conn, nil
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -107,7 +108,7 @@ func (c *Client) live(ctx context.Context) (*connection, error) {
 		return nil, context.Cause(ctx)
 	}
 	last := c.connection.Load()
-	if last != nil && !peer.IsClosed(last.done) {
+	if last.isOpen() {
 		return last, nil
 	}
 	if last != nil {
@@ -168,19 +169,15 @@ func (c *Client) isStale(conn *connection, err error) bool {
 	var failed *TransportError
 	response := asError(err)
 	errors.As(err, &failed)
-	lost := failed != nil && (errors.Is(err, ErrSessionLost) || isConnectionEnd(err) && conn.session != nil)
+	lost := failed != nil && (errors.Is(err, ErrSessionLost) || connectionEnd(err) != nil && conn.session != nil)
 	unsupported := response != nil && response.Remote() && response.Code == CodeUnsupportedProtocolVersion
 	changed := conn.session == nil && !isUnauthorized(err) && (failed != nil && isEraSignal(err) || unsupported)
 	if !lost && !changed || c.ctx.Err() != nil {
 		return false
 	}
-	if c.connection.Load() == conn {
-		gone := *conn
-		closed := make(chan struct{})
-		close(closed)
-		gone.done = closed
-		c.connection.CompareAndSwap(conn, &gone)
-	}
+	stale := *conn
+	stale.stale = true
+	c.connection.CompareAndSwap(conn, &stale)
 	return failed == nil || !failed.MayHaveRun
 }
 
@@ -192,26 +189,27 @@ func (c *Client) negotiate(ctx context.Context) (*connection, error) {
 	pin, pinned := wire.ParseRevision(c.opts.Revision)
 	pinnedLegacy := pinned && !pin.Modern()
 	if pinnedLegacy && !dual {
-		return nil, fmt.Errorf("%w: the transport does not support sessions, which revision %s requires", ErrNoCommonRevision, pin)
+		return nil, fmt.Errorf("%w: the transport does not support sessions, which revision %s requires",
+			ErrNoCommonRevision, pin)
 	}
-	remembered := c.knownEra() == eraLegacy && !pinned && dual
-	if remembered || pinnedLegacy {
+	if pinnedLegacy || dual && !pinned && c.isKnownLegacy() {
 		conn, err := c.openSession(ctx, sessions)
 		if err == nil || pinnedLegacy || ctx.Err() != nil {
 			return conn, err
 		}
-		c.remember(eraUnknown)
+		c.rememberLegacy(false)
 	}
-	conn, probed := c.probe(ctx)
+	conn, mayBeLegacy, probed := c.probe(ctx)
 	if probed == nil {
-		c.remember(eraModern)
+		c.rememberLegacy(false)
 		return conn, nil
 	}
 	switch {
-	case ctx.Err() != nil, !mayBeLegacy(probed):
+	case ctx.Err() != nil, !mayBeLegacy:
 		return nil, probed
 	case !dual, pinned:
-		return nil, fmt.Errorf("%w: the server does not respond as revision %s requires: %w", ErrNoCommonRevision, wire.Latest(), probed)
+		return nil, fmt.Errorf("%w: the server does not respond as revision %s requires: %w",
+			ErrNoCommonRevision, wire.Latest(), probed)
 	}
 	conn, err := c.openSession(ctx, sessions)
 	if err != nil {
@@ -221,48 +219,41 @@ func (c *Client) negotiate(ctx context.Context) (*connection, error) {
 		return nil, afterProbe(err, probed)
 	}
 	if !errors.Is(probed, ErrTimeout) { // the server may only have been slow
-		c.remember(eraLegacy)
+		c.rememberLegacy(true)
 	}
 	return conn, nil
 }
 
-// A notModern is the error of a probe that does not prove that the server is modern.
-type notModern struct{ err error }
-
-func (e *notModern) Error() string { return e.err.Error() }
-func (e *notModern) Unwrap() error { return e.err }
-
-func mayBeLegacy(err error) bool {
-	var not *notModern
-	return errors.As(err, &not)
-}
-
-// probe sends server/discover.
-func (c *Client) probe(ctx context.Context) (*connection, error) {
+// probe sends server/discover. If it fails, mayBeLegacy reports whether the server may support
+// sessions.
+func (c *Client) probe(ctx context.Context) (conn *connection, mayBeLegacy bool, err error) {
 	revision := wire.Latest()
-	conn := &connection{Transport: c.transport, revision: revision, prefix: c.prefix(revision)}
+	conn = &connection{Transport: c.transport, revision: revision, prefix: c.prefix(revision)}
 	var probing peer.Timeout
 	probing.Start(ctx, peer.TimeLimits{Total: c.opts.ProbeTimeout}, ErrTimeout)
 	defer probing.Stop()
 	raw, err := c.discover(&probing, conn)
 	if e := asError(err); e != nil && !isUnauthorized(err) && e.Code == CodeUnsupportedProtocolVersion &&
 		slices.Contains(supportedVersions(e), revision.String()) {
-		raw, err = c.discover(&probing, conn) // an intermediary refused the revision, or the server was updated just now
+		// An intermediary has refused the revision, or the server was updated just now.
+		raw, err = c.discover(&probing, conn)
 	}
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		return nil, c.judge(err)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return nil, false, context.Cause(ctx)
+	default:
+		mayBeLegacy, err = c.judge(err)
+		return nil, mayBeLegacy, err
 	}
 	if err := conn.describe(raw); err != nil {
-		return nil, &notModern{c.invalid(wire.MethodDiscover, err)}
+		return nil, true, c.invalid(wire.MethodDiscover, err)
 	}
-	versions := conn.discovered.SupportedVersions
-	if !slices.Contains(versions, revision.String()) {
-		return nil, c.noCommon(versions)
+	if versions := conn.discovered.SupportedVersions; !slices.Contains(versions, revision.String()) {
+		mayBeLegacy, err = c.noCommon(versions)
+		return nil, mayBeLegacy, err
 	}
-	return conn, nil
+	return conn, false, nil
 }
 
 func (c *Client) discover(ctx context.Context, conn *connection) (RawResult, error) {
@@ -309,127 +300,111 @@ func (c *Client) prefix(r wire.Revision) []byte {
 // probe if that differs.
 func afterProbe(err, probed error) error {
 	var first, second *TransportError
-	if errors.As(probed, &first) && errors.As(err, &second) && first.Err.Error() == second.Err.Error() {
+	switch {
+	case errors.As(probed, &first) && errors.As(err, &second) && first.Err.Error() == second.Err.Error(),
+		httpStatus(err) != 0 && httpStatus(err) == httpStatus(probed),
+		errors.Is(probed, ErrDisconnected) && errors.Is(err, ErrDisconnected): // the server has exited twice
 		return err
 	}
-	if errors.Is(probed, ErrDisconnected) && errors.Is(err, ErrDisconnected) {
-		return err // the server has exited twice
-	}
-	return fmt.Errorf("%w (%s before that: %s)", err, wire.MethodDiscover, probed.Error())
+	return fmt.Errorf("%w (%s before that: %v)", err, wire.MethodDiscover, probed)
 }
 
-// An era is the family of revisions that a server belongs to.
-type era uint8
-
-const (
-	eraUnknown era = iota
-	eraModern
-	eraLegacy
-)
-
-// eras caches the eras of servers by [IdentifiedTransport.ServerKey].
+// legacyServers caches which servers support only sessions, by [IdentifiedTransport.ServerKey], and
+// until when.
 //
 // Spec: basic/versioning (2026-07-28): clients cache the result of the probe.
-var eras struct {
+var legacyServers struct {
 	sync.Mutex
-	found map[string]cachedEra
-}
-
-type cachedEra struct {
-	era   era
-	until time.Time
+	until map[string]time.Time
 }
 
 const (
-	// maxEras is the number of cached servers: more than one process connects to.
-	maxEras = 1000
-	// eraTTL is how long an era is cached. An update of the server to a modern revision is noticed
-	// after that.
-	eraTTL = time.Hour
+	maxLegacyServers = 1000      // more than one process connects to
+	legacyTTL        = time.Hour // after that, an update of the server to a modern revision is noticed
 )
 
-func (c *Client) knownEra() era {
+func (c *Client) isKnownLegacy() bool {
 	keyed, ok := c.transport.(IdentifiedTransport)
 	if !ok {
-		return eraUnknown
+		return false
 	}
-	eras.Lock()
-	defer eras.Unlock()
-	if f := eras.found[keyed.ServerKey()]; time.Now().Before(f.until) {
-		return f.era
-	}
-	return eraUnknown
+	legacyServers.Lock()
+	defer legacyServers.Unlock()
+	return time.Now().Before(legacyServers.until[keyed.ServerKey()])
 }
 
-func (c *Client) remember(e era) {
+func (c *Client) rememberLegacy(legacy bool) {
 	keyed, ok := c.transport.(IdentifiedTransport)
 	if !ok {
 		return
 	}
-	eras.Lock()
-	defer eras.Unlock()
-	if len(eras.found) >= maxEras {
-		clear(eras.found)
+	legacyServers.Lock()
+	defer legacyServers.Unlock()
+	if len(legacyServers.until) >= maxLegacyServers {
+		clear(legacyServers.until)
 	}
-	put(&eras.found, keyed.ServerKey(), cachedEra{e, time.Now().Add(eraTTL)})
+	if delete(legacyServers.until, keyed.ServerKey()); legacy {
+		put(&legacyServers.until, keyed.ServerKey(), time.Now().Add(legacyTTL))
+	}
 }
 
-// judge decides whether an error of the probe may come from a server of the session era.
+// judge decides whether an error of the probe may come from a server of the session era, and
+// returns the error to report.
 //
 // Spec: basic/versioning (2026-07-28): fallback is not keyed to one error code.
-func (c *Client) judge(err error) error {
-	var failed *TransportError
+func (c *Client) judge(err error) (mayBeLegacy bool, _ error) {
 	switch e := asError(err); {
 	case isUnauthorized(err):
-		return err // authorized clients may get another response
+		return false, err // authorized clients may get another response
 	case e != nil && e.Code == CodeUnsupportedProtocolVersion:
 		return c.noCommon(supportedVersions(e))
-	case e != nil && (e.Code == CodeHeaderMismatch || e.Code == CodeMissingRequiredClientCapability):
-		return err // the server is modern
-	case e != nil, errors.Is(err, ErrTimeout), errors.Is(err, ErrInvalidResult), isEraSignal(err):
-		return &notModern{err}
-	case errors.As(err, &failed) && failed.MayHaveRun && isConnectionEnd(err) && c.isStream():
-		return &notModern{err} // the request made the server exit; it will be started again
+	case e != nil:
+		modern := e.Code == CodeHeaderMismatch || e.Code == CodeMissingRequiredClientCapability
+		return !modern, err
+	case errors.Is(err, ErrTimeout), errors.Is(err, ErrInvalidResult), isEraSignal(err):
+		return true, err
 	}
-	return err
+	_, stream := c.transport.(interface{ streams() *connTransport })
+	end := connectionEnd(err) // if the request made the server exit, the server will be started again
+	return stream && end != nil && end.MayHaveRun, err
+}
+
+// httpStatus returns the HTTP status that an error reports, or 0.
+func httpStatus(err error) int {
+	var status interface{ HTTPStatus() int }
+	if errors.As(err, &status) {
+		return status.HTTPStatus()
+	}
+	return 0
 }
 
 // isUnauthorized reports whether an HTTP status asks for other credentials.
 func isUnauthorized(err error) bool {
-	var status interface{ HTTPStatus() int }
-	return errors.As(err, &status) && (status.HTTPStatus() == 401 || status.HTTPStatus() == 403)
-}
-
-func (c *Client) isStream() bool {
-	_, ok := c.transport.(interface{ streams() *connTransport })
-	return ok
+	status := httpStatus(err)
+	return status == 401 || status == 403
 }
 
 // isEraSignal reports whether an HTTP status shows that the server does not support the request,
 // rather than that it is overloaded or requires authorization.
 func isEraSignal(err error) bool {
-	var status interface{ HTTPStatus() int }
-	if !errors.As(err, &status) {
-		return false
-	}
-	switch s := status.HTTPStatus(); s {
+	switch s := httpStatus(err); s {
 	case 401, 403, 407, 408, 413, 425, 429, 431, 451:
 		return false
 	default:
-		return s >= 200 && s < 300 || s >= 400 && s < 500
+		return s/100 == 2 || s/100 == 4
 	}
 }
 
-// noCommon returns the error for a server that does not support the modern revision.
-func (c *Client) noCommon(versions []string) error {
+// noCommon returns the error for a server that does not support the modern revision, and reports
+// whether it supports an earlier one.
+func (c *Client) noCommon(versions []string) (mayBeLegacy bool, _ error) {
 	const shown = 20 // the list comes from the server
-	err := fmt.Errorf("%w: the server supports %.64q, this client %s", ErrNoCommonRevision, versions[:min(len(versions), shown)], supportedHere())
-	for _, v := range versions {
-		if r, ok := wire.ParseRevision(v); ok && !r.Modern() {
-			return &notModern{err}
-		}
-	}
-	return err
+	mayBeLegacy = slices.ContainsFunc(versions, func(v string) bool {
+		r, ok := wire.ParseRevision(v)
+		return ok && !r.Modern()
+	})
+	return mayBeLegacy, fmt.Errorf("%w: the server supports %.64q, this client %s",
+		ErrNoCommonRevision, versions[:min(len(versions), shown)], supportedHere())
 }
 
 // supportedVersions returns the revisions in the data of an unsupported-version error.

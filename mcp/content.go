@@ -155,12 +155,11 @@ func (c contents) MarshalJSON() ([]byte, error) {
 // decodeContent decodes one piece of content.
 func decodeContent(raw json.RawMessage) (ContentBlock, error) {
 	d := jsonscan.Descend(raw)
-	return nextContent(&d, nil)
+	return nextContent(&d)
 }
 
-// nextContent decodes the next piece of content, without reflection if it is text. Text goes to
-// target unless that is nil.
-func nextContent(d *jsonscan.Descent, target *TextContent) (ContentBlock, error) {
+// nextContent decodes the next piece of content, without reflection if it is text.
+func nextContent(d *jsonscan.Descent) (ContentBlock, error) {
 	var kind, text, annotations, meta []byte
 	at := d.At()
 	if d.Into('{') {
@@ -182,10 +181,7 @@ func nextContent(d *jsonscan.Descent, target *TextContent) (ContentBlock, error)
 	if string(kind) != `"text"` {
 		return decodeOther(kind, d.Since(at))
 	}
-	c := target
-	if c == nil {
-		c = &TextContent{}
-	}
+	c := &TextContent{}
 	if text != nil {
 		var err error
 		if c.Text, err = jsonscan.Unquote(text); err != nil {

@@ -107,9 +107,9 @@ func (t *memoryTransport) RoundTrip(ctx context.Context, req *Request) (Result, 
 	if err := jsonscan.Valid(req.Params, jsonscan.Limits{}); err != nil {
 		return nil, remoteError(Errorf(CodeInvalidParams, "params: %v", err))
 	}
-	served := newServed()
-	served.Method, served.ID, served.Params = req.Method, memoryID, req.Params
-	served.Principal, served.Notify = PrincipalFrom(ctx), req.Notify
+	served := &Request{
+		Method: req.Method, ID: memoryID, Params: req.Params, Principal: PrincipalFrom(ctx), Notify: req.Notify,
+	}
 	if err := served.env.Open(req.Params); err != nil {
 		return nil, remoteError(err)
 	}

@@ -23,7 +23,7 @@ const (
 	// maxInputRequests is the number of input requests of one round.
 	maxInputRequests = 64
 	// stateOnlyDelay is the first delay of a retry that the server has requested without input
-	// requests.
+	// requests. It doubles with each further one.
 	stateOnlyDelay = 100 * time.Millisecond
 )
 
@@ -39,7 +39,8 @@ type inputRounds struct {
 // Spec: basic/patterns/mrtr (2026-07-28), Client Requirements.
 func (c *Client) answerInput(ctx context.Context, in *inputRounds, method string, raw RawResult) ([]byte, error) {
 	if m, core := wire.Latest().Method(method); core && !m.MayAskInput {
-		return nil, c.invalid(method, errors.New("the method does not allow input requests")) // methods of extensions may
+		// Methods of extensions may.
+		return nil, c.invalid(method, errors.New("the method does not allow input requests"))
 	}
 	requests, hasRequests := jsonscan.Get(raw, "inputRequests")
 	state, hasState := jsonscan.Get(raw, "requestState")
@@ -58,10 +59,11 @@ func (c *Client) answerInput(ctx context.Context, in *inputRounds, method string
 	ctx, cancel := context.WithTimeoutCause(ctx, c.opts.InputTimeout-in.spent, tooLate)
 	defer cancel()
 	var members []byte
-	if empty := len(requests) == 0 || string(requests) == "{}"; empty {
-		if err := in.delay(ctx); err != nil {
+	if len(requests) == 0 || string(requests) == "{}" {
+		if err := sleep(ctx, stateOnlyDelay<<min(in.stateOnly, 6)); err != nil {
 			return nil, err
 		}
+		in.stateOnly++
 	} else {
 		responses, err := c.answerAll(ctx, method, requests)
 		if err != nil {
@@ -75,19 +77,6 @@ func (c *Client) answerInput(ctx context.Context, in *inputRounds, method string
 		members = append(append(members, `,"requestState":`...), state...)
 	}
 	return members, nil
-}
-
-// delay waits before a retry without input requests, longer each time.
-func (in *inputRounds) delay(ctx context.Context) error {
-	timer := time.NewTimer(stateOnlyDelay << in.stateOnly)
-	defer timer.Stop()
-	in.stateOnly = min(in.stateOnly+1, 6)
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // answerAll handles one input request after the other: there is one user. If one fails, so does the
@@ -161,7 +150,7 @@ func (c *Client) answerDirect(ctx context.Context, method string, params json.Ra
 
 // answer calls the function of the options that handles an input request. The error wraps
 // errInvalidInputRequest if the server violates the protocol.
-func (c *Client) answer(ctx context.Context, method string, params json.RawMessage) (answer json.RawMessage, err error) {
+func (c *Client) answer(ctx context.Context, method string, params json.RawMessage) (_ json.RawMessage, err error) {
 	defer recovered(ctx, c.opts.Logger, method, &err)
 	switch {
 	case method == wire.MethodElicitationCreate && c.caps.Elicitation != nil:

@@ -94,7 +94,8 @@ func (c *Client) page(ctx context.Context, method string, cursor []byte) (raw Ra
 	case !ok || jsonscan.Kind(next) == 'n':
 		return raw, nil, nil
 	case jsonscan.Kind(next) != '"' || len(next) > maxCursorText+2:
-		return nil, nil, c.invalid(method, fmt.Errorf("invalid nextCursor: must be a string of at most %d bytes", maxCursorText))
+		err := fmt.Errorf("invalid nextCursor: must be a string of at most %d bytes", maxCursorText)
+		return nil, nil, c.invalid(method, err)
 	}
 	return raw, next, nil
 }
@@ -114,7 +115,8 @@ func (l list[V]) decode(ctx context.Context, c *Client, raw RawResult) iter.Seq2
 				err = l.check(v)
 			}
 			if err != nil {
-				c.opts.Logger.WarnContext(ctx, "mcp: invalid list item ignored", "list", l.key, "item", shorten(string(value)), "reason", err)
+				c.opts.Logger.WarnContext(ctx, "mcp: invalid list item ignored",
+					"list", l.key, "item", shorten(string(value)), "reason", err)
 				v = nil
 			}
 			if !yield(v, nil) {
@@ -129,7 +131,8 @@ func (l list[V]) decode(ctx context.Context, c *Client, raw RawResult) iter.Seq2
 //
 // Spec: server/resources, Listing Resources.
 func (c *Client) Resources(ctx context.Context) iter.Seq2[*Resource, error] {
-	return items(ctx, c, list[Resource]{wire.MethodResourcesList, "resources", func(r *Resource) error { return wantName("uri", r.URI) }})
+	return items(ctx, c, list[Resource]{wire.MethodResourcesList, "resources",
+		func(r *Resource) error { return wantName("uri", r.URI) }})
 }
 
 // ResourceTemplates returns the resource templates of the server. Errors and invalid items are
@@ -146,7 +149,8 @@ func (c *Client) ResourceTemplates(ctx context.Context) iter.Seq2[*ResourceTempl
 //
 // Spec: server/prompts, Listing Prompts.
 func (c *Client) Prompts(ctx context.Context) iter.Seq2[*Prompt, error] {
-	return items(ctx, c, list[Prompt]{wire.MethodPromptsList, "prompts", func(p *Prompt) error { return wantName("name", p.Name) }})
+	return items(ctx, c, list[Prompt]{wire.MethodPromptsList, "prompts",
+		func(p *Prompt) error { return wantName("name", p.Name) }})
 }
 
 func wantName(key, value string) error {
@@ -197,12 +201,11 @@ func (c *Client) Complete(ctx context.Context, p *CompleteParams) (*Completion, 
 	if (p.Ref.Prompt == "") == (p.Ref.Template == "") {
 		return nil, errors.New("mcp: invalid CompleteParams.Ref: exactly one of Prompt and Template must be set")
 	}
-	params := map[string]any{"argument": p.Argument}
-	if p.Ref.Prompt != "" {
-		params["ref"] = map[string]string{"type": "ref/prompt", "name": p.Ref.Prompt}
-	} else {
-		params["ref"] = map[string]string{"type": "ref/resource", "uri": p.Ref.Template}
+	ref := map[string]string{"type": "ref/prompt", "name": p.Ref.Prompt}
+	if p.Ref.Prompt == "" {
+		ref = map[string]string{"type": "ref/resource", "uri": p.Ref.Template}
 	}
+	params := map[string]any{"argument": p.Argument, "ref": ref}
 	if len(p.Context.Arguments) > 0 {
 		params["context"] = p.Context
 	}

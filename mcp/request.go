@@ -42,7 +42,6 @@ type Request struct {
 
 	env      wire.Envelope
 	server   *Server     // nil before a server serves the request
-	first    *call       // a preallocated call; may be nil
 	listen   *listenCall // receives a subscription that outlives its handler; nil if it must not
 	detached *Detached   // nil for a request of a client
 }
@@ -53,25 +52,14 @@ type Request struct {
 //
 // Spec: basic (2026-07-28), Request Metadata.
 func NewRequest(msg *jsonrpc.Message) (*Request, error) {
-	r := newServed()
+	r := &Request{Method: msg.Method, ID: msg.ID, Params: msg.Params}
 	if err := r.env.Open(msg.Params); err != nil {
 		return nil, err
 	}
 	if err := r.env.Complete(); err != nil {
 		return nil, err
 	}
-	r.Method, r.ID, r.Params = msg.Method, msg.ID, msg.Params
 	return r, nil
-}
-
-// newServed returns an empty request for a server, with room for the call that it becomes there.
-func newServed() *Request {
-	r := &struct {
-		Request
-		call call
-	}{}
-	r.first = &r.call
-	return &r.Request
 }
 
 // Revision returns the protocol revision of the request, such as "2026-07-28".

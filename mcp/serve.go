@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
 	"github.com/patchbay-mcp/patchbay/internal/peer"
+	"github.com/patchbay-mcp/patchbay/internal/readerpool"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
@@ -78,7 +80,7 @@ func Serve(ctx context.Context, h Handler, conn Conn, opts *ServeOptions) error 
 type stream struct {
 	handler      Handler
 	conn         Conn
-	lines        lineConn // conn, if it is one
+	lines        lineConn // conn if it is one, otherwise nil
 	log          *slog.Logger
 	drainTimeout time.Duration
 
@@ -89,8 +91,8 @@ type stream struct {
 
 	calls   peer.Table
 	config  legacy.Config
-	session atomic.Pointer[legacy.Session] // of a client that has sent initialize; nil for none
-	readers readers
+	session atomic.Pointer[legacy.Session] // nil before initialize
+	readers readerpool.Pool
 	work    sync.WaitGroup // the readers and all other goroutines
 	queue   writeQueue
 	writing chan struct{} // the write lock: holds a token while messages are written
@@ -105,34 +107,26 @@ type lineConn interface {
 }
 
 func newStream(ctx context.Context, h Handler, conn Conn, opts *ServeOptions) *stream {
+	if opts == nil {
+		opts = &ServeOptions{}
+	}
 	s := &stream{
-		handler: h, conn: conn, log: slog.Default(), drainTimeout: defaultDrain,
-		writing: make(chan struct{}, 1),
+		handler: h, conn: conn, log: cmp.Or(opts.Logger, slog.Default()),
+		drainTimeout: cmp.Or(opts.Drain, defaultDrain), writing: make(chan struct{}, 1),
 	}
 	s.lines, _ = conn.(lineConn)
 	s.out = s.write
-	if opts != nil && opts.Logger != nil {
-		s.log = opts.Logger
-	}
-	if opts != nil && opts.Drain != 0 {
-		s.drainTimeout = opts.Drain
-	}
-	if opts != nil {
-		s.calls.MaxCalls = opts.MaxInFlight
-	}
+	s.calls.MaxCalls = opts.MaxInFlight
 	s.ctx, s.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	s.listening, s.unlisten = context.WithCancelCause(s.ctx)
 	s.config = legacy.Config{Core: core{s}, Logger: s.log, Calls: &s.calls, Cancelled: cancelledBecause}
 	return s
 }
 
-// read reads and serves messages until the stream or ctx ends.
+// read reads and serves messages until the stream or ctx ends. The error is nil at a regular end.
 func (s *stream) read(ctx context.Context) error {
 	ended := make(chan error, 1)
-	s.readers.start = func() {
-		s.work.Go(func() { s.serveLoop(ctx, ended) })
-	}
-	s.readers.open()
+	s.readers.Open(func() { s.work.Go(func() { s.serveLoop(ctx, ended) }) })
 	if err := <-ended; !errors.Is(err, io.EOF) {
 		return err
 	}
@@ -152,23 +146,20 @@ func (j job) isEmpty() bool { return j.request == nil && j.exchange == nil && j.
 // it serves what it has read, and writes. A goroutine that has acquired the lock checks for queued
 // responses that no goroutine is about to write.
 func (s *stream) serveLoop(ctx context.Context, ended chan<- error) {
-	var buf []byte // for the lines of responses
-	for locked := s.readers.join(); locked; locked = s.readers.acquire() {
+	for locked := s.readers.Join(); locked; locked = s.readers.Acquire() {
 		for locked {
 			j, err := s.next(ctx)
 			if err != nil {
-				s.readers.close()
+				s.readers.Close()
 				ended <- err
 				break
 			}
-			s.readers.release(s.readsAtOnce())
+			s.readers.Release(s.readsAtOnce())
 			if j.isEmpty() {
 				break
 			}
-			if buf = s.serve(j, buf); cap(buf) > maxBatch {
-				buf = nil
-			}
-			locked = s.readers.tryAcquire()
+			s.serve(j)
+			locked = s.readers.TryAcquire()
 		}
 		s.flush()
 	}
@@ -260,7 +251,8 @@ func (s *stream) beginRequest(m *jsonrpc.Message, session *legacy.Session) job {
 		return job{}
 	}
 	return s.refuse(m.ID, Errorf(CodeInvalidParams,
-		"missing required field params._meta[%q]: send it with every request, or send initialize first", wire.MetaProtocolVersion))
+		"missing required field params._meta[%q]: send it with every request, or send initialize first",
+		wire.MetaProtocolVersion))
 }
 
 // beginModern begins a request that carries its envelope.
@@ -305,36 +297,38 @@ func (r *streamRequest) notify(ctx context.Context, method string, params json.R
 	return s.send(jsonrpc.NewNotification(method, params))
 }
 
-// serve does a job and queues its response. It returns buf, which is used for the line.
-func (s *stream) serve(j job, buf []byte) []byte {
+// serve does a job and queues its response.
+func (s *stream) serve(j job) {
 	switch {
 	case j.request != nil:
-		return s.serveRequest(j.request, buf)
+		s.serveRequest(j.request)
 	case j.work != nil:
-		return s.enqueue(nil, j.work(), buf)
+		s.enqueue(nil, j.work())
+	default:
+		line, _ := j.exchange.AppendResponse(make([]byte, 0, typicalLine)) // the line holds the error, if any
+		if len(line) > 0 {                                                 // it was not cancelled
+			s.enqueueLine(nil, line)
+		}
 	}
-	line, _ := j.exchange.AppendResponse(buf[:0]) // the line holds the error, if any
-	if len(line) == 0 {
-		return line // cancelled
-	}
-	return s.queue.add(queuedResponse{line: append(line, '\n')})
 }
 
-func (s *stream) serveRequest(r *streamRequest, buf []byte) []byte {
+func (s *stream) serveRequest(r *streamRequest) {
 	ctx := r.call.Context()
 	switch {
 	case r.Method == wire.MethodSubscriptionsListen:
 		response := Respond(ctx, s.handler, &r.Request)
 		if response.Error == nil {
 			s.endSubscription(&r.call, response)
-			return buf
+			return
 		}
-		return s.enqueue(&r.call, response, buf)
+		s.enqueue(&r.call, response)
 	case s.lines == nil:
-		return s.enqueue(&r.call, Respond(ctx, s.handler, &r.Request), buf)
+		s.enqueue(&r.call, Respond(ctx, s.handler, &r.Request))
+	default:
+		// The line holds the error, if any.
+		line, _ := appendResponse(make([]byte, 0, typicalLine), ctx, s.handler, &r.Request)
+		s.enqueueLine(&r.call, line)
 	}
-	line, _ := appendResponse(buf[:0], ctx, s.handler, &r.Request) // the line holds the error, if any
-	return s.queue.add(queuedResponse{call: &r.call, line: append(line, '\n')})
 }
 
 // endSubscription writes the result that ends a subscription, unless it was cancelled. On streams,
@@ -388,15 +382,15 @@ func (s *stream) initialize(m *jsonrpc.Message) job {
 
 // acceptRequest passes a request to the session.
 func (s *stream) acceptRequest(session *legacy.Session, m *jsonrpc.Message) job {
-	if s.lines != nil {
-		x := new(legacy.Exchange)
-		if refusal := session.Begin(s.ctx, x, m, s.out); refusal != nil {
-			s.enqueueUncalled(refusal)
-			return job{}
-		}
-		return job{exchange: x}
+	if s.lines == nil {
+		return s.accept(session, m)
 	}
-	return s.accept(session, m)
+	x := new(legacy.Exchange)
+	if refusal := session.Begin(s.ctx, x, m, s.out); refusal != nil {
+		s.enqueueUncalled(refusal)
+		return job{}
+	}
+	return job{exchange: x}
 }
 
 // accept passes a message to the session.
@@ -455,16 +449,6 @@ func (s *stream) send(messages ...*jsonrpc.Message) error {
 		}
 	}
 	return nil
-}
-
-// sendLines writes complete lines, if any, with the lock held.
-func (s *stream) sendLines(lines []byte) {
-	if len(lines) == 0 || s.ctx.Err() != nil {
-		return
-	}
-	if err := s.lines.WriteLines(s.ctx, lines); err != nil {
-		_ = s.fail(err)
-	}
 }
 
 // fail ends the stream, because a message could not be written.

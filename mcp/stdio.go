@@ -19,9 +19,9 @@ type StreamConnOptions struct {
 	MaxMessage int
 }
 
-// NewStreamConn returns a Conn over two byte streams, which may be the two directions of one socket.
-// Each message is one line of JSON, as on standard input and output. Close closes r and w if they
-// are io.Closers.
+// NewStreamConn returns a Conn over two byte streams, which may be the two directions of one
+// socket. Each message is one line of JSON, as on standard input and output. Close closes r and w
+// if they are io.Closers.
 //
 // Reads and writes end with their context if r and w support deadlines, as sockets and pipes of the
 // operating system do. Otherwise a goroutine of the Conn reads from r; it ends when r does.

@@ -39,12 +39,12 @@ type EventKind uint8
 
 // Kinds of events.
 const (
-	// EventListening: the server has acknowledged the subscription. SubscriptionFilter is what it will notify
-	// of, which may be less than was requested.
+	// EventListening: the server has acknowledged the subscription. Event.Filter is what it will
+	// notify of, which may be less than was requested.
 	EventListening EventKind = iota + 1
-	// EventChangesMissed: changes may have been missed, because the subscription was interrupted or a slow
-	// loop has let too many events queue. Fetch again what matters. SubscriptionFilter is what the server
-	// notifies of from now on. The event follows all queued ones.
+	// EventChangesMissed: changes may have been missed, because the subscription was interrupted or
+	// the loop was too slow. Fetch again what matters. Event.Filter is what the server notifies of
+	// from now on. The event follows all queued ones.
 	EventChangesMissed
 	EventToolsChanged     // the list of tools has changed
 	EventPromptsChanged   // the list of prompts has changed
@@ -57,9 +57,10 @@ const (
 
 // String returns the name of the kind in lower case.
 func (k EventKind) String() string {
-	names := [...]string{"unknown", "listening", "resync", "tools changed", "prompts changed", "resources changed", "resource updated", "topic"}
+	names := [...]string{"unknown", "listening", "resync",
+		"tools changed", "prompts changed", "resources changed", "resource updated", "topic"}
 	if int(k) >= len(names) {
-		k = 0
+		return names[0]
 	}
 	return names[k]
 }
@@ -74,13 +75,13 @@ type Event struct {
 }
 
 // Listen subscribes to changes until ctx ends or the loop is left. If the connection is lost, it
-// subscribes again and yields an [EventChangesMissed]. An error is the last value: the server has refused
-// the subscription or not acknowledged it within the Timeout of a request, five renewals in a row
-// have failed, or the client is closed. When ctx ends, the loop ends without an error.
+// subscribes again and yields an [EventChangesMissed]. An error is the last value: the server has
+// refused the subscription or not acknowledged it within the Timeout of a request, five renewals in
+// a row have failed, or the client is closed. When ctx ends, the loop ends without an error.
 //
 // In a slow loop, several equal changes become one event. Topic events are not merged; if too many
-// are queued, an [EventChangesMissed] replaces the rest. Changes invalidate the cached results of the
-// client.
+// are queued, an [EventChangesMissed] replaces the rest. Changes invalidate the cached results of
+// the client.
 //
 // Spec: basic/patterns/subscriptions (2026-07-28).
 func (c *Client) Listen(ctx context.Context, f SubscriptionFilter) iter.Seq2[Event, error] {
@@ -131,47 +132,37 @@ type listening struct {
 	acked  time.Time           // when the open subscription was acknowledged; zero if it was not
 }
 
-// keepsTopic reports whether a topic event of the given size can be queued. The caller holds the
-// lock.
-func (l *listening) keepsTopic(size int) bool {
-	return l.topics == 0 || l.topics < maxTopicEvents && l.bytes+size <= maxTopicBytes
-}
-
 type eventName struct {
 	kind EventKind
 	uri  string
 }
 
-// deliver yields the queued events. A resync comes last, so that no older event follows it.
+// deliver yields the queued events. EventChangesMissed is the last one, so that no older event
+// follows it.
 func (l *listening) deliver(yield func(Event, error) bool) bool {
 	l.mu.Lock()
 	events := l.events
 	if l.missed {
 		events = append(events, Event{Kind: EventChangesMissed})
 	}
+	for i, e := range events {
+		if e.Kind == EventListening || e.Kind == EventChangesMissed {
+			var f SubscriptionFilter
+			if l.agreed != nil {
+				f = *l.agreed
+			}
+			f.ResourceSubscriptions, f.Topics = slices.Clone(f.ResourceSubscriptions), maps.Clone(f.Topics)
+			events[i].Filter = &f
+		}
+	}
 	l.events, l.queued, l.topics, l.bytes, l.missed = nil, nil, 0, 0, false
 	l.mu.Unlock()
 	for _, e := range events {
-		if e.Kind == EventListening || e.Kind == EventChangesMissed {
-			e.Filter = l.filterNow()
-		}
 		if !yield(e, nil) {
 			return false
 		}
 	}
 	return true
-}
-
-// filterNow returns the filter of the last acknowledgement.
-func (l *listening) filterNow() *SubscriptionFilter {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var f SubscriptionFilter
-	if l.agreed != nil {
-		f = *l.agreed
-	}
-	f.ResourceSubscriptions, f.Topics = slices.Clone(f.ResourceSubscriptions), maps.Clone(f.Topics)
-	return &f
 }
 
 // run subscribes, and renews the subscription until it fails for good.
@@ -195,14 +186,10 @@ func (l *listening) run(ctx context.Context) error {
 		default:
 			failures++
 		}
-		timer := time.NewTimer(backoff/2 + rand.N(backoff))
-		backoff = min(2*backoff, maxRelistenBackoff)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if sleep(ctx, backoff/2+rand.N(backoff)) != nil {
 			return nil
 		}
+		backoff = min(2*backoff, maxRelistenBackoff)
 	}
 }
 
@@ -211,12 +198,11 @@ func (l *listening) run(ctx context.Context) error {
 func (l *listening) lasted() (acked bool, lasted time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.acked.IsZero() {
-		return false, 0
+	if acked = !l.acked.IsZero(); acked {
+		lasted = time.Since(l.acked)
 	}
-	lasted = time.Since(l.acked)
 	l.acked = time.Time{}
-	return true, lasted
+	return acked, lasted
 }
 
 // once subscribes and waits for the end of the subscription.
@@ -258,15 +244,11 @@ func (l *listening) receive(method string, params json.RawMessage) {
 		}
 		l.client.cache.invalidate(wire.MethodResourcesRead)
 		l.add(Event{Kind: EventResourceUpdated, URI: uri})
-	case len(l.filter.Topics) > 0 && !coreNotification(method):
-		l.add(Event{Kind: EventTopic, Method: method, Params: bytes.Clone(params)})
+	case len(l.filter.Topics) > 0:
+		if _, core := wire.Latest().Method(method); !core {
+			l.add(Event{Kind: EventTopic, Method: method, Params: bytes.Clone(params)})
+		}
 	}
-}
-
-// coreNotification reports whether the core protocol defines a notification.
-func coreNotification(method string) bool {
-	_, ok := wire.Latest().Method(method)
-	return ok
 }
 
 func (l *listening) acknowledged(params json.RawMessage) {
@@ -299,7 +281,8 @@ func (l *listening) add(e Event) {
 	switch {
 	case l.queued[name]:
 		return
-	case e.Kind == EventTopic && l.keepsTopic(len(e.Params)):
+	case e.Kind == EventTopic &&
+		(l.topics == 0 || l.topics < maxTopicEvents && l.bytes+len(e.Params) <= maxTopicBytes):
 		l.topics++
 		l.bytes += len(e.Params)
 		l.events = append(l.events, e)

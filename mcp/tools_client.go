@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -38,10 +39,13 @@ func (c *Client) Tools(ctx context.Context) iter.Seq2[*Tool, error] {
 }
 
 var toolList = list[Tool]{wire.MethodToolsList, "tools", func(t *Tool) error {
-	if t.Name == "" {
+	switch {
+	case t.Name == "":
 		return errors.New("missing name")
+	case jsonscan.Kind(t.InputSchema) != '{':
+		return errors.New("invalid inputSchema: must be an object")
 	}
-	return checkSchemas(t)
+	return cmp.Or(schema.CheckSize(t.InputSchema), schema.CheckSize(t.OutputSchema))
 }}
 
 // A toolIndex holds the tools that the client has listed.
@@ -74,7 +78,8 @@ func (c *Client) addTool(t *Tool) error {
 	} else {
 		k.output = sync.OnceValues(func() (*schema.Schema, error) { return schema.Compile(k.raw) })
 	}
-	if _, mirrors := c.transport.(headerParamTransport); mirrors && bytes.Contains(t.InputSchema, []byte("x-mcp-header")) {
+	_, mirrors := c.transport.(headerParamTransport)
+	if mirrors && bytes.Contains(t.InputSchema, []byte("x-mcp-header")) {
 		compiled, err := schema.Compile(t.InputSchema)
 		if err != nil {
 			return err
@@ -108,53 +113,10 @@ func (x *toolIndex) add(name string, k *knownTool) {
 	x.bytes += len(k.raw)
 }
 
-// checkSchemas returns an error if the schemas of a tool exceed the limits.
-func checkSchemas(t *Tool) error {
-	if jsonscan.Kind(t.InputSchema) != '{' {
-		return errors.New("invalid inputSchema: must be an object")
-	}
-	for _, raw := range []json.RawMessage{t.InputSchema, t.OutputSchema} {
-		if len(raw) > schema.MaxBytes {
-			return fmt.Errorf("invalid schema: %d bytes, at most %d are allowed", len(raw), schema.MaxBytes)
-		}
-		nodes := 0
-		if err := countSchema(raw, &nodes); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// countSchema adds the number of objects of a schema to nodes, and limits the length of its arrays.
-func countSchema(raw []byte, nodes *int) error {
-	switch jsonscan.Kind(raw) {
-	case '{':
-		if *nodes++; *nodes > schema.MaxNodes {
-			return fmt.Errorf("invalid schema: more than %d objects", schema.MaxNodes)
-		}
-		for _, value := range jsonscan.Members(raw) {
-			if err := countSchema(value, nodes); err != nil {
-				return err
-			}
-		}
-	case '[':
-		n := 0
-		for value := range jsonscan.Elements(raw) {
-			if n++; n > schema.MaxEnum {
-				return fmt.Errorf("invalid schema: an array has more than %d values", schema.MaxEnum)
-			}
-			if err := countSchema(value, nodes); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // CallTool calls a tool. args encodes to a JSON object, or is nil. If the tool fails, CallTool
-// returns a result with IsError set; [CallTool] returns an error instead. If the tool has been listed,
-// structured content is validated against its output schema; the error for an invalid one is
-// [ErrInvalidResult].
+// returns a result with IsError set; the function [CallTool] returns an error instead. If the tool
+// has been listed, structured content is validated against its output schema; the error for an
+// invalid one is [ErrInvalidResult].
 //
 // Spec: server/tools, Calling Tools.
 func (c *Client) CallTool(ctx context.Context, name string, args any) (*CallToolResult, error) {
@@ -233,8 +195,8 @@ func (c *Client) refresh(ctx context.Context, name string) (*knownTool, error) {
 	return c.knownTool(name), nil
 }
 
-// UnmarshalJSON decodes a result that was stored, or that belongs to a task. It is
-// not checked against the output schema of a tool. StructuredContent is a json.RawMessage then.
+// UnmarshalJSON decodes a result that was stored, or that belongs to a task. It is not checked
+// against the output schema of a tool. StructuredContent is a json.RawMessage then.
 func (r *CallToolResult) UnmarshalJSON(raw []byte) error {
 	if jsonscan.Kind(raw) != '{' {
 		return errors.New("mcp: invalid tool result: must be an object")
@@ -247,22 +209,16 @@ func (r *CallToolResult) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// decodeToolResult decodes a result. All members are optional: revisions and servers differ in
-// those that they omit. The result and its first text, mostly the only content, are one allocation.
+// decodeToolResult decodes a result. All members are optional: servers omit different ones.
 func decodeToolResult(raw RawResult) (*CallToolResult, error) {
-	r := &struct {
-		CallToolResult
-		list [1]ContentBlock
-		text TextContent
-	}{}
-	r.Content = r.list[:0]
+	r := &CallToolResult{Content: []ContentBlock{}}
 	d := jsonscan.Descend(raw)
 	d.Into('{')
 	for key, ok := d.Key(); ok; key, ok = d.Key() {
 		var err error
 		switch string(key) {
 		case "content":
-			r.Content, err = decodeContents(r.list[:0], &r.text, &d)
+			r.Content, err = decodeContents(&d)
 		case "structuredContent":
 			r.StructuredContent = json.RawMessage(d.Value())
 		case "isError":
@@ -276,7 +232,7 @@ func decodeToolResult(raw RawResult) (*CallToolResult, error) {
 			return nil, fmt.Errorf("%s: %w", key, err)
 		}
 	}
-	return &r.CallToolResult, nil
+	return r, nil
 }
 
 // decodeMeta decodes the `_meta` of a result without the server info, which the client returns
@@ -295,28 +251,22 @@ func decodeMeta(d *jsonscan.Descent) (Meta, error) {
 		if err := jsonv2.Unmarshal(value, &v); err != nil {
 			return nil, err
 		}
-		if meta == nil {
-			meta = Meta{}
-		}
-		meta[string(key)] = v
+		put((*map[string]any)(&meta), string(key), v)
 	}
 	return meta, nil
 }
 
-// decodeContents appends the content blocks of an array. It decodes the first text into first.
-func decodeContents(list []ContentBlock, first *TextContent, d *jsonscan.Descent) ([]ContentBlock, error) {
+func decodeContents(d *jsonscan.Descent) ([]ContentBlock, error) {
 	if !d.Into('[') {
 		return nil, errors.New("must be an array")
 	}
+	list := []ContentBlock{}
 	for d.More() {
-		piece, err := nextContent(d, first)
+		block, err := nextContent(d)
 		if err != nil {
 			return nil, err
 		}
-		if piece == ContentBlock(first) {
-			first = nil
-		}
-		list = append(list, piece)
+		list = append(list, block)
 	}
 	return list, nil
 }
@@ -359,26 +309,18 @@ func (e *ToolError) Error() string {
 
 // Text returns the text content of the result, one block per line. Other content is left out.
 func (r *CallToolResult) Text() string {
-	if len(r.Content) == 1 {
-		if text, ok := r.Content[0].(*TextContent); ok {
-			return text.Text
-		}
-	}
-	var b strings.Builder
+	var texts []string
 	for _, c := range r.Content {
 		if text, ok := c.(*TextContent); ok {
-			if b.Len() > 0 {
-				b.WriteByte('\n')
-			}
-			b.WriteString(text.Text)
+			texts = append(texts, text.Text)
 		}
 	}
-	return b.String()
+	return strings.Join(texts, "\n")
 }
 
-// CallTool calls a tool like [Client.CallTool] and decodes the result into Out: a *[CallToolResult] is the
-// whole result, a []Content its content, a string its text. Any other type is decoded from the
-// structured content, or from the text if there is none. If the tool fails, the error is a
+// CallTool calls a tool like [Client.CallTool] and decodes the result into Out: a *[CallToolResult]
+// is the whole result, a [][ContentBlock] its content, a string its text. Any other type is decoded
+// from the structured content, or from the text if there is none. If the tool fails, the error is a
 // [*ToolError].
 func CallTool[Out any](ctx context.Context, c *Client, tool string, args any) (Out, error) {
 	var out Out
@@ -406,21 +348,20 @@ func CallTool[Out any](ctx context.Context, c *Client, tool string, args any) (O
 		*p = r.Text()
 		return out, nil
 	}
-	out, err = decodeOutput[Out](r)
-	if err != nil {
-		return out, c.invalid(wire.MethodToolsCall, fmt.Errorf("tool %.128q: decode the result into %T: %w", tool, out, err))
+	if out, err = decodeOutput[Out](r); err != nil {
+		err = fmt.Errorf("tool %.128q: decode the result into %T: %w", tool, out, err)
+		return out, c.invalid(wire.MethodToolsCall, err)
 	}
 	return out, nil
 }
 
 // decodeOutput decodes the structured content of a result, or the text if there is none.
-func decodeOutput[Out any](r *CallToolResult) (Out, error) {
-	var out Out
+func decodeOutput[Out any](r *CallToolResult) (out Out, err error) {
 	raw, ok := r.StructuredContent.(json.RawMessage)
 	if !ok {
 		raw = json.RawMessage(r.Text())
 	}
-	err := jsonv2.Unmarshal(raw, &out)
+	err = jsonv2.Unmarshal(raw, &out)
 	return out, err
 }
 

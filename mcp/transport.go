@@ -12,8 +12,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// A Conn is a stream of messages between one client and one server. [Stdio], [NewStreamConn] and [Pipe]
-// return Conns. A custom stream transport is another implementation of Conn.
+// A Conn is a stream of messages between one client and one server. [Stdio], [NewStreamConn] and
+// [Pipe] return Conns. A custom stream transport is another implementation of Conn.
 //
 // Spec: basic/transports#custom-transports.
 type Conn interface {
@@ -32,8 +32,8 @@ type Conn interface {
 }
 
 // A Transport sends the requests of a client to one server, as an http.RoundTripper does for HTTP.
-// [Command], [InMemory], [NewConnTransport] and mcphttp.NewTransport return Transports. [Connect] makes a
-// [Client] of one.
+// [Command], [InMemory], [NewConnTransport] and mcphttp.NewTransport return Transports. [Connect]
+// returns a [Client] that uses one.
 //
 // Spec: basic/transports (2026-07-28).
 type Transport interface {
@@ -73,8 +73,8 @@ func (e *TransportError) Error() string {
 // Unwrap returns the reason.
 func (e *TransportError) Unwrap() error { return e.Err }
 
-// A IdentifiedTransport is a Transport that can identify its server. [Connect] caches for the life of
-// the process which era the server belongs to.
+// An IdentifiedTransport is a Transport that can identify its server. [Connect] caches for an hour
+// whether the server supports only revisions before 2026-07-28.
 type IdentifiedTransport interface {
 	Transport
 	// ServerKey returns a key that is equal for all transports to one server, such as a command
@@ -129,8 +129,8 @@ const (
 	minUptime = 10 * time.Second
 )
 
-// NewConnTransport returns a Transport over a Conn, such as that of a socket or one end of a [Pipe]. It
-// ends when the Conn does.
+// NewConnTransport returns a Transport over a Conn, such as that of a socket or one end of a
+// [Pipe]. It ends when the Conn does.
 func NewConnTransport(conn Conn) Transport {
 	t := &connTransport{}
 	used := false
@@ -180,7 +180,7 @@ func (t *connTransport) RoundTrip(ctx context.Context, req *Request) (Result, er
 		return nil, err
 	}
 	res, err := c.roundTripModern(ctx, req, &t.routes)
-	if fresh || err == nil || !unsentAtEnd(err) {
+	if end := connectionEnd(err); fresh || end == nil || end.MayHaveRun {
 		return res, err
 	}
 	again, _, err2 := t.live(ctx, req.Method)
@@ -207,7 +207,7 @@ func (r *Request) open() error {
 // dialed.
 func (t *connTransport) live(ctx context.Context, method string) (c *clientConn, fresh bool, err error) {
 	if t.dial == nil {
-		err := errors.New("the transport was not made by Command or OverConn")
+		err := errors.New("the transport was not made by Command or NewConnTransport")
 		return nil, false, &TransportError{Method: method, Err: err}
 	}
 	select {
@@ -223,7 +223,7 @@ func (t *connTransport) live(ctx context.Context, method string) (c *clientConn,
 		return t.current, false, nil
 	}
 	t.closeDead()
-	if err := t.waitBackoff(ctx); err != nil {
+	if err := sleep(ctx, time.Until(t.backoff)); err != nil {
 		return nil, false, err
 	}
 	conn, err := t.dial(ctx)
@@ -253,13 +253,12 @@ func (t *connTransport) closeDead() {
 	}
 }
 
-// waitBackoff waits until the next dial is allowed.
-func (t *connTransport) waitBackoff(ctx context.Context) error {
-	left := time.Until(t.backoff)
-	if left <= 0 {
+// sleep waits for d, or until ctx ends, and returns the cause of that.
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
 		return nil
 	}
-	timer := time.NewTimer(left)
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -313,14 +312,10 @@ func (t *connTransport) Close() error {
 	return nil
 }
 
-// unsentAtEnd reports whether err says that the connection ended before the request was sent.
-func unsentAtEnd(err error) bool {
-	var failed *TransportError
-	return isConnectionEnd(err) && errors.As(err, &failed) && !failed.MayHaveRun
-}
-
-// isConnectionEnd reports whether err says that the connection has ended.
-func isConnectionEnd(err error) bool {
-	var failed *TransportError
-	return errors.As(err, &failed) && errors.Is(err, ErrClosed)
+// connectionEnd returns the error of a request whose connection has ended, or nil.
+func connectionEnd(err error) *TransportError {
+	if failed, ok := errors.AsType[*TransportError](err); ok && errors.Is(err, ErrClosed) {
+		return failed
+	}
+	return nil
 }

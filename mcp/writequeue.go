@@ -10,14 +10,13 @@ import (
 )
 
 const (
-	// maxBatch is the number of bytes at which a batch is written at once, and the largest buffer
-	// that is kept for the next one.
+	// maxBatch is the number of bytes at which a batch is written at once.
 	maxBatch = 64 << 10
 	// batchDelay is how long a response waits for the responses to requests that arrived together
 	// with its own.
 	batchDelay = 500 * time.Microsecond
-	// minUncopied is the length from which a line is not copied into the buffer of its batch.
-	minUncopied = 16 << 10
+	// typicalLine is the capacity with which the line of a response is allocated.
+	typicalLine = 512
 )
 
 // A writeQueue holds the responses of a stream that have not been written. They are written
@@ -25,51 +24,37 @@ const (
 // arrived already are served. If one of these takes long, the goroutine that was woken to read
 // writes the queue.
 type writeQueue struct {
-	mu     sync.Mutex // guards the fields below
-	queued *batch     // nil for none
-	free   *batch     // empty, for reuse
+	mu    sync.Mutex // guards batch
+	batch batch
 }
 
 // A queuedResponse is a response as a line or, for a Conn that is not a lineConn, as a message.
 type queuedResponse struct {
 	call    *peer.Call // ends when the response is written, and decides whether it is; nil for none
-	size    int        // of its line within the lines of the batch
-	line    []byte     // a long line, which is not in the batch
+	line    []byte
 	message *jsonrpc.Message
 }
 
 // A batch is the responses that are written together.
 type batch struct {
 	responses []queuedResponse
-	lines     []byte
+	size      int       // of the lines
 	since     time.Time // when the first response was added
 	uncalled  int       // responses without a call
 	claimed   bool      // a goroutine is about to write the batch
 }
 
-// add adds a response. It returns the memory of its line for reuse, or nil if the batch keeps it.
-func (q *writeQueue) add(r queuedResponse) []byte {
+func (q *writeQueue) add(r queuedResponse) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.queued == nil {
-		q.queued, q.free = q.free, nil
-		if q.queued == nil {
-			q.queued = &batch{}
-		}
-		q.queued.since = time.Now()
-	}
-	b, buf := q.queued, r.line
-	if len(r.line) < minUncopied {
-		b.lines = append(b.lines, r.line...)
-		r.size, r.line = len(r.line), nil
-	} else {
-		buf = nil
+	b := &q.batch
+	if len(b.responses) == 0 {
+		b.since = time.Now()
 	}
 	if r.call == nil {
 		b.uncalled++
 	}
-	b.responses = append(b.responses, r)
-	return buf
+	b.responses, b.size = append(b.responses, r), b.size+len(r.line)
 }
 
 // unclaimed reports whether a batch waits that no goroutine is about to write, and whether it must
@@ -77,70 +62,53 @@ func (q *writeQueue) add(r queuedResponse) []byte {
 func (q *writeQueue) unclaimed() (waits, overdue bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	b := q.queued
-	if b == nil || b.claimed {
-		return false, false
-	}
-	return true, len(b.lines) >= maxBatch || time.Since(b.since) > batchDelay
+	b := &q.batch
+	waits = len(b.responses) > 0 && !b.claimed
+	return waits, waits && (b.size >= maxBatch || time.Since(b.since) > batchDelay)
 }
 
 // uncalled returns the number of queued responses that have no call.
 func (q *writeQueue) uncalled() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.queued == nil {
-		return 0
-	}
-	return q.queued.uncalled
+	return q.batch.uncalled
 }
 
 // claim reports whether the caller has to write the queue.
 func (q *writeQueue) claim() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.queued == nil || q.queued.claimed {
-		return false
-	}
-	q.queued.claimed = true
-	return true
+	claimed := len(q.batch.responses) > 0 && !q.batch.claimed
+	q.batch.claimed = q.batch.claimed || claimed
+	return claimed
 }
 
-// removeAll removes and returns the batch, or nil. The caller returns it with recycle.
-func (q *writeQueue) removeAll() *batch {
+func (q *writeQueue) removeAll() []queuedResponse {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	b := q.queued
-	q.queued = nil
-	return b
+	responses := q.batch.responses
+	q.batch = batch{}
+	return responses
 }
 
-// recycle keeps the memory of a batch for the next one.
-func (q *writeQueue) recycle(b *batch) {
-	clear(b.responses)
-	*b = batch{responses: b.responses[:0], lines: b.lines[:0]}
-	if cap(b.lines) > maxBatch {
-		b.lines = nil
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.free = b
-}
-
-// enqueue queues the response to a call, which may be nil. A nil response is ignored. It returns
-// buf, which is used for the line.
-func (s *stream) enqueue(call *peer.Call, response *jsonrpc.Message, buf []byte) []byte {
+// enqueue queues the response to a call, which may be nil. A nil response is ignored.
+func (s *stream) enqueue(call *peer.Call, response *jsonrpc.Message) {
 	switch {
 	case response == nil:
-		return buf
 	case s.lines == nil:
 		s.queue.add(queuedResponse{call: call, message: response})
-		return buf
+	default:
+		s.enqueueLine(call, jsonrpc.Append(make([]byte, 0, typicalLine), response))
 	}
-	return s.queue.add(queuedResponse{call: call, line: append(jsonrpc.Append(buf[:0], response), '\n')})
+}
+
+// enqueueLine is like enqueue for a response that is encoded already.
+func (s *stream) enqueueLine(call *peer.Call, response []byte) {
+	s.queue.add(queuedResponse{call: call, line: append(response, '\n')})
 }
 
 // enqueueUncalled queues a response that has no call. A nil response is ignored.
-func (s *stream) enqueueUncalled(response *jsonrpc.Message) { s.enqueue(nil, response, nil) }
+func (s *stream) enqueueUncalled(response *jsonrpc.Message) { s.enqueue(nil, response) }
 
 // flush writes the queue, unless another goroutine is about to.
 func (s *stream) flush() {
@@ -158,29 +126,22 @@ func (s *stream) writeQueued(ctx context.Context) {
 	} else if s.ctx.Err() == nil {
 		return // the goroutines that added the responses write them
 	}
-	b := s.queue.removeAll()
-	if b == nil {
-		return
-	}
-	defer s.queue.recycle(b)
-	// Offsets in the lines: the next one, and the end and start of those to write. Wanted lines
-	// move up over unwanted ones.
-	next, end, start := 0, 0, 0
-	for _, r := range b.responses {
-		wanted := r.call == nil || r.call.End()
-		line := b.lines[next : next+r.size]
-		next += r.size
-		switch {
+	var lines []byte
+	for _, r := range s.queue.removeAll() {
+		switch wanted := r.call == nil || r.call.End(); {
 		case !wanted:
 		case r.message != nil:
 			_ = s.send(r.message) // fails only if the stream has ended
-		case r.line != nil:
-			s.sendLines(b.lines[start:end])
-			s.sendLines(r.line)
-			start = end
+		case lines == nil:
+			lines = r.line
 		default:
-			end += copy(b.lines[end:], line)
+			lines = append(lines, r.line...)
 		}
 	}
-	s.sendLines(b.lines[start:end])
+	if len(lines) == 0 || s.ctx.Err() != nil {
+		return
+	}
+	if err := s.lines.WriteLines(s.ctx, lines); err != nil {
+		_ = s.fail(err)
+	}
 }

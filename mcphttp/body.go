@@ -84,7 +84,7 @@ func readClaimed(r io.Reader, claim, limit int64) ([]byte, error) {
 		case int64(body.Len()) > limit:
 			return nil, errTooLarge
 		case err == io.EOF:
-			return body.Take(), nil
+			return body.Drain(), nil
 		case err != nil:
 			return nil, err
 		}

@@ -3,6 +3,7 @@ package mcphttp
 import (
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -142,6 +143,20 @@ func isUnauthorized(err error) bool {
 	}
 	code := status.HTTPStatus()
 	return code == http.StatusUnauthorized || code == http.StatusForbidden
+}
+
+// noServer returns the error of a server that supports neither Streamable HTTP nor HTTP+SSE. The
+// URL in it has no query, which may be secret.
+func (t *Transport) noServer(err, sseErr error) error {
+	var post, get *StatusError
+	if !errors.As(err, &post) || !errors.As(sseErr, &get) || post.StatusCode != get.StatusCode {
+		return fmt.Errorf("%w; and over HTTP+SSE: %w", err, sseErr)
+	}
+	if post.StatusCode == http.StatusBadRequest {
+		return err // the path may be right
+	}
+	endpoint := url.URL{Scheme: t.target.Scheme, Host: t.target.Host, Path: t.target.Path}
+	return fmt.Errorf("no MCP server at %s, check the path, which is often /mcp: %w", &endpoint, err)
 }
 
 // withoutURL removes the URL from an error of net/http: its query may be secret.

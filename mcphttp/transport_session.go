@@ -163,7 +163,7 @@ func (l *clientSession) initialize(x *clientExchange, req *jsonrpc.Message) (*js
 		if e, sseErr := l.openEndpoint(x.caller); sseErr == nil {
 			m, err = e.roundTrip(x, req)
 		} else if m == nil {
-			err = x.notSent(fmt.Errorf("%w; and over HTTP+SSE: %w", err, sseErr))
+			err = x.notSent(l.t.noServer(unwrapped(err), sseErr))
 		}
 	}
 	if err == nil && m.Error == nil {

@@ -53,7 +53,8 @@ func newProcessGroup(cmd *exec.Cmd) *processGroup {
 		return &processGroup{}
 	}
 	limits := jobLimits{flags: jobLimitKillOnJobClose}
-	_, _, _ = setInformationJobObject.Call(job, jobExtendedLimits, uintptr(unsafe.Pointer(&limits)), unsafe.Sizeof(limits))
+	_, _, _ = setInformationJobObject.Call(
+		job, jobExtendedLimits, uintptr(unsafe.Pointer(&limits)), unsafe.Sizeof(limits))
 	return &processGroup{job: syscall.Handle(job)}
 }
 

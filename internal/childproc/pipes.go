@@ -23,9 +23,6 @@ const (
 	maxLateOutput = 1 << 20
 )
 
-// longPast is a deadline that makes pending and later calls fail at once.
-var longPast = time.Unix(1, 0)
-
 // output returns the reader of the process's standard output. It has no Close method.
 func (p *Process) output() io.Reader {
 	if p.stdout.SetReadDeadline(time.Time{}) != nil {
@@ -89,7 +86,7 @@ func (r *outputReader) Read(p []byte) (int, error) {
 			r.left -= n
 		case errors.Is(err, os.ErrDeadlineExceeded) && peer.IsClosed(r.exited) && !r.isInterrupted():
 			if !exited {
-				continue // interrupt set the deadline, perhaps before this read began
+				continue // supervise set the deadline, perhaps before this read began
 			}
 			err = io.EOF
 		}
@@ -97,18 +94,11 @@ func (r *outputReader) Read(p []byte) (int, error) {
 	}
 }
 
-// interrupt bounds a pending Read and ends a pending Write after the exit of the process. Other
-// processes may hold the pipes open.
-func (p *Process) interrupt() {
-	_ = p.stdout.SetReadDeadline(time.Now().Add(outputTimeout))
-	p.stream.InterruptWrite()
-}
-
 // discardOutput takes over from the reader after Close, and reads until the process ends: a process
 // that blocks in a write would not end by itself.
 func (p *Process) discardOutput() {
 	<-p.stream.Closed()
-	_ = p.stdout.SetReadDeadline(longPast) // ends a pending Read
+	_ = p.stdout.SetReadDeadline(time.Unix(1, 0)) // ends a pending Read
 	p.reading.Lock()
 	defer p.reading.Unlock()
 	_ = p.stdout.SetReadDeadline(time.Time{})
@@ -119,34 +109,17 @@ const (
 	// maxInvalidShown is the part of an invalid line that is logged: enough to recognize what
 	// printed it.
 	maxInvalidShown = 200
-	// maxInvalidLines is the number of invalid lines that are logged in an invalidPeriod. A few are
-	// a banner; more are a server that prints to the wrong stream.
+	// maxInvalidLines is the number of invalid lines that are logged. A few are a banner; more are
+	// a server that prints to the wrong stream.
 	maxInvalidLines = 8
-	invalidPeriod   = 10 * time.Second
 )
 
-// An invalidLog logs output lines that are not messages, at a limited rate.
-type invalidLog struct {
-	begun      time.Time // of the period
-	logged     int       // lines in the period
-	suppressed int       // lines since the last one that was logged
-}
-
-func (l *invalidLog) add(log *logQueue, line []byte) {
-	if now := time.Now(); now.Sub(l.begun) > invalidPeriod {
-		l.begun, l.logged = now, 0
+// logInvalid logs an output line that is not a message.
+func (p *Process) logInvalid(line []byte) {
+	if p.invalid++; p.invalid <= maxInvalidLines {
+		quoted := slog.String("line", fmt.Sprintf("%q", line[:min(len(line), maxInvalidShown)]))
+		p.log.add(slog.LevelWarn, "mcp: the server's standard output has a line that is not a message", quoted)
 	}
-	if l.logged == maxInvalidLines {
-		l.suppressed++
-		return
-	}
-	l.logged++
-	attrs := []slog.Attr{slog.String("line", fmt.Sprintf("%q", line[:min(len(line), maxInvalidShown)]))}
-	if l.suppressed > 0 {
-		attrs = append(attrs, slog.Int("suppressed", l.suppressed))
-		l.suppressed = 0
-	}
-	log.add(slog.LevelWarn, "mcp: the server's standard output has a line that is not a message", attrs...)
 }
 
 // WithDeadline returns a pipe whose writes support deadlines. On Windows the pipes to a child do

@@ -75,7 +75,7 @@ type Process struct {
 	log    *logQueue
 
 	reading sync.Mutex // held by the reader of stdout
-	invalid invalidLog // guarded by reading
+	invalid int        // output lines that were not messages; guarded by reading
 
 	exited   chan struct{} // closed after the process has been waited for; cmd.ProcessState is set then
 	ended    chan struct{} // closed when the group has ended, or every step of the shutdown has been tried
@@ -131,11 +131,13 @@ func (p *Process) supervise() {
 	defer p.group.release()
 	select {
 	case <-p.exited:
-		p.interrupt()
+		// Other processes may hold the pipes open: end a pending Read and Write.
+		_ = p.stdout.SetReadDeadline(time.Now().Add(outputTimeout))
+		p.stream.InterruptWrite()
 	case <-p.stream.Closed():
 		peer.ClosedWithin(p.exited, eofTimeout)
 	}
-	if p.hasEnded() {
+	if peer.IsClosed(p.exited) && p.group.hasEnded() {
 		return
 	}
 	p.log.add(slog.LevelInfo, "mcp: the server's processes have not exited: terminating them")
@@ -149,9 +151,6 @@ func (p *Process) supervise() {
 		p.closeErr = fmt.Errorf("server %q: some processes could not be killed", p.opts.Name)
 	}
 }
-
-// hasEnded reports whether the process and its group have ended.
-func (p *Process) hasEnded() bool { return peer.IsClosed(p.exited) && p.group.hasEnded() }
 
 // endsWithin waits until the process and its group have ended, or d has passed.
 func (p *Process) endsWithin(d time.Duration) bool {
@@ -179,12 +178,12 @@ func (p *Process) Read(ctx context.Context) (*jsonrpc.Message, error) {
 	if err == nil {
 		m, err := jsonrpc.Decode(line)
 		if err != nil {
-			p.invalid.add(p.log, line)
+			p.logInvalid(line)
 		}
 		return m, err
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, peer.ErrDisconnected) {
-		return nil, p.endError(ctx, "output")
+		err = p.endError(ctx, "output")
 	}
 	return nil, err
 }
@@ -195,14 +194,14 @@ func (p *Process) Write(ctx context.Context, m *jsonrpc.Message) error {
 		return &linestream.UnsentError{Err: p.endError(ctx, "input")}
 	}
 	err := p.stream.Write(ctx, m)
-	if !errors.Is(err, peer.ErrDisconnected) {
-		return err
+	_, unsent := errors.AsType[*linestream.UnsentError](err)
+	if errors.Is(err, peer.ErrDisconnected) {
+		err = p.endError(ctx, "input")
+		if unsent {
+			err = &linestream.UnsentError{Err: err}
+		}
 	}
-	reason := p.endError(ctx, "input")
-	if _, unsent := errors.AsType[*linestream.UnsentError](err); unsent {
-		return &linestream.UnsentError{Err: reason}
-	}
-	return reason
+	return err
 }
 
 // endError returns the reason why a standard stream of the process has ended.
@@ -232,17 +231,14 @@ func (p *Process) endError(ctx context.Context, stream string) error {
 // processes that could not be killed.
 func (p *Process) Close() error {
 	p.closing.Do(func() {
-		discarded := make(chan struct{})
-		go func() {
-			defer close(discarded)
-			p.discardOutput()
-		}()
+		var discarding sync.WaitGroup
+		discarding.Go(p.discardOutput)
 		_ = p.stream.Close() // the process may have closed its end before; supervise does the rest
 		<-p.ended
 		_ = p.stdout.Close()
-		_ = p.stderr.Close()
-		<-discarded
-		p.log.Close()
+		p.stderr.close()
+		discarding.Wait()
+		p.log.close()
 	})
 	return p.closeErr
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -31,9 +32,8 @@ type stderrReader struct {
 	log   *logQueue
 	ended chan struct{} // closed at the end of standard error
 
-	mu    sync.Mutex // guards the fields below
-	lines [maxLastLines][]byte
-	count int // of all lines
+	mu    sync.Mutex // guards lines
+	lines [][]byte   // the last ones that are not empty, at most maxLastLines
 }
 
 func newStderrReader(r io.ReadCloser, log *logQueue) *stderrReader {
@@ -60,32 +60,27 @@ func (s *stderrReader) run() {
 	}
 }
 
-// Close ends reading.
-func (s *stderrReader) Close() error {
-	err := s.r.Close()
+func (s *stderrReader) close() {
+	_ = s.r.Close()
 	<-s.ended
-	return err
 }
 
-// keep stores a line in place of the oldest one.
 func (s *stderrReader) keep(line []byte) {
 	if len(line) == 0 {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	place := &s.lines[s.count%maxLastLines]
-	*place = append((*place)[:0], line[:min(len(line), maxLastBytes)]...)
-	s.count++
+	s.lines = append(s.lines, bytes.Clone(line[:min(len(line), maxLastBytes)]))
+	s.lines = s.lines[max(0, len(s.lines)-maxLastLines):]
 }
 
 // last returns the last lines, as many as fit into maxLastBytes.
-func (s *stderrReader) last() string {
+func (s *stderrReader) last() (text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var text string
-	for i := s.count - 1; i >= max(0, s.count-maxLastLines); i-- {
-		line := strings.ToValidUTF8(string(s.lines[i%maxLastLines]), "\uFFFD")
+	for _, raw := range slices.Backward(s.lines) {
+		line := strings.ToValidUTF8(string(raw), "\uFFFD")
 		if text != "" {
 			line += "\n"
 		}
@@ -117,18 +112,10 @@ type logQueue struct {
 	ended   chan struct{} // closed when the goroutine has ended
 
 	mu      sync.Mutex // guards the fields below
-	entries []logEntry
-	size    int // of the entries
-	dropped int // entries that did not fit, after the queued ones
+	entries []func()   // each writes one entry
+	size    int        // of the entries
+	dropped int        // lines that did not fit, after the queued ones
 	closed  bool
-}
-
-// A logEntry is a line of standard error, or a log record, which has a message.
-type logEntry struct {
-	line    []byte
-	level   slog.Level
-	message string
-	attrs   []slog.Attr
 }
 
 func newLogQueue(out io.Writer, logger *slog.Logger) *logQueue {
@@ -140,30 +127,35 @@ func newLogQueue(out io.Writer, logger *slog.Logger) *logQueue {
 	return q
 }
 
-// addLine queues a line of standard error.
+// addLine queues a line of standard error. After a dropped line, no line is queued until the number
+// of dropped lines has been written.
 func (q *logQueue) addLine(text []byte) {
-	if q.out != nil || q.logger.Enabled(context.Background(), slog.LevelDebug) {
-		q.push(logEntry{line: text}, maxQueued)
+	if q.out == nil && !q.logger.Enabled(context.Background(), slog.LevelDebug) {
+		return
 	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.dropped > 0 || q.size+len(text)+entryCost > maxQueued {
+		q.dropped++
+		return
+	}
+	line := bytes.Clone(text)
+	q.push(len(line), func() { q.writeLine(line) })
 }
 
 // add queues a log record. Records still fit into the queue when lines no longer do.
 func (q *logQueue) add(level slog.Level, message string, attrs ...slog.Attr) {
-	q.push(logEntry{level: level, message: message, attrs: attrs}, 2*maxQueued)
-}
-
-// push queues an entry if it fits into limit bytes. After a dropped line, no line is queued until
-// the number of dropped lines has been written.
-func (q *logQueue) push(e logEntry, limit int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.size+len(e.line)+entryCost > limit || q.dropped > 0 && e.message == "" {
-		q.dropped++
-		return
+	if q.size+entryCost <= 2*maxQueued {
+		q.push(0, func() { q.logger.LogAttrs(context.Background(), level, message, attrs...) })
 	}
-	e.line = bytes.Clone(e.line)
-	q.entries = append(q.entries, e)
-	q.size += len(e.line) + entryCost
+}
+
+// push queues an entry. The caller holds the mutex.
+func (q *logQueue) push(size int, write func()) {
+	q.entries = append(q.entries, write)
+	q.size += size + entryCost
 	q.signal()
 }
 
@@ -174,10 +166,10 @@ func (q *logQueue) signal() {
 	}
 }
 
-// Close waits up to logTimeout until all entries have been written. Later entries are discarded:
+// close waits up to logTimeout until all entries have been written. Later entries are discarded:
 // the writer or logger may have been closed by then. The goroutine ends when its current call
 // returns.
-func (q *logQueue) Close() {
+func (q *logQueue) close() {
 	q.mu.Lock()
 	q.closed = true
 	q.mu.Unlock()
@@ -195,34 +187,26 @@ func (q *logQueue) run() {
 		closed = q.closed
 		q.entries, q.size, q.dropped = nil, 0, 0
 		q.mu.Unlock()
-		for _, e := range entries {
+		for _, write := range entries {
 			if peer.IsClosed(q.stopped) {
 				return
 			}
-			q.write(e)
+			write()
 		}
-		if dropped > 0 {
-			q.writeDropped(dropped)
+		switch {
+		case dropped == 0:
+		case q.out == nil:
+			q.logger.Warn("mcp: lines of standard error were dropped: they arrived too fast", "lines", dropped)
+		default:
+			q.writeLine(fmt.Appendf(nil, "[%d lines dropped: they arrived too fast]", dropped))
 		}
 	}
 }
 
-func (q *logQueue) write(e logEntry) {
-	switch {
-	case e.message != "":
-		q.logger.LogAttrs(context.Background(), e.level, e.message, e.attrs...)
-	case q.out == nil:
-		q.logger.Debug("mcp: standard error of the server", "stderr", string(e.line))
-	default:
-		_, _ = q.out.Write(append(e.line, '\n')) // there is no one to report an error to
-	}
-}
-
-// writeDropped writes the number of dropped lines in their place.
-func (q *logQueue) writeDropped(n int) {
+func (q *logQueue) writeLine(line []byte) {
 	if q.out == nil {
-		q.logger.Warn("mcp: lines of the server's standard error were dropped: they arrived too fast", "lines", n)
+		q.logger.Debug("mcp: standard error of the server", "stderr", string(line))
 		return
 	}
-	q.write(logEntry{line: fmt.Appendf(nil, "[%d lines dropped: they arrived too fast]", n)})
+	_, _ = q.out.Write(append(line, '\n')) // an error could not be reported
 }

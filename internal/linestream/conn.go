@@ -19,9 +19,6 @@ import (
 // DefaultMaxMessage is several times the size of the largest content that is sensible within JSON.
 const DefaultMaxMessage = 32 << 20
 
-// keptBuffer is the largest write buffer that a Conn keeps between messages.
-const keptBuffer = 64 << 10
-
 // ErrLineTooLong is within the error of a Read that discarded a line over the limit.
 var ErrLineTooLong = errors.New("line is too long")
 
@@ -34,8 +31,7 @@ type Conn struct {
 	writing     chan struct{} // holds a token while a message is written; guards the fields below
 	w           io.Writer
 	setDeadline func(time.Time) error // nil if w has no deadlines
-	buf         []byte
-	broken      error // set once a message has been written in part
+	broken      error                 // set once a message has been written in part
 
 	once   sync.Once
 	closed chan struct{}
@@ -56,9 +52,9 @@ func New(r io.Reader, w io.Writer, maxMessage int) *Conn {
 		c.setDeadline = d.SetWriteDeadline
 	}
 	if d, ok := r.(interface{ SetReadDeadline(time.Time) error }); ok && d.SetReadDeadline(time.Time{}) == nil {
-		c.lines.source = &deadlineSource{r: r, setDeadline: d.SetReadDeadline, buf: make([]byte, chunkSize)}
+		c.lines.read = (&deadlineSource{r: r, setDeadline: d.SetReadDeadline, buf: make([]byte, chunkSize)}).next
 	} else {
-		c.lines.source = newPump(r, c.closed)
+		c.lines.read = newPump(r, c.closed).next
 	}
 	return c
 }
@@ -109,51 +105,10 @@ func (c *Conn) HasLine() bool { return c.lines.hasNext() }
 
 // Write writes one message.
 func (c *Conn) Write(ctx context.Context, m *jsonrpc.Message) error {
-	if err := c.lock(ctx); err != nil {
-		return err
-	}
-	defer c.unlock()
-	c.buf = append(jsonrpc.Append(c.buf[:0], m), '\n')
-	err := c.writeLocked(ctx, c.buf)
-	if cap(c.buf) > keptBuffer {
-		c.buf = nil
-	}
-	return err
+	const overhead = 128 // of the members around params or result
+	line := make([]byte, 0, len(m.Params)+len(m.Result)+overhead)
+	return c.WriteLines(ctx, append(jsonrpc.Append(line, m), '\n'))
 }
-
-// WriteLines writes messages that are encoded as lines already, in one write.
-func (c *Conn) WriteLines(ctx context.Context, lines []byte) error {
-	if err := c.lock(ctx); err != nil {
-		return err
-	}
-	defer c.unlock()
-	return c.writeLocked(ctx, lines)
-}
-
-// lock acquires the write lock.
-func (c *Conn) lock(ctx context.Context) (err error) {
-	select {
-	case c.writing <- struct{}{}:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-c.closed:
-		return peer.ErrClosed
-	}
-	switch {
-	case peer.IsClosed(c.closed):
-		err = peer.ErrClosed
-	case c.broken != nil:
-		err = c.broken
-	case ctx.Err() != nil:
-		err = context.Cause(ctx)
-	}
-	if err != nil {
-		c.unlock()
-	}
-	return err
-}
-
-func (c *Conn) unlock() { <-c.writing }
 
 // HasWriteDeadline reports whether a blocked write ends with its context.
 func (c *Conn) HasWriteDeadline() bool { return c.setDeadline != nil }
@@ -166,8 +121,22 @@ func (c *Conn) InterruptWrite() {
 	}
 }
 
-// writeLocked writes lines, with the lock held.
-func (c *Conn) writeLocked(ctx context.Context, lines []byte) error {
+// WriteLines writes messages that are encoded as lines already, in one write.
+func (c *Conn) WriteLines(ctx context.Context, lines []byte) error {
+	select {
+	case c.writing <- struct{}{}:
+		defer func() { <-c.writing }()
+	case <-ctx.Done():
+	case <-c.closed:
+	}
+	switch {
+	case peer.IsClosed(c.closed):
+		return peer.ErrClosed
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case c.broken != nil:
+		return c.broken
+	}
 	stop := interruptWith(ctx, c.setDeadline)
 	n, err := c.w.Write(lines)
 	stop()

@@ -17,9 +17,11 @@ const chunkSize = 32 << 10
 // and the buffers of its source, or four times the received part of a line where that is less than
 // the limit.
 type lineReader struct {
-	source source
+	// read returns the next bytes of the stream, which are valid until the next call. It can be
+	// called again after a context has ended.
+	read   func(ctx context.Context) ([]byte, error)
 	limit  int            // of one line, in bytes
-	unread []byte         // returned by the source and not split yet
+	unread []byte         // read and not split yet
 	long   readbuf.Buffer // the beginning of a line whose end has not been read
 	skip   bool           // discard up to the end of a line that was too long
 }
@@ -31,14 +33,14 @@ func (l *lineReader) next(ctx context.Context) ([]byte, error) {
 	if line, err := l.cut(); line != nil || err != nil {
 		return line, err
 	}
-	defer l.source.bind(ctx)()
 	for {
-		if err := l.read(ctx); err != nil {
-			if errors.Is(err, io.EOF) {
-				if line := l.join(nil); !isBlank(line) {
-					return line, nil
-				}
+		var err error
+		if l.unread, err = l.read(ctx); errors.Is(err, io.EOF) {
+			if line := l.join(nil); !isBlank(line) {
+				return line, nil
 			}
+		}
+		if err != nil {
 			return nil, err
 		}
 		if line, err := l.cut(); line != nil || err != nil {
@@ -73,29 +75,7 @@ func (l *lineReader) cut() ([]byte, error) {
 	}
 }
 
-// read reads one chunk. The middle of a long line is read directly into its buffer.
-func (l *lineReader) read(ctx context.Context) (err error) {
-	direct, ok := l.source.(directSource)
-	left := l.limit - l.long.Len()
-	if !ok || l.long.Len() == 0 || left == 0 {
-		l.unread, err = l.source.next(ctx)
-		return err
-	}
-	space := l.long.Space(-1)
-	space = space[:min(len(space), left, chunkSize)]
-	n, err := direct.read(ctx, space)
-	if err != nil {
-		return err
-	}
-	if end := bytes.IndexByte(space[:n], '\n'); end >= 0 {
-		l.unread = bytes.Clone(space[end:n]) // the beginning of the next line
-		n = end
-	}
-	l.long.Filled(n)
-	return nil
-}
-
-// hasNext reports whether next returns a line or ErrLineTooLong without reading from the source.
+// hasNext reports whether next returns a line or ErrLineTooLong without reading.
 func (l *lineReader) hasNext() bool {
 	for !l.skip && l.long.Len() == 0 {
 		line, rest, ended := bytes.Cut(l.unread, []byte{'\n'})
@@ -113,7 +93,7 @@ func (l *lineReader) join(part []byte) []byte {
 		return bytes.Clone(part)
 	}
 	l.long.Add(part)
-	return l.long.Take()
+	return l.long.Drain()
 }
 
 // isBlank reports whether a line holds only JSON white space.

@@ -12,20 +12,6 @@ import (
 // longPast is a deadline that makes pending and later calls fail at once.
 var longPast = time.Unix(1, 0)
 
-// A source returns the bytes of a stream in chunks. It can be read again after a context has ended.
-type source interface {
-	// next returns bytes that are valid until the next call.
-	next(ctx context.Context) ([]byte, error)
-	// bind makes calls end with ctx until release is called.
-	bind(ctx context.Context) (release func())
-}
-
-// A directSource can also read into memory of its caller.
-type directSource interface {
-	source
-	read(ctx context.Context, p []byte) (int, error)
-}
-
 // interruptWith makes reads or writes under a deadline fail when ctx ends, until stop is called.
 func interruptWith(ctx context.Context, setDeadline func(time.Time) error) (stop func()) {
 	if setDeadline == nil || ctx.Done() == nil {
@@ -51,20 +37,13 @@ type deadlineSource struct {
 	buf         []byte
 }
 
-func (s *deadlineSource) bind(ctx context.Context) (release func()) {
-	return interruptWith(ctx, s.setDeadline)
-}
-
 func (s *deadlineSource) next(ctx context.Context) ([]byte, error) {
-	n, err := s.read(ctx, s.buf)
-	return s.buf[:n], err
-}
-
-func (s *deadlineSource) read(ctx context.Context, p []byte) (int, error) {
 	if ctx.Err() != nil {
-		return 0, context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
-	return readSome(s.r, p)
+	defer interruptWith(ctx, s.setDeadline)()
+	n, err := readSome(s.r, s.buf)
+	return s.buf[:n], err
 }
 
 // readSome reads at least one byte, or returns an error.
@@ -95,9 +74,6 @@ type pump struct {
 func newPump(r io.Reader, closed <-chan struct{}) *pump {
 	return &pump{r: r, closed: closed, filled: make(chan []byte), free: make(chan []byte, 2)}
 }
-
-// bind does nothing: next selects on its context.
-func (p *pump) bind(context.Context) (release func()) { return func() {} }
 
 func (p *pump) next(ctx context.Context) ([]byte, error) {
 	p.start.Do(func() {

@@ -10,9 +10,21 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
+	"time"
 
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+// Errors that callers test for with [errors.Is].
+var (
+	// ErrClosed is within every error that reports the end of a connection.
+	ErrClosed = errors.New("mcp: connection closed")
+	// ErrDisconnected reports that the other side has ended the connection.
+	ErrDisconnected = fmt.Errorf("%w: peer disconnected", ErrClosed)
 )
 
 // Default limits of a [Table].
@@ -40,8 +52,7 @@ type Table struct {
 	MaxQuestions int // zero means DefaultMaxQuestions
 
 	mu        sync.Mutex           // guards the fields below
-	single    *Call                // one of the calls that can be found; most sessions never have a second one
-	calls     map[jsonrpc.ID]*Call // the others
+	calls     map[jsonrpc.ID]*Call // without cancelled ones
 	running   int                  // number of calls that have not ended, including cancelled ones
 	questions map[jsonrpc.ID]*Question
 	freed     chan struct{} // closed when a question ends; nil if nothing waits for that
@@ -76,42 +87,18 @@ func (t *Table) Enter(ctx context.Context, c *Call, id jsonrpc.ID) *jsonrpc.Erro
 	switch {
 	case t.closed != nil:
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the connection is closing"}
-	case t.find(id) != nil:
+	case t.calls[id] != nil:
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "a request with this id is in progress"}
 	case t.running >= cmp.Or(t.MaxCalls, DefaultMaxCalls):
 		return &jsonrpc.Error{Code: codeBusy, Message: "too many requests in progress", Data: retryAfter}
 	}
 	c.table, c.id, c.ctx.Context = t, id, ctx
-	t.add(c)
-	t.running++
-	return nil
-}
-
-// find returns the call with that id, or nil. The caller holds the lock, as for add and remove.
-func (t *Table) find(id jsonrpc.ID) *Call {
-	if t.single != nil && t.single.id == id {
-		return t.single
-	}
-	return t.calls[id]
-}
-
-func (t *Table) add(c *Call) {
-	if t.single == nil {
-		t.single = c
-		return
-	}
 	if t.calls == nil {
 		t.calls = map[jsonrpc.ID]*Call{}
 	}
-	t.calls[c.id] = c
-}
-
-func (t *Table) remove(c *Call) {
-	if t.single == c {
-		t.single = nil
-		return
-	}
-	delete(t.calls, c.id)
+	t.calls[id] = c
+	t.running++
+	return nil
 }
 
 // Context returns the context to serve the call with. It ends when the call is cancelled, with that
@@ -134,7 +121,7 @@ func (c *Call) End() (respond bool) {
 	c.ended = true
 	respond = !c.cancelled
 	if respond {
-		t.remove(c)
+		delete(t.calls, c.id)
 	}
 	t.mu.Unlock()
 	c.ctx.End(nil)
@@ -146,10 +133,10 @@ func (c *Call) End() (respond bool) {
 // ends.
 func (t *Table) Cancel(id jsonrpc.ID, cause error) bool {
 	t.mu.Lock()
-	c := t.find(id)
+	c := t.calls[id]
 	if c != nil {
 		c.cancelled = true
-		t.remove(c)
+		delete(t.calls, id)
 	}
 	t.mu.Unlock()
 	if c == nil {
@@ -169,10 +156,56 @@ func (t *Table) Close(cause error) {
 		return
 	}
 	t.closed = cause
-	if t.single != nil {
-		t.single.ctx.End(cause)
-	}
 	for _, c := range t.calls {
 		c.ctx.End(cause)
+	}
+}
+
+// maxReason is the number of bytes of a cancellation's reason that are kept for the log.
+const maxReason = 1 << 10
+
+// ParseCancelled parses the params of notifications/cancelled: the id of the request, and the
+// reason if there is one. It reports false for params without a valid id; such a notification is
+// ignored.
+//
+// Spec: basic/patterns/cancellation#error-handling (2026-07-28)
+func ParseCancelled(params []byte) (id jsonrpc.ID, reason string, ok bool) {
+	if jsonscan.Kind(params) != '{' {
+		return id, "", false
+	}
+	raw, ok := jsonscan.Get(params, "requestId")
+	if !ok {
+		return id, "", false
+	}
+	id, err := jsonrpc.ParseID(raw)
+	if err != nil {
+		return id, "", false
+	}
+	if raw, ok := jsonscan.Get(params, "reason"); ok && jsonscan.Kind(raw) == '"' {
+		// An invalid reason does not invalidate the cancellation.
+		reason, _ = jsonscan.Unquote(raw)
+	}
+	return id, strings.ToValidUTF8(reason[:min(len(reason), maxReason)], ""), true
+}
+
+// IsClosed reports whether a channel that carries no values is closed. A nil channel is not.
+func IsClosed(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}
+
+// ClosedWithin waits until done is closed, or d has passed. It reports whether done is closed.
+func ClosedWithin(done <-chan struct{}, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
 	}
 }

@@ -108,18 +108,6 @@ func (t *Table) Answer(response *jsonrpc.Message) bool {
 	return true
 }
 
-// Alone returns the id of the waiting question if there is exactly one.
-func (t *Table) Alone() (id jsonrpc.ID, ok bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.questions) == 1 {
-		for id := range t.questions {
-			return id, true
-		}
-	}
-	return id, false
-}
-
 // Waiting returns the ids of the waiting questions.
 func (t *Table) Waiting() []jsonrpc.ID {
 	t.mu.Lock()

@@ -3,10 +3,7 @@
 // Buffer allocate much more than it has sent.
 package readbuf
 
-import (
-	"bytes"
-	"sync"
-)
+import "sync"
 
 const (
 	// FirstChunk is the size of the first chunk of a Buffer.
@@ -16,8 +13,7 @@ const (
 	growth = 4
 )
 
-// chunkPools hold the chunks of Buffers, by index. Chunks never leave this package: Take returns a
-// copy.
+// chunkPools hold the chunks of Buffers, by index. Chunks never leave this package.
 var chunkPools [6]sync.Pool // of *[]byte, empty
 
 func newChunk(index int) *[]byte {
@@ -35,9 +31,9 @@ func newChunk(index int) *[]byte {
 	return &c
 }
 
-// A Buffer holds the bytes that have arrived. The zero Buffer is empty and ready. A Buffer that has
-// been filled ends with Take or Reset, which return its chunks to the pools, unless a writer may
-// still hold its space. It is not safe for concurrent use.
+// A Buffer holds the bytes that have arrived. The zero Buffer is empty and ready. Drain and Reset
+// return its chunks to the pools; they must not be called while a writer may still use its space. A
+// Buffer is not safe for concurrent use.
 type Buffer struct {
 	// Limit, if not zero, is the largest number of bytes that can arrive. The Buffer allocates no
 	// more, except for the part of the first chunk that is beyond it.
@@ -81,18 +77,14 @@ func (b *Buffer) Add(p []byte) {
 	}
 }
 
-// Take returns the bytes in memory that the caller owns, and empties the Buffer.
-func (b *Buffer) Take() []byte {
-	taken := b.own
+// Drain returns the bytes in memory that the caller owns, and empties the Buffer.
+func (b *Buffer) Drain() []byte {
 	if b.used > 0 {
-		var parts [len(chunkPools)][]byte
-		for i, c := range b.chunks[:b.used] {
-			parts[i] = *c
-		}
-		taken = bytes.Join(parts[:b.used], nil)
+		b.move(int64(b.length))
 	}
+	bytes := b.own
 	b.Reset()
-	return taken
+	return bytes
 }
 
 // Reset empties the Buffer.

@@ -7,8 +7,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/readbuf"
 )
 
-func TestTakeReturnsMemoryThatIsNotReused(t *testing.T) {
-	var taken [][]byte
+func TestDrainReturnsMemoryThatIsNotReused(t *testing.T) {
+	var drained [][]byte
 	sizes := []int{0, 1, 100, 4095, 4096, 5000, 40_000, 100_000, 300_000, 1 << 20, 5 << 20}
 	for i := range 8 * len(sizes) {
 		want := bytes.Repeat([]byte{byte(i)}, sizes[i%len(sizes)])
@@ -21,14 +21,14 @@ func TestTakeReturnsMemoryThatIsNotReused(t *testing.T) {
 		if b.Len() != len(want) {
 			t.Errorf("%d bytes, Len is %d", len(want), b.Len())
 		}
-		taken = append(taken, b.Take())
+		drained = append(drained, b.Drain())
 		if b.Len() != 0 {
-			t.Errorf("%d bytes are left after Take", b.Len())
+			t.Errorf("%d bytes are left after Drain", b.Len())
 		}
 	}
-	for i, got := range taken {
+	for i, got := range drained {
 		if n := bytes.Count(got, []byte{byte(i)}); n != sizes[i%len(sizes)] || n != len(got) {
-			t.Errorf("%d bytes were taken, %d of them their own, want %d", len(got), n, sizes[i%len(sizes)])
+			t.Errorf("%d bytes were drained, %d of them their own, want %d", len(got), n, sizes[i%len(sizes)])
 		}
 	}
 }

@@ -1,0 +1,116 @@
+package mcp_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// The function for log messages is called for one message at a time, whichever request brought it.
+func TestLOG_MessagesAreHandledOneAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var at, seen atomic.Int32
+		opts := &mcp.ClientOptions{Log: func(context.Context, *mcp.LoggingMessage) {
+			if at.Add(1) > 1 {
+				t.Error("two log messages at once")
+			}
+			time.Sleep(time.Millisecond)
+			at.Add(-1)
+			seen.Add(1)
+		}}
+		c := scripted(t, opts, func(ctx context.Context, req *mcp.Request) (string, error) {
+			for range 3 {
+				_ = req.Notify(ctx, "notifications/message", json.RawMessage(`{"level":"info","data":"x"}`))
+			}
+			return emptyContent, nil
+		})
+		var calls sync.WaitGroup
+		for range 4 {
+			calls.Go(func() {
+				if _, err := c.CallTool(t.Context(), "x", nil); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		calls.Wait()
+		c.Close()
+		if seen.Load() != 12 {
+			t.Errorf("%d of 12 messages", seen.Load())
+		}
+	})
+}
+
+// Log may call the client, also with requests that cause log messages.
+func TestLOG_HandlerMayCallTheClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c *mcp.Client
+		inner := make(chan error, 1)
+		opts := &mcp.ClientOptions{Log: func(_ context.Context, m *mcp.LoggingMessage) {
+			if m.Text() == "outer" {
+				_, err := c.CallTool(t.Context(), "inner", nil)
+				inner <- err
+			}
+		}}
+		c = scripted(t, opts, func(ctx context.Context, req *mcp.Request) (string, error) {
+			text := member(t, req.Params, "name")
+			return emptyContent, req.Notify(ctx, "notifications/message", json.RawMessage(`{"level":"info","data":`+text+`}`))
+		})
+		began := time.Now()
+		if _, err := c.CallTool(t.Context(), "outer", nil); err != nil {
+			t.Error(err)
+		}
+		if err := <-inner; err != nil || time.Since(began) != 0 {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+	})
+}
+
+// Progress is not called after the request has returned, even if updates are queued.
+func TestPROG04_NoProgressAfterTheRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := scripted(t, nil, func(ctx context.Context, req *mcp.Request) (string, error) {
+			for i := range 100 {
+				_ = req.Notify(ctx, "notifications/progress", json.RawMessage(fmt.Sprintf(`{"progressToken":1,"progress":%d}`, i)))
+			}
+			<-ctx.Done()
+			_ = req.Notify(ctx, "notifications/progress", json.RawMessage(`{"progressToken":1,"progress":1000}`))
+			return "", ctx.Err()
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 10500*time.Millisecond)
+		defer cancel()
+		var returned atomic.Bool
+		ctx = mcp.WithCallOptions(ctx, mcp.CallOptions{Progress: func(mcp.ProgressUpdate) {
+			if returned.Load() {
+				t.Error("progress after the request")
+			}
+			time.Sleep(time.Second)
+		}})
+		_, err := c.CallTool(ctx, "x", nil)
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		returned.Store(true)
+		time.Sleep(time.Minute)
+	})
+}
+
+// An invalid level cannot add members to the envelope.
+func TestLOG_LevelIsQuoted(t *testing.T) {
+	got := ""
+	c := scripted(t, &mcp.ClientOptions{LogLevel: `info","x":"y`}, func(_ context.Context, req *mcp.Request) (string, error) {
+		got = member(t, req.Params, "_meta")
+		return emptyContent, nil
+	})
+	if _, err := c.CallTool(t.Context(), "x", nil); err == nil && strings.Contains(got, `"x":"y"`) {
+		t.Errorf("_meta is %s", got)
+	}
+}

@@ -1,0 +1,175 @@
+package mcp_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// The error of Connect names the revision of the options, whatever the server responded.
+func TestVER21_UnsupportedClientRevision(t *testing.T) {
+	for _, discover := range []string{`{"code":-32601,"message":"what?"}`, `{"code":-32022,"message":"?","data":{"supported":["2025-06-18"]}}`, `{"hello":1}`, ``} {
+		synctest.Test(t, func(t *testing.T) {
+			transport, _ := converse(t, dialogue{"server/discover": discover, "initialize": initialized})
+			_, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Revision: "2026-07-28", Logger: quiet()})
+			if !errors.Is(err, mcp.ErrNoCommonRevision) {
+				t.Errorf("%s: %v", discover, err)
+			}
+		})
+	}
+}
+
+// Errors contain a bounded part of the server's text.
+func TestVER21_VersionsInAnErrorAreBounded(t *testing.T) {
+	versions := strings.TrimSuffix(strings.Repeat(`"x",`, 100_000), ",")
+	transport, _ := converse(t, dialogue{"server/discover": `{"code":-32022,"message":"?","data":{"supported":[` + versions + `]}}`})
+	_, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Logger: quiet()})
+	if n := len(err.Error()); n > 8<<10 {
+		t.Errorf("the error has %d bytes", n)
+	}
+}
+
+// A twoFaced is a server of the session era until it is updated.
+type twoFaced struct {
+	modern atomic.Bool
+	mu     sync.Mutex
+	seen   []string // requests, with the revision that they speak
+	stuck  atomic.Bool
+}
+
+func (f *twoFaced) RoundTrip(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+	if f.stuck.Load() {
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}
+	if !f.modern.Load() {
+		m, _ := jsonrpc.Decode([]byte(`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"?"}}`))
+		return nil, m.Error
+	}
+	var p struct {
+		Meta map[string]json.RawMessage `json:"_meta"`
+	}
+	if err := json.Unmarshal(req.Params, &p); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	f.seen = append(f.seen, req.Method+" "+req.Revision()+" "+string(p.Meta["io.modelcontextprotocol/protocolVersion"]))
+	f.mu.Unlock()
+	if req.Method == "server/discover" {
+		return mcp.RawResult(discovered), nil
+	}
+	return mcp.RawResult(emptyContent), nil
+}
+
+func (f *twoFaced) Close() error { return nil }
+
+func (f *twoFaced) OpenSession(context.Context, func(*jsonrpc.Message)) (mcp.SessionConn, error) {
+	return &twoFacedLink{f, make(chan struct{}), sync.Once{}}, nil
+}
+
+type twoFacedLink struct {
+	f    *twoFaced
+	done chan struct{}
+	once sync.Once
+}
+
+func (l *twoFacedLink) RoundTrip(_ context.Context, req *jsonrpc.Message) (*jsonrpc.Message, error) {
+	if l.f.modern.Load() {
+		return nil, &mcp.TransportError{Method: req.Method, Err: mcp.ErrSessionLost}
+	}
+	return jsonrpc.NewResponse(jsonrpc.IntID(1), json.RawMessage(initialized)), nil
+}
+
+func (l *twoFacedLink) Send(context.Context, *jsonrpc.Message) error { return nil }
+
+func (l *twoFacedLink) Done() <-chan struct{} { return l.done }
+
+func (l *twoFacedLink) Close() error {
+	l.once.Do(func() { close(l.done) })
+	return nil
+}
+
+// A request that is sent again to an updated server has the envelope of the modern revision.
+func TestVER19_RequestSentAgainHasTheNewRevision(t *testing.T) {
+	f := &twoFaced{}
+	c, err := mcp.Connect(t.Context(), f, &mcp.ClientOptions{Logger: quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	f.modern.Store(true)
+	if _, err := c.CallTool(t.Context(), "x", nil); err != nil {
+		t.Error(err)
+	}
+	if got := strings.Join(f.seen, ", "); got != `server/discover 2026-07-28 "2026-07-28", tools/call 2026-07-28 "2026-07-28"` {
+		t.Errorf("the server saw %s", got)
+	}
+}
+
+// Requests that wait for a new connection have not run, and Close ends them.
+func TestPendingConnectDoesNotBlockClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &twoFaced{}
+		c, err := mcp.Connect(t.Context(), f, &mcp.ClientOptions{Logger: quiet(), ProbeTimeout: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.stuck.Store(true)
+		f.modern.Store(true)
+		ended := make(chan error, 2)
+		go func() {
+			_, err := c.CallTool(t.Context(), "x", nil)
+			ended <- err
+		}()
+		synctest.Wait()
+		go func() { ended <- c.RootsChanged(context.Background()) }()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := c.CallTool(ctx, "x", nil); !errors.Is(err, context.DeadlineExceeded) || mayHaveRun(t, err) {
+			t.Errorf("while another one seeks: %v", err)
+		}
+		began := time.Now()
+		c.Close()
+		for range 2 {
+			if err := <-ended; !errors.Is(err, mcp.ErrClosed) && !errors.Is(err, mcp.ErrSessionLost) || mayHaveRun(t, err) {
+				t.Errorf("got %v", err)
+			}
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// A modern server that no longer supports the revision is probed again.
+func TestVER05_ServerDropsTheRevision(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answers := dialogue{"server/discover": discovered, "initialize": initialized, "tools/call": emptyContent}
+		transport, heard := converse(t, answers)
+		c, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Logger: quiet()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		synctest.Wait()
+		no := `{"code":-32022,"message":"?","data":{"supported":["2025-06-18"]}}`
+		answers["server/discover"], answers["tools/call"] = no, no
+		var said *mcp.Error
+		if _, err := c.CallTool(t.Context(), "x", nil); !errors.As(err, &said) || said.Code != -32022 {
+			t.Errorf("got %v", err)
+		}
+		if got := strings.Join(heard(), " "); got != "server/discover tools/call server/discover initialize notifications/initialized tools/call" || c.Revision() != "2025-06-18" {
+			t.Errorf("revision %s; the server heard %q", c.Revision(), got)
+		}
+	})
+}
