@@ -114,11 +114,14 @@ func (x *Exchange) finishRound(ctx context.Context, answer []byte,
 	if projected, ok := s.cfg.pages.find(key, answer[from:]); ok {
 		return append(answer[:from], projected...), nil, nil
 	}
-	var modern []byte
-	if isCacheable(key, answer[from:]) {
-		modern = bytes.Clone(answer[from:])
+	result, end := answer[from:], len(answer)
+	if !x.method.result.affects(result) { // a complete result, since it has no resultType
+		return answer, nil, nil
 	}
-	result := answer[from:]
+	var modern []byte
+	if isCacheable(key, result) {
+		modern = bytes.Clone(result)
+	}
 	switch typ, _ := jsonscan.Get(result, "resultType"); {
 	case isString(typ, "input_required"):
 		retry, err = s.ask(ctx, bytes.Clone(result), x.out)
@@ -130,7 +133,8 @@ func (x *Exchange) finishRound(ctx context.Context, answer []byte,
 		}
 		x.saveTaskToken(result)
 	}
-	answer = x.method.result.replace(answer, from)
+	answer = x.method.result.appendObject(answer, answer[from:]) // behind its source
+	answer = append(answer[:from], answer[end:]...)
 	if modern != nil {
 		s.cfg.pages.put(key, page{modern, bytes.Clone(answer[from:])})
 	}
