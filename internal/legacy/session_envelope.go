@@ -50,36 +50,39 @@ func (s *Session) serve(ctx context.Context, dst []byte, m *jsonrpc.Message,
 	return s.cfg.Core.Serve(ctx, dst, jsonrpc.NewRequest(m.ID, m.Method, params), notify)
 }
 
-// modernParams returns the params of a client's request with the envelope of the session and the
-// members of retry. It drops members that only the modern era has: a client of a session cannot
-// mean them.
+// modernParams returns the params of a client's request with the members of retry and the envelope of
+// the session. It drops members that only the modern era has: a client of a session cannot mean
+// them.
 func (s *Session) modernParams(params, retry []byte) (json.RawMessage, *jsonrpc.Error) {
 	if params != nil && jsonscan.Kind(params) != '{' {
 		return nil, invalidParams("params: want an object")
 	}
-	meta, has := jsonscan.Get(params, "_meta")
-	if has && jsonscan.Kind(meta) != '{' {
-		return nil, invalidParams("params._meta: want an object")
-	}
 	s.mu.Lock()
 	envelope := s.envelope.Value()
 	s.mu.Unlock()
-	dst := make([]byte, 0, len(`{"_meta":{},`)+envelope.size()+len(params)+len(retry))
-	dst = append(envelope.appendMembers(append(dst, `{"_meta":{`...)), ',')
+	dst := make([]byte, 0, len(`{,"_meta":{}}`)+envelope.size()+len(params)+len(retry))
+	dst = append(dst, '{')
+	var meta []byte
+	for key, value := range jsonscan.Members(params) {
+		switch string(key) {
+		case "_meta":
+			if jsonscan.Kind(value) != '{' {
+				return nil, invalidParams("params._meta: want an object")
+			}
+			meta = value
+		case "inputResponses", "requestState":
+		default:
+			dst = append(appendMember(dst, key, value), ',')
+		}
+	}
+	dst = append(append(dst, retry...), `"_meta":{`...)
+	dst = envelope.appendMembers(dst)
 	for key, value := range jsonscan.Members(meta) {
 		switch string(key) {
 		case wire.MetaProtocolVersion, wire.MetaClientInfo, wire.MetaClientCapabilities, wire.MetaLogLevel:
 		default:
-			dst = append(appendMember(dst, key, value), ',')
+			dst = appendMember(append(dst, ','), key, value)
 		}
 	}
-	dst = append(closeWith(dst, '}'), ',')
-	for key, value := range jsonscan.Members(params) {
-		switch string(key) {
-		case "_meta", "inputResponses", "requestState":
-		default:
-			dst = append(appendMember(dst, key, value), ',')
-		}
-	}
-	return closeWith(append(dst, retry...), '}'), nil
+	return append(dst, "}}"...), nil
 }
