@@ -269,7 +269,7 @@ func rawResult(res Result) (RawResult, error) {
 	case nil:
 		return nil, errors.New("mcp: middleware returned neither result nor error")
 	}
-	raw, err := encodeResult(nil, res, nil)
+	raw, err := encodeResult(nil, res, nil, false)
 	return RawResult(raw), err
 }
 

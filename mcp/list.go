@@ -24,6 +24,14 @@ func (p *listPage[V]) add(v *V, encoded []byte) {
 	p.encoded = append(p.encoded, encoded)
 }
 
+// itemsFor returns the items for the result of a request, as a copy if a handler may change them.
+func (p *listPage[V]) itemsFor(s *Server, req *Request) []*V {
+	if req.plain == s && s.handler.Load().isPlain { // again, since middleware may have been added
+		return p.items
+	}
+	return slices.Clone(p.items)
+}
+
 // appendItems appends items as a JSON array. The items are those of the page unless middleware has
 // changed them, and those that it has changed are encoded again. The page may be nil.
 func (p *listPage[V]) appendItems(dst []byte, items []*V) ([]byte, error) {

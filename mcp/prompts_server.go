@@ -211,7 +211,7 @@ func (s *Server) listPrompts(ctx context.Context, req *Request) (Result, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &ListPromptsResult{Prompts: slices.Clone(page.items), NextCursor: next, page: page, Cache: s.listCache()}, nil
+	return &ListPromptsResult{Prompts: page.itemsFor(s, req), NextCursor: next, page: page, Cache: s.listCache()}, nil
 }
 
 // getPrompt serves prompts/get.

@@ -44,6 +44,7 @@ type Request struct {
 	server   *Server     // nil before a server serves the request
 	listen   *listenCall // receives a subscription that outlives its handler; nil if it must not
 	detached *Detached   // nil for a request of a client
+	plain    *Server     // a server whose result is only encoded: no other handler sees it; may be nil
 }
 
 // NewRequest returns the request of a message. The error is an [*Error] with code -32602 if params,
@@ -101,7 +102,7 @@ func (r *Request) Param(key string) (json.RawMessage, bool) {
 // EncodeResult returns the JSON of a result of this request: its members, its `_meta` with the
 // identity of the server, and its result type. It contains no line breaks.
 func (r *Request) EncodeResult(res Result) (json.RawMessage, error) {
-	return encodeResult(nil, res, r.frame())
+	return encodeResult(nil, res, r.frame(), false)
 }
 
 // frame returns the members of each `_meta` that identify the server; nil without a server.
@@ -110,6 +111,12 @@ func (r *Request) frame() []byte {
 		return nil
 	}
 	return r.server.frame
+}
+
+// inSession reports whether the result is for a session, whose revision has neither result types nor
+// cache hints.
+func (r *Request) inSession() bool {
+	return !r.has(wire.ResultType) && r.Method != wire.MethodDiscover
 }
 
 // logger returns the log of the server.

@@ -204,7 +204,7 @@ func (s *Server) listResources(ctx context.Context, req *Request) (Result, error
 	if err != nil {
 		return nil, err
 	}
-	return &ListResourcesResult{Resources: slices.Clone(page.items), NextCursor: next, page: page, Cache: s.listCache()}, nil
+	return &ListResourcesResult{Resources: page.itemsFor(s, req), NextCursor: next, page: page, Cache: s.listCache()}, nil
 }
 
 func (s *Server) listTemplates(ctx context.Context, req *Request) (Result, error) {
@@ -220,7 +220,7 @@ func (s *Server) listTemplates(ctx context.Context, req *Request) (Result, error
 		return nil, err
 	}
 	return &ListResourceTemplatesResult{
-		ResourceTemplates: slices.Clone(page.items), NextCursor: next, page: page, Cache: s.listCache(),
+		ResourceTemplates: page.itemsFor(s, req), NextCursor: next, page: page, Cache: s.listCache(),
 	}, nil
 }
 

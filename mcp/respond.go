@@ -59,11 +59,13 @@ func appendResult(dst []byte, ctx context.Context, h Handler, req *Request) ([]b
 	}
 	var res Result
 	var err error
-	if req.Method == wire.MethodSubscriptionsListen && isPlainServer(h) {
+	req.plain = plainServer(h)
+	if req.Method == wire.MethodSubscriptionsListen && req.plain != nil {
 		res, err = listenThenServe(ctx, req, h)
 	} else {
 		res, err = contain(ctx, req.logger(), req, h)
 	}
+	req.plain = nil
 	if err != nil {
 		return nil, publicError(ctx, req.logger(), req, err)
 	}
@@ -82,7 +84,7 @@ func appendResult(dst []byte, ctx context.Context, h Handler, req *Request) ([]b
 // user's.
 func appendContained(dst []byte, ctx context.Context, req *Request, res Result) (out []byte, err error) {
 	defer recovered(ctx, req.logger(), req.Method, &err)
-	return encodeResult(dst, res, req.frame())
+	return encodeResult(dst, res, req.frame(), req.inSession())
 }
 
 // contain calls h and turns a panic into an error, so that it fails one request only.

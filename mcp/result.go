@@ -79,8 +79,9 @@ type fieldAppender interface {
 var deterministic = jsonv2.Deterministic(true)
 
 // encodeResult appends the JSON of a result. Members that every result has come first. The result
-// is on one line: the JSON library writes no line breaks, and raw JSON is converted.
-func encodeResult(dst []byte, res Result, frame []byte) ([]byte, error) {
+// is on one line: the JSON library writes no line breaks, and raw JSON is converted. With inSession,
+// it omits what package legacy would remove from every result.
+func encodeResult(dst []byte, res Result, frame []byte, inSession bool) ([]byte, error) {
 	if raw, ok := res.(RawResult); ok {
 		if err := jsonscan.Valid(raw, jsonscan.Limits{}); err != nil || jsonscan.Kind(raw) != '{' {
 			return nil, fmt.Errorf("invalid raw result %.20q: must be a JSON object", []byte(raw))
@@ -90,14 +91,19 @@ func encodeResult(dst []byte, res Result, frame []byte) ([]byte, error) {
 		jsonscan.OneLine(dst[from:])
 		return dst, nil
 	}
-	dst = append(dst, `{"resultType":`...)
-	dst = jsonscan.AppendQuote(dst, res.ResultType())
-	var err error
-	if dst, err = appendMeta(dst, res.ResultMeta(), frame); err != nil {
+	dst = append(dst, '{')
+	empty := len(dst)
+	if typ := res.ResultType(); !inSession || typ != ResultComplete {
+		dst = append(jsonscan.AppendQuote(append(dst, `"resultType":`...), typ), ',')
+	}
+	if inSession {
+		frame = nil
+	}
+	dst, err := appendMeta(dst, res.ResultMeta(), frame)
+	if err != nil {
 		return nil, err
 	}
-	dst = append(dst, ',')
-	mark := len(dst)
+	own := len(dst)
 	switch r := res.(type) {
 	case *CallToolResult, *GetPromptResult, *ReadResourceResult, *InputRequiredResult, *ListToolsResult, *ListPromptsResult,
 		*ListResourcesResult, *ListResourceTemplatesResult: // these types exactly: a type that embeds one has more members
@@ -105,8 +111,8 @@ func encodeResult(dst []byte, res Result, frame []byte) ([]byte, error) {
 	default:
 		dst, err = appendMembers(dst, res)
 	}
-	if r, ok := res.(cacheableResult); ok && err == nil {
-		if len(dst) > mark {
+	if r, ok := res.(cacheableResult); ok && err == nil && !inSession {
+		if len(dst) > own {
 			dst = append(dst, ',')
 		}
 		dst, err = appendCache(dst, r.cacheHints())
@@ -114,8 +120,8 @@ func encodeResult(dst []byte, res Result, frame []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode %T: %w", res, err)
 	}
-	if len(dst) == mark {
-		dst = dst[:mark-1]
+	if len(dst) == own && own > empty {
+		dst = dst[:own-1] // without the last comma
 	}
 	return append(dst, '}'), nil
 }
@@ -133,7 +139,7 @@ func appendRaw(dst []byte, raw RawResult) []byte {
 	return append(dst, '}')
 }
 
-// appendMeta appends the member `_meta`, preceded by a comma, if it is not empty.
+// appendMeta appends the member `_meta`, followed by a comma, if it is not empty.
 func appendMeta(dst []byte, meta Meta, frame []byte) ([]byte, error) {
 	if len(meta) == 0 && len(frame) == 0 {
 		return dst, nil
@@ -141,7 +147,7 @@ func appendMeta(dst []byte, meta Meta, frame []byte) ([]byte, error) {
 	if _, own := meta[wire.MetaServerInfo]; own {
 		frame = nil
 	}
-	dst = append(dst, `,"_meta":{`...)
+	dst = append(dst, `"_meta":{`...)
 	dst = append(dst, frame...)
 	if len(meta) > 0 {
 		if len(frame) > 0 {
@@ -152,7 +158,7 @@ func appendMeta(dst []byte, meta Meta, frame []byte) ([]byte, error) {
 			return nil, fmt.Errorf("encode _meta: %w", err)
 		}
 	}
-	return append(dst, '}'), nil
+	return append(dst, "},"...), nil
 }
 
 // appendMembers appends the members of v, which encodes to an object, without braces.

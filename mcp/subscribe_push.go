@@ -139,11 +139,14 @@ type wrapper interface {
 	Unwrap(wire.ForTransports) Handler
 }
 
-// isPlainServer reports whether h is a server without middleware, or a transport's wrapper of one.
-func isPlainServer(h Handler) bool {
+// plainServer returns the server that h is or that a transport has wrapped, if it has no middleware;
+// otherwise nil.
+func plainServer(h Handler) *Server {
 	if w, ok := h.(wrapper); ok {
 		h = w.Unwrap(wire.ForTransports{})
 	}
-	s, ok := h.(*Server)
-	return ok && s.handler.Load().isPlain
+	if s, ok := h.(*Server); ok && s.handler.Load().isPlain {
+		return s
+	}
+	return nil
 }

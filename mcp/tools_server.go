@@ -139,23 +139,29 @@ func (s *Server) listTools(ctx context.Context, req *Request) (Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	tools := slices.Clone(page.items)
+	tools := page.itemsFor(s, req)
 	if !req.has(wire.ToolExecution) {
-		leaveOutExecution(tools)
+		tools = withoutExecution(tools)
 	}
 	return &ListToolsResult{Tools: tools, NextCursor: next, page: page, Cache: s.listCache()}, nil
 }
 
-// leaveOutExecution replaces the tools that have an execution, which the revision of the request
-// does not define.
-func leaveOutExecution(tools []*Tool) {
+// withoutExecution returns tools without their execution, which the revision of the request does
+// not define. It does not change its argument.
+func withoutExecution(tools []*Tool) []*Tool {
+	hasExecution := func(t *Tool) bool { return t.Execution != nil }
+	if !slices.ContainsFunc(tools, hasExecution) {
+		return tools
+	}
+	tools = slices.Clone(tools)
 	for i, t := range tools {
-		if t.Execution != nil {
+		if hasExecution(t) {
 			copied := *t
 			copied.Execution = nil
 			tools[i] = &copied
 		}
 	}
+	return tools
 }
 
 // callTool serves tools/call.

@@ -2,8 +2,10 @@ package legacy
 
 import (
 	"encoding/json"
+	"strings"
 	"sync"
 
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
@@ -201,4 +203,134 @@ func notificationProjection(rev wire.Revision, method string) (*projection, bool
 // projectImplementation returns the server's description for a client of rev.
 func projectImplementation(rev wire.Revision, implementation json.RawMessage) json.RawMessage {
 	return projectionOf(rev).implementation.apply(implementation)
+}
+
+// A method describes the requests of one method in one revision of the session era.
+type method struct {
+	served      bool        // clients may send it
+	mayAskInput bool        // the core may ask for input
+	result      *projection // of the result
+}
+
+func methodOf(rev wire.Revision, name string) *method {
+	of := projectionOf(rev)
+	if m, ok := of.methods()[name]; ok {
+		return m
+	}
+	return &method{served: serves(rev, name), result: of.anyResult}
+}
+
+// projectMethods compiles the methods whose results have a shape. Other methods cannot ask for
+// input.
+func projectMethods(rev wire.Revision) map[string]*method {
+	shapes := resultShapes()
+	methods := make(map[string]*method, len(shapes))
+	for name, fields := range shapes {
+		methods[name] = &method{
+			served:      serves(rev, name),
+			mayAskInput: mayAskInput(name),
+			result:      project(rev, resultShape(name, fields)),
+		}
+	}
+	return methods
+}
+
+func resultShape(name string, fields []field) *shape {
+	m, _ := wire.Latest().Method(name)
+	s := &shape{fields: append(fields[:len(fields):len(fields)], resultFields...)}
+	if m.Cacheable {
+		s.fields = append(s.fields, cacheFields...)
+	}
+	if mayAskInput(name) {
+		s.fields = append(s.fields, inputFields...)
+	}
+	return s
+}
+
+// serves reports whether clients of rev may send the method as a request. Methods that no revision
+// knows belong to extensions, and pass to the core, as do those of tasks. Of the methods that only
+// older revisions have, three are implemented here.
+func serves(rev wire.Revision, name string) bool {
+	switch name {
+	case wire.MethodLoggingSetLevel, wire.MethodResourcesSubscribe, wire.MethodResourcesUnsubscribe:
+		return true
+	}
+	if m, ok := rev.Method(name); ok {
+		_, inCore := wire.Latest().Method(name)
+		return inCore && !m.Notification && m.Direction == wire.ClientToServer || isTaskMethod(name)
+	}
+	return !inAnyRevision(name)
+}
+
+// mayAskInput reports whether the modern result of a method may ask for input.
+func mayAskInput(method string) bool {
+	m, _ := wire.Latest().Method(method)
+	return m.MayAskInput || method == wire.MethodTasksResult
+}
+
+// inAnyRevision reports whether any revision has the method.
+func inAnyRevision(method string) bool {
+	for _, rev := range wire.Revisions() {
+		if _, ok := rev.Method(method); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// projectError returns an error as a client of rev knows it. An error code that the revision does
+// not have is replaced; the error's data is kept. It does not change e.
+//
+// Spec: server/resources#error-handling
+func projectError(rev wire.Revision, method string, e *jsonrpc.Error) *jsonrpc.Error {
+	if e == nil {
+		return nil
+	}
+	code, message := e.Code, e.Message
+	switch {
+	case code == jsonrpc.CodeInvalidParams && method == wire.MethodResourcesRead && namesURI(e.Data):
+		if rev.HasCode(wire.CodeResourceNotFoundLegacy) {
+			code = wire.CodeResourceNotFoundLegacy
+		}
+	case rev.HasCode(code):
+	case code == wire.CodeMissingCapability:
+		code = jsonrpc.CodeInvalidRequest
+		message = "the client did not declare a capability that this request needs" + required(e.Data)
+	case code == wire.CodeUnsupportedVersion:
+		code = jsonrpc.CodeInvalidParams
+	case code == wire.CodeHeaderMismatch, code == wire.CodeURLElicitationRequired:
+		code = jsonrpc.CodeInvalidRequest
+	}
+	if code == e.Code && message == e.Message {
+		return e
+	}
+	projected := *e
+	projected.Code, projected.Message = code, message
+	return &projected
+}
+
+// namesURI reports whether the data of an error names a resource. Of the errors of resources/read,
+// only the one for a missing resource does.
+func namesURI(data []byte) bool {
+	uri, _ := jsonscan.Get(data, "uri")
+	return jsonscan.Kind(uri) == '"'
+}
+
+// required lists the capabilities that an error's data requires, such as ": elicitation.url".
+func required(data []byte) string {
+	capabilities, _ := jsonscan.Get(data, "requiredCapabilities")
+	var names []string
+	for name, value := range jsonscan.Members(capabilities) {
+		before := len(names)
+		for part := range jsonscan.Members(value) {
+			names = append(names, string(name)+"."+string(part))
+		}
+		if len(names) == before {
+			names = append(names, string(name))
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(names, ", ")
 }

@@ -292,9 +292,9 @@ func TestRequestsHaveTheSessionsEnvelope(t *testing.T) {
 	c.handle(`{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"t","requestState":"forged","inputResponses":{"k":{}},
 		"_meta":{"progressToken":7,"io.modelcontextprotocol/clientCapabilities":{"tasks":{}},"io.modelcontextprotocol/protocolVersion":"2026-07-28",
 		"io.modelcontextprotocol/logLevel":"debug","com.example/k":[1]},"arguments":{"a":1.0}}}`)
-	want := `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2025-06-18","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},` +
+	want := `{"name":"t","arguments":{"a":1.0},"_meta":{"io.modelcontextprotocol/protocolVersion":"2025-06-18","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},` +
 		`"io.modelcontextprotocol/clientCapabilities":{"roots":{},"sampling":{},"elicitation":{}},"io.modelcontextprotocol/logLevel":"info",` +
-		`"progressToken":7,"com.example/k":[1]},"name":"t","arguments":{"a":1.0}}`
+		`"progressToken":7,"com.example/k":[1]}}`
 	if diff := cmp.Diff(want, string(core.last().Params)); diff != "" {
 		t.Errorf("params (-want +got):\n%s", diff)
 	}
@@ -313,9 +313,9 @@ func TestAllParamsHaveTheEnvelope(t *testing.T) {
 		{`,"params":{ }`, `{` + envelope + `}`},
 		{`,"params":{"_meta":{ }}`, `{` + envelope + `}`},
 		{`,"params":{"requestState":"forged"}`, `{` + envelope + `}`},
-		{`,"params":{"request\u0053tate":"forged","name":"t"}`, `{` + envelope + `,"name":"t"}`},
-		{`,"params":{ "n\u0061me" : "t" }`, `{` + envelope + `,"name":"t"}`},
-		{`,"params":{"_m\u0065ta":{"a":1},"name":"t"}`, `{` + envelope[:len(envelope)-1] + `,"a":1},"name":"t"}`},
+		{`,"params":{"request\u0053tate":"forged","name":"t"}`, `{"name":"t",` + envelope + `}`},
+		{`,"params":{ "n\u0061me" : "t" }`, `{"name":"t",` + envelope + `}`},
+		{`,"params":{"_m\u0065ta":{"a":1},"name":"t"}`, `{"name":"t",` + envelope[:len(envelope)-1] + `,"a":1}}`},
 	} {
 		core := &fakeCore{}
 		connect(t, "2025-06-18", core).handle(`{"jsonrpc":"2.0","id":"a","method":"tools/call"` + form.params + `}`)

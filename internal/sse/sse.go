@@ -6,7 +6,13 @@
 // Spec: html.spec.whatwg.org/multipage/server-sent-events.html.
 package sse
 
-import "time"
+import (
+	"bytes"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+)
 
 // DefaultType is the type of an event without a type field.
 const DefaultType = "message"
@@ -32,4 +38,68 @@ type Event struct {
 	// Retry is the reconnection time, in whole milliseconds, if HasRetry is set.
 	Retry    time.Duration
 	HasRetry bool
+}
+
+// Errors of [Append] for events that a stream cannot represent.
+var (
+	ErrBadID    = errors.New("event id holds a NUL or a line break")
+	ErrBadType  = errors.New("event type holds a NUL or a line break")
+	ErrBadData  = errors.New("event data holds a carriage return")
+	ErrBadRetry = errors.New("reconnection time is negative")
+)
+
+var lineBreak = []byte{'\n'}
+
+// Append appends the encoded event to dst, including the blank line at its end. It returns dst
+// unchanged and an error for an event that would be decoded differently: with a NUL or line break
+// in the id or type, a carriage return in the data, or a negative retry.
+func Append(dst []byte, e Event) ([]byte, error) {
+	switch {
+	case e.HasID && !isLine(e.ID):
+		return dst, ErrBadID
+	case !isLine(e.Type):
+		return dst, ErrBadType
+	case bytes.IndexByte(e.Data, '\r') >= 0:
+		return dst, ErrBadData
+	case e.HasRetry && e.Retry < 0:
+		return dst, ErrBadRetry
+	}
+	if e.HasID {
+		dst = append(append(append(dst, "id: "...), e.ID...), '\n')
+	}
+	if e.Type != "" {
+		dst = append(append(append(dst, "event: "...), e.Type...), '\n')
+	}
+	if e.HasRetry {
+		dst = append(dst, "retry: "...)
+		dst = append(strconv.AppendInt(dst, int64(e.Retry/time.Millisecond), 10), '\n')
+	}
+	if e.Data != nil {
+		for rest, more := e.Data, true; more; {
+			var line []byte
+			line, rest, more = bytes.Cut(rest, lineBreak)
+			dst = append(append(append(dst, "data: "...), line...), '\n')
+		}
+	}
+	return append(dst, '\n'), nil
+}
+
+// isLine reports whether a field can have the value: it has no NUL and no line break.
+func isLine(value string) bool {
+	for i := range len(value) {
+		if c := value[i]; c == 0 || c == '\n' || c == '\r' {
+			return false
+		}
+	}
+	return true
+}
+
+// AppendComment appends text to dst as a comment, which readers ignore. It keeps an idle connection
+// open. Every line of text becomes a comment line.
+func AppendComment(dst []byte, text string) []byte {
+	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)
+	for line := range strings.SplitSeq(text, "\n") {
+		dst = append(append(append(dst, ": "...), line...), '\n')
+	}
+	return append(dst, '\n')
 }

@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -36,7 +37,8 @@ type Envelope struct {
 	// Meta is the whole `_meta` object.
 	Meta json.RawMessage
 
-	subject index
+	params  json.RawMessage // that the envelope was opened from
+	subject Subject         // of params
 }
 
 // Open reads the envelope of a request's params, which must be checked JSON or nil. A member of the
@@ -65,10 +67,9 @@ func (e *Envelope) Open(params json.RawMessage) *jsonrpc.Error {
 			}
 			continue
 		}
-		at := d.At()
-		e.subject.add(key, at, len(d.Value()))
+		e.subject.set(key, d.Value())
 	}
-	e.subject.bind(params)
+	e.params = params
 	return nil
 }
 
@@ -92,7 +93,7 @@ func (e *Envelope) Clone() Envelope {
 	c := *e
 	c.ClientInfo, c.Capabilities = bytes.Clone(e.ClientInfo), bytes.Clone(e.Capabilities)
 	c.ProgressToken, c.Meta = bytes.Clone(e.ProgressToken), bytes.Clone(e.Meta)
-	c.subject = index{}
+	c.params, c.subject = nil, Subject{}
 	return c
 }
 
@@ -206,3 +207,62 @@ func (e *Envelope) Complete() *jsonrpc.Error {
 // ForTransports is a parameter of methods that only the transports of this module implement or
 // call.
 type ForTransports struct{}
+
+// A Subject holds the members of a request's params that name what the request uses, and how. The
+// values alias the params and are not validated; an absent one is nil.
+type Subject struct {
+	Name           json.RawMessage
+	URI            json.RawMessage
+	Arguments      json.RawMessage
+	InputResponses json.RawMessage
+	RequestState   json.RawMessage
+}
+
+// member returns the field for a key of the params; nil for none.
+func (s *Subject) member(key []byte) *json.RawMessage {
+	switch string(key) {
+	case "name":
+		return &s.Name
+	case "uri":
+		return &s.URI
+	case "arguments":
+		return &s.Arguments
+	case "inputResponses":
+		return &s.InputResponses
+	case "requestState":
+		return &s.RequestState
+	}
+	return nil
+}
+
+func (s *Subject) set(key, value []byte) {
+	if member := s.member(key); member != nil {
+		*member = slices.Clip(value)
+	}
+}
+
+// Subject returns the subject of a request's params, which must be checked JSON or nil. For the
+// params that the envelope was opened from, it does not scan them again.
+func (e *Envelope) Subject(params json.RawMessage) Subject {
+	if e.IsOf(params) {
+		return e.subject
+	}
+	var s Subject
+	for key, value := range jsonscan.Members(params) {
+		s.set(key, value)
+	}
+	return s
+}
+
+// Member returns one member of a request's params, and whether it is there.
+func (e *Envelope) Member(params json.RawMessage, key string) (json.RawMessage, bool) {
+	if member := e.subject.member([]byte(key)); member != nil && e.IsOf(params) {
+		return *member, *member != nil
+	}
+	return jsonscan.Get(params, key)
+}
+
+// IsOf reports whether the envelope was opened from these very params, which were checked before.
+func (e *Envelope) IsOf(params json.RawMessage) bool {
+	return len(params) > 0 && len(params) == len(e.params) && &params[0] == &e.params[0]
+}

@@ -1,6 +1,9 @@
 package wire
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // The `_meta` keys that the protocol defines. [Revision.HasMeta] reports which revisions have them.
 const (
@@ -121,3 +124,15 @@ func validMetaName(name string) bool {
 
 func isLetter(c byte) bool       { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 func isAlphanumeric(c byte) bool { return isLetter(c) || '0' <= c && c <= '9' }
+
+// logLevels are the eight severities of syslog, least severe first.
+var logLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
+
+// LogSeverity returns the rank of a log level, 0 for debug to 7 for emergency, and whether the
+// level exists.
+//
+// Spec: server/utilities/logging#log-levels
+func LogSeverity(level string) (rank int, ok bool) {
+	rank = slices.Index(logLevels, level)
+	return rank, rank >= 0
+}
