@@ -4,7 +4,6 @@ import (
 	"encoding"
 	stdjson "encoding/json"
 	"fmt"
-	"math/big"
 	"reflect"
 	"slices"
 	"strconv"
@@ -210,7 +209,7 @@ func (in *inference) shape(t reflect.Type) (keywords, error) {
 	switch {
 	case t == reflect.TypeFor[time.Time]():
 		return keywords{{"type", quote("string")}, {"format", quote("date-time")}}, nil
-	case t == reflect.TypeFor[big.Int]():
+	case t.PkgPath() == "math/big" && t.Name() == "Int": // reflect.TypeFor would link the package
 		return ofType("integer"), nil
 	case t == reflect.TypeFor[stdjson.Number]():
 		return nil, fmt.Errorf("json.Number has no schema, want int64, float64 or json.RawMessage")
@@ -299,7 +298,7 @@ func (in *inference) object(t reflect.Type) (keywords, error) {
 	var properties keywords
 	var required []string
 	for _, f := range fields {
-		k, err := in.member(&f)
+		k, err := in.member(f)
 		if err != nil {
 			return nil, fmt.Errorf("field %s: %w", f.Name, err)
 		}

@@ -7,7 +7,7 @@ import (
 	"regexp/syntax"
 	"slices"
 	"strconv"
-	"sync"
+	"strings"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
@@ -284,7 +284,7 @@ func (c *compiler) parsePattern(raw []byte) (*pattern, error) {
 	if len(text) > MaxPattern {
 		return nil, fmt.Errorf("a pattern of %d bytes, want at most %d", len(text), MaxPattern)
 	}
-	text = unicodeEscape().ReplaceAllString(text, `${1}\x{${2}}`)
+	text = re2Escapes(text)
 	parsed, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
 		return nil, fmt.Errorf("pattern %.80q is not supported: %w", text, err)
@@ -304,10 +304,27 @@ func (c *compiler) parsePattern(raw []byte) (*pattern, error) {
 // a few megabytes. Their length says little, since x{1000} is a thousand instructions.
 const maxPatterns = 100_000
 
-// unicodeEscape is \u1234 where the backslash is not itself escaped; RE2 writes it \x{1234}.
-var unicodeEscape = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`((?:^|[^\\])(?:\\\\)*)\\u([0-9a-fA-F]{4})`)
-})
+// re2Escapes returns a pattern with \u1234 in the form of RE2, \x{1234}.
+func re2Escapes(pattern string) string {
+	const length = len(`\u1234`)
+	var b strings.Builder
+	for i := 0; i < len(pattern); {
+		end := i + 1
+		if pattern[i] == '\\' && end < len(pattern) {
+			end++
+		}
+		if pattern[i:end] == `\u` && i+length <= len(pattern) {
+			if _, err := strconv.ParseUint(pattern[end:i+length], 16, 16); err == nil {
+				b.WriteString(`\x{` + pattern[end:i+length] + "}")
+				i += length
+				continue
+			}
+		}
+		b.WriteString(pattern[i:end])
+		i = end
+	}
+	return b.String()
+}
 
 // measure tells roughly, without expanding an expression, how many instructions it compiles to and
 // how much memory they take: a class is one instruction with many bounds.
