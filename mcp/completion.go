@@ -83,8 +83,9 @@ type completions struct {
 	funcs map[string]CompleteFunc
 }
 
-// newCompletions merges completions derived from types with given ones, which take precedence.
-func newCompletions(of string, names []string, derived, given map[string]CompleteFunc) (completions, error) {
+// newCompletions merges completions derived from types with given ones, which take precedence. Once
+// a feature has completions, the server declares the capability.
+func (s *Server) newCompletions(of string, names []string, derived, given map[string]CompleteFunc) (completions, error) {
 	c := completions{of: of, names: names, funcs: derived}
 	for name, f := range given {
 		switch {
@@ -95,15 +96,10 @@ func newCompletions(of string, names []string, derived, given map[string]Complet
 		}
 		put(&c.funcs, name, f)
 	}
-	return c, nil
-}
-
-// noteCompletions makes the server declare the completions capability once a feature has
-// completions.
-func (s *Server) noteCompletions(c completions) {
 	if len(c.funcs) > 0 {
 		s.completes.Store(true)
 	}
+	return c, nil
 }
 
 // completeFrom returns a CompleteFunc for a list of values: those that begin with the typed text

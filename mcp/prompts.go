@@ -141,7 +141,7 @@ type ListPromptsResult struct {
 	Meta `json:"-"`
 	complete
 
-	page *listPage[Prompt]
+	page *listPage[*Prompt]
 }
 
 func (r *ListPromptsResult) appendFields(dst []byte) ([]byte, error) {

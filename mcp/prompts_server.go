@@ -44,24 +44,12 @@ func AddPrompt[In, Out any](s *Server, p *Prompt, f func(context.Context, In) (O
 	if p == nil || f == nil {
 		panic("mcp: AddPrompt: the prompt or its function is nil")
 	}
-	copied := *p
-	p = &copied
 	entry, err := bindPrompt(p, f)
-	if err == nil {
-		entry, err = preparePrompt(p, entry)
-	}
 	if err != nil {
 		panic(fmt.Sprintf("mcp: AddPrompt %q: %v", p.Name, err))
 	}
-	s.noteCompletions(entry.completions)
-	return s.prompts.add(p.Name, p, entry, func(p *Prompt, old promptEntry) promptEntry {
-		entry, err := preparePrompt(p, old)
-		if err != nil {
-			panic(fmt.Sprintf("mcp: update of prompt %q: %v", old.name, err))
-		}
-		s.noteCompletions(entry.completions)
-		return entry
-	})
+	copied := *p
+	return register(&s.prompts, p.Name, &copied, entry, s.preparePrompt)
 }
 
 // bindPrompt makes what the server calls of a typed function.
@@ -121,7 +109,7 @@ func bindMessages[Out any]() (func(Out) (*GetPromptResult, error), error) {
 }
 
 // preparePrompt checks a prompt, relates its arguments to its function's and encodes it for lists.
-func preparePrompt(p *Prompt, entry promptEntry) (promptEntry, error) {
+func (s *Server) preparePrompt(p *Prompt, entry promptEntry) (promptEntry, error) {
 	switch {
 	case p.Name == "":
 		return entry, errors.New("the name is empty")
@@ -137,11 +125,8 @@ func preparePrompt(p *Prompt, entry promptEntry) (promptEntry, error) {
 		return entry, err
 	}
 	of := fmt.Sprintf("prompt %.128q", p.Name)
-	entry.completions, err = newCompletions(of, entry.args.names(), entry.args.completers(), p.Complete)
-	if err != nil {
-		return entry, err
-	}
-	return entry, nil
+	entry.completions, err = s.newCompletions(of, entry.args.names(), entry.args.completers(), p.Complete)
+	return entry, err
 }
 
 // describeArguments lists the arguments of the function's type in the prompt's description. What
@@ -203,11 +188,7 @@ func (s *Server) listPrompts(ctx context.Context, req *Request) (Result, error) 
 	if !s.prompts.ever.Load() {
 		return nil, methodNotFound(req.Method)
 	}
-	var visible func(*Prompt) bool
-	if s.opts.Visible != nil {
-		visible = func(p *Prompt) bool { return s.opts.Visible(ctx, Feature{Prompt: p}) }
-	}
-	page, next, err := paginate(s, &s.prompts, req, visible)
+	page, next, err := paginate(ctx, s, &s.prompts, req)
 	if err != nil {
 		return nil, err
 	}
@@ -242,7 +223,7 @@ func (s *Server) getPrompt(ctx context.Context, c *call, name string, given json
 func wrongArguments(err error) *Error { return Errorf(CodeInvalidParams, "params.arguments: %v", err) }
 
 // findPrompt returns a prompt that the caller may see.
-func (s *Server) findPrompt(ctx context.Context, name string) (*featureEntry[Prompt, promptEntry], error) {
+func (s *Server) findPrompt(ctx context.Context, name string) (*featureEntry[*Prompt, *promptEntry], error) {
 	e, ok := s.prompts.lookup(name)
 	if ok && s.visible(ctx, Feature{Prompt: e.value}) {
 		return e, nil

@@ -153,7 +153,7 @@ type ListResourcesResult struct {
 	Meta `json:"-"`
 	complete
 
-	page *listPage[Resource]
+	page *listPage[*Resource]
 }
 
 func (r *ListResourcesResult) appendFields(dst []byte) ([]byte, error) {
@@ -170,7 +170,7 @@ type ListResourceTemplatesResult struct {
 	Meta `json:"-"`
 	complete
 
-	page *listPage[ResourceTemplate]
+	page *listPage[*ResourceTemplate]
 }
 
 func (r *ListResourceTemplatesResult) appendFields(dst []byte) ([]byte, error) {

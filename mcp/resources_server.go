@@ -66,20 +66,10 @@ func AddResource[Out any](s *Server, r *Resource, f func(ctx context.Context, ur
 }
 
 func (s *Server) addResource(r *Resource, read readFunc) *Registration[Resource] {
-	entry, err := prepareResource(r, resourceEntry{uri: r.URI, read: read})
-	if err != nil {
-		panic(fmt.Sprintf("mcp: resource %q: %v", r.URI, err))
-	}
-	return s.resources.add(r.URI, r, entry, func(r *Resource, old resourceEntry) resourceEntry {
-		entry, err := prepareResource(r, old)
-		if err != nil {
-			panic(fmt.Sprintf("mcp: update of resource %q: %v", old.uri, err))
-		}
-		return entry
-	})
+	return register(&s.resources, r.URI, r, resourceEntry{uri: r.URI, read: read}, prepareResource)
 }
 
-// prepareResource checks a resource and encodes it for lists.
+// prepareResource validates a resource.
 func prepareResource(r *Resource, entry resourceEntry) (resourceEntry, error) {
 	if r.URI != entry.uri {
 		return entry, fmt.Errorf("the URI cannot become %q", r.URI)
@@ -90,10 +80,7 @@ func prepareResource(r *Resource, entry resourceEntry) (resourceEntry, error) {
 	if r.Size != nil && *r.Size < 0 {
 		return entry, fmt.Errorf("Size is %d, want 0 or more", *r.Size)
 	}
-	if err := checkDescription(r.Name, r.Annotations, r.Cache); err != nil {
-		return entry, err
-	}
-	return entry, nil
+	return entry, checkDescription(r.Name, r.Annotations, r.Cache)
 }
 
 // checkDescription checks what resources and templates have in common.
@@ -153,27 +140,11 @@ func AddResourceTemplate[Vars, Out any](s *Server, t *ResourceTemplate, f func(c
 	if err != nil {
 		panic(fmt.Sprintf("mcp: AddResourceTemplate %q: %v", t.URITemplate, err))
 	}
-	return s.addTemplate(&copied, entry)
+	return register(&s.templates, t.URITemplate, &copied, entry, s.prepareTemplate)
 }
 
-func (s *Server) addTemplate(t *ResourceTemplate, entry templateEntry) *Registration[ResourceTemplate] {
-	entry, err := prepareTemplate(t, entry)
-	if err != nil {
-		panic(fmt.Sprintf("mcp: resource template %q: %v", t.URITemplate, err))
-	}
-	s.noteCompletions(entry.completions)
-	return s.templates.add(t.URITemplate, t, entry, func(t *ResourceTemplate, old templateEntry) templateEntry {
-		entry, err := prepareTemplate(t, old)
-		if err != nil {
-			panic(fmt.Sprintf("mcp: update of resource template %q: %v", old.template.String(), err))
-		}
-		s.noteCompletions(entry.completions)
-		return entry
-	})
-}
-
-// prepareTemplate checks a template and encodes it for lists.
-func prepareTemplate(t *ResourceTemplate, entry templateEntry) (templateEntry, error) {
+// prepareTemplate validates a template and merges its completions.
+func (s *Server) prepareTemplate(t *ResourceTemplate, entry templateEntry) (templateEntry, error) {
 	if t.URITemplate != entry.template.String() {
 		return entry, fmt.Errorf("the pattern cannot become %q", t.URITemplate)
 	}
@@ -186,21 +157,15 @@ func prepareTemplate(t *ResourceTemplate, entry templateEntry) (templateEntry, e
 	}
 	var err error
 	of := fmt.Sprintf("resource template %.128q", t.URITemplate)
-	if entry.completions, err = newCompletions(of, entry.template.Variables(), derived, t.Complete); err != nil {
-		return entry, err
-	}
-	return entry, nil
+	entry.completions, err = s.newCompletions(of, entry.template.Variables(), derived, t.Complete)
+	return entry, err
 }
 
 func (s *Server) listResources(ctx context.Context, req *Request) (Result, error) {
 	if !s.offersResources() {
 		return nil, methodNotFound(req.Method)
 	}
-	var visible func(*Resource) bool
-	if s.opts.Visible != nil {
-		visible = func(r *Resource) bool { return s.opts.Visible(ctx, Feature{Resource: r}) }
-	}
-	page, next, err := paginate(s, &s.resources, req, visible)
+	page, next, err := paginate(ctx, s, &s.resources, req)
 	if err != nil {
 		return nil, err
 	}
@@ -211,11 +176,7 @@ func (s *Server) listTemplates(ctx context.Context, req *Request) (Result, error
 	if !s.offersResources() {
 		return nil, methodNotFound(req.Method)
 	}
-	var visible func(*ResourceTemplate) bool
-	if s.opts.Visible != nil {
-		visible = func(t *ResourceTemplate) bool { return s.opts.Visible(ctx, Feature{Template: t}) }
-	}
-	page, next, err := paginate(s, &s.templates, req, visible)
+	page, next, err := paginate(ctx, s, &s.templates, req)
 	if err != nil {
 		return nil, err
 	}
@@ -270,7 +231,7 @@ func (s *Server) findResource(ctx context.Context, uri string) (from origin, ok 
 
 // findTemplate returns the most literal of the templates that match a URI, if there is one that the
 // caller may see, and what reads the URI.
-func (s *Server) findTemplate(ctx context.Context, uri string) (best *featureEntry[ResourceTemplate, templateEntry], read readFunc) {
+func (s *Server) findTemplate(ctx context.Context, uri string) (best *featureEntry[*ResourceTemplate, *templateEntry], read readFunc) {
 	most := -1
 	for _, e := range s.templates.list() {
 		literals := e.extra.template.LiteralLen()

@@ -30,10 +30,10 @@ type Server struct {
 	handler atomic.Pointer[stack] // the middleware around the dispatch
 	serving atomic.Int64
 
-	tools     featureSet[Tool, toolEntry]
-	prompts   featureSet[Prompt, promptEntry]
-	resources featureSet[Resource, resourceEntry]
-	templates featureSet[ResourceTemplate, templateEntry]
+	tools     featureSet[*Tool, *toolEntry]
+	prompts   featureSet[*Prompt, *promptEntry]
+	resources featureSet[*Resource, *resourceEntry]
+	templates featureSet[*ResourceTemplate, *templateEntry]
 	changes   broadcaster
 	sealer    *seal.KeyRing
 
@@ -112,10 +112,11 @@ func NewServer(name, version string, opts *ServerOptions) *Server {
 	s.sealer = newStateKeyRing(s.opts.StateKeys)
 	s.middleware = slices.Clone(s.opts.Middleware)
 	s.wrap()
-	s.tools.init("tool", func() { s.changes.listChanged(toolsChanged) })
-	s.prompts.init("prompt", func() { s.changes.listChanged(promptsChanged) })
-	s.resources.init("resource", func() { s.changes.listChanged(resourcesChanged) })
-	s.templates.init("resource template", func() { s.changes.listChanged(resourcesChanged) })
+	changed := func(c listChange) func() { return func() { s.changes.listChanged(c) } }
+	s.tools.init("tool", toolFeature, changed(toolsChanged))
+	s.prompts.init("prompt", promptFeature, changed(promptsChanged))
+	s.resources.init("resource", resourceFeature, changed(resourcesChanged))
+	s.templates.init("resource template", templateFeature, changed(resourcesChanged))
 	s.methods.Store(&map[string]Handler{})
 	s.topics.Store(&map[string]Topic{})
 	return s
@@ -290,7 +291,10 @@ type Feature struct {
 	Template *ResourceTemplate
 }
 
-func toolFeature(t *Tool) Feature { return Feature{Tool: t} }
+func toolFeature(t *Tool) Feature                 { return Feature{Tool: t} }
+func promptFeature(p *Prompt) Feature             { return Feature{Prompt: p} }
+func resourceFeature(r *Resource) Feature         { return Feature{Resource: r} }
+func templateFeature(t *ResourceTemplate) Feature { return Feature{Template: t} }
 
 func (s *Server) visible(ctx context.Context, f Feature) bool {
 	return s.opts.Visible == nil || s.opts.Visible(ctx, f)

@@ -126,7 +126,7 @@ type ListToolsResult struct {
 	Meta `json:"-"`
 	complete
 
-	page *listPage[Tool]
+	page *listPage[*Tool]
 }
 
 func (r *ListToolsResult) appendFields(dst []byte) ([]byte, error) {

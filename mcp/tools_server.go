@@ -51,16 +51,7 @@ func AddTool[In, Out any](s *Server, t *Tool, f func(context.Context, In) (Out, 
 	if err != nil {
 		panic(fmt.Sprintf("mcp: AddTool %q: %v", t.Name, err))
 	}
-	return s.tools.add(t.Name, bound.tool, bound.entry, renewTool)
-}
-
-// renewTool returns the data of a changed tool.
-func renewTool(t *Tool, old toolEntry) toolEntry {
-	entry, err := prepareTool(t, old)
-	if err != nil {
-		panic(fmt.Sprintf("mcp: update of tool %q: %v", old.name, err))
-	}
-	return entry
+	return register(&s.tools, t.Name, bound.tool, bound.entry, prepareTool)
 }
 
 // prepareTool validates a tool and compiles its schemas.
@@ -131,11 +122,7 @@ func (s *Server) listTools(ctx context.Context, req *Request) (Result, error) {
 	if !s.tools.ever.Load() {
 		return nil, methodNotFound(req.Method)
 	}
-	var visible func(*Tool) bool
-	if s.opts.Visible != nil {
-		visible = func(t *Tool) bool { return s.opts.Visible(ctx, toolFeature(t)) }
-	}
-	page, next, err := paginate(s, &s.tools, req, visible)
+	page, next, err := paginate(ctx, s, &s.tools, req)
 	if err != nil {
 		return nil, err
 	}
@@ -235,7 +222,7 @@ func failedTool(err error) *CallToolResult {
 // server.
 //
 // Spec: server/tools, Output Schema.
-func (s *Server) checkStructured(c *call, e *featureEntry[Tool, toolEntry], res *CallToolResult) (Result, error) {
+func (s *Server) checkStructured(c *call, e *featureEntry[*Tool, *toolEntry], res *CallToolResult) (Result, error) {
 	if res.StructuredContent == nil {
 		if c.asked() {
 			return res, nil // the run was not completed
@@ -296,8 +283,7 @@ func bindTool[In, Out any](t *Tool, f func(context.Context, In) (Out, error)) (*
 		}
 		return res, nil
 	}
-	b.entry, err = prepareTool(b.tool, b.entry)
-	return b, err
+	return b, nil
 }
 
 // An argumentError is the error of arguments that match the schema but cannot be decoded, such as a
