@@ -160,11 +160,11 @@ func (s *Server) completionsOf(ctx context.Context, p completeParams) (*completi
 		}
 		return &e.extra.completions, nil
 	case "ref/resource":
-		if e, ok := s.templates.lookup(p.target); ok && s.visible(ctx, Feature{Template: e.value}) {
+		if e, ok := s.templates.lookup(p.target); ok && s.Visible(ctx, templateFeature(e.value)) {
 			return &e.extra.completions, nil
 		}
 		if e, ok := s.resources.lookup(p.target); ok {
-			if s.visible(ctx, Feature{Resource: e.value}) {
+			if s.Visible(ctx, resourceFeature(e.value)) {
 				return &completions{of: fmt.Sprintf("resource %.128q", p.target)}, nil
 			}
 		} else if e, _ := s.findTemplate(ctx, p.target); e != nil {

@@ -87,7 +87,7 @@ func paginate[V comparable, E any](ctx context.Context, s *Server, set *featureS
 	start := sort.Search(len(entries), func(i int) bool { return entries[i].name > after })
 	last := ""
 	for _, e := range entries[start:] {
-		if !s.visible(ctx, set.feature(e.value)) {
+		if !s.Visible(ctx, set.feature(e.value)) {
 			continue
 		}
 		if len(page.items) == s.opts.PageSize {
@@ -124,6 +124,3 @@ func unquoteAtMost(raw json.RawMessage, n int) (string, error) {
 	}
 	return jsonscan.Unquote(raw)
 }
-
-// listCache returns the cache hints of a list. A list that depends on the caller is never public.
-func (s *Server) listCache() Cache { return s.CacheHints(s.opts.Cache) }

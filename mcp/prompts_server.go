@@ -192,7 +192,7 @@ func (s *Server) listPrompts(ctx context.Context, req *Request) (Result, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &ListPromptsResult{Prompts: slices.Clone(page.items), NextCursor: next, page: page, Cache: s.listCache()}, nil
+	return &ListPromptsResult{Prompts: slices.Clone(page.items), NextCursor: next, page: page, Cache: s.opts.Cache}, nil
 }
 
 // getPrompt serves prompts/get.
@@ -225,7 +225,7 @@ func wrongArguments(err error) *Error { return Errorf(CodeInvalidParams, "params
 // findPrompt returns a prompt that the caller may see.
 func (s *Server) findPrompt(ctx context.Context, name string) (*featureEntry[*Prompt, *promptEntry], error) {
 	e, ok := s.prompts.lookup(name)
-	if ok && s.visible(ctx, Feature{Prompt: e.value}) {
+	if ok && s.Visible(ctx, promptFeature(e.value)) {
 		return e, nil
 	}
 	if like := s.promptLike(ctx, name); like != "" {
@@ -250,7 +250,7 @@ func (s *Server) promptLike(ctx context.Context, name string) (like string) {
 		for end < min(len(a), len(b)) && a[len(a)-1-end] == b[len(b)-1-end] {
 			end++
 		}
-		if alike := float64(start+end) / float64(longest); alike > best && s.visible(ctx, Feature{Prompt: e.value}) {
+		if alike := float64(start+end) / float64(longest); alike > best && s.Visible(ctx, promptFeature(e.value)) {
 			like, best = e.name, alike
 		}
 	}

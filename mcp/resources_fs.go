@@ -131,11 +131,13 @@ func readFile(fsys fs.FS, name string) (*ReadResourceResult, error) {
 	if len(data) > maxFile {
 		return nil, Errorf(CodeInternalError, "the file has more than %d bytes", maxFile)
 	}
-	return &ReadResourceResult{Contents: []*ResourceContents{fileContents(name, data)}}, nil
+	return &ReadResourceResult{Contents: []*ResourceContents{FileContents(name, data)}}, nil
 }
 
-// fileContents returns a file as text or as a blob.
-func fileContents(name string, data []byte) *ResourceContents {
+// FileContents returns the contents of a file as [AddFS] serves them: text if its type is text, or
+// is unknown and looks like text, else a blob. The MIME type is that of the name's extension. The
+// contents alias data.
+func FileContents(name string, data []byte) *ResourceContents {
 	mimeType, known := fileTypes[strings.ToLower(path.Ext(name))]
 	text := utf8.Valid(data)
 	if !known {

@@ -169,7 +169,7 @@ func (s *Server) listResources(ctx context.Context, req *Request) (Result, error
 	if err != nil {
 		return nil, err
 	}
-	return &ListResourcesResult{Resources: slices.Clone(page.items), NextCursor: next, page: page, Cache: s.listCache()}, nil
+	return &ListResourcesResult{Resources: slices.Clone(page.items), NextCursor: next, page: page, Cache: s.opts.Cache}, nil
 }
 
 func (s *Server) listTemplates(ctx context.Context, req *Request) (Result, error) {
@@ -181,7 +181,7 @@ func (s *Server) listTemplates(ctx context.Context, req *Request) (Result, error
 		return nil, err
 	}
 	return &ListResourceTemplatesResult{
-		ResourceTemplates: slices.Clone(page.items), NextCursor: next, page: page, Cache: s.listCache(),
+		ResourceTemplates: slices.Clone(page.items), NextCursor: next, page: page, Cache: s.opts.Cache,
 	}, nil
 }
 
@@ -220,7 +220,7 @@ type origin struct {
 // hides the templates that its URI matches, also from those who may not see it.
 func (s *Server) findResource(ctx context.Context, uri string) (from origin, ok bool) {
 	if e, found := s.resources.lookup(uri); found {
-		return origin{e.extra.read, e.value.MIMEType, e.value.Cache}, s.visible(ctx, Feature{Resource: e.value})
+		return origin{e.extra.read, e.value.MIMEType, e.value.Cache}, s.Visible(ctx, resourceFeature(e.value))
 	}
 	e, read := s.findTemplate(ctx, uri)
 	if e == nil {
@@ -238,7 +238,7 @@ func (s *Server) findTemplate(ctx context.Context, uri string) (best *featureEnt
 		if literals <= most {
 			continue
 		}
-		if open, ok := e.extra.open(uri); ok && s.visible(ctx, Feature{Template: e.value}) {
+		if open, ok := e.extra.open(uri); ok && s.Visible(ctx, templateFeature(e.value)) {
 			best, read, most = e, open, literals
 		}
 	}
@@ -274,10 +274,6 @@ func (s *Server) finishRead(from origin, uri string, given *ReadResourceResult) 
 	}
 	if err := res.Cache.validate(); err != nil {
 		return nil, fmt.Errorf("resource %q: %w", uri, err)
-	}
-	res.Cache = res.Cache.orPrivate()
-	if s.opts.Visible != nil {
-		res.Scope = CachePrivate
 	}
 	return res, nil
 }

@@ -277,7 +277,7 @@ func (s *Server) HeaderParams(ctx context.Context, req *Request, tool string) (p
 	c := &call{Context: ctx, server: s, req: req}
 	var err error // of a panic in Visible, which the call itself will report
 	defer recovered(c, s.log, req.Method, &err)
-	if s.visible(c, toolFeature(e.value)) {
+	if s.Visible(c, toolFeature(e.value)) {
 		params = e.extra.headerParams
 	}
 	return params
@@ -296,6 +296,8 @@ func promptFeature(p *Prompt) Feature             { return Feature{Prompt: p} }
 func resourceFeature(r *Resource) Feature         { return Feature{Resource: r} }
 func templateFeature(t *ResourceTemplate) Feature { return Feature{Template: t} }
 
-func (s *Server) visible(ctx context.Context, f Feature) bool {
+// Visible reports whether the caller of ctx may see and use a feature; see [ServerOptions.Visible].
+// Extensions call it before they reveal the feature. It is safe for concurrent use.
+func (s *Server) Visible(ctx context.Context, f Feature) bool {
 	return s.opts.Visible == nil || s.opts.Visible(ctx, f)
 }

@@ -130,7 +130,7 @@ func (s *Server) listTools(ctx context.Context, req *Request) (Result, error) {
 	if !req.has(wire.ToolExecution) {
 		leaveOutExecution(tools)
 	}
-	return &ListToolsResult{Tools: tools, NextCursor: next, page: page, Cache: s.listCache()}, nil
+	return &ListToolsResult{Tools: tools, NextCursor: next, page: page, Cache: s.opts.Cache}, nil
 }
 
 // leaveOutExecution replaces the tools that have an execution, which the revision of the request
@@ -151,7 +151,7 @@ func (s *Server) callTool(ctx context.Context, c *call, name string, args json.R
 		return nil, methodNotFound(c.req.Method)
 	}
 	e, ok := s.tools.lookup(name)
-	if !ok || !s.visible(ctx, toolFeature(e.value)) {
+	if !ok || !s.Visible(ctx, toolFeature(e.value)) {
 		return nil, Errorf(CodeInvalidParams, "unknown tool %.128q", name)
 	}
 	if args == nil {
