@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -233,10 +234,7 @@ func (s *Server) HandleMethod(method string, h Handler) {
 	if h == nil {
 		panic(fmt.Sprintf("mcp: the handler of method %q is nil", method))
 	}
-	methods := make(map[string]Handler, len(old)+1)
-	for k, v := range old {
-		methods[k] = v
-	}
+	methods := maps.Clone(old)
 	methods[method] = h
 	s.methods.Store(&methods)
 }
@@ -259,12 +257,8 @@ func (s *Server) AddExtension(id string, settings any) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	extensions := map[string]any{}
-	for k, v := range s.extensions {
-		extensions[k] = v
-	}
-	extensions[id] = json.RawMessage(encoded)
-	s.extensions = extensions
+	s.extensions = maps.Clone(s.extensions) // capabilities returns the old map
+	put(&s.extensions, id, any(json.RawMessage(encoded)))
 }
 
 // HeaderParams returns the arguments of a tool that HTTP clients repeat in headers. It returns nil

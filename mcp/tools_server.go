@@ -203,11 +203,11 @@ func toolFailure(c *call, err error) (Result, error) {
 	if asError(err) != nil || cancelled(c, err) {
 		return nil, err
 	}
-	switch bad := err.(type) {
-	case *argumentError:
-		return badArguments(c, bad.err)
-	case *outputError:
-		return nil, bad.err
+	if bad, ok := err.(*callError); ok {
+		if bad.ofArguments {
+			return badArguments(c, bad.error)
+		}
+		return nil, bad.error
 	}
 	return failedTool(err), nil
 }
@@ -267,11 +267,10 @@ func bindTool[In, Out any](t *Tool, f func(context.Context, In) (Out, error)) (*
 	if b.tool.OutputSchema != nil && !mayBeStructured[Out]() {
 		return nil, fmt.Errorf("output: type %s cannot be structured content, which OutputSchema requires", reflect.TypeFor[Out]())
 	}
-	decoder := schema.NewDecoder(reflect.TypeFor[In]())
 	b.entry.call = func(ctx context.Context, args json.RawMessage) (*CallToolResult, error) {
 		var in In
-		if err := decodeArguments(decoder, args, &in); err != nil {
-			return nil, &argumentError{err}
+		if err := decodeArguments(args, &in); err != nil {
+			return nil, &callError{err, true}
 		}
 		out, err := f(ctx, in)
 		if err != nil {
@@ -279,34 +278,27 @@ func bindTool[In, Out any](t *Tool, f func(context.Context, In) (Out, error)) (*
 		}
 		res, err := convert(out)
 		if err != nil {
-			return nil, &outputError{err}
+			return nil, &callError{err, false}
 		}
 		return res, nil
 	}
 	return b, nil
 }
 
-// An argumentError is the error of arguments that match the schema but cannot be decoded, such as a
-// number that overflows its field.
-type argumentError struct{ err error }
-
-func (e *argumentError) Error() string { return e.err.Error() }
-func (e *argumentError) Unwrap() error { return e.err }
-
-// An outputError is the error of a result that cannot be sent: an error of the server, not a tool
-// error.
-type outputError struct{ err error }
-
-func (e *outputError) Error() string { return e.err.Error() }
-func (e *outputError) Unwrap() error { return e.err }
+// A callError is an error before or after the tool's function: arguments that match the schema but
+// cannot be decoded, such as a number that overflows its field, or a result that cannot be sent.
+type callError struct {
+	error
+	ofArguments bool
+}
 
 // decodeArguments decodes arguments into v, a pointer to the function's input.
-func decodeArguments(d *schema.Decoder, args json.RawMessage, v any) error {
+func decodeArguments(args json.RawMessage, v any) error {
 	if raw, ok := v.(*json.RawMessage); ok {
 		*raw = append(json.RawMessage(nil), args...) // the bytes of the request are valid during the call only
 		return nil
 	}
-	return d.Decode(args, v)
+	return schema.Decode(args, v)
 }
 
 // inferInput derives the input schema from the type unless one is set.
