@@ -16,32 +16,34 @@ import (
 // readFunc reads one resource.
 type readFunc func(ctx context.Context, uri string) (*ReadResourceResult, error)
 
-// resourceEntry is what the server keeps of a resource.
+// A resourceEntry is the server's data about a resource.
 type resourceEntry struct {
 	uri  string
 	read readFunc
 }
 
-// templateEntry is what the server keeps of a resource template.
+// A templateEntry is the server's data about a resource template.
 type templateEntry struct {
 	completions
 	template *uritemplate.Template
 	args     *textArguments // nil if the variables have no types
-	// open returns what reads a URI of the template, false for any other URI.
+	// open returns the function that reads a URI, or false if the URI does not match the template.
 	open func(uri string) (readFunc, bool)
 }
 
-// AddResource registers a resource and gives its handle. The function reads it.
+// AddResource registers a resource and returns its handle. The function reads the resource.
 //
-// Out is what it gives: a string becomes text, []byte a blob; [*ResourceContents], a slice of them
-// and [*ReadResourceResult] stay as they are, completed by what the description says. A resource that is
-// not there is told by [NotFound], [fs.ErrNotExist], nil or an empty slice.
+// Out is the contents: a string becomes text, and []byte a blob; [*ResourceContents], a slice of
+// them and [*ReadResourceResult] keep their values, and fields that are not set get those of the
+// Resource. The error [NotFound] or [fs.ErrNotExist], nil or an empty slice mean that the resource
+// does not exist.
 //
-// The function may [Ask]. An [*Error] is shown to the client, any other error is logged and becomes
-// "internal error". A panic is contained. The context ends when the client cancels or goes away.
+// The function may call [Ask]. An [*Error] is sent to the client; any other error is logged and
+// becomes "internal error". A panic is recovered. The context ends when the client cancels or
+// disconnects.
 //
-// AddResource panics if the resource cannot work: no name, a URI that is none by RFC 3986 or is
-// taken.
+// AddResource panics if the resource is invalid: an empty name, or a URI that does not follow RFC
+// 3986 or is in use.
 //
 // Spec: server/resources.
 func AddResource[Out any](s *Server, r *Resource, f func(ctx context.Context, uri string) (Out, error)) *Registration[Resource] {
@@ -83,7 +85,7 @@ func prepareResource(r *Resource, entry resourceEntry) (resourceEntry, error) {
 	return entry, checkDescription(r.Name, r.Annotations, r.Cache)
 }
 
-// checkDescription checks what resources and templates have in common.
+// checkDescription validates the fields that resources and templates share.
 func checkDescription(name string, a *Annotations, c Cache) error {
 	if name == "" {
 		return errors.New("the name is empty")
@@ -91,7 +93,7 @@ func checkDescription(name string, a *Annotations, c Cache) error {
 	if a != nil {
 		for _, role := range a.Audience {
 			if role != RoleUser && role != RoleAssistant {
-				return fmt.Errorf("Annotations.Audience holds %q, want %q or %q", role, RoleUser, RoleAssistant)
+				return fmt.Errorf("Annotations.Audience has %q, want %q or %q", role, RoleUser, RoleAssistant)
 			}
 		}
 		if a.Priority != nil && !(0 <= *a.Priority && *a.Priority <= 1) {
@@ -101,21 +103,20 @@ func checkDescription(name string, a *Annotations, c Cache) error {
 	return c.validate()
 }
 
-// AddResourceTemplate registers a family of resources and gives its handle. The function reads any
-// of them; what it gives, and how it fails, is as for [AddResource].
+// AddResourceTemplate registers a family of resources and returns its handle. The function reads
+// each of them. Its results and errors are as for [AddResource].
 //
-// Vars is what the URI holds: a struct with a field for each of the template's variables, strings,
-// numbers, booleans or []string, with the tags that [AddTool] describes; or map[string]string. A
-// field named uri gets the whole URI, unless the template has a variable of this name. Values are
-// decoded, so that they may hold any character, slashes too: for files there is [AddFSTemplate]. A
-// URI whose variables do not fit the types, or that leaves out one that is not optional, is none of
-// the family.
+// Vars is a struct with a field for each variable of the template: strings, numbers, booleans or
+// []string, with the tags that [AddTool] describes. It may also be map[string]string. A field named
+// uri gets the whole URI, unless the template has a variable of this name. Values are
+// percent-decoded and may contain any character, including slashes; use [AddFSTemplate] for files.
+// A URI does not match if a variable has the wrong type, or lacks a value and is not optional.
 //
-// A resource that was registered with [AddResource] wins over templates, and among templates the
-// one with the most literal text.
+// A resource of [AddResource] takes precedence over templates, and among templates the one with the
+// most literal text.
 //
-// AddResourceTemplate panics if the template cannot work: no name, a pattern that is not by RFC
-// 6570 or is taken, fields that are not those of the pattern.
+// AddResourceTemplate panics if the template is invalid: an empty name, a pattern that does not
+// follow RFC 6570 or is in use, or fields that differ from the variables.
 //
 // Spec: server/resources, Resource Templates.
 func AddResourceTemplate[Vars, Out any](s *Server, t *ResourceTemplate, f func(context.Context, Vars) (Out, error)) *Registration[ResourceTemplate] {
@@ -209,15 +210,15 @@ func (s *Server) readResource(ctx context.Context, c *call, uri string, _ json.R
 	return s.finishRead(from, uri, res)
 }
 
-// An origin is something that can be read, and what its description says of the contents.
+// An origin is a resource that can be read, with the defaults of its contents.
 type origin struct {
 	read     readFunc
 	mimeType string
 	cache    Cache
 }
 
-// findResource returns what reads a URI, if the caller may see it. A resource that is registered
-// hides the templates that its URI matches, also from those who may not see it.
+// findResource returns the origin of a URI, if the caller may see it. A registered resource hides
+// the templates that its URI matches, even if the caller may not see the resource.
 func (s *Server) findResource(ctx context.Context, uri string) (from origin, ok bool) {
 	if e, found := s.resources.lookup(uri); found {
 		return origin{e.extra.read, e.value.MIMEType, e.value.Cache}, s.Visible(ctx, resourceFeature(e.value))
@@ -229,8 +230,8 @@ func (s *Server) findResource(ctx context.Context, uri string) (from origin, ok 
 	return origin{read, e.value.MIMEType, e.value.Cache}, true
 }
 
-// findTemplate returns the most literal of the templates that match a URI, if there is one that the
-// caller may see, and what reads the URI.
+// findTemplate returns the visible template that matches a URI and has the most literal text, and
+// the function that reads the URI.
 func (s *Server) findTemplate(ctx context.Context, uri string) (best *featureEntry[*ResourceTemplate, *templateEntry], read readFunc) {
 	most := -1
 	for _, e := range s.templates.list() {
@@ -245,20 +246,13 @@ func (s *Server) findTemplate(ctx context.Context, uri string) (best *featureEnt
 	return best, read
 }
 
-// readable reports whether the caller may read a URI, as far as that can be told without reading
-// it.
-func (s *Server) readable(ctx context.Context, uri string) bool {
-	_, ok := s.findResource(ctx, uri)
-	return ok
-}
-
-// finishRead returns a result what the resource's description says, and the function left open.
-// What the function gave may be its own to keep, so it stays unchanged.
+// finishRead returns a copy of a result whose unset fields have the defaults of the origin. The
+// function may still use its own result, which is not changed.
 func (s *Server) finishRead(from origin, uri string, given *ReadResourceResult) (Result, error) {
 	res := &ReadResourceResult{Cache: given.Cache, Meta: given.Meta}
 	for i, c := range given.Contents {
 		if c == nil {
-			return nil, fmt.Errorf("resource %q: contents %d are nil", uri, i)
+			return nil, fmt.Errorf("resource %q: Contents[%d] is nil", uri, i)
 		}
 		part := *c
 		if part.URI == "" {
@@ -278,8 +272,8 @@ func (s *Server) finishRead(from origin, uri string, given *ReadResourceResult) 
 	return res, nil
 }
 
-// bindContents returns the function that makes a result of what a resource's function returned, and
-// the MIME type of such results, if it can be told.
+// bindContents returns the function that converts the output of a resource's function to a result,
+// and the default MIME type.
 func bindContents[Out any]() (convert func(Out) *ReadResourceResult, mimeType string, err error) {
 	var out Out
 	switch any(&out).(type) {
@@ -307,69 +301,55 @@ func bindContents[Out any]() (convert func(Out) *ReadResourceResult, mimeType st
 	case **ReadResourceResult:
 		return func(v Out) *ReadResourceResult { return any(v).(*ReadResourceResult) }, "", nil
 	}
-	return nil, "", fmt.Errorf("%s: want string, []byte, *ResourceContents, []*ResourceContents or *ReadResult", reflect.TypeFor[Out]())
+	return nil, "", fmt.Errorf("%s: want string, []byte, *ResourceContents, []*ResourceContents or *ReadResourceResult", reflect.TypeFor[Out]())
 }
 
-// bindTemplate relates a template's variables to what its function takes.
+// bindTemplate returns the entry of a template and its typed function.
 func bindTemplate[Vars any](pattern string, read func(context.Context, Vars) (*ReadResourceResult, error)) (entry templateEntry, err error) {
 	if entry.template, err = uritemplate.Parse(pattern); err != nil {
 		return entry, err
 	}
-	switch in := reflect.TypeFor[Vars](); {
-	case in == reflect.TypeFor[map[string]string]():
-		entry.open, err = openUntyped(entry.template, read)
-		return entry, err
-	case in.Kind() != reflect.Struct:
-		return entry, fmt.Errorf("variables: %s: want a struct or map[string]string", in)
-	default:
+	in := reflect.TypeFor[Vars]()
+	if in != reflect.TypeFor[map[string]string]() {
+		if in.Kind() != reflect.Struct {
+			return entry, fmt.Errorf("variables: %s: want a struct or map[string]string", in)
+		}
 		if entry.args, err = textArgumentsOf(in); err != nil {
 			return entry, fmt.Errorf("variables: %w", err)
 		}
-		entry.open, err = openTyped(entry.template, entry.args, read)
+	}
+	m, err := newMatcher(entry.template, entry.args)
+	if err != nil {
 		return entry, err
 	}
-}
-
-// openUntyped returns what opens a URI whose variables go into a map.
-func openUntyped[Vars any](t *uritemplate.Template, read func(context.Context, Vars) (*ReadResourceResult, error)) (func(string) (readFunc, bool), error) {
-	m, err := t.Matcher(nil)
-	if err != nil {
-		return nil, err
-	}
-	return func(uri string) (readFunc, bool) {
-		found, ok := m.Match(uri)
-		if !ok {
-			return nil, false
-		}
-		texts := make(map[string]string, len(found))
-		for name, value := range found {
-			texts[name] = value.(string)
-		}
-		vars := any(texts).(Vars)
-		return func(ctx context.Context, _ string) (*ReadResourceResult, error) { return read(ctx, vars) }, true
-	}, nil
-}
-
-// openTyped returns what opens a URI whose variables go into the fields of a struct.
-func openTyped[Vars any](t *uritemplate.Template, args *textArguments, read func(context.Context, Vars) (*ReadResourceResult, error)) (func(string) (readFunc, bool), error) {
-	m, err := typedMatcher(t, args)
-	if err != nil {
-		return nil, err
-	}
-	return func(uri string) (readFunc, bool) {
+	entry.open = func(uri string) (readFunc, bool) {
 		var vars Vars
-		if found, ok := m.Match(uri); !ok || !args.fill(found, uri, &vars) {
+		found, ok := m.Match(uri)
+		switch {
+		case !ok:
+			return nil, false
+		case entry.args == nil:
+			texts := make(map[string]string, len(found))
+			for name, value := range found {
+				texts[name] = value.(string)
+			}
+			vars = any(texts).(Vars)
+		case !entry.args.fill(found, uri, &vars):
 			return nil, false
 		}
 		return func(ctx context.Context, _ string) (*ReadResourceResult, error) { return read(ctx, vars) }, true
-	}, nil
+	}
+	return entry, nil
 }
 
 // uriField is the name of the field that gets the whole URI.
 const uriField = "uri"
 
-// typedMatcher returns the matcher of a template whose variables have types.
-func typedMatcher(t *uritemplate.Template, args *textArguments) (*uritemplate.Matcher, error) {
+// newMatcher returns the matcher of a template. The args are the types of its variables, or nil.
+func newMatcher(t *uritemplate.Template, args *textArguments) (*uritemplate.Matcher, error) {
+	if args == nil {
+		return t.Matcher(nil)
+	}
 	lists := map[string]bool{}
 	names := t.Variables()
 	for _, a := range args.list {
@@ -386,10 +366,10 @@ func typedMatcher(t *uritemplate.Template, args *textArguments) (*uritemplate.Ma
 	return t.Matcher(lists)
 }
 
-// fill decodes the variables of a URI into v, a pointer to a struct. False means that they do not
-// fit.
+// fill decodes the variables of a URI into v, a pointer to a struct. It reports false if a variable
+// has the wrong type.
 func (a *textArguments) fill(vars map[string]any, uri string, v any) bool {
-	if _, taken := vars[uriField]; !taken && a.find(uriField) != nil {
+	if _, isVariable := vars[uriField]; !isVariable && a.find(uriField) != nil {
 		vars[uriField] = uri
 	}
 	object := []byte{'{'}

@@ -237,7 +237,7 @@ func (s *Server) checkStructured(c *call, e *featureEntry[*Tool, *toolEntry], re
 		}
 		raw = b
 		copied := *res
-		copied.StructuredContent, copied.checked = raw, raw
+		copied.StructuredContent = raw
 		res = &copied
 	}
 	if err := e.extra.output.Validate(raw); err != nil {
@@ -393,6 +393,6 @@ func structured(v any, derived *schema.Schema) (*CallToolResult, error) {
 		raw = derived.DropNulls(raw)
 	}
 	res := textResult(string(raw))
-	res.StructuredContent, res.checked = json.RawMessage(raw), raw
+	res.StructuredContent = json.RawMessage(raw)
 	return res, nil
 }
