@@ -19,8 +19,8 @@ type field struct {
 	quoted   bool // by the `string` option
 }
 
-// fieldsOf returns the members that encoding/json would write for a struct, in the order of its
-// fields: of several with one name the shallowest wins, then the one that a tag names, else none.
+// fieldsOf returns the members that encoding/json writes for a struct, in the order of its fields. Of
+// several with one name it takes the least nested, then the only one with a tag, else none.
 func fieldsOf(root reflect.Type) ([]*field, error) {
 	type level struct {
 		typ      reflect.Type
@@ -60,8 +60,7 @@ func fieldsOf(root reflect.Type) ([]*field, error) {
 	return dominant(all), nil
 }
 
-// readTag takes the field's name and options from its `json` tag, and tells whether it is a member
-// at all.
+// readTag reads the `json` tag of a field. It reports whether the field is a member.
 func (f *field) readTag() (keep bool, err error) {
 	tag := f.Tag.Get("json")
 	if tag == "-" || !f.IsExported() && !f.Anonymous {
@@ -69,7 +68,7 @@ func (f *field) readTag() (keep bool, err error) {
 	}
 	name, options, _ := strings.Cut(tag, ",")
 	if strings.ContainsAny(name, "'\"\\`") {
-		return false, fmt.Errorf("json tag %q: a name holds no quotes or backslashes", tag)
+		return false, fmt.Errorf("json tag %q: the name must not have quotes or backslashes", tag)
 	}
 	f.name, f.tagged = cmp.Or(name, f.Name), name != ""
 	f.optional = f.optional || f.Type.Kind() == reflect.Pointer
