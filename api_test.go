@@ -64,7 +64,7 @@ func TestAPIGoldenSeesChanges(t *testing.T) {
 	tests := []struct{ name, file, old, new string }{
 		{"field of a struct", "mcp/server.go", "type ServerOptions struct {\n", "type ServerOptions struct {\n\tAdded bool\n"},
 		{"method of an interface", "mcp/handler.go", "type Listener interface {\n", "type Listener interface {\n\tAdded()\n"},
-		{"value of a constant", "mcp/logging.go", `LevelDebug `, `LevelDebug LogLevel = "changed"; _ `},
+		{"value of a constant", "mcp/logging.go", `LevelDebug `, `LevelDebug LoggingLevel = "changed"; _ `},
 	}
 	before := apiLines(loadExports(t, []string{"mcp"}, "")[module+"/mcp"])
 	for _, test := range tests {

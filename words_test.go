@@ -16,14 +16,14 @@ var refusedWords = strings.Fields(`
 	crew vigil rouse talk talking brought standing gather deaf farewell bury buried young born alarm patience trip lend
 	depart linger foresight tally awakened adopt settle bell taker hub tired glance sighting augment unheard manner pays
 	asker fly land nowhere provenance grown spare nobody somebody whoever
-	util common impl helper`)
+	util impl helper`)
 
 // refusedNames must not be the name of a package-level type, function or method. As local variables some of them are
 // ordinary words.
 var refusedNames = strings.Fields(`
 	turn link rest watch pack hold take line gate flight zone home reach feed hook reply attend way words look
 	given own none oldAge takeBack keptPlace
-	manager connector continuation interceptor`)
+	manager connector continuation interceptor common`)
 
 // standardNames are identifiers that the standard library chose.
 var standardNames = strings.Fields(`RoundTrip roundTrip`)

@@ -312,9 +312,11 @@ func TestRPC18_Batches(t *testing.T) {
 	if batch.Kind() != jsonrpc.Batch {
 		t.Fatalf("kind = %v", batch.Kind())
 	}
+	kinds := map[jsonrpc.Kind]string{jsonrpc.Request: "request", jsonrpc.Notification: "notification",
+		jsonrpc.Response: "response", jsonrpc.Batch: "batch", jsonrpc.Invalid: "invalid"}
 	var got []string
 	for _, m := range batch.Batch {
-		line := m.Kind().String()
+		line := kinds[m.Kind()]
 		if m.Refused != nil {
 			line += fmt.Sprintf(" %d %s", m.Refused.Err.Code, m.Refused.ID)
 		}

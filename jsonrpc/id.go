@@ -32,10 +32,8 @@ func IntID(n int64) ID {
 	return ID{strconv.FormatInt(n, 10)}
 }
 
-// ParseID returns the ID with the given JSON text, which must have no white space around it. It
-// returns an error for anything but a string of at most 256 bytes and an integer of at most 20
-// digits, without fraction or exponent and other than -0.
-func ParseID(raw []byte) (ID, error) {
+// parseID returns the ID with the given JSON text, which must have no white space around it.
+func parseID(raw []byte) (ID, error) {
 	if !isID(raw) {
 		return ID{}, errNotID
 	}
@@ -88,13 +86,14 @@ func (id ID) MarshalJSON() ([]byte, error) {
 	return []byte(id.raw), nil
 }
 
-// UnmarshalJSON decodes an id as [ParseID] does, and null as the zero ID.
+// UnmarshalJSON decodes null as the zero ID, and a string of at most 256 bytes or an integer of at
+// most 20 digits without fraction or exponent as an ID. Anything else, and -0, is an error.
 func (id *ID) UnmarshalJSON(raw []byte) error {
 	if string(raw) == "null" {
 		*id = ID{}
 		return nil
 	}
-	parsed, err := ParseID(raw)
+	parsed, err := parseID(raw)
 	if err == nil {
 		*id = parsed
 	}

@@ -36,21 +36,6 @@ const (
 	Batch                    // several messages in one array
 )
 
-// String returns the name of the kind in lower case.
-func (k Kind) String() string {
-	switch k {
-	case Request:
-		return "request"
-	case Notification:
-		return "notification"
-	case Response:
-		return "response"
-	case Batch:
-		return "batch"
-	}
-	return "invalid"
-}
-
 // A Message is a JSON-RPC message. The fields that are set determine its [Kind].
 type Message struct {
 	ID     ID              // of a request or response; zero in an error that answers no known request

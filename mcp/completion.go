@@ -83,8 +83,9 @@ type completions struct {
 	funcs map[string]CompleteFunc
 }
 
-// newCompletions merges completions derived from types with given ones, which take precedence.
-func newCompletions(of string, names []string, derived, given map[string]CompleteFunc) (completions, error) {
+// newCompletions merges completions derived from types with given ones, which take precedence. Once
+// a feature has completions, the server declares the capability.
+func (s *Server) newCompletions(of string, names []string, derived, given map[string]CompleteFunc) (completions, error) {
 	c := completions{of: of, names: names, funcs: derived}
 	for name, f := range given {
 		switch {
@@ -95,15 +96,10 @@ func newCompletions(of string, names []string, derived, given map[string]Complet
 		}
 		put(&c.funcs, name, f)
 	}
-	return c, nil
-}
-
-// noteCompletions makes the server declare the completions capability once a feature has
-// completions.
-func (s *Server) noteCompletions(c completions) {
 	if len(c.funcs) > 0 {
 		s.completes.Store(true)
 	}
+	return c, nil
 }
 
 // completeFrom returns a CompleteFunc for a list of values: those that begin with the typed text
@@ -164,11 +160,11 @@ func (s *Server) completionsOf(ctx context.Context, p completeParams) (*completi
 		}
 		return &e.extra.completions, nil
 	case "ref/resource":
-		if e, ok := s.templates.lookup(p.target); ok && s.visible(ctx, Feature{Template: e.value}) {
+		if e, ok := s.templates.lookup(p.target); ok && s.Visible(ctx, templateFeature(e.value)) {
 			return &e.extra.completions, nil
 		}
 		if e, ok := s.resources.lookup(p.target); ok {
-			if s.visible(ctx, Feature{Resource: e.value}) {
+			if s.Visible(ctx, resourceFeature(e.value)) {
 				return &completions{of: fmt.Sprintf("resource %.128q", p.target)}, nil
 			}
 		} else if e, _ := s.findTemplate(ctx, p.target); e != nil {

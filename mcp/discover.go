@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -38,7 +39,7 @@ func (s *Server) discover(context.Context) (Result, error) {
 		SupportedVersions: versions,
 		Capabilities:      s.capabilities(),
 		Instructions:      s.opts.Instructions,
-		Cache:             s.opts.Cache.orPrivate(),
+		Cache:             s.opts.Cache,
 	}, nil
 }
 
@@ -181,7 +182,8 @@ type Icon struct {
 
 // A Cache has the cache hints of a result: how long and by whom it may be reused. The zero value
 // does not allow reuse. The hints become members of a result when it is sent; package json alone
-// does not encode them.
+// does not encode them. A server with [ServerOptions.Visible], whose results depend on the caller,
+// sends all but its description as private.
 //
 // Spec: server/utilities/caching (2026-07-28); schema CacheableResult.
 type Cache struct {
@@ -213,7 +215,7 @@ func appendCache(dst []byte, c Cache) ([]byte, error) {
 		return nil, fmt.Errorf("cacheScope: invalid UTF-8")
 	}
 	dst = strconv.AppendInt(append(dst, `"ttlMs":`...), c.TTL.Milliseconds(), 10)
-	return jsonscan.AppendQuote(append(dst, `,"cacheScope":`...), string(c.Scope)), nil
+	return jsonscan.AppendQuote(append(dst, `,"cacheScope":`...), string(cmp.Or(c.Scope, CachePrivate))), nil
 }
 
 func (c Cache) validate() error {
@@ -225,12 +227,4 @@ func (c Cache) validate() error {
 		return nil
 	}
 	return fmt.Errorf("Cache.Scope is %q, want %q or %q", c.Scope, CachePrivate, CachePublic)
-}
-
-// orPrivate returns the hints with the default scope.
-func (c Cache) orPrivate() Cache {
-	if c.Scope == "" {
-		c.Scope = CachePrivate
-	}
-	return c
 }

@@ -83,27 +83,6 @@ func (s *Server) answer(ctx context.Context, c *call, key string,
 	return res, err
 }
 
-// Visible reports whether the caller of ctx may see and use a feature; see [ServerOptions.Visible].
-// Extensions call it before they reveal the feature. It is safe for concurrent use.
-func (s *Server) Visible(ctx context.Context, f Feature) bool { return s.visible(ctx, f) }
-
-// CacheHints returns the cache hints of a result: private by default, and always private on a
-// server with [ServerOptions.Visible], whose results depend on the caller.
-//
-// Spec: server/utilities/caching (2026-07-28).
-func (s *Server) CacheHints(c Cache) Cache {
-	c = c.orPrivate()
-	if s.opts.Visible != nil {
-		c.Scope = CachePrivate
-	}
-	return c
-}
-
-// FileContents returns the contents of a file as [AddFS] serves them: text if its type is text, or
-// is unknown and looks like text, else a blob. The MIME type is that of the name's extension. The
-// contents alias data.
-func FileContents(name string, data []byte) *ResourceContents { return fileContents(name, data) }
-
 // recovered is deferred around functions of the user. It turns a panic into an error with an
 // incident id, which is sent to the peer; the value and the stack are logged with the same id.
 func recovered(ctx context.Context, log *slog.Logger, what string, err *error) {

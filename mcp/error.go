@@ -19,7 +19,6 @@ type Error = jsonrpc.Error
 
 // Codes of protocol errors. Spec: basic (2026-07-28), Error Codes; JSON-RPC 2.0, section 5.1.
 const (
-	CodeParseError                      = jsonrpc.CodeParseError      // the bytes are not JSON
 	CodeInvalidRequest                  = jsonrpc.CodeInvalidRequest  // JSON, but not a message
 	CodeMethodNotFound                  = jsonrpc.CodeMethodNotFound  // no such method, or its capability is not offered
 	CodeInvalidParams                   = jsonrpc.CodeInvalidParams   // the params are wrong for the method

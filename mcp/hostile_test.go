@@ -101,7 +101,7 @@ func TestR7_1_5_BytesBetweenMessages(t *testing.T) {
 			c.good()
 		}
 		for _, junk := range []string{"\x00", "\x04", "\x1b[2J", strings.Repeat("\xff", 100_000), strings.Repeat("[", 1_000_000), strings.Repeat(`{"a":`, 500_000)} {
-			c.wantCode(c.ask(junk), "", mcp.CodeParseError)
+			c.wantCode(c.ask(junk), "", jsonrpc.CodeParseError)
 			c.good()
 		}
 		for i := range `{"jsonrpc":"2.0","id":1,"method":"ping"}` { // a message in two lines is two broken ones
@@ -111,7 +111,7 @@ func TestR7_1_5_BytesBetweenMessages(t *testing.T) {
 			}
 			c.write(line[:i] + "\n" + line[i:])
 			for range 2 {
-				if got := c.next(); got.code() != mcp.CodeParseError && got.code() != mcp.CodeInvalidRequest {
+				if got := c.next(); got.code() != jsonrpc.CodeParseError && got.code() != mcp.CodeInvalidRequest {
 					t.Errorf("cut at %d: %s", i, got.text)
 				}
 			}
@@ -290,8 +290,8 @@ func TestR7_1_5_BatchesOutOfPlace(t *testing.T) {
 	batch := `[` + bare(`1`, "ping", `{}`) + `]`
 	onEras(t, func(t *testing.T, _ *target, c *byteClient) {
 		c.wantCode(c.ask(`[]`), "", mcp.CodeInvalidRequest)
-		c.wantCode(c.ask(`[`), "", mcp.CodeParseError)
-		c.wantCode(c.ask(`[`+bare(`1`, "ping", `{}`)+`,`), "", mcp.CodeParseError)
+		c.wantCode(c.ask(`[`), "", jsonrpc.CodeParseError)
+		c.wantCode(c.ask(`[`+bare(`1`, "ping", `{}`)+`,`), "", jsonrpc.CodeParseError)
 		c.good()
 		if strings.Contains(c.Name(), "2025-03-26") {
 			got := c.ask(`[5,` + bare(`1`, "ping", `{}`) + `,{"jsonrpc":"2.0","id":2,"method":1},[],{"jsonrpc":"2.0","id":3,"result":{}}]`)
@@ -599,7 +599,7 @@ func TestR7_3_10_CutAtEveryByte(t *testing.T) {
 					switch whole := cut >= len(request); {
 					case cut == 0 && len(answers) != 0, cut > 0 && len(answers) != 1:
 						t.Errorf("answered %d times", len(answers))
-					case whole && answers[0].code() != 0, cut > 0 && !whole && answers[0].code() != mcp.CodeParseError:
+					case whole && answers[0].code() != 0, cut > 0 && !whole && answers[0].code() != jsonrpc.CodeParseError:
 						t.Errorf("answered %s", answers[0].text)
 					}
 					if err := <-c.served; err != nil {

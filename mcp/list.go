@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"sort"
@@ -12,20 +13,20 @@ import (
 // longest, and sealing makes it a third longer.
 const maxCursor = maxURI + maxURI/2
 
-// A listPage is one page of a list, with the JSON of its items.
-type listPage[V any] struct {
-	items   []*V
+// A listPage is one page of a list, with the JSON of its items. V is a pointer to an item.
+type listPage[V comparable] struct {
+	items   []V
 	encoded [][]byte // the JSON of each item
 	array   []byte   // the JSON array of all items; nil unless the page is cached
 }
 
-func (p *listPage[V]) add(v *V, encoded []byte) {
+func (p *listPage[V]) add(v V, encoded []byte) {
 	p.items = append(p.items, v)
 	p.encoded = append(p.encoded, encoded)
 }
 
 // itemsFor returns the items for the result of a request, as a copy if a handler may change them.
-func (p *listPage[V]) itemsFor(s *Server, req *Request) []*V {
+func (p *listPage[V]) itemsFor(s *Server, req *Request) []V {
 	if req.plain == s && s.handler.Load().isPlain { // again, since middleware may have been added
 		return p.items
 	}
@@ -34,7 +35,7 @@ func (p *listPage[V]) itemsFor(s *Server, req *Request) []*V {
 
 // appendItems appends items as a JSON array. The items are those of the page unless middleware has
 // changed them, and those that it has changed are encoded again. The page may be nil.
-func (p *listPage[V]) appendItems(dst []byte, items []*V) ([]byte, error) {
+func (p *listPage[V]) appendItems(dst []byte, items []V) ([]byte, error) {
 	if p != nil && p.array != nil && slices.Equal(items, p.items) {
 		return append(dst, p.array...), nil
 	}
@@ -56,7 +57,7 @@ func (p *listPage[V]) appendItems(dst []byte, items []*V) ([]byte, error) {
 }
 
 // appendList appends the members of a list result: the items under the given name, and the cursor.
-func (p *listPage[V]) appendList(dst []byte, name string, items []*V, next string) ([]byte, error) {
+func (p *listPage[V]) appendList(dst []byte, name string, items []V, next string) ([]byte, error) {
 	dst = append(jsonscan.AppendQuote(dst, name), ':')
 	dst, err := p.appendItems(dst, items)
 	if err != nil {
@@ -69,12 +70,12 @@ func (p *listPage[V]) appendList(dst []byte, name string, items []*V, next strin
 }
 
 // paginate returns the page of a list that the request asks for, and the cursor of the next page,
-// which is empty on the last one. It contains the features for which visible returns true; a nil
-// visible means all. A cursor names the last feature of the page before, so that it stays valid
-// while features come and go. It is sealed, so that it reveals nothing and cannot be forged.
+// which is empty on the last one. It contains the features that the caller may see. A cursor names
+// the last feature of the page before, so that it stays valid while features come and go. It is
+// sealed, so that it reveals nothing and cannot be forged.
 //
 // Spec: server/utilities/pagination.
-func paginate[V, E any](s *Server, set *featureSet[V, E], req *Request, visible func(*V) bool) (*listPage[V], string, error) {
+func paginate[V comparable, E any](ctx context.Context, s *Server, set *featureSet[V, E], req *Request) (*listPage[V], string, error) {
 	after, err := s.openCursor(req, set.kind)
 	if err != nil {
 		return nil, "", err
@@ -82,7 +83,7 @@ func paginate[V, E any](s *Server, set *featureSet[V, E], req *Request, visible 
 	next := func(last string) string {
 		return s.sealer.SealText([]byte(last), "cursor", set.kind, req.Principal.Key())
 	}
-	if after == "" && visible == nil {
+	if after == "" && s.opts.Visible == nil {
 		page, last := set.firstPage(s.opts.PageSize)
 		if last == "" {
 			return page, "", nil
@@ -94,7 +95,7 @@ func paginate[V, E any](s *Server, set *featureSet[V, E], req *Request, visible 
 	start := sort.Search(len(entries), func(i int) bool { return entries[i].name > after })
 	last := ""
 	for _, e := range entries[start:] {
-		if visible != nil && !visible(e.value) {
+		if !s.Visible(ctx, set.feature(e.value)) {
 			continue
 		}
 		if len(page.items) == s.opts.PageSize {
@@ -131,6 +132,3 @@ func unquoteAtMost(raw json.RawMessage, n int) (string, error) {
 	}
 	return jsonscan.Unquote(raw)
 }
-
-// listCache returns the cache hints of a list. A list that depends on the caller is never public.
-func (s *Server) listCache() Cache { return s.CacheHints(s.opts.Cache) }

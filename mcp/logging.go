@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -137,13 +138,9 @@ func logData(attrs []slog.Attr) map[string]any {
 		}
 		inner := logData(v.Group())
 		if a.Key == "" {
-			for k, v := range inner {
-				m[k] = v
-			}
+			maps.Copy(m, inner)
 		} else if old, ok := m[a.Key].(map[string]any); ok {
-			for k, v := range inner {
-				old[k] = v
-			}
+			maps.Copy(old, inner)
 		} else if len(inner) > 0 {
 			m[a.Key] = inner
 		}

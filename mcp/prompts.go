@@ -12,24 +12,24 @@ import (
 type Prompt struct {
 	// Name identifies the prompt.
 	Name string `json:"name"`
-	// Title is what people see; Name when empty.
+	// Title is the name for people. Default: Name.
 	Title string `json:"title,omitzero"`
-	// Description says what the prompt is for.
+	// Description explains the purpose of the prompt.
 	Description string `json:"description,omitzero"`
-	// Arguments is what the prompt takes. Default: derived from the function's input type.
+	// Arguments are the arguments of the prompt. Default: derived from the function's input type.
 	Arguments []PromptArgument `json:"arguments,omitempty"`
 	Icons     []Icon           `json:"icons,omitempty"`
 	Meta      Meta             `json:"_meta,omitzero"`
 
-	// Complete suggests values for arguments, by their names. Arguments whose type lists its values
-	// need none.
+	// Complete has functions that suggest values for arguments, by the arguments' names. An argument
+	// whose type is an enum has a default.
 	Complete map[string]CompleteFunc `json:"-"`
 }
 
 // A PromptArgument describes one argument of a prompt. Its value is text.
 type PromptArgument struct {
 	Name        string `json:"name"`
-	Title       string `json:"title,omitzero"` // what people see; Name when empty
+	Title       string `json:"title,omitzero"` // the name for people; default: Name
 	Description string `json:"description,omitzero"`
 	Required    bool   `json:"required,omitzero"`
 }
@@ -38,7 +38,7 @@ type PromptArgument struct {
 //
 // Spec: server/prompts, PromptMessage.
 type PromptMessage struct {
-	Role    Role         `json:"role"`    // RoleUser when empty
+	Role    Role         `json:"role"`    // default: RoleUser
 	Content ContentBlock `json:"content"` // text, an image, audio, a resource or a link to one
 }
 
@@ -78,14 +78,14 @@ func (m *PromptMessage) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// checkPromptContent refuses what a prompt cannot say.
+// checkPromptContent returns an error for content that a prompt cannot have.
 //
 // Spec: server/prompts, Data Types.
 func checkPromptContent(c ContentBlock) error {
 	mimeType := "none needed"
 	switch c := c.(type) {
 	case *ToolUseContent, *ToolResultContent:
-		return fmt.Errorf("a prompt cannot hold content of type %q", c.contentType())
+		return fmt.Errorf("a prompt cannot have content of type %q", c.contentType())
 	case *ImageContent:
 		mimeType = c.MIMEType
 	case *AudioContent:
@@ -102,11 +102,11 @@ func checkPromptContent(c ContentBlock) error {
 	return nil
 }
 
-// A GetPromptResult is a prompt filled in.
+// A GetPromptResult is the messages of a prompt.
 //
 // Spec: server/prompts, Getting a Prompt; schema GetPromptResult.
 type GetPromptResult struct {
-	// Description says what the prompt is for. Default: that of the prompt.
+	// Description has the default Prompt.Description.
 	Description string          `json:"description,omitzero"`
 	Messages    []PromptMessage `json:"messages"`
 	Meta        `json:"-"`
@@ -141,7 +141,7 @@ type ListPromptsResult struct {
 	Meta `json:"-"`
 	complete
 
-	page *listPage[Prompt]
+	page *listPage[*Prompt]
 }
 
 func (r *ListPromptsResult) appendFields(dst []byte) ([]byte, error) {

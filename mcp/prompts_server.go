@@ -7,64 +7,52 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 
 	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 )
 
-// promptEntry is what the server keeps of a prompt.
+// A promptEntry is the server's data about a prompt.
 type promptEntry struct {
 	completions
 	name string
 	args *textArguments
-	free bool // the arguments are those of the description, not those of a type
+	free bool // the arguments are those of Prompt.Arguments, not those of a type
 	fill func(ctx context.Context, args json.RawMessage) (*GetPromptResult, error)
 }
 
-// AddPrompt registers a function as a prompt and gives its handle.
+// AddPrompt registers a function as a prompt and returns its handle.
 //
-// In is what the function takes: a struct whose fields are the prompt's arguments, strings, numbers
-// or booleans, with the tags that [AddTool] describes; or map[string]string for the arguments that
-// Prompt.Arguments lists. Clients send text, which is read by the field's type. An unknown
-// argument, a missing one or one that does not fit is a protocol error that names it.
+// In is a struct whose fields are the arguments: strings, numbers or booleans, with the tags that
+// [AddTool] describes. It may also be map[string]string, for the arguments in Prompt.Arguments.
+// Clients send text, which is converted to the type of the field. An argument that is unknown,
+// missing or invalid is a protocol error that names it.
 //
-// Out is what it gives: a string becomes one message of the user; []PromptMessage and
-// [*GetPromptResult] stay as they are.
+// Out is the result: a string becomes one message of the user; []PromptMessage and
+// [*GetPromptResult] are unchanged.
 //
-// The function may [Ask]. An [*Error] is shown to the client, any other error is logged and becomes
-// "internal error". A panic is contained. The context ends when the client cancels or goes away.
+// The function may call [Ask]. An [*Error] is sent to the client; any other error is logged and
+// becomes "internal error". A panic is recovered. The context ends when the client cancels or
+// disconnects.
 //
-// AddPrompt panics if the prompt cannot work: no name, a type that text cannot fill, a name that is
-// taken.
+// AddPrompt panics if the prompt is invalid: a name that is empty or in use, or a type that text
+// cannot express.
 //
 // Spec: server/prompts.
 func AddPrompt[In, Out any](s *Server, p *Prompt, f func(context.Context, In) (Out, error)) *Registration[Prompt] {
 	if p == nil || f == nil {
 		panic("mcp: AddPrompt: the prompt or its function is nil")
 	}
-	copied := *p
-	p = &copied
 	entry, err := bindPrompt(p, f)
-	if err == nil {
-		entry, err = preparePrompt(p, entry)
-	}
 	if err != nil {
 		panic(fmt.Sprintf("mcp: AddPrompt %q: %v", p.Name, err))
 	}
-	s.noteCompletions(entry.completions)
-	return s.prompts.add(p.Name, p, entry, func(p *Prompt, old promptEntry) promptEntry {
-		entry, err := preparePrompt(p, old)
-		if err != nil {
-			panic(fmt.Sprintf("mcp: update of prompt %q: %v", old.name, err))
-		}
-		s.noteCompletions(entry.completions)
-		return entry
-	})
+	copied := *p
+	return register(&s.prompts, p.Name, &copied, entry, s.preparePrompt)
 }
 
-// bindPrompt makes what the server calls of a typed function.
+// bindPrompt returns the entry of a typed function.
 func bindPrompt[In, Out any](p *Prompt, f func(context.Context, In) (Out, error)) (entry promptEntry, err error) {
 	entry.name = p.Name
 	in := reflect.TypeFor[In]()
@@ -82,10 +70,9 @@ func bindPrompt[In, Out any](p *Prompt, f func(context.Context, In) (Out, error)
 	if err != nil {
 		return entry, fmt.Errorf("output: %w", err)
 	}
-	decoder := schema.NewDecoder(in)
 	entry.fill = func(ctx context.Context, args json.RawMessage) (*GetPromptResult, error) {
 		var in In
-		if err := decoder.Decode(args, &in); err != nil {
+		if err := schema.Decode(args, &in); err != nil {
 			return nil, wrongArguments(err)
 		}
 		out, err := f(ctx, in)
@@ -97,7 +84,7 @@ func bindPrompt[In, Out any](p *Prompt, f func(context.Context, In) (Out, error)
 	return entry, nil
 }
 
-// bindMessages returns the function that makes a result of what the prompt's function returned.
+// bindMessages returns the function that converts the output of a prompt's function to a result.
 func bindMessages[Out any]() (func(Out) (*GetPromptResult, error), error) {
 	var out Out
 	switch any(&out).(type) {
@@ -114,14 +101,14 @@ func bindMessages[Out any]() (func(Out) (*GetPromptResult, error), error) {
 			if res := any(v).(*GetPromptResult); res != nil {
 				return res, nil
 			}
-			return nil, errors.New("the prompt gave no result")
+			return nil, errors.New("the prompt returned a nil result")
 		}, nil
 	}
-	return nil, fmt.Errorf("%s: want string, []PromptMessage or *PromptResult", reflect.TypeFor[Out]())
+	return nil, fmt.Errorf("%s: want string, []PromptMessage or *GetPromptResult", reflect.TypeFor[Out]())
 }
 
-// preparePrompt checks a prompt, relates its arguments to its function's and encodes it for lists.
-func preparePrompt(p *Prompt, entry promptEntry) (promptEntry, error) {
+// preparePrompt validates a prompt, and completes its arguments from the type of its function.
+func (s *Server) preparePrompt(p *Prompt, entry promptEntry) (promptEntry, error) {
 	switch {
 	case p.Name == "":
 		return entry, errors.New("the name is empty")
@@ -137,15 +124,12 @@ func preparePrompt(p *Prompt, entry promptEntry) (promptEntry, error) {
 		return entry, err
 	}
 	of := fmt.Sprintf("prompt %.128q", p.Name)
-	entry.completions, err = newCompletions(of, entry.args.names(), entry.args.completers(), p.Complete)
-	if err != nil {
-		return entry, err
-	}
-	return entry, nil
+	entry.completions, err = s.newCompletions(of, entry.args.names(), entry.args.completers(), p.Complete)
+	return entry, err
 }
 
-// describeArguments lists the arguments of the function's type in the prompt's description. What
-// the description says already stays, as long as it is about the same arguments.
+// describeArguments sets p.Arguments to those of the function's type. Arguments that are set
+// already must have the same names.
 func describeArguments(p *Prompt, args *textArguments) error {
 	if p.Arguments == nil {
 		for _, a := range args.list {
@@ -171,27 +155,21 @@ func describeArguments(p *Prompt, args *textArguments) error {
 
 // freeArguments returns the arguments of a prompt whose function takes a map.
 func freeArguments(list []PromptArgument) (*textArguments, error) {
-	type property struct {
-		Type string `json:"type"`
-	}
-	object := struct {
-		Type       string              `json:"type"`
-		Properties map[string]property `json:"properties"`
-		Required   []string            `json:"required,omitempty"`
-		Additional bool                `json:"additionalProperties"`
-	}{Type: "object", Properties: map[string]property{}}
 	a := &textArguments{}
+	properties, required := map[string]any{}, []string{}
 	for _, arg := range list {
-		if _, taken := object.Properties[arg.Name]; taken || arg.Name == "" {
-			return nil, fmt.Errorf("argument %q: the name is empty or taken", arg.Name)
+		if a.find(arg.Name) != nil || arg.Name == "" {
+			return nil, fmt.Errorf("argument %q: the name is empty or in use", arg.Name)
 		}
-		object.Properties[arg.Name] = property{Type: "string"}
+		properties[arg.Name] = map[string]string{"type": "string"}
 		if arg.Required {
-			object.Required = append(object.Required, arg.Name)
+			required = append(required, arg.Name)
 		}
 		a.list = append(a.list, textArgument{name: arg.Name, required: arg.Required, kind: "string"})
 	}
-	raw, err := jsonv2.Marshal(object, deterministic)
+	raw, err := jsonv2.Marshal(map[string]any{
+		"type": "object", "properties": properties, "required": required, "additionalProperties": false,
+	}, deterministic)
 	if err != nil {
 		return nil, err
 	}
@@ -203,15 +181,11 @@ func (s *Server) listPrompts(ctx context.Context, req *Request) (Result, error) 
 	if !s.prompts.ever.Load() {
 		return nil, methodNotFound(req.Method)
 	}
-	var visible func(*Prompt) bool
-	if s.opts.Visible != nil {
-		visible = func(p *Prompt) bool { return s.opts.Visible(ctx, Feature{Prompt: p}) }
-	}
-	page, next, err := paginate(s, &s.prompts, req, visible)
+	page, next, err := paginate(ctx, s, &s.prompts, req)
 	if err != nil {
 		return nil, err
 	}
-	return &ListPromptsResult{Prompts: page.itemsFor(s, req), NextCursor: next, page: page, Cache: s.listCache()}, nil
+	return &ListPromptsResult{Prompts: page.itemsFor(s, req), NextCursor: next, page: page, Cache: s.opts.Cache}, nil
 }
 
 // getPrompt serves prompts/get.
@@ -242,36 +216,19 @@ func (s *Server) getPrompt(ctx context.Context, c *call, name string, given json
 func wrongArguments(err error) *Error { return Errorf(CodeInvalidParams, "params.arguments: %v", err) }
 
 // findPrompt returns a prompt that the caller may see.
-func (s *Server) findPrompt(ctx context.Context, name string) (*featureEntry[Prompt, promptEntry], error) {
+func (s *Server) findPrompt(ctx context.Context, name string) (*featureEntry[*Prompt, *promptEntry], error) {
 	e, ok := s.prompts.lookup(name)
-	if ok && s.visible(ctx, Feature{Prompt: e.value}) {
+	if ok && s.Visible(ctx, promptFeature(e.value)) {
 		return e, nil
 	}
-	if like := s.promptLike(ctx, name); like != "" {
+	var names []string
+	for _, e := range s.prompts.list() {
+		if s.Visible(ctx, promptFeature(e.value)) {
+			names = append(names, e.name)
+		}
+	}
+	if like := schema.Nearest(name, names); like != "" {
 		return nil, Errorf(CodeInvalidParams, "unknown prompt %.128q, did you mean %q?", name, like)
 	}
 	return nil, Errorf(CodeInvalidParams, "unknown prompt %.128q", name)
-}
-
-// promptLike returns the visible prompt whose name has the most in common with a misspelt one, at
-// its beginning and at its end; "" if that is less than two thirds.
-func (s *Server) promptLike(ctx context.Context, name string) (like string) {
-	best := 0.66
-	for _, e := range s.prompts.list() {
-		a, b := strings.ToLower(name), strings.ToLower(e.name)
-		longest := max(len(a), len(b))
-		start := 0
-		for start < min(len(a), len(b)) && a[start] == b[start] {
-			start++
-		}
-		a, b = a[start:], b[start:]
-		end := 0
-		for end < min(len(a), len(b)) && a[len(a)-1-end] == b[len(b)-1-end] {
-			end++
-		}
-		if alike := float64(start+end) / float64(longest); alike > best && s.visible(ctx, Feature{Prompt: e.value}) {
-			like, best = e.name, alike
-		}
-	}
-	return like
 }

@@ -260,7 +260,7 @@ func TestPRM05_MistakesAtRegistrationPanic(t *testing.T) {
 	mustPanic(t, "other arguments", `but the function takes`, func() {
 		mcp.AddPrompt(s, &mcp.Prompt{Name: "p", Arguments: []mcp.PromptArgument{{Name: "x"}}}, none)
 	})
-	mustPanic(t, "argument twice", "empty or taken", func() {
+	mustPanic(t, "argument twice", "empty or in use", func() {
 		mcp.AddPrompt(s, &mcp.Prompt{Name: "p", Arguments: []mcp.PromptArgument{{Name: "x"}, {Name: "x"}}}, free)
 	})
 	mustPanic(t, "completion", "no such argument", func() {

@@ -3,8 +3,8 @@ package mcp
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -15,9 +15,11 @@ import (
 // list or a call takes no lock. The snapshot is built when it is first needed, so that registering
 // many features builds one.
 //
-// V is the type of the feature that clients see, and E that of the server's data about it.
-type featureSet[V, E any] struct {
+// V is a pointer to the feature that clients see, and E one to the server's data about it. All
+// pointers have the same code, so the methods are compiled once and not for each kind.
+type featureSet[V comparable, E any] struct {
 	kind    string
+	feature func(V) Feature
 	changed func() // called after each change, without the lock
 	snap    atomic.Pointer[featureSnapshot[V, E]]
 	ever    atomic.Bool // a feature was registered, and may have been removed
@@ -27,24 +29,24 @@ type featureSet[V, E any] struct {
 }
 
 // A featureSnapshot is one state of a featureSet: its enabled features.
-type featureSnapshot[V, E any] struct {
+type featureSnapshot[V comparable, E any] struct {
 	byName map[string]*featureEntry[V, E]
 	sorted []*featureEntry[V, E]
 	first  atomic.Pointer[listPage[V]] // the first page of the list of all features; nil until it is needed
 }
 
 // A featureEntry is one registered feature.
-type featureEntry[V, E any] struct {
+type featureEntry[V comparable, E any] struct {
 	name     string
-	value    *V
+	value    V
 	encoded  []byte // the JSON of value
 	extra    E
 	disabled bool
-	owner    *Registration[V]
+	owner    any // the *Registration
 }
 
-func (s *featureSet[V, E]) init(kind string, changed func()) {
-	s.kind, s.changed = kind, changed
+func (s *featureSet[V, E]) init(kind string, feature func(V) Feature, changed func()) {
+	s.kind, s.feature, s.changed = kind, feature, changed
 	s.all = map[string]*featureEntry[V, E]{}
 }
 
@@ -83,49 +85,49 @@ func (s *featureSet[V, E]) snapshot() *featureSnapshot[V, E] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	snap := &featureSnapshot[V, E]{byName: make(map[string]*featureEntry[V, E], len(s.all))}
-	for name, e := range s.all {
-		if !e.disabled {
+	for _, name := range slices.Sorted(maps.Keys(s.all)) {
+		if e := s.all[name]; !e.disabled {
 			snap.byName[name] = e
 			snap.sorted = append(snap.sorted, e)
 		}
 	}
-	slices.SortFunc(snap.sorted, func(a, b *featureEntry[V, E]) int { return strings.Compare(a.name, b.name) })
 	s.snap.Store(snap)
 	return snap
 }
 
-// add registers a feature and returns its handle. It panics if the name is in use. renew validates
-// a feature that [Registration.Update] has changed and returns its new data.
-func (s *featureSet[V, E]) add(name string, value *V, extra E, renew func(v *V, old E) E) *Registration[V] {
+// register adds a feature to a set and returns its handle. It panics if the name is in use, or if
+// prepare returns an error. prepare validates the feature, now and when [Registration.Update] has
+// changed it, and returns the server's data about it.
+func register[V, E any](s *featureSet[*V, *E], name string, value *V, extra E, prepare func(v *V, old E) (E, error)) *Registration[V] {
+	entry := func(doing string, e featureEntry[*V, *E]) *featureEntry[*V, *E] {
+		prepared, err := prepare(e.value, *e.extra)
+		if err == nil {
+			e.extra = &prepared
+			e.encoded, err = jsonv2.Marshal(e.value, deterministic)
+		}
+		if err != nil {
+			panic(fmt.Sprintf("mcp: %s%s %q: %v", doing, s.kind, name, err))
+		}
+		return &e
+	}
 	r := &Registration[V]{}
-	edit := func(f func(e *featureEntry[V, E]) *featureEntry[V, E]) { s.edit(name, r, f) }
 	r.update = func(change func(*V)) {
-		edit(func(e *featureEntry[V, E]) *featureEntry[V, E] {
+		s.edit(name, r, func(e featureEntry[*V, *E]) *featureEntry[*V, *E] {
 			v := *e.value
 			change(&v)
-			e.extra, e.value = renew(&v, e.extra), &v
-			e.encoded = s.encode(name, &v)
-			return e
+			e.value = &v
+			return entry("update of ", e)
 		})
 	}
 	r.disable = func(off bool) {
-		edit(func(e *featureEntry[V, E]) *featureEntry[V, E] { e.disabled = off; return e })
+		s.edit(name, r, func(e featureEntry[*V, *E]) *featureEntry[*V, *E] { e.disabled = off; return &e })
 	}
 	r.remove = func() {
-		edit(func(*featureEntry[V, E]) *featureEntry[V, E] { return nil })
+		s.edit(name, r, func(featureEntry[*V, *E]) *featureEntry[*V, *E] { return nil })
 	}
-	s.insert(&featureEntry[V, E]{name: name, value: value, encoded: s.encode(name, value), extra: extra, owner: r})
+	s.insert(entry("", featureEntry[*V, *E]{name: name, value: value, extra: &extra, owner: r}))
 	s.changed()
 	return r
-}
-
-// encode returns the JSON of a feature for lists.
-func (s *featureSet[V, E]) encode(name string, value *V) []byte {
-	encoded, err := jsonv2.Marshal(value, deterministic)
-	if err != nil {
-		panic(fmt.Sprintf("mcp: %s %q: %v", s.kind, name, err))
-	}
-	return encoded
 }
 
 func (s *featureSet[V, E]) insert(e *featureEntry[V, E]) {
@@ -139,30 +141,21 @@ func (s *featureSet[V, E]) insert(e *featureEntry[V, E]) {
 	s.snap.Store(nil)
 }
 
-// edit replaces the entry of r by f of a copy; a nil result removes it. It does nothing if the
-// feature was removed, even if another one has its name.
-func (s *featureSet[V, E]) edit(name string, r *Registration[V], f func(*featureEntry[V, E]) *featureEntry[V, E]) {
+// edit replaces an entry by the result of f; nil removes it. It does nothing if the owner's feature
+// was removed, even if another one has its name.
+func (s *featureSet[V, E]) edit(name string, owner any, f func(featureEntry[V, E]) *featureEntry[V, E]) {
 	for {
-		old := s.owned(name, r)
-		if old == nil {
+		s.mu.Lock()
+		old := s.all[name]
+		s.mu.Unlock()
+		if old == nil || old.owner != owner {
 			return
 		}
-		copied := *old
-		e := f(&copied) // calls the user's function, so without the lock
-		if s.swap(name, old, e) {
+		if s.swap(name, old, f(*old)) { // f calls the user's function, so without the lock
 			s.changed()
 			return
 		}
 	}
-}
-
-func (s *featureSet[V, E]) owned(name string, r *Registration[V]) *featureEntry[V, E] {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e := s.all[name]; e != nil && e.owner == r {
-		return e
-	}
-	return nil
 }
 
 // swap replaces an entry and reports true, unless it was changed concurrently.

@@ -102,15 +102,7 @@ func (r *Request) Param(key string) (json.RawMessage, bool) {
 // EncodeResult returns the JSON of a result of this request: its members, its `_meta` with the
 // identity of the server, and its result type. It contains no line breaks.
 func (r *Request) EncodeResult(res Result) (json.RawMessage, error) {
-	return encodeResult(nil, res, r.frame(), false)
-}
-
-// frame returns the members of each `_meta` that identify the server; nil without a server.
-func (r *Request) frame() []byte {
-	if r.server == nil {
-		return nil
-	}
-	return r.server.frame
+	return encodeResult(nil, res, r.server, false)
 }
 
 // inSession reports whether the result is for a session, whose revision has neither result types nor

@@ -17,21 +17,20 @@ type Resource struct {
 	URI string `json:"uri"`
 	// Name is the resource's name for programs.
 	Name string `json:"name"`
-	// Title is what people see; Name when empty.
+	// Title is the name for people. Default: Name.
 	Title string `json:"title,omitzero"`
-	// Description tells the model what the resource holds.
+	// Description explains the contents to the model.
 	Description string `json:"description,omitzero"`
-	// MIMEType is the type of the contents. Default: text/plain for functions that give a string,
-	// application/octet-stream for those that give bytes.
+	// MIMEType is the type of the contents. Default: text/plain for functions that return a string,
+	// application/octet-stream for those that return bytes.
 	MIMEType string `json:"mimeType,omitzero"`
-	// Size is the number of bytes of the contents, nil when unknown.
+	// Size is the number of bytes of the contents; nil if unknown.
 	Size        *int64       `json:"size,omitzero"`
 	Annotations *Annotations `json:"annotations,omitzero"`
 	Icons       []Icon       `json:"icons,omitempty"`
 	Meta        Meta         `json:"_meta,omitzero"`
 
-	// Cache says how long and for whom what is read may be kept. Default: not at all. What is
-	// public on a server with [ServerOptions.Visible] is private all the same.
+	// Cache has the cache hints of the contents. Default: no caching.
 	Cache Cache `json:"-"`
 }
 
@@ -43,9 +42,9 @@ type ResourceTemplate struct {
 	URITemplate string `json:"uriTemplate"`
 	// Name is the family's name for programs.
 	Name string `json:"name"`
-	// Title is what people see; Name when empty.
+	// Title is the name for people. Default: Name.
 	Title string `json:"title,omitzero"`
-	// Description tells the model what the resources hold.
+	// Description explains the contents to the model.
 	Description string `json:"description,omitzero"`
 	// MIMEType is the type of the contents, if it is the same for all. Default: as for [Resource].
 	MIMEType    string       `json:"mimeType,omitzero"`
@@ -53,16 +52,16 @@ type ResourceTemplate struct {
 	Icons       []Icon       `json:"icons,omitempty"`
 	Meta        Meta         `json:"_meta,omitzero"`
 
-	// Cache says how long and for whom what is read may be kept, as for [Resource].
+	// Cache has the cache hints of the contents. Default: no caching.
 	Cache Cache `json:"-"`
-	// Complete suggests values for variables, by their names. Variables whose type lists its values
-	// need none.
+	// Complete has functions that suggest values for variables, by the variables' names. A variable
+	// whose type is an enum has a default.
 	Complete map[string]CompleteFunc `json:"-"`
 }
 
-// Expand returns the URI of one resource of the family. The variables are strings, []string, or
-// map[string]string; those that are absent are left out, as the template says. It is an error if
-// the template is malformed, or a variable is of another type.
+// Expand returns the URI of one resource of the family. The values of variables are string,
+// []string or map[string]string; absent variables expand to nothing. It returns an error if the
+// template is malformed or a value has another type.
 //
 // Spec: server/resources, Resource Templates; RFC 6570.
 func (t *ResourceTemplate) Expand(vars map[string]any) (string, error) {
@@ -77,19 +76,18 @@ func (t *ResourceTemplate) Expand(vars map[string]any) (string, error) {
 	return uri, nil
 }
 
-// ResourceContents is what a resource holds, or a part of it: text, or bytes if Blob is not nil.
+// ResourceContents are the contents of a resource, or a part: text, or bytes if Blob is not nil.
 //
 // Spec: server/resources, Resource Contents; schema TextResourceContents, BlobResourceContents.
 type ResourceContents struct {
-	URI      string `json:"uri"`               // when read, the default is the URI that was asked for
-	MIMEType string `json:"mimeType,omitzero"` // when read, the default is that of the resource
+	URI      string `json:"uri"`               // default in a function: the requested URI
+	MIMEType string `json:"mimeType,omitzero"` // default in a function: that of the resource
 	Text     string `json:"text,omitzero"`
 	Blob     []byte `json:"blob,omitzero"` // base64 on the wire
 	Meta     Meta   `json:"_meta,omitzero"`
 }
 
-// MarshalJSON encodes the contents with the one of text and blob that they have, even if it is
-// empty.
+// MarshalJSON encodes the contents with either text or blob, even if that is empty.
 func (c *ResourceContents) MarshalJSON() ([]byte, error) { return c.append(nil) }
 
 func (c *ResourceContents) append(dst []byte) ([]byte, error) {
@@ -117,13 +115,12 @@ func (c *ResourceContents) append(dst []byte) ([]byte, error) {
 	return append(dst, '}'), nil
 }
 
-// A ReadResourceResult is what a resource holds, in one or several parts.
+// A ReadResourceResult has the contents of a resource, in one or several parts.
 //
 // Spec: server/resources, Reading Resources; schema ReadResourceResult.
 type ReadResourceResult struct {
 	Contents []*ResourceContents `json:"contents"`
-	// Cache says how long and for whom the answer may be kept. Default, when a function gives the
-	// result: that of the resource.
+	// Cache has the cache hints. Default in a function: those of the resource.
 	Cache
 	Meta `json:"-"`
 	complete
@@ -153,7 +150,7 @@ type ListResourcesResult struct {
 	Meta `json:"-"`
 	complete
 
-	page *listPage[Resource]
+	page *listPage[*Resource]
 }
 
 func (r *ListResourcesResult) appendFields(dst []byte) ([]byte, error) {
@@ -170,7 +167,7 @@ type ListResourceTemplatesResult struct {
 	Meta `json:"-"`
 	complete
 
-	page *listPage[ResourceTemplate]
+	page *listPage[*ResourceTemplate]
 }
 
 func (r *ListResourceTemplatesResult) appendFields(dst []byte) ([]byte, error) {

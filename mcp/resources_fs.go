@@ -18,25 +18,25 @@ import (
 
 // Bounds of files that are served.
 const (
-	// maxFile bounds the bytes of one file: in base64 it still fits into one message of 16 MiB,
-	// which is what clients take.
+	// maxFile bounds the bytes of one file. In base64 it fits into a message of 16 MiB, the limit of
+	// clients.
 	maxFile = 11 << 20
-	// maxFiles bounds the files of one AddFS: clients take no longer lists.
+	// maxFiles bounds the files of one AddFS. Clients reject longer lists.
 	maxFiles = 10_000
-	// maxFileCompletions bounds the entries of a directory that are looked at for a completion.
+	// maxFileCompletions bounds the entries of a directory that are read for a completion.
 	maxFileCompletions = 1_000
 )
 
-// AddFS registers every file of a file system as a resource, under prefix and the file's path, and
-// gives the handles, in the order of the paths. It is for files that come with the program, such as
-// those of an [embed.FS]: they are listed as they are now, with size and, if known, time of change,
-// and read when a client asks. For a directory that lives there is [AddFSTemplate].
+// AddFS registers every file of a file system as a resource and returns the handles, in the order of
+// the paths. The URI of a file is prefix followed by its path. AddFS is for files that come with the
+// program, such as those of an [embed.FS]: it lists them once, with their size and, if known, time
+// of change, and reads them when a client asks. Use [AddFSTemplate] for a directory that changes.
 //
-// Files of types that are text, and of unknown ones that look like it, are given as text if they
-// are UTF-8, all others as blobs.
+// A file is sent as text if it is UTF-8 and its type is a text type, or is unknown and the file
+// looks like text. Other files are sent as blobs.
 //
-// AddFS panics if the files cannot be served: a prefix that is no URI with a slash at its end, a
-// file of more than 11 MiB, more than 10,000 files, a URI that is taken.
+// AddFS panics if prefix is not a URI that ends with a slash, a file is larger than 11 MiB, there
+// are more than 10,000 files, or a URI is in use.
 //
 // Spec: server/resources, Common URI Schemes.
 func AddFS(s *Server, prefix string, fsys fs.FS) []*Registration[Resource] {
@@ -53,7 +53,7 @@ func AddFS(s *Server, prefix string, fsys fs.FS) []*Registration[Resource] {
 		case err != nil:
 			return err
 		case info.Size() > maxFile:
-			return fmt.Errorf("%s has %d bytes, at most %d can be served", name, info.Size(), maxFile)
+			return fmt.Errorf("%s has %d bytes, want at most %d", name, info.Size(), maxFile)
 		case len(files) == maxFiles:
 			return fmt.Errorf("more than %d files; use AddFSTemplate", maxFiles)
 		}
@@ -63,7 +63,7 @@ func AddFS(s *Server, prefix string, fsys fs.FS) []*Registration[Resource] {
 	if err != nil {
 		panic(fmt.Sprintf("mcp: AddFS %q: %v", prefix, err))
 	}
-	s.resources.ever.Store(true) // also of no files: that is then all there is
+	s.resources.ever.Store(true) // the server has resources, even if the list is empty
 	return files
 }
 
@@ -77,15 +77,15 @@ func (s *Server) addFile(uri, name string, fsys fs.FS, info fs.FileInfo) *Regist
 	return s.addResource(r, func(context.Context, string) (*ReadResourceResult, error) { return readFile(fsys, name) })
 }
 
-// AddFSTemplate registers a family of resources that are the files of a file system, and gives its
-// handle. The template has one variable, which is a file's path, such as in
-// "file:///project/{+path}". Files are not listed, as they may be many and change; unless the
-// template says otherwise, clients get the path completed.
+// AddFSTemplate registers the files of a file system as a family of resources and returns its
+// handle. The template has one variable, the path of a file, as in "file:///project/{+path}". Files
+// are not listed, since they may be many and change. If the template has no Complete, paths are
+// completed.
 //
-// A path has no dots, empty parts or leading slash, so it does not leave the file system. Where
-// links lead is the file system's matter: [os.Root.FS] does not follow them out, [os.DirFS] does.
-// Directories and anything else that is not a regular file are not found. A file of more than 11
-// MiB is an error that says so.
+// A path without ".." elements, empty elements or a leading slash cannot leave the file system, and
+// others are not found. The file system decides where symbolic links lead: [os.Root.FS] does not
+// follow them out of its directory, [os.DirFS] does. Only regular files are found. A file larger
+// than 11 MiB is an error.
 //
 // AddFSTemplate panics as [AddResourceTemplate] does.
 //
@@ -113,9 +113,8 @@ func readFile(fsys fs.FS, name string) (*ReadResourceResult, error) {
 	if !fs.ValidPath(name) {
 		return nil, fs.ErrNotExist
 	}
-	// A path that cannot be looked up is the client's mistake, whatever the system calls it: it
-	// leads through a file, is too long, leaves the root. And what would wait for another process
-	// when it is opened must not be opened.
+	// If Stat fails, the path is wrong: it leads through a file, is too long or leaves the root. A
+	// file that is not regular, such as a named pipe, could block in Open.
 	if info, err := fs.Stat(fsys, name); err != nil || !info.Mode().IsRegular() {
 		return nil, fs.ErrNotExist
 	}
@@ -129,13 +128,15 @@ func readFile(fsys fs.FS, name string) (*ReadResourceResult, error) {
 		return nil, err
 	}
 	if len(data) > maxFile {
-		return nil, Errorf(CodeInternalError, "the file has more than %d bytes", maxFile)
+		return nil, Errorf(CodeInternalError, "the file is larger than %d bytes", maxFile)
 	}
-	return &ReadResourceResult{Contents: []*ResourceContents{fileContents(name, data)}}, nil
+	return &ReadResourceResult{Contents: []*ResourceContents{FileContents(name, data)}}, nil
 }
 
-// fileContents returns a file as text or as a blob.
-func fileContents(name string, data []byte) *ResourceContents {
+// FileContents returns the contents of a file as [AddFS] serves them: text if its type is text, or
+// is unknown and looks like text, else a blob. The MIME type is that of the name's extension. The
+// contents alias data.
+func FileContents(name string, data []byte) *ResourceContents {
 	mimeType, known := fileTypes[strings.ToLower(path.Ext(name))]
 	text := utf8.Valid(data)
 	if !known {
@@ -151,8 +152,7 @@ func fileContents(name string, data []byte) *ResourceContents {
 	return &ResourceContents{MIMEType: mimeType, Blob: data}
 }
 
-// completePath completes the path of a file, directory by directory. A directory that cannot be
-// read has no files to suggest.
+// completePath completes the path of a file, directory by directory.
 func completePath(fsys fs.FS) CompleteFunc {
 	return func(_ context.Context, typed string, _ map[string]string) ([]string, error) {
 		dir, base := path.Split(typed)
@@ -175,7 +175,7 @@ func completePath(fsys fs.FS) CompleteFunc {
 	}
 }
 
-// readDir returns the first entries of a directory, none if it cannot be read.
+// readDir returns the first entries of a directory, or nil if it cannot be read.
 func readDir(fsys fs.FS, name string) []fs.DirEntry {
 	f, err := fsys.Open(name)
 	if err != nil {
@@ -193,7 +193,6 @@ func readDir(fsys fs.FS, name string) []fs.DirEntry {
 	return entries
 }
 
-// isTextType reports whether a MIME type is one of text.
 func isTextType(mimeType string) bool {
 	switch mimeType {
 	case "application/json", "application/javascript", "application/xml", "application/yaml", "application/toml",
@@ -203,8 +202,8 @@ func isTextType(mimeType string) bool {
 	return strings.HasPrefix(mimeType, "text/")
 }
 
-// fileTypes are the MIME types of the extensions that documents and their pictures have. The
-// system's own table differs between machines, and calls TypeScript a video.
+// fileTypes are the MIME types of common file extensions. The operating system's table differs
+// between machines, and has a video type for .ts.
 var fileTypes = map[string]string{
 	".txt": "text/plain", ".log": "text/plain", ".md": "text/markdown", ".markdown": "text/markdown",
 	".html": "text/html", ".htm": "text/html", ".css": "text/css", ".csv": "text/csv", ".tsv": "text/tab-separated-values",

@@ -16,32 +16,34 @@ import (
 // readFunc reads one resource.
 type readFunc func(ctx context.Context, uri string) (*ReadResourceResult, error)
 
-// resourceEntry is what the server keeps of a resource.
+// A resourceEntry is the server's data about a resource.
 type resourceEntry struct {
 	uri  string
 	read readFunc
 }
 
-// templateEntry is what the server keeps of a resource template.
+// A templateEntry is the server's data about a resource template.
 type templateEntry struct {
 	completions
 	template *uritemplate.Template
 	args     *textArguments // nil if the variables have no types
-	// open returns what reads a URI of the template, false for any other URI.
+	// open returns the function that reads a URI, or false if the URI does not match the template.
 	open func(uri string) (readFunc, bool)
 }
 
-// AddResource registers a resource and gives its handle. The function reads it.
+// AddResource registers a resource and returns its handle. The function reads the resource.
 //
-// Out is what it gives: a string becomes text, []byte a blob; [*ResourceContents], a slice of them
-// and [*ReadResourceResult] stay as they are, completed by what the description says. A resource that is
-// not there is told by [NotFound], [fs.ErrNotExist], nil or an empty slice.
+// Out is the contents: a string becomes text, and []byte a blob; [*ResourceContents], a slice of
+// them and [*ReadResourceResult] keep their values, and fields that are not set get those of the
+// Resource. The error [NotFound] or [fs.ErrNotExist], nil or an empty slice mean that the resource
+// does not exist.
 //
-// The function may [Ask]. An [*Error] is shown to the client, any other error is logged and becomes
-// "internal error". A panic is contained. The context ends when the client cancels or goes away.
+// The function may call [Ask]. An [*Error] is sent to the client; any other error is logged and
+// becomes "internal error". A panic is recovered. The context ends when the client cancels or
+// disconnects.
 //
-// AddResource panics if the resource cannot work: no name, a URI that is none by RFC 3986 or is
-// taken.
+// AddResource panics if the resource is invalid: an empty name, or a URI that does not follow RFC
+// 3986 or is in use.
 //
 // Spec: server/resources.
 func AddResource[Out any](s *Server, r *Resource, f func(ctx context.Context, uri string) (Out, error)) *Registration[Resource] {
@@ -66,20 +68,10 @@ func AddResource[Out any](s *Server, r *Resource, f func(ctx context.Context, ur
 }
 
 func (s *Server) addResource(r *Resource, read readFunc) *Registration[Resource] {
-	entry, err := prepareResource(r, resourceEntry{uri: r.URI, read: read})
-	if err != nil {
-		panic(fmt.Sprintf("mcp: resource %q: %v", r.URI, err))
-	}
-	return s.resources.add(r.URI, r, entry, func(r *Resource, old resourceEntry) resourceEntry {
-		entry, err := prepareResource(r, old)
-		if err != nil {
-			panic(fmt.Sprintf("mcp: update of resource %q: %v", old.uri, err))
-		}
-		return entry
-	})
+	return register(&s.resources, r.URI, r, resourceEntry{uri: r.URI, read: read}, prepareResource)
 }
 
-// prepareResource checks a resource and encodes it for lists.
+// prepareResource validates a resource.
 func prepareResource(r *Resource, entry resourceEntry) (resourceEntry, error) {
 	if r.URI != entry.uri {
 		return entry, fmt.Errorf("the URI cannot become %q", r.URI)
@@ -90,13 +82,10 @@ func prepareResource(r *Resource, entry resourceEntry) (resourceEntry, error) {
 	if r.Size != nil && *r.Size < 0 {
 		return entry, fmt.Errorf("Size is %d, want 0 or more", *r.Size)
 	}
-	if err := checkDescription(r.Name, r.Annotations, r.Cache); err != nil {
-		return entry, err
-	}
-	return entry, nil
+	return entry, checkDescription(r.Name, r.Annotations, r.Cache)
 }
 
-// checkDescription checks what resources and templates have in common.
+// checkDescription validates the fields that resources and templates share.
 func checkDescription(name string, a *Annotations, c Cache) error {
 	if name == "" {
 		return errors.New("the name is empty")
@@ -104,7 +93,7 @@ func checkDescription(name string, a *Annotations, c Cache) error {
 	if a != nil {
 		for _, role := range a.Audience {
 			if role != RoleUser && role != RoleAssistant {
-				return fmt.Errorf("Annotations.Audience holds %q, want %q or %q", role, RoleUser, RoleAssistant)
+				return fmt.Errorf("Annotations.Audience has %q, want %q or %q", role, RoleUser, RoleAssistant)
 			}
 		}
 		if a.Priority != nil && !(0 <= *a.Priority && *a.Priority <= 1) {
@@ -114,21 +103,20 @@ func checkDescription(name string, a *Annotations, c Cache) error {
 	return c.validate()
 }
 
-// AddResourceTemplate registers a family of resources and gives its handle. The function reads any
-// of them; what it gives, and how it fails, is as for [AddResource].
+// AddResourceTemplate registers a family of resources and returns its handle. The function reads
+// each of them. Its results and errors are as for [AddResource].
 //
-// Vars is what the URI holds: a struct with a field for each of the template's variables, strings,
-// numbers, booleans or []string, with the tags that [AddTool] describes; or map[string]string. A
-// field named uri gets the whole URI, unless the template has a variable of this name. Values are
-// decoded, so that they may hold any character, slashes too: for files there is [AddFSTemplate]. A
-// URI whose variables do not fit the types, or that leaves out one that is not optional, is none of
-// the family.
+// Vars is a struct with a field for each variable of the template: strings, numbers, booleans or
+// []string, with the tags that [AddTool] describes. It may also be map[string]string. A field named
+// uri gets the whole URI, unless the template has a variable of this name. Values are
+// percent-decoded and may contain any character, including slashes; use [AddFSTemplate] for files.
+// A URI does not match if a variable has the wrong type, or lacks a value and is not optional.
 //
-// A resource that was registered with [AddResource] wins over templates, and among templates the
-// one with the most literal text.
+// A resource of [AddResource] takes precedence over templates, and among templates the one with the
+// most literal text.
 //
-// AddResourceTemplate panics if the template cannot work: no name, a pattern that is not by RFC
-// 6570 or is taken, fields that are not those of the pattern.
+// AddResourceTemplate panics if the template is invalid: an empty name, a pattern that does not
+// follow RFC 6570 or is in use, or fields that differ from the variables.
 //
 // Spec: server/resources, Resource Templates.
 func AddResourceTemplate[Vars, Out any](s *Server, t *ResourceTemplate, f func(context.Context, Vars) (Out, error)) *Registration[ResourceTemplate] {
@@ -153,27 +141,11 @@ func AddResourceTemplate[Vars, Out any](s *Server, t *ResourceTemplate, f func(c
 	if err != nil {
 		panic(fmt.Sprintf("mcp: AddResourceTemplate %q: %v", t.URITemplate, err))
 	}
-	return s.addTemplate(&copied, entry)
+	return register(&s.templates, t.URITemplate, &copied, entry, s.prepareTemplate)
 }
 
-func (s *Server) addTemplate(t *ResourceTemplate, entry templateEntry) *Registration[ResourceTemplate] {
-	entry, err := prepareTemplate(t, entry)
-	if err != nil {
-		panic(fmt.Sprintf("mcp: resource template %q: %v", t.URITemplate, err))
-	}
-	s.noteCompletions(entry.completions)
-	return s.templates.add(t.URITemplate, t, entry, func(t *ResourceTemplate, old templateEntry) templateEntry {
-		entry, err := prepareTemplate(t, old)
-		if err != nil {
-			panic(fmt.Sprintf("mcp: update of resource template %q: %v", old.template.String(), err))
-		}
-		s.noteCompletions(entry.completions)
-		return entry
-	})
-}
-
-// prepareTemplate checks a template and encodes it for lists.
-func prepareTemplate(t *ResourceTemplate, entry templateEntry) (templateEntry, error) {
+// prepareTemplate validates a template and merges its completions.
+func (s *Server) prepareTemplate(t *ResourceTemplate, entry templateEntry) (templateEntry, error) {
 	if t.URITemplate != entry.template.String() {
 		return entry, fmt.Errorf("the pattern cannot become %q", t.URITemplate)
 	}
@@ -186,41 +158,31 @@ func prepareTemplate(t *ResourceTemplate, entry templateEntry) (templateEntry, e
 	}
 	var err error
 	of := fmt.Sprintf("resource template %.128q", t.URITemplate)
-	if entry.completions, err = newCompletions(of, entry.template.Variables(), derived, t.Complete); err != nil {
-		return entry, err
-	}
-	return entry, nil
+	entry.completions, err = s.newCompletions(of, entry.template.Variables(), derived, t.Complete)
+	return entry, err
 }
 
 func (s *Server) listResources(ctx context.Context, req *Request) (Result, error) {
 	if !s.offersResources() {
 		return nil, methodNotFound(req.Method)
 	}
-	var visible func(*Resource) bool
-	if s.opts.Visible != nil {
-		visible = func(r *Resource) bool { return s.opts.Visible(ctx, Feature{Resource: r}) }
-	}
-	page, next, err := paginate(s, &s.resources, req, visible)
+	page, next, err := paginate(ctx, s, &s.resources, req)
 	if err != nil {
 		return nil, err
 	}
-	return &ListResourcesResult{Resources: page.itemsFor(s, req), NextCursor: next, page: page, Cache: s.listCache()}, nil
+	return &ListResourcesResult{Resources: page.itemsFor(s, req), NextCursor: next, page: page, Cache: s.opts.Cache}, nil
 }
 
 func (s *Server) listTemplates(ctx context.Context, req *Request) (Result, error) {
 	if !s.offersResources() {
 		return nil, methodNotFound(req.Method)
 	}
-	var visible func(*ResourceTemplate) bool
-	if s.opts.Visible != nil {
-		visible = func(t *ResourceTemplate) bool { return s.opts.Visible(ctx, Feature{Template: t}) }
-	}
-	page, next, err := paginate(s, &s.templates, req, visible)
+	page, next, err := paginate(ctx, s, &s.templates, req)
 	if err != nil {
 		return nil, err
 	}
 	return &ListResourceTemplatesResult{
-		ResourceTemplates: page.itemsFor(s, req), NextCursor: next, page: page, Cache: s.listCache(),
+		ResourceTemplates: page.itemsFor(s, req), NextCursor: next, page: page, Cache: s.opts.Cache,
 	}, nil
 }
 
@@ -248,18 +210,18 @@ func (s *Server) readResource(ctx context.Context, c *call, uri string, _ json.R
 	return s.finishRead(from, uri, res)
 }
 
-// An origin is something that can be read, and what its description says of the contents.
+// An origin is a resource that can be read, with the defaults of its contents.
 type origin struct {
 	read     readFunc
 	mimeType string
 	cache    Cache
 }
 
-// findResource returns what reads a URI, if the caller may see it. A resource that is registered
-// hides the templates that its URI matches, also from those who may not see it.
+// findResource returns the origin of a URI, if the caller may see it. A registered resource hides
+// the templates that its URI matches, even if the caller may not see the resource.
 func (s *Server) findResource(ctx context.Context, uri string) (from origin, ok bool) {
 	if e, found := s.resources.lookup(uri); found {
-		return origin{e.extra.read, e.value.MIMEType, e.value.Cache}, s.visible(ctx, Feature{Resource: e.value})
+		return origin{e.extra.read, e.value.MIMEType, e.value.Cache}, s.Visible(ctx, resourceFeature(e.value))
 	}
 	e, read := s.findTemplate(ctx, uri)
 	if e == nil {
@@ -268,36 +230,29 @@ func (s *Server) findResource(ctx context.Context, uri string) (from origin, ok 
 	return origin{read, e.value.MIMEType, e.value.Cache}, true
 }
 
-// findTemplate returns the most literal of the templates that match a URI, if there is one that the
-// caller may see, and what reads the URI.
-func (s *Server) findTemplate(ctx context.Context, uri string) (best *featureEntry[ResourceTemplate, templateEntry], read readFunc) {
+// findTemplate returns the visible template that matches a URI and has the most literal text, and
+// the function that reads the URI.
+func (s *Server) findTemplate(ctx context.Context, uri string) (best *featureEntry[*ResourceTemplate, *templateEntry], read readFunc) {
 	most := -1
 	for _, e := range s.templates.list() {
 		literals := e.extra.template.LiteralLen()
 		if literals <= most {
 			continue
 		}
-		if open, ok := e.extra.open(uri); ok && s.visible(ctx, Feature{Template: e.value}) {
+		if open, ok := e.extra.open(uri); ok && s.Visible(ctx, templateFeature(e.value)) {
 			best, read, most = e, open, literals
 		}
 	}
 	return best, read
 }
 
-// readable reports whether the caller may read a URI, as far as that can be told without reading
-// it.
-func (s *Server) readable(ctx context.Context, uri string) bool {
-	_, ok := s.findResource(ctx, uri)
-	return ok
-}
-
-// finishRead returns a result what the resource's description says, and the function left open.
-// What the function gave may be its own to keep, so it stays unchanged.
+// finishRead returns a copy of a result whose unset fields have the defaults of the origin. The
+// function may still use its own result, which is not changed.
 func (s *Server) finishRead(from origin, uri string, given *ReadResourceResult) (Result, error) {
 	res := &ReadResourceResult{Cache: given.Cache, Meta: given.Meta}
 	for i, c := range given.Contents {
 		if c == nil {
-			return nil, fmt.Errorf("resource %q: contents %d are nil", uri, i)
+			return nil, fmt.Errorf("resource %q: Contents[%d] is nil", uri, i)
 		}
 		part := *c
 		if part.URI == "" {
@@ -314,15 +269,11 @@ func (s *Server) finishRead(from origin, uri string, given *ReadResourceResult) 
 	if err := res.Cache.validate(); err != nil {
 		return nil, fmt.Errorf("resource %q: %w", uri, err)
 	}
-	res.Cache = res.Cache.orPrivate()
-	if s.opts.Visible != nil {
-		res.Scope = CachePrivate
-	}
 	return res, nil
 }
 
-// bindContents returns the function that makes a result of what a resource's function returned, and
-// the MIME type of such results, if it can be told.
+// bindContents returns the function that converts the output of a resource's function to a result,
+// and the default MIME type.
 func bindContents[Out any]() (convert func(Out) *ReadResourceResult, mimeType string, err error) {
 	var out Out
 	switch any(&out).(type) {
@@ -350,69 +301,55 @@ func bindContents[Out any]() (convert func(Out) *ReadResourceResult, mimeType st
 	case **ReadResourceResult:
 		return func(v Out) *ReadResourceResult { return any(v).(*ReadResourceResult) }, "", nil
 	}
-	return nil, "", fmt.Errorf("%s: want string, []byte, *ResourceContents, []*ResourceContents or *ReadResult", reflect.TypeFor[Out]())
+	return nil, "", fmt.Errorf("%s: want string, []byte, *ResourceContents, []*ResourceContents or *ReadResourceResult", reflect.TypeFor[Out]())
 }
 
-// bindTemplate relates a template's variables to what its function takes.
+// bindTemplate returns the entry of a template and its typed function.
 func bindTemplate[Vars any](pattern string, read func(context.Context, Vars) (*ReadResourceResult, error)) (entry templateEntry, err error) {
 	if entry.template, err = uritemplate.Parse(pattern); err != nil {
 		return entry, err
 	}
-	switch in := reflect.TypeFor[Vars](); {
-	case in == reflect.TypeFor[map[string]string]():
-		entry.open, err = openUntyped(entry.template, read)
-		return entry, err
-	case in.Kind() != reflect.Struct:
-		return entry, fmt.Errorf("variables: %s: want a struct or map[string]string", in)
-	default:
+	in := reflect.TypeFor[Vars]()
+	if in != reflect.TypeFor[map[string]string]() {
+		if in.Kind() != reflect.Struct {
+			return entry, fmt.Errorf("variables: %s: want a struct or map[string]string", in)
+		}
 		if entry.args, err = textArgumentsOf(in); err != nil {
 			return entry, fmt.Errorf("variables: %w", err)
 		}
-		entry.open, err = openTyped(entry.template, entry.args, read)
+	}
+	m, err := newMatcher(entry.template, entry.args)
+	if err != nil {
 		return entry, err
 	}
-}
-
-// openUntyped returns what opens a URI whose variables go into a map.
-func openUntyped[Vars any](t *uritemplate.Template, read func(context.Context, Vars) (*ReadResourceResult, error)) (func(string) (readFunc, bool), error) {
-	m, err := t.Matcher(nil)
-	if err != nil {
-		return nil, err
-	}
-	return func(uri string) (readFunc, bool) {
-		found, ok := m.Match(uri)
-		if !ok {
-			return nil, false
-		}
-		texts := make(map[string]string, len(found))
-		for name, value := range found {
-			texts[name] = value.(string)
-		}
-		vars := any(texts).(Vars)
-		return func(ctx context.Context, _ string) (*ReadResourceResult, error) { return read(ctx, vars) }, true
-	}, nil
-}
-
-// openTyped returns what opens a URI whose variables go into the fields of a struct.
-func openTyped[Vars any](t *uritemplate.Template, args *textArguments, read func(context.Context, Vars) (*ReadResourceResult, error)) (func(string) (readFunc, bool), error) {
-	m, err := typedMatcher(t, args)
-	if err != nil {
-		return nil, err
-	}
-	return func(uri string) (readFunc, bool) {
+	entry.open = func(uri string) (readFunc, bool) {
 		var vars Vars
-		if found, ok := m.Match(uri); !ok || !args.fill(found, uri, &vars) {
+		found, ok := m.Match(uri)
+		switch {
+		case !ok:
+			return nil, false
+		case entry.args == nil:
+			texts := make(map[string]string, len(found))
+			for name, value := range found {
+				texts[name] = value.(string)
+			}
+			vars = any(texts).(Vars)
+		case !entry.args.fill(found, uri, &vars):
 			return nil, false
 		}
 		return func(ctx context.Context, _ string) (*ReadResourceResult, error) { return read(ctx, vars) }, true
-	}, nil
+	}
+	return entry, nil
 }
 
 // uriField is the name of the field that gets the whole URI.
 const uriField = "uri"
 
-// typedMatcher returns the matcher of a template whose variables have types.
-func typedMatcher(t *uritemplate.Template, args *textArguments) (*uritemplate.Matcher, error) {
+// newMatcher returns the matcher of a template. The args are the types of its variables, or nil.
+func newMatcher(t *uritemplate.Template, args *textArguments) (*uritemplate.Matcher, error) {
+	if args == nil {
+		return t.Matcher(nil)
+	}
 	lists := map[string]bool{}
 	names := t.Variables()
 	for _, a := range args.list {
@@ -429,10 +366,10 @@ func typedMatcher(t *uritemplate.Template, args *textArguments) (*uritemplate.Ma
 	return t.Matcher(lists)
 }
 
-// fill decodes the variables of a URI into v, a pointer to a struct. False means that they do not
-// fit.
+// fill decodes the variables of a URI into v, a pointer to a struct. It reports false if a variable
+// has the wrong type.
 func (a *textArguments) fill(vars map[string]any, uri string, v any) bool {
-	if _, taken := vars[uriField]; !taken && a.find(uriField) != nil {
+	if _, isVariable := vars[uriField]; !isVariable && a.find(uriField) != nil {
 		vars[uriField] = uri
 	}
 	object := []byte{'{'}

@@ -78,10 +78,10 @@ type fieldAppender interface {
 // deterministic makes equal values encode to equal JSON, on which the caches of clients rely.
 var deterministic = jsonv2.Deterministic(true)
 
-// encodeResult appends the JSON of a result. Members that every result has come first. The result
-// is on one line: the JSON library writes no line breaks, and raw JSON is converted. With inSession,
-// it omits what package legacy would remove from every result.
-func encodeResult(dst []byte, res Result, frame []byte, inSession bool) ([]byte, error) {
+// encodeResult appends the JSON of a result of a server, which may be nil. Members that every result
+// has come first. The result is on one line: the JSON library writes no line breaks, and raw JSON is
+// converted. With inSession, it omits what package legacy would remove from every result.
+func encodeResult(dst []byte, res Result, s *Server, inSession bool) ([]byte, error) {
 	if raw, ok := res.(RawResult); ok {
 		if err := jsonscan.Valid(raw, jsonscan.Limits{}); err != nil || jsonscan.Kind(raw) != '{' {
 			return nil, fmt.Errorf("invalid raw result %.20q: must be a JSON object", []byte(raw))
@@ -97,9 +97,9 @@ func encodeResult(dst []byte, res Result, frame []byte, inSession bool) ([]byte,
 		dst = append(jsonscan.AppendQuote(append(dst, `"resultType":`...), typ), ',')
 	}
 	if inSession {
-		frame = nil
+		s = nil
 	}
-	dst, err := appendMeta(dst, res.ResultMeta(), frame)
+	dst, err := appendMeta(dst, res.ResultMeta(), s)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +115,11 @@ func encodeResult(dst []byte, res Result, frame []byte, inSession bool) ([]byte,
 		if len(dst) > own {
 			dst = append(dst, ',')
 		}
-		dst, err = appendCache(dst, r.cacheHints())
+		hints := r.cacheHints()
+		if _, same := res.(*DiscoverResult); !same && s != nil && s.opts.Visible != nil {
+			hints.Scope = CachePrivate // the result depends on the caller
+		}
+		dst, err = appendCache(dst, hints)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("encode %T: %w", res, err)
@@ -140,12 +144,13 @@ func appendRaw(dst []byte, raw RawResult) []byte {
 }
 
 // appendMeta appends the member `_meta`, followed by a comma, if it is not empty.
-func appendMeta(dst []byte, meta Meta, frame []byte) ([]byte, error) {
+func appendMeta(dst []byte, meta Meta, s *Server) ([]byte, error) {
+	var frame []byte
+	if _, own := meta[wire.MetaServerInfo]; s != nil && !own {
+		frame = s.frame
+	}
 	if len(meta) == 0 && len(frame) == 0 {
 		return dst, nil
-	}
-	if _, own := meta[wire.MetaServerInfo]; own {
-		frame = nil
 	}
 	dst = append(dst, `"_meta":{`...)
 	dst = append(dst, frame...)

@@ -42,17 +42,7 @@ func TestSTDIO02_ResultsAreOneLine(t *testing.T) {
 
 // The server's own lists and structured results go by ways of their own.
 func TestSTDIO02_ResultsOfServersAreOneLine(t *testing.T) {
-	scribble := func(next mcp.Handler) mcp.Handler {
-		return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-			res, err := next.ServeMCP(ctx, req)
-			if r, ok := res.(*mcp.CallToolResult); ok {
-				content := r.StructuredContent.(stdjson.RawMessage)
-				copy(content, strings.Replace(string(content), " ", "\n", 1))
-			}
-			return res, err
-		})
-	}
-	s := mcp.NewServer("\n", "1", &mcp.ServerOptions{Middleware: []mcp.Middleware{scribble}})
+	s := mcp.NewServer("\n", "1", nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "a", Description: "\n", InputSchema: stdjson.RawMessage(spread)},
 		func(context.Context, stdjson.RawMessage) (map[string]string, error) {
 			return map[string]string{"a": "b c"}, nil

@@ -67,7 +67,7 @@ func TestResultsThatEmbedAnother(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hints := map[string]string{"discover": `,"ttlMs":0,"cacheScope":""}`, "list": `,"ttlMs":0,"cacheScope":"private"}`}
+	const hints = `,"ttlMs":0,"cacheScope":"private"}`
 	for name, res := range map[string]mcp.Result{
 		"discover": &struct {
 			mcp.DiscoverResult
@@ -79,7 +79,7 @@ func TestResultsThatEmbedAnother(t *testing.T) {
 		}{*tools.(*mcp.ListToolsResult), "x"},
 	} {
 		got := answered(t, "server/discover", func(context.Context, *mcp.Request) (mcp.Result, error) { return res, nil })
-		if want := `{"resultType":"complete",` + strings.TrimSuffix(encoded(t, res)[1:], "}") + hints[name]; got != want {
+		if want := `{"resultType":"complete",` + strings.TrimSuffix(encoded(t, res)[1:], "}") + hints; got != want {
 			t.Errorf("%s:\ngot  %s\nwant %s", name, got, want)
 		}
 	}

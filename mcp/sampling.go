@@ -350,7 +350,7 @@ func (p *CreateMessageParams) check() error {
 	case p.MaxTokens <= 0:
 		return fmt.Errorf("MaxTokens is %d, want a positive number", p.MaxTokens)
 	case len(p.Messages) == 0:
-		return errors.New("there are no messages")
+		return errors.New("the conversation has no messages")
 	}
 	if err := p.checkTools(); err != nil {
 		return err
@@ -418,7 +418,7 @@ func (m *SamplingMessage) check(open map[string]bool) error {
 	case m.Role != RoleUser && m.Role != RoleAssistant:
 		return fmt.Errorf("the role is %q, want %q or %q", m.Role, RoleUser, RoleAssistant)
 	case len(m.Content) == 0:
-		return errors.New("there is no content")
+		return errors.New("the message has no content")
 	}
 	for _, c := range m.Content {
 		if err := checkSampled(c); err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -30,10 +31,10 @@ type Server struct {
 	handler atomic.Pointer[stack] // the middleware around the dispatch
 	serving atomic.Int64
 
-	tools     featureSet[Tool, toolEntry]
-	prompts   featureSet[Prompt, promptEntry]
-	resources featureSet[Resource, resourceEntry]
-	templates featureSet[ResourceTemplate, templateEntry]
+	tools     featureSet[*Tool, *toolEntry]
+	prompts   featureSet[*Prompt, *promptEntry]
+	resources featureSet[*Resource, *resourceEntry]
+	templates featureSet[*ResourceTemplate, *templateEntry]
 	changes   broadcaster
 	sealer    *seal.KeyRing
 
@@ -112,10 +113,11 @@ func NewServer(name, version string, opts *ServerOptions) *Server {
 	s.sealer = newStateKeyRing(s.opts.StateKeys)
 	s.middleware = slices.Clone(s.opts.Middleware)
 	s.wrap()
-	s.tools.init("tool", func() { s.changes.listChanged(toolsChanged) })
-	s.prompts.init("prompt", func() { s.changes.listChanged(promptsChanged) })
-	s.resources.init("resource", func() { s.changes.listChanged(resourcesChanged) })
-	s.templates.init("resource template", func() { s.changes.listChanged(resourcesChanged) })
+	changed := func(c listChange) func() { return func() { s.changes.listChanged(c) } }
+	s.tools.init("tool", toolFeature, changed(toolsChanged))
+	s.prompts.init("prompt", promptFeature, changed(promptsChanged))
+	s.resources.init("resource", resourceFeature, changed(resourcesChanged))
+	s.templates.init("resource template", templateFeature, changed(resourcesChanged))
 	s.methods.Store(&map[string]Handler{})
 	s.topics.Store(&map[string]Topic{})
 	return s
@@ -232,10 +234,7 @@ func (s *Server) HandleMethod(method string, h Handler) {
 	if h == nil {
 		panic(fmt.Sprintf("mcp: the handler of method %q is nil", method))
 	}
-	methods := make(map[string]Handler, len(old)+1)
-	for k, v := range old {
-		methods[k] = v
-	}
+	methods := maps.Clone(old)
 	methods[method] = h
 	s.methods.Store(&methods)
 }
@@ -258,12 +257,8 @@ func (s *Server) AddExtension(id string, settings any) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	extensions := map[string]any{}
-	for k, v := range s.extensions {
-		extensions[k] = v
-	}
-	extensions[id] = json.RawMessage(encoded)
-	s.extensions = extensions
+	s.extensions = maps.Clone(s.extensions) // capabilities returns the old map
+	put(&s.extensions, id, any(json.RawMessage(encoded)))
 }
 
 // HeaderParams returns the arguments of a tool that HTTP clients repeat in headers. It returns nil
@@ -276,7 +271,7 @@ func (s *Server) HeaderParams(ctx context.Context, req *Request, tool string) (p
 	c := &call{Context: ctx, server: s, req: req}
 	var err error // of a panic in Visible, which the call itself will report
 	defer recovered(c, s.log, req.Method, &err)
-	if s.visible(c, toolFeature(e.value)) {
+	if s.Visible(c, toolFeature(e.value)) {
 		params = e.extra.headerParams
 	}
 	return params
@@ -290,8 +285,13 @@ type Feature struct {
 	Template *ResourceTemplate
 }
 
-func toolFeature(t *Tool) Feature { return Feature{Tool: t} }
+func toolFeature(t *Tool) Feature                 { return Feature{Tool: t} }
+func promptFeature(p *Prompt) Feature             { return Feature{Prompt: p} }
+func resourceFeature(r *Resource) Feature         { return Feature{Resource: r} }
+func templateFeature(t *ResourceTemplate) Feature { return Feature{Template: t} }
 
-func (s *Server) visible(ctx context.Context, f Feature) bool {
+// Visible reports whether the caller of ctx may see and use a feature; see [ServerOptions.Visible].
+// Extensions call it before they reveal the feature. It is safe for concurrent use.
+func (s *Server) Visible(ctx context.Context, f Feature) bool {
 	return s.opts.Visible == nil || s.opts.Visible(ctx, f)
 }

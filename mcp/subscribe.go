@@ -337,8 +337,7 @@ func (f SubscriptionFilter) lists() (c listChange) {
 	return c
 }
 
-// openFilter returns the part of the requested filter that the server supports, which is what it
-// acknowledges.
+// openFilter returns the part of the requested filter that the server supports and acknowledges.
 func (s *Server) openFilter(ctx context.Context, req *Request) (f SubscriptionFilter, err error) {
 	if len(req.Params) > maxListen {
 		return f, Errorf(CodeInvalidParams, "params are %d bytes long, want at most %d", len(req.Params), maxListen)
@@ -358,7 +357,11 @@ func (s *Server) openFilter(ctx context.Context, req *Request) (f SubscriptionFi
 	f.PromptsListChanged = f.PromptsListChanged && s.prompts.ever.Load()
 	f.ResourcesListChanged = f.ResourcesListChanged && s.offersResources()
 	f.ResourceSubscriptions = slices.DeleteFunc(f.ResourceSubscriptions, func(uri string) bool {
-		return len(uri) > maxURI || !s.offersResources() || !s.readable(ctx, uri)
+		if len(uri) > maxURI || !s.offersResources() {
+			return true
+		}
+		_, found := s.findResource(ctx, uri)
+		return !found
 	})
 	return f, nil
 }

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 
 	jsonv2 "github.com/go-json-experiment/json"
-
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
 // A Tool describes a function that a model can call.
@@ -63,21 +61,10 @@ type CallToolResult struct {
 	IsError bool `json:"isError,omitzero"`
 	Meta    `json:"-"`
 	complete
-
-	// checked is the structured content as the server has encoded it.
-	checked json.RawMessage
 }
 
-// textResult returns a result with one text, in one allocation.
 func textResult(text string) *CallToolResult {
-	r := &struct {
-		CallToolResult
-		content [1]ContentBlock
-		text    TextContent
-	}{text: TextContent{Text: text}}
-	r.content[0] = &r.text
-	r.Content = r.content[:]
-	return &r.CallToolResult
+	return &CallToolResult{Content: []ContentBlock{Text(text)}}
 }
 
 // appendFields encodes the most frequent result by hand, for speed.
@@ -95,7 +82,7 @@ func (r *CallToolResult) appendFields(dst []byte) ([]byte, error) {
 	dst = append(dst, ']')
 	if r.StructuredContent != nil {
 		dst = append(dst, `,"structuredContent":`...)
-		if dst, err = r.appendStructured(dst); err != nil {
+		if dst, err = appendValue(dst, r.StructuredContent); err != nil {
 			return nil, err
 		}
 	}
@@ -103,17 +90,6 @@ func (r *CallToolResult) appendFields(dst []byte) ([]byte, error) {
 		dst = append(dst, `,"isError":true`...)
 	}
 	return dst, nil
-}
-
-func (r *CallToolResult) appendStructured(dst []byte) ([]byte, error) {
-	raw, ok := r.StructuredContent.(json.RawMessage)
-	if ok && len(raw) > 0 && len(raw) == len(r.checked) && &raw[0] == &r.checked[0] {
-		from := len(dst)
-		dst = append(dst, raw...)
-		jsonscan.OneLine(dst[from:]) // middleware may have changed the bytes
-		return dst, nil
-	}
-	return appendValue(dst, r.StructuredContent)
 }
 
 // A ListToolsResult is one page of a server's tools.
@@ -126,7 +102,7 @@ type ListToolsResult struct {
 	Meta `json:"-"`
 	complete
 
-	page *listPage[Tool]
+	page *listPage[*Tool]
 }
 
 func (r *ListToolsResult) appendFields(dst []byte) ([]byte, error) {

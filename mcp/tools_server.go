@@ -51,16 +51,7 @@ func AddTool[In, Out any](s *Server, t *Tool, f func(context.Context, In) (Out, 
 	if err != nil {
 		panic(fmt.Sprintf("mcp: AddTool %q: %v", t.Name, err))
 	}
-	return s.tools.add(t.Name, bound.tool, bound.entry, renewTool)
-}
-
-// renewTool returns the data of a changed tool.
-func renewTool(t *Tool, old toolEntry) toolEntry {
-	entry, err := prepareTool(t, old)
-	if err != nil {
-		panic(fmt.Sprintf("mcp: update of tool %q: %v", old.name, err))
-	}
-	return entry
+	return register(&s.tools, t.Name, bound.tool, bound.entry, prepareTool)
 }
 
 // prepareTool validates a tool and compiles its schemas.
@@ -131,11 +122,7 @@ func (s *Server) listTools(ctx context.Context, req *Request) (Result, error) {
 	if !s.tools.ever.Load() {
 		return nil, methodNotFound(req.Method)
 	}
-	var visible func(*Tool) bool
-	if s.opts.Visible != nil {
-		visible = func(t *Tool) bool { return s.opts.Visible(ctx, toolFeature(t)) }
-	}
-	page, next, err := paginate(s, &s.tools, req, visible)
+	page, next, err := paginate(ctx, s, &s.tools, req)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +130,7 @@ func (s *Server) listTools(ctx context.Context, req *Request) (Result, error) {
 	if !req.has(wire.ToolExecution) {
 		tools = withoutExecution(tools)
 	}
-	return &ListToolsResult{Tools: tools, NextCursor: next, page: page, Cache: s.listCache()}, nil
+	return &ListToolsResult{Tools: tools, NextCursor: next, page: page, Cache: s.opts.Cache}, nil
 }
 
 // withoutExecution returns tools without their execution, which the revision of the request does
@@ -170,7 +157,7 @@ func (s *Server) callTool(ctx context.Context, c *call, name string, args json.R
 		return nil, methodNotFound(c.req.Method)
 	}
 	e, ok := s.tools.lookup(name)
-	if !ok || !s.visible(ctx, toolFeature(e.value)) {
+	if !ok || !s.Visible(ctx, toolFeature(e.value)) {
 		return nil, Errorf(CodeInvalidParams, "unknown tool %.128q", name)
 	}
 	if args == nil {
@@ -222,11 +209,11 @@ func toolFailure(c *call, err error) (Result, error) {
 	if asError(err) != nil || cancelled(c, err) {
 		return nil, err
 	}
-	switch bad := err.(type) {
-	case *argumentError:
-		return badArguments(c, bad.err)
-	case *outputError:
-		return nil, bad.err
+	if bad, ok := err.(*callError); ok {
+		if bad.ofArguments {
+			return badArguments(c, bad.error)
+		}
+		return nil, bad.error
 	}
 	return failedTool(err), nil
 }
@@ -241,7 +228,7 @@ func failedTool(err error) *CallToolResult {
 // server.
 //
 // Spec: server/tools, Output Schema.
-func (s *Server) checkStructured(c *call, e *featureEntry[Tool, toolEntry], res *CallToolResult) (Result, error) {
+func (s *Server) checkStructured(c *call, e *featureEntry[*Tool, *toolEntry], res *CallToolResult) (Result, error) {
 	if res.StructuredContent == nil {
 		if c.asked() {
 			return res, nil // the run was not completed
@@ -256,7 +243,7 @@ func (s *Server) checkStructured(c *call, e *featureEntry[Tool, toolEntry], res 
 		}
 		raw = b
 		copied := *res
-		copied.StructuredContent, copied.checked = raw, raw
+		copied.StructuredContent = raw
 		res = &copied
 	}
 	if err := e.extra.output.Validate(raw); err != nil {
@@ -286,11 +273,10 @@ func bindTool[In, Out any](t *Tool, f func(context.Context, In) (Out, error)) (*
 	if b.tool.OutputSchema != nil && !mayBeStructured[Out]() {
 		return nil, fmt.Errorf("output: type %s cannot be structured content, which OutputSchema requires", reflect.TypeFor[Out]())
 	}
-	decoder := schema.NewDecoder(reflect.TypeFor[In]())
 	b.entry.call = func(ctx context.Context, args json.RawMessage) (*CallToolResult, error) {
 		var in In
-		if err := decodeArguments(decoder, args, &in); err != nil {
-			return nil, &argumentError{err}
+		if err := decodeArguments(args, &in); err != nil {
+			return nil, &callError{err, true}
 		}
 		out, err := f(ctx, in)
 		if err != nil {
@@ -298,35 +284,27 @@ func bindTool[In, Out any](t *Tool, f func(context.Context, In) (Out, error)) (*
 		}
 		res, err := convert(out)
 		if err != nil {
-			return nil, &outputError{err}
+			return nil, &callError{err, false}
 		}
 		return res, nil
 	}
-	b.entry, err = prepareTool(b.tool, b.entry)
-	return b, err
+	return b, nil
 }
 
-// An argumentError is the error of arguments that match the schema but cannot be decoded, such as a
-// number that overflows its field.
-type argumentError struct{ err error }
-
-func (e *argumentError) Error() string { return e.err.Error() }
-func (e *argumentError) Unwrap() error { return e.err }
-
-// An outputError is the error of a result that cannot be sent: an error of the server, not a tool
-// error.
-type outputError struct{ err error }
-
-func (e *outputError) Error() string { return e.err.Error() }
-func (e *outputError) Unwrap() error { return e.err }
+// A callError is an error before or after the tool's function: arguments that match the schema but
+// cannot be decoded, such as a number that overflows its field, or a result that cannot be sent.
+type callError struct {
+	error
+	ofArguments bool
+}
 
 // decodeArguments decodes arguments into v, a pointer to the function's input.
-func decodeArguments(d *schema.Decoder, args json.RawMessage, v any) error {
+func decodeArguments(args json.RawMessage, v any) error {
 	if raw, ok := v.(*json.RawMessage); ok {
 		*raw = append(json.RawMessage(nil), args...) // the bytes of the request are valid during the call only
 		return nil
 	}
-	return d.Decode(args, v)
+	return schema.Decode(args, v)
 }
 
 // inferInput derives the input schema from the type unless one is set.
@@ -421,6 +399,6 @@ func structured(v any, derived *schema.Schema) (*CallToolResult, error) {
 		raw = derived.DropNulls(raw)
 	}
 	res := textResult(string(raw))
-	res.StructuredContent, res.checked = json.RawMessage(raw), raw
+	res.StructuredContent = json.RawMessage(raw)
 	return res, nil
 }

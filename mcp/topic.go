@@ -65,10 +65,7 @@ func (s *Server) AddTopic(member string, t Topic) {
 	if _, taken := old[member]; taken {
 		panic(fmt.Sprintf("mcp: topic %q exists already", member))
 	}
-	topics := make(map[string]Topic, len(old)+1)
-	for k, v := range old {
-		topics[k] = v
-	}
+	topics := maps.Clone(old)
 	topics[member] = t
 	s.topics.Store(&topics)
 }

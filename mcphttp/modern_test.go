@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
@@ -127,8 +128,8 @@ func TestMHTTP_OtherMessages(t *testing.T) {
 		{"HTTP13 notification of an unknown version", `{"jsonrpc":"2.0","method":"notifications/x"}`, []string{"MCP-Protocol-Version: v999"}, 400, mcp.CodeUnsupportedProtocolVersion},
 		{"HTTP11 response", `{"jsonrpc":"2.0","id":1,"result":{}}`, []string{header}, 400, mcp.CodeInvalidRequest},
 		{"RPC18 batch", `[{"jsonrpc":"2.0","id":1,"method":"tools/list"}]`, []string{header}, 400, mcp.CodeInvalidRequest},
-		{"RPC32 not JSON", `{"jsonrpc":`, []string{header}, 400, mcp.CodeParseError},
-		{"trailing data", `{"jsonrpc":"2.0","method":"x"} {}`, []string{header}, 400, mcp.CodeParseError},
+		{"RPC32 not JSON", `{"jsonrpc":`, []string{header}, 400, jsonrpc.CodeParseError},
+		{"trailing data", `{"jsonrpc":"2.0","method":"x"} {}`, []string{header}, 400, jsonrpc.CodeParseError},
 		{"RPC03 null id", `{"jsonrpc":"2.0","id":null,"method":"x"}`, []string{header}, 400, mcp.CodeInvalidRequest},
 		{"duplicate key", `{"jsonrpc":"2.0","id":1,"method":"x","method":"y"}`, []string{header}, 400, mcp.CodeInvalidRequest},
 	} {

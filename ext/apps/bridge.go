@@ -12,6 +12,7 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -232,7 +233,7 @@ func parseMessage(raw json.RawMessage) (m message, bad *mcp.Error) {
 		return m, mcp.Errorf(mcp.CodeInvalidRequest, "the message has %d bytes, the limit is %d", len(raw), maxMessage)
 	}
 	if !jsontext.Value(raw).IsValid() {
-		return m, mcp.Errorf(mcp.CodeParseError, "the message is not JSON")
+		return m, mcp.Errorf(jsonrpc.CodeParseError, "the message is not JSON")
 	}
 	if err := jsonv2.Unmarshal(raw, &m); err != nil {
 		return message{}, mcp.Errorf(mcp.CodeInvalidRequest, "the message is not a JSON-RPC 2.0 message")

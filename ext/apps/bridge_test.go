@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 
 	"github.com/patchbay-mcp/patchbay/ext/apps"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -169,8 +170,8 @@ func TestMalformedMessages(t *testing.T) {
 	c := mcptest.Dial(t, newClock(t), modern, apps.Declare(nil))
 	f := open(t, c, logger(t), nil)
 	for message, code := range map[string]int{
-		``:    mcp.CodeParseError,
-		`{`:   mcp.CodeParseError,
+		``:    jsonrpc.CodeParseError,
+		`{`:   jsonrpc.CodeParseError,
 		`"x"`: mcp.CodeInvalidRequest,
 		`[]`:  mcp.CodeInvalidRequest,
 		`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`: mcp.CodeInvalidRequest,
@@ -185,9 +186,9 @@ func TestMalformedMessages(t *testing.T) {
 		`{"jsonrpc":"2.0","id":1,"method":"ping","result":{}}`:                              mcp.CodeInvalidRequest,
 		`{"jsonrpc":"2.0","id":1,"method":7}`:                                               mcp.CodeInvalidRequest,
 		`{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}`:                              mcp.CodeInvalidParams,
-		`{"jsonrpc":"2.0","id":1,"method":"ping","method":"tools/call"}`:                    mcp.CodeParseError,
-		`{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"` + "\xff" + `"}}`:          mcp.CodeParseError,
-		`{"jsonrpc":"2.0","id":1,"method":"ping"} {}`:                                       mcp.CodeParseError,
+		`{"jsonrpc":"2.0","id":1,"method":"ping","method":"tools/call"}`:                    jsonrpc.CodeParseError,
+		`{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"` + "\xff" + `"}}`:          jsonrpc.CodeParseError,
+		`{"jsonrpc":"2.0","id":1,"method":"ping"} {}`:                                       jsonrpc.CodeParseError,
 		`{"jsonrpc":"2.0","id":1,"method":"ping","x":"` + strings.Repeat("x", 4<<20) + `"}`: mcp.CodeInvalidRequest,
 	} {
 		var a struct {

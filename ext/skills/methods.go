@@ -62,7 +62,7 @@ func (c *Catalog) list(ctx context.Context, req *mcp.Request) (mcp.Result, error
 	if err != nil {
 		return nil, err
 	}
-	res := &listResult{Skills: []json.RawMessage{}, Cache: c.server.CacheHints(c.opts.Cache)}
+	res := &listResult{Skills: []json.RawMessage{}, Cache: c.opts.Cache}
 	all := c.current.Load().skills
 	start := sort.Search(len(all), func(i int) bool { return all[i].skill.URI > after })
 	last, size := "", 0
@@ -90,7 +90,7 @@ func (c *Catalog) get(ctx context.Context, req *mcp.Request) (mcp.Result, error)
 	if !ok || !c.visible(ctx, e) {
 		return nil, notFound(*p.URI, "unknown skill; its URI is that of its "+skillFile)
 	}
-	return &getResult{Skill: e.encoded, Cache: c.server.CacheHints(c.opts.Cache)}, nil
+	return &getResult{Skill: e.encoded, Cache: c.opts.Cache}, nil
 }
 
 // directory serves resources/directory/read. A directory in which the caller may see nothing does

@@ -177,8 +177,7 @@ func ParseCancelled(params []byte) (id jsonrpc.ID, reason string, ok bool) {
 	if !ok {
 		return id, "", false
 	}
-	id, err := jsonrpc.ParseID(raw)
-	if err != nil {
+	if err := id.UnmarshalJSON(raw); err != nil || id.IsZero() {
 		return id, "", false
 	}
 	if raw, ok := jsonscan.Get(params, "reason"); ok && jsonscan.Kind(raw) == '"' {

@@ -8,7 +8,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// optionsOf says which keys of a tag fit which JSON type, besides those that fit every type.
+// optionsOf has the keys of a tag that fit one JSON type. Other keys fit every type.
 var optionsOf = map[string][]string{
 	"string":  {"enum", "titles", "minLength", "maxLength", "pattern", "format"},
 	"integer": {"enum", "titles", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"},
@@ -16,10 +16,10 @@ var optionsOf = map[string][]string{
 	"array":   {"minItems", "maxItems", "uniqueItems"},
 }
 
-// annotate adds the options of a tag to the schema of a field. The function fits tells whether a
-// JSON value fills the Go type; the schema alone does not know about text methods.
+// annotate adds the options of a tag to the schema of a field. fits returns an error if a JSON value
+// cannot be decoded into the Go type; the schema does not describe text methods.
 func annotate(k keywords, options []option, fits func(raw []byte) error) (keywords, error) {
-	var head keywords // what a model reads stands first
+	var head keywords // texts for models come first
 	var ofItems []option
 	var titles, byDefault *option
 	typ := k.typ()
@@ -43,7 +43,7 @@ func annotate(k keywords, options []option, fits func(raw []byte) error) (keywor
 		case o.key == "pattern" || o.key == "format":
 			k.set(o.key, quote(o.value))
 		default:
-			k.set(o.key, []byte(o.value)) // a number or true, as Compile will see to
+			k.set(o.key, []byte(o.value)) // Compile checks the value
 		}
 	}
 	k = slices.Insert(k, min(len(k), 1), head...)
@@ -64,7 +64,7 @@ func annotate(k keywords, options []option, fits func(raw []byte) error) (keywor
 	return k, nil
 }
 
-// annotateItems adds to the schema of a slice what its tag says of the items.
+// annotateItems adds the options for the items to the schema of a slice.
 func (k *keywords) annotateItems(options []option, fits func(raw []byte) error) error {
 	if len(options) == 0 {
 		return nil
@@ -77,7 +77,7 @@ func (k *keywords) annotateItems(options []option, fits func(raw []byte) error) 
 	if err != nil {
 		return fmt.Errorf("items: %w", err)
 	}
-	// Spec: client/elicitation: a list of titled values has anyOf, and nothing beside it, where one titled value has oneOf.
+	// Spec: client/elicitation: the items of a list of titled values have anyOf alone, one titled value has oneOf.
 	if titled := items.get("oneOf"); titled != nil && items.typ() == "string" {
 		items = keywords{{"anyOf", titled}}
 	}
@@ -85,7 +85,7 @@ func (k *keywords) annotateItems(options []option, fits func(raw []byte) error) 
 	return nil
 }
 
-// checkEnum sees to it that the type takes each value of its enum.
+// checkEnum returns an error if a value of the enum does not have the type.
 func (k keywords) checkEnum(fits func(raw []byte) error) error {
 	enum := k.get("enum")
 	if enum == nil {
@@ -102,7 +102,7 @@ func (k keywords) checkEnum(fits func(raw []byte) error) error {
 	return nil
 }
 
-// setTitles turns an enum into a choice of values that have a title each.
+// setTitles replaces an enum by alternatives with titles.
 func (k *keywords) setTitles(titles []string) error {
 	values := slices.Collect(jsonscan.Elements(k.get("enum")))
 	if len(values) != len(titles) {
@@ -120,7 +120,6 @@ func (k *keywords) setTitles(titles []string) error {
 	return nil
 }
 
-// setDefault adds a default that the type takes.
 func (k *keywords) setDefault(value string, fits func(raw []byte) error) error {
 	raw := []byte(value)
 	switch typ := k.typ(); {
@@ -143,7 +142,7 @@ func (k *keywords) setDefault(value string, fits func(raw []byte) error) error {
 	return nil
 }
 
-// check holds one value against the schema and the Go type.
+// check validates one value against the schema and the Go type.
 func (k keywords) check(raw []byte, fits func(raw []byte) error) error {
 	s, err := Compile(k.append(nil))
 	if err != nil {
@@ -181,7 +180,7 @@ func describeType(typ string) string {
 	return "a " + typ
 }
 
-// formKeywords are what a form may say of a field of each type.
+// formKeywords are the keywords that a form allows for each type.
 //
 // Spec: schema PrimitiveSchemaDefinition.
 var formKeywords = map[string][]string{
@@ -192,11 +191,11 @@ var formKeywords = map[string][]string{
 	"array":   {"type", "title", "description", "minItems", "maxItems", "items", "default"},
 }
 
-// checkForm sees to it that a field can stand in a form.
+// checkForm returns an error if a form cannot have the field.
 func checkForm(k keywords) error {
 	allowed := formKeywords[k.typ()]
 	if allowed == nil {
-		return fmt.Errorf("%s cannot stand in a form, want a string, number, integer, boolean, enum or list of enum values", describeType(k.typ()))
+		return fmt.Errorf("a form cannot have %s, want a string, number, integer, boolean, enum or list of enum values", describeType(k.typ()))
 	}
 	for _, w := range k {
 		if !slices.Contains(allowed, w.name) {
@@ -210,7 +209,7 @@ func checkForm(k keywords) error {
 		_, enum := jsonscan.Get(k.get("items"), "enum")
 		_, titled := jsonscan.Get(k.get("items"), "anyOf")
 		if typ, _ := jsonscan.Get(k.get("items"), "type"); !titled && (!enum || string(typ) != `"string"`) {
-			return fmt.Errorf("a list in a form holds values of a string enum")
+			return fmt.Errorf("the items of a list in a form must be values of a string enum")
 		}
 	}
 	return nil

@@ -11,10 +11,8 @@ import (
 	jsonv1 "github.com/go-json-experiment/json/v1"
 )
 
-// goJSON is how the types of Go authors are encoded: as encoding/json does it, since that is what
-// their tags and methods were written for, except where it would contradict the schema that For
-// publishes. Names match exactly and stand once, text is UTF-8, a nil slice is [], a nil map is {},
-// methods on pointers are called for values too, and errors have a path.
+// goJSON are the options for types of the application. They are those of encoding/json, for which the
+// types were written, except where these contradict the schema of [For].
 var goJSON = json.JoinOptions(
 	jsonv1.DefaultOptionsV1(),
 	jsonv1.ReportErrorsWithLegacySemantics(false),
@@ -27,20 +25,14 @@ var goJSON = json.JoinOptions(
 	jsontext.EscapeForHTML(false),
 )
 
-// Encode returns v as JSON, by the rules of encoding/json with these differences: a nil slice is []
-// and a nil map is {}, HTML characters are not escaped, a marshal method on the pointer is called
-// for a value too, and text that is not UTF-8 is an error. Optional pointers that are nil are null
-// here; Schema.DropNulls leaves them out.
-func Encode(v any) ([]byte, error) {
-	return json.Marshal(v, goJSON)
-}
+// Encode encodes v as encoding/json does, with these differences: a nil slice is [] and a nil map is
+// {}, HTML characters are not escaped, marshal methods on pointers are called for values too, and
+// invalid UTF-8 is an error.
+func Encode(v any) ([]byte, error) { return json.Marshal(v, goJSON) }
 
-// Decode fills v, a pointer, from JSON by the rules of encoding/json, except that names match
-// exactly, a name may not stand twice and text must be UTF-8. A number such as 5.0, an integer to
-// JSON Schema, fills an integer.
-//
-// The error is a *ValidationError that names the path, what stands there and what is wanted, for a
-// model to read.
+// Decode decodes JSON into v, a pointer, as encoding/json does, with these differences: names match
+// exactly, duplicate names and invalid UTF-8 are errors, and a number such as 5.0, which is an
+// integer in JSON Schema, can be decoded into an integer. The error is a [*ValidationError].
 func Decode(data []byte, v any) error {
 	err := json.Unmarshal(data, v, goJSON)
 	if err == nil {
@@ -55,7 +47,7 @@ func Decode(data []byte, v any) error {
 	return decodeError(data, err)
 }
 
-// decodeError says a decoder's error in the words of a validation.
+// decodeError converts the error of a decoder to a ValidationError.
 func decodeError(data []byte, err error) error {
 	var semantic *json.SemanticError
 	if !errors.As(err, &semantic) {
@@ -80,7 +72,7 @@ func decodeError(data []byte, err error) error {
 	return &ValidationError{Problems: []Problem{p}}
 }
 
-// reason is the last link of a chain of errors, without the names of Go packages before it.
+// reason returns the text of the innermost error, without the names of Go packages.
 func reason(err error) string {
 	for {
 		inner := errors.Unwrap(err)
@@ -91,7 +83,7 @@ func reason(err error) string {
 	}
 }
 
-// wanted says in JSON's words what fills a Go type, "" where the type says nothing.
+// wanted describes the JSON that can be decoded into a Go type; it is "" if that is unknown.
 func wanted(t reflect.Type) string {
 	if t == nil {
 		return ""

@@ -12,13 +12,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// Compile reads a schema that was written by hand or came from a peer. JSON Schema 2020-12, the
-// default, and draft-07 are understood in full, format being an annotation as in both; any other
-// $schema is an error that says so.
-//
-// References lead to places within the schema only: one that leads elsewhere is an error, as
-// nothing is ever fetched. So are a keyword whose value its dialect does not allow, a pattern that
-// RE2 does not have, references that go in circles, and a schema beyond the limits of this package.
+// Compile compiles a schema. It supports JSON Schema 2020-12, the default, and draft-07, with format
+// as an annotation. It returns an error for another $schema, a reference to another document, a
+// keyword with an invalid value, a pattern that RE2 does not support, circular references, and a
+// schema beyond the limits of this package.
 //
 // Spec: basic#json-schema-usage.
 func Compile(raw stdjson.RawMessage) (*Schema, error) {
@@ -46,14 +43,14 @@ func Compile(raw stdjson.RawMessage) (*Schema, error) {
 
 // A compiler turns the text of one schema into nodes.
 type compiler struct {
-	nodes     map[*byte]*node // by the first byte of their text, which no two share
+	nodes     map[*byte]*node // by the first byte of their text, which is unique
 	order     []*node
-	parts     map[*byte]map[string][]byte // of containers that references lead through, likewise
+	parts     map[*byte]map[string][]byte // of containers in references, by the first byte
 	resources map[string]*resource        // by URI
 	links     []link
 	draft7    bool
 	dynamic   bool
-	patterns  int // size of all
+	patterns  int // size of all patterns
 }
 
 func (c *compiler) compile(raw []byte) (*node, error) {
@@ -73,7 +70,7 @@ func (c *compiler) compile(raw []byte) (*node, error) {
 	return root, findLoops(c.order)
 }
 
-// dialects are those that are understood; the value tells whether it is draft-07.
+// dialects are the supported dialects; the value is true for draft-07.
 //
 // Spec: basic#schema-dialect.
 var dialects = map[string]bool{
@@ -95,7 +92,7 @@ func readDialect(raw []byte) (draft7 bool, err error) {
 	return draft7, nil
 }
 
-// A keywordError says which keyword of a schema is wrong.
+// A keywordError is the error of one keyword of a schema.
 type keywordError struct {
 	path string // JSON pointer
 	err  error
@@ -103,7 +100,7 @@ type keywordError struct {
 
 func (e *keywordError) Error() string { return e.path + ": " + e.err.Error() }
 
-// at puts a step of the schema before the path of an error.
+// at prepends a step to the path of an error.
 func at(step string, err error) error {
 	path := "/" + pointerEscapes.Replace(step)
 	var inner *keywordError
@@ -135,7 +132,7 @@ func (c *compiler) schema(raw []byte, home *resource) (*node, error) {
 		return nil, fmt.Errorf("got %s, want a schema: an object or a boolean", shown(raw))
 	}
 	_, alone := jsonscan.Get(raw, "$ref")
-	alone = alone && c.draft7 // where a reference takes no notice of what stands beside it
+	alone = alone && c.draft7 // in draft-07 a reference hides the keywords beside it
 	if !alone {
 		if err := c.identify(n, raw); err != nil {
 			return nil, err

@@ -19,20 +19,20 @@ type field struct {
 	quoted   bool // by the `string` option
 }
 
-// fieldsOf returns the members that encoding/json would write for a struct, in the order of its
-// fields: of several with one name the shallowest wins, then the one that a tag names, else none.
-func fieldsOf(root reflect.Type) ([]field, error) {
+// fieldsOf returns the members that encoding/json writes for a struct, in the order of its fields. Of
+// several with one name it takes the least nested, then the only one with a tag, else none.
+func fieldsOf(root reflect.Type) ([]*field, error) {
 	type level struct {
 		typ      reflect.Type
 		path     []int
 		optional bool
 	}
-	var all []field
+	var all []*field
 	seen := map[reflect.Type]bool{root: true}
 	for queue := []level{{typ: root}}; len(queue) > 0; queue = queue[1:] {
 		at := queue[0]
 		for i := range at.typ.NumField() {
-			f := field{StructField: at.typ.Field(i), owner: at.typ, optional: at.optional}
+			f := &field{StructField: at.typ.Field(i), owner: at.typ, optional: at.optional}
 			f.path = append(slices.Clip(at.path), i)
 			keep, err := f.readTag()
 			if err != nil {
@@ -60,8 +60,7 @@ func fieldsOf(root reflect.Type) ([]field, error) {
 	return dominant(all), nil
 }
 
-// readTag takes the field's name and options from its `json` tag, and tells whether it is a member
-// at all.
+// readTag reads the `json` tag of a field. It reports whether the field is a member.
 func (f *field) readTag() (keep bool, err error) {
 	tag := f.Tag.Get("json")
 	if tag == "-" || !f.IsExported() && !f.Anonymous {
@@ -69,7 +68,7 @@ func (f *field) readTag() (keep bool, err error) {
 	}
 	name, options, _ := strings.Cut(tag, ",")
 	if strings.ContainsAny(name, "'\"\\`") {
-		return false, fmt.Errorf("json tag %q: a name holds no quotes or backslashes", tag)
+		return false, fmt.Errorf("json tag %q: the name must not have quotes or backslashes", tag)
 	}
 	f.name, f.tagged = cmp.Or(name, f.Name), name != ""
 	f.optional = f.optional || f.Type.Kind() == reflect.Pointer
@@ -87,29 +86,30 @@ func (f *field) readTag() (keep bool, err error) {
 	return true, nil
 }
 
-// dominant drops the fields that others hide.
-func dominant(all []field) []field {
-	byName := map[string][]field{}
-	for _, f := range all {
-		byName[f.name] = append(byName[f.name], f)
-	}
-	hides := func(a, b field) int {
-		tagged := 0
-		if a.tagged != b.tagged {
-			tagged = 1
-			if a.tagged {
-				tagged = -1
-			}
+// dominant returns the fields that no other field hides, in the order of their declaration.
+func dominant(all []*field) []*field {
+	rank := func(f *field) int {
+		if f.tagged {
+			return 2 * len(f.path)
 		}
-		return cmp.Or(cmp.Compare(len(a.path), len(b.path)), tagged)
+		return 2*len(f.path) + 1
 	}
-	var kept []field
-	for _, same := range byName {
-		slices.SortFunc(same, hides)
-		if len(same) == 1 || hides(same[0], same[1]) < 0 {
+	lowest := map[string][]*field{} // the fields of the lowest rank, by name
+	for _, f := range all {
+		switch same := lowest[f.name]; {
+		case same == nil || rank(f) < rank(same[0]):
+			lowest[f.name] = []*field{f}
+		case rank(f) == rank(same[0]):
+			lowest[f.name] = append(same, f)
+		}
+	}
+	var kept []*field
+	for _, same := range lowest {
+		if len(same) == 1 {
 			kept = append(kept, same[0])
 		}
 	}
-	slices.SortFunc(kept, func(a, b field) int { return slices.Compare(a.path, b.path) })
+	// A slice of pointers shares the code of SortFunc with other types, one of structs does not.
+	slices.SortFunc(kept, func(a, b *field) int { return slices.Compare(a.path, b.path) })
 	return kept
 }

@@ -10,7 +10,7 @@ import (
 
 const headerKeyword = "x-mcp-header"
 
-// A HeaderParam is a property whose value clients mirror into an HTTP header.
+// A HeaderParam is a property whose value clients repeat in an HTTP header.
 type HeaderParam struct {
 	Path []string // names from the root down
 	Name string   // of the header, after Mcp-Param-
@@ -18,9 +18,9 @@ type HeaderParam struct {
 }
 
 // Headers returns the properties with an x-mcp-header annotation, in the order of the schema. The
-// error names the annotation that breaks a rule: it is no header name, stands twice but for case,
-// is on a property that is not of one type string, integer or boolean (null beside it does no
-// harm), or is not reached by properties alone.
+// error names an invalid annotation: it is not a header name, occurs twice (ignoring case), is on a
+// property that has a type other than string, integer, boolean and null, or is below a keyword other
+// than properties.
 //
 // Spec: basic/transports/streamable-http#custom-headers-from-tool-parameters (2026-07-28).
 func (s *Schema) Headers() ([]HeaderParam, error) {
@@ -36,7 +36,7 @@ func (s *Schema) Headers() ([]HeaderParam, error) {
 			}
 			for _, other := range params {
 				if strings.EqualFold(other.Name, p.Name) {
-					return fmt.Errorf("%s: %s %q stands twice", strings.Join(path, "."), headerKeyword, p.Name)
+					return fmt.Errorf("%s: %s %q occurs twice", strings.Join(path, "."), headerKeyword, p.Name)
 				}
 			}
 			params = append(params, p)

@@ -38,7 +38,7 @@ func TestHDR13_BadHeaders(t *testing.T) {
 		"HDR-14 colon":         {property(`"type":"string","x-mcp-header":"a:b"`), "a header name"},
 		"HDR-14 non-ASCII":     {property(`"type":"string","x-mcp-header":"é"`), "a header name"},
 		"no string":            {property(`"type":"string","x-mcp-header":true`), "a header name"},
-		"HDR-15 twice":         {`{"properties":{"a":{"type":"string","x-mcp-header":"Ab"},"b":{"type":"string","x-mcp-header":"aB"}}}`, "stands twice"},
+		"HDR-15 twice":         {`{"properties":{"a":{"type":"string","x-mcp-header":"Ab"},"b":{"type":"string","x-mcp-header":"aB"}}}`, "occurs twice"},
 		"HDR-16 number":        {property(`"type":"number","x-mcp-header":"A"`), "string, integer or boolean"},
 		"HDR-16 object":        {property(`"type":"object","x-mcp-header":"A"`), "string, integer or boolean"},
 		"HDR-16 any type":      {property(`"x-mcp-header":"A"`), "string, integer or boolean"},

@@ -39,9 +39,9 @@ func TestRefusalsNameThePlace(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"properties":{"a/b":{"anyOf":[{},{"minimum":"1"}]}}}`: `schema: /properties/a~1b/anyOf/1/minimum: got the string "1", want a number`,
 		`{"$schema":"urn:x"}`:      `schema: /$schema: dialect "urn:x" is not supported, want JSON Schema 2020-12 or draft-07`, // SCH-05
-		`{"$ref":"http://a/b"}`:    `schema: reference "http://a/b" leads out of this schema, and nothing is fetched`,          // SCH-12
-		`{"$ref":"#/$defs/a"}`:     `schema: reference "#/$defs/a" leads nowhere`,
-		`{"anyOf":[{"$ref":"#"}]}`: `schema: references go in a circle`,
+		`{"$ref":"http://a/b"}`:    `schema: reference "http://a/b" is to another document, which is not fetched`,              // SCH-12
+		`{"$ref":"#/$defs/a"}`:     `schema: reference "#/$defs/a" has no target`,
+		`{"anyOf":[{"$ref":"#"}]}`: `schema: the references are circular`,
 	} {
 		if _, err := schema.Compile(stdjson.RawMessage(text)); err == nil || err.Error() != want {
 			t.Errorf("%s\ngot  %v\nwant %s", text, err, want)

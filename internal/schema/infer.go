@@ -4,7 +4,7 @@ import (
 	"encoding"
 	stdjson "encoding/json"
 	"fmt"
-	"math/big"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -18,37 +18,22 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// For returns the schema of a Go type, for encoding/json's view of it. It is computed once per
-// type.
+// For returns the schema of a Go type as encoding/json encodes it. It is computed once per type. The
+// error names the field and what is allowed there. The documentation of package mcp has the rules;
+// in addition:
 //
-// A struct is an object of its fields, embedded structs flattened, and of nothing else. A field is
-// required unless it is a pointer, says omitempty or omitzero, or has a default: what is optional
-// may be absent, never null. A slice is an array, a map an object, []byte a base64 string,
-// time.Time a date-time, a type with a text method a string, a type with a JSON method of its own
-// anything at all, and so are any and json.RawMessage. Small and unsigned integers carry their
-// range. A method Enum() []T on a type lists its values. Types that contain themselves are referred
-// to; everything else is written out in place.
-//
-// A `jsonschema` tag holds the field's description and, after it, options: title, enum=a|b,
-// titles=A|B (what people read for each value), default, minimum, maximum, exclusiveMinimum,
-// exclusiveMaximum, multipleOf, minLength, maxLength, pattern, format, minItems, maxItems,
-// uniqueItems=true, and header (the x-mcp-header annotation). A comma that a known key and = do not
-// follow is part of the text before it:
-//
-//	Size string `json:"size,omitempty" jsonschema:"the size, in Swiss measure,enum=small|medium|large,default=medium"`
-//
-// On a slice, options that do not fit an array hold for its items; a default of a|b has two.
-//
-// The error names the field and what is allowed there.
+// A type with a text method is a string. A type with a JSON method, any and json.RawMessage accept
+// any value. Small and unsigned integers have their range. On a slice, tag options that do not fit an
+// array apply to its items, and the default a|b has two items.
 func For(t reflect.Type) (*Schema, error) { return cached(t, false) }
 
-// ForElicitation returns the schema of a struct as a form for a person: a flat object of strings,
-// numbers, integers, booleans, enums and lists of enum values. Everything else is an error.
+// ForElicitation returns the schema of a struct as a form: a flat object of strings, numbers,
+// integers, booleans, enums and lists of enum values. Other types are an error.
 //
 // Spec: client/elicitation, Requested Schema.
 func ForElicitation(t reflect.Type) (*Schema, error) { return cached(t, true) }
 
-// inferred holds the schemas of types; a program has finitely many, so nothing leaves it.
+// inferred caches the schemas of types, of which a program has a limited number.
 var inferred sync.Map // of cacheKey to func() (*Schema, error)
 
 type cacheKey struct {
@@ -124,7 +109,7 @@ func (k keywords) append(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// typ is the schema's JSON type, "" when it allows several.
+// typ returns the schema's JSON type, or "" if it allows several.
 func (k keywords) typ() string { return strings.Trim(string(k.get("type")), `"`) }
 
 func ofType(name string) keywords { return keywords{{"type", quote(name)}} }
@@ -135,8 +120,8 @@ func quote(s string) []byte { return jsonscan.AppendQuote(nil, s) }
 type inference struct {
 	root      reflect.Type
 	form      bool
-	open      []reflect.Type          // the types around the one at hand
-	recursive map[reflect.Type]string // those that contain themselves, with their reference
+	open      []reflect.Type          // the types that contain the current one
+	recursive map[reflect.Type]string // the references of types that contain themselves
 	defs      keywords
 	nodes     int
 }
@@ -169,7 +154,7 @@ func (in *inference) typeOf(t reflect.Type) (keywords, error) {
 	return k, nil
 }
 
-// defName returns a recursive type a name of its own that needs no escapes in a reference.
+// defName returns a unique name for a recursive type that needs no escapes in a reference.
 func (in *inference) defName(t reflect.Type) string {
 	name := strings.Map(func(r rune) rune {
 		if r < 0x80 && (r == '_' || '0' <= r && r <= '9' || 'a' <= r|0x20 && r|0x20 <= 'z') {
@@ -177,16 +162,9 @@ func (in *inference) defName(t reflect.Type) string {
 		}
 		return '_'
 	}, t.Name())
-	taken := func(name string) bool {
-		for _, ref := range in.recursive {
-			if ref == "#/$defs/"+name {
-				return true
-			}
-		}
-		return false
-	}
+	used := slices.Collect(maps.Values(in.recursive))
 	unique := name
-	for n := 2; taken(unique); n++ {
+	for n := 2; slices.Contains(used, "#/$defs/"+unique); n++ {
 		unique = name + strconv.Itoa(n)
 	}
 	return unique
@@ -205,12 +183,12 @@ func (in *inference) build(t reflect.Type) (keywords, error) {
 	return k, nil
 }
 
-// shape is the schema of a type without its enum.
+// shape returns the schema of a type without its enum.
 func (in *inference) shape(t reflect.Type) (keywords, error) {
 	switch {
 	case t == reflect.TypeFor[time.Time]():
 		return keywords{{"type", quote("string")}, {"format", quote("date-time")}}, nil
-	case t == reflect.TypeFor[big.Int]():
+	case t.PkgPath() == "math/big" && t.Name() == "Int": // reflect.TypeFor would link the package
 		return ofType("integer"), nil
 	case t == reflect.TypeFor[stdjson.Number]():
 		return nil, fmt.Errorf("json.Number has no schema, want int64, float64 or json.RawMessage")
@@ -292,14 +270,14 @@ func (in *inference) object(t reflect.Type) (keywords, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The decoder has opinions on tags and embedding: hear them now, not at the first call.
+	// The decoder rejects some tags and embedded types: fail now, not at the first call.
 	if err := json.Unmarshal([]byte("{}"), reflect.New(t).Interface(), goJSON); err != nil {
 		return nil, fmt.Errorf("%s", reason(err))
 	}
 	var properties keywords
 	var required []string
 	for _, f := range fields {
-		k, err := in.member(&f)
+		k, err := in.member(f)
 		if err != nil {
 			return nil, fmt.Errorf("field %s: %w", f.Name, err)
 		}
@@ -323,7 +301,7 @@ func (in *inference) object(t reflect.Type) (keywords, error) {
 	return k, nil
 }
 
-// member is the schema of a field, with its tag.
+// member returns the schema of a field with the options of its tag.
 func (in *inference) member(f *field) (keywords, error) {
 	k, err := in.typeOf(f.Type)
 	if err != nil {
@@ -349,12 +327,12 @@ func (in *inference) member(f *field) (keywords, error) {
 	return k, nil
 }
 
-// accepts reports whether the field's Go type takes a JSON value.
+// accepts returns an error if a JSON value cannot be decoded into the field.
 func (f *field) accepts(raw []byte) error {
 	return Decode(keywords{{f.name, raw}}.append(nil), reflect.New(f.owner).Interface())
 }
 
-// enumOf calls a type's Enum method, if it has one, for the values of the type.
+// enumOf returns the values of a type's Enum method as JSON, or nil if it has none.
 func enumOf(t reflect.Type) ([]byte, error) {
 	m := reflect.New(t).MethodByName("Enum")
 	if !m.IsValid() || m.Type().NumIn() != 0 || m.Type().NumOut() != 1 || m.Type().Out(0) != reflect.SliceOf(t) {
@@ -362,12 +340,12 @@ func enumOf(t reflect.Type) ([]byte, error) {
 	}
 	values := m.Call(nil)[0]
 	if values.Len() == 0 {
-		return nil, fmt.Errorf("%s.Enum gives no values", t)
+		return nil, fmt.Errorf("%s.Enum returned no values", t)
 	}
 	return Encode(values.Interface())
 }
 
-// deref returns what a pointer leads to, if it leads to anything but pointers.
+// deref returns the type that a pointer points to. A pointer type may be recursive.
 func deref(t reflect.Type) reflect.Type {
 	const most = 10
 	for i := 0; i < most && t.Kind() == reflect.Pointer; i++ {
@@ -376,7 +354,7 @@ func deref(t reflect.Type) reflect.Type {
 	return t
 }
 
-// isBytes reports whether a type is a slice that JSON has as base64.
+// isBytes reports whether a type is a slice that is base64 in JSON.
 func isBytes(t reflect.Type) bool {
 	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8 && !isJSON(t.Elem()) && !isText(t.Elem())
 }
@@ -394,8 +372,8 @@ func implements[I any](t reflect.Type) bool {
 	return t.Implements(reflect.TypeFor[I]()) || reflect.PointerTo(t).Implements(reflect.TypeFor[I]())
 }
 
-// integerRange returns the bounds of an integer kind that a JSON number can reach without losing
-// precision.
+// integerRange returns the bounds of an integer kind, as far as a JSON number can express them
+// without losing precision.
 func integerRange(k reflect.Kind) (low, high string, ok bool) {
 	switch k {
 	case reflect.Int, reflect.Int64:

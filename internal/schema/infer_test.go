@@ -213,7 +213,7 @@ func TestTypesWithoutSchema(t *testing.T) {
 		"interface":    {reflect.TypeFor[error](), []string{"error", "any"}},
 		"json.Number":  {reflect.TypeFor[stdjson.Number](), []string{"json.Number", "want int64"}},
 		"key":          {reflect.TypeFor[map[float64]int](), []string{"map[float64]int", "keys"}},
-		"enum of none": {reflect.TypeFor[noColor](), []string{"noColor.Enum gives no values"}},
+		"enum of none": {reflect.TypeFor[noColor](), []string{"noColor.Enum returned no values"}},
 		"json option": {reflect.TypeFor[struct {
 			A int `json:"a,required"`
 		}](), []string{"A", "required", "omitempty"}},
@@ -236,7 +236,7 @@ func TestTypesWithoutSchema(t *testing.T) {
 		}](), []string{"field A", `"min"`, `did you mean "minimum"`}},
 		"option twice": {reflect.TypeFor[struct {
 			A string `jsonschema:"enum=a,enum=b"`
-		}](), []string{"field A", "enum stands twice"}},
+		}](), []string{"field A", "enum occurs twice"}},
 		"option of others": {reflect.TypeFor[struct {
 			A int `jsonschema:"minLength=1"`
 		}](), []string{"field A", "minLength does not fit an integer"}},
@@ -369,12 +369,12 @@ func TestELI07_Forms(t *testing.T) {
 		want string
 	}{
 		"no struct":       {reflect.TypeFor[string](), "a form is a struct"},
-		"object":          {reflect.TypeFor[struct{ A identified }](), "field A: an object cannot stand in a form"},
-		"map":             {reflect.TypeFor[struct{ A map[string]string }](), "field A: an object cannot stand in a form"},
+		"object":          {reflect.TypeFor[struct{ A identified }](), "field A: a form cannot have an object"},
+		"map":             {reflect.TypeFor[struct{ A map[string]string }](), "field A: a form cannot have an object"},
 		"recursion":       {reflect.TypeFor[tree](), "field Children"},
-		"any":             {reflect.TypeFor[struct{ A any }](), "field A: a field of any type cannot stand in a form"},
-		"list of strings": {reflect.TypeFor[struct{ A []string }](), "field A: a list in a form holds values of a string enum"},
-		"list of numbers": {reflect.TypeFor[struct{ A []level }](), "field A: a list in a form holds values of a string enum"},
+		"any":             {reflect.TypeFor[struct{ A any }](), "field A: a form cannot have a field of any type"},
+		"list of strings": {reflect.TypeFor[struct{ A []string }](), "field A: the items of a list in a form must be values of a string enum"},
+		"list of numbers": {reflect.TypeFor[struct{ A []level }](), "field A: the items of a list in a form must be values of a string enum"},
 		"number enum":     {reflect.TypeFor[struct{ A level }](), "field A: a form does not have enum for an integer"},
 		"bytes":           {reflect.TypeFor[struct{ A []byte }](), "field A: a form does not have contentEncoding"},
 		"pattern": {reflect.TypeFor[struct {

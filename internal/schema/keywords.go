@@ -7,12 +7,12 @@ import (
 	"regexp/syntax"
 	"slices"
 	"strconv"
-	"sync"
+	"strings"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// keyword compiles one member of a schema. A name that is not known is an annotation.
+// keyword compiles one member of a schema. Unknown names are annotations.
 func (c *compiler) keyword(n *node, key string, raw []byte) (err error) {
 	switch key {
 	case "type":
@@ -58,7 +58,7 @@ func (c *compiler) keyword(n *node, key string, raw []byte) (err error) {
 	return err
 }
 
-// sameDialect holds a part of the schema to the dialect of the whole.
+// sameDialect returns an error if $schema of a subschema differs from that of the root.
 func (c *compiler) sameDialect(raw []byte) error {
 	draft7, err := readDialect(raw)
 	if err == nil && draft7 != c.draft7 {
@@ -183,8 +183,8 @@ func (c *compiler) patternProperties(n *node, raw []byte) error {
 	return nil
 }
 
-// dependencies compiles what the presence of a name asks for: other names, or that the object fits
-// a schema. Draft-07 has both in one keyword.
+// dependencies compiles the rules that the presence of a member adds: other required members, or a
+// schema of the object. Draft-07 has both in one keyword.
 func (c *compiler) dependencies(n *node, key string, raw []byte) error {
 	if err := isObject(raw); err != nil {
 		return err
@@ -274,8 +274,7 @@ func (c *compiler) parseEnum(n *node, raw []byte) error {
 	return nil
 }
 
-// parsePattern compiles a regular expression for RE2, whose time is linear in the text, and counts
-// its instructions.
+// parsePattern compiles a regular expression with RE2, whose time is linear in the text.
 func (c *compiler) parsePattern(raw []byte) (*pattern, error) {
 	text, err := stringValue(raw)
 	if err != nil {
@@ -284,7 +283,7 @@ func (c *compiler) parsePattern(raw []byte) (*pattern, error) {
 	if len(text) > MaxPattern {
 		return nil, fmt.Errorf("a pattern of %d bytes, want at most %d", len(text), MaxPattern)
 	}
-	text = unicodeEscape().ReplaceAllString(text, `${1}\x{${2}}`)
+	text = re2Escapes(text)
 	parsed, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
 		return nil, fmt.Errorf("pattern %.80q is not supported: %w", text, err)
@@ -300,17 +299,34 @@ func (c *compiler) parsePattern(raw []byte) (*pattern, error) {
 	return &pattern{re, cost}, nil
 }
 
-// maxPatterns bounds what the patterns of one schema compile to, in instructions and class bounds:
-// a few megabytes. Their length says little, since x{1000} is a thousand instructions.
+// maxPatterns bounds the compiled patterns of one schema, in instructions and class bounds, to a few
+// megabytes. A bound on their length is not enough: x{1000} is a thousand instructions.
 const maxPatterns = 100_000
 
-// unicodeEscape is \u1234 where the backslash is not itself escaped; RE2 writes it \x{1234}.
-var unicodeEscape = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`((?:^|[^\\])(?:\\\\)*)\\u([0-9a-fA-F]{4})`)
-})
+// re2Escapes returns a pattern with \u1234 in the form of RE2, \x{1234}.
+func re2Escapes(pattern string) string {
+	const length = len(`\u1234`)
+	var b strings.Builder
+	for i := 0; i < len(pattern); {
+		end := i + 1
+		if pattern[i] == '\\' && end < len(pattern) {
+			end++
+		}
+		if pattern[i:end] == `\u` && i+length <= len(pattern) {
+			if _, err := strconv.ParseUint(pattern[end:i+length], 16, 16); err == nil {
+				b.WriteString(`\x{` + pattern[end:i+length] + "}")
+				i += length
+				continue
+			}
+		}
+		b.WriteString(pattern[i:end])
+		i = end
+	}
+	return b.String()
+}
 
-// measure tells roughly, without expanding an expression, how many instructions it compiles to and
-// how much memory they take: a class is one instruction with many bounds.
+// measure estimates, without expanding an expression, the number of its instructions and their size:
+// a class is one instruction with many bounds.
 func measure(re *syntax.Regexp) (instructions, size int) {
 	instructions, size = 1, 1+len(re.Rune)
 	if re.Op == syntax.OpLiteral {
@@ -335,8 +351,7 @@ func parseBound(raw []byte) (*bound, error) {
 	return &bound{parseDecimal(nil, raw), string(raw)}, nil
 }
 
-// countValue reads a number of characters, items or members; what no value can have is all the
-// same.
+// countValue parses a number of characters, items or members.
 func countValue(raw []byte) (int, error) {
 	d := parseDecimal(nil, raw)
 	if jsonscan.Kind(raw) != '0' || !d.isInteger() || d.sign() < 0 {
@@ -366,7 +381,7 @@ func stringValue(raw []byte) (string, error) {
 	return jsonscan.Unquote(raw)
 }
 
-// stringList reads a list of strings that are all different.
+// stringList parses a list of unique strings.
 func stringList(raw []byte) ([]string, error) {
 	if jsonscan.Kind(raw) != '[' {
 		return nil, fmt.Errorf("got %s, want a list of strings", shown(raw))
@@ -379,7 +394,7 @@ func stringList(raw []byte) ([]string, error) {
 			return nil, err
 		}
 		if seen[s] {
-			return nil, fmt.Errorf("%.80q stands twice", s)
+			return nil, fmt.Errorf("%.80q occurs twice", s)
 		}
 		seen[s] = true
 		list = append(list, s)

@@ -5,8 +5,7 @@ import (
 	"regexp"
 )
 
-// A node is one compiled subschema. What a value of a kind must hold to stands together, so that a
-// value meets only the rules of its own kind; a nil part has none.
+// A node is one compiled subschema. The rules are grouped by the type of value to which they apply.
 type node struct {
 	never    bool // the schema false
 	types    typeSet
@@ -17,8 +16,8 @@ type node struct {
 	object   *objectRules
 	compound *compoundRules
 	home     *resource
-	header   []byte // x-mcp-header as written, nil without
-	fallback []byte // default as written, nil without
+	header   []byte // x-mcp-header as written, or nil
+	fallback []byte // default as written, or nil
 }
 
 // A typeSet is a set of JSON types, 0 for all of them.
@@ -34,10 +33,9 @@ const (
 	typeNull
 )
 
-// typeNames are in the order of the bits of a typeSet.
+// typeNames are the names of the bits of a typeSet.
 var typeNames = []string{"boolean", "integer", "number", "string", "array", "object", "null"}
 
-// names lists the types of a set.
 func (t typeSet) names() []string {
 	var names []string
 	for i, name := range typeNames {
@@ -51,20 +49,19 @@ func (t typeSet) names() []string {
 // An enumeration holds the values of enum or const.
 type enumeration struct {
 	canonical map[string]struct{}
-	values    []string // as written, for texts
+	values    []string // as written, for messages
 }
 
 type numberRules struct {
 	minimum, maximum, above, below *bound
 	multipleOf                     divisor
 
-	// The inclusive range of integers that the rules allow, when they say no more and it fits: the
-	// quick way.
+	// If plain, the rules are equivalent to an inclusive range of integers.
 	low, high int64
 	plain     bool
 }
 
-// A bound keeps its text for those who miss it.
+// A bound is a number and its text for messages.
 type bound struct {
 	decimal
 	text string
@@ -77,13 +74,13 @@ type textRules struct {
 
 type pattern struct {
 	*regexp.Regexp
-	cost int // instructions that each character may meet
+	cost int // instructions per character
 }
 
 type arrayRules struct {
 	min, max                 int // items
 	prefix                   []*node
-	items                    *node // of those after the prefix
+	items                    *node // for items after the prefix
 	contains                 *node
 	minContains, maxContains int
 	unique                   bool
@@ -94,7 +91,7 @@ type objectRules struct {
 	min, max    int // members
 	properties  []property
 	index       map[string]int // of properties, by name
-	required    int            // how many of the properties are
+	required    int            // number of required properties
 	patterns    []patternProperty
 	additional  *node
 	names       *node
@@ -102,11 +99,11 @@ type objectRules struct {
 	unevaluated *node
 }
 
-// A property is a name that properties or required hold.
+// A property is a name in properties or required.
 type property struct {
 	name     string
 	place    int   // among the properties
-	node     *node // nil when the name is only required
+	node     *node // nil if the name is only in required
 	required bool
 }
 
@@ -115,7 +112,7 @@ type patternProperty struct {
 	node *node
 }
 
-// A dependency is what the presence of one member asks of the object.
+// A dependency has the rules that the presence of one member adds.
 type dependency struct {
 	name     string
 	required []string
@@ -136,7 +133,7 @@ type compoundRules struct {
 // A reference is a resolved $ref or $dynamicRef.
 type reference struct {
 	target  *node
-	dynamic string // the anchor that a $dynamicRef looks for outward before it settles for the target, "" for none
+	dynamic string // the anchor that a $dynamicRef looks up in outer resources first; may be empty
 }
 
 func (n *node) compounds() *compoundRules {
@@ -146,7 +143,7 @@ func (n *node) compounds() *compoundRules {
 	return n.compound
 }
 
-// property returns the entry of a name, a new one at need.
+// property returns the entry of a name, and creates it if needed.
 func (r *objectRules) property(name string) *property {
 	if r.index == nil {
 		r.index = map[string]int{}
@@ -160,7 +157,7 @@ func (r *objectRules) property(name string) *property {
 	return &r.properties[i]
 }
 
-// addEnum narrows the allowed values: both enum and const hold when a schema has both.
+// addEnum restricts the allowed values. If a schema has enum and const, both apply.
 func (n *node) addEnum(values [][]byte) {
 	e := &enumeration{canonical: make(map[string]struct{}, len(values))}
 	for _, raw := range values {
@@ -176,7 +173,7 @@ func (n *node) addEnum(values [][]byte) {
 	n.enum = e
 }
 
-// finish prepares what depends on several keywords.
+// finish computes the integer range of a schema for numbers.
 func (n *node) finish() {
 	if r := n.number; r != nil && r.multipleOf.digits == 0 {
 		r.low, r.high, r.plain = math.MinInt64, math.MaxInt64, true
@@ -187,7 +184,7 @@ func (n *node) finish() {
 	}
 }
 
-// narrow applies a bound to the quick range, or gives the quick range up.
+// narrow applies a bound to the integer range, or clears plain if the bound is not an integer.
 func (r *numberRules) narrow(b *bound, apply func(int64)) {
 	if b == nil {
 		return
@@ -200,7 +197,7 @@ func (r *numberRules) narrow(b *bound, apply func(int64)) {
 	apply(v)
 }
 
-// smallInteger reads an integer of at most 18 digits that is written without point and exponent.
+// smallInteger parses an integer of at most 18 digits without fraction and exponent.
 func smallInteger(raw []byte) (v int64, ok bool) {
 	const longest = 18
 	digits := raw
@@ -222,8 +219,8 @@ func smallInteger(raw []byte) (v int64, ok bool) {
 	return v, true
 }
 
-// find returns the entry of a member's name, nil without. Most senders keep the order of the
-// schema, so the one in the same place is tried first.
+// find returns the entry of a member's name, or nil. Most senders keep the order of the schema, so
+// the entry in the same place is tried first.
 func (r *objectRules) find(token []byte, place int) *property {
 	name := unquote(token)
 	if place < len(r.properties) && r.properties[place].name == string(name) {
@@ -235,10 +232,10 @@ func (r *objectRules) find(token []byte, place int) *property {
 	return nil
 }
 
-// isPlain reports whether the schema of a property is all there is for its value.
+// isPlain reports whether the schema of a property is the only one for its value.
 func (r *objectRules) isPlain() bool { return r.patterns == nil && r.names == nil }
 
-// collects reports whether the node needs to know what was evaluated.
+// collects reports whether the node needs the set of evaluated members or items.
 func (n *node) collects() bool {
 	return n.object != nil && n.object.unevaluated != nil || n.array != nil && n.array.unevaluated != nil
 }

@@ -11,16 +11,15 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// A decimal is a JSON number, exact: 0.DIGITS × 10^exp, where the digits neither begin nor end with
-// a zero and zero has none. Comparing them costs their length, whatever the exponent.
+// A decimal is an exact JSON number: 0.DIGITS × 10^exp. The digits neither begin nor end with a zero,
+// and zero has none. The time to compare two is linear in their digits, whatever the exponent.
 type decimal struct {
 	negative bool
 	digits   []byte
 	exp      int
 }
 
-// parseDecimal reads a number that was checked. The digits are appended to scratch, which may be
-// nil.
+// parseDecimal parses a valid number. It stores the digits in scratch, which may be nil.
 func parseDecimal(scratch, raw []byte) decimal {
 	d := decimal{digits: scratch[:0]}
 	i := 0
@@ -53,7 +52,7 @@ func parseDecimal(scratch, raw []byte) decimal {
 	return d
 }
 
-// clippedInt reads an exponent; those that no two numbers of any use differ by are all the same.
+// clippedInt parses an exponent and limits it, so that sums do not overflow.
 func clippedInt(text []byte) int {
 	const most = math.MaxInt >> 3 // sums of a few do not overflow
 	n, err := strconv.Atoi(string(bytes.TrimPrefix(text, []byte("+"))))
@@ -85,8 +84,7 @@ func (d decimal) sign() int {
 
 func (d decimal) isInteger() bool { return len(d.digits) <= max(d.exp, 0) }
 
-// append writes the number in the one form that it shares with its equals. Integers of ordinary
-// size look as in JSON.
+// append appends the canonical form of the number, which is JSON for integers of up to 20 digits.
 func (d decimal) append(dst []byte) []byte {
 	if len(d.digits) == 0 {
 		return append(dst, '0')
@@ -108,7 +106,7 @@ type divisor struct {
 	text   string
 }
 
-// parseDivisor refuses what 64 bits do not hold: nobody means it, and it keeps division cheap.
+// parseDivisor parses a divisor of at most 18 digits, so that division needs 64 bits only.
 func parseDivisor(raw []byte) (divisor, error) {
 	const most = 18
 	d := parseDecimal(nil, raw)
@@ -119,7 +117,7 @@ func parseDivisor(raw []byte) (divisor, error) {
 	return divisor{n, d.exp - len(d.digits), string(raw)}, err
 }
 
-// divides computes exactly: the remainder digit by digit, then times the power of ten that is left.
+// divides computes the exact remainder digit by digit, then times the remaining power of ten.
 func (v divisor) divides(d decimal) bool {
 	if len(d.digits) == 0 {
 		return true
@@ -148,8 +146,7 @@ func mulMod(a, b, m uint64) uint64 {
 
 func appendInt(dst []byte, n int) []byte { return strconv.AppendInt(dst, int64(n), 10) }
 
-// plainIntegers rewrites numbers such as 5.0 and 1e3 to 5 and 1000, as far as an integer of Go can
-// hold them.
+// plainIntegers rewrites numbers such as 5.0 and 1e3 to 5 and 1000 if they fit into 64 bits.
 func plainIntegers(data []byte) (plain []byte, changed bool) {
 	const longest = 20 // digits of the largest uint64
 	for i := 0; i < len(data); {

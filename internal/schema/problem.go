@@ -10,20 +10,18 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// maxProblems is how many problems one error tells: enough to mend a value in one go, few enough to
-// be read.
+// maxProblems is the maximum number of problems in one error.
 const maxProblems = 5
 
-// A ValidationError says what is wrong with a JSON value. Its text is written for a model that is
-// to try again.
+// A ValidationError has the problems of a JSON value. Its text helps a model to correct the value.
 type ValidationError struct {
 	Problems []Problem // at least one, at most five
 }
 
-// A Problem is one thing that is wrong.
+// A Problem is one problem of a value.
 type Problem struct {
-	Path string // JSON pointer to the value at fault, "" for the whole
-	Text string // what was got and what is allowed
+	Path string // JSON pointer to the invalid value
+	Text string // the value and what is allowed
 }
 
 // Error returns all problems, with their paths.
@@ -42,8 +40,7 @@ func (e *ValidationError) Error() string {
 	return b.String()
 }
 
-// shown returns a value for a problem's text: short values as they are, long ones by their kind and
-// beginning.
+// shown returns a short description of a value.
 func shown(raw []byte) string {
 	const longest = 60
 	switch jsonscan.Kind(raw) {
@@ -59,7 +56,7 @@ func shown(raw []byte) string {
 	return string(raw)
 }
 
-// cut shortens text to so many bytes, and says so with an ellipsis.
+// cut shortens text to at most longest bytes and an ellipsis.
 func cut(text string, longest int) string {
 	if len(text) <= longest {
 		return text
@@ -87,9 +84,9 @@ func shortList(values []string) string {
 	return b.String()
 }
 
-// Nearest returns the candidate that a misspelt name most likely means, "" if none is near.
+// Nearest returns the candidate that is most similar to a misspelt name, or "".
 func Nearest(name string, candidates []string) string {
-	const longest, most = 64, 1000 // a longer name is no slip of the pen, and a longer list takes too much time
+	const longest, most = 64, 1000 // more would take too much time
 	if len(name) < 2 || len(name) > longest {
 		return ""
 	}
@@ -105,14 +102,14 @@ func Nearest(name string, candidates []string) string {
 	return best
 }
 
-// simplified drops what people and models vary in names: case, underscores, hyphens.
+// simplified drops differences of case, underscores, hyphens and spaces.
 func simplified(name string) string {
 	return nameMarks.Replace(strings.ToLower(name))
 }
 
 var nameMarks = strings.NewReplacer("_", "", "-", "", " ", "")
 
-// distance counts the single bytes to insert, drop, replace or swap between two names.
+// distance returns the number of bytes to insert, delete, replace or swap between two names.
 func distance(a, b string) int {
 	before := make([]int, len(b)+1)
 	last := make([]int, len(b)+1)

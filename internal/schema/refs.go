@@ -10,11 +10,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// rootURI stands for the address of a schema that does not give its own. It is never dialled: no
-// URI is.
+// rootURI is the base URI of a schema without $id. No URI is ever fetched.
 var rootURI = url.URL{Scheme: "schema", Path: "/"}
 
-// A resource is a schema with a URI of its own: the root, and what holds an $id.
+// A resource is a schema with a URI: the root, and each subschema with an $id.
 type resource struct {
 	uri     *url.URL
 	raw     []byte
@@ -28,7 +27,7 @@ func (c *compiler) addResource(uri *url.URL, raw []byte) *resource {
 	return r
 }
 
-// identify takes the names of the schema at raw: its URI and its anchors.
+// identify records the URI and the anchors of the schema at raw.
 func (c *compiler) identify(n *node, raw []byte) error {
 	if value, ok := jsonscan.Get(raw, "$id"); ok {
 		id, err := parseURI(value)
@@ -40,7 +39,7 @@ func (c *compiler) identify(n *node, raw []byte) error {
 		if *id != (url.URL{}) {
 			uri := n.home.uri.ResolveReference(id)
 			if c.resources[uri.String()] != nil {
-				return at("$id", fmt.Errorf("%.200q stands twice", uri))
+				return at("$id", fmt.Errorf("%.200q occurs twice", uri))
 			}
 			n.home = c.addResource(uri, raw)
 		}
@@ -61,7 +60,7 @@ func (c *compiler) identify(n *node, raw []byte) error {
 			return at(key, err)
 		}
 		if n.home.anchors[name] != nil {
-			return at(key, fmt.Errorf("%.200q stands twice", name))
+			return at(key, fmt.Errorf("%.200q occurs twice", name))
 		}
 		n.home.anchors[name] = raw
 		if key == "$dynamicAnchor" {
@@ -79,7 +78,7 @@ func parseURI(raw []byte) (*url.URL, error) {
 	return url.Parse(text)
 }
 
-// A link is a reference that waits until all names are known.
+// A link is a reference that is resolved when all names are known.
 type link struct {
 	from    *node
 	uri     *url.URL
@@ -96,8 +95,7 @@ func (c *compiler) link(n *node, raw []byte, dynamic bool) error {
 	return nil
 }
 
-// resolveLinks finds what references mean. A target that no keyword made a schema yet may hold more
-// of them.
+// resolveLinks resolves the references. Compiling a target may add more references.
 func (c *compiler) resolveLinks() error {
 	for i := 0; i < len(c.links); i++ {
 		l := c.links[i]
@@ -120,7 +118,7 @@ func (c *compiler) target(l link) (*node, error) {
 	base.Fragment, base.RawFragment = "", ""
 	home := c.resources[base.String()]
 	if home == nil {
-		return nil, fmt.Errorf("reference %.200s leads out of this schema, and nothing is fetched", l.text)
+		return nil, fmt.Errorf("reference %.200s is to another document, which is not fetched", l.text)
 	}
 	fragment := l.uri.Fragment
 	raw, ok := home.raw, true
@@ -137,7 +135,7 @@ func (c *compiler) target(l link) (*node, error) {
 		raw, ok = home.anchors[fragment]
 	}
 	if !ok {
-		return nil, fmt.Errorf("reference %.200s leads nowhere", l.text)
+		return nil, fmt.Errorf("reference %.200s has no target", l.text)
 	}
 	n, err := c.schema(raw, home)
 	if err != nil {
@@ -164,8 +162,7 @@ func (c *compiler) child(raw []byte, step string) ([]byte, bool) {
 	return value, ok
 }
 
-// same returns the schemas that a node applies to the very value that it is applied to, as far as
-// the text tells.
+// same returns the schemas that a node applies to its own value, without dynamic references.
 func (n *node) same() []*node {
 	var all []*node
 	if r := n.compound; r != nil {
@@ -185,8 +182,7 @@ func (n *node) same() []*node {
 	return slices.DeleteFunc(all, func(n *node) bool { return n == nil })
 }
 
-// findLoops refuses schemas that lead back to themselves without going down into the value: they
-// would never end.
+// findLoops returns an error if a schema applies itself to the same value, which would not end.
 func findLoops(nodes []*node) error {
 	const open, done = 1, 2
 	state := make(map[*node]int, len(nodes))
@@ -194,7 +190,7 @@ func findLoops(nodes []*node) error {
 	visit = func(n *node) error {
 		switch state[n] {
 		case open:
-			return fmt.Errorf("references go in a circle")
+			return fmt.Errorf("the references are circular")
 		case done:
 			return nil
 		}

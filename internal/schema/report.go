@@ -25,8 +25,7 @@ func (e *evaluation) explain(root *node, at int) error {
 	return &ValidationError{Problems: e.problems}
 }
 
-// tell notes what is wrong with the value at an offset. With the last problem that fits, the
-// reporting ends.
+// report adds a problem of the value at an offset, up to maxProblems.
 func (e *evaluation) report(at int, text string) {
 	const longestPath, longestText = 256, 1024
 	if !e.reporting || !e.afford(1+at/bytesPerStep) {
@@ -149,8 +148,7 @@ func (e *evaluation) reportRequired(n *node, at int) {
 	}
 }
 
-// tellUnknown tells of the member whose name stands at an offset that it is none of the object's
-// properties.
+// reportUnknown reports the member whose name is at an offset as unknown.
 func (e *evaluation) reportUnknown(r *objectRules, at, nameEnd int) {
 	if !e.reporting {
 		return
@@ -168,15 +166,15 @@ func (e *evaluation) reportUnknown(r *objectRules, at, nameEnd int) {
 	switch {
 	case len(known) == 0:
 		text += ", want no properties"
-	case e.listed != r: // once is enough
+	case e.listed != r: // list them once
 		text += ", known are " + shortList(known)
 		e.listed = r
 	}
 	e.report(at, text)
 }
 
-// tellChoice tells why a value fits none of the alternatives, or too many. If one of them was
-// clearly meant its problems are told, otherwise what they would take.
+// reportChoice reports that a value matches no alternative, or too many. If it is clear which
+// alternative was meant, its problems are reported, otherwise the types or values of all.
 func (e *evaluation) reportChoice(branches []*node, at, fitting int) {
 	if !e.reporting {
 		return
@@ -213,7 +211,7 @@ func (e *evaluation) reportChoice(branches []*node, at, fitting int) {
 	e.report(at, text)
 }
 
-// allEnums returns the values of alternatives that are enums all.
+// allEnums returns the values of alternatives that are all enums, or nil.
 func allEnums(branches []*node) []string {
 	var values []string
 	for _, b := range branches {
@@ -226,9 +224,8 @@ func allEnums(branches []*node) []string {
 	return values
 }
 
-// tellTag looks for a property by whose value all alternatives are told apart. If the object has it
-// with a value that one of them knows, the problems of that one are told; otherwise the values that
-// there are.
+// reportTag looks for a property that is an enum in all alternatives and so selects one of them. It
+// reports the problems of the selected alternative, or the possible values of the property.
 func (e *evaluation) reportTag(branches []*node, at int) bool {
 	if len(branches) < 2 || e.doc[at] != '{' || branches[0].object == nil {
 		return false
@@ -260,7 +257,7 @@ func (e *evaluation) reportTag(branches []*node, at int) bool {
 	return false
 }
 
-// tag returns the schema of a property when it is an enum.
+// tag returns the schema of a property if it is an enum, or nil.
 func (n *node) tag(name string) *node {
 	if n.object == nil {
 		return nil

@@ -2,10 +2,9 @@ package schema
 
 import "bytes"
 
-// ApplyDefaults adds to the objects of a value, the outermost and those that stand in its
-// properties and items, the properties that are absent and have a default. A value to which there
-// is nothing to add is given back as it is, and the value given is never changed. Its syntax must
-// have been checked; it is best completed before it is validated.
+// ApplyDefaults returns a value with absent properties set to their defaults, in the value itself and
+// in its properties and items. It returns the same bytes if nothing is added, and never changes
+// them. The syntax of the value must be valid.
 func (s *Schema) ApplyDefaults(instance []byte) []byte {
 	if !s.defaults {
 		return instance
@@ -13,10 +12,9 @@ func (s *Schema) ApplyDefaults(instance []byte) []byte {
 	return fillDefaults.value(s.root, instance)
 }
 
-// DropNulls leaves out of the objects of a value the properties that are null where the schema has
-// them optional and does not take null: what Go writes for a nil pointer, and many a model for an
-// argument that it does not give. A value without such nulls is given back as it is, and the value
-// given is never changed.
+// DropNulls returns a value without the optional properties that are null although the schema does
+// not allow null: Go encodes nil pointers so, and many models absent arguments. It returns the same
+// bytes if nothing is dropped, and never changes them.
 func (s *Schema) DropNulls(instance []byte) []byte {
 	if !bytes.Contains(instance, []byte("null")) {
 		return instance
@@ -24,8 +22,7 @@ func (s *Schema) DropNulls(instance []byte) []byte {
 	return dropNulls.value(s.root, instance)
 }
 
-// A rewriting is a change to the objects within a value, along properties, items and plain
-// references.
+// A rewriting is a change of a value and of its properties and items.
 type rewriting uint8
 
 const (
@@ -33,7 +30,7 @@ const (
 	dropNulls
 )
 
-// value returns raw itself unless something in it changes.
+// value returns the changed value, or raw itself.
 func (w rewriting) value(n *node, raw []byte) []byte {
 	n = n.target()
 	start := skipSpace(raw, 0)
@@ -43,7 +40,7 @@ func (w rewriting) value(n *node, raw []byte) []byte {
 	return raw
 }
 
-// container rewrites an object or an array. Its text is copied from the first change on.
+// container rewrites an object or an array. It is copied at the first change.
 func (w rewriting) container(n *node, raw []byte, start int) []byte {
 	var out []byte
 	var present marks
@@ -86,8 +83,7 @@ func (w rewriting) container(n *node, raw []byte, start int) []byte {
 	return append(bytes.TrimRight(out, " \t\r\n,"), raw[i:]...)
 }
 
-// appendAbsent appends the defaults of properties that are not present; out is nil as long as text
-// is the same.
+// appendAbsent appends the defaults of absent properties. out is nil if text has not changed.
 func (r *objectRules) appendAbsent(out, text []byte, present *marks) []byte {
 	for _, p := range r.properties {
 		if p.node == nil || p.node.fallback == nil || present.has(p.place) {
@@ -101,7 +97,7 @@ func (r *objectRules) appendAbsent(out, text []byte, present *marks) []byte {
 	return out
 }
 
-// another puts a comma after the last member or item of an open container, if it has one.
+// another appends a comma unless the open container is empty.
 func another(out []byte) []byte {
 	out = bytes.TrimRight(out, " \t\r\n,")
 	if last := out[len(out)-1]; last == '{' || last == '[' {
@@ -110,7 +106,7 @@ func another(out []byte) []byte {
 	return append(out, ',')
 }
 
-// part is the schema of a member, nil without one.
+// part returns the schema of a member, or nil.
 func (r *objectRules) part(p *property) *node {
 	if p != nil && p.node != nil {
 		return p.node
@@ -118,7 +114,7 @@ func (r *objectRules) part(p *property) *node {
 	return r.additional
 }
 
-// part is the schema of an item, nil without one.
+// part returns the schema of an item, or nil.
 func (r *arrayRules) part(index int) *node {
 	if index < len(r.prefix) {
 		return r.prefix[index]

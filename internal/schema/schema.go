@@ -1,19 +1,13 @@
-// Package schema relates Go types and JSON: it derives the JSON Schema of a type, checks JSON
-// against a schema, whether derived or given by hand, and decodes what passed.
-//
-// A schema comes from [For], [ForElicitation] or [Compile]. All are safe for concurrent use, and a
-// compiled schema costs nothing but its own memory: it holds no goroutine, opens no file and
-// fetches no reference.
+// Package schema derives the JSON Schema of a Go type, validates JSON against a schema, and decodes
+// it. A [Schema] comes from [For], [ForElicitation] or [Compile]. References are never fetched.
 package schema
 
-import (
-	stdjson "encoding/json"
-)
+import stdjson "encoding/json"
 
-// Limits of what is compiled and of the work that one validation may cost. They are the same for
-// schemas of peers and of our own, so that what a server publishes is what its clients can take.
+// Limits of a schema and of one validation. They are the same for schemas of peers and of the
+// application, so that clients accept every schema that a server can publish.
 const (
-	MaxBytes   = 256 << 10 // a schema as text
+	MaxBytes   = 256 << 10 // of the schema as text
 	MaxDepth   = 64        // nesting of its JSON
 	MaxNodes   = 10_000    // subschemas
 	MaxEnum    = 10_000    // values of one enum
@@ -25,16 +19,16 @@ const (
 type Schema struct {
 	raw      stdjson.RawMessage
 	root     *node
-	all      []*node // the subschemas, $defs included
-	dynamic  bool    // some $dynamicRef looks outward
-	defaults bool    // some subschema has one
+	all      []*node // the subschemas, including $defs
+	dynamic  bool    // a $dynamicRef may refer to an outer resource
+	defaults bool    // a subschema has a default
 }
 
-// JSON returns the published schema: compact, its members in the order in which they were given,
-// unknown ones included. Callers must not change the bytes.
+// JSON returns the schema in compact form, with its members, including unknown ones, in their
+// original order. The caller must not change the bytes.
 func (s *Schema) JSON() stdjson.RawMessage { return s.raw }
 
-// RootType returns the one type that the schema's root names, "" when it names none or several.
+// RootType returns the type of the schema's root, or "" if it has none or several.
 func (s *Schema) RootType() string {
 	if names := s.root.types.names(); len(names) == 1 {
 		return names[0]
@@ -42,11 +36,10 @@ func (s *Schema) RootType() string {
 	return ""
 }
 
-// Validate checks a JSON value whose syntax was checked before. The error is a *ValidationError
-// that tells the first few things that are wrong; so is the refusal of a value that takes more than
-// MaxSteps to check.
+// Validate validates a JSON value whose syntax is valid. The error is a [*ValidationError] with the
+// first problems. A value that takes more than [MaxSteps] is invalid.
 func (s *Schema) Validate(instance []byte) error {
-	var e evaluation // filled in place: a literal would be made beside it first, and calls end here, deep on the stack
+	var e evaluation // not a literal, which would need a second copy on the stack
 	e.doc, e.steps, e.dynamic = instance, MaxSteps, s.dynamic
 	start := skipSpace(instance, 0)
 	if _, ok := e.value(s.root, start, nil); ok && !e.spent() {

@@ -9,7 +9,7 @@ import (
 // An option is one key=value of a `jsonschema` tag.
 type option struct{ key, value string }
 
-// tagOptions are the keys that a tag may hold.
+// tagOptions are the keys of a tag.
 var tagOptions = []string{
 	"title", "description", "enum", "titles", "default", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
 	"multipleOf", "minLength", "maxLength", "pattern", "format", "minItems", "maxItems", "uniqueItems", "header",
@@ -17,8 +17,7 @@ var tagOptions = []string{
 
 // parseTag splits a `jsonschema` tag. Its free text is the description; a comma before a known key
 // and = begins an option, and any other comma belongs to the text or to the value before it. A key
-// that looks like a known one is an error, so that a slip of the pen does not end up in the
-// description.
+// that is similar to a known one is an error.
 func parseTag(tag string) (options []option, err error) {
 	key, start := "description", 0
 	if k, rest, known := keyAt(tag, 0); known {
@@ -33,7 +32,7 @@ func parseTag(tag string) (options []option, err error) {
 		}
 		for _, o := range options {
 			if o.key == key {
-				return fmt.Errorf("%s stands twice", key)
+				return fmt.Errorf("%s occurs twice", key)
 			}
 		}
 		options = append(options, option{key, value})
@@ -58,8 +57,8 @@ func parseTag(tag string) (options []option, err error) {
 	return options, add(len(tag))
 }
 
-// keyAt reads `key=` at an index of a tag: the key, where its value starts, and whether tags have
-// such a key.
+// keyAt parses `key=` at an index of a tag. It returns the key, the start of its value, and whether
+// the key is known.
 func keyAt(tag string, at int) (key string, value int, known bool) {
 	text, _, ok := strings.Cut(tag[at:], "=")
 	key = strings.TrimSpace(text)
@@ -69,7 +68,7 @@ func keyAt(tag string, at int) (key string, value int, known bool) {
 	return key, at + len(text) + 1, slices.Contains(tagOptions, key)
 }
 
-// likeOption returns the option that a key misspells or abbreviates, "" for a word of the text.
+// likeOption returns the option that a key misspells or abbreviates, or "".
 func likeOption(key string) string {
 	const shortest = 3
 	for _, o := range tagOptions {

@@ -9,10 +9,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// The functions here walk JSON that was checked before. On anything else they stop at the end of
-// the text: they may say nonsense, but do not panic.
+// The functions below expect valid JSON. For anything else their results are undefined, but they do
+// not panic.
 
-// skipSpace returns the index of the first byte from i on that is not white space.
+// skipSpace returns the index of the first byte at or after i that is not white space.
 func skipSpace(b []byte, i int) int {
 	for i < len(b) && b[i] <= ' ' {
 		i++
@@ -24,7 +24,7 @@ func skipSpace(b []byte, i int) int {
 func skipString(b []byte, i int) int {
 	i++
 	if i < len(b) {
-		// Most strings hold no quote.
+		// Most strings have no escaped quote.
 		if n := bytes.IndexByte(b[i:], '"'); n == 0 || n > 0 && b[i+n-1] != '\\' {
 			return i + n + 1
 		}
@@ -78,7 +78,7 @@ func skipValue(b []byte, i int) int {
 	return len(b)
 }
 
-// inner returns the text of a string token between its quotes, escapes left as they are.
+// inner returns the text of a string token between its quotes, with its escapes.
 func inner(token []byte) []byte {
 	if len(token) < 2 {
 		return nil
@@ -86,7 +86,7 @@ func inner(token []byte) []byte {
 	return token[1 : len(token)-1]
 }
 
-// unquote returns the text of a string token; it copies only where there are escapes.
+// unquote returns the text of a string token. It copies the text only if it has escapes.
 func unquote(token []byte) []byte {
 	text := inner(token)
 	if bytes.IndexByte(text, '\\') < 0 {
@@ -108,8 +108,8 @@ func runes(token []byte) int {
 	return utf8.RuneCount(text)
 }
 
-// appendCanonical appends a form of a value that two values have in common exactly when they are
-// equal to JSON Schema: numbers by value, objects without regard to order. It is not JSON.
+// appendCanonical appends a form of a value that is the same for two values if and only if JSON
+// Schema considers them equal. It is not JSON.
 func appendCanonical(dst, raw []byte) []byte {
 	switch jsonscan.Kind(raw) {
 	case '"':
@@ -144,8 +144,7 @@ func appendCanonical(dst, raw []byte) []byte {
 	return append(dst, raw...)
 }
 
-// pointerTo returns the JSON pointer of the value, or of the member whose name, starts at an
-// offset.
+// pointerTo returns the JSON pointer of the value or member that starts at an offset.
 func pointerTo(doc []byte, offset int) string {
 	var path []byte
 	at := skipSpace(doc, 0)
@@ -178,7 +177,7 @@ func pointerTo(doc []byte, offset int) string {
 
 var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
 
-// appendStep appends to a JSON pointer a member's name, or an index where there is no name.
+// appendStep appends a name, or an index if the name is nil, to a JSON pointer.
 func appendStep(path, name []byte, index int) []byte {
 	path = append(path, '/')
 	if name == nil {

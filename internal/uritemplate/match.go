@@ -193,7 +193,7 @@ func (m *Matcher) bind(uri string, groups []int) (map[string]any, bool) {
 type bindings struct {
 	lists    map[string]bool
 	values   map[string]any
-	prefixes []prefixValue
+	prefixes []*prefixValue
 }
 
 // A prefixValue is the value of a variable with a prefix modifier.
@@ -264,7 +264,7 @@ func (r *bindings) add(v variable, items []string) bool {
 		items[i] = text
 	}
 	if v.prefix > 0 {
-		r.prefixes = append(r.prefixes, prefixValue{v, items[0]})
+		r.prefixes = append(r.prefixes, &prefixValue{v, items[0]})
 		return utf8.RuneCountInString(items[0]) <= v.prefix
 	}
 	var value any = items
@@ -279,7 +279,7 @@ func (r *bindings) add(v variable, items []string) bool {
 // checkPrefixes reports whether each prefix is a prefix of its variable's value. If only prefixes
 // of a variable are known, the longest is its value.
 func (r *bindings) checkPrefixes() bool {
-	slices.SortFunc(r.prefixes, func(a, b prefixValue) int { return cmp.Compare(b.prefix, a.prefix) })
+	slices.SortFunc(r.prefixes, func(a, b *prefixValue) int { return cmp.Compare(b.prefix, a.prefix) })
 	for _, p := range r.prefixes {
 		if _, ok := r.values[p.name]; !ok {
 			r.values[p.name] = p.text

@@ -1,0 +1,3 @@
+package jsonrpc
+
+var ParseID = parseID
