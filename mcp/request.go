@@ -77,7 +77,7 @@ func newServed() *Request {
 // Revision returns the protocol revision of the request, such as "2026-07-28".
 func (r *Request) Revision() string { return r.env.VersionText }
 
-// Client returns the name and version of the client, or the zero value. They are a claim of the
+// ClientInfo returns the name and version of the client, or the zero value. They are a claim of the
 // client, for display and logs, not for decisions.
 func (r *Request) ClientInfo() Implementation {
 	var c Implementation
@@ -93,7 +93,7 @@ func (r *Request) Capabilities() ClientCapabilities {
 	return parseClientCapabilities(r.env.Capabilities)
 }
 
-// LoggingLevel returns the lowest level of log messages that the client has asked for, or "" for none.
+// LogLevel returns the lowest level of log messages that the client has asked for, or "".
 func (r *Request) LogLevel() LoggingLevel { return LoggingLevel(r.env.LogLevel) }
 
 // Meta returns the raw JSON of one member of the request's `_meta`, such as "traceparent".
