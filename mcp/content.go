@@ -11,7 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// ContentBlock is a piece of content of a tool result, a prompt message or a sampling message:
+// A ContentBlock is a piece of content of a tool result, a prompt message or a sampling message:
 // [*TextContent], [*ImageContent], [*AudioContent], [*ResourceLink], [*EmbeddedResource] or, in
 // sampling, [*ToolUseContent] and [*ToolResultContent].
 //

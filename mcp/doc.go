@@ -11,7 +11,7 @@
 //		func(ctx context.Context, in Sum) (int, error) { return in.A + in.B, nil })
 //	err := s.Run(ctx, mcp.Stdio())
 //
-// A result that is not text or [Content] becomes structured content, with an output schema. An
+// A result that is not text or a [ContentBlock] becomes structured content, with an output schema. An
 // error of the function becomes a tool error (isError) that the model can see and correct. An
 // [*Error] becomes a protocol error. A panic fails one call. [AddResource], [AddResourceTemplate]
 // (URI templates of RFC 6570), [AddFS] and [AddPrompt] register other features; a Complete function

@@ -21,7 +21,7 @@ import (
 type ElicitRequestParams struct {
 	// Mode is "form" or "url". Default: "form".
 	Mode string `json:"mode,omitzero"`
-	// Message tells the user what is asked and why.
+	// Message is the question, and its reason, for the user.
 	Message string `json:"message"`
 	// RequestedSchema describes the form: a JSON Schema of a flat object.
 	RequestedSchema json.RawMessage `json:"requestedSchema,omitzero"`

@@ -82,7 +82,7 @@ func (r *Request) Capabilities() ClientCapabilities {
 	return parseClientCapabilities(r.env.Capabilities)
 }
 
-// LogLevel returns the lowest level of log messages that the client has asked for, or "" for none.
+// LogLevel returns the lowest level of log messages that the client has asked for, or "".
 func (r *Request) LogLevel() LoggingLevel { return LoggingLevel(r.env.LogLevel) }
 
 // Meta returns the raw JSON of one member of the request's `_meta`, such as "traceparent".

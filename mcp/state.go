@@ -349,7 +349,7 @@ func (in *input) claim(key string) (result json.RawMessage, done bool, err error
 	return result, done, nil
 }
 
-// release gives up the reservation of a key whose function has failed.
+// release removes the reservation of a key whose function has failed.
 func (in *input) release(key string) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -14,7 +14,7 @@ type Tool struct {
 	Name string `json:"name"`
 	// Title is the name for people. Default: Name.
 	Title string `json:"title,omitzero"`
-	// Description tells the model what the tool does and when to use it.
+	// Description explains to the model what the tool does and when to use it.
 	Description string `json:"description,omitzero"`
 	// InputSchema is the JSON Schema of the arguments, an object. Default: derived from the
 	// function's input type.

@@ -33,7 +33,7 @@ type toolEntry struct {
 // completed by defaults before the function is called. Invalid arguments become a tool error that
 // the model can correct.
 //
-// Out is the result: a string becomes text; [Content], []Content and [*CallToolResult] are unchanged;
+// Out is the result: a string becomes text; [ContentBlock], []ContentBlock and [*CallToolResult] are unchanged;
 // any other type becomes structured content with an output schema, and its JSON as text.
 //
 // An error of the function becomes a tool error, whose text the model sees. An [*Error] becomes a

@@ -84,7 +84,7 @@ func FuzzVerdict(f *testing.F) {
 		g := &generator{seed: seed}
 		text := fmt.Sprintf(`{"$defs":{"d":%s,"e":%s},%s}`, g.schema(2), g.schema(1), g.keywords(3))
 		s, err := schema.Compile(stdjson.RawMessage(text))
-		if err != nil && strings.Contains(err.Error(), "circle") {
+		if err != nil && strings.Contains(err.Error(), "circular") {
 			return
 		}
 		second, err2 := secondValidator(text)
