@@ -74,7 +74,13 @@ func (c *resultCache) put(ctx context.Context, k *clientRequest, raw RawResult, 
 		return
 	}
 	for len(c.entries) >= maxCached || c.bytes+len(raw) > maxCachedBytes {
-		c.drop(c.oldest())
+		var oldest string // the entry that expires first
+		for k, e := range c.entries {
+			if oldest == "" || e.expires.Before(c.entries[oldest].expires) {
+				oldest = k
+			}
+		}
+		c.drop(oldest)
 	}
 	put(&c.entries, key, cachedResult{raw, k.method, time.Now().Add(ttl)})
 	c.bytes += len(raw)
@@ -100,17 +106,6 @@ func (c *resultCache) drop(key string) {
 		c.bytes -= len(e.raw)
 		delete(c.entries, key)
 	}
-}
-
-// oldest returns the key of the entry that expires first.
-func (c *resultCache) oldest() (key string) {
-	var first time.Time
-	for k, e := range c.entries {
-		if first.IsZero() || e.expires.Before(first) {
-			key, first = k, e.expires
-		}
-	}
-	return key
 }
 
 // invalidate drops the results of methods.

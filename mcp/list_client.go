@@ -57,19 +57,18 @@ func items[V any](ctx context.Context, c *Client, l list[V]) iter.Seq2[*V, error
 					return
 				}
 			}
-			if count > maxListed || size > maxListedBytes {
-				yield(nil, c.invalid(l.method, fmt.Errorf("more than %d items or %d bytes", maxListed, maxListedBytes)))
-				return
-			}
-			if next == nil {
-				return
-			}
 			switch {
-			case seen[string(next)]:
-				yield(nil, c.invalid(l.method, errors.New("invalid nextCursor: the same as that of an earlier page")))
+			case count > maxListed || size > maxListedBytes:
+				err = fmt.Errorf("more than %d items or %d bytes", maxListed, maxListedBytes)
+			case next == nil:
 				return
+			case seen[string(next)]:
+				err = errors.New("invalid nextCursor: the same as that of an earlier page")
 			case len(seen) == maxPages-1:
-				yield(nil, c.invalid(l.method, fmt.Errorf("more than %d pages", maxPages)))
+				err = fmt.Errorf("more than %d pages", maxPages)
+			}
+			if err != nil {
+				yield(nil, c.invalid(l.method, err))
 				return
 			}
 			seen[string(next)] = true

@@ -69,7 +69,10 @@ func (r *requestContext) stop() {
 	for f := r.nextDone(); f != nil; f = r.nextDone() {
 		f()
 	}
-	r.client.requests.remove(r)
+	s := &r.client.requests
+	s.mu.Lock()
+	delete(s.requests, r)
+	s.mu.Unlock()
 	r.Stop()
 }
 
@@ -109,12 +112,6 @@ func (s *requestSet) start(ctx context.Context, c *Client, limits peer.TimeLimit
 		r.End(ErrClosed)
 	}
 	return r
-}
-
-func (s *requestSet) remove(r *requestContext) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.requests, r)
 }
 
 // beginQuestion records that the server waits for an answer. It does not say for which request, so

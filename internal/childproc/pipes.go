@@ -152,19 +152,17 @@ func (w *asyncWriter) Write(p []byte) (int, error) {
 	if broken {
 		return 0, errAbandoned
 	}
-	type result struct {
-		n   int
-		err error
-	}
-	written := make(chan result, 1)
+	var n int
+	written := make(chan error, 1)
 	data := bytes.Clone(p) // the caller may reuse p after Write returns
 	go func() {
-		n, err := w.WriteCloser.Write(data)
-		written <- result{n, err}
+		var err error
+		n, err = w.WriteCloser.Write(data)
+		written <- err
 	}()
 	select {
-	case r := <-written:
-		return r.n, r.err
+	case err := <-written:
+		return n, err
 	case <-expired:
 	}
 	w.mu.Lock()

@@ -54,7 +54,7 @@ func New(r io.Reader, w io.Writer, maxMessage int) *Conn {
 	if d, ok := r.(interface{ SetReadDeadline(time.Time) error }); ok && d.SetReadDeadline(time.Time{}) == nil {
 		c.lines.read = (&deadlineSource{r: r, setDeadline: d.SetReadDeadline, buf: make([]byte, chunkSize)}).next
 	} else {
-		c.lines.read = newPump(r, c.closed).next
+		c.lines.read = (&pump{r: r, closed: c.closed, filled: make(chan []byte), free: make(chan []byte, 2)}).next
 	}
 	return c
 }

@@ -71,10 +71,6 @@ type pump struct {
 	err    error       // why filled was closed
 }
 
-func newPump(r io.Reader, closed <-chan struct{}) *pump {
-	return &pump{r: r, closed: closed, filled: make(chan []byte), free: make(chan []byte, 2)}
-}
-
 func (p *pump) next(ctx context.Context) ([]byte, error) {
 	p.start.Do(func() {
 		p.free <- make([]byte, chunkSize)
