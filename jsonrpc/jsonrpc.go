@@ -36,19 +36,14 @@ const (
 	Batch                    // several messages in one array
 )
 
+var kinds = [...]string{"invalid", "request", "notification", "response", "batch"}
+
 // String returns the name of the kind in lower case.
 func (k Kind) String() string {
-	switch k {
-	case Request:
-		return "request"
-	case Notification:
-		return "notification"
-	case Response:
-		return "response"
-	case Batch:
-		return "batch"
+	if int(k) >= len(kinds) {
+		k = Invalid
 	}
-	return "invalid"
+	return kinds[k]
 }
 
 // A Message is a JSON-RPC message. The fields that are set determine its [Kind].

@@ -26,13 +26,6 @@ type notifier = func(ctx context.Context, method string, params json.RawMessage)
 // one is the server's response, any other one says why nothing was sent.
 func (c *Client) RoundTrip(ctx context.Context, method string, params json.RawMessage,
 	notify notifier) (json.RawMessage, error) {
-	return c.RoundTripOpened(ctx, method, params, nil, notify)
-}
-
-// RoundTripOpened is RoundTrip for params whose envelope has been opened already; nil if it has
-// not.
-func (c *Client) RoundTripOpened(ctx context.Context, method string, params json.RawMessage,
-	env *wire.Envelope, notify notifier) (json.RawMessage, error) {
 	if !c.isOpen() {
 		return nil, errNotOpen
 	}
@@ -45,12 +38,9 @@ func (c *Client) RoundTripOpened(ctx context.Context, method string, params json
 	if refusal := c.checkMethod(method); refusal != nil {
 		return nil, refusal
 	}
-	if env == nil {
-		opened, invalid := wire.Open(params)
-		if invalid != nil {
-			return nil, invalid
-		}
-		env = &opened
+	env, invalid := wire.Open(params)
+	if invalid != nil {
+		return nil, invalid
 	}
 	if err := c.awaitElicitations(ctx, method, env.Subject(params).InputResponses); err != nil {
 		return nil, err

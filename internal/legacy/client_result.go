@@ -130,12 +130,7 @@ func isNewTask(method string, sent, result []byte) bool {
 func modernTask(result []byte) json.RawMessage {
 	const mark = `{"resultType":"task",`
 	dst := append(make([]byte, 0, len(mark)+len(result)), mark...)
-	for key, value := range jsonscan.Members(result) {
-		if string(key) != "resultType" {
-			dst = append(appendMember(dst, key, value), ',')
-		}
-	}
-	return closeWith(dst, '}')
+	return closeWith(appendOthers(dst, result, "resultType"), '}')
 }
 
 // relatedTaskOf returns the related task that the `_meta` of a request of the server names, or nil.
@@ -165,17 +160,8 @@ func withRelatedTask(answer, task []byte) json.RawMessage {
 	meta, _ := jsonscan.Get(answer, "_meta")
 	dst := append(make([]byte, 0, len(answer)+len(task)+64), `{"_meta":{`...)
 	if jsonscan.Kind(meta) == '{' {
-		for key, value := range jsonscan.Members(meta) {
-			if string(key) != wire.MetaRelatedTask {
-				dst = append(appendMember(dst, key, value), ',')
-			}
-		}
+		dst = appendOthers(dst, meta, wire.MetaRelatedTask)
 	}
 	dst = append(appendMember(dst, []byte(wire.MetaRelatedTask), task), "},"...)
-	for key, value := range jsonscan.Members(answer) {
-		if string(key) != "_meta" {
-			dst = append(appendMember(dst, key, value), ',')
-		}
-	}
-	return closeWith(dst, '}')
+	return closeWith(appendOthers(dst, answer, "_meta"), '}')
 }

@@ -87,10 +87,7 @@ func withMember(obj []byte, key, value string) []byte {
 	dst = append(dst, '{')
 	dst = appendMember(dst, []byte(key), nil)
 	dst = append(jsonscan.AppendQuote(dst, value), ',')
-	for key, value := range jsonscan.Members(obj) {
-		dst = append(appendMember(dst, key, value), ',')
-	}
-	return closeWith(dst, '}')
+	return closeWith(appendOthers(dst, obj), '}')
 }
 
 // multiSelect returns the name of a form's first field that accepts several values.

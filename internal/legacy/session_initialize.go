@@ -19,8 +19,8 @@ const maxDeclared = 16 << 10
 // defaultLogLevel is the minimum log level until the client sets one.
 const defaultLogLevel = "info"
 
-// defaultServerInfo replaces missing server info, which initialize requires.
-const defaultServerInfo = `{"name":"unnamed","version":"0"}`
+// defaultInfo replaces missing client or server info, which initialize requires.
+const defaultInfo = `{"name":"unnamed","version":"0"}`
 
 // A capabilitySet holds the server's capabilities that decide what a session does.
 type capabilitySet struct {
@@ -150,7 +150,7 @@ func serverInfo(discovered []byte) json.RawMessage {
 			return info
 		}
 	}
-	return json.RawMessage(defaultServerInfo)
+	return json.RawMessage(defaultInfo)
 }
 
 func parseCapabilities(capabilities []byte) capabilitySet {
@@ -279,12 +279,7 @@ func (s *Session) modernParams(params, retry []byte) (json.RawMessage, *jsonrpc.
 	}
 	dst = append(append(dst, retry...), `"_meta":{`...)
 	dst = envelope.appendMembers(dst)
-	for key, value := range jsonscan.Members(meta) {
-		switch string(key) {
-		case wire.MetaProtocolVersion, wire.MetaClientInfo, wire.MetaClientCapabilities, wire.MetaLogLevel:
-		default:
-			dst = appendMember(append(dst, ','), key, value)
-		}
-	}
-	return append(dst, "}}"...), nil
+	dst = appendOthers(append(dst, ','), meta,
+		wire.MetaProtocolVersion, wire.MetaClientInfo, wire.MetaClientCapabilities, wire.MetaLogLevel)
+	return append(closeWith(dst, '}'), '}'), nil
 }
