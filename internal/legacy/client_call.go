@@ -119,10 +119,7 @@ func appendSessionMeta(dst []byte, d *jsonscan.Descent) []byte {
 	dst = append(dst, name...)
 	d.Into('{') // known to be an object
 	for key, ok := d.Key(); ok; key, ok = d.Key() {
-		value := d.Value()
-		switch string(key) {
-		case wire.MetaProtocolVersion, wire.MetaClientInfo, wire.MetaClientCapabilities, wire.MetaLogLevel:
-		default:
+		if value := d.Value(); !isOneOf(key, envelopeKeys) {
 			dst = append(appendMember(dst, key, value), ',')
 		}
 	}
