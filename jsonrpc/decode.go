@@ -150,19 +150,10 @@ func (e *envelope) add(key, value []byte) {
 
 // fieldOf returns the field of a key, or fields for any other key.
 func fieldOf(key []byte) field {
-	switch string(key) {
-	case "jsonrpc":
-		return fieldVersion
-	case "id":
-		return fieldID
-	case "method":
-		return fieldMethod
-	case "params":
-		return fieldParams
-	case "result":
-		return fieldResult
-	case "error":
-		return fieldError
+	for f, name := range fieldNames {
+		if string(key) == name {
+			return field(f)
+		}
 	}
 	return fields
 }
@@ -182,16 +173,11 @@ func isLookalike(key []byte) bool {
 // refusal returns the error for this message, with its id and kind if they are certain.
 func (e *envelope) refusal(err *Error) *DecodeError {
 	refused := &DecodeError{Kind: e.kind(), Err: err}
-	if id := e.values[fieldID]; !e.twice[fieldID] && isID(id) && !e.cutInID() {
+	mayBeCut := e.cutNumber && e.endsInID // 12 could have been the beginning of 123
+	if id := e.values[fieldID]; !e.twice[fieldID] && isID(id) && !mayBeCut {
 		refused.ID = ID{string(id)}
 	}
 	return refused
-}
-
-// cutInID reports whether the text ends in what may be the beginning of an id: 12 could have been
-// 123.
-func (e *envelope) cutInID() bool {
-	return e.cutNumber && e.endsInID
 }
 
 // kind returns the intended kind of a rejected message. It is Notification only if that is certain,

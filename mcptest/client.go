@@ -90,11 +90,6 @@ type conn interface {
 // closed when the test ends. opts may be nil. Tests with [Run] do not need it.
 func Connect(t testing.TB, h mcp.Handler, on Combination, opts *Options) *Client {
 	t.Helper()
-	return connect(t, h, on, opts)
-}
-
-func connect(t testing.TB, h mcp.Handler, on Combination, opts *Options) *Client {
-	t.Helper()
 	c := &Client{
 		Combination: on, t: t, handler: h,
 		pending: map[jsonrpc.ID]*Pending{}, subscriptions: map[jsonrpc.ID]*subscription{}, arrived: make(chan struct{}),
@@ -125,7 +120,7 @@ func connect(t testing.TB, h mcp.Handler, on Combination, opts *Options) *Client
 // Another returns another client of the same handler, transport and revision. opts may be nil.
 func (c *Client) Another(opts *Options) *Client {
 	c.t.Helper()
-	another := connect(c.t, c.handler, c.Combination, opts)
+	another := Connect(c.t, c.handler, c.Combination, opts)
 	another.bubble = c.bubble
 	return another
 }
@@ -144,14 +139,12 @@ func everything(on Combination) map[string]any {
 	return all
 }
 
-func (c *Client) clientInfo() map[string]any {
-	return map[string]any{"name": "mcptest", "version": "1"}
-}
+var clientInfo = map[string]any{"name": "mcptest", "version": "1"}
 
 func (c *Client) initialize() {
 	c.t.Helper()
 	c.Call("initialize", map[string]any{
-		"protocolVersion": c.Revision, "capabilities": c.Options.Capabilities, "clientInfo": c.clientInfo(),
+		"protocolVersion": c.Revision, "capabilities": c.Options.Capabilities, "clientInfo": clientInfo,
 	})
 	c.Notify("notifications/initialized", nil)
 	if c.Options.LogLevel != "" {
@@ -209,10 +202,7 @@ func (c *Client) SendAs(id jsonrpc.ID, method string, params map[string]any) *Pe
 		c.subscriptions[id] = newSubscription(m.Params)
 	}
 	c.mu.Unlock()
-	c.record("client", m)
-	if err := c.conn.send(c.ctx, m); err != nil {
-		c.t.Fatalf("%s: %s: %v", c, method, err)
-	}
+	c.send(m)
 	return p
 }
 
@@ -223,10 +213,15 @@ func (c *Client) Notify(method string, params map[string]any) {
 	if params != nil {
 		raw = encode(params)
 	}
-	m := jsonrpc.NewNotification(method, raw)
+	c.send(jsonrpc.NewNotification(method, raw))
+}
+
+// send sends and records a request or notification.
+func (c *Client) send(m *jsonrpc.Message) {
+	c.t.Helper()
 	c.record("client", m)
 	if err := c.conn.send(c.ctx, m); err != nil {
-		c.t.Fatalf("%s: %s: %v", c, method, err)
+		c.t.Fatalf("%s: %s: %v", c, m.Method, err)
 	}
 }
 
@@ -240,7 +235,7 @@ func (c *Client) params(params map[string]any) json.RawMessage {
 	}
 	meta := map[string]any{
 		"io.modelcontextprotocol/protocolVersion":    c.Revision,
-		"io.modelcontextprotocol/clientInfo":         c.clientInfo(),
+		"io.modelcontextprotocol/clientInfo":         clientInfo,
 		"io.modelcontextprotocol/clientCapabilities": c.Options.Capabilities,
 	}
 	if c.Options.LogLevel != "" {

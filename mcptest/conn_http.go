@@ -31,9 +31,9 @@ const (
 type httpConn struct {
 	c       *Client
 	handler *mcphttp.Handler
-	server  *http.Server
 	client  *http.Client
-	done    sync.WaitGroup // the server and every exchange
+	stop    func()         // stops the server
+	done    sync.WaitGroup // every exchange
 
 	mu      sync.Mutex // guards the fields below
 	post    string     // the URL of POST requests
@@ -45,18 +45,16 @@ type httpConn struct {
 
 func newHTTPConn(c *Client) *httpConn {
 	l := &httpConn{
-		c: c, handler: mcphttp.NewHandler(c.handler, &mcphttp.Options{Logger: c.logger()}),
+		c: c, handler: mcphttp.NewHandler(c.handler, &mcphttp.Options{Logger: logger(c.t)}),
 		post: endpoint, moved: make(chan struct{}), ends: map[jsonrpc.ID]context.CancelFunc{},
 	}
-	network := newNetwork()
-	l.client = &http.Client{Transport: &http.Transport{DialContext: network.dial}}
-	l.server = &http.Server{Handler: l.handler}
+	var served http.Handler = l.handler
 	if p := c.Options.Principal; p != nil {
-		l.server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		served = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			l.handler.ServeHTTP(w, r.WithContext(mcp.WithPrincipal(r.Context(), p)))
 		})
 	}
-	l.done.Go(func() { _ = l.server.Serve(network) })
+	l.client, l.stop = serveHTTP(served)
 	if !c.Since("2025-03-26") {
 		l.listen()
 		<-l.moved
@@ -82,8 +80,7 @@ func (l *httpConn) close() {
 	}
 	l.mu.Unlock()
 	l.shutdown()
-	l.client.CloseIdleConnections()
-	l.server.Close()
+	l.stop()
 	l.done.Wait()
 }
 
@@ -257,11 +254,7 @@ func (l *httpConn) events(ctx context.Context, body io.Reader) error {
 //
 // Spec: basic/transports (2024-11-05), HTTP with SSE.
 func (l *httpConn) move(reference string) error {
-	base, err := url.Parse(endpoint)
-	if err != nil {
-		return err
-	}
-	target, err := base.Parse(reference)
+	target, err := (&url.URL{Scheme: "http", Host: host, Path: "/mcp"}).Parse(reference)
 	if err != nil {
 		return err
 	}
@@ -317,6 +310,20 @@ type network struct {
 
 func newNetwork() *network {
 	return &network{conns: make(chan net.Conn), closed: make(chan struct{})}
+}
+
+// serveHTTP serves a handler in memory until stop is called.
+func serveHTTP(h http.Handler) (client *http.Client, stop func()) {
+	network := newNetwork()
+	server := &http.Server{Handler: h}
+	var done sync.WaitGroup
+	done.Go(func() { _ = server.Serve(network) })
+	client = &http.Client{Transport: &http.Transport{DialContext: network.dial}}
+	return client, func() {
+		client.CloseIdleConnections()
+		server.Close()
+		done.Wait()
+	}
 }
 
 // dial connects to the server. It ignores the address.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"testing"
 
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -17,10 +18,8 @@ func newConn(c *Client) conn {
 	case HTTP:
 		return newHTTPConn(c)
 	case Stdio:
-		clientReads, serverWrites := io.Pipe()
-		serverReads, clientWrites := io.Pipe()
-		server := mcp.NewStreamConn(serverReads, serverWrites, nil)
-		return newStreamConn(c, mcp.NewStreamConn(clientReads, clientWrites, nil), server)
+		client, server := stdio()
+		return newStreamConn(c, client, server)
 	case InMemory:
 		client, server := mcp.Pipe()
 		return newStreamConn(c, client, server)
@@ -28,8 +27,15 @@ func newConn(c *Client) conn {
 	panic("mcptest: no transport " + c.Transport)
 }
 
+// stdio returns the two ends of a pair of byte pipes.
+func stdio() (client, server mcp.Conn) {
+	clientReads, serverWrites := io.Pipe()
+	serverReads, clientWrites := io.Pipe()
+	return mcp.NewStreamConn(clientReads, clientWrites, nil), mcp.NewStreamConn(serverReads, serverWrites, nil)
+}
+
 // logger returns a logger that writes to the test's output.
-func (c *Client) logger() *slog.Logger { return slog.New(slog.NewTextHandler(c.t.Output(), nil)) }
+func logger(t testing.TB) *slog.Logger { return slog.New(slog.NewTextHandler(t.Output(), nil)) }
 
 // A streamConn is a stream of messages to a server.
 type streamConn struct {
@@ -48,7 +54,7 @@ func newStreamConn(c *Client, client, server mcp.Conn) *streamConn {
 	}
 	l.done.Go(func() {
 		defer close(l.served)
-		if err := mcp.Serve(ctx, c.handler, server, &mcp.ServeOptions{Logger: c.logger()}); err != nil {
+		if err := mcp.Serve(ctx, c.handler, server, &mcp.ServeOptions{Logger: logger(c.t)}); err != nil {
 			c.fault("serve: %v", err)
 		}
 	})

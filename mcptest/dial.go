@@ -3,9 +3,6 @@ package mcptest
 import (
 	"context"
 	"errors"
-	"io"
-	"log/slog"
-	"net/http"
 	"sync"
 	"testing"
 
@@ -23,7 +20,7 @@ func Dial(t testing.TB, h mcp.Handler, on Combination, opts *mcp.ClientOptions) 
 		full = *opts
 	}
 	full.Revision = on.Revision
-	full.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
+	full.Logger = logger(t)
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	c, err := mcp.Connect(ctx, Transport(t, h, on.Transport), &full)
@@ -42,48 +39,39 @@ func Dial(t testing.TB, h mcp.Handler, on Combination, opts *mcp.ClientOptions) 
 // until the test ends.
 func Transport(t testing.TB, h mcp.Handler, kind string) mcp.Transport {
 	t.Helper()
-	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	switch kind {
 	case InMemory:
 		return mcp.InMemory(h)
 	case Stdio:
-		clientReads, serverWrites := io.Pipe()
-		serverReads, clientWrites := io.Pipe()
+		client, server := stdio()
 		var served sync.WaitGroup
 		served.Go(func() {
-			err := mcp.Serve(context.Background(), h, mcp.NewStreamConn(serverReads, serverWrites, nil),
-				&mcp.ServeOptions{Logger: log})
+			err := mcp.Serve(context.Background(), h, server, &mcp.ServeOptions{Logger: logger(t)})
 			// A client may close before it has read everything.
 			if err != nil && !errors.Is(err, mcp.ErrDisconnected) {
 				t.Errorf("serve: %v", err)
 			}
 		})
 		t.Cleanup(served.Wait)
-		return mcp.NewConnTransport(mcp.NewStreamConn(clientReads, clientWrites, nil))
+		return mcp.NewConnTransport(client)
 	case HTTP:
-		return overNetwork(t, mcphttp.NewHandler(h, &mcphttp.Options{Logger: log}))
+		return overNetwork(t, mcphttp.NewHandler(h, &mcphttp.Options{Logger: logger(t)}))
 	}
 	panic("mcptest: no transport " + kind)
 }
 
 // overNetwork serves an HTTP handler in memory.
 func overNetwork(t testing.TB, h *mcphttp.Handler) mcp.Transport {
-	network := newNetwork()
-	server := &http.Server{Handler: h}
-	var done sync.WaitGroup
-	done.Go(func() { _ = server.Serve(network) })
-	client := &http.Client{Transport: &http.Transport{DialContext: network.dial}}
+	client, stop := serveHTTP(h)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
 		if err := h.Shutdown(ctx); err != nil {
 			t.Errorf("shutdown: %v", err)
 		}
-		client.CloseIdleConnections()
-		server.Close()
-		done.Wait()
+		stop()
 	})
 	return mcphttp.NewTransport(endpoint, &mcphttp.TransportOptions{
-		Client: client, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Client: client, Logger: logger(t),
 	})
 }

@@ -151,7 +151,7 @@ func TestInvalidServersFail(t *testing.T) {
 						if err := json.Unmarshal([]byte(test.params), &params); err != nil {
 							t.Fatal(err)
 						}
-						connect(t, test.server, Combination{transport, test.revision}, nil).Call(test.method, params)
+						Connect(t, test.server, Combination{transport, test.revision}, nil).Call(test.method, params)
 					})
 					if !strings.Contains(faults, test.want) {
 						t.Errorf("%q is not among the faults:\n%s", test.want, faults)
@@ -179,7 +179,7 @@ func TestInvalidMessagesFail(t *testing.T) {
 		}
 		synctest.Test(t, func(t *testing.T) {
 			faults := faultsOf(t, func(t testing.TB) {
-				c := connect(t, good, Combination{InMemory, Modern}, nil)
+				c := Connect(t, good, Combination{InMemory, Modern}, nil)
 				c.pending[jsonrpc.IntID(9)] = &Pending{Method: "tools/call", done: make(chan struct{})}
 				c.receive(m)
 			})

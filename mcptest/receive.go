@@ -151,9 +151,13 @@ func (c *Client) answer(m *jsonrpc.Message) {
 		c.fault("a server sends no requests: %s", jsonrpc.Append(nil, m))
 		return
 	}
-	response := jsonrpc.NewResponse(m.ID, json.RawMessage("{}"))
+	response := jsonrpc.NewResponse(m.ID, nil)
 	if m.Method != "ping" {
-		response = c.answerTo(m)
+		if result, err := c.Options.Answer(m.Method, m.Params); err != nil {
+			response = jsonrpc.NewErrorResponse(m.ID, refusal(err))
+		} else {
+			response.Result = encode(result)
+		}
 	}
 	c.record("client", response)
 	if err := c.conn.send(c.ctx, response); err != nil && c.ctx.Err() == nil {
@@ -161,18 +165,9 @@ func (c *Client) answer(m *jsonrpc.Message) {
 	}
 }
 
-func (c *Client) answerTo(m *jsonrpc.Message) *jsonrpc.Message {
-	result, err := c.Options.Answer(m.Method, m.Params)
-	if err == nil {
-		return jsonrpc.NewResponse(m.ID, encode(result))
-	}
-	return jsonrpc.NewErrorResponse(m.ID, refusal(err))
-}
-
 // refusal returns an error of Options.Answer as a protocol error.
 func refusal(err error) *jsonrpc.Error {
-	var e *jsonrpc.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		return e
 	}
 	return &jsonrpc.Error{Code: mcp.CodeInternalError, Message: err.Error()}

@@ -49,25 +49,23 @@ func (on Combination) Modern() bool { return on.Revision >= Modern }
 func (on Combination) Since(revision string) bool { return on.Revision >= revision }
 
 // Combinations returns all transports with all revisions.
-func Combinations() []Combination { return combine(Revisions()) }
-
-// Since returns all transports with the given revision and newer ones.
-func Since(revision string) []Combination {
-	return combine(slices.DeleteFunc(Revisions(), func(r string) bool { return r < revision }))
-}
-
-// Before returns all transports with the revisions older than the given one.
-func Before(revision string) []Combination {
-	return combine(slices.DeleteFunc(Revisions(), func(r string) bool { return r >= revision }))
-}
-
-func combine(revisions []string) (all []Combination) {
+func Combinations() (all []Combination) {
 	for _, transport := range Transports() {
-		for _, revision := range revisions {
+		for _, revision := range Revisions() {
 			all = append(all, Combination{transport, revision})
 		}
 	}
 	return all
+}
+
+// Since returns all transports with the given revision and newer ones.
+func Since(revision string) []Combination {
+	return slices.DeleteFunc(Combinations(), func(on Combination) bool { return !on.Since(revision) })
+}
+
+// Before returns all transports with the revisions older than the given one.
+func Before(revision string) []Combination {
+	return slices.DeleteFunc(Combinations(), func(on Combination) bool { return on.Since(revision) })
 }
 
 // Run runs body as a subtest for every transport and revision, each with its own client. The
@@ -89,7 +87,7 @@ func RunOn(t *testing.T, h mcp.Handler, on []Combination, opts *Options, body fu
 			}
 			synctest.Test(t, func(t *testing.T) {
 				t.Cleanup(drainTimers)
-				c := connect(t, h, combination, opts)
+				c := Connect(t, h, combination, opts)
 				c.bubble = true
 				body(t, c)
 			})

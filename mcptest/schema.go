@@ -63,7 +63,7 @@ func openSchema(t testing.TB, revision string) *Schema {
 	t.Helper()
 	dir := SchemaDir()
 	if dir == "" {
-		t.Logf("messages are not validated: there are no schemas at ../shared/spec/schema nor at $PATCHBAY_SCHEMAS")
+		t.Logf("messages are not validated: set PATCHBAY_SCHEMAS to a directory of the official schemas")
 		return nil
 	}
 	if known, ok := schemas.Load(revision); ok {

@@ -11,6 +11,7 @@ package jsonscan
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"iter"
 )
@@ -32,13 +33,7 @@ type Limits struct {
 }
 
 func (l Limits) orDefault() Limits {
-	if l.Depth <= 0 {
-		l.Depth = DefaultDepth
-	}
-	if l.Keys <= 0 {
-		l.Keys = DefaultKeys
-	}
-	return l
+	return Limits{cmp.Or(max(l.Depth, 0), DefaultDepth), cmp.Or(max(l.Keys, 0), DefaultKeys)}
 }
 
 // A Reason says why text was rejected.
@@ -56,27 +51,17 @@ const (
 	TooManyKeys                     // an object has more members than Limits.Keys
 )
 
+var reasons = [...]string{
+	"unknown reason", "malformed JSON", "invalid UTF-8", "lone surrogate", "byte order mark", "data after the value",
+	"duplicate key", "nested too deeply", "too many keys in one object",
+}
+
 // String returns a fixed phrase that may be shown to a peer.
 func (r Reason) String() string {
-	switch r {
-	case Malformed:
-		return "malformed JSON"
-	case InvalidUTF8:
-		return "invalid UTF-8"
-	case LoneSurrogate:
-		return "lone surrogate"
-	case ByteOrderMark:
-		return "byte order mark"
-	case TrailingData:
-		return "data after the value"
-	case DuplicateKey:
-		return "duplicate key"
-	case TooDeep:
-		return "nested too deeply"
-	case TooManyKeys:
-		return "too many keys in one object"
+	if int(r) >= len(reasons) {
+		r = 0
 	}
-	return "unknown reason"
+	return reasons[r]
 }
 
 // A SyntaxError describes why text was rejected.

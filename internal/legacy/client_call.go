@@ -26,13 +26,6 @@ type notifier = func(ctx context.Context, method string, params json.RawMessage)
 // one is the server's response, any other one says why nothing was sent.
 func (c *Client) RoundTrip(ctx context.Context, method string, params json.RawMessage,
 	notify notifier) (json.RawMessage, error) {
-	return c.RoundTripOpened(ctx, method, params, nil, notify)
-}
-
-// RoundTripOpened is RoundTrip for params whose envelope has been opened already; nil if it has
-// not.
-func (c *Client) RoundTripOpened(ctx context.Context, method string, params json.RawMessage,
-	env *wire.Envelope, notify notifier) (json.RawMessage, error) {
 	if !c.isOpen() {
 		return nil, errNotOpen
 	}
@@ -45,12 +38,9 @@ func (c *Client) RoundTripOpened(ctx context.Context, method string, params json
 	if refusal := c.checkMethod(method); refusal != nil {
 		return nil, refusal
 	}
-	if env == nil {
-		opened, invalid := wire.Open(params)
-		if invalid != nil {
-			return nil, invalid
-		}
-		env = &opened
+	env, invalid := wire.Open(params)
+	if invalid != nil {
+		return nil, invalid
 	}
 	if err := c.awaitElicitations(ctx, method, env.Subject(params).InputResponses); err != nil {
 		return nil, err
@@ -129,10 +119,7 @@ func appendSessionMeta(dst []byte, d *jsonscan.Descent) []byte {
 	dst = append(dst, name...)
 	d.Into('{') // known to be an object
 	for key, ok := d.Key(); ok; key, ok = d.Key() {
-		value := d.Value()
-		switch string(key) {
-		case wire.MetaProtocolVersion, wire.MetaClientInfo, wire.MetaClientCapabilities, wire.MetaLogLevel:
-		default:
+		if value := d.Value(); !isOneOf(key, envelopeKeys) {
 			dst = append(appendMember(dst, key, value), ',')
 		}
 	}

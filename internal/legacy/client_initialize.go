@@ -11,9 +11,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// defaultClientInfo replaces missing client info, which initialize requires.
-const defaultClientInfo = `{"name":"unnamed","version":"0"}`
-
 // Open begins the session on a connection whose messages already go to [Client.Receive], and
 // returns the result of server/discover. The Client owns the connection from then on, and closes it
 // if Open fails. The error is that of the connection, a remote [*jsonrpc.Error] if the server
@@ -56,7 +53,7 @@ func (c *Client) initialize(ctx context.Context, conn Conn) error {
 func (c *Client) initializeParams() json.RawMessage {
 	info := c.cfg.Info
 	if jsonscan.Kind(info) != '{' {
-		info = json.RawMessage(defaultClientInfo)
+		info = json.RawMessage(defaultInfo)
 	}
 	params := appendMember([]byte{'{'}, []byte("protocolVersion"), jsonscan.AppendQuote(nil, c.offered.String()))
 	params = appendMember(append(params, ','), []byte("capabilities"), c.declared)

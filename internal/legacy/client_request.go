@@ -192,18 +192,11 @@ func modernInputRequest(method string, params []byte) json.RawMessage {
 // inputRequestMeta returns a `_meta` without the members that belong to a message, or nil if
 // nothing remains.
 func inputRequestMeta(meta []byte) []byte {
-	dst := []byte{'{'}
-	for key, value := range jsonscan.Members(meta) {
-		switch string(key) {
-		case wire.MetaProgressToken, wire.MetaRelatedTask:
-		default:
-			dst = append(appendMember(dst, key, value), ',')
-		}
-	}
-	if dst = closeWith(dst, '}'); len(dst) == len("{}") {
+	dst := appendOthers([]byte{'{'}, meta, wire.MetaProgressToken, wire.MetaRelatedTask)
+	if len(dst) == len("{") {
 		return nil
 	}
-	return dst
+	return closeWith(dst, '}')
 }
 
 // responseShapes returns the shapes of the client's results, by method.

@@ -109,13 +109,7 @@ func (c *Client) makesTasks() bool {
 //
 // Spec: basic/utilities/tasks#creating-tasks (2025-11-25)
 func isNewTask(method string, sent, result []byte) bool {
-	if method != wire.MethodToolsCall {
-		return false
-	}
-	if jsonscan.Kind(result) != '{' {
-		return false
-	}
-	if task, _ := jsonscan.Get(result, "task"); jsonscan.Kind(task) != '{' {
+	if task, _ := jsonscan.Get(result, "task"); method != wire.MethodToolsCall || jsonscan.Kind(task) != '{' {
 		return false
 	}
 	if asked, _ := jsonscan.Get(sent, "task"); jsonscan.Kind(asked) == '{' {
@@ -130,25 +124,14 @@ func isNewTask(method string, sent, result []byte) bool {
 func modernTask(result []byte) json.RawMessage {
 	const mark = `{"resultType":"task",`
 	dst := append(make([]byte, 0, len(mark)+len(result)), mark...)
-	for key, value := range jsonscan.Members(result) {
-		if string(key) != "resultType" {
-			dst = append(appendMember(dst, key, value), ',')
-		}
-	}
-	return closeWith(dst, '}')
+	return closeWith(appendOthers(dst, result, "resultType"), '}')
 }
 
 // relatedTaskOf returns the related task that the `_meta` of a request of the server names, or nil.
 func (c *Client) relatedTaskOf(params []byte) []byte {
-	if !c.isOpen() || !c.rev.Has(wire.Tasks) || jsonscan.Kind(params) != '{' {
-		return nil
-	}
 	meta, _ := jsonscan.Get(params, "_meta")
-	if jsonscan.Kind(meta) != '{' {
-		return nil
-	}
 	task, _ := jsonscan.Get(meta, wire.MetaRelatedTask)
-	if jsonscan.Kind(task) != '{' {
+	if !c.isOpen() || !c.rev.Has(wire.Tasks) || jsonscan.Kind(task) != '{' {
 		return nil
 	}
 	return task
@@ -164,18 +147,7 @@ func withRelatedTask(answer, task []byte) json.RawMessage {
 	}
 	meta, _ := jsonscan.Get(answer, "_meta")
 	dst := append(make([]byte, 0, len(answer)+len(task)+64), `{"_meta":{`...)
-	if jsonscan.Kind(meta) == '{' {
-		for key, value := range jsonscan.Members(meta) {
-			if string(key) != wire.MetaRelatedTask {
-				dst = append(appendMember(dst, key, value), ',')
-			}
-		}
-	}
+	dst = appendOthers(dst, meta, wire.MetaRelatedTask)
 	dst = append(appendMember(dst, []byte(wire.MetaRelatedTask), task), "},"...)
-	for key, value := range jsonscan.Members(answer) {
-		if string(key) != "_meta" {
-			dst = append(appendMember(dst, key, value), ',')
-		}
-	}
-	return closeWith(dst, '}')
+	return closeWith(appendOthers(dst, answer, "_meta"), '}')
 }

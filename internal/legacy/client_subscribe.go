@@ -1,8 +1,11 @@
 package legacy
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -138,11 +141,7 @@ type listener struct {
 func (l *listener) subscribedTo() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	uris := make([]string, 0, len(l.uris))
-	for uri := range l.uris {
-		uris = append(uris, uri)
-	}
-	return uris
+	return slices.Collect(maps.Keys(l.uris))
 }
 
 // forget removes a resource that the server refuses to subscribe to.
@@ -365,12 +364,7 @@ func (c *Client) subscribeAll(ctx context.Context, l *listener, uris []string) e
 			l.forget(uri)
 		}
 	})
-	for _, err := range failures {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(failures...)
 }
 
 // subscribe subscribes to the resource, unless the session already has. It returns the response,

@@ -65,12 +65,7 @@ func addText(dst []byte, start int, structured []byte) []byte {
 	dst = append(dst, `{"type":"text","text":`...)
 	dst = jsonscan.AppendQuote(dst, string(structured))
 	dst = append(dst, `}],`...)
-	for key, value := range jsonscan.Members(result) {
-		if string(key) != "content" {
-			dst = append(appendMember(dst, key, value), ',')
-		}
-	}
-	return closeWith(dst, '}')
+	return closeWith(appendOthers(dst, result, "content"), '}')
 }
 
 func hasText(content []byte) bool {

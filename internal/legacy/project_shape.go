@@ -3,6 +3,7 @@ package legacy
 import (
 	"bytes"
 	"iter"
+	"slices"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -306,6 +307,21 @@ func appendMembers(dst, obj []byte, rewritten func(dst, value []byte) []byte) []
 		dst = append(rewritten(dst, value), ',')
 	}
 	return closeWith(dst, '}')
+}
+
+// appendOthers appends the members of obj whose key is not in without, each followed by a comma.
+func appendOthers(dst, obj []byte, without ...string) []byte {
+	for key, value := range jsonscan.Members(obj) {
+		if !isOneOf(key, without) {
+			dst = append(appendMember(dst, key, value), ',')
+		}
+	}
+	return dst
+}
+
+// isOneOf reports whether names contains key. It does not allocate.
+func isOneOf(key []byte, names []string) bool {
+	return slices.ContainsFunc(names, func(name string) bool { return name == string(key) })
 }
 
 // appendMember appends a key and its value.

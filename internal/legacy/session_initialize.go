@@ -19,8 +19,8 @@ const maxDeclared = 16 << 10
 // defaultLogLevel is the minimum log level until the client sets one.
 const defaultLogLevel = "info"
 
-// defaultServerInfo replaces missing server info, which initialize requires.
-const defaultServerInfo = `{"name":"unnamed","version":"0"}`
+// defaultInfo replaces missing client or server info, which initialize requires.
+const defaultInfo = `{"name":"unnamed","version":"0"}`
 
 // A capabilitySet holds the server's capabilities that decide what a session does.
 type capabilitySet struct {
@@ -145,12 +145,10 @@ func (s *Session) InitializeResponse(ctx context.Context, id jsonrpc.ID) *jsonrp
 
 func serverInfo(discovered []byte) json.RawMessage {
 	meta, _ := jsonscan.Get(discovered, "_meta")
-	if jsonscan.Kind(meta) == '{' {
-		if info, ok := jsonscan.Get(meta, wire.MetaServerInfo); ok && jsonscan.Kind(info) == '{' {
-			return info
-		}
+	if info, _ := jsonscan.Get(meta, wire.MetaServerInfo); jsonscan.Kind(info) == '{' {
+		return info
 	}
-	return json.RawMessage(defaultServerInfo)
+	return json.RawMessage(defaultInfo)
 }
 
 func parseCapabilities(capabilities []byte) capabilitySet {
@@ -167,11 +165,7 @@ func parseCapabilities(capabilities []byte) capabilitySet {
 // declares reports whether a capability has a flag that is true.
 func declares(capabilities []byte, name, flag string) bool {
 	capability, _ := jsonscan.Get(capabilities, name)
-	if jsonscan.Kind(capability) != '{' {
-		return false
-	}
-	value, _ := jsonscan.Get(capability, flag)
-	return jsonscan.Kind(value) == 't'
+	return wants(capability, flag)
 }
 
 // setServer sets the server's capabilities and wakes the goroutines that wait for them.
@@ -218,6 +212,11 @@ type sessionEnvelope struct {
 	revision                 wire.Revision
 	clientInfo, capabilities string // JSON objects
 	logLevel                 string
+}
+
+// envelopeKeys are the members of `_meta` that a session sets.
+var envelopeKeys = []string{
+	wire.MetaProtocolVersion, wire.MetaClientInfo, wire.MetaClientCapabilities, wire.MetaLogLevel,
 }
 
 // A sharedEnvelope is an envelope that equal sessions share, since many clients are the same
@@ -279,12 +278,6 @@ func (s *Session) modernParams(params, retry []byte) (json.RawMessage, *jsonrpc.
 	}
 	dst = append(append(dst, retry...), `"_meta":{`...)
 	dst = envelope.appendMembers(dst)
-	for key, value := range jsonscan.Members(meta) {
-		switch string(key) {
-		case wire.MetaProtocolVersion, wire.MetaClientInfo, wire.MetaClientCapabilities, wire.MetaLogLevel:
-		default:
-			dst = appendMember(append(dst, ','), key, value)
-		}
-	}
-	return append(dst, "}}"...), nil
+	dst = appendOthers(append(dst, ','), meta, envelopeKeys...)
+	return append(closeWith(dst, '}'), '}'), nil
 }

@@ -351,16 +351,6 @@ func withProgressToken(params []byte, token string) []byte {
 		return params
 	}
 	dst := append(append(make([]byte, 0, len(params)+len(token)+32), `{"_meta":{"progressToken":`...), token...)
-	for key, value := range jsonscan.Members(meta) {
-		if string(key) != "progressToken" {
-			dst = appendMember(append(dst, ','), key, value)
-		}
-	}
-	dst = append(dst, "},"...)
-	for key, value := range jsonscan.Members(params) {
-		if string(key) != "_meta" {
-			dst = append(appendMember(dst, key, value), ',')
-		}
-	}
-	return closeWith(dst, '}')
+	dst = appendOthers(append(dst, ','), meta, "progressToken")
+	return closeWith(appendOthers(append(closeWith(dst, '}'), ','), params, "_meta"), '}')
 }

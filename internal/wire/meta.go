@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// The `_meta` keys that the protocol defines. [Revision.HasMeta] reports which revisions have them.
+// The `_meta` keys that the protocol defines. The file of each revision lists those that it has.
 const (
 	// MetaProgressToken requests progress notifications with this token.
 	MetaProgressToken = "progressToken"
@@ -57,17 +57,6 @@ func ValidMetaKey(key string) bool {
 func ValidExtensionID(id string) bool {
 	i := strings.IndexByte(id, '/')
 	return i > 0 && i < len(id)-1 && ValidMetaKey(id)
-}
-
-// ReservedMetaKey reports whether any revision reserves the key for the protocol. Applications must
-// not use such keys. Before 2025-11-25 any label but the last could reserve a prefix, since then
-// only the second can.
-func ReservedMetaKey(key string) bool {
-	switch key {
-	case MetaProgressToken, MetaTraceParent, MetaTraceState, MetaBaggage:
-		return true
-	}
-	return June2025.ReservesMeta(key) || Latest().ReservesMeta(key)
 }
 
 // ReservesMeta reports whether the revision reserves the prefix of key for the protocol.

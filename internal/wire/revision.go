@@ -158,9 +158,6 @@ func (r Revision) Modern() bool { return r.Has(RequestEnvelope) }
 // Has reports whether the revision has the feature, deprecated or not.
 func (r Revision) Has(f Feature) bool { return r.known() && tables[r].features.has(f) }
 
-// Deprecated reports whether the revision has the feature and deprecates it.
-func (r Revision) Deprecated(f Feature) bool { return r.known() && tables[r].deprecated.has(f) }
-
 // Method returns the method as the revision defines it, and whether the revision has it. The
 // response to an unknown method is an error with [jsonrpc.CodeMethodNotFound].
 func (r Revision) Method(name string) (Method, bool) {
@@ -180,9 +177,4 @@ func (r Revision) HasCode(code int) bool {
 		return true
 	}
 	return r.known() && slices.Contains(vocabularies()[r].codes, code)
-}
-
-// HasMeta reports whether the revision defines the `_meta` key.
-func (r Revision) HasMeta(key string) bool {
-	return r.known() && slices.Contains(vocabularies()[r].meta, key)
 }
