@@ -48,7 +48,6 @@ func newGuard(o *Options) *guard {
 	return g
 }
 
-// check returns the reason to refuse the request, or nil.
 func (g *guard) check(r *http.Request, head *head) *refusal {
 	if no := g.checkShape(head); no != nil {
 		return no
@@ -103,7 +102,6 @@ func (g *guard) hostAllowed(r *http.Request) bool {
 	return isLoopback && onLoopback(r.Context())
 }
 
-// onLoopback reports whether the connection was made to a loopback address.
 func onLoopback(ctx context.Context) bool {
 	addr, _ := ctx.Value(http.LocalAddrContextKey).(net.Addr)
 	if tcp, ok := addr.(*net.TCPAddr); ok {
@@ -197,7 +195,6 @@ func checkOrigin(origin string) error {
 	return nil
 }
 
-// checkHost validates an entry of AllowedHosts.
 func checkHost(host string) error {
 	if _, _, ok := splitHost(host); !ok {
 		return fmt.Errorf("invalid AllowedHosts entry %q: must be host or host:port", host)

@@ -106,10 +106,10 @@ func (h *Handler) servePost(w http.ResponseWriter, r *http.Request, head *head) 
 		h.refuseMessage(w, err)
 		return
 	}
-	if selectsModern(head.version) {
+	if selectsModern(head.version) || hasModernEnvelope(msg) {
 		h.serveModern(w, r, head, msg)
 	} else {
-		h.serveByEnvelope(w, r, head, msg)
+		h.serveSessionPost(w, r, head, msg)
 	}
 }
 
@@ -118,15 +118,6 @@ func (h *Handler) servePost(w http.ResponseWriter, r *http.Request, head *head) 
 func selectsModern(version field) bool {
 	rev, known := wire.ParseRevision(version.value)
 	return version.sent && (!known || rev.Modern())
-}
-
-// serveByEnvelope serves a message whose header does not select an era.
-func (h *Handler) serveByEnvelope(w http.ResponseWriter, r *http.Request, head *head, msg *jsonrpc.Message) {
-	if hasModernEnvelope(msg) {
-		h.serveModern(w, r, head, msg)
-		return
-	}
-	h.serveSessionPost(w, r, head, msg)
 }
 
 // hasModernEnvelope reports whether the params of a message name a version.
@@ -140,7 +131,6 @@ func hasModernEnvelope(msg *jsonrpc.Message) bool {
 	return ok
 }
 
-// readMessage reads the body of a POST, if its headers allow it to be a message.
 func (h *Handler) readMessage(w http.ResponseWriter, r *http.Request, head *head) ([]byte, *refusal) {
 	if no := checkPost(r, head); no != nil {
 		h.limitBodyTime(w, r)
@@ -149,7 +139,6 @@ func (h *Handler) readMessage(w http.ResponseWriter, r *http.Request, head *head
 	return h.readBody(w, r)
 }
 
-// refuseMessage responds to a body that is not a message, with its id if that could be read.
 func (h *Handler) refuseMessage(w http.ResponseWriter, err error) {
 	refused, ok := errors.AsType[*jsonrpc.DecodeError](err)
 	switch {

@@ -53,7 +53,6 @@ func checkHeaders(head *head, req *mcp.Request) *mcp.Error {
 	return checkName(head.name, req)
 }
 
-// checkName compares Mcp-Name with the body.
 func checkName(header field, req *mcp.Request) *mcp.Error {
 	param := nameParam(req.Method)
 	if param == "" {

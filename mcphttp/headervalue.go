@@ -25,7 +25,7 @@ var (
 	errHeaderEncoding   = errors.New("invalid Base64 encoding")
 )
 
-// encodeHeaderValue returns the header value of s, which must be valid UTF-8.
+// encodeHeaderValue encodes s, which must be valid UTF-8.
 func encodeHeaderValue(s string) string {
 	if isPlainValue(s) && !(strings.HasPrefix(s, encodedPrefix) && strings.HasSuffix(s, encodedSuffix)) {
 		return s
@@ -33,7 +33,6 @@ func encodeHeaderValue(s string) string {
 	return encodedPrefix + base64.StdEncoding.EncodeToString([]byte(s)) + encodedSuffix
 }
 
-// decodeHeaderValue returns the text of a header value.
 func decodeHeaderValue(v string) (string, error) {
 	if !isPlainValue(v) {
 		return "", errHeaderCharacters

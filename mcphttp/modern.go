@@ -68,7 +68,6 @@ func openRequest(head *head, msg *jsonrpc.Message) (*mcp.Request, *refusal) {
 	return req, nil
 }
 
-// serveRequest serves one request.
 func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, head *head, msg *jsonrpc.Message) *refusal {
 	req, no := openRequest(head, msg)
 	if no != nil {

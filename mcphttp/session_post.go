@@ -94,8 +94,9 @@ func (t *sessions) initialize(ctx *sessionContext, s *session, msg *jsonrpc.Mess
 	return answer
 }
 
-// serveSessionMessage serves any message but initialize.
-func (h *Handler) serveSessionMessage(w http.ResponseWriter, r *http.Request, head *head, msg *jsonrpc.Message) *refusal {
+func (h *Handler) serveSessionMessage(
+	w http.ResponseWriter, r *http.Request, head *head, msg *jsonrpc.Message,
+) *refusal {
 	principal := mcp.PrincipalFrom(r.Context())
 	s, no := h.find(head, principal)
 	if no != nil {
@@ -127,7 +128,6 @@ func (h *Handler) serveSessionMessage(w http.ResponseWriter, r *http.Request, he
 	return nil
 }
 
-// serve serves one request.
 func (p *sessionPost) serve(conv *legacy.Session) {
 	var buf *buffer
 	if p.isLong {
@@ -148,7 +148,6 @@ func (p *sessionPost) serve(conv *legacy.Session) {
 	p.finish(response{body: buf.bytes, err: err, busy: http.StatusServiceUnavailable})
 }
 
-// serveBatch serves the requests of a batch.
 func (p *sessionPost) serveBatch(conv *legacy.Session) {
 	reply, work := conv.Accept(&p.ctx, &p.msg, p.Send)
 	if work != nil {
@@ -265,7 +264,6 @@ func (p *sessionPost) open(ctx context.Context) *sessionStream {
 	return p.stream
 }
 
-// finish sends the response.
 func (p *sessionPost) finish(a response) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -95,7 +95,6 @@ func (t *sessions) isOverloaded(s *session) bool {
 	return int(s.users) > 2*t.opts.Sessions.MaxInFlight
 }
 
-// end removes a session and closes it.
 func (t *sessions) end(s *session, cause error) {
 	t.mu.Lock()
 	known := t.byID[s.id] == s
@@ -117,7 +116,6 @@ func (t *sessions) finish(s *session, cause error) {
 	}
 }
 
-// endAll closes all sessions and refuses new ones.
 func (t *sessions) endAll(cause error) {
 	t.mu.Lock()
 	all := t.byID

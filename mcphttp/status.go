@@ -52,7 +52,6 @@ func challengeOf(err error) *challenge {
 	return &challenge{status, fields}
 }
 
-// writeChallenge writes an error response with a challenge.
 func (h *Handler) writeChallenge(w http.ResponseWriter, c *challenge, body []byte) {
 	w.Header()["Www-Authenticate"] = c.fields
 	h.writeJSON(w, c.status, body)
@@ -136,7 +135,6 @@ func clearWriteDeadline(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 }
 
-// expireWrite makes the write in progress fail.
 func expireWrite(w http.ResponseWriter) (again bool) {
 	_ = http.NewResponseController(w).SetWriteDeadline(aLongTimeAgo)
 	return false

@@ -162,7 +162,6 @@ func (e *breakError) Error() string {
 }
 func (e *breakError) Unwrap() error { return e.err }
 
-// isBroken reports whether err is a broken connection.
 func isBroken(err error) bool {
 	var broken *breakError
 	return errors.As(err, &broken)
@@ -189,7 +188,6 @@ func checkAnswer(m *jsonrpc.Message) error {
 	return nil
 }
 
-// checkResult validates the result of a response.
 func checkResult(m *jsonrpc.Message) error {
 	if m.Error == nil && jsonscan.Kind(m.Result) != '{' {
 		return errNoObject
