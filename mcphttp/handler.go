@@ -179,22 +179,19 @@ func (h *Handler) serveGet(w http.ResponseWriter, r *http.Request, head *head) {
 		h.refuse(w, jsonrpc.ID{}, refuse(http.StatusNotAcceptable, "Accept must list "+typeEventStream))
 		return
 	}
-	if no := h.serveGetStream(w, r, head); no != nil {
+	var no *refusal
+	_, resumes := first(r.Header, headerLastEvent)
+	switch {
+	case !h.life.isOpen():
+		no = errShutdown
+	case !head.id.sent && !head.version.sent && !resumes: // as clients of revision 2024-11-05 do
+		no = h.serveEndpoint(w, r)
+	default:
+		no = h.serveSessionGet(w, r, head)
+	}
+	if no != nil {
 		h.refuse(w, jsonrpc.ID{}, no)
 	}
-}
-
-// serveGetStream serves the stream that a GET requests. Clients of revision 2024-11-05 send no
-// headers of the protocol, all others name their session.
-func (h *Handler) serveGetStream(w http.ResponseWriter, r *http.Request, head *head) *refusal {
-	if !h.life.isOpen() {
-		return refuseBusy(http.StatusServiceUnavailable, "server is shutting down")
-	}
-	_, resumes := first(r.Header, headerLastEvent)
-	if !head.id.sent && !head.version.sent && !resumes {
-		return h.serveEndpoint(w, r)
-	}
-	return h.serveSessionGet(w, r, head)
 }
 
 func (h *Handler) serveDelete(w http.ResponseWriter, r *http.Request, head *head) {

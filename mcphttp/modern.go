@@ -74,7 +74,7 @@ func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, head *hea
 		return no
 	}
 	if !h.life.isOpen() {
-		return refuseBusy(http.StatusServiceUnavailable, "server is shutting down")
+		return errShutdown
 	}
 	req.Principal = mcp.PrincipalFrom(r.Context())
 	req.Header = r.Header

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -56,7 +55,7 @@ func (t *sessions) open(principal string, queue *messageQueue) (*session, *refus
 	defer t.mu.Unlock()
 	if t.closed {
 		t.quota.release(principal)
-		return nil, refuseBusy(http.StatusServiceUnavailable, "server is shutting down")
+		return nil, errShutdown
 	}
 	t.byID[s.id] = s
 	if t.sweeper == nil {

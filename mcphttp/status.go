@@ -28,6 +28,8 @@ func refuseBusy(status int, message string) *refusal {
 	return &refusal{status, &mcp.Error{Code: mcp.CodeBusy, Message: message, Data: []byte(`{"retryAfterMs":1000}`)}}
 }
 
+var errShutdown = refuseBusy(http.StatusServiceUnavailable, "server is shutting down")
+
 // A challenge is a response with status 401 or 403 and a WWW-Authenticate header, such as for a
 // token that lacks a scope.
 type challenge struct {

@@ -230,20 +230,15 @@ func (x *clientExchange) response(id jsonrpc.ID, receive func(m *jsonrpc.Message
 			return nil, x.unanswered(err)
 		}
 		return m, nil
-	case x.isJSON():
+	case isJSON(x.contentType()):
 		return x.json(id, receive)
 	}
 	return nil, x.noAnswer("the body is neither JSON nor an event stream")
 }
 
-func (x *clientExchange) isJSON() bool { return isJSON(x.contentType()) }
-
 func (x *clientExchange) isEvents() bool {
 	contentType := x.contentType()
-	switch contentType {
-	case typeEventStream:
-		return true
-	case typeJSON:
+	if contentType == typeJSON {
 		return false
 	}
 	mediaType, _, err := mime.ParseMediaType(contentType)
@@ -344,8 +339,8 @@ func (x *clientExchange) events(
 // refusedResponse returns an error response in place of a message that was refused but may be a
 // response, since no other response will come. Its error is not the server's.
 func refusedResponse(err error) *jsonrpc.Message {
-	var refused *jsonrpc.DecodeError
-	if !errors.As(err, &refused) || refused.Kind == jsonrpc.Request || refused.Kind == jsonrpc.Notification {
+	refused, ok := errors.AsType[*jsonrpc.DecodeError](err)
+	if !ok || refused.Kind == jsonrpc.Request || refused.Kind == jsonrpc.Notification {
 		return nil
 	}
 	return jsonrpc.NewErrorResponse(refused.ID, &jsonrpc.Error{Code: refused.Err.Code, Message: refused.Err.Message})

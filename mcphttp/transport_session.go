@@ -335,15 +335,6 @@ func (l *clientSession) endCause() error {
 	return l.ended
 }
 
-func (l *clientSession) isEnded() bool {
-	select {
-	case <-l.done:
-		return true
-	default:
-		return false
-	}
-}
-
 // Close ends the requests in progress, and the session at the server.
 func (l *clientSession) Close() error {
 	l.life.close(func() {
