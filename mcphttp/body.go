@@ -21,7 +21,6 @@ func (h *Handler) limitBodyTime(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// expireRead makes the read in progress fail.
 func expireRead(w http.ResponseWriter) (again bool) {
 	_ = http.NewResponseController(w).SetReadDeadline(aLongTimeAgo)
 	return false

@@ -44,7 +44,6 @@ func (b *buffer) free() {
 	}
 }
 
-// encodeNotification returns a buffer with a notification.
 func encodeNotification(method string, params stdjson.RawMessage) *buffer {
 	buf := newBuffer()
 	buf.bytes = jsonrpc.Append(buf.bytes, jsonrpc.NewNotification(method, params))
@@ -68,7 +67,6 @@ func (h *sizeHint) newBuffer() *buffer {
 	return newBuffer()
 }
 
-// learn records the size of a response.
 func (h *sizeHint) learn(size int) {
 	switch left := h.left.Load(); {
 	case size > maxPooled:

@@ -66,7 +66,6 @@ func (q *deadlineQueue[T]) remove(d *deadline[T]) (expired bool) {
 	return expired
 }
 
-// expireAll expires the items whose deadline has passed.
 func (q *deadlineQueue[T]) expireAll() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

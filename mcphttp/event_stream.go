@@ -116,7 +116,6 @@ func (s *eventStream) append(e sse.Event) (err error) {
 	return s.writePending()
 }
 
-// appendNotification is append for a notification.
 func (s *eventStream) appendNotification(method string, params stdjson.RawMessage) error {
 	buf := encodeNotification(method, params)
 	defer buf.free()
@@ -168,7 +167,6 @@ func (s *eventStream) flushSoon() error {
 	return nil
 }
 
-// flushPending writes pending events until there are none.
 func (s *eventStream) flushPending() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,7 +188,6 @@ func (s *eventStream) writePending() error {
 	return s.write()
 }
 
-// awaitWrite waits until no goroutine writes. The caller holds s.mu.
 func (s *eventStream) awaitWrite() {
 	for s.isWriting {
 		s.written.Wait()
@@ -261,7 +258,6 @@ func (s *eventStream) over() <-chan struct{} {
 	return s.gone
 }
 
-// isOver reports whether nothing more can be sent.
 func (s *eventStream) isOver() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -48,7 +48,6 @@ func newGuard(o *Options) *guard {
 	return g
 }
 
-// check returns the reason to refuse the request, or nil.
 func (g *guard) check(r *http.Request, head *head) *refusal {
 	if no := g.checkShape(head); no != nil {
 		return no
@@ -103,7 +102,6 @@ func (g *guard) hostAllowed(r *http.Request) bool {
 	return isLoopback && onLoopback(r.Context())
 }
 
-// onLoopback reports whether the connection was made to a loopback address.
 func onLoopback(ctx context.Context) bool {
 	addr, _ := ctx.Value(http.LocalAddrContextKey).(net.Addr)
 	if tcp, ok := addr.(*net.TCPAddr); ok {
@@ -197,10 +195,44 @@ func checkOrigin(origin string) error {
 	return nil
 }
 
-// checkHost validates an entry of AllowedHosts.
 func checkHost(host string) error {
 	if _, _, ok := splitHost(host); !ok {
 		return fmt.Errorf("invalid AllowedHosts entry %q: must be host or host:port", host)
 	}
 	return nil
+}
+
+// corsMaxAge is how long a browser may cache a preflight response, in seconds: long enough to save
+// most preflights, short enough for a change of AllowedOrigins to take effect.
+const corsMaxAge = "600"
+
+// allowOrigin lets the page that sent the request read the response, if its origin is allowed.
+// Pages of the server's own origin need no CORS headers.
+func (g *guard) allowOrigin(w http.ResponseWriter, origin field) {
+	if len(g.origins) == 0 && !g.anyOrigin {
+		return
+	}
+	header := w.Header()
+	header.Add("Vary", "Origin")
+	if !origin.sent || !g.anyOrigin && !g.origins[origin.value] {
+		return
+	}
+	header.Set("Access-Control-Allow-Origin", origin.value)
+	header.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, Mcp-Protocol-Version, Retry-After, WWW-Authenticate")
+}
+
+// serveOptions serves OPTIONS, which browsers send as a preflight.
+func (h *Handler) serveOptions(w http.ResponseWriter, r *http.Request) {
+	header := w.Header()
+	header.Set("Allow", allowedMethods)
+	if header.Get("Access-Control-Allow-Origin") != "" && r.Header.Get("Access-Control-Request-Method") != "" {
+		header.Set("Access-Control-Allow-Methods", "POST, GET, DELETE")
+		header.Set("Access-Control-Max-Age", corsMaxAge)
+		if requested := r.Header.Get("Access-Control-Request-Headers"); requested != "" {
+			// An allowed origin may send any header: tools choose the Mcp-Param headers, and
+			// middleware chooses the headers of authentication.
+			header.Set("Access-Control-Allow-Headers", requested)
+		}
+	}
+	w.WriteHeader(http.StatusNoContent)
 }

@@ -106,10 +106,10 @@ func (h *Handler) servePost(w http.ResponseWriter, r *http.Request, head *head) 
 		h.refuseMessage(w, err)
 		return
 	}
-	if selectsModern(head.version) {
+	if selectsModern(head.version) || hasModernEnvelope(msg) {
 		h.serveModern(w, r, head, msg)
 	} else {
-		h.serveByEnvelope(w, r, head, msg)
+		h.serveSessionPost(w, r, head, msg)
 	}
 }
 
@@ -118,15 +118,6 @@ func (h *Handler) servePost(w http.ResponseWriter, r *http.Request, head *head) 
 func selectsModern(version field) bool {
 	rev, known := wire.ParseRevision(version.value)
 	return version.sent && (!known || rev.Modern())
-}
-
-// serveByEnvelope serves a message whose header does not select an era.
-func (h *Handler) serveByEnvelope(w http.ResponseWriter, r *http.Request, head *head, msg *jsonrpc.Message) {
-	if hasModernEnvelope(msg) {
-		h.serveModern(w, r, head, msg)
-		return
-	}
-	h.serveSessionPost(w, r, head, msg)
 }
 
 // hasModernEnvelope reports whether the params of a message name a version.
@@ -140,7 +131,6 @@ func hasModernEnvelope(msg *jsonrpc.Message) bool {
 	return ok
 }
 
-// readMessage reads the body of a POST, if its headers allow it to be a message.
 func (h *Handler) readMessage(w http.ResponseWriter, r *http.Request, head *head) ([]byte, *refusal) {
 	if no := checkPost(r, head); no != nil {
 		h.limitBodyTime(w, r)
@@ -149,7 +139,6 @@ func (h *Handler) readMessage(w http.ResponseWriter, r *http.Request, head *head
 	return h.readBody(w, r)
 }
 
-// refuseMessage responds to a body that is not a message, with its id if that could be read.
 func (h *Handler) refuseMessage(w http.ResponseWriter, err error) {
 	refused, ok := errors.AsType[*jsonrpc.DecodeError](err)
 	switch {
@@ -190,22 +179,19 @@ func (h *Handler) serveGet(w http.ResponseWriter, r *http.Request, head *head) {
 		h.refuse(w, jsonrpc.ID{}, refuse(http.StatusNotAcceptable, "Accept must list "+typeEventStream))
 		return
 	}
-	if no := h.serveGetStream(w, r, head); no != nil {
+	var no *refusal
+	_, resumes := first(r.Header, headerLastEvent)
+	switch {
+	case !h.life.isOpen():
+		no = errShutdown
+	case !head.id.sent && !head.version.sent && !resumes: // as clients of revision 2024-11-05 do
+		no = h.serveEndpoint(w, r)
+	default:
+		no = h.serveSessionGet(w, r, head)
+	}
+	if no != nil {
 		h.refuse(w, jsonrpc.ID{}, no)
 	}
-}
-
-// serveGetStream serves the stream that a GET requests. Clients of revision 2024-11-05 send no
-// headers of the protocol, all others name their session.
-func (h *Handler) serveGetStream(w http.ResponseWriter, r *http.Request, head *head) *refusal {
-	if !h.life.isOpen() {
-		return refuseBusy(http.StatusServiceUnavailable, "server is shutting down")
-	}
-	_, resumes := first(r.Header, headerLastEvent)
-	if !head.id.sent && !head.version.sent && !resumes {
-		return h.serveEndpoint(w, r)
-	}
-	return h.serveSessionGet(w, r, head)
 }
 
 func (h *Handler) serveDelete(w http.ResponseWriter, r *http.Request, head *head) {

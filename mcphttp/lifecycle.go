@@ -31,7 +31,6 @@ func (t *waitCounter) done() {
 	}
 }
 
-// wait returns nil when the count is zero, or the error of ctx.
 func (t *waitCounter) wait(ctx context.Context) error {
 	t.mu.Lock()
 	if t.zero == nil {
@@ -179,12 +178,10 @@ func (c *callContext) Err() error { return c.current().Err() }
 // Value returns the values of the HTTP request's context.
 func (c *callContext) Value(key any) any { return c.current().Value(key) }
 
-// isDisconnected reports whether the context has ended because the client is gone.
 func (c *callContext) isDisconnected() bool {
 	return c.Err() != nil && errors.Is(context.Cause(c), mcp.ErrDisconnected)
 }
 
-// fail cancels the context with a cause.
 func (c *callContext) fail(cause error) { c.cancelable().cancel(cause) }
 
 // end releases the context when the call is over.

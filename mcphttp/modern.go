@@ -68,14 +68,13 @@ func openRequest(head *head, msg *jsonrpc.Message) (*mcp.Request, *refusal) {
 	return req, nil
 }
 
-// serveRequest serves one request.
 func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, head *head, msg *jsonrpc.Message) *refusal {
 	req, no := openRequest(head, msg)
 	if no != nil {
 		return no
 	}
 	if !h.life.isOpen() {
-		return refuseBusy(http.StatusServiceUnavailable, "server is shutting down")
+		return errShutdown
 	}
 	req.Principal = mcp.PrincipalFrom(r.Context())
 	req.Header = r.Header

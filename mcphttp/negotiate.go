@@ -99,7 +99,7 @@ func cutElement(list string) (element, rest string) {
 	return list, ""
 }
 
-// specificity returns how closely a media range matches a media type; 0 if it does not match.
+// specificity is 0 for a media range that does not match.
 func specificity(mediaRange, mediaType string) int {
 	switch {
 	case mediaRange == mediaType:
@@ -113,7 +113,6 @@ func specificity(mediaRange, mediaType string) int {
 	return 0
 }
 
-// isZero reports whether the weight q is zero.
 func isZero(q string) bool {
 	weight, err := strconv.ParseFloat(q, 64)
 	return err == nil && weight == 0

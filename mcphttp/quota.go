@@ -38,7 +38,6 @@ func (q *quota) acquire(principal string) *refusal {
 	return nil
 }
 
-// release releases one that was acquired.
 func (q *quota) release(principal string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

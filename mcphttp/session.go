@@ -152,7 +152,6 @@ func checkSessionVersion(version field) *refusal {
 	return nil
 }
 
-// endSession serves DELETE.
 func (h *Handler) endSession(r *http.Request, head *head) *refusal {
 	s, no := h.find(head, mcp.PrincipalFrom(r.Context()))
 	if no != nil {

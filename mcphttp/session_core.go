@@ -22,7 +22,9 @@ var mcpFuncs = mcpint.Get[*mcp.Request, mcp.Handler]()
 type sessionCore struct{ handler mcp.Handler }
 
 // Serve serves one request in the modern form.
-func (c *sessionCore) Serve(ctx context.Context, dst []byte, msg *jsonrpc.Message, notify legacy.Notify) ([]byte, *mcp.Error) {
+func (c *sessionCore) Serve(
+	ctx context.Context, dst []byte, msg *jsonrpc.Message, notify legacy.Notify,
+) ([]byte, *mcp.Error) {
 	req, err := mcp.NewRequest(msg)
 	if err != nil {
 		invalid, _ := errors.AsType[*mcp.Error](err)
@@ -89,7 +91,6 @@ func (c *sessionCore) Listen(ctx context.Context, msg *jsonrpc.Message, notify l
 	return nil, err
 }
 
-// attribute sets the principal and the header of a request.
 func attribute(ctx context.Context, req *mcp.Request) {
 	if c := sessionContextFrom(ctx); c != nil {
 		req.Principal, req.Header = c.principal, c.header

@@ -192,7 +192,6 @@ func (m *memoryEvents) after(key StreamKey, n int64) (events [][]byte, err error
 	return events, nil
 }
 
-// blocks returns the events of a session.
 func (m *memoryEvents) blocks(key StreamKey) (blocks [][]byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 //
 // Spec: basic/transports#listening-for-messages-from-the-server
 type standalone struct {
-	stream    sessionStream
+	stream    *sessionStream
 	queue     messageQueue
 	connected int // GET requests that are being served on it; guarded by the session's lock
 }
@@ -80,13 +80,11 @@ func afterReplay(conn *eventStream, err error) *refusal {
 	return nil
 }
 
-// serveStandalone opens the standalone stream.
 func (h *Handler) serveStandalone(r *http.Request, s *session, conn *eventStream) *refusal {
 	conn.notify = make(chan struct{}, 1)
 	conv := s.conversation()
-	a := &standalone{connected: 1}
-	s.initStream(&a.stream, standaloneStream, conv.Revision(), &h.opts)
-	a.queue = messageQueue{consumer: &a.stream, limit: maxQueued}
+	a := &standalone{stream: s.newStream(standaloneStream, conv.Revision(), &h.opts), connected: 1}
+	a.queue = messageQueue{consumer: a.stream, limit: maxQueued}
 	s.mu.Lock()
 	switch {
 	case s.ended:

@@ -45,7 +45,7 @@ func requestID(msg *jsonrpc.Message) jsonrpc.ID {
 // Spec: basic/transports#session-management
 func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message) *refusal {
 	if !h.life.isOpen() {
-		return refuseBusy(http.StatusServiceUnavailable, "server is shutting down")
+		return errShutdown
 	}
 	s, no := h.sessions.open(mcp.PrincipalFrom(r.Context()).Key(), nil)
 	if no != nil {
@@ -94,8 +94,9 @@ func (t *sessions) initialize(ctx *sessionContext, s *session, msg *jsonrpc.Mess
 	return answer
 }
 
-// serveSessionMessage serves any message but initialize.
-func (h *Handler) serveSessionMessage(w http.ResponseWriter, r *http.Request, head *head, msg *jsonrpc.Message) *refusal {
+func (h *Handler) serveSessionMessage(
+	w http.ResponseWriter, r *http.Request, head *head, msg *jsonrpc.Message,
+) *refusal {
 	principal := mcp.PrincipalFrom(r.Context())
 	s, no := h.find(head, principal)
 	if no != nil {
@@ -111,7 +112,7 @@ func (h *Handler) serveSessionMessage(w http.ResponseWriter, r *http.Request, he
 		accept(w, r, conv, msg)
 		return nil
 	case !h.life.isOpen():
-		return refuseBusy(http.StatusServiceUnavailable, "server is shutting down")
+		return errShutdown
 	}
 	p := &sessionPost{handler: h, session: s, rev: conv.Revision(), w: w, msg: *msg}
 	p.ctx.begin(r, principal)
@@ -127,7 +128,6 @@ func (h *Handler) serveSessionMessage(w http.ResponseWriter, r *http.Request, he
 	return nil
 }
 
-// serve serves one request.
 func (p *sessionPost) serve(conv *legacy.Session) {
 	var buf *buffer
 	if p.isLong {
@@ -148,7 +148,6 @@ func (p *sessionPost) serve(conv *legacy.Session) {
 	p.finish(response{body: buf.bytes, err: err, busy: http.StatusServiceUnavailable})
 }
 
-// serveBatch serves the requests of a batch.
 func (p *sessionPost) serveBatch(conv *legacy.Session) {
 	reply, work := conv.Accept(&p.ctx, &p.msg, p.Send)
 	if work != nil {
@@ -265,7 +264,6 @@ func (p *sessionPost) open(ctx context.Context) *sessionStream {
 	return p.stream
 }
 
-// finish sends the response.
 func (p *sessionPost) finish(a response) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -326,4 +324,82 @@ func CloseStream(ctx context.Context, retry time.Duration) error {
 		return mcp.ErrClosed
 	}
 	return p.open(ctx).hangUp(retry)
+}
+
+// A request for the result of a task may last for hours, and the task does not need it. So unlike
+// any other request it is canceled when its client has disconnected and does not resume. Otherwise
+// every client that crashed while it waited would keep its session for as long as the task lasts.
+
+const (
+	// presenceInterval is the interval at which the server checks whether the client has resumed.
+	presenceInterval = time.Minute
+	// maxAbsences is the number of failed checks in a row after which the request is canceled. The
+	// events of its stream are not stored for longer.
+	maxAbsences = 10
+)
+
+// cancelOnAbsence cancels the call when its client stays disconnected. The caller calls stop when
+// the call is over.
+//
+// Spec: basic/utilities/tasks#retrieving-task-results (2025-11-25): the client may drop the stream
+// at any time.
+func (p *sessionPost) cancelOnAbsence(r *http.Request) (stop func()) {
+	ctx, cancel := context.WithCancelCause(p.ctx.Context)
+	p.ctx.Context = ctx
+	over, checked := make(chan struct{}), make(chan struct{})
+	unregister := context.AfterFunc(r.Context(), func() {
+		defer close(checked)
+		p.disconnect()
+		if p.staysAbsent(over) {
+			cancel(mcp.ErrDisconnected)
+		}
+	})
+	return func() {
+		close(over)
+		if !unregister() {
+			<-checked
+		}
+		cancel(nil)
+	}
+}
+
+// staysAbsent waits until the client has been disconnected for too long, or the call is over.
+func (p *sessionPost) staysAbsent(over <-chan struct{}) bool {
+	check := time.NewTicker(presenceInterval)
+	defer check.Stop()
+	for absences := 0; absences < maxAbsences; {
+		select {
+		case <-check.C:
+		case <-over:
+			return false
+		}
+		if absences++; p.isResumed() {
+			absences = 0
+		}
+	}
+	return true
+}
+
+// disconnect records that the connection of the POST is gone.
+func (p *sessionPost) disconnect() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.disconnected = true
+	if p.stream != nil {
+		p.closeFirst()
+	}
+}
+
+// closeFirst detaches the stream from the connection of the POST. The caller holds p.mu.
+func (p *sessionPost) closeFirst() {
+	p.stream.detach(p.first)
+	p.first.interrupt()
+	p.first.close()
+}
+
+// isResumed reports whether the client reads the stream of the call on another connection.
+func (p *sessionPost) isResumed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stream != nil && p.stream.conn.Load() != nil
 }

@@ -60,16 +60,11 @@ type sessionStream struct {
 // newStream returns a new stream of the session. The stream of a call is in s.streams until it is
 // dropped.
 func (s *session) newStream(kind byte, rev wire.Revision, opts *Options) *sessionStream {
-	stream := new(sessionStream)
-	s.initStream(stream, kind, rev, opts)
-	return stream
-}
-
-// initStream is newStream for a stream that is a field of another type.
-func (s *session) initStream(stream *sessionStream, kind byte, rev wire.Revision, opts *Options) {
-	stream.primes = rev.Has(wire.SSEPriming)
-	stream.logger = opts.Logger
-	stream.key = StreamKey{Session: s.id, Principal: s.digest, Stream: newStreamName(kind)}
+	stream := &sessionStream{
+		key:    StreamKey{Session: s.id, Principal: s.digest, Stream: newStreamName(kind)},
+		primes: rev.Has(wire.SSEPriming),
+		logger: opts.Logger,
+	}
 	if rev.Has(wire.SSEResumption) {
 		stream.store = opts.Sessions.Events
 	}
@@ -82,6 +77,7 @@ func (s *session) initStream(stream *sessionStream, kind byte, rev wire.Revision
 		}
 		s.streams[stream.name()] = stream
 	}
+	return stream
 }
 
 func (s *session) dropStream(stream *sessionStream) {
@@ -124,7 +120,6 @@ func (st *sessionStream) send(ctx context.Context, data []byte) error {
 	return nil
 }
 
-// sendAll stores messages, and writes them to the connection before it returns.
 func (st *sessionStream) sendAll(ctx context.Context, messages [][]byte) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -166,7 +161,6 @@ func (st *sessionStream) storeEvent(ctx context.Context, data []byte) bool {
 	return true
 }
 
-// finish sends the last message and ends the stream.
 func (st *sessionStream) finish(ctx context.Context, data []byte) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -175,7 +169,6 @@ func (st *sessionStream) finish(ctx context.Context, data []byte) {
 	st.end()
 }
 
-// close ends the stream without a last message.
 func (st *sessionStream) close() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -248,7 +241,6 @@ func (st *sessionStream) attach(ctx context.Context, conn *eventStream, after in
 	return nil
 }
 
-// detach removes a connection that is gone.
 func (st *sessionStream) detach(conn *eventStream) {
 	st.conn.CompareAndSwap(conn, nil)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -56,7 +55,7 @@ func (t *sessions) open(principal string, queue *messageQueue) (*session, *refus
 	defer t.mu.Unlock()
 	if t.closed {
 		t.quota.release(principal)
-		return nil, refuseBusy(http.StatusServiceUnavailable, "server is shutting down")
+		return nil, errShutdown
 	}
 	t.byID[s.id] = s
 	if t.sweeper == nil {
@@ -95,7 +94,6 @@ func (t *sessions) isOverloaded(s *session) bool {
 	return int(s.users) > 2*t.opts.Sessions.MaxInFlight
 }
 
-// end removes a session and closes it.
 func (t *sessions) end(s *session, cause error) {
 	t.mu.Lock()
 	known := t.byID[s.id] == s
@@ -117,7 +115,6 @@ func (t *sessions) finish(s *session, cause error) {
 	}
 }
 
-// endAll closes all sessions and refuses new ones.
 func (t *sessions) endAll(cause error) {
 	t.mu.Lock()
 	all := t.byID

@@ -121,7 +121,7 @@ func (h *Handler) endpointWork(r *http.Request, s *session, msg *jsonrpc.Message
 	case (isRequest || msg.Kind() == jsonrpc.Batch) && h.sessions.isOverloaded(s):
 		return nil, refuseBusy(http.StatusTooManyRequests, "too many responses of the session are unread")
 	case isRequest && !h.life.isOpen():
-		return nil, refuseBusy(http.StatusServiceUnavailable, "server is shutting down")
+		return nil, errShutdown
 	case conv != nil:
 		ctx := newSessionContext(r)
 		reply, work := conv.Accept(ctx, msg, s.queue.send)

@@ -28,6 +28,8 @@ func refuseBusy(status int, message string) *refusal {
 	return &refusal{status, &mcp.Error{Code: mcp.CodeBusy, Message: message, Data: []byte(`{"retryAfterMs":1000}`)}}
 }
 
+var errShutdown = refuseBusy(http.StatusServiceUnavailable, "server is shutting down")
+
 // A challenge is a response with status 401 or 403 and a WWW-Authenticate header, such as for a
 // token that lacks a scope.
 type challenge struct {
@@ -52,7 +54,6 @@ func challengeOf(err error) *challenge {
 	return &challenge{status, fields}
 }
 
-// writeChallenge writes an error response with a challenge.
 func (h *Handler) writeChallenge(w http.ResponseWriter, c *challenge, body []byte) {
 	w.Header()["Www-Authenticate"] = c.fields
 	h.writeJSON(w, c.status, body)
@@ -136,7 +137,6 @@ func clearWriteDeadline(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 }
 
-// expireWrite makes the write in progress fail.
 func expireWrite(w http.ResponseWriter) (again bool) {
 	_ = http.NewResponseController(w).SetWriteDeadline(aLongTimeAgo)
 	return false

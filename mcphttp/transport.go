@@ -196,7 +196,6 @@ var reservedHeaders = []string{
 	headerVersion, headerMethod, headerName, headerSession, headerLastEvent,
 }
 
-// checkStaticHeader validates the headers of every request.
 func checkStaticHeader(header http.Header) error {
 	for name, values := range header {
 		canonical := http.CanonicalHeaderKey(name)

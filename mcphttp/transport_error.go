@@ -138,11 +138,8 @@ func wasNotSent(err error) bool {
 // that failed to authorize a request, which has then not run.
 func isUnauthorized(err error) bool {
 	var status interface{ HTTPStatus() int }
-	if !errors.As(err, &status) {
-		return false
-	}
-	code := status.HTTPStatus()
-	return code == http.StatusUnauthorized || code == http.StatusForbidden
+	return errors.As(err, &status) &&
+		(status.HTTPStatus() == http.StatusUnauthorized || status.HTTPStatus() == http.StatusForbidden)
 }
 
 // noServer returns the error of a server that supports neither Streamable HTTP nor HTTP+SSE. The
@@ -161,8 +158,7 @@ func (t *Transport) noServer(err, sseErr error) error {
 
 // withoutURL removes the URL from an error of net/http: its query may be secret.
 func withoutURL(err error) error {
-	var with *url.Error
-	if errors.As(err, &with) {
+	if with, ok := errors.AsType[*url.Error](err); ok {
 		return with.Err
 	}
 	return err
@@ -177,10 +173,9 @@ func (e *breakError) Error() string {
 }
 func (e *breakError) Unwrap() error { return e.err }
 
-// isBroken reports whether err is a broken connection.
 func isBroken(err error) bool {
-	var broken *breakError
-	return errors.As(err, &broken)
+	_, ok := errors.AsType[*breakError](err)
+	return ok
 }
 
 // lost returns the error for callers of a failure to read a response.
@@ -194,8 +189,6 @@ func lost(err error) error {
 	return &breakError{err}
 }
 
-var errNoObject = errors.New("invalid result: must be a JSON object")
-
 // checkAnswer returns an error for a response that replaces a refused one; see refusedResponse.
 func checkAnswer(m *jsonrpc.Message) error {
 	if m.Error != nil && !m.Error.Remote() {
@@ -204,10 +197,9 @@ func checkAnswer(m *jsonrpc.Message) error {
 	return nil
 }
 
-// checkResult validates the result of a response.
 func checkResult(m *jsonrpc.Message) error {
 	if m.Error == nil && jsonscan.Kind(m.Result) != '{' {
-		return errNoObject
+		return errors.New("invalid result: must be a JSON object")
 	}
 	return nil
 }

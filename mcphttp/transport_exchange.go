@@ -112,7 +112,6 @@ func (x *clientExchange) close() {
 	}
 }
 
-// abort stops the reading of the response.
 func (x *clientExchange) abort() {
 	if x.borrowed != nil {
 		_ = x.res.Body.Close() // a body of net/http may be closed during a read
@@ -127,7 +126,6 @@ func (x *clientExchange) notSent(err error) error {
 	return x.failed(&mcp.TransportError{Method: x.method, Err: err})
 }
 
-// unanswered returns the error of a request that may have run.
 func (x *clientExchange) unanswered(err error) error {
 	return x.failed(&mcp.TransportError{Method: x.method, MayHaveRun: true, Err: err})
 }
@@ -152,7 +150,6 @@ func (x *clientExchange) refusedBy(err *StatusError) error {
 	return x.notSent(err)
 }
 
-// post sends a message.
 func (x *clientExchange) post(target *url.URL, header http.Header, m *jsonrpc.Message) error {
 	const room = 128 // for what is around the params
 	body := jsonrpc.Append(make([]byte, 0, len(m.Params)+len(m.Result)+len(m.Method)+room), m)
@@ -186,7 +183,6 @@ func (x *clientExchange) do(req *http.Request) error {
 	return x.unanswered(lost(withoutURL(err)))
 }
 
-// body returns the body of the response.
 func (x *clientExchange) body() io.Reader { return exchangeBody{x} }
 
 // An exchangeBody records the end of the body: only after it the connection can be reused.
@@ -234,20 +230,15 @@ func (x *clientExchange) response(id jsonrpc.ID, receive func(m *jsonrpc.Message
 			return nil, x.unanswered(err)
 		}
 		return m, nil
-	case x.isJSON():
+	case isJSON(x.contentType()):
 		return x.json(id, receive)
 	}
 	return nil, x.noAnswer("the body is neither JSON nor an event stream")
 }
 
-func (x *clientExchange) isJSON() bool { return isJSON(x.contentType()) }
-
 func (x *clientExchange) isEvents() bool {
 	contentType := x.contentType()
-	switch contentType {
-	case typeEventStream:
-		return true
-	case typeJSON:
+	if contentType == typeJSON {
 		return false
 	}
 	mediaType, _, err := mime.ParseMediaType(contentType)
@@ -282,7 +273,6 @@ func (x *clientExchange) json(id jsonrpc.ID, receive func(m *jsonrpc.Message)) (
 	return nil, x.unanswered(newStatusError(x.res, body, "the body has no response to the request"))
 }
 
-// readBody reads a whole body.
 func (x *clientExchange) readBody() ([]byte, error) {
 	if x.res.ContentLength > int64(x.t.maxResponse) {
 		return nil, ErrTooLarge
@@ -349,8 +339,8 @@ func (x *clientExchange) events(
 // refusedResponse returns an error response in place of a message that was refused but may be a
 // response, since no other response will come. Its error is not the server's.
 func refusedResponse(err error) *jsonrpc.Message {
-	var refused *jsonrpc.DecodeError
-	if !errors.As(err, &refused) || refused.Kind == jsonrpc.Request || refused.Kind == jsonrpc.Notification {
+	refused, ok := errors.AsType[*jsonrpc.DecodeError](err)
+	if !ok || refused.Kind == jsonrpc.Request || refused.Kind == jsonrpc.Notification {
 		return nil
 	}
 	return jsonrpc.NewErrorResponse(refused.ID, &jsonrpc.Error{Code: refused.Err.Code, Message: refused.Err.Message})
@@ -436,7 +426,6 @@ func (x *clientExchange) diagnosis() []byte {
 	return body
 }
 
-// with returns a copy of a header in which one header is set.
 func with(header http.Header, name string, values []string) http.Header {
 	header = maps.Clone(header)
 	header[name] = values

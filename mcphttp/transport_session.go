@@ -124,7 +124,6 @@ func (l *clientSession) startExchange(
 	return x, endpoint, nil
 }
 
-// posting returns the header of a POST.
 func (l *clientSession) posting() http.Header {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -321,7 +320,6 @@ func (l *clientSession) sendCancelled(ctx context.Context, req *jsonrpc.Message)
 // Done returns a channel that is closed when the session has ended.
 func (l *clientSession) Done() <-chan struct{} { return l.done }
 
-// end marks the session as ended, with a cause.
 func (l *clientSession) end(cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -335,16 +333,6 @@ func (l *clientSession) endCause() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.ended
-}
-
-// isEnded reports whether the session has ended.
-func (l *clientSession) isEnded() bool {
-	select {
-	case <-l.done:
-		return true
-	default:
-		return false
-	}
 }
 
 // Close ends the requests in progress, and the session at the server.

@@ -133,8 +133,7 @@ func (l *clientSession) callStream(x *clientExchange, id jsonrpc.ID) (*jsonrpc.M
 
 // isBreak reports whether err may be the end of a connection and not of the stream on it.
 func isBreak(err error) bool {
-	var status *StatusError
-	if errors.As(err, &status) {
+	if status, ok := errors.AsType[*StatusError](err); ok {
 		return status.isTransient()
 	}
 	return isBroken(err) || wasNotSent(err) && !isUnauthorized(err)
@@ -142,8 +141,7 @@ func isBreak(err error) bool {
 
 // unwrapped returns the error within a TransportError, whose MayHaveRun does not apply to a stream.
 func unwrapped(err error) error {
-	var failed *mcp.TransportError
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*mcp.TransportError](err); ok {
 		return failed.Err
 	}
 	return err
@@ -258,7 +256,7 @@ func (l *clientSession) keepStream(tried chan struct{}) {
 		})
 		signal()
 		switch {
-		case l.isEnded():
+		case l.endCause() != nil:
 			return
 		case isStatus(err, http.StatusNotFound) && at.lastID != "":
 			at.lastID = "" // open a new stream
@@ -287,7 +285,7 @@ func (l *clientSession) stopListening(state listenState, err error) {
 	l.mu.Unlock()
 	level := slog.LevelWarn
 	switch {
-	case l.isEnded(), isStatus(err, http.StatusMethodNotAllowed):
+	case l.endCause() != nil, isStatus(err, http.StatusMethodNotAllowed):
 		return
 	case isStatus(err, http.StatusBadRequest), isStatus(err, http.StatusNotFound):
 		level = slog.LevelInfo
@@ -296,6 +294,6 @@ func (l *clientSession) stopListening(state listenState, err error) {
 }
 
 func isStatus(err error, code int) bool {
-	var status *StatusError
-	return errors.As(err, &status) && status.StatusCode == code
+	status, ok := errors.AsType[*StatusError](err)
+	return ok && status.StatusCode == code
 }

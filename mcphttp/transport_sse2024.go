@@ -73,7 +73,6 @@ func (l *clientSession) openEndpoint(ctx context.Context) (*endpointStream, erro
 	return e, nil
 }
 
-// run reads the stream to its end.
 func (e *endpointStream) run(x *clientExchange) {
 	defer x.end()
 	e.end(e.read(x))
@@ -160,7 +159,6 @@ func (e *endpointStream) isLate(id jsonrpc.ID) bool {
 	return late
 }
 
-// end ends the session with its stream.
 func (e *endpointStream) end(err error) {
 	e.mu.Lock()
 	e.over = true

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"os"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/vault"
+	"github.com/patchbay-mcp/patchbay/internal/netx"
 	"github.com/patchbay-mcp/patchbay/oauth"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
@@ -106,15 +106,10 @@ func (t *target) mayLogIn() error {
 		return errors.New("the target has an Authorization header, which takes precedence over a login")
 	}
 	u, err := url.Parse(t.url)
-	if err != nil || u.Scheme != "https" && !isThisMachine(u.Hostname()) {
+	if err != nil || u.Scheme != "https" && !netx.IsLoopback(u.Hostname()) {
 		return fmt.Errorf("invalid target %q for a login: must be https, or http on a loopback address", t.url)
 	}
 	return nil
-}
-
-func isThisMachine(host string) bool {
-	addr, err := netip.ParseAddr(host)
-	return strings.EqualFold(host, "localhost") || err == nil && addr.IsLoopback()
 }
 
 // authorize sets the authorization of a target, if it can have one.
