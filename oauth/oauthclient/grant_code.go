@@ -106,7 +106,7 @@ type LoginError struct {
 
 // Error returns the text of the authorization server.
 func (e *LoginError) Error() string {
-	return "oauth: the login was refused: " + describe(e.Code, e.Description)
+	return "oauth: the login was refused: " + describe(e.Code, e.Description, 0)
 }
 
 // ErrInvalidResponse is wrapped by the error of a login whose response cannot be attributed to the
