@@ -8,7 +8,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// plainJSON replaces comments, trailing commas and a byte order mark by spaces, and validates the JSON.
+// plainJSON replaces comments, trailing commas and a byte order mark by spaces, and validates the
+// JSON.
 func plainJSON(text []byte) ([]byte, error) {
 	plain := bytes.Clone(text)
 	if bytes.HasPrefix(plain, []byte("\uFEFF")) {

@@ -62,11 +62,11 @@ func (t *Transport) probe(ctx context.Context) (*need, error) {
 }
 
 // Logout removes the tokens for the server, and revokes them if its authorization server supports
-// that. The Transport removes them even with an error; they may remain in a store that fails. Client
-// registrations are kept.
+// that. The Transport removes them even with an error; they may remain in a store that fails.
+// Client registrations are kept.
 //
-// It is not an error if the authorization server supports only the revocation of refresh tokens. The
-// access token, such as a JWT, then stays valid until it expires.
+// It is not an error if the authorization server supports only the revocation of refresh tokens.
+// The access token, such as a JWT, then stays valid until it expires.
 //
 // Spec: RFC 7009, sections 2 and 2.2.1.
 func (t *Transport) Logout(ctx context.Context) error {
@@ -129,7 +129,9 @@ func (t *Transport) revoke(ctx context.Context, record *serverRecord, tokens *To
 	}
 	endpoint := t.tokenEndpoint(&server, client, "", record.Scope)
 	var all []error
-	for _, one := range []struct{ token, hint string }{{tokens.RefreshToken, "refresh_token"}, {tokens.AccessToken, hintAccess}} {
+	for _, one := range []struct{ token, hint string }{
+		{tokens.RefreshToken, "refresh_token"}, {tokens.AccessToken, hintAccess},
+	} {
 		if one.token == "" {
 			continue
 		}
@@ -151,7 +153,8 @@ func (t *Transport) revoke(ctx context.Context, record *serverRecord, tokens *To
 
 const hintAccess = "access_token" // Spec: RFC 7009, section 2.1
 
-// isUnsupportedType reports whether the server does not revoke tokens of this type. Spec: RFC 7009, section 2.2.1.
+// isUnsupportedType reports whether the server does not revoke tokens of this type. Spec: RFC 7009,
+// section 2.2.1.
 func isUnsupportedType(body []byte) bool {
 	var response struct {
 		Code string `json:"error"`

@@ -71,9 +71,9 @@ type registrationResponse struct {
 	RedirectURIs  []string `json:"redirect_uris"`
 }
 
-// register registers a client by Dynamic Client Registration, with defaults for the fields that meta
-// omits. A refusal is a *RegistrationError. Spec: RFC 7591, section 3; basic/authorization/client-registration
-// (2026-07-28).
+// register registers a client by Dynamic Client Registration, with defaults for the fields that
+// meta omits. A refusal is a *RegistrationError. Spec: RFC 7591, section 3;
+// basic/authorization/client-registration (2026-07-28).
 func register(
 	ctx context.Context, f *oauthfetch.Fetcher, server *oauth.ServerMetadata, meta *oauth.ClientMetadata, redirectURI string,
 ) (*Registration, error) {
@@ -134,7 +134,8 @@ func (r *registrationResponse) check(asked *oauth.ClientMetadata, redirectURI st
 		}
 	case "", oauthwire.AuthNone, asked.TokenEndpointAuthMethod:
 	default:
-		return fmt.Errorf("unsupported token_endpoint_auth_method %q", oauthfetch.CleanText(r.AuthMethod, oauthfetch.MaxErrorCode))
+		return fmt.Errorf("unsupported token_endpoint_auth_method %q",
+			oauthfetch.CleanText(r.AuthMethod, oauthfetch.MaxErrorCode))
 	}
 	if redirectURI != "" && len(r.RedirectURIs) > 0 && !slices.Contains(r.RedirectURIs, redirectURI) {
 		return errors.New("redirect_uris lacks the redirect URI of the login")
@@ -183,8 +184,8 @@ func registrationRefusal(status int, body []byte) error {
 	}
 }
 
-// chooseAuthMethod returns the first method that the server supports, preferably one without a secret,
-// which a program on the user's machine cannot keep.
+// chooseAuthMethod returns the first method that the server supports, preferably one without a
+// secret, which a program on the user's machine cannot keep.
 func chooseAuthMethod(offered []string) (string, error) {
 	if len(offered) == 0 {
 		return oauthwire.AuthBasic, nil // the default of RFC 8414
@@ -197,7 +198,8 @@ func chooseAuthMethod(offered []string) (string, error) {
 	return "", errors.New("oauth: the authorization server supports no authentication method for registered clients")
 }
 
-// applicationType returns "web" if a redirect URI is on the web, else "native". Spec: OpenID Connect Dynamic Client Registration 1.0, section 2.
+// applicationType returns "web" if a redirect URI is on the web, else "native". Spec: OpenID
+// Connect Dynamic Client Registration 1.0, section 2.
 func applicationType(redirectURIs []string) string {
 	for _, text := range redirectURIs {
 		u, err := url.Parse(text)

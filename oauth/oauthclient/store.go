@@ -82,8 +82,8 @@ const maxUnsaved = 24
 const reloadTimeout = 2 * time.Second
 
 // A writeBackStore is a [Store] over one that may fail to write. It keeps a value that could not be
-// written, and returns it as long as the store has the previous value: a refresh token that was used
-// must not be used again. The next use of the key writes it again.
+// written, and returns it as long as the store has the previous value: a refresh token that was
+// used must not be used again. The next use of the key writes it again.
 type writeBackStore struct {
 	Store
 
@@ -151,7 +151,8 @@ func (s *writeBackStore) replace(ctx context.Context, key string, value []byte) 
 	return before, err
 }
 
-// newest returns the unsaved value of a key, or the stored one if another process has written since.
+// newest returns the unsaved value of a key, or the stored one if another process has written
+// since.
 func (s *writeBackStore) newest(key string, stored []byte) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -91,7 +91,8 @@ func (e *TokenError) Error() string {
 	return "oauth: the token endpoint refused the request: " + describe(e.Code, e.Description, e.Status)
 }
 
-// describe returns the status of a response without an error code, else the code and the description.
+// describe returns the status of a response without an error code, else the code and the
+// description.
 func describe(code, description string, status int) string {
 	switch {
 	case code == "" && status != 0:
@@ -329,8 +330,8 @@ var (
 		"bad_refresh_token"}
 )
 
-// isPermanent reports whether a token endpoint has refused a refresh token or the client permanently.
-// A status that RFC 6749 does not use may be from a proxy. Spec: RFC 6749, section
+// isPermanent reports whether a token endpoint has refused a refresh token or the client
+// permanently. A status that RFC 6749 does not use may be from a proxy. Spec: RFC 6749, section
 // 5.2.
 func isPermanent(err error) bool {
 	refused, ok := errors.AsType[*TokenError](err)
@@ -343,9 +344,10 @@ func isPermanent(err error) bool {
 	return slices.Contains(permanentCodes, refused.Code)
 }
 
-// renew renews tokens with their refresh token, once for all goroutines and processes: the first one
-// updates the store, and the others find its result. If the authorization server no longer accepts the
-// refresh token, the tokens are removed and the outcome has none. After another error they are kept.
+// renew renews tokens with their refresh token, once for all goroutines and processes: the first
+// one updates the store, and the others find its result. If the authorization server no longer
+// accepts the refresh token, the tokens are removed and the outcome has none. After another error
+// they are kept.
 //
 // The request is not cancelled: only its response has the new refresh token.
 func (t *Transport) renew(ctx context.Context, current *TokenSet) (*outcome, error) {

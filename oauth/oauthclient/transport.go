@@ -25,8 +25,8 @@ import (
 const (
 	// maxAttempts bounds the authorizations for one request: for a new token, and for more scopes.
 	maxAttempts = 2
-	// maxDrained and drainTimeout bound reading the body of a refusal, so that its connection can be
-	// reused.
+	// maxDrained and drainTimeout bound reading the body of a refusal, so that its connection can
+	// be reused.
 	maxDrained, drainTimeout = 16 << 10, 250 * time.Millisecond
 	// idleConnections and idleTimeout bound the idle connections to a server.
 	idleConnections, idleTimeout = 64, 90 * time.Second
