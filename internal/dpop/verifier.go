@@ -57,7 +57,7 @@ type VerifierOptions struct {
 	MaxProofs  int
 }
 
-// ErrTooManyProofs is the error of a proof that cannot be checked for replay, for want of memory.
+// ErrTooManyProofs is the error of a valid proof when the cache of used proofs is full.
 var ErrTooManyProofs = errors.New("oauth: too many DPoP proofs in a short time")
 
 // A ProofError is a proof that is refused, with a reason for the client.
