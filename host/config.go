@@ -25,7 +25,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// maxConfig bounds a configuration file, in bytes. A thousand servers need far less.
+// maxConfig bounds a configuration file, in bytes.
 const maxConfig = 4 << 20
 
 // A Config is a configuration file with servers. It is immutable, and safe for concurrent use.
@@ -95,7 +95,7 @@ func (c *Config) addServers(key string, servers []byte) error {
 		return fmt.Errorf("invalid %s: must be an object", key)
 	}
 	for name, server := range jsonscan.Members(servers) {
-		if _, has := c.servers[string(name)]; has {
+		if c.Has(string(name)) {
 			return fmt.Errorf("duplicate server %q in mcpServers and servers", name)
 		}
 		c.names = append(c.names, string(name))

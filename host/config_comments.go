@@ -8,8 +8,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// plainJSON replaces comments, trailing commas and a leading byte order mark by white space, so
-// that positions are kept, and validates the JSON.
+// plainJSON replaces comments, trailing commas and a byte order mark by spaces, and validates the
+// JSON.
 func plainJSON(text []byte) ([]byte, error) {
 	plain := bytes.Clone(text)
 	if bytes.HasPrefix(plain, []byte("\uFEFF")) {
@@ -45,12 +45,9 @@ func blankComments(text []byte) int {
 		case text[at] == '"':
 			at = pastString(text, at)
 		case bytes.HasPrefix(text[at:], []byte("//")):
-			end := bytes.IndexAny(text[at:], "\r\n")
-			if end < 0 {
-				end = len(text) - at
+			for ; at < len(text) && text[at] != '\n' && text[at] != '\r'; at++ {
+				text[at] = ' '
 			}
-			blank(text[at : at+end])
-			at += end
 		case bytes.HasPrefix(text[at:], []byte("/*")):
 			end := bytes.Index(text[at+2:], []byte("*/"))
 			if end < 0 {

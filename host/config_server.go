@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -50,7 +51,6 @@ type Server struct {
 	base string // directory of the configuration file
 }
 
-// parseServer parses an entry.
 func parseServer(raw []byte) (*Server, error) {
 	if jsonscan.Kind(raw) != '{' {
 		return nil, errors.New("must be an object")
@@ -64,7 +64,6 @@ func parseServer(raw []byte) (*Server, error) {
 	return s, s.resolveType()
 }
 
-// set parses a member.
 func (s *Server) set(key string, value []byte) (err error) {
 	switch key {
 	case "type":
@@ -110,10 +109,10 @@ func (s *Server) resolveType() error {
 	if s.Type == "" && s.Command != "" && s.URL != "" {
 		return errors.New("ambiguous type with command and url: set type")
 	}
-	if s.Type == "" && s.URL != "" {
+	switch {
+	case s.Type == "" && s.URL != "":
 		s.Type = TypeHTTP
-	}
-	if s.Type == "" {
+	case s.Type == "":
 		s.Type = TypeStdio
 	}
 	switch {
@@ -128,9 +127,9 @@ func (s *Server) resolveType() error {
 func text(value []byte) (string, error) {
 	s, err := jsonscan.Unquote(value)
 	if err != nil {
-		return "", errors.New("must be a string")
+		err = errors.New("must be a string")
 	}
-	return s, nil
+	return s, err
 }
 
 func list(value []byte) ([]string, error) {
@@ -148,8 +147,7 @@ func list(value []byte) ([]string, error) {
 	return out, nil
 }
 
-// table parses an object of strings. Numbers and booleans become strings, and null members are
-// ignored.
+// table parses an object of strings. Numbers and booleans become strings, and null is ignored.
 func table(value []byte) (map[string]string, error) {
 	if jsonscan.Kind(value) != '{' {
 		return nil, errors.New("must be an object of strings")
@@ -171,7 +169,7 @@ func table(value []byte) (map[string]string, error) {
 	return out, nil
 }
 
-// maxExpanded bounds an expanded string, in bytes. Operating systems limit arguments to less.
+// maxExpanded bounds an expanded string, in bytes.
 const maxExpanded = 1 << 20
 
 // Expand returns a copy with variables replaced: ${NAME} by its value, and ${NAME:-text} by text if
@@ -220,7 +218,7 @@ func expandText(text string, lookup func(name string) (string, bool)) (string, e
 		before, rest, found := strings.Cut(text, "${")
 		b.WriteString(before)
 		if !found {
-			break
+			return b.String(), nil
 		}
 		inner, after, closed := strings.Cut(rest, "}")
 		if !closed {
@@ -236,14 +234,13 @@ func expandText(text string, lookup func(name string) (string, bool)) (string, e
 		b.WriteString(value)
 		text = after
 	}
-	return b.String(), nil
 }
 
 // variable returns the value of the content of ${…}.
 func variable(inner string, lookup func(name string) (string, bool)) (string, error) {
 	name, fallback, hasFallback := strings.Cut(inner, ":-")
 	name = strings.TrimPrefix(name, "env:")
-	if !isName(name) {
+	if !variableName.MatchString(name) {
 		return "", fmt.Errorf("invalid variable ${%.64s}: want ${NAME} or ${NAME:-default}", inner)
 	}
 	value, set := lookup(name)
@@ -256,13 +253,4 @@ func variable(inner string, lookup func(name string) (string, bool)) (string, er
 	return value, nil
 }
 
-// isName reports whether text can be the name of an environment variable.
-func isName(text string) bool {
-	for i, c := range []byte(text) {
-		letter := c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
-		if !letter && (i == 0 || c < '0' || '9' < c) {
-			return false
-		}
-	}
-	return text != ""
-}
+var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)

@@ -55,9 +55,9 @@ func ParseChallenges(header http.Header) []Challenge {
 	return all
 }
 
-// String returns the challenge as a field value, with the parameters in alphabetical order; empty if
-// the scheme is not a token. Invalid characters become spaces, and parameters with invalid names are
-// omitted, so the result is always safe to send.
+// String returns the challenge as a field value, with the parameters in alphabetical order; empty
+// if the scheme is not a token. Invalid characters become spaces, and parameters with invalid names
+// are omitted, so the result is always safe to send.
 func (c Challenge) String() string {
 	if !netx.IsToken(c.Scheme) {
 		return ""

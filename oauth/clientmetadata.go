@@ -109,9 +109,9 @@ func isPrintable(text string) bool {
 }
 
 // FetchClientMetadata fetches and validates the Client ID Metadata Document of a client_id. It also
-// returns how long the document may be cached: by the response's header, at most a day; by default 5
-// minutes; 0 if it must not be cached. Redirects are not followed. The error is a [*FetchError] if
-// there is no document, and a [*DiscoveryError] if it is invalid.
+// returns how long the document may be cached: by the response's header, at most a day; by default
+// 5 minutes; 0 if it must not be cached. Redirects are not followed. The error is a [*FetchError]
+// if there is no document, and a [*DiscoveryError] if it is invalid.
 //
 // Spec: basic/authorization/client-registration (2025-11-25), Client ID Metadata Documents.
 func (f *Fetcher) FetchClientMetadata(ctx context.Context, clientID string) (*ClientMetadata, time.Duration, error) {

@@ -35,8 +35,8 @@ type FetcherOptions struct {
 	// Logger receives warnings about what is ignored, such as a challenge that points to another
 	// origin. Default: slog.Default().
 	Logger *slog.Logger
-	// InsecureAnyAddress allows every address, and plain http. It is for tests only: servers can then
-	// make the client call everything that it can reach.
+	// InsecureAnyAddress allows every address, and plain http. It is for tests only: servers can
+	// then make the client call everything that it can reach.
 	InsecureAnyAddress bool
 }
 
@@ -143,8 +143,8 @@ func (f *Fetcher) fetchServerMetadata(ctx context.Context, address, issuer strin
 	return &m, nil
 }
 
-// metadataURLs returns the URLs at which the metadata of an issuer can be, in order. Spec: basic/authorization (2025-11-25), Authorization Server Metadata Discovery; RFC
-// 8414, section 3.1.
+// metadataURLs returns the URLs at which the metadata of an issuer can be, in order. Spec:
+// basic/authorization (2025-11-25), Authorization Server Metadata Discovery; RFC 8414, section 3.1.
 func (f *Fetcher) metadataURLs(issuer string) ([]string, error) {
 	u, err := f.fetcher().CheckURL(issuer)
 	if err == nil && (u.RawQuery != "" || u.ForceQuery) {

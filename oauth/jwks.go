@@ -32,8 +32,8 @@ const (
 	keySetLifetime = 10 * time.Minute
 	// keySetStaleTime is how long after that an old set is used if no new one can be fetched.
 	keySetStaleTime = time.Hour
-	// minRefetchInterval is the least time between two fetches while a set is in use, so that invalid
-	// tokens cannot flood the authorization server.
+	// minRefetchInterval is the least time between two fetches while a set is in use, so that
+	// invalid tokens cannot flood the authorization server.
 	minRefetchInterval = time.Minute
 	// minRetryInterval is the same while there is no usable set.
 	minRetryInterval = 5 * time.Second
@@ -71,7 +71,8 @@ func parseKeys(raw []jsontext.Value, allowed []jose.SignatureAlgorithm) *keySet 
 	set := &keySet{}
 	for _, one := range raw[:min(len(raw), maxKeys)] {
 		var jwk jose.JSONWebKey
-		if jsonscan.Kind(one) != '{' || jwk.UnmarshalJSON(one) != nil || !allowsVerify(one) || jwk.Use != "" && jwk.Use != "sig" {
+		if jsonscan.Kind(one) != '{' || jwk.UnmarshalJSON(one) != nil || !allowsVerify(one) ||
+			jwk.Use != "" && jwk.Use != "sig" {
 			continue
 		}
 		k := verificationKey{id: jwk.KeyID, key: jwk.Key}
@@ -109,8 +110,8 @@ func algorithmsOfKey(jwk *jose.JSONWebKey) []jose.SignatureAlgorithm {
 	return algorithms
 }
 
-// A remoteKeySet fetches the key set of an authorization server when it is needed. Concurrent callers
-// share one fetch, or use the previous set meanwhile.
+// A remoteKeySet fetches the key set of an authorization server when it is needed. Concurrent
+// callers share one fetch, or use the previous set meanwhile.
 type remoteKeySet struct {
 	fetcher *Fetcher
 	issuer  string

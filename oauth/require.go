@@ -41,8 +41,8 @@ type RequireOptions struct {
 	// DPoP configures the verification of DPoP proofs. Default: the zero ProofOptions if the
 	// metadata mentions DPoP, else tokens that are bound to a key are refused.
 	DPoP *ProofOptions
-	// InsecureHTTP allows http URLs of the resource and its authorization servers. Tokens can then be
-	// read on the network. Default: http is only allowed at loopback addresses.
+	// InsecureHTTP allows http URLs of the resource and its authorization servers. Tokens can then
+	// be read on the network. Default: http is only allowed at loopback addresses.
 	InsecureHTTP bool
 	// Logger receives refusals at level info, requests without a token at level debug, and
 	// verification failures at level error. Default: slog.Default().
@@ -64,15 +64,15 @@ const defaultMaxStream = time.Hour
 //	}, nil)
 //	mcphttp.ListenAndServe(ctx, addr, "/mcp", mcphttp.NewHandler(server, nil), protect)
 //
-// The token must be in the Authorization header. The verifier must accept it, it must be from one of
-// the issuers and not expired, and its audience must be the URL of Resource, up to the case of scheme
-// and host and one slash at the end. Other requests are refused with a challenge: status 401 without
-// a valid token, 403 if it lacks scopes, 400 for a malformed request.
+// The token must be in the Authorization header. The verifier must accept it, it must be from one
+// of the issuers and not expired, and its audience must be the URL of Resource, up to the case of
+// scheme and host and one slash at the end. Other requests are refused with a challenge: status 401
+// without a valid token, 403 if it lacks scopes, 400 for a malformed request.
 //
-// The handler gets the claims of the token and not the token: [mcp.PrincipalFrom] returns them, and in
-// handlers of the SDK, such as that of a tool, mcp.RequestFrom(ctx).Principal has them. The handler
-// also gets CORS preflight requests, which never carry a token. Requests for the metadata of the
-// resource are served if they reach the middleware; see also [NewMetadataHandler].
+// The handler gets the claims of the token and not the token: [mcp.PrincipalFrom] returns them, and
+// in handlers of the SDK, such as that of a tool, mcp.RequestFrom(ctx).Principal has them. The
+// handler also gets CORS preflight requests, which never carry a token. Requests for the metadata
+// of the resource are served if they reach the middleware; see also [NewMetadataHandler].
 //
 // Require panics if the arguments are invalid: no authorization server, unless the verifier is a
 // [StaticVerifier]; a resource that is not an https URL (http at a loopback address); or an invalid
@@ -229,7 +229,8 @@ func (g *guard) authorize(w http.ResponseWriter, r *http.Request, creds credenti
 	case errors.Is(err, ErrTokenExpired):
 		return nil, &denial{http.StatusUnauthorized, oauthwire.InvalidToken, "the access token has expired", nil, err}
 	case errors.Is(err, ErrInvalidToken):
-		return nil, &denial{http.StatusUnauthorized, oauthwire.InvalidToken, "the access token is not valid here", nil, err}
+		return nil, &denial{http.StatusUnauthorized, oauthwire.InvalidToken, "the access token is not valid here",
+			nil, err}
 	case err != nil:
 		return nil, &denial{status: http.StatusServiceUnavailable, cause: err}
 	}
@@ -238,7 +239,8 @@ func (g *guard) authorize(w http.ResponseWriter, r *http.Request, creds credenti
 	}
 	granted := grantedScopes{token.Scopes, g.opts.Implies}
 	if need := []Scopes{g.opts.Scopes}; !granted.covers(need) {
-		return nil, &denial{http.StatusForbidden, oauthwire.InsufficientScope, insufficientScope, granted.required(need), nil}
+		return nil, &denial{http.StatusForbidden, oauthwire.InsufficientScope, insufficientScope,
+			granted.required(need), nil}
 	}
 	ctx := mcp.WithPrincipal(r.Context(), token.principal())
 	return &authorizedContext{Context: ctx, guard: g, scheme: creds.scheme, token: token}, nil
@@ -328,8 +330,8 @@ func withoutToken(ctx context.Context, r *http.Request) *http.Request {
 	return r
 }
 
-// ProofOptions configures how a resource verifies the DPoP proofs of access tokens that are bound to a
-// key. The zero value is right for most servers.
+// ProofOptions configures how a resource verifies the DPoP proofs of access tokens that are bound
+// to a key. The zero value is right for most servers.
 //
 // Spec: RFC 9449, sections 4.3 and 7 to 9; extension io.modelcontextprotocol/auth/dpop.
 type ProofOptions struct {
@@ -345,8 +347,8 @@ type ProofOptions struct {
 	// NonceKey is the secret, of at least 32 bytes, that nonces are derived from. All processes
 	// that serve a resource need the same one. Default: a random one.
 	NonceKey []byte
-	// MaxProofs bounds the proofs of three minutes, which are stored to detect replay, and half of it
-	// those of one key; each takes about 40 bytes. Further requests are refused with status 503.
+	// MaxProofs bounds the proofs of three minutes, which are stored to detect replay, and half of
+	// it those of one key; each takes about 40 bytes. Further requests are refused with status 503.
 	// Default: 1,048,576.
 	MaxProofs int
 }

@@ -70,7 +70,8 @@ func (g *guard) refuse(w http.ResponseWriter, r *http.Request, scheme string, no
 	_, _ = w.Write(text)
 }
 
-// challenges returns a challenge for each supported scheme. That for the request's scheme has the error.
+// challenges returns a challenge for each supported scheme. That for the request's scheme has the
+// error.
 func (g *guard) challenges(scheme string, no *denial) []string {
 	schemes := []string{oauthwire.Bearer}
 	if g.proofs != nil {
@@ -122,7 +123,8 @@ type credentials struct {
 }
 
 // readCredentials reads the token of a request. A token in the query or the body, which appears in
-// logs, histories and caches, is refused instead of ignored. Spec: RFC 6750, sections 2 and 3.1; basic/authorization, Access Token Usage.
+// logs, histories and caches, is refused instead of ignored. Spec: RFC 6750, sections 2 and 3.1;
+// basic/authorization, Access Token Usage.
 func readCredentials(r *http.Request) (credentials, *denial) {
 	c := credentials{scheme: oauthwire.Bearer}
 	if r.URL.RawQuery != "" && r.URL.Query().Has("access_token") {

@@ -25,7 +25,8 @@ const metadataMaxAge = "300"
 //
 // It panics if the metadata names no authorization server or is otherwise invalid.
 //
-// Spec: RFC 9728, section 3; basic/authorization#protected-resource-metadata-discovery-requirements.
+// Spec: RFC 9728, section 3;
+// basic/authorization#protected-resource-metadata-discovery-requirements.
 func NewMetadataHandler(metadata ResourceMetadata) http.Handler {
 	p, err := newProtectedResource(&metadata)
 	if err == nil {
@@ -69,7 +70,8 @@ func (p *protectedResource) describe(metadata *ResourceMetadata) error {
 	for _, issuer := range m.AuthorizationServers {
 		u, err := url.Parse(issuer)
 		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.ContainsAny(issuer, "?#") {
-			return fmt.Errorf("invalid AuthorizationServers: %q must be an http or https URL without query and fragment", issuer)
+			return fmt.Errorf("invalid AuthorizationServers: %q must be an http or https URL without query and fragment",
+				issuer)
 		}
 	}
 	for _, scope := range m.ScopesSupported {

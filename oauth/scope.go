@@ -12,8 +12,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// Scopes are the scopes that an operation needs: all of All, and one of Any unless that is empty. The
-// zero value needs none.
+// Scopes are the scopes that an operation needs: all of All, and one of Any unless that is empty.
+// The zero value needs none.
 type Scopes struct {
 	All []string
 	// Any lists alternatives. The challenge for a client without any of them names the first.
@@ -39,7 +39,8 @@ func (s Scopes) validate() error {
 // basic/authorization (2026-07-28), Refresh Tokens.
 func checkScope(scope string) error {
 	if scope == oauthwire.ScopeOffline {
-		return fmt.Errorf("invalid scope %s: only clients ask for it, a resource must not need it", oauthwire.ScopeOffline)
+		return fmt.Errorf("invalid scope %s: only clients ask for it, a resource must not need it",
+			oauthwire.ScopeOffline)
 	}
 	if !oauthwire.IsNQChars(scope) {
 		return fmt.Errorf("invalid scope %q: must be printable ASCII without spaces, quotes and backslashes", scope)

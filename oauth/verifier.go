@@ -63,8 +63,8 @@ type Verifier interface {
 	Verify(ctx context.Context, token string) (*Token, error)
 }
 
-// Verifiers returns a Verifier that tries several in turn, such as those of two issuers, until one does
-// not refuse the token.
+// Verifiers returns a Verifier that tries several in turn, such as those of two issuers, until one
+// does not refuse the token.
 func Verifiers(each ...Verifier) Verifier { return verifiers(slices.Clone(each)) }
 
 type verifiers []Verifier
@@ -99,7 +99,8 @@ func (t *Token) checkIdentity() error {
 	}
 	for _, name := range []string{t.Issuer, t.Subject, t.ClientID} {
 		if len(name) > maxIdentity || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-			return invalidToken("invalid iss, sub or client_id: must have at most %d bytes and no control characters", maxIdentity)
+			return invalidToken("invalid iss, sub or client_id: must have at most %d bytes and no control characters",
+				maxIdentity)
 		}
 	}
 	return nil
@@ -115,8 +116,8 @@ func (t *Token) checkTimes(now time.Time) error {
 	return nil
 }
 
-// A tokenCache contains verified tokens by their digests, in two generations: when the current one is
-// full, it replaces the previous one.
+// A tokenCache contains verified tokens by their digests, in two generations: when the current one
+// is full, it replaces the previous one.
 type tokenCache struct {
 	max int // in one generation
 

@@ -287,7 +287,9 @@ func (c *tokenClaims) token(raw []byte) (*Token, error) {
 		}
 	}
 	var issuedAt time.Time
-	for into, at := range map[*time.Time]*float64{&t.Expires: c.Expires, &t.NotBefore: c.NotBefore, &issuedAt: c.IssuedAt} {
+	for into, at := range map[*time.Time]*float64{
+		&t.Expires: c.Expires, &t.NotBefore: c.NotBefore, &issuedAt: c.IssuedAt,
+	} {
 		if at == nil {
 			continue
 		}

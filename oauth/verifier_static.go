@@ -37,8 +37,8 @@ type StaticToken struct {
 	Expires time.Time
 }
 
-// A StaticVerifier verifies the tokens of a configuration. It is for servers with a handful of users
-// or programs and without an authorization server. Callers have no issuer.
+// A StaticVerifier verifies the tokens of a configuration. It is for servers with a handful of
+// users or programs and without an authorization server. Callers have no issuer.
 type StaticVerifier struct{ entries []staticEntry }
 
 type staticEntry struct {
@@ -46,8 +46,8 @@ type staticEntry struct {
 	token  *Token
 }
 
-// NewStaticVerifier returns a verifier of the given tokens. The error is for a token that is too short,
-// has no subject, or is duplicate, and does not contain it.
+// NewStaticVerifier returns a verifier of the given tokens. The error is for a token that is too
+// short, has no subject, or is duplicate, and does not contain it.
 func NewStaticVerifier(tokens ...StaticToken) (*StaticVerifier, error) {
 	v := &StaticVerifier{}
 	if len(tokens) > maxStaticTokens {

@@ -140,8 +140,8 @@ func (p *Prover) nonce(target *url.URL, isResource bool) string {
 	return p.nonces[nonceKey{netx.HostPort(target), isResource}]
 }
 
-// LearnFromResource stores the nonce of a resource's response for the next proof, and reports whether
-// there was one.
+// LearnFromResource stores the nonce of a resource's response for the next proof, and reports
+// whether there was one.
 //
 // Spec: RFC 9449, section 9.
 func (p *Prover) LearnFromResource(target *url.URL, header http.Header) bool {

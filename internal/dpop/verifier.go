@@ -57,7 +57,7 @@ type VerifierOptions struct {
 	MaxProofs  int
 }
 
-// ErrTooManyProofs is the error of a proof that cannot be checked for replay, for want of memory.
+// ErrTooManyProofs is the error of a valid proof when the cache of used proofs is full.
 var ErrTooManyProofs = errors.New("oauth: too many DPoP proofs in a short time")
 
 // A ProofError is a proof that is refused, with a reason for the client.
@@ -104,7 +104,8 @@ func NewVerifier(opts *VerifierOptions) (*Verifier, error) {
 	case !o.Nonces && o.NonceKey != nil:
 		return nil, errors.New("oauth: ProofOptions.NonceKey is set and ProofOptions.Nonces is not")
 	case o.NonceKey != nil && len(o.NonceKey) < minNonceKey:
-		return nil, fmt.Errorf("oauth: ProofOptions.NonceKey of %d bytes: must have at least %d", len(o.NonceKey), minNonceKey)
+		return nil, fmt.Errorf("oauth: ProofOptions.NonceKey of %d bytes: must have at least %d",
+			len(o.NonceKey), minNonceKey)
 	case o.NonceKey != nil:
 		v.nonceKey = o.NonceKey
 	case o.Nonces:
@@ -128,8 +129,8 @@ func (v *Verifier) Algorithms() []string {
 
 // Verify verifies the proof of a request that carries a token. target is the URL of the request as
 // the client knows it; thumbprint is the cnf.jkt of the token. The error of an invalid proof is a
-// *ProofError. A nonce that is not empty must be sent in the DPoP-Nonce header of the response, with
-// an error or without.
+// *ProofError. A nonce that is not empty must be sent in the DPoP-Nonce header of the response,
+// with an error or without.
 //
 // Spec: RFC 9449, section 4.3.
 func (v *Verifier) Verify(r *http.Request, target *url.URL, token, thumbprint string) (nonce string, err error) {

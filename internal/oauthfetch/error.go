@@ -91,8 +91,8 @@ func (e *cleanError) Unwrap() error { return e.err }
 // MaxErrorCode and MaxErrorText bound, in bytes, how much text of a server an error repeats.
 const MaxErrorCode, MaxErrorText = 64, 256
 
-// CleanText returns the printable characters of a text, in at most max bytes. The result can be shown
-// to users and logged.
+// CleanText returns the printable characters of a text, in at most max bytes. The result can be
+// shown to users and logged.
 func CleanText(text string, max int) string {
 	var b strings.Builder
 	for _, r := range text {
@@ -106,8 +106,8 @@ func CleanText(text string, max int) string {
 	return strings.TrimSpace(b.String())
 }
 
-// CleanTextWithout is CleanText that returns "not shown" if the text, before it is cut, contains one
-// of the secrets.
+// CleanTextWithout is CleanText that returns "not shown" if the text, before it is cut, contains
+// one of the secrets.
 func CleanTextWithout(text string, max int, secrets []string) string {
 	const minSecret = 4 // anything shorter is not a secret and occurs in every text
 	whole := CleanText(text, math.MaxInt)

@@ -1,5 +1,5 @@
-// Package oauthfetch fetches documents and calls endpoints whose URLs come from servers that are not
-// trusted. It protects OAuth against server-side request forgery.
+// Package oauthfetch fetches documents and calls endpoints whose URLs come from servers that are
+// not trusted. It protects OAuth against server-side request forgery.
 package oauthfetch
 
 import (
@@ -32,8 +32,8 @@ const (
 	MaxHeader = 64 << 10
 	// defaultTimeout bounds one exchange, and one discovery.
 	defaultTimeout = 10 * time.Second
-	// MaxRedirects bounds the redirects of one GET. Hosts that redirect to the canonical spelling of
-	// a URL need one.
+	// MaxRedirects bounds the redirects of one GET. Hosts that redirect to the canonical spelling
+	// of a URL need one.
 	MaxRedirects = 3
 )
 
@@ -49,8 +49,8 @@ type Options struct {
 }
 
 // A Fetcher fetches documents of OAuth and calls its endpoints, by the rules that oauth.Fetcher
-// documents: policy.check checks the URL, and policy.checkAddress the address when it is dialled. All
-// methods are safe for concurrent use.
+// documents: policy.check checks the URL, and policy.checkAddress the address when it is dialled.
+// All methods are safe for concurrent use.
 //
 // Spec: basic/security_best_practices, Server-Side Request Forgery (2026-07-28).
 type Fetcher struct {
@@ -69,7 +69,8 @@ func New(opts *Options) *Fetcher {
 		o.Timeout = defaultTimeout
 	}
 	f := &Fetcher{timeout: o.Timeout, redirects: MaxRedirects, log: cmp.Or(o.Logger, slog.Default())}
-	f.policy = policy{allowed: map[string]bool{}, anyAddress: o.InsecureAnyAddress, lookup: lookupHost, connect: connectChecked}
+	f.policy = policy{anyAddress: o.InsecureAnyAddress, lookup: lookupHost, connect: connectChecked}
+	f.policy.allowed = map[string]bool{}
 	for _, host := range o.AllowedHosts {
 		f.policy.allowed[strings.ToLower(host)] = true
 	}
@@ -97,9 +98,9 @@ func (f *Fetcher) For(endpoint *url.URL) *Fetcher {
 	return f.forSource(&source{host: strings.ToLower(endpoint.Hostname()), limit: Loopback, expires: true})
 }
 
-// Within is For with the scope that the server had when it was discovered: the URLs that it names may
-// be no nearer, whatever its address is now. Otherwise its name could resolve to a public address
-// during the discovery and to a private one afterwards.
+// Within is For with the scope that the server had when it was discovered: the URLs that it names
+// may be no nearer, whatever its address is now. Otherwise its name could resolve to a public
+// address during the discovery and to a private one afterwards.
 func (f *Fetcher) Within(endpoint *url.URL, limit NetworkScope) *Fetcher {
 	return f.forSource(&source{host: strings.ToLower(endpoint.Hostname()), limit: max(limit, Public)})
 }
@@ -139,8 +140,8 @@ func (f *Fetcher) Timeout() time.Duration { return f.timeout }
 // Logger returns the logger of the options.
 func (f *Fetcher) Logger() *slog.Logger { return f.log }
 
-// CheckURL parses a URL in a document. The error, which wraps [ErrURLRefused], is for a URL that may
-// not be fetched, whatever the address of its host is.
+// CheckURL parses a URL in a document. The error, which wraps [ErrURLRefused], is for a URL that
+// may not be fetched, whatever the address of its host is.
 func (f *Fetcher) CheckURL(text string) (*url.URL, error) { return f.policy.checkText(text) }
 
 // Check is CheckURL for a URL that is parsed already.
@@ -340,8 +341,8 @@ func (r *Response) Decode(into any) error {
 	return Decode(r.Body, into)
 }
 
-// Decode decodes a JSON object. It refuses duplicate names, invalid UTF-8, data after the object, and
-// more than [MaxDepth] levels. Names must match exactly. The error does not repeat values.
+// Decode decodes a JSON object. It refuses duplicate names, invalid UTF-8, data after the object,
+// and more than [MaxDepth] levels. Names must match exactly. The error does not repeat values.
 func Decode(data []byte, into any) error {
 	if err := jsonscan.Valid(data, jsonscan.Limits{Depth: MaxDepth}); err != nil {
 		return fmt.Errorf("invalid JSON: %w", err)

@@ -250,8 +250,8 @@ func (p *policy) checkAddress(ctx context.Context, d *dialInfo, address string) 
 }
 
 // sourceScope returns the scope of the source: the farthest of its addresses. It is cached, and
-// requests to the source itself must have the same scope, since a DNS server could return one address
-// here and another one when it is dialled.
+// requests to the source itself must have the same scope, since a DNS server could return one
+// address here and another one when it is dialled.
 func (p *policy) sourceScope(ctx context.Context) (NetworkScope, error) {
 	if scope, ok := p.knownSourceScope(); ok {
 		return scope, nil

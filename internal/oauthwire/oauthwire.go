@@ -1,5 +1,5 @@
-// Package oauthwire has the names and the syntax that both sides of OAuth use: schemes, error codes,
-// well-known paths, tokens, scopes and credentials.
+// Package oauthwire has the names and the syntax that both sides of OAuth use: schemes, error
+// codes, well-known paths, tokens, scopes and credentials.
 package oauthwire
 
 import (
@@ -82,7 +82,8 @@ func IsScope(text string) bool { return len(text) <= maxScope && IsNQChars(text)
 //
 // Spec: RFC 6749, appendix A; RFC 9449, section 8.1.
 func IsNQChars(text string) bool {
-	return text != "" && !strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c > '~' || c == '"' || c == '\\' })
+	return text != "" &&
+		!strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c > '~' || c == '"' || c == '\\' })
 }
 
 // IsCredential reports whether text has the syntax of a client_id or a client_secret, and is at

@@ -107,7 +107,8 @@ func (k *AssertionKey) algorithm(supported []string) (jose.SignatureAlgorithm, e
 			return a, nil
 		}
 	}
-	return "", fmt.Errorf("oauth: the authorization server accepts client assertions signed with %[2]q, not with %[1]v", own, supported)
+	return "", fmt.Errorf("oauth: the authorization server accepts client assertions signed with %[2]q, not with %[1]v",
+		own, supported)
 }
 
 // ParsePrivateKey parses an unencrypted private key in PEM: PKCS #8, SEC 1 (EC PRIVATE KEY) or PKCS

@@ -103,9 +103,9 @@ func (t *Transport) renewExpiring(ctx context.Context, f *flow, n *need, current
 	return t.renewNearer(ctx, current, d, err)
 }
 
-// renewNearer renews tokens for a server that is nearer than at its last discovery, such as an internal
-// server once the client is in the company's network: its authorization server may be nearer, too. err
-// is the error of the last renewal.
+// renewNearer renews tokens for a server that is nearer than at its last discovery, such as an
+// internal server once the client is in the company's network: its authorization server may be
+// nearer, too. err is the error of the last renewal.
 func (t *Transport) renewNearer(ctx context.Context, current *TokenSet, d *discovery, err error) (*outcome, error) {
 	t.mu.Lock()
 	before := t.record
@@ -180,7 +180,7 @@ func (t *Transport) obtain(ctx context.Context, f *flow, n *need, current *Token
 		return nil, &IssuerError{Want: t.client.Issuer, Got: d.Issuer}
 	}
 	if d.Conventional && n.kind == needLogin && !n.refused {
-		return nil, errors.New("oauth: no login is needed: the server accepts requests without a token and has no metadata")
+		return nil, errors.New("oauth: no login is needed: the server accepts requests without a token")
 	}
 	if t.prover == nil && d.Metadata != nil && d.Metadata.DPoPRequired {
 		return nil, errors.New("oauth: the server requires DPoP: set TransportOptions.DPoP")
@@ -249,7 +249,8 @@ func (t *Transport) loginRequired(scopes []string) error {
 	return &LoginRequiredError{Endpoint: oauthfetch.ShownURL(t.endpoint), Scopes: union(scopes, t.scopes)}
 }
 
-// tokenEndpoint returns the token endpoint of an authorization server. scope is that of the discovery.
+// tokenEndpoint returns the token endpoint of an authorization server. scope is that of the
+// discovery.
 func (t *Transport) tokenEndpoint(
 	server *oauth.ServerMetadata, client *Registration, resource string, scope oauthfetch.NetworkScope,
 ) *tokenEndpoint {

@@ -31,8 +31,8 @@ type BrowserOptions struct {
 }
 
 // A Browser is the [Authorizer] of programs on the user's machine. It opens the login page in the
-// browser and receives the response with an HTTP server on a loopback address, which runs during the
-// login. It is safe for concurrent use.
+// browser and receives the response with an HTTP server on a loopback address, which runs during
+// the login. It is safe for concurrent use.
 //
 // Spec: RFC 8252, sections 7.3 and 8.3.
 type Browser struct {

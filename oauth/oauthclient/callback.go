@@ -258,17 +258,13 @@ func outcomePage(outcome error) page {
 	}
 	refused, ok := errors.AsType[*LoginError](outcome)
 	switch {
-	case ok && refused.Code == "access_denied":
+	case !ok:
+		return page{title: "Login failed", text: "The program shows the reason. You can close this page."}
+	case refused.Code == "access_denied":
 		return page{title: "You are not logged in", text: "Access was declined. You can close this page."}
-	case ok:
-		detail := refused.Code
-		if refused.Description != "" {
-			detail += ": " + refused.Description
-		}
-		return page{title: "Login failed",
-			text: "The authorization server refused the login. The program shows details; you can close this page.", detail: detail}
 	}
-	return page{title: "Login failed", text: "The program shows the reason. You can close this page."}
+	return page{title: "Login failed", detail: strings.TrimSuffix(refused.Code+": "+refused.Description, ": "),
+		text: "The authorization server refused the login. The program shows details; you can close this page."}
 }
 
 const pageStyle = `:root{color-scheme:light dark}*{box-sizing:border-box}` +
@@ -290,14 +286,9 @@ func writePage(w http.ResponseWriter, status int, p page) {
 	if p.detail != "" {
 		body += `<p class="detail">` + html.EscapeString(p.detail) + `</p>`
 	}
-	names := ""
-	for _, name := range []struct{ what, text string }{{"MCP server", p.server}, {"Program", p.program}} {
-		if name.text != "" {
-			names += `<dt>` + name.what + `</dt><dd><bdi>` + html.EscapeString(name.text) + `</bdi></dd>`
-		}
-	}
-	if names != "" {
-		body += `<dl>` + names + `</dl>`
+	if p.server != "" {
+		body += `<dl><dt>MCP server</dt><dd><bdi>` + html.EscapeString(p.server) +
+			`</bdi></dd><dt>Program</dt><dd><bdi>` + html.EscapeString(p.program) + `</bdi></dd></dl>`
 	}
 	body += `</main></body></html>`
 	style := sha256.Sum256([]byte(pageStyle))

@@ -87,7 +87,8 @@ func storeKey(parts ...string) string {
 
 // serverKey returns the key of the serverRecord. A query may be secret, so only its digest is used.
 func (t *Transport) serverKey() string {
-	address := strings.ToLower(t.endpoint.Scheme) + "://" + netx.HostPort(t.endpoint) + cmp.Or(t.endpoint.EscapedPath(), "/")
+	address := strings.ToLower(t.endpoint.Scheme) + "://" + netx.HostPort(t.endpoint) +
+		cmp.Or(t.endpoint.EscapedPath(), "/")
 	if t.endpoint.RawQuery != "" {
 		sum := sha256.Sum256([]byte(t.endpoint.RawQuery))
 		address += "?sha256=" + hex.EncodeToString(sum[:])
@@ -108,7 +109,8 @@ func load[T any](ctx context.Context, s Store, key string) (*T, error) {
 	return decodeStored[T](data)
 }
 
-// errUnreadable is the error of a stored value that cannot be decoded. A login or logout replaces it.
+// errUnreadable is the error of a stored value that cannot be decoded. A login or logout replaces
+// it.
 var errUnreadable = errors.New("oauth: unreadable value in the store")
 
 func decodeStored[T any](data []byte) (*T, error) {
@@ -168,8 +170,8 @@ func (t *Transport) belongsToClient(tokens *TokenSet) bool {
 	return t.prover == nil || t.prover.CheckTokenType(tokens.TokenType) == nil
 }
 
-// storeTokens keeps tokens and the serverRecord in memory and in the store. A failure of the store is
-// logged: the request can go on.
+// storeTokens keeps tokens and the serverRecord in memory and in the store. A failure of the store
+// is logged: the request can go on.
 func (t *Transport) storeTokens(ctx context.Context, record *serverRecord, tokens *TokenSet, logouts int) {
 	t.mu.Lock()
 	if t.logouts != logouts {
@@ -294,8 +296,9 @@ func (t *Transport) Status(ctx context.Context) (*LoginStatus, error) {
 		return nil, err
 	}
 	return &LoginStatus{
-		Endpoint: oauthfetch.ShownURL(t.endpoint), Issuer: tokens.Issuer, ClientID: tokens.ClientID, Resource: tokens.Resource,
-		Scopes: slices.Clone(tokens.Scopes), TokenType: tokens.TokenType, Expires: tokens.Expires,
+		Endpoint: oauthfetch.ShownURL(t.endpoint), Issuer: tokens.Issuer, ClientID: tokens.ClientID,
+		Resource: tokens.Resource,
+		Scopes:   slices.Clone(tokens.Scopes), TokenType: tokens.TokenType, Expires: tokens.Expires,
 		Renewable: tokens.RefreshToken != "",
 	}, nil
 }

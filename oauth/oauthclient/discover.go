@@ -190,14 +190,15 @@ func (s *search) fromResource(
 		if err != nil {
 			return nil, err
 		}
-		return &discovery{Resource: m.Resource, ResourceScopes: m.ScopesSupported, Issuer: issuer, Server: server, Metadata: m}, nil
+		d := &discovery{Issuer: issuer, Server: server, Metadata: m}
+		d.Resource, d.ResourceScopes = m.Resource, m.ScopesSupported
+		return d, nil
 	}
 	return nil, fmt.Errorf("oauth: the authorization servers that the MCP server names: %w", oauth.ErrNoMetadata)
 }
 
-// checkResource checks that an identifier has the origin of the endpoint, and its path or a parent, up
-// to a slash at the end. Spec: RFC 9728, section 3.3; RFC 8707,
-// section 2.
+// checkResource checks that an identifier has the origin of the endpoint, and its path or a parent,
+// up to a slash at the end. Spec: RFC 9728, section 3.3; RFC 8707, section 2.
 func (s *search) checkResource(resource string) error {
 	u, err := s.fetcher.CheckURL(resource)
 	switch {
@@ -208,7 +209,8 @@ func (s *search) checkResource(resource string) error {
 	case u.ForceQuery || u.RawQuery != "" && u.RawQuery != s.endpoint.RawQuery:
 		return errors.New("invalid resource: must have the query of the MCP server, or none")
 	case !netx.PathContains(u.EscapedPath(), s.endpoint.EscapedPath()):
-		return fmt.Errorf("invalid resource %s: must have the path of the MCP server, or a parent", oauthfetch.ShownURL(u))
+		return fmt.Errorf("invalid resource %s: must have the path of the MCP server, or a parent",
+			oauthfetch.ShownURL(u))
 	}
 	return nil
 }
@@ -262,8 +264,8 @@ func (d *discovery) checkCodeFlow() error {
 	case d.Conventional:
 		return nil
 	case !slices.Contains(m.CodeChallengeMethods, "S256"):
-		return errors.New("oauth: the authorization server does not support PKCE with S256, which a safe login requires " +
-			"(code_challenge_methods_supported)")
+		return errors.New("oauth: the authorization server does not support PKCE with S256, which a safe login " +
+			"requires (code_challenge_methods_supported)")
 	case len(m.ResponseTypesSupported) > 0 && !slices.Contains(m.ResponseTypesSupported, "code"):
 		return errors.New("oauth: the authorization server does not support the authorization code flow " +
 			"(response_types_supported)")

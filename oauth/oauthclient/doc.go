@@ -25,8 +25,8 @@
 //     address. PKCE protects the code, and the issuer and the state of the response are checked.
 //   - Token request: it redeems the code for an access token and, often, a refresh token.
 //
-// Requests that need a login at the same time share it. Tokens are refreshed before they expire,
-// once for all processes that share a [Store].
+// Requests that need a login at the same time share it, and processes that share a [Store] share
+// refreshed tokens.
 //
 // # Step-up authorization
 //

@@ -39,9 +39,8 @@ type need struct {
 	refused   bool             // the server refuses requests without a token, for needLogin
 }
 
-// newNeed returns the need of a refused request, nil if authorization cannot help. Some servers omit
-// the error insufficient_scope. Spec: RFC
-// 6750, section 3; basic/authorization#error-handling.
+// newNeed returns the need of a refused request, nil if authorization cannot help. Some servers
+// omit the error insufficient_scope. Spec: RFC 6750, section 3; basic/authorization#error-handling.
 func newNeed(res *http.Response, used *TokenSet) *need {
 	if res.StatusCode != http.StatusUnauthorized && res.StatusCode != http.StatusForbidden {
 		return nil
@@ -91,8 +90,8 @@ func chooseChallenge(all []oauth.Challenge) *oauth.Challenge {
 	return best
 }
 
-// failureKey returns the key of a failure. All needs for scopes share one, since a server could ask for
-// other scopes each time.
+// failureKey returns the key of a failure. All needs for scopes share one, since a server could ask
+// for other scopes each time.
 func (n *need) failureKey() string {
 	if n.kind == needScope {
 		return "scope"
@@ -146,8 +145,8 @@ type failedAttempt struct {
 	until time.Time
 }
 
-// A flow is an authorization in progress. All requests that need it wait for it. It is cancelled when
-// none waits any more.
+// A flow is an authorization in progress. All requests that need it wait for it. It is cancelled
+// when none waits any more.
 type flow struct {
 	key    string
 	cancel context.CancelCauseFunc
@@ -189,8 +188,8 @@ func (t *Transport) acquire(ctx context.Context, n *need) (*outcome, error) {
 	}
 }
 
-// join returns the flow in progress, which may serve another need, or begins one. The waiter is nil if
-// the flow is being cancelled: the caller waits for its end and tries again.
+// join returns the flow in progress, which may serve another need, or begins one. The waiter is nil
+// if the flow is being cancelled: the caller waits for its end and tries again.
 func (t *Transport) join(ctx context.Context, n *need) (*flow, *waiter, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -236,8 +235,8 @@ func (t *Transport) serve(ctx context.Context, f *flow, n *need) {
 	f.cancel(nil)
 }
 
-// remember records a failed login, or clears the failures after a successful one. The caller holds the
-// lock.
+// remember records a failed login, or clears the failures after a successful one. The caller holds
+// the lock.
 func (t *Transport) remember(n *need, f *flow, err error) {
 	f.mu.Lock()
 	asked := f.asked

@@ -62,8 +62,8 @@ func (clientCredentials) obtain(ctx context.Context, r *grantRequest) (*TokenSet
 	return endpoint.grant(ctx, scopedForm("client_credentials", r.scopes))
 }
 
-// grant requests tokens by a grant that can be repeated at any time. It ignores a refresh token. Spec: RFC 6749,
-// section 4.4.3; RFC 7521, section 4.1.
+// grant requests tokens by a grant that can be repeated at any time. It ignores a refresh token.
+// Spec: RFC 6749, section 4.4.3; RFC 7521, section 4.1.
 func (e *tokenEndpoint) grant(ctx context.Context, form url.Values) (*TokenSet, error) {
 	if err := e.prover.CheckServer(e.server.DPoPAlgorithms); err != nil {
 		return nil, err

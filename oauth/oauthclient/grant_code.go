@@ -59,8 +59,8 @@ type LoginRequest struct {
 
 // An AuthorizerFunc shows a login page to the user, waits until the browser returns to the redirect
 // URI, and returns all query parameters of that request. The [Transport] checks them, and turns a
-// refusal, such as error=access_denied, into a [*LoginError]. An error of the function is for a login
-// without a response.
+// refusal, such as error=access_denied, into a [*LoginError]. An error of the function is for a
+// login without a response.
 //
 // The function must ignore responses with another state than [LoginRequest].State, since anyone can
 // send them. It returns when ctx ends and may be called concurrently.
@@ -106,7 +106,7 @@ type LoginError struct {
 
 // Error returns the text of the authorization server.
 func (e *LoginError) Error() string {
-	return "oauth: the login was refused: " + describe(e.Code, e.Description)
+	return "oauth: the login was refused: " + describe(e.Code, e.Description, 0)
 }
 
 // ErrInvalidResponse is wrapped by the error of a login whose response cannot be attributed to the
@@ -231,8 +231,8 @@ func (l *login) listen(ctx context.Context) (Callback, error) {
 	return t.authorizer.Listen(ctx, nil) // the client registers again
 }
 
-// withOffline adds offline_access to the scopes if the client and the server support refresh tokens.
-// Spec: basic/authorization#refresh-tokens (2026-07-28).
+// withOffline adds offline_access to the scopes if the client and the server support refresh
+// tokens. Spec: basic/authorization#refresh-tokens (2026-07-28).
 func (l *login) withOffline() []string {
 	grants := l.transport.client.Metadata.GrantTypes
 	isWanted := len(grants) == 0 || slices.Contains(grants, grantRefresh)

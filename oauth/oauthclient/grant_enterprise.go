@@ -97,8 +97,8 @@ func (g *enterprise) validate(d *discovery) error {
 	return nil
 }
 
-// exchange obtains an identity assertion authorization grant (ID-JAG) from the identity provider. Spec: extension
-// io.modelcontextprotocol/enterprise-managed-authorization, Token Exchange.
+// exchange obtains an identity assertion authorization grant (ID-JAG) from the identity provider.
+// Spec: extension io.modelcontextprotocol/enterprise-managed-authorization, Token Exchange.
 func (g *enterprise) exchange(ctx context.Context, r *grantRequest) (jag string, scopes []string, err error) {
 	endpoint, err := g.identityProvider(ctx, r)
 	if err != nil {
@@ -109,7 +109,7 @@ func (g *enterprise) exchange(ctx context.Context, r *grantRequest) (jag string,
 		return "", nil, fmt.Errorf("EnterpriseOptions.Subject: %w", err)
 	}
 	if !isSendable(token) || tokenType == "" {
-		return "", nil, errors.New("EnterpriseOptions.Subject: invalid token or type: must be printable ASCII, and not empty")
+		return "", nil, errors.New("EnterpriseOptions.Subject: invalid token or type: must be printable ASCII")
 	}
 	form := scopedForm(grantTokenExchange, r.scopes)
 	form.Set("requested_token_type", tokenTypeIDJAG)

@@ -38,8 +38,8 @@ type Identity struct {
 	// Default: the one that the MCP server names, if ID is empty.
 	Issuer string
 	// InsecureAnyIssuer allows ID and Secret without Issuer, at the authorization server that the
-	// MCP server names first: an attacker who controls the MCP server can then obtain them. Default:
-	// a login with ID and without Issuer is an error.
+	// MCP server names first: an attacker who controls the MCP server can then obtain them.
+	// Default: a login with ID and without Issuer is an error.
 	InsecureAnyIssuer bool
 	// AuthMethod is the authentication method of ID, such as client_secret_basic. Default: one that
 	// the metadata of the authorization server names.

@@ -1,6 +1,7 @@
 package oauthclient
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,9 +39,9 @@ func (t *Transport) login(ctx context.Context) (*TokenSet, error) {
 // probe sends a request without a token to learn which login the server requires. A server that
 // does not refuse it may still have metadata.
 func (t *Transport) probe(ctx context.Context) (*need, error) {
-	asking, cancel := context.WithTimeout(ctx, probeTimeout)
+	probing, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(asking, http.MethodGet, t.endpoint.String(), nil)
+	req, err := http.NewRequestWithContext(probing, http.MethodGet, t.endpoint.String(), nil)
 	if err != nil {
 		return nil, errors.New("oauth: invalid address of the server")
 	}
@@ -60,13 +61,12 @@ func (t *Transport) probe(ctx context.Context) (*need, error) {
 	return n, nil
 }
 
-// Logout removes the tokens for the server, and asks its authorization server to revoke them if it
-// supports that. The Transport removes them whatever the error is; other Transports with a store
-// that fails may still find them there. Client registrations are kept.
+// Logout removes the tokens for the server, and revokes them if its authorization server supports
+// that. The Transport removes them even with an error; they may remain in a store that fails.
+// Client registrations are kept.
 //
-// Some authorization servers only revoke refresh tokens, and say so: their access tokens, such as
-// JWTs, stay valid until they expire. That is not an error; a refresh token that is not revoked is
-// one.
+// It is not an error if the authorization server supports only the revocation of refresh tokens.
+// The access token, such as a JWT, then stays valid until it expires.
 //
 // Spec: RFC 7009, sections 2 and 2.2.1.
 func (t *Transport) Logout(ctx context.Context) error {
@@ -76,37 +76,31 @@ func (t *Transport) Logout(ctx context.Context) error {
 	t.mu.Lock()
 	t.logouts++ // so that flows in progress do not store tokens
 	t.mu.Unlock()
-	known, stored, failed := t.unstore(ctx)
+	record, stored, failed := t.unstore(ctx)
 	t.mu.Lock()
-	dropped := t.tokens
-	if stored != nil {
-		dropped = stored
-	}
+	dropped := cmp.Or(stored, t.tokens)
 	t.tokens, t.record, t.metadataChallenge, t.loaded = nil, nil, nil, true
 	clear(t.failures)
 	t.mu.Unlock()
-	if dropped == nil || known == nil {
+	if dropped == nil || record == nil {
 		return failed
 	}
-	return errors.Join(failed, t.revoke(ctx, known, dropped))
+	return errors.Join(failed, t.revoke(ctx, record, dropped))
 }
 
-// unstore removes the tokens of the server from the store and returns them. Unreadable values are
-// removed, too. It goes on after a failure of the store.
-func (t *Transport) unstore(ctx context.Context) (known *serverRecord, tokens *TokenSet, err error) {
-	known, err = load[serverRecord](ctx, t.store, t.serverKey())
-	isThere := known != nil || err != nil
+// unstore removes the tokens of the server, even unreadable ones, from the store and returns them.
+func (t *Transport) unstore(ctx context.Context) (record *serverRecord, tokens *TokenSet, err error) {
+	record, err = load[serverRecord](ctx, t.store, t.serverKey())
+	isThere := record != nil || err != nil
 	if errors.Is(err, errUnreadable) {
 		t.log.Warn("oauth: removing an unreadable value from the store")
 		err = nil
 	}
-	if known == nil {
-		t.mu.Lock()
-		known = t.record
-		t.mu.Unlock()
-	}
-	if known != nil {
-		old, failed := t.store.replace(ctx, tokensKey(known.Issuer, known.Resource), nil)
+	t.mu.Lock()
+	record = cmp.Or(record, t.record)
+	t.mu.Unlock()
+	if record != nil {
+		old, failed := t.store.replace(ctx, tokensKey(record.Issuer, record.Resource), nil)
 		if failed != nil {
 			err = errors.Join(err, fmt.Errorf("oauth: write to the store: %w", failed))
 		}
@@ -117,26 +111,27 @@ func (t *Transport) unstore(ctx context.Context) (known *serverRecord, tokens *T
 	if isThere {
 		err = errors.Join(err, save[serverRecord](ctx, t.store, t.serverKey(), nil))
 	}
-	return known, tokens, err
+	return record, tokens, err
 }
 
 // revoke revokes the refresh token first: authorization servers revoke the access token with it.
-func (t *Transport) revoke(ctx context.Context, known *serverRecord, tokens *TokenSet) error {
-	if known.Server == nil || known.Server.RevocationEndpoint == "" || known.Issuer != tokens.Issuer {
+func (t *Transport) revoke(ctx context.Context, record *serverRecord, tokens *TokenSet) error {
+	if record.Server == nil || record.Server.RevocationEndpoint == "" || record.Issuer != tokens.Issuer {
 		return nil
 	}
 	client, err := t.clientOf(ctx, tokens)
 	if err != nil {
 		return err
 	}
-	server := *known.Server
+	server := *record.Server
 	if len(server.RevocationEndpointAuthMethods) > 0 {
 		server.TokenEndpointAuthMethods = server.RevocationEndpointAuthMethods
 	}
-	endpoint := t.tokenEndpoint(&server, client, "", known.Scope)
+	endpoint := t.tokenEndpoint(&server, client, "", record.Scope)
 	var all []error
-	for _, one := range []struct{ token, hint string }{{tokens.RefreshToken, "refresh_token"},
-		{tokens.AccessToken, hintAccess}} {
+	for _, one := range []struct{ token, hint string }{
+		{tokens.RefreshToken, "refresh_token"}, {tokens.AccessToken, hintAccess},
+	} {
 		if one.token == "" {
 			continue
 		}
@@ -156,11 +151,10 @@ func (t *Transport) revoke(ctx context.Context, known *serverRecord, tokens *Tok
 	return errors.Join(all...)
 }
 
-// hintAccess is the token_type_hint of an access token. Spec: RFC 7009, section 2.1.
-const hintAccess = "access_token"
+const hintAccess = "access_token" // Spec: RFC 7009, section 2.1
 
-// isUnsupportedType reports whether an authorization server does not revoke tokens of this type.
-// Spec: RFC 7009, section 2.2.1.
+// isUnsupportedType reports whether the server does not revoke tokens of this type. Spec: RFC 7009,
+// section 2.2.1.
 func isUnsupportedType(body []byte) bool {
 	var response struct {
 		Code string `json:"error"`

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/netx"
@@ -17,10 +16,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-const (
-	// maxEpoch is the last second of the year 9999, the greatest time that can be encoded as text.
-	maxEpoch = 253402300799
-)
+// maxEpoch is the last second of the year 9999, the greatest time that can be encoded as text.
+const maxEpoch = 253402300799
 
 // A Registration is a client as one authorization server knows it. It is sent to no other server.
 // Its JSON, which is for a [Store], contains the secret; its String and its slog value do not.
@@ -63,13 +60,9 @@ type RegistrationError struct {
 
 // Error returns the text of the authorization server.
 func (e *RegistrationError) Error() string {
-	if e.Code == "" {
-		return "oauth: the authorization server refused to register the client: HTTP " + strconv.Itoa(e.Status)
-	}
-	return "oauth: the authorization server refused to register the client: " + describe(e.Code, e.Description)
+	return "oauth: the authorization server refused to register the client: " + describe(e.Code, e.Description, e.Status)
 }
 
-// A registrationResponse is the response of a registration endpoint.
 type registrationResponse struct {
 	ClientID      string   `json:"client_id"`
 	ClientSecret  string   `json:"client_secret"`
@@ -78,12 +71,9 @@ type registrationResponse struct {
 	RedirectURIs  []string `json:"redirect_uris"`
 }
 
-// register registers a client by Dynamic Client Registration. It chooses what meta omits: the grant
-// and response types of a login with refresh tokens, the application type by the redirect URIs, and
-// an authentication method without secret if the server supports it, since a program on the user's
-// machine cannot keep one. The server may omit redirect URIs, except that of the login. A refusal
-// is a *RegistrationError. Spec: RFC 7591, section 3; basic/authorization/client-registration
-// (2026-07-28).
+// register registers a client by Dynamic Client Registration, with defaults for the fields that
+// meta omits. A refusal is a *RegistrationError. Spec: RFC 7591, section 3;
+// basic/authorization/client-registration (2026-07-28).
 func register(
 	ctx context.Context, f *oauthfetch.Fetcher, server *oauth.ServerMetadata, meta *oauth.ClientMetadata, redirectURI string,
 ) (*Registration, error) {
@@ -126,7 +116,6 @@ func register(
 	return r.registration(server.Issuer, &asked), nil
 }
 
-// check refuses responses that a login is not possible with.
 func (r *registrationResponse) check(asked *oauth.ClientMetadata, redirectURI string) error {
 	switch {
 	case !oauthwire.IsCredential(r.ClientID):
@@ -139,14 +128,14 @@ func (r *registrationResponse) check(asked *oauth.ClientMetadata, redirectURI st
 		return errors.New("client_secret has already expired")
 	}
 	switch r.AuthMethod {
-	case "", oauthwire.AuthNone, asked.TokenEndpointAuthMethod:
 	case oauthwire.AuthBasic, oauthwire.AuthPost:
+		if r.ClientSecret == "" {
+			return errors.New("client_secret is missing, which token_endpoint_auth_method requires")
+		}
+	case "", oauthwire.AuthNone, asked.TokenEndpointAuthMethod:
 	default:
 		return fmt.Errorf("unsupported token_endpoint_auth_method %q",
 			oauthfetch.CleanText(r.AuthMethod, oauthfetch.MaxErrorCode))
-	}
-	if (r.AuthMethod == oauthwire.AuthBasic || r.AuthMethod == oauthwire.AuthPost) && r.ClientSecret == "" {
-		return errors.New("client_secret is missing, which token_endpoint_auth_method requires")
 	}
 	if redirectURI != "" && len(r.RedirectURIs) > 0 && !slices.Contains(r.RedirectURIs, redirectURI) {
 		return errors.New("redirect_uris lacks the redirect URI of the login")
@@ -195,7 +184,8 @@ func registrationRefusal(status int, body []byte) error {
 	}
 }
 
-// chooseAuthMethod returns the supported authentication method that needs the least secrets.
+// chooseAuthMethod returns the first method that the server supports, preferably one without a
+// secret, which a program on the user's machine cannot keep.
 func chooseAuthMethod(offered []string) (string, error) {
 	if len(offered) == 0 {
 		return oauthwire.AuthBasic, nil // the default of RFC 8414
@@ -205,12 +195,11 @@ func chooseAuthMethod(offered []string) (string, error) {
 			return method, nil
 		}
 	}
-	return "", errors.New("oauth: the authorization server supports no client authentication method that a " +
-		"registered client can use")
+	return "", errors.New("oauth: the authorization server supports no authentication method for registered clients")
 }
 
-// applicationType returns whether a client runs on the user's machine ("native") or not ("web"), by
-// its redirect URIs. Spec: OpenID Connect Dynamic Client Registration 1.0, section 2.
+// applicationType returns "web" if a redirect URI is on the web, else "native". Spec: OpenID
+// Connect Dynamic Client Registration 1.0, section 2.
 func applicationType(redirectURIs []string) string {
 	for _, text := range redirectURIs {
 		u, err := url.Parse(text)

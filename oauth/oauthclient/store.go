@@ -22,9 +22,7 @@ type Store interface {
 }
 
 // NewMemoryStore returns a Store in memory.
-func NewMemoryStore() Store {
-	return &memoryStore{values: map[string]*memoryValue{}}
-}
+func NewMemoryStore() Store { return &memoryStore{values: map[string]*memoryValue{}} }
 
 type memoryStore struct {
 	mu     sync.Mutex // guards the field below
@@ -77,17 +75,15 @@ func (v *memoryValue) get() []byte {
 	return v.value
 }
 
-// maxUnsaved bounds the values that are kept for a store that fails. A Transport has three keys at
-// each authorization server.
+// maxUnsaved bounds the values that are kept for a store that fails.
 const maxUnsaved = 24
 
 // reloadTimeout bounds reading from a store whose Update has failed.
 const reloadTimeout = 2 * time.Second
 
 // A writeBackStore is a [Store] over one that may fail to write. It keeps a value that could not be
-// written, and returns it as long as the store has the value that it should replace: a refresh
-// token that was used must not come back. The next use of the key writes it again. Update returns
-// the error nevertheless.
+// written, and returns it as long as the store has the previous value: a refresh token that was
+// used must not be used again. The next use of the key writes it again.
 type writeBackStore struct {
 	Store
 
@@ -104,7 +100,6 @@ func newWriteBackStore(s Store) *writeBackStore {
 	return &writeBackStore{Store: s, unsaved: map[string]*unsavedValue{}}
 }
 
-// Load returns the value of a key, whether it has been written or not.
 func (s *writeBackStore) Load(ctx context.Context, key string) ([]byte, error) {
 	s.mu.Lock()
 	tryAgain := s.unsaved[key] != nil
@@ -120,7 +115,6 @@ func (s *writeBackStore) Load(ctx context.Context, key string) ([]byte, error) {
 	return s.newest(key, stored), nil
 }
 
-// Update is [Store.Update] with the latest value of the key, whether it has been written or not.
 func (s *writeBackStore) Update(ctx context.Context, key string, change func(old []byte) ([]byte, error)) error {
 	var mine *unsavedValue
 	err := s.Store.Update(ctx, key, func(stored []byte) ([]byte, error) {
@@ -157,16 +151,13 @@ func (s *writeBackStore) replace(ctx context.Context, key string, value []byte) 
 	return before, err
 }
 
-// newest returns the latest value of a key that the store has a value of. It forgets the unsaved
-// value if another process has written since.
+// newest returns the unsaved value of a key, or the stored one if another process has written
+// since.
 func (s *writeBackStore) newest(key string, stored []byte) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	kept := s.unsaved[key]
-	if kept == nil {
-		return stored
-	}
-	if !bytes.Equal(stored, kept.replaces) {
+	if kept == nil || !bytes.Equal(stored, kept.replaces) {
 		delete(s.unsaved, key)
 		return stored
 	}

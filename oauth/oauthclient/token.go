@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -22,8 +23,7 @@ import (
 )
 
 const (
-	// maxTokenSize bounds a token, in bytes: it goes into a header, and servers limit header blocks
-	// to 64 KiB.
+	// maxTokenSize bounds a token, in bytes. Servers limit header blocks to 64 KiB.
 	maxTokenSize = 32 << 10
 	// maxTokenLifetime bounds the lifetime of a token, so that a time.Duration cannot overflow.
 	maxTokenLifetime = 365 * 24 * time.Hour
@@ -88,21 +88,22 @@ type TokenError struct {
 
 // Error returns the text of the authorization server.
 func (e *TokenError) Error() string {
-	if e.Code == "" {
-		return "oauth: the token endpoint responded with HTTP " + strconv.Itoa(e.Status)
-	}
-	return "oauth: the token endpoint refused the request: " + describe(e.Code, e.Description)
+	return "oauth: the token endpoint refused the request: " + describe(e.Code, e.Description, e.Status)
 }
 
-// describe returns an error code and the server's description.
-func describe(code, description string) string {
-	if description == "" {
+// describe returns the status of a response without an error code, else the code and the
+// description.
+func describe(code, description string, status int) string {
+	switch {
+	case code == "" && status != 0:
+		return "HTTP " + strconv.Itoa(status)
+	case description == "":
 		return code
 	}
 	return code + " (" + description + ")"
 }
 
-// isTokenError reports whether a token endpoint refused with a code. A 5xx status does not count.
+// isTokenError reports whether a token endpoint refused with a code and a status other than 5xx.
 func isTokenError(err error, code string) bool {
 	var refused *TokenError
 	return errors.As(err, &refused) && refused.Code == code && refused.Status/100 != 5
@@ -169,22 +170,16 @@ func (e *tokenEndpoint) send(ctx context.Context, form url.Values) (*tokenRespon
 	const attempts = 2 // the server may ask for a DPoP nonce, once
 	for attempt := 1; ; attempt++ {
 		r, header, err := e.sendOnce(ctx, target, form)
-		if err == nil {
-			if e.prover != nil {
-				e.prover.LearnFromServer(target, header)
-			}
-			return r, nil
-		}
-		var refused *TokenError
-		if e.prover == nil || !errors.As(err, &refused) ||
-			!e.prover.LearnFromServer(target, header) || refused.Code != oauthwire.UseDPoPNonce || attempt == attempts {
-			return nil, err
+		hasNonce := e.prover != nil && e.prover.LearnFromServer(target, header)
+		if !hasNonce || !isTokenError(err, oauthwire.UseDPoPNonce) || attempt == attempts {
+			return r, err
 		}
 	}
 }
 
-func (e *tokenEndpoint) sendOnce(ctx context.Context, target *url.URL, form url.Values) (*tokenResponse,
-	http.Header, error) {
+func (e *tokenEndpoint) sendOnce(
+	ctx context.Context, target *url.URL, form url.Values,
+) (*tokenResponse, http.Header, error) {
 	form, header, err := e.authenticated(form)
 	if err != nil {
 		return nil, nil, err
@@ -207,10 +202,7 @@ func (e *tokenEndpoint) sendOnce(ctx context.Context, target *url.URL, form url.
 // authenticated returns a copy of a form with the resource and the client's authentication, and the
 // header for it.
 func (e *tokenEndpoint) authenticated(plain url.Values) (form url.Values, header http.Header, err error) {
-	form, header = url.Values{}, http.Header{}
-	for name, values := range plain {
-		form[name] = slices.Clone(values)
-	}
+	form, header = maps.Clone(plain), http.Header{} // values are replaced and not modified
 	if e.resource != "" && !form.Has("resource") {
 		form.Set("resource", e.resource)
 	}
@@ -248,23 +240,22 @@ func (e *tokenEndpoint) authenticate(form url.Values, header http.Header) error 
 // server's metadata names.
 func (e *tokenEndpoint) authMethod() (string, error) {
 	c, offered := e.registration, e.server.TokenEndpointAuthMethods
-	takes := func(method string) bool { return slices.Contains(offered, method) }
+	supports := func(method string) bool { return slices.Contains(offered, method) }
 	switch {
 	case c.AuthMethod != "":
 		return c.AuthMethod, nil
-	case e.key != nil && (len(offered) == 0 || takes(oauthwire.AuthPrivateKey)):
+	case e.key != nil && (len(offered) == 0 || supports(oauthwire.AuthPrivateKey)):
 		return oauthwire.AuthPrivateKey, nil
 	case c.ClientSecret == "":
 		return oauthwire.AuthNone, nil
-	case len(offered) == 0, takes(oauthwire.AuthBasic):
+	case len(offered) == 0, supports(oauthwire.AuthBasic):
 		return oauthwire.AuthBasic, nil // the default of RFC 8414
-	case takes(oauthwire.AuthPost):
+	case supports(oauthwire.AuthPost):
 		return oauthwire.AuthPost, nil
-	case takes(oauthwire.AuthNone):
+	case supports(oauthwire.AuthNone):
 		return oauthwire.AuthNone, nil
 	}
-	return "", errors.New("oauth: the token endpoint supports no authentication method that the client has " +
-		"credentials for")
+	return "", errors.New("oauth: the client has no credentials for an authentication method of the token endpoint")
 }
 
 // secrets returns the values that an error must not repeat.
@@ -277,21 +268,17 @@ func (e *tokenEndpoint) secrets(form url.Values) []string {
 	return all
 }
 
-func (e *tokenEndpoint) tokenType(said string) (string, error) {
+func (e *tokenEndpoint) tokenType(received string) (string, error) {
 	switch {
-	case e.prover != nil:
-		if err := e.prover.CheckTokenType(said); err != nil {
-			return "", err
-		}
-		if strings.EqualFold(said, oauthwire.DPoP) {
-			return oauthwire.DPoP, nil
-		}
+	case strings.EqualFold(received, oauthwire.Bearer) && e.prover == nil:
 		return oauthwire.Bearer, nil
-	case strings.EqualFold(said, oauthwire.Bearer):
-		return oauthwire.Bearer, nil
+	case e.prover == nil:
+		return "", fmt.Errorf("oauth: the token endpoint issued a token of unsupported type %q",
+			oauthfetch.CleanText(received, oauthfetch.MaxErrorCode))
+	case strings.EqualFold(received, oauthwire.DPoP):
+		return oauthwire.DPoP, nil
 	}
-	return "", fmt.Errorf("oauth: the token endpoint issued a token of unsupported type %q",
-		oauthfetch.CleanText(said, oauthfetch.MaxErrorCode))
+	return oauthwire.Bearer, e.prover.CheckTokenType(received)
 }
 
 // readTokenResponse reads the response of a token endpoint. Its errors do not repeat the secrets.
@@ -319,15 +306,8 @@ func readTokenResponse(status int, body []byte, secrets []string) (*tokenRespons
 
 // isSendable reports whether a token can be sent in a header.
 func isSendable(token string) bool {
-	if token == "" || len(token) > maxTokenSize {
-		return false
-	}
-	for i := range len(token) {
-		if token[i] <= ' ' || token[i] > '~' {
-			return false
-		}
-	}
-	return true
+	return token != "" && len(token) <= maxTokenSize &&
+		!strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
 // lifetime returns the lifetime of the access token, zero if it is not known. Some servers send the
@@ -350,8 +330,8 @@ var (
 		"bad_refresh_token"}
 )
 
-// isPermanent reports whether a token endpoint has refused a refresh token or the client for good.
-// A refusal with a status that RFC 6749 does not use may come from a proxy. Spec: RFC 6749, section
+// isPermanent reports whether a token endpoint has refused a refresh token or the client
+// permanently. A status that RFC 6749 does not use may be from a proxy. Spec: RFC 6749, section
 // 5.2.
 func isPermanent(err error) bool {
 	refused, ok := errors.AsType[*TokenError](err)
@@ -364,19 +344,18 @@ func isPermanent(err error) bool {
 	return slices.Contains(permanentCodes, refused.Code)
 }
 
-// renew renews tokens with their refresh token, once for all goroutines and processes that find
-// them expired: the first one updates the store, and the others find its result. If the
-// authorization server no longer accepts the refresh token, the tokens are removed and the outcome
-// has none. Other failures are errors and leave the tokens as they are.
+// renew renews tokens with their refresh token, once for all goroutines and processes: the first
+// one updates the store, and the others find its result. If the authorization server no longer
+// accepts the refresh token, the tokens are removed and the outcome has none. After another error
+// they are kept.
 //
-// A renewal is not cancelled once it has begun: the authorization server may have replaced the
-// refresh token, and only its response has the new one.
+// The request is not cancelled: only its response has the new refresh token.
 func (t *Transport) renew(ctx context.Context, current *TokenSet) (*outcome, error) {
 	t.mu.Lock()
-	known, logouts := t.record, t.logouts
+	record, logouts := t.record, t.logouts
 	t.mu.Unlock()
-	if known == nil || known.Server == nil || current.Issuer != known.Issuer {
-		return &outcome{}, nil // no known token endpoint
+	if record == nil || record.Server == nil || current.Issuer != record.Issuer {
+		return &outcome{}, nil // unknown token endpoint
 	}
 	client, err := t.clientOf(ctx, current)
 	if err != nil {
@@ -385,7 +364,7 @@ func (t *Transport) renew(ctx context.Context, current *TokenSet) (*outcome, err
 	result := &outcome{}
 	var refused error // of the tokens
 	asked := false
-	err = t.store.Update(ctx, tokensKey(known.Issuer, known.Resource), func(old []byte) ([]byte, error) {
+	err = t.store.Update(ctx, tokensKey(record.Issuer, record.Resource), func(old []byte) ([]byte, error) {
 		stored, err := decodeStored[TokenSet](old)
 		switch {
 		case err != nil:
@@ -399,8 +378,8 @@ func (t *Transport) renew(ctx context.Context, current *TokenSet) (*outcome, err
 			return old, nil
 		}
 		asked = true
-		fresh, err := t.tokenEndpoint(known.Server, client, known.Resource,
-			known.Scope).refresh(context.WithoutCancel(ctx), stored)
+		endpoint := t.tokenEndpoint(record.Server, client, record.Resource, record.Scope)
+		fresh, err := endpoint.refresh(context.WithoutCancel(ctx), stored)
 		if isPermanent(err) {
 			refused = err
 			return nil, nil
@@ -417,15 +396,13 @@ func (t *Transport) renew(ctx context.Context, current *TokenSet) (*outcome, err
 			err = errors.Join(err, t.forgetClient(context.WithoutCancel(ctx), client))
 		}
 	}
-	if err != nil && (refused != nil || result.source == fromRefresh) {
-		// The result is kept in memory.
-		t.log.Error("oauth: the renewed tokens were not stored", "error", err)
-		err = nil
-	}
-	if err != nil {
-		if !asked {
-			err = fmt.Errorf("oauth: write to the store: %w", err)
-		}
+	switch {
+	case err == nil:
+	case refused != nil || result.source == fromRefresh:
+		t.log.Error("oauth: the renewed tokens were not stored", "error", err) // and are kept in memory
+	case !asked:
+		return nil, fmt.Errorf("oauth: write to the store: %w", err)
+	default:
 		return nil, err
 	}
 	t.setTokens(result.tokens, logouts)

@@ -1,6 +1,7 @@
 package oauthclient
 
 import (
+	"cmp"
 	"context"
 	"crypto"
 	"errors"
@@ -22,16 +23,12 @@ import (
 )
 
 const (
-	// maxAttempts bounds the authorizations for one request, after 401 and 403 together: one
-	// because a token has expired, and one because the operation needs more scopes.
+	// maxAttempts bounds the authorizations for one request: for a new token, and for more scopes.
 	maxAttempts = 2
-	// maxDrained bounds how much of a refusal's body is read, in bytes, so that its connection can
+	// maxDrained and drainTimeout bound reading the body of a refusal, so that its connection can
 	// be reused.
-	maxDrained = 16 << 10
-	// drainTimeout bounds that reading: a new connection is cheaper than a longer wait.
-	drainTimeout = 250 * time.Millisecond
-	// idleConnections and idleTimeout bound the idle connections to a server: as many as a busy
-	// host has parallel calls, and for less time than servers keep them.
+	maxDrained, drainTimeout = 16 << 10, 250 * time.Millisecond
+	// idleConnections and idleTimeout bound the idle connections to a server.
 	idleConnections, idleTimeout = 64, 90 * time.Second
 	// pingAfter and pingTimeout detect dead HTTP/2 connections.
 	pingAfter, pingTimeout = 30 * time.Second, 15 * time.Second
@@ -114,13 +111,10 @@ type Transport struct {
 // https://example.com/mcp. It sends and reads nothing yet; an invalid endpoint or option is the
 // error of every request. opts may be nil.
 func NewTransport(endpoint string, opts *TransportOptions) *Transport {
-	var o TransportOptions
-	if opts != nil {
-		o = *opts
-	}
+	o := *cmp.Or(opts, new(TransportOptions))
 	t := &Transport{
 		base: o.Base, fetcher: (*oauthfetch.Fetcher)(o.Fetcher), authorizer: o.Authorizer, grant: o.Grant, client: o.Client,
-		scopes: o.Scopes, wholeOrigin: o.WholeOrigin, log: o.Logger, failures: map[string]*failedAttempt{},
+		scopes: o.Scopes, wholeOrigin: o.WholeOrigin, failures: map[string]*failedAttempt{},
 	}
 	if t.base == nil {
 		t.base = newBase()
@@ -135,12 +129,9 @@ func NewTransport(endpoint string, opts *TransportOptions) *Transport {
 	if t.grant == nil {
 		t.grant = codeGrant{}
 	}
-	if t.log == nil {
-		t.log = slog.Default()
-	}
 	var noEndpoint, noProver error
 	t.endpoint, noEndpoint = parseEndpoint(endpoint, o.InsecureHTTP)
-	t.log = t.log.With("server", oauthfetch.ShownURL(t.endpoint))
+	t.log = cmp.Or(o.Logger, slog.Default()).With("server", oauthfetch.ShownURL(t.endpoint))
 	if o.DPoP != nil {
 		t.prover, noProver = dpop.NewProver((*dpop.ProverOptions)(o.DPoP))
 	}
@@ -156,8 +147,7 @@ func newBase() *http.Transport {
 	return base
 }
 
-// parseEndpoint parses the address of the server. Its errors do not repeat the address, which may
-// be secret.
+// parseEndpoint parses the address of the server, which may be secret and is not in the errors.
 func parseEndpoint(text string, insecure bool) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
@@ -178,7 +168,6 @@ func (t *Transport) CloseIdleConnections() {
 	}
 }
 
-// covers reports whether a URL belongs to the server.
 func (t *Transport) covers(u *url.URL) bool {
 	if !netx.SameOrigin(u, t.endpoint) {
 		return false
@@ -187,9 +176,9 @@ func (t *Transport) covers(u *url.URL) bool {
 		return true
 	}
 	t.mu.Lock()
-	known := t.record
+	record := t.record
 	t.mu.Unlock()
-	return known != nil && known.covers(u)
+	return record != nil && record.covers(u)
 }
 
 // RoundTrip sends a request with a token.
@@ -276,8 +265,8 @@ func (x *exchange) sendProved(tokens *TokenSet) (*http.Response, error) {
 	return res, nil
 }
 
-// wantsNonce keeps the DPoP nonce of a resource's response. It reports whether the request was
-// refused only for want of it: then it is sent again, once.
+// wantsNonce stores the DPoP nonce of a response. It reports whether the request was refused only
+// because it lacked the nonce.
 func wantsNonce(p *dpop.Prover, target *url.URL, res *http.Response) bool {
 	if !p.LearnFromResource(target, res.Header) || res.StatusCode != http.StatusUnauthorized {
 		return false
@@ -316,7 +305,6 @@ func (x *exchange) send(tokens *TokenSet) (*http.Response, error) {
 	return res, err
 }
 
-// setToken sets the token on a request.
 func (t *Transport) setToken(tokens *TokenSet, req *http.Request) error {
 	switch {
 	case tokens == nil:
