@@ -17,20 +17,16 @@ import (
 
 const (
 	passwordScheme = "pbkdf2-sha512"
-	// passwordRounds is the recommendation of OWASP for PBKDF2 with SHA-512. It takes about 100 ms.
-	passwordRounds = 210_000
+	passwordRounds = 210_000 // recommended by OWASP for PBKDF2 with SHA-512; about 100 ms
 	// Fewer rounds than the minimum are too weak, more than the maximum take seconds.
 	minPasswordRounds = 100_000
 	maxPasswordRounds = 10_000_000
 	passwordSaltLen   = 16
 	passwordKeyLen    = 32
-	// maxPassword and maxUserName are the maximum lengths in bytes. The login page has the same
-	// limits.
-	maxPassword = 1 << 10
-	maxUserName = 256
-	// maxPasswordChecks is the maximum number of concurrent password checks, so that guessing does
-	// not use all processors.
-	maxPasswordChecks = 2
+	// Maximum lengths in bytes, as in the login page.
+	maxPassword       = 1 << 10
+	maxUserName       = 256
+	maxPasswordChecks = 2 // concurrent ones, so that guessing does not use all processors
 )
 
 // A PasswordUser is a user of [NewPasswordLogin].

@@ -60,7 +60,7 @@ type pageForm struct {
 	Resource    string
 }
 
-// write writes a page. The targets are the form-action sources of its content security policy.
+// write writes a page. The targets are the form-action sources of its Content-Security-Policy.
 func (p *pageSet) write(w http.ResponseWriter, status int, name string, data any, targets []string) {
 	var body bytes.Buffer
 	if err := p.templates.ExecuteTemplate(&body, name+".html", data); err != nil {
@@ -105,7 +105,6 @@ func (s *Server) formTargets(redirect string) []string {
 // isAppLink reports whether a redirect URI has a private-use scheme.
 func isAppLink(u *url.URL) bool { return u.Scheme != "https" && u.Scheme != "http" }
 
-// A pageError is the content of an error page.
 type pageError struct {
 	Status int
 	Title  string
@@ -129,7 +128,6 @@ func (s *Server) showError(w http.ResponseWriter, _ *http.Request, e pageError) 
 	s.pages.write(w, e.Status, "error", data, nil)
 }
 
-// scriptSchemes are the URL schemes that a link must not have.
 var scriptSchemes = []string{"", "javascript", "data", "vbscript", "file", "blob", "about"}
 
 // Spec: basic/authorization/client-registration (2026-07-28), Localhost Redirect URI Risks;
@@ -191,7 +189,6 @@ func (s *Server) pageForm(title, path string, in *interaction, clientName string
 	return f
 }
 
-// scopesOf returns the scopes with these names, in the order of the resource.
 func scopesOf(res *Resource, names []string) []Scope {
 	return keep(res.Scopes, func(sc Scope) bool { return slices.Contains(names, sc.Name) })
 }

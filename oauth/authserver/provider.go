@@ -17,11 +17,9 @@ import (
 )
 
 const (
-	maxProviders  = 20
-	maxProviderID = 32
-	// maxUserClaim is the maximum length of a claim that is stored with each grant of a user, in
-	// bytes.
-	maxUserClaim      = 1 << 10
+	maxProviders      = 20
+	maxProviderID     = 32
+	maxUserClaim      = 1 << 10 // bytes of a claim that is stored with each grant of a user
 	defaultCheckEvery = time.Minute
 	defaultOutage     = 5 * time.Minute
 )
@@ -148,7 +146,6 @@ func (o *Provider) setDefaults() {
 	}
 }
 
-// ownParameters are the parameters of authorization requests that the server sets.
 var ownParameters = []string{
 	"response_type", "response_mode", "client_id", "redirect_uri", "scope", "state", "nonce", "code_challenge",
 	"code_challenge_method", "request", "request_uri",
@@ -235,7 +232,6 @@ func newProvider(o Provider, fetcher *oauth.Fetcher) (*provider, error) {
 	return p, nil
 }
 
-// checkBrowserURL returns an error unless a URL can be an authorization endpoint.
 func checkBrowserURL(address string) error {
 	u, err := url.Parse(address)
 	switch {

@@ -210,7 +210,6 @@ func (u *providerLogin) addClaims(ctx context.Context, p *provider, ends *endpoi
 	return nil
 }
 
-// failProvider logs why a login failed and redirects the browser to the client with an error.
 func (u *providerLogin) failProvider(w http.ResponseWriter, r *http.Request, l *LoginRequest, p *provider, err error) {
 	l.s.log.WarnContext(r.Context(), "authorization server: login at an identity provider failed", "provider", p.o.ID,
 		"error", err)
