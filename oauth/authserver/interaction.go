@@ -100,8 +100,6 @@ func (l *LoginRequest) ID() string { return l.in.ID }
 // ClientID returns the ID of the client that requested the authorization.
 func (l *LoginRequest) ClientID() string { return l.in.Client }
 
-func (l *LoginRequest) clientName() string { return l.client.Name }
-
 // Resource returns the URL of the resource that the client requested access to.
 func (l *LoginRequest) Resource() string { return l.in.Resource }
 

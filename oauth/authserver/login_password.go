@@ -1,6 +1,7 @@
 package authserver
 
 import (
+	"cmp"
 	"context"
 	"crypto/pbkdf2"
 	"crypto/rand"
@@ -146,8 +147,8 @@ func parsePasswordUser(u PasswordUser) (*passwordUser, error) {
 	if err != nil {
 		return nil, err
 	}
-	setDefault(&u.Subject.ID, u.Name)
-	setDefault(&u.Subject.Name, u.Name)
+	u.Subject.ID = cmp.Or(u.Subject.ID, u.Name)
+	u.Subject.Name = cmp.Or(u.Subject.Name, u.Name)
 	return &passwordUser{u.Subject, hash}, nil
 }
 
@@ -202,7 +203,7 @@ func (p *passwordLogin) show(w http.ResponseWriter, l *LoginRequest, status int,
 		pageForm
 		User    string
 		Failure string
-	}{s.pageForm("Log in", pathLogin, l.in, l.clientName()), user, failure}, s.formTargets(l.in.Redirect))
+	}{s.pageForm("Log in", pathLogin, l.in, l.client.Name), user, failure}, s.formTargets(l.in.Redirect))
 }
 
 // check returns nil if the user is unknown or the password is wrong.
@@ -245,7 +246,7 @@ func (p *passwordLogin) decoy() *passwordHash {
 	for _, u := range p.users {
 		h.rounds = max(h.rounds, u.hash.rounds)
 	}
-	setDefault(&h.rounds, passwordRounds)
+	h.rounds = cmp.Or(h.rounds, passwordRounds)
 	return h
 }
 

@@ -6,6 +6,7 @@ import (
 	"embed"
 	"encoding/base64"
 	"html/template"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
@@ -28,10 +29,10 @@ const maxHost = 253 // Spec: RFC 1035, section 2.3.4
 type pageSet struct {
 	templates *template.Template
 	styleHash string
-	log       func(error)
+	log       *slog.Logger
 }
 
-func newPageSet(log func(error)) (*pageSet, error) {
+func newPageSet(log *slog.Logger) (*pageSet, error) {
 	style, err := pageFiles.ReadFile("pages/style.css")
 	if err != nil {
 		return nil, err
@@ -64,7 +65,7 @@ type pageForm struct {
 func (p *pageSet) write(w http.ResponseWriter, status int, name string, data any, targets []string) {
 	var body bytes.Buffer
 	if err := p.templates.ExecuteTemplate(&body, name+".html", data); err != nil {
-		p.log(err)
+		p.log.Error("authorization server: page template failed", "error", err)
 		http.Error(w, "internal error", http.StatusInternalServerError)
 		return
 	}

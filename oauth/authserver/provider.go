@@ -1,6 +1,7 @@
 package authserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -135,9 +136,9 @@ func NewProviderLogin(opts *ProviderOptions) (ProviderLogin, error) {
 }
 
 func (o *Provider) setDefaults() {
-	setDefault(&o.Name, o.ID)
-	setDefault(&o.CheckEvery, defaultCheckEvery)
-	setDefault(&o.Outage, defaultOutage)
+	o.Name = cmp.Or(o.Name, o.ID)
+	o.CheckEvery = cmp.Or(o.CheckEvery, defaultCheckEvery)
+	o.Outage = cmp.Or(o.Outage, defaultOutage)
 	if o.Scopes == nil && o.Issuer != "" {
 		o.Scopes = []string{"openid", "profile", "email"}
 	}
@@ -188,7 +189,7 @@ func (o *Provider) defaultSubject(_ context.Context, user *ProviderUser) (Subjec
 	for _, name := range []string{"name", "preferred_username", "email"} {
 		if text, ok := user.Claims[name].(string); ok && text != "" && len(text) <= maxUserClaim {
 			s.Claims[name] = text
-			setDefault(&s.Name, text)
+			s.Name = cmp.Or(s.Name, text)
 		}
 	}
 	if verified, ok := user.Claims["email_verified"].(bool); ok {

@@ -295,8 +295,12 @@ func (u *providerLogin) save(ctx context.Context, handle string, g *providerGran
 			old.Until = until
 			return nil
 		})
-		if err == nil || try == saveTries || !wait(ctx, pause) {
+		if err == nil || try == saveTries || ctx.Err() != nil {
 			break
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
 		}
 		pause *= 2
 	}
@@ -308,18 +312,6 @@ func (u *providerLogin) save(ctx context.Context, handle string, g *providerGran
 		return nil, errors.Join(ErrProviderGrantEnded, u.revokeAtProvider(ctx, g))
 	}
 	return kept, nil
-}
-
-// wait returns false if the context ends before the time.
-func wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // RevokeGrant deletes a grant and revokes it at the identity provider. The grant is deleted even if
