@@ -203,6 +203,11 @@ type oauthError struct {
 
 func (e *oauthError) Error() string { return e.code + ": " + e.text }
 
+// response returns the parameters of an authorization response with the error.
+func (e *oauthError) response() url.Values {
+	return url.Values{"error": {e.code}, "error_description": {e.text}}
+}
+
 func refuse(code, text string) *oauthError { return &oauthError{code: code, text: text} }
 
 func unavailable(text string) *oauthError {
