@@ -18,11 +18,9 @@ const (
 
 // An authorizeError is an error that is reported to the client in a redirect.
 type authorizeError struct {
-	client   *client
-	redirect string
-	state    string
-	hasState bool
-	err      *oauthError
+	client *client
+	in     *interaction
+	err    *oauthError
 }
 
 func (e *authorizeError) Error() string { return e.err.Error() }
@@ -68,9 +66,8 @@ func (s *Server) refuseAuthorize(w http.ResponseWriter, r *http.Request, err err
 	var refused *oauthError
 	switch {
 	case errors.As(err, &redirected):
-		location := s.responseURL(redirected.redirect, redirected.state, redirected.hasState,
-			url.Values{"error": {redirected.err.code}, "error_description": {redirected.err.text}})
-		if redirected.client.Origin == originOperator || isLoopbackRedirect(redirected.redirect) {
+		location := s.responseURL(redirected.in, redirected.err.response())
+		if redirected.client.Origin == originOperator || isLoopbackRedirect(redirected.in.Redirect) {
 			redirectTo(w, location)
 			return
 		}
@@ -100,12 +97,16 @@ func (s *Server) showFailure(w http.ResponseWriter, r *http.Request, err error) 
 // responseURL returns the redirect URI with an authorization response.
 //
 // Spec: RFC 9207, section 2.
-func (s *Server) responseURL(redirect, state string, hasState bool, response url.Values) string {
-	if hasState {
-		response.Set("state", state)
+func (s *Server) responseURL(in *interaction, response url.Values) string {
+	if in.HasState {
+		response.Set("state", in.State)
 	}
 	response.Set("iss", s.o.Issuer)
-	return withQuery(redirect, response)
+	separator := "?"
+	if strings.Contains(in.Redirect, "?") {
+		separator = "&"
+	}
+	return in.Redirect + separator + response.Encode()
 }
 
 // readAuthorize checks an authorization request. The error is an *oauthError as long as the
@@ -138,7 +139,7 @@ func (s *Server) readAuthorize(r *http.Request) (*interaction, error) {
 	if err := s.fillInteraction(in, c, values); err != nil {
 		var refused *oauthError
 		if errors.As(err, &refused) {
-			return nil, &authorizeError{c, in.Redirect, in.State, in.HasState, refused}
+			return nil, &authorizeError{c, in, refused}
 		}
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package authserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -122,7 +123,7 @@ func knownClient(o Client, all []Resource) (*client, error) {
 		ID: o.ID, Name: o.Name, URI: o.URI, Origin: originOperator, RedirectURIs: slices.Clone(o.RedirectURIs),
 		Grants: slices.Clone(o.Grants), Auth: authNone, SecretHash: o.SecretHash, scopes: slices.Clone(o.Scopes),
 	}
-	setDefault(&c.Name, c.ID)
+	c.Name = cmp.Or(c.Name, c.ID)
 	if !isClientID(c.ID) {
 		return nil, fmt.Errorf("invalid ID: must be 1 to %d printable ASCII characters without spaces", maxClientID)
 	}

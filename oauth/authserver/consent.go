@@ -146,7 +146,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, id, code, descript
 }
 
 func (s *Server) respond(w http.ResponseWriter, in *interaction, response url.Values) {
-	redirectTo(w, s.responseURL(in.Redirect, in.State, in.HasState, response))
+	redirectTo(w, s.responseURL(in, response))
 }
 
 const maxDescription = 300 // maximum length of an error_description in bytes
@@ -198,19 +198,17 @@ func (s *Server) finish(w http.ResponseWriter, r *http.Request, id string, subje
 		return
 	}
 	s.revokeProviderGrant(r.Context(), subject.ProviderGrant)
-	if errors.Is(err, errNotAllowed) {
+	var refused *oauthError
+	switch {
+	case errors.Is(err, errNotAllowed):
 		s.log.InfoContext(r.Context(), "authorization server: the user may not grant any of the requested scopes",
 			"client", in.Client, "subject", subject.ID)
-		s.respond(w, in, url.Values{"error": {errNotAllowed.code}, "error_description": {errNotAllowed.text}})
-		return
-	}
-	var refused *oauthError
-	if errors.As(err, &refused) {
+		s.respond(w, in, errNotAllowed.response())
+	case errors.As(err, &refused):
 		s.refuseAuthorize(w, r, err)
-		return
+	default:
+		s.respond(w, in, s.failure(r, err).response())
 	}
-	e := s.failure(r, err)
-	s.respond(w, in, url.Values{"error": {e.code}, "error_description": {e.text}})
 }
 
 func (s *Server) grantCode(r *http.Request, in *interaction, subject Subject) (string, error) {

@@ -11,14 +11,9 @@ import (
 )
 
 const (
-	// codeTime is the lifetime of a code: the time for a redirect and a token request.
-	codeTime = 60 * time.Second
-	// exchangeTime is how much longer its grant is stored, so that a token request at the last
-	// moment finds it.
-	exchangeTime = time.Minute
-	// usedCodeTime is the time for which a used code is stored, to end its grant if the code is
-	// used again.
-	usedCodeTime = 24 * time.Hour
+	codeTime     = 60 * time.Second // for a redirect and a token request
+	exchangeTime = time.Minute      // how much longer the grant of a code is stored than the code
+	usedCodeTime = 24 * time.Hour   // for which a used code is stored, to end its grant at a second use
 
 	kindGrant = "grant"
 	kindCode  = "code"
@@ -45,7 +40,6 @@ var errNoGrant = errors.New("the grant has ended")
 
 var grants = recordKind[grant]{kindGrant, errNoGrant, func(g *grant) time.Time { return g.Expires }}
 
-// grant returns a grant. The error is errNoGrant if it has ended.
 func (s *Server) grant(ctx context.Context, id string) (*grant, error) {
 	return grants.get(ctx, s.store, id)
 }

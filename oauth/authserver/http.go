@@ -17,15 +17,10 @@ import (
 )
 
 const (
-	// maxForm is the maximum size of a request body in bytes. A client assertion is the longest
-	// part of one.
-	maxForm       = 64 << 10
+	maxForm       = 64 << 10 // bytes of a request body; a client assertion is the longest part
 	maxFormFields = 64
-	// maxQuery is the maximum length of the query of an authorization request. Browsers and proxies
-	// have similar limits.
-	maxQuery = 16 << 10
-	// requestTime is the time limit of a request. Only fetches for clients and logins take long.
-	requestTime = 30 * time.Second
+	maxQuery      = 16 << 10         // bytes, similar to the limits of browsers and proxies
+	requestTime   = 30 * time.Second // only fetches for clients and logins take long
 	// bodyTime is the time limit for reading a body. It is not shorter than requestTime, because a
 	// read deadline that passes ends the whole request.
 	bodyTime = requestTime + time.Second
@@ -208,13 +203,17 @@ type oauthError struct {
 
 func (e *oauthError) Error() string { return e.code + ": " + e.text }
 
+// response returns the parameters of an authorization response with the error.
+func (e *oauthError) response() url.Values {
+	return url.Values{"error": {e.code}, "error_description": {e.text}}
+}
+
 func refuse(code, text string) *oauthError { return &oauthError{code: code, text: text} }
 
 func unavailable(text string) *oauthError {
 	return &oauthError{status: http.StatusServiceUnavailable, code: codeUnavailable, text: text}
 }
 
-// serveJSON returns a handler that writes the result of a function.
 func serveJSON[T any](s *Server, status int, f func(*http.Request) (*T, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		response, err := f(r)
@@ -235,8 +234,8 @@ func (s *Server) writeFailure(w http.ResponseWriter, r *http.Request, err error)
 	s.writeError(w, e)
 }
 
-// failure logs an internal error and returns the error for the client: 503, because the usual cause
-// is a store that does not work at the moment.
+// failure logs an internal error and returns 503: the usual cause is a store that fails for a
+// moment.
 func (s *Server) failure(r *http.Request, err error) *oauthError {
 	if r.Context().Err() == nil {
 		s.log.ErrorContext(r.Context(), "authorization server: request failed", "path", r.URL.Path, "error", err)
@@ -281,8 +280,7 @@ var repeatable = []string{"resource"}
 // Spec: RFC 6749, section 3.1.
 func (f form) get(name string) string { return f[name] }
 
-// postForm returns the parameters of a token, revocation or introspection request, which must be in
-// the body.
+// postForm returns the parameters of a request, which must be in the body.
 func postForm(r *http.Request) (form, error) {
 	if r.URL.RawQuery != "" {
 		return nil, refuse(codeInvalidRequest, "parameters must be in the body")
@@ -326,7 +324,6 @@ func readBody(r *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// singleValues returns the parameters. It refuses repeated ones.
 func singleValues(values url.Values) (form, error) {
 	if len(values) > maxFormFields {
 		return nil, refuse(codeInvalidRequest, "too many parameters")

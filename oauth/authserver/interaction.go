@@ -13,11 +13,8 @@ import (
 )
 
 const (
-	// interactionTime is the time limit from the authorization request to the end of the login.
-	interactionTime = 10 * time.Minute
-	// maxInteractions is the maximum number of open interactions, which anyone can start. Usually
-	// that many take 15 MB.
-	maxInteractions = 20_000
+	interactionTime = 10 * time.Minute // from the authorization request to the end of the login
+	maxInteractions = 20_000           // anyone can start one; usually that many take 15 MB
 	// maxInteraction is the maximum size of a new interaction in bytes: all of them together take
 	// at most 200 MB. The longest client ID, redirect URI and state fit.
 	maxInteraction = 10 << 10
@@ -25,8 +22,7 @@ const (
 
 	kindInteraction = "interaction"
 
-	// The parameters of the pages. An identity provider returns the interaction in state, before
-	// the first dot.
+	// Parameters of pages. In a callback, state has the interaction before its first dot.
 	paramInteraction = "interaction"
 	paramCSRF        = "csrf"
 	paramDecision    = "decision"
@@ -103,8 +99,6 @@ func (l *LoginRequest) ID() string { return l.in.ID }
 
 // ClientID returns the ID of the client that requested the authorization.
 func (l *LoginRequest) ClientID() string { return l.in.Client }
-
-func (l *LoginRequest) clientName() string { return l.client.Name }
 
 // Resource returns the URL of the resource that the client requested access to.
 func (l *LoginRequest) Resource() string { return l.in.Resource }

@@ -29,11 +29,8 @@ const (
 	// it has signed. It is longer than caches keep the key set, and longer than access tokens are
 	// valid.
 	keyOverlap = 2 * time.Hour
-	// keyReload is the time after which the keys are read again, because another process may have
-	// replaced them.
-	keyReload = time.Minute
-	// keyReloadTime is the time limit of a read, and keyRetry the time until the next read after a
-	// failure.
+	keyReload  = time.Minute // another process may have replaced the keys
+	// The time limit of a read, and the time until the next read after a failure.
 	keyReloadTime = 5 * time.Second
 	keyRetry      = 5 * time.Second
 	// keyStale is the maximum age of keys that are used while a read is in progress. It is less
@@ -46,7 +43,6 @@ const (
 	onlyRecord  = "1" // the key of a kind that has a single record
 )
 
-// openKeyRing returns the key ring of Options.SealKeys, or of a key in the store.
 func (s *Server) openKeyRing(ctx context.Context) (*seal.KeyRing, error) {
 	if len(s.o.SealKeys) > 0 {
 		return newKeyRing(s.o.SealKeys)
@@ -109,8 +105,6 @@ func newSigningKeys(ctx context.Context, s *Server) (*signingKeys, error) {
 	return k, nil
 }
 
-// newSigner returns a signer of access tokens.
-//
 // Spec: RFC 9068, section 2.1.
 func newSigner(key crypto.Signer) (timedSigner, error) {
 	alg, err := algorithmOf(key.Public())
@@ -231,7 +225,7 @@ func (k *signingKeys) load(ctx context.Context) ([]timedSigner, error) {
 	return signers, nil
 }
 
-// rotate returns the keys for the given time, and reports whether they have to be stored.
+// rotate returns the present keys, and reports whether they have to be stored.
 func (k *signingKeys) rotate(value []byte, now time.Time) (records []keyRecord, due bool, err error) {
 	if value != nil {
 		if err := json.Unmarshal(value, &records); err != nil {
@@ -320,8 +314,6 @@ func (k *signingKeys) open(r keyRecord) (timedSigner, error) {
 	return t, err
 }
 
-// serveKeys serves the JSON Web Key Set.
-//
 // Spec: RFC 7517, section 5.
 func (s *Server) serveKeys(w http.ResponseWriter, r *http.Request) {
 	var set jose.JSONWebKeySet

@@ -13,11 +13,8 @@ import (
 )
 
 const (
-	// pagesPerLogin is the minimum number of pages that a login requests.
-	pagesPerLogin = 4
-	// maxStrict is the maximum Count of a strict limiter, which keeps the times of that many
-	// requests per key: 24 KB.
-	maxStrict     = 1000
+	pagesPerLogin = 4    // at least
+	maxStrict     = 1000 // maximum Count of a strict limiter, which then takes 24 KB per key
 	maxRetryAfter = time.Hour
 )
 
@@ -68,7 +65,6 @@ type LimitOptions struct {
 	Fetches Rate
 }
 
-// A limitKind names a limiter.
 type limitKind int
 
 const (
@@ -157,7 +153,6 @@ func setRetryAfter(w http.ResponseWriter, wait time.Duration) {
 
 type clientKeyKey struct{}
 
-// withClientKey returns a context with the address key of the client that caused a request.
 func withClientKey(ctx context.Context, key string) context.Context {
 	return context.WithValue(ctx, clientKeyKey{}, key)
 }
@@ -174,11 +169,8 @@ func clientKey(ctx context.Context) string {
 }
 
 const (
-	// maxForwarded is the maximum number of addresses of X-Forwarded-For that are read. No real
-	// chain of proxies is longer.
-	maxForwarded = 16
-	// siteBits is the length of the IPv6 prefix that a site has: all of its addresses count as one.
-	siteBits = 64
+	maxForwarded = 16 // addresses of X-Forwarded-For; no real chain of proxies is longer
+	siteBits     = 64 // IPv6 prefix of a site, whose addresses count as one
 )
 
 // address returns the key of the client's address in rate limits and logs.
@@ -342,7 +334,7 @@ func (c cost) remember() {
 	c.limiter.bucket(c)
 }
 
-// bucket returns the bucket of a key, refilled. The caller holds l.mu.
+// bucket returns the refilled bucket of a key. The caller holds l.mu.
 func (l *rateLimiter) bucket(c cost) *bucket {
 	now, capacity := time.Now(), c.capacity()
 	b := l.buckets.get(c.key)

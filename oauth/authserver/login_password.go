@@ -1,6 +1,7 @@
 package authserver
 
 import (
+	"cmp"
 	"context"
 	"crypto/pbkdf2"
 	"crypto/rand"
@@ -17,20 +18,16 @@ import (
 
 const (
 	passwordScheme = "pbkdf2-sha512"
-	// passwordRounds is the recommendation of OWASP for PBKDF2 with SHA-512. It takes about 100 ms.
-	passwordRounds = 210_000
+	passwordRounds = 210_000 // recommended by OWASP for PBKDF2 with SHA-512; about 100 ms
 	// Fewer rounds than the minimum are too weak, more than the maximum take seconds.
 	minPasswordRounds = 100_000
 	maxPasswordRounds = 10_000_000
 	passwordSaltLen   = 16
 	passwordKeyLen    = 32
-	// maxPassword and maxUserName are the maximum lengths in bytes. The login page has the same
-	// limits.
-	maxPassword = 1 << 10
-	maxUserName = 256
-	// maxPasswordChecks is the maximum number of concurrent password checks, so that guessing does
-	// not use all processors.
-	maxPasswordChecks = 2
+	// Maximum lengths in bytes, as in the login page.
+	maxPassword       = 1 << 10
+	maxUserName       = 256
+	maxPasswordChecks = 2 // concurrent ones, so that guessing does not use all processors
 )
 
 // A PasswordUser is a user of [NewPasswordLogin].
@@ -150,8 +147,8 @@ func parsePasswordUser(u PasswordUser) (*passwordUser, error) {
 	if err != nil {
 		return nil, err
 	}
-	setDefault(&u.Subject.ID, u.Name)
-	setDefault(&u.Subject.Name, u.Name)
+	u.Subject.ID = cmp.Or(u.Subject.ID, u.Name)
+	u.Subject.Name = cmp.Or(u.Subject.Name, u.Name)
 	return &passwordUser{u.Subject, hash}, nil
 }
 
@@ -206,7 +203,7 @@ func (p *passwordLogin) show(w http.ResponseWriter, l *LoginRequest, status int,
 		pageForm
 		User    string
 		Failure string
-	}{s.pageForm("Log in", pathLogin, l.in, l.clientName()), user, failure}, s.formTargets(l.in.Redirect))
+	}{s.pageForm("Log in", pathLogin, l.in, l.client.Name), user, failure}, s.formTargets(l.in.Redirect))
 }
 
 // check returns nil if the user is unknown or the password is wrong.
@@ -249,7 +246,7 @@ func (p *passwordLogin) decoy() *passwordHash {
 	for _, u := range p.users {
 		h.rounds = max(h.rounds, u.hash.rounds)
 	}
-	setDefault(&h.rounds, passwordRounds)
+	h.rounds = cmp.Or(h.rounds, passwordRounds)
 	return h
 }
 

@@ -71,7 +71,6 @@ func (s *Server) ResourceMetadata(resource string) oauth.ResourceMetadata {
 	return m
 }
 
-// initialScopes returns the names of the scopes without OnRequest.
 func (r *Resource) initialScopes() (names []string) {
 	for _, sc := range r.Scopes {
 		if !sc.OnRequest {

@@ -1,6 +1,7 @@
 package authserver
 
 import (
+	"cmp"
 	"crypto"
 	"crypto/sha256"
 	"encoding/base64"
@@ -167,12 +168,12 @@ func HashClientSecret(secret string) string {
 
 // setDefaults sets the fields that are zero.
 func (o *Options) setDefaults(issuer *url.URL) {
-	setDefault(&o.Name, issuer.Host)
-	setDefault(&o.Lifetimes.Access, defaultAccess)
-	setDefault(&o.Lifetimes.RefreshIdle, defaultRefreshIdle)
-	setDefault(&o.Lifetimes.Refresh, defaultRefreshMost)
-	setDefault(&o.Lifetimes.Key, defaultKeyLifetime)
-	setDefault(&o.Registration.MaxUnused, defaultMaxUnused)
+	o.Name = cmp.Or(o.Name, issuer.Host)
+	o.Lifetimes.Access = cmp.Or(o.Lifetimes.Access, defaultAccess)
+	o.Lifetimes.RefreshIdle = cmp.Or(o.Lifetimes.RefreshIdle, defaultRefreshIdle)
+	o.Lifetimes.Refresh = cmp.Or(o.Lifetimes.Refresh, defaultRefreshMost)
+	o.Lifetimes.Key = cmp.Or(o.Lifetimes.Key, defaultKeyLifetime)
+	o.Registration.MaxUnused = cmp.Or(o.Registration.MaxUnused, defaultMaxUnused)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
@@ -180,19 +181,12 @@ func (o *Options) setDefaults(issuer *url.URL) {
 	for i := range o.Resources {
 		r := &o.Resources[i]
 		if u, err := url.Parse(r.URL); err == nil {
-			setDefault(&r.Name, u.Host)
+			r.Name = cmp.Or(r.Name, u.Host)
 		}
 		r.Scopes = slices.Clone(r.Scopes)
 		for j := range r.Scopes {
-			setDefault(&r.Scopes[j].Description, r.Scopes[j].Name)
+			r.Scopes[j].Description = cmp.Or(r.Scopes[j].Description, r.Scopes[j].Name)
 		}
-	}
-}
-
-func setDefault[T comparable](v *T, value T) {
-	var zero T
-	if *v == zero {
-		*v = value
 	}
 }
 

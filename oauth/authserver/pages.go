@@ -6,6 +6,7 @@ import (
 	"embed"
 	"encoding/base64"
 	"html/template"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
@@ -28,10 +29,10 @@ const maxHost = 253 // Spec: RFC 1035, section 2.3.4
 type pageSet struct {
 	templates *template.Template
 	styleHash string
-	log       func(error)
+	log       *slog.Logger
 }
 
-func newPageSet(log func(error)) (*pageSet, error) {
+func newPageSet(log *slog.Logger) (*pageSet, error) {
 	style, err := pageFiles.ReadFile("pages/style.css")
 	if err != nil {
 		return nil, err
@@ -60,11 +61,11 @@ type pageForm struct {
 	Resource    string
 }
 
-// write writes a page. The targets are the form-action sources of its content security policy.
+// write writes a page. The targets are the form-action sources of its Content-Security-Policy.
 func (p *pageSet) write(w http.ResponseWriter, status int, name string, data any, targets []string) {
 	var body bytes.Buffer
 	if err := p.templates.ExecuteTemplate(&body, name+".html", data); err != nil {
-		p.log(err)
+		p.log.Error("authorization server: page template failed", "error", err)
 		http.Error(w, "internal error", http.StatusInternalServerError)
 		return
 	}
@@ -105,7 +106,6 @@ func (s *Server) formTargets(redirect string) []string {
 // isAppLink reports whether a redirect URI has a private-use scheme.
 func isAppLink(u *url.URL) bool { return u.Scheme != "https" && u.Scheme != "http" }
 
-// A pageError is the content of an error page.
 type pageError struct {
 	Status int
 	Title  string
@@ -129,7 +129,6 @@ func (s *Server) showError(w http.ResponseWriter, _ *http.Request, e pageError) 
 	s.pages.write(w, e.Status, "error", data, nil)
 }
 
-// scriptSchemes are the URL schemes that a link must not have.
 var scriptSchemes = []string{"", "javascript", "data", "vbscript", "file", "blob", "about"}
 
 // Spec: basic/authorization/client-registration (2026-07-28), Localhost Redirect URI Risks;
@@ -191,7 +190,6 @@ func (s *Server) pageForm(title, path string, in *interaction, clientName string
 	return f
 }
 
-// scopesOf returns the scopes with these names, in the order of the resource.
 func scopesOf(res *Resource, names []string) []Scope {
 	return keep(res.Scopes, func(sc Scope) bool { return slices.Contains(names, sc.Name) })
 }

@@ -1,6 +1,7 @@
 package authserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,11 +18,9 @@ import (
 )
 
 const (
-	maxProviders  = 20
-	maxProviderID = 32
-	// maxUserClaim is the maximum length of a claim that is stored with each grant of a user, in
-	// bytes.
-	maxUserClaim      = 1 << 10
+	maxProviders      = 20
+	maxProviderID     = 32
+	maxUserClaim      = 1 << 10 // bytes of a claim that is stored with each grant of a user
 	defaultCheckEvery = time.Minute
 	defaultOutage     = 5 * time.Minute
 )
@@ -137,9 +136,9 @@ func NewProviderLogin(opts *ProviderOptions) (ProviderLogin, error) {
 }
 
 func (o *Provider) setDefaults() {
-	setDefault(&o.Name, o.ID)
-	setDefault(&o.CheckEvery, defaultCheckEvery)
-	setDefault(&o.Outage, defaultOutage)
+	o.Name = cmp.Or(o.Name, o.ID)
+	o.CheckEvery = cmp.Or(o.CheckEvery, defaultCheckEvery)
+	o.Outage = cmp.Or(o.Outage, defaultOutage)
 	if o.Scopes == nil && o.Issuer != "" {
 		o.Scopes = []string{"openid", "profile", "email"}
 	}
@@ -148,7 +147,6 @@ func (o *Provider) setDefaults() {
 	}
 }
 
-// ownParameters are the parameters of authorization requests that the server sets.
 var ownParameters = []string{
 	"response_type", "response_mode", "client_id", "redirect_uri", "scope", "state", "nonce", "code_challenge",
 	"code_challenge_method", "request", "request_uri",
@@ -191,7 +189,7 @@ func (o *Provider) defaultSubject(_ context.Context, user *ProviderUser) (Subjec
 	for _, name := range []string{"name", "preferred_username", "email"} {
 		if text, ok := user.Claims[name].(string); ok && text != "" && len(text) <= maxUserClaim {
 			s.Claims[name] = text
-			setDefault(&s.Name, text)
+			s.Name = cmp.Or(s.Name, text)
 		}
 	}
 	if verified, ok := user.Claims["email_verified"].(bool); ok {
@@ -235,7 +233,6 @@ func newProvider(o Provider, fetcher *oauth.Fetcher) (*provider, error) {
 	return p, nil
 }
 
-// checkBrowserURL returns an error unless a URL can be an authorization endpoint.
 func checkBrowserURL(address string) error {
 	u, err := url.Parse(address)
 	switch {

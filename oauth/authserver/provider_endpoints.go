@@ -23,15 +23,10 @@ import (
 )
 
 const (
-	// providerTimeout is the time limit for all requests of a login or a renewal.
-	providerTimeout = 25 * time.Second
-	// metadataTime is the time for which metadata is cached. Keys are fetched when one is missing.
-	metadataTime = 12 * time.Hour
-	// metadataRetry is the time for which a failed fetch is cached.
-	metadataRetry = 5 * time.Second
-	// discoveryTime is the time limit of a fetch. It continues if the request is canceled, because
-	// other requests wait for it.
-	discoveryTime = 10 * time.Second
+	providerTimeout = 25 * time.Second // for all requests of a login or a renewal
+	metadataTime    = 12 * time.Hour   // keys are fetched when one is missing
+	metadataRetry   = 5 * time.Second  // after a failed fetch
+	discoveryTime   = 10 * time.Second // time limit of a fetch, which other requests wait for
 )
 
 type endpoints struct {
@@ -287,8 +282,6 @@ func (p *provider) check(ctx context.Context, ends *endpoints, rec *providerGran
 	return nil
 }
 
-// introspect reports whether a token is active.
-//
 // Spec: RFC 7662, section 2.
 func (p *provider) introspect(ctx context.Context, ends *endpoints, token string) (active bool, err error) {
 	form := url.Values{"token": {token}, "token_type_hint": {"access_token"}}
@@ -377,8 +370,6 @@ func (p *provider) do(req *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// profileClaims and emailClaims are the claims of the scopes profile and email.
-//
 // Spec: OpenID Connect Core 1.0, section 5.4.
 var (
 	profileClaims = []string{
@@ -393,8 +384,6 @@ var (
 	errNoUserinfo    = errors.New("the userinfo response is not a JSON object")
 )
 
-// userinfo returns the userinfo response for an access token.
-//
 // Spec: OpenID Connect Core 1.0, section 5.3.
 func (p *provider) userinfo(ctx context.Context, ends *endpoints, access string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, ends.userinfo, nil)

@@ -27,12 +27,10 @@ const (
 	// saveTime is the time limit for storing a renewed grant, saveTries the number of attempts and
 	// savePause the initial pause between them, which doubles. The identity provider issues the
 	// tokens only once.
-	saveTime  = 10 * time.Second
-	saveTries = 5
-	savePause = 100 * time.Millisecond
-	// providerGrantExtra is how much longer than a grant the grant of its identity provider is
-	// stored.
-	providerGrantExtra = 24 * time.Hour
+	saveTime           = 10 * time.Second
+	saveTries          = 5
+	savePause          = 100 * time.Millisecond
+	providerGrantExtra = 24 * time.Hour // how much longer the grant of a provider is stored than that of this server
 )
 
 // A providerGrant has the tokens of an identity provider for a subject, a client and a resource. It
@@ -297,8 +295,12 @@ func (u *providerLogin) save(ctx context.Context, handle string, g *providerGran
 			old.Until = until
 			return nil
 		})
-		if err == nil || try == saveTries || !wait(ctx, pause) {
+		if err == nil || try == saveTries || ctx.Err() != nil {
 			break
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
 		}
 		pause *= 2
 	}
@@ -310,18 +312,6 @@ func (u *providerLogin) save(ctx context.Context, handle string, g *providerGran
 		return nil, errors.Join(ErrProviderGrantEnded, u.revokeAtProvider(ctx, g))
 	}
 	return kept, nil
-}
-
-// wait waits for a time. It returns false if the context ends before.
-func wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // RevokeGrant deletes a grant and revokes it at the identity provider. The grant is deleted even if
@@ -357,10 +347,8 @@ func (u *providerLogin) revokeAtProvider(ctx context.Context, g *providerGrant) 
 }
 
 const (
-	// outageRetry is the time until the next check of a grant whose identity provider did not
-	// answer.
-	outageRetry = 5 * time.Second
-	maxChecks   = 10_000 // grants whose last check is cached
+	outageRetry = 5 * time.Second // until the next check if the provider did not answer
+	maxChecks   = 10_000          // grants whose last check is cached
 )
 
 // providerChecks caches the checks of grants.
@@ -372,7 +360,6 @@ type providerChecks struct {
 	unsaved map[string]*providerGrant // renewed grants that could not be stored yet; at most maxChecks
 }
 
-// A providerCheck is the last check of a grant.
 type providerCheck struct {
 	last  time.Time // when the identity provider last confirmed the grant
 	until time.Time // when the next check is due
@@ -410,8 +397,7 @@ func (c *providerChecks) isFresh(handle string) bool {
 	return check != nil && time.Now().Before(check.until)
 }
 
-// confirm records that the identity provider has confirmed a grant now, and when the next check is
-// due.
+// confirm records a confirmation by the identity provider, and when the next check is due.
 func (c *providerChecks) confirm(handle string, now, until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
-	"sync"
+	"sync/atomic"
 
 	"golang.org/x/oauth2"
 )
@@ -17,25 +17,18 @@ type providerLogin struct {
 	byID      map[string]*provider
 	checks    providerChecks
 
-	mu sync.Mutex // guards the field below
-	s  *Server    // nil before New
+	attached atomic.Pointer[Server] // nil before New
 }
 
+// attach sets the server whose store the login uses.
 func (u *providerLogin) attach(s *Server) error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.s != nil {
+	if !u.attached.CompareAndSwap(nil, s) {
 		return errors.New("the ProviderLogin already belongs to another Server")
 	}
-	u.s = s
 	return nil
 }
 
-func (u *providerLogin) server() *Server {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.s
-}
+func (u *providerLogin) server() *Server { return u.attached.Load() }
 
 const pathCallback = "callback/" // below the login
 
@@ -80,7 +73,7 @@ func (u *providerLogin) choose(w http.ResponseWriter, l *LoginRequest) {
 	l.s.pages.write(w, http.StatusOK, "choice", struct {
 		pageForm
 		Choices []choice
-	}{l.s.pageForm("Log in", pathLogin, l.in, l.clientName()), choices}, l.s.formTargets(l.in.Redirect))
+	}{l.s.pageForm("Log in", pathLogin, l.in, l.client.Name), choices}, l.s.formTargets(l.in.Redirect))
 }
 
 // begin stores the state of a login and redirects the browser to the identity provider.
@@ -210,7 +203,6 @@ func (u *providerLogin) addClaims(ctx context.Context, p *provider, ends *endpoi
 	return nil
 }
 
-// failProvider logs why a login failed and redirects the browser to the client with an error.
 func (u *providerLogin) failProvider(w http.ResponseWriter, r *http.Request, l *LoginRequest, p *provider, err error) {
 	l.s.log.WarnContext(r.Context(), "authorization server: login at an identity provider failed", "provider", p.o.ID,
 		"error", err)

@@ -97,10 +97,3 @@ func withoutPort(uri string) string {
 	}
 	return scheme + "://" + host + rest[end:]
 }
-
-func withQuery(uri string, add url.Values) string {
-	if strings.Contains(uri, "?") {
-		return uri + "&" + add.Encode()
-	}
-	return uri + "?" + add.Encode()
-}

@@ -10,9 +10,7 @@ import (
 )
 
 const (
-	// refreshGrace is the time for which the previous refresh token returns the same successor
-	// again, for a client that lost the response or sent two requests at once.
-	refreshGrace = 10 * time.Second
+	refreshGrace = 10 * time.Second // in which a used token returns the same successor again, for lost responses
 
 	kindRefresh = "refresh"
 )

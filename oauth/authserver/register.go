@@ -1,6 +1,7 @@
 package authserver
 
 import (
+	"cmp"
 	"context"
 	"crypto/subtle"
 	"mime"
@@ -115,7 +116,7 @@ func checkRegistration(m *oauth.ClientMetadata) error {
 	if m.GrantTypes == nil {
 		m.GrantTypes = []string{grantCode}
 	}
-	setDefault(&m.TokenEndpointAuthMethod, authBasic)
+	m.TokenEndpointAuthMethod = cmp.Or(m.TokenEndpointAuthMethod, authBasic)
 	switch {
 	case len(m.ResponseTypes) > 0 && !slices.Contains(m.ResponseTypes, "code"):
 		return refuse(codeInvalidMetadata, "response_types must contain code")

@@ -96,7 +96,7 @@ func (s *Server) introspect(r *http.Request) (*introspection, error) {
 	}
 	return &introspection{
 		Active: true, Scope: strings.TrimSpace(claims.Scope), Client: claims.Client, Username: g.Name,
-		TokenType: "Bearer", Expires: claims.Expires, Issued: claims.Issued, Subject: claims.Subject, Audience: claims.Audience,
-		Issuer: claims.Issuer, ID: claims.ID, Grant: claims.Grant,
+		TokenType: "Bearer", Expires: claims.Expires, Issued: claims.Issued, Subject: claims.Subject,
+		Audience: claims.Audience, Issuer: claims.Issuer, ID: claims.ID, Grant: claims.Grant,
 	}, nil
 }

@@ -90,8 +90,7 @@ func New(options *Options) (*Server, error) {
 	fetches := newFetchLimiter(s.limits)
 	s.documents = newDocuments(&s.o, s.store, fetches)
 	s.clientJWKS = newClientJWKS(s.documents.fetcher, fetches)
-	s.pages, err = newPageSet(func(err error) { s.log.Error("authorization server: page template failed", "error", err) })
-	if err != nil {
+	if s.pages, err = newPageSet(s.log); err != nil {
 		return nil, fmt.Errorf("authserver: %w", err)
 	}
 	s.metadata, s.resourceDocuments = s.newMetadata(), s.newResourceDocuments()
