@@ -79,7 +79,6 @@ func (s *Server) sweep() {
 	if cleanup {
 		s.deleteExpired(now)
 	}
-	s.deadlines.resetTimer()
 }
 
 func (s *Server) deleteExpired(now time.Time) {
@@ -171,6 +170,7 @@ func (d *deadlines) popDue(now time.Time) (due []*deadline, cleanup bool) {
 	if cleanup {
 		d.cleanup = time.Time{}
 	}
+	d.resetTimerLocked()
 	return due, cleanup
 }
 
@@ -180,12 +180,6 @@ func (d *deadlines) scheduleCleanup(now time.Time) {
 	if d.cleanup.IsZero() {
 		d.cleanup = now.Add(sweepInterval)
 	}
-	d.resetTimerLocked()
-}
-
-func (d *deadlines) resetTimer() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	d.resetTimerLocked()
 }
 
