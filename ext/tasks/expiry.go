@@ -44,14 +44,12 @@ func (s *Server) expire(ctx context.Context, owner, id string) (*job, error) {
 // deadlines calls it.
 func (s *Server) sweep() {
 	s.mu.Lock()
-	closed := s.closed
-	if !closed {
-		s.active.Add(1)
-	}
-	s.mu.Unlock()
-	if closed {
+	if s.closed {
+		s.mu.Unlock()
 		return
 	}
+	s.active.Add(1)
+	s.mu.Unlock()
 	defer s.active.Done()
 	now := time.Now()
 	due, cleanup := s.deadlines.popDue(now)
