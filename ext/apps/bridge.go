@@ -76,12 +76,9 @@ const (
 	maxLength = 32_767
 )
 
-// A Bridge connects a page in its frame with the host and the page's server. The host passes every
+// A Bridge connects one load of a page with the host and the page's server. The host passes every
 // message of the frame to [Bridge.Handle] and posts the response back. The other methods notify the
 // page of the tool call that it shows. All methods are safe for concurrent use.
-//
-// A bridge serves one load of one page. It has no goroutines and need not be closed.
-// [Bridge.Teardown] lets the page save its state.
 //
 // The host has to check that event.source of a message is the frame's window. event.origin does not
 // identify the frame: it is "null" for every sandboxed frame.

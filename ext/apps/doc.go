@@ -21,19 +21,16 @@
 // messages to the parent window, and accepts messages whose event.source is that window. It has to
 //
 //   - send the request ui/initialize, with appInfo, appCapabilities and the protocolVersion
-//     [Revision]; the response has hostInfo, hostCapabilities and hostContext, with the theme, the
-//     styles and so on;
+//     [Revision]; the response has hostInfo, hostCapabilities and hostContext;
 //   - then send the notification ui/notifications/initialized, before which the host sends nothing;
-//   - handle the notifications ui/notifications/tool-input, with the arguments of the call, and
-//     then ui/notifications/tool-result, whose params are the result to show, or
-//     ui/notifications/tool-cancelled;
+//   - handle the notifications ui/notifications/tool-input and then ui/notifications/tool-result,
+//     whose params are the result to show, or ui/notifications/tool-cancelled;
 //   - answer the request ui/resource-teardown with {} when it has saved its state.
 //
 // It may send the requests tools/call, resources/read, ui/open-link, ui/message,
 // ui/update-model-context and ui/request-display-mode, as far as the host supports them, and the
-// notifications ui/notifications/size-changed and notifications/message. The page of the program
-// examples/app does this in forty lines of script. For larger pages there is the npm package
-// @modelcontextprotocol/ext-apps.
+// notifications ui/notifications/size-changed and notifications/message. See examples/app for a
+// view with its script.
 //
 // # Hosts
 //
@@ -46,12 +43,10 @@
 //	page, err := h.Page(ctx, "time")   // the view of a tool, checked
 //	b := h.Bridge(page, &apps.BridgeOptions{Send: toFrame, AllowTool: askUser})
 //
-// A [Page] has what isolates its frame: the Content-Security-Policy, the sandbox and allow
-// attributes, and the HTTP headers for hosts that serve the page. A [Bridge] handles the messages
-// of the page: it executes what the specification and the host's functions allow, refuses the rest,
-// and logs all of it. The program examples/apphost is a complete host in a browser.
+// A [Page] has the Content-Security-Policy, attributes and HTTP headers that isolate its frame. A
+// [Bridge] handles and logs the messages of the page, as far as the specification and the host's
+// functions allow them. The program examples/apphost is a complete host in a browser.
 //
-// Everything that comes from a server or its page is untrusted. Package apps parses it strictly.
-// The host has to mark the frame as foreign content, to limit its use of the CPU, and to ask the
-// user.
+// Everything that comes from a server or its page is untrusted, and parsed strictly. The host has
+// to mark the frame as foreign content, to limit its use of the CPU, and to ask the user.
 package apps

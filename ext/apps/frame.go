@@ -184,12 +184,6 @@ func (f *Frame) clean(insecureLocal bool) (dropped []string) {
 	return dropped
 }
 
-// frameFrom reads the Frame in a server's `_meta`. found reports whether there is one.
-func frameFrom(meta mcp.Meta) (f Frame, found bool, err error) {
-	found, err = decodeMeta(meta, &f)
-	return f, found, err
-}
-
 // decodeMeta decodes a server's metadata of the extension into v. Unknown members are ignored.
 func decodeMeta(meta mcp.Meta, v any) (found bool, err error) {
 	value, ok := meta[metaKey]

@@ -178,7 +178,7 @@ func (h *Host) declared(ctx context.Context, uri string) (f Frame, err error) {
 			return f, nil // the page gets fewer permissions
 		}
 		if r.URI == uri {
-			f, _, err := frameFrom(r.Meta)
+			_, err = decodeMeta(r.Meta, &f)
 			return f, err
 		}
 	}

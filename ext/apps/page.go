@@ -141,7 +141,7 @@ func pageFrom(uri string, r *mcp.ReadResourceResult, maxSize int) (p *Page, fram
 	case !utf8.ValidString(p.HTML):
 		return nil, false, errors.New("the document is not UTF-8")
 	}
-	p.Frame, framed, err = frameFrom(c.Meta)
+	framed, err = decodeMeta(c.Meta, &p.Frame)
 	return p, framed, err
 }
 

@@ -138,7 +138,7 @@ func (f Frame) clone() Frame {
 // similar function. A tool with a View has its results shown by it.
 //
 //	onlyView := []apps.Visibility{apps.VisibilityApp}
-//	mcp.AddTool(s, views.Link(&mcp.Tool{Name: "refresh"}, &apps.ToolUI{View: uri, Visibility: onlyView}), f)
+//	mcp.AddTool(s, views.WithUI(&mcp.Tool{Name: "refresh"}, &apps.ToolUI{View: uri, Visibility: onlyView}), f)
 //
 // WithUI panics if the view is not registered, or if Visibility is empty or has an unknown value.
 //

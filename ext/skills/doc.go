@@ -28,8 +28,7 @@
 //
 //   - name the server to the model and to the user wherever it shows a skill or its content, with a
 //     label of its own, because a server chooses its name freely. A skill is identified by its
-//     server and URI together. Its name is not an identifier, and must not select a skill of
-//     another server or on disk.
+//     server and URI together, never by its name.
 //   - ask the user before a skill causes code to run on this machine, whether in its files or its
 //     text, and ignore allowed-tools and hooks in the frontmatter without the user's consent.
 //   - store consent with [Skill.Fingerprint], and ask again when the fingerprint changes. A skill

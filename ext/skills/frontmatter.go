@@ -64,7 +64,7 @@ func parseFrontmatter(file []byte) (object json.RawMessage, body []byte, err err
 		return nil, nil, err
 	}
 	if bytes.ContainsAny(front, "\u0085\u2028\u2029") {
-		return nil, nil, errors.New("the frontmatter has a Unicode line separator, which YAML parsers interpret differently")
+		return nil, nil, errors.New("the frontmatter has a Unicode line separator, on which YAML parsers differ")
 	}
 	var doc yaml.Node
 	if err := yaml.Load(front, &doc, yaml.WithUniqueKeys()); err != nil {

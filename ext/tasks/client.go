@@ -117,7 +117,7 @@ func (m *clientTasks) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Resul
 		return m.call(ctx, req)
 	case methodTools:
 		res, err := m.next.ServeMCP(ctx, req)
-		if _, is2025 := clientFormOf(req.Revision()).(client2025); is2025 && err == nil && res != nil {
+		if _, ok := clientFormOf(req.Revision()).(client2025); ok && err == nil && res != nil {
 			err = m.tools.notePage(req, res)
 		}
 		if err != nil {

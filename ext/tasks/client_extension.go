@@ -81,7 +81,7 @@ func (clientExtension) follow(ctx context.Context, w *wait, _ *mcp.Request) (mcp
 		case StatusInputRequired:
 			open, pending := w.task.answered.claim(t.requests, maxRound)
 			if len(open) > 0 {
-				return w.inputRequired(ctx, open)
+				return w.inputRequired(ctx, open), nil
 			}
 			if pending {
 				w.nothingOpen = failures{}

@@ -44,14 +44,12 @@ func (s *Server) expire(ctx context.Context, owner, id string) (*job, error) {
 // deadlines calls it.
 func (s *Server) sweep() {
 	s.mu.Lock()
-	closed := s.closed
-	if !closed {
-		s.active.Add(1)
-	}
-	s.mu.Unlock()
-	if closed {
+	if s.closed {
+		s.mu.Unlock()
 		return
 	}
+	s.active.Add(1)
+	s.mu.Unlock()
 	defer s.active.Done()
 	now := time.Now()
 	due, cleanup := s.deadlines.popDue(now)
@@ -79,7 +77,6 @@ func (s *Server) sweep() {
 	if cleanup {
 		s.deleteExpired(now)
 	}
-	s.deadlines.resetTimer()
 }
 
 func (s *Server) deleteExpired(now time.Time) {
@@ -171,6 +168,7 @@ func (d *deadlines) popDue(now time.Time) (due []*deadline, cleanup bool) {
 	if cleanup {
 		d.cleanup = time.Time{}
 	}
+	d.resetTimerLocked()
 	return due, cleanup
 }
 
@@ -180,12 +178,6 @@ func (d *deadlines) scheduleCleanup(now time.Time) {
 	if d.cleanup.IsZero() {
 		d.cleanup = now.Add(sweepInterval)
 	}
-	d.resetTimerLocked()
-}
-
-func (d *deadlines) resetTimer() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	d.resetTimerLocked()
 }
 

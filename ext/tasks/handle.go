@@ -116,7 +116,8 @@ func (h *Handle) Wait(ctx context.Context) (*mcp.CallToolResult, error) {
 
 func isUnsupported(err error) bool {
 	var fault *mcp.Error
-	return errors.As(err, &fault) && (fault.Code == mcp.CodeMethodNotFound || fault.Code == mcp.CodeMissingRequiredClientCapability)
+	return errors.As(err, &fault) &&
+		(fault.Code == mcp.CodeMethodNotFound || fault.Code == mcp.CodeMissingRequiredClientCapability)
 }
 
 // Answer answers open input requests of the task, all or some of them, by their keys in

@@ -121,7 +121,8 @@ type Server struct {
 // invalid, or if s has a task server already.
 func NewServer(s *mcp.Server, opts *Options) *Server {
 	t := &Server{
-		server: s, seed: maphash.MakeSeed(), tools: map[string]*taskTool{}, runs: map[string]*run{}, reserved: map[string]usage{},
+		server: s, seed: maphash.MakeSeed(),
+		tools: map[string]*taskTool{}, runs: map[string]*run{}, reserved: map[string]usage{},
 	}
 	if opts != nil {
 		t.opts = *opts
@@ -173,7 +174,8 @@ func (s *Server) Close(ctx context.Context) error {
 
 // errBusy asks the client to try again after a time.
 func errBusy(after time.Duration, message string) *mcp.Error {
-	return &mcp.Error{Code: mcp.CodeBusy, Message: message, Data: fmt.Appendf(nil, `{"retryAfterMs":%d}`, after.Milliseconds())}
+	data := fmt.Appendf(nil, `{"retryAfterMs":%d}`, after.Milliseconds())
+	return &mcp.Error{Code: mcp.CodeBusy, Message: message, Data: data}
 }
 
 // errShutdown asks the client to try again when another process may serve it.

@@ -146,29 +146,17 @@ func (w *wait) checkRefusal(ctx context.Context, keys map[string]json.RawMessage
 //
 // Spec: tasks extension, Task Update Requests and Security Considerations (Input-request trust
 // model).
-func (w *wait) inputRequired(ctx context.Context, open []inputRequest) (mcp.Result, error) {
+func (w *wait) inputRequired(ctx context.Context, open []inputRequest) mcp.Result {
 	w.claimed = open
-	var b bytes.Buffer
-	e := jsontext.NewEncoder(&b)
-	var err error
-	write := func(tokens ...jsontext.Token) {
-		for _, t := range tokens {
-			err = errors.Join(err, e.WriteToken(t))
+	b := []byte(`{"resultType":"input_required","inputRequests":{`)
+	for i, q := range open {
+		if i > 0 {
+			b = append(b, ',')
 		}
+		b, _ = jsontext.AppendQuote(b, q.key) // the key was decoded from JSON
+		b = append(append(b, ':'), q.raw...)
 	}
-	write(jsontext.BeginObject, jsontext.String("resultType"), jsontext.String(mcp.ResultInputRequired))
-	write(jsontext.String("inputRequests"), jsontext.BeginObject)
-	for _, q := range open {
-		write(jsontext.String(q.key))
-		err = errors.Join(err, e.WriteValue(jsontext.Value(q.raw)))
-	}
-	write(jsontext.EndObject, jsontext.String("requestState"), jsontext.String(w.client.suspend(ctx, w)),
-		jsontext.EndObject)
-	if err != nil {
-		w.releaseClaimed()
-		return nil, invalid(methodGet, err)
-	}
-	return mcp.RawResult(b.Bytes()), nil
+	return mcp.RawResult(fmt.Appendf(b, `},"requestState":%q}`, w.client.suspend(ctx, w)))
 }
 
 // abort ends a suspended call whose input requests were not answered.

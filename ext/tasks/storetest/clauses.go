@@ -244,7 +244,8 @@ func checkExpiry(s *store) {
 	running.Expires = noon.Add(-time.Hour)
 	s.mustCreate(running,
 		done("alice", "before", noon.Add(-time.Millisecond)), done("bob", "now", noon),
-		done("alice", "after", noon.Add(time.Millisecond)), done("", "ancient", time.Date(1, 1, 2, 0, 0, 0, 0, time.UTC)),
+		done("alice", "after", noon.Add(time.Millisecond)),
+		done("", "ancient", time.Date(1, 1, 2, 0, 0, 0, 0, time.UTC)),
 		done("alice", "never", time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)))
 	s.wantRecord(done("bob", "now", noon)) // expired, and not deleted yet
 	s.mustDeleteExpired(noon, 100, 3)
