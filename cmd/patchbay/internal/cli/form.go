@@ -57,7 +57,7 @@ func (p *program) fillIn(ctx context.Context, fields []field) (stdjson.RawMessag
 		if len(fields) > 1 {
 			p.screen.printf("\n  %s", cleanJSON(string(content)))
 		}
-		send, err := p.confirm(ctx, "Send it? (y)es, (n)o: fill it in again", "y")
+		send, err := p.confirm(ctx, "Send this? y, or n to fill in the form again", "y")
 		if err != nil || send {
 			return content, err
 		}

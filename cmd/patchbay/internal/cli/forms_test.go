@@ -99,7 +99,7 @@ func TestELIC_FormOnTheTerminal(t *testing.T) {
 			[]string{"a value is required", "want at least 2", "want at most 10",
 				`got "nobody", want format email`, `got "tomorrow"`, "18", `got "x", want an integer`, `got "perhaps", want y or n`, `got "blue"`, "want at most 2"}},
 		"again": {lines("Ann", "", "", "", "", "", "1", "", "", "a", "", "n") + good,
-			`{"name":"Ann","day":"2026-01-02","agree":true,"colour":"green","size":"l","tags":["a","b"],"more":["x"]}`, []string{"fill it in again"}},
+			`{"name":"Ann","day":"2026-01-02","agree":true,"colour":"green","size":"l","tags":["a","b"],"more":["x"]}`, []string{"fill in the form again"}},
 	} {
 		for _, revision := range []string{"2026-07-28", "2025-11-25"} {
 			t.Run(name+"/"+revision, func(t *testing.T) {

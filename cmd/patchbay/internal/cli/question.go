@@ -250,7 +250,7 @@ func (q pageQuestion) prompt(ctx context.Context, p *program) (*answer, error) {
 	}
 	p.screen.printf("\n%s asks you to open a page:\n%s\n\n  %s\n  host %s",
 		p.server(), indent(clean(q.Message), "  "), clean(page.String()), page.Host)
-	yes, err := p.confirm(ctx, "Open it in your browser? (y)es, (n)o, "+commandCancel, "n")
+	yes, err := p.confirm(ctx, "Open it in your browser? y, n or "+commandCancel, "n")
 	switch {
 	case err != nil:
 		return nil, err
@@ -299,7 +299,7 @@ func (q samplingQuestion) parse(ctx context.Context, p *program, given *givenAns
 }
 
 func (q samplingQuestion) prompt(ctx context.Context, p *program) (*answer, error) {
-	p.screen.printf("\n%s requests sampling. You are the language model.\n%s\n\n  Type the answer. End it with a "+
+	p.screen.printf("\n%s requests sampling: answer as the language model.\n%s\n\n  Type the answer. End it with a "+
 		"line that is a single dot (%s to decline):",
 		p.server(), indent(q.conversation(), "  "), commandDecline)
 	text, err := p.promptParagraph(ctx)
