@@ -105,10 +105,10 @@ func (r *Request) EncodeResult(res Result) (json.RawMessage, error) {
 	return encodeResult(nil, res, r.server, false)
 }
 
-// inSession reports whether the result is for a session, whose revision has neither result types nor
-// cache hints.
+// inSession reports whether the result is of a method of the core protocol and for a session, whose
+// revision has neither result types nor cache hints.
 func (r *Request) inSession() bool {
-	return !r.has(wire.ResultType) && r.Method != wire.MethodDiscover
+	return !r.has(wire.ResultType) && r.Method != wire.MethodDiscover && coreMethod(r.Method)
 }
 
 // logger returns the log of the server.
