@@ -125,9 +125,9 @@ func (r *Request) frame() []byte {
 	return r.server.frame
 }
 
-// inSession reports whether the result is for a session, whose revision has neither result types nor
-// cache hints.
-func (r *Request) inSession() bool {
+// isPlainResult reports whether the result needs only its own members: the revision has neither
+// result types nor cache hints. A discover result always has all members.
+func (r *Request) isPlainResult() bool {
 	return !r.has(wire.ResultType) && r.Method != wire.MethodDiscover
 }
 
