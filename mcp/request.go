@@ -105,9 +105,10 @@ func (r *Request) EncodeResult(res Result) (json.RawMessage, error) {
 	return encodeResult(nil, res, r.server, false)
 }
 
-// inSession reports whether the result is of a method of the core protocol and for a session, whose
-// revision has neither result types nor cache hints.
-func (r *Request) inSession() bool {
+// isPlainResult reports whether the result needs only its own members: the method is of the core
+// protocol, and the revision has neither result types nor cache hints. A discover result always has
+// all members.
+func (r *Request) isPlainResult() bool {
 	return !r.has(wire.ResultType) && r.Method != wire.MethodDiscover && coreMethod(r.Method)
 }
 

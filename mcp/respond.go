@@ -84,7 +84,7 @@ func appendResult(dst []byte, ctx context.Context, h Handler, req *Request) ([]b
 // user's.
 func appendContained(dst []byte, ctx context.Context, req *Request, res Result) (out []byte, err error) {
 	defer recovered(ctx, req.logger(), req.Method, &err)
-	return encodeResult(dst, res, req.server, req.inSession())
+	return encodeResult(dst, res, req.server, req.isPlainResult())
 }
 
 // contain calls h and turns a panic into an error, so that it fails one request only.

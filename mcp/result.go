@@ -80,8 +80,8 @@ var deterministic = jsonv2.Deterministic(true)
 
 // encodeResult appends the JSON of a result of a server, which may be nil. Members that every result
 // has come first. The result is on one line: the JSON library writes no line breaks, and raw JSON is
-// converted. With inSession, it omits what package legacy would remove from every result.
-func encodeResult(dst []byte, res Result, s *Server, inSession bool) ([]byte, error) {
+// converted. With plain, it omits what package legacy would remove from every result.
+func encodeResult(dst []byte, res Result, s *Server, plain bool) ([]byte, error) {
 	if raw, ok := res.(RawResult); ok {
 		if err := jsonscan.Valid(raw, jsonscan.Limits{}); err != nil || jsonscan.Kind(raw) != '{' {
 			return nil, fmt.Errorf("invalid raw result %.20q: must be a JSON object", []byte(raw))
@@ -93,10 +93,10 @@ func encodeResult(dst []byte, res Result, s *Server, inSession bool) ([]byte, er
 	}
 	dst = append(dst, '{')
 	empty := len(dst)
-	if typ := res.ResultType(); !inSession || typ != ResultComplete {
+	if typ := res.ResultType(); !plain || typ != ResultComplete {
 		dst = append(jsonscan.AppendQuote(append(dst, `"resultType":`...), typ), ',')
 	}
-	if inSession {
+	if plain {
 		s = nil
 	}
 	dst, err := appendMeta(dst, res.ResultMeta(), s)
@@ -111,7 +111,7 @@ func encodeResult(dst []byte, res Result, s *Server, inSession bool) ([]byte, er
 	default:
 		dst, err = appendMembers(dst, res)
 	}
-	if r, ok := res.(cacheableResult); ok && err == nil && !inSession {
+	if r, ok := res.(cacheableResult); ok && err == nil && !plain {
 		if len(dst) > own {
 			dst = append(dst, ',')
 		}

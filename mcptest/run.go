@@ -49,7 +49,8 @@ func (on Combination) Modern() bool { return on.Revision >= Modern }
 func (on Combination) Since(revision string) bool { return on.Revision >= revision }
 
 // Combinations returns all transports with all revisions.
-func Combinations() (all []Combination) {
+func Combinations() []Combination {
+	var all []Combination
 	for _, transport := range Transports() {
 		for _, revision := range Revisions() {
 			all = append(all, Combination{transport, revision})

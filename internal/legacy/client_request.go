@@ -234,7 +234,7 @@ func projectResponse(rev wire.Revision, method string, answer json.RawMessage) (
 	return responseProjections.get(rev)[method].apply(answer), nil
 }
 
-// projectSamplingResult gives a sampling result the form of rev, which may allow only one content
+// projectSamplingResult projects a sampling result onto rev, which may allow only one content
 // block.
 //
 // Spec: schema CreateMessageResult

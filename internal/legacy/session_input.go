@@ -144,8 +144,8 @@ func declined(method, why string) *jsonrpc.Error {
 	}
 }
 
-// cancelRequests tells the client that it need not respond to input requests any more. If the
-// client has cancelled the request that they belong to, it sends nothing.
+// cancelRequests cancels input requests at the client. If the client has cancelled the request that
+// they belong to, it sends nothing.
 //
 // Spec: basic/utilities/cancellation
 func (s *Session) cancelRequests(ctx context.Context, sent []inputRequest, out Sender) {

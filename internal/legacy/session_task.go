@@ -266,7 +266,7 @@ func (w *taskWait) retryMembers(q *taskInput) ([]byte, *jsonrpc.Error) {
 	return append(answers, "},"...), nil
 }
 
-// withdraw gives up an input request and cancels it at the client.
+// withdraw ends the wait for an input request and cancels it at the client.
 func (w *taskWait) withdraw(ctx context.Context, q *taskInput) {
 	q.stop()
 	delete(w.pending, q.key)
