@@ -60,7 +60,7 @@ var importRules = []importRule{
 	{"host", []string{"internal/jsonscan"}, "a configuration is data: its reader decides what to connect"},
 	{"ext/tasks", []string{"mcp", "jsonrpc"}, whyExtension},
 	{"ext/tasks/storetest", []string{"ext/tasks"}, whyStore},
-	{"ext/apps", []string{"mcp"}, whyExtension},
+	{"ext/apps", []string{"mcp", "jsonrpc"}, whyExtension},
 	{"ext/skills", []string{"mcp"}, whyExtension},
 	{"stores/bolt", []string{"ext/tasks", "oauth/authserver"}, whyStore},
 	{"cmd/patchbay", []string{"cmd/patchbay/internal/cli"}, "package main parses flags only"},

@@ -165,7 +165,7 @@ func TestProtocolDatesLiveInWire(t *testing.T) {
 		if strings.HasPrefix(name, "ext/tasks/") && strings.HasSuffix(name, "2025.go") {
 			return // extensions do not import wire, and one revision has its own form of tasks
 		}
-		if name == "ext/apps/apps.go" {
+		if name == "ext/apps/tool.go" {
 			return // the extension has its own revisions
 		}
 		ast.Inspect(file, func(n ast.Node) bool {
