@@ -116,7 +116,7 @@ func (t *memoryTransport) RoundTrip(ctx context.Context, req *Request) (Result, 
 	if err := served.env.Complete(); err != nil {
 		return nil, remoteError(err)
 	}
-	body, err := appendResult(nil, ctx, t.handler, served)
+	body, err := appendResult(make([]byte, 0, typicalSize), ctx, t.handler, served)
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)

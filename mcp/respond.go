@@ -10,10 +10,12 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
+// typicalSize is the capacity of a new buffer for params or a result: more than most have.
+const typicalSize = 256
+
 // Respond serves one request with h and returns the response message. It is for transports. A panic,
 // and an error that is not an [*Error], is logged in full and answered with "internal error".
 func Respond(ctx context.Context, h Handler, req *Request) *jsonrpc.Message {
-	const typicalSize = 256
 	result, err := appendResult(make([]byte, 0, typicalSize), ctx, h, req)
 	if err != nil {
 		return jsonrpc.NewErrorResponse(req.ID, err)

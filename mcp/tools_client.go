@@ -120,7 +120,7 @@ func (x *toolIndex) add(name string, k *knownTool) {
 //
 // Spec: server/tools, Calling Tools.
 func (c *Client) CallTool(ctx context.Context, name string, args any) (*CallToolResult, error) {
-	members, err := appendCall(nil, name, args)
+	members, err := appendCall(make([]byte, 0, typicalSize), name, args)
 	if err != nil {
 		return nil, err
 	}

@@ -35,7 +35,7 @@ func TestAllocations_ServeMCP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkAllocations(t, 6, func() {
+	checkAllocations(t, 8, func() {
 		req, err := mcp.NewRequest(m)
 		if err != nil {
 			t.Fatal(err)
