@@ -80,6 +80,7 @@ var importRules = []importRule{
 	{"examples/login", []string{"mcp", "mcphttp", "oauth/oauthclient"}, whyExample},
 	{"examples/press", []string{"mcp", "mcphttp", "ext/tasks", "stores/bolt"}, whyExample},
 	{"examples/pressclient", []string{"mcp", "mcphttp", "ext/tasks"}, whyExample},
+	{"examples/team", []string{"mcp", "mcphttp", "oauth"}, whyExample},
 	{"examples/protected", []string{"mcp", "mcphttp", "oauth"}, whyExample},
 }
 

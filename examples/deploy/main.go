@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -14,11 +15,11 @@ type deployment struct {
 
 func deploy(ctx context.Context, in deployment) (string, error) {
 	ok, err := mcp.Ask[bool](ctx, "confirm", "Deploy "+in.Service+" to production?", nil)
-	if err != nil {
-		return "", err
-	}
-	if !ok {
+	if errors.Is(err, mcp.ErrDeclined) || err == nil && !ok {
 		return in.Service + " was not deployed.", nil
+	}
+	if err != nil {
+		return "", err // the question is open, was dismissed, or cannot be asked
 	}
 	return in.Service + " is deployed.", nil
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"log"
-	"net/http"
 	"os"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -31,9 +30,10 @@ func main() {
 	issuer := os.Args[1]
 	s := mcp.NewServer("calc", "1.0.0", nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "add", Description: "Add two integers."}, add)
+	const addr, path = "127.0.0.1:8080", "/mcp"
 	protect := oauth.Require(oauth.NewJWTVerifier(issuer, nil), oauth.ResourceMetadata{
-		Resource:             "http://127.0.0.1:8080/mcp",
+		Resource:             "http://" + addr + path,
 		AuthorizationServers: []string{issuer},
 	}, nil)
-	log.Fatal(http.ListenAndServe("127.0.0.1:8080", protect(mcphttp.NewHandler(s, nil))))
+	log.Fatal(mcphttp.ListenAndServe(context.Background(), addr, path, mcphttp.NewHandler(s, nil), protect))
 }
