@@ -19,7 +19,7 @@ var (
 	// ErrUnsupported is the error of a question that the client cannot be asked: it did not declare
 	// the capability, or its revision does not have it. Nothing was asked, and a handler may
 	// continue without the answer. A handler that returns the error sends the client a protocol
-	// error that names the missing capability.
+	// error; the data of the error names the missing capability.
 	ErrUnsupported = errors.New("mcp: not supported by the client")
 )
 
@@ -49,18 +49,20 @@ type Question struct {
 // value, which becomes a form with the field "value". The answer has been validated against the
 // form, and fields that the user left out have their defaults.
 //
-// Asking ends the run of the handler. Without an answer, Ask returns an error, which the handler
-// returns. The client receives the question, and when it has answered, the handler runs again from
-// its start. Then the same Ask returns the answer. So the code before an Ask runs more than once:
-// it must have no side effects, or be wrapped in [Once]. The result of a handler with an open
-// question is discarded.
+// Asking ends the run of the handler. While the question is open, Ask returns an unexported error,
+// which the handler must return. The client receives the question, and when it has responded, the
+// handler runs again from its start. Then the same Ask returns the answer. So the code before an
+// Ask runs more than once: it must have no side effects, or be wrapped in [Once]. The result of a
+// handler with an open question is discarded.
 //
-// The key identifies the question within the handler and is the same in each run. An answer is
-// valid for its question only: if the message or the form has changed, the user is asked again.
+// The key identifies the question within the handler: each question has its own, and it is the same
+// in each run. An answer is valid for its question only: if the message or the form has changed,
+// the user is asked again. So a message must not contain the time or a counter, unless its value
+// comes from [Once].
 //
-// The error is [ErrDeclined] or [ErrCancelled] if the user did not answer, and [ErrUnsupported] if
-// the client cannot ask. Forms must not ask for passwords or other secrets; use [AskURL]. The
-// options may be nil.
+// The error is [ErrDeclined] if the user refused, [ErrCancelled] if the user dismissed the question,
+// and [ErrUnsupported] if the client cannot ask. Forms must not ask for passwords or other secrets;
+// use [AskURL]. The options may be nil.
 //
 // Spec: client/elicitation; basic/patterns/mrtr (2026-07-28).
 func Ask[T any](ctx context.Context, key, message string, opts *AskOptions) (T, error) {

@@ -143,8 +143,9 @@ func (o *ClientOptions) capabilities() ClientCapabilities {
 //
 // A request fails with an [*Error] that the server responded with, or with a [*TransportError] if
 // there is no valid response, which reports whether the request may have run. If a function of
-// [ClientOptions] fails, so does the request that required the input, with an error that wraps the
-// function's.
+// [ClientOptions] fails, so does the request that required the input: from revision 2026-07-28 on
+// with an error that wraps the function's; in a session the server is told that the input was
+// cancelled, and its result or error is returned.
 type Client struct {
 	transport Transport
 	opts      ClientOptions

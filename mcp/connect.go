@@ -306,7 +306,7 @@ func afterProbe(err, probed error) error {
 		errors.Is(probed, ErrDisconnected) && errors.Is(err, ErrDisconnected): // the server has exited twice
 		return err
 	}
-	return fmt.Errorf("%w (%s before that: %v)", err, wire.MethodDiscover, probed)
+	return fmt.Errorf("%w (%s before that: %v)", err, wire.MethodDiscover, probed) //nolint:errorlint // callers match err only
 }
 
 // legacyServers caches which servers support only sessions, by [IdentifiedTransport.ServerKey], and

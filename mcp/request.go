@@ -156,7 +156,9 @@ func WithPrincipal(ctx context.Context, p *Principal) context.Context {
 	return context.WithValue(ctx, principalKey{}, p)
 }
 
-// PrincipalFrom returns the authenticated caller of the context, or nil.
+// PrincipalFrom returns the authenticated caller of the context, or nil. In a handler of an MCP
+// request it is the same as [RequestFrom](ctx).Principal; in HTTP middleware only PrincipalFrom
+// has it.
 func PrincipalFrom(ctx context.Context) *Principal {
 	p, _ := ctx.Value(principalKey{}).(*Principal)
 	return p

@@ -11,8 +11,8 @@
 //
 //	err := mcphttp.ListenAndServe(ctx, ":8080", "/mcp", mcphttp.NewHandler(s, nil))
 //
-// The one endpoint serves clients of every revision. A request that carries its envelope is
-// answered from that alone. A client that sends initialize gets a session with the features of its
+// The one endpoint serves clients of every revision. A request of revision 2026-07-28, whose `_meta`
+// names its revision and the client's capabilities, is served without a session. A client that sends initialize gets a session with the features of its
 // revision: streams, resumption, batches. A client of revision 2024-11-05, which connects with GET,
 // gets the event stream and the endpoint of that transport.
 //
@@ -32,7 +32,7 @@
 //
 // # Connections that break
 //
-// A request that carries its envelope ends with its connection: the context of the handler is
+// A request of revision 2026-07-28 ends with its connection: the context of the handler is
 // canceled with the cause [mcp.ErrDisconnected]. A request of a session continues, and its messages
 // are kept in an [EventStore] until the client resumes the stream. Such a client cancels with a
 // notification. A Transport resumes streams by itself. If a request has no response, its error

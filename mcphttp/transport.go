@@ -50,8 +50,8 @@ type TransportOptions struct {
 	// http.Transport of its own, which uses the proxies of the environment and HTTP/2 if the server
 	// supports it, has a timeout of 10 seconds for connecting, and keeps 64 idle connections.
 	Client *http.Client
-	// Header is sent with every request. It must not contain headers of the protocol, such as
-	// Accept or Mcp-Session-Id.
+	// Header is sent with every request, such as Authorization with a static bearer token. It must
+	// not contain headers of MCP or of the content: Accept, Content-Type, Mcp-Session-Id and so on.
 	Header http.Header
 	// Logger logs dropped messages and background failures. Default: slog.Default().
 	Logger *slog.Logger

@@ -44,7 +44,7 @@ type RequireOptions struct {
 	// InsecureHTTP allows http URLs of the resource and its authorization servers. Tokens can then
 	// be read on the network. Default: http is only allowed at loopback addresses.
 	InsecureHTTP bool
-	// Logger receives refusals at level info, requests without a token at level debug, and
+	// Logger receives refusals of this middleware, not of [RequireScopes], at level info, requests without a token at level debug, and
 	// verification failures at level error. Default: slog.Default().
 	Logger *slog.Logger
 }
@@ -66,16 +66,18 @@ const defaultMaxStream = time.Hour
 //
 // The token must be in the Authorization header. The verifier must accept it, it must be from one
 // of the issuers and not expired, and its audience must be the URL of Resource, up to the case of
-// scheme and host and one slash at the end. Other requests are refused with a challenge: status 401
+// scheme and host and one slash at the end. Tokens of a [StaticVerifier] have neither issuer nor
+// audience and are accepted without them. Other requests are refused with a challenge: status 401
 // without a valid token, 403 if it lacks scopes, 400 for a malformed request.
 //
 // The handler gets the claims of the token and not the token: [mcp.PrincipalFrom] returns them, and
 // in handlers of the SDK, such as that of a tool, mcp.RequestFrom(ctx).Principal has them. The
 // handler also gets CORS preflight requests, which never carry a token. Requests for the metadata
-// of the resource are served if they reach the middleware; see also [NewMetadataHandler].
+// of the resource are served if they reach the middleware, as with mcphttp.ListenAndServe. On a mux
+// that routes only /mcp to it, also register [NewMetadataHandler].
 //
-// Require panics if the arguments are invalid: no authorization server, unless the verifier is a
-// [StaticVerifier]; a resource that is not an https URL (http at a loopback address); or an invalid
+// Require panics if the arguments are invalid: no authorization server, unless the verifier itself
+// is a [StaticVerifier]; a resource that is not an https URL (http at a loopback address); or an invalid
 // scope.
 //
 // Spec: RFC 6750; RFC 9728; basic/authorization (2025-06-18 and later).

@@ -186,6 +186,9 @@ func stringMember(obj []byte, key string) string {
 // that names all needed scopes; over other transports, and after a response has begun, it is a
 // JSON-RPC error. RequireScopes panics if the rules contain an invalid scope.
 //
+// A tool that a caller may not use stays in the list, so that the client can step up. To hide it
+// instead, see [mcp.ServerOptions.Visible].
+//
 // The caller is [mcp.Request.Principal]; an unauthenticated caller has no scopes. In a session,
 // subscriptions to resources are checked with the token that opened it.
 //
