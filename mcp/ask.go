@@ -93,7 +93,6 @@ func AskAll(ctx context.Context, questions ...Question) error {
 	return c.ask(questions)
 }
 
-// input is what a call asks of its client.
 type input struct {
 	mu     sync.Mutex // guards the fields below
 	begun  bool       // a handler has been started
@@ -193,7 +192,6 @@ func (in *input) find(key string, asked digest) (json.RawMessage, bool) {
 	return jsonscan.Get(in.target.retry.responses(), key)
 }
 
-// put adds an entry to a map that may be nil.
 func put[K comparable, V any](m *map[K]V, key K, v V) {
 	if *m == nil {
 		*m = map[K]V{}
@@ -262,7 +260,6 @@ type InputRequest struct {
 	Params json.RawMessage `json:"params,omitzero"` // a JSON object, such as an encoded [ElicitRequestParams]
 }
 
-// A digest identifies a question.
 type digest [16]byte
 
 func digestOf(parts ...[]byte) (d digest) {

@@ -29,7 +29,6 @@ type single[T any] struct {
 	Value T `json:"value"`
 }
 
-// singleField is the name of the only field of a single.
 const singleField = "value"
 
 // FormQuestion returns the question of [Ask], for [AskAll]. The answer is stored in *answer.
@@ -69,7 +68,6 @@ func FormQuestion[T any](key, message string, answer *T, opts *AskOptions) Quest
 	return q
 }
 
-// A form is the form of a question, and validates its answer.
 type form struct {
 	schema      *schema.Schema
 	single      bool
@@ -107,7 +105,6 @@ func newForm(t, asSingle reflect.Type, opts *AskOptions) (*form, error) {
 	return f, nil
 }
 
-// holdsObject reports whether type t encodes to an object.
 func holdsObject(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Map, reflect.Interface:
@@ -129,7 +126,6 @@ func singleSchema(value json.RawMessage) json.RawMessage {
 	return append(s, '}')
 }
 
-// setDefaults sets the defaults of the form's fields.
 func (f *form) setDefaults(v any) error {
 	values, err := schema.Encode(v)
 	if err != nil {

@@ -50,7 +50,6 @@ func (c *resultCache) currentGeneration() int {
 	return c.generation
 }
 
-// get returns a fresh result.
 func (c *resultCache) get(ctx context.Context, k *clientRequest) (RawResult, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,7 +107,6 @@ func (c *resultCache) drop(key string) {
 	}
 }
 
-// invalidate drops the results of methods.
 func (c *resultCache) invalidate(methods ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -33,7 +33,6 @@ func (c *call) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// callFrom returns the call that ctx belongs to, or nil.
 func callFrom(ctx context.Context) *call {
 	c, _ := ctx.Value(callKey{}).(*call)
 	return c

@@ -58,7 +58,6 @@ type clientConn struct {
 	closed  bool               // no further goroutine is started
 }
 
-// newClientConn returns a clientConn that reads from conn.
 func newClientConn(conn Conn, log *slog.Logger, receive func(m *jsonrpc.Message)) *clientConn {
 	c := &clientConn{conn: conn, log: log, done: make(chan struct{})}
 	c.table.MaxQuestions = maxAwaited
@@ -215,7 +214,6 @@ func cancelNotification(id jsonrpc.ID, cause error) *jsonrpc.Message {
 	return jsonrpc.NewNotification(wire.NotificationCancelled, params)
 }
 
-// Send sends a notification or a response.
 func (c *clientConn) Send(ctx context.Context, m *jsonrpc.Message) error {
 	if err := c.write(ctx, m); err != nil {
 		if ctx.Err() != nil {
@@ -230,10 +228,8 @@ func (c *clientConn) Send(ctx context.Context, m *jsonrpc.Message) error {
 // has failed for that reason; done is closed a moment later.
 func (c *clientConn) isOver() bool { return c.failed.Load() || c.table.HungUp() != nil }
 
-// Done returns a channel that is closed when reading has ended.
 func (c *clientConn) Done() <-chan struct{} { return c.done }
 
-// Close closes the Conn.
 func (c *clientConn) Close() error {
 	c.closing.Do(func() {
 		c.mu.Lock()
@@ -408,7 +404,6 @@ func (r *routes) notify(ctx context.Context, m *jsonrpc.Message) bool {
 	return true // also for a late notification, whose request has ended
 }
 
-// roundTripModern sends a request in the modern form.
 func (c *clientConn) roundTripModern(ctx context.Context, req *Request, r *routes) (Result, error) {
 	m := jsonrpc.NewRequest(c.newID(), req.Method, req.Params)
 	if token := req.env.ProgressToken; token != nil && req.Notify != nil {
@@ -463,7 +458,6 @@ type inbox struct {
 	idle    chan struct{} // closed when the goroutine ends; nil before it starts
 }
 
-// A notification is the method and the params of a notification.
 type notification struct {
 	method string
 	params json.RawMessage
@@ -520,7 +514,6 @@ func (b *inbox) close() {
 	b.closed, b.queued, b.bytes = true, nil, 0
 }
 
-// drain waits until the queue is empty, or ctx ends.
 func (b *inbox) drain(ctx context.Context) {
 	b.mu.Lock()
 	idle := b.idle

@@ -95,7 +95,6 @@ func (s *CommandTransport) dial(ctx context.Context) (Conn, error) {
 	return p, nil
 }
 
-// command returns the command that starts the server.
 func (s *CommandTransport) command() *exec.Cmd {
 	cmd := exec.CommandContext(context.Background(), s.Path, s.Args...)
 	cmd.Dir = s.Dir

@@ -11,7 +11,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// Bounds of completion.
 const (
 	// maxCompletions is the maximum number of values in a result, by the specification.
 	maxCompletions = 100
@@ -76,7 +75,6 @@ type Completion struct {
 	HasMore bool     `json:"hasMore"`        // whether there are more than Values
 }
 
-// completions are the completions of a feature.
 type completions struct {
 	of    string   // the feature, for messages
 	names []string // its arguments
@@ -114,7 +112,6 @@ func completeFrom(values []string) CompleteFunc {
 	}
 }
 
-// completeParams are the decoded params of completion/complete.
 type completeParams struct {
 	kind   string // ref/prompt or ref/resource
 	target string // a prompt's name, a URI or a URI template
@@ -123,7 +120,6 @@ type completeParams struct {
 	args   map[string]string
 }
 
-// complete serves completion/complete.
 func (s *Server) complete(ctx context.Context, req *Request) (Result, error) {
 	if !s.completes.Load() {
 		return nil, methodNotFound(req.Method)

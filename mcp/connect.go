@@ -65,7 +65,6 @@ type connection struct {
 
 func (conn *connection) isOpen() bool { return conn != nil && !conn.stale && !peer.IsClosed(conn.done) }
 
-// end ends the session, if there is one.
 func (conn *connection) end() {
 	if conn.session != nil {
 		_ = conn.session.Close()
@@ -369,7 +368,6 @@ func (c *Client) judge(err error) (mayBeLegacy bool, _ error) {
 	return stream && end != nil && end.MayHaveRun, err
 }
 
-// httpStatus returns the HTTP status that an error reports, or 0.
 func httpStatus(err error) int {
 	var status interface{ HTTPStatus() int }
 	if errors.As(err, &status) {
@@ -416,7 +414,6 @@ func supportedVersions(e *Error) []string {
 	return data.Supported
 }
 
-// openSession connects to a server of the session era.
 func (c *Client) openSession(ctx context.Context, t SessionTransport) (*connection, error) {
 	pin, pinned := wire.ParseRevision(c.opts.Revision)
 	session := legacy.NewClient(legacy.ClientConfig{

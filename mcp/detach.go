@@ -87,7 +87,6 @@ func withoutAnswers(params json.RawMessage) json.RawMessage {
 	return append(b, '}')
 }
 
-// takeOver copies the answers of a call.
 func (d *Detached) takeOver(c *call) {
 	in := &c.input
 	in.mu.Lock()
@@ -122,12 +121,10 @@ func (d *Detached) takeOver(c *call) {
 	}
 }
 
-// empty reports whether there is nothing to store.
 func (s *state) empty() bool {
 	return s.Progress == nil && len(s.Asked) == 0 && len(s.Answers) == 0 && len(s.Once) == 0
 }
 
-// keep sets the state for the next run.
 func (d *Detached) keep(next *state) error {
 	next.Expires = 0
 	plain, err := jsonv2.Marshal(next, deterministic)
@@ -141,7 +138,6 @@ func (d *Detached) keep(next *state) error {
 	return nil
 }
 
-// state returns the state of the previous run, or nil.
 func (d *Detached) state() (*state, error) {
 	if d.err != nil || d.State == nil {
 		return nil, d.err
@@ -165,7 +161,6 @@ func (d *Detached) responses() (json.RawMessage, error) {
 	return raw, nil
 }
 
-// report passes a step of progress to d.Progress.
 func (d *Detached) report(done, total float64, message string) {
 	if math.IsNaN(total) || math.IsInf(total, 0) || total < 0 {
 		total = 0

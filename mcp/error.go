@@ -82,7 +82,6 @@ func methodNotFound(method string) *Error {
 	return Errorf(CodeMethodNotFound, "method not found: %q", method)
 }
 
-// asError returns the protocol error that err wraps, or nil.
 func asError(err error) *Error {
 	if err == nil {
 		return nil

@@ -27,7 +27,6 @@ func Pipe() (client, server Conn) {
 	return c, s
 }
 
-// A pipeConn is one end of a pipe.
 type pipeConn struct {
 	in         <-chan []byte
 	out        chan<- []byte

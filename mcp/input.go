@@ -27,7 +27,6 @@ const (
 	stateOnlyDelay = 100 * time.Millisecond
 )
 
-// inputRounds is the state of the input rounds of one request.
 type inputRounds struct {
 	spent     time.Duration // on input so far
 	stateOnly int           // consecutive rounds without input requests

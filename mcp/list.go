@@ -125,7 +125,6 @@ func (s *Server) openCursor(req *Request, kind string) (string, error) {
 	return string(after), nil
 }
 
-// unquoteAtMost returns the value of a JSON string of at most n bytes.
 func unquoteAtMost(raw json.RawMessage, n int) (string, error) {
 	if jsonscan.Kind(raw) != '"' || len(raw) > n+2 {
 		return "", Errorf(CodeInvalidParams, "want a string of at most %d bytes", n)

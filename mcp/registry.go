@@ -35,7 +35,6 @@ type featureSnapshot[V comparable, E any] struct {
 	first  atomic.Pointer[listPage[V]] // the first page of the list of all features; nil until it is needed
 }
 
-// A featureEntry is one registered feature.
 type featureEntry[V comparable, E any] struct {
 	name     string
 	value    V

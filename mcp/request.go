@@ -112,7 +112,6 @@ func (r *Request) isPlainResult() bool {
 	return !r.has(wire.ResultType) && r.Method != wire.MethodDiscover && coreMethod(r.Method)
 }
 
-// logger returns the log of the server.
 func (r *Request) logger() *slog.Logger {
 	if r.server == nil {
 		return slog.Default()
@@ -120,7 +119,6 @@ func (r *Request) logger() *slog.Logger {
 	return r.server.log
 }
 
-// has reports whether the request's revision has a feature.
 func (r *Request) has(f wire.Feature) bool { return r.env.Revision.Has(f) }
 
 // A Principal is the authenticated caller of a request. Authorization middleware puts it into the

@@ -16,7 +16,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/uritemplate"
 )
 
-// Bounds of files that are served.
 const (
 	// maxFile bounds the bytes of one file. In base64 it fits into a message of 16 MiB, the limit of
 	// clients.

@@ -13,16 +13,13 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/uritemplate"
 )
 
-// readFunc reads one resource.
 type readFunc func(ctx context.Context, uri string) (*ReadResourceResult, error)
 
-// A resourceEntry is the server's data about a resource.
 type resourceEntry struct {
 	uri  string
 	read readFunc
 }
 
-// A templateEntry is the server's data about a resource template.
 type templateEntry struct {
 	completions
 	template *uritemplate.Template
@@ -71,7 +68,6 @@ func (s *Server) addResource(r *Resource, read readFunc) *Registration[Resource]
 	return register(&s.resources, r.URI, r, resourceEntry{uri: r.URI, read: read}, prepareResource)
 }
 
-// prepareResource validates a resource.
 func prepareResource(r *Resource, entry resourceEntry) (resourceEntry, error) {
 	if r.URI != entry.uri {
 		return entry, fmt.Errorf("the URI cannot become %q", r.URI)
@@ -186,7 +182,6 @@ func (s *Server) listTemplates(ctx context.Context, req *Request) (Result, error
 	}, nil
 }
 
-// readResource serves resources/read.
 func (s *Server) readResource(ctx context.Context, c *call, uri string, _ json.RawMessage) (Result, error) {
 	if !s.offersResources() {
 		return nil, methodNotFound(c.req.Method)
@@ -304,7 +299,6 @@ func bindContents[Out any]() (convert func(Out) *ReadResourceResult, mimeType st
 	return nil, "", fmt.Errorf("%s: want string, []byte, *ResourceContents, []*ResourceContents or *ReadResourceResult", reflect.TypeFor[Out]())
 }
 
-// bindTemplate returns the entry of a template and its typed function.
 func bindTemplate[Vars any](pattern string, read func(context.Context, Vars) (*ReadResourceResult, error)) (entry templateEntry, err error) {
 	if entry.template, err = uritemplate.Parse(pattern); err != nil {
 		return entry, err

@@ -140,7 +140,6 @@ func (p *CreateMessageParams) complete() *CreateMessageParams {
 	return &completed
 }
 
-// lacks returns an error if the client cannot answer.
 func (p *CreateMessageParams) lacks(r *Request) error {
 	caps := r.Capabilities()
 	if caps.Sampling == nil || !r.has(wire.Sampling) {
@@ -163,7 +162,6 @@ func (p *CreateMessageParams) usesTools() bool {
 	return len(p.Tools) > 0 || p.ToolChoice != nil || p.has("tool_use") || p.has("tool_result")
 }
 
-// has reports whether a message has content of a type.
 func (p *CreateMessageParams) has(contentType string) bool {
 	for _, m := range p.Messages {
 		if m.count(contentType) > 0 {
@@ -173,7 +171,6 @@ func (p *CreateMessageParams) has(contentType string) bool {
 	return false
 }
 
-// decodeSampleResult decodes a client's answer.
 func decodeSampleResult(raw json.RawMessage) (*CreateMessageResult, error) {
 	var r CreateMessageResult
 	if err := jsonv2.Unmarshal(raw, &r); err != nil {
@@ -336,7 +333,6 @@ const (
 	toolsNone     = "none"
 )
 
-// check validates the params.
 func (p *CreateMessageParams) check() error {
 	if p == nil {
 		return errors.New("the params are nil")
@@ -458,7 +454,6 @@ func (m *SamplingMessage) checkResults(open map[string]bool) error {
 	return nil
 }
 
-// count returns the number of pieces of content of a type.
 func (m *SamplingMessage) count(contentType string) (n int) {
 	for _, c := range m.Content {
 		if c != nil && c.contentType() == contentType {

@@ -349,14 +349,12 @@ func (in *input) claim(key string) (result json.RawMessage, done bool, err error
 	return result, done, nil
 }
 
-// release removes the reservation of a key whose function has failed.
 func (in *input) release(key string) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	delete(in.ensureState().onces, key)
 }
 
-// store stores the result of a function for later runs.
 func (in *input) store(key string, result json.RawMessage) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

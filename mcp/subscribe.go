@@ -70,7 +70,6 @@ func (b *broadcaster) flush() {
 	}
 }
 
-// resourceUpdated reports a change of a resource to its subscriptions.
 func (b *broadcaster) resourceUpdated(uri string) {
 	b.mu.Lock()
 	subs := b.subscribed(func(s *subscription) bool { return s.wants(uri) })
@@ -137,7 +136,6 @@ func newSubscription(id jsonrpc.ID, f SubscriptionFilter) *subscription {
 
 func (s *subscription) wants(uri string) bool { _, ok := s.uris[uri]; return ok }
 
-// mark records changes and wakes the sender.
 func (s *subscription) mark(changed listChange, uris ...string) {
 	s.record(changed, uris...)
 	s.wake()
@@ -158,7 +156,6 @@ func (s *subscription) record(changed listChange, uris ...string) {
 	}
 }
 
-// drain returns the recorded changes and removes them.
 func (s *subscription) drain() (listChange, []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -219,7 +216,6 @@ func (s *Server) listen(ctx context.Context, req *Request) (Result, error) {
 	return s.listenPush(ctx, req, sub, f)
 }
 
-// acknowledge sends the first notification of the subscription.
 func (s *subscription) acknowledge(ctx context.Context, req *Request, f SubscriptionFilter) error {
 	agreed, err := jsonv2.Marshal(f, deterministic)
 	if err != nil {
@@ -279,7 +275,6 @@ func (s *Server) Listen(ctx context.Context, req *Request) (stop func(), err err
 	return l.stop, nil
 }
 
-// Limits of one subscription.
 const (
 	// maxSubscribedURIs bounds the resources of one subscription, which are kept while it is open.
 	maxSubscribedURIs = 1000
@@ -315,7 +310,6 @@ func (f *SubscriptionFilter) UnmarshalJSON(data []byte) error {
 	return jsonv2.Unmarshal(data, (*filterMembers)(f))
 }
 
-// isCoreFilter reports whether the core protocol defines a member of the filter.
 func isCoreFilter(member string) bool {
 	switch member {
 	case "toolsListChanged", "promptsListChanged", "resourcesListChanged", "resourceSubscriptions", "_meta":

@@ -25,7 +25,6 @@ func OnRequestDone(ctx context.Context, f func()) {
 	}
 }
 
-// A requestContext is the context of one request of a client.
 type requestContext struct {
 	peer.Timeout
 	client *Client
@@ -64,7 +63,6 @@ func (r *requestContext) onDone(f func()) {
 	}
 }
 
-// stop calls the registered functions and ends the context.
 func (r *requestContext) stop() {
 	for f := r.nextDone(); f != nil; f = r.nextDone() {
 		f()
@@ -90,7 +88,6 @@ func (r *requestContext) nextDone() (f func()) {
 	return f
 }
 
-// A requestSet holds the requests of a client that are in progress.
 type requestSet struct {
 	mu        sync.Mutex // guards the fields below
 	requests  map[*requestContext]struct{}
@@ -98,7 +95,6 @@ type requestSet struct {
 	closed    bool
 }
 
-// start starts a request of the client.
 func (s *requestSet) start(ctx context.Context, c *Client, limits peer.TimeLimits) *requestContext {
 	r := &requestContext{client: c}
 	r.Start(ctx, limits, ErrTimeout)

@@ -15,7 +15,6 @@ import (
 // A toolFunc calls a tool with validated arguments.
 type toolFunc func(ctx context.Context, args json.RawMessage) (*CallToolResult, error)
 
-// A toolEntry is the server's data about a tool.
 type toolEntry struct {
 	name         string
 	call         toolFunc
@@ -54,7 +53,6 @@ func AddTool[In, Out any](s *Server, t *Tool, f func(context.Context, In) (Out, 
 	return register(&s.tools, t.Name, bound.tool, bound.entry, prepareTool)
 }
 
-// prepareTool validates a tool and compiles its schemas.
 func prepareTool(t *Tool, entry toolEntry) (toolEntry, error) {
 	if t.Name != entry.name {
 		return entry, fmt.Errorf("the name cannot become %q", t.Name)
@@ -151,7 +149,6 @@ func withoutExecution(tools []*Tool) []*Tool {
 	return tools
 }
 
-// callTool serves tools/call.
 func (s *Server) callTool(ctx context.Context, c *call, name string, args json.RawMessage) (Result, error) {
 	if !s.tools.ever.Load() {
 		return nil, methodNotFound(c.req.Method)
@@ -252,13 +249,11 @@ func (s *Server) checkStructured(c *call, e *featureEntry[*Tool, *toolEntry], re
 	return res, nil
 }
 
-// A boundTool is a tool and its typed function.
 type boundTool struct {
 	tool  *Tool // a copy of the caller's, with its schemas filled in
 	entry toolEntry
 }
 
-// bindTool returns the tool of a typed function.
 func bindTool[In, Out any](t *Tool, f func(context.Context, In) (Out, error)) (*boundTool, error) {
 	b := &boundTool{entry: toolEntry{name: t.Name}}
 	copied := *t
@@ -353,7 +348,6 @@ func bindOutput[Out any](b *boundTool) (func(Out) (*CallToolResult, error), erro
 	return func(v Out) (*CallToolResult, error) { return structured(v, declared) }, nil
 }
 
-// mayBeStructured reports whether a tool with output type Out can have structured content.
 func mayBeStructured[Out any]() bool {
 	var out Out
 	switch any(&out).(type) {
@@ -363,7 +357,6 @@ func mayBeStructured[Out any]() bool {
 	return !reflect.TypeFor[Out]().Implements(reflect.TypeFor[ContentBlock]())
 }
 
-// contentResult returns a result with one piece of content.
 func contentResult[Out any](v Out) (*CallToolResult, error) {
 	c, ok := any(v).(ContentBlock)
 	if !ok {
