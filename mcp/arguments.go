@@ -142,7 +142,8 @@ func (a *textArguments) appendMember(dst []byte, name string, value any) []byte 
 func isLiteral(kind, text string) bool {
 	switch kind {
 	case "integer", "number":
-		return text == strings.TrimSpace(text) && jsonscan.Kind([]byte(text)) == '0' && jsonscan.Valid([]byte(text), jsonscan.Limits{}) == nil
+		return text == strings.TrimSpace(text) && jsonscan.Kind([]byte(text)) == '0' &&
+			jsonscan.Valid([]byte(text), jsonscan.Limits{}) == nil
 	case "boolean":
 		return text == "true" || text == "false"
 	}
@@ -160,8 +161,7 @@ func appendTexts(dst []byte, texts []string) []byte {
 	return append(dst, ']')
 }
 
-// check converts the arguments of a request, an object of strings or nil, to JSON of their types,
-// and validates them.
+// check converts an object of strings, or nil, to JSON of the arguments' types and validates it.
 func (a *textArguments) check(texts json.RawMessage) (json.RawMessage, error) {
 	object := []byte{'{'}
 	for name, value := range jsonscan.Members(texts) {

@@ -44,7 +44,9 @@ func FormQuestion[T any](key, message string, answer *T, opts *AskOptions) Quest
 	if form.multiSelect {
 		q.lacks = lacksMultiSelect
 	}
-	q.request, q.err = elicitation(&ElicitRequestParams{Mode: modeForm, Message: message, RequestedSchema: form.schema.JSON()})
+	q.request, q.err = elicitation(&ElicitRequestParams{
+		Mode: modeForm, Message: message, RequestedSchema: form.schema.JSON(),
+	})
 	q.accept = func(raw json.RawMessage) error {
 		content, err := form.content(raw)
 		if err != nil {
@@ -174,7 +176,8 @@ func (f *form) check() error {
 			}
 			f.multiSelect = true
 		default:
-			return fmt.Errorf("field %q has type %s, want string, number, integer, boolean or a list of enum values", name, typ)
+			return fmt.Errorf("field %q has type %s, want string, number, integer, boolean or a list of enum values",
+				name, typ)
 		}
 	}
 	return nil
@@ -188,8 +191,7 @@ func choices(list []byte) bool {
 	return enum || titled
 }
 
-// content returns the content of an answer, completed by defaults. The error is errWrongAnswer if
-// the content does not match the schema.
+// content returns the content of an answer with defaults, or errWrongAnswer if it is invalid.
 func (f *form) content(answer json.RawMessage) (json.RawMessage, error) {
 	res, err := decodeElicitResult(answer)
 	if err != nil {

@@ -42,8 +42,7 @@ func cacheKey(ctx context.Context, k *clientRequest) string {
 	return PrincipalFrom(ctx).Key() + "\x00" + k.method + string(k.members)
 }
 
-// currentGeneration returns the generation in which a request is sent. Its result is not cached if
-// an invalidation follows.
+// currentGeneration returns the number of invalidations before a request is sent.
 func (c *resultCache) currentGeneration() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

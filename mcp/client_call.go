@@ -186,8 +186,7 @@ func notSent(ctx context.Context, method string, err error) error {
 	return err
 }
 
-// rounds sends a request, and sends it again with the input responses for as long as the server
-// requests input.
+// rounds sends a request, and sends it again with input responses while the server requests input.
 //
 // Spec: basic/patterns/mrtr (2026-07-28).
 func (c *Client) rounds(w *requestContext, o *CallOptions, k *clientRequest) (RawResult, error) {

@@ -93,8 +93,10 @@ func (c *clientConn) roundTrip(ctx context.Context, req *jsonrpc.Message) (*json
 	}
 	response, err := question.Wait(ctx)
 	switch {
+	case err == nil && response.Error != nil && !response.Error.Remote(): // made by refuse
+		err = fmt.Errorf("invalid response: %s", response.Error.Message)
 	case err == nil:
-		return checkResponse(req.Method, response)
+		return response, nil
 	case ctx.Err() != nil:
 		c.cancelRequest(req, context.Cause(ctx))
 		return nil, context.Cause(ctx)
@@ -130,17 +132,7 @@ func (c *clientConn) write(ctx context.Context, m *jsonrpc.Message) error {
 	}
 }
 
-// checkResponse returns an error for a response made by refuse, and else the response.
-func checkResponse(method string, response *jsonrpc.Message) (*jsonrpc.Message, error) {
-	if response.Error != nil && !response.Error.Remote() {
-		err := fmt.Errorf("invalid response: %s", response.Error.Message)
-		return nil, &TransportError{Method: method, MayHaveRun: true, Err: err}
-	}
-	return response, nil
-}
-
-// writeError converts an error of a write. If the stream has ended, the reason for that is more
-// useful than the write error.
+// writeError converts an error of a write, or returns why the stream has ended, if it has.
 func (c *clientConn) writeError(method string, err error) error {
 	_, unsent := errors.AsType[*linestream.UnsentError](err)
 	if errors.Is(err, ErrDisconnected) {
@@ -154,8 +146,7 @@ func (c *clientConn) writeError(method string, err error) error {
 	return &TransportError{Method: method, MayHaveRun: !unsent, Err: err}
 }
 
-// cancelRequest sends the cancellation of a request. It does not block: the server may not be
-// reading.
+// cancelRequest sends a cancellation. It does not block: the server may not be reading.
 //
 // Spec: basic/patterns/cancellation (2026-07-28);
 // basic/utilities/cancellation#behavior-requirements (2025-11-25).
@@ -175,8 +166,7 @@ func (c *clientConn) cancelRequest(req *jsonrpc.Message, cause error) {
 	}
 }
 
-// writeCancels writes the queued cancellations. If one cannot be written, those queued with it are
-// dropped.
+// writeCancels writes the queued cancellations. An error drops those queued with the failed one.
 func (c *clientConn) writeCancels() {
 	for {
 		c.mu.Lock()
@@ -265,8 +255,7 @@ func (c *clientConn) cancelAll(written <-chan struct{}) {
 	}
 }
 
-// read reads messages until the Conn ends. It calls nothing that blocks, so responses are always
-// read.
+// read reads until the Conn ends. It calls nothing that blocks, so responses are always read.
 func (c *clientConn) read() {
 	defer close(c.done)
 	for {
@@ -368,13 +357,11 @@ func (r *routes) find(key string) (found []*Request) {
 	return found
 }
 
-// The keys of progress tokens and subscription ids have different prefixes, since the values may be
-// equal.
+// The keys of progress tokens and subscription ids have different prefixes: values may be equal.
 func progressRoute(token []byte) string  { return "p" + string(token) }
 func subscriptionRoute(id []byte) string { return "s" + string(id) }
 
-// notify delivers a notification to the request that it names. It reports false if the notification
-// names no request.
+// notify delivers a notification to the request that it names, or reports false if it names none.
 //
 // Spec: basic/transports/stdio (2026-07-28); basic/patterns/subscriptions (2026-07-28).
 func (r *routes) notify(ctx context.Context, m *jsonrpc.Message) bool {

@@ -15,8 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/childproc"
 )
 
-// defaultCommandMessage is half of the limit of [NewStreamConn]: the program is often code from a
-// public registry.
+// defaultCommandMessage is half that of [NewStreamConn]: the code is often of a public registry.
 const defaultCommandMessage = 16 << 20
 
 // Command returns a [Transport] to a server that runs as a child process and communicates over its

@@ -83,7 +83,9 @@ type completions struct {
 
 // newCompletions merges completions derived from types with given ones, which take precedence. Once
 // a feature has completions, the server declares the capability.
-func (s *Server) newCompletions(of string, names []string, derived, given map[string]CompleteFunc) (completions, error) {
+func (s *Server) newCompletions(
+	of string, names []string, derived, given map[string]CompleteFunc,
+) (completions, error) {
 	c := completions{of: of, names: names, funcs: derived}
 	for name, f := range given {
 		switch {
@@ -133,7 +135,8 @@ func (s *Server) complete(ctx context.Context, req *Request) (Result, error) {
 		return nil, err
 	}
 	if !slices.Contains(target.names, p.name) {
-		return nil, Errorf(CodeInvalidParams, "%s has no argument %.128q, want one of %q", target.of, p.name, target.names)
+		return nil, Errorf(CodeInvalidParams, "%s has no argument %.128q, want one of %q",
+			target.of, p.name, target.names)
 	}
 	var values []string
 	if f, ok := target.funcs[p.name]; ok {
@@ -191,7 +194,8 @@ func parseComplete(params json.RawMessage) (p completeParams, err error) {
 		return p, err
 	}
 	if len(p.value) > maxCompletedValue {
-		return p, Errorf(CodeInvalidParams, "params.argument.value is %d bytes long, want at most %d", len(p.value), maxCompletedValue)
+		return p, Errorf(CodeInvalidParams, "params.argument.value is %d bytes long, want at most %d",
+			len(p.value), maxCompletedValue)
 	}
 	chosen, ok := jsonscan.Get(params, "context")
 	if ok && jsonscan.Kind(chosen) != '{' {

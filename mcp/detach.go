@@ -52,7 +52,8 @@ func (r *Request) Detach(ctx context.Context, d *Detached) *Request {
 	if d == nil {
 		d = &Detached{}
 	}
-	n := &Request{Method: r.Method, ID: r.ID, Params: withoutAnswers(r.Params), Principal: r.Principal, env: r.env.Clone(), detached: d}
+	n := &Request{Method: r.Method, ID: r.ID, Params: withoutAnswers(r.Params), Principal: r.Principal,
+		env: r.env.Clone(), detached: d}
 	if c := callFrom(ctx); c != nil && c.isOf(r) && d.State == nil {
 		d.takeOver(c)
 	}
@@ -60,10 +61,10 @@ func (r *Request) Detach(ctx context.Context, d *Detached) *Request {
 }
 
 // isOf reports whether r is the request of the call, or a copy that middleware has made. The
-// context may belong to another call, such as the answer to a question of a call that was detached
-// before.
+// context may belong to another call, such as one that answers a detached call.
 func (c *call) isOf(r *Request) bool {
-	return c.req == r || r.Method == c.req.Method && len(r.Params) > 0 && len(r.Params) == len(c.req.Params) && &r.Params[0] == &c.req.Params[0]
+	return c.req == r || r.Method == c.req.Method && len(r.Params) > 0 && len(r.Params) == len(c.req.Params) &&
+		&r.Params[0] == &c.req.Params[0]
 }
 
 // Detached returns the Detached that continues the call, or nil for a request of a client.

@@ -75,7 +75,9 @@ func (p *listPage[V]) appendList(dst []byte, name string, items []V, next string
 // sealed, so that it reveals nothing and cannot be forged.
 //
 // Spec: server/utilities/pagination.
-func paginate[V comparable, E any](ctx context.Context, s *Server, set *featureSet[V, E], req *Request) (*listPage[V], string, error) {
+func paginate[V comparable, E any](
+	ctx context.Context, s *Server, set *featureSet[V, E], req *Request,
+) (*listPage[V], string, error) {
 	after, err := s.openCursor(req, set.kind)
 	if err != nil {
 		return nil, "", err

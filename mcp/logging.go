@@ -124,8 +124,7 @@ func (h *logHandler) grouped(attrs []slog.Attr) []slog.Attr {
 	return attrs
 }
 
-// logData returns attributes as an object. Of two with the same name the last one is kept, but
-// groups are merged.
+// logData returns attributes as an object. The last of a name is kept, but groups are merged.
 func logData(attrs []slog.Attr) map[string]any {
 	m := map[string]any{}
 	for _, a := range attrs {

@@ -126,15 +126,14 @@ func (s *Server) preparePrompt(p *Prompt, entry promptEntry) (promptEntry, error
 	return entry, err
 }
 
-// describeArguments sets p.Arguments to those of the function's type. Arguments that are set
-// already must have the same names.
+// describeArguments sets p.Arguments from the function's type, or checks the names that are set.
 func describeArguments(p *Prompt, args *textArguments) error {
 	if p.Arguments == nil {
 		for _, a := range args.list {
 			if a.kind == "array" {
 				return fmt.Errorf("argument %q is a list, want a string, a number or a boolean", a.name)
 			}
-			p.Arguments = append(p.Arguments, PromptArgument{Name: a.name, Title: a.title, Description: a.description, Required: a.required})
+			p.Arguments = append(p.Arguments, PromptArgument{a.name, a.title, a.description, a.required})
 		}
 		return nil
 	}

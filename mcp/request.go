@@ -95,9 +95,7 @@ func (r *Request) Meta(key string) (json.RawMessage, bool) {
 }
 
 // Param returns the raw JSON of one member of the request's params, such as "name".
-func (r *Request) Param(key string) (json.RawMessage, bool) {
-	return r.env.Member(r.Params, key)
-}
+func (r *Request) Param(key string) (json.RawMessage, bool) { return r.env.Member(r.Params, key) }
 
 // EncodeResult returns the JSON of a result of this request: its members, its `_meta` with the
 // identity of the server, and its result type. It contains no line breaks.

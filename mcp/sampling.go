@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -163,12 +164,7 @@ func (p *CreateMessageParams) usesTools() bool {
 }
 
 func (p *CreateMessageParams) has(contentType string) bool {
-	for _, m := range p.Messages {
-		if m.count(contentType) > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.Messages, func(m SamplingMessage) bool { return m.count(contentType) > 0 })
 }
 
 func decodeSampleResult(raw json.RawMessage) (*CreateMessageResult, error) {
@@ -340,7 +336,8 @@ func (p *CreateMessageParams) check() error {
 	switch p.IncludeContext {
 	case "", contextNone, contextThisServer, contextAllServers:
 	default:
-		return fmt.Errorf("IncludeContext is %q, want %q, %q or %q", p.IncludeContext, contextNone, contextThisServer, contextAllServers)
+		return fmt.Errorf("IncludeContext is %q, want %q, %q or %q",
+			p.IncludeContext, contextNone, contextThisServer, contextAllServers)
 	}
 	switch {
 	case p.MaxTokens <= 0:
@@ -362,7 +359,8 @@ func (p *CreateMessageParams) checkTools() error {
 		switch p.ToolChoice.Mode {
 		case "", toolsAuto, toolsRequired, toolsNone:
 		default:
-			return fmt.Errorf("ToolChoice.Mode is %q, want %q, %q or %q", p.ToolChoice.Mode, toolsAuto, toolsRequired, toolsNone)
+			return fmt.Errorf("ToolChoice.Mode is %q, want %q, %q or %q",
+				p.ToolChoice.Mode, toolsAuto, toolsRequired, toolsNone)
 		}
 	}
 	for i, t := range p.Tools {
@@ -427,8 +425,7 @@ func (m *SamplingMessage) check(open map[string]bool) error {
 	return m.checkResults(open)
 }
 
-// checkResults checks that the message answers each open tool use once, and has no other content if
-// it answers any.
+// checkResults checks that the message has one result for each open tool use, or other content.
 func (m *SamplingMessage) checkResults(open map[string]bool) error {
 	results := m.count("tool_result")
 	switch {
@@ -463,8 +460,6 @@ func (m *SamplingMessage) count(contentType string) (n int) {
 	return n
 }
 
-// checkSampled validates one piece of content of a message.
-//
 // Spec: schema SamplingMessageContentBlock.
 func checkSampled(c ContentBlock) error {
 	switch c := c.(type) {

@@ -74,8 +74,7 @@ func (r *requestContext) stop() {
 	r.Stop()
 }
 
-// nextDone removes and returns the last registered function. It returns nil, and ends the request,
-// if there is none.
+// nextDone removes and returns the last registered function, or ends the request if none remains.
 func (r *requestContext) nextDone() (f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,22 +114,20 @@ func (s *requestSet) start(ctx context.Context, c *Client, limits peer.TimeLimit
 func (s *requestSet) beginQuestion() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.questions++; s.questions > 1 {
-		return
-	}
-	for r := range s.requests {
-		r.BeginGrace()
+	if s.questions++; s.questions == 1 {
+		for r := range s.requests {
+			r.BeginGrace()
+		}
 	}
 }
 
 func (s *requestSet) endQuestion() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.questions--; s.questions > 0 {
-		return
-	}
-	for r := range s.requests {
-		r.EndGrace()
+	if s.questions--; s.questions == 0 {
+		for r := range s.requests {
+			r.EndGrace()
+		}
 	}
 }
 

@@ -221,8 +221,7 @@ func failedTool(err error) *CallToolResult {
 	return res
 }
 
-// checkStructured validates a result by the tool's output schema. An invalid one is an error of the
-// server.
+// checkStructured validates a result by the tool's output schema; an error is the server's.
 //
 // Spec: server/tools, Output Schema.
 func (s *Server) checkStructured(c *call, e *featureEntry[*Tool, *toolEntry], res *CallToolResult) (Result, error) {
@@ -234,11 +233,10 @@ func (s *Server) checkStructured(c *call, e *featureEntry[*Tool, *toolEntry], re
 	}
 	raw, ok := res.StructuredContent.(json.RawMessage)
 	if !ok {
-		b, err := schema.Encode(res.StructuredContent)
-		if err != nil {
+		var err error
+		if raw, err = schema.Encode(res.StructuredContent); err != nil {
 			return nil, fmt.Errorf("tool %q: encode structured content: %w", e.name, err)
 		}
-		raw = b
 		copied := *res
 		copied.StructuredContent = raw
 		res = &copied
@@ -255,9 +253,8 @@ type boundTool struct {
 }
 
 func bindTool[In, Out any](t *Tool, f func(context.Context, In) (Out, error)) (*boundTool, error) {
-	b := &boundTool{entry: toolEntry{name: t.Name}}
 	copied := *t
-	b.tool = &copied
+	b := &boundTool{tool: &copied, entry: toolEntry{name: t.Name}}
 	if err := b.inferInput(reflect.TypeFor[In]()); err != nil {
 		return nil, fmt.Errorf("input: %w", err)
 	}
@@ -266,7 +263,8 @@ func bindTool[In, Out any](t *Tool, f func(context.Context, In) (Out, error)) (*
 		return nil, fmt.Errorf("output: %w", err)
 	}
 	if b.tool.OutputSchema != nil && !mayBeStructured[Out]() {
-		return nil, fmt.Errorf("output: type %s cannot be structured content, which OutputSchema requires", reflect.TypeFor[Out]())
+		return nil, fmt.Errorf("output: type %s cannot be structured content, which OutputSchema requires",
+			reflect.TypeFor[Out]())
 	}
 	b.entry.call = func(ctx context.Context, args json.RawMessage) (*CallToolResult, error) {
 		var in In
@@ -323,13 +321,13 @@ func bindOutput[Out any](b *boundTool) (func(Out) (*CallToolResult, error), erro
 	var out Out
 	switch any(&out).(type) {
 	case *string:
-		return func(v Out) (*CallToolResult, error) {
-			return textResult(any(v).(string)), nil
-		}, nil
+		return func(v Out) (*CallToolResult, error) { return textResult(any(v).(string)), nil }, nil
 	case *ContentBlock:
 		return contentResult[Out], nil
 	case *[]ContentBlock:
-		return func(v Out) (*CallToolResult, error) { return &CallToolResult{Content: any(v).([]ContentBlock)}, nil }, nil
+		return func(v Out) (*CallToolResult, error) {
+			return &CallToolResult{Content: any(v).([]ContentBlock)}, nil
+		}, nil
 	case **CallToolResult:
 		return func(v Out) (*CallToolResult, error) {
 			if res := any(v).(*CallToolResult); res != nil {
@@ -365,8 +363,7 @@ func contentResult[Out any](v Out) (*CallToolResult, error) {
 	return &CallToolResult{Content: []ContentBlock{c}}, nil
 }
 
-// inferOutput derives the output schema from the type unless one is set. A type that can be
-// anything has none.
+// inferOutput derives the output schema unless one is set. A type that can be anything has none.
 func (b *boundTool) inferOutput(out reflect.Type) error {
 	if b.tool.OutputSchema != nil || out.Kind() == reflect.Interface || out == reflect.TypeFor[json.RawMessage]() {
 		return nil

@@ -38,7 +38,8 @@ type Topic struct {
 	//
 	// The server calls stop once, when the subscription has ended; it may be nil. The context ends
 	// with the subscription.
-	Open func(ctx context.Context, req *Request, member json.RawMessage, changed func(key string)) (acknowledged any, stop func(), err error)
+	Open func(ctx context.Context, req *Request, member json.RawMessage, changed func(key string)) (
+		acknowledged any, stop func(), err error)
 	// Params returns the params of the notification for an item in its current state: a JSON
 	// object, to which the server adds the id of the subscription. If it returns nil, or an error,
 	// which is logged, no notification is sent. It is called just before the notification is sent,
@@ -180,8 +181,7 @@ func (o *topicSubscriptions) changed(k topicKey) {
 	}
 }
 
-// record adds changes that have to be sent. A change is recorded once, so a slow client does not
-// use up memory.
+// record adds changes to send, each once, so that a slow client does not use up memory.
 func (o *topicSubscriptions) record(keys ...topicKey) (recorded bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
