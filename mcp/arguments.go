@@ -19,7 +19,6 @@ type textArguments struct {
 	list   []textArgument
 }
 
-// A textArgument is one argument.
 type textArgument struct {
 	name, title, description string
 	required                 bool
@@ -91,7 +90,6 @@ func unquoted(raw []byte) string {
 	return string(raw)
 }
 
-// names returns the names of the arguments in the order of their declaration.
 func (a *textArguments) names() []string {
 	names := make([]string, len(a.list))
 	for i, arg := range a.list {
@@ -100,7 +98,6 @@ func (a *textArguments) names() []string {
 	return names
 }
 
-// find returns an argument by name, or nil.
 func (a *textArguments) find(name string) *textArgument {
 	if i := slices.IndexFunc(a.list, func(g textArgument) bool { return g.name == name }); i >= 0 {
 		return &a.list[i]
@@ -145,7 +142,8 @@ func (a *textArguments) appendMember(dst []byte, name string, value any) []byte 
 func isLiteral(kind, text string) bool {
 	switch kind {
 	case "integer", "number":
-		return text == strings.TrimSpace(text) && jsonscan.Kind([]byte(text)) == '0' && jsonscan.Valid([]byte(text), jsonscan.Limits{}) == nil
+		return text == strings.TrimSpace(text) && jsonscan.Kind([]byte(text)) == '0' &&
+			jsonscan.Valid([]byte(text), jsonscan.Limits{}) == nil
 	case "boolean":
 		return text == "true" || text == "false"
 	}
@@ -163,8 +161,7 @@ func appendTexts(dst []byte, texts []string) []byte {
 	return append(dst, ']')
 }
 
-// check converts the arguments of a request, an object of strings or nil, to JSON of their types,
-// and validates them.
+// check converts an object of strings, or nil, to JSON of the arguments' types and validates it.
 func (a *textArguments) check(texts json.RawMessage) (json.RawMessage, error) {
 	object := []byte{'{'}
 	for name, value := range jsonscan.Members(texts) {
@@ -177,7 +174,6 @@ func (a *textArguments) check(texts json.RawMessage) (json.RawMessage, error) {
 	return a.complete(append(object, '}'))
 }
 
-// complete adds defaults and validates the arguments.
 func (a *textArguments) complete(object json.RawMessage) (json.RawMessage, error) {
 	object = a.schema.ApplyDefaults(object)
 	return object, a.schema.Validate(object)

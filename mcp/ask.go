@@ -27,8 +27,7 @@ var (
 // error, and runs again with the answer.
 var errWaiting = errors.New("mcp: waiting for the client's answer")
 
-// errWrongAnswer marks a well-formed answer that does not match the question. The question is asked
-// again.
+// errWrongAnswer marks an answer that does not match its question, which is asked again.
 var errWrongAnswer = errors.New("mcp: the answer does not fit the question")
 
 // A Question is a question to the client: a [FormQuestion], [URLQuestion], [SampleQuestion] or
@@ -95,7 +94,6 @@ func AskAll(ctx context.Context, questions ...Question) error {
 	return c.ask(questions)
 }
 
-// input is what a call asks of its client.
 type input struct {
 	mu     sync.Mutex // guards the fields below
 	begun  bool       // a handler has been started
@@ -195,7 +193,6 @@ func (in *input) find(key string, asked digest) (json.RawMessage, bool) {
 	return jsonscan.Get(in.target.retry.responses(), key)
 }
 
-// put adds an entry to a map that may be nil.
 func put[K comparable, V any](m *map[K]V, key K, v V) {
 	if *m == nil {
 		*m = map[K]V{}
@@ -203,8 +200,6 @@ func put[K comparable, V any](m *map[K]V, key K, v V) {
 	(*m)[key] = v
 }
 
-// malformed returns the error for an answer that violates the protocol.
-//
 // Spec: basic/patterns/mrtr (2026-07-28), Error Handling.
 func malformed(format string, args ...any) *Error {
 	return Errorf(CodeInvalidParams, "params.inputResponses: "+format, args...)
@@ -224,7 +219,8 @@ func lacking(what, capability string) error {
 
 // inexpressible returns the error for something that the client's revision does not have.
 func inexpressible(r *Request, what string) error {
-	return &unsupportedError{what, Errorf(CodeInvalidRequest, "protocol revision %s has no %s, which this request needs", r.Revision(), what)}
+	return &unsupportedError{what, Errorf(CodeInvalidRequest,
+		"protocol revision %s has no %s, which this request needs", r.Revision(), what)}
 }
 
 func (e *unsupportedError) Error() string   { return ErrUnsupported.Error() + ": " + e.what }
@@ -264,7 +260,6 @@ type InputRequest struct {
 	Params json.RawMessage `json:"params,omitzero"` // a JSON object, such as an encoded [ElicitRequestParams]
 }
 
-// A digest identifies a question.
 type digest [16]byte
 
 func digestOf(parts ...[]byte) (d digest) {

@@ -29,7 +29,6 @@ type single[T any] struct {
 	Value T `json:"value"`
 }
 
-// singleField is the name of the only field of a single.
 const singleField = "value"
 
 // FormQuestion returns the question of [Ask], for [AskAll]. The answer is stored in *answer.
@@ -45,7 +44,9 @@ func FormQuestion[T any](key, message string, answer *T, opts *AskOptions) Quest
 	if form.multiSelect {
 		q.lacks = lacksMultiSelect
 	}
-	q.request, q.err = elicitation(&ElicitRequestParams{Mode: modeForm, Message: message, RequestedSchema: form.schema.JSON()})
+	q.request, q.err = elicitation(&ElicitRequestParams{
+		Mode: modeForm, Message: message, RequestedSchema: form.schema.JSON(),
+	})
 	q.accept = func(raw json.RawMessage) error {
 		content, err := form.content(raw)
 		if err != nil {
@@ -69,7 +70,6 @@ func FormQuestion[T any](key, message string, answer *T, opts *AskOptions) Quest
 	return q
 }
 
-// A form is the form of a question, and validates its answer.
 type form struct {
 	schema      *schema.Schema
 	single      bool
@@ -107,7 +107,6 @@ func newForm(t, asSingle reflect.Type, opts *AskOptions) (*form, error) {
 	return f, nil
 }
 
-// holdsObject reports whether type t encodes to an object.
 func holdsObject(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Map, reflect.Interface:
@@ -129,7 +128,6 @@ func singleSchema(value json.RawMessage) json.RawMessage {
 	return append(s, '}')
 }
 
-// setDefaults sets the defaults of the form's fields.
 func (f *form) setDefaults(v any) error {
 	values, err := schema.Encode(v)
 	if err != nil {
@@ -178,7 +176,8 @@ func (f *form) check() error {
 			}
 			f.multiSelect = true
 		default:
-			return fmt.Errorf("field %q has type %s, want string, number, integer, boolean or a list of enum values", name, typ)
+			return fmt.Errorf("field %q has type %s, want string, number, integer, boolean or a list of enum values",
+				name, typ)
 		}
 	}
 	return nil
@@ -192,8 +191,7 @@ func choices(list []byte) bool {
 	return enum || titled
 }
 
-// content returns the content of an answer, completed by defaults. The error is errWrongAnswer if
-// the content does not match the schema.
+// content returns the content of an answer with defaults, or errWrongAnswer if it is invalid.
 func (f *form) content(answer json.RawMessage) (json.RawMessage, error) {
 	res, err := decodeElicitResult(answer)
 	if err != nil {

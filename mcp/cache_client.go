@@ -42,15 +42,13 @@ func cacheKey(ctx context.Context, k *clientRequest) string {
 	return PrincipalFrom(ctx).Key() + "\x00" + k.method + string(k.members)
 }
 
-// currentGeneration returns the generation in which a request is sent. Its result is not cached if
-// an invalidation follows.
+// currentGeneration returns the number of invalidations before a request is sent.
 func (c *resultCache) currentGeneration() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.generation
 }
 
-// get returns a fresh result.
 func (c *resultCache) get(ctx context.Context, k *clientRequest) (RawResult, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,7 +106,6 @@ func (c *resultCache) drop(key string) {
 	}
 }
 
-// invalidate drops the results of methods.
 func (c *resultCache) invalidate(methods ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -19,8 +19,7 @@ type call struct {
 
 type callKey struct{}
 
-// newCall returns a new call of the request. Calls are not reused: a context may outlive its call,
-// in goroutines of the handler.
+// newCall does not reuse calls: goroutines of the handler may outlive them.
 func newCall(ctx context.Context, s *Server, req *Request) *call {
 	return &call{Context: ctx, server: s, req: req}
 }
@@ -33,7 +32,6 @@ func (c *call) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// callFrom returns the call that ctx belongs to, or nil.
 func callFrom(ctx context.Context) *call {
 	c, _ := ctx.Value(callKey{}).(*call)
 	return c
@@ -47,8 +45,7 @@ func RequestFrom(ctx context.Context) *Request {
 	return nil
 }
 
-// knownTool returns the name of a registered tool, given in JSON, without an allocation. It returns
-// "" for other names.
+// knownTool returns the name of a registered tool, given in JSON, without an allocation, or "".
 func (r *Request) knownTool(name []byte) string {
 	if r.Method != wire.MethodToolsCall || r.server == nil || len(name) < 2 || name[0] != '"' {
 		return ""
@@ -66,8 +63,7 @@ type targetParams struct {
 	retry     *retryParams    // nil if the request is sent for the first time
 }
 
-// retryParams are the members of params that a client adds when it sends a request again. Its
-// methods accept nil.
+// retryParams are the params that a client adds to a repeated request. The methods accept nil.
 type retryParams struct {
 	inputResponses json.RawMessage // nil when absent
 	requestState   json.RawMessage // a JSON string, nil when absent
@@ -87,8 +83,7 @@ func (b *retryParams) state() json.RawMessage {
 	return b.requestState
 }
 
-// parseTarget parses the params of such a method. key is the member that names the feature: "name"
-// or "uri".
+// parseTarget parses such params. key is the member that names the feature: "name" or "uri".
 func parseTarget(r *Request, key string) (p targetParams, err error) {
 	s := r.env.Subject(r.Params)
 	name := s.Name

@@ -89,7 +89,6 @@ type ClientOptions struct {
 	Logger *slog.Logger
 }
 
-// withDefaults returns a copy of the options with all defaults.
 func (o *ClientOptions) withDefaults() ClientOptions {
 	var full ClientOptions
 	if o != nil {
@@ -113,7 +112,6 @@ func (o *ClientOptions) withDefaults() ClientOptions {
 	return full
 }
 
-// capabilities returns the capabilities that the functions of the options imply.
 func (o *ClientOptions) capabilities() ClientCapabilities {
 	c := ClientCapabilities{Extensions: o.Extensions}
 	yes := &struct{}{}

@@ -66,7 +66,6 @@ func callOptionsFrom(ctx context.Context) *CallOptions {
 	return &noCallOptions
 }
 
-// limits returns the time limits of a request.
 func (o *CallOptions) limits(client *ClientOptions) peer.TimeLimits {
 	return peer.TimeLimits{
 		Idle:  cmp.Or(o.Timeout, client.Timeout),
@@ -187,8 +186,7 @@ func notSent(ctx context.Context, method string, err error) error {
 	return err
 }
 
-// rounds sends a request, and sends it again with the input responses for as long as the server
-// requests input.
+// rounds sends a request, and sends it again with input responses while the server requests input.
 //
 // Spec: basic/patterns/mrtr (2026-07-28).
 func (c *Client) rounds(w *requestContext, o *CallOptions, k *clientRequest) (RawResult, error) {
@@ -219,7 +217,6 @@ func (c *Client) rounds(w *requestContext, o *CallOptions, k *clientRequest) (Ra
 	}
 }
 
-// round sends a request once.
 func (c *Client) round(w *requestContext, o *CallOptions, k *clientRequest) (RawResult, error) {
 	conn, err := c.live(w)
 	if err != nil {
@@ -284,7 +281,6 @@ func (o *CallOptions) progressed(last *float64, params json.RawMessage) {
 	}
 }
 
-// logged calls the caller's function.
 func (c *Client) logged(method string, params json.RawMessage) {
 	var m LoggingMessage
 	if c.opts.Log == nil || method != wire.NotificationMessage {
@@ -302,7 +298,6 @@ func (c *Client) invalid(method string, err error) error {
 	return &TransportError{Method: method, MayHaveRun: true, Err: fmt.Errorf("%w: %w", ErrInvalidResult, err)}
 }
 
-// newRequest returns a request with its envelope.
 func (c *Client) newRequest(conn *connection, o *CallOptions, k *clientRequest, notify notifyFunc) (*Request, error) {
 	req := &Request{Method: k.method, Notify: notify, HeaderParams: k.mirror}
 	level := string(cmp.Or(o.LogLevel, c.opts.LogLevel))

@@ -58,7 +58,6 @@ type clientConn struct {
 	closed  bool               // no further goroutine is started
 }
 
-// newClientConn returns a clientConn that reads from conn.
 func newClientConn(conn Conn, log *slog.Logger, receive func(m *jsonrpc.Message)) *clientConn {
 	c := &clientConn{conn: conn, log: log, done: make(chan struct{})}
 	c.table.MaxQuestions = maxAwaited
@@ -94,8 +93,10 @@ func (c *clientConn) roundTrip(ctx context.Context, req *jsonrpc.Message) (*json
 	}
 	response, err := question.Wait(ctx)
 	switch {
+	case err == nil && response.Error != nil && !response.Error.Remote(): // made by refuse
+		err = fmt.Errorf("invalid response: %s", response.Error.Message)
 	case err == nil:
-		return checkResponse(req.Method, response)
+		return response, nil
 	case ctx.Err() != nil:
 		c.cancelRequest(req, context.Cause(ctx))
 		return nil, context.Cause(ctx)
@@ -131,17 +132,7 @@ func (c *clientConn) write(ctx context.Context, m *jsonrpc.Message) error {
 	}
 }
 
-// checkResponse returns an error for a response made by refuse, and else the response.
-func checkResponse(method string, response *jsonrpc.Message) (*jsonrpc.Message, error) {
-	if response.Error != nil && !response.Error.Remote() {
-		err := fmt.Errorf("invalid response: %s", response.Error.Message)
-		return nil, &TransportError{Method: method, MayHaveRun: true, Err: err}
-	}
-	return response, nil
-}
-
-// writeError converts an error of a write. If the stream has ended, the reason for that is more
-// useful than the write error.
+// writeError converts an error of a write, or returns why the stream has ended, if it has.
 func (c *clientConn) writeError(method string, err error) error {
 	_, unsent := errors.AsType[*linestream.UnsentError](err)
 	if errors.Is(err, ErrDisconnected) {
@@ -155,8 +146,7 @@ func (c *clientConn) writeError(method string, err error) error {
 	return &TransportError{Method: method, MayHaveRun: !unsent, Err: err}
 }
 
-// cancelRequest sends the cancellation of a request. It does not block: the server may not be
-// reading.
+// cancelRequest sends a cancellation. It does not block: the server may not be reading.
 //
 // Spec: basic/patterns/cancellation (2026-07-28);
 // basic/utilities/cancellation#behavior-requirements (2025-11-25).
@@ -176,8 +166,7 @@ func (c *clientConn) cancelRequest(req *jsonrpc.Message, cause error) {
 	}
 }
 
-// writeCancels writes the queued cancellations. If one cannot be written, those queued with it are
-// dropped.
+// writeCancels writes the queued cancellations. An error drops those queued with the failed one.
 func (c *clientConn) writeCancels() {
 	for {
 		c.mu.Lock()
@@ -215,7 +204,6 @@ func cancelNotification(id jsonrpc.ID, cause error) *jsonrpc.Message {
 	return jsonrpc.NewNotification(wire.NotificationCancelled, params)
 }
 
-// Send sends a notification or a response.
 func (c *clientConn) Send(ctx context.Context, m *jsonrpc.Message) error {
 	if err := c.write(ctx, m); err != nil {
 		if ctx.Err() != nil {
@@ -230,10 +218,8 @@ func (c *clientConn) Send(ctx context.Context, m *jsonrpc.Message) error {
 // has failed for that reason; done is closed a moment later.
 func (c *clientConn) isOver() bool { return c.failed.Load() || c.table.HungUp() != nil }
 
-// Done returns a channel that is closed when reading has ended.
 func (c *clientConn) Done() <-chan struct{} { return c.done }
 
-// Close closes the Conn.
 func (c *clientConn) Close() error {
 	c.closing.Do(func() {
 		c.mu.Lock()
@@ -269,8 +255,7 @@ func (c *clientConn) cancelAll(written <-chan struct{}) {
 	}
 }
 
-// read reads messages until the Conn ends. It calls nothing that blocks, so responses are always
-// read.
+// read reads until the Conn ends. It calls nothing that blocks, so responses are always read.
 func (c *clientConn) read() {
 	defer close(c.done)
 	for {
@@ -372,13 +357,11 @@ func (r *routes) find(key string) (found []*Request) {
 	return found
 }
 
-// The keys of progress tokens and subscription ids have different prefixes, since the values may be
-// equal.
+// The keys of progress tokens and subscription ids have different prefixes: values may be equal.
 func progressRoute(token []byte) string  { return "p" + string(token) }
 func subscriptionRoute(id []byte) string { return "s" + string(id) }
 
-// notify delivers a notification to the request that it names. It reports false if the notification
-// names no request.
+// notify delivers a notification to the request that it names, or reports false if it names none.
 //
 // Spec: basic/transports/stdio (2026-07-28); basic/patterns/subscriptions (2026-07-28).
 func (r *routes) notify(ctx context.Context, m *jsonrpc.Message) bool {
@@ -408,7 +391,6 @@ func (r *routes) notify(ctx context.Context, m *jsonrpc.Message) bool {
 	return true // also for a late notification, whose request has ended
 }
 
-// roundTripModern sends a request in the modern form.
 func (c *clientConn) roundTripModern(ctx context.Context, req *Request, r *routes) (Result, error) {
 	m := jsonrpc.NewRequest(c.newID(), req.Method, req.Params)
 	if token := req.env.ProgressToken; token != nil && req.Notify != nil {
@@ -463,7 +445,6 @@ type inbox struct {
 	idle    chan struct{} // closed when the goroutine ends; nil before it starts
 }
 
-// A notification is the method and the params of a notification.
 type notification struct {
 	method string
 	params json.RawMessage
@@ -520,7 +501,6 @@ func (b *inbox) close() {
 	b.closed, b.queued, b.bytes = true, nil, 0
 }
 
-// drain waits until the queue is empty, or ctx ends.
 func (b *inbox) drain(ctx context.Context) {
 	b.mu.Lock()
 	idle := b.idle

@@ -15,8 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/childproc"
 )
 
-// defaultCommandMessage is half of the limit of [NewStreamConn]: the program is often code from a
-// public registry.
+// defaultCommandMessage is half that of [NewStreamConn]: the code is often of a public registry.
 const defaultCommandMessage = 16 << 20
 
 // Command returns a [Transport] to a server that runs as a child process and communicates over its
@@ -95,7 +94,6 @@ func (s *CommandTransport) dial(ctx context.Context) (Conn, error) {
 	return p, nil
 }
 
-// command returns the command that starts the server.
 func (s *CommandTransport) command() *exec.Cmd {
 	cmd := exec.CommandContext(context.Background(), s.Path, s.Args...)
 	cmd.Dir = s.Dir

@@ -11,7 +11,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// Bounds of completion.
 const (
 	// maxCompletions is the maximum number of values in a result, by the specification.
 	maxCompletions = 100
@@ -76,7 +75,6 @@ type Completion struct {
 	HasMore bool     `json:"hasMore"`        // whether there are more than Values
 }
 
-// completions are the completions of a feature.
 type completions struct {
 	of    string   // the feature, for messages
 	names []string // its arguments
@@ -85,7 +83,9 @@ type completions struct {
 
 // newCompletions merges completions derived from types with given ones, which take precedence. Once
 // a feature has completions, the server declares the capability.
-func (s *Server) newCompletions(of string, names []string, derived, given map[string]CompleteFunc) (completions, error) {
+func (s *Server) newCompletions(
+	of string, names []string, derived, given map[string]CompleteFunc,
+) (completions, error) {
 	c := completions{of: of, names: names, funcs: derived}
 	for name, f := range given {
 		switch {
@@ -114,7 +114,6 @@ func completeFrom(values []string) CompleteFunc {
 	}
 }
 
-// completeParams are the decoded params of completion/complete.
 type completeParams struct {
 	kind   string // ref/prompt or ref/resource
 	target string // a prompt's name, a URI or a URI template
@@ -123,7 +122,6 @@ type completeParams struct {
 	args   map[string]string
 }
 
-// complete serves completion/complete.
 func (s *Server) complete(ctx context.Context, req *Request) (Result, error) {
 	if !s.completes.Load() {
 		return nil, methodNotFound(req.Method)
@@ -137,7 +135,8 @@ func (s *Server) complete(ctx context.Context, req *Request) (Result, error) {
 		return nil, err
 	}
 	if !slices.Contains(target.names, p.name) {
-		return nil, Errorf(CodeInvalidParams, "%s has no argument %.128q, want one of %q", target.of, p.name, target.names)
+		return nil, Errorf(CodeInvalidParams, "%s has no argument %.128q, want one of %q",
+			target.of, p.name, target.names)
 	}
 	var values []string
 	if f, ok := target.funcs[p.name]; ok {
@@ -195,7 +194,8 @@ func parseComplete(params json.RawMessage) (p completeParams, err error) {
 		return p, err
 	}
 	if len(p.value) > maxCompletedValue {
-		return p, Errorf(CodeInvalidParams, "params.argument.value is %d bytes long, want at most %d", len(p.value), maxCompletedValue)
+		return p, Errorf(CodeInvalidParams, "params.argument.value is %d bytes long, want at most %d",
+			len(p.value), maxCompletedValue)
 	}
 	chosen, ok := jsonscan.Get(params, "context")
 	if ok && jsonscan.Kind(chosen) != '{' {

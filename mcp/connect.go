@@ -65,7 +65,6 @@ type connection struct {
 
 func (conn *connection) isOpen() bool { return conn != nil && !conn.stale && !peer.IsClosed(conn.done) }
 
-// end ends the session, if there is one.
 func (conn *connection) end() {
 	if conn.session != nil {
 		_ = conn.session.Close()
@@ -149,8 +148,7 @@ func (c *Client) exchange(ctx context.Context, req *Request) (Result, error) {
 	return again.RoundTrip(ctx, req.forConnection(conn, again))
 }
 
-// forConnection returns a request with the envelope of another connection, whose revision may
-// differ.
+// forConnection returns a request with the envelope of another connection and its revision.
 func (r *Request) forConnection(from, to *connection) *Request {
 	rest, ok := bytes.CutPrefix(r.Params, from.prefix)
 	if !ok || from.revision == to.revision {
@@ -224,8 +222,7 @@ func (c *Client) negotiate(ctx context.Context) (*connection, error) {
 	return conn, nil
 }
 
-// probe sends server/discover. If it fails, mayBeLegacy reports whether the server may support
-// sessions.
+// probe sends server/discover. On failure, mayBeLegacy reports whether to try a session.
 func (c *Client) probe(ctx context.Context) (conn *connection, mayBeLegacy bool, err error) {
 	revision := wire.Latest()
 	conn = &connection{Transport: c.transport, revision: revision, prefix: c.prefix(revision)}
@@ -296,8 +293,7 @@ func (c *Client) prefix(r wire.Revision) []byte {
 	return append(b, c.declared...)
 }
 
-// afterProbe returns the error of a session that could not be opened. It includes the error of the
-// probe if that differs.
+// afterProbe returns the error of opening a session, with that of the probe if it differs.
 func afterProbe(err, probed error) error {
 	var first, second *TransportError
 	switch {
@@ -309,8 +305,7 @@ func afterProbe(err, probed error) error {
 	return fmt.Errorf("%w (%s before that: %v)", err, wire.MethodDiscover, probed) //nolint:errorlint // callers match err only
 }
 
-// legacyServers caches which servers support only sessions, by [IdentifiedTransport.ServerKey], and
-// until when.
+// legacyServers caches until when servers, by their ServerKey, count as supporting only sessions.
 //
 // Spec: basic/versioning (2026-07-28): clients cache the result of the probe.
 var legacyServers struct {
@@ -348,8 +343,7 @@ func (c *Client) rememberLegacy(legacy bool) {
 	}
 }
 
-// judge decides whether an error of the probe may come from a server of the session era, and
-// returns the error to report.
+// judge decides whether an error of the probe may come from a server of the session era.
 //
 // Spec: basic/versioning (2026-07-28): fallback is not keyed to one error code.
 func (c *Client) judge(err error) (mayBeLegacy bool, _ error) {
@@ -369,7 +363,6 @@ func (c *Client) judge(err error) (mayBeLegacy bool, _ error) {
 	return stream && end != nil && end.MayHaveRun, err
 }
 
-// httpStatus returns the HTTP status that an error reports, or 0.
 func httpStatus(err error) int {
 	var status interface{ HTTPStatus() int }
 	if errors.As(err, &status) {
@@ -416,7 +409,6 @@ func supportedVersions(e *Error) []string {
 	return data.Supported
 }
 
-// openSession connects to a server of the session era.
 func (c *Client) openSession(ctx context.Context, t SessionTransport) (*connection, error) {
 	pin, pinned := wire.ParseRevision(c.opts.Revision)
 	session := legacy.NewClient(legacy.ClientConfig{

@@ -92,7 +92,6 @@ func (*AudioContent) contentType() string     { return "audio" }
 func (*ResourceLink) contentType() string     { return "resource_link" }
 func (*EmbeddedResource) contentType() string { return "resource" }
 
-// appendContent appends the JSON of one piece of content.
 func appendContent(dst []byte, c ContentBlock) ([]byte, error) {
 	switch c := c.(type) {
 	case nil:
@@ -137,7 +136,6 @@ func appendBinary(dst []byte, kind, mimeType string, data []byte) []byte {
 // contents is a list of content that encodes to the protocol's JSON.
 type contents []ContentBlock
 
-// MarshalJSON encodes the list.
 func (c contents) MarshalJSON() ([]byte, error) {
 	dst := []byte{'['}
 	var err error
@@ -152,7 +150,6 @@ func (c contents) MarshalJSON() ([]byte, error) {
 	return append(dst, ']'), nil
 }
 
-// decodeContent decodes one piece of content.
 func decodeContent(raw json.RawMessage) (ContentBlock, error) {
 	d := jsonscan.Descend(raw)
 	return nextContent(&d)
@@ -197,7 +194,6 @@ func nextContent(d *jsonscan.Descent) (ContentBlock, error) {
 	return c, nil
 }
 
-// decodeMember decodes a member that may be absent.
 func decodeMember(raw []byte, v any) error {
 	if raw == nil {
 		return nil
@@ -205,7 +201,6 @@ func decodeMember(raw []byte, v any) error {
 	return jsonv2.Unmarshal(raw, v)
 }
 
-// decodeOther decodes content of any type.
 func decodeOther(kind, raw []byte) (ContentBlock, error) {
 	name, err := jsonscan.Unquote(kind)
 	if err != nil {

@@ -52,7 +52,8 @@ func (r *Request) Detach(ctx context.Context, d *Detached) *Request {
 	if d == nil {
 		d = &Detached{}
 	}
-	n := &Request{Method: r.Method, ID: r.ID, Params: withoutAnswers(r.Params), Principal: r.Principal, env: r.env.Clone(), detached: d}
+	n := &Request{Method: r.Method, ID: r.ID, Params: withoutAnswers(r.Params), Principal: r.Principal,
+		env: r.env.Clone(), detached: d}
 	if c := callFrom(ctx); c != nil && c.isOf(r) && d.State == nil {
 		d.takeOver(c)
 	}
@@ -60,10 +61,10 @@ func (r *Request) Detach(ctx context.Context, d *Detached) *Request {
 }
 
 // isOf reports whether r is the request of the call, or a copy that middleware has made. The
-// context may belong to another call, such as the answer to a question of a call that was detached
-// before.
+// context may belong to another call, such as one that answers a detached call.
 func (c *call) isOf(r *Request) bool {
-	return c.req == r || r.Method == c.req.Method && len(r.Params) > 0 && len(r.Params) == len(c.req.Params) && &r.Params[0] == &c.req.Params[0]
+	return c.req == r || r.Method == c.req.Method && len(r.Params) > 0 && len(r.Params) == len(c.req.Params) &&
+		&r.Params[0] == &c.req.Params[0]
 }
 
 // Detached returns the Detached that continues the call, or nil for a request of a client.
@@ -87,7 +88,6 @@ func withoutAnswers(params json.RawMessage) json.RawMessage {
 	return append(b, '}')
 }
 
-// takeOver copies the answers of a call.
 func (d *Detached) takeOver(c *call) {
 	in := &c.input
 	in.mu.Lock()
@@ -122,12 +122,10 @@ func (d *Detached) takeOver(c *call) {
 	}
 }
 
-// empty reports whether there is nothing to store.
 func (s *state) empty() bool {
 	return s.Progress == nil && len(s.Asked) == 0 && len(s.Answers) == 0 && len(s.Once) == 0
 }
 
-// keep sets the state for the next run.
 func (d *Detached) keep(next *state) error {
 	next.Expires = 0
 	plain, err := jsonv2.Marshal(next, deterministic)
@@ -141,7 +139,6 @@ func (d *Detached) keep(next *state) error {
 	return nil
 }
 
-// state returns the state of the previous run, or nil.
 func (d *Detached) state() (*state, error) {
 	if d.err != nil || d.State == nil {
 		return nil, d.err
@@ -165,7 +162,6 @@ func (d *Detached) responses() (json.RawMessage, error) {
 	return raw, nil
 }
 
-// report passes a step of progress to d.Progress.
 func (d *Detached) report(done, total float64, message string) {
 	if math.IsNaN(total) || math.IsInf(total, 0) || total < 0 {
 		total = 0

@@ -99,12 +99,10 @@ func decodePart[T any](parts map[string]json.RawMessage, name string, into *T) {
 	}
 }
 
-// asksForm reports whether the client supports forms.
 func (c ClientCapabilities) asksForm() bool {
 	return c.Elicitation != nil && (c.Elicitation.Form != nil || c.Elicitation.URL == nil)
 }
 
-// asksURL reports whether the client supports URLs.
 func (c ClientCapabilities) asksURL() bool { return c.Elicitation != nil && c.Elicitation.URL != nil }
 
 // ServerCapabilities are the capabilities of a server. A nil pointer means not supported.
@@ -134,7 +132,6 @@ type ResourceCapability struct {
 	ListChanged bool `json:"listChanged,omitzero"` // changes of the list are notified
 }
 
-// capabilities returns the capabilities for what was registered.
 func (s *Server) capabilities() ServerCapabilities {
 	s.mu.Lock()
 	extensions := s.extensions
@@ -193,7 +190,6 @@ type Cache struct {
 	Scope CacheScope `json:"-"`
 }
 
-// A cacheableResult is a result that embeds a Cache.
 type cacheableResult interface{ cacheHints() Cache }
 
 func (c Cache) cacheHints() Cache { return c }
@@ -209,7 +205,6 @@ const (
 	CachePublic  CacheScope = "public"  // may be reused for every caller, whatever its permissions
 )
 
-// appendCache appends the members of a Cache.
 func appendCache(dst []byte, c Cache) ([]byte, error) {
 	if !utf8.ValidString(string(c.Scope)) {
 		return nil, fmt.Errorf("cacheScope: invalid UTF-8")

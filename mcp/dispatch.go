@@ -47,8 +47,7 @@ func (d dispatcher) ServeMCP(ctx context.Context, req *Request) (Result, error) 
 	return nil, methodNotFound(req.Method)
 }
 
-// coreMethod reports whether a revision of the core protocol defines the method. Methods of tasks
-// belong to an extension.
+// coreMethod reports whether the core protocol defines the method. Tasks belong to an extension.
 func coreMethod(method string) bool {
 	switch method {
 	case wire.MethodTasksGet, wire.MethodTasksResult, wire.MethodTasksList, wire.MethodTasksCancel:
@@ -62,12 +61,12 @@ func coreMethod(method string) bool {
 	return false
 }
 
-// answer serves a method that may ask the client for input. Questions of the handler take
-// precedence over its result.
+// answer serves a method that may ask for input. Open questions take precedence over the result.
 //
 // Spec: basic/patterns/mrtr (2026-07-28).
 func (s *Server) answer(ctx context.Context, c *call, key string,
-	serve func(s *Server, ctx context.Context, c *call, target string, args json.RawMessage) (Result, error)) (Result, error) {
+	serve func(s *Server, ctx context.Context, c *call, target string, args json.RawMessage) (Result, error),
+) (Result, error) {
 	target, args, err := c.begin(key)
 	if err != nil {
 		return nil, err
@@ -93,7 +92,8 @@ func recovered(ctx context.Context, log *slog.Logger, what string, err *error) {
 	var id [8]byte
 	rand.Read(id[:])
 	incident := hex.EncodeToString(id[:])
-	log.ErrorContext(ctx, "mcp: panic recovered", "in", what, "incident", incident, "value", value, "stack", string(debug.Stack()))
+	log.ErrorContext(ctx, "mcp: panic recovered",
+		"in", what, "incident", incident, "value", value, "stack", string(debug.Stack()))
 	data := append(jsonscan.AppendQuote([]byte(`{"incident":`), incident), '}')
 	*err = &Error{Code: CodeInternalError, Message: "internal error", Data: data}
 }

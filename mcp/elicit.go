@@ -31,7 +31,6 @@ type ElicitRequestParams struct {
 	Meta          Meta   `json:"_meta,omitzero"`
 }
 
-// Modes of elicitation.
 const (
 	modeForm = "form"
 	modeURL  = "url"
@@ -135,7 +134,6 @@ func checkPage(page string) error {
 	return nil
 }
 
-// lacksForm returns an error if the client cannot show a form.
 func lacksForm(r *Request) error {
 	caps := r.Capabilities()
 	switch {
@@ -147,7 +145,6 @@ func lacksForm(r *Request) error {
 	return nil
 }
 
-// lacksMultiSelect returns an error if the client cannot show a form with multiple choice.
 func lacksMultiSelect(r *Request) error {
 	if err := lacksForm(r); err != nil {
 		return err
@@ -158,7 +155,6 @@ func lacksMultiSelect(r *Request) error {
 	return nil
 }
 
-// lacksURL returns an error if the client cannot send its user to a page.
 func lacksURL(r *Request) error {
 	if !r.Capabilities().asksURL() || !r.has(wire.ElicitationURL) {
 		return lacking("elicitation with URLs", `{"elicitation":{"url":{}}}`)

@@ -20,13 +20,13 @@ type Error = jsonrpc.Error
 // Codes of protocol errors. Spec: basic (2026-07-28), Error Codes; JSON-RPC 2.0, section 5.1.
 const (
 	CodeInvalidRequest                  = jsonrpc.CodeInvalidRequest  // JSON, but not a message
-	CodeMethodNotFound                  = jsonrpc.CodeMethodNotFound  // no such method, or its capability is not offered
+	CodeMethodNotFound                  = jsonrpc.CodeMethodNotFound  // no such method, or capability not offered
 	CodeInvalidParams                   = jsonrpc.CodeInvalidParams   // the params are wrong for the method
 	CodeInternalError                   = jsonrpc.CodeInternalError   // the server failed; the details are in its log
 	CodeHeaderMismatch                  = wire.CodeHeaderMismatch     // an HTTP header contradicts the body
-	CodeMissingRequiredClientCapability = wire.CodeMissingCapability  // the client did not declare what the request needs
+	CodeMissingRequiredClientCapability = wire.CodeMissingCapability  // the client did not declare a capability
 	CodeUnsupportedProtocolVersion      = wire.CodeUnsupportedVersion // the revision is not spoken here
-	CodeBusy                            = -32000                      // too many requests in flight; data.retryAfterMs says when to try again
+	CodeBusy                            = -32000                      // too many requests; see data.retryAfterMs
 )
 
 // Errors for [errors.Is].
@@ -82,7 +82,6 @@ func methodNotFound(method string) *Error {
 	return Errorf(CodeMethodNotFound, "method not found: %q", method)
 }
 
-// asError returns the protocol error that err wraps, or nil.
 func asError(err error) *Error {
 	if err == nil {
 		return nil

@@ -27,7 +27,6 @@ func Pipe() (client, server Conn) {
 	return c, s
 }
 
-// A pipeConn is one end of a pipe.
 type pipeConn struct {
 	in         <-chan []byte
 	out        chan<- []byte
@@ -138,8 +137,7 @@ func remoteError(err *Error) error {
 	return m.Error
 }
 
-// memoryDrain is how long requests may run after their client has closed the session: it no longer
-// reads their results.
+// memoryDrain bounds requests whose client has closed the session and no longer reads results.
 const memoryDrain = time.Millisecond
 
 // OpenSession serves the handler on a pipe.

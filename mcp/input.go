@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,14 +28,12 @@ const (
 	stateOnlyDelay = 100 * time.Millisecond
 )
 
-// inputRounds is the state of the input rounds of one request.
 type inputRounds struct {
 	spent     time.Duration // on input so far
 	stateOnly int           // consecutive rounds without input requests
 }
 
-// answerInput responds to the input requests of an input_required result. It returns the members to
-// send the request again with.
+// answerInput responds to input requests, and returns the members to send the request again with.
 //
 // Spec: basic/patterns/mrtr (2026-07-28), Client Requirements.
 func (c *Client) answerInput(ctx context.Context, in *inputRounds, method string, raw RawResult) ([]byte, error) {
@@ -124,8 +123,7 @@ func (c *Client) inputError(method, asked string, err error) error {
 // errInvalidInputRequest is within the error for an input request that violates the protocol.
 var errInvalidInputRequest = errors.New("invalid input request")
 
-// invalidInputRequest returns that error. A server that receives a response to the input request
-// gets the code and the message.
+// invalidInputRequest returns that error. A server of a session gets the code and the message.
 func invalidInputRequest(code int, format string, args ...any) error {
 	return fmt.Errorf("%w: %w", errInvalidInputRequest, Errorf(code, format, args...))
 }
@@ -167,8 +165,6 @@ func (c *Client) answer(ctx context.Context, method string, params json.RawMessa
 	return nil, invalidInputRequest(CodeMethodNotFound, "method not found: %.128q", method)
 }
 
-// answerElicitation handles elicitation/create.
-//
 // Spec: client/elicitation (2026-07-28).
 func (c *Client) answerElicitation(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
 	var p ElicitRequestParams
@@ -232,8 +228,6 @@ func (c *Client) answerForm(ctx context.Context, p *ElicitRequestParams) (json.R
 	return jsonv2.Marshal(ElicitResult{Action: ElicitAccept, Content: content}, deterministic)
 }
 
-// answerSampling handles sampling/createMessage.
-//
 // Spec: client/sampling (2026-07-28).
 func (c *Client) answerSampling(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
 	var p CreateMessageParams
@@ -251,8 +245,6 @@ func (c *Client) answerSampling(ctx context.Context, params json.RawMessage) (js
 		return nil, errors.New("ClientOptions.Sample returned neither a result nor an error")
 	}
 	answer := *r
-	if answer.Role == "" {
-		answer.Role = RoleAssistant
-	}
+	answer.Role = cmp.Or(answer.Role, RoleAssistant)
 	return jsonv2.Marshal(answer, deterministic)
 }

@@ -75,7 +75,9 @@ func (p *listPage[V]) appendList(dst []byte, name string, items []V, next string
 // sealed, so that it reveals nothing and cannot be forged.
 //
 // Spec: server/utilities/pagination.
-func paginate[V comparable, E any](ctx context.Context, s *Server, set *featureSet[V, E], req *Request) (*listPage[V], string, error) {
+func paginate[V comparable, E any](
+	ctx context.Context, s *Server, set *featureSet[V, E], req *Request,
+) (*listPage[V], string, error) {
 	after, err := s.openCursor(req, set.kind)
 	if err != nil {
 		return nil, "", err
@@ -125,7 +127,6 @@ func (s *Server) openCursor(req *Request, kind string) (string, error) {
 	return string(after), nil
 }
 
-// unquoteAtMost returns the value of a JSON string of at most n bytes.
 func unquoteAtMost(raw json.RawMessage, n int) (string, error) {
 	if jsonscan.Kind(raw) != '"' || len(raw) > n+2 {
 		return "", Errorf(CodeInvalidParams, "want a string of at most %d bytes", n)

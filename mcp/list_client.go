@@ -28,8 +28,6 @@ type list[V any] struct {
 	check  func(*V) error // returns why an item is left out; nil accepts all
 }
 
-// items returns the items of all pages.
-//
 // Spec: server/utilities/pagination.
 func items[V any](ctx context.Context, c *Client, l list[V]) iter.Seq2[*V, error] {
 	return func(yield func(*V, error) bool) {
@@ -77,8 +75,7 @@ func items[V any](ctx context.Context, c *Client, l list[V]) iter.Seq2[*V, error
 	}
 }
 
-// page requests a page. The cursor is a JSON string, nil for the first page. next is nil at the
-// end; an empty string is not the end.
+// page requests a page. Cursors are JSON strings: nil begins and ends the list, "" does not.
 func (c *Client) page(ctx context.Context, method string, cursor []byte) (raw RawResult, next []byte, err error) {
 	var members []byte
 	if cursor != nil {

@@ -79,7 +79,6 @@ func (h *logHandler) Enabled(_ context.Context, l slog.Level) bool {
 	return c != nil && c.req.Notify != nil && c.req.env.LogLevel != "" && l >= c.req.LogLevel().minimum()
 }
 
-// Handle sends one record.
 func (h *logHandler) Handle(_ context.Context, r slog.Record) error {
 	attrs := slices.Clone(h.attrs)
 	var own []slog.Attr
@@ -115,7 +114,6 @@ func (h *logHandler) WithGroup(name string) slog.Handler {
 	return &n
 }
 
-// grouped wraps attributes in the handler's open groups.
 func (h *logHandler) grouped(attrs []slog.Attr) []slog.Attr {
 	if len(attrs) == 0 {
 		return nil
@@ -126,8 +124,7 @@ func (h *logHandler) grouped(attrs []slog.Attr) []slog.Attr {
 	return attrs
 }
 
-// logData returns attributes as an object. Of two with the same name the last one is kept, but
-// groups are merged.
+// logData returns attributes as an object. The last of a name is kept, but groups are merged.
 func logData(attrs []slog.Attr) map[string]any {
 	m := map[string]any{}
 	for _, a := range attrs {

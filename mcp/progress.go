@@ -15,7 +15,6 @@ import (
 // loop of a size that people watch, and too few to flood a client.
 const progressBurst = 1000
 
-// progress is the progress of a call.
 type progress struct {
 	mu        sync.Mutex // guards the fields below, and orders notifications on the stream
 	started   bool
@@ -47,7 +46,6 @@ func Progress(ctx context.Context, done, total float64, message string) {
 	c.progress.report(c, done, total, message)
 }
 
-// takesProgress reports whether progress of the request is wanted.
 func (r *Request) takesProgress() bool {
 	if d := r.detached; d != nil {
 		return d.Progress != nil

@@ -13,7 +13,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 )
 
-// A promptEntry is the server's data about a prompt.
 type promptEntry struct {
 	completions
 	name string
@@ -52,7 +51,6 @@ func AddPrompt[In, Out any](s *Server, p *Prompt, f func(context.Context, In) (O
 	return register(&s.prompts, p.Name, &copied, entry, s.preparePrompt)
 }
 
-// bindPrompt returns the entry of a typed function.
 func bindPrompt[In, Out any](p *Prompt, f func(context.Context, In) (Out, error)) (entry promptEntry, err error) {
 	entry.name = p.Name
 	in := reflect.TypeFor[In]()
@@ -128,15 +126,14 @@ func (s *Server) preparePrompt(p *Prompt, entry promptEntry) (promptEntry, error
 	return entry, err
 }
 
-// describeArguments sets p.Arguments to those of the function's type. Arguments that are set
-// already must have the same names.
+// describeArguments sets p.Arguments from the function's type, or checks the names that are set.
 func describeArguments(p *Prompt, args *textArguments) error {
 	if p.Arguments == nil {
 		for _, a := range args.list {
 			if a.kind == "array" {
 				return fmt.Errorf("argument %q is a list, want a string, a number or a boolean", a.name)
 			}
-			p.Arguments = append(p.Arguments, PromptArgument{Name: a.name, Title: a.title, Description: a.description, Required: a.required})
+			p.Arguments = append(p.Arguments, PromptArgument{a.name, a.title, a.description, a.required})
 		}
 		return nil
 	}
@@ -188,7 +185,6 @@ func (s *Server) listPrompts(ctx context.Context, req *Request) (Result, error) 
 	return &ListPromptsResult{Prompts: page.itemsFor(s, req), NextCursor: next, page: page, Cache: s.opts.Cache}, nil
 }
 
-// getPrompt serves prompts/get.
 func (s *Server) getPrompt(ctx context.Context, c *call, name string, given json.RawMessage) (Result, error) {
 	if !s.prompts.ever.Load() {
 		return nil, methodNotFound(c.req.Method)

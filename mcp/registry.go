@@ -35,7 +35,6 @@ type featureSnapshot[V comparable, E any] struct {
 	first  atomic.Pointer[listPage[V]] // the first page of the list of all features; nil until it is needed
 }
 
-// A featureEntry is one registered feature.
 type featureEntry[V comparable, E any] struct {
 	name     string
 	value    V
@@ -59,8 +58,7 @@ func (s *featureSet[V, E]) lookup(name string) (*featureEntry[V, E], bool) {
 // list returns the enabled features, sorted by name.
 func (s *featureSet[V, E]) list() []*featureEntry[V, E] { return s.snapshot().sorted }
 
-// firstPage returns the first page of the list of all features, and the name of its last feature if
-// another page follows.
+// firstPage returns the first page of all features, and its last name if another page follows.
 func (s *featureSet[V, E]) firstPage(size int) (page *listPage[V], last string) {
 	snap := s.snapshot()
 	if size < len(snap.sorted) {
@@ -98,7 +96,9 @@ func (s *featureSet[V, E]) snapshot() *featureSnapshot[V, E] {
 // register adds a feature to a set and returns its handle. It panics if the name is in use, or if
 // prepare returns an error. prepare validates the feature, now and when [Registration.Update] has
 // changed it, and returns the server's data about it.
-func register[V, E any](s *featureSet[*V, *E], name string, value *V, extra E, prepare func(v *V, old E) (E, error)) *Registration[V] {
+func register[V, E any](
+	s *featureSet[*V, *E], name string, value *V, extra E, prepare func(v *V, old E) (E, error),
+) *Registration[V] {
 	entry := func(doing string, e featureEntry[*V, *E]) *featureEntry[*V, *E] {
 		prepared, err := prepare(e.value, *e.extra)
 		if err == nil {

@@ -95,9 +95,7 @@ func (r *Request) Meta(key string) (json.RawMessage, bool) {
 }
 
 // Param returns the raw JSON of one member of the request's params, such as "name".
-func (r *Request) Param(key string) (json.RawMessage, bool) {
-	return r.env.Member(r.Params, key)
-}
+func (r *Request) Param(key string) (json.RawMessage, bool) { return r.env.Member(r.Params, key) }
 
 // EncodeResult returns the JSON of a result of this request: its members, its `_meta` with the
 // identity of the server, and its result type. It contains no line breaks.
@@ -112,7 +110,6 @@ func (r *Request) isPlainResult() bool {
 	return !r.has(wire.ResultType) && r.Method != wire.MethodDiscover && coreMethod(r.Method)
 }
 
-// logger returns the log of the server.
 func (r *Request) logger() *slog.Logger {
 	if r.server == nil {
 		return slog.Default()
@@ -120,7 +117,6 @@ func (r *Request) logger() *slog.Logger {
 	return r.server.log
 }
 
-// has reports whether the request's revision has a feature.
 func (r *Request) has(f wire.Feature) bool { return r.env.Revision.Has(f) }
 
 // A Principal is the authenticated caller of a request. Authorization middleware puts it into the

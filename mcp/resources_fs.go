@@ -16,7 +16,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/uritemplate"
 )
 
-// Bounds of files that are served.
 const (
 	// maxFile bounds the bytes of one file. In base64 it fits into a message of 16 MiB, the limit of
 	// clients.
@@ -103,9 +102,10 @@ func AddFSTemplate(s *Server, t *ResourceTemplate, fsys fs.FS) *Registration[Res
 	if copied.Complete == nil {
 		copied.Complete = map[string]CompleteFunc{names[0]: completePath(fsys)}
 	}
-	return AddResourceTemplate(s, &copied, func(_ context.Context, vars map[string]string) (*ReadResourceResult, error) {
+	read := func(_ context.Context, vars map[string]string) (*ReadResourceResult, error) {
 		return readFile(fsys, vars[names[0]])
-	})
+	}
+	return AddResourceTemplate(s, &copied, read)
 }
 
 // readFile reads a regular file. The path may come from a peer.
@@ -206,8 +206,9 @@ func isTextType(mimeType string) bool {
 // between machines, and has a video type for .ts.
 var fileTypes = map[string]string{
 	".txt": "text/plain", ".log": "text/plain", ".md": "text/markdown", ".markdown": "text/markdown",
-	".html": "text/html", ".htm": "text/html", ".css": "text/css", ".csv": "text/csv", ".tsv": "text/tab-separated-values",
-	".js": "text/javascript", ".mjs": "text/javascript", ".ts": "text/x-typescript", ".go": "text/x-go",
+	".html": "text/html", ".htm": "text/html", ".css": "text/css", ".csv": "text/csv",
+	".tsv": "text/tab-separated-values",
+	".js":  "text/javascript", ".mjs": "text/javascript", ".ts": "text/x-typescript", ".go": "text/x-go",
 	".py": "text/x-python", ".rs": "text/x-rust", ".c": "text/x-c", ".h": "text/x-c", ".java": "text/x-java",
 	".rb": "text/x-ruby", ".sh": "text/x-shellscript", ".diff": "text/x-diff", ".patch": "text/x-diff",
 	".json": "application/json", ".xml": "application/xml", ".yaml": "application/yaml", ".yml": "application/yaml",

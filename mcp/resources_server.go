@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,16 +14,13 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/uritemplate"
 )
 
-// readFunc reads one resource.
 type readFunc func(ctx context.Context, uri string) (*ReadResourceResult, error)
 
-// A resourceEntry is the server's data about a resource.
 type resourceEntry struct {
 	uri  string
 	read readFunc
 }
 
-// A templateEntry is the server's data about a resource template.
 type templateEntry struct {
 	completions
 	template *uritemplate.Template
@@ -46,7 +44,9 @@ type templateEntry struct {
 // 3986 or is in use.
 //
 // Spec: server/resources.
-func AddResource[Out any](s *Server, r *Resource, f func(ctx context.Context, uri string) (Out, error)) *Registration[Resource] {
+func AddResource[Out any](
+	s *Server, r *Resource, f func(ctx context.Context, uri string) (Out, error),
+) *Registration[Resource] {
 	if r == nil || f == nil {
 		panic("mcp: AddResource: the resource or its function is nil")
 	}
@@ -55,9 +55,7 @@ func AddResource[Out any](s *Server, r *Resource, f func(ctx context.Context, ur
 		panic(fmt.Sprintf("mcp: AddResource %q: output: %v", r.URI, err))
 	}
 	copied := *r
-	if copied.MIMEType == "" {
-		copied.MIMEType = mimeType
-	}
+	copied.MIMEType = cmp.Or(copied.MIMEType, mimeType)
 	return s.addResource(&copied, func(ctx context.Context, uri string) (*ReadResourceResult, error) {
 		out, err := f(ctx, uri)
 		if err != nil {
@@ -71,7 +69,6 @@ func (s *Server) addResource(r *Resource, read readFunc) *Registration[Resource]
 	return register(&s.resources, r.URI, r, resourceEntry{uri: r.URI, read: read}, prepareResource)
 }
 
-// prepareResource validates a resource.
 func prepareResource(r *Resource, entry resourceEntry) (resourceEntry, error) {
 	if r.URI != entry.uri {
 		return entry, fmt.Errorf("the URI cannot become %q", r.URI)
@@ -119,7 +116,9 @@ func checkDescription(name string, a *Annotations, c Cache) error {
 // follow RFC 6570 or is in use, or fields that differ from the variables.
 //
 // Spec: server/resources, Resource Templates.
-func AddResourceTemplate[Vars, Out any](s *Server, t *ResourceTemplate, f func(context.Context, Vars) (Out, error)) *Registration[ResourceTemplate] {
+func AddResourceTemplate[Vars, Out any](
+	s *Server, t *ResourceTemplate, f func(context.Context, Vars) (Out, error),
+) *Registration[ResourceTemplate] {
 	if t == nil || f == nil {
 		panic("mcp: AddResourceTemplate: the template or its function is nil")
 	}
@@ -128,9 +127,7 @@ func AddResourceTemplate[Vars, Out any](s *Server, t *ResourceTemplate, f func(c
 		panic(fmt.Sprintf("mcp: AddResourceTemplate %q: output: %v", t.URITemplate, err))
 	}
 	copied := *t
-	if copied.MIMEType == "" {
-		copied.MIMEType = mimeType
-	}
+	copied.MIMEType = cmp.Or(copied.MIMEType, mimeType)
 	entry, err := bindTemplate(t.URITemplate, func(ctx context.Context, vars Vars) (*ReadResourceResult, error) {
 		out, err := f(ctx, vars)
 		if err != nil {
@@ -170,7 +167,9 @@ func (s *Server) listResources(ctx context.Context, req *Request) (Result, error
 	if err != nil {
 		return nil, err
 	}
-	return &ListResourcesResult{Resources: page.itemsFor(s, req), NextCursor: next, page: page, Cache: s.opts.Cache}, nil
+	return &ListResourcesResult{
+		Resources: page.itemsFor(s, req), NextCursor: next, page: page, Cache: s.opts.Cache,
+	}, nil
 }
 
 func (s *Server) listTemplates(ctx context.Context, req *Request) (Result, error) {
@@ -186,7 +185,6 @@ func (s *Server) listTemplates(ctx context.Context, req *Request) (Result, error
 	}, nil
 }
 
-// readResource serves resources/read.
 func (s *Server) readResource(ctx context.Context, c *call, uri string, _ json.RawMessage) (Result, error) {
 	if !s.offersResources() {
 		return nil, methodNotFound(c.req.Method)
@@ -230,9 +228,10 @@ func (s *Server) findResource(ctx context.Context, uri string) (from origin, ok 
 	return origin{read, e.value.MIMEType, e.value.Cache}, true
 }
 
-// findTemplate returns the visible template that matches a URI and has the most literal text, and
-// the function that reads the URI.
-func (s *Server) findTemplate(ctx context.Context, uri string) (best *featureEntry[*ResourceTemplate, *templateEntry], read readFunc) {
+// findTemplate returns the visible matching template with the most literal text, and its reader.
+func (s *Server) findTemplate(
+	ctx context.Context, uri string,
+) (best *featureEntry[*ResourceTemplate, *templateEntry], read readFunc) {
 	most := -1
 	for _, e := range s.templates.list() {
 		literals := e.extra.template.LiteralLen()
@@ -249,22 +248,15 @@ func (s *Server) findTemplate(ctx context.Context, uri string) (best *featureEnt
 // finishRead returns a copy of a result whose unset fields have the defaults of the origin. The
 // function may still use its own result, which is not changed.
 func (s *Server) finishRead(from origin, uri string, given *ReadResourceResult) (Result, error) {
-	res := &ReadResourceResult{Cache: given.Cache, Meta: given.Meta}
+	res := &ReadResourceResult{Cache: cmp.Or(given.Cache, from.cache), Meta: given.Meta}
 	for i, c := range given.Contents {
 		if c == nil {
 			return nil, fmt.Errorf("resource %q: Contents[%d] is nil", uri, i)
 		}
 		part := *c
-		if part.URI == "" {
-			part.URI = uri
-		}
-		if part.MIMEType == "" {
-			part.MIMEType = from.mimeType
-		}
+		part.URI = cmp.Or(part.URI, uri)
+		part.MIMEType = cmp.Or(part.MIMEType, from.mimeType)
 		res.Contents = append(res.Contents, &part)
-	}
-	if res.Cache == (Cache{}) {
-		res.Cache = from.cache
 	}
 	if err := res.Cache.validate(); err != nil {
 		return nil, fmt.Errorf("resource %q: %w", uri, err)
@@ -272,8 +264,7 @@ func (s *Server) finishRead(from origin, uri string, given *ReadResourceResult) 
 	return res, nil
 }
 
-// bindContents returns the function that converts the output of a resource's function to a result,
-// and the default MIME type.
+// bindContents returns the function that converts an output to a result, and its MIME type.
 func bindContents[Out any]() (convert func(Out) *ReadResourceResult, mimeType string, err error) {
 	var out Out
 	switch any(&out).(type) {
@@ -297,15 +288,19 @@ func bindContents[Out any]() (convert func(Out) *ReadResourceResult, mimeType st
 			return nil
 		}, "", nil
 	case *[]*ResourceContents:
-		return func(v Out) *ReadResourceResult { return &ReadResourceResult{Contents: any(v).([]*ResourceContents)} }, "", nil
+		return func(v Out) *ReadResourceResult {
+			return &ReadResourceResult{Contents: any(v).([]*ResourceContents)}
+		}, "", nil
 	case **ReadResourceResult:
 		return func(v Out) *ReadResourceResult { return any(v).(*ReadResourceResult) }, "", nil
 	}
-	return nil, "", fmt.Errorf("%s: want string, []byte, *ResourceContents, []*ResourceContents or *ReadResourceResult", reflect.TypeFor[Out]())
+	return nil, "", fmt.Errorf("%s: want string, []byte, *ResourceContents, []*ResourceContents or *ReadResourceResult",
+		reflect.TypeFor[Out]())
 }
 
-// bindTemplate returns the entry of a template and its typed function.
-func bindTemplate[Vars any](pattern string, read func(context.Context, Vars) (*ReadResourceResult, error)) (entry templateEntry, err error) {
+func bindTemplate[Vars any](
+	pattern string, read func(context.Context, Vars) (*ReadResourceResult, error),
+) (entry templateEntry, err error) {
 	if entry.template, err = uritemplate.Parse(pattern); err != nil {
 		return entry, err
 	}
@@ -366,8 +361,7 @@ func newMatcher(t *uritemplate.Template, args *textArguments) (*uritemplate.Matc
 	return t.Matcher(lists)
 }
 
-// fill decodes the variables of a URI into v, a pointer to a struct. It reports false if a variable
-// has the wrong type.
+// fill decodes variables into v, a pointer to a struct, or reports false if a type is wrong.
 func (a *textArguments) fill(vars map[string]any, uri string, v any) bool {
 	if _, isVariable := vars[uriField]; !isVariable && a.find(uriField) != nil {
 		vars[uriField] = uri

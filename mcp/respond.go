@@ -82,8 +82,7 @@ func appendResult(dst []byte, ctx context.Context, h Handler, req *Request) ([]b
 	return nil, errInternal
 }
 
-// appendContained encodes a result and recovers from panics of its methods, which may be the
-// user's.
+// appendContained encodes a result and recovers from panics of its methods.
 func appendContained(dst []byte, ctx context.Context, req *Request, res Result) (out []byte, err error) {
 	defer recovered(ctx, req.logger(), req.Method, &err)
 	return encodeResult(dst, res, req.server, req.isPlainResult())

@@ -105,8 +105,9 @@ func encodeResult(dst []byte, res Result, s *Server, plain bool) ([]byte, error)
 	}
 	own := len(dst)
 	switch r := res.(type) {
-	case *CallToolResult, *GetPromptResult, *ReadResourceResult, *InputRequiredResult, *ListToolsResult, *ListPromptsResult,
-		*ListResourcesResult, *ListResourceTemplatesResult: // these types exactly: a type that embeds one has more members
+	case *CallToolResult, *GetPromptResult, *ReadResourceResult, *InputRequiredResult, *ListToolsResult,
+		*ListPromptsResult, *ListResourcesResult, *ListResourceTemplatesResult:
+		// These types exactly: a type that embeds one has more members.
 		dst, err = r.(fieldAppender).appendFields(dst)
 	default:
 		dst, err = appendMembers(dst, res)

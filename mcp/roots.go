@@ -20,7 +20,6 @@ type Root struct {
 	Meta Meta   `json:"_meta,omitzero"`
 }
 
-// rootsKey is the key of the question of [Roots].
 const rootsKey = "roots"
 
 // Roots asks the client for the folders that it works in. It behaves as [Ask] does, with the key
@@ -49,7 +48,6 @@ func RootsQuestion(key string, roots *[]Root) Question {
 	}
 }
 
-// decodeRoots decodes a client's answer.
 func decodeRoots(raw json.RawMessage) ([]Root, error) {
 	var res struct {
 		Roots *[]Root `json:"roots"`

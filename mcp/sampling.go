@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -140,7 +141,6 @@ func (p *CreateMessageParams) complete() *CreateMessageParams {
 	return &completed
 }
 
-// lacks returns an error if the client cannot answer.
 func (p *CreateMessageParams) lacks(r *Request) error {
 	caps := r.Capabilities()
 	if caps.Sampling == nil || !r.has(wire.Sampling) {
@@ -163,17 +163,10 @@ func (p *CreateMessageParams) usesTools() bool {
 	return len(p.Tools) > 0 || p.ToolChoice != nil || p.has("tool_use") || p.has("tool_result")
 }
 
-// has reports whether a message has content of a type.
 func (p *CreateMessageParams) has(contentType string) bool {
-	for _, m := range p.Messages {
-		if m.count(contentType) > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.Messages, func(m SamplingMessage) bool { return m.count(contentType) > 0 })
 }
 
-// decodeSampleResult decodes a client's answer.
 func decodeSampleResult(raw json.RawMessage) (*CreateMessageResult, error) {
 	var r CreateMessageResult
 	if err := jsonv2.Unmarshal(raw, &r); err != nil {
@@ -336,7 +329,6 @@ const (
 	toolsNone     = "none"
 )
 
-// check validates the params.
 func (p *CreateMessageParams) check() error {
 	if p == nil {
 		return errors.New("the params are nil")
@@ -344,7 +336,8 @@ func (p *CreateMessageParams) check() error {
 	switch p.IncludeContext {
 	case "", contextNone, contextThisServer, contextAllServers:
 	default:
-		return fmt.Errorf("IncludeContext is %q, want %q, %q or %q", p.IncludeContext, contextNone, contextThisServer, contextAllServers)
+		return fmt.Errorf("IncludeContext is %q, want %q, %q or %q",
+			p.IncludeContext, contextNone, contextThisServer, contextAllServers)
 	}
 	switch {
 	case p.MaxTokens <= 0:
@@ -366,7 +359,8 @@ func (p *CreateMessageParams) checkTools() error {
 		switch p.ToolChoice.Mode {
 		case "", toolsAuto, toolsRequired, toolsNone:
 		default:
-			return fmt.Errorf("ToolChoice.Mode is %q, want %q, %q or %q", p.ToolChoice.Mode, toolsAuto, toolsRequired, toolsNone)
+			return fmt.Errorf("ToolChoice.Mode is %q, want %q, %q or %q",
+				p.ToolChoice.Mode, toolsAuto, toolsRequired, toolsNone)
 		}
 	}
 	for i, t := range p.Tools {
@@ -431,8 +425,7 @@ func (m *SamplingMessage) check(open map[string]bool) error {
 	return m.checkResults(open)
 }
 
-// checkResults checks that the message answers each open tool use once, and has no other content if
-// it answers any.
+// checkResults checks that the message has one result for each open tool use, or other content.
 func (m *SamplingMessage) checkResults(open map[string]bool) error {
 	results := m.count("tool_result")
 	switch {
@@ -458,7 +451,6 @@ func (m *SamplingMessage) checkResults(open map[string]bool) error {
 	return nil
 }
 
-// count returns the number of pieces of content of a type.
 func (m *SamplingMessage) count(contentType string) (n int) {
 	for _, c := range m.Content {
 		if c != nil && c.contentType() == contentType {
@@ -468,8 +460,6 @@ func (m *SamplingMessage) count(contentType string) (n int) {
 	return n
 }
 
-// checkSampled validates one piece of content of a message.
-//
 // Spec: schema SamplingMessageContentBlock.
 func checkSampled(c ContentBlock) error {
 	switch c := c.(type) {

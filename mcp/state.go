@@ -20,11 +20,9 @@ import (
 
 // Bounds of request state.
 const (
-	// maxRequestState bounds the state that travels with the client, which sends it back in each
-	// round.
+	// maxRequestState bounds the state that travels with the client in each round.
 	maxRequestState = 64 << 10
-	// maxStoredState bounds the state in a [StateStore]: several answers of the maximum size of a
-	// request.
+	// maxStoredState bounds the state in a [StateStore]: several answers of the maximum size.
 	maxStoredState = 16 << 20
 )
 
@@ -42,7 +40,8 @@ type StateStore interface {
 // errState is the error of a request state that was altered, has expired, or belongs to another
 // caller or request. All cases have one text, which reveals nothing to a client that has made the
 // state up.
-var errState = Errorf(CodeInvalidParams, "params.requestState is not valid for this request or has expired; send the request again without it")
+var errState = Errorf(CodeInvalidParams,
+	"params.requestState is not valid for this request or has expired; send the request again without it")
 
 // A state is what a call stores from one round to the next. It travels with the client, sealed.
 type state struct {
@@ -68,8 +67,7 @@ func (s *state) changed(key string, asked digest) bool {
 	return ok && pending != asked
 }
 
-// begin reads the target and arguments of a call and resumes it. The key is the param that has the
-// target.
+// begin resumes a call and returns its target and arguments. The key is the param of the target.
 func (c *call) begin(key string) (target string, args json.RawMessage, err error) {
 	p, err := parseTarget(c.req, key)
 	if err != nil {
@@ -217,8 +215,7 @@ func newStateKeyRing(secrets [][]byte) *seal.KeyRing {
 	return r
 }
 
-// sealState returns the token for the client: the sealed state, or the sealed key under which the
-// store has it.
+// sealState returns the token for the client: the sealed state, or its sealed key in the store.
 func (c *call) sealState(plain []byte, expires time.Time) (string, error) {
 	bound, err := c.stateBinding(c.input.target)
 	if err != nil {
@@ -230,7 +227,8 @@ func (c *call) sealState(plain []byte, expires time.Time) (string, error) {
 	}
 	store := c.server.opts.StateStore
 	if store == nil || len(token) > maxStoredState {
-		return "", fmt.Errorf("request state is %d bytes long, too large to send: set ServerOptions.StateStore", len(token))
+		return "", fmt.Errorf("request state is %d bytes long, too large to send: set ServerOptions.StateStore",
+			len(token))
 	}
 	key := rand.Text()
 	stored := c.server.sealer.SealText(plain, append(bound, key)...)
@@ -277,15 +275,15 @@ func (c *call) stateBinding(p targetParams) ([]string, error) {
 	}
 	// A client repeats its arguments, but may have decoded and encoded them in between. Numbers
 	// keep their text: two that differ beyond the precision of a float are two.
-	if err := args.Canonicalize(jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false)); err != nil {
+	err := args.Canonicalize(jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false))
+	if err != nil {
 		return nil, fmt.Errorf("arguments: %w", err)
 	}
 	digest := sha256.Sum256(args)
 	return []string{"state", c.server.identity(), c.req.Principal.Key(), c.req.Method, p.target, string(digest[:])}, nil
 }
 
-// identity returns the server's name without its version, since a client may answer after an
-// update.
+// identity returns the server's name without its version: a client may answer after an update.
 func (s *Server) identity() string {
 	frame := append(append([]byte{'{'}, s.frame...), '}')
 	info, _ := jsonscan.Get(frame, wire.MetaServerInfo)
@@ -349,14 +347,12 @@ func (in *input) claim(key string) (result json.RawMessage, done bool, err error
 	return result, done, nil
 }
 
-// release removes the reservation of a key whose function has failed.
 func (in *input) release(key string) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	delete(in.ensureState().onces, key)
 }
 
-// store stores the result of a function for later runs.
 func (in *input) store(key string, result json.RawMessage) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -70,7 +70,6 @@ func (b *broadcaster) flush() {
 	}
 }
 
-// resourceUpdated reports a change of a resource to its subscriptions.
 func (b *broadcaster) resourceUpdated(uri string) {
 	b.mu.Lock()
 	subs := b.subscribed(func(s *subscription) bool { return s.wants(uri) })
@@ -94,10 +93,7 @@ func (b *broadcaster) subscribed(match func(*subscription) bool) []*subscription
 func (b *broadcaster) add(s *subscription) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.subs == nil {
-		b.subs = map[*subscription]struct{}{}
-	}
-	b.subs[s] = struct{}{}
+	put(&b.subs, s, struct{}{})
 }
 
 func (b *broadcaster) remove(s *subscription) {
@@ -137,14 +133,12 @@ func newSubscription(id jsonrpc.ID, f SubscriptionFilter) *subscription {
 
 func (s *subscription) wants(uri string) bool { _, ok := s.uris[uri]; return ok }
 
-// mark records changes and wakes the sender.
 func (s *subscription) mark(changed listChange, uris ...string) {
 	s.record(changed, uris...)
 	s.wake()
 }
 
-// record adds changes that have to be sent. A change is recorded once, so a slow client does not
-// use up memory.
+// record adds changes to send, each once, so that a slow client does not use up memory.
 func (s *subscription) record(changed listChange, uris ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,7 +152,6 @@ func (s *subscription) record(changed listChange, uris ...string) {
 	}
 }
 
-// drain returns the recorded changes and removes them.
 func (s *subscription) drain() (listChange, []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,8 +183,7 @@ func (s *subscription) send(ctx context.Context, req *Request) error {
 	return nil
 }
 
-// params returns the params of a notification: the given members, each followed by a comma, and the
-// subscription's id.
+// params returns the members, each followed by a comma, and the subscription's id in `_meta`.
 func (s *subscription) params(members []byte) json.RawMessage {
 	const begin, end = `"_meta":{"` + wire.MetaSubscriptionID + `":`, `}}`
 	b := make([]byte, 0, len("{")+len(members)+len(begin)+len(s.id)+len(end))
@@ -219,7 +211,6 @@ func (s *Server) listen(ctx context.Context, req *Request) (Result, error) {
 	return s.listenPush(ctx, req, sub, f)
 }
 
-// acknowledge sends the first notification of the subscription.
 func (s *subscription) acknowledge(ctx context.Context, req *Request, f SubscriptionFilter) error {
 	agreed, err := jsonv2.Marshal(f, deterministic)
 	if err != nil {
@@ -229,9 +220,10 @@ func (s *subscription) acknowledge(ctx context.Context, req *Request, f Subscrip
 	return req.Notify(ctx, wire.NotificationSubscriptionsAcknowledged, s.params(member))
 }
 
-// listenDetached registers a subscription whose notifications are sent by the goroutines that make
-// the changes.
-func (s *Server) listenDetached(ctx context.Context, req *Request, sub *subscription, f SubscriptionFilter) (Result, error) {
+// listenDetached registers a subscription that is notified on the goroutines of the changes.
+func (s *Server) listenDetached(
+	ctx context.Context, req *Request, sub *subscription, f SubscriptionFilter,
+) (Result, error) {
 	var sending sync.Mutex // keeps notifications in order, the acknowledgement first
 	sub.wake = func() {
 		sending.Lock()
@@ -279,7 +271,6 @@ func (s *Server) Listen(ctx context.Context, req *Request) (stop func(), err err
 	return l.stop, nil
 }
 
-// Limits of one subscription.
 const (
 	// maxSubscribedURIs bounds the resources of one subscription, which are kept while it is open.
 	maxSubscribedURIs = 1000
@@ -315,7 +306,6 @@ func (f *SubscriptionFilter) UnmarshalJSON(data []byte) error {
 	return jsonv2.Unmarshal(data, (*filterMembers)(f))
 }
 
-// isCoreFilter reports whether the core protocol defines a member of the filter.
 func isCoreFilter(member string) bool {
 	switch member {
 	case "toolsListChanged", "promptsListChanged", "resourcesListChanged", "resourceSubscriptions", "_meta":
@@ -347,10 +337,12 @@ func (s *Server) openFilter(ctx context.Context, req *Request) (f SubscriptionFi
 		return f, Errorf(CodeInvalidParams, "invalid params.notifications: must be an object")
 	}
 	if err := jsonv2.Unmarshal(raw, &f); err != nil || hasNull(raw) {
-		return f, Errorf(CodeInvalidParams, "invalid params.notifications: members must be booleans, and resourceSubscriptions an array of strings")
+		return f, Errorf(CodeInvalidParams, "invalid params.notifications: "+
+			"members must be booleans, and resourceSubscriptions an array of strings")
 	}
 	if len(f.ResourceSubscriptions) > maxSubscribedURIs {
-		return f, Errorf(CodeInvalidParams, "invalid params.notifications.resourceSubscriptions: %d URIs, want at most %d",
+		return f, Errorf(CodeInvalidParams,
+			"invalid params.notifications.resourceSubscriptions: %d URIs, want at most %d",
 			len(f.ResourceSubscriptions), maxSubscribedURIs)
 	}
 	f.ToolsListChanged = f.ToolsListChanged && s.tools.ever.Load()
@@ -366,16 +358,11 @@ func (s *Server) openFilter(ctx context.Context, req *Request) (f SubscriptionFi
 	return f, nil
 }
 
-// hasNull reports whether a member of a filter or a URI is null. The decoder accepts null, the
-// protocol does not.
+// hasNull reports whether a member or a URI is null, which the decoder accepts, but not MCP.
 func hasNull(filter json.RawMessage) bool {
 	for key, value := range jsonscan.Members(filter) {
 		switch string(key) {
-		case "toolsListChanged", "promptsListChanged", "resourcesListChanged":
-			if jsonscan.Kind(value) == 'n' {
-				return true
-			}
-		case "resourceSubscriptions":
+		case "toolsListChanged", "promptsListChanged", "resourcesListChanged", "resourceSubscriptions":
 			if jsonscan.Kind(value) == 'n' {
 				return true
 			}

@@ -116,7 +116,6 @@ func (c *Client) Listen(ctx context.Context, f SubscriptionFilter) iter.Seq2[Eve
 	}
 }
 
-// A listening is the state of one Listen loop.
 type listening struct {
 	client *Client
 	filter SubscriptionFilter

@@ -23,7 +23,9 @@ type pushSubscription struct {
 }
 
 // listenPush opens a subscription and serves it, unless the caller of the handler does that.
-func (s *Server) listenPush(ctx context.Context, req *Request, sub *subscription, f SubscriptionFilter) (Result, error) {
+func (s *Server) listenPush(
+	ctx context.Context, req *Request, sub *subscription, f SubscriptionFilter,
+) (Result, error) {
 	p := &pushSubscription{subscription: sub, server: s, ctx: ctx, req: req, wakeup: make(chan struct{}, 1)}
 	sub.wake = p.wake
 	if err := p.open(f); err != nil {

@@ -25,7 +25,6 @@ func OnRequestDone(ctx context.Context, f func()) {
 	}
 }
 
-// A requestContext is the context of one request of a client.
 type requestContext struct {
 	peer.Timeout
 	client *Client
@@ -64,7 +63,6 @@ func (r *requestContext) onDone(f func()) {
 	}
 }
 
-// stop calls the registered functions and ends the context.
 func (r *requestContext) stop() {
 	for f := r.nextDone(); f != nil; f = r.nextDone() {
 		f()
@@ -76,8 +74,7 @@ func (r *requestContext) stop() {
 	r.Stop()
 }
 
-// nextDone removes and returns the last registered function. It returns nil, and ends the request,
-// if there is none.
+// nextDone removes and returns the last registered function, or ends the request if none remains.
 func (r *requestContext) nextDone() (f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,7 +87,6 @@ func (r *requestContext) nextDone() (f func()) {
 	return f
 }
 
-// A requestSet holds the requests of a client that are in progress.
 type requestSet struct {
 	mu        sync.Mutex // guards the fields below
 	requests  map[*requestContext]struct{}
@@ -98,7 +94,6 @@ type requestSet struct {
 	closed    bool
 }
 
-// start starts a request of the client.
 func (s *requestSet) start(ctx context.Context, c *Client, limits peer.TimeLimits) *requestContext {
 	r := &requestContext{client: c}
 	r.Start(ctx, limits, ErrTimeout)
@@ -119,22 +114,20 @@ func (s *requestSet) start(ctx context.Context, c *Client, limits peer.TimeLimit
 func (s *requestSet) beginQuestion() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.questions++; s.questions > 1 {
-		return
-	}
-	for r := range s.requests {
-		r.BeginGrace()
+	if s.questions++; s.questions == 1 {
+		for r := range s.requests {
+			r.BeginGrace()
+		}
 	}
 }
 
 func (s *requestSet) endQuestion() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.questions--; s.questions > 0 {
-		return
-	}
-	for r := range s.requests {
-		r.EndGrace()
+	if s.questions--; s.questions == 0 {
+		for r := range s.requests {
+			r.EndGrace()
+		}
 	}
 }
 

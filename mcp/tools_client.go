@@ -48,7 +48,6 @@ var toolList = list[Tool]{wire.MethodToolsList, "tools", func(t *Tool) error {
 	return cmp.Or(schema.CheckSize(t.InputSchema), schema.CheckSize(t.OutputSchema))
 }}
 
-// A toolIndex holds the tools that the client has listed.
 type toolIndex struct {
 	mu    sync.Mutex // guards the fields below
 	tools map[string]*knownTool
@@ -365,5 +364,4 @@ func decodeOutput[Out any](r *CallToolResult) (out Out, err error) {
 	return out, err
 }
 
-// shorten truncates text of the server for the log.
 func shorten(text string) string { return text[:min(len(text), 128)] }

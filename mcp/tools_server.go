@@ -15,7 +15,6 @@ import (
 // A toolFunc calls a tool with validated arguments.
 type toolFunc func(ctx context.Context, args json.RawMessage) (*CallToolResult, error)
 
-// A toolEntry is the server's data about a tool.
 type toolEntry struct {
 	name         string
 	call         toolFunc
@@ -54,7 +53,6 @@ func AddTool[In, Out any](s *Server, t *Tool, f func(context.Context, In) (Out, 
 	return register(&s.tools, t.Name, bound.tool, bound.entry, prepareTool)
 }
 
-// prepareTool validates a tool and compiles its schemas.
 func prepareTool(t *Tool, entry toolEntry) (toolEntry, error) {
 	if t.Name != entry.name {
 		return entry, fmt.Errorf("the name cannot become %q", t.Name)
@@ -151,7 +149,6 @@ func withoutExecution(tools []*Tool) []*Tool {
 	return tools
 }
 
-// callTool serves tools/call.
 func (s *Server) callTool(ctx context.Context, c *call, name string, args json.RawMessage) (Result, error) {
 	if !s.tools.ever.Load() {
 		return nil, methodNotFound(c.req.Method)
@@ -224,8 +221,7 @@ func failedTool(err error) *CallToolResult {
 	return res
 }
 
-// checkStructured validates a result by the tool's output schema. An invalid one is an error of the
-// server.
+// checkStructured validates a result by the tool's output schema; an error is the server's.
 //
 // Spec: server/tools, Output Schema.
 func (s *Server) checkStructured(c *call, e *featureEntry[*Tool, *toolEntry], res *CallToolResult) (Result, error) {
@@ -237,11 +233,10 @@ func (s *Server) checkStructured(c *call, e *featureEntry[*Tool, *toolEntry], re
 	}
 	raw, ok := res.StructuredContent.(json.RawMessage)
 	if !ok {
-		b, err := schema.Encode(res.StructuredContent)
-		if err != nil {
+		var err error
+		if raw, err = schema.Encode(res.StructuredContent); err != nil {
 			return nil, fmt.Errorf("tool %q: encode structured content: %w", e.name, err)
 		}
-		raw = b
 		copied := *res
 		copied.StructuredContent = raw
 		res = &copied
@@ -252,17 +247,14 @@ func (s *Server) checkStructured(c *call, e *featureEntry[*Tool, *toolEntry], re
 	return res, nil
 }
 
-// A boundTool is a tool and its typed function.
 type boundTool struct {
 	tool  *Tool // a copy of the caller's, with its schemas filled in
 	entry toolEntry
 }
 
-// bindTool returns the tool of a typed function.
 func bindTool[In, Out any](t *Tool, f func(context.Context, In) (Out, error)) (*boundTool, error) {
-	b := &boundTool{entry: toolEntry{name: t.Name}}
 	copied := *t
-	b.tool = &copied
+	b := &boundTool{tool: &copied, entry: toolEntry{name: t.Name}}
 	if err := b.inferInput(reflect.TypeFor[In]()); err != nil {
 		return nil, fmt.Errorf("input: %w", err)
 	}
@@ -271,7 +263,8 @@ func bindTool[In, Out any](t *Tool, f func(context.Context, In) (Out, error)) (*
 		return nil, fmt.Errorf("output: %w", err)
 	}
 	if b.tool.OutputSchema != nil && !mayBeStructured[Out]() {
-		return nil, fmt.Errorf("output: type %s cannot be structured content, which OutputSchema requires", reflect.TypeFor[Out]())
+		return nil, fmt.Errorf("output: type %s cannot be structured content, which OutputSchema requires",
+			reflect.TypeFor[Out]())
 	}
 	b.entry.call = func(ctx context.Context, args json.RawMessage) (*CallToolResult, error) {
 		var in In
@@ -328,13 +321,13 @@ func bindOutput[Out any](b *boundTool) (func(Out) (*CallToolResult, error), erro
 	var out Out
 	switch any(&out).(type) {
 	case *string:
-		return func(v Out) (*CallToolResult, error) {
-			return textResult(any(v).(string)), nil
-		}, nil
+		return func(v Out) (*CallToolResult, error) { return textResult(any(v).(string)), nil }, nil
 	case *ContentBlock:
 		return contentResult[Out], nil
 	case *[]ContentBlock:
-		return func(v Out) (*CallToolResult, error) { return &CallToolResult{Content: any(v).([]ContentBlock)}, nil }, nil
+		return func(v Out) (*CallToolResult, error) {
+			return &CallToolResult{Content: any(v).([]ContentBlock)}, nil
+		}, nil
 	case **CallToolResult:
 		return func(v Out) (*CallToolResult, error) {
 			if res := any(v).(*CallToolResult); res != nil {
@@ -353,7 +346,6 @@ func bindOutput[Out any](b *boundTool) (func(Out) (*CallToolResult, error), erro
 	return func(v Out) (*CallToolResult, error) { return structured(v, declared) }, nil
 }
 
-// mayBeStructured reports whether a tool with output type Out can have structured content.
 func mayBeStructured[Out any]() bool {
 	var out Out
 	switch any(&out).(type) {
@@ -363,7 +355,6 @@ func mayBeStructured[Out any]() bool {
 	return !reflect.TypeFor[Out]().Implements(reflect.TypeFor[ContentBlock]())
 }
 
-// contentResult returns a result with one piece of content.
 func contentResult[Out any](v Out) (*CallToolResult, error) {
 	c, ok := any(v).(ContentBlock)
 	if !ok {
@@ -372,8 +363,7 @@ func contentResult[Out any](v Out) (*CallToolResult, error) {
 	return &CallToolResult{Content: []ContentBlock{c}}, nil
 }
 
-// inferOutput derives the output schema from the type unless one is set. A type that can be
-// anything has none.
+// inferOutput derives the output schema unless one is set. A type that can be anything has none.
 func (b *boundTool) inferOutput(out reflect.Type) error {
 	if b.tool.OutputSchema != nil || out.Kind() == reflect.Interface || out == reflect.TypeFor[json.RawMessage]() {
 		return nil

@@ -38,7 +38,8 @@ type Topic struct {
 	//
 	// The server calls stop once, when the subscription has ended; it may be nil. The context ends
 	// with the subscription.
-	Open func(ctx context.Context, req *Request, member json.RawMessage, changed func(key string)) (acknowledged any, stop func(), err error)
+	Open func(ctx context.Context, req *Request, member json.RawMessage, changed func(key string)) (
+		acknowledged any, stop func(), err error)
 	// Params returns the params of the notification for an item in its current state: a JSON
 	// object, to which the server adds the id of the subscription. If it returns nil, or an error,
 	// which is logged, no notification is sent. It is called just before the notification is sent,
@@ -88,20 +89,17 @@ type topicSubscriptions struct {
 	sending bool // a goroutine is sending
 }
 
-// A topicSubscription is one of them.
 type topicSubscription struct {
 	Topic
 	stop   func() // may be nil
 	closed bool   // guarded by the mutex of topicSubscriptions
 }
 
-// A topicKey identifies an item of a topic.
 type topicKey struct {
 	topic *topicSubscription
 	key   string
 }
 
-// A topicSender sends the notifications of a subscription.
 type topicSender struct {
 	wake   func(*topicSubscriptions) // starts sending; called without the lock, does not block
 	notify func(ctx context.Context, method string, params json.RawMessage) error
@@ -152,7 +150,6 @@ func (o *topicSubscriptions) subscribe(topic Topic, member json.RawMessage) (ack
 	return acknowledged, err
 }
 
-// begin calls Open of the topic.
 func (o *topicSubscriptions) begin(t *topicSubscription, member json.RawMessage) (encoded json.RawMessage, err error) {
 	defer recovered(o.ctx, o.server.log, t.Method, &err)
 	acknowledged, stop, err := t.Open(o.ctx, o.req, member, func(key string) { o.changed(topicKey{t, key}) })
@@ -178,15 +175,13 @@ func (o *topicSubscriptions) closeTopic(t *topicSubscription) {
 	o.stop(t)
 }
 
-// changed records a change and wakes the sender.
 func (o *topicSubscriptions) changed(k topicKey) {
 	if o.record(k) {
 		o.sender.wake(o)
 	}
 }
 
-// record adds changes that have to be sent. A change is recorded once, so a slow client does not
-// use up memory.
+// record adds changes to send, each once, so that a slow client does not use up memory.
 func (o *topicSubscriptions) record(keys ...topicKey) (recorded bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -211,7 +206,6 @@ func (o *topicSubscriptions) record(keys ...topicKey) (recorded bool) {
 	return true
 }
 
-// drain returns the recorded changes and removes them.
 func (o *topicSubscriptions) drain() []topicKey {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -277,7 +271,6 @@ func (o *topicSubscriptions) pause() {
 	o.sending = false
 }
 
-// params returns the params of the notification.
 func (k topicKey) params(ctx context.Context, req *Request) (params json.RawMessage, err error) {
 	defer recovered(ctx, req.logger(), k.topic.Method, &err)
 	params, err = k.topic.Params(ctx, req, k.key)
@@ -309,7 +302,6 @@ func (s *subscription) tag(params json.RawMessage) json.RawMessage {
 	return append(b, '}')
 }
 
-// close ends the topics of a subscription.
 func (o *topicSubscriptions) close() {
 	if o == nil {
 		return
@@ -324,7 +316,6 @@ func (o *topicSubscriptions) close() {
 	}
 }
 
-// stop calls the function that Open has returned.
 func (o *topicSubscriptions) stop(t *topicSubscription) {
 	if t.stop == nil {
 		return

@@ -35,7 +35,6 @@ type queuedResponse struct {
 	message *jsonrpc.Message
 }
 
-// A batch is the responses that are written together.
 type batch struct {
 	responses []queuedResponse
 	size      int       // of the lines
@@ -67,14 +66,12 @@ func (q *writeQueue) unclaimed() (waits, overdue bool) {
 	return waits, waits && (b.size >= maxBatch || time.Since(b.since) > batchDelay)
 }
 
-// uncalled returns the number of queued responses that have no call.
 func (q *writeQueue) uncalled() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.batch.uncalled
 }
 
-// claim reports whether the caller has to write the queue.
 func (q *writeQueue) claim() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
