@@ -26,8 +26,6 @@ const (
 	ClaimName = "name"
 )
 
-// accessClaims are the claims of an access token.
-//
 // Spec: RFC 9068, section 2.2.
 type accessClaims struct {
 	Issuer   string `json:"iss"`
@@ -82,8 +80,6 @@ type verifier struct {
 	resource *Resource
 }
 
-// Verify verifies an access token.
-//
 // Spec: RFC 9068, section 4.
 func (v *verifier) Verify(ctx context.Context, token string) (*oauth.Token, error) {
 	c, g, err := v.s.live(ctx, token)
@@ -178,8 +174,6 @@ func verifyCompact(token string, keys []jose.JSONWebKey, algs []jose.SignatureAl
 	return "", nil, errSignature
 }
 
-// assertionAlgorithms returns the algorithms of client assertions.
-//
 // Spec: RFC 8725, section 3.1.
 func assertionAlgorithms() []jose.SignatureAlgorithm {
 	return []jose.SignatureAlgorithm{

@@ -173,7 +173,6 @@ const (
 	siteBits     = 64 // IPv6 prefix of a site, whose addresses count as one
 )
 
-// address returns the key of the client's address in rate limits and logs.
 func (l *limits) address(r *http.Request) string { return addressKey(l.clientAddr(r)) }
 
 func addressKey(addr netip.Addr) string {

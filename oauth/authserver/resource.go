@@ -35,9 +35,7 @@ func resourceKey(identifier string) string {
 }
 
 // Spec: RFC 6749, section 3.3.
-func isScope(s string) bool {
-	return s != "" && isPrintable(s) && !strings.ContainsAny(s, `"\`)
-}
+func isScope(s string) bool { return s != "" && isPrintable(s) && !strings.ContainsAny(s, `"\`) }
 
 // resourceFor returns the resource that a client requests. Clients of 2025-03-26 do not name one;
 // this works if the client can access only a single resource.
@@ -97,9 +95,7 @@ func checkScope(requested string) error {
 	return nil
 }
 
-func hasScope(list, name string) bool {
-	return slices.Contains(strings.Split(list, " "), name)
-}
+func hasScope(list, name string) bool { return slices.Contains(strings.Split(list, " "), name) }
 
 // scopeOffline is the scope with which clients request a refresh token from other servers. Here the
 // grant types of a client decide that.
