@@ -91,8 +91,7 @@ func (v *verifier) Verify(ctx context.Context, token string) (*oauth.Token, erro
 	}
 	t := &oauth.Token{
 		Issuer: c.Issuer, Subject: c.Subject, ClientID: c.Client, Audience: []string{c.Audience},
-		Scopes:  strings.Fields(c.Scope),
-		Expires: time.Unix(c.Expires, 0), Claims: map[string]any{},
+		Scopes: strings.Fields(c.Scope), Expires: time.Unix(c.Expires, 0), Claims: map[string]any{},
 	}
 	maps.Copy(t.Claims, g.Claims)
 	if g.Name != "" {

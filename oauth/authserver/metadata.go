@@ -111,7 +111,8 @@ func (s *Server) newResourceDocuments() []resourceDocument {
 		if u.Path == "/" {
 			path = pathResource
 		}
-		all = append(all, resourceDocument{plainHost(u.Host), path, oauth.NewMetadataHandler(s.ResourceMetadata(res.URL))})
+		handler := oauth.NewMetadataHandler(s.ResourceMetadata(res.URL))
+		all = append(all, resourceDocument{plainHost(u.Host), path, handler})
 	}
 	return all
 }

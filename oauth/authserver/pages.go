@@ -2,6 +2,7 @@ package authserver
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
@@ -168,10 +169,7 @@ func (s *Server) showConsent(w http.ResponseWriter, _ *http.Request, in *interac
 func (s *Server) pageForm(title, path string, in *interaction, clientName string) pageForm {
 	f := pageForm{
 		pageHead: pageHead{title, s.o.Name}, Action: s.issuer.Path + path, Interaction: in.ID, CSRF: in.CSRF,
-		Client: shownName(clientName), Resource: in.Resource,
-	}
-	if f.Client == "" {
-		f.Client = "an unnamed app"
+		Client: cmp.Or(shownName(clientName), "an unnamed app"), Resource: in.Resource,
 	}
 	if res := s.resource(in.Resource); res != nil {
 		f.Resource = res.Name

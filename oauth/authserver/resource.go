@@ -1,6 +1,7 @@
 package authserver
 
 import (
+	"cmp"
 	"maps"
 	"net/url"
 	"slices"
@@ -17,17 +18,13 @@ func resourceKey(identifier string) string {
 		return "" // not a valid identifier
 	}
 	scheme, host := strings.ToLower(u.Scheme), strings.ToLower(u.Host)
-	switch {
-	case scheme == "https":
+	switch scheme {
+	case "https":
 		host = strings.TrimSuffix(host, ":443")
-	case scheme == "http":
+	case "http":
 		host = strings.TrimSuffix(host, ":80")
 	}
-	path := u.EscapedPath()
-	if path == "" {
-		path = "/"
-	}
-	key := scheme + "://" + host + path
+	key := scheme + "://" + host + cmp.Or(u.EscapedPath(), "/")
 	if u.RawQuery != "" || u.ForceQuery {
 		key += "?" + u.RawQuery
 	}

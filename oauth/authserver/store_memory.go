@@ -126,7 +126,7 @@ func (s *memoryStore) put(kind, key string, value []byte, expires time.Time) {
 		s.kinds[kind] = map[string]memoryRecord{}
 	}
 	// An empty value must not become nil, which means that there is no record.
-	s.kinds[kind][key] = memoryRecord{value: append([]byte{}, value...), expires: expires}
+	s.kinds[kind][key] = memoryRecord{append([]byte{}, value...), expires}
 }
 
 func (s *memoryStore) sweepIfDue(now time.Time) {

@@ -61,11 +61,8 @@ func (s *Server) exchangeCode(ctx context.Context, c *client, f form) (*tokenRes
 			errBadGrant)
 	}
 	g, err := s.grant(ctx, rec.Grant)
-	if errors.Is(err, errNoGrant) {
-		return nil, errBadGrant
-	}
 	if err != nil {
-		return nil, err
+		return nil, badGrantIfEnded(err)
 	}
 	scopes, err := s.narrowed(c, g, f)
 	if err != nil {
@@ -186,10 +183,10 @@ func (s *Server) exchangeRefresh(ctx context.Context, c *client, f form) (*token
 		return nil, badGrantIfEnded(err)
 	}
 	response, err := s.accessToken(ctx, g, scopes)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = s.useClient(ctx, c)
 	}
-	if err := s.useClient(ctx, c); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	if err := s.extendGrant(ctx, g.ID, later(s.refreshExpiry(g.Until), s.accessExpiry(g))); err != nil {
@@ -230,8 +227,7 @@ func (s *Server) exchangeClient(ctx context.Context, c *client, f form) (*tokenR
 	end := now.Add(s.o.Lifetimes.Access)
 	g := &grant{
 		ID: randomID(), Client: c.ID, Subject: c.ID, // Spec: RFC 9068, section 2.2
-		Name: c.Name, Resource: res.URL, Scopes: scopes,
-		Issued: now, Until: end, Expires: end,
+		Name: c.Name, Resource: res.URL, Scopes: scopes, Issued: now, Until: end, Expires: end,
 	}
 	if err := grants.put(ctx, s.store, g.ID, g); err != nil {
 		return nil, err
