@@ -26,8 +26,6 @@ const (
 	ClaimName = "name"
 )
 
-// accessClaims are the claims of an access token.
-//
 // Spec: RFC 9068, section 2.2.
 type accessClaims struct {
 	Issuer   string `json:"iss"`
@@ -82,8 +80,6 @@ type verifier struct {
 	resource *Resource
 }
 
-// Verify verifies an access token.
-//
 // Spec: RFC 9068, section 4.
 func (v *verifier) Verify(ctx context.Context, token string) (*oauth.Token, error) {
 	c, g, err := v.s.live(ctx, token)
@@ -95,8 +91,7 @@ func (v *verifier) Verify(ctx context.Context, token string) (*oauth.Token, erro
 	}
 	t := &oauth.Token{
 		Issuer: c.Issuer, Subject: c.Subject, ClientID: c.Client, Audience: []string{c.Audience},
-		Scopes:  strings.Fields(c.Scope),
-		Expires: time.Unix(c.Expires, 0), Claims: map[string]any{},
+		Scopes: strings.Fields(c.Scope), Expires: time.Unix(c.Expires, 0), Claims: map[string]any{},
 	}
 	maps.Copy(t.Claims, g.Claims)
 	if g.Name != "" {
@@ -178,8 +173,6 @@ func verifyCompact(token string, keys []jose.JSONWebKey, algs []jose.SignatureAl
 	return "", nil, errSignature
 }
 
-// assertionAlgorithms returns the algorithms of client assertions.
-//
 // Spec: RFC 8725, section 3.1.
 func assertionAlgorithms() []jose.SignatureAlgorithm {
 	return []jose.SignatureAlgorithm{

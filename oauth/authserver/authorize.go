@@ -94,8 +94,6 @@ func (s *Server) showFailure(w http.ResponseWriter, r *http.Request, err error) 
 		Detail: "The server cannot answer at the moment. Wait a moment, then go back to the app and try again."})
 }
 
-// responseURL returns the redirect URI with an authorization response.
-//
 // Spec: RFC 9207, section 2.
 func (s *Server) responseURL(in *interaction, response url.Values) string {
 	if in.HasState {
@@ -172,15 +170,15 @@ func (s *Server) fillInteraction(in *interaction, c *client, values url.Values) 
 	switch {
 	case len(values.Get("state")) > maxState:
 		return refuse(codeInvalidRequest, "state is too long")
-	case f.get("response_type") == "":
+	case f["response_type"] == "":
 		return refuse(codeInvalidRequest, "response_type is missing")
-	case f.get("response_type") != "code":
+	case f["response_type"] != "code":
 		return refuse(codeUnsupportedResponse, "response_type must be code")
-	case f.get("response_mode") != "" && f.get("response_mode") != "query":
+	case f["response_mode"] != "" && f["response_mode"] != "query":
 		return refuse(codeInvalidRequest, "response_mode must be query")
-	case f.get("request") != "":
+	case f["request"] != "":
 		return refuse("request_not_supported", "request is not supported")
-	case f.get("request_uri") != "":
+	case f["request_uri"] != "":
 		return refuse("request_uri_not_supported", "request_uri is not supported")
 	case !c.mayUse(grantCode):
 		return refuse(codeUnauthorizedClient, "the client is not registered for authorization_code")
@@ -189,19 +187,19 @@ func (s *Server) fillInteraction(in *interaction, c *client, values url.Values) 
 		return err
 	}
 	// The server always asks the user.
-	if slices.Contains(strings.Fields(f.get("prompt")), "none") {
+	if slices.Contains(strings.Fields(f["prompt"]), "none") {
 		return refuse(codeInteractionRequired, "prompt=none is not supported")
 	}
-	res, err := s.resourceFor(c, f.get("resource"))
+	res, err := s.resourceFor(c, f["resource"])
 	if err != nil {
 		return err
 	}
-	scopes, err := scopesFor(c, res, f.get("scope"))
+	scopes, err := scopesFor(c, res, f["scope"])
 	if err != nil {
 		return err
 	}
-	in.Resource, in.Scopes, in.Challenge = res.URL, scopes, f.get("code_challenge")
-	in.Asked = !onlyOffline(f.get("scope"))
+	in.Resource, in.Scopes, in.Challenge = res.URL, scopes, f["code_challenge"]
+	in.Asked = !onlyOffline(f["scope"])
 	return nil
 }
 
@@ -209,12 +207,12 @@ func (s *Server) fillInteraction(in *interaction, c *client, values url.Values) 
 //
 // Spec: RFC 7636, sections 4.3 and 4.4.1.
 func checkChallenge(f form) error {
-	challenge := f.get("code_challenge")
+	challenge := f["code_challenge"]
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(challenge)
 	switch {
 	case challenge == "":
 		return refuse(codeInvalidRequest, "code_challenge is missing")
-	case f.get("code_challenge_method") != methodS256:
+	case f["code_challenge_method"] != methodS256:
 		return refuse(codeInvalidRequest, "code_challenge_method must be S256")
 	case err != nil || len(challenge) != challengeLength || len(raw) != tokenBytes:
 		return refuse(codeInvalidRequest, "code_challenge must be a SHA-256 hash in base64url")

@@ -355,7 +355,8 @@ func TestCORS(t *testing.T) {
 	}
 	for path, method := range map[string]string{"/token": "GET", "/register": "GET", "/jwks": "POST",
 		"/authorize": "DELETE", "/introspect": "PUT"} {
-		if res := w.send(http.DefaultClient, w.request(method, path, "")); res.StatusCode != http.StatusMethodNotAllowed ||
+		if res := w.send(http.DefaultClient, w.request(method, path,
+			"")); res.StatusCode != http.StatusMethodNotAllowed ||
 			res.Header.Get("Allow") == "" {
 			t.Errorf("%s %s: %s", method, path, res.Status)
 		}

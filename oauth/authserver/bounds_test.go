@@ -17,11 +17,13 @@ func TestEveryEndpointIsLimitedByAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		two := authserver.Rate{Count: 2, Per: time.Minute}
 		w := newQuietWorld(t, func(o *authserver.Options) {
-			o.Limits = authserver.LimitOptions{Pages: two, Tokens: two, Registrations: two, Metadata: two, Introspections: two}
+			o.Limits = authserver.LimitOptions{Pages: two, Tokens: two, Registrations: two, Metadata: two,
+				Introspections: two}
 		})
 		for _, paths := range [][2]string{
 			{"GET", "/jwks"}, {"GET", "/authorize"}, {"POST", "/token"}, {"POST", "/register"}, {"POST", "/introspect"},
-			{"GET", "/.well-known/oauth-authorization-server"}, {"GET", "/consent"}, {"GET", "/login/callback"}, {"POST",
+			{"GET", "/.well-known/oauth-authorization-server"}, {"GET", "/consent"}, {"GET",
+				"/login/callback"}, {"POST",
 				"/revoke"},
 		} {
 			last := 0

@@ -13,7 +13,6 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// The grant types and the client authentication methods.
 const (
 	grantCode    = "authorization_code"
 	grantRefresh = "refresh_token"
@@ -25,7 +24,6 @@ const (
 	authKey   = "private_key_jwt"
 )
 
-// A clientOrigin is the source of the metadata of a client.
 type clientOrigin string
 
 const (
@@ -77,7 +75,6 @@ var (
 		func(c *client) time.Time { return c.Registered.Add(unusedTime) }}
 )
 
-// isPublic reports whether the client cannot authenticate.
 func (c *client) isPublic() bool { return c.Auth == authNone }
 
 func (c *client) mayUse(grant string) bool { return slices.Contains(c.Grants, grant) }
@@ -196,9 +193,7 @@ func knownResources(urls []string, all []Resource) ([]string, error) {
 	return keys, nil
 }
 
-func isClientID(id string) bool {
-	return id != "" && len(id) <= maxClientID && isPrintable(id)
-}
+func isClientID(id string) bool { return id != "" && len(id) <= maxClientID && isPrintable(id) }
 
 var errNoClient = errors.New("unknown client")
 

@@ -34,45 +34,45 @@ var errBadClient = &oauthError{
 }
 
 type credentials struct {
-	id        string
-	method    string
-	secret    string
-	assertion string
+	id, method, secret, assertion string
 }
 
-// authenticate returns the authenticated client of a request.
+// authenticate returns the authenticated client and the form of a request.
 //
 // Spec: OAuth 2.1, section 2.4; RFC 7523, sections 2.2 and 3.
-func (s *Server) authenticate(r *http.Request, f form) (*client, error) {
+func (s *Server) authenticate(r *http.Request) (*client, form, error) {
+	f, err := postForm(r)
+	if err != nil {
+		return nil, nil, err
+	}
 	creds, err := readCredentials(r, f)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	c, err := s.client(r.Context(), creds.id)
 	if errors.Is(err, errNoClient) {
 		// so that the response takes as long as for a known client
 		c, err = &client{Auth: authBasic, SecretHash: noSecretHash}, nil
 		if creds.method == authNone {
-			return nil, errBadClient
+			return nil, nil, errBadClient
 		}
 	}
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = s.checkCredentials(r.Context(), c, creds)
 	}
-	if err := s.checkCredentials(r.Context(), c, creds); err != nil {
-		return nil, err
+	if err != nil {
+		return nil, nil, err
 	}
 	// Anyone can use the ID of a public client, and could exhaust its rate.
 	if !c.isPublic() {
 		if wait, ok := s.limits.cost(limitClients, c.ID).reserve(); !ok {
-			return nil, &oauthError{status: http.StatusTooManyRequests, code: codeSlowDown,
+			return nil, nil, &oauthError{status: http.StatusTooManyRequests, code: codeSlowDown,
 				text: "too many requests from this client", wait: wait}
 		}
 	}
-	return c, nil
+	return c, f, nil
 }
 
-// noSecretHash is a hash without a known secret.
 var noSecretHash = hashPrefix + base64.RawURLEncoding.EncodeToString(make([]byte, sha256.Size))
 
 func (s *Server) checkCredentials(ctx context.Context, c *client, creds credentials) error {
@@ -109,11 +109,11 @@ func readCredentials(r *http.Request, f form) (credentials, error) {
 		}
 		found = append(found, c)
 	}
-	if secret := f.get("client_secret"); secret != "" {
-		found = append(found, credentials{id: f.get("client_id"), method: authPost, secret: secret})
+	if secret := f["client_secret"]; secret != "" {
+		found = append(found, credentials{id: f["client_id"], method: authPost, secret: secret})
 	}
-	if assertion := f.get("client_assertion"); assertion != "" {
-		if f.get("client_assertion_type") != assertionType {
+	if assertion := f["client_assertion"]; assertion != "" {
+		if f["client_assertion_type"] != assertionType {
 			return credentials{}, refuse(codeInvalidRequest, "unsupported client_assertion_type")
 		}
 		found = append(found, credentials{id: assertedClient(assertion), method: authKey, assertion: assertion})
@@ -121,11 +121,11 @@ func readCredentials(r *http.Request, f form) (credentials, error) {
 	switch {
 	case len(found) > 1:
 		return credentials{}, refuse(codeInvalidRequest, "more than one client authentication method")
-	case len(found) == 0 && f.get("client_id") == "":
+	case len(found) == 0 && f["client_id"] == "":
 		return credentials{}, errBadClient
 	case len(found) == 0:
-		return credentials{id: f.get("client_id"), method: authNone}, nil
-	case f.get("client_id") != "" && f.get("client_id") != found[0].id:
+		return credentials{id: f["client_id"], method: authNone}, nil
+	case f["client_id"] != "" && f["client_id"] != found[0].id:
 		return credentials{}, errBadClient
 	}
 	return found[0], nil
@@ -140,9 +140,8 @@ func basicCredentials(r *http.Request) (credentials, error) {
 	if !ok {
 		return credentials{}, errBadClient
 	}
-	var err1, err2 error
-	id, err1 = url.QueryUnescape(id)
-	secret, err2 = url.QueryUnescape(secret)
+	id, err1 := url.QueryUnescape(id)
+	secret, err2 := url.QueryUnescape(secret)
 	if err1 != nil || err2 != nil {
 		return credentials{}, errBadClient
 	}

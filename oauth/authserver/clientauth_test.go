@@ -61,8 +61,10 @@ func TestClientAuthenticationMethods(t *testing.T) {
 			basic(machineID, secret)}, 400, "invalid_request"},
 		"two names": {with("client_id", secretID), []string{"Authorization", basic(machineID, secret)}, 401,
 			"invalid_client"},
-		"another's secret":       {grant, []string{"Authorization", basic(machineID, "x"+secret)}, 401, "invalid_client"},
-		"the hash as the secret": {grant, []string{"Authorization", basic(machineID, secretHash)}, 401, "invalid_client"},
+		"another's secret": {grant, []string{"Authorization", basic(machineID, "x"+secret)}, 401,
+			"invalid_client"},
+		"the hash as the secret": {grant, []string{"Authorization", basic(machineID, secretHash)}, 401,
+			"invalid_client"},
 		"no secret":              {with("client_id", machineID), nil, 401, "invalid_client"},
 		"empty secret":           {grant, []string{"Authorization", basic(machineID, "")}, 401, "invalid_client"},
 		"secret of a public one": {with("client_id", publicID, "client_secret", "x"), nil, 401, "invalid_client"},
@@ -120,7 +122,8 @@ func TestEAUTH03_PrivateKeyJWT(t *testing.T) {
 		n := 0
 		claims := func(change ...any) map[string]any {
 			n++
-			c := map[string]any{"iss": "signer", "sub": "signer", "aud": w.issuer, "jti": string(rune('a' + n)), "iat": now,
+			c := map[string]any{"iss": "signer", "sub": "signer", "aud": w.issuer, "jti": string(rune('a' + n)),
+				"iat": now,
 				"exp": now + 300}
 			for i := 0; i < len(change); i += 2 {
 				if c[change[i].(string)] = change[i+1]; change[i+1] == nil {
@@ -157,7 +160,8 @@ func TestEAUTH03_PrivateKeyJWT(t *testing.T) {
 				t.Errorf("%s: %s %s", name, res.Status, res.body)
 			}
 		}
-		w.post("/token", form(sign(t, jose.ES256, newKey(t), claims()))).want(t, http.StatusUnauthorized, "invalid_client")
+		w.post("/token", form(sign(t, jose.ES256, newKey(t), claims()))).want(t, http.StatusUnauthorized,
+			"invalid_client")
 		public, _ := key.PublicKey.Bytes()
 		w.post("/token", form(sign(t, jose.HS256, public, claims()))).want(t, http.StatusUnauthorized, "invalid_client")
 		secret := url.Values{"grant_type": {"client_credentials"}, "client_id": {"signer"}, "client_secret": {"x"}}

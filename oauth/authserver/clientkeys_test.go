@@ -69,7 +69,8 @@ func TestCanceledRequestKeepsClientKeyFetch(t *testing.T) {
 		defer hangUp()
 		var all sync.WaitGroup
 		all.Go(func() {
-			req := w.request(http.MethodPost, "/token", form.Encode(), "Content-Type", "application/x-www-form-urlencoded")
+			req := w.request(http.MethodPost, "/token", form.Encode(), "Content-Type",
+				"application/x-www-form-urlencoded")
 			_ = w.send(&http.Client{Transport: w.base}, req.WithContext(ctx))
 		})
 		time.Sleep(2 * time.Second)

@@ -167,10 +167,8 @@ func (d *documents) allows(host string) bool {
 		}
 		return host == pattern
 	}
-	if slices.ContainsFunc(d.policy.DeniedHosts, matches) {
-		return false
-	}
-	return len(d.policy.AllowedHosts) == 0 || slices.ContainsFunc(d.policy.AllowedHosts, matches)
+	return !slices.ContainsFunc(d.policy.DeniedHosts, matches) &&
+		(len(d.policy.AllowedHosts) == 0 || slices.ContainsFunc(d.policy.AllowedHosts, matches))
 }
 
 func clientOfDocument(id string, meta *oauth.ClientMetadata) (*client, error) {

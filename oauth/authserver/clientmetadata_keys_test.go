@@ -33,7 +33,8 @@ func TestREG06_KeysOfADocument(t *testing.T) {
 		case "/jwks":
 			fetched.Add(1)
 			set, _ := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{
-				{Key: []byte("a secret that has no business here"), KeyID: "1"}, {Key: key.Public(), KeyID: "2", Use: "sig"},
+				{Key: []byte("a secret that has no business here"), KeyID: "1"}, {Key: key.Public(), KeyID: "2",
+					Use: "sig"},
 			}})
 			_, _ = w.Write(set)
 		}

@@ -105,7 +105,6 @@ func (s *Server) refuseInteraction(w http.ResponseWriter, r *http.Request, err e
 			"someone may have sent you a link to it."})
 }
 
-// serveLogin calls the Login if the user has consented.
 func (s *Server) serveLogin(w http.ResponseWriter, r *http.Request) {
 	in, err := s.interactionOf(r)
 	if err == nil && !in.Consented {
@@ -180,7 +179,6 @@ func (s *Server) checkSubject(u *Subject) error {
 	return nil
 }
 
-// finish ends an interaction with a code for the subject.
 func (s *Server) finish(w http.ResponseWriter, r *http.Request, id string, subject Subject) {
 	in, err := interactions.getAndDelete(r.Context(), s.store, id)
 	if err == nil && !in.Consented {

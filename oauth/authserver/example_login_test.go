@@ -31,9 +31,10 @@ func ExampleNewProviderLogin() {
 	}
 	server, err := authserver.New(&authserver.Options{
 		Issuer: "https://mcp.example.com",
-		Resources: []authserver.Resource{{URL: "https://mcp.example.com/mcp", Name: "Calendar", Scopes: []authserver.Scope{
-			{Name: "read", Description: "Read your calendar"},
-		}}},
+		Resources: []authserver.Resource{{URL: "https://mcp.example.com/mcp", Name: "Calendar",
+			Scopes: []authserver.Scope{
+				{Name: "read", Description: "Read your calendar"},
+			}}},
 		Login: login, SealKeys: keys, // and Store: package stores/bolt has one that survives a restart
 	})
 	if err != nil {

@@ -43,7 +43,8 @@ func FuzzAuthorize(f *testing.F) {
 	f.Add(authorizeQuery("scope", "root").Encode(), true)
 	f.Add(authorizeQuery("client_id", secretID, "redirect_uri", "https://app.example/cb?x=1", "response_type",
 		"x").Encode(), false)
-	f.Add(authorizeQuery("client_id", secretID, "redirect_uri", "com.example.app:/cb", "prompt", "none").Encode(), false)
+	f.Add(authorizeQuery("client_id", secretID, "redirect_uri", "com.example.app:/cb", "prompt", "none").Encode(),
+		false)
 	f.Add(authorizeQuery("redirect_uri", "http://127.0.0.1:1@evil.example/callback", "prompt", "none").Encode(), false)
 	f.Add("client_id=public&client_id=public&redirect_uri=//x;y=%zz", false)
 	registered := []string{"https://app.example/callback", "com.example.app:/cb", "https://app.example/cb"}

@@ -2,9 +2,7 @@ package authserver
 
 import (
 	"context"
-	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/base64"
 	"errors"
 	"strings"
 	"time"
@@ -133,15 +131,11 @@ func (s *Server) useCode(ctx context.Context, code string) (rec *codeRecord, isF
 //
 // Spec: OAuth 2.1, section 4.1.3; RFC 7636, section 4.6.
 func (rec *codeRecord) matches(c *client, redirect, verifier string) bool {
-	sum := sha256.Sum256([]byte(verifier))
-	challenge := base64.RawURLEncoding.EncodeToString(sum[:])
 	return time.Now().Before(rec.Expires) && rec.Client == c.ID &&
 		(redirect == rec.Redirect || redirect == "" && !rec.InRequest) && matchRedirect(c.RedirectURIs, rec.Redirect) &&
-		subtle.ConstantTimeCompare([]byte(challenge), []byte(rec.Challenge)) == 1
+		subtle.ConstantTimeCompare([]byte(hashKey(verifier)), []byte(rec.Challenge)) == 1
 }
 
-// isVerifier reports whether s is a valid code verifier.
-//
 // Spec: RFC 7636, section 4.1.
 func isVerifier(s string) bool {
 	const allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"

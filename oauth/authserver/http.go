@@ -203,7 +203,6 @@ type oauthError struct {
 
 func (e *oauthError) Error() string { return e.code + ": " + e.text }
 
-// response returns the parameters of an authorization response with the error.
 func (e *oauthError) response() url.Values {
 	return url.Values{"error": {e.code}, "error_description": {e.text}}
 }
@@ -267,18 +266,8 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	_, _ = w.Write(body) // the error is that of a closed connection
 }
 
-// A form has the parameters of a request, none of them repeated.
+// A form has the parameters of a request that are not empty, none of them repeated.
 type form map[string]string
-
-// repeatable are the parameters that may be repeated.
-//
-// Spec: RFC 8707, section 2.
-var repeatable = []string{"resource"}
-
-// get returns a parameter, or "" if it is missing or empty.
-//
-// Spec: RFC 6749, section 3.1.
-func (f form) get(name string) string { return f[name] }
 
 // postForm returns the parameters of a request, which must be in the body.
 func postForm(r *http.Request) (form, error) {
@@ -330,16 +319,14 @@ func singleValues(values url.Values) (form, error) {
 	}
 	f := form{}
 	for name, all := range values {
-		if !slices.Contains(repeatable, name) && len(all) > 1 {
-			return nil, refuse(codeInvalidRequest, "a parameter is repeated")
-		}
-		if len(all) > 1 {
+		switch {
+		case len(all) > 1 && name == "resource": // Spec: RFC 8707, section 2
 			return nil, refuse(codeInvalidTarget, "only one resource is supported")
-		}
-		if strings.ContainsFunc(all[0], isControl) {
+		case len(all) > 1:
+			return nil, refuse(codeInvalidRequest, "a parameter is repeated")
+		case strings.ContainsFunc(all[0], isControl):
 			return nil, refuse(codeInvalidRequest, "a parameter has a control character")
-		}
-		if all[0] != "" {
+		case all[0] != "": // Spec: RFC 6749, section 3.1
 			f[name] = all[0]
 		}
 	}

@@ -82,7 +82,8 @@ func TestSlowBodyTimesOut(t *testing.T) {
 					_, _ = fmt.Fprint(near, c.request+"Host: as.example\r\nContent-Length: 100\r\n\r\nx=1")
 				}()
 				answer, err := io.ReadAll(bufio.NewReader(near))
-				if took := time.Since(begun); err != nil || took != c.want || !strings.HasPrefix(string(answer), "HTTP/1.1 40") {
+				if took := time.Since(begun); err != nil || took != c.want || !strings.HasPrefix(string(answer),
+					"HTTP/1.1 40") {
 					t.Errorf("after %v, want %v: %q, %v", took, c.want, answer, err)
 				}
 			})

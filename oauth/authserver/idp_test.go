@@ -66,7 +66,8 @@ func newIDP(t *testing.T) *idp {
 }
 
 func (p *idp) provider(id string) authserver.Provider {
-	return authserver.Provider{ID: id, Name: "Provider " + id, Issuer: p.URL, ClientID: idpClient, ClientSecret: idpSecret}
+	return authserver.Provider{ID: id, Name: "Provider " + id, Issuer: p.URL, ClientID: idpClient,
+		ClientSecret: idpSecret}
 }
 
 // set changes what the provider does.
@@ -235,7 +236,8 @@ func (p *idp) giveTokens(w http.ResponseWriter, nonce string) {
 
 func (p *idp) signer(key any, alg jose.SignatureAlgorithm) func([]byte) string {
 	return func(payload []byte) string {
-		s, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: key}, (&jose.SignerOptions{}).WithHeader("kid", "1"))
+		s, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: key}, (&jose.SignerOptions{}).WithHeader("kid",
+			"1"))
 		if err != nil {
 			p.t.Fatal(err)
 		}

@@ -2,7 +2,6 @@ package authserver
 
 import (
 	"context"
-	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
 	"fmt"
@@ -193,8 +192,7 @@ func (s *Server) cookieName(id string) string {
 
 func (s *Server) bindBrowser(w http.ResponseWriter, in *interaction) {
 	value := randomToken()
-	sum := sha256.Sum256([]byte(value))
-	in.Browser = sum[:]
+	in.Browser = sumOf(value)
 	http.SetCookie(w, s.cookie(in.ID, value, int(interactionTime/time.Second)))
 }
 
@@ -214,7 +212,6 @@ var (
 	errOtherBrowser  = errors.New("the interaction belongs to another browser")
 )
 
-// interactionOf returns the interaction of a request from the browser that started it.
 func (s *Server) interactionOf(r *http.Request) (*interaction, error) {
 	id := formValue(r, paramInteraction)
 	if id == "" {
@@ -230,15 +227,12 @@ func (s *Server) interactionOf(r *http.Request) (*interaction, error) {
 	// Another site of the same domain may have set a second cookie of this name. One of them has to
 	// match.
 	for _, c := range r.CookiesNamed(s.cookieName(id)) {
-		sum := sha256.Sum256([]byte(c.Value))
-		if subtle.ConstantTimeCompare(sum[:], in.Browser) == 1 {
+		if subtle.ConstantTimeCompare(sumOf(c.Value), in.Browser) == 1 {
 			return in, nil
 		}
 	}
 	return nil, errOtherBrowser
 }
-
-var errTooManyInteractions = unavailable("too many logins are in progress")
 
 func (s *Server) beginInteraction(ctx context.Context, in *interaction) error {
 	n, err := s.store.Count(ctx, kindInteraction)
@@ -246,7 +240,7 @@ func (s *Server) beginInteraction(ctx context.Context, in *interaction) error {
 		return err
 	}
 	if n >= maxInteractions {
-		return errTooManyInteractions
+		return unavailable("too many logins are in progress")
 	}
 	value, err := encodeRecord(in)
 	if err != nil {

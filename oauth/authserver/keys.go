@@ -176,7 +176,6 @@ func (k *signingKeys) all(ctx context.Context) []timedSigner {
 	return signers
 }
 
-// reload reads the keys from the store, and rotates them if necessary.
 func (k *signingKeys) reload(ctx context.Context) ([]timedSigner, error) {
 	ctx, cancel := context.WithTimeout(ctx, keyReloadTime)
 	defer cancel()

@@ -36,7 +36,8 @@ func (w *world) keySet() jose.JSONWebKeySet {
 
 func keyOf(t *testing.T, token string) string {
 	t.Helper()
-	jws, err := jose.ParseSignedCompact(token, []jose.SignatureAlgorithm{jose.ES256, jose.ES384, jose.EdDSA, jose.RS256})
+	jws, err := jose.ParseSignedCompact(token, []jose.SignatureAlgorithm{jose.ES256, jose.ES384, jose.EdDSA,
+		jose.RS256})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,13 +191,14 @@ func TestVerifierRefusesForeignTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, token := range map[string]string{
-		"nothing":           "",
-		"nonsense":          "x.y.z",
-		"alg none":          head(`{"alg":"none","typ":"at+jwt"}`) + "." + parts[1] + ".",
-		"key confusion":     sign(t, jose.HS256, der, claims),
-		"another key":       sign(t, jose.ES256, newKey(t), claims),
-		"no signature":      parts[0] + "." + parts[1] + ".",
-		"another payload":   parts[0] + "." + head(strings.Replace(string(payload), "alice", "admin", 1)) + "." + parts[2],
+		"nothing":       "",
+		"nonsense":      "x.y.z",
+		"alg none":      head(`{"alg":"none","typ":"at+jwt"}`) + "." + parts[1] + ".",
+		"key confusion": sign(t, jose.HS256, der, claims),
+		"another key":   sign(t, jose.ES256, newKey(t), claims),
+		"no signature":  parts[0] + "." + parts[1] + ".",
+		"another payload": parts[0] + "." + head(strings.Replace(string(payload), "alice", "admin",
+			1)) + "." + parts[2],
 		"of another server": newWorld(t, nil).login().Access,
 		"long":              strings.Repeat("x", 1<<20),
 	} {

@@ -2,7 +2,6 @@ package authserver
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -173,7 +172,6 @@ const (
 	siteBits     = 64 // IPv6 prefix of a site, whose addresses count as one
 )
 
-// address returns the key of the client's address in rate limits and logs.
 func (l *limits) address(r *http.Request) string { return addressKey(l.clientAddr(r)) }
 
 func addressKey(addr netip.Addr) string {
@@ -212,8 +210,7 @@ func (l *limits) forwardedFor(h http.Header, nearest netip.Addr) netip.Addr {
 		if err != nil {
 			return addr
 		}
-		addr = hop
-		if !l.trusts(addr) {
+		if addr = hop; !l.trusts(addr) {
 			return addr
 		}
 	}
@@ -227,10 +224,7 @@ func parseHop(text string) (netip.Addr, error) {
 		return withPort.Addr().Unmap().WithZone(""), nil
 	}
 	addr, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(text, "["), "]"))
-	if err != nil {
-		return netip.Addr{}, fmt.Errorf("invalid address: %w", err)
-	}
-	return addr.Unmap().WithZone(""), nil
+	return addr.Unmap().WithZone(""), err
 }
 
 func (l *limits) trusts(addr netip.Addr) bool {

@@ -50,7 +50,8 @@ func TestR7510_EveryEndpointHasALimitByAddress(t *testing.T) {
 			}
 			w := ask(s, method, path, "192.0.2.1:2")
 			if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != fmt.Sprint(wait.Seconds()) {
-				t.Errorf("%s: request 4: %d, Retry-After %q; want 429, %v", path, w.Code, w.Header().Get("Retry-After"), wait)
+				t.Errorf("%s: request 4: %d, Retry-After %q; want 429, %v", path, w.Code, w.Header().Get("Retry-After"),
+					wait)
 			}
 			if w := ask(s, method, path, "192.0.2.2:1"); w.Code == http.StatusTooManyRequests {
 				t.Errorf("%s: another address is refused", path)
@@ -92,7 +93,8 @@ func TestRegistrationLimitIsStrict(t *testing.T) {
 				}
 				wait, err := strconv.Atoi(w.Header().Get("Retry-After"))
 				if err != nil || len(taken) < 20 {
-					t.Fatalf("%s: registration %d: Retry-After is %q", name, len(taken)+1, w.Header().Get("Retry-After"))
+					t.Fatalf("%s: registration %d: Retry-After is %q", name, len(taken)+1,
+						w.Header().Get("Retry-After"))
 				}
 				time.Sleep(time.Duration(wait) * time.Second)
 			}
@@ -119,15 +121,17 @@ func TestClientAddress(t *testing.T) {
 		a, b    from
 		same    bool
 	}{
-		"one IPv4 address":                 {nil, from{"192.0.2.1:1", ""}, from{"192.0.2.1:9", ""}, true},
-		"two IPv4 addresses":               {nil, from{"192.0.2.1:1", ""}, from{"192.0.2.2:1", ""}, false},
-		"IPv4 written as IPv6":             {nil, from{"192.0.2.1:1", ""}, from{"[::ffff:192.0.2.1]:1", ""}, true},
-		"one IPv6 site":                    {nil, from{"[2001:db8::1]:1", ""}, from{"[2001:db8::ffff:2]:1", ""}, true},
-		"two IPv6 sites":                   {nil, from{"[2001:db8::1]:1", ""}, from{"[2001:db8:0:1::1]:1", ""}, false},
-		"a zone":                           {nil, from{"[fe80::1%eth0]:1", ""}, from{"[fe80::1%eth1]:1", ""}, true},
-		"a stranger's header":              {nil, from{"192.0.2.1:1", "1.1.1.1"}, from{"192.0.2.1:1", "2.2.2.2"}, true},
-		"a stranger's header with proxies": {proxies, from{"192.0.2.1:1", "1.1.1.1"}, from{"192.0.2.1:1", "2.2.2.2"}, true},
-		"two behind a proxy":               {proxies, from{"10.0.0.1:1", "1.1.1.1"}, from{"10.0.0.1:1", "2.2.2.2"}, false},
+		"one IPv4 address":     {nil, from{"192.0.2.1:1", ""}, from{"192.0.2.1:9", ""}, true},
+		"two IPv4 addresses":   {nil, from{"192.0.2.1:1", ""}, from{"192.0.2.2:1", ""}, false},
+		"IPv4 written as IPv6": {nil, from{"192.0.2.1:1", ""}, from{"[::ffff:192.0.2.1]:1", ""}, true},
+		"one IPv6 site":        {nil, from{"[2001:db8::1]:1", ""}, from{"[2001:db8::ffff:2]:1", ""}, true},
+		"two IPv6 sites":       {nil, from{"[2001:db8::1]:1", ""}, from{"[2001:db8:0:1::1]:1", ""}, false},
+		"a zone":               {nil, from{"[fe80::1%eth0]:1", ""}, from{"[fe80::1%eth1]:1", ""}, true},
+		"a stranger's header":  {nil, from{"192.0.2.1:1", "1.1.1.1"}, from{"192.0.2.1:1", "2.2.2.2"}, true},
+		"a stranger's header with proxies": {proxies, from{"192.0.2.1:1", "1.1.1.1"}, from{"192.0.2.1:1", "2.2.2.2"},
+			true},
+		"two behind a proxy": {proxies, from{"10.0.0.1:1", "1.1.1.1"}, from{"10.0.0.1:1", "2.2.2.2"},
+			false},
 		"one behind two proxies": {proxies, from{"10.0.0.1:1", "1.1.1.1"}, from{"10.0.0.2:1",
 			"1.1.1.1:8080, 10.9.9.9"}, true},
 		"one who writes the header too": {proxies, from{"10.0.0.1:1", "7.7.7.7, 1.1.1.1"}, from{"10.0.0.1:1",
@@ -139,7 +143,8 @@ func TestClientAddress(t *testing.T) {
 		"sockets without addresses": {nil, from{"@", ""}, from{"", ""}, true},
 	} {
 		o := options("https://as.example")
-		o.Limits = authserver.LimitOptions{Metadata: authserver.Rate{Count: 1, Per: time.Hour}, TrustedProxies: c.proxies}
+		o.Limits = authserver.LimitOptions{Metadata: authserver.Rate{Count: 1, Per: time.Hour},
+			TrustedProxies: c.proxies}
 		s := newServer(t, o)
 		ask(s, http.MethodGet, "/jwks", c.a.peer, c.a.forwarded)
 		got := ask(s, http.MethodGet, "/jwks", c.b.peer, c.b.forwarded).Code == http.StatusTooManyRequests

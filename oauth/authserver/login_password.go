@@ -201,8 +201,7 @@ func (p *passwordLogin) show(w http.ResponseWriter, l *LoginRequest, status int,
 	s := l.s
 	s.pages.write(w, status, "password", struct {
 		pageForm
-		User    string
-		Failure string
+		User, Failure string
 	}{s.pageForm("Log in", pathLogin, l.in, l.client.Name), user, failure}, s.formTargets(l.in.Redirect))
 }
 

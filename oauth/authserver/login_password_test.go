@@ -219,7 +219,8 @@ func TestUsersFromFind(t *testing.T) {
 		name string) (*authserver.PasswordUser, error) {
 		switch name {
 		case "carol":
-			return &authserver.PasswordUser{Name: name, Hash: hash, Subject: authserver.Subject{ID: "17", Name: "Carol"}}, nil
+			return &authserver.PasswordUser{Name: name, Hash: hash, Subject: authserver.Subject{ID: "17",
+				Name: "Carol"}}, nil
 		case "broken":
 			return nil, errors.New("the database is away: secret detail")
 		}

@@ -63,12 +63,10 @@ func (s *Server) serveMetadata(w http.ResponseWriter, _ *http.Request) {
 // panics if the resource is not listed in [Options.Resources].
 func (s *Server) ResourceMetadata(resource string) oauth.ResourceMetadata {
 	res := s.mustResource(resource)
-	m := oauth.ResourceMetadata{
+	return oauth.ResourceMetadata{
 		Resource: res.URL, Name: res.Name, AuthorizationServers: []string{s.o.Issuer},
-		BearerMethodsSupported: []string{"header"},
+		BearerMethodsSupported: []string{"header"}, ScopesSupported: res.initialScopes(),
 	}
-	m.ScopesSupported = res.initialScopes()
-	return m
 }
 
 func (r *Resource) initialScopes() (names []string) {
@@ -109,12 +107,12 @@ func (s *Server) newResourceDocuments() []resourceDocument {
 		if err != nil || strings.Contains(res.URL, "?") {
 			continue // not a resource that oauth.Require protects
 		}
-		d := resourceDocument{host: plainHost(u.Host), path: pathResource}
-		if u.Path != "/" {
-			d.path += u.Path
+		path := pathResource + u.Path
+		if u.Path == "/" {
+			path = pathResource
 		}
-		d.handler = oauth.NewMetadataHandler(s.ResourceMetadata(res.URL))
-		all = append(all, d)
+		handler := oauth.NewMetadataHandler(s.ResourceMetadata(res.URL))
+		all = append(all, resourceDocument{plainHost(u.Host), path, handler})
 	}
 	return all
 }

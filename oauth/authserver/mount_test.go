@@ -42,7 +42,8 @@ func TestAUTHR03_ServerOnAMux(t *testing.T) {
 
 		w := &world{t, auth, front.URL, front.Client().Transport}
 		login := oauthclient.NewTransport(endpoint,
-			&oauthclient.TransportOptions{Authorizer: oauthclient.NewAuthorizer("http://127.0.0.1:4711/callback", w.consent)})
+			&oauthclient.TransportOptions{Authorizer: oauthclient.NewAuthorizer("http://127.0.0.1:4711/callback",
+				w.consent)})
 		c, err := mcp.Connect(t.Context(), mcphttp.NewTransport(endpoint,
 			&mcphttp.TransportOptions{Client: &http.Client{Transport: login}}), nil)
 		if err != nil {

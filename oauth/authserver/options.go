@@ -162,11 +162,9 @@ const hashPrefix = "sha256:"
 // HashClientSecret returns the hash of a secret for [Client] or [Registration]. The hash is fast to
 // compute, so the secret must have at least 128 random bits: it must not be a password.
 func HashClientSecret(secret string) string {
-	sum := sha256.Sum256([]byte(secret))
-	return hashPrefix + base64.RawURLEncoding.EncodeToString(sum[:])
+	return hashPrefix + hashKey(secret)
 }
 
-// setDefaults sets the fields that are zero.
 func (o *Options) setDefaults(issuer *url.URL) {
 	o.Name = cmp.Or(o.Name, issuer.Host)
 	o.Lifetimes.Access = cmp.Or(o.Lifetimes.Access, defaultAccess)
@@ -190,7 +188,6 @@ func (o *Options) setDefaults(issuer *url.URL) {
 	}
 }
 
-// check returns an error that lists all invalid options.
 func (o *Options) check() error {
 	var errs []error
 	if len(o.Resources) == 0 {

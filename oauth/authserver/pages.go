@@ -2,6 +2,7 @@ package authserver
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
@@ -48,17 +49,12 @@ func newPageSet(log *slog.Logger) (*pageSet, error) {
 }
 
 type pageHead struct {
-	Title  string
-	Server string
+	Title, Server string
 }
 
 type pageForm struct {
 	pageHead
-	Action      string
-	Interaction string
-	CSRF        string
-	Client      string
-	Resource    string
+	Action, Interaction, CSRF, Client, Resource string
 }
 
 // write writes a page. The targets are the form-action sources of its Content-Security-Policy.
@@ -103,7 +99,6 @@ func (s *Server) formTargets(redirect string) []string {
 	return targets
 }
 
-// isAppLink reports whether a redirect URI has a private-use scheme.
 func isAppLink(u *url.URL) bool { return u.Scheme != "https" && u.Scheme != "http" }
 
 type pageError struct {
@@ -140,17 +135,12 @@ func (s *Server) showConsent(w http.ResponseWriter, _ *http.Request, in *interac
 	}
 	data := struct {
 		pageForm
-		Origin       string
-		DocumentHost string
-		ClientHost   string
-		RedirectHost string
-		Local        bool
-		OnlyLocal    bool
-		AppLink      bool
-		ResourceURL  string
-		Scopes       []Scope
-		Login        bool
-		LoginName    string // of the identity provider, if there is only one
+		Origin, DocumentHost, ClientHost, RedirectHost, ResourceURL string
+
+		Local, OnlyLocal, AppLink, Login bool
+
+		Scopes    []Scope
+		LoginName string // of the identity provider, if there is only one
 	}{
 		pageForm:     s.pageForm("Allow access", pathConsent, in, c.Name),
 		Origin:       string(c.Origin),
@@ -159,7 +149,7 @@ func (s *Server) showConsent(w http.ResponseWriter, _ *http.Request, in *interac
 		Local:        netx.IsLoopback(redirect.Hostname()),
 		AppLink:      isAppLink(redirect),
 		ResourceURL:  res.URL,
-		Scopes:       scopesOf(res, in.Scopes),
+		Scopes:       keep(res.Scopes, func(sc Scope) bool { return slices.Contains(in.Scopes, sc.Name) }),
 		Login:        s.o.Login != nil,
 	}
 	if u, ok := s.providerLogin.(*providerLogin); ok && len(u.providers) == 1 {
@@ -179,19 +169,12 @@ func (s *Server) showConsent(w http.ResponseWriter, _ *http.Request, in *interac
 func (s *Server) pageForm(title, path string, in *interaction, clientName string) pageForm {
 	f := pageForm{
 		pageHead: pageHead{title, s.o.Name}, Action: s.issuer.Path + path, Interaction: in.ID, CSRF: in.CSRF,
-		Client: shownName(clientName), Resource: in.Resource,
-	}
-	if f.Client == "" {
-		f.Client = "an unnamed app"
+		Client: cmp.Or(shownName(clientName), "an unnamed app"), Resource: in.Resource,
 	}
 	if res := s.resource(in.Resource); res != nil {
 		f.Resource = res.Name
 	}
 	return f
-}
-
-func scopesOf(res *Resource, names []string) []Scope {
-	return keep(res.Scopes, func(sc Scope) bool { return slices.Contains(names, sc.Name) })
 }
 
 // redirectHost returns what the consent page shows of a redirect URI: its host, or the scheme of an
@@ -229,7 +212,6 @@ const blanks = "\u115f\u1160\u2800\u3164\uffa0"
 // change the writing direction or break the line, and truncates a long name.
 func shownName(name string) string { return shownText(name, maxShown) }
 
-// shownText is shownName with a maximum number of characters.
 func shownText(text string, limit int) string {
 	var b strings.Builder
 	n, gap, marks := 0, false, 0

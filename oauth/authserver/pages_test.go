@@ -49,7 +49,8 @@ func TestPagesCannotBeFramedCachedOrScripted(t *testing.T) {
 	style := regexp.MustCompile(`(?s)<style>(.*?)</style>`)
 	for name, page := range map[string]reply{"consent": consent, "login": login, "error": broken} {
 		csp := page.Header.Get("Content-Security-Policy")
-		for _, want := range []string{"default-src 'none'", "frame-ancestors 'none'", "base-uri 'none'", "form-action "} {
+		for _, want := range []string{"default-src 'none'", "frame-ancestors 'none'", "base-uri 'none'",
+			"form-action "} {
 			if !strings.Contains(csp, want) {
 				t.Errorf("%s: the policy %q lacks %q", name, csp, want)
 			}

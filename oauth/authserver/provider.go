@@ -209,11 +209,7 @@ func newProvider(o Provider, fetcher *oauth.Fetcher) (*provider, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	base := o.Issuer
-	if base == "" {
-		base = o.Endpoints.Token
-	}
-	u, err := url.Parse(base)
+	u, err := url.Parse(cmp.Or(o.Issuer, o.Endpoints.Token))
 	if err != nil || u.Host == "" {
 		return nil, errors.New("invalid Issuer or Endpoints.Token: must be a URL")
 	}

@@ -192,10 +192,8 @@ func (p *provider) authorizationURL(ends *endpoints, callback string, kept *pend
 // Spec: RFC 9207, section 2.4.
 func (p *provider) checkIssuer(ends *endpoints, iss []string) error {
 	switch {
-	case len(iss) == 0 && !ends.sendsIssuer:
+	case !ends.sendsIssuer && (len(iss) == 0 || p.o.Issuer == ""): // the issuer of an OAuth server is not known
 		return nil
-	case p.o.Issuer == "" && !ends.sendsIssuer:
-		return nil // the issuer of an OAuth server is not known
 	case len(iss) != 1 || iss[0] != p.o.Issuer:
 		return errors.New("the response has a wrong issuer")
 	}

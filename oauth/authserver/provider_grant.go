@@ -153,7 +153,6 @@ func (u *providerLogin) change(ctx context.Context, handle string,
 	return g, nil
 }
 
-// CheckGrant checks a grant with its identity provider, and renews it if it is due.
 func (u *providerLogin) CheckGrant(ctx context.Context, handle string) error {
 	if u.checks.isFresh(handle) {
 		return nil

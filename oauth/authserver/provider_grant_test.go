@@ -94,7 +94,8 @@ func TestProviderTokenHasNotExpired(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if left, want := time.Until(ut.Expires), min(time.Minute, time.Duration(life)*time.Second/2); left < want {
+				if left, want := time.Until(ut.Expires), min(time.Minute,
+					time.Duration(life)*time.Second/2); left < want {
 					t.Fatalf("a token that lives %d s has %v left, want %v", life, left, want)
 				}
 			}

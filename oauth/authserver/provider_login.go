@@ -20,7 +20,6 @@ type providerLogin struct {
 	attached atomic.Pointer[Server] // nil before New
 }
 
-// attach sets the server whose store the login uses.
 func (u *providerLogin) attach(s *Server) error {
 	if !u.attached.CompareAndSwap(nil, s) {
 		return errors.New("the ProviderLogin already belongs to another Server")
@@ -76,7 +75,6 @@ func (u *providerLogin) choose(w http.ResponseWriter, l *LoginRequest) {
 	}{l.s.pageForm("Log in", pathLogin, l.in, l.client.Name), choices}, l.s.formTargets(l.in.Redirect))
 }
 
-// begin stores the state of a login and redirects the browser to the identity provider.
 func (u *providerLogin) begin(w http.ResponseWriter, r *http.Request, l *LoginRequest, p *provider) {
 	ctx := r.Context()
 	ends, err := p.endpoints(ctx)
@@ -127,7 +125,6 @@ type providerError struct{ code string }
 
 func (e *providerError) Error() string { return "the identity provider returned " + e.code }
 
-// complete exchanges the code, identifies the user and stores the grant.
 func (u *providerLogin) complete(r *http.Request, l *LoginRequest, p *provider, kept *pendingLogin) (*Subject, error) {
 	ctx := r.Context()
 	ends, err := p.endpoints(ctx)

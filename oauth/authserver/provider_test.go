@@ -490,7 +490,8 @@ func TestProviderTokenIsForItsPrincipalAndResource(t *testing.T) {
 			t.Fatal(err)
 		}
 		principal := func(change func(*mcp.Principal)) *mcp.Principal {
-			pr := &mcp.Principal{Issuer: token.Issuer, Subject: token.Subject, ClientID: token.ClientID, Scopes: token.Scopes,
+			pr := &mcp.Principal{Issuer: token.Issuer, Subject: token.Subject, ClientID: token.ClientID,
+				Scopes: token.Scopes,
 				Claims: token.Claims}
 			if change != nil {
 				change(pr)
@@ -648,9 +649,10 @@ func TestConsentPageNamesTheProvider(t *testing.T) {
 	odd := one.provider("one")
 	odd.Name = "A & B"
 	for want, change := range map[string]func(*authserver.Options){
-		"Next you log in. You can":                               withPasswords(t),
-		"Next you log in with <bdi>A &amp; B</bdi>. You can":     withProviders(t, odd),
-		"Next you log in. You can still cancel there.</p>\n<div": withProviders(t, one.provider("one"), two.provider("two")),
+		"Next you log in. You can":                           withPasswords(t),
+		"Next you log in with <bdi>A &amp; B</bdi>. You can": withProviders(t, odd),
+		"Next you log in. You can still cancel there.</p>\n<div": withProviders(t, one.provider("one"),
+			two.provider("two")),
 	} {
 		if page, _ := newWorld(t, change).browser().consentPage(authorizeQuery()); !strings.Contains(page.body, want) {
 			t.Errorf("the page lacks %q: %s", want, page.body)
@@ -713,7 +715,8 @@ func TestInvalidProviders(t *testing.T) {
 }
 
 var (
-	endpoints      = authserver.ProviderEndpoints{Authorization: "https://hub.example/a", Token: "https://hub.example/t"}
+	endpoints = authserver.ProviderEndpoints{Authorization: "https://hub.example/a",
+		Token: "https://hub.example/t"}
 	plainEndpoints = authserver.ProviderEndpoints{Authorization: "http://hub.example/a", Token: "https://hub.example/t"}
 )
 

@@ -142,7 +142,10 @@ func TestAUTHB13_ForbiddenUserinfoIsInvalid(t *testing.T) {
 				w := newQuietWorld(t, withProviders(t, p.provider("idp")))
 				got := w.loginVia(p)
 				p.set(func() {
-					p.userinfo = func() (int, any) { return http.StatusForbidden, map[string]any{"error": "access_denied"} }
+					p.userinfo = func() (int, any) {
+						return http.StatusForbidden,
+							map[string]any{"error": "access_denied"}
+					}
 				})
 				time.Sleep(time.Minute)
 				if !single { // the token endpoint has the last word

@@ -2,7 +2,6 @@ package authserver
 
 import (
 	"context"
-	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
 	"strings"
@@ -38,17 +37,12 @@ func (f *family) key() string { return hashKey(f.ID) }
 func (s *Server) newRefresh(ctx context.Context, g *grant) (token string, f *family, err error) {
 	f = &family{ID: randomID(), Grant: g.ID, Client: g.Client, Until: g.Until, Expires: s.refreshExpiry(g.Until)}
 	token = f.ID + "." + randomToken()
-	f.Present = refreshHash(token)
+	f.Present = sumOf(token)
 	return token, f, families.put(ctx, s.store, f.key(), f)
 }
 
 func (s *Server) refreshExpiry(until time.Time) time.Time {
 	return earlier(time.Now().Add(s.o.Lifetimes.RefreshIdle), until)
-}
-
-func refreshHash(token string) []byte {
-	sum := sha256.Sum256([]byte(token))
-	return sum[:]
 }
 
 type tokenState int
@@ -60,7 +54,7 @@ const (
 )
 
 func (f *family) state(token string) tokenState {
-	hash := refreshHash(token)
+	hash := sumOf(token)
 	switch {
 	case subtle.ConstantTimeCompare(hash, f.Present) == 1:
 		return isCurrent
@@ -94,7 +88,7 @@ func (s *Server) rotate(ctx context.Context, fam *family, token string) (success
 		switch f.state(token) {
 		case isCurrent:
 			successor = f.ID + "." + randomToken()
-			f.Before, f.Present, f.Rotated = f.Present, refreshHash(successor), time.Now()
+			f.Before, f.Present, f.Rotated = f.Present, sumOf(successor), time.Now()
 			f.Expires = s.refreshExpiry(f.Until)
 			f.Sealed = s.seals.Seal([]byte(successor), kindRefresh, f.key())
 			return nil

@@ -23,8 +23,6 @@ const (
 	maxClientName   = 200
 )
 
-// A registrationResponse is the response to a registration.
-//
 // Spec: RFC 7591, section 3.2.1.
 type registrationResponse struct {
 	ID            string `json:"client_id"`

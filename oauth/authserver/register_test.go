@@ -214,7 +214,8 @@ func TestClientIsKnownDuringItsFirstExchange(t *testing.T) {
 	store.before = func() {
 		w.tokensOf(w.post("/token", exchangeForm(code, "client_id", id, "redirect_uri", "http://127.0.0.1/cb")))
 	}
-	res := w.browser().get("/authorize?" + authorizeQuery("client_id", id, "redirect_uri", "http://127.0.0.1/cb").Encode())
+	res := w.browser().get("/authorize?" + authorizeQuery("client_id", id, "redirect_uri",
+		"http://127.0.0.1/cb").Encode())
 	if store.before != nil || res.StatusCode != http.StatusSeeOther {
 		t.Errorf("a request meanwhile: %s", res.Status)
 	}

@@ -246,7 +246,6 @@ func isPermanent(err error) bool {
 	return false
 }
 
-// hostKey returns the key of a URL's host in rate limits.
 func hostKey(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -371,7 +370,6 @@ type lruEntry[V any] struct {
 	value *V
 }
 
-// get returns a value, nil if there is none.
 func (l *lru[V]) get(key string) *V {
 	e, ok := l.byKey[key]
 	if !ok {

@@ -53,7 +53,8 @@ func TestFailuresDoNotDisplaceDocuments(t *testing.T) {
 		}
 		for i := range 1100 {
 			w.from(attacker, refreshForm("x", "client_id", fmt.Sprintf("http://x.invalid/%d", i)))
-			w.from(fmt.Sprintf("203.0.113.%d", i%50), refreshForm("x", "client_id", fmt.Sprintf("http://y%d.invalid/c", i)))
+			w.from(fmt.Sprintf("203.0.113.%d", i%50), refreshForm("x", "client_id", fmt.Sprintf("http://y%d.invalid/c",
+				i)))
 		}
 		if good, bad := authserver.KeptDocuments(w.server); good != 1 || bad != 1000 {
 			t.Errorf("%d documents and %d failures are kept, want 1 and 1000", good, bad)
@@ -69,7 +70,8 @@ func TestFailuresDoNotDisplaceDocuments(t *testing.T) {
 		if h.count() != n+1 {
 			t.Errorf("the document was fetched %d times, want once", h.count()-n)
 		}
-		w.from(honest, refreshForm("x", "client_id", h.URL+"/other.json")).want(t, http.StatusBadRequest, "invalid_grant")
+		w.from(honest, refreshForm("x", "client_id", h.URL+"/other.json")).want(t, http.StatusBadRequest,
+			"invalid_grant")
 	})
 }
 
@@ -102,7 +104,10 @@ func TestUnknownDocumentsAreLimitedByAddress(t *testing.T) {
 func TestKnownDocumentsAreNotLimited(t *testing.T) {
 	h := newDocumentHost(t)
 	synctest.Test(t, func(t *testing.T) {
-		w := h.world(t, func(o *authserver.Options) { o.Limits.Fetches = authserver.Rate{Count: 1, Per: 1000 * time.Hour} })
+		w := h.world(t, func(o *authserver.Options) {
+			o.Limits.Fetches = authserver.Rate{Count: 1,
+				Per: 1000 * time.Hour}
+		})
 		for i, pause := range []time.Duration{0, time.Hour, 30 * time.Hour} {
 			time.Sleep(pause)
 			if _, err := authserver.DocumentClient(t.Context(), w.server, h.URL+"/c"); err != nil || h.count() != i+1 {

@@ -1,6 +1,7 @@
 package authserver
 
 import (
+	"cmp"
 	"maps"
 	"net/url"
 	"slices"
@@ -17,17 +18,13 @@ func resourceKey(identifier string) string {
 		return "" // not a valid identifier
 	}
 	scheme, host := strings.ToLower(u.Scheme), strings.ToLower(u.Host)
-	switch {
-	case scheme == "https":
+	switch scheme {
+	case "https":
 		host = strings.TrimSuffix(host, ":443")
-	case scheme == "http":
+	case "http":
 		host = strings.TrimSuffix(host, ":80")
 	}
-	path := u.EscapedPath()
-	if path == "" {
-		path = "/"
-	}
-	key := scheme + "://" + host + path
+	key := scheme + "://" + host + cmp.Or(u.EscapedPath(), "/")
 	if u.RawQuery != "" || u.ForceQuery {
 		key += "?" + u.RawQuery
 	}
@@ -35,9 +32,7 @@ func resourceKey(identifier string) string {
 }
 
 // Spec: RFC 6749, section 3.3.
-func isScope(s string) bool {
-	return s != "" && isPrintable(s) && !strings.ContainsAny(s, `"\`)
-}
+func isScope(s string) bool { return s != "" && isPrintable(s) && !strings.ContainsAny(s, `"\`) }
 
 // resourceFor returns the resource that a client requests. Clients of 2025-03-26 do not name one;
 // this works if the client can access only a single resource.
@@ -97,9 +92,7 @@ func checkScope(requested string) error {
 	return nil
 }
 
-func hasScope(list, name string) bool {
-	return slices.Contains(strings.Split(list, " "), name)
-}
+func hasScope(list, name string) bool { return slices.Contains(strings.Split(list, " "), name) }
 
 // scopeOffline is the scope with which clients request a refresh token from other servers. Here the
 // grant types of a client decide that.

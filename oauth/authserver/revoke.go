@@ -22,15 +22,11 @@ func (s *Server) serveRevoke(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) revoke(r *http.Request) error {
-	f, err := postForm(r)
+	c, f, err := s.authenticate(r)
 	if err != nil {
 		return err
 	}
-	c, err := s.authenticate(r, f)
-	if err != nil {
-		return err
-	}
-	token := f.get("token")
+	token := f["token"]
 	if token == "" {
 		return refuse(codeInvalidRequest, "token is missing")
 	}
@@ -50,8 +46,6 @@ func (s *Server) revoke(r *http.Request) error {
 	return s.endGrant(r.Context(), claims.Grant, "revoked by the client")
 }
 
-// An introspection is an introspection response.
-//
 // Spec: RFC 7662, section 2.2.
 type introspection struct {
 	Active    bool   `json:"active"`
@@ -71,20 +65,16 @@ type introspection struct {
 // introspect serves the introspection endpoint. A token is active only for its client and for clients
 // that may introspect the tokens of its resource.
 func (s *Server) introspect(r *http.Request) (*introspection, error) {
-	f, err := postForm(r)
-	if err != nil {
-		return nil, err
-	}
-	c, err := s.authenticate(r, f)
+	c, f, err := s.authenticate(r)
 	switch {
 	case err != nil:
 		return nil, err
 	case c.isPublic():
 		return nil, errBadClient
-	case f.get("token") == "":
+	case f["token"] == "":
 		return nil, refuse(codeInvalidRequest, "token is missing")
 	}
-	claims, g, err := s.live(r.Context(), f.get("token"))
+	claims, g, err := s.live(r.Context(), f["token"])
 	if errors.Is(err, oauth.ErrInvalidToken) {
 		return &introspection{}, nil
 	}

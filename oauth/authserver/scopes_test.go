@@ -36,7 +36,8 @@ func TestUsersGrantOnlyTheirScopes(t *testing.T) {
 			w := newWorld(t, withScopes(tc.scopes))
 			registered := w.register(`{"redirect_uris":["http://localhost/cb"],"token_endpoint_auth_method":"none","grant_types":["authorization_code","refresh_token"]}`)
 			id, uri := registered["client_id"].(string), "http://localhost:99/cb"
-			got := w.tokensOf(w.post("/token", exchangeForm(w.code("client_id", id, "redirect_uri", uri, "scope", tc.asked),
+			got := w.tokensOf(w.post("/token", exchangeForm(w.code("client_id", id, "redirect_uri", uri, "scope",
+				tc.asked),
 				"client_id", id, "redirect_uri", uri)))
 			token, err := w.verify(got.Access)
 			if err != nil || got.Scope != tc.want || strings.Join(token.Scopes, " ") != tc.want {
@@ -105,11 +106,13 @@ func TestClientCredentialsWithOnRequestScopes(t *testing.T) {
 			authserver.Client{ID: "trusted", SecretHash: secretHash, Scopes: []string{"admin", "read"}})
 	})
 	ask := func(id, scope string) reply {
-		return w.post("/token", url.Values{"grant_type": {"client_credentials"}, "client_id": {id}, "client_secret": {secret},
-			"resource": {resource}, "scope": {scope}})
+		return w.post("/token", url.Values{"grant_type": {"client_credentials"}, "client_id": {id},
+			"client_secret": {secret},
+			"resource":      {resource}, "scope": {scope}})
 	}
 	for _, tc := range [][3]string{
-		{"plain", "", "read write"}, {"plain", "read admin", "read"}, {"trusted", "", "read"}, {"trusted", "admin", "admin"},
+		{"plain", "", "read write"}, {"plain", "read admin", "read"}, {"trusted", "", "read"}, {"trusted", "admin",
+			"admin"},
 	} {
 		if got := w.tokensOf(ask(tc[0], tc[1])); got.Scope != tc[2] {
 			t.Errorf("%s asks for %q: got %q, want %q", tc[0], tc[1], got.Scope, tc[2])

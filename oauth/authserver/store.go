@@ -123,13 +123,16 @@ func randomText(n int) string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// isPrintable reports whether a text has only printable ASCII characters without spaces.
 func isPrintable(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
 // hashKey returns the store key for a secret.
 func hashKey(secret string) string {
+	return base64.RawURLEncoding.EncodeToString(sumOf(secret))
+}
+
+func sumOf(secret string) []byte {
 	sum := sha256.Sum256([]byte(secret))
-	return base64.RawURLEncoding.EncodeToString(sum[:])
+	return sum[:]
 }

@@ -24,9 +24,7 @@ var ErrStoreClosed = errors.New("authserver: store closed")
 
 // NewMemoryStore returns a Store in memory. After a restart all users have to log in again, and all
 // clients have to register again. For a store that survives a restart see package stores/bolt.
-func NewMemoryStore() Store {
-	return &memoryStore{kinds: map[string]map[string]memoryRecord{}}
-}
+func NewMemoryStore() Store { return &memoryStore{kinds: map[string]map[string]memoryRecord{}} }
 
 type memoryStore struct {
 	mu     sync.Mutex // guards the fields below
@@ -128,7 +126,7 @@ func (s *memoryStore) put(kind, key string, value []byte, expires time.Time) {
 		s.kinds[kind] = map[string]memoryRecord{}
 	}
 	// An empty value must not become nil, which means that there is no record.
-	s.kinds[kind][key] = memoryRecord{value: append([]byte{}, value...), expires: expires}
+	s.kinds[kind][key] = memoryRecord{append([]byte{}, value...), expires}
 }
 
 func (s *memoryStore) sweepIfDue(now time.Time) {

@@ -49,7 +49,8 @@ func TestMemoryStoreCountSweeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := authserver.NewMemoryStore()
 		for i := range 1000 {
-			if err := s.Put(t.Context(), "interaction", strconv.Itoa(i), []byte("v"), time.Now().Add(time.Minute)); err != nil {
+			if err := s.Put(t.Context(), "interaction", strconv.Itoa(i), []byte("v"),
+				time.Now().Add(time.Minute)); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -7,8 +7,6 @@ import (
 	"time"
 )
 
-// A tokenResponse is a successful response of the token endpoint.
-//
 // Spec: RFC 6749, section 5.1.
 type tokenResponse struct {
 	AccessToken  string `json:"access_token"`
@@ -18,27 +16,21 @@ type tokenResponse struct {
 	Scope        string `json:"scope"`
 }
 
-// token serves the token endpoint.
-//
 // Spec: OAuth 2.1, section 3.2.
 func (s *Server) token(r *http.Request) (*tokenResponse, error) {
-	f, err := postForm(r)
-	if err != nil {
-		return nil, err
-	}
-	c, err := s.authenticate(r, f)
+	c, f, err := s.authenticate(r)
 	if err != nil {
 		return nil, err
 	}
 	exchange := map[string]func(context.Context, *client, form) (*tokenResponse, error){
 		grantCode: s.exchangeCode, grantRefresh: s.exchangeRefresh, grantClient: s.exchangeClient,
-	}[f.get("grant_type")]
+	}[f["grant_type"]]
 	switch {
-	case f.get("grant_type") == "":
+	case f["grant_type"] == "":
 		return nil, refuse(codeInvalidRequest, "grant_type is missing")
 	case exchange == nil:
 		return nil, refuse(codeUnsupportedGrant, "unsupported grant_type")
-	case !c.mayUse(f.get("grant_type")):
+	case !c.mayUse(f["grant_type"]):
 		return nil, refuse(codeUnauthorizedClient, "the client is not registered for this grant_type")
 	}
 	return exchange(r.Context(), c, f)
@@ -48,11 +40,9 @@ func (s *Server) token(r *http.Request) (*tokenResponse, error) {
 // client.
 var errBadGrant = refuse(codeInvalidGrant, "the code or token is not valid")
 
-// exchangeCode serves the grant type authorization_code.
-//
 // Spec: OAuth 2.1, section 4.1.3.
 func (s *Server) exchangeCode(ctx context.Context, c *client, f form) (*tokenResponse, error) {
-	code, verifier := f.get("code"), f.get("code_verifier")
+	code, verifier := f["code"], f["code_verifier"]
 	switch {
 	case code == "":
 		return nil, refuse(codeInvalidRequest, "code is missing")
@@ -66,16 +56,13 @@ func (s *Server) exchangeCode(ctx context.Context, c *client, f form) (*tokenRes
 	if !first {
 		return nil, s.refuseAndEnd(ctx, rec.Grant, "the code was used twice", errBadGrant)
 	}
-	if !rec.matches(c, f.get("redirect_uri"), verifier) {
+	if !rec.matches(c, f["redirect_uri"], verifier) {
 		return nil, s.refuseAndEnd(ctx, rec.Grant, "the code was used with another client, redirect URI or verifier",
 			errBadGrant)
 	}
 	g, err := s.grant(ctx, rec.Grant)
-	if errors.Is(err, errNoGrant) {
-		return nil, errBadGrant
-	}
 	if err != nil {
-		return nil, err
+		return nil, badGrantIfEnded(err)
 	}
 	scopes, err := s.narrowed(c, g, f)
 	if err != nil {
@@ -144,14 +131,14 @@ func badGrantIfEnded(err error) error {
 //
 // Spec: RFC 6749, section 6; RFC 8707, section 2.2.
 func (s *Server) narrowed(c *client, g *grant, f form) ([]string, error) {
-	if requested := f.get("resource"); requested != "" && resourceKey(requested) != resourceKey(g.Resource) {
+	if requested := f["resource"]; requested != "" && resourceKey(requested) != resourceKey(g.Resource) {
 		return nil, refuse(codeInvalidTarget, "the resource is not the one that was granted")
 	}
 	res := s.resource(g.Resource)
 	if res == nil || !c.mayAccess(res) {
 		return nil, errBadGrant
 	}
-	granted, err := narrow(g.Scopes, f.get("scope"))
+	granted, err := narrow(g.Scopes, f["scope"])
 	if err != nil {
 		return nil, err
 	}
@@ -159,17 +146,15 @@ func (s *Server) narrowed(c *client, g *grant, f form) ([]string, error) {
 	switch {
 	case len(remaining) > 0 || len(granted) == 0:
 		return remaining, nil
-	case f.get("scope") != "":
+	case f["scope"] != "":
 		return nil, refuse(codeInvalidScope, "the client no longer has access to these scopes")
 	}
 	return nil, errBadGrant
 }
 
-// exchangeRefresh serves the grant type refresh_token.
-//
 // Spec: OAuth 2.1, section 4.3.
 func (s *Server) exchangeRefresh(ctx context.Context, c *client, f form) (*tokenResponse, error) {
-	token := f.get("refresh_token")
+	token := f["refresh_token"]
 	if token == "" {
 		return nil, refuse(codeInvalidRequest, "refresh_token is missing")
 	}
@@ -198,10 +183,10 @@ func (s *Server) exchangeRefresh(ctx context.Context, c *client, f form) (*token
 		return nil, badGrantIfEnded(err)
 	}
 	response, err := s.accessToken(ctx, g, scopes)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = s.useClient(ctx, c)
 	}
-	if err := s.useClient(ctx, c); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	if err := s.extendGrant(ctx, g.ID, later(s.refreshExpiry(g.Until), s.accessExpiry(g))); err != nil {
@@ -225,18 +210,16 @@ func (s *Server) refuseFamily(ctx context.Context, f *family, reason string) err
 	return errBadGrant
 }
 
-// exchangeClient serves the grant type client_credentials.
-//
 // Spec: OAuth 2.1, section 4.2; MCP extension io.modelcontextprotocol/oauth-client-credentials.
 func (s *Server) exchangeClient(ctx context.Context, c *client, f form) (*tokenResponse, error) {
 	if c.isPublic() || c.Origin != originOperator {
 		return nil, refuse(codeUnauthorizedClient, "client_credentials is only for pre-registered clients")
 	}
-	res, err := s.resourceFor(c, f.get("resource"))
+	res, err := s.resourceFor(c, f["resource"])
 	if err != nil {
 		return nil, err
 	}
-	scopes, err := scopesFor(c.actingForItself(res), res, f.get("scope"))
+	scopes, err := scopesFor(c.actingForItself(res), res, f["scope"])
 	if err != nil {
 		return nil, err
 	}
@@ -244,8 +227,7 @@ func (s *Server) exchangeClient(ctx context.Context, c *client, f form) (*tokenR
 	end := now.Add(s.o.Lifetimes.Access)
 	g := &grant{
 		ID: randomID(), Client: c.ID, Subject: c.ID, // Spec: RFC 9068, section 2.2
-		Name: c.Name, Resource: res.URL, Scopes: scopes,
-		Issued: now, Until: end, Expires: end,
+		Name: c.Name, Resource: res.URL, Scopes: scopes, Issued: now, Until: end, Expires: end,
 	}
 	if err := grants.put(ctx, s.store, g.ID, g); err != nil {
 		return nil, err

@@ -129,7 +129,8 @@ func TestRefreshTokensRotate(t *testing.T) {
 		w.wantAlive(again.Access, "within the grace")
 		time.Sleep(1)
 		w.post("/token", refreshForm(first.Refresh)).want(t, http.StatusBadRequest, "invalid_grant")
-		for name, token := range map[string]string{"first": first.Access, "second": second.Access, "again": again.Access} {
+		for name, token := range map[string]string{"first": first.Access, "second": second.Access,
+			"again": again.Access} {
 			w.wantDead(token, "reuse, "+name)
 		}
 		w.post("/token", refreshForm(second.Refresh)).want(t, http.StatusBadRequest, "invalid_grant")
@@ -198,7 +199,8 @@ func TestOperatorNarrowsWhatWasGranted(t *testing.T) {
 			"invalid_scope"},
 		"all scopes": {func(o *authserver.Options) { o.Clients[0].Scopes = []string{"admin"} }, "",
 			"invalid_grant"},
-		"the resource": {func(o *authserver.Options) { o.Resources[0].URL = other; o.Clients[3].Introspects = nil }, "", "invalid_grant"},
+		"the resource": {func(o *authserver.Options) { o.Resources[0].URL = other; o.Clients[3].Introspects = nil }, "",
+			"invalid_grant"},
 		"the client's resource": {func(o *authserver.Options) {
 			o.Resources = append(o.Resources, authserver.Resource{URL: other})
 			o.Clients[0].Resources = []string{other}
@@ -219,7 +221,8 @@ func TestOperatorNarrowsWhatWasGranted(t *testing.T) {
 			test.asked)} {
 			said := after.post("/token", form).json(t)
 			if said["error"] != test.want && said["scope"] != test.want {
-				t.Errorf("%s: %s gives %v %v, want %s", name, form.Get("grant_type"), said["scope"], said["error"], test.want)
+				t.Errorf("%s: %s gives %v %v, want %s", name, form.Get("grant_type"), said["scope"], said["error"],
+					test.want)
 			}
 		}
 	}

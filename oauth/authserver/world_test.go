@@ -73,7 +73,10 @@ type world struct {
 func newWorld(t *testing.T, change func(*authserver.Options)) *world {
 	t.Helper()
 	var server *authserver.Server
-	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { server.ServeHTTP(w, r) }))
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		server.ServeHTTP(w,
+			r)
+	}))
 	t.Cleanup(front.Close)
 	o := options(front.URL)
 	if change != nil {

@@ -45,7 +45,6 @@ type AuthorizationStore struct {
 
 var _ authserver.Store = (*AuthorizationStore)(nil)
 
-// errAuthorizationClosed is the error of a closed AuthorizationStore.
 var errAuthorizationClosed = fmt.Errorf("%w: %w", ErrClosed, authserver.ErrStoreClosed)
 
 // OpenAuthorization opens the store of an authorization server in a file, which is created if it
@@ -237,7 +236,6 @@ func deleteValue(tx *bbolt.Tx, kind, key string) error {
 		records.Delete([]byte(key)))
 }
 
-// unindexValue removes a record from the index of expiries.
 func unindexValue(tx *bbolt.Tx, records *bbolt.Bucket, kind, key string) error {
 	stored := records.Get([]byte(key))
 	if len(stored) < expiryLen {
@@ -264,7 +262,6 @@ func valueExpiryKey(nanos []byte, kind, key string) []byte {
 	return slices.Concat(nanos, []byte{byte(len(kind))}, []byte(kind), []byte(key))
 }
 
-// parseValueExpiryKey returns the parts of what valueExpiryKey returned.
 func parseValueExpiryKey(index []byte) (kind, key string, ok bool) {
 	if len(index) < expiryLen+1 {
 		return "", "", false

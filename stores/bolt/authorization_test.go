@@ -139,7 +139,8 @@ func TestSweepsKeepUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for minute := range 4 {
 			for i := range 2 * bolt.SweepBatch {
-				if err := s.Put(t.Context(), "grant", fmt.Sprint(minute, i), []byte("v"), time.Now().Add(time.Second)); err != nil {
+				if err := s.Put(t.Context(), "grant", fmt.Sprint(minute, i), []byte("v"),
+					time.Now().Add(time.Second)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -161,7 +162,8 @@ func TestRefusedUpdateKeepsTheSweep(t *testing.T) {
 	s := openAuthorization(t, filepath.Join(t.TempDir(), "auth.db"))
 	synctest.Test(t, func(t *testing.T) {
 		for i := range 100 {
-			if err := s.Put(t.Context(), "grant", strconv.Itoa(i), []byte("v"), time.Now().Add(time.Second)); err != nil {
+			if err := s.Put(t.Context(), "grant", strconv.Itoa(i), []byte("v"),
+				time.Now().Add(time.Second)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -186,7 +188,8 @@ func TestCountSweeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 2*bolt.SweepBatch + 10
 		for i := range many {
-			if err := s.Put(t.Context(), "interaction", strconv.Itoa(i), []byte("v"), time.Now().Add(time.Minute)); err != nil {
+			if err := s.Put(t.Context(), "interaction", strconv.Itoa(i), []byte("v"),
+				time.Now().Add(time.Minute)); err != nil {
 				t.Fatal(err)
 			}
 		}

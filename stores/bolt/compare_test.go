@@ -89,7 +89,8 @@ func TestStoresAgree(t *testing.T) {
 			name, call := randomStep(random)
 			done = append(done, name)
 			if a, b := call(t.Context(), memory), call(t.Context(), file); !reflect.DeepEqual(a, b) {
-				t.Fatalf("after %q\nthe memory says %s\nthe file says   %s", done[max(0, len(done)-10):], brief(a), brief(b))
+				t.Fatalf("after %q\nthe memory says %s\nthe file says   %s", done[max(0, len(done)-10):], brief(a),
+					brief(b))
 			}
 		}
 		if a, b := all(t.Context(), memory), all(t.Context(), file); !reflect.DeepEqual(a, b) {

@@ -36,7 +36,8 @@ func Encode(r tasks.Record) ([]byte, bool) {
 func Reencode(id string, stored []byte) (again []byte, err error) {
 	if len(stored) >= headerLen {
 		if end := headerLen + int64(binary.BigEndian.Uint32(stored[headerLen-4:])); end <= int64(len(stored)) {
-			binary.BigEndian.PutUint32(stored[1:], crc32.Update(crc32.Checksum([]byte(id), checksums), checksums, stored[5:end]))
+			binary.BigEndian.PutUint32(stored[1:], crc32.Update(crc32.Checksum([]byte(id), checksums), checksums,
+				stored[5:end]))
 		}
 	}
 	h, err := decodeHeader(id, stored)

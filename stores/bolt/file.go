@@ -39,7 +39,6 @@ type Options struct {
 	Wait time.Duration
 }
 
-// A schema describes the databases of one kind of store.
 type schema struct {
 	format  string // name and version; a file with another format is left alone
 	buckets [][]byte
@@ -127,10 +126,9 @@ func (f *file) openDB(path string, wait time.Duration) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	f.db, err = bbolt.Open(path, 0o600, &bbolt.Options{
 		Timeout: wait, FreelistType: bbolt.FreelistMapType, NoStatistics: true,
-		OpenFile: func(name string, flag int, mode fs.FileMode) (*os.File, error) {
-			file, err := os.OpenFile(name, flag, mode)
-			f.os = file
-			return file, err
+		OpenFile: func(name string, flag int, mode fs.FileMode) (_ *os.File, err error) {
+			f.os, err = os.OpenFile(name, flag, mode)
+			return f.os, err
 		},
 	})
 	panicked = false
@@ -169,7 +167,6 @@ func checkLength(tx *bbolt.Tx) error {
 	return nil
 }
 
-// prepare creates the buckets of an empty database, and checks those of any other.
 func (s schema) prepare(tx *bbolt.Tx) error {
 	format := tx.Bucket(bucketFormat)
 	if format == nil {
@@ -198,7 +195,6 @@ func (s schema) create(tx *bbolt.Tx) error {
 	return tx.Bucket(bucketFormat).Put(keyFormat, []byte(s.format))
 }
 
-// Close waits for changes that are being written, and closes the file.
 func (f *file) Close() error {
 	f.writing.Lock()
 	defer f.writing.Unlock()
@@ -213,7 +209,6 @@ func (f *file) Close() error {
 	return wrapError("close", closeFile())
 }
 
-// read runs a read transaction for a caller of the store.
 func (f *file) read(ctx context.Context, do func(tx *bbolt.Tx) error) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -270,7 +265,6 @@ func recoverDamage(err *error) {
 	}
 }
 
-// wrapError returns the error of a failed operation for the caller of the store.
 func wrapError(operation string, err error) error {
 	switch {
 	case err == nil:
@@ -336,7 +330,6 @@ func (f *file) write(ctx context.Context, size int, do func(tx *bbolt.Tx) error)
 	return c.err
 }
 
-// nextBatch removes the changes of the next commit from the queue.
 func (f *file) nextBatch() []*change {
 	f.queueMu.Lock()
 	defer f.queueMu.Unlock()
@@ -394,11 +387,8 @@ func (f *file) commit(batch []*change) {
 
 // setErrors sets the result of a transaction in all changes that were not refused.
 func setErrors(batch []*change, err error) {
-	if err == nil || errors.Is(err, errNoChange) {
-		return
-	}
 	for _, c := range batch {
-		if c.err == nil {
+		if c.err == nil && !errors.Is(err, errNoChange) {
 			c.err = wrapError("write", err)
 		}
 	}

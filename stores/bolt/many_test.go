@@ -63,7 +63,8 @@ func testManyTasks(t *testing.T, n int, store tasks.Store) {
 		word, err := mcp.Ask[string](ctx, "word", fmt.Sprint("What is the word for ", in.Number, "?"), nil)
 		return fmt.Sprint(in.Number, " is ", word), err
 	})
-	opts := &mcp.ClientOptions{Logger: log, Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+	opts := &mcp.ClientOptions{Logger: log, Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult,
+		error) {
 		return nil, errors.New("the test answers itself")
 	}}
 	client, err := mcp.Connect(t.Context(), mcp.InMemory(s), tasks.Declare(opts, nil))

@@ -140,9 +140,8 @@ func (s *TaskStore) Unfinished(ctx context.Context) iter.Seq2[tasks.Record, erro
 			ids, err := s.unfinishedIDs(ctx, after)
 			if err != nil {
 				yield(tasks.Record{}, err)
-				return
 			}
-			if len(ids) == 0 {
+			if err != nil || len(ids) == 0 {
 				return
 			}
 			after = ids[len(ids)-1]

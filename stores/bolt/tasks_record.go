@@ -87,7 +87,6 @@ func headerSum(id string, rest []byte) uint32 {
 	return crc32.Update(crc32.Checksum([]byte(id), checksums), checksums, rest)
 }
 
-// decodeHeader reads what encode returned.
 func decodeHeader(id string, b []byte) (header, error) {
 	if len(b) < headerLen {
 		return header{}, damagedRecord(id, fmt.Sprintf("it has %d bytes", len(b)))
@@ -120,7 +119,6 @@ func decodeHeader(id string, b []byte) (header, error) {
 	return h, nil
 }
 
-// record returns the record with a copy of its data.
 func (h header) record(tx *bbolt.Tx) (tasks.Record, error) {
 	var data []byte
 	if h.parts {
@@ -157,7 +155,6 @@ func readParts(tx *bbolt.Tx, id string, size int) []byte {
 	return data
 }
 
-// writeParts replaces the parts of a record's data.
 func writeParts(tx *bbolt.Tx, id string, data []byte) error {
 	if err := deleteParts(tx, id); err != nil {
 		return err
@@ -199,10 +196,8 @@ var (
 	keyAll = []byte("all")
 
 	taskSchema = schema{
-		format: "patchbay tasks store 1",
-		buckets: [][]byte{
-			bucketTasks, bucketParts, bucketOwned, bucketUnfinished, bucketExpires, bucketCounts,
-		},
+		format:  "patchbay tasks store 1",
+		buckets: [][]byte{bucketTasks, bucketParts, bucketOwned, bucketUnfinished, bucketExpires, bucketCounts},
 	}
 )
 
@@ -285,7 +280,6 @@ func updateTask(tx *bbolt.Tx, r tasks.Record) error {
 	return errors.Join(err, putTask(tx, newHeader(r), prefix, r.Data))
 }
 
-// putTask writes a record and its entry in the index of unfinished or of expiring records.
 func putTask(tx *bbolt.Tx, h header, prefix, data []byte) error {
 	if h.parts {
 		if err := writeParts(tx, h.id, data); err != nil {
@@ -302,7 +296,6 @@ func putTask(tx *bbolt.Tx, h header, prefix, data []byte) error {
 	return tx.Bucket(bucketUnfinished).Put([]byte(h.id), nil)
 }
 
-// unindexTask removes a record from the indexes of unfinished and of expiring records.
 func unindexTask(tx *bbolt.Tx, id string, expires int64) error {
 	return errors.Join(tx.Bucket(bucketExpires).Delete(expiresKey(expires, id)),
 		tx.Bucket(bucketUnfinished).Delete([]byte(id)))

@@ -10,7 +10,10 @@ import (
 )
 
 func TestStore(t *testing.T) {
-	storetest.RunLasting(t, func(t *testing.T, dir string) tasks.Store { return open(t, filepath.Join(dir, "tasks.db")) })
+	storetest.RunLasting(t, func(t *testing.T, dir string) tasks.Store {
+		return open(t, filepath.Join(dir,
+			"tasks.db"))
+	})
 }
 
 func open(t testing.TB, path string) *bolt.TaskStore {
