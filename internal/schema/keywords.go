@@ -30,7 +30,7 @@ func (c *compiler) keyword(n *node, key string, raw []byte) (err error) {
 	case "$defs":
 		_, err = c.schemaMap(n, raw)
 	case "$ref", "$dynamicRef":
-		err = c.link(n, raw, key == "$dynamicRef")
+		err = c.addReference(n, raw, key == "$dynamicRef")
 	case "allOf":
 		n.compounds().allOf, err = c.schemaList(n, raw)
 	case "anyOf":

@@ -121,7 +121,7 @@ type dependency struct {
 
 // compoundRules are schemas for the same value.
 type compoundRules struct {
-	refs            []reference
+	refs            []resolvedReference
 	allOf           []*node
 	anyOf           []*node
 	oneOf           []*node
@@ -130,8 +130,8 @@ type compoundRules struct {
 	then, otherwise *node
 }
 
-// A reference is a resolved $ref or $dynamicRef.
-type reference struct {
+// A resolvedReference is a resolved $ref or $dynamicRef.
+type resolvedReference struct {
 	target  *node
 	dynamic string // the anchor that a $dynamicRef looks up in outer resources first; may be empty
 }
