@@ -128,7 +128,6 @@ type marks struct {
 	more []uint64
 }
 
-// word returns the word that has a bit.
 func (m *marks) word(i int) *uint64 {
 	w := i / 64
 	if w < len(m.few) {

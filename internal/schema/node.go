@@ -173,7 +173,6 @@ func (n *node) addEnum(values [][]byte) {
 	n.enum = e
 }
 
-// finish computes the integer range of a schema for numbers.
 func (n *node) finish() {
 	if r := n.number; r != nil && r.multipleOf.digits == 0 {
 		r.low, r.high, r.plain = math.MinInt64, math.MaxInt64, true

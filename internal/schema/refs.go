@@ -123,8 +123,8 @@ func (c *compiler) target(r reference) (*node, error) {
 	fragment := r.uri.Fragment
 	raw, ok := home.raw, true
 	if strings.HasPrefix(fragment, "/") {
-		for step := range pointerSteps(fragment) {
-			if raw, ok = c.child(raw, step); !ok {
+		for step := range strings.SplitSeq(fragment[1:], "/") {
+			if raw, ok = c.child(raw, pointerUnescapes.Replace(step)); !ok {
 				break
 			}
 			if n := c.nodes[&raw[0]]; n != nil {
