@@ -122,7 +122,8 @@ func NewClient(cfg ClientConfig) *Client {
 	c := &Client{
 		cfg: cfg, log: cmp.Or(cfg.Logger, slog.Default()), offered: cmp.Or(cfg.Revision, wire.LatestLegacy()),
 		calls:   peer.Table{MaxCalls: maxServerRequests},
-		replies: make(chan *jsonrpc.Message, maxReplies), levelLock: make(chan struct{}, 1), opened: make(chan struct{}),
+		replies: make(chan *jsonrpc.Message, maxReplies), levelLock: make(chan struct{}, 1),
+		opened:      make(chan struct{}),
 		progressing: map[string]*clientProgress{}, listeners: map[*listener]struct{}{},
 		resources:    map[string]*resourceSubscription{},
 		elicitations: map[string]chan struct{}{},
@@ -189,7 +190,6 @@ func (c *Client) Close() error {
 	return err
 }
 
-// end cancels everything in progress.
 func (c *Client) end() {
 	c.calls.Close(ErrEnded)
 	c.tasks.close()

@@ -156,7 +156,7 @@ var capabilityMethods = [...]struct {
 //
 // Spec: basic/lifecycle#operation; LIFE-25 of the oldest revision: completion needs no capability.
 func (c *Client) checkMethod(method string) *jsonrpc.Error {
-	if !sends(c.rev, method) {
+	if method != wire.MethodPing && !serves(c.rev, method) {
 		return methodNotFound("protocol revision " + c.rev.String() + ", which this server speaks, has no " + method)
 	}
 	if needed, lacks := c.lacks[method]; lacks {
@@ -181,20 +181,6 @@ func lacking(rev wire.Revision, capabilities []byte) map[string]string {
 		}
 	}
 	return lacks
-}
-
-// sends reports whether clients of rev may send the method as a request. Methods that the modern
-// era has removed are not sent, except those that only a session needs.
-func sends(rev wire.Revision, method string) bool {
-	switch method {
-	case wire.MethodPing, wire.MethodLoggingSetLevel, wire.MethodResourcesSubscribe, wire.MethodResourcesUnsubscribe:
-		return true
-	}
-	if m, ok := rev.Method(method); ok {
-		_, inCore := wire.Latest().Method(method)
-		return inCore && !m.Notification && m.Direction == wire.ClientToServer || isTaskMethod(method)
-	}
-	return !inAnyRevision(method)
 }
 
 func methodNotFound(message string) *jsonrpc.Error {

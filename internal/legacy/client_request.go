@@ -137,7 +137,6 @@ func (c *Client) checkRequest(method string, params []byte) *jsonrpc.Error {
 	return nil
 }
 
-// checkElicitation returns an error if the client did not declare the mode.
 func (c *Client) checkElicitation(params []byte) *jsonrpc.Error {
 	declared, _ := jsonscan.Get(c.declared, "elicitation")
 	mode, has := jsonscan.Get(params, "mode")
@@ -150,7 +149,6 @@ func (c *Client) checkElicitation(params []byte) *jsonrpc.Error {
 	return invalidParams("params.mode: this client did not declare this mode of elicitation")
 }
 
-// checkSamplingTools returns an error if the client did not declare the tools of the request.
 func (c *Client) checkSamplingTools(params []byte) *jsonrpc.Error {
 	if hasCapability(c.declared, "sampling", "tools") {
 		return nil
@@ -199,27 +197,20 @@ func inputRequestMeta(meta []byte) []byte {
 	return closeWith(dst, '}')
 }
 
-// responseShapes returns the shapes of the client's results, by method.
-func responseShapes() map[string][]field {
-	return map[string][]field{
+// responseProjections are the projections of the client's results, by method.
+var responseProjections = perRevision[map[string]*projection]{make: func(rev wire.Revision) map[string]*projection {
+	answers := map[string]*projection{}
+	for method, fields := range map[string][]field{
 		wire.MethodElicitationCreate: nil,
 		wire.MethodRootsList:         {{key: "roots", shape: &shape{fields: []field{dataMeta}}}},
 		wire.MethodSamplingCreateMessage: {{key: "content", shape: &shape{
 			fields: append([]field{dataMeta, annotations}, toolOutput...),
 		}}},
-	}
-}
-
-// responseProjections compiles them for a revision, by method.
-var responseProjections = perRevision[map[string]*projection]{make: compileResponses}
-
-func compileResponses(rev wire.Revision) map[string]*projection {
-	answers := map[string]*projection{}
-	for method, fields := range responseShapes() {
+	} {
 		answers[method] = project(rev, &shape{fields: append(fields[:len(fields):len(fields)], resultFields...)})
 	}
 	return answers
-}
+}}
 
 // projectResponse turns the response to an input request into a result for a server of rev.
 //
@@ -346,20 +337,17 @@ func (c *Client) acceptNotification(m *jsonrpc.Message) {
 	case wire.NotificationProgress:
 		c.progress(m)
 	case wire.NotificationToolsListChanged, wire.NotificationPromptsListChanged, wire.NotificationResourcesListChanged:
-		c.listChanged(m.Method)
+		c.eachListener(func(l *listener) { l.listChanged(m.Method) })
 	case wire.NotificationResourcesUpdated:
-		c.resourceUpdated(text(m.Params, "uri"))
+		uri := text(m.Params, "uri")
+		c.eachListener(func(l *listener) { l.resourceUpdated(uri) })
 	case wire.NotificationElicitationComplete:
 		c.elicitationCompleted(text(m.Params, "elicitationId"))
-		c.notify(m)
+		fallthrough
 	default:
-		c.notify(m)
-	}
-}
-
-func (c *Client) notify(m *jsonrpc.Message) {
-	if c.cfg.Notify != nil {
-		c.cfg.Notify(c.ctx, m.Method, m.Params)
+		if c.cfg.Notify != nil {
+			c.cfg.Notify(c.ctx, m.Method, m.Params)
+		}
 	}
 }
 
@@ -379,7 +367,6 @@ func (c *Client) enqueueReply(reply *jsonrpc.Message) {
 	}
 }
 
-// sendReplies sends queued replies until the session ends.
 func (c *Client) sendReplies() {
 	for {
 		select {

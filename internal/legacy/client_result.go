@@ -12,15 +12,13 @@ import (
 
 // modernResults returns the projections, by method, that remove from results what the modern era
 // does not have.
-var modernResults = sync.OnceValue(compileModernResults)
-
-func compileModernResults() map[string]*projection {
+var modernResults = sync.OnceValue(func() map[string]*projection {
 	results := map[string]*projection{}
 	for method, fields := range resultShapes() {
 		results[method] = project(wire.Latest(), &shape{fields: fields})
 	}
 	return results
-}
+})
 
 // modernResult turns the result of a session's server into that of a modern one: complete, and not
 // cacheable. It drops members that only the modern era has, since a server of a session cannot mean

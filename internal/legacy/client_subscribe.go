@@ -56,7 +56,6 @@ func (c *Client) listen(ctx context.Context, params []byte, notify notifier) err
 	return c.sendChanges(ctx, l, notify)
 }
 
-// sendChanges sends changes until the subscription ends.
 func (c *Client) sendChanges(ctx context.Context, l *listener, notify notifier) error {
 	for {
 		select {
@@ -144,13 +143,6 @@ func (l *listener) subscribedTo() []string {
 	return slices.Collect(maps.Keys(l.uris))
 }
 
-// forget removes a resource that the server refuses to subscribe to.
-func (l *listener) forget(uri string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.uris, uri)
-}
-
 // acknowledgement returns the params of the first notification.
 func (l *listener) acknowledgement() json.RawMessage {
 	params := filter(l.lists, l.subscribedTo())
@@ -164,7 +156,6 @@ func (l *listener) params(members []byte) json.RawMessage {
 	return append(append(append(dst, `"_meta":{"`+wire.MetaSubscriptionID+`":`...), l.id...), `}}`...)
 }
 
-// listChanged records that a list has changed.
 func (l *listener) listChanged(method string) {
 	if method == wire.NotificationToolsListChanged && !l.lists.tools ||
 		method == wire.NotificationPromptsListChanged && !l.lists.prompts ||
@@ -239,10 +230,8 @@ var changeNotifications = []string{
 // send sends the changes since the last time.
 func (l *listener) send(ctx context.Context, notify notifier) error {
 	l.mu.Lock()
-	changed, updated := l.changed, l.updated
-	l.changed, l.updated, l.seen = map[string]bool{}, nil, map[string]bool{}
-	missed := l.missed
-	l.missed = false
+	changed, updated, missed := l.changed, l.updated, l.missed
+	l.changed, l.updated, l.seen, l.missed = map[string]bool{}, nil, map[string]bool{}, false
 	l.mu.Unlock()
 	if missed { // as for a new subscription
 		if err := notify(ctx, wire.NotificationSubscriptionsAcknowledged, l.acknowledgement()); err != nil {
@@ -267,29 +256,19 @@ func (l *listener) send(ctx context.Context, notify notifier) error {
 
 // changesMissed marks all listeners: notifications of the server may have been lost.
 func (c *Client) changesMissed() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for l := range c.listeners {
+	c.eachListener(func(l *listener) {
 		l.mu.Lock()
 		l.missed = true
 		l.mu.Unlock()
 		l.wake()
-	}
+	})
 }
 
-func (c *Client) listChanged(method string) {
+func (c *Client) eachListener(f func(*listener)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for l := range c.listeners {
-		l.listChanged(method)
-	}
-}
-
-func (c *Client) resourceUpdated(uri string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for l := range c.listeners {
-		l.resourceUpdated(uri)
+		f(l)
 	}
 }
 
@@ -361,7 +340,9 @@ func (c *Client) subscribeAll(ctx context.Context, l *listener, uris []string) e
 			failures[i] = err
 		case response != nil && response.Error != nil:
 			c.log.DebugContext(ctx, "mcp: resource not subscribed to", "uri", uri, "error", response.Error)
-			l.forget(uri)
+			l.mu.Lock()
+			delete(l.uris, uri)
+			l.mu.Unlock()
 		}
 	})
 	return cmp.Or(failures...)

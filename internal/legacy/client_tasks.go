@@ -302,7 +302,6 @@ func (a *clientTasks) cancel(t *clientTask, cause error) (json.RawMessage, *json
 	return t.append(nil), nil
 }
 
-// find returns the task with the id, or nil.
 func (a *clientTasks) find(id string) *clientTask {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -364,7 +363,6 @@ func (a *clientTasks) drop(t *clientTask) {
 	a.forget(t, context.Canceled)
 }
 
-// expire removes a task at the end of its ttl.
 func (a *clientTasks) expire(id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -401,7 +399,6 @@ func (a *clientTasks) forget(t *clientTask, cause error) {
 	a.bytes -= outcomeSize(t.result, t.err)
 }
 
-// close removes all tasks, and rejects new ones.
 func (a *clientTasks) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -18,17 +18,14 @@ import (
 // modern is a feature that no revision with sessions has.
 const modern = wire.RequestEnvelope
 
-// metaShape is `_meta`: these keys hold what a session has negotiated once.
-var metaShape = shape{fields: []field{
-	{key: wire.MetaServerInfo, needs: modern},
-	{key: wire.MetaSubscriptionID, needs: wire.Subscriptions},
-	{key: wire.MetaRelatedTask, needs: wire.Tasks},
-}}
-
-// meta is the `_meta` of results and notifications, dataMeta that of the data in them, viewMeta
-// that of data to which MCP Apps adds.
+// meta is the `_meta` of results and notifications: these keys hold what a session has negotiated
+// once. dataMeta is that of the data in them, viewMeta that of data to which MCP Apps adds.
 var (
-	meta     = field{key: "_meta", shape: &metaShape, omitEmpty: true}
+	meta = field{key: "_meta", omitEmpty: true, shape: &shape{fields: []field{
+		{key: wire.MetaServerInfo, needs: modern},
+		{key: wire.MetaSubscriptionID, needs: wire.Subscriptions},
+		{key: wire.MetaRelatedTask, needs: wire.Tasks},
+	}}}
 	dataMeta = field{key: "_meta", needs: wire.DataMeta}
 	viewMeta = field{key: "_meta", needs: wire.DataMeta, as: viewMetaOnly}
 )
@@ -66,7 +63,6 @@ var resourceShape = shape{fields: []field{title, icons, viewMeta, annotations}}
 
 var resourceContentsShape = shape{fields: []field{viewMeta}}
 
-// contentShape is a content block.
 var contentShape = shape{
 	fields: []field{
 		dataMeta, annotations, icons,
@@ -77,6 +73,8 @@ var contentShape = shape{
 		{typ: "resource_link", needs: wire.ResourceLinks, as: linkAsText},
 	},
 }
+
+var messageShape = shape{fields: []field{{key: "content", shape: &contentShape}}}
 
 // toolOutput are the members of a tool result, also within a sampling message.
 var toolOutput = []field{
@@ -110,7 +108,7 @@ func resultShapes() map[string][]field {
 		wire.MethodToolsCall:              toolOutput,
 		wire.MethodTasksResult:            toolOutput, // only tool calls become tasks
 		wire.MethodPromptsList:            {{key: "prompts", shape: &promptShape}},
-		wire.MethodPromptsGet:             {{key: "messages", shape: &shape{fields: []field{{key: "content", shape: &contentShape}}}}},
+		wire.MethodPromptsGet:             {{key: "messages", shape: &messageShape}},
 		wire.MethodResourcesList:          {{key: "resources", shape: &resourceShape}},
 		wire.MethodResourcesTemplatesList: {{key: "resourceTemplates", shape: &resourceShape}},
 		wire.MethodResourcesRead:          {{key: "contents", shape: &resourceContentsShape}},
@@ -168,10 +166,6 @@ func compileProjection(rev wire.Revision) *revisionProjection {
 	}
 }
 
-func projectionOf(rev wire.Revision) *revisionProjection {
-	return projections.get(rev)
-}
-
 // projectNotification returns the notification m for a client of rev, or nil if that revision has
 // no such notification. Notifications that no revision has belong to extensions, and pass. It does
 // not change m.
@@ -195,14 +189,13 @@ func notificationProjection(rev wire.Revision, method string) (*projection, bool
 		return nil, false
 	}
 	if method == wire.NotificationProgress {
-		return projectionOf(rev).progress, true
+		return projections.get(rev).progress, true
 	}
-	return projectionOf(rev).metaOnly, true
+	return projections.get(rev).metaOnly, true
 }
 
-// projectImplementation returns the server's description for a client of rev.
 func projectImplementation(rev wire.Revision, implementation json.RawMessage) json.RawMessage {
-	return projectionOf(rev).implementation.apply(implementation)
+	return projections.get(rev).implementation.apply(implementation)
 }
 
 // A method describes the requests of one method in one revision of the session era.
@@ -213,7 +206,7 @@ type method struct {
 }
 
 func methodOf(rev wire.Revision, name string) *method {
-	of := projectionOf(rev)
+	of := projections.get(rev)
 	if m, ok := of.methods()[name]; ok {
 		return m
 	}
@@ -268,7 +261,6 @@ func mayAskInput(method string) bool {
 	return m.MayAskInput || method == wire.MethodTasksResult
 }
 
-// inAnyRevision reports whether any revision has the method.
 func inAnyRevision(method string) bool {
 	for _, rev := range wire.Revisions() {
 		if _, ok := rev.Method(method); ok {

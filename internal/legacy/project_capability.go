@@ -25,7 +25,7 @@ func projectCapabilities(rev wire.Revision, capabilities json.RawMessage) json.R
 	if jsonscan.Kind(capabilities) != '{' {
 		return json.RawMessage("{}")
 	}
-	return projectionOf(rev).capabilities.apply(capabilities)
+	return projections.get(rev).capabilities.apply(capabilities)
 }
 
 // clientCapabilities turns the capabilities that a client of rev sent with initialize into those of
@@ -72,11 +72,5 @@ func appendCapability(dst []byte, rev wire.Revision, name string, value []byte) 
 	default:
 		return append(dst, value...)
 	}
-	dst = append(dst, '{')
-	for key, value := range jsonscan.Members(value) {
-		if jsonscan.Kind(value) == '{' && string(key) != tasksExtension {
-			dst = append(appendMember(dst, key, value), ',')
-		}
-	}
-	return closeWith(dst, '}')
+	return append(dst, onlyObjects(value, tasksExtension)...)
 }

@@ -2,6 +2,7 @@ package legacy
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"sync"
 
@@ -13,19 +14,14 @@ import (
 func audioAsText(dst, block []byte) []byte {
 	data, _ := jsonscan.Get(block, "data")
 	size := max(0, len(data)-2) / 4 * 3 // base64, within quotes
-	kind := text(block, "mimeType")
-	if kind == "" {
-		kind = "unknown type"
-	}
-	return appendTextBlock(dst, fmt.Sprintf("[audio that this client cannot take: %s, about %d bytes]", kind, size), block)
+	kind := cmp.Or(text(block, "mimeType"), "unknown type")
+	line := fmt.Sprintf("[audio that this client cannot take: %s, about %d bytes]", kind, size)
+	return appendTextBlock(dst, line, block)
 }
 
 // linkAsText appends a text block in place of a link to a resource.
 func linkAsText(dst, block []byte) []byte {
-	name := text(block, "title")
-	if name == "" {
-		name = text(block, "name")
-	}
+	name := cmp.Or(text(block, "title"), text(block, "name"))
 	line := "[resource " + name + ": " + text(block, "uri") + "]"
 	if description := text(block, "description"); description != "" {
 		line += " " + description
@@ -97,7 +93,6 @@ func viewMetaOnly(dst []byte, key string, meta []byte) []byte {
 	return closeWith(dst, '}')
 }
 
-// ifObject keeps a member whose value is an object.
 func ifObject(dst []byte, key string, value []byte) []byte {
 	if jsonscan.Kind(value) != '{' {
 		return dst

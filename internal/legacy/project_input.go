@@ -9,7 +9,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// formElicitShape is an elicitation in form mode.
 var formElicitShape = shape{fields: []field{
 	meta,
 	{key: "mode", needs: wire.ElicitationURL},
@@ -42,14 +41,11 @@ func projectInputRequest(rev wire.Revision, method string, params json.RawMessag
 	case wire.MethodSamplingCreateMessage:
 		return projectSampling(rev, params)
 	}
-	return projectionOf(rev).metaOnly.apply(params), nil
+	return projections.get(rev).metaOnly.apply(params), nil
 }
 
 func cannotAsk(format string, args ...any) *jsonrpc.Error {
-	return &jsonrpc.Error{
-		Code:    jsonrpc.CodeInvalidRequest,
-		Message: "this client cannot be asked for input: " + fmt.Sprintf(format, args...),
-	}
+	return invalidRequest("this client cannot be asked for input: " + fmt.Sprintf(format, args...))
 }
 
 // Spec: client/elicitation#elicitation-requests
@@ -63,9 +59,10 @@ func projectElicitation(rev wire.Revision, params []byte, id string) (json.RawMe
 			return nil, cannotAsk("its protocol revision has no multiple choice, and field %q is one", name)
 		}
 	}
-	projected := projectionOf(rev).elicitation.apply(params)
+	projected := projections.get(rev).elicitation.apply(params)
 	if rev.Has(wire.ElicitationURL) && !hasMode {
-		projected = jsonscan.WithMember(projected, "mode", []byte(`"form"`)) // it is the default, but not every client knows
+		// It is the default, but not every client knows.
+		projected = jsonscan.WithMember(projected, "mode", []byte(`"form"`))
 	}
 	return projected, nil
 }
@@ -74,7 +71,7 @@ func projectURLElicitation(rev wire.Revision, params, mode []byte, id string) (j
 	if !rev.Has(wire.ElicitationURL) || !isString(mode, "url") {
 		return nil, cannotAsk("its protocol revision has no elicitation of mode %s", mode)
 	}
-	projected := projectionOf(rev).metaOnly.apply(params)
+	projected := projections.get(rev).metaOnly.apply(params)
 	if _, has := jsonscan.Get(params, "elicitationId"); !has && rev.Has(wire.ElicitationIDs) {
 		projected = jsonscan.WithMember(projected, "elicitationId", jsonscan.AppendQuote(nil, id))
 	}
@@ -121,7 +118,6 @@ func enumWithNames(dst []byte, start int, choices []byte) []byte {
 	return append(append(dst, closeWith(names, ']')...), '}')
 }
 
-// ifBoolean keeps a member whose value is a boolean.
 func ifBoolean(dst []byte, key string, value []byte) []byte {
 	switch jsonscan.Kind(value) {
 	case 't', 'f':
@@ -161,12 +157,12 @@ func hasResponseMember(method, member string) bool {
 	case wire.MethodRootsList:
 		return member == "roots"
 	case wire.MethodSamplingCreateMessage:
-		return member == "role" || member == "content" || member == "model" || member == "stopReason" || member == "_meta"
+		return member == "role" || member == "content" || member == "model" || member == "stopReason" ||
+			member == "_meta"
 	}
 	return true
 }
 
-// samplingShape is a sampling request.
 var samplingShape = shape{fields: []field{
 	meta,
 	{key: "tools", needs: wire.SamplingTools, shape: &toolShape},
@@ -188,7 +184,7 @@ func projectSampling(rev wire.Revision, params []byte) (json.RawMessage, *jsonrp
 	if !rev.Has(wire.SamplingContentArrays) {
 		params = splitMessages(params)
 	}
-	return projectionOf(rev).sampling.apply(params), nil
+	return projections.get(rev).sampling.apply(params), nil
 }
 
 // checkSampling returns an error if the request has content that the revision does not have and
@@ -237,7 +233,6 @@ func splitMessages(params []byte) []byte {
 	return closeWith(dst, '}')
 }
 
-// appendMessage appends a message with its content replaced.
 func appendMessage(dst, message, content []byte) []byte {
 	dst = append(dst, '{')
 	for key, value := range jsonscan.Members(message) {

@@ -66,7 +66,6 @@ type projectedField struct {
 	omitEmpty bool
 }
 
-// project compiles a shape for a revision.
 func project(rev wire.Revision, s *shape) *projection {
 	if s == nil {
 		return nil
@@ -79,7 +78,8 @@ func project(rev wire.Revision, s *shape) *projection {
 			p.fields = append(p.fields, projectedField{key: f.key, as: f.as, instead: f.instead})
 		default:
 			if nested := project(rev, f.shape); nested != nil {
-				p.fields = append(p.fields, projectedField{key: f.key, nested: nested, byName: f.byName, omitEmpty: f.omitEmpty})
+				field := projectedField{key: f.key, nested: nested, byName: f.byName, omitEmpty: f.omitEmpty}
+				p.fields = append(p.fields, field)
 			}
 		}
 	}
@@ -224,8 +224,7 @@ func (p *projection) appendObject(dst, obj []byte) []byte {
 	for key, value := range jsonscan.Members(obj) {
 		f := p.find(key)
 		if f == nil {
-			dst = appendMember(dst, key, value)
-			dst = append(dst, ',')
+			dst = append(appendMember(dst, key, value), ',')
 			continue
 		}
 		before := len(dst)
@@ -324,11 +323,8 @@ func isOneOf(key []byte, names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return name == string(key) })
 }
 
-// appendMember appends a key and its value.
 func appendMember(dst, key, value []byte) []byte {
-	dst = appendKey(dst, key)
-	dst = append(dst, ':')
-	return append(dst, value...)
+	return append(append(appendKey(dst, key), ':'), value...)
 }
 
 // appendKey quotes a key, without conversion to a string if it needs no escapes.
@@ -338,9 +334,7 @@ func appendKey(dst, key []byte) []byte {
 			return jsonscan.AppendQuote(dst, string(key))
 		}
 	}
-	dst = append(dst, '"')
-	dst = append(dst, key...)
-	return append(dst, '"')
+	return append(append(append(dst, '"'), key...), '"')
 }
 
 // closeWith ends an object or array each of whose elements is followed by a comma.
@@ -366,12 +360,6 @@ func isString(value []byte, s string) bool {
 // text returns the string that obj has under key, or "".
 func text(obj []byte, key string) string {
 	value, _ := jsonscan.Get(obj, key)
-	if jsonscan.Kind(value) != '"' {
-		return ""
-	}
-	s, err := jsonscan.Unquote(value)
-	if err != nil {
-		return ""
-	}
+	s, _ := jsonscan.Unquote(value)
 	return s
 }

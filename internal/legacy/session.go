@@ -94,13 +94,6 @@ func (c *Config) logger() *slog.Logger {
 	return c.Logger
 }
 
-func (c *Config) answerTimeout() time.Duration {
-	if c.AnswerTimeout == 0 {
-		return DefaultAnswerTimeout
-	}
-	return c.AnswerTimeout
-}
-
 func (c *Config) cancelled(reason string) error {
 	if c.Cancelled == nil {
 		return errors.New("cancelled by the client: " + reason)

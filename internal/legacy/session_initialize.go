@@ -126,7 +126,8 @@ func boundedInfo(info []byte) ([]byte, *jsonrpc.Error) {
 func (s *Session) InitializeResponse(ctx context.Context, id jsonrpc.ID) *jsonrpc.Message {
 	var found capabilitySet
 	defer func() { s.setServer(found) }()
-	discovered, err := s.serve(ctx, nil, jsonrpc.NewRequest(id, wire.MethodDiscover, nil), nil, discardNotification)
+	discard := func(context.Context, string, json.RawMessage) error { return nil }
+	discovered, err := s.serve(ctx, nil, jsonrpc.NewRequest(id, wire.MethodDiscover, nil), nil, discard)
 	if err != nil {
 		return jsonrpc.NewErrorResponse(id, projectError(s.rev, wire.MethodInitialize, err))
 	}
@@ -136,7 +137,8 @@ func (s *Session) InitializeResponse(ctx context.Context, id jsonrpc.ID) *jsonrp
 
 	result := appendMember([]byte{'{'}, []byte("protocolVersion"), jsonscan.AppendQuote(nil, s.rev.String()))
 	result = appendMember(append(result, ','), []byte("capabilities"), capabilities)
-	result = appendMember(append(result, ','), []byte("serverInfo"), projectImplementation(s.rev, serverInfo(discovered)))
+	info := projectImplementation(s.rev, serverInfo(discovered))
+	result = appendMember(append(result, ','), []byte("serverInfo"), info)
 	if instructions, ok := jsonscan.Get(discovered, "instructions"); ok && jsonscan.Kind(instructions) == '"' {
 		result = appendMember(append(result, ','), []byte("instructions"), instructions)
 	}
@@ -162,7 +164,6 @@ func parseCapabilities(capabilities []byte) capabilitySet {
 	}
 }
 
-// declares reports whether a capability has a flag that is true.
 func declares(capabilities []byte, name, flag string) bool {
 	capability, _ := jsonscan.Get(capabilities, name)
 	return wants(capability, flag)
@@ -199,8 +200,9 @@ func (s *Session) awaitServer(ctx context.Context) (capabilitySet, error) {
 	}
 }
 
-// discardNotification drops a notification.
-func discardNotification(context.Context, string, json.RawMessage) error { return nil }
+func invalidRequest(message string) *jsonrpc.Error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: message}
+}
 
 func invalidParams(format string, args ...any) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf(format, args...)}

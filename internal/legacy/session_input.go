@@ -1,6 +1,7 @@
 package legacy
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -44,7 +45,7 @@ func (s *Session) ask(ctx context.Context, result []byte, out Sender) ([]byte, *
 	if err != nil {
 		return nil, err
 	}
-	waitCtx, stop := context.WithTimeoutCause(ctx, s.cfg.answerTimeout(), errNoResponse)
+	waitCtx, stop := context.WithTimeoutCause(ctx, cmp.Or(s.cfg.AnswerTimeout, DefaultAnswerTimeout), errNoResponse)
 	defer stop()
 	for _, q := range sent {
 		if err := out.Send(ctx, jsonrpc.NewRequest(q.ID, q.method, q.params)); err != nil {
@@ -107,7 +108,7 @@ func (s *Session) newInputRequest(key string, request []byte) (q inputRequest, e
 
 func (s *Session) notAsked(ctx context.Context, err error) *jsonrpc.Error {
 	if errors.Is(err, peer.ErrTooManyQuestions) {
-		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "too many input requests are waiting for the client"}
+		return invalidRequest("too many input requests are waiting for the client")
 	}
 	return s.failure(ctx, "input request not sent", err)
 }
@@ -117,13 +118,9 @@ func (s *Session) await(ctx context.Context, q inputRequest) (json.RawMessage, *
 	response, err := q.Wait(ctx)
 	switch {
 	case errors.Is(err, errNoResponse):
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest,
-			Message: "the client did not answer " + q.method + " in time"}
+		return nil, invalidRequest("the client did not answer " + q.method + " in time")
 	case err != nil:
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest,
-			Message: "the session ended before the response to " + q.method}
-	}
-	switch {
+		return nil, invalidRequest("the session ended before the response to " + q.method)
 	case response.Error == nil && jsonscan.Kind(response.Result) == '{':
 		return projectInputResponse(s.rev, q.method, response.Result), nil
 	case q.method == wire.MethodElicitationCreate:

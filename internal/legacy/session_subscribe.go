@@ -103,7 +103,6 @@ func filter(has capabilitySet, uris []string) []byte {
 	return append(closeWith(b, '}'), '}')
 }
 
-// sendChange writes a change notification.
 func (s *Session) sendChange(ctx context.Context, method string, params json.RawMessage) error {
 	s.mu.Lock()
 	out := s.changes
@@ -157,7 +156,7 @@ func (s *Session) subscribe(ctx context.Context, params []byte) (json.RawMessage
 		case len(uri) > maxSubscribedURI:
 			return nil, invalidParams("params.uri: want at most %d bytes", maxSubscribedURI)
 		case len(s.uris) == maxSubscribed, bytes > maxSubscribedBytes:
-			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "too many resources are subscribed to"}
+			return nil, invalidRequest("too many resources are subscribed to")
 		}
 		return append(slices.Clip(s.uris), uri), nil
 	})
@@ -179,7 +178,7 @@ func (s *Session) changeURIs(ctx context.Context, params []byte,
 		return nil, errInternal
 	}
 	if !has.subscribe {
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "this server has no subscriptions to resources"}
+		return nil, methodNotFound("this server has no subscriptions to resources")
 	}
 	if jsonscan.Kind(params) != '{' {
 		return nil, invalidParams("params: want an object")
@@ -202,7 +201,8 @@ func (s *Session) changeURIs(ctx context.Context, params []byte,
 	s.uris = after
 	if err := s.updateSubscription(has); err != nil {
 		s.uris = before
-		return nil, projectError(s.rev, wire.MethodResourcesSubscribe, s.failure(ctx, "resource not subscribed to", err))
+		failure := s.failure(ctx, "resource not subscribed to", err)
+		return nil, projectError(s.rev, wire.MethodResourcesSubscribe, failure)
 	}
 	return emptyResult, nil
 }

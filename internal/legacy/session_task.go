@@ -336,7 +336,6 @@ func (s *Session) taskTokenOf(params []byte) *taskToken {
 	return nil
 }
 
-// dropTaskToken removes the token of a task that has ended.
 func (s *Session) dropTaskToken(t *taskToken) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -64,7 +64,6 @@ func annotate(k keywords, options []option, fits func(raw []byte) error) (keywor
 	return k, nil
 }
 
-// annotateItems adds the options for the items to the schema of a slice.
 func (k *keywords) annotateItems(options []option, fits func(raw []byte) error) error {
 	if len(options) == 0 {
 		return nil
@@ -73,7 +72,8 @@ func (k *keywords) annotateItems(options []option, fits func(raw []byte) error) 
 	for name, raw := range jsonscan.Members(k.get("items")) {
 		items.set(string(name), raw)
 	}
-	items, err := annotate(items, options, func(raw []byte) error { return fits(slices.Concat([]byte("["), raw, []byte("]"))) })
+	itemFits := func(raw []byte) error { return fits(slices.Concat([]byte("["), raw, []byte("]"))) }
+	items, err := annotate(items, options, itemFits)
 	if err != nil {
 		return fmt.Errorf("items: %w", err)
 	}
@@ -85,7 +85,6 @@ func (k *keywords) annotateItems(options []option, fits func(raw []byte) error) 
 	return nil
 }
 
-// checkEnum returns an error if a value of the enum does not have the type.
 func (k keywords) checkEnum(fits func(raw []byte) error) error {
 	enum := k.get("enum")
 	if enum == nil {
@@ -102,7 +101,6 @@ func (k keywords) checkEnum(fits func(raw []byte) error) error {
 	return nil
 }
 
-// setTitles replaces an enum by alternatives with titles.
 func (k *keywords) setTitles(titles []string) error {
 	values := slices.Collect(jsonscan.Elements(k.get("enum")))
 	if len(values) != len(titles) {
@@ -142,7 +140,6 @@ func (k *keywords) setDefault(value string, fits func(raw []byte) error) error {
 	return nil
 }
 
-// check validates one value against the schema and the Go type.
 func (k keywords) check(raw []byte, fits func(raw []byte) error) error {
 	s, err := Compile(k.append(nil))
 	if err != nil {
@@ -195,15 +192,18 @@ var formKeywords = map[string][]string{
 func checkForm(k keywords) error {
 	allowed := formKeywords[k.typ()]
 	if allowed == nil {
-		return fmt.Errorf("a form cannot have %s, want a string, number, integer, boolean, enum or list of enum values", describeType(k.typ()))
+		return fmt.Errorf("a form cannot have %s, want a string, number, integer, boolean, enum or list of enum values",
+			describeType(k.typ()))
 	}
 	for _, w := range k {
 		if !slices.Contains(allowed, w.name) {
-			return fmt.Errorf("a form does not have %s for %s, want only %s", w.name, describeType(k.typ()), strings.Join(allowed[1:], ", "))
+			return fmt.Errorf("a form does not have %s for %s, want only %s",
+				w.name, describeType(k.typ()), strings.Join(allowed[1:], ", "))
 		}
 	}
-	if formats := []string{`"email"`, `"uri"`, `"date"`, `"date-time"`}; k.get("format") != nil && !slices.Contains(formats, string(k.get("format"))) {
-		return fmt.Errorf("a form does not have format %s, want one of %s", k.get("format"), strings.Join(formats, ", "))
+	formats := []string{`"email"`, `"uri"`, `"date"`, `"date-time"`}
+	if format := k.get("format"); format != nil && !slices.Contains(formats, string(format)) {
+		return fmt.Errorf("a form does not have format %s, want one of %s", format, strings.Join(formats, ", "))
 	}
 	if k.typ() == "array" {
 		_, enum := jsonscan.Get(k.get("items"), "enum")

@@ -47,13 +47,13 @@ func Decode(data []byte, v any) error {
 	return decodeError(data, err)
 }
 
-// decodeError converts the error of a decoder to a ValidationError.
 func decodeError(data []byte, err error) error {
 	var semantic *json.SemanticError
 	if !errors.As(err, &semantic) {
 		var syntactic *jsontext.SyntacticError
 		if errors.As(err, &syntactic) {
-			return &ValidationError{Problems: []Problem{{Path: string(syntactic.JSONPointer), Text: "invalid JSON: " + syntactic.Err.Error()}}}
+			p := Problem{Path: string(syntactic.JSONPointer), Text: "invalid JSON: " + syntactic.Err.Error()}
+			return &ValidationError{Problems: []Problem{p}}
 		}
 		return &ValidationError{Problems: []Problem{{Text: err.Error()}}}
 	}

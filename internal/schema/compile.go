@@ -43,14 +43,14 @@ func Compile(raw stdjson.RawMessage) (*Schema, error) {
 
 // A compiler turns the text of one schema into nodes.
 type compiler struct {
-	nodes     map[*byte]*node // by the first byte of their text, which is unique
-	order     []*node
-	parts     map[*byte]map[string][]byte // of containers in references, by the first byte
-	resources map[string]*resource        // by URI
-	links     []link
-	draft7    bool
-	dynamic   bool
-	patterns  int // size of all patterns
+	nodes      map[*byte]*node // by the first byte of their text, which is unique
+	order      []*node
+	parts      map[*byte]map[string][]byte // of containers in references, by the first byte
+	resources  map[string]*resource        // by URI
+	references []reference
+	draft7     bool
+	dynamic    bool
+	patterns   int // size of all patterns
 }
 
 func (c *compiler) compile(raw []byte) (*node, error) {
@@ -64,7 +64,7 @@ func (c *compiler) compile(raw []byte) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.resolveLinks(); err != nil {
+	if err := c.resolveReferences(); err != nil {
 		return nil, err
 	}
 	return root, findLoops(c.order)

@@ -1,6 +1,5 @@
 package schema
 
-// array validates an array against the keywords for arrays.
 func (e *evaluation) array(n *node, at int, seen *marks) (end int, ok bool) {
 	r, contained, count := n.array, 0, 0
 	ok = true
@@ -45,7 +44,6 @@ func (e *evaluation) array(n *node, at int, seen *marks) (end int, ok bool) {
 	return end, false
 }
 
-// unique reports whether the items of an array all differ.
 func (e *evaluation) unique(at, end, count int) bool {
 	if count < 2 {
 		return true

@@ -73,7 +73,7 @@ func (e *evaluation) accepts(n *node, at int, seen *marks) bool {
 
 // resolve returns the target of a reference. A dynamic one refers to the anchor of its name in the
 // outermost resource that has it.
-func (e *evaluation) resolve(r *reference) *node {
+func (e *evaluation) resolve(r *resolvedReference) *node {
 	if r.dynamic != "" && e.spend(len(e.scope)/8) {
 		for _, home := range e.scope {
 			if n := home.dynamic[r.dynamic]; n != nil {
@@ -128,7 +128,6 @@ type marks struct {
 	more []uint64
 }
 
-// word returns the word that has a bit.
 func (m *marks) word(i int) *uint64 {
 	w := i / 64
 	if w < len(m.few) {

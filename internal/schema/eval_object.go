@@ -1,6 +1,5 @@
 package schema
 
-// object validates an object against the keywords for objects.
 func (e *evaluation) object(n *node, at int, seen *marks) (end int, ok bool) {
 	r, required, count := n.object, 0, 0
 	ok = true

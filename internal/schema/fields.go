@@ -46,7 +46,8 @@ func fieldsOf(root reflect.Type) ([]*field, error) {
 			case !keep:
 			case f.Anonymous && !f.tagged && inner.Kind() == reflect.Struct:
 				if f.Type != inner && !f.IsExported() {
-					return nil, fmt.Errorf("%s.%s: a pointer to an unexported struct cannot be filled: embed the struct itself", at.typ, f.Name)
+					return nil, fmt.Errorf("%s.%s: a pointer to an unexported struct cannot be filled: "+
+						"embed the struct itself", at.typ, f.Name)
 				}
 				if !seen[inner] {
 					seen[inner] = true

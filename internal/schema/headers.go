@@ -34,10 +34,9 @@ func (s *Schema) Headers() ([]HeaderParam, error) {
 			if err != nil {
 				return err
 			}
-			for _, other := range params {
-				if strings.EqualFold(other.Name, p.Name) {
-					return fmt.Errorf("%s: %s %q occurs twice", strings.Join(path, "."), headerKeyword, p.Name)
-				}
+			same := func(other HeaderParam) bool { return strings.EqualFold(other.Name, p.Name) }
+			if slices.ContainsFunc(params, same) {
+				return fmt.Errorf("%s: %s %q occurs twice", strings.Join(path, "."), headerKeyword, p.Name)
 			}
 			params = append(params, p)
 		}
@@ -59,7 +58,8 @@ func (s *Schema) Headers() ([]HeaderParam, error) {
 	}
 	for _, n := range s.all {
 		if n.header != nil && !reached[n] {
-			return nil, fmt.Errorf("%s %s is not on a property that is reached from the root by properties alone", headerKeyword, n.header)
+			return nil, fmt.Errorf("%s %s is not on a property that is reached from the root by properties alone",
+				headerKeyword, n.header)
 		}
 	}
 	return params, nil

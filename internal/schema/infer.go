@@ -44,7 +44,8 @@ type cacheKey struct {
 func cached(t reflect.Type, form bool) (*Schema, error) {
 	f, ok := inferred.Load(cacheKey{t, form})
 	if !ok {
-		f, _ = inferred.LoadOrStore(cacheKey{t, form}, sync.OnceValues(func() (*Schema, error) { return infer(t, form) }))
+		once := sync.OnceValues(func() (*Schema, error) { return infer(t, form) })
+		f, _ = inferred.LoadOrStore(cacheKey{t, form}, once)
 	}
 	return f.(func() (*Schema, error))()
 }
@@ -183,7 +184,6 @@ func (in *inference) build(t reflect.Type) (keywords, error) {
 	return k, nil
 }
 
-// shape returns the schema of a type without its enum.
 func (in *inference) shape(t reflect.Type) (keywords, error) {
 	switch {
 	case t == reflect.TypeFor[time.Time]():
@@ -217,7 +217,8 @@ func (in *inference) shape(t reflect.Type) (keywords, error) {
 	}
 	low, high, ok := integerRange(t.Kind())
 	if !ok {
-		return nil, fmt.Errorf("%s has no schema, want structs, slices, maps with text or integer keys, strings, numbers, booleans, any or json.RawMessage", t)
+		return nil, fmt.Errorf("%s has no schema, want structs, slices, maps with text or integer keys, strings, "+
+			"numbers, booleans, any or json.RawMessage", t)
 	}
 	k := ofType("integer")
 	if low != "" {
@@ -301,7 +302,6 @@ func (in *inference) object(t reflect.Type) (keywords, error) {
 	return k, nil
 }
 
-// member returns the schema of a field with the options of its tag.
 func (in *inference) member(f *field) (keywords, error) {
 	k, err := in.typeOf(f.Type)
 	if err != nil {
@@ -365,7 +365,8 @@ func isJSON(t reflect.Type) bool {
 }
 
 func isText(t reflect.Type) bool {
-	return implements[encoding.TextMarshaler](t) || implements[encoding.TextUnmarshaler](t) || implements[encoding.TextAppender](t)
+	return implements[encoding.TextMarshaler](t) || implements[encoding.TextUnmarshaler](t) ||
+		implements[encoding.TextAppender](t)
 }
 
 func implements[I any](t reflect.Type) bool {

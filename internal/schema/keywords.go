@@ -30,7 +30,7 @@ func (c *compiler) keyword(n *node, key string, raw []byte) (err error) {
 	case "$defs":
 		_, err = c.schemaMap(n, raw)
 	case "$ref", "$dynamicRef":
-		err = c.link(n, raw, key == "$dynamicRef")
+		err = c.addReference(n, raw, key == "$dynamicRef")
 	case "allOf":
 		n.compounds().allOf, err = c.schemaList(n, raw)
 	case "anyOf":
@@ -49,7 +49,8 @@ func (c *compiler) keyword(n *node, key string, raw []byte) (err error) {
 		err = numberKeyword(n, key, raw)
 	case "minLength", "maxLength", "pattern":
 		err = c.textKeyword(n, key, raw)
-	case "prefixItems", "items", "contains", "minContains", "maxContains", "minItems", "maxItems", "uniqueItems", "unevaluatedItems":
+	case "prefixItems", "items", "contains", "minContains", "maxContains", "minItems", "maxItems", "uniqueItems",
+		"unevaluatedItems":
 		err = c.arrayKeyword(n, key, raw)
 	case "properties", "patternProperties", "additionalProperties", "propertyNames", "required", "minProperties",
 		"maxProperties", "dependentRequired", "dependentSchemas", "dependencies", "unevaluatedProperties":
@@ -124,7 +125,10 @@ func (c *compiler) arrayKeyword(n *node, key string, raw []byte) (err error) {
 	case "maxItems":
 		r.max, err = countValue(raw)
 	case "uniqueItems":
-		r.unique, err = boolValue(raw)
+		r.unique = jsonscan.Kind(raw) == 't'
+		if !r.unique && jsonscan.Kind(raw) != 'f' {
+			err = fmt.Errorf("got %s, want true or false", shown(raw))
+		}
 	case "unevaluatedItems":
 		r.unevaluated, err = c.schema(raw, n.home)
 	}
@@ -290,7 +294,8 @@ func (c *compiler) parsePattern(raw []byte) (*pattern, error) {
 	}
 	cost, size := measure(parsed)
 	if c.patterns += size; c.patterns > maxPatterns {
-		return nil, fmt.Errorf("pattern %.80q: all patterns together are too large, want fewer repetitions and classes", text)
+		return nil, fmt.Errorf("pattern %.80q: all patterns together are too large, want fewer repetitions and classes",
+			text)
 	}
 	re, err := regexp.Compile(text)
 	if err != nil {
@@ -351,7 +356,6 @@ func parseBound(raw []byte) (*bound, error) {
 	return &bound{parseDecimal(nil, raw), string(raw)}, nil
 }
 
-// countValue parses a number of characters, items or members.
 func countValue(raw []byte) (int, error) {
 	d := parseDecimal(nil, raw)
 	if jsonscan.Kind(raw) != '0' || !d.isInteger() || d.sign() < 0 {
@@ -364,16 +368,6 @@ func countValue(raw []byte) (int, error) {
 	return strconv.Atoi(string(d.append(nil)))
 }
 
-func boolValue(raw []byte) (bool, error) {
-	switch jsonscan.Kind(raw) {
-	case 't':
-		return true, nil
-	case 'f':
-		return false, nil
-	}
-	return false, fmt.Errorf("got %s, want true or false", shown(raw))
-}
-
 func stringValue(raw []byte) (string, error) {
 	if jsonscan.Kind(raw) != '"' {
 		return "", fmt.Errorf("got %s, want a string", shown(raw))
@@ -381,7 +375,6 @@ func stringValue(raw []byte) (string, error) {
 	return jsonscan.Unquote(raw)
 }
 
-// stringList parses a list of unique strings.
 func stringList(raw []byte) ([]string, error) {
 	if jsonscan.Kind(raw) != '[' {
 		return nil, fmt.Errorf("got %s, want a list of strings", shown(raw))

@@ -121,7 +121,7 @@ type dependency struct {
 
 // compoundRules are schemas for the same value.
 type compoundRules struct {
-	refs            []reference
+	refs            []resolvedReference
 	allOf           []*node
 	anyOf           []*node
 	oneOf           []*node
@@ -130,8 +130,8 @@ type compoundRules struct {
 	then, otherwise *node
 }
 
-// A reference is a resolved $ref or $dynamicRef.
-type reference struct {
+// A resolvedReference is a resolved $ref or $dynamicRef.
+type resolvedReference struct {
 	target  *node
 	dynamic string // the anchor that a $dynamicRef looks up in outer resources first; may be empty
 }
@@ -173,7 +173,6 @@ func (n *node) addEnum(values [][]byte) {
 	n.enum = e
 }
 
-// finish computes the integer range of a schema for numbers.
 func (n *node) finish() {
 	if r := n.number; r != nil && r.multipleOf.digits == 0 {
 		r.low, r.high, r.plain = math.MinInt64, math.MaxInt64, true

@@ -2,7 +2,6 @@ package schema
 
 import (
 	"bytes"
-	"iter"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -10,7 +9,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// maxProblems is the maximum number of problems in one error.
 const maxProblems = 5
 
 // A ValidationError has the problems of a JSON value. Its text helps a model to correct the value.
@@ -32,15 +30,13 @@ func (e *ValidationError) Error() string {
 			b.WriteString("; ")
 		}
 		if p.Path != "" {
-			b.WriteString(p.Path)
-			b.WriteString(": ")
+			b.WriteString(p.Path + ": ")
 		}
 		b.WriteString(p.Text)
 	}
 	return b.String()
 }
 
-// shown returns a short description of a value.
 func shown(raw []byte) string {
 	const longest = 60
 	switch jsonscan.Kind(raw) {
@@ -67,7 +63,6 @@ func cut(text string, longest int) string {
 	return text[:longest] + "…"
 }
 
-// shortList returns the first values of a list.
 func shortList(values []string) string {
 	const most, longest = 20, 60
 	var b strings.Builder
@@ -90,21 +85,17 @@ func Nearest(name string, candidates []string) string {
 	if len(name) < 2 || len(name) > longest {
 		return ""
 	}
+	plain := nameMarks.Replace(strings.ToLower(name))
 	best, bestDistance := "", max(1, len(name)/3)+1
 	for _, c := range candidates[:min(len(candidates), most)] {
 		if len(c) > longest {
 			continue
 		}
-		if d := distance(simplified(name), simplified(c)); d < bestDistance {
+		if d := distance(plain, nameMarks.Replace(strings.ToLower(c))); d < bestDistance {
 			best, bestDistance = c, d
 		}
 	}
 	return best
-}
-
-// simplified drops differences of case, underscores, hyphens and spaces.
-func simplified(name string) string {
-	return nameMarks.Replace(strings.ToLower(name))
 }
 
 var nameMarks = strings.NewReplacer("_", "", "-", "", " ", "")
@@ -142,9 +133,9 @@ func lookup(doc []byte, pointer string) ([]byte, bool) {
 	if pointer == "" {
 		return at, len(at) > 0
 	}
-	for step := range pointerSteps(pointer) {
+	for step := range strings.SplitSeq(pointer[1:], "/") {
 		var ok bool
-		if at, ok = child(at, step); !ok {
+		if at, ok = child(at, pointerUnescapes.Replace(step)); !ok {
 			return nil, false
 		}
 	}
@@ -152,17 +143,6 @@ func lookup(doc []byte, pointer string) ([]byte, bool) {
 }
 
 var pointerUnescapes = strings.NewReplacer("~1", "/", "~0", "~")
-
-// pointerSteps returns the steps of a JSON pointer, unescaped.
-func pointerSteps(pointer string) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for step := range strings.SplitSeq(pointer[1:], "/") {
-			if !yield(pointerUnescapes.Replace(step)) {
-				return
-			}
-		}
-	}
-}
 
 // child returns the member or the item of a container that one step of a JSON pointer names.
 func child(raw []byte, step string) ([]byte, bool) {

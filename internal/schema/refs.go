@@ -78,53 +78,53 @@ func parseURI(raw []byte) (*url.URL, error) {
 	return url.Parse(text)
 }
 
-// A link is a reference that is resolved when all names are known.
-type link struct {
+// A reference is a $ref or $dynamicRef, which is resolved when all names are known.
+type reference struct {
 	from    *node
 	uri     *url.URL
 	text    string
 	dynamic bool
 }
 
-func (c *compiler) link(n *node, raw []byte, dynamic bool) error {
+func (c *compiler) addReference(n *node, raw []byte, dynamic bool) error {
 	uri, err := parseURI(raw)
 	if err != nil {
 		return err
 	}
-	c.links = append(c.links, link{n, n.home.uri.ResolveReference(uri), string(raw), dynamic})
+	c.references = append(c.references, reference{n, n.home.uri.ResolveReference(uri), string(raw), dynamic})
 	return nil
 }
 
-// resolveLinks resolves the references. Compiling a target may add more references.
-func (c *compiler) resolveLinks() error {
-	for i := 0; i < len(c.links); i++ {
-		l := c.links[i]
-		target, err := c.target(l)
+// resolveReferences resolves the references. Compiling a target may add more references.
+func (c *compiler) resolveReferences() error {
+	for i := 0; i < len(c.references); i++ {
+		r := c.references[i]
+		target, err := c.target(r)
 		if err != nil {
 			return err
 		}
-		ref := reference{target: target}
-		if l.dynamic && target.home.dynamic[l.uri.Fragment] == target {
-			ref.dynamic, c.dynamic = l.uri.Fragment, true
+		ref := resolvedReference{target: target}
+		if r.dynamic && target.home.dynamic[r.uri.Fragment] == target {
+			ref.dynamic, c.dynamic = r.uri.Fragment, true
 		}
-		rules := l.from.compounds()
+		rules := r.from.compounds()
 		rules.refs = append(rules.refs, ref)
 	}
 	return nil
 }
 
-func (c *compiler) target(l link) (*node, error) {
-	base := *l.uri
+func (c *compiler) target(r reference) (*node, error) {
+	base := *r.uri
 	base.Fragment, base.RawFragment = "", ""
 	home := c.resources[base.String()]
 	if home == nil {
-		return nil, fmt.Errorf("reference %.200s is to another document, which is not fetched", l.text)
+		return nil, fmt.Errorf("reference %.200s is to another document, which is not fetched", r.text)
 	}
-	fragment := l.uri.Fragment
+	fragment := r.uri.Fragment
 	raw, ok := home.raw, true
 	if strings.HasPrefix(fragment, "/") {
-		for step := range pointerSteps(fragment) {
-			if raw, ok = c.child(raw, step); !ok {
+		for step := range strings.SplitSeq(fragment[1:], "/") {
+			if raw, ok = c.child(raw, pointerUnescapes.Replace(step)); !ok {
 				break
 			}
 			if n := c.nodes[&raw[0]]; n != nil {
@@ -135,11 +135,11 @@ func (c *compiler) target(l link) (*node, error) {
 		raw, ok = home.anchors[fragment]
 	}
 	if !ok {
-		return nil, fmt.Errorf("reference %.200s has no target", l.text)
+		return nil, fmt.Errorf("reference %.200s has no target", r.text)
 	}
 	n, err := c.schema(raw, home)
 	if err != nil {
-		return nil, fmt.Errorf("reference %.200s: %w", l.text, err)
+		return nil, fmt.Errorf("reference %.200s: %w", r.text, err)
 	}
 	return n, nil
 }

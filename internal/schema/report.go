@@ -38,7 +38,6 @@ func (e *evaluation) report(at int, text string) {
 	e.reporting = len(e.problems) < maxProblems
 }
 
-// got returns a description of the value at an offset.
 func (e *evaluation) got(at int) string {
 	end := skipValue(e.doc, at)
 	e.spend((end - at) / bytesPerStep)
@@ -180,7 +179,8 @@ func (e *evaluation) reportChoice(branches []*node, at, fitting int) {
 		return
 	}
 	if fitting > 0 {
-		e.report(at, e.got(at)+", which fits more than one of "+strconv.Itoa(len(branches))+" alternatives, want exactly one")
+		count := strconv.Itoa(len(branches))
+		e.report(at, e.got(at)+", which fits more than one of "+count+" alternatives, want exactly one")
 		return
 	}
 	if values := allEnums(branches); values != nil {
@@ -269,7 +269,6 @@ func (n *node) tag(name string) *node {
 	return n.object.properties[i].node.target()
 }
 
-// fewest returns the problems of the alternative that has the fewest.
 func (e *evaluation) fewest(branches []*node, at int) []Problem {
 	outer := e.problems
 	defer func() { e.problems, e.reporting = outer, true }()

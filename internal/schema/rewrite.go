@@ -30,7 +30,6 @@ const (
 	dropNulls
 )
 
-// value returns the changed value, or raw itself.
 func (w rewriting) value(n *node, raw []byte) []byte {
 	n = n.target()
 	start := skipSpace(raw, 0)
@@ -106,7 +105,6 @@ func another(out []byte) []byte {
 	return append(out, ',')
 }
 
-// part returns the schema of a member, or nil.
 func (r *objectRules) part(p *property) *node {
 	if p != nil && p.node != nil {
 		return p.node
@@ -114,7 +112,6 @@ func (r *objectRules) part(p *property) *node {
 	return r.additional
 }
 
-// part returns the schema of an item, or nil.
 func (r *arrayRules) part(index int) *node {
 	if index < len(r.prefix) {
 		return r.prefix[index]

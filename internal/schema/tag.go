@@ -9,7 +9,6 @@ import (
 // An option is one key=value of a `jsonschema` tag.
 type option struct{ key, value string }
 
-// tagOptions are the keys of a tag.
 var tagOptions = []string{
 	"title", "description", "enum", "titles", "default", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
 	"multipleOf", "minLength", "maxLength", "pattern", "format", "minItems", "maxItems", "uniqueItems", "header",
@@ -30,10 +29,8 @@ func parseTag(tag string) (options []option, err error) {
 		if key == "description" && value == "" {
 			return nil
 		}
-		for _, o := range options {
-			if o.key == key {
-				return fmt.Errorf("%s occurs twice", key)
-			}
+		if slices.ContainsFunc(options, func(o option) bool { return o.key == key }) {
+			return fmt.Errorf("%s occurs twice", key)
 		}
 		options = append(options, option{key, value})
 		return nil

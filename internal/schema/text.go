@@ -100,13 +100,7 @@ func unquote(token []byte) []byte {
 }
 
 // runes counts the characters of a string token.
-func runes(token []byte) int {
-	text := inner(token)
-	if bytes.IndexByte(text, '\\') >= 0 {
-		text = unquote(token)
-	}
-	return utf8.RuneCount(text)
-}
+func runes(token []byte) int { return utf8.RuneCount(unquote(token)) }
 
 // appendCanonical appends a form of a value that is the same for two values if and only if JSON
 // Schema considers them equal. It is not JSON.
@@ -152,11 +146,10 @@ func pointerTo(doc []byte, offset int) string {
 		object := doc[at] == '{'
 		index := 0
 		for at = skipSpace(doc, at+1); at < len(doc) && doc[at] != '}' && doc[at] != ']'; index++ {
-			start, name := at, []byte(nil)
+			var name []byte
 			if object {
-				at = skipString(doc, at)
-				name = doc[start:at]
-				at = skipSpace(doc, skipSpace(doc, at)+1)
+				nameEnd, valueAt := member(doc, at)
+				name, at = doc[at:nameEnd], valueAt
 			}
 			end := skipValue(doc, at)
 			if offset < end {
@@ -166,10 +159,7 @@ func pointerTo(doc []byte, offset int) string {
 				}
 				break
 			}
-			at = skipSpace(doc, end)
-			if at < len(doc) && doc[at] == ',' {
-				at = skipSpace(doc, at+1)
-			}
+			at = next(doc, end)
 		}
 	}
 	return string(path)
