@@ -223,7 +223,7 @@ func checkScopes(ctx context.Context, caller *mcp.Principal, needs []Scopes) err
 	if caller != nil {
 		g.scopes = caller.Scopes
 	}
-	authorized := authorizedContextFrom(ctx)
+	authorized, _ := ctx.Value(authorizedContextKey{}).(*authorizedContext)
 	if authorized != nil {
 		g.implies = authorized.guard.opts.Implies
 	}

@@ -228,7 +228,6 @@ func verifyWith(signed *jose.JSONWebSignature, keys *keySet, h tokenHeader) ([]b
 	return nil, false
 }
 
-// tokenClaims are the claims of an access token or an introspection response.
 type tokenClaims struct {
 	Issuer    string         `json:"iss"`
 	Subject   string         `json:"sub"`

@@ -156,13 +156,11 @@ func (f *Fetcher) HTTPClient() *http.Client {
 	}
 }
 
-// A guard is a Fetcher as a RoundTripper.
 type guard struct{ fetcher *Fetcher }
 
 func (g guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	f := g.fetcher
-	err := f.policy.check(req.URL)
-	if err != nil {
+	if err := f.policy.check(req.URL); err != nil {
 		if req.Body != nil {
 			_ = req.Body.Close()
 		}
@@ -185,10 +183,7 @@ type boundedBody struct {
 }
 
 func (b *boundedBody) Read(p []byte) (int, error) {
-	if len(p) > b.left+1 {
-		p = p[:b.left+1]
-	}
-	n, err := b.ReadCloser.Read(p)
+	n, err := b.ReadCloser.Read(p[:min(len(p), b.left+1)])
 	if n > b.left {
 		return b.left, errTooLarge
 	}
@@ -231,7 +226,6 @@ func (f *Fetcher) exchange(
 	}
 }
 
-// redirectTarget returns the URL of a redirect that may be followed.
 func redirectTarget(method string, from *url.URL, location string) (*url.URL, error) {
 	if method != http.MethodGet {
 		return nil, errors.New("a redirect of a POST is not followed")

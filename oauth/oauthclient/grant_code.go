@@ -203,10 +203,8 @@ func (l *login) run(ctx context.Context) (set *TokenSet, err error) {
 		return nil, err
 	}
 	set, err = l.tokenEndpoint(l.client).request(ctx, url.Values{
-		"grant_type":    {"authorization_code"},
-		"code":          {code},
-		"redirect_uri":  {l.redirectURI},
-		"code_verifier": {l.verifier},
+		"grant_type": {"authorization_code"}, "code": {code},
+		"redirect_uri": {l.redirectURI}, "code_verifier": {l.verifier},
 	})
 	if err != nil {
 		return nil, err
@@ -293,10 +291,10 @@ func (l *login) authorizationCode(response url.Values) (string, error) {
 	case !response.Has("iss") && l.discovery.Server.SupportsIssuerParameter:
 		return bad("iss is missing, which the authorization server always sends")
 	case response.Get("error") != "":
-		secrets := []string{l.state, l.verifier}
+		secrets, description := []string{l.state, l.verifier}, response.Get("error_description")
 		return "", &LoginError{
 			Code:        oauthfetch.CleanTextWithout(response.Get("error"), oauthfetch.MaxErrorCode, secrets),
-			Description: oauthfetch.CleanTextWithout(response.Get("error_description"), oauthfetch.MaxErrorText, secrets),
+			Description: oauthfetch.CleanTextWithout(description, oauthfetch.MaxErrorText, secrets),
 		}
 	case response.Get("code") == "" || len(response.Get("code")) > maxCode:
 		return bad(fmt.Sprintf("code must have 1 to %d bytes", maxCode))

@@ -113,8 +113,8 @@ type Transport struct {
 func NewTransport(endpoint string, opts *TransportOptions) *Transport {
 	o := *cmp.Or(opts, new(TransportOptions))
 	t := &Transport{
-		base: o.Base, fetcher: (*oauthfetch.Fetcher)(o.Fetcher), authorizer: o.Authorizer, grant: o.Grant, client: o.Client,
-		scopes: o.Scopes, wholeOrigin: o.WholeOrigin, failures: map[string]*failedAttempt{},
+		base: o.Base, fetcher: (*oauthfetch.Fetcher)(o.Fetcher), authorizer: o.Authorizer, grant: o.Grant,
+		client: o.Client, scopes: o.Scopes, wholeOrigin: o.WholeOrigin, failures: map[string]*failedAttempt{},
 	}
 	if t.base == nil {
 		t.base = newBase()
@@ -172,7 +172,7 @@ func (t *Transport) covers(u *url.URL) bool {
 	if !netx.SameOrigin(u, t.endpoint) {
 		return false
 	}
-	if t.wholeOrigin || isSamePath(u, t.endpoint) {
+	if t.wholeOrigin || cmp.Or(u.EscapedPath(), "/") == cmp.Or(t.endpoint.EscapedPath(), "/") {
 		return true
 	}
 	t.mu.Lock()
