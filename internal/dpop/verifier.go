@@ -158,8 +158,7 @@ func (v *Verifier) Verify(r *http.Request, target *url.URL, token, thumbprint st
 	if err != nil {
 		return v.nonceAt(now), err
 	}
-	nonce, err = v.checkNonce(claims.Nonce, now)
-	if err != nil {
+	if nonce, err = v.checkNonce(claims.Nonce, now); err != nil {
 		return nonce, err
 	}
 	// This is last, so that only the holders of a token fill the cache.

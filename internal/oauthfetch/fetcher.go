@@ -212,7 +212,7 @@ func (f *Fetcher) exchange(
 	}
 	for redirects := 0; ; redirects++ {
 		r, err := f.exchangeOnce(ctx, method, target, header, body)
-		if err != nil || !isRedirect(r.Status) {
+		if err != nil || !slices.Contains([]int{301, 302, 303, 307, 308}, r.Status) {
 			return r, err
 		}
 		next, err := redirectTarget(method, target, r.Header.Get("Location"))
@@ -263,22 +263,6 @@ func (f *Fetcher) exchangeOnce(
 	return &Response{URL: ShownURL(target), Status: resp.StatusCode, Header: resp.Header, Body: data}, nil
 }
 
-func isRedirect(status int) bool { return slices.Contains([]int{301, 302, 303, 307, 308}, status) }
-
-// checkJSONType returns an error if the Content-Type is not JSON. It may be missing.
-func checkJSONType(header http.Header) error {
-	text := header.Get("Content-Type")
-	if text == "" {
-		return nil
-	}
-	kind, _, err := mime.ParseMediaType(text)
-	kind, isApplication := strings.CutPrefix(kind, "application/")
-	if err != nil || !isApplication || kind != "json" && !strings.HasSuffix(kind, "+json") {
-		return errors.New("the Content-Type of the response is not JSON")
-	}
-	return nil
-}
-
 // MaxDepth is how deep a JSON document may be nested. Metadata has two levels, a key set has four.
 const MaxDepth = 16
 
@@ -327,10 +311,13 @@ func withField(header http.Header, name, value string) http.Header {
 	return header
 }
 
-// Decode decodes the body as [Decode] does, and checks that the Content-Type is JSON.
+// Decode decodes the body as [Decode] does, and checks that the Content-Type is JSON or missing.
 func (r *Response) Decode(into any) error {
-	if err := checkJSONType(r.Header); err != nil {
-		return err
+	text := r.Header.Get("Content-Type")
+	kind, _, err := mime.ParseMediaType(text)
+	kind, isApplication := strings.CutPrefix(kind, "application/")
+	if text != "" && (err != nil || !isApplication || kind != "json" && !strings.HasSuffix(kind, "+json")) {
+		return errors.New("the Content-Type of the response is not JSON")
 	}
 	return Decode(r.Body, into)
 }

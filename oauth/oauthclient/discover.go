@@ -92,7 +92,6 @@ func (s *search) run(ctx context.Context, q *discoveryQuery) (*discovery, error)
 	return s.fromOrigin(ctx)
 }
 
-// metadataAddress returns the resource_metadata of a challenge, if it can be used.
 func (s *search) metadataAddress(ch *oauth.Challenge) (address string, isNamed bool) {
 	if ch == nil || ch.Params["resource_metadata"] == "" {
 		return "", false
@@ -156,7 +155,6 @@ func (s *search) fetch(ctx context.Context, address string, into any) (found boo
 	return false, nil
 }
 
-// fromResource finds the authorization server that the metadata of the resource names.
 func (s *search) fromResource(
 	ctx context.Context, m *oauth.ResourceMetadata, at string, prefer []string,
 ) (*discovery, error) {

@@ -48,8 +48,7 @@ func newNeed(res *http.Response, used *TokenSet) *need {
 		n.revision = res.Request.Header.Get(headerRevision)
 	}
 	all := oauth.ParseChallenges(res.Header)
-	n.challenge = chooseChallenge(all)
-	if n.challenge != nil {
+	if n.challenge = chooseChallenge(all); n.challenge != nil {
 		n.scopes = boundedScopes(n.challenge.Params["scope"])
 	}
 	if res.StatusCode == http.StatusUnauthorized {
