@@ -97,7 +97,6 @@ func writeQuoted(b *strings.Builder, text string) {
 	b.WriteByte('"')
 }
 
-// A challengeParser parses one field value.
 type challengeParser struct{ rest string }
 
 // challenge parses the next challenge. It is ambiguous if a parameter appears twice.
@@ -115,7 +114,7 @@ func (p *challengeParser) challenge() (c Challenge, unambiguous, ok bool) {
 	if c.Token68, ok = p.token68(); ok {
 		return c, true, true
 	}
-	unambiguous = true
+	unambiguous, c.Params = true, map[string]string{}
 	for n := 0; ; n++ {
 		name, more := p.paramName(n == 0)
 		if !more {
@@ -125,12 +124,8 @@ func (p *challengeParser) challenge() (c Challenge, unambiguous, ok bool) {
 		if !ok || n == maxChallengeParams {
 			return c, false, false
 		}
-		if c.Params == nil {
-			c.Params = map[string]string{}
-		}
-		if _, twice := c.Params[name]; twice {
-			unambiguous = false
-		}
+		_, twice := c.Params[name]
+		unambiguous = unambiguous && !twice
 		c.Params[name] = value
 	}
 }
@@ -214,7 +209,6 @@ func (p *challengeParser) token() string {
 	return text
 }
 
-// skip skips the bytes of a set and returns their number.
 func (p *challengeParser) skip(set string) int {
 	after := strings.TrimLeft(p.rest, set)
 	n := len(p.rest) - len(after)

@@ -39,7 +39,6 @@ const (
 	minRetryInterval = 5 * time.Second
 )
 
-// A verificationKey is a public key of a set.
 type verificationKey struct {
 	id         string
 	algorithms []jose.SignatureAlgorithm // that it may verify
@@ -91,19 +90,14 @@ func parseKeys(raw []jsontext.Value, allowed []jose.SignatureAlgorithm) *keySet 
 // allowsVerify reports whether the key_ops of a key, if there are any, include verify.
 func allowsVerify(jwk []byte) bool {
 	ops, ok := jsonscan.Get(jwk, "key_ops")
-	if !ok {
-		return true
-	}
-	return slices.Contains(oauthwire.Strings(ops), "verify")
+	return !ok || slices.Contains(oauthwire.Strings(ops), "verify")
 }
 
 // algorithmsOfKey returns the algorithms that a key can verify: none for a secret, a published
 // private key or a weak key.
 func algorithmsOfKey(jwk *jose.JSONWebKey) []jose.SignatureAlgorithm {
-	if !jwk.IsPublic() || !jwk.Valid() {
-		return nil
-	}
-	if key, ok := jwk.Key.(*rsa.PublicKey); ok && key.N.BitLen() > maxRSABits {
+	key, isRSA := jwk.Key.(*rsa.PublicKey)
+	if !jwk.IsPublic() || !jwk.Valid() || isRSA && key.N.BitLen() > maxRSABits {
 		return nil
 	}
 	algorithms, _ := jwskey.Algorithms(jwk.Key)

@@ -91,7 +91,6 @@ func Require(v Verifier, metadata ResourceMetadata, opts *RequireOptions) func(h
 	}
 }
 
-// A guard authorizes the requests to a resource.
 type guard struct {
 	verifier      Verifier
 	opts          RequireOptions
@@ -156,7 +155,6 @@ func (g *guard) prepareProofs(metadata *ResourceMetadata) (err error) {
 	return nil
 }
 
-// checkSchemes refuses http URLs, except at loopback addresses.
 func (g *guard) checkSchemes(metadata *ResourceMetadata) error {
 	if g.opts.InsecureHTTP {
 		return nil
@@ -174,7 +172,8 @@ func (g *guard) serve(w http.ResponseWriter, r *http.Request, next http.Handler)
 	case g.resource.isWellKnown(r.URL.Path):
 		g.resource.ServeHTTP(w, r) // or 404, so that clients see that there is no metadata
 		return
-	case isPreflight(r):
+	case r.Method == http.MethodOptions && r.Header.Get("Origin") != "" &&
+		r.Header.Get("Access-Control-Request-Method") != "": // CORS preflight
 		next.ServeHTTP(w, withoutToken(r.Context(), r))
 		return
 	}
@@ -189,12 +188,6 @@ func (g *guard) serve(w http.ResponseWriter, r *http.Request, next http.Handler)
 	g.refuse(w, r, creds.scheme, no)
 }
 
-func isPreflight(r *http.Request) bool {
-	return r.Method == http.MethodOptions &&
-		r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
-}
-
-// An authorizedContext is the context of an authorized request.
 type authorizedContext struct {
 	context.Context // with the principal
 	guard           *guard
@@ -203,11 +196,6 @@ type authorizedContext struct {
 }
 
 type authorizedContextKey struct{}
-
-func authorizedContextFrom(ctx context.Context) *authorizedContext {
-	a, _ := ctx.Value(authorizedContextKey{}).(*authorizedContext)
-	return a
-}
 
 func (a *authorizedContext) Value(key any) any {
 	if key == (authorizedContextKey{}) {
@@ -257,7 +245,7 @@ func (g *guard) checkToken(t *Token) error {
 	case t.configured:
 	case !slices.Contains(g.opts.Issuers, t.Issuer):
 		return invalidToken("invalid issuer %.100q: must be one of RequireOptions.Issuers", t.Issuer)
-	case g.resource.isFor(t.Audience):
+	case slices.ContainsFunc(t.Audience, func(a string) bool { return canonicalURI(a) == g.resource.name }):
 	case slices.ContainsFunc(t.Audience, func(a string) bool { return slices.Contains(g.opts.Audiences, a) }):
 	default:
 		return invalidToken("invalid audience %.200q: must contain the URL of the resource", t.Audience)
@@ -290,7 +278,8 @@ func (g *guard) checkProof(w http.ResponseWriter, r *http.Request, creds credent
 }
 
 func (g *guard) forward(w http.ResponseWriter, r *http.Request, next http.Handler, authorized *authorizedContext) {
-	if isStream(r) {
+	// The header can be trusted: a body that differs from it is refused.
+	if r.Method == http.MethodGet || r.Header.Get("Mcp-Method") == methodSubscriptionsListen {
 		if end, bounded := g.streamEnd(authorized.token); bounded {
 			ctx, stop := context.WithDeadlineCause(authorized.Context, end, errTokenRecheck)
 			defer stop()
@@ -301,12 +290,6 @@ func (g *guard) forward(w http.ResponseWriter, r *http.Request, next http.Handle
 }
 
 var errTokenRecheck = fmt.Errorf("%w: the access token must be sent again", mcp.ErrClosed)
-
-// isStream reports whether a request opens a stream. The header can be trusted: a body that differs
-// from it is refused.
-func isStream(r *http.Request) bool {
-	return r.Method == http.MethodGet || r.Header.Get("Mcp-Method") == methodSubscriptionsListen
-}
 
 func (g *guard) streamEnd(t *Token) (end time.Time, bounded bool) {
 	longest := g.opts.MaxStream

@@ -19,7 +19,6 @@ const insufficientScope = "the token lacks a scope that the operation needs"
 // retryAfterSeconds is for requests whose token could not be verified.
 const retryAfterSeconds = "5"
 
-// A denial describes the refusal of a request.
 type denial struct {
 	status      int
 	code        string // of the error, empty for a request without a token
@@ -51,7 +50,8 @@ func (g *guard) refuse(w http.ResponseWriter, r *http.Request, scheme string, no
 			g.opts.Logger.ErrorContext(r.Context(), "oauth: access token not verified", "error", no.cause)
 		}
 		head.Set("Retry-After", retryAfterSeconds)
-		body["error"], body["error_description"] = "temporarily_unavailable", "the access token cannot be verified at the moment"
+		body["error"] = "temporarily_unavailable"
+		body["error_description"] = "the access token cannot be verified at the moment"
 	} else {
 		level := slog.LevelInfo
 		if no.code == "" {
@@ -116,7 +116,6 @@ func (g *guard) challenge(scheme string) Challenge {
 // maxForm bounds how much of a form is searched for a token, in bytes.
 const maxForm = 64 << 10
 
-// credentials are the token of a request and its scheme.
 type credentials struct {
 	scheme string // oauthwire.Bearer or oauthwire.DPoP
 	token  string
@@ -133,8 +132,7 @@ func readCredentials(r *http.Request) (credentials, *denial) {
 	if formContainsToken(r) {
 		return c, badRequest("the access token must be in the Authorization header, not in the body")
 	}
-	values := r.Header["Authorization"]
-	if len(values) > 1 {
+	if len(r.Header["Authorization"]) > 1 {
 		return c, badRequest("there must be only one Authorization header")
 	}
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")

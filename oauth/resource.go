@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/internal/netx"
@@ -69,9 +68,10 @@ func (p *protectedResource) describe(metadata *ResourceMetadata) error {
 	}
 	for _, issuer := range m.AuthorizationServers {
 		u, err := url.Parse(issuer)
-		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.ContainsAny(issuer, "?#") {
-			return fmt.Errorf("invalid AuthorizationServers: %q must be an http or https URL without query and fragment",
-				issuer)
+		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" ||
+			strings.ContainsAny(issuer, "?#") {
+			return fmt.Errorf(
+				"invalid AuthorizationServers: %q must be an http or https URL without query and fragment", issuer)
 		}
 	}
 	for _, scope := range m.ScopesSupported {
@@ -121,11 +121,6 @@ func (p *protectedResource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		head.Set("Allow", "GET, HEAD, OPTIONS")
 		w.WriteHeader(http.StatusMethodNotAllowed)
 	}
-}
-
-// isFor reports whether the resource is one of the audiences of a token.
-func (p *protectedResource) isFor(audience []string) bool {
-	return slices.ContainsFunc(audience, func(a string) bool { return canonicalURI(a) == p.name })
 }
 
 // canonicalURI returns the form in which URIs of resources are compared: scheme and host in lower

@@ -39,8 +39,7 @@ func (s Scopes) validate() error {
 // basic/authorization (2026-07-28), Refresh Tokens.
 func checkScope(scope string) error {
 	if scope == oauthwire.ScopeOffline {
-		return fmt.Errorf("invalid scope %s: only clients ask for it, a resource must not need it",
-			oauthwire.ScopeOffline)
+		return fmt.Errorf("invalid scope %s: only clients ask for it, a resource must not need it", scope)
 	}
 	if !oauthwire.IsNQChars(scope) {
 		return fmt.Errorf("invalid scope %q: must be printable ASCII without spaces, quotes and backslashes", scope)
@@ -174,7 +173,6 @@ func (r *ScopeRules) needs(req *mcp.Request) []Scopes {
 	return needs
 }
 
-// stringMember returns a string member of an object, empty if there is none.
 func stringMember(obj []byte, key string) string {
 	raw, _ := jsonscan.Get(obj, key)
 	text, _ := jsonscan.Unquote(raw)
@@ -226,7 +224,7 @@ func checkScopes(ctx context.Context, caller *mcp.Principal, needs []Scopes) err
 	if caller != nil {
 		g.scopes = caller.Scopes
 	}
-	authorized := authorizedContextFrom(ctx)
+	authorized, _ := ctx.Value(authorizedContextKey{}).(*authorizedContext)
 	if authorized != nil {
 		g.implies = authorized.guard.opts.Implies
 	}

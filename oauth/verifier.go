@@ -89,7 +89,9 @@ func invalidToken(format string, args ...any) error {
 }
 
 func (t *Token) principal() *mcp.Principal {
-	return &mcp.Principal{Issuer: t.Issuer, Subject: t.Subject, ClientID: t.ClientID, Scopes: t.Scopes, Claims: t.Claims}
+	return &mcp.Principal{
+		Issuer: t.Issuer, Subject: t.Subject, ClientID: t.ClientID, Scopes: t.Scopes, Claims: t.Claims,
+	}
 }
 
 // checkIdentity refuses a token without a subject or with an ambiguous identity.

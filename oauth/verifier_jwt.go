@@ -228,7 +228,6 @@ func verifyWith(signed *jose.JSONWebSignature, keys *keySet, h tokenHeader) ([]b
 	return nil, false
 }
 
-// tokenClaims are the claims of an access token or an introspection response.
 type tokenClaims struct {
 	Issuer    string         `json:"iss"`
 	Subject   string         `json:"sub"`
@@ -253,7 +252,6 @@ type tokenClaims struct {
 	Use      string         `json:"token_use"`
 }
 
-// readClaims checks the claims of a genuine token.
 func (v *JWTVerifier) readClaims(payload []byte, h tokenHeader) (*Token, error) {
 	var c tokenClaims
 	if err := oauthfetch.Decode(payload, &c); err != nil {
@@ -273,14 +271,9 @@ func (v *JWTVerifier) readClaims(payload []byte, h tokenHeader) (*Token, error) 
 
 // token returns the Token of the claims; raw is the object that they were read from.
 func (c *tokenClaims) token(raw []byte) (*Token, error) {
-	t := &Token{
-		Issuer: c.Issuer, Subject: c.Subject,
-		ClientID: cmp.Or(c.ClientID, c.Party, c.CID, c.AppID),
-		Audience: oauthwire.Strings(c.Audience),
-	}
-	if t.Subject == "" {
-		t.Subject = t.ClientID // a client that acts for itself
-	}
+	t := &Token{Issuer: c.Issuer, Audience: oauthwire.Strings(c.Audience)}
+	t.ClientID = cmp.Or(c.ClientID, c.Party, c.CID, c.AppID)
+	t.Subject = cmp.Or(c.Subject, t.ClientID) // a client may act for itself
 	for _, claim := range []jsontext.Value{c.Scope, c.Scp} {
 		for _, text := range oauthwire.Strings(claim) {
 			t.Scopes = append(t.Scopes, strings.Fields(text)...)

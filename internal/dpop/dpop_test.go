@@ -436,7 +436,7 @@ func TestProofNonces(t *testing.T) {
 	}
 	other := testVerifier(t, &VerifierOptions{Nonces: true, NonceKey: []byte(strings.Repeat("n", minNonceKey))})
 	other.now = clock
-	p.LearnFromResource(target, http.Header{"Dpop-Nonce": {other.currentNonce(now)}})
+	p.LearnFromResource(target, http.Header{"Dpop-Nonce": {other.nonceAt(now)}})
 	if _, err := try(); !errors.As(err, &fault) || fault.Code != oauthwire.UseDPoPNonce {
 		t.Errorf("with a nonce that somebody else made: %v", err)
 	}

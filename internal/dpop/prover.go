@@ -81,12 +81,8 @@ func NewProver(opts *ProverOptions) (*Prover, error) {
 		return nil, fmt.Errorf("oauth: invalid DPoPOptions.Key: %w", err)
 	}
 	return &Prover{
-		signer:        signer,
-		algorithm:     string(algorithms[0]),
-		thumbprint:    base64.RawURLEncoding.EncodeToString(thumbprint),
-		acceptsBearer: o.InsecureAllowBearer,
-		now:           time.Now,
-		nonces:        map[nonceKey]string{},
+		signer: signer, algorithm: string(algorithms[0]), acceptsBearer: o.InsecureAllowBearer, now: time.Now,
+		thumbprint: base64.RawURLEncoding.EncodeToString(thumbprint), nonces: map[nonceKey]string{},
 	}, nil
 }
 
@@ -107,11 +103,8 @@ type proofClaims struct {
 // authorization server.
 func (p *Prover) Prove(method string, target *url.URL, token string) (string, error) {
 	claims := proofClaims{
-		ID:       oauthwire.NewJWTID(),
-		Method:   method,
-		Target:   proofTarget(target),
-		IssuedAt: float64(p.now().Unix()),
-		Nonce:    p.nonce(target, token != ""),
+		ID: oauthwire.NewJWTID(), Method: method, Target: proofTarget(target),
+		IssuedAt: float64(p.now().Unix()), Nonce: p.nonce(target, token != ""),
 	}
 	if token != "" {
 		claims.TokenHash = tokenHash(token)
@@ -200,17 +193,12 @@ func (p *Prover) CheckTokenType(tokenType string) error {
 
 // proofTarget returns the htu claim for a URL: without query and fragment, and with a path.
 func proofTarget(u *url.URL) string {
-	t := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}
-	if t.Path == "" {
-		t.Path = "/" // as it is sent
-	}
-	return t.String()
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: cmp.Or(u.Path, "/"), RawPath: u.RawPath}).String()
 }
 
 // Header carries a proof, HeaderNonce the nonce for the next proof.
 const Header, HeaderNonce = "DPoP", "DPoP-Nonce"
 
-// typeProof is the typ of a proof.
 const typeProof = "dpop+jwt"
 
 // maxNonce bounds a nonce, in bytes: it goes into a header with every request.

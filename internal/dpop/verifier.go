@@ -137,11 +137,11 @@ func (v *Verifier) Verify(r *http.Request, target *url.URL, token, thumbprint st
 	now := v.now()
 	values := r.Header.Values(Header)
 	if len(values) != 1 {
-		return v.currentNonce(now), invalidProof("%d DPoP headers: must be exactly one", len(values))
+		return v.nonceAt(now), invalidProof("%d DPoP headers: must be exactly one", len(values))
 	}
 	claims, key, err := v.open(values[0])
 	if err != nil {
-		return v.currentNonce(now), err
+		return v.nonceAt(now), err
 	}
 	switch {
 	case claims.Method != r.Method:
@@ -156,10 +156,9 @@ func (v *Verifier) Verify(r *http.Request, target *url.URL, token, thumbprint st
 		err = checkAge(claims.IssuedAt, now)
 	}
 	if err != nil {
-		return v.currentNonce(now), err
+		return v.nonceAt(now), err
 	}
-	nonce, err = v.checkNonce(claims.Nonce, now)
-	if err != nil {
+	if nonce, err = v.checkNonce(claims.Nonce, now); err != nil {
 		return nonce, err
 	}
 	// This is last, so that only the holders of a token fill the cache.
@@ -223,7 +222,7 @@ func (v *Verifier) checkNonce(got string, now time.Time) (next string, err error
 	if v.nonceKey == nil {
 		return "", nil
 	}
-	current := v.currentNonce(now)
+	current := v.nonceAt(now)
 	switch {
 	case hmac.Equal([]byte(got), []byte(current)):
 		return "", nil
@@ -233,16 +232,12 @@ func (v *Verifier) checkNonce(got string, now time.Time) (next string, err error
 	return current, &ProofError{oauthwire.UseDPoPNonce, "nonce must be that of the DPoP-Nonce header"}
 }
 
-func (v *Verifier) currentNonce(now time.Time) string {
+// nonceAt derives the nonce of a time from the key, so that processes with the same key need not
+// share state. It is empty if nonces are not required.
+func (v *Verifier) nonceAt(t time.Time) string {
 	if v.nonceKey == nil {
 		return ""
 	}
-	return v.nonceAt(now)
-}
-
-// nonceAt derives the nonce of a time from the key, so that processes with the same key need not
-// share state.
-func (v *Verifier) nonceAt(t time.Time) string {
 	mac := hmac.New(sha256.New, v.nonceKey)
 	mac.Write(binary.BigEndian.AppendUint64([]byte("dpop nonce "), uint64(t.Unix()/int64(nonceLifetime/time.Second))))
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:nonceSize])

@@ -156,13 +156,11 @@ func (f *Fetcher) HTTPClient() *http.Client {
 	}
 }
 
-// A guard is a Fetcher as a RoundTripper.
 type guard struct{ fetcher *Fetcher }
 
 func (g guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	f := g.fetcher
-	err := f.policy.check(req.URL)
-	if err != nil {
+	if err := f.policy.check(req.URL); err != nil {
 		if req.Body != nil {
 			_ = req.Body.Close()
 		}
@@ -185,10 +183,7 @@ type boundedBody struct {
 }
 
 func (b *boundedBody) Read(p []byte) (int, error) {
-	if len(p) > b.left+1 {
-		p = p[:b.left+1]
-	}
-	n, err := b.ReadCloser.Read(p)
+	n, err := b.ReadCloser.Read(p[:min(len(p), b.left+1)])
 	if n > b.left {
 		return b.left, errTooLarge
 	}
@@ -217,7 +212,7 @@ func (f *Fetcher) exchange(
 	}
 	for redirects := 0; ; redirects++ {
 		r, err := f.exchangeOnce(ctx, method, target, header, body)
-		if err != nil || !isRedirect(r.Status) {
+		if err != nil || !slices.Contains([]int{301, 302, 303, 307, 308}, r.Status) {
 			return r, err
 		}
 		next, err := redirectTarget(method, target, r.Header.Get("Location"))
@@ -231,7 +226,6 @@ func (f *Fetcher) exchange(
 	}
 }
 
-// redirectTarget returns the URL of a redirect that may be followed.
 func redirectTarget(method string, from *url.URL, location string) (*url.URL, error) {
 	if method != http.MethodGet {
 		return nil, errors.New("a redirect of a POST is not followed")
@@ -267,22 +261,6 @@ func (f *Fetcher) exchangeOnce(
 		return nil, &Error{URL: ShownURL(target), Status: resp.StatusCode, Err: withoutPeerText(err)}
 	}
 	return &Response{URL: ShownURL(target), Status: resp.StatusCode, Header: resp.Header, Body: data}, nil
-}
-
-func isRedirect(status int) bool { return slices.Contains([]int{301, 302, 303, 307, 308}, status) }
-
-// checkJSONType returns an error if the Content-Type is not JSON. It may be missing.
-func checkJSONType(header http.Header) error {
-	text := header.Get("Content-Type")
-	if text == "" {
-		return nil
-	}
-	kind, _, err := mime.ParseMediaType(text)
-	kind, isApplication := strings.CutPrefix(kind, "application/")
-	if err != nil || !isApplication || kind != "json" && !strings.HasSuffix(kind, "+json") {
-		return errors.New("the Content-Type of the response is not JSON")
-	}
-	return nil
 }
 
 // MaxDepth is how deep a JSON document may be nested. Metadata has two levels, a key set has four.
@@ -333,10 +311,13 @@ func withField(header http.Header, name, value string) http.Header {
 	return header
 }
 
-// Decode decodes the body as [Decode] does, and checks that the Content-Type is JSON.
+// Decode decodes the body as [Decode] does, and checks that the Content-Type is JSON or missing.
 func (r *Response) Decode(into any) error {
-	if err := checkJSONType(r.Header); err != nil {
-		return err
+	text := r.Header.Get("Content-Type")
+	kind, _, err := mime.ParseMediaType(text)
+	kind, isApplication := strings.CutPrefix(kind, "application/")
+	if text != "" && (err != nil || !isApplication || kind != "json" && !strings.HasSuffix(kind, "+json")) {
+		return errors.New("the Content-Type of the response is not JSON")
 	}
 	return Decode(r.Body, into)
 }

@@ -21,7 +21,6 @@ const MaxURL = 4 << 10
 // sourceScopeLifetime is how long the scope of a server is cached: longer than a discovery takes.
 const sourceScopeLifetime = time.Minute
 
-// A policy decides what may be fetched.
 type policy struct {
 	allowed    map[string]bool // hosts, with a port or without
 	anyAddress bool
@@ -97,7 +96,6 @@ func ParseURL(text string) (*url.URL, error) {
 // CheckURL is [Fetcher.CheckURL] of a Fetcher without options.
 func CheckURL(text string) (*url.URL, error) { return (&policy{}).checkText(text) }
 
-// checkText is check for a URL in a document.
 func (p *policy) checkText(text string) (*url.URL, error) {
 	u, err := ParseURL(text)
 	if err == nil {
@@ -120,7 +118,8 @@ func (p *policy) check(u *url.URL) error {
 		return err
 	}
 	if u.Scheme == "http" && !p.allowsPlain(u) {
-		return refuse(`scheme "http": must be https, unless it is on this machine and a server on this machine names it`)
+		return refuse(
+			`scheme "http": must be https, unless it is on this machine and a server on this machine names it`)
 	}
 	if a, err := netip.ParseAddr(u.Hostname()); err == nil {
 		return p.checkLiteral(u, a)
@@ -160,7 +159,6 @@ func (p *policy) checkLiteral(u *url.URL, a netip.Addr) error {
 	return nil
 }
 
-// allowsPlain reports whether a URL may be http.
 func (p *policy) allowsPlain(u *url.URL) bool {
 	return p.anyAddress || netx.IsLoopback(u.Hostname()) && p.source != nil && netx.IsLoopback(p.source.host)
 }
@@ -174,7 +172,6 @@ func (p *policy) isAllowed(host string) bool {
 	return err == nil && (p.allowed[host] || p.allowed[name] || strings.Contains(name, ":") && p.allowed["["+name+"]"])
 }
 
-// A dialInfo describes the request that a connection is for.
 type dialInfo struct {
 	host  string // of the URL, lower case, with its port
 	plain bool   // by http
@@ -207,7 +204,6 @@ func (p *policy) dial(ctx context.Context, network, address string) (net.Conn, e
 	})
 }
 
-// checkAddress refuses addresses that may not be connected to.
 func (p *policy) checkAddress(ctx context.Context, d *dialInfo, address string) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -273,7 +269,6 @@ func (p *policy) sourceScope(ctx context.Context) (NetworkScope, error) {
 	return s.scope, nil
 }
 
-// knownSourceScope is sourceScope without a lookup.
 func (p *policy) knownSourceScope() (scope NetworkScope, known bool) {
 	if p.source == nil {
 		return Public, true

@@ -67,7 +67,6 @@ func NewNetwork(t testing.TB) *Network {
 	return n
 }
 
-// A listener accepts the connections that are sent to it.
 type listener struct {
 	conns chan net.Conn
 	ctx   context.Context // ends when the listener is closed, and its connections with it

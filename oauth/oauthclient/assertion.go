@@ -40,7 +40,6 @@ type AssertionKey struct {
 	Algorithm string
 }
 
-// assertion returns a JWT that authenticates a client at an authorization server.
 func (k *AssertionKey) assertion(clientID, issuer string, supported []string, now time.Time) (string, error) {
 	if k == nil || k.Key == nil {
 		return "", errors.New("oauth: the authorization server requires a signed assertion (private_key_jwt): set " +

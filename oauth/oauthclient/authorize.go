@@ -48,7 +48,6 @@ func (e *StepUpError) Error() string {
 		"authorization server granted %q", strings.Join(e.Scopes, " "), strings.Join(e.Granted, " "))
 }
 
-// authorize obtains the tokens that a flow needs.
 func (t *Transport) authorize(ctx context.Context, f *flow, n *need) (*outcome, error) {
 	current, err := t.reload(ctx)
 	if n.kind == needLogin && errors.Is(err, errUnreadable) {
@@ -171,7 +170,9 @@ func (t *Transport) obtain(ctx context.Context, f *flow, n *need, current *Token
 	if t.needsUser() && t.authorizer == nil {
 		return nil, t.loginRequired(n.scopes)
 	}
-	logouts := t.loggedOut()
+	t.mu.Lock()
+	logouts := t.logouts
+	t.mu.Unlock()
 	d, err := t.discover(ctx, n)
 	if err != nil {
 		return nil, err
@@ -242,15 +243,13 @@ func (t *Transport) wanted(n *need, d *discovery, current *TokenSet) []string {
 	return scopes
 }
 
-// needsUser reports whether the grant involves the user.
 func (t *Transport) needsUser() bool { return t.grant == codeGrant{} }
 
 func (t *Transport) loginRequired(scopes []string) error {
 	return &LoginRequiredError{Endpoint: oauthfetch.ShownURL(t.endpoint), Scopes: union(scopes, t.scopes)}
 }
 
-// tokenEndpoint returns the token endpoint of an authorization server. scope is that of the
-// discovery.
+// tokenEndpoint returns a token endpoint. scope is that of the discovery.
 func (t *Transport) tokenEndpoint(
 	server *oauth.ServerMetadata, client *Registration, resource string, scope oauthfetch.NetworkScope,
 ) *tokenEndpoint {

@@ -75,7 +75,6 @@ func (b *Browser) Listen(ctx context.Context, redirectURIs []string) (Callback, 
 	return listenCallback(ctx, b, redirectURIs)
 }
 
-// authorize opens the login page and waits for the response.
 func (b *Browser) authorize(ctx context.Context, login *LoginRequest, responses <-chan url.Values) (url.Values, error) {
 	if _, err := browser.Check(login.URL); err != nil {
 		return nil, fmt.Errorf("oauth: invalid login page: %w", err)

@@ -71,10 +71,6 @@ func (r *serverRecord) covers(u *url.URL) bool {
 	return netx.PathContains(above, u.EscapedPath())
 }
 
-func isSamePath(a, b *url.URL) bool {
-	return cmp.Or(a.EscapedPath(), "/") == cmp.Or(b.EscapedPath(), "/")
-}
-
 // storeKey returns a key of the store, which is a digest if the parts are too long.
 func storeKey(parts ...string) string {
 	key := strings.Join(parts, " ")
@@ -100,7 +96,6 @@ func tokensKey(issuer, resource string) string { return storeKey("tokens", issue
 
 func clientKey(issuer string) string { return storeKey("client", issuer) }
 
-// load reads a value from the store, nil if there is none.
 func load[T any](ctx context.Context, s Store, key string) (*T, error) {
 	data, err := s.Load(ctx, key)
 	if err != nil {
@@ -157,7 +152,6 @@ func (t *Transport) reload(ctx context.Context) (tokens *TokenSet, err error) {
 	return tokens, nil
 }
 
-// belongsToClient reports whether tokens are for the client and the key of this Transport.
 func (t *Transport) belongsToClient(tokens *TokenSet) bool {
 	switch {
 	case tokens == nil:
@@ -200,12 +194,6 @@ func (t *Transport) setTokens(tokens *TokenSet, logouts int) {
 	if t.logouts == logouts {
 		t.tokens = tokens
 	}
-}
-
-func (t *Transport) loggedOut() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.logouts
 }
 
 // currentTokens returns the tokens, nil if there are none. It renews expiring ones if that does not
@@ -268,7 +256,6 @@ func union(lists ...[]string) []string {
 	return all
 }
 
-// includes reports whether have contains all of want.
 func includes(have, want []string) bool {
 	return !slices.ContainsFunc(want, func(s string) bool { return !slices.Contains(have, s) })
 }
@@ -297,9 +284,8 @@ func (t *Transport) Status(ctx context.Context) (*LoginStatus, error) {
 	}
 	return &LoginStatus{
 		Endpoint: oauthfetch.ShownURL(t.endpoint), Issuer: tokens.Issuer, ClientID: tokens.ClientID,
-		Resource: tokens.Resource,
-		Scopes:   slices.Clone(tokens.Scopes), TokenType: tokens.TokenType, Expires: tokens.Expires,
-		Renewable: tokens.RefreshToken != "",
+		Resource: tokens.Resource, Scopes: slices.Clone(tokens.Scopes), TokenType: tokens.TokenType,
+		Expires: tokens.Expires, Renewable: tokens.RefreshToken != "",
 	}, nil
 }
 

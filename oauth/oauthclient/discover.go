@@ -24,7 +24,6 @@ const (
 	headerRevision = "Mcp-Protocol-Version"
 )
 
-// A discovery is the result of the discovery for one MCP server.
 type discovery struct {
 	// Resource is the server's own identifier, byte for byte. It is empty only in revision
 	// 2025-03-26, which has none.
@@ -42,7 +41,6 @@ type discovery struct {
 	scope oauthfetch.NetworkScope
 }
 
-// A discoveryQuery has the parameters of a discovery.
 type discoveryQuery struct {
 	Endpoint  string           // of the MCP server
 	Challenge *oauth.Challenge // of its response, nil if there was none
@@ -72,7 +70,6 @@ func discover(ctx context.Context, f *oauthfetch.Fetcher, q *discoveryQuery) (*d
 	return d, nil
 }
 
-// A search is one discovery in progress.
 type search struct {
 	fetcher  *oauthfetch.Fetcher
 	endpoint *url.URL
@@ -95,7 +92,6 @@ func (s *search) run(ctx context.Context, q *discoveryQuery) (*discovery, error)
 	return s.fromOrigin(ctx)
 }
 
-// metadataAddress returns the resource_metadata of a challenge, if it can be used.
 func (s *search) metadataAddress(ch *oauth.Challenge) (address string, isNamed bool) {
 	if ch == nil || ch.Params["resource_metadata"] == "" {
 		return "", false
@@ -132,18 +128,13 @@ func (s *search) resource(ctx context.Context, named string) (*oauth.ResourceMet
 	}
 	for _, address := range addresses {
 		var m oauth.ResourceMetadata
-		found, err := s.fetch(ctx, address, &m)
-		if err != nil {
-			return nil, "", err
-		}
-		if found {
-			return &m, address, nil
+		if found, err := s.fetch(ctx, address, &m); found || err != nil {
+			return &m, address, err
 		}
 	}
 	return nil, "", nil
 }
 
-// fetch fetches a document and reports whether there is one.
 func (s *search) fetch(ctx context.Context, address string, into any) (found bool, err error) {
 	_, err = s.fetcher.GetJSON(ctx, address, into)
 	failed, ok := errors.AsType[*oauth.FetchError](err)
@@ -164,7 +155,6 @@ func (s *search) fetch(ctx context.Context, address string, into any) (found boo
 	return false, nil
 }
 
-// fromResource finds the authorization server that the metadata of the resource names.
 func (s *search) fromResource(
 	ctx context.Context, m *oauth.ResourceMetadata, at string, prefer []string,
 ) (*discovery, error) {
@@ -190,9 +180,9 @@ func (s *search) fromResource(
 		if err != nil {
 			return nil, err
 		}
-		d := &discovery{Issuer: issuer, Server: server, Metadata: m}
-		d.Resource, d.ResourceScopes = m.Resource, m.ScopesSupported
-		return d, nil
+		return &discovery{
+			Resource: m.Resource, ResourceScopes: m.ScopesSupported, Issuer: issuer, Server: server, Metadata: m,
+		}, nil
 	}
 	return nil, fmt.Errorf("oauth: the authorization servers that the MCP server names: %w", oauth.ErrNoMetadata)
 }

@@ -18,7 +18,6 @@ import (
 // browser or ask an authorization server that has refused.
 const failureLifetime = 30 * time.Second
 
-// A needKind is why tokens are needed.
 type needKind uint8
 
 const (
@@ -28,7 +27,6 @@ const (
 	needLogin                   // the program called Login
 )
 
-// A need is the reason for an authorization.
 type need struct {
 	kind      needKind
 	used      *TokenSet        // the token that was refused; nil if there was none
@@ -50,8 +48,7 @@ func newNeed(res *http.Response, used *TokenSet) *need {
 		n.revision = res.Request.Header.Get(headerRevision)
 	}
 	all := oauth.ParseChallenges(res.Header)
-	n.challenge = chooseChallenge(all)
-	if n.challenge != nil {
+	if n.challenge = chooseChallenge(all); n.challenge != nil {
 		n.scopes = boundedScopes(n.challenge.Params["scope"])
 	}
 	if res.StatusCode == http.StatusUnauthorized {
@@ -80,10 +77,8 @@ func chooseChallenge(all []oauth.Challenge) *oauth.Challenge {
 	var best *oauth.Challenge
 	for i := range all {
 		c := &all[i]
-		if !c.Is(oauthwire.Bearer) && !c.Is(oauthwire.DPoP) {
-			continue
-		}
-		if best == nil || best.Params["resource_metadata"] == "" && c.Params["resource_metadata"] != "" {
+		isBetter := best == nil || best.Params["resource_metadata"] == "" && c.Params["resource_metadata"] != ""
+		if isBetter && (c.Is(oauthwire.Bearer) || c.Is(oauthwire.DPoP)) {
 			best = c
 		}
 	}
@@ -269,7 +264,6 @@ func (f *flow) enter(w *waiter) bool {
 	return true
 }
 
-// wait waits for the end of the flow or of ctx.
 func (f *flow) wait(ctx context.Context, w *waiter) error {
 	if w != nil {
 		defer f.leave(w)

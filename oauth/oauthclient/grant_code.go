@@ -203,10 +203,8 @@ func (l *login) run(ctx context.Context) (set *TokenSet, err error) {
 		return nil, err
 	}
 	set, err = l.tokenEndpoint(l.client).request(ctx, url.Values{
-		"grant_type":    {"authorization_code"},
-		"code":          {code},
-		"redirect_uri":  {l.redirectURI},
-		"code_verifier": {l.verifier},
+		"grant_type": {"authorization_code"}, "code": {code},
+		"redirect_uri": {l.redirectURI}, "code_verifier": {l.verifier},
 	})
 	if err != nil {
 		return nil, err
@@ -243,19 +241,20 @@ func (l *login) withOffline() []string {
 	return union(l.grantRequest.scopes, []string{oauthwire.ScopeOffline})
 }
 
-// page returns the URL of the login page. Spec: RFC 6749, section 4.1.1; RFC 7636, section 4.3; RFC
+// page returns the URL of the login page. Spec: RFC 6749, section 4.1.1; RFC 7636, section 4; RFC
 // 8707, section 2.1.
 func (l *login) page() (string, error) {
 	u, err := browser.Check(l.discovery.Server.AuthorizationEndpoint)
 	if err != nil {
 		return "", fmt.Errorf("oauth: invalid authorization_endpoint: %w", err)
 	}
+	challenge := sha256.Sum256([]byte(l.verifier))
 	q := u.Query()
 	q.Set("response_type", "code")
 	q.Set("client_id", l.client.ClientID)
 	q.Set("redirect_uri", l.redirectURI)
 	q.Set("state", l.state)
-	q.Set("code_challenge", challengeOf(l.verifier))
+	q.Set("code_challenge", base64.RawURLEncoding.EncodeToString(challenge[:]))
 	q.Set("code_challenge_method", "S256")
 	if len(l.scopes) > 0 {
 		q.Set("scope", strings.Join(l.scopes, " "))
@@ -293,10 +292,10 @@ func (l *login) authorizationCode(response url.Values) (string, error) {
 	case !response.Has("iss") && l.discovery.Server.SupportsIssuerParameter:
 		return bad("iss is missing, which the authorization server always sends")
 	case response.Get("error") != "":
-		secrets := []string{l.state, l.verifier}
+		secrets, description := []string{l.state, l.verifier}, response.Get("error_description")
 		return "", &LoginError{
 			Code:        oauthfetch.CleanTextWithout(response.Get("error"), oauthfetch.MaxErrorCode, secrets),
-			Description: oauthfetch.CleanTextWithout(response.Get("error_description"), oauthfetch.MaxErrorText, secrets),
+			Description: oauthfetch.CleanTextWithout(description, oauthfetch.MaxErrorText, secrets),
 		}
 	case response.Get("code") == "" || len(response.Get("code")) > maxCode:
 		return bad(fmt.Sprintf("code must have 1 to %d bytes", maxCode))
@@ -309,10 +308,4 @@ func newSecret() string {
 	var secret [32]byte
 	_, _ = rand.Read(secret[:]) // never fails
 	return base64.RawURLEncoding.EncodeToString(secret[:])
-}
-
-// challengeOf returns the S256 code challenge of a verifier. Spec: RFC 7636, section 4.2.
-func challengeOf(verifier string) string {
-	sum := sha256.Sum256([]byte(verifier))
-	return base64.RawURLEncoding.EncodeToString(sum[:])
 }

@@ -150,9 +150,7 @@ func (g *enterprise) identityProvider(ctx context.Context, r *grantRequest) (*to
 		}
 	}
 	return &tokenEndpoint{
-		fetcher:      fetcher,
-		server:       server,
+		fetcher: fetcher, server: server, key: g.ClientKey,
 		registration: &Registration{Issuer: g.Issuer, ClientID: g.ClientID, ClientSecret: g.ClientSecret},
-		key:          g.ClientKey,
 	}, nil
 }

@@ -200,7 +200,6 @@ func (t *Transport) documentClient(issuer string) *Registration {
 	return c
 }
 
-// describe returns the metadata for Dynamic Client Registration.
 func (t *Transport) describe(redirectURI string) *oauth.ClientMetadata {
 	m := t.client.Metadata
 	m.Name = t.programName()
@@ -213,7 +212,6 @@ func (t *Transport) describe(redirectURI string) *oauth.ClientMetadata {
 	return &m
 }
 
-// programName returns the name of the program, for users.
 func (t *Transport) programName() string {
 	return cmp.Or(t.client.Metadata.Name, strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"))
 }
@@ -229,7 +227,6 @@ func bothLoopbacks(redirectURI string) []string {
 	return []string{redirectURI, u.String()}
 }
 
-// clientOf returns the client that tokens were issued to.
 func (t *Transport) clientOf(ctx context.Context, tokens *TokenSet) (*Registration, error) {
 	c := &t.client
 	switch {

@@ -162,5 +162,4 @@ func isUnsupportedType(body []byte) bool {
 	return oauthfetch.Decode(body, &response) == nil && response.Code == "unsupported_token_type"
 }
 
-// probeTimeout bounds the request of probe.
 const probeTimeout = 10 * time.Second

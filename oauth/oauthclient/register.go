@@ -60,7 +60,8 @@ type RegistrationError struct {
 
 // Error returns the text of the authorization server.
 func (e *RegistrationError) Error() string {
-	return "oauth: the authorization server refused to register the client: " + describe(e.Code, e.Description, e.Status)
+	return "oauth: the authorization server refused to register the client: " +
+		describe(e.Code, e.Description, e.Status)
 }
 
 type registrationResponse struct {
@@ -75,7 +76,8 @@ type registrationResponse struct {
 // meta omits. A refusal is a *RegistrationError. Spec: RFC 7591, section 3;
 // basic/authorization/client-registration (2026-07-28).
 func register(
-	ctx context.Context, f *oauthfetch.Fetcher, server *oauth.ServerMetadata, meta *oauth.ClientMetadata, redirectURI string,
+	ctx context.Context, f *oauthfetch.Fetcher, server *oauth.ServerMetadata,
+	meta *oauth.ClientMetadata, redirectURI string,
 ) (*Registration, error) {
 	if server.RegistrationEndpoint == "" {
 		return nil, errors.New("oauth: the authorization server does not support Dynamic Client Registration")

@@ -178,7 +178,6 @@ func (s *writeBackStore) setUnsaved(key string, v *unsavedValue) *unsavedValue {
 	return v
 }
 
-// clearUnsaved forgets the unsaved value of a key, unless there is a newer one.
 func (s *writeBackStore) clearUnsaved(key string, v *unsavedValue) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -313,8 +313,7 @@ func isSendable(token string) bool {
 // lifetime returns the lifetime of the access token, zero if it is not known. Some servers send the
 // number as a string.
 func (r *tokenResponse) lifetime() time.Duration {
-	text := strings.Trim(string(r.ExpiresIn), `"`)
-	seconds, err := strconv.ParseFloat(text, 64)
+	seconds, err := strconv.ParseFloat(strings.Trim(string(r.ExpiresIn), `"`), 64)
 	if err != nil || !(seconds > 0) {
 		return 0
 	}

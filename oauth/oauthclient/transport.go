@@ -113,8 +113,8 @@ type Transport struct {
 func NewTransport(endpoint string, opts *TransportOptions) *Transport {
 	o := *cmp.Or(opts, new(TransportOptions))
 	t := &Transport{
-		base: o.Base, fetcher: (*oauthfetch.Fetcher)(o.Fetcher), authorizer: o.Authorizer, grant: o.Grant, client: o.Client,
-		scopes: o.Scopes, wholeOrigin: o.WholeOrigin, failures: map[string]*failedAttempt{},
+		base: o.Base, fetcher: (*oauthfetch.Fetcher)(o.Fetcher), authorizer: o.Authorizer, grant: o.Grant,
+		client: o.Client, scopes: o.Scopes, wholeOrigin: o.WholeOrigin, failures: map[string]*failedAttempt{},
 	}
 	if t.base == nil {
 		t.base = newBase()
@@ -172,7 +172,7 @@ func (t *Transport) covers(u *url.URL) bool {
 	if !netx.SameOrigin(u, t.endpoint) {
 		return false
 	}
-	if t.wholeOrigin || isSamePath(u, t.endpoint) {
+	if t.wholeOrigin || cmp.Or(u.EscapedPath(), "/") == cmp.Or(t.endpoint.EscapedPath(), "/") {
 		return true
 	}
 	t.mu.Lock()
@@ -276,7 +276,6 @@ func wantsNonce(p *dpop.Prover, target *url.URL, res *http.Response) bool {
 	})
 }
 
-// send sends a copy of the request, with a token if there is one.
 func (x *exchange) send(tokens *TokenSet) (*http.Response, error) {
 	req := x.req.WithContext(x.req.Context())
 	req.Header = x.req.Header.Clone()
@@ -342,7 +341,7 @@ type AuthorizeError struct {
 
 // Error names the server and the reason.
 func (e *AuthorizeError) Error() string {
-	return fmt.Sprintf("oauth: authorize a request to %s: %v", e.Endpoint, withoutPrefix(e.Err))
+	return fmt.Sprintf("oauth: authorize a request to %s: %v", e.Endpoint, strings.TrimPrefix(e.Err.Error(), "oauth: "))
 }
 
 // Unwrap returns Err.
@@ -350,8 +349,6 @@ func (e *AuthorizeError) Unwrap() error { return e.Err }
 
 // HTTPStatus returns Status, for callers that look for the method with [errors.As].
 func (e *AuthorizeError) HTTPStatus() int { return e.Status }
-
-func withoutPrefix(err error) string { return strings.TrimPrefix(err.Error(), "oauth: ") }
 
 // DPoPOptions configures tokens that are bound to a key (DPoP), so that a stolen token is of no
 // use. The zero value is right for programs that need not keep tokens after they end.
