@@ -161,7 +161,7 @@ func (p *poller) do(ctx context.Context, method string, responses json.RawMessag
 	return err
 }
 
-// retry calls f, which must be safe to repeat, until it succeeds or fails for good or for maxOutage.
+// retry calls f, which must be repeatable, until it succeeds or fails for good or for maxOutage.
 func (p *poller) retry(ctx context.Context, f func() error) error {
 	var attempts failures
 	backoff := firstRetry
