@@ -99,7 +99,8 @@ func TestConnectionsGoOnBehindABody(t *testing.T) {
 				if (id == 5 || id == 6) && got.status == http.StatusContinue {
 					got = conn.answer()
 				}
-				if want := fmt.Sprintf(`"id":%d,`, id); got.status != http.StatusOK || !strings.Contains(got.body, want) {
+				if want := fmt.Sprintf(`"id":%d,`, id); got.status != http.StatusOK ||
+					!strings.Contains(got.body, want) {
 					t.Errorf("%s, request %d: got %d %.200s", era, id, got.status, got.body)
 				}
 				if got.header.Get("Connection") != "" {

@@ -65,7 +65,8 @@ func TestAUTH09_ErrorsWithAChallenge(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := start(t, newChallenging(), nil)
-			call := `"method":"tools/call","params":{"name":"fail","arguments":` + tc.arguments + `,"_meta":{"progressToken":1`
+			call := `"method":"tools/call","params":{"name":"fail","arguments":` + tc.arguments +
+				`,"_meta":{"progressToken":1`
 			session := f.initialize(november2025)
 			for era, a := range map[string]answer{
 				"modern": f.do("POST", `{"jsonrpc":"2.0","id":7,`+call+`,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`,

@@ -81,7 +81,8 @@ func TestEachStreamIsKeptAlive(t *testing.T) {
 				for opened, n := time.Now(), 1; n <= 3; n++ {
 					buf := make([]byte, 100)
 					k, err := s.resp.Body.Read(buf)
-					if got := time.Since(opened); err != nil || !strings.HasPrefix(string(buf[:k]), ": ") || got != time.Duration(n)*time.Minute {
+					if got := time.Since(opened); err != nil || !strings.HasPrefix(string(buf[:k]), ": ") ||
+						got != time.Duration(n)*time.Minute {
 						t.Errorf("got %q, %v after %v; want a comment each minute", buf[:k], err, got)
 					}
 				}

@@ -1,7 +1,6 @@
 package mcphttp
 
 import (
-	stdjson "encoding/json"
 	"errors"
 	"net/http"
 	"sync"
@@ -114,12 +113,6 @@ func (s *eventStream) append(e sse.Event) (err error) {
 		return nil
 	}
 	return s.writePending()
-}
-
-func (s *eventStream) appendNotification(method string, params stdjson.RawMessage) error {
-	buf := encodeNotification(method, params)
-	defer buf.free()
-	return s.append(sse.Event{Data: buf.bytes})
 }
 
 // add opens the stream if necessary, and adds an event to the pending ones. The caller holds s.mu.

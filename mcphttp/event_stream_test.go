@@ -17,7 +17,8 @@ import (
 func burstCore(t *testing.T, notes int, sent func(n int)) mcp.Handler {
 	return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 		for n := range notes {
-			if err := req.Notify(ctx, "notifications/message", fmt.Appendf(nil, `{"level":"info","data":%d}`, n)); err != nil {
+			if err := req.Notify(ctx, "notifications/message", fmt.Appendf(nil, `{"level":"info","data":%d}`,
+				n)); err != nil {
 				t.Errorf("notification %d: %v", n, err)
 			}
 			sent(n)
@@ -43,7 +44,8 @@ func TestBurstOfNotificationsSharesWrites(t *testing.T) {
 	}
 	events := strings.Split(strings.TrimSuffix(w.Body.String(), "\n\n"), "\n\n")
 	if len(events) != notes+1 || !strings.Contains(events[len(events)-1], `"text":"done"`) {
-		t.Fatalf("got %d events, the last %.200q; want %d and the response", len(events), events[len(events)-1], notes+1)
+		t.Fatalf("got %d events, the last %.200q; want %d and the response", len(events), events[len(events)-1],
+			notes+1)
 	}
 	for n, event := range events[:notes] {
 		if !strings.Contains(event, fmt.Sprintf(`"data":%d}`, n)) {

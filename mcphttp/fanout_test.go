@@ -95,7 +95,10 @@ type fanout struct {
 
 func newFanout(t *testing.T) *fanout {
 	f := &fanout{t: t, server: mcp.NewServer("test", "1", &mcp.ServerOptions{Logger: quiet})}
-	f.tool = mcp.AddTool(f.server, &mcp.Tool{Name: "tool"}, func(context.Context, struct{}) (string, error) { return "", nil })
+	f.tool = mcp.AddTool(f.server, &mcp.Tool{Name: "tool"}, func(context.Context, struct{}) (string,
+		error) {
+		return "", nil
+	})
 	f.handler = mcphttp.NewHandler(f.server, &mcphttp.Options{Logger: quiet, KeepAlive: time.Hour})
 	f.ctx, f.leave = context.WithCancel(t.Context())
 	return f
@@ -122,9 +125,10 @@ func (f *fanout) request(method, body string, headers ...string) *http.Request {
 // listen opens a stream of either era.
 func (f *fanout) listen(version string) *listener {
 	l := &listener{header: http.Header{}}
-	r := f.request(http.MethodPost, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},`+
-		`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},`+
-		`"io.modelcontextprotocol/clientCapabilities":{}}}}`, len(f.listeners)),
+	r := f.request(http.MethodPost,
+		fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},`+
+			`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},`+
+			`"io.modelcontextprotocol/clientCapabilities":{}}}}`, len(f.listeners)),
 		"Mcp-Protocol-Version: "+version, "Mcp-Method: subscriptions/listen")
 	if version != modern {
 		r = f.request(http.MethodGet, "", "Mcp-Session-Id: "+f.session(version), "Mcp-Protocol-Version: "+version)
@@ -142,10 +146,12 @@ func (f *fanout) listen(version string) *listener {
 // session opens a session.
 func (f *fanout) session(version string) (id string) {
 	w := httptest.NewRecorder()
-	f.handler.ServeHTTP(w, f.request(http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+version+
-		`","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`))
+	f.handler.ServeHTTP(w, f.request(http.MethodPost,
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+version+
+			`","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`))
 	id = w.Header().Get("Mcp-Session-Id")
-	f.handler.ServeHTTP(httptest.NewRecorder(), f.request(http.MethodPost, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, "Mcp-Session-Id: "+id))
+	f.handler.ServeHTTP(httptest.NewRecorder(),
+		f.request(http.MethodPost, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, "Mcp-Session-Id: "+id))
 	return id
 }
 
@@ -176,7 +182,8 @@ func TestListenerThatDoesNotReadBlocksNothing(t *testing.T) {
 					t.Errorf("change %d: listener %d was told %d times", round, i, got)
 				}
 			}
-			mcp.AddTool(f.server, &mcp.Tool{Name: fmt.Sprint("more", round)}, func(context.Context, struct{}) (string, error) { return "", nil })
+			mcp.AddTool(f.server, &mcp.Tool{Name: fmt.Sprint("more", round)},
+				func(context.Context, struct{}) (string, error) { return "", nil })
 			f.listen(modern)
 			f.listen(november2025)
 			synctest.Wait()

@@ -118,7 +118,10 @@ func (s *script) addTools() {
 		Text string `json:"text,omitempty"`
 	}
 	add := func(name string, f func(ctx context.Context, text string) (string, error)) *mcp.Registration[mcp.Tool] {
-		return mcp.AddTool(s.server, &mcp.Tool{Name: name}, func(ctx context.Context, in in) (string, error) { return f(ctx, in.Text) })
+		return mcp.AddTool(s.server, &mcp.Tool{Name: name}, func(ctx context.Context, in in) (string,
+			error) {
+			return f(ctx, in.Text)
+		})
 	}
 	s.tool = add("echo", func(_ context.Context, text string) (string, error) { return text, nil })
 	add("panic", func(context.Context, string) (string, error) { panic("secret") })
@@ -147,7 +150,8 @@ func (s *script) addTools() {
 		note(ctx, text)
 		return wait(ctx, text)
 	})
-	mcp.AddResource(s.server, &mcp.Resource{URI: "mem:x", Name: "x"}, func(context.Context, string) (string, error) { return "", nil })
+	mcp.AddResource(s.server, &mcp.Resource{URI: "mem:x", Name: "x"},
+		func(context.Context, string) (string, error) { return "", nil })
 }
 
 // operand takes the next byte, as a number below n.
@@ -216,7 +220,8 @@ func (s *script) act(c *scriptClient, op int) {
 	case 5:
 		id := s.id()
 		c.excuse(id)
-		c.tell(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `,"reason":"` + c.mark + `"}}`)
+		c.tell(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `,"reason":"` +
+			c.mark + `"}}`)
 	case 6:
 		s.answer(c)
 	case 7:
@@ -277,7 +282,8 @@ func (s *script) open(kind string) {
 func (c *scriptClient) body(id string, kind int) string {
 	meta := `"_meta":{"progressToken":"` + c.mark + `"`
 	if c.kind == modern {
-		meta += `,"io.modelcontextprotocol/protocolVersion":"` + modern + `","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}},"io.modelcontextprotocol/logLevel":"debug"`
+		meta += `,"io.modelcontextprotocol/protocolVersion":"` + modern +
+			`","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}},"io.modelcontextprotocol/logLevel":"debug"`
 	}
 	request := func(method, params string) string {
 		return `{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `","params":{` + params + meta + `}}}`
@@ -290,7 +296,8 @@ func (c *scriptClient) body(id string, kind int) string {
 	case kind == 6:
 		return request("tools/list", "")
 	case kind == 7 && c.kind == modern:
-		return request("subscriptions/listen", `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["mem:x"]},`)
+		return request("subscriptions/listen",
+			`"notifications":{"toolsListChanged":true,"resourceSubscriptions":["mem:x"]},`)
 	case kind == 7:
 		return request("resources/subscribe", `"uri":"mem:x",`)
 	}
@@ -503,7 +510,8 @@ func (c *scriptClient) takeUp() {
 			return
 		}
 		ctx, cancel := context.WithCancel(c.s.t.Context())
-		c.run(&exchange{ids: x.ids, last: x.last, cancel: cancel}, c.s.request(ctx, http.MethodGet, "", append(slices.Clone(c.headers), "Last-Event-ID: "+x.last)...))
+		c.run(&exchange{ids: x.ids, last: x.last, cancel: cancel},
+			c.s.request(ctx, http.MethodGet, "", append(slices.Clone(c.headers), "Last-Event-ID: "+x.last)...))
 	}
 }
 
@@ -521,11 +529,13 @@ func (s *script) trespass(c, owner *scriptClient) {
 	if c == owner || owner.kind == modern {
 		return
 	}
-	headers := append(slices.Clone(owner.headers), c.headers[slices.IndexFunc(c.headers, func(h string) bool { return strings.HasPrefix(h, "Authorization") })])
+	headers := append(slices.Clone(owner.headers), c.headers[slices.IndexFunc(c.headers,
+		func(h string) bool { return strings.HasPrefix(h, "Authorization") })])
 	headers = slices.DeleteFunc(headers, func(h string) bool {
 		return strings.HasPrefix(h, "Authorization") && h != headers[len(headers)-1]
 	})
-	for _, body := range []string{c.body(`1`, 0), `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`} {
+	for _, body := range []string{c.body(`1`, 0),
+		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`} {
 		if c.kind == modern {
 			body = strings.Replace(callBody(1, "echo"), "hi", c.mark, 1)
 		}
@@ -546,12 +556,14 @@ func (s *script) trespass(c, owner *scriptClient) {
 func (c *scriptClient) check() {
 	for id, n := range c.answered {
 		if n > c.sent[id] {
-			c.s.t.Errorf("%s (%s): %d requests with the id %s were answered %d times", c.mark, c.kind, c.sent[id], id, n)
+			c.s.t.Errorf("%s (%s): %d requests with the id %s were answered %d times", c.mark, c.kind, c.sent[id], id,
+				n)
 		}
 	}
 	for id, n := range c.sent {
 		if !c.gone && c.answered[id] < n-c.excused[id] {
-			c.s.t.Errorf("%s (%s): %d requests with the id %s were answered %d times, and %d need not be", c.mark, c.kind, n, id, c.answered[id], c.excused[id])
+			c.s.t.Errorf("%s (%s): %d requests with the id %s were answered %d times, and %d need not be", c.mark,
+				c.kind, n, id, c.answered[id], c.excused[id])
 		}
 	}
 }

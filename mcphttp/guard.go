@@ -33,11 +33,8 @@ func newGuard(o *Options) *guard {
 	g := &guard{
 		origins:   make(map[string]bool, len(o.AllowedOrigins)),
 		hosts:     make(map[string]bool, len(o.AllowedHosts)),
-		anyOrigin: o.InsecureAnyOrigin,
-		anyHost:   o.InsecureAnyHost,
-		maxLines:  o.MaxHeaderLines,
-		maxBytes:  o.MaxHeaderBytes,
-		log:       o.Logger,
+		anyOrigin: o.InsecureAnyOrigin, anyHost: o.InsecureAnyHost,
+		maxLines: o.MaxHeaderLines, maxBytes: o.MaxHeaderBytes, log: o.Logger,
 	}
 	for _, origin := range o.AllowedOrigins {
 		g.origins[origin] = true

@@ -32,7 +32,8 @@ func everyMethod(f *fixture, headers ...string) map[string]answer {
 var passes = map[string]int{http.MethodPost: 200, http.MethodGet: 404, http.MethodDelete: 404, http.MethodOptions: 204}
 
 func TestHTTP01_02_Origin(t *testing.T) {
-	f := start(t, newTestCore(), &mcphttp.Options{AllowedOrigins: []string{"https://app.example.com", "http://localhost:6274"}})
+	f := start(t, newTestCore(), &mcphttp.Options{AllowedOrigins: []string{"https://app.example.com",
+		"http://localhost:6274"}})
 	for _, test := range []struct {
 		origin, site string
 		allowed      bool
@@ -74,9 +75,11 @@ func TestHTTP01_02_Origin(t *testing.T) {
 				want = passes[method]
 			}
 			if got.status != want {
-				t.Errorf("%s from %q (%s): got %d %s, want %d", method, test.origin, test.site, got.status, got.body, want)
+				t.Errorf("%s from %q (%s): got %d %s, want %d", method, test.origin, test.site, got.status, got.body,
+					want)
 			}
-			if want == 403 && (got.code() != mcp.CodeInvalidRequest || strings.Contains(got.body, `"id"`) || !strings.Contains(got.body, "AllowedOrigins")) {
+			if want == 403 && (got.code() != mcp.CodeInvalidRequest || strings.Contains(got.body, `"id"`) ||
+				!strings.Contains(got.body, "AllowedOrigins")) {
 				t.Errorf("HTTP02: got %s, want an error without id that names the option", got.body)
 			}
 		}
@@ -162,7 +165,8 @@ func TestR731_InsecureAnyOrigin(t *testing.T) {
 func TestR732_DecidingHeadersStandOnce(t *testing.T) {
 	f := start(t, newTestCore(), nil)
 	body, headers := modernCall("tools/call", `"name":"echo"`)
-	for _, name := range []string{"Mcp-Session-Id", "MCP-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Param-Region",
+	for _, name := range []string{"Mcp-Session-Id", "MCP-Protocol-Version", "Mcp-Method", "Mcp-Name",
+		"Mcp-Param-Region",
 		"Authorization", "Last-Event-ID", "Content-Type", "Content-Encoding", "Origin", "Sec-Fetch-Site"} {
 		r := f.request(t.Context(), http.MethodPost, body, headers...)
 		value := r.Header.Get(name)
@@ -259,7 +263,8 @@ func TestOptionsAreChecked(t *testing.T) {
 }
 
 func FuzzOrigin(f *testing.F) {
-	for _, seed := range []string{"http://localhost:8765", "https://localhost:8765", "null", "", "http://localhost:8765@evil",
+	for _, seed := range []string{"http://localhost:8765", "https://localhost:8765", "null", "",
+		"http://localhost:8765@evil",
 		"http://evil#localhost:8765", "http://localhost:8765\x00", "http:///localhost:8765", "HTTP://localhost:8765"} {
 		f.Add(seed, "localhost:8765", false)
 		f.Add(seed, "localhost:8765", true)
@@ -275,7 +280,8 @@ func FuzzOrigin(f *testing.F) {
 		}
 		// What is taken is exactly a scheme and the host that was asked, but for a default port.
 		name, _ := strings.CutSuffix(strings.TrimSuffix(host, ":80"), ":443")
-		if origin != "http://"+host && origin != "https://"+host && origin != "http://"+name && origin != "https://"+name || host == "" {
+		if origin != "http://"+host && origin != "https://"+host && origin != "http://"+name &&
+			origin != "https://"+name || host == "" {
 			t.Errorf("%q is taken for %q", origin, host)
 		}
 		if encrypted && strings.HasPrefix(origin, "http:") {
@@ -288,7 +294,8 @@ func FuzzOrigin(f *testing.F) {
 }
 
 func FuzzHost(f *testing.F) {
-	for _, seed := range []string{"localhost", "localhost:80", "[::1]:80", "[::1]", "::1", "127.0.0.1", "127.1", "0x7f.1", "[::1%lo]",
+	for _, seed := range []string{"localhost", "localhost:80", "[::1]:80", "[::1]", "::1", "127.0.0.1", "127.1",
+		"0x7f.1", "[::1%lo]",
 		"[::ffff:127.0.0.1]", "localhost:", "localhost:99999", "localhost:80:80", "evil.example", "ſocalhost", "localhoſt", "[localhost]"} {
 		f.Add(seed)
 	}

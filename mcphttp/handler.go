@@ -199,10 +199,13 @@ func (h *Handler) serveDelete(w http.ResponseWriter, r *http.Request, head *head
 		h.refuseMethod(w, "POST, OPTIONS")
 		return
 	}
-	if no := h.endSession(r, head); no != nil {
+	s, no := h.find(head, mcp.PrincipalFrom(r.Context()))
+	if no != nil {
 		h.refuse(w, jsonrpc.ID{}, no)
 		return
 	}
+	defer h.sessions.release(s)
+	h.sessions.end(s, mcp.ErrClosed)
 	w.WriteHeader(http.StatusNoContent)
 }
 

@@ -120,7 +120,10 @@ func BenchmarkHandler(b *testing.B) {
 	b.Run("session", func(b *testing.B) { newRerun(h, sessionBody, sessionHeader(b, h)).bench(b, "hello") })
 	one := mcphttp.NewHandler(echoServer(1), nil)
 	b.Run("modern/progress", func(b *testing.B) { newRerun(one, progressBody, modernHeader()).bench(b, "hello") })
-	b.Run("session/progress", func(b *testing.B) { newRerun(one, sessionProgressBody, sessionHeader(b, one)).bench(b, "hello") })
+	b.Run("session/progress", func(b *testing.B) {
+		newRerun(one, sessionProgressBody, sessionHeader(b, one)).bench(b,
+			"hello")
+	})
 	many := mcphttp.NewHandler(echoServer(1000), nil)
 	b.Run("modern/progress1000", func(b *testing.B) { newRerun(many, progressBody, modernHeader()).bench(b, "hello") })
 	canned := mcphttp.NewHandler(cannedCore, nil)

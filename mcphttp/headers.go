@@ -88,11 +88,8 @@ func checkParams(ctx context.Context, h mcp.Handler, head *head, req *mcp.Reques
 	mirror, ok := h.(interface {
 		HeaderParams(ctx context.Context, req *mcp.Request, tool string) []mcp.HeaderParam
 	})
-	if !ok || req.Method != wire.MethodToolsCall {
+	if !ok || req.Method != wire.MethodToolsCall || !head.name.sent { // every tool has a name
 		return nil
-	}
-	if !head.name.sent {
-		return nil // every tool has a name
 	}
 	tool, err := decodeHeaderValue(head.name.value) // equal to the name in the body
 	if err != nil {

@@ -45,7 +45,8 @@ func TestHDR04_Name(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			body, _ := modernCall(test.method, test.params)
-			headers := []string{"mcp-protocol-version: " + modern, "MCP-METHOD: " + test.method} // HDR18: names in any case
+			headers := []string{"mcp-protocol-version: " + modern,
+				"MCP-METHOD: " + test.method} // HDR18: names in any case
 			if test.header != "-" {
 				headers = append(headers, "Mcp-Name: "+test.header)
 			}
@@ -107,7 +108,8 @@ func TestHDR08_Params(t *testing.T) {
 }
 
 func FuzzHeaderValue(f *testing.F) {
-	for _, seed := range []string{"", "us-west1", "Hello, 世界", " padded ", "line1\nline2", "=?base64?literal?=", "=?base64?=", "=?base64?SGVsbG8=?=",
+	for _, seed := range []string{"", "us-west1", "Hello, 世界", " padded ", "line1\nline2", "=?base64?literal?=",
+		"=?base64?=", "=?base64?SGVsbG8=?=",
 		"=?BASE64?SGVsbG8=?=", "=?base64?SGVs\r\nbG8=?=", "=?base64?SGVsbG9=?=", "tab\tinside", "\x7f", "a\x00b", "=?base64??="} {
 		f.Add(seed)
 	}
@@ -117,7 +119,8 @@ func FuzzHeaderValue(f *testing.F) {
 			if got, err := mcphttp.DecodeHeaderValue(encoded); err != nil || got != s {
 				t.Errorf("%q comes back from %q as %q, %v", s, encoded, got, err)
 			}
-			if encoded != strings.Trim(encoded, " \t") || strings.IndexFunc(encoded, func(c rune) bool { return c != '\t' && c < ' ' || c > '~' }) >= 0 {
+			if encoded != strings.Trim(encoded, " \t") ||
+				strings.IndexFunc(encoded, func(c rune) bool { return c != '\t' && c < ' ' || c > '~' }) >= 0 {
 				t.Errorf("%q is encoded as %q, which is not a header value", s, encoded)
 			}
 		}
@@ -137,8 +140,10 @@ func FuzzHeaderValue(f *testing.F) {
 }
 
 func FuzzIntegers(f *testing.F) {
-	for _, seed := range [][2]string{{"42", "42.0"}, {"42", "4.2e1"}, {"-0", "0"}, {"9007199254740991", "9007199254740991"}, {"9007199254740992", "9007199254740992"},
-		{"42.00000000000000000001", "42"}, {"1e400", "1e400"}, {"1e999999999999", "1"}, {"042", "42"}, {"+42", "42"}, {"1e-1", "0.1"}, {"10e-1", "1"}, {"", ""}, {"0e5", "0"}} {
+	for _, seed := range [][2]string{{"42", "42.0"}, {"42", "4.2e1"}, {"-0", "0"},
+		{"9007199254740991", "9007199254740991"}, {"9007199254740992", "9007199254740992"},
+		{"42.00000000000000000001", "42"}, {"1e400", "1e400"}, {"1e999999999999", "1"}, {"042", "42"},
+		{"+42", "42"}, {"1e-1", "0.1"}, {"10e-1", "1"}, {"", ""}, {"0e5", "0"}} {
 		f.Add(seed[0], seed[1])
 	}
 	f.Fuzz(func(t *testing.T, a, b string) {

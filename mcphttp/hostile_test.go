@@ -87,16 +87,19 @@ func (w *wire) works() {
 func (f *fixture) wires() (all []*wire) {
 	f.t.Helper()
 	_, modernHeaders := modernCall("tools/call", `"name":"echo"`)
-	all = append(all, &wire{rawConn: f.raw(), name: "modern", target: "/mcp", headers: modernHeaders, good: func(id int) string {
-		body, _ := modernCall("tools/call", `"name":"echo","arguments":{"message":"hi"}`)
-		return strings.Replace(body, `"id":1`, `"id":`+strconv.Itoa(id), 1)
-	}})
+	all = append(all, &wire{rawConn: f.raw(), name: "modern", target: "/mcp", headers: modernHeaders,
+		good: func(id int) string {
+			body, _ := modernCall("tools/call", `"name":"echo","arguments":{"message":"hi"}`)
+			return strings.Replace(body, `"id":1`, `"id":`+strconv.Itoa(id), 1)
+		}})
 	plain := func(id int) string { return callBody(id, "echo") }
 	for _, version := range []string{march2025, june2025, november2025} {
-		all = append(all, &wire{rawConn: f.raw(), name: version, target: "/mcp", headers: f.initialize(version).headers, good: plain})
+		all = append(all, &wire{rawConn: f.raw(), name: version, target: "/mcp",
+			headers: f.initialize(version).headers, good: plain})
 	}
 	oldest := f.initializedSSE(f.t.Context())
-	return append(all, &wire{rawConn: f.raw(), name: november2024, target: "/mcp?" + oldest.query, good: plain, answers: oldest.stream})
+	return append(all, &wire{rawConn: f.raw(), name: november2024, target: "/mcp?" + oldest.query, good: plain,
+		answers: oldest.stream})
 }
 
 func TestR7_1_5_OneBadMessageCostsOneError(t *testing.T) {
@@ -109,8 +112,10 @@ func TestR7_1_5_OneBadMessageCostsOneError(t *testing.T) {
 				got := w.post(m.text)
 				var body struct{ ID json.RawMessage }
 				json.Unmarshal([]byte(got.body), &body)
-				if got.status != 400 || got.code() != m.code || string(body.ID) != m.id || got.header.Get("Content-Type") != "application/json" {
-					t.Errorf("%s: got %d %s, want 400 with code %d and id %q", m.name, got.status, got.body, m.code, m.id)
+				if got.status != 400 || got.code() != m.code || string(body.ID) != m.id ||
+					got.header.Get("Content-Type") != "application/json" {
+					t.Errorf("%s: got %d %s, want 400 with code %d and id %q", m.name, got.status, got.body, m.code,
+						m.id)
 				}
 				w.works() // on the same connection
 			}
@@ -121,7 +126,8 @@ func TestR7_1_5_OneBadMessageCostsOneError(t *testing.T) {
 func TestR7_1_5_BatchesOutOfPlace(t *testing.T) {
 	f := start(t, newTestCore(), nil)
 	for _, w := range f.wires() {
-		for _, batch := range []string{`[]`, `[`, `[` + callBody(1, "echo"), "[" + strings.Repeat(`{},`, 100) + `{}]`, `[` + initializeBody(march2025) + `]`} {
+		for _, batch := range []string{`[]`, `[`, `[` + callBody(1, "echo"), "[" + strings.Repeat(`{},`, 100) + `{}]`,
+			`[` + initializeBody(march2025) + `]`} {
 			if got := w.post(batch); got.status/100 != 4 && w.name != november2024 || got.status/100 == 5 {
 				t.Errorf("%s: %.50s: got %d %.200s", w.name, batch, got.status, got.body)
 			}
@@ -141,7 +147,8 @@ func TestR7_1_5_StrayMessages(t *testing.T) {
 				`{"jsonrpc":"2.0","id":` + id + `,"result":{"action":"accept","content":{}}}`,
 				`{"jsonrpc":"2.0","id":` + id + `,"error":{"code":-1,"message":"no"}}`,
 				`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`,
-				`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + id + `,"progress":"x"}}`,
+				`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + id +
+					`,"progress":"x"}}`,
 				`{"jsonrpc":"2.0","method":"notifications/no-such","params":[]}`,
 				`{"jsonrpc":"2.0","method":"tools/call","params":{"name":"panic"}}`,
 			} {
@@ -171,7 +178,8 @@ func TestR7_1_6_PanicIsNotDisclosed(t *testing.T) {
 		if w.answers != nil {
 			got.body = string(w.answers.next().Data)
 		}
-		if got.code() != mcp.CodeInternalError || strings.Contains(got.body, "purpose") || strings.Contains(got.body, "goroutine") {
+		if got.code() != mcp.CodeInternalError || strings.Contains(got.body, "purpose") ||
+			strings.Contains(got.body, "goroutine") {
 			t.Errorf("%s: got %d %s", w.name, got.status, got.body)
 		}
 		w.works()
@@ -219,7 +227,8 @@ func newBurstServer() *mcp.Server {
 func TestR7_3_6_BurstArrivesWholeAndInOrder(t *testing.T) {
 	f := start(t, newBurstServer(), nil)
 	body, headers := modernCall("tools/call", `"name":"burst"`)
-	body = strings.Replace(body, `"_meta":{`, `"_meta":{"progressToken":"p","io.modelcontextprotocol/logLevel":"debug",`, 1)
+	body = strings.Replace(body, `"_meta":{`,
+		`"_meta":{"progressToken":"p","io.modelcontextprotocol/logLevel":"debug",`, 1)
 	plain := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"burst","_meta":{"progressToken":"p"}}}`
 	oldest := f.initializedSSE(t.Context())
 	for name, open := range map[string]func() *stream{
@@ -286,10 +295,11 @@ func (f *fixture) attempts(session *testSession, oldest *sseClient) map[string]*
 	body, headers := modernCall("tools/call", `"name":"echo"`)
 	query := "Query: " + oldest.query
 	return map[string]*http.Request{
-		"modern call":            f.request(ctx, http.MethodPost, body, headers...),
-		"initialize":             f.request(ctx, http.MethodPost, initializeBody(november2025)),
-		"call of a session":      session.post(ctx, callBody(1, "echo")),
-		"notification":           session.post(ctx, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`),
+		"modern call":       f.request(ctx, http.MethodPost, body, headers...),
+		"initialize":        f.request(ctx, http.MethodPost, initializeBody(november2025)),
+		"call of a session": session.post(ctx, callBody(1, "echo")),
+		"notification": session.post(ctx,
+			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`),
 		"GET of a session":       session.get(ctx),
 		"DELETE of a session":    f.request(ctx, http.MethodDelete, "", session.headers...),
 		"OPTIONS":                f.request(ctx, http.MethodOptions, "", "Access-Control-Request-Method: POST"),
@@ -304,11 +314,13 @@ func (f *fixture) attempts(session *testSession, oldest *sseClient) map[string]*
 // What a web page of another site can make a browser send gets nowhere, whatever it is, and changes nothing.
 func TestR7_3_1_PagesOfOtherSites(t *testing.T) {
 	attacks := map[string]func(r *http.Request){}
-	for _, host := range []string{"evil.example", "evil.example:8765", "localhost.evil.example:8765", "127.0.0.1.evil.example", "localhost@evil.example",
+	for _, host := range []string{"evil.example", "evil.example:8765", "localhost.evil.example:8765",
+		"127.0.0.1.evil.example", "localhost@evil.example",
 		"evil.example#localhost", "0.0.0.0:8765", "192.168.1.5:8765", "[::ffff:7f00:1]x", "localhost:8765:1", "ⅼocalhost:8765", "loca\u212Ahost", "2130706433", "0177.0.0.1"} {
 		attacks["Host "+host] = func(r *http.Request) { r.Host = host }
 	}
-	for _, origin := range []string{"http://evil.example", "https://evil.example", "null", "http://localhost:1234", "http://localhost:8765.evil.example",
+	for _, origin := range []string{"http://evil.example", "https://evil.example", "null", "http://localhost:1234",
+		"http://localhost:8765.evil.example",
 		"http://localhost:8765/", "http://LOCALHOST:8765", "file://", "chrome-extension://abcdef", "localhost:8765", "http://127.0.0.1:8765", "http://localhost:8765, http://evil.example", ""} {
 		attacks["Origin "+origin] = func(r *http.Request) { r.Header["Origin"] = []string{origin} }
 	}
@@ -330,7 +342,8 @@ func TestR7_3_1_PagesOfOtherSites(t *testing.T) {
 			body, _ := io.ReadAll(io.LimitReader(resp.Body, 1000))
 			resp.Body.Close()
 			// net/http itself refuses a Host that is invalid.
-			if resp.StatusCode != 403 && resp.StatusCode != 400 || resp.StatusCode == 400 && !strings.HasPrefix(name, "Host") {
+			if resp.StatusCode != 403 && resp.StatusCode != 400 || resp.StatusCode == 400 &&
+				!strings.HasPrefix(name, "Host") {
 				t.Errorf("%s with %s: got %d %s, want 403", kind, name, resp.StatusCode, body)
 			}
 			for header := range resp.Header {
@@ -361,7 +374,8 @@ func TestR7_3_1_SimpleRequests(t *testing.T) {
 	oldest := f.initializedSSE(t.Context())
 	session := f.initialize(november2025)
 	before := core.served.Load()
-	for _, media := range []string{"", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "text/plain; application/json",
+	for _, media := range []string{"", "text/plain", "application/x-www-form-urlencoded",
+		"multipart/form-data; boundary=x", "text/plain; application/json",
 		"application/jsonx", "application/json, text/plain", "application/json; charset=utf-16", "application/ld+json", "APPLICATION", ";", "application/json;;charset"} {
 		for kind, r := range f.attempts(session, oldest) {
 			if r.Method != http.MethodPost {
@@ -434,7 +448,8 @@ func TestR7_3_3_SessionsOfOthersDoNotExist(t *testing.T) {
 			if json.Unmarshal(asking.next().Data, &question); question.Method != "elicitation/create" {
 				t.Fatalf("no question, but %s", question.Method)
 			}
-			answers := `{"jsonrpc":"2.0","id":"` + question.ID + `","result":{"action":"accept","content":{"name":"%s"}}}`
+			answers := `{"jsonrpc":"2.0","id":"` + question.ID +
+				`","result":{"action":"accept","content":{"name":"%s"}}}`
 			foreign, unknown := "Mcp-Session-Id: "+s.id, "Mcp-Session-Id: "+strings.Repeat("A", len(s.id))
 			for _, who := range []string{"bob", "ANN", "an", "anna", "test", ""} {
 				if who == owner {
@@ -442,26 +457,41 @@ func TestR7_3_3_SessionsOfOthersDoNotExist(t *testing.T) {
 				}
 				attempt := func(method, body string, headers ...string) (got, none answer) {
 					headers = append(headers, as(who)...)
-					return f.do(method, body, append(headers, foreign)...), f.do(method, body, append(headers, unknown)...)
+					return f.do(method, body, append(headers, foreign)...), f.do(method, body,
+						append(headers, unknown)...)
 				}
 				for what, attempt := range map[string]func() (answer, answer){
 					"call": func() (answer, answer) { return attempt(http.MethodPost, callBody(2, "echo")) },
-					"ping": func() (answer, answer) { return attempt(http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"ping"}`) },
-					"cancellation": func() (answer, answer) {
-						return attempt(http.MethodPost, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+					"ping": func() (answer, answer) {
+						return attempt(http.MethodPost,
+							`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
 					},
-					"answer":     func() (answer, answer) { return attempt(http.MethodPost, fmt.Sprintf(answers, who)) },
-					"stream":     func() (answer, answer) { return attempt(http.MethodGet, "") },
-					"resumption": func() (answer, answer) { return attempt(http.MethodGet, "", "Last-Event-ID: "+first) },
-					"end":        func() (answer, answer) { return attempt(http.MethodDelete, "") },
+					"cancellation": func() (answer, answer) {
+						return attempt(http.MethodPost,
+							`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+					},
+					"answer": func() (answer, answer) {
+						return attempt(http.MethodPost,
+							fmt.Sprintf(answers, who))
+					},
+					"stream": func() (answer, answer) { return attempt(http.MethodGet, "") },
+					"resumption": func() (answer, answer) {
+						return attempt(http.MethodGet, "",
+							"Last-Event-ID: "+first)
+					},
+					"end": func() (answer, answer) { return attempt(http.MethodDelete, "") },
 				} {
 					got, none := attempt()
-					if got.status != 404 || none.status != 404 || got.body != none.body || len(got.header) != len(none.header) {
-						t.Errorf("%s of %q: got %d %s, want what an unknown session gets: %d %s", what, who, got.status, got.body, none.status, none.body)
+					if got.status != 404 || none.status != 404 || got.body != none.body ||
+						len(got.header) != len(none.header) {
+						t.Errorf("%s of %q: got %d %s, want what an unknown session gets: %d %s", what, who,
+							got.status, got.body, none.status, none.body)
 					}
 				}
-				for _, body := range []string{callBody(2, "echo"), initializeBody(november2024), fmt.Sprintf(answers, who)} {
-					if got := f.do(http.MethodPost, body, append(as(who), "Query: "+oldest.query)...); got.status != 404 {
+				for _, body := range []string{callBody(2, "echo"), initializeBody(november2024),
+					fmt.Sprintf(answers, who)} {
+					if got := f.do(http.MethodPost, body,
+						append(as(who), "Query: "+oldest.query)...); got.status != 404 {
 						t.Errorf("HTTP+SSE: %.60s of %q: got %d %s", body, who, got.status, got.body)
 					}
 				}
@@ -475,7 +505,8 @@ func TestR7_3_3_SessionsOfOthersDoNotExist(t *testing.T) {
 			if got := s.send(fmt.Sprintf(answers, "the owner")); got.status != 202 {
 				t.Errorf("the answer got %d %s", got.status, got.body)
 			}
-			if got := string(asking.next().Data); !strings.Contains(got, "the owner") || strings.Contains(got, "another") {
+			if got := string(asking.next().Data); !strings.Contains(got, "the owner") ||
+				strings.Contains(got, "another") {
 				t.Errorf("the call was answered %s", got)
 			}
 			asking.ends()
@@ -495,7 +526,8 @@ func TestR7_3_13_SecondAnswersAreDropped(t *testing.T) {
 	var question struct{ ID string }
 	json.Unmarshal(asking.next().Data, &question)
 	for _, name := range []string{"first", "second", "third"} {
-		s.send(`{"jsonrpc":"2.0","id":"` + question.ID + `","result":{"action":"accept","content":{"name":"` + name + `"}}}`)
+		s.send(`{"jsonrpc":"2.0","id":"` + question.ID + `","result":{"action":"accept","content":{"name":"` + name +
+			`"}}}`)
 	}
 	if got := string(asking.next().Data); !strings.Contains(got, "first") {
 		t.Errorf("the call was answered %s", got)
@@ -539,13 +571,15 @@ func TestR7_3_5_SecondStreamOfASession(t *testing.T) {
 // No answer of any kind holds what only the server's own log is for.
 func TestR7_1_6_ErrorsSayNoMoreThanTheyShould(t *testing.T) {
 	server := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: quiet})
-	mcp.AddResource(server, &mcp.Resource{URI: "mem:broken", Name: "broken"}, func(context.Context, string) (string, error) {
-		_, err := os.ReadFile("/secret/token")
-		return "", err
-	})
-	mcp.AddResource(server, &mcp.Resource{URI: "mem:down", Name: "down"}, func(context.Context, string) (string, error) {
-		return "", fmt.Errorf("dial postgres://user:secret@db: refused")
-	})
+	mcp.AddResource(server, &mcp.Resource{URI: "mem:broken", Name: "broken"},
+		func(context.Context, string) (string, error) {
+			_, err := os.ReadFile("/secret/token")
+			return "", err
+		})
+	mcp.AddResource(server, &mcp.Resource{URI: "mem:down", Name: "down"},
+		func(context.Context, string) (string, error) {
+			return "", fmt.Errorf("dial postgres://user:secret@db: refused")
+		})
 	f := start(t, server, nil)
 	for _, uri := range []string{"mem:broken", "mem:down"} {
 		got := f.modern("resources/read", `"uri":"`+uri+`"`)

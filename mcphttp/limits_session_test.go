@@ -53,9 +53,11 @@ func TestR7_2_MessagesOnHTTP(t *testing.T) {
 			if test.code != 0 {
 				status = http.StatusBadRequest
 			}
-			hasID := strings.Contains(got.body, `"id":`+test.id+`,`) && test.id != "" || test.id == "" && !strings.Contains(got.body, `"id":`)
+			hasID := strings.Contains(got.body, `"id":`+test.id+`,`) && test.id != "" || test.id == "" &&
+				!strings.Contains(got.body, `"id":`)
 			if got.status != status || got.code() != test.code || !hasID {
-				t.Errorf("%s, %s: got %d %.300s, want %d, code %d and id %q", test.name, era, got.status, got.body, status, test.code, test.id)
+				t.Errorf("%s, %s: got %d %.300s, want %d, code %d and id %q", test.name, era, got.status, got.body,
+					status, test.code, test.id)
 			}
 		}
 	}
@@ -76,7 +78,8 @@ func TestR7_2_CallsInFlightOfASession(t *testing.T) {
 		busy := func() {
 			t.Helper()
 			got := s.send(callBody(1000, "echo"))
-			if got.status != 429 || got.code() != mcp.CodeBusy || got.header.Get("Retry-After") != "1" || !strings.Contains(got.body, `"retryAfterMs":1000`) {
+			if got.status != 429 || got.code() != mcp.CodeBusy || got.header.Get("Retry-After") != "1" ||
+				!strings.Contains(got.body, `"retryAfterMs":1000`) {
 				t.Errorf("got %d %s, want 429", got.status, got.body)
 			}
 		}
@@ -106,7 +109,11 @@ func TestR7_2_CallsInFlightOfAServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := mcp.NewServer("s", "1", &mcp.ServerOptions{MaxInFlight: 2, Logger: quiet})
 		proceed := make(chan struct{})
-		mcp.AddTool(server, &mcp.Tool{Name: "wait"}, func(context.Context, struct{}) (string, error) { <-proceed; return "", nil })
+		mcp.AddTool(server, &mcp.Tool{Name: "wait"}, func(context.Context, struct{}) (string,
+			error) {
+			<-proceed
+			return "", nil
+		})
 		f := start(t, server, nil)
 		s := f.initialize(november2025)
 		done := make(chan answer, 2)
@@ -114,7 +121,8 @@ func TestR7_2_CallsInFlightOfAServer(t *testing.T) {
 			go func() { done <- f.modern("tools/call", `"name":"wait"`) }()
 		}
 		synctest.Wait()
-		for era, got := range map[string]answer{"modern": f.modern("tools/call", `"name":"wait"`), "session": s.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait"}}`)} {
+		for era, got := range map[string]answer{"modern": f.modern("tools/call", `"name":"wait"`),
+			"session": s.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait"}}`)} {
 			if got.status != 503 || got.code() != mcp.CodeBusy || got.header.Get("Retry-After") != "1" {
 				t.Errorf("%s: got %d %s, want 503", era, got.status, got.body)
 			}
@@ -160,7 +168,8 @@ func TestR7_2_SessionsInAll(t *testing.T) {
 	f.openSSE(t.Context())
 	f.initialize(november2025)
 	for method, body := range map[string]string{http.MethodGet: "", http.MethodPost: initializeBody(november2025)} {
-		if got := f.do(method, body); got.status != 503 || got.header.Get("Retry-After") == "" || got.code() != mcp.CodeBusy {
+		if got := f.do(method, body); got.status != 503 || got.header.Get("Retry-After") == "" ||
+			got.code() != mcp.CodeBusy {
 			t.Errorf("%s: got %d %s, want 503", method, got.status, got.body)
 		}
 	}
@@ -173,7 +182,8 @@ func TestR7_2_SessionTimes(t *testing.T) {
 		idle, init time.Duration
 	}{
 		{"default", mcphttp.SessionOptions{}, 30 * time.Minute, 30 * time.Second},
-		{"option", mcphttp.SessionOptions{IdleTimeout: time.Minute, InitTimeout: 2 * time.Second}, time.Minute, 2 * time.Second},
+		{"option", mcphttp.SessionOptions{IdleTimeout: time.Minute, InitTimeout: 2 * time.Second}, time.Minute,
+			2 * time.Second},
 	} {
 		t.Run(limit.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -181,9 +191,13 @@ func TestR7_2_SessionTimes(t *testing.T) {
 				// A session may be found idle a little later: one timer looks after all.
 				late := min(limit.idle, limit.init)/4 + time.Millisecond
 				status := func(id string) int {
-					return f.do(http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Mcp-Session-Id: "+id).status
+					return f.do(http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"ping"}`,
+						"Mcp-Session-Id: "+id).status
 				}
-				open := func() string { return f.do(http.MethodPost, initializeBody(november2025)).header.Get("Mcp-Session-Id") }
+				open := func() string {
+					return f.do(http.MethodPost,
+						initializeBody(november2025)).header.Get("Mcp-Session-Id")
+				}
 
 				unused, used, kept := open(), open(), open()
 				time.Sleep(limit.init - time.Millisecond)

@@ -230,7 +230,8 @@ func TestR7_2_UnreadEventsAreBounded(t *testing.T) {
 					grown := heapInUse() - before
 					t.Logf("after %d KiB the heap has grown by %d KiB", core.sent.Load()>>10, grown>>10)
 					if grown > budget || core.sent.Load() > 3<<20 {
-						t.Errorf("%d bytes were taken and %d kept, want at most 3 MiB and %d", core.sent.Load(), grown, budget)
+						t.Errorf("%d bytes were taken and %d kept, want at most 3 MiB and %d", core.sent.Load(),
+							grown, budget)
 					}
 					err := <-core.ended
 					if took := time.Since(begin); took != limit.time {
@@ -294,7 +295,8 @@ func TestR7_2_UnreadChanges(t *testing.T) {
 		const resources = 100
 		uri := func(n int) string { return fmt.Sprintf("mem:%d", n%resources) }
 		for n := range resources {
-			mcp.AddResource(server, &mcp.Resource{URI: uri(n), Name: "r"}, func(context.Context, string) (string, error) { return "", nil })
+			mcp.AddResource(server, &mcp.Resource{URI: uri(n), Name: "r"},
+				func(context.Context, string) (string, error) { return "", nil })
 		}
 		f := start(t, server, nil)
 		s := f.initialize(november2025)

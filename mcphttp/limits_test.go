@@ -29,7 +29,10 @@ func TestR7_2_Body(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := start(t, newTestCore(), &limit.opts)
 				for era, p := range f.posters() {
-					announced := func(n int) string { return head(append(p.headers, fmt.Sprintf("Content-Length: %d\r\n", n))...) }
+					announced := func(n int) string {
+						return head(append(p.headers,
+							fmt.Sprintf("Content-Length: %d\r\n", n))...)
+					}
 					check := func(what string, status, code int, parts ...string) (conn *rawConn) {
 						conn = f.raw()
 						conn.write(parts...)
@@ -41,7 +44,8 @@ func TestR7_2_Body(t *testing.T) {
 					check("all", 200, 0, announced(limit.max), p.sized(limit.max))
 					check("all in chunks", 200, 0, p.chunked(limit.max)...)
 					begin := time.Now()
-					conn := check("too much announced", 413, mcp.CodeInvalidRequest, announced(limit.max+1)) // and not one byte of it sent
+					conn := check("too much announced", 413, mcp.CodeInvalidRequest,
+						announced(limit.max+1)) // and not one byte of it sent
 					if waited := time.Since(begin); waited != 0 {
 						t.Errorf("%s: a body that is announced to be too large was waited on for %v", era, waited)
 					}
@@ -58,13 +62,15 @@ func TestR7_2_CompressedBody(t *testing.T) {
 	for _, test := range []struct {
 		encoding string
 		status   int
-	}{{"identity", 200}, {"gzip", 415}, {"br", 415}, {"deflate", 415}, {"x-gzip", 415}, {"identity, gzip", 415}, {"IDENTITY", 200}} {
+	}{{"identity", 200}, {"gzip", 415}, {"br", 415}, {"deflate", 415}, {"x-gzip", 415}, {"identity, gzip",
+		415}, {"IDENTITY", 200}} {
 		got := f.modern("tools/call", `"name":"echo"`, "Content-Encoding: "+test.encoding)
 		if got.status != test.status {
 			t.Errorf("%s: got %d %s, want %d", test.encoding, got.status, got.body, test.status)
 		}
 	}
-	if got := f.modern("tools/call", `"name":"echo"`, "Content-Encoding: identity", "Content-Encoding: gzip"); got.status != 400 {
+	if got := f.modern("tools/call", `"name":"echo"`, "Content-Encoding: identity",
+		"Content-Encoding: gzip"); got.status != 400 {
 		t.Errorf("two encodings: got %d", got.status)
 	}
 }
@@ -115,7 +121,10 @@ func servedInMemory(t *testing.T, core mcp.Handler, opts *mcphttp.Options) *fixt
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- mcphttp.Serve(ctx, f.listener, "/mcp", f.handler) }()
-	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return f.listener.dial() }}
+	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn,
+		error) {
+		return f.listener.dial()
+	}}
 	f.client = &http.Client{Transport: transport}
 	t.Cleanup(func() {
 		transport.CloseIdleConnections()
@@ -135,7 +144,8 @@ func TestR7_2_LimitsOfServe(t *testing.T) {
 	base := head(strings.Join(modernHeaders, "\r\n")+"\r\n", fmt.Sprintf("Content-Length: %d\r\n", len(body)))
 	synctest.Test(t, func(t *testing.T) {
 		f := servedInMemory(t, newTestCore(), &mcphttp.Options{})
-		for _, headers := range []string{"X-Pad: " + strings.Repeat("x", 200<<10) + "\r\n", strings.Repeat("X-Pad: x\r\n", 20<<10)} {
+		for _, headers := range []string{"X-Pad: " + strings.Repeat("x", 200<<10) + "\r\n",
+			strings.Repeat("X-Pad: x\r\n", 20<<10)} {
 			conn := f.raw()
 			conn.write(head(headers))
 			if got := conn.answer(); got.status != 431 {

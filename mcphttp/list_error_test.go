@@ -13,16 +13,17 @@ import (
 // A list that cannot be encoded is an error on a stream as well, and the stream contains no part of
 // the list.
 func TestListThatCannotBeEncodedIsAnError(t *testing.T) {
-	s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: quiet, Middleware: []mcp.Middleware{func(next mcp.Handler) mcp.Handler {
-		return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-			res, err := next.ServeMCP(ctx, req)
-			if list, ok := res.(*mcp.ListToolsResult); ok {
-				_ = req.Notify(ctx, "notifications/message", []byte(`{"level":"info","data":"hello"}`))
-				list.Scope = "\xff"
-			}
-			return res, err
-		})
-	}}})
+	s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: quiet,
+		Middleware: []mcp.Middleware{func(next mcp.Handler) mcp.Handler {
+			return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+				res, err := next.ServeMCP(ctx, req)
+				if list, ok := res.(*mcp.ListToolsResult); ok {
+					_ = req.Notify(ctx, "notifications/message", []byte(`{"level":"info","data":"hello"}`))
+					list.Scope = "\xff"
+				}
+				return res, err
+			})
+		}}})
 	mcp.AddTool(s, &mcp.Tool{Name: "t"}, func(context.Context, struct{}) (string, error) { return "", nil })
 	f := start(t, s, nil)
 	for _, id := range []string{"1", `"` + strings.Repeat("x", 250) + `"`} {
@@ -34,7 +35,8 @@ func TestListThatCannotBeEncodedIsAnError(t *testing.T) {
 		}
 		got, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
-		want := "data: " + `{"jsonrpc":"2.0","id":` + id + `,"error":{"code":-32603,"message":"internal error"}}` + "\n\n"
+		want := "data: " + `{"jsonrpc":"2.0","id":` + id + `,"error":{"code":-32603,"message":"internal error"}}` +
+			"\n\n"
 		if err != nil || !strings.HasSuffix(string(got), want) {
 			t.Errorf("%v\n%s", err, got)
 		}

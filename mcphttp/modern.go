@@ -42,8 +42,7 @@ func checkNotification(head *head, msg *jsonrpc.Message) *refusal {
 		}
 	}
 	if head.method.sent && head.method.value != msg.Method {
-		err := mismatch("header " + headerMethod + " differs from the method in the body")
-		return &refusal{http.StatusBadRequest, err}
+		return &refusal{http.StatusBadRequest, mismatch("header " + headerMethod + " differs from the method in the body")}
 	}
 	return nil
 }
@@ -196,8 +195,7 @@ func (x *exchange) notify(ctx context.Context, method string, params stdjson.Raw
 	if err != nil {
 		return err
 	}
-	if err := stream.appendNotification(method, params); err != nil {
-		return err
-	}
-	return stream.flushSoon()
+	buf := encodeNotification(method, params)
+	defer buf.free()
+	return stream.send(sse.Event{Data: buf.bytes})
 }

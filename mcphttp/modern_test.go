@@ -71,20 +71,31 @@ func TestT11_OrderOfChecks(t *testing.T) {
 		code       int
 	}{
 		{"META10 no _meta", body(""), []string{header + modern, method}, 400, mcp.CodeInvalidParams},
-		{"META10 no _meta wins over a missing method header", body(""), []string{header + modern}, 400, mcp.CodeInvalidParams},
-		{"META10 no version", body(`"_meta":{"io.modelcontextprotocol/clientCapabilities":{}}`), []string{header + modern, method}, 400, mcp.CodeInvalidParams},
-		{"META10 no capabilities", body(`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}`), []string{header + modern, method}, 400, mcp.CodeInvalidParams},
+		{"META10 no _meta wins over a missing method header", body(""), []string{header + modern}, 400,
+			mcp.CodeInvalidParams},
+		{"META10 no version", body(`"_meta":{"io.modelcontextprotocol/clientCapabilities":{}}`),
+			[]string{header + modern, method}, 400, mcp.CodeInvalidParams},
+		{"META10 no capabilities", body(`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}`),
+			[]string{header + modern, method}, 400, mcp.CodeInvalidParams},
 		{"META11 no client info", body(version(modern)), []string{header + modern, method}, 200, 0},
 		{"MHTTP22 no version header", body(version(modern)), []string{method}, 400, mcp.CodeHeaderMismatch},
-		{"HDR02 header differs from body", body(version("v999.0.0")), []string{header + modern, method}, 400, mcp.CodeHeaderMismatch},
-		{"HDR02 older header", body(version(modern)), []string{header + november2025, method}, 400, mcp.CodeHeaderMismatch},
-		{"MHTTP14 unknown version", body(version("v999.0.0")), []string{header + "v999.0.0", method}, 400, mcp.CodeUnsupportedProtocolVersion},
-		{"MHTTP14 version that needs initialize", body(version(november2025)), []string{header + november2025, method}, 400, mcp.CodeUnsupportedProtocolVersion},
+		{"HDR02 header differs from body", body(version("v999.0.0")), []string{header + modern, method}, 400,
+			mcp.CodeHeaderMismatch},
+		{"HDR02 older header", body(version(modern)), []string{header + november2025, method}, 400,
+			mcp.CodeHeaderMismatch},
+		{"MHTTP14 unknown version", body(version("v999.0.0")), []string{header + "v999.0.0", method}, 400,
+			mcp.CodeUnsupportedProtocolVersion},
+		{"MHTTP14 version that needs initialize", body(version(november2025)),
+			[]string{header + november2025, method}, 400, mcp.CodeUnsupportedProtocolVersion},
 		{"HDR09 no method header", body(version(modern)), []string{header + modern}, 400, mcp.CodeHeaderMismatch},
-		{"HDR09 mismatch wins over unknown version", body(version("v999.0.0")), []string{header + "v999.0.0"}, 400, mcp.CodeHeaderMismatch},
-		{"HDR07 method in other case", body(version(modern)), []string{header + modern, "Mcp-Method: SERVER/DISCOVER"}, 400, mcp.CodeHeaderMismatch},
-		{"MHTTP12 session header is ignored", body(version(modern)), []string{header + modern, method, "Mcp-Session-Id: nonsense"}, 200, 0},
-		{"MHTTP07 last event is ignored", body(version(modern)), []string{header + modern, method, "Last-Event-ID: 1"}, 200, 0},
+		{"HDR09 mismatch wins over unknown version", body(version("v999.0.0")), []string{header + "v999.0.0"}, 400,
+			mcp.CodeHeaderMismatch},
+		{"HDR07 method in other case", body(version(modern)),
+			[]string{header + modern, "Mcp-Method: SERVER/DISCOVER"}, 400, mcp.CodeHeaderMismatch},
+		{"MHTTP12 session header is ignored", body(version(modern)),
+			[]string{header + modern, method, "Mcp-Session-Id: nonsense"}, 200, 0},
+		{"MHTTP07 last event is ignored", body(version(modern)),
+			[]string{header + modern, method, "Last-Event-ID: 1"}, 200, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := f.do(http.MethodPost, test.body, test.headers...)
@@ -105,7 +116,8 @@ func TestVER04_UnsupportedVersionNamesSupportedOnes(t *testing.T) {
 			`"io.modelcontextprotocol/protocolVersion":%q,"io.modelcontextprotocol/clientCapabilities":{}}}}`, v)
 		return f.do(http.MethodPost, body, "MCP-Protocol-Version: "+v, "Mcp-Method: tools/list").body
 	}
-	if got := ask("v999"); !strings.Contains(got, `"supported":["2026-07-28","2025-11-25"`) || !strings.Contains(got, `"requested":"v999"`) {
+	if got := ask("v999"); !strings.Contains(got, `"supported":["2026-07-28","2025-11-25"`) ||
+		!strings.Contains(got, `"requested":"v999"`) {
 		t.Errorf("unknown version: got %s", got)
 	}
 	// A version that was refused is not offered in the same breath.
@@ -123,15 +135,20 @@ func TestMHTTP_OtherMessages(t *testing.T) {
 		status, code int
 	}{
 		{"HTTP12 notification", `{"jsonrpc":"2.0","method":"notifications/x"}`, []string{header}, 202, 0},
-		{"T05 notification with its method", `{"jsonrpc":"2.0","method":"notifications/x"}`, []string{header, "Mcp-Method: notifications/x"}, 202, 0},
-		{"T05 notification with another method", `{"jsonrpc":"2.0","method":"notifications/x"}`, []string{header, "Mcp-Method: notifications/y"}, 400, mcp.CodeHeaderMismatch},
-		{"HTTP13 notification of an unknown version", `{"jsonrpc":"2.0","method":"notifications/x"}`, []string{"MCP-Protocol-Version: v999"}, 400, mcp.CodeUnsupportedProtocolVersion},
+		{"T05 notification with its method", `{"jsonrpc":"2.0","method":"notifications/x"}`,
+			[]string{header, "Mcp-Method: notifications/x"}, 202, 0},
+		{"T05 notification with another method", `{"jsonrpc":"2.0","method":"notifications/x"}`,
+			[]string{header, "Mcp-Method: notifications/y"}, 400, mcp.CodeHeaderMismatch},
+		{"HTTP13 notification of an unknown version", `{"jsonrpc":"2.0","method":"notifications/x"}`,
+			[]string{"MCP-Protocol-Version: v999"}, 400, mcp.CodeUnsupportedProtocolVersion},
 		{"HTTP11 response", `{"jsonrpc":"2.0","id":1,"result":{}}`, []string{header}, 400, mcp.CodeInvalidRequest},
-		{"RPC18 batch", `[{"jsonrpc":"2.0","id":1,"method":"tools/list"}]`, []string{header}, 400, mcp.CodeInvalidRequest},
+		{"RPC18 batch", `[{"jsonrpc":"2.0","id":1,"method":"tools/list"}]`, []string{header}, 400,
+			mcp.CodeInvalidRequest},
 		{"RPC32 not JSON", `{"jsonrpc":`, []string{header}, 400, jsonrpc.CodeParseError},
 		{"trailing data", `{"jsonrpc":"2.0","method":"x"} {}`, []string{header}, 400, jsonrpc.CodeParseError},
 		{"RPC03 null id", `{"jsonrpc":"2.0","id":null,"method":"x"}`, []string{header}, 400, mcp.CodeInvalidRequest},
-		{"duplicate key", `{"jsonrpc":"2.0","id":1,"method":"x","method":"y"}`, []string{header}, 400, mcp.CodeInvalidRequest},
+		{"duplicate key", `{"jsonrpc":"2.0","id":1,"method":"x","method":"y"}`, []string{header}, 400,
+			mcp.CodeInvalidRequest},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := f.do(http.MethodPost, test.body, test.headers...)
@@ -265,7 +282,8 @@ func TestMHTTP06_KeepAlive(t *testing.T) {
 		}
 		for i := 1; i <= 3; i++ {
 			n, err := resp.Body.Read(buf)
-			if got := time.Since(begin); !strings.HasPrefix(string(buf[:n]), ":") || err != nil || got != time.Duration(i)*time.Minute {
+			if got := time.Since(begin); !strings.HasPrefix(string(buf[:n]), ":") || err != nil ||
+				got != time.Duration(i)*time.Minute {
 				t.Errorf("got %q, %v after %v; want a comment each minute", buf[:n], err, got)
 			}
 		}
@@ -328,7 +346,8 @@ func TestRequestIsAsTheTransportSawIt(t *testing.T) {
 	f := start(t, core, nil)
 	f.modern("tools/call", `"name":"inspect"`, "Authorization: ann", "X-Custom: 1")
 	req := <-core.request
-	if req.Principal == nil || req.Principal.Subject != "ann" || req.Header["X-Custom"][0] != "1" || req.Revision() != modern {
+	if req.Principal == nil || req.Principal.Subject != "ann" || req.Header["X-Custom"][0] != "1" ||
+		req.Revision() != modern {
 		t.Errorf("got principal %v, header %v, revision %s", req.Principal, req.Header, req.Revision())
 	}
 	if err := req.Notify(context.Background(), "notifications/message", nil); err == nil {

@@ -72,7 +72,8 @@ func accepts(lines []string, want string) bool {
 				continue
 			}
 			if s := specificity(mediaRange, want); s > best {
-				best, allowed = s, !isZero(params["q"])
+				weight, err := strconv.ParseFloat(params["q"], 64)
+				best, allowed = s, err != nil || weight != 0
 			}
 		}
 	}
@@ -111,9 +112,4 @@ func specificity(mediaRange, mediaType string) int {
 		return 2
 	}
 	return 0
-}
-
-func isZero(q string) bool {
-	weight, err := strconv.ParseFloat(q, 64)
-	return err == nil && weight == 0
 }

@@ -87,7 +87,8 @@ func TestR72_Body(t *testing.T) {
 			}
 			resp := f.open(r)
 			if resp.StatusCode != want || want == 413 && !resp.Close {
-				t.Errorf("%d bytes, chunked %t: got %d, closed %t; want %d", n, chunked, resp.StatusCode, resp.Close, want)
+				t.Errorf("%d bytes, chunked %t: got %d, closed %t; want %d", n, chunked, resp.StatusCode, resp.Close,
+					want)
 			}
 		}
 	}
@@ -105,7 +106,8 @@ func TestR72_BodyTimeout(t *testing.T) {
 		go conn.Write([]byte("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"))
 		buf := make([]byte, 1000)
 		n, err := conn.Read(buf)
-		if got := string(buf[:n]); err != nil || !strings.HasPrefix(got, "HTTP/1.1 408") || !strings.Contains(got, "Connection: close") {
+		if got := string(buf[:n]); err != nil || !strings.HasPrefix(got, "HTTP/1.1 408") ||
+			!strings.Contains(got, "Connection: close") {
 			t.Errorf("got %q, %v; want 408", got, err)
 		}
 		if got := time.Since(begin); got != 30*time.Second {
@@ -153,7 +155,8 @@ func TestR72_UnreadAnswer(t *testing.T) {
 }
 
 func FuzzMediaType(f *testing.F) {
-	for _, seed := range []string{"application/json", "application/json; charset=utf-8", "application/json;charset=latin1", "text/plain",
+	for _, seed := range []string{"application/json", "application/json; charset=utf-8",
+		"application/json;charset=latin1", "text/plain",
 		"application/json;", "application/json; x", " application/json ", "APPLICATION/JSON", "application/json, text/plain", "a/b;c=\"d"} {
 		f.Add(seed)
 	}
@@ -168,7 +171,8 @@ func FuzzMediaType(f *testing.F) {
 }
 
 func FuzzAccept(f *testing.F) {
-	for _, seed := range []string{"", "*/*", "application/json, text/event-stream", "application/json;q=0", "text/*;q=0, text/event-stream",
+	for _, seed := range []string{"", "*/*", "application/json, text/event-stream", "application/json;q=0",
+		"text/*;q=0, text/event-stream",
 		`a/b;c="\",", application/json`, "application/json;q=1e-999", ",,,", "application/json;q=-1"} {
 		f.Add(seed)
 	}

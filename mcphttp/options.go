@@ -75,14 +75,10 @@ func setDefault[T comparable](field *T, value T) {
 
 func (o *Options) validate() error {
 	errs := []error{
-		positive("MaxBody", o.MaxBody),
-		positive("MaxHeaderLines", o.MaxHeaderLines),
-		positive("MaxHeaderBytes", o.MaxHeaderBytes),
-		positive("BodyTimeout", o.BodyTimeout),
-		positive("WriteTimeout", o.WriteTimeout),
-		positive("KeepAlive", o.KeepAlive),
-		positive("MaxListens", o.MaxListens),
-		positive("MaxListensPerPrincipal", o.MaxListensPerPrincipal),
+		positive("MaxBody", o.MaxBody), positive("BodyTimeout", o.BodyTimeout),
+		positive("MaxHeaderLines", o.MaxHeaderLines), positive("MaxHeaderBytes", o.MaxHeaderBytes),
+		positive("WriteTimeout", o.WriteTimeout), positive("KeepAlive", o.KeepAlive),
+		positive("MaxListens", o.MaxListens), positive("MaxListensPerPrincipal", o.MaxListensPerPrincipal),
 		o.Sessions.validate(),
 	}
 	for _, origin := range o.AllowedOrigins {

@@ -32,7 +32,8 @@ func (w *timedWriter) Write(p []byte) (int, error) {
 func TestStreamsAndLargeAnswersHaveTheirOwnTime(t *testing.T) {
 	for name, core := range map[string]mcp.HandlerFunc{
 		"stream": func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-			return mcp.RawResult(`{}`), req.Notify(ctx, "notifications/message", []byte(`{"level":"info","data":"hello"}`))
+			return mcp.RawResult(`{}`), req.Notify(ctx, "notifications/message",
+				[]byte(`{"level":"info","data":"hello"}`))
 		},
 		"large answer": func(context.Context, *mcp.Request) (mcp.Result, error) {
 			return mcp.RawResult(`{"large":"` + strings.Repeat("x", 5000) + `"}`), nil

@@ -134,7 +134,8 @@ func (f *fixture) posters() map[string]poster {
 	modernHeaders := func() []string { _, h := modernCall("tools/call", `"name":"echo"`); return h }()
 	session := f.initialize(november2025)
 	plain := func(id, text string) string {
-		return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"echo","arguments":{"message":"` + text + `"}}}`
+		return `{"jsonrpc":"2.0","id":` + id +
+			`,"method":"tools/call","params":{"name":"echo","arguments":{"message":"` + text + `"}}}`
 	}
 	return map[string]poster{
 		"modern": {line(modernHeaders), func(id, text string) string {

@@ -47,7 +47,8 @@ func TestManyIdleSessionsExpireTogether(t *testing.T) {
 		}
 		status := func(id string) int {
 			w := httptest.NewRecorder()
-			f.handler.ServeHTTP(w, f.request(http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Mcp-Session-Id: "+id))
+			f.handler.ServeHTTP(w, f.request(http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"ping"}`,
+				"Mcp-Session-Id: "+id))
 			return w.Code
 		}
 		time.Sleep(20 * time.Minute)

@@ -312,7 +312,8 @@ func text(s string) mcp.Result {
 	return mcp.RawResult(fmt.Sprintf(`{"resultType":"complete","content":[{"type":"text","text":%s}]}`, b))
 }
 
-func (c *testCore) call(ctx context.Context, req *mcp.Request, name, message string, responses json.RawMessage) (mcp.Result, error) {
+func (c *testCore) call(ctx context.Context, req *mcp.Request, name, message string,
+	responses json.RawMessage) (mcp.Result, error) {
 	tell := func(n int) error {
 		return req.Notify(ctx, "notifications/message", fmt.Appendf(nil, `{"level":"info","data":%d}`, n))
 	}
@@ -355,7 +356,8 @@ func (c *testCore) call(ctx context.Context, req *mcp.Request, name, message str
 		c.causes <- tell(1)
 	case "flood":
 		for n := 0; ; n++ {
-			if err := req.Notify(ctx, "notifications/message", fmt.Appendf(nil, `{"level":"info","data":"%01000d"}`, n)); err != nil {
+			if err := req.Notify(ctx, "notifications/message", fmt.Appendf(nil, `{"level":"info","data":"%01000d"}`,
+				n)); err != nil {
 				c.causes <- err
 				return nil, err
 			}

@@ -49,10 +49,8 @@ func (o *SessionOptions) fillDefaults() {
 
 func (o *SessionOptions) validate() error {
 	return errors.Join(
-		positive("Sessions.Max", o.Max),
-		positive("Sessions.MaxPerPrincipal", o.MaxPerPrincipal),
-		positive("Sessions.IdleTimeout", o.IdleTimeout),
-		positive("Sessions.InitTimeout", o.InitTimeout),
+		positive("Sessions.Max", o.Max), positive("Sessions.MaxPerPrincipal", o.MaxPerPrincipal),
+		positive("Sessions.IdleTimeout", o.IdleTimeout), positive("Sessions.InitTimeout", o.InitTimeout),
 		positive("Sessions.MaxInFlight", o.MaxInFlight),
 	)
 }
@@ -149,15 +147,5 @@ func checkSessionVersion(version field) *refusal {
 	if rev, known := wire.ParseRevision(version.value); !known || rev.Modern() {
 		return refuse(http.StatusBadRequest, "header "+headerVersion+" must name a protocol version that has sessions")
 	}
-	return nil
-}
-
-func (h *Handler) endSession(r *http.Request, head *head) *refusal {
-	s, no := h.find(head, mcp.PrincipalFrom(r.Context()))
-	if no != nil {
-		return no
-	}
-	defer h.sessions.release(s)
-	h.sessions.end(s, mcp.ErrClosed)
 	return nil
 }

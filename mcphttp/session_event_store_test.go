@@ -197,7 +197,8 @@ func TestR72_DiscardedStreamIsStoredAgain(t *testing.T) {
 func FuzzEventID(f *testing.F) {
 	name := "cABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	for _, seed := range []string{name + "-1", name + "-01", name + "-+1", name + "-0", name + "--1", name, "", "-",
-		"x" + name[1:] + "-1", name + "-9223372036854775807", name + "-9223372036854775808", name + "-1-1", name + "-1\x00"} {
+		"x" + name[1:] + "-1", name + "-9223372036854775807", name + "-9223372036854775808", name + "-1-1", name +
+			"-1\x00"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, id string) {

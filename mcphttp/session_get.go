@@ -44,8 +44,7 @@ func (h *Handler) serveSessionGet(w http.ResponseWriter, r *http.Request, head *
 
 // errEventUnknown does not distinguish ids that never existed, ids of other principals, and ids
 // after which events were lost.
-var errEventUnknown = refuse(http.StatusNotFound,
-	"unknown last event, or events after it were discarded")
+var errEventUnknown = refuse(http.StatusNotFound, "unknown last event, or events after it were discarded")
 
 // resumeCall replays the stream of a call, and stays connected until the call is over.
 func (h *Handler) resumeCall(r *http.Request, s *session, conn *eventStream, name string, n int64) *refusal {
@@ -96,8 +95,7 @@ func (h *Handler) serveStandalone(r *http.Request, s *session, conn *eventStream
 	}
 	s.standalone = a
 	s.mu.Unlock()
-	// Before the client sees the stream, so that it is notified of what it subscribes to after
-	// that.
+	// Before the client sees the stream, so that it is notified of what it subscribes to later.
 	conv.Attach(h.sessions.changesTo(&a.queue))
 	a.stream.start(r.Context(), conn)
 	_ = conn.flush() // if it fails the stream ends at once

@@ -20,7 +20,10 @@ func newChangingServer() (s *mcp.Server, change func()) {
 	n := 0
 	change = func() {
 		n++
-		mcp.AddTool(s, &mcp.Tool{Name: fmt.Sprintf("tool%d", n)}, func(context.Context, struct{}) (string, error) { return "", nil })
+		mcp.AddTool(s, &mcp.Tool{Name: fmt.Sprintf("tool%d", n)}, func(context.Context, struct{}) (string,
+			error) {
+			return "", nil
+		})
 	}
 	change()
 	return s, change
@@ -251,12 +254,14 @@ func TestSubscriptionOfAHandlerThatIsNoListener(t *testing.T) {
 		s := f.initialize(november2025)
 		f.stream(s.get(t.Context())).next()
 		subscribe := func(method, uri string) answer {
-			return s.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"resources/%s","params":{"uri":%q}}`, method, uri))
+			return s.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"resources/%s","params":{"uri":%q}}`, method,
+				uri))
 		}
 		if got := subscribe("subscribe", "x:y"); got.code() != 0 {
 			t.Errorf("got %d %s", got.status, got.body)
 		}
-		if got := subscribe("subscribe", "x:refused"); got.code() != mcp.CodeInvalidParams || !strings.Contains(got.body, "no such resource") {
+		if got := subscribe("subscribe", "x:refused"); got.code() != mcp.CodeInvalidParams ||
+			!strings.Contains(got.body, "no such resource") {
 			t.Errorf("a refused subscription: got %d %s", got.status, got.body)
 		}
 		if got := subscribe("subscribe", "x:ended"); got.code() != mcp.CodeInternalError {

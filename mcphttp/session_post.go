@@ -27,17 +27,12 @@ func (h *Handler) serveSessionPost(w http.ResponseWriter, r *http.Request, head 
 		no = h.serveSessionMessage(w, r, head, msg)
 	}
 	if no != nil {
-		h.refuse(w, requestID(msg), no)
+		var requestID jsonrpc.ID // the id of a response belongs to a request of the server
+		if msg.Kind() == jsonrpc.Request {
+			requestID = msg.ID
+		}
+		h.refuse(w, requestID, no)
 	}
-}
-
-// requestID returns the id of an error response to msg. The id of a response belongs to a request
-// of the server.
-func requestID(msg *jsonrpc.Message) jsonrpc.ID {
-	if msg.Kind() == jsonrpc.Request {
-		return msg.ID
-	}
-	return jsonrpc.ID{}
 }
 
 // serveInitialize opens a session.
@@ -165,11 +160,9 @@ func (p *sessionPost) serveBatch(conv *legacy.Session) {
 // accept handles a message without a response.
 func accept(w http.ResponseWriter, r *http.Request, conv *legacy.Session, msg *jsonrpc.Message) {
 	kept := *msg
-	conv.Handle(newSessionContext(r), &kept, discard)
+	conv.Handle(newSessionContext(r), &kept, func(context.Context, *jsonrpc.Message) error { return nil })
 	w.WriteHeader(http.StatusAccepted)
 }
-
-func discard(context.Context, *jsonrpc.Message) error { return nil }
 
 // needsResponse reports whether a message has a response, or returns a refusal if the revision does
 // not have such messages.
@@ -277,7 +270,9 @@ func (p *sessionPost) finish(a response) {
 	default:
 		p.stream.close()
 	}
-	p.session.dropStream(p.stream)
+	p.session.mu.Lock()
+	defer p.session.mu.Unlock()
+	delete(p.session.streams, p.stream.name())
 }
 
 // respond responds to a POST without a stream.

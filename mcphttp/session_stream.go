@@ -80,12 +80,6 @@ func (s *session) newStream(kind byte, rev wire.Revision, opts *Options) *sessio
 	return stream
 }
 
-func (s *session) dropStream(stream *sessionStream) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.streams, stream.name())
-}
-
 func (st *sessionStream) name() string { return st.key.Stream }
 
 // start sets the first connection of a new stream. The caller then sends an event or flushes. If

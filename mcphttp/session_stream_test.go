@@ -28,9 +28,11 @@ func TestLHTTP05_PrimingEventSharesTheWriteOfTheNext(t *testing.T) {
 	w := &writeRecorder{ResponseRecorder: httptest.NewRecorder()}
 	f.handler.ServeHTTP(w, s.post(t.Context(), callBody(1, "notify")))
 	if len(w.writes) < 2 || len(w.writes) > 3 || w.flushed < 1 {
-		t.Fatalf("got %d writes and the last flush after %d, want 2 or 3 writes and a flush: %q", len(w.writes), w.flushed, w.writes)
+		t.Fatalf("got %d writes and the last flush after %d, want 2 or 3 writes and a flush: %q", len(w.writes),
+			w.flushed, w.writes)
 	}
-	if id, rest, _ := strings.Cut(w.writes[0], "-1\ndata: \n\n"); !strings.HasPrefix(id, "id: c") || !strings.Contains(rest, `"data":1`) {
+	if id, rest, _ := strings.Cut(w.writes[0], "-1\ndata: \n\n"); !strings.HasPrefix(id, "id: c") ||
+		!strings.Contains(rest, `"data":1`) {
 		t.Errorf("got %q first, want an empty event and a notification", w.writes[0])
 	}
 }

@@ -86,7 +86,8 @@ func TestLHTTP_RequestIsAnsweredInEveryRevision(t *testing.T) {
 				got.body != `{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"hi"}]}}` {
 				t.Errorf("got %d %s %s", got.status, got.header, got.body)
 			}
-			if got := s.send(`{"jsonrpc":"2.0","id":8,"method":"no/such"}`); got.status != 200 || got.code() != mcp.CodeMethodNotFound {
+			if got := s.send(`{"jsonrpc":"2.0","id":8,"method":"no/such"}`); got.status != 200 ||
+				got.code() != mcp.CodeMethodNotFound {
 				t.Errorf("an unknown method: got %d %s, want 200 with the error", got.status, got.body)
 			}
 			if got := s.send(`{"jsonrpc":"2.0","id":9,"method":"ping"}`); got.body != `{"jsonrpc":"2.0","id":9,"result":{}}` {
@@ -117,8 +118,10 @@ func TestLHTTP28_29_31_SessionHeader(t *testing.T) {
 		{"unknown", []string{version, "Mcp-Session-Id: nonsense"}, 404},
 		{"SEC10 of someone else", []string{version, "Mcp-Session-Id: " + ann.id, "Authorization: bob"}, 404},
 		{"SEC10 of someone, anonymously", []string{version, "Mcp-Session-Id: " + ann.id}, 404},
-		{"LHTTP35 an unsupported version", []string{"MCP-Protocol-Version: 1999-01-01", "Mcp-Session-Id: " + ann.id, "Authorization: ann"}, 400},
-		{"LHTTP35 not a version", []string{"MCP-Protocol-Version: x", "Mcp-Session-Id: " + ann.id, "Authorization: ann"}, 400},
+		{"LHTTP35 an unsupported version", []string{"MCP-Protocol-Version: 1999-01-01", "Mcp-Session-Id: " + ann.id,
+			"Authorization: ann"}, 400},
+		{"LHTTP35 not a version", []string{"MCP-Protocol-Version: x", "Mcp-Session-Id: " + ann.id,
+			"Authorization: ann"}, 400},
 	} {
 		for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
 			t.Run(test.name+"/"+method, func(t *testing.T) {
@@ -140,7 +143,8 @@ func TestLHTTP28_29_31_SessionHeader(t *testing.T) {
 		t.Errorf("LHTTP34: without a version header: got %d %s", got.status, got.body)
 	}
 	if got := ann.send(callBody(3, "echo"), "MCP-Protocol-Version: "+june2025); got.status != 200 {
-		t.Errorf("LHTTP33: another version than the session's, which only should not be: got %d %s", got.status, got.body)
+		t.Errorf("LHTTP33: another version than the session's, which only should not be: got %d %s", got.status,
+			got.body)
 	}
 	if got := f.do(http.MethodDelete, "", ann.headers...); got.status != 204 {
 		t.Errorf("LHTTP31: DELETE got %d %s", got.status, got.body)
@@ -176,7 +180,8 @@ func TestVER08_ErasShareAnEndpoint(t *testing.T) {
 	f := start(t, newTestCore(), nil)
 	s := f.initialize(november2025)
 	body, headers := modernCall("tools/call", `"name":"echo"`)
-	if got := s.do(http.MethodPost, body, append(s.headers[:1:1], headers...)...); !strings.Contains(got.body, `"resultType"`) {
+	if got := s.do(http.MethodPost, body, append(s.headers[:1:1], headers...)...); !strings.Contains(got.body,
+		`"resultType"`) {
 		t.Errorf("a modern request with a session header: got %s", got.body)
 	}
 	if got := s.send(callBody(1, "echo")); strings.Contains(got.body, `"resultType"`) {
@@ -343,7 +348,8 @@ func TestELI_QuestionTravelsOnTheRequestsStream(t *testing.T) {
 		if err := json.Unmarshal(e.Data, &question); err != nil || question.Method != "elicitation/create" || !e.HasID {
 			t.Fatalf("%s: got %s, want the question", version, e.Data)
 		}
-		reply := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"action":"accept","content":{"name":"Eve"}}}`, question.ID)
+		reply := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"action":"accept","content":{"name":"Eve"}}}`,
+			question.ID)
 		other := f.initialize(version)
 		if got := other.send(reply); got.status != 202 {
 			t.Errorf("an answer on another session: got %d", got.status)
@@ -535,7 +541,8 @@ func TestR72_CallsInFlight(t *testing.T) {
 		}
 		<-core.started
 		<-core.started
-		if got := s.send(callBody(3, "wait")); got.status != 429 || got.code() != mcp.CodeBusy || got.header.Get("Retry-After") != "1" {
+		if got := s.send(callBody(3, "wait")); got.status != 429 || got.code() != mcp.CodeBusy ||
+			got.header.Get("Retry-After") != "1" {
 			t.Errorf("got %d %s, want 429", got.status, got.body)
 		}
 		for range 2 {

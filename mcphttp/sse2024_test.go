@@ -25,7 +25,8 @@ type endpoint struct {
 
 func (f *fixture) endpoint(ctx context.Context, headers ...string) *endpoint {
 	f.t.Helper()
-	e := &endpoint{fixture: f, stream: f.stream(f.request(ctx, http.MethodGet, "", append(headers, "Accept: text/event-stream")...))}
+	e := &endpoint{fixture: f, stream: f.stream(f.request(ctx, http.MethodGet, "",
+		append(headers, "Accept: text/event-stream")...))}
 	first := e.next()
 	if first.Type != "endpoint" {
 		f.t.Fatalf("SSE02: got %s %s first, want the endpoint", first.Type, first.Data)
@@ -50,7 +51,8 @@ func (e *endpoint) initialize() {
 	if got := e.send(initializeBody(november2024)); got.status != 202 || got.body != "" {
 		e.fixture.t.Fatalf("got %d %s", got.status, got.body)
 	}
-	if m := e.next(); m.Type != "message" || !strings.Contains(string(m.Data), `"protocolVersion":"2024-11-05"`) || m.HasID {
+	if m := e.next(); m.Type != "message" || !strings.Contains(string(m.Data), `"protocolVersion":"2024-11-05"`) ||
+		m.HasID {
 		e.fixture.t.Fatalf("SSE04: got %s %s", m.Type, m.Data)
 	}
 	e.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
@@ -59,7 +61,10 @@ func (e *endpoint) initialize() {
 func TestSSE_OldestTransport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, change := newChangingServer()
-		mcp.AddTool(server, &mcp.Tool{Name: "add"}, func(_ context.Context, in struct{ A, B int }) (int, error) { return in.A + in.B, nil })
+		mcp.AddTool(server, &mcp.Tool{Name: "add"}, func(_ context.Context, in struct{ A, B int }) (int,
+			error) {
+			return in.A + in.B, nil
+		})
 		f := start(t, server, nil)
 		e := f.endpoint(t.Context())
 		if got := e.send(callBody(1, "echo")); got.status != 400 {
@@ -69,7 +74,8 @@ func TestSSE_OldestTransport(t *testing.T) {
 		if got := e.send(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"add","arguments":{"A":1,"B":2}}}`); got.status != 202 {
 			t.Errorf("got %d %s", got.status, got.body)
 		}
-		if m := e.next(); !strings.Contains(string(m.Data), `"id":2`) || !strings.Contains(string(m.Data), `"text":"3"`) {
+		if m := e.next(); !strings.Contains(string(m.Data), `"id":2`) ||
+			!strings.Contains(string(m.Data), `"text":"3"`) {
 			t.Errorf("got %s, want the result", m.Data)
 		}
 		synctest.Wait()

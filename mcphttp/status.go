@@ -108,27 +108,19 @@ const netHTTPBuffer = 2 << 10
 // writeJSON writes a whole JSON response. A client that does not read it cannot block the handler
 // for longer than the write timeout. Errors are ignored: the client is gone.
 func (h *Handler) writeJSON(w http.ResponseWriter, status int, body []byte) {
+	w.Header()["Content-Type"] = jsonContent
 	if len(body) <= netHTTPBuffer {
-		w.Header()["Content-Type"] = jsonContent
 		// net/http writes it after the handler has returned, so it blocks only its connection.
 		w.WriteHeader(status)
 		_, _ = w.Write(body)
 		return
 	}
-	defer h.responseWrites.remove(h.beginLarge(w, len(body)))
+	w.Header()["Content-Length"] = []string{strconv.Itoa(len(body))}
+	clearWriteDeadline(w)
+	defer h.responseWrites.remove(h.responseWrites.add(w))
 	w.WriteHeader(status)
 	_, _ = w.Write(body)
 	_ = http.NewResponseController(w).Flush()
-}
-
-// beginLarge prepares the headers and the write deadline of a response of size bytes. The caller
-// removes the deadline.
-func (h *Handler) beginLarge(w http.ResponseWriter, size int) *deadline[http.ResponseWriter] {
-	head := w.Header()
-	head["Content-Type"] = jsonContent
-	head["Content-Length"] = []string{strconv.Itoa(size)}
-	clearWriteDeadline(w)
-	return h.responseWrites.add(w)
 }
 
 // clearWriteDeadline removes the deadline that the WriteTimeout of the http.Server sets for a whole

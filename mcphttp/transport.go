@@ -120,7 +120,10 @@ func NewTransport(url string, opts *TransportOptions) *Transport {
 	for name, values := range o.Header {
 		t.header[http.CanonicalHeaderKey(name)] = slices.Clone(values)
 	}
-	t.authorize()
+	if u := t.target; u != nil && u.User != nil && t.header["Authorization"] == nil { // as http.Client does
+		password, _ := u.User.Password()
+		(&http.Request{Header: t.header}).SetBasicAuth(u.User.Username(), password)
+	}
 	t.header["Accept"] = []string{typeEventStream}
 	t.postHeader = t.header.Clone()
 	t.postHeader["Accept"] = []string{typeJSON + ", " + typeEventStream}
@@ -138,16 +141,6 @@ func NewTransport(url string, opts *TransportOptions) *Transport {
 	return t
 }
 
-// authorize moves the user and password of the URL to the Authorization header, as http.Client
-// does.
-func (t *Transport) authorize() {
-	if t.target == nil || t.target.User == nil || t.header["Authorization"] != nil {
-		return
-	}
-	password, _ := t.target.User.Password()
-	(&http.Request{Header: t.header}).SetBasicAuth(t.target.User.Username(), password)
-}
-
 // send sends an HTTP request. A request that is never redirected goes to the http.Transport
 // directly. The header may be shared: net/http does not change it, and other RoundTrippers get a
 // copy.
@@ -160,15 +153,13 @@ func (t *Transport) send(req *http.Request) (*http.Response, error) {
 }
 
 func newHTTPTransport() *http.Transport {
-	dialer := &net.Dialer{Timeout: connectTimeout}
 	return &http.Transport{
-		Proxy:                  http.ProxyFromEnvironment,
-		DialContext:            dialer.DialContext,
-		TLSHandshakeTimeout:    connectTimeout,
-		ForceAttemptHTTP2:      true,
-		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingInterval, PingTimeout: pingTimeout},
-		MaxIdleConns:           idleConns,
-		MaxIdleConnsPerHost:    idleConns,
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         (&net.Dialer{Timeout: connectTimeout}).DialContext,
+		TLSHandshakeTimeout: connectTimeout,
+		ForceAttemptHTTP2:   true,
+		HTTP2:               &http.HTTP2Config{SendPingTimeout: pingInterval, PingTimeout: pingTimeout},
+		MaxIdleConns:        idleConns, MaxIdleConnsPerHost: idleConns,
 		IdleConnTimeout:        idleConnTimeout,
 		MaxResponseHeaderBytes: maxResponseHeader,
 	}

@@ -26,7 +26,8 @@ type slowLogin struct {
 
 func (l slowLogin) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method != http.MethodPost {
-		return &http.Response{StatusCode: http.StatusMethodNotAllowed, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
+		return &http.Response{StatusCode: http.StatusMethodNotAllowed, Header: http.Header{}, Body: http.NoBody,
+			Request: r}, nil
 	}
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -60,7 +61,8 @@ func connectSlowly(t *testing.T, login slowLogin, revision string) (*mcp.Client,
 		}
 	})
 	login.h = h
-	transport := mcphttp.NewTransport("http://127.0.0.1/mcp", &mcphttp.TransportOptions{Client: &http.Client{Transport: login}})
+	transport := mcphttp.NewTransport("http://127.0.0.1/mcp",
+		&mcphttp.TransportOptions{Client: &http.Client{Transport: login}})
 	return mcp.Connect(context.Background(), transport, &mcp.ClientOptions{Revision: revision})
 }
 

@@ -49,10 +49,12 @@ func canned(w http.ResponseWriter, r *http.Request) {
 	result := `{"resultType":"complete","content":[{"type":"text","text":"hello"}]}`
 	switch {
 	case bytes.Contains(body, []byte(`"server/discover"`)):
-		result = `{"resultType":"complete","supportedVersions":["` + modern + `"],"capabilities":{"tools":{}},"serverInfo":{"name":"canned","version":"1"}}`
+		result = `{"resultType":"complete","supportedVersions":["` + modern +
+			`"],"capabilities":{"tools":{}},"serverInfo":{"name":"canned","version":"1"}}`
 	case bytes.Contains(body, []byte(`"initialize"`)):
 		w.Header().Set("Mcp-Session-Id", "canned")
-		result = `{"protocolVersion":"` + november2025 + `","capabilities":{"tools":{}},"serverInfo":{"name":"canned","version":"1"}}`
+		result = `{"protocolVersion":"` + november2025 +
+			`","capabilities":{"tools":{}},"serverInfo":{"name":"canned","version":"1"}}`
 	case r.Method != http.MethodPost:
 		w.WriteHeader(http.StatusMethodNotAllowed)
 		return
@@ -214,7 +216,8 @@ func BenchmarkCallSession(b *testing.B) { benchmarkCall(b, "/json", november2025
 func BenchmarkCallSessionSSE(b *testing.B) { benchmarkCall(b, "/sse", november2025) }
 
 func benchmarkCall(b *testing.B, path, revision string) {
-	c, err := mcp.Connect(b.Context(), mcphttp.NewTransport("http://"+cannedServer(b)+path, nil), &mcp.ClientOptions{Revision: revision})
+	c, err := mcp.Connect(b.Context(), mcphttp.NewTransport("http://"+cannedServer(b)+path, nil),
+		&mcp.ClientOptions{Revision: revision})
 	if err != nil {
 		b.Fatal(err)
 	}

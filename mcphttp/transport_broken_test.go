@@ -135,7 +135,8 @@ func (t *cutTest) modern(tool string) {
 			t.Errorf("got %v", err)
 		}
 	default:
-		if status := (*mcphttp.StatusError)(nil); tool == "missing" && errors.As(err, &status) && status.StatusCode == 400 {
+		if status := (*mcphttp.StatusError)(nil); tool == "missing" && errors.As(err, &status) &&
+			status.StatusCode == 400 {
 			return // cut after the status, which says enough
 		}
 		t.failed(err, tool)
@@ -148,7 +149,8 @@ func (t *cutTest) session(version string) {
 		t.Fatal(err)
 	}
 	c := &linkClient{SessionConn: link, t: t}
-	m, err := c.try(t.Context(), "initialize", `{"protocolVersion":"`+version+`","capabilities":{},"clientInfo":{"name":"test","version":"1"}}`)
+	m, err := c.try(t.Context(), "initialize",
+		`{"protocolVersion":"`+version+`","capabilities":{},"clientInfo":{"name":"test","version":"1"}}`)
 	if t.failed(err, "") || m.Error != nil {
 		return
 	}

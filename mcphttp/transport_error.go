@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/sse"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -76,12 +75,9 @@ func (e *StatusError) Unwrap() error {
 // HTTPStatus returns StatusCode, for callers that look for the method with [errors.As].
 func (e *StatusError) HTTPStatus() int { return e.StatusCode }
 
-// statusHeaders are those of StatusError.Header.
-var statusHeaders = []string{"Www-Authenticate", "Retry-After", "Allow", "Location", "Content-Type"}
-
 func newStatusError(res *http.Response, body []byte, reason string) *StatusError {
 	e := &StatusError{StatusCode: res.StatusCode, Status: res.Status, Header: http.Header{}, reason: reason}
-	for _, name := range statusHeaders {
+	for _, name := range []string{"Www-Authenticate", "Retry-After", "Allow", "Location", "Content-Type"} {
 		if values := res.Header[name]; len(values) > 0 {
 			e.Header[name] = slices.Clone(values)
 		}
@@ -173,11 +169,6 @@ func (e *breakError) Error() string {
 }
 func (e *breakError) Unwrap() error { return e.err }
 
-func isBroken(err error) bool {
-	_, ok := errors.AsType[*breakError](err)
-	return ok
-}
-
 // lost returns the error for callers of a failure to read a response.
 func lost(err error) error {
 	switch {
@@ -193,13 +184,6 @@ func lost(err error) error {
 func checkAnswer(m *jsonrpc.Message) error {
 	if m.Error != nil && !m.Error.Remote() {
 		return errors.New("invalid response: " + m.Error.Message)
-	}
-	return nil
-}
-
-func checkResult(m *jsonrpc.Message) error {
-	if m.Error == nil && jsonscan.Kind(m.Result) != '{' {
-		return errors.New("invalid result: must be a JSON object")
 	}
 	return nil
 }

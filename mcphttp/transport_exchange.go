@@ -142,14 +142,6 @@ func (x *clientExchange) failed(err *mcp.TransportError) error {
 	return err
 }
 
-// refusedBy returns the error of a request whose response is only an HTTP status.
-func (x *clientExchange) refusedBy(err *StatusError) error {
-	if err.mayHaveRun() {
-		return x.unanswered(err)
-	}
-	return x.notSent(err)
-}
-
 func (x *clientExchange) post(target *url.URL, header http.Header, m *jsonrpc.Message) error {
 	const room = 128 // for what is around the params
 	body := jsonrpc.Append(make([]byte, 0, len(m.Params)+len(m.Result)+len(m.Method)+room), m)
@@ -233,7 +225,7 @@ func (x *clientExchange) response(id jsonrpc.ID, receive func(m *jsonrpc.Message
 	case isJSON(x.contentType()):
 		return x.json(id, receive)
 	}
-	return nil, x.noAnswer("the body is neither JSON nor an event stream")
+	return nil, x.unanswered(newStatusError(x.res, x.diagnosis(), "the body is neither JSON nor an event stream"))
 }
 
 func (x *clientExchange) isEvents() bool {
@@ -265,10 +257,7 @@ func (x *clientExchange) json(id jsonrpc.ID, receive func(m *jsonrpc.Message)) (
 		return nil, x.unanswered(newStatusError(x.res, body, err.Error()))
 	}
 	if m = x.dispatch(m, id, receive); m != nil {
-		if err := checkAnswer(m); err != nil {
-			return nil, x.unanswered(err)
-		}
-		return m, nil
+		return checked(x, m)
 	}
 	return nil, x.unanswered(newStatusError(x.res, body, "the body has no response to the request"))
 }
@@ -410,12 +399,10 @@ func (x *clientExchange) refusal(id jsonrpc.ID) (*jsonrpc.Message, error) {
 			status.rpcErr = m.Error
 		}
 	}
-	return nil, x.refusedBy(status)
-}
-
-// noAnswer returns the error for a successful HTTP response without the expected message.
-func (x *clientExchange) noAnswer(reason string) error {
-	return x.unanswered(newStatusError(x.res, x.diagnosis(), reason))
+	if status.mayHaveRun() {
+		return nil, x.unanswered(status)
+	}
+	return nil, x.notSent(status)
 }
 
 // diagnosis reads the beginning of a body that explains a failure, as far as it arrives in time.

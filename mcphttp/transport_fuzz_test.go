@@ -25,12 +25,16 @@ func FuzzTransportResponse(f *testing.F) {
 		"", "HTTP/1.1 500 x\r\n\r\n", ok + "Content-Length: 5\r\n\r\nhello",
 		ok + "Content-Type: application/json\r\nContent-Length: 38\r\n\r\n" + `{"jsonrpc":"2.0","id":1,"result":{} }  `,
 		ok + "Content-Type: application/json\r\n\r\n" + `[{"jsonrpc":"2.0","id":1,"result":{}}]`,
-		ok + "Content-Type: text/event-stream\r\n\r\n" + "id: 1\nretry: 1\ndata:\n\n" + `data: {"jsonrpc":"2.0","id":1,"result":{}}` + "\n\n",
+		ok + "Content-Type: text/event-stream\r\n\r\n" + "id: 1\nretry: 1\ndata:\n\n" +
+			`data: {"jsonrpc":"2.0","id":1,"result":{}}` + "\n\n",
 		ok + "Content-Type: text/event-stream\r\n\r\n" + "id: 1\nretry: 1\ndata:\n\n",
-		ok + "Content-Type: text/event-stream\r\n\r\n" + "event: endpoint\ndata: /x\n\n" + `data: {"jsonrpc":"2.0","id":1,"result":{}}` + "\n\n",
+		ok + "Content-Type: text/event-stream\r\n\r\n" + "event: endpoint\ndata: /x\n\n" +
+			`data: {"jsonrpc":"2.0","id":1,"result":{}}` + "\n\n",
 		"HTTP/1.1 405 x\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 307 x\r\nLocation: /\r\nContent-Length: 0\r\n\r\n",
-		"HTTP/1.1 404 x\r\nContent-Type: application/json\r\n\r\n" + `{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":""}}`,
-		ok + "Mcp-Session-Id: s\r\nContent-Type: application/json\r\n\r\n" + `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-03-26"}}`,
+		"HTTP/1.1 404 x\r\nContent-Type: application/json\r\n\r\n" +
+			`{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":""}}`,
+		ok + "Mcp-Session-Id: s\r\nContent-Type: application/json\r\n\r\n" +
+			`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-03-26"}}`,
 		ok + "Content-Encoding: gzip\r\nContent-Type: application/json\r\n\r\n\x1f\x8b\x08",
 		ok + "Transfer-Encoding: chunked\r\nContent-Type: application/json\r\n\r\n5\r\n{\"a\":\r\n",
 	} {
@@ -41,7 +45,8 @@ func FuzzTransportResponse(f *testing.F) {
 			return
 		}
 		synctest.Test(t, func(t *testing.T) {
-			client := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+			client := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string,
+				string) (net.Conn, error) {
 				ours, theirs := net.Pipe()
 				go answerWith(theirs, response)
 				return ours, nil

@@ -46,8 +46,8 @@ func (t *Transport) RoundTrip(ctx context.Context, req *mcp.Request) (mcp.Result
 	if m.Error != nil {
 		return nil, m.Error
 	}
-	if err := checkResult(m); err != nil {
-		return nil, x.unanswered(err)
+	if jsonscan.Kind(m.Result) != '{' {
+		return nil, x.unanswered(errors.New("invalid result: must be a JSON object"))
 	}
 	return mcp.RawResult(m.Result), nil
 }

@@ -28,7 +28,8 @@ func serveMemory(t *testing.T, handler http.HandlerFunc, opts *mcphttp.Transport
 	return serveMemoryAt(t, "/mcp", handler, opts)
 }
 
-func serveMemoryAt(t *testing.T, path string, handler http.HandlerFunc, opts *mcphttp.TransportOptions) *mcphttp.Transport {
+func serveMemoryAt(t *testing.T, path string, handler http.HandlerFunc,
+	opts *mcphttp.TransportOptions) *mcphttp.Transport {
 	t.Helper()
 	listener := newMemListener()
 	server := &http.Server{Handler: handler, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
@@ -44,7 +45,10 @@ func serveMemoryAt(t *testing.T, path string, handler http.HandlerFunc, opts *mc
 	if o.Logger == nil {
 		o.Logger = quiet
 	}
-	network := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return listener.dial() }}
+	network := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn,
+		error) {
+		return listener.dial()
+	}}
 	o.Client = &http.Client{Transport: network}
 	transport := mcphttp.NewTransport("http://localhost:8765"+path, &o)
 	t.Cleanup(func() {
@@ -99,30 +103,37 @@ func TestHDR_MirroredHeaders(t *testing.T) {
 		name, method, members string
 		want                  map[string]string // "-" for none
 	}{
-		{"HDR01 HDR03", "tools/list", ``, map[string]string{"Mcp-Protocol-Version": modern, "Mcp-Method": "tools/list", "Mcp-Name": "-",
+		{"HDR01 HDR03", "tools/list", ``, map[string]string{"Mcp-Protocol-Version": modern,
+			"Mcp-Method": "tools/list", "Mcp-Name": "-",
 			"Accept": "application/json, text/event-stream", "Content-Type": "application/json", "X-Tenant": "a"}},
 		{"HDR04 a tool", "tools/call", `"name":"a b"`, map[string]string{"Mcp-Name": "a b"}},
 		{"HDR04 a prompt", "prompts/get", `"name":"p"`, map[string]string{"Mcp-Name": "p"}},
 		{"HDR04 a resource", "resources/read", `"uri":"file:///\u0061"`, map[string]string{"Mcp-Name": "file:///a"}},
 		{"HDR05 a task", "tasks/get", `"taskId":"t1"`, map[string]string{"Mcp-Name": "t1"}},
-		{"HDR05 TASKX23 a task to be answered", "tasks/update", `"inputResponses":{},"taskId":"t1"`, map[string]string{"Mcp-Name": "t1"}},
+		{"HDR05 TASKX23 a task to be answered", "tasks/update", `"inputResponses":{},"taskId":"t1"`,
+			map[string]string{"Mcp-Name": "t1"}},
 		{"HDR05 TASKX23 a task to be cancelled", "tasks/cancel", `"taskId":"t1"`, map[string]string{"Mcp-Name": "t1"}},
-		{"HDR05 TASKX23 HDR06", "tasks/get", `"taskId":"日本"`, map[string]string{"Mcp-Name": "=?base64?" + stdBase64("日本") + "?="}},
+		{"HDR05 TASKX23 HDR06", "tasks/get", `"taskId":"日本"`, map[string]string{"Mcp-Name": "=?base64?" +
+			stdBase64("日本") + "?="}},
 		{"HDR06", "tools/call", `"name":"né"`, map[string]string{"Mcp-Name": "=?base64?" + stdBase64("né") + "?="}},
 		{"no name", "tools/call", `"name":7`, map[string]string{"Mcp-Name": "-"}},
 		{"HDR12 HDR22", "tools/call", `"name":"x","arguments":{"region":"eu","nested":{"n":42},"dry":false}`,
 			map[string]string{"Mcp-Param-Region": "eu", "Mcp-Param-Tenantid": "42", "Mcp-Param-Dry-Run": "false"}},
 		{"HDR22 integers in decimal", "tools/call", `"name":"x","arguments":{"nested":{"n":-4.20e1},"dry":true}`,
 			map[string]string{"Mcp-Param-Region": "-", "Mcp-Param-Tenantid": "-42", "Mcp-Param-Dry-Run": "true"}},
-		{"HDR23", "tools/call", `"name":"x","arguments":{"region":" eu\n"}`, map[string]string{"Mcp-Param-Region": "=?base64?" + stdBase64(" eu\n") + "?="}},
+		{"HDR23", "tools/call", `"name":"x","arguments":{"region":" eu\n"}`,
+			map[string]string{"Mcp-Param-Region": "=?base64?" + stdBase64(" eu\n") + "?="}},
 		{"HDR24", "tools/call", `"name":"x","arguments":{"region":"=?base64?eA==?="}`,
 			map[string]string{"Mcp-Param-Region": "=?base64?" + stdBase64("=?base64?eA==?=") + "?="}},
-		{"HDR25", "tools/call", `"name":"x","arguments":{"region":"=?BASE64?eA==?="}`, map[string]string{"Mcp-Param-Region": "=?BASE64?eA==?="}},
+		{"HDR25", "tools/call", `"name":"x","arguments":{"region":"=?BASE64?eA==?="}`,
+			map[string]string{"Mcp-Param-Region": "=?BASE64?eA==?="}},
 		{"HDR26", "tools/call", `"name":"x","arguments":{"region":null,"nested":null}`,
 			map[string]string{"Mcp-Param-Region": "-", "Mcp-Param-Tenantid": "-", "Mcp-Param-Dry-Run": "-"}},
 		{"HDR36", "tools/call", `"name":"x","arguments":{"region":""}`, map[string]string{"Mcp-Param-Region": ""}},
-		{"HDR17 the largest", "tools/call", `"name":"x","arguments":{"nested":{"n":9007199254740991}}`, map[string]string{"Mcp-Param-Tenantid": "9007199254740991"}},
-		{"not of a call", "prompts/get", `"name":"x","arguments":{"region":"eu"}`, map[string]string{"Mcp-Param-Region": "-"}},
+		{"HDR17 the largest", "tools/call", `"name":"x","arguments":{"nested":{"n":9007199254740991}}`,
+			map[string]string{"Mcp-Param-Tenantid": "9007199254740991"}},
+		{"not of a call", "prompts/get", `"name":"x","arguments":{"region":"eu"}`,
+			map[string]string{"Mcp-Param-Region": "-"}},
 	} {
 		req := modernRequest(t, test.method, test.members)
 		req.HeaderParams = mirror
@@ -130,7 +141,8 @@ func TestHDR_MirroredHeaders(t *testing.T) {
 			t.Errorf("%s: %v", test.name, err)
 		}
 		for name, want := range test.want {
-			if values := got.Values(name); want == "-" && values != nil || want != "-" && (len(values) == 0 || values[0] != want) {
+			if values := got.Values(name); want == "-" && values != nil || want != "-" &&
+				(len(values) == 0 || values[0] != want) {
 				t.Errorf("%s: %s is %q, want %q", test.name, name, values, want)
 			}
 		}
@@ -142,7 +154,8 @@ func TestHDR17_ArgumentsThatNoHeaderCarries(t *testing.T) {
 	for _, argument := range []string{`9007199254740992`, `1.5`, `1e400`, `{}`, `[1]`} {
 		req := modernRequest(t, "tools/call", `"name":"x","arguments":{"n":`+argument+`}`)
 		req.HeaderParams = []mcp.HeaderParam{{Header: "N", Path: []string{"n"}, Type: "integer"}}
-		if _, err := tr.RoundTrip(t.Context(), req); mayHaveRun(t, err) || !strings.Contains(err.Error(), "Mcp-Param-N") {
+		if _, err := tr.RoundTrip(t.Context(), req); mayHaveRun(t, err) ||
+			!strings.Contains(err.Error(), "Mcp-Param-N") {
 			t.Errorf("%s: got %v", argument, err)
 		}
 	}
@@ -151,7 +164,8 @@ func TestHDR17_ArgumentsThatNoHeaderCarries(t *testing.T) {
 	if _, err := tr.RoundTrip(t.Context(), req); mayHaveRun(t, err) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := tr.RoundTrip(t.Context(), &mcp.Request{Method: "tools/list", Params: json.RawMessage(`{}`)}); mayHaveRun(t, err) {
+	if _, err := tr.RoundTrip(t.Context(), &mcp.Request{Method: "tools/list",
+		Params: json.RawMessage(`{}`)}); mayHaveRun(t, err) {
 		t.Errorf("without an envelope: got %v", err)
 	}
 }
@@ -160,7 +174,8 @@ func TestHDR17_ArgumentsThatNoHeaderCarries(t *testing.T) {
 func TestHDR08_MirroredHeadersAreTakenByTheServer(t *testing.T) {
 	tr := start(t, newTestCore(), nil).transport(nil)
 	for _, region := range []string{`"eu"`, `" é\u0000 "`, `"=?base64?eA==?="`, `""`, `null`} {
-		req := modernRequest(t, "tools/call", `"name":"mirror","arguments":{"region":`+region+`,"nested":{"count":4.2e1},"dryRun":true}`)
+		req := modernRequest(t, "tools/call",
+			`"name":"mirror","arguments":{"region":`+region+`,"nested":{"count":4.2e1},"dryRun":true}`)
 		req.HeaderParams = newTestCore().HeaderParams(t.Context(), nil, "mirror")
 		if _, err := tr.RoundTrip(t.Context(), req); err != nil {
 			t.Errorf("%s: %v", region, err)
@@ -174,7 +189,8 @@ func TestTransport_UnusableOptions(t *testing.T) {
 		url  string
 		opts *mcphttp.TransportOptions
 	}{
-		{"", nil}, {"localhost:8080", nil}, {"ftp://localhost", nil}, {"http://", nil}, {"http://user:secret@%zz/", nil},
+		{"", nil}, {"localhost:8080", nil}, {"ftp://localhost", nil}, {"http://", nil}, {"http://user:secret@%zz/",
+			nil},
 		{good, &mcphttp.TransportOptions{Header: http.Header{"Mcp-Session-Id": {"x"}}}},
 		{good, &mcphttp.TransportOptions{Header: http.Header{"accept": {"x"}}}},
 		{good, &mcphttp.TransportOptions{Header: http.Header{"Mcp-Param-X": {"x"}}}},
@@ -206,7 +222,8 @@ func TestR7_3_14_RedirectsArePartOfNoPost(t *testing.T) {
 			}, nil)
 			_, err := call(t, tr)
 			var refused *mcphttp.StatusError
-			if !errors.As(err, &refused) || refused.HTTPStatus() != status || mayHaveRun(t, err) || refused.Header.Get("Location") != to {
+			if !errors.As(err, &refused) || refused.HTTPStatus() != status || mayHaveRun(t, err) ||
+				refused.Header.Get("Location") != to {
 				t.Errorf("%d to %s: got %v", status, to, err)
 			}
 		}
@@ -385,10 +402,14 @@ func TestR7_2_BodiesAndEventsAreBounded(t *testing.T) {
 			_, _ = io.WriteString(w, body[100:])
 		},
 		"compressed": func(w http.ResponseWriter, r *http.Request, size int) { zip(w, padded(r, size)) },
-		"an event":   func(w http.ResponseWriter, r *http.Request, size int) { writeEvents(w, "data:"+padded(r, size)) },
+		"an event": func(w http.ResponseWriter, r *http.Request, size int) {
+			writeEvents(w,
+				"data:"+padded(r, size))
+		},
 	} {
 		for size, fits := range map[int]bool{limit: true, limit + 1: false} {
-			tr := serve(t, func(w http.ResponseWriter, r *http.Request) { handler(w, r, size) }, &mcphttp.TransportOptions{MaxResponse: limit, MaxEvent: limit})
+			tr := serve(t, func(w http.ResponseWriter, r *http.Request) { handler(w, r, size) },
+				&mcphttp.TransportOptions{MaxResponse: limit, MaxEvent: limit})
 			_, err := call(t, tr)
 			if fits && err != nil || !fits && (!errors.Is(err, mcphttp.ErrTooLarge) || !mayHaveRun(t, err)) {
 				t.Errorf("%s, %d bytes: got %v", name, size, err)
@@ -467,7 +488,8 @@ func TestR7_2_DiagnosisIsBounded(t *testing.T) {
 			began := time.Now()
 			_, err := call(t, tr)
 			var status *mcphttp.StatusError
-			if !errors.As(err, &status) || status.StatusCode != 500 || !strings.HasPrefix(status.Body, `"xx`) || len(status.Body) > 1100 {
+			if !errors.As(err, &status) || status.StatusCode != 500 || !strings.HasPrefix(status.Body, `"xx`) ||
+				len(status.Body) > 1100 {
 				t.Errorf("%s: got %v", name, err)
 			}
 			if d := time.Since(began); d > 5*time.Second {
@@ -483,7 +505,8 @@ func TestTransport_NoConnectionMeansNotSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Close()
-	for _, url := range []string{"http://" + l.Addr().String() + "?key=secret", "http://no.such.host.invalid/?key=secret"} {
+	for _, url := range []string{"http://" + l.Addr().String() + "?key=secret",
+		"http://no.such.host.invalid/?key=secret"} {
 		tr := mcphttp.NewTransport(url, nil)
 		if _, err := call(t, tr); mayHaveRun(t, err) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: got %v", url, err)
@@ -507,7 +530,8 @@ func TestMHTTP08_BrokenStreamLosesTheRequest(t *testing.T) {
 		writeEvents(w, "id: 7\nretry: 100\ndata:", `data: {"jsonrpc":"2.0","method":"notifications/a"}`)
 	}, nil)
 	for range 2 {
-		if _, err := call(t, tr); !errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, mcp.ErrClosed) || !mayHaveRun(t, err) {
+		if _, err := call(t, tr); !errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, mcp.ErrClosed) ||
+			!mayHaveRun(t, err) {
 			t.Errorf("got %v", err)
 		}
 	}

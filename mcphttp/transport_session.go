@@ -200,7 +200,8 @@ func (l *clientSession) setID(res *http.Response) error {
 		return nil
 	}
 	id := values[0]
-	if len(values) > 1 || !isSessionID(id) {
+	isInvalid := func(c rune) bool { return c < '!' || c > '~' }
+	if len(values) > 1 || id == "" || len(id) > maxSessionID || strings.ContainsFunc(id, isInvalid) {
 		return fmt.Errorf("invalid session id: must be at most %d visible ASCII characters", maxSessionID)
 	}
 	l.mu.Lock()
@@ -209,11 +210,6 @@ func (l *clientSession) setID(res *http.Response) error {
 	l.header = with(l.header, headerSession, []string{id})
 	l.postHeader = with(l.postHeader, headerSession, []string{id})
 	return nil
-}
-
-func isSessionID(id string) bool {
-	isInvalid := func(c rune) bool { return c < '!' || c > '~' }
-	return id != "" && len(id) <= maxSessionID && !strings.ContainsFunc(id, isInvalid)
 }
 
 // setRevision records the revision that the server has chosen. The caller validates it.

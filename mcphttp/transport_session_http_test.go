@@ -29,15 +29,18 @@ func TestLHTTP26_33_HeadersOfASession(t *testing.T) {
 			s.post = func(w http.ResponseWriter, r *http.Request) { note(r); writeJSON(w, 200, result(r)) }
 			s.get = func(w http.ResponseWriter, r *http.Request) { note(r); w.WriteHeader(405) }
 			s.del = func(_ http.ResponseWriter, r *http.Request) { note(r) }
-			c := initialized(t, serveMemory(t, s.ServeHTTP, &mcphttp.TransportOptions{Header: http.Header{"X-Key": {"k"}}}), version)
+			c := initialized(t, serveMemory(t, s.ServeHTTP,
+				&mcphttp.TransportOptions{Header: http.Header{"X-Key": {"k"}}}), version)
 			c.ask("ping", `{}`)
 			c.Close()
 			for _, method := range []string{"POST", "GET", "DELETE"} {
 				h := seen[method]
-				if h.Get("Mcp-Session-Id") != "s1" || h.Get("Mcp-Protocol-Version") != sent || h.Get("X-Key") != "k" || h.Get("Mcp-Method") != "" {
+				if h.Get("Mcp-Session-Id") != "s1" || h.Get("Mcp-Protocol-Version") != sent ||
+					h.Get("X-Key") != "k" || h.Get("Mcp-Method") != "" {
 					t.Errorf("%s, %s: got %v", version, method, h)
 				}
-				if accept := h.Get("Accept"); method == "GET" && accept != "text/event-stream" || method == "POST" && accept != "application/json, text/event-stream" {
+				if accept := h.Get("Accept"); method == "GET" && accept != "text/event-stream" || method == "POST" &&
+					accept != "application/json, text/event-stream" {
 					t.Errorf("%s: Accept is %q", method, accept)
 				}
 			}
@@ -59,7 +62,8 @@ func TestLHTTP25_InvalidSessionIDs(t *testing.T) {
 
 // The handshake waits for the stream, but not for long.
 func TestLHTTP11_HandshakeWaitsForTheStream(t *testing.T) {
-	for answer, want := range map[time.Duration]time.Duration{0: 0, 500 * time.Millisecond: 500 * time.Millisecond, time.Hour: time.Second} {
+	for answer, want := range map[time.Duration]time.Duration{0: 0, 500 * time.Millisecond: 500 * time.Millisecond,
+		time.Hour: time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &scripted{}
 			s.get = func(w http.ResponseWriter, r *http.Request) {
@@ -83,7 +87,8 @@ func TestLHTTP11_HandshakeWaitsForTheStream(t *testing.T) {
 }
 
 func TestR7_3_14_SessionIDStaysWithinTheOrigin(t *testing.T) {
-	for to, follows := range map[string]bool{"/other": true, "http://elsewhere.test/mcp": false, "https://localhost:8765/mcp": false, "http://localhost:8766/mcp": false} {
+	for to, follows := range map[string]bool{"/other": true, "http://elsewhere.test/mcp": false,
+		"https://localhost:8765/mcp": false, "http://localhost:8766/mcp": false} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &scripted{}
 			reached := false
@@ -197,7 +202,8 @@ func TestLHTTP38_Batches(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &scripted{version: version}
 				s.post = func(w http.ResponseWriter, r *http.Request) {
-					batch := `[{"jsonrpc":"2.0","method":"notifications/a"},{"jsonrpc":"2.0","id":5},` + result(r) + `,{"jsonrpc":"2.0","method":"notifications/b"}]`
+					batch := `[{"jsonrpc":"2.0","method":"notifications/a"},{"jsonrpc":"2.0","id":5},` + result(r) +
+						`,{"jsonrpc":"2.0","method":"notifications/b"}]`
 					if kind == "JSON" {
 						writeJSON(w, 200, batch)
 					} else {

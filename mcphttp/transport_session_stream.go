@@ -136,7 +136,8 @@ func isBreak(err error) bool {
 	if status, ok := errors.AsType[*StatusError](err); ok {
 		return status.isTransient()
 	}
-	return isBroken(err) || wasNotSent(err) && !isUnauthorized(err)
+	_, isBroken := errors.AsType[*breakError](err)
+	return isBroken || wasNotSent(err) && !isUnauthorized(err)
 }
 
 // unwrapped returns the error within a TransportError, whose MayHaveRun does not apply to a stream.

@@ -119,14 +119,16 @@ func TestLHTTP06_07_RetryIsHonouredAndTheLastEventSent(t *testing.T) {
 		if want := []string{"-", "e0", "e1", "e2", "e3", "e4", "e5", "e6", "e7", "e8"}; !slices.Equal(last, want) {
 			t.Errorf("got last events %v, want %v", last, want)
 		}
-		if want := slices.Repeat([]time.Duration{2 * time.Second}, 8); pauses[0] != 1500*time.Millisecond || !slices.Equal(pauses[1:], want) {
+		if want := slices.Repeat([]time.Duration{2 * time.Second}, 8); pauses[0] != 1500*time.Millisecond ||
+			!slices.Equal(pauses[1:], want) {
 			t.Errorf("got pauses %v", pauses)
 		}
 	})
 }
 
 func TestR7_2_RetryIsClamped(t *testing.T) {
-	for asked, want := range map[string]time.Duration{"0": 100 * time.Millisecond, "1": 100 * time.Millisecond, "99999999999999999999": time.Minute} {
+	for asked, want := range map[string]time.Duration{"0": 100 * time.Millisecond, "1": 100 * time.Millisecond,
+		"99999999999999999999": time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &scripted{}
 			var id string
@@ -153,13 +155,21 @@ func TestR7_2_RetryIsClamped(t *testing.T) {
 // A stream that cannot be taken up is given up after five attempts, whatever the server does about them.
 func TestR7_2_ReconnectionEnds(t *testing.T) {
 	for name, get := range map[string]http.HandlerFunc{
-		"status 503":       func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) },
-		"cut":              func(w http.ResponseWriter, _ *http.Request) { writeEvents(w, ": x"); panic(http.ErrAbortHandler) },
-		"an empty stream":  func(w http.ResponseWriter, _ *http.Request) { writeEvents(w) },
-		"comments":         func(w http.ResponseWriter, _ *http.Request) { writeEvents(w, ": x") },
-		"the same event":   func(w http.ResponseWriter, _ *http.Request) { writeEvents(w, "id: e0") },
-		"only retry":       func(w http.ResponseWriter, _ *http.Request) { writeEvents(w, "retry: 1000") },
-		"half of an event": func(w http.ResponseWriter, _ *http.Request) { writeEvents(w, ""); _, _ = io.WriteString(w, "data: {") },
+		"status 503": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) },
+		"cut": func(w http.ResponseWriter, _ *http.Request) {
+			writeEvents(w,
+				": x")
+			panic(http.ErrAbortHandler)
+		},
+		"an empty stream": func(w http.ResponseWriter, _ *http.Request) { writeEvents(w) },
+		"comments":        func(w http.ResponseWriter, _ *http.Request) { writeEvents(w, ": x") },
+		"the same event":  func(w http.ResponseWriter, _ *http.Request) { writeEvents(w, "id: e0") },
+		"only retry":      func(w http.ResponseWriter, _ *http.Request) { writeEvents(w, "retry: 1000") },
+		"half of an event": func(w http.ResponseWriter, _ *http.Request) {
+			writeEvents(w, "")
+			_,
+				_ = io.WriteString(w, "data: {")
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -227,10 +237,18 @@ func TestR7_2_NoReconnectionAfterFinalErrors(t *testing.T) {
 		want error
 		gets int
 	}{
-		"no id":                        {post: func(string) []string { return []string{"data: {}"[:0] + ": x"} }, want: io.ErrUnexpectedEOF},
-		"id was taken back":            {post: func(string) []string { return []string{"id: e0\ndata:", "id\ndata:"} }, want: io.ErrUnexpectedEOF},
-		"an id that no header carries": {post: func(string) []string { return []string{"id: e\x01\ndata:"} }, want: io.ErrUnexpectedEOF},
-		"too large":                    {post: func(string) []string { return []string{"id: e0\ndata:", "data: " + strings.Repeat("x", 2000)} }, want: mcphttp.ErrTooLarge},
+		"no id": {post: func(string) []string { return []string{"data: {}"[:0] + ": x"} },
+			want: io.ErrUnexpectedEOF},
+		"id was taken back": {post: func(string) []string {
+			return []string{"id: e0\ndata:",
+				"id\ndata:"}
+		}, want: io.ErrUnexpectedEOF},
+		"an id that no header carries": {post: func(string) []string { return []string{"id: e\x01\ndata:"} },
+			want: io.ErrUnexpectedEOF},
+		"too large": {post: func(string) []string {
+			return []string{"id: e0\ndata:",
+				"data: " + strings.Repeat("x", 2000)}
+		}, want: mcphttp.ErrTooLarge},
 		"a bad answer": {post: func(id string) []string {
 			return []string{"id: e0\ndata:", `data: {"jsonrpc":"2.0","id":` + id + `,"result":{"a":1,"a":1}}`}
 		}},
@@ -249,7 +267,8 @@ func TestR7_2_NoReconnectionAfterFinalErrors(t *testing.T) {
 					}
 					w.WriteHeader(test.get)
 				}
-				c := initialized(t, serveMemory(t, s.ServeHTTP, &mcphttp.TransportOptions{MaxEvent: 1000}), november2025)
+				c := initialized(t, serveMemory(t, s.ServeHTTP, &mcphttp.TransportOptions{MaxEvent: 1000}),
+					november2025)
 				_, err := c.try(t.Context(), "tools/call", `{}`)
 				if err == nil || !mayHaveRun(t, err) || test.want != nil && !errors.Is(err, test.want) {
 					t.Errorf("got %v, want %v", err, test.want)
@@ -379,7 +398,8 @@ func TestR7_3_13_AnswersOnTheStandaloneStreamAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &scripted{}
 		s.get = func(w http.ResponseWriter, r *http.Request) {
-			writeEvents(w, eventResult("2"), `data: {"jsonrpc":"2.0","id":2,"result":{"a":1,"a":2}}`, `data: {"jsonrpc":"2.0","error":{"code":1,"message":"x"}}`)
+			writeEvents(w, eventResult("2"), `data: {"jsonrpc":"2.0","id":2,"result":{"a":1,"a":2}}`,
+				`data: {"jsonrpc":"2.0","error":{"code":1,"message":"x"}}`)
 			hang(w, r)
 		}
 		s.post = func(w http.ResponseWriter, r *http.Request) {
@@ -420,9 +440,11 @@ func TestLHTTP15_RefusedStandaloneStreamIsNoWarning(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var log syncBuffer
 			s := &scripted{get: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }}
-			initialized(t, serveMemory(t, s.ServeHTTP, &mcphttp.TransportOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))}), november2025)
+			initialized(t, serveMemory(t, s.ServeHTTP,
+				&mcphttp.TransportOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))}), november2025)
 			time.Sleep(time.Hour)
-			if got := log.String(); !strings.Contains(got, want) || strings.Contains(got, "level=WARN") != (want == "level=WARN") || want == "" && got != "" {
+			if got := log.String(); !strings.Contains(got, want) ||
+				strings.Contains(got, "level=WARN") != (want == "level=WARN") || want == "" && got != "" {
 				t.Errorf("%d: logged %q, want %q", status, got, want)
 			}
 		})

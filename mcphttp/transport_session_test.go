@@ -92,11 +92,13 @@ func TestLHTTP_SessionCalls(t *testing.T) {
 				f := start(t, newTestCore(), nil)
 				tr := f.transport(nil)
 				c := initialized(t, tr, version)
-				if m := c.ask("tools/call", `{"name":"echo","arguments":{"message":"hi"}}`); !strings.Contains(string(m.Result), `"text":"hi"`) {
+				if m := c.ask("tools/call",
+					`{"name":"echo","arguments":{"message":"hi"}}`); !strings.Contains(string(m.Result), `"text":"hi"`) {
 					t.Errorf("got %s", m.Result)
 				}
 				c.ask("logging/setLevel", `{"level":"debug"}`)
-				if m := c.ask("tools/call", `{"name":"notify"}`); !strings.Contains(string(m.Result), `"text":"notify"`) {
+				if m := c.ask("tools/call", `{"name":"notify"}`); !strings.Contains(string(m.Result),
+					`"text":"notify"`) {
 					t.Errorf("got %s", m.Result)
 				}
 				if len(c.received) != 2 {
@@ -104,7 +106,8 @@ func TestLHTTP_SessionCalls(t *testing.T) {
 				}
 				c.next("notifications/message")
 				c.next("notifications/message")
-				if m := c.ask("no/such", `{}`); m.Error == nil || !m.Error.Remote() || m.Error.Code != mcp.CodeMethodNotFound {
+				if m := c.ask("no/such", `{}`); m.Error == nil || !m.Error.Remote() ||
+					m.Error.Code != mcp.CodeMethodNotFound {
 					t.Errorf("got %s", jsonrpc.Append(nil, m))
 				}
 				if err := c.Close(); err != nil {
@@ -127,7 +130,8 @@ func TestELI_ServerAsksOnTheStreamOfTheCall(t *testing.T) {
 				answer := make(chan *jsonrpc.Message)
 				go func() { answer <- c.ask("tools/call", `{"name":"ask"}`) }()
 				question := c.next("elicitation/create")
-				reply := jsonrpc.NewResponse(question.ID, json.RawMessage(`{"action":"accept","content":{"name":"Ann"}}`))
+				reply := jsonrpc.NewResponse(question.ID,
+					json.RawMessage(`{"action":"accept","content":{"name":"Ann"}}`))
 				if err := c.Send(t.Context(), reply); err != nil {
 					t.Fatal(err)
 				}
@@ -155,7 +159,8 @@ func TestLHTTP09_CancellationIsAMessage(t *testing.T) {
 					if _, err := c.try(ctx, "tools/call", `{"name":"`+tool+`"}`); !errors.Is(err, why) {
 						t.Errorf("%s: got %v, want the cause", tool, err)
 					}
-					if cause := <-core.causes; !errors.Is(cause, mcp.ErrCancelled) || !strings.Contains(cause.Error(), "cancelled") {
+					if cause := <-core.causes; !errors.Is(cause, mcp.ErrCancelled) ||
+						!strings.Contains(cause.Error(), "cancelled") {
 						t.Errorf("%s: the server saw %v", tool, cause)
 					}
 				}
@@ -164,7 +169,8 @@ func TestLHTTP09_CancellationIsAMessage(t *testing.T) {
 				if _, err := c.try(ctx, "tools/call", `{"name":"wait"}`); !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("got %v, want the deadline", err)
 				}
-				if cause := <-core.causes; !errors.Is(cause, mcp.ErrCancelled) || !strings.Contains(cause.Error(), "timeout") {
+				if cause := <-core.causes; !errors.Is(cause, mcp.ErrCancelled) ||
+					!strings.Contains(cause.Error(), "timeout") {
 					t.Errorf("the server saw %v", cause)
 				}
 			})
@@ -248,7 +254,8 @@ func TestLHTTP06_07_PolledCall(t *testing.T) {
 func TestLHTTP29_30_LostSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, newTestCore(), &mcphttp.Options{Sessions: mcphttp.SessionOptions{IdleTimeout: time.Minute}})
-		tr := f.transport(&mcphttp.TransportOptions{Client: &http.Client{Transport: refusing{f.client.Transport, http.MethodGet, 405}}})
+		tr := f.transport(&mcphttp.TransportOptions{Client: &http.Client{Transport: refusing{f.client.Transport,
+			http.MethodGet, 405}}})
 		c := initialized(t, tr, november2025)
 		time.Sleep(time.Hour) // without a stream it is idle
 		_, err := c.try(t.Context(), "tools/call", `{"name":"echo"}`)
@@ -256,7 +263,8 @@ func TestLHTTP29_30_LostSession(t *testing.T) {
 			t.Errorf("got %v, want the loss of the session", err)
 		}
 		<-c.Done()
-		if err := c.Send(t.Context(), jsonrpc.NewNotification("notifications/roots/list_changed", nil)); !errors.Is(err, mcp.ErrSessionLost) {
+		if err := c.Send(t.Context(), jsonrpc.NewNotification("notifications/roots/list_changed",
+			nil)); !errors.Is(err, mcp.ErrSessionLost) {
 			t.Errorf("Send: got %v", err)
 		}
 		again := initialized(t, tr, november2025)
@@ -275,7 +283,8 @@ func (r refusing) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Method != r.method {
 		return r.next.RoundTrip(req)
 	}
-	return &http.Response{StatusCode: r.status, Body: http.NoBody, Request: req, Header: http.Header{}, ProtoMajor: 1}, nil
+	return &http.Response{StatusCode: r.status, Body: http.NoBody, Request: req, Header: http.Header{},
+		ProtoMajor: 1}, nil
 }
 
 func TestSSE08_09_10_FirstTransport(t *testing.T) {
@@ -290,8 +299,10 @@ func TestSSE08_09_10_FirstTransport(t *testing.T) {
 				}
 				return f.client.Transport.RoundTrip(r)
 			})
-			c := initialized(t, f.transport(&mcphttp.TransportOptions{Client: &http.Client{Transport: only}}), november2024)
-			if m := c.ask("tools/call", `{"name":"echo","arguments":{"message":"hi"}}`); !strings.Contains(string(m.Result), `"text":"hi"`) {
+			c := initialized(t, f.transport(&mcphttp.TransportOptions{Client: &http.Client{Transport: only}}),
+				november2024)
+			if m := c.ask("tools/call",
+				`{"name":"echo","arguments":{"message":"hi"}}`); !strings.Contains(string(m.Result), `"text":"hi"`) {
 				t.Errorf("got %s", m.Result)
 			}
 			c.ask("logging/setLevel", `{"level":"debug"}`)

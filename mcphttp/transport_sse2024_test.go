@@ -44,13 +44,15 @@ func TestSSE06_InvalidEndpoints(t *testing.T) {
 			writeEvents(w, "event: endpoint\ndata: /"+strings.Repeat("x", 9000))
 			hang(w, r)
 		}},
-		"none":      {get: func(w http.ResponseWriter, r *http.Request) { writeEvents(w, "data: {}"); hang(w, r) }, took: 10 * time.Second},
+		"none": {get: func(w http.ResponseWriter, r *http.Request) { writeEvents(w, "data: {}"); hang(w, r) },
+			took: 10 * time.Second},
 		"no answer": {get: hang, took: 10 * time.Second},
 		"an end":    {get: func(w http.ResponseWriter, _ *http.Request) { writeEvents(w, "data: {}") }},
 		"405":       {get: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(405) }},
 		"a page":    {get: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }},
 	} {
-		for _, body := range []string{"not here", `{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"not here"}}`} {
+		for _, body := range []string{"not here",
+			`{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"not here"}}`} {
 			t.Run(name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					tr := serveMemory(t, func(w http.ResponseWriter, r *http.Request) {
@@ -148,7 +150,8 @@ func TestSSE04_MissingEndpointIsALostSession(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := &firstTransport{}
 			f.post = func(w http.ResponseWriter, r *http.Request) {
-				writeJSON(w, http.StatusNotFound, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":"no"}}`, idOf(r), code))
+				writeJSON(w, http.StatusNotFound,
+					fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":"no"}}`, idOf(r), code))
 			}
 			c := initialized(t, serveMemory(t, f.ServeHTTP, nil), november2024)
 			m, err := c.try(t.Context(), "tools/call", `{"name":"echo"}`)
@@ -249,7 +252,8 @@ func TestSSE04_AnswersOfTheFirstTransport(t *testing.T) {
 				id := idOf(&http.Request{Body: io.NopCloser(strings.NewReader(string(body)))})
 				switch {
 				case strings.Contains(string(body), `"initialize"`):
-					events <- "event: message\ndata: " + `{"jsonrpc":"2.0","id":` + id + `,"result":{"protocolVersion":"2024-11-05"}}`
+					events <- "event: message\ndata: " + `{"jsonrpc":"2.0","id":` + id +
+						`,"result":{"protocolVersion":"2024-11-05"}}`
 				case strings.Contains(string(body), `"refused"`):
 					writeJSON(w, 400, `{"jsonrpc":"2.0","id":`+id+`,"error":{"code":1,"message":"no"}}`)
 					return

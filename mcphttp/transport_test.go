@@ -127,7 +127,8 @@ func TestMHTTP01_ModernCalls(t *testing.T) {
 			if raw := string(res.(mcp.RawResult)); !strings.Contains(raw, test.want) {
 				t.Errorf("%s: got %s", test.name, raw)
 			}
-			if len(got.all) != test.notes || test.notes == 2 && (!strings.Contains(got.all[0], `"data":1`) || !strings.Contains(got.all[1], `"data":2`)) {
+			if len(got.all) != test.notes || test.notes == 2 && (!strings.Contains(got.all[0], `"data":1`) ||
+				!strings.Contains(got.all[1], `"data":2`)) {
 				t.Errorf("%s: got notifications %q", test.name, got.all)
 			}
 		}
@@ -150,7 +151,8 @@ func TestMHTTP23_RemoteErrors(t *testing.T) {
 		}
 	}
 	_, err := tr.RoundTrip(t.Context(), modernRequest(t, "no/such", "")) // with status 404
-	if remote := (*mcp.Error)(nil); !errors.As(err, &remote) || !remote.Remote() || remote.Code != mcp.CodeMethodNotFound {
+	if remote := (*mcp.Error)(nil); !errors.As(err, &remote) || !remote.Remote() ||
+		remote.Code != mcp.CodeMethodNotFound {
 		t.Errorf("got %v, want the server's error", err)
 	}
 }
@@ -241,7 +243,8 @@ func TestVER_Connect(t *testing.T) {
 	for _, version := range append([]string{""}, append(sessionRevisions, modern)...) {
 		t.Run(version, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c, err := mcp.Connect(t.Context(), start(t, s, nil).transport(nil), &mcp.ClientOptions{Revision: version, Logger: quiet})
+				c, err := mcp.Connect(t.Context(), start(t, s, nil).transport(nil),
+					&mcp.ClientOptions{Revision: version, Logger: quiet})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -270,7 +273,8 @@ func TestVER_ConnectFallsBack(t *testing.T) {
 		body   string
 	}{
 		{400, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: Server not initialized"}}`},
-		{404, "not found"}, {405, ""}, {200, `{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}`}, {200, "<html>"},
+		{404, "not found"}, {405, ""}, {200, `{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}`}, {200,
+			"<html>"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			probes := 0
@@ -329,11 +333,13 @@ func TestVER_ConnectDoesNotFallBackForWhoAsks(t *testing.T) {
 func checkUnauthorized(t *testing.T, err error, code int, body string) {
 	t.Helper()
 	var status *mcphttp.StatusError
-	if !errors.As(err, &status) || status.HTTPStatus() != code || status.Header.Get("WWW-Authenticate") != `Bearer realm="x"` || mayHaveRun(t, err) {
+	if !errors.As(err, &status) || status.HTTPStatus() != code ||
+		status.Header.Get("WWW-Authenticate") != `Bearer realm="x"` || mayHaveRun(t, err) {
 		t.Errorf("%d %s: got %v", code, body, err)
 	}
 	var said *mcp.Error
-	if has := errors.As(err, &said); has != (body[0] == '{') || has && (!said.Remote() || !strings.Contains(err.Error(), "no token")) {
+	if has := errors.As(err, &said); has != (body[0] == '{') || has &&
+		(!said.Remote() || !strings.Contains(err.Error(), "no token")) {
 		t.Errorf("%d %s: got %v, which holds the error %v", code, body, err, said)
 	}
 }
@@ -485,7 +491,8 @@ func TestTransport_HTTP2(t *testing.T) {
 		<-core.started
 		cancel()
 	}()
-	if _, err := tr.RoundTrip(ctx, modernRequest(t, "tools/call", `"name":"notifywait"`)); !errors.Is(err, context.Canceled) {
+	if _, err := tr.RoundTrip(ctx, modernRequest(t, "tools/call", `"name":"notifywait"`)); !errors.Is(err,
+		context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 	if cause := <-core.causes; !errors.Is(cause, mcp.ErrDisconnected) {

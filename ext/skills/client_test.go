@@ -111,7 +111,10 @@ func TestEndlessLists(t *testing.T) {
 		"many items": func(n int) string {
 			return fmt.Sprintf(`{"skills":[%s0],"nextCursor":"%d"}`, strings.Repeat("0,", 5000), n)
 		},
-		"a long cursor": func(int) string { return `{"skills":[],"nextCursor":"` + strings.Repeat("a", 100_000) + `"}` },
+		"a long cursor": func(int) string {
+			return `{"skills":[],"nextCursor":"` + strings.Repeat("a", 100_000) +
+				`"}`
+		},
 		"no list":       func(int) string { return `{"skills":{}}` },
 		"nothing":       func(int) string { return `{}` },
 		"a cursor of 5": func(int) string { return `{"skills":[],"nextCursor":5}` },
@@ -132,7 +135,8 @@ func TestEndlessLists(t *testing.T) {
 func TestReadDirChecksURIs(t *testing.T) {
 	s := newStranger()
 	c := dial(t, s.serve(t))
-	for _, uri := range []string{"skill://pdf/a/b/c", "skill://pdf/x", "skill://pdf/a", "skill://pdf/a/..", "file:///etc/passwd", "skill://other/a/b", "skill://pdf/a/%2e%2e", ""} {
+	for _, uri := range []string{"skill://pdf/a/b/c", "skill://pdf/x", "skill://pdf/a", "skill://pdf/a/..",
+		"file:///etc/passwd", "skill://other/a/b", "skill://pdf/a/%2e%2e", ""} {
 		s.set(func() {
 			s.folder = fmt.Sprintf(`{"resources":[{"uri":"skill://pdf/a/ok","name":"ok"},{"uri":%q,"name":"b"}]}`, uri)
 		})

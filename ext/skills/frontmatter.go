@@ -149,8 +149,7 @@ func (c *converter) mapping(dst []byte, n *yaml.Node, depth int) ([]byte, error)
 
 func appendString(dst []byte, s string) ([]byte, error) { return jsontext.AppendQuote(dst, s) }
 
-// isPlain reports whether a scalar has neither quotes nor a tag, so that it may be another type
-// than a string.
+// isPlain reports whether a scalar has neither quotes nor a tag, and may be other than a string.
 func isPlain(n *yaml.Node) bool {
 	const text = yaml.DoubleQuotedStyle | yaml.SingleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle |
 		yaml.TaggedStyle
@@ -214,8 +213,7 @@ func appendInteger(dst []byte, n *yaml.Node) ([]byte, error) {
 	return v.Append(dst, 10), nil
 }
 
-// sameFrontmatter reports whether two objects are equal, ignoring the order of members and the
-// notation of numbers.
+// sameFrontmatter compares two objects, ignoring the order of members and the notation of numbers.
 func sameFrontmatter(a, b json.RawMessage) bool {
 	var x, y any
 	return jsonv2.Unmarshal(a, &x) == nil && jsonv2.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)

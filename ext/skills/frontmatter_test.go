@@ -88,12 +88,14 @@ func TestInvalidFrontmatter(t *testing.T) {
 			t.Errorf("%s: got %.100s", name, got)
 		}
 	}
-	for _, file := range []string{"", "---", "---\n", "--- \na: 1\n---\n", " ---\na: 1\n---", "---\na: 1\n ---\n", "---\na: 1\n----\n", "\n---\na: 1\n---\n", "# T\n---\na: 1\n---\n", "---\na: 1"} {
+	for _, file := range []string{"", "---", "---\n", "--- \na: 1\n---\n", " ---\na: 1\n---", "---\na: 1\n ---\n",
+		"---\na: 1\n----\n", "\n---\na: 1\n---\n", "# T\n---\na: 1\n---\n", "---\na: 1"} {
 		if got, err := skills.ParseFrontmatter([]byte(file)); err == nil {
 			t.Errorf("%q: got %s", file, got)
 		}
 	}
-	for _, file := range []string{"---\na: 1\n---", "---\na: 1\n--- \t\nbody", "\uFEFF---\na: 1\n---\n", "---\r\na: 1\r\n---\r\n"} {
+	for _, file := range []string{"---\na: 1\n---", "---\na: 1\n--- \t\nbody", "\uFEFF---\na: 1\n---\n",
+		"---\r\na: 1\r\n---\r\n"} {
 		if got, err := skills.ParseFrontmatter([]byte(file)); string(got) != `{"a":1}` {
 			t.Errorf("%q: got %s, %v", file, got, err)
 		}
@@ -102,7 +104,8 @@ func TestInvalidFrontmatter(t *testing.T) {
 
 // Frontmatter converts to a JSON object, which converts to the same again, because JSON is YAML.
 func FuzzFrontmatter(f *testing.F) {
-	for _, front := range []string{"a: 1", "a: &x [1, 2.5, ~, yes]\nb: *x", "a: {b: 'c'}", "a: |\n x", "a: \"\\u0085\\ud83d\"", "? a\n: b", "a: 2026-01-02", "<<: 1", "a: 0x1F"} {
+	for _, front := range []string{"a: 1", "a: &x [1, 2.5, ~, yes]\nb: *x", "a: {b: 'c'}", "a: |\n x",
+		"a: \"\\u0085\\ud83d\"", "? a\n: b", "a: 2026-01-02", "<<: 1", "a: 0x1F"} {
 		f.Add([]byte("---\n" + front + "\n---\n"))
 	}
 	f.Fuzz(func(t *testing.T, file []byte) {
@@ -149,7 +152,8 @@ func FuzzSkill(f *testing.F) {
 		for _, file := range s.Files {
 			if !strings.HasPrefix(file.URI, root) || seen[file.Path] || file.Size < 0 ||
 				strings.Contains("/"+file.Path+"/", "/../") ||
-				strings.HasPrefix(file.Path, "/") || strings.ContainsAny(file.Path, "\\\x00") || strings.Contains(file.Path, "//") {
+				strings.HasPrefix(file.Path, "/") || strings.ContainsAny(file.Path, "\\\x00") ||
+				strings.Contains(file.Path, "//") {
 				t.Fatalf("%s decodes to %+v", raw, file)
 			}
 			seen[file.Path] = true

@@ -81,7 +81,8 @@ func (s *hostileServer) serve(t *testing.T) *mcp.Server {
 			if !ok {
 				return nil, nil
 			}
-			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: s.uriSaid, Text: text}}, Cache: s.cache}, nil
+			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: s.uriSaid, Text: text}},
+				Cache: s.cache}, nil
 		})
 	return server
 }

@@ -19,13 +19,17 @@ func TestFilesAreVerified(t *testing.T) {
 		change func(s *hostileServer)
 		want   error
 	}{
-		{"digest", func(s *hostileServer) { s.files[pdf] = strings.Replace(mainText, "Body", "Evil", 1) }, skills.ErrDigest},
+		{"digest", func(s *hostileServer) { s.files[pdf] = strings.Replace(mainText, "Body", "Evil", 1) },
+			skills.ErrDigest},
 		{"longer", func(s *hostileServer) { s.files[pdf] += "x" }, skills.ErrSize},
 		{"shorter", func(s *hostileServer) { s.files[pdf] = "" }, skills.ErrSize},
 		{"frontmatter", func(s *hostileServer) {
 			s.files[pdf], s.entry = other, strings.ReplaceAll(honest(), fileEntry(pdf, mainText), fileEntry(pdf, other))
 		}, skills.ErrFrontmatter},
-		{"a field more in the list", func(s *hostileServer) { s.entry = strings.Replace(honest(), `"name"`, `"license":null,"name"`, 1) }, skills.ErrFrontmatter},
+		{"a field more in the list", func(s *hostileServer) {
+			s.entry = strings.Replace(honest(), `"name"`,
+				`"license":null,"name"`, 1)
+		}, skills.ErrFrontmatter},
 		{"a field more in the file", func(s *hostileServer) {
 			text := strings.Replace(mainText, "name", "allowed-tools: Bash\nname", 1)
 			s.files[pdf], s.entry = text, strings.ReplaceAll(honest(), fileEntry(pdf, mainText), fileEntry(pdf, text))

@@ -12,8 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// maxPageBytes limits the size of one page of skills, unless it has one skill. Clients accept
-// messages of 16 MiB.
+// maxPageBytes limits a page of more than one skill. Clients accept messages of 16 MiB.
 const maxPageBytes = 4 << 20
 
 type listResult struct {
@@ -138,8 +137,7 @@ func (c *Catalog) visible(ctx context.Context, e *entry) bool {
 	return true
 }
 
-// visibleDir reports whether the caller may see a directory: it is empty, or has an entry that the
-// caller may see.
+// visibleDir reports whether a directory is empty or has an entry that the caller may see.
 func (c *Catalog) visibleDir(ctx context.Context, snap *snapshot, uri string) bool {
 	children, ok := snap.dirs[uri]
 	for _, child := range children {

@@ -77,10 +77,12 @@ func TestSkillsAreServedInEveryRevision(t *testing.T) {
 			t.Errorf("the hints are %v %v %q", got.NextCursor, got.TTLMs, got.CacheScope)
 		}
 		one := c.Call("skills/get", object{"uri": pdf})
-		if !strings.Contains(string(one), `"skill":{"uri":"skill://pdf/SKILL.md"`) || !strings.Contains(string(one), `"cacheScope":"private"`) {
+		if !strings.Contains(string(one), `"skill":{"uri":"skill://pdf/SKILL.md"`) ||
+			!strings.Contains(string(one), `"cacheScope":"private"`) {
 			t.Errorf("skills/get: %s", one)
 		}
-		for _, uri := range []string{"skill://pdf", "skill://pdf/references/FORMS.md", "skill://no/SKILL.md", "", "skill://pdf/SKILL.md?"} {
+		for _, uri := range []string{"skill://pdf", "skill://pdf/references/FORMS.md", "skill://no/SKILL.md", "",
+			"skill://pdf/SKILL.md?"} {
 			if _, err := c.Try("skills/get", object{"uri": uri}); err == nil || err.Code != mcp.CodeInvalidParams {
 				t.Errorf("skills/get %q: %v", uri, err)
 			}
@@ -90,7 +92,8 @@ func TestSkillsAreServedInEveryRevision(t *testing.T) {
 				t.Errorf("skills/get %v: %v", params, err)
 			}
 		}
-		for _, uri := range []string{"skill://pdf/.env", "skill://README.md", "skill://.git/config", "skill://pdf/../README.md"} {
+		for _, uri := range []string{"skill://pdf/.env", "skill://README.md", "skill://.git/config",
+			"skill://pdf/../README.md"} {
 			if _, err := c.Try("resources/read", object{"uri": uri}); err == nil {
 				t.Errorf("%s is served", uri)
 			}
@@ -151,7 +154,8 @@ func TestDirectoriesAreRead(t *testing.T) {
 				t.Errorf("%s: got %q", uri, names)
 			}
 		}
-		for _, uri := range []string{pdf, "skill://pdf/", "skill://no", "skill://", "skill:", "", "skill://pdf/../pdf"} {
+		for _, uri := range []string{pdf, "skill://pdf/", "skill://no", "skill://", "skill:", "",
+			"skill://pdf/../pdf"} {
 			if _, err := c.Try("resources/directory/read", object{"uri": uri}); err == nil ||
 				err.Code != mcp.CodeInvalidParams {
 				t.Errorf("%q: %v", uri, err)
@@ -166,7 +170,8 @@ func TestListsArePaged(t *testing.T) {
 		files[fmt.Sprintf("s%d/SKILL.md", i)] = skillFile(fmt.Sprintf("s%d", i))
 		files[fmt.Sprintf("s0/f%d", i)] = &fstest.MapFile{}
 	}
-	s, _ := serve(t, files, &skills.Options{PageSize: 3, Cache: mcp.Cache{TTL: 7 * time.Millisecond, Scope: mcp.CachePublic}})
+	s, _ := serve(t, files, &skills.Options{PageSize: 3, Cache: mcp.Cache{TTL: 7 * time.Millisecond,
+		Scope: mcp.CachePublic}})
 	c := mcptest.Connect(t, s, mcptest.Combination{Transport: mcptest.InMemory, Revision: mcptest.Modern}, nil)
 	for method, want := range map[string][]int{"skills/list": {3, 3, 1}, "resources/directory/read": {3, 3, 2}} {
 		params := object{}
@@ -196,7 +201,8 @@ func TestListsArePaged(t *testing.T) {
 			}
 		}
 	}
-	if got := string(c.Call("resources/read", object{"uri": "skill://s0/f0"})); !strings.Contains(got, `"ttlMs":7`) || !strings.Contains(got, `"public"`) {
+	if got := string(c.Call("resources/read", object{"uri": "skill://s0/f0"})); !strings.Contains(got, `"ttlMs":7`) ||
+		!strings.Contains(got, `"public"`) {
 		t.Errorf("a file is read as %s", got)
 	}
 	// A cursor is valid for one list only.

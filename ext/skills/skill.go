@@ -147,12 +147,13 @@ func parseFiles(root, uri string, raw json.RawMessage) ([]File, error) {
 	seen := make(map[string]bool, len(list))
 	for i, w := range list {
 		path, err := within(root, w.URI)
+		digits, ok := strings.CutPrefix(w.Digest, "sha256:")
 		switch {
 		case err != nil:
 			return nil, err
 		case seen[path]:
 			return nil, fmt.Errorf("the file %.128q is listed twice", path)
-		case !isDigest(w.Digest):
+		case !ok || len(digits) != hex.EncodedLen(sha256.Size) || strings.Trim(digits, "0123456789abcdef") != "":
 			return nil, fmt.Errorf("invalid digest %.128q of %.128q: want sha256: and 64 lower-case hexadecimal digits",
 				w.Digest, path)
 		case w.Size == nil || *w.Size < 0:
@@ -165,11 +166,6 @@ func parseFiles(root, uri string, raw json.RawMessage) ([]File, error) {
 		return nil, fmt.Errorf("resources does not list %s", skillFile)
 	}
 	return files, nil
-}
-
-func isDigest(s string) bool {
-	digits, ok := strings.CutPrefix(s, "sha256:")
-	return ok && len(digits) == hex.EncodedLen(sha256.Size) && strings.Trim(digits, "0123456789abcdef") == ""
 }
 
 func digestOf(data []byte) string {
@@ -256,8 +252,7 @@ func escapePath(name string) string {
 	return b.String()
 }
 
-// rootOf returns the URI of a skill's directory, from that of its SKILL.md, and its last path
-// segment.
+// rootOf returns the URI of the directory of a SKILL.md, and the last path segment of that URI.
 func rootOf(uri string) (root, name string, err error) {
 	scheme, rest, ok := strings.Cut(uri, "://")
 	switch {

@@ -19,17 +19,18 @@ func TestInvalidDescriptions(t *testing.T) {
 		return `{"uri":"` + uri + `",` + front + `,"resources":` + resources + `}`
 	}
 	for name, text := range map[string]string{
-		"no object":           `5`,
-		"null":                `null`,
-		"no URI":              `{` + front + `,"resources":[` + one + `]}`,
-		"no resources":        `{"uri":"` + pdf + `",` + front + `}`,
-		"resources null":      entry(pdf, front, `null`),
-		"resources text":      entry(pdf, front, `"static"`),
-		"resources object":    entry(pdf, front, `{}`),
-		"empty":               entry(pdf, front, `[]`),
-		"without SKILL.md":    entry(pdf, front, `[`+fileEntry(formURI, "")+`]`),
-		"twice":               entry(pdf, front, `[`+one+`,`+one+`]`),
-		"twice by escapes":    entry(pdf, front, `[`+one+`,`+fileEntry("skill://pdf/a", "")+`,`+fileEntry("skill://pdf/%61", "")+`]`),
+		"no object":        `5`,
+		"null":             `null`,
+		"no URI":           `{` + front + `,"resources":[` + one + `]}`,
+		"no resources":     `{"uri":"` + pdf + `",` + front + `}`,
+		"resources null":   entry(pdf, front, `null`),
+		"resources text":   entry(pdf, front, `"static"`),
+		"resources object": entry(pdf, front, `{}`),
+		"empty":            entry(pdf, front, `[]`),
+		"without SKILL.md": entry(pdf, front, `[`+fileEntry(formURI, "")+`]`),
+		"twice":            entry(pdf, front, `[`+one+`,`+one+`]`),
+		"twice by escapes": entry(pdf, front, `[`+one+`,`+fileEntry("skill://pdf/a",
+			"")+`,`+fileEntry("skill://pdf/%61", "")+`]`),
 		"no frontmatter":      `{"uri":"` + pdf + `","resources":[` + one + `]}`,
 		"frontmatter is list": entry(pdf, `"frontmatter":[]`, `[`+one+`]`),
 		"no name":             entry(pdf, `"frontmatter":{"description":"x"}`, `[`+one+`]`),
@@ -47,8 +48,10 @@ func TestInvalidDescriptions(t *testing.T) {
 		"size broken":         entry(pdf, front, `[{"uri":"`+pdf+`","digest":"`+sum("")+`","size":1.5}]`),
 		"digest missing":      entry(pdf, front, `[{"uri":"`+pdf+`","size":1}]`),
 		"digest short":        entry(pdf, front, `[{"uri":"`+pdf+`","digest":"sha256:abc","size":1}]`),
-		"digest in capitals":  entry(pdf, front, `[{"uri":"`+pdf+`","digest":"`+strings.ToUpper(sum(""))+`","size":1}]`),
-		"digest of md5":       entry(pdf, front, `[{"uri":"`+pdf+`","digest":"md5:`+strings.Repeat("0", 64)+`","size":1}]`),
+		"digest in capitals": entry(pdf, front,
+			`[{"uri":"`+pdf+`","digest":"`+strings.ToUpper(sum(""))+`","size":1}]`),
+		"digest of md5": entry(pdf, front, `[{"uri":"`+pdf+`","digest":"md5:`+strings.Repeat("0",
+			64)+`","size":1}]`),
 	} {
 		t.Run(name, func(t *testing.T) { refuses(t, text) })
 	}
@@ -113,7 +116,8 @@ func TestSkillJSON(t *testing.T) {
 	var swapped skills.Skill // the order says nothing
 	if err := jsonv2.Unmarshal([]byte(strings.Replace(honest(),
 		fileEntry(pdf, mainText)+","+fileEntry(formURI, formText),
-		fileEntry(formURI, formText)+","+fileEntry(pdf, mainText), 1)), &swapped); err != nil || swapped.Fingerprint() != skill.Fingerprint() {
+		fileEntry(formURI, formText)+","+fileEntry(pdf,
+			mainText), 1)), &swapped); err != nil || swapped.Fingerprint() != skill.Fingerprint() {
 		t.Errorf("the order of the files changes the fingerprint: %v", err)
 	}
 }

@@ -18,15 +18,13 @@ import (
 
 // Limits of a file system with skills.
 const (
-	// maxEntries limits the number of files and directories to the length of a resource list that
-	// clients accept.
+	// maxEntries limits files and directories to the length of a resource list that clients accept.
 	maxEntries = 10_000
 	// maxDepth limits nested directories and, together with maxName, the length of URIs.
 	maxDepth = 16
 	// maxName limits the name of a file or directory, as most file systems do.
 	maxName = 255
-	// maxFile limits the size of one file: in base64 it fits into a message of 16 MiB, the limit of
-	// clients.
+	// maxFile limits the size of one file: in base64 it fits into 16 MiB, the limit of clients.
 	maxFile = 11 << 20
 )
 
@@ -93,8 +91,7 @@ func read(fsys fs.FS, prefix string, limit int64) (*snapshot, error) {
 	return r.snap, nil
 }
 
-// walk collects files and directories. It skips names that begin with a dot: they belong to tools
-// and may hold secrets.
+// walk collects files and directories. It skips dot files: they belong to tools or hold secrets.
 func (r *reader) walk(name string, d fs.DirEntry, err error) error {
 	base := path.Base(name)
 	switch {
@@ -126,8 +123,7 @@ func (r *reader) walk(name string, d fs.DirEntry, err error) error {
 	return err
 }
 
-// roots returns the directories of skills. The root comes first, because its name is part of the
-// paths of all others.
+// roots returns the directories of skills. The root is first: its name is part of all other paths.
 func (r *reader) roots() (roots []string) {
 	for _, name := range r.paths {
 		switch root := path.Dir(name); {

@@ -44,7 +44,8 @@ func TestSkillsInsideSkillInRoot(t *testing.T) {
 	for _, inner := range []string{"3d-print", "zebra", "+/x"} {
 		t.Run(inner, func(t *testing.T) {
 			s, catalog := serve(t, fstest.MapFS{
-				"SKILL.md": skillFile("top"), inner + "/SKILL.md": skillFile(path.Base(inner)), inner + "/notes.txt": {Data: []byte("x")},
+				"SKILL.md": skillFile("top"), inner + "/SKILL.md": skillFile(path.Base(inner)), inner +
+					"/notes.txt": {Data: []byte("x")},
 			}, nil)
 			files := map[string]int{}
 			for _, skill := range catalog.Skills() {
@@ -67,7 +68,8 @@ func TestSkillsInsideSkillInRoot(t *testing.T) {
 				t.Errorf("%d resources of 3 files", n)
 			}
 			var names []string
-			for r, err := range skills.ReadDir(t.Context(), c, strings.TrimSuffix(catalog.Skills()[0].URI, "/SKILL.md")) {
+			for r, err := range skills.ReadDir(t.Context(), c, strings.TrimSuffix(catalog.Skills()[0].URI,
+				"/SKILL.md")) {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -156,7 +158,8 @@ func TestInvalidDirectories(t *testing.T) {
 func TestSymbolicLinksAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	secret := filepath.Join(t.TempDir(), "secret")
-	for name, text := range map[string]string{filepath.Join(dir, "a", "SKILL.md"): string(skillFile("a").Data), secret: "s3cret"} {
+	for name, text := range map[string]string{filepath.Join(dir, "a", "SKILL.md"): string(skillFile("a").Data),
+		secret: "s3cret"} {
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -217,7 +220,8 @@ func TestLinksCreatedAfterWalkAreNotFollowed(t *testing.T) {
 			if err := os.MkdirAll(filepath.Join(dir, "a/b"), 0o755); err != nil {
 				t.Fatal(err)
 			}
-			for name, data := range map[string][]byte{"a/SKILL.md": skillFile("a").Data, "a/b/notes.txt": []byte("mine")} {
+			for name, data := range map[string][]byte{"a/SKILL.md": skillFile("a").Data,
+				"a/b/notes.txt": []byte("mine")} {
 				if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
 					t.Fatal(err)
 				}

@@ -23,8 +23,7 @@ type broadcaster struct {
 // goroutine. It must not block.
 type listener func(progress bool)
 
-// subscribe adds a listener for the task, until stop is called. It does not check whether the task
-// is the caller's.
+// subscribe adds a listener for the task, until stop is called. It does not check the owner.
 func (b *broadcaster) subscribe(id string, l listener) (stop func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

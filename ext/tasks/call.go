@@ -89,8 +89,7 @@ func (s *Server) create(ctx context.Context, c *pendingCall, quota *reservation)
 	return c.form.created(&created), nil
 }
 
-// storeNew stores a new task, unless its call has ended: the client would never learn the task's
-// id.
+// storeNew stores a new task, unless its call has ended: the client would never learn the id.
 func (s *Server) storeNew(ctx context.Context, j *job, quota *reservation) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -139,11 +138,10 @@ func (s *Server) createDone(ctx context.Context, c *pendingCall, quota *reservat
 	if response.Error != nil {
 		return nil, response.Error
 	}
-	result := response.Result
 	j := newJob(ctx, c)
 	created := *j // a task is created with the status working
 	j.finish(j.Created)
-	j.Result, j.IsError = result, isToolError(result)
+	j.Result, j.IsError = response.Result, isToolError(response.Result)
 	if err := s.storeNew(ctx, j, quota); err != nil {
 		return nil, err
 	}

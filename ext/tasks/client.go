@@ -257,8 +257,7 @@ func (m *clientTasks) removeSuspended(key string) *wait {
 	return w
 }
 
-// continued returns the suspended wait that a request continues, with the input responses; nil for
-// a new call.
+// continued returns the wait that a request continues, with the responses; nil for a new call.
 func (m *clientTasks) continued(req *mcp.Request) (*wait, json.RawMessage) {
 	var p struct {
 		RequestState   string          `json:"requestState"`

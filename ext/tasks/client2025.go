@@ -31,7 +31,7 @@ func (client2025) hasNotifications() bool { return false }
 func (f client2025) send(
 	ctx context.Context, m *clientTasks, in *intent, req *mcp.Request, forward forwardFunc,
 ) (mcp.Result, bool, error) {
-	if !acceptsTaskCalls(ctx) {
+	if capabilityOf(mcp.ClientFrom(ctx)).Requests.Tools.Call == nil {
 		res, err := forward(req)
 		return res, false, err
 	}
@@ -45,7 +45,8 @@ func (f client2025) send(
 		return f.sendTask(m, req, forward)
 	}
 	res, err := forward(req)
-	if !isMethodNotFound(err) {
+	fault, isFault := errors.AsType[*mcp.Error](err)
+	if !isFault || fault.Code != mcp.CodeMethodNotFound || !fault.Remote() {
 		return res, false, err
 	}
 	// The tool may have to be called as a task since it was listed. This call has not run.
@@ -54,11 +55,6 @@ func (f client2025) send(
 		return res, false, err
 	}
 	return f.sendTask(m, req, forward)
-}
-
-// acceptsTaskCalls reports whether the server declares that calls can be tasks.
-func acceptsTaskCalls(ctx context.Context) bool {
-	return capabilityOf(mcp.ClientFrom(ctx)).Requests.Tools.Call != nil
 }
 
 // A capability2025 is the capability of a server for tasks. An absent member is not supported.
@@ -155,11 +151,6 @@ func (x *toolSupport) of(tool string) (support string, known bool) {
 	defer x.mu.Unlock()
 	support = x.support[tool]
 	return support, x.isComplete || support != ""
-}
-
-func isMethodNotFound(err error) bool {
-	var fault *mcp.Error
-	return errors.As(err, &fault) && fault.Code == mcp.CodeMethodNotFound && fault.Remote()
 }
 
 // Spec: basic/utilities/tasks (2025-11-25), Creating Tasks.
@@ -322,8 +313,7 @@ func (client2025) follow(ctx context.Context, w *wait, req *mcp.Request) (mcp.Re
 	}
 }
 
-// fetchResult sends tasks/result. If it returns neither a result nor an error, the request has to
-// be repeated.
+// fetchResult sends tasks/result. The request has to be repeated if both results are nil.
 func (w *wait) fetchResult(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	sent := time.Now()
 	res, err := w.sendResultRequest(ctx, req)
@@ -411,8 +401,7 @@ func (w *wait) sendResultRequest(ctx context.Context, req *mcp.Request) (mcp.Res
 	}
 }
 
-// resultRequest returns the tasks/result for a call. It has the call's `_meta`, with its
-// progressToken.
+// resultRequest returns the tasks/result for a call, with the `_meta` and progressToken of it.
 func (w *wait) resultRequest(req *mcp.Request) *mcp.Request {
 	raw, err := jsonv2.Marshal(taskParams{ID: w.task.id, Meta: metaOf(req)})
 	if err != nil {

@@ -85,7 +85,9 @@ func TestProgressOf2025IsForwardedUnchanged(t *testing.T) {
 			token, _ := req.Meta("progressToken")
 			for i := range 3 {
 				time.Sleep(5 * time.Minute)
-				if err := req.Notify(ctx, "notifications/progress", json.RawMessage(fmt.Sprintf(`{"progressToken":%s,"progress":%d,"message":"step %d"}`, token, 10*i, i))); err != nil {
+				if err := req.Notify(ctx, "notifications/progress",
+					json.RawMessage(fmt.Sprintf(`{"progressToken":%s,"progress":%d,"message":"step %d"}`, token, 10*i,
+						i))); err != nil {
 					return err
 				}
 			}

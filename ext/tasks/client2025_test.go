@@ -20,7 +20,8 @@ const offers2025 = `{"tools":{},"tasks":{"list":{},"cancel":{},"requests":{"tool
 // created2025 is a result of revision 2025-11-25 that creates a task, and seen2025 one of
 // tasks/get.
 func created2025() string {
-	return `{"resultType":"task","task":{"taskId":"t1","status":"working",` + times + `,"ttl":60000,"pollInterval":2000}}`
+	return `{"resultType":"task","task":{"taskId":"t1","status":"working",` + times +
+		`,"ttl":60000,"pollInterval":2000}}`
 }
 
 func seen2025(status string) string {
@@ -60,14 +61,16 @@ func TestTASKD05_RequiredToolIsCalledAsTask(t *testing.T) {
 	for _, transport := range mcptest.Transports() {
 		t.Run(transport, func(t *testing.T) {
 			s := script2025()
-			onScriptAt(t, s, on2025(transport), nil, &tasks.ClientOptions{TTL: time.Minute}, func(t *testing.T, c *mcp.Client) {
-				r, err := c.CallTool(t.Context(), "must", nil)
-				wantText(t, r, err, "hello")
-				s.wantSaid(t, "tools/list", `tools/call must {"ttl":60000}`, "tasks/get t1", "tasks/get t1", "tasks/result t1")
-				if at := s.saidAt("tasks/get"); !slices.Equal(at, []time.Duration{2 * time.Second, 4 * time.Second}) {
-					t.Errorf("asked after %v", at)
-				}
-			})
+			onScriptAt(t, s, on2025(transport), nil, &tasks.ClientOptions{TTL: time.Minute},
+				func(t *testing.T, c *mcp.Client) {
+					r, err := c.CallTool(t.Context(), "must", nil)
+					wantText(t, r, err, "hello")
+					s.wantSaid(t, "tools/list", `tools/call must {"ttl":60000}`, "tasks/get t1", "tasks/get t1",
+						"tasks/result t1")
+					if at := s.saidAt("tasks/get"); !slices.Equal(at, []time.Duration{2 * time.Second, 4 * time.Second}) {
+						t.Errorf("asked after %v", at)
+					}
+				})
 		})
 	}
 }
@@ -92,7 +95,8 @@ func TestTASKD04_OptionalToolIsCalledWithoutTask(t *testing.T) {
 }
 
 func TestTASKD02_NoTasksWithoutServerCapability(t *testing.T) {
-	for _, offers := range []string{`{"tools":{}}`, `{"tools":{},"tasks":{}}`, `{"tools":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{}}}}`} {
+	for _, offers := range []string{`{"tools":{}}`, `{"tools":{},"tasks":{}}`,
+		`{"tools":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{}}}}`} {
 		s := script2025()
 		s.capabilities = offers
 		onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
@@ -147,26 +151,30 @@ func TestTASKD20_StatusOfToolErrorIn2025(t *testing.T) {
 		result step
 		check  func(t *testing.T, task *tasks.Task, getErr error, r *mcp.CallToolResult, err error)
 	}{
-		"failed tool": {"failed", always(`{"content":[{"type":"text","text":"no"}],"isError":true}`), func(t *testing.T, task *tasks.Task, getErr error, r *mcp.CallToolResult, err error) {
-			if err != nil || !r.IsError || getErr != nil || task.Status != tasks.StatusFailed || task.Error != nil ||
-				!strings.Contains(string(task.Result), "isError") {
-				t.Errorf("got %+v, %v; %+v, %v", task, getErr, r, err)
-			}
-		}},
-		"failed call": {"failed", failing(-32603, "quota"), func(t *testing.T, task *tasks.Task, getErr error, _ *mcp.CallToolResult, err error) {
+		"failed tool": {"failed", always(`{"content":[{"type":"text","text":"no"}],"isError":true}`),
+			func(t *testing.T, task *tasks.Task, getErr error, r *mcp.CallToolResult, err error) {
+				if err != nil || !r.IsError || getErr != nil || task.Status != tasks.StatusFailed || task.Error != nil ||
+					!strings.Contains(string(task.Result), "isError") {
+					t.Errorf("got %+v, %v; %+v, %v", task, getErr, r, err)
+				}
+			}},
+		"failed call": {"failed", failing(-32603, "quota"), func(t *testing.T, task *tasks.Task, getErr error,
+			_ *mcp.CallToolResult, err error) {
 			var fault *mcp.Error
 			if !errors.As(err, &fault) || fault.Message != "quota" || getErr != nil || task.Error == nil ||
 				task.Error.Message != "quota" || task.Result != nil {
 				t.Errorf("got %+v, %v; %v", task, getErr, err)
 			}
 		}},
-		"cancelled": {"cancelled", failing(-32603, "not asked for"), func(t *testing.T, task *tasks.Task, getErr error, _ *mcp.CallToolResult, err error) {
-			if !errors.Is(err, mcp.ErrCancelled) || getErr != nil || task.Status != tasks.StatusCancelled ||
-				task.Error != nil {
-				t.Errorf("got %+v, %v; %v", task, getErr, err)
-			}
-		}},
-		"completed": {"completed", always(result2025), func(t *testing.T, task *tasks.Task, getErr error, r *mcp.CallToolResult, err error) {
+		"cancelled": {"cancelled", failing(-32603, "not asked for"),
+			func(t *testing.T, task *tasks.Task, getErr error, _ *mcp.CallToolResult, err error) {
+				if !errors.Is(err, mcp.ErrCancelled) || getErr != nil || task.Status != tasks.StatusCancelled ||
+					task.Error != nil {
+					t.Errorf("got %+v, %v; %v", task, getErr, err)
+				}
+			}},
+		"completed": {"completed", always(result2025), func(t *testing.T, task *tasks.Task, getErr error,
+			r *mcp.CallToolResult, err error) {
 			wantText(t, r, err, "hello")
 			if getErr != nil || task.Status != tasks.StatusCompleted ||
 				!strings.Contains(string(task.Result), "hello") {
@@ -241,7 +249,8 @@ func TestProgressDuringTasksResult(t *testing.T) {
 			token, _ := req.Meta("progressToken")
 			for i := range 3 {
 				time.Sleep(time.Second)
-				if err := req.Notify(ctx, "notifications/progress", json.RawMessage(fmt.Sprintf(`{"progressToken":%s,"progress":%d}`, token, i+1))); err != nil {
+				if err := req.Notify(ctx, "notifications/progress",
+					json.RawMessage(fmt.Sprintf(`{"progressToken":%s,"progress":%d}`, token, i+1))); err != nil {
 					return err
 				}
 			}
@@ -369,8 +378,10 @@ func TestTASKD21_ListFollowsCursors(t *testing.T) {
 		want  []string
 		err   bool
 	}{
-		"pages":           {[]string{page(`,"nextCursor":"a"`, "t1", "t2"), page(`,"nextCursor":""`), page(``, "t3")}, []string{"t1", "t2", "t3"}, false},
-		"a circle":        {[]string{page(`,"nextCursor":"a"`, "t1"), page(`,"nextCursor":"b"`), page(`,"nextCursor":"a"`)}, []string{"t1"}, true},
+		"pages": {[]string{page(`,"nextCursor":"a"`, "t1", "t2"), page(`,"nextCursor":""`), page(``, "t3")},
+			[]string{"t1", "t2", "t3"}, false},
+		"a circle": {[]string{page(`,"nextCursor":"a"`, "t1"), page(`,"nextCursor":"b"`),
+			page(`,"nextCursor":"a"`)}, []string{"t1"}, true},
 		"broken":          {[]string{page(``, "t1", "")}, []string{"t1"}, true},
 		"no list":         {[]string{`{"tasks":7}`}, nil, true},
 		"an endless name": {[]string{page(`,"nextCursor":"` + strings.Repeat("x", 5000) + `"`)}, nil, true},

@@ -73,7 +73,8 @@ func TestEndedCallCancelsTaskBeforeItReturns(t *testing.T) {
 // Close is like a lost connection.
 func TestCloseDoesNotCancelTaskWithOpenQuestion(t *testing.T) {
 	s := asking()
-	opts := &mcp.ClientOptions{Elicit: func(ctx context.Context, _ *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+	opts := &mcp.ClientOptions{Elicit: func(ctx context.Context, _ *mcp.ElicitRequestParams) (*mcp.ElicitResult,
+		error) {
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
 	}}
@@ -115,12 +116,15 @@ func TestRefusedDuplicateAnswersAreIgnored(t *testing.T) {
 		want   string
 		err    string
 	}{
-		"it has the answers and has ended":     {lost, seen("completed", hello), "hello", ""},
-		"it has the answers and works":         {lost, seen("working", ``), "hello", ""},
-		"it has the answers and asks for more": {lost, seen("input_required", `,"inputRequests":{"k2":`+form("who")+`}`), "", refused},
-		"it has failed":                        {nil, seen("failed", `,"error":{"code":-31000,"message":"too late"}`), "", "too late"},
-		"it was called off":                    {nil, seen("cancelled", ``), "", mcp.ErrCancelled.Error()},
-		"it wants other answers":               {nil, seen("input_required", `,"inputRequests":{"k":`+form("who")+`}`), "", refused},
+		"it has the answers and has ended": {lost, seen("completed", hello), "hello", ""},
+		"it has the answers and works":     {lost, seen("working", ``), "hello", ""},
+		"it has the answers and asks for more": {lost,
+			seen("input_required", `,"inputRequests":{"k2":`+form("who")+`}`), "", refused},
+		"it has failed": {nil, seen("failed", `,"error":{"code":-31000,"message":"too late"}`),
+			"", "too late"},
+		"it was called off": {nil, seen("cancelled", ``), "", mcp.ErrCancelled.Error()},
+		"it wants other answers": {nil,
+			seen("input_required", `,"inputRequests":{"k":`+form("who")+`}`), "", refused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := asking()
@@ -128,7 +132,8 @@ func TestRefusedDuplicateAnswersAreIgnored(t *testing.T) {
 			if test.change != nil {
 				test.change(s)
 			}
-			s.on["tasks/get"] = inTurn(seen("input_required", `,"inputRequests":{"k":`+form("who")+`}`), test.then, test.then, seen("completed", hello))
+			s.on["tasks/get"] = inTurn(seen("input_required", `,"inputRequests":{"k":`+form("who")+`}`), test.then,
+				test.then, seen("completed", hello))
 			if test.err != "" {
 				s.on["tasks/get"] = inTurn(seen("input_required", `,"inputRequests":{"k":`+form("who")+`}`), test.then)
 			}

@@ -12,8 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// clientExtension is the extension io.modelcontextprotocol/tasks: the server decides which calls
-// become tasks.
+// clientExtension is the tasks extension, in which the server decides which calls become tasks.
 type clientExtension struct{}
 
 func (clientExtension) hasNotifications() bool { return true }

@@ -90,7 +90,8 @@ func TestInvalidTasksAreRefused(t *testing.T) {
 		"asks itself":                `{"resultType":"input_required","requestState":"x","taskId":"t1","status":"working"}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &script{on: map[string]step{"tools/call": always(created(``)), "tasks/get": always(raw), "tasks/cancel": always(`{}`)}}
+			s := &script{on: map[string]step{"tools/call": always(created(``)), "tasks/get": always(raw),
+				"tasks/cancel": always(`{}`)}}
 			onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 				_, err := c.CallTool(t.Context(), "x", nil)
 				wantInvalid(t, err)
@@ -204,7 +205,8 @@ func TestPollingEndsAfterMaxOutage(t *testing.T) {
 	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 		began := time.Now()
 		_, err := c.CallTool(t.Context(), "x", nil)
-		if took := time.Since(began); took < 2*time.Minute || took > 3*time.Minute || err == nil || !strings.Contains(err.Error(), `task "t1": no response for`) {
+		if took := time.Since(began); took < 2*time.Minute || took > 3*time.Minute || err == nil ||
+			!strings.Contains(err.Error(), `task "t1": no response for`) {
 			t.Errorf("after %v: %v", took, err)
 		}
 		if n := len(s.saidAt("tasks/get")); n > 20 {
@@ -235,7 +237,8 @@ func TestPollingEndsWithoutResponses(t *testing.T) {
 }
 
 func TestRefusalEndsCall(t *testing.T) {
-	for _, code := range []int{mcp.CodeInvalidParams, mcp.CodeMethodNotFound, mcp.CodeMissingRequiredClientCapability, -31999} {
+	for _, code := range []int{mcp.CodeInvalidParams, mcp.CodeMethodNotFound, mcp.CodeMissingRequiredClientCapability,
+		-31999} {
 		s := &script{on: map[string]step{"tools/call": always(created(``)), "tasks/get": failing(code, "no such task")}}
 		onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 			_, err := c.CallTool(t.Context(), "x", nil)
@@ -291,7 +294,8 @@ func TestTaskResultIsCheckedAgainstOutputSchema(t *testing.T) {
 	s := &script{on: map[string]step{
 		"tools/list": always(`{"tools":[{"name":"x","inputSchema":{"type":"object"},"outputSchema":{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}}]}`),
 		"tools/call": always(created(``)),
-		"tasks/get":  inTurn(seen("completed", `,"result":{"content":[],"structuredContent":{"n":"one"}}`), seen("completed", `,"result":{"content":[],"structuredContent":{"n":1}}`)),
+		"tasks/get": inTurn(seen("completed", `,"result":{"content":[],"structuredContent":{"n":"one"}}`),
+			seen("completed", `,"result":{"content":[],"structuredContent":{"n":1}}`)),
 	}}
 	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 		for _, err := range c.Tools(t.Context()) {

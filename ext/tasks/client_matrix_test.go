@@ -90,33 +90,34 @@ func TestCallReturnsSameResultWithAndWithoutTask(t *testing.T) {
 			}
 			for _, listens := range []bool{false, true} {
 				var asked []string
-				throughout(t, combinations, tool, introducing(&asked), &tasks.ClientOptions{Listen: listens}, func(t *testing.T, on mcptest.Combination, c *mcp.Client) {
-					asked = nil
-					r, err := c.CallTool(t.Context(), "nap", nil)
-					wantText(t, r, err, "rested")
-					r, err = c.CallTool(t.Context(), "meet", nil)
-					wantText(t, r, err, "Ada and Bob")
-					if want := []string{"who are you?", "and your friend?"}; !slices.Equal(asked, want) {
-						t.Errorf("asked %q, want %q", asked, want)
-					}
-					r, err = c.CallTool(t.Context(), "fail", nil)
-					if err != nil || !r.IsError || !strings.Contains(r.Text(), "out of paper") {
-						t.Errorf("got %+v, %v", r, err)
-					}
-					var fault *mcp.Error
-					if _, err := c.CallTool(t.Context(), "refuse", nil); !errors.As(err, &fault) ||
-						fault.Code != -31000 || fault.Message != "closed today" {
-						t.Errorf("got %v", err)
-					}
-					for _, err := range c.Tools(t.Context()) {
-						if err != nil {
-							t.Fatal(err)
+				throughout(t, combinations, tool, introducing(&asked), &tasks.ClientOptions{Listen: listens},
+					func(t *testing.T, on mcptest.Combination, c *mcp.Client) {
+						asked = nil
+						r, err := c.CallTool(t.Context(), "nap", nil)
+						wantText(t, r, err, "rested")
+						r, err = c.CallTool(t.Context(), "meet", nil)
+						wantText(t, r, err, "Ada and Bob")
+						if want := []string{"who are you?", "and your friend?"}; !slices.Equal(asked, want) {
+							t.Errorf("asked %q, want %q", asked, want)
 						}
-					}
-					if n, err := mcp.CallTool[counted](t.Context(), c, "count", nil); err != nil || n.N != 7 {
-						t.Errorf("got %+v, %v", n, err)
-					}
-				})
+						r, err = c.CallTool(t.Context(), "fail", nil)
+						if err != nil || !r.IsError || !strings.Contains(r.Text(), "out of paper") {
+							t.Errorf("got %+v, %v", r, err)
+						}
+						var fault *mcp.Error
+						if _, err := c.CallTool(t.Context(), "refuse", nil); !errors.As(err, &fault) ||
+							fault.Code != -31000 || fault.Message != "closed today" {
+							t.Errorf("got %v", err)
+						}
+						for _, err := range c.Tools(t.Context()) {
+							if err != nil {
+								t.Fatal(err)
+							}
+						}
+						if n, err := mcp.CallTool[counted](t.Context(), c, "count", nil); err != nil || n.N != 7 {
+							t.Errorf("got %+v, %v", n, err)
+						}
+					})
 			}
 		})
 	}
@@ -124,37 +125,39 @@ func TestCallReturnsSameResultWithAndWithoutTask(t *testing.T) {
 
 func TestHandleFromStartToResult(t *testing.T) {
 	var asked []string
-	throughout(t, mcptest.Since(revision2025), nil, introducing(&asked), nil, func(t *testing.T, on mcptest.Combination, c *mcp.Client) {
-		asked = nil
-		h := start(t, c, "nap")
-		if h.ID() == "" {
-			t.Fatal("not a task")
-		}
-		task, err := h.Get(t.Context())
-		if err != nil || task.Status != tasks.StatusWorking || task.ID != h.ID() || task.Created.IsZero() ||
-			task.TTL != 24*time.Hour || task.PollInterval != time.Second {
-			t.Errorf("got %+v, %v", task, err)
-		}
-		states, err := watched(t.Context(), tasks.Resume(c, h.ID()))
-		if err != nil || len(states) < 3 || states[len(states)-1] != "completed step 5" &&
-			states[len(states)-1] != "completed" {
-			t.Errorf("got %q, %v", states, err)
-		}
-		r, err := tasks.Resume(c, h.ID()).Wait(t.Context())
-		wantText(t, r, err, "rested")
+	throughout(t, mcptest.Since(revision2025), nil, introducing(&asked), nil,
+		func(t *testing.T, on mcptest.Combination, c *mcp.Client) {
+			asked = nil
+			h := start(t, c, "nap")
+			if h.ID() == "" {
+				t.Fatal("not a task")
+			}
+			task, err := h.Get(t.Context())
+			if err != nil || task.Status != tasks.StatusWorking || task.ID != h.ID() || task.Created.IsZero() ||
+				task.TTL != 24*time.Hour || task.PollInterval != time.Second {
+				t.Errorf("got %+v, %v", task, err)
+			}
+			states, err := watched(t.Context(), tasks.Resume(c, h.ID()))
+			if err != nil || len(states) < 3 || states[len(states)-1] != "completed step 5" &&
+				states[len(states)-1] != "completed" {
+				t.Errorf("got %q, %v", states, err)
+			}
+			r, err := tasks.Resume(c, h.ID()).Wait(t.Context())
+			wantText(t, r, err, "rested")
 
-		met := start(t, c, "meet")
-		r, err = met.Wait(t.Context())
-		wantText(t, r, err, "Ada and Bob")
-		if task, err := met.Get(t.Context()); err != nil || task.Status != tasks.StatusCompleted ||
-			!strings.Contains(string(task.Result), "Ada and Bob") {
-			t.Errorf("got %+v, %v", task, err)
-		}
-	})
+			met := start(t, c, "meet")
+			r, err = met.Wait(t.Context())
+			wantText(t, r, err, "Ada and Bob")
+			if task, err := met.Get(t.Context()); err != nil || task.Status != tasks.StatusCompleted ||
+				!strings.Contains(string(task.Result), "Ada and Bob") {
+				t.Errorf("got %+v, %v", task, err)
+			}
+		})
 }
 
 func TestHandleCancel(t *testing.T) {
-	throughout(t, mcptest.Since(revision2025), nil, nil, nil, func(t *testing.T, on mcptest.Combination, c *mcp.Client) {
+	throughout(t, mcptest.Since(revision2025), nil, nil, nil, func(t *testing.T, on mcptest.Combination,
+		c *mcp.Client) {
 		h := start(t, c, "nap")
 		ended := make(chan error, 1)
 		go func() {
@@ -182,7 +185,8 @@ func TestTASKX20_EndedCallEndsHandler(t *testing.T) {
 	for _, tool := range []*tasks.ToolOptions{nil, {Required: true}} {
 		var h *tasks.Handle
 		o := &tasks.ClientOptions{Started: func(_ context.Context, started *tasks.Handle) { h = started }}
-		throughout(t, mcptest.Since(revision2025), tool, nil, o, func(t *testing.T, on mcptest.Combination, c *mcp.Client) {
+		throughout(t, mcptest.Since(revision2025), tool, nil, o, func(t *testing.T, on mcptest.Combination,
+			c *mcp.Client) {
 			h = nil
 			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 			defer cancel()
@@ -203,44 +207,47 @@ func TestTASKX20_EndedCallEndsHandler(t *testing.T) {
 }
 
 func TestTaskProgressReachesCaller(t *testing.T) {
-	throughout(t, mcptest.Since(revision2025), &tasks.ToolOptions{Required: true}, nil, nil, func(t *testing.T, on mcptest.Combination, c *mcp.Client) {
-		var notes []string
-		ctx := mcp.WithCallOptions(t.Context(),
-			mcp.CallOptions{Progress: func(u mcp.ProgressUpdate) { notes = append(notes, u.Message) }})
-		r, err := c.CallTool(ctx, "nap", nil)
-		wantText(t, r, err, "rested")
-		if all := strings.Join(notes, ";"); !strings.Contains(all, "step 2") || !strings.Contains(all, "step 4") ||
-			len(notes) > 6 {
-			t.Errorf("got %q", notes)
-		}
-	})
+	throughout(t, mcptest.Since(revision2025), &tasks.ToolOptions{Required: true}, nil, nil,
+		func(t *testing.T, on mcptest.Combination, c *mcp.Client) {
+			var notes []string
+			ctx := mcp.WithCallOptions(t.Context(),
+				mcp.CallOptions{Progress: func(u mcp.ProgressUpdate) { notes = append(notes, u.Message) }})
+			r, err := c.CallTool(ctx, "nap", nil)
+			wantText(t, r, err, "rested")
+			if all := strings.Join(notes, ";"); !strings.Contains(all, "step 2") || !strings.Contains(all, "step 4") ||
+				len(notes) > 6 {
+				t.Errorf("got %q", notes)
+			}
+		})
 }
 
 func TestAnswerFromAnotherClient(t *testing.T) {
 	var asked []string
-	throughout(t, mcptest.Since(mcptest.Modern), nil, introducing(&asked), nil, func(t *testing.T, on mcptest.Combination, c *mcp.Client) {
-		h := tasks.Resume(c, start(t, c, "meet").ID())
-		for _, name := range []string{"Ada", "Bob"} {
-			var open map[string]mcp.InputRequest
-			for task, err := range h.Updates(t.Context()) {
-				if err != nil {
-					t.Fatal(err)
+	throughout(t, mcptest.Since(mcptest.Modern), nil, introducing(&asked), nil,
+		func(t *testing.T, on mcptest.Combination, c *mcp.Client) {
+			h := tasks.Resume(c, start(t, c, "meet").ID())
+			for _, name := range []string{"Ada", "Bob"} {
+				var open map[string]mcp.InputRequest
+				for task, err := range h.Updates(t.Context()) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					if open = task.InputRequests; len(open) == 1 {
+						break
+					}
 				}
-				if open = task.InputRequests; len(open) == 1 {
-					break
+				for key := range open {
+					answer := &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"name":"` + name +
+						`"}`)}
+					if err := h.Answer(t.Context(), map[string]any{key: answer}); err != nil {
+						t.Fatal(err)
+					}
 				}
 			}
-			for key := range open {
-				answer := &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"name":"` + name + `"}`)}
-				if err := h.Answer(t.Context(), map[string]any{key: answer}); err != nil {
-					t.Fatal(err)
-				}
+			r, err := h.Wait(t.Context())
+			wantText(t, r, err, "Ada and Bob")
+			if len(asked) > 0 {
+				t.Errorf("the user was asked %q", asked)
 			}
-		}
-		r, err := h.Wait(t.Context())
-		wantText(t, r, err, "Ada and Bob")
-		if len(asked) > 0 {
-			t.Errorf("the user was asked %q", asked)
-		}
-	})
+		})
 }

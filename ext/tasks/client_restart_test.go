@@ -65,7 +65,8 @@ func TestCallSurvivesServerRestart(t *testing.T) {
 						h.open()
 					}
 					name := map[string]string{"who are you?": "Ada", "and your friend?": "Bob"}[p.Message]
-					return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"name":"` + name + `"}`)}, nil
+					return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"name":"` + name +
+						`"}`)}, nil
 				},
 			}
 			transport := mcphttp.NewTransport(server.URL, nil)

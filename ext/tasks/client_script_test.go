@@ -39,7 +39,8 @@ func (s *script) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, er
 			caps = `{"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
 		}
 		versions, _ := json.Marshal(mcptest.Revisions())
-		return mcp.RawResult(fmt.Sprintf(`{"resultType":"complete","supportedVersions":%s,"capabilities":%s}`, versions, caps)), nil
+		return mcp.RawResult(fmt.Sprintf(`{"resultType":"complete","supportedVersions":%s,"capabilities":%s}`,
+			versions, caps)), nil
 	}
 	s.mu.Lock()
 	if s.count == nil {
@@ -134,7 +135,8 @@ const hello = `,"result":{"content":[{"type":"text","text":"hello"}]}`
 
 // form is an elicitation with one text field.
 func form(message string) string {
-	return `{"method":"elicitation/create","params":{"mode":"form","message":"` + message + `","requestedSchema":{"type":"object","properties":{"name":{"type":"string"}}}}}`
+	return `{"method":"elicitation/create","params":{"mode":"form","message":"` + message +
+		`","requestedSchema":{"type":"object","properties":{"name":{"type":"string"}}}}}`
 }
 
 // onScript runs a test with a client of the script, in a synctest bubble.
@@ -159,7 +161,8 @@ func answering(asked *[]string) *mcp.ClientOptions {
 		mu.Lock()
 		defer mu.Unlock()
 		*asked = append(*asked, p.Message)
-		return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"name":"` + p.Message + `!"}`)}, nil
+		return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"name":"` + p.Message +
+			`!"}`)}, nil
 	}}
 }
 

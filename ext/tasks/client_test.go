@@ -21,7 +21,8 @@ func TestTASKX05_CallWaitsForTask(t *testing.T) {
 		t.Run(on.Transport, func(t *testing.T) {
 			s := &script{on: map[string]step{
 				"tools/call": always(created(`,"pollIntervalMs":5000`)),
-				"tasks/get":  inTurn(seen("working", `,"pollIntervalMs":7000`), seen("working", ``), seen("completed", hello)),
+				"tasks/get": inTurn(seen("working", `,"pollIntervalMs":7000`), seen("working", ``),
+					seen("completed", hello)),
 			}}
 			onScriptAt(t, s, on, nil, nil, func(t *testing.T, c *mcp.Client) {
 				r, err := c.CallTool(t.Context(), "slow", map[string]int{"n": 1})
@@ -70,10 +71,11 @@ func TestTimeoutsAreSuspendedWhileTaskWorks(t *testing.T) {
 			return seen("completed", hello), nil
 		},
 	}}
-	onScript(t, s, &mcp.ClientOptions{Timeout: time.Second, MaxTimeout: 2 * time.Second}, nil, func(t *testing.T, c *mcp.Client) {
-		r, err := c.CallTool(t.Context(), "slow", nil)
-		wantText(t, r, err, "hello")
-	})
+	onScript(t, s, &mcp.ClientOptions{Timeout: time.Second, MaxTimeout: 2 * time.Second}, nil,
+		func(t *testing.T, c *mcp.Client) {
+			r, err := c.CallTool(t.Context(), "slow", nil)
+			wantText(t, r, err, "hello")
+		})
 }
 
 func TestTASKX13_InputRequestsAreAnsweredOnce(t *testing.T) {
@@ -138,7 +140,8 @@ func TestTASKX15_InputRequestsOfTaskCountAsThoseOfCall(t *testing.T) {
 		opts     *mcp.ClientOptions
 		want     string
 	}{
-		"not declared":     {`{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}`, nil, "method not found"},
+		"not declared": {`{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}`, nil,
+			"method not found"},
 		"unknown":          {`{"method":"tools/call","params":{}}`, nil, "method not found"},
 		"a page that lies": {`{"method":"elicitation/create","params":{"mode":"url","message":"x","url":"file:///etc/passwd","elicitationId":"1"}}`, nil, ""},
 		"too many rounds":  {form("x"), &mcp.ClientOptions{MaxRounds: 3}, "requests input for the 4th time"},
@@ -184,15 +187,18 @@ func TestElicitFunctionMayCallTools(t *testing.T) {
 			case strings.HasPrefix(l, "tools/call inner"):
 				return `{"content":[{"type":"text","text":"inner"}]}`, nil
 			case !strings.Contains(l, "accept"):
-				return `{"resultType":"input_required","inputRequests":{"before":` + form("before") + `},"requestState":"s"}`, nil
+				return `{"resultType":"input_required","inputRequests":{"before":` + form("before") +
+					`},"requestState":"s"}`, nil
 			}
 			return created(``), nil
 		},
-		"tasks/get":    inTurn(seen("working", ``), seen("input_required", `,"inputRequests":{"k":`+form("within")+`}`), seen("completed", hello)),
+		"tasks/get": inTurn(seen("working", ``),
+			seen("input_required", `,"inputRequests":{"k":`+form("within")+`}`), seen("completed", hello)),
 		"tasks/update": always(`{}`),
 	}}
 	var c *mcp.Client
-	opts := &mcp.ClientOptions{Elicit: func(ctx context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+	opts := &mcp.ClientOptions{Elicit: func(ctx context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult,
+		error) {
 		r, err := c.CallTool(ctx, "inner", nil)
 		wantText(t, r, err, "inner")
 		return &mcp.ElicitResult{Action: mcp.ElicitAccept}, nil
@@ -205,7 +211,8 @@ func TestElicitFunctionMayCallTools(t *testing.T) {
 		}
 		r, err := h.Wait(t.Context())
 		wantText(t, r, err, "hello")
-		s.wantSaid(t, "tools/call outer", "tools/call inner", `tools/call outer {"before":{"action":"accept","content":{}}} s`,
+		s.wantSaid(t, "tools/call outer", "tools/call inner",
+			`tools/call outer {"before":{"action":"accept","content":{}}} s`,
 			"tasks/get t1", "tasks/get t1", "tools/call inner", `tasks/update t1 {"k":{"action":"accept","content":{}}}`, "tasks/get t1")
 	})
 }
@@ -218,7 +225,8 @@ func TestFailedTaskReturnsItsError(t *testing.T) {
 	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 		_, err := c.CallTool(t.Context(), "x", nil)
 		var fault *mcp.Error
-		if !errors.As(err, &fault) || fault.Code != -32603 || fault.Message != "quota" || string(fault.Data) != `{"x":1}` || !fault.Remote() {
+		if !errors.As(err, &fault) || fault.Code != -32603 || fault.Message != "quota" ||
+			string(fault.Data) != `{"x":1}` || !fault.Remote() {
 			t.Errorf("got %#v", err)
 		}
 		s.wantSaid(t, "tools/call x", "tasks/get t1")
@@ -340,7 +348,8 @@ func TestStatusMessagesAreProgress(t *testing.T) {
 		want string
 	}{
 		"without numbers": {nil, "1/0 one;2/0 two;"},
-		"with numbers":    {[]string{`{"progressToken":%s,"progress":40.5,"total":100}`}, "40.5/100 ;41/0 one;42/0 two;"},
+		"with numbers": {[]string{`{"progressToken":%s,"progress":40.5,"total":100}`},
+			"40.5/100 ;41/0 one;42/0 two;"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &script{on: map[string]step{
@@ -354,7 +363,8 @@ func TestStatusMessagesAreProgress(t *testing.T) {
 					}
 					return created(``), nil
 				},
-				"tasks/get": inTurn(seen("working", `,"statusMessage":"one"`), seen("working", `,"statusMessage":"one"`),
+				"tasks/get": inTurn(seen("working", `,"statusMessage":"one"`),
+					seen("working", `,"statusMessage":"one"`),
 					seen("working", ``), seen("working", `,"statusMessage":"two"`), seen("completed", hello)),
 			}}
 			onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
@@ -382,7 +392,8 @@ func TestProgressContinuesAfterQuestion(t *testing.T) {
 		t.Run(on.Transport, func(t *testing.T) {
 			s := &script{on: map[string]step{
 				"tools/call": always(created(``)),
-				"tasks/get": inTurn(seen("working", `,"statusMessage":"one"`), seen("input_required", `,"inputRequests":{"k":`+form("who")+`}`),
+				"tasks/get": inTurn(seen("working", `,"statusMessage":"one"`),
+					seen("input_required", `,"inputRequests":{"k":`+form("who")+`}`),
 					seen("working", `,"statusMessage":"two"`), seen("completed", `,"statusMessage":"three"`+hello)),
 				"tasks/update": always(`{}`),
 			}}

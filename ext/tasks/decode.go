@@ -52,8 +52,7 @@ type taskMembers struct {
 	Error         json.RawMessage `json:"error"`
 }
 
-// decodeFields reads the members that a task always has. Invalid times are ignored, since they are
-// only hints.
+// decodeFields reads the members that a task always has. It ignores invalid times, which are hints.
 func decodeFields(raw []byte) (*seenTask, *taskMembers, error) {
 	var m taskMembers
 	if err := jsonv2.Unmarshal(raw, &m); err != nil {
@@ -77,8 +76,7 @@ func decodeFields(raw []byte) (*seenTask, *taskMembers, error) {
 	return t, &m, nil
 }
 
-// milliseconds reads a number of milliseconds. It returns 0 if raw is not a positive number, or
-// more than 100 years.
+// milliseconds reads a number of milliseconds; 0 if raw is not positive or exceeds 100 years.
 func milliseconds(raw []byte) time.Duration {
 	const most = float64(100*365*24*time.Hour) / float64(time.Millisecond)
 	var n float64

@@ -54,18 +54,19 @@ func ExampleBegin() {
 	type in struct {
 		Pages int `json:"pages"`
 	}
-	tasks.AddTool(t, &mcp.Tool{Name: "print"}, &tasks.ToolOptions{ManualStart: true}, func(ctx context.Context, in in) (string, error) {
-		sure, err := mcp.Ask[bool](ctx, "sure", fmt.Sprintf("Print %d pages?", in.Pages), nil)
-		if err != nil || !sure {
-			return "", err
-		}
-		if in.Pages > 100 {
-			if err := tasks.Begin(ctx); err != nil {
+	tasks.AddTool(t, &mcp.Tool{Name: "print"}, &tasks.ToolOptions{ManualStart: true},
+		func(ctx context.Context, in in) (string, error) {
+			sure, err := mcp.Ask[bool](ctx, "sure", fmt.Sprintf("Print %d pages?", in.Pages), nil)
+			if err != nil || !sure {
 				return "", err
 			}
-		}
-		return fmt.Sprintf("%d pages", in.Pages), nil
-	})
+			if in.Pages > 100 {
+				if err := tasks.Begin(ctx); err != nil {
+					return "", err
+				}
+			}
+			return fmt.Sprintf("%d pages", in.Pages), nil
+		})
 	fmt.Println(t.Close(context.Background()))
 	// Output: <nil>
 }

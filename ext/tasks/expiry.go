@@ -12,8 +12,7 @@ import (
 )
 
 const (
-	// sweepInterval is how often expired tasks are deleted. They cannot be read from the moment
-	// they expire.
+	// sweepInterval is how often expired tasks, which cannot be read any more, are deleted.
 	sweepInterval = time.Minute
 	// maxDelete is how many tasks are deleted at once, since a deletion may block the store.
 	maxDelete = 1000
@@ -40,8 +39,7 @@ func (s *Server) expire(ctx context.Context, owner, id string) (*job, error) {
 	return j, nil
 }
 
-// sweep fails the tasks whose time to live is over, and deletes expired ones. The timer of
-// deadlines calls it.
+// sweep, called by a timer, fails tasks whose time to live is over and deletes expired ones.
 func (s *Server) sweep() {
 	s.mu.Lock()
 	if s.closed {
@@ -154,8 +152,7 @@ func (d *deadlines) len() int {
 	return len(d.heap)
 }
 
-// popDue removes and returns the deadlines that have passed, and reports whether it is time to
-// delete expired tasks.
+// popDue removes and returns the deadlines that have passed, and reports whether a cleanup is due.
 func (d *deadlines) popDue(now time.Time) (due []*deadline, cleanup bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

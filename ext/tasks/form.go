@@ -81,8 +81,7 @@ type clientForm interface {
 
 	// follow waits for the task until there is a result, or input requests for the client.
 	follow(ctx context.Context, w *wait, req *mcp.Request) (mcp.Result, error)
-	// fetchOutcome completes a final task with its result or error, if tasks/get does not return
-	// them.
+	// fetchOutcome completes a final task with the result or error that tasks/get did not return.
 	fetchOutcome(ctx context.Context, h *Handle, t *seenTask) error
 	// answer sends input responses.
 	answer(ctx context.Context, h *Handle, responses json.RawMessage) error

@@ -25,7 +25,8 @@ func start(t *testing.T, c *mcp.Client, tool string) *tasks.Handle {
 func TestStartReturnsHandleAtOnce(t *testing.T) {
 	s := &script{on: map[string]step{
 		"tools/call": always(created(``)),
-		"tasks/get":  inTurn(seen("working", `,"statusMessage":"on it","pollIntervalMs":3000`), seen("working", ``), seen("completed", hello)),
+		"tasks/get": inTurn(seen("working", `,"statusMessage":"on it","pollIntervalMs":3000`), seen("working", ``),
+			seen("completed", hello)),
 	}}
 	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 		h := start(t, c, "x")
@@ -100,13 +101,15 @@ func TestHandleAnswer(t *testing.T) {
 		if len(asked) != 0 {
 			t.Errorf("the user was asked %q, which was answered", asked)
 		}
-		s.wantSaid(t, "tools/call x", "tasks/get t1", `tasks/update t1 {"k":{"action":"accept","content":{"name":"me"}}}`, "tasks/get t1", "tasks/get t1", "tasks/get t1")
+		s.wantSaid(t, "tools/call x", "tasks/get t1",
+			`tasks/update t1 {"k":{"action":"accept","content":{"name":"me"}}}`, "tasks/get t1", "tasks/get t1", "tasks/get t1")
 	})
 }
 
 // The end of a wait does not end the task.
 func TestEndedWaitDoesNotCancelTask(t *testing.T) {
-	s := &script{on: map[string]step{"tools/call": always(created(``)), "tasks/get": always(seen("working", ``)), "tasks/cancel": always(`{}`)}}
+	s := &script{on: map[string]step{"tools/call": always(created(``)), "tasks/get": always(seen("working", ``)),
+		"tasks/cancel": always(`{}`)}}
 	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 		h := start(t, c, "x")
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
@@ -154,7 +157,8 @@ func TestTASKX14_ConcurrentWaitsShareQuestions(t *testing.T) {
 				return seen("input_required", `,"inputRequests":{"k":`+form("pay 100?")+`}`), nil
 			}
 			var asked atomic.Int32
-			opts := &mcp.ClientOptions{Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+			opts := &mcp.ClientOptions{Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult,
+				error) {
 				n := asked.Add(1)
 				time.Sleep(5 * time.Minute) // longer than a server may take to act on answers
 				if n == 1 && test.firstFails {
@@ -212,7 +216,8 @@ func TestTASKX18_UnknownTaskReturnsServerError(t *testing.T) {
 		var watchErr error
 		for _, watchErr = range h.Updates(t.Context()) {
 		}
-		for name, err := range map[string]error{"get": getErr, "wait": waitErr, "watch": watchErr, "answer": h.Answer(t.Context(), nil), "cancel": h.Cancel(t.Context())} {
+		for name, err := range map[string]error{"get": getErr, "wait": waitErr, "watch": watchErr,
+			"answer": h.Answer(t.Context(), nil), "cancel": h.Cancel(t.Context())} {
 			var fault *mcp.Error
 			if !errors.As(err, &fault) || fault.Code != mcp.CodeInvalidParams {
 				t.Errorf("%s: got %v", name, err)

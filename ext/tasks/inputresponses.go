@@ -69,8 +69,7 @@ func (j *job) checkQuestionLimit(questions map[string]mcp.InputRequest) *mcp.Err
 	return nil
 }
 
-// inputMessage returns the status message of a job that waits for input: the messages of its input
-// requests.
+// inputMessage returns the status message of a waiting job: the messages of its input requests.
 func (j *job) inputMessage() string {
 	var all []string
 	for _, key := range slices.Sorted(maps.Keys(j.Open)) {

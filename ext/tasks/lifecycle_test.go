@@ -68,24 +68,25 @@ func TestTASKD15_Cancel(t *testing.T) {
 
 // A client that disconnects or cancels its request does not affect the task.
 func TestTASKX20_TaskContinuesAfterRequest(t *testing.T) {
-	on(t, mcptest.Since(revision2025), nil, func(b *bench) { sleeper(b, "sleep", nil) }, func(t *testing.T, b *bench, c *mcptest.Client) {
-		o := c.Options
-		other := c.Another(&o)
-		params := object{"name": "sleep"}
-		if !c.Modern() {
-			params["task"] = object{}
-		}
-		p := other.Send("tools/call", params)
-		made := decode[told](t, p.Wait().Result)
-		if made.Task != nil {
-			made = *made.Task
-		}
-		other.Notify("notifications/cancelled", object{"requestId": json.RawMessage(p.ID.String())})
-		time.Sleep(2 * time.Minute)
-		if got := finished(t, c, made.TaskID); got.Result.text() != "slept" {
-			t.Errorf("got %+v", got)
-		}
-	})
+	on(t, mcptest.Since(revision2025), nil, func(b *bench) { sleeper(b, "sleep", nil) },
+		func(t *testing.T, b *bench, c *mcptest.Client) {
+			o := c.Options
+			other := c.Another(&o)
+			params := object{"name": "sleep"}
+			if !c.Modern() {
+				params["task"] = object{}
+			}
+			p := other.Send("tools/call", params)
+			made := decode[told](t, p.Wait().Result)
+			if made.Task != nil {
+				made = *made.Task
+			}
+			other.Notify("notifications/cancelled", object{"requestId": json.RawMessage(p.ID.String())})
+			time.Sleep(2 * time.Minute)
+			if got := finished(t, c, made.TaskID); got.Result.text() != "slept" {
+				t.Errorf("got %+v", got)
+			}
+		})
 }
 
 // TASKX-28, TASKD-10: a task that is not finished in time fails; a finished task is kept for a
@@ -102,34 +103,35 @@ func TestTASKD10_TimeToLive(t *testing.T) {
 				return mcp.Ask[string](ctx, "q", "?", nil)
 			})
 		}
-		on(t, []mcptest.Combination{combination}, &tasks.Options{Store: store}, add, func(t *testing.T, b *bench, c *mcptest.Client) {
-			late, waits := begin(t, c, "sleep", nil), begin(t, c, "ask", nil)
-			done := begin(t, c, "quick", nil)
-			time.Sleep(31 * time.Second)
-			for _, id := range []string{late.TaskID, waits.TaskID} {
-				got := finished(t, c, id)
-				if got.Status != "failed" || got.Error == nil || !strings.Contains(got.Error.Message, "30s") {
+		on(t, []mcptest.Combination{combination}, &tasks.Options{Store: store}, add,
+			func(t *testing.T, b *bench, c *mcptest.Client) {
+				late, waits := begin(t, c, "sleep", nil), begin(t, c, "ask", nil)
+				done := begin(t, c, "quick", nil)
+				time.Sleep(31 * time.Second)
+				for _, id := range []string{late.TaskID, waits.TaskID} {
+					got := finished(t, c, id)
+					if got.Status != "failed" || got.Error == nil || !strings.Contains(got.Error.Message, "30s") {
+						t.Errorf("got %+v", got)
+					}
+					if ttl := ttlOf(got); c.Modern() && ttl < 5*time.Minute {
+						t.Errorf("its time to live is %v", ttl)
+					}
+				}
+				if err, _ := cause.Load().(error); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("the cause is %v", err)
+				}
+				time.Sleep(6 * time.Minute)
+				_, err := c.Try("tasks/get", object{"taskId": late.TaskID})
+				wantCode(t, "an expired task", err, mcp.CodeInvalidParams)
+				if got := finished(t, c, done.TaskID); got.Result.text() != "done" || c.Modern() &&
+					ttlOf(got) != time.Hour {
 					t.Errorf("got %+v", got)
 				}
-				if ttl := ttlOf(got); c.Modern() && ttl < 5*time.Minute {
-					t.Errorf("its time to live is %v", ttl)
+				time.Sleep(2 * time.Hour)
+				if n, _, err := store.CountAll(t.Context()); n != 0 || err != nil {
+					t.Errorf("%d tasks are left, %v", n, err)
 				}
-			}
-			if err, _ := cause.Load().(error); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("the cause is %v", err)
-			}
-			time.Sleep(6 * time.Minute)
-			_, err := c.Try("tasks/get", object{"taskId": late.TaskID})
-			wantCode(t, "an expired task", err, mcp.CodeInvalidParams)
-			if got := finished(t, c, done.TaskID); got.Result.text() != "done" || c.Modern() &&
-				ttlOf(got) != time.Hour {
-				t.Errorf("got %+v", got)
-			}
-			time.Sleep(2 * time.Hour)
-			if n, _, err := store.CountAll(t.Context()); n != 0 || err != nil {
-				t.Errorf("%d tasks are left, %v", n, err)
-			}
-		})
+			})
 	}
 }
 
@@ -147,7 +149,8 @@ func ttlOf(got told) time.Duration {
 func TestTASKD10_TTLOfClient(t *testing.T) {
 	add := func(b *bench) { sleeper(b, "sleep", &tasks.ToolOptions{TTL: time.Hour}) }
 	on(t, combinationsOf(revision2025), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
-		for asked, want := range map[float64]time.Duration{60_000: time.Minute, 1e300: time.Hour, 0: time.Second, 0.5: time.Second, 7_200_000: time.Hour} {
+		for asked, want := range map[float64]time.Duration{60_000: time.Minute, 1e300: time.Hour, 0: time.Second,
+			0.5: time.Second, 7_200_000: time.Hour} {
 			made := begin(t, c, "sleep", object{"task": object{"ttl": asked}})
 			if ttlOf(made) != want {
 				t.Errorf("asked for %v ms, got %v, want %v", asked, ttlOf(made), want)
@@ -216,7 +219,8 @@ func TestTASKX17_Answers(t *testing.T) {
 			}
 		}
 		want("age.1", "name.2")
-		for _, bad := range []any{nil, 1, []int{}, object{}, object{"action": "maybe"}, object{"action": "accept", "content": 1}} {
+		for _, bad := range []any{nil, 1, []int{}, object{}, object{"action": "maybe"},
+			object{"action": "accept", "content": 1}} {
 			wantCode(t, "an invalid answer", update(object{"age.1": bad}), mcp.CodeInvalidParams)
 		}
 		_, err := c.Try("tasks/update", object{"taskId": id, "inputResponses": []int{}})
@@ -309,27 +313,28 @@ func TestConcurrentAnswers(t *testing.T) {
 func TestTASKX09_QuestionsBeforeTheTask(t *testing.T) {
 	var effects atomic.Int32
 	add := func(b *bench) {
-		b.tool("manual", &tasks.ToolOptions{ManualStart: true, Required: true}, func(ctx context.Context) (string, error) {
-			if _, err := mcp.Once(ctx, "effect",
-				func(context.Context) (int32, error) { return effects.Add(1), nil }); err != nil {
-				return "", err
-			}
-			name, err := mcp.Ask[string](ctx, "name", "Who?", nil)
-			if err != nil {
-				return "", err
-			}
-			if err := tasks.Begin(ctx); err != nil {
-				return "", err
-			}
-			if err := tasks.Begin(ctx); err != nil {
-				return "", err
-			}
-			color, err := mcp.Ask[string](ctx, "color", "Which?", nil)
-			if err != nil {
-				return "", err
-			}
-			return name + " " + color, nil
-		})
+		b.tool("manual", &tasks.ToolOptions{ManualStart: true, Required: true},
+			func(ctx context.Context) (string, error) {
+				if _, err := mcp.Once(ctx, "effect",
+					func(context.Context) (int32, error) { return effects.Add(1), nil }); err != nil {
+					return "", err
+				}
+				name, err := mcp.Ask[string](ctx, "name", "Who?", nil)
+				if err != nil {
+					return "", err
+				}
+				if err := tasks.Begin(ctx); err != nil {
+					return "", err
+				}
+				if err := tasks.Begin(ctx); err != nil {
+					return "", err
+				}
+				color, err := mcp.Ask[string](ctx, "color", "Which?", nil)
+				if err != nil {
+					return "", err
+				}
+				return name + " " + color, nil
+			})
 		b.tool("direct", &tasks.ToolOptions{ManualStart: true},
 			func(context.Context) (string, error) { return "at once", nil })
 	}

@@ -31,8 +31,7 @@ type ownerRecords struct {
 	bytes  int64    // of their Data
 }
 
-// An entry is a record in memory. Its Data is replaced, never written to, so that it can be copied
-// without the lock.
+// An entry is a record in memory. Its Data is never written to, so it is copied without the lock.
 type entry struct {
 	Record
 	expiry deadline // in memory.expiry while the record is Done
@@ -176,8 +175,7 @@ func (m *memory) list(owner string, after Cursor, limit int) []Record {
 	return page
 }
 
-// search returns the index of the first record at or after the cursor, and whether it is at the
-// cursor.
+// search returns the index of the first record at or after the cursor, and whether it is exact.
 func (o *ownerRecords) search(c Cursor) (int, bool) {
 	c.Created = toMillisecond(c.Created)
 	return slices.BinarySearchFunc(o.sorted, c, func(e *entry, c Cursor) int {

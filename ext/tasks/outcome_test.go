@@ -32,18 +32,19 @@ func TestErrorThatCannotBeEncoded(t *testing.T) {
 		}
 		b.tool("quick", nil, func(context.Context) (string, error) { return "done", nil })
 	}
-	on(t, mcptest.Since(revision2025), &tasks.Options{MaxRunning: 1}, add, func(t *testing.T, b *bench, c *mcptest.Client) {
-		for name := range faults {
-			got := finished(t, c, begin(t, c, name, nil).TaskID)
-			if got.Status != "failed" || got.Error == nil || got.Error.Code != -32001 ||
-				!strings.HasPrefix(got.Error.Message, "file ") {
-				t.Errorf("%s: %+v", name, got)
+	on(t, mcptest.Since(revision2025), &tasks.Options{MaxRunning: 1}, add,
+		func(t *testing.T, b *bench, c *mcptest.Client) {
+			for name := range faults {
+				got := finished(t, c, begin(t, c, name, nil).TaskID)
+				if got.Status != "failed" || got.Error == nil || got.Error.Code != -32001 ||
+					!strings.HasPrefix(got.Error.Message, "file ") {
+					t.Errorf("%s: %+v", name, got)
+				}
 			}
-		}
-		if got := finished(t, c, begin(t, c, "quick", nil).TaskID); got.Result.text() != "done" {
-			t.Errorf("the next one: %+v", got)
-		}
-	})
+			if got := finished(t, c, begin(t, c, "quick", nil).TaskID); got.Result.text() != "done" {
+				t.Errorf("the next one: %+v", got)
+			}
+		})
 }
 
 // A handler that calls runtime.Goexit fails its task and does not run again.

@@ -106,18 +106,19 @@ func TestPrincipalOfHandlerIsOwner(t *testing.T) {
 			return p.Subject + " " + strings.Join(p.Scopes, ","), nil
 		})
 	}
-	on(t, mcptest.Since(revision2025), &tasks.Options{Store: store}, add, func(t *testing.T, b *bench, c *mcptest.Client) {
-		o := c.Options
-		o.Principal = &mcp.Principal{Issuer: "i", Subject: "ada\x01\xff", ClientID: "c",
-			Scopes: []string{"read", "write"}}
-		ada := c.Another(&o)
-		id := begin(t, ada, "who", nil).TaskID
-		synctest.Wait()
-		answer(t, ada, id, object{"value": "yes"})
-		if got := finished(t, ada, id); !strings.HasSuffix(got.Result.text(), " read,write") {
-			t.Errorf("got %+v", got)
-		}
-	})
+	on(t, mcptest.Since(revision2025), &tasks.Options{Store: store}, add,
+		func(t *testing.T, b *bench, c *mcptest.Client) {
+			o := c.Options
+			o.Principal = &mcp.Principal{Issuer: "i", Subject: "ada\x01\xff", ClientID: "c",
+				Scopes: []string{"read", "write"}}
+			ada := c.Another(&o)
+			id := begin(t, ada, "who", nil).TaskID
+			synctest.Wait()
+			answer(t, ada, id, object{"value": "yes"})
+			if got := finished(t, ada, id); !strings.HasSuffix(got.Result.text(), " read,write") {
+				t.Errorf("got %+v", got)
+			}
+		})
 }
 
 // TASKX-03, TASKX-04, TASKX-19: responses to a client that did not declare the extension.
@@ -273,7 +274,8 @@ func TestHiddenToolCreatesNoTask(t *testing.T) {
 			_, hidden := c.Try("tools/call", object{"name": "hidden", "task": object{}})
 			_, unknown := c.Try("tools/call", object{"name": "hiddem", "task": object{}})
 			if hidden == nil || unknown == nil ||
-				strings.Replace(hidden.Message, "hidden", "hiddem", 1) != unknown.Message || hidden.Code != unknown.Code {
+				strings.Replace(hidden.Message, "hidden", "hiddem", 1) != unknown.Message ||
+				hidden.Code != unknown.Code {
 				t.Errorf("a hidden tool is answered %v, an unknown one %v", hidden, unknown)
 			}
 			b.shut(t)

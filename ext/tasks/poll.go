@@ -84,11 +84,6 @@ func (p *poller) refresh(ctx context.Context) error {
 	})
 }
 
-// hasEnded reports whether the task is known to have ended, so that it cannot be cancelled.
-func (p *poller) hasEnded() bool {
-	return p.refused || p.last != nil && p.last.Status.Final()
-}
-
 // pause waits until it is time to poll, or returns a task that the subscription has received. If
 // the subscription says that the task should be polled, the pause ends early, but not more often
 // than once per poll interval.
@@ -166,8 +161,7 @@ func (p *poller) do(ctx context.Context, method string, responses json.RawMessag
 	return err
 }
 
-// retry calls f, which must be safe to repeat, until it succeeds, fails for good, or has failed for
-// maxOutage.
+// retry calls f, which must be repeatable, until it succeeds or fails for good or for maxOutage.
 func (p *poller) retry(ctx context.Context, f func() error) error {
 	var attempts failures
 	backoff := firstRetry
@@ -208,8 +202,7 @@ func (f *failures) lastFor(d time.Duration) bool {
 	return f.count >= minAttempts && time.Since(f.began) >= d
 }
 
-// isTransient reports whether a repeated request may succeed: there was no response, or the server
-// is busy or failing.
+// isTransient reports whether a repetition may succeed: no response, or a busy or failing server.
 func isTransient(err error) bool {
 	var fault *mcp.Error
 	if errors.As(err, &fault) {

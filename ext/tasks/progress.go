@@ -42,8 +42,7 @@ func newProgressSender(req *mcp.Request) *progressSender {
 	}
 }
 
-// setRequest continues with the request that carries the next round of the call, which has a token
-// of its own.
+// setRequest continues with the request of the call's next round, which has a token of its own.
 func (p *progressSender) setRequest(req *mcp.Request) {
 	if next := newProgressSender(req); p != nil && next != nil {
 		p.mu.Lock()

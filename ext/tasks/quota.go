@@ -26,8 +26,7 @@ type reservation struct {
 	once   sync.Once
 }
 
-// release ends the reservation, once the task is stored or discarded. It may be called several
-// times.
+// release ends the reservation of a task that was stored or discarded. It is idempotent.
 func (r *reservation) release() {
 	r.once.Do(func() {
 		s := r.server
@@ -52,8 +51,7 @@ func (s *Server) addReservation(r *reservation, own, all usage) *mcp.Error {
 	return nil
 }
 
-// checkLimits returns an error if the tasks of one owner, or of all owners together, exceed a
-// limit.
+// checkLimits returns an error if the tasks of one owner, or of all owners, exceed a limit.
 func (s *Server) checkLimits(own, all usage) *mcp.Error {
 	switch {
 	case own.tasks > s.opts.MaxPerPrincipal:
@@ -68,8 +66,7 @@ func (s *Server) checkLimits(own, all usage) *mcp.Error {
 	return nil
 }
 
-// reserve reserves room for one more task of the caller. If there is none, it deletes expired tasks
-// first.
+// reserve reserves room for one more task of the caller, and deletes expired tasks if necessary.
 func (s *Server) reserve(ctx context.Context, req *mcp.Request) (*reservation, error) {
 	r := &reservation{server: s, owner: req.Principal.Key(), size: usage{1, int64(len(req.Params))}}
 	ctx, cancel := storeContext(ctx)
@@ -92,8 +89,7 @@ func (s *Server) reserve(ctx context.Context, req *mcp.Request) (*reservation, e
 			return nil, err
 		}
 	}
-	// Only reservations exceed the limits. Some of them may be of tasks that are stored already,
-	// and were counted twice.
+	// Only reservations exceed the limits. Tasks that are stored already may be counted twice.
 	s.creating.Lock()
 	defer s.creating.Unlock()
 	if own, all, err = s.stored(ctx, r.owner); err != nil {

@@ -94,15 +94,16 @@ func TestTASKD06_NoEffectWhenLimitIsReached(t *testing.T) {
 		b.tool("charge", &tasks.ToolOptions{ManualStart: true},
 			func(context.Context) (string, error) { charged.Add(1); return "charged", nil })
 	}
-	on(t, combinationsOf(revision2025), &tasks.Options{MaxPerPrincipal: 1}, add, func(t *testing.T, b *bench, c *mcptest.Client) {
-		charged.Store(0)
-		begin(t, c, "charge", nil)
-		_, err := c.Try("tools/call", object{"name": "charge", "task": object{}})
-		wantCode(t, "no room", err, mcp.CodeBusy)
-		if charged.Load() != 1 {
-			t.Errorf("charged %d times", charged.Load())
-		}
-	})
+	on(t, combinationsOf(revision2025), &tasks.Options{MaxPerPrincipal: 1}, add,
+		func(t *testing.T, b *bench, c *mcptest.Client) {
+			charged.Store(0)
+			begin(t, c, "charge", nil)
+			_, err := c.Try("tools/call", object{"name": "charge", "task": object{}})
+			wantCode(t, "no room", err, mcp.CodeBusy)
+			if charged.Load() != 1 {
+				t.Errorf("charged %d times", charged.Load())
+			}
+		})
 }
 
 // One principal cannot take all running tasks; queued tasks have a status message, and owners take

@@ -80,8 +80,7 @@ type openRequest struct {
 	Request mcp.InputRequest `json:"request"`
 }
 
-// An owner is the principal of a task. Its names are stored as bytes, because JSON strings cannot
-// hold invalid UTF-8.
+// An owner is the principal of a task. Its names are bytes, since they may be invalid UTF-8.
 type owner struct {
 	Issuer   []byte   `json:"issuer"`
 	Subject  []byte   `json:"subject"`
@@ -196,8 +195,7 @@ var errEncode = errors.New("the task cannot be encoded")
 
 var errTooLarge = fmt.Errorf("the task has more than %d bytes", MaxRecord)
 
-// finish makes the job done; the caller sets its outcome. The job is kept for keepFinished at
-// least.
+// finish makes the job done and keeps it for at least keepFinished. The caller sets its outcome.
 func (j *job) finish(now time.Time) {
 	j.Phase, j.Started, j.Message = phaseDone, false, ""
 	j.Params, j.Open, j.Answers, j.Memory = nil, nil, nil, nil
@@ -205,8 +203,7 @@ func (j *job) finish(now time.Time) {
 	j.TTL = max(j.TTL, min(least, 2*maxTTL).Milliseconds()) // bounded, since the clock may be wrong
 }
 
-// fail finishes the job with an error, whose message is also the status message. Data that is not
-// valid JSON is dropped.
+// fail finishes the job with an error, also as status message. Invalid JSON in its data is dropped.
 func (j *job) fail(now time.Time, err *mcp.Error) {
 	j.finish(now)
 	valid := *err
@@ -285,8 +282,7 @@ func (j *job) full() (*job, error) {
 	return all, nil
 }
 
-// headOf returns the members of an object that come before its payload, as an object. The rest is
-// not decoded.
+// headOf returns the members of an object before its payload, as an object. It decodes no more.
 func headOf(data []byte) ([]byte, error) {
 	d := jsontext.NewDecoder(bytes.NewBuffer(data)) // does not copy data
 	if d.PeekKind() != '{' {

@@ -68,8 +68,10 @@ func FuzzTaskParams(f *testing.F) {
 			}
 		case stdErr != nil:
 			t.Errorf("invalid params %s: %v", raw, stdErr)
-		case bytes.Contains(raw, []byte(`\`)) || std.TaskID == nil: // names that differ in case are one to encoding/json
-		case id != *std.TaskID && !bytes.Contains(bytes.ToLower(raw), []byte(`taskid`)) || n > len(std.InputResponses)+1:
+		case bytes.Contains(raw, []byte(`\`)) ||
+			std.TaskID == nil: // names that differ in case are one to encoding/json
+		case id != *std.TaskID && !bytes.Contains(bytes.ToLower(raw), []byte(`taskid`)) ||
+			n > len(std.InputResponses)+1:
 			t.Errorf("%s: id %q, %d responses; encoding/json reads %q, %d", raw, id, n, *std.TaskID,
 				len(std.InputResponses))
 		}

@@ -324,7 +324,8 @@ func TestTaskOfRemovedTool(t *testing.T) {
 		synctest.Wait()
 		removed.Remove()
 		answer(t, c, out, object{"value": "x"})
-		if got := finished(t, c, out); got.Status != "failed" || got.Error == nil || !strings.Contains(got.Error.Message, `"removed"`) {
+		if got := finished(t, c, out); got.Status != "failed" || got.Error == nil ||
+			!strings.Contains(got.Error.Message, `"removed"`) {
 			t.Errorf("removed: %+v", got)
 		}
 		b.shut(t)
@@ -334,7 +335,8 @@ func TestTaskOfRemovedTool(t *testing.T) {
 		}
 		c = connected(t, next)
 		answer(t, c, gone, object{"value": "x"})
-		if got := finished(t, c, gone); got.Status != "failed" || got.Error == nil || !strings.Contains(got.Error.Message, `"gone"`) {
+		if got := finished(t, c, gone); got.Status != "failed" || got.Error == nil ||
+			!strings.Contains(got.Error.Message, `"gone"`) {
 			t.Errorf("gone: %+v", got)
 		}
 		next.shut(t)
@@ -347,7 +349,8 @@ func TestDamagedRecord(t *testing.T) {
 		store := tasks.NewMemory()
 		now := time.Now()
 		for _, id := range []string{"broken", "BROKEN"} {
-			if err := store.Create(t.Context(), tasks.Record{ID: id, Created: now, Expires: now.Add(time.Hour), Data: []byte(`{"format":99}`)}); err != nil {
+			if err := store.Create(t.Context(), tasks.Record{ID: id, Created: now, Expires: now.Add(time.Hour),
+				Data: []byte(`{"format":99}`)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -482,7 +485,8 @@ func TestTASKD11_ResultWaits(t *testing.T) {
 			t.Errorf("%d notes", len(notes))
 		}
 		for _, n := range notes {
-			if !strings.Contains(string(n.Params), related) || !strings.Contains(string(n.Params), `"progressToken":"p"`) {
+			if !strings.Contains(string(n.Params), related) || !strings.Contains(string(n.Params),
+				`"progressToken":"p"`) {
 				t.Errorf("note %s", n.Params)
 			}
 		}

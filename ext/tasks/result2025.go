@@ -109,15 +109,13 @@ const (
 	// maxReading is the number of requests that read their task at the same time. All requests that
 	// wait for one task wake up together, and each of them needs a copy of its result.
 	maxReading = 8
-	// largeRecord is the size of a record, in bytes, from which its request counts as reading until
-	// it ends.
+	// largeRecord is the record size, in bytes, from which a request counts as reading to its end.
 	largeRecord = 256 << 10
 	// maxReadTime is how long a request counts as reading at most.
 	maxReadTime = 5 * time.Second
 )
 
-// acquireRead waits until fewer than maxReading requests read their task. release may be called
-// several times.
+// acquireRead waits until fewer than maxReading requests read their task. release is idempotent.
 func (s *Server) acquireRead(ctx context.Context) (release func(), err error) {
 	select {
 	case s.reading <- struct{}{}:
@@ -139,8 +137,7 @@ const (
 	// maxResults is the number of tasks/result requests that are served at the same time. They may
 	// last as long as subscriptions.
 	maxResults = 10_000
-	// maxResultsPerOwner is the same for one principal. Callers that are not authenticated count as
-	// one principal.
+	// maxResultsPerOwner is the same for one principal. All anonymous callers count as one.
 	maxResultsPerOwner = 1_000
 )
 
@@ -198,8 +195,7 @@ func canAnswer(req *mcp.Request, j *job) bool {
 	return true
 }
 
-// canElicit reports whether the client supports the mode of an elicitation. A capability without
-// modes means forms.
+// canElicit reports whether the client supports an elicitation's mode: forms if it declares none.
 func canElicit(has *mcp.ElicitationCapability, params json.RawMessage) bool {
 	var p struct {
 		Mode string `json:"mode"`

@@ -100,7 +100,8 @@ func TestRepeatedInvalidAnswersFailTask(t *testing.T) {
 			answer1(t, c, id, object{})
 		}
 		got := finished(t, c, id)
-		if got.Status != "failed" || got.Error == nil || got.Error.Code != mcp.CodeInvalidParams || !strings.Contains(got.Error.Message, `"name"`) {
+		if got.Status != "failed" || got.Error == nil || got.Error.Code != mcp.CodeInvalidParams ||
+			!strings.Contains(got.Error.Message, `"name"`) {
 			t.Errorf("got %+v", got)
 		}
 		if n := runs.Load(); n != 11 {
@@ -129,20 +130,21 @@ func TestOnlyConsecutiveInvalidAnswersCount(t *testing.T) {
 			return "done", nil
 		})
 	}
-	on(t, []mcptest.Combination{mcptest.Since(mcptest.Modern)[0]}, nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
-		id := begin(t, c, "ask", nil).TaskID
-		for range 5 {
-			for range 9 {
+	on(t, []mcptest.Combination{mcptest.Since(mcptest.Modern)[0]}, nil, add,
+		func(t *testing.T, b *bench, c *mcptest.Client) {
+			id := begin(t, c, "ask", nil).TaskID
+			for range 5 {
+				for range 9 {
+					synctest.Wait()
+					answer(t, c, id, object{"value": 1})
+				}
 				synctest.Wait()
-				answer(t, c, id, object{"value": 1})
+				answer(t, c, id, object{"value": "x"})
 			}
-			synctest.Wait()
-			answer(t, c, id, object{"value": "x"})
-		}
-		if got := finished(t, c, id); got.Result.text() != "done" {
-			t.Errorf("got %+v", got)
-		}
-	})
+			if got := finished(t, c, id); got.Result.text() != "done" {
+				t.Errorf("got %+v", got)
+			}
+		})
 }
 
 // A tool that asks without end fails.
@@ -159,15 +161,16 @@ func TestTaskHasQuestionLimit(t *testing.T) {
 			return "", mcp.AskAll(ctx, all...)
 		})
 	}
-	on(t, []mcptest.Combination{mcptest.Since(mcptest.Modern)[0]}, nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
-		id := begin(t, c, "ask", nil).TaskID
-		synctest.Wait()
-		answer(t, c, id, object{"value": "x"})
-		if got := finished(t, c, id); got.Status != "failed" || got.Error == nil ||
-			!strings.Contains(got.Error.Message, "10000 questions") {
-			t.Errorf("got %s, %v", got.Status, got.Error)
-		}
-	})
+	on(t, []mcptest.Combination{mcptest.Since(mcptest.Modern)[0]}, nil, add,
+		func(t *testing.T, b *bench, c *mcptest.Client) {
+			id := begin(t, c, "ask", nil).TaskID
+			synctest.Wait()
+			answer(t, c, id, object{"value": "x"})
+			if got := finished(t, c, id); got.Status != "failed" || got.Error == nil ||
+				!strings.Contains(got.Error.Message, "10000 questions") {
+				t.Errorf("got %s, %v", got.Status, got.Error)
+			}
+		})
 }
 
 // Waiting tasks/result requests have a limit of their own, and do not count against the server's.
@@ -229,7 +232,8 @@ func TestProgressGoesToRequestingSession(t *testing.T) {
 			t.Errorf("the other session got %d notifications", len(got))
 		}
 		for i, n := range c.Notifications("notifications/progress") {
-			if p := string(n.Params); !strings.Contains(p, `"progressToken":7`) || !strings.Contains(p, fmt.Sprintf(`"progress":%d,`, i+1)) {
+			if p := string(n.Params); !strings.Contains(p, `"progressToken":7`) ||
+				!strings.Contains(p, fmt.Sprintf(`"progress":%d,`, i+1)) {
 				t.Errorf("step %d: %s", i+1, p)
 			}
 		}

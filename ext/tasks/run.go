@@ -96,8 +96,7 @@ func (s *Server) endRun(r *run) {
 	}
 }
 
-// removeRun removes a run, unless the task's next run is registered already. The caller holds the
-// mutex.
+// removeRun removes a run unless the task has another one already. The caller holds the mutex.
 func (s *Server) removeRun(r *run) {
 	if s.runs[r.id] == r {
 		delete(s.runs, r.id)

@@ -181,8 +181,7 @@ func errBusy(after time.Duration, message string) *mcp.Error {
 // errShutdown asks the client to try again when another process may serve it.
 var errShutdown = errBusy(5*time.Second, "the server is shutting down")
 
-// clientError returns the error for the client. Errors other than [mcp.Error] are logged and hidden
-// by package mcp.
+// clientError returns the error for the client. Package mcp logs and hides all but [mcp.Error].
 func clientError(err error) error {
 	if errors.Is(err, ErrUnknown) {
 		return errUnknownTask

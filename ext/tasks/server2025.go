@@ -33,8 +33,7 @@ const (
 	supportRequired = "required"
 )
 
-// server2025 is the tasks of revision 2025-11-25. The client decides which of its calls become
-// tasks.
+// server2025 is the tasks of revision 2025-11-25: the client decides which calls become tasks.
 type server2025 struct{ serverNone }
 
 // call reads params.task. It is ignored if no tool runs as a task, since the server does not

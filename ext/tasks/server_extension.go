@@ -10,8 +10,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// serverExtension is the extension io.modelcontextprotocol/tasks, which every revision after
-// 2025-11-25 can carry.
+// serverExtension is the tasks extension, which every revision after 2025-11-25 can carry.
 type serverExtension struct{ serverNone }
 
 // capability is the extension as clients declare it, in the error for clients that did not.

@@ -63,7 +63,8 @@ func TestTASKD08_EveryTransition(t *testing.T) {
 					case "answer":
 						c.Call("tasks/update",
 							object{"taskId": id,
-								"inputResponses": object{"q.1": object{"action": "accept", "content": object{"value": "x"}}}})
+								"inputResponses": object{"q.1": object{"action": "accept",
+									"content": object{"value": "x"}}}})
 					case "cancel":
 						c.Call("tasks/cancel", object{"taskId": id})
 					case "expire":
@@ -271,14 +272,15 @@ func TestRecordHasHeadroom(t *testing.T) {
 		b := newBench(t, &tasks.Options{Store: s, MaxRunning: 1}, nil)
 		sleeper(b, "sleep", nil)
 		type text struct{ Text string }
-		tasks.AddTool(b.Server, &mcp.Tool{Name: "large"}, &tasks.ToolOptions{ManualStart: true}, func(ctx context.Context, _ text) (string, error) {
-			_, err := mcp.Once(ctx, "much",
-				func(context.Context) (string, error) { return strings.Repeat("x", 15<<20), nil })
-			if err != nil {
-				return "", err
-			}
-			return "done", tasks.Begin(ctx)
-		})
+		tasks.AddTool(b.Server, &mcp.Tool{Name: "large"}, &tasks.ToolOptions{ManualStart: true},
+			func(ctx context.Context, _ text) (string, error) {
+				_, err := mcp.Once(ctx, "much",
+					func(context.Context) (string, error) { return strings.Repeat("x", 15<<20), nil })
+				if err != nil {
+					return "", err
+				}
+				return "done", tasks.Begin(ctx)
+			})
 		c := connected(t, b)
 		begin(t, c, "sleep", nil) // so that the others wait for their turn
 		call := func(n int64) *jsonrpc.Message {

@@ -39,23 +39,24 @@ func TestTASKX20_EndedCallCreatesNoTask(t *testing.T) {
 				return "", nil
 			})
 		}
-		on(t, []mcptest.Combination{combination}, &tasks.Options{Store: s}, add, func(t *testing.T, b *bench, c *mcptest.Client) {
-			for _, tool := range []string{"effect", "manual"} {
-				slow.Store(tool == "effect")
-				params := object{"name": tool}
-				if !c.Modern() {
-					params["task"] = object{}
+		on(t, []mcptest.Combination{combination}, &tasks.Options{Store: s}, add,
+			func(t *testing.T, b *bench, c *mcptest.Client) {
+				for _, tool := range []string{"effect", "manual"} {
+					slow.Store(tool == "effect")
+					params := object{"name": tool}
+					if !c.Modern() {
+						params["task"] = object{}
+					}
+					p := c.Send("tools/call", params)
+					time.Sleep(time.Second)
+					p.Cancel("the user has gone")
+					time.Sleep(time.Minute)
+					n, _, err := s.CountAll(t.Context())
+					if n != 0 || err != nil || runs.Load() != 0 {
+						t.Errorf("%s: %d tasks, %v, %d runs", tool, n, err, runs.Load())
+					}
 				}
-				p := c.Send("tools/call", params)
-				time.Sleep(time.Second)
-				p.Cancel("the user has gone")
-				time.Sleep(time.Minute)
-				n, _, err := s.CountAll(t.Context())
-				if n != 0 || err != nil || runs.Load() != 0 {
-					t.Errorf("%s: %d tasks, %v, %d runs", tool, n, err, runs.Load())
-				}
-			}
-		})
+			})
 	}
 }
 

@@ -29,8 +29,10 @@ func watched(ctx context.Context, h *tasks.Handle) (states []string, err error) 
 func TestUpdatesPollsWithoutSubscription(t *testing.T) {
 	s := &script{on: map[string]step{
 		"tools/call": always(created(``)),
-		"tasks/get": inTurn(seen("working", ``), seen("working", ``), seen("working", `,"statusMessage":"half"`), seen("working", `,"statusMessage":"half"`),
-			seen("input_required", `,"inputRequests":{"k":`+form("x")+`}`), seen("failed", `,"error":{"code":-32603,"message":"no"}`)),
+		"tasks/get": inTurn(seen("working", ``), seen("working", ``), seen("working", `,"statusMessage":"half"`),
+			seen("working", `,"statusMessage":"half"`),
+			seen("input_required", `,"inputRequests":{"k":`+form("x")+`}`), seen("failed",
+				`,"error":{"code":-32603,"message":"no"}`)),
 	}}
 	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 		states, err := watched(t.Context(), start(t, c, "x"))
@@ -115,7 +117,9 @@ func telling(acknowledged string, say ...string) *script {
 func TestTASKX22_UpdatesSubscribes(t *testing.T) {
 	for _, on := range mcptest.Since(mcptest.Modern) {
 		t.Run(on.Transport, func(t *testing.T) {
-			s := telling(`{"taskIds":["t1"]}`, seen("working", `,"statusMessage":"half"`), strings.Replace(seen("failed", `,"error":{"code":1,"message":"not ours"}`), "t1", "t2", 1), seen("completed", hello))
+			s := telling(`{"taskIds":["t1"]}`, seen("working", `,"statusMessage":"half"`),
+				strings.Replace(seen("failed", `,"error":{"code":1,"message":"not ours"}`), "t1", "t2",
+					1), seen("completed", hello))
 			s.on["tasks/get"] = always(seen("working", ``))
 			onScriptAt(t, s, on, nil, nil, func(t *testing.T, c *mcp.Client) {
 				states, err := watched(t.Context(), start(t, c, "x"))
@@ -131,7 +135,8 @@ func TestTASKX22_UpdatesSubscribes(t *testing.T) {
 }
 
 func TestCallSubscribesWithListen(t *testing.T) {
-	s := telling(`{"taskIds":["t1"]}`, seen("input_required", `,"inputRequests":{"k":`+form("x")+`}`), seen("working", ``), seen("completed", hello))
+	s := telling(`{"taskIds":["t1"]}`, seen("input_required", `,"inputRequests":{"k":`+form("x")+`}`),
+		seen("working", ``), seen("completed", hello))
 	s.on["tasks/get"] = always(seen("working", ``))
 	s.on["tasks/update"] = always(`{}`)
 	var asked []string

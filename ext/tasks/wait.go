@@ -21,8 +21,7 @@ const (
 	// responseTimeout is how long a server may still show input requests whose responses it has
 	// acknowledged. It is long enough for stores that are eventually consistent.
 	responseTimeout = 2 * time.Minute
-	// maxRound is the number of input requests that the client is asked in one round: its own
-	// limit.
+	// maxRound is the client's own limit for the input requests of one round.
 	maxRound = 64
 )
 
@@ -86,7 +85,8 @@ func (w *wait) run(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 // end ends the call. After an error it cancels the task if it may still be working.
 func (w *wait) end(ctx context.Context, err error) {
 	w.poller.unsubscribe()
-	if err != nil && !w.poller.hasEnded() {
+	hasEnded := w.poller.refused || w.poller.last != nil && w.poller.last.Status.Final()
+	if err != nil && !hasEnded {
 		w.cancel(ctx)
 	}
 }
@@ -106,8 +106,7 @@ func (w *wait) resume(ctx context.Context, req *mcp.Request, responses json.RawM
 	return w.run(ctx, req)
 }
 
-// sendResponses sends input responses. It may repeat the request: a server ignores responses that
-// it has already.
+// sendResponses sends input responses. It may repeat them: a server ignores those that it has.
 func (w *wait) sendResponses(ctx context.Context, responses json.RawMessage) error {
 	var keys map[string]json.RawMessage
 	if err := jsonv2.Unmarshal(responses, &keys); err != nil {
@@ -195,8 +194,7 @@ func cancelledError(t *Task) error {
 	return fmt.Errorf("tasks: task %q: %w", t.ID, mcp.ErrCancelled)
 }
 
-// isClosed reports whether err says that the client was closed, which is final, and not that the
-// connection was lost.
+// isClosed reports whether the client was closed, which is final, and not only its connection lost.
 func isClosed(err error) bool {
 	return errors.Is(err, mcp.ErrClosed) && !errors.Is(err, mcp.ErrDisconnected)
 }

@@ -344,8 +344,7 @@ func checkContext(s *store) {
 	s.wantCount("alice", len(ids), len(ids))
 }
 
-// checkConcurrent creates, updates, deletes, lists and expires many tasks of a few owners
-// concurrently.
+// checkConcurrent makes all kinds of changes to many tasks of a few owners concurrently.
 func checkConcurrent(s *store) {
 	const workers, lives = 12, 15
 	s.concurrently(workers, func(i int) {
@@ -434,8 +433,7 @@ func checkLasting(s *store, reopen func()) {
 }
 
 func checkOrder(s *store) {
-	// Times that a comparison of encoded bytes may get wrong: negative ones, of different length,
-	// in time zones.
+	// Comparisons of encoded bytes may get these wrong: negative, of different length, in time zones.
 	times := []time.Time{
 		time.Date(1960, 1, 1, 0, 0, 0, 0, time.UTC),
 		time.UnixMilli(-1), time.UnixMilli(0), time.UnixMilli(1), time.UnixMilli(255), time.UnixMilli(256),
