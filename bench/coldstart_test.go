@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestStartFindsWrongAnswers(t *testing.T) {
+func TestStartDetectsWrongResponses(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("needs a shell")
 	}
@@ -37,7 +37,7 @@ func TestStartFindsWrongAnswers(t *testing.T) {
 	}
 }
 
-func TestStartsAreComparedRoundByRound(t *testing.T) {
+func TestStartRatiosAreComputedPerRound(t *testing.T) {
 	limit := &starter{name: floor, wall: []float64{1, 3, 1.1}, cpu: []float64{1, 3, 1.1}, size: 2e6}
 	subject := &starter{name: ours, wall: []float64{2, 6, 2.2}, cpu: []float64{3, 9, 3.3}, size: 7_300_000}
 	b, w := &bench{}, catalogueColdWorkloads()[0]
