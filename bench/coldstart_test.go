@@ -17,7 +17,7 @@ func TestStartDetectsWrongResponses(t *testing.T) {
 	const right = `{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25"}}`
 	for script, want := range map[string]string{
 		"read line; echo '" + right + "'":                    "",
-		"read line; echo '{}'":                               "server speaks",
+		"read line; echo '{}'":                               "unexpected protocol version",
 		"read line; exit 3":                                  "EOF",
 		"read line; echo '" + right + "'; exit 3":            "exit status 3",
 		"read line; echo '" + right + "' | tr 5 4":           "2024-11-24",

@@ -92,7 +92,7 @@ func TestStreamsDetectExtraEvent(t *testing.T) {
 		runtime.Gosched()
 		_, err = s.Change()
 	}
-	if err == nil || !strings.Contains(err.Error(), "another event") {
+	if err == nil || !strings.Contains(err.Error(), "extra event") {
 		t.Errorf("two events for each change: %v", err)
 	}
 }
