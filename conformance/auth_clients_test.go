@@ -104,7 +104,7 @@ func TestGoSDKClientLogsIn(t *testing.T) {
 	p := newPerson(t)
 	var asked []string
 	var held *expiring
-	const callback = "http://127.0.0.1:47999/callback" // nobody listens there: the answer is taken from the redirect
+	const callback = "http://127.0.0.1:47999/callback" // no server listens there: the response is read from the redirect
 	handler := must(auth.NewAuthorizationCodeHandler(&auth.AuthorizationCodeHandlerConfig{
 		DynamicClientRegistrationConfig: &auth.DynamicClientRegistrationConfig{Metadata: &oauthex.ClientRegistrationMetadata{
 			ClientName: "Go SDK client", RedirectURIs: []string{callback}, TokenEndpointAuthMethod: "none",

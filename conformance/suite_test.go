@@ -28,7 +28,7 @@ var notPassed = map[string]string{
 
 // mismatched lists the scenarios of the released suite that the client must reject.
 var mismatched = map[string]string{
-	"auth/2025-03-26-oauth-metadata-backcompat": "its metadata names another issuer than the one that it is for; the next suite has mended that",
+	"auth/2025-03-26-oauth-metadata-backcompat": "its metadata has a different issuer than the requested one; fixed in the next suite",
 }
 
 // A suiteRun is one run of a suite.
