@@ -41,7 +41,7 @@ func TestParseCores(t *testing.T) {
 	}
 }
 
-func TestRatioComparesRoundByRound(t *testing.T) {
+func TestRatioIsComputedPerRound(t *testing.T) {
 	// The machine is three times slower in the second round, for both.
 	a := &subject{rounds: []figures{{cpu: 10}, {cpu: 30}, {cpu: 11}}}
 	b := &subject{rounds: []figures{{cpu: 20}, {cpu: 60}, {cpu: 22}}}
@@ -66,17 +66,17 @@ func TestMedian(t *testing.T) {
 	}
 }
 
-func TestEveryWorkloadHasItsOwnName(t *testing.T) {
+func TestWorkloadNamesAreUnique(t *testing.T) {
 	names := make(map[string]bool)
 	for _, w := range catalogueWorkloads() {
 		if names[w.name] {
-			t.Errorf("two workloads %s", w.name)
+			t.Errorf("workload name %q is used twice", w.name)
 		}
 		names[w.name] = true
 	}
 }
 
-func TestReportMarksCallsThatDoMore(t *testing.T) {
+func TestReportMarksCallsWithExtraWork(t *testing.T) {
 	all := catalogueWorkloads()
 	w := all[slices.IndexFunc(all, func(w workload) bool { return w.name == "modern-sse" })]
 	var subjects []*subject
@@ -94,7 +94,7 @@ func TestReportMarksCallsThatDoMore(t *testing.T) {
 	}
 }
 
-func TestSpreadServersHaveEveryCore(t *testing.T) {
+func TestSpreadServersRunOnAllCores(t *testing.T) {
 	p := pinning{measured: "3", rest: []string{"0", "1", "2"}}
 	if got := p.spreadArgv("server"); !slices.Equal(got, []string{"taskset", "-c", "0,1,2,3", "server"}) {
 		t.Errorf("command line = %q", got)

@@ -12,29 +12,30 @@ type server struct {
 	is   string   // for the report
 	dir  string   // of its program, under server/
 	args []string // besides those of the workload
-	// script replaces the program: one that Node runs, under server/.
+	// script, if set, replaces the program. It is a path of a Node script under
+	// server/.
 	script string
-	// sessionOnly tells a server that does not know the modern era.
+	// sessionOnly marks a server without support for the modern era.
 	sessionOnly bool
-	// peers are other projects' and much slower.
+	// peer marks a server of another project, which is much slower.
 	peer bool
-	// slow servers take part in few workloads, and in a quick run only when
-	// they are asked for by name.
+	// slow servers run in few workloads. A quick run includes them only if they
+	// are selected by name.
 	slow bool
-	// optional servers run only when they are asked for by name.
+	// optional servers run only if they are selected by name.
 	optional bool
-	// keepsSessions tells a server that holds something for a session.
+	// keepsSessions marks a server that keeps state for each session.
 	keepsSessions bool
-	// echoes tells a server that knows only echo.Tool and echo.ProgressTool.
+	// echoes marks a server that offers only echo.Tool and echo.ProgressTool.
 	echoes bool
-	// losesNotes tells a server whose notes do not all arrive.
+	// losesNotes marks a server that can lose progress notifications.
 	losesNotes bool
-	// streamsOnDemand tells a server that picks an event stream by itself,
-	// once something is sent before the result; it has no setting for it.
+	// streamsOnDemand marks a server that chooses an event stream itself when a
+	// message precedes the result. It has no setting for this.
 	streamsOnDemand bool
 }
 
-// floor is the server, and the client, that the others are compared with first.
+// floor is the name of the baseline server and client.
 const floor = "limit"
 
 func catalogueServers() []server {
@@ -55,14 +56,14 @@ func catalogueServers() []server {
 	}
 }
 
-// references are the programs whose CPU per call has a column of ratios.
+// references lists the programs to which the report computes CPU ratios.
 func references() []string { return []string{floor, "go-sdk", "mcp-go"} }
 
-// everything is a list of all items that are picked by default.
+// everything selects all items that run by default.
 const everything = "all"
 
-// pick returns the items of all whose names are in the list, in the order of
-// all; without a list, those that are picked by default.
+// pick returns the items of all that list names, in the order of all. For an
+// empty list it returns the items that run by default.
 func pick[T any](all []T, list string, name func(T) string, byDefault func(T) bool) ([]T, error) {
 	if list == everything {
 		list = ""
@@ -88,7 +89,7 @@ func pick[T any](all []T, list string, name func(T) string, byDefault func(T) bo
 		for _, item := range all {
 			known = append(known, name(item))
 		}
-		return nil, fmt.Errorf("unknown: %s; there are %s", strings.Join(names, ", "), strings.Join(known, ", "))
+		return nil, fmt.Errorf("unknown names: %s; known names: %s", strings.Join(names, ", "), strings.Join(known, ", "))
 	}
 	return picked, nil
 }

@@ -15,7 +15,7 @@ type client struct {
 	name string
 	dir  string   // of its program, under client/
 	args []string // besides those of the workload
-	// sdk tells a client that comes with a server, and so runs in memory.
+	// sdk marks a client whose SDK has a server, so that it can run in memory.
 	sdk bool
 }
 
@@ -58,8 +58,8 @@ func catalogueClientWorkloads() []workload {
 	return all
 }
 
-// openClients starts the clients of a workload, and the server that all of
-// them call; on stdio each client starts one of its own.
+// openClients starts the clients of a workload and the server that they call.
+// On stdio, each client starts its own server.
 func (b *bench) openClients(ctx context.Context, w workload) (*contest, error) {
 	c := &contest{}
 	args := []string{"-era", string(w.call.Era), "-width", strconv.Itoa(w.width)}

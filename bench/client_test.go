@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestNamingOneKindLeavesTheOtherOut(t *testing.T) {
+func TestSelectingOneKindExcludesTheOther(t *testing.T) {
 	kinds := func(set settings) (kinds []string) {
 		for _, w := range catalogueWorkloads() {
 			if set.includes(w) && !slices.Contains(kinds, w.kind()) {
@@ -30,7 +30,7 @@ func TestNamingOneKindLeavesTheOtherOut(t *testing.T) {
 	}
 }
 
-func TestBoundsAreOfProgramsThatTakePart(t *testing.T) {
+func TestBoundsReferToParticipatingPrograms(t *testing.T) {
 	for _, w := range catalogueWorkloads() {
 		for _, bound := range append(w.bounds, bound{of: ours}) {
 			if w.clients {

@@ -14,16 +14,17 @@ import (
 	"github.com/patchbay-mcp/patchbay/bench/internal/load"
 )
 
-// startingCold is the directory of servers on stdio that are nothing else:
-// those of the calls have a meter, and link net/http for it.
+// startingCold is the directory of servers that only support stdio. The servers
+// under server/ have a meter, and link net/http for it.
 const startingCold = "cold"
 
 const (
-	// coldRounds is how often each server is started.
+	// coldRounds is the number of starts of each server.
 	coldRounds, quickColdRounds = 40, 10
-	// coldTimeout bounds one start, and the end.
+	// coldTimeout bounds one start, including the exit.
 	coldTimeout = 20 * time.Second
-	// mostColdStart is the time of a start as a multiple of the bare program's.
+	// mostColdStart is the largest accepted start time, as a multiple of the
+	// baseline.
 	mostColdStart = 1.15
 )
 
@@ -54,18 +55,19 @@ func startRounds(quick bool) int {
 	return coldRounds
 }
 
-// A starter is a program that is started over and over.
+// A starter is a program whose start is measured repeatedly.
 type starter struct {
 	name string
 	argv []string
 	slow bool
-	size int64     // of the program, bytes; zero for a script
-	wall []float64 // until the first answer, ms, by round
-	cpu  []float64 // until the end, ms, by round
+	size int64     // of the program in bytes; zero for a script
+	wall []float64 // until the first response, ms, by round
+	cpu  []float64 // until the exit, ms, by round
 }
 
-// measureStarts starts each server in turn and waits for the answer to what a
-// client says first. Nothing is pinned but this process, to which they belong.
+// measureStarts starts each server in turn and waits for the response to the
+// first message of a client. Only this process is pinned; the servers inherit
+// its affinity.
 func measureStarts(ctx context.Context, b *bench, w workload, out io.Writer) error {
 	var all []*starter
 	for _, s := range b.servers {
@@ -80,7 +82,7 @@ func measureStarts(ctx context.Context, b *bench, w workload, out io.Writer) err
 			}
 			one.size = info.Size()
 		}
-		if _, _, err := one.start(ctx, w); err != nil { // into the cache of files
+		if _, _, err := one.start(ctx, w); err != nil { // fill the file cache
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 		all = append(all, one)
@@ -103,7 +105,8 @@ func measureStarts(ctx context.Context, b *bench, w workload, out io.Writer) err
 	return nil
 }
 
-// start runs the program until its input ends, after its first answer.
+// start runs the program, waits for its first response, closes its input and
+// waits for its exit.
 func (s *starter) start(ctx context.Context, w workload) (wall, cpu time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, coldTimeout)
 	defer cancel()
@@ -157,7 +160,7 @@ func (b *bench) writeStarts(out io.Writer, w workload, all []*starter) {
 			ratio := ratioByRound(s.wall, all[i].wall)
 			row = append(row, formatRatio(ratio), formatRatio(ratioByRound(s.cpu, all[i].cpu)))
 			if s.name == ours {
-				b.hold(target{what: w.name + ": " + w.title + ": wall ÷ " + floor, got: ratio, most: mostColdStart, unit: "×"})
+				b.record(target{what: w.name + ": " + w.title + ": wall ÷ " + floor, got: ratio, most: mostColdStart, unit: "×"})
 			}
 		}
 		writeRow(out, row)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestStartFindsWrongAnswers(t *testing.T) {
+func TestStartDetectsWrongResponses(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("needs a shell")
 	}
@@ -17,7 +17,7 @@ func TestStartFindsWrongAnswers(t *testing.T) {
 	const right = `{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25"}}`
 	for script, want := range map[string]string{
 		"read line; echo '" + right + "'":                    "",
-		"read line; echo '{}'":                               "server speaks",
+		"read line; echo '{}'":                               "unexpected protocol version",
 		"read line; exit 3":                                  "EOF",
 		"read line; echo '" + right + "'; exit 3":            "exit status 3",
 		"read line; echo '" + right + "' | tr 5 4":           "2024-11-24",
@@ -37,7 +37,7 @@ func TestStartFindsWrongAnswers(t *testing.T) {
 	}
 }
 
-func TestStartsAreComparedRoundByRound(t *testing.T) {
+func TestStartRatiosAreComputedPerRound(t *testing.T) {
 	limit := &starter{name: floor, wall: []float64{1, 3, 1.1}, cpu: []float64{1, 3, 1.1}, size: 2e6}
 	subject := &starter{name: ours, wall: []float64{2, 6, 2.2}, cpu: []float64{3, 9, 3.3}, size: 7_300_000}
 	b, w := &bench{}, catalogueColdWorkloads()[0]

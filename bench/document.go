@@ -12,7 +12,7 @@ import (
 //go:embed document.md
 var documentText string
 
-// A document is a run, written down for people who were not there.
+// A document is the data of the published report of a run.
 type document struct {
 	Date       string
 	Conditions []string
@@ -20,7 +20,7 @@ type document struct {
 	Tables     string
 }
 
-// A compared program is a line of the document.
+// A compared program is a row of the document.
 type compared struct{ Name, Is string }
 
 // writeDocument writes the document of a run to a file.

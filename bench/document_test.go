@@ -11,7 +11,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// A run of made-up figures gives the document that is on file.
+// TestDocumentOfARun compares the document of fixed figures with the golden
+// file.
 func TestDocumentOfARun(t *testing.T) {
 	b := &bench{servers: catalogueServers()[:4]}
 	w := workload{name: "modern-json", title: "HTTP, modern era", bounds: []bound{{of: floor, cpu: 1.2}, {of: "go-sdk", rate: 15}}}
@@ -49,11 +50,12 @@ func TestDocumentOfARun(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.String() != string(want) {
-		t.Errorf("the document differs from %s; run with -update and look at the difference:\n%s", golden, got.String())
+		t.Errorf("the document differs from %s; run with -update and review the difference:\n%s", golden, got.String())
 	}
 }
 
-// The versions that the document names are those that run.
+// TestVersionsAreThoseInUse checks the versions in the document against go.mod
+// and package.json.
 func TestVersionsAreThoseInUse(t *testing.T) {
 	inUse := ""
 	for _, name := range []string{"go.mod", "package.json"} {

@@ -14,10 +14,11 @@ import (
 const (
 	// listenersOfChange is the number of clients that are notified of each change.
 	listenersOfChange = 1_000
-	// changesInSlice is how many changes are measured at a time, one after the
-	// other, so that there is enough CPU time to read.
+	// changesInSlice is the number of successive changes in one measurement. It
+	// is large enough for a readable CPU time.
 	changesInSlice = 5
-	// mostFanOut is the CPU time of a change as a multiple of bare net/http's.
+	// mostFanOut is the largest accepted CPU time of a change, as a multiple of
+	// bare net/http.
 	mostFanOut = 1.25
 )
 
@@ -49,17 +50,17 @@ func changeRounds(quick bool) int {
 	return 7
 }
 
-// A listened is a server with clients that listen to it.
+// A listened is a server with subscribed clients.
 type listened struct {
 	name    string
 	proc    *process
 	streams *load.Streams
 	cpu     []float64 // of one change, µs, by round
-	wall    []float64 // until the last client has heard of it, ms, by round
+	wall    []float64 // until the last client is notified, ms, by round
 }
 
-// measureChanges changes a list and waits until all clients know, in rounds as
-// in workloads of calls.
+// measureChanges changes a list and waits until all clients are notified. It
+// runs in rounds, as workloads of calls do.
 func measureChanges(ctx context.Context, b *bench, w workload, out io.Writer) error {
 	var all []*listened
 	defer func() {
@@ -90,7 +91,8 @@ func measureChanges(ctx context.Context, b *bench, w workload, out io.Writer) er
 	return nil
 }
 
-// listen starts a server, lets all clients listen and changes its list once.
+// listen starts a server, opens the streams of all clients and changes the list
+// once.
 func (b *bench) listen(ctx context.Context, s server, w workload) (*listened, error) {
 	proc, err := b.start(ctx, s, w)
 	if err != nil {
@@ -151,14 +153,14 @@ func (b *bench) writeChanges(out io.Writer, w workload, all []*listened) {
 			ratio := ratioByRound(l.cpu, all[i].cpu)
 			row = append(row, formatRatio(ratio), formatRatio(ratioByRound(l.wall, all[i].wall)))
 			if l.name == ours {
-				b.hold(target{what: w.name + ": " + w.title + ": CPU ÷ " + floor, got: ratio, most: mostFanOut, unit: "×"})
+				b.record(target{what: w.name + ": " + w.title + ": CPU ÷ " + floor, got: ratio, most: mostFanOut, unit: "×"})
 			}
 		}
 		writeRow(out, row)
 	}
 }
 
-// ratioByRound is the median of the ratios within rounds.
+// ratioByRound returns the median of the ratios of each round.
 func ratioByRound(figures, others []float64) float64 {
 	var all []float64
 	for i, f := range figures {

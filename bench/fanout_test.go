@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestChangesAreComparedRoundByRound(t *testing.T) {
+func TestChangeRatiosAreComputedPerRound(t *testing.T) {
 	limit := &listened{name: floor, cpu: []float64{10_000, 30_000, 11_000}, wall: []float64{20, 60, 22}}
 	subject := &listened{name: ours, cpu: []float64{20_000, 60_000, 22_000}, wall: []float64{40, 90, 44}}
 	b, w := &bench{}, catalogueChangeWorkloads()[0]

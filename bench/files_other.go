@@ -2,5 +2,6 @@
 
 package main
 
-// openFiles is how many streams a process may hold: no limit is known here.
+// openFiles returns the number of streams that a process may open. The limit is
+// unknown on this system.
 func openFiles() int { return mostStreams }

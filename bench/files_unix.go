@@ -4,11 +4,13 @@ package main
 
 import "syscall"
 
-// spareFiles are left for everything but streams.
+// spareFiles is the number of descriptors reserved for files other than
+// streams.
 const spareFiles = 200
 
-// openFiles is how many streams a process may hold. Go has raised the limit as
-// far as it may when a program starts, and so do the servers.
+// openFiles returns the number of streams that a process may open. The Go
+// runtime raises the soft limit to the hard limit at program start, in the
+// servers too.
 func openFiles() int {
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {

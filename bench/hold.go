@@ -14,9 +14,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/bench/internal/rig"
 )
 
-// holding is what each of many things of the same kind costs the server that
-// holds them.
-type holding struct {
+// A memoryCost is the memory cost of one session or stream on the server.
+type memoryCost struct {
 	server     string
 	heap       float64 // bytes
 	stack      float64 // bytes
@@ -24,21 +23,21 @@ type holding struct {
 }
 
 const (
-	// firstHeld are there before the first reading, so that what a server sets
-	// up once is not counted.
-	firstHeld = 10
-	// openTimeout bounds opening what one server holds.
+	// warmUpCount is the number opened before the first reading, so that one-time
+	// setup is not counted.
+	warmUpCount = 10
+	// openTimeout bounds opening all sessions or streams of one server.
 	openTimeout = 2 * time.Minute
 )
 
-// manySessions is as many as a server is expected to hold by default,
-// mostSessions as many as it may be asked to hold.
+// manySessions is the number of sessions that a server should keep by default.
+// mostSessions is the largest number that it may be configured for.
 const (
 	manySessions = 10_000
 	mostSessions = 50_000
 )
 
-// catalogueHoldWorkloads are about what servers hold while nobody calls.
+// catalogueHoldWorkloads measure the memory of servers without calls.
 func catalogueHoldWorkloads() []workload {
 	var all []workload
 	for _, n := range []int{1_000, manySessions} {
@@ -66,35 +65,35 @@ func catalogueHoldWorkloads() []workload {
 	return append(all, catalogueStreamWorkloads()...)
 }
 
-// A holder has a server hold more of something.
-type holder interface {
+// An opener opens more sessions or streams on a server.
+type opener interface {
 	Open(n int, limit time.Duration) error
 	Close() error
 }
 
-// measureHeld compares what the server uses before and after it holds n of
-// something.
-func measureHeld(proc *process, name string, h holder, n int) (holding, error) {
-	if err := h.Open(firstHeld, openTimeout); err != nil {
-		return holding{}, err
+// measureMemory compares the memory of the server before and after n sessions or
+// streams are opened.
+func measureMemory(proc *process, name string, h opener, n int) (memoryCost, error) {
+	if err := h.Open(warmUpCount, openTimeout); err != nil {
+		return memoryCost{}, err
 	}
 	before, err := proc.meter.Collect()
 	if err != nil {
-		return holding{}, err
+		return memoryCost{}, err
 	}
-	if err := h.Open(n-firstHeld, openTimeout); err != nil {
-		return holding{}, err
+	if err := h.Open(n-warmUpCount, openTimeout); err != nil {
+		return memoryCost{}, err
 	}
 	after, err := proc.meter.Collect()
 	if err != nil {
-		return holding{}, err
+		return memoryCost{}, err
 	}
-	return newHolding(name, before, after, n-firstHeld), nil
+	return newMemoryCost(name, before, after, n-warmUpCount), nil
 }
 
-func newHolding(server string, before, after rig.Reading, n int) holding {
+func newMemoryCost(server string, before, after rig.Reading, n int) memoryCost {
 	per := func(after, before uint64) float64 { return (float64(after) - float64(before)) / float64(n) }
-	return holding{
+	return memoryCost{
 		server:     server,
 		heap:       per(after.Heap, before.Heap),
 		stack:      per(after.Stack, before.Stack),
@@ -102,8 +101,8 @@ func newHolding(server string, before, after rig.Reading, n int) holding {
 	}
 }
 
-// writeHoldings writes a table of what one of something costs.
-func writeHoldings(out io.Writer, what string, all []holding) {
+// writeMemoryCosts writes the table of the cost of one session or stream.
+func writeMemoryCosts(out io.Writer, what string, all []memoryCost) {
 	writeRow(out, []string{"server", "heap bytes/" + what, "stack bytes/" + what, "goroutines/" + what})
 	writeRow(out, []string{"---", "---:", "---:", "---:"})
 	for _, h := range all {
@@ -116,49 +115,49 @@ func writeHoldings(out io.Writer, what string, all []holding) {
 	}
 }
 
-// mostPerSession is how much memory one idle session may take, in bytes.
+// mostPerSession is the largest accepted memory of one idle session, in bytes.
 const mostPerSession = 1024
 
-// measureSessions has each server hold idle sessions, none with an open
-// stream.
+// measureSessions opens idle sessions without streams on each server.
 func measureSessions(ctx context.Context, b *bench, w workload, out io.Writer) error {
-	var all []holding
+	var all []memoryCost
 	for _, s := range b.servers {
 		if !w.suits(s) {
 			continue
 		}
-		h, err := b.holdSessions(ctx, s, w)
+		h, err := b.measureSessionMemory(ctx, s, w)
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 		if s.name == ours {
-			b.hold(target{what: w.name + ": " + w.title + ": one", got: h.heap + h.stack, most: mostPerSession, unit: "B"})
+			b.record(target{what: w.name + ": " + w.title + ": one", got: h.heap + h.stack, most: mostPerSession, unit: "B"})
 		}
 		all = append(all, h)
 	}
-	writeHoldings(out, "session", all)
+	writeMemoryCosts(out, "session", all)
 	return nil
 }
 
-func (b *bench) holdSessions(ctx context.Context, s server, w workload) (holding, error) {
+func (b *bench) measureSessionMemory(ctx context.Context, s server, w workload) (memoryCost, error) {
 	proc, err := b.start(ctx, s, w)
 	if err != nil {
-		return holding{}, err
+		return memoryCost{}, err
 	}
 	defer proc.stop()
 	sessions, err := load.DialSessions(proc.url)
 	if err != nil {
-		return holding{}, err
+		return memoryCost{}, err
 	}
 	defer sessions.Close()
-	return measureHeld(proc, s.name, sessions, w.sessions)
+	return measureMemory(proc, s.name, sessions, w.sessions)
 }
 
-// mostResident is how much memory the whole process may take with mostSessions.
+// mostResident is the largest accepted memory of the whole process with
+// mostSessions.
 const mostResident = 400e6
 
-// measureProcess has a server hold sessions and looks at its process as the
-// system sees it, without asking for a collection: garbage counts.
+// measureProcess opens sessions on a server and reads the resident memory of
+// its process without a garbage collection, so garbage is included.
 func measureProcess(ctx context.Context, b *bench, w workload, out io.Writer) error {
 	writeRow(out, []string{"server", "resident MB", "opened in", "CPU µs/session"})
 	writeRow(out, []string{"---", "---:", "---:", "---:"})
@@ -197,15 +196,15 @@ func (b *bench) holdProcess(ctx context.Context, s server, w workload, out io.Wr
 	memory := "unknown"
 	if bytes, ok := residentBytes(proc.cmd.Process.Pid); ok {
 		memory = fmt.Sprintf("%.0f", bytes/mega)
-		b.hold(target{what: w.name + ": " + w.title, got: bytes / mega, most: mostResident / mega, unit: "MB"})
+		b.record(target{what: w.name + ": " + w.title, got: bytes / mega, most: mostResident / mega, unit: "MB"})
 	}
 	writeRow(out, []string{s.name, memory, wall.Round(time.Millisecond).String(),
 		fmt.Sprintf("%.1f", used.CPU.Seconds()*1e6/float64(w.sessions))})
 	return nil
 }
 
-// residentBytes is the memory that a process has in RAM, where the system
-// tells.
+// residentBytes returns the resident memory of a process. It reports false on
+// systems without this figure.
 func residentBytes(pid int) (float64, bool) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

@@ -1,7 +1,6 @@
-// Command bench compares MCP servers and clients: this project's, those of
-// other SDKs, and bare ones that show the limit, all in one interleaved run. It
-// writes a report in Markdown to standard output. Run it in the module's
-// directory:
+// Command bench compares MCP servers and clients in one interleaved run: this
+// project's, those of other SDKs, and bare baseline programs. It writes a
+// report in Markdown to standard output. Run it in the module's directory:
 //
 //	go run . [-quick] [-servers limit,patchbay,…] [-clients all] [-workloads modern-json,…]
 package main
@@ -18,7 +17,7 @@ import (
 	"time"
 )
 
-// settings are the command line.
+// settings are the values of the command-line flags.
 type settings struct {
 	quick                       bool
 	servers, clients, workloads string
@@ -27,7 +26,7 @@ type settings struct {
 	slice                       time.Duration
 }
 
-// slack is what a run may take, besides twice what is expected of it.
+// slack is added to twice the expected duration of a run to get its deadline.
 const slack = 2 * time.Minute
 
 func main() {
@@ -67,7 +66,7 @@ func run(ctx context.Context, out io.Writer, set settings) error {
 	if err := b.build(ctx, workloads); err != nil {
 		return err
 	}
-	b.pins = pin() // from here on: to build takes all cores
+	b.pins = pin() // after the builds, which use all cores
 	expected := b.expected(workloads)
 	log.Printf("%d workloads, about %v", len(workloads), expected.Round(time.Second))
 	ctx, cancel := context.WithTimeout(ctx, 2*expected+slack)
@@ -78,7 +77,7 @@ func run(ctx context.Context, out io.Writer, set settings) error {
 		log.Print(w.name)
 		err := b.report(ctx, io.MultiWriter(out, &tables), w)
 		if ctx.Err() != nil {
-			return context.Cause(ctx) // servers that were killed are not news
+			return context.Cause(ctx) // do not report servers that were killed by the cancellation
 		}
 		if err != nil {
 			return err
@@ -91,7 +90,7 @@ func run(ctx context.Context, out io.Writer, set settings) error {
 	return b.writeDocument(set.write, tables.String())
 }
 
-// picked are what takes part.
+// picked returns the selected servers, clients and workloads.
 func (set settings) picked() ([]server, []client, []workload, error) {
 	servers, err := pick(catalogueServers(), set.servers,
 		func(s server) string { return s.name },
@@ -114,8 +113,8 @@ func (set settings) picked() ([]server, []client, []workload, error) {
 	return servers, clients, workloads, nil
 }
 
-// includes reports whether a workload runs by default. Who names servers alone
-// does not ask for clients, nor the other way round.
+// includes reports whether a workload runs by default. Selecting only servers
+// excludes the workloads of clients, and the other way round.
 func (set settings) includes(w workload) bool {
 	if set.quick && !w.isQuick() {
 		return false

@@ -11,11 +11,12 @@ import (
 	"strings"
 )
 
-// oldestNode is the oldest major version that the TypeScript SDKs run on.
+// oldestNode is the oldest major version of Node that the TypeScript SDKs
+// support.
 const oldestNode = 20
 
-// findNode returns the Node that runs the TypeScript servers: the one that
-// the conformance suites pin if it is installed, else the system's.
+// findNode returns the Node binary for the TypeScript servers: the one that the
+// conformance module pins if it is installed, else the system's.
 func findNode(ctx context.Context) (path, version string, err error) {
 	if _, err := os.Stat(filepath.Join("node_modules", "@modelcontextprotocol", "sdk")); err != nil {
 		return "", "", errors.New("the SDKs are not installed (npm ci)")
@@ -23,7 +24,7 @@ func findNode(ctx context.Context) (path, version string, err error) {
 	path = filepath.Join("..", "conformance", "node_modules", "node", "bin", "node")
 	if _, err := os.Stat(path); err != nil {
 		if path, err = exec.LookPath("node"); err != nil {
-			return "", "", errors.New("there is no Node")
+			return "", "", errors.New("node is not installed")
 		}
 	}
 	out, err := exec.CommandContext(ctx, path, "--version").Output()
@@ -33,13 +34,13 @@ func findNode(ctx context.Context) (path, version string, err error) {
 	version = strings.TrimSpace(string(out))
 	major, _, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
 	if n, err := strconv.Atoi(major); err != nil || n < oldestNode {
-		return "", "", fmt.Errorf("Node is %s, %d or later is needed", version, oldestNode)
+		return "", "", fmt.Errorf("node version %s is too old: need %d or later", version, oldestNode)
 	}
 	return path, version, nil
 }
 
-// findNode looks for Node if any of the servers needs it. Servers that were
-// asked for must run; the others are left out where they cannot.
+// findNode looks for Node if a server needs it. Without Node it returns an
+// error if such a server was selected by name, and drops the server otherwise.
 func (b *bench) findNode(ctx context.Context, asked bool) error {
 	var others []server
 	for _, s := range b.servers {

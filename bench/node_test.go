@@ -7,7 +7,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/bench/internal/load"
 )
 
-// The TypeScript servers answer whatever the load asks of them.
+// TestTypeScriptServersAnswer sends the requests of the load to the TypeScript
+// servers.
 func TestTypeScriptServersAnswer(t *testing.T) {
 	node, _, err := findNode(t.Context())
 	if err != nil {
@@ -26,30 +27,30 @@ func TestTypeScriptServersAnswer(t *testing.T) {
 				}
 				defer sub.stop()
 				if f, err := sub.run(1); err != nil || f.cpu <= 0 {
-					t.Errorf("CPU of a call is %v, %v", f.cpu, err)
+					t.Errorf("CPU per call = %v, %v", f.cpu, err)
 				}
 			})
 		}
 	}
 }
 
-func TestServersThatCannotRunAreLeftOut(t *testing.T) {
+func TestUnavailableServersAreSkipped(t *testing.T) {
 	t.Chdir(t.TempDir())
 	b := &bench{servers: catalogueServers()}
 	if err := b.findNode(t.Context(), true); err == nil {
-		t.Error("servers that were asked for are left out")
+		t.Error("no error for selected servers that cannot run")
 	}
 	if err := b.findNode(t.Context(), false); err != nil || len(b.notes) != 1 {
 		t.Errorf("without the SDKs: %v, notes %q", err, b.notes)
 	}
 	for _, s := range b.servers {
 		if s.script != "" {
-			t.Errorf("%s takes part", s.name)
+			t.Errorf("%s is not skipped", s.name)
 		}
 	}
 }
 
-func TestServersThatAreSlowerSuitFewerWorkloads(t *testing.T) {
+func TestSlowServersSuitFewerWorkloads(t *testing.T) {
 	old := server{sessionOnly: true, slow: true}
 	for w, suits := range map[*workload]bool{
 		{call: load.Call{Era: echo.Session, Tool: echo.Tool}}:              true,
@@ -57,13 +58,13 @@ func TestServersThatAreSlowerSuitFewerWorkloads(t *testing.T) {
 		{call: load.Call{Era: echo.Modern, Tool: echo.Tool}}:               false,
 	} {
 		if got := w.suits(old); got != suits {
-			t.Errorf("%+v suits: %v", w, got)
+			t.Errorf("suits(%+v) = %v", w, got)
 		}
 	}
 	if (workload{call: load.Call{Tool: echo.CountTool}}).suits(server{echoes: true}) {
-		t.Error("a server that only echoes counts")
+		t.Error("an echo-only server suits the counting workload")
 	}
 	if (workload{call: load.Call{Tool: echo.NotesTool}}).suits(server{losesNotes: true}) {
-		t.Error("a server that loses notes sends a thousand")
+		t.Error("a server that loses notifications suits the notification workload")
 	}
 }

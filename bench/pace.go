@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// A pace is how often and how long each program is measured in a workload of
-// calls.
+// A pace is the number and duration of the measurements of each program in a
+// workload of calls.
 type pace struct {
 	rounds int
 	slice  time.Duration // of this project's program, the floors, and clients
-	peer   time.Duration // of the others: twenty times slower, so a ratio to them needs no more
+	peer   time.Duration // of the other SDKs; they are much slower, so a shorter slice is enough
 }
 
-// Paces keep a run of everything within ten minutes. They are long enough for
+// The paces keep a full run within ten minutes. Slices are long enough for
 // medians that repeat within a few percent on a quiet machine.
 func (b *bench) paceOf(w workload) pace {
 	p := pace{9, 250 * time.Millisecond, 100 * time.Millisecond}
@@ -39,14 +39,14 @@ func (p pace) of(s *subject) time.Duration {
 	return p.slice
 }
 
-// Node compiles what it runs most only after so many calls, which are made
-// before the first round, for at most so long.
+// Node optimizes hot code only after many calls. They are made before the first
+// round, within a time limit.
 const (
 	slowWarmUpCalls = 1000
 	slowWarmUp      = 3 * time.Second
 )
 
-// after is the pace that was kept.
+// after returns the actual pace.
 func (p pace) after(subjects []*subject) pace {
 	p.rounds = 0
 	for _, s := range subjects {
@@ -55,10 +55,10 @@ func (p pace) after(subjects []*subject) pace {
 	return p
 }
 
-// leastRounds are made however long they take.
+// leastRounds is the minimum number of rounds, whatever their duration.
 const leastRounds = 3
 
-// String tells a reader of the report.
+// String returns a description for the report.
 func (p pace) String() string {
 	if p.slice == p.peer {
 		return fmt.Sprintf("%d rounds of %v", p.rounds, p.slice)
@@ -67,13 +67,13 @@ func (p pace) String() string {
 }
 
 const (
-	// starting is about how long the start of a program takes, with its
-	// connections; slowStarting that of one in Node.
+	// starting is the approximate start time of a program and its connections.
+	// slowStarting is that of a Node program.
 	starting     = 100 * time.Millisecond
 	slowStarting = 700 * time.Millisecond
 )
 
-// expected is about how long the workloads take, builds left out.
+// expected returns the approximate duration of the workloads without builds.
 func (b *bench) expected(workloads []workload) time.Duration {
 	var total time.Duration
 	for _, w := range workloads {
@@ -111,6 +111,6 @@ func (b *bench) expectedOf(w workload) time.Duration {
 	return total
 }
 
-// overdue is how long the rounds of a workload may take, half as long again as
-// expected.
+// overdue returns the time limit of the rounds of a workload, 1.5 times the
+// expected duration.
 func (b *bench) overdue(w workload) time.Duration { return b.expectedOf(w) * 3 / 2 }

@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// A run of everything is bounded: ten minutes, of which a minute and a half
-// are left for the builds and for a machine that starts programs slowly. A
-// quick one is for CI.
+// A full run is limited to ten minutes, of which 90 seconds are reserved for
+// the builds and for slow program starts. A quick run is for CI.
 func TestRunsAreBounded(t *testing.T) {
 	for _, test := range []struct {
 		set  settings
@@ -22,7 +21,7 @@ func TestRunsAreBounded(t *testing.T) {
 		}
 		b := &bench{servers: servers, clients: clients, quick: test.set.quick}
 		if got := b.expected(workloads); got > test.most {
-			t.Errorf("%+v: a run takes %v, at most %v are wanted", test.set, got, test.most)
+			t.Errorf("%+v: a run takes %v, want at most %v", test.set, got, test.most)
 		}
 	}
 }
@@ -34,13 +33,13 @@ func TestPace(t *testing.T) {
 		t.Errorf("rounds: %d with targets, %d without, %d in a quick run", full.rounds, variant.rounds, quick.rounds)
 	}
 	if got := (&bench{rounds: 2, slice: time.Second}).paceOf(w); got != (pace{2, time.Second, time.Second}) {
-		t.Errorf("rounds and slice that were given make %+v", got)
+		t.Errorf("with explicit rounds and slice: pace = %+v", got)
 	}
 	if got := full.of(&subject{peer: true}); got != full.peer || full.of(new(subject)) != full.slice {
-		t.Errorf("a peer is measured for %v", got)
+		t.Errorf("slice of a peer = %v", got)
 	}
 	three := []*subject{{rounds: make([]figures, 2)}, {rounds: make([]figures, 3)}}
 	if got := full.after(three).String(); got != "3 rounds of 250ms, of 100ms for peers" {
-		t.Errorf("what was kept reads %q", got)
+		t.Errorf("actual pace = %q", got)
 	}
 }

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// A pinning gives what is measured one core and the rest of the benchmark the
-// others, so that neither takes time from the other. The zero value pins
+// A pinning assigns one core to the measured programs and the other cores to
+// the rest of the benchmark, so that they do not compete. The zero value pins
 // nothing.
 type pinning struct {
-	measured string   // core of the servers, or clients, that are measured
+	measured string   // core of the measured servers or clients
 	rest     []string // cores of the load, or of the server that clients call
 }
 
@@ -58,7 +58,7 @@ func parseCores(list string) []string {
 	return cores
 }
 
-// argv prefixes the command line of what is measured.
+// argv returns the command line of a measured program with its prefix.
 func (p pinning) argv(command ...string) []string {
 	if p.measured == "" {
 		return command
@@ -66,7 +66,8 @@ func (p pinning) argv(command ...string) []string {
 	return append([]string{"taskset", "-c", p.measured}, command...)
 }
 
-// spreadArgv prefixes the command line of what is measured on all cores.
+// spreadArgv returns the command line of a program that is measured on all
+// cores.
 func (p pinning) spreadArgv(command ...string) []string {
 	if p.measured == "" {
 		return command
@@ -74,8 +75,8 @@ func (p pinning) spreadArgv(command ...string) []string {
 	return append([]string{"taskset", "-c", strings.Join(append(slices.Clone(p.rest), p.measured), ",")}, command...)
 }
 
-// besideArgv prefixes the command line of what a measured program starts but
-// is not measured itself.
+// besideArgv returns the command line of a program that a measured program
+// starts and that is not measured itself.
 func (p pinning) besideArgv(command ...string) []string {
 	if p.measured == "" {
 		return command
@@ -83,7 +84,7 @@ func (p pinning) besideArgv(command ...string) []string {
 	return append([]string{"taskset", "-c", strings.Join(p.rest, ",")}, command...)
 }
 
-// String tells a reader of the report.
+// String returns a description for the report.
 func (p pinning) String() string {
 	if p.measured == "" {
 		return "nothing pinned"

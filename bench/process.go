@@ -19,8 +19,8 @@ import (
 // startTimeout bounds the start of a program, from exec to its announcement.
 const startTimeout = 20 * time.Second
 
-// compile builds programs into a directory, each with a directory for its
-// kind. It must run in the module's own directory, as go run does.
+// compile builds programs into a directory, with a subdirectory for each kind.
+// It must run in the module's directory.
 func compile(ctx context.Context, into, kind string, dirs []string) error {
 	if len(dirs) == 0 {
 		return nil
@@ -39,7 +39,7 @@ func compile(ctx context.Context, into, kind string, dirs []string) error {
 	return nil
 }
 
-// build compiles what the workloads need.
+// build compiles the programs of the workloads.
 func (b *bench) build(ctx context.Context, workloads []workload) error {
 	programs := make(map[string][]string) // by directory
 	for _, w := range workloads {
@@ -68,12 +68,13 @@ type process struct {
 	cmd     *exec.Cmd
 	url     string
 	meter   *rig.Meter
-	in, out *os.File      // to and from a program that has its pipes, else nil
-	drained chan struct{} // closed once its standard error has ended
+	in, out *os.File      // pipes to and from the program, else nil
+	drained chan struct{} // closed at the end of its standard error
 }
 
-// start runs a program and waits until it is ready, with pipes to its standard
-// input and output if that is wanted. The process ends with stop, or with ctx.
+// start runs a program and waits until it is ready. With pipes, it connects to
+// standard input and output of the program. The process ends with stop, or with
+// ctx.
 func start(ctx context.Context, name string, argv []string, pipes bool) (*process, error) {
 	p := &process{cmd: exec.CommandContext(ctx, argv[0], argv[1:]...), drained: make(chan struct{})}
 	stderr, err := p.cmd.StderrPipe()
@@ -101,7 +102,7 @@ func start(ctx context.Context, name string, argv []string, pipes bool) (*proces
 	return p, nil
 }
 
-// connect makes the pipes of a program and returns its ends of them.
+// connect creates the pipes of a program and returns the program's ends.
 func (p *process) connect() ([]*os.File, error) {
 	in, to, err := os.Pipe()
 	if err != nil {
@@ -118,8 +119,8 @@ func (p *process) connect() ([]*os.File, error) {
 	return []*os.File{in, out}, nil
 }
 
-// ready waits for the announcement and connects to the meter. What else the
-// program has to say goes to standard error.
+// ready waits for the announcement and connects to the meter. Further output of
+// the program is copied to standard error.
 func (p *process) ready(name string, stderr io.Reader) error {
 	announced := make(chan string, 1)
 	go func() {
@@ -139,18 +140,18 @@ func (p *process) ready(name string, stderr io.Reader) error {
 	select {
 	case line, ok := <-announced:
 		if !ok {
-			return errors.New("it ended")
+			return errors.New("program exited before it was ready")
 		}
 		var a rig.Announcement
 		if err := json.Unmarshal([]byte(line), &a); err != nil {
-			return fmt.Errorf("it says %q", line)
+			return fmt.Errorf("invalid announcement %q", line)
 		}
 		var err error
 		p.url = a.URL
 		p.meter, err = rig.DialMeter(a.Meter)
 		return err
 	case <-timer.C:
-		return errors.New("it is not ready in time")
+		return errors.New("timeout waiting for the announcement")
 	}
 }
 
@@ -162,7 +163,7 @@ func (p *process) stop() {
 	p.closePipes()
 	p.cmd.Process.Kill()
 	<-p.drained
-	p.cmd.Wait() // it was killed, so its error says nothing
+	p.cmd.Wait() // it was killed, so the error is not meaningful
 }
 
 func (p *process) closePipes() {

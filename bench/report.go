@@ -10,17 +10,17 @@ import (
 	"strings"
 )
 
-// writeHead opens the report with what a reader must know to judge it.
+// writeHead writes the head of the report, with the conditions of the run.
 func writeHead(out io.Writer, b *bench) {
 	fmt.Fprintf(out, "# Benchmark\n\n%s.\n", strings.Join(b.conditions(), ". "))
 }
 
-// conditions are what a reader must know of the run to judge it.
+// conditions returns the environment, the pinning and the notes of the run.
 func (b *bench) conditions() []string {
 	return append([]string{environment(), b.pins.String()}, b.notes...)
 }
 
-// environment names the toolchain and the machine.
+// environment describes the toolchain and the machine.
 func environment() string {
 	all := []string{runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, count(runtime.NumCPU(), "core")}
 	if info, err := os.ReadFile("/proc/cpuinfo"); err == nil {
@@ -32,7 +32,7 @@ func environment() string {
 	return strings.Join(all, ", ")
 }
 
-// writeHeading opens the table of one workload.
+// writeHeading writes the heading of the table of one workload.
 func writeHeading(out io.Writer, w workload) {
 	fmt.Fprintf(out, "\n## %s: %s\n\n", w.name, w.title)
 }
@@ -74,7 +74,7 @@ func writeCalls(out io.Writer, w workload, p pace, subjects []*subject) {
 	}
 }
 
-// formatKnown leaves out what Node does not count.
+// formatKnown returns an empty cell for figures that Node does not report.
 func formatKnown(f float64, unknown bool) string {
 	if unknown {
 		return "–"
@@ -82,7 +82,8 @@ func formatKnown(f float64, unknown bool) string {
 	return strconv.FormatFloat(f, 'f', 0, 64)
 }
 
-// formatRatio returns two digits after the point, or of what is smaller.
+// formatRatio formats a ratio with two decimals, or two significant digits if
+// it is small.
 func formatRatio(r float64) string {
 	if r < 0.1 {
 		return strconv.FormatFloat(r, 'g', 2, 64)
@@ -94,7 +95,7 @@ func cpuMicros(f figures) float64 { return f.cpu.Seconds() * 1e6 }
 
 func allocations(f figures) float64 { return f.allocs }
 
-// median is the median of one figure over the rounds.
+// median returns the median of one figure over the rounds.
 func (s *subject) median(figure func(figures) float64) float64 {
 	var all []float64
 	for _, f := range s.rounds {
@@ -115,12 +116,12 @@ func (s *subject) ratio(other *subject) float64 {
 	return median(all)
 }
 
-// throughput compares how many calls one core makes, which is what a server
-// gets done that is given more than it can do. Calls per second of wall time
-// are also those of the load, and of whatever else the machine does.
+// throughput compares the calls per second of CPU time, which is the capacity
+// of a saturated server. Calls per second of wall time also depend on the load
+// and on other programs of the machine.
 func (s *subject) throughput(other *subject) float64 { return other.ratio(s) }
 
-// median returns the middle of the values, zero if there is none.
+// median returns the median of the values, or zero without values.
 func median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0

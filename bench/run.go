@@ -11,38 +11,38 @@ import (
 	"github.com/patchbay-mcp/patchbay/bench/internal/load"
 )
 
-// A bench holds what all workloads of one run share.
+// A bench is the state that all workloads of one run share.
 type bench struct {
 	servers []server
 	clients []client
 	bin     string   // directory of the built programs
 	node    string   // path of Node, if a server needs it
-	notes   []string // that the report begins with
+	notes   []string // at the start of the report
 	pins    pinning
 	quick   bool
 	rounds  int           // if not zero, of every workload of calls
 	slice   time.Duration // if not zero, of every program in a round
-	targets []target      // that were held so far
+	targets []target      // recorded so far
 }
 
-// A contest is all that runs for one workload.
+// A contest contains the programs that run for one workload.
 type contest struct {
 	subjects []*subject
-	server   *process // that clients call, nil if they have their own
+	server   *process // called by the clients, nil if they have their own
 }
 
-// A subject is one program while it is measured.
+// A subject is one measured program.
 type subject struct {
 	name   string
 	peer   bool // measured for a shorter time
-	slow   bool // and started long before
+	slow   bool // and warmed up longer
 	call   load.Call
 	proc   *process
 	load   load.Load
 	rounds []figures
 }
 
-// figures are what one slice came to.
+// figures are the results of one slice.
 type figures struct {
 	rate   float64       // calls per second
 	busy   float64       // share of one core the program used
@@ -60,7 +60,7 @@ func (b *bench) start(ctx context.Context, s server, w workload) (*process, erro
 	return start(ctx, s.name, argv(b.command(s, w)...), w.stdio)
 }
 
-// command is the command line of s for w.
+// command returns the command line of s for w.
 func (b *bench) command(s server, w workload) []string {
 	command := []string{b.program(w.programsDir(), s.dir)}
 	if s.script != "" {
@@ -69,7 +69,7 @@ func (b *bench) command(s server, w workload) []string {
 	return slices.Concat(command, w.serverArgs(), s.args)
 }
 
-// program is the path of a built program.
+// program returns the path of a built program.
 func (b *bench) program(kind, dir string) string { return filepath.Join(b.bin, kind, dir) }
 
 // report measures one workload and writes its table.
@@ -87,15 +87,15 @@ func (b *bench) report(ctx context.Context, out io.Writer, w workload) error {
 	}
 	writeHeading(out, w)
 	writeCalls(out, w, b.paceOf(w).after(subjects), subjects)
-	b.holdBounds(w, subjects)
+	b.recordBounds(w, subjects)
 	return nil
 }
 
-// measure runs one workload: every program is up for all of it, and in each
-// round each of them is measured for one slice, in an order that moves on from
-// round to round. So whatever disturbs the machine disturbs all of them. On a
-// machine that is too busy for the pace, there are fewer rounds; and slow
-// programs are measured in the first ones only.
+// measure runs one workload. All programs run during the whole workload. In
+// each round each program is measured for one slice, in an order that rotates
+// from round to round, so that a disturbance of the machine affects all
+// programs. On a machine that is too busy for the pace, there are fewer rounds.
+// Slow programs are measured in the first rounds only.
 func (b *bench) measure(ctx context.Context, w workload) ([]*subject, error) {
 	open := b.openServers
 	if w.clients {
@@ -194,7 +194,7 @@ func (s *subject) warmUp(p pace) error {
 	return nil
 }
 
-// run has calls made for one slice between two readings of its meter.
+// run makes calls for one slice between two readings of the meter.
 func (s *subject) run(d time.Duration) (figures, error) {
 	before, err := s.proc.meter.Read()
 	if err != nil {

@@ -11,16 +11,16 @@ import (
 	"github.com/patchbay-mcp/patchbay/bench/internal/load"
 )
 
-// listening is the directory of servers with clients that listen to changes.
+// listening is the directory of servers for subscribed clients.
 const listening = "listen"
 
-// listeners are the servers that have a program there.
+// listeners are the servers with a program in that directory.
 func listeners() []string { return []string{floor, ours, "go-sdk", "mcp-go"} }
 
-// mostStreams is how many streams are open at once at most.
+// mostStreams is the maximum number of open streams.
 const mostStreams = 10_000
 
-// mostAboveLimit is how much more memory an open stream may take than one of
+// mostAboveLimit is the largest accepted memory of an open stream above that of
 // bare net/http, in bytes.
 const mostAboveLimit = 4096
 
@@ -44,46 +44,46 @@ func catalogueStreamWorkloads() []workload {
 	return all
 }
 
-// measureStreams has each server hold open streams that nothing is sent on, in
-// the session era each with its session.
+// measureStreams opens idle streams on each server, each with its own session
+// in the session era.
 func measureStreams(ctx context.Context, b *bench, w workload, out io.Writer) error {
 	n := w.streams
 	if files := openFiles(); n > files {
 		n = files
 		fmt.Fprintf(out, "Only %d streams: this process may not open more files.\n\n", n)
 	}
-	var all []holding
+	var all []memoryCost
 	for _, s := range b.servers {
 		if !w.suits(s) {
 			continue
 		}
-		h, err := b.holdStreams(ctx, s, w, n)
+		h, err := b.measureStreamMemory(ctx, s, w, n)
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 		all = append(all, h)
 	}
-	writeHoldings(out, "stream", all)
+	writeMemoryCosts(out, "stream", all)
 	find := func(name string) int {
-		return slices.IndexFunc(all, func(h holding) bool { return h.server == name })
+		return slices.IndexFunc(all, func(h memoryCost) bool { return h.server == name })
 	}
 	if i, j := find(ours), find(floor); i >= 0 && j >= 0 {
 		above := all[i].heap + all[i].stack - all[j].heap - all[j].stack
-		b.hold(target{what: w.name + ": " + w.title + ": one, above " + floor, got: above, most: mostAboveLimit, unit: "B"})
+		b.record(target{what: w.name + ": " + w.title + ": one, above " + floor, got: above, most: mostAboveLimit, unit: "B"})
 	}
 	return nil
 }
 
-func (b *bench) holdStreams(ctx context.Context, s server, w workload, n int) (holding, error) {
+func (b *bench) measureStreamMemory(ctx context.Context, s server, w workload, n int) (memoryCost, error) {
 	proc, err := b.start(ctx, s, w)
 	if err != nil {
-		return holding{}, err
+		return memoryCost{}, err
 	}
 	defer proc.stop()
 	streams, err := load.DialStreams(proc.url, w.call.Era, echo.ChangeTool)
 	if err != nil {
-		return holding{}, err
+		return memoryCost{}, err
 	}
 	defer streams.Close()
-	return measureHeld(proc, s.name, streams, n)
+	return measureMemory(proc, s.name, streams, n)
 }

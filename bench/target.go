@@ -8,11 +8,12 @@ import (
 	"strconv"
 )
 
-// ours is the program that targets are about, server and client.
+// ours is the name of this project's server and client, to which the targets
+// apply.
 const ours = "patchbay"
 
-// A target is something that this project holds itself to, and what came of it
-// in this run. One noisy run is no proof, so a missed target fails nothing.
+// A target is a performance goal of this project and its measured value in this
+// run. One noisy run is not a proof, so a missed target is not an error.
 type target struct {
 	what        string
 	got         float64
@@ -24,11 +25,11 @@ func (t target) kept() bool {
 	return (t.most == 0 || t.got <= t.most) && t.got >= t.least
 }
 
-// hold records a target for the table at the end of the run.
-func (b *bench) hold(t target) { b.targets = append(b.targets, t) }
+// record adds a target to the table at the end of the run.
+func (b *bench) record(t target) { b.targets = append(b.targets, t) }
 
-// A bound is a target of a workload of calls: what this project's program may
-// cost at most, and has to achieve at least, as a multiple of another one.
+// A bound is a target of a workload of calls: the largest cost and the smallest
+// throughput of this project's program, as multiples of another program's.
 type bound struct {
 	of   string
 	cpu  float64 // per call, at most
@@ -38,9 +39,8 @@ type bound struct {
 	micros, allocs float64
 }
 
-// holdBounds records the bounds of a workload, those of programs that took
-// part.
-func (b *bench) holdBounds(w workload, subjects []*subject) {
+// recordBounds records the bounds of a workload whose programs took part.
+func (b *bench) recordBounds(w workload, subjects []*subject) {
 	find := func(name string) *subject {
 		i := slices.IndexFunc(subjects, func(s *subject) bool { return s.name == name && len(s.rounds) > 0 })
 		if i < 0 {
@@ -56,16 +56,16 @@ func (b *bench) holdBounds(w workload, subjects []*subject) {
 		}
 		what := w.name + ": " + w.title
 		if bound.cpu > 0 {
-			b.hold(target{what: what + ": CPU ÷ " + bound.of, got: subject.ratio(other), most: bound.cpu, unit: "×"})
+			b.record(target{what: what + ": CPU ÷ " + bound.of, got: subject.ratio(other), most: bound.cpu, unit: "×"})
 		}
 		if bound.micros > 0 {
-			b.hold(target{what: what + ": CPU", got: other.median(cpuMicros), most: bound.micros, unit: "µs"})
+			b.record(target{what: what + ": CPU", got: other.median(cpuMicros), most: bound.micros, unit: "µs"})
 		}
 		if bound.allocs > 0 {
-			b.hold(target{what: what + ": allocations", got: math.Round(other.median(allocations)), most: bound.allocs, unit: "a call"})
+			b.record(target{what: what + ": allocations", got: math.Round(other.median(allocations)), most: bound.allocs, unit: "a call"})
 		}
 		if bound.rate > 0 {
-			b.hold(target{what: what + ": calls per core ÷ " + bound.of, got: subject.throughput(other), least: bound.rate, unit: "×"})
+			b.record(target{what: what + ": calls per core ÷ " + bound.of, got: subject.throughput(other), least: bound.rate, unit: "×"})
 		}
 	}
 }
@@ -90,7 +90,8 @@ func writeTargets(out io.Writer, all []target) {
 	}
 }
 
-// formatFigure returns whole numbers from 100 on, else as many digits as a ratio.
+// formatFigure formats numbers from 100 as integers and smaller ones like
+// ratios.
 func formatFigure(f float64, unit string) string {
 	text := formatRatio(f)
 	if f >= 100 {

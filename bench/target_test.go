@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-func TestTargetsOfAWorkloadAreHeld(t *testing.T) {
+func TestTargetsOfAWorkloadAreRecorded(t *testing.T) {
 	w := workload{name: "w", title: "calls", bounds: []bound{{of: floor, cpu: 1.4}, {of: "go-sdk", cpu: 0.05, rate: 15}, {of: "absent", cpu: 1}}}
 	b := new(bench)
-	b.holdBounds(w, []*subject{
+	b.recordBounds(w, []*subject{
 		{name: floor, rounds: []figures{{cpu: 1000}}},
 		{name: ours, rounds: []figures{{cpu: 1500}}},
 		{name: "go-sdk", rounds: []figures{{cpu: 40_000}}},
 	})
-	b.hold(target{what: "idle", got: 700.4, most: 1024, unit: "B"})
+	b.record(target{what: "idle", got: 700.4, most: 1024, unit: "B"})
 	var out strings.Builder
 	writeTargets(&out, b.targets)
 	want := `
@@ -32,7 +32,7 @@ func TestTargetsOfAWorkloadAreHeld(t *testing.T) {
 	}
 }
 
-func TestNoTargetsNoTable(t *testing.T) {
+func TestReportWithoutTargetsHasNoTable(t *testing.T) {
 	var out strings.Builder
 	writeTargets(&out, nil)
 	if out.Len() > 0 {
@@ -43,7 +43,7 @@ func TestNoTargetsNoTable(t *testing.T) {
 func TestBoundsOfOneProgramAlone(t *testing.T) {
 	w := workload{bounds: []bound{{of: ours, micros: 5, allocs: 25}}}
 	b := &bench{}
-	b.holdBounds(w, []*subject{{name: ours, rounds: []figures{{cpu: 4 * time.Microsecond, allocs: 26}}}})
+	b.recordBounds(w, []*subject{{name: ours, rounds: []figures{{cpu: 4 * time.Microsecond, allocs: 26}}}})
 	if len(b.targets) != 2 || b.targets[0].got != 4 || !b.targets[0].kept() || b.targets[1].got != 26 || b.targets[1].kept() {
 		t.Errorf("targets = %+v", b.targets)
 	}

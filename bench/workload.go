@@ -24,36 +24,35 @@ type workload struct {
 	// clients are measured, not servers; if memory is set, with a server of
 	// their own SDK in the same process.
 	clients, memory bool
-	// bounds are what this project's program is held to in the workload.
+	// bounds are the targets of this project's program in the workload.
 	bounds []bound
 	// variants of a workload show how it scales, at a shorter pace.
 	variant bool
-	// brisk workloads leave slow servers out.
+	// brisk workloads exclude slow servers.
 	brisk bool
-	// spread lets the servers use all cores, those of the load among them.
+	// spread lets the servers use all cores, including those of the load.
 	spread bool
 	// quick workloads are part of a quick run, and so are those with bounds.
 	quick bool
 
-	// args are given to the server programs besides those that follow from
-	// the call.
+	// args are additional arguments of the server programs.
 	args []string
 
-	// measure replaces the calls: it measures in its own way, writes its
-	// table below a heading that is there already, and holds its targets.
+	// measure, if set, replaces the calls. It writes its table below the
+	// existing heading and records its targets.
 	measure func(ctx context.Context, b *bench, w workload, out io.Writer) error
-	// takes is about how long measure takes with all servers, for a run that
-	// is quick or not.
+	// takes returns the approximate duration of measure with all servers, for a
+	// quick or a full run.
 	takes func(quick bool) time.Duration
-	// sessions and streams are how many of them measure opens, if it does.
+	// sessions and streams are the numbers that measure opens.
 	sessions, streams int
-	// programs is the directory of the servers' programs, if they are not the
-	// usual ones, and only names the servers that have one there.
+	// programs is the directory of the servers' programs, if not the default.
+	// only lists the servers with a program there.
 	programs string
 	only     []string
 }
 
-// connections is the width of HTTP workloads, but for variants.
+// connections is the width of HTTP workloads except variants.
 const connections = 64
 
 // catalogueWorkloads are the workloads in the order of the report.
@@ -133,7 +132,7 @@ func catalogueStdioWorkloads() []workload {
 	return all
 }
 
-// catalogueSpreadWorkloads show what servers lose by waiting for themselves.
+// catalogueSpreadWorkloads show the cost of lock contention on several cores.
 func catalogueSpreadWorkloads() []workload {
 	const connections = 16
 	var all []workload
@@ -205,7 +204,7 @@ func catalogueLargeWorkloads() []workload {
 	return all
 }
 
-// count names a number of things, of which a report often has one.
+// count formats a number with its noun in singular or plural.
 func count(n int, thing string) string {
 	if n == 1 {
 		return "one " + thing
@@ -213,7 +212,7 @@ func count(n int, thing string) string {
 	return strconv.Itoa(n) + " " + thing + "s"
 }
 
-// serverArgs are the arguments of a server program for w.
+// serverArgs returns the arguments of a server program for w.
 func (w workload) serverArgs() []string {
 	args := []string{"-era", string(w.call.Era)}
 	if w.call.SSE {
@@ -231,7 +230,7 @@ func (w workload) serverArgs() []string {
 	return append(args, w.args...)
 }
 
-// kind says what the workload measures.
+// kind returns the kind of program that the workload measures.
 func (w workload) kind() string {
 	if w.clients {
 		return "client"
@@ -239,8 +238,8 @@ func (w workload) kind() string {
 	return "server"
 }
 
-// callOf is what the load asks of s. A server that streams on demand needs a
-// reason to: it gets the call with progress, and so does more than the others.
+// callOf returns the request of the load to s. A server that streams on demand
+// gets the call with progress, and so does more work than the others.
 func (w workload) callOf(s server) load.Call {
 	call := w.call
 	if call.SSE && call.Tool == echo.Tool && s.streamsOnDemand {
@@ -249,7 +248,7 @@ func (w workload) callOf(s server) load.Call {
 	return call
 }
 
-// suits reports whether s has a place in the table of w.
+// suits reports whether s takes part in w.
 func (w workload) suits(s server) bool {
 	switch {
 	case w.only != nil && !slices.Contains(w.only, s.name):
@@ -268,7 +267,7 @@ func (w workload) suits(s server) bool {
 	return true
 }
 
-// programsDir is the directory of the servers' programs.
+// programsDir returns the directory of the servers' programs.
 func (w workload) programsDir() string { return cmp.Or(w.programs, "server") }
 
 // isQuick reports whether w is part of a quick run.

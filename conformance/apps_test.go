@@ -17,7 +17,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// hostHTML is a host's own page: it carries messages between a frame and the bridge, and says what the spy in there sees.
+// hostHTML is the page of a host. It forwards messages between a frame and the bridge, and reports
+// the observations of the script spyHTML.
 const hostHTML = `<!DOCTYPE html>
 <title>Host</title>
 <iframe id="view" sandbox="SANDBOX" src="VIEW"></iframe>
@@ -34,8 +35,8 @@ const hostHTML = `<!DOCTYPE html>
   (async () => { for (;;) tell(await (await fetch("/next")).json()); })();
 </script>`
 
-// spyHTML stands behind the view's document: what a frame of another origin shows, and what it can reach, its host cannot
-// see.
+// spyHTML is appended to the view's document. It reports what the frame shows and what it can
+// access, since a host cannot inspect a frame of another origin.
 const spyHTML = `<script>
   let leak = "";
   const spy = () => parent.postMessage({ spy: document.body.innerText + "\n" + leak }, "*");
@@ -44,8 +45,8 @@ const spyHTML = `<script>
   fetch("HOST/leak", { mode: "no-cors" }).then(() => leak = "it leaks", () => leak = "it is tight").then(spy);
 </script>`
 
-// TestViewInABrowser shows the view of the demo's dice as a host does, in a frame of another origin, under the header that
-// ext/apps gives it.
+// TestViewInABrowser shows the view of the demo's dice as a host does: in a frame of another
+// origin, with the Content-Security-Policy of ext/apps.
 func TestViewInABrowser(t *testing.T) {
 	browser := startBrowser(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -85,11 +86,11 @@ func TestViewInABrowser(t *testing.T) {
 			case <-r.Context().Done():
 			}
 		case "/leak":
-			t.Error("the view has reached its host")
+			t.Error("the view can access its host")
 		}
 	}))
 	defer own.Close()
-	defer cancel() // ends what waits at /next
+	defer cancel() // ends the requests that wait at /next
 	frames := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		header, err := page.Header(&apps.HeaderOptions{Embedder: embedder})
 		if err != nil {

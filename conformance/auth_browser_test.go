@@ -19,8 +19,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// TestLoginInBrowser logs in as people do, in Chromium: at our own form, and at an OpenID provider that our authorization
-// server delegates to. The client is ours, with the page and the callback that it has by itself.
+// TestLoginInBrowser logs in with Chromium: at our own form, and at an OpenID provider to which our
+// authorization server delegates. The client is ours, with its default page and callback.
 func TestLoginInBrowser(t *testing.T) {
 	needNode(t)
 	browser := startBrowser(t)
@@ -42,7 +42,7 @@ func TestLoginInBrowser(t *testing.T) {
 	}
 }
 
-// A desk is a client of ours whose pages are opened by the test.
+// A desk is our client. The test opens its pages.
 type desk struct {
 	endpoint string
 	store    oauthclient.Store
@@ -53,13 +53,13 @@ func newDesk(h *house) *desk {
 	return &desk{endpoint: h.endpoint, store: oauthclient.NewMemoryStore(), pages: make(chan string, 10)}
 }
 
-// A connected is what became of a connection.
+// A connected is the result of a connection attempt.
 type connected struct {
 	client *mcp.Client
 	err    error
 }
 
-// connect begins to connect, and gives the page that a person has to visit for it.
+// connect starts a connection and returns the URL of its login page.
 func (d *desk) connect(ctx context.Context, t *testing.T) (page string, done <-chan connected) {
 	t.Helper()
 	transport := oauthclient.NewTransport(d.endpoint, &oauthclient.TransportOptions{
@@ -83,14 +83,14 @@ func (d *desk) connect(ctx context.Context, t *testing.T) (page string, done <-c
 	select {
 	case page = <-d.pages:
 	case r := <-result:
-		t.Fatalf("no login was asked for: %v", r.err)
+		t.Fatalf("no login was requested: %v", r.err)
 	case <-ctx.Done():
-		t.Fatal("no login was asked for")
+		t.Fatal("no login was requested")
 	}
 	return page, result
 }
 
-// client returns the client of a connection that has succeeded.
+// client returns the client of a successful connection.
 func (r connected) clientOf(t *testing.T) *mcp.Client {
 	t.Helper()
 	if r.err != nil {
@@ -107,7 +107,7 @@ func loginAndConsent(t *testing.T, browser context.Context) {
 	page, done := d.connect(ctx, t)
 	p := newTab(t, browser)
 	p.open(page)
-	p.see("Desk <b>client</b>") // as it stands: a name is no markup
+	p.see("Desk <b>client</b>") // verbatim: a name is not markup
 	p.see("127.0.0.1")
 	p.see("Read your notes")
 	p.shoot("consent")
@@ -126,7 +126,7 @@ func loginAndConsent(t *testing.T, browser context.Context) {
 	stepUp(ctx, t, d, p, c)
 }
 
-// stepUp calls what needs more, which the person is asked for once more.
+// stepUp calls a tool that requires a further scope, which causes a second consent.
 func stepUp(ctx context.Context, t *testing.T, d *desk, p *tab, c *mcp.Client) {
 	t.Helper()
 	written := make(chan error, 1)
@@ -179,7 +179,7 @@ func giveUpLogin(t *testing.T, browser context.Context) {
 	wantDenied(t, (<-done).err)
 }
 
-// sendTwice goes back to the consent after the login, and allows it again.
+// sendTwice returns to the consent page after the login and submits it again.
 func sendTwice(t *testing.T, browser context.Context) {
 	h := openHouse(t, nil)
 	page, done := newDesk(h).connect(within(t, time.Minute), t)
@@ -193,7 +193,7 @@ func sendTwice(t *testing.T, browser context.Context) {
 	p.enter("#password", demoPassword+"\n")
 	p.see("You are logged in")
 	(<-done).clientOf(t)
-	// Going back asks for a page of its own. Who has kept the old one gets nowhere.
+	// Going back requests a new page. The form of the old page is rejected.
 	p.open(page)
 	p.see("Allow")
 	if again := p.read(theForm); again == form {
@@ -216,13 +216,13 @@ func expiredPage(t *testing.T, browser context.Context) {
 	p.click("#allow")
 	p.see("no longer valid")
 	p.shoot("expired")
-	cancel() // no answer will come
+	cancel() // no response will arrive
 	if r := <-done; r.err == nil {
-		t.Error("there is a connection without a login")
+		t.Error("Connect succeeded without a login")
 	}
 }
 
-// forgetful is a store in which the interactions expire when the test wants it.
+// forgetful is a store whose interactions expire when the test sets it.
 type forgetful struct {
 	authserver.Store
 	forgets atomic.Bool
@@ -252,7 +252,7 @@ func (s *forgetful) Update(ctx context.Context, kind, key string, change func(ol
 	return s.Store.Update(ctx, kind, key, change)
 }
 
-// strayAnswer brings answers to the client that are not those of its login.
+// strayAnswer sends authorization responses to the client that do not belong to its login.
 func strayAnswer(t *testing.T, browser context.Context) {
 	h := openHouse(t, nil)
 	page, done := newDesk(h).connect(within(t, time.Minute), t)
@@ -263,12 +263,12 @@ func strayAnswer(t *testing.T, browser context.Context) {
 	stranger.shoot("client-stray")
 	p := newTab(t, browser)
 	p.open(page)
-	p.click("#deny") // the login goes on: it was not ended by the stranger
+	p.click("#deny") // the login continues: the foreign response did not end it
 	p.see("You are not logged in")
 	wantDenied(t, (<-done).err)
 }
 
-// delegating opens a house whose users come from an OpenID provider.
+// delegating opens a house whose users log in at an OpenID provider.
 func delegating(t *testing.T, secret string) (*house, *provider) {
 	t.Helper()
 	var idp *provider
@@ -281,7 +281,7 @@ func delegating(t *testing.T, secret string) (*house, *provider) {
 			ID: "idp", Name: "Example accounts", Issuer: idp.issuer, ClientID: "house", ClientSecret: secret,
 			Scopes:     []string{"openid", "profile", "email", "offline_access"},
 			Parameters: map[string]string{"prompt": "consent"}, // without it OpenID providers grant no offline_access
-			CheckEvery: time.Nanosecond,                        // whatever is revoked there ends here at once
+			CheckEvery: time.Nanosecond,                        // a revocation at the provider takes effect immediately
 		}}}))(t)
 	})
 	return h, idp
@@ -300,7 +300,7 @@ func thirdParty(t *testing.T, browser context.Context) {
 	p.see("Next you log in with Example accounts.")
 	p.shoot("third-party-consent")
 	if events := idp.events(t); len(events) > 0 {
-		t.Errorf("before the consent the provider was asked: %q", events)
+		t.Errorf("the provider got requests before the consent: %q", events)
 	}
 	p.click("#allow")
 	p.loginAtProvider(idp, "grace")
@@ -309,9 +309,9 @@ func thirdParty(t *testing.T, browser context.Context) {
 	who := asCaller(t, must(mcp.CallTool[string](ctx, c, "who_am_i", nil))(t))
 	equal(t, "subject", who.Subject, "idp|grace")
 	equal(t, "issuer", who.Issuer, h.issuer)
-	equal(t, "name", who.Claims["name"], "grace Example") // which the provider tells at its userinfo endpoint alone
+	equal(t, "name", who.Claims["name"], "grace Example") // which only the userinfo endpoint of the provider returns
 	equal(t, "email", who.Claims["email"], "grace@example.com")
-	// What the user takes back there ends here, and the client asks anew.
+	// A revocation at the provider invalidates our tokens, and the client logs in again.
 	idp.revoke(t)
 	again := make(chan error, 1)
 	go func() {
@@ -326,7 +326,7 @@ func thirdParty(t *testing.T, browser context.Context) {
 	if err := <-again; err != nil {
 		t.Errorf("after the second login: %v", err)
 	}
-	// What the client gives back here ends there.
+	// A logout of the client revokes the tokens of the provider.
 	before := len(idp.events(t))
 	if err := oauthclient.NewTransport(h.endpoint, &oauthclient.TransportOptions{Store: d.store, Logger: logger(t)}).Logout(ctx); err != nil {
 		t.Errorf("Logout: %v", err)
@@ -336,12 +336,12 @@ func thirdParty(t *testing.T, browser context.Context) {
 	}
 }
 
-// onProvider is true where the tab shows a page of the provider.
+// onProvider is a script that is true while the tab shows a page of the provider.
 func onProvider(idp *provider) string {
 	return `location.origin === "` + idp.issuer + `" && document.readyState === "complete" && document.querySelector("button[type=submit]") !== null`
 }
 
-// loginAtProvider goes through the two pages of the provider.
+// loginAtProvider completes the two pages of the provider.
 func (p *tab) loginAtProvider(idp *provider, name string) {
 	p.t.Helper()
 	p.await("the provider's login", onProvider(idp)+` && document.querySelector("[name=login]") !== null`)
@@ -364,8 +364,8 @@ func thirdPartyRefuses(t *testing.T, browser context.Context) {
 	wantDenied(t, (<-done).err)
 }
 
-// capturedUpstream is the confused deputy: an attacker consents for a client of his, keeps the page of the provider that he
-// is sent to, and has somebody else open it, who is logged in there.
+// capturedUpstream is the confused deputy attack: an attacker consents for his own client, keeps
+// the URL of the provider from the redirect, and has a victim open it who is logged in there.
 func capturedUpstream(t *testing.T, browser context.Context) {
 	ctx, cancel := context.WithCancel(within(t, time.Minute))
 	h, idp := delegating(t, upstreamSecret)

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// TestOfficialClientsLogInToDemo has the official clients log in to the server that everybody can start.
+// TestOfficialClientsLogInToDemo logs in to the demo server with the official clients.
 func TestOfficialClientsLogInToDemo(t *testing.T) {
 	needNode(t)
 	patchbay := build(t, "..", "./cmd/patchbay")
@@ -33,7 +33,8 @@ func TestOfficialClientsLogInToDemo(t *testing.T) {
 	}
 }
 
-// TestCommandLogsIn has the command line log in to a server that the official TypeScript SDK protects.
+// TestCommandLogsIn logs in with the command line to a server that the official TypeScript SDK
+// protects.
 func TestCommandLogsIn(t *testing.T) {
 	server := exec.Command(needNode(t), "peers/typescript/server.mjs")
 	server.Stderr = t.Output()
@@ -76,7 +77,7 @@ func TestCommandLogsIn(t *testing.T) {
 	}
 }
 
-// visitPages visits every page that a program asks its user to open.
+// visitPages visits every URL that a program prints for its user.
 func visitPages(ctx context.Context, t *testing.T, p *person, lines *bufio.Scanner) {
 	t.Helper()
 	for lines.Scan() {
@@ -89,7 +90,7 @@ func visitPages(ctx context.Context, t *testing.T, p *person, lines *bufio.Scann
 	}
 }
 
-// atHome is an environment in which nothing is remembered from elsewhere.
+// atHome returns an environment with empty state directories.
 func atHome(t *testing.T) []string {
 	t.Helper()
 	home := t.TempDir()

@@ -17,10 +17,10 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// A loginSeen is what clients/login.mjs prints.
+// A loginSeen is the output of clients/login.mjs.
 type loginSeen struct {
 	Visits     []string // the scopes of each
-	Saved      int      // how often tokens came
+	Saved      int      // number of times tokens were saved
 	Issuer     string
 	Registered bool
 	Tools      []string
@@ -31,7 +31,8 @@ type loginSeen struct {
 	Rotated    bool
 }
 
-// TestOfficialClientsLogIn has the official TypeScript clients register, log in, step up and renew, at a server of ours.
+// TestOfficialClientsLogIn runs registration, login, step-up and refresh of the official TypeScript
+// clients against our server.
 func TestOfficialClientsLogIn(t *testing.T) {
 	needNode(t)
 	for _, name := range []string{"login_session.mjs", "login_modern.mjs"} {
@@ -51,7 +52,7 @@ func TestOfficialClientsLogIn(t *testing.T) {
 			equal(t, "renewed", seen.Renewed, seen.Stepped)
 			equal(t, "rotated", seen.Rotated, true)
 			if seen.Saved < 3 {
-				t.Errorf("tokens came %d times, want those of two logins and a renewal", seen.Saved)
+				t.Errorf("tokens were saved %d times, want two logins and a refresh", seen.Saved)
 			}
 		})
 	}
@@ -67,7 +68,7 @@ func checkCaller(t *testing.T, what string, c caller, h *house, scopes ...string
 	}
 }
 
-// playLogin runs a script that wants pages visited.
+// playLogin runs a script and visits the pages that it prints.
 func playLogin(t *testing.T, p *person, args ...string) loginSeen {
 	t.Helper()
 	ctx := within(t, 40*time.Second)
@@ -96,14 +97,14 @@ func playLogin(t *testing.T, p *person, args ...string) loginSeen {
 	return seen
 }
 
-// TestGoSDKClientLogsIn has the client of the official Go SDK do the same.
+// TestGoSDKClientLogsIn does the same with the client of the official Go SDK.
 func TestGoSDKClientLogsIn(t *testing.T) {
 	ctx := within(t, time.Minute)
 	h := openHouse(t, nil)
 	p := newPerson(t)
 	var asked []string
 	var held *expiring
-	const callback = "http://127.0.0.1:47999/callback" // nobody listens there: the answer is taken from the redirect
+	const callback = "http://127.0.0.1:47999/callback" // no server listens there: the response is read from the redirect
 	handler := must(auth.NewAuthorizationCodeHandler(&auth.AuthorizationCodeHandlerConfig{
 		DynamicClientRegistrationConfig: &auth.DynamicClientRegistrationConfig{Metadata: &oauthex.ClientRegistrationMetadata{
 			ClientName: "Go SDK client", RedirectURIs: []string{callback}, TokenEndpointAuthMethod: "none",
@@ -142,7 +143,7 @@ func TestGoSDKClientLogsIn(t *testing.T) {
 	equal(t, "scopes asked for", len(asked), 2)
 }
 
-// asCaller reads what who_am_i told.
+// asCaller decodes the result of who_am_i.
 func asCaller(t *testing.T, text string) (c caller) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
@@ -151,7 +152,7 @@ func asCaller(t *testing.T, text string) (c caller) {
 	return c
 }
 
-// expiring is a source of tokens that expire when the test wants it.
+// expiring is a source of tokens that expire when the test sets it.
 type expiring struct {
 	ctx    context.Context
 	config *oauth2.Config

@@ -14,19 +14,20 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-// Who may log in where logins are of our own.
+// The user and password of our own login form.
 const (
 	demoUser     = "ada"
 	demoPassword = "correct horse battery staple"
 )
 
-// A house is an MCP server that is protected by an authorization server of its own, each at an origin of its own.
+// A house is an MCP server with its own authorization server, each at its own origin.
 type house struct {
 	issuer, endpoint string
 	authserver       *authserver.Server
 }
 
-// openHouse opens one until the test ends. Users log in by a form of our own, unless change has it otherwise.
+// openHouse opens a house until the test ends. Users log in at our own form unless change replaces
+// it.
 func openHouse(t *testing.T, change func(o *authserver.Options)) *house {
 	t.Helper()
 	atAS, atRS := listen(t), listen(t)
@@ -50,7 +51,7 @@ func openHouse(t *testing.T, change func(o *authserver.Options)) *house {
 	return h
 }
 
-// notesAt is the resource of a server, as its users see it.
+// notesAt returns the resource of a server with the name shown to users.
 func notesAt(endpoint string) authserver.Resource {
 	return authserver.Resource{URL: endpoint, Name: "Notes", Scopes: []authserver.Scope{
 		{Name: "mcp:read", Description: "Read your notes"},
@@ -63,10 +64,10 @@ func listen(t *testing.T) net.Listener {
 	return must(net.Listen("tcp", "127.0.0.1:0"))(t)
 }
 
-// endpointAt is the URL of an MCP server on a listener.
+// endpointAt returns the URL of an MCP server on a listener.
 func endpointAt(l net.Listener) string { return "http://" + l.Addr().String() + "/mcp" }
 
-// passwords is our own login form, with one user.
+// passwords returns our own login form, with one user.
 func passwords(t *testing.T) authserver.Login {
 	t.Helper()
 	hash := must(authserver.HashPassword(demoPassword))(t)
@@ -101,17 +102,18 @@ func serveMCP(t *testing.T, l net.Listener, s *mcp.Server, middleware ...func(ht
 	})
 }
 
-// A caller is what who_am_i tells.
+// A caller is the result of who_am_i.
 type caller struct {
 	Issuer  string         `json:"issuer,omitempty"`
 	Subject string         `json:"subject,omitempty"`
-	User    string         `json:"user,omitempty"` // the subject in the words of patchbay serve
+	User    string         `json:"user,omitempty"` // the member name of the subject in patchbay serve
 	Client  string         `json:"client,omitempty"`
 	Scopes  []string       `json:"scopes"`
 	Claims  map[string]any `json:"claims,omitempty"`
 }
 
-// newNotes is a server that tells who calls, and has a tool that needs more than to be let in.
+// newNotes returns a server with a tool that returns the caller and a tool that requires a further
+// scope.
 func newNotes() *mcp.Server {
 	s := mcp.NewServer("notes", "1.0.0", &mcp.ServerOptions{Middleware: []mcp.Middleware{
 		oauth.RequireScopes(&oauth.ScopeRules{Tools: map[string]oauth.Scopes{"write": oauth.AllOf("mcp:write")}}),

@@ -8,12 +8,12 @@ import (
 	"testing"
 )
 
-// A provider is an OpenID provider in a process of its own: the certified one of idp/provider.mjs.
+// A provider is an OpenID provider in its own process: the certified one of idp/provider.mjs.
 type provider struct {
 	issuer string
 }
 
-// A providerClient is a client that the provider knows, as in its configuration.
+// A providerClient is a client in the configuration of the provider.
 type providerClient struct {
 	ID           string   `json:"client_id"`
 	Secret       string   `json:"client_secret,omitempty"`
@@ -23,13 +23,13 @@ type providerClient struct {
 	AuthMethod   string   `json:"token_endpoint_auth_method"`
 }
 
-// A providerConfig is what the provider is started with.
+// A providerConfig is the configuration of the provider.
 type providerConfig struct {
 	Clients       []providerClient `json:"clients"`
 	AlwaysRefresh bool             `json:"alwaysRefresh,omitempty"` // refresh tokens without offline_access
 }
 
-// startProvider starts one until the test ends.
+// startProvider starts a provider until the test ends.
 func startProvider(t *testing.T, c providerConfig) *provider {
 	t.Helper()
 	config := must(json.Marshal(c))(t)
@@ -38,17 +38,17 @@ func startProvider(t *testing.T, c providerConfig) *provider {
 	return &provider{startPeer(t, cmd)}
 }
 
-// revoke takes back everything that users have granted.
+// revoke revokes all grants of the users.
 func (p *provider) revoke(t *testing.T) {
 	t.Helper()
 	res := must(http.Post(p.issuer+"/test/revoke", "", nil))(t)
 	defer func() { _ = res.Body.Close() }()
 	if res.StatusCode != http.StatusOK {
-		t.Fatalf("the provider revokes nothing: %s", res.Status)
+		t.Fatalf("the revocation request failed: %s", res.Status)
 	}
 }
 
-// events returns what the provider has done.
+// events returns the event log of the provider.
 func (p *provider) events(t *testing.T) (events []string) {
 	t.Helper()
 	res := must(http.Get(p.issuer + "/test/events"))(t)

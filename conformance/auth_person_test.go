@@ -15,8 +15,8 @@ import (
 	"golang.org/x/net/html"
 )
 
-// A person is who logs in where no browser has to be: it opens a page, fills in its forms and presses its buttons, until there
-// is nothing left to press.
+// A person logs in without a browser. It opens a page, fills in its forms and submits them until a
+// page has no further form.
 type person struct {
 	name, password string
 	client         *http.Client
@@ -28,10 +28,11 @@ func newPerson(t *testing.T) *person {
 	return &person{name: demoUser, password: demoPassword, client: &http.Client{Jar: jar}}
 }
 
-// mostPages is how many pages a login may have: our consent and login, those of a provider, and the client's.
+// mostPages is the maximum number of pages of a login: our consent and login, those of a provider,
+// and the client's.
 const mostPages = 10
 
-// visit opens a page and gives the text of the last one that it comes to.
+// visit opens a page, follows the login and returns the text of the last page.
 func (p *person) visit(ctx context.Context, page string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, page, nil)
 	if err != nil {
@@ -73,7 +74,7 @@ func (p *person) load(req *http.Request) (text string, at *url.URL, err error) {
 	return string(body), res.Request.URL, nil
 }
 
-// submit fills a form in.
+// submit fills in a form and submits it.
 func (p *person) submit(ctx context.Context, form *html.Node, at *url.URL) (*http.Request, error) {
 	values := url.Values{}
 	pressed := false
@@ -128,7 +129,8 @@ func attribute(n *html.Node, name string) string {
 	return ""
 }
 
-// authorize visits a page and gives the answer that the browser would bring to the callback.
+// authorize visits a page and returns the authorization response that a browser would send to the
+// callback.
 func (p *person) authorize(ctx context.Context, page, callback string) (url.Values, error) {
 	arrived := &atCallback{callback: callback}
 	browser := *p.client
@@ -140,7 +142,7 @@ func (p *person) authorize(ctx context.Context, page, callback string) (url.Valu
 	return arrived.answer, nil
 }
 
-// atCallback takes the answer to a client from the redirect that brings it.
+// atCallback returns the authorization response from the redirect to the callback.
 type atCallback struct {
 	callback string
 	answer   url.Values

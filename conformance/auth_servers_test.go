@@ -27,7 +27,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// A signIn is a client of ours that has a person who logs in.
+// A signIn is our client with a person who logs in.
 type signIn struct {
 	person *person
 	store  oauthclient.Store
@@ -37,7 +37,8 @@ type signIn struct {
 	asked []string // the scopes of every login
 }
 
-// unusedCallback is where the answers come to; nobody listens there, since they are taken from the redirect.
+// unusedCallback is the redirect URI. No server listens there, since the response is read from the
+// redirect.
 const unusedCallback = "http://127.0.0.1:47998/callback"
 
 func newSignIn(t *testing.T) *signIn {
@@ -45,7 +46,7 @@ func newSignIn(t *testing.T) *signIn {
 	return &signIn{person: newPerson(t), store: oauthclient.NewMemoryStore()}
 }
 
-// transport returns one that asks the person whenever a login is needed.
+// transport returns a transport whose logins are completed by the person.
 func (s *signIn) transport(t *testing.T, endpoint string) *oauthclient.Transport {
 	t.Helper()
 	return oauthclient.NewTransport(endpoint, &oauthclient.TransportOptions{
@@ -70,15 +71,15 @@ func (s *signIn) connect(ctx context.Context, t *testing.T, endpoint string) *mc
 	return dial(ctx, t, mcphttp.NewTransport(endpoint, &mcphttp.TransportOptions{Client: client, Logger: logger(t)}), nil)
 }
 
-// A protectedPeer is a server that somebody else's SDK protects.
+// A protectedPeer is a server that another SDK protects.
 type protectedPeer struct {
 	endpoint string
 	issuer   string
-	// forget makes the access tokens that were given out useless.
+	// forget invalidates the issued access tokens.
 	forget func(t *testing.T)
 }
 
-// logIn does with a server what clients do: log in, call, step up, renew, and log out.
+// logIn runs the client operations against a server: login, call, step-up, refresh, and logout.
 func (p protectedPeer) logIn(t *testing.T, s *signIn) {
 	ctx := within(t, time.Minute)
 	c := s.connect(ctx, t, p.endpoint)
@@ -98,7 +99,7 @@ func (p protectedPeer) logIn(t *testing.T, s *signIn) {
 		must(mcp.CallTool[string](ctx, c, "write", nil))(t)
 		equal(t, "logins after a renewal", len(s.asked), logins)
 	}
-	// Another process, which has the same store, asks nobody.
+	// Another process with the same store needs no login.
 	second := s.connect(ctx, t, p.endpoint)
 	must(mcp.CallTool[string](ctx, second, "write", nil))(t)
 	equal(t, "logins of the second client", len(s.asked), logins)
@@ -106,12 +107,12 @@ func (p protectedPeer) logIn(t *testing.T, s *signIn) {
 		t.Errorf("Logout: %v", err)
 	}
 	if after := must(s.transport(t, p.endpoint).Status(ctx))(t); after != nil {
-		t.Errorf("after the logout there are tokens of %s", after.Issuer)
+		t.Errorf("after the logout the store still has tokens of %s", after.Issuer)
 	}
 }
 
-// TestLogInToTypeScriptServer logs in to a server that the official TypeScript SDK protects, and whose authorization
-// server is that SDK's, too.
+// TestLogInToTypeScriptServer logs in to a server that the official TypeScript SDK protects. Its
+// authorization server is also of that SDK.
 func TestLogInToTypeScriptServer(t *testing.T) {
 	cmd := exec.Command(needNode(t), "peers/typescript/server.mjs")
 	cmd.Stderr = t.Output()
@@ -123,9 +124,9 @@ func TestLogInToTypeScriptServer(t *testing.T) {
 	}}.logIn(t, newSignIn(t))
 }
 
-// TestLogInToGoSDKServer logs in to a server that the official Go SDK protects. Its authorization server is ours in one
-// case and an OpenID provider in the other. The middleware of that SDK refuses for want of a scope with a challenge that has
-// no error.
+// TestLogInToGoSDKServer logs in to a server that the official Go SDK protects. Its authorization
+// server is ours in one case and an OpenID provider in the other. When a scope is missing, the
+// middleware of that SDK sends a challenge without an error parameter.
 func TestLogInToGoSDKServer(t *testing.T) {
 	t.Run("our authorization server", func(t *testing.T) {
 		l := listen(t)
@@ -144,7 +145,7 @@ func TestLogInToGoSDKServer(t *testing.T) {
 	})
 }
 
-// startGoSDK serves with the official Go SDK, protected by its middleware.
+// startGoSDK starts a server of the official Go SDK, protected by its middleware.
 func startGoSDK(t *testing.T, l net.Listener, issuer string) {
 	t.Helper()
 	origin, endpoint := "http://"+l.Addr().String(), endpointAt(l)
@@ -179,7 +180,8 @@ func startGoSDK(t *testing.T, l net.Listener, issuer string) {
 		Resource: endpoint, AuthorizationServers: []string{issuer}, ScopesSupported: []string{"mcp:read", "mcp:write"},
 	}))
 	mux.HandleFunc("/mcp", func(w http.ResponseWriter, r *http.Request) {
-		// The SDK judges whole requests: who needs more for one tool looks into them.
+		// The SDK checks scopes for whole requests. A scope for one tool requires decoding the
+		// body.
 		body, _ := io.ReadAll(r.Body)
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		if bytes.Contains(body, []byte(`"name":"write"`)) {

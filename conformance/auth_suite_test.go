@@ -12,8 +12,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-// TestAuthorizationServerConformance runs the suite for authorization servers against ours, also without naming the
-// resource, as clients of 2025-03-26 do. The suite never shows a secret to a server that takes clients without one.
+// TestAuthorizationServerConformance runs the suite for authorization servers against ours, also
+// without the resource parameter, as clients of 2025-03-26 do. The suite never sends a client
+// secret to a server that accepts public clients.
 func TestAuthorizationServerConformance(t *testing.T) {
 	needNode(t)
 	h := openHouse(t, func(o *authserver.Options) {
@@ -32,7 +33,7 @@ func TestAuthorizationServerConformance(t *testing.T) {
 	}
 }
 
-// runAuthorizationSuite runs both scenarios and visits the page that the suite prints.
+// runAuthorizationSuite runs both scenarios and visits the URL that the suite prints.
 func runAuthorizationSuite(t *testing.T, p *person, args []string) {
 	ctx := within(t, time.Minute)
 	results := t.TempDir()

@@ -16,7 +16,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// needBrowser returns the path of a Chromium, and skips the test where there is none. In CI that is a failure.
+// needBrowser returns the path of Chromium. Without Chromium it skips the test, or fails it in CI.
 func needBrowser(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
@@ -25,22 +25,22 @@ func needBrowser(t *testing.T) string {
 		}
 	}
 	if os.Getenv("CI") != "" {
-		t.Fatal("there is no Chromium: apt-get install chromium")
+		t.Fatal("Chromium is not installed: apt-get install chromium")
 	}
-	t.Skip("there is no Chromium: the pages of a login are not looked at; conformance/run installs it")
+	t.Skip("Chromium is not installed, so the login pages are not tested; conformance/run installs it")
 	return ""
 }
 
-// startBrowser starts Chromium and gives a context in which tabs are opened; it ends with the test.
+// startBrowser starts Chromium until the test ends and returns a context for opening tabs.
 func startBrowser(t *testing.T) context.Context {
 	t.Helper()
 	flags := []chromedp.ExecAllocatorOption{
 		chromedp.ExecPath(needBrowser(t)),
 		chromedp.UserDataDir(t.TempDir()),
-		chromedp.WSURLReadTimeout(time.Minute), // a machine that does much else starts it slowly
+		chromedp.WSURLReadTimeout(time.Minute), // it starts slowly on a busy machine
 		chromedp.Flag("headless", true),
 		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun,
-		// Nothing but what the tests serve is there to be reached.
+		// Only the servers of the tests are reachable.
 		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND , EXCLUDE localhost , EXCLUDE 127.0.0.1"),
 	}
 	for _, flag := range []string{"disable-quic", "disable-background-networking", "disable-component-update", "disable-sync", "disable-dev-shm-usage", "hide-scrollbars"} {
@@ -58,7 +58,7 @@ func startBrowser(t *testing.T) context.Context {
 	return browser
 }
 
-// A tab is a page in a browser profile of its own: it shares cookies with no other one.
+// A tab is a page in its own browser profile. It shares no cookies with other tabs.
 type tab struct {
 	t   *testing.T
 	ctx context.Context
@@ -92,26 +92,26 @@ func (p *tab) open(url string) {
 	p.do("open "+url, chromedp.Navigate(url))
 }
 
-// click presses what a selector names.
+// click clicks the element that a selector matches.
 func (p *tab) click(selector string) {
 	p.t.Helper()
 	p.do("click "+selector, chromedp.Click(chromedp.CSS(selector)))
 }
 
-// enter types into a field as a person does.
+// enter types into a field with key events.
 func (p *tab) enter(selector, value string) {
 	p.t.Helper()
 	p.do("enter "+selector, chromedp.Clear(chromedp.CSS(selector)), chromedp.SendKeys(chromedp.CSS(selector), value))
 }
 
-// see waits until the page shows a text, whatever its case.
+// see waits until the page shows a text, ignoring case.
 func (p *tab) see(text string) {
 	p.t.Helper()
 	p.await("see "+text, fmt.Sprintf(`document.readyState === "complete" && document.body.innerText.toLowerCase().includes(%s)`,
 		strconv.Quote(strings.ToLower(text))))
 }
 
-// await waits until a script is true, over any number of pages.
+// await waits until a script evaluates to true, across navigations.
 func (p *tab) await(what, script string) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, 20*time.Second)
@@ -119,19 +119,19 @@ func (p *tab) await(what, script string) {
 	again := time.NewTicker(50 * time.Millisecond)
 	defer again.Stop()
 	for {
-		// An error is a page that is being left.
+		// An error means that the page is being unloaded.
 		if yes, err := chromedp.Run(ctx, chromedp.Evaluate[bool](script)); err == nil && yes {
 			return
 		}
 		select {
 		case <-ctx.Done():
-			p.t.Fatalf("%s: never\nat %s\n%s", what, p.location(), p.text())
+			p.t.Fatalf("%s: timeout\nat %s\n%s", what, p.location(), p.text())
 		case <-again.C:
 		}
 	}
 }
 
-// location and text are for messages, too: what goes wrong is what they give.
+// location and text are also used in failure messages, so they return an error as text.
 func (p *tab) location() string { return p.read(chromedp.Location()) }
 
 func (p *tab) text() string { return p.read(chromedp.Evaluate[string](`document.body.innerText`)) }
@@ -144,7 +144,7 @@ func (p *tab) read(what chromedp.Action[string]) string {
 	return text
 }
 
-// A screen is what a picture is taken of.
+// A screen is a viewport and color scheme for screenshots.
 type screen struct {
 	name          string
 	width, height int64
@@ -161,7 +161,8 @@ var (
 	}
 )
 
-// shoot takes pictures of the page, on a wide screen and a phone, light and dark, and leaves it as it was.
+// shoot takes screenshots of the page on a wide screen and a phone, light and dark, and restores
+// the viewport.
 func (p *tab) shoot(name string) {
 	p.t.Helper()
 	dir := os.Getenv("PATCHBAY_SCREENSHOTS")
@@ -178,7 +179,7 @@ func (p *tab) shoot(name string) {
 			})
 		sideways := chromedp.Evaluate[bool](`document.documentElement.scrollWidth > document.documentElement.clientWidth`)
 		if must(chromedp.Run(p.ctx, sideways))(p.t) {
-			p.t.Errorf("%s has to be scrolled sideways on a %s", name, s.name)
+			p.t.Errorf("%s scrolls horizontally on a %s", name, s.name)
 		}
 		picture := must(chromedp.Run(p.ctx, chromedp.FullScreenshot(100)))(p.t)
 		if err := os.WriteFile(filepath.Join(dir, name+"-"+s.name+".png"), picture, 0o600); err != nil {
@@ -194,7 +195,7 @@ var theForm = chromedp.Evaluate[string](`(() => {
 	return form.action + "?" + new URLSearchParams(new FormData(form));
 })()`)
 
-// submit sends a form as theForm gave it, from the page that is shown.
+// submit sends a form that theForm returned, from the current page.
 func (p *tab) submit(form, button string) {
 	p.t.Helper()
 	p.do("send a form", chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`(() => {

@@ -14,7 +14,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// A host is who uses the client: its user, its model, and what they were told.
+// A host is the user and the model of the client. It records the messages that they received.
 type host struct {
 	mu      sync.Mutex
 	visited []string
@@ -23,7 +23,8 @@ type host struct {
 
 func newHost() *host { return &host{logs: make(chan string, 1000)} }
 
-// options returns a client that can be asked everything, and always agrees.
+// options returns the options of a client that supports every request of a server and always
+// accepts.
 func (h *host) options(t *testing.T, revision string) *mcp.ClientOptions {
 	return &mcp.ClientOptions{
 		Info:     mcp.Implementation{Name: "patchbay-interop", Version: "1.0.0"},
@@ -53,7 +54,7 @@ func (h *host) options(t *testing.T, revision string) *mcp.ClientOptions {
 	}
 }
 
-// logger puts what goes wrong, and what is odd, into the output of the test.
+// logger writes errors and warnings to the output of the test.
 func logger(t *testing.T) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
@@ -72,7 +73,7 @@ func overStdio(name string, args ...string) func(t *testing.T) mcp.Transport {
 	}
 }
 
-// pages returns what the user was asked to visit.
+// pages returns the URLs that the user was asked to visit.
 func (h *host) pages() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -89,13 +90,13 @@ func (h *host) logged(ctx context.Context, t *testing.T, text string) {
 				return
 			}
 		case <-ctx.Done():
-			t.Errorf("the log message %q has not come", text)
+			t.Errorf("log message %q did not arrive", text)
 			return
 		}
 	}
 }
 
-// dial connects, and closes in the end, which has to go well.
+// dial connects, and closes the client at the end of the test. Both must succeed.
 func dial(ctx context.Context, t *testing.T, transport mcp.Transport, opts *mcp.ClientOptions) *mcp.Client {
 	t.Helper()
 	c, err := mcp.Connect(ctx, transport, opts)
@@ -110,14 +111,14 @@ func dial(ctx context.Context, t *testing.T, transport mcp.Transport, opts *mcp.
 	return c
 }
 
-// within bounds a test of one server.
+// within returns a context with the time limit of a test of one server.
 func within(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// must returns a value and ends the test if there is none.
+// must returns the value, or fails the test on an error.
 func must[V any](v V, err error) func(t *testing.T) V {
 	return func(t *testing.T) V {
 		t.Helper()
@@ -128,7 +129,7 @@ func must[V any](v V, err error) func(t *testing.T) V {
 	}
 }
 
-// names drains a list.
+// names returns the names of all items of a list.
 func names[V any](t *testing.T, list func(func(*V, error) bool), name func(*V) string) []string {
 	t.Helper()
 	var all []string

@@ -16,12 +16,12 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A peer is a way to reach a server of another SDK, and what works there.
+// A peer is a server of another SDK over one transport, and its abilities.
 type peer struct {
 	name     string
-	path     string // of the URL; none for stdio
+	path     string // of the URL; empty for stdio
 	pin      string
-	revision string // that has to be spoken
+	revision string // that must be negotiated
 	able     ability
 }
 
@@ -29,17 +29,18 @@ type peer struct {
 type ability uint8
 
 const (
-	asks    ability = 1 << iota // asks its client for something
+	asks    ability = 1 << iota // sends requests to its client
 	logs                        // sends log messages
-	notes                       // sends all notes of progress, in order and before the answer
-	cancels                     // hears of a cancellation
-	updates                     // tells of resources that have other contents
-	changes                     // tells of lists that have changed
+	notes                       // sends all progress notifications, in order and before the response
+	cancels                     // handles a cancellation
+	updates                     // notifies of updated resources
+	changes                     // notifies of changed lists
 
 	everyAbility = asks | logs | notes | cancels | updates | changes
 )
 
-// goSDK is the official SDK. What it lacks is by the revision or by being without sessions.
+// goSDK is the official SDK. Abilities are missing because of the revision or because the transport
+// is stateless.
 var goSDK = []peer{
 	{"stdio", "", "", "2026-07-28", everyAbility},
 	{"stdio 2025-11-25", "", "2025-11-25", "2025-11-25", everyAbility},
@@ -51,8 +52,8 @@ var goSDK = []peer{
 	{"HTTP+SSE", "/sse", "", "2025-11-25", everyAbility},
 }
 
-// mcpGo is the other one. Its notifications race with its answers, it tells of resources only who has a session, on stdio it
-// does not say which subscription it is about, and over HTTP+SSE it asks nothing.
+// mcpGo is mcp-go. Its notifications race with its responses. It sends resource updates only to
+// sessions, omits the subscription id on stdio, and sends no requests over HTTP+SSE.
 var mcpGo = []peer{
 	{"stdio", "", "", "2026-07-28", asks | logs | cancels},
 	{"stdio 2025-11-25", "", "2025-11-25", "2025-11-25", everyAbility &^ notes},
@@ -65,7 +66,8 @@ var mcpGo = []peer{
 	{"HTTP+SSE", "/sse", "", "2025-11-25", everyAbility &^ notes &^ asks},
 }
 
-// TestPeers talks to servers of the other Go SDKs, in every way that they offer.
+// TestPeers tests our client against servers of the other Go SDKs, over every transport that they
+// support.
 func TestPeers(t *testing.T) {
 	for _, sdk := range []struct {
 		name  string
@@ -164,7 +166,7 @@ func usePeerData(ctx context.Context, t *testing.T, c *mcp.Client) {
 	}
 }
 
-// answerPeer calls the tools that ask for something.
+// answerPeer calls the tools that send requests to the client.
 func answerPeer(ctx context.Context, t *testing.T, c *mcp.Client) {
 	t.Helper()
 	equal(t, "elicitation", must(mcp.CallTool[string](ctx, c, "greet", nil))(t), "Hello, Ada! (state)")
@@ -172,7 +174,7 @@ func answerPeer(ctx context.Context, t *testing.T, c *mcp.Client) {
 	equal(t, "roots", must(mcp.CallTool[string](ctx, c, "where", nil))(t), "file:///srv/area")
 }
 
-// cancelPeer cancels a call that has begun, and sees that the server stops.
+// cancelPeer cancels a running call and checks that the server stops.
 func cancelPeer(ctx context.Context, t *testing.T, c *mcp.Client) {
 	t.Helper()
 	waiting, cancel := context.WithCancel(ctx)
@@ -184,7 +186,7 @@ func cancelPeer(ctx context.Context, t *testing.T, c *mcp.Client) {
 	equal(t, "cancelled", must(mcp.CallTool[string](ctx, c, "cancelled", nil))(t), "yes")
 }
 
-// listen subscribes and has something change.
+// listen subscribes and triggers changes.
 func (p peer) listen(ctx context.Context, t *testing.T, c *mcp.Client) {
 	t.Helper()
 	var filter mcp.SubscriptionFilter
@@ -223,10 +225,11 @@ func (p peer) listen(ctx context.Context, t *testing.T, c *mcp.Client) {
 	equal(t, "events", got, want)
 }
 
-// TestKilledServer kills servers amid a call. The call fails as one that may have run, and the next one works.
+// TestKilledServer kills servers during a call. The call fails with an error that says that it may
+// have run, and the next call succeeds.
 func TestKilledServer(t *testing.T) {
 	if _, err := exec.LookPath("sh"); err != nil {
-		t.Skip("there is no shell to tell the process id")
+		t.Skip("needs a shell for the process id")
 	}
 	built := func(pkg string) func(t *testing.T) []string {
 		return func(t *testing.T) []string { return []string{build(t, ".", pkg)} }
@@ -269,10 +272,10 @@ func killAmid(t *testing.T, command []string, slow string, args any, revision st
 	_, err := c.CallTool(mcp.WithCallOptions(ctx, mcp.CallOptions{Progress: begun}), slow, args)
 	var failed *mcp.TransportError
 	if !errors.As(err, &failed) || !failed.MayHaveRun || !errors.Is(err, mcp.ErrClosed) {
-		t.Errorf("the call that was killed: %v", err)
+		t.Errorf("call of the killed server: %v", err)
 	}
 	if !killed {
-		t.Error("the call has not begun")
+		t.Error("the call did not start")
 	}
 	if tools := toolNames(ctx, t, c); !slices.Contains(tools, slow) {
 		t.Errorf("after a restart the tools are %q", tools)

@@ -24,7 +24,8 @@ const (
 	memory     = "node_modules/@modelcontextprotocol/server-memory/dist/index.js"
 )
 
-// TestEverything talks to the reference server that has everything, over each of its transports.
+// TestEverything tests our client against the reference server "everything", over each of its
+// transports.
 func TestEverything(t *testing.T) {
 	node := needNode(t)
 	for _, k := range []struct {
@@ -43,8 +44,8 @@ func TestEverything(t *testing.T) {
 	}
 }
 
-// startEverything starts the server on a port that was free a moment ago, and waits until it answers: it cannot choose
-// one itself.
+// startEverything starts the server on a port that was free before, since the server cannot choose
+// one, and waits until it responds.
 func startEverything(t *testing.T, node, transport string) string {
 	t.Helper()
 	free := must(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -95,7 +96,7 @@ func everythingTools(ctx context.Context, t *testing.T, c *mcp.Client) {
 		t.Errorf("get-resource-links: %v", links)
 	}
 	if r, err := c.CallTool(ctx, "get-sum", map[string]string{"a": "no number"}); err == nil && !r.IsError {
-		t.Errorf("wrong arguments: %v", r.Text())
+		t.Errorf("invalid arguments: %v", r.Text())
 	}
 	var progress []float64
 	long := mcp.WithCallOptions(ctx, mcp.CallOptions{Progress: func(u mcp.ProgressUpdate) { progress = append(progress, u.Progress / *u.Total) }})
@@ -105,11 +106,11 @@ func everythingTools(ctx context.Context, t *testing.T, c *mcp.Client) {
 	defer cancel()
 	cancelled = mcp.WithCallOptions(cancelled, mcp.CallOptions{Progress: func(mcp.ProgressUpdate) { cancel() }})
 	if _, err := c.CallTool(cancelled, "trigger-long-running-operation", map[string]int{"duration": 4, "steps": 40}); !errors.Is(err, context.Canceled) {
-		t.Errorf("a call that was cancelled: %v", err)
+		t.Errorf("cancelled call: %v", err)
 	}
 }
 
-// everythingQuestions has the server ask for everything that it can ask for.
+// everythingQuestions makes the server send every kind of request to the client.
 func everythingQuestions(ctx context.Context, t *testing.T, c *mcp.Client, h *host) {
 	t.Helper()
 	form := must(mcp.CallTool[string](ctx, c, "trigger-elicitation-request", nil))(t)
@@ -121,7 +122,7 @@ func everythingQuestions(ctx context.Context, t *testing.T, c *mcp.Client, h *ho
 	const page = "https://example.com/consent"
 	visit := must(mcp.CallTool[string](ctx, c, "trigger-url-elicitation", map[string]any{"url": page}))(t)
 	if !strings.Contains(visit, "accept") || !slices.Equal(h.pages(), []string{page}) {
-		t.Errorf("the visit of a page: %s, visited %q", visit, h.pages())
+		t.Errorf("elicitation by URL: %s, visited %q", visit, h.pages())
 	}
 	sampled := must(mcp.CallTool[string](ctx, c, "trigger-sampling-request", map[string]string{"prompt": "hello"}))(t)
 	if !strings.Contains(sampled, "a summary") {
@@ -179,14 +180,15 @@ func everythingChanges(ctx context.Context, t *testing.T, c *mcp.Client) {
 			must(c.CallTool(ctx, "toggle-subscriber-updates", nil))(t)
 		case mcp.EventResourceUpdated:
 			equal(t, "updated", e.URI, uri)
-			must(c.CallTool(ctx, "toggle-subscriber-updates", nil))(t) // its timer would keep the server from ending
+			must(c.CallTool(ctx, "toggle-subscriber-updates", nil))(t) // its timer would keep the server running
 			return
 		}
 	}
-	t.Error("there was no update")
+	t.Error("no update arrived")
 }
 
-// TestFilesystem has the reference server work in a folder, first one that it is started with, then a root.
+// TestFilesystem uses the reference server with a directory, first from its arguments and then from
+// a root.
 func TestFilesystem(t *testing.T) {
 	node := needNode(t)
 	ctx := within(t, time.Minute)
@@ -211,19 +213,19 @@ func TestFilesystem(t *testing.T) {
 	equal(t, "read", must(mcp.CallTool[content](ctx, c, "read_text_file", map[string]string{"path": file}))(t), content{"hé\nllo"})
 	var failed *mcp.ToolError
 	if _, err := mcp.CallTool[string](ctx, c, "read_text_file", map[string]string{"path": "/etc/passwd"}); !errors.As(err, &failed) {
-		t.Errorf("a file outside: %v", err)
+		t.Errorf("file outside the directory: %v", err)
 	}
 	root.Store(other)
 	if err := c.RootsChanged(ctx); err != nil {
 		t.Fatal(err)
 	}
-	// The server asks for the roots in its own time.
+	// The server requests the roots asynchronously.
 	for allowed := ""; !strings.Contains(allowed, other); {
 		allowed = must(mcp.CallTool[*mcp.CallToolResult](ctx, c, "list_allowed_directories", nil))(t).Text()
 	}
 }
 
-// TestMemory has the reference server keep a graph, over a restart too.
+// TestMemory stores a graph on the reference server and reads it after a restart.
 func TestMemory(t *testing.T) {
 	node := needNode(t)
 	ctx := within(t, time.Minute)

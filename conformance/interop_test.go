@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A seenByClient is what clients/exercise.mjs prints.
+// A seenByClient is the output of clients/exercise.mjs.
 type seenByClient struct {
 	Tools []string
 	Add   struct {
@@ -37,7 +37,7 @@ type seenByClient struct {
 	Updated   string
 }
 
-// TestOfficialClients runs what the official TypeScript clients do against `patchbay serve`, in both eras.
+// TestOfficialClients runs the official TypeScript clients against `patchbay serve`, in both eras.
 func TestOfficialClients(t *testing.T) {
 	needNode(t)
 	patchbay := build(t, "..", "./cmd/patchbay")

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestMain keeps the tests from what belongs to whoever runs them: every command that is started here inherits the
-// directory for what lasts.
+// TestMain isolates the tests from the state of the user: every command that is started here
+// inherits a temporary state directory.
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {

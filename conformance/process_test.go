@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// nodeBinary is the Node that package.json pins: the suites need 22 or later.
+// nodeBinary is the Node version that package.json pins: the suites need 22 or later.
 const nodeBinary = "node_modules/node/bin/node"
 
-// needNode skips the test where the npm packages are not installed. In CI that is a failure.
+// needNode skips the test if the npm packages are not installed, or fails it in CI.
 func needNode(t *testing.T) string {
 	t.Helper()
 	node, err := filepath.Abs(nodeBinary)
@@ -32,7 +32,7 @@ func needNode(t *testing.T) string {
 	return node
 }
 
-// build compiles a package of ours and gives the path of the binary.
+// build compiles one of our packages and returns the path of the binary.
 func build(t *testing.T, dir, pkg string) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), filepath.Base(pkg))
@@ -44,7 +44,7 @@ func build(t *testing.T, dir, pkg string) string {
 	return binary
 }
 
-// start runs a server of ours until the test ends and gives the first word of its output that is a URL.
+// start runs one of our servers until the test ends and returns the first URL in its output.
 func start(t *testing.T, command string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(command, args...)
@@ -52,13 +52,13 @@ func start(t *testing.T, command string, args ...string) string {
 	url, end := launch(t, cmd)
 	t.Cleanup(func() {
 		if err := end(); err != nil {
-			t.Errorf("the server did not end well: %v", err)
+			t.Errorf("the server exited with an error: %v", err)
 		}
 	})
 	return url
 }
 
-// startPeer is start for a server of others, which ends as it likes.
+// startPeer is like start, for a server of another project. It ignores the exit status.
 func startPeer(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()
 	url, end := launch(t, cmd)
@@ -66,8 +66,9 @@ func startPeer(t *testing.T, cmd *exec.Cmd) string {
 	return url
 }
 
-// launch starts a server and waits until it prints a URL, or that it listens on its port, on what is not redirected of its
-// output. end tells it to terminate and waits for it.
+// launch starts a server and waits until its output has a URL or a message that it listens on its
+// port. It reads the streams that are not redirected. end terminates the server and waits for its
+// exit.
 func launch(t *testing.T, cmd *exec.Cmd) (url string, end func() error) {
 	t.Helper()
 	out, err := cmd.StdoutPipe()
@@ -93,7 +94,7 @@ func launch(t *testing.T, cmd *exec.Cmd) (url string, end func() error) {
 			}
 		}
 	}
-	t.Fatalf("the server said nothing of where it listens: %v", end())
+	t.Fatalf("the server printed no address: %v", end())
 	return "", nil
 }
 
@@ -103,7 +104,7 @@ func drain(lines *bufio.Scanner) {
 	}
 }
 
-// node runs a script and gives what it printed.
+// node runs a script and returns its output.
 func node(t *testing.T, limit time.Duration, args ...string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)

@@ -1,5 +1,5 @@
-// Package conformance_test runs the official conformance suites against our servers and our client, and ours against the
-// clients and servers of others.
+// Package conformance_test runs the official conformance suites against our servers and our client.
+// It also tests our servers and client against the clients and servers of other projects.
 package conformance_test
 
 import (
@@ -20,15 +20,15 @@ const (
 	next     = "node_modules/conformance-next/dist/index.js"
 )
 
-// notPassed lists the scenarios that need not pass, each with the reason. One of them that passes fails the test, so
-// that the list stays true.
+// notPassed lists the scenarios that need not pass, each with the reason. A listed scenario that
+// passes fails the test, so that the list stays current.
 var notPassed = map[string]string{
 	"tasks-status-notifications": "the suite skips its one check whatever the server does: it would listen where these notifications are not sent",
 }
 
-// mismatched is what the client must refuse of the released suite.
+// mismatched lists the scenarios of the released suite that the client must reject.
 var mismatched = map[string]string{
-	"auth/2025-03-26-oauth-metadata-backcompat": "its metadata names another issuer than the one that it is for; the next suite has mended that",
+	"auth/2025-03-26-oauth-metadata-backcompat": "its metadata has a different issuer than the requested one; fixed in the next suite",
 }
 
 // A suiteRun is one run of a suite.
@@ -36,7 +36,7 @@ type suiteRun struct {
 	name  string
 	entry string
 	args  []string
-	want  int // scenarios that must pass; more may
+	want  int // minimum number of scenarios that must pass
 	// notPassed are further scenarios that need not pass in this run.
 	notPassed map[string]string
 }
@@ -62,8 +62,8 @@ func runSuite(t *testing.T, run suiteRun, url string) {
 	judge(t, run, readResults(t, results), out, err)
 }
 
-// TestClientConformance runs every suite with our client, which has to find out by itself what the servers speak, as in a
-// host. With -pin the suite tells it.
+// TestClientConformance runs every suite with our client, which negotiates the revision as in a
+// host. With -pin it uses the revision that the suite passes.
 func TestClientConformance(t *testing.T) {
 	needNode(t)
 	client := build(t, ".", "./client")
@@ -87,14 +87,14 @@ func runClientSuite(t *testing.T, run suiteRun) {
 	scenarios := readResults(t, results)
 	judge(t, run, scenarios, out, err)
 	for name, s := range scenarios {
-		// A suite does not look at how its clients end.
+		// A suite ignores the exit status of its clients.
 		if run.reasonFor(name) == "" && !strings.HasPrefix(s.stdout, "played "+name+" ") {
 			t.Errorf("%s: the client failed: %s%s", name, s.stdout, s.stderr)
 		}
 	}
 }
 
-// judge holds the results to what was expected.
+// judge compares the results with the expected ones.
 func judge(t *testing.T, run suiteRun, scenarios map[string]scenario, out string, runErr error) {
 	t.Helper()
 	if len(scenarios) == 0 {
@@ -104,7 +104,7 @@ func judge(t *testing.T, run suiteRun, scenarios map[string]scenario, out string
 	for name, s := range scenarios {
 		switch reason := run.reasonFor(name); {
 		case s.passed() && reason != "":
-			t.Errorf("%s passes: take it off the list (%s)", name, reason)
+			t.Errorf("%s passes: remove it from the list (%s)", name, reason)
 		case s.passed():
 			passed++
 		case reason == "":
@@ -117,7 +117,7 @@ func judge(t *testing.T, run suiteRun, scenarios map[string]scenario, out string
 	}
 }
 
-// reasonFor returns why a scenario need not pass, or nothing.
+// reasonFor returns the reason why a scenario need not pass, or an empty string.
 func (r suiteRun) reasonFor(scenario string) string {
 	for _, list := range []map[string]string{notPassed, r.notPassed} {
 		for pattern, reason := range list {
@@ -129,7 +129,7 @@ func (r suiteRun) reasonFor(scenario string) string {
 	return ""
 }
 
-// A scenario is what a suite wrote of one scenario.
+// A scenario is the result of one scenario.
 type scenario struct {
 	checks         []check
 	stdout, stderr string // of our client
@@ -139,7 +139,8 @@ type check struct {
 	ID, Status, Description, ErrorMessage string
 }
 
-// passed reports whether something was checked and nothing failed: a scenario that checked nothing has not passed.
+// passed reports whether the scenario has checks and none failed. A scenario without checks has not
+// passed.
 func (s scenario) passed() bool {
 	succeeded := false
 	for _, c := range s.checks {
@@ -147,7 +148,8 @@ func (s scenario) passed() bool {
 		case "FAILURE", "WARNING":
 			return false
 		case "SUCCESS":
-			// The suite checks every message of every scenario: that says nothing of the scenario itself.
+			// The suite checks every message of every scenario. These checks do not test the
+			// scenario itself.
 			succeeded = succeeded || c.ID != "wire-schema-valid"
 		}
 	}
@@ -165,7 +167,7 @@ func (s scenario) report() string {
 	return strings.Join(append(lines, s.stderr), "\n\t")
 }
 
-// resultDir is the folder that a suite writes for a scenario, whose name may have a slash in it.
+// resultDir matches the result directory of a scenario, whose name may contain a slash.
 var resultDir = regexp.MustCompile(`^(?:server-)?(.+)-\d{4}-\d\d-\d\dT[\d-]+Z$`)
 
 func readResults(t *testing.T, dir string) map[string]scenario {
@@ -179,7 +181,7 @@ func readResults(t *testing.T, dir string) map[string]scenario {
 		folder := path.Dir(name)
 		match := resultDir.FindStringSubmatch(folder)
 		if match == nil {
-			t.Errorf("cannot tell the scenario of %s", name)
+			t.Errorf("no scenario name in %q", name)
 			return nil
 		}
 		text, err := fs.ReadFile(results, name)
@@ -192,7 +194,7 @@ func readResults(t *testing.T, dir string) map[string]scenario {
 		}
 		s := scenarios[match[1]]
 		s.checks = append(s.checks, checks...)
-		// Only clients have these.
+		// Only client scenarios have these files.
 		stdout, _ := fs.ReadFile(results, path.Join(folder, "stdout.txt"))
 		stderr, _ := fs.ReadFile(results, path.Join(folder, "stderr.txt"))
 		s.stdout, s.stderr = string(stdout), string(stderr)

@@ -20,9 +20,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// The tasks of revision 2025-11-25, between us and the official TypeScript SDK.
+// Tasks of revision 2025-11-25 between our SDK and the official TypeScript SDK.
 
-// newTaskServer is what clients/tasks_2025.mjs talks to.
+// newTaskServer returns the server for clients/tasks_2025.mjs.
 func newTaskServer(t *testing.T) *mcp.Server {
 	s := mcp.NewServer("patchbay-tasks", "1.0.0", &mcp.ServerOptions{Logger: logger(t)})
 	m := tasks.NewServer(s, &tasks.Options{PollInterval: 50 * time.Millisecond, Logger: logger(t)})
@@ -93,13 +93,13 @@ func newTaskServer(t *testing.T) *mcp.Server {
 	return s
 }
 
-// taskServerOnStdio is set where this test binary is a server on its standard streams.
+// taskServerOnStdio is set when this test binary runs as a server on stdio.
 const taskServerOnStdio = "PATCHBAY_TEST_TASKS_STDIO"
 
 // TestTaskServerOnStdio is the server of the stdio test.
 func TestTaskServerOnStdio(t *testing.T) {
 	if os.Getenv(taskServerOnStdio) == "" {
-		t.Skip("it is a part of TestOfficialClientTakesOurTasks")
+		t.Skip("started by TestOfficialClientUsesOurTasks")
 	}
 	if err := newTaskServer(t).Run(t.Context(), mcp.Stdio()); err != nil {
 		t.Error(err)
@@ -119,7 +119,7 @@ type seenRun struct {
 	Error         string
 }
 
-// A seenOfTasks is what clients/tasks_2025.mjs prints.
+// A seenOfTasks is the output of clients/tasks_2025.mjs.
 type seenOfTasks struct {
 	Asked []struct{ Message, Task string }
 
@@ -150,8 +150,8 @@ type seenOfTasks struct {
 	Outlived                            string
 }
 
-// TestOfficialClientTakesOurTasks runs what the official TypeScript client does with tasks.
-func TestOfficialClientTakesOurTasks(t *testing.T) {
+// TestOfficialClientUsesOurTasks runs the tasks of our server with the official TypeScript client.
+func TestOfficialClientUsesOurTasks(t *testing.T) {
 	needNode(t)
 	for name, args := range map[string]func(t *testing.T) []string{
 		"HTTP": func(t *testing.T) []string {
@@ -187,7 +187,7 @@ func TestOfficialClientTakesOurTasks(t *testing.T) {
 				checkSeenOwners(t, &seen)
 				return
 			}
-			equal(t, "tasks/list of nobody in particular", seen.List, mcp.CodeMethodNotFound) // TASKD-19
+			equal(t, "tasks/list without authentication", seen.List, mcp.CodeMethodNotFound) // TASKD-19
 		})
 	}
 }
@@ -228,22 +228,23 @@ func checkSeenTasks(t *testing.T, s *seenOfTasks) {
 	equal(t, "forbidden, unknown", []int{s.Forbidden, s.Unknown}, []int{mcp.CodeMethodNotFound, mcp.CodeInvalidParams}) // TASKD-04, 16
 }
 
-// checkSeenOwners is about what only an authenticated client can do.
+// checkSeenOwners checks the operations that require an authenticated client.
 func checkSeenOwners(t *testing.T, s *seenOfTasks) {
 	t.Helper()
 	equal(t, "capability", s.Capability, json.RawMessage(`{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`))
 	for _, id := range s.Made { // TASKD-21
 		if !slices.Contains(s.Listed, id) {
-			t.Errorf("task %s is not among the %d that are listed", id, len(s.Listed))
+			t.Errorf("task %s is missing from the %d listed tasks", id, len(s.Listed))
 		}
 	}
 	equal(t, "bad cursor", s.BadCursor, mcp.CodeInvalidParams)
-	equal(t, "what another principal gets", s.Bob, json.RawMessage(`{"List":0,"Get":-32602,"Cancel":-32602,"Result":-32602}`)) // TASKD-18
+	equal(t, "responses to another principal", s.Bob, json.RawMessage(`{"List":0,"Get":-32602,"Cancel":-32602,"Result":-32602}`)) // TASKD-18
 	equal(t, "after the end of the session", s.Outlived, "slow: outlives")
 }
 
-// TestOurClientTakesOfficialTasks does with a server of the official TypeScript SDK what a host does with tasks.
-func TestOurClientTakesOfficialTasks(t *testing.T) {
+// TestOurClientUsesOfficialTasks runs tasks of a server of the official TypeScript SDK with our
+// client.
+func TestOurClientUsesOfficialTasks(t *testing.T) {
 	node := needNode(t)
 	for name, transport := range map[string]func(t *testing.T) mcp.Transport{
 		"HTTP":  overHTTP(startPeer(t, exec.Command(node, "peers/typescript/tasks.mjs"))),
@@ -271,7 +272,7 @@ func TestOurClientTakesOfficialTasks(t *testing.T) {
 	}
 }
 
-// callPeerTasks calls tools without knowing that they run as tasks.
+// callPeerTasks calls tools that the client runs as tasks transparently.
 func callPeerTasks(ctx context.Context, t *testing.T, c *mcp.Client) {
 	t.Helper()
 	call := func(ctx context.Context, tool string, args any) string {
@@ -291,14 +292,14 @@ func callPeerTasks(ctx context.Context, t *testing.T, c *mcp.Client) {
 	}
 }
 
-// handlePeerTasks begins tasks, and goes on with them by their handles.
+// handlePeerTasks starts tasks and uses their handles.
 func handlePeerTasks(ctx context.Context, t *testing.T, c *mcp.Client) {
 	t.Helper()
 	var progress []float64
 	noting := mcp.WithCallOptions(ctx, mcp.CallOptions{Progress: func(u mcp.ProgressUpdate) { progress = append(progress, u.Progress) }})
 	slow := must(tasks.Start(noting, c, "slow", map[string]string{"label": "one"}))(t)
 	if slow.ID() == "" {
-		t.Fatal("slow did not become a task")
+		t.Fatal("the call of slow did not create a task")
 	}
 	equal(t, "slow", must(tasks.Resume(c, slow.ID()).Wait(ctx))(t).Text(), "slow: one")
 	done := must(slow.Get(ctx))(t)
@@ -319,7 +320,7 @@ func handlePeerTasks(ctx context.Context, t *testing.T, c *mcp.Client) {
 	}
 	var e *mcp.Error
 	if err := forever.Cancel(ctx); !errors.As(err, &e) || e.Code != mcp.CodeInvalidParams {
-		t.Errorf("Cancel, again: %v", err)
+		t.Errorf("second Cancel: %v", err)
 	}
 	if _, err := tasks.Resume(c, "no-such-task").Get(ctx); !errors.As(err, &e) || e.Code != mcp.CodeInvalidParams {
 		t.Errorf("an unknown task: %v", err)
@@ -331,12 +332,13 @@ func handlePeerTasks(ctx context.Context, t *testing.T, c *mcp.Client) {
 		}
 		statuses[task.Status]++
 	}
-	// The call of forever that ran out of time has called its task off.
+	// The call of forever cancelled its task at its deadline.
 	equal(t, "list", statuses, map[tasks.Status]int{tasks.StatusCompleted: 5, tasks.StatusFailed: 1, tasks.StatusCancelled: 2})
 }
 
-// TestOfficialServerMakesTasksOfItsQuestions has a server of the official TypeScript SDK ask our client by tasks.
-func TestOfficialServerMakesTasksOfItsQuestions(t *testing.T) {
+// TestOfficialServerSendsRequestsAsTasks tests task-augmented requests of a server of the official
+// TypeScript SDK to our client.
+func TestOfficialServerSendsRequestsAsTasks(t *testing.T) {
 	node := needNode(t)
 	for name, transport := range map[string]func(t *testing.T) mcp.Transport{
 		"HTTP":  overHTTP(startPeer(t, exec.Command(node, "peers/typescript/tasks.mjs"))),
@@ -351,7 +353,7 @@ func TestOfficialServerMakesTasksOfItsQuestions(t *testing.T) {
 				case "Fail?":
 					return nil, mcp.Errorf(-32050, "nobody is there")
 				case "For ever?":
-					close(forever) // once: a task is put to the user once
+					close(forever) // once: the user sees a task only once
 					<-ctx.Done()
 					ended <- context.Cause(ctx)
 				case "Is it asked?":
@@ -362,13 +364,13 @@ func TestOfficialServerMakesTasksOfItsQuestions(t *testing.T) {
 			c := dial(ctx, t, transport(t), tasks.Declare(opts, nil))
 			checkSurvey(t, must(c.CallTool(ctx, "survey", nil))(t).Text())
 			if err := <-ended; !errors.Is(err, mcp.ErrCancelled) {
-				t.Errorf("the context of a cancelled question ended with %v", err)
+				t.Errorf("context of a cancelled request: %v", err)
 			}
 		})
 	}
 }
 
-// checkSurvey checks what the server has seen of the tasks of its client.
+// checkSurvey checks the server's view of the tasks of its client.
 func checkSurvey(t *testing.T, text string) {
 	t.Helper()
 	type followed struct {

@@ -17,8 +17,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// checkAllocations fails if one run of f allocates more than limit times. The limits are about a fifth above what was
-// measured when they were set: they notice a new copy or closure on the path of a call, not a detail of the compiler.
+// checkAllocations fails if one run of f allocates more than limit times. The
+// limits are about 20% above the measured values: they detect a new copy or
+// closure on the path of a call, not a change of the compiler.
 func checkAllocations(t *testing.T, limit float64, f func()) {
 	t.Helper()
 	f() // fill pools and caches

@@ -11,8 +11,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/bench/internal/gosdk"
 )
 
-// A byteConn is a connection whose far end is the benchmark itself. The SDK
-// has no entrance nearer to its server.
+// A byteConn is a connection between the benchmark and the server. It is the
+// lowest-level entry point of the SDK.
 type byteConn struct {
 	in, out chan []byte
 	done    chan struct{}
@@ -46,7 +46,7 @@ func (c *byteConn) Write(_ context.Context, m jsonrpc.Message) error {
 
 func (c *byteConn) SessionID() string { return "" }
 
-// Close is called by the SDK when the reader has seen the end, after done.
+// Close is called by the SDK after the reader has returned io.EOF.
 func (c *byteConn) Close() error { return nil }
 
 func BenchmarkInProcess_Server_GoSDK(b *testing.B) {

@@ -1,9 +1,9 @@
-// Package inprocess holds benchmarks without a network: one modern call of a
-// typed tool.
+// Package inprocess contains benchmarks of one modern call of a typed tool
+// without a network.
 //
-//   - Server: the bytes of a request in, the bytes of the answer out.
-//   - Client: the same SDK on both sides, over its own in-memory transport.
-//   - ServeMCP: the handler alone, message decoded and result not encoded.
+//   - Server: from the bytes of a request to the bytes of the response.
+//   - Client: the same SDK on both sides, over its in-memory transport.
+//   - ServeMCP: the handler alone, without decoding the request or encoding the result.
 package inprocess
 
 import (
@@ -13,10 +13,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/bench/internal/load"
 )
 
-// call is what the Server and ServeMCP benchmarks ask for.
+// call is the request of the Server and ServeMCP benchmarks.
 var call = load.Call{Era: echo.Modern, Tool: echo.Tool}
 
-// benchmarkServer measures serve, whose first answer must be right.
+// benchmarkServer measures serve and checks its first response.
 func benchmarkServer(b *testing.B, serve func(message []byte) ([]byte, error)) {
 	message := call.Message()
 	answer, err := serve(message)
@@ -34,7 +34,7 @@ func benchmarkServer(b *testing.B, serve func(message []byte) ([]byte, error)) {
 	}
 }
 
-// benchmarkClient measures ask, which must return what it is given.
+// benchmarkClient measures ask, which must return its argument.
 func benchmarkClient(b *testing.B, ask func(message string) (string, error)) {
 	b.ReportAllocs()
 	for b.Loop() {

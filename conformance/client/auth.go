@@ -15,37 +15,38 @@ import (
 )
 
 const (
-	// redirectURI is where the answers to logins would go: whoever plays the person reads them from the redirect.
+	// redirectURI is the redirect URI of logins. The authorization response is read from the
+	// redirect; no server listens there.
 	redirectURI = "http://127.0.0.1:3000/callback"
-	// clientMetadata is where the suites say that the client's metadata document is.
+	// clientMetadata is the URL of the client ID metadata document that the suites expect.
 	clientMetadata = "https://conformance-test.local/client-metadata.json"
 )
 
-// A told is what the suite tells the client of a scenario, in MCP_CONFORMANCE_CONTEXT.
+// A told is the context of a scenario that the suite passes in MCP_CONFORMANCE_CONTEXT.
 type told struct {
 	ClientID     string `json:"client_id"`
 	ClientSecret string `json:"client_secret"`
 	Issuer       string `json:"issuer"`
-	// Of client credentials.
+	// For client credentials.
 	PrivateKey string `json:"private_key_pem"`
 	Algorithm  string `json:"signing_algorithm"`
-	// Of an enterprise. The released suite gives no issuer of the identity provider.
+	// For enterprise authorization. The released suite passes no issuer of the identity provider.
 	IDPClientID      string `json:"idp_client_id"`
 	IDPToken         string `json:"idp_id_token"`
 	IDPTokenEndpoint string `json:"idp_token_endpoint"`
-	// Of a workload.
+	// For workload identity.
 	WorkloadJWT string `json:"valid_jwt"`
 }
 
-// A setup changes how the client authorizes itself, for a scenario.
+// A setup changes the client's authorization for a scenario.
 type setup func(told *told, o *oauthclient.TransportOptions) error
 
-// authorized returns a scenario in which the client has to be let in.
+// authorized returns a scenario in which authorization must succeed.
 func authorized(change setup) scenario {
 	return scenario{play: call("test-tool", nil), auth: change}
 }
 
-// turnedAway returns a scenario in which the client must not go on, for a reason that its error tells.
+// turnedAway returns a scenario in which the client must stop with the given error.
 func turnedAway(reason func(error) bool) scenario {
 	s := authorized(byBrowser)
 	s.givesUp = reason
@@ -95,7 +96,7 @@ var authScenarios = map[string]scenario{
 	"auth/client-credentials-jwt":               authorized(byKey),
 	"auth/client-credentials-basic":             authorized(bySecret),
 	"auth/enterprise-managed-authorization":     authorized(byEnterprise),
-	"auth/cross-app-access-complete-flow":       authorized(byEnterprise), // as the released suite calls it
+	"auth/cross-app-access-complete-flow":       authorized(byEnterprise), // the name in the released suite
 	"auth/wif-jwt-bearer":                       authorized(byWorkload),
 	"auth/dpop":                                 authorized(byBoundToken),
 	"auth/dpop-nonce":                           authorized(byBoundToken),
@@ -110,7 +111,7 @@ func byDocument(_ *told, o *oauthclient.TransportOptions) error {
 
 func byRegistration(told *told, o *oauthclient.TransportOptions) error {
 	o.Client.ID, o.Client.Secret, o.Client.Issuer = told.ClientID, told.ClientSecret, told.Issuer
-	// Only the suites of later than the revision say whose client it is.
+	// Only suites later than the revision pass the owner of the client.
 	o.Client.InsecureAnyIssuer = told.Issuer == ""
 	return nil
 }
@@ -173,7 +174,7 @@ func newAuthorization(endpoint string, change setup, log *slog.Logger) (*oauthcl
 	return oauthclient.NewTransport(endpoint, o), nil
 }
 
-// agree plays a person who agrees to everything, and a browser that does not go where it is sent in the end.
+// agree accepts every consent like a user, and does not follow the final redirect to the callback.
 func agree(ctx context.Context, login *oauthclient.LoginRequest) (url.Values, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, login.URL, nil)
 	if err != nil {
@@ -191,7 +192,8 @@ func agree(ctx context.Context, login *oauthclient.LoginRequest) (url.Values, er
 	return answer.Query(), nil
 }
 
-// gaveUp reports, as an error, that the client went on where it must not, or ended for another reason.
+// gaveUp returns an error if the client continued although it must not, or stopped for another
+// reason.
 func gaveUp(err error, reason func(error) bool) error {
 	_, refused := errors.AsType[*oauthclient.AuthorizeError](err)
 	switch {

@@ -16,8 +16,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// patience is less than what the suites have: what they say of a client that they had to kill helps nobody.
-const patience = 20 * time.Second
+// timeout is shorter than the timeout of the suites, whose report of a killed client is not useful.
+const timeout = 20 * time.Second
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -26,8 +26,8 @@ func main() {
 	}
 }
 
-// run does what the scenario wants. With -pin it speaks the revision that the suite names; otherwise it finds the
-// revision by itself, as hosts do.
+// run runs the scenario. With -pin it uses the revision that the suite passes; otherwise it
+// negotiates the revision, as hosts do.
 func run(args []string) error {
 	opts := &mcp.ClientOptions{
 		Info:   mcp.Implementation{Name: "patchbay-everything-client", Version: "1.0.0"},
@@ -59,9 +59,9 @@ func run(args []string) error {
 	return err
 }
 
-// run plays the scenario with a server, and gives over which revision that was.
+// run runs the scenario against a server and returns the revision that was used.
 func (s *scenario) run(endpoint string, opts *mcp.ClientOptions) (how string, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	transport := &mcphttp.TransportOptions{Logger: opts.Logger}
 	if s.auth != nil {

@@ -11,12 +11,13 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A scenario is what the client does with the server, and what its user answers.
+// A scenario consists of the client's requests and the user's responses.
 type scenario struct {
 	play   func(ctx context.Context, c *mcp.Client) error
 	elicit func(ctx context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error)
-	auth   setup // nil for a server that is open to all
-	// givesUp says whether an error is why the client must not be let in; nil if it has to be.
+	auth   setup // nil for a server without authorization
+	// givesUp reports whether an error is the expected reason to stop; nil if authorization must
+	// succeed.
 	givesUp func(error) bool
 }
 
@@ -38,7 +39,7 @@ var scenarios = map[string]scenario{
 	"sep-2640-client-verify-frontmatter":  {play: refuseSkills(skills.ErrFrontmatter)},
 }
 
-// accept returns a user who agrees to every form and fills it in like that.
+// accept returns a user who accepts every form with the given content.
 func accept(content string) func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 	return func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 		return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(content)}, nil
@@ -67,7 +68,7 @@ func call(tool string, args map[string]any) func(context.Context, *mcp.Client) e
 	}
 }
 
-// callEvery calls every tool that the client lists.
+// callEvery calls every listed tool.
 func callEvery(args map[string]any) func(context.Context, *mcp.Client) error {
 	return func(ctx context.Context, c *mcp.Client) error {
 		for tool, err := range c.Tools(ctx) {
@@ -82,7 +83,7 @@ func callEvery(args map[string]any) func(context.Context, *mcp.Client) error {
 	}
 }
 
-// echoSchema sends the schema of a tool back as it came.
+// echoSchema sends the schema of a tool back unchanged.
 func echoSchema(ctx context.Context, c *mcp.Client) error {
 	var schema json.RawMessage
 	for tool, err := range c.Tools(ctx) {
@@ -100,7 +101,8 @@ func echoSchema(ctx context.Context, c *mcp.Client) error {
 	return err
 }
 
-// answerInTurn calls the tools that ask, in the order that the suite wants.
+// answerInTurn calls the tools that send requests to the client, in the order that the suite
+// requires.
 func answerInTurn(ctx context.Context, c *mcp.Client) error {
 	if err := listTools(ctx, c); err != nil {
 		return err
@@ -113,7 +115,7 @@ func answerInTurn(ctx context.Context, c *mcp.Client) error {
 	return nil
 }
 
-// useEverything lists all that the server has and uses each of it.
+// useEverything lists all features of the server and uses each of them.
 func useEverything(ctx context.Context, c *mcp.Client) error {
 	if err := callEvery(nil)(ctx, c); err != nil {
 		return err
@@ -137,7 +139,7 @@ func useEverything(ctx context.Context, c *mcp.Client) error {
 	return nil
 }
 
-// callAsTold makes the calls that the suite has written down.
+// callAsTold makes the calls that the suite passes in the context.
 func callAsTold(ctx context.Context, c *mcp.Client) error {
 	var told struct {
 		ToolCalls []struct {

@@ -9,7 +9,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// listSkills lists the skills and does nothing with them.
+// listSkills only lists the skills.
 func listSkills(ctx context.Context, c *mcp.Client) error {
 	for _, err := range skills.List(ctx, c) {
 		if err != nil {
@@ -19,8 +19,8 @@ func listSkills(ctx context.Context, c *mcp.Client) error {
 	return nil
 }
 
-// refuseSkills loads every skill that is listed, as a host does whose user wants it, and reads its files. None can be
-// loaded, for the reason given.
+// refuseSkills loads every listed skill, as a host does, and reads its files. Every load must fail
+// for the given reason.
 func refuseSkills(why error) func(context.Context, *mcp.Client) error {
 	return func(ctx context.Context, c *mcp.Client) error {
 		for skill, err := range skills.List(ctx, c) {

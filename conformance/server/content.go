@@ -29,7 +29,7 @@ func embedded(uri, mimeType, text string) *mcp.EmbeddedResource {
 	return &mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: uri, MIMEType: mimeType, Text: text}}
 }
 
-// contentTool registers a tool that takes nothing and gives the same content each time.
+// contentTool registers a tool without arguments that always returns the same content.
 func contentTool(s *mcp.Server, name, description string, content ...mcp.ContentBlock) {
 	mcp.AddTool(s, &mcp.Tool{Name: name, Description: description},
 		func(context.Context, none) ([]mcp.ContentBlock, error) { return content, nil })

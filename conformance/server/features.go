@@ -8,7 +8,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// addTriggers adds the tools that change what the server offers.
+// addTriggers adds the tools that change the lists of the server.
 func addTriggers(s *mcp.Server) {
 	var tools, prompts atomic.Int64
 	mcp.AddTool(s, &mcp.Tool{Name: "test_trigger_tool_change", Description: "Change the list of tools."},

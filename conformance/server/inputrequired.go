@@ -12,8 +12,8 @@ type confirmation struct {
 	OK bool `json:"ok" jsonschema:"whether to go on"`
 }
 
-// addInputRequired adds the fixtures of requests that take several round trips. They are written like every other
-// handler: the round trips are not theirs to see.
+// addInputRequired adds the fixtures of requests that take several round trips. They are ordinary
+// handlers; the server handles the round trips.
 func addInputRequired(s *mcp.Server) {
 	tool := func(name, description string, f func(context.Context, none) (string, error)) {
 		mcp.AddTool(s, &mcp.Tool{Name: "test_input_required_result_" + name, Description: description}, f)
@@ -85,7 +85,7 @@ func askThree(ctx context.Context, _ none) (string, error) {
 	return fmt.Sprintf("%s: %s (%d roots)", user.Name, textOf(greeting), len(roots)), nil
 }
 
-// askWhatIsDeclared asks in the way that the client has declared.
+// askWhatIsDeclared sends a request of a kind that the client has declared.
 func askWhatIsDeclared(ctx context.Context, _ none) (string, error) {
 	user, err := mcp.Ask[userName](ctx, "user_name", "What is your name?", nil)
 	if !errors.Is(err, mcp.ErrUnsupported) {

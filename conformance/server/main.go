@@ -1,5 +1,5 @@
-// Command server is the server that the official conformance suites test: every fixture they ask for, for every
-// revision, in one process with nothing to choose.
+// Command server is the server that the official conformance suites test. One process without
+// options has every fixture for every revision.
 package main
 
 import (

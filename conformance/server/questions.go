@@ -41,7 +41,7 @@ const enumForms = `{
   }
 }`
 
-// addQuestionTools adds the tools that ask the client, in the way of every handler.
+// addQuestionTools adds the tools that send requests to the client.
 func addQuestionTools(s *mcp.Server) {
 	type promptIn struct {
 		Prompt string `json:"prompt,omitempty" jsonschema:"what to ask the model"`
@@ -80,7 +80,7 @@ func addQuestionTools(s *mcp.Server) {
 		})
 }
 
-// described says how a question ended.
+// described returns the outcome of a request as text.
 func described(answer any, err error) (string, error) {
 	if err != nil {
 		return "", err

@@ -13,7 +13,7 @@ import (
 //go:embed skills
 var skillFiles embed.FS
 
-// addSkills serves two skills, the first of which has folders.
+// addSkills serves two skills, the first of which has directories.
 func addSkills(s *mcp.Server) {
 	folder, err := fs.Sub(skillFiles, "skills")
 	if err != nil {

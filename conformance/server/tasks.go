@@ -27,7 +27,7 @@ type consent struct {
 	Confirm bool `json:"confirm" jsonschema:"whether to go on"`
 }
 
-// addTasks adds the fixtures of long work.
+// addTasks adds the fixtures of tasks.
 func addTasks(s *mcp.Server) *tasks.Server {
 	m := tasks.NewServer(s, nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "greet", Description: "Greet at once."},
@@ -87,7 +87,7 @@ func askThenBegin(ctx context.Context, _ none) (string, error) {
 	return "Hello, " + user.Name, rest(ctx, pause)
 }
 
-// rest waits, unless it is told to stop.
+// rest waits until the time is over or the context is done.
 func rest(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):

@@ -10,19 +10,19 @@ import (
 	"github.com/patchbay-mcp/patchbay/bench/internal/load"
 )
 
-// A codec makes calls and reads their answers.
+// A codec encodes calls and decodes their responses.
 type codec interface {
 	request(id int64, message string) ([]byte, error)
 	text(answer []byte) (string, error)
 }
 
-// canned sends always the same message.
+// canned sends the same message every time.
 type canned struct {
 	template []byte
 	at       int // of the id, which has as many digits as every id up to the next billion
 }
 
-// firstID is the id in the template, and where ids begin.
+// firstID is the first id, and the id in the template.
 const firstID = 100_000_000
 
 func newCanned(era echo.Era) *canned {
@@ -39,12 +39,12 @@ func (c *canned) request(id int64, _ string) ([]byte, error) {
 
 func (c *canned) text(answer []byte) (string, error) {
 	if !bytes.Contains(answer, []byte(echo.Message)) {
-		return "", fmt.Errorf("wrong answer: %.300q", answer)
+		return "", fmt.Errorf("wrong response: %.300q", answer)
 	}
 	return echo.Message, nil
 }
 
-// standard is what most people would write.
+// standard is a codec that uses encoding/json.
 type standard struct{ era echo.Era }
 
 type request struct {
@@ -90,7 +90,7 @@ func (s *standard) text(answer []byte) (string, error) {
 		return "", err
 	}
 	if r.Error != nil || r.Result.IsError || len(r.Result.Content) != 1 {
-		return "", fmt.Errorf("wrong answer: %.300q", answer)
+		return "", fmt.Errorf("wrong response: %.300q", answer)
 	}
 	return r.Result.Content[0].Text, nil
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
 )
 
-func TestCodecsAskAndReadAlike(t *testing.T) {
+func TestCodecsEncodeAndDecodeAlike(t *testing.T) {
 	for _, era := range []echo.Era{echo.Modern, echo.Session} {
 		for _, c := range []codec{newCanned(era), &standard{era: era}} {
 			text, err := c.request(firstID+7, echo.Message)
@@ -24,13 +24,13 @@ func TestCodecsAskAndReadAlike(t *testing.T) {
 			}
 			answer := []byte(`{"jsonrpc":"2.0","id":100000007,"result":{"content":[{"type":"text","text":"` + echo.Message + `"}]}}`)
 			if text, err := c.text(answer); err != nil || text != echo.Message {
-				t.Errorf("%T: answer reads as %q, %v", c, text, err)
+				t.Errorf("%T: decoded response = %q, %v", c, text, err)
 			}
 			if _, err := c.text([]byte(`{"jsonrpc":"2.0","id":100000007,"error":{"code":1,"message":"moo"}}`)); err == nil {
-				t.Errorf("%T takes an error for an answer", c)
+				t.Errorf("%T accepts an error response as a result", c)
 			}
 			if id, err := answerID(answer); err != nil || id != firstID+7 {
-				t.Errorf("id of the answer = %d, %v", id, err)
+				t.Errorf("response id = %d, %v", id, err)
 			}
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/bench/internal/rig"
 )
 
-// A poster makes each call a POST and reads the body that comes back, with the
-// headers that the protocol wants, prepared as well.
+// A poster sends each call as a POST with prepared headers and reads the
+// response body.
 type poster struct {
 	codec
 	url    string
@@ -34,15 +34,15 @@ func newPoster(t rig.Target, c codec) *poster {
 		p.header["Mcp-Method"] = []string{"tools/call"}
 		p.header["Mcp-Name"] = []string{echo.Tool}
 	} else {
-		p.header["Mcp-Session-Id"] = []string{"limit"} // the server takes any
+		p.header["Mcp-Session-Id"] = []string{"limit"} // the server accepts any
 	}
 	return p
 }
 
-// room is enough for any answer of the benchmark.
-const room = 4096
+// responseSize is large enough for every response of the benchmark.
+const responseSize = 4096
 
-var buffers = sync.Pool{New: func() any { return bytes.NewBuffer(make([]byte, 0, room)) }}
+var buffers = sync.Pool{New: func() any { return bytes.NewBuffer(make([]byte, 0, responseSize)) }}
 
 func (p *poster) echo(ctx context.Context, message string) (string, error) {
 	body, err := p.request(p.ids.Add(1), message)
@@ -65,13 +65,14 @@ func (p *poster) echo(ctx context.Context, message string) (string, error) {
 	answer := buffers.Get().(*bytes.Buffer)
 	defer buffers.Put(answer)
 	answer.Reset()
-	if _, err := answer.ReadFrom(io.LimitReader(res.Body, room)); err != nil {
+	if _, err := answer.ReadFrom(io.LimitReader(res.Body, responseSize)); err != nil {
 		return "", err
 	}
 	return p.text(firstMessage(answer.Bytes()))
 }
 
-// firstMessage takes the first message out of an event stream; any other body is one.
+// firstMessage returns the first message of an event stream. It returns any
+// other body unchanged.
 func firstMessage(body []byte) []byte {
 	for line := range bytes.Lines(body) {
 		if data, ok := bytes.CutPrefix(line, []byte("data: ")); ok {

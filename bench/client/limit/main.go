@@ -1,7 +1,7 @@
-// Command limit is the floor for clients: bare net/http, and a bare pair of
-// pipes, with a prepared request in which only the id changes, and an answer
-// that is looked through and not parsed. With -json it encodes and decodes
-// both with encoding/json.
+// Command limit is the baseline client. It uses bare net/http or a bare pair of
+// pipes, sends a prepared request in which only the id changes, and searches
+// the response without parsing it. With -json it encodes and decodes both with
+// encoding/json.
 package main
 
 import (

@@ -14,8 +14,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/bench/internal/rig"
 )
 
-// pipes are those of a server on stdio, with a slot for each call in flight.
-// The id of a call leads to its slot, so nothing has to be looked up.
+// pipes connects to a server on stdio, with a slot for each call in flight. The
+// id of a call determines its slot, so no lookup is needed.
 type pipes struct {
 	codec
 	writing sync.Mutex
@@ -24,7 +24,7 @@ type pipes struct {
 	free    chan *slot
 }
 
-// A slot is one call in flight, and then the next.
+// A slot is reused for one call in flight at a time.
 type slot struct {
 	id     int64
 	answer []byte
@@ -47,7 +47,7 @@ func newPipes(t rig.Target, c codec) (*pipes, error) {
 	p := &pipes{codec: c, to: to, free: make(chan *slot, t.Width)}
 	first := int64(firstID - firstID%t.Width)
 	for i := range t.Width {
-		s := &slot{id: first + int64(i), answer: make([]byte, 0, room), ready: make(chan struct{}, 1)}
+		s := &slot{id: first + int64(i), answer: make([]byte, 0, responseSize), ready: make(chan struct{}, 1)}
 		p.slots = append(p.slots, s)
 		p.free <- s
 	}
@@ -80,8 +80,8 @@ func (p *pipes) echo(ctx context.Context, message string) (string, error) {
 	}
 }
 
-// read hands every line to its slot. When there are no more, no call will be
-// answered.
+// read passes each line to its slot. At the end of input it fails all waiting
+// calls.
 func (p *pipes) read(r *bufio.Reader) {
 	defer func() {
 		for _, s := range p.slots {
@@ -107,7 +107,7 @@ func answerID(answer []byte) (int64, error) {
 	_, after, _ := bytes.Cut(answer, []byte(`"id":`))
 	digits, _, found := bytes.Cut(after, []byte{','})
 	if !found {
-		return 0, fmt.Errorf("answer without id: %.300q", answer)
+		return 0, fmt.Errorf("response without id: %.300q", answer)
 	}
 	return strconv.ParseInt(string(digits), 10, 64)
 }

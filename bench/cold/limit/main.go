@@ -1,5 +1,5 @@
-// Command limit is the floor of a cold start: a bare Go program that reads one
-// line and writes a canned one, and links nothing else.
+// Command limit is the baseline of a cold start: a bare Go program that reads
+// one line and writes a canned response.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Command limitjson is the floor of a cold start with encoding/json both ways.
+// Command limitjson is the baseline of a cold start with encoding/json.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Package gosdk is the official Go SDK's server, with the tools of the
+// Package gosdk builds servers of the official Go SDK with the tools of the
 // benchmark.
 package gosdk
 

@@ -1,6 +1,6 @@
-// Package load is the neutral client of the benchmark: raw bytes over raw
-// connections, prepared in advance, so that what is measured is the server.
-// It knows no SDK.
+// Package load is the neutral client of the benchmark. It uses no SDK and sends
+// prepared bytes over raw connections, so that the server dominates the
+// measurement.
 package load
 
 import (
@@ -12,13 +12,13 @@ import (
 	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
 )
 
-// A Call is what the load asks of a server, over and over.
+// A Call is the request that the load repeats.
 type Call struct {
 	Era  echo.Era
 	Tool string // one of the tools of package echo
-	SSE  bool   // answers must come as event streams
-	// List, if not zero, asks for the list of so many tools in place of a
-	// call: echo.ListedTool each.
+	SSE  bool   // responses must be event streams
+	// List, if not zero, replaces the call by tools/list. It is the number of
+	// tools, each named by echo.ListedTool.
 	List int
 }
 
@@ -30,7 +30,7 @@ func (c Call) Method() string {
 	return "tools/call"
 }
 
-// notes is how many progress notes come before the answer.
+// notes returns the number of progress notifications before the response.
 func (c Call) notes() int {
 	switch {
 	case c.List > 0:
@@ -43,7 +43,7 @@ func (c Call) notes() int {
 	return 0
 }
 
-// argument is the message that the tool gets.
+// argument returns the message argument of the tool.
 func (c Call) argument() string {
 	if c.Tool == echo.CountTool {
 		return echo.Large()
@@ -51,7 +51,7 @@ func (c Call) argument() string {
 	return echo.Message
 }
 
-// text is what the tool must return.
+// text returns the text that the tool must return.
 func (c Call) text() string {
 	switch c.Tool {
 	case echo.CountTool:
@@ -62,20 +62,20 @@ func (c Call) text() string {
 	return echo.Message
 }
 
-// firstID is where ids begin. Every id has the same number of digits, so a
-// prepared request stays valid, and as long, whatever its id.
+// firstID is the first id. Every id has the same number of digits, so a
+// prepared request keeps its length when its id changes.
 const firstID = 100_000_000
 
 const idDigits = 9
 
-// Message returns the call as one JSON-RPC message, for benchmarks that carry
-// it themselves.
+// Message returns the call as one JSON-RPC message, for benchmarks with their
+// own transport.
 func (c Call) Message() []byte {
 	text, _ := c.message()
 	return text
 }
 
-// Check reports whether answer is the right answer to Message.
+// Check returns an error unless answer is the correct response to Message.
 func (c Call) Check(answer []byte) error {
 	return c.check(answer, strconv.AppendInt(nil, firstID, 10))
 }
@@ -133,7 +133,7 @@ func increment(digits []byte) {
 	}
 }
 
-// answerID finds the id of a call in the bytes of its answer.
+// answerID finds the id of a call in the bytes of its response.
 func answerID(answer []byte) (int, bool) {
 	_, after, found := bytes.Cut(answer, []byte(`"id":`))
 	if !found || len(after) < idDigits {

@@ -9,9 +9,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
 )
 
-// sampleEvery is how often an answer is decoded and checked in full; the first
-// one on each connection always is. The others are only looked through for
-// their id and text, which costs the load next to nothing.
+// sampleEvery is the interval at which a response is decoded and checked in
+// full. The first response on each connection is always checked in full. The
+// others are only searched for their id and text, which costs the load very
+// little.
 const sampleEvery = 1000
 
 // message is any JSON-RPC message of a server.
@@ -38,46 +39,46 @@ type message struct {
 	} `json:"params"`
 }
 
-// A glance is what every right answer to a call holds.
-type glance struct {
+// A quickCheck verifies a response without decoding it.
+type quickCheck struct {
 	text  []byte
 	least int // bytes
 }
 
-func (c Call) glance() glance {
+func (c Call) quickCheck() quickCheck {
 	switch {
 	case c.List > 0:
-		return glance{[]byte(`"` + echo.ListedTool(c.List-1) + `"`), c.List * len(echo.ListedTool(0)+echo.ToolDescription)}
+		return quickCheck{[]byte(`"` + echo.ListedTool(c.List-1) + `"`), c.List * len(echo.ListedTool(0)+echo.ToolDescription)}
 	case c.Tool == echo.CountTool:
-		return glance{[]byte(`"` + c.text() + `"`), 0}
+		return quickCheck{[]byte(`"` + c.text() + `"`), 0}
 	}
-	// Notes of a thousand come before the text, and the text of a large answer
-	// is the same all over.
-	return glance{[]byte(echo.Message), len(c.text()) + c.notes()*len(`"method":"notifications/progress"`)}
+	// With many notifications the text comes after them, and the text of a
+	// large response repeats.
+	return quickCheck{[]byte(echo.Message), len(c.text()) + c.notes()*len(`"method":"notifications/progress"`)}
 }
 
-// check looks through an answer.
-func (g glance) check(answer, id []byte) error {
+// check searches the response for its id and text.
+func (g quickCheck) check(answer, id []byte) error {
 	if len(answer) < g.least || !bytes.Contains(answer, g.text) || !bytes.Contains(answer, id) {
-		return fmt.Errorf("wrong answer to id %s: %.300q", id, answer)
+		return fmt.Errorf("wrong response to id %s: %.300q", id, answer)
 	}
 	return nil
 }
 
-// check decodes the answer to the call with the given id.
+// check decodes the response to the call with the given id.
 func (c Call) check(answer, id []byte) error {
 	var m message
 	if err := json.Unmarshal(answer, &m); err != nil {
-		return fmt.Errorf("answer %.300q: %w", answer, err)
+		return fmt.Errorf("response %.300q: %w", answer, err)
 	}
 	complete := m.Result.Type == "complete" || c.Era == echo.Session
 	if m.JSONRPC != "2.0" || !bytes.Equal(m.ID, id) || m.Error != nil || m.Result.IsError || !complete || !c.fits(&m) {
-		return fmt.Errorf("wrong answer to id %s: %.300q", id, answer)
+		return fmt.Errorf("wrong response to id %s: %.300q", id, answer)
 	}
 	return nil
 }
 
-// fits reports whether a result holds what was asked for.
+// fits reports whether a result has the requested content.
 func (c Call) fits(m *message) bool {
 	if c.List == 0 {
 		return len(m.Result.Content) == 1 && m.Result.Content[0].Type == "text" && m.Result.Content[0].Text == c.text()
@@ -90,8 +91,8 @@ func (c Call) fits(m *message) bool {
 	return len(m.Result.Tools) == c.List
 }
 
-// checkStream decodes an event stream: the progress notes if the call asks for
-// any, then the answer, and nothing else.
+// checkStream decodes an event stream. It must consist of the requested
+// progress notifications and then the response.
 func (c Call) checkStream(stream, id []byte) error {
 	var events [][]byte
 	for line := range bytes.Lines(stream) {
@@ -114,15 +115,16 @@ func (c Call) checkStream(stream, id []byte) error {
 func checkNote(note []byte) error {
 	var m message
 	if err := json.Unmarshal(note, &m); err != nil {
-		return fmt.Errorf("note %.300q: %w", note, err)
+		return fmt.Errorf("progress notification %.300q: %w", note, err)
 	}
 	if m.Method != "notifications/progress" || m.Params.ProgressToken != echo.ProgressToken {
-		return fmt.Errorf("wrong note: %.300q", note)
+		return fmt.Errorf("wrong progress notification: %.300q", note)
 	}
 	return nil
 }
 
-// checkInitialized decodes the answer to initialize, alone or in a stream.
+// checkInitialized decodes the response to initialize, as a JSON body or in an
+// event stream.
 func checkInitialized(answer []byte) error {
 	if i := bytes.Index(answer, []byte("{")); i >= 0 {
 		answer = answer[i:]
@@ -132,12 +134,12 @@ func checkInitialized(answer []byte) error {
 			Version string `json:"protocolVersion"`
 		} `json:"result"`
 	}
-	// A stream goes on after the message, which a decoder does not mind.
+	// A stream has more bytes after the message. The decoder ignores them.
 	if err := json.NewDecoder(bytes.NewReader(answer)).Decode(&m); err != nil {
 		return fmt.Errorf("initialize: %w", err)
 	}
 	if m.Result.Version != echo.Session.Revision() {
-		return errors.New("initialize: server speaks " + m.Result.Version)
+		return errors.New("initialize: unexpected protocol version " + m.Result.Version)
 	}
 	return nil
 }

@@ -8,27 +8,29 @@ import (
 	"strconv"
 )
 
-// A conn is one HTTP/1.1 connection that is kept alive, with just enough of
-// HTTP for answers of Go servers: a Content-Length or chunks, no trailers.
+// A conn is one persistent HTTP/1.1 connection. It implements the subset of
+// HTTP that Go servers use for responses: a Content-Length or chunks, no
+// trailers.
 type conn struct {
 	net.Conn
 	in   []byte // bytes read and not yet used are in[r:w]
 	r, w int
-	body []byte // joined chunks of the last answer
+	body []byte // joined chunks of the last response
 }
 
 // An answer is one HTTP response. It aliases the connection's buffers and is
-// good until the next one.
+// valid until the next request.
 type answer struct {
 	status int
 	header []byte
 	body   []byte
 }
 
-// maxAnswer bounds one answer; the largest of the benchmark is just over 1 MiB.
+// maxAnswer bounds one response; the largest of the benchmark is just over 1
+// MiB.
 const maxAnswer = 2 << 20
 
-var errLargeAnswer = errors.New("answer is too large")
+var errLargeAnswer = errors.New("response is too large")
 
 func newConn(c net.Conn) *conn {
 	return &conn{Conn: c, in: make([]byte, 8<<10)}
@@ -52,8 +54,8 @@ func (c *conn) readAnswer() (a answer, err error) {
 			}
 		}
 	}
-	// A header's bytes may move when the body needs a larger buffer; the old
-	// buffer then stays as it was, so the slice remains right.
+	// Reading the body may replace the buffer by a larger one. The old buffer
+	// is not modified, so the header slice remains valid.
 	a.header = c.in[:end+2]
 	c.r = end + 4
 	if a.status, err = status(a.header); err != nil {
@@ -67,13 +69,13 @@ func (c *conn) readAnswer() (a answer, err error) {
 		a.body, err = c.readChunks()
 		return a, err
 	}
-	return a, fmt.Errorf("answer of unknown length: %q", a.header)
+	return a, fmt.Errorf("response has neither Content-Length nor chunks: %q", a.header)
 }
 
 func (c *conn) readFixed(length []byte) ([]byte, error) {
 	n, err := strconv.Atoi(string(length))
 	if err != nil || n < 0 || n > maxAnswer {
-		return nil, fmt.Errorf("content length %q", length)
+		return nil, fmt.Errorf("invalid Content-Length %q", length)
 	}
 	if err := c.need(n); err != nil {
 		return nil, err
@@ -91,7 +93,7 @@ func (c *conn) readChunks() ([]byte, error) {
 		}
 		n, err := strconv.ParseUint(string(line), 16, 22)
 		if err != nil || len(c.body)+int(n) > maxAnswer {
-			return nil, fmt.Errorf("chunk size %q", line)
+			return nil, fmt.Errorf("invalid chunk size %q", line)
 		}
 		if err := c.need(int(n) + 2); err != nil {
 			return nil, err
@@ -117,7 +119,7 @@ func (c *conn) readLine() ([]byte, error) {
 	}
 }
 
-// need reads until n unused bytes are there.
+// need reads until n unused bytes are buffered.
 func (c *conn) need(n int) error {
 	for c.w-c.r < n {
 		if err := c.fill(); err != nil {
@@ -147,13 +149,13 @@ func (c *conn) fill() error {
 
 func status(header []byte) (int, error) {
 	if len(header) < len("HTTP/1.1 200") || string(header[:9]) != "HTTP/1.1 " {
-		return 0, fmt.Errorf("not an HTTP answer: %.100q", header)
+		return 0, fmt.Errorf("not an HTTP response: %.100q", header)
 	}
 	return strconv.Atoi(string(header[9:12]))
 }
 
-// headerValue returns the value of the first header field with that name, nil
-// if there is none.
+// headerValue returns the value of the first header field with that name, or
+// nil.
 func headerValue(header []byte, name string) []byte {
 	for {
 		i := bytes.Index(header, []byte("\r\n"))

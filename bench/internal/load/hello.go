@@ -10,7 +10,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
 )
 
-// Hello is the first message of a client of an era.
+// Hello returns the first message of a client of an era.
 func Hello(era echo.Era) []byte {
 	if era == echo.Session {
 		return bytes.Clone(initialize)
@@ -18,7 +18,7 @@ func Hello(era echo.Era) []byte {
 	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":0,"method":"server/discover","params":{"_meta":{%s}}}`, Call{Era: era}.meta())
 }
 
-// CheckHello reports whether answer is a right answer to Hello.
+// CheckHello returns an error unless answer is a correct response to Hello.
 func CheckHello(era echo.Era, answer []byte) error {
 	if era == echo.Session {
 		return checkInitialized(answer)
@@ -32,7 +32,7 @@ func CheckHello(era echo.Era, answer []byte) error {
 		return fmt.Errorf("server/discover: %w", err)
 	}
 	if !slices.Contains(m.Result.Versions, era.Revision()) {
-		return errors.New("server/discover: server does not speak " + era.Revision())
+		return errors.New("server/discover: server does not support " + era.Revision())
 	}
 	return nil
 }

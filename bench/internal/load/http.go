@@ -14,29 +14,29 @@ import (
 	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
 )
 
-// dialTimeout bounds connecting to a server that has said it is ready.
+// dialTimeout bounds connecting to a server that has announced itself.
 const dialTimeout = 5 * time.Second
 
-// An HTTP load has a number of connections, each with one call in flight at a
-// time and, in the session era, with a session of its own.
+// An HTTP load has several connections, each with one call in flight. In the
+// session era each has its own session.
 type HTTP struct {
 	call    Call
 	callers []*caller
 }
 
-// A caller is one connection and its request, prepared once; only the id in
-// it changes.
+// A caller is one connection and its prepared request, in which only the id
+// changes.
 type caller struct {
-	call    Call
-	glance  glance
-	conn    *conn
-	request []byte
-	id      []byte // aliases request
-	calls   int    // since the connection was made
+	call       Call
+	quickCheck quickCheck
+	conn       *conn
+	request    []byte
+	id         []byte // aliases request
+	calls      int    // since the connection was made
 }
 
-// DialHTTP connects n times to the server at endpoint, opens the sessions if
-// the era has any, and checks one answer on each connection.
+// DialHTTP connects n times to the server at endpoint, opens sessions in the
+// session era, and checks one response on each connection.
 func DialHTTP(endpoint string, n int, call Call) (*HTTP, error) {
 	h := &HTTP{call: call}
 	for range n {
@@ -59,7 +59,7 @@ func newCaller(endpoint string, call Call) (*caller, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &caller{call: call, glance: call.glance(), conn: newConn(nc)}
+	c := &caller{call: call, quickCheck: call.quickCheck(), conn: newConn(nc)}
 	if err := c.ready(u); err != nil {
 		nc.Close()
 		return nil, err
@@ -92,7 +92,7 @@ func (c *caller) ready(u *url.URL) error {
 	return c.once()
 }
 
-// openSession does the handshake and returns the session's id.
+// openSession initializes a session and returns its id.
 func (c *conn) openSession(u *url.URL) (string, error) {
 	a, err := c.do(post(u, "", initialize))
 	if err != nil {
@@ -116,7 +116,8 @@ func (c *conn) openSession(u *url.URL) (string, error) {
 	return session, nil
 }
 
-// sessionHeader is empty for the empty id: a server may do without sessions.
+// sessionHeader returns an empty string for the empty id, since a server may
+// have no sessions.
 func sessionHeader(id string) string {
 	if id == "" {
 		return ""
@@ -124,7 +125,8 @@ func sessionHeader(id string) string {
 	return "Mcp-Session-Id: " + id + "\r\n"
 }
 
-// post returns the bytes of one request; header is more lines of it, or empty.
+// post returns the bytes of one request. header contains further header lines,
+// or is empty.
 func post(u *url.URL, header string, body []byte) []byte {
 	var b bytes.Buffer
 	b.WriteString("POST " + u.Path + " HTTP/1.1\r\nHost: " + u.Host +
@@ -134,7 +136,7 @@ func post(u *url.URL, header string, body []byte) []byte {
 	return b.Bytes()
 }
 
-// once makes one call and looks at the answer.
+// once makes one call and checks the response.
 func (c *caller) once() error {
 	increment(c.id)
 	a, err := c.conn.do(c.request)
@@ -146,7 +148,7 @@ func (c *caller) once() error {
 	}
 	c.calls++
 	if c.calls%sampleEvery != 1 {
-		return c.glance.check(a.body, c.id)
+		return c.quickCheck.check(a.body, c.id)
 	}
 	want, check := "application/json", c.call.check
 	if c.call.SSE {

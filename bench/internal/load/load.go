@@ -2,21 +2,21 @@ package load
 
 import "time"
 
-// grace is how long answers may take beyond the end of a slice before the
-// server counts as stuck.
+// grace is the time after the end of a slice within which all responses must
+// arrive.
 const grace = 10 * time.Second
 
 // A Load keeps one server busy. Its methods are called one at a time.
 type Load interface {
-	// Run makes calls for about d, at least one, and returns once every one of
-	// them is answered. An answer that is wrong, or missing, is an error.
+	// Run makes calls for about d, at least one, and returns after all
+	// responses. A wrong or missing response is an error.
 	Run(d time.Duration) (Slice, error)
 	// Close ends the connections.
 	Close() error
 }
 
-// A Slice is what one Run did.
+// A Slice is the result of one Run.
 type Slice struct {
 	Calls int
-	Wall  time.Duration // from the first request to the last answer
+	Wall  time.Duration // from the first request to the last response
 }

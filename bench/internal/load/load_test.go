@@ -18,17 +18,17 @@ import (
 	"github.com/patchbay-mcp/patchbay/bench/internal/load"
 )
 
-// slice is long enough for some calls and short enough for a test.
+// slice is the duration of a Run in a test, long enough for several calls.
 const slice = 20 * time.Millisecond
 
-// A fake is a server that answers right, unless wrong says otherwise.
+// A fake is a server that responds correctly unless wrong is set.
 type fake struct {
 	calls atomic.Int64
 	wrong func(call int64, answer string) string
 }
 
-// respond returns the messages that answer body, the last one being the
-// response; none for a notification.
+// respond returns the messages for body, of which the last one is the response.
+// For a notification it returns nil.
 func (f *fake) respond(t *testing.T, body []byte) []string {
 	var req struct {
 		ID     json.RawMessage
@@ -70,7 +70,7 @@ func (f *fake) respond(t *testing.T, body []byte) []string {
 // listed is the length of the fake's list of tools.
 const listed = 50
 
-// answer returns a response, unless the fake has another one.
+// answer returns the correct response unless the fake replaces it.
 func (f *fake) answer(id json.RawMessage, result string) string {
 	answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete",%s}}`, id, result)
 	if n := f.calls.Add(1); f.wrong != nil {
@@ -79,8 +79,8 @@ func (f *fake) answer(id json.RawMessage, result string) string {
 	return answer
 }
 
-// handler serves f over HTTP; sse has it stream, and flush writes each event,
-// and each half of an answer, as a chunk of its own.
+// handler serves f over HTTP. With sse it responds with event streams. With
+// flush it writes each event, and each half of a response, as its own chunk.
 func (f *fake) handler(t *testing.T, sse, flush bool) http.Handler {
 	var sessions atomic.Int64
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -153,7 +153,7 @@ func TestHTTPCountsEveryCall(t *testing.T) {
 	}
 }
 
-func TestWrongAnswersAreErrors(t *testing.T) {
+func TestWrongResponsesAreErrors(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		wrong func(call int64, answer string) string
@@ -202,9 +202,10 @@ func TestWrongAnswersAreErrors(t *testing.T) {
 	}
 }
 
-// A large answer, a list or a stream of notes that is not whole is no answer,
-// neither the first one nor one that is only looked through.
-func TestWrongLargeAnswersAreErrors(t *testing.T) {
+// TestWrongLargeResponsesAreErrors truncates a large response, a list and a
+// stream of notifications, in the first response (full check) and in a later
+// one (quick check).
+func TestWrongLargeResponsesAreErrors(t *testing.T) {
 	replace := func(old, new string) func(string) string {
 		return func(a string) string { return strings.Replace(a, old, new, 1) }
 	}
@@ -212,7 +213,7 @@ func TestWrongLargeAnswersAreErrors(t *testing.T) {
 		name  string
 		call  load.Call
 		wrong func(answer string) string
-		first bool // only a full check finds it
+		first bool // only a full check detects it
 	}{
 		{"another length", load.Call{Tool: echo.CountTool}, replace("1048576", "1048575"), false},
 		{"a text that is cut", load.Call{Tool: echo.LargeTool}, replace(echo.Large()[100:], ""), false},
@@ -248,7 +249,7 @@ func TestWrongLargeAnswersAreErrors(t *testing.T) {
 	}
 }
 
-func TestMissingNotesAreErrors(t *testing.T) {
+func TestMissingNotificationsAreErrors(t *testing.T) {
 	s := httptest.NewServer(new(fake).handler(t, true, false))
 	defer s.Close()
 	fewer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -260,7 +261,7 @@ func TestMissingNotesAreErrors(t *testing.T) {
 	for endpoint, ok := range map[string]bool{s.URL: true, fewer.URL: false} {
 		h, err := load.DialHTTP(endpoint+"/mcp", 1, load.Call{Era: echo.Modern, Tool: echo.NotesTool, SSE: true})
 		if (err == nil) != ok {
-			t.Errorf("a stream with notes missing = %v: %v", !ok, err)
+			t.Errorf("a stream with missing notifications = %v: %v", !ok, err)
 		}
 		if err == nil {
 			h.Close()
@@ -269,7 +270,7 @@ func TestMissingNotesAreErrors(t *testing.T) {
 }
 
 // newStdio connects a load to f, which serves a pair of pipes until the load
-// closes its ends of them.
+// closes them.
 func newStdio(t *testing.T, f *fake, window int, call load.Call) (*load.Stdio, error) {
 	in, to, err := os.Pipe()
 	if err != nil {
@@ -316,7 +317,7 @@ func TestStdioCountsEveryCall(t *testing.T) {
 	}
 }
 
-func TestSessionsNeedIDsOfTheirOwn(t *testing.T) {
+func TestSessionIDsMustBeUnique(t *testing.T) {
 	distinct := httptest.NewServer(new(fake).handler(t, false, false))
 	defer distinct.Close()
 	same := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -336,7 +337,7 @@ func TestSessionsNeedIDsOfTheirOwn(t *testing.T) {
 	}
 }
 
-// fixedHeader hides the header from whoever writes the answer.
+// fixedHeader hides the header from the code that writes the response.
 type fixedHeader struct{ http.ResponseWriter }
 
 func (fixedHeader) Header() http.Header { return http.Header{} }

@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// A Remote is the load of a program that makes the calls by itself, which is a
-// client under test. It tells the program over one pipe how long to make them
-// and reads from the other what came of it.
+// A Remote is the load of a client under test, which makes the calls in its own
+// process. It writes the duration of each slice to one pipe and reads the
+// result from the other.
 type Remote struct {
 	to, from Pipe
 	in       *json.Decoder
 }
 
-// NewRemote makes the load of the program at the other ends of the two pipes,
-// which runs Serve. The load owns the pipes from here on.
+// NewRemote returns the load of the program at the other ends of the two pipes,
+// which runs Serve. The load takes ownership of the pipes.
 func NewRemote(to, from Pipe) *Remote {
 	return &Remote{to: to, from: from, in: json.NewDecoder(from)}
 }
 
-// outcome is what a program says after each slice.
+// An outcome is the message that a program writes after each slice.
 type outcome struct {
 	Slice
 	Error string `json:",omitempty"`
@@ -56,8 +56,8 @@ func (r *Remote) Close() error {
 	return errors.Join(r.to.Close(), r.from.Close())
 }
 
-// Serve runs one slice for each line of in and says on out what it came to. It
-// returns when in ends.
+// Serve runs one slice for each line of in and writes its outcome to out. It
+// returns at the end of in.
 func Serve(in io.Reader, out io.Writer, run func(time.Duration) (Slice, error)) error {
 	lines, answers := bufio.NewScanner(in), json.NewEncoder(out)
 	for lines.Scan() {

@@ -28,14 +28,14 @@ func remote(t *testing.T, run func(time.Duration) (Slice, error)) *Remote {
 	t.Cleanup(func() {
 		r.Close()
 		if err := <-ended; err != nil {
-			t.Errorf("the program ends with %v", err)
+			t.Errorf("the program returned the error %v", err)
 		}
 		in.Close()
 	})
 	return r
 }
 
-func TestRemoteGivesWhatTheProgramCounted(t *testing.T) {
+func TestRemoteReturnsCountsOfProgram(t *testing.T) {
 	r := remote(t, func(d time.Duration) (Slice, error) { return Slice{Calls: int(d.Milliseconds()), Wall: 2 * d}, nil })
 	for _, d := range []time.Duration{7 * time.Millisecond, 1500 * time.Millisecond} {
 		got, err := r.Run(d)
@@ -56,11 +56,11 @@ func TestRemoteFailsWithTheProgram(t *testing.T) {
 		t.Errorf("a program that fails: %v", err)
 	}
 	if _, err := r.Run(time.Second); err == nil {
-		t.Error("no calls at all count as a slice")
+		t.Error("no error for a slice without calls")
 	}
 }
 
-func TestRemoteFailsWhenTheProgramHasGone(t *testing.T) {
+func TestRemoteFailsAfterProgramExit(t *testing.T) {
 	in, to, _ := os.Pipe()
 	from, out, _ := os.Pipe()
 	out.Close()
@@ -68,6 +68,6 @@ func TestRemoteFailsWhenTheProgramHasGone(t *testing.T) {
 	r := NewRemote(to, from)
 	defer r.Close()
 	if _, err := r.Run(time.Millisecond); err == nil {
-		t.Error("a program that has gone is no error")
+		t.Error("no error after the program has exited")
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Sessions opens sessions and leaves them idle. It uses one connection, so
-// what the server holds for them grows by the sessions alone.
+// Sessions opens sessions and leaves them idle. It uses one connection, so that
+// only the sessions increase the memory of the server.
 type Sessions struct {
 	endpoint *url.URL
 	conn     *conn
@@ -27,8 +27,8 @@ func DialSessions(endpoint string) (*Sessions, error) {
 	return &Sessions{endpoint: u, conn: newConn(nc)}, nil
 }
 
-// Open opens n more sessions, all of which must have ids of their own. It
-// takes at most limit.
+// Open opens n more sessions, all of which must have distinct ids. It takes at
+// most limit.
 func (s *Sessions) Open(n int, limit time.Duration) error {
 	if err := s.conn.SetDeadline(time.Now().Add(limit)); err != nil {
 		return err

@@ -11,46 +11,47 @@ import (
 	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
 )
 
-// A Pipe is one end of a pipe to a server's standard input or output. An
-// *os.File is one.
+// A Pipe is one end of a pipe to a server's standard input or output, such as
+// an *os.File.
 type Pipe interface {
 	io.ReadWriteCloser
 	SetDeadline(time.Time) error
 }
 
 // A Stdio load keeps a window of calls in flight over one pair of pipes, from
-// one goroutine: it reads what is there and writes as many calls as were
-// answered. Window messages must fit into a pipe both ways, or both sides
-// could wait to write: 64 KiB on Linux, enough for 128 calls. Larger messages
-// need a window of one.
+// one goroutine: it reads the available responses and writes as many calls. All
+// messages of a window must fit into a pipe in both directions, or both sides
+// could block in a write. A pipe has 64 KiB on Linux, enough for 128 calls.
+// Larger messages need a window of one.
 type Stdio struct {
-	call     Call
-	glance   glance
-	window   int
-	to, from Pipe
-	template []byte // one call and its newline
-	at       int    // of the id in template
-	next     int    // id of the next call
-	out      []byte
-	in       []byte       // unread bytes are in[:unread]
-	unread   int          // of an incomplete line
-	open     map[int]bool // ids of the calls in flight
-	answered int          // since the pipes were opened
-	idText   [idDigits]byte
+	call       Call
+	quickCheck quickCheck
+	window     int
+	to, from   Pipe
+	template   []byte // one call and its newline
+	at         int    // of the id in template
+	next       int    // id of the next call
+	out        []byte
+	in         []byte       // unread bytes are in[:unread]
+	unread     int          // of an incomplete line
+	open       map[int]bool // ids of the calls in flight
+	answered   int          // since the pipes were opened
+	idText     [idDigits]byte
 }
 
-// maxLine bounds a line of a server, and a window of small ones fits.
+// maxLine bounds a line of a server. A whole window of small lines fits into
+// it.
 const maxLine = 1 << 18
 
-// errEnded tells of a server that left with calls in flight.
+// errEnded is returned when a server exits with calls in flight.
 var errEnded = errors.New("server ended")
 
-// NewStdio makes a load of window calls in flight over the two pipes, opens
-// the session if the era has one, and checks the first answer. The load owns
-// the pipes from here on, also if an error comes back.
+// NewStdio returns a load with window calls in flight over the two pipes. It
+// opens a session in the session era and checks the first response. The load
+// takes ownership of the pipes, also on error.
 func NewStdio(to, from Pipe, window int, call Call) (*Stdio, error) {
 	s := &Stdio{
-		call: call, glance: call.glance(), window: window, to: to, from: from,
+		call: call, quickCheck: call.quickCheck(), window: window, to: to, from: from,
 		next: firstID, in: make([]byte, maxLine), open: make(map[int]bool, window),
 	}
 	s.template, s.at = call.message()
@@ -137,7 +138,7 @@ func (s *Stdio) write(n int) error {
 	return err
 }
 
-// read reads once and takes the answers that are complete.
+// read reads once and processes the complete responses.
 func (s *Stdio) read() error {
 	n, err := s.from.Read(s.in[s.unread:])
 	if errors.Is(err, io.EOF) {
@@ -164,17 +165,17 @@ func (s *Stdio) read() error {
 	return nil
 }
 
-// take matches one answer with a call in flight.
+// take matches one response with a call in flight.
 func (s *Stdio) take(line []byte) error {
 	id, ok := answerID(line)
 	if !ok || !s.open[id] {
-		return fmt.Errorf("no call in flight has this answer: %.300q", line)
+		return fmt.Errorf("response matches no call in flight: %.300q", line)
 	}
 	delete(s.open, id)
 	s.answered++
 	text := strconv.AppendInt(s.idText[:0], int64(id), 10)
 	if s.answered%sampleEvery != 1 {
-		return s.glance.check(line, text)
+		return s.quickCheck.check(line, text)
 	}
 	return s.call.check(line, text)
 }

@@ -15,38 +15,38 @@ import (
 	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
 )
 
-// Streams listens to changes of a server's lists: one open event stream on a
-// connection of its own for each client, and in the session era a session. The
-// methods are called one at a time.
+// Streams subscribes to changes of a server's lists. It has one event stream on
+// its own connection for each client, and a session in the session era. Its
+// methods must not be called concurrently.
 type Streams struct {
 	endpoint *url.URL
 	era      echo.Era
 	tool     string
 	control  *conn  // opens the sessions and makes the changes
-	change   []byte // the call, once there was one
+	change   []byte // the prepared call, nil before the first change
 	id       []byte // aliases change
 	all      []*stream
 	reading  sync.WaitGroup
-	heard    chan error // from each stream, for each change
+	notified chan error // from each stream, for each change
 	closed   chan struct{}
 }
 
-// A stream is the one of one client.
+// A stream is the event stream of one client.
 type stream struct {
 	net.Conn
 	lines *bufio.Reader
 }
 
 const (
-	// streamBuffer holds what a stream reads at once; an event of the benchmark
-	// is under 300 bytes.
+	// streamBuffer is the size of a read buffer. An event of the benchmark is
+	// under 300 bytes.
 	streamBuffer = 1 << 10
-	// changeTimeout bounds the time until all have heard of a change.
+	// changeTimeout bounds the time until all clients are notified of a change.
 	changeTimeout = 30 * time.Second
 )
 
-// DialStreams connects to the server at endpoint; no stream is open yet. The
-// tool is the one that makes the changes: echo.ChangeTool or echo.UpdateTool.
+// DialStreams connects to the server at endpoint without opening a stream. The
+// tool makes the changes: echo.ChangeTool or echo.UpdateTool.
 func DialStreams(endpoint string, era echo.Era, tool string) (*Streams, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil {
@@ -56,7 +56,7 @@ func DialStreams(endpoint string, era echo.Era, tool string) (*Streams, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Streams{endpoint: u, era: era, tool: tool, control: newConn(nc), heard: make(chan error), closed: make(chan struct{})}, nil
+	return &Streams{endpoint: u, era: era, tool: tool, control: newConn(nc), notified: make(chan error), closed: make(chan struct{})}, nil
 }
 
 // Open opens n more streams, within limit.
@@ -108,13 +108,13 @@ func (s *Streams) open(end time.Time) (*stream, error) {
 	return one, nil
 }
 
-// get asks for the stream of a session.
+// get requests the event stream of a session.
 func (s *Streams) get(session string) []byte {
 	return []byte("GET " + s.endpoint.Path + " HTTP/1.1\r\nHost: " + s.endpoint.Host +
 		"\r\nAccept: text/event-stream\r\nMCP-Protocol-Version: " + s.era.Revision() + "\r\n" + sessionHeader(session) + "\r\n")
 }
 
-// subscribe subscribes a session to the resource that is updated.
+// subscribe subscribes a session to echo.UpdatedResource.
 func (s *Streams) subscribe(session string) error {
 	header := "MCP-Protocol-Version: " + s.era.Revision() + "\r\n" + sessionHeader(session)
 	a, err := s.control.do(post(s.endpoint, header,
@@ -125,7 +125,7 @@ func (s *Streams) subscribe(session string) error {
 	return err
 }
 
-// notification is the method of the notification that every change sends.
+// notification returns the method of the notification of a change.
 func (s *Streams) notification() string {
 	if s.tool == echo.UpdateTool {
 		return "notifications/resources/updated"
@@ -133,7 +133,7 @@ func (s *Streams) notification() string {
 	return "notifications/tools/list_changed"
 }
 
-// listen asks for a stream of changes.
+// listen requests an event stream of changes.
 func (s *Streams) listen() []byte {
 	filter := `"toolsListChanged":true`
 	if s.tool == echo.UpdateTool {
@@ -144,7 +144,7 @@ func (s *Streams) listen() []byte {
 	return post(s.endpoint, "MCP-Protocol-Version: "+s.era.Revision()+"\r\nMcp-Method: subscriptions/listen\r\n", body)
 }
 
-// begin sends the request and reads the head of the answer.
+// begin sends the request and reads the header of the response.
 func (s *stream) begin(request []byte, end time.Time) error {
 	if err := s.SetDeadline(end); err != nil {
 		return err
@@ -164,8 +164,8 @@ func (s *stream) begin(request []byte, end time.Time) error {
 	return nil
 }
 
-// await reads the next event, which must be that notification. Comments and
-// events without data are skipped.
+// await reads the next event, which must be a notification of the given method.
+// Comments and events without data are skipped.
 func (s *stream) await(method string) error {
 	for {
 		line, err := s.lines.ReadSlice('\n')
@@ -184,13 +184,13 @@ func (s *stream) await(method string) error {
 }
 
 // Change calls the tool that changes the server's list and waits until every
-// stream has the notification of it. It returns the time from the call to the
-// last one. The first change is for warming up: no more
-// streams may be opened from then on.
+// stream has received the notification. It returns the time from the call to
+// the last notification. The first change is a warm-up. No stream may be opened
+// after it.
 func (s *Streams) Change() (time.Duration, error) {
 	select {
-	case err := <-s.heard:
-		return 0, fmt.Errorf("a stream has another event after the one of the last change (%w)", err)
+	case err := <-s.notified:
+		return 0, fmt.Errorf("a stream has an extra event after the last change (%w)", err)
 	default:
 	}
 	end := time.Now().Add(changeTimeout)
@@ -205,7 +205,7 @@ func (s *Streams) Change() (time.Duration, error) {
 	}
 	var failed error
 	for range s.all {
-		if err := <-s.heard; err != nil {
+		if err := <-s.notified; err != nil {
 			failed = err
 		}
 	}
@@ -215,8 +215,8 @@ func (s *Streams) Change() (time.Duration, error) {
 	return time.Since(begin), nil
 }
 
-// call makes the change. The answer may come as a stream of its own, since a
-// server may tell the client that calls as well.
+// call makes the change. The response may be an event stream, since a server
+// may notify the calling client as well.
 func (s *Streams) call(end time.Time) error {
 	if err := s.control.SetDeadline(end); err != nil {
 		return err
@@ -234,11 +234,11 @@ func (s *Streams) call(end time.Time) error {
 	if a.status != http.StatusOK {
 		return fmt.Errorf("status %d: %.300q", a.status, a.body)
 	}
-	return Call{Era: s.era, Tool: s.tool}.glance().check(a.body, s.id)
+	return Call{Era: s.era, Tool: s.tool}.quickCheck().check(a.body, s.id)
 }
 
-// begin prepares the call, in a session that has no stream, and lets every
-// stream be read.
+// begin prepares the call, in a session without a stream, and starts reading
+// every stream.
 func (s *Streams) begin() error {
 	call := Call{Era: s.era, Tool: s.tool}
 	header := "MCP-Protocol-Version: " + s.era.Revision() + "\r\n"
@@ -256,18 +256,18 @@ func (s *Streams) begin() error {
 	id += len(s.change) - len(body)
 	s.id = s.change[id : id+idDigits]
 	for _, one := range s.all {
-		s.reading.Go(func() { s.hear(one) })
+		s.reading.Go(func() { s.receive(one) })
 	}
 	return nil
 }
 
-// hear tells of each notification on one stream, until the first error.
-func (s *Streams) hear(one *stream) {
+// receive reports each notification on one stream, until the first error.
+func (s *Streams) receive(one *stream) {
 	for more := true; more; {
 		err := one.await(s.notification())
 		more = err == nil
 		select {
-		case s.heard <- err:
+		case s.notified <- err:
 		case <-s.closed:
 			return
 		}

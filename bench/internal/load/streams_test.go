@@ -19,8 +19,8 @@ const (
 	listChanged  = `{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{}}`
 )
 
-// serveListeners is a server of one stream, on which a change sends the given
-// events, each whatever it is.
+// serveListeners starts a server with one stream, on which a change sends the
+// given events.
 func serveListeners(t *testing.T, greeting string, events ...string) *Streams {
 	changed := make(chan struct{}, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -55,7 +55,7 @@ func serveListeners(t *testing.T, greeting string, events ...string) *Streams {
 	return s
 }
 
-func TestStreamsHearOfEachChange(t *testing.T) {
+func TestStreamsAreNotifiedOfEachChange(t *testing.T) {
 	s := serveListeners(t, acknowledged, listChanged)
 	if err := s.Open(1, time.Minute); err != nil {
 		t.Fatal(err)
@@ -67,9 +67,9 @@ func TestStreamsHearOfEachChange(t *testing.T) {
 	}
 }
 
-func TestStreamsFindWrongEvents(t *testing.T) {
+func TestStreamsDetectWrongEvents(t *testing.T) {
 	if err := serveListeners(t, listChanged).Open(1, time.Minute); err == nil || !strings.Contains(err.Error(), "acknowledged") {
-		t.Errorf("stream that is not acknowledged: %v", err)
+		t.Errorf("stream without acknowledgement: %v", err)
 	}
 	s := serveListeners(t, acknowledged, `{"jsonrpc":"2.0","method":"notifications/prompts/list_changed"}`)
 	if err := s.Open(1, time.Minute); err != nil {
@@ -80,23 +80,24 @@ func TestStreamsFindWrongEvents(t *testing.T) {
 	}
 }
 
-func TestStreamsFindOneEventTooMany(t *testing.T) {
+func TestStreamsDetectExtraEvent(t *testing.T) {
 	s := serveListeners(t, acknowledged, listChanged, listChanged)
 	if err := s.Open(1, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	var err error
-	// The second event comes right behind the first, but who knows when it is read.
+	// The second event directly follows the first, but the time of its read is
+	// not known.
 	for end := time.Now().Add(time.Minute); err == nil && time.Now().Before(end); {
 		runtime.Gosched()
 		_, err = s.Change()
 	}
-	if err == nil || !strings.Contains(err.Error(), "another event") {
+	if err == nil || !strings.Contains(err.Error(), "extra event") {
 		t.Errorf("two events for each change: %v", err)
 	}
 }
 
-func TestStreamsWantAnEventStream(t *testing.T) {
+func TestStreamsRequireEventStream(t *testing.T) {
 	var refused atomic.Bool
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		refused.Store(true)
@@ -109,6 +110,6 @@ func TestStreamsWantAnEventStream(t *testing.T) {
 	}
 	defer s.Close()
 	if err := s.Open(1, time.Minute); err == nil || !strings.Contains(err.Error(), "status 503") || !refused.Load() {
-		t.Errorf("stream that is refused: %v", err)
+		t.Errorf("rejected stream: %v", err)
 	}
 }

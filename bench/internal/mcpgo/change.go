@@ -10,7 +10,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
 )
 
-// AddChange adds the tool that changes the list, and the one that it changes.
+// AddChange adds echo.ChangeTool and the tool that it changes.
 func AddChange(s *server.MCPServer) {
 	var changes atomic.Int64
 	change := func() {

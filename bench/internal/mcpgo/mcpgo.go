@@ -1,4 +1,4 @@
-// Package mcpgo is mcp-go's server, with the tools of the benchmark.
+// Package mcpgo builds servers of mcp-go with the tools of the benchmark.
 package mcpgo
 
 import (
@@ -14,8 +14,8 @@ import (
 type handler = mcp.TypedToolHandlerFunc[echo.In]
 
 // NewServer returns a server that offers the tools, or those of a list. It has
-// no echo.NotesTool: the SDK refuses the 101st note that waits, and can lose
-// the last one of a call.
+// no echo.NotesTool: the SDK rejects the 101st queued notification, and can
+// lose the last one of a call.
 func NewServer(opts rig.Options) *server.MCPServer {
 	var settings []server.ServerOption
 	if opts.Validate {
@@ -47,8 +47,8 @@ func answer(_ context.Context, _ mcp.CallToolRequest, in echo.In) (*mcp.CallTool
 	return mcp.NewToolResultText(in.Message), nil
 }
 
-// answerAsStream has the answer sent as an event stream: a thing each call
-// asks for, not a setting of the server.
+// answerAsStream makes the response an event stream. In this SDK each call
+// requests it; it is not a setting of the server.
 func answerAsStream(ctx context.Context, req mcp.CallToolRequest, in echo.In) (*mcp.CallToolResult, error) {
 	if s, ok := server.ClientSessionFromContext(ctx).(server.SessionWithStreamableHTTPConfig); ok {
 		s.UpgradeToSSEWhenReceiveNotification()

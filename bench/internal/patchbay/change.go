@@ -9,7 +9,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// AddChange adds the tool that changes the list, and the one that it changes.
+// AddChange adds echo.ChangeTool and the tool that it changes.
 func AddChange(s *mcp.Server) {
 	changed := mcp.AddTool(s, &mcp.Tool{Name: echo.ChangedTool}, func(_ context.Context, in echo.In) (string, error) { return in.Message, nil })
 	var changes atomic.Int64

@@ -1,4 +1,5 @@
-// Package patchbay is this project's server, with the tools of the benchmark.
+// Package patchbay builds servers of this project with the tools of the
+// benchmark.
 package patchbay
 
 import (
@@ -9,7 +10,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// everyNote is a rate at which no progress note is merged with the next one.
+// everyNote is a rate at which no progress notification is merged with the next
+// one.
 const everyNote = 1 << 30
 
 // NewServer returns a server that offers the tools.

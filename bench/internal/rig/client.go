@@ -16,35 +16,35 @@ import (
 	"github.com/patchbay-mcp/patchbay/bench/internal/load"
 )
 
-// A Target is the server that a client program connects to, and how.
+// A Target is the server that a client program connects to.
 type Target struct {
-	// Era is the one era that the server speaks, but for one in memory, which
-	// speaks whatever the client prefers.
+	// Era is the only era that the server supports. A server in memory uses the
+	// client's preferred era.
 	Era echo.Era
 	// URL is its HTTP endpoint, and Command the command line that starts it on
-	// stdio. When both are empty, the server is the client's own SDK's, in
+	// stdio. If both are empty, the client uses a server of its own SDK in
 	// memory.
 	URL     string
 	Command []string
-	// Width is how many calls are in flight at once.
+	// Width is the number of concurrent calls.
 	Width int
 }
 
-// A Connection is a client that is connected.
+// A Connection is a connected client.
 type Connection struct {
-	// Revision is the revision that it speaks with the server.
+	// Revision is the negotiated protocol revision.
 	Revision string
 	// Echo calls echo.Tool and returns the text of the result. It is called
-	// from as many goroutines as calls are in flight.
+	// concurrently by Width goroutines.
 	Echo func(ctx context.Context, message string) (string, error)
 }
 
 // openTimeout bounds connecting a client.
 const openTimeout = 20 * time.Second
 
-// ClientMain runs a client as the whole program, with the target taken from
-// the command line: it connects, lists the tools as every host does first, and
-// then makes calls whenever standard input says so. It does not return.
+// ClientMain is the main function of a client program. It takes the target from
+// the command line, connects, lists the tools as a host does, and then makes
+// calls as requested on standard input. It does not return.
 func ClientMain(open func(context.Context, Target) (*Connection, error)) {
 	var t Target
 	era := flag.String("era", string(echo.Modern), "era that the server speaks: modern or session")
@@ -72,7 +72,7 @@ func runClient(open func(context.Context, Target) (*Connection, error), t Target
 		return err
 	}
 	if want := t.Era.Revision(); c.Revision != want {
-		return fmt.Errorf("the client speaks %s, want %s", c.Revision, want)
+		return fmt.Errorf("negotiated protocol version %s, want %s", c.Revision, want)
 	}
 	announce(Announcement{Meter: meter.Addr().String()})
 	return load.Serve(os.Stdin, os.Stdout, func(d time.Duration) (load.Slice, error) { return c.run(t.Width, d) })
@@ -97,8 +97,8 @@ func (c *Connection) run(width int, d time.Duration) (load.Slice, error) {
 	return slice, errors.Join(errs...)
 }
 
-// repeat makes one call after the other until d after begin, at least one. The
-// context can end, as that of every call of a real program can.
+// repeat makes successive calls until d after begin, at least one. The context
+// is cancellable, as in a real program.
 func (c *Connection) repeat(begin time.Time, d time.Duration) (calls int, err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -108,16 +108,16 @@ func (c *Connection) repeat(begin time.Time, d time.Duration) (calls int, err er
 			return calls, err
 		}
 		if text != echo.Message {
-			return calls, fmt.Errorf("wrong answer: %.300q", text)
+			return calls, fmt.Errorf("wrong response: %.300q", text)
 		}
 		calls++
 	}
 	return calls, nil
 }
 
-// HTTPClient is net/http's client with a connection for each call in flight.
-// With the default, which keeps two, an SDK that uses it would connect anew
-// for nearly every call.
+// HTTPClient returns an HTTP client with a connection for each call in flight.
+// The default client keeps only two idle connections, so an SDK would open a
+// new connection for nearly every call.
 func HTTPClient(width int) *http.Client {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConnsPerHost = width

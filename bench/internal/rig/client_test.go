@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestConnectionKeepsTheWidthAndCountsCalls(t *testing.T) {
+func TestConnectionRunsWidthCallsConcurrently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var (
 			mu                 sync.Mutex
@@ -35,7 +35,7 @@ func TestConnectionKeepsTheWidthAndCountsCalls(t *testing.T) {
 	})
 }
 
-func TestConnectionFindsWrongAnswers(t *testing.T) {
+func TestConnectionDetectsWrongResponses(t *testing.T) {
 	for name, echo := range map[string]func(context.Context, string) (string, error){
 		"another text": func(_ context.Context, message string) (string, error) { return message + "!", nil },
 		"an error":     func(context.Context, string) (string, error) { return "", errors.New("broken") },

@@ -4,5 +4,5 @@ package rig
 
 import "time"
 
-// cpuTime is unknown here: readings then hold allocations only.
+// cpuTime returns zero: the CPU time is unknown on this system.
 func cpuTime() time.Duration { return 0 }

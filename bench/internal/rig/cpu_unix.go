@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// cpuTime is the user and system time of this process so far.
+// cpuTime returns the user and system time of this process.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// A Reading is what a server process has used since it started, and what it
-// holds now.
+// A Reading is the resource usage of a server process since its start, and its
+// current memory.
 type Reading struct {
-	// CPU is user plus system time; zero where the system does not tell.
+	// CPU is user plus system time; zero where it is unknown.
 	CPU time.Duration `json:"cpu"`
 	// Mallocs and Bytes count heap objects allocated and their size, freed
 	// ones included.
@@ -26,13 +26,13 @@ type Reading struct {
 	Goroutines int `json:"goroutines"`
 }
 
-// The commands of the meter: one word a line, answered with one line.
+// The commands of the meter, one word per line. The response is one line.
 const (
 	commandRead    = "read"
 	commandCollect = "collect"
 )
 
-// serveMeter answers on l until the process ends.
+// serveMeter accepts connections on l until the process exits.
 func serveMeter(l net.Listener) {
 	for {
 		c, err := l.Accept()
@@ -48,8 +48,8 @@ func answerMeter(c net.Conn) {
 	out := json.NewEncoder(c)
 	for in := bufio.NewScanner(c); in.Scan(); {
 		if in.Text() == commandCollect {
-			// Twice: the first collection may leave what finalizers,
-			// cleanups and pools still hold.
+			// Collect twice: finalizers, cleanups and pools can keep memory
+			// over the first collection.
 			runtime.GC()
 			runtime.GC()
 		}
@@ -72,7 +72,8 @@ func read() Reading {
 	}
 }
 
-// A Meter asks a server process for readings. One caller at a time.
+// A Meter requests readings from a server process. It is not safe for
+// concurrent use.
 type Meter struct {
 	conn net.Conn
 	in   *json.Decoder
@@ -91,13 +92,13 @@ func DialMeter(addr string) (*Meter, error) {
 	return &Meter{conn: conn, in: json.NewDecoder(conn)}, nil
 }
 
-// Read returns what the process has used so far.
+// Read returns the resource usage of the process.
 func (m *Meter) Read() (Reading, error) { return m.ask(commandRead) }
 
-// Collect has the process collect its garbage, then reads.
+// Collect makes the process run a garbage collection, then reads.
 func (m *Meter) Collect() (Reading, error) { return m.ask(commandCollect) }
 
-// Close ends the connection; the process runs on.
+// Close closes the connection. The process keeps running.
 func (m *Meter) Close() error { return m.conn.Close() }
 
 func (m *Meter) ask(command string) (r Reading, err error) {

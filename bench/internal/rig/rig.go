@@ -1,7 +1,7 @@
-// Package rig is the part that every server program of the benchmark shares:
-// its flags, its loopback listener, and a meter that reports what the process
-// has used so far. The meter answers on a connection of its own and costs
-// nothing while nobody asks.
+// Package rig is shared by all server programs of the benchmark. It provides
+// their flags, the loopback listener, and a meter that reports the resource
+// usage of the process. The meter has its own connection and costs nothing
+// between readings.
 package rig
 
 import (
@@ -16,27 +16,26 @@ import (
 	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
 )
 
-// loopback is the only address a benchmark ever listens on; the system picks
-// the port.
+// loopback is the listen address. The system chooses the port.
 const loopback = "127.0.0.1:0"
 
-// Options say which of its faces a server program shows.
+// Options are the options of a server program.
 type Options struct {
-	// Era is the era that the load speaks. A server that serves both at once
-	// ignores it.
+	// Era is the era of the load. A server that supports both eras ignores it.
 	Era echo.Era
-	// SSE asks for answers as event streams, where that is a setting.
+	// SSE requests responses as event streams, where that is a setting.
 	SSE bool
-	// Validate asks for validation of arguments, where that is a setting.
+	// Validate requests validation of arguments, where that is a setting.
 	Validate bool
-	// Tool is the one tool that the load calls. Only the limit needs to know.
+	// Tool is the only tool that the load calls. Only the baseline server uses
+	// it.
 	Tool string
-	// Tools, if not zero, is how many tools the server offers in place of the
-	// usual ones, each like echo.Tool.
+	// Tools, if not zero, is the number of tools that the server offers instead
+	// of the usual ones, each like echo.Tool.
 	Tools int
 }
 
-// A Program is one server in its two transports.
+// A Program is one server with its two transports.
 type Program struct {
 	// HTTP returns the handler to serve at every path.
 	HTTP func(Options) http.Handler
@@ -49,12 +48,12 @@ type Program struct {
 type Announcement struct {
 	// URL is the HTTP endpoint, empty for a server on stdio.
 	URL string `json:"url"`
-	// Meter is the address on which the process reports what it has used.
+	// Meter is the address of the meter of the process.
 	Meter string `json:"meter"`
 }
 
-// Main runs p as the whole program, with the transport and the options taken
-// from the command line. It does not return.
+// Main is the main function of a server program. It takes the transport and the
+// options from the command line and does not return.
 func Main(p Program) {
 	era := flag.String("era", string(echo.Modern), "era that the load speaks: modern or session")
 	sse := flag.Bool("sse", false, "answer with event streams, where that is a setting")

@@ -1,4 +1,4 @@
-// Command gosdk is the official Go SDK's server with clients that listen.
+// Command gosdk is a server of the official Go SDK for subscribed clients.
 package main
 
 import (

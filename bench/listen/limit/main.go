@@ -1,6 +1,6 @@
-// Command limit is the floor for servers with clients that listen: bare
+// Command limit is the baseline server for subscribed clients. It uses bare
 // net/http, a handler for each stream that waits on a channel, and a call that
-// sends to all channels. Nothing is parsed, nothing is checked.
+// sends to all channels. It parses and checks nothing.
 package main
 
 import (
@@ -18,7 +18,7 @@ const (
 	answerOpening = `{"jsonrpc":"2.0","id":`
 	content       = `,"result":{"resultType":"complete","content":[{"type":"text","text":"` + echo.Message + `"}]}}`
 	initialized   = `,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"limit","version":"1.0.0"}}}`
-	// The events are as long as this project's, id and all.
+	// The events have the same length as this project's, including the id.
 	acknowledged = `data: {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":` +
 		`{"_meta":{"io.modelcontextprotocol/subscriptionId":100000000},"notifications":{"toolsListChanged":true}}}` + "\n\n"
 	modernChange = `data: {"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":` +
@@ -88,7 +88,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, answerOpening+member(body, `"id":`, ',')+result)
 }
 
-// listen keeps a stream open and writes an event for each change.
+// listen serves an event stream and writes an event for each change.
 func (h *handler) listen(w http.ResponseWriter, r *http.Request) {
 	changed := make(chan struct{}, 1)
 	h.mu.Lock()
@@ -114,8 +114,8 @@ func (h *handler) listen(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// change wakes every stream. One that is not done with the last change will
-// see this one with it.
+// change notifies every stream. A stream that still handles the last change
+// coalesces the two.
 func (h *handler) change() {
 	h.mu.Lock()
 	all := make([]chan struct{}, 0, len(h.listeners))
@@ -138,7 +138,7 @@ func (h *handler) newSession() string {
 	return "limit-" + strconv.Itoa(h.sessions)
 }
 
-// member returns what follows the key, up to the end.
+// member returns the bytes between the key and the given end.
 func member(body []byte, key string, end byte) string {
 	_, after, _ := bytes.Cut(body, []byte(key))
 	return string(after[:max(0, bytes.IndexByte(after, end))])

@@ -1,4 +1,4 @@
-// Command mcpgo is mcp-go's server with clients that listen.
+// Command mcpgo is a server of mcp-go for subscribed clients.
 package main
 
 import (

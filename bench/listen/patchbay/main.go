@@ -1,4 +1,4 @@
-// Command patchbay is this project's server with clients that listen.
+// Command patchbay is this project's server for subscribed clients.
 package main
 
 import (

@@ -1,6 +1,6 @@
-// Command gosdk is the official Go SDK as a server under test: with sessions
-// for the session era, stateless for the modern one, which it serves in no
-// other way.
+// Command gosdk is the official Go SDK as a server under test. It has sessions
+// in the session era and is stateless in the modern era, which the SDK supports
+// only in stateless mode.
 package main
 
 import (

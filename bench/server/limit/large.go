@@ -18,9 +18,9 @@ const maxLarge = echo.LargeSize + maxBody
 
 var largeBuffers = sync.Pool{New: func() any { return new([maxLarge]byte) }}
 
-// serveCount takes large arguments: it reads them, checks that they are JSON
-// in one pass, and makes the string that a handler may keep. The pass is this
-// project's, the fastest strict one at hand.
+// serveCount serves calls with large arguments. It reads them, validates the
+// JSON in one pass, and copies the string for the handler. The validation is
+// this project's, a fast strict scanner.
 func (h *handler) serveCount(w http.ResponseWriter, r *http.Request) {
 	in := largeBuffers.Get().(*[maxLarge]byte)
 	defer largeBuffers.Put(in)
@@ -71,8 +71,8 @@ func serveLongLines(in io.Reader, out io.Writer, a *answers) error {
 	}
 }
 
-// appendCount appends the answer to a request, which may be a call of the tool
-// that counts.
+// appendCount appends the response to a request, which may be a call of
+// echo.CountTool.
 func (a *answers) appendCount(dst, body []byte) ([]byte, error) {
 	if string(method(body)) != "tools/call" {
 		return a.append(dst, body), nil
@@ -88,13 +88,13 @@ func (a *answers) appendCount(dst, body []byte) ([]byte, error) {
 	return append(append(dst, '"'), a.result[1]...), nil
 }
 
-// count stands for the handler: its argument is a string of its own.
+// count represents the handler. Its argument is a copy.
 //
 //go:noinline
 func count(message string) int { return len(message) }
 
-// serveLarge returns a large result: it checks the text and copies it into the
-// answer, in one pass, and writes that with its length.
+// serveLarge serves a large result. It validates the text and copies it into
+// the response in one pass, and writes the response with its Content-Length.
 func (h *handler) serveLarge(w http.ResponseWriter, r *http.Request) {
 	b := buffers.Get().(*buffer)
 	defer buffers.Put(b)

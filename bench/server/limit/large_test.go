@@ -15,8 +15,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// Whatever the load asks of a server it accepts from the limit.
-func TestTheLoadTakesTheAnswersOfTheLimit(t *testing.T) {
+// The load accepts every response of the baseline server.
+func TestLoadAcceptsResponsesOfBaseline(t *testing.T) {
 	for _, era := range []echo.Era{echo.Modern, echo.Session} {
 		for name, call := range map[string]load.Call{
 			"call":      {Tool: echo.Tool},
@@ -44,16 +44,16 @@ func TestTheLoadTakesTheAnswersOfTheLimit(t *testing.T) {
 	}
 }
 
-// The floor of lists writes as many bytes as this project's server, but for
-// the names of the two.
-func TestTheLimitListsAsManyBytes(t *testing.T) {
+// The baseline writes lists of the same length as this project's server, except
+// for the server names.
+func TestBaselineListHasSameLength(t *testing.T) {
 	const n = 50
 	ours := httptest.NewServer(mcphttp.NewHandler(patchbay.NewLister(n), nil))
 	defer ours.Close()
 	limit := httptest.NewServer(newHandler(rig.Options{Era: echo.Modern, Tools: n}))
 	defer limit.Close()
 	if a, b := listLength(t, ours.URL), listLength(t, limit.URL); a-len("patchbay") != b-len("limit") {
-		t.Errorf("this project's list has %d bytes, that of the limit %d", a, b)
+		t.Errorf("this project's list has %d bytes, the baseline's %d", a, b)
 	}
 }
 

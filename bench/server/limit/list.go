@@ -9,8 +9,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/bench/internal/rig"
 )
 
-// tools are the tools of a list, with what this project's server says of them,
-// so that both write as many bytes.
+// tools returns the tools of a list with the members that this project's server
+// sends, so that both lists have the same length.
 func tools(names ...string) string {
 	var b strings.Builder
 	for i, name := range names {
@@ -23,10 +23,10 @@ func tools(names ...string) string {
 	return `"tools":[` + b.String() + `]`
 }
 
-// A lister answers every call with a list that it made in advance.
+// A lister responds to every request with a prepared list.
 type lister struct {
 	*answers
-	list []byte // what follows the id
+	list []byte // bytes after the id
 }
 
 func newLister(opts rig.Options) *lister {
@@ -43,7 +43,7 @@ func newLister(opts rig.Options) *lister {
 	return l
 }
 
-// serve writes the list as it lies there, with its length.
+// serve writes the prepared list with its Content-Length.
 func (l *lister) serve(w http.ResponseWriter, r *http.Request) {
 	b := buffers.Get().(*buffer)
 	defer buffers.Put(b)

@@ -1,9 +1,9 @@
-// Command limit is the floor of the benchmark: bare net/http, and a bare loop
-// over standard input, which write a canned answer around the id of the
-// request. Nothing is parsed, nothing is checked, but for large arguments and
-// results, which every server has to go through once: no server can be cheaper
-// on the same standard library. It is also the server that clients are measured
-// with, so it knows what they ask first.
+// Command limit is the baseline server of the benchmark. It uses bare net/http
+// or a bare loop over standard input, and writes a canned response around the
+// id of the request. It parses and checks nothing except large arguments and
+// results, which every server must scan once. No server on the same standard
+// library can be cheaper. Clients are measured with this server, so it also
+// responds to their initial requests.
 package main
 
 import (
@@ -29,10 +29,10 @@ const (
 	eventClosing = "\n\n"
 )
 
-// answers are what follows the id in the answers of one era.
+// answers are the bytes after the id in the responses of one era.
 type answers struct {
 	call, list, discover string
-	// result is what surrounds the text of a result, if it is another one.
+	// result is the prefix and suffix of the text of a result, if they differ.
 	result [2]string
 }
 
@@ -68,7 +68,7 @@ func main() {
 	})
 }
 
-// newHandler picks the handler that does the least for what the load calls.
+// newHandler returns the cheapest handler for the requests of the load.
 func newHandler(opts rig.Options) http.Handler {
 	h := &handler{answers: answersOf(opts.Era)}
 	switch {
@@ -93,13 +93,13 @@ func answersOf(e echo.Era) *answers {
 	return &session
 }
 
-// A handler answers every call alike.
+// A handler sends the same response to every call.
 type handler struct{ *answers }
 
 // maxBody is well above any request of the load.
 const maxBody = 4096
 
-// A buffer holds one request and the answer to it.
+// A buffer contains one request and its response.
 type buffer struct {
 	in  [maxBody]byte
 	out []byte
@@ -135,7 +135,7 @@ func (h *handler) serveSSE(w http.ResponseWriter, r *http.Request) {
 	w.Write(b.out)
 }
 
-// serveNotes streams many notes, each as soon as it is there.
+// serveNotes streams many notifications and flushes each of them.
 func (h *handler) serveNotes(w http.ResponseWriter, r *http.Request) {
 	b := buffers.Get().(*buffer)
 	defer buffers.Put(b)
@@ -165,8 +165,8 @@ func (a *answers) appendEvent(dst, body []byte) []byte {
 	return append(dst, eventClosing...)
 }
 
-// admit takes the two messages that open a session. It reports whether body
-// is left to be answered.
+// admit responds to the two messages that open a session. It reports whether
+// body still needs a response.
 func admit(w http.ResponseWriter, body []byte) bool {
 	switch string(method(body)) {
 	case "initialize":
@@ -178,8 +178,8 @@ func admit(w http.ResponseWriter, body []byte) bool {
 	return true
 }
 
-// read reads a request. Clients also ask for a stream of the session, which
-// there is none of.
+// read reads a request. It rejects requests for a stream of the session, which
+// this server does not support.
 func (b *buffer) read(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 	if r.Method != http.MethodPost {
 		http.Error(w, "only POST", http.StatusMethodNotAllowed)
@@ -197,8 +197,8 @@ func (b *buffer) read(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 	return body, true
 }
 
-// serveLines answers each line of in. It writes what it has once no further
-// line is waiting, so a burst costs one read and one write.
+// serveLines responds to each line of in. It flushes when no further line is
+// buffered, so a burst costs one read and one write.
 func serveLines(in io.Reader, out io.Writer, a *answers) error {
 	r := bufio.NewReaderSize(in, 1<<16)
 	w := bufio.NewWriterSize(out, 1<<16)
@@ -223,7 +223,7 @@ func serveLines(in io.Reader, out io.Writer, a *answers) error {
 	}
 }
 
-// append appends the canned answer to the request in body.
+// append appends the canned response to the request in body.
 func (a *answers) append(dst, body []byte) []byte {
 	rest := a.call
 	switch string(method(body)) {

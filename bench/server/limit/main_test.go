@@ -27,25 +27,25 @@ func ask(t *testing.T, era echo.Era, method string) (answer struct {
 	return answer
 }
 
-func TestClientsFindTheEra(t *testing.T) {
+func TestClientsDetectTheEra(t *testing.T) {
 	for _, era := range []echo.Era{echo.Modern, echo.Session} {
 		discovered := ask(t, era, "server/discover")
 		if versions, _ := discovered.Result["supportedVersions"].([]any); era == echo.Modern && (len(versions) != 1 || versions[0] != era.Revision()) {
-			t.Errorf("%s: discovers %+v", era, discovered)
+			t.Errorf("%s: server/discover result = %+v", era, discovered)
 		}
 		if era == echo.Session && (discovered.Error == nil || discovered.Error.Code != -32601) {
-			t.Errorf("%s: discovers %+v", era, discovered)
+			t.Errorf("%s: server/discover result = %+v", era, discovered)
 		}
 		tools, _ := ask(t, era, "tools/list").Result["tools"].([]any)
 		if len(tools) != 1 || tools[0].(map[string]any)["name"] != echo.Tool {
-			t.Errorf("%s: lists %v", era, tools)
+			t.Errorf("%s: tools/list result = %v", era, tools)
 		}
 		content, _ := ask(t, era, "tools/call").Result["content"].([]any)
 		if len(content) != 1 || content[0].(map[string]any)["text"] != echo.Message {
-			t.Errorf("%s: calls give %v", era, content)
+			t.Errorf("%s: tools/call content = %v", era, content)
 		}
 	}
 	if got := ask(t, echo.Session, "initialize").Result["protocolVersion"]; got != echo.Session.Revision() {
-		t.Errorf("initialize gives %v", got)
+		t.Errorf("initialize result = %v", got)
 	}
 }

@@ -1,6 +1,6 @@
-// Command limitjson is the limit with encoding/json both ways: what the usual
-// decoding and encoding alone cost on top of bare net/http and a bare loop.
-// It dispatches on the method but validates nothing.
+// Command limitjson is the baseline with encoding/json. It shows the cost of
+// decoding and encoding on top of bare net/http and a bare loop. It dispatches
+// on the method but validates nothing.
 package main
 
 import (
@@ -134,7 +134,8 @@ func writeEvent(w io.Writer, data []byte) {
 	io.WriteString(w, "\n\n")
 }
 
-// serveLines answers each line of in, writing once no further line is waiting.
+// serveLines responds to each line of in and flushes when no further line is
+// buffered.
 func serveLines(in io.Reader, out io.Writer, era echo.Era) error {
 	r := bufio.NewReaderSize(in, 1<<16)
 	w := bufio.NewWriterSize(out, 1<<16)

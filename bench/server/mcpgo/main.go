@@ -10,8 +10,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/bench/internal/rig"
 )
 
-// queueSize holds every call that the load keeps in flight. With the default
-// of 100 the server would log each call beyond it and serve it in line.
+// queueSize is large enough for all calls of the load in flight. With the
+// default of 100 the server would log each further call and serve it
+// synchronously.
 const queueSize = 1000
 
 func main() {

@@ -1,5 +1,5 @@
-// Command gosdk is a server made with the official Go SDK, for our client to talk to. Without an address it speaks on its
-// standard input and output; with one it serves /stateless, /session and /sse.
+// Command gosdk is a server of the official Go SDK for tests of our client. Without an address it
+// serves standard input and output; with an address it serves /stateless, /session and /sse.
 package main
 
 import (
@@ -58,7 +58,7 @@ func review(_ context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult,
 	return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{{Role: "user", Content: &mcp.TextContent{Text: text}}}}, nil
 }
 
-// complete knows two languages, and the cities of one country.
+// complete completes two languages, and the cities of one country.
 func complete(_ context.Context, req *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
 	values := []string{}
 	switch {

@@ -40,7 +40,7 @@ func addTools(s *mcp.Server) {
 	})
 	cancelled := make(chan struct{}, 1000)
 	mcp.AddTool(s, &mcp.Tool{Name: "wait", Description: "Waits to be cancelled."}, func(ctx context.Context, req *callTool, _ nothing) (*mcp.CallToolResult, any, error) {
-		note(ctx, req, 1, 1) // it has begun
+		note(ctx, req, 1, 1) // the call has started
 		<-ctx.Done()
 		cancelled <- struct{}{}
 		return nil, nil, ctx.Err()

@@ -1,5 +1,5 @@
-// Command mcpgo is a server made with mcp-go, for our client to talk to. Without an address it speaks on its standard
-// input and output; with one it serves /stateless, /session and /sse.
+// Command mcpgo is a server of mcp-go for tests of our client. Without an address it serves
+// standard input and output; with an address it serves /stateless, /session and /sse.
 package main
 
 import (
@@ -60,7 +60,7 @@ func review(_ context.Context, req mcp.GetPromptRequest) (*mcp.GetPromptResult, 
 	return mcp.NewGetPromptResult("", []mcp.PromptMessage{mcp.NewPromptMessage(mcp.RoleUser, mcp.NewTextContent(text))}), nil
 }
 
-// A completion knows two languages, and the cities of one country.
+// A completion completes two languages, and the cities of one country.
 type completion struct{}
 
 func (completion) CompletePromptArgument(_ context.Context, prompt string, a mcp.CompleteArgument, _ mcp.CompleteContext) (*mcp.Completion, error) {

@@ -40,7 +40,7 @@ func addTools(s *server.MCPServer) {
 	})
 	cancelled := make(chan struct{}, 1000)
 	add("wait", "Waits to be cancelled.", func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		note(ctx, req, 1, 1) // it has begun
+		note(ctx, req, 1, 1) // the call has started
 		<-ctx.Done()
 		cancelled <- struct{}{}
 		return nil, ctx.Err()
