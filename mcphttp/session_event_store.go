@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"iter"
 	"sync"
 	"time"
@@ -40,6 +41,7 @@ const (
 	maxEventAge     = 10 * time.Minute
 	maxSessionBytes = 8 << 20
 	maxEventBytes   = 256 << 20 // of all sessions
+	maxStoredEvent  = maxSessionBytes / 2
 )
 
 // Limits of a block of events. A block without space or beyond its age is followed by another.
@@ -85,8 +87,12 @@ func newMemoryEvents() *memoryEvents {
 	return &memoryEvents{begin: time.Now(), sessions: make(map[sessionKey]*sessionEvents)}
 }
 
-// Append stores an event. It discards blocks that are too old or too many.
+// Append stores an event. It discards blocks that are too old or too many. An event that would fill
+// the store of its session is refused, so that it does not discard all others.
 func (m *memoryEvents) Append(_ context.Context, key StreamKey, n int64, data []byte) error {
+	if len(data) > maxStoredEvent {
+		return fmt.Errorf("event of %d bytes: at most %d are stored", len(data), maxStoredEvent)
+	}
 	now := time.Since(m.begin)
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -90,9 +90,14 @@ func TestR72_MemoryEventsOfOneSession(t *testing.T) {
 	if _, err := kept(store, streamKey(1), 1); !errors.Is(err, mcphttp.ErrEventGap) {
 		t.Errorf("10 MiB: got %v, want a gap", err)
 	}
-	fill(store, streamKey(2), 1, 9<<20)
+	if err := store.Append(t.Context(), streamKey(2), 1, make([]byte, 9<<20)); err == nil {
+		t.Error("an event of 9 MiB was stored")
+	}
 	if got, err := kept(store, streamKey(2), 0); got != 0 || !errors.Is(err, mcphttp.ErrEventGap) {
 		t.Errorf("an event of 9 MiB: got %d, %v, want a gap", got, err)
+	}
+	if got, err := kept(store, streamKey(1), 2); got != 8 || err != nil {
+		t.Errorf("the other events after one of 9 MiB: got %d, %v, want 8", got, err)
 	}
 	for n := range int64(20_000) { // in blocks of two streams
 		store.Append(t.Context(), streamKey(3), n+1, []byte("three"))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"net/http"
 	"strings"
 	"testing"
@@ -114,6 +115,42 @@ func TestLHTTP20_StandaloneStreamResumes(t *testing.T) {
 			})
 		})
 	}
+}
+
+// lostEvents is a store that has discarded everything.
+type lostEvents struct{}
+
+func (lostEvents) Append(context.Context, mcphttp.StreamKey, int64, []byte) error { return nil }
+func (lostEvents) EndSession(context.Context, string, string) error               { return nil }
+
+func (lostEvents) After(context.Context, mcphttp.StreamKey, int64) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) { yield(nil, mcphttp.ErrEventGap) }
+}
+
+// A quiet stream resumes after its last event, even if other streams have pushed its events out of
+// the store.
+func TestLHTTP20_ResumeAfterTheLastEventNeedsNoStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, change := newChangingServer()
+		f := start(t, server, &mcphttp.Options{Sessions: mcphttp.SessionOptions{Events: lostEvents{}}})
+		s := f.initialize(november2025)
+		ctx, cut := context.WithCancel(t.Context())
+		defer cut()
+		primer := f.stream(s.get(ctx)).next()
+		cut()
+		synctest.Wait()
+		again := f.stream(s.get(t.Context(), "Last-Event-ID: "+primer.ID))
+		if again.resp.StatusCode != http.StatusOK {
+			t.Fatalf("resumed after the last event: got %d, want 200", again.resp.StatusCode)
+		}
+		change()
+		if e := again.next(); !isChange(e.Data) {
+			t.Errorf("got %s, want a change", e.Data)
+		}
+		if got := f.do(http.MethodGet, "", append(s.headers, "Last-Event-ID: "+primer.ID)...); got.status != 404 {
+			t.Errorf("resumed before an event that is lost: got %d, want 404", got.status)
+		}
+	})
 }
 
 // A client that does not read its stream loses the stream and gets a 404 when it resumes. Nothing

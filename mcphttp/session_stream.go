@@ -213,7 +213,7 @@ func (st *sessionStream) wake() {
 // attach moves the stream to a new connection and replays the events after the given one. The
 // connection before is closed: only a client that read from it knows the name of the stream, and
 // that client has found it broken. If an event in between is lost the error is [ErrEventGap] and
-// nothing has been written.
+// nothing has been written. A client that has read all events can resume even if none is stored.
 func (st *sessionStream) attach(ctx context.Context, conn *eventStream, after int64) error {
 	st.interrupt()
 	st.mu.Lock()
@@ -224,7 +224,11 @@ func (st *sessionStream) attach(ctx context.Context, conn *eventStream, after in
 	if after > st.last || st.store == nil {
 		return ErrEventGap
 	}
-	if err := replay(st.store.After(ctx, st.key, after), st.name(), conn, after); err != nil {
+	var missed iter.Seq2[[]byte, error] = func(func([]byte, error) bool) {}
+	if after < st.last {
+		missed = st.store.After(ctx, st.key, after)
+	}
+	if err := replay(missed, st.name(), conn, after); err != nil {
 		return err
 	}
 	if st.done {
