@@ -194,7 +194,7 @@ func (s *stream) readError(ctx context.Context, err error) error {
 	switch {
 	case ok:
 		s.log.DebugContext(ctx, "mcp: message refused", "error", err)
-		s.enqueueUncalled(refused.Response())
+		s.enqueue(nil, refused.Response())
 		return nil
 	case s.ctx.Err() != nil:
 		return context.Cause(s.ctx)
@@ -247,7 +247,7 @@ func (s *stream) beginRequest(m *jsonrpc.Message, session *legacy.Session) job {
 	case m.Method == wire.MethodInitialize:
 		return s.initialize(m)
 	case m.Method == wire.MethodPing:
-		s.enqueueUncalled(jsonrpc.NewResponse(m.ID, nil))
+		s.enqueue(nil, jsonrpc.NewResponse(m.ID, nil))
 		return job{}
 	}
 	return s.refuse(m.ID, Errorf(CodeInvalidParams,
@@ -305,8 +305,8 @@ func (s *stream) serve(j job) {
 	case j.work != nil:
 		s.enqueue(nil, j.work())
 	default:
-		line, _ := j.exchange.AppendResponse(make([]byte, 0, typicalLine)) // the line holds the error, if any
-		if len(line) > 0 {                                                 // it was not cancelled
+		line, _ := j.exchange.AppendResponse(s.queue.newLine()) // the line holds the error, if any
+		if len(line) > 0 {                                      // it was not cancelled
 			s.enqueueLine(nil, line)
 		}
 	}
@@ -326,7 +326,7 @@ func (s *stream) serveRequest(r *streamRequest) {
 		s.enqueue(&r.call, Respond(ctx, s.handler, &r.Request))
 	default:
 		// The line holds the error, if any.
-		line, _ := appendResponse(make([]byte, 0, typicalLine), ctx, s.handler, &r.Request)
+		line, _ := appendResponse(s.queue.newLine(), ctx, s.handler, &r.Request)
 		s.enqueueLine(&r.call, line)
 	}
 }
@@ -387,7 +387,7 @@ func (s *stream) acceptRequest(session *legacy.Session, m *jsonrpc.Message) job 
 	}
 	x := new(legacy.Exchange)
 	if refusal := session.Begin(s.ctx, x, m, s.out); refusal != nil {
-		s.enqueueUncalled(refusal)
+		s.enqueue(nil, refusal)
 		return job{}
 	}
 	return job{exchange: x}
@@ -396,13 +396,13 @@ func (s *stream) acceptRequest(session *legacy.Session, m *jsonrpc.Message) job 
 // accept passes a message to the session.
 func (s *stream) accept(session *legacy.Session, m *jsonrpc.Message) job {
 	response, work := session.Accept(s.ctx, m, s.out)
-	s.enqueueUncalled(response)
+	s.enqueue(nil, response)
 	return job{work: work}
 }
 
 // refuse responds to a request with an error.
 func (s *stream) refuse(id jsonrpc.ID, err *Error) job {
-	s.enqueueUncalled(jsonrpc.NewErrorResponse(id, err))
+	s.enqueue(nil, jsonrpc.NewErrorResponse(id, err))
 	return job{}
 }
 

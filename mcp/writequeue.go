@@ -15,8 +15,9 @@ const (
 	// batchDelay is how long a response waits for the responses to requests that arrived together
 	// with its own.
 	batchDelay = 500 * time.Microsecond
-	// typicalLine is the capacity with which the line of a response is allocated.
-	typicalLine = 512
+	// typicalLine is the capacity with which the line of a response is allocated. Lines of up to
+	// maxFreeLine are reused, at most maxFreeLines of them.
+	typicalLine, maxFreeLine, maxFreeLines = 512, 4 << 10, 64
 )
 
 // A writeQueue holds the responses of a stream that have not been written. They are written
@@ -24,8 +25,11 @@ const (
 // arrived already are served. If one of these takes long, the goroutine that was woken to read
 // writes the queue.
 type writeQueue struct {
-	mu    sync.Mutex // guards batch
+	mu    sync.Mutex // guards the fields below
 	batch batch
+	free  [][]byte // lines that have been written
+
+	written []byte // buffer for the lines of a batch, guarded by the write lock
 }
 
 // A queuedResponse is a response as a line or, for a Conn that is not a lineConn, as a message.
@@ -88,6 +92,28 @@ func (q *writeQueue) removeAll() []queuedResponse {
 	return responses
 }
 
+func (q *writeQueue) newLine() []byte {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := len(q.free)
+	if n == 0 {
+		return make([]byte, 0, typicalLine)
+	}
+	line := q.free[n-1]
+	q.free = q.free[:n-1]
+	return line[:0]
+}
+
+func (q *writeQueue) recycle(responses []queuedResponse) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, r := range responses {
+		if n := cap(r.line); n > 0 && n <= maxFreeLine && len(q.free) < maxFreeLines {
+			q.free = append(q.free, r.line)
+		}
+	}
+}
+
 // enqueue queues the response to a call, which may be nil. A nil response is ignored.
 func (s *stream) enqueue(call *peer.Call, response *jsonrpc.Message) {
 	switch {
@@ -95,7 +121,7 @@ func (s *stream) enqueue(call *peer.Call, response *jsonrpc.Message) {
 	case s.lines == nil:
 		s.queue.add(queuedResponse{call: call, message: response})
 	default:
-		s.enqueueLine(call, jsonrpc.Append(make([]byte, 0, typicalLine), response))
+		s.enqueueLine(call, jsonrpc.Append(s.queue.newLine(), response))
 	}
 }
 
@@ -103,9 +129,6 @@ func (s *stream) enqueue(call *peer.Call, response *jsonrpc.Message) {
 func (s *stream) enqueueLine(call *peer.Call, response []byte) {
 	s.queue.add(queuedResponse{call: call, line: append(response, '\n')})
 }
-
-// enqueueUncalled queues a response that has no call. A nil response is ignored.
-func (s *stream) enqueueUncalled(response *jsonrpc.Message) { s.enqueue(nil, response) }
 
 // flush writes the queue, unless another goroutine is about to.
 func (s *stream) flush() {
@@ -123,17 +146,20 @@ func (s *stream) writeQueued(ctx context.Context) {
 	} else if s.ctx.Err() == nil {
 		return // the goroutines that added the responses write them
 	}
-	var lines []byte
-	for _, r := range s.queue.removeAll() {
+	responses := s.queue.removeAll()
+	defer s.queue.recycle(responses)
+	lines := s.queue.written[:0]
+	for _, r := range responses {
 		switch wanted := r.call == nil || r.call.End(); {
 		case !wanted:
 		case r.message != nil:
 			_ = s.send(r.message) // fails only if the stream has ended
-		case lines == nil:
-			lines = r.line
 		default:
 			lines = append(lines, r.line...)
 		}
+	}
+	if cap(lines) <= 2*maxBatch {
+		s.queue.written = lines
 	}
 	if len(lines) == 0 || s.ctx.Err() != nil {
 		return
