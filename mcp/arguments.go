@@ -26,7 +26,6 @@ type textArgument struct {
 	values                   []string // all possible values, if they are known
 }
 
-// textArgumentsOf returns the arguments that a struct type declares.
 func textArgumentsOf(t reflect.Type) (*textArguments, error) {
 	s, err := schema.For(t)
 	if err != nil {
@@ -105,7 +104,6 @@ func (a *textArguments) find(name string) *textArgument {
 	return nil
 }
 
-// completers returns completions of the arguments with a list of values.
 func (a *textArguments) completers() map[string]CompleteFunc {
 	funcs := map[string]CompleteFunc{}
 	for _, arg := range a.list {

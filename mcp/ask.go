@@ -212,7 +212,6 @@ type unsupportedError struct {
 	wire *Error
 }
 
-// lacking returns the error for a capability that the client did not declare.
 func lacking(what, capability string) error {
 	return &unsupportedError{what, MissingClientCapability(json.RawMessage(capability))}
 }

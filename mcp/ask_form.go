@@ -183,7 +183,6 @@ func (f *form) check() error {
 	return nil
 }
 
-// choices reports whether a list schema enumerates its items.
 func choices(list []byte) bool {
 	items, _ := jsonscan.Get(list, "items")
 	_, enum := jsonscan.Get(items, "enum")

@@ -117,7 +117,6 @@ var (
 		"NUMBER_OF_PROCESSORS", "PROCESSOR_ARCHITECTURE", "LANG"}
 )
 
-// isInherited reports whether a server inherits a variable, given as "KEY=value".
 func isInherited(variable string) bool {
 	name, value, _ := strings.Cut(variable, "=")
 	if runtime.GOOS == "windows" {

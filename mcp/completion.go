@@ -215,7 +215,6 @@ func parseComplete(params json.RawMessage) (p completeParams, err error) {
 	return p, nil
 }
 
-// textMember returns a required string member of params.
 func textMember(object []byte, path, key string) (string, error) {
 	raw, ok := jsonscan.Get(object, key)
 	if !ok {

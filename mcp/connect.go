@@ -285,7 +285,6 @@ func (conn *connection) describe(raw RawResult) error {
 	return nil
 }
 
-// prefix returns the beginning of the params of every request.
 func (c *Client) prefix(r wire.Revision) []byte {
 	b := []byte(`{"_meta":{"` + wire.MetaProtocolVersion + `":"` + r.String() + `","` + wire.MetaClientInfo + `":`)
 	b = append(b, c.info...)
@@ -371,7 +370,6 @@ func httpStatus(err error) int {
 	return 0
 }
 
-// isUnauthorized reports whether an HTTP status asks for other credentials.
 func isUnauthorized(err error) bool {
 	status := httpStatus(err)
 	return status == 401 || status == 403
@@ -400,7 +398,6 @@ func (c *Client) noCommon(versions []string) (mayBeLegacy bool, _ error) {
 		ErrNoCommonRevision, versions[:min(len(versions), shown)], supportedHere())
 }
 
-// supportedVersions returns the revisions in the data of an unsupported-version error.
 func supportedVersions(e *Error) []string {
 	var data struct {
 		Supported []string `json:"supported"`

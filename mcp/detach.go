@@ -70,7 +70,6 @@ func (c *call) isOf(r *Request) bool {
 // Detached returns the Detached that continues the call, or nil for a request of a client.
 func (r *Request) Detached() *Detached { return r.detached }
 
-// withoutAnswers returns a copy of params without the members of a single round.
 func withoutAnswers(params json.RawMessage) json.RawMessage {
 	if jsonscan.Kind(params) != '{' {
 		return bytes.Clone(params)

@@ -81,7 +81,6 @@ func decodeElicitResult(raw json.RawMessage) (*ElicitResult, error) {
 	return &r, nil
 }
 
-// elicitation returns the request of a question to the user.
 func elicitation(p *ElicitRequestParams) (InputRequest, error) {
 	if p.Message == "" {
 		return InputRequest{}, errors.New("the message is empty")
@@ -115,7 +114,6 @@ func AskURL(ctx context.Context, key, url, message string) error {
 	return AskAll(ctx, URLQuestion(key, url, message))
 }
 
-// checkPage reports whether clients may open a URL.
 func checkPage(page string) error {
 	if len(page) > maxURI {
 		return fmt.Errorf("the URL is %d bytes long, want at most %d", len(page), maxURI)

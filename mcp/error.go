@@ -71,7 +71,6 @@ func MissingClientCapability(required json.RawMessage) *Error {
 	return &Error{Code: CodeMissingRequiredClientCapability, Message: "missing required client capability", Data: data}
 }
 
-// errInternal is sent in place of errors that are not meant for the peer.
 var errInternal = &Error{Code: CodeInternalError, Message: "internal error"}
 
 func methodNotFound(method string) *Error {

@@ -48,7 +48,6 @@ func logLevelOf(l slog.Level) LoggingLevel {
 	return LevelDebug
 }
 
-// minimum returns the lowest slog level of messages of at least level l.
 func (l LoggingLevel) minimum() slog.Level {
 	for _, entry := range logLevels {
 		if entry.name == l {

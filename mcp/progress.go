@@ -96,7 +96,6 @@ func (p *rateLimit) allow(now time.Time, rate float64) bool {
 	return true
 }
 
-// finish sends the delayed notification and allows no further ones.
 func (p *progress) finish(c *call) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -150,7 +150,6 @@ func describeArguments(p *Prompt, args *textArguments) error {
 	return nil
 }
 
-// freeArguments returns the arguments of a prompt whose function takes a map.
 func freeArguments(list []PromptArgument) (*textArguments, error) {
 	a := &textArguments{}
 	properties, required := map[string]any{}, []string{}
@@ -211,7 +210,6 @@ func (s *Server) getPrompt(ctx context.Context, c *call, name string, given json
 
 func wrongArguments(err error) *Error { return Errorf(CodeInvalidParams, "params.arguments: %v", err) }
 
-// findPrompt returns a prompt that the caller may see.
 func (s *Server) findPrompt(ctx context.Context, name string) (*featureEntry[*Prompt, *promptEntry], error) {
 	e, ok := s.prompts.lookup(name)
 	if ok && s.Visible(ctx, promptFeature(e.value)) {

@@ -49,13 +49,11 @@ func (s *featureSet[V, E]) init(kind string, feature func(V) Feature, changed fu
 	s.all = map[string]*featureEntry[V, E]{}
 }
 
-// lookup returns an enabled feature.
 func (s *featureSet[V, E]) lookup(name string) (*featureEntry[V, E], bool) {
 	e, ok := s.snapshot().byName[name]
 	return e, ok
 }
 
-// list returns the enabled features, sorted by name.
 func (s *featureSet[V, E]) list() []*featureEntry[V, E] { return s.snapshot().sorted }
 
 // firstPage returns the first page of all features, and its last name if another page follows.

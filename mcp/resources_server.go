@@ -337,7 +337,6 @@ func bindTemplate[Vars any](
 	return entry, nil
 }
 
-// uriField is the name of the field that gets the whole URI.
 const uriField = "uri"
 
 // newMatcher returns the matcher of a template. The args are the types of its variables, or nil.

@@ -221,7 +221,6 @@ func (s *Server) ServeMCP(ctx context.Context, req *Request) (Result, error) {
 	return nil, publicError(c, s.log, req, err)
 }
 
-// errBusy is the error of a request above MaxInFlight.
 var errBusy = &Error{Code: CodeBusy, Message: "server is busy", Data: json.RawMessage(`{"retryAfterMs":1000}`)}
 
 // HandleMethod registers the handler of a method that an extension defines. Methods of tasks, which

@@ -58,7 +58,6 @@ type answered struct {
 	Answer   json.RawMessage `json:"answer"`
 }
 
-// changed reports whether another question was asked under the key before.
 func (s *state) changed(key string, asked digest) bool {
 	if a, ok := s.Answers[key]; ok && a.Question != asked {
 		return true
@@ -104,7 +103,6 @@ func (c *call) resume(p targetParams) error {
 	return nil
 }
 
-// stateBefore returns the state of the previous round, or nil.
 func (c *call) stateBefore(p targetParams) (*state, error) {
 	if d := c.req.detached; d != nil {
 		return d.state()
@@ -183,7 +181,6 @@ func (c *call) inputRequired() (*InputRequiredResult, error) {
 	return &InputRequiredResult{InputRequests: t.asked, RequestState: token}, nil
 }
 
-// told returns the last progress, or nil.
 func (p *progress) told() *float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -199,7 +196,6 @@ const (
 	stateStored = '>'
 )
 
-// minStateKey is the minimum length of a state key in bytes.
 const minStateKey = seal.MinSecret
 
 // newStateKeyRing returns a key ring with the given secrets, or with a random one if there are none.
@@ -238,7 +234,6 @@ func (c *call) sealState(plain []byte, expires time.Time) (string, error) {
 	return c.server.sealer.SealText(append([]byte{stateStored}, key...), bound...), nil
 }
 
-// openState returns the state of a token.
 func (c *call) openState(token string, p targetParams) ([]byte, error) {
 	bound, err := c.stateBinding(p)
 	if err != nil {

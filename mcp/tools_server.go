@@ -201,7 +201,6 @@ func badArguments(c *call, err error) (Result, error) {
 	return nil, &Error{Code: CodeInvalidParams, Message: err.Error()}
 }
 
-// toolFailure returns the result of a call whose function returned an error.
 func toolFailure(c *call, err error) (Result, error) {
 	if asError(err) != nil || cancelled(c, err) {
 		return nil, err
@@ -266,9 +265,10 @@ func bindTool[In, Out any](t *Tool, f func(context.Context, In) (Out, error)) (*
 		return nil, fmt.Errorf("output: type %s cannot be structured content, which OutputSchema requires",
 			reflect.TypeFor[Out]())
 	}
+	decoder := schema.NewDecoder(reflect.TypeFor[In]())
 	b.entry.call = func(ctx context.Context, args json.RawMessage) (*CallToolResult, error) {
 		var in In
-		if err := decodeArguments(args, &in); err != nil {
+		if err := decodeArguments(decoder, args, &in); err != nil {
 			return nil, &callError{err, true}
 		}
 		out, err := f(ctx, in)
@@ -292,12 +292,12 @@ type callError struct {
 }
 
 // decodeArguments decodes arguments into v, a pointer to the function's input.
-func decodeArguments(args json.RawMessage, v any) error {
+func decodeArguments(d *schema.Decoder, args json.RawMessage, v any) error {
 	if raw, ok := v.(*json.RawMessage); ok {
 		*raw = append(json.RawMessage(nil), args...) // the bytes of the request are valid during the call only
 		return nil
 	}
-	return schema.Decode(args, v)
+	return d.Decode(args, v)
 }
 
 // inferInput derives the input schema from the type unless one is set.
