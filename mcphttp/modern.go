@@ -42,7 +42,7 @@ func checkNotification(head *head, msg *jsonrpc.Message) *refusal {
 		}
 	}
 	if head.method.sent && head.method.value != msg.Method {
-		return &refusal{http.StatusBadRequest, mismatch("header " + headerMethod + " differs from the method in the body")}
+		return &refusal{http.StatusBadRequest, mismatch(headerMethod + " differs from the method in the body")}
 	}
 	return nil
 }

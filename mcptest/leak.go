@@ -80,7 +80,8 @@ func goroutines() map[string]string {
 
 // isTesting reports whether a goroutine belongs to package testing or the runtime.
 func isTesting(stack string) bool {
-	for _, part := range []string{"created by testing.", "created by runtime.", "created by os/signal.", "testing.(*M).Run("} {
+	ours := []string{"created by testing.", "created by runtime.", "created by os/signal.", "testing.(*M).Run("}
+	for _, part := range ours {
 		if strings.Contains(stack, part) {
 			return true
 		}

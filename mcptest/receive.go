@@ -61,7 +61,8 @@ func (e *Extension) core(m *jsonrpc.Message) *jsonrpc.Message {
 		return nil
 	}
 	var result struct{ ResultType string }
-	if m.Result != nil && json.Unmarshal(m.Result, &result) == nil && slices.Contains(e.ResultTypes, result.ResultType) {
+	decoded := m.Result != nil && json.Unmarshal(m.Result, &result) == nil
+	if decoded && slices.Contains(e.ResultTypes, result.ResultType) {
 		return nil
 	}
 	if m.Method != acknowledged || len(e.Topics) == 0 {

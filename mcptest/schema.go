@@ -159,12 +159,15 @@ func closeObjects(schema any) {
 func addView(doc map[string]any) {
 	for _, root := range []string{"$defs", "definitions"} {
 		definitions, _ := doc[root].(map[string]any)
-		for _, name := range []string{"Tool", "Resource", "ResourceTemplate", "TextResourceContents", "BlobResourceContents"} {
+		names := []string{"Tool", "Resource", "ResourceTemplate", "TextResourceContents", "BlobResourceContents"}
+		for _, name := range names {
 			definition, _ := definitions[name].(map[string]any)
 			properties, _ := definition["properties"].(map[string]any)
 			if _, has := properties["_meta"]; properties != nil && !has {
 				view := map[string]any{"ui": map[string]any{}, "ui/resourceUri": map[string]any{}}
-				properties["_meta"] = map[string]any{"type": "object", "properties": view, "additionalProperties": false}
+				properties["_meta"] = map[string]any{
+					"type": "object", "properties": view, "additionalProperties": false,
+				}
 			}
 		}
 	}

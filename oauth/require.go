@@ -44,8 +44,9 @@ type RequireOptions struct {
 	// InsecureHTTP allows http URLs of the resource and its authorization servers. Tokens can then
 	// be read on the network. Default: http is only allowed at loopback addresses.
 	InsecureHTTP bool
-	// Logger receives refusals of this middleware, not of [RequireScopes], at level info, requests without a token at level debug, and
-	// verification failures at level error. Default: slog.Default().
+	// Logger receives refusals of this middleware, not of [RequireScopes], at level info, requests
+	// without a token at level debug, and verification failures at level error. Default:
+	// slog.Default().
 	Logger *slog.Logger
 }
 

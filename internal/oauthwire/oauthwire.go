@@ -68,7 +68,8 @@ const maxScope = 256
 func IsToken68(text string) bool {
 	body := strings.TrimRight(text, "=")
 	return body != "" && !strings.ContainsFunc(body, func(c rune) bool {
-		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("-._~+/", c)
+		isLetter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+		return !isLetter && (c < '0' || c > '9') && !strings.ContainsRune("-._~+/", c)
 	})
 }
 

@@ -90,7 +90,7 @@ func (r *KeyRing) Replace(keys ...Key) error {
 	ring := make([]*key, len(keys))
 	for i, k := range keys {
 		if len(k.Secret) < MinSecret || len(k.ID) > MaxID {
-			return fmt.Errorf("seal: key %d has a secret of %d bytes and an ID of %d bytes, want at least %d and at most %d",
+			return fmt.Errorf("seal: key %d: secret of %d bytes and ID of %d bytes, want at least %d and at most %d",
 				i+1, len(k.Secret), len(k.ID), MinSecret, MaxID)
 		}
 		id, err := r.keyID(k)

@@ -56,7 +56,7 @@ func checkWebRedirect(u *url.URL, scheme string) error {
 		return errors.New("http is allowed only with a loopback address")
 	}
 	if netx.HasDotSegments(u.EscapedPath()) {
-		return errors.New("must not have a path with . or ..")
+		return errors.New("must not have a path with the segments . and .. in it")
 	}
 	return nil
 }

@@ -249,10 +249,6 @@ func TestRegistrationKeepsItsSecret(t *testing.T) {
 
 const clientURL = "https://client.example/client.json"
 
-func clientDoc(more string) string {
-	return `{"client_id":"` + clientURL + `","client_name":"A client","redirect_uris":["` + redirectURI + `"]` + more + `}`
-}
-
 // What the handler serves is what the other side takes.
 func TestREG05_ServingClientMetadata(t *testing.T) {
 	meta := &oauth.ClientMetadata{ClientID: clientURL, Name: "A client", RedirectURIs: []string{redirectURI}}

@@ -49,7 +49,7 @@ func (p *program) commands() []*cobra.Command {
 				p.serverCommand("list", "List skills", nil, p.showSkills),
 				p.serverCommand("show SKILL", "Show a skill and the list of its files", skillNames, p.showSkill),
 				p.serverCommand("read SKILL [FILE]", "Read and verify a file of a skill", skillNames, p.readSkill),
-				p.serverCommand("verify [SKILL]", "Verify the files of all skills or of one", skillNames, p.verifySkills)),
+				p.serverCommand("verify [SKILL]", "Verify the files of skills", skillNames, p.verifySkills)),
 			task),
 		inGroup(groupAuth, p.withSubcommands("auth", "Log in to and out of servers (OAuth)",
 			p.loginCommand(),
