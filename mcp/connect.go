@@ -301,7 +301,7 @@ func afterProbe(err, probed error) error {
 		errors.Is(probed, ErrDisconnected) && errors.Is(err, ErrDisconnected): // the server has exited twice
 		return err
 	}
-	return fmt.Errorf("%w (%s before that: %v)", err, wire.MethodDiscover, probed) //nolint:errorlint // err is the cause
+	return fmt.Errorf("%w (%s before that: %v)", err, wire.MethodDiscover, probed) //nolint:errorlint // wraps err
 }
 
 // legacyServers caches until when servers, by their ServerKey, count as supporting only sessions.
