@@ -53,11 +53,11 @@
 //	ok, err := mcp.Ask[bool](ctx, "confirm", "Deploy to production?", nil)
 //
 // It does not wait. Without an answer, Ask returns an error, the handler returns, and the client
-// receives the question. The client sends its request again with the answer, and the handler runs
-// again from its start, this time with the answer. So the code before a question runs more than
-// once: it must have no side effects, or be wrapped in [Once]. The key identifies the question and
-// is the same in each run. The answers so far travel with the client as sealed request state, so
-// that any replica of the server can continue.
+// receives the question: as a result to which it responds by repeating its request, or, before
+// 2026-07-28, as a request of the server. Then the handler runs again from its start. So the code
+// before a question runs more than once: it must have no side effects, or be wrapped in [Once]. In
+// 2026-07-28 the client carries the answers so far as encrypted request state, so that any replica
+// with the same [ServerOptions].StateKeys can continue.
 //
 // # Clients
 //

@@ -62,8 +62,8 @@ type ServerOptions struct {
 	Middleware []Middleware
 	// Visible reports whether the caller of ctx may see and use a feature; see [RequestFrom]. It is
 	// called when features are listed and again when one is used, so hidden features cannot be
-	// guessed: using one is the same error as using a feature that does not exist. The principal of
-	// the caller is set. To list a feature and ask for a step-up login when it is used, see
+	// guessed: using one is the same error as using a feature that does not exist. The caller is
+	// [PrincipalFrom](ctx), or nil. To list a feature and ask for a step-up login when it is used, see
 	// oauth.RequireScopes. Visible must be fast and safe for concurrent use. Default: all features
 	// are visible.
 	Visible func(ctx context.Context, f Feature) bool
