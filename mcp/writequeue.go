@@ -141,14 +141,16 @@ func (s *stream) flush() {
 // lock: a client may reuse the id after it has read the response, and gets no response to a request
 // that it cancelled before that.
 func (s *stream) writeQueued(ctx context.Context) {
-	if s.lock(ctx) == nil {
+	locked := s.lock(ctx) == nil
+	var lines []byte
+	if locked {
 		defer s.unlock()
+		lines = s.queue.written[:0]
 	} else if s.ctx.Err() == nil {
 		return // the goroutines that added the responses write them
 	}
 	responses := s.queue.removeAll()
 	defer s.queue.recycle(responses)
-	lines := s.queue.written[:0]
 	for _, r := range responses {
 		switch wanted := r.call == nil || r.call.End(); {
 		case !wanted:
@@ -158,7 +160,7 @@ func (s *stream) writeQueued(ctx context.Context) {
 			lines = append(lines, r.line...)
 		}
 	}
-	if cap(lines) <= 2*maxBatch {
+	if locked && cap(lines) <= 2*maxBatch {
 		s.queue.written = lines
 	}
 	if len(lines) == 0 || s.ctx.Err() != nil {
