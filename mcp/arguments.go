@@ -75,7 +75,6 @@ func (g *textArgument) check(property []byte) error {
 	return fmt.Errorf("schema is %s, want a string, a number, a boolean or a list of strings", property)
 }
 
-// member returns a string member of an object, "" if it has none.
 func member(object []byte, key string) string {
 	raw, _ := jsonscan.Get(object, key)
 	return unquoted(raw)

@@ -149,7 +149,6 @@ func (s *Server) complete(ctx context.Context, req *Request) (Result, error) {
 	return &CompleteResult{Completion: Completion{Values: shown, Total: &total, HasMore: len(shown) < len(values)}}, nil
 }
 
-// completionsOf returns the completions of the feature, if the caller may see it.
 func (s *Server) completionsOf(ctx context.Context, p completeParams) (*completions, error) {
 	switch p.kind {
 	case "ref/prompt":

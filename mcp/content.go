@@ -133,7 +133,6 @@ func appendBinary(dst []byte, kind, mimeType string, data []byte) []byte {
 	return append(jsonscan.AppendQuote(dst, mimeType), '}')
 }
 
-// contents is a list of content that encodes to the protocol's JSON.
 type contents []ContentBlock
 
 func (c contents) MarshalJSON() ([]byte, error) {

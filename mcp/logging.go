@@ -156,7 +156,6 @@ func logValue(v slog.Value) any {
 	return v.Any()
 }
 
-// log sends one message, unless the result was sent.
 func (c *call) log(params []byte) error {
 	// Nothing may follow the result, which finished marks.
 	c.progress.mu.Lock()

@@ -136,7 +136,6 @@ func (in *input) begin(p targetParams) {
 	in.begun, in.open, in.target, in.state = true, true, p, nil
 }
 
-// asked reports whether the handler has asked a question that has no answer.
 func (c *call) asked() bool {
 	c.input.mu.Lock()
 	defer c.input.mu.Unlock()
@@ -262,7 +261,6 @@ func (c *call) openState(token string, p targetParams) ([]byte, error) {
 	return plain, nil
 }
 
-// stateBinding returns the values that bind a state to its request.
 func (c *call) stateBinding(p targetParams) ([]string, error) {
 	args := jsontext.Value(p.arguments).Clone()
 	if args == nil {

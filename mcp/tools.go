@@ -64,7 +64,13 @@ type CallToolResult struct {
 }
 
 func textResult(text string) *CallToolResult {
-	return &CallToolResult{Content: []ContentBlock{Text(text)}}
+	r := &struct {
+		result  CallToolResult
+		content [1]ContentBlock
+		text    TextContent
+	}{text: TextContent{Text: text}}
+	r.content[0], r.result.Content = &r.text, r.content[:]
+	return &r.result
 }
 
 // appendFields encodes the most frequent result by hand, for speed.

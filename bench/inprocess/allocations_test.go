@@ -53,7 +53,7 @@ func TestAllocations_ClientInMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	checkAllocations(t, 30, func() {
+	checkAllocations(t, 25, func() {
 		text, err := mcp.CallTool[string](t.Context(), c, echo.Tool, map[string]any{"message": "hello"})
 		if err != nil || text != "hello" {
 			t.Fatal(text, err)
