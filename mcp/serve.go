@@ -497,26 +497,24 @@ func (s *stream) drain(broken error) {
 // A core serves the requests of a session in the modern form.
 type core struct{ s *stream }
 
-func (c core) Serve(ctx context.Context, dst []byte, msg *jsonrpc.Message, notify legacy.Notify) ([]byte, *Error) {
-	req, err := NewRequest(msg)
-	if err != nil {
-		return nil, asError(err)
-	}
+// newSessionRequest returns a request of a session, which package legacy has given the modern form.
+func newSessionRequest(r legacy.Request) *Request {
+	return &Request{ID: r.ID, Method: r.Method, Params: r.Params, env: r.Envelope}
+}
+
+func (c core) Serve(ctx context.Context, dst []byte, r legacy.Request, notify legacy.Notify) ([]byte, *Error) {
+	req := newSessionRequest(r)
 	req.Notify, req.Principal = notify, PrincipalFrom(c.s.ctx)
 	return appendResult(dst, ctx, c.s.handler, req)
 }
 
 // Listen serves a subscription on a goroutine, which may block until the client reads. Changes that
 // a slow client has not received yet collect in the handler, which merges them.
-func (c core) Listen(ctx context.Context, m *jsonrpc.Message, notify legacy.Notify) (stop func(), err error) {
+func (c core) Listen(ctx context.Context, r legacy.Request, notify legacy.Notify) (stop func(), err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	opened, ended := make(chan struct{}), make(chan *jsonrpc.Message, 1)
 	first := sync.OnceFunc(func() { close(opened) })
-	req, err := NewRequest(m)
-	if err != nil {
-		cancel(err)
-		return nil, err
-	}
+	req := newSessionRequest(r)
 	req.Principal = PrincipalFrom(c.s.ctx)
 	req.Notify = func(ctx context.Context, method string, params json.RawMessage) error {
 		first() // the first notification is the acknowledgement

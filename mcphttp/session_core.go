@@ -23,13 +23,9 @@ type sessionCore struct{ handler mcp.Handler }
 
 // Serve serves one request in the modern form.
 func (c *sessionCore) Serve(
-	ctx context.Context, dst []byte, msg *jsonrpc.Message, notify legacy.Notify,
+	ctx context.Context, dst []byte, r legacy.Request, notify legacy.Notify,
 ) ([]byte, *mcp.Error) {
-	req, err := mcp.NewRequest(msg)
-	if err != nil {
-		invalid, _ := errors.AsType[*mcp.Error](err)
-		return nil, invalid
-	}
+	req := mcpFuncs.NewSessionRequest(r)
 	req.Notify = notify
 	attribute(ctx, req)
 	return mcpFuncs.AppendResult(dst, ctx, c, req)
@@ -53,11 +49,8 @@ func (c *sessionCore) Unwrap(wire.ForTransports) mcp.Handler { return c.handler 
 // Listen registers a subscription. A handler that is not an [mcp.Listener] is served on a goroutine
 // of its own until stop is called. Its subscription is registered with the first notification, and
 // refused if it ends before.
-func (c *sessionCore) Listen(ctx context.Context, msg *jsonrpc.Message, notify legacy.Notify) (stop func(), err error) {
-	req, err := mcp.NewRequest(msg)
-	if err != nil {
-		return nil, err
-	}
+func (c *sessionCore) Listen(ctx context.Context, r legacy.Request, notify legacy.Notify) (stop func(), err error) {
+	req := mcpFuncs.NewSessionRequest(r)
 	attribute(ctx, req)
 	req.Notify = notify
 	if l, ok := c.handler.(mcp.Listener); ok {

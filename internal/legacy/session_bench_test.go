@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
-	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
@@ -15,10 +14,7 @@ type cannedCore struct {
 	result string
 }
 
-func (c *cannedCore) Serve(_ context.Context, dst []byte, req *jsonrpc.Message, _ legacy.Notify) ([]byte, *jsonrpc.Error) {
-	if _, err := wire.Open(req.Params); err != nil {
-		return nil, err
-	}
+func (c *cannedCore) Serve(_ context.Context, dst []byte, req legacy.Request, _ legacy.Notify) ([]byte, *jsonrpc.Error) {
 	return append(dst, c.result...), nil
 }
 

@@ -88,7 +88,7 @@ func (x *Exchange) respond(dst []byte) ([]byte, *jsonrpc.Error) {
 // and appends the final result to dst.
 func (x *Exchange) relay(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Error) {
 	s := x.session
-	var retry []byte
+	var retry *retryParams
 	for range maxRounds {
 		answer, err := s.serve(ctx, dst, x.request, retry, x.notify)
 		if err != nil {
@@ -109,7 +109,7 @@ func (x *Exchange) relay(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Erro
 // If the result asks for input, it sends the input requests to the client instead, and returns the
 // members that the retried request has in addition.
 func (x *Exchange) finishRound(ctx context.Context, answer []byte,
-	from int) (projected, retry []byte, err *jsonrpc.Error) {
+	from int) (projected []byte, retry *retryParams, err *jsonrpc.Error) {
 	s, key := x.session, pageKey{x.session.rev, x.request.Method}
 	if projected, ok := s.cfg.pages.find(key, answer[from:]); ok {
 		return append(answer[:from], projected...), nil, nil

@@ -231,55 +231,110 @@ func (e *sessionEnvelope) size() int {
 	return keys + len(e.clientInfo) + len(e.capabilities) + 64
 }
 
-// appendMembers appends the members of a modern request's `_meta`, without braces.
+// appendMembers appends the members of a modern request's `_meta`, without braces, and sets the
+// fields of env.
 //
 // Spec: basic/index#meta (2026-07-28)
-func (e *sessionEnvelope) appendMembers(dst []byte) []byte {
-	dst = append(append(dst, `"`+wire.MetaProtocolVersion+`":"`...), e.revision.String()...)
+func (e *sessionEnvelope) appendMembers(dst []byte, env *wire.Envelope) []byte {
+	env.Revision, env.VersionText, env.HasVersion = e.revision, e.revision.String(), true
+	dst = append(append(dst, `"`+wire.MetaProtocolVersion+`":"`...), env.VersionText...)
 	dst = append(append(dst, `","`+wire.MetaClientInfo+`":`...), e.clientInfo...)
+	env.ClientInfo = last(dst, len(e.clientInfo))
 	dst = append(append(dst, `,"`+wire.MetaClientCapabilities+`":`...), e.capabilities...)
+	env.Capabilities = last(dst, len(e.capabilities))
+	env.LogLevel = e.logLevel
 	dst = append(append(dst, `,"`+wire.MetaLogLevel+`":"`...), e.logLevel...)
 	return append(dst, '"')
 }
 
+// last returns the last n bytes of b.
+func last(b []byte, n int) []byte { return b[len(b)-n : len(b) : len(b)] }
+
+// retryParams are the params that a retried request has in addition: input responses, an object, and
+// a request state. Absent ones are nil.
+type retryParams wire.Subject
+
+func (r *retryParams) size() int {
+	if r == nil {
+		return 0
+	}
+	return len(`"inputResponses":,"requestState":,`) + len(r.InputResponses) + len(r.RequestState)
+}
+
+// append appends the members that are there, each followed by a comma.
+func (r *retryParams) append(dst []byte) []byte {
+	if r == nil {
+		return dst
+	}
+	if r.InputResponses != nil {
+		dst = append(append(append(dst, `"inputResponses":`...), r.InputResponses...), ',')
+	}
+	if r.RequestState != nil {
+		dst = append(append(append(dst, `"requestState":`...), r.RequestState...), ',')
+	}
+	return dst
+}
+
 // serve has the core serve a request of the client in the modern form. retry holds the additional
-// members of a retried request, each followed by a comma; nil for none.
+// members of a retried request; nil for none.
 func (s *Session) serve(ctx context.Context, dst []byte, m *jsonrpc.Message,
-	retry []byte, notify Notify) ([]byte, *jsonrpc.Error) {
-	params, err := s.modernParams(m.Params, retry)
+	retry *retryParams, notify Notify) ([]byte, *jsonrpc.Error) {
+	req, err := s.modernRequest(m, retry)
 	if err != nil {
 		return nil, err
 	}
-	return s.cfg.Core.Serve(ctx, dst, jsonrpc.NewRequest(m.ID, m.Method, params), notify)
+	return s.cfg.Core.Serve(ctx, dst, req, notify)
 }
 
-// modernParams returns the params of a client's request with the members of retry and the envelope of
-// the session. It drops members that only the modern era has: a client of a session cannot mean
-// them.
-func (s *Session) modernParams(params, retry []byte) (json.RawMessage, *jsonrpc.Error) {
-	if params != nil && jsonscan.Kind(params) != '{' {
-		return nil, invalidParams("params: want an object")
+// modernRequest returns a client's request with the members of retry and the envelope of the session.
+// It drops members that only the modern era has: a client of a session cannot mean them. The values
+// of the envelope alias the new params.
+func (s *Session) modernRequest(m *jsonrpc.Message, retry *retryParams) (Request, *jsonrpc.Error) {
+	req := Request{ID: m.ID, Method: m.Method}
+	if m.Params != nil && jsonscan.Kind(m.Params) != '{' {
+		return req, invalidParams("params: want an object")
 	}
 	s.mu.Lock()
 	envelope := s.envelope.Value()
 	s.mu.Unlock()
-	dst := make([]byte, 0, len(`{,"_meta":{}}`)+envelope.size()+len(params)+len(retry))
+	dst := make([]byte, 0, len(`{,"_meta":{}}`)+envelope.size()+
+		len(m.Params)+retry.size())
 	dst = append(dst, '{')
 	var meta []byte
-	for key, value := range jsonscan.Members(params) {
+	var subject wire.Subject
+	if retry != nil {
+		subject = wire.Subject(*retry)
+	}
+	for key, value := range jsonscan.Members(m.Params) {
 		switch string(key) {
 		case "_meta":
 			if jsonscan.Kind(value) != '{' {
-				return nil, invalidParams("params._meta: want an object")
+				return req, invalidParams("params._meta: want an object")
 			}
 			meta = value
 		case "inputResponses", "requestState":
 		default:
-			dst = append(appendMember(dst, key, value), ',')
+			dst = appendMember(dst, key, value)
+			subject.Set(key, last(dst, len(value)))
+			dst = append(dst, ',')
 		}
 	}
-	dst = append(append(dst, retry...), `"_meta":{`...)
-	dst = envelope.appendMembers(dst)
-	dst = appendOthers(append(dst, ','), meta, envelopeKeys...)
-	return append(closeWith(dst, '}'), '}'), nil
+	dst = retry.append(dst)
+	dst = append(dst, `"_meta":`...)
+	at := len(dst)
+	dst = envelope.appendMembers(append(dst, '{'), &req.Envelope)
+	for key, value := range jsonscan.Members(meta) {
+		if isOneOf(key, envelopeKeys) {
+			continue
+		}
+		dst = appendMember(append(dst, ','), key, value)
+		if err := req.Envelope.SetMember(key, last(dst, len(value))); err != nil {
+			return req, err
+		}
+	}
+	dst = append(dst, '}')
+	req.Envelope.Meta = last(dst, len(dst)-at)
+	req.Params = append(dst, '}')
+	req.Envelope.Describe(req.Params, subject)
+	return req, nil
 }

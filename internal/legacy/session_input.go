@@ -35,7 +35,7 @@ type inputRequest struct {
 // request state unchanged.
 //
 // Spec: basic/patterns/mrtr#client-requirements-basic-workflow (2026-07-28)
-func (s *Session) ask(ctx context.Context, result []byte, out Sender) ([]byte, *jsonrpc.Error) {
+func (s *Session) ask(ctx context.Context, result []byte, out Sender) (*retryParams, *jsonrpc.Error) {
 	sent, err := s.newInputRequests(ctx, result)
 	defer func() {
 		for _, q := range sent {
@@ -52,9 +52,9 @@ func (s *Session) ask(ctx context.Context, result []byte, out Sender) ([]byte, *
 			return nil, s.failure(ctx, "input request not delivered", err)
 		}
 	}
-	var retry []byte
+	retry := new(retryParams)
 	if len(sent) > 0 {
-		retry = append(retry, `"inputResponses":{`...)
+		answers := []byte{'{'}
 		for i, q := range sent {
 			answer, err := s.await(waitCtx, q)
 			if err != nil {
@@ -65,13 +65,11 @@ func (s *Session) ask(ctx context.Context, result []byte, out Sender) ([]byte, *
 				s.cancelRequests(ctx, open, out)
 				return nil, err
 			}
-			retry = append(appendMember(retry, []byte(q.key), answer), ',')
+			answers = append(appendMember(answers, []byte(q.key), answer), ',')
 		}
-		retry = append(closeWith(retry, '}'), ',')
+		retry.InputResponses = closeWith(answers, '}')
 	}
-	if state, ok := jsonscan.Get(result, "requestState"); ok {
-		retry = append(appendMember(retry, []byte("requestState"), state), ',')
-	}
+	retry.RequestState, _ = jsonscan.Get(result, "requestState")
 	return retry, nil
 }
 

@@ -56,7 +56,8 @@ func (s *Session) updateSubscription(has capabilitySet) error {
 	s.mu.Unlock()
 	var stop func()
 	if wanted && (has.tools || has.prompts || has.resources || len(s.uris) > 0) {
-		params, invalid := s.modernParams(filter(has, s.uris), nil)
+		params := filter(has, s.uris)
+		listen, invalid := s.modernRequest(jsonrpc.NewRequest(subscriptionID, wire.MethodSubscriptionsListen, params), nil)
 		if invalid != nil {
 			return invalid
 		}
@@ -64,7 +65,6 @@ func (s *Session) updateSubscription(has capabilitySet) error {
 			return nil
 		}
 		var err error
-		listen := jsonrpc.NewRequest(subscriptionID, wire.MethodSubscriptionsListen, params)
 		if stop, err = s.cfg.Core.Listen(s.ctx, listen, s.sendChange); err != nil {
 			return err
 		}

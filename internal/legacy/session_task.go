@@ -108,7 +108,7 @@ func (x *Exchange) relayTask(ctx context.Context, dst []byte) ([]byte, *jsonrpc.
 }
 
 // serveCore has the core serve the request, with the additional members of a retry.
-func (w *taskWait) serveCore(ctx context.Context, retry []byte) outcome {
+func (w *taskWait) serveCore(ctx context.Context, retry *retryParams) outcome {
 	asked := *w.request
 	asked.Params = w.params
 	result, err := w.session.serve(ctx, nil, &asked, retry, w.notify)
@@ -184,7 +184,7 @@ func (w *taskWait) awaitResponse(ctx context.Context, q *taskInput) {
 // next waits until the client has responded to an input request, and returns the members of the
 // retry that pass the response on. It returns early when the core's outcome changes, or when a
 // further input request may be sent.
-func (w *taskWait) next(ctx context.Context, before []byte) (answers []byte, changed outcome, err *jsonrpc.Error) {
+func (w *taskWait) next(ctx context.Context, before []byte) (answers *retryParams, changed outcome, err *jsonrpc.Error) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	seen := make(chan outcome, 1)
@@ -197,7 +197,7 @@ func (w *taskWait) next(ctx context.Context, before []byte) (answers []byte, cha
 			}
 			stop()
 			<-seen
-			answers, err = w.retryMembers(q)
+			answers, err = w.answer(q)
 			return answers, outcome{}, err
 		case changed = <-seen:
 			return nil, changed, nil
@@ -215,11 +215,11 @@ func (w *taskWait) next(ctx context.Context, before []byte) (answers []byte, cha
 // poll asks the core until its outcome differs from before. With a request state, the core itself
 // waits for a change; without one it is asked every taskPollPause.
 func (w *taskWait) poll(ctx context.Context, before []byte) outcome {
-	var retry []byte
+	var retry *retryParams
 	pause := time.NewTimer(taskPollPause)
 	defer pause.Stop()
 	if state, ok := jsonscan.Get(before, "requestState"); ok {
-		retry = append(appendMember(nil, []byte("requestState"), state), ',')
+		retry = &retryParams{RequestState: state}
 		pause.Reset(0)
 	}
 	for {
@@ -254,16 +254,15 @@ func sameInputRequests(a, b []byte) bool {
 	return n == 0
 }
 
-// retryMembers returns the member that passes a response on to the core. If the client has refused
+// answer returns the params that pass a response on to the core. If the client has refused
 // the input request, the request fails; the task continues to wait.
-func (w *taskWait) retryMembers(q *taskInput) ([]byte, *jsonrpc.Error) {
+func (w *taskWait) answer(q *taskInput) (*retryParams, *jsonrpc.Error) {
 	q.stop()
 	delete(w.pending, q.key)
 	if q.failure != nil {
 		return nil, q.failure
 	}
-	answers := appendMember([]byte(`"inputResponses":{`), []byte(q.key), q.answer)
-	return append(answers, "},"...), nil
+	return &retryParams{InputResponses: append(appendMember([]byte{'{'}, []byte(q.key), q.answer), '}')}, nil
 }
 
 // withdraw ends the wait for an input request and cancels it at the client.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -40,9 +41,14 @@ const discovered = `{"resultType":"complete","supportedVersions":["2026-07-28"],
 	"capabilities":{"tools":{"listChanged":true},"prompts":{},"resources":{"subscribe":true},"completions":{},"logging":{}},
 	"instructions":"Be kind.","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1","title":"S","websiteUrl":"https://s.example"}}}`
 
-func (c *fakeCore) Serve(ctx context.Context, dst []byte, req *jsonrpc.Message, notify legacy.Notify) ([]byte, *jsonrpc.Error) {
-	if _, err := wire.Open(req.Params); err != nil {
+func (c *fakeCore) Serve(ctx context.Context, dst []byte, r legacy.Request, notify legacy.Notify) ([]byte, *jsonrpc.Error) {
+	req := jsonrpc.NewRequest(r.ID, r.Method, r.Params)
+	opened, err := wire.Open(r.Params)
+	if err != nil {
 		return nil, err
+	}
+	if !reflect.DeepEqual(opened, r.Envelope) {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fmt.Sprintf("envelope %+v, want %+v", r.Envelope, opened)}
 	}
 	out := func(ctx context.Context, m *jsonrpc.Message) error { return notify(ctx, m.Method, m.Params) }
 	if req.Method == wire.MethodDiscover {
@@ -63,7 +69,7 @@ func (c *fakeCore) Serve(ctx context.Context, dst []byte, req *jsonrpc.Message, 
 	return append(dst, response.Result...), response.Error
 }
 
-func (c *fakeCore) Listen(ctx context.Context, req *jsonrpc.Message, notify legacy.Notify) (func(), error) {
+func (c *fakeCore) Listen(ctx context.Context, req legacy.Request, notify legacy.Notify) (func(), error) {
 	if c.refusal != nil {
 		return nil, c.refusal
 	}

@@ -67,7 +67,7 @@ func (e *Envelope) Open(params json.RawMessage) *jsonrpc.Error {
 			}
 			continue
 		}
-		e.subject.set(key, d.Value())
+		e.subject.Set(key, d.Value())
 	}
 	e.params = params
 	return nil
@@ -80,7 +80,7 @@ func (e *Envelope) openMeta(d *jsonscan.Descent) *jsonrpc.Error {
 		return invalidParams("params._meta must be an object")
 	}
 	for key, ok := d.Key(); ok; key, ok = d.Key() {
-		if err := e.readMember(key, d.Value()); err != nil {
+		if err := e.SetMember(key, d.Value()); err != nil {
 			return err
 		}
 	}
@@ -97,8 +97,9 @@ func (e *Envelope) Clone() Envelope {
 	return c
 }
 
-// readMember reads one member of `_meta`.
-func (e *Envelope) readMember(key, value []byte) *jsonrpc.Error {
+// SetMember sets the field of one member of `_meta`, and ignores other members. Its errors are those
+// of [Open].
+func (e *Envelope) SetMember(key, value []byte) *jsonrpc.Error {
 	switch string(key) {
 	case MetaProtocolVersion:
 		return e.readVersion(value)
@@ -235,7 +236,8 @@ func (s *Subject) member(key []byte) *json.RawMessage {
 	return nil
 }
 
-func (s *Subject) set(key, value []byte) {
+// Set sets the field of one member of the params, and ignores other members.
+func (s *Subject) Set(key, value []byte) {
 	if member := s.member(key); member != nil {
 		*member = slices.Clip(value)
 	}
@@ -249,7 +251,7 @@ func (e *Envelope) Subject(params json.RawMessage) Subject {
 	}
 	var s Subject
 	for key, value := range jsonscan.Members(params) {
-		s.set(key, value)
+		s.Set(key, value)
 	}
 	return s
 }
@@ -260,6 +262,12 @@ func (e *Envelope) Member(params json.RawMessage, key string) (json.RawMessage, 
 		return *member, *member != nil
 	}
 	return jsonscan.Get(params, key)
+}
+
+// Describe makes e the envelope of params, which the caller has made from e and subject. It saves
+// [Envelope.Open].
+func (e *Envelope) Describe(params json.RawMessage, subject Subject) {
+	e.params, e.subject = params, subject
 }
 
 // IsOf reports whether the envelope was opened from these very params, which were checked before.
