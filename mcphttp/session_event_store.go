@@ -97,9 +97,7 @@ func (m *memoryEvents) Append(_ context.Context, key StreamKey, n int64, data []
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	b := m.block(key, eventHeader+len(key.Stream)+len(data), now)
-	before := cap(b.data)
 	b.data = appendEvent(b.data, storedEvent{at: now, n: n, stream: []byte(key.Stream), data: data})
-	m.grow(b.session, cap(b.data)-before)
 	b.last = now
 	m.lru.MoveToBack(b.element)
 	for e := m.lru.Front(); e != nil; e = m.lru.Front() {
@@ -115,7 +113,8 @@ func (m *memoryEvents) Append(_ context.Context, key StreamKey, n int64, data []
 	return nil
 }
 
-// block returns the block for an event of the given size. The caller holds m.mu.
+// block returns the block that has room for an event of the given size. Each block of a session is
+// larger than the one before, so that its events are never copied. The caller holds m.mu.
 func (m *memoryEvents) block(key StreamKey, size int, now time.Duration) *eventBlock {
 	of := sessionKey{key.Session, key.Principal}
 	s := m.sessions[of]
@@ -126,7 +125,7 @@ func (m *memoryEvents) block(key StreamKey, size int, now time.Duration) *eventB
 	room := minBlock
 	if len(s.blocks) > 0 {
 		b := s.blocks[len(s.blocks)-1]
-		if len(b.data)+size <= maxBlock && now-b.begin < maxBlockAge {
+		if len(b.data)+size <= cap(b.data) && now-b.begin < maxBlockAge {
 			return b
 		}
 		room = min(2*len(b.data), maxBlock)
