@@ -32,7 +32,7 @@ var importRules = []importRule{
 		"a child process has pipes and an exit status, and does not depend on MCP"},
 	{"internal/legacy", []string{"jsonrpc", "internal/wire", "internal/peer", "internal/jsonscan"},
 		"the translator works on JSON-RPC messages: it must not import mcp"},
-	{"internal/mcpint", []string{"jsonrpc"}, "mcp imports it"},
+	{"internal/mcpint", []string{"jsonrpc", "internal/wire"}, "mcp imports it"},
 	{"mcp", []string{"jsonrpc", "internal/mcpint", "internal/childproc", "internal/linestream", "internal/readerpool",
 		"internal/wire", "internal/peer", "internal/legacy", "internal/schema", "internal/seal", "internal/uritemplate",
 		"internal/netx", "internal/jsonscan"},

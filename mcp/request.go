@@ -63,6 +63,11 @@ func NewRequest(msg *jsonrpc.Message) (*Request, error) {
 	return r, nil
 }
 
+// newOpenedRequest returns a request whose envelope has been opened.
+func newOpenedRequest(r wire.Request) *Request {
+	return &Request{ID: r.ID, Method: r.Method, Params: r.Params, env: r.Envelope}
+}
+
 // Revision returns the protocol revision of the request, such as "2026-07-28".
 func (r *Request) Revision() string { return r.env.VersionText }
 

@@ -25,7 +25,7 @@ func Respond(ctx context.Context, h Handler, req *Request) *jsonrpc.Message {
 
 // _ makes the functions below available to package mcphttp.
 var _ = mcpint.Provide(mcpint.Funcs[*Request, Handler]{
-	AppendResponse: appendResponse, AppendResult: appendResult, NewSessionRequest: newSessionRequest,
+	AppendResponse: appendResponse, AppendResult: appendResult, NewOpened: newOpenedRequest,
 })
 
 // appendResponse is [Respond] for transports that write bytes: it appends the response message to

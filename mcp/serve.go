@@ -497,49 +497,29 @@ func (s *stream) drain(broken error) {
 // A core serves the requests of a session in the modern form.
 type core struct{ s *stream }
 
-// newSessionRequest returns a request of a session, which package legacy has given the modern form.
-func newSessionRequest(r legacy.Request) *Request {
-	return &Request{ID: r.ID, Method: r.Method, Params: r.Params, env: r.Envelope}
-}
-
-func (c core) Serve(ctx context.Context, dst []byte, r legacy.Request, notify legacy.Notify) ([]byte, *Error) {
-	req := newSessionRequest(r)
+func (c core) Serve(ctx context.Context, dst []byte, r wire.Request, notify legacy.Notify) ([]byte, *Error) {
+	req := newOpenedRequest(r)
 	req.Notify, req.Principal = notify, PrincipalFrom(c.s.ctx)
 	return appendResult(dst, ctx, c.s.handler, req)
 }
 
 // Listen serves a subscription on a goroutine, which may block until the client reads. Changes that
 // a slow client has not received yet collect in the handler, which merges them.
-func (c core) Listen(ctx context.Context, r legacy.Request, notify legacy.Notify) (stop func(), err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	opened, ended := make(chan struct{}), make(chan *jsonrpc.Message, 1)
-	first := sync.OnceFunc(func() { close(opened) })
-	req := newSessionRequest(r)
+func (c core) Listen(ctx context.Context, r wire.Request, notify legacy.Notify) (stop func(), err error) {
+	req := newOpenedRequest(r)
 	req.Principal = PrincipalFrom(c.s.ctx)
-	req.Notify = func(ctx context.Context, method string, params json.RawMessage) error {
-		first() // the first notification is the acknowledgement
-		return notify(ctx, method, params)
-	}
+	ctx, cancel := context.WithCancelCause(ctx)
 	release := context.AfterFunc(c.s.listening, func() { cancel(ErrShutdown) })
-	c.s.work.Go(func() {
-		defer release()
-		ended <- Respond(ctx, c.s.handler, req)
+	_, err = legacy.Subscribe(ctx, notify, c.s.work.Go, func(ctx context.Context, notify legacy.Notify) *jsonrpc.Message {
+		req.Notify = notify
+		return Respond(ctx, c.s.handler, req)
 	})
-	stop = func() { cancel(ErrClosed) }
-	select {
-	case <-opened:
-		return stop, nil
-	case response := <-ended:
-		err = errors.New("the subscription ended before its acknowledgement")
-		if response.Error != nil {
-			err = response.Error
-		}
-	case <-ctx.Done():
-		err = context.Cause(ctx)
+	stop = func() {
+		release()
+		cancel(ErrClosed)
 	}
-	if c.s.listening.Err() != nil {
-		return stop, nil // the stream is ending
+	if err != nil {
+		stop()
 	}
-	stop()
-	return nil, err
+	return stop, err
 }

@@ -2,10 +2,7 @@ package mcphttp
 
 import (
 	"context"
-	stdjson "encoding/json"
-	"errors"
 	"net/http"
-	"sync"
 	"sync/atomic"
 
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
@@ -23,9 +20,9 @@ type sessionCore struct{ handler mcp.Handler }
 
 // Serve serves one request in the modern form.
 func (c *sessionCore) Serve(
-	ctx context.Context, dst []byte, r legacy.Request, notify legacy.Notify,
+	ctx context.Context, dst []byte, r wire.Request, notify legacy.Notify,
 ) ([]byte, *mcp.Error) {
-	req := mcpFuncs.NewSessionRequest(r)
+	req := mcpFuncs.NewOpened(r)
 	req.Notify = notify
 	attribute(ctx, req)
 	return mcpFuncs.AppendResult(dst, ctx, c, req)
@@ -47,41 +44,19 @@ func (c *sessionCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Resul
 func (c *sessionCore) Unwrap(wire.ForTransports) mcp.Handler { return c.handler }
 
 // Listen registers a subscription. A handler that is not an [mcp.Listener] is served on a goroutine
-// of its own until stop is called. Its subscription is registered with the first notification, and
-// refused if it ends before.
-func (c *sessionCore) Listen(ctx context.Context, r legacy.Request, notify legacy.Notify) (stop func(), err error) {
-	req := mcpFuncs.NewSessionRequest(r)
+// of its own until stop is called.
+func (c *sessionCore) Listen(ctx context.Context, r wire.Request, notify legacy.Notify) (stop func(), err error) {
+	req := mcpFuncs.NewOpened(r)
 	attribute(ctx, req)
-	req.Notify = notify
 	if l, ok := c.handler.(mcp.Listener); ok {
+		req.Notify = notify
 		return l.Listen(ctx, req)
 	}
-	session := ctx
-	ctx, cancel := context.WithCancelCause(session)
-	opened, ended := make(chan struct{}), make(chan *jsonrpc.Message, 1)
-	first := sync.OnceFunc(func() { close(opened) })
-	req.Notify = func(ctx context.Context, method string, params stdjson.RawMessage) error {
-		first() // the first notification is the acknowledgement
-		return notify(ctx, method, params)
-	}
-	go func() { ended <- mcp.Respond(ctx, c.handler, req) }()
-	stop = func() { cancel(mcp.ErrClosed) }
-	select {
-	case <-opened:
-		return stop, nil
-	case response := <-ended:
-		err = errors.New("the subscription ended before its acknowledgement")
-		if response.Error != nil {
-			err = response.Error
-		}
-	case <-ctx.Done():
-		err = context.Cause(ctx)
-	}
-	stop()
-	if session.Err() != nil {
-		return stop, nil // the session has ended, and no notification is sent
-	}
-	return nil, err
+	start := func(serve func()) { go serve() }
+	return legacy.Subscribe(ctx, notify, start, func(ctx context.Context, notify legacy.Notify) *jsonrpc.Message {
+		req.Notify = notify
+		return mcp.Respond(ctx, c.handler, req)
+	})
 }
 
 func attribute(ctx context.Context, req *mcp.Request) {

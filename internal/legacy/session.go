@@ -52,19 +52,11 @@ type Core interface {
 	// Serve serves one request. It sends the notifications that belong to the request to notify
 	// before it returns. It appends the result to dst, on one line, or returns the error, which may
 	// alias the request.
-	Serve(ctx context.Context, dst []byte, req Request, notify Notify) ([]byte, *jsonrpc.Error)
+	Serve(ctx context.Context, dst []byte, req wire.Request, notify Notify) ([]byte, *jsonrpc.Error)
 	// Listen serves a subscriptions/listen request and returns once the subscription is registered.
 	// Its notifications go to notify until stop is called or ctx ends. stop does not wait, and may
 	// be called twice.
-	Listen(ctx context.Context, req Request, notify Notify) (stop func(), err error)
-}
-
-// A Request is a request in the modern form. Envelope is that of Params.
-type Request struct {
-	ID       jsonrpc.ID
-	Method   string
-	Params   json.RawMessage
-	Envelope wire.Envelope
+	Listen(ctx context.Context, req wire.Request, notify Notify) (stop func(), err error)
 }
 
 // DefaultAnswerTimeout is the default of [Config.AnswerTimeout]. It is well below the time for

@@ -289,8 +289,8 @@ func (s *Session) serve(ctx context.Context, dst []byte, m *jsonrpc.Message,
 // modernRequest returns a client's request with the members of retry and the envelope of the session.
 // It drops members that only the modern era has: a client of a session cannot mean them. The values
 // of the envelope alias the new params.
-func (s *Session) modernRequest(m *jsonrpc.Message, retry *retryParams) (Request, *jsonrpc.Error) {
-	req := Request{ID: m.ID, Method: m.Method}
+func (s *Session) modernRequest(m *jsonrpc.Message, retry *retryParams) (wire.Request, *jsonrpc.Error) {
+	req := wire.Request{ID: m.ID, Method: m.Method}
 	if m.Params != nil && jsonscan.Kind(m.Params) != '{' {
 		return req, invalidParams("params: want an object")
 	}

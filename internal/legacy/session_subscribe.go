@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
+	"sync"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
@@ -205,4 +208,36 @@ func (s *Session) changeURIs(ctx context.Context, params []byte,
 		return nil, projectError(s.rev, wire.MethodResourcesSubscribe, failure)
 	}
 	return emptyResult, nil
+}
+
+// Subscribe implements [Core.Listen] for a core that serves a subscription until its context ends.
+// It calls serve on a goroutine that start starts. The first notification shows that the subscription
+// is registered. If serve returns before it, the error is that of the response.
+func Subscribe(ctx context.Context, notify Notify, start func(func()),
+	serve func(context.Context, Notify) *jsonrpc.Message) (stop func(), err error) {
+	serving, cancel := context.WithCancelCause(ctx)
+	opened, ended := make(chan struct{}), make(chan *jsonrpc.Message, 1)
+	open := sync.OnceFunc(func() { close(opened) })
+	start(func() {
+		ended <- serve(serving, func(ctx context.Context, method string, params json.RawMessage) error {
+			open()
+			return notify(ctx, method, params)
+		})
+	})
+	stop = func() { cancel(peer.ErrClosed) }
+	select {
+	case <-opened:
+		return stop, nil
+	case response := <-ended:
+		err = errors.New("the subscription ended before its acknowledgement")
+		if response.Error != nil {
+			err = response.Error
+		}
+	case <-ctx.Done():
+	}
+	stop()
+	if ctx.Err() != nil {
+		return stop, nil // the session has ended, and no notification is sent
+	}
+	return nil, err
 }

@@ -41,7 +41,7 @@ const discovered = `{"resultType":"complete","supportedVersions":["2026-07-28"],
 	"capabilities":{"tools":{"listChanged":true},"prompts":{},"resources":{"subscribe":true},"completions":{},"logging":{}},
 	"instructions":"Be kind.","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1","title":"S","websiteUrl":"https://s.example"}}}`
 
-func (c *fakeCore) Serve(ctx context.Context, dst []byte, r legacy.Request, notify legacy.Notify) ([]byte, *jsonrpc.Error) {
+func (c *fakeCore) Serve(ctx context.Context, dst []byte, r wire.Request, notify legacy.Notify) ([]byte, *jsonrpc.Error) {
 	req := jsonrpc.NewRequest(r.ID, r.Method, r.Params)
 	opened, err := wire.Open(r.Params)
 	if err != nil {
@@ -69,7 +69,7 @@ func (c *fakeCore) Serve(ctx context.Context, dst []byte, r legacy.Request, noti
 	return append(dst, response.Result...), response.Error
 }
 
-func (c *fakeCore) Listen(ctx context.Context, req legacy.Request, notify legacy.Notify) (func(), error) {
+func (c *fakeCore) Listen(ctx context.Context, req wire.Request, notify legacy.Notify) (func(), error) {
 	if c.refusal != nil {
 		return nil, c.refusal
 	}

@@ -4,7 +4,7 @@ package mcpint
 import (
 	"context"
 
-	"github.com/patchbay-mcp/patchbay/internal/legacy"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
@@ -17,9 +17,8 @@ type Funcs[R, H any] struct {
 	// AppendResult serves a request and appends the result to dst, or returns the error of the
 	// response.
 	AppendResult func(dst []byte, ctx context.Context, h H, req R) ([]byte, *jsonrpc.Error)
-	// NewSessionRequest returns a request of a session, which package legacy has given the modern
-	// form.
-	NewSessionRequest func(r legacy.Request) R
+	// NewOpened returns a request whose envelope has been opened.
+	NewOpened func(r wire.Request) R
 }
 
 var provided any // Funcs, set while package mcp is initialized

@@ -41,6 +41,14 @@ type Envelope struct {
 	subject Subject         // of params
 }
 
+// A Request is a request whose envelope has been opened.
+type Request struct {
+	ID       jsonrpc.ID
+	Method   string
+	Params   json.RawMessage
+	Envelope Envelope // of Params
+}
+
 // Open reads the envelope of a request's params, which must be checked JSON or nil. A member of the
 // wrong JSON type, an unknown log level or an oversized value is an error with
 // [jsonrpc.CodeInvalidParams]. [Envelope.Complete] reports missing members. The caller must reject
