@@ -34,7 +34,6 @@ type inputRounds struct {
 }
 
 // answerInput responds to input requests, and returns the members to send the request again with.
-//
 // Spec: basic/patterns/mrtr (2026-07-28), Client Requirements.
 func (c *Client) answerInput(ctx context.Context, in *inputRounds, method string, raw RawResult) ([]byte, error) {
 	if m, core := wire.Latest().Method(method); core && !m.MayAskInput {

@@ -384,9 +384,8 @@ func (m *ModelPreferences) check() error {
 }
 
 // checkConversation checks rules of model providers: tool results are in a message of their own,
-// which answers all tool uses of the message before.
-//
-// Spec: client/sampling (2025-11-25, 2026-07-28), Message Content Constraints.
+// which answers all tool uses of the message before. Spec: client/sampling (2025-11-25,
+// 2026-07-28), Message Content Constraints.
 func checkConversation(messages []SamplingMessage) error {
 	var open map[string]bool // the tool uses of the message before
 	for i, m := range messages {

@@ -75,9 +75,8 @@ func (c *call) begin(key string) (target string, args json.RawMessage, err error
 	return p.target, p.arguments, c.resume(p)
 }
 
-// resume allows questions, and restores the state and answers that the client has sent.
-//
-// Spec: basic/patterns/mrtr (2026-07-28), Server Requirements.
+// resume allows questions, and restores the state and answers that the client has sent. Spec:
+// basic/patterns/mrtr (2026-07-28), Server Requirements.
 func (c *call) resume(p targetParams) error {
 	in := &c.input
 	if d := c.req.detached; d != nil {

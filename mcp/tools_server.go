@@ -86,9 +86,8 @@ func recompile(old *schema.Schema, raw json.RawMessage) (*schema.Schema, error) 
 	return schema.Compile(raw)
 }
 
-// checkToolName validates a name by the rules of all revisions.
-//
-// Spec: server/tools (2025-11-25, 2026-07-28), Tool Names.
+// checkToolName validates a name by the rules of all revisions. Spec: server/tools (2025-11-25,
+// 2026-07-28), Tool Names.
 func checkToolName(name string) error {
 	const maxLen = 128
 	if name == "" || len(name) > maxLen {
@@ -191,9 +190,8 @@ func completeArguments(s *schema.Schema, args json.RawMessage) (json.RawMessage,
 }
 
 // badArguments returns the result of a call with invalid arguments: a tool error in revisions that
-// define it so, a protocol error in older ones.
-//
-// Spec: server/tools (2025-11-25, 2026-07-28), Error Handling.
+// define it so, a protocol error in older ones. Spec: server/tools (2025-11-25, 2026-07-28), Error
+// Handling.
 func badArguments(c *call, err error) (Result, error) {
 	if c.req.has(wire.ToolArgumentErrors) {
 		return failedTool(err), nil
@@ -220,9 +218,8 @@ func failedTool(err error) *CallToolResult {
 	return res
 }
 
-// checkStructured validates a result by the tool's output schema; an error is the server's.
-//
-// Spec: server/tools, Output Schema.
+// checkStructured validates a result by the tool's output schema; an error is the server's. Spec:
+// server/tools, Output Schema.
 func (s *Server) checkStructured(c *call, e *featureEntry[*Tool, *toolEntry], res *CallToolResult) (Result, error) {
 	if res.StructuredContent == nil {
 		if c.asked() {
@@ -377,9 +374,8 @@ func (b *boundTool) inferOutput(out reflect.Type) error {
 }
 
 // structured returns a result with structured content, and its JSON as text. Members that are null
-// and not allowed by the derived schema, which may be nil, are dropped.
-//
-// Spec: server/tools, Structured Content.
+// and not allowed by the derived schema, which may be nil, are dropped. Spec: server/tools,
+// Structured Content.
 func structured(v any, derived *schema.Schema) (*CallToolResult, error) {
 	raw, err := schema.Encode(v)
 	if err != nil {

@@ -268,9 +268,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// receive handles messages other than responses.
-//
-// Spec: basic/transports/stdio (2026-07-28): servers send no requests.
+// receive handles messages other than responses. Spec: basic/transports/stdio (2026-07-28): servers
+// send no requests.
 func (t *connTransport) receive(m *jsonrpc.Message) {
 	if m.Kind() == jsonrpc.Request {
 		t.log().Debug("mcp: the server has sent a request, which modern revisions forbid", "method", m.Method)

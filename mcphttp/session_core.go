@@ -100,9 +100,8 @@ func attribute(ctx context.Context, req *mcp.Request) {
 }
 
 // A sessionContext is the context of a message of a session. It has the values of the HTTP
-// request's context but does not end with it: a lost connection cancels nothing.
-//
-// Spec: basic/transports#sending-messages-to-the-server
+// request's context but does not end with it: a lost connection cancels nothing. Spec:
+// basic/transports#sending-messages-to-the-server
 type sessionContext struct {
 	context.Context
 	principal *mcp.Principal // of the HTTP request

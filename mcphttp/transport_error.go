@@ -90,9 +90,7 @@ func newStatusError(res *http.Response, body []byte, reason string) *StatusError
 
 // unserved are the statuses by which a server or proxy reports that it has not started the request,
 // as redirects do. 500, 502 and 504 are not among them, nor is 503 in general: proxies send them
-// when the connection behind them breaks in the middle of a request.
-//
-// Spec: RFC 9110, section 15.
+// when the connection behind them breaks in the middle of a request. Spec: RFC 9110, section 15.
 var unserved = []int{
 	http.StatusBadRequest, http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden,
 	http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusProxyAuthRequired,
