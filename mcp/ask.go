@@ -152,14 +152,14 @@ func (c *call) answer(q Question) error {
 	t := c.input.ensureState()
 	asked := q.request.digest()
 	if before, used := t.keys[q.key]; used && before != asked {
-		t.failed = fmt.Errorf("mcp: invalid question: the handler asks two with the key %q", q.key)
-		return t.failed
+		return c.misused("two different questions have the key %q: each question needs its own", q.key)
 	}
 	put(&t.keys, q.key, asked)
 	raw, ok := c.input.find(q.key, asked)
 	if !ok {
 		if t.state.changed(q.key, asked) {
-			c.server.log.WarnContext(c, "mcp: question changed since it was asked; asking again", "key", q.key)
+			c.server.log.WarnContext(c, "mcp: asking again: the message or form of the question has changed",
+				"method", c.req.Method, "name", c.input.target.target, "key", q.key)
 		}
 		put(&t.asked, q.key, q.request)
 		return errWaiting
@@ -174,6 +174,15 @@ func (c *call) answer(q Question) error {
 		return malformed
 	}
 	put(&t.state.Answers, q.key, answered{Question: asked, Answer: raw})
+	return err
+}
+
+// misused ends the call with an error of its handler's author, and logs it. The caller holds the
+// lock.
+func (c *call) misused(format string, args ...any) error {
+	err := Errorf(CodeInternalError, "%s %q: %s", c.req.Method, c.input.target.target, fmt.Sprintf(format, args...))
+	c.server.log.ErrorContext(c, "mcp: invalid handler", "error", err.Message)
+	c.input.ensureState().failed = err
 	return err
 }
 

@@ -141,7 +141,8 @@ func (c *Client) answerDirect(ctx context.Context, method string, params json.Ra
 	if e := asError(err); e != nil {
 		return nil, e
 	}
-	c.opts.Logger.WarnContext(ctx, "mcp: request of the server failed", "method", method, "error", err)
+	c.opts.Logger.WarnContext(ctx, "mcp: input request failed, sending the server an internal error",
+		"method", method, "error", err)
 	return nil, errInternal
 }
 

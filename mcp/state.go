@@ -300,7 +300,7 @@ func Once[T any](ctx context.Context, key string, f func(context.Context) (T, er
 	if c == nil {
 		return f(ctx) // not in a handler, which may run again
 	}
-	raw, done, err := c.input.claim(key)
+	raw, done, err := c.claim(key)
 	if err != nil {
 		return result, err
 	}
@@ -323,16 +323,15 @@ func Once[T any](ctx context.Context, key string, f func(context.Context) (T, er
 }
 
 // claim returns the stored result of the key, or reserves the key for the caller.
-func (in *input) claim(key string) (result json.RawMessage, done bool, err error) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
+func (c *call) claim(key string) (result json.RawMessage, done bool, err error) {
+	c.input.mu.Lock()
+	defer c.input.mu.Unlock()
 	if key == "" {
 		return nil, false, errors.New("mcp: once: the key is empty")
 	}
-	t := in.ensureState()
+	t := c.input.ensureState()
 	if t.onces[key] {
-		t.failed = fmt.Errorf("mcp: once: the handler uses the key %q twice", key)
-		return nil, false, t.failed
+		return nil, false, c.misused("two calls of Once have the key %q: each needs its own", key)
 	}
 	put(&t.onces, key, true)
 	result, done = t.state.Once[key]

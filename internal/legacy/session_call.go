@@ -101,7 +101,7 @@ func (x *Exchange) relay(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Erro
 		retry = next
 	}
 	s.cfg.logger().ErrorContext(ctx, "mcp: request exceeds the limit of rounds",
-		"method", x.request.Method, "rounds", maxRounds)
+		"method", x.request.Method, "name", text(x.request.Params, "name"), "rounds", maxRounds)
 	return nil, errInternal
 }
 
