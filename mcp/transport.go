@@ -62,12 +62,17 @@ type TransportError struct {
 	Err error
 }
 
-// Error returns the reason, and whether the request may have run.
+// Error returns the reason and, unless the reason is missing authorization, whether the request may
+// have run.
 func (e *TransportError) Error() string {
-	if e.MayHaveRun {
-		return fmt.Sprintf("mcp: %s: no valid response, the request may have run: %v", e.Method, e.Err)
+	state := ""
+	switch {
+	case e.MayHaveRun:
+		state = "no valid response, the request may have run: "
+	case !isUnauthorized(e.Err):
+		state = "the request did not run: "
 	}
-	return fmt.Sprintf("mcp: %s: the request did not run: %v", e.Method, e.Err)
+	return fmt.Sprintf("mcp: %s: %s%v", e.Method, state, e.Err)
 }
 
 // Unwrap returns the reason.

@@ -44,9 +44,9 @@ type RequireOptions struct {
 	// InsecureHTTP allows http URLs of the resource and its authorization servers. Tokens can then
 	// be read on the network. Default: http is only allowed at loopback addresses.
 	InsecureHTTP bool
-	// Logger receives refusals of this middleware, not of [RequireScopes], at level info, requests
-	// without a token at level debug, and verification failures at level error. Default:
-	// slog.Default().
+	// Logger receives refusals, also those of [RequireScopes] and [CheckScopes], at level info,
+	// requests without a token at level debug, and tokens that could not be verified at level error.
+	// Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -230,8 +230,8 @@ func (g *guard) authorize(w http.ResponseWriter, r *http.Request, creds credenti
 	}
 	granted := grantedScopes{token.Scopes, g.opts.Implies}
 	if need := []Scopes{g.opts.Scopes}; !granted.covers(need) {
-		return nil, &denial{http.StatusForbidden, oauthwire.InsufficientScope, insufficientScope,
-			granted.required(need), nil}
+		needed := granted.required(need)
+		return nil, &denial{http.StatusForbidden, oauthwire.InsufficientScope, insufficientScope(needed), needed, nil}
 	}
 	ctx := mcp.WithPrincipal(r.Context(), token.principal())
 	return &authorizedContext{Context: ctx, guard: g, scheme: creds.scheme, token: token}, nil
