@@ -175,6 +175,11 @@ func (t *Transport) clientFor(
 		}
 		fetcher := t.fetcher.Within(t.endpoint, d.scope)
 		if got, err = register(ctx, fetcher, d.Server, t.describe(redirectURI), redirectURI); err != nil {
+			var refused *RegistrationError
+			if d.NotFound != nil && errors.As(err, &refused) && refused.Code == "" {
+				return nil, fmt.Errorf("%w; its default endpoint %s (revision 2025-03-26) does not work either: %w",
+					d.NotFound, d.Server.RegistrationEndpoint, err)
+			}
 			return nil, err
 		}
 		return json.Marshal(got)

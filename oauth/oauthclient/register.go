@@ -60,6 +60,9 @@ type RegistrationError struct {
 
 // Error returns the text of the authorization server.
 func (e *RegistrationError) Error() string {
+	if e.Code == "" {
+		return "oauth: registration of the client failed: " + describe("", "", e.Status)
+	}
 	return "oauth: the authorization server refused to register the client: " +
 		describe(e.Code, e.Description, e.Status)
 }
