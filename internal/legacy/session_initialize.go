@@ -231,9 +231,8 @@ func (e *sessionEnvelope) size() int {
 	return keys + len(e.clientInfo) + len(e.capabilities) + 64
 }
 
-// appendMembers appends the members of a modern request's `_meta`, without braces.
-//
-// Spec: basic/index#meta (2026-07-28)
+// appendMembers appends the members of a modern request's `_meta`, without braces. Spec:
+// basic/index#meta (2026-07-28)
 func (e *sessionEnvelope) appendMembers(dst []byte) []byte {
 	dst = append(append(dst, `"`+wire.MetaProtocolVersion+`":"`...), e.revision.String()...)
 	dst = append(append(dst, `","`+wire.MetaClientInfo+`":`...), e.clientInfo...)

@@ -32,9 +32,8 @@ type inputRequest struct {
 
 // ask sends the input requests of a result to the client and waits for all responses, for a limited
 // time. It returns the additional members of the retried request: the input responses, and the
-// request state unchanged.
-//
-// Spec: basic/patterns/mrtr#client-requirements-basic-workflow (2026-07-28)
+// request state unchanged. Spec: basic/patterns/mrtr#client-requirements-basic-workflow
+// (2026-07-28)
 func (s *Session) ask(ctx context.Context, result []byte, out Sender) ([]byte, *jsonrpc.Error) {
 	sent, err := s.newInputRequests(ctx, result)
 	defer func() {
@@ -142,9 +141,7 @@ func declined(method, why string) *jsonrpc.Error {
 }
 
 // cancelRequests cancels input requests at the client. If the client has cancelled the request that
-// they belong to, it sends nothing.
-//
-// Spec: basic/utilities/cancellation
+// they belong to, it sends nothing. Spec: basic/utilities/cancellation
 func (s *Session) cancelRequests(ctx context.Context, sent []inputRequest, out Sender) {
 	for _, q := range sent {
 		if ctx.Err() != nil {
