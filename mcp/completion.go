@@ -42,7 +42,8 @@ type CompleteParams struct {
 
 // A CompletionRef refers to a prompt or to a resource template. One of its fields is set.
 //
-// Spec: server/utilities/completion, Reference Types; schema PromptReference, ResourceTemplateReference.
+// Spec: server/utilities/completion, Reference Types; schema PromptReference,
+// ResourceTemplateReference.
 type CompletionRef struct {
 	Prompt   string // the name of the prompt
 	Template string // the URI template

@@ -21,8 +21,8 @@ type Prompt struct {
 	Icons     []Icon           `json:"icons,omitempty"`
 	Meta      Meta             `json:"_meta,omitzero"`
 
-	// Complete has functions that suggest values for arguments, by the arguments' names. An argument
-	// whose type is an enum has a default.
+	// Complete has functions that suggest values for arguments, by the arguments' names. An
+	// argument whose type is an enum has a default.
 	Complete map[string]CompleteFunc `json:"-"`
 }
 

@@ -26,9 +26,9 @@ const (
 	maxStoredState = 16 << 20
 )
 
-// A StateStore stores request state that is too large to travel with the client. States are sealed,
-// so the store need not keep them secret. Replicas of a server share one store. Its methods must be
-// safe for concurrent use.
+// A StateStore stores request state that is too large to travel with the client. States are
+// encrypted, so the store need not keep them secret. Replicas of a server share one store. Its
+// methods must be safe for concurrent use.
 type StateStore interface {
 	// Put stores a state under a new key until it expires.
 	Put(ctx context.Context, key string, state []byte, expires time.Time) error
@@ -196,7 +196,8 @@ const (
 
 const minStateKey = seal.MinSecret
 
-// newStateKeyRing returns a key ring with the given secrets, or with a random one if there are none.
+// newStateKeyRing returns a key ring with the given secrets, or with a random one if there are
+// none.
 func newStateKeyRing(secrets [][]byte) *seal.KeyRing {
 	var keys []seal.Key
 	for _, secret := range secrets {
@@ -288,7 +289,7 @@ func (s *Server) identity() string {
 // before an [Ask], and for values that change from run to run, such as random numbers and times.
 //
 // The key identifies the result within the handler; it is used once in each run. T is encoded to
-// JSON and decoded again, since the result travels with the client, sealed. An error of f is not
+// JSON and decoded again, since the result travels with the client, encrypted. An error of f is not
 // stored: the next run calls f again.
 //
 // Once holds within one chain of questions and answers. A client that sends a request twice, or

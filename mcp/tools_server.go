@@ -23,20 +23,23 @@ type toolEntry struct {
 	headerParams []HeaderParam
 }
 
-// AddTool registers a function as a tool and returns its handle.
+// AddTool registers a function as a tool and returns its [Registration].
 //
-// In is a struct whose fields are the arguments. Their JSON Schema is derived from the type: names
-// and optional fields from `json` tags, and descriptions, enums, ranges and defaults from
-// `jsonschema` tags; see the package documentation. If Tool.InputSchema is set, it takes
-// precedence, and In may also be a map or json.RawMessage. The arguments are validated and
-// completed by defaults before the function is called. Invalid arguments become a tool error that
-// the model can correct.
+// In is a struct whose fields are the arguments; struct{} for a tool without any. Their JSON Schema
+// is derived from the type: names and optional fields from `json` tags, and descriptions, enums,
+// ranges and defaults from `jsonschema` tags; see the package documentation. If Tool.InputSchema is
+// set, it takes precedence, and In may also be a map or json.RawMessage. The arguments are
+// validated and completed by defaults before the function is called. Invalid arguments become a
+// tool error that the model can correct.
 //
-// Out is the result: a string becomes text; [ContentBlock], []ContentBlock and [*CallToolResult] are unchanged;
-// any other type becomes structured content with an output schema, and its JSON as text.
+// Out is the result: a string becomes text; [ContentBlock], []ContentBlock and [*CallToolResult]
+// are unchanged; any other type becomes structured content with an output schema, and its JSON as
+// text.
 //
-// An error of the function becomes a tool error, whose text the model sees. An [*Error] becomes a
-// protocol error. A panic is recovered. The context ends when the client cancels or disconnects.
+// An error of the function becomes a tool error: the model sees its whole text, which must not
+// contain secrets or internal details. An [*Error], also a wrapped one, becomes a protocol error,
+// of which the client sees code, message and data, and nothing that wraps them. A panic is logged
+// and becomes "internal error". The context ends when the client cancels or disconnects.
 //
 // AddTool panics if the tool is invalid: a bad name, a type without a schema, or a name that is in
 // use.

@@ -11,11 +11,11 @@
 //
 //	err := mcphttp.ListenAndServe(ctx, ":8080", "/mcp", mcphttp.NewHandler(s, nil))
 //
-// The one endpoint serves clients of every revision. A request of revision 2026-07-28, whose `_meta`
-// names its revision and the client's capabilities, is served without a session. A client that sends
-// initialize gets a session with the features of its revision: streams, resumption, batches. A
-// client of revision 2024-11-05, which connects with GET, gets the event stream and the endpoint of
-// that transport.
+// The one endpoint serves clients of every revision. A request of revision 2026-07-28, whose
+// `_meta` names its revision and the client's capabilities, is served without a session. A client
+// that sends initialize gets a session with the features of its revision: streams, resumption,
+// batches. A client of revision 2024-11-05, which connects with GET, gets the event stream and the
+// endpoint of that transport.
 //
 // Responses are JSON. A response becomes an event stream as soon as something is sent before it:
 // progress, a log message, or a request to a client that has a session. The first event after a

@@ -46,8 +46,8 @@ func (c *sessionCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Resul
 	return res, err
 }
 
-// Unwrap returns the handler behind this one, so that a subscription can continue after ServeMCP has
-// returned.
+// Unwrap returns the handler behind this one, so that a subscription can continue after ServeMCP
+// has returned.
 func (c *sessionCore) Unwrap(wire.ForTransports) mcp.Handler { return c.handler }
 
 // Listen registers a subscription. A handler that is not an [mcp.Listener] is served on a goroutine

@@ -33,7 +33,7 @@ const (
 // A StatusError is an HTTP response without a message of the protocol: a failure of a proxy, or of
 // a server that does not speak MCP. Every response with status 401 or 403 is a StatusError too, and
 // wraps the [*mcp.Error] of its body if there is one. Everything in it except StatusCode comes from
-// the peer and must not be trusted.
+// the server and must not be trusted.
 type StatusError struct {
 	StatusCode int    // such as 404
 	Status     string // such as "404 Not Found"

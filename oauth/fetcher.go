@@ -120,7 +120,7 @@ func (f *Fetcher) FetchServerMetadata(ctx context.Context, issuer string) (*Serv
 			return m, err
 		}
 	}
-	return nil, fmt.Errorf("oauth: %w of %.200q, looked for at %s", ErrNoMetadata, issuer, strings.Join(addresses, ", "))
+	return nil, fmt.Errorf("oauth: %w of %.200q at %s", ErrNoMetadata, issuer, strings.Join(addresses, ", "))
 }
 
 // fetchServerMetadata returns nil if there is no document at an address.

@@ -45,8 +45,8 @@ type RequireOptions struct {
 	// be read on the network. Default: http is only allowed at loopback addresses.
 	InsecureHTTP bool
 	// Logger receives refusals, also those of [RequireScopes] and [CheckScopes], at level info,
-	// requests without a token at level debug, and tokens that could not be verified at level error.
-	// Default: slog.Default().
+	// requests without a token at level debug, and tokens that could not be verified at level
+	// error. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -78,8 +78,8 @@ const defaultMaxStream = time.Hour
 // that routes only /mcp to it, also register [NewMetadataHandler].
 //
 // Require panics if the arguments are invalid: no authorization server, unless the verifier itself
-// is a [StaticVerifier]; a resource that is not an https URL (http at a loopback address); or an invalid
-// scope.
+// is a [StaticVerifier]; a resource that is not an https URL (http at a loopback address); or an
+// invalid scope.
 //
 // Spec: RFC 6750; RFC 9728; basic/authorization (2025-06-18 and later).
 func Require(v Verifier, metadata ResourceMetadata, opts *RequireOptions) func(http.Handler) http.Handler {

@@ -88,7 +88,7 @@ func (s *StaticToken) entry() (e staticEntry, err error) {
 		Subject: s.Subject, ClientID: s.ClientID, Scopes: slices.Clone(s.Scopes), Expires: s.Expires, configured: true,
 	}
 	if e.token.checkIdentity() != nil {
-		return e, fmt.Errorf("invalid Subject or ClientID: must have at most %d bytes and no control characters", maxIdentity)
+		return e, fmt.Errorf("invalid Subject or ClientID: want at most %d bytes, no control characters", maxIdentity)
 	}
 	return e, nil
 }

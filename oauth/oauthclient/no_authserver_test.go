@@ -25,7 +25,9 @@ func TestLoginWithoutAuthorizationServer(t *testing.T) {
 	defer s.Close()
 	login := oauthclient.NewTransport(s.URL+"/mcp", &oauthclient.TransportOptions{
 		Authorizer: oauthclient.NewAuthorizer("http://127.0.0.1/callback",
-			func(context.Context, *oauthclient.LoginRequest) (url.Values, error) { return nil, errors.New("no page expected") }),
+			func(context.Context, *oauthclient.LoginRequest) (url.Values, error) {
+				return nil, errors.New("no page expected")
+			}),
 	})
 	defer login.CloseIdleConnections()
 	err := login.Login(t.Context())

@@ -107,10 +107,10 @@ type Transport struct {
 	logouts           int                       // calls of Logout; results of older flows are not stored
 }
 
-// NewTransport returns an http.RoundTripper that adds access tokens to the requests to the MCP server
-// at an endpoint such as https://example.com/mcp; see mcphttp.TransportOptions.Client. It sends
-// nothing yet; an invalid endpoint or option is the error of every request. opts may be nil: then a
-// login is [ErrLoginRequired], and tokens are lost when the program ends.
+// NewTransport returns an http.RoundTripper that adds access tokens to the requests to the MCP
+// server at an endpoint such as https://example.com/mcp; see mcphttp.TransportOptions.Client. It
+// sends nothing yet; an invalid endpoint or option is the error of every request. opts may be nil:
+// then a login is [ErrLoginRequired], and tokens are lost when the program ends.
 func NewTransport(endpoint string, opts *TransportOptions) *Transport {
 	o := *cmp.Or(opts, new(TransportOptions))
 	t := &Transport{
