@@ -77,9 +77,9 @@ func (s *Server) addFile(uri, name string, fsys fs.FS, info fs.FileInfo) *Regist
 }
 
 // AddFSTemplate registers the files of a file system as a family of resources and returns its
-// [Registration]. The template has one variable, the path of a file, as in "file:///project/{+path}". Files
-// are not listed, since they may be many and change. If the template has no Complete, paths are
-// completed.
+// [Registration]. The template has one variable, the path of a file, as in
+// "file:///project/{+path}". Files are not listed, since they may be many and change. If the
+// template has no Complete, paths are completed.
 //
 // A path without ".." elements, empty elements or a leading slash cannot leave the file system, and
 // others are not found. The file system decides where symbolic links lead: [os.Root.FS] does not

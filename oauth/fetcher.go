@@ -77,9 +77,9 @@ func (f *Fetcher) For(endpoint *url.URL) *Fetcher { return (*Fetcher)(f.fetcher(
 // follows no redirects; reading a body larger than 1 MiB returns an error.
 func (f *Fetcher) HTTPClient() *http.Client { return f.fetcher().HTTPClient() }
 
-// A FetchError is a document that could not be fetched or an endpoint that could not be called. URL
-// has scheme, host and path; Status is that of the HTTP response, 0 without one; Err is the reason,
-// nil if it is the status.
+// A FetchError reports a document that could not be fetched or an endpoint that could not be
+// called. URL has scheme, host and path; Status is that of the HTTP response, 0 without one; Err is
+// the reason, nil if it is the status.
 type FetchError = oauthfetch.Error
 
 // ErrURLRefused is wrapped by the error of every request that the rules of a [Fetcher] forbid.

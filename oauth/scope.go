@@ -185,9 +185,14 @@ func stringMember(obj []byte, key string) string {
 }
 
 // RequireScopes returns middleware for [mcp.ServerOptions.Middleware] that refuses requests whose
-// caller lacks scopes, with a [*ScopeError]. Over HTTP the response is status 403 with a challenge
-// that names all needed scopes; over other transports, and after a response has begun, it is a
-// JSON-RPC error. RequireScopes panics if the rules contain an invalid scope.
+// caller lacks scopes, with a [*ScopeError], and logs them; see [RequireOptions.Logger]. For a
+// tool:
+//
+//	oauth.RequireScopes(&oauth.ScopeRules{Tools: map[string]oauth.Scopes{"delete": oauth.AllOf("admin")}})
+//
+// Over HTTP the response is status 403 with a challenge that names all needed scopes; over other
+// transports, and after a response has begun, it is a JSON-RPC error. RequireScopes panics if the
+// rules contain an invalid scope.
 //
 // A tool that a caller may not use stays in the list, so that the client can step up. To hide it
 // instead, see [mcp.ServerOptions.Visible].
@@ -266,7 +271,7 @@ func (e *ScopeError) log(ctx context.Context, log *slog.Logger, req *mcp.Request
 	log.InfoContext(ctx, "oauth: request refused", attrs...)
 }
 
-// A ScopeError is a request that was refused because its caller lacks scopes. It unwraps to an
+// A ScopeError reports a request that was refused because its caller lacks scopes. It unwraps to an
 // [*mcp.Error] whose data names the scopes, as {"scope": "a b"}.
 type ScopeError struct {
 	// Scopes are all scopes that the operation needs, including those that the caller has.

@@ -38,7 +38,7 @@ type StaticToken struct {
 }
 
 // A StaticVerifier verifies the tokens of a configuration. It is for servers with a handful of
-// users or programs and without an authorization server. Callers have no issuer.
+// users or programs and without an authorization server. Callers have no issuer, and a Subject.
 type StaticVerifier struct{ entries []staticEntry }
 
 type staticEntry struct {

@@ -81,8 +81,8 @@ func (c *Identity) validate() error {
 	return errors.Join(all...)
 }
 
-// An IssuerError is a login that is bound to one authorization server while the MCP server names
-// another. Nothing was sent to that one but the request for its metadata.
+// An IssuerError reports a login that is bound to one authorization server while the MCP server
+// names another. Nothing was sent to that one but the request for its metadata.
 type IssuerError struct {
 	Want string // of the options; empty if they have an ID without Issuer
 	Got  string // that the MCP server names

@@ -47,7 +47,7 @@ func (r Registration) GoString() string { return r.String() }
 // LogValue is [Registration.String], for package slog.
 func (r Registration) LogValue() slog.Value { return slog.StringValue(r.String()) }
 
-// A RegistrationError is a client that an authorization server refused to register. Code and
+// A RegistrationError reports a client that an authorization server refused to register. Code and
 // Description are its text, cut and without control characters. Only the codes of RFC 7591, such as
 // invalid_redirect_uri, are for programs.
 //

@@ -34,8 +34,8 @@ const (
 	pingAfter, pingTimeout = 30 * time.Second, 15 * time.Second
 )
 
-// TransportOptions configures a [Transport]. The zero value is right for programs without a user
-// that have no stored tokens: each login is then an error that says what to do.
+// TransportOptions configures a [Transport]. The zero value cannot log in: set Authorizer if
+// the program has a user, else Grant.
 type TransportOptions struct {
 	// Base sends the requests. Default: an http.Transport of its own, which uses proxies from the
 	// environment and HTTP/2 where the server supports it.
@@ -333,7 +333,7 @@ func (t *Transport) failed(status int, err error) error {
 	return &AuthorizeError{Endpoint: oauthfetch.ShownURL(t.endpoint), Status: status, Err: err}
 }
 
-// An AuthorizeError is a request that was not carried out because it could not be authorized.
+// An AuthorizeError reports a request that was not carried out because it could not be authorized.
 type AuthorizeError struct {
 	Endpoint string // the MCP server, without a query
 	Status   int    // HTTP status of the refusal: 401 or 403; 401 if the server was not asked
