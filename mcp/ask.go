@@ -48,11 +48,11 @@ type Question struct {
 // value, which becomes a form with the field "value". The answer has been validated against the
 // form, and fields that the user left out have their defaults.
 //
-// Asking ends the run of the handler. While the question is open, Ask returns an unexported error,
-// which the handler returns, as it is or wrapped; a result of the handler is discarded. The client
-// receives the question, and when it has responded, the handler runs again from its start. Then the
-// same Ask returns the answer. So the code before an Ask runs more than once: it must have no side
-// effects, or be wrapped in [Once].
+// Asking ends this execution (run) of the handler. While the question is open, Ask returns an
+// unexported error, which the handler returns, as it is or wrapped; a result of the handler is
+// discarded. The client receives the question, and when it has responded, the handler runs again
+// from its start. Then the same Ask returns the answer. So the code before an Ask runs more than
+// once: it must have no side effects, or be wrapped in [Once].
 //
 // The key identifies the question within the handler: each question has its own, and it is the same
 // in each run. An answer is valid for its question only: if the message or the form has changed,

@@ -12,9 +12,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// An Error is a protocol error: its code, message and data are sent to the peer. A handler returns
-// one to answer with a JSON-RPC error. Every other error is either a tool error, which the model
-// can see, or is logged and sent as "internal error".
+// An Error is a protocol error. A handler returns one to respond with a JSON-RPC error: its code,
+// message and data are sent to the client. Every other error is either a tool error, whose text the
+// model sees, or is logged and sent as "internal error". A client gets the errors of servers.
 type Error = jsonrpc.Error
 
 // Codes of protocol errors. Spec: basic (2026-07-28), Error Codes; JSON-RPC 2.0, section 5.1.

@@ -12,10 +12,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// A Request is one request of a client, with its envelope: the revision, the client's identity and
-// its capabilities, which clients of 2026-07-28 send in the `_meta` of each request. All of it
-// comes from the client, except Principal. Handlers must not change a Request, or keep it after the
-// call.
+// A Request is one request of a client, with the revision, the client's identity and capabilities.
+// All of it comes from the client, except Principal. Handlers must not change a Request, or keep it
+// after the call.
 type Request struct {
 	// Method is the name of the method, such as "tools/call".
 	Method string

@@ -48,9 +48,9 @@ type FetcherOptions struct {
 //     Public addresses are allowed. Private networks (RFC 1918, RFC 4193, RFC 6598) and this machine
 //     are refused, except for AllowedHosts. Other special-purpose addresses, such as link-local
 //     ones, where clouds serve credentials, are always refused.
-//   - A URL that a server names (see [Fetcher.For]) may be as near as that server: private if all
-//     addresses of the server are private, on this machine if they are. A server within a company can
-//     thus name an identity provider there, and a server on the Internet cannot.
+//   - A URL that a server names (see [Fetcher.For]) may have a private address only if all
+//     addresses of the server are private, and one of this machine only if they all are, too. So a
+//     server within a company can name an identity provider there, a server on the Internet cannot.
 //   - http is only for URLs on this machine that a server at localhost or a loopback address names.
 //   - No cookies, no proxy by default, at most 3 redirects of a GET within its origin, at most 1
 //     MiB, JSON of at most 16 levels, 10 seconds.
