@@ -84,7 +84,8 @@ type ServerOptions struct {
 	// first one encrypts, all of them decrypt, so that keys can be rotated. Replicas of a server
 	// share them. Default: one random key, which is lost when the server ends.
 	StateKeys [][]byte
-	// StateTTL is the time that a client has to answer a question. Default: 1 hour.
+	// StateTTL is the time that a client has to answer a question; in sessions it is always 10
+	// minutes. Default: 1 hour.
 	StateTTL time.Duration
 	// StateStore stores request state that is too large to travel with the client. Default: none;
 	// such a state is an error.

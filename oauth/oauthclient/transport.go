@@ -49,8 +49,8 @@ type TransportOptions struct {
 	Grant Grant
 	// Client identifies the program to authorization servers. Default: it registers itself.
 	Client Identity
-	// Scopes are requested in addition to those that the server asks for, and instead of its
-	// scopes_supported. Default: none.
+	// Scopes are requested in addition to those that the server asks for in a challenge. Without
+	// either, the scopes_supported of the server are requested. Default: none.
 	Scopes []string
 	// DPoP binds tokens to a key. Default: bearer tokens.
 	DPoP *DPoPOptions
