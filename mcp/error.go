@@ -68,7 +68,8 @@ func NotFound(uri string) *Error {
 // Spec: basic (2026-07-28), Missing Required Client Capability.
 func MissingClientCapability(required json.RawMessage) *Error {
 	data := append(append([]byte(`{"requiredCapabilities":`), required...), '}')
-	return &Error{Code: CodeMissingRequiredClientCapability, Message: "missing required client capability", Data: data}
+	message := "missing required client capability " + string(required)
+	return &Error{Code: CodeMissingRequiredClientCapability, Message: message, Data: data}
 }
 
 var errInternal = &Error{Code: CodeInternalError, Message: "internal error"}
