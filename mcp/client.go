@@ -147,9 +147,9 @@ func (o *ClientOptions) capabilities() ClientCapabilities {
 // A request fails with an [*Error] that the server responded with, or with a [*TransportError] if
 // there is no valid response, which reports whether the request may have run. If a function such as
 // [ClientOptions].Elicit fails, the request that it was called for fails with an error that wraps
-// the function's. In sessions, where nothing relates a question of the server to a request, the
-// error is logged instead, the server receives "internal error", and decides how the request ends:
-// a server of this package takes it that the user has dismissed the question.
+// the function's. In sessions (revisions before 2026-07-28) nothing relates a question to a
+// request: the error is logged, and the server receives "internal error" and decides how the
+// request ends. A server of this package takes it that the user has dismissed the question.
 type Client struct {
 	transport Transport
 	opts      ClientOptions

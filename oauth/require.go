@@ -65,11 +65,12 @@ const defaultMaxStream = time.Hour
 //	}, nil)
 //	mcphttp.ListenAndServe(ctx, addr, "/mcp", mcphttp.NewHandler(server, nil), protect)
 //
-// The token must be in the Authorization header. The verifier must accept it, it must not have
-// expired, its issuer (iss), an authorization server, must be one of RequireOptions.Issuers, and
-// its audience (aud) must be the URL of Resource, up to the case of scheme and host and one slash
-// at the end. Tokens of a [StaticVerifier] have neither issuer nor audience. The refusal is a
-// challenge: status 401 without a valid token, 403 if it lacks scopes, 400 for a malformed request.
+// The token must be in the Authorization header, and the verifier must accept it. It must not have
+// expired. Its issuer (iss), which is an authorization server, must be one of
+// RequireOptions.Issuers, and its audience (aud) the URL of Resource, up to the case of scheme and
+// host and one slash at the end. Tokens of a [StaticVerifier] have neither issuer nor audience. The
+// refusal is a challenge: status 401 without a valid token, 403 if it lacks scopes, 400 for a
+// malformed request.
 //
 // Two kinds of requests need no token. CORS preflight requests, which never have one, are
 // forwarded. Requests for the metadata of the resource are answered by the middleware, if they
