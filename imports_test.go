@@ -77,6 +77,8 @@ var importRules = []importRule{
 	{"examples/calcclient", []string{"mcp"}, whyExample},
 	{"examples/calchttp", []string{"mcp", "mcphttp"}, whyExample},
 	{"examples/deploy", []string{"mcp"}, whyExample},
+	{"examples/deployclient", []string{"mcp"}, whyExample},
+	{"examples/notes", []string{"mcp", "mcphttp", "oauth"}, whyExample},
 	{"examples/login", []string{"mcp", "mcphttp", "oauth/oauthclient"}, whyExample},
 	{"examples/press", []string{"mcp", "mcphttp", "ext/tasks", "stores/bolt"}, whyExample},
 	{"examples/pressclient", []string{"mcp", "mcphttp", "ext/tasks"}, whyExample},

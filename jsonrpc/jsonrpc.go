@@ -105,7 +105,7 @@ type Error struct {
 // Error returns the message and the code. The message of a remote error is text of the peer.
 func (e *Error) Error() string {
 	if e.remote {
-		return fmt.Sprintf("peer: %s (code %d)", e.Message, e.Code)
+		return fmt.Sprintf("remote error: %s (code %d)", e.Message, e.Code)
 	}
 	return fmt.Sprintf("%s (code %d)", e.Message, e.Code)
 }

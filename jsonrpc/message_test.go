@@ -149,7 +149,7 @@ func TestErrorSides(t *testing.T) {
 	if errors.Is(wrapped, &jsonrpc.Error{Code: -32603}) || errors.Is(wrapped, errors.ErrUnsupported) {
 		t.Error("errors with different codes match")
 	}
-	if got := remote.Error(); got != "peer: m (code -32602)" {
+	if got := remote.Error(); got != "remote error: m (code -32602)" {
 		t.Errorf("text %q", got)
 	}
 	refused := refuse(t, `1`)

@@ -48,20 +48,21 @@ type Question struct {
 // value, which becomes a form with the field "value". The answer has been validated against the
 // form, and fields that the user left out have their defaults.
 //
-// Asking ends the run of the handler. While the question is open, Ask returns an unexported error,
-// which the handler must return. The client receives the question, and when it has responded, the
-// handler runs again from its start. Then the same Ask returns the answer. So the code before an
-// Ask runs more than once: it must have no side effects, or be wrapped in [Once]. The result of a
-// handler with an open question is discarded.
+// Asking ends this execution (run) of the handler. While the question is open, Ask returns an
+// unexported error, which the handler returns, as it is or wrapped; a result of the handler is
+// discarded. The client receives the question, and when it has responded, the handler runs again
+// from its start. Then the same Ask returns the answer. So the code before an Ask runs more than
+// once: it must have no side effects, or be wrapped in [Once].
 //
 // The key identifies the question within the handler: each question has its own, and it is the same
 // in each run. An answer is valid for its question only: if the message or the form has changed,
 // the user is asked again. So a message must not contain the time or a counter, unless its value
 // comes from [Once].
 //
-// The error is [ErrDeclined] if the user refused, [ErrCancelled] if the user dismissed the question,
-// and [ErrUnsupported] if the client cannot ask. Forms must not ask for passwords or other secrets;
-// use [AskURL]. The options may be nil.
+// The error is [ErrDeclined] if the user refused, [ErrCancelled] if the user dismissed the
+// question, and [ErrUnsupported] if the client cannot ask. A handler may treat these; all other
+// errors, that of an open question among them, it returns. Forms must not ask for passwords or
+// other secrets; use [AskURL]. The options may be nil.
 //
 // Spec: client/elicitation; basic/patterns/mrtr (2026-07-28).
 func Ask[T any](ctx context.Context, key, message string, opts *AskOptions) (T, error) {
@@ -152,14 +153,14 @@ func (c *call) answer(q Question) error {
 	t := c.input.ensureState()
 	asked := q.request.digest()
 	if before, used := t.keys[q.key]; used && before != asked {
-		t.failed = fmt.Errorf("mcp: invalid question: the handler asks two with the key %q", q.key)
-		return t.failed
+		return c.misused("two different questions have the key %q: each question needs its own", q.key)
 	}
 	put(&t.keys, q.key, asked)
 	raw, ok := c.input.find(q.key, asked)
 	if !ok {
 		if t.state.changed(q.key, asked) {
-			c.server.log.WarnContext(c, "mcp: question changed since it was asked; asking again", "key", q.key)
+			c.server.log.WarnContext(c, "mcp: asking again: the message or form of the question has changed",
+				"method", c.req.Method, "name", c.input.target.target, "key", q.key)
 		}
 		put(&t.asked, q.key, q.request)
 		return errWaiting
@@ -174,6 +175,15 @@ func (c *call) answer(q Question) error {
 		return malformed
 	}
 	put(&t.state.Answers, q.key, answered{Question: asked, Answer: raw})
+	return err
+}
+
+// misused ends the call with an error of its handler's author, and logs it. The caller holds the
+// lock.
+func (c *call) misused(format string, args ...any) error {
+	err := Errorf(CodeInternalError, "%s %q: %s", c.req.Method, c.input.target.target, fmt.Sprintf(format, args...))
+	c.server.log.ErrorContext(c, "mcp: invalid handler", "error", err.Message)
+	c.input.ensureState().failed = err
 	return err
 }
 
@@ -225,9 +235,9 @@ func inexpressible(r *Request, what string) error {
 func (e *unsupportedError) Error() string   { return ErrUnsupported.Error() + ": " + e.what }
 func (e *unsupportedError) Unwrap() []error { return []error{ErrUnsupported, e.wire} }
 
-// An InputRequiredResult is the result of a request that needs input from the client: the client sends
-// the request again, with the answers. The server makes it of the questions that a handler asks
-// with [Ask]. Middleware may also return one, for tools/call, prompts/get, resources/read and
+// An InputRequiredResult is the result of a request that needs input from the client: the client
+// sends the request again, with the answers. The server makes it of the questions that a handler
+// asks with [Ask]. Middleware may also return one, for tools/call, prompts/get, resources/read and
 // methods of extensions that allow it, and then reads inputResponses and requestState from the
 // params of the next request.
 //
@@ -236,7 +246,7 @@ type InputRequiredResult struct {
 	// InputRequests are the questions. The answers have the same keys.
 	InputRequests map[string]InputRequest `json:"inputRequests,omitempty"`
 	// RequestState is returned unchanged with the answers. The client can read and change it, so it
-	// must be sealed if anything depends on it.
+	// must be encrypted or signed if anything depends on it.
 	RequestState string `json:"requestState,omitzero"`
 	Meta         `json:"-"`
 }

@@ -155,9 +155,8 @@ func (f *form) setDefaults(v any) error {
 	return err
 }
 
-// check reports whether clients can show the form: it is a flat object.
-//
-// Spec: client/elicitation, Requested Schema; schema PrimitiveSchemaDefinition.
+// check reports whether clients can show the form: it is a flat object. Spec: client/elicitation,
+// Requested Schema; schema PrimitiveSchemaDefinition.
 func (f *form) check() error {
 	if f.schema.RootType() != "object" {
 		return errors.New("invalid schema: its type must be object")

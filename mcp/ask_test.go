@@ -470,10 +470,10 @@ func TestMRTR04_TwoQuestionsWithOneKeyAreAMistake(t *testing.T) {
 			return "done", nil
 		})
 	r := p.call("t", "", "", "")
-	if r.Err == nil || r.Err.Code != mcp.CodeInternalError || r.Err.Message != "internal error" {
+	if r.Err == nil || r.Err.Code != mcp.CodeInternalError || !strings.Contains(r.Err.Message, `key "a"`) {
 		t.Errorf("got %+v", r)
 	}
-	if !strings.Contains(log.String(), `the handler asks two with the key`) {
+	if !strings.Contains(log.String(), `invalid handler`) {
 		t.Errorf("log: %s", log)
 	}
 }

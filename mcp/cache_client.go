@@ -22,9 +22,8 @@ const (
 )
 
 // A resultCache caches the results of cacheable methods for the time that the server allows. Each
-// entry belongs to one client and one principal, so private results stay private.
-//
-// Spec: server/utilities/caching (2026-07-28).
+// entry belongs to one client and one principal, so private results stay private. Spec:
+// server/utilities/caching (2026-07-28).
 type resultCache struct {
 	mu         sync.Mutex              // guards the fields below
 	entries    map[string]cachedResult // by principal, method and params without `_meta`

@@ -39,22 +39,25 @@ type ClientOptions struct {
 	// Info describes the client to servers. Default: the main module of the program.
 	Info Implementation
 
-	// Elicit asks the user to fill in a form. Setting it declares the capability elicitation. The
-	// client adds the defaults of the schema to the content of an accepted form, and validates it,
-	// before it sends it to the server.
+	// Elicit asks the user to fill in a form. The result has the user's action and, if that is
+	// [ElicitAccept], the fields of the form, such as {"value":true} for an Ask[bool]. The client
+	// adds defaults to them, and validates them, before it sends them to the server. An error is
+	// for a user who could not be asked: it fails the request; see [Client]. Setting Elicit
+	// declares the capability elicitation.form.
 	Elicit func(ctx context.Context, p *ElicitRequestParams) (*ElicitResult, error)
 	// ElicitURL asks the user to visit the page p.URL. It must show the whole URL, ask for consent,
 	// and open the page where neither this program nor a model can read the input. The URL is
-	// https, or http on this machine.
+	// https, or http on this machine. Setting ElicitURL declares the capability elicitation.url.
 	ElicitURL func(ctx context.Context, p *ElicitRequestParams) (*ElicitResult, error)
 	// Sample generates the next message of a conversation with a model, with the user's consent.
 	// Setting it declares the capability sampling.
 	Sample func(ctx context.Context, p *CreateMessageParams) (*CreateMessageResult, error)
-	// SampleTools reports whether Sample supports the tools of its params.
+	// SampleTools declares the capability sampling.tools: Sample supports the tools of its params.
 	SampleTools bool
-	// Roots returns the directories that the server may work in. See [Client.RootsChanged].
+	// Roots returns the directories that the server may work in; see [Client.RootsChanged]. Setting
+	// it declares the capability roots.
 	Roots func(ctx context.Context) ([]Root, error)
-	// Extensions maps the identifier of each supported extension to its settings.
+	// Extensions declares the supported extensions: it maps their identifiers to settings.
 	Extensions map[string]json.RawMessage
 
 	// Log receives the log messages of the server, one after the other, on a goroutine of the
@@ -69,21 +72,23 @@ type ClientOptions struct {
 	// it. Default: the latest that both sides support.
 	Revision string
 	// Timeout is how long a request waits for the server before it fails with [ErrTimeout].
-	// Progress restarts it, and it is paused while the server waits for input of the user. Default:
-	// 60 seconds.
+	// Progress restarts it. Default: 60 seconds.
 	Timeout time.Duration
-	// MaxTimeout is how long a request may take in total. Default: one hour.
+	// MaxTimeout is how long a request may take in total, even with progress. Default: one hour.
+	// The time that functions like Elicit and logins (see [PauseTimeouts]) take is not part of
+	// Timeout and MaxTimeout.
 	MaxTimeout time.Duration
 	// ProbeTimeout is how long the server may take to respond to server/discover. Default: 10
 	// seconds.
 	ProbeTimeout time.Duration
-	// InputTimeout is how long all input requests of one request may take. Default: 10 minutes.
+	// InputTimeout is how long Elicit, ElicitURL, Sample and Roots may take for one request, in
+	// total. Default: 10 minutes.
 	InputTimeout time.Duration
 	// MaxRounds is how many times one request may require input; negative means never. Default: 16.
 	MaxRounds int
 
-	// Middleware wraps every request; the first is the outermost. It is called for each round of a
-	// request that requires input.
+	// Middleware wraps every request; the first is the outermost. It is called again each time a
+	// request is sent again with input.
 	Middleware []Middleware
 	// Logger logs problems. Default: slog.Default().
 	Logger *slog.Logger
@@ -140,10 +145,11 @@ func (o *ClientOptions) capabilities() ClientCapabilities {
 // supports; its methods are the same for all revisions. They are safe for concurrent use.
 //
 // A request fails with an [*Error] that the server responded with, or with a [*TransportError] if
-// there is no valid response, which reports whether the request may have run. If a function of
-// [ClientOptions] fails, so does the request that required the input: from revision 2026-07-28 on
-// with an error that wraps the function's; in a session the server is told that the input was
-// cancelled, and its result or error is returned.
+// there is no valid response, which reports whether the request may have run. If a function such as
+// [ClientOptions].Elicit fails, the request that it was called for fails with an error that wraps
+// the function's. In sessions (revisions before 2026-07-28) nothing relates a question to a
+// request: the error is logged, and the server receives "internal error" and decides how the
+// request ends. A server of this package takes it that the user has dismissed the question.
 type Client struct {
 	transport Transport
 	opts      ClientOptions

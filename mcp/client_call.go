@@ -187,7 +187,6 @@ func notSent(ctx context.Context, method string, err error) error {
 }
 
 // rounds sends a request, and sends it again with input responses while the server requests input.
-//
 // Spec: basic/patterns/mrtr (2026-07-28).
 func (c *Client) rounds(w *requestContext, o *CallOptions, k *clientRequest) (RawResult, error) {
 	var in inputRounds
@@ -271,7 +270,6 @@ func rawResult(res Result) (RawResult, error) {
 }
 
 // progressed calls the caller's function. Updates that do not increase the progress are ignored.
-//
 // Spec: basic/utilities/progress#behavior-requirements.
 func (o *CallOptions) progressed(last *float64, params json.RawMessage) {
 	var update ProgressUpdate

@@ -146,10 +146,9 @@ func (c *clientConn) writeError(method string, err error) error {
 	return &TransportError{Method: method, MayHaveRun: !unsent, Err: err}
 }
 
-// cancelRequest sends a cancellation. It does not block: the server may not be reading.
-//
-// Spec: basic/patterns/cancellation (2026-07-28);
-// basic/utilities/cancellation#behavior-requirements (2025-11-25).
+// cancelRequest sends a cancellation. It does not block: the server may not be reading. Spec:
+// basic/patterns/cancellation (2026-07-28); basic/utilities/cancellation#behavior-requirements
+// (2025-11-25).
 func (c *clientConn) cancelRequest(req *jsonrpc.Message, cause error) {
 	if req.Method == wire.MethodInitialize || req.Method == wire.MethodDiscover {
 		return // they open the connection, and must not be cancelled
@@ -362,7 +361,6 @@ func progressRoute(token []byte) string  { return "p" + string(token) }
 func subscriptionRoute(id []byte) string { return "s" + string(id) }
 
 // notify delivers a notification to the request that it names, or reports false if it names none.
-//
 // Spec: basic/transports/stdio (2026-07-28); basic/patterns/subscriptions (2026-07-28).
 func (r *routes) notify(ctx context.Context, m *jsonrpc.Message) bool {
 	meta, _ := jsonscan.Get(m.Params, "_meta")

@@ -21,8 +21,8 @@ const (
 // A CompleteFunc returns suggested values, the best first, for an argument of a prompt or a
 // variable of a URI template whose value has been typed so far. args are the values of other
 // arguments, which clients of revisions before 2025-06-18 do not send. A client receives the first
-// 100 values and their total number. Everyone who may use the feature sees them. An error is logged
-// and not shown, except an [*Error].
+// 100 values and their total number. Every caller who may use the feature sees them. An error is
+// logged and not shown, except an [*Error].
 //
 // Spec: server/utilities/completion.
 type CompleteFunc func(ctx context.Context, value string, args map[string]string) ([]string, error)
@@ -42,7 +42,8 @@ type CompleteParams struct {
 
 // A CompletionRef refers to a prompt or to a resource template. One of its fields is set.
 //
-// Spec: server/utilities/completion, Reference Types; schema PromptReference, ResourceTemplateReference.
+// Spec: server/utilities/completion, Reference Types; schema PromptReference,
+// ResourceTemplateReference.
 type CompletionRef struct {
 	Prompt   string // the name of the prompt
 	Template string // the URI template

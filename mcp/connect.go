@@ -179,9 +179,8 @@ func (c *Client) isStale(conn *connection, err error) bool {
 	return failed == nil || !failed.MayHaveRun
 }
 
-// negotiate connects. No other function decides which era the server belongs to.
-//
-// Spec: basic/versioning (2026-07-28), Backward Compatibility; basic/transports.
+// negotiate connects. No other function decides which era the server belongs to. Spec:
+// basic/versioning (2026-07-28), Backward Compatibility; basic/transports.
 func (c *Client) negotiate(ctx context.Context) (*connection, error) {
 	sessions, dual := c.transport.(SessionTransport)
 	pin, pinned := wire.ParseRevision(c.opts.Revision)
@@ -305,7 +304,6 @@ func afterProbe(err, probed error) error {
 }
 
 // legacyServers caches until when servers, by their ServerKey, count as supporting only sessions.
-//
 // Spec: basic/versioning (2026-07-28): clients cache the result of the probe.
 var legacyServers struct {
 	sync.Mutex
@@ -342,9 +340,8 @@ func (c *Client) rememberLegacy(legacy bool) {
 	}
 }
 
-// judge decides whether an error of the probe may come from a server of the session era.
-//
-// Spec: basic/versioning (2026-07-28): fallback is not keyed to one error code.
+// judge decides whether an error of the probe may come from a server of the session era. Spec:
+// basic/versioning (2026-07-28): fallback is not keyed to one error code.
 func (c *Client) judge(err error) (mayBeLegacy bool, _ error) {
 	switch e := asError(err); {
 	case isUnauthorized(err):

@@ -18,12 +18,12 @@ import (
 // it at a time; between two runs its fields may be read, stored and changed.
 type Detached struct {
 	// State is the state of the handler between two runs: answers, results of [Once], and progress.
-	// [Server.ServeMCP] sets it if the result is an [*InputRequiredResult], whose RequestState is then
-	// empty. It is a JSON object and never expires. It contains the answers of users and must not
-	// be shown to clients. It is nil before the first run.
+	// [Server.ServeMCP] sets it if the result is an [*InputRequiredResult], whose RequestState is
+	// then empty. It is a JSON object and never expires. It contains the answers of users and must
+	// not be shown to clients. It is nil before the first run.
 	State json.RawMessage
-	// Responses are the client's answers, by the keys of the InputRequiredResult of the previous run.
-	// Missing ones are asked for again.
+	// Responses are the client's answers, by the keys of the InputRequiredResult of the previous
+	// run. Missing ones are asked for again.
 	Responses map[string]json.RawMessage
 	// Progress receives each step that the handler reports with [Progress], whether or not the
 	// client has asked for progress: in order, and none after the run has ended. It must not block
@@ -33,21 +33,21 @@ type Detached struct {
 	err error // of an invalid request state
 }
 
-// Detach returns a request for the same call that outlives ctx and its client. It has the method,
-// params (without inputResponses and requestState), envelope and principal of r, and no stream: log
-// messages are dropped. It shares no memory with r.
+// Detach returns a request that continues the call of r without its client, as a task does. It does
+// not end with ctx. It has the method, params (without inputResponses and requestState), revision,
+// capabilities and principal of r, and no stream: log messages are dropped. It shares no memory
+// with r.
 //
 // If d.State is nil, the answers and results of [Once] of the call of ctx so far become d.State and
 // d.Responses, so that the handler continues from there. There are none if ctx is not the context
 // of this call, as for a request that was stored and recreated with [NewRequest].
 //
 // Serve the request with [Server.ServeMCP] and a context that carries the principal (see
-// [WithPrincipal]) and is not derived from ctx. As long as the result is an [*InputRequiredResult] it may
-// be served again, with Responses. It does not count in [ServerOptions.MaxInFlight]: the caller
-// must bound detached calls. All middleware sees each run, and recognizes it by [Request.Detached].
-// If the client has sent an invalid request state, the first run returns the error for that.
-//
-// The d may be nil.
+// [WithPrincipal]) and is not derived from ctx. As long as the result is an [*InputRequiredResult]
+// it may be served again, with Responses. It does not count in [ServerOptions.MaxInFlight]: the
+// caller must bound such calls. All middleware sees each run, and recognizes it by
+// [Request.Detached]. If the client has sent an invalid request state, the first run returns the
+// error for that. d may be nil.
 func (r *Request) Detach(ctx context.Context, d *Detached) *Request {
 	if d == nil {
 		d = &Detached{}

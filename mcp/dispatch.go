@@ -62,7 +62,6 @@ func coreMethod(method string) bool {
 }
 
 // answer serves a method that may ask for input. Open questions take precedence over the result.
-//
 // Spec: basic/patterns/mrtr (2026-07-28).
 func (s *Server) answer(ctx context.Context, c *call, key string,
 	serve func(s *Server, ctx context.Context, c *call, target string, args json.RawMessage) (Result, error),

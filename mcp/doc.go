@@ -11,8 +11,8 @@
 //		func(ctx context.Context, in Sum) (int, error) { return in.A + in.B, nil })
 //	err := s.Run(ctx, mcp.Stdio())
 //
-// A result that is not text or a [ContentBlock] becomes structured content, with an output schema. An
-// error of the function becomes a tool error (isError) that the model can see and correct. An
+// A result that is not text or a [ContentBlock] becomes structured content, with an output schema.
+// An error of the function becomes a tool error (isError) that the model can see and correct. An
 // [*Error] becomes a protocol error. A panic fails one call. [AddResource], [AddResourceTemplate]
 // (URI templates of RFC 6570), [AddFS] and [AddPrompt] register other features; a Complete function
 // adds completion for their arguments. Each returns a [Registration], which changes or removes the
@@ -69,9 +69,9 @@
 //	for tool, err := range c.Tools(ctx) { … }
 //	sum, err := mcp.CallTool[int](ctx, c, "get-sum", map[string]any{"a": 1, "b": 2})
 //
-// [Command] starts a child process, [InMemory] is a server in this process, [NewConnTransport] uses any
-// stream, and mcphttp.NewTransport connects to a URL. [ClientOptions] has the functions that handle
-// a server's elicitation and sampling requests; setting one declares the capability.
+// [Command] starts a child process, [InMemory] is a server in this process, [NewConnTransport] uses
+// any stream, and mcphttp.NewTransport connects to a URL. [ClientOptions] has the functions that
+// handle a server's elicitation and sampling requests; setting one declares the capability.
 // [WithCallOptions] sets progress handlers and timeouts of single requests. [Client.Listen] opens a
 // subscription and returns the server's notifications as an iterator.
 //
@@ -82,9 +82,9 @@
 // # Transports
 //
 // [Stdio] serves the client that started this process, [Pipe] connects within the process, and
-// [NewStreamConn] uses any stream of bytes. HTTP is in package mcphttp, so that a server on stdio does
-// not link it. A custom transport on streams implements [Conn]. Any other transport of a server
-// calls its [Handler] through [NewRequest] and [Respond], and that of a client implements
+// [NewStreamConn] uses any stream of bytes. HTTP is in package mcphttp, so that a server on stdio
+// does not link it. A custom transport on streams implements [Conn]. Any other transport of a
+// server calls its [Handler] through [NewRequest] and [Respond], and that of a client implements
 // [Transport].
 //
 // # Extensions
@@ -106,11 +106,11 @@
 //
 // # Security
 //
-// All input of a peer is validated and bounded. Errors that are not meant for the peer are logged
+// All input of clients is validated and bounded. Errors that are not meant for a client are logged
 // and sent as "internal error". [ServerOptions.Visible] hides features from callers that may not
 // use them. Request state is encrypted, and bound to the caller, the method and the arguments.
 //
-// A client treats servers as hostile, as a server does clients: sizes, counts, rounds and times are
+// A client treats servers as hostile, as a server does clients: sizes, counts and times are
 // bounded, schemas are never fetched, child processes get a short list of environment variables,
 // and nothing is opened or shown to a user except by a function of the application.
 //

@@ -12,9 +12,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// An Error is a protocol error: its code, message and data are sent to the peer. A handler returns
-// one to answer with a JSON-RPC error. Every other error is either a tool error, which the model
-// can see, or is logged and sent as "internal error".
+// An Error is a protocol error. A handler returns one to respond with a JSON-RPC error: its code,
+// message and data are sent to the client. Every other error is either a tool error, whose text the
+// model sees, or is logged and sent as "internal error". A client gets the errors of servers.
 type Error = jsonrpc.Error
 
 // Codes of protocol errors. Spec: basic (2026-07-28), Error Codes; JSON-RPC 2.0, section 5.1.
@@ -25,18 +25,18 @@ const (
 	CodeInternalError                   = jsonrpc.CodeInternalError   // the server failed; the details are in its log
 	CodeHeaderMismatch                  = wire.CodeHeaderMismatch     // an HTTP header contradicts the body
 	CodeMissingRequiredClientCapability = wire.CodeMissingCapability  // the client did not declare a capability
-	CodeUnsupportedProtocolVersion      = wire.CodeUnsupportedVersion // the revision is not spoken here
+	CodeUnsupportedProtocolVersion      = wire.CodeUnsupportedVersion // the server does not support the revision
 	CodeBusy                            = -32000                      // too many requests; see data.retryAfterMs
 )
 
 // Errors for [errors.Is].
 var (
-	// ErrClosed is the error of every end of a connection.
+	// ErrClosed is wrapped by every error for a connection or client that is closed.
 	ErrClosed = peer.ErrClosed
-	// ErrCancelled is the cause of a context whose request the peer has cancelled, and the error of
-	// an [Ask] whose question the user has dismissed.
+	// ErrCancelled is the cause of a context whose request the client has cancelled, and the error
+	// of an [Ask] whose question the user has dismissed.
 	ErrCancelled = errors.New("mcp: cancelled")
-	// ErrDisconnected is the cause of a context whose peer disconnected before the response.
+	// ErrDisconnected is the cause of a context whose client disconnected before the response.
 	ErrDisconnected = peer.ErrDisconnected
 	// ErrTimeout is wrapped by the error of a client's request without a response in time. It wraps
 	// context.DeadlineExceeded.
@@ -48,7 +48,7 @@ var (
 	ErrShutdown = fmt.Errorf("%w: server is shutting down", ErrClosed)
 )
 
-// Errorf returns a protocol error with a formatted message, which is sent to the peer.
+// Errorf returns a protocol error with a formatted message, which the client sees.
 func Errorf(code int, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
@@ -61,14 +61,15 @@ func NotFound(uri string) *Error {
 	return &Error{Code: CodeInvalidParams, Message: "resource not found", Data: data}
 }
 
-// MissingClientCapability returns the error for a request that needs a capability which its client did
-// not declare. The required capabilities have the form of the client's declaration, such as
+// MissingClientCapability returns the error for a request that needs a capability which its client
+// did not declare. The required capabilities have the form of the client's declaration, such as
 // {"sampling":{}}.
 //
 // Spec: basic (2026-07-28), Missing Required Client Capability.
 func MissingClientCapability(required json.RawMessage) *Error {
 	data := append(append([]byte(`{"requiredCapabilities":`), required...), '}')
-	return &Error{Code: CodeMissingRequiredClientCapability, Message: "missing required client capability", Data: data}
+	message := "missing required client capability " + string(required)
+	return &Error{Code: CodeMissingRequiredClientCapability, Message: message, Data: data}
 }
 
 var errInternal = &Error{Code: CodeInternalError, Message: "internal error"}

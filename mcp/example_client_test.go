@@ -10,7 +10,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// newCalculator is the server that the examples talk to.
+// newCalculator returns the server of the examples.
 func newCalculator() *mcp.Server {
 	s := mcp.NewServer("calc", "1.0.0", nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "add", Description: "Add two integers."},
@@ -56,7 +56,7 @@ func ExampleConnect() {
 	// launch: Launch, after the user has agreed.
 }
 
-// What went wrong is in the type of the error.
+// The type of the error shows whether the tool or the request failed.
 func ExampleCallTool() {
 	ctx := context.Background()
 	c, err := mcp.Connect(ctx, mcp.InMemory(newCalculator()), nil)
@@ -72,15 +72,15 @@ func ExampleCallTool() {
 	fmt.Println(errors.As(err, &failed), err)
 
 	_, err = mcp.CallTool[int](ctx, c, "multiply", nil)
-	var said *mcp.Error
-	fmt.Println(errors.As(err, &said), said.Code)
+	var refused *mcp.Error
+	fmt.Println(errors.As(err, &refused), refused.Code, refused.Message)
 	// Output:
 	// 3 <nil>
 	// true tool "divide" failed: division by zero
-	// true -32602
+	// true -32602 unknown tool "multiply"
 }
 
-// Setting a function declares the capability. The server's question looks the same whatever revision it speaks.
+// Setting a function declares the capability. The function is the same for servers of all revisions.
 func ExampleClientOptions() {
 	ctx := context.Background()
 	c, err := mcp.Connect(ctx, mcp.InMemory(newCalculator()), &mcp.ClientOptions{
@@ -115,7 +115,7 @@ func ExampleWithCallOptions() {
 	// 3 <nil>
 }
 
-// Listening is a loop that goes on until its context ends or it is left. The first event says what the server tells of.
+// The loop runs until its context ends or it is left. The first event reports what the server notifies of.
 func ExampleClient_Listen() {
 	ctx := context.Background()
 	s := newCalculator()
@@ -139,7 +139,7 @@ func ExampleClient_Listen() {
 	// tools changed
 }
 
-// Middleware of a client sees every request in the modern form. This one counts them.
+// Middleware of a client sees every request. This one counts them.
 func ExampleMiddleware() {
 	ctx := context.Background()
 	counted := map[string]int{}

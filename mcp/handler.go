@@ -5,9 +5,9 @@ import "context"
 // A Handler serves requests. [*Server] is a Handler; so is a proxy in front of other servers.
 //
 // ServeMCP serves one request. Notifications of the request are sent with [Request.Notify] before
-// ServeMCP returns. A returned [*Error] is sent to the peer; any other error is logged, and the
-// peer receives "internal error". ServeMCP must be safe for concurrent use. The context ends when
-// the peer cancels or disconnects, with the reason as its cause.
+// ServeMCP returns. A returned [*Error] is sent to the client; any other error is logged, and the
+// client receives "internal error". ServeMCP must be safe for concurrent use. The context ends when
+// the client cancels or disconnects, with the reason as its cause.
 type Handler interface {
 	ServeMCP(ctx context.Context, req *Request) (Result, error)
 }

@@ -34,7 +34,6 @@ type inputRounds struct {
 }
 
 // answerInput responds to input requests, and returns the members to send the request again with.
-//
 // Spec: basic/patterns/mrtr (2026-07-28), Client Requirements.
 func (c *Client) answerInput(ctx context.Context, in *inputRounds, method string, raw RawResult) ([]byte, error) {
 	if m, core := wire.Latest().Method(method); core && !m.MayAskInput {
@@ -142,7 +141,8 @@ func (c *Client) answerDirect(ctx context.Context, method string, params json.Ra
 	if e := asError(err); e != nil {
 		return nil, e
 	}
-	c.opts.Logger.WarnContext(ctx, "mcp: request of the server failed", "method", method, "error", err)
+	c.opts.Logger.WarnContext(ctx, "mcp: input request failed, sending the server an internal error",
+		"method", method, "error", err)
 	return nil, errInternal
 }
 

@@ -72,9 +72,7 @@ func (p *listPage[V]) appendList(dst []byte, name string, items []V, next string
 // paginate returns the page of a list that the request asks for, and the cursor of the next page,
 // which is empty on the last one. It contains the features that the caller may see. A cursor names
 // the last feature of the page before, so that it stays valid while features come and go. It is
-// sealed, so that it reveals nothing and cannot be forged.
-//
-// Spec: server/utilities/pagination.
+// sealed, so that it reveals nothing and cannot be forged. Spec: server/utilities/pagination.
 func paginate[V comparable, E any](
 	ctx context.Context, s *Server, set *featureSet[V, E], req *Request,
 ) (*listPage[V], string, error) {

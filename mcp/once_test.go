@@ -108,7 +108,7 @@ func TestMRTR_OnceMayAsk(t *testing.T) {
 func TestMRTR_MistakesWithOnceAreTold(t *testing.T) {
 	one := func(context.Context) (int, error) { return 1, nil }
 	for name, f := range map[string]func(ctx context.Context) error{
-		"uses the key": func(ctx context.Context) error {
+		"calls of Once": func(ctx context.Context) error {
 			_, _ = mcp.Once(ctx, "k", one)
 			_, _ = mcp.Once(ctx, "k", one)
 			return nil

@@ -34,7 +34,7 @@ type rateLimit struct {
 // where total is 0 if unknown, and a message for people. It does nothing if the client has not
 // asked for progress or if done has not increased, so a handler that runs again after a question
 // does not repeat its steps. It blocks while the client's stream is full. Notifications above
-// [ServerOptions.ProgressRate] are merged; the last one is always sent. In a detached call
+// [ServerOptions.ProgressRate] are merged; the last one is always sent. After [Request.Detach],
 // [Detached.Progress] receives every step.
 //
 // Spec: basic/utilities/progress.

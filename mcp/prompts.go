@@ -21,8 +21,8 @@ type Prompt struct {
 	Icons     []Icon           `json:"icons,omitempty"`
 	Meta      Meta             `json:"_meta,omitzero"`
 
-	// Complete has functions that suggest values for arguments, by the arguments' names. An argument
-	// whose type is an enum has a default.
+	// Complete has functions that suggest values for arguments, by the arguments' names. An
+	// argument whose type is an enum has a default.
 	Complete map[string]CompleteFunc `json:"-"`
 }
 
@@ -78,9 +78,8 @@ func (m *PromptMessage) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// checkPromptContent returns an error for content that a prompt cannot have.
-//
-// Spec: server/prompts, Data Types.
+// checkPromptContent returns an error for content that a prompt cannot have. Spec: server/prompts,
+// Data Types.
 func checkPromptContent(c ContentBlock) error {
 	mimeType := "none needed"
 	switch c := c.(type) {

@@ -21,7 +21,7 @@ type promptEntry struct {
 	fill func(ctx context.Context, args json.RawMessage) (*GetPromptResult, error)
 }
 
-// AddPrompt registers a function as a prompt and returns its handle.
+// AddPrompt registers a function as a prompt and returns its [Registration].
 //
 // In is a struct whose fields are the arguments: strings, numbers or booleans, with the tags that
 // [AddTool] describes. It may also be map[string]string, for the arguments in Prompt.Arguments.

@@ -172,8 +172,8 @@ func (s *featureSet[V, E]) swap(name string, old, e *featureEntry[V, E]) bool {
 	return true
 }
 
-// A Registration is the handle of a registered feature. It changes or removes the feature while
-// clients are connected, and notifies them. Its methods are safe for concurrent use.
+// A Registration changes or removes a registered feature while clients are connected, and notifies
+// them. Its methods are safe for concurrent use.
 type Registration[V any] struct {
 	update  func(func(*V))
 	disable func(bool)

@@ -12,29 +12,28 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// A Request is one request of a client, with its envelope: the revision, the client's identity and
-// its capabilities. All of it comes from the peer, except Principal. A Request belongs to one call:
-// handlers must not change or keep it.
+// A Request is one request of a client, with the revision, the client's identity and capabilities.
+// All of it comes from the client, except Principal. Handlers must not change a Request, or keep it
+// after the call.
 type Request struct {
 	// Method is the name of the method, such as "tools/call".
 	Method string
 	// ID is the id of the request, as it was sent.
 	ID jsonrpc.ID
-	// Params is the JSON object of the params, including `_meta`. Middleware may replace it, but
-	// must not change its bytes.
+	// Params is the JSON object of the params, including `_meta`. Middleware may assign other
+	// params, but must not write to the bytes of these.
 	Params json.RawMessage
 	// Principal is the authenticated caller, nil if the transport does not authenticate.
 	Principal *Principal
 	// Header is the HTTP header of the request, convertible to http.Header; nil on streams.
 	Header map[string][]string
-	// Notify delivers a notification that belongs to this request to the side that made the request;
+	// Notify is for the notifications that the server sends before it responds to this request;
 	// params is a JSON object.
 	//
-	// At a server the handler calls it, to send a notification to the client. The transport sets it;
-	// nil means that nothing can be sent. It blocks while the stream is full, fails when the stream
-	// is closed, and is safe for concurrent use.
+	// In a server, the handler calls Notify to send one, unless Notify is nil. It blocks while the
+	// stream is full, fails when the stream is closed, and is safe for concurrent use.
 	//
-	// At a client the transport calls it for each notification that it receives. The client sets it.
+	// In a client, the [Transport] calls Notify for each one that it receives, unless it is nil.
 	Notify func(ctx context.Context, method string, params json.RawMessage) error
 	// HeaderParams are the arguments of a client's tools/call that an HTTP transport repeats in
 	// headers.
@@ -139,8 +138,9 @@ type Principal struct {
 	Claims   map[string]any // further verified claims
 }
 
-// Key returns a string that identifies the principal: equal for two tokens of one caller, and
-// different for different callers. It is empty for nil.
+// Key returns a string that identifies Issuer, Subject and ClientID, such as for a map: it is equal
+// for two tokens of one caller. A user with two applications has two keys; to store data per user,
+// use Issuer and Subject instead. The key of nil is empty.
 func (p *Principal) Key() string {
 	if p == nil {
 		return ""

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// maxFile bounds the bytes of one file. In base64 it fits into a message of 16 MiB, the limit of
-	// clients.
+	// maxFile bounds the bytes of one file. In base64 it fits into a message of 16 MiB, the limit
+	// of clients.
 	maxFile = 11 << 20
 	// maxFiles bounds the files of one AddFS. Clients reject longer lists.
 	maxFiles = 10_000
@@ -26,10 +26,10 @@ const (
 	maxFileCompletions = 1_000
 )
 
-// AddFS registers every file of a file system as a resource and returns the handles, in the order of
-// the paths. The URI of a file is prefix followed by its path. AddFS is for files that come with the
-// program, such as those of an [embed.FS]: it lists them once, with their size and, if known, time
-// of change, and reads them when a client asks. Use [AddFSTemplate] for a directory that changes.
+// AddFS registers every file of a file system as a resource, in the order of the paths. The URI of
+// a file is prefix followed by its path. AddFS is for files that come with the program, such as
+// those of an [embed.FS]: it lists them once, with their size and, if known, time of change, and
+// reads them when a client asks. Use [AddFSTemplate] for a directory that changes.
 //
 // A file is sent as text if it is UTF-8 and its type is a text type, or is unknown and the file
 // looks like text. Other files are sent as blobs.
@@ -77,9 +77,9 @@ func (s *Server) addFile(uri, name string, fsys fs.FS, info fs.FileInfo) *Regist
 }
 
 // AddFSTemplate registers the files of a file system as a family of resources and returns its
-// handle. The template has one variable, the path of a file, as in "file:///project/{+path}". Files
-// are not listed, since they may be many and change. If the template has no Complete, paths are
-// completed.
+// [Registration]. The template has one variable, the path of a file, as in
+// "file:///project/{+path}". Files are not listed, since they may be many and change. If the
+// template has no Complete, paths are completed.
 //
 // A path without ".." elements, empty elements or a leading slash cannot leave the file system, and
 // others are not found. The file system decides where symbolic links lead: [os.Root.FS] does not

@@ -29,7 +29,7 @@ type templateEntry struct {
 	open func(uri string) (readFunc, bool)
 }
 
-// AddResource registers a resource and returns its handle. The function reads the resource.
+// AddResource registers a resource and returns its [Registration]. The function reads the resource.
 //
 // Out is the contents: a string becomes text, and []byte a blob; [*ResourceContents], a slice of
 // them and [*ReadResourceResult] keep their values, and fields that are not set get those of the
@@ -100,8 +100,8 @@ func checkDescription(name string, a *Annotations, c Cache) error {
 	return c.validate()
 }
 
-// AddResourceTemplate registers a family of resources and returns its handle. The function reads
-// each of them. Its results and errors are as for [AddResource].
+// AddResourceTemplate registers a family of resources and returns its [Registration]. The function
+// reads each of them. Its results and errors are as for [AddResource].
 //
 // Vars is a struct with a field for each variable of the template: strings, numbers, booleans or
 // []string, with the tags that [AddTool] describes. It may also be map[string]string. A field named

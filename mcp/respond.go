@@ -13,8 +13,9 @@ import (
 // typicalSize is the capacity of a new buffer for params or a result: more than most have.
 const typicalSize = 256
 
-// Respond serves one request with h and returns the response message. It is for transports. A panic,
-// and an error that is not an [*Error], is logged in full and answered with "internal error".
+// Respond serves one request with h and returns the response message. It is for transports. A
+// panic, and an error that is not an [*Error], is logged in full and answered with "internal
+// error".
 func Respond(ctx context.Context, h Handler, req *Request) *jsonrpc.Message {
 	result, err := appendResult(make([]byte, 0, typicalSize), ctx, h, req)
 	if err != nil {

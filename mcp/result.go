@@ -78,9 +78,9 @@ type fieldAppender interface {
 // deterministic makes equal values encode to equal JSON, on which the caches of clients rely.
 var deterministic = jsonv2.Deterministic(true)
 
-// encodeResult appends the JSON of a result of a server, which may be nil. Members that every result
-// has come first. The result is on one line: the JSON library writes no line breaks, and raw JSON is
-// converted. With plain, it omits what package legacy would remove from every result.
+// encodeResult appends the JSON of a result of a server, which may be nil. Members that every
+// result has come first. The result is on one line: the JSON library writes no line breaks, and raw
+// JSON is converted. With plain, it omits what package legacy would remove from every result.
 func encodeResult(dst []byte, res Result, s *Server, plain bool) ([]byte, error) {
 	if raw, ok := res.(RawResult); ok {
 		if err := jsonscan.Valid(raw, jsonscan.Limits{}); err != nil || jsonscan.Kind(raw) != '{' {

@@ -14,8 +14,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// CreateMessageParams are the parameters of sampling/createMessage: a conversation that the client's model
-// is asked to continue.
+// CreateMessageParams are the parameters of sampling/createMessage: a conversation that the
+// client's model is asked to continue.
 //
 // Spec: client/sampling; schema CreateMessageRequestParams.
 type CreateMessageParams struct {
@@ -264,7 +264,8 @@ func (b *blocks) UnmarshalJSON(raw []byte) error {
 	return errors.New("content is neither an object nor a list")
 }
 
-// A ToolUseContent is a request of the model to call a tool. It is content of an assistant's message.
+// A ToolUseContent is a request of the model to call a tool. It is content of an assistant's
+// message.
 //
 // Spec: client/sampling (2025-11-25, 2026-07-28), Sampling with Tools; schema ToolUseContent.
 type ToolUseContent struct {
@@ -276,7 +277,8 @@ type ToolUseContent struct {
 
 // A ToolResultContent is the result of a [ToolUseContent]. It is content of a user's message.
 //
-// Spec: client/sampling (2025-11-25, 2026-07-28), Message Content Constraints; schema ToolResultContent.
+// Spec: client/sampling (2025-11-25, 2026-07-28), Message Content Constraints; schema
+// ToolResultContent.
 type ToolResultContent struct {
 	ToolUseID         string
 	Content           []ContentBlock
@@ -384,9 +386,8 @@ func (m *ModelPreferences) check() error {
 }
 
 // checkConversation checks rules of model providers: tool results are in a message of their own,
-// which answers all tool uses of the message before.
-//
-// Spec: client/sampling (2025-11-25, 2026-07-28), Message Content Constraints.
+// which answers all tool uses of the message before. Spec: client/sampling (2025-11-25,
+// 2026-07-28), Message Content Constraints.
 func checkConversation(messages []SamplingMessage) error {
 	var open map[string]bool // the tool uses of the message before
 	for i, m := range messages {

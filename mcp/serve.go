@@ -208,9 +208,8 @@ func (s *stream) readError(ctx context.Context, err error) error {
 func (s *stream) readsAtOnce() bool { return s.lines != nil && s.lines.HasLine() }
 
 // begin decides which era a message belongs to, and begins to serve it. No other function decides
-// that.
-//
-// Spec: basic/versioning#backward-compatibility-with-initialization-based-versions (2026-07-28).
+// that. Spec: basic/versioning#backward-compatibility-with-initialization-based-versions
+// (2026-07-28).
 func (s *stream) begin(m *jsonrpc.Message) job {
 	session := s.session.Load()
 	switch m.Kind() {
@@ -332,9 +331,7 @@ func (s *stream) serveRequest(r *streamRequest) {
 }
 
 // endSubscription writes the result that ends a subscription, unless it was cancelled. On streams,
-// a cancellation follows the result.
-//
-// Spec: basic/patterns/cancellation (2026-07-28).
+// a cancellation follows the result. Spec: basic/patterns/cancellation (2026-07-28).
 func (s *stream) endSubscription(call *peer.Call, result *jsonrpc.Message) {
 	err := s.lock(s.ctx)
 	wanted := call.End()
@@ -468,9 +465,8 @@ func disconnected(err error) error {
 }
 
 // drain ends the stream: first the subscriptions, which would not end by themselves, then the
-// requests in progress, then those that exceed the time to drain.
-//
-// Spec: basic/transports/stdio#shutdown (2026-07-28).
+// requests in progress, then those that exceed the time to drain. Spec:
+// basic/transports/stdio#shutdown (2026-07-28).
 func (s *stream) drain(broken error) {
 	s.calls.Hangup(ErrDisconnected) // responses of the client are not read any more
 	if broken != nil {

@@ -60,10 +60,10 @@ type ServerOptions struct {
 	Logger *slog.Logger
 	// Middleware wraps the handling of all requests, the first one outermost.
 	Middleware []Middleware
-	// Visible reports whether the caller of ctx may see and use a feature; see [RequestFrom]. It is
-	// called when features are listed and again when one is used, so hidden features cannot be
-	// guessed: using one is the same error as using a feature that does not exist. The caller is
-	// [PrincipalFrom](ctx), or nil. To list a feature and ask for a step-up login when it is used, see
+	// Visible reports whether the caller of ctx may see and use a feature. The caller is
+	// [PrincipalFrom](ctx), or nil. Visible is called when features are listed and again when one
+	// is used: using a hidden feature is the same error as using one that does not exist. For a
+	// feature that is listed, and whose use requires a login with more scopes, see
 	// oauth.RequireScopes. Visible must be fast and safe for concurrent use. Default: all features
 	// are visible.
 	Visible func(ctx context.Context, f Feature) bool
@@ -76,14 +76,16 @@ type ServerOptions struct {
 	// 100.
 	ProgressRate int
 	// MaxInFlight is the maximum number of requests in progress, over all connections; further ones
-	// are refused with [CodeBusy]. Subscriptions, detached calls and requests that wait for the
-	// result of a task do not count, and are bounded by transports and extensions. Default: 10,000.
+	// are refused with [CodeBusy]. Subscriptions, calls after [Request.Detach] and requests that
+	// wait for the result of a task do not count: transports and extensions bound them. Default:
+	// 10,000.
 	MaxInFlight int
-	// StateKeys are the secrets that seal request state and cursors, each at least 32 bytes long.
-	// The first one seals, all of them open, so that keys can be rotated. Replicas of a server
+	// StateKeys encrypt request state and the cursors of lists, each with at least 32 bytes. The
+	// first one encrypts, all of them decrypt, so that keys can be rotated. Replicas of a server
 	// share them. Default: one random key, which is lost when the server ends.
 	StateKeys [][]byte
-	// StateTTL is the time that a client has to answer a question. Default: 1 hour.
+	// StateTTL is the time that a client has to answer a question; in sessions it is always 10
+	// minutes. Default: 1 hour.
 	StateTTL time.Duration
 	// StateStore stores request state that is too large to travel with the client. Default: none;
 	// such a state is an error.
@@ -223,9 +225,9 @@ func (s *Server) ServeMCP(ctx context.Context, req *Request) (Result, error) {
 
 var errBusy = &Error{Code: CodeBusy, Message: "server is busy", Data: json.RawMessage(`{"retryAfterMs":1000}`)}
 
-// HandleMethod registers the handler of a method that an extension defines. Methods of tasks, which
-// one revision has in its core, belong to an extension. HandleMethod panics if the core protocol
-// defines the method, or if it has a handler.
+// HandleMethod registers the handler of a method that an extension defines, such as those of tasks,
+// which are in the core of 2025-11-25. It panics for other methods of the core, and if the method
+// has a handler.
 func (s *Server) HandleMethod(method string, h Handler) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -26,9 +26,9 @@ const (
 	maxStoredState = 16 << 20
 )
 
-// A StateStore stores request state that is too large to travel with the client. States are sealed,
-// so the store need not keep them secret. Replicas of a server share one store. Its methods must be
-// safe for concurrent use.
+// A StateStore stores request state that is too large to travel with the client. States are
+// encrypted, so the store need not keep them secret. Replicas of a server share one store. Its
+// methods must be safe for concurrent use.
 type StateStore interface {
 	// Put stores a state under a new key until it expires.
 	Put(ctx context.Context, key string, state []byte, expires time.Time) error
@@ -75,9 +75,8 @@ func (c *call) begin(key string) (target string, args json.RawMessage, err error
 	return p.target, p.arguments, c.resume(p)
 }
 
-// resume allows questions, and restores the state and answers that the client has sent.
-//
-// Spec: basic/patterns/mrtr (2026-07-28), Server Requirements.
+// resume allows questions, and restores the state and answers that the client has sent. Spec:
+// basic/patterns/mrtr (2026-07-28), Server Requirements.
 func (c *call) resume(p targetParams) error {
 	in := &c.input
 	if d := c.req.detached; d != nil {
@@ -197,7 +196,8 @@ const (
 
 const minStateKey = seal.MinSecret
 
-// newStateKeyRing returns a key ring with the given secrets, or with a random one if there are none.
+// newStateKeyRing returns a key ring with the given secrets, or with a random one if there are
+// none.
 func newStateKeyRing(secrets [][]byte) *seal.KeyRing {
 	var keys []seal.Key
 	for _, secret := range secrets {
@@ -289,7 +289,7 @@ func (s *Server) identity() string {
 // before an [Ask], and for values that change from run to run, such as random numbers and times.
 //
 // The key identifies the result within the handler; it is used once in each run. T is encoded to
-// JSON and decoded again, since the result travels with the client, sealed. An error of f is not
+// JSON and decoded again, since the result travels with the client, encrypted. An error of f is not
 // stored: the next run calls f again.
 //
 // Once holds within one chain of questions and answers. A client that sends a request twice, or
@@ -301,7 +301,7 @@ func Once[T any](ctx context.Context, key string, f func(context.Context) (T, er
 	if c == nil {
 		return f(ctx) // not in a handler, which may run again
 	}
-	raw, done, err := c.input.claim(key)
+	raw, done, err := c.claim(key)
 	if err != nil {
 		return result, err
 	}
@@ -324,16 +324,15 @@ func Once[T any](ctx context.Context, key string, f func(context.Context) (T, er
 }
 
 // claim returns the stored result of the key, or reserves the key for the caller.
-func (in *input) claim(key string) (result json.RawMessage, done bool, err error) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
+func (c *call) claim(key string) (result json.RawMessage, done bool, err error) {
+	c.input.mu.Lock()
+	defer c.input.mu.Unlock()
 	if key == "" {
 		return nil, false, errors.New("mcp: once: the key is empty")
 	}
-	t := in.ensureState()
+	t := c.input.ensureState()
 	if t.onces[key] {
-		t.failed = fmt.Errorf("mcp: once: the handler uses the key %q twice", key)
-		return nil, false, t.failed
+		return nil, false, c.misused("two calls of Once have the key %q: each needs its own", key)
 	}
 	put(&t.onces, key, true)
 	result, done = t.state.Once[key]

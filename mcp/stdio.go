@@ -12,7 +12,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/linestream"
 )
 
-// StreamConnOptions configures [NewStreamConn]. The zero value is right for all known peers.
+// StreamConnOptions configures [NewStreamConn]. The zero value is right for all known clients and
+// servers.
 type StreamConnOptions struct {
 	// MaxMessage is the largest message that is read, in bytes. A longer one is refused, and
 	// reading continues with the next. Default: 32 MiB.

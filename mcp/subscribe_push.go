@@ -141,8 +141,8 @@ type wrapper interface {
 	Unwrap(wire.ForTransports) Handler
 }
 
-// plainServer returns the server that h is or that a transport has wrapped, if it has no middleware;
-// otherwise nil.
+// plainServer returns the server that h is or that a transport has wrapped, if it has no
+// middleware; otherwise nil.
 func plainServer(h Handler) *Server {
 	if w, ok := h.(wrapper); ok {
 		h = w.Unwrap(wire.ForTransports{})

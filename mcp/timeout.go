@@ -8,17 +8,15 @@ import (
 )
 
 // PauseTimeouts suspends the timeouts of the [Client] request that ctx belongs to, those of
-// [CallOptions] and of [Connect], until done is called. A deadline that the caller has set itself
-// is not affected. It is for middleware, transports and what they use, such as an
-// http.RoundTripper, that wait for a person, as for a login, or for other work of unknown length,
-// as for a task of the server. done must be called once.
+// [CallOptions] and of [Connect], until done is called, once. A deadline that the caller has set
+// itself is not affected. It is for middleware and transports that wait for a person, as for a
+// login, or for other work of unknown length, as for a task of the server.
 func PauseTimeouts(ctx context.Context) (done func()) { return peer.PauseTimeouts(ctx) }
 
-// OnRequestDone registers f to be called at the end of the [Client] request that ctx belongs to,
-// after all its rounds and whatever its outcome. The method that made the request waits for f
-// before it returns. It is for middleware that keeps state from one round to the next. Functions
-// are called in reverse order. If the request has ended, f is called at once; if ctx belongs to no
-// request, it is not called.
+// OnRequestDone registers f to be called when the [Client] request that ctx belongs to has ended.
+// The method that made the request waits for f before it returns. It is for middleware that keeps
+// state while a request is sent again with input. Functions are called in reverse order. If the
+// request has ended, f is called at once; if ctx belongs to no request, it is not called.
 func OnRequestDone(ctx context.Context, f func()) {
 	if r, ok := ctx.Value(requestKey{}).(*requestContext); ok {
 		r.onDone(f)

@@ -67,9 +67,8 @@ func (c *Client) knownTool(name string) *knownTool {
 	return c.known.tools[name]
 }
 
-// addTool adds a tool to the index. It returns an error if the tool cannot be called.
-//
-// Spec: basic/transports/streamable-http (2026-07-28), Custom Headers from Tool Parameters.
+// addTool adds a tool to the index. It returns an error if the tool cannot be called. Spec:
+// basic/transports/streamable-http (2026-07-28), Custom Headers from Tool Parameters.
 func (c *Client) addTool(t *Tool) error {
 	k := &knownTool{raw: t.OutputSchema}
 	if old := c.knownTool(t.Name); old != nil && bytes.Equal(old.raw, t.OutputSchema) {
@@ -177,9 +176,7 @@ func appendCall(dst []byte, name string, args any) ([]byte, error) {
 }
 
 // refresh lists the tools again after the server has refused a call because of its headers. The
-// call has not run.
-//
-// Spec: basic/transports/streamable-http (2026-07-28), Client Behavior.
+// call has not run. Spec: basic/transports/streamable-http (2026-07-28), Client Behavior.
 func (c *Client) refresh(ctx context.Context, name string) (*knownTool, error) {
 	if _, mirrors := c.transport.(headerParamTransport); !mirrors {
 		return nil, errors.New("the transport does not support headers")
@@ -270,9 +267,8 @@ func decodeContents(d *jsonscan.Descent) ([]ContentBlock, error) {
 	return list, nil
 }
 
-// checkOutput validates structured content against the output schema of the tool.
-//
-// Spec: server/tools, Output Schema.
+// checkOutput validates structured content against the output schema of the tool. Spec:
+// server/tools, Output Schema.
 func (c *Client) checkOutput(known *knownTool, r *CallToolResult) error {
 	if known == nil || known.raw == nil || r.IsError {
 		return nil

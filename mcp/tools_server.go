@@ -23,20 +23,23 @@ type toolEntry struct {
 	headerParams []HeaderParam
 }
 
-// AddTool registers a function as a tool and returns its handle.
+// AddTool registers a function as a tool and returns its [Registration].
 //
-// In is a struct whose fields are the arguments. Their JSON Schema is derived from the type: names
-// and optional fields from `json` tags, and descriptions, enums, ranges and defaults from
-// `jsonschema` tags; see the package documentation. If Tool.InputSchema is set, it takes
-// precedence, and In may also be a map or json.RawMessage. The arguments are validated and
-// completed by defaults before the function is called. Invalid arguments become a tool error that
-// the model can correct.
+// In is a struct whose fields are the arguments; struct{} for a tool without any. Their JSON Schema
+// is derived from the type: names and optional fields from `json` tags, and descriptions, enums,
+// ranges and defaults from `jsonschema` tags; see the package documentation. If Tool.InputSchema is
+// set, it takes precedence, and In may also be a map or json.RawMessage. The arguments are
+// validated and completed by defaults before the function is called. Invalid arguments become a
+// tool error that the model can correct.
 //
-// Out is the result: a string becomes text; [ContentBlock], []ContentBlock and [*CallToolResult] are unchanged;
-// any other type becomes structured content with an output schema, and its JSON as text.
+// Out is the result: a string becomes text; [ContentBlock], []ContentBlock and [*CallToolResult]
+// are unchanged; any other type becomes structured content with an output schema, and its JSON as
+// text.
 //
-// An error of the function becomes a tool error, whose text the model sees. An [*Error] becomes a
-// protocol error. A panic is recovered. The context ends when the client cancels or disconnects.
+// An error of the function becomes a tool error: the model sees its whole text, which must not
+// contain secrets or internal details. An [*Error], also a wrapped one, becomes a protocol error,
+// of which the client sees code, message and data, and nothing that wraps them. A panic is logged
+// and becomes "internal error". The context ends when the client cancels or disconnects.
 //
 // AddTool panics if the tool is invalid: a bad name, a type without a schema, or a name that is in
 // use.
@@ -86,9 +89,8 @@ func recompile(old *schema.Schema, raw json.RawMessage) (*schema.Schema, error) 
 	return schema.Compile(raw)
 }
 
-// checkToolName validates a name by the rules of all revisions.
-//
-// Spec: server/tools (2025-11-25, 2026-07-28), Tool Names.
+// checkToolName validates a name by the rules of all revisions. Spec: server/tools (2025-11-25,
+// 2026-07-28), Tool Names.
 func checkToolName(name string) error {
 	const maxLen = 128
 	if name == "" || len(name) > maxLen {
@@ -191,9 +193,8 @@ func completeArguments(s *schema.Schema, args json.RawMessage) (json.RawMessage,
 }
 
 // badArguments returns the result of a call with invalid arguments: a tool error in revisions that
-// define it so, a protocol error in older ones.
-//
-// Spec: server/tools (2025-11-25, 2026-07-28), Error Handling.
+// define it so, a protocol error in older ones. Spec: server/tools (2025-11-25, 2026-07-28), Error
+// Handling.
 func badArguments(c *call, err error) (Result, error) {
 	if c.req.has(wire.ToolArgumentErrors) {
 		return failedTool(err), nil
@@ -220,9 +221,8 @@ func failedTool(err error) *CallToolResult {
 	return res
 }
 
-// checkStructured validates a result by the tool's output schema; an error is the server's.
-//
-// Spec: server/tools, Output Schema.
+// checkStructured validates a result by the tool's output schema; an error is the server's. Spec:
+// server/tools, Output Schema.
 func (s *Server) checkStructured(c *call, e *featureEntry[*Tool, *toolEntry], res *CallToolResult) (Result, error) {
 	if res.StructuredContent == nil {
 		if c.asked() {
@@ -377,9 +377,8 @@ func (b *boundTool) inferOutput(out reflect.Type) error {
 }
 
 // structured returns a result with structured content, and its JSON as text. Members that are null
-// and not allowed by the derived schema, which may be nil, are dropped.
-//
-// Spec: server/tools, Structured Content.
+// and not allowed by the derived schema, which may be nil, are dropped. Spec: server/tools,
+// Structured Content.
 func structured(v any, derived *schema.Schema) (*CallToolResult, error) {
 	raw, err := schema.Encode(v)
 	if err != nil {

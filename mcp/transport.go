@@ -17,14 +17,13 @@ import (
 //
 // Spec: basic/transports#custom-transports.
 type Conn interface {
-	// Read returns the next message from the peer, which the caller owns. The error is io.EOF at
-	// the end of the stream. A [*jsonrpc.DecodeError] reports one invalid message, after which
-	// reading continues. Read fails when ctx ends or the Conn is closed. It is called by one
-	// goroutine at a time.
+	// Read returns the next message, which the caller owns. The error is io.EOF at the end of the
+	// stream. A [*jsonrpc.DecodeError] reports one invalid message, after which reading continues.
+	// Read fails when ctx ends or the Conn is closed. It is called by one goroutine at a time.
 	Read(ctx context.Context) (*jsonrpc.Message, error)
-	// Write sends one message, and blocks while the peer is slow. It fails when ctx ends or the
-	// Conn is closed; a message that was written in part by then ends the stream. Write does not
-	// retain the message. It is safe for concurrent use.
+	// Write sends one message, and blocks while the other side is slow. It fails when ctx ends or
+	// the Conn is closed; a message that was written in part by then ends the stream. Write does
+	// not retain the message. It is safe for concurrent use.
 	Write(ctx context.Context, m *jsonrpc.Message) error
 	// Close ends both directions, and pending calls of Read and Write as far as the underlying
 	// streams allow.
@@ -37,7 +36,7 @@ type Conn interface {
 //
 // Spec: basic/transports (2026-07-28).
 type Transport interface {
-	// RoundTrip sends a request, whose params hold its envelope, and returns its result: a
+	// RoundTrip sends a request, whose params have the `_meta`, and returns its result: a
 	// [RawResult], unless the transport stays within the process. It passes the notifications of
 	// the request to req.Notify, if that is set, in order, and all of them before it returns; a
 	// Notify that blocks may block the whole transport. The transport chooses the id.
@@ -62,12 +61,17 @@ type TransportError struct {
 	Err error
 }
 
-// Error returns the reason, and whether the request may have run.
+// Error returns the reason and, unless the reason is missing authorization, whether the request may
+// have run.
 func (e *TransportError) Error() string {
-	if e.MayHaveRun {
-		return fmt.Sprintf("mcp: %s: no valid response, the request may have run: %v", e.Method, e.Err)
+	state := ""
+	switch {
+	case e.MayHaveRun:
+		state = "no valid response, the request may have run: "
+	case !isUnauthorized(e.Err):
+		state = "the request did not run: "
 	}
-	return fmt.Sprintf("mcp: %s: the request did not run: %v", e.Method, e.Err)
+	return fmt.Sprintf("mcp: %s: %s%v", e.Method, state, e.Err)
 }
 
 // Unwrap returns the reason.
@@ -169,8 +173,8 @@ func (t *connTransport) init(dial func(ctx context.Context) (Conn, error)) {
 
 func (t *connTransport) log() *slog.Logger { return cmp.Or(t.logger, slog.Default()) }
 
-// RoundTrip sends a request in the modern form. If the Conn has ended since the last request, it
-// dials again, even if the end is only noticed by the write of this request.
+// RoundTrip sends a request of revision 2026-07-28. If the connection has ended since the last
+// request, it opens another one, even if only the write of this request shows the end.
 func (t *connTransport) RoundTrip(ctx context.Context, req *Request) (Result, error) {
 	c, fresh, err := t.live(ctx, req.Method)
 	if err != nil {
@@ -268,9 +272,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// receive handles messages other than responses.
-//
-// Spec: basic/transports/stdio (2026-07-28): servers send no requests.
+// receive handles messages other than responses. Spec: basic/transports/stdio (2026-07-28): servers
+// send no requests.
 func (t *connTransport) receive(m *jsonrpc.Message) {
 	if m.Kind() == jsonrpc.Request {
 		t.log().Debug("mcp: the server has sent a request, which modern revisions forbid", "method", m.Method)
@@ -281,7 +284,7 @@ func (t *connTransport) receive(m *jsonrpc.Message) {
 	}
 }
 
-// OpenSession opens a session on the current Conn.
+// OpenSession opens a session on the current connection.
 func (t *connTransport) OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (SessionConn, error) {
 	c, _, err := t.live(ctx, wire.MethodInitialize)
 	if err != nil {
@@ -293,7 +296,7 @@ func (t *connTransport) OpenSession(ctx context.Context, receive func(m *jsonrpc
 
 func (t *connTransport) streams() *connTransport { return t }
 
-// Close ends the Conn.
+// Close ends the connection.
 func (t *connTransport) Close() error {
 	if t.dial == nil {
 		return nil

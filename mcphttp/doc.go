@@ -11,11 +11,11 @@
 //
 //	err := mcphttp.ListenAndServe(ctx, ":8080", "/mcp", mcphttp.NewHandler(s, nil))
 //
-// The one endpoint serves clients of every revision. A request of revision 2026-07-28, whose `_meta`
-// names its revision and the client's capabilities, is served without a session. A client that sends
-// initialize gets a session with the features of its revision: streams, resumption, batches. A
-// client of revision 2024-11-05, which connects with GET, gets the event stream and the endpoint of
-// that transport.
+// The one endpoint serves clients of every revision. A request of revision 2026-07-28, whose
+// `_meta` names its revision and the client's capabilities, is served without a session. A client
+// that sends initialize gets a session with the features of its revision: streams, resumption,
+// batches. A client of revision 2024-11-05, which connects with GET, gets the event stream and the
+// endpoint of that transport.
 //
 // Responses are JSON. A response becomes an event stream as soon as something is sent before it:
 // progress, a log message, or a request to a client that has a session. The first event after a
@@ -35,7 +35,7 @@
 //
 // A request of revision 2026-07-28 ends with its connection: the context of the handler is
 // canceled with the cause [mcp.ErrDisconnected]. A request of a session continues, and its messages
-// are kept in an [EventStore] until the client resumes the stream. Such a client cancels with a
+// are kept in an [EventStore] until the client resumes the stream; to cancel it, clients send a
 // notification. A Transport resumes streams by itself. If a request has no response, its error
 // reports whether the request may have run: see [mcp.TransportError].
 //
@@ -44,13 +44,13 @@
 // Every request passes the same checks first. A server at a loopback address accepts only local
 // host names, which prevents DNS rebinding. A request with an Origin is refused unless the origin
 // is the server's own or is listed in [Options.AllowedOrigins]; listed origins also get CORS
-// headers. Bodies must be JSON, within limits of size and time. Headers that mirror the body must
-// agree with it, and headers that affect routing or authentication must not be repeated.
+// headers. Bodies must be JSON, within limits of size and time. Headers that repeat values of the
+// body must agree with it, and headers that affect routing or authentication must not occur twice.
 //
-// Middleware around the Handler authenticates the caller and calls [mcp.WithPrincipal]. A session,
-// its streams and their events belong to the principal that opened it, and do not exist for others.
-// Such middleware must let OPTIONS pass, since browsers send preflights without credentials.
-// Package oauth has such a middleware: oauth.Require.
+// Middleware around the Handler authenticates the caller and calls [mcp.WithPrincipal]; package
+// oauth has such a middleware, oauth.Require. It must let OPTIONS pass, since browsers send CORS
+// preflights without credentials. A session, its streams and their events belong to the principal
+// that opened it, and do not exist for others.
 //
 // A handler can respond with an HTTP challenge, for instance if a tool needs a scope that the token
 // lacks. It returns an error that wraps an [mcp.Error] and has the method

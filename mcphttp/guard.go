@@ -16,9 +16,7 @@ import (
 // A guard decides from the headers whether a request is admitted. Every HTTP method and every
 // transport of this package passes it first. It refuses web pages that use a server through the
 // browser of a user (DNS rebinding and cross-site requests), and headers that two readers could
-// read differently.
-//
-// Spec: basic/transports/streamable-http#security-&-endpoint
+// read differently. Spec: basic/transports/streamable-http#security-&-endpoint
 type guard struct {
 	origins   map[string]bool // serialized origins
 	hosts     map[string]bool // lower case, with or without a port

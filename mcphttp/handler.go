@@ -90,9 +90,8 @@ func (h *Handler) refuseMethod(w http.ResponseWriter, allowed string) {
 
 // servePost reads one message and determines its era. A message is modern if its version header or
 // its envelope says so. Either is enough, so that an intermediary that reads only one of them
-// cannot be misled.
-//
-// Spec: basic/versioning#backward-compatibility-with-initialization-based-versions (2026-07-28)
+// cannot be misled. Spec:
+// basic/versioning#backward-compatibility-with-initialization-based-versions (2026-07-28)
 func (h *Handler) servePost(w http.ResponseWriter, r *http.Request, head *head) {
 	h.calls.add()
 	defer h.calls.done()

@@ -42,9 +42,8 @@ func nameParam(method string) string {
 }
 
 // checkHeaders compares the standard headers of a request with its body. Intermediaries decide by
-// the headers and handlers act on the body, so the two must agree.
-//
-// Spec: basic/transports/streamable-http#server-validation (2026-07-28)
+// the headers and handlers act on the body, so the two must agree. Spec:
+// basic/transports/streamable-http#server-validation (2026-07-28)
 func checkHeaders(head *head, req *mcp.Request) *mcp.Error {
 	switch {
 	case !head.version.sent:
@@ -81,9 +80,8 @@ func checkName(header field, req *mcp.Request) *mcp.Error {
 	return nil
 }
 
-// checkParams compares the Mcp-Param headers of a tools/call with the tool's arguments.
-//
-// Spec: basic/transports/streamable-http#server-behavior-for-custom-headers (2026-07-28)
+// checkParams compares the Mcp-Param headers of a tools/call with the tool's arguments. Spec:
+// basic/transports/streamable-http#server-behavior-for-custom-headers (2026-07-28)
 func checkParams(ctx context.Context, h mcp.Handler, head *head, req *mcp.Request) *mcp.Error {
 	mirror, ok := h.(interface {
 		HeaderParams(ctx context.Context, req *mcp.Request, tool string) []mcp.HeaderParam
@@ -224,9 +222,8 @@ func isPlainValue(s string) bool {
 	return true
 }
 
-// hasControl reports whether s has a control character, which no header value may have.
-//
-// Spec: RFC 9110, section 5.5
+// hasControl reports whether s has a control character, which no header value may have. Spec: RFC
+// 9110, section 5.5
 func hasControl(s string) bool {
 	return strings.ContainsFunc(s, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f })
 }

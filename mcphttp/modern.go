@@ -32,9 +32,8 @@ func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, head *head
 }
 
 // checkNotification returns the reason not to accept a notification, or nil. The protocol has no
-// notifications that clients send over HTTP, so an accepted one is ignored.
-//
-// Spec: basic/transports/streamable-http#sending-messages (2026-07-28)
+// notifications that clients send over HTTP, so an accepted one is ignored. Spec:
+// basic/transports/streamable-http#sending-messages (2026-07-28)
 func checkNotification(head *head, msg *jsonrpc.Message) *refusal {
 	if version := head.version; version.sent {
 		if rev, known := wire.ParseRevision(version.value); !known || !rev.Modern() {

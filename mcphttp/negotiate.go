@@ -41,9 +41,8 @@ func isJSON(contentType string) bool {
 }
 
 // checkAccept returns the reason not to answer a POST, or nil. The client must accept JSON and
-// event streams, since the server picks one of them while it processes the request.
-//
-// Spec: basic/transports/streamable-http#sending-messages
+// event streams, since the server picks one of them while it processes the request. Spec:
+// basic/transports/streamable-http#sending-messages
 func checkAccept(accept []string) *refusal {
 	if accepts(accept, typeJSON) && accepts(accept, typeEventStream) {
 		return nil
@@ -52,9 +51,7 @@ func checkAccept(accept []string) *refusal {
 }
 
 // accepts reports whether the Accept lines allow a media type. The most specific matching range
-// decides. Without any line everything is allowed.
-//
-// Spec: RFC 9110, section 12.5.1
+// decides. Without any line everything is allowed. Spec: RFC 9110, section 12.5.1
 func accepts(lines []string, want string) bool {
 	if len(lines) == 0 {
 		return true

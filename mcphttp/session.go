@@ -110,9 +110,7 @@ func digest(principal string) string {
 }
 
 // find returns the session of a Streamable HTTP request, which the caller releases. The session
-// must belong to the principal.
-//
-// Spec: basic/transports#session-management
+// must belong to the principal. Spec: basic/transports#session-management
 func (h *Handler) find(head *head, principal *mcp.Principal) (*session, *refusal) {
 	if !head.id.sent {
 		return nil, refuse(http.StatusBadRequest, "header "+headerSession+" is missing: send initialize first")
@@ -138,7 +136,6 @@ var errNoSession = refuse(http.StatusNotFound, "no such session")
 
 // checkSessionVersion refuses a version header that no session can have. The header should name the
 // negotiated version, but a header with another version of the same era is accepted and ignored.
-//
 // Spec: basic/transports#protocol-version-header
 func checkSessionVersion(version field) *refusal {
 	if !version.sent {

@@ -39,8 +39,8 @@ func (c *sessionCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Resul
 	return res, err
 }
 
-// Unwrap returns the handler behind this one, so that a subscription can continue after ServeMCP has
-// returned.
+// Unwrap returns the handler behind this one, so that a subscription can continue after ServeMCP
+// has returned.
 func (c *sessionCore) Unwrap(wire.ForTransports) mcp.Handler { return c.handler }
 
 // Listen registers a subscription. A handler that is not an [mcp.Listener] is served on a goroutine
@@ -68,9 +68,8 @@ func attribute(ctx context.Context, req *mcp.Request) {
 }
 
 // A sessionContext is the context of a message of a session. It has the values of the HTTP
-// request's context but does not end with it: a lost connection cancels nothing.
-//
-// Spec: basic/transports#sending-messages-to-the-server
+// request's context but does not end with it: a lost connection cancels nothing. Spec:
+// basic/transports#sending-messages-to-the-server
 type sessionContext struct {
 	context.Context
 	principal *mcp.Principal // of the HTTP request

@@ -54,9 +54,9 @@ const (
 )
 
 // memoryEvents is an [EventStore] in memory. The events of all streams of a session are together in
-// blocks, which the garbage collector does not scan: nearly all streams are short and never resumed,
-// so storing an event is cheap, and finding the events of a stream is a search in its session. When
-// the store is full it discards the block that was least recently appended to.
+// blocks, which the garbage collector does not scan: nearly all streams are short and never
+// resumed, so storing an event is cheap, and finding the events of a stream is a search in its
+// session. When the store is full it discards the block that was least recently appended to.
 type memoryEvents struct {
 	begin time.Time // times are stored as durations since then
 

@@ -9,9 +9,8 @@ import (
 )
 
 // A standalone stream carries the messages that belong to no request: notifications of changed
-// lists and resources. A session has at most one.
-//
-// Spec: basic/transports#listening-for-messages-from-the-server
+// lists and resources. A session has at most one. Spec:
+// basic/transports#listening-for-messages-from-the-server
 type standalone struct {
 	stream    *sessionStream
 	queue     messageQueue

@@ -35,9 +35,7 @@ func (h *Handler) serveSessionPost(w http.ResponseWriter, r *http.Request, head 
 	}
 }
 
-// serveInitialize opens a session.
-//
-// Spec: basic/transports#session-management
+// serveInitialize opens a session. Spec: basic/transports#session-management
 func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message) *refusal {
 	if !h.life.isOpen() {
 		return errShutdown
@@ -334,10 +332,8 @@ const (
 )
 
 // cancelOnAbsence cancels the call when its client stays disconnected. The caller calls stop when
-// the call is over.
-//
-// Spec: basic/utilities/tasks#retrieving-task-results (2025-11-25): the client may drop the stream
-// at any time.
+// the call is over. Spec: basic/utilities/tasks#retrieving-task-results (2025-11-25): the client
+// may drop the stream at any time.
 func (p *sessionPost) cancelOnAbsence(r *http.Request) (stop func()) {
 	ctx, cancel := context.WithCancelCause(p.ctx.Context)
 	p.ctx.Context = ctx

@@ -40,9 +40,7 @@ func newStreamName(kind byte) string {
 
 // A sessionStream is a stream of a session. It continues without a connection: the events that are
 // sent meanwhile are replayed when the client resumes with the id of the last event that it
-// received.
-//
-// Spec: basic/transports#resumability-and-redelivery
+// received. Spec: basic/transports#resumability-and-redelivery
 type sessionStream struct {
 	key    StreamKey
 	store  EventStore // nil if the revision has no resumption

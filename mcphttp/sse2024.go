@@ -35,9 +35,8 @@ func endpointSession(r *http.Request) (id string, ok bool) {
 	return values[endpointParam][0], true
 }
 
-// serveEndpoint serves the event stream. The session ends with it.
-//
-// Spec: basic/transports#http-with-sse (2024-11-05)
+// serveEndpoint serves the event stream. The session ends with it. Spec:
+// basic/transports#http-with-sse (2024-11-05)
 func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request) *refusal {
 	conn := newEventStream(w, h)
 	defer conn.close()

@@ -60,9 +60,7 @@ func (h *Handler) writeChallenge(w http.ResponseWriter, c *challenge, body []byt
 }
 
 // statusOf returns the HTTP status of the error response to a modern request. Only errors about the
-// request itself have a status other than 200.
-//
-// Spec: basic/transports/streamable-http (2026-07-28)
+// request itself have a status other than 200. Spec: basic/transports/streamable-http (2026-07-28)
 func statusOf(err *mcp.Error) int {
 	switch err.Code {
 	case mcp.CodeMethodNotFound:

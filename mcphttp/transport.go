@@ -62,9 +62,9 @@ type TransportOptions struct {
 	MaxEvent int
 }
 
-// A Transport connects a client to one server over HTTP, for [mcp.Connect]. A request with an
-// envelope is one POST. For servers of revisions before 2026-07-28 the Transport opens sessions on
-// Streamable HTTP, or on HTTP+SSE if the server supports nothing else.
+// A Transport connects a client to one server over HTTP, for [mcp.Connect]. A request of revision
+// 2026-07-28 is one POST. For servers of revisions before 2026-07-28 the Transport opens sessions
+// on Streamable HTTP, or on HTTP+SSE if the server supports nothing else.
 //
 // The error of a request without a response is an [*mcp.TransportError]. It wraps a [*StatusError]
 // if the HTTP response has no message, [ErrTooLarge] if the response exceeds a limit, and

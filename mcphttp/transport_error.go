@@ -10,7 +10,10 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
+
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/sse"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
@@ -30,7 +33,7 @@ const (
 // A StatusError is an HTTP response without a message of the protocol: a failure of a proxy, or of
 // a server that does not speak MCP. Every response with status 401 or 403 is a StatusError too, and
 // wraps the [*mcp.Error] of its body if there is one. Everything in it except StatusCode comes from
-// the peer and must not be trusted.
+// the server and must not be trusted.
 type StatusError struct {
 	StatusCode int    // such as 404
 	Status     string // such as "404 Not Found"
@@ -41,11 +44,13 @@ type StatusError struct {
 	// body.
 	Body string
 
-	reason string     // why a response with status 2xx has no message
-	rpcErr *mcp.Error // in the body; nil for none
+	reason  string     // why a response with status 2xx has no message
+	rpcErr  *mcp.Error // in the body; nil for none
+	noToken bool       // the request had no Authorization header
 }
 
-// Error returns the status and the beginning of the body.
+// Error returns the status, the reason in the body or else its beginning, and what is missing if
+// the status is 401 or 403: an access token or scopes.
 func (e *StatusError) Error() string {
 	text := "HTTP " + strconv.Itoa(e.StatusCode)
 	if name := http.StatusText(e.StatusCode); name != "" {
@@ -54,14 +59,39 @@ func (e *StatusError) Error() string {
 	if e.reason != "" {
 		text += ", " + e.reason
 	}
+	if reason := e.reasonInBody(); reason != "" {
+		text += ": " + reason
+	}
+	_, after, _ := strings.Cut(e.Header.Get("WWW-Authenticate"), `scope="`)
+	scopes, _, _ := strings.Cut(after[:min(len(after), maxQuoted)], `"`)
 	switch {
-	case e.rpcErr != nil:
-		message := e.rpcErr.Error()
-		text += ": " + strconv.Quote(message[:min(len(message), maxQuoted)])
-	case e.Body != "":
-		text += ": " + e.Body
+	case e.StatusCode == http.StatusUnauthorized && e.noToken:
+		text += "; the request had no Authorization header: set TransportOptions.Header to send an access token, " +
+			"or TransportOptions.Client to log in with package oauth/oauthclient"
+	case e.StatusCode == http.StatusUnauthorized:
+		text += "; the server does not accept the token in the Authorization header"
+	case e.StatusCode == http.StatusForbidden && !strings.Contains(text, scopes):
+		text += fmt.Sprintf("; needed scopes: %q", scopes)
 	}
 	return text
+}
+
+// reasonInBody returns the quoted message of a JSON-RPC error or the description of an OAuth error,
+// or else the beginning of the body.
+func (e *StatusError) reasonInBody() string {
+	var oauth struct {
+		Description string `json:"error_description"`
+	}
+	text := ""
+	if e.rpcErr != nil {
+		text = e.rpcErr.Message
+	} else if body, err := strconv.Unquote(e.Body); err == nil && jsonv2.Unmarshal([]byte(body), &oauth) == nil {
+		text = oauth.Description
+	}
+	if text == "" {
+		return e.Body
+	}
+	return strconv.Quote(text[:min(len(text), maxQuoted)])
 }
 
 // Unwrap returns the [*mcp.Error] in the body, or nil.
@@ -77,6 +107,7 @@ func (e *StatusError) HTTPStatus() int { return e.StatusCode }
 
 func newStatusError(res *http.Response, body []byte, reason string) *StatusError {
 	e := &StatusError{StatusCode: res.StatusCode, Status: res.Status, Header: http.Header{}, reason: reason}
+	e.noToken = res.Request != nil && res.Request.Header.Get("Authorization") == ""
 	for _, name := range []string{"Www-Authenticate", "Retry-After", "Allow", "Location", "Content-Type"} {
 		if values := res.Header[name]; len(values) > 0 {
 			e.Header[name] = slices.Clone(values)
@@ -90,9 +121,7 @@ func newStatusError(res *http.Response, body []byte, reason string) *StatusError
 
 // unserved are the statuses by which a server or proxy reports that it has not started the request,
 // as redirects do. 500, 502 and 504 are not among them, nor is 503 in general: proxies send them
-// when the connection behind them breaks in the middle of a request.
-//
-// Spec: RFC 9110, section 15.
+// when the connection behind them breaks in the middle of a request. Spec: RFC 9110, section 15.
 var unserved = []int{
 	http.StatusBadRequest, http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden,
 	http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusProxyAuthRequired,

@@ -383,9 +383,7 @@ func (x *clientExchange) drop(reason string, err error) {
 
 // refusal reads a response with an error status. A JSON-RPC error in the body is the response,
 // unless the status is 401 or 403: these are for the authorization of the client, whatever the body
-// is.
-//
-// Spec: basic/authorization#error-handling
+// is. Spec: basic/authorization#error-handling
 func (x *clientExchange) refusal(id jsonrpc.ID) (*jsonrpc.Message, error) {
 	body := x.diagnosis()
 	status := newStatusError(x.res, body, "")

@@ -70,9 +70,8 @@ func (x *clientExchange) notify(req *mcp.Request, m *jsonrpc.Message) {
 // UsesHeaderParams marks the transport as one that sends [mcp.HeaderParam] headers.
 func (t *Transport) UsesHeaderParams() {}
 
-// requestHeader returns the header of a request, with the headers that mirror the body.
-//
-// Spec: basic/transports/streamable-http#standard-headers (2026-07-28)
+// requestHeader returns the header of a request, with the headers that mirror the body. Spec:
+// basic/transports/streamable-http#standard-headers (2026-07-28)
 func (t *Transport) requestHeader(req *mcp.Request) (http.Header, error) {
 	version := req.Revision()
 	if version == "" { // the request was not created by mcp.NewRequest
@@ -125,7 +124,6 @@ func subject(req *mcp.Request) []byte {
 }
 
 // setParamHeader sets the header of one argument. An argument that is absent or null has none.
-//
 // Spec: basic/transports/streamable-http#client-behavior-for-custom-headers (2026-07-28)
 func setParamHeader(header http.Header, p mcp.HeaderParam, arguments []byte) error {
 	if !netx.IsToken(p.Header) {

@@ -148,7 +148,6 @@ func (l *clientSession) response(x *clientExchange, id jsonrpc.ID) (*jsonrpc.Mes
 }
 
 // initialize sends the first request and records the session id and the revision in its response.
-//
 // Spec: basic/transports#session-management (2025-11-25)
 func (l *clientSession) initialize(x *clientExchange, req *jsonrpc.Message) (*jsonrpc.Message, error) {
 	if err := x.post(l.t.target, l.posting(), req); err != nil {
@@ -172,9 +171,8 @@ func (l *clientSession) initialize(x *clientExchange, req *jsonrpc.Message) (*js
 }
 
 // isFirstTransport reports whether a server with this response to initialize may support only
-// HTTP+SSE. An error code of the newest revision shows that it does not.
-//
-// Spec: basic/transports/streamable-http#backward-compatibility (2026-07-28)
+// HTTP+SSE. An error code of the newest revision shows that it does not. Spec:
+// basic/transports/streamable-http#backward-compatibility (2026-07-28)
 func isFirstTransport(status int, m *jsonrpc.Message) bool {
 	switch status {
 	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed:
@@ -212,9 +210,8 @@ func (l *clientSession) setID(res *http.Response) error {
 	return nil
 }
 
-// setRevision records the revision that the server has chosen. The caller validates it.
-//
-// Spec: basic/transports#protocol-version-header (2025-11-25)
+// setRevision records the revision that the server has chosen. The caller validates it. Spec:
+// basic/transports#protocol-version-header (2025-11-25)
 func (l *clientSession) setRevision(m *jsonrpc.Message) {
 	raw, _ := jsonscan.Get(m.Result, "protocolVersion")
 	version, _ := jsonscan.Unquote(raw)
@@ -265,9 +262,8 @@ func (l *clientSession) send(ctx context.Context, life *lifetime, m *jsonrpc.Mes
 }
 
 // accepted reads the HTTP response to a message that has no response on this connection. An error
-// with the message's id is returned all the same.
-//
-// Spec: basic/transports#sending-messages-to-the-server (2025-11-25)
+// with the message's id is returned all the same. Spec:
+// basic/transports#sending-messages-to-the-server (2025-11-25)
 func (l *clientSession) accepted(x *clientExchange, id jsonrpc.ID) error {
 	switch status := x.res.StatusCode; {
 	case status/100 == 2:
@@ -285,9 +281,7 @@ func (l *clientSession) accepted(x *clientExchange, id jsonrpc.ID) error {
 }
 
 // sendCancelled notifies the server that a request is cancelled. A closed connection does not
-// cancel it.
-//
-// Spec: basic/utilities/cancellation (2025-11-25)
+// cancel it. Spec: basic/utilities/cancellation (2025-11-25)
 func (l *clientSession) sendCancelled(ctx context.Context, req *jsonrpc.Message) {
 	reason := `"cancelled"` // the cause is not disclosed to the server
 	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
@@ -348,9 +342,8 @@ func (l *clientSession) Close() error {
 	return nil
 }
 
-// delete ends the session at the server, which may refuse.
-//
-// Spec: basic/transports#session-management (2025-11-25)
+// delete ends the session at the server, which may refuse. Spec:
+// basic/transports#session-management (2025-11-25)
 func (l *clientSession) delete() {
 	ctx, cancel := context.WithTimeout(context.Background(), deleteTimeout)
 	defer cancel()

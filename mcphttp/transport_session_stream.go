@@ -61,9 +61,7 @@ func (p *position) read(events eventReader, taken int, lasted time.Duration) {
 
 // pause returns the time to wait before the next attempt: the retry time of the server, doubled
 // after attempts without progress, or a backoff with jitter, so that the clients of a server do not
-// reconnect all at once.
-//
-// Spec: basic/transports#sending-messages-to-the-server (2025-11-25)
+// reconnect all at once. Spec: basic/transports#sending-messages-to-the-server (2025-11-25)
 func (p *position) pause() time.Duration {
 	if p.retry > 0 {
 		return min(p.retry<<p.failures, max(p.retry, longestPause))
@@ -96,9 +94,7 @@ var (
 )
 
 // callStream reads the stream that responds to a POST. If its connection breaks, the stream is
-// resumed.
-//
-// Spec: basic/transports#resumability-and-redelivery (2025-11-25)
+// resumed. Spec: basic/transports#resumability-and-redelivery (2025-11-25)
 func (l *clientSession) callStream(x *clientExchange, id jsonrpc.ID) (*jsonrpc.Message, error) {
 	began := time.Now()
 	events := x.openEvents()
@@ -211,9 +207,8 @@ const (
 )
 
 // listen opens the standalone stream and keeps it open in the background. The session works without
-// it. The channel is closed when the server has accepted or refused the stream.
-//
-// Spec: basic/transports#listening-for-messages-from-the-server (2025-11-25)
+// it. The channel is closed when the server has accepted or refused the stream. Spec:
+// basic/transports#listening-for-messages-from-the-server (2025-11-25)
 func (l *clientSession) listen() (opened <-chan struct{}) {
 	tried := make(chan struct{})
 	l.mu.Lock()

@@ -41,9 +41,7 @@ var (
 )
 
 // openEndpoint opens the event stream and waits for the endpoint. The stream lasts as long as the
-// session.
-//
-// Spec: basic/transports#http-with-sse (2024-11-05)
+// session. Spec: basic/transports#http-with-sse (2024-11-05)
 func (l *clientSession) openEndpoint(ctx context.Context) (*endpointStream, error) {
 	x, _, err := l.startExchange(context.WithoutCancel(ctx), &l.life, http.MethodGet)
 	if err != nil {

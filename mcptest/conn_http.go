@@ -158,9 +158,8 @@ func (l *httpConn) do(ctx context.Context, method string, m *jsonrpc.Message) (*
 	return l.client.Do(req)
 }
 
-// mirror sets the headers that repeat members of the body.
-//
-// Spec: basic/transports/streamable-http (2026-07-28), Standard Headers.
+// mirror sets the headers that repeat members of the body. Spec: basic/transports/streamable-http
+// (2026-07-28), Standard Headers.
 func mirror(h http.Header, m *jsonrpc.Message) {
 	h.Set("Mcp-Method", m.Method)
 	member, ok := map[string]string{
@@ -250,9 +249,8 @@ func (l *httpConn) events(ctx context.Context, body io.Reader) error {
 	}
 }
 
-// move sets the URL to which clients of 2024-11-05 post.
-//
-// Spec: basic/transports (2024-11-05), HTTP with SSE.
+// move sets the URL to which clients of 2024-11-05 post. Spec: basic/transports (2024-11-05), HTTP
+// with SSE.
 func (l *httpConn) move(reference string) error {
 	target, err := (&url.URL{Scheme: "http", Host: host, Path: "/mcp"}).Parse(reference)
 	if err != nil {

@@ -57,9 +57,8 @@ func (f filter) within(all filter) bool {
 	return !slices.ContainsFunc(f.resources(), func(uri string) bool { return !slices.Contains(asked, uri) })
 }
 
-// checkSubscription checks a notification of a subscription. The caller must hold the lock.
-//
-// Spec: basic/patterns/subscriptions (2026-07-28).
+// checkSubscription checks a notification of a subscription. The caller must hold the lock. Spec:
+// basic/patterns/subscriptions (2026-07-28).
 func (c *Client) checkSubscription(m *jsonrpc.Message) error {
 	list, isList := listChanges[m.Method]
 	topic, isTopic := c.Options.Extension.Topics[m.Method]

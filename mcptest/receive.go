@@ -144,9 +144,8 @@ func consent(method string, params json.RawMessage) (any, error) {
 	return nil, fmt.Errorf("no answer to %s", method)
 }
 
-// answer responds to a request of the server. Only the session era has them.
-//
-// Spec: basic (2026-07-28), Requests.
+// answer responds to a request of the server. Only the session era has them. Spec: basic
+// (2026-07-28), Requests.
 func (c *Client) answer(m *jsonrpc.Message) {
 	if c.Modern() {
 		c.fault("a server sends no requests: %s", jsonrpc.Append(nil, m))
@@ -175,9 +174,8 @@ func refusal(err error) *jsonrpc.Error {
 }
 
 // nextRound returns the params of the retried request for a result that asks for input. It returns
-// nil if the result does not, or an error if the client refuses.
-//
-// Spec: basic/patterns/mrtr (2026-07-28), Client Requirements.
+// nil if the result does not, or an error if the client refuses. Spec: basic/patterns/mrtr
+// (2026-07-28), Client Requirements.
 func (c *Client) nextRound(params map[string]any, result json.RawMessage) (map[string]any, *jsonrpc.Error) {
 	c.t.Helper()
 	var asks struct {

@@ -223,9 +223,8 @@ func (s *Schema) Validate(m *jsonrpc.Message, method string) error {
 	return fmt.Errorf("invalid kind of message: %s", text)
 }
 
-// mayAsk are the methods whose result may ask for input.
-//
-// Spec: basic/patterns/mrtr (2026-07-28), Supported Requests.
+// mayAsk are the methods whose result may ask for input. Spec: basic/patterns/mrtr (2026-07-28),
+// Supported Requests.
 var mayAsk = []string{"tools/call", "prompts/get", "resources/read"}
 
 // checkResult validates a result against the definition for its request. Results of unknown methods

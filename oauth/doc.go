@@ -4,7 +4,7 @@
 // An MCP server that requires authorization is an OAuth 2.1 resource server. It does not issue
 // tokens; an authorization server does, such as an identity provider or package
 // [github.com/patchbay-mcp/patchbay/oauth/authserver]. The server has three duties, which [Require]
-// fulfils as HTTP middleware:
+// performs as HTTP middleware:
 //
 //	verifier := oauth.NewJWTVerifier("https://auth.example.com", nil)
 //	protect := oauth.Require(verifier, oauth.ResourceMetadata{
@@ -24,18 +24,17 @@
 //
 // # Verifying tokens
 //
-// A [Verifier] finds out what a token says: [NewJWTVerifier] for signed tokens (JWT),
+// A [Verifier] verifies a token and returns its claims: [NewJWTVerifier] for signed tokens (JWT),
 // [NewIntrospectionVerifier] for opaque tokens that the authorization server has to be asked about,
-// [NewStaticVerifier] for a few tokens in a configuration. Handlers find the caller in
-// mcp.RequestFrom(ctx).Principal. They never see the token, so that they cannot pass it on.
+// [NewStaticVerifier] for a few tokens in a configuration. Handlers get the caller with
+// mcp.PrincipalFrom(ctx). They never see the token, so that they cannot pass it on.
 //
 // # Scopes and step-up authorization
 //
-// A scope is a permission that a token grants. [RequireOptions.Scopes] are needed by every request;
-// [RequireScopes] says which tools, prompts and methods need more; [CheckScopes] asks from within a
-// handler. A request that lacks scopes is refused with status 403 and a challenge that names them,
-// and the client asks the authorization server, and with it the user, for more: step-up
-// authorization.
+// A scope is a permission that a token grants. [RequireOptions.Scopes] are needed by every request,
+// [RequireScopes] has rules for tools, prompts and methods that need more, and [CheckScopes] checks
+// scopes within a handler. A request that lacks scopes is refused with status 403 and a challenge
+// that names them. The client then logs in again for more scopes: step-up authorization.
 //
 // # DPoP
 //
@@ -45,7 +44,7 @@
 //
 // # Security
 //
-// Everything that a peer sends is bounded. URLs that a peer names are fetched by a [Fetcher], which
-// guards against server-side request forgery. An option that disables a check has Insecure in its
-// name.
+// All input of clients and servers is bounded. URLs that come from them are fetched by a [Fetcher],
+// which guards against server-side request forgery. An option that disables a check has Insecure in
+// its name.
 package oauth

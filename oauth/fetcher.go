@@ -48,9 +48,9 @@ type FetcherOptions struct {
 //     Public addresses are allowed. Private networks (RFC 1918, RFC 4193, RFC 6598) and this machine
 //     are refused, except for AllowedHosts. Other special-purpose addresses, such as link-local
 //     ones, where clouds serve credentials, are always refused.
-//   - A URL that a server names (see [Fetcher.For]) may be as near as that server: private if all
-//     addresses of the server are private, on this machine if they are. A server within a company can
-//     thus name an identity provider there, and a server on the Internet cannot.
+//   - A URL that a server names (see [Fetcher.For]) may have a private address only if all
+//     addresses of the server are private, and one of this machine only if they all are, too. So a
+//     server within a company can name an identity provider there, a server on the Internet cannot.
 //   - http is only for URLs on this machine that a server at localhost or a loopback address names.
 //   - No cookies, no proxy by default, at most 3 redirects of a GET within its origin, at most 1
 //     MiB, JSON of at most 16 levels, 10 seconds.
@@ -77,9 +77,9 @@ func (f *Fetcher) For(endpoint *url.URL) *Fetcher { return (*Fetcher)(f.fetcher(
 // follows no redirects; reading a body larger than 1 MiB returns an error.
 func (f *Fetcher) HTTPClient() *http.Client { return f.fetcher().HTTPClient() }
 
-// A FetchError is a document that could not be fetched or an endpoint that could not be called. URL
-// has scheme, host and path; Status is that of the HTTP response, 0 without one; Err is the reason,
-// nil if it is the status.
+// A FetchError reports a document that could not be fetched or an endpoint that could not be
+// called. URL has scheme, host and path; Status is that of the HTTP response, 0 without one; Err is
+// the reason, nil if it is the status.
 type FetchError = oauthfetch.Error
 
 // ErrURLRefused is wrapped by the error of every request that the rules of a [Fetcher] forbid.
@@ -120,7 +120,7 @@ func (f *Fetcher) FetchServerMetadata(ctx context.Context, issuer string) (*Serv
 			return m, err
 		}
 	}
-	return nil, fmt.Errorf("oauth: the authorization server publishes none: %w", ErrNoMetadata)
+	return nil, fmt.Errorf("oauth: %w of %.200q at %s", ErrNoMetadata, issuer, strings.Join(addresses, ", "))
 }
 
 // fetchServerMetadata returns nil if there is no document at an address.

@@ -7,7 +7,7 @@ package oauth
 type ResourceMetadata struct {
 	// Resource is the identifier of the resource: for an MCP server, the URL of its endpoint.
 	Resource string `json:"resource"`
-	// AuthorizationServers are the issuers whose tokens the resource accepts.
+	// AuthorizationServers are the URLs of the issuers whose tokens the resource accepts.
 	AuthorizationServers   []string `json:"authorization_servers,omitempty"`
 	ScopesSupported        []string `json:"scopes_supported,omitempty"`
 	BearerMethodsSupported []string `json:"bearer_methods_supported,omitempty"`

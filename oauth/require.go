@@ -27,8 +27,8 @@ type RequireOptions struct {
 	// Implies reports whether a granted scope includes a needed one; see [Hierarchy]. It must be
 	// fast and safe for concurrent use. Default: no scope includes another.
 	Implies func(granted, needed string) bool
-	// Issuers are those whose tokens are accepted, compared byte by byte. Default: the
-	// AuthorizationServers of the metadata.
+	// Issuers are the authorization servers whose tokens are accepted: the claim iss of a token
+	// must be one of them, byte by byte. Default: the AuthorizationServers of the metadata.
 	Issuers []string
 	// Audiences are further accepted audiences, for authorization servers that do not put the URL
 	// of the resource into tokens. They are compared byte by byte. Default: none.
@@ -44,9 +44,9 @@ type RequireOptions struct {
 	// InsecureHTTP allows http URLs of the resource and its authorization servers. Tokens can then
 	// be read on the network. Default: http is only allowed at loopback addresses.
 	InsecureHTTP bool
-	// Logger receives refusals of this middleware, not of [RequireScopes], at level info, requests
-	// without a token at level debug, and verification failures at level error. Default:
-	// slog.Default().
+	// Logger receives refusals, also those of [RequireScopes] and [CheckScopes], at level info,
+	// requests without a token at level debug, and tokens that could not be verified at level
+	// error. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -56,8 +56,8 @@ const methodSubscriptionsListen = "subscriptions/listen"
 // defaultMaxStream is for tokens without an expiry.
 const defaultMaxStream = time.Hour
 
-// Require returns middleware that forwards a request to a resource only if it has a valid access
-// token for it. For an MCP server:
+// Require returns middleware that protects a resource: it forwards the requests that have a valid
+// access token to the handler, and refuses others. For an MCP server:
 //
 //	protect := oauth.Require(verifier, oauth.ResourceMetadata{
 //		Resource:             "https://example.com/mcp",
@@ -65,21 +65,24 @@ const defaultMaxStream = time.Hour
 //	}, nil)
 //	mcphttp.ListenAndServe(ctx, addr, "/mcp", mcphttp.NewHandler(server, nil), protect)
 //
-// The token must be in the Authorization header. The verifier must accept it, it must be from one
-// of the issuers and not expired, and its audience must be the URL of Resource, up to the case of
-// scheme and host and one slash at the end. Tokens of a [StaticVerifier] have neither issuer nor
-// audience and are accepted without them. Other requests are refused with a challenge: status 401
-// without a valid token, 403 if it lacks scopes, 400 for a malformed request.
+// The token must be in the Authorization header, and the verifier must accept it. It must not have
+// expired. Its issuer (iss), which is an authorization server, must be one of
+// RequireOptions.Issuers, and its audience (aud) the URL of Resource, up to the case of scheme and
+// host and one slash at the end. Tokens of a [StaticVerifier] have neither issuer nor audience. The
+// refusal is a challenge: status 401 without a valid token, 403 if it lacks scopes, 400 for a
+// malformed request.
 //
-// The handler gets the claims of the token and not the token: [mcp.PrincipalFrom] returns them, and
-// in handlers of the SDK, such as that of a tool, mcp.RequestFrom(ctx).Principal has them. The
-// handler also gets CORS preflight requests, which never carry a token. Requests for the metadata
-// of the resource are served if they reach the middleware, as with mcphttp.ListenAndServe. On a mux
-// that routes only /mcp to it, also register [NewMetadataHandler].
+// Two kinds of requests need no token. CORS preflight requests, which never have one, are
+// forwarded. Requests for the metadata of the resource are answered by the middleware, if they
+// reach it, as with mcphttp.ListenAndServe; on a mux that routes only /mcp to it, also register
+// [NewMetadataHandler].
+//
+// Handlers, such as the function of a tool, get the caller with [mcp.PrincipalFrom]: the claims of
+// the token, and not the token.
 //
 // Require panics if the arguments are invalid: no authorization server, unless the verifier itself
-// is a [StaticVerifier]; a resource that is not an https URL (http at a loopback address); or an invalid
-// scope.
+// is a [StaticVerifier]; a resource that is not an https URL (http at a loopback address); or an
+// invalid scope.
 //
 // Spec: RFC 6750; RFC 9728; basic/authorization (2025-06-18 and later).
 func Require(v Verifier, metadata ResourceMetadata, opts *RequireOptions) func(http.Handler) http.Handler {
@@ -230,8 +233,8 @@ func (g *guard) authorize(w http.ResponseWriter, r *http.Request, creds credenti
 	}
 	granted := grantedScopes{token.Scopes, g.opts.Implies}
 	if need := []Scopes{g.opts.Scopes}; !granted.covers(need) {
-		return nil, &denial{http.StatusForbidden, oauthwire.InsufficientScope, insufficientScope,
-			granted.required(need), nil}
+		needed := granted.required(need)
+		return nil, &denial{http.StatusForbidden, oauthwire.InsufficientScope, insufficientScope(needed), needed, nil}
 	}
 	ctx := mcp.WithPrincipal(r.Context(), token.principal())
 	return &authorizedContext{Context: ctx, guard: g, scheme: creds.scheme, token: token}, nil

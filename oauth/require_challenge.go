@@ -14,7 +14,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 )
 
-const insufficientScope = "the token lacks a scope that the operation needs"
+// insufficientScope returns the description of a refusal for want of scopes.
+func insufficientScope(needed []string) string {
+	return "the token lacks a scope; needed: " + strings.Join(needed, " ")
+}
 
 // retryAfterSeconds is for requests whose token could not be verified.
 const retryAfterSeconds = "5"

@@ -20,7 +20,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-// One line protects a server. Clients without a token learn where to get one.
+// One line protects a server. The response to a client without a token names the metadata, and thereby the issuer.
 func ExampleRequire() {
 	server := mcp.NewServer("demo", "1.0.0", nil)
 	protect := oauth.Require(
@@ -49,7 +49,7 @@ func ExampleRequire() {
 	// 200 {"resource":"https://mcp.example.com/mcp","authorization_servers":["https://auth.example.com"],"bearer_methods_supported":["header"]}
 }
 
-// The keys of a test may be given by hand; those of a server are found by its metadata.
+// A test has a fixed key set. Without one the verifier fetches the keys that the metadata of the issuer names.
 func ExampleNewJWTVerifier() {
 	key, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	keys, _ := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "1"}}})
@@ -91,7 +91,7 @@ func ExampleNewStaticVerifier() {
 	// Output: 401 Bearer error="invalid_token", error_description="the access token is not valid here"
 }
 
-// Tools that change something need more than those that read. Clients that lack a scope are told which.
+// Tools that change something need another scope than those that read. The response names the scope that is missing.
 func ExampleRequireScopes() {
 	server := mcp.NewServer("files", "1.0.0", &mcp.ServerOptions{
 		Middleware: []mcp.Middleware{oauth.RequireScopes(&oauth.ScopeRules{

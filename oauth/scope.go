@@ -1,8 +1,10 @@
 package oauth
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -139,6 +141,9 @@ func (r *ScopeRules) validate() error {
 	return nil
 }
 
+// maxLoggedName bounds the name of a tool or the URI of a resource in the log, in bytes.
+const maxLoggedName = 256
+
 // maxSubscribed bounds the resources of one subscription. Servers accept at most 1000.
 const maxSubscribed = 1000
 
@@ -180,9 +185,14 @@ func stringMember(obj []byte, key string) string {
 }
 
 // RequireScopes returns middleware for [mcp.ServerOptions.Middleware] that refuses requests whose
-// caller lacks scopes, with a [*ScopeError]. Over HTTP the response is status 403 with a challenge
-// that names all needed scopes; over other transports, and after a response has begun, it is a
-// JSON-RPC error. RequireScopes panics if the rules contain an invalid scope.
+// caller lacks scopes, with a [*ScopeError], and logs them; see [RequireOptions.Logger]. For a
+// tool:
+//
+//	oauth.RequireScopes(&oauth.ScopeRules{Tools: map[string]oauth.Scopes{"delete": oauth.AllOf("admin")}})
+//
+// Over HTTP the response is status 403 with a challenge that names all needed scopes; over other
+// transports, and after a response has begun, it is a JSON-RPC error. RequireScopes panics if the
+// rules contain an invalid scope.
 //
 // A tool that a caller may not use stays in the list, so that the client can step up. To hide it
 // instead, see [mcp.ServerOptions.Visible].
@@ -197,7 +207,7 @@ func RequireScopes(rules *ScopeRules) mcp.Middleware {
 	}
 	return func(next mcp.Handler) mcp.Handler {
 		return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-			if err := checkScopes(ctx, req.Principal, rules.needs(req)); err != nil {
+			if err := checkScopes(ctx, req, req.Principal, rules.needs(req)); err != nil {
 				return nil, err
 			}
 			return next.ServeMCP(ctx, req)
@@ -206,20 +216,21 @@ func RequireScopes(rules *ScopeRules) mcp.Middleware {
 }
 
 // CheckScopes returns a [*ScopeError] if the caller of ctx lacks scopes. It is for handlers whose
-// needs depend on more than the name of the tool. They return the error unchanged, before they send
-// anything.
+// needs depend on more than the name of the tool, such as on an argument. They return the error as
+// it is, before they send or change anything: the client repeats the request with a new token.
 func CheckScopes(ctx context.Context, needs Scopes) error {
 	if err := needs.validate(); err != nil {
 		return fmt.Errorf("oauth: %w", err)
 	}
-	caller := mcp.PrincipalFrom(ctx)
-	if req := mcp.RequestFrom(ctx); req != nil {
+	caller, req := mcp.PrincipalFrom(ctx), mcp.RequestFrom(ctx)
+	if req != nil {
 		caller = req.Principal
 	}
-	return checkScopes(ctx, caller, []Scopes{needs})
+	return checkScopes(ctx, req, caller, []Scopes{needs})
 }
 
-func checkScopes(ctx context.Context, caller *mcp.Principal, needs []Scopes) error {
+// checkScopes returns an error if the caller lacks scopes, and logs it. The request may be nil.
+func checkScopes(ctx context.Context, req *mcp.Request, caller *mcp.Principal, needs []Scopes) error {
 	var g grantedScopes
 	if caller != nil {
 		g.scopes = caller.Scopes
@@ -232,20 +243,35 @@ func checkScopes(ctx context.Context, caller *mcp.Principal, needs []Scopes) err
 		return nil
 	}
 	challenge := Challenge{Scheme: oauthwire.Bearer, Params: map[string]string{}}
+	log := slog.Default()
 	if authorized != nil {
+		log = authorized.guard.opts.Logger
 		// The client may get a token with exactly these scopes, so they include those of the guard.
 		needs = append([]Scopes{authorized.guard.opts.Scopes}, needs...)
 		challenge = authorized.guard.challenge(authorized.scheme)
 	}
 	e := &ScopeError{Scopes: g.required(needs)}
 	challenge.Params["error"] = oauthwire.InsufficientScope
-	challenge.Params["error_description"] = insufficientScope
+	challenge.Params["error_description"] = insufficientScope(e.Scopes)
 	challenge.Params["scope"] = strings.Join(e.Scopes, " ")
 	e.challenge = challenge.String()
+	e.log(ctx, log, req, caller)
 	return e
 }
 
-// A ScopeError is a request that was refused because its caller lacks scopes. It unwraps to an
+func (e *ScopeError) log(ctx context.Context, log *slog.Logger, req *mcp.Request, caller *mcp.Principal) {
+	attrs := []any{"status", http.StatusForbidden, "error", oauthwire.InsufficientScope, "scopes", e.Scopes}
+	if caller != nil {
+		attrs = append(attrs, "subject", caller.Subject)
+	}
+	if req != nil {
+		name := cmp.Or(stringMember(req.Params, "name"), stringMember(req.Params, "uri"))
+		attrs = append(attrs, "method", req.Method, "name", name[:min(len(name), maxLoggedName)])
+	}
+	log.InfoContext(ctx, "oauth: request refused", attrs...)
+}
+
+// A ScopeError reports a request that was refused because its caller lacks scopes. It unwraps to an
 // [*mcp.Error] whose data names the scopes, as {"scope": "a b"}.
 type ScopeError struct {
 	// Scopes are all scopes that the operation needs, including those that the caller has.
@@ -262,7 +288,7 @@ func (e *ScopeError) Error() string {
 // Unwrap returns the error that the client receives.
 func (e *ScopeError) Unwrap() error {
 	data := append(jsonscan.AppendQuote([]byte(`{"scope":`), strings.Join(e.Scopes, " ")), '}')
-	return &mcp.Error{Code: mcp.CodeInvalidRequest, Message: insufficientScope, Data: data}
+	return &mcp.Error{Code: mcp.CodeInvalidRequest, Message: insufficientScope(e.Scopes), Data: data}
 }
 
 // RefuseHTTP returns the status of the HTTP response and the values of its WWW-Authenticate header.

@@ -31,8 +31,8 @@ type IntrospectionOptions struct {
 	CacheTime time.Duration
 	// MaxCached bounds the responses in one generation of the cache, which has two. Default: 1000.
 	MaxCached int
-	// Fetcher calls the endpoint. Default: NewFetcher(nil), which allows addresses as near as the
-	// issuer's.
+	// Fetcher calls the endpoint. Default: NewFetcher(nil), which allows private addresses if the
+	// issuer has a private one.
 	Fetcher *Fetcher
 }
 
@@ -61,8 +61,8 @@ type IntrospectionVerifier struct {
 	found    time.Time  // when endpoint was fetched
 }
 
-// NewIntrospectionVerifier returns a verifier for the tokens of an issuer. It panics if an option
-// is invalid.
+// NewIntrospectionVerifier returns a verifier for tokens of any form of one issuer, the URL of an
+// authorization server. It panics if an option is invalid.
 func NewIntrospectionVerifier(issuer string, opts *IntrospectionOptions) *IntrospectionVerifier {
 	v, err := newIntrospectionVerifier(issuer, opts)
 	if err != nil {

@@ -39,8 +39,8 @@ type JWTOptions struct {
 	// is cached until it expires or the keys are fetched again, and takes about 2 KB. Default:
 	// 1000.
 	MaxCached int
-	// Fetcher fetches the keys. Default: NewFetcher(nil), which allows addresses as near as the
-	// issuer's.
+	// Fetcher fetches the keys. Default: NewFetcher(nil), which allows private addresses if the
+	// issuer has a private one.
 	Fetcher *Fetcher
 }
 
@@ -49,10 +49,13 @@ const (
 	maxTime          = 1 << 40 // of times in tokens, in seconds, far beyond any real one
 )
 
-// A JWTVerifier verifies access tokens that are JWTs of one authorization server. It fetches the
-// keys when they are first needed, every ten minutes, and at most once a minute when a token names
-// an unknown key. While the authorization server is down it uses its last keys for an hour. It is
-// safe for concurrent use.
+// A JWTVerifier verifies access tokens that are JWTs of one authorization server. It is safe for
+// concurrent use.
+//
+// The keys are those of the server's key set, which its metadata names (jwks_uri). The verifier
+// sends requests for these two documents only: when the first token arrives, every ten minutes, and
+// at most once a minute when a token names an unknown key. While the authorization server is down
+// it uses the last keys for an hour.
 //
 // Spec: RFC 9068, section 4; RFC 8725.
 type JWTVerifier struct {
@@ -64,8 +67,10 @@ type JWTVerifier struct {
 	cache      tokenCache
 }
 
-// NewJWTVerifier returns a verifier for the tokens of an issuer. opts may be nil. It panics if an
-// option is invalid.
+// NewJWTVerifier returns a verifier for the tokens of an issuer, the URL of the authorization
+// server as it is in their claim iss. The claims scope and scp become Token.Scopes, client_id or
+// azp the ClientID. Tokens that are not JWTs (opaque tokens) need a [NewIntrospectionVerifier].
+// opts may be nil. NewJWTVerifier panics if an option is invalid.
 func NewJWTVerifier(issuer string, opts *JWTOptions) *JWTVerifier {
 	v, err := newJWTVerifier(issuer, opts)
 	if err != nil {

@@ -38,7 +38,7 @@ type StaticToken struct {
 }
 
 // A StaticVerifier verifies the tokens of a configuration. It is for servers with a handful of
-// users or programs and without an authorization server. Callers have no issuer.
+// users or programs and without an authorization server. Callers have no issuer, and a Subject.
 type StaticVerifier struct{ entries []staticEntry }
 
 type staticEntry struct {
@@ -81,10 +81,16 @@ func (s *StaticToken) entry() (e staticEntry, err error) {
 	default:
 		e.digest = sha256.Sum256([]byte(s.Token))
 	}
+	if s.Subject == "" {
+		return e, errors.New("missing Subject")
+	}
 	e.token = &Token{
 		Subject: s.Subject, ClientID: s.ClientID, Scopes: slices.Clone(s.Scopes), Expires: s.Expires, configured: true,
 	}
-	return e, e.token.checkIdentity()
+	if e.token.checkIdentity() != nil {
+		return e, fmt.Errorf("invalid Subject or ClientID: want at most %d bytes, no control characters", maxIdentity)
+	}
+	return e, nil
 }
 
 // Verify returns the configured token.

@@ -19,7 +19,7 @@ type sum struct {
 }
 
 func add(ctx context.Context, in sum) (string, error) {
-	who := mcp.RequestFrom(ctx).Principal
+	who := mcp.PrincipalFrom(ctx)
 	return fmt.Sprintf("%d, %s", in.A+in.B, who.Subject), nil
 }
 

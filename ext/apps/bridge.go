@@ -222,9 +222,8 @@ func checkUnloaded(ctx context.Context) error {
 	return nil
 }
 
-// parseMessage parses a message strictly. With an error, m has the id if it is known.
-//
-// Spec: SEP-1865, Auditable Communication; JSON-RPC 2.0.
+// parseMessage parses a message strictly. With an error, m has the id if it is known. Spec:
+// SEP-1865, Auditable Communication; JSON-RPC 2.0.
 func parseMessage(raw json.RawMessage) (m message, bad *mcp.Error) {
 	if len(raw) > maxMessage {
 		return m, mcp.Errorf(mcp.CodeInvalidRequest, "the message has %d bytes, the limit is %d", len(raw), maxMessage)

@@ -31,9 +31,8 @@ func (b *Bridge) handleNotification(ctx context.Context, m message) {
 	}
 }
 
-// setReady sends the messages that were queued for the page. No notification is sent before.
-//
-// Spec: SEP-1865, Sandbox proxy, 6.
+// setReady sends the messages that were queued for the page. No notification is sent before. Spec:
+// SEP-1865, Sandbox proxy, 6.
 func (b *Bridge) setReady(ctx context.Context) error {
 	b.sending.Lock()
 	defer b.sending.Unlock()

@@ -157,9 +157,7 @@ func (b *Bridge) initialize(raw json.RawMessage) (json.RawMessage, error) {
 }
 
 // callTool calls a tool of the page's server, if views may call the tool and the host allows it.
-// Only the name and the arguments come from the page.
-//
-// Spec: SEP-1865, Visibility.
+// Only the name and the arguments come from the page. Spec: SEP-1865, Visibility.
 func (b *Bridge) callTool(ctx context.Context, p requestParams) (json.RawMessage, error) {
 	if p.Arguments == nil {
 		p.Arguments = empty

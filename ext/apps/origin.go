@@ -18,9 +18,8 @@ type origin struct {
 const maxName = 253
 
 // parseOrigin parses an origin strictly: the result has no character with a meaning in a policy.
-// sockets allows the schemes wss and ws.
-//
-// Spec: SEP-1865, McpUiResourceCsp; CSP Level 3, host-source.
+// sockets allows the schemes wss and ws. Spec: SEP-1865, McpUiResourceCsp; CSP Level 3,
+// host-source.
 func parseOrigin(text string, sockets bool) (o origin, err error) {
 	bad := func(what string) (origin, error) {
 		return origin{}, fmt.Errorf("origin %.128q: %s", text, what)
@@ -107,9 +106,8 @@ func isLocalSource(name string) bool {
 }
 
 // isPrivate reports whether a name can only be that of a private network: it has no dot, or a
-// domain that is reserved for private networks or commonly used in them.
-//
-// Spec: RFC 6762, section 3 and appendix G; RFC 8375.
+// domain that is reserved for private networks or commonly used in them. Spec: RFC 6762, section 3
+// and appendix G; RFC 8375.
 func isPrivate(name string) bool {
 	if !strings.Contains(name, ".") {
 		return true
@@ -123,9 +121,8 @@ func isPrivate(name string) bool {
 
 // checkLink checks an http or https URL, and returns it in the form in which it is shown to the
 // user and opened. Characters beyond ASCII are escaped, so that they cannot change how the rest of
-// the URL is displayed. The host has to be ASCII, because browsers disagree on escapes in it.
-//
-// Spec: SEP-1865, ui/open-link; basic/security_best_practices, Authorization URLs.
+// the URL is displayed. The host has to be ASCII, because browsers disagree on escapes in it. Spec:
+// SEP-1865, ui/open-link; basic/security_best_practices, Authorization URLs.
 func checkLink(text string) (string, error) {
 	if len(text) > maxURI {
 		return "", fmt.Errorf("the URL has %d bytes, the limit is %d", len(text), maxURI)

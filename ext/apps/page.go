@@ -114,9 +114,7 @@ func (p *Page) Header(opts *HeaderOptions) (map[string][]string, error) {
 }
 
 // pageFrom returns the page of a view that was read. framed reports whether the contents have a
-// Frame in their metadata.
-//
-// Spec: SEP-1865, Content Requirements.
+// Frame in their metadata. Spec: SEP-1865, Content Requirements.
 func pageFrom(uri string, r *mcp.ReadResourceResult, maxSize int) (p *Page, framed bool, err error) {
 	if len(r.Contents) != 1 || r.Contents[0] == nil {
 		return nil, false, fmt.Errorf("the result has %d contents, want 1", len(r.Contents))

@@ -28,9 +28,8 @@ const (
 	maxDigits = 64
 )
 
-// splitFrontmatter returns the YAML at the beginning of a SKILL.md, and the text after it.
-//
-// Spec: Agent Skills, SKILL.md format.
+// splitFrontmatter returns the YAML at the beginning of a SKILL.md, and the text after it. Spec:
+// Agent Skills, SKILL.md format.
 func splitFrontmatter(file []byte) (front, body []byte, err error) {
 	if !utf8.Valid(file) {
 		return nil, nil, errors.New("the file is not UTF-8")
@@ -55,9 +54,7 @@ func splitFrontmatter(file []byte) (front, body []byte, err error) {
 
 // parseFrontmatter returns the frontmatter of a SKILL.md as a JSON object, with the members in the
 // order of the file, and the text after it. Values are resolved by the core schema of YAML 1.2, in
-// which dates and "yes" are strings.
-//
-// Spec: skills.mdx, Frontmatter; YAML 1.2.2, section 10.3.
+// which dates and "yes" are strings. Spec: skills.mdx, Frontmatter; YAML 1.2.2, section 10.3.
 func parseFrontmatter(file []byte) (object json.RawMessage, body []byte, err error) {
 	front, body, err := splitFrontmatter(file)
 	if err != nil {

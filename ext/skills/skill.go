@@ -204,9 +204,8 @@ func (s *Skill) checkLimits() error {
 	return nil
 }
 
-// checkOwn validates the frontmatter of a skill that is served. Clients are less strict.
-//
-// Spec: Agent Skills, Frontmatter; skills.mdx, Frontmatter.
+// checkOwn validates the frontmatter of a skill that is served. Clients are less strict. Spec:
+// Agent Skills, Frontmatter; skills.mdx, Frontmatter.
 func (s *Skill) checkOwn() error {
 	const maxDescription, maxCompatibility = 1024, 500
 	const reserved = "io.modelcontextprotocol/"
@@ -236,9 +235,7 @@ func (s *Skill) checkOwn() error {
 const maxURI = 8 << 10
 
 // escapePath escapes a path for a URI. It keeps unreserved characters only, because the path may
-// begin in the authority.
-//
-// Spec: RFC 3986, sections 2.3 and 3.2.2.
+// begin in the authority. Spec: RFC 3986, sections 2.3 and 3.2.2.
 func escapePath(name string) string {
 	var b strings.Builder
 	for _, c := range []byte(name) {
@@ -300,9 +297,7 @@ func isUnsafeInName(r rune) bool {
 	return r == '/' || r == '\\' || unicode.IsControl(r) || unicode.In(r, unicode.Bidi_Control, unicode.Zl, unicode.Zp)
 }
 
-// checkName validates the name of a skill.
-//
-// Spec: Agent Skills, name field.
+// checkName validates the name of a skill. Spec: Agent Skills, name field.
 func checkName(name string) error {
 	const maxName = 64
 	switch {

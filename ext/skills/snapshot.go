@@ -271,9 +271,7 @@ func (r *reader) file(name string) *file {
 	return f
 }
 
-// addDirs adds the directories of skills and their parents.
-//
-// Spec: skills.mdx, Directory Resources.
+// addDirs adds the directories of skills and their parents. Spec: skills.mdx, Directory Resources.
 func (r *reader) addDirs(roots []string) {
 	if r.base != "" || !strings.HasSuffix(r.prefix, "://") { // without a path the root has no URI
 		r.dirs = append(r.dirs, ".")

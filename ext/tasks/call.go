@@ -64,9 +64,8 @@ func (s *Server) call(ctx context.Context, req *mcp.Request, next mcp.Handler) (
 	return res, nil
 }
 
-// create makes a task of a call and starts it. It returns the result for the call.
-//
-// Spec: tasks extension, Task Creation.
+// create makes a task of a call and starts it. It returns the result for the call. Spec: tasks
+// extension, Task Creation.
 func (s *Server) create(ctx context.Context, c *pendingCall, quota *reservation) (mcp.Result, error) {
 	j := newJob(ctx, c)
 	r := s.newRun(j.Owner, j.ID)
@@ -128,9 +127,7 @@ func (s *Server) discard(ctx context.Context, owner, id string) {
 }
 
 // createDone makes a task of a call that has its result already, for a client that asked for a
-// task.
-//
-// Spec: basic/utilities/tasks (2025-11-25), Creating Tasks.
+// task. Spec: basic/utilities/tasks (2025-11-25), Creating Tasks.
 func (s *Server) createDone(ctx context.Context, c *pendingCall, quota *reservation, res mcp.Result) (mcp.Result,
 	error) {
 	handler := mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) { return res, nil })

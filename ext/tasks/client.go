@@ -96,9 +96,8 @@ const (
 	methodList   = "tasks/list"
 )
 
-// resultTask is the resultType of a call that became a task.
-//
-// Spec: tasks extension, Polymorphic Results.
+// resultTask is the resultType of a call that became a task. Spec: tasks extension, Polymorphic
+// Results.
 const resultTask = "task"
 
 type clientTasks struct {

@@ -25,9 +25,7 @@ type client2025 struct{}
 func (client2025) hasNotifications() bool { return false }
 
 // send sends a call as a task if the tool has to be called so, or may be and the caller wants a
-// handle.
-//
-// Spec: basic/utilities/tasks (2025-11-25), Tool-Level Negotiation.
+// handle. Spec: basic/utilities/tasks (2025-11-25), Tool-Level Negotiation.
 func (f client2025) send(
 	ctx context.Context, m *clientTasks, in *intent, req *mcp.Request, forward forwardFunc,
 ) (mcp.Result, bool, error) {
@@ -184,9 +182,8 @@ func (client2025) decode(raw []byte) (*seenTask, error) {
 	return t, err
 }
 
-// fetchOutcome fetches the result or the error of a task that has ended.
-//
-// Spec: basic/utilities/tasks (2025-11-25), Retrieving Task Results.
+// fetchOutcome fetches the result or the error of a task that has ended. Spec:
+// basic/utilities/tasks (2025-11-25), Retrieving Task Results.
 func (client2025) fetchOutcome(ctx context.Context, h *Handle, t *seenTask) error {
 	if t.Status != StatusCompleted && t.Status != StatusFailed {
 		return nil
@@ -286,10 +283,8 @@ var errNoResult = fmt.Errorf("tasks: no response to tasks/result: %w", mcp.ErrTi
 
 // follow polls the task, and sends tasks/result when the task has ended or requires input. The
 // server sends its requests and progress with the response to tasks/result. A call that wants
-// progress sends it at once.
-//
-// Spec: basic/utilities/tasks (2025-11-25), Getting Tasks, Retrieving Task Results, Input Required
-// Status.
+// progress sends it at once. Spec: basic/utilities/tasks (2025-11-25), Getting Tasks, Retrieving
+// Task Results, Input Required Status.
 func (client2025) follow(ctx context.Context, w *wait, req *mcp.Request) (mcp.Result, error) {
 	for {
 		if t := w.poller.last; t != nil && t.Status != StatusCancelled &&

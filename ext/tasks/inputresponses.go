@@ -100,9 +100,7 @@ func (j *job) inputRequests() map[string]mcp.InputRequest {
 
 // respond stores a client's responses to a task's open input requests. Other responses are ignored,
 // since they may be late or duplicates. When nothing is open any more, the handler runs again. A
-// task that does not wait for input is not changed.
-//
-// Spec: tasks extension, Task Update Requests.
+// task that does not wait for input is not changed. Spec: tasks extension, Task Update Requests.
 func (s *Server) respond(ctx context.Context, owner, id string, responses inputResponses) error {
 	if _, err := s.readHead(ctx, owner, id); err != nil {
 		return err

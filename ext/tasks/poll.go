@@ -49,7 +49,6 @@ type poller struct {
 }
 
 // next returns the task after the poll interval, or as soon as the subscription receives a change.
-//
 // Spec: tasks extension, Task Polling; basic/utilities/tasks (2025-11-25), Getting Tasks.
 func (p *poller) next(ctx context.Context) (*seenTask, error) {
 	if p.last != nil && p.last.isDetailed && p.immediate {

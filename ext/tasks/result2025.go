@@ -15,15 +15,13 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// relatedTask is the member of `_meta` that names the task that a message belongs to.
-//
-// Spec: basic/utilities/tasks (2025-11-25), Related Task Metadata.
+// relatedTask is the member of `_meta` that names the task that a message belongs to. Spec:
+// basic/utilities/tasks (2025-11-25), Related Task Metadata.
 const relatedTask = "io.modelcontextprotocol/related-task"
 
 // result serves tasks/result. It waits for the end of the task. If the task requires input
-// meanwhile, the client is asked.
-//
-// Spec: basic/utilities/tasks (2025-11-25), Retrieving Task Results.
+// meanwhile, the client is asked. Spec: basic/utilities/tasks (2025-11-25), Retrieving Task
+// Results.
 func (f server2025) result(ctx context.Context, req *mcp.Request, p *requestParams) (mcp.Result, error) {
 	s, owner := f.server, req.Principal.Key()
 	release, err := s.results.acquire(owner)
@@ -173,9 +171,8 @@ func (l *resultLimiter) acquire(owner string) (release func(), err error) {
 }
 
 // canAnswer reports whether the client has declared the capabilities for all open input requests of
-// a task. If not, its request waits until another client has answered.
-//
-// Spec: client/elicitation, client/sampling (2025-11-25), Capabilities.
+// a task. If not, its request waits until another client has answered. Spec: client/elicitation,
+// client/sampling (2025-11-25), Capabilities.
 func canAnswer(req *mcp.Request, j *job) bool {
 	has := req.Capabilities()
 	for _, q := range j.Open {
@@ -294,9 +291,7 @@ func requestState(params json.RawMessage) string {
 }
 
 // sendProgress sends the progress of the task's run, if the request has a progressToken and there
-// is something new.
-//
-// Spec: basic/utilities/tasks (2025-11-25), Task Progress Notifications.
+// is something new. Spec: basic/utilities/tasks (2025-11-25), Task Progress Notifications.
 func (r *resultRequest) sendProgress(ctx context.Context) {
 	token, ok := r.req.Meta("progressToken")
 	if !ok || r.req.Notify == nil {

@@ -37,9 +37,7 @@ const (
 type server2025 struct{ serverNone }
 
 // call reads params.task. It is ignored if no tool runs as a task, since the server does not
-// declare tasks then.
-//
-// Spec: basic/utilities/tasks (2025-11-25), Task Support and Handling.
+// declare tasks then. Spec: basic/utilities/tasks (2025-11-25), Task Support and Handling.
 func (f server2025) call(req *mcp.Request) (*pendingCall, error) {
 	c := &pendingCall{request: req, refusal: mcp.Errorf(mcp.CodeMethodNotFound,
 		"this tool runs as a task only: call it with params.task")}
@@ -120,9 +118,7 @@ func (f server2025) listTools(res *mcp.ListToolsResult) *mcp.ListToolsResult {
 }
 
 // status2025 returns the task's status in this revision, where a tool result with IsError fails the
-// task.
-//
-// Spec: basic/utilities/tasks (2025-11-25), Task Status.
+// task. Spec: basic/utilities/tasks (2025-11-25), Task Status.
 func (j *job) status2025() Status {
 	if s := j.status(); s != StatusCompleted || !j.IsError {
 		return s
@@ -180,9 +176,7 @@ type taskList2025 struct {
 }
 
 // list serves tasks/list to authenticated callers. The others share an owner, and would see each
-// other's tasks.
-//
-// Spec: basic/utilities/tasks (2025-11-25), Task Isolation and Access Control.
+// other's tasks. Spec: basic/utilities/tasks (2025-11-25), Task Isolation and Access Control.
 func (f server2025) list(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	if req.Principal == nil {
 		return nil, errNoMethod(req)

@@ -16,9 +16,8 @@ type serverExtension struct{ serverNone }
 // capability is the extension as clients declare it, in the error for clients that did not.
 var capability = json.RawMessage(`{"extensions":{"` + ID + `":{}}}`)
 
-// declared reports whether the client of a request declared the extension.
-//
-// Spec: tasks extension, Capability Negotiation.
+// declared reports whether the client of a request declared the extension. Spec: tasks extension,
+// Capability Negotiation.
 func declared(req *mcp.Request) bool {
 	return isObject(req.Capabilities().Extensions[ID])
 }
@@ -30,7 +29,6 @@ func (serverExtension) call(req *mcp.Request) (*pendingCall, error) {
 func (serverExtension) listTools(res *mcp.ListToolsResult) *mcp.ListToolsResult { return res }
 
 // taskFields are the members of a task in both forms, which have different names for the times.
-//
 // Spec: tasks extension, Tasks; basic/utilities/tasks (2025-11-25), Task.
 type taskFields struct {
 	ID       string `json:"taskId"`
@@ -48,9 +46,7 @@ type taskFields struct {
 const timeFormat = "2006-01-02T15:04:05.000Z"
 
 // status returns the task's status in the extension, where a tool result with IsError completes the
-// task.
-//
-// Spec: tasks extension, Task Status.
+// task. Spec: tasks extension, Task Status.
 func (j *job) status() Status {
 	switch {
 	case j.Phase == phaseWorking:
@@ -131,9 +127,8 @@ func (f serverExtension) detailed(ctx context.Context, owner, id string) (*detai
 	return &detailedTask{Fields: f.fields(j), InputRequests: j.inputRequests(), Result: j.Result, Error: j.Error}, nil
 }
 
-// serve serves the requests about one task. Their client has to declare the extension.
-//
-// Spec: tasks extension, Task Polling, Task Update Requests, Task Cancellation.
+// serve serves the requests about one task. Their client has to declare the extension. Spec: tasks
+// extension, Task Polling, Task Update Requests, Task Cancellation.
 func (f serverExtension) serve(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	if req.Method == methodResult || req.Method == methodList {
 		return nil, errNoMethod(req)

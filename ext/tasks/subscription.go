@@ -12,9 +12,7 @@ import (
 )
 
 // A subscription receives the changes of one task, for as long as the server supports it. All
-// methods can be called on nil.
-//
-// Spec: tasks extension, Task Status Notifications.
+// methods can be called on nil. Spec: tasks extension, Task Status Notifications.
 type subscription struct {
 	id      string
 	cancel  context.CancelFunc

@@ -141,10 +141,8 @@ func (w *wait) checkRefusal(ctx context.Context, keys map[string]json.RawMessage
 }
 
 // inputRequired returns the input requests of a task as those of a call, so that the client answers
-// them within its limits.
-//
-// Spec: tasks extension, Task Update Requests and Security Considerations (Input-request trust
-// model).
+// them within its limits. Spec: tasks extension, Task Update Requests and Security Considerations
+// (Input-request trust model).
 func (w *wait) inputRequired(ctx context.Context, open []inputRequest) mcp.Result {
 	w.claimed = open
 	b := []byte(`{"resultType":"input_required","inputRequests":{`)

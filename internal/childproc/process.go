@@ -123,9 +123,8 @@ func (p *Process) wait(started chan<- error) {
 	close(p.exited)
 }
 
-// supervise ends the group when the process has exited or the Process is closed.
-//
-// Spec: basic/transports/stdio#shutdown (2026-07-28).
+// supervise ends the group when the process has exited or the Process is closed. Spec:
+// basic/transports/stdio#shutdown (2026-07-28).
 func (p *Process) supervise() {
 	defer close(p.ended)
 	defer p.group.release()

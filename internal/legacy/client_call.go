@@ -130,9 +130,8 @@ func appendSessionMeta(dst []byte, d *jsonscan.Descent) []byte {
 }
 
 // setLevel sets the server's log level, if it differs from the last one sent. A failure is logged
-// and not retried, since the request itself matters more.
-//
-// Spec: server/utilities/logging#setting-log-level
+// and not retried, since the request itself matters more. Spec:
+// server/utilities/logging#setting-log-level
 func (c *Client) setLevel(ctx context.Context, level string) {
 	if level == "" || !c.server.logging || c.hasLevel(level) {
 		return
@@ -177,7 +176,6 @@ type clientProgress struct {
 }
 
 // begin registers a request under its progress token. It returns nil for a request without one.
-//
 // Spec: basic/utilities/progress#progress-flow
 func (c *Client) begin(ctx context.Context, token []byte, notify notifier) (*clientProgress, *jsonrpc.Error) {
 	if token == nil || notify == nil {

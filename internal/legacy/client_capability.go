@@ -11,9 +11,8 @@ import (
 
 // sessionCapabilities turns a client's capabilities into those that it declares with initialize of
 // rev. It drops what the revision does not have. Extensions stay, except tasks: a client with that
-// extension supports task-augmented requests where the revision has tasks.
-//
-// Spec: basic/lifecycle#capability-negotiation
+// extension supports task-augmented requests where the revision has tasks. Spec:
+// basic/lifecycle#capability-negotiation
 func sessionCapabilities(rev wire.Revision, capabilities json.RawMessage) json.RawMessage {
 	dst := []byte{'{'}
 	for key, value := range jsonscan.Members(capabilities) {
@@ -152,9 +151,8 @@ var capabilityMethods = [...]struct {
 
 // checkMethod returns an error if the revision does not have the method or the server did not
 // declare the capability that it needs. Methods that no revision has belong to extensions, and are
-// left to the server.
-//
-// Spec: basic/lifecycle#operation; LIFE-25 of the oldest revision: completion needs no capability.
+// left to the server. Spec: basic/lifecycle#operation; LIFE-25 of the oldest revision: completion
+// needs no capability.
 func (c *Client) checkMethod(method string) *jsonrpc.Error {
 	if method != wire.MethodPing && !serves(c.rev, method) {
 		return methodNotFound("protocol revision " + c.rev.String() + ", which this server speaks, has no " + method)

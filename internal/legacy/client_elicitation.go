@@ -30,10 +30,8 @@ const (
 )
 
 // elicitationsRequired returns the input_required result for the data of an error, or nil if there
-// is none. The keys of its input requests are the ids of the elicitations.
-//
-// Spec: client/elicitation#url-elicitation-required-error (2025-11-25); basic/patterns/mrtr
-// (2026-07-28)
+// is none. The keys of its input requests are the ids of the elicitations. Spec:
+// client/elicitation#url-elicitation-required-error (2025-11-25); basic/patterns/mrtr (2026-07-28)
 func (c *Client) elicitationsRequired(method string, data []byte) json.RawMessage {
 	m, _ := wire.Latest().Method(method)
 	if !m.MayAskInput || !c.rev.HasCode(wire.CodeURLElicitationRequired) ||
@@ -92,9 +90,8 @@ func (c *Client) trackElicitations(ids []string) {
 	}
 }
 
-// elicitationCompleted ends the wait for an elicitation, if there is one with the id.
-//
-// Spec: client/elicitation#completion-notifications-for-url-mode-elicitation (2025-11-25)
+// elicitationCompleted ends the wait for an elicitation, if there is one with the id. Spec:
+// client/elicitation#completion-notifications-for-url-mode-elicitation (2025-11-25)
 func (c *Client) elicitationCompleted(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -62,9 +62,7 @@ func (c *Client) initializeParams() json.RawMessage {
 }
 
 // negotiated returns the revision that the server has chosen, or an error if this client does not
-// support it.
-//
-// Spec: basic/lifecycle#version-negotiation
+// support it. Spec: basic/lifecycle#version-negotiation
 func (c *Client) negotiated(result []byte) (wire.Revision, error) {
 	const shown = 64 // bytes of the server's text; a version has ten
 	version, _ := jsonscan.Get(result, "protocolVersion")
@@ -99,9 +97,7 @@ func sessionRevisions() string {
 }
 
 // setServer stores the server's description in the form of a discover result. It drops malformed
-// members: they do not prevent a session.
-//
-// Spec: server/discover (2026-07-28)
+// members: they do not prevent a session. Spec: server/discover (2026-07-28)
 func (c *Client) setServer(result []byte) {
 	declared, _ := jsonscan.Get(result, "capabilities")
 	c.capabilities = serverCapabilities(c.rev, declared)

@@ -14,9 +14,8 @@ import (
 // codeBusy is the code of the error for a request that may succeed later.
 const codeBusy = -32000
 
-// acceptRequest responds to a ping and starts to serve any other request.
-//
-// Spec: basic/utilities/ping#behavior-requirements
+// acceptRequest responds to a ping and starts to serve any other request. Spec:
+// basic/utilities/ping#behavior-requirements
 func (c *Client) acceptRequest(m *jsonrpc.Message) {
 	if m.Method == wire.MethodPing {
 		c.enqueueReply(jsonrpc.NewResponse(m.ID, emptyResult))
@@ -108,9 +107,8 @@ func (c *Client) inputResponse(ctx context.Context, method string, params []byte
 	return projectResponse(c.rev, method, answer)
 }
 
-// checkRequest returns an error for a request that the client does not support.
-//
-// Spec: basic/lifecycle#operation; client/elicitation#error-handling (2025-11-25)
+// checkRequest returns an error for a request that the client does not support. Spec:
+// basic/lifecycle#operation; client/elicitation#error-handling (2025-11-25)
 func (c *Client) checkRequest(method string, params []byte) *jsonrpc.Error {
 	capability := ""
 	switch method {
@@ -162,9 +160,7 @@ func (c *Client) checkSamplingTools(params []byte) *jsonrpc.Error {
 }
 
 // modernInputRequest turns the params of a session's request into those of an input request. It
-// adds the elicitation mode if it is missing.
-//
-// Spec: basic/patterns/mrtr#inputrequest (2026-07-28)
+// adds the elicitation mode if it is missing. Spec: basic/patterns/mrtr#inputrequest (2026-07-28)
 func modernInputRequest(method string, params []byte) json.RawMessage {
 	if params == nil {
 		return nil
@@ -212,9 +208,8 @@ var responseProjections = perRevision[map[string]*projection]{make: func(rev wir
 	return answers
 }}
 
-// projectResponse turns the response to an input request into a result for a server of rev.
-//
-// Spec: schema ClientResult
+// projectResponse turns the response to an input request into a result for a server of rev. Spec:
+// schema ClientResult
 func projectResponse(rev wire.Revision, method string, answer json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 	if method == wire.MethodSamplingCreateMessage {
 		var err *jsonrpc.Error
@@ -226,9 +221,7 @@ func projectResponse(rev wire.Revision, method string, answer json.RawMessage) (
 }
 
 // projectSamplingResult projects a sampling result onto rev, which may allow only one content
-// block.
-//
-// Spec: schema CreateMessageResult
+// block. Spec: schema CreateMessageResult
 func projectSamplingResult(rev wire.Revision, answer []byte) (json.RawMessage, *jsonrpc.Error) {
 	content, _ := jsonscan.Get(answer, "content")
 	for block := range objects(content) {
@@ -301,9 +294,8 @@ func (c *Client) Receive(m *jsonrpc.Message) {
 	}
 }
 
-// acceptBatch accepts each message of a batch. The responses are sent one by one.
-//
-// Spec: basic#batching (2025-03-26)
+// acceptBatch accepts each message of a batch. The responses are sent one by one. Spec:
+// basic#batching (2025-03-26)
 func (c *Client) acceptBatch(batch []*jsonrpc.Message) {
 	if !c.Revision().Has(wire.Batches) {
 		c.log.Warn("mcp: batch dropped: the protocol revision has no batches", "messages", len(batch))

@@ -23,9 +23,7 @@ var modernResults = sync.OnceValue(func() map[string]*projection {
 // modernResult turns the result of a session's server into that of a modern one: complete, and not
 // cacheable. It drops members that only the modern era has, since a server of a session cannot mean
 // them. It keeps what tools of 2025-11-25 say about tasks. It reports whether the result has a
-// member "task".
-//
-// Spec: basic#responses (2026-07-28)
+// member "task". Spec: basic#responses (2026-07-28)
 func modernResult(rev wire.Revision, method string, result []byte) (modern json.RawMessage, hasTask bool, err error) {
 	if jsonscan.Kind(result) != '{' {
 		return nil, false, fmt.Errorf("%s: %w: it is not an object", method, ErrMalformed)
@@ -74,9 +72,7 @@ func isModernMember(method, member string) bool {
 }
 
 // modernError turns the error of a session's server into that of a modern one, or into an
-// input_required result. It remains remote.
-//
-// Spec: server/resources#error-handling (2026-07-28)
+// input_required result. It remains remote. Spec: server/resources#error-handling (2026-07-28)
 func (c *Client) modernError(method string, params []byte, e *jsonrpc.Error) (json.RawMessage, error) {
 	switch {
 	case e.Code == wire.CodeResourceNotFoundLegacy && method == wire.MethodResourcesRead:
@@ -94,18 +90,15 @@ func (c *Client) modernError(method string, params []byte, e *jsonrpc.Error) (js
 	return nil, e
 }
 
-// makesTasks reports whether the server supports task-augmented tool calls.
-//
-// Spec: basic/utilities/tasks#capability-negotiation (2025-11-25)
+// makesTasks reports whether the server supports task-augmented tool calls. Spec:
+// basic/utilities/tasks#capability-negotiation (2025-11-25)
 func (c *Client) makesTasks() bool {
 	return hasCapability(c.capabilities, "tasks", "requests", "tools", "call")
 }
 
 // isNewTask reports whether a result is a task: the request that was sent asked for one, and the
 // result has one. A task that was not asked for also counts if the result has no content, so that
-// it is not taken for an empty result.
-//
-// Spec: basic/utilities/tasks#creating-tasks (2025-11-25)
+// it is not taken for an empty result. Spec: basic/utilities/tasks#creating-tasks (2025-11-25)
 func isNewTask(method string, sent, result []byte) bool {
 	if task, _ := jsonscan.Get(result, "task"); method != wire.MethodToolsCall || jsonscan.Kind(task) != '{' {
 		return false
@@ -136,9 +129,7 @@ func (c *Client) relatedTaskOf(params []byte) []byte {
 }
 
 // withRelatedTask returns a result whose `_meta` names the related task. A nil task changes
-// nothing.
-//
-// Spec: basic/utilities/tasks#associating-task-related-messages (2025-11-25)
+// nothing. Spec: basic/utilities/tasks#associating-task-related-messages (2025-11-25)
 func withRelatedTask(answer, task []byte) json.RawMessage {
 	if task == nil {
 		return answer

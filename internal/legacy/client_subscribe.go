@@ -25,9 +25,8 @@ const (
 )
 
 // listen serves subscriptions/listen from the notifications that the server pushes. It acknowledges
-// what the server declared, and sends changes until ctx or the session ends, or notify fails.
-//
-// Spec: basic/patterns/subscriptions (2026-07-28)
+// what the server declared, and sends changes until ctx or the session ends, or notify fails. Spec:
+// basic/patterns/subscriptions (2026-07-28)
 func (c *Client) listen(ctx context.Context, params []byte, notify notifier) error {
 	l, invalid := c.newListener(params)
 	if invalid != nil {
@@ -169,10 +168,8 @@ func (l *listener) listChanged(method string) {
 }
 
 // resourceUpdated records that a resource has changed, if it or a resource above it is subscribed
-// to. It records each resource once, so that repeated notifications use no memory.
-//
-// Spec: schema ResourceUpdatedNotification: it may be a sub-resource of the one that was subscribed
-// to.
+// to. It records each resource once, so that repeated notifications use no memory. Spec: schema
+// ResourceUpdatedNotification: it may be a sub-resource of the one that was subscribed to.
 func (l *listener) resourceUpdated(uri string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -328,9 +325,7 @@ func (c *Client) removeListeners(uris []string) {
 }
 
 // subscribeAll subscribes to the resources of a listener. Those that the server refuses are not
-// acknowledged.
-//
-// Spec: server/resources#subscriptions
+// acknowledged. Spec: server/resources#subscriptions
 func (c *Client) subscribeAll(ctx context.Context, l *listener, uris []string) error {
 	failures := make([]error, len(uris))
 	each(uris, func(i int, uri string) {

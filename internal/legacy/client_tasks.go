@@ -73,9 +73,8 @@ func unknownTask() *jsonrpc.Error {
 }
 
 // taskCapability returns the capability of task-augmented requests for the declared capabilities,
-// or nil if no such request is possible.
-//
-// Spec: basic/utilities/tasks#client-capabilities (2025-11-25)
+// or nil if no such request is possible. Spec: basic/utilities/tasks#client-capabilities
+// (2025-11-25)
 func taskCapability(rev wire.Revision, declared []byte) []byte {
 	if !rev.Has(wire.Tasks) {
 		return nil
@@ -106,9 +105,7 @@ func (c *Client) supportsTasks(method string) bool {
 }
 
 // newTask creates a task for a request that asks for one. Otherwise it returns nil. The caller must
-// run the task.
-//
-// Spec: basic/utilities/tasks#task-support-and-handling, #creating-tasks (2025-11-25)
+// run the task. Spec: basic/utilities/tasks#task-support-and-handling, #creating-tasks (2025-11-25)
 func (c *Client) newTask(m *jsonrpc.Message) (*clientTask, *jsonrpc.Error) {
 	wanted, _ := jsonscan.Get(m.Params, "task")
 	if kind := jsonscan.Kind(wanted); kind == 0 || kind == 'n' || !c.supportsTasks(m.Method) {
@@ -127,7 +124,6 @@ func (c *Client) newTask(m *jsonrpc.Message) (*clientTask, *jsonrpc.Error) {
 }
 
 // parseTaskTTL returns the ttl that the member "task" of a request asks for, within the limits.
-//
 // Spec: basic/utilities/tasks#ttl-and-resource-management (2025-11-25)
 func parseTaskTTL(task []byte) (time.Duration, *jsonrpc.Error) {
 	if jsonscan.Kind(task) != '{' {
@@ -157,9 +153,8 @@ func (c *Client) runTask(task *clientTask, m *jsonrpc.Message) {
 	c.tasks.finish(task, result, err)
 }
 
-// serveTask serves the server's requests about tasks.
-//
-// Spec: basic/utilities/tasks#protocol-messages (2025-11-25)
+// serveTask serves the server's requests about tasks. Spec: basic/utilities/tasks#protocol-messages
+// (2025-11-25)
 func (c *Client) serveTask(ctx context.Context, method string, params []byte) (json.RawMessage, *jsonrpc.Error) {
 	if params != nil && jsonscan.Kind(params) != '{' {
 		return nil, invalidParams("params: want an object")
@@ -249,7 +244,6 @@ func (t *clientTask) setOutcome(status string, result json.RawMessage, err *json
 }
 
 // finish sets the outcome of a task whose handler has returned, unless the task has ended already.
-//
 // Spec: basic/utilities/tasks#task-execution-errors, #result-retrieval (2025-11-25)
 func (a *clientTasks) finish(t *clientTask, result json.RawMessage, err *jsonrpc.Error) {
 	if err == nil {
@@ -287,9 +281,8 @@ func outcomeSize(result []byte, err *jsonrpc.Error) int {
 	return len(err.Message) + len(err.Data)
 }
 
-// cancel cancels a task and returns its description.
-//
-// Spec: basic/utilities/tasks#task-cancellation (2025-11-25)
+// cancel cancels a task and returns its description. Spec: basic/utilities/tasks#task-cancellation
+// (2025-11-25)
 func (a *clientTasks) cancel(t *clientTask, cause error) (json.RawMessage, *jsonrpc.Error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -323,9 +316,8 @@ func (a *clientTasks) describe(t *clientTask) json.RawMessage {
 	return t.append(nil)
 }
 
-// list returns all tasks on one page, so there are no valid cursors.
-//
-// Spec: basic/utilities/tasks#task-listing (2025-11-25)
+// list returns all tasks on one page, so there are no valid cursors. Spec:
+// basic/utilities/tasks#task-listing (2025-11-25)
 func (a *clientTasks) list(params []byte) (json.RawMessage, *jsonrpc.Error) {
 	if cursor, _ := jsonscan.Get(params, "cursor"); cursor != nil && jsonscan.Kind(cursor) != 'n' {
 		return nil, invalidParams("params.cursor: unknown cursor: a list of tasks has one page")
@@ -339,9 +331,8 @@ func (a *clientTasks) list(params []byte) (json.RawMessage, *jsonrpc.Error) {
 	return append(closeWith(dst, ']'), '}'), nil
 }
 
-// append appends the description of the task. The caller must hold the lock.
-//
-// Spec: basic/utilities/tasks#task (2025-11-25)
+// append appends the description of the task. The caller must hold the lock. Spec:
+// basic/utilities/tasks#task (2025-11-25)
 func (t *clientTask) append(dst []byte) []byte {
 	dst = jsonscan.AppendQuote(append(dst, `{"taskId":`...), t.id)
 	dst = append(append(append(dst, `,"status":"`...), t.status...), '"')

@@ -271,9 +271,8 @@ func inAnyRevision(method string) bool {
 }
 
 // projectError returns an error as a client of rev knows it. An error code that the revision does
-// not have is replaced; the error's data is kept. It does not change e.
-//
-// Spec: server/resources#error-handling
+// not have is replaced; the error's data is kept. It does not change e. Spec:
+// server/resources#error-handling
 func projectError(rev wire.Revision, method string, e *jsonrpc.Error) *jsonrpc.Error {
 	if e == nil {
 		return nil

@@ -45,9 +45,7 @@ var firstAnnotations = sync.OnceValue(func() *projectedField {
 })
 
 // addText adds a text block with the structured content as JSON to a tool result that lost its
-// structured content, unless the result has text already.
-//
-// Spec: server/tools#structured-content
+// structured content, unless the result has text already. Spec: server/tools#structured-content
 func addText(dst []byte, start int, structured []byte) []byte {
 	result := bytes.Clone(dst[start:])
 	content, ok := jsonscan.Get(result, "content")
@@ -75,9 +73,8 @@ func hasText(content []byte) bool {
 
 // viewMetaOnly keeps the members of a `_meta` that belong to MCP Apps, if there are any. Hosts
 // declare the extension in any revision, and must know which tools the model may not see. The
-// schemas of these revisions allow additional members.
-//
-// Spec: SEP-1865, Resource Discovery, Visibility.
+// schemas of these revisions allow additional members. Spec: SEP-1865, Resource Discovery,
+// Visibility.
 func viewMetaOnly(dst []byte, key string, meta []byte) []byte {
 	before := len(dst)
 	dst = append(appendMember(dst, []byte(key), nil), '{')

@@ -128,9 +128,7 @@ func ifBoolean(dst []byte, key string, value []byte) []byte {
 
 // projectInputResponse returns the result of a client of rev as the modern response to an input
 // request. It removes members that only messages of a session have. It does not validate the
-// response.
-//
-// Spec: basic/patterns/mrtr#inputresponse (2026-07-28)
+// response. Spec: basic/patterns/mrtr#inputresponse (2026-07-28)
 func projectInputResponse(rev wire.Revision, method string, result json.RawMessage) json.RawMessage {
 	if rev.Modern() || jsonscan.Kind(result) != '{' {
 		return result
@@ -174,9 +172,7 @@ var samplingShape = shape{fields: []field{
 }}
 
 // projectSampling projects a sampling request. It returns an error if a client of rev cannot
-// understand it.
-//
-// Spec: client/sampling#creating-messages
+// understand it. Spec: client/sampling#creating-messages
 func projectSampling(rev wire.Revision, params []byte) (json.RawMessage, *jsonrpc.Error) {
 	if err := checkSampling(rev, params); err != nil {
 		return nil, err

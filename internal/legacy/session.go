@@ -226,9 +226,7 @@ func (s *Session) acceptNotification(m *jsonrpc.Message) (work func() *jsonrpc.M
 }
 
 // acceptBatch accepts each message of a batch. Its requests are served concurrently and answered
-// together.
-//
-// Spec: basic#batching (2025-03-26)
+// together. Spec: basic#batching (2025-03-26)
 func (s *Session) acceptBatch(ctx context.Context, batch []*jsonrpc.Message,
 	out Stream) (*jsonrpc.Message, func() *jsonrpc.Message) {
 	if !s.rev.Has(wire.Batches) {

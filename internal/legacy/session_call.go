@@ -101,7 +101,7 @@ func (x *Exchange) relay(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Erro
 		retry = next
 	}
 	s.cfg.logger().ErrorContext(ctx, "mcp: request exceeds the limit of rounds",
-		"method", x.request.Method, "rounds", maxRounds)
+		"method", x.request.Method, "name", text(x.request.Params, "name"), "rounds", maxRounds)
 	return nil, errInternal
 }
 
@@ -169,9 +169,8 @@ func asksForInput(result []byte) bool {
 }
 
 // progress is the last progress that was sent for a request. Each round of the core begins at zero,
-// but to the client all rounds are one request, whose progress only increases.
-//
-// Spec: basic/utilities/progress#behavior-requirements
+// but to the client all rounds are one request, whose progress only increases. Spec:
+// basic/utilities/progress#behavior-requirements
 type progress struct {
 	mu   sync.Mutex // guards the fields below
 	sent bool
@@ -193,9 +192,8 @@ func (p *progress) advance(params []byte) bool {
 	return true
 }
 
-// setLevel sets the minimum log level of later requests.
-//
-// Spec: server/utilities/logging#setting-log-level
+// setLevel sets the minimum log level of later requests. Spec:
+// server/utilities/logging#setting-log-level
 func (s *Session) setLevel(ctx context.Context, params []byte) (json.RawMessage, *jsonrpc.Error) {
 	has, err := s.awaitServer(ctx)
 	if err != nil {

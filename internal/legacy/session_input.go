@@ -140,9 +140,7 @@ func declined(method, why string) *jsonrpc.Error {
 }
 
 // cancelRequests cancels input requests at the client. If the client has cancelled the request that
-// they belong to, it sends nothing.
-//
-// Spec: basic/utilities/cancellation
+// they belong to, it sends nothing. Spec: basic/utilities/cancellation
 func (s *Session) cancelRequests(ctx context.Context, sent []inputRequest, out Sender) {
 	for _, q := range sent {
 		if ctx.Err() != nil {

@@ -79,9 +79,7 @@ func (s *Session) updateSubscription(has capabilitySet) error {
 	return nil
 }
 
-// filter returns the params of a subscription.
-//
-// Spec: basic/patterns/subscriptions (2026-07-28)
+// filter returns the params of a subscription. Spec: basic/patterns/subscriptions (2026-07-28)
 func filter(has capabilitySet, uris []string) []byte {
 	b := []byte(`{"notifications":{`)
 	for _, list := range []struct {
@@ -144,9 +142,7 @@ func (c *Config) projectChange(rev wire.Revision, method string, params json.Raw
 	return projected
 }
 
-// subscribe adds a resource to the subscription.
-//
-// Spec: server/resources#subscriptions
+// subscribe adds a resource to the subscription. Spec: server/resources#subscriptions
 func (s *Session) subscribe(ctx context.Context, params []byte) (json.RawMessage, *jsonrpc.Error) {
 	return s.changeURIs(ctx, params, func(uri string) ([]string, *jsonrpc.Error) {
 		bytes := len(uri)

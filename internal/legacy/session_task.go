@@ -25,9 +25,8 @@ const taskPollPause = 5 * time.Second
 // errTaskNotAwaited ends a tasks/result request whose session ends before the task does.
 var errTaskNotAwaited = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the session ended before the task"}
 
-// isTaskMethod reports whether the method is one of the tasks of 2025-11-25.
-//
-// Spec: basic/utilities/tasks (2025-11-25)
+// isTaskMethod reports whether the method is one of the tasks of 2025-11-25. Spec:
+// basic/utilities/tasks (2025-11-25)
 func isTaskMethod(method string) bool {
 	switch method {
 	case wire.MethodTasksGet, wire.MethodTasksResult, wire.MethodTasksList, wire.MethodTasksCancel:
@@ -72,9 +71,8 @@ type outcome struct {
 }
 
 // relayTask has the core serve a tasks/result request, and sends the task's input requests to the
-// client meanwhile. It passes on each response as it arrives. It appends the result to dst.
-//
-// Spec: basic/utilities/tasks#input-required-status, #result-retrieval (2025-11-25)
+// client meanwhile. It passes on each response as it arrives. It appends the result to dst. Spec:
+// basic/utilities/tasks#input-required-status, #result-retrieval (2025-11-25)
 func (x *Exchange) relayTask(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Error) {
 	w := &taskWait{Exchange: x, params: x.request.Params, pending: map[string]*taskInput{},
 		responses: make(chan *taskInput)}
@@ -289,9 +287,8 @@ const (
 )
 
 // A taskToken is the progress token of a call that became a task. It is valid while the task
-// exists, and in this session only: in another one it may name a different request.
-//
-// Spec: basic/utilities/tasks (2025-11-25), Task Progress Notifications.
+// exists, and in this session only: in another one it may name a different request. Spec:
+// basic/utilities/tasks (2025-11-25), Task Progress Notifications.
 type taskToken struct {
 	task     string
 	token    string // JSON

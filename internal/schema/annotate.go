@@ -177,9 +177,8 @@ func describeType(typ string) string {
 	return "a " + typ
 }
 
-// formKeywords are the keywords that a form allows for each type.
-//
-// Spec: schema PrimitiveSchemaDefinition.
+// formKeywords are the keywords that a form allows for each type. Spec: schema
+// PrimitiveSchemaDefinition.
 var formKeywords = map[string][]string{
 	"string":  {"type", "title", "description", "minLength", "maxLength", "format", "enum", "oneOf", "default"},
 	"integer": {"type", "title", "description", "minimum", "maximum", "default"},

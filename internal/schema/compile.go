@@ -70,9 +70,7 @@ func (c *compiler) compile(raw []byte) (*node, error) {
 	return root, findLoops(c.order)
 }
 
-// dialects are the supported dialects; the value is true for draft-07.
-//
-// Spec: basic#schema-dialect.
+// dialects are the supported dialects; the value is true for draft-07. Spec: basic#schema-dialect.
 var dialects = map[string]bool{
 	"https://json-schema.org/draft/2020-12/schema":  false,
 	"https://json-schema.org/draft/2020-12/schema#": false,

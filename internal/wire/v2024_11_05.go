@@ -1,8 +1,7 @@
 package wire
 
-// The first revision lists everything that later ones change.
-//
-// Spec: https://modelcontextprotocol.io/specification/2024-11-05
+// The first revision lists everything that later ones change. Spec:
+// https://modelcontextprotocol.io/specification/2024-11-05
 var november2024 = delta{
 	version: "2024-11-05",
 	adds: []Feature{

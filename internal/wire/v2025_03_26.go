@@ -1,9 +1,8 @@
 package wire
 
 // Streamable HTTP replaces HTTP with two endpoints, and OAuth is added. Batches are added, and
-// removed in the next revision.
-//
-// Spec: https://modelcontextprotocol.io/specification/2025-03-26/changelog
+// removed in the next revision. Spec:
+// https://modelcontextprotocol.io/specification/2025-03-26/changelog
 var march2025 = delta{
 	version: "2025-03-26",
 	adds: []Feature{

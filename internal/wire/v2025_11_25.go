@@ -1,9 +1,8 @@
 package wire
 
 // URL elicitation, tools in sampling, icons, experimental tasks, and client id metadata documents.
-// The last revision with sessions.
-//
-// Spec: https://modelcontextprotocol.io/specification/2025-11-25/changelog
+// The last revision with sessions. Spec:
+// https://modelcontextprotocol.io/specification/2025-11-25/changelog
 var november2025 = delta{
 	version: "2025-11-25",
 	adds: []Feature{

@@ -2,9 +2,8 @@ package wire
 
 // The protocol becomes stateless. There is no handshake and no session: each request carries its
 // envelope. Servers send no requests: they ask for input in a result. They push no changes: changes
-// are sent on a stream that the client opens.
-//
-// Spec: https://modelcontextprotocol.io/specification/2026-07-28/changelog
+// are sent on a stream that the client opens. Spec:
+// https://modelcontextprotocol.io/specification/2026-07-28/changelog
 var july2026 = delta{
 	version: "2026-07-28",
 	adds: []Feature{

@@ -26,9 +26,7 @@ type authorizeError struct {
 func (e *authorizeError) Error() string { return e.err.Error() }
 
 // serveAuthorize serves the authorization endpoint: it starts an interaction and redirects to the
-// consent page.
-//
-// Spec: OAuth 2.1, section 4.1.1; RFC 7636, section 4.3; RFC 8707, section 2.1.
+// consent page. Spec: OAuth 2.1, section 4.1.1; RFC 7636, section 4.3; RFC 8707, section 2.1.
 func (s *Server) serveAuthorize(w http.ResponseWriter, r *http.Request) {
 	in, err := s.readAuthorize(r)
 	if err == nil {
@@ -58,9 +56,7 @@ func redirectTo(w http.ResponseWriter, address string) {
 }
 
 // refuseAuthorize reports an error of an authorization request: to the client if its redirect URI
-// can be used, otherwise to the user.
-//
-// Spec: OAuth 2.1, section 4.1.2.1; RFC 9700, section 4.11.2.
+// can be used, otherwise to the user. Spec: OAuth 2.1, section 4.1.2.1; RFC 9700, section 4.11.2.
 func (s *Server) refuseAuthorize(w http.ResponseWriter, r *http.Request, err error) {
 	var redirected *authorizeError
 	var refused *oauthError
@@ -204,7 +200,6 @@ func (s *Server) fillInteraction(in *interaction, c *client, values url.Values) 
 }
 
 // checkChallenge requires PKCE with S256. Without code_challenge_method a request means plain.
-//
 // Spec: RFC 7636, sections 4.3 and 4.4.1.
 func checkChallenge(f form) error {
 	challenge := f["code_challenge"]

@@ -24,9 +24,7 @@ const (
 )
 
 // errBadClient is the error of a failed client authentication. It does not reveal whether the
-// client exists.
-//
-// Spec: RFC 6749, section 5.2.
+// client exists. Spec: RFC 6749, section 5.2.
 var errBadClient = &oauthError{
 	status: http.StatusUnauthorized, code: codeInvalidClient,
 	text:      "the client is unknown or its authentication failed",
@@ -37,9 +35,8 @@ type credentials struct {
 	id, method, secret, assertion string
 }
 
-// authenticate returns the authenticated client and the form of a request.
-//
-// Spec: OAuth 2.1, section 2.4; RFC 7523, sections 2.2 and 3.
+// authenticate returns the authenticated client and the form of a request. Spec: OAuth 2.1, section
+// 2.4; RFC 7523, sections 2.2 and 3.
 func (s *Server) authenticate(r *http.Request) (*client, form, error) {
 	f, err := postForm(r)
 	if err != nil {
@@ -132,9 +129,7 @@ func readCredentials(r *http.Request, f form) (credentials, error) {
 }
 
 // basicCredentials returns the ID and the secret of a Basic authorization, each of which is
-// form-encoded.
-//
-// Spec: RFC 6749, section 2.3.1.
+// form-encoded. Spec: RFC 6749, section 2.3.1.
 func basicCredentials(r *http.Request) (credentials, error) {
 	id, secret, ok := r.BasicAuth()
 	if !ok {
@@ -186,9 +181,8 @@ func assertedClient(assertion string) string {
 	return claims.Subject
 }
 
-// checkAssertion verifies an assertion and records it, because it can be used only once.
-//
-// Spec: RFC 7523, section 3; OpenID Connect Core 1.0, section 9.
+// checkAssertion verifies an assertion and records it, because it can be used only once. Spec: RFC
+// 7523, section 3; OpenID Connect Core 1.0, section 9.
 func (s *Server) checkAssertion(ctx context.Context, c *client, assertion string) error {
 	keys, err := s.clientKeys(ctx, c)
 	if err != nil {

@@ -21,10 +21,8 @@ const (
 )
 
 // documents fetches and caches Client ID Metadata Documents. Those of clients that have a token are
-// also in the Store, so that neither a restart nor many other documents displace them.
-//
-// Spec: basic/authorization/client-registration, Client ID Metadata Documents (2025-11-25 and
-// later).
+// also in the Store, so that neither a restart nor many other documents displace them. Spec:
+// basic/authorization/client-registration, Client ID Metadata Documents (2025-11-25 and later).
 type documents struct {
 	policy  *ClientMetadataOptions
 	fetcher *oauth.Fetcher

@@ -11,9 +11,8 @@ import (
 )
 
 // serveConsent serves the consent page and its form. Before the user has consented, no request is
-// sent to an identity provider, and the Login is not called.
-//
-// Spec: security best practices, Confused Deputy Problem; RFC 9700, section 4.
+// sent to an identity provider, and the Login is not called. Spec: security best practices,
+// Confused Deputy Problem; RFC 9700, section 4.
 func (s *Server) serveConsent(w http.ResponseWriter, r *http.Request) {
 	in, err := s.interactionOf(r)
 	if err != nil {
@@ -150,9 +149,8 @@ func (s *Server) respond(w http.ResponseWriter, in *interaction, response url.Va
 
 const maxDescription = 300 // maximum length of an error_description in bytes
 
-// plainText removes the characters that an error_description must not have.
-//
-// Spec: RFC 6749, section 4.1.2.1.
+// plainText removes the characters that an error_description must not have. Spec: RFC 6749, section
+// 4.1.2.1.
 func plainText(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' || r == '"' || r == '\\' {
@@ -163,9 +161,8 @@ func plainText(text string) string {
 	return text[:min(len(text), maxDescription)]
 }
 
-// maxSubject is the maximum length of a subject in bytes.
-//
-// Spec: OpenID Connect Core 1.0, section 2, of sub.
+// maxSubject is the maximum length of a subject in bytes. Spec: OpenID Connect Core 1.0, section 2,
+// of sub.
 const maxSubject = 255
 
 func (s *Server) checkSubject(u *Subject) error {

@@ -80,9 +80,8 @@ func (s *Server) revokeProviderGrant(ctx context.Context, handle string) {
 }
 
 // checkProviderGrant checks the grant of the identity provider. If that has ended, it ends the
-// grant and returns errNoGrant.
-//
-// Spec: basic/authorization (2025-03-26), Session Binding Requirements.
+// grant and returns errNoGrant. Spec: basic/authorization (2025-03-26), Session Binding
+// Requirements.
 func (s *Server) checkProviderGrant(ctx context.Context, g *grant) error {
 	if g.ProviderGrant == "" {
 		return nil
@@ -127,9 +126,8 @@ func (s *Server) useCode(ctx context.Context, code string) (rec *codeRecord, isF
 }
 
 // matches reports whether a code may be used: before it expires, by its client, for the redirect
-// URI of its request, with the verifier of its challenge.
-//
-// Spec: OAuth 2.1, section 4.1.3; RFC 7636, section 4.6.
+// URI of its request, with the verifier of its challenge. Spec: OAuth 2.1, section 4.1.3; RFC 7636,
+// section 4.6.
 func (rec *codeRecord) matches(c *client, redirect, verifier string) bool {
 	return time.Now().Before(rec.Expires) && rec.Client == c.ID &&
 		(redirect == rec.Redirect || redirect == "" && !rec.InRequest) && matchRedirect(c.RedirectURIs, rec.Redirect) &&

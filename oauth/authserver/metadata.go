@@ -97,7 +97,6 @@ type resourceDocument struct {
 }
 
 // newResourceDocuments returns the metadata of all resources with a URL that determines its path.
-//
 // Spec: RFC 9728, section 3; basic/authorization (2025-06-18 and later), Protected Resource
 // Metadata Discovery.
 func (s *Server) newResourceDocuments() []resourceDocument {

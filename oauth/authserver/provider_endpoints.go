@@ -187,9 +187,7 @@ func (p *provider) authorizationURL(ends *endpoints, callback string, kept *pend
 }
 
 // checkIssuer refuses an authorization response of another identity provider. It is called before
-// any other use of the response.
-//
-// Spec: RFC 9207, section 2.4.
+// any other use of the response. Spec: RFC 9207, section 2.4.
 func (p *provider) checkIssuer(ends *endpoints, iss []string) error {
 	switch {
 	case !ends.sendsIssuer && (len(iss) == 0 || p.o.Issuer == ""): // the issuer of an OAuth server is not known
@@ -210,9 +208,8 @@ func (p *provider) exchange(ctx context.Context, ends *endpoints, callback, code
 	return token, nil
 }
 
-// verifyIDToken verifies the ID token of a login, or of a renewal, which has no nonce.
-//
-// Spec: OpenID Connect Core 1.0, section 3.1.3.7.
+// verifyIDToken verifies the ID token of a login, or of a renewal, which has no nonce. Spec: OpenID
+// Connect Core 1.0, section 3.1.3.7.
 func (p *provider) verifyIDToken(ctx context.Context, ends *endpoints, token *oauth2.Token,
 	nonce string) (*oidc.IDToken, error) {
 	raw, _ := token.Extra("id_token").(string)
@@ -314,9 +311,8 @@ func (p *provider) renew(ctx context.Context, ends *endpoints, rec *providerGran
 	return token, nil
 }
 
-// revoke revokes a grant, if the identity provider has a revocation endpoint.
-//
-// Spec: RFC 7009, section 2.
+// revoke revokes a grant, if the identity provider has a revocation endpoint. Spec: RFC 7009,
+// section 2.
 func (p *provider) revoke(ctx context.Context, ends *endpoints, rec *providerGrant) error {
 	if ends.revocation == "" {
 		return nil
@@ -394,9 +390,8 @@ func (p *provider) userinfo(ctx context.Context, ends *endpoints, access string)
 
 // addUserinfo adds the claims of the scopes profile and email that the ID token does not have: with
 // an access token, providers may return them only from userinfo. No other claims are added, so that
-// those about the login itself come only from the ID token.
-//
-// Spec: OpenID Connect Core 1.0, sections 5.3.2 and 5.4.
+// those about the login itself come only from the ID token. Spec: OpenID Connect Core 1.0, sections
+// 5.3.2 and 5.4.
 func (p *provider) addUserinfo(ctx context.Context, ends *endpoints, user *ProviderUser) error {
 	profile := slices.Contains(p.o.Scopes, "profile") && user.Claims["name"] == nil
 	email := slices.Contains(p.o.Scopes, "email") && user.Claims["email"] == nil

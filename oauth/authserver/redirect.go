@@ -12,9 +12,8 @@ import (
 const maxRedirectURI = 2 << 10 // bytes
 
 // checkRedirectURI returns an error unless a URI can be a redirect URI: https, http with a loopback
-// address, or a private-use scheme that is a reversed domain name.
-//
-// Spec: RFC 8252, section 7; basic/authorization, Communication Security.
+// address, or a private-use scheme that is a reversed domain name. Spec: RFC 8252, section 7;
+// basic/authorization, Communication Security.
 func checkRedirectURI(uri string) error {
 	if uri == "" || len(uri) > maxRedirectURI {
 		return fmt.Errorf("must have 1 to %d bytes", maxRedirectURI)
@@ -69,9 +68,7 @@ func isLoopbackRedirect(uri string) bool {
 }
 
 // matchRedirect reports whether a redirect URI equals one of the registered ones. The ports of
-// loopback addresses may differ.
-//
-// Spec: OAuth 2.1, section 2.3.1; RFC 8252, section 7.3.
+// loopback addresses may differ. Spec: OAuth 2.1, section 2.3.1; RFC 8252, section 7.3.
 func matchRedirect(registered []string, uri string) bool {
 	if checkRedirectURI(uri) != nil {
 		return false

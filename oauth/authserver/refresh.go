@@ -80,9 +80,8 @@ func (s *Server) family(ctx context.Context, token string) (*family, tokenState,
 }
 
 // rotate returns the successor of a refresh token: a new token for the current one, and the current
-// one for the previous one. For any other token the error is errNoRefresh.
-//
-// Spec: OAuth 2.1, section 4.3.1; RFC 9700, section 4.14.2.
+// one for the previous one. For any other token the error is errNoRefresh. Spec: OAuth 2.1, section
+// 4.3.1; RFC 9700, section 4.14.2.
 func (s *Server) rotate(ctx context.Context, fam *family, token string) (successor string, err error) {
 	err = families.update(ctx, s.store, fam.key(), func(f *family) error {
 		switch f.state(token) {

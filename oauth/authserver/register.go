@@ -33,9 +33,7 @@ type registrationResponse struct {
 }
 
 // register serves the registration endpoint. The metadata of the client is unverified, and the
-// consent page says so.
-//
-// Spec: RFC 7591, section 3.
+// consent page says so. Spec: RFC 7591, section 3.
 func (s *Server) register(r *http.Request) (*registrationResponse, error) {
 	if err := s.checkRegistrationToken(r); err != nil {
 		return nil, err
@@ -89,9 +87,7 @@ func readMetadata(r *http.Request) (*oauth.ClientMetadata, error) {
 }
 
 // registeredClient returns the client with the given metadata, and replaces m by the metadata as
-// registered.
-//
-// Spec: RFC 7591, section 2.
+// registered. Spec: RFC 7591, section 2.
 func registeredClient(m *oauth.ClientMetadata) (*client, error) {
 	if err := checkRegistration(m); err != nil {
 		return nil, err

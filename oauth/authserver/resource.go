@@ -9,9 +9,8 @@ import (
 )
 
 // resourceKey returns the normal form of a resource identifier: scheme and host in lower case,
-// without the default port, with at least a slash as path.
-//
-// Spec: basic/authorization (2025-06-18 and later), Canonical Server URI; RFC 3986, section 6.2.
+// without the default port, with at least a slash as path. Spec: basic/authorization (2025-06-18
+// and later), Canonical Server URI; RFC 3986, section 6.2.
 func resourceKey(identifier string) string {
 	u, err := url.Parse(identifier)
 	if err != nil || u.Host == "" || u.User != nil || strings.Contains(identifier, "#") {
@@ -58,9 +57,7 @@ const maxScope = 4 << 10 // bytes
 
 // scopesFor returns the scopes of a request at a resource: those of the requested scopes that
 // exist, or without a scope parameter all scopes without OnRequest. Unknown scopes are ignored,
-// because clients may request all scopes that they find in metadata.
-//
-// Spec: RFC 6749, section 3.3.
+// because clients may request all scopes that they find in metadata. Spec: RFC 6749, section 3.3.
 func scopesFor(c *client, res *Resource, requested string) ([]string, error) {
 	var scopes []string
 	for _, sc := range res.Scopes {
@@ -103,9 +100,7 @@ func onlyOffline(requested string) bool {
 }
 
 // narrow returns the requested scopes, which must have been granted, or all granted scopes if there
-// is no scope parameter.
-//
-// Spec: RFC 6749, section 6.
+// is no scope parameter. Spec: RFC 6749, section 6.
 func narrow(granted []string, requested string) ([]string, error) {
 	if requested == "" {
 		return granted, nil

@@ -10,9 +10,8 @@ import (
 )
 
 // serveRevoke serves the revocation endpoint. It ends the grant of a token with all of its tokens.
-// The response does not reveal whether the token was unknown or that of another client.
-//
-// Spec: RFC 7009, section 2.
+// The response does not reveal whether the token was unknown or that of another client. Spec: RFC
+// 7009, section 2.
 func (s *Server) serveRevoke(w http.ResponseWriter, r *http.Request) {
 	if err := s.revoke(r); err != nil {
 		s.writeFailure(w, r, err)

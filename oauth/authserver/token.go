@@ -127,9 +127,7 @@ func badGrantIfEnded(err error) error {
 
 // narrowed returns the scopes of a token request, which may request fewer scopes than were granted,
 // for the same resource only. Granted scopes that the operator no longer allows for the client are
-// removed.
-//
-// Spec: RFC 6749, section 6; RFC 8707, section 2.2.
+// removed. Spec: RFC 6749, section 6; RFC 8707, section 2.2.
 func (s *Server) narrowed(c *client, g *grant, f form) ([]string, error) {
 	if requested := f["resource"]; requested != "" && resourceKey(requested) != resourceKey(g.Resource) {
 		return nil, refuse(codeInvalidTarget, "the resource is not the one that was granted")

@@ -17,7 +17,7 @@ import (
 // [Authorizer]. The error is a [*LoginRequiredError].
 var ErrLoginRequired = errors.New("a login is required")
 
-// A LoginRequiredError is a login that is not possible without an [Authorizer].
+// A LoginRequiredError reports a login that is not possible without an [Authorizer].
 type LoginRequiredError struct {
 	Endpoint string   // the MCP server, without a query
 	Scopes   []string // that the server has asked for; may be empty
@@ -35,8 +35,8 @@ func (e *LoginRequiredError) Error() string {
 // Unwrap returns [ErrLoginRequired].
 func (e *LoginRequiredError) Unwrap() error { return ErrLoginRequired }
 
-// A StepUpError is a server that asks for scopes that the last login has requested. Another login
-// would not help. [Transport.Login] ignores this.
+// A StepUpError reports a server that asks for scopes that the last login has requested. Another
+// login would not help. [Transport.Login] ignores this.
 type StepUpError struct {
 	Scopes  []string // that the server asks for
 	Granted []string // that the authorization server has granted

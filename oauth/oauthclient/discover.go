@@ -36,6 +36,7 @@ type discovery struct {
 	// Conventional is set if there is no metadata at all: Server has the default endpoints of
 	// revision 2025-03-26.
 	Conventional bool
+	NotFound     error                   // names the metadata that was looked for if Conventional is set
 	Metadata     *oauth.ResourceMetadata // nil in revision 2025-03-26
 	// scope is the network scope of the MCP server. What it names may be no nearer from now on.
 	scope oauthfetch.NetworkScope
@@ -73,8 +74,17 @@ func discover(ctx context.Context, f *oauthfetch.Fetcher, q *discoveryQuery) (*d
 type search struct {
 	fetcher  *oauthfetch.Fetcher
 	endpoint *url.URL
-	withheld bool              // a document is missing with another status than 404
-	missing  *oauth.FetchError // of the first document that is missing
+	withheld bool                // a document is missing with another status than 404
+	missing  []*oauth.FetchError // of the documents that were looked for
+}
+
+// notFound returns the error for a server without any metadata.
+func (s *search) notFound() error {
+	var looked []string
+	for _, missing := range s.missing {
+		looked = append(looked, fmt.Sprintf("%s (HTTP %d)", missing.URL, missing.Status))
+	}
+	return fmt.Errorf("oauth: no authorization server found: %w at %s", oauth.ErrNoMetadata, strings.Join(looked, ", "))
 }
 
 func (s *search) run(ctx context.Context, q *discoveryQuery) (*discovery, error) {
@@ -86,8 +96,7 @@ func (s *search) run(ctx context.Context, q *discoveryQuery) (*discovery, error)
 	case m != nil:
 		return s.fromResource(ctx, m, at, q.Prefer)
 	case isNamed:
-		return nil, fmt.Errorf("oauth: the challenge of the MCP server names resource_metadata that does not exist: "+
-			"%w at %s (HTTP %d)", oauth.ErrNoMetadata, s.missing.URL, s.missing.Status)
+		return nil, s.notFound()
 	}
 	return s.fromOrigin(ctx)
 }
@@ -148,9 +157,7 @@ func (s *search) fetch(ctx context.Context, address string, into any) (found boo
 	case !oauthfetch.IsMissing(failed):
 		return false, err
 	}
-	if s.missing == nil {
-		s.missing = failed
-	}
+	s.missing = append(s.missing, failed)
 	s.withheld = s.withheld || failed.Status != http.StatusNotFound
 	return false, nil
 }
@@ -184,7 +191,8 @@ func (s *search) fromResource(
 			Resource: m.Resource, ResourceScopes: m.ScopesSupported, Issuer: issuer, Server: server, Metadata: m,
 		}, nil
 	}
-	return nil, fmt.Errorf("oauth: the authorization servers that the MCP server names: %w", oauth.ErrNoMetadata)
+	return nil, fmt.Errorf("oauth: no authorization server found: %w of %.200q, which the MCP server names",
+		oauth.ErrNoMetadata, issuers[:min(len(issuers), maxServers)])
 }
 
 // checkResource checks that an identifier has the origin of the endpoint, and its path or a parent,
@@ -228,10 +236,10 @@ func (s *search) fromOrigin(ctx context.Context) (*discovery, error) {
 		}
 		return &discovery{Issuer: issuer, Server: &m}, nil
 	case s.withheld:
-		return nil, fmt.Errorf("oauth: the MCP server refuses requests for its metadata: %w", oauth.ErrNoMetadata)
+		return nil, s.notFound()
 	}
 	return &discovery{
-		Issuer: origin, Conventional: true,
+		Issuer: origin, Conventional: true, NotFound: s.notFound(),
 		Server: &oauth.ServerMetadata{
 			Issuer:                   origin,
 			AuthorizationEndpoint:    origin + "/authorize",

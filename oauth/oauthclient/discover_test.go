@@ -345,7 +345,7 @@ func TestNoDefaultEndpointsAfterChallenge(t *testing.T) {
 		if to == "https://mcp.example/custom" {
 			missed = to
 		}
-		if !strings.HasSuffix(err.Error(), " at "+missed+" (HTTP 404)") {
+		if !strings.Contains(err.Error(), " at "+missed+" (HTTP 404)") {
 			t.Errorf("%s: the error does not say what is missing: %v", to, err)
 		}
 	}

@@ -94,9 +94,9 @@ func (c fixedCallback) Authorize(ctx context.Context, login *LoginRequest) (url.
 
 func (c fixedCallback) Close(error) {}
 
-// A LoginError is a login that the authorization server refused, for example because the user
+// A LoginError reports a login that the authorization server refused, for example because the user
 // declined (access_denied). Code and Description are its text, cut and without control characters.
-// Only the codes of RFC 6749 are for programs.
+// Programs compare only the codes of RFC 6749.
 //
 // Spec: RFC 6749, section 4.1.2.1.
 type LoginError struct {

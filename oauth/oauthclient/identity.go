@@ -81,8 +81,8 @@ func (c *Identity) validate() error {
 	return errors.Join(all...)
 }
 
-// An IssuerError is a login that is bound to one authorization server while the MCP server names
-// another. Nothing was sent to that one but the request for its metadata.
+// An IssuerError reports a login that is bound to one authorization server while the MCP server
+// names another. Nothing was sent to that one but the request for its metadata.
 type IssuerError struct {
 	Want string // of the options; empty if they have an ID without Issuer
 	Got  string // that the MCP server names
@@ -175,6 +175,11 @@ func (t *Transport) clientFor(
 		}
 		fetcher := t.fetcher.Within(t.endpoint, d.scope)
 		if got, err = register(ctx, fetcher, d.Server, t.describe(redirectURI), redirectURI); err != nil {
+			var refused *RegistrationError
+			if d.NotFound != nil && errors.As(err, &refused) && refused.Code == "" {
+				return nil, fmt.Errorf("%w; its default endpoint %s (revision 2025-03-26) does not work either: %w",
+					d.NotFound, d.Server.RegistrationEndpoint, err)
+			}
 			return nil, err
 		}
 		return json.Marshal(got)

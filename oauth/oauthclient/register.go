@@ -47,7 +47,7 @@ func (r Registration) GoString() string { return r.String() }
 // LogValue is [Registration.String], for package slog.
 func (r Registration) LogValue() slog.Value { return slog.StringValue(r.String()) }
 
-// A RegistrationError is a client that an authorization server refused to register. Code and
+// A RegistrationError reports a client that an authorization server refused to register. Code and
 // Description are its text, cut and without control characters. Only the codes of RFC 7591, such as
 // invalid_redirect_uri, are for programs.
 //
@@ -60,6 +60,9 @@ type RegistrationError struct {
 
 // Error returns the text of the authorization server.
 func (e *RegistrationError) Error() string {
+	if e.Code == "" {
+		return "oauth: registration of the client failed: " + describe("", "", e.Status)
+	}
 	return "oauth: the authorization server refused to register the client: " +
 		describe(e.Code, e.Description, e.Status)
 }

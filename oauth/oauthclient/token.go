@@ -75,7 +75,7 @@ func (s TokenSet) GoString() string { return s.String() }
 // LogValue is [TokenSet.String], for package slog.
 func (s TokenSet) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// A TokenError is a token request that was refused. Code and Description are the authorization
+// A TokenError reports a token request that was refused. Code and Description are the authorization
 // server's text, cut and without control characters. Only the codes of RFC 6749, such as
 // invalid_grant, are for programs.
 //

@@ -34,8 +34,8 @@ const (
 	pingAfter, pingTimeout = 30 * time.Second, 15 * time.Second
 )
 
-// TransportOptions configures a [Transport]. The zero value is right for programs without a user
-// that have no stored tokens: each login is then an error that says what to do.
+// TransportOptions configures a [Transport]. The zero value cannot log in: set Authorizer if
+// the program has a user, else Grant.
 type TransportOptions struct {
 	// Base sends the requests. Default: an http.Transport of its own, which uses proxies from the
 	// environment and HTTP/2 where the server supports it.
@@ -49,8 +49,8 @@ type TransportOptions struct {
 	Grant Grant
 	// Client identifies the program to authorization servers. Default: it registers itself.
 	Client Identity
-	// Scopes are requested in addition to those that the server asks for, and instead of its
-	// scopes_supported. Default: none.
+	// Scopes are requested in addition to those that the server asks for in a challenge. Without
+	// either, the scopes_supported of the server are requested. Default: none.
 	Scopes []string
 	// DPoP binds tokens to a key. Default: bearer tokens.
 	DPoP *DPoPOptions
@@ -107,10 +107,10 @@ type Transport struct {
 	logouts           int                       // calls of Logout; results of older flows are not stored
 }
 
-// NewTransport returns an http.RoundTripper that adds access tokens to the requests to the MCP server
-// at an endpoint such as https://example.com/mcp; see mcphttp.TransportOptions.Client. It sends
-// nothing yet; an invalid endpoint or option is the error of every request. opts may be nil: then a
-// login is [ErrLoginRequired], and tokens are lost when the program ends.
+// NewTransport returns an http.RoundTripper that adds access tokens to the requests to the MCP
+// server at an endpoint such as https://example.com/mcp; see mcphttp.TransportOptions.Client. It
+// sends nothing yet; an invalid endpoint or option is the error of every request. opts may be nil:
+// then a login is [ErrLoginRequired], and tokens are lost when the program ends.
 func NewTransport(endpoint string, opts *TransportOptions) *Transport {
 	o := *cmp.Or(opts, new(TransportOptions))
 	t := &Transport{
@@ -333,7 +333,7 @@ func (t *Transport) failed(status int, err error) error {
 	return &AuthorizeError{Endpoint: oauthfetch.ShownURL(t.endpoint), Status: status, Err: err}
 }
 
-// An AuthorizeError is a request that was not carried out because it could not be authorized.
+// An AuthorizeError reports a request that was not carried out because it could not be authorized.
 type AuthorizeError struct {
 	Endpoint string // the MCP server, without a query
 	Status   int    // HTTP status of the refusal: 401 or 403; 401 if the server was not asked

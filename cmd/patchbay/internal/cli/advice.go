@@ -44,11 +44,15 @@ func (p *program) advise(ctx context.Context, code int, err error) advice {
 	var said *oauthclient.LoginError
 	var status *mcphttp.StatusError
 	isRefused := errors.As(err, &refused)
+	noToken := advice{hint: headerHint}
+	if errors.As(err, &status) && status.StatusCode == http.StatusUnauthorized {
+		noToken.message = "the server requires an access token"
+	}
 	switch {
 	case t.header.Get("Authorization") != "":
 		return headerAdvice(t, err)
 	case t.auth == nil && !p.loggingIn:
-		return advice{hint: headerHint}
+		return noToken
 	case isMachineClient():
 		return advice{}
 	case isRefused && refused.Status == http.StatusForbidden:
@@ -59,8 +63,8 @@ func (p *program) advise(ctx context.Context, code int, err error) advice {
 	case p.loggingIn && errors.As(err, &said) && said.Code == "invalid_scope":
 		return advice{hint: "To request none of the earlier scopes, log out first: patchbay auth logout " +
 			t.argument(p.flags.config)}
-	case !isRefused && errors.As(err, &status) && status.StatusCode == http.StatusUnauthorized:
-		return advice{hint: headerHint} // a login does not help
+	case !isRefused && noToken.message != "":
+		return noToken // a login does not help
 	}
 	return advice{login: p.loginCommandLine(t, nil)}
 }

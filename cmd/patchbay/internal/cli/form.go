@@ -23,9 +23,8 @@ type field struct {
 	check *schema.Schema
 }
 
-// newForm returns the fields of a form.
-//
-// Spec: client/elicitation, Requested Schema; schema PrimitiveSchemaDefinition.
+// newForm returns the fields of a form. Spec: client/elicitation, Requested Schema; schema
+// PrimitiveSchemaDefinition.
 func newForm(requested stdjson.RawMessage) ([]field, error) {
 	parameters, _ := parametersOf(requested)
 	fields := make([]field, len(parameters))

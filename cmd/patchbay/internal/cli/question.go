@@ -93,9 +93,8 @@ func (p *program) elicit(ctx context.Context, params *mcp.ElicitRequestParams) (
 	return a.elicitResult(), nil
 }
 
-// elicitURL answers an elicitation in URL mode. The page is opened only if the user agrees.
-//
-// Spec: client/elicitation (2025-11-25, 2026-07-28), Safe URL Handling.
+// elicitURL answers an elicitation in URL mode. The page is opened only if the user agrees. Spec:
+// client/elicitation (2025-11-25, 2026-07-28), Safe URL Handling.
 func (p *program) elicitURL(ctx context.Context, params *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 	q := pageQuestion{params}
 	if _, err := browser.Check(params.URL); err != nil {
