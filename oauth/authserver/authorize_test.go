@@ -14,7 +14,7 @@ import (
 func TestAUTHR25_NearMissRedirectURIs(t *testing.T) {
 	registered := []string{"http://127.0.0.1/callback", "http://[::1]:5/callback?x=1", "https://app.example/cb",
 		"https://app.example/cb?tenant=1", "com.example.app:/cb"}
-	w := newWorld(t, func(o *authserver.Options) { o.Clients[0].RedirectURIs = registered })
+	w := newEnv(t, func(o *authserver.Options) { o.Clients[0].RedirectURIs = registered })
 	for _, uri := range append(registered, "http://127.0.0.1:1/callback", "http://127.0.0.1:65535/callback",
 		"http://[::1]/callback?x=1") {
 		res := w.browser().get("/authorize?" + authorizeQuery("redirect_uri", uri).Encode())
@@ -56,7 +56,7 @@ func TestAUTHR25_NearMissRedirectURIs(t *testing.T) {
 
 // REG-20, R-7.5-4: iss and state in errors as well.
 func TestREG20_ErrorsReportedToTheClient(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	for name, c := range map[string]struct {
 		change []string
 		code   string
@@ -97,7 +97,7 @@ func TestREG20_ErrorsReportedToTheClient(t *testing.T) {
 }
 
 func TestDuplicateParameters(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	for name := range authorizeQuery() {
 		q := authorizeQuery()
 		q.Add(name, q.Get(name))
@@ -108,11 +108,11 @@ func TestDuplicateParameters(t *testing.T) {
 				t.Errorf("two %s: %s", name, res.Status)
 			}
 		case "resource":
-			if got := w.browser().answer(res).Get("error"); got != "invalid_target" {
+			if got := w.browser().redirectQuery(res).Get("error"); got != "invalid_target" {
 				t.Errorf("two %s: %s", name, got)
 			}
 		default:
-			answer := w.browser().answer(res)
+			answer := w.browser().redirectQuery(res)
 			if answer.Get("error") != "invalid_request" || name == "state" && answer.Has("state") {
 				t.Errorf("two %s: %v", name, answer)
 			}
@@ -126,7 +126,7 @@ func TestDuplicateParameters(t *testing.T) {
 		if name == "resource" {
 			want = "invalid_target"
 		}
-		w.post("/token", f).want(t, http.StatusBadRequest, want)
+		w.post("/token", f).wantError(t, http.StatusBadRequest, want)
 	}
 	w.tokensOf(w.post("/token", exchangeForm(code))) // none of them used the code up
 }
@@ -135,7 +135,7 @@ func TestDuplicateParameters(t *testing.T) {
 //
 // Spec: RFC 9700, section 4.11.2.
 func TestErrorsOfUnknownClientsDoNotRedirect(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	id := w.register(`{"redirect_uris":["https://phish.example/cb","http://localhost/cb"],"token_endpoint_auth_method":"none"}`)["client_id"].(string)
 	res := w.browser().get("/authorize?" + authorizeQuery("client_id", id, "redirect_uri", "https://phish.example/cb",
 		"scope", "root").Encode())
@@ -145,13 +145,13 @@ func TestErrorsOfUnknownClientsDoNotRedirect(t *testing.T) {
 	}
 	res = w.browser().get("/authorize?" + authorizeQuery("client_id", id, "redirect_uri", "http://localhost:1/cb",
 		"scope", "root").Encode())
-	if got := w.browser().answer(res).Get("error"); got != "invalid_scope" {
+	if got := w.browser().redirectQuery(res).Get("error"); got != "invalid_scope" {
 		t.Errorf("on the user's machine: %s", got)
 	}
 }
 
 func TestScopesAreNarrowedToThoseThatExist(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	for asked, want := range map[string]string{
 		"": "read write", "read": "read", "read root": "read", "write read": "read write", "admin": "admin",
 		"offline_access":      "",
@@ -166,7 +166,7 @@ func TestScopesAreNarrowedToThoseThatExist(t *testing.T) {
 // R-7.5-5, R-7.5-6: what belongs to one browser is of no use in another one.
 func TestInteractionsAreBoundToTheBrowser(t *testing.T) {
 	logins := 0
-	w := newWorld(t, func(o *authserver.Options) {
+	w := newEnv(t, func(o *authserver.Options) {
 		o.Login = authserver.LoginFunc(func(rw http.ResponseWriter, r *http.Request, l *authserver.LoginRequest) {
 			logins++
 			aliceLogsIn(rw, r, l)
@@ -174,7 +174,7 @@ func TestInteractionsAreBoundToTheBrowser(t *testing.T) {
 	})
 	mine, other := w.browser(), w.browser()
 	page, form := mine.consentPage(authorizeQuery())
-	wantGone := func(what string, res reply) {
+	wantGone := func(what string, res response) {
 		t.Helper()
 		if res.StatusCode != http.StatusBadRequest || res.Header.Get("Location") != "" {
 			t.Errorf("%s: %s", what, res.Status)
@@ -198,14 +198,14 @@ func TestInteractionsAreBoundToTheBrowser(t *testing.T) {
 	if logins != 0 {
 		t.Errorf("the login was called %d times", logins)
 	}
-	if code := mine.answer(mine.get(login)).Get("code"); code == "" || logins != 1 {
+	if code := mine.redirectQuery(mine.get(login)).Get("code"); code == "" || logins != 1 {
 		t.Errorf("in its own browser: code %q, %d logins", code, logins)
 	}
 	wantGone("login again", mine.get(login))
 }
 
 func TestSEC05_FormsNeedTheirToken(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	b := w.browser()
 	_, form := b.consentPage(authorizeQuery())
 	for _, csrf := range []string{"", "x", form.Get("csrf")[1:]} {
@@ -236,7 +236,7 @@ func TestSEC05_FormsNeedTheirToken(t *testing.T) {
 }
 
 func TestSEC03_CookieOfTheInteraction(t *testing.T) {
-	w := newQuietWorld(t, nil)
+	w := newInProcessEnv(t, nil)
 	res := w.browser().get("/authorize?" + authorizeQuery().Encode())
 	cookie := res.Header.Get("Set-Cookie")
 	for _, want := range []string{"__Host-", "; Path=/;", "; HttpOnly", "; Secure", "; SameSite=Lax", "; Max-Age=600"} {
@@ -251,10 +251,10 @@ func TestSEC03_CookieOfTheInteraction(t *testing.T) {
 
 func TestInteractionsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newQuietWorld(t, nil)
+		w := newInProcessEnv(t, nil)
 		b := w.browser()
 		_, form := b.consentPage(authorizeQuery())
-		b.client.Jar = keepJar{b.client.Jar.Cookies(mustURL(w.issuer))} // an attacker keeps a cookie as long as he likes
+		b.client.Jar = fixedJar{b.client.Jar.Cookies(mustURL(w.issuer))} // an attacker keeps a cookie as long as he likes
 		time.Sleep(10*time.Minute - time.Second)
 		if res := b.get("/consent?interaction=" + form.Get("interaction")); res.StatusCode != http.StatusOK {
 			t.Errorf("before the end: %s", res.Status)
@@ -266,16 +266,16 @@ func TestInteractionsEnd(t *testing.T) {
 	})
 }
 
-type keepJar struct{ cookies []*http.Cookie }
+type fixedJar struct{ cookies []*http.Cookie }
 
-func (j keepJar) SetCookies(*url.URL, []*http.Cookie) {}
-func (j keepJar) Cookies(*url.URL) []*http.Cookie     { return j.cookies }
-func mustURL(s string) *url.URL                       { u, _ := url.Parse(s); return u }
+func (j fixedJar) SetCookies(*url.URL, []*http.Cookie) {}
+func (j fixedJar) Cookies(*url.URL) []*http.Cookie     { return j.cookies }
+func mustURL(s string) *url.URL                        { u, _ := url.Parse(s); return u }
 
 // R-7.5-1: checked again at the end.
 func TestClientChangedDuringInteraction(t *testing.T) {
 	store := authserver.NewMemoryStore()
-	w := newWorld(t, func(o *authserver.Options) { o.Store = store })
+	w := newEnv(t, func(o *authserver.Options) { o.Store = store })
 	id := w.register(`{"redirect_uris":["https://app.example/a"],"token_endpoint_auth_method":"none"}`)["client_id"].(string)
 	b := w.browser()
 	_, form := b.consentPage(authorizeQuery("client_id", id, "redirect_uri", "https://app.example/a"))
@@ -296,7 +296,7 @@ func TestClientChangedDuringInteraction(t *testing.T) {
 
 func TestInvalidSubjects(t *testing.T) {
 	for _, id := range []string{"", "a\nb", strings.Repeat("x", 256), machineID, "\xff"} {
-		w := newWorld(t, func(o *authserver.Options) {
+		w := newEnv(t, func(o *authserver.Options) {
 			o.Login = authserver.LoginFunc(func(rw http.ResponseWriter, r *http.Request, l *authserver.LoginRequest) {
 				l.Finish(rw, r, authserver.Subject{ID: id})
 			})
@@ -308,7 +308,7 @@ func TestInvalidSubjects(t *testing.T) {
 }
 
 func TestLoginDataIsTakenOnce(t *testing.T) {
-	w := newWorld(t, func(o *authserver.Options) {
+	w := newEnv(t, func(o *authserver.Options) {
 		o.Login = authserver.LoginFunc(func(rw http.ResponseWriter, r *http.Request, l *authserver.LoginRequest) {
 			if l.Path == "" {
 				if err := l.Keep(r.Context(), []byte("kept")); err != nil {
@@ -329,7 +329,7 @@ func TestLoginDataIsTakenOnce(t *testing.T) {
 	_, form := b.consentPage(authorizeQuery())
 	b.decide(form, "allow")
 	res := b.get("/login?interaction=" + form.Get("interaction"))
-	answer := b.answer(b.get(res.Header.Get("Location")))
+	answer := b.redirectQuery(b.get(res.Header.Get("Location")))
 	if answer.Get("error") != "access_denied" || answer.Get("error_description") != "no such user" ||
 		answer.Get("iss") != w.issuer {
 		t.Errorf("answer is %v", answer)
@@ -338,7 +338,7 @@ func TestLoginDataIsTakenOnce(t *testing.T) {
 
 // Pages are for people alone, the rest is for programs in browsers too.
 func TestCORS(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	for path, open := range map[string]bool{
 		"/.well-known/oauth-authorization-server": true, "/jwks": true, "/token": true, "/register": true, "/revoke": true,
 		"/authorize": false, "/consent": false, "/login": false, "/introspect": false,
@@ -365,13 +365,13 @@ func TestCORS(t *testing.T) {
 
 // One consent gives one code, also to a browser that does not let go of its cookie.
 func TestLoginsEndOnce(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	b := w.browser()
 	_, form := b.consentPage(authorizeQuery())
 	b.decide(form, "allow")
-	b.client.Jar = keepJar{b.client.Jar.Cookies(mustURL(w.issuer))}
+	b.client.Jar = fixedJar{b.client.Jar.Cookies(mustURL(w.issuer))}
 	login := w.issuer + "/login?interaction=" + form.Get("interaction")
-	if code := b.answer(b.get(login)).Get("code"); code == "" {
+	if code := b.redirectQuery(b.get(login)).Get("code"); code == "" {
 		t.Fatal("no code")
 	}
 	if res := b.get(login); res.StatusCode != http.StatusBadRequest || res.Header.Get("Location") != "" {

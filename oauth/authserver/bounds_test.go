@@ -16,7 +16,7 @@ import (
 func TestEveryEndpointIsLimitedByAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		two := authserver.Rate{Count: 2, Per: time.Minute}
-		w := newQuietWorld(t, func(o *authserver.Options) {
+		w := newInProcessEnv(t, func(o *authserver.Options) {
 			o.Limits = authserver.LimitOptions{Pages: two, Tokens: two, Registrations: two, Metadata: two,
 				Introspections: two}
 		})
@@ -45,7 +45,7 @@ func TestEveryEndpointIsLimitedByAddress(t *testing.T) {
 // Authenticated clients are limited by client. Public clients are not, because anyone can use their
 // ID.
 func TestAuthenticatedClientsAreLimited(t *testing.T) {
-	w := newWorld(t, func(o *authserver.Options) { o.Limits.Clients = authserver.Rate{Count: 2, Per: time.Hour} })
+	w := newEnv(t, func(o *authserver.Options) { o.Limits.Clients = authserver.Rate{Count: 2, Per: time.Hour} })
 	form := url.Values{"grant_type": {"client_credentials"}, "client_id": {machineID}, "client_secret": {secret}}
 	for range 5 {
 		w.post("/token", url.Values{"grant_type": {"client_credentials"}, "client_id": {machineID},
@@ -54,7 +54,7 @@ func TestAuthenticatedClientsAreLimited(t *testing.T) {
 	w.tokensOf(w.post("/token", form))
 	w.tokensOf(w.post("/token", form))
 	refused := w.post("/token", form)
-	refused.want(t, http.StatusTooManyRequests, "slow_down")
+	refused.wantError(t, http.StatusTooManyRequests, "slow_down")
 	// half an hour for one of two
 	if wait, _ := strconv.Atoi(refused.Header.Get("Retry-After")); wait < 1700 || wait > 1800 {
 		t.Errorf("Retry-After is %q", refused.Header.Get("Retry-After"))
@@ -66,7 +66,7 @@ func TestAuthenticatedClientsAreLimited(t *testing.T) {
 
 func TestInteractionsAreBounded(t *testing.T) {
 	store := authserver.NewMemoryStore()
-	w := newWorld(t, func(o *authserver.Options) { o.Store = store })
+	w := newEnv(t, func(o *authserver.Options) { o.Store = store })
 	w.code()
 	for i := range 20_000 {
 		key := "k" + string(rune('a'+i%26)) + time.Duration(i).String()
@@ -81,8 +81,8 @@ func TestInteractionsAreBounded(t *testing.T) {
 
 // The client chooses most of the stored interaction.
 func TestInteractionSizeIsBounded(t *testing.T) {
-	store := &weighing{Store: authserver.NewMemoryStore()}
-	w := newWorld(t, func(o *authserver.Options) { o.Store = store })
+	store := &sizeStore{Store: authserver.NewMemoryStore()}
+	w := newEnv(t, func(o *authserver.Options) { o.Store = store })
 	for name, c := range map[string]struct {
 		state  string
 		status int
@@ -91,10 +91,10 @@ func TestInteractionSizeIsBounded(t *testing.T) {
 		"one that is escaped for pages":   {strings.Repeat("<", 4096), http.StatusSeeOther},
 		"one that is escaped in any case": {strings.Repeat("\u2028", 1365), http.StatusSeeOther},
 	} {
-		store.heaviest = 0
+		store.largest = 0
 		res := w.browser().get("/authorize?" + authorizeQuery("state", c.state).Encode())
-		if res.StatusCode != c.status || store.heaviest > 10<<10 {
-			t.Errorf("%s: %s, %d bytes are kept", name, res.Status, store.heaviest)
+		if res.StatusCode != c.status || store.largest > 10<<10 {
+			t.Errorf("%s: %s, %d bytes are kept", name, res.Status, store.largest)
 		}
 	}
 	if answer := w.browser().authorize(authorizeQuery("state", "<&>\u2028\"")); answer.Get("state") != "<&>\u2028\"" ||
@@ -104,14 +104,14 @@ func TestInteractionSizeIsBounded(t *testing.T) {
 }
 
 // A weighing store knows how large the largest interaction was.
-type weighing struct {
+type sizeStore struct {
 	authserver.Store
-	heaviest int
+	largest int
 }
 
-func (s *weighing) Put(ctx context.Context, kind, key string, value []byte, expires time.Time) error {
+func (s *sizeStore) Put(ctx context.Context, kind, key string, value []byte, expires time.Time) error {
 	if kind == "interaction" {
-		s.heaviest = max(s.heaviest, len(value))
+		s.largest = max(s.largest, len(value))
 	}
 	return s.Store.Put(ctx, kind, key, value, expires)
 }
@@ -119,7 +119,7 @@ func (s *weighing) Put(ctx context.Context, kind, key string, value []byte, expi
 // A login takes four pages, so new logins are limited to a quarter of the pages.
 func TestNewLoginsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newQuietWorld(t, func(o *authserver.Options) { o.Limits.Pages = authserver.Rate{} })
+		w := newInProcessEnv(t, func(o *authserver.Options) { o.Limits.Pages = authserver.Rate{} })
 		begun := 0
 		for range 10 * 60 {
 			res := w.browser().get("/authorize?" + authorizeQuery().Encode())
@@ -139,7 +139,7 @@ func TestNewLoginsAreLimited(t *testing.T) {
 
 // A server for machines alone has nothing for browsers, and says so.
 func TestServerWithoutLogin(t *testing.T) {
-	w := newWorld(t, func(o *authserver.Options) { o.Login = nil })
+	w := newEnv(t, func(o *authserver.Options) { o.Login = nil })
 	for _, path := range []string{"/authorize", "/consent", "/login", "/register"} {
 		if res := w.browser().get(path); res.StatusCode != http.StatusNotFound {
 			t.Errorf("%s: %s", path, res.Status)
@@ -154,5 +154,5 @@ func TestServerWithoutLogin(t *testing.T) {
 		t.Errorf("response types are %v", m["response_types_supported"])
 	}
 	form := url.Values{"grant_type": {"client_credentials"}, "client_id": {machineID}, "client_secret": {secret}}
-	w.wantAlive(w.tokensOf(w.post("/token", form)).Access, "of a machine")
+	w.wantValid(w.tokensOf(w.post("/token", form)).Access, "of a machine")
 }

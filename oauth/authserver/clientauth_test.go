@@ -20,19 +20,19 @@ import (
 
 // There is no telling from the answer whether a client exists.
 func TestUnknownClientLooksLikeFailedAuthentication(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	form := func(id, secret string) url.Values {
 		return url.Values{"grant_type": {"client_credentials"}, "client_id": {id}, "client_secret": {secret}}
 	}
-	wrong, unknown := w.post("/token", form(machineID, "wrong")), w.post("/token", form("nobody", "wrong"))
-	wrong.want(t, http.StatusUnauthorized, "invalid_client")
+	wrong, unknown := w.post("/token", form(machineID, "wrong")), w.post("/token", form("unknown", "wrong"))
+	wrong.wantError(t, http.StatusUnauthorized, "invalid_client")
 	if wrong.body != unknown.body || wrong.StatusCode != unknown.StatusCode || wrong.Header.Get("WWW-Authenticate") == "" {
 		t.Errorf("%s %s\n%s %s", wrong.Status, wrong.body, unknown.Status, unknown.body)
 	}
 }
 
 func TestClientAuthenticationMethods(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	basic := func(id, secret string) string {
 		r, _ := http.NewRequest(http.MethodGet, "/", nil)
 		r.SetBasicAuth(id, secret)
@@ -70,13 +70,13 @@ func TestClientAuthenticationMethods(t *testing.T) {
 		"secret of a public one": {with("client_id", publicID, "client_secret", "x"), nil, 401, "invalid_client"},
 		"bearer":                 {grant, []string{"Authorization", "Bearer " + secret}, 401, "invalid_client"},
 		"nobody":                 {grant, nil, 401, "invalid_client"},
-		"unknown public":         {with("client_id", "nobody"), nil, 401, "invalid_client"},
+		"unknown public":         {with("client_id", "unknown"), nil, 401, "invalid_client"},
 		"other assertion": {with("client_assertion", "x", "client_assertion_type", "saml"), nil, 400,
 			"invalid_request"},
 		"no assertion": {with("client_assertion", "x", "client_assertion_type", jwtBearer), nil, 401,
 			"invalid_client"},
 	} {
-		t.Run(name, func(t *testing.T) { w.post("/token", c.form, c.header...).want(t, c.status, c.code) })
+		t.Run(name, func(t *testing.T) { w.post("/token", c.form, c.header...).wantError(t, c.status, c.code) })
 	}
 }
 
@@ -115,7 +115,7 @@ func sign(t *testing.T, alg jose.SignatureAlgorithm, key any, claims map[string]
 func TestEAUTH03_PrivateKeyJWT(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		key := newKey(t)
-		w := newQuietWorld(t, func(o *authserver.Options) {
+		w := newInProcessEnv(t, func(o *authserver.Options) {
 			o.Clients = append(o.Clients, authserver.Client{ID: "signer", Keys: []crypto.PublicKey{key.Public()}})
 		})
 		now := time.Now().Unix()
@@ -138,8 +138,8 @@ func TestEAUTH03_PrivateKeyJWT(t *testing.T) {
 		}
 		good := sign(t, jose.ES256, key, claims())
 		got := w.tokensOf(w.post("/token", form(good)))
-		w.wantAlive(got.Access, "of a machine with a key")
-		w.post("/token", form(good)).want(t, http.StatusUnauthorized, "invalid_client") // once
+		w.wantValid(got.Access, "of a machine with a key")
+		w.post("/token", form(good)).wantError(t, http.StatusUnauthorized, "invalid_client") // once
 		w.tokensOf(w.post("/token", form(sign(t, jose.ES256, key, claims("aud", []string{w.issuer})))))
 
 		for name, c := range map[string]map[string]any{
@@ -160,13 +160,13 @@ func TestEAUTH03_PrivateKeyJWT(t *testing.T) {
 				t.Errorf("%s: %s %s", name, res.Status, res.body)
 			}
 		}
-		w.post("/token", form(sign(t, jose.ES256, newKey(t), claims()))).want(t, http.StatusUnauthorized,
+		w.post("/token", form(sign(t, jose.ES256, newKey(t), claims()))).wantError(t, http.StatusUnauthorized,
 			"invalid_client")
 		public, _ := key.PublicKey.Bytes()
-		w.post("/token", form(sign(t, jose.HS256, public, claims()))).want(t, http.StatusUnauthorized, "invalid_client")
+		w.post("/token", form(sign(t, jose.HS256, public, claims()))).wantError(t, http.StatusUnauthorized, "invalid_client")
 		secret := url.Values{"grant_type": {"client_credentials"}, "client_id": {"signer"}, "client_secret": {"x"}}
-		w.post("/token", secret).want(t, http.StatusUnauthorized, "invalid_client")
-		w.post("/token", url.Values{"grant_type": {"client_credentials"}, "client_id": {"signer"}}).want(t,
+		w.post("/token", secret).wantError(t, http.StatusUnauthorized, "invalid_client")
+		w.post("/token", url.Values{"grant_type": {"client_credentials"}, "client_id": {"signer"}}).wantError(t,
 			http.StatusUnauthorized, "invalid_client")
 	})
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-// newKeyedHost returns a host of a document whose client has keys.
-func newKeyedHost(t *testing.T, key crypto.Signer) *documentHost {
+// newDocumentHostWithKey returns a host of a document whose client has keys.
+func newDocumentHostWithKey(t *testing.T, key crypto.Signer) *documentHost {
 	h := newDocumentHost(t)
 	h.body = document(`,"token_endpoint_auth_method":"private_key_jwt","jwks_uri":"` + h.URL + `/jwks"`)
 	set, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "1", Use: "sig"}}})
@@ -31,8 +31,8 @@ func newKeyedHost(t *testing.T, key crypto.Signer) *documentHost {
 	return h
 }
 
-// prove returns a form with an assertion for a client.
-func (w *world) prove(form url.Values, key crypto.PrivateKey, id string) url.Values {
+// withAssertion returns a form with an assertion for a client.
+func (w *env) withAssertion(form url.Values, key crypto.PrivateKey, id string) url.Values {
 	w.t.Helper()
 	form.Set("client_assertion_type", jwtBearer)
 	form.Set("client_assertion", sign(w.t, jose.ES256, key, map[string]any{
@@ -44,10 +44,10 @@ func (w *world) prove(form url.Values, key crypto.PrivateKey, id string) url.Val
 // An attacker names a client and cancels its request while the keys are fetched.
 func TestCanceledRequestKeepsClientKeyFetch(t *testing.T) {
 	key := newKey(t)
-	h := newKeyedHost(t, key)
+	h := newDocumentHostWithKey(t, key)
 	synctest.Test(t, func(t *testing.T) {
 		id := h.URL + "/client.json"
-		w := h.world(t, func(o *authserver.Options) {
+		w := h.newEnv(t, func(o *authserver.Options) {
 			o.ClientMetadata.Fetcher = h.slowFetcher(func(r *http.Request) error {
 				if r.URL.Path != "/jwks" {
 					return nil
@@ -75,33 +75,33 @@ func TestCanceledRequestKeepsClientKeyFetch(t *testing.T) {
 		})
 		time.Sleep(2 * time.Second)
 		exchange := exchangeForm(code, "client_id", id, "redirect_uri", documentURI)
-		w.tokensOf(w.post("/token", w.prove(exchange, key, id)))
+		w.tokensOf(w.post("/token", w.withAssertion(exchange, key, id)))
 		all.Wait()
 	})
 }
 
 func TestStaleClientKeysAreUsedForAnHour(t *testing.T) {
 	key := newKey(t)
-	h := newKeyedHost(t, key)
+	h := newDocumentHostWithKey(t, key)
 	h.header.Set("Cache-Control", "max-age=86400") // for the document
 	synctest.Test(t, func(t *testing.T) {
-		w := h.world(t, nil)
+		w := h.newEnv(t, nil)
 		id := h.URL + "/client.json"
-		try := func() reply {
+		try := func() response {
 			time.Sleep(time.Millisecond) // the next id of an assertion
-			return w.post("/token", w.prove(refreshForm("x", "client_id", id), key, id))
+			return w.post("/token", w.withAssertion(refreshForm("x", "client_id", id), key, id))
 		}
-		try().want(t, http.StatusBadRequest, "invalid_grant") // so the client has proved who it is
+		try().wantError(t, http.StatusBadRequest, "invalid_grant") // so the client has proved who it is
 		h.set(func() { h.status = http.StatusBadGateway })
 		for range 5 {
 			time.Sleep(10 * time.Minute)
-			try().want(t, http.StatusBadRequest, "invalid_grant")
+			try().wantError(t, http.StatusBadRequest, "invalid_grant")
 		}
 		time.Sleep(10 * time.Minute)
-		try().want(t, http.StatusServiceUnavailable, "temporarily_unavailable")
+		try().wantError(t, http.StatusServiceUnavailable, "temporarily_unavailable")
 		h.set(func() { h.status = http.StatusOK })
 		time.Sleep(time.Minute)
-		try().want(t, http.StatusBadRequest, "invalid_grant")
+		try().wantError(t, http.StatusBadRequest, "invalid_grant")
 		for name, change := range map[string]func(){
 			"gone":            func() { h.status = http.StatusNotFound },
 			"no keys":         func() { h.status, h.jwks = http.StatusOK, `{"keys":[]}` },
@@ -119,20 +119,20 @@ func TestStaleClientKeysAreUsedForAnHour(t *testing.T) {
 
 // What a client names as the place of its keys is fetched by the rules and rates of its document.
 func TestClientKeyFetchesAreLimited(t *testing.T) {
-	h := newKeyedHost(t, newKey(t))
+	h := newDocumentHostWithKey(t, newKey(t))
 	synctest.Test(t, func(t *testing.T) {
-		w := h.world(t, func(o *authserver.Options) { o.Limits.Fetches = authserver.Rate{Count: 1, Per: time.Hour} })
+		w := h.newEnv(t, func(o *authserver.Options) { o.Limits.Fetches = authserver.Rate{Count: 1, Per: time.Hour} })
 		id := h.URL + "/client.json"
-		w.post("/token", w.prove(refreshForm("x", "client_id", id), newKey(t), id)).
-			want(t, http.StatusServiceUnavailable, "temporarily_unavailable")
+		w.post("/token", w.withAssertion(refreshForm("x", "client_id", id), newKey(t), id)).
+			wantError(t, http.StatusServiceUnavailable, "temporarily_unavailable")
 		if h.count() != 1 {
 			t.Errorf("the host was asked %d times, want once", h.count())
 		}
 	})
-	inside := newKeyedHost(t, newKey(t))
+	inside := newDocumentHostWithKey(t, newKey(t))
 	inside.body = strings.Replace(inside.body, inside.URL+"/jwks", "https://10.1.2.3/jwks", 1)
-	w := inside.world(t, nil)
+	w := inside.newEnv(t, nil)
 	id := inside.URL + "/client.json"
-	w.post("/token", w.prove(refreshForm("x", "client_id", id), newKey(t), id)).want(t, http.StatusUnauthorized,
+	w.post("/token", w.withAssertion(refreshForm("x", "client_id", id), newKey(t), id)).wantError(t, http.StatusUnauthorized,
 		"invalid_client")
 }

@@ -45,7 +45,7 @@ func TestREG06_KeysOfADocument(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AddCert(host.Certificate())
 	fetcher := oauth.NewFetcher(&oauth.FetcherOptions{TLSConfig: &tls.Config{RootCAs: roots}, InsecureAnyAddress: true})
-	w := newWorld(t, func(o *authserver.Options) { o.ClientMetadata.Fetcher = fetcher })
+	w := newEnv(t, func(o *authserver.Options) { o.ClientMetadata.Fetcher = fetcher })
 
 	n := 0
 	form := func(key crypto.PrivateKey) url.Values {
@@ -59,25 +59,25 @@ func TestREG06_KeysOfADocument(t *testing.T) {
 		}))
 		return f
 	}
-	w.wantAlive(w.tokensOf(w.post("/token", form(key))).Access, "with the key of the document")
-	w.post("/token", form(newKey(t))).want(t, http.StatusUnauthorized, "invalid_client")
+	w.wantValid(w.tokensOf(w.post("/token", form(key))).Access, "with the key of the document")
+	w.post("/token", form(newKey(t))).wantError(t, http.StatusUnauthorized, "invalid_client")
 	none := form(key)
 	none.Del("client_assertion")
-	w.post("/token", none).want(t, http.StatusUnauthorized, "invalid_client")
+	w.post("/token", none).wantError(t, http.StatusUnauthorized, "invalid_client")
 	if fetched.Load() != 1 {
 		t.Errorf("the keys were fetched %d times", fetched.Load())
 	}
 	machine := form(key)
 	machine.Set("grant_type", "client_credentials")
 	machine.Del("code")
-	w.post("/token", machine).want(t, http.StatusBadRequest, "unauthorized_client")
+	w.post("/token", machine).wantError(t, http.StatusBadRequest, "unauthorized_client")
 }
 
 func TestREG06_KeysAreFetchedByTheGuardedClient(t *testing.T) {
 	var asked atomic.Bool
 	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Store(true) }))
 	defer inside.Close()
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	if res := w.browser().get("/authorize?" + authorizeQuery("client_id",
 		inside.URL+"/client.json").Encode()); res.StatusCode != http.StatusBadRequest {
 		t.Errorf("document inside: %s", res.Status)

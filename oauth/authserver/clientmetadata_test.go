@@ -87,8 +87,8 @@ func (h *documentHost) slowFetcher(wait func(*http.Request) error) *oauth.Fetche
 	return oauth.NewFetcher(&o)
 }
 
-func (h *documentHost) world(t *testing.T, change func(*authserver.Options)) *world {
-	return newQuietWorld(t, func(o *authserver.Options) {
+func (h *documentHost) newEnv(t *testing.T, change func(*authserver.Options)) *env {
+	return newInProcessEnv(t, func(o *authserver.Options) {
 		o.ClientMetadata.Fetcher = h.fetcher()
 		if change != nil {
 			change(o)
@@ -99,7 +99,7 @@ func (h *documentHost) world(t *testing.T, change func(*authserver.Options)) *wo
 func TestREG07_LoginOfAClientWithADocument(t *testing.T) {
 	h := newDocumentHost(t)
 	h.body = document(`,"client_uri":"https://famous.example","grant_types":["authorization_code","refresh_token","implicit"]`)
-	w := h.world(t, nil)
+	w := h.newEnv(t, nil)
 	id := h.URL + "/client.json"
 	q := authorizeQuery("client_id", id, "redirect_uri", "http://127.0.0.1:7/cb")
 	page, _ := w.browser().consentPage(q)
@@ -110,7 +110,7 @@ func TestREG07_LoginOfAClientWithADocument(t *testing.T) {
 	}
 	code := w.browser().authorize(q).Get("code")
 	got := w.tokensOf(w.post("/token", exchangeForm(code, "client_id", id, "redirect_uri", "http://127.0.0.1:7/cb")))
-	w.wantAlive(got.Access, "of a client with a document")
+	w.wantValid(got.Access, "of a client with a document")
 	if n := h.count(); n != 1 {
 		t.Errorf("the document was fetched %d times, want once", n)
 	}
@@ -139,7 +139,7 @@ func TestREG08_BadDocuments(t *testing.T) {
 		"a name that turns the line": strings.Replace(document(""), "Doc", "Doc\u202e", 1),
 	} {
 		h.set(func() { h.body = body })
-		w := h.world(t, nil)
+		w := h.newEnv(t, nil)
 		res := w.browser().get("/authorize?" + authorizeQuery("client_id", h.URL+"/client.json", "redirect_uri",
 			"http://127.0.0.1/cb").Encode())
 		if res.StatusCode != http.StatusBadRequest || res.Header.Get("Location") != "" || strings.Contains(res.body,
@@ -153,7 +153,7 @@ func TestREG08_BadDocuments(t *testing.T) {
 	for _, status := range []int{http.StatusNotFound, http.StatusInternalServerError, http.StatusFound,
 		http.StatusNoContent} {
 		h.set(func() { h.status, h.body = status, document(""); h.header.Set("Location", "/other") })
-		w := h.world(t, nil)
+		w := h.newEnv(t, nil)
 		if _, err := authserver.DocumentClient(t.Context(), w.server, h.URL+"/client.json"); err == nil {
 			t.Errorf("HTTP %d: taken", status)
 		}
@@ -163,7 +163,7 @@ func TestREG08_BadDocuments(t *testing.T) {
 // REG-09, SEC-22: documents are not fetched from private addresses.
 func TestREG09_DocumentsAreFetchedOnlyFromPublicAddresses(t *testing.T) {
 	h := newDocumentHost(t)
-	w := newQuietWorld(t, nil) // with the default Fetcher
+	w := newInProcessEnv(t, nil) // with the default Fetcher
 	for _, id := range []string{
 		h.URL + "/client.json", "https://169.254.169.254/latest/meta-data", "https://10.0.0.1/c", "https://[::1]/c",
 		"https://localhost/c",
@@ -202,7 +202,7 @@ func TestDocumentHostPolicy(t *testing.T) {
 		"denied, below":   {nil, []string{".evil.example"}, "a.b.evil.example", false},
 	} {
 		h := newDocumentHost(t)
-		w := h.world(t, func(o *authserver.Options) {
+		w := h.newEnv(t, func(o *authserver.Options) {
 			o.ClientMetadata.AllowedHosts, o.ClientMetadata.DeniedHosts = c.allowed, c.denied
 		})
 		_, err := authserver.DocumentClient(t.Context(), w.server, strings.Replace(h.URL, "127.0.0.1", c.host, 1)+"/c")
@@ -226,7 +226,7 @@ func TestDocumentCacheControl(t *testing.T) {
 		h := newDocumentHost(t)
 		h.header.Set("Cache-Control", cache)
 		synctest.Test(t, func(t *testing.T) {
-			w := h.world(t, nil)
+			w := h.newEnv(t, nil)
 			get := func() []string {
 				uris, err := authserver.DocumentClient(t.Context(), w.server, h.URL+"/c")
 				if err != nil {
@@ -251,7 +251,7 @@ func TestDocumentCacheControl(t *testing.T) {
 func TestStaleDocumentsAreUsedForADay(t *testing.T) {
 	h := newDocumentHost(t)
 	synctest.Test(t, func(t *testing.T) {
-		w := h.world(t, nil)
+		w := h.newEnv(t, nil)
 		get := func() error {
 			_, err := authserver.DocumentClient(t.Context(), w.server, h.URL+"/c")
 			return err
@@ -286,7 +286,7 @@ func TestStaleDocumentsAreUsedForADay(t *testing.T) {
 func TestDocumentsAreFetchedOnceAndWithinLimits(t *testing.T) {
 	h := newDocumentHost(t)
 	synctest.Test(t, func(t *testing.T) {
-		w := h.world(t, func(o *authserver.Options) { o.Limits.Fetches = authserver.Rate{Count: 5, Per: time.Hour} })
+		w := h.newEnv(t, func(o *authserver.Options) { o.Limits.Fetches = authserver.Rate{Count: 5, Per: time.Hour} })
 		var all sync.WaitGroup
 		for range 20 {
 			all.Go(func() {

@@ -37,9 +37,9 @@ func LimitedKeys(s *Server) int {
 	return n
 }
 
-// MayGuess takes a guess at the password of a user from an address, without the time that checking
+// AllowPasswordAttempt takes a guess at the password of a user from an address, without the time that checking
 // it takes.
-func MayGuess(s *Server, address, name string) bool {
+func AllowPasswordAttempt(s *Server, address, name string) bool {
 	r := httptest.NewRequest(http.MethodPost, "/login", nil)
 	r.RemoteAddr = address
 	_, ok := s.limits.takePassword(httptest.NewRecorder(), r, name)
@@ -61,16 +61,16 @@ func DocumentClient(ctx context.Context, s *Server, id string) ([]string, error)
 	return c.RedirectURIs, nil
 }
 
-// FromAddress is the context of a request from an address.
-func FromAddress(ctx context.Context, address string) context.Context {
+// WithClientAddress is the context of a request from an address.
+func WithClientAddress(ctx context.Context, address string) context.Context {
 	return withClientKey(ctx, address)
 }
 
 // ShownHost returns a host as pages show it.
 func ShownHost(host string) string { return shownHost(host) }
 
-// KeptDocuments returns how many documents are in memory, and how many failures.
-func KeptDocuments(s *Server) (values, failures int) {
+// CachedDocuments returns how many documents are in memory, and how many failures.
+func CachedDocuments(s *Server) (values, failures int) {
 	r := &s.documents.copies
 	r.mu.Lock()
 	defer r.mu.Unlock()

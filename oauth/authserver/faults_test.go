@@ -78,7 +78,7 @@ func (s *faultyStore) Update(ctx context.Context, kind, key string, change func(
 func TestFailedRevocationCanBeRepeated(t *testing.T) {
 	for _, kind := range []string{"grant", "refresh"} {
 		store := newFaultyStore()
-		w := newWorld(t, func(o *authserver.Options) { o.Store = store })
+		w := newEnv(t, func(o *authserver.Options) { o.Store = store })
 		got := w.login()
 		store.failOnce(1, "take", kind)
 		form := url.Values{"token": {got.Refresh}, "client_id": {publicID}}
@@ -88,15 +88,15 @@ func TestFailedRevocationCanBeRepeated(t *testing.T) {
 		if res := w.post("/revoke", form); res.StatusCode != http.StatusOK {
 			t.Errorf("%s, again: %s", kind, res.Status)
 		}
-		w.wantDead(got.Access, "its revocation was answered with 200")
-		w.post("/token", refreshForm(got.Refresh)).want(t, http.StatusBadRequest, "invalid_grant")
+		w.wantInvalid(got.Access, "its revocation was answered with 200")
+		w.post("/token", refreshForm(got.Refresh)).wantError(t, http.StatusBadRequest, "invalid_grant")
 	}
 }
 
 func TestReuseIsDetectedAfterAStoreFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFaultyStore()
-		w := newQuietWorld(t, func(o *authserver.Options) { o.Store = store })
+		w := newInProcessEnv(t, func(o *authserver.Options) { o.Store = store })
 		stolen := w.login()
 		next := w.tokensOf(w.post("/token", refreshForm(stolen.Refresh)))
 		time.Sleep(11 * time.Second)
@@ -104,8 +104,8 @@ func TestReuseIsDetectedAfterAStoreFailure(t *testing.T) {
 		if res := w.post("/token", refreshForm(stolen.Refresh)); res.StatusCode != http.StatusServiceUnavailable {
 			t.Errorf("while the store fails: %s %s", res.Status, res.body)
 		}
-		w.post("/token", refreshForm(stolen.Refresh)).want(t, http.StatusBadRequest, "invalid_grant")
-		w.wantDead(next.Access, "a refresh token of its family was used twice")
+		w.post("/token", refreshForm(stolen.Refresh)).wantError(t, http.StatusBadRequest, "invalid_grant")
+		w.wantInvalid(next.Access, "a refresh token of its family was used twice")
 	})
 }
 
@@ -114,7 +114,7 @@ func TestFailuresDoNotUseUpTheRefreshToken(t *testing.T) {
 	for _, at := range [][2]string{{"get", "refresh"}, {"get", "grant"}, {"update", "grant"}, {"update", "refresh"}} {
 		synctest.Test(t, func(t *testing.T) {
 			store := newFaultyStore()
-			w := newQuietWorld(t, func(o *authserver.Options) { o.Store = store })
+			w := newInProcessEnv(t, func(o *authserver.Options) { o.Store = store })
 			got := w.login()
 			store.failOnce(1, at[0], at[1])
 			if res := w.post("/token", refreshForm(got.Refresh)); res.StatusCode != http.StatusServiceUnavailable {
@@ -130,7 +130,7 @@ func TestFailuresDoNotUseUpTheRefreshToken(t *testing.T) {
 func TestSigningKeysWithAHangingStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFaultyStore()
-		w := newQuietWorld(t, func(o *authserver.Options) { o.Store = store })
+		w := newInProcessEnv(t, func(o *authserver.Options) { o.Store = store })
 		got := w.login()
 		var asked atomic.Int32
 		store.set(func(ctx context.Context, _, kind string) error {
@@ -143,17 +143,17 @@ func TestSigningKeysWithAHangingStore(t *testing.T) {
 		})
 		time.Sleep(time.Minute)
 		var all sync.WaitGroup
-		all.Go(func() { w.wantAlive(got.Access, "for the one that asks the store") })
+		all.Go(func() { w.wantValid(got.Access, "for the one that asks the store") })
 		synctest.Wait()
 		start := time.Now()
 		for range 20 {
-			w.wantAlive(got.Access, "while the store hangs")
+			w.wantValid(got.Access, "while the store hangs")
 		}
 		if waited := time.Since(start); waited > 0 {
 			t.Errorf("the others waited for %v", waited)
 		}
 		all.Wait()
-		w.wantAlive(got.Access, "right after the store has failed")
+		w.wantValid(got.Access, "right after the store has failed")
 		if n := asked.Load(); n != 1 || time.Since(start) > 10*time.Second {
 			t.Errorf("the store was asked %d times in %v", n, time.Since(start))
 		}
@@ -176,7 +176,7 @@ func TestIdleServerReloadsKeysBeforeVerifying(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := authserver.NewMemoryStore()
 		change := func(o *authserver.Options) { o.Store, o.Lifetimes.Key = store, 24*time.Hour }
-		idle, busy := newQuietWorld(t, change), newQuietWorld(t, change)
+		idle, busy := newInProcessEnv(t, change), newInProcessEnv(t, change)
 		for range 30 {
 			time.Sleep(time.Hour)
 			busy.login()
@@ -184,7 +184,7 @@ func TestIdleServerReloadsKeysBeforeVerifying(t *testing.T) {
 		got := busy.login()
 		var all sync.WaitGroup
 		for range 10 {
-			all.Go(func() { idle.wantAlive(got.Access, "at the server that was idle") })
+			all.Go(func() { idle.wantValid(got.Access, "at the server that was idle") })
 		}
 		all.Wait()
 	})

@@ -19,7 +19,7 @@ import (
 func isInvalid(err error) bool { return errors.Is(err, oauth.ErrInvalidToken) }
 
 func TestAUTH14_CodeFlowOfAPublicClient(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	answer := w.browser().authorize(authorizeQuery())
 	if answer.Get("state") != "the state" || answer.Get("iss") != w.issuer {
 		t.Errorf("answer is %v", answer)
@@ -49,12 +49,12 @@ func TestAUTH14_CodeFlowOfAPublicClient(t *testing.T) {
 	if next.Refresh == got.Refresh || next.Refresh == "" || next.Scope != "read write" {
 		t.Errorf("after refreshing: %+v", next)
 	}
-	w.wantAlive(next.Access, "after refreshing")
+	w.wantValid(next.Access, "after refreshing")
 }
 
 // The form of the token is what other resource servers go by.
 func TestAccessTokensConformToRFC9068(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	access := w.login().Access
 	jws, err := jose.ParseSignedCompact(access, []jose.SignatureAlgorithm{jose.ES256})
 	if err != nil {
@@ -94,7 +94,7 @@ func TestAccessTokensConformToRFC9068(t *testing.T) {
 
 func TestMetadata(t *testing.T) {
 	for _, path := range []string{"", "/as", "/deep/as"} {
-		w := newWorld(t, func(o *authserver.Options) { o.Issuer += path })
+		w := newEnv(t, func(o *authserver.Options) { o.Issuer += path })
 		root := strings.TrimSuffix(w.issuer, path)
 		res := w.browser().get(root + "/.well-known/oauth-authorization-server" + path)
 		m := res.json(t)
@@ -119,31 +119,31 @@ func TestMetadata(t *testing.T) {
 		if res := w.browser().get(root + "/.well-known/openid-configuration" + path); res.StatusCode != http.StatusNotFound {
 			t.Errorf("%q: OpenID configuration: %s", path, res.Status)
 		}
-		w.wantAlive(w.login().Access, "issuer with path "+path)
+		w.wantValid(w.login().Access, "issuer with path "+path)
 	}
 }
 
 // AUTHB-04, AUTHB-05: no metadata, no resource, the default endpoints.
 func TestAUTHB05_ClientsWithoutResourceParameter(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	code := w.code("resource", "", "scope", "")
 	got := w.tokensOf(w.post("/token", exchangeForm(code, "resource", "")))
 	if got.Scope != "read write" {
 		t.Errorf("scope is %q, want all that are not only on request", got.Scope)
 	}
-	w.wantAlive(got.Access, "without a resource")
+	w.wantValid(got.Access, "without a resource")
 
-	two := newWorld(t, func(o *authserver.Options) {
+	two := newEnv(t, func(o *authserver.Options) {
 		o.Resources = append(o.Resources, authserver.Resource{URL: "https://other.example/"})
 	})
-	answer := two.browser().answer(two.browser().get("/authorize?" + authorizeQuery("resource", "").Encode()))
+	answer := two.browser().redirectQuery(two.browser().get("/authorize?" + authorizeQuery("resource", "").Encode()))
 	if answer.Get("error") != "invalid_target" {
 		t.Errorf("two resources, none named: %v", answer)
 	}
 }
 
 func TestTokensAreForOneResource(t *testing.T) {
-	w := newWorld(t, func(o *authserver.Options) {
+	w := newEnv(t, func(o *authserver.Options) {
 		o.Resources = append(o.Resources, authserver.Resource{URL: "https://other.example/mcp",
 			Scopes: []authserver.Scope{{Name: "read"}}})
 	})
@@ -151,10 +151,10 @@ func TestTokensAreForOneResource(t *testing.T) {
 	if _, err := w.server.Verifier("https://other.example/mcp").Verify(t.Context(), access); !isInvalid(err) {
 		t.Errorf("the other resource takes the token: %v", err)
 	}
-	w.wantAlive(access, "at its resource")
+	w.wantValid(access, "at its resource")
 	for _, q := range []string{"https://mcp.example/", "https://mcp.example/mcp/", "http://mcp.example/mcp",
 		"https://evil.example/mcp", "mcp", "https://mcp.example/mcp#x"} {
-		answer := w.browser().answer(w.browser().get("/authorize?" + authorizeQuery("resource", q).Encode()))
+		answer := w.browser().redirectQuery(w.browser().get("/authorize?" + authorizeQuery("resource", q).Encode()))
 		if answer.Get("error") != "invalid_target" {
 			t.Errorf("resource %s: %v", q, answer)
 		}
@@ -163,10 +163,10 @@ func TestTokensAreForOneResource(t *testing.T) {
 }
 
 func TestDenialIsReportedToTheClient(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	b := w.browser()
 	_, form := b.consentPage(authorizeQuery())
-	answer := b.answer(b.decide(form, "deny"))
+	answer := b.redirectQuery(b.decide(form, "deny"))
 	if answer.Get("error") != "access_denied" || answer.Get("state") != "the state" || answer.Get("iss") != w.issuer ||
 		answer.Has("code") {
 		t.Errorf("answer is %v", answer)
@@ -177,7 +177,7 @@ func TestDenialIsReportedToTheClient(t *testing.T) {
 }
 
 func TestConfidentialClientAndClientCredentials(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	q := authorizeQuery("client_id", secretID, "redirect_uri", "")
 	code := w.browser().authorize(q).Get("code")
 	form := exchangeForm(code, "client_id", "", "redirect_uri", "")
@@ -196,9 +196,9 @@ func TestConfidentialClientAndClientCredentials(t *testing.T) {
 		t.Errorf("machine's token %+v, %v", token, err)
 	}
 	form.Set("scope", "write")
-	w.post("/token", form).want(t, http.StatusBadRequest, "invalid_scope")
+	w.post("/token", form).wantError(t, http.StatusBadRequest, "invalid_scope")
 	form.Set("client_id", secretID)
-	w.post("/token", form).want(t, http.StatusBadRequest, "unauthorized_client")
+	w.post("/token", form).wantError(t, http.StatusBadRequest, "unauthorized_client")
 }
 
 // A server that starts with the store of an earlier one continues where that one ended.
@@ -206,19 +206,19 @@ func TestRestartWithTheSameStore(t *testing.T) {
 	o := options("https://as.example")
 	o.Store = authserver.NewMemoryStore()
 	server := newServer(t, o)
-	w := &world{t, server, o.Issuer, direct{server}}
+	w := &env{t, server, o.Issuer, handlerTransport{server}}
 	got, code := w.login(), w.code()
 	keys := w.browser().get("/jwks").body
 	registered := w.register(`{"redirect_uris":["http://localhost/cb"],"token_endpoint_auth_method":"none"}`)
 
 	server = newServer(t, o)
-	w = &world{t, server, o.Issuer, direct{server}}
-	w.wantAlive(got.Access, "after a restart")
+	w = &env{t, server, o.Issuer, handlerTransport{server}}
+	w.wantValid(got.Access, "after a restart")
 	if after := w.browser().get("/jwks").body; after != keys {
 		t.Errorf("keys were %s, are %s", keys, after)
 	}
 	w.tokensOf(w.post("/token", exchangeForm(code)))
 	next := w.tokensOf(w.post("/token", refreshForm(got.Refresh)))
-	w.wantAlive(next.Access, "refreshed after a restart")
+	w.wantValid(next.Access, "refreshed after a restart")
 	w.code("client_id", registered["client_id"].(string), "redirect_uri", "http://localhost:99/cb")
 }

@@ -9,16 +9,16 @@ import (
 	"testing"
 )
 
-// fuzzWorld is a quiet world for fuzz targets.
-func fuzzWorld(f *testing.F) *world {
+// newFuzzEnv is a quiet world for fuzz targets.
+func newFuzzEnv(f *testing.F) *env {
 	o := options("https://as.example")
 	o.Clients[1].RedirectURIs = append(o.Clients[1].RedirectURIs, "com.example.app:/cb", "https://app.example/cb?x=1")
 	t := new(testing.T)
 	server := newServer(t, o)
-	return &world{t, server, o.Issuer, direct{server}}
+	return &env{t, server, o.Issuer, handlerTransport{server}}
 }
 
-func serve(w *world, method, target, contentType, body string) *httptest.ResponseRecorder {
+func serve(w *env, method, target, contentType, body string) *httptest.ResponseRecorder {
 	req := &http.Request{
 		Method: method, Header: http.Header{"Content-Type": {contentType}}, RemoteAddr: "192.0.2.1:1", Host: "as.example",
 		Proto:      "HTTP/1.1",
@@ -38,7 +38,7 @@ func serve(w *world, method, target, contentType, body string) *httptest.Respons
 // Whatever the parameters are, the server does not fail, and a browser goes nowhere but to the
 // consent page and to URIs that are registered.
 func FuzzAuthorize(f *testing.F) {
-	w := fuzzWorld(f)
+	w := newFuzzEnv(f)
 	f.Add(authorizeQuery().Encode(), false)
 	f.Add(authorizeQuery("scope", "root").Encode(), true)
 	f.Add(authorizeQuery("client_id", secretID, "redirect_uri", "https://app.example/cb?x=1", "response_type",
@@ -84,7 +84,7 @@ func FuzzAuthorize(f *testing.F) {
 // Whatever the form is, the server does not fail, and without a real code or token there is no
 // token.
 func FuzzToken(f *testing.F) {
-	w := fuzzWorld(f)
+	w := newFuzzEnv(f)
 	f.Add("/token", exchangeForm("x").Encode(), "")
 	f.Add("/token", refreshForm("x.y").Encode(), "Basic cHVibGljOng=")
 	f.Add("/revoke", "token=a.b.c&client_id=public", "")
@@ -122,7 +122,7 @@ func FuzzToken(f *testing.F) {
 // checkRegistered looks again at what a registration has let pass.
 func checkRegistered(t *testing.T, body string) {
 	t.Helper()
-	r := reply{&http.Response{}, body}
+	r := response{&http.Response{}, body}
 	for _, v := range r.json(t)["redirect_uris"].([]any) {
 		u, err := url.Parse(v.(string))
 		if err != nil || u.Fragment != "" || u.User != nil || u.Scheme == "http" && u.Hostname() != "localhost" &&

@@ -28,7 +28,7 @@ func TestLoopbackServerRefusesOtherHostNames(t *testing.T) {
 		"https://localhost":      {"localhost:443": true, "localhost": true, "localhost:80": false},
 		"https://as.example/tea": {"as.example": true, "10.0.0.1:8080": true}, // behind a proxy
 	} {
-		w := newQuietWorld(t, func(o *authserver.Options) { o.Issuer = issuer })
+		w := newInProcessEnv(t, func(o *authserver.Options) { o.Issuer = issuer })
 		for host, want := range hosts {
 			for path, ok := range map[string]int{"/authorize?" + authorizeQuery().Encode(): http.StatusSeeOther,
 				"/jwks": http.StatusOK} {
@@ -36,7 +36,7 @@ func TestLoopbackServerRefusesOtherHostNames(t *testing.T) {
 				if req.Host = host; host == "" {
 					req.URL.Host = ""
 				}
-				res, err := direct{w.server}.RoundTrip(req)
+				res, err := handlerTransport{w.server}.RoundTrip(req)
 				if err != nil {
 					t.Fatal(err)
 				}

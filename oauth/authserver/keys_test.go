@@ -24,7 +24,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-func (w *world) keySet() jose.JSONWebKeySet {
+func (w *env) keySet() jose.JSONWebKeySet {
 	w.t.Helper()
 	res := w.browser().get("/jwks")
 	var set jose.JSONWebKeySet
@@ -50,8 +50,8 @@ func TestKeysRotateWithAnOverlap(t *testing.T) {
 		change := func(o *authserver.Options) {
 			o.Store, o.Lifetimes.Key, o.Lifetimes.Access = store, 24*time.Hour, time.Hour
 		}
-		w, twin := newQuietWorld(t, change), newQuietWorld(t, change) // two processes with one store
-		seen := map[string]time.Time{}                                // when a key was published first
+		w, twin := newInProcessEnv(t, change), newInProcessEnv(t, change) // two processes with one store
+		seen := map[string]time.Time{}                                    // when a key was published first
 		used := map[string]bool{}
 		var last string
 		for step := range 3 * 24 * 60 / 13 {
@@ -76,7 +76,7 @@ func TestKeysRotateWithAnOverlap(t *testing.T) {
 				last, used[id] = id, true
 			}
 			time.Sleep(13 * time.Minute) // which meets no rotation to the minute
-			w.wantAlive(token, "across a rotation")
+			w.wantValid(token, "across a rotation")
 		}
 		if len(used) < 3 {
 			t.Errorf("%d keys in three days", len(used))
@@ -91,9 +91,9 @@ func TestSigningKeysOption(t *testing.T) {
 		t.Fatal(err)
 	}
 	for alg, key := range map[string]crypto.Signer{"ES256": newKey(t), "EdDSA": edward, "RS256": big} {
-		w := newWorld(t, func(o *authserver.Options) { o.SigningKeys = []crypto.Signer{key, newKey(t)} })
+		w := newEnv(t, func(o *authserver.Options) { o.SigningKeys = []crypto.Signer{key, newKey(t)} })
 		token := w.login().Access
-		w.wantAlive(token, alg)
+		w.wantValid(token, alg)
 		set := w.keySet()
 		if got := set.Key(keyOf(t, token)); len(set.Keys) != 2 || len(got) != 1 || got[0].Algorithm != alg ||
 			got[0].Use != "sig" {
@@ -101,19 +101,19 @@ func TestSigningKeysOption(t *testing.T) {
 		}
 	}
 	o := options("https://as.example")
-	small := opaque{&rsa.PublicKey{N: newKey(t).X, E: 65537}} // any number of 256 bits
+	small := unusableSigner{&rsa.PublicKey{N: newKey(t).X, E: 65537}} // any number of 256 bits
 	o.SigningKeys = []crypto.Signer{small}
 	if _, err := authserver.New(&o); err == nil {
 		t.Error("a small RSA key is taken")
 	}
 }
 
-type opaque struct{ public crypto.PublicKey }
+type unusableSigner struct{ public crypto.PublicKey }
 
-func (o opaque) Public() crypto.PublicKey { return o.public }
+func (o unusableSigner) Public() crypto.PublicKey { return o.public }
 
 // Sign cannot.
-func (opaque) Sign(_ io.Reader, _ []byte, _ crypto.SignerOpts) ([]byte, error) {
+func (unusableSigner) Sign(_ io.Reader, _ []byte, _ crypto.SignerOpts) ([]byte, error) {
 	return nil, errors.ErrUnsupported
 }
 
@@ -163,12 +163,12 @@ func TestLostSigningKeys(t *testing.T) {
 		if err := store.Put(t.Context(), "signing-keys", "1", mixed, time.Time{}); err != nil {
 			t.Fatal(err)
 		}
-		w := &world{t, newServer(t, o), o.Issuer, nil}
-		w.base = direct{w.server}
+		w := &env{t, newServer(t, o), o.Issuer, nil}
+		w.base = handlerTransport{w.server}
 		if !strings.Contains(log.String(), "dropping") || !strings.Contains(log.String(), old.ID) {
 			t.Errorf("the log says %s", log.String())
 		}
-		w.wantAlive(w.login().Access, "with one of two keys")
+		w.wantValid(w.login().Access, "with one of two keys")
 		if n := len(w.keySet().Keys); n != 1 {
 			t.Errorf("%d keys are published, want 1", n)
 		}
@@ -176,7 +176,7 @@ func TestLostSigningKeys(t *testing.T) {
 }
 
 func TestVerifierRefusesForeignTokens(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	access := w.login().Access
 	parts := strings.Split(access, ".")
 	head := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
@@ -199,7 +199,7 @@ func TestVerifierRefusesForeignTokens(t *testing.T) {
 		"no signature":  parts[0] + "." + parts[1] + ".",
 		"another payload": parts[0] + "." + head(strings.Replace(string(payload), "alice", "admin",
 			1)) + "." + parts[2],
-		"of another server": newWorld(t, nil).login().Access,
+		"of another server": newEnv(t, nil).login().Access,
 		"long":              strings.Repeat("x", 1<<20),
 	} {
 		if _, err := w.verify(token); !isInvalid(err) {
@@ -208,7 +208,7 @@ func TestVerifierRefusesForeignTokens(t *testing.T) {
 	}
 	// Signed by the right key, and no access token.
 	key := newKey(t)
-	own := newWorld(t, func(o *authserver.Options) { o.SigningKeys = []crypto.Signer{key} })
+	own := newEnv(t, func(o *authserver.Options) { o.SigningKeys = []crypto.Signer{key} })
 	payload, _ = base64.RawURLEncoding.DecodeString(strings.Split(own.login().Access, ".")[1])
 	if err := json.Unmarshal(payload, &claims); err != nil {
 		t.Fatal(err)
@@ -218,47 +218,47 @@ func TestVerifierRefusesForeignTokens(t *testing.T) {
 	}
 }
 
-// A delegate is a ProviderLogin whose results the test sets.
-type delegate struct {
+// A fakeProviderLogin is a ProviderLogin whose results the test sets.
+type fakeProviderLogin struct {
 	check   error
 	revoked []string
 }
 
-func (d *delegate) Login(w http.ResponseWriter, r *http.Request, l *authserver.LoginRequest) {
+func (d *fakeProviderLogin) Login(w http.ResponseWriter, r *http.Request, l *authserver.LoginRequest) {
 	l.Finish(w, r, authserver.Subject{ID: "alice", ProviderGrant: "handle"})
 }
 
-func (d *delegate) CheckGrant(_ context.Context, handle string) error {
+func (d *fakeProviderLogin) CheckGrant(_ context.Context, handle string) error {
 	if handle != "handle" {
 		return errors.New("another handle")
 	}
 	return d.check
 }
 
-func (d *delegate) RevokeGrant(_ context.Context, handle string) error {
+func (d *fakeProviderLogin) RevokeGrant(_ context.Context, handle string) error {
 	d.revoked = append(d.revoked, handle)
 	return nil
 }
 
 func TestAUTHB13_GrantsDependOnTheProviderGrant(t *testing.T) {
-	d := new(delegate)
-	w := newWorld(t, func(o *authserver.Options) { o.Login = d })
+	d := new(fakeProviderLogin)
+	w := newEnv(t, func(o *authserver.Options) { o.Login = d })
 	got := w.login()
-	w.wantAlive(got.Access, "while the third party stands by it")
+	w.wantValid(got.Access, "while the third party stands by it")
 
 	d.check = errors.New("not now")
 	if _, err := w.verify(got.Access); err == nil || isInvalid(err) {
 		t.Errorf("while the third party is away: %v", err)
 	}
-	w.post("/token", refreshForm(got.Refresh)).want(t, http.StatusServiceUnavailable, "temporarily_unavailable")
+	w.post("/token", refreshForm(got.Refresh)).wantError(t, http.StatusServiceUnavailable, "temporarily_unavailable")
 	d.check = nil
-	w.wantAlive(got.Access, "when it is back")
+	w.wantValid(got.Access, "when it is back")
 	got = w.tokensOf(w.post("/token", refreshForm(got.Refresh)))
 
 	d.check = authserver.ErrProviderGrantEnded
-	w.post("/token", refreshForm(got.Refresh)).want(t, http.StatusBadRequest, "invalid_grant")
+	w.post("/token", refreshForm(got.Refresh)).wantError(t, http.StatusBadRequest, "invalid_grant")
 	d.check = nil
-	w.wantDead(got.Access, "the third party has ended it")
+	w.wantInvalid(got.Access, "the third party has ended it")
 	if len(d.revoked) != 1 {
 		t.Errorf("revoked %v", d.revoked)
 	}

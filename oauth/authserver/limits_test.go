@@ -15,8 +15,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-// ask sends a request from an address, with the addresses that proxies noted.
-func ask(s http.Handler, method, path, from string, forwarded ...string) *httptest.ResponseRecorder {
+// serveFrom sends a request from an address, with the addresses that proxies noted.
+func serveFrom(s http.Handler, method, path, from string, forwarded ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, "https://as.example"+path, nil)
 	r.RemoteAddr = from
 	for _, f := range forwarded {
@@ -40,7 +40,7 @@ func TestR7510_EveryEndpointHasALimitByAddress(t *testing.T) {
 				Metadata: three}
 			s := newServer(t, o)
 			for n := range 3 {
-				if w := ask(s, method, path, "192.0.2.1:1"); w.Code == http.StatusTooManyRequests {
+				if w := serveFrom(s, method, path, "192.0.2.1:1"); w.Code == http.StatusTooManyRequests {
 					t.Errorf("%s: request %d is refused", path, n+1)
 				}
 			}
@@ -48,25 +48,25 @@ func TestR7510_EveryEndpointHasALimitByAddress(t *testing.T) {
 			if path == "/register" { // which no minute has more than three of
 				wait = time.Minute
 			}
-			w := ask(s, method, path, "192.0.2.1:2")
+			w := serveFrom(s, method, path, "192.0.2.1:2")
 			if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != fmt.Sprint(wait.Seconds()) {
 				t.Errorf("%s: request 4: %d, Retry-After %q; want 429, %v", path, w.Code, w.Header().Get("Retry-After"),
 					wait)
 			}
-			if w := ask(s, method, path, "192.0.2.2:1"); w.Code == http.StatusTooManyRequests {
+			if w := serveFrom(s, method, path, "192.0.2.2:1"); w.Code == http.StatusTooManyRequests {
 				t.Errorf("%s: another address is refused", path)
 			}
 			time.Sleep(wait - time.Millisecond)
-			if w := ask(s, method, path, "192.0.2.1:1"); w.Code != http.StatusTooManyRequests {
+			if w := serveFrom(s, method, path, "192.0.2.1:1"); w.Code != http.StatusTooManyRequests {
 				t.Errorf("%s: a moment too early: %d", path, w.Code)
 			}
 			time.Sleep(time.Millisecond)
-			if w := ask(s, method, path, "192.0.2.1:1"); w.Code == http.StatusTooManyRequests {
+			if w := serveFrom(s, method, path, "192.0.2.1:1"); w.Code == http.StatusTooManyRequests {
 				t.Errorf("%s: when it was told to come again: refused", path)
 			}
 			time.Sleep(24 * time.Hour)
 			for n := range 4 {
-				if w := ask(s, method, path, "192.0.2.1:1"); (w.Code == http.StatusTooManyRequests) != (n == 3) {
+				if w := serveFrom(s, method, path, "192.0.2.1:1"); (w.Code == http.StatusTooManyRequests) != (n == 3) {
 					t.Errorf("%s: request %d after a day: %d", path, n+1, w.Code)
 				}
 			}
@@ -85,7 +85,7 @@ func TestRegistrationLimitIsStrict(t *testing.T) {
 			s := newServer(t, o)
 			var taken []time.Time
 			for begun := time.Now(); len(taken) < 100 && time.Since(begun) < 5*time.Hour; {
-				w := ask(s, http.MethodPost, "/register", "192.0.2.1:1")
+				w := serveFrom(s, http.MethodPost, "/register", "192.0.2.1:1")
 				if w.Code != http.StatusTooManyRequests {
 					taken = append(taken, time.Now())
 					time.Sleep(pause)
@@ -146,8 +146,8 @@ func TestClientAddress(t *testing.T) {
 		o.Limits = authserver.LimitOptions{Metadata: authserver.Rate{Count: 1, Per: time.Hour},
 			TrustedProxies: c.proxies}
 		s := newServer(t, o)
-		ask(s, http.MethodGet, "/jwks", c.a.peer, c.a.forwarded)
-		got := ask(s, http.MethodGet, "/jwks", c.b.peer, c.b.forwarded).Code == http.StatusTooManyRequests
+		serveFrom(s, http.MethodGet, "/jwks", c.a.peer, c.a.forwarded)
+		got := serveFrom(s, http.MethodGet, "/jwks", c.b.peer, c.b.forwarded).Code == http.StatusTooManyRequests
 		if got != c.same {
 			t.Errorf("%s: one address is %v, want %v", name, got, c.same)
 		}
@@ -172,7 +172,7 @@ func TestIPv6NetworksShareARate(t *testing.T) {
 		s := newServer(t, o)
 		served := 0
 		for n := range 100 {
-			if ask(s, http.MethodGet, "/jwks", fmt.Sprintf(c.address, n)).Code == http.StatusOK {
+			if serveFrom(s, http.MethodGet, "/jwks", fmt.Sprintf(c.address, n)).Code == http.StatusOK {
 				served++
 			}
 		}
@@ -188,36 +188,36 @@ func TestRefusedRequestCostsNothing(t *testing.T) {
 	o.Limits = authserver.LimitOptions{Metadata: authserver.Rate{Count: 2, Per: time.Hour}}
 	s := newServer(t, o)
 	for range 100 {
-		ask(s, http.MethodGet, "/jwks", "[2001:db8::1]:1")
+		serveFrom(s, http.MethodGet, "/jwks", "[2001:db8::1]:1")
 	}
-	if w := ask(s, http.MethodGet, "/jwks", "[2001:db8:0:1::1]:1"); w.Code != http.StatusOK {
+	if w := serveFrom(s, http.MethodGet, "/jwks", "[2001:db8:0:1::1]:1"); w.Code != http.StatusOK {
 		t.Errorf("a neighbour: %d", w.Code)
 	}
 	for range 100 {
-		authserver.MayGuess(s, "192.0.2.1:1", "alice")
+		authserver.AllowPasswordAttempt(s, "192.0.2.1:1", "alice")
 	}
-	if !authserver.MayGuess(s, "192.0.2.1:1", "bob") {
+	if !authserver.AllowPasswordAttempt(s, "192.0.2.1:1", "bob") {
 		t.Error("who tried alice's password too often cannot try bob's")
 	}
 }
 
 func TestLimitsByClient(t *testing.T) {
-	w := newQuietWorld(t, func(o *authserver.Options) { o.Limits.Clients = authserver.Rate{Count: 2, Per: time.Hour} })
+	w := newInProcessEnv(t, func(o *authserver.Options) { o.Limits.Clients = authserver.Rate{Count: 2, Per: time.Hour} })
 	form := url.Values{"grant_type": {"client_credentials"}, "client_id": {machineID}, "client_secret": {secret},
 		"resource": {resource}}
 	for range 2 {
 		w.tokensOf(w.post("/token", form))
 	}
 	form.Set("client_secret", "wrong")
-	w.post("/token", form).want(t, http.StatusUnauthorized, "invalid_client") // who is not the client learns nothing of it
+	w.post("/token", form).wantError(t, http.StatusUnauthorized, "invalid_client") // who is not the client learns nothing of it
 	form.Set("client_secret", secret)
-	w.post("/token", form).want(t, http.StatusTooManyRequests, "slow_down")
+	w.post("/token", form).wantError(t, http.StatusTooManyRequests, "slow_down")
 }
 
 func TestLimitsTakeBoundedMemory(t *testing.T) {
 	s := newServer(t, options("https://as.example"))
 	for i := range authserver.MaxLimited + 500 {
-		ask(s, http.MethodGet, "/jwks", fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255))
+		serveFrom(s, http.MethodGet, "/jwks", fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255))
 	}
 	if n := authserver.LimitedKeys(s); n != authserver.MaxLimited {
 		t.Errorf("%d addresses are remembered, want %d", n, authserver.MaxLimited)
@@ -238,12 +238,12 @@ func FuzzForwardedFor(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if code := ask(s, http.MethodGet, "/jwks", "192.0.2.1:1", header).Code; code != http.StatusOK {
+		if code := serveFrom(s, http.MethodGet, "/jwks", "192.0.2.1:1", header).Code; code != http.StatusOK {
 			t.Errorf("first: %d", code)
 		}
-		if code := ask(s, http.MethodGet, "/jwks", "192.0.2.1:1", "").Code; code != http.StatusTooManyRequests {
+		if code := serveFrom(s, http.MethodGet, "/jwks", "192.0.2.1:1", "").Code; code != http.StatusTooManyRequests {
 			t.Errorf("second, with another header: %d", code)
 		}
-		ask(s, http.MethodGet, "/jwks", "10.0.0.1:1", header) // it must not fail
+		serveFrom(s, http.MethodGet, "/jwks", "10.0.0.1:1", header) // it must not fail
 	})
 }

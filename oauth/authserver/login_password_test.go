@@ -19,9 +19,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-// hashed returns a hash of alice's password with the fewest rounds that are taken, since it takes
+// passwordHash returns a hash of alice's password with the fewest rounds that are taken, since it takes
 // its time nevertheless.
-var hashed = sync.OnceValues(func() (string, error) {
+var passwordHash = sync.OnceValues(func() (string, error) {
 	salt := []byte("sixteen bytes of")
 	key, err := pbkdf2.Key(sha512.New, "correct horse", salt, 100_000, 32)
 	return "pbkdf2-sha512$100000$" + base64.RawStdEncoding.EncodeToString(salt) + "$" + base64.RawStdEncoding.EncodeToString(key), err
@@ -29,7 +29,7 @@ var hashed = sync.OnceValues(func() (string, error) {
 
 func withPasswords(t *testing.T) func(*authserver.Options) {
 	t.Helper()
-	hash, err := hashed()
+	hash, err := passwordHash()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func (b *browser) passwordForm() url.Values {
 	return form
 }
 
-func (b *browser) try(form url.Values, user, password string) reply {
+func (b *browser) submitPassword(form url.Values, user, password string) response {
 	b.w.t.Helper()
 	form = maps.Clone(form)
 	form.Set("username", user)
@@ -63,12 +63,12 @@ func (b *browser) try(form url.Values, user, password string) reply {
 }
 
 func TestPasswordLogin(t *testing.T) {
-	w := newWorld(t, withPasswords(t))
+	w := newEnv(t, withPasswords(t))
 	b := w.browser()
 	form := b.passwordForm()
 	for _, wrong := range [][2]string{{"alice", "incorrect horse"}, {"bob", "correct horse"}, {"Alice",
 		"correct horse"}, {"alice", ""}, {"", ""}, {"alice", strings.Repeat("x", 2000)}} {
-		res := b.try(form, wrong[0], wrong[1])
+		res := b.submitPassword(form, wrong[0], wrong[1])
 		if res.StatusCode != http.StatusUnauthorized || !strings.Contains(res.body, "User name or password is wrong.") {
 			t.Errorf("%q: %s", wrong, res.Status)
 		}
@@ -76,30 +76,30 @@ func TestPasswordLogin(t *testing.T) {
 			t.Errorf("%q: the page repeats the password", wrong)
 		}
 	}
-	answer := b.answer(b.try(form, "alice", "correct horse"))
+	answer := b.redirectQuery(b.submitPassword(form, "alice", "correct horse"))
 	got := w.tokensOf(w.post("/token", exchangeForm(answer.Get("code"))))
 	if token, err := w.verify(got.Access); err != nil || token.Subject != "alice" {
 		t.Errorf("token %+v, %v", token, err)
 	}
-	if res := b.try(form, "alice", "correct horse"); res.StatusCode != http.StatusBadRequest {
+	if res := b.submitPassword(form, "alice", "correct horse"); res.StatusCode != http.StatusBadRequest {
 		t.Errorf("a second time: %s", res.Status)
 	}
 }
 
 func TestPasswordLoginBelongsToItsBrowserAndForm(t *testing.T) {
-	w := newWorld(t, withPasswords(t))
+	w := newEnv(t, withPasswords(t))
 	b := w.browser()
 	form := b.passwordForm()
-	if res := w.browser().try(form, "alice", "correct horse"); res.StatusCode != http.StatusBadRequest {
+	if res := w.browser().submitPassword(form, "alice", "correct horse"); res.StatusCode != http.StatusBadRequest {
 		t.Errorf("from another browser: %s", res.Status)
 	}
 	bad := maps.Clone(form)
 	bad.Set("csrf", "x")
-	if res := b.try(bad, "alice", "correct horse"); res.StatusCode != http.StatusForbidden {
+	if res := b.submitPassword(bad, "alice", "correct horse"); res.StatusCode != http.StatusForbidden {
 		t.Errorf("without the token of the form: %s", res.Status)
 	}
 	form.Set("decision", "deny")
-	if answer := b.answer(b.submit("/login", form)); answer.Get("error") != "access_denied" {
+	if answer := b.redirectQuery(b.submit("/login", form)); answer.Get("error") != "access_denied" {
 		t.Errorf("cancelled: %v", answer)
 	}
 }
@@ -107,7 +107,7 @@ func TestPasswordLoginBelongsToItsBrowserAndForm(t *testing.T) {
 func TestR7510_PasswordsCannotBeGuessed(t *testing.T) {
 	change := withPasswords(t)
 	synctest.Test(t, func(t *testing.T) {
-		w := newQuietWorld(t, change)
+		w := newInProcessEnv(t, change)
 		b := w.browser()
 		form := b.passwordForm()
 		var all sync.WaitGroup
@@ -115,7 +115,7 @@ func TestR7510_PasswordsCannotBeGuessed(t *testing.T) {
 		count := map[int]int{}
 		for range 12 { // at once, so that none waits for what came of another
 			all.Go(func() {
-				res := b.try(form, "alice", "wrong")
+				res := b.submitPassword(form, "alice", "wrong")
 				mu.Lock()
 				defer mu.Unlock()
 				count[res.StatusCode]++
@@ -125,18 +125,18 @@ func TestR7510_PasswordsCannotBeGuessed(t *testing.T) {
 		if count[http.StatusUnauthorized] != 5 || count[http.StatusTooManyRequests] != 7 {
 			t.Errorf("12 attempts ended as %v, want 5 checked", count)
 		}
-		if res := b.try(form, "alice", "correct horse"); res.StatusCode != http.StatusTooManyRequests ||
+		if res := b.submitPassword(form, "alice", "correct horse"); res.StatusCode != http.StatusTooManyRequests ||
 			res.Header.Get("Retry-After") == "" {
 			t.Errorf("the right one after that: %s, Retry-After %q", res.Status, res.Header.Get("Retry-After"))
 		}
 		time.Sleep(2 * time.Minute)
-		if answer := b.answer(b.try(form, "alice", "correct horse")); answer.Get("code") == "" {
+		if answer := b.redirectQuery(b.submitPassword(form, "alice", "correct horse")); answer.Get("code") == "" {
 			t.Errorf("the right one two minutes later: %v", answer)
 		}
 		// Successful logins are not counted.
 		for range 6 {
 			b := w.browser()
-			if answer := b.answer(b.try(b.passwordForm(), "alice", "correct horse")); answer.Get("code") == "" {
+			if answer := b.redirectQuery(b.submitPassword(b.passwordForm(), "alice", "correct horse")); answer.Get("code") == "" {
 				t.Fatalf("a right one: %v", answer)
 			}
 		}
@@ -147,12 +147,12 @@ func TestR7510_PasswordsCannotBeGuessed(t *testing.T) {
 func TestKnownAddressIsNotLockedOut(t *testing.T) {
 	change := withPasswords(t)
 	synctest.Test(t, func(t *testing.T) {
-		w := newQuietWorld(t, change)
+		w := newInProcessEnv(t, change)
 		const home, away = "192.0.2.9:1", "192.0.2.10:1"
 		logIn := func(address string) int {
 			b := w.browser()
-			b.client.Transport = at{w.server, address}
-			res := b.try(b.passwordForm(), "alice", "correct horse")
+			b.client.Transport = addressTransport{w.server, address}
+			res := b.submitPassword(b.passwordForm(), "alice", "correct horse")
 			return res.StatusCode
 		}
 		if got := logIn(home); got != http.StatusSeeOther {
@@ -160,7 +160,7 @@ func TestKnownAddressIsNotLockedOut(t *testing.T) {
 		}
 		guesses := 0
 		for n := range 30 { // one network of a customer is not enough
-			for authserver.MayGuess(w.server, fmt.Sprintf("[2001:db8:0:%x::1]:1", n), "alice") {
+			for authserver.AllowPasswordAttempt(w.server, fmt.Sprintf("[2001:db8:0:%x::1]:1", n), "alice") {
 				guesses++
 			}
 		}
@@ -171,7 +171,7 @@ func TestKnownAddressIsNotLockedOut(t *testing.T) {
 			t.Errorf("after the guesses of one network, away from home: %d", got)
 		}
 		for n := range 30 {
-			for authserver.MayGuess(w.server, fmt.Sprintf("198.51.100.%d:1", n), "alice") {
+			for authserver.AllowPasswordAttempt(w.server, fmt.Sprintf("198.51.100.%d:1", n), "alice") {
 				guesses++
 			}
 		}
@@ -188,7 +188,7 @@ func TestKnownAddressIsNotLockedOut(t *testing.T) {
 		}
 		// Another address gets no additional guesses.
 		wrong := 0
-		for authserver.MayGuess(w.server, home, "alice") {
+		for authserver.AllowPasswordAttempt(w.server, home, "alice") {
 			wrong++
 		}
 		if wrong != 5 {
@@ -197,21 +197,21 @@ func TestKnownAddressIsNotLockedOut(t *testing.T) {
 	})
 }
 
-// at is [direct] from another address.
-type at struct {
+// at is [handlerTransport] from another address.
+type addressTransport struct {
 	handler http.Handler
 	address string
 }
 
-func (a at) RoundTrip(req *http.Request) (*http.Response, error) {
-	return direct{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+func (a addressTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	return handlerTransport{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.RemoteAddr = a.address
 		a.handler.ServeHTTP(w, r)
 	})}.RoundTrip(req)
 }
 
 func TestUsersFromFind(t *testing.T) {
-	hash, err := hashed()
+	hash, err := passwordHash()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,17 +229,17 @@ func TestUsersFromFind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, func(o *authserver.Options) { o.Login = login })
+	w := newEnv(t, func(o *authserver.Options) { o.Login = login })
 	b := w.browser()
 	form := b.passwordForm()
-	if res := b.try(form, "dave", "correct horse"); res.StatusCode != http.StatusUnauthorized {
+	if res := b.submitPassword(form, "dave", "correct horse"); res.StatusCode != http.StatusUnauthorized {
 		t.Errorf("nobody: %s", res.Status)
 	}
-	if res := b.try(form, "broken", "correct horse"); res.StatusCode != http.StatusServiceUnavailable ||
+	if res := b.submitPassword(form, "broken", "correct horse"); res.StatusCode != http.StatusServiceUnavailable ||
 		strings.Contains(res.body, "secret detail") {
 		t.Errorf("a failure: %s %s", res.Status, res.body)
 	}
-	answer := b.answer(b.try(form, "carol", "correct horse"))
+	answer := b.redirectQuery(b.submitPassword(form, "carol", "correct horse"))
 	got := w.tokensOf(w.post("/token", exchangeForm(answer.Get("code"))))
 	if token, err := w.verify(got.Access); err != nil || token.Subject != "17" {
 		t.Errorf("token %+v, %v", token, err)
@@ -247,7 +247,7 @@ func TestUsersFromFind(t *testing.T) {
 }
 
 func TestInvalidPasswordUsers(t *testing.T) {
-	hash, err := hashed()
+	hash, err := passwordHash()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ func TestAUTHR03_ServerOnAMux(t *testing.T) {
 		mux.Handle(path, protect(handler))
 		mux.Handle("/", auth)
 
-		w := &world{t, auth, front.URL, front.Client().Transport}
+		w := &env{t, auth, front.URL, front.Client().Transport}
 		login := oauthclient.NewTransport(endpoint,
 			&oauthclient.TransportOptions{Authorizer: oauthclient.NewAuthorizer("http://127.0.0.1:4711/callback",
 				w.consent)})
@@ -61,7 +61,7 @@ func TestAUTHR03_ServerOnAMux(t *testing.T) {
 }
 
 // consent is a user who allows everything.
-func (w *world) consent(_ context.Context, login *oauthclient.LoginRequest) (url.Values, error) {
+func (w *env) consent(_ context.Context, login *oauthclient.LoginRequest) (url.Values, error) {
 	u, err := url.Parse(login.URL)
 	if err != nil {
 		return nil, err

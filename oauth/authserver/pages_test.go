@@ -16,7 +16,7 @@ import (
 
 // SEC-02, REG-10.
 func TestSEC02_ConsentPageContent(t *testing.T) {
-	w := newWorld(t, func(o *authserver.Options) {
+	w := newEnv(t, func(o *authserver.Options) {
 		o.Name = "Example Inc."
 		o.Clients[0].URI = "https://client.example/about"
 	})
@@ -41,13 +41,13 @@ func TestSEC02_ConsentPageContent(t *testing.T) {
 }
 
 func TestPagesCannotBeFramedCachedOrScripted(t *testing.T) {
-	w := newWorld(t, withPasswords(t))
+	w := newEnv(t, withPasswords(t))
 	b := w.browser()
 	consent, form := b.consentPage(authorizeQuery())
 	login := b.get(b.decide(form, "allow").Header.Get("Location"))
-	broken := b.get("/authorize?client_id=nobody")
+	broken := b.get("/authorize?client_id=unknown")
 	style := regexp.MustCompile(`(?s)<style>(.*?)</style>`)
-	for name, page := range map[string]reply{"consent": consent, "login": login, "error": broken} {
+	for name, page := range map[string]response{"consent": consent, "login": login, "error": broken} {
 		csp := page.Header.Get("Content-Security-Policy")
 		for _, want := range []string{"default-src 'none'", "frame-ancestors 'none'", "base-uri 'none'",
 			"form-action "} {
@@ -90,7 +90,7 @@ func TestFormActionAllowsTheRedirect(t *testing.T) {
 		"http://[::1]:4711/cb":          "form-action 'self' https: http:;",
 		"com.example.app:/oauth/answer": "form-action 'self' https: com.example.app:;",
 	} {
-		w := newQuietWorld(t, func(o *authserver.Options) {
+		w := newInProcessEnv(t, func(o *authserver.Options) {
 			o.Clients = append(o.Clients, authserver.Client{ID: "c", RedirectURIs: []string{redirect}})
 		})
 		page, _ := w.browser().consentPage(authorizeQuery("client_id", "c", "redirect_uri", redirect))
@@ -104,7 +104,7 @@ func TestFormActionAllowsTheRedirect(t *testing.T) {
 }
 
 func TestUnverifiedNamesAreEscapedAndMarked(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	c := w.register(`{"client_name":"</title><script>alert(1)</script>\" onload=x","redirect_uris":["https://app.example/cb","http://localhost/cb"],
 		"client_uri":"https://famous.example/","token_endpoint_auth_method":"none"}`)
 	page, _ := w.browser().consentPage(authorizeQuery("client_id", c["client_id"].(string), "redirect_uri",
@@ -123,7 +123,7 @@ func TestUnverifiedNamesAreEscapedAndMarked(t *testing.T) {
 }
 
 func TestErrorPagesLinkNoScripts(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	for _, redirect := range []string{"javascript:alert(1)", "data:text/html,x", "https://evil.example/cb",
 		"//evil.example"} {
 		res := w.browser().get("/authorize?" + authorizeQuery("redirect_uri", redirect).Encode())
@@ -174,7 +174,7 @@ func TestShownHostKeepsItsEnd(t *testing.T) {
 			t.Errorf("%q is shown as %q, want %q", host, got, want)
 		}
 	}
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	id, _ := w.register(`{"redirect_uris":["http://127.0.0.1/cb"],"client_uri":"https://` + long + `"}`)["client_id"].(string)
 	page, _ := w.browser().consentPage(authorizeQuery("client_id", id, "redirect_uri", "http://127.0.0.1/cb"))
 	if !strings.Contains(page.body, long) {
@@ -195,7 +195,7 @@ func FuzzShownName(f *testing.F) {
 }
 
 func TestCookiesOfTheBrowser(t *testing.T) {
-	w := newQuietWorld(t, nil)
+	w := newInProcessEnv(t, nil)
 	res := w.browser().get("/authorize?" + authorizeQuery().Encode())
 	cookies := res.Cookies()
 	if len(cookies) != 1 {

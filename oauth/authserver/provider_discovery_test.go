@@ -23,7 +23,7 @@ func TestCanceledLoginKeepsDiscovery(t *testing.T) {
 	}))
 	t.Cleanup(front.Close)
 	p.URL = front.URL
-	w := newQuietWorld(t, func(o *authserver.Options) { withProviders(t, p.provider("idp"))(o) })
+	w := newInProcessEnv(t, func(o *authserver.Options) { withProviders(t, p.provider("idp"))(o) })
 	first, second := w.browser(), w.browser()
 	_, form := first.consentPage(authorizeQuery())
 	location := first.decide(form, "allow").Header.Get("Location")

@@ -12,8 +12,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-// wantUnknown checks that a token is neither taken nor called invalid.
-func (w *world) wantUnknown(token, why string) {
+// wantUnavailable checks that a token is neither taken nor called invalid.
+func (w *env) wantUnavailable(token, why string) {
 	w.t.Helper()
 	if _, err := w.verify(token); err == nil || isInvalid(err) {
 		w.t.Errorf("%s: %v, want an error that is not the token's fault", why, err)
@@ -21,7 +21,7 @@ func (w *world) wantUnknown(token, why string) {
 }
 
 // principalOf returns the principal of an access token.
-func (w *world) principalOf(token string) *mcp.Principal {
+func (w *env) principalOf(token string) *mcp.Principal {
 	w.t.Helper()
 	got, err := w.verify(token)
 	if err != nil {
@@ -37,20 +37,20 @@ func TestMissingSealKeyEndsNoGrant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := authserver.NewMemoryStore()
 		right, wrong := authserver.NewSealKey(), authserver.NewSealKey()
-		start := func(key authserver.SealKey) *world {
-			return newQuietWorld(t, func(o *authserver.Options) {
+		start := func(key authserver.SealKey) *env {
+			return newInProcessEnv(t, func(o *authserver.Options) {
 				o.Store, o.SealKeys, o.SigningKeys = store, []authserver.SealKey{key}, []crypto.Signer{signer}
 				withProviders(t, p.provider("idp"))(o)
 			})
 		}
 		got := start(right).loginVia(p)
 		w := start(wrong)
-		w.wantUnknown(got.Access, "with the wrong key")
+		w.wantUnavailable(got.Access, "with the wrong key")
 		if res := w.post("/token", refreshForm(got.Refresh)); res.StatusCode != http.StatusServiceUnavailable {
 			t.Errorf("with the wrong key: %s %s", res.Status, res.body)
 		}
 		w = start(right)
-		w.wantAlive(got.Access, "with the right key again")
+		w.wantValid(got.Access, "with the right key again")
 		w.tokensOf(w.post("/token", refreshForm(got.Refresh)))
 		if n := p.count("/revoke"); n != 0 {
 			t.Errorf("%d revocations at the third party", n)
@@ -64,8 +64,8 @@ func TestServersWithDifferentSealKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := authserver.NewMemoryStore()
 		one, two := authserver.NewSealKey(), authserver.NewSealKey()
-		start := func(keys ...authserver.SealKey) *world {
-			return newQuietWorld(t, func(o *authserver.Options) {
+		start := func(keys ...authserver.SealKey) *env {
+			return newInProcessEnv(t, func(o *authserver.Options) {
 				o.Store, o.SealKeys = store, keys
 				withProviders(t, p.provider("idp"))(o)
 			})
@@ -73,10 +73,10 @@ func TestServersWithDifferentSealKeys(t *testing.T) {
 		old := start(one)
 		got := old.loginVia(p)
 		late := start(two, one)
-		late.wantAlive(got.Access, "at the server with both keys")
+		late.wantValid(got.Access, "at the server with both keys")
 		time.Sleep(2 * time.Minute)
-		old.wantUnknown(got.Access, "at the server without the new key")
-		late.wantAlive(got.Access, "at the server with both keys, afterwards")
+		old.wantUnavailable(got.Access, "at the server without the new key")
+		late.wantValid(got.Access, "at the server with both keys, afterwards")
 	})
 }
 
@@ -86,7 +86,7 @@ func TestProviderTokenHasNotExpired(t *testing.T) {
 		p := newIDP(t)
 		p.expires = life
 		synctest.Test(t, func(t *testing.T) {
-			w := newQuietWorld(t, withProviders(t, p.provider("idp")))
+			w := newInProcessEnv(t, withProviders(t, p.provider("idp")))
 			who := w.principalOf(w.loginVia(p).Access)
 			for range 40 {
 				time.Sleep(7 * time.Second)
@@ -120,7 +120,7 @@ func TestCanceledCallbackRevokesTheProviderGrant(t *testing.T) {
 		cancel()
 		return authserver.Subject{ID: "idp|" + u.ID}, nil
 	}
-	w := newQuietWorld(t, func(o *authserver.Options) {
+	w := newInProcessEnv(t, func(o *authserver.Options) {
 		o.Store = store
 		withProviders(t, up)(o)
 	})
@@ -141,7 +141,7 @@ func TestRenewedProviderTokenSurvivesAStoreFailure(t *testing.T) {
 		p := newIDP(t)
 		synctest.Test(t, func(t *testing.T) {
 			store := newFaultyStore()
-			w := newQuietWorld(t, func(o *authserver.Options) {
+			w := newInProcessEnv(t, func(o *authserver.Options) {
 				o.Store, o.Lifetimes.Access = store, time.Hour
 				withProviders(t, p.provider("idp"))(o)
 			})
@@ -164,7 +164,7 @@ func TestRenewedProviderTokenSurvivesAStoreFailure(t *testing.T) {
 			time.Sleep(outage)
 			got = w.tokensOf(w.post("/token", refreshForm(got.Refresh)))
 			time.Sleep(time.Minute)
-			w.wantAlive(got.Access, "after a fault "+name)
+			w.wantValid(got.Access, "after a fault "+name)
 			if n := p.count("/token"); n != 2 {
 				t.Errorf("a fault %s: the token endpoint was called %d times, want 2", name, n)
 			}
@@ -177,7 +177,7 @@ func TestRevocationUsesTheRenewedToken(t *testing.T) {
 	p := newIDP(t)
 	synctest.Test(t, func(t *testing.T) {
 		store := newFaultyStore()
-		w := newQuietWorld(t, func(o *authserver.Options) {
+		w := newInProcessEnv(t, func(o *authserver.Options) {
 			o.Store, o.Lifetimes.Access = store, time.Hour
 			withProviders(t, p.provider("idp"))(o)
 		})
@@ -192,7 +192,7 @@ func TestRevocationUsesTheRenewedToken(t *testing.T) {
 			}
 			return nil
 		})
-		w.wantUnknown(got.Access, "while what was renewed cannot be written")
+		w.wantUnavailable(got.Access, "while what was renewed cannot be written")
 		w.post("/revoke", map[string][]string{"token": {got.Refresh}, "client_id": {publicID}})
 		if len(p.refresh) != 0 {
 			t.Errorf("%d refresh tokens are left at the third party", len(p.refresh))
@@ -205,8 +205,8 @@ func TestRestartDuringAnOutage(t *testing.T) {
 	p := newIDP(t)
 	synctest.Test(t, func(t *testing.T) {
 		store := authserver.NewMemoryStore()
-		start := func() *world {
-			return newQuietWorld(t, func(o *authserver.Options) {
+		start := func() *env {
+			return newInProcessEnv(t, func(o *authserver.Options) {
 				o.Store = store
 				withProviders(t, p.provider("idp"))(o)
 			})
@@ -215,11 +215,11 @@ func TestRestartDuringAnOutage(t *testing.T) {
 		p.set(func() { p.down = true })
 		time.Sleep(2 * time.Minute)
 		w := start()
-		w.wantAlive(got.Access, "two minutes after the third party gave its token")
+		w.wantValid(got.Access, "two minutes after the third party gave its token")
 		time.Sleep(3 * time.Minute)
-		w.wantUnknown(got.Access, "five minutes after")
+		w.wantUnavailable(got.Access, "five minutes after")
 		p.set(func() { p.down = false })
 		time.Sleep(5 * time.Second)
-		w.wantAlive(got.Access, "when the outage is over")
+		w.wantValid(got.Access, "when the outage is over")
 	})
 }

@@ -52,10 +52,10 @@ func (b *browser) toProvider() (address string) {
 // viaProvider logs in at a provider and returns the authorization response.
 func (b *browser) viaProvider(p *idp) url.Values {
 	b.w.t.Helper()
-	return b.answer(b.get(p.visit(b, b.toProvider())))
+	return b.redirectQuery(b.get(p.visit(b, b.toProvider())))
 }
 
-func (w *world) loginVia(p *idp) tokens {
+func (w *env) loginVia(p *idp) tokens {
 	w.t.Helper()
 	answer := w.browser().viaProvider(p)
 	if answer.Get("code") == "" {
@@ -66,7 +66,7 @@ func (w *world) loginVia(p *idp) tokens {
 
 func TestAUTHB11_ProviderLogin(t *testing.T) {
 	p := newIDP(t)
-	w := newWorld(t, withProviders(t, p.provider("idp")))
+	w := newEnv(t, withProviders(t, p.provider("idp")))
 	b := w.browser()
 	address := b.toProvider()
 	u, _ := url.Parse(address)
@@ -82,7 +82,7 @@ func TestAUTHB11_ProviderLogin(t *testing.T) {
 	if len(q.Get("nonce")) < 40 || len(q.Get("code_challenge")) != 43 || len(q.Get("state")) < 60 {
 		t.Errorf("nonce, challenge or state is missing or short: %v", q)
 	}
-	answer := b.answer(b.get(p.visit(b, address)))
+	answer := b.redirectQuery(b.get(p.visit(b, address)))
 	if answer.Get("state") != "the state" || answer.Get("iss") != w.issuer {
 		t.Errorf("answer is %v", answer)
 	}
@@ -109,7 +109,7 @@ func TestAUTHB11_ProviderLogin(t *testing.T) {
 // R-7.5-6: what an attacker has consented to in his own browser is of no use in another one.
 func TestConfusedDeputy_CapturedCallbackURL(t *testing.T) {
 	p := newIDP(t)
-	w := newWorld(t, withProviders(t, p.provider("idp")))
+	w := newEnv(t, withProviders(t, p.provider("idp")))
 	attacker, victim := w.browser(), w.browser()
 	address := attacker.toProvider()
 	callback := p.visit(victim, address) // the victim is logged in there
@@ -140,7 +140,7 @@ func TestConfusedDeputy_CapturedCallbackURL(t *testing.T) {
 // SEC-05, R-7.5-5: before consent there is no redirect to the provider, and no state is accepted.
 func TestSEC05_NoStateBeforeConsent(t *testing.T) {
 	p := newIDP(t)
-	w := newWorld(t, withProviders(t, p.provider("idp")))
+	w := newEnv(t, withProviders(t, p.provider("idp")))
 	b := w.browser()
 	_, form := b.consentPage(authorizeQuery())
 	id := form.Get("interaction")
@@ -174,10 +174,10 @@ func TestSEC05_NoStateBeforeConsent(t *testing.T) {
 
 func TestCallbackCanBeUsedOnce(t *testing.T) {
 	p := newIDP(t)
-	w := newWorld(t, withProviders(t, p.provider("idp")))
+	w := newEnv(t, withProviders(t, p.provider("idp")))
 	b := w.browser()
 	callback := p.visit(b, b.toProvider())
-	if got := b.answer(b.get(callback)); got.Get("code") == "" {
+	if got := b.redirectQuery(b.get(callback)); got.Get("code") == "" {
 		t.Fatalf("no code: %v", got)
 	}
 	if res := b.get(callback); res.StatusCode != http.StatusBadRequest || res.Header.Get("Location") != "" {
@@ -201,7 +201,7 @@ func TestCallbackCanBeUsedOnce(t *testing.T) {
 
 func TestMixUpOfTwoProviders(t *testing.T) {
 	honest, evil := newIDP(t), newIDP(t)
-	w := newWorld(t, withProviders(t, honest.provider("honest"), evil.provider("evil")))
+	w := newEnv(t, withProviders(t, honest.provider("honest"), evil.provider("evil")))
 	pick := func(b *browser, id string) string {
 		_, form := b.consentPage(authorizeQuery())
 		res := b.get(b.decide(form, "allow").Header.Get("Location"))
@@ -224,7 +224,7 @@ func TestMixUpOfTwoProviders(t *testing.T) {
 		b := w.browser()
 		address := pick(b, "honest")
 		honest.set(func() { honest.answer = iss; honest.answer["code"] = []string{"stolen"} })
-		answer := b.answer(b.get(honest.visit(b, address)))
+		answer := b.redirectQuery(b.get(honest.visit(b, address)))
 		if answer.Get("error") != "server_error" || answer.Get("iss") != w.issuer || answer.Get("code") != "" {
 			t.Errorf("%s: %v", name, answer)
 		}
@@ -233,7 +233,7 @@ func TestMixUpOfTwoProviders(t *testing.T) {
 	b = w.browser()
 	address := pick(b, "honest")
 	honest.set(func() { honest.answer = url.Values{"error": {"access_denied"}, "iss": {evil.URL}} })
-	if answer := b.answer(b.get(honest.visit(b, address))); answer.Get("error") != "server_error" {
+	if answer := b.redirectQuery(b.get(honest.visit(b, address))); answer.Get("error") != "server_error" {
 		t.Errorf("a foreign error was taken: %v", answer)
 	}
 	if n := honest.count("/token") + evil.count("/token"); n != 0 {
@@ -243,7 +243,7 @@ func TestMixUpOfTwoProviders(t *testing.T) {
 
 func TestIDTokenMustBeForThisLogin(t *testing.T) {
 	p := newIDP(t)
-	w := newWorld(t, withProviders(t, p.provider("idp")))
+	w := newEnv(t, withProviders(t, p.provider("idp")))
 	other, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	claim := func(name string, value any) func() {
 		return func() {
@@ -302,7 +302,7 @@ func TestProviderErrorsAreReportedToTheClient(t *testing.T) {
 		}
 		return authserver.Subject{}, fmt.Errorf("not on the list: %w", authserver.ErrUserRefused)
 	}
-	w := newWorld(t, withProviders(t, up))
+	w := newEnv(t, withProviders(t, up))
 	if answer := w.browser().viaProvider(p); answer.Get("error") != "access_denied" {
 		t.Errorf("a user that we refuse: %v", answer)
 	}
@@ -324,11 +324,11 @@ func TestProviderErrorsAreReportedToTheClient(t *testing.T) {
 		}
 	}
 	p.set(func() { p.down = true })
-	fresh := newWorld(t, withProviders(t, p.provider("idp")))
+	fresh := newEnv(t, withProviders(t, p.provider("idp")))
 	b := fresh.browser()
 	_, form := b.consentPage(authorizeQuery())
 	res := b.get(b.decide(form, "allow").Header.Get("Location"))
-	if answer := b.answer(res); answer.Get("error") != "temporarily_unavailable" {
+	if answer := b.redirectQuery(res); answer.Get("error") != "temporarily_unavailable" {
 		t.Errorf("the third party is down: %v", answer)
 	}
 }
@@ -344,9 +344,9 @@ func TestAUTHB13_RevocationAtTheProviderEndsTheGrant(t *testing.T) {
 			p := newIDP(t)
 			way(p)
 			synctest.Test(t, func(t *testing.T) {
-				w := newQuietWorld(t, withProviders(t, p.provider("idp")))
+				w := newInProcessEnv(t, withProviders(t, p.provider("idp")))
 				got := w.loginVia(p)
-				w.wantAlive(got.Access, "after the login")
+				w.wantValid(got.Access, "after the login")
 				checks := p.count("/userinfo") + p.count("/introspect")
 				p.set(func() {
 					if name == "another user" {
@@ -357,15 +357,15 @@ func TestAUTHB13_RevocationAtTheProviderEndsTheGrant(t *testing.T) {
 					clear(p.refresh)
 				})
 				time.Sleep(time.Minute - 1)
-				w.wantAlive(got.Access, "within the minute")
+				w.wantValid(got.Access, "within the minute")
 				if n := p.count("/userinfo") + p.count("/introspect"); n != checks {
 					t.Errorf("the third party was asked %d times within the minute", n-checks)
 				}
 				time.Sleep(1)
-				w.wantDead(got.Access, "a minute after the third party revoked")
+				w.wantInvalid(got.Access, "a minute after the third party revoked")
 				p.set(func() { p.down = true })
-				w.wantDead(got.Access, "for ever")
-				w.post("/token", refreshForm(got.Refresh)).want(t, http.StatusBadRequest, "invalid_grant")
+				w.wantInvalid(got.Access, "for ever")
+				w.post("/token", refreshForm(got.Refresh)).wantError(t, http.StatusBadRequest, "invalid_grant")
 			})
 		})
 	}
@@ -375,14 +375,14 @@ func TestAUTHB13_RevocationAtTheProviderEndsTheGrant(t *testing.T) {
 func TestAUTHB14_DueTokensAreRenewedOnce(t *testing.T) {
 	p := newIDP(t)
 	synctest.Test(t, func(t *testing.T) {
-		w := newQuietWorld(t, withProviders(t, p.provider("idp")))
+		w := newInProcessEnv(t, withProviders(t, p.provider("idp")))
 		got := w.loginVia(p)
 		for round := range 3 {
 			time.Sleep(time.Hour)
 			got = w.tokensOf(w.post("/token", refreshForm(got.Refresh)))
 			var all sync.WaitGroup
 			for range 20 {
-				all.Go(func() { w.wantAlive(got.Access, "while it is renewed") })
+				all.Go(func() { w.wantValid(got.Access, "while it is renewed") })
 			}
 			all.Wait()
 			if n := p.count("/token"); n != round+2 {
@@ -392,7 +392,7 @@ func TestAUTHB14_DueTokensAreRenewedOnce(t *testing.T) {
 		// Revoked early by a provider that issues another one.
 		p.set(func() { clear(p.access) })
 		time.Sleep(time.Minute)
-		w.wantAlive(got.Access, "an access token that ended early")
+		w.wantValid(got.Access, "an access token that ended early")
 	})
 }
 
@@ -404,24 +404,24 @@ func TestFailedProviderRefreshEndsTheGrant(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newIDP(t)
 			synctest.Test(t, func(t *testing.T) {
-				w := newQuietWorld(t, withProviders(t, p.provider("idp")))
+				w := newInProcessEnv(t, withProviders(t, p.provider("idp")))
 				got := w.loginVia(p)
 				p.set(func() { end(p) })
 				time.Sleep(time.Hour)
-				w.post("/token", refreshForm(got.Refresh)).want(t, http.StatusBadRequest, "invalid_grant")
+				w.post("/token", refreshForm(got.Refresh)).wantError(t, http.StatusBadRequest, "invalid_grant")
 			})
 		})
 	}
 	t.Run("no refresh token", func(t *testing.T) {
 		p := newIDP(t)
-		p.single, p.expires = true, 600
+		p.noRefresh, p.expires = true, 600
 		synctest.Test(t, func(t *testing.T) {
-			w := newQuietWorld(t, withProviders(t, p.provider("idp")))
+			w := newInProcessEnv(t, withProviders(t, p.provider("idp")))
 			got := w.loginVia(p)
 			time.Sleep(10*time.Minute - time.Second)
-			w.wantAlive(got.Access, "in its last second")
+			w.wantValid(got.Access, "in its last second")
 			time.Sleep(time.Minute)
-			w.wantDead(got.Access, "after the third party's token ended")
+			w.wantInvalid(got.Access, "after the third party's token ended")
 		})
 	})
 }
@@ -431,14 +431,14 @@ func TestFailedProviderRefreshEndsTheGrant(t *testing.T) {
 func TestProviderOutage(t *testing.T) {
 	p := newIDP(t)
 	synctest.Test(t, func(t *testing.T) {
-		w := newQuietWorld(t, withProviders(t, p.provider("idp")))
+		w := newInProcessEnv(t, withProviders(t, p.provider("idp")))
 		got := w.loginVia(p)
-		w.wantAlive(got.Access, "at first")
+		w.wantValid(got.Access, "at first")
 		p.set(func() { p.down = true })
 		time.Sleep(2 * time.Minute)
-		w.wantAlive(got.Access, "two minutes into the outage")
+		w.wantValid(got.Access, "two minutes into the outage")
 		calls := p.count("/userinfo")
-		w.wantAlive(got.Access, "two minutes into the outage")
+		w.wantValid(got.Access, "two minutes into the outage")
 		if p.count("/userinfo") != calls {
 			t.Error("a third party that is down is asked at every call")
 		}
@@ -452,35 +452,35 @@ func TestProviderOutage(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		p.set(func() { p.down = false })
 		got = w.tokensOf(w.post("/token", refreshForm(got.Refresh)))
-		w.wantAlive(got.Access, "when it is over")
+		w.wantValid(got.Access, "when it is over")
 	})
 }
 
 // R-7.5-7: together, in both directions.
 func TestRevocationRevokesTheProviderGrant(t *testing.T) {
 	p := newIDP(t)
-	w := newWorld(t, withProviders(t, p.provider("idp")))
+	w := newEnv(t, withProviders(t, p.provider("idp")))
 	one, two := w.loginVia(p), w.loginVia(p)
 	if res := w.post("/revoke", url.Values{"token": {one.Refresh},
 		"client_id": {publicID}}); res.StatusCode != http.StatusOK {
 		t.Fatal(res.Status)
 	}
-	w.wantDead(one.Access, "after its revocation")
-	w.wantAlive(two.Access, "of another device of the same user")
+	w.wantInvalid(one.Access, "after its revocation")
+	w.wantValid(two.Access, "of another device of the same user")
 	if p.count("/revoke") != 1 || len(p.refresh) != 1 || p.forms["/revoke"].Get("token_type_hint") != "refresh_token" {
 		t.Errorf("%d refresh tokens are left at the third party, want 1", len(p.refresh))
 	}
 	// It can be revoked here while it cannot there.
 	p.set(func() { p.down = true })
 	w.post("/revoke", url.Values{"token": {two.Refresh}, "client_id": {publicID}})
-	w.wantDead(two.Access, "after its revocation during an outage")
+	w.wantInvalid(two.Access, "after its revocation during an outage")
 }
 
 func TestProviderTokenIsForItsPrincipalAndResource(t *testing.T) {
 	p := newIDP(t)
 	const other = "https://other.example/mcp"
 	synctest.Test(t, func(t *testing.T) {
-		w := newQuietWorld(t, func(o *authserver.Options) {
+		w := newInProcessEnv(t, func(o *authserver.Options) {
 			o.Resources = append(o.Resources, authserver.Resource{URL: other})
 			withProviders(t, p.provider("idp"))(o)
 		})
@@ -536,28 +536,28 @@ func TestProviderTokenIsForItsPrincipalAndResource(t *testing.T) {
 	})
 }
 
-// A spyStore sees all that comes to a store.
-type spyStore struct {
+// A recordingStore sees all that comes to a store.
+type recordingStore struct {
 	authserver.Store
-	mu   sync.Mutex
-	seen []string
+	mu     sync.Mutex
+	values []string
 }
 
-func (s *spyStore) see(value []byte) {
+func (s *recordingStore) record(value []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.seen = append(s.seen, string(value))
+	s.values = append(s.values, string(value))
 }
 
-func (s *spyStore) Put(ctx context.Context, kind, key string, value []byte, expires time.Time) error {
-	s.see(value)
+func (s *recordingStore) Put(ctx context.Context, kind, key string, value []byte, expires time.Time) error {
+	s.record(value)
 	return s.Store.Put(ctx, kind, key, value, expires)
 }
 
-func (s *spyStore) Update(ctx context.Context, kind, key string, change func([]byte) ([]byte, time.Time, error)) error {
+func (s *recordingStore) Update(ctx context.Context, kind, key string, change func([]byte) ([]byte, time.Time, error)) error {
 	return s.Store.Update(ctx, kind, key, func(old []byte) ([]byte, time.Time, error) {
 		value, expires, err := change(old)
-		s.see(value)
+		s.record(value)
 		return value, expires, err
 	})
 }
@@ -568,14 +568,14 @@ func TestProviderTokensAreSealed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spy := &spyStore{Store: authserver.NewMemoryStore()}
+	recorder := &recordingStore{Store: authserver.NewMemoryStore()}
 	first, second := authserver.NewSealKey(), authserver.NewSealKey()
 	second.ID = "second"
 	synctest.Test(t, func(t *testing.T) {
-		start := func(keys ...authserver.SealKey) *world {
-			return newQuietWorld(t, func(o *authserver.Options) {
+		start := func(keys ...authserver.SealKey) *env {
+			return newInProcessEnv(t, func(o *authserver.Options) {
 				withProviders(t, p.provider("idp"))(o)
-				o.Store, o.SealKeys = spy, keys
+				o.Store, o.SealKeys = recorder, keys
 				o.SigningKeys = append(o.SigningKeys, signer)
 			})
 		}
@@ -583,25 +583,25 @@ func TestProviderTokensAreSealed(t *testing.T) {
 		b := w.browser()
 		address := b.toProvider()
 		nonce := func() string { u, _ := url.Parse(address); return u.Query().Get("nonce") }()
-		answer := b.answer(b.get(p.visit(b, address)))
+		answer := b.redirectQuery(b.get(p.visit(b, address)))
 		got := w.tokensOf(w.post("/token", exchangeForm(answer.Get("code"))))
-		for _, value := range spy.seen {
+		for _, value := range recorder.values {
 			for _, secret := range []string{"upstream-", nonce, answer.Get("code"), got.Refresh} {
 				if strings.Contains(value, secret) {
 					t.Errorf("the store was given %q with %q in it", value, secret)
 				}
 			}
 		}
-		if !slices.ContainsFunc(spy.seen, func(v string) bool { return strings.Contains(v, first.ID) }) {
-			t.Error("the spy saw nothing that the first key sealed")
+		if !slices.ContainsFunc(recorder.values, func(v string) bool { return strings.Contains(v, first.ID) }) {
+			t.Error("the recorder saw nothing that the first key sealed")
 		}
 		// The old key still opens, and used grants are sealed with the new key.
 		w = start(second, first)
-		w.wantAlive(got.Access, "with a new key in front")
+		w.wantValid(got.Access, "with a new key in front")
 		w = start(second)
-		w.wantAlive(got.Access, "when the old key is gone")
+		w.wantValid(got.Access, "when the old key is gone")
 		w = start(authserver.NewSealKey())
-		w.wantUnknown(got.Access, "when its key is gone")
+		w.wantUnavailable(got.Access, "when its key is gone")
 	})
 }
 
@@ -628,19 +628,19 @@ func TestProviderWithoutOpenIDConnect(t *testing.T) {
 			return authserver.Subject{ID: "hub|1"}, nil
 		},
 	}
-	p.expires, p.single = 0, true
+	p.expires, p.noRefresh = 0, true
 	synctest.Test(t, func(t *testing.T) {
-		w := newQuietWorld(t, withProviders(t, up))
+		w := newInProcessEnv(t, withProviders(t, up))
 		got := w.loginVia(p)
 		token, err := w.verify(got.Access)
 		if err != nil || token.Subject != "hub|1" {
 			t.Fatalf("token %+v, %v", token, err)
 		}
 		time.Sleep(5 * time.Minute)
-		w.wantAlive(got.Access, "while the third party takes its token")
+		w.wantValid(got.Access, "while the third party takes its token")
 		p.set(func() { clear(p.access) })
 		time.Sleep(time.Minute)
-		w.wantDead(got.Access, "when it does not any more")
+		w.wantInvalid(got.Access, "when it does not any more")
 	})
 }
 
@@ -654,7 +654,7 @@ func TestConsentPageNamesTheProvider(t *testing.T) {
 		"Next you log in. You can still cancel there.</p>\n<div": withProviders(t, one.provider("one"),
 			two.provider("two")),
 	} {
-		if page, _ := newWorld(t, change).browser().consentPage(authorizeQuery()); !strings.Contains(page.body, want) {
+		if page, _ := newEnv(t, change).browser().consentPage(authorizeQuery()); !strings.Contains(page.body, want) {
 			t.Errorf("the page lacks %q: %s", want, page.body)
 		}
 	}
@@ -662,7 +662,7 @@ func TestConsentPageNamesTheProvider(t *testing.T) {
 
 func TestProviderChoiceCanBeCanceled(t *testing.T) {
 	one, two := newIDP(t), newIDP(t)
-	w := newWorld(t, withProviders(t, one.provider("one"), two.provider("two")))
+	w := newEnv(t, withProviders(t, one.provider("one"), two.provider("two")))
 	b := w.browser()
 	_, form := b.consentPage(authorizeQuery())
 	b.get(b.decide(form, "allow").Header.Get("Location"))
@@ -671,7 +671,7 @@ func TestProviderChoiceCanBeCanceled(t *testing.T) {
 		t.Errorf("a third party that is none: %s %s", res.Status, res.body)
 	}
 	form.Set("decision", "deny")
-	if answer := b.answer(b.submit("/login", form)); answer.Get("error") != "access_denied" {
+	if answer := b.redirectQuery(b.submit("/login", form)); answer.Get("error") != "access_denied" {
 		t.Errorf("cancelled: %v", answer)
 	}
 }
@@ -688,7 +688,7 @@ func TestInvalidProviders(t *testing.T) {
 		"must not be negative":   func(u *authserver.Provider) { u.CheckEvery = -1 },
 		"must be https": func(u *authserver.Provider) {
 			u.Issuer, u.Endpoints, u.Subject = "", plainEndpoints,
-				nobody
+				refuseUser
 		},
 	} {
 		u := good
@@ -720,7 +720,7 @@ var (
 	plainEndpoints = authserver.ProviderEndpoints{Authorization: "http://hub.example/a", Token: "https://hub.example/t"}
 )
 
-func nobody(context.Context, *authserver.ProviderUser) (authserver.Subject, error) {
+func refuseUser(context.Context, *authserver.ProviderUser) (authserver.Subject, error) {
 	return authserver.Subject{}, authserver.ErrUserRefused
 }
 
@@ -731,7 +731,7 @@ func TestProviderEndpointsUseTheFetcher(t *testing.T) {
 	for _, bad := range []string{"http://169.254.169.254/token", "http://10.0.0.1/token", "file:///etc/passwd",
 		"https://[fe80::1]/token"} {
 		p.set(func() { p.metadata = map[string]any{"token_endpoint": bad} })
-		w := newWorld(t, func(o *authserver.Options) {
+		w := newEnv(t, func(o *authserver.Options) {
 			login, err := authserver.NewProviderLogin(&authserver.ProviderOptions{
 				Providers: []authserver.Provider{p.provider("idp")},
 				Fetcher:   oauth.NewFetcher(&oauth.FetcherOptions{Timeout: 5 * time.Second}),

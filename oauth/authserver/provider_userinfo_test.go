@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// lean makes the provider do as OpenID Connect Core has it: the claims about the user come from
+// serveProfileFromUserinfo makes the provider do as OpenID Connect Core has it: the claims about the user come from
 // userinfo.
-func (p *idp) lean(userinfo map[string]any) {
+func (p *idp) serveProfileFromUserinfo(userinfo map[string]any) {
 	p.set(func() {
 		p.claims = func(c map[string]any) {
 			delete(c, "name")
@@ -21,7 +21,7 @@ func (p *idp) lean(userinfo map[string]any) {
 	})
 }
 
-func grace(change ...any) map[string]any {
+func userinfoClaims(change ...any) map[string]any {
 	m := map[string]any{
 		"sub": "user-1", "name": "Grace", "preferred_username": "grace", "email": "grace@example.com",
 		"email_verified": false,
@@ -43,26 +43,26 @@ func TestUserinfoCompletesTheIDToken(t *testing.T) {
 		want     map[string]any // of the claims below
 		asked    int
 	}{
-		"all of it": {nil, grace(), map[string]any{
+		"all of it": {nil, userinfoClaims(), map[string]any{
 			// of this address
 			"name": "Grace", "preferred_username": "grace", "email": "grace@example.com", "email_verified": false,
 		}, 1},
-		"profile alone": {[]string{"openid", "profile"}, grace(), map[string]any{
+		"profile alone": {[]string{"openid", "profile"}, userinfoClaims(), map[string]any{
 			"name": "Grace", "preferred_username": "grace", "email_verified": true, // from the ID token
 		}, 1},
-		"neither asked for": {[]string{"openid"}, grace(), map[string]any{"email_verified": true}, 0},
+		"neither asked for": {[]string{"openid"}, userinfoClaims(), map[string]any{"email_verified": true}, 0},
 		"no such claims":    {nil, map[string]any{"sub": "user-1"}, map[string]any{}, 1},
-		"of a wrong type": {nil, grace("name", 7, "email", []string{"x"}), map[string]any{
+		"of a wrong type": {nil, userinfoClaims("name", 7, "email", []string{"x"}), map[string]any{
 			"name": "grace", "preferred_username": "grace", "email_verified": false, // the name is what we call the user
 		}, 1},
-		"too long": {nil, grace("name", long, "email", long[1:]), map[string]any{
+		"too long": {nil, userinfoClaims("name", long, "email", long[1:]), map[string]any{
 			"name": "grace", "preferred_username": "grace", "email": long[1:], "email_verified": false,
 		}, 1},
 	} {
 		up := p.provider("idp")
 		up.Scopes = c.scopes
-		w := newWorld(t, withProviders(t, up))
-		p.lean(c.userinfo)
+		w := newEnv(t, withProviders(t, up))
+		p.serveProfileFromUserinfo(c.userinfo)
 		before := p.count("/userinfo")
 		token, err := w.verify(w.loginVia(p).Access)
 		if err != nil {
@@ -84,7 +84,7 @@ func TestUserinfoCompletesTheIDToken(t *testing.T) {
 	// An ID token that has it all spares the request.
 	p.set(func() { p.claims = nil })
 	before := p.count("/userinfo")
-	newWorld(t, withProviders(t, p.provider("idp"))).loginVia(p)
+	newEnv(t, withProviders(t, p.provider("idp"))).loginVia(p)
 	if n := p.count("/userinfo"); n != before {
 		t.Error("userinfo was asked for what the ID token has")
 	}
@@ -102,17 +102,17 @@ func TestUnusableUserinfo(t *testing.T) {
 		answer any
 		want   string // the error of the login, empty if it works without a name
 	}{
-		"another user":   {http.StatusOK, grace("sub", "user-2"), "server_error"},
+		"another user":   {http.StatusOK, userinfoClaims("sub", "user-2"), "server_error"},
 		"no sub":         {http.StatusOK, map[string]any{"name": "Grace"}, "server_error"},
-		"a sub of bytes": {http.StatusOK, grace("sub", []string{"user-1"}), "server_error"},
+		"a sub of bytes": {http.StatusOK, userinfoClaims("sub", []string{"user-1"}), "server_error"},
 		"down":           {http.StatusServiceUnavailable, nil, "temporarily_unavailable"},
 		"forbidden":      {http.StatusForbidden, map[string]any{"error": "insufficient_scope"}, ""},
 		"no JSON":        {http.StatusOK, "a.b.c", ""},
-		"too deep":       {http.StatusOK, grace("address", deep), ""},
-		"too large":      {http.StatusOK, grace("address", strings.Repeat("x", 1<<20)), ""},
+		"too deep":       {http.StatusOK, userinfoClaims("address", deep), ""},
+		"too large":      {http.StatusOK, userinfoClaims("address", strings.Repeat("x", 1<<20)), ""},
 	} {
-		w := newQuietWorld(t, withProviders(t, p.provider("idp")))
-		p.lean(nil)
+		w := newInProcessEnv(t, withProviders(t, p.provider("idp")))
+		p.serveProfileFromUserinfo(nil)
 		p.set(func() { p.userinfo = func() (int, any) { return c.status, c.answer } })
 		revoked := p.count("/revoke")
 		answer := w.browser().viaProvider(p)
@@ -137,9 +137,9 @@ func TestAUTHB13_ForbiddenUserinfoIsInvalid(t *testing.T) {
 	for name, single := range map[string]bool{"with a refresh token": false, "without": true} {
 		t.Run(name, func(t *testing.T) {
 			p := newIDP(t)
-			p.single = single
+			p.noRefresh = single
 			synctest.Test(t, func(t *testing.T) {
-				w := newQuietWorld(t, withProviders(t, p.provider("idp")))
+				w := newInProcessEnv(t, withProviders(t, p.provider("idp")))
 				got := w.loginVia(p)
 				p.set(func() {
 					p.userinfo = func() (int, any) {
@@ -149,14 +149,14 @@ func TestAUTHB13_ForbiddenUserinfoIsInvalid(t *testing.T) {
 				})
 				time.Sleep(time.Minute)
 				if !single { // the token endpoint has the last word
-					w.wantAlive(got.Access, "while the token endpoint gives new ones")
+					w.wantValid(got.Access, "while the token endpoint gives new ones")
 					if n := p.count("/token"); n != 2 {
 						t.Errorf("the token endpoint was asked %d times, want 2", n)
 					}
 					p.set(func() { clear(p.refresh) })
 					time.Sleep(time.Minute)
 				}
-				w.wantDead(got.Access, "a minute after the third party locked the user out")
+				w.wantInvalid(got.Access, "a minute after the third party locked the user out")
 			})
 		})
 	}

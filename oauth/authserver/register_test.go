@@ -12,13 +12,13 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-func (w *world) tryRegister(body string, header ...string) reply {
+func (w *env) tryRegister(body string, header ...string) response {
 	w.t.Helper()
 	header = append(header, "Content-Type", "application/json")
 	return w.send(&http.Client{Transport: w.base}, w.request(http.MethodPost, "/register", body, header...))
 }
 
-func (w *world) register(body string) map[string]any {
+func (w *env) register(body string) map[string]any {
 	w.t.Helper()
 	res := w.tryRegister(body)
 	if res.StatusCode != http.StatusCreated {
@@ -28,7 +28,7 @@ func (w *world) register(body string) map[string]any {
 }
 
 func TestRegistration(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	got := w.register(`{"client_name":"My App","redirect_uris":["http://localhost/cb","https://app.example/cb"],
 		"grant_types":["refresh_token","authorization_code","implicit"],"response_types":["code"],"application_type":"native",
 		"token_endpoint_auth_method":"none","client_id":"chosen","client_secret":"chosen","unknown":{"x":[1]}}`)
@@ -56,17 +56,17 @@ func TestRegistration(t *testing.T) {
 	}
 	form := exchangeForm(w.code("client_id", id, "redirect_uri", "http://localhost:7/cb"), "client_id", id,
 		"redirect_uri", "http://localhost:7/cb")
-	w.post("/token", form).want(t, http.StatusUnauthorized, "invalid_client")
+	w.post("/token", form).wantError(t, http.StatusUnauthorized, "invalid_client")
 	form.Set("client_secret", got["client_secret"].(string))
 	if tokens := w.tokensOf(w.post("/token", form)); tokens.Refresh != "" {
 		t.Error("a refresh token that nobody asked for")
 	}
 	form.Set("grant_type", "client_credentials")
-	w.post("/token", form).want(t, http.StatusBadRequest, "unauthorized_client")
+	w.post("/token", form).wantError(t, http.StatusBadRequest, "unauthorized_client")
 }
 
 func TestRefusedRegistrations(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	const redirect, metadata = "invalid_redirect_uri", "invalid_client_metadata"
 	with := func(member string) string { return `{"redirect_uris":["http://localhost/cb"],` + member + `}` }
 	uri := func(uri string) string {
@@ -111,25 +111,25 @@ func TestRefusedRegistrations(t *testing.T) {
 		"logo over http":    {with(`"logo_uri":"http://app.example/x.png"`), metadata},
 		"scope":             {with(`"scope":"a\"b"`), metadata},
 	} {
-		t.Run(name, func(t *testing.T) { w.tryRegister(c.body).want(t, http.StatusBadRequest, c.code) })
+		t.Run(name, func(t *testing.T) { w.tryRegister(c.body).wantError(t, http.StatusBadRequest, c.code) })
 	}
 	form := w.send(http.DefaultClient, w.request(http.MethodPost, "/register", with(`"x":1`), "Content-Type",
 		"text/plain"))
-	form.want(t, http.StatusBadRequest, metadata)
-	w.tryRegister(with(`"x":"`+strings.Repeat("x", 64<<10)+`"`)).want(t, http.StatusRequestEntityTooLarge,
+	form.wantError(t, http.StatusBadRequest, metadata)
+	w.tryRegister(with(`"x":"`+strings.Repeat("x", 64<<10)+`"`)).wantError(t, http.StatusRequestEntityTooLarge,
 		"invalid_request")
 }
 
 func TestRegistrationPolicy(t *testing.T) {
 	const body = `{"redirect_uris":["http://localhost/cb"],"token_endpoint_auth_method":"none"}`
-	off := newWorld(t, func(o *authserver.Options) { o.Registration.Disabled = true })
+	off := newEnv(t, func(o *authserver.Options) { o.Registration.Disabled = true })
 	if res := off.tryRegister(body); res.StatusCode != http.StatusNotFound ||
 		off.server.Metadata().RegistrationEndpoint != "" {
 		t.Errorf("disabled: %s", res.Status)
 	}
-	w := newWorld(t, func(o *authserver.Options) { o.Registration.TokenHash = secretHash })
-	w.tryRegister(body).want(t, http.StatusUnauthorized, "invalid_token")
-	w.tryRegister(body, "Authorization", "Bearer wrong").want(t, http.StatusUnauthorized, "invalid_token")
+	w := newEnv(t, func(o *authserver.Options) { o.Registration.TokenHash = secretHash })
+	w.tryRegister(body).wantError(t, http.StatusUnauthorized, "invalid_token")
+	w.tryRegister(body, "Authorization", "Bearer wrong").wantError(t, http.StatusUnauthorized, "invalid_token")
 	if res := w.tryRegister(body, "Authorization", "Bearer "+secret); res.StatusCode != http.StatusCreated {
 		t.Errorf("with the token: %s", res.Status)
 	}
@@ -138,22 +138,22 @@ func TestRegistrationPolicy(t *testing.T) {
 func TestUnusedRegistrationsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const body = `{"redirect_uris":["http://localhost/cb"],"token_endpoint_auth_method":"none"}`
-		w := newQuietWorld(t, func(o *authserver.Options) { o.Limits.Registrations = authserver.Rate{} })
+		w := newInProcessEnv(t, func(o *authserver.Options) { o.Limits.Registrations = authserver.Rate{} })
 		for i := range 20 {
 			if res := w.tryRegister(body); res.StatusCode != http.StatusCreated {
 				t.Fatalf("%d: %s", i, res.Status)
 			}
 		}
 		res := w.tryRegister(body)
-		if res.want(t, http.StatusTooManyRequests, "slow_down"); res.Header.Get("Retry-After") == "" {
+		if res.wantError(t, http.StatusTooManyRequests, "slow_down"); res.Header.Get("Retry-After") == "" {
 			t.Error("no Retry-After")
 		}
 
-		few := newQuietWorld(t, func(o *authserver.Options) { o.Registration.MaxUnused = 3 })
+		few := newInProcessEnv(t, func(o *authserver.Options) { o.Registration.MaxUnused = 3 })
 		used := few.register(body)["client_id"].(string)
 		few.register(body)
 		few.register(body)
-		few.tryRegister(body).want(t, http.StatusTooManyRequests, "slow_down")
+		few.tryRegister(body).wantError(t, http.StatusTooManyRequests, "slow_down")
 		uri := "http://localhost:9/cb"
 		code := few.code("client_id", used, "redirect_uri", uri)
 		few.tokensOf(few.post("/token", exchangeForm(code, "client_id", used, "redirect_uri", uri)))
@@ -173,7 +173,7 @@ func TestUnusedRegistrationsAreBounded(t *testing.T) {
 
 // REG-10: users see what is verified.
 func TestConsentPageShowsTheClientOrigin(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	known, _ := w.browser().consentPage(authorizeQuery())
 	id := w.register(`{"client_name":"<b>Bank</b>","redirect_uris":["https://app.example/cb"],"token_endpoint_auth_method":"none"}`)["client_id"].(string)
 	itself, _ := w.browser().consentPage(authorizeQuery("client_id", id, "redirect_uri", "https://app.example/cb"))
@@ -184,20 +184,20 @@ func TestConsentPageShowsTheClientOrigin(t *testing.T) {
 	if !strings.Contains(known.body, "Read your calendar") || !strings.Contains(known.body, "Calendar") {
 		t.Errorf("page: %s", known.body)
 	}
-	for _, page := range []reply{known, itself} {
+	for _, page := range []response{known, itself} {
 		if csp := page.Header.Get("Content-Security-Policy"); !strings.Contains(csp, "frame-ancestors 'none'") {
 			t.Errorf("CSP is %q", csp)
 		}
 	}
 }
 
-// A movingStore does something just before it is asked for a client that is new.
-type movingStore struct {
+// A hookStore does something just before it is asked for a client that is new.
+type hookStore struct {
 	authserver.Store
 	before func()
 }
 
-func (m *movingStore) Get(ctx context.Context, kind, key string) ([]byte, error) {
+func (m *hookStore) Get(ctx context.Context, kind, key string) ([]byte, error) {
 	if before := m.before; before != nil && kind == "new-client" {
 		m.before = nil
 		before()
@@ -207,8 +207,8 @@ func (m *movingStore) Get(ctx context.Context, kind, key string) ([]byte, error)
 
 // A registered client is at no time unknown, also while its first token makes it a used one.
 func TestClientIsKnownDuringItsFirstExchange(t *testing.T) {
-	store := &movingStore{Store: authserver.NewMemoryStore()}
-	w := newWorld(t, func(o *authserver.Options) { o.Store = store })
+	store := &hookStore{Store: authserver.NewMemoryStore()}
+	w := newEnv(t, func(o *authserver.Options) { o.Store = store })
 	id, _ := w.register(`{"redirect_uris":["http://127.0.0.1/cb"],"token_endpoint_auth_method":"none"}`)["client_id"].(string)
 	code := w.code("client_id", id, "redirect_uri", "http://127.0.0.1/cb")
 	store.before = func() {

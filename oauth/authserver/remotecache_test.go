@@ -25,16 +25,16 @@ func behindProxy(o *authserver.Options) {
 	o.Limits.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("192.0.2.1/32")}
 }
 
-// from posts to the token endpoint from an address.
-func (w *world) from(address string, form url.Values) reply {
+// postFrom posts to the token endpoint from an address.
+func (w *env) postFrom(address string, form url.Values) response {
 	w.t.Helper()
 	return w.post("/token", form, "X-Forwarded-For", address)
 }
 
 const documentURI = "http://127.0.0.1:7/cb"
 
-// loginOf returns the tokens of a client with a document.
-func (w *world) loginOf(id string) tokens {
+// loginWithDocument returns the tokens of a client with a document.
+func (w *env) loginWithDocument(id string) tokens {
 	w.t.Helper()
 	code := w.code("client_id", id, "redirect_uri", documentURI)
 	return w.tokensOf(w.post("/token", exchangeForm(code, "client_id", id, "redirect_uri", documentURI)))
@@ -44,33 +44,33 @@ func (w *world) loginOf(id string) tokens {
 func TestFailuresDoNotDisplaceDocuments(t *testing.T) {
 	h := newDocumentHost(t)
 	synctest.Test(t, func(t *testing.T) {
-		w := h.world(t, behindProxy)
+		w := h.newEnv(t, behindProxy)
 		id := h.URL + "/client.json"
-		got := w.loginOf(id)
+		got := w.loginWithDocument(id)
 		h.set(func() { h.status = http.StatusNotFound })
 		for i := range 60 {
-			w.from(attacker, refreshForm("x", "client_id", fmt.Sprintf("%s/none%d", h.URL, i)))
+			w.postFrom(attacker, refreshForm("x", "client_id", fmt.Sprintf("%s/none%d", h.URL, i)))
 		}
 		for i := range 1100 {
-			w.from(attacker, refreshForm("x", "client_id", fmt.Sprintf("http://x.invalid/%d", i)))
-			w.from(fmt.Sprintf("203.0.113.%d", i%50), refreshForm("x", "client_id", fmt.Sprintf("http://y%d.invalid/c",
+			w.postFrom(attacker, refreshForm("x", "client_id", fmt.Sprintf("http://x.invalid/%d", i)))
+			w.postFrom(fmt.Sprintf("203.0.113.%d", i%50), refreshForm("x", "client_id", fmt.Sprintf("http://y%d.invalid/c",
 				i)))
 		}
-		if good, bad := authserver.KeptDocuments(w.server); good != 1 || bad != 1000 {
+		if good, bad := authserver.CachedDocuments(w.server); good != 1 || bad != 1000 {
 			t.Errorf("%d documents and %d failures are kept, want 1 and 1000", good, bad)
 		}
 		h.set(func() { h.status = http.StatusOK })
-		got = w.tokensOf(w.from(honest, refreshForm(got.Refresh, "client_id", id)))
+		got = w.tokensOf(w.postFrom(honest, refreshForm(got.Refresh, "client_id", id)))
 		time.Sleep(6 * time.Minute) // its document has to be fetched again
 		n := h.count()
 		for range 10 { // from the address that has used up what it has, too
-			w.from(attacker, refreshForm("x", "client_id", id))
+			w.postFrom(attacker, refreshForm("x", "client_id", id))
 		}
-		w.tokensOf(w.from(honest, refreshForm(got.Refresh, "client_id", id)))
+		w.tokensOf(w.postFrom(honest, refreshForm(got.Refresh, "client_id", id)))
 		if h.count() != n+1 {
 			t.Errorf("the document was fetched %d times, want once", h.count()-n)
 		}
-		w.from(honest, refreshForm("x", "client_id", h.URL+"/other.json")).want(t, http.StatusBadRequest,
+		w.postFrom(honest, refreshForm("x", "client_id", h.URL+"/other.json")).wantError(t, http.StatusBadRequest,
 			"invalid_grant")
 	})
 }
@@ -78,10 +78,10 @@ func TestFailuresDoNotDisplaceDocuments(t *testing.T) {
 func TestUnknownDocumentsAreLimitedByAddress(t *testing.T) {
 	h := newDocumentHost(t)
 	synctest.Test(t, func(t *testing.T) {
-		w := h.world(t, behindProxy)
+		w := h.newEnv(t, behindProxy)
 		ask := func(address string, n int) (busy int) {
 			for i := range n {
-				if w.from(address, refreshForm("x", "client_id", fmt.Sprintf("%s/%s-%d", h.URL, address,
+				if w.postFrom(address, refreshForm("x", "client_id", fmt.Sprintf("%s/%s-%d", h.URL, address,
 					i))).StatusCode == http.StatusServiceUnavailable {
 					busy++
 				}
@@ -104,7 +104,7 @@ func TestUnknownDocumentsAreLimitedByAddress(t *testing.T) {
 func TestKnownDocumentsAreNotLimited(t *testing.T) {
 	h := newDocumentHost(t)
 	synctest.Test(t, func(t *testing.T) {
-		w := h.world(t, func(o *authserver.Options) {
+		w := h.newEnv(t, func(o *authserver.Options) {
 			o.Limits.Fetches = authserver.Rate{Count: 1,
 				Per: 1000 * time.Hour}
 		})
@@ -124,11 +124,11 @@ func TestDocumentsOfClientsWithTokensSurviveARestart(t *testing.T) {
 	h := newDocumentHost(t)
 	store := authserver.NewMemoryStore()
 	synctest.Test(t, func(t *testing.T) {
-		open := func() *world { return h.world(t, func(o *authserver.Options) { o.Store = store }) }
+		open := func() *env { return h.newEnv(t, func(o *authserver.Options) { o.Store = store }) }
 		id, stranger := h.URL+"/client.json", h.URL+"/stranger.json"
 		w := open()
-		got := w.loginOf(id)
-		w.from(honest, refreshForm("x", "client_id", stranger)).want(t, http.StatusBadRequest, "invalid_grant")
+		got := w.loginWithDocument(id)
+		w.postFrom(honest, refreshForm("x", "client_id", stranger)).wantError(t, http.StatusBadRequest, "invalid_grant")
 		h.set(func() { h.status = http.StatusBadGateway })
 		w = open()
 		if n, _ := store.Count(t.Context(), "document"); n != 1 {
@@ -139,7 +139,7 @@ func TestDocumentsOfClientsWithTokensSurviveARestart(t *testing.T) {
 		w = open()
 		got = w.tokensOf(w.post("/token", refreshForm(got.Refresh, "client_id", id)))
 		time.Sleep(24 * time.Hour)
-		open().post("/token", refreshForm(got.Refresh, "client_id", id)).want(t, http.StatusServiceUnavailable,
+		open().post("/token", refreshForm(got.Refresh, "client_id", id)).wantError(t, http.StatusServiceUnavailable,
 			"temporarily_unavailable")
 
 		h.set(func() { h.status, h.body = http.StatusOK, strings.Replace(h.body, "app.example", "new.example", 1) })
@@ -173,10 +173,10 @@ func slowPaths(r *http.Request) error {
 func TestSlowHostsDelayOnlyTheirClient(t *testing.T) {
 	h := newDocumentHost(t)
 	synctest.Test(t, func(t *testing.T) {
-		w := h.world(t, func(o *authserver.Options) { o.ClientMetadata.Fetcher = h.slowFetcher(slowPaths) })
+		w := h.newEnv(t, func(o *authserver.Options) { o.ClientMetadata.Fetcher = h.slowFetcher(slowPaths) })
 		get := func(address, path string) (time.Duration, error) {
 			began := time.Now()
-			_, err := authserver.DocumentClient(authserver.FromAddress(t.Context(), address), w.server, h.URL+path)
+			_, err := authserver.DocumentClient(authserver.WithClientAddress(t.Context(), address), w.server, h.URL+path)
 			return time.Since(began), err
 		}
 		if _, err := get(honest, "/old.json"); err != nil {
@@ -206,7 +206,7 @@ func TestSlowHostsDelayOnlyTheirClient(t *testing.T) {
 func TestCanceledRequestKeepsTheFetch(t *testing.T) {
 	h := newDocumentHost(t)
 	synctest.Test(t, func(t *testing.T) {
-		w := h.world(t, func(o *authserver.Options) {
+		w := h.newEnv(t, func(o *authserver.Options) {
 			o.ClientMetadata.Fetcher = h.slowFetcher(func(r *http.Request) error {
 				select {
 				case <-time.After(5 * time.Second):

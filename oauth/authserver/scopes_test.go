@@ -33,7 +33,7 @@ func TestUsersGrantOnlyTheirScopes(t *testing.T) {
 		"none, only offline": {[]string{}, "offline_access", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, withScopes(tc.scopes))
+			w := newEnv(t, withScopes(tc.scopes))
 			registered := w.register(`{"redirect_uris":["http://localhost/cb"],"token_endpoint_auth_method":"none","grant_types":["authorization_code","refresh_token"]}`)
 			id, uri := registered["client_id"].(string), "http://localhost:99/cb"
 			got := w.tokensOf(w.post("/token", exchangeForm(w.code("client_id", id, "redirect_uri", uri, "scope",
@@ -50,7 +50,7 @@ func TestUsersGrantOnlyTheirScopes(t *testing.T) {
 			}
 			if tc.want != "read write admin" {
 				w.post("/token", refreshForm(next.Refresh, "client_id", id, "scope", "read write admin")).
-					want(t, http.StatusBadRequest, "invalid_scope")
+					wantError(t, http.StatusBadRequest, "invalid_scope")
 			}
 		})
 	}
@@ -58,7 +58,7 @@ func TestUsersGrantOnlyTheirScopes(t *testing.T) {
 
 func TestScopesThatTheUserMayNotGrant(t *testing.T) {
 	for _, scopes := range [][]string{{}, {"read"}, {"elsewhere"}} {
-		w := newWorld(t, withScopes(scopes))
+		w := newEnv(t, withScopes(scopes))
 		answer := w.browser().authorize(authorizeQuery("scope", "write admin"))
 		if answer.Get("error") != "access_denied" || answer.Has("code") || answer.Get("state") != "the state" ||
 			answer.Get("iss") != w.issuer {
@@ -68,11 +68,11 @@ func TestScopesThatTheUserMayNotGrant(t *testing.T) {
 }
 
 func TestPasswordUsersHaveScopes(t *testing.T) {
-	hash, err := hashed()
+	hash, err := passwordHash()
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, func(o *authserver.Options) {
+	w := newEnv(t, func(o *authserver.Options) {
 		login, err := authserver.NewPasswordLogin(&authserver.PasswordOptions{
 			Users: []authserver.PasswordUser{{Name: "alice", Hash: hash, Scopes: []string{"read"}}},
 		})
@@ -82,7 +82,7 @@ func TestPasswordUsersHaveScopes(t *testing.T) {
 		o.Login = login
 	})
 	b := w.browser()
-	answer := b.answer(b.try(b.passwordForm(), "alice", "correct horse"))
+	answer := b.redirectQuery(b.submitPassword(b.passwordForm(), "alice", "correct horse"))
 	if got := w.tokensOf(w.post("/token", exchangeForm(answer.Get("code")))); got.Scope != "read" {
 		t.Errorf("got %+v", got)
 	}
@@ -101,11 +101,11 @@ func TestPasswordUsersHaveScopes(t *testing.T) {
 // No user is asked when a client acts for itself, so the operator has to allow scopes with
 // OnRequest.
 func TestClientCredentialsWithOnRequestScopes(t *testing.T) {
-	w := newWorld(t, func(o *authserver.Options) {
+	w := newEnv(t, func(o *authserver.Options) {
 		o.Clients = append(o.Clients, authserver.Client{ID: "plain", SecretHash: secretHash},
 			authserver.Client{ID: "trusted", SecretHash: secretHash, Scopes: []string{"admin", "read"}})
 	})
-	ask := func(id, scope string) reply {
+	ask := func(id, scope string) response {
 		return w.post("/token", url.Values{"grant_type": {"client_credentials"}, "client_id": {id},
 			"client_secret": {secret},
 			"resource":      {resource}, "scope": {scope}})
@@ -118,5 +118,5 @@ func TestClientCredentialsWithOnRequestScopes(t *testing.T) {
 			t.Errorf("%s asks for %q: got %q, want %q", tc[0], tc[1], got.Scope, tc[2])
 		}
 	}
-	ask("plain", "admin").want(t, http.StatusBadRequest, "invalid_scope")
+	ask("plain", "admin").wantError(t, http.StatusBadRequest, "invalid_scope")
 }

@@ -46,7 +46,7 @@ func TestReplaceSealKeys(t *testing.T) {
 		return keys
 	}
 	first := load()
-	w := newWorld(t, func(o *authserver.Options) { o.SealKeys = first })
+	w := newEnv(t, func(o *authserver.Options) { o.SealKeys = first })
 	tokens := w.login() // keeps sealed secrets
 	if err := authserver.RotateSealKeys(path, 1); err != nil {
 		t.Fatal(err)
@@ -54,7 +54,7 @@ func TestReplaceSealKeys(t *testing.T) {
 	if err := w.server.ReplaceSealKeys(load()); err != nil {
 		t.Fatal(err)
 	}
-	w.wantAlive(w.tokensOf(w.post("/token", refreshForm(tokens.Refresh))).Access, "after the keys were replaced")
+	w.wantValid(w.tokensOf(w.post("/token", refreshForm(tokens.Refresh))).Access, "after the keys were replaced")
 	for name, keys := range map[string][]authserver.SealKey{"no keys": nil, "a short key": {{ID: "a",
 		Key: []byte("short")}}} {
 		if err := w.server.ReplaceSealKeys(keys); err == nil {

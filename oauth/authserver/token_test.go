@@ -16,17 +16,17 @@ import (
 )
 
 func TestCodesCanBeUsedOnce(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	code := w.code()
 	got := w.tokensOf(w.post("/token", exchangeForm(code)))
-	w.wantAlive(got.Access, "before")
-	w.post("/token", exchangeForm(code)).want(t, http.StatusBadRequest, "invalid_grant")
-	w.wantDead(got.Access, "the code was replayed")
-	w.post("/token", refreshForm(got.Refresh)).want(t, http.StatusBadRequest, "invalid_grant")
+	w.wantValid(got.Access, "before")
+	w.post("/token", exchangeForm(code)).wantError(t, http.StatusBadRequest, "invalid_grant")
+	w.wantInvalid(got.Access, "the code was replayed")
+	w.post("/token", refreshForm(got.Refresh)).wantError(t, http.StatusBadRequest, "invalid_grant")
 }
 
 func TestCodesAreBound(t *testing.T) {
-	w := newWorld(t, func(o *authserver.Options) {
+	w := newEnv(t, func(o *authserver.Options) {
 		o.Clients = append(o.Clients, authserver.Client{ID: "other", RedirectURIs: []string{publicURI}})
 	})
 	for name, change := range map[string][]string{
@@ -38,7 +38,7 @@ func TestCodesAreBound(t *testing.T) {
 		"no redirect URI":            {"redirect_uri", ""},
 	} {
 		code := w.code()
-		w.post("/token", exchangeForm(code, change...)).want(t, http.StatusBadRequest, "invalid_grant")
+		w.post("/token", exchangeForm(code, change...)).wantError(t, http.StatusBadRequest, "invalid_grant")
 		if res := w.post("/token", exchangeForm(code)); res.StatusCode != http.StatusBadRequest {
 			t.Errorf("%s: the code is good for another try", name)
 		}
@@ -55,10 +55,10 @@ func TestCodesAreBound(t *testing.T) {
 			t.Errorf("%s: %s", name, res.body)
 		}
 	}
-	w.post("/token", exchangeForm(strings.Repeat("x", 43))).want(t, http.StatusBadRequest, "invalid_grant")
-	w.post("/token", exchangeForm(w.code(), "resource", "https://evil.example/")).want(t, http.StatusBadRequest,
+	w.post("/token", exchangeForm(strings.Repeat("x", 43))).wantError(t, http.StatusBadRequest, "invalid_grant")
+	w.post("/token", exchangeForm(w.code(), "resource", "https://evil.example/")).wantError(t, http.StatusBadRequest,
 		"invalid_target")
-	w.post("/token", exchangeForm(w.code("scope", "read"), "scope", "write")).want(t, http.StatusBadRequest,
+	w.post("/token", exchangeForm(w.code("scope", "read"), "scope", "write")).wantError(t, http.StatusBadRequest,
 		"invalid_scope")
 	if got := w.tokensOf(w.post("/token", exchangeForm(w.code(), "scope", "read"))); got.Scope != "read" {
 		t.Errorf("narrowed to %q", got.Scope)
@@ -67,30 +67,30 @@ func TestCodesAreBound(t *testing.T) {
 
 func TestCodesExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newQuietWorld(t, nil)
+		w := newInProcessEnv(t, nil)
 		early, late := w.code(), w.code()
 		time.Sleep(60*time.Second - 1)
 		w.tokensOf(w.post("/token", exchangeForm(early)))
 		time.Sleep(1)
-		w.post("/token", exchangeForm(late)).want(t, http.StatusBadRequest, "invalid_grant")
+		w.post("/token", exchangeForm(late)).wantError(t, http.StatusBadRequest, "invalid_grant")
 	})
 }
 
 // A replay a while later still ends what the code gave.
 func TestReplayAfterTheCodeHasExpired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newQuietWorld(t, nil)
+		w := newInProcessEnv(t, nil)
 		code := w.code()
 		got := w.tokensOf(w.post("/token", exchangeForm(code)))
 		time.Sleep(10 * time.Minute)
-		w.wantAlive(got.Access, "before")
-		w.post("/token", exchangeForm(code)).want(t, http.StatusBadRequest, "invalid_grant")
-		w.wantDead(got.Access, "the code was replayed")
+		w.wantValid(got.Access, "before")
+		w.post("/token", exchangeForm(code)).wantError(t, http.StatusBadRequest, "invalid_grant")
+		w.wantInvalid(got.Access, "the code was replayed")
 	})
 }
 
 func TestConcurrentUsesOfACode(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	code := w.code()
 	var good atomic.Int32
 	var access atomic.Value
@@ -112,13 +112,13 @@ func TestConcurrentUsesOfACode(t *testing.T) {
 		t.Errorf("%d uses gave a token", good.Load())
 	}
 	if token, ok := access.Load().(string); ok {
-		w.wantDead(token, "the code was used again")
+		w.wantInvalid(token, "the code was used again")
 	}
 }
 
 func TestRefreshTokensRotate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newQuietWorld(t, nil)
+		w := newInProcessEnv(t, nil)
 		first := w.login()
 		second := w.tokensOf(w.post("/token", refreshForm(first.Refresh)))
 		time.Sleep(10*time.Second - 1)
@@ -126,52 +126,52 @@ func TestRefreshTokensRotate(t *testing.T) {
 		if again.Refresh != second.Refresh || again.Refresh == first.Refresh {
 			t.Error("within the grace the successor is another one")
 		}
-		w.wantAlive(again.Access, "within the grace")
+		w.wantValid(again.Access, "within the grace")
 		time.Sleep(1)
-		w.post("/token", refreshForm(first.Refresh)).want(t, http.StatusBadRequest, "invalid_grant")
+		w.post("/token", refreshForm(first.Refresh)).wantError(t, http.StatusBadRequest, "invalid_grant")
 		for name, token := range map[string]string{"first": first.Access, "second": second.Access,
 			"again": again.Access} {
-			w.wantDead(token, "reuse, "+name)
+			w.wantInvalid(token, "reuse, "+name)
 		}
-		w.post("/token", refreshForm(second.Refresh)).want(t, http.StatusBadRequest, "invalid_grant")
+		w.post("/token", refreshForm(second.Refresh)).wantError(t, http.StatusBadRequest, "invalid_grant")
 	})
 }
 
 // The grace is for the token right before the present one alone.
 func TestReuseOfAnOlderRefreshToken(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	first := w.login()
 	second := w.tokensOf(w.post("/token", refreshForm(first.Refresh)))
 	third := w.tokensOf(w.post("/token", refreshForm(second.Refresh)))
-	w.post("/token", refreshForm(first.Refresh)).want(t, http.StatusBadRequest, "invalid_grant")
-	w.wantDead(third.Access, "reuse")
-	w.post("/token", refreshForm(third.Refresh)).want(t, http.StatusBadRequest, "invalid_grant")
+	w.post("/token", refreshForm(first.Refresh)).wantError(t, http.StatusBadRequest, "invalid_grant")
+	w.wantInvalid(third.Access, "reuse")
+	w.post("/token", refreshForm(third.Refresh)).wantError(t, http.StatusBadRequest, "invalid_grant")
 }
 
 func TestRefreshTokenOfAnotherClient(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	got := w.login()
 	form := refreshForm(got.Refresh, "client_id", secretID, "client_secret", secret)
-	w.post("/token", form).want(t, http.StatusBadRequest, "invalid_grant")
-	w.wantDead(got.Access, "the refresh token was in other hands")
+	w.post("/token", form).wantError(t, http.StatusBadRequest, "invalid_grant")
+	w.wantInvalid(got.Access, "the refresh token was in other hands")
 }
 
 func TestUnknownRefreshTokens(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	got := w.login()
 	id, secret, _ := strings.Cut(got.Refresh, ".")
 	for _, token := range []string{"x", ".", id + ".", "." + secret, secret, strings.Repeat("A", 22) + "." + secret,
 		got.Refresh + "A"} {
-		w.post("/token", refreshForm(token)).want(t, http.StatusBadRequest, "invalid_grant")
+		w.post("/token", refreshForm(token)).wantError(t, http.StatusBadRequest, "invalid_grant")
 	}
 	w.tokensOf(w.post("/token", refreshForm(got.Refresh)))
 }
 
 func TestRefreshNarrows(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	got := w.login()
-	w.post("/token", refreshForm(got.Refresh, "scope", "read admin")).want(t, http.StatusBadRequest, "invalid_scope")
-	w.post("/token", refreshForm(got.Refresh, "resource", "https://other.example/")).want(t, http.StatusBadRequest,
+	w.post("/token", refreshForm(got.Refresh, "scope", "read admin")).wantError(t, http.StatusBadRequest, "invalid_scope")
+	w.post("/token", refreshForm(got.Refresh, "resource", "https://other.example/")).wantError(t, http.StatusBadRequest,
 		"invalid_target")
 	less := w.tokensOf(w.post("/token", refreshForm(got.Refresh, "scope", "read")))
 	if less.Scope != "read" {
@@ -208,8 +208,8 @@ func TestOperatorNarrowsWhatWasGranted(t *testing.T) {
 		"nothing": {func(*authserver.Options) {}, "", "read write"},
 	} {
 		store := authserver.NewMemoryStore()
-		start := func(change func(*authserver.Options)) *world {
-			return newQuietWorld(t, func(o *authserver.Options) {
+		start := func(change func(*authserver.Options)) *env {
+			return newInProcessEnv(t, func(o *authserver.Options) {
 				o.Store = store
 				change(o)
 			})
@@ -233,7 +233,7 @@ func TestGraceAfterTheClockWasSetBack(t *testing.T) {
 		time.Hour: false} {
 		synctest.Test(t, func(t *testing.T) {
 			store := &clockStore{Store: authserver.NewMemoryStore()}
-			w := newQuietWorld(t, func(o *authserver.Options) { o.Store = store })
+			w := newInProcessEnv(t, func(o *authserver.Options) { o.Store = store })
 			first := w.login()
 			w.tokensOf(w.post("/token", refreshForm(first.Refresh)))
 			store.ahead = ahead
@@ -281,30 +281,30 @@ func (s *clockStore) shift(kind string, value []byte) []byte {
 
 func TestLifetimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newQuietWorld(t, func(o *authserver.Options) {
+		w := newInProcessEnv(t, func(o *authserver.Options) {
 			o.Lifetimes = authserver.Lifetimes{Access: time.Minute, RefreshIdle: time.Hour, Refresh: 90 * time.Minute}
 		})
 		got, idle := w.login(), w.login()
 		time.Sleep(59 * time.Second)
-		w.wantAlive(got.Access, "before it expires")
+		w.wantValid(got.Access, "before it expires")
 		time.Sleep(time.Second)
-		w.wantDead(got.Access, "expired")
+		w.wantInvalid(got.Access, "expired")
 		time.Sleep(58 * time.Minute)
 		got = w.tokensOf(w.post("/token", refreshForm(got.Refresh)))
 		time.Sleep(time.Minute)
-		w.post("/token", refreshForm(idle.Refresh)).want(t, http.StatusBadRequest, "invalid_grant")
+		w.post("/token", refreshForm(idle.Refresh)).wantError(t, http.StatusBadRequest, "invalid_grant")
 		time.Sleep(30*time.Minute - 30*time.Second)
 		got = w.tokensOf(w.post("/token", refreshForm(got.Refresh)))
 		if got.Expires > 30 {
 			t.Errorf("beyond the end of the grant: %v s", got.Expires)
 		}
 		time.Sleep(31 * time.Second)
-		w.post("/token", refreshForm(got.Refresh)).want(t, http.StatusBadRequest, "invalid_grant")
+		w.post("/token", refreshForm(got.Refresh)).wantError(t, http.StatusBadRequest, "invalid_grant")
 	})
 }
 
 func TestConcurrentRefreshesReturnOneSuccessor(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	got := w.login()
 	var successors sync.Map
 	var all sync.WaitGroup
@@ -320,24 +320,24 @@ func TestConcurrentRefreshesReturnOneSuccessor(t *testing.T) {
 }
 
 func TestGrantTypes(t *testing.T) {
-	w := newWorld(t, nil)
-	w.post("/token", url.Values{"client_id": {publicID}}).want(t, http.StatusBadRequest, "invalid_request")
+	w := newEnv(t, nil)
+	w.post("/token", url.Values{"client_id": {publicID}}).wantError(t, http.StatusBadRequest, "invalid_request")
 	for _, grant := range []string{"password", "implicit", "urn:ietf:params:oauth:grant-type:jwt-bearer"} {
-		w.post("/token", url.Values{"client_id": {publicID}, "grant_type": {grant}}).want(t, http.StatusBadRequest,
+		w.post("/token", url.Values{"client_id": {publicID}, "grant_type": {grant}}).wantError(t, http.StatusBadRequest,
 			"unsupported_grant_type")
 	}
-	w.post("/token", url.Values{"client_id": {publicID}, "grant_type": {"client_credentials"}}).want(t,
+	w.post("/token", url.Values{"client_id": {publicID}, "grant_type": {"client_credentials"}}).wantError(t,
 		http.StatusBadRequest, "unauthorized_client")
-	w.post("/token?client_id=x", exchangeForm("x")).want(t, http.StatusBadRequest, "invalid_request")
+	w.post("/token?client_id=x", exchangeForm("x")).wantError(t, http.StatusBadRequest, "invalid_request")
 	json := w.send(http.DefaultClient, w.request(http.MethodPost, "/token", "{}", "Content-Type", "application/json"))
-	json.want(t, http.StatusBadRequest, "invalid_request")
-	w.post("/token", url.Values{"x": {strings.Repeat("x", 64<<10)}}).want(t, http.StatusRequestEntityTooLarge,
+	json.wantError(t, http.StatusBadRequest, "invalid_request")
+	w.post("/token", url.Values{"x": {strings.Repeat("x", 64<<10)}}).wantError(t, http.StatusRequestEntityTooLarge,
 		"invalid_request")
 }
 
 func TestRevocation(t *testing.T) {
 	for _, what := range []string{"access", "refresh"} {
-		w := newWorld(t, nil)
+		w := newEnv(t, nil)
 		got, bystander := w.login(), w.login()
 		token := map[string]string{"access": got.Access, "refresh": got.Refresh}[what]
 		// Another client cannot, and is not told.
@@ -345,8 +345,8 @@ func TestRevocation(t *testing.T) {
 			"client_secret": {secret}}); res.StatusCode != http.StatusOK {
 			t.Errorf("%s: another client: %s", what, res.Status)
 		}
-		w.wantAlive(got.Access, what+" revoked by another client")
-		w.post("/revoke", url.Values{"token": {token}, "client_id": {secretID}}).want(t, http.StatusUnauthorized,
+		w.wantValid(got.Access, what+" revoked by another client")
+		w.post("/revoke", url.Values{"token": {token}, "client_id": {secretID}}).wantError(t, http.StatusUnauthorized,
 			"invalid_client")
 		for range 2 {
 			if res := w.post("/revoke", url.Values{"token": {token},
@@ -354,25 +354,25 @@ func TestRevocation(t *testing.T) {
 				t.Errorf("%s: %s %s", what, res.Status, res.body)
 			}
 		}
-		w.wantDead(got.Access, what+" revoked")
-		w.post("/token", refreshForm(got.Refresh)).want(t, http.StatusBadRequest, "invalid_grant")
-		w.wantAlive(bystander.Access, "of another grant")
+		w.wantInvalid(got.Access, what+" revoked")
+		w.post("/token", refreshForm(got.Refresh)).wantError(t, http.StatusBadRequest, "invalid_grant")
+		w.wantValid(bystander.Access, "of another grant")
 		if res := w.post("/revoke", url.Values{"token": {"nonsense"},
 			"client_id": {publicID}}); res.StatusCode != http.StatusOK {
 			t.Errorf("no token: %s", res.Status)
 		}
-		w.post("/revoke", url.Values{"client_id": {publicID}}).want(t, http.StatusBadRequest, "invalid_request")
+		w.post("/revoke", url.Values{"client_id": {publicID}}).wantError(t, http.StatusBadRequest, "invalid_request")
 	}
 }
 
 func TestIntrospection(t *testing.T) {
-	w := newWorld(t, func(o *authserver.Options) {
+	w := newEnv(t, func(o *authserver.Options) {
 		o.Resources = append(o.Resources, authserver.Resource{URL: "https://other.example/mcp"})
 		o.Clients = append(o.Clients, authserver.Client{ID: "stranger", SecretHash: secretHash,
 			Introspects: []string{"https://other.example/mcp"}})
 	})
 	got := w.login()
-	ask := func(id, token string) reply {
+	ask := func(id, token string) response {
 		return w.post("/introspect", url.Values{"client_id": {id}, "client_secret": {secret}, "token": {token}})
 	}
 	said := ask(checkerID, got.Access).json(t)
@@ -390,17 +390,17 @@ func TestIntrospection(t *testing.T) {
 		"of a machine":     ask(machineID, got.Access).body,
 		"a refresh token":  ask(checkerID, got.Refresh).body,
 		"nonsense":         ask(checkerID, "nonsense").body,
-		"another's server": ask(checkerID, newWorld(t, nil).login().Access).body,
+		"another's server": ask(checkerID, newEnv(t, nil).login().Access).body,
 	} {
 		if body != nothing {
 			t.Errorf("%s: %s", name, body)
 		}
 	}
-	w.post("/introspect", url.Values{"token": {got.Access}}).want(t, http.StatusUnauthorized, "invalid_client")
-	w.post("/introspect", url.Values{"token": {got.Access}, "client_id": {publicID}}).want(t, http.StatusUnauthorized,
+	w.post("/introspect", url.Values{"token": {got.Access}}).wantError(t, http.StatusUnauthorized, "invalid_client")
+	w.post("/introspect", url.Values{"token": {got.Access}, "client_id": {publicID}}).wantError(t, http.StatusUnauthorized,
 		"invalid_client")
 	w.post("/introspect", url.Values{"token": {got.Access}, "client_id": {checkerID},
-		"client_secret": {"wrong"}}).want(t, http.StatusUnauthorized, "invalid_client")
+		"client_secret": {"wrong"}}).wantError(t, http.StatusUnauthorized, "invalid_client")
 	w.post("/revoke", url.Values{"token": {got.Refresh}, "client_id": {publicID}})
 	if body := ask(checkerID, got.Access).body; body != nothing {
 		t.Errorf("revoked: %s", body)

@@ -54,23 +54,23 @@ func options(issuer string) authserver.Options {
 			{ID: machineID, SecretHash: secretHash, Scopes: []string{"read"}},
 			{ID: checkerID, SecretHash: secretHash, Introspects: []string{resource}},
 		},
-		Limits: authserver.LimitOptions{Pages: lots, Tokens: lots, Registrations: lots, Metadata: lots},
+		Limits: authserver.LimitOptions{Pages: unlimited, Tokens: unlimited, Registrations: unlimited, Metadata: unlimited},
 		Logger: slog.New(slog.DiscardHandler),
 	}
 }
 
-var lots = authserver.Rate{Count: 1e6, Per: 1}
+var unlimited = authserver.Rate{Count: 1e6, Per: 1}
 
-// A world is an authorization server with its users and clients.
-type world struct {
+// An env is an authorization server with its users and clients.
+type env struct {
 	t      *testing.T
 	server *authserver.Server
 	issuer string
 	base   http.RoundTripper
 }
 
-// newWorld returns a server that is reached over real HTTP.
-func newWorld(t *testing.T, change func(*authserver.Options)) *world {
+// newEnv returns a server that is reached over real HTTP.
+func newEnv(t *testing.T, change func(*authserver.Options)) *env {
 	t.Helper()
 	var server *authserver.Server
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -83,18 +83,18 @@ func newWorld(t *testing.T, change func(*authserver.Options)) *world {
 		change(&o)
 	}
 	server = newServer(t, o)
-	return &world{t, server, o.Issuer, front.Client().Transport}
+	return &env{t, server, o.Issuer, front.Client().Transport}
 }
 
-// newQuietWorld returns a server without a network, at an https address: for time that is not real.
-func newQuietWorld(t *testing.T, change func(*authserver.Options)) *world {
+// newInProcessEnv returns a server without a network, at an https address: for time that is not real.
+func newInProcessEnv(t *testing.T, change func(*authserver.Options)) *env {
 	t.Helper()
 	o := options("https://as.example")
 	if change != nil {
 		change(&o)
 	}
 	server := newServer(t, o)
-	return &world{t, server, o.Issuer, direct{server}}
+	return &env{t, server, o.Issuer, handlerTransport{server}}
 }
 
 func newServer(t *testing.T, o authserver.Options) *authserver.Server {
@@ -106,10 +106,10 @@ func newServer(t *testing.T, o authserver.Options) *authserver.Server {
 	return server
 }
 
-// direct sends requests to a handler without a network.
-type direct struct{ handler http.Handler }
+// A handlerTransport sends requests to a handler without a network.
+type handlerTransport struct{ handler http.Handler }
 
-func (d direct) RoundTrip(req *http.Request) (*http.Response, error) {
+func (d handlerTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Body == nil {
 		req.Body = http.NoBody
 	}
@@ -121,13 +121,13 @@ func (d direct) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// A reply is a response that was read.
-type reply struct {
+// A response is a response that was read.
+type response struct {
 	*http.Response
 	body string
 }
 
-func (w *world) send(client *http.Client, req *http.Request) reply {
+func (w *env) send(client *http.Client, req *http.Request) response {
 	w.t.Helper()
 	res, err := client.Do(req)
 	if err != nil {
@@ -141,10 +141,10 @@ func (w *world) send(client *http.Client, req *http.Request) reply {
 	if res.StatusCode >= 500 && res.StatusCode != http.StatusServiceUnavailable {
 		w.t.Errorf("%s %s: %s %s", req.Method, req.URL.Path, res.Status, body)
 	}
-	return reply{res, string(body)}
+	return response{res, string(body)}
 }
 
-func (r reply) json(t *testing.T) map[string]any {
+func (r response) json(t *testing.T) map[string]any {
 	t.Helper()
 	var v map[string]any
 	if err := json.Unmarshal([]byte(r.body), &v); err != nil {
@@ -154,7 +154,7 @@ func (r reply) json(t *testing.T) map[string]any {
 }
 
 // want checks the status and the code of an OAuth error.
-func (r reply) want(t *testing.T, status int, code string) {
+func (r response) wantError(t *testing.T, status int, code string) {
 	t.Helper()
 	if got, _ := r.json(t)["error"].(string); r.StatusCode != status || got != code {
 		t.Errorf("got %s %s, want %d %s", r.Status, r.body, status, code)
@@ -164,7 +164,7 @@ func (r reply) want(t *testing.T, status int, code string) {
 	}
 }
 
-func (w *world) request(method, address string, body string, header ...string) *http.Request {
+func (w *env) request(method, address string, body string, header ...string) *http.Request {
 	w.t.Helper()
 	if strings.HasPrefix(address, "/") {
 		address = w.issuer + address
@@ -180,7 +180,7 @@ func (w *world) request(method, address string, body string, header ...string) *
 }
 
 // post sends a form as a client does.
-func (w *world) post(path string, form url.Values, header ...string) reply {
+func (w *env) post(path string, form url.Values, header ...string) response {
 	w.t.Helper()
 	header = append(header, "Content-Type", "application/x-www-form-urlencoded")
 	return w.send(&http.Client{Transport: w.base}, w.request(http.MethodPost, path, form.Encode(), header...))
@@ -188,11 +188,11 @@ func (w *world) post(path string, form url.Values, header ...string) reply {
 
 // A browser follows no redirect by itself.
 type browser struct {
-	w      *world
+	w      *env
 	client *http.Client
 }
 
-func (w *world) browser() *browser {
+func (w *env) browser() *browser {
 	jar, _ := cookiejar.New(nil)
 	return &browser{w, &http.Client{Transport: w.base, Jar: jar, CheckRedirect: func(*http.Request,
 		[]*http.Request) error {
@@ -200,12 +200,12 @@ func (w *world) browser() *browser {
 	}}}
 }
 
-func (b *browser) get(address string) reply {
+func (b *browser) get(address string) response {
 	b.w.t.Helper()
 	return b.w.send(b.client, b.w.request(http.MethodGet, address, ""))
 }
 
-func (b *browser) submit(address string, form url.Values, header ...string) reply {
+func (b *browser) submit(address string, form url.Values, header ...string) response {
 	b.w.t.Helper()
 	header = append(header, "Content-Type", "application/x-www-form-urlencoded")
 	return b.w.send(b.client, b.w.request(http.MethodPost, address, form.Encode(), header...))
@@ -226,10 +226,10 @@ func authorizeQuery(change ...string) url.Values {
 	return q
 }
 
-var hidden = regexp.MustCompile(`<input type="hidden" name="([a-z]+)" value="([^"]*)">`)
+var hiddenInput = regexp.MustCompile(`<input type="hidden" name="([a-z]+)" value="([^"]*)">`)
 
 // consentPage follows an authorization request to the page that asks the user, and gives its form.
-func (b *browser) consentPage(q url.Values) (page reply, form url.Values) {
+func (b *browser) consentPage(q url.Values) (page response, form url.Values) {
 	b.w.t.Helper()
 	res := b.get("/authorize?" + q.Encode())
 	if res.StatusCode != http.StatusSeeOther || !strings.HasPrefix(res.Header.Get("Location"), b.w.issuer+"/consent?") {
@@ -237,7 +237,7 @@ func (b *browser) consentPage(q url.Values) (page reply, form url.Values) {
 	}
 	page = b.get(res.Header.Get("Location"))
 	form = url.Values{}
-	for _, m := range hidden.FindAllStringSubmatch(page.body, -1) {
+	for _, m := range hiddenInput.FindAllStringSubmatch(page.body, -1) {
 		form.Set(m[1], m[2])
 	}
 	if page.StatusCode != http.StatusOK || len(form) != 2 {
@@ -247,7 +247,7 @@ func (b *browser) consentPage(q url.Values) (page reply, form url.Values) {
 }
 
 // decide sends the form of the consent page.
-func (b *browser) decide(form url.Values, decision string) reply {
+func (b *browser) decide(form url.Values, decision string) response {
 	b.w.t.Helper()
 	form = maps.Clone(form)
 	form.Set("decision", decision)
@@ -262,11 +262,11 @@ func (b *browser) authorize(q url.Values) url.Values {
 	if res.StatusCode != http.StatusSeeOther || !strings.HasPrefix(res.Header.Get("Location"), b.w.issuer+"/login?") {
 		b.w.t.Fatalf("consent: %s %s", res.Status, res.body)
 	}
-	return b.answer(b.get(res.Header.Get("Location")))
+	return b.redirectQuery(b.get(res.Header.Get("Location")))
 }
 
-// answer returns the parameters of a redirect to a client.
-func (b *browser) answer(res reply) url.Values {
+// redirectQuery returns the parameters of a redirect to a client.
+func (b *browser) redirectQuery(res response) url.Values {
 	b.w.t.Helper()
 	u, err := res.Location()
 	if err != nil {
@@ -275,7 +275,7 @@ func (b *browser) answer(res reply) url.Values {
 	return u.Query()
 }
 
-func (w *world) code(change ...string) string {
+func (w *env) code(change ...string) string {
 	w.t.Helper()
 	answer := w.browser().authorize(authorizeQuery(change...))
 	if answer.Get("code") == "" {
@@ -306,7 +306,7 @@ type tokens struct {
 	Expires float64 `json:"expires_in"`
 }
 
-func (w *world) tokensOf(res reply) tokens {
+func (w *env) tokensOf(res response) tokens {
 	w.t.Helper()
 	var t tokens
 	if err := json.Unmarshal([]byte(res.body), &t); err != nil || res.StatusCode != http.StatusOK || t.Access == "" {
@@ -315,7 +315,7 @@ func (w *world) tokensOf(res reply) tokens {
 	return t
 }
 
-func (w *world) login() tokens {
+func (w *env) login() tokens {
 	w.t.Helper()
 	return w.tokensOf(w.post("/token", exchangeForm(w.code())))
 }
@@ -330,18 +330,18 @@ func refreshForm(token string, change ...string) url.Values {
 	return f
 }
 
-func (w *world) verify(token string) (*oauth.Token, error) {
+func (w *env) verify(token string) (*oauth.Token, error) {
 	return w.server.Verifier(resource).Verify(w.t.Context(), token)
 }
 
-func (w *world) wantDead(token, why string) {
+func (w *env) wantInvalid(token, why string) {
 	w.t.Helper()
 	if _, err := w.verify(token); !isInvalid(err) {
 		w.t.Errorf("%s: the access token still works (error %v)", why, err)
 	}
 }
 
-func (w *world) wantAlive(token, why string) {
+func (w *env) wantValid(token, why string) {
 	w.t.Helper()
 	if _, err := w.verify(token); err != nil {
 		w.t.Errorf("%s: the access token does not work: %v", why, err)
