@@ -26,17 +26,18 @@ const (
 	publicURI = "http://127.0.0.1/callback"
 	secretID  = "confidential"
 	machineID = "machine"
-	checkerID = "checker" // the server of the resource
+	checkerID = "checker" // the resource server, which may introspect tokens
 )
 
 var secret, secretHash = authserver.NewClientSecret()
 
+// challenge returns the S256 code challenge of verifier.
 func challenge() string {
 	sum := sha256.Sum256([]byte(verifier))
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// aliceLogsIn is a login that returns alice for every request.
+// aliceLogsIn is a Login that logs in alice at once.
 var aliceLogsIn = authserver.LoginFunc(func(w http.ResponseWriter, r *http.Request, l *authserver.LoginRequest) {
 	l.Finish(w, r, authserver.Subject{ID: "alice", Name: "Alice A.", Claims: map[string]any{"team": "red"}})
 })
@@ -61,7 +62,7 @@ func options(issuer string) authserver.Options {
 
 var unlimited = authserver.Rate{Count: 1e6, Per: 1}
 
-// An env is an authorization server with its users and clients.
+// An env is an authorization server with helpers that send requests to it.
 type env struct {
 	t      *testing.T
 	server *authserver.Server
@@ -69,13 +70,12 @@ type env struct {
 	base   http.RoundTripper
 }
 
-// newEnv returns a server that is reached over real HTTP.
+// newEnv returns a server that listens on a loopback address.
 func newEnv(t *testing.T, change func(*authserver.Options)) *env {
 	t.Helper()
 	var server *authserver.Server
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		server.ServeHTTP(w,
-			r)
+		server.ServeHTTP(w, r)
 	}))
 	t.Cleanup(front.Close)
 	o := options(front.URL)
@@ -86,7 +86,8 @@ func newEnv(t *testing.T, change func(*authserver.Options)) *env {
 	return &env{t, server, o.Issuer, front.Client().Transport}
 }
 
-// newInProcessEnv returns a server without a network, at an https address: for time that is not real.
+// newInProcessEnv returns a server at an https URL that is called without a network, for tests
+// with synctest.
 func newInProcessEnv(t *testing.T, change func(*authserver.Options)) *env {
 	t.Helper()
 	o := options("https://as.example")
@@ -121,7 +122,7 @@ func (d handlerTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// A response is a response that was read.
+// A response is an HTTP response whose body has been read.
 type response struct {
 	*http.Response
 	body string
@@ -153,14 +154,14 @@ func (r response) json(t *testing.T) map[string]any {
 	return v
 }
 
-// want checks the status and the code of an OAuth error.
+// wantError checks the status and the code of an OAuth error.
 func (r response) wantError(t *testing.T, status int, code string) {
 	t.Helper()
 	if got, _ := r.json(t)["error"].(string); r.StatusCode != status || got != code {
-		t.Errorf("got %s %s, want %d %s", r.Status, r.body, status, code)
+		t.Errorf("got %s %s, want status %d and error %s", r.Status, r.body, status, code)
 	}
 	if got := r.Header.Get("Cache-Control"); got != "no-store" {
-		t.Errorf("Cache-Control is %q", got)
+		t.Errorf("Cache-Control is %q, want no-store", got)
 	}
 }
 
@@ -179,14 +180,14 @@ func (w *env) request(method, address string, body string, header ...string) *ht
 	return req
 }
 
-// post sends a form as a client does.
+// post sends a form without cookies, as a client does.
 func (w *env) post(path string, form url.Values, header ...string) response {
 	w.t.Helper()
 	header = append(header, "Content-Type", "application/x-www-form-urlencoded")
 	return w.send(&http.Client{Transport: w.base}, w.request(http.MethodPost, path, form.Encode(), header...))
 }
 
-// A browser follows no redirect by itself.
+// A browser keeps cookies and does not follow redirects.
 type browser struct {
 	w      *env
 	client *http.Client
@@ -194,10 +195,8 @@ type browser struct {
 
 func (w *env) browser() *browser {
 	jar, _ := cookiejar.New(nil)
-	return &browser{w, &http.Client{Transport: w.base, Jar: jar, CheckRedirect: func(*http.Request,
-		[]*http.Request) error {
-		return http.ErrUseLastResponse
-	}}}
+	noRedirect := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &browser{w, &http.Client{Transport: w.base, Jar: jar, CheckRedirect: noRedirect}}
 }
 
 func (b *browser) get(address string) response {
@@ -211,7 +210,8 @@ func (b *browser) submit(address string, form url.Values, header ...string) resp
 	return b.w.send(b.client, b.w.request(http.MethodPost, address, form.Encode(), header...))
 }
 
-// authorizeQuery returns the query of a good authorization request of the public client.
+// authorizeQuery returns the query of a valid authorization request of the public client. change
+// has names and new values; an empty value removes the parameter.
 func authorizeQuery(change ...string) url.Values {
 	q := url.Values{
 		"response_type": {"code"}, "client_id": {publicID}, "redirect_uri": {"http://127.0.0.1:4711/callback"},
@@ -228,7 +228,7 @@ func authorizeQuery(change ...string) url.Values {
 
 var hiddenInput = regexp.MustCompile(`<input type="hidden" name="([a-z]+)" value="([^"]*)">`)
 
-// consentPage follows an authorization request to the page that asks the user, and gives its form.
+// consentPage sends an authorization request and returns the consent page and its hidden fields.
 func (b *browser) consentPage(q url.Values) (page response, form url.Values) {
 	b.w.t.Helper()
 	res := b.get("/authorize?" + q.Encode())
@@ -246,7 +246,7 @@ func (b *browser) consentPage(q url.Values) (page response, form url.Values) {
 	return page, form
 }
 
-// decide sends the form of the consent page.
+// decide submits the form of the consent page.
 func (b *browser) decide(form url.Values, decision string) response {
 	b.w.t.Helper()
 	form = maps.Clone(form)
@@ -254,7 +254,8 @@ func (b *browser) decide(form url.Values, decision string) response {
 	return b.submit("/consent", form)
 }
 
-// authorize completes an authorization with consent and returns the response for the client.
+// authorize completes an authorization with consent and login. It returns the parameters of the
+// authorization response.
 func (b *browser) authorize(q url.Values) url.Values {
 	b.w.t.Helper()
 	_, form := b.consentPage(q)
@@ -265,7 +266,7 @@ func (b *browser) authorize(q url.Values) url.Values {
 	return b.redirectQuery(b.get(res.Header.Get("Location")))
 }
 
-// redirectQuery returns the parameters of a redirect to a client.
+// redirectQuery returns the query of a redirect, as the client receives it.
 func (b *browser) redirectQuery(res response) url.Values {
 	b.w.t.Helper()
 	u, err := res.Location()
@@ -275,6 +276,7 @@ func (b *browser) redirectQuery(res response) url.Values {
 	return u.Query()
 }
 
+// code returns an authorization code for authorizeQuery(change...).
 func (w *env) code(change ...string) string {
 	w.t.Helper()
 	answer := w.browser().authorize(authorizeQuery(change...))
@@ -284,7 +286,7 @@ func (w *env) code(change ...string) string {
 	return answer.Get("code")
 }
 
-// exchangeForm returns the form of a good token request of the public client.
+// exchangeForm returns the form of a valid token request of the public client.
 func exchangeForm(code string, change ...string) url.Values {
 	f := url.Values{
 		"grant_type": {"authorization_code"}, "code": {code}, "client_id": {publicID}, "code_verifier": {verifier},
@@ -334,16 +336,16 @@ func (w *env) verify(token string) (*oauth.Token, error) {
 	return w.server.Verifier(resource).Verify(w.t.Context(), token)
 }
 
-func (w *env) wantInvalid(token, why string) {
+func (w *env) wantInvalid(token, when string) {
 	w.t.Helper()
 	if _, err := w.verify(token); !isInvalid(err) {
-		w.t.Errorf("%s: the access token still works (error %v)", why, err)
+		w.t.Errorf("%s: verify returned %v, want ErrInvalidToken", when, err)
 	}
 }
 
-func (w *env) wantValid(token, why string) {
+func (w *env) wantValid(token, when string) {
 	w.t.Helper()
 	if _, err := w.verify(token); err != nil {
-		w.t.Errorf("%s: the access token does not work: %v", why, err)
+		w.t.Errorf("%s: verify returned %v, want a valid access token", when, err)
 	}
 }

@@ -27,7 +27,7 @@ func (w *env) register(body string) map[string]any {
 	return res.json(w.t)
 }
 
-func TestRegistration(t *testing.T) {
+func TestAUTHB07_AUTHR28_AUTHR29_Registration(t *testing.T) {
 	w := newEnv(t, nil)
 	got := w.register(`{"client_name":"My App","redirect_uris":["http://localhost/cb","https://app.example/cb"],
 		"grant_types":["refresh_token","authorization_code","implicit"],"response_types":["code"],"application_type":"native",
@@ -35,37 +35,37 @@ func TestRegistration(t *testing.T) {
 	text, _ := json.Marshal([]any{got["client_name"], got["redirect_uris"], got["grant_types"],
 		got["token_endpoint_auth_method"], got["client_secret"]})
 	if string(text) != `["My App",["http://localhost/cb","https://app.example/cb"],["authorization_code","refresh_token"],"none",null]` {
-		t.Errorf("registered %s", text)
+		t.Errorf("registered %s, want the supported metadata of the request and no secret", text)
 	}
 	id := got["client_id"].(string)
 	if id == "chosen" || len(id) < 22 {
-		t.Errorf("id is %q", id)
+		t.Errorf("client_id is %q, want one that the server chose", id)
 	}
 	code := w.code("client_id", id, "redirect_uri", "http://localhost:7/cb")
 	tokens := w.tokensOf(w.post("/token", exchangeForm(code, "client_id", id, "redirect_uri", "http://localhost:7/cb")))
 	if tokens.Refresh == "" {
-		t.Error("no refresh token")
+		t.Error("got no refresh token, want one")
 	}
 
-	// The defaults of RFC 7591: a secret in the header, and no refresh token.
+	// The defaults of RFC 7591: client_secret_basic, and no refresh token.
 	got = w.register(`{"redirect_uris":["http://localhost/cb"]}`)
 	id = got["client_id"].(string)
 	if got["token_endpoint_auth_method"] != "client_secret_basic" || got["client_secret"] == "" ||
 		got["client_secret_expires_at"] != 0.0 {
-		t.Errorf("registered %v", got)
+		t.Errorf("registered %v, want client_secret_basic and a secret that does not expire", got)
 	}
 	form := exchangeForm(w.code("client_id", id, "redirect_uri", "http://localhost:7/cb"), "client_id", id,
 		"redirect_uri", "http://localhost:7/cb")
 	w.post("/token", form).wantError(t, http.StatusUnauthorized, "invalid_client")
 	form.Set("client_secret", got["client_secret"].(string))
 	if tokens := w.tokensOf(w.post("/token", form)); tokens.Refresh != "" {
-		t.Error("a refresh token that nobody asked for")
+		t.Error("got a refresh token, want none without the grant type")
 	}
 	form.Set("grant_type", "client_credentials")
 	w.post("/token", form).wantError(t, http.StatusBadRequest, "unauthorized_client")
 }
 
-func TestRefusedRegistrations(t *testing.T) {
+func TestAUTHB09_AUTHB15_InvalidRegistrationsAreRefused(t *testing.T) {
 	w := newEnv(t, nil)
 	const redirect, metadata = "invalid_redirect_uri", "invalid_client_metadata"
 	with := func(member string) string { return `{"redirect_uris":["http://localhost/cb"],` + member + `}` }
@@ -74,48 +74,47 @@ func TestRefusedRegistrations(t *testing.T) {
 		return string(text)
 	}
 	for name, c := range map[string]struct{ body, code string }{
-		"no object":        {`[]`, metadata},
-		"nothing":          {``, metadata},
-		"null":             {`null`, metadata},
-		"trailing":         {with(`"x":1`) + "1", metadata},
-		"member twice":     {with(`"redirect_uris":["https://evil.example"]`), metadata},
-		"too deep":         {with(`"x":` + strings.Repeat("[", 20) + strings.Repeat("]", 20)), metadata},
-		"bad UTF-8":        {with("\"client_name\":\"\xff\""), metadata},
-		"wrong type":       {`{"redirect_uris":"http://localhost/cb"}`, metadata},
-		"no redirect URIs": {`{}`, redirect},
-		"empty":            {`{"redirect_uris":[]}`, redirect},
-		"many": {`{"redirect_uris":[` + strings.Repeat(`"http://localhost/cb",`,
-			20) + `"http://localhost/cb"]}`, redirect},
+		"not an object":      {`[]`, metadata},
+		"empty body":         {``, metadata},
+		"null":               {`null`, metadata},
+		"trailing data":      {with(`"x":1`) + "1", metadata},
+		"member twice":       {with(`"redirect_uris":["https://evil.example"]`), metadata},
+		"too deep":           {with(`"x":` + strings.Repeat("[", 20) + strings.Repeat("]", 20)), metadata},
+		"bad UTF-8":          {with("\"client_name\":\"\xff\""), metadata},
+		"wrong type":         {`{"redirect_uris":"http://localhost/cb"}`, metadata},
+		"no redirect URIs":   {`{}`, redirect},
+		"empty list":         {`{"redirect_uris":[]}`, redirect},
+		"21 redirect URIs":   {`{"redirect_uris":["http://localhost/cb"` + strings.Repeat(`,"http://localhost/cb"`, 20) + `]}`, redirect},
 		"http":               {uri("http://app.example/cb"), redirect},
 		"fragment":           {uri("https://app.example/cb#x"), redirect},
-		"user":               {uri("https://u@app.example/cb"), redirect},
+		"user info":          {uri("https://u@app.example/cb"), redirect},
 		"wildcard":           {uri("https://*.app.example/cb"), redirect},
 		"javascript":         {uri("javascript:alert(1)"), redirect},
 		"scheme without dot": {uri("myapp://cb"), redirect},
 		"relative":           {uri("/cb"), redirect},
-		"up":                 {uri("https://app.example/a/%2E./cb"), redirect},
-		"has a code":         {uri("https://app.example/cb?code=x"), redirect},
-		"has an iss":         {uri("https://app.example/cb?iss=x"), redirect},
+		"dot segments":       {uri("https://app.example/a/%2E./cb"), redirect},
+		"code parameter":     {uri("https://app.example/cb?code=x"), redirect},
+		"iss parameter":      {uri("https://app.example/cb?iss=x"), redirect},
 		"space":              {uri("https://app.example/cb "), redirect},
 		"long URI":           {uri("https://app.example/" + strings.Repeat("x", 2048)), redirect},
-		"token":              {with(`"response_types":["token"]`), metadata},
-		"machine":            {with(`"grant_types":["client_credentials"]`), metadata},
-		"assertion": {with(`"token_endpoint_auth_method":"private_key_jwt","jwks_uri":"http://169.254.169.254/"`),
+		"implicit response":  {with(`"response_types":["token"]`), metadata},
+		"client credentials": {with(`"grant_types":["client_credentials"]`), metadata},
+		"keys at a private address": {with(`"token_endpoint_auth_method":"private_key_jwt","jwks_uri":"http://169.254.169.254/"`),
 			metadata},
-		"type":              {with(`"application_type":"toaster"`), metadata},
-		"control in name":   {with(`"client_name":"a\u0007b"`), metadata},
-		"direction in name": {with(`"client_name":"a\u202eb"`), metadata},
-		"invisible in name": {with(`"client_name":"a\u200bb"`), metadata},
-		"long name":         {with(`"client_name":"` + strings.Repeat("x", 201) + `"`), metadata},
-		"script as home":    {with(`"client_uri":"javascript:alert(1)"`), metadata},
-		"logo over http":    {with(`"logo_uri":"http://app.example/x.png"`), metadata},
-		"scope":             {with(`"scope":"a\"b"`), metadata},
+		"application type":            {with(`"application_type":"toaster"`), metadata},
+		"control character in name":   {with(`"client_name":"a\u0007b"`), metadata},
+		"direction mark in name":      {with(`"client_name":"a\u202eb"`), metadata},
+		"invisible character in name": {with(`"client_name":"a\u200bb"`), metadata},
+		"long name":                   {with(`"client_name":"` + strings.Repeat("x", 201) + `"`), metadata},
+		"script as client_uri":        {with(`"client_uri":"javascript:alert(1)"`), metadata},
+		"logo over http":              {with(`"logo_uri":"http://app.example/x.png"`), metadata},
+		"scope":                       {with(`"scope":"a\"b"`), metadata},
 	} {
 		t.Run(name, func(t *testing.T) { w.tryRegister(c.body).wantError(t, http.StatusBadRequest, c.code) })
 	}
-	form := w.send(http.DefaultClient, w.request(http.MethodPost, "/register", with(`"x":1`), "Content-Type",
+	text := w.send(http.DefaultClient, w.request(http.MethodPost, "/register", with(`"x":1`), "Content-Type",
 		"text/plain"))
-	form.wantError(t, http.StatusBadRequest, metadata)
+	text.wantError(t, http.StatusBadRequest, metadata)
 	w.tryRegister(with(`"x":"`+strings.Repeat("x", 64<<10)+`"`)).wantError(t, http.StatusRequestEntityTooLarge,
 		"invalid_request")
 }
@@ -125,13 +124,13 @@ func TestRegistrationPolicy(t *testing.T) {
 	off := newEnv(t, func(o *authserver.Options) { o.Registration.Disabled = true })
 	if res := off.tryRegister(body); res.StatusCode != http.StatusNotFound ||
 		off.server.Metadata().RegistrationEndpoint != "" {
-		t.Errorf("disabled: %s", res.Status)
+		t.Errorf("registration disabled: %s, want 404 and no endpoint in the metadata", res.Status)
 	}
 	w := newEnv(t, func(o *authserver.Options) { o.Registration.TokenHash = secretHash })
 	w.tryRegister(body).wantError(t, http.StatusUnauthorized, "invalid_token")
 	w.tryRegister(body, "Authorization", "Bearer wrong").wantError(t, http.StatusUnauthorized, "invalid_token")
 	if res := w.tryRegister(body, "Authorization", "Bearer "+secret); res.StatusCode != http.StatusCreated {
-		t.Errorf("with the token: %s", res.Status)
+		t.Errorf("with the initial access token: %s, want 201", res.Status)
 	}
 }
 
@@ -141,12 +140,12 @@ func TestUnusedRegistrationsAreBounded(t *testing.T) {
 		w := newInProcessEnv(t, func(o *authserver.Options) { o.Limits.Registrations = authserver.Rate{} })
 		for i := range 20 {
 			if res := w.tryRegister(body); res.StatusCode != http.StatusCreated {
-				t.Fatalf("%d: %s", i, res.Status)
+				t.Fatalf("registration %d: %s, want 201", i+1, res.Status)
 			}
 		}
 		res := w.tryRegister(body)
 		if res.wantError(t, http.StatusTooManyRequests, "slow_down"); res.Header.Get("Retry-After") == "" {
-			t.Error("no Retry-After")
+			t.Error("the refusal has no Retry-After")
 		}
 
 		few := newInProcessEnv(t, func(o *authserver.Options) { o.Registration.MaxUnused = 3 })
@@ -157,41 +156,41 @@ func TestUnusedRegistrationsAreBounded(t *testing.T) {
 		uri := "http://localhost:9/cb"
 		code := few.code("client_id", used, "redirect_uri", uri)
 		few.tokensOf(few.post("/token", exchangeForm(code, "client_id", used, "redirect_uri", uri)))
-		few.register(body) // one is no longer unused
+		few.register(body) // used no longer counts
 		time.Sleep(24 * time.Hour)
 		for range 3 {
-			few.register(body) // the unused ones are gone
+			few.register(body) // the unused clients have expired
 		}
-		few.code("client_id", used, "redirect_uri", uri) // the used one is not
+		few.code("client_id", used, "redirect_uri", uri) // used has not
 		time.Sleep(364 * 24 * time.Hour)
-		if res := few.browser().get("/authorize?" + authorizeQuery("client_id", used, "redirect_uri",
-			uri).Encode()); res.StatusCode != http.StatusBadRequest {
-			t.Errorf("not used for a year: %s", res.Status)
+		res = few.browser().get("/authorize?" + authorizeQuery("client_id", used, "redirect_uri", uri).Encode())
+		if res.StatusCode != http.StatusBadRequest {
+			t.Errorf("client unused for a year: %s, want 400", res.Status)
 		}
 	})
 }
 
-// REG-10: users see what is verified.
-func TestConsentPageShowsTheClientOrigin(t *testing.T) {
+func TestREG10_ConsentPageShowsTheRedirectHost(t *testing.T) {
 	w := newEnv(t, nil)
-	known, _ := w.browser().consentPage(authorizeQuery())
-	id := w.register(`{"client_name":"<b>Bank</b>","redirect_uris":["https://app.example/cb"],"token_endpoint_auth_method":"none"}`)["client_id"].(string)
-	itself, _ := w.browser().consentPage(authorizeQuery("client_id", id, "redirect_uri", "https://app.example/cb"))
-	if strings.Contains(itself.body, "<b>Bank") || !strings.Contains(itself.body, "&lt;b&gt;Bank") ||
-		!strings.Contains(itself.body, "app.example") {
-		t.Errorf("page: %s", itself.body)
+	configured, _ := w.browser().consentPage(authorizeQuery())
+	id := w.register(`{"client_name":"<b>Bank</b>","redirect_uris":["https://app.example/cb"],
+		"token_endpoint_auth_method":"none"}`)["client_id"].(string)
+	registered, _ := w.browser().consentPage(authorizeQuery("client_id", id, "redirect_uri", "https://app.example/cb"))
+	if strings.Contains(registered.body, "<b>Bank") || !strings.Contains(registered.body, "&lt;b&gt;Bank") ||
+		!strings.Contains(registered.body, "app.example") {
+		t.Errorf("page is %s, want the escaped name and the redirect host", registered.body)
 	}
-	if !strings.Contains(known.body, "Read your calendar") || !strings.Contains(known.body, "Calendar") {
-		t.Errorf("page: %s", known.body)
+	if !strings.Contains(configured.body, "Read your calendar") || !strings.Contains(configured.body, "Calendar") {
+		t.Errorf("page is %s, want the resource and its scope", configured.body)
 	}
-	for _, page := range []response{known, itself} {
+	for _, page := range []response{configured, registered} {
 		if csp := page.Header.Get("Content-Security-Policy"); !strings.Contains(csp, "frame-ancestors 'none'") {
-			t.Errorf("CSP is %q", csp)
+			t.Errorf("Content-Security-Policy is %q, want frame-ancestors 'none'", csp)
 		}
 	}
 }
 
-// A hookStore does something just before it is asked for a client that is new.
+// A hookStore calls before, once, before it reads a newly registered client.
 type hookStore struct {
 	authserver.Store
 	before func()
@@ -205,11 +204,12 @@ func (m *hookStore) Get(ctx context.Context, kind, key string) ([]byte, error) {
 	return m.Store.Get(ctx, kind, key)
 }
 
-// A registered client is at no time unknown, also while its first token makes it a used one.
+// The first token of a registered client moves its record from the kind of the unused clients.
 func TestClientIsKnownDuringItsFirstExchange(t *testing.T) {
 	store := &hookStore{Store: authserver.NewMemoryStore()}
 	w := newEnv(t, func(o *authserver.Options) { o.Store = store })
-	id, _ := w.register(`{"redirect_uris":["http://127.0.0.1/cb"],"token_endpoint_auth_method":"none"}`)["client_id"].(string)
+	id := w.register(`{"redirect_uris":["http://127.0.0.1/cb"],
+		"token_endpoint_auth_method":"none"}`)["client_id"].(string)
 	code := w.code("client_id", id, "redirect_uri", "http://127.0.0.1/cb")
 	store.before = func() {
 		w.tokensOf(w.post("/token", exchangeForm(code, "client_id", id, "redirect_uri", "http://127.0.0.1/cb")))
@@ -217,6 +217,6 @@ func TestClientIsKnownDuringItsFirstExchange(t *testing.T) {
 	res := w.browser().get("/authorize?" + authorizeQuery("client_id", id, "redirect_uri",
 		"http://127.0.0.1/cb").Encode())
 	if store.before != nil || res.StatusCode != http.StatusSeeOther {
-		t.Errorf("a request meanwhile: %s", res.Status)
+		t.Errorf("authorization request during the exchange: %s, want 303", res.Status)
 	}
 }
