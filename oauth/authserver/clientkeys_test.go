@@ -19,7 +19,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-// newDocumentHostWithKey returns a host of a document whose client has keys.
+// newDocumentHostWithKey returns a host of the document and the key set of a client.
 func newDocumentHostWithKey(t *testing.T, key crypto.Signer) *documentHost {
 	h := newDocumentHost(t)
 	h.body = document(`,"token_endpoint_auth_method":"private_key_jwt","jwks_uri":"` + h.URL + `/jwks"`)
@@ -31,7 +31,7 @@ func newDocumentHostWithKey(t *testing.T, key crypto.Signer) *documentHost {
 	return h
 }
 
-// withAssertion returns a form with an assertion for a client.
+// withAssertion adds a client assertion to a form, and returns the form.
 func (w *env) withAssertion(form url.Values, key crypto.PrivateKey, id string) url.Values {
 	w.t.Helper()
 	form.Set("client_assertion_type", jwtBearer)
@@ -41,7 +41,7 @@ func (w *env) withAssertion(form url.Values, key crypto.PrivateKey, id string) u
 	return form
 }
 
-// An attacker names a client and cancels its request while the keys are fetched.
+// An attacker can send requests in the name of a client and cancel them while its keys are fetched.
 func TestCanceledRequestKeepsClientKeyFetch(t *testing.T) {
 	key := newKey(t)
 	h := newDocumentHostWithKey(t, key)
@@ -60,13 +60,13 @@ func TestCanceledRequestKeepsClientKeyFetch(t *testing.T) {
 			})
 		})
 		code := w.code("client_id", id, "redirect_uri", documentURI)
-		part := base64.RawURLEncoding.EncodeToString
-		forged := part([]byte(`{"alg":"ES256"}`)) + "." + part([]byte(fmt.Sprintf(`{"sub":%q}`,
-			id))) + "." + part(make([]byte, 64))
+		encode := base64.RawURLEncoding.EncodeToString
+		forged := encode([]byte(`{"alg":"ES256"}`)) + "." + encode(fmt.Appendf(nil, `{"sub":%q}`, id)) + "." +
+			encode(make([]byte, 64))
 		form := url.Values{"grant_type": {"authorization_code"}, "client_assertion_type": {jwtBearer},
 			"client_assertion": {forged}}
-		ctx, hangUp := context.WithTimeout(t.Context(), time.Second)
-		defer hangUp()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
 		var all sync.WaitGroup
 		all.Go(func() {
 			req := w.request(http.MethodPost, "/token", form.Encode(), "Content-Type",
@@ -88,10 +88,11 @@ func TestStaleClientKeysAreUsedForAnHour(t *testing.T) {
 		w := h.newEnv(t, nil)
 		id := h.URL + "/client.json"
 		try := func() response {
-			time.Sleep(time.Millisecond) // the next id of an assertion
+			time.Sleep(time.Millisecond) // for another jti
 			return w.post("/token", w.withAssertion(refreshForm("x", "client_id", id), key, id))
 		}
-		try().wantError(t, http.StatusBadRequest, "invalid_grant") // so the client has proved who it is
+		// The client is authenticated, and its refresh token is unknown.
+		try().wantError(t, http.StatusBadRequest, "invalid_grant")
 		h.set(func() { h.status = http.StatusBadGateway })
 		for range 5 {
 			time.Sleep(10 * time.Minute)
@@ -103,21 +104,21 @@ func TestStaleClientKeysAreUsedForAnHour(t *testing.T) {
 		time.Sleep(time.Minute)
 		try().wantError(t, http.StatusBadRequest, "invalid_grant")
 		for name, change := range map[string]func(){
-			"gone":            func() { h.status = http.StatusNotFound },
+			"not found":       func() { h.status = http.StatusNotFound },
 			"no keys":         func() { h.status, h.jwks = http.StatusOK, `{"keys":[]}` },
-			"no set":          func() { h.jwks = `<html>` },
+			"not a key set":   func() { h.jwks = `<html>` },
 			"too large a set": func() { h.jwks = `{"keys":[],"x":"` + strings.Repeat("x", 256<<10) + `"}` },
 		} {
 			h.set(change)
 			time.Sleep(6 * time.Minute)
 			if res := try(); res.StatusCode != http.StatusUnauthorized {
-				t.Errorf("%s: %s %s", name, res.Status, res.body)
+				t.Errorf("%s: %s %s, want 401", name, res.Status, res.body)
 			}
 		}
 	})
 }
 
-// What a client names as the place of its keys is fetched by the rules and rates of its document.
+// Key sets are fetched with the limits and the address rules of documents.
 func TestClientKeyFetchesAreLimited(t *testing.T) {
 	h := newDocumentHostWithKey(t, newKey(t))
 	synctest.Test(t, func(t *testing.T) {
@@ -126,13 +127,13 @@ func TestClientKeyFetchesAreLimited(t *testing.T) {
 		w.post("/token", w.withAssertion(refreshForm("x", "client_id", id), newKey(t), id)).
 			wantError(t, http.StatusServiceUnavailable, "temporarily_unavailable")
 		if h.count() != 1 {
-			t.Errorf("the host was asked %d times, want once", h.count())
+			t.Errorf("the host got %d requests, want 1", h.count())
 		}
 	})
-	inside := newDocumentHostWithKey(t, newKey(t))
-	inside.body = strings.Replace(inside.body, inside.URL+"/jwks", "https://10.1.2.3/jwks", 1)
-	w := inside.newEnv(t, nil)
-	id := inside.URL + "/client.json"
+	private := newDocumentHostWithKey(t, newKey(t))
+	private.body = strings.Replace(private.body, private.URL+"/jwks", "https://10.1.2.3/jwks", 1)
+	w := private.newEnv(t, nil)
+	id := private.URL + "/client.json"
 	w.post("/token", w.withAssertion(refreshForm("x", "client_id", id), newKey(t), id)).wantError(t, http.StatusUnauthorized,
 		"invalid_client")
 }

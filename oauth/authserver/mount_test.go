@@ -2,7 +2,6 @@ package authserver_test
 
 import (
 	"context"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -16,8 +15,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// The mount lines of the package comment are all that a client needs to log in.
-func TestAUTHR03_ServerOnAMux(t *testing.T) {
+// The server is mounted as in the example of the package comment.
+func TestAUTHR03_ClientLogsInAtAServerOnAMux(t *testing.T) {
 	for _, withRoot := range []bool{false, true} {
 		mux := http.NewServeMux()
 		front := httptest.NewServer(mux)
@@ -31,7 +30,7 @@ func TestAUTHR03_ServerOnAMux(t *testing.T) {
 		o.Resources[0].URL, o.Clients = endpoint, nil
 		auth := newServer(t, o)
 		server := mcp.NewServer("notes", "1.0.0", nil)
-		mcp.AddTool(server, &mcp.Tool{Name: "who"}, func(ctx context.Context, _ struct{}) (string, error) {
+		mcp.AddTool(server, &mcp.Tool{Name: "whoami"}, func(ctx context.Context, _ struct{}) (string, error) {
 			return mcp.RequestFrom(ctx).Principal.Subject + " " + mcp.PrincipalFrom(ctx).Subject, nil
 		})
 		handler := mcphttp.NewHandler(server, nil)
@@ -49,18 +48,18 @@ func TestAUTHR03_ServerOnAMux(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		res, err := c.CallTool(t.Context(), "who", nil)
+		res, err := c.CallTool(t.Context(), "whoami", nil)
 		if err != nil || len(res.Content) != 1 {
 			t.Fatalf("got %+v, %v", res, err)
 		}
 		if text, _ := res.Content[0].(*mcp.TextContent); text == nil || text.Text != "alice alice" {
-			t.Errorf("got %+v", res.Content[0])
+			t.Errorf("got %+v, want the text %q", res.Content[0], "alice alice")
 		}
 		_ = c.Close()
 	}
 }
 
-// consent is a user who allows everything.
+// consent logs in alice, who allows all requests.
 func (w *env) consent(_ context.Context, login *oauthclient.LoginRequest) (url.Values, error) {
 	u, err := url.Parse(login.URL)
 	if err != nil {
@@ -69,30 +68,27 @@ func (w *env) consent(_ context.Context, login *oauthclient.LoginRequest) (url.V
 	return w.browser().authorize(u.Query()), nil
 }
 
-// The document is the one that Require serves, byte for byte, at both addresses, for a resource at
-// this host.
+// The Server serves the same document as Require, also at the root, for resources at its own host.
 func TestAUTHR03_ResourceMetadata(t *testing.T) {
-	at := func(host, path string) func(handler http.Handler) *httptest.ResponseRecorder {
-		return func(handler http.Handler) *httptest.ResponseRecorder {
-			r, rec := httptest.NewRequest(http.MethodGet, "https://"+host+path, nil), httptest.NewRecorder()
-			handler.ServeHTTP(rec, r)
-			return rec
-		}
+	get := func(handler http.Handler, host, path string) *httptest.ResponseRecorder {
+		r, rec := httptest.NewRequest(http.MethodGet, "https://"+host+path, nil), httptest.NewRecorder()
+		handler.ServeHTTP(rec, r)
+		return rec
 	}
 	const known = "/.well-known/oauth-protected-resource"
 	o := options("https://mcp.example/as")
 	one := newServer(t, o)
 	protect := oauth.Require(one.Verifier(resource), one.ResourceMetadata(resource), nil)(http.NotFoundHandler())
 	for _, path := range []string{known + "/mcp", known} {
-		got, want := at("mcp.example", path)(one), at("mcp.example", path)(protect)
+		got, want := get(one, "mcp.example", path), get(protect, "mcp.example", path)
 		if got.Code != http.StatusOK || got.Body.String() != want.Body.String() ||
 			got.Header().Get("Content-Type") != "application/json" ||
-			got.Header().Get("Access-Control-Allow-Origin") != "*" || !strings.Contains(got.Header().Get("Cache-Control"),
-			"max-age") {
+			got.Header().Get("Access-Control-Allow-Origin") != "*" ||
+			!strings.Contains(got.Header().Get("Cache-Control"), "max-age") {
 			t.Errorf("%s: got %d %s %v, want %s", path, got.Code, got.Body, got.Header(), want.Body)
 		}
-		if inner := at("10.0.0.1:8080", path)(one); inner.Body.String() != want.Body.String() {
-			t.Errorf("%s behind a proxy: got %d", path, inner.Code)
+		if proxied := get(one, "10.0.0.1:8080", path); proxied.Body.String() != want.Body.String() {
+			t.Errorf("%s behind a proxy: got %d %s, want %s", path, proxied.Code, proxied.Body, want.Body)
 		}
 	}
 
@@ -104,18 +100,17 @@ func TestAUTHR03_ResourceMetadata(t *testing.T) {
 		"mcp.example:443" + known + "/other":     `"resource":"https://mcp.example:443/other"`,
 		"ELSEWHERE.example" + known + "/mcp":     `"resource":"https://elsewhere.example/mcp"`,
 		"elsewhere.example" + known:              `"resource":"https://elsewhere.example/mcp"`,
-		"mcp.example" + known:                    "", // of which of them?
+		"mcp.example" + known:                    "", // ambiguous
 		"elsewhere.example" + known + "/other":   "",
 		"mcp.example" + known + "/search":        "",
 		"mcp.example" + known + "/mcp/":          "",
 		"mcp.example" + known + "/mcp/../search": "",
 	} {
 		host, path, _ := strings.Cut(address, "/")
-		got := at(host, "/"+path)(four)
+		got := get(four, host, "/"+path)
 		if want == "" && got.Code != http.StatusNotFound || want != "" && (got.Code != http.StatusOK ||
 			!strings.Contains(got.Body.String(), want)) {
-			body, _ := io.ReadAll(got.Body)
-			t.Errorf("%s: got %d %s", address, got.Code, body)
+			t.Errorf("%s: got %d %s, want %q", address, got.Code, got.Body, want)
 		}
 	}
 }
