@@ -26,8 +26,8 @@ const (
 	idpSecret = "our:client secret"
 )
 
-// An idp is an OpenID provider whose users are logged in and consent to everything, and which lies
-// when it is told to.
+// An idp is an OpenID provider whose users are logged in and allow all requests. Its fields change
+// its responses.
 type idp struct {
 	t   *testing.T
 	URL string
@@ -155,19 +155,14 @@ func (p *idp) serveMetadata(w http.ResponseWriter) {
 	p.writeJSON(w, http.StatusOK, m)
 }
 
-func (p *idp) next(what string) string {
-	p.n++
-	return what + "-" + rand.Text()
-}
-
 func (p *idp) serveAuthorize(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	if q.Get("client_id") != idpClient || q.Get("response_type") != "code" || q.Get("code_challenge_method") != "S256" {
-		p.t.Errorf("authorization request %v", q)
+		p.t.Errorf("the provider got the authorization request %v, want code flow with S256", q)
 	}
 	answer := maps.Clone(p.answer)
 	if answer == nil {
-		code := p.next("code")
+		code := "code-" + rand.Text()
 		p.codes[code] = q
 		answer = url.Values{"code": {code}, "iss": {p.URL}}
 	}
@@ -201,19 +196,18 @@ func (p *idp) serveToken(w http.ResponseWriter, r *http.Request) {
 }
 
 func (p *idp) writeTokens(w http.ResponseWriter, nonce string) {
-	access := p.next("upstream-access")
+	access := "upstream-access-" + rand.Text()
 	p.access[access] = true
 	m := map[string]any{"access_token": access, "token_type": "Bearer"}
 	if p.expires > 0 {
 		m["expires_in"] = p.expires
 	}
 	if !p.noRefresh {
-		refresh := p.next("upstream-refresh")
+		refresh := "upstream-refresh-" + rand.Text()
 		p.refresh[refresh] = true
 		m["refresh_token"] = refresh
 	}
 	sum := sha256.Sum256([]byte(access))
-	// Its clock is that of the tests' beginning and of today: some tests have a time of their own.
 	claims := map[string]any{
 		"iss": p.URL, "sub": p.user, "aud": idpClient, "exp": time.Now().Add(time.Hour).Unix(), "iat": time.Now().Unix(),
 		"nonce": nonce, "at_hash": base64.RawURLEncoding.EncodeToString(sum[:16]), "name": "User One",
@@ -250,7 +244,8 @@ func (p *idp) signer(key any, alg jose.SignatureAlgorithm) func([]byte) string {
 	}
 }
 
-// visit follows a browser to the provider, and gives where it is sent from there.
+// visit sends the authorization request of a browser to the provider, and returns the URL that the
+// provider redirects to.
 func (p *idp) visit(b *browser, address string) string {
 	b.w.t.Helper()
 	if !strings.HasPrefix(address, p.URL+"/authorize?") {
