@@ -27,14 +27,16 @@ func TestAUTHR25_SEC04_AUTHB09_AUTHB15_RedirectURIsMatchExactly(t *testing.T) {
 		"HTTPS://app.example/cb", "https://app.example:443/cb", "https://app.example:8443/cb", "http://app.example/cb",
 		"https://app.example/cb#", "https://app.example/cb#x", "https://app.example/cb?tenant=2",
 		"https://app.example/cb?tenant=1&x=1",
-		"https://app.example/cb/../cb", "https://app.example/./cb", "https://app.example/%63b", "https://app.example//cb",
+		"https://app.example/cb/../cb", "https://app.example/./cb", "https://app.example/%63b",
+		"https://app.example//cb",
 		"https://app.example.evil.example/cb", "https://evil.example/cb", "https://app.example@evil.example/cb",
 		"https://user:pw@app.example/cb", "https://app.example\\@evil.example/cb", " https://app.example/cb",
 		"https://app.example/cb ",
 		"https://app.example/cb\n", "https://app.example/cb\x00", "//app.example/cb", "/cb", "https:/app.example/cb",
 		"https:app.example/cb", "javascript:alert(1)", "data:text/html,x", "http://localhost/callback",
 		"http://127.0.0.2/callback",
-		"http://127.0.0.1/callback/", "http://127.0.0.1.evil.example/callback", "http://127.0.0.1:80@evil.example/callback",
+		"http://127.0.0.1/callback/", "http://127.0.0.1.evil.example/callback",
+		"http://127.0.0.1:80@evil.example/callback",
 		"http://127.0.0.1:4711/callback?x=1", "https://127.0.0.1/callback", "http://127.0.0.1:/callback",
 		"http://127.0.0.1:99999/callback",
 		"http://[::1]:5/callback", "http://[::2]/callback?x=1", "com.example.app:/cb2", "com.example.app2:/cb",
@@ -135,8 +137,7 @@ func TestDuplicateParametersAreRefused(t *testing.T) {
 // Spec: RFC 9700, section 4.11.2.
 func TestErrorsOfUnknownClientsDoNotRedirect(t *testing.T) {
 	w := newEnv(t, nil)
-	id := w.register(`{"redirect_uris":["https://phish.example/cb","http://localhost/cb"],
-		"token_endpoint_auth_method":"none"}`)["client_id"].(string)
+	id := w.registerPublic("https://phish.example/cb", "http://localhost/cb")
 	res := w.browser().get("/authorize?" + authorizeQuery("client_id", id, "redirect_uri", "https://phish.example/cb",
 		"scope", "root").Encode())
 	if res.StatusCode != http.StatusBadRequest || res.Header.Get("Location") != "" || !strings.Contains(res.body,
@@ -183,8 +184,9 @@ func TestInteractionsAreBoundToTheBrowser(t *testing.T) {
 	wantRefused("consent page in another browser", other.get(page.Request.URL.String()))
 	wantRefused("consent from another browser", other.decide(form, "allow"))
 	login := w.issuer + "/login?interaction=" + form.Get("interaction")
+	callback := w.issuer + "/login/callback?state=" + form.Get("interaction") + ".x"
 	wantRefused("login before consent", mine.get(login))
-	wantRefused("callback before consent", mine.get(w.issuer+"/login/callback?state="+form.Get("interaction")+".x"))
+	wantRefused("callback before consent", mine.get(callback))
 	if res := mine.decide(form, "allow"); res.Header.Get("Location") != login {
 		t.Fatalf("consent redirects to %q, want %q", res.Header.Get("Location"), login)
 	}
@@ -194,7 +196,7 @@ func TestInteractionsAreBoundToTheBrowser(t *testing.T) {
 		other.client.Jar.SetCookies(mustURL(w.issuer), []*http.Cookie{planted})
 	}
 	wantRefused("login with a planted cookie", other.get(login))
-	wantRefused("callback in another browser", other.get(w.issuer+"/login/callback?state="+form.Get("interaction")+".x"))
+	wantRefused("callback in another browser", other.get(callback))
 	if logins != 0 {
 		t.Errorf("the Login was called %d times, want 0", logins)
 	}
@@ -209,8 +211,8 @@ func TestSEC02_SEC05_FormsNeedTheCSRFToken(t *testing.T) {
 	b := w.browser()
 	_, form := b.consentPage(authorizeQuery())
 	for _, csrf := range []string{"", "x", form.Get("csrf")[1:]} {
-		res := b.submit("/consent", url.Values{"interaction": form["interaction"], "csrf": {csrf}, "decision": {"allow"}})
-		if res.StatusCode != http.StatusForbidden {
+		bad := url.Values{"interaction": form["interaction"], "csrf": {csrf}, "decision": {"allow"}}
+		if res := b.submit("/consent", bad); res.StatusCode != http.StatusForbidden {
 			t.Errorf("consent with CSRF token %q: %s, want 403", csrf, res.Status)
 		}
 	}
@@ -230,7 +232,8 @@ func TestSEC02_SEC05_FormsNeedTheCSRFToken(t *testing.T) {
 	if res := b.decide(form, "allow"); res.StatusCode != http.StatusSeeOther {
 		t.Errorf("consent with the CSRF token: %s, want 303", res.Status)
 	}
-	if res := b.submit("/login", url.Values{"interaction": form["interaction"]}); res.StatusCode != http.StatusForbidden {
+	res := b.submit("/login", url.Values{"interaction": form["interaction"]})
+	if res.StatusCode != http.StatusForbidden {
 		t.Errorf("login form without CSRF token: %s, want 403", res.Status)
 	}
 }
@@ -279,8 +282,7 @@ func mustURL(s string) *url.URL                        { u, _ := url.Parse(s); r
 func TestSEC04_RedirectURIIsCheckedAgainAfterLogin(t *testing.T) {
 	store := authserver.NewMemoryStore()
 	w := newEnv(t, func(o *authserver.Options) { o.Store = store })
-	id := w.register(`{"redirect_uris":["https://app.example/a"],
-		"token_endpoint_auth_method":"none"}`)["client_id"].(string)
+	id := w.registerPublic("https://app.example/a")
 	b := w.browser()
 	_, form := b.consentPage(authorizeQuery("client_id", id, "redirect_uri", "https://app.example/a"))
 	b.decide(form, "allow")
@@ -345,8 +347,8 @@ func TestLoginDataIsTakenOnce(t *testing.T) {
 func TestCORS(t *testing.T) {
 	w := newEnv(t, nil)
 	for path, open := range map[string]bool{
-		"/.well-known/oauth-authorization-server": true, "/jwks": true, "/token": true, "/register": true, "/revoke": true,
-		"/authorize": false, "/consent": false, "/login": false, "/introspect": false,
+		"/.well-known/oauth-authorization-server": true, "/jwks": true, "/token": true, "/register": true,
+		"/revoke": true, "/authorize": false, "/consent": false, "/login": false, "/introspect": false,
 	} {
 		res := w.send(http.DefaultClient, w.request(http.MethodOptions, path, "", "Origin", "https://page.example",
 			"Access-Control-Request-Method", "POST"))

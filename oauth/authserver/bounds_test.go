@@ -44,7 +44,8 @@ func TestInteractionsAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if res := w.browser().get("/authorize?" + authorizeQuery().Encode()); res.StatusCode != http.StatusServiceUnavailable {
+	res := w.browser().get("/authorize?" + authorizeQuery().Encode())
+	if res.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("got %s, want 503", res.Status)
 	}
 }
@@ -61,7 +62,7 @@ func TestInteractionSizeIsBounded(t *testing.T) {
 		store.largest = 0
 		res := w.browser().get("/authorize?" + authorizeQuery("state", state).Encode())
 		if res.StatusCode != http.StatusSeeOther || store.largest > 10<<10 {
-			t.Errorf("state %s: %s, %d bytes stored, want 303 and at most %d bytes", name, res.Status, store.largest, 10<<10)
+			t.Errorf("state %s: %s, %d bytes stored, want 303 and at most 10 KiB", name, res.Status, store.largest)
 		}
 	}
 	if answer := w.browser().authorize(authorizeQuery("state", "<&>\u2028\"")); answer.Get("state") != "<&>\u2028\"" ||

@@ -26,7 +26,8 @@ func TestUnknownClientAndWrongSecretHaveTheSameResponse(t *testing.T) {
 	}
 	wrong, unknown := w.post("/token", form(machineID, "wrong")), w.post("/token", form("unknown", "wrong"))
 	wrong.wantError(t, http.StatusUnauthorized, "invalid_client")
-	if wrong.body != unknown.body || wrong.StatusCode != unknown.StatusCode || wrong.Header.Get("WWW-Authenticate") == "" {
+	if wrong.body != unknown.body || wrong.StatusCode != unknown.StatusCode ||
+		wrong.Header.Get("WWW-Authenticate") == "" {
 		t.Errorf("wrong secret: %s %s\nunknown client: %s %s\nwant the same, with WWW-Authenticate",
 			wrong.Status, wrong.body, unknown.Status, unknown.body)
 	}
@@ -164,7 +165,8 @@ func TestEAUTH03_PrivateKeyJWT(t *testing.T) {
 		w.post("/token", form(sign(t, jose.ES256, newKey(t), claims()))).wantError(t, http.StatusUnauthorized,
 			"invalid_client")
 		public, _ := key.PublicKey.Bytes()
-		w.post("/token", form(sign(t, jose.HS256, public, claims()))).wantError(t, http.StatusUnauthorized, "invalid_client")
+		w.post("/token", form(sign(t, jose.HS256, public, claims()))).
+			wantError(t, http.StatusUnauthorized, "invalid_client")
 		secret := url.Values{"grant_type": {"client_credentials"}, "client_id": {"signer"}, "client_secret": {"x"}}
 		w.post("/token", secret).wantError(t, http.StatusUnauthorized, "invalid_client")
 		w.post("/token", url.Values{"grant_type": {"client_credentials"}, "client_id": {"signer"}}).wantError(t,
@@ -182,16 +184,22 @@ func TestInvalidOptionsAreErrors(t *testing.T) {
 		"resource twice": func(o *authserver.Options) {
 			o.Resources = append(o.Resources, authserver.Resource{URL: "HTTPS://MCP.example/mcp"})
 		},
-		"resource with a fragment":              func(o *authserver.Options) { o.Resources[0].URL += "#x" },
-		"scope with a space":                    func(o *authserver.Options) { o.Resources[0].Scopes[0].Name = "a b" },
-		"access token lifetime over an hour":    func(o *authserver.Options) { o.Lifetimes.Access = time.Hour + 1 },
-		"secret instead of its hash":            func(o *authserver.Options) { o.Clients[1].SecretHash = secret },
-		"AUTHB-15 redirect over http":           func(o *authserver.Options) { o.Clients[0].RedirectURIs = []string{"http://app.example/"} },
-		"public client with client credentials": func(o *authserver.Options) { o.Clients[0].Grants = []string{"client_credentials"} },
-		"client twice":                          func(o *authserver.Options) { o.Clients[0].ID = secretID },
-		"unknown resource":                      func(o *authserver.Options) { o.Clients[3].Introspects = []string{"https://x.example"} },
-		"public introspection":                  func(o *authserver.Options) { o.Clients[0].Introspects = []string{resource} },
-		"unknown grant":                         func(o *authserver.Options) { o.Clients[0].Grants = []string{"password"} },
+		"resource with a fragment":   func(o *authserver.Options) { o.Resources[0].URL += "#x" },
+		"scope with a space":         func(o *authserver.Options) { o.Resources[0].Scopes[0].Name = "a b" },
+		"access token over an hour":  func(o *authserver.Options) { o.Lifetimes.Access = time.Hour + 1 },
+		"secret instead of its hash": func(o *authserver.Options) { o.Clients[1].SecretHash = secret },
+		"AUTHB-15 redirect over http": func(o *authserver.Options) {
+			o.Clients[0].RedirectURIs = []string{"http://app.example/"}
+		},
+		"client credentials, public": func(o *authserver.Options) {
+			o.Clients[0].Grants = []string{"client_credentials"}
+		},
+		"client twice": func(o *authserver.Options) { o.Clients[0].ID = secretID },
+		"unknown resource": func(o *authserver.Options) {
+			o.Clients[3].Introspects = []string{"https://x.example"}
+		},
+		"public introspection": func(o *authserver.Options) { o.Clients[0].Introspects = []string{resource} },
+		"unknown grant":        func(o *authserver.Options) { o.Clients[0].Grants = []string{"password"} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := options("https://as.example")

@@ -134,6 +134,6 @@ func TestClientKeyFetchesAreLimited(t *testing.T) {
 	private.body = strings.Replace(private.body, private.URL+"/jwks", "https://10.1.2.3/jwks", 1)
 	w := private.newEnv(t, nil)
 	id := private.URL + "/client.json"
-	w.post("/token", w.withAssertion(refreshForm("x", "client_id", id), newKey(t), id)).wantError(t, http.StatusUnauthorized,
-		"invalid_client")
+	w.post("/token", w.withAssertion(refreshForm("x", "client_id", id), newKey(t), id)).
+		wantError(t, http.StatusUnauthorized, "invalid_client")
 }

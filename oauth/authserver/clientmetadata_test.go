@@ -127,7 +127,7 @@ func TestREG08_InvalidDocumentsAreRefused(t *testing.T) {
 		"no name":                    strings.Replace(document(""), `"Doc"`, `""`, 1),
 		"no redirect URIs":           `{"client_id":"ID","client_name":"Doc"}`,
 		"redirect to a script":       `{"client_id":"ID","client_name":"Doc","redirect_uris":["javascript:alert(1)"]}`,
-		"redirect over http":         `{"client_id":"ID","client_name":"Doc","redirect_uris":["http://app.example/cb"]}`,
+		"redirect over http":         `{"client_id":"ID","client_name":"Doc","redirect_uris":["http://app.example"]}`,
 		"a secret":                   document(`,"client_secret":"s"`),
 		"authentication by secret":   document(`,"token_endpoint_auth_method":"client_secret_basic"`),
 		"unknown authentication":     document(`,"token_endpoint_auth_method":"tls_client_auth"`),
@@ -239,11 +239,11 @@ func TestREG07_DocumentsAreCachedByCacheControl(t *testing.T) {
 			h.set(func() { h.body = strings.Replace(h.body, "app.example", "new.example", 1) })
 			time.Sleep(lifetime - 1)
 			if uris := get(); uris[1] != "https://app.example/cb" || h.count() != 1 {
-				t.Errorf("%q: before %v: %v, fetched %d times, want the cached document", header, lifetime, uris, h.count())
+				t.Errorf("%q: before %v: %v, fetched %d times, want the cached one", header, lifetime, uris, h.count())
 			}
 			time.Sleep(1)
 			if uris := get(); uris[1] != "https://new.example/cb" || h.count() != 2 {
-				t.Errorf("%q: after %v: %v, fetched %d times, want the new document", header, lifetime, uris, h.count())
+				t.Errorf("%q: after %v: %v, fetched %d times, want the new one", header, lifetime, uris, h.count())
 			}
 		})
 	}

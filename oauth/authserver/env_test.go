@@ -55,7 +55,9 @@ func options(issuer string) authserver.Options {
 			{ID: machineID, SecretHash: secretHash, Scopes: []string{"read"}},
 			{ID: checkerID, SecretHash: secretHash, Introspects: []string{resource}},
 		},
-		Limits: authserver.LimitOptions{Pages: unlimited, Tokens: unlimited, Registrations: unlimited, Metadata: unlimited},
+		Limits: authserver.LimitOptions{
+			Pages: unlimited, Tokens: unlimited, Registrations: unlimited, Metadata: unlimited,
+		},
 		Logger: slog.New(slog.DiscardHandler),
 	}
 }

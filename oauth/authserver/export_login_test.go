@@ -15,7 +15,8 @@ func Sealed(keys []SealKey, secret []byte, kind, key string) ([]byte, error) {
 	return s.Seal(secret, kind, key), nil
 }
 
-// Unsealed opens a sealed secret, and reports whether it was sealed with another key than the first.
+// Unsealed opens a sealed secret. It reports whether the secret was sealed with another key than
+// the first.
 func Unsealed(keys []SealKey, sealed []byte, kind, key string) ([]byte, bool, error) {
 	s, err := newKeyRing(keys)
 	if err != nil {

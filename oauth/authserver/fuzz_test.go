@@ -21,8 +21,8 @@ func newFuzzEnv(f *testing.F) *env {
 // serve calls the server with a request whose target need not be a valid URL.
 func serve(w *env, method, target, contentType, body string) *httptest.ResponseRecorder {
 	req := &http.Request{
-		Method: method, Header: http.Header{"Content-Type": {contentType}}, RemoteAddr: "192.0.2.1:1", Host: "as.example",
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: http.NoBody,
+		Method: method, Header: http.Header{"Content-Type": {contentType}}, RemoteAddr: "192.0.2.1:1",
+		Host: "as.example", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: http.NoBody,
 	}
 	path, query, _ := strings.Cut(target, "?")
 	req.URL = &url.URL{Path: path, RawQuery: query}

@@ -18,8 +18,9 @@ import (
 func TestLoopbackServerRefusesOtherHostNames(t *testing.T) {
 	for issuer, hosts := range map[string]map[string]bool{
 		"http://127.0.0.1:8080": {
-			"127.0.0.1:8080": true, "evil.example:8080": false, "evil.example": false, "127.0.0.1": false, "127.0.0.1:80": false,
-			"localhost:8080": false, "127.0.0.1:8080.evil.example": false, "evil.example:127.0.0.1:8080": false, "": false,
+			"127.0.0.1:8080": true, "evil.example:8080": false, "evil.example": false, "127.0.0.1": false,
+			"127.0.0.1:80": false, "localhost:8080": false, "127.0.0.1:8080.evil.example": false,
+			"evil.example:127.0.0.1:8080": false, "": false,
 		},
 		"http://localhost": {"localhost": true, "LOCALHOST": true, "localhost:80": true, "localhost:8080": false,
 			"evil.example": false},

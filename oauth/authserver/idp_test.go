@@ -209,8 +209,9 @@ func (p *idp) writeTokens(w http.ResponseWriter, nonce string) {
 	}
 	sum := sha256.Sum256([]byte(access))
 	claims := map[string]any{
-		"iss": p.URL, "sub": p.user, "aud": idpClient, "exp": time.Now().Add(time.Hour).Unix(), "iat": time.Now().Unix(),
-		"nonce": nonce, "at_hash": base64.RawURLEncoding.EncodeToString(sum[:16]), "name": "User One",
+		"iss": p.URL, "sub": p.user, "aud": idpClient, "exp": time.Now().Add(time.Hour).Unix(),
+		"iat": time.Now().Unix(), "nonce": nonce, "at_hash": base64.RawURLEncoding.EncodeToString(sum[:16]),
+		"name":  "User One",
 		"email": "one@example.com", "email_verified": true, "groups": []string{"a"},
 	}
 	if p.claims != nil {

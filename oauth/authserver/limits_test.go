@@ -30,7 +30,8 @@ func serveFrom(s http.Handler, method, path, from string, forwarded ...string) *
 func TestEveryEndpointHasALimitByAddress(t *testing.T) {
 	for path, method := range map[string]string{
 		"/authorize": http.MethodGet, "/consent": http.MethodGet, "/login": http.MethodPost, "/token": http.MethodPost,
-		"/register": http.MethodPost, "/revoke": http.MethodPost, "/introspect": http.MethodPost, "/jwks": http.MethodGet,
+		"/register": http.MethodPost, "/revoke": http.MethodPost, "/introspect": http.MethodPost,
+		"/jwks": http.MethodGet,
 		"/.well-known/oauth-authorization-server": http.MethodGet, "/login/callback": http.MethodGet,
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -139,8 +140,9 @@ func TestClientAddress(t *testing.T) {
 			"1.1.1.1:8080, 10.9.9.9"}, true},
 		"client that sends the header": {proxies, origin{"10.0.0.1:1", "7.7.7.7, 1.1.1.1"}, origin{"10.0.0.1:1",
 			"8.8.8.8, 1.1.1.1"}, true},
-		"client that sends an invalid header": {proxies, origin{"10.0.0.1:1", "x, 1.1.1.1"}, origin{"10.0.0.1:1", "1.1.1.1"}, true},
-		"invalid header of the proxy":         {proxies, origin{"10.0.0.1:1", "unknown"}, origin{"10.0.0.1:1", ""}, true},
+		"invalid header of the client": {proxies, origin{"10.0.0.1:1", "x, 1.1.1.1"},
+			origin{"10.0.0.1:1", "1.1.1.1"}, true},
+		"invalid header of the proxy": {proxies, origin{"10.0.0.1:1", "unknown"}, origin{"10.0.0.1:1", ""}, true},
 		"an IPv6 proxy": {proxies, origin{"[fd00::1]:1", "[2001:db8::1]:99"}, origin{"[fd00::1]:1",
 			"2001:db8::2"}, true},
 		"sockets without addresses": {nil, origin{"@", ""}, origin{"", ""}, true},
@@ -204,7 +206,9 @@ func TestRefusedRequestsAreNotCountedByOtherLimits(t *testing.T) {
 }
 
 func TestLimitsByClient(t *testing.T) {
-	w := newInProcessEnv(t, func(o *authserver.Options) { o.Limits.Clients = authserver.Rate{Count: 2, Per: time.Hour} })
+	w := newInProcessEnv(t, func(o *authserver.Options) {
+		o.Limits.Clients = authserver.Rate{Count: 2, Per: time.Hour}
+	})
 	form := url.Values{"grant_type": {"client_credentials"}, "client_id": {machineID}, "client_secret": {secret},
 		"resource": {resource}}
 	for range 2 {

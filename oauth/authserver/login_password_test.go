@@ -141,7 +141,8 @@ func TestPasswordAttemptsAreLimited(t *testing.T) {
 		// Successful logins are not counted.
 		for range 6 {
 			b := w.browser()
-			if answer := b.redirectQuery(b.submitPassword(b.passwordForm(), "alice", "correct horse")); answer.Get("code") == "" {
+			answer := b.redirectQuery(b.submitPassword(b.passwordForm(), "alice", "correct horse"))
+			if answer.Get("code") == "" {
 				t.Fatalf("right password: %v, want a code", answer)
 			}
 		}

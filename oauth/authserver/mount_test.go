@@ -93,7 +93,8 @@ func TestAUTHR03_ResourceMetadata(t *testing.T) {
 	}
 
 	o.Resources = append(o.Resources, authserver.Resource{URL: "https://mcp.example:443/other"},
-		authserver.Resource{URL: "https://elsewhere.example/mcp"}, authserver.Resource{URL: "https://mcp.example/search?q=1"})
+		authserver.Resource{URL: "https://elsewhere.example/mcp"},
+		authserver.Resource{URL: "https://mcp.example/search?q=1"})
 	four := newServer(t, o)
 	for address, want := range map[string]string{
 		"mcp.example" + known + "/mcp":           `"resource":"https://mcp.example/mcp"`,

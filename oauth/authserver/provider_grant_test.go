@@ -157,7 +157,8 @@ func TestAUTHB15_RenewedProviderTokenSurvivesAStoreFailure(t *testing.T) {
 			})
 			_, err := w.verify(got.Access)
 			if outage == 0 && err != nil || outage > 0 && (err == nil || isInvalid(err)) {
-				t.Errorf("%s: verify returned %v, want an error other than ErrInvalidToken only while it lasts", name, err)
+				t.Errorf("%s: verify returned %v, want an error other than ErrInvalidToken after a failure of minutes",
+					name, err)
 			}
 			time.Sleep(outage)
 			got = w.tokensOf(w.post("/token", refreshForm(got.Refresh)))

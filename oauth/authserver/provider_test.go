@@ -73,8 +73,8 @@ func TestAUTHB11_ProviderLogin(t *testing.T) {
 	u, _ := url.Parse(address)
 	q := u.Query()
 	for name, wanted := range map[string]string{
-		"client_id": idpClient, "response_type": "code", "scope": "openid profile email", "code_challenge_method": "S256",
-		"redirect_uri": w.issuer + "/login/callback/idp",
+		"client_id": idpClient, "response_type": "code", "scope": "openid profile email",
+		"code_challenge_method": "S256", "redirect_uri": w.issuer + "/login/callback/idp",
 	} {
 		if q.Get(name) != wanted {
 			t.Errorf("%s is %q, want %q", name, q.Get(name), wanted)
@@ -267,7 +267,7 @@ func TestInvalidIDTokensAreRefused(t *testing.T) {
 		"another at_hash":            claim("at_hash", base64.RawURLEncoding.EncodeToString(make([]byte, 16))),
 		"another key":                func() { p.sign = p.signer(other, jose.ES256) },
 		"HMAC with the public key": func() {
-			key := elliptic.Marshal(elliptic.P256(), p.key.X, p.key.Y) //nolint:staticcheck // the encoding that an attacker uses
+			key := elliptic.Marshal(elliptic.P256(), p.key.X, p.key.Y) //nolint:staticcheck // as an attacker does
 			p.sign = p.signer(key, jose.HS256)
 		},
 		"HMAC with the secret": func() { p.sign = p.signer([]byte(strings.Repeat(idpSecret, 3)), jose.HS256) },
@@ -546,7 +546,9 @@ func (s *recordingStore) Put(ctx context.Context, kind, key string, value []byte
 	return s.Store.Put(ctx, kind, key, value, expires)
 }
 
-func (s *recordingStore) Update(ctx context.Context, kind, key string, change func([]byte) ([]byte, time.Time, error)) error {
+func (s *recordingStore) Update(ctx context.Context, kind, key string,
+	change func([]byte) ([]byte, time.Time, error),
+) error {
 	return s.Store.Update(ctx, kind, key, func(old []byte) ([]byte, time.Time, error) {
 		value, expires, err := change(old)
 		s.record(value)
@@ -704,8 +706,12 @@ func TestInvalidProvidersAreErrors(t *testing.T) {
 }
 
 var (
-	endpoints      = authserver.ProviderEndpoints{Authorization: "https://hub.example/a", Token: "https://hub.example/t"}
-	plainEndpoints = authserver.ProviderEndpoints{Authorization: "http://hub.example/a", Token: "https://hub.example/t"}
+	endpoints = authserver.ProviderEndpoints{
+		Authorization: "https://hub.example/a", Token: "https://hub.example/t",
+	}
+	plainEndpoints = authserver.ProviderEndpoints{
+		Authorization: "http://hub.example/a", Token: "https://hub.example/t",
+	}
 )
 
 // refuseUser is a Subject function that refuses all users.

@@ -52,7 +52,8 @@ func TestUserinfoCompletesTheIDToken(t *testing.T) {
 		"no scope for claims": {[]string{"openid"}, userinfoClaims(), map[string]any{"email_verified": true}, 0},
 		"no such claims":      {nil, map[string]any{"sub": "user-1"}, map[string]any{}, 1},
 		"wrong types": {nil, userinfoClaims("name", 7, "email", []string{"x"}), map[string]any{
-			"name": "grace", "preferred_username": "grace", "email_verified": false, // the name is the preferred username
+			// the name is the preferred username
+			"name": "grace", "preferred_username": "grace", "email_verified": false,
 		}, 1},
 		"too long": {nil, userinfoClaims("name", long, "email", long[1:]), map[string]any{
 			"name": "grace", "preferred_username": "grace", "email": long[1:], "email_verified": false,

@@ -27,14 +27,27 @@ func (w *env) register(body string) map[string]any {
 	return res.json(w.t)
 }
 
+// registerPublic registers a client without authentication, and returns its ID.
+func (w *env) registerPublic(redirectURIs ...string) string {
+	w.t.Helper()
+	body, err := json.Marshal(map[string]any{"redirect_uris": redirectURIs, "token_endpoint_auth_method": "none"})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return w.register(string(body))["client_id"].(string)
+}
+
 func TestAUTHB07_AUTHR28_AUTHR29_Registration(t *testing.T) {
 	w := newEnv(t, nil)
 	got := w.register(`{"client_name":"My App","redirect_uris":["http://localhost/cb","https://app.example/cb"],
-		"grant_types":["refresh_token","authorization_code","implicit"],"response_types":["code"],"application_type":"native",
-		"token_endpoint_auth_method":"none","client_id":"chosen","client_secret":"chosen","unknown":{"x":[1]}}`)
+		"grant_types":["refresh_token","authorization_code","implicit"],"response_types":["code"],
+		"application_type":"native","token_endpoint_auth_method":"none","client_id":"chosen",
+		"client_secret":"chosen","unknown":{"x":[1]}}`)
 	text, _ := json.Marshal([]any{got["client_name"], got["redirect_uris"], got["grant_types"],
 		got["token_endpoint_auth_method"], got["client_secret"]})
-	if string(text) != `["My App",["http://localhost/cb","https://app.example/cb"],["authorization_code","refresh_token"],"none",null]` {
+	const want = `["My App",["http://localhost/cb","https://app.example/cb"],` +
+		`["authorization_code","refresh_token"],"none",null]`
+	if string(text) != want {
 		t.Errorf("registered %s, want the supported metadata of the request and no secret", text)
 	}
 	id := got["client_id"].(string)
@@ -74,17 +87,18 @@ func TestAUTHB09_AUTHB15_InvalidRegistrationsAreRefused(t *testing.T) {
 		return string(text)
 	}
 	for name, c := range map[string]struct{ body, code string }{
-		"not an object":      {`[]`, metadata},
-		"empty body":         {``, metadata},
-		"null":               {`null`, metadata},
-		"trailing data":      {with(`"x":1`) + "1", metadata},
-		"member twice":       {with(`"redirect_uris":["https://evil.example"]`), metadata},
-		"too deep":           {with(`"x":` + strings.Repeat("[", 20) + strings.Repeat("]", 20)), metadata},
-		"bad UTF-8":          {with("\"client_name\":\"\xff\""), metadata},
-		"wrong type":         {`{"redirect_uris":"http://localhost/cb"}`, metadata},
-		"no redirect URIs":   {`{}`, redirect},
-		"empty list":         {`{"redirect_uris":[]}`, redirect},
-		"21 redirect URIs":   {`{"redirect_uris":["http://localhost/cb"` + strings.Repeat(`,"http://localhost/cb"`, 20) + `]}`, redirect},
+		"not an object":    {`[]`, metadata},
+		"empty body":       {``, metadata},
+		"null":             {`null`, metadata},
+		"trailing data":    {with(`"x":1`) + "1", metadata},
+		"member twice":     {with(`"redirect_uris":["https://evil.example"]`), metadata},
+		"too deep":         {with(`"x":` + strings.Repeat("[", 20) + strings.Repeat("]", 20)), metadata},
+		"bad UTF-8":        {with("\"client_name\":\"\xff\""), metadata},
+		"wrong type":       {`{"redirect_uris":"http://localhost/cb"}`, metadata},
+		"no redirect URIs": {`{}`, redirect},
+		"empty list":       {`{"redirect_uris":[]}`, redirect},
+		"21 redirect URIs": {`{"redirect_uris":["http://localhost/cb"` +
+			strings.Repeat(`,"http://localhost/cb"`, 20) + `]}`, redirect},
 		"http":               {uri("http://app.example/cb"), redirect},
 		"fragment":           {uri("https://app.example/cb#x"), redirect},
 		"user info":          {uri("https://u@app.example/cb"), redirect},
@@ -99,8 +113,8 @@ func TestAUTHB09_AUTHB15_InvalidRegistrationsAreRefused(t *testing.T) {
 		"long URI":           {uri("https://app.example/" + strings.Repeat("x", 2048)), redirect},
 		"implicit response":  {with(`"response_types":["token"]`), metadata},
 		"client credentials": {with(`"grant_types":["client_credentials"]`), metadata},
-		"keys at a private address": {with(`"token_endpoint_auth_method":"private_key_jwt","jwks_uri":"http://169.254.169.254/"`),
-			metadata},
+		"keys at a private address": {with(`"token_endpoint_auth_method":"private_key_jwt",` +
+			`"jwks_uri":"http://169.254.169.254/"`), metadata},
 		"application type":            {with(`"application_type":"toaster"`), metadata},
 		"control character in name":   {with(`"client_name":"a\u0007b"`), metadata},
 		"direction mark in name":      {with(`"client_name":"a\u202eb"`), metadata},
@@ -208,8 +222,7 @@ func (m *hookStore) Get(ctx context.Context, kind, key string) ([]byte, error) {
 func TestClientIsKnownDuringItsFirstExchange(t *testing.T) {
 	store := &hookStore{Store: authserver.NewMemoryStore()}
 	w := newEnv(t, func(o *authserver.Options) { o.Store = store })
-	id := w.register(`{"redirect_uris":["http://127.0.0.1/cb"],
-		"token_endpoint_auth_method":"none"}`)["client_id"].(string)
+	id := w.registerPublic("http://127.0.0.1/cb")
 	code := w.code("client_id", id, "redirect_uri", "http://127.0.0.1/cb")
 	store.before = func() {
 		w.tokensOf(w.post("/token", exchangeForm(code, "client_id", id, "redirect_uri", "http://127.0.0.1/cb")))

@@ -53,8 +53,8 @@ func TestFailuresDoNotDisplaceDocuments(t *testing.T) {
 		}
 		for i := range 1100 {
 			w.postFrom(attacker, refreshForm("x", "client_id", fmt.Sprintf("http://x.invalid/%d", i)))
-			w.postFrom(fmt.Sprintf("203.0.113.%d", i%50), refreshForm("x", "client_id", fmt.Sprintf("http://y%d.invalid/c",
-				i)))
+			id := fmt.Sprintf("http://y%d.invalid/c", i)
+			w.postFrom(fmt.Sprintf("203.0.113.%d", i%50), refreshForm("x", "client_id", id))
 		}
 		if good, bad := authserver.CachedDocuments(w.server); good != 1 || bad != 1000 {
 			t.Errorf("%d documents and %d failures are cached, want 1 and 1000", good, bad)
@@ -175,7 +175,8 @@ func TestSlowHostsDelayOnlyTheirClient(t *testing.T) {
 		w := h.newEnv(t, func(o *authserver.Options) { o.ClientMetadata.Fetcher = h.slowFetcher(slowPaths) })
 		get := func(address, path string) (time.Duration, error) {
 			began := time.Now()
-			_, err := authserver.DocumentClient(authserver.WithClientAddress(t.Context(), address), w.server, h.URL+path)
+			ctx := authserver.WithClientAddress(t.Context(), address)
+			_, err := authserver.DocumentClient(ctx, w.server, h.URL+path)
 			return time.Since(began), err
 		}
 		if _, err := get(honest, "/old.json"); err != nil {

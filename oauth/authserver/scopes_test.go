@@ -91,7 +91,8 @@ func TestPasswordUsersHaveScopes(t *testing.T) {
 		"two lists": {Name: "alice", Hash: hash, Scopes: []string{"read"},
 			Subject: authserver.Subject{Scopes: []string{"write"}}},
 	} {
-		if _, err := authserver.NewPasswordLogin(&authserver.PasswordOptions{Users: []authserver.PasswordUser{u}}); err == nil {
+		users := []authserver.PasswordUser{u}
+		if _, err := authserver.NewPasswordLogin(&authserver.PasswordOptions{Users: users}); err == nil {
 			t.Errorf("%s: NewPasswordLogin returned no error", name)
 		}
 	}

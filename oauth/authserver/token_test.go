@@ -123,7 +123,7 @@ func TestAUTHB10_AUTHR26_RefreshTokensRotate(t *testing.T) {
 		time.Sleep(10*time.Second - 1)
 		again := w.tokensOf(w.post("/token", refreshForm(first.Refresh)))
 		if again.Refresh != second.Refresh || again.Refresh == first.Refresh {
-			t.Errorf("refresh token within the grace period is %q, want the successor %q", again.Refresh, second.Refresh)
+			t.Errorf("refresh token within the grace period is %q, want %q", again.Refresh, second.Refresh)
 		}
 		w.wantValid(again.Access, "within the grace period")
 		time.Sleep(1)
@@ -169,9 +169,10 @@ func TestUnknownRefreshTokensDoNotEndTheGrant(t *testing.T) {
 func TestRefreshCanNarrowTheScopeOfOneToken(t *testing.T) {
 	w := newEnv(t, nil)
 	got := w.login()
-	w.post("/token", refreshForm(got.Refresh, "scope", "read admin")).wantError(t, http.StatusBadRequest, "invalid_scope")
-	w.post("/token", refreshForm(got.Refresh, "resource", "https://other.example/")).wantError(t, http.StatusBadRequest,
-		"invalid_target")
+	w.post("/token", refreshForm(got.Refresh, "scope", "read admin")).
+		wantError(t, http.StatusBadRequest, "invalid_scope")
+	w.post("/token", refreshForm(got.Refresh, "resource", "https://other.example/")).
+		wantError(t, http.StatusBadRequest, "invalid_target")
 	less := w.tokensOf(w.post("/token", refreshForm(got.Refresh, "scope", "read")))
 	if less.Scope != "read" {
 		t.Errorf("refresh for scope read granted %q", less.Scope)
@@ -399,10 +400,10 @@ func TestIntrospection(t *testing.T) {
 		}
 	}
 	w.post("/introspect", url.Values{"token": {got.Access}}).wantError(t, http.StatusUnauthorized, "invalid_client")
-	w.post("/introspect", url.Values{"token": {got.Access}, "client_id": {publicID}}).wantError(t, http.StatusUnauthorized,
-		"invalid_client")
-	w.post("/introspect", url.Values{"token": {got.Access}, "client_id": {checkerID},
-		"client_secret": {"wrong"}}).wantError(t, http.StatusUnauthorized, "invalid_client")
+	w.post("/introspect", url.Values{"token": {got.Access}, "client_id": {publicID}}).
+		wantError(t, http.StatusUnauthorized, "invalid_client")
+	w.post("/introspect", url.Values{"token": {got.Access}, "client_id": {checkerID}, "client_secret": {"wrong"}}).
+		wantError(t, http.StatusUnauthorized, "invalid_client")
 	w.post("/revoke", url.Values{"token": {got.Refresh}, "client_id": {publicID}})
 	if body := introspect(checkerID, got.Access).body; body != inactive {
 		t.Errorf("revoked token: got %s, want %s", body, inactive)

@@ -1,7 +1,6 @@
 package bolt_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,8 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -41,8 +38,8 @@ func openAuthorization(t testing.TB, path string) *bolt.AuthorizationStore {
 	return s
 }
 
-// After a restart an authorization server has the same keys, accepts its earlier tokens, and refuses
-// those that were revoked.
+// After a restart an authorization server has the same keys, accepts its earlier tokens, and
+// refuses those that were revoked.
 func TestAuthorizationServerRestarts(t *testing.T) {
 	const issuer, resource, client = "https://as.example", "https://mcp.example/mcp", "machine"
 	path := filepath.Join(t.TempDir(), "auth.db")
@@ -280,17 +277,8 @@ func writeGrantsUntilKilled(path string) {
 func TestConfirmedGrantsSurviveKill(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "auth.db")
 	for round := range 5 {
-		child := exec.Command(os.Args[0])
-		child.Env = append(os.Environ(), grantWriterVariable+"="+path)
-		out, err := child.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := child.Start(); err != nil {
-			t.Fatal(err)
-		}
+		child, lines := startChild(t, grantWriterVariable, path)
 		confirmed := -1
-		lines := bufio.NewScanner(out)
 		for lines.Scan() {
 			n, err := strconv.Atoi(lines.Text())
 			if err != nil {

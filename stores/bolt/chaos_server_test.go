@@ -19,7 +19,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/stores/bolt"
 )
 
-// A journal records the calls of the handlers. Each line is on the disk before the handler continues.
+// A journal records the steps of the handlers. Each line is on the disk before the handler
+// continues.
 type journal struct{ file *os.File }
 
 func (j journal) write(event, name string) error {
@@ -55,7 +56,9 @@ func (j journal) plain(ctx context.Context, args callArguments) (string, error) 
 
 // ask is the handler of a tool with two steps, and an elicitation between them.
 func (j journal) ask(ctx context.Context, args callArguments) (string, error) {
-	_, err := mcp.Once(ctx, "first", func(ctx context.Context) (bool, error) { return true, j.step(ctx, "first", args) })
+	_, err := mcp.Once(ctx, "first", func(ctx context.Context) (bool, error) {
+		return true, j.step(ctx, "first", args)
+	})
 	if err != nil {
 		return "", err
 	}
@@ -66,8 +69,8 @@ func (j journal) ask(ctx context.Context, args callArguments) (string, error) {
 	return "result of " + args.Name + ": " + word, j.step(ctx, "second", args)
 }
 
-// serveUntilKilled serves tasks from a folder over HTTP and prints its URL. It exits when its parent
-// process has exited.
+// serveUntilKilled serves tasks from a folder over HTTP and prints its URL. It exits when its
+// parent process has exited.
 func serveUntilKilled(dir string) {
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)

@@ -1,12 +1,9 @@
 package bolt_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -60,17 +57,9 @@ func taskVersion(id string, version uint64) tasks.Record {
 func TestConfirmedTasksSurviveKill(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tasks.db")
 	for round := range 5 {
-		child := exec.Command(os.Args[0])
-		child.Env = append(os.Environ(), writerVariable+"="+path)
-		out, err := child.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := child.Start(); err != nil {
-			t.Fatal(err)
-		}
+		child, lines := startChild(t, writerVariable, path)
 		confirmed, n := map[string]uint64{}, 0
-		for lines := bufio.NewScanner(out); lines.Scan(); n++ {
+		for ; lines.Scan(); n++ {
 			id, version, _ := strings.Cut(lines.Text(), " ")
 			v, err := strconv.ParseUint(version, 10, 64)
 			if err != nil {

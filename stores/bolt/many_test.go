@@ -21,8 +21,8 @@ import (
 const (
 	// manyTasks is the number of waiting tasks. A tenth of them starts first, for comparison.
 	manyTasks = 10_000
-	// fewerTasks is the number of tasks in a file, unless roundsVariable is set. Each task is written
-	// to the disk several times, which takes long.
+	// fewerTasks is the number of tasks in a file, unless roundsVariable is set. Each task is
+	// written to the disk several times, which takes long.
 	fewerTasks = 2_000
 )
 
