@@ -59,6 +59,38 @@ func TestAUTHR03_ClientLogsInAtAServerOnAMux(t *testing.T) {
 	}
 }
 
+// In 2025-03-26 the status alone makes clients log in.
+func TestAUTHB01_RequestsWithoutAValidTokenGet401(t *testing.T) {
+	w := newInProcessEnv(t, nil)
+	handler := mcphttp.NewHandler(mcp.NewServer("notes", "1.0.0", nil), nil)
+	t.Cleanup(func() { _ = handler.Shutdown(context.Background()) })
+	protected := oauth.Require(w.server.Verifier(resource), w.server.ResourceMetadata(resource), nil)(handler)
+	const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26",` +
+		`"capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
+	for name, c := range map[string]struct {
+		method, body, authorization string
+		want                        int
+	}{
+		"initialize":                    {http.MethodPost, initialize, "", http.StatusUnauthorized},
+		"initialize with invalid token": {http.MethodPost, initialize, "Bearer x", http.StatusUnauthorized},
+		"GET of the stream":             {http.MethodGet, "", "", http.StatusUnauthorized},
+		"DELETE of the session":         {http.MethodDelete, "", "", http.StatusUnauthorized},
+		"initialize with a token":       {http.MethodPost, initialize, "Bearer " + w.login().Access, http.StatusOK},
+	} {
+		req := httptest.NewRequest(c.method, resource, strings.NewReader(c.body))
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Accept", "application/json, text/event-stream")
+		if c.authorization != "" {
+			req.Header.Set("Authorization", c.authorization)
+		}
+		rec := httptest.NewRecorder()
+		protected.ServeHTTP(rec, req)
+		if rec.Code != c.want {
+			t.Errorf("%s: status %d %s, want %d", name, rec.Code, rec.Body, c.want)
+		}
+	}
+}
+
 // consent logs in alice, who allows all requests.
 func (w *env) consent(_ context.Context, login *oauthclient.LoginRequest) (url.Values, error) {
 	u, err := url.Parse(login.URL)
