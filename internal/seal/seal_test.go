@@ -163,7 +163,7 @@ func TestSubkeyIsReplacedAfterItsLimit(t *testing.T) {
 	}
 }
 
-func TestReplace(t *testing.T) {
+func TestReplaceChangesTheKeys(t *testing.T) {
 	one, two := testKey("one"), testKey("two")
 	r := newRing(t, one)
 	old := r.Seal([]byte("secret"))

@@ -238,7 +238,7 @@ func TestSEC02_SEC05_FormsNeedTheCSRFToken(t *testing.T) {
 	}
 }
 
-func TestSEC03_CookieOfTheInteraction(t *testing.T) {
+func TestSEC03_InteractionCookieIsProtected(t *testing.T) {
 	w := newInProcessEnv(t, nil)
 	res := w.browser().get("/authorize?" + authorizeQuery().Encode())
 	cookies := res.Cookies()
@@ -344,7 +344,7 @@ func TestLoginDataIsTakenOnce(t *testing.T) {
 }
 
 // Scripts of other origins may call the endpoints for clients, and may not read the pages.
-func TestCORS(t *testing.T) {
+func TestCORSIsOnlyForClientEndpoints(t *testing.T) {
 	w := newEnv(t, nil)
 	for path, open := range map[string]bool{
 		"/.well-known/oauth-authorization-server": true, "/jwks": true, "/token": true, "/register": true,

@@ -13,18 +13,21 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-// Authenticated clients are limited by client. Public clients are not, because anyone can use their
-// ID.
+// Public clients have no limit of their own, because anyone can use their ID.
 func TestAuthenticatedClientsAreLimited(t *testing.T) {
 	w := newEnv(t, func(o *authserver.Options) { o.Limits.Clients = authserver.Rate{Count: 2, Per: time.Hour} })
-	form := url.Values{"grant_type": {"client_credentials"}, "client_id": {machineID}, "client_secret": {secret}}
-	for range 5 {
-		w.post("/token", url.Values{"grant_type": {"client_credentials"}, "client_id": {machineID},
-			"client_secret": {"wrong"}})
+	form := func(secret string) url.Values {
+		return url.Values{"grant_type": {"client_credentials"}, "client_id": {machineID}, "client_secret": {secret}}
 	}
-	w.tokensOf(w.post("/token", form))
-	w.tokensOf(w.post("/token", form))
-	refused := w.post("/token", form)
+	for range 5 { // attempts without authentication are not counted
+		w.post("/token", form("wrong")).wantError(t, http.StatusUnauthorized, "invalid_client")
+	}
+	for range 2 {
+		w.tokensOf(w.post("/token", form(secret)))
+	}
+	// The limit is not shown without authentication.
+	w.post("/token", form("wrong")).wantError(t, http.StatusUnauthorized, "invalid_client")
+	refused := w.post("/token", form(secret))
 	refused.wantError(t, http.StatusTooManyRequests, "slow_down")
 	if wait, _ := strconv.Atoi(refused.Header.Get("Retry-After")); wait < 1700 || wait > 1800 {
 		t.Errorf("Retry-After is %q, want half an hour at a rate of two an hour", refused.Header.Get("Retry-After"))

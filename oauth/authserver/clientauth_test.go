@@ -114,7 +114,7 @@ func sign(t *testing.T, alg jose.SignatureAlgorithm, key any, claims map[string]
 	return token
 }
 
-func TestEAUTH03_PrivateKeyJWT(t *testing.T) {
+func TestEAUTH03_ClientAuthenticatesWithPrivateKeyJWT(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		key := newKey(t)
 		w := newInProcessEnv(t, func(o *authserver.Options) {

@@ -185,7 +185,7 @@ func TestREG09_SEC22_DocumentsAreFetchedOnlyFromPublicAddresses(t *testing.T) {
 	}
 }
 
-func TestDocumentHostPolicy(t *testing.T) {
+func TestDocumentHostsCanBeRestricted(t *testing.T) {
 	for name, c := range map[string]struct {
 		allowed, denied []string
 		host            string

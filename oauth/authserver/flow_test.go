@@ -18,7 +18,7 @@ import (
 
 func isInvalid(err error) bool { return errors.Is(err, oauth.ErrInvalidToken) }
 
-func TestAUTH14_CodeFlowOfAPublicClient(t *testing.T) {
+func TestAUTH14_PublicClientCompletesTheCodeFlow(t *testing.T) {
 	w := newEnv(t, nil)
 	answer := w.browser().authorize(authorizeQuery())
 	if answer.Get("state") != "the state" || answer.Get("iss") != w.issuer {
@@ -94,7 +94,7 @@ func TestAccessTokensConformToRFC9068(t *testing.T) {
 
 // The paths after an issuer without a path are also the default endpoints that clients of
 // 2025-03-26 use if they find no metadata.
-func TestAUTHB04_AUTHR08_AUTHR09_EAUTH04_Metadata(t *testing.T) {
+func TestAUTHB04_AUTHR08_AUTHR09_EAUTH04_MetadataIsPublished(t *testing.T) {
 	for _, path := range []string{"", "/as", "/deep/as"} {
 		w := newEnv(t, func(o *authserver.Options) { o.Issuer += path })
 		root := strings.TrimSuffix(w.issuer, path)
@@ -132,7 +132,7 @@ func TestAUTHB04_AUTHR08_AUTHR09_EAUTH04_Metadata(t *testing.T) {
 
 // Clients of 2025-03-26 do not send the resource parameter. They use the default endpoints, as w
 // does, if they find no metadata.
-func TestAUTHB04_ClientsWithoutResourceParameter(t *testing.T) {
+func TestAUTHB04_ClientsMayOmitTheResource(t *testing.T) {
 	w := newEnv(t, nil)
 	code := w.code("resource", "", "scope", "")
 	got := w.tokensOf(w.post("/token", exchangeForm(code, "resource", "")))
@@ -209,7 +209,7 @@ func TestAUTHB08_GrantTypesOfConfidentialClients(t *testing.T) {
 	w.post("/token", form).wantError(t, http.StatusBadRequest, "unauthorized_client")
 }
 
-func TestRestartWithTheSameStore(t *testing.T) {
+func TestRestartKeepsTokensCodesAndClients(t *testing.T) {
 	o := options("https://as.example")
 	o.Store = authserver.NewMemoryStore()
 	server := newServer(t, o)

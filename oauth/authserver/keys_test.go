@@ -85,7 +85,7 @@ func TestSigningKeysRotateWithAnOverlap(t *testing.T) {
 	})
 }
 
-func TestSigningKeysOption(t *testing.T) {
+func TestConfiguredSigningKeysArePublishedAndUsed(t *testing.T) {
 	_, edKey, _ := ed25519.GenerateKey(rand.Reader)
 	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -120,7 +120,7 @@ func (unusableSigner) Sign(_ io.Reader, _ []byte, _ crypto.SignerOpts) ([]byte, 
 }
 
 // A start with both keys seals the signing keys with the new one.
-func TestRemovedSealKeys(t *testing.T) {
+func TestSealKeyCanBeRemovedAfterItsReplacement(t *testing.T) {
 	store, oldKey, newKey := authserver.NewMemoryStore(), authserver.NewSealKey(), authserver.NewSealKey()
 	newKey.ID += "-2"
 	o := options("https://as.example")
@@ -143,7 +143,7 @@ func TestRemovedSealKeys(t *testing.T) {
 
 // A server that can open none of its signing keys does not start, and the error says how to remove
 // them. A server that can open some of them starts.
-func TestLostSigningKeys(t *testing.T) {
+func TestServerStartsWithSomeOfItsSigningKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, oldKey, newKey := authserver.NewMemoryStore(), authserver.NewSealKey(), authserver.NewSealKey()
 		var log bytes.Buffer

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"net/url"
 	"strconv"
 	"strings"
 	"testing"
@@ -114,7 +113,7 @@ func TestRegistrationLimitIsStrict(t *testing.T) {
 	}
 }
 
-func TestClientAddress(t *testing.T) {
+func TestClientAddressComesFromTrustedProxies(t *testing.T) {
 	proxies := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}
 	type origin struct {
 		peer      string
@@ -203,21 +202,6 @@ func TestRefusedRequestsAreNotCountedByOtherLimits(t *testing.T) {
 	if !authserver.AllowPasswordAttempt(s, "192.0.2.1:1", "bob") {
 		t.Error("attempts for bob are refused after too many for alice")
 	}
-}
-
-func TestLimitsByClient(t *testing.T) {
-	w := newInProcessEnv(t, func(o *authserver.Options) {
-		o.Limits.Clients = authserver.Rate{Count: 2, Per: time.Hour}
-	})
-	form := url.Values{"grant_type": {"client_credentials"}, "client_id": {machineID}, "client_secret": {secret},
-		"resource": {resource}}
-	for range 2 {
-		w.tokensOf(w.post("/token", form))
-	}
-	form.Set("client_secret", "wrong")
-	w.post("/token", form).wantError(t, http.StatusUnauthorized, "invalid_client") // authentication comes first
-	form.Set("client_secret", secret)
-	w.post("/token", form).wantError(t, http.StatusTooManyRequests, "slow_down")
 }
 
 func TestNumberOfLimitedAddressesIsBounded(t *testing.T) {

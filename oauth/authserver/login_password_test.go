@@ -64,7 +64,7 @@ func (b *browser) submitPassword(form url.Values, user, password string) respons
 	return b.submit("/login", form)
 }
 
-func TestPasswordLogin(t *testing.T) {
+func TestPasswordLoginNeedsTheRightPassword(t *testing.T) {
 	w := newEnv(t, withPasswords(t))
 	b := w.browser()
 	form := b.passwordForm()

@@ -101,7 +101,7 @@ func (w *env) consent(_ context.Context, login *oauthclient.LoginRequest) (url.V
 }
 
 // The Server serves the same document as Require, also at the root, for resources at its own host.
-func TestAUTHR03_ResourceMetadata(t *testing.T) {
+func TestAUTHR03_ResourceMetadataIsServed(t *testing.T) {
 	get := func(handler http.Handler, host, path string) *httptest.ResponseRecorder {
 		r, rec := httptest.NewRequest(http.MethodGet, "https://"+host+path, nil), httptest.NewRecorder()
 		handler.ServeHTTP(rec, r)

@@ -13,7 +13,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-func TestSEC02_REG10_ConsentPageContent(t *testing.T) {
+func TestSEC02_REG10_ConsentPageShowsClientScopesAndRedirectHost(t *testing.T) {
 	w := newEnv(t, func(o *authserver.Options) {
 		o.Name = "Example Inc."
 		o.Clients[0].URI = "https://client.example/about"
@@ -142,7 +142,7 @@ func TestErrorPagesLinkOnlyToRegisteredURIs(t *testing.T) {
 	}
 }
 
-func TestShownName(t *testing.T) {
+func TestShownNameIsPrintable(t *testing.T) {
 	for name, want := range map[string]string{
 		"Plain":                            "Plain",
 		"  two \n\t words  ":               "two words",

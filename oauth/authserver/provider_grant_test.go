@@ -31,7 +31,7 @@ func (w *env) principalOf(token string) *mcp.Principal {
 		Claims: got.Claims}
 }
 
-func TestMissingSealKeyEndsNoGrant(t *testing.T) {
+func TestMissingSealKeyDoesNotEndTheGrant(t *testing.T) {
 	p, signer := newIDP(t), newKey(t)
 	synctest.Test(t, func(t *testing.T) {
 		store := authserver.NewMemoryStore()
@@ -58,7 +58,7 @@ func TestMissingSealKeyEndsNoGrant(t *testing.T) {
 }
 
 // A server cannot use grants that another one seals with a key that it lacks. It must not end them.
-func TestServersWithDifferentSealKeys(t *testing.T) {
+func TestServersWithDifferentSealKeysShareAStore(t *testing.T) {
 	p := newIDP(t)
 	synctest.Test(t, func(t *testing.T) {
 		store := authserver.NewMemoryStore()

@@ -65,7 +65,7 @@ func (w *env) loginVia(p *idp) tokens {
 	return w.tokensOf(w.post("/token", exchangeForm(answer.Get("code"))))
 }
 
-func TestAUTHB11_ProviderLogin(t *testing.T) {
+func TestAUTHB11_UserLogsInAtAProvider(t *testing.T) {
 	p := newIDP(t)
 	w := newEnv(t, withProviders(t, p.provider("idp")))
 	b := w.browser()
@@ -464,7 +464,7 @@ func TestAUTH13_AUTHB12_AUTHB15_StoredTokensAreSealed(t *testing.T) {
 	})
 }
 
-func TestAUTHB13_ProviderWithoutOpenIDConnect(t *testing.T) {
+func TestAUTHB13_SubjectChecksTokensWithoutOpenIDConnect(t *testing.T) {
 	p := newIDP(t)
 	up := authserver.Provider{
 		ID: "hub", ClientID: idpClient, ClientSecret: idpSecret, Scopes: []string{"read:user"},

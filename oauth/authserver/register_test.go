@@ -37,7 +37,7 @@ func (w *env) registerPublic(redirectURIs ...string) string {
 	return w.register(string(body))["client_id"].(string)
 }
 
-func TestAUTHB07_AUTHR28_AUTHR29_Registration(t *testing.T) {
+func TestAUTHB07_AUTHR28_AUTHR29_ClientsCanRegister(t *testing.T) {
 	w := newEnv(t, nil)
 	got := w.register(`{"client_name":"My App","redirect_uris":["http://localhost/cb","https://app.example/cb"],
 		"grant_types":["refresh_token","authorization_code","implicit"],"response_types":["code"],
@@ -133,7 +133,7 @@ func TestAUTHB09_AUTHB15_InvalidRegistrationsAreRefused(t *testing.T) {
 		"invalid_request")
 }
 
-func TestRegistrationPolicy(t *testing.T) {
+func TestRegistrationCanBeRestricted(t *testing.T) {
 	const body = `{"redirect_uris":["http://localhost/cb"],"token_endpoint_auth_method":"none"}`
 	off := newEnv(t, func(o *authserver.Options) { o.Registration.Disabled = true })
 	if res := off.tryRegister(body); res.StatusCode != http.StatusNotFound ||

@@ -37,7 +37,7 @@ func TestSealedValuesOpenOnlyInTheirRecord(t *testing.T) {
 	}
 }
 
-func TestReplaceSealKeys(t *testing.T) {
+func TestReplaceSealKeysKeepsSealedSecrets(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys")
 	load := func() []authserver.SealKey {
 		keys, err := authserver.LoadSealKeys(path)
@@ -111,7 +111,7 @@ func TestSealKeysRotate(t *testing.T) {
 	}
 }
 
-func TestInvalidSealKeyFiles(t *testing.T) {
+func TestInvalidSealKeyFilesAreErrors(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys")
 	key := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32))
 	for name, text := range map[string]string{

@@ -338,7 +338,7 @@ func TestAUTHB08_OtherGrantTypesAreRefused(t *testing.T) {
 		"invalid_request")
 }
 
-func TestRevocation(t *testing.T) {
+func TestRevocationEndsTheGrant(t *testing.T) {
 	for _, kind := range []string{"access", "refresh"} {
 		w := newEnv(t, nil)
 		got, other := w.login(), w.login()
@@ -368,7 +368,7 @@ func TestRevocation(t *testing.T) {
 	}
 }
 
-func TestIntrospection(t *testing.T) {
+func TestIntrospectionIsOnlyForTheResource(t *testing.T) {
 	w := newEnv(t, func(o *authserver.Options) {
 		o.Resources = append(o.Resources, authserver.Resource{URL: "https://other.example/mcp"})
 		o.Clients = append(o.Clients, authserver.Client{ID: "stranger", SecretHash: secretHash,

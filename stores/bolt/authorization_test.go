@@ -40,7 +40,7 @@ func openAuthorization(t testing.TB, path string) *bolt.AuthorizationStore {
 
 // After a restart an authorization server has the same keys, accepts its earlier tokens, and
 // refuses those that were revoked.
-func TestAuthorizationServerRestarts(t *testing.T) {
+func TestAuthorizationServerKeepsItsStateAcrossRestarts(t *testing.T) {
 	const issuer, resource, client = "https://as.example", "https://mcp.example/mcp", "machine"
 	path := filepath.Join(t.TempDir(), "auth.db")
 	secret, hash := authserver.NewClientSecret()
@@ -203,7 +203,7 @@ func TestCountSweeps(t *testing.T) {
 	})
 }
 
-func TestClosedAuthorizationStore(t *testing.T) {
+func TestClosedAuthorizationStoreReturnsErrClosed(t *testing.T) {
 	s := openAuthorization(t, filepath.Join(t.TempDir(), "auth.db"))
 	if err := errors.Join(s.Close(), s.Close()); err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/stores/bolt"
 )
 
-func TestFilePermissions(t *testing.T) {
+func TestFileIsOnlyForItsOwner(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows has no permission bits")
 	}
@@ -115,7 +115,7 @@ func TestFileCanBeOpenedOnce(t *testing.T) {
 	}
 }
 
-func TestClosedTaskStore(t *testing.T) {
+func TestClosedTaskStoreReturnsErrClosed(t *testing.T) {
 	s, err := bolt.OpenTasks(filepath.Join(t.TempDir(), "tasks.db"), nil)
 	if err != nil {
 		t.Fatal(err)

@@ -31,7 +31,7 @@ type question struct {
 	Number int `json:"number"`
 }
 
-func TestManyWaitingTasks(t *testing.T) {
+func TestWaitingTasksHaveNoGoroutines(t *testing.T) {
 	n := manyTasks
 	if testing.Short() || raceDetector { // the race detector takes ten times as long, and more memory
 		n /= 10
