@@ -378,7 +378,7 @@ func TestOneConsentGivesOneCode(t *testing.T) {
 	b.client.Jar = fixedJar{b.client.Jar.Cookies(mustURL(w.issuer))}
 	login := w.issuer + "/login?interaction=" + form.Get("interaction")
 	if code := b.redirectQuery(b.get(login)).Get("code"); code == "" {
-		t.Fatal("no code")
+		t.Fatal("first login: got no code, want one")
 	}
 	if res := b.get(login); res.StatusCode != http.StatusBadRequest || res.Header.Get("Location") != "" {
 		t.Errorf("second login: %s, Location %q, want 400 without a redirect", res.Status, res.Header.Get("Location"))

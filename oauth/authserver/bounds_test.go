@@ -98,7 +98,8 @@ func TestNewLoginsAreLimited(t *testing.T) {
 			case res.StatusCode == http.StatusSeeOther:
 				begun++
 			case res.StatusCode != http.StatusTooManyRequests || res.Header.Get("Retry-After") == "":
-				t.Fatalf("got %s, Retry-After %q", res.Status, res.Header.Get("Retry-After"))
+				t.Fatalf("got %s, Retry-After %q, want 303 or 429 with Retry-After", res.Status,
+					res.Header.Get("Retry-After"))
 			}
 			time.Sleep(time.Second)
 		}

@@ -142,7 +142,7 @@ func (w *env) send(client *http.Client, req *http.Request) response {
 		w.t.Fatal(err)
 	}
 	if res.StatusCode >= 500 && res.StatusCode != http.StatusServiceUnavailable {
-		w.t.Errorf("%s %s: %s %s", req.Method, req.URL.Path, res.Status, body)
+		w.t.Errorf("%s %s: %s %s, want no server error", req.Method, req.URL.Path, res.Status, body)
 	}
 	return response{res, string(body)}
 }
@@ -151,7 +151,7 @@ func (r response) json(t *testing.T) map[string]any {
 	t.Helper()
 	var v map[string]any
 	if err := json.Unmarshal([]byte(r.body), &v); err != nil {
-		t.Fatalf("%s: %v: %s", r.Status, err, r.body)
+		t.Fatalf("%s with a body that is not JSON: %v: %s", r.Status, err, r.body)
 	}
 	return v
 }
@@ -235,7 +235,8 @@ func (b *browser) consentPage(q url.Values) (page response, form url.Values) {
 	b.w.t.Helper()
 	res := b.get("/authorize?" + q.Encode())
 	if res.StatusCode != http.StatusSeeOther || !strings.HasPrefix(res.Header.Get("Location"), b.w.issuer+"/consent?") {
-		b.w.t.Fatalf("authorize: %s %s %s", res.Status, res.Header.Get("Location"), res.body)
+		b.w.t.Fatalf("authorization request: %s, Location %q, want a redirect to the consent page: %s", res.Status,
+			res.Header.Get("Location"), res.body)
 	}
 	page = b.get(res.Header.Get("Location"))
 	form = url.Values{}
@@ -243,7 +244,7 @@ func (b *browser) consentPage(q url.Values) (page response, form url.Values) {
 		form.Set(m[1], m[2])
 	}
 	if page.StatusCode != http.StatusOK || len(form) != 2 {
-		b.w.t.Fatalf("consent: %s %s", page.Status, page.body)
+		b.w.t.Fatalf("consent page: %s %s, want 200 with two hidden fields", page.Status, page.body)
 	}
 	return page, form
 }
@@ -263,7 +264,7 @@ func (b *browser) authorize(q url.Values) url.Values {
 	_, form := b.consentPage(q)
 	res := b.decide(form, "allow")
 	if res.StatusCode != http.StatusSeeOther || !strings.HasPrefix(res.Header.Get("Location"), b.w.issuer+"/login?") {
-		b.w.t.Fatalf("consent: %s %s", res.Status, res.body)
+		b.w.t.Fatalf("consent: %s %s, want a redirect to the login", res.Status, res.body)
 	}
 	return b.redirectQuery(b.get(res.Header.Get("Location")))
 }
@@ -273,7 +274,7 @@ func (b *browser) redirectQuery(res response) url.Values {
 	b.w.t.Helper()
 	u, err := res.Location()
 	if err != nil {
-		b.w.t.Fatalf("%s: %v: %s", res.Status, err, res.body)
+		b.w.t.Fatalf("got %s, want a redirect: %v: %s", res.Status, err, res.body)
 	}
 	return u.Query()
 }
@@ -283,7 +284,7 @@ func (w *env) code(change ...string) string {
 	w.t.Helper()
 	answer := w.browser().authorize(authorizeQuery(change...))
 	if answer.Get("code") == "" {
-		w.t.Fatalf("no code: %v", answer)
+		w.t.Fatalf("authorization response is %v, want a code", answer)
 	}
 	return answer.Get("code")
 }
@@ -314,7 +315,7 @@ func (w *env) tokensOf(res response) tokens {
 	w.t.Helper()
 	var t tokens
 	if err := json.Unmarshal([]byte(res.body), &t); err != nil || res.StatusCode != http.StatusOK || t.Access == "" {
-		w.t.Fatalf("no token: %s %s", res.Status, res.body)
+		w.t.Fatalf("token response is %s %s, want 200 with a token", res.Status, res.body)
 	}
 	return t
 }

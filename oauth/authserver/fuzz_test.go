@@ -58,7 +58,7 @@ func FuzzAuthorize(f *testing.F) {
 			rec = serve(w, http.MethodGet, "/authorize?"+query, "", "")
 		}
 		if rec.Code >= 500 {
-			t.Fatalf("%d %s", rec.Code, rec.Body)
+			t.Fatalf("status %d %s, want no server error", rec.Code, rec.Body)
 		}
 		location := rec.Header().Get("Location")
 		if location == "" || strings.HasPrefix(location, "https://as.example/consent?interaction=") {
@@ -108,7 +108,7 @@ func FuzzToken(f *testing.F) {
 		w.server.ServeHTTP(rec, req)
 		switch {
 		case rec.Code >= 500:
-			t.Fatalf("%d %s", rec.Code, rec.Body)
+			t.Fatalf("status %d %s, want no server error", rec.Code, rec.Body)
 		case strings.Contains(rec.Body.String(), "access_token"), strings.Contains(rec.Body.String(), `"active":true`):
 			t.Fatalf("got a token without a valid grant: %s", rec.Body)
 		}

@@ -36,19 +36,18 @@ type idp struct {
 	mu        sync.Mutex
 	metadata  map[string]any                  // added to the metadata; nil removes a member
 	claims    func(claims map[string]any)     // changes an ID token
-	sign      func(payload []byte) string     // in place of signing it
-	userinfo  func() (status int, answer any) // in place of the sub alone, for a token that is valid
-	answer    url.Values                      // in place of code and iss
-	expires   int                             // of access tokens, in seconds; 0 for not saying
-	noRefresh bool                            // no refresh tokens
-	down      bool                            // 503 to everything
+	sign      func(payload []byte) string     // replaces the signature of ID tokens
+	userinfo  func() (status int, answer any) // replaces the userinfo response for valid tokens
+	answer    url.Values                      // replaces code and iss of the authorization response
+	expires   int                             // expires_in of access tokens; 0 omits it
+	noRefresh bool                            // issues no refresh tokens
+	down      bool                            // all responses are 503
 	user      string
-	codes     map[string]url.Values // the authorization request
-	access    map[string]bool       // whether it is valid
-	refresh   map[string]bool
-	calls     map[string]int
-	forms     map[string]url.Values // of the last call
-	n         int
+	codes     map[string]url.Values // the authorization requests of codes
+	access    map[string]bool       // the valid access tokens
+	refresh   map[string]bool       // the valid refresh tokens
+	calls     map[string]int        // the number of requests, by path
+	forms     map[string]url.Values // the form of the last request, by path
 }
 
 func newIDP(t *testing.T) *idp {

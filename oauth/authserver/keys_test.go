@@ -29,7 +29,7 @@ func (w *env) keySet() jose.JSONWebKeySet {
 	res := w.browser().get("/jwks")
 	var set jose.JSONWebKeySet
 	if err := json.Unmarshal([]byte(res.body), &set); err != nil || strings.Contains(res.body, `"d":`) {
-		w.t.Fatalf("%v: %s", err, res.body)
+		w.t.Fatalf("key set is %s, %v, want JSON without private keys", res.body, err)
 	}
 	return set
 }

@@ -51,7 +51,7 @@ func (b *browser) passwordForm() url.Values {
 	res := b.get(b.decide(form, "allow").Header.Get("Location"))
 	if res.StatusCode != http.StatusOK || !strings.Contains(res.body, `name="password"`) ||
 		!strings.Contains(res.body, form.Get("csrf")) {
-		b.w.t.Fatalf("login: %s %s", res.Status, res.body)
+		b.w.t.Fatalf("login page: %s %s, want 200 with a password field", res.Status, res.body)
 	}
 	return form
 }

@@ -50,7 +50,7 @@ func TestAUTHR03_ClientLogsInAtAServerOnAMux(t *testing.T) {
 		}
 		res, err := c.CallTool(t.Context(), "whoami", nil)
 		if err != nil || len(res.Content) != 1 {
-			t.Fatalf("got %+v, %v", res, err)
+			t.Fatalf("CallTool = %+v, %v, want one content block", res, err)
 		}
 		if text, _ := res.Content[0].(*mcp.TextContent); text == nil || text.Text != "alice alice" {
 			t.Errorf("got %+v, want the text %q", res.Content[0], "alice alice")

@@ -189,7 +189,7 @@ func FuzzShownName(f *testing.F) {
 		got := authserver.ShownName(name)
 		if utf8.RuneCountInString(got) > 81 || !utf8.ValidString(got) || strings.TrimSpace(got) != got ||
 			strings.ContainsFunc(got, func(r rune) bool { return !unicode.IsPrint(r) }) {
-			t.Errorf("%q is shown as %q", name, got)
+			t.Errorf("%q is shown as %q, want at most 81 printable characters", name, got)
 		}
 	})
 }

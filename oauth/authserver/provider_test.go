@@ -44,7 +44,7 @@ func (b *browser) toProvider(change ...string) (address string) {
 	res := b.decide(form, "allow")
 	res = b.get(res.Header.Get("Location"))
 	if res.StatusCode != http.StatusSeeOther {
-		b.w.t.Fatalf("login: %s %s", res.Status, res.body)
+		b.w.t.Fatalf("login: %s %s, want a redirect to the provider", res.Status, res.body)
 	}
 	return res.Header.Get("Location")
 }
@@ -60,7 +60,7 @@ func (w *env) loginVia(p *idp) tokens {
 	w.t.Helper()
 	answer := w.browser().viaProvider(p)
 	if answer.Get("code") == "" {
-		w.t.Fatalf("no code: %v", answer)
+		w.t.Fatalf("authorization response is %v, want a code", answer)
 	}
 	return w.tokensOf(w.post("/token", exchangeForm(answer.Get("code"))))
 }

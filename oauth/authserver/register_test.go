@@ -22,7 +22,7 @@ func (w *env) register(body string) map[string]any {
 	w.t.Helper()
 	res := w.tryRegister(body)
 	if res.StatusCode != http.StatusCreated {
-		w.t.Fatalf("register: %s %s", res.Status, res.body)
+		w.t.Fatalf("registration: %s %s, want 201", res.Status, res.body)
 	}
 	return res.json(w.t)
 }

@@ -60,7 +60,7 @@ func TestReplaceSealKeysKeepsSealedSecrets(t *testing.T) {
 		"no keys": nil, "a short key": {{ID: "a", Key: []byte("short")}},
 	} {
 		if err := w.server.ReplaceSealKeys(keys); err == nil {
-			t.Errorf("%s: ReplaceSealKeys succeeded", name)
+			t.Errorf("%s: ReplaceSealKeys returned no error", name)
 		}
 	}
 	w.login()

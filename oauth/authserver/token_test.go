@@ -61,7 +61,7 @@ func TestCodesAreBoundToClientVerifierAndRedirectURI(t *testing.T) {
 	w.post("/token", exchangeForm(w.code("scope", "read"), "scope", "write")).wantError(t, http.StatusBadRequest,
 		"invalid_scope")
 	if got := w.tokensOf(w.post("/token", exchangeForm(w.code(), "scope", "read"))); got.Scope != "read" {
-		t.Errorf("exchange for scope read granted %q", got.Scope)
+		t.Errorf("exchange for scope read granted %q, want read", got.Scope)
 	}
 }
 
@@ -175,7 +175,7 @@ func TestRefreshCanNarrowTheScopeOfOneToken(t *testing.T) {
 		wantError(t, http.StatusBadRequest, "invalid_target")
 	less := w.tokensOf(w.post("/token", refreshForm(got.Refresh, "scope", "read")))
 	if less.Scope != "read" {
-		t.Errorf("refresh for scope read granted %q", less.Scope)
+		t.Errorf("refresh for scope read granted %q, want read", less.Scope)
 	}
 	if more := w.tokensOf(w.post("/token", refreshForm(less.Refresh))); more.Scope != "read write" {
 		t.Errorf("the next refresh granted %q, want the scopes of the grant", more.Scope)

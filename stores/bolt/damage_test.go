@@ -336,7 +336,7 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// FuzzFile damages a file at one place and calls all methods.
+// FuzzFile overwrites or truncates a file at one offset and calls all methods.
 func FuzzFile(f *testing.F) {
 	file := undamagedFile(f)
 	f.Add(uint32(0), []byte{1}, false)
