@@ -124,10 +124,10 @@ func TestDocumentsOfClientsWithTokensSurviveARestart(t *testing.T) {
 	store := authserver.NewMemoryStore()
 	synctest.Test(t, func(t *testing.T) {
 		open := func() *env { return h.newEnv(t, func(o *authserver.Options) { o.Store = store }) }
-		id, stranger := h.URL+"/client.json", h.URL+"/stranger.json"
+		id, unused := h.URL+"/client.json", h.URL+"/unused.json"
 		w := open()
 		got := w.loginWithDocument(id)
-		w.postFrom(honest, refreshForm("x", "client_id", stranger)).wantError(t, http.StatusBadRequest, "invalid_grant")
+		w.postFrom(honest, refreshForm("x", "client_id", unused)).wantError(t, http.StatusBadRequest, "invalid_grant")
 		h.set(func() { h.status = http.StatusBadGateway })
 		w = open()
 		if n, _ := store.Count(t.Context(), "document"); n != 1 {
