@@ -1,11 +1,17 @@
 package authserver_test
 
 import (
+	"bytes"
 	"context"
+	"crypto"
+	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -15,47 +21,143 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// The server is mounted as in the example of the package comment.
-func TestAUTHR03_ClientLogsInAtAServerOnAMux(t *testing.T) {
-	for _, withRoot := range []bool{false, true} {
-		mux := http.NewServeMux()
-		front := httptest.NewServer(mux)
-		t.Cleanup(front.Close)
-		path := "/mcp"
-		if withRoot {
-			path = "/{$}"
-		}
-		endpoint := front.URL + strings.TrimSuffix(path, "{$}")
-		o := options(front.URL)
-		o.Resources[0].URL, o.Clients = endpoint, nil
-		auth := newServer(t, o)
-		server := mcp.NewServer("notes", "1.0.0", nil)
-		mcp.AddTool(server, &mcp.Tool{Name: "whoami"}, func(ctx context.Context, _ struct{}) (string, error) {
-			return mcp.RequestFrom(ctx).Principal.Subject + " " + mcp.PrincipalFrom(ctx).Subject, nil
-		})
-		handler := mcphttp.NewHandler(server, nil)
-		t.Cleanup(func() { _ = handler.Shutdown(context.Background()) })
-		protect := oauth.Require(auth.Verifier(endpoint), auth.ResourceMetadata(endpoint), nil)
-		mux.Handle(path, protect(handler))
-		mux.Handle("/", auth)
+// A mount is an MCP server and its authorization server at one address, as in the example of the
+// package comment.
+type mount struct {
+	*env
+	endpoint string
 
-		w := &env{t, auth, front.URL, front.Client().Transport}
-		login := oauthclient.NewTransport(endpoint,
-			&oauthclient.TransportOptions{Authorizer: oauthclient.NewAuthorizer("http://127.0.0.1:4711/callback",
-				w.consent)})
-		c, err := mcp.Connect(t.Context(), mcphttp.NewTransport(endpoint,
-			&mcphttp.TransportOptions{Client: &http.Client{Transport: login}}), nil)
-		if err != nil {
-			t.Fatal(err)
+	mu        sync.Mutex // guards the fields below
+	paths     []string   // of the requests to the authorization server
+	tokenForm url.Values // of the last token request
+}
+
+// newMount returns a mount with the MCP endpoint at a pattern of http.ServeMux. The MCP server has
+// the tool whoami.
+func newMount(t *testing.T, pattern string, change func(*authserver.Options)) *mount {
+	t.Helper()
+	mux := http.NewServeMux()
+	front := httptest.NewServer(mux)
+	t.Cleanup(front.Close)
+	m := &mount{endpoint: front.URL + strings.TrimSuffix(pattern, "{$}")}
+	o := options(front.URL)
+	o.Resources[0].URL, o.Clients = m.endpoint, nil
+	if change != nil {
+		change(&o)
+	}
+	auth := newServer(t, o)
+	m.env = &env{t, auth, front.URL, front.Client().Transport}
+	server := mcp.NewServer("notes", "1.0.0", nil)
+	mcp.AddTool(server, &mcp.Tool{Name: "whoami"}, func(ctx context.Context, _ struct{}) (string, error) {
+		return mcp.RequestFrom(ctx).Principal.Subject + " " + mcp.PrincipalFrom(ctx).Subject, nil
+	})
+	handler := mcphttp.NewHandler(server, nil)
+	t.Cleanup(func() { _ = handler.Shutdown(context.Background()) })
+	protect := oauth.Require(auth.Verifier(m.endpoint), auth.ResourceMetadata(m.endpoint), nil)
+	mux.Handle(pattern, protect(handler))
+	mux.Handle("/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		m.record(r)
+		auth.ServeHTTP(w, r)
+	}))
+	return m
+}
+
+func (m *mount) record(r *http.Request) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.paths = append(m.paths, r.URL.Path)
+	if r.URL.Path != "/token" {
+		return
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		m.t.Error(err)
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	if m.tokenForm, err = url.ParseQuery(string(body)); err != nil {
+		m.t.Error(err)
+	}
+}
+
+// requests returns the paths and the token form since the last call.
+func (m *mount) requests() (paths []string, tokenForm url.Values) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	paths, tokenForm = m.paths, m.tokenForm
+	m.paths, m.tokenForm = nil, nil
+	return paths, tokenForm
+}
+
+// whoami connects a client that knows only the endpoint, and checks the result of the tool.
+func (m *mount) whoami(opts *oauthclient.TransportOptions, want string) {
+	m.t.Helper()
+	client := &http.Client{Transport: oauthclient.NewTransport(m.endpoint, opts)}
+	transport := mcphttp.NewTransport(m.endpoint, &mcphttp.TransportOptions{Client: client})
+	c, err := mcp.Connect(m.t.Context(), transport, nil)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer c.Close()
+	res, err := c.CallTool(m.t.Context(), "whoami", nil)
+	if err != nil || res.Text() != want {
+		m.t.Errorf("whoami = %+v, %v, want %q", res, err, want)
+	}
+}
+
+func TestAUTHR03_ClientLogsInAtAServerOnAMux(t *testing.T) {
+	for _, pattern := range []string{"/mcp", "/{$}"} {
+		m := newMount(t, pattern, nil)
+		authorizer := oauthclient.NewAuthorizer("http://127.0.0.1:4711/callback", m.consent)
+		m.whoami(&oauthclient.TransportOptions{Authorizer: authorizer}, "alice alice")
+	}
+}
+
+// A client with client credentials finds the authorization server by the metadata, and requests a
+// token for the resource, as other clients do.
+func TestEAUTH02_EAUTH05_ClientCredentialsFromDiscoveryToCall(t *testing.T) {
+	key := newKey(t)
+	m := newMount(t, "/mcp", func(o *authserver.Options) {
+		o.Clients = []authserver.Client{
+			{ID: machineID, SecretHash: secretHash, Scopes: []string{"read"}},
+			{ID: "signer", Keys: []crypto.PublicKey{key.Public()}, Scopes: []string{"read"}},
 		}
-		res, err := c.CallTool(t.Context(), "whoami", nil)
-		if err != nil || len(res.Content) != 1 {
-			t.Fatalf("CallTool = %+v, %v, want one content block", res, err)
-		}
-		if text, _ := res.Content[0].(*mcp.TextContent); text == nil || text.Text != "alice alice" {
-			t.Errorf("got %+v, want the text %q", res.Content[0], "alice alice")
-		}
-		_ = c.Close()
+	})
+	for name, c := range map[string]struct {
+		client oauthclient.Identity
+		want   map[string]string // additional parameters; * is any value
+	}{
+		"secret": {oauthclient.Identity{ID: machineID, Secret: secret, Issuer: m.issuer}, nil},
+		"JWT assertion": {
+			oauthclient.Identity{ID: "signer", Key: &oauthclient.AssertionKey{Key: key}, Issuer: m.issuer},
+			map[string]string{"client_assertion_type": jwtBearer, "client_assertion": "*"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m.requests() // discard those of the other client
+			m.whoami(&oauthclient.TransportOptions{Grant: oauthclient.NewClientCredentialsGrant(), Client: c.client},
+				c.client.ID+" "+c.client.ID)
+			paths, form := m.requests()
+			for _, path := range []string{"/.well-known/oauth-authorization-server", "/token"} {
+				if !slices.Contains(paths, path) {
+					t.Errorf("requests are %q, want one to %s", paths, path)
+				}
+			}
+			for _, path := range []string{"/register", "/authorize"} {
+				if slices.Contains(paths, path) {
+					t.Errorf("requests are %q, want none to %s", paths, path)
+				}
+			}
+			want := map[string]string{"grant_type": "client_credentials", "resource": m.endpoint, "scope": "read write"}
+			maps.Copy(want, c.want)
+			for parameter := range form {
+				if w, ok := want[parameter]; !ok || w != "*" && w != form.Get(parameter) {
+					t.Errorf("token request has %s=%q, want %q", parameter, form.Get(parameter), w)
+				}
+			}
+			if len(form) != len(want) {
+				t.Errorf("token request is %v, want the parameters of %v", form, want)
+			}
+		})
 	}
 }
 
