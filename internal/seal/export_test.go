@@ -1,4 +1,4 @@
 package seal
 
-// UseUp makes the present subkey of the first key reach its limit.
-func UseUp(r *KeyRing) { (*r.keys.Load())[0].current.Load().seals.Store(maxSeals) }
+// ExhaustSubkey makes the current subkey of the first key reach its limit.
+func ExhaustSubkey(r *KeyRing) { (*r.keys.Load())[0].current.Load().seals.Store(maxSeals) }

@@ -74,11 +74,11 @@ func TestOpenRefusesModifiedValues(t *testing.T) {
 			changed := bytes.Clone(sealed)
 			changed[i] ^= 1 << bit
 			if plain, _, err := r.Open(changed, "use"); err == nil {
-				t.Errorf("bit %d of byte %d changed: opened as %q", bit, i, plain)
+				t.Errorf("bit %d of byte %d changed: Open = %q, want an error", bit, i, plain)
 			}
 		}
 		if _, _, err := r.Open(sealed[:i], "use"); err == nil {
-			t.Errorf("the first %d bytes opened", i)
+			t.Errorf("Open of the first %d bytes returned no error", i)
 		}
 	}
 	if _, _, err := r.Open(append(sealed, 0), "use"); !errors.Is(err, seal.ErrInvalid) {
@@ -86,7 +86,7 @@ func TestOpenRefusesModifiedValues(t *testing.T) {
 	}
 }
 
-func TestOpenTextAcceptsOneSpelling(t *testing.T) {
+func TestOpenTextAcceptsOneEncoding(t *testing.T) {
 	r := newRing(t, testKey("one"))
 	text := r.SealText([]byte("secrets"))
 	for _, other := range []string{"", "!", text + "=", text + "\n", text[:10] + "\n" + text[10:], text + "A",
@@ -95,17 +95,17 @@ func TestOpenTextAcceptsOneSpelling(t *testing.T) {
 			t.Errorf("OpenText(%q): %v, want ErrInvalid", other, err)
 		}
 	}
-	// A last character with other unused bits decodes to the same bytes in a lenient decoder.
+	// The unused bits of the last character must be zero.
 	alphabet := "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	for _, c := range alphabet {
 		other := text[:len(text)-1] + string(c)
 		if _, _, err := r.OpenText(other); err == nil && other != text {
-			t.Errorf("another spelling of a value opens: %q and %q", other, text)
+			t.Errorf("OpenText(%q), another encoding of %q, returned no error", other, text)
 		}
 	}
 }
 
-func TestKeysOfAnotherRing(t *testing.T) {
+func TestOpenNeedsTheKeyAndPurposeOfSeal(t *testing.T) {
 	one, two := newRing(t, testKey("one")), newRing(t, testKey("two"))
 	sealed := one.Seal([]byte("secret"))
 	var unknown *seal.UnknownKeyError
@@ -124,12 +124,12 @@ func TestKeysOfAnotherRing(t *testing.T) {
 		t.Errorf("Open for another purpose: %v, want ErrInvalid", err)
 	}
 	if _, _, err := newRing(t).Open(newRing(t).Seal(nil)); err == nil {
-		t.Error("a ring with a random key opened a value of another one")
+		t.Error("Open with another random key returned no error")
 	}
 }
 
-// Processes that share a secret derive different subkeys, and open each other's values.
-func TestProcessesShareAKey(t *testing.T) {
+// Two rings stand for two processes with the same key.
+func TestRingsWithOneKeyDeriveDifferentSubkeys(t *testing.T) {
 	one, two := newRing(t, testKey("one")), newRing(t, testKey("one"))
 	sealed, other := one.Seal([]byte("secret")), two.Seal([]byte("secret"))
 	salt := func(sealed []byte) []byte { return sealed[2+len("one"):][:8] }
@@ -137,12 +137,12 @@ func TestProcessesShareAKey(t *testing.T) {
 		t.Error("two rings derived their subkeys with the same salt")
 	}
 	if !bytes.Equal(salt(sealed), salt(one.Seal(nil))) {
-		t.Error("a ring uses another subkey for its second value")
+		t.Error("the second value of a ring has another salt than the first")
 	}
 	for _, r := range []*seal.KeyRing{one, two} {
 		for _, s := range [][]byte{sealed, other} {
 			if plain, first, err := r.Open(s); string(plain) != "secret" || !first || err != nil {
-				t.Errorf("Open = %q, %t, %v", plain, first, err)
+				t.Errorf("Open = %q, %t, %v, want %q and the first key", plain, first, err, "secret")
 			}
 		}
 	}
@@ -151,19 +151,19 @@ func TestProcessesShareAKey(t *testing.T) {
 func TestSubkeyIsReplacedAfterItsLimit(t *testing.T) {
 	r := newRing(t, testKey("one"))
 	before := r.Seal([]byte("secret"))
-	seal.UseUp(r)
+	seal.ExhaustSubkey(r)
 	after := r.Seal([]byte("secret"))
 	if at := 2 + len("one"); bytes.Equal(before[at:at+8], after[at:at+8]) {
 		t.Error("the subkey was used beyond its limit")
 	}
 	for _, sealed := range [][]byte{before, after} {
 		if plain, _, err := r.Open(sealed); string(plain) != "secret" || err != nil {
-			t.Errorf("Open = %q, %v", plain, err)
+			t.Errorf("Open = %q, %v, want %q", plain, err, "secret")
 		}
 	}
 }
 
-func TestReplace(t *testing.T) {
+func TestReplaceChangesTheKeys(t *testing.T) {
 	one, two := testKey("one"), testKey("two")
 	r := newRing(t, one)
 	old := r.Seal([]byte("secret"))
@@ -171,10 +171,10 @@ func TestReplace(t *testing.T) {
 		t.Fatal(err)
 	}
 	if plain, first, err := r.Open(old); string(plain) != "secret" || first || err != nil {
-		t.Errorf("Open of what the second key sealed = %q, %t, %v; want it not to be the first", plain, first, err)
+		t.Errorf("Open of a value of the second key = %q, %t, %v; want first = false", plain, first, err)
 	}
 	if _, first, err := r.Open(r.Seal(nil)); !first || err != nil {
-		t.Errorf("Open of a new value: first = %t, %v", first, err)
+		t.Errorf("Open of a new value: first = %t, %v; want true", first, err)
 	}
 	if err := r.Replace(two); err != nil {
 		t.Fatal(err)
@@ -184,17 +184,17 @@ func TestReplace(t *testing.T) {
 		t.Errorf("Open after the key was removed: %v, want an UnknownKeyError", err)
 	}
 	for name, keys := range map[string][]seal.Key{
-		"no keys":       nil,
-		"short secret":  {{ID: "short", Secret: make([]byte, seal.MinSecret-1)}},
-		"long ID":       {{ID: strings.Repeat("k", seal.MaxID+1), Secret: one.Secret}},
-		"second is bad": {one, {}},
+		"no keys":      nil,
+		"short secret": {{ID: "short", Secret: make([]byte, seal.MinSecret-1)}},
+		"long ID":      {{ID: strings.Repeat("k", seal.MaxID+1), Secret: one.Secret}},
+		"empty second": {one, {}},
 	} {
 		if err := r.Replace(keys...); err == nil {
-			t.Errorf("%s: Replace succeeded", name)
+			t.Errorf("%s: Replace returned no error", name)
 		}
 	}
 	if _, first, err := r.Open(r.Seal(nil)); !first || err != nil {
-		t.Errorf("after failed calls of Replace: first = %t, %v", first, err)
+		t.Errorf("after failed calls of Replace: first = %t, %v; want true", first, err)
 	}
 }
 
@@ -204,9 +204,9 @@ func TestKeysMayShareAnID(t *testing.T) {
 	first, second := newRing(t, one), newRing(t, other)
 	both := newRing(t, one, other)
 	for i, r := range []*seal.KeyRing{first, second} {
-		if plain, isFirst, err := both.Open(r.Seal([]byte("secret"))); string(plain) != "secret" || isFirst != (i == 0) ||
-			err != nil {
-			t.Errorf("key %d: Open = %q, %t, %v", i, plain, isFirst, err)
+		plain, isFirst, err := both.Open(r.Seal([]byte("secret")))
+		if string(plain) != "secret" || isFirst != (i == 0) || err != nil {
+			t.Errorf("key %d: Open = %q, %t, %v; want %q and first = %t", i, plain, isFirst, err, "secret", i == 0)
 		}
 	}
 }
@@ -217,7 +217,7 @@ func TestSecretsAreCopied(t *testing.T) {
 	r := newRing(t, k)
 	clear(k.Secret)
 	if _, _, err := newRing(t, testKey("one")).Open(r.Seal(nil)); err != nil {
-		t.Error(err)
+		t.Errorf("Open after the caller's secret was cleared: %v", err)
 	}
 }
 
@@ -254,7 +254,7 @@ func TestReplaceWhileSealing(t *testing.T) {
 	rotation.Wait()
 }
 
-// FuzzOpen checks that nothing opens except what was sealed.
+// FuzzOpen checks that only sealed values open.
 func FuzzOpen(f *testing.F) {
 	r := newRing(f, testKey("one"), testKey("two"))
 	sealed := r.Seal([]byte("secret"), "use")
@@ -264,9 +264,9 @@ func FuzzOpen(f *testing.F) {
 	f.Add([]byte{1, 255, 1})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		plain, _, err := r.Open(data, "use")
-		// Each fuzzing process has a salt of its own, and each process opens the values of all.
+		// Each fuzzing process has its own salt, and opens the values of all processes.
 		if err == nil && string(plain) != "secret" || err != nil && bytes.Equal(data, sealed) {
-			t.Errorf("%x opened as %q, %v", data, plain, err)
+			t.Errorf("Open(%x) = %q, %v", data, plain, err)
 		}
 	})
 }

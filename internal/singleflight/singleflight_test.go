@@ -20,29 +20,29 @@ func TestCallersOfOneKeyShareACall(t *testing.T) {
 		for range 3 {
 			callers.Go(func() {
 				if v, err := g.Do(t.Context(), "a", fn); v != 1 || err != nil {
-					t.Errorf("got %d, %v, want 1", v, err)
+					t.Errorf("Do = %d, %v, want 1", v, err)
 				}
 			})
 		}
 		synctest.Wait()
 		if !g.InProgress("a") || g.InProgress("b") {
-			t.Error("want a call in progress for a only")
+			t.Errorf("InProgress(a) = %v, InProgress(b) = %v, want only a", g.InProgress("a"), g.InProgress("b"))
 		}
 		close(release)
 		callers.Wait()
 		if g.InProgress("a") {
-			t.Error("the call for a has ended and is still in progress")
+			t.Error("InProgress(a) = true after the call has returned")
 		}
 		if v, err := g.Do(t.Context(), "a", fn); v != 2 || err != nil {
-			t.Errorf("a later call got %d, %v, want 2", v, err)
+			t.Errorf("second Do = %d, %v, want 2", v, err)
 		}
 	})
 }
 
-func TestACallerWaitsAsLongAsItsContextLasts(t *testing.T) {
+func TestCanceledCallerReturnsAndTheCallContinues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g singleflight.Group[int, string]
-		release, gone := make(chan struct{}), errors.New("gone")
+		release, cause := make(chan struct{}), errors.New("cause")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		first := make(chan error)
 		go func() {
@@ -50,29 +50,30 @@ func TestACallerWaitsAsLongAsItsContextLasts(t *testing.T) {
 			first <- err
 		}()
 		synctest.Wait()
-		cancel(gone)
-		if err := <-first; !errors.Is(err, gone) {
-			t.Errorf("the first caller got %v, want the cause of its context", err)
+		cancel(cause)
+		if err := <-first; !errors.Is(err, cause) {
+			t.Errorf("the first Do returned %v, want the cause of its context", err)
 		}
 		second := make(chan string)
 		go func() {
 			v, err := g.Do(t.Context(), 1, nil)
 			if err != nil {
-				t.Errorf("the second caller got %v: the call must outlast the caller that started it", err)
+				t.Errorf("the second Do returned %v, want the result of the call", err)
 			}
 			second <- v
 		}()
 		synctest.Wait()
 		close(release)
 		if v := <-second; v != "shared" {
-			t.Errorf("the second caller got %q", v)
+			t.Errorf("the second Do returned %q, want %q", v, "shared")
 		}
 	})
 }
 
-func TestACallThatDoesNotReturnIsAnError(t *testing.T) {
+func TestGoexitInACallIsAnError(t *testing.T) {
 	var g singleflight.Group[int, int]
-	if _, err := g.Do(t.Context(), 1, func(context.Context) (int, error) { runtime.Goexit(); return 0, nil }); err == nil {
-		t.Error("want an error of a call that did not return")
+	exit := func(context.Context) (int, error) { runtime.Goexit(); return 0, nil }
+	if _, err := g.Do(t.Context(), 1, exit); err == nil {
+		t.Error("Do of a call that did not return: got no error")
 	}
 }

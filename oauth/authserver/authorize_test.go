@@ -11,15 +11,15 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-func TestAUTHR25_NearMissRedirectURIs(t *testing.T) {
+func TestAUTHR25_SEC04_AUTHB09_AUTHB15_RedirectURIsMatchExactly(t *testing.T) {
 	registered := []string{"http://127.0.0.1/callback", "http://[::1]:5/callback?x=1", "https://app.example/cb",
 		"https://app.example/cb?tenant=1", "com.example.app:/cb"}
-	w := newWorld(t, func(o *authserver.Options) { o.Clients[0].RedirectURIs = registered })
+	w := newEnv(t, func(o *authserver.Options) { o.Clients[0].RedirectURIs = registered })
 	for _, uri := range append(registered, "http://127.0.0.1:1/callback", "http://127.0.0.1:65535/callback",
 		"http://[::1]/callback?x=1") {
 		res := w.browser().get("/authorize?" + authorizeQuery("redirect_uri", uri).Encode())
 		if res.StatusCode != http.StatusSeeOther || !strings.HasPrefix(res.Header.Get("Location"), w.issuer) {
-			t.Errorf("%s is registered, and gets %s", uri, res.Status)
+			t.Errorf("registered %s: %s, want a redirect to the consent page", uri, res.Status)
 		}
 	}
 	for _, uri := range []string{
@@ -27,14 +27,16 @@ func TestAUTHR25_NearMissRedirectURIs(t *testing.T) {
 		"HTTPS://app.example/cb", "https://app.example:443/cb", "https://app.example:8443/cb", "http://app.example/cb",
 		"https://app.example/cb#", "https://app.example/cb#x", "https://app.example/cb?tenant=2",
 		"https://app.example/cb?tenant=1&x=1",
-		"https://app.example/cb/../cb", "https://app.example/./cb", "https://app.example/%63b", "https://app.example//cb",
+		"https://app.example/cb/../cb", "https://app.example/./cb", "https://app.example/%63b",
+		"https://app.example//cb",
 		"https://app.example.evil.example/cb", "https://evil.example/cb", "https://app.example@evil.example/cb",
 		"https://user:pw@app.example/cb", "https://app.example\\@evil.example/cb", " https://app.example/cb",
 		"https://app.example/cb ",
 		"https://app.example/cb\n", "https://app.example/cb\x00", "//app.example/cb", "/cb", "https:/app.example/cb",
 		"https:app.example/cb", "javascript:alert(1)", "data:text/html,x", "http://localhost/callback",
 		"http://127.0.0.2/callback",
-		"http://127.0.0.1/callback/", "http://127.0.0.1.evil.example/callback", "http://127.0.0.1:80@evil.example/callback",
+		"http://127.0.0.1/callback/", "http://127.0.0.1.evil.example/callback",
+		"http://127.0.0.1:80@evil.example/callback",
 		"http://127.0.0.1:4711/callback?x=1", "https://127.0.0.1/callback", "http://127.0.0.1:/callback",
 		"http://127.0.0.1:99999/callback",
 		"http://[::1]:5/callback", "http://[::2]/callback?x=1", "com.example.app:/cb2", "com.example.app2:/cb",
@@ -44,19 +46,18 @@ func TestAUTHR25_NearMissRedirectURIs(t *testing.T) {
 		res := w.browser().get("/authorize?" + authorizeQuery("redirect_uri", uri).Encode())
 		if res.StatusCode != http.StatusBadRequest || res.Header.Get("Location") != "" || strings.Contains(res.body,
 			"evil.example") {
-			t.Errorf("%q gets %s, Location %q", uri, res.Status, res.Header.Get("Location"))
+			t.Errorf("%q: %s, Location %q, want 400 without a redirect", uri, res.Status, res.Header.Get("Location"))
 		}
 	}
-	// One that names no redirect URI is ambiguous with several.
-	if res := w.browser().get("/authorize?" + authorizeQuery("redirect_uri",
-		"").Encode()); res.StatusCode != http.StatusBadRequest {
-		t.Errorf("no redirect URI gets %s", res.Status)
+	// A request without a redirect URI is ambiguous if several are registered.
+	res := w.browser().get("/authorize?" + authorizeQuery("redirect_uri", "").Encode())
+	if res.StatusCode != http.StatusBadRequest {
+		t.Errorf("no redirect URI: %s, want 400", res.Status)
 	}
 }
 
-// REG-20, R-7.5-4: iss and state in errors as well.
-func TestREG20_ErrorsReportedToTheClient(t *testing.T) {
-	w := newWorld(t, nil)
+func TestREG20_ErrorsHaveStateAndIssuer(t *testing.T) {
+	w := newEnv(t, nil)
 	for name, c := range map[string]struct {
 		change []string
 		code   string
@@ -67,12 +68,12 @@ func TestREG20_ErrorsReportedToTheClient(t *testing.T) {
 		"response_mode fragment":    {[]string{"response_mode", "fragment"}, "invalid_request"},
 		"response_mode form_post":   {[]string{"response_mode", "form_post"}, "invalid_request"},
 		"no challenge":              {[]string{"code_challenge", ""}, "invalid_request"},
-		"no method, which is plain": {[]string{"code_challenge_method", ""}, "invalid_request"},
+		"no method (default plain)": {[]string{"code_challenge_method", ""}, "invalid_request"},
 		"method plain":              {[]string{"code_challenge_method", "plain"}, "invalid_request"},
 		"method s256":               {[]string{"code_challenge_method", "s256"}, "invalid_request"},
 		"short challenge":           {[]string{"code_challenge", challenge()[1:]}, "invalid_request"},
 		"padded challenge":          {[]string{"code_challenge", challenge() + "="}, "invalid_request"},
-		"no base64":                 {[]string{"code_challenge", strings.Repeat("+", 43)}, "invalid_request"},
+		"challenge not base64":      {[]string{"code_challenge", strings.Repeat("+", 43)}, "invalid_request"},
 		"request object":            {[]string{"request", "x"}, "request_not_supported"},
 		"request URI":               {[]string{"request_uri", "https://evil.example"}, "request_uri_not_supported"},
 		"unknown scope alone":       {[]string{"scope", "root"}, "invalid_scope"},
@@ -80,24 +81,24 @@ func TestREG20_ErrorsReportedToTheClient(t *testing.T) {
 		"long scope":                {[]string{"scope", "read " + strings.Repeat("x", 5000)}, "invalid_scope"},
 		"prompt none":               {[]string{"prompt", "none"}, "interaction_required"},
 		"control character":         {[]string{"login_hint", "a\x00b"}, "invalid_request"},
-		"no UTF-8":                  {[]string{"login_hint", "a\xffb"}, "invalid_request"},
+		"invalid UTF-8":             {[]string{"login_hint", "a\xffb"}, "invalid_request"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			res := w.browser().get("/authorize?" + authorizeQuery(c.change...).Encode())
 			u, err := res.Location()
 			if err != nil || u.Host != "127.0.0.1:4711" {
-				t.Fatalf("%s, Location %v", res.Status, u)
+				t.Fatalf("%s, Location %v, want a redirect to the client", res.Status, u)
 			}
 			q := u.Query()
 			if q.Get("error") != c.code || q.Get("iss") != w.issuer || q.Get("state") != "the state" || q.Has("code") {
-				t.Errorf("got %v, want %s", q, c.code)
+				t.Errorf("got %v, want error %s with iss and state", q, c.code)
 			}
 		})
 	}
 }
 
-func TestDuplicateParameters(t *testing.T) {
-	w := newWorld(t, nil)
+func TestDuplicateParametersAreRefused(t *testing.T) {
+	w := newEnv(t, nil)
 	for name := range authorizeQuery() {
 		q := authorizeQuery()
 		q.Add(name, q.Get(name))
@@ -105,16 +106,16 @@ func TestDuplicateParameters(t *testing.T) {
 		switch name {
 		case "client_id", "redirect_uri":
 			if res.StatusCode != http.StatusBadRequest || res.Header.Get("Location") != "" {
-				t.Errorf("two %s: %s", name, res.Status)
+				t.Errorf("two %s: %s, want 400 without a redirect", name, res.Status)
 			}
 		case "resource":
-			if got := w.browser().answer(res).Get("error"); got != "invalid_target" {
-				t.Errorf("two %s: %s", name, got)
+			if got := w.browser().redirectQuery(res).Get("error"); got != "invalid_target" {
+				t.Errorf("two %s: error %q, want invalid_target", name, got)
 			}
 		default:
-			answer := w.browser().answer(res)
+			answer := w.browser().redirectQuery(res)
 			if answer.Get("error") != "invalid_request" || name == "state" && answer.Has("state") {
-				t.Errorf("two %s: %v", name, answer)
+				t.Errorf("two %s: %v, want invalid_request", name, answer)
 			}
 		}
 	}
@@ -126,47 +127,47 @@ func TestDuplicateParameters(t *testing.T) {
 		if name == "resource" {
 			want = "invalid_target"
 		}
-		w.post("/token", f).want(t, http.StatusBadRequest, want)
+		w.post("/token", f).wantError(t, http.StatusBadRequest, want)
 	}
-	w.tokensOf(w.post("/token", exchangeForm(code))) // none of them used the code up
+	w.tokensOf(w.post("/token", exchangeForm(code))) // refused requests did not use up the code
 }
 
 // The server must not be an open redirector for clients that the user has not seen yet.
 //
 // Spec: RFC 9700, section 4.11.2.
 func TestErrorsOfUnknownClientsDoNotRedirect(t *testing.T) {
-	w := newWorld(t, nil)
-	id := w.register(`{"redirect_uris":["https://phish.example/cb","http://localhost/cb"],"token_endpoint_auth_method":"none"}`)["client_id"].(string)
+	w := newEnv(t, nil)
+	id := w.registerPublic("https://phish.example/cb", "http://localhost/cb")
 	res := w.browser().get("/authorize?" + authorizeQuery("client_id", id, "redirect_uri", "https://phish.example/cb",
 		"scope", "root").Encode())
 	if res.StatusCode != http.StatusBadRequest || res.Header.Get("Location") != "" || !strings.Contains(res.body,
 		"phish.example") {
-		t.Errorf("got %s, Location %q, %s", res.Status, res.Header.Get("Location"), res.body)
+		t.Errorf("got %s, Location %q, %s; want 400 and a page with the host",
+			res.Status, res.Header.Get("Location"), res.body)
 	}
 	res = w.browser().get("/authorize?" + authorizeQuery("client_id", id, "redirect_uri", "http://localhost:1/cb",
 		"scope", "root").Encode())
-	if got := w.browser().answer(res).Get("error"); got != "invalid_scope" {
-		t.Errorf("on the user's machine: %s", got)
+	if got := w.browser().redirectQuery(res).Get("error"); got != "invalid_scope" {
+		t.Errorf("loopback redirect URI: error %q, want invalid_scope", got)
 	}
 }
 
-func TestScopesAreNarrowedToThoseThatExist(t *testing.T) {
-	w := newWorld(t, nil)
+func TestUnknownScopesAreIgnored(t *testing.T) {
+	w := newEnv(t, nil)
 	for asked, want := range map[string]string{
 		"": "read write", "read": "read", "read root": "read", "write read": "read write", "admin": "admin",
 		"offline_access":      "",
 		"read offline_access": "read",
 	} {
 		if got := w.tokensOf(w.post("/token", exchangeForm(w.code("scope", asked)))).Scope; got != want {
-			t.Errorf("asked for %q, got %q, want %q", asked, got, want)
+			t.Errorf("request for %q granted %q, want %q", asked, got, want)
 		}
 	}
 }
 
-// R-7.5-5, R-7.5-6: what belongs to one browser is of no use in another one.
 func TestInteractionsAreBoundToTheBrowser(t *testing.T) {
 	logins := 0
-	w := newWorld(t, func(o *authserver.Options) {
+	w := newEnv(t, func(o *authserver.Options) {
 		o.Login = authserver.LoginFunc(func(rw http.ResponseWriter, r *http.Request, l *authserver.LoginRequest) {
 			logins++
 			aliceLogsIn(rw, r, l)
@@ -174,109 +175,114 @@ func TestInteractionsAreBoundToTheBrowser(t *testing.T) {
 	})
 	mine, other := w.browser(), w.browser()
 	page, form := mine.consentPage(authorizeQuery())
-	wantGone := func(what string, res reply) {
+	wantRefused := func(what string, res response) {
 		t.Helper()
 		if res.StatusCode != http.StatusBadRequest || res.Header.Get("Location") != "" {
-			t.Errorf("%s: %s", what, res.Status)
+			t.Errorf("%s: %s, Location %q, want 400 without a redirect", what, res.Status, res.Header.Get("Location"))
 		}
 	}
-	wantGone("consent page in another browser", other.get(page.Request.URL.String()))
-	wantGone("consent from another browser", other.decide(form, "allow"))
+	wantRefused("consent page in another browser", other.get(page.Request.URL.String()))
+	wantRefused("consent from another browser", other.decide(form, "allow"))
 	login := w.issuer + "/login?interaction=" + form.Get("interaction")
-	wantGone("login before consent", mine.get(login))
-	wantGone("callback before consent", mine.get(w.issuer+"/login/callback?state="+form.Get("interaction")+".x"))
+	callback := w.issuer + "/login/callback?state=" + form.Get("interaction") + ".x"
+	wantRefused("login before consent", mine.get(login))
+	wantRefused("callback before consent", mine.get(callback))
 	if res := mine.decide(form, "allow"); res.Header.Get("Location") != login {
-		t.Fatalf("allowing leads to %q", res.Header.Get("Location"))
+		t.Fatalf("consent redirects to %q, want %q", res.Header.Get("Location"), login)
 	}
-	wantGone("login in another browser", other.get(login))
-	for _, c := range mine.client.Jar.Cookies(mustURL(w.issuer)) { // one whose cookie has the name, and not the value
+	wantRefused("login in another browser", other.get(login))
+	for _, c := range mine.client.Jar.Cookies(mustURL(w.issuer)) { // same name, another value
 		planted := &http.Cookie{Name: c.Name, Value: c.Value[1:] + c.Value[:1], Path: "/"}
 		other.client.Jar.SetCookies(mustURL(w.issuer), []*http.Cookie{planted})
 	}
-	wantGone("login with a planted cookie", other.get(login))
-	wantGone("callback in another browser", other.get(w.issuer+"/login/callback?state="+form.Get("interaction")+".x"))
+	wantRefused("login with a planted cookie", other.get(login))
+	wantRefused("callback in another browser", other.get(callback))
 	if logins != 0 {
-		t.Errorf("the login was called %d times", logins)
+		t.Errorf("the Login was called %d times, want 0", logins)
 	}
-	if code := mine.answer(mine.get(login)).Get("code"); code == "" || logins != 1 {
-		t.Errorf("in its own browser: code %q, %d logins", code, logins)
+	if code := mine.redirectQuery(mine.get(login)).Get("code"); code == "" || logins != 1 {
+		t.Errorf("login in the first browser: code %q, %d logins, want a code and 1", code, logins)
 	}
-	wantGone("login again", mine.get(login))
+	wantRefused("login again", mine.get(login))
 }
 
-func TestSEC05_FormsNeedTheirToken(t *testing.T) {
-	w := newWorld(t, nil)
+func TestSEC02_SEC05_FormsNeedTheCSRFToken(t *testing.T) {
+	w := newEnv(t, nil)
 	b := w.browser()
 	_, form := b.consentPage(authorizeQuery())
 	for _, csrf := range []string{"", "x", form.Get("csrf")[1:]} {
-		if res := b.submit("/consent", url.Values{"interaction": form["interaction"], "csrf": {csrf},
-			"decision": {"allow"}}); res.StatusCode != http.StatusForbidden {
-			t.Errorf("token %q: %s", csrf, res.Status)
+		bad := url.Values{"interaction": form["interaction"], "csrf": {csrf}, "decision": {"allow"}}
+		if res := b.submit("/consent", bad); res.StatusCode != http.StatusForbidden {
+			t.Errorf("consent with CSRF token %q: %s, want 403", csrf, res.Status)
 		}
 	}
 	form.Set("decision", "allow")
 	if res := b.submit("/consent", form, "Sec-Fetch-Site", "cross-site"); res.StatusCode != http.StatusForbidden {
-		t.Errorf("from another site: %s", res.Status)
+		t.Errorf("consent from another site: %s, want 403", res.Status)
 	}
 	if res := b.get("/consent?" + form.Encode()); res.StatusCode != http.StatusOK {
-		t.Errorf("GET shows the page again: %s", res.Status)
+		t.Errorf("consent with GET: %s, want 200 and the page again", res.Status)
 	}
 	if res := b.decide(form, "perhaps"); res.StatusCode != http.StatusForbidden {
-		t.Errorf("no decision: %s", res.Status)
+		t.Errorf("unknown decision: %s, want 403", res.Status)
 	}
 	if res := b.get("/login?interaction=" + form.Get("interaction")); res.StatusCode != http.StatusBadRequest {
-		t.Errorf("nobody has consented: %s", res.Status)
+		t.Errorf("login before consent: %s, want 400", res.Status)
 	}
 	if res := b.decide(form, "allow"); res.StatusCode != http.StatusSeeOther {
-		t.Errorf("with the token: %s", res.Status)
+		t.Errorf("consent with the CSRF token: %s, want 303", res.Status)
 	}
-	if res := b.submit("/login", url.Values{"interaction": form["interaction"]}); res.StatusCode != http.StatusForbidden {
-		t.Errorf("login form without token: %s", res.Status)
+	res := b.submit("/login", url.Values{"interaction": form["interaction"]})
+	if res.StatusCode != http.StatusForbidden {
+		t.Errorf("login form without CSRF token: %s, want 403", res.Status)
 	}
 }
 
-func TestSEC03_CookieOfTheInteraction(t *testing.T) {
-	w := newQuietWorld(t, nil)
+func TestSEC03_InteractionCookieIsProtected(t *testing.T) {
+	w := newInProcessEnv(t, nil)
 	res := w.browser().get("/authorize?" + authorizeQuery().Encode())
-	cookie := res.Header.Get("Set-Cookie")
-	for _, want := range []string{"__Host-", "; Path=/;", "; HttpOnly", "; Secure", "; SameSite=Lax", "; Max-Age=600"} {
-		if !strings.Contains(cookie, want) {
-			t.Errorf("cookie %q has no %s", cookie, want)
-		}
+	cookies := res.Cookies()
+	if len(cookies) != 1 {
+		t.Fatalf("got %d cookies, want 1", len(cookies))
 	}
-	if strings.Contains(cookie, "Domain") {
-		t.Errorf("cookie %q has a domain", cookie)
+	c := cookies[0]
+	if !strings.HasPrefix(c.Name, "__Host-") || !c.Secure || !c.HttpOnly || c.SameSite != http.SameSiteLaxMode ||
+		c.Path != "/" || c.Domain != "" || c.MaxAge != 600 || len(c.Value) < 40 {
+		t.Errorf("cookie is %v, want a __Host- cookie with all protections for 600 s", c)
+	}
+	if strings.Contains(res.Header.Get("Location"), c.Value) {
+		t.Error("the URL contains the value of the cookie")
 	}
 }
 
-func TestInteractionsEnd(t *testing.T) {
+func TestAUTHB15_InteractionsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newQuietWorld(t, nil)
+		w := newInProcessEnv(t, nil)
 		b := w.browser()
 		_, form := b.consentPage(authorizeQuery())
-		b.client.Jar = keepJar{b.client.Jar.Cookies(mustURL(w.issuer))} // an attacker keeps a cookie as long as he likes
+		b.client.Jar = fixedJar{b.client.Jar.Cookies(mustURL(w.issuer))} // ignores Max-Age
 		time.Sleep(10*time.Minute - time.Second)
 		if res := b.get("/consent?interaction=" + form.Get("interaction")); res.StatusCode != http.StatusOK {
-			t.Errorf("before the end: %s", res.Status)
+			t.Errorf("a second before it expires: %s, want 200", res.Status)
 		}
 		time.Sleep(time.Second)
 		if res := b.decide(form, "allow"); res.StatusCode != http.StatusBadRequest {
-			t.Errorf("after the end: %s", res.Status)
+			t.Errorf("when it has expired: %s, want 400", res.Status)
 		}
 	})
 }
 
-type keepJar struct{ cookies []*http.Cookie }
+// A fixedJar sends the same cookies with every request.
+type fixedJar struct{ cookies []*http.Cookie }
 
-func (j keepJar) SetCookies(*url.URL, []*http.Cookie) {}
-func (j keepJar) Cookies(*url.URL) []*http.Cookie     { return j.cookies }
-func mustURL(s string) *url.URL                       { u, _ := url.Parse(s); return u }
+func (j fixedJar) SetCookies(*url.URL, []*http.Cookie) {}
+func (j fixedJar) Cookies(*url.URL) []*http.Cookie     { return j.cookies }
+func mustURL(s string) *url.URL                        { u, _ := url.Parse(s); return u }
 
-// R-7.5-1: checked again at the end.
-func TestClientChangedDuringInteraction(t *testing.T) {
+func TestSEC04_RedirectURIIsCheckedAgainAfterLogin(t *testing.T) {
 	store := authserver.NewMemoryStore()
-	w := newWorld(t, func(o *authserver.Options) { o.Store = store })
-	id := w.register(`{"redirect_uris":["https://app.example/a"],"token_endpoint_auth_method":"none"}`)["client_id"].(string)
+	w := newEnv(t, func(o *authserver.Options) { o.Store = store })
+	id := w.registerPublic("https://app.example/a")
 	b := w.browser()
 	_, form := b.consentPage(authorizeQuery("client_id", id, "redirect_uri", "https://app.example/a"))
 	b.decide(form, "allow")
@@ -290,25 +296,25 @@ func TestClientChangedDuringInteraction(t *testing.T) {
 	}
 	if res := b.get("/login?interaction=" + form.Get("interaction")); res.StatusCode != http.StatusBadRequest ||
 		res.Header.Get("Location") != "" {
-		t.Errorf("got %s to %q", res.Status, res.Header.Get("Location"))
+		t.Errorf("got %s, Location %q, want 400 without a redirect", res.Status, res.Header.Get("Location"))
 	}
 }
 
-func TestInvalidSubjects(t *testing.T) {
+func TestInvalidSubjectsGetNoCode(t *testing.T) {
 	for _, id := range []string{"", "a\nb", strings.Repeat("x", 256), machineID, "\xff"} {
-		w := newWorld(t, func(o *authserver.Options) {
+		w := newEnv(t, func(o *authserver.Options) {
 			o.Login = authserver.LoginFunc(func(rw http.ResponseWriter, r *http.Request, l *authserver.LoginRequest) {
 				l.Finish(rw, r, authserver.Subject{ID: id})
 			})
 		})
 		if answer := w.browser().authorize(authorizeQuery()); answer.Has("code") || answer.Get("iss") != w.issuer {
-			t.Errorf("subject %q: %v", id, answer)
+			t.Errorf("subject %q: %v, want no code", id, answer)
 		}
 	}
 }
 
 func TestLoginDataIsTakenOnce(t *testing.T) {
-	w := newWorld(t, func(o *authserver.Options) {
+	w := newEnv(t, func(o *authserver.Options) {
 		o.Login = authserver.LoginFunc(func(rw http.ResponseWriter, r *http.Request, l *authserver.LoginRequest) {
 			if l.Path == "" {
 				if err := l.Keep(r.Context(), []byte("kept")); err != nil {
@@ -320,7 +326,8 @@ func TestLoginDataIsTakenOnce(t *testing.T) {
 			first, err1 := l.GetAndDelete(r.Context())
 			second, err2 := l.GetAndDelete(r.Context())
 			if string(first) != "kept" || second != nil || err1 != nil || err2 != nil || l.Path != "callback" {
-				t.Errorf("took %q and %q, %v, %v at %q", first, second, err1, err2, l.Path)
+				t.Errorf("GetAndDelete returned %q, %v and then %q, %v at path %q; want %q and then nothing",
+					first, err1, second, err2, l.Path, "kept")
 			}
 			l.Fail(rw, r, "access_denied", "no \"such\" user\n")
 		})
@@ -329,55 +336,54 @@ func TestLoginDataIsTakenOnce(t *testing.T) {
 	_, form := b.consentPage(authorizeQuery())
 	b.decide(form, "allow")
 	res := b.get("/login?interaction=" + form.Get("interaction"))
-	answer := b.answer(b.get(res.Header.Get("Location")))
+	answer := b.redirectQuery(b.get(res.Header.Get("Location")))
 	if answer.Get("error") != "access_denied" || answer.Get("error_description") != "no such user" ||
 		answer.Get("iss") != w.issuer {
-		t.Errorf("answer is %v", answer)
+		t.Errorf("authorization response is %v, want access_denied with a plain description", answer)
 	}
 }
 
-// Pages are for people alone, the rest is for programs in browsers too.
-func TestCORS(t *testing.T) {
-	w := newWorld(t, nil)
+// Scripts of other origins may call the endpoints for clients, and may not read the pages.
+func TestCORSIsOnlyForClientEndpoints(t *testing.T) {
+	w := newEnv(t, nil)
 	for path, open := range map[string]bool{
-		"/.well-known/oauth-authorization-server": true, "/jwks": true, "/token": true, "/register": true, "/revoke": true,
-		"/authorize": false, "/consent": false, "/login": false, "/introspect": false,
+		"/.well-known/oauth-authorization-server": true, "/jwks": true, "/token": true, "/register": true,
+		"/revoke": true, "/authorize": false, "/consent": false, "/login": false, "/introspect": false,
 	} {
 		res := w.send(http.DefaultClient, w.request(http.MethodOptions, path, "", "Origin", "https://page.example",
 			"Access-Control-Request-Method", "POST"))
 		got := res.Header.Get("Access-Control-Allow-Origin")
 		if open && (got != "*" || res.Header.Get("Access-Control-Allow-Methods") == "") || !open && got != "" {
-			t.Errorf("%s: Access-Control-Allow-Origin is %q", path, got)
+			t.Errorf("%s: Access-Control-Allow-Origin is %q, want all origins %v", path, got, open)
 		}
 		if res.Header.Get("Access-Control-Allow-Credentials") != "" {
-			t.Errorf("%s takes credentials", path)
+			t.Errorf("%s has Access-Control-Allow-Credentials", path)
 		}
 	}
 	for path, method := range map[string]string{"/token": "GET", "/register": "GET", "/jwks": "POST",
 		"/authorize": "DELETE", "/introspect": "PUT"} {
-		if res := w.send(http.DefaultClient, w.request(method, path,
-			"")); res.StatusCode != http.StatusMethodNotAllowed ||
-			res.Header.Get("Allow") == "" {
-			t.Errorf("%s %s: %s", method, path, res.Status)
+		res := w.send(http.DefaultClient, w.request(method, path, ""))
+		if res.StatusCode != http.StatusMethodNotAllowed || res.Header.Get("Allow") == "" {
+			t.Errorf("%s %s: %s, want 405 with Allow", method, path, res.Status)
 		}
 	}
 }
 
-// One consent gives one code, also to a browser that does not let go of its cookie.
-func TestLoginsEndOnce(t *testing.T) {
-	w := newWorld(t, nil)
+// The browser still sends the cookie of the interaction after it was deleted.
+func TestOneConsentGivesOneCode(t *testing.T) {
+	w := newEnv(t, nil)
 	b := w.browser()
 	_, form := b.consentPage(authorizeQuery())
 	b.decide(form, "allow")
-	b.client.Jar = keepJar{b.client.Jar.Cookies(mustURL(w.issuer))}
+	b.client.Jar = fixedJar{b.client.Jar.Cookies(mustURL(w.issuer))}
 	login := w.issuer + "/login?interaction=" + form.Get("interaction")
-	if code := b.answer(b.get(login)).Get("code"); code == "" {
-		t.Fatal("no code")
+	if code := b.redirectQuery(b.get(login)).Get("code"); code == "" {
+		t.Fatal("first login: got no code, want one")
 	}
 	if res := b.get(login); res.StatusCode != http.StatusBadRequest || res.Header.Get("Location") != "" {
-		t.Errorf("again: %s to %q", res.Status, res.Header.Get("Location"))
+		t.Errorf("second login: %s, Location %q, want 400 without a redirect", res.Status, res.Header.Get("Location"))
 	}
 	if res := b.decide(form, "allow"); res.StatusCode != http.StatusBadRequest {
-		t.Errorf("consent again: %s", res.Status)
+		t.Errorf("second consent: %s, want 400", res.Status)
 	}
 }

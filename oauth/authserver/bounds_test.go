@@ -13,51 +13,24 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-func TestEveryEndpointIsLimitedByAddress(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		two := authserver.Rate{Count: 2, Per: time.Minute}
-		w := newQuietWorld(t, func(o *authserver.Options) {
-			o.Limits = authserver.LimitOptions{Pages: two, Tokens: two, Registrations: two, Metadata: two,
-				Introspections: two}
-		})
-		for _, paths := range [][2]string{
-			{"GET", "/jwks"}, {"GET", "/authorize"}, {"POST", "/token"}, {"POST", "/register"}, {"POST", "/introspect"},
-			{"GET", "/.well-known/oauth-authorization-server"}, {"GET", "/consent"}, {"GET",
-				"/login/callback"}, {"POST",
-				"/revoke"},
-		} {
-			last := 0
-			for range 3 {
-				res := w.send(&http.Client{Transport: w.base}, w.request(paths[0], paths[1], ""))
-				last = res.StatusCode
-				if last == http.StatusTooManyRequests && (res.Header.Get("Retry-After") == "" ||
-					res.Header.Get("Cache-Control") != "no-store") {
-					t.Errorf("%s: headers are %v", paths[1], res.Header)
-				}
-			}
-			if last != http.StatusTooManyRequests {
-				t.Errorf("%s: the third request gets %d", paths[1], last)
-			}
-		}
-	})
-}
-
-// Authenticated clients are limited by client. Public clients are not, because anyone can use their
-// ID.
+// Public clients have no limit of their own, because anyone can use their ID.
 func TestAuthenticatedClientsAreLimited(t *testing.T) {
-	w := newWorld(t, func(o *authserver.Options) { o.Limits.Clients = authserver.Rate{Count: 2, Per: time.Hour} })
-	form := url.Values{"grant_type": {"client_credentials"}, "client_id": {machineID}, "client_secret": {secret}}
-	for range 5 {
-		w.post("/token", url.Values{"grant_type": {"client_credentials"}, "client_id": {machineID},
-			"client_secret": {"wrong"}})
+	w := newEnv(t, func(o *authserver.Options) { o.Limits.Clients = authserver.Rate{Count: 2, Per: time.Hour} })
+	form := func(secret string) url.Values {
+		return url.Values{"grant_type": {"client_credentials"}, "client_id": {machineID}, "client_secret": {secret}}
 	}
-	w.tokensOf(w.post("/token", form))
-	w.tokensOf(w.post("/token", form))
-	refused := w.post("/token", form)
-	refused.want(t, http.StatusTooManyRequests, "slow_down")
-	// half an hour for one of two
+	for range 5 { // attempts without authentication are not counted
+		w.post("/token", form("wrong")).wantError(t, http.StatusUnauthorized, "invalid_client")
+	}
+	for range 2 {
+		w.tokensOf(w.post("/token", form(secret)))
+	}
+	// The limit is not shown without authentication.
+	w.post("/token", form("wrong")).wantError(t, http.StatusUnauthorized, "invalid_client")
+	refused := w.post("/token", form(secret))
+	refused.wantError(t, http.StatusTooManyRequests, "slow_down")
 	if wait, _ := strconv.Atoi(refused.Header.Get("Retry-After")); wait < 1700 || wait > 1800 {
-		t.Errorf("Retry-After is %q", refused.Header.Get("Retry-After"))
+		t.Errorf("Retry-After is %q, want half an hour at a rate of two an hour", refused.Header.Get("Retry-After"))
 	}
 	for range 3 {
 		w.login()
@@ -66,7 +39,7 @@ func TestAuthenticatedClientsAreLimited(t *testing.T) {
 
 func TestInteractionsAreBounded(t *testing.T) {
 	store := authserver.NewMemoryStore()
-	w := newWorld(t, func(o *authserver.Options) { o.Store = store })
+	w := newEnv(t, func(o *authserver.Options) { o.Store = store })
 	w.code()
 	for i := range 20_000 {
 		key := "k" + string(rune('a'+i%26)) + time.Duration(i).String()
@@ -74,44 +47,42 @@ func TestInteractionsAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if res := w.browser().get("/authorize?" + authorizeQuery().Encode()); res.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("got %s", res.Status)
+	res := w.browser().get("/authorize?" + authorizeQuery().Encode())
+	if res.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("got %s, want 503", res.Status)
 	}
 }
 
-// The client chooses most of the stored interaction.
+// Most of a stored interaction comes from the client's request.
 func TestInteractionSizeIsBounded(t *testing.T) {
-	store := &weighing{Store: authserver.NewMemoryStore()}
-	w := newWorld(t, func(o *authserver.Options) { o.Store = store })
-	for name, c := range map[string]struct {
-		state  string
-		status int
-	}{
-		"a plain state":                   {strings.Repeat("s", 4096), http.StatusSeeOther},
-		"one that is escaped for pages":   {strings.Repeat("<", 4096), http.StatusSeeOther},
-		"one that is escaped in any case": {strings.Repeat("\u2028", 1365), http.StatusSeeOther},
+	store := &sizeStore{Store: authserver.NewMemoryStore()}
+	w := newEnv(t, func(o *authserver.Options) { o.Store = store })
+	for name, state := range map[string]string{
+		"plain":                             strings.Repeat("s", 4096),
+		"escaped by encoding/json for HTML": strings.Repeat("<", 4096),
+		"always escaped by encoding/json":   strings.Repeat("\u2028", 1365),
 	} {
-		store.heaviest = 0
-		res := w.browser().get("/authorize?" + authorizeQuery("state", c.state).Encode())
-		if res.StatusCode != c.status || store.heaviest > 10<<10 {
-			t.Errorf("%s: %s, %d bytes are kept", name, res.Status, store.heaviest)
+		store.largest = 0
+		res := w.browser().get("/authorize?" + authorizeQuery("state", state).Encode())
+		if res.StatusCode != http.StatusSeeOther || store.largest > 10<<10 {
+			t.Errorf("state %s: %s, %d bytes stored, want 303 and at most 10 KiB", name, res.Status, store.largest)
 		}
 	}
 	if answer := w.browser().authorize(authorizeQuery("state", "<&>\u2028\"")); answer.Get("state") != "<&>\u2028\"" ||
 		answer.Get("code") == "" {
-		t.Errorf("the answer is %v", answer)
+		t.Errorf("authorization response is %v, want a code and the state", answer)
 	}
 }
 
-// A weighing store knows how large the largest interaction was.
-type weighing struct {
+// A sizeStore records the size of the largest interaction.
+type sizeStore struct {
 	authserver.Store
-	heaviest int
+	largest int
 }
 
-func (s *weighing) Put(ctx context.Context, kind, key string, value []byte, expires time.Time) error {
+func (s *sizeStore) Put(ctx context.Context, kind, key string, value []byte, expires time.Time) error {
 	if kind == "interaction" {
-		s.heaviest = max(s.heaviest, len(value))
+		s.largest = max(s.largest, len(value))
 	}
 	return s.Store.Put(ctx, kind, key, value, expires)
 }
@@ -119,7 +90,7 @@ func (s *weighing) Put(ctx context.Context, kind, key string, value []byte, expi
 // A login takes four pages, so new logins are limited to a quarter of the pages.
 func TestNewLoginsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newQuietWorld(t, func(o *authserver.Options) { o.Limits.Pages = authserver.Rate{} })
+		w := newInProcessEnv(t, func(o *authserver.Options) { o.Limits.Pages = authserver.Rate{} })
 		begun := 0
 		for range 10 * 60 {
 			res := w.browser().get("/authorize?" + authorizeQuery().Encode())
@@ -127,7 +98,8 @@ func TestNewLoginsAreLimited(t *testing.T) {
 			case res.StatusCode == http.StatusSeeOther:
 				begun++
 			case res.StatusCode != http.StatusTooManyRequests || res.Header.Get("Retry-After") == "":
-				t.Fatalf("got %s, Retry-After %q", res.Status, res.Header.Get("Retry-After"))
+				t.Fatalf("got %s, Retry-After %q, want 303 or 429 with Retry-After", res.Status,
+					res.Header.Get("Retry-After"))
 			}
 			time.Sleep(time.Second)
 		}
@@ -137,22 +109,21 @@ func TestNewLoginsAreLimited(t *testing.T) {
 	})
 }
 
-// A server for machines alone has nothing for browsers, and says so.
-func TestServerWithoutLogin(t *testing.T) {
-	w := newWorld(t, func(o *authserver.Options) { o.Login = nil })
+func TestServerWithoutLoginHasOnlyClientCredentials(t *testing.T) {
+	w := newEnv(t, func(o *authserver.Options) { o.Login = nil })
 	for _, path := range []string{"/authorize", "/consent", "/login", "/register"} {
 		if res := w.browser().get(path); res.StatusCode != http.StatusNotFound {
-			t.Errorf("%s: %s", path, res.Status)
+			t.Errorf("%s: %s, want 404", path, res.Status)
 		}
 	}
 	m := w.browser().get("/.well-known/oauth-authorization-server").json(t)
 	if m["authorization_endpoint"] != nil || m["registration_endpoint"] != nil ||
 		m["client_id_metadata_document_supported"] != nil {
-		t.Errorf("metadata %v", m)
+		t.Errorf("metadata is %v, want it without the endpoints of logins", m)
 	}
 	if types, ok := m["response_types_supported"].([]any); !ok || len(types) != 0 {
-		t.Errorf("response types are %v", m["response_types_supported"])
+		t.Errorf("response types are %v, want none", m["response_types_supported"])
 	}
 	form := url.Values{"grant_type": {"client_credentials"}, "client_id": {machineID}, "client_secret": {secret}}
-	w.wantAlive(w.tokensOf(w.post("/token", form)).Access, "of a machine")
+	w.wantValid(w.tokensOf(w.post("/token", form)).Access, "with client credentials")
 }

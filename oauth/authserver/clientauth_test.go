@@ -18,21 +18,23 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-// There is no telling from the answer whether a client exists.
-func TestUnknownClientLooksLikeFailedAuthentication(t *testing.T) {
-	w := newWorld(t, nil)
+// The response must not say whether a client exists.
+func TestUnknownClientAndWrongSecretHaveTheSameResponse(t *testing.T) {
+	w := newEnv(t, nil)
 	form := func(id, secret string) url.Values {
 		return url.Values{"grant_type": {"client_credentials"}, "client_id": {id}, "client_secret": {secret}}
 	}
-	wrong, unknown := w.post("/token", form(machineID, "wrong")), w.post("/token", form("nobody", "wrong"))
-	wrong.want(t, http.StatusUnauthorized, "invalid_client")
-	if wrong.body != unknown.body || wrong.StatusCode != unknown.StatusCode || wrong.Header.Get("WWW-Authenticate") == "" {
-		t.Errorf("%s %s\n%s %s", wrong.Status, wrong.body, unknown.Status, unknown.body)
+	wrong, unknown := w.post("/token", form(machineID, "wrong")), w.post("/token", form("unknown", "wrong"))
+	wrong.wantError(t, http.StatusUnauthorized, "invalid_client")
+	if wrong.body != unknown.body || wrong.StatusCode != unknown.StatusCode ||
+		wrong.Header.Get("WWW-Authenticate") == "" {
+		t.Errorf("wrong secret: %s %s\nunknown client: %s %s\nwant the same, with WWW-Authenticate",
+			wrong.Status, wrong.body, unknown.Status, unknown.body)
 	}
 }
 
 func TestClientAuthenticationMethods(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	basic := func(id, secret string) string {
 		r, _ := http.NewRequest(http.MethodGet, "/", nil)
 		r.SetBasicAuth(id, secret)
@@ -55,28 +57,28 @@ func TestClientAuthenticationMethods(t *testing.T) {
 		status int
 		code   string
 	}{
-		"two ways": {with("client_secret", secret, "client_id", machineID), []string{"Authorization",
+		"two methods": {with("client_secret", secret, "client_id", machineID), []string{"Authorization",
 			basic(machineID, secret)}, 400, "invalid_request"},
 		"two headers": {grant, []string{"Authorization", basic(machineID, secret), "Authorization",
 			basic(machineID, secret)}, 400, "invalid_request"},
-		"two names": {with("client_id", secretID), []string{"Authorization", basic(machineID, secret)}, 401,
+		"two client IDs": {with("client_id", secretID), []string{"Authorization", basic(machineID, secret)}, 401,
 			"invalid_client"},
-		"another's secret": {grant, []string{"Authorization", basic(machineID, "x"+secret)}, 401,
+		"wrong secret": {grant, []string{"Authorization", basic(machineID, "x"+secret)}, 401,
 			"invalid_client"},
 		"the hash as the secret": {grant, []string{"Authorization", basic(machineID, secretHash)}, 401,
 			"invalid_client"},
-		"no secret":              {with("client_id", machineID), nil, 401, "invalid_client"},
-		"empty secret":           {grant, []string{"Authorization", basic(machineID, "")}, 401, "invalid_client"},
-		"secret of a public one": {with("client_id", publicID, "client_secret", "x"), nil, 401, "invalid_client"},
-		"bearer":                 {grant, []string{"Authorization", "Bearer " + secret}, 401, "invalid_client"},
-		"nobody":                 {grant, nil, 401, "invalid_client"},
-		"unknown public":         {with("client_id", "nobody"), nil, 401, "invalid_client"},
-		"other assertion": {with("client_assertion", "x", "client_assertion_type", "saml"), nil, 400,
+		"no secret":                 {with("client_id", machineID), nil, 401, "invalid_client"},
+		"empty secret":              {grant, []string{"Authorization", basic(machineID, "")}, 401, "invalid_client"},
+		"secret of a public client": {with("client_id", publicID, "client_secret", "x"), nil, 401, "invalid_client"},
+		"bearer":                    {grant, []string{"Authorization", "Bearer " + secret}, 401, "invalid_client"},
+		"no client":                 {grant, nil, 401, "invalid_client"},
+		"unknown client":            {with("client_id", "unknown"), nil, 401, "invalid_client"},
+		"unknown assertion type": {with("client_assertion", "x", "client_assertion_type", "saml"), nil, 400,
 			"invalid_request"},
-		"no assertion": {with("client_assertion", "x", "client_assertion_type", jwtBearer), nil, 401,
+		"invalid assertion": {with("client_assertion", "x", "client_assertion_type", jwtBearer), nil, 401,
 			"invalid_client"},
 	} {
-		t.Run(name, func(t *testing.T) { w.post("/token", c.form, c.header...).want(t, c.status, c.code) })
+		t.Run(name, func(t *testing.T) { w.post("/token", c.form, c.header...).wantError(t, c.status, c.code) })
 	}
 }
 
@@ -112,10 +114,10 @@ func sign(t *testing.T, alg jose.SignatureAlgorithm, key any, claims map[string]
 	return token
 }
 
-func TestEAUTH03_PrivateKeyJWT(t *testing.T) {
+func TestEAUTH03_ClientAuthenticatesWithPrivateKeyJWT(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		key := newKey(t)
-		w := newQuietWorld(t, func(o *authserver.Options) {
+		w := newInProcessEnv(t, func(o *authserver.Options) {
 			o.Clients = append(o.Clients, authserver.Client{ID: "signer", Keys: []crypto.PublicKey{key.Public()}})
 		})
 		now := time.Now().Unix()
@@ -138,8 +140,8 @@ func TestEAUTH03_PrivateKeyJWT(t *testing.T) {
 		}
 		good := sign(t, jose.ES256, key, claims())
 		got := w.tokensOf(w.post("/token", form(good)))
-		w.wantAlive(got.Access, "of a machine with a key")
-		w.post("/token", form(good)).want(t, http.StatusUnauthorized, "invalid_client") // once
+		w.wantValid(got.Access, "of a client with a key")
+		w.post("/token", form(good)).wantError(t, http.StatusUnauthorized, "invalid_client") // jti used
 		w.tokensOf(w.post("/token", form(sign(t, jose.ES256, key, claims("aud", []string{w.issuer})))))
 
 		for name, c := range map[string]map[string]any{
@@ -150,53 +152,61 @@ func TestEAUTH03_PrivateKeyJWT(t *testing.T) {
 			"a client with a secret":     claims("iss", machineID, "sub", machineID),
 			"expired":                    claims("exp", now),
 			"no expiry":                  claims("exp", nil),
-			"for ever":                   claims("exp", 1e300),
-			"too long":                   claims("exp", now+601),
-			"not yet":                    claims("nbf", now+31),
-			"from the future":            claims("iat", now+31),
-			"no id":                      claims("jti", nil),
+			"expiry out of range":        claims("exp", 1e300),
+			"expiry too late":            claims("exp", now+601),
+			"not valid yet":              claims("nbf", now+31),
+			"issued in the future":       claims("iat", now+31),
+			"no jti":                     claims("jti", nil),
 		} {
 			if res := w.post("/token", form(sign(t, jose.ES256, key, c))); res.StatusCode != http.StatusUnauthorized {
-				t.Errorf("%s: %s %s", name, res.Status, res.body)
+				t.Errorf("%s: %s %s, want 401", name, res.Status, res.body)
 			}
 		}
-		w.post("/token", form(sign(t, jose.ES256, newKey(t), claims()))).want(t, http.StatusUnauthorized,
+		w.post("/token", form(sign(t, jose.ES256, newKey(t), claims()))).wantError(t, http.StatusUnauthorized,
 			"invalid_client")
 		public, _ := key.PublicKey.Bytes()
-		w.post("/token", form(sign(t, jose.HS256, public, claims()))).want(t, http.StatusUnauthorized, "invalid_client")
+		w.post("/token", form(sign(t, jose.HS256, public, claims()))).
+			wantError(t, http.StatusUnauthorized, "invalid_client")
 		secret := url.Values{"grant_type": {"client_credentials"}, "client_id": {"signer"}, "client_secret": {"x"}}
-		w.post("/token", secret).want(t, http.StatusUnauthorized, "invalid_client")
-		w.post("/token", url.Values{"grant_type": {"client_credentials"}, "client_id": {"signer"}}).want(t,
+		w.post("/token", secret).wantError(t, http.StatusUnauthorized, "invalid_client")
+		w.post("/token", url.Values{"grant_type": {"client_credentials"}, "client_id": {"signer"}}).wantError(t,
 			http.StatusUnauthorized, "invalid_client")
 	})
 }
 
-func TestInvalidClientOptions(t *testing.T) {
+func TestInvalidOptionsAreErrors(t *testing.T) {
 	for name, change := range map[string]func(*authserver.Options){
-		"no issuer":           func(o *authserver.Options) { o.Issuer = "" },
-		"issuer over http":    func(o *authserver.Options) { o.Issuer = "http://as.example" },
-		"issuer with a slash": func(o *authserver.Options) { o.Issuer = "https://as.example/" },
-		"issuer with a query": func(o *authserver.Options) { o.Issuer = "https://as.example?x" },
-		"no resource":         func(o *authserver.Options) { o.Resources = nil },
+		"no issuer":                func(o *authserver.Options) { o.Issuer = "" },
+		"AUTH-10 issuer over http": func(o *authserver.Options) { o.Issuer = "http://as.example" },
+		"issuer with a slash":      func(o *authserver.Options) { o.Issuer = "https://as.example/" },
+		"issuer with a query":      func(o *authserver.Options) { o.Issuer = "https://as.example?x" },
+		"no resource":              func(o *authserver.Options) { o.Resources = nil },
 		"resource twice": func(o *authserver.Options) {
 			o.Resources = append(o.Resources, authserver.Resource{URL: "HTTPS://MCP.example/mcp"})
 		},
-		"resource with #":      func(o *authserver.Options) { o.Resources[0].URL += "#x" },
-		"scope with a space":   func(o *authserver.Options) { o.Resources[0].Scopes[0].Name = "a b" },
-		"long access":          func(o *authserver.Options) { o.Lifetimes.Access = time.Hour + 1 },
-		"secret for a hash":    func(o *authserver.Options) { o.Clients[1].SecretHash = secret },
-		"redirect over http":   func(o *authserver.Options) { o.Clients[0].RedirectURIs = []string{"http://app.example/"} },
-		"public machine":       func(o *authserver.Options) { o.Clients[0].Grants = []string{"client_credentials"} },
-		"client twice":         func(o *authserver.Options) { o.Clients[0].ID = secretID },
-		"unknown resource":     func(o *authserver.Options) { o.Clients[3].Introspects = []string{"https://x.example"} },
+		"resource with a fragment":   func(o *authserver.Options) { o.Resources[0].URL += "#x" },
+		"scope with a space":         func(o *authserver.Options) { o.Resources[0].Scopes[0].Name = "a b" },
+		"access token over an hour":  func(o *authserver.Options) { o.Lifetimes.Access = time.Hour + 1 },
+		"secret instead of its hash": func(o *authserver.Options) { o.Clients[1].SecretHash = secret },
+		"AUTHB-15 redirect over http": func(o *authserver.Options) {
+			o.Clients[0].RedirectURIs = []string{"http://app.example/"}
+		},
+		"client credentials, public": func(o *authserver.Options) {
+			o.Clients[0].Grants = []string{"client_credentials"}
+		},
+		"client twice": func(o *authserver.Options) { o.Clients[0].ID = secretID },
+		"unknown resource": func(o *authserver.Options) {
+			o.Clients[3].Introspects = []string{"https://x.example"}
+		},
 		"public introspection": func(o *authserver.Options) { o.Clients[0].Introspects = []string{resource} },
 		"unknown grant":        func(o *authserver.Options) { o.Clients[0].Grants = []string{"password"} },
 	} {
-		o := options("https://as.example")
-		if change(&o); true {
+		t.Run(name, func(t *testing.T) {
+			o := options("https://as.example")
+			change(&o)
 			if _, err := authserver.New(&o); err == nil {
-				t.Errorf("%s: no error", name)
+				t.Error("New returned no error")
 			}
-		}
+		})
 	}
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-// newKeyedHost returns a host of a document whose client has keys.
-func newKeyedHost(t *testing.T, key crypto.Signer) *documentHost {
+// newDocumentHostWithKey returns a host of the document and the key set of a client.
+func newDocumentHostWithKey(t *testing.T, key crypto.Signer) *documentHost {
 	h := newDocumentHost(t)
 	h.body = document(`,"token_endpoint_auth_method":"private_key_jwt","jwks_uri":"` + h.URL + `/jwks"`)
 	set, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "1", Use: "sig"}}})
@@ -31,8 +31,8 @@ func newKeyedHost(t *testing.T, key crypto.Signer) *documentHost {
 	return h
 }
 
-// prove returns a form with an assertion for a client.
-func (w *world) prove(form url.Values, key crypto.PrivateKey, id string) url.Values {
+// withAssertion adds a client assertion to a form, and returns the form.
+func (w *env) withAssertion(form url.Values, key crypto.PrivateKey, id string) url.Values {
 	w.t.Helper()
 	form.Set("client_assertion_type", jwtBearer)
 	form.Set("client_assertion", sign(w.t, jose.ES256, key, map[string]any{
@@ -41,13 +41,13 @@ func (w *world) prove(form url.Values, key crypto.PrivateKey, id string) url.Val
 	return form
 }
 
-// An attacker names a client and cancels its request while the keys are fetched.
+// An attacker can send requests in the name of a client and cancel them while its keys are fetched.
 func TestCanceledRequestKeepsClientKeyFetch(t *testing.T) {
 	key := newKey(t)
-	h := newKeyedHost(t, key)
+	h := newDocumentHostWithKey(t, key)
 	synctest.Test(t, func(t *testing.T) {
 		id := h.URL + "/client.json"
-		w := h.world(t, func(o *authserver.Options) {
+		w := h.newEnv(t, func(o *authserver.Options) {
 			o.ClientMetadata.Fetcher = h.slowFetcher(func(r *http.Request) error {
 				if r.URL.Path != "/jwks" {
 					return nil
@@ -60,13 +60,13 @@ func TestCanceledRequestKeepsClientKeyFetch(t *testing.T) {
 			})
 		})
 		code := w.code("client_id", id, "redirect_uri", documentURI)
-		part := base64.RawURLEncoding.EncodeToString
-		forged := part([]byte(`{"alg":"ES256"}`)) + "." + part([]byte(fmt.Sprintf(`{"sub":%q}`,
-			id))) + "." + part(make([]byte, 64))
+		encode := base64.RawURLEncoding.EncodeToString
+		forged := encode([]byte(`{"alg":"ES256"}`)) + "." + encode(fmt.Appendf(nil, `{"sub":%q}`, id)) + "." +
+			encode(make([]byte, 64))
 		form := url.Values{"grant_type": {"authorization_code"}, "client_assertion_type": {jwtBearer},
 			"client_assertion": {forged}}
-		ctx, hangUp := context.WithTimeout(t.Context(), time.Second)
-		defer hangUp()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
 		var all sync.WaitGroup
 		all.Go(func() {
 			req := w.request(http.MethodPost, "/token", form.Encode(), "Content-Type",
@@ -75,64 +75,65 @@ func TestCanceledRequestKeepsClientKeyFetch(t *testing.T) {
 		})
 		time.Sleep(2 * time.Second)
 		exchange := exchangeForm(code, "client_id", id, "redirect_uri", documentURI)
-		w.tokensOf(w.post("/token", w.prove(exchange, key, id)))
+		w.tokensOf(w.post("/token", w.withAssertion(exchange, key, id)))
 		all.Wait()
 	})
 }
 
 func TestStaleClientKeysAreUsedForAnHour(t *testing.T) {
 	key := newKey(t)
-	h := newKeyedHost(t, key)
+	h := newDocumentHostWithKey(t, key)
 	h.header.Set("Cache-Control", "max-age=86400") // for the document
 	synctest.Test(t, func(t *testing.T) {
-		w := h.world(t, nil)
+		w := h.newEnv(t, nil)
 		id := h.URL + "/client.json"
-		try := func() reply {
-			time.Sleep(time.Millisecond) // the next id of an assertion
-			return w.post("/token", w.prove(refreshForm("x", "client_id", id), key, id))
+		try := func() response {
+			time.Sleep(time.Millisecond) // for another jti
+			return w.post("/token", w.withAssertion(refreshForm("x", "client_id", id), key, id))
 		}
-		try().want(t, http.StatusBadRequest, "invalid_grant") // so the client has proved who it is
+		// The client is authenticated, and its refresh token is unknown.
+		try().wantError(t, http.StatusBadRequest, "invalid_grant")
 		h.set(func() { h.status = http.StatusBadGateway })
 		for range 5 {
 			time.Sleep(10 * time.Minute)
-			try().want(t, http.StatusBadRequest, "invalid_grant")
+			try().wantError(t, http.StatusBadRequest, "invalid_grant")
 		}
 		time.Sleep(10 * time.Minute)
-		try().want(t, http.StatusServiceUnavailable, "temporarily_unavailable")
+		try().wantError(t, http.StatusServiceUnavailable, "temporarily_unavailable")
 		h.set(func() { h.status = http.StatusOK })
 		time.Sleep(time.Minute)
-		try().want(t, http.StatusBadRequest, "invalid_grant")
+		try().wantError(t, http.StatusBadRequest, "invalid_grant")
 		for name, change := range map[string]func(){
-			"gone":            func() { h.status = http.StatusNotFound },
+			"not found":       func() { h.status = http.StatusNotFound },
 			"no keys":         func() { h.status, h.jwks = http.StatusOK, `{"keys":[]}` },
-			"no set":          func() { h.jwks = `<html>` },
+			"not a key set":   func() { h.jwks = `<html>` },
 			"too large a set": func() { h.jwks = `{"keys":[],"x":"` + strings.Repeat("x", 256<<10) + `"}` },
 		} {
 			h.set(change)
 			time.Sleep(6 * time.Minute)
 			if res := try(); res.StatusCode != http.StatusUnauthorized {
-				t.Errorf("%s: %s %s", name, res.Status, res.body)
+				t.Errorf("%s: %s %s, want 401", name, res.Status, res.body)
 			}
 		}
 	})
 }
 
-// What a client names as the place of its keys is fetched by the rules and rates of its document.
+// Key sets are fetched with the limits and the address rules of documents.
 func TestClientKeyFetchesAreLimited(t *testing.T) {
-	h := newKeyedHost(t, newKey(t))
+	h := newDocumentHostWithKey(t, newKey(t))
 	synctest.Test(t, func(t *testing.T) {
-		w := h.world(t, func(o *authserver.Options) { o.Limits.Fetches = authserver.Rate{Count: 1, Per: time.Hour} })
+		w := h.newEnv(t, func(o *authserver.Options) { o.Limits.Fetches = authserver.Rate{Count: 1, Per: time.Hour} })
 		id := h.URL + "/client.json"
-		w.post("/token", w.prove(refreshForm("x", "client_id", id), newKey(t), id)).
-			want(t, http.StatusServiceUnavailable, "temporarily_unavailable")
+		w.post("/token", w.withAssertion(refreshForm("x", "client_id", id), newKey(t), id)).
+			wantError(t, http.StatusServiceUnavailable, "temporarily_unavailable")
 		if h.count() != 1 {
-			t.Errorf("the host was asked %d times, want once", h.count())
+			t.Errorf("the host got %d requests, want 1", h.count())
 		}
 	})
-	inside := newKeyedHost(t, newKey(t))
-	inside.body = strings.Replace(inside.body, inside.URL+"/jwks", "https://10.1.2.3/jwks", 1)
-	w := inside.world(t, nil)
-	id := inside.URL + "/client.json"
-	w.post("/token", w.prove(refreshForm("x", "client_id", id), newKey(t), id)).want(t, http.StatusUnauthorized,
-		"invalid_client")
+	private := newDocumentHostWithKey(t, newKey(t))
+	private.body = strings.Replace(private.body, private.URL+"/jwks", "https://10.1.2.3/jwks", 1)
+	w := private.newEnv(t, nil)
+	id := private.URL + "/client.json"
+	w.post("/token", w.withAssertion(refreshForm("x", "client_id", id), newKey(t), id)).
+		wantError(t, http.StatusUnauthorized, "invalid_client")
 }

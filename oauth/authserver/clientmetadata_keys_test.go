@@ -19,8 +19,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-// REG-06: a client with a document authenticates with the keys that the document refers to.
-func TestREG06_KeysOfADocument(t *testing.T) {
+func TestREG06_ClientAuthenticatesWithTheKeysOfItsDocument(t *testing.T) {
 	key := newKey(t)
 	var fetched atomic.Int32
 	var address string
@@ -28,13 +27,14 @@ func TestREG06_KeysOfADocument(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		switch r.URL.Path {
 		case "/client.json":
-			fmt.Fprintf(w, `{"client_id":%q,"client_name":"App","redirect_uris":["https://app.example/cb"],"grant_types":["authorization_code","client_credentials"],
+			fmt.Fprintf(w, `{"client_id":%q,"client_name":"App","redirect_uris":["https://app.example/cb"],
+				"grant_types":["authorization_code","client_credentials"],
 				"token_endpoint_auth_method":"private_key_jwt","jwks_uri":%q}`, address+"/client.json", address+"/jwks")
 		case "/jwks":
 			fetched.Add(1)
 			set, _ := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{
-				{Key: []byte("a secret that has no business here"), KeyID: "1"}, {Key: key.Public(), KeyID: "2",
-					Use: "sig"},
+				{Key: []byte("a symmetric key, which must be ignored"), KeyID: "1"},
+				{Key: key.Public(), KeyID: "2", Use: "sig"},
 			}})
 			_, _ = w.Write(set)
 		}
@@ -45,7 +45,7 @@ func TestREG06_KeysOfADocument(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AddCert(host.Certificate())
 	fetcher := oauth.NewFetcher(&oauth.FetcherOptions{TLSConfig: &tls.Config{RootCAs: roots}, InsecureAnyAddress: true})
-	w := newWorld(t, func(o *authserver.Options) { o.ClientMetadata.Fetcher = fetcher })
+	w := newEnv(t, func(o *authserver.Options) { o.ClientMetadata.Fetcher = fetcher })
 
 	n := 0
 	form := func(key crypto.PrivateKey) url.Values {
@@ -59,30 +59,30 @@ func TestREG06_KeysOfADocument(t *testing.T) {
 		}))
 		return f
 	}
-	w.wantAlive(w.tokensOf(w.post("/token", form(key))).Access, "with the key of the document")
-	w.post("/token", form(newKey(t))).want(t, http.StatusUnauthorized, "invalid_client")
+	w.wantValid(w.tokensOf(w.post("/token", form(key))).Access, "with the key of the document")
+	w.post("/token", form(newKey(t))).wantError(t, http.StatusUnauthorized, "invalid_client")
 	none := form(key)
 	none.Del("client_assertion")
-	w.post("/token", none).want(t, http.StatusUnauthorized, "invalid_client")
+	w.post("/token", none).wantError(t, http.StatusUnauthorized, "invalid_client")
 	if fetched.Load() != 1 {
-		t.Errorf("the keys were fetched %d times", fetched.Load())
+		t.Errorf("the keys were fetched %d times, want once", fetched.Load())
 	}
-	machine := form(key)
-	machine.Set("grant_type", "client_credentials")
-	machine.Del("code")
-	w.post("/token", machine).want(t, http.StatusBadRequest, "unauthorized_client")
+	credentials := form(key)
+	credentials.Set("grant_type", "client_credentials")
+	credentials.Del("code")
+	w.post("/token", credentials).wantError(t, http.StatusBadRequest, "unauthorized_client")
 }
 
-func TestREG06_KeysAreFetchedByTheGuardedClient(t *testing.T) {
-	var asked atomic.Bool
-	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Store(true) }))
-	defer inside.Close()
-	w := newWorld(t, nil)
-	if res := w.browser().get("/authorize?" + authorizeQuery("client_id",
-		inside.URL+"/client.json").Encode()); res.StatusCode != http.StatusBadRequest {
-		t.Errorf("document inside: %s", res.Status)
+func TestREG09_DocumentOverHTTPIsNotFetched(t *testing.T) {
+	var requested atomic.Bool
+	host := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requested.Store(true) }))
+	defer host.Close()
+	w := newEnv(t, nil)
+	res := w.browser().get("/authorize?" + authorizeQuery("client_id", host.URL+"/client.json").Encode())
+	if res.StatusCode != http.StatusBadRequest {
+		t.Errorf("document at a loopback address: %s, want 400", res.Status)
 	}
-	if asked.Load() {
-		t.Error("an address inside was asked")
+	if requested.Load() {
+		t.Error("the host at a loopback address got a request")
 	}
 }

@@ -23,11 +23,11 @@ type documentHost struct {
 	*httptest.Server
 
 	mu     sync.Mutex
-	body   string // "ID" in it is the URL that was asked for
+	body   string // "ID" in it stands for the requested URL
 	header http.Header
 	status int
 	calls  int
-	jwks   string // what is at /jwks
+	jwks   string // the response to /jwks
 }
 
 func newDocumentHost(t *testing.T) *documentHost {
@@ -51,9 +51,10 @@ func newDocumentHost(t *testing.T) *documentHost {
 	return h
 }
 
-// document returns a good one with more members.
+// document returns a valid document with additional members.
 func document(more string) string {
-	return `{"client_id":"ID","client_name":"Doc","redirect_uris":["http://127.0.0.1/cb","https://app.example/cb"]` + more + `}`
+	return `{"client_id":"ID","client_name":"Doc",` +
+		`"redirect_uris":["http://127.0.0.1/cb","https://app.example/cb"]` + more + `}`
 }
 
 func (h *documentHost) set(change func()) {
@@ -68,12 +69,12 @@ func (h *documentHost) count() int {
 	return h.calls
 }
 
-// fetcher trusts the host's certificate, at a time when it is valid, and may reach it on this
-// machine.
+// fetcher returns a Fetcher that may connect to the host. It checks the certificate at a time when
+// that is valid, because the time of synctest is not.
 func (h *documentHost) fetcher() *oauth.Fetcher { return h.slowFetcher(nil) }
 
-// slowFetcher is one that does wait before each request, in place of a host which is slow to
-// answer: a network would not let time pass that is not real.
+// slowFetcher returns a fetcher that calls wait before each request. A slow host would block a
+// connection, and so the time of synctest.
 func (h *documentHost) slowFetcher(wait func(*http.Request) error) *oauth.Fetcher {
 	config := &tls.Config{
 		RootCAs: h.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs,
@@ -87,8 +88,8 @@ func (h *documentHost) slowFetcher(wait func(*http.Request) error) *oauth.Fetche
 	return oauth.NewFetcher(&o)
 }
 
-func (h *documentHost) world(t *testing.T, change func(*authserver.Options)) *world {
-	return newQuietWorld(t, func(o *authserver.Options) {
+func (h *documentHost) newEnv(t *testing.T, change func(*authserver.Options)) *env {
+	return newInProcessEnv(t, func(o *authserver.Options) {
 		o.ClientMetadata.Fetcher = h.fetcher()
 		if change != nil {
 			change(o)
@@ -96,10 +97,11 @@ func (h *documentHost) world(t *testing.T, change func(*authserver.Options)) *wo
 	})
 }
 
-func TestREG07_LoginOfAClientWithADocument(t *testing.T) {
+func TestREG03_REG07_ClientWithADocumentLogsIn(t *testing.T) {
 	h := newDocumentHost(t)
-	h.body = document(`,"client_uri":"https://famous.example","grant_types":["authorization_code","refresh_token","implicit"]`)
-	w := h.world(t, nil)
+	h.body = document(`,"client_uri":"https://famous.example",` +
+		`"grant_types":["authorization_code","refresh_token","implicit"]`)
+	w := h.newEnv(t, nil)
 	id := h.URL + "/client.json"
 	q := authorizeQuery("client_id", id, "redirect_uri", "http://127.0.0.1:7/cb")
 	page, _ := w.browser().consentPage(q)
@@ -110,60 +112,59 @@ func TestREG07_LoginOfAClientWithADocument(t *testing.T) {
 	}
 	code := w.browser().authorize(q).Get("code")
 	got := w.tokensOf(w.post("/token", exchangeForm(code, "client_id", id, "redirect_uri", "http://127.0.0.1:7/cb")))
-	w.wantAlive(got.Access, "of a client with a document")
+	w.wantValid(got.Access, "of a client with a document")
 	if n := h.count(); n != 1 {
 		t.Errorf("the document was fetched %d times, want once", n)
 	}
 }
 
-// REG-08: what is wrong with a document is an error for the developer, and nothing of the document
-// is repeated.
-func TestREG08_BadDocuments(t *testing.T) {
+// The error page says that the document is invalid, and does not repeat its content.
+func TestREG08_InvalidDocumentsAreRefused(t *testing.T) {
 	h := newDocumentHost(t)
 	for name, body := range map[string]string{
 		"another client_id":          strings.Replace(document(""), `"ID"`, `"https://evil.example/client.json"`, 1),
-		"client_id with more":        strings.Replace(document(""), `"ID"`, `"ID/"`, 1),
+		"client_id with a slash":     strings.Replace(document(""), `"ID"`, `"ID/"`, 1),
 		"no name":                    strings.Replace(document(""), `"Doc"`, `""`, 1),
 		"no redirect URIs":           `{"client_id":"ID","client_name":"Doc"}`,
-		"a script for redirect":      `{"client_id":"ID","client_name":"Doc","redirect_uris":["javascript:alert(1)"]}`,
-		"plain http redirect":        `{"client_id":"ID","client_name":"Doc","redirect_uris":["http://app.example/cb"]}`,
+		"redirect to a script":       `{"client_id":"ID","client_name":"Doc","redirect_uris":["javascript:alert(1)"]}`,
+		"redirect over http":         `{"client_id":"ID","client_name":"Doc","redirect_uris":["http://app.example"]}`,
 		"a secret":                   document(`,"client_secret":"s"`),
-		"a way with a secret":        document(`,"token_endpoint_auth_method":"client_secret_basic"`),
-		"a way that is none":         document(`,"token_endpoint_auth_method":"tls_client_auth"`),
-		"keys that are nowhere":      document(`,"token_endpoint_auth_method":"private_key_jwt"`),
+		"authentication by secret":   document(`,"token_endpoint_auth_method":"client_secret_basic"`),
+		"unknown authentication":     document(`,"token_endpoint_auth_method":"tls_client_auth"`),
+		"no key for private_key_jwt": document(`,"token_endpoint_auth_method":"private_key_jwt"`),
 		"a member twice":             document(`,"client_name":"Other"`),
-		"no object":                  `["ID"]`,
-		"no JSON":                    `<html>`,
-		"a bomb":                     document(`,"x":` + strings.Repeat("[", 50) + strings.Repeat("]", 50)),
+		"not an object":              `["ID"]`,
+		"not JSON":                   `<html>`,
+		"too deep":                   document(`,"x":` + strings.Repeat("[", 50) + strings.Repeat("]", 50)),
 		"too large":                  document(`,"x":"` + strings.Repeat("x", 1<<20) + `"`),
-		"a name that turns the line": strings.Replace(document(""), "Doc", "Doc\u202e", 1),
+		"bidi control in the name":   strings.Replace(document(""), "Doc", "Doc\u202e", 1),
 	} {
 		h.set(func() { h.body = body })
-		w := h.world(t, nil)
+		w := h.newEnv(t, nil)
 		res := w.browser().get("/authorize?" + authorizeQuery("client_id", h.URL+"/client.json", "redirect_uri",
 			"http://127.0.0.1/cb").Encode())
 		if res.StatusCode != http.StatusBadRequest || res.Header.Get("Location") != "" || strings.Contains(res.body,
 			"evil.example") {
-			t.Errorf("%s: %s %s", name, res.Status, res.Header.Get("Location"))
+			t.Errorf("%s: %s, Location %q, want 400 without a redirect", name, res.Status, res.Header.Get("Location"))
 		}
 		if !strings.Contains(res.body, "metadata document") {
-			t.Errorf("%s: the page does not say what is wrong: %s", name, res.body)
+			t.Errorf("%s: the page does not name the metadata document: %s", name, res.body)
 		}
 	}
-	for _, status := range []int{http.StatusNotFound, http.StatusInternalServerError, http.StatusFound,
-		http.StatusNoContent} {
+	for _, status := range []int{
+		http.StatusNotFound, http.StatusInternalServerError, http.StatusFound, http.StatusNoContent,
+	} {
 		h.set(func() { h.status, h.body = status, document(""); h.header.Set("Location", "/other") })
-		w := h.world(t, nil)
+		w := h.newEnv(t, nil)
 		if _, err := authserver.DocumentClient(t.Context(), w.server, h.URL+"/client.json"); err == nil {
-			t.Errorf("HTTP %d: taken", status)
+			t.Errorf("document with status %d was accepted", status)
 		}
 	}
 }
 
-// REG-09, SEC-22: documents are not fetched from private addresses.
-func TestREG09_DocumentsAreFetchedOnlyFromPublicAddresses(t *testing.T) {
+func TestREG09_SEC22_DocumentsAreFetchedOnlyFromPublicAddresses(t *testing.T) {
 	h := newDocumentHost(t)
-	w := newQuietWorld(t, nil) // with the default Fetcher
+	w := newInProcessEnv(t, nil) // with the default Fetcher
 	for _, id := range []string{
 		h.URL + "/client.json", "https://169.254.169.254/latest/meta-data", "https://10.0.0.1/c", "https://[::1]/c",
 		"https://localhost/c",
@@ -173,60 +174,60 @@ func TestREG09_DocumentsAreFetchedOnlyFromPublicAddresses(t *testing.T) {
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		if _, err := authserver.DocumentClient(ctx, w.server, id); err == nil {
-			t.Errorf("%s: taken", id)
+			t.Errorf("%s was accepted", id)
 		} else if strings.Contains(err.Error(), "refused") && strings.Contains(err.Error(), "connect") {
-			t.Errorf("%s: the error tells what is there: %v", id, err)
+			t.Errorf("%s: the error reveals whether the port is open: %v", id, err)
 		}
 		cancel()
 	}
 	if n := h.count(); n != 0 {
-		t.Errorf("a host on this machine was asked %d times", n)
+		t.Errorf("the host on this machine got %d requests, want 0", n)
 	}
 }
 
-func TestDocumentHostPolicy(t *testing.T) {
+func TestDocumentHostsCanBeRestricted(t *testing.T) {
 	for name, c := range map[string]struct {
 		allowed, denied []string
 		host            string
-		takes           bool
+		accepted        bool
 	}{
-		"no policy":       {nil, nil, "127.0.0.1", true},
-		"allowed":         {[]string{"127.0.0.1"}, nil, "127.0.0.1", true},
-		"not allowed":     {[]string{"other.example"}, nil, "127.0.0.1", false},
-		"denied":          {nil, []string{"127.0.0.1"}, "127.0.0.1", false},
-		"both":            {[]string{"127.0.0.1"}, []string{"127.0.0.1"}, "127.0.0.1", false},
-		"below":           {[]string{".example.com"}, nil, "evilexample.com", false},
-		"not the parent":  {[]string{".example.com"}, nil, "example.com", false},
-		"denied, capital": {nil, []string{"Evil.Example"}, "eVIL.example", false},
-		"denied, dot":     {nil, []string{"evil.example"}, "evil.example.", false},
-		"denied, below":   {nil, []string{".evil.example"}, "a.b.evil.example", false},
+		"no policy":             {nil, nil, "127.0.0.1", true},
+		"allowed":               {[]string{"127.0.0.1"}, nil, "127.0.0.1", true},
+		"not allowed":           {[]string{"other.example"}, nil, "127.0.0.1", false},
+		"denied":                {nil, []string{"127.0.0.1"}, "127.0.0.1", false},
+		"both":                  {[]string{"127.0.0.1"}, []string{"127.0.0.1"}, "127.0.0.1", false},
+		"other domain":          {[]string{".example.com"}, nil, "evilexample.com", false},
+		"parent domain":         {[]string{".example.com"}, nil, "example.com", false},
+		"denied in upper case":  {nil, []string{"Evil.Example"}, "eVIL.example", false},
+		"denied with final dot": {nil, []string{"evil.example"}, "evil.example.", false},
+		"denied subdomain":      {nil, []string{".evil.example"}, "a.b.evil.example", false},
 	} {
 		h := newDocumentHost(t)
-		w := h.world(t, func(o *authserver.Options) {
+		w := h.newEnv(t, func(o *authserver.Options) {
 			o.ClientMetadata.AllowedHosts, o.ClientMetadata.DeniedHosts = c.allowed, c.denied
 		})
 		_, err := authserver.DocumentClient(t.Context(), w.server, strings.Replace(h.URL, "127.0.0.1", c.host, 1)+"/c")
-		if (err == nil) != c.takes {
-			t.Errorf("%s: %v", name, err)
+		if (err == nil) != c.accepted {
+			t.Errorf("%s: got %v, want accepted %v", name, err, c.accepted)
 		}
-		if !c.takes && h.count() > 0 {
-			t.Errorf("%s: fetched nevertheless", name)
+		if !c.accepted && h.count() > 0 {
+			t.Errorf("%s: the document was fetched", name)
 		}
-		if !c.takes && !strings.Contains(err.Error(), "does not accept") {
-			t.Errorf("%s: refused for another reason: %v", name, err)
+		if !c.accepted && !strings.Contains(err.Error(), "does not accept") {
+			t.Errorf("%s: got %v, want the error of the host policy", name, err)
 		}
 	}
 }
 
-func TestDocumentCacheControl(t *testing.T) {
-	for cache, keeps := range map[string]time.Duration{
+func TestREG07_DocumentsAreCachedByCacheControl(t *testing.T) {
+	for header, lifetime := range map[string]time.Duration{
 		"max-age=3600": time.Hour, "no-store": time.Minute, "max-age=0": time.Minute, "": 5 * time.Minute,
 		"max-age=31536000": 24 * time.Hour,
 	} {
 		h := newDocumentHost(t)
-		h.header.Set("Cache-Control", cache)
+		h.header.Set("Cache-Control", header)
 		synctest.Test(t, func(t *testing.T) {
-			w := h.world(t, nil)
+			w := h.newEnv(t, nil)
 			get := func() []string {
 				uris, err := authserver.DocumentClient(t.Context(), w.server, h.URL+"/c")
 				if err != nil {
@@ -236,13 +237,13 @@ func TestDocumentCacheControl(t *testing.T) {
 			}
 			get()
 			h.set(func() { h.body = strings.Replace(h.body, "app.example", "new.example", 1) })
-			time.Sleep(keeps - 1)
+			time.Sleep(lifetime - 1)
 			if uris := get(); uris[1] != "https://app.example/cb" || h.count() != 1 {
-				t.Errorf("%q: a moment before: %v, fetched %d times", cache, uris, h.count())
+				t.Errorf("%q: before %v: %v, fetched %d times, want the cached one", header, lifetime, uris, h.count())
 			}
 			time.Sleep(1)
 			if uris := get(); uris[1] != "https://new.example/cb" || h.count() != 2 {
-				t.Errorf("%q: when its time is over: %v, fetched %d times", cache, uris, h.count())
+				t.Errorf("%q: after %v: %v, fetched %d times, want the new one", header, lifetime, uris, h.count())
 			}
 		})
 	}
@@ -251,7 +252,7 @@ func TestDocumentCacheControl(t *testing.T) {
 func TestStaleDocumentsAreUsedForADay(t *testing.T) {
 	h := newDocumentHost(t)
 	synctest.Test(t, func(t *testing.T) {
-		w := h.world(t, nil)
+		w := h.newEnv(t, nil)
 		get := func() error {
 			_, err := authserver.DocumentClient(t.Context(), w.server, h.URL+"/c")
 			return err
@@ -268,17 +269,17 @@ func TestStaleDocumentsAreUsedForADay(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		if err := get(); err == nil {
-			t.Error("a day into an outage: taken")
+			t.Error("a day into an outage: the document was accepted")
 		}
 		h.set(func() { h.status = http.StatusOK })
 		time.Sleep(time.Minute)
 		if err := get(); err != nil {
-			t.Errorf("when it is over: %v", err)
+			t.Errorf("after the outage: %v", err)
 		}
 		h.set(func() { h.status = http.StatusGone })
 		time.Sleep(time.Hour)
 		if err := get(); err == nil {
-			t.Error("a document that is gone: taken")
+			t.Error("status 410: the cached document was accepted")
 		}
 	})
 }
@@ -286,7 +287,7 @@ func TestStaleDocumentsAreUsedForADay(t *testing.T) {
 func TestDocumentsAreFetchedOnceAndWithinLimits(t *testing.T) {
 	h := newDocumentHost(t)
 	synctest.Test(t, func(t *testing.T) {
-		w := h.world(t, func(o *authserver.Options) { o.Limits.Fetches = authserver.Rate{Count: 5, Per: time.Hour} })
+		w := h.newEnv(t, func(o *authserver.Options) { o.Limits.Fetches = authserver.Rate{Count: 5, Per: time.Hour} })
 		var all sync.WaitGroup
 		for range 20 {
 			all.Go(func() {
@@ -297,17 +298,17 @@ func TestDocumentsAreFetchedOnceAndWithinLimits(t *testing.T) {
 		}
 		all.Wait()
 		if n := h.count(); n != 1 {
-			t.Errorf("20 at once made %d fetches, want 1", n)
+			t.Errorf("20 concurrent requests made %d fetches, want 1", n)
 		}
 		for i := range 20 {
 			_, _ = authserver.DocumentClient(t.Context(), w.server, fmt.Sprintf("%s/%d", h.URL, i))
 		}
 		if n := h.count(); n != 5 {
-			t.Errorf("a host was asked %d times, want 5", n)
+			t.Errorf("the host got %d requests, want 5", n)
 		}
 		if _, err := authserver.DocumentClient(t.Context(), w.server, h.URL+"/19"); err == nil ||
 			!strings.Contains(err.Error(), "temporarily_unavailable") {
-			t.Errorf("beyond the limit: %v", err)
+			t.Errorf("beyond the limit: %v, want temporarily_unavailable", err)
 		}
 	})
 }

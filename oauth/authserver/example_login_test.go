@@ -9,8 +9,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-// A server whose users log in at an OpenID provider, with a store that survives restarts and keys
-// that live elsewhere.
+// Users log in at an OpenID provider. The keys that seal its tokens are in a file.
 func ExampleNewProviderLogin() {
 	dir, err := os.MkdirTemp("", "example")
 	if err != nil {
@@ -35,7 +34,7 @@ func ExampleNewProviderLogin() {
 			Scopes: []authserver.Scope{
 				{Name: "read", Description: "Read your calendar"},
 			}}},
-		Login: login, SealKeys: keys, // and Store: package stores/bolt has one that survives a restart
+		Login: login, SealKeys: keys, // set Store to one of package stores/bolt to keep the state in a file
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -44,7 +43,7 @@ func ExampleNewProviderLogin() {
 	// Output: register at the provider: https://mcp.example.com/login/callback/company
 }
 
-// A small installation: the operator keeps the hash, and the user the password.
+// The configuration of a small installation contains only the hash of the password.
 func ExampleNewPasswordLogin() {
 	hash, err := authserver.HashPassword("correct horse battery staple")
 	if err != nil {

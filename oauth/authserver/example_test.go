@@ -15,8 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-// A server that is its own authorization server: one handler for both, one line that protects what
-// is to be protected.
+// An HTTP server that is its own authorization server. Require protects one of its handlers.
 func ExampleNew() {
 	var site http.ServeMux
 	host := httptest.NewServer(&site)
@@ -88,11 +87,11 @@ func readLine(res *http.Response) string {
 }
 
 func tokenIn(res *http.Response) string {
-	var answer struct {
+	var body struct {
 		Token string `json:"access_token"`
 	}
-	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
+	if err := json.NewDecoder(res.Body).Decode(&body); err != nil {
 		return err.Error()
 	}
-	return answer.Token
+	return body.Token
 }

@@ -6,7 +6,7 @@ import (
 	"net/http/httptest"
 )
 
-// Sealed returns what a sealer with these keys makes of a secret for a record.
+// Sealed seals a secret for a record.
 func Sealed(keys []SealKey, secret []byte, kind, key string) ([]byte, error) {
 	s, err := newKeyRing(keys)
 	if err != nil {
@@ -15,7 +15,8 @@ func Sealed(keys []SealKey, secret []byte, kind, key string) ([]byte, error) {
 	return s.Seal(secret, kind, key), nil
 }
 
-// Unsealed returns what a sealer with these keys opens, and whether it was sealed with an old one.
+// Unsealed opens a sealed secret. It reports whether the secret was sealed with another key than
+// the first.
 func Unsealed(keys []SealKey, sealed []byte, kind, key string) ([]byte, bool, error) {
 	s, err := newKeyRing(keys)
 	if err != nil {
@@ -24,8 +25,7 @@ func Unsealed(keys []SealKey, sealed []byte, kind, key string) ([]byte, bool, er
 	return openSealed(s, sealed, kind, key)
 }
 
-// LimitedKeys returns how many addresses, clients and users are remembered at most by any of the
-// limits.
+// LimitedKeys returns the largest number of addresses, clients or users in any of the limiters.
 func LimitedKeys(s *Server) int {
 	n := 0
 	for i := range s.limits.limiters {
@@ -37,22 +37,22 @@ func LimitedKeys(s *Server) int {
 	return n
 }
 
-// MayGuess takes a guess at the password of a user from an address, without the time that checking
-// it takes.
-func MayGuess(s *Server, address, name string) bool {
+// AllowPasswordAttempt counts an attempt with a wrong password for a user from an address, without
+// checking a password, which takes long. It reports whether the attempt is within the limits.
+func AllowPasswordAttempt(s *Server, address, name string) bool {
 	r := httptest.NewRequest(http.MethodPost, "/login", nil)
 	r.RemoteAddr = address
 	_, ok := s.limits.takePassword(httptest.NewRecorder(), r, name)
 	return ok
 }
 
-// MaxLimited is how many may be.
+// MaxLimited is the maximum that LimitedKeys may return.
 const MaxLimited = maxLimited
 
 // ShownName returns a name as pages show it.
 func ShownName(name string) string { return shownName(name) }
 
-// DocumentClient resolves the id of a client that has a document, and gives its redirect URIs.
+// DocumentClient fetches the metadata document of a client and returns its redirect URIs.
 func DocumentClient(ctx context.Context, s *Server, id string) ([]string, error) {
 	c, err := s.documentClient(ctx, id)
 	if err != nil {
@@ -61,16 +61,16 @@ func DocumentClient(ctx context.Context, s *Server, id string) ([]string, error)
 	return c.RedirectURIs, nil
 }
 
-// FromAddress is the context of a request from an address.
-func FromAddress(ctx context.Context, address string) context.Context {
+// WithClientAddress returns the context of a request from an address.
+func WithClientAddress(ctx context.Context, address string) context.Context {
 	return withClientKey(ctx, address)
 }
 
 // ShownHost returns a host as pages show it.
 func ShownHost(host string) string { return shownHost(host) }
 
-// KeptDocuments returns how many documents are in memory, and how many failures.
-func KeptDocuments(s *Server) (values, failures int) {
+// CachedDocuments returns the numbers of cached documents and of cached failures.
+func CachedDocuments(s *Server) (values, failures int) {
 	r := &s.documents.copies
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -18,19 +18,19 @@ import (
 
 func isInvalid(err error) bool { return errors.Is(err, oauth.ErrInvalidToken) }
 
-func TestAUTH14_CodeFlowOfAPublicClient(t *testing.T) {
-	w := newWorld(t, nil)
+func TestAUTH14_PublicClientCompletesTheCodeFlow(t *testing.T) {
+	w := newEnv(t, nil)
 	answer := w.browser().authorize(authorizeQuery())
 	if answer.Get("state") != "the state" || answer.Get("iss") != w.issuer {
-		t.Errorf("answer is %v", answer)
+		t.Errorf("authorization response is %v, want the state and the issuer", answer)
 	}
 	res := w.post("/token", exchangeForm(answer.Get("code")))
 	if res.Header.Get("Cache-Control") != "no-store" || res.Header.Get("Content-Type") != "application/json" {
-		t.Errorf("headers are %v", res.Header)
+		t.Errorf("token response has headers %v, want no-store and application/json", res.Header)
 	}
 	got := w.tokensOf(res)
 	if got.Type != "Bearer" || got.Scope != "read write" || got.Expires != 900 || got.Refresh == "" {
-		t.Errorf("got %+v", got)
+		t.Errorf("token response is %+v, want Bearer, both scopes, 900 s and a refresh token", got)
 	}
 	token, err := w.verify(got.Access)
 	if err != nil {
@@ -40,28 +40,28 @@ func TestAUTH14_CodeFlowOfAPublicClient(t *testing.T) {
 		!slices.Equal(token.Audience, []string{resource}) ||
 		!slices.Equal(token.Scopes, []string{"read", "write"}) || token.Claims["team"] != "red" ||
 		token.Claims[authserver.ClaimName] != "Alice A." {
-		t.Errorf("token is %+v", token)
+		t.Errorf("token is %+v, want alice's for the resource, with both scopes and all claims", token)
 	}
 	if left := time.Until(token.Expires); left <= 14*time.Minute || left > 15*time.Minute {
-		t.Errorf("it expires in %v", left)
+		t.Errorf("the access token expires in %v, want 15 minutes", left)
 	}
 	next := w.tokensOf(w.post("/token", refreshForm(got.Refresh, "resource", resource)))
 	if next.Refresh == got.Refresh || next.Refresh == "" || next.Scope != "read write" {
-		t.Errorf("after refreshing: %+v", next)
+		t.Errorf("refresh returned %+v, want a new refresh token and both scopes", next)
 	}
-	w.wantAlive(next.Access, "after refreshing")
+	w.wantValid(next.Access, "after refreshing")
 }
 
-// The form of the token is what other resource servers go by.
+// Resource servers other than ours rely on this format.
 func TestAccessTokensConformToRFC9068(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	access := w.login().Access
 	jws, err := jose.ParseSignedCompact(access, []jose.SignatureAlgorithm{jose.ES256})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if typ := jws.Signatures[0].Protected.ExtraHeaders["typ"]; typ != "at+jwt" {
-		t.Errorf("typ is %v", typ)
+		t.Errorf("typ is %v, want at+jwt", typ)
 	}
 	var set jose.JSONWebKeySet
 	res := w.browser().get("/jwks")
@@ -70,7 +70,7 @@ func TestAccessTokensConformToRFC9068(t *testing.T) {
 	}
 	keys := set.Key(jws.Signatures[0].Protected.KeyID)
 	if len(keys) != 1 || !keys[0].IsPublic() {
-		t.Fatalf("keys %s", res.body)
+		t.Fatalf("key set is %s, want one public key with the kid of the token", res.body)
 	}
 	payload, err := jws.Verify(keys[0])
 	if err != nil {
@@ -88,96 +88,104 @@ func TestAccessTokensConformToRFC9068(t *testing.T) {
 		}
 	}
 	if claims["jti"] == "" || claims["exp"].(float64)-claims["iat"].(float64) != 900 {
-		t.Errorf("claims are %v", claims)
+		t.Errorf("claims are %v, want a jti and a lifetime of 900 s", claims)
 	}
 }
 
-func TestMetadata(t *testing.T) {
+// The paths after an issuer without a path are also the default endpoints that clients of
+// 2025-03-26 use if they find no metadata.
+func TestAUTHB04_AUTHR08_AUTHR09_EAUTH04_MetadataIsPublished(t *testing.T) {
 	for _, path := range []string{"", "/as", "/deep/as"} {
-		w := newWorld(t, func(o *authserver.Options) { o.Issuer += path })
+		w := newEnv(t, func(o *authserver.Options) { o.Issuer += path })
 		root := strings.TrimSuffix(w.issuer, path)
 		res := w.browser().get(root + "/.well-known/oauth-authorization-server" + path)
 		m := res.json(t)
 		if res.StatusCode != http.StatusOK || res.Header.Get("Access-Control-Allow-Origin") != "*" {
-			t.Errorf("%q: %s %v", path, res.Status, res.Header)
+			t.Errorf("issuer path %q: metadata request: %s %v, want 200 for all origins", path, res.Status, res.Header)
 		}
-		for name, want := range map[string]string{
+		for name, endpoint := range map[string]string{
 			"issuer": "", "authorization_endpoint": "/authorize", "token_endpoint": "/token",
-			"registration_endpoint": "/register",
-			"revocation_endpoint":   "/revoke", "introspection_endpoint": "/introspect", "jwks_uri": "/jwks",
+			"registration_endpoint": "/register", "revocation_endpoint": "/revoke",
+			"introspection_endpoint": "/introspect", "jwks_uri": "/jwks",
 		} {
-			if m[name] != w.issuer+want {
-				t.Errorf("%q: %s is %v", path, name, m[name])
+			if want := w.issuer + endpoint; m[name] != want {
+				t.Errorf("issuer path %q: %s is %v, want %s", path, name, m[name], want)
 			}
 		}
 		text, _ := json.Marshal([]any{m["code_challenge_methods_supported"], m["response_types_supported"],
-			m["authorization_response_iss_parameter_supported"], m["client_id_metadata_document_supported"]})
-		if string(text) != `[["S256"],["code"],true,true]` {
-			t.Errorf("%q: %s", path, text)
+			m["authorization_response_iss_parameter_supported"], m["client_id_metadata_document_supported"],
+			m["token_endpoint_auth_methods_supported"], m["token_endpoint_auth_signing_alg_values_supported"]})
+		const want = `[["S256"],["code"],true,true,` +
+			`["none","client_secret_basic","client_secret_post","private_key_jwt"],` +
+			`["ES256","ES384","ES512","EdDSA","PS256","PS384","PS512","RS256","RS384","RS512"]]`
+		if string(text) != want {
+			t.Errorf("issuer path %q: got %s, want %s", path, text, want)
 		}
-		// No ID tokens, so no OpenID provider.
-		if res := w.browser().get(root + "/.well-known/openid-configuration" + path); res.StatusCode != http.StatusNotFound {
-			t.Errorf("%q: OpenID configuration: %s", path, res.Status)
+		// The server issues no ID tokens, so it is not an OpenID provider.
+		res = w.browser().get(root + "/.well-known/openid-configuration" + path)
+		if res.StatusCode != http.StatusNotFound {
+			t.Errorf("issuer path %q: OpenID configuration: %s, want 404", path, res.Status)
 		}
-		w.wantAlive(w.login().Access, "issuer with path "+path)
+		w.wantValid(w.login().Access, "issuer with path "+path)
 	}
 }
 
-// AUTHB-04, AUTHB-05: no metadata, no resource, the default endpoints.
-func TestAUTHB05_ClientsWithoutResourceParameter(t *testing.T) {
-	w := newWorld(t, nil)
+// Clients of 2025-03-26 do not send the resource parameter. They use the default endpoints, as w
+// does, if they find no metadata.
+func TestAUTHB04_ClientsMayOmitTheResource(t *testing.T) {
+	w := newEnv(t, nil)
 	code := w.code("resource", "", "scope", "")
 	got := w.tokensOf(w.post("/token", exchangeForm(code, "resource", "")))
 	if got.Scope != "read write" {
-		t.Errorf("scope is %q, want all that are not only on request", got.Scope)
+		t.Errorf("scope is %q, want all scopes except those with OnRequest", got.Scope)
 	}
-	w.wantAlive(got.Access, "without a resource")
+	w.wantValid(got.Access, "without a resource")
 
-	two := newWorld(t, func(o *authserver.Options) {
+	two := newEnv(t, func(o *authserver.Options) {
 		o.Resources = append(o.Resources, authserver.Resource{URL: "https://other.example/"})
 	})
-	answer := two.browser().answer(two.browser().get("/authorize?" + authorizeQuery("resource", "").Encode()))
+	answer := two.browser().redirectQuery(two.browser().get("/authorize?" + authorizeQuery("resource", "").Encode()))
 	if answer.Get("error") != "invalid_target" {
-		t.Errorf("two resources, none named: %v", answer)
+		t.Errorf("request without resource, two configured: %v, want invalid_target", answer)
 	}
 }
 
-func TestTokensAreForOneResource(t *testing.T) {
-	w := newWorld(t, func(o *authserver.Options) {
+func TestAUTHR16_AUTHR17_SEC06_TokensAreForOneResource(t *testing.T) {
+	w := newEnv(t, func(o *authserver.Options) {
 		o.Resources = append(o.Resources, authserver.Resource{URL: "https://other.example/mcp",
 			Scopes: []authserver.Scope{{Name: "read"}}})
 	})
 	access := w.login().Access
 	if _, err := w.server.Verifier("https://other.example/mcp").Verify(t.Context(), access); !isInvalid(err) {
-		t.Errorf("the other resource takes the token: %v", err)
+		t.Errorf("verify for the other resource returned %v, want ErrInvalidToken", err)
 	}
-	w.wantAlive(access, "at its resource")
+	w.wantValid(access, "at its resource")
 	for _, q := range []string{"https://mcp.example/", "https://mcp.example/mcp/", "http://mcp.example/mcp",
 		"https://evil.example/mcp", "mcp", "https://mcp.example/mcp#x"} {
-		answer := w.browser().answer(w.browser().get("/authorize?" + authorizeQuery("resource", q).Encode()))
+		answer := w.browser().redirectQuery(w.browser().get("/authorize?" + authorizeQuery("resource", q).Encode()))
 		if answer.Get("error") != "invalid_target" {
-			t.Errorf("resource %s: %v", q, answer)
+			t.Errorf("resource %s: %v, want invalid_target", q, answer)
 		}
 	}
-	w.code("resource", "HTTPS://MCP.example:443/mcp") // AUTHR-16
+	w.code("resource", "HTTPS://MCP.example:443/mcp")
 }
 
-func TestDenialIsReportedToTheClient(t *testing.T) {
-	w := newWorld(t, nil)
+func TestREG20_DenialIsReportedToTheClient(t *testing.T) {
+	w := newEnv(t, nil)
 	b := w.browser()
 	_, form := b.consentPage(authorizeQuery())
-	answer := b.answer(b.decide(form, "deny"))
+	answer := b.redirectQuery(b.decide(form, "deny"))
 	if answer.Get("error") != "access_denied" || answer.Get("state") != "the state" || answer.Get("iss") != w.issuer ||
 		answer.Has("code") {
-		t.Errorf("answer is %v", answer)
+		t.Errorf("authorization response is %v, want access_denied with state and iss", answer)
 	}
 	if res := b.decide(form, "allow"); res.StatusCode != http.StatusBadRequest {
-		t.Errorf("allowed after denial: %s", res.Status)
+		t.Errorf("consent after denial: %s, want 400", res.Status)
 	}
 }
 
-func TestConfidentialClientAndClientCredentials(t *testing.T) {
-	w := newWorld(t, nil)
+func TestAUTHB08_GrantTypesOfConfidentialClients(t *testing.T) {
+	w := newEnv(t, nil)
 	q := authorizeQuery("client_id", secretID, "redirect_uri", "")
 	code := w.browser().authorize(q).Get("code")
 	form := exchangeForm(code, "client_id", "", "redirect_uri", "")
@@ -189,36 +197,35 @@ func TestConfidentialClientAndClientCredentials(t *testing.T) {
 		"resource": {resource}}
 	got := w.tokensOf(w.post("/token", form))
 	if got.Refresh != "" || got.Scope != "read" {
-		t.Errorf("machine got %+v", got)
+		t.Errorf("client credentials returned %+v, want scope read and no refresh token", got)
 	}
 	token, err := w.verify(got.Access)
 	if err != nil || token.Subject != machineID || token.ClientID != machineID {
-		t.Errorf("machine's token %+v, %v", token, err)
+		t.Errorf("token is %+v, %v; want the client as its subject", token, err)
 	}
 	form.Set("scope", "write")
-	w.post("/token", form).want(t, http.StatusBadRequest, "invalid_scope")
+	w.post("/token", form).wantError(t, http.StatusBadRequest, "invalid_scope")
 	form.Set("client_id", secretID)
-	w.post("/token", form).want(t, http.StatusBadRequest, "unauthorized_client")
+	w.post("/token", form).wantError(t, http.StatusBadRequest, "unauthorized_client")
 }
 
-// A server that starts with the store of an earlier one continues where that one ended.
-func TestRestartWithTheSameStore(t *testing.T) {
+func TestRestartKeepsTokensCodesAndClients(t *testing.T) {
 	o := options("https://as.example")
 	o.Store = authserver.NewMemoryStore()
 	server := newServer(t, o)
-	w := &world{t, server, o.Issuer, direct{server}}
+	w := &env{t, server, o.Issuer, handlerTransport{server}}
 	got, code := w.login(), w.code()
 	keys := w.browser().get("/jwks").body
 	registered := w.register(`{"redirect_uris":["http://localhost/cb"],"token_endpoint_auth_method":"none"}`)
 
 	server = newServer(t, o)
-	w = &world{t, server, o.Issuer, direct{server}}
-	w.wantAlive(got.Access, "after a restart")
+	w = &env{t, server, o.Issuer, handlerTransport{server}}
+	w.wantValid(got.Access, "after a restart")
 	if after := w.browser().get("/jwks").body; after != keys {
-		t.Errorf("keys were %s, are %s", keys, after)
+		t.Errorf("keys after the restart are %s, want %s", after, keys)
 	}
 	w.tokensOf(w.post("/token", exchangeForm(code)))
 	next := w.tokensOf(w.post("/token", refreshForm(got.Refresh)))
-	w.wantAlive(next.Access, "refreshed after a restart")
+	w.wantValid(next.Access, "refreshed after a restart")
 	w.code("client_id", registered["client_id"].(string), "redirect_uri", "http://localhost:99/cb")
 }

@@ -9,25 +9,24 @@ import (
 	"testing"
 )
 
-// fuzzWorld is a quiet world for fuzz targets.
-func fuzzWorld(f *testing.F) *world {
+// newFuzzEnv returns an env without a network for fuzz targets.
+func newFuzzEnv(f *testing.F) *env {
 	o := options("https://as.example")
 	o.Clients[1].RedirectURIs = append(o.Clients[1].RedirectURIs, "com.example.app:/cb", "https://app.example/cb?x=1")
 	t := new(testing.T)
 	server := newServer(t, o)
-	return &world{t, server, o.Issuer, direct{server}}
+	return &env{t, server, o.Issuer, handlerTransport{server}}
 }
 
-func serve(w *world, method, target, contentType, body string) *httptest.ResponseRecorder {
+// serve calls the server with a request whose target need not be a valid URL.
+func serve(w *env, method, target, contentType, body string) *httptest.ResponseRecorder {
 	req := &http.Request{
-		Method: method, Header: http.Header{"Content-Type": {contentType}}, RemoteAddr: "192.0.2.1:1", Host: "as.example",
-		Proto:      "HTTP/1.1",
-		ProtoMajor: 1, ProtoMinor: 1, Body: http.NoBody,
+		Method: method, Header: http.Header{"Content-Type": {contentType}}, RemoteAddr: "192.0.2.1:1",
+		Host: "as.example", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: http.NoBody,
 	}
 	path, query, _ := strings.Cut(target, "?")
 	req.URL = &url.URL{Path: path, RawQuery: query}
 	if body != "" {
-		req = req.WithContext(req.Context())
 		req.Body = httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body)).Body
 	}
 	rec := httptest.NewRecorder()
@@ -35,10 +34,10 @@ func serve(w *world, method, target, contentType, body string) *httptest.Respons
 	return rec
 }
 
-// Whatever the parameters are, the server does not fail, and a browser goes nowhere but to the
-// consent page and to URIs that are registered.
+// FuzzAuthorize checks that no parameters make the server fail, and that it redirects only to the
+// consent page and to registered URIs.
 func FuzzAuthorize(f *testing.F) {
-	w := fuzzWorld(f)
+	w := newFuzzEnv(f)
 	f.Add(authorizeQuery().Encode(), false)
 	f.Add(authorizeQuery("scope", "root").Encode(), true)
 	f.Add(authorizeQuery("client_id", secretID, "redirect_uri", "https://app.example/cb?x=1", "response_type",
@@ -50,7 +49,7 @@ func FuzzAuthorize(f *testing.F) {
 	registered := []string{"https://app.example/callback", "com.example.app:/cb", "https://app.example/cb"}
 	f.Fuzz(func(t *testing.T, query string, post bool) {
 		if values, err := url.ParseQuery(query); err == nil && strings.Contains(values.Get("client_id"), "://") {
-			t.Skip("a document would be fetched")
+			t.Skip("the server would fetch a client metadata document")
 		}
 		var rec *httptest.ResponseRecorder
 		if post {
@@ -59,7 +58,7 @@ func FuzzAuthorize(f *testing.F) {
 			rec = serve(w, http.MethodGet, "/authorize?"+query, "", "")
 		}
 		if rec.Code >= 500 {
-			t.Fatalf("%d %s", rec.Code, rec.Body)
+			t.Fatalf("status %d %s, want no server error", rec.Code, rec.Body)
 		}
 		location := rec.Header().Get("Location")
 		if location == "" || strings.HasPrefix(location, "https://as.example/consent?interaction=") {
@@ -71,20 +70,20 @@ func FuzzAuthorize(f *testing.F) {
 		}
 		q := u.Query()
 		if q.Get("iss") != "https://as.example" || q.Get("error") == "" || len(q["iss"]) != 1 {
-			t.Errorf("went to %s", location)
+			t.Errorf("redirect to %s, want an error and one iss", location)
 		}
-		where, _, _ := strings.Cut(location, "?")
-		if !slices.Contains(registered, where) && !(u.Scheme == "http" && u.Hostname() == "127.0.0.1" &&
-			u.Path == "/callback") {
-			t.Errorf("went to %s", location)
+		target, _, _ := strings.Cut(location, "?")
+		loopback := u.Scheme == "http" && u.Hostname() == "127.0.0.1" && u.Path == "/callback"
+		if !slices.Contains(registered, target) && !loopback {
+			t.Errorf("redirect to %s, want a registered URI", location)
 		}
 	})
 }
 
-// Whatever the form is, the server does not fail, and without a real code or token there is no
-// token.
+// FuzzToken checks that no form makes the server fail, and that it returns no token without a valid
+// code or token.
 func FuzzToken(f *testing.F) {
-	w := fuzzWorld(f)
+	w := newFuzzEnv(f)
 	f.Add("/token", exchangeForm("x").Encode(), "")
 	f.Add("/token", refreshForm("x.y").Encode(), "Basic cHVibGljOng=")
 	f.Add("/revoke", "token=a.b.c&client_id=public", "")
@@ -92,9 +91,9 @@ func FuzzToken(f *testing.F) {
 	f.Add("/token", "client_assertion=e30.eyJzdWIiOiJ4In0.x&client_assertion_type="+url.QueryEscape(jwtBearer), "")
 	f.Add("/register", `{"redirect_uris":["http://localhost/"]}`, "")
 	f.Fuzz(func(t *testing.T, path, body, authorization string) {
-		if !slices.Contains([]string{"/token", "/revoke", "/introspect", "/register"}, path) || strings.Contains(body,
-			"%3A%2F%2F") || strings.Contains(body, "://") && path != "/register" {
-			t.Skip()
+		if !slices.Contains([]string{"/token", "/revoke", "/introspect", "/register"}, path) ||
+			strings.Contains(body, "%3A%2F%2F") || strings.Contains(body, "://") && path != "/register" {
+			t.Skip("another path, or a URL that the server could fetch")
 		}
 		kind := "application/x-www-form-urlencoded"
 		if path == "/register" {
@@ -109,9 +108,9 @@ func FuzzToken(f *testing.F) {
 		w.server.ServeHTTP(rec, req)
 		switch {
 		case rec.Code >= 500:
-			t.Fatalf("%d %s", rec.Code, rec.Body)
+			t.Fatalf("status %d %s, want no server error", rec.Code, rec.Body)
 		case strings.Contains(rec.Body.String(), "access_token"), strings.Contains(rec.Body.String(), `"active":true`):
-			t.Fatalf("for nothing: %s", rec.Body)
+			t.Fatalf("got a token without a valid grant: %s", rec.Body)
 		}
 		if rec.Code == http.StatusCreated {
 			checkRegistered(t, rec.Body.String())
@@ -119,16 +118,16 @@ func FuzzToken(f *testing.F) {
 	})
 }
 
-// checkRegistered looks again at what a registration has let pass.
+// checkRegistered checks the redirect URIs of an accepted registration.
 func checkRegistered(t *testing.T, body string) {
 	t.Helper()
-	r := reply{&http.Response{}, body}
+	r := response{&http.Response{}, body}
 	for _, v := range r.json(t)["redirect_uris"].([]any) {
 		u, err := url.Parse(v.(string))
 		if err != nil || u.Fragment != "" || u.User != nil || u.Scheme == "http" && u.Hostname() != "localhost" &&
 			!strings.HasPrefix(u.Hostname(), "127.") && u.Hostname() != "::1" ||
 			u.Scheme != "http" && u.Scheme != "https" && !strings.Contains(u.Scheme, ".") {
-			t.Errorf("registered %q", v)
+			t.Errorf("registered redirect URI %q, want https, a loopback address or a private-use scheme", v)
 		}
 	}
 }

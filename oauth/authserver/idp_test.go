@@ -26,29 +26,28 @@ const (
 	idpSecret = "our:client secret"
 )
 
-// An idp is an OpenID provider whose users are logged in and consent to everything, and which lies
-// when it is told to.
+// An idp is an OpenID provider whose users are logged in and allow all requests. Its fields change
+// its responses.
 type idp struct {
 	t   *testing.T
 	URL string
 	key *ecdsa.PrivateKey
 
-	mu       sync.Mutex
-	metadata map[string]any                  // added to the metadata; nil removes a member
-	claims   func(claims map[string]any)     // changes an ID token
-	sign     func(payload []byte) string     // in place of signing it
-	userinfo func() (status int, answer any) // in place of the sub alone, for a token that is valid
-	answer   url.Values                      // in place of code and iss
-	expires  int                             // of access tokens, in seconds; 0 for not saying
-	single   bool                            // no refresh tokens
-	down     bool                            // 503 to everything
-	user     string
-	codes    map[string]url.Values // the authorization request
-	access   map[string]bool       // whether it is valid
-	refresh  map[string]bool
-	calls    map[string]int
-	forms    map[string]url.Values // of the last call
-	n        int
+	mu        sync.Mutex
+	metadata  map[string]any                  // added to the metadata; nil removes a member
+	claims    func(claims map[string]any)     // changes an ID token
+	sign      func(payload []byte) string     // replaces the signature of ID tokens
+	userinfo  func() (status int, answer any) // replaces the userinfo response for valid tokens
+	answer    url.Values                      // replaces code and iss of the authorization response
+	expires   int                             // expires_in of access tokens; 0 omits it
+	noRefresh bool                            // issues no refresh tokens
+	down      bool                            // all responses are 503
+	user      string
+	codes     map[string]url.Values // the authorization requests of codes
+	access    map[string]bool       // the valid access tokens
+	refresh   map[string]bool       // the valid refresh tokens
+	calls     map[string]int        // the number of requests, by path
+	forms     map[string]url.Values // the form of the last request, by path
 }
 
 func newIDP(t *testing.T) *idp {
@@ -98,7 +97,7 @@ func (p *idp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		id, _ = url.QueryUnescape(id)
 		pass, _ = url.QueryUnescape(pass)
 		if id != idpClient || pass != idpSecret {
-			p.say(w, http.StatusUnauthorized, map[string]any{"error": "invalid_client"})
+			p.writeJSON(w, http.StatusUnauthorized, map[string]any{"error": "invalid_client"})
 			return
 		}
 	}
@@ -106,7 +105,7 @@ func (p *idp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/.well-known/openid-configuration":
 		p.serveMetadata(w)
 	case "/keys":
-		p.say(w, http.StatusOK, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: p.key.Public(), KeyID: "1",
+		p.writeJSON(w, http.StatusOK, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: p.key.Public(), KeyID: "1",
 			Algorithm: "ES256", Use: "sig"}}})
 	case "/authorize":
 		p.serveAuthorize(w, r)
@@ -120,12 +119,12 @@ func (p *idp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		if p.userinfo != nil {
 			status, answer := p.userinfo()
-			p.say(w, status, answer)
+			p.writeJSON(w, status, answer)
 			return
 		}
-		p.say(w, http.StatusOK, map[string]any{"sub": p.user})
+		p.writeJSON(w, http.StatusOK, map[string]any{"sub": p.user})
 	case "/introspect":
-		p.say(w, http.StatusOK, map[string]any{"active": p.access[r.Form.Get("token")]})
+		p.writeJSON(w, http.StatusOK, map[string]any{"active": p.access[r.Form.Get("token")]})
 	case "/revoke":
 		delete(p.access, r.Form.Get("token"))
 		delete(p.refresh, r.Form.Get("token"))
@@ -134,7 +133,7 @@ func (p *idp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (p *idp) say(w http.ResponseWriter, status int, v any) {
+func (p *idp) writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(v)
@@ -152,22 +151,17 @@ func (p *idp) serveMetadata(w http.ResponseWriter) {
 			delete(m, name)
 		}
 	}
-	p.say(w, http.StatusOK, m)
-}
-
-func (p *idp) next(what string) string {
-	p.n++
-	return what + "-" + rand.Text()
+	p.writeJSON(w, http.StatusOK, m)
 }
 
 func (p *idp) serveAuthorize(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	if q.Get("client_id") != idpClient || q.Get("response_type") != "code" || q.Get("code_challenge_method") != "S256" {
-		p.t.Errorf("authorization request %v", q)
+		p.t.Errorf("the provider got the authorization request %v, want code flow with S256", q)
 	}
 	answer := maps.Clone(p.answer)
 	if answer == nil {
-		code := p.next("code")
+		code := "code-" + rand.Text()
 		p.codes[code] = q
 		answer = url.Values{"code": {code}, "iss": {p.URL}}
 	}
@@ -182,41 +176,41 @@ func (p *idp) serveToken(w http.ResponseWriter, r *http.Request) {
 		sum := sha256.Sum256([]byte(r.Form.Get("code_verifier")))
 		if !ok || q.Get("redirect_uri") != r.Form.Get("redirect_uri") ||
 			q.Get("code_challenge") != base64.RawURLEncoding.EncodeToString(sum[:]) {
-			p.say(w, http.StatusBadRequest, map[string]any{"error": "invalid_grant"})
+			p.writeJSON(w, http.StatusBadRequest, map[string]any{"error": "invalid_grant"})
 			return
 		}
 		delete(p.codes, r.Form.Get("code"))
-		p.giveTokens(w, q.Get("nonce"))
+		p.writeTokens(w, q.Get("nonce"))
 	case "refresh_token":
 		if !p.refresh[r.Form.Get("refresh_token")] {
-			p.say(w, http.StatusBadRequest, map[string]any{"error": "invalid_grant"})
+			p.writeJSON(w, http.StatusBadRequest, map[string]any{"error": "invalid_grant"})
 			return
 		}
 		delete(p.refresh, r.Form.Get("refresh_token"))
 		clear(p.access)
-		p.giveTokens(w, "")
+		p.writeTokens(w, "")
 	default:
-		p.say(w, http.StatusBadRequest, map[string]any{"error": "unsupported_grant_type"})
+		p.writeJSON(w, http.StatusBadRequest, map[string]any{"error": "unsupported_grant_type"})
 	}
 }
 
-func (p *idp) giveTokens(w http.ResponseWriter, nonce string) {
-	access := p.next("upstream-access")
+func (p *idp) writeTokens(w http.ResponseWriter, nonce string) {
+	access := "upstream-access-" + rand.Text()
 	p.access[access] = true
 	m := map[string]any{"access_token": access, "token_type": "Bearer"}
 	if p.expires > 0 {
 		m["expires_in"] = p.expires
 	}
-	if !p.single {
-		refresh := p.next("upstream-refresh")
+	if !p.noRefresh {
+		refresh := "upstream-refresh-" + rand.Text()
 		p.refresh[refresh] = true
 		m["refresh_token"] = refresh
 	}
 	sum := sha256.Sum256([]byte(access))
-	// Its clock is that of the tests' beginning and of today: some tests have a time of their own.
 	claims := map[string]any{
-		"iss": p.URL, "sub": p.user, "aud": idpClient, "exp": time.Now().Add(time.Hour).Unix(), "iat": time.Now().Unix(),
-		"nonce": nonce, "at_hash": base64.RawURLEncoding.EncodeToString(sum[:16]), "name": "User One",
+		"iss": p.URL, "sub": p.user, "aud": idpClient, "exp": time.Now().Add(time.Hour).Unix(),
+		"iat": time.Now().Unix(), "nonce": nonce, "at_hash": base64.RawURLEncoding.EncodeToString(sum[:16]),
+		"name":  "User One",
 		"email": "one@example.com", "email_verified": true, "groups": []string{"a"},
 	}
 	if p.claims != nil {
@@ -231,7 +225,7 @@ func (p *idp) giveTokens(w http.ResponseWriter, nonce string) {
 		sign = p.signer(p.key, jose.ES256)
 	}
 	m["id_token"] = sign(payload)
-	p.say(w, http.StatusOK, m)
+	p.writeJSON(w, http.StatusOK, m)
 }
 
 func (p *idp) signer(key any, alg jose.SignatureAlgorithm) func([]byte) string {
@@ -250,7 +244,8 @@ func (p *idp) signer(key any, alg jose.SignatureAlgorithm) func([]byte) string {
 	}
 }
 
-// visit follows a browser to the provider, and gives where it is sent from there.
+// visit sends the authorization request of a browser to the provider, and returns the URL that the
+// provider redirects to.
 func (p *idp) visit(b *browser, address string) string {
 	b.w.t.Helper()
 	if !strings.HasPrefix(address, p.URL+"/authorize?") {

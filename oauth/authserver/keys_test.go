@@ -24,16 +24,17 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-func (w *world) keySet() jose.JSONWebKeySet {
+func (w *env) keySet() jose.JSONWebKeySet {
 	w.t.Helper()
 	res := w.browser().get("/jwks")
 	var set jose.JSONWebKeySet
 	if err := json.Unmarshal([]byte(res.body), &set); err != nil || strings.Contains(res.body, `"d":`) {
-		w.t.Fatalf("%v: %s", err, res.body)
+		w.t.Fatalf("key set is %s, %v, want JSON without private keys", res.body, err)
 	}
 	return set
 }
 
+// keyOf returns the kid of a token.
 func keyOf(t *testing.T, token string) string {
 	t.Helper()
 	jws, err := jose.ParseSignedCompact(token, []jose.SignatureAlgorithm{jose.ES256, jose.ES384, jose.EdDSA,
@@ -44,14 +45,14 @@ func keyOf(t *testing.T, token string) string {
 	return jws.Signatures[0].Protected.KeyID
 }
 
-func TestKeysRotateWithAnOverlap(t *testing.T) {
+func TestSigningKeysRotateWithAnOverlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := authserver.NewMemoryStore()
 		change := func(o *authserver.Options) {
 			o.Store, o.Lifetimes.Key, o.Lifetimes.Access = store, 24*time.Hour, time.Hour
 		}
-		w, twin := newQuietWorld(t, change), newQuietWorld(t, change) // two processes with one store
-		seen := map[string]time.Time{}                                // when a key was published first
+		w, second := newInProcessEnv(t, change), newInProcessEnv(t, change) // two processes with one store
+		seen := map[string]time.Time{}                                      // when a key was first published
 		used := map[string]bool{}
 		var last string
 		for step := range 3 * 24 * 60 / 13 {
@@ -62,124 +63,130 @@ func TestKeysRotateWithAnOverlap(t *testing.T) {
 				}
 			}
 			if len(set.Keys) > 3 {
-				t.Fatalf("%d keys", len(set.Keys))
+				t.Fatalf("step %d: %d keys are published, want at most 3", step, len(set.Keys))
 			}
 			token := w.login().Access
 			id := keyOf(t, token)
-			if _, err := twin.verify(token); err != nil {
-				t.Fatalf("step %d: the other process: %v", step, err)
+			if _, err := second.verify(token); err != nil {
+				t.Fatalf("step %d: verify in the other process: %v", step, err)
 			}
 			if id != last {
 				if published := time.Since(seen[id]); step > 0 && published < time.Hour {
-					t.Errorf("step %d: signs %v after it was published", step, published)
+					t.Errorf("step %d: key used %v after it was published, want at least 1h", step, published)
 				}
 				last, used[id] = id, true
 			}
-			time.Sleep(13 * time.Minute) // which meets no rotation to the minute
-			w.wantAlive(token, "across a rotation")
+			time.Sleep(13 * time.Minute) // rotations are not at multiples of 13 minutes
+			w.wantValid(token, "across a rotation")
 		}
 		if len(used) < 3 {
-			t.Errorf("%d keys in three days", len(used))
+			t.Errorf("%d keys were used in three days, want at least 3", len(used))
 		}
 	})
 }
 
-func TestSigningKeysOption(t *testing.T) {
-	_, edward, _ := ed25519.GenerateKey(rand.Reader)
-	big, err := rsa.GenerateKey(rand.Reader, 2048)
+func TestConfiguredSigningKeysArePublishedAndUsed(t *testing.T) {
+	_, edKey, _ := ed25519.GenerateKey(rand.Reader)
+	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for alg, key := range map[string]crypto.Signer{"ES256": newKey(t), "EdDSA": edward, "RS256": big} {
-		w := newWorld(t, func(o *authserver.Options) { o.SigningKeys = []crypto.Signer{key, newKey(t)} })
+	for alg, key := range map[string]crypto.Signer{"ES256": newKey(t), "EdDSA": edKey, "RS256": rsaKey} {
+		w := newEnv(t, func(o *authserver.Options) { o.SigningKeys = []crypto.Signer{key, newKey(t)} })
 		token := w.login().Access
-		w.wantAlive(token, alg)
+		w.wantValid(token, alg)
 		set := w.keySet()
 		if got := set.Key(keyOf(t, token)); len(set.Keys) != 2 || len(got) != 1 || got[0].Algorithm != alg ||
 			got[0].Use != "sig" {
-			t.Errorf("%s: %+v", alg, set)
+			t.Errorf("%s: key set is %+v, want two keys, the token's with its algorithm", alg, set)
 		}
 	}
 	o := options("https://as.example")
-	small := opaque{&rsa.PublicKey{N: newKey(t).X, E: 65537}} // any number of 256 bits
+	small := unusableSigner{&rsa.PublicKey{N: newKey(t).X, E: 65537}} // any modulus of 256 bits
 	o.SigningKeys = []crypto.Signer{small}
 	if _, err := authserver.New(&o); err == nil {
-		t.Error("a small RSA key is taken")
+		t.Error("New with a small RSA key returned no error")
 	}
 }
 
-type opaque struct{ public crypto.PublicKey }
+// An unusableSigner has a public key and cannot sign.
+type unusableSigner struct{ public crypto.PublicKey }
 
-func (o opaque) Public() crypto.PublicKey { return o.public }
+func (o unusableSigner) Public() crypto.PublicKey { return o.public }
 
-// Sign cannot.
-func (opaque) Sign(_ io.Reader, _ []byte, _ crypto.SignerOpts) ([]byte, error) {
+// Sign returns errors.ErrUnsupported.
+func (unusableSigner) Sign(_ io.Reader, _ []byte, _ crypto.SignerOpts) ([]byte, error) {
 	return nil, errors.ErrUnsupported
 }
 
-func TestRemovedSealKeys(t *testing.T) {
-	store, old, fresh := authserver.NewMemoryStore(), authserver.NewSealKey(), authserver.NewSealKey()
-	fresh.ID += "-2"
+// A start with both keys seals the signing keys with the new one.
+func TestSealKeyCanBeRemovedAfterItsReplacement(t *testing.T) {
+	store, oldKey, newKey := authserver.NewMemoryStore(), authserver.NewSealKey(), authserver.NewSealKey()
+	newKey.ID += "-2"
 	o := options("https://as.example")
 	o.Store = store
-	for _, step := range []struct {
+	for i, step := range []struct {
 		keys []authserver.SealKey
 		good bool
-	}{{[]authserver.SealKey{old}, true}, {[]authserver.SealKey{fresh, old}, true}, {[]authserver.SealKey{fresh}, true},
-		{[]authserver.SealKey{old}, false}} {
+	}{
+		{[]authserver.SealKey{oldKey}, true},
+		{[]authserver.SealKey{newKey, oldKey}, true},
+		{[]authserver.SealKey{newKey}, true},
+		{[]authserver.SealKey{oldKey}, false},
+	} {
 		o.SealKeys = step.keys
 		if _, err := authserver.New(&o); (err == nil) != step.good {
-			t.Errorf("%d keys: %v", len(step.keys), err)
+			t.Errorf("start %d with %d keys: %v, want success %v", i+1, len(step.keys), err, step.good)
 		}
 	}
 }
 
-// With none of its keys a server does not start, and says what can be done; with some of them it
-// goes on.
-func TestLostSigningKeys(t *testing.T) {
+// A server that can open none of its signing keys does not start, and the error says how to remove
+// them. A server that can open some of them starts.
+func TestServerStartsWithSomeOfItsSigningKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store, old, fresh := authserver.NewMemoryStore(), authserver.NewSealKey(), authserver.NewSealKey()
+		store, oldKey, newKey := authserver.NewMemoryStore(), authserver.NewSealKey(), authserver.NewSealKey()
 		var log bytes.Buffer
 		o := options("https://as.example")
 		o.Store, o.Logger = store, slog.New(slog.NewTextHandler(&log, nil))
-		o.SealKeys = []authserver.SealKey{old}
+		o.SealKeys = []authserver.SealKey{oldKey}
 		newServer(t, o)
-		o.SealKeys = []authserver.SealKey{fresh}
+		o.SealKeys = []authserver.SealKey{newKey}
 		_, err := authserver.New(&o)
 		if err == nil || !strings.Contains(err.Error(), `Store.GetAndDelete(ctx, "signing-keys", "1")`) ||
-			!strings.Contains(err.Error(), old.ID) {
-			t.Errorf("the error is %v", err)
+			!strings.Contains(err.Error(), oldKey.ID) {
+			t.Errorf("the error is %v, want it to name the key and the call that removes the record", err)
 		}
 		lost, err := store.GetAndDelete(t.Context(), "signing-keys", "1")
 		if err != nil || lost == nil {
-			t.Fatalf("what it says to take: %v", err)
+			t.Fatalf("GetAndDelete of the record that the error names: %q, %v", lost, err)
 		}
 		newServer(t, o)
 		own, _ := store.Get(t.Context(), "signing-keys", "1")
 		if log.Len() > 0 {
-			t.Errorf("the log says %s", log.String())
+			t.Errorf("the log is %s, want it empty", log.String())
 		}
-		mixed := append(append(lost[:len(lost)-1:len(lost)-1], ','), own[1:]...) // of both
+		mixed := append(append(lost[:len(lost)-1:len(lost)-1], ','), own[1:]...) // both lists of keys
 		if err := store.Put(t.Context(), "signing-keys", "1", mixed, time.Time{}); err != nil {
 			t.Fatal(err)
 		}
-		w := &world{t, newServer(t, o), o.Issuer, nil}
-		w.base = direct{w.server}
-		if !strings.Contains(log.String(), "dropping") || !strings.Contains(log.String(), old.ID) {
-			t.Errorf("the log says %s", log.String())
+		w := &env{t, newServer(t, o), o.Issuer, nil}
+		w.base = handlerTransport{w.server}
+		if !strings.Contains(log.String(), "dropping") || !strings.Contains(log.String(), oldKey.ID) {
+			t.Errorf("the log is %s, want a message with the ID of the missing seal key", log.String())
 		}
-		w.wantAlive(w.login().Access, "with one of two keys")
+		w.wantValid(w.login().Access, "with one of two keys")
 		if n := len(w.keySet().Keys); n != 1 {
 			t.Errorf("%d keys are published, want 1", n)
 		}
 	})
 }
 
-func TestVerifierRefusesForeignTokens(t *testing.T) {
-	w := newWorld(t, nil)
+func TestAUTHR17_SEC06_VerifierRefusesTokensOfOthers(t *testing.T) {
+	w := newEnv(t, nil)
 	access := w.login().Access
 	parts := strings.Split(access, ".")
-	head := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+	encode := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 	payload, _ := base64.RawURLEncoding.DecodeString(parts[1])
 	var claims map[string]any
 	if err := json.Unmarshal(payload, &claims); err != nil {
@@ -191,81 +198,79 @@ func TestVerifierRefusesForeignTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, token := range map[string]string{
-		"nothing":       "",
+		"empty":         "",
 		"nonsense":      "x.y.z",
-		"alg none":      head(`{"alg":"none","typ":"at+jwt"}`) + "." + parts[1] + ".",
+		"alg none":      encode(`{"alg":"none","typ":"at+jwt"}`) + "." + parts[1] + ".",
 		"key confusion": sign(t, jose.HS256, der, claims),
 		"another key":   sign(t, jose.ES256, newKey(t), claims),
 		"no signature":  parts[0] + "." + parts[1] + ".",
-		"another payload": parts[0] + "." + head(strings.Replace(string(payload), "alice", "admin",
+		"another payload": parts[0] + "." + encode(strings.Replace(string(payload), "alice", "admin",
 			1)) + "." + parts[2],
-		"of another server": newWorld(t, nil).login().Access,
+		"of another server": newEnv(t, nil).login().Access,
 		"long":              strings.Repeat("x", 1<<20),
 	} {
 		if _, err := w.verify(token); !isInvalid(err) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: verify returned %v, want ErrInvalidToken", name, err)
 		}
 	}
-	// Signed by the right key, and no access token.
+	// A JWT signed by the right key which is not an access token.
 	key := newKey(t)
-	own := newWorld(t, func(o *authserver.Options) { o.SigningKeys = []crypto.Signer{key} })
+	own := newEnv(t, func(o *authserver.Options) { o.SigningKeys = []crypto.Signer{key} })
 	payload, _ = base64.RawURLEncoding.DecodeString(strings.Split(own.login().Access, ".")[1])
 	if err := json.Unmarshal(payload, &claims); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := own.verify(sign(t, jose.ES256, key, claims)); !isInvalid(err) {
-		t.Errorf("typ JWT: %v", err)
+		t.Errorf("typ JWT: verify returned %v, want ErrInvalidToken", err)
 	}
 }
 
-// A delegate is a ProviderLogin whose results the test sets.
-type delegate struct {
+// A fakeProviderLogin is a ProviderLogin whose results the test sets.
+type fakeProviderLogin struct {
 	check   error
 	revoked []string
 }
 
-func (d *delegate) Login(w http.ResponseWriter, r *http.Request, l *authserver.LoginRequest) {
+func (d *fakeProviderLogin) Login(w http.ResponseWriter, r *http.Request, l *authserver.LoginRequest) {
 	l.Finish(w, r, authserver.Subject{ID: "alice", ProviderGrant: "handle"})
 }
 
-func (d *delegate) CheckGrant(_ context.Context, handle string) error {
+func (d *fakeProviderLogin) CheckGrant(_ context.Context, handle string) error {
 	if handle != "handle" {
 		return errors.New("another handle")
 	}
 	return d.check
 }
 
-func (d *delegate) RevokeGrant(_ context.Context, handle string) error {
+func (d *fakeProviderLogin) RevokeGrant(_ context.Context, handle string) error {
 	d.revoked = append(d.revoked, handle)
 	return nil
 }
 
 func TestAUTHB13_GrantsDependOnTheProviderGrant(t *testing.T) {
-	d := new(delegate)
-	w := newWorld(t, func(o *authserver.Options) { o.Login = d })
+	d := new(fakeProviderLogin)
+	w := newEnv(t, func(o *authserver.Options) { o.Login = d })
 	got := w.login()
-	w.wantAlive(got.Access, "while the third party stands by it")
+	w.wantValid(got.Access, "while the provider grant is valid")
 
 	d.check = errors.New("not now")
-	if _, err := w.verify(got.Access); err == nil || isInvalid(err) {
-		t.Errorf("while the third party is away: %v", err)
-	}
-	w.post("/token", refreshForm(got.Refresh)).want(t, http.StatusServiceUnavailable, "temporarily_unavailable")
+	w.wantUnavailable(got.Access, "while the provider is unavailable")
+	w.post("/token", refreshForm(got.Refresh)).wantError(t, http.StatusServiceUnavailable, "temporarily_unavailable")
 	d.check = nil
-	w.wantAlive(got.Access, "when it is back")
+	w.wantValid(got.Access, "when the provider is available again")
 	got = w.tokensOf(w.post("/token", refreshForm(got.Refresh)))
 
 	d.check = authserver.ErrProviderGrantEnded
-	w.post("/token", refreshForm(got.Refresh)).want(t, http.StatusBadRequest, "invalid_grant")
+	w.post("/token", refreshForm(got.Refresh)).wantError(t, http.StatusBadRequest, "invalid_grant")
 	d.check = nil
-	w.wantDead(got.Access, "the third party has ended it")
+	w.wantInvalid(got.Access, "after the provider grant has ended")
 	if len(d.revoked) != 1 {
-		t.Errorf("revoked %v", d.revoked)
+		t.Errorf("RevokeGrant was called for %v, want one call", d.revoked)
 	}
 
 	got = w.login()
 	w.post("/revoke", map[string][]string{"token": {got.Refresh}, "client_id": {publicID}})
 	if len(d.revoked) != 2 {
-		t.Errorf("revoking ours revoked %v", d.revoked)
+		t.Errorf("after a revocation RevokeGrant was called for %v, want two calls", d.revoked)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"net/url"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,8 +14,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-// ask sends a request from an address, with the addresses that proxies noted.
-func ask(s http.Handler, method, path, from string, forwarded ...string) *httptest.ResponseRecorder {
+// serveFrom calls a handler with a request from an address, with values of X-Forwarded-For.
+func serveFrom(s http.Handler, method, path, from string, forwarded ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, "https://as.example"+path, nil)
 	r.RemoteAddr = from
 	for _, f := range forwarded {
@@ -27,11 +26,12 @@ func ask(s http.Handler, method, path, from string, forwarded ...string) *httpte
 	return w
 }
 
-func TestR7510_EveryEndpointHasALimitByAddress(t *testing.T) {
+func TestEveryEndpointHasALimitByAddress(t *testing.T) {
 	for path, method := range map[string]string{
 		"/authorize": http.MethodGet, "/consent": http.MethodGet, "/login": http.MethodPost, "/token": http.MethodPost,
-		"/register": http.MethodPost, "/revoke": http.MethodPost, "/introspect": http.MethodPost, "/jwks": http.MethodGet,
-		"/.well-known/oauth-authorization-server": http.MethodGet,
+		"/register": http.MethodPost, "/revoke": http.MethodPost, "/introspect": http.MethodPost,
+		"/jwks": http.MethodGet,
+		"/.well-known/oauth-authorization-server": http.MethodGet, "/login/callback": http.MethodGet,
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			three := authserver.Rate{Count: 3, Per: time.Minute}
@@ -40,116 +40,120 @@ func TestR7510_EveryEndpointHasALimitByAddress(t *testing.T) {
 				Metadata: three}
 			s := newServer(t, o)
 			for n := range 3 {
-				if w := ask(s, method, path, "192.0.2.1:1"); w.Code == http.StatusTooManyRequests {
-					t.Errorf("%s: request %d is refused", path, n+1)
+				if w := serveFrom(s, method, path, "192.0.2.1:1"); w.Code == http.StatusTooManyRequests {
+					t.Errorf("%s: request %d of 3: status 429", path, n+1)
 				}
 			}
 			wait := 20 * time.Second
-			if path == "/register" { // which no minute has more than three of
+			if path == "/register" { // its limit is strict: at most three in any minute
 				wait = time.Minute
 			}
-			w := ask(s, method, path, "192.0.2.1:2")
+			w := serveFrom(s, method, path, "192.0.2.1:2")
 			if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != fmt.Sprint(wait.Seconds()) {
 				t.Errorf("%s: request 4: %d, Retry-After %q; want 429, %v", path, w.Code, w.Header().Get("Retry-After"),
 					wait)
 			}
-			if w := ask(s, method, path, "192.0.2.2:1"); w.Code == http.StatusTooManyRequests {
-				t.Errorf("%s: another address is refused", path)
+			if got := w.Header().Get("Cache-Control"); got != "no-store" {
+				t.Errorf("%s: Cache-Control of the refusal is %q, want no-store", path, got)
+			}
+			if w := serveFrom(s, method, path, "192.0.2.2:1"); w.Code == http.StatusTooManyRequests {
+				t.Errorf("%s: request from another address: status 429", path)
 			}
 			time.Sleep(wait - time.Millisecond)
-			if w := ask(s, method, path, "192.0.2.1:1"); w.Code != http.StatusTooManyRequests {
-				t.Errorf("%s: a moment too early: %d", path, w.Code)
+			if w := serveFrom(s, method, path, "192.0.2.1:1"); w.Code != http.StatusTooManyRequests {
+				t.Errorf("%s: before the time of Retry-After: status %d, want 429", path, w.Code)
 			}
 			time.Sleep(time.Millisecond)
-			if w := ask(s, method, path, "192.0.2.1:1"); w.Code == http.StatusTooManyRequests {
-				t.Errorf("%s: when it was told to come again: refused", path)
+			if w := serveFrom(s, method, path, "192.0.2.1:1"); w.Code == http.StatusTooManyRequests {
+				t.Errorf("%s: at the time of Retry-After: status 429", path)
 			}
 			time.Sleep(24 * time.Hour)
 			for n := range 4 {
-				if w := ask(s, method, path, "192.0.2.1:1"); (w.Code == http.StatusTooManyRequests) != (n == 3) {
-					t.Errorf("%s: request %d after a day: %d", path, n+1, w.Code)
+				if w := serveFrom(s, method, path, "192.0.2.1:1"); (w.Code == http.StatusTooManyRequests) != (n == 3) {
+					t.Errorf("%s: request %d after a day: status %d, want 429 only for request 4", path, n+1, w.Code)
 				}
 			}
 		})
 	}
 }
 
-// 20 an hour, whichever hour is looked at.
+// The default is 20 registrations in any hour.
 func TestRegistrationLimitIsStrict(t *testing.T) {
 	for name, pause := range map[string]time.Duration{
-		"at once": 0, "evenly": 3 * time.Minute, "a bit too often": 170 * time.Second, "often": 7 * time.Second,
+		"no pause": 0, "3 minutes": 3 * time.Minute, "170 seconds": 170 * time.Second, "7 seconds": 7 * time.Second,
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			o := options("https://as.example")
 			o.Limits = authserver.LimitOptions{}
 			s := newServer(t, o)
-			var taken []time.Time
-			for begun := time.Now(); len(taken) < 100 && time.Since(begun) < 5*time.Hour; {
-				w := ask(s, http.MethodPost, "/register", "192.0.2.1:1")
+			var accepted []time.Time
+			for begun := time.Now(); len(accepted) < 100 && time.Since(begun) < 5*time.Hour; {
+				w := serveFrom(s, http.MethodPost, "/register", "192.0.2.1:1")
 				if w.Code != http.StatusTooManyRequests {
-					taken = append(taken, time.Now())
+					accepted = append(accepted, time.Now())
 					time.Sleep(pause)
 					continue
 				}
 				wait, err := strconv.Atoi(w.Header().Get("Retry-After"))
-				if err != nil || len(taken) < 20 {
-					t.Fatalf("%s: registration %d: Retry-After is %q", name, len(taken)+1,
+				if err != nil || len(accepted) < 20 {
+					t.Fatalf("pause %s: registration %d: status 429, Retry-After %q", name, len(accepted)+1,
 						w.Header().Get("Retry-After"))
 				}
 				time.Sleep(time.Duration(wait) * time.Second)
 			}
-			if len(taken) != 100 {
-				t.Errorf("%s: %d in 5 hours, want 100", name, len(taken))
+			if len(accepted) != 100 {
+				t.Errorf("pause %s: %d registrations in 5 hours, want 100", name, len(accepted))
 			}
-			for i := 20; i < len(taken); i++ {
-				if span := taken[i].Sub(taken[i-20]); span < time.Hour {
-					t.Errorf("%s: 21 within %v", name, span)
+			for i := 20; i < len(accepted); i++ {
+				if span := accepted[i].Sub(accepted[i-20]); span < time.Hour {
+					t.Errorf("pause %s: 21 registrations within %v, want at most 20 in an hour", name, span)
 				}
 			}
 		})
 	}
 }
 
-func TestClientAddress(t *testing.T) {
+func TestClientAddressComesFromTrustedProxies(t *testing.T) {
 	proxies := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}
-	type from struct {
+	type origin struct {
 		peer      string
 		forwarded string
 	}
 	for name, c := range map[string]struct {
 		proxies []netip.Prefix
-		a, b    from
-		same    bool
+		a, b    origin
+		same    bool // whether both count as one address
 	}{
-		"one IPv4 address":     {nil, from{"192.0.2.1:1", ""}, from{"192.0.2.1:9", ""}, true},
-		"two IPv4 addresses":   {nil, from{"192.0.2.1:1", ""}, from{"192.0.2.2:1", ""}, false},
-		"IPv4 written as IPv6": {nil, from{"192.0.2.1:1", ""}, from{"[::ffff:192.0.2.1]:1", ""}, true},
-		"one IPv6 site":        {nil, from{"[2001:db8::1]:1", ""}, from{"[2001:db8::ffff:2]:1", ""}, true},
-		"two IPv6 sites":       {nil, from{"[2001:db8::1]:1", ""}, from{"[2001:db8:0:1::1]:1", ""}, false},
-		"a zone":               {nil, from{"[fe80::1%eth0]:1", ""}, from{"[fe80::1%eth1]:1", ""}, true},
-		"a stranger's header":  {nil, from{"192.0.2.1:1", "1.1.1.1"}, from{"192.0.2.1:1", "2.2.2.2"}, true},
-		"a stranger's header with proxies": {proxies, from{"192.0.2.1:1", "1.1.1.1"}, from{"192.0.2.1:1", "2.2.2.2"},
+		"one IPv4 address":     {nil, origin{"192.0.2.1:1", ""}, origin{"192.0.2.1:9", ""}, true},
+		"two IPv4 addresses":   {nil, origin{"192.0.2.1:1", ""}, origin{"192.0.2.2:1", ""}, false},
+		"IPv4 written as IPv6": {nil, origin{"192.0.2.1:1", ""}, origin{"[::ffff:192.0.2.1]:1", ""}, true},
+		"one IPv6 site":        {nil, origin{"[2001:db8::1]:1", ""}, origin{"[2001:db8::ffff:2]:1", ""}, true},
+		"two IPv6 sites":       {nil, origin{"[2001:db8::1]:1", ""}, origin{"[2001:db8:0:1::1]:1", ""}, false},
+		"IPv6 with zones":      {nil, origin{"[fe80::1%eth0]:1", ""}, origin{"[fe80::1%eth1]:1", ""}, true},
+		"header, no proxies":   {nil, origin{"192.0.2.1:1", "1.1.1.1"}, origin{"192.0.2.1:1", "2.2.2.2"}, true},
+		"header not from a proxy": {proxies, origin{"192.0.2.1:1", "1.1.1.1"}, origin{"192.0.2.1:1", "2.2.2.2"},
 			true},
-		"two behind a proxy": {proxies, from{"10.0.0.1:1", "1.1.1.1"}, from{"10.0.0.1:1", "2.2.2.2"},
+		"two behind a proxy": {proxies, origin{"10.0.0.1:1", "1.1.1.1"}, origin{"10.0.0.1:1", "2.2.2.2"},
 			false},
-		"one behind two proxies": {proxies, from{"10.0.0.1:1", "1.1.1.1"}, from{"10.0.0.2:1",
+		"one behind two proxies": {proxies, origin{"10.0.0.1:1", "1.1.1.1"}, origin{"10.0.0.2:1",
 			"1.1.1.1:8080, 10.9.9.9"}, true},
-		"one who writes the header too": {proxies, from{"10.0.0.1:1", "7.7.7.7, 1.1.1.1"}, from{"10.0.0.1:1",
+		"client that sends the header": {proxies, origin{"10.0.0.1:1", "7.7.7.7, 1.1.1.1"}, origin{"10.0.0.1:1",
 			"8.8.8.8, 1.1.1.1"}, true},
-		"one who writes nonsense": {proxies, from{"10.0.0.1:1", "x, 1.1.1.1"}, from{"10.0.0.1:1", "1.1.1.1"}, true},
-		"nonsense from the proxy": {proxies, from{"10.0.0.1:1", "unknown"}, from{"10.0.0.1:1", ""}, true},
-		"an IPv6 proxy": {proxies, from{"[fd00::1]:1", "[2001:db8::1]:99"}, from{"[fd00::1]:1",
+		"invalid header of the client": {proxies, origin{"10.0.0.1:1", "x, 1.1.1.1"},
+			origin{"10.0.0.1:1", "1.1.1.1"}, true},
+		"invalid header of the proxy": {proxies, origin{"10.0.0.1:1", "unknown"}, origin{"10.0.0.1:1", ""}, true},
+		"an IPv6 proxy": {proxies, origin{"[fd00::1]:1", "[2001:db8::1]:99"}, origin{"[fd00::1]:1",
 			"2001:db8::2"}, true},
-		"sockets without addresses": {nil, from{"@", ""}, from{"", ""}, true},
+		"sockets without addresses": {nil, origin{"@", ""}, origin{"", ""}, true},
 	} {
 		o := options("https://as.example")
 		o.Limits = authserver.LimitOptions{Metadata: authserver.Rate{Count: 1, Per: time.Hour},
 			TrustedProxies: c.proxies}
 		s := newServer(t, o)
-		ask(s, http.MethodGet, "/jwks", c.a.peer, c.a.forwarded)
-		got := ask(s, http.MethodGet, "/jwks", c.b.peer, c.b.forwarded).Code == http.StatusTooManyRequests
+		serveFrom(s, http.MethodGet, "/jwks", c.a.peer, c.a.forwarded)
+		got := serveFrom(s, http.MethodGet, "/jwks", c.b.peer, c.b.forwarded).Code == http.StatusTooManyRequests
 		if got != c.same {
-			t.Errorf("%s: one address is %v, want %v", name, got, c.same)
+			t.Errorf("%s: same address is %v, want %v", name, got, c.same)
 		}
 	}
 }
@@ -158,7 +162,7 @@ func TestClientAddress(t *testing.T) {
 // separately limited networks.
 func TestIPv6NetworksShareARate(t *testing.T) {
 	for name, c := range map[string]struct {
-		address string // of the nth asker
+		address string // of the nth client
 		want    int
 	}{
 		"a /64":     {"[2001:db8::%x]:1", 2},
@@ -172,59 +176,45 @@ func TestIPv6NetworksShareARate(t *testing.T) {
 		s := newServer(t, o)
 		served := 0
 		for n := range 100 {
-			if ask(s, http.MethodGet, "/jwks", fmt.Sprintf(c.address, n)).Code == http.StatusOK {
+			if serveFrom(s, http.MethodGet, "/jwks", fmt.Sprintf(c.address, n)).Code == http.StatusOK {
 				served++
 			}
 		}
 		if served != c.want {
-			t.Errorf("%s: %d of 100 askers are served, want %d", name, served, c.want)
+			t.Errorf("%s: %d of 100 clients are served, want %d", name, served, c.want)
 		}
 	}
 }
 
-// A refused request is not counted against the networks of its address, nor against other limits.
-func TestRefusedRequestCostsNothing(t *testing.T) {
+func TestRefusedRequestsAreNotCountedByOtherLimits(t *testing.T) {
 	o := options("https://as.example")
 	o.Limits = authserver.LimitOptions{Metadata: authserver.Rate{Count: 2, Per: time.Hour}}
 	s := newServer(t, o)
 	for range 100 {
-		ask(s, http.MethodGet, "/jwks", "[2001:db8::1]:1")
+		serveFrom(s, http.MethodGet, "/jwks", "[2001:db8::1]:1")
 	}
-	if w := ask(s, http.MethodGet, "/jwks", "[2001:db8:0:1::1]:1"); w.Code != http.StatusOK {
-		t.Errorf("a neighbour: %d", w.Code)
+	if w := serveFrom(s, http.MethodGet, "/jwks", "[2001:db8:0:1::1]:1"); w.Code != http.StatusOK {
+		t.Errorf("client in the same /56: status %d, want 200", w.Code)
 	}
 	for range 100 {
-		authserver.MayGuess(s, "192.0.2.1:1", "alice")
+		authserver.AllowPasswordAttempt(s, "192.0.2.1:1", "alice")
 	}
-	if !authserver.MayGuess(s, "192.0.2.1:1", "bob") {
-		t.Error("who tried alice's password too often cannot try bob's")
+	if !authserver.AllowPasswordAttempt(s, "192.0.2.1:1", "bob") {
+		t.Error("attempts for bob are refused after too many for alice")
 	}
 }
 
-func TestLimitsByClient(t *testing.T) {
-	w := newQuietWorld(t, func(o *authserver.Options) { o.Limits.Clients = authserver.Rate{Count: 2, Per: time.Hour} })
-	form := url.Values{"grant_type": {"client_credentials"}, "client_id": {machineID}, "client_secret": {secret},
-		"resource": {resource}}
-	for range 2 {
-		w.tokensOf(w.post("/token", form))
-	}
-	form.Set("client_secret", "wrong")
-	w.post("/token", form).want(t, http.StatusUnauthorized, "invalid_client") // who is not the client learns nothing of it
-	form.Set("client_secret", secret)
-	w.post("/token", form).want(t, http.StatusTooManyRequests, "slow_down")
-}
-
-func TestLimitsTakeBoundedMemory(t *testing.T) {
+func TestNumberOfLimitedAddressesIsBounded(t *testing.T) {
 	s := newServer(t, options("https://as.example"))
 	for i := range authserver.MaxLimited + 500 {
-		ask(s, http.MethodGet, "/jwks", fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255))
+		serveFrom(s, http.MethodGet, "/jwks", fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255))
 	}
 	if n := authserver.LimitedKeys(s); n != authserver.MaxLimited {
 		t.Errorf("%d addresses are remembered, want %d", n, authserver.MaxLimited)
 	}
 }
 
-// The header is ignored unless the peer is a trusted proxy.
+// FuzzForwardedFor checks that X-Forwarded-For is ignored unless the peer is a trusted proxy.
 func FuzzForwardedFor(f *testing.F) {
 	f.Add("1.1.1.1, 2.2.2.2")
 	f.Add("[::1]:80,,unknown")
@@ -238,12 +228,12 @@ func FuzzForwardedFor(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if code := ask(s, http.MethodGet, "/jwks", "192.0.2.1:1", header).Code; code != http.StatusOK {
-			t.Errorf("first: %d", code)
+		if code := serveFrom(s, http.MethodGet, "/jwks", "192.0.2.1:1", header).Code; code != http.StatusOK {
+			t.Errorf("first request: status %d, want 200", code)
 		}
-		if code := ask(s, http.MethodGet, "/jwks", "192.0.2.1:1", "").Code; code != http.StatusTooManyRequests {
-			t.Errorf("second, with another header: %d", code)
+		if code := serveFrom(s, http.MethodGet, "/jwks", "192.0.2.1:1", "").Code; code != http.StatusTooManyRequests {
+			t.Errorf("second request, without the header: status %d, want 429", code)
 		}
-		ask(s, http.MethodGet, "/jwks", "10.0.0.1:1", header) // it must not fail
+		serveFrom(s, http.MethodGet, "/jwks", "10.0.0.1:1", header) // must not panic
 	})
 }

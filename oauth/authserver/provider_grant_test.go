@@ -12,16 +12,16 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-// wantUnknown checks that a token is neither taken nor called invalid.
-func (w *world) wantUnknown(token, why string) {
+// wantUnavailable checks that verify returns an error that does not call the token invalid.
+func (w *env) wantUnavailable(token, when string) {
 	w.t.Helper()
 	if _, err := w.verify(token); err == nil || isInvalid(err) {
-		w.t.Errorf("%s: %v, want an error that is not the token's fault", why, err)
+		w.t.Errorf("%s: verify returned %v, want an error other than ErrInvalidToken", when, err)
 	}
 }
 
 // principalOf returns the principal of an access token.
-func (w *world) principalOf(token string) *mcp.Principal {
+func (w *env) principalOf(token string) *mcp.Principal {
 	w.t.Helper()
 	got, err := w.verify(token)
 	if err != nil {
@@ -31,87 +31,84 @@ func (w *world) principalOf(token string) *mcp.Principal {
 		Claims: got.Claims}
 }
 
-// A server with the wrong seal keys knows nothing, and destroys nothing.
-func TestMissingSealKeyEndsNoGrant(t *testing.T) {
+func TestMissingSealKeyDoesNotEndTheGrant(t *testing.T) {
 	p, signer := newIDP(t), newKey(t)
 	synctest.Test(t, func(t *testing.T) {
 		store := authserver.NewMemoryStore()
-		right, wrong := authserver.NewSealKey(), authserver.NewSealKey()
-		start := func(key authserver.SealKey) *world {
-			return newQuietWorld(t, func(o *authserver.Options) {
+		sealKey, otherKey := authserver.NewSealKey(), authserver.NewSealKey()
+		start := func(key authserver.SealKey) *env {
+			return newInProcessEnv(t, func(o *authserver.Options) {
 				o.Store, o.SealKeys, o.SigningKeys = store, []authserver.SealKey{key}, []crypto.Signer{signer}
 				withProviders(t, p.provider("idp"))(o)
 			})
 		}
-		got := start(right).loginVia(p)
-		w := start(wrong)
-		w.wantUnknown(got.Access, "with the wrong key")
+		got := start(sealKey).loginVia(p)
+		w := start(otherKey)
+		w.wantUnavailable(got.Access, "with another seal key")
 		if res := w.post("/token", refreshForm(got.Refresh)); res.StatusCode != http.StatusServiceUnavailable {
-			t.Errorf("with the wrong key: %s %s", res.Status, res.body)
+			t.Errorf("refresh with another seal key: %s %s, want 503", res.Status, res.body)
 		}
-		w = start(right)
-		w.wantAlive(got.Access, "with the right key again")
+		w = start(sealKey)
+		w.wantValid(got.Access, "with the right seal key again")
 		w.tokensOf(w.post("/token", refreshForm(got.Refresh)))
 		if n := p.count("/revoke"); n != 0 {
-			t.Errorf("%d revocations at the third party", n)
+			t.Errorf("%d tokens of the provider were revoked, want 0", n)
 		}
 	})
 }
 
-// While one of two servers seals with a key that the other one lacks, that one is only blind.
-func TestServersWithDifferentSealKeys(t *testing.T) {
+// A server cannot use grants that another one seals with a key that it lacks. It must not end them.
+func TestServersWithDifferentSealKeysShareAStore(t *testing.T) {
 	p := newIDP(t)
 	synctest.Test(t, func(t *testing.T) {
 		store := authserver.NewMemoryStore()
 		one, two := authserver.NewSealKey(), authserver.NewSealKey()
-		start := func(keys ...authserver.SealKey) *world {
-			return newQuietWorld(t, func(o *authserver.Options) {
+		start := func(keys ...authserver.SealKey) *env {
+			return newInProcessEnv(t, func(o *authserver.Options) {
 				o.Store, o.SealKeys = store, keys
 				withProviders(t, p.provider("idp"))(o)
 			})
 		}
-		old := start(one)
-		got := old.loginVia(p)
-		late := start(two, one)
-		late.wantAlive(got.Access, "at the server with both keys")
+		first := start(one)
+		got := first.loginVia(p)
+		second := start(two, one)
+		second.wantValid(got.Access, "at the server with both keys")
 		time.Sleep(2 * time.Minute)
-		old.wantUnknown(got.Access, "at the server without the new key")
-		late.wantAlive(got.Access, "at the server with both keys, afterwards")
+		first.wantUnavailable(got.Access, "at the server without the new key")
+		second.wantValid(got.Access, "at the server with both keys, afterwards")
 	})
 }
 
-// No token is given that has expired, however short its life is and whatever was checked when.
-func TestProviderTokenHasNotExpired(t *testing.T) {
-	for _, life := range []int{2, 30, 90, 150} { // seconds
+func TestAUTHB14_ProviderTokenIsRenewedBeforeItExpires(t *testing.T) {
+	for _, lifetime := range []int{2, 30, 90, 150} { // seconds
 		p := newIDP(t)
-		p.expires = life
+		p.expires = lifetime
 		synctest.Test(t, func(t *testing.T) {
-			w := newQuietWorld(t, withProviders(t, p.provider("idp")))
-			who := w.principalOf(w.loginVia(p).Access)
+			w := newInProcessEnv(t, withProviders(t, p.provider("idp")))
+			principal := w.principalOf(w.loginVia(p).Access)
 			for range 40 {
 				time.Sleep(7 * time.Second)
-				ut, err := w.server.ProviderToken(t.Context(), resource, who)
+				ut, err := w.server.ProviderToken(t.Context(), resource, principal)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if left, want := time.Until(ut.Expires), min(time.Minute,
-					time.Duration(life)*time.Second/2); left < want {
-					t.Fatalf("a token that lives %d s has %v left, want %v", life, left, want)
+				want := min(time.Minute, time.Duration(lifetime)*time.Second/2)
+				if left := time.Until(ut.Expires); left < want {
+					t.Fatalf("a token with a lifetime of %ds expires in %v, want at least %v", lifetime, left, want)
 				}
 			}
-			if n, most := p.count("/token"), 1+280/min(life/2+1, 7); n > most {
-				t.Errorf("tokens of %d s: the third party was asked for %d, want at most %d", life, n, most)
+			if n, most := p.count("/token"), 1+280/min(lifetime/2+1, 7); n > most {
+				t.Errorf("lifetime %ds: the provider issued %d tokens, want at most %d", lifetime, n, most)
 			}
 			p.set(func() { p.down = true })
-			time.Sleep(time.Duration(life) * time.Second)
-			if ut, err := w.server.ProviderToken(t.Context(), resource, who); err == nil {
-				t.Errorf("during an outage: a token with %v left", time.Until(ut.Expires))
+			time.Sleep(time.Duration(lifetime) * time.Second)
+			if ut, err := w.server.ProviderToken(t.Context(), resource, principal); err == nil {
+				t.Errorf("during an outage: got a token that expires in %v, want an error", time.Until(ut.Expires))
 			}
 		})
 	}
 }
 
-// The provider grant is revoked although the request was canceled.
 func TestCanceledCallbackRevokesTheProviderGrant(t *testing.T) {
 	p, store := newIDP(t), authserver.NewMemoryStore()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -120,28 +117,29 @@ func TestCanceledCallbackRevokesTheProviderGrant(t *testing.T) {
 		cancel()
 		return authserver.Subject{ID: "idp|" + u.ID}, nil
 	}
-	w := newQuietWorld(t, func(o *authserver.Options) {
+	w := newInProcessEnv(t, func(o *authserver.Options) {
 		o.Store = store
 		withProviders(t, up)(o)
 	})
 	b := w.browser()
-	back := p.visit(b, b.toProvider())
-	w.send(b.client, w.request(http.MethodGet, back, "").WithContext(ctx))
+	callback := p.visit(b, b.toProvider())
+	w.send(b.client, w.request(http.MethodGet, callback, "").WithContext(ctx))
 	if n, _ := store.Count(t.Context(), "provider-grant"); n != 0 {
-		t.Errorf("%d grants of the third party are kept", n)
+		t.Errorf("%d provider grants are stored, want 0", n)
 	}
 	if p.count("/revoke") != 1 || len(p.refresh) != 0 {
-		t.Errorf("%d refresh tokens are left at the third party", len(p.refresh))
+		t.Errorf("the provider has %d refresh tokens after %d revocations, want 0 after 1",
+			len(p.refresh), p.count("/revoke"))
 	}
 }
 
-// A refresh token that can be used once is not lost with a write.
-func TestRenewedProviderTokenSurvivesAStoreFailure(t *testing.T) {
-	for name, outage := range map[string]time.Duration{"of a moment": 0, "of minutes": 3 * time.Minute} {
+// The previous refresh token has been used, so a failed write must not lose the new one.
+func TestAUTHB15_RenewedProviderTokenSurvivesAStoreFailure(t *testing.T) {
+	for name, outage := range map[string]time.Duration{"one failed write": 0, "failure of minutes": 3 * time.Minute} {
 		p := newIDP(t)
 		synctest.Test(t, func(t *testing.T) {
 			store := newFaultyStore()
-			w := newQuietWorld(t, func(o *authserver.Options) {
+			w := newInProcessEnv(t, func(o *authserver.Options) {
 				o.Store, o.Lifetimes.Access = store, time.Hour
 				withProviders(t, p.provider("idp"))(o)
 			})
@@ -159,25 +157,26 @@ func TestRenewedProviderTokenSurvivesAStoreFailure(t *testing.T) {
 			})
 			_, err := w.verify(got.Access)
 			if outage == 0 && err != nil || outage > 0 && (err == nil || isInvalid(err)) {
-				t.Errorf("a fault %s: %v", name, err)
+				t.Errorf("%s: verify returned %v, want an error other than ErrInvalidToken after a failure of minutes",
+					name, err)
 			}
 			time.Sleep(outage)
 			got = w.tokensOf(w.post("/token", refreshForm(got.Refresh)))
 			time.Sleep(time.Minute)
-			w.wantAlive(got.Access, "after a fault "+name)
+			w.wantValid(got.Access, "after a "+name)
 			if n := p.count("/token"); n != 2 {
-				t.Errorf("a fault %s: the token endpoint was called %d times, want 2", name, n)
+				t.Errorf("%s: the token endpoint got %d requests, want 2", name, n)
 			}
 		})
 	}
 }
 
-// What was renewed and not written yet is given back with the rest.
+// The renewed refresh token could not be stored yet.
 func TestRevocationUsesTheRenewedToken(t *testing.T) {
 	p := newIDP(t)
 	synctest.Test(t, func(t *testing.T) {
 		store := newFaultyStore()
-		w := newQuietWorld(t, func(o *authserver.Options) {
+		w := newInProcessEnv(t, func(o *authserver.Options) {
 			o.Store, o.Lifetimes.Access = store, time.Hour
 			withProviders(t, p.provider("idp"))(o)
 		})
@@ -192,21 +191,21 @@ func TestRevocationUsesTheRenewedToken(t *testing.T) {
 			}
 			return nil
 		})
-		w.wantUnknown(got.Access, "while what was renewed cannot be written")
+		w.wantUnavailable(got.Access, "while the renewed token cannot be stored")
 		w.post("/revoke", map[string][]string{"token": {got.Refresh}, "client_id": {publicID}})
 		if len(p.refresh) != 0 {
-			t.Errorf("%d refresh tokens are left at the third party", len(p.refresh))
+			t.Errorf("the provider has %d refresh tokens, want 0", len(p.refresh))
 		}
 	})
 }
 
-// The issue of a token is a confirmation that survives a restart.
-func TestRestartDuringAnOutage(t *testing.T) {
+// The time of the last confirmation by the provider is stored. A login is a confirmation.
+func TestAUTHB15_RestartDuringAProviderOutage(t *testing.T) {
 	p := newIDP(t)
 	synctest.Test(t, func(t *testing.T) {
 		store := authserver.NewMemoryStore()
-		start := func() *world {
-			return newQuietWorld(t, func(o *authserver.Options) {
+		start := func() *env {
+			return newInProcessEnv(t, func(o *authserver.Options) {
 				o.Store = store
 				withProviders(t, p.provider("idp"))(o)
 			})
@@ -215,11 +214,11 @@ func TestRestartDuringAnOutage(t *testing.T) {
 		p.set(func() { p.down = true })
 		time.Sleep(2 * time.Minute)
 		w := start()
-		w.wantAlive(got.Access, "two minutes after the third party gave its token")
+		w.wantValid(got.Access, "two minutes after the login")
 		time.Sleep(3 * time.Minute)
-		w.wantUnknown(got.Access, "five minutes after")
+		w.wantUnavailable(got.Access, "five minutes after the login")
 		p.set(func() { p.down = false })
 		time.Sleep(5 * time.Second)
-		w.wantAlive(got.Access, "when the outage is over")
+		w.wantValid(got.Access, "after the outage")
 	})
 }

@@ -20,57 +20,57 @@ const (
 	attacker = "203.0.113.66"
 )
 
-// behindProxy makes a quiet world tell addresses apart by X-Forwarded-For.
+// behindProxy makes the server take the address of a request from X-Forwarded-For.
 func behindProxy(o *authserver.Options) {
 	o.Limits.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("192.0.2.1/32")}
 }
 
-// from posts to the token endpoint from an address.
-func (w *world) from(address string, form url.Values) reply {
+// postFrom posts to the token endpoint from an address.
+func (w *env) postFrom(address string, form url.Values) response {
 	w.t.Helper()
 	return w.post("/token", form, "X-Forwarded-For", address)
 }
 
 const documentURI = "http://127.0.0.1:7/cb"
 
-// loginOf returns the tokens of a client with a document.
-func (w *world) loginOf(id string) tokens {
+// loginWithDocument returns the tokens of a client with a document.
+func (w *env) loginWithDocument(id string) tokens {
 	w.t.Helper()
 	code := w.code("client_id", id, "redirect_uri", documentURI)
 	return w.tokensOf(w.post("/token", exchangeForm(code, "client_id", id, "redirect_uri", documentURI)))
 }
 
-// One address makes up ids as fast as it is let: the clients of others do not notice.
+// A client that requests many unknown documents must not evict those of others from the cache.
 func TestFailuresDoNotDisplaceDocuments(t *testing.T) {
 	h := newDocumentHost(t)
 	synctest.Test(t, func(t *testing.T) {
-		w := h.world(t, behindProxy)
+		w := h.newEnv(t, behindProxy)
 		id := h.URL + "/client.json"
-		got := w.loginOf(id)
+		got := w.loginWithDocument(id)
 		h.set(func() { h.status = http.StatusNotFound })
 		for i := range 60 {
-			w.from(attacker, refreshForm("x", "client_id", fmt.Sprintf("%s/none%d", h.URL, i)))
+			w.postFrom(attacker, refreshForm("x", "client_id", fmt.Sprintf("%s/none%d", h.URL, i)))
 		}
 		for i := range 1100 {
-			w.from(attacker, refreshForm("x", "client_id", fmt.Sprintf("http://x.invalid/%d", i)))
-			w.from(fmt.Sprintf("203.0.113.%d", i%50), refreshForm("x", "client_id", fmt.Sprintf("http://y%d.invalid/c",
-				i)))
+			w.postFrom(attacker, refreshForm("x", "client_id", fmt.Sprintf("http://x.invalid/%d", i)))
+			id := fmt.Sprintf("http://y%d.invalid/c", i)
+			w.postFrom(fmt.Sprintf("203.0.113.%d", i%50), refreshForm("x", "client_id", id))
 		}
-		if good, bad := authserver.KeptDocuments(w.server); good != 1 || bad != 1000 {
-			t.Errorf("%d documents and %d failures are kept, want 1 and 1000", good, bad)
+		if good, bad := authserver.CachedDocuments(w.server); good != 1 || bad != 1000 {
+			t.Errorf("%d documents and %d failures are cached, want 1 and 1000", good, bad)
 		}
 		h.set(func() { h.status = http.StatusOK })
-		got = w.tokensOf(w.from(honest, refreshForm(got.Refresh, "client_id", id)))
+		got = w.tokensOf(w.postFrom(honest, refreshForm(got.Refresh, "client_id", id)))
 		time.Sleep(6 * time.Minute) // its document has to be fetched again
 		n := h.count()
-		for range 10 { // from the address that has used up what it has, too
-			w.from(attacker, refreshForm("x", "client_id", id))
+		for range 10 { // also from the address that has reached its limit
+			w.postFrom(attacker, refreshForm("x", "client_id", id))
 		}
-		w.tokensOf(w.from(honest, refreshForm(got.Refresh, "client_id", id)))
+		w.tokensOf(w.postFrom(honest, refreshForm(got.Refresh, "client_id", id)))
 		if h.count() != n+1 {
 			t.Errorf("the document was fetched %d times, want once", h.count()-n)
 		}
-		w.from(honest, refreshForm("x", "client_id", h.URL+"/other.json")).want(t, http.StatusBadRequest,
+		w.postFrom(honest, refreshForm("x", "client_id", h.URL+"/other.json")).wantError(t, http.StatusBadRequest,
 			"invalid_grant")
 	})
 }
@@ -78,35 +78,34 @@ func TestFailuresDoNotDisplaceDocuments(t *testing.T) {
 func TestUnknownDocumentsAreLimitedByAddress(t *testing.T) {
 	h := newDocumentHost(t)
 	synctest.Test(t, func(t *testing.T) {
-		w := h.world(t, behindProxy)
-		ask := func(address string, n int) (busy int) {
+		w := h.newEnv(t, behindProxy)
+		countRefused := func(address string, n int) (refused int) {
 			for i := range n {
-				if w.from(address, refreshForm("x", "client_id", fmt.Sprintf("%s/%s-%d", h.URL, address,
-					i))).StatusCode == http.StatusServiceUnavailable {
-					busy++
+				id := fmt.Sprintf("%s/%s-%d", h.URL, address, i)
+				res := w.postFrom(address, refreshForm("x", "client_id", id))
+				if res.StatusCode == http.StatusServiceUnavailable {
+					refused++
 				}
 			}
-			return busy
+			return refused
 		}
-		if busy := ask("2001:db8:1:2::3", 30); busy != 0 {
-			t.Errorf("%d of the first 30 are refused", busy)
+		if n := countRefused("2001:db8:1:2::3", 30); n != 0 {
+			t.Errorf("%d of the first 30 requests are refused, want 0", n)
 		}
-		if busy := ask("2001:db8:1:ffff::4", 3); busy != 3 {
-			t.Errorf("%d of 3 of the same site are refused beyond 30, want all", busy)
+		if n := countRefused("2001:db8:1:ffff::4", 3); n != 3 {
+			t.Errorf("%d of 3 requests from the same /48 after 30 are refused, want 3", n)
 		}
-		if busy := ask("2001:db8:2::1", 3); busy != 0 {
-			t.Errorf("%d of 3 of another site are refused", busy)
+		if n := countRefused("2001:db8:2::1", 3); n != 0 {
+			t.Errorf("%d of 3 requests from another /48 are refused, want 0", n)
 		}
 	})
 }
 
-// Refreshing a valid document is not limited.
-func TestKnownDocumentsAreNotLimited(t *testing.T) {
+func TestRefreshOfAValidDocumentIsNotLimited(t *testing.T) {
 	h := newDocumentHost(t)
 	synctest.Test(t, func(t *testing.T) {
-		w := h.world(t, func(o *authserver.Options) {
-			o.Limits.Fetches = authserver.Rate{Count: 1,
-				Per: 1000 * time.Hour}
+		w := h.newEnv(t, func(o *authserver.Options) {
+			o.Limits.Fetches = authserver.Rate{Count: 1, Per: 1000 * time.Hour}
 		})
 		for i, pause := range []time.Duration{0, time.Hour, 30 * time.Hour} {
 			time.Sleep(pause)
@@ -115,7 +114,7 @@ func TestKnownDocumentsAreNotLimited(t *testing.T) {
 			}
 		}
 		if _, err := authserver.DocumentClient(t.Context(), w.server, h.URL+"/other"); err == nil {
-			t.Error("a document that was never good has no rate")
+			t.Error("another document was fetched beyond the limit")
 		}
 	})
 }
@@ -124,39 +123,39 @@ func TestDocumentsOfClientsWithTokensSurviveARestart(t *testing.T) {
 	h := newDocumentHost(t)
 	store := authserver.NewMemoryStore()
 	synctest.Test(t, func(t *testing.T) {
-		open := func() *world { return h.world(t, func(o *authserver.Options) { o.Store = store }) }
-		id, stranger := h.URL+"/client.json", h.URL+"/stranger.json"
+		open := func() *env { return h.newEnv(t, func(o *authserver.Options) { o.Store = store }) }
+		id, unused := h.URL+"/client.json", h.URL+"/unused.json"
 		w := open()
-		got := w.loginOf(id)
-		w.from(honest, refreshForm("x", "client_id", stranger)).want(t, http.StatusBadRequest, "invalid_grant")
+		got := w.loginWithDocument(id)
+		w.postFrom(honest, refreshForm("x", "client_id", unused)).wantError(t, http.StatusBadRequest, "invalid_grant")
 		h.set(func() { h.status = http.StatusBadGateway })
 		w = open()
 		if n, _ := store.Count(t.Context(), "document"); n != 1 {
-			t.Errorf("%d documents are in the store, want that of the client with a token alone", n)
+			t.Errorf("%d documents are in the store, want only that of the client with a token", n)
 		}
 		got = w.tokensOf(w.post("/token", refreshForm(got.Refresh, "client_id", id)))
 		time.Sleep(time.Hour)
 		w = open()
 		got = w.tokensOf(w.post("/token", refreshForm(got.Refresh, "client_id", id)))
 		time.Sleep(24 * time.Hour)
-		open().post("/token", refreshForm(got.Refresh, "client_id", id)).want(t, http.StatusServiceUnavailable,
+		open().post("/token", refreshForm(got.Refresh, "client_id", id)).wantError(t, http.StatusServiceUnavailable,
 			"temporarily_unavailable")
 
 		h.set(func() { h.status, h.body = http.StatusOK, strings.Replace(h.body, "app.example", "new.example", 1) })
 		if _, err := authserver.DocumentClient(t.Context(), open().server, id); err != nil {
-			t.Errorf("when the outage is over: %v", err)
+			t.Errorf("after the outage: %v", err)
 		}
 		h.set(func() { h.status = http.StatusBadGateway })
 		if uris, err := authserver.DocumentClient(t.Context(), open().server, id); err != nil ||
 			uris[1] != "https://new.example/cb" {
-			t.Errorf("after a restart the document is that of before: %v, %v", uris, err)
+			t.Errorf("redirect URIs after a restart are %v, %v; want those of the new document", uris, err)
 		}
 		h.set(func() { h.status = http.StatusGone })
 		time.Sleep(time.Hour)
 		_, _ = authserver.DocumentClient(t.Context(), w.server, id)
 		h.set(func() { h.status = http.StatusBadGateway })
 		if _, err := authserver.DocumentClient(t.Context(), open().server, id); err == nil {
-			t.Error("a document that is gone comes back with a restart")
+			t.Error("a document that was removed is accepted after a restart")
 		}
 	})
 }
@@ -173,10 +172,11 @@ func slowPaths(r *http.Request) error {
 func TestSlowHostsDelayOnlyTheirClient(t *testing.T) {
 	h := newDocumentHost(t)
 	synctest.Test(t, func(t *testing.T) {
-		w := h.world(t, func(o *authserver.Options) { o.ClientMetadata.Fetcher = h.slowFetcher(slowPaths) })
+		w := h.newEnv(t, func(o *authserver.Options) { o.ClientMetadata.Fetcher = h.slowFetcher(slowPaths) })
 		get := func(address, path string) (time.Duration, error) {
 			began := time.Now()
-			_, err := authserver.DocumentClient(authserver.FromAddress(t.Context(), address), w.server, h.URL+path)
+			ctx := authserver.WithClientAddress(t.Context(), address)
+			_, err := authserver.DocumentClient(ctx, w.server, h.URL+path)
 			return time.Since(began), err
 		}
 		if _, err := get(honest, "/old.json"); err != nil {
@@ -190,14 +190,14 @@ func TestSlowHostsDelayOnlyTheirClient(t *testing.T) {
 		}
 		synctest.Wait()
 		if took, err := get(honest, "/client.json"); err != nil || took > 0 {
-			t.Errorf("somebody else: %v after %v", err, took)
+			t.Errorf("another address: %v after %v, want no delay", err, took)
 		}
 		if took, err := get(attacker, "/old.json"); err != nil || took > 0 {
-			t.Errorf("a document that stands in: %v after %v", err, took)
+			t.Errorf("stale document: %v after %v, want no delay", err, took)
 		}
-		if took, err := get(attacker, "/more.json"); err == nil || !strings.Contains(err.Error(),
-			"temporarily_unavailable") || took != time.Second {
-			t.Errorf("the one who has no room left: %v after %v", err, took)
+		took, err := get(attacker, "/more.json")
+		if err == nil || !strings.Contains(err.Error(), "temporarily_unavailable") || took != time.Second {
+			t.Errorf("too many fetches for an address: %v after %v, want temporarily_unavailable after 1s", err, took)
 		}
 	})
 }
@@ -206,7 +206,7 @@ func TestSlowHostsDelayOnlyTheirClient(t *testing.T) {
 func TestCanceledRequestKeepsTheFetch(t *testing.T) {
 	h := newDocumentHost(t)
 	synctest.Test(t, func(t *testing.T) {
-		w := h.world(t, func(o *authserver.Options) {
+		w := h.newEnv(t, func(o *authserver.Options) {
 			o.ClientMetadata.Fetcher = h.slowFetcher(func(r *http.Request) error {
 				select {
 				case <-time.After(5 * time.Second):
@@ -221,11 +221,11 @@ func TestCanceledRequestKeepsTheFetch(t *testing.T) {
 		all.Go(func() { _, _ = authserver.DocumentClient(ctx, w.server, h.URL+"/c") })
 		synctest.Wait()
 		if _, err := authserver.DocumentClient(t.Context(), w.server, h.URL+"/c"); err != nil {
-			t.Errorf("another request: %v", err)
+			t.Errorf("second request: %v", err)
 		}
 		all.Wait()
 		if h.count() != 1 {
-			t.Errorf("the document was fetched %d times", h.count())
+			t.Errorf("the document was fetched %d times, want once", h.count())
 		}
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-// withScopes lets alice log in, who may grant only these scopes.
+// withScopes logs in alice, who may grant only these scopes.
 func withScopes(scopes []string) func(*authserver.Options) {
 	return func(o *authserver.Options) {
 		o.Login = authserver.LoginFunc(func(w http.ResponseWriter, r *http.Request, l *authserver.LoginRequest) {
@@ -18,61 +18,60 @@ func withScopes(scopes []string) func(*authserver.Options) {
 	}
 }
 
-// Anyone can register a client that requests all scopes. Tokens still have only the scopes of the
-// user.
+// Anyone can register a client that requests all scopes. Its tokens still have only scopes that the
+// user may grant.
 func TestUsersGrantOnlyTheirScopes(t *testing.T) {
 	for name, tc := range map[string]struct {
-		scopes      []string
-		asked, want string
+		scopes        []string
+		request, want string
 	}{
-		"all":                {nil, "read write admin", "read write admin"},
-		"some":               {[]string{"read", "elsewhere"}, "read write admin", "read"},
-		"what is on request": {[]string{"admin"}, "admin read", "admin"},
-		"some, none asked":   {[]string{"write", "admin"}, "", "write"},
-		"none, none asked":   {[]string{}, "", ""},
-		"none, only offline": {[]string{}, "offline_access", ""},
+		"all":                       {nil, "read write admin", "read write admin"},
+		"some":                      {[]string{"read", "elsewhere"}, "read write admin", "read"},
+		"scope with OnRequest":      {[]string{"admin"}, "admin read", "admin"},
+		"some, no scope requested":  {[]string{"write", "admin"}, "", "write"},
+		"none, no scope requested":  {[]string{}, "", ""},
+		"none, only offline_access": {[]string{}, "offline_access", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, withScopes(tc.scopes))
-			registered := w.register(`{"redirect_uris":["http://localhost/cb"],"token_endpoint_auth_method":"none","grant_types":["authorization_code","refresh_token"]}`)
+			w := newEnv(t, withScopes(tc.scopes))
+			registered := w.register(`{"redirect_uris":["http://localhost/cb"],"token_endpoint_auth_method":"none",
+				"grant_types":["authorization_code","refresh_token"]}`)
 			id, uri := registered["client_id"].(string), "http://localhost:99/cb"
-			got := w.tokensOf(w.post("/token", exchangeForm(w.code("client_id", id, "redirect_uri", uri, "scope",
-				tc.asked),
-				"client_id", id, "redirect_uri", uri)))
+			code := w.code("client_id", id, "redirect_uri", uri, "scope", tc.request)
+			got := w.tokensOf(w.post("/token", exchangeForm(code, "client_id", id, "redirect_uri", uri)))
 			token, err := w.verify(got.Access)
 			if err != nil || got.Scope != tc.want || strings.Join(token.Scopes, " ") != tc.want {
-				t.Errorf("got %q, token %+v, %v, want %q", got.Scope, token, err, tc.want)
+				t.Errorf("granted %q, token %+v, %v, want %q", got.Scope, token, err, tc.want)
 			}
-			// Nor is it to be had later.
 			next := w.tokensOf(w.post("/token", refreshForm(got.Refresh, "client_id", id)))
 			if next.Scope != tc.want {
-				t.Errorf("after refreshing: %q", next.Scope)
+				t.Errorf("refresh granted %q, want %q", next.Scope, tc.want)
 			}
 			if tc.want != "read write admin" {
 				w.post("/token", refreshForm(next.Refresh, "client_id", id, "scope", "read write admin")).
-					want(t, http.StatusBadRequest, "invalid_scope")
+					wantError(t, http.StatusBadRequest, "invalid_scope")
 			}
 		})
 	}
 }
 
-func TestScopesThatTheUserMayNotGrant(t *testing.T) {
+func TestRequestForOnlyScopesThatTheUserMayNotGrantIsDenied(t *testing.T) {
 	for _, scopes := range [][]string{{}, {"read"}, {"elsewhere"}} {
-		w := newWorld(t, withScopes(scopes))
+		w := newEnv(t, withScopes(scopes))
 		answer := w.browser().authorize(authorizeQuery("scope", "write admin"))
 		if answer.Get("error") != "access_denied" || answer.Has("code") || answer.Get("state") != "the state" ||
 			answer.Get("iss") != w.issuer {
-			t.Errorf("%q: answer is %v", scopes, answer)
+			t.Errorf("user with scopes %q: authorization response is %v, want access_denied", scopes, answer)
 		}
 	}
 }
 
 func TestPasswordUsersHaveScopes(t *testing.T) {
-	hash, err := hashed()
+	hash, err := passwordHash()
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, func(o *authserver.Options) {
+	w := newEnv(t, func(o *authserver.Options) {
 		login, err := authserver.NewPasswordLogin(&authserver.PasswordOptions{
 			Users: []authserver.PasswordUser{{Name: "alice", Hash: hash, Scopes: []string{"read"}}},
 		})
@@ -82,41 +81,41 @@ func TestPasswordUsersHaveScopes(t *testing.T) {
 		o.Login = login
 	})
 	b := w.browser()
-	answer := b.answer(b.try(b.passwordForm(), "alice", "correct horse"))
+	answer := b.redirectQuery(b.submitPassword(b.passwordForm(), "alice", "correct horse"))
 	if got := w.tokensOf(w.post("/token", exchangeForm(answer.Get("code")))); got.Scope != "read" {
-		t.Errorf("got %+v", got)
+		t.Errorf("got %+v, want scope read", got)
 	}
 	for name, u := range map[string]authserver.PasswordUser{
-		"no scope": {Name: "alice", Hash: hash, Scopes: []string{"read write"}},
-		"empty":    {Name: "alice", Hash: hash, Subject: authserver.Subject{Scopes: []string{""}}},
+		"scope with a space": {Name: "alice", Hash: hash, Scopes: []string{"read write"}},
+		"empty scope":        {Name: "alice", Hash: hash, Subject: authserver.Subject{Scopes: []string{""}}},
 		"two lists": {Name: "alice", Hash: hash, Scopes: []string{"read"},
 			Subject: authserver.Subject{Scopes: []string{"write"}}},
 	} {
-		if _, err := authserver.NewPasswordLogin(&authserver.PasswordOptions{Users: []authserver.PasswordUser{u}}); err == nil {
-			t.Errorf("%s: taken", name)
+		users := []authserver.PasswordUser{u}
+		if _, err := authserver.NewPasswordLogin(&authserver.PasswordOptions{Users: users}); err == nil {
+			t.Errorf("%s: NewPasswordLogin returned no error", name)
 		}
 	}
 }
 
-// No user is asked when a client acts for itself, so the operator has to allow scopes with
-// OnRequest.
+// There is no consent page for client credentials, so scopes with OnRequest must be in the options
+// of the client.
 func TestClientCredentialsWithOnRequestScopes(t *testing.T) {
-	w := newWorld(t, func(o *authserver.Options) {
+	w := newEnv(t, func(o *authserver.Options) {
 		o.Clients = append(o.Clients, authserver.Client{ID: "plain", SecretHash: secretHash},
 			authserver.Client{ID: "trusted", SecretHash: secretHash, Scopes: []string{"admin", "read"}})
 	})
-	ask := func(id, scope string) reply {
+	request := func(id, scope string) response {
 		return w.post("/token", url.Values{"grant_type": {"client_credentials"}, "client_id": {id},
-			"client_secret": {secret},
-			"resource":      {resource}, "scope": {scope}})
+			"client_secret": {secret}, "resource": {resource}, "scope": {scope}})
 	}
 	for _, tc := range [][3]string{
-		{"plain", "", "read write"}, {"plain", "read admin", "read"}, {"trusted", "", "read"}, {"trusted", "admin",
-			"admin"},
+		{"plain", "", "read write"}, {"plain", "read admin", "read"},
+		{"trusted", "", "read"}, {"trusted", "admin", "admin"},
 	} {
-		if got := w.tokensOf(ask(tc[0], tc[1])); got.Scope != tc[2] {
-			t.Errorf("%s asks for %q: got %q, want %q", tc[0], tc[1], got.Scope, tc[2])
+		if got := w.tokensOf(request(tc[0], tc[1])); got.Scope != tc[2] {
+			t.Errorf("%s requests %q: granted %q, want %q", tc[0], tc[1], got.Scope, tc[2])
 		}
 	}
-	ask("plain", "admin").want(t, http.StatusBadRequest, "invalid_scope")
+	request("plain", "admin").wantError(t, http.StatusBadRequest, "invalid_scope")
 }

@@ -19,24 +19,25 @@ func TestSealedValuesOpenOnlyInTheirRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	if bytes.Contains(sealed, []byte("secret")) {
-		t.Error("the secret can be read")
+		t.Error("the sealed value contains the secret")
 	}
 	if again, _ := authserver.Sealed(keys, []byte("the secret"), "upstream", "handle"); bytes.Equal(again, sealed) {
-		t.Error("two seals of one secret are the same")
+		t.Error("two sealed values of one secret are equal")
 	}
 	if secret, old, err := authserver.Unsealed(keys, sealed, "upstream", "handle"); string(secret) != "the secret" ||
 		old || err != nil {
-		t.Errorf("opened %q, %v, %v", secret, old, err)
+		t.Errorf("Unsealed = %q, %v, %v, want the secret", secret, old, err)
 	}
-	for _, place := range [][2]string{{"upstream", "handle2"}, {"upstreamh", "andle"}, {"", "upstreamhandle"}, {"grant",
-		"handle"}} {
-		if secret, _, err := authserver.Unsealed(keys, sealed, place[0], place[1]); err == nil {
-			t.Errorf("opened at %q: %q", place, secret)
+	for _, record := range [][2]string{
+		{"upstream", "handle2"}, {"upstreamh", "andle"}, {"", "upstreamhandle"}, {"grant", "handle"},
+	} {
+		if secret, _, err := authserver.Unsealed(keys, sealed, record[0], record[1]); err == nil {
+			t.Errorf("Unsealed for record %q = %q, want an error", record, secret)
 		}
 	}
 }
 
-func TestReplaceSealKeys(t *testing.T) {
+func TestReplaceSealKeysKeepsSealedSecrets(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys")
 	load := func() []authserver.SealKey {
 		keys, err := authserver.LoadSealKeys(path)
@@ -46,19 +47,20 @@ func TestReplaceSealKeys(t *testing.T) {
 		return keys
 	}
 	first := load()
-	w := newWorld(t, func(o *authserver.Options) { o.SealKeys = first })
-	tokens := w.login() // keeps sealed secrets
+	w := newEnv(t, func(o *authserver.Options) { o.SealKeys = first })
+	tokens := w.login() // stores sealed secrets
 	if err := authserver.RotateSealKeys(path, 1); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.server.ReplaceSealKeys(load()); err != nil {
 		t.Fatal(err)
 	}
-	w.wantAlive(w.tokensOf(w.post("/token", refreshForm(tokens.Refresh))).Access, "after the keys were replaced")
-	for name, keys := range map[string][]authserver.SealKey{"no keys": nil, "a short key": {{ID: "a",
-		Key: []byte("short")}}} {
+	w.wantValid(w.tokensOf(w.post("/token", refreshForm(tokens.Refresh))).Access, "after the keys were replaced")
+	for name, keys := range map[string][]authserver.SealKey{
+		"no keys": nil, "a short key": {{ID: "a", Key: []byte("short")}},
+	} {
 		if err := w.server.ReplaceSealKeys(keys); err == nil {
-			t.Errorf("%s: ReplaceSealKeys succeeded", name)
+			t.Errorf("%s: ReplaceSealKeys returned no error", name)
 		}
 	}
 	w.login()
@@ -74,19 +76,19 @@ func TestSealKeysRotate(t *testing.T) {
 		return keys
 	}
 	var all sync.WaitGroup
-	made := make([][]authserver.SealKey, 8) // of processes that start at once
-	for i := range made {
-		all.Go(func() { made[i], _ = authserver.LoadSealKeys(path) })
+	loaded := make([][]authserver.SealKey, 8) // by processes that start at the same time
+	for i := range loaded {
+		all.Go(func() { loaded[i], _ = authserver.LoadSealKeys(path) })
 	}
 	all.Wait()
 	first := load()
-	for _, keys := range made {
+	for _, keys := range loaded {
 		if len(keys) != 1 || !bytes.Equal(keys[0].Key, first[0].Key) {
-			t.Fatalf("two made different keys")
+			t.Fatalf("concurrent calls of LoadSealKeys returned different keys")
 		}
 	}
 	if info, _ := os.Stat(path); info.Mode().Perm() != 0o600 {
-		t.Errorf("the file has mode %04o", info.Mode().Perm())
+		t.Errorf("the file has mode %04o, want 0600", info.Mode().Perm())
 	}
 	sealed, err := authserver.Sealed(first, []byte("secret"), "k", "v")
 	if err != nil {
@@ -98,24 +100,24 @@ func TestSealKeysRotate(t *testing.T) {
 		}
 		_, old, err := authserver.Unsealed(load(), sealed, "k", "v")
 		if (err == nil) != opens || err == nil && !old {
-			t.Errorf("after rotation %d: old %v, %v", round+1, old, err)
+			t.Errorf("after rotation %d: old %v, %v, want success %v", round+1, old, err, opens)
 		}
 	}
 	if keys := load(); len(keys) != 3 || keys[0].ID == keys[1].ID {
-		t.Errorf("%d keys are kept, want 3", len(keys))
+		t.Errorf("the file has %d keys, want 3", len(keys))
 	}
 	if left, _ := filepath.Glob(path + "?*"); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
+		t.Errorf("temporary files were not removed: %v", left)
 	}
 }
 
-func TestInvalidSealKeyFiles(t *testing.T) {
+func TestInvalidSealKeyFilesAreErrors(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys")
 	key := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32))
 	for name, text := range map[string]string{
 		"no key": "# nothing\n\n", "no id": key + "\n", "short": "a " + key[:20] + "\n",
-		"twice":     "a " + key + "\na " + key + "\n",
-		"no base64": "a !" + key[1:] + "\n", "many": strings.Repeat("a "+key+"\n", 40),
+		"twice":      "a " + key + "\na " + key + "\n",
+		"not base64": "a !" + key[1:] + "\n", "many": strings.Repeat("a "+key+"\n", 40),
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -129,12 +131,12 @@ func TestInvalidSealKeyFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	if keys, err := authserver.LoadSealKeys(path); err != nil || len(keys) != 1 {
-		t.Errorf("a good file: %v", err)
+		t.Errorf("valid file: %d keys, %v, want 1", len(keys), err)
 	}
 	if err := os.Chmod(path, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := authserver.LoadSealKeys(path); err == nil {
-		t.Error("a file that others can read is taken")
+		t.Error("LoadSealKeys of a file with mode 0644 returned no error")
 	}
 }

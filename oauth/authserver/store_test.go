@@ -30,7 +30,7 @@ func TestMemoryStoreRemovesExpiredRecords(t *testing.T) {
 		put("code", "7", time.Now().Add(time.Hour)) // its first expiry no longer counts
 		time.Sleep(time.Minute - 1)
 		if n, _ := s.Count(ctx, "code"); n != 50 {
-			t.Errorf("%d codes a moment before they expire, want 50", n)
+			t.Errorf("%d codes just before they expire, want 50", n)
 		}
 		time.Sleep(1)
 		if n, _ := s.Count(ctx, "code"); n != 1 {

@@ -1,7 +1,6 @@
 package bolt_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,8 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -41,9 +38,9 @@ func openAuthorization(t testing.TB, path string) *bolt.AuthorizationStore {
 	return s
 }
 
-// An authorization server that restarts on its file has the same keys, accepts its earlier tokens,
-// and remembers which of them were revoked.
-func TestAuthorizationServerRestarts(t *testing.T) {
+// After a restart an authorization server has the same keys, accepts its earlier tokens, and
+// refuses those that were revoked.
+func TestAuthorizationServerKeepsItsStateAcrossRestarts(t *testing.T) {
 	const issuer, resource, client = "https://as.example", "https://mcp.example/mcp", "machine"
 	path := filepath.Join(t.TempDir(), "auth.db")
 	secret, hash := authserver.NewClientSecret()
@@ -115,7 +112,7 @@ func TestExpiredRecordsAreRemoved(t *testing.T) {
 		put("code", "7", time.Now().Add(time.Hour)) // its first expiry no longer counts
 		time.Sleep(time.Minute - 1)
 		if n, err := s.Count(ctx, "code"); n != 50 || err != nil {
-			t.Errorf("%d codes a moment before they expire, %v; want 50", n, err)
+			t.Errorf("%d codes just before they expire, %v; want 50", n, err)
 		}
 		time.Sleep(1)
 		if n, err := s.Count(ctx, "code"); n != 1 || err != nil {
@@ -128,13 +125,13 @@ func TestExpiredRecordsAreRemoved(t *testing.T) {
 		}
 		for _, key := range []string{"lasts", "new"} {
 			if v, err := s.Get(ctx, "grant", key); string(v) != "v" || err != nil {
-				t.Errorf("grant %s reads %q, %v", key, v, err)
+				t.Errorf("grant %s is %q, %v; want %q", key, v, err, "v")
 			}
 		}
 	})
 }
 
-func TestSweepsKeepUp(t *testing.T) {
+func TestSweepsRemoveMoreRecordsThanAreWritten(t *testing.T) {
 	s := openAuthorization(t, filepath.Join(t.TempDir(), "auth.db"))
 	synctest.Test(t, func(t *testing.T) {
 		for minute := range 4 {
@@ -145,7 +142,7 @@ func TestSweepsKeepUp(t *testing.T) {
 				}
 			}
 			time.Sleep(61 * time.Second)
-			for key := range 3 { // the third sweep finds nothing
+			for key := range 3 { // the third sweep finds no expired record
 				if err := s.Put(t.Context(), "client", strconv.Itoa(key), []byte("v"), time.Time{}); err != nil {
 					t.Fatal(err)
 				}
@@ -170,8 +167,7 @@ func TestRefusedUpdateKeepsTheSweep(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		refused := errors.New("refused")
 		err := s.Update(t.Context(), "grant", "a", func([]byte) ([]byte, time.Time, error) {
-			return nil, time.Time{},
-				refused
+			return nil, time.Time{}, refused
 		})
 		if err != refused {
 			t.Errorf("Update returned %v, want the error of the change", err)
@@ -207,17 +203,17 @@ func TestCountSweeps(t *testing.T) {
 	})
 }
 
-func TestClosedAuthorizationStore(t *testing.T) {
+func TestClosedAuthorizationStoreReturnsErrClosed(t *testing.T) {
 	s := openAuthorization(t, filepath.Join(t.TempDir(), "auth.db"))
 	if err := errors.Join(s.Close(), s.Close()); err != nil {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
 	_, get := s.Get(ctx, "grant", "a")
-	_, take := s.GetAndDelete(ctx, "grant", "a")
+	_, getAndDelete := s.GetAndDelete(ctx, "grant", "a")
 	_, count := s.Count(ctx, "grant")
 	for name, err := range map[string]error{
-		"Get": get, "GetAndDelete": take, "Count": count, "Put": s.Put(ctx, "grant", "a", nil, time.Time{}),
+		"Get": get, "GetAndDelete": getAndDelete, "Count": count, "Put": s.Put(ctx, "grant", "a", nil, time.Time{}),
 		"Update": s.Update(ctx, "grant", "a", func([]byte) ([]byte, time.Time, error) { return nil, time.Time{}, nil }),
 	} {
 		if !errors.Is(err, bolt.ErrClosed) || !errors.Is(err, authserver.ErrStoreClosed) {
@@ -226,7 +222,7 @@ func TestClosedAuthorizationStore(t *testing.T) {
 	}
 }
 
-func TestAuthorizationChangesShareCommits(t *testing.T) {
+func TestConcurrentAuthorizationChangesShareCommits(t *testing.T) {
 	s := openAuthorization(t, filepath.Join(t.TempDir(), "auth.db"))
 	const n = 100
 	before := bolt.AuthorizationCommits(s)
@@ -240,7 +236,7 @@ func TestAuthorizationChangesShareCommits(t *testing.T) {
 				return []byte("v"), time.Time{}, nil
 			})
 			if (err != nil) != (i%2 == 1) {
-				t.Errorf("update %d: %v", i, err)
+				t.Errorf("update %d: got error %v, want an error only for odd numbers", i, err)
 			}
 		})
 	}
@@ -253,7 +249,8 @@ func TestAuthorizationChangesShareCommits(t *testing.T) {
 	}
 }
 
-// writeGrantsUntilKilled prints each number after the store has confirmed its record.
+// writeGrantsUntilKilled writes numbered records, and prints each number once the store has
+// confirmed the record.
 func writeGrantsUntilKilled(path string) {
 	s, err := bolt.OpenAuthorization(path, nil)
 	if err != nil {
@@ -280,17 +277,8 @@ func writeGrantsUntilKilled(path string) {
 func TestConfirmedGrantsSurviveKill(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "auth.db")
 	for round := range 5 {
-		child := exec.Command(os.Args[0])
-		child.Env = append(os.Environ(), grantWriterVariable+"="+path)
-		out, err := child.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := child.Start(); err != nil {
-			t.Fatal(err)
-		}
+		child, lines := startChild(t, grantWriterVariable, path)
 		confirmed := -1
-		lines := bufio.NewScanner(out)
 		for lines.Scan() {
 			n, err := strconv.Atoi(lines.Text())
 			if err != nil {
@@ -305,8 +293,8 @@ func TestConfirmedGrantsSurviveKill(t *testing.T) {
 	}
 }
 
-// checkGrants checks that all confirmed records are there, complete, and that all removed ones are
-// not.
+// checkGrants checks that the store has all confirmed records, complete, and none of the removed
+// ones.
 func checkGrants(t *testing.T, s *bolt.AuthorizationStore, confirmed int) {
 	t.Helper()
 	if n := bolt.AuthorizationRecords(s); n < 0 {
@@ -315,15 +303,15 @@ func checkGrants(t *testing.T, s *bolt.AuthorizationStore, confirmed int) {
 	value := strings.Repeat("x", 3000)
 	for n := range confirmed + 1 {
 		key, want := strconv.Itoa(n), ""
-		// Of three, the second is taken after the third was put.
-		if taken := n%3 == 1 && n+1 <= confirmed; !taken {
+		// Of each three records, the second is removed after the third was written.
+		if removed := n%3 == 1 && n+1 <= confirmed; !removed {
 			want = key + value
 		}
 		got, err := s.Get(t.Context(), "grant", key)
 		switch {
 		case err != nil:
 			t.Errorf("record %d of %d: %v", n, confirmed, err)
-		case n == confirmed && n%3 == 1: // it may have been taken already
+		case n == confirmed && n%3 == 1: // it may have been removed already
 		case string(got) != want:
 			t.Errorf("record %d of %d has %d bytes, want %d", n, confirmed, len(got), len(want))
 		}

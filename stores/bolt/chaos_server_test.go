@@ -19,43 +19,46 @@ import (
 	"github.com/patchbay-mcp/patchbay/stores/bolt"
 )
 
-// A journal records what the handlers do. Each line is on the disk before the handler continues.
+// A journal records the steps of the handlers. Each line is on the disk before the handler
+// continues.
 type journal struct{ file *os.File }
 
-func (j journal) note(what, name string) error {
-	if _, err := fmt.Fprintln(j.file, what, name); err != nil {
+func (j journal) write(event, name string) error {
+	if _, err := fmt.Fprintln(j.file, event, name); err != nil {
 		return err
 	}
 	return j.file.Sync()
 }
 
-// work is a call: a name, and how long each part of it takes.
-type work struct {
+// callArguments are the arguments of the tools: a name, and the duration of each step.
+type callArguments struct {
 	Name   string `json:"name"`
 	Millis int    `json:"millis"`
 }
 
-// part records the start and the end of some work.
-func (j journal) part(ctx context.Context, what string, w work) error {
-	if err := j.note(what, w.Name); err != nil {
+// step waits for the duration of a step, and records its start and its end.
+func (j journal) step(ctx context.Context, event string, args callArguments) error {
+	if err := j.write(event, args.Name); err != nil {
 		return err
 	}
 	select {
-	case <-time.After(time.Duration(w.Millis) * time.Millisecond):
-		return j.note(what+"-end", w.Name)
+	case <-time.After(time.Duration(args.Millis) * time.Millisecond):
+		return j.write(event+"-end", args.Name)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// plain runs once.
-func (j journal) plain(ctx context.Context, w work) (string, error) {
-	return "result of " + w.Name, j.part(ctx, "run", w)
+// plain is the handler of a tool with one step.
+func (j journal) plain(ctx context.Context, args callArguments) (string, error) {
+	return "result of " + args.Name, j.step(ctx, "run", args)
 }
 
-// ask works, asks a question, and works again.
-func (j journal) ask(ctx context.Context, w work) (string, error) {
-	_, err := mcp.Once(ctx, "first", func(ctx context.Context) (bool, error) { return true, j.part(ctx, "first", w) })
+// ask is the handler of a tool with two steps, and an elicitation between them.
+func (j journal) ask(ctx context.Context, args callArguments) (string, error) {
+	_, err := mcp.Once(ctx, "first", func(ctx context.Context) (bool, error) {
+		return true, j.step(ctx, "first", args)
+	})
 	if err != nil {
 		return "", err
 	}
@@ -63,11 +66,11 @@ func (j journal) ask(ctx context.Context, w work) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return "result of " + w.Name + ": " + word, j.part(ctx, "second", w)
+	return "result of " + args.Name + ": " + word, j.step(ctx, "second", args)
 }
 
-// serveUntilKilled serves tasks from a folder over HTTP and prints its URL. It ends at the latest
-// with its parent process.
+// serveUntilKilled serves tasks from a folder over HTTP and prints its URL. It exits when its
+// parent process has exited.
 func serveUntilKilled(dir string) {
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
@@ -89,9 +92,9 @@ func serveTasks(dir string) error {
 	}
 	log := slog.New(slog.DiscardHandler)
 	s, j := mcp.NewServer("chaos", "1", &mcp.ServerOptions{Logger: log}), journal{file}
-	// Few slots, so that some tasks have not started when the server is killed.
 	m := tasks.NewServer(s, &tasks.Options{
-		Store: store, MaxRunning: 30, MaxTasks: 1e6, MaxPerPrincipal: 1e6, PollInterval: 50 * time.Millisecond, Logger: log,
+		Store: store, MaxTasks: 1e6, MaxPerPrincipal: 1e6, PollInterval: 50 * time.Millisecond, Logger: log,
+		MaxRunning: 30, // so that some tasks have not started when the server is killed
 	})
 	tasks.AddTool(m, &mcp.Tool{Name: "plain"}, nil, j.plain)
 	tasks.AddTool(m, &mcp.Tool{Name: "again"}, &tasks.ToolOptions{Restartable: true}, j.plain)

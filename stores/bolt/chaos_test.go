@@ -26,7 +26,8 @@ import (
 )
 
 const (
-	// roundsVariable is the environment variable with the number of kills.
+	// roundsVariable is the environment variable with the number of rounds. Each round kills the
+	// server twice.
 	roundsVariable = "PATCHBAY_CHAOS_ROUNDS"
 	defaultRounds  = 6
 	shortRounds    = 3
@@ -36,8 +37,8 @@ const (
 	clientWorkers = 20
 )
 
-// A chaos is a server that is killed and restarted, and its tasks.
-type chaos struct {
+// A chaosTest is a server that is killed and restarted, and its tasks.
+type chaosTest struct {
 	dir    string
 	random *rand.Rand
 
@@ -46,21 +47,21 @@ type chaos struct {
 	url    string
 
 	mu    sync.Mutex // guards the field below
-	tasks []*known
+	tasks []*startedTask
 }
 
-// A known task is one whose ID the client has received.
-type known struct {
+// A startedTask is a task whose ID the client has received.
+type startedTask struct {
 	name, tool, id string
 	revision       string
-	ended          *outcome // as the client has seen it; nil before
-	checked        bool     // by a server that was started later
+	outcome        *outcome // nil until the client has received it
+	checked        bool     // after a restart of the server
 }
 
-// An outcome is the end of a task.
+// An outcome is the result of a task, or its error.
 type outcome struct {
-	text  string // of its result
-	fault string // why it failed
+	text  string // of the result
+	fault string // the message of the error
 }
 
 func TestTasksSurviveKillsOfTheServer(t *testing.T) {
@@ -73,9 +74,9 @@ func TestTasksSurviveKillsOfTheServer(t *testing.T) {
 	}
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	c := &chaos{dir: t.TempDir(), random: rand.New(rand.NewPCG(seed, 0))}
+	c := &chaosTest{dir: t.TempDir(), random: rand.New(rand.NewPCG(seed, 0))}
 	defer c.kill()
-	cut, again := 0, 0
+	interrupted, repeated := 0, 0
 	for round := range rounds {
 		revision := []string{"", "2025-11-25"}[round%2]
 		c.start(t)
@@ -83,28 +84,28 @@ func TestTasksSurviveKillsOfTheServer(t *testing.T) {
 		c.start(t)
 		c.finish(t, revision)
 		if t.Failed() {
-			t.Fatalf("in round %d", round)
+			t.Fatalf("failed in round %d", round)
 		}
 	}
 	runs := c.checkJournal(t)
 	for _, k := range c.tasks {
-		if k.ended.fault != "" {
-			cut++
+		if k.outcome.fault != "" {
+			interrupted++
 		}
 		if runs["run "+k.name] > 1 {
-			again++
+			repeated++
 		}
 	}
-	t.Logf("%d times killed, %d tasks, %d of them were cut off, %d were run again", rounds, len(c.tasks), cut, again)
-	if rounds >= 10 && (cut == 0 || again == 0) {
-		t.Error("the server was never killed at a moment that matters")
+	t.Logf("%d rounds, %d tasks, %d of them interrupted, %d run again", rounds, len(c.tasks), interrupted, repeated)
+	if rounds >= 10 && (interrupted == 0 || repeated == 0) {
+		t.Error("no kill interrupted a task and made another one run again")
 	}
 	c.readAll(t)
 	c.checkStore(t)
 }
 
 // start starts the server with the files in the folder.
-func (c *chaos) start(t *testing.T) {
+func (c *chaosTest) start(t *testing.T) {
 	t.Helper()
 	c.kill()
 	c.server = exec.Command(os.Args[0])
@@ -125,12 +126,12 @@ func (c *chaos) start(t *testing.T) {
 	lines := bufio.NewScanner(out)
 	lines.Scan()
 	if c.url = lines.Text(); !strings.HasPrefix(c.url, "http") {
-		t.Fatalf("the server said %q", c.url)
+		t.Fatalf("the server printed %q, want its URL", c.url)
 	}
 }
 
-// kill ends the server with SIGKILL, amid whatever it does.
-func (c *chaos) kill() {
+// kill ends the server with SIGKILL, without a shutdown.
+func (c *chaosTest) kill() {
 	if c.server != nil {
 		_ = c.server.Process.Kill()
 		_ = c.server.Wait()
@@ -139,7 +140,7 @@ func (c *chaos) kill() {
 	}
 }
 
-func (c *chaos) connect(t *testing.T, revision string) *mcp.Client {
+func (c *chaosTest) connect(t *testing.T, revision string) *mcp.Client {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler) // a killed server is expected
 	opts := &mcp.ClientOptions{
@@ -156,7 +157,7 @@ func (c *chaos) connect(t *testing.T, revision string) *mcp.Client {
 	return client
 }
 
-// each calls f for all of a list, several at a time.
+// each calls f for each element, several at a time.
 func each[T any](all []T, f func(v T)) {
 	var workers sync.WaitGroup
 	next := make(chan T)
@@ -174,44 +175,44 @@ func each[T any](all []T, f func(v T)) {
 	workers.Wait()
 }
 
-// toolOf returns the tool that the task of a round with that number calls.
+// toolOf returns the tool that the i-th task of a round calls.
 func toolOf(i int) string { return []string{"plain", "again", "ask"}[i%3] }
 
 // startTasks starts tasks, waits for some of them, and kills the server meanwhile, at a random
 // moment.
-func (c *chaos) startTasks(t *testing.T, round int, revision string) {
+func (c *chaosTest) startTasks(t *testing.T, round int, revision string) {
 	t.Helper()
 	client := c.connect(t, revision)
-	var calls []*known
+	var calls []*startedTask
 	millis := map[string]int{}
 	for i := range tasksPerRound {
 		name := fmt.Sprintf("%d-%d", round, i)
-		calls = append(calls, &known{name: name, tool: toolOf(i), revision: revision})
+		calls = append(calls, &startedTask{name: name, tool: toolOf(i), revision: revision})
 		millis[name] = c.random.IntN(200)
 	}
 	allStarted, killed := make(chan struct{}), make(chan struct{})
-	ctx, end := context.WithCancel(t.Context()) // waiting does not end when the server is killed
-	defer end()
+	ctx, cancel := context.WithCancel(t.Context()) // a killed server does not end Wait
+	defer cancel()
 	early, after := c.random.IntN(3) == 0, time.Duration(c.random.IntN(300))*time.Millisecond
 	go func() {
 		defer close(killed)
 		if early {
-			after /= 4 // while they are being started
+			after /= 4 // while tasks are being started
 		} else {
 			<-allStarted
 		}
-		time.Sleep(after) // the test is about random moments
+		time.Sleep(after) // to kill the server at a random time
 		c.kill()
-		end()
+		cancel()
 	}()
 	var handles []*tasks.Handle
-	each(calls, func(k *known) {
-		h, err := tasks.Start(ctx, client, k.tool, work{k.name, millis[k.name]})
+	each(calls, func(k *startedTask) {
+		h, err := tasks.Start(ctx, client, k.tool, callArguments{k.name, millis[k.name]})
 		if err != nil {
-			return // the server was killed; the task is unknown
+			return // the server was killed, and the client does not know the ID of the task
 		}
 		if k.id = h.ID(); k.id == "" {
-			t.Errorf("%s became no task", k.name)
+			t.Errorf("the call %s returned no task", k.name)
 			return
 		}
 		c.mu.Lock()
@@ -220,14 +221,14 @@ func (c *chaos) startTasks(t *testing.T, round int, revision string) {
 		handles = append(handles, h)
 	})
 	close(allStarted)
-	fresh := c.tasks[len(c.tasks)-len(handles):]
-	each(fresh[:len(fresh)/2], func(k *known) { k.ended = wait(ctx, client, k) })
+	started := c.tasks[len(c.tasks)-len(handles):]
+	each(started[:len(started)/2], func(k *startedTask) { k.outcome = wait(ctx, client, k) })
 	<-killed
 	_ = client.Close()
 }
 
 // wait waits for a task and answers its questions. It returns nil if the server did not respond.
-func wait(ctx context.Context, client *mcp.Client, k *known) *outcome {
+func wait(ctx context.Context, client *mcp.Client, k *startedTask) *outcome {
 	res, err := tasks.Resume(client, k.id).Wait(ctx)
 	var fault *mcp.Error
 	switch {
@@ -241,49 +242,49 @@ func wait(ctx context.Context, client *mcp.Client, k *known) *outcome {
 	return nil
 }
 
-// finish waits for all tasks on a new server, and looks at how they ended.
-func (c *chaos) finish(t *testing.T, revision string) {
+// finish waits for all tasks on a restarted server, and checks their outcomes.
+func (c *chaosTest) finish(t *testing.T, revision string) {
 	t.Helper()
 	client := c.connect(t, revision)
 	defer client.Close()
-	each(c.tasks, func(k *known) {
+	each(c.tasks, func(k *startedTask) {
 		if k.revision != revision || k.checked {
 			return
 		}
-		ended := wait(t.Context(), client, k)
-		if ended == nil {
-			t.Errorf("%s %s: the new server could not be asked", k.tool, k.name)
+		got := wait(t.Context(), client, k)
+		if got == nil {
+			t.Errorf("%s %s: the restarted server did not respond", k.tool, k.name)
 			return
 		}
-		if k.ended != nil && *k.ended != *ended {
-			t.Errorf("%s %s had ended with %+v, and now with %+v", k.tool, k.name, *k.ended, *ended)
+		if k.outcome != nil && *k.outcome != *got {
+			t.Errorf("%s %s: outcome after the restart is %+v, want %+v", k.tool, k.name, *got, *k.outcome)
 		}
-		k.ended, k.checked = ended, true
+		k.outcome, k.checked = got, true
 		k.check(t)
 	})
 }
 
-// check compares an outcome with what its tool may return.
-func (k *known) check(t *testing.T) {
+// check compares an outcome with those that the tool may have.
+func (k *startedTask) check(t *testing.T) {
 	t.Helper()
 	want := "result of " + k.name
 	if k.tool == "ask" {
 		want += ": yes"
 	}
 	switch {
-	case k.ended.text == want:
-	case k.ended.fault == "":
-		t.Errorf("%s %s returned %q, want %q", k.tool, k.name, k.ended.text, want)
+	case k.outcome.text == want:
+	case k.outcome.fault == "":
+		t.Errorf("%s %s returned %q, want %q", k.tool, k.name, k.outcome.text, want)
 	case k.tool == "again":
-		t.Errorf("%s %s, which may run again, failed: %s", k.tool, k.name, k.ended.fault)
-	case !strings.Contains(k.ended.fault, "restarted"):
-		t.Errorf("%s %s failed, and says only %q", k.tool, k.name, k.ended.fault)
+		t.Errorf("%s %s failed with %q, want a result because it is restartable", k.tool, k.name, k.outcome.fault)
+	case !strings.Contains(k.outcome.fault, "restarted"):
+		t.Errorf("%s %s failed with %q, want an error that names the restart", k.tool, k.name, k.outcome.fault)
 	}
 }
 
-// checkJournal checks that nothing ran more often than allowed. It returns how often each part was
-// started.
-func (c *chaos) checkJournal(t *testing.T) map[string]int {
+// checkJournal checks that no step ran more often than allowed. It returns the number of runs of
+// each step.
+func (c *chaosTest) checkJournal(t *testing.T) map[string]int {
 	t.Helper()
 	file, err := os.ReadFile(filepath.Join(c.dir, "journal"))
 	if err != nil {
@@ -293,45 +294,45 @@ func (c *chaos) checkJournal(t *testing.T) map[string]int {
 	for line := range strings.Lines(string(file)) {
 		runs[strings.TrimSpace(line)]++
 	}
-	for part, n := range runs {
-		what, name, _ := strings.Cut(part, " ")
+	for step, n := range runs {
+		event, name, _ := strings.Cut(step, " ")
 		i, _ := strconv.Atoi(name[strings.Index(name, "-")+1:])
 		if n > 1 && toolOf(i) != "again" {
-			t.Errorf("%s of task %s was begun %d times", what, name, n)
+			t.Errorf("step %s of task %s ran %d times, want at most once", event, name, n)
 		}
 	}
 	for _, k := range c.tasks {
 		last := map[string]string{"plain": "run-end ", "again": "run-end ", "ask": "second-end "}[k.tool]
-		if k.ended.fault == "" && runs[last+k.name] == 0 {
-			t.Errorf("%s %s has a result, and was never done", k.tool, k.name)
+		if k.outcome.fault == "" && runs[last+k.name] == 0 {
+			t.Errorf("%s %s has a result, but its last step did not end", k.tool, k.name)
 		}
 	}
 	return runs
 }
 
-// readAll reads all tasks of all rounds again. They must not have changed.
-func (c *chaos) readAll(t *testing.T) {
+// readAll checks that the outcomes of all tasks of all rounds have not changed.
+func (c *chaosTest) readAll(t *testing.T) {
 	t.Helper()
 	for _, revision := range []string{"", "2025-11-25"} {
 		client := c.connect(t, revision)
-		each(c.tasks, func(k *known) {
+		each(c.tasks, func(k *startedTask) {
 			if k.revision != revision {
 				return
 			}
-			if ended := wait(t.Context(), client, k); ended == nil || *ended != *k.ended {
-				t.Errorf("%s %s had ended with %+v, and later with %+v", k.tool, k.name, *k.ended, ended)
+			if got := wait(t.Context(), client, k); got == nil || *got != *k.outcome {
+				t.Errorf("%s %s: outcome is %+v, want %+v", k.tool, k.name, got, *k.outcome)
 			}
 		})
 		_ = client.Close()
 	}
 }
 
-// checkStore checks the file: it has all tasks, and all that the client knows are finished.
-func (c *chaos) checkStore(t *testing.T) {
+// checkStore checks that the file has all tasks, and that those with outcomes are finished.
+func (c *chaosTest) checkStore(t *testing.T) {
 	t.Helper()
 	c.kill()
 	s := open(t, filepath.Join(c.dir, "tasks.db"))
-	byID := map[string]*known{}
+	byID := map[string]*startedTask{}
 	for _, k := range c.tasks {
 		byID[k.id] = k
 	}
@@ -363,5 +364,5 @@ func (c *chaos) checkStore(t *testing.T) {
 	if len(byID) > 0 {
 		t.Errorf("%d tasks are not in the store: %v", len(byID), slices.Collect(maps.Keys(byID)))
 	}
-	t.Logf("%d tasks in the store, %d of them unfinished, of calls that had no answer", n, unfinished)
+	t.Logf("%d tasks in the store, %d of them unfinished, whose calls got no response", n, unfinished)
 }

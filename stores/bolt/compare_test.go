@@ -39,8 +39,7 @@ func randomStep(random *rand.Rand) (name string, call step) {
 		return "get " + id, func(ctx context.Context, s tasks.Store) []any { return results(s.Get(ctx, owner, id)) }
 	case 7:
 		return "list after " + id, func(ctx context.Context, s tasks.Store) []any {
-			return results(s.List(ctx, owner,
-				after, limit))
+			return results(s.List(ctx, owner, after, limit))
 		}
 	case 8:
 		return "count", func(ctx context.Context, s tasks.Store) []any {
@@ -52,16 +51,15 @@ func randomStep(random *rand.Rand) (name string, call step) {
 			return []any{n, size, err}
 		}
 	}
-	return fmt.Sprint("expire ", limit), func(ctx context.Context,
-		s tasks.Store) []any {
+	return fmt.Sprint("expire ", limit), func(ctx context.Context, s tasks.Store) []any {
 		return results(s.DeleteExpired(ctx, now, limit))
 	}
 }
 
 func results[T any](v T, err error) []any { return []any{v, err} }
 
-// all returns everything that a store has.
-func all(ctx context.Context, s tasks.Store) []any {
+// contents returns all records of a store.
+func contents(ctx context.Context, s tasks.Store) []any {
 	var ids []string
 	for r, err := range s.Unfinished(ctx) {
 		ids = append(ids, fmt.Sprint(r, err))
@@ -74,13 +72,14 @@ func all(ctx context.Context, s tasks.Store) []any {
 	return found
 }
 
-func brief(v []any) string {
+// truncated formats results in at most 1000 bytes.
+func truncated(v []any) string {
 	text := fmt.Sprintf("%#v", v)
 	return text[:min(len(text), 1000)]
 }
 
-// The two stores are independent implementations.
-func TestStoresAgree(t *testing.T) {
+// The implementations are independent.
+func TestMemoryStoreAndFileStoreReturnTheSameResults(t *testing.T) {
 	for seed := range uint64(4) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		memory, file := tasks.NewMemory(), open(t, filepath.Join(t.TempDir(), "tasks.db"))
@@ -89,12 +88,12 @@ func TestStoresAgree(t *testing.T) {
 			name, call := randomStep(random)
 			done = append(done, name)
 			if a, b := call(t.Context(), memory), call(t.Context(), file); !reflect.DeepEqual(a, b) {
-				t.Fatalf("after %q\nthe memory says %s\nthe file says   %s", done[max(0, len(done)-10):], brief(a),
-					brief(b))
+				t.Fatalf("seed %d, after %q\nmemory returned %s\nfile returned   %s", seed, done[max(0, len(done)-10):],
+					truncated(a), truncated(b))
 			}
 		}
-		if a, b := all(t.Context(), memory), all(t.Context(), file); !reflect.DeepEqual(a, b) {
-			t.Fatalf("at the end\nthe memory has %s\nthe file has   %s", brief(a), brief(b))
+		if a, b := contents(t.Context(), memory), contents(t.Context(), file); !reflect.DeepEqual(a, b) {
+			t.Fatalf("seed %d, at the end\nmemory has %s\nfile has   %s", seed, truncated(a), truncated(b))
 		}
 	}
 }

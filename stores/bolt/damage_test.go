@@ -29,11 +29,11 @@ func task(id string, size int) tasks.Record {
 	}
 }
 
-// sizes are the sizes of the tasks in the damaged file, some of them in parts.
+// sizes are the sizes of the tasks in the damaged file. Large ones are stored in parts.
 var sizes = []int{0, 10, 300, 3000, 300, 10, 16 << 10, 5000, 300, 1, 70_000}
 
-// wholeFile returns an undamaged file with tasks, some of them done and some deleted.
-func wholeFile(t testing.TB) []byte {
+// undamagedFile returns a file with tasks, some of them done and some deleted.
+func undamagedFile(t testing.TB) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "tasks.db")
 	s, err := bolt.OpenTasks(path, nil)
@@ -43,13 +43,13 @@ func wholeFile(t testing.TB) []byte {
 	for i, size := range sizes {
 		r := task(fmt.Sprint("task", i), size)
 		r.Done = i%3 == 0
-		if err := errors.Join(s.Create(t.Context(), r), s.Create(t.Context(), task(fmt.Sprint("gone", i),
-			size))); err != nil {
+		deleted := task(fmt.Sprint("deleted", i), size)
+		if err := errors.Join(s.Create(t.Context(), r), s.Create(t.Context(), deleted)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for i := range sizes {
-		if err := s.Delete(t.Context(), "alice", fmt.Sprint("gone", i)); err != nil {
+		if err := s.Delete(t.Context(), "alice", fmt.Sprint("deleted", i)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -63,8 +63,8 @@ func wholeFile(t testing.TB) []byte {
 	return file
 }
 
-// useDamaged opens a file and calls all methods. They must return, and records must be unchanged or
-// an error.
+// useDamaged opens a file and calls all methods. They must return, and return either unchanged
+// records or errors. It reports whether a call failed.
 func useDamaged(t *testing.T, file []byte) (damaged bool) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "tasks.db")
@@ -77,30 +77,30 @@ func useDamaged(t *testing.T, file []byte) (damaged bool) {
 		return true
 	}
 	ctx := context.Background()
-	see := func(err error) { damaged = damaged || err != nil }
+	note := func(err error) { damaged = damaged || err != nil }
 	for i, size := range sizes {
 		id := fmt.Sprint("task", i)
 		r, err := s.Get(ctx, "alice", id)
-		see(err)
+		note(err)
 		if want := task(id, size); err == nil && (!bytes.Equal(r.Data, want.Data) || !r.Created.Equal(noon) ||
 			r.Version != 1) {
-			t.Errorf("%s has other data than was written, and no error", id)
+			t.Errorf("Get of %s returned other data than was written, and no error", id)
 		}
 	}
 	list, err := s.List(ctx, "alice", tasks.Cursor{}, 100)
 	damaged = damaged || len(list) != len(sizes)
-	see(err)
+	note(err)
 	for _, err := range s.Unfinished(ctx) {
-		see(err)
+		note(err)
 	}
-	see(s.Create(ctx, task("new", 1000)))
-	see(s.Update(ctx, task("task1", 100_000)))
-	see(s.Delete(ctx, "alice", "task2"))
+	note(s.Create(ctx, task("new", 1000)))
+	note(s.Update(ctx, task("task1", 100_000)))
+	note(s.Delete(ctx, "alice", "task2"))
 	_, err = s.DeleteExpired(ctx, noon.Add(time.Hour), 100)
-	see(err)
+	note(err)
 	_, _, err = s.CountAll(ctx)
-	see(err)
-	see(s.Close())
+	note(err)
+	note(s.Close())
 	return damaged
 }
 
@@ -108,22 +108,22 @@ func useDamaged(t *testing.T, file []byte) (damaged bool) {
 func checkReopens(t *testing.T, path string) {
 	t.Helper()
 	if _, err := bolt.OpenTasks(path, &bolt.Options{Wait: -1}); errors.Is(err, bolt.ErrInUse) {
-		t.Errorf("after a failed Open: %v", err)
+		t.Errorf("Open after a failed Open: %v, want the file not in use", err)
 	}
 }
 
 func TestDamagedFilesAreErrors(t *testing.T) {
-	file := wholeFile(t)
+	file := undamagedFile(t)
 	if useDamaged(t, file) {
-		t.Fatal("the whole file is damaged")
+		t.Fatal("a call failed with the undamaged file")
 	}
 	page := os.Getpagesize()
 	for n := 0; n < len(file)-1; n += page / 2 {
 		if n == 0 {
-			continue // an empty file is a new one
+			continue // an empty file is a new store
 		}
 		if !useDamaged(t, file[:n:n]) && n < len(file)/2 {
-			t.Errorf("a file of the first %d of %d bytes shows no damage", n, len(file))
+			t.Errorf("no call failed with the first %d of %d bytes of the file", n, len(file))
 		}
 	}
 }
@@ -131,9 +131,9 @@ func TestDamagedFilesAreErrors(t *testing.T) {
 // damageTime is the time limit of the child process of TestDamagedPages.
 const damageTime = 30 * time.Second
 
-// TestDamagedPages runs in a child process: bbolt trusts the offsets and sizes in pages, and a
+// TestDamagedPages runs in a child process, because bbolt trusts the offsets and sizes in pages. A
 // damaged one can make the runtime end the process, or make bbolt allocate gigabytes, which takes
-// long (see docs/rough-edges.md). Only these outcomes are accepted.
+// long (see docs/rough-edges.md). The test accepts these outcomes and success.
 func TestDamagedPages(t *testing.T) {
 	if os.Getenv("PATCHBAY_DAMAGE") != "" {
 		damagePages(t)
@@ -143,44 +143,44 @@ func TestDamagedPages(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), damageTime)
 	defer cancel()
 	child := exec.CommandContext(ctx, os.Args[0], args...)
-	// A process that is ended leaves its files behind, which may be large.
+	// A process that is killed does not remove its files, which may be large.
 	dir := t.TempDir()
 	child.Env = append(os.Environ(), "PATCHBAY_DAMAGE=1", "TMPDIR="+dir, "TMP="+dir)
 	out, err := child.CombinedOutput()
 	switch {
 	case err == nil && bytes.Contains(out, []byte("--- PASS: TestDamagedPages")):
 	case endedByMemory.Match(out):
-		t.Logf("the process was ended: %v", err)
+		t.Logf("the runtime ended the process: %v", err)
 	case ctx.Err() != nil:
-		t.Logf("the process was ended after %v", damageTime)
+		t.Logf("the process was killed after %v", damageTime)
 	default:
-		t.Errorf("%v\n%s\n…\n%s", err, out[:min(1000, len(out))], out[max(0, len(out)-2000):])
+		t.Errorf("the process failed: %v\n%s\n…\n%s", err, out[:min(1000, len(out))], out[max(0, len(out)-2000):])
 	}
 }
 
-// endedByMemory is how the runtime was seen to end a process in which bbolt has made pointers of
-// what damaged pages say. The last two are said by builds with the race detector: of package
-// unsafe, which this project does not use, and when the detector itself looks at such a pointer, on
-// a stack that no panic finds its way out of.
-var endedByMemory = regexp.MustCompile(`(?m)^fatal error: (found bad pointer in Go heap|found pointer to free object|checkptr: |` +
-	`traceback did not unwind completely)|zombie`)
+// endedByMemory matches the known errors of the runtime after bbolt has computed pointers from
+// damaged pages. The last two are from builds with the race detector: the first is a check of
+// package unsafe, which only bbolt uses, and the second occurs when the detector reads such a
+// pointer.
+var endedByMemory = regexp.MustCompile(`(?m)^fatal error: (found bad pointer in Go heap|` +
+	`found pointer to free object|checkptr: |traceback did not unwind completely)|zombie`)
 
 func damagePages(t *testing.T) {
-	file, page := wholeFile(t), os.Getpagesize()
-	seen := 0
+	file, page := undamagedFile(t), os.Getpagesize()
+	failed := 0
 	for n := 0; n+page <= len(file); n += page {
 		if len(bytes.Trim(file[n:n+page], "\x00")) == 0 {
-			continue // nothing is there yet
+			continue // an unused page
 		}
 		for _, with := range []byte{0x00, 0xff} {
 			changed := bytes.Clone(file)
 			copy(changed[n:], bytes.Repeat([]byte{with}, page))
 			if useDamaged(t, changed) {
-				seen++
+				failed++
 			}
 		}
 	}
-	t.Logf("%d of the damages to a page showed", seen)
+	t.Logf("%d damaged pages made a call fail", failed)
 	random := rand.New(rand.NewPCG(1, 2))
 	changes := 200
 	if testing.Short() {
@@ -225,11 +225,11 @@ func TestDamagedRecordDoesNotAffectOthers(t *testing.T) {
 	flip("parts", "large/\x00\x00\x00\x01", 5)
 	for _, id := range []string{"task0", "task1", "large"} {
 		if _, err := s.Get(ctx, "alice", id); !errors.Is(err, bolt.ErrDamaged) || !strings.Contains(err.Error(), id) {
-			t.Errorf("%s, which is damaged, returned %v", id, err)
+			t.Errorf("Get of the damaged %s: %v, want ErrDamaged with its ID", id, err)
 		}
 	}
 	if r, err := s.Get(ctx, "alice", "task2"); err != nil || string(r.Data) != string(task("task2", 100).Data) {
-		t.Errorf("task2, which is whole, returned %v", err)
+		t.Errorf("Get of the undamaged task2 = %q, %v, want its data", r.Data, err)
 	}
 	// A list has the other records, and an entry for the damaged one.
 	list, err := s.List(ctx, "alice", tasks.Cursor{}, 10)
@@ -237,31 +237,31 @@ func TestDamagedRecordDoesNotAffectOthers(t *testing.T) {
 		t.Fatalf("%d tasks are listed, %v; want 4", len(list), err)
 	}
 	for _, r := range list {
-		if whole := r.ID == "task2"; whole != (len(r.Data) > 0) || r.Owner != "alice" || !r.Created.Equal(noon) {
-			t.Errorf("listed as %+v", r)
+		if ok := r.ID == "task2"; ok != (len(r.Data) > 0) || r.Owner != "alice" || !r.Created.Equal(noon) {
+			t.Errorf("listed as %+v, want its owner and time, and data only of task2", r)
 		}
 	}
-	broken := map[string]bool{}
+	damaged := map[string]bool{}
 	for r, err := range s.Unfinished(ctx) {
-		broken[r.ID] = errors.Is(err, bolt.ErrDamaged)
+		damaged[r.ID] = errors.Is(err, bolt.ErrDamaged)
 	}
-	if len(broken) != 3 || !broken["task0"] || !broken["large"] || broken["task2"] {
-		t.Errorf("unfinished returned %v, want task0 and large as damaged, task2 not", broken)
+	if len(damaged) != 3 || !damaged["task0"] || !damaged["large"] || damaged["task2"] {
+		t.Errorf("Unfinished returned %v, want task0 and large as damaged, task2 not", damaged)
 	}
 	// A damaged record that is done is deleted when it expires.
 	if n, err := s.DeleteExpired(ctx, noon.Add(time.Hour), 10); n != 1 || err != nil {
-		t.Errorf("%d, %v expired, want the damaged task1", n, err)
+		t.Errorf("DeleteExpired = %d, %v, want 1 for the damaged task1", n, err)
 	}
 	if _, err := s.Get(ctx, "alice", "task1"); !errors.Is(err, tasks.ErrUnknown) {
-		t.Errorf("an expired task returned %v", err)
+		t.Errorf("Get of an expired task: %v, want ErrUnknown", err)
 	}
 	// Damaged data can be replaced.
 	if err := s.Update(ctx, large); err != nil {
-		t.Errorf("update of damaged data: %v", err)
+		t.Errorf("Update of damaged data: %v", err)
 	}
 }
 
-// Damage to the order of the keys must not make the iteration start over again and again.
+// Damage to the order of the keys must not make the iteration endless.
 func TestUnfinishedEndsIfIDsAreOutOfOrder(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tasks.db")
 	s, err := bolt.OpenTasks(path, nil)
@@ -280,7 +280,7 @@ func TestUnfinishedEndsIfIDsAreOutOfOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Only the index of unfinished tasks has the ids without anything between them.
+	// Only the index of unfinished tasks has the IDs without bytes between them.
 	file = bytes.ReplaceAll(file, []byte("task-onetask-sixtask-two"), []byte("task-onetask-sixtask-abc"))
 	if err := os.WriteFile(path, file, 0o600); err != nil {
 		t.Fatal(err)
@@ -294,11 +294,11 @@ func TestUnfinishedEndsIfIDsAreOutOfOrder(t *testing.T) {
 		n++
 	}
 	if n == 100 || !errors.Is(last, bolt.ErrDamaged) {
-		t.Errorf("%d tasks and then %v, want %v", n, last, bolt.ErrDamaged)
+		t.Errorf("got %d tasks and then %v, want %v", n, last, bolt.ErrDamaged)
 	}
 }
 
-// A header under the ID of another task would give one principal the task of another.
+// A record under the ID of another task would give one principal the task of another.
 func TestRecordUnderAnotherIDIsDamaged(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
 	if err := errors.Join(s.Create(t.Context(), task("one", 10)), s.Create(t.Context(), task("two", 10))); err != nil {
@@ -312,11 +312,11 @@ func TestRecordUnderAnotherIDIsDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := s.Get(t.Context(), "alice", "two"); !errors.Is(err, bolt.ErrDamaged) {
-		t.Errorf("one's record under two's id returned %v", err)
+		t.Errorf("Get of the record of one under the ID two: %v, want ErrDamaged", err)
 	}
 }
 
-// FuzzRecord decodes arbitrary bytes: they are refused, or encode to the same bytes again.
+// FuzzRecord checks that arbitrary bytes are either an error or encode to the same bytes again.
 func FuzzRecord(f *testing.F) {
 	for _, size := range []int{0, 1, 300, 20_000} {
 		r := task("task", size)
@@ -329,16 +329,16 @@ func FuzzRecord(f *testing.F) {
 		again, err := bolt.Reencode(id, bytes.Clone(stored))
 		switch {
 		case err != nil && !errors.Is(err, bolt.ErrDamaged):
-			t.Errorf("the error is %v", err)
+			t.Errorf("got %v, want ErrDamaged", err)
 		case err == nil && !bytes.Equal(again[5:], stored[5:]):
-			t.Errorf("read %x, would write %x", stored, again)
+			t.Errorf("%x is encoded as %x", stored, again)
 		}
 	})
 }
 
-// FuzzFile damages a file at one place and calls all methods.
+// FuzzFile overwrites or truncates a file at one offset and calls all methods.
 func FuzzFile(f *testing.F) {
-	file := wholeFile(f)
+	file := undamagedFile(f)
 	f.Add(uint32(0), []byte{1}, false)
 	f.Add(uint32(4096*3), []byte{0xff, 0xff}, false)
 	f.Add(uint32(4096*5), []byte{}, true)

@@ -10,7 +10,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 )
 
-// Commits returns the number of transactions that a file has seen.
+// Commits returns the number of write transactions of a file.
 func Commits(s *TaskStore) (n int) {
 	_ = s.file.view(func(tx *bbolt.Tx) error {
 		n = tx.ID()
@@ -25,14 +25,14 @@ func View(s *TaskStore, do func(tx *bbolt.Tx) error) error { return s.file.view(
 // Change writes to the database of a store, as if it had been damaged.
 func Change(s *TaskStore, do func(tx *bbolt.Tx) error) error { return s.file.update(do) }
 
-// Encode returns the stored form of a record, and true if that is all of it.
+// Encode returns the stored form of a record. It reports whether that is all of the record, without
+// parts.
 func Encode(r tasks.Record) ([]byte, bool) {
 	h := newHeader(r)
 	return h.encode(), !h.parts
 }
 
-// Reencode reads the stored form of a record whose checksum is made right first, and gives it as it
-// would be stored.
+// Reencode corrects the checksum of the stored form of a record, decodes it, and encodes it again.
 func Reencode(id string, stored []byte) (again []byte, err error) {
 	if len(stored) >= headerLen {
 		if end := headerLen + int64(binary.BigEndian.Uint32(stored[headerLen-4:])); end <= int64(len(stored)) {

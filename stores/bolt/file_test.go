@@ -18,9 +18,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/stores/bolt"
 )
 
-func TestFilePermissions(t *testing.T) {
+func TestFileIsOnlyForItsOwner(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		t.Skip("there are no such bits")
+		t.Skip("Windows has no permission bits")
 	}
 	path := filepath.Join(t.TempDir(), "tasks.db")
 	s, err := bolt.OpenTasks(path, nil)
@@ -41,7 +41,7 @@ func TestFilePermissions(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := bolt.OpenTasks(path, nil); err == nil || !strings.Contains(err.Error(), "0640") {
-		t.Errorf("a file that the group may read: %v, want an error with its mode", err)
+		t.Errorf("OpenTasks of a file that the group may read: %v, want an error with its mode", err)
 	}
 }
 
@@ -67,38 +67,38 @@ func TestOtherFilesAreNotModified(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, path := range map[string]string{
-		"a text":   text,
-		"a folder": dir,
-		"a database of something else": write("else", func(tx *bbolt.Tx) error {
-			_, err := tx.CreateBucket([]byte("things"))
+		"text file": text,
+		"folder":    dir,
+		"another database": write("other", func(tx *bbolt.Tx) error {
+			_, err := tx.CreateBucket([]byte("other"))
 			return err
 		}),
-		"a later format": write("later", func(tx *bbolt.Tx) error {
+		"later format": write("later", func(tx *bbolt.Tx) error {
 			b, err := tx.CreateBucket([]byte("format"))
 			if err != nil {
 				return err
 			}
 			return b.Put([]byte("format"), []byte("patchbay tasks store 2"))
 		}),
-		"the store of an authorization server": authorization,
+		"authorization store": authorization,
 	} {
 		before, _ := os.ReadFile(path)
 		s, err := bolt.OpenTasks(path, nil)
 		if err == nil {
 			_ = s.Close()
-			t.Errorf("%s was opened", name)
+			t.Errorf("%s: OpenTasks returned no error", name)
 			continue
 		}
 		if !strings.Contains(err.Error(), path) {
-			t.Errorf("%s: the error does not name it: %v", name, err)
+			t.Errorf("%s: got %v, want an error with the path", name, err)
 		}
 		if after, _ := os.ReadFile(path); string(after) != string(before) {
-			t.Errorf("%s was changed", name)
+			t.Errorf("%s: the file was modified", name)
 		}
 	}
 }
 
-func TestFileIsOpenOnce(t *testing.T) {
+func TestFileCanBeOpenedOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tasks.db")
 	open(t, path)
 	for wait, want := range map[time.Duration]time.Duration{0: 10 * time.Second, time.Minute: time.Minute, -1: 0} {
@@ -106,16 +106,16 @@ func TestFileIsOpenOnce(t *testing.T) {
 			begun := time.Now()
 			_, err := bolt.OpenTasks(path, &bolt.Options{Wait: wait})
 			if !errors.Is(err, bolt.ErrInUse) || !strings.Contains(err.Error(), path) {
-				t.Errorf("a second process: %v, want an ErrInUse with the path", err)
+				t.Errorf("second OpenTasks: %v, want ErrInUse with the path", err)
 			}
 			if waited := time.Since(begun); waited < want-time.Second || waited > want+time.Second {
-				t.Errorf("with Wait %v it waited %v, want %v", wait, waited, want)
+				t.Errorf("with Wait %v OpenTasks waited %v, want %v", wait, waited, want)
 			}
 		})
 	}
 }
 
-func TestClosedTaskStore(t *testing.T) {
+func TestClosedTaskStoreReturnsErrClosed(t *testing.T) {
 	s, err := bolt.OpenTasks(filepath.Join(t.TempDir(), "tasks.db"), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -127,13 +127,13 @@ func TestClosedTaskStore(t *testing.T) {
 	_, listed := s.List(t.Context(), "alice", tasks.Cursor{}, 1)
 	_, _, counted := s.CountAll(t.Context())
 	_, expired := s.DeleteExpired(t.Context(), noon, 1)
-	for what, err := range map[string]error{
+	for method, err := range map[string]error{
 		"Get": got, "List": listed, "Count": counted, "DeleteExpired": expired,
 		"Create": s.Create(t.Context(), task("new", 1)), "Update": s.Update(t.Context(), task("task", 1)),
 		"Delete": s.Delete(t.Context(), "alice", "task"),
 	} {
 		if !errors.Is(err, bolt.ErrClosed) {
-			t.Errorf("%s returned %v, want ErrClosed", what, err)
+			t.Errorf("%s returned %v, want ErrClosed", method, err)
 		}
 	}
 	for _, err := range s.Unfinished(t.Context()) {
@@ -143,7 +143,7 @@ func TestClosedTaskStore(t *testing.T) {
 	}
 }
 
-func TestTaskChangesShareCommits(t *testing.T) {
+func TestConcurrentTaskChangesShareCommits(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
 	const n = 100
 	before, begun := bolt.Commits(s), time.Now()
@@ -152,9 +152,9 @@ func TestTaskChangesShareCommits(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	alone, took := bolt.Commits(s)-before, time.Since(begun)
-	if alone != n {
-		t.Errorf("%d creations one after the other made %d transactions", n, alone)
+	sequential, took := bolt.Commits(s)-before, time.Since(begun)
+	if sequential != n {
+		t.Errorf("%d sequential creations made %d transactions, want %d", n, sequential, n)
 	}
 	var all sync.WaitGroup
 	before, begun = bolt.Commits(s), time.Now()
@@ -166,29 +166,29 @@ func TestTaskChangesShareCommits(t *testing.T) {
 		})
 	}
 	all.Wait()
-	together := bolt.Commits(s) - before
-	t.Logf("%d creations: one after the other %v in %d transactions, at once %v in %d", n, took, alone,
-		time.Since(begun), together)
-	if together > n/4 {
-		t.Errorf("%d creations at once made %d transactions", n, together)
+	concurrent := bolt.Commits(s) - before
+	t.Logf("%d creations: sequential %v in %d transactions, concurrent %v in %d", n, took, sequential,
+		time.Since(begun), concurrent)
+	if concurrent > n/4 {
+		t.Errorf("%d concurrent creations made %d transactions, want at most %d", n, concurrent, n/4)
 	}
 	// A change without effect makes no commit.
 	before = bolt.Commits(s)
 	if err := s.Create(t.Context(), task("one0", 1)); !errors.Is(err, tasks.ErrConflict) {
-		t.Errorf("a second task of one id returned %v", err)
+		t.Errorf("Create of an existing task: %v, want ErrConflict", err)
 	}
 	if _, err := s.DeleteExpired(t.Context(), noon, 100); err != nil {
 		t.Error(err)
 	}
 	if n := bolt.Commits(s) - before; n != 0 {
-		t.Errorf("what changed nothing made %d transactions", n)
+		t.Errorf("calls without changes made %d transactions, want 0", n)
 	}
 }
 
 // A refused change must not affect others in the same commit.
 func TestRefusedChangeDoesNotAffectOthers(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "tasks.db"))
-	if err := s.Create(t.Context(), task("there", 1)); err != nil {
+	if err := s.Create(t.Context(), task("existing", 1)); err != nil {
 		t.Fatal(err)
 	}
 	var all sync.WaitGroup
@@ -199,9 +199,9 @@ func TestRefusedChangeDoesNotAffectOthers(t *testing.T) {
 			case 0:
 				err = s.Create(t.Context(), task(fmt.Sprint("task", i), 10))
 			case 1:
-				err, want = s.Create(t.Context(), task("there", 10)), tasks.ErrConflict
+				err, want = s.Create(t.Context(), task("existing", 10)), tasks.ErrConflict
 			case 2:
-				err, want = s.Update(t.Context(), task("nowhere", 10)), tasks.ErrUnknown
+				err, want = s.Update(t.Context(), task("unknown", 10)), tasks.ErrUnknown
 			}
 			if !errors.Is(err, want) {
 				t.Errorf("change %d returned %v, want %v", i, err, want)
@@ -210,11 +210,11 @@ func TestRefusedChangeDoesNotAffectOthers(t *testing.T) {
 	}
 	all.Wait()
 	if n, _, err := s.Count(t.Context(), "alice"); n != 21 || err != nil {
-		t.Errorf("%d records, %v; want 21", n, err)
+		t.Errorf("Count = %d, %v; want 21", n, err)
 	}
 }
 
-func TestSpaceIsReused(t *testing.T) {
+func TestSpaceOfDeletedRecordsIsReused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tasks.db")
 	s := open(t, path)
 	var sizes []int64
@@ -227,7 +227,7 @@ func TestSpaceIsReused(t *testing.T) {
 			}
 		}
 		if n, err := s.DeleteExpired(t.Context(), noon.Add(time.Hour), 100); n != 20 || err != nil {
-			t.Fatalf("%d, %v expired, want 20", n, err)
+			t.Fatalf("DeleteExpired = %d, %v; want 20", n, err)
 		}
 		info, err := os.Stat(path)
 		if err != nil {
@@ -236,12 +236,12 @@ func TestSpaceIsReused(t *testing.T) {
 		sizes = append(sizes, info.Size())
 	}
 	if first, last := sizes[1], sizes[len(sizes)-1]; last > 2*first {
-		t.Errorf("the file grew from %d to %d bytes, while all in it was deleted again", first, last)
+		t.Errorf("the file grew from %d to %d bytes, want at most twice the size", first, last)
 	}
 	err := bolt.View(s, func(tx *bbolt.Tx) error {
 		return tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
 			if n := b.Stats().KeyN; n != 0 && string(name) != "format" {
-				t.Errorf("%q has %d entries, all records are deleted", name, n)
+				t.Errorf("bucket %q has %d entries after all records were deleted, want 0", name, n)
 			}
 			return nil
 		})

@@ -1,12 +1,9 @@
 package bolt_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -18,25 +15,25 @@ import (
 	"github.com/patchbay-mcp/patchbay/stores/bolt"
 )
 
-// writeUntilKilled prints the version of each task after the store has confirmed it.
+// writeUntilKilled prints the version of each task once the store has confirmed it.
 func writeUntilKilled(path string) {
 	s, err := bolt.OpenTasks(path, nil)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	var said sync.Mutex
+	var mu sync.Mutex // guards the output
 	var all sync.WaitGroup
 	for worker := range 4 {
 		all.Go(func() {
 			for n := 0; ; n++ {
 				id := fmt.Sprint("task-", worker, "-", n)
-				err := s.Create(context.Background(), killed(id, 1))
+				err := s.Create(context.Background(), taskVersion(id, 1))
 				for version := uint64(1); version <= 3 && err == nil; version++ {
-					said.Lock()
+					mu.Lock()
 					fmt.Println(id, version)
-					said.Unlock()
-					r := killed(id, version+1)
+					mu.Unlock()
+					r := taskVersion(id, version+1)
 					r.Version = version
 					err = s.Update(context.Background(), r)
 				}
@@ -50,8 +47,8 @@ func writeUntilKilled(path string) {
 	all.Wait()
 }
 
-// killed is a version of a task, some of them in parts.
-func killed(id string, version uint64) tasks.Record {
+// taskVersion returns a version of a task. Two of the four versions are stored in parts.
+func taskVersion(id string, version uint64) tasks.Record {
 	r := task(id, []int{50, 20_000, 300, 100_000}[version-1])
 	r.Version, r.Done = version, version == 4
 	return r
@@ -60,24 +57,16 @@ func killed(id string, version uint64) tasks.Record {
 func TestConfirmedTasksSurviveKill(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tasks.db")
 	for round := range 5 {
-		child := exec.Command(os.Args[0])
-		child.Env = append(os.Environ(), writerVariable+"="+path)
-		out, err := child.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := child.Start(); err != nil {
-			t.Fatal(err)
-		}
-		said, n := map[string]uint64{}, 0
-		for lines := bufio.NewScanner(out); lines.Scan(); n++ {
+		child, lines := startChild(t, writerVariable, path)
+		confirmed, n := map[string]uint64{}, 0
+		for ; lines.Scan(); n++ {
 			id, version, _ := strings.Cut(lines.Text(), " ")
 			v, err := strconv.ParseUint(version, 10, 64)
 			if err != nil {
-				t.Fatalf("the writer said %q", lines.Text())
+				t.Fatalf("the writer printed %q", lines.Text())
 			}
-			if said[id] = v; n == 40+round*17 {
-				_ = child.Process.Kill() // SIGKILL, amid whatever it does next
+			if confirmed[id] = v; n == 40+round*17 {
+				_ = child.Process.Kill() // SIGKILL, at any point of its next write
 			}
 		}
 		_ = child.Wait()
@@ -85,15 +74,15 @@ func TestConfirmedTasksSurviveKill(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for id, version := range said {
+		for id, version := range confirmed {
 			r, err := s.Get(t.Context(), "alice", id)
-			// The version that was being written may be there or not.
+			// The version after the confirmed one may have been written.
 			if err != nil || r.Version != version && r.Version != version+1 {
-				t.Errorf("%s has version %d, %v; it was said to have %d", id, r.Version, err, version)
+				t.Errorf("%s has version %d, %v; want %d or the next one", id, r.Version, err, version)
 				continue
 			}
-			if want := killed(id, r.Version); string(r.Data) != string(want.Data) || r.Done != want.Done {
-				t.Errorf("%s has another version's data", id)
+			if want := taskVersion(id, r.Version); string(r.Data) != string(want.Data) || r.Done != want.Done {
+				t.Errorf("%s does not have the data of its version %d", id, r.Version)
 			}
 			if err := s.Delete(t.Context(), "alice", id); err != nil {
 				t.Error(err)
@@ -102,7 +91,7 @@ func TestConfirmedTasksSurviveKill(t *testing.T) {
 		// At most one task of each worker was written and not printed.
 		left, _, err := s.CountAll(t.Context())
 		if err != nil || left > 4 {
-			t.Errorf("%d tasks, %v beside those that were spoken of, want 4 at most", left, err)
+			t.Errorf("%d tasks, %v besides the confirmed ones, want at most 4", left, err)
 		}
 		for r, err := range s.Unfinished(t.Context()) {
 			if err = errors.Join(err, s.Delete(t.Context(), r.Owner, r.ID)); err != nil {

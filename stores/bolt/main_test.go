@@ -1,7 +1,9 @@
 package bolt_test
 
 import (
+	"bufio"
 	"os"
+	"os/exec"
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/mcptest"
@@ -14,6 +16,22 @@ const (
 	grantWriterVariable = "PATCHBAY_TEST_GRANT_WRITER" // writes to the authorization store at this path
 	serverVariable      = "PATCHBAY_TEST_TASKS"        // serves tasks from this folder
 )
+
+// startChild starts the test binary as a child process that runs until it is killed. It returns the
+// lines of its standard output.
+func startChild(t *testing.T, variable, value string) (*exec.Cmd, *bufio.Scanner) {
+	t.Helper()
+	child := exec.Command(os.Args[0])
+	child.Env = append(os.Environ(), variable+"="+value)
+	out, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return child, bufio.NewScanner(out)
+}
 
 func TestMain(m *testing.M) {
 	if path := os.Getenv(writerVariable); path != "" {

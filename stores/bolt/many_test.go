@@ -19,21 +19,21 @@ import (
 )
 
 const (
-	// manyTasks is the number of waiting tasks. A tenth of them starts first, to compare.
+	// manyTasks is the number of waiting tasks. A tenth of them starts first, for comparison.
 	manyTasks = 10_000
-	// fewerTasks is how many there are in a file, where each takes its way to the disk several
-	// times, unless roundsVariable is set: this takes long.
+	// fewerTasks is the number of tasks in a file, unless roundsVariable is set. Each task is
+	// written to the disk several times, which takes long.
 	fewerTasks = 2_000
 )
 
-// A question is a call whose handler asks.
+// A question has the arguments of the tool ask.
 type question struct {
 	Number int `json:"number"`
 }
 
-func TestManyWaitingTasks(t *testing.T) {
+func TestWaitingTasksHaveNoGoroutines(t *testing.T) {
 	n := manyTasks
-	if testing.Short() || raceDetector { // which takes ten times as long, and memory of its own
+	if testing.Short() || raceDetector { // the race detector takes ten times as long, and more memory
 		n /= 10
 	}
 	t.Run("in memory", func(t *testing.T) { testManyTasks(t, n, tasks.NewMemory()) })
@@ -51,7 +51,7 @@ func TestManyWaitingTasks(t *testing.T) {
 	})
 }
 
-// testManyTasks has many tasks wait on one server, and answers them all.
+// testManyTasks starts many tasks that wait for an answer, and then answers them all.
 func testManyTasks(t *testing.T, n int, store tasks.Store) {
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	s := mcp.NewServer("many", "1", &mcp.ServerOptions{Logger: log})
@@ -63,10 +63,10 @@ func testManyTasks(t *testing.T, n int, store tasks.Store) {
 		word, err := mcp.Ask[string](ctx, "word", fmt.Sprint("What is the word for ", in.Number, "?"), nil)
 		return fmt.Sprint(in.Number, " is ", word), err
 	})
-	opts := &mcp.ClientOptions{Logger: log, Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult,
-		error) {
-		return nil, errors.New("the test answers itself")
-	}}
+	elicit := func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+		return nil, errors.New("the test uses Handle.Answer")
+	}
+	opts := &mcp.ClientOptions{Logger: log, Elicit: elicit}
 	client, err := mcp.Connect(t.Context(), mcp.InMemory(s), tasks.Declare(opts, nil))
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +86,7 @@ func testManyTasks(t *testing.T, n int, store tasks.Store) {
 				return
 			}
 			ids[i] = h.ID()
-			until(t, h, tasks.StatusInputRequired)
+			waitForStatus(t, h, tasks.StatusInputRequired)
 		})
 		return time.Since(begun)
 	}
@@ -96,23 +96,24 @@ func testManyTasks(t *testing.T, n int, store tasks.Store) {
 	took := ask(numbers[few:])
 	waiting := measure()
 	perTask := (waiting.heap - before.heap) / (n - few)
-	t.Logf("%d waiting tasks: %d goroutines, heap in use %d KB; %d tasks: %d goroutines, %d KB; %d bytes for each task, %v to start one",
-		few, before.goroutines, before.heap>>10, n, waiting.goroutines, waiting.heap>>10, perTask,
+	t.Logf("%d waiting tasks: %d goroutines, heap in use %d KB; %d tasks: %d goroutines, %d KB",
+		few, before.goroutines, before.heap>>10, n, waiting.goroutines, waiting.heap>>10)
+	t.Logf("%d bytes for each task, %v to start one", perTask,
 		(took / time.Duration(n-few)).Round(time.Microsecond))
 	if more := waiting.goroutines - before.goroutines; more > 10 {
-		t.Errorf("there are %d goroutines more for %d tasks more", more, n-few)
+		t.Errorf("%d additional waiting tasks have %d additional goroutines, want at most 10", n-few, more)
 	}
 	begun := time.Now()
 	each(numbers, func(i int) { answerOpen(t, tasks.Resume(client, ids[i]), fmt.Sprint("word ", i)) })
 	each(numbers, func(i int) {
-		task := until(t, tasks.Resume(client, ids[i]), tasks.StatusCompleted)
+		task := waitForStatus(t, tasks.Resume(client, ids[i]), tasks.StatusCompleted)
 		if want := fmt.Sprintf(`"text":"%d is word %d"`, i, i); !strings.Contains(string(task.Result), want) {
 			t.Errorf("task %d returned %s, want %s", i, task.Result, want)
 		}
 	})
 	t.Logf("all answered in %v", time.Since(begun).Round(time.Millisecond))
 	if got := entered.Load(); got != int64(2*n) {
-		t.Errorf("the handler was entered %d times, want %d: once to ask and once with the answer", got, 2*n)
+		t.Errorf("the handler was called %d times, want %d: once to ask and once with the answer", got, 2*n)
 	}
 	if err := m.Close(t.Context()); err != nil {
 		t.Error(err)
@@ -122,16 +123,16 @@ func testManyTasks(t *testing.T, n int, store tasks.Store) {
 // answerOpen answers the question of a task.
 func answerOpen(t *testing.T, h *tasks.Handle, word string) {
 	answers := map[string]any{}
-	for key := range until(t, h, tasks.StatusInputRequired).InputRequests {
+	for key := range waitForStatus(t, h, tasks.StatusInputRequired).InputRequests {
 		answers[key] = &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"value":"` + word + `"}`)}
 	}
 	if err := h.Answer(t.Context(), answers); err != nil || len(answers) != 1 {
-		t.Errorf("answer %d questions: %v", len(answers), err)
+		t.Errorf("answer to %d questions: %v, want one question", len(answers), err)
 	}
 }
 
-// until polls a task until it has a status, and returns it.
-func until(t *testing.T, h *tasks.Handle, status tasks.Status) *tasks.Task {
+// waitForStatus polls a task until it has a status, and returns it.
+func waitForStatus(t *testing.T, h *tasks.Handle, status tasks.Status) *tasks.Task {
 	for {
 		task, err := h.Get(t.Context())
 		switch {
@@ -141,16 +142,16 @@ func until(t *testing.T, h *tasks.Handle, status tasks.Status) *tasks.Task {
 		case task.Status == status:
 			return task
 		case task.Status.Final():
-			t.Errorf("a task is %s with %v, want it %s", task.Status, task.Error, status)
+			t.Errorf("a task has status %s, error %v; want status %s", task.Status, task.Error, status)
 			return task
 		}
-		time.Sleep(time.Millisecond) // others need the processor
+		time.Sleep(time.Millisecond) // between two polls
 	}
 }
 
 type measurement struct{ heap, goroutines int }
 
-// measure returns what is in use once all that can go has gone.
+// measure returns the heap in use after garbage collection, and the number of goroutines.
 func measure() measurement {
 	for range 3 {
 		runtime.GC()

@@ -9,10 +9,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/stores/bolt"
 )
 
-func TestStore(t *testing.T) {
+func TestTaskStore(t *testing.T) {
 	storetest.RunLasting(t, func(t *testing.T, dir string) tasks.Store {
-		return open(t, filepath.Join(dir,
-			"tasks.db"))
+		return open(t, filepath.Join(dir, "tasks.db"))
 	})
 }
 

@@ -26,17 +26,18 @@ const (
 	publicURI = "http://127.0.0.1/callback"
 	secretID  = "confidential"
 	machineID = "machine"
-	checkerID = "checker" // the server of the resource
+	checkerID = "checker" // the resource server, which may introspect tokens
 )
 
 var secret, secretHash = authserver.NewClientSecret()
 
+// challenge returns the S256 code challenge of verifier.
 func challenge() string {
 	sum := sha256.Sum256([]byte(verifier))
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// aliceLogsIn is a login that returns alice for every request.
+// aliceLogsIn is a Login that logs in alice at once.
 var aliceLogsIn = authserver.LoginFunc(func(w http.ResponseWriter, r *http.Request, l *authserver.LoginRequest) {
 	l.Finish(w, r, authserver.Subject{ID: "alice", Name: "Alice A.", Claims: map[string]any{"team": "red"}})
 })
@@ -54,28 +55,29 @@ func options(issuer string) authserver.Options {
 			{ID: machineID, SecretHash: secretHash, Scopes: []string{"read"}},
 			{ID: checkerID, SecretHash: secretHash, Introspects: []string{resource}},
 		},
-		Limits: authserver.LimitOptions{Pages: lots, Tokens: lots, Registrations: lots, Metadata: lots},
+		Limits: authserver.LimitOptions{
+			Pages: unlimited, Tokens: unlimited, Registrations: unlimited, Metadata: unlimited,
+		},
 		Logger: slog.New(slog.DiscardHandler),
 	}
 }
 
-var lots = authserver.Rate{Count: 1e6, Per: 1}
+var unlimited = authserver.Rate{Count: 1e6, Per: 1}
 
-// A world is an authorization server with its users and clients.
-type world struct {
+// An env is an authorization server with helpers that send requests to it.
+type env struct {
 	t      *testing.T
 	server *authserver.Server
 	issuer string
 	base   http.RoundTripper
 }
 
-// newWorld returns a server that is reached over real HTTP.
-func newWorld(t *testing.T, change func(*authserver.Options)) *world {
+// newEnv returns a server that listens on a loopback address.
+func newEnv(t *testing.T, change func(*authserver.Options)) *env {
 	t.Helper()
 	var server *authserver.Server
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		server.ServeHTTP(w,
-			r)
+		server.ServeHTTP(w, r)
 	}))
 	t.Cleanup(front.Close)
 	o := options(front.URL)
@@ -83,18 +85,19 @@ func newWorld(t *testing.T, change func(*authserver.Options)) *world {
 		change(&o)
 	}
 	server = newServer(t, o)
-	return &world{t, server, o.Issuer, front.Client().Transport}
+	return &env{t, server, o.Issuer, front.Client().Transport}
 }
 
-// newQuietWorld returns a server without a network, at an https address: for time that is not real.
-func newQuietWorld(t *testing.T, change func(*authserver.Options)) *world {
+// newInProcessEnv returns a server at an https URL that is called without a network, for tests
+// with synctest.
+func newInProcessEnv(t *testing.T, change func(*authserver.Options)) *env {
 	t.Helper()
 	o := options("https://as.example")
 	if change != nil {
 		change(&o)
 	}
 	server := newServer(t, o)
-	return &world{t, server, o.Issuer, direct{server}}
+	return &env{t, server, o.Issuer, handlerTransport{server}}
 }
 
 func newServer(t *testing.T, o authserver.Options) *authserver.Server {
@@ -106,10 +109,10 @@ func newServer(t *testing.T, o authserver.Options) *authserver.Server {
 	return server
 }
 
-// direct sends requests to a handler without a network.
-type direct struct{ handler http.Handler }
+// A handlerTransport sends requests to a handler without a network.
+type handlerTransport struct{ handler http.Handler }
 
-func (d direct) RoundTrip(req *http.Request) (*http.Response, error) {
+func (d handlerTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Body == nil {
 		req.Body = http.NoBody
 	}
@@ -121,13 +124,13 @@ func (d direct) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// A reply is a response that was read.
-type reply struct {
+// A response is an HTTP response whose body has been read.
+type response struct {
 	*http.Response
 	body string
 }
 
-func (w *world) send(client *http.Client, req *http.Request) reply {
+func (w *env) send(client *http.Client, req *http.Request) response {
 	w.t.Helper()
 	res, err := client.Do(req)
 	if err != nil {
@@ -139,32 +142,32 @@ func (w *world) send(client *http.Client, req *http.Request) reply {
 		w.t.Fatal(err)
 	}
 	if res.StatusCode >= 500 && res.StatusCode != http.StatusServiceUnavailable {
-		w.t.Errorf("%s %s: %s %s", req.Method, req.URL.Path, res.Status, body)
+		w.t.Errorf("%s %s: %s %s, want no server error", req.Method, req.URL.Path, res.Status, body)
 	}
-	return reply{res, string(body)}
+	return response{res, string(body)}
 }
 
-func (r reply) json(t *testing.T) map[string]any {
+func (r response) json(t *testing.T) map[string]any {
 	t.Helper()
 	var v map[string]any
 	if err := json.Unmarshal([]byte(r.body), &v); err != nil {
-		t.Fatalf("%s: %v: %s", r.Status, err, r.body)
+		t.Fatalf("%s with a body that is not JSON: %v: %s", r.Status, err, r.body)
 	}
 	return v
 }
 
-// want checks the status and the code of an OAuth error.
-func (r reply) want(t *testing.T, status int, code string) {
+// wantError checks the status and the code of an OAuth error.
+func (r response) wantError(t *testing.T, status int, code string) {
 	t.Helper()
 	if got, _ := r.json(t)["error"].(string); r.StatusCode != status || got != code {
-		t.Errorf("got %s %s, want %d %s", r.Status, r.body, status, code)
+		t.Errorf("got %s %s, want status %d and error %s", r.Status, r.body, status, code)
 	}
 	if got := r.Header.Get("Cache-Control"); got != "no-store" {
-		t.Errorf("Cache-Control is %q", got)
+		t.Errorf("Cache-Control is %q, want no-store", got)
 	}
 }
 
-func (w *world) request(method, address string, body string, header ...string) *http.Request {
+func (w *env) request(method, address string, body string, header ...string) *http.Request {
 	w.t.Helper()
 	if strings.HasPrefix(address, "/") {
 		address = w.issuer + address
@@ -179,39 +182,38 @@ func (w *world) request(method, address string, body string, header ...string) *
 	return req
 }
 
-// post sends a form as a client does.
-func (w *world) post(path string, form url.Values, header ...string) reply {
+// post sends a form without cookies, as a client does.
+func (w *env) post(path string, form url.Values, header ...string) response {
 	w.t.Helper()
 	header = append(header, "Content-Type", "application/x-www-form-urlencoded")
 	return w.send(&http.Client{Transport: w.base}, w.request(http.MethodPost, path, form.Encode(), header...))
 }
 
-// A browser follows no redirect by itself.
+// A browser keeps cookies and does not follow redirects.
 type browser struct {
-	w      *world
+	w      *env
 	client *http.Client
 }
 
-func (w *world) browser() *browser {
+func (w *env) browser() *browser {
 	jar, _ := cookiejar.New(nil)
-	return &browser{w, &http.Client{Transport: w.base, Jar: jar, CheckRedirect: func(*http.Request,
-		[]*http.Request) error {
-		return http.ErrUseLastResponse
-	}}}
+	noRedirect := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &browser{w, &http.Client{Transport: w.base, Jar: jar, CheckRedirect: noRedirect}}
 }
 
-func (b *browser) get(address string) reply {
+func (b *browser) get(address string) response {
 	b.w.t.Helper()
 	return b.w.send(b.client, b.w.request(http.MethodGet, address, ""))
 }
 
-func (b *browser) submit(address string, form url.Values, header ...string) reply {
+func (b *browser) submit(address string, form url.Values, header ...string) response {
 	b.w.t.Helper()
 	header = append(header, "Content-Type", "application/x-www-form-urlencoded")
 	return b.w.send(b.client, b.w.request(http.MethodPost, address, form.Encode(), header...))
 }
 
-// authorizeQuery returns the query of a good authorization request of the public client.
+// authorizeQuery returns the query of a valid authorization request of the public client. change
+// has names and new values; an empty value removes the parameter.
 func authorizeQuery(change ...string) url.Values {
 	q := url.Values{
 		"response_type": {"code"}, "client_id": {publicID}, "redirect_uri": {"http://127.0.0.1:4711/callback"},
@@ -226,65 +228,68 @@ func authorizeQuery(change ...string) url.Values {
 	return q
 }
 
-var hidden = regexp.MustCompile(`<input type="hidden" name="([a-z]+)" value="([^"]*)">`)
+var hiddenInput = regexp.MustCompile(`<input type="hidden" name="([a-z]+)" value="([^"]*)">`)
 
-// consentPage follows an authorization request to the page that asks the user, and gives its form.
-func (b *browser) consentPage(q url.Values) (page reply, form url.Values) {
+// consentPage sends an authorization request and returns the consent page and its hidden fields.
+func (b *browser) consentPage(q url.Values) (page response, form url.Values) {
 	b.w.t.Helper()
 	res := b.get("/authorize?" + q.Encode())
 	if res.StatusCode != http.StatusSeeOther || !strings.HasPrefix(res.Header.Get("Location"), b.w.issuer+"/consent?") {
-		b.w.t.Fatalf("authorize: %s %s %s", res.Status, res.Header.Get("Location"), res.body)
+		b.w.t.Fatalf("authorization request: %s, Location %q, want a redirect to the consent page: %s", res.Status,
+			res.Header.Get("Location"), res.body)
 	}
 	page = b.get(res.Header.Get("Location"))
 	form = url.Values{}
-	for _, m := range hidden.FindAllStringSubmatch(page.body, -1) {
+	for _, m := range hiddenInput.FindAllStringSubmatch(page.body, -1) {
 		form.Set(m[1], m[2])
 	}
 	if page.StatusCode != http.StatusOK || len(form) != 2 {
-		b.w.t.Fatalf("consent: %s %s", page.Status, page.body)
+		b.w.t.Fatalf("consent page: %s %s, want 200 with two hidden fields", page.Status, page.body)
 	}
 	return page, form
 }
 
-// decide sends the form of the consent page.
-func (b *browser) decide(form url.Values, decision string) reply {
+// decide submits the form of the consent page.
+func (b *browser) decide(form url.Values, decision string) response {
 	b.w.t.Helper()
 	form = maps.Clone(form)
 	form.Set("decision", decision)
 	return b.submit("/consent", form)
 }
 
-// authorize completes an authorization with consent and returns the response for the client.
+// authorize completes an authorization with consent and login. It returns the parameters of the
+// authorization response.
 func (b *browser) authorize(q url.Values) url.Values {
 	b.w.t.Helper()
 	_, form := b.consentPage(q)
 	res := b.decide(form, "allow")
 	if res.StatusCode != http.StatusSeeOther || !strings.HasPrefix(res.Header.Get("Location"), b.w.issuer+"/login?") {
-		b.w.t.Fatalf("consent: %s %s", res.Status, res.body)
+		b.w.t.Fatalf("consent: %s %s, want a redirect to the login", res.Status, res.body)
 	}
-	return b.answer(b.get(res.Header.Get("Location")))
+	return b.redirectQuery(b.get(res.Header.Get("Location")))
 }
 
-// answer returns the parameters of a redirect to a client.
-func (b *browser) answer(res reply) url.Values {
+// redirectQuery returns the query of a redirect, as the client receives it.
+func (b *browser) redirectQuery(res response) url.Values {
 	b.w.t.Helper()
 	u, err := res.Location()
 	if err != nil {
-		b.w.t.Fatalf("%s: %v: %s", res.Status, err, res.body)
+		b.w.t.Fatalf("got %s, want a redirect: %v: %s", res.Status, err, res.body)
 	}
 	return u.Query()
 }
 
-func (w *world) code(change ...string) string {
+// code returns an authorization code for authorizeQuery(change...).
+func (w *env) code(change ...string) string {
 	w.t.Helper()
 	answer := w.browser().authorize(authorizeQuery(change...))
 	if answer.Get("code") == "" {
-		w.t.Fatalf("no code: %v", answer)
+		w.t.Fatalf("authorization response is %v, want a code", answer)
 	}
 	return answer.Get("code")
 }
 
-// exchangeForm returns the form of a good token request of the public client.
+// exchangeForm returns the form of a valid token request of the public client.
 func exchangeForm(code string, change ...string) url.Values {
 	f := url.Values{
 		"grant_type": {"authorization_code"}, "code": {code}, "client_id": {publicID}, "code_verifier": {verifier},
@@ -306,16 +311,16 @@ type tokens struct {
 	Expires float64 `json:"expires_in"`
 }
 
-func (w *world) tokensOf(res reply) tokens {
+func (w *env) tokensOf(res response) tokens {
 	w.t.Helper()
 	var t tokens
 	if err := json.Unmarshal([]byte(res.body), &t); err != nil || res.StatusCode != http.StatusOK || t.Access == "" {
-		w.t.Fatalf("no token: %s %s", res.Status, res.body)
+		w.t.Fatalf("token response is %s %s, want 200 with a token", res.Status, res.body)
 	}
 	return t
 }
 
-func (w *world) login() tokens {
+func (w *env) login() tokens {
 	w.t.Helper()
 	return w.tokensOf(w.post("/token", exchangeForm(w.code())))
 }
@@ -330,20 +335,20 @@ func refreshForm(token string, change ...string) url.Values {
 	return f
 }
 
-func (w *world) verify(token string) (*oauth.Token, error) {
+func (w *env) verify(token string) (*oauth.Token, error) {
 	return w.server.Verifier(resource).Verify(w.t.Context(), token)
 }
 
-func (w *world) wantDead(token, why string) {
+func (w *env) wantInvalid(token, when string) {
 	w.t.Helper()
 	if _, err := w.verify(token); !isInvalid(err) {
-		w.t.Errorf("%s: the access token still works (error %v)", why, err)
+		w.t.Errorf("%s: verify returned %v, want ErrInvalidToken", when, err)
 	}
 }
 
-func (w *world) wantAlive(token, why string) {
+func (w *env) wantValid(token, when string) {
 	w.t.Helper()
 	if _, err := w.verify(token); err != nil {
-		w.t.Errorf("%s: the access token does not work: %v", why, err)
+		w.t.Errorf("%s: verify returned %v, want a valid access token", when, err)
 	}
 }
