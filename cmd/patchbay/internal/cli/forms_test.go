@@ -4,8 +4,11 @@ import (
 	"context"
 	stdjson "encoding/json"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -132,7 +135,7 @@ func TestELI08_ELI09_ELI11_ELI14_FormsAreFilledInOnTheTerminal(t *testing.T) {
 	}
 }
 
-func TestELI10_ELI14_FormsCanBeDeclinedAndCancelled(t *testing.T) {
+func TestELI14_FormsCanBeDeclinedAndCancelled(t *testing.T) {
 	url := listen(t, newOddServer())
 	for typed, want := range map[string]string{
 		lines(":decline"):            "declined",
@@ -154,7 +157,7 @@ func TestELI10_ELI14_FormsCanBeDeclinedAndCancelled(t *testing.T) {
 
 // A page is opened only if the user agrees, and only the page that was shown, in full and with its
 // host.
-func TestELI15_ELI16_ELI33_PagesOpenWithConsentOnly(t *testing.T) {
+func TestELI15_ELI16_PagesOpenWithConsentOnly(t *testing.T) {
 	url := listen(t, newOddServer())
 	const page = "https://example.com/a?b=c%20d"
 	for typed, want := range map[string]struct {
@@ -188,6 +191,45 @@ func TestELI15_ELI16_ELI33_PagesOpenWithConsentOnly(t *testing.T) {
 			t.Errorf("%q: got %d, %s, want %d, declined", args, o.status, o.stderr, exitTool)
 		}
 	}
+}
+
+func TestELI16_PagesAreNotFetched(t *testing.T) {
+	var requests atomic.Int64
+	web := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))
+	defer web.Close()
+	url := listen(t, newPageServer(web.URL))
+	for _, typed := range []string{lines("y"), lines("n")} {
+		ignore := func(p *program) { p.open = func(context.Context, string) error { return nil } }
+		if o := atTerminal(t, typed, ignore, "call", url, "page"); !strings.Contains(o.stderr, web.URL) {
+			t.Errorf("%q: stderr does not show the page: %s", typed, o.stderr)
+		}
+	}
+	if n := requests.Load(); n != 0 {
+		t.Errorf("the command sent %d requests to the page, want 0", n)
+	}
+}
+
+func TestELI18_EncodedHostNamesAreMarked(t *testing.T) {
+	const warning = "the host name is encoded"
+	for page, want := range map[string]bool{
+		"https://example.com/xn--a":    false,
+		"https://xn--80ak6aa92e.com/":  true,
+		"https://www.XN--80ak6aa92e.c": true,
+	} {
+		o := atTerminal(t, lines("n"), nil, "call", listen(t, newPageServer(page)), "page")
+		if !strings.Contains(o.stderr, "host ") || strings.Contains(o.stderr, warning) != want {
+			t.Errorf("%s: got %s, want the host, and a warning: %t", page, o.stderr, want)
+		}
+	}
+}
+
+// newPageServer returns a server with a tool that asks the user to open a page.
+func newPageServer(page string) *mcp.Server {
+	s := mcp.NewServer("pages", "1.0", nil)
+	mcp.AddTool(s, &mcp.Tool{Name: "page"}, func(ctx context.Context, _ struct{}) (string, error) {
+		return "opened", toolError(mcp.AskURL(ctx, "page", page, "Please sign in"))
+	})
+	return s
 }
 
 func TestUserReviewsSamplingOnTheTerminal(t *testing.T) {
