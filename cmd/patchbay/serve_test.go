@@ -517,7 +517,7 @@ func (s *httpServer) openOldest(t *testing.T) (events *response, query string) {
 	return events, query
 }
 
-func TestVER07_HTTPServerAnswersCallsInProgressOfEachEra(t *testing.T) {
+func TestVER07_SSE07_HTTPServerAnswersCallsInProgressOfEachEra(t *testing.T) {
 	const calls = 10 // of each kind
 	s, p := startHTTP(t)
 	id := s.openSession(t)

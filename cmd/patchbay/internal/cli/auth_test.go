@@ -514,6 +514,19 @@ func TestLoginWithoutABrowserPrintsThePage(t *testing.T) {
 	}
 }
 
+// Spec: basic/authorization, Protocol Requirements.
+func TestAUTH03_STDIO20_StdioHasNoLogin(t *testing.T) {
+	freshVault(t)
+	for _, args := range [][]string{
+		{"auth", "login", "--", "server"}, {"auth", "token", "--", "server"}, {"auth", "status", "--", "server"},
+		{"auth", "logout", "--", "server"}, {"serve", "--auth", "demo", "--stdio"},
+	} {
+		if o := patchbay(t, "", args...); o.status != exitUsage || o.stderr == "" || o.stdout != "" {
+			t.Errorf("%q: got %+v, want %d and a message", args, o, exitUsage)
+		}
+	}
+}
+
 func TestAuthUsageErrors(t *testing.T) {
 	freshVault(t)
 	server := "https://mcp.example/mcp"
@@ -521,7 +534,7 @@ func TestAuthUsageErrors(t *testing.T) {
 	writeFile(t, secret, "")
 	for _, args := range [][]string{
 		{"auth"}, {"auth", "logn"}, {"auth", "login"}, {"auth", "login", server, "more"},
-		{"auth", "status", "--", "server"}, {"auth", "login", "http://mcp.example/mcp"},
+		{"auth", "login", "http://mcp.example/mcp"},
 		{"auth", "token", "http://192.0.2.1/mcp"}, {"auth", "login", "unknown"},
 		{"auth", "login", server, "--client-id", "x"}, {"auth", "login", server, "--issuer", "https://x.example"},
 		{"auth", "login", server, "--client-secret-file", secret},
@@ -530,7 +543,7 @@ func TestAuthUsageErrors(t *testing.T) {
 			"--client-secret-file", secret + "no"},
 		{"auth", "login", server, "--client-id", "x", "--issuer", "https://x.example",
 			"--client-metadata-url", "https://x.example/c"},
-		{"serve", "--auth", "real"}, {"serve", "--auth", "demo", "--stdio"},
+		{"serve", "--auth", "real"},
 		{"serve", "--auth", "demo", "--addr", "0.0.0.0:0"},
 		{"serve", "--auth", "demo", "--addr", "example.com:80"},
 	} {
@@ -556,7 +569,7 @@ func TestTokensAreNotSentOverPlainHTTP(t *testing.T) {
 	}
 }
 
-func TestClientCredentialsComeFromTheEnvironment(t *testing.T) {
+func TestREG11_ClientCredentialsComeFromTheEnvironment(t *testing.T) {
 	mcptest.NoLeaks(t)
 	dir := freshVault(t)
 	server, secret := protectedForClient(t)

@@ -113,7 +113,7 @@ func TestValuesPersist(t *testing.T) {
 	}
 }
 
-func TestFilesAreEncrypted(t *testing.T) {
+func TestAUTH13_FilesAreEncrypted(t *testing.T) {
 	v, dir := newFileVault(t)
 	put(t, v, "https://as.example/key", secret)
 	files, err := os.ReadDir(dir)
