@@ -102,7 +102,8 @@ func TestKilledServerRecoversTasks(t *testing.T) {
 			t.Errorf("the computation: got %s, want 42", got)
 		}
 	}
-	if _, stderr, status := run(t, "task", "watch", url, interrupted); status != 1 || !strings.Contains(stderr, "restarted") {
+	if _, stderr, status := run(t, "task", "watch", url, interrupted); status != 1 ||
+		!strings.Contains(stderr, "restarted") {
 		t.Errorf("the interrupted task: exit code %d, want 1; standard error %s", status, stderr)
 	}
 	listed := mustRun(t, "task", "list", url)

@@ -204,8 +204,8 @@ func call(revision string, id int, tool, arguments string) string {
 		meta += `,"io.modelcontextprotocol/protocolVersion":"` + modern +
 			`","io.modelcontextprotocol/clientCapabilities":{}`
 	}
-	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":{%s},"_meta":{%s}}}`,
-		id, tool, arguments, meta)
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":{%s},`+
+		`"_meta":{%s}}}`, id, tool, arguments, meta)
 }
 
 const (

@@ -88,7 +88,8 @@ func TestExitCodes(t *testing.T) {
 			withToolsResponse(`{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","tools":5}}`)}, exitProtocol},
 		{"unknown result type", []string{"tools",
 			withToolsResponse(`{"jsonrpc":"2.0","id":1,"result":{"resultType":"odd","tools":[]}}`)}, exitProtocol},
-		{"duplicate keys", []string{"tools", withToolsResponse(`{"jsonrpc":"2.0","id":1,"result":{"a":1,"a":2}}`)}, exitProtocol},
+		{"duplicate keys", []string{"tools", withToolsResponse(`{"jsonrpc":"2.0","id":1,"result":{"a":1,"a":2}}`)},
+			exitProtocol},
 		{"no common revision", []string{"tools", newStaticServer(t, 400, "application/json",
 			`{"jsonrpc":"2.0","id":null,"error":{"code":-32022,"message":"no",`+
 				`"data":{"supported":["2031-01-01"],"requested":"2026-07-28"}}}`)}, exitProtocol},
@@ -111,7 +112,8 @@ func TestExitCodes(t *testing.T) {
 				t.Fatalf("standard output %q, want one line of JSON: %v", o.stdout, err)
 			}
 			if got.Error.Exit != test.status || got.Error.Kind != exitKinds[test.status] || got.Error.Message == "" {
-				t.Errorf("error %+v, want exit %d, kind %s and a message", got.Error, test.status, exitKinds[test.status])
+				t.Errorf("error %+v, want exit %d, kind %s and a message", got.Error, test.status,
+					exitKinds[test.status])
 			}
 			if !strings.Contains(patchbay(t, "", "help", "exit-codes").stdout, got.Error.Kind) {
 				t.Errorf("help exit-codes does not contain %q", got.Error.Kind)
@@ -123,7 +125,9 @@ func TestExitCodes(t *testing.T) {
 func TestInterruptEndsEveryWait(t *testing.T) {
 	mcptest.NoLeaks(t)
 	url := listen(t, newOddServer())
-	stalled := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	stalled := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		<-r.Context().Done()
+	}))
 	defer stalled.Close()
 	for name, test := range map[string]struct {
 		args []string

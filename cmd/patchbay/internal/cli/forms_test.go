@@ -88,7 +88,8 @@ func lines(all ...string) string { return strings.Join(all, "\n") + "\n" }
 func TestELI08_ELI09_ELI11_ELI14_FormsAreFilledInOnTheTerminal(t *testing.T) {
 	url := listen(t, newOddServer())
 	good := lines("Ann", "", "", "", "", "", "2", "", "", "a,b", "", "y")
-	const defaults = `{"name":"Ann","day":"2026-01-02","agree":true,"colour":"green","size":"l","tags":["a","b"],"more":["x"]}`
+	const defaults = `{"name":"Ann","day":"2026-01-02","agree":true,"colour":"green","size":"l",` +
+		`"tags":["a","b"],"more":["x"]}`
 	for name, test := range map[string]struct {
 		typed  string
 		result string
@@ -276,7 +277,8 @@ func TestAnswersFileAnswersQuestions(t *testing.T) {
 		{`{"elicitation": [{"action": "decline"}]}`, "form", exitTool, "declined"},
 		{`{"elicitation": [{"action": "cancel"}]}`, "form", exitTool, "cancelled"},
 		{`{}`, "form", exitTool, "not a terminal"},
-		{`{"elicitation": [{"content": {"name": "B"}}]}`, "form", exitFailure, "/name: got 1 character, want at least 2"},
+		{`{"elicitation": [{"content": {"name": "B"}}]}`, "form", exitFailure,
+			"/name: got 1 character, want at least 2"},
 		{`{"elicitation": [{"content": {"value": "1"}}, {"content": {"value": "2"}}]}`, "both", exitOK, "12"},
 		{`{"elicitation": [{"message": "Second", "content": {"value": "2"}}, {"content": {"value": "1"}}]}`,
 			"both", exitOK, "12"},

@@ -122,7 +122,8 @@ func TestStatusLineIsShownWhileASlowServerExits(t *testing.T) {
 					t.Fatal(err)
 				}
 				p.close(c)
-				if shown := strings.Contains(stderr.String(), "waiting for the server"); shown != slow || p.screen.drawn {
+				if shown := strings.Contains(stderr.String(), "waiting for the server"); shown != slow ||
+					p.screen.drawn {
 					t.Errorf("standard error %q, want a status line: %t", stderr.String(), slow)
 				}
 			})

@@ -93,7 +93,8 @@ func TestVerifiedSkillsAreBounded(t *testing.T) {
 	o := atTerminal(t, "", func(p *program) { p.verifyMost = 1 }, "skills", "verify", url)
 	if o.status != exitProtocol || strings.Contains(o.stdout, "good") ||
 		strings.Count(o.stderr, "not verified: more") != 3 {
-		t.Errorf("at most 1: got %d, %q, %q, want %d and 3 unverified skills", o.status, o.stdout, o.stderr, exitProtocol)
+		t.Errorf("at most 1: got %d, %q, %q, want %d and 3 unverified skills", o.status, o.stdout, o.stderr,
+			exitProtocol)
 	}
 	o = atTerminal(t, "", func(p *program) { p.verifyMost = 2500 }, "skills", "verify", url)
 	if o.status != exitProtocol || !strings.Contains(o.stdout, "good skill://a/pdf/SKILL.md") ||

@@ -40,10 +40,11 @@ func newTaskServer(store tasks.Store) (*mcp.Server, *tasks.Server) {
 	s := mcp.NewServer("tasks", "1.0", nil)
 	m := tasks.NewServer(s, &tasks.Options{Store: store, PollInterval: 50 * time.Millisecond})
 	restartable := &tasks.ToolOptions{Restartable: true}
-	tasks.AddTool(m, &mcp.Tool{Name: "add"}, restartable, func(ctx context.Context, in struct{ A, B int }) (int, error) {
-		mcp.Progress(ctx, 1, 2, "adding "+hostile)
-		return in.A + in.B, nil
-	})
+	tasks.AddTool(m, &mcp.Tool{Name: "add"}, restartable,
+		func(ctx context.Context, in struct{ A, B int }) (int, error) {
+			mcp.Progress(ctx, 1, 2, "adding "+hostile)
+			return in.A + in.B, nil
+		})
 	tasks.AddTool(m, &mcp.Tool{Name: "fail"}, restartable,
 		func(context.Context, struct{}) (string, error) { return "", errors.New("it broke") })
 	tasks.AddTool(m, &mcp.Tool{Name: "refuse"}, restartable,
@@ -69,7 +70,8 @@ func newTaskServer(store tasks.Store) (*mcp.Server, *tasks.Server) {
 		return a + b, toolError(err)
 	})
 	tasks.AddTool(m, &mcp.Tool{Name: "think"}, restartable, func(ctx context.Context, _ struct{}) (string, error) {
-		question := mcp.SamplingMessage{Role: mcp.RoleUser, Content: []mcp.ContentBlock{mcp.Text("How is the weather?")}}
+		question := mcp.SamplingMessage{Role: mcp.RoleUser,
+			Content: []mcp.ContentBlock{mcp.Text("How is the weather?")}}
 		r, err := mcp.Sample(ctx, "model",
 			&mcp.CreateMessageParams{MaxTokens: 9, Messages: []mcp.SamplingMessage{question}})
 		if err != nil {
@@ -362,7 +364,8 @@ func TestUnknownTaskIsReported(t *testing.T) {
 	for _, revision := range []string{newestRevision(), "2025-11-25", "2024-11-05"} {
 		if o := patchbay(t, "", "task", "get", "--revision", revision, url, "x"); o.status != exitNotFound ||
 			!strings.Contains(o.stderr, "does not support tasks") {
-			t.Errorf("%s: task get, server without tasks: got %d, %s, want %d", revision, o.status, o.stderr, exitNotFound)
+			t.Errorf("%s: task get, server without tasks: got %d, %s, want %d", revision, o.status, o.stderr,
+				exitNotFound)
 		}
 		if o := patchbay(t, "", "call", "--task", "--revision", revision, url, "say"); o.status != exitOK ||
 			!strings.Contains(o.stderr, "at once, without a task") {
@@ -378,7 +381,8 @@ func TestTaskWatchPromptsAtATerminal(t *testing.T) {
 		o := atTerminal(t, "y\n\n", nil, p.args("task watch", id)...)
 		if o.status != exitOK || o.stdout != "yes\n" || !strings.Contains(o.stderr, "Are you sure?") ||
 			strings.Contains(o.stderr, "\x1b[31m") {
-			t.Errorf("task watch: got %d, %q, %q, want %d, yes and the escaped question", o.status, o.stdout, o.stderr, exitOK)
+			t.Errorf("task watch: got %d, %q, %q, want %d, yes and the escaped question", o.status, o.stdout, o.stderr,
+				exitOK)
 		}
 		if p.isModern() {
 			id = p.start("ask")

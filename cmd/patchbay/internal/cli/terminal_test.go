@@ -133,7 +133,8 @@ func TestTraceShowsEveryMessage(t *testing.T) {
 	session := []string{"→ initialize {", "← initialize result {",
 		`→ {"jsonrpc":"2.0","method":"notifications/initialized"`, "→ tools/call {", "notifications/progress",
 		"← tools/call result {"}
-	for revision, wants := range map[string][]string{"2026-07-28": modern, "2025-11-25": session, "2024-11-05": session} {
+	for revision, wants := range map[string][]string{"2026-07-28": modern, "2025-11-25": session,
+		"2024-11-05": session} {
 		for name, target := range map[string][]string{"HTTP": {url, "count", "steps=1"},
 			"stdio": {"count", "steps=1", "--env", serveEnv + "=1", "--", self}} {
 			o := patchbay(t, "", append([]string{"call", "-v", "--revision", revision}, target...)...)
