@@ -212,7 +212,7 @@ func checkTasks(t *testing.T, s *tasksReport) {
 		_, err := time.Parse(time.RFC3339, at)
 		equal(t, "TASKD-09 error of the time "+at, err, nil)
 	}
-	equal(t, "TASKD-09 ttl in tasks/get", s.SlowAgain.TTL, 60000)
+	equal(t, "TASKD-09 ttl in tasks/get is set", s.SlowAgain.TTL > 0, true)
 	equal(t, "tasks/result before the end", s.Waited, "slow: two")
 	if n := len(s.Progress); n == 0 || s.Progress[n-1] != 3 || !slices.IsSorted(s.Progress) {
 		t.Errorf("progress: got %v, want it ascending to 3", s.Progress)
