@@ -112,8 +112,8 @@ func newOddServer() *mcp.Server {
 	return s
 }
 
-// listen returns the URL of a server.
-func listen(t *testing.T, s *mcp.Server) string {
+// listen serves s over HTTP until the test ends, and returns its URL.
+func listen(t *testing.T, s mcp.Handler) string {
 	t.Helper()
 	h := mcphttp.NewHandler(s, nil)
 	web := httptest.NewServer(h)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http/httptest"
 	"os/exec"
 	"slices"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
-	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
 // A fakeTaskServer is a server with one task whose states the test chooses.
@@ -106,20 +104,6 @@ func (s *fakeTaskServer) count(method string) (n int) {
 	return n
 }
 
-// listen returns the URL of the server.
-func (s *fakeTaskServer) listen(t *testing.T) string {
-	t.Helper()
-	h := mcphttp.NewHandler(s, nil)
-	web := httptest.NewServer(h)
-	t.Cleanup(func() {
-		if err := h.Shutdown(context.Background()); err != nil {
-			t.Error(err)
-		}
-		web.Close()
-	})
-	return web.URL
-}
-
 // oneForm returns an input request with the properties of a form.
 func oneForm(properties string) string {
 	return `,"inputRequests":{"k":{"method":"elicitation/create","params":{"mode":"form","message":"who?",` +
@@ -140,7 +124,7 @@ func TestFinalTaskStateIsNotRequestedAgain(t *testing.T) {
 					}
 					return next[0], next[1], nil
 				}}
-				url := s.listen(t)
+				url := listen(t, s)
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 				defer cancel()
 				var stdout, stderr strings.Builder
@@ -159,9 +143,9 @@ func TestFinalTaskStateIsNotRequestedAgain(t *testing.T) {
 // The error of a task may have the code of an unknown task.
 func TestErrorOfATaskKeepsItsCodeAndMessage(t *testing.T) {
 	freshState(t)
-	url := (&fakeTaskServer{get: func(int, string) (string, string, error) {
+	url := listen(t, &fakeTaskServer{get: func(int, string) (string, string, error) {
 		return "failed", `,"error":{"code":-32602,"message":"seven does not name a color"}`, nil
-	}}).listen(t)
+	}})
 	for name, o := range map[string]outcome{
 		"without a terminal": patchbay(t, "", "task", "watch", url, "t1"),
 		"at a terminal":      atTerminal(t, "", nil, "task", "watch", url, "t1"),
@@ -171,19 +155,19 @@ func TestErrorOfATaskKeepsItsCodeAndMessage(t *testing.T) {
 			t.Errorf("%s: got %d, %q, %q, want %d and the message", name, o.status, o.stdout, o.stderr, exitFailure)
 		}
 	}
-	url = (&fakeTaskServer{get: func(n int, _ string) (string, string, error) {
+	url = listen(t, &fakeTaskServer{get: func(n int, _ string) (string, string, error) {
 		if n < 2 {
 			return "working", "", nil
 		}
 		return "failed", `,"error":{"code":-32602,"message":"seven does not name a color"}`, nil
-	}}).listen(t)
+	}})
 	if o := atTerminal(t, "", nil, "task", "watch", url, "t1"); o.status != exitFailure ||
 		strings.Contains(o.stderr, "no task") {
 		t.Errorf("after two polls: got %d, %q, %q, want %d", o.status, o.stdout, o.stderr, exitFailure)
 	}
-	url = (&fakeTaskServer{get: func(int, string) (string, string, error) {
+	url = listen(t, &fakeTaskServer{get: func(int, string) (string, string, error) {
 		return "completed", `,"result":{"content":7}`, nil
-	}}).listen(t)
+	}})
 	if o := patchbay(t, "", "task", "get", url, "t1"); o.status != exitProtocol {
 		t.Errorf("an invalid result: got %d, %q, %q, want %d", o.status, o.stdout, o.stderr, exitProtocol)
 	}
@@ -203,7 +187,7 @@ func TestSuggestedCommandsQuoteTaskIDs(t *testing.T) {
 		t.Run(id, func(t *testing.T) {
 			freshState(t)
 			s := &fakeTaskServer{id: id}
-			url := s.listen(t)
+			url := listen(t, s)
 			o := patchbay(t, "", "call", "--task", url, "x")
 			if o.status != exitOK || o.stderr != clean(o.stderr) || strings.Count(o.stderr, "\n") != 1 {
 				t.Fatalf("got %d, %q, want %d and one escaped line", o.status, o.stderr, exitOK)
@@ -254,7 +238,7 @@ func TestTaskFieldsWithSpecialNamesAreJSON(t *testing.T) {
 		return "input_required", oneForm(`{"--json":{"type":"string"},"@a":{"type":"string"},` +
 			`"b=":{"type":"string"},"c:":{"type":"string"},"plain":{"type":"string"}}`), nil
 	}}
-	url := s.listen(t)
+	url := listen(t, s)
 	o := patchbay(t, "", "task", "get", url, "t1")
 	for _, want := range []string{`['{"--json": string}']`, `['{"@a": string}']`, `['{"b=": string}']`,
 		`['{"c:": string}']`, `[plain=string]`} {
@@ -279,7 +263,7 @@ func TestLongTaskTextIsShortened(t *testing.T) {
 			`":{"method":"elicitation/create","params":{"mode":"url","elicitationId":"1","message":"m",` +
 			`"url":"https://a.example/` + long + `"}}}`,
 	} {
-		url := (&fakeTaskServer{get: func(int, string) (string, string, error) { return status, more, nil }}).listen(t)
+		url := listen(t, &fakeTaskServer{get: func(int, string) (string, string, error) { return status, more, nil }})
 		if o := patchbay(t, "", "task", "get", url, "t1"); o.status != exitOK || len(o.stdout) > 100_000 ||
 			!strings.Contains(o.stdout, `A\x1b[31m`) {
 			t.Errorf("%s: got %d, %d bytes, %.200q, %.200q, want %d and at most 100000 bytes of escaped text", status,
@@ -296,7 +280,7 @@ func TestTaskListShowsTasksBesideAnError(t *testing.T) {
 		}
 		return "completed", completedResult, nil
 	}}
-	at := &target{url: s.listen(t)}
+	at := &target{url: listen(t, s)}
 	for _, id := range []string{"one", "bad", "two"} {
 		if err := (&note{Key: at.key(), ID: id, Tool: "x", Started: time.Now()}).save(); err != nil {
 			t.Fatal(err)

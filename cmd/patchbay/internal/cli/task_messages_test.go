@@ -37,7 +37,7 @@ func TestFailedCancellationIsReportedAfterAnInterrupt(t *testing.T) {
 		get: func(int, string) (string, string, error) {
 			return "working", `,"statusMessage":"asleep"`, nil
 		}}
-	url := server.listen(t)
+	url := listen(t, server)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	timeout := time.AfterFunc(20*time.Second, cancel)
@@ -67,7 +67,7 @@ func TestTaskCancelledByAnotherClientIsReportedWithItsReason(t *testing.T) {
 			}
 			return "cancelled", why, nil
 		}}
-		for _, args := range [][]string{{"call", server.listen(t), "x"}, {"task", "watch", server.listen(t), "T"}} {
+		for _, args := range [][]string{{"call", listen(t, server), "x"}, {"task", "watch", listen(t, server), "T"}} {
 			server.reset()
 			o := atTerminal(t, "", nil, args...)
 			if o.status != exitFailure || !strings.HasSuffix(o.stderr, want) {

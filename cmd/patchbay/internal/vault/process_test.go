@@ -94,13 +94,12 @@ func increment(old []byte) ([]byte, error) {
 	return fmt.Appendf(nil, "%0*d", width, n+1), nil
 }
 
-func TestConcurrentProcessesLoseNoUpdate(t *testing.T) {
-	v, dir := newFileVault(t)
-	put(t, v, "other", "") // create the vault: the child processes have no mock keyring
-	const processes = 4
+// runConcurrently runs n commands and waits until all have exited successfully.
+func runConcurrently(t *testing.T, n int, newCommand func() *exec.Cmd) {
+	t.Helper()
 	var running []*exec.Cmd
-	for range processes {
-		cmd := command(t, roleCount, dir)
+	for range n {
+		cmd := newCommand()
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -111,27 +110,26 @@ func TestConcurrentProcessesLoseNoUpdate(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+func TestConcurrentProcessesLoseNoUpdate(t *testing.T) {
+	v, dir := newFileVault(t)
+	put(t, v, "other", "") // create the vault: the child processes have no mock keyring
+	const processes = 4
+	runConcurrently(t, processes, func() *exec.Cmd { return command(t, roleCount, dir) })
 	checkValue(t, v, "n", fmt.Sprintf("%0*d", width, processes*increments))
 }
 
 func TestConcurrentProcessesCreateOneVault(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "vault")
-	var running []*exec.Cmd
-	for range 4 {
+	const processes = 4
+	runConcurrently(t, processes, func() *exec.Cmd {
 		cmd := command(t, roleCount, dir)
 		cmd.Env = append(cmd.Env, "DBUS_SESSION_BUS_ADDRESS=unix:path=/no/bus") // without a keyring
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		running = append(running, cmd)
-	}
-	for _, cmd := range running {
-		if err := cmd.Wait(); err != nil {
-			t.Error(err)
-		}
-	}
+		return cmd
+	})
 	disableKeyring(t)
-	checkValue(t, open(t, vault.Options{Dir: dir}), "n", fmt.Sprintf("%0*d", width, 4*increments))
+	checkValue(t, open(t, vault.Options{Dir: dir}), "n", fmt.Sprintf("%0*d", width, processes*increments))
 }
 
 // A process killed during a write leaves the old or the new value, and no lock.
