@@ -33,11 +33,8 @@ func catalogueChangeWorkloads() []workload {
 				programs: listening,
 				only:     only,
 				measure:  measureChanges,
-				duration: func(quick bool) time.Duration {
-					return 3*time.Second +
-						time.Duration(changeRounds(quick))*time.Second
-				},
-				quick: true,
+				duration: func(quick bool) time.Duration { return time.Duration(3+changeRounds(quick)) * time.Second },
+				quick:    true,
 			})
 		}
 		add("change-", "a change of the list of tools", echo.ChangeTool, listeners()...)

@@ -30,7 +30,8 @@ func TestPaceDependsOnTheWorkload(t *testing.T) {
 	w := workload{bounds: []bound{{of: baseline, cpu: 1}}}
 	full, variant, quick := new(bench).paceOf(w), new(bench).paceOf(workload{}), (&bench{quick: true}).paceOf(w)
 	if full.rounds <= variant.rounds || variant.rounds < quick.rounds || quick.rounds < minRounds {
-		t.Errorf("rounds: %d with targets, %d without, %d in a quick run", full.rounds, variant.rounds, quick.rounds)
+		t.Errorf("rounds: %d with targets, %d without, %d in a quick run, want fewer each time, at least %d", full.rounds,
+			variant.rounds, quick.rounds, minRounds)
 	}
 	if got := (&bench{rounds: 2, slice: time.Second}).paceOf(w); got != (pace{2, time.Second, time.Second}) {
 		t.Errorf("with explicit rounds and slice: pace = %+v, want 2 rounds of 1s", got)

@@ -88,7 +88,7 @@ func TestViewInABrowser(t *testing.T) {
 			case <-r.Context().Done():
 			}
 		case "/leak":
-			t.Error("the view can access its host")
+			t.Error("the view accessed its host, want the request refused")
 		}
 	}))
 	defer own.Close()

@@ -280,9 +280,9 @@ func newDelegatingServer(t *testing.T, secret string) (*protectedServer, *provid
 		}}})
 		o.Login = must(authserver.NewProviderLogin(&authserver.ProviderOptions{Providers: []authserver.Provider{{
 			ID: "idp", Name: "Example accounts", Issuer: idp.issuer, ClientID: "server", ClientSecret: secret,
-			Scopes:     []string{"openid", "profile", "email", "offline_access"},
+			Scopes: []string{"openid", "profile", "email", "offline_access"},
+			// Without this prompt, OpenID providers do not grant offline_access.
 			Parameters: map[string]string{"prompt": "consent"},
-			// without it, OpenID providers do not grant offline_access
 			CheckEvery: time.Nanosecond, // a revocation at the provider takes effect immediately
 		}}}))(t)
 	})

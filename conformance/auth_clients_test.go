@@ -111,18 +111,18 @@ func TestGoSDKClientLogsIn(t *testing.T) {
 		ClientName: "Go SDK client", RedirectURIs: []string{callback}, TokenEndpointAuthMethod: "none",
 		GrantTypes: []string{"authorization_code", "refresh_token"},
 	}
+	fetchCode := func(ctx context.Context, args *auth.AuthorizationArgs) (*auth.AuthorizationResult, error) {
+		answer, err := p.authorize(ctx, args.URL, callback)
+		if err != nil {
+			return nil, err
+		}
+		scopes = append(scopes, must(url.Parse(args.URL))(t).Query().Get("scope"))
+		return &auth.AuthorizationResult{Code: answer.Get("code"), State: answer.Get("state"),
+			Iss: answer.Get("iss")}, nil
+	}
 	handler := must(auth.NewAuthorizationCodeHandler(&auth.AuthorizationCodeHandlerConfig{
 		DynamicClientRegistrationConfig: &auth.DynamicClientRegistrationConfig{Metadata: metadata},
-		AuthorizationCodeFetcher: func(ctx context.Context, args *auth.AuthorizationArgs) (*auth.AuthorizationResult,
-			error) {
-			answer, err := p.authorize(ctx, args.URL, callback)
-			if err != nil {
-				return nil, err
-			}
-			scopes = append(scopes, must(url.Parse(args.URL))(t).Query().Get("scope"))
-			return &auth.AuthorizationResult{Code: answer.Get("code"), State: answer.Get("state"),
-				Iss: answer.Get("iss")}, nil
-		},
+		AuthorizationCodeFetcher:        fetchCode,
 		NewTokenSource: func(ctx context.Context, c *oauth2.Config, token *oauth2.Token) (oauth2.TokenSource, error) {
 			tokens = &expiringTokens{ctx: ctx, config: c, token: token}
 			return tokens, nil
@@ -145,7 +145,7 @@ func TestGoSDKClientLogsIn(t *testing.T) {
 	if tokens.token.AccessToken == before.AccessToken || tokens.token.RefreshToken == before.RefreshToken {
 		t.Error("the tokens are the same after they expired, want new ones")
 	}
-	equal(t, "scopes scopes for", len(scopes), 2)
+	equal(t, "logins", len(scopes), 2)
 }
 
 // asCaller decodes the result of who_am_i.

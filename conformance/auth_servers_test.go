@@ -134,8 +134,7 @@ func TestLogInToGoSDKServer(t *testing.T) {
 	t.Run("our authorization server", func(t *testing.T) {
 		l := listen(t)
 		h := newProtectedServer(t, func(o *authserver.Options) {
-			o.Resources = append(o.Resources,
-				notesAt(endpointAt(l)))
+			o.Resources = append(o.Resources, notesAt(endpointAt(l)))
 		})
 		startGoSDK(t, l, h.issuer)
 		protectedPeer{endpoint: endpointAt(l), issuer: h.issuer}.logIn(t, newLoginClient(t))

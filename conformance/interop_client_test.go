@@ -141,8 +141,9 @@ func (p peer) useTools(ctx context.Context, t *testing.T, c *mcp.Client) {
 	var e *mcp.Error
 	var failed *mcp.TransportError
 	_, err := c.Do(ctx, "unknown/method", nil)
-	if unknown := errors.As(err, &e) && e.Remote() && e.Code == mcp.CodeMethodNotFound; !unknown &&
-		!(errors.As(err, &failed) && !failed.MayHaveRun) {
+	isUnknown := errors.As(err, &e) && e.Remote() && e.Code == mcp.CodeMethodNotFound
+	isHTTPError := errors.As(err, &failed) && !failed.MayHaveRun
+	if !isUnknown && !isHTTPError {
 		t.Errorf("an unknown method: got %v, want code %d or a transport error", err, mcp.CodeMethodNotFound)
 	}
 }
@@ -185,7 +186,7 @@ func answerPeer(ctx context.Context, t *testing.T, c *mcp.Client) {
 	equal(t, "roots", must(mcp.CallTool[string](ctx, c, "where", nil))(t), "file:///srv/area")
 }
 
-// cancelPeer handlesCancel a running call and checks that the server stops.
+// cancelPeer cancels a running call and checks that the server stops.
 func cancelPeer(ctx context.Context, t *testing.T, c *mcp.Client) {
 	t.Helper()
 	waiting, cancel := context.WithCancel(ctx)

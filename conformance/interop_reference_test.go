@@ -93,16 +93,14 @@ func everythingTools(ctx context.Context, t *testing.T, c *mcp.Client) {
 	image := must(mcp.CallTool[[]mcp.ContentBlock](ctx, c, "get-tiny-image", nil))(t)
 	if !slices.ContainsFunc(image, func(p mcp.ContentBlock) bool {
 		i, ok := p.(*mcp.ImageContent)
-		return ok &&
-			len(i.Data) > 0
+		return ok && len(i.Data) > 0
 	}) {
 		t.Errorf("get-tiny-image: got %v, want an image", image)
 	}
 	links := must(mcp.CallTool[[]mcp.ContentBlock](ctx, c, "get-resource-links", map[string]int{"count": 3}))(t)
 	if !slices.ContainsFunc(links, func(p mcp.ContentBlock) bool {
 		l, ok := p.(*mcp.ResourceLink)
-		return ok &&
-			l.URI != ""
+		return ok && l.URI != ""
 	}) {
 		t.Errorf("get-resource-links: got %v, want a link", links)
 	}
@@ -110,10 +108,8 @@ func everythingTools(ctx context.Context, t *testing.T, c *mcp.Client) {
 		t.Errorf("invalid arguments: got %v, want an error", r.Text())
 	}
 	var progress []float64
-	long := mcp.WithCallOptions(ctx, mcp.CallOptions{Progress: func(u mcp.ProgressUpdate) {
-		progress = append(progress,
-			u.Progress / *u.Total)
-	}})
+	onProgress := func(u mcp.ProgressUpdate) { progress = append(progress, u.Progress / *u.Total) }
+	long := mcp.WithCallOptions(ctx, mcp.CallOptions{Progress: onProgress})
 	must(c.CallTool(long, "trigger-long-running-operation", map[string]float64{"duration": 0.2, "steps": 4}))(t)
 	equal(t, "progress", progress, []float64{.25, .5, .75, 1})
 	cancelled, cancel := context.WithCancel(ctx)

@@ -511,7 +511,7 @@ func (s *httpServer) openOldest(t *testing.T) (events *response, query string) {
 	query = events.next()
 	s.do(t, http.MethodPost, query, initialize(oldest))
 	if got := events.next(); !strings.Contains(got, `"protocolVersion":"`+oldest+`"`) {
-		t.Fatalf("initialize: %s", got)
+		t.Fatalf("initialize: got %s, want revision %s", got, oldest)
 	}
 	s.do(t, http.MethodPost, query, initialized)
 	return events, query

@@ -39,7 +39,7 @@ func rejectSkills(want error) func(context.Context, *mcp.Client) error {
 					return err
 				}
 			}
-			return fmt.Errorf("load %s: no error, want %w", skill.URI, want)
+			return fmt.Errorf("load %s: no error, want %v", skill.URI, want)
 		}
 		return nil
 	}

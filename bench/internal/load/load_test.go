@@ -274,7 +274,7 @@ func TestMissingNotificationsAreErrors(t *testing.T) {
 		h, err := load.DialHTTP(endpoint+"/mcp", 1,
 			load.Call{Era: echo.Modern, Tool: echo.NotificationsTool, SSE: true})
 		if (err == nil) != ok {
-			t.Errorf("all notifications: %v, error %v", ok, err)
+			t.Errorf("got error %v, want one: %t", err, !ok)
 		}
 		if err == nil {
 			h.Close()
@@ -344,7 +344,7 @@ func TestSessionIDsMustBeUnique(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := s.Open(5, time.Minute); (err == nil) != ok {
-			t.Errorf("distinct ids: %v, error %v", ok, err)
+			t.Errorf("got error %v, want one: %t", err, !ok)
 		}
 		s.Close()
 	}

@@ -70,6 +70,6 @@ func TestRemoteFailsAfterProgramExit(t *testing.T) {
 	r := NewRemote(to, from)
 	defer r.Close()
 	if _, err := r.Run(time.Millisecond); err == nil {
-		t.Error("no error after the program has exited")
+		t.Error("Run after the program has exited: no error, want one")
 	}
 }

@@ -41,13 +41,13 @@ func addTools(s *server.MCPServer) {
 		return mcp.NewToolResultText("done"), nil
 	})
 	cancelled := make(chan struct{}, 1000)
-	add("wait", "Waits to be cancelled.", func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult,
-		error) {
-		notifyProgress(ctx, req, 1, 1) // the call has started
-		<-ctx.Done()
-		cancelled <- struct{}{}
-		return nil, ctx.Err()
-	})
+	add("wait", "Waits to be cancelled.",
+		func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			notifyProgress(ctx, req, 1, 1) // the call has started
+			<-ctx.Done()
+			cancelled <- struct{}{}
+			return nil, ctx.Err()
+		})
 	add("cancelled", "Waits until the wait tool was cancelled.",
 		func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			select {

@@ -26,7 +26,7 @@ func loggedIn(t *testing.T) (server string, ann *userBrowser) {
 	freshVault(t)
 	server, ann = protected(t), newUserBrowser(t)
 	if o := withBrowser(t, ann, "auth", "login", server); o.status != exitOK {
-		t.Fatalf("got %d, %s", o.status, o.stderr)
+		t.Fatalf("got %d, %s, want %d", o.status, o.stderr, exitOK)
 	}
 	return server, ann
 }
@@ -76,7 +76,7 @@ func TestFailedStepUpNamesTheMissingScopes(t *testing.T) {
 func TestLoginRequestsEarlierScopesAgain(t *testing.T) {
 	server, ann := loggedIn(t)
 	if o := withBrowser(t, ann, "call", server, "reset_counter"); o.status != exitOK {
-		t.Fatalf("got %d, %s", o.status, o.stderr)
+		t.Fatalf("got %d, %s, want %d", o.status, o.stderr, exitOK)
 	}
 	o := withBrowser(t, ann, "auth", "login", server)
 	if o.status != exitOK || !strings.Contains(o.stdout, scopeReset) ||
@@ -329,7 +329,7 @@ func TestScopesThatAreNotGrantedAreReported(t *testing.T) {
 		o := withBrowser(t, p, args...)
 		p.visits.Wait()
 		if o.status != step.status || requested != step.requested || !strings.Contains(o.stderr, step.message) {
-			t.Errorf("%+v: got %d, requested scopes %q, %s, %s", step, o.status, requested, o.stdout, o.stderr)
+			t.Errorf("got %d, requested scopes %q, %s, %s, want %+v", o.status, requested, o.stdout, o.stderr, step)
 		}
 	}
 }

@@ -112,7 +112,7 @@ func TestArgumentsAreConvertedToTheTypesOfTheSchema(t *testing.T) {
 			continue
 		}
 		if err != nil {
-			t.Errorf("%s: %v", line, err)
+			t.Errorf("%s: got %v, want no error", line, err)
 			continue
 		}
 		if got := string(a.object()); got != `{"must":"m",`+want+"}" {
@@ -177,7 +177,7 @@ func FuzzArguments(f *testing.F) {
 		}
 		object := a.object()
 		if err := jsonscan.Valid(object, jsonscan.Limits{Depth: 200}); err != nil {
-			t.Fatalf("%q and %q become %s: %v", first, second, object, err)
+			t.Fatalf("%q and %q: got %s, want valid JSON: %v", first, second, object, err)
 		}
 		for key := range jsonscan.Members(object) {
 			if !strings.Contains(first+second, string(key)) && !strings.Contains(first+second, `\`) {

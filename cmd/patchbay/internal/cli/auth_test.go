@@ -207,7 +207,7 @@ func TestCommandsLogInAndStoreTheTokens(t *testing.T) {
 	// Other commands have them too.
 	for _, args := range [][]string{{"tools"}, {"probe"}, {"ping"}, {"prompts"}, {"ping", "--revision", "2025-03-26"}} {
 		if o := patchbay(t, "", append(args, server)...); o.status != exitOK || o.stderr != "" {
-			t.Errorf("%q: got %d, %s", args, o.status, o.stderr)
+			t.Errorf("%q: got %d, %s, want %d", args, o.status, o.stderr, exitOK)
 		}
 	}
 }
@@ -217,7 +217,7 @@ func TestProbeLogsInOnce(t *testing.T) {
 	freshVault(t)
 	server, ann := protected(t), newUserBrowser(t)
 	if o := withBrowser(t, ann, "probe", server); o.status != exitOK {
-		t.Errorf("got %d, %s", o.status, o.stderr)
+		t.Errorf("got %d, %s, want %d", o.status, o.stderr, exitOK)
 	}
 	if n, _ := ann.opened(); n != 1 {
 		t.Errorf("%d pages were opened, want 1", n)
@@ -229,7 +229,7 @@ func TestAUTHR35_MissingScopesAreRequestedAtATerminal(t *testing.T) {
 	freshVault(t)
 	server, ann := protected(t), newUserBrowser(t)
 	if o := withBrowser(t, ann, "auth", "login", server); o.status != exitOK {
-		t.Fatalf("got %d, %s", o.status, o.stderr)
+		t.Fatalf("got %d, %s, want %d", o.status, o.stderr, exitOK)
 	}
 	o := patchbay(t, "", "call", server, "reset_counter", "--json")
 	want := "patchbay auth login " + server + " --scope " + scopeUse + " --scope " + scopeReset
@@ -254,11 +254,11 @@ func TestLaterLoginAddsScopes(t *testing.T) {
 	server, ann := protected(t), newUserBrowser(t)
 	for _, args := range [][]string{nil, {"--scope", scopeReset}} {
 		if o := withBrowser(t, ann, append([]string{"auth", "login", server}, args...)...); o.status != exitOK {
-			t.Fatalf("got %d, %s", o.status, o.stderr)
+			t.Fatalf("got %d, %s, want %d", o.status, o.stderr, exitOK)
 		}
 	}
 	if o := patchbay(t, "", "call", server, "reset_counter"); o.status != exitOK {
-		t.Errorf("got %d, %s", o.status, o.stderr)
+		t.Errorf("got %d, %s, want %d", o.status, o.stderr, exitOK)
 	}
 }
 
@@ -375,7 +375,7 @@ func TestAuthCommandsManageALogin(t *testing.T) {
 		var r report
 		o := patchbay(t, "", "auth", "status", server, "--json")
 		if err := json.Unmarshal([]byte(o.stdout), &r); err != nil || o.stderr != "" {
-			t.Fatalf("%q, %s: %v", o.stdout, o.stderr, err)
+			t.Fatalf("auth status --json: got %q, %s, want JSON: %v", o.stdout, o.stderr, err)
 		}
 		return r, o.status
 	}
@@ -468,7 +468,7 @@ func TestTimeoutDoesNotLimitLogin(t *testing.T) {
 		}
 	}, "call", server, "who_am_i", "--timeout", limit.String())
 	if o.status != exitOK {
-		t.Errorf("got %d, %s", o.status, o.stderr)
+		t.Errorf("got %d, %s, want %d", o.status, o.stderr, exitOK)
 	}
 }
 

@@ -248,7 +248,7 @@ func TestTaskFieldsWithSpecialNamesAreJSON(t *testing.T) {
 	}
 	o = patchbay(t, "", "task", "answer", url, "t1", `{"--json": "v"}`, `{"b=": "w"}`, "plain=x")
 	if o.status != exitOK || !strings.Contains(s.responses, `{"--json":"v","b=":"w","plain":"x"}`) {
-		t.Errorf("got %d, %q, the server received %s", o.status, o.stderr, s.responses)
+		t.Errorf("got %d, %q, the server received %s, want %d and three fields", o.status, o.stderr, s.responses, exitOK)
 	}
 }
 

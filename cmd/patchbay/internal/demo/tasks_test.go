@@ -75,7 +75,7 @@ func TestPublishWaitsForTheUser(t *testing.T) {
 		content = `{"publish": true, "note": "hot"}`
 		r, err := h.Wait(t.Context())
 		if err != nil || r.IsError || !strings.Contains(question, `"News"`) {
-			t.Fatalf("%q: got %+v, %v", question, r, err)
+			t.Fatalf("got question %q, result %+v, %v, want a question with the title and a result", question, r, err)
 		}
 		more, err := mcp.CallTool[publishResult](t.Context(), c, "publish", object{"title": "More"})
 		if err != nil || more.Title != "More" || more.Note != "hot" || !strings.Contains(question, more.Draft) {
