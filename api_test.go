@@ -23,12 +23,13 @@ var publicPackages = []string{
 	"ext/tasks", "ext/tasks/storetest", "stores/bolt", "ext/apps", "ext/skills",
 }
 
-// maxCoreNames is the most exported names that mcp, mcphttp and jsonrpc may have together: constants, variables,
-// functions, types and methods. Fields and interface methods are checked but not counted.
+// maxCoreNames is the most exported names that mcp, mcphttp and jsonrpc may have together:
+// constants, variables, functions, types and methods. Fields and interface methods are checked but
+// not counted.
 const maxCoreNames = 310
 
-// TestAPIIsGolden fails on every change of the exported API: names, signatures, fields with their tags, interface
-// methods and values of constants. Run it with -update after an intended change.
+// TestAPIIsGolden fails on every change of the exported API: names, signatures, fields with their
+// tags, interface methods and values of constants. Run it with -update after an intended change.
 func TestAPIIsGolden(t *testing.T) {
 	packages := loadExports(t, publicPackages, "")
 	core := 0
@@ -50,7 +51,7 @@ func TestAPIIsGolden(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got != string(want) {
-			t.Errorf("%s is out of date: review the change of the API, then run `go test . -update`", golden)
+			t.Errorf("%s is out of date: review the change of the API, then run go test . -update", golden)
 		}
 	}
 	if core > maxCoreNames {
@@ -59,11 +60,14 @@ func TestAPIIsGolden(t *testing.T) {
 	t.Logf("mcp, mcphttp and jsonrpc export %d names", core)
 }
 
-// TestAPIGoldenSeesChanges changes a copy of the source in ways that an earlier golden test did not notice.
+// TestAPIGoldenSeesChanges changes a copy of the source in ways that an earlier golden test did not
+// notice.
 func TestAPIGoldenSeesChanges(t *testing.T) {
 	tests := []struct{ name, file, old, new string }{
-		{"field of a struct", "mcp/server.go", "type ServerOptions struct {\n", "type ServerOptions struct {\n\tAdded bool\n"},
-		{"method of an interface", "mcp/handler.go", "type Listener interface {\n", "type Listener interface {\n\tAdded()\n"},
+		{"field of a struct", "mcp/server.go", "type ServerOptions struct {\n",
+			"type ServerOptions struct {\n\tAdded bool\n"},
+		{"method of an interface", "mcp/handler.go", "type Listener interface {\n",
+			"type Listener interface {\n\tAdded()\n"},
 		{"value of a constant", "mcp/logging.go", `LevelDebug `, `LevelDebug LoggingLevel = "changed"; _ `},
 	}
 	before := apiLines(loadExports(t, []string{"mcp"}, "")[module+"/mcp"])
@@ -77,7 +81,8 @@ func TestAPIGoldenSeesChanges(t *testing.T) {
 	}
 }
 
-// overlay writes a file for the go command's -overlay flag that replaces the first old in file by new.
+// overlay writes a file for the go command's -overlay flag that replaces the first old in file by
+// new.
 func overlay(t *testing.T, file, old, new string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -146,8 +151,8 @@ func loadExports(t *testing.T, names []string, overlay string) map[string]*types
 	return packages
 }
 
-// apiLines returns the exported API of a package. A line that begins with const, func, type or var is a name; the
-// indented lines behind a type are its exported fields or methods as an interface.
+// apiLines returns the exported API of a package. A line that begins with const, func, type or var
+// is a name; the indented lines behind a type are its exported fields or methods as an interface.
 func apiLines(p *types.Package) []string {
 	w := apiWriter{p}
 	var lines []string
@@ -158,7 +163,8 @@ func apiLines(p *types.Package) []string {
 		}
 		switch object := object.(type) {
 		case *types.Const:
-			lines = append(lines, fmt.Sprintf("const %s %s = %s", name, w.typeText(object.Type()), object.Val().ExactString()))
+			lines = append(lines, fmt.Sprintf("const %s %s = %s", name, w.typeText(object.Type()),
+				object.Val().ExactString()))
 		case *types.Var:
 			lines = append(lines, fmt.Sprintf("var %s %s", name, w.typeText(object.Type())))
 		case *types.Func:
@@ -170,7 +176,7 @@ func apiLines(p *types.Package) []string {
 	return lines
 }
 
-// An apiWriter writes the types of one package's API, whose own names stand without the package.
+// An apiWriter writes the types of one package's API. Names of that package have no qualifier.
 type apiWriter struct{ own *types.Package }
 
 func (w apiWriter) typeLines(object *types.TypeName) []string {
@@ -192,7 +198,8 @@ func (w apiWriter) typeLines(object *types.TypeName) []string {
 	for m := range named.Methods() {
 		if m.Exported() {
 			receiver := w.typeText(m.Signature().Recv().Type())
-			methods = append(methods, fmt.Sprintf("func (%s) %s%s", receiver, m.Name(), strings.TrimPrefix(w.typeText(m.Type()), "func")))
+			methods = append(methods, fmt.Sprintf("func (%s) %s%s", receiver, m.Name(),
+				strings.TrimPrefix(w.typeText(m.Type()), "func")))
 		}
 	}
 	slices.Sort(methods)
@@ -243,8 +250,8 @@ func (w apiWriter) interfaceLines(u *types.Interface) []string {
 	return lines
 }
 
-// typeText writes a type with packages as code names them. A package that is internal or not of the standard library
-// keeps its whole path, so that it cannot enter the API unseen.
+// typeText writes a type with packages as code names them. A package that is internal or not of the
+// standard library keeps its whole path, so that it cannot enter the API unseen.
 func (w apiWriter) typeText(t types.Type) string {
 	return types.TypeString(t, func(p *types.Package) string {
 		first, _, _ := strings.Cut(p.Path(), "/")

@@ -1,4 +1,5 @@
-// Package patchbay_test checks the rules of the whole repository. Each failure says why the rule exists.
+// Package patchbay_test checks the rules of the whole repository. Each failure says why the rule
+// exists.
 package patchbay_test
 
 import (
@@ -22,13 +23,14 @@ import (
 
 const module = "github.com/patchbay-mcp/patchbay"
 
-// productModules are the folders of the modules that users build. The others are for development only.
+// productModules are the folders of the modules that users build. The others are for development
+// only.
 var productModules = []string{".", "stores", "cmd/patchbay", "examples"}
 
 var update = flag.Bool("update", false, "rewrite the golden files under api/")
 
-// A listed package, as `go list -json` prints it.
-type listed struct {
+// A goPackage is a package as go list -json prints it.
+type goPackage struct {
 	ImportPath string
 	Dir        string
 	Imports    []string
@@ -36,15 +38,16 @@ type listed struct {
 	Standard   bool
 }
 
-func list(t *testing.T, args ...string) []listed {
+func list(t *testing.T, args ...string) []goPackage {
 	t.Helper()
-	out, err := exec.Command("go", append([]string{"list", "-json=ImportPath,Dir,Imports,Deps,Standard"}, args...)...).Output()
+	out, err := exec.Command("go", append([]string{"list", "-json=ImportPath,Dir,Imports,Deps,Standard"},
+		args...)...).Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
-	var all []listed
+	var all []goPackage
 	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); {
-		var p listed
+		var p goPackage
 		if err := d.Decode(&p); err != nil {
 			t.Fatal(err)
 		}
@@ -88,16 +91,18 @@ func checkImport(t *testing.T, name, imported string, r importRule) {
 	}
 	first, _, _ := strings.Cut(imported, "/")
 	allowed := slices.Concat(allowedOutside[""], allowedOutside[name])
-	if strings.Contains(first, ".") && !slices.ContainsFunc(allowed, func(m string) bool { return imported == m || strings.HasPrefix(imported, m+"/") }) {
-		t.Errorf("%s imports %s: a new dependency of the SDK needs an ADR and a place in allowedOutside", name, imported)
+	if strings.Contains(first, ".") && !slices.ContainsFunc(allowed,
+		func(m string) bool { return imported == m || strings.HasPrefix(imported, m+"/") }) {
+		t.Errorf("%s imports %s: a new dependency of the SDK needs an ADR and a place in allowedOutside", name,
+			imported)
 	}
 }
 
 func TestStdioServerDoesNotLinkHTTP(t *testing.T) {
 	for _, p := range list(t, "./mcp") {
-		for _, banned := range []string{"net/http", "crypto/tls", "net"} {
-			if slices.Contains(p.Deps, banned) {
-				t.Errorf("mcp links %s: a stdio server must stay small", banned)
+		for _, refused := range []string{"net/http", "crypto/tls", "net"} {
+			if slices.Contains(p.Deps, refused) {
+				t.Errorf("mcp links %s: a stdio server must stay small", refused)
 			}
 		}
 	}
@@ -150,7 +155,8 @@ func TestFilesAndFunctionsStaySmall(t *testing.T) {
 				continue
 			}
 			if n := set.Position(f.End()).Line - set.Position(f.Pos()).Line; n > maxFunc {
-				t.Errorf("%s: %s has %d lines, want at most %d: a function does one thing", name, f.Name.Name, n, maxFunc)
+				t.Errorf("%s: %s has %d lines, want at most %d: a function does one thing", name, f.Name.Name, n,
+					maxFunc)
 			}
 		}
 	})
@@ -170,16 +176,20 @@ func TestProtocolDatesLiveInWire(t *testing.T) {
 		}
 		ast.Inspect(file, func(n ast.Node) bool {
 			if lit, ok := n.(*ast.BasicLit); ok && date.MatchString(lit.Value) {
-				t.Errorf("%s: %s: ask a revision for a feature instead of comparing dates", set.Position(lit.Pos()), lit.Value)
+				t.Errorf("%s: %s: ask a revision for a feature instead of comparing dates", set.Position(lit.Pos()),
+					lit.Value)
 			}
 			return true
 		})
 	})
 }
 
-// eraFiles are the files whose identifiers may name an era: the edge, its contract with transports, the options that bound
-// it, the trace of messages, and the client of the tests.
-var eraFiles = regexp.MustCompile(`^(internal/(legacy|wire)/.*|mcphttp/([a-z_]*session[a-z_]*|[a-z_]*sse2024[a-z_]*|handler|doc|options)\.go|mcp/(serve|connect|transport|inmemory|doc)\.go|cmd/patchbay/internal/cli/trace\.go|ext/tasks/[a-z_]*2025[a-z_]*\.go|mcptest/.*)$`)
+// eraFiles are the files whose identifiers may name an era: the edge, its contract with transports,
+// the options that bound it, the trace of messages, and the client of the tests.
+var eraFiles = regexp.MustCompile(`^(internal/(legacy|wire)/.*` +
+	`|mcphttp/([a-z_]*session[a-z_]*|[a-z_]*sse2024[a-z_]*|handler|doc|options)\.go` +
+	`|mcp/(serve|connect|transport|inmemory|doc)\.go|cmd/patchbay/internal/cli/trace\.go` +
+	`|ext/tasks/[a-z_]*2025[a-z_]*\.go|mcptest/.*)$`)
 
 func TestErasAreDecidedAtTheEdge(t *testing.T) {
 	word := regexp.MustCompile(`(?i)legacy|session`)
@@ -259,7 +269,8 @@ func checkSpecs(t *testing.T, set *token.FileSet, d *ast.GenDecl) {
 	}
 }
 
-// TestREADMECodeIsCompiled checks that the Go code of the README is part of a program that compiles.
+// TestREADMECodeIsCompiled checks that the Go code of the README is part of a program that
+// compiles.
 func TestREADMECodeIsCompiled(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
@@ -267,7 +278,7 @@ func TestREADMECodeIsCompiled(t *testing.T) {
 	}
 	blocks := regexp.MustCompile("(?s)<!-- from (\\S+) -->\n```go\n(.*?)```").FindAllSubmatch(readme, -1)
 	if fences := bytes.Count(readme, []byte("```go")); len(blocks) != fences || fences == 0 {
-		t.Fatalf("%d of %d Go blocks name the program that they are from", len(blocks), fences)
+		t.Fatalf("%d Go blocks name the program that they are from, want all %d", len(blocks), fences)
 	}
 	for _, b := range blocks {
 		program, err := os.ReadFile(string(b[1]))
@@ -275,7 +286,7 @@ func TestREADMECodeIsCompiled(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Contains(program, b[2]) {
-			t.Errorf("the block from %s is not part of that program", b[1])
+			t.Errorf("README.md: the block from %s is not part of that program", b[1])
 		}
 	}
 }

@@ -10,16 +10,17 @@ import (
 	"unicode"
 )
 
-// refusedWords must not be part of an identifier: they are metaphors, persons, or nouns that only this project would
-// know. The standard library, gRPC and the specification have a word for each of these things.
+// refusedWords must not be part of an identifier: they are metaphors, persons, or nouns that only
+// this project would know. The standard library, gRPC and the specification have a word for each of
+// these things.
 var refusedWords = strings.Fields(`
 	crew vigil rouse talk talking brought standing gather deaf farewell bury buried young born alarm patience trip lend
 	depart linger foresight tally awakened adopt settle bell taker hub tired glance sighting augment unheard manner pays
 	asker fly land nowhere provenance grown spare nobody somebody whoever
 	util impl helper`)
 
-// refusedNames must not be the name of a package-level type, function or method. As local variables some of them are
-// ordinary words.
+// refusedNames must not be the name of a package-level type, function or method. As local variables
+// some of them are ordinary words.
 var refusedNames = strings.Fields(`
 	turn link rest watch pack hold take line gate flight zone home reach feed hook reply attend way words look
 	given own none oldAge takeBack keptPlace
@@ -54,15 +55,18 @@ func checkWords(t *testing.T, set *token.FileSet, id *ast.Ident, declared bool) 
 	}
 	for _, word := range camelWords(name) {
 		if slices.Contains(refusedWords, word) {
-			t.Errorf("%s: %s: %q is not a word of the field; choose one that the standard library or the specification uses", set.Position(id.Pos()), id.Name, word)
+			t.Errorf("%s: %s: do not use %q; choose a word of the standard library or the specification",
+				set.Position(id.Pos()), id.Name, word)
 		}
 	}
 	if declared && slices.ContainsFunc(refusedNames, func(w string) bool { return strings.EqualFold(w, id.Name) }) {
-		t.Errorf("%s: %s does not say what it is: use a noun or verb of the field", set.Position(id.Pos()), id.Name)
+		t.Errorf("%s: do not use the name %s; choose a noun or verb of the standard library or the specification",
+			set.Position(id.Pos()), id.Name)
 	}
 }
 
-// declaredNames returns the identifiers that name a file's package-level types, functions and methods.
+// declaredNames returns the identifiers that name a file's package-level types, functions and
+// methods.
 func declaredNames(file *ast.File) map[*ast.Ident]bool {
 	names := map[*ast.Ident]bool{}
 	for _, d := range file.Decls {
@@ -80,7 +84,8 @@ func declaredNames(file *ast.File) map[*ast.Ident]bool {
 	return names
 }
 
-// camelWords splits an identifier at its capitals: "serveLoop" is serve and loop, "newHTTPServer" new, http and server.
+// camelWords splits an identifier at its capitals: "serveLoop" is serve and loop, "newHTTPServer"
+// new, http and server.
 func camelWords(name string) []string {
 	var words []string
 	runes := []rune(name)
@@ -102,7 +107,7 @@ func isWordStart(runes []rune, i int) bool {
 	return !unicode.IsUpper(runes[i-1]) || i+1 < len(runes) && unicode.IsLower(runes[i+1])
 }
 
-func TestCamelWords(t *testing.T) {
+func TestCamelWordsSplitsAtCapitals(t *testing.T) {
 	for name, want := range map[string][]string{
 		"serveLoop":     {"serve", "loop"},
 		"newHTTPServer": {"new", "http", "server"},
@@ -115,8 +120,9 @@ func TestCamelWords(t *testing.T) {
 	}
 }
 
-// TestErrorStringsSayWhatIsWrong refuses texts such as "its client_id is none": an error states the value and the rule.
-func TestErrorStringsSayWhatIsWrong(t *testing.T) {
+// TestErrorStringsStateTheValueAndTheRule refuses texts such as "its client_id is none": an error states the
+// value and the rule.
+func TestErrorStringsStateTheValueAndTheRule(t *testing.T) {
 	vague := regexp.MustCompile(`\b(is|are) (no|none)\b`)
 	sources(t, func(name string, file *ast.File, set *token.FileSet, _ []byte) {
 		ast.Inspect(file, func(n ast.Node) bool {
@@ -128,14 +134,15 @@ func TestErrorStringsSayWhatIsWrong(t *testing.T) {
 	})
 }
 
-// TestDocCommentsUseStandardVerbs refuses "Foo gives" and "Foo tells": the standard library writes "Foo returns" and
-// "Foo reports whether".
+// TestDocCommentsUseStandardVerbs refuses "Foo gives" and "Foo tells": the standard library writes
+// "Foo returns" and "Foo reports whether".
 func TestDocCommentsUseStandardVerbs(t *testing.T) {
 	verb := regexp.MustCompile(`^// \w+ (gives|tells|takes back) `)
 	sources(t, func(name string, file *ast.File, set *token.FileSet, _ []byte) {
 		for _, group := range file.Comments {
 			if verb.MatchString(group.List[0].Text) {
-				t.Errorf("%s: %s", set.Position(group.Pos()), group.List[0].Text)
+				t.Errorf("%s: %s: want a verb that the standard library uses", set.Position(group.Pos()),
+					group.List[0].Text)
 			}
 		}
 	})
@@ -143,16 +150,15 @@ func TestDocCommentsUseStandardVerbs(t *testing.T) {
 
 // TestLinesStayShort bounds lines of product code, so that two files fit side by side.
 func TestLinesStayShort(t *testing.T) {
-	const most, exceptions = 120, 50
-	long := 0
+	const maxWidth = 120
 	sources(t, func(name string, _ *ast.File, _ *token.FileSet, text []byte) {
+		number := 0
 		for line := range strings.Lines(string(text)) {
-			if width := len([]rune(strings.ReplaceAll(strings.TrimRight(line, "\n"), "\t", "    "))); width > most {
-				long++
+			number++
+			width := len([]rune(strings.ReplaceAll(strings.TrimRight(line, "\n"), "\t", "    ")))
+			if width > maxWidth {
+				t.Errorf("%s:%d: %d columns, want at most %d", name, number, width, maxWidth)
 			}
 		}
 	})
-	if long > exceptions {
-		t.Errorf("%d lines are longer than %d columns, want at most %d", long, most, exceptions)
-	}
 }

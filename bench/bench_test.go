@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestPick(t *testing.T) {
+func TestPickSelectsByNameOrDefault(t *testing.T) {
 	name := func(s string) string { return s }
 	byDefault := func(s string) bool { return s != "c" }
 	for _, test := range []struct {
@@ -24,11 +24,11 @@ func TestPick(t *testing.T) {
 		}
 	}
 	if _, err := pick([]string{"a"}, "a,x", name, byDefault); err == nil || !strings.Contains(err.Error(), "x") {
-		t.Errorf("an unknown name: %v", err)
+		t.Errorf("an unknown name: %v, want an error with the name", err)
 	}
 }
 
-func TestParseCores(t *testing.T) {
+func TestParseCoresReadsRanges(t *testing.T) {
 	for list, want := range map[string][]string{
 		"0":     {"0"},
 		"0-2,5": {"0", "1", "2", "5"},
@@ -42,7 +42,7 @@ func TestParseCores(t *testing.T) {
 }
 
 func TestRatioIsComputedPerRound(t *testing.T) {
-	// The machine is three times slower in the second round, for both.
+	// In the second round the machine is three times slower.
 	a := &subject{rounds: []figures{{cpu: 10}, {cpu: 30}, {cpu: 11}}}
 	b := &subject{rounds: []figures{{cpu: 20}, {cpu: 60}, {cpu: 22}}}
 	if got := a.ratio(b); got != 0.5 {
@@ -53,7 +53,7 @@ func TestRatioIsComputedPerRound(t *testing.T) {
 	}
 }
 
-func TestMedian(t *testing.T) {
+func TestMedianOfOddAndEvenCounts(t *testing.T) {
 	for _, test := range []struct {
 		values []float64
 		want   float64
@@ -88,18 +88,19 @@ func TestReportMarksCallsWithExtraWork(t *testing.T) {
 	}
 	var out strings.Builder
 	writeCalls(&out, w, pace{}, subjects)
-	if got := out.String(); !strings.Contains(got, "| patchbay ¹ | 1000 | 100% | 10.0 |") || !strings.Contains(got, "\n¹ ") ||
+	if got := out.String(); !strings.Contains(got, "| patchbay ¹ | 1000 | 100% | 10.0 |") ||
+		!strings.Contains(got, "\n¹ ") ||
 		strings.Contains(got, "go-sdk ¹") {
-		t.Errorf("report of %s:\n%s", w.name, got)
+		t.Errorf("report of %s:\n%s\nwant a mark and a footnote for patchbay only", w.name, got)
 	}
 }
 
 func TestSpreadServersRunOnAllCores(t *testing.T) {
 	p := pinning{measured: "3", rest: []string{"0", "1", "2"}}
 	if got := p.spreadArgv("server"); !slices.Equal(got, []string{"taskset", "-c", "0,1,2,3", "server"}) {
-		t.Errorf("command line = %q", got)
+		t.Errorf("command line = %q, want cores 0,1,2,3", got)
 	}
 	if got := (pinning{}).spreadArgv("server"); !slices.Equal(got, []string{"server"}) {
-		t.Errorf("command line without pinning = %q", got)
+		t.Errorf("command line without pinning = %q, want the command only", got)
 	}
 }

@@ -8,10 +8,10 @@ import (
 
 // A server is one server program of the benchmark, in one configuration.
 type server struct {
-	name string
-	is   string   // for the report
-	dir  string   // of its program, under server/
-	args []string // besides those of the workload
+	name        string
+	description string   // for the report
+	dir         string   // of its program, under server/
+	args        []string // besides those of the workload
 	// script, if set, replaces the program. It is a path of a Node script under
 	// server/.
 	script string
@@ -26,38 +26,39 @@ type server struct {
 	optional bool
 	// keepsSessions marks a server that keeps state for each session.
 	keepsSessions bool
-	// echoes marks a server that offers only echo.Tool and echo.ProgressTool.
-	echoes bool
-	// losesNotes marks a server that can lose progress notifications.
-	losesNotes bool
+	// echoOnly marks a server that offers only echo.Tool and echo.ProgressTool.
+	echoOnly bool
+	// losesNotifications marks a server that can lose progress notifications.
+	losesNotifications bool
 	// streamsOnDemand marks a server that chooses an event stream itself when a
 	// message precedes the result. It has no setting for this.
 	streamsOnDemand bool
 }
 
-// floor is the name of the baseline server and client.
-const floor = "limit"
+// baseline is the name of the baseline server and client.
+const baseline = "limit"
 
 func catalogueServers() []server {
 	return []server{
-		{name: floor, is: "bare net/http, or a bare loop over stdin, that does the least that any server must: the floor", dir: "limit"},
-		{name: "limit-json", is: "the same with encoding/json both ways", dir: "limitjson", echoes: true},
-		{name: ours, is: "this project", dir: "patchbay", keepsSessions: true, streamsOnDemand: true},
-		{name: "go-sdk", is: "modelcontextprotocol/go-sdk v1.8.0, sessions in the session era, stateless in the modern one",
+		{name: baseline, description: "bare net/http, or a bare loop over stdin, with the least work of any server",
+			dir: "limit"},
+		{name: "limit-json", description: "the same with encoding/json both ways", dir: "limitjson", echoOnly: true},
+		{name: ours, description: "this project", dir: "patchbay", keepsSessions: true, streamsOnDemand: true},
+		{name: "go-sdk", description: "modelcontextprotocol/go-sdk v1.8.0, stateless in the modern era",
 			dir: "gosdk", peer: true, keepsSessions: true},
-		{name: "mcp-go", is: "mark3labs/mcp-go v1.2.1 as it comes: arguments are not validated",
-			dir: "mcpgo", peer: true, keepsSessions: true, losesNotes: true},
-		{name: "mcp-go-validating", is: "the same with validation",
-			dir: "mcpgo", args: []string{"-validate"}, peer: true, losesNotes: true, optional: true},
-		{name: "ts-v2", is: "@modelcontextprotocol/server 2.4.0, with sessions in the session era, stateless in the modern one",
+		{name: "mcp-go", description: "mark3labs/mcp-go v1.2.1 with its defaults: arguments are not validated",
+			dir: "mcpgo", peer: true, keepsSessions: true, losesNotifications: true},
+		{name: "mcp-go-validating", description: "the same with validation",
+			dir: "mcpgo", args: []string{"-validate"}, peer: true, losesNotifications: true, optional: true},
+		{name: "ts-v2", description: "@modelcontextprotocol/server 2.4.0, stateless in the modern era",
 			script: "ts/v2.mjs", peer: true, keepsSessions: true, slow: true},
-		{name: "ts-v1", is: "@modelcontextprotocol/sdk 1.32.2, which knows the session era only",
+		{name: "ts-v1", description: "@modelcontextprotocol/sdk 1.32.2, which supports the session era only",
 			script: "ts/v1.mjs", peer: true, keepsSessions: true, sessionOnly: true, slow: true},
 	}
 }
 
 // references lists the programs to which the report computes CPU ratios.
-func references() []string { return []string{floor, "go-sdk", "mcp-go"} }
+func references() []string { return []string{baseline, "go-sdk", "mcp-go"} }
 
 // everything selects all items that run by default.
 const everything = "all"
@@ -89,7 +90,8 @@ func pick[T any](all []T, list string, name func(T) string, byDefault func(T) bo
 		for _, item := range all {
 			known = append(known, name(item))
 		}
-		return nil, fmt.Errorf("unknown names: %s; known names: %s", strings.Join(names, ", "), strings.Join(known, ", "))
+		return nil, fmt.Errorf("unknown names: %s; known names: %s", strings.Join(names, ", "),
+			strings.Join(known, ", "))
 	}
 	return picked, nil
 }

@@ -21,7 +21,7 @@ type client struct {
 
 func catalogueClients() []client {
 	return []client{
-		{name: floor, dir: "limit"},
+		{name: baseline, dir: "limit"},
 		{name: "limit-json", dir: "limit", args: []string{"-json"}},
 		{name: ours, dir: "patchbay", sdk: true},
 		{name: "go-sdk", dir: "gosdk", sdk: true},
@@ -30,8 +30,9 @@ func catalogueClients() []client {
 }
 
 var (
-	boundsClient = []bound{{of: floor, cpu: 1.4}, {of: "go-sdk", cpu: 0.5}}
-	boundsMemory = []bound{{of: ours, micros: 5, allocs: 25}, {of: "go-sdk", cpu: 1.0 / 20}, {of: "mcp-go", cpu: 1.0 / 4}}
+	boundsClient = []bound{{of: baseline, cpu: 1.4}, {of: "go-sdk", cpu: 0.5}}
+	boundsMemory = []bound{{of: ours, micros: 5, allocs: 25}, {of: "go-sdk", cpu: 1.0 / 20},
+		{of: "mcp-go", cpu: 1.0 / 4}}
 )
 
 func catalogueClientWorkloads() []workload {
@@ -46,32 +47,35 @@ func catalogueClientWorkloads() []workload {
 	for _, width := range []int{1, connections} {
 		add(workload{call: modern, width: width, bounds: boundsClient}, "modern-json", "HTTP, modern era, JSON answers")
 	}
-	add(workload{call: load.Call{Era: echo.Modern, SSE: true}, width: connections}, "modern-sse", "HTTP, modern era, event-stream answers")
-	add(workload{call: session, width: connections, bounds: boundsClient}, "session-json", "HTTP, session era, JSON answers")
+	add(workload{call: load.Call{Era: echo.Modern, SSE: true}, width: connections}, "modern-sse",
+		"HTTP, modern era, event-stream answers")
+	add(workload{call: session, width: connections, bounds: boundsClient}, "session-json",
+		"HTTP, session era, JSON answers")
 	for _, width := range []int{1, 16} {
 		add(workload{call: modern, width: width, stdio: true}, "stdio-modern", "stdio, modern era")
 	}
 	add(workload{call: session, width: 16, stdio: true}, "stdio-session", "stdio, session era")
 	for _, width := range []int{1, 16} {
-		add(workload{call: modern, width: width, memory: true, bounds: boundsMemory}, "memory", "the same SDK on both sides, in memory")
+		add(workload{call: modern, width: width, memory: true, bounds: boundsMemory}, "memory",
+			"the same SDK on both sides, in memory")
 	}
 	return all
 }
 
 // openClients starts the clients of a workload and the server that they call.
 // On stdio, each client starts its own server.
-func (b *bench) openClients(ctx context.Context, w workload) (*contest, error) {
-	c := &contest{}
+func (b *bench) openClients(ctx context.Context, w workload) (*runningPrograms, error) {
+	c := &runningPrograms{}
 	args := []string{"-era", string(w.call.Era), "-width", strconv.Itoa(w.width)}
 	var command []string
-	switch server := append([]string{b.program("server", floor)}, w.serverArgs()...); {
+	switch server := append([]string{b.program("server", baseline)}, w.serverArgs()...); {
 	case w.memory:
 	case w.stdio:
 		command = b.pins.besideArgv(server...)
 	default:
 		var err error
-		if c.server, err = start(ctx, floor, server, false); err != nil {
-			return nil, fmt.Errorf("server %s: %w", floor, err)
+		if c.server, err = start(ctx, baseline, server, false); err != nil {
+			return nil, fmt.Errorf("server %s: %w", baseline, err)
 		}
 		args = append(args, "-url", c.server.url)
 	}
@@ -85,7 +89,8 @@ func (b *bench) openClients(ctx context.Context, w workload) (*contest, error) {
 			c.stop()
 			return nil, err
 		}
-		c.subjects = append(c.subjects, &subject{name: client.name, call: w.call, proc: proc, load: load.NewRemote(proc.in, proc.out)})
+		c.subjects = append(c.subjects, &subject{name: client.name, call: w.call, proc: proc,
+			load: load.NewRemote(proc.in, proc.out)})
 	}
 	return c, nil
 }

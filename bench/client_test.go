@@ -36,13 +36,13 @@ func TestBoundsReferToParticipatingPrograms(t *testing.T) {
 			if w.clients {
 				i := slices.IndexFunc(catalogueClients(), func(c client) bool { return c.name == bound.of })
 				if i < 0 || w.memory && !catalogueClients()[i].sdk {
-					t.Errorf("%s: client %s does not take part", w.name, bound.of)
+					t.Errorf("%s: bound refers to client %s, which is not in the workload", w.name, bound.of)
 				}
 				continue
 			}
 			i := slices.IndexFunc(catalogueServers(), func(s server) bool { return s.name == bound.of })
 			if i < 0 || !w.suits(catalogueServers()[i]) {
-				t.Errorf("%s: server %s does not take part", w.name, bound.of)
+				t.Errorf("%s: bound refers to server %s, which is not in the workload", w.name, bound.of)
 			}
 		}
 	}

@@ -23,9 +23,9 @@ const (
 	coldRounds, quickColdRounds = 40, 10
 	// coldTimeout bounds one start, including the exit.
 	coldTimeout = 20 * time.Second
-	// mostColdStart is the largest accepted start time, as a multiple of the
+	// maxColdStart is the largest accepted start time, as a multiple of the
 	// baseline.
-	mostColdStart = 1.15
+	maxColdStart = 1.15
 )
 
 func catalogueColdWorkloads() []workload {
@@ -33,13 +33,13 @@ func catalogueColdWorkloads() []workload {
 	for _, era := range eras() {
 		all = append(all, workload{
 			name:     "cold-" + string(era),
-			title:    fmt.Sprintf("start of a server on stdio with one tool, until its first answer, %s era", era),
+			title:    fmt.Sprintf("start of a server on stdio with one tool, until its first response, %s era", era),
 			call:     load.Call{Era: era, Tool: echo.Tool},
 			stdio:    true,
 			programs: startingCold,
 			only:     append(listeners(), "limit-json", "ts-v2", "ts-v1"),
 			measure:  measureStarts,
-			takes: func(quick bool) time.Duration {
+			duration: func(quick bool) time.Duration {
 				return 5*time.Second + time.Duration(startRounds(quick))*60*time.Millisecond
 			},
 			quick: true,
@@ -74,31 +74,31 @@ func measureStarts(ctx context.Context, b *bench, w workload, out io.Writer) err
 		if !w.suits(s) {
 			continue
 		}
-		one := &starter{name: s.name, argv: b.command(s, w), slow: s.slow}
+		st := &starter{name: s.name, argv: b.command(s, w), slow: s.slow}
 		if s.script == "" {
-			info, err := os.Stat(one.argv[0])
+			info, err := os.Stat(st.argv[0])
 			if err != nil {
 				return err
 			}
-			one.size = info.Size()
+			st.size = info.Size()
 		}
-		if _, _, err := one.start(ctx, w); err != nil { // fill the file cache
+		if _, _, err := st.start(ctx, w); err != nil { // fill the file cache
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
-		all = append(all, one)
+		all = append(all, st)
 	}
 	for round := range startRounds(b.quick) {
 		for i := range all {
-			one := all[(i+round)%len(all)]
-			if one.slow && round >= leastRounds {
+			st := all[(i+round)%len(all)]
+			if st.slow && round >= minRounds {
 				continue
 			}
-			wall, cpu, err := one.start(ctx, w)
+			wall, cpu, err := st.start(ctx, w)
 			if err != nil {
-				return fmt.Errorf("%s: %w", one.name, err)
+				return fmt.Errorf("%s: %w", st.name, err)
 			}
-			one.wall = append(one.wall, wall.Seconds()*1e3)
-			one.cpu = append(one.cpu, cpu.Seconds()*1e3)
+			st.wall = append(st.wall, wall.Seconds()*1e3)
+			st.cpu = append(st.cpu, cpu.Seconds()*1e3)
 		}
 	}
 	b.writeStarts(out, w, all)
@@ -119,12 +119,12 @@ func (s *starter) start(ctx context.Context, w workload) (wall, cpu time.Duratio
 	if err != nil {
 		return 0, 0, err
 	}
-	hello, lines := append(load.Hello(w.call.Era), '\n'), bufio.NewReader(pipe)
+	request, lines := append(load.FirstRequest(w.call.Era), '\n'), bufio.NewReader(pipe)
 	begin := time.Now()
 	if err := cmd.Start(); err != nil {
 		return 0, 0, err
 	}
-	_, err = in.Write(hello)
+	_, err = in.Write(request)
 	var answer []byte
 	if err == nil {
 		answer, err = lines.ReadBytes('\n')
@@ -132,21 +132,21 @@ func (s *starter) start(ctx context.Context, w workload) (wall, cpu time.Duratio
 	wall = time.Since(begin)
 	in.Close()
 	io.Copy(io.Discard, lines)
-	ended := cmd.Wait()
+	exitErr := cmd.Wait()
 	if err == nil {
-		err = load.CheckHello(w.call.Era, answer)
+		err = load.CheckFirstResponse(w.call.Era, answer)
 	}
 	if err != nil {
 		return 0, 0, err
 	}
-	return wall, cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), ended
+	return wall, cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), exitErr
 }
 
 func (b *bench) writeStarts(out io.Writer, w workload, all []*starter) {
-	i := slices.IndexFunc(all, func(s *starter) bool { return s.name == floor })
+	i := slices.IndexFunc(all, func(s *starter) bool { return s.name == baseline })
 	columns := []string{"server", "wall ms", "CPU ms", "program MB"}
 	if i >= 0 {
-		columns = append(columns, "wall ÷ "+floor, "CPU ÷ "+floor)
+		columns = append(columns, "wall ÷ "+baseline, "CPU ÷ "+baseline)
 	}
 	writeRow(out, columns)
 	writeRow(out, append([]string{"---"}, slices.Repeat([]string{"---:"}, len(columns)-1)...))
@@ -155,15 +155,18 @@ func (b *bench) writeStarts(out io.Writer, w workload, all []*starter) {
 		if s.size > 0 {
 			size = fmt.Sprintf("%.1f", float64(s.size)/1e6)
 		}
-		row := []string{s.name, fmt.Sprintf("%.2f", median(slices.Clone(s.wall))), fmt.Sprintf("%.2f", median(slices.Clone(s.cpu))), size}
+		row := []string{s.name, fmt.Sprintf("%.2f", median(slices.Clone(s.wall))),
+			fmt.Sprintf("%.2f", median(slices.Clone(s.cpu))), size}
 		if i >= 0 {
 			ratio := ratioByRound(s.wall, all[i].wall)
 			row = append(row, formatRatio(ratio), formatRatio(ratioByRound(s.cpu, all[i].cpu)))
 			if s.name == ours {
-				b.record(target{what: w.name + ": " + w.title + ": wall ÷ " + floor, got: ratio, most: mostColdStart, unit: "×"})
+				b.record(target{what: w.name + ": " + w.title + ": wall ÷ " + baseline, got: ratio, most: maxColdStart,
+					unit: "×"})
 			}
 		}
 		writeRow(out, row)
 	}
-	fmt.Fprint(out, "\nPrograms are as go build leaves them, not stripped. CPU is that of the whole life, the end included.\n")
+	fmt.Fprint(out, "\nThe programs are built by go build and not stripped. CPU is the time of the whole process, "+
+		"including its exit.\n")
 }

@@ -16,12 +16,12 @@ var documentText string
 type document struct {
 	Date       string
 	Conditions []string
-	Servers    []compared
+	Servers    []comparedServer
 	Tables     string
 }
 
-// A compared program is a row of the document.
-type compared struct{ Name, Is string }
+// A comparedServer is a row of the document.
+type comparedServer struct{ Name, Description string }
 
 // writeDocument writes the document of a run to a file.
 func (b *bench) writeDocument(name, tables string) error {
@@ -31,7 +31,7 @@ func (b *bench) writeDocument(name, tables string) error {
 		Tables:     strings.TrimSpace(tables),
 	}
 	for _, s := range b.servers {
-		d.Servers = append(d.Servers, compared{s.name, s.is})
+		d.Servers = append(d.Servers, comparedServer{s.name, s.description})
 	}
 	f, err := os.Create(name)
 	if err != nil {

@@ -11,17 +11,18 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// TestDocumentOfARun compares the document of fixed figures with the golden
+// TestDocumentMatchesTheGoldenFile compares the document of fixed figures with the golden
 // file.
-func TestDocumentOfARun(t *testing.T) {
+func TestDocumentMatchesTheGoldenFile(t *testing.T) {
 	b := &bench{servers: catalogueServers()[:4]}
-	w := workload{name: "modern-json", title: "HTTP, modern era", bounds: []bound{{of: floor, cpu: 1.2}, {of: "go-sdk", rate: 15}}}
+	w := workload{name: "modern-json", title: "HTTP, modern era",
+		bounds: []bound{{of: baseline, cpu: 1.2}, {of: "go-sdk", rate: 15}}}
 	figure := func(name string, cpu time.Duration) *subject {
 		f := figures{rate: float64(time.Second / cpu), busy: 1, cpu: cpu, allocs: 30, bytes: 2500}
 		return &subject{name: name, rounds: []figures{f}}
 	}
 	subjects := []*subject{
-		figure(floor, 20*time.Microsecond),
+		figure(baseline, 20*time.Microsecond),
 		figure(ours, 25*time.Microsecond),
 		figure("go-sdk", 500*time.Microsecond),
 		figure("ts-v2", 800*time.Microsecond),
@@ -33,7 +34,7 @@ func TestDocumentOfARun(t *testing.T) {
 	d := document{Date: "2026-01-02", Conditions: []string{"go1.26, a machine", "nothing pinned"},
 		Tables: strings.TrimSpace(tables.String())}
 	for _, s := range b.servers {
-		d.Servers = append(d.Servers, compared{s.name, s.is})
+		d.Servers = append(d.Servers, comparedServer{s.name, s.description})
 	}
 	var got strings.Builder
 	if err := d.write(&got); err != nil {
@@ -54,9 +55,9 @@ func TestDocumentOfARun(t *testing.T) {
 	}
 }
 
-// TestVersionsAreThoseInUse checks the versions in the document against go.mod
+// TestDocumentNamesTheVersionsInUse checks the versions in the document against go.mod
 // and package.json.
-func TestVersionsAreThoseInUse(t *testing.T) {
+func TestDocumentNamesTheVersionsInUse(t *testing.T) {
 	inUse := ""
 	for _, name := range []string{"go.mod", "package.json"} {
 		text, err := os.ReadFile(name)
@@ -67,13 +68,13 @@ func TestVersionsAreThoseInUse(t *testing.T) {
 	}
 	for _, s := range catalogueServers() {
 		for _, word := range []string{"go-sdk v", "mcp-go v", "server 2", "sdk 1"} {
-			at := strings.Index(s.is, word)
+			at := strings.Index(s.description, word)
 			if at < 0 {
 				continue
 			}
-			end := at + len(word) + strings.IndexAny(s.is[at+len(word):]+" ", " ,")
-			if named := s.is[at:end]; !strings.Contains(inUse, named) {
-				t.Errorf("%s is %q, which is not in use", s.name, named)
+			end := at + len(word) + strings.IndexAny(s.description[at+len(word):]+" ", " ,")
+			if named := s.description[at:end]; !strings.Contains(inUse, named) {
+				t.Errorf("%s: version %q is neither in go.mod nor in package.json", s.name, named)
 			}
 		}
 	}

@@ -17,9 +17,9 @@ const (
 	// changesInSlice is the number of successive changes in one measurement. It
 	// is large enough for a readable CPU time.
 	changesInSlice = 5
-	// mostFanOut is the largest accepted CPU time of a change, as a multiple of
+	// maxFanOut is the largest accepted CPU time of a change, as a multiple of
 	// bare net/http.
-	mostFanOut = 1.25
+	maxFanOut = 1.25
 )
 
 func catalogueChangeWorkloads() []workload {
@@ -28,17 +28,17 @@ func catalogueChangeWorkloads() []workload {
 		add := func(name, title, tool string, only ...string) {
 			all = append(all, workload{
 				name:     name + string(era),
-				title:    fmt.Sprintf("%s, until %d clients have read it, %s era", title, listenersOfChange, era),
+				title:    fmt.Sprintf("%s, until %d clients are notified, %s era", title, listenersOfChange, era),
 				call:     load.Call{Era: era, Tool: tool},
 				programs: listening,
 				only:     only,
 				measure:  measureChanges,
-				takes:    func(quick bool) time.Duration { return 3*time.Second + time.Duration(changeRounds(quick))*time.Second },
+				duration: func(quick bool) time.Duration { return time.Duration(3+changeRounds(quick)) * time.Second },
 				quick:    true,
 			})
 		}
 		add("change-", "a change of the list of tools", echo.ChangeTool, listeners()...)
-		add("updated-", "an update of a resource", echo.UpdateTool, floor, ours)
+		add("updated-", "an update of a resource", echo.UpdateTool, baseline, ours)
 	}
 	return all
 }
@@ -50,8 +50,8 @@ func changeRounds(quick bool) int {
 	return 7
 }
 
-// A listened is a server with subscribed clients.
-type listened struct {
+// A listeningServer is a server with subscribed clients.
+type listeningServer struct {
 	name    string
 	proc    *process
 	streams *load.Streams
@@ -62,7 +62,7 @@ type listened struct {
 // measureChanges changes a list and waits until all clients are notified. It
 // runs in rounds, as workloads of calls do.
 func measureChanges(ctx context.Context, b *bench, w workload, out io.Writer) error {
-	var all []*listened
+	var all []*listeningServer
 	defer func() {
 		for _, l := range all {
 			l.streams.Close()
@@ -93,7 +93,7 @@ func measureChanges(ctx context.Context, b *bench, w workload, out io.Writer) er
 
 // listen starts a server, opens the streams of all clients and changes the list
 // once.
-func (b *bench) listen(ctx context.Context, s server, w workload) (*listened, error) {
+func (b *bench) listen(ctx context.Context, s server, w workload) (*listeningServer, error) {
 	proc, err := b.start(ctx, s, w)
 	if err != nil {
 		return nil, err
@@ -111,11 +111,11 @@ func (b *bench) listen(ctx context.Context, s server, w workload) (*listened, er
 		proc.stop()
 		return nil, err
 	}
-	return &listened{name: s.name, proc: proc, streams: streams}, nil
+	return &listeningServer{name: s.name, proc: proc, streams: streams}, nil
 }
 
 // measure makes the changes of one slice.
-func (l *listened) measure() error {
+func (l *listeningServer) measure() error {
 	before, err := l.proc.meter.Read()
 	if err != nil {
 		return err
@@ -137,11 +137,11 @@ func (l *listened) measure() error {
 	return nil
 }
 
-func (b *bench) writeChanges(out io.Writer, w workload, all []*listened) {
-	i := slices.IndexFunc(all, func(l *listened) bool { return l.name == floor })
+func (b *bench) writeChanges(out io.Writer, w workload, all []*listeningServer) {
+	i := slices.IndexFunc(all, func(l *listeningServer) bool { return l.name == baseline })
 	columns := []string{"server", "CPU ms/change", "wall ms/change", "CPU µs/listener"}
 	if i >= 0 {
-		columns = append(columns, "CPU ÷ "+floor, "wall ÷ "+floor)
+		columns = append(columns, "CPU ÷ "+baseline, "wall ÷ "+baseline)
 	}
 	writeRow(out, columns)
 	writeRow(out, append([]string{"---"}, slices.Repeat([]string{"---:"}, len(columns)-1)...))
@@ -153,7 +153,8 @@ func (b *bench) writeChanges(out io.Writer, w workload, all []*listened) {
 			ratio := ratioByRound(l.cpu, all[i].cpu)
 			row = append(row, formatRatio(ratio), formatRatio(ratioByRound(l.wall, all[i].wall)))
 			if l.name == ours {
-				b.record(target{what: w.name + ": " + w.title + ": CPU ÷ " + floor, got: ratio, most: mostFanOut, unit: "×"})
+				b.record(target{what: w.name + ": " + w.title + ": CPU ÷ " + baseline, got: ratio, most: maxFanOut,
+					unit: "×"})
 			}
 		}
 		writeRow(out, row)

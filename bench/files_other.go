@@ -4,4 +4,4 @@ package main
 
 // openFiles returns the number of streams that a process may open. The limit is
 // unknown on this system.
-func openFiles() int { return mostStreams }
+func openFiles() int { return maxStreams }

@@ -4,9 +4,9 @@ package main
 
 import "syscall"
 
-// spareFiles is the number of descriptors reserved for files other than
+// reservedFiles is the number of descriptors reserved for files other than
 // streams.
-const spareFiles = 200
+const reservedFiles = 200
 
 // openFiles returns the number of streams that a process may open. The Go
 // runtime raises the soft limit to the hard limit at program start, in the
@@ -14,7 +14,7 @@ const spareFiles = 200
 func openFiles() int {
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
-		return mostStreams
+		return maxStreams
 	}
-	return int(min(limit.Cur, 1<<20)) - spareFiles
+	return int(min(limit.Cur, 1<<20)) - reservedFiles
 }

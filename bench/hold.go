@@ -31,10 +31,10 @@ const (
 )
 
 // manySessions is the number of sessions that a server should keep by default.
-// mostSessions is the largest number that it may be configured for.
+// maxSessions is the largest number that it may be configured for.
 const (
 	manySessions = 10_000
-	mostSessions = 50_000
+	maxSessions  = 50_000
 )
 
 // catalogueHoldWorkloads measure the memory of servers without calls.
@@ -42,25 +42,25 @@ func catalogueHoldWorkloads() []workload {
 	var all []workload
 	for _, n := range []int{1_000, manySessions} {
 		all = append(all, workload{
-			name:     fmt.Sprintf("idle-%d", n),
-			title:    fmt.Sprintf("%d idle sessions", n),
-			call:     load.Call{Era: echo.Session},
-			measure:  measureSessions,
-			takes:    func(bool) time.Duration { return time.Duration(n) * 3 * time.Millisecond },
-			sessions: n,
-			brisk:    n >= manySessions,
-			quick:    n < manySessions,
+			name:         fmt.Sprintf("idle-%d", n),
+			title:        fmt.Sprintf("%d idle sessions", n),
+			call:         load.Call{Era: echo.Session},
+			measure:      measureSessions,
+			duration:     func(bool) time.Duration { return time.Duration(n) * 3 * time.Millisecond },
+			sessions:     n,
+			excludesSlow: n >= manySessions,
+			quick:        n < manySessions,
 		})
 	}
 	all = append(all, workload{
-		name:     fmt.Sprintf("idle-%d", mostSessions),
-		title:    fmt.Sprintf("%d idle sessions, memory of the process", mostSessions),
+		name:     fmt.Sprintf("idle-%d", maxSessions),
+		title:    fmt.Sprintf("%d idle sessions, memory of the process", maxSessions),
 		call:     load.Call{Era: echo.Session},
 		programs: listening,
 		only:     []string{ours},
 		measure:  measureProcess,
-		takes:    func(bool) time.Duration { return 15 * time.Second },
-		sessions: mostSessions,
+		duration: func(bool) time.Duration { return 15 * time.Second },
+		sessions: maxSessions,
 	})
 	return append(all, catalogueStreamWorkloads()...)
 }
@@ -115,8 +115,8 @@ func writeMemoryCosts(out io.Writer, what string, all []memoryCost) {
 	}
 }
 
-// mostPerSession is the largest accepted memory of one idle session, in bytes.
-const mostPerSession = 1024
+// maxPerSession is the largest accepted memory of one idle session, in bytes.
+const maxPerSession = 1024
 
 // measureSessions opens idle sessions without streams on each server.
 func measureSessions(ctx context.Context, b *bench, w workload, out io.Writer) error {
@@ -130,7 +130,8 @@ func measureSessions(ctx context.Context, b *bench, w workload, out io.Writer) e
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 		if s.name == ours {
-			b.record(target{what: w.name + ": " + w.title + ": one", got: h.heap + h.stack, most: mostPerSession, unit: "B"})
+			b.record(target{what: w.name + ": " + w.title + ": one", got: h.heap + h.stack, most: maxPerSession,
+				unit: "B"})
 		}
 		all = append(all, h)
 	}
@@ -152,9 +153,9 @@ func (b *bench) measureSessionMemory(ctx context.Context, s server, w workload) 
 	return measureMemory(proc, s.name, sessions, w.sessions)
 }
 
-// mostResident is the largest accepted memory of the whole process with
-// mostSessions.
-const mostResident = 400e6
+// maxResident is the largest accepted memory of the whole process with
+// maxSessions.
+const maxResident = 400e6
 
 // measureProcess opens sessions on a server and reads the resident memory of
 // its process without a garbage collection, so garbage is included.
@@ -196,7 +197,7 @@ func (b *bench) holdProcess(ctx context.Context, s server, w workload, out io.Wr
 	memory := "unknown"
 	if bytes, ok := residentBytes(proc.cmd.Process.Pid); ok {
 		memory = fmt.Sprintf("%.0f", bytes/mega)
-		b.record(target{what: w.name + ": " + w.title, got: bytes / mega, most: mostResident / mega, unit: "MB"})
+		b.record(target{what: w.name + ": " + w.title, got: bytes / mega, most: maxResident / mega, unit: "MB"})
 	}
 	writeRow(out, []string{s.name, memory, wall.Round(time.Millisecond).String(),
 		fmt.Sprintf("%.1f", used.CPU.Seconds()*1e6/float64(w.sessions))})

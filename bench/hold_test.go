@@ -16,18 +16,18 @@ func TestMemoryCostIsTheDifferenceOfReadings(t *testing.T) {
 	}
 }
 
-func TestResidentBytes(t *testing.T) {
+func TestResidentBytesOfThisProcess(t *testing.T) {
 	bytes, ok := residentBytes(os.Getpid())
 	if runtime.GOOS != "linux" {
 		t.Skip("resident memory is read on Linux only")
 	}
 	if !ok || bytes < 1<<20 || bytes > 1<<40 {
-		t.Errorf("memory of this process = %v, %v", bytes, ok)
+		t.Errorf("memory of this process = %v, %v, want 1 MiB to 1 TiB", bytes, ok)
 	}
 }
 
 func TestOpenFilesReservesDescriptors(t *testing.T) {
 	if n := openFiles(); n <= 0 {
-		t.Errorf("streams that this process may open = %d", n)
+		t.Errorf("openFiles() = %d, want more than 0", n)
 	}
 }

@@ -33,9 +33,13 @@ func main() {
 	log.SetFlags(0)
 	log.SetPrefix("bench: ")
 	var set settings
-	flag.BoolVar(&set.quick, "quick", false, "the workloads with targets, in short slices: a check, not a measurement")
-	flag.StringVar(&set.servers, "servers", "", "comma-separated servers, or all (default: all but optional ones, in a quick run those written in Go; none if -clients is given)")
-	flag.StringVar(&set.clients, "clients", "", "comma-separated clients, or all (default: all; none if -servers is given)")
+	flag.BoolVar(&set.quick, "quick", false,
+		"the workloads with targets, in short slices: a check rather than a measurement")
+	flag.StringVar(&set.servers, "servers", "",
+		"comma-separated servers, or all (default: all but optional ones, in a quick run those written in Go; "+
+			"none if -clients is given)")
+	flag.StringVar(&set.clients, "clients", "",
+		"comma-separated clients, or all (default: all; none if -servers is given)")
 	flag.StringVar(&set.workloads, "workloads", "", "comma-separated workloads (default: all)")
 	flag.StringVar(&set.write, "write", "", "file to write the document to")
 	flag.IntVar(&set.rounds, "rounds", 0, "rounds of each workload of calls")

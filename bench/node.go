@@ -40,8 +40,8 @@ func findNode(ctx context.Context) (path, version string, err error) {
 }
 
 // findNode looks for Node if a server needs it. Without Node it returns an
-// error if such a server was selected by name, and drops the server otherwise.
-func (b *bench) findNode(ctx context.Context, asked bool) error {
+// error if such a server was selected by name, and omits the server otherwise.
+func (b *bench) findNode(ctx context.Context, selected bool) error {
 	var others []server
 	for _, s := range b.servers {
 		if s.script == "" {
@@ -57,10 +57,10 @@ func (b *bench) findNode(ctx context.Context, asked bool) error {
 		b.notes = append(b.notes, "The TypeScript SDKs run on Node "+version)
 		return nil
 	}
-	if asked {
+	if selected {
 		return fmt.Errorf("TypeScript servers: %w", err)
 	}
-	b.notes = append(b.notes, "The TypeScript SDKs take no part: "+err.Error())
+	b.notes = append(b.notes, "The TypeScript SDKs are not measured: "+err.Error())
 	b.servers = others
 	return nil
 }

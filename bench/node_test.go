@@ -27,7 +27,7 @@ func TestTypeScriptServersAnswer(t *testing.T) {
 				}
 				defer sub.stop()
 				if f, err := sub.run(1); err != nil || f.cpu <= 0 {
-					t.Errorf("CPU per call = %v, %v", f.cpu, err)
+					t.Errorf("CPU per call = %v, %v, want more than 0", f.cpu, err)
 				}
 			})
 		}
@@ -38,33 +38,33 @@ func TestUnavailableServersAreSkipped(t *testing.T) {
 	t.Chdir(t.TempDir())
 	b := &bench{servers: catalogueServers()}
 	if err := b.findNode(t.Context(), true); err == nil {
-		t.Error("no error for selected servers that cannot run")
+		t.Error("findNode for selected servers without the SDKs: no error, want one")
 	}
 	if err := b.findNode(t.Context(), false); err != nil || len(b.notes) != 1 {
-		t.Errorf("without the SDKs: %v, notes %q", err, b.notes)
+		t.Errorf("findNode without the SDKs: %v, notes %q, want one note", err, b.notes)
 	}
 	for _, s := range b.servers {
 		if s.script != "" {
-			t.Errorf("%s is not skipped", s.name)
+			t.Errorf("server %s is still selected, want it omitted", s.name)
 		}
 	}
 }
 
 func TestSlowServersSuitFewerWorkloads(t *testing.T) {
-	old := server{sessionOnly: true, slow: true}
+	sessionServer := server{sessionOnly: true, slow: true}
 	for w, suits := range map[*workload]bool{
-		{call: load.Call{Era: echo.Session, Tool: echo.Tool}}:              true,
-		{call: load.Call{Era: echo.Session, Tool: echo.Tool}, brisk: true}: false,
-		{call: load.Call{Era: echo.Modern, Tool: echo.Tool}}:               false,
+		{call: load.Call{Era: echo.Session, Tool: echo.Tool}}:                     true,
+		{call: load.Call{Era: echo.Session, Tool: echo.Tool}, excludesSlow: true}: false,
+		{call: load.Call{Era: echo.Modern, Tool: echo.Tool}}:                      false,
 	} {
-		if got := w.suits(old); got != suits {
-			t.Errorf("suits(%+v) = %v", w, got)
+		if got := w.suits(sessionServer); got != suits {
+			t.Errorf("suits(%+v) = %v, want %v", w, got, suits)
 		}
 	}
-	if (workload{call: load.Call{Tool: echo.CountTool}}).suits(server{echoes: true}) {
-		t.Error("an echo-only server suits the counting workload")
+	if (workload{call: load.Call{Tool: echo.CountTool}}).suits(server{echoOnly: true}) {
+		t.Error("suits() = true for an echo-only server in the counting workload, want false")
 	}
-	if (workload{call: load.Call{Tool: echo.NotesTool}}).suits(server{losesNotes: true}) {
-		t.Error("a server that loses notifications suits the notification workload")
+	if (workload{call: load.Call{Tool: echo.NotificationsTool}}).suits(server{losesNotifications: true}) {
+		t.Error("suits() = true for a server that loses notifications in their workload, want false")
 	}
 }

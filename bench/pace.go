@@ -55,8 +55,8 @@ func (p pace) after(subjects []*subject) pace {
 	return p
 }
 
-// leastRounds is the minimum number of rounds, whatever their duration.
-const leastRounds = 3
+// minRounds is the minimum number of rounds, whatever their duration.
+const minRounds = 3
 
 // String returns a description for the report.
 func (p pace) String() string {
@@ -84,7 +84,7 @@ func (b *bench) expected(workloads []workload) time.Duration {
 
 func (b *bench) expectedOf(w workload) time.Duration {
 	if w.measure != nil {
-		return w.takes(b.quick)
+		return w.duration(b.quick)
 	}
 	var total time.Duration
 	p := b.paceOf(w)
@@ -93,7 +93,7 @@ func (b *bench) expectedOf(w workload) time.Duration {
 		total += starting + p.of(s)/2
 		if s.slow {
 			total += slowStarting + slowWarmUp/2
-			rounds = min(rounds, leastRounds)
+			rounds = min(rounds, minRounds)
 		}
 		total += p.of(s) * time.Duration(rounds)
 	}

@@ -21,25 +21,26 @@ func TestRunsAreBounded(t *testing.T) {
 		}
 		b := &bench{servers: servers, clients: clients, quick: test.set.quick}
 		if got := b.expected(workloads); got > test.most {
-			t.Errorf("%+v: a run takes %v, want at most %v", test.set, got, test.most)
+			t.Errorf("%+v: expected duration %v, want at most %v", test.set, got, test.most)
 		}
 	}
 }
 
-func TestPace(t *testing.T) {
-	w := workload{bounds: []bound{{of: floor, cpu: 1}}}
+func TestPaceDependsOnTheWorkload(t *testing.T) {
+	w := workload{bounds: []bound{{of: baseline, cpu: 1}}}
 	full, variant, quick := new(bench).paceOf(w), new(bench).paceOf(workload{}), (&bench{quick: true}).paceOf(w)
-	if full.rounds <= variant.rounds || variant.rounds < quick.rounds || quick.rounds < leastRounds {
-		t.Errorf("rounds: %d with targets, %d without, %d in a quick run", full.rounds, variant.rounds, quick.rounds)
+	if full.rounds <= variant.rounds || variant.rounds < quick.rounds || quick.rounds < minRounds {
+		t.Errorf("rounds: %d with targets, %d without, %d in a quick run, want fewer each time, at least %d", full.rounds,
+			variant.rounds, quick.rounds, minRounds)
 	}
 	if got := (&bench{rounds: 2, slice: time.Second}).paceOf(w); got != (pace{2, time.Second, time.Second}) {
-		t.Errorf("with explicit rounds and slice: pace = %+v", got)
+		t.Errorf("with explicit rounds and slice: pace = %+v, want 2 rounds of 1s", got)
 	}
 	if got := full.of(&subject{peer: true}); got != full.peer || full.of(new(subject)) != full.slice {
-		t.Errorf("slice of a peer = %v", got)
+		t.Errorf("slice of a peer = %v, want %v", got, full.peer)
 	}
 	three := []*subject{{rounds: make([]figures, 2)}, {rounds: make([]figures, 3)}}
 	if got := full.after(three).String(); got != "3 rounds of 250ms, of 100ms for peers" {
-		t.Errorf("actual pace = %q", got)
+		t.Errorf("actual pace = %q, want 3 rounds", got)
 	}
 }

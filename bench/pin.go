@@ -89,5 +89,5 @@ func (p pinning) String() string {
 	if p.measured == "" {
 		return "nothing pinned"
 	}
-	return "what is measured on core " + p.measured + ", the rest on " + strings.Join(p.rest, ",")
+	return "measured programs on core " + p.measured + ", all others on " + strings.Join(p.rest, ",")
 }

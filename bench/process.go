@@ -51,7 +51,7 @@ func (b *bench) build(ctx context.Context, workloads []workload) error {
 			}
 			continue
 		}
-		programs["server"] = append(programs["server"], floor)
+		programs["server"] = append(programs["server"], baseline)
 		for _, c := range b.clients {
 			programs["client"] = append(programs["client"], c.dir)
 		}

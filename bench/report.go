@@ -40,10 +40,10 @@ func writeHeading(out io.Writer, w workload) {
 // writeCalls writes the table of one workload.
 func writeCalls(out io.Writer, w workload, p pace, subjects []*subject) {
 	columns := []string{w.kind(), "calls/s", "busy", "CPU µs/call", "allocs/call", "bytes/call"}
-	var against []*subject
+	var others []*subject
 	for _, name := range references() {
 		if i := slices.IndexFunc(subjects, func(s *subject) bool { return s.name == name }); i >= 0 {
-			against = append(against, subjects[i])
+			others = append(others, subjects[i])
 			columns = append(columns, "CPU ÷ "+name)
 		}
 	}
@@ -63,14 +63,15 @@ func writeCalls(out io.Writer, w workload, p pace, subjects []*subject) {
 			formatKnown(s.median(allocations), s.slow),
 			formatKnown(s.median(func(f figures) float64 { return f.bytes }), s.slow),
 		}
-		for _, other := range against {
+		for _, other := range others {
 			row = append(row, formatRatio(s.ratio(other)))
 		}
 		writeRow(out, row)
 	}
 	fmt.Fprintf(out, "\n%s.\n", p)
 	if note {
-		fmt.Fprint(out, "\n¹ streams only when something precedes the result: one progress note and the answer, two events against one.\n")
+		fmt.Fprint(out, "\n¹ streams only if a message precedes the result: one progress notification and the response, "+
+			"which are two events.\n")
 	}
 }
 
@@ -104,8 +105,8 @@ func (s *subject) median(figure func(figures) float64) float64 {
 	return median(all)
 }
 
-// ratio compares CPU per call round by round and takes the median, so that a
-// drift of the machine cancels out. It is zero where CPU is not known.
+// ratio returns the median over the rounds of the ratio of CPU per call, so that
+// a drift of the machine cancels out. It is zero if the CPU time is unknown.
 func (s *subject) ratio(other *subject) float64 {
 	var all []float64
 	for i := range min(len(s.rounds), len(other.rounds)) {

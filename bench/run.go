@@ -17,7 +17,7 @@ type bench struct {
 	clients []client
 	bin     string   // directory of the built programs
 	node    string   // path of Node, if a server needs it
-	notes   []string // at the start of the report
+	notes   []string // for the head of the report
 	pins    pinning
 	quick   bool
 	rounds  int           // if not zero, of every workload of calls
@@ -25,8 +25,8 @@ type bench struct {
 	targets []target      // recorded so far
 }
 
-// A contest contains the programs that run for one workload.
-type contest struct {
+// runningPrograms are the programs that run for one workload.
+type runningPrograms struct {
 	subjects []*subject
 	server   *process // called by the clients, nil if they have their own
 }
@@ -114,12 +114,12 @@ func (b *bench) measure(ctx context.Context, w workload) ([]*subject, error) {
 		}
 	}
 	for round := range p.rounds {
-		if round >= leastRounds && time.Now().After(overdue) {
+		if round >= minRounds && time.Now().After(overdue) {
 			break
 		}
 		for i := range c.subjects {
 			s := c.subjects[(i+round)%len(c.subjects)]
-			if s.slow && round >= leastRounds {
+			if s.slow && round >= minRounds {
 				continue
 			}
 			f, err := s.run(p.of(s))
@@ -133,8 +133,8 @@ func (b *bench) measure(ctx context.Context, w workload) ([]*subject, error) {
 }
 
 // openServers starts the servers of a workload, each with its load.
-func (b *bench) openServers(ctx context.Context, w workload) (*contest, error) {
-	c := &contest{}
+func (b *bench) openServers(ctx context.Context, w workload) (*runningPrograms, error) {
+	c := &runningPrograms{}
 	for _, s := range b.servers {
 		if !w.suits(s) {
 			continue
@@ -149,7 +149,7 @@ func (b *bench) openServers(ctx context.Context, w workload) (*contest, error) {
 	return c, nil
 }
 
-func (c *contest) stop() {
+func (c *runningPrograms) stop() {
 	for _, s := range c.subjects {
 		s.stop()
 	}

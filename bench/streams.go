@@ -15,29 +15,29 @@ import (
 const listening = "listen"
 
 // listeners are the servers with a program in that directory.
-func listeners() []string { return []string{floor, ours, "go-sdk", "mcp-go"} }
+func listeners() []string { return []string{baseline, ours, "go-sdk", "mcp-go"} }
 
-// mostStreams is the maximum number of open streams.
-const mostStreams = 10_000
+// maxStreams is the maximum number of open streams.
+const maxStreams = 10_000
 
-// mostAboveLimit is the largest accepted memory of an open stream above that of
+// maxAboveBaseline is the largest accepted memory of an open stream above that of
 // bare net/http, in bytes.
-const mostAboveLimit = 4096
+const maxAboveBaseline = 4096
 
 func catalogueStreamWorkloads() []workload {
 	var all []workload
-	for _, n := range []int{1_000, mostStreams} {
+	for _, n := range []int{1_000, maxStreams} {
 		for _, era := range []echo.Era{echo.Modern, echo.Session} {
 			all = append(all, workload{
 				name:     fmt.Sprintf("stream-%s-%d", era, n),
-				title:    fmt.Sprintf("%d event streams that are open and idle, %s era", n, era),
+				title:    fmt.Sprintf("%d idle event streams, %s era", n, era),
 				call:     load.Call{Era: era, Tool: echo.ChangeTool},
 				programs: listening,
 				only:     listeners(),
 				measure:  measureStreams,
-				takes:    func(bool) time.Duration { return time.Duration(n) * 3 * time.Millisecond },
+				duration: func(bool) time.Duration { return time.Duration(n) * 3 * time.Millisecond },
 				streams:  n,
-				quick:    n < mostStreams,
+				quick:    n < maxStreams,
 			})
 		}
 	}
@@ -50,7 +50,7 @@ func measureStreams(ctx context.Context, b *bench, w workload, out io.Writer) er
 	n := w.streams
 	if files := openFiles(); n > files {
 		n = files
-		fmt.Fprintf(out, "Only %d streams: this process may not open more files.\n\n", n)
+		fmt.Fprintf(out, "Only %d streams: the limit of open files of this process.\n\n", n)
 	}
 	var all []memoryCost
 	for _, s := range b.servers {
@@ -67,9 +67,10 @@ func measureStreams(ctx context.Context, b *bench, w workload, out io.Writer) er
 	find := func(name string) int {
 		return slices.IndexFunc(all, func(h memoryCost) bool { return h.server == name })
 	}
-	if i, j := find(ours), find(floor); i >= 0 && j >= 0 {
+	if i, j := find(ours), find(baseline); i >= 0 && j >= 0 {
 		above := all[i].heap + all[i].stack - all[j].heap - all[j].stack
-		b.record(target{what: w.name + ": " + w.title + ": one, above " + floor, got: above, most: mostAboveLimit, unit: "B"})
+		b.record(target{what: w.name + ": " + w.title + ": one, above " + baseline, got: above, most: maxAboveBaseline,
+			unit: "B"})
 	}
 	return nil
 }

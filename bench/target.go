@@ -21,7 +21,7 @@ type target struct {
 	unit        string  // follows the figures
 }
 
-func (t target) kept() bool {
+func (t target) met() bool {
 	return (t.most == 0 || t.got <= t.most) && t.got >= t.least
 }
 
@@ -62,10 +62,12 @@ func (b *bench) recordBounds(w workload, subjects []*subject) {
 			b.record(target{what: what + ": CPU", got: other.median(cpuMicros), most: bound.micros, unit: "µs"})
 		}
 		if bound.allocs > 0 {
-			b.record(target{what: what + ": allocations", got: math.Round(other.median(allocations)), most: bound.allocs, unit: "a call"})
+			b.record(target{what: what + ": allocations", got: math.Round(other.median(allocations)),
+				most: bound.allocs, unit: "a call"})
 		}
 		if bound.rate > 0 {
-			b.record(target{what: what + ": calls per core ÷ " + bound.of, got: subject.throughput(other), least: bound.rate, unit: "×"})
+			b.record(target{what: what + ": calls per core ÷ " + bound.of, got: subject.throughput(other),
+				least: bound.rate, unit: "×"})
 		}
 	}
 }
@@ -79,14 +81,14 @@ func writeTargets(out io.Writer, all []target) {
 	writeRow(out, []string{"what", "is", "wanted", ""})
 	writeRow(out, []string{"---", "---:", "---:", "---"})
 	for _, t := range all {
-		wanted, verdict := "≤ "+formatFigure(t.most, t.unit), "kept"
+		wanted, result := "≤ "+formatFigure(t.most, t.unit), "met"
 		if t.most == 0 {
 			wanted = "≥ " + formatFigure(t.least, t.unit)
 		}
-		if !t.kept() {
-			verdict = "MISSED"
+		if !t.met() {
+			result = "MISSED"
 		}
-		writeRow(out, []string{t.what, formatFigure(t.got, t.unit), wanted, verdict})
+		writeRow(out, []string{t.what, formatFigure(t.got, t.unit), wanted, result})
 	}
 }
 

@@ -28,9 +28,9 @@ type workload struct {
 	bounds []bound
 	// variants of a workload show how it scales, at a shorter pace.
 	variant bool
-	// brisk workloads exclude slow servers.
-	brisk bool
-	// spread lets the servers use all cores, including those of the load.
+	// excludesSlow excludes slow servers.
+	excludesSlow bool
+	// spread allows the servers to use all cores, including those of the load.
 	spread bool
 	// quick workloads are part of a quick run, and so are those with bounds.
 	quick bool
@@ -41,9 +41,9 @@ type workload struct {
 	// measure, if set, replaces the calls. It writes its table below the
 	// existing heading and records its targets.
 	measure func(ctx context.Context, b *bench, w workload, out io.Writer) error
-	// takes returns the approximate duration of measure with all servers, for a
-	// quick or a full run.
-	takes func(quick bool) time.Duration
+	// duration returns the approximate duration of measure with all servers, for
+	// a quick or a full run.
+	duration func(quick bool) time.Duration
 	// sessions and streams are the numbers that measure opens.
 	sessions, streams int
 	// programs is the directory of the servers' programs, if not the default.
@@ -88,15 +88,16 @@ func catalogueHTTPWorkloads() []workload {
 					w.bounds = bounds
 				} else {
 					w.name += "-" + strconv.Itoa(width)
-					w.variant, w.brisk = true, true
+					w.variant, w.excludesSlow = true, true
 				}
 				all = append(all, w)
 			}
 			add("json", "JSON answers", load.Call{Tool: echo.Tool}, boundsJSON(era)...)
 			add("sse", "event-stream answers", load.Call{Tool: echo.Tool, SSE: true})
 			if width == connections {
-				add("progress", "one progress notification and the response in an event stream", load.Call{Tool: echo.ProgressTool, SSE: true},
-					bound{of: floor, cpu: 1.25})
+				add("progress", "one progress notification and the response in an event stream",
+					load.Call{Tool: echo.ProgressTool, SSE: true},
+					bound{of: baseline, cpu: 1.25})
 			}
 		}
 	}
@@ -105,9 +106,9 @@ func catalogueHTTPWorkloads() []workload {
 
 func boundsJSON(era echo.Era) []bound {
 	if era == echo.Session {
-		return []bound{{of: floor, cpu: 1.2}, {of: "go-sdk", rate: 10}, {of: "mcp-go", rate: 3}}
+		return []bound{{of: baseline, cpu: 1.2}, {of: "go-sdk", rate: 10}, {of: "mcp-go", rate: 3}}
 	}
-	return []bound{{of: floor, cpu: 1.2}, {of: "go-sdk", rate: 15}, {of: "mcp-go", rate: 5}}
+	return []bound{{of: baseline, cpu: 1.2}, {of: "go-sdk", rate: 15}, {of: "mcp-go", rate: 5}}
 }
 
 func catalogueStdioWorkloads() []workload {
@@ -115,13 +116,13 @@ func catalogueStdioWorkloads() []workload {
 	for _, era := range eras() {
 		for _, window := range []int{16, 128, 1} {
 			w := workload{
-				name:    fmt.Sprintf("stdio-%s-%d", era, window),
-				title:   fmt.Sprintf("stdio, %s era, %s in flight", era, count(window, "call")),
-				call:    load.Call{Era: era, Tool: echo.Tool},
-				width:   window,
-				stdio:   true,
-				variant: window != 16,
-				brisk:   window == 1,
+				name:         fmt.Sprintf("stdio-%s-%d", era, window),
+				title:        fmt.Sprintf("stdio, %s era, %s in flight", era, count(window, "call")),
+				call:         load.Call{Era: era, Tool: echo.Tool},
+				width:        window,
+				stdio:        true,
+				variant:      window != 16,
+				excludesSlow: window == 1,
 			}
 			if !w.variant {
 				w.bounds = []bound{{of: "limit-json", cpu: 1.2}, {of: "go-sdk", rate: 15}, {of: "mcp-go", rate: 7}}
@@ -138,12 +139,13 @@ func catalogueSpreadWorkloads() []workload {
 	var all []workload
 	for _, era := range eras() {
 		all = append(all, workload{
-			name:   string(era) + "-spread-" + strconv.Itoa(connections),
-			title:  fmt.Sprintf("HTTP, %s era, JSON answers, %s, servers on all cores beside the load", era, count(connections, "connection")),
-			call:   load.Call{Era: era, Tool: echo.Tool},
-			width:  connections,
-			spread: true,
-			brisk:  true,
+			name: string(era) + "-spread-" + strconv.Itoa(connections),
+			title: fmt.Sprintf("HTTP, %s era, JSON answers, %s, servers on all cores beside the load", era,
+				count(connections, "connection")),
+			call:         load.Call{Era: era, Tool: echo.Tool},
+			width:        connections,
+			spread:       true,
+			excludesSlow: true,
 		})
 	}
 	return all
@@ -157,15 +159,16 @@ func catalogueListWorkloads() []workload {
 	for _, era := range eras() {
 		for _, tools := range []int{1000, 50} {
 			w := workload{
-				name:    fmt.Sprintf("%s-list-%d", era, tools),
-				title:   fmt.Sprintf("HTTP, %s era, tools/list of %d tools, %s", era, tools, count(connections, "connection")),
-				call:    load.Call{Era: era, List: tools},
-				width:   connections,
-				variant: tools != 1000,
-				brisk:   tools == 1000,
+				name: fmt.Sprintf("%s-list-%d", era, tools),
+				title: fmt.Sprintf("HTTP, %s era, tools/list of %d tools, %s", era, tools,
+					count(connections, "connection")),
+				call:         load.Call{Era: era, List: tools},
+				width:        connections,
+				variant:      tools != 1000,
+				excludesSlow: tools == 1000,
 			}
 			if !w.variant {
-				w.bounds = []bound{{of: floor, cpu: 1.3}}
+				w.bounds = []bound{{of: baseline, cpu: 1.3}}
 			}
 			all = append(all, w)
 		}
@@ -186,12 +189,12 @@ func catalogueLargeWorkloads() []workload {
 			bounds: bounds,
 		})
 	}
-	once := bound{of: floor, cpu: 1.5}
+	once := bound{of: baseline, cpu: 1.5}
 	add("arguments-1m", "arguments of 1 MiB", load.Call{Era: echo.Modern, Tool: echo.CountTool}, once)
 	add("result-1m", "a result of 1 MiB", load.Call{Era: echo.Modern, Tool: echo.LargeTool}, once)
 	for _, era := range eras() {
-		add("notes", fmt.Sprintf("%d progress notifications in one call", echo.Notes),
-			load.Call{Era: era, Tool: echo.NotesTool, SSE: true}, bound{of: floor, cpu: 1.25})
+		add("notes", fmt.Sprintf("%d progress notifications in one call", echo.Notifications),
+			load.Call{Era: era, Tool: echo.NotificationsTool, SSE: true}, bound{of: baseline, cpu: 1.25})
 	}
 	all = append(all, workload{
 		name:   "stdio-modern-arguments-1m",
@@ -205,11 +208,11 @@ func catalogueLargeWorkloads() []workload {
 }
 
 // count formats a number with its noun in singular or plural.
-func count(n int, thing string) string {
+func count(n int, noun string) string {
 	if n == 1 {
-		return "one " + thing
+		return "one " + noun
 	}
-	return strconv.Itoa(n) + " " + thing + "s"
+	return strconv.Itoa(n) + " " + noun + "s"
 }
 
 // serverArgs returns the arguments of a server program for w.
@@ -257,11 +260,11 @@ func (w workload) suits(s server) bool {
 		return false
 	case s.sessionOnly && w.call.Era != echo.Session:
 		return false
-	case s.slow && w.brisk:
+	case s.slow && w.excludesSlow:
 		return false
-	case s.echoes && (w.call.List > 0 || w.call.Tool != echo.Tool && w.call.Tool != echo.ProgressTool):
+	case s.echoOnly && (w.call.List > 0 || w.call.Tool != echo.Tool && w.call.Tool != echo.ProgressTool):
 		return false
-	case s.losesNotes && w.call.Tool == echo.NotesTool:
+	case s.losesNotifications && w.call.Tool == echo.NotificationsTool:
 		return false
 	}
 	return true

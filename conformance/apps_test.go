@@ -18,31 +18,33 @@ import (
 )
 
 // hostHTML is the page of a host. It forwards messages between a frame and the bridge, and reports
-// the observations of the script spyHTML.
+// the observations of the script reporterHTML.
 const hostHTML = `<!DOCTYPE html>
 <title>Host</title>
 <iframe id="view" sandbox="SANDBOX" src="VIEW"></iframe>
-<pre id="seen"></pre>
+<pre id="report"></pre>
 <script>
   const view = document.getElementById("view");
-  const tell = message => view.contentWindow.postMessage(message, "*");
+  const send = message => view.contentWindow.postMessage(message, "*");
   addEventListener("message", async event => {
     if (event.source !== view.contentWindow) return;
-    if ("spy" in event.data) { document.getElementById("seen").textContent = event.data.spy; return; }
-    const answer = await (await fetch("/say", { method: "POST", body: JSON.stringify(event.data) })).text();
-    if (answer) tell(JSON.parse(answer));
+    if ("report" in event.data) { document.getElementById("report").textContent = event.data.report; return; }
+    const answer = await (await fetch("/message", { method: "POST", body: JSON.stringify(event.data) })).text();
+    if (answer) send(JSON.parse(answer));
   });
-  (async () => { for (;;) tell(await (await fetch("/next")).json()); })();
+  (async () => { for (;;) send(await (await fetch("/next")).json()); })();
 </script>`
 
-// spyHTML is appended to the view's document. It reports what the frame shows and what it can
+// reporterHTML is appended to the view's document. It reports what the frame shows and what it can
 // access, since a host cannot inspect a frame of another origin.
-const spyHTML = `<script>
+const reporterHTML = `<script>
   let leak = "";
-  const spy = () => parent.postMessage({ spy: document.body.innerText + "\n" + leak }, "*");
-  new MutationObserver(spy).observe(document.documentElement, { subtree: true, childList: true, characterData: true, attributes: true });
+  const report = () => parent.postMessage({ report: document.body.innerText + "\n" + leak }, "*");
+  const observed = { subtree: true, childList: true, characterData: true, attributes: true };
+  new MutationObserver(report).observe(document.documentElement, observed);
   addEventListener("message", event => { if (event.data.press) document.getElementById(event.data.press).click(); });
-  fetch("HOST/leak", { mode: "no-cors" }).then(() => leak = "it leaks", () => leak = "it is tight").then(spy);
+  fetch("HOST/leak", { mode: "no-cors" })
+    .then(() => leak = "access allowed", () => leak = "access refused").then(report);
 </script>`
 
 // TestViewInABrowser shows the view of the demo's dice as a host does: in a frame of another
@@ -75,7 +77,7 @@ func TestViewInABrowser(t *testing.T) {
 		switch r.URL.Path {
 		case "/":
 			_, _ = io.WriteString(w, strings.NewReplacer("SANDBOX", apps.Sandbox, "VIEW", view).Replace(hostHTML))
-		case "/say":
+		case "/message":
 			message, _ := io.ReadAll(r.Body)
 			_, _ = w.Write(bridge.Handle(ctx, message))
 		case "/next":
@@ -86,7 +88,7 @@ func TestViewInABrowser(t *testing.T) {
 			case <-r.Context().Done():
 			}
 		case "/leak":
-			t.Error("the view can access its host")
+			t.Error("the view accessed its host, want the request refused")
 		}
 	}))
 	defer own.Close()
@@ -97,15 +99,15 @@ func TestViewInABrowser(t *testing.T) {
 			t.Error(err)
 		}
 		maps.Copy(w.Header(), http.Header(header))
-		_, _ = io.WriteString(w, page.HTML+strings.ReplaceAll(spyHTML, "HOST", embedder))
+		_, _ = io.WriteString(w, page.HTML+strings.ReplaceAll(reporterHTML, "HOST", embedder))
 	}))
 	defer frames.Close()
 	embedder, view = strings.Replace(own.URL, "127.0.0.1", "localhost", 1), frames.URL
 
 	tab := newTab(t, browser)
 	tab.open(embedder)
-	tab.see("The dice are rolling")
-	tab.see("it is tight")
+	tab.waitForText("The dice are rolling")
+	tab.waitForText("access refused")
 	rolled := must(c.CallTool(ctx, "roll_dice", map[string]int{"count": 1, "sides": 2}))(t)
 	if err := bridge.ToolInput(ctx, json.RawMessage(`{"count":20,"sides":2}`)); err != nil {
 		t.Fatal(err)
@@ -113,11 +115,11 @@ func TestViewInABrowser(t *testing.T) {
 	if err := bridge.ToolResult(ctx, rolled); err != nil {
 		t.Fatal(err)
 	}
-	tab.await("see the dice", `/Together [12]\n/.test(document.body.innerText)`)
-	tab.shoot("dice")
-	tab.do("press the button", chromedp.Evaluate[chromedp.Void](`tell({ press: "again" })`))
-	tab.await("see other dice", `/Together ([23][0-9]|40)\n/.test(document.body.innerText)`)
+	tab.waitFor("the dice", `/Together [12]\n/.test(document.body.innerText)`)
+	tab.screenshot("dice")
+	tab.do("press the button", chromedp.Evaluate[chromedp.Void](`send({ press: "again" })`))
+	tab.waitFor("other dice", `/Together ([23][0-9]|40)\n/.test(document.body.innerText)`)
 	if got := <-called; got != `roll_dice{"count":20,"sides":2}` {
-		t.Errorf("the view calls %s", got)
+		t.Errorf("the view called %s, want roll_dice with the arguments of the input", got)
 	}
 }

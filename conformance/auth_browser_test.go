@@ -29,42 +29,42 @@ func TestLoginInBrowser(t *testing.T) {
 		test func(t *testing.T, browser context.Context)
 	}{
 		{"login and consent", loginAndConsent},
-		{"denial", denyConsent},
-		{"login given up", giveUpLogin},
-		{"form sent twice", sendTwice},
-		{"page that has expired", expiredPage},
-		{"callback without a login", strayAnswer},
-		{"third party", thirdParty},
-		{"third party that refuses", thirdPartyRefuses},
-		{"captured page of the third party", capturedUpstream},
+		{"denied consent", denyConsent},
+		{"cancelled login", cancelLogin},
+		{"form submitted twice", submitTwice},
+		{"expired page", openExpiredPage},
+		{"foreign authorization response", sendForeignResponse},
+		{"login at a provider", loginAtThirdParty},
+		{"cancelled login at a provider", cancelLoginAtThirdParty},
+		{"captured URL of a provider", openCapturedURL},
 	} {
 		t.Run(k.name, func(t *testing.T) { k.test(t, browser) })
 	}
 }
 
-// A desk is our client. The test opens its pages.
-type desk struct {
+// A browserClient is our client. The test opens its pages.
+type browserClient struct {
 	endpoint string
 	store    oauthclient.Store
 	pages    chan string
 }
 
-func newDesk(h *house) *desk {
-	return &desk{endpoint: h.endpoint, store: oauthclient.NewMemoryStore(), pages: make(chan string, 10)}
+func newBrowserClient(h *protectedServer) *browserClient {
+	return &browserClient{endpoint: h.endpoint, store: oauthclient.NewMemoryStore(), pages: make(chan string, 10)}
 }
 
-// A connected is the result of a connection attempt.
-type connected struct {
+// A connectResult is the result of a connection attempt.
+type connectResult struct {
 	client *mcp.Client
 	err    error
 }
 
 // connect starts a connection and returns the URL of its login page.
-func (d *desk) connect(ctx context.Context, t *testing.T) (page string, done <-chan connected) {
+func (d *browserClient) connect(ctx context.Context, t *testing.T) (page string, done <-chan connectResult) {
 	t.Helper()
 	transport := oauthclient.NewTransport(d.endpoint, &oauthclient.TransportOptions{
 		Store: d.store, Logger: logger(t),
-		Client: oauthclient.Identity{Metadata: oauth.ClientMetadata{Name: "Desk <b>client</b>"}},
+		Client: oauthclient.Identity{Metadata: oauth.ClientMetadata{Name: "Test <b>client</b>"}},
 		Authorizer: oauthclient.NewBrowser(&oauthclient.BrowserOptions{
 			Logger: logger(t),
 			Show:   func(*oauthclient.LoginRequest) {},
@@ -74,24 +74,24 @@ func (d *desk) connect(ctx context.Context, t *testing.T) (page string, done <-c
 			},
 		}),
 	})
-	result := make(chan connected, 1)
+	result := make(chan connectResult, 1)
 	go func() {
-		over := &mcphttp.TransportOptions{Client: &http.Client{Transport: transport}, Logger: logger(t)}
-		c, err := mcp.Connect(ctx, mcphttp.NewTransport(d.endpoint, over), nil)
-		result <- connected{c, err}
+		opts := &mcphttp.TransportOptions{Client: &http.Client{Transport: transport}, Logger: logger(t)}
+		c, err := mcp.Connect(ctx, mcphttp.NewTransport(d.endpoint, opts), nil)
+		result <- connectResult{c, err}
 	}()
 	select {
 	case page = <-d.pages:
 	case r := <-result:
-		t.Fatalf("no login was requested: %v", r.err)
+		t.Fatalf("Connect returned %v before a login was requested", r.err)
 	case <-ctx.Done():
 		t.Fatal("no login was requested")
 	}
 	return page, result
 }
 
-// client returns the client of a successful connection.
-func (r connected) clientOf(t *testing.T) *mcp.Client {
+// mustClient returns the client of a successful connection.
+func (r connectResult) mustClient(t *testing.T) *mcp.Client {
 	t.Helper()
 	if r.err != nil {
 		t.Fatalf("Connect: %v", r.err)
@@ -102,32 +102,32 @@ func (r connected) clientOf(t *testing.T) *mcp.Client {
 
 func loginAndConsent(t *testing.T, browser context.Context) {
 	ctx := within(t, time.Minute)
-	h := openHouse(t, nil)
-	d := newDesk(h)
+	h := newProtectedServer(t, nil)
+	d := newBrowserClient(h)
 	page, done := d.connect(ctx, t)
 	p := newTab(t, browser)
 	p.open(page)
-	p.see("Desk <b>client</b>") // verbatim: a name is not markup
-	p.see("127.0.0.1")
-	p.see("Read your notes")
-	p.shoot("consent")
+	p.waitForText("Test <b>client</b>") // verbatim: a name is not markup
+	p.waitForText("127.0.0.1")
+	p.waitForText("Read your notes")
+	p.screenshot("consent")
 	p.click("#allow")
-	p.see("Log in to")
-	p.shoot("login")
+	p.waitForText("Log in to")
+	p.screenshot("login")
 	p.enter("#username", demoUser)
-	p.enter("#password", "a wrong one\n") // the Enter key sends the form
-	p.see("User name or password is wrong.")
-	p.shoot("login-wrong")
+	p.enter("#password", "a wrong one\n") // the Enter key submits the form
+	p.waitForText("User name or password is wrong.")
+	p.screenshot("login-wrong")
 	p.enter("#password", demoPassword+"\n")
-	p.see("You are logged in")
-	p.shoot("client-done")
-	c := (<-done).clientOf(t)
+	p.waitForText("You are logged in")
+	p.screenshot("client-done")
+	c := (<-done).mustClient(t)
 	checkCaller(t, "caller", asCaller(t, must(mcp.CallTool[string](ctx, c, "who_am_i", nil))(t)), h, "mcp:read")
 	stepUp(ctx, t, d, p, c)
 }
 
 // stepUp calls a tool that requires a further scope, which causes a second consent.
-func stepUp(ctx context.Context, t *testing.T, d *desk, p *tab, c *mcp.Client) {
+func stepUp(ctx context.Context, t *testing.T, d *browserClient, p *tab, c *mcp.Client) {
 	t.Helper()
 	written := make(chan error, 1)
 	go func() {
@@ -135,263 +135,269 @@ func stepUp(ctx context.Context, t *testing.T, d *desk, p *tab, c *mcp.Client) {
 		written <- err
 	}()
 	p.open(<-d.pages)
-	p.see("Change and delete your notes")
-	p.shoot("consent-more")
+	p.waitForText("Change and delete your notes")
+	p.screenshot("consent-more")
 	p.click("#allow")
-	p.see("Log in to")
+	p.waitForText("Log in to")
 	p.enter("#username", demoUser)
 	p.enter("#password", demoPassword)
 	p.click("#login")
-	p.see("You are logged in")
+	p.waitForText("You are logged in")
 	if err := <-written; err != nil {
 		t.Errorf("write: %v", err)
 	}
 }
 
 func denyConsent(t *testing.T, browser context.Context) {
-	h := openHouse(t, nil)
-	page, done := newDesk(h).connect(within(t, time.Minute), t)
+	h := newProtectedServer(t, nil)
+	page, done := newBrowserClient(h).connect(within(t, time.Minute), t)
 	p := newTab(t, browser)
 	p.open(page)
 	p.click("#deny")
-	p.see("You are not logged in")
-	p.shoot("client-denied")
-	wantDenied(t, (<-done).err)
+	p.waitForText("You are not logged in")
+	p.screenshot("client-denied")
+	checkDenied(t, (<-done).err)
 }
 
-func wantDenied(t *testing.T, err error) {
+func checkDenied(t *testing.T, err error) {
 	t.Helper()
 	var refused *oauthclient.LoginError
 	if !errors.As(err, &refused) || refused.Code != "access_denied" {
-		t.Errorf("the error is %v, want access_denied", err)
+		t.Errorf("error %v, want access_denied", err)
 	}
 }
 
-func giveUpLogin(t *testing.T, browser context.Context) {
-	h := openHouse(t, nil)
-	page, done := newDesk(h).connect(within(t, time.Minute), t)
+func cancelLogin(t *testing.T, browser context.Context) {
+	h := newProtectedServer(t, nil)
+	page, done := newBrowserClient(h).connect(within(t, time.Minute), t)
 	p := newTab(t, browser)
 	p.open(page)
 	p.click("#allow")
-	p.see("Log in to")
+	p.waitForText("Log in to")
 	p.click("#cancel")
-	p.see("You are not logged in")
-	wantDenied(t, (<-done).err)
+	p.waitForText("You are not logged in")
+	checkDenied(t, (<-done).err)
 }
 
-// sendTwice returns to the consent page after the login and submits it again.
-func sendTwice(t *testing.T, browser context.Context) {
-	h := openHouse(t, nil)
-	page, done := newDesk(h).connect(within(t, time.Minute), t)
+// submitTwice returns to the consent page after the login and submits it again.
+func submitTwice(t *testing.T, browser context.Context) {
+	h := newProtectedServer(t, nil)
+	page, done := newBrowserClient(h).connect(within(t, time.Minute), t)
 	p := newTab(t, browser)
 	p.open(page)
-	p.see("Allow")
-	form := p.read(theForm)
+	p.waitForText("Allow")
+	form := p.read(readForm)
 	p.click("#allow")
-	p.see("Log in to")
+	p.waitForText("Log in to")
 	p.enter("#username", demoUser)
 	p.enter("#password", demoPassword+"\n")
-	p.see("You are logged in")
-	(<-done).clientOf(t)
-	// Going back requests a new page. The form of the old page is rejected.
+	p.waitForText("You are logged in")
+	(<-done).mustClient(t)
+	// Opening the page again returns a new form. The old form is rejected.
 	p.open(page)
-	p.see("Allow")
-	if again := p.read(theForm); again == form {
-		t.Error("two pages have the same form")
+	p.waitForText("Allow")
+	if again := p.read(readForm); again == form {
+		t.Error("two consent pages have the same form, want different ones")
 	}
 	p.submit(form, "decision=allow")
-	p.see("no longer valid")
-	p.shoot("used")
+	p.waitForText("no longer valid")
+	p.screenshot("used")
 }
 
-func expiredPage(t *testing.T, browser context.Context) {
-	store := &forgetful{Store: authserver.NewMemoryStore()}
-	h := openHouse(t, func(o *authserver.Options) { o.Store = store })
+func openExpiredPage(t *testing.T, browser context.Context) {
+	store := &expiringStore{Store: authserver.NewMemoryStore()}
+	h := newProtectedServer(t, func(o *authserver.Options) { o.Store = store })
 	ctx, cancel := context.WithCancel(within(t, time.Minute))
-	page, done := newDesk(h).connect(ctx, t)
+	page, done := newBrowserClient(h).connect(ctx, t)
 	p := newTab(t, browser)
 	p.open(page)
-	p.see("Allow")
-	store.forgets.Store(true)
+	p.waitForText("Allow")
+	store.expired.Store(true)
 	p.click("#allow")
-	p.see("no longer valid")
-	p.shoot("expired")
+	p.waitForText("no longer valid")
+	p.screenshot("expired")
 	cancel() // no response will arrive
 	if r := <-done; r.err == nil {
-		t.Error("Connect succeeded without a login")
+		t.Error("Connect without a login: no error, want one")
 	}
 }
 
-// forgetful is a store whose interactions expire when the test sets it.
-type forgetful struct {
+// An expiringStore is a store whose interactions expire when the test sets expired.
+type expiringStore struct {
 	authserver.Store
-	forgets atomic.Bool
+	expired atomic.Bool
 }
 
-func (s *forgetful) gone(kind string) bool { return kind == "interaction" && s.forgets.Load() }
+func (s *expiringStore) isExpired(kind string) bool { return kind == "interaction" && s.expired.Load() }
 
-func (s *forgetful) Get(ctx context.Context, kind, key string) ([]byte, error) {
-	if s.gone(kind) {
+func (s *expiringStore) Get(ctx context.Context, kind, key string) ([]byte, error) {
+	if s.isExpired(kind) {
 		return nil, nil
 	}
 	return s.Store.Get(ctx, kind, key)
 }
 
-func (s *forgetful) GetAndDelete(ctx context.Context, kind, key string) ([]byte, error) {
-	if s.gone(kind) {
+func (s *expiringStore) GetAndDelete(ctx context.Context, kind, key string) ([]byte, error) {
+	if s.isExpired(kind) {
 		return nil, nil
 	}
 	return s.Store.GetAndDelete(ctx, kind, key)
 }
 
-func (s *forgetful) Update(ctx context.Context, kind, key string, change func(old []byte) ([]byte, time.Time, error)) error {
-	if s.gone(kind) {
+func (s *expiringStore) Update(ctx context.Context, kind, key string,
+	change func(old []byte) ([]byte, time.Time, error)) error {
+	if s.isExpired(kind) {
 		_, _, err := change(nil)
 		return err
 	}
 	return s.Store.Update(ctx, kind, key, change)
 }
 
-// strayAnswer sends authorization responses to the client that do not belong to its login.
-func strayAnswer(t *testing.T, browser context.Context) {
-	h := openHouse(t, nil)
-	page, done := newDesk(h).connect(within(t, time.Minute), t)
+// sendForeignResponse sends authorization responses to the client that do not belong to its login.
+func sendForeignResponse(t *testing.T, browser context.Context) {
+	h := newProtectedServer(t, nil)
+	page, done := newBrowserClient(h).connect(within(t, time.Minute), t)
 	callback := must(url.Parse(page))(t).Query().Get("redirect_uri")
-	stranger := newTab(t, browser)
-	stranger.open(callback + "?code=stolen&state=guessed&iss=" + url.QueryEscape(h.issuer))
-	stranger.see("does not belong to a login in progress")
-	stranger.shoot("client-stray")
+	otherTab := newTab(t, browser)
+	otherTab.open(callback + "?code=stolen&state=guessed&iss=" + url.QueryEscape(h.issuer))
+	otherTab.waitForText("does not belong to a login in progress")
+	otherTab.screenshot("client-stray")
 	p := newTab(t, browser)
 	p.open(page)
-	p.click("#deny") // the login continues: the foreign response did not end it
-	p.see("You are not logged in")
-	wantDenied(t, (<-done).err)
+	p.click("#deny") // the foreign response did not end the login
+	p.waitForText("You are not logged in")
+	checkDenied(t, (<-done).err)
 }
 
-// delegating opens a house whose users log in at an OpenID provider.
-func delegating(t *testing.T, secret string) (*house, *provider) {
+// newDelegatingServer returns a protected server whose users log in at an OpenID provider.
+func newDelegatingServer(t *testing.T, secret string) (*protectedServer, *provider) {
 	t.Helper()
 	var idp *provider
-	h := openHouse(t, func(o *authserver.Options) {
+	h := newProtectedServer(t, func(o *authserver.Options) {
 		idp = startProvider(t, providerConfig{Clients: []providerClient{{
-			ID: "house", Secret: secret, RedirectURIs: []string{o.Issuer + "/login/callback/idp"},
+			ID: "server", Secret: secret, RedirectURIs: []string{o.Issuer + "/login/callback/idp"},
 			GrantTypes: []string{"authorization_code", "refresh_token"}, Type: "web", AuthMethod: "client_secret_basic",
 		}}})
 		o.Login = must(authserver.NewProviderLogin(&authserver.ProviderOptions{Providers: []authserver.Provider{{
-			ID: "idp", Name: "Example accounts", Issuer: idp.issuer, ClientID: "house", ClientSecret: secret,
-			Scopes:     []string{"openid", "profile", "email", "offline_access"},
-			Parameters: map[string]string{"prompt": "consent"}, // without it OpenID providers grant no offline_access
-			CheckEvery: time.Nanosecond,                        // a revocation at the provider takes effect immediately
+			ID: "idp", Name: "Example accounts", Issuer: idp.issuer, ClientID: "server", ClientSecret: secret,
+			Scopes: []string{"openid", "profile", "email", "offline_access"},
+			// Without this prompt, OpenID providers do not grant offline_access.
+			Parameters: map[string]string{"prompt": "consent"},
+			CheckEvery: time.Nanosecond, // a revocation at the provider takes effect immediately
 		}}}))(t)
 	})
 	return h, idp
 }
 
-const upstreamSecret = "a secret of the house and the provider"
+const upstreamSecret = "a secret of the server and the provider"
 
-func thirdParty(t *testing.T, browser context.Context) {
+func loginAtThirdParty(t *testing.T, browser context.Context) {
 	ctx := within(t, time.Minute)
-	h, idp := delegating(t, upstreamSecret)
-	d := newDesk(h)
+	h, idp := newDelegatingServer(t, upstreamSecret)
+	d := newBrowserClient(h)
 	page, done := d.connect(ctx, t)
 	p := newTab(t, browser)
 	p.open(page)
-	p.see("Read your notes")
-	p.see("Next you log in with Example accounts.")
-	p.shoot("third-party-consent")
+	p.waitForText("Read your notes")
+	p.waitForText("Next you log in with Example accounts.")
+	p.screenshot("third-party-consent")
 	if events := idp.events(t); len(events) > 0 {
-		t.Errorf("the provider got requests before the consent: %q", events)
+		t.Errorf("requests to the provider before the consent: %q, want none", events)
 	}
 	p.click("#allow")
 	p.loginAtProvider(idp, "grace")
-	p.see("You are logged in")
-	c := (<-done).clientOf(t)
+	p.waitForText("You are logged in")
+	c := (<-done).mustClient(t)
 	who := asCaller(t, must(mcp.CallTool[string](ctx, c, "who_am_i", nil))(t))
 	equal(t, "subject", who.Subject, "idp|grace")
 	equal(t, "issuer", who.Issuer, h.issuer)
-	equal(t, "name", who.Claims["name"], "grace Example") // which only the userinfo endpoint of the provider returns
+	equal(t, "name", who.Claims["name"], "grace Example") // from the userinfo endpoint of the provider
 	equal(t, "email", who.Claims["email"], "grace@example.com")
 	// A revocation at the provider invalidates our tokens, and the client logs in again.
 	idp.revoke(t)
-	again := make(chan error, 1)
+	repeated := make(chan error, 1)
 	go func() {
 		_, err := mcp.CallTool[string](ctx, c, "who_am_i", nil)
-		again <- err
+		repeated <- err
 	}()
 	p.open(<-d.pages)
 	p.click("#allow")
-	p.await("the provider asks for consent again", onProvider(idp))
+	p.waitFor("the provider asks for consent again", onProvider(idp))
 	p.click("button[type=submit]")
-	p.see("You are logged in")
-	if err := <-again; err != nil {
-		t.Errorf("after the second login: %v", err)
+	p.waitForText("You are logged in")
+	if err := <-repeated; err != nil {
+		t.Errorf("call after the second login: %v", err)
 	}
 	// A logout of the client revokes the tokens of the provider.
 	before := len(idp.events(t))
-	if err := oauthclient.NewTransport(h.endpoint, &oauthclient.TransportOptions{Store: d.store, Logger: logger(t)}).Logout(ctx); err != nil {
+	if err := oauthclient.NewTransport(h.endpoint,
+		&oauthclient.TransportOptions{Store: d.store, Logger: logger(t)}).Logout(ctx); err != nil {
 		t.Errorf("Logout: %v", err)
 	}
 	if events := idp.events(t)[before:]; !slices.Contains(events, "refresh_token.destroyed") {
-		t.Errorf("the provider's tokens outlive ours: %q", events)
+		t.Errorf("events of the provider after the logout: %q, want its refresh token destroyed", events)
 	}
 }
 
 // onProvider is a script that is true while the tab shows a page of the provider.
 func onProvider(idp *provider) string {
-	return `location.origin === "` + idp.issuer + `" && document.readyState === "complete" && document.querySelector("button[type=submit]") !== null`
+	return `location.origin === "` + idp.issuer +
+		`" && document.readyState === "complete" && document.querySelector("button[type=submit]") !== null`
 }
 
 // loginAtProvider completes the two pages of the provider.
 func (p *tab) loginAtProvider(idp *provider, name string) {
 	p.t.Helper()
-	p.await("the provider's login", onProvider(idp)+` && document.querySelector("[name=login]") !== null`)
+	p.waitFor("the provider's login", onProvider(idp)+` && document.querySelector("[name=login]") !== null`)
 	p.enter("[name=login]", name)
 	p.enter("[name=password]", "whatever")
 	p.click("button[type=submit]")
-	p.await("the provider's consent", onProvider(idp)+` && document.querySelector("[name=login]") === null`)
+	p.waitFor("the provider's consent", onProvider(idp)+` && document.querySelector("[name=login]") === null`)
 	p.click("button[type=submit]")
 }
 
-func thirdPartyRefuses(t *testing.T, browser context.Context) {
-	h, idp := delegating(t, upstreamSecret)
-	page, done := newDesk(h).connect(within(t, time.Minute), t)
+func cancelLoginAtThirdParty(t *testing.T, browser context.Context) {
+	h, idp := newDelegatingServer(t, upstreamSecret)
+	page, done := newBrowserClient(h).connect(within(t, time.Minute), t)
 	p := newTab(t, browser)
 	p.open(page)
 	p.click("#allow")
-	p.await("the provider's login", onProvider(idp))
+	p.waitFor("the provider's login", onProvider(idp))
 	p.click("a[href$=abort]")
-	p.see("You are not logged in")
-	wantDenied(t, (<-done).err)
+	p.waitForText("You are not logged in")
+	checkDenied(t, (<-done).err)
 }
 
-// capturedUpstream is the confused deputy attack: an attacker consents for his own client, keeps
-// the URL of the provider from the redirect, and has a victim open it who is logged in there.
-func capturedUpstream(t *testing.T, browser context.Context) {
+// openCapturedURL is the confused deputy attack: an attacker consents for the attacker's own
+// client, keeps the URL of the provider from the redirect, and makes a victim open it who is logged
+// in there.
+func openCapturedURL(t *testing.T, browser context.Context) {
 	ctx, cancel := context.WithCancel(within(t, time.Minute))
-	h, idp := delegating(t, upstreamSecret)
-	page, done := newDesk(h).connect(ctx, t)
-	attacker := newPerson(t)
+	h, idp := newDelegatingServer(t, upstreamSecret)
+	page, done := newBrowserClient(h).connect(ctx, t)
+	attacker := newLoginUser(t)
 	captured := ""
-	attacker.client = &http.Client{Jar: must(cookiejar.New(nil))(t), CheckRedirect: func(req *http.Request, _ []*http.Request) error {
-		if strings.HasPrefix(req.URL.String(), idp.issuer) {
-			captured = req.URL.String()
-			return http.ErrUseLastResponse
-		}
-		return nil
-	}}
+	attacker.client = &http.Client{Jar: must(cookiejar.New(nil))(t),
+		CheckRedirect: func(req *http.Request, _ []*http.Request) error {
+			if strings.HasPrefix(req.URL.String(), idp.issuer) {
+				captured = req.URL.String()
+				return http.ErrUseLastResponse
+			}
+			return nil
+		}}
 	if _, err := attacker.visit(ctx, page); captured == "" {
 		t.Fatalf("the attacker was not sent to the provider: %v", err)
 	}
 	victim := newTab(t, browser)
 	victim.open(captured)
 	victim.loginAtProvider(idp, "victim")
-	victim.see("no longer valid")
+	victim.waitForText("no longer valid")
 	if at := victim.location(); !strings.HasPrefix(at, h.issuer) {
-		t.Errorf("the victim is at %s", at)
+		t.Errorf("the victim is at %s, want a page of %s", at, h.issuer)
 	}
-	victim.shoot("captured")
+	victim.screenshot("captured")
 	cancel()
 	if r := <-done; r.err == nil {
-		t.Error("the attacker has a token of the victim")
+		t.Error("Connect of the attacker: no error, want one")
 	}
 }

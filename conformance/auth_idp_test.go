@@ -44,7 +44,7 @@ func (p *provider) revoke(t *testing.T) {
 	res := must(http.Post(p.issuer+"/test/revoke", "", nil))(t)
 	defer func() { _ = res.Body.Close() }()
 	if res.StatusCode != http.StatusOK {
-		t.Fatalf("the revocation request failed: %s", res.Status)
+		t.Fatalf("POST /test/revoke: status %s, want 200", res.Status)
 	}
 }
 

@@ -27,87 +27,90 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// A signIn is our client with a person who logs in.
-type signIn struct {
-	person *person
+// A loginClient is our client with a user who logs in.
+type loginClient struct {
+	user   *loginUser
 	store  oauthclient.Store
 	client oauthclient.Identity
 
-	mu    sync.Mutex
-	asked []string // the scopes of every login
+	mu     sync.Mutex
+	scopes []string // of every login
 }
 
 // unusedCallback is the redirect URI. No server listens there, since the response is read from the
 // redirect.
 const unusedCallback = "http://127.0.0.1:47998/callback"
 
-func newSignIn(t *testing.T) *signIn {
+func newLoginClient(t *testing.T) *loginClient {
 	t.Helper()
-	return &signIn{person: newPerson(t), store: oauthclient.NewMemoryStore()}
+	return &loginClient{user: newLoginUser(t), store: oauthclient.NewMemoryStore()}
 }
 
-// transport returns a transport whose logins are completed by the person.
-func (s *signIn) transport(t *testing.T, endpoint string) *oauthclient.Transport {
+// transport returns a transport whose logins are completed by the user.
+func (s *loginClient) transport(t *testing.T, endpoint string) *oauthclient.Transport {
 	t.Helper()
 	return oauthclient.NewTransport(endpoint, &oauthclient.TransportOptions{
 		Store: s.store, Client: s.client, Logger: logger(t),
-		Authorizer: oauthclient.NewAuthorizer(unusedCallback, func(ctx context.Context, login *oauthclient.LoginRequest) (url.Values, error) {
-			page, err := url.Parse(login.URL)
-			if err != nil {
-				return nil, err
-			}
-			s.mu.Lock()
-			s.asked = append(s.asked, page.Query().Get("scope"))
-			s.mu.Unlock()
-			return s.person.authorize(ctx, login.URL, unusedCallback)
-		}),
+		Authorizer: oauthclient.NewAuthorizer(unusedCallback,
+			func(ctx context.Context, login *oauthclient.LoginRequest) (url.Values, error) {
+				page, err := url.Parse(login.URL)
+				if err != nil {
+					return nil, err
+				}
+				s.mu.Lock()
+				s.scopes = append(s.scopes, page.Query().Get("scope"))
+				s.mu.Unlock()
+				return s.user.authorize(ctx, login.URL, unusedCallback)
+			}),
 	})
 }
 
 // connect returns a client whose requests are authorized.
-func (s *signIn) connect(ctx context.Context, t *testing.T, endpoint string) *mcp.Client {
+func (s *loginClient) connect(ctx context.Context, t *testing.T, endpoint string) *mcp.Client {
 	t.Helper()
 	client := &http.Client{Transport: s.transport(t, endpoint)}
-	return dial(ctx, t, mcphttp.NewTransport(endpoint, &mcphttp.TransportOptions{Client: client, Logger: logger(t)}), nil)
+	return dial(ctx, t, mcphttp.NewTransport(endpoint, &mcphttp.TransportOptions{Client: client, Logger: logger(t)}),
+		nil)
 }
 
 // A protectedPeer is a server that another SDK protects.
 type protectedPeer struct {
 	endpoint string
 	issuer   string
-	// forget invalidates the issued access tokens.
-	forget func(t *testing.T)
+	// revoke invalidates the issued access tokens.
+	revoke func(t *testing.T)
 }
 
 // logIn runs the client operations against a server: login, call, step-up, refresh, and logout.
-func (p protectedPeer) logIn(t *testing.T, s *signIn) {
+func (p protectedPeer) logIn(t *testing.T, s *loginClient) {
 	ctx := within(t, time.Minute)
 	c := s.connect(ctx, t, p.endpoint)
 	who := asCaller(t, must(mcp.CallTool[string](ctx, c, "who_am_i", nil))(t))
 	if !slices.Contains(who.Scopes, "mcp:read") {
-		t.Errorf("the scopes are %q", who.Scopes)
+		t.Errorf("scopes %q, want mcp:read in them", who.Scopes)
 	}
 	equal(t, "written", must(mcp.CallTool[string](ctx, c, "write", nil))(t), "written")
-	if who = asCaller(t, must(mcp.CallTool[string](ctx, c, "who_am_i", nil))(t)); !slices.Contains(who.Scopes, "mcp:write") {
-		t.Errorf("after the step-up the scopes are %q", who.Scopes)
+	who = asCaller(t, must(mcp.CallTool[string](ctx, c, "who_am_i", nil))(t))
+	if !slices.Contains(who.Scopes, "mcp:write") {
+		t.Errorf("scopes after the step-up: %q, want mcp:write in them", who.Scopes)
 	}
-	logins := len(s.asked)
+	logins := len(s.scopes)
 	before := must(s.transport(t, p.endpoint).Status(ctx))(t)
 	equal(t, "issuer", before.Issuer, p.issuer)
-	if p.forget != nil {
-		p.forget(t)
+	if p.revoke != nil {
+		p.revoke(t)
 		must(mcp.CallTool[string](ctx, c, "write", nil))(t)
-		equal(t, "logins after a renewal", len(s.asked), logins)
+		equal(t, "logins after a refresh", len(s.scopes), logins)
 	}
 	// Another process with the same store needs no login.
 	second := s.connect(ctx, t, p.endpoint)
 	must(mcp.CallTool[string](ctx, second, "write", nil))(t)
-	equal(t, "logins of the second client", len(s.asked), logins)
+	equal(t, "logins of the second client", len(s.scopes), logins)
 	if err := s.transport(t, p.endpoint).Logout(ctx); err != nil {
 		t.Errorf("Logout: %v", err)
 	}
 	if after := must(s.transport(t, p.endpoint).Status(ctx))(t); after != nil {
-		t.Errorf("after the logout the store still has tokens of %s", after.Issuer)
+		t.Errorf("status after the logout: tokens of %s, want none", after.Issuer)
 	}
 }
 
@@ -118,10 +121,10 @@ func TestLogInToTypeScriptServer(t *testing.T) {
 	cmd.Stderr = t.Output()
 	endpoint := startPeer(t, cmd)
 	origin := strings.TrimSuffix(endpoint, "/mcp")
-	protectedPeer{endpoint: endpoint, issuer: origin + "/", forget: func(t *testing.T) {
+	protectedPeer{endpoint: endpoint, issuer: origin + "/", revoke: func(t *testing.T) {
 		res := must(http.Post(origin+"/test/forget", "", nil))(t)
 		_ = res.Body.Close()
-	}}.logIn(t, newSignIn(t))
+	}}.logIn(t, newLoginClient(t))
 }
 
 // TestLogInToGoSDKServer logs in to a server that the official Go SDK protects. Its authorization
@@ -130,17 +133,19 @@ func TestLogInToTypeScriptServer(t *testing.T) {
 func TestLogInToGoSDKServer(t *testing.T) {
 	t.Run("our authorization server", func(t *testing.T) {
 		l := listen(t)
-		h := openHouse(t, func(o *authserver.Options) { o.Resources = append(o.Resources, notesAt(endpointAt(l))) })
+		h := newProtectedServer(t, func(o *authserver.Options) {
+			o.Resources = append(o.Resources, notesAt(endpointAt(l)))
+		})
 		startGoSDK(t, l, h.issuer)
-		protectedPeer{endpoint: endpointAt(l), issuer: h.issuer}.logIn(t, newSignIn(t))
+		protectedPeer{endpoint: endpointAt(l), issuer: h.issuer}.logIn(t, newLoginClient(t))
 	})
 	t.Run("an OpenID provider", func(t *testing.T) {
 		p := startProvider(t, providerConfig{AlwaysRefresh: true})
 		l := listen(t)
 		startGoSDK(t, l, p.issuer)
-		protectedPeer{endpoint: endpointAt(l), issuer: p.issuer}.logIn(t, newSignIn(t))
+		protectedPeer{endpoint: endpointAt(l), issuer: p.issuer}.logIn(t, newLoginClient(t))
 		if events := p.events(t); !slices.Contains(events, "refresh_token.destroyed") {
-			t.Errorf("the logout has not revoked the refresh token: %q", events)
+			t.Errorf("events of the provider: %q, want the refresh token destroyed by the logout", events)
 		}
 	})
 }
@@ -161,20 +166,23 @@ func startGoSDK(t *testing.T, l net.Listener, issuer string) {
 		return &auth.TokenInfo{Scopes: got.Scopes, Expiration: got.Expires, UserID: got.Subject}, nil
 	}
 	const metadata = "/.well-known/oauth-protected-resource/mcp"
-	needs := func(scopes ...string) func(http.Handler) http.Handler {
-		return auth.RequireBearerToken(verify, &auth.RequireBearerTokenOptions{ResourceMetadataURL: origin + metadata, Scopes: scopes})
+	requireScopes := func(scopes ...string) func(http.Handler) http.Handler {
+		return auth.RequireBearerToken(verify,
+			&auth.RequireBearerTokenOptions{ResourceMetadataURL: origin + metadata, Scopes: scopes})
 	}
 	server := gosdk.NewServer(&gosdk.Implementation{Name: "gosdk-protected", Version: "1.0.0"}, nil)
 	type none struct{}
-	gosdk.AddTool(server, &gosdk.Tool{Name: "who_am_i"}, func(_ context.Context, req *gosdk.CallToolRequest, _ none) (*gosdk.CallToolResult, any, error) {
-		text, err := json.Marshal(caller{Subject: req.Extra.TokenInfo.UserID, Scopes: req.Extra.TokenInfo.Scopes})
-		return &gosdk.CallToolResult{Content: []gosdk.Content{&gosdk.TextContent{Text: string(text)}}}, nil, err
-	})
-	gosdk.AddTool(server, &gosdk.Tool{Name: "write"}, func(context.Context, *gosdk.CallToolRequest, none) (*gosdk.CallToolResult, any, error) {
-		return &gosdk.CallToolResult{Content: []gosdk.Content{&gosdk.TextContent{Text: "written"}}}, nil, nil
-	})
+	gosdk.AddTool(server, &gosdk.Tool{Name: "who_am_i"},
+		func(_ context.Context, req *gosdk.CallToolRequest, _ none) (*gosdk.CallToolResult, any, error) {
+			text, err := json.Marshal(caller{Subject: req.Extra.TokenInfo.UserID, Scopes: req.Extra.TokenInfo.Scopes})
+			return &gosdk.CallToolResult{Content: []gosdk.Content{&gosdk.TextContent{Text: string(text)}}}, nil, err
+		})
+	gosdk.AddTool(server, &gosdk.Tool{Name: "write"},
+		func(context.Context, *gosdk.CallToolRequest, none) (*gosdk.CallToolResult, any, error) {
+			return &gosdk.CallToolResult{Content: []gosdk.Content{&gosdk.TextContent{Text: "written"}}}, nil, nil
+		})
 	handler := gosdk.NewStreamableHTTPHandler(func(*http.Request) *gosdk.Server { return server }, nil)
-	readers, writers := needs("mcp:read")(handler), needs("mcp:read", "mcp:write")(handler)
+	readers, writers := requireScopes("mcp:read")(handler), requireScopes("mcp:read", "mcp:write")(handler)
 	mux := http.NewServeMux()
 	mux.Handle(metadata, auth.ProtectedResourceMetadataHandler(&oauthex.ProtectedResourceMetadata{
 		Resource: endpoint, AuthorizationServers: []string{issuer}, ScopesSupported: []string{"mcp:read", "mcp:write"},

@@ -17,48 +17,49 @@ import (
 // secret to a server that accepts public clients.
 func TestAuthorizationServerConformance(t *testing.T) {
 	needNode(t)
-	h := openHouse(t, func(o *authserver.Options) {
+	h := newProtectedServer(t, func(o *authserver.Options) {
 		o.Clients = []authserver.Client{{ID: "suite", RedirectURIs: []string{"http://127.0.0.1/callback"}}}
 	})
 	for _, k := range []struct {
 		name string
 		args []string
 	}{
-		{"resource named", []string{"--resource", h.endpoint}},
-		{"resource not named", nil},
+		{"with resource", []string{"--resource", h.endpoint}},
+		{"without resource", nil},
 	} {
 		t.Run(k.name, func(t *testing.T) {
-			runAuthorizationSuite(t, newPerson(t), append(k.args, "--url", h.issuer, "--client-id", "suite"))
+			runAuthorizationSuite(t, newLoginUser(t), append(k.args, "--url", h.issuer, "--client-id", "suite"))
 		})
 	}
 }
 
 // runAuthorizationSuite runs both scenarios and visits the URL that the suite prints.
-func runAuthorizationSuite(t *testing.T, p *person, args []string) {
+func runAuthorizationSuite(t *testing.T, p *loginUser, args []string) {
 	ctx := within(t, time.Minute)
 	results := t.TempDir()
 	free := listen(t)
 	port := free.Addr().(*net.TCPAddr).Port
 	_ = free.Close()
-	cmd := exec.CommandContext(ctx, needNode(t), append([]string{next, "authorization", "-o", results, "--port", strconv.Itoa(port)}, args...)...)
+	cmd := exec.CommandContext(ctx, needNode(t),
+		append([]string{next, "authorization", "-o", results, "--port", strconv.Itoa(port)}, args...)...)
 	cmd.Stderr = t.Output()
-	printed := must(cmd.StdoutPipe())(t)
+	stdout := must(cmd.StdoutPipe())(t)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	for lines := bufio.NewScanner(printed); lines.Scan(); {
+	for lines := bufio.NewScanner(stdout); lines.Scan(); {
 		out.WriteString(lines.Text() + "\n")
 		if strings.HasPrefix(lines.Text(), "http://") {
 			if text, err := p.visit(ctx, lines.Text()); err != nil {
-				t.Errorf("the page: %v\n%s", err, text)
+				t.Errorf("page %s: %v\n%s", lines.Text(), err, text)
 			}
 		}
 	}
 	err := cmd.Wait()
 	run := suiteRun{name: "authorization", want: 2}
-	judge(t, run, readResults(t, results), out.String(), err)
+	checkResults(t, run, readResults(t, results), out.String(), err)
 	if err != nil {
-		t.Errorf("the suite: %v", err)
+		t.Errorf("the suite failed: %v", err)
 	}
 }

@@ -43,7 +43,8 @@ func startBrowser(t *testing.T) context.Context {
 		// Only the servers of the tests are reachable.
 		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND , EXCLUDE localhost , EXCLUDE 127.0.0.1"),
 	}
-	for _, flag := range []string{"disable-quic", "disable-background-networking", "disable-component-update", "disable-sync", "disable-dev-shm-usage", "hide-scrollbars"} {
+	for _, flag := range []string{"disable-quic", "disable-background-networking", "disable-component-update",
+		"disable-sync", "disable-dev-shm-usage", "hide-scrollbars"} {
 		flags = append(flags, chromedp.Flag(flag, true))
 	}
 	allocator, cancel := chromedp.NewExecAllocator(context.Background(), flags...)
@@ -53,7 +54,7 @@ func startBrowser(t *testing.T) context.Context {
 		cancel()
 	})
 	if err := chromedp.Do(browser); err != nil {
-		t.Fatalf("Chromium does not start: %v", err)
+		t.Fatalf("start Chromium: %v", err)
 	}
 	return browser
 }
@@ -104,20 +105,20 @@ func (p *tab) enter(selector, value string) {
 	p.do("enter "+selector, chromedp.Clear(chromedp.CSS(selector)), chromedp.SendKeys(chromedp.CSS(selector), value))
 }
 
-// see waits until the page shows a text, ignoring case.
-func (p *tab) see(text string) {
+// waitForText waits until the page shows a text, ignoring case.
+func (p *tab) waitForText(text string) {
 	p.t.Helper()
-	p.await("see "+text, fmt.Sprintf(`document.readyState === "complete" && document.body.innerText.toLowerCase().includes(%s)`,
-		strconv.Quote(strings.ToLower(text))))
+	p.waitFor("text "+text, fmt.Sprintf(`document.readyState === "complete" &&
+		document.body.innerText.toLowerCase().includes(%s)`, strconv.Quote(strings.ToLower(text))))
 }
 
-// await waits until a script evaluates to true, across navigations.
-func (p *tab) await(what, script string) {
+// waitFor waits until a script evaluates to true, across navigations.
+func (p *tab) waitFor(what, script string) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, 20*time.Second)
 	defer cancel()
-	again := time.NewTicker(50 * time.Millisecond)
-	defer again.Stop()
+	ticker := time.NewTicker(50 * time.Millisecond)
+	defer ticker.Stop()
 	for {
 		// An error means that the page is being unloaded.
 		if yes, err := chromedp.Run(ctx, chromedp.Evaluate[bool](script)); err == nil && yes {
@@ -125,8 +126,8 @@ func (p *tab) await(what, script string) {
 		}
 		select {
 		case <-ctx.Done():
-			p.t.Fatalf("%s: timeout\nat %s\n%s", what, p.location(), p.text())
-		case <-again.C:
+			p.t.Fatalf("timeout waiting for %s\nat %s\n%s", what, p.location(), p.text())
+		case <-ticker.C:
 		}
 	}
 }
@@ -153,7 +154,8 @@ type screen struct {
 }
 
 var (
-	phone   = []chromedp.EmulateViewportOption{chromedp.EmulateMobile, chromedp.EmulatePortrait, chromedp.EmulateScale(2)}
+	phone = []chromedp.EmulateViewportOption{chromedp.EmulateMobile, chromedp.EmulatePortrait,
+		chromedp.EmulateScale(2)}
 	screens = []screen{
 		{"desktop", 1280, 800, "light", nil},
 		{"phone", 390, 844, "light", phone},
@@ -161,9 +163,9 @@ var (
 	}
 )
 
-// shoot takes screenshots of the page on a wide screen and a phone, light and dark, and restores
-// the viewport.
-func (p *tab) shoot(name string) {
+// screenshot takes screenshots of the page on a wide screen and a phone, light and dark, and
+// restores the viewport.
+func (p *tab) screenshot(name string) {
 	p.t.Helper()
 	dir := os.Getenv("PATCHBAY_SCREENSHOTS")
 	if dir == "" {
@@ -177,28 +179,28 @@ func (p *tab) shoot(name string) {
 				})
 				return chromedp.Void{}, err
 			})
-		sideways := chromedp.Evaluate[bool](`document.documentElement.scrollWidth > document.documentElement.clientWidth`)
-		if must(chromedp.Run(p.ctx, sideways))(p.t) {
-			p.t.Errorf("%s scrolls horizontally on a %s", name, s.name)
+		scrolls := chromedp.Evaluate[bool](`(e => e.scrollWidth > e.clientWidth)(document.documentElement)`)
+		if must(chromedp.Run(p.ctx, scrolls))(p.t) {
+			p.t.Errorf("page %s scrolls horizontally on a %s", name, s.name)
 		}
 		picture := must(chromedp.Run(p.ctx, chromedp.FullScreenshot(100)))(p.t)
 		if err := os.WriteFile(filepath.Join(dir, name+"-"+s.name+".png"), picture, 0o600); err != nil {
 			p.t.Fatal(err)
 		}
 	}
-	p.do("show as before", chromedp.EmulateReset())
+	p.do("restore the viewport", chromedp.EmulateReset())
 }
 
-// theForm returns the fields of the page's form, as the query of a URL after its address.
-var theForm = chromedp.Evaluate[string](`(() => {
+// readForm returns the fields of the page's form, as the query of a URL after its address.
+var readForm = chromedp.Evaluate[string](`(() => {
 	const form = document.querySelector("form");
 	return form.action + "?" + new URLSearchParams(new FormData(form));
 })()`)
 
-// submit sends a form that theForm returned, from the current page.
+// submit sends a form that readForm returned, from the current page.
 func (p *tab) submit(form, button string) {
 	p.t.Helper()
-	p.do("send a form", chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`(() => {
+	p.do("submit a form", chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`(() => {
 		const at = new URL(%q + "&" + %q);
 		const form = document.createElement("form");
 		form.method = "post";

@@ -14,7 +14,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// A host is the user and the model of the client. It records the messages that they received.
+// A host is the user and the model of the client. It records the pages and log messages that they
+// get.
 type host struct {
 	mu      sync.Mutex
 	visited []string
@@ -40,7 +41,8 @@ func (h *host) options(t *testing.T, revision string) *mcp.ClientOptions {
 			return &mcp.ElicitResult{Action: mcp.ElicitAccept}, nil
 		},
 		Sample: func(context.Context, *mcp.CreateMessageParams) (*mcp.CreateMessageResult, error) {
-			return &mcp.CreateMessageResult{Model: "test-model", Content: []mcp.ContentBlock{mcp.Text("a summary")}, StopReason: "endTurn"}, nil
+			return &mcp.CreateMessageResult{Model: "test-model", Content: []mcp.ContentBlock{mcp.Text("a summary")},
+				StopReason: "endTurn"}, nil
 		},
 		Roots: func(context.Context) ([]mcp.Root, error) {
 			return []mcp.Root{{URI: "file:///srv/area", Name: "area"}}, nil
@@ -54,7 +56,7 @@ func (h *host) options(t *testing.T, revision string) *mcp.ClientOptions {
 	}
 }
 
-// logger writes errors and warnings to the output of the test.
+// logger returns a logger that writes to the output of the test.
 func logger(t *testing.T) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 }

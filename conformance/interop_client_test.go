@@ -22,21 +22,21 @@ type peer struct {
 	path     string // of the URL; empty for stdio
 	pin      string
 	revision string // that must be negotiated
-	able     ability
+	can      ability
 }
 
 // An ability is something that a server can do.
 type ability uint8
 
 const (
-	asks    ability = 1 << iota // sends requests to its client
-	logs                        // sends log messages
-	notes                       // sends all progress notifications, in order and before the response
-	cancels                     // handles a cancellation
-	updates                     // notifies of updated resources
-	changes                     // notifies of changed lists
+	sendsRequests ability = 1 << iota // to its client
+	sendsLogs
+	sendsProgress // all notifications, in order and before the response
+	handlesCancel
+	sendsUpdates // of resources
+	sendsChanges // of lists
 
-	everyAbility = asks | logs | notes | cancels | updates | changes
+	everyAbility = sendsRequests | sendsLogs | sendsProgress | handlesCancel | sendsUpdates | sendsChanges
 )
 
 // goSDK is the official SDK. Abilities are missing because of the revision or because the transport
@@ -44,31 +44,32 @@ const (
 var goSDK = []peer{
 	{"stdio", "", "", "2026-07-28", everyAbility},
 	{"stdio 2025-11-25", "", "2025-11-25", "2025-11-25", everyAbility},
-	{"stdio 2024-11-05", "", "2024-11-05", "2024-11-05", everyAbility &^ asks},
+	{"stdio 2024-11-05", "", "2024-11-05", "2024-11-05", everyAbility &^ sendsRequests},
 	{"stateless", "/stateless", "", "2026-07-28", everyAbility},
-	{"stateless 2025-06-18", "/stateless", "2025-06-18", "2025-06-18", notes},
+	{"stateless 2025-06-18", "/stateless", "2025-06-18", "2025-06-18", sendsProgress},
 	{"session", "/session", "", "2025-11-25", everyAbility},
-	{"session 2025-03-26", "/session", "2025-03-26", "2025-03-26", everyAbility &^ asks},
+	{"session 2025-03-26", "/session", "2025-03-26", "2025-03-26", everyAbility &^ sendsRequests},
 	{"HTTP+SSE", "/sse", "", "2025-11-25", everyAbility},
 }
 
-// mcpGo is mcp-go. Its notifications race with its responses. It sends resource updates only to
-// sessions, omits the subscription id on stdio, and sends no requests over HTTP+SSE.
+// mcpGo is mcp-go. The order of its notifications and responses is not defined. It sends resource
+// updates only to sessions, omits the subscription id on stdio, and sends no requests over
+// HTTP+SSE.
 var mcpGo = []peer{
-	{"stdio", "", "", "2026-07-28", asks | logs | cancels},
-	{"stdio 2025-11-25", "", "2025-11-25", "2025-11-25", everyAbility &^ notes},
-	{"stdio 2024-11-05", "", "2024-11-05", "2024-11-05", everyAbility &^ notes &^ asks},
-	{"stateless", "/stateless", "", "2026-07-28", asks | logs | cancels | changes},
-	{"stateless 2025-06-18", "/stateless", "2025-06-18", "2025-06-18", cancels},
-	{"session", "/session", "", "2026-07-28", asks | logs | cancels | changes},
-	{"session 2025-11-25", "/session", "2025-11-25", "2025-11-25", everyAbility &^ notes},
-	{"session 2025-03-26", "/session", "2025-03-26", "2025-03-26", everyAbility &^ notes &^ asks},
-	{"HTTP+SSE", "/sse", "", "2025-11-25", everyAbility &^ notes &^ asks},
+	{"stdio", "", "", "2026-07-28", sendsRequests | sendsLogs | handlesCancel},
+	{"stdio 2025-11-25", "", "2025-11-25", "2025-11-25", everyAbility &^ sendsProgress},
+	{"stdio 2024-11-05", "", "2024-11-05", "2024-11-05", everyAbility &^ sendsProgress &^ sendsRequests},
+	{"stateless", "/stateless", "", "2026-07-28", sendsRequests | sendsLogs | handlesCancel | sendsChanges},
+	{"stateless 2025-06-18", "/stateless", "2025-06-18", "2025-06-18", handlesCancel},
+	{"session", "/session", "", "2026-07-28", sendsRequests | sendsLogs | handlesCancel | sendsChanges},
+	{"session 2025-11-25", "/session", "2025-11-25", "2025-11-25", everyAbility &^ sendsProgress},
+	{"session 2025-03-26", "/session", "2025-03-26", "2025-03-26", everyAbility &^ sendsProgress &^ sendsRequests},
+	{"HTTP+SSE", "/sse", "", "2025-11-25", everyAbility &^ sendsProgress &^ sendsRequests},
 }
 
-// TestPeers tests our client against servers of the other Go SDKs, over every transport that they
-// support.
-func TestPeers(t *testing.T) {
+// TestClientWorksWithOtherGoSDKs tests our client against servers of the other Go SDKs, over every
+// transport that they support.
+func TestClientWorksWithOtherGoSDKs(t *testing.T) {
 	for _, sdk := range []struct {
 		name  string
 		peers []peer
@@ -87,7 +88,7 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-func (p peer) can(a ability) bool { return p.able&a != 0 }
+func (p peer) has(a ability) bool { return p.can&a != 0 }
 
 func (p peer) exercise(t *testing.T, sdk string, transport mcp.Transport) {
 	ctx := within(t, time.Minute)
@@ -101,13 +102,13 @@ func (p peer) exercise(t *testing.T, sdk string, transport mcp.Transport) {
 	}
 	p.useTools(ctx, t, c)
 	usePeerData(ctx, t, c)
-	if p.can(logs) {
+	if p.has(sendsLogs) {
 		h.logged(ctx, t, "step 3")
 	}
-	if p.can(asks) {
+	if p.has(sendsRequests) {
 		answerPeer(ctx, t, c)
 	}
-	if p.can(cancels) {
+	if p.has(handlesCancel) {
 		cancelPeer(ctx, t, c)
 	}
 	p.listen(ctx, t, c)
@@ -116,52 +117,63 @@ func (p peer) exercise(t *testing.T, sdk string, transport mcp.Transport) {
 func (p peer) useTools(ctx context.Context, t *testing.T, c *mcp.Client) {
 	t.Helper()
 	tools := toolNames(ctx, t, c)
-	for _, want := range []string{"add", "cancelled", "count", "fail", "greet", "grow", "increment", "summarize", "wait", "where"} {
+	for _, want := range []string{"add", "cancelled", "count", "fail", "greet", "grow", "increment", "summarize",
+		"wait", "where"} {
 		if !slices.Contains(tools, want) {
-			t.Errorf("the tools are %q, without %s", tools, want)
+			t.Errorf("tools %q, want %s in them", tools, want)
 		}
 	}
 	type sum struct{ Sum int }
 	equal(t, "add", must(mcp.CallTool[sum](ctx, c, "add", map[string]int{"A": 20, "B": 22}))(t), sum{42})
 	var toolFailed *mcp.ToolError
-	if _, err := mcp.CallTool[string](ctx, c, "fail", nil); !errors.As(err, &toolFailed) || !strings.Contains(err.Error(), "it failed, as it should") {
-		t.Errorf("fail: %v", err)
+	if _, err := mcp.CallTool[string](ctx, c, "fail", nil); !errors.As(err, &toolFailed) ||
+		!strings.Contains(err.Error(), "it failed, as it should") {
+		t.Errorf("fail: got %v, want a tool error", err)
 	}
 	var progress []float64
-	counting := mcp.WithCallOptions(ctx, mcp.CallOptions{Progress: func(u mcp.ProgressUpdate) { progress = append(progress, u.Progress) }})
+	onProgress := func(u mcp.ProgressUpdate) { progress = append(progress, u.Progress) }
+	counting := mcp.WithCallOptions(ctx, mcp.CallOptions{Progress: onProgress})
 	equal(t, "count", must(mcp.CallTool[string](counting, c, "count", map[string]int{"Steps": 3}))(t), "counted to 3")
-	if p.can(notes) {
+	if p.has(sendsProgress) {
 		equal(t, "progress", progress, []float64{1, 2, 3})
 	}
 	// The official SDK answers older requests of this kind with a bare HTTP status.
 	var e *mcp.Error
 	var failed *mcp.TransportError
-	_, err := c.Do(ctx, "nobody/knows", nil)
-	if unknown := errors.As(err, &e) && e.Remote() && e.Code == mcp.CodeMethodNotFound; !unknown && !(errors.As(err, &failed) && !failed.MayHaveRun) {
-		t.Errorf("an unknown method: %v", err)
+	_, err := c.Do(ctx, "unknown/method", nil)
+	isUnknown := errors.As(err, &e) && e.Remote() && e.Code == mcp.CodeMethodNotFound
+	isHTTPError := errors.As(err, &failed) && !failed.MayHaveRun
+	if !isUnknown && !isHTTPError {
+		t.Errorf("an unknown method: got %v, want code %d or a transport error", err, mcp.CodeMethodNotFound)
 	}
 }
 
 func usePeerData(ctx context.Context, t *testing.T, c *mcp.Client) {
 	t.Helper()
-	equal(t, "resources", names(t, c.Resources(ctx), func(v *mcp.Resource) string { return v.URI }),
+	equal(t, "PAG-02 resources on pages of two", names(t, c.Resources(ctx), func(v *mcp.Resource) string { return v.URI }),
 		[]string{"demo://counter", "demo://guide", "demo://logo"})
-	equal(t, "templates", names(t, c.ResourceTemplates(ctx), func(v *mcp.ResourceTemplate) string { return v.URITemplate }),
+	equal(t, "templates", names(t, c.ResourceTemplates(ctx),
+		func(v *mcp.ResourceTemplate) string { return v.URITemplate }),
 		[]string{"demo://cities/{country}/{city}"})
 	for _, uri := range []string{"demo://guide", "demo://cities/japan/kyoto"} {
 		equal(t, "read", must(c.ReadResource(ctx, uri))(t).Contents[0].Text, "this is "+uri)
 	}
 	var e *mcp.Error
-	if _, err := c.ReadResource(ctx, "demo://nowhere"); !errors.As(err, &e) || e.Code != mcp.CodeInvalidParams {
-		t.Errorf("an unknown resource: %v", err)
+	if _, err := c.ReadResource(ctx, "demo://unknown"); !errors.As(err, &e) || e.Code != mcp.CodeInvalidParams {
+		t.Errorf("an unknown resource: got %v, want code %d", err, mcp.CodeInvalidParams)
 	}
 	equal(t, "prompts", names(t, c.Prompts(ctx), func(v *mcp.Prompt) string { return v.Name }), []string{"review"})
 	prompt := must(c.GetPrompt(ctx, "review", map[string]string{"language": "go", "code": "x := 1"}))(t)
 	equal(t, "prompt", prompt.Messages[0].Content, mcp.Text("Review this go code: x := 1"))
-	languages := must(c.Complete(ctx, &mcp.CompleteParams{Ref: mcp.CompletionRef{Prompt: "review"}, Argument: mcp.CompleteArgument{Name: "language", Value: "p"}}))(t)
+	languages := must(c.Complete(ctx, &mcp.CompleteParams{Ref: mcp.CompletionRef{Prompt: "review"},
+		Argument: mcp.CompleteArgument{Name: "language", Value: "p"}}))(t)
 	equal(t, "completion", languages.Values, []string{"python", "typescript"})
-	if c.Revision() >= "2025-06-18" { // older ones have no context
-		cities := must(c.Complete(ctx, &mcp.CompleteParams{Ref: mcp.CompletionRef{Template: "demo://cities/{country}/{city}"}, Argument: mcp.CompleteArgument{Name: "city", Value: ""}, Context: mcp.CompleteContext{Arguments: map[string]string{"country": "japan"}}}))(t)
+	if c.Revision() >= "2025-06-18" { // older revisions have no context
+		cities := must(c.Complete(ctx, &mcp.CompleteParams{
+			Ref:      mcp.CompletionRef{Template: "demo://cities/{country}/{city}"},
+			Argument: mcp.CompleteArgument{Name: "city", Value: ""},
+			Context:  mcp.CompleteContext{Arguments: map[string]string{"country": "japan"}},
+		}))(t)
 		equal(t, "completion in context", cities.Values, []string{"kyoto", "osaka"})
 	}
 }
@@ -181,7 +193,7 @@ func cancelPeer(ctx context.Context, t *testing.T, c *mcp.Client) {
 	defer cancel()
 	waiting = mcp.WithCallOptions(waiting, mcp.CallOptions{Progress: func(mcp.ProgressUpdate) { cancel() }})
 	if _, err := c.CallTool(waiting, "wait", nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("wait: %v", err)
+		t.Errorf("wait: got %v, want %v", err, context.Canceled)
 	}
 	equal(t, "cancelled", must(mcp.CallTool[string](ctx, c, "cancelled", nil))(t), "yes")
 }
@@ -192,12 +204,12 @@ func (p peer) listen(ctx context.Context, t *testing.T, c *mcp.Client) {
 	var filter mcp.SubscriptionFilter
 	var triggers []string
 	var want []mcp.Event
-	if p.can(changes) {
+	if p.has(sendsChanges) {
 		filter.ToolsListChanged = true
 		triggers = append(triggers, "grow")
 		want = append(want, mcp.Event{Kind: mcp.EventToolsChanged})
 	}
-	if p.can(updates) {
+	if p.has(sendsUpdates) {
 		filter.ResourceSubscriptions = []string{"demo://counter"}
 		triggers = append(triggers, "increment")
 		want = append(want, mcp.Event{Kind: mcp.EventResourceUpdated, URI: "demo://counter"})
@@ -225,9 +237,8 @@ func (p peer) listen(ctx context.Context, t *testing.T, c *mcp.Client) {
 	equal(t, "events", got, want)
 }
 
-// TestKilledServer kills servers during a call. The call fails with an error that says that it may
-// have run, and the next call succeeds.
-func TestKilledServer(t *testing.T) {
+// The error of the call says that it may have run.
+func TestKilledServersAreRestarted(t *testing.T) {
 	if _, err := exec.LookPath("sh"); err != nil {
 		t.Skip("needs a shell for the process id")
 	}
@@ -248,20 +259,21 @@ func TestKilledServer(t *testing.T) {
 		t.Run(k.name, func(t *testing.T) {
 			command := k.command(t)
 			for _, revision := range []string{"", "2025-11-25"} {
-				t.Run(cmp.Or(revision, "newest"), func(t *testing.T) { killAmid(t, command, k.slow, k.args, revision) })
+				t.Run(cmp.Or(revision, "newest"),
+					func(t *testing.T) { killDuringCall(t, command, k.slow, k.args, revision) })
 			}
 		})
 	}
 }
 
-func killAmid(t *testing.T, command []string, slow string, args any, revision string) {
+func killDuringCall(t *testing.T, command []string, slow string, args any, revision string) {
 	ctx := within(t, time.Minute)
 	pidFile := filepath.Join(t.TempDir(), "pid")
 	server := mcp.Command("sh", append([]string{"-c", `echo $$ > "$0"; exec "$@"`, pidFile}, command...)...)
 	c := dial(ctx, t, server, newHost().options(t, revision))
 	before := c.Revision()
 	killed := false
-	begun := func(mcp.ProgressUpdate) {
+	onProgress := func(mcp.ProgressUpdate) {
 		if !killed {
 			killed = true
 			if err := kill(pidFile); err != nil {
@@ -269,16 +281,16 @@ func killAmid(t *testing.T, command []string, slow string, args any, revision st
 			}
 		}
 	}
-	_, err := c.CallTool(mcp.WithCallOptions(ctx, mcp.CallOptions{Progress: begun}), slow, args)
+	_, err := c.CallTool(mcp.WithCallOptions(ctx, mcp.CallOptions{Progress: onProgress}), slow, args)
 	var failed *mcp.TransportError
 	if !errors.As(err, &failed) || !failed.MayHaveRun || !errors.Is(err, mcp.ErrClosed) {
-		t.Errorf("call of the killed server: %v", err)
+		t.Errorf("call of the killed server: got %v, want a TransportError that may have run", err)
 	}
 	if !killed {
-		t.Error("the call did not start")
+		t.Error("the call sent no progress, so the server was not killed")
 	}
 	if tools := toolNames(ctx, t, c); !slices.Contains(tools, slow) {
-		t.Errorf("after a restart the tools are %q", tools)
+		t.Errorf("tools after the restart: %q, want %s in them", tools, slow)
 	}
 	equal(t, "revision", c.Revision(), before)
 }

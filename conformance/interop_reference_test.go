@@ -24,9 +24,9 @@ const (
 	memory     = "node_modules/@modelcontextprotocol/server-memory/dist/index.js"
 )
 
-// TestEverything tests our client against the reference server "everything", over each of its
-// transports.
-func TestEverything(t *testing.T) {
+// TestClientWorksWithEverythingServer tests our client against the reference server "everything",
+// over each of its transports.
+func TestClientWorksWithEverythingServer(t *testing.T) {
 	node := needNode(t)
 	for _, k := range []struct {
 		name      string
@@ -75,38 +75,49 @@ func useEverything(t *testing.T, transport mcp.Transport) {
 func everythingTools(ctx context.Context, t *testing.T, c *mcp.Client) {
 	t.Helper()
 	tools := toolNames(ctx, t, c)
-	for _, want := range []string{"echo", "get-sum", "get-structured-content", "trigger-elicitation-request", "trigger-url-elicitation", "trigger-sampling-request", "get-roots-list"} {
+	for _, want := range []string{"echo", "get-sum", "get-structured-content", "trigger-elicitation-request",
+		"trigger-url-elicitation", "trigger-sampling-request", "get-roots-list"} {
 		if !slices.Contains(tools, want) {
-			t.Errorf("the tools are %q, without %s", tools, want)
+			t.Errorf("tools %q, want %s in them", tools, want)
 		}
 	}
-	equal(t, "get-sum", must(mcp.CallTool[string](ctx, c, "get-sum", map[string]int{"a": 20, "b": 22}))(t), "The sum of 20 and 22 is 42.")
+	equal(t, "get-sum", must(mcp.CallTool[string](ctx, c, "get-sum", map[string]int{"a": 20, "b": 22}))(t),
+		"The sum of 20 and 22 is 42.")
 	type weather struct {
 		Temperature float64 `json:"temperature"`
 		Conditions  string  `json:"conditions"`
 	}
-	equal(t, "structured", must(mcp.CallTool[weather](ctx, c, "get-structured-content", map[string]string{"location": "Chicago"}))(t),
+	equal(t, "structured", must(mcp.CallTool[weather](ctx, c, "get-structured-content",
+		map[string]string{"location": "Chicago"}))(t),
 		weather{36, "Light rain / drizzle"})
 	image := must(mcp.CallTool[[]mcp.ContentBlock](ctx, c, "get-tiny-image", nil))(t)
-	if !slices.ContainsFunc(image, func(p mcp.ContentBlock) bool { i, ok := p.(*mcp.ImageContent); return ok && len(i.Data) > 0 }) {
-		t.Errorf("get-tiny-image: %v", image)
+	if !slices.ContainsFunc(image, func(p mcp.ContentBlock) bool {
+		i, ok := p.(*mcp.ImageContent)
+		return ok && len(i.Data) > 0
+	}) {
+		t.Errorf("get-tiny-image: got %v, want an image", image)
 	}
 	links := must(mcp.CallTool[[]mcp.ContentBlock](ctx, c, "get-resource-links", map[string]int{"count": 3}))(t)
-	if !slices.ContainsFunc(links, func(p mcp.ContentBlock) bool { l, ok := p.(*mcp.ResourceLink); return ok && l.URI != "" }) {
-		t.Errorf("get-resource-links: %v", links)
+	if !slices.ContainsFunc(links, func(p mcp.ContentBlock) bool {
+		l, ok := p.(*mcp.ResourceLink)
+		return ok && l.URI != ""
+	}) {
+		t.Errorf("get-resource-links: got %v, want a link", links)
 	}
-	if r, err := c.CallTool(ctx, "get-sum", map[string]string{"a": "no number"}); err == nil && !r.IsError {
-		t.Errorf("invalid arguments: %v", r.Text())
+	if r, err := c.CallTool(ctx, "get-sum", map[string]string{"a": "not a number"}); err == nil && !r.IsError {
+		t.Errorf("invalid arguments: got %v, want an error", r.Text())
 	}
 	var progress []float64
-	long := mcp.WithCallOptions(ctx, mcp.CallOptions{Progress: func(u mcp.ProgressUpdate) { progress = append(progress, u.Progress / *u.Total) }})
+	onProgress := func(u mcp.ProgressUpdate) { progress = append(progress, u.Progress / *u.Total) }
+	long := mcp.WithCallOptions(ctx, mcp.CallOptions{Progress: onProgress})
 	must(c.CallTool(long, "trigger-long-running-operation", map[string]float64{"duration": 0.2, "steps": 4}))(t)
 	equal(t, "progress", progress, []float64{.25, .5, .75, 1})
 	cancelled, cancel := context.WithCancel(ctx)
 	defer cancel()
 	cancelled = mcp.WithCallOptions(cancelled, mcp.CallOptions{Progress: func(mcp.ProgressUpdate) { cancel() }})
-	if _, err := c.CallTool(cancelled, "trigger-long-running-operation", map[string]int{"duration": 4, "steps": 40}); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled call: %v", err)
+	if _, err := c.CallTool(cancelled, "trigger-long-running-operation",
+		map[string]int{"duration": 4, "steps": 40}); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled call: got %v, want %v", err, context.Canceled)
 	}
 }
 
@@ -116,21 +127,21 @@ func everythingQuestions(ctx context.Context, t *testing.T, c *mcp.Client, h *ho
 	form := must(mcp.CallTool[string](ctx, c, "trigger-elicitation-request", nil))(t)
 	for _, want := range []string{"Name: Ada", "Favorite Integer: 42", "dark and stormy", `"fish-1"`} {
 		if !strings.Contains(form, want) {
-			t.Errorf("the form of the elicitation lacks %q: %s", want, form)
+			t.Errorf("elicitation: got %s, want %q in it", form, want)
 		}
 	}
 	const page = "https://example.com/consent"
 	visit := must(mcp.CallTool[string](ctx, c, "trigger-url-elicitation", map[string]any{"url": page}))(t)
 	if !strings.Contains(visit, "accept") || !slices.Equal(h.pages(), []string{page}) {
-		t.Errorf("elicitation by URL: %s, visited %q", visit, h.pages())
+		t.Errorf("elicitation by URL: got %s, visited %q, want %s", visit, h.pages(), page)
 	}
 	sampled := must(mcp.CallTool[string](ctx, c, "trigger-sampling-request", map[string]string{"prompt": "hello"}))(t)
 	if !strings.Contains(sampled, "a summary") {
-		t.Errorf("sampling: %s", sampled)
+		t.Errorf("sampling: got %s, want a summary", sampled)
 	}
 	roots := must(mcp.CallTool[string](ctx, c, "get-roots-list", nil))(t)
 	if !strings.Contains(roots, "file:///srv/area") {
-		t.Errorf("roots: %s", roots)
+		t.Errorf("roots: got %s, want file:///srv/area", roots)
 	}
 	h.logged(ctx, t, "Roots updated: 1")
 	if err := c.RootsChanged(ctx); err != nil {
@@ -143,27 +154,33 @@ func everythingData(ctx context.Context, t *testing.T, c *mcp.Client) {
 	t.Helper()
 	resources := names(t, c.Resources(ctx), func(v *mcp.Resource) string { return v.URI })
 	if len(resources) < 5 {
-		t.Errorf("the resources are %q", resources)
+		t.Errorf("resources %q, want at least 5", resources)
 	}
 	read := must(c.ReadResource(ctx, resources[0]))(t)
 	equal(t, "uri", read.Contents[0].URI, resources[0])
-	equal(t, "templates", names(t, c.ResourceTemplates(ctx), func(v *mcp.ResourceTemplate) string { return v.URITemplate }),
+	equal(t, "templates", names(t, c.ResourceTemplates(ctx),
+		func(v *mcp.ResourceTemplate) string { return v.URITemplate }),
 		[]string{"demo://resource/dynamic/blob/{resourceId}", "demo://resource/dynamic/text/{resourceId}"})
 	blob := must(c.ReadResource(ctx, "demo://resource/dynamic/blob/7"))(t)
 	if !strings.HasPrefix(string(blob.Contents[0].Blob), "Resource 7:") {
-		t.Errorf("the blob is %q", blob.Contents[0].Blob)
+		t.Errorf("blob %q, want Resource 7", blob.Contents[0].Blob)
 	}
 	var e *mcp.Error
-	if _, err := c.ReadResource(ctx, "demo://nowhere"); !errors.As(err, &e) || e.Code != mcp.CodeInvalidParams {
-		t.Errorf("an unknown resource: %v", err)
+	if _, err := c.ReadResource(ctx, "demo://unknown"); !errors.As(err, &e) || e.Code != mcp.CodeInvalidParams {
+		t.Errorf("an unknown resource: got %v, want code %d", err, mcp.CodeInvalidParams)
 	}
 	equal(t, "prompts", names(t, c.Prompts(ctx), func(v *mcp.Prompt) string { return v.Name }),
 		[]string{"args-prompt", "completable-prompt", "resource-prompt", "simple-prompt"})
 	prompt := must(c.GetPrompt(ctx, "args-prompt", map[string]string{"city": "Kyoto"}))(t)
 	equal(t, "prompt", prompt.Messages[0].Content, mcp.Text("What's weather in Kyoto?"))
-	leads := must(c.Complete(ctx, &mcp.CompleteParams{Ref: mcp.CompletionRef{Prompt: "completable-prompt"}, Argument: mcp.CompleteArgument{Name: "name", Value: "A"}, Context: mcp.CompleteContext{Arguments: map[string]string{"department": "Engineering"}}}))(t)
+	leads := must(c.Complete(ctx, &mcp.CompleteParams{Ref: mcp.CompletionRef{Prompt: "completable-prompt"},
+		Argument: mcp.CompleteArgument{Name: "name", Value: "A"},
+		Context:  mcp.CompleteContext{Arguments: map[string]string{"department": "Engineering"}}}))(t)
 	equal(t, "completion", leads.Values, []string{"Alice"})
-	ids := must(c.Complete(ctx, &mcp.CompleteParams{Ref: mcp.CompletionRef{Template: "demo://resource/dynamic/text/{resourceId}"}, Argument: mcp.CompleteArgument{Name: "resourceId", Value: "7"}}))(t)
+	ids := must(c.Complete(ctx, &mcp.CompleteParams{
+		Ref:      mcp.CompletionRef{Template: "demo://resource/dynamic/text/{resourceId}"},
+		Argument: mcp.CompleteArgument{Name: "resourceId", Value: "7"},
+	}))(t)
 	equal(t, "completion of a template", ids.Values, []string{"7"})
 }
 
@@ -184,12 +201,12 @@ func everythingChanges(ctx context.Context, t *testing.T, c *mcp.Client) {
 			return
 		}
 	}
-	t.Error("no update arrived")
+	t.Error("Listen ended without an update of the resource")
 }
 
-// TestFilesystem uses the reference server with a directory, first from its arguments and then from
-// a root.
-func TestFilesystem(t *testing.T) {
+// TestClientWorksWithFilesystemServer uses the reference server with a directory, first from its
+// arguments and then from a root.
+func TestClientWorksWithFilesystemServer(t *testing.T) {
 	node := needNode(t)
 	ctx := within(t, time.Minute)
 	dir, other := t.TempDir(), t.TempDir()
@@ -202,18 +219,21 @@ func TestFilesystem(t *testing.T) {
 	c := dial(ctx, t, mcp.Command(node, filesystem, dir), opts)
 	equal(t, "revision", c.Revision(), "2025-11-25")
 	if tools := toolNames(ctx, t, c); !slices.Contains(tools, "write_file") {
-		t.Errorf("the tools are %q", tools)
+		t.Errorf("tools %q, want write_file in them", tools)
 	}
 	file := filepath.Join(dir, "note.txt")
-	must(mcp.CallTool[*mcp.CallToolResult](ctx, c, "write_file", map[string]string{"path": file, "content": "hé\nllo"}))(t)
+	must(mcp.CallTool[*mcp.CallToolResult](ctx, c, "write_file",
+		map[string]string{"path": file, "content": "hé\nllo"}))(t)
 	equal(t, "written", string(must(os.ReadFile(file))(t)), "hé\nllo")
 	type content struct {
 		Content string `json:"content"`
 	}
-	equal(t, "read", must(mcp.CallTool[content](ctx, c, "read_text_file", map[string]string{"path": file}))(t), content{"hé\nllo"})
+	equal(t, "read", must(mcp.CallTool[content](ctx, c, "read_text_file", map[string]string{"path": file}))(t),
+		content{"hé\nllo"})
 	var failed *mcp.ToolError
-	if _, err := mcp.CallTool[string](ctx, c, "read_text_file", map[string]string{"path": "/etc/passwd"}); !errors.As(err, &failed) {
-		t.Errorf("file outside the directory: %v", err)
+	if _, err := mcp.CallTool[string](ctx, c, "read_text_file",
+		map[string]string{"path": "/etc/passwd"}); !errors.As(err, &failed) {
+		t.Errorf("file outside the directory: got %v, want a tool error", err)
 	}
 	root.Store(other)
 	if err := c.RootsChanged(ctx); err != nil {
@@ -225,8 +245,9 @@ func TestFilesystem(t *testing.T) {
 	}
 }
 
-// TestMemory stores a graph on the reference server and reads it after a restart.
-func TestMemory(t *testing.T) {
+// TestClientWorksWithMemoryServer stores a graph on the reference server and reads it after a
+// restart.
+func TestClientWorksWithMemoryServer(t *testing.T) {
 	node := needNode(t)
 	ctx := within(t, time.Minute)
 	file := filepath.Join(t.TempDir(), "graph.jsonl")

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A seenByClient is the output of clients/exercise.mjs.
-type seenByClient struct {
+// A clientReport is the output of clients/exercise.mjs.
+type clientReport struct {
 	Tools []string
 	Add   struct {
 		Text       string
@@ -37,8 +37,9 @@ type seenByClient struct {
 	Updated   string
 }
 
-// TestOfficialClients runs the official TypeScript clients against `patchbay serve`, in both eras.
-func TestOfficialClients(t *testing.T) {
+// TestOfficialClientsWorkWithServe runs the official TypeScript clients against patchbay serve, in
+// both eras.
+func TestOfficialClientsWorkWithServe(t *testing.T) {
 	needNode(t)
 	patchbay := build(t, "..", "./cmd/patchbay")
 	url := start(t, patchbay, "serve", "--addr", "127.0.0.1:0")
@@ -48,26 +49,28 @@ func TestOfficialClients(t *testing.T) {
 		args           []string
 	}{
 		{"session over HTTP", "2025-11-25", -32002, []string{"clients/session.mjs", "http", url}},
-		{"session over stdio", "2025-11-25", -32002, []string{"clients/session.mjs", "stdio", patchbay, "serve", "--stdio"}},
+		{"session over stdio", "2025-11-25", -32002,
+			[]string{"clients/session.mjs", "stdio", patchbay, "serve", "--stdio"}},
 		{"session over HTTP+SSE", "2025-11-25", -32002, []string{"clients/session.mjs", "sse", url}},
 		{"modern over HTTP", "2026-07-28", -32602, []string{"clients/modern.mjs", "http", url}},
-		{"modern over stdio", "2026-07-28", -32602, []string{"clients/modern.mjs", "stdio", patchbay, "serve", "--stdio"}},
+		{"modern over stdio", "2026-07-28", -32602,
+			[]string{"clients/modern.mjs", "stdio", patchbay, "serve", "--stdio"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			out, err := node(t, 30*time.Second, c.args...)
 			if err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
-			var seen seenByClient
-			if err := json.Unmarshal([]byte(out), &seen); err != nil {
+			var report clientReport
+			if err := json.Unmarshal([]byte(out), &report); err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
-			checkSeen(t, seen, c.revision, c.notFound)
+			checkReport(t, report, c.revision, c.notFound)
 		})
 	}
 }
 
-func checkSeen(t *testing.T, s seenByClient, revision string, notFound int) {
+func checkReport(t *testing.T, s clientReport, revision string, notFound int) {
 	t.Helper()
 	check := func(what string, ok bool, got any) {
 		t.Helper()
@@ -80,7 +83,7 @@ func checkSeen(t *testing.T, s seenByClient, revision string, notFound int) {
 	check("add", s.Add.Text == "42", s.Add.Text)
 	// A bare number is structured content only since 2026-07-28.
 	check("structured", structured == map[bool]string{true: "42", false: "null"}[revision == "2026-07-28"], structured)
-	check("wrong arguments", s.Wrong.IsError && strings.Contains(s.Wrong.Text, "sides"), s.Wrong)
+	check("invalid arguments", s.Wrong.IsError && strings.Contains(s.Wrong.Text, "sides"), s.Wrong)
 	check("revision", s.Who.Revision == revision, s.Who)
 	check("client", strings.HasPrefix(s.Who.Client, "typescript-"), s.Who)
 	check("progress", slices.Equal(s.Progress, []float64{1, 2, 3}), s.Progress)
@@ -88,11 +91,12 @@ func checkSeen(t *testing.T, s seenByClient, revision string, notFound int) {
 	check("elicitation", s.Greet == "Hello, Ada!", s.Greet)
 	check("confirmation", strings.Contains(s.Deploy, "staging") && strings.Contains(s.Deploy, `"release":"r`), s.Deploy)
 	check("sampling", s.Summarize == "a summary", s.Summarize)
-	check("resources", slices.Contains(s.Resources, "demo://counter") && slices.Contains(s.Resources, "demo://guide/welcome.md"), s.Resources)
+	check("resources", slices.Contains(s.Resources, "demo://counter") &&
+		slices.Contains(s.Resources, "demo://guide/welcome.md"), s.Resources)
 	check("templates", slices.Equal(s.Templates, []string{"demo://cities/{country}/{city}"}), s.Templates)
 	check("read", s.Read == "kyoto is a city in japan.", s.Read)
 	check("embedded file", strings.HasPrefix(s.Guide, "text/markdown"), s.Guide)
-	check("not found", s.Missing == notFound, s.Missing)
+	check("RES-08, RES-09: not found", s.Missing == notFound, s.Missing)
 	check("prompts", slices.Equal(s.Prompts, []string{"review"}), s.Prompts)
 	check("prompt", strings.Contains(s.Prompt, "go code") && strings.Contains(s.Prompt, "x := 1"), s.Prompt)
 	check("completion", slices.Equal(s.Languages, []string{"python", "typescript"}), s.Languages)

@@ -47,9 +47,10 @@ func newTaskServer(t *testing.T) *mcp.Server {
 		}
 		return "slow: " + in.Label, nil
 	})
-	tasks.AddTool(m, &mcp.Tool{Name: "must"}, &tasks.ToolOptions{Required: true}, func(context.Context, none) (string, error) {
-		return "as a task", nil
-	})
+	tasks.AddTool(m, &mcp.Tool{Name: "must"}, &tasks.ToolOptions{Required: true},
+		func(context.Context, none) (string, error) {
+			return "as a task", nil
+		})
 	tasks.AddTool(m, &mcp.Tool{Name: "confirm"}, nil, func(ctx context.Context, in struct {
 		File string `json:"file"`
 	}) (string, error) {
@@ -73,7 +74,8 @@ func newTaskServer(t *testing.T) *mcp.Server {
 		return fmt.Sprintf("%d answers", in.Questions), nil
 	})
 	tasks.AddTool(m, &mcp.Tool{Name: "haiku"}, nil, func(ctx context.Context, _ none) (string, error) {
-		r, err := mcp.Sample(ctx, "haiku", &mcp.CreateMessageParams{Messages: []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: []mcp.ContentBlock{mcp.Text("A haiku, please.")}}}, MaxTokens: 50})
+		r, err := mcp.Sample(ctx, "haiku", &mcp.CreateMessageParams{Messages: []mcp.SamplingMessage{{Role: mcp.RoleUser,
+			Content: []mcp.ContentBlock{mcp.Text("A haiku, please.")}}}, MaxTokens: 50})
 		if err != nil {
 			return "", err
 		}
@@ -106,36 +108,36 @@ func TestTaskServerOnStdio(t *testing.T) {
 	}
 }
 
-type seenTask struct {
+type taskReport struct {
 	TaskID, Status, StatusMessage, CreatedAt, LastUpdatedAt string
 	TTL, PollInterval                                       float64
 }
 
-type seenRun struct {
-	Task, Last    seenTask
+type runReport struct {
+	Task, Last    taskReport
 	Statuses      []string
 	Text, Related string
 	IsError       bool
 	Error         string
 }
 
-// A seenOfTasks is the output of clients/tasks_2025.mjs.
-type seenOfTasks struct {
+// A tasksReport is the output of clients/tasks_2025.mjs.
+type tasksReport struct {
 	Asked []struct{ Message, Task string }
 
 	Capability, Extensions json.RawMessage
 	Support                map[string]string
 
-	Slow                           seenRun
-	SlowAgain                      seenTask
+	Slow                           runReport
+	SlowAgain                      taskReport
 	Waited, Direct                 string
 	Progress                       []float64
-	Confirm, Declined, Many, Haiku seenRun
+	Confirm, Declined, Many, Haiku runReport
 	CancelledOpen, Blocked         string
-	Cancelled                      seenRun
-	Cancel                         seenTask
+	Cancelled                      runReport
+	Cancel                         taskReport
 	CancelTwice, CancelledResult   int
-	FailedTool, FailedProtocol     seenTask
+	FailedTool, FailedProtocol     taskReport
 	FailedToolResult               struct {
 		IsError       bool
 		Text, Related string
@@ -178,67 +180,75 @@ func TestOfficialClientUsesOurTasks(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
-			var seen seenOfTasks
-			if err := json.Unmarshal([]byte(out), &seen); err != nil {
+			var report tasksReport
+			if err := json.Unmarshal([]byte(out), &report); err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
-			checkSeenTasks(t, &seen)
+			checkTasks(t, &report)
 			if name == "HTTP" {
-				checkSeenOwners(t, &seen)
+				checkOwners(t, &report)
 				return
 			}
-			equal(t, "tasks/list without authentication", seen.List, mcp.CodeMethodNotFound) // TASKD-19
+			equal(t, "TASKD-19 tasks/list without authentication", report.List, mcp.CodeMethodNotFound)
 		})
 	}
 }
 
-func checkSeenTasks(t *testing.T, s *seenOfTasks) {
+func checkTasks(t *testing.T, s *tasksReport) {
 	t.Helper()
-	equal(t, "extensions", s.Extensions, nil) // T-46
+	equal(t, "extensions", s.Extensions, nil) // tasks are a capability in this revision
 	equal(t, "support", s.Support, map[string]string{
 		"slow": "optional", "must": "required", "confirm": "optional", "many": "optional", "haiku": "optional",
 		"fail_tool": "optional", "fail_protocol": "optional", "forever": "optional", "plain": "",
 	})
-	equal(t, "slow", []any{s.Slow.Text, s.Slow.Related == s.Slow.Task.TaskID, s.Slow.Task.Status, s.Slow.Task.TTL, s.Slow.Task.PollInterval, s.Slow.Statuses},
-		[]any{"slow: one", true, "working", 60000, 50, []string{"working", "completed"}}) // TASKD-06, 08, 10, 12
+	equal(t, "TASKD-06 statuses", append([]string{s.Slow.Task.Status}, s.Slow.Statuses...),
+		[]string{"working", "working", "completed"})
+	equal(t, "TASKD-08 ttl and pollInterval", []float64{s.Slow.Task.TTL, s.Slow.Task.PollInterval},
+		[]float64{60000, 50})
+	equal(t, "TASKD-10 tasks/result", s.Slow.Text, "slow: one")
+	equal(t, "TASKD-12 related task", s.Slow.Related, s.Slow.Task.TaskID)
 	equal(t, "slow later", s.SlowAgain, s.Slow.Last)
-	for _, at := range []string{s.SlowAgain.CreatedAt, s.SlowAgain.LastUpdatedAt} { // TASKD-09
-		if _, err := time.Parse(time.RFC3339, at); err != nil {
-			t.Error(err)
-		}
+	for _, at := range []string{s.SlowAgain.CreatedAt, s.SlowAgain.LastUpdatedAt} {
+		_, err := time.Parse(time.RFC3339, at)
+		equal(t, "TASKD-09 error of the time "+at, err, nil)
 	}
-	equal(t, "tasks/result that waits", s.Waited, "slow: two")
+	equal(t, "TASKD-09 ttl in tasks/get is set", s.SlowAgain.TTL > 0, true)
+	equal(t, "tasks/result before the end", s.Waited, "slow: two")
 	if n := len(s.Progress); n == 0 || s.Progress[n-1] != 3 || !slices.IsSorted(s.Progress) {
-		t.Errorf("progress: got %v", s.Progress)
+		t.Errorf("progress: got %v, want it ascending to 3", s.Progress)
 	}
-	equal(t, "an ordinary call", s.Direct, "slow: direct")
-	equal(t, "confirm", []any{s.Confirm.Text, slices.Contains(s.Confirm.Statuses, "input_required")}, []any{"deleted a.txt: true", true}) // TASKD-14
-	equal(t, "confirm asked", s.Asked[0], map[string]string{"Message": "Delete a.txt?", "Task": s.Confirm.Task.TaskID})                   // TASKD-13
+	equal(t, "call without a task", s.Direct, "slow: direct")
+	equal(t, "TASKD-14 confirm", []any{s.Confirm.Text, slices.Contains(s.Confirm.Statuses, "input_required")},
+		[]any{"deleted a.txt: true", true})
+	equal(t, "TASKD-13 question of confirm", s.Asked[0],
+		map[string]string{"Message": "Delete a.txt?", "Task": s.Confirm.Task.TaskID})
 	equal(t, "declined", s.Declined.Text, "kept b.txt")
 	equal(t, "many questions", s.Many.Text, "40 answers")
 	equal(t, "sampling", s.Haiku.Text, "a haiku")
-	equal(t, "cancelled while its user thinks", []string{s.CancelledOpen, s.Blocked}, []string{"cancelled", "error -32603"})
-	equal(t, "cancelled", []any{s.Cancel.Status, s.Cancelled.Statuses, s.CancelTwice, s.CancelledResult},
-		[]any{"cancelled", []string{"cancelled"}, mcp.CodeInvalidParams, mcp.CodeInternalError}) // TASKD-15
-	equal(t, "failed tool", []any{s.FailedTool.Status, s.FailedToolResult.IsError, s.FailedToolResult.Text, s.FailedToolResult.Related == s.FailedTool.TaskID},
-		[]any{"failed", true, "it failed, as it should", true}) // TASKD-20
-	equal(t, "protocol error", []any{s.FailedProtocol.Status, s.FailedProtocolResult}, []any{"failed", -32050}) // TASKD-11
+	equal(t, "cancelled with an open question", []string{s.CancelledOpen, s.Blocked},
+		[]string{"cancelled", "error -32603"})
+	equal(t, "TASKD-15 cancelled", []any{s.Cancel.Status, s.Cancelled.Statuses, s.CancelTwice, s.CancelledResult},
+		[]any{"cancelled", []string{"cancelled"}, mcp.CodeInvalidParams, mcp.CodeInternalError})
+	equal(t, "TASKD-20 failed tool", []any{s.FailedTool.Status, s.FailedToolResult.IsError, s.FailedToolResult.Text,
+		s.FailedToolResult.Related == s.FailedTool.TaskID},
+		[]any{"failed", true, "it failed, as it should", true})
+	equal(t, "TASKD-11 protocol error", []any{s.FailedProtocol.Status, s.FailedProtocolResult}, []any{"failed", -32050})
 	equal(t, "ttl", []any{s.TTL, s.Expired}, []any{1000, "failed"})
-	equal(t, "required", []any{s.Required, s.RequiredWithout}, []any{"as a task", mcp.CodeMethodNotFound})              // TASKD-05
-	equal(t, "forbidden, unknown", []int{s.Forbidden, s.Unknown}, []int{mcp.CodeMethodNotFound, mcp.CodeInvalidParams}) // TASKD-04, 16
+	equal(t, "TASKD-05 required", []any{s.Required, s.RequiredWithout}, []any{"as a task", mcp.CodeMethodNotFound})
+	equal(t, "TASKD-04 forbidden", s.Forbidden, mcp.CodeMethodNotFound)
+	equal(t, "TASKD-16 unknown", s.Unknown, mcp.CodeInvalidParams)
 }
 
-// checkSeenOwners checks the operations that require an authenticated client.
-func checkSeenOwners(t *testing.T, s *seenOfTasks) {
+// checkOwners checks the operations that require an authenticated client.
+func checkOwners(t *testing.T, s *tasksReport) {
 	t.Helper()
 	equal(t, "capability", s.Capability, json.RawMessage(`{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`))
-	for _, id := range s.Made { // TASKD-21
-		if !slices.Contains(s.Listed, id) {
-			t.Errorf("task %s is missing from the %d listed tasks", id, len(s.Listed))
-		}
+	for _, id := range s.Made {
+		equal(t, "TASKD-21 task "+id+" is listed", slices.Contains(s.Listed, id), true)
 	}
 	equal(t, "bad cursor", s.BadCursor, mcp.CodeInvalidParams)
-	equal(t, "responses to another principal", s.Bob, json.RawMessage(`{"List":0,"Get":-32602,"Cancel":-32602,"Result":-32602}`)) // TASKD-18
+	equal(t, "TASKD-18 responses to another principal", s.Bob,
+		json.RawMessage(`{"List":0,"Get":-32602,"Cancel":-32602,"Result":-32602}`))
 	equal(t, "after the end of the session", s.Outlived, "slow: outlives")
 }
 
@@ -253,12 +263,12 @@ func TestOurClientUsesOfficialTasks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx := within(t, time.Minute)
 			var mu sync.Mutex
-			var asked []string
+			var questions []string
 			opts := newHost().options(t, "")
 			opts.Elicit = func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 				mu.Lock()
 				defer mu.Unlock()
-				asked = append(asked, p.Message)
+				questions = append(questions, p.Message)
 				return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"value":true}`)}, nil
 			}
 			c := dial(ctx, t, transport(t), tasks.Declare(opts, &tasks.ClientOptions{TTL: 30 * time.Second}))
@@ -267,7 +277,7 @@ func TestOurClientUsesOfficialTasks(t *testing.T) {
 			handlePeerTasks(ctx, t, c)
 			mu.Lock()
 			defer mu.Unlock()
-			equal(t, "asked", asked, []string{"Delete a.txt?", "First?", "Second?", "Delete b.txt?"})
+			equal(t, "questions", questions, []string{"Delete a.txt?", "First?", "Second?", "Delete b.txt?"})
 		})
 	}
 }
@@ -288,7 +298,7 @@ func callPeerTasks(ctx context.Context, t *testing.T, c *mcp.Client) {
 	limited, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
 	defer cancel()
 	if _, err := c.CallTool(limited, "forever", nil); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a call that ends before its task: %v", err)
+		t.Errorf("a call that ends before its task: got %v, want %v", err, context.DeadlineExceeded)
 	}
 }
 
@@ -296,16 +306,18 @@ func callPeerTasks(ctx context.Context, t *testing.T, c *mcp.Client) {
 func handlePeerTasks(ctx context.Context, t *testing.T, c *mcp.Client) {
 	t.Helper()
 	var progress []float64
-	noting := mcp.WithCallOptions(ctx, mcp.CallOptions{Progress: func(u mcp.ProgressUpdate) { progress = append(progress, u.Progress) }})
-	slow := must(tasks.Start(noting, c, "slow", map[string]string{"label": "one"}))(t)
+	onProgress := func(u mcp.ProgressUpdate) { progress = append(progress, u.Progress) }
+	withProgress := mcp.WithCallOptions(ctx, mcp.CallOptions{Progress: onProgress})
+	slow := must(tasks.Start(withProgress, c, "slow", map[string]string{"label": "one"}))(t)
 	if slow.ID() == "" {
 		t.Fatal("the call of slow did not create a task")
 	}
 	equal(t, "slow", must(tasks.Resume(c, slow.ID()).Wait(ctx))(t).Text(), "slow: one")
 	done := must(slow.Get(ctx))(t)
-	equal(t, "slow, done", []any{done.Status, done.TTL, done.PollInterval}, []any{tasks.StatusCompleted, 30 * time.Second, 50 * time.Millisecond})
+	equal(t, "slow, done", []any{done.Status, done.TTL, done.PollInterval},
+		[]any{tasks.StatusCompleted, 30 * time.Second, 50 * time.Millisecond})
 	if !strings.Contains(string(done.Result), "slow: one") {
-		t.Errorf("result: %s", done.Result)
+		t.Errorf("result: got %s, want slow: one", done.Result)
 	}
 
 	confirm := must(tasks.Start(ctx, c, "confirm", map[string]string{"file": "b.txt"}))(t)
@@ -316,14 +328,14 @@ func handlePeerTasks(ctx context.Context, t *testing.T, c *mcp.Client) {
 		t.Errorf("Cancel: %v", err)
 	}
 	if _, err := forever.Wait(ctx); !errors.Is(err, mcp.ErrCancelled) {
-		t.Errorf("Wait for a cancelled task: %v", err)
+		t.Errorf("Wait for a cancelled task: got %v, want %v", err, mcp.ErrCancelled)
 	}
 	var e *mcp.Error
 	if err := forever.Cancel(ctx); !errors.As(err, &e) || e.Code != mcp.CodeInvalidParams {
-		t.Errorf("second Cancel: %v", err)
+		t.Errorf("second Cancel: got %v, want code %d", err, mcp.CodeInvalidParams)
 	}
 	if _, err := tasks.Resume(c, "no-such-task").Get(ctx); !errors.As(err, &e) || e.Code != mcp.CodeInvalidParams {
-		t.Errorf("an unknown task: %v", err)
+		t.Errorf("an unknown task: got %v, want code %d", err, mcp.CodeInvalidParams)
 	}
 	statuses := map[tasks.Status]int{}
 	for task, err := range tasks.List(ctx, c) {
@@ -333,7 +345,8 @@ func handlePeerTasks(ctx context.Context, t *testing.T, c *mcp.Client) {
 		statuses[task.Status]++
 	}
 	// The call of forever cancelled its task at its deadline.
-	equal(t, "list", statuses, map[tasks.Status]int{tasks.StatusCompleted: 5, tasks.StatusFailed: 1, tasks.StatusCancelled: 2})
+	equal(t, "list", statuses, map[tasks.Status]int{tasks.StatusCompleted: 5, tasks.StatusFailed: 1,
+		tasks.StatusCancelled: 2})
 }
 
 // TestOfficialServerSendsRequestsAsTasks tests task-augmented requests of a server of the official
@@ -351,9 +364,9 @@ func TestOfficialServerSendsRequestsAsTasks(t *testing.T) {
 			opts.Elicit = func(ctx context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 				switch p.Message {
 				case "Fail?":
-					return nil, mcp.Errorf(-32050, "nobody is there")
+					return nil, mcp.Errorf(-32050, "the user is not available")
 				case "For ever?":
-					close(forever) // once: the user sees a task only once
+					close(forever) // once: a request is handled only once
 					<-ctx.Done()
 					ended <- context.Cause(ctx)
 				case "Is it asked?":
@@ -364,45 +377,55 @@ func TestOfficialServerSendsRequestsAsTasks(t *testing.T) {
 			c := dial(ctx, t, transport(t), tasks.Declare(opts, nil))
 			checkSurvey(t, must(c.CallTool(ctx, "survey", nil))(t).Text())
 			if err := <-ended; !errors.Is(err, mcp.ErrCancelled) {
-				t.Errorf("context of a cancelled request: %v", err)
+				t.Errorf("context of a cancelled request: got %v, want %v", err, mcp.ErrCancelled)
 			}
 		})
 	}
 }
 
-// checkSurvey checks the server's view of the tasks of its client.
+// checkSurvey checks the report of the server on the tasks of its client.
 func checkSurvey(t *testing.T, text string) {
 	t.Helper()
 	type followed struct {
 		Statuses []string
-		Task     seenTask
+		Task     taskReport
 		Result   map[string]any
 		Error    string
 	}
-	var seen struct {
+	var report struct {
 		Capability           json.RawMessage
 		User, Model, Refused followed
 		Cancelled            string
 		Codes                []int
 		List                 []string
 	}
-	if err := json.Unmarshal([]byte(text), &seen); err != nil {
+	if err := json.Unmarshal([]byte(text), &report); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
-	equal(t, "capability", seen.Capability, json.RawMessage( // TASKD-01
+	equal(t, "TASKD-01 capability", report.Capability, json.RawMessage(
 		`{"list":{},"cancel":{},"requests":{"sampling":{"createMessage":{}},"elicitation":{"create":{}}}}`))
-	for name, f := range map[string]followed{"completed": seen.User, "completed ": seen.Model, "failed": seen.Refused} { // TASKD-06, 08
-		equal(t, name, []string{f.Statuses[0], f.Statuses[len(f.Statuses)-1]}, []string{"working", strings.TrimSpace(name)})
-		equal(t, name+" ttl, pollInterval", []float64{f.Task.TTL, f.Task.PollInterval}, []float64{30000, 1000})
+	for _, test := range []struct {
+		name, last string
+		task       followed
+	}{{"user", "completed", report.User}, {"model", "completed", report.Model}, {"refused", "failed", report.Refused}} {
+		f := test.task
+		equal(t, "TASKD-06 statuses of "+test.name, []string{f.Statuses[0], f.Statuses[len(f.Statuses)-1]},
+			[]string{"working", test.last})
+		equal(t, "TASKD-08 ttl and pollInterval of "+test.name, []float64{f.Task.TTL, f.Task.PollInterval},
+			[]float64{30000, 1000})
 	}
-	related := func(f followed) map[string]any { // TASKD-12
+	related := func(f followed) map[string]any {
 		return map[string]any{"io.modelcontextprotocol/related-task": map[string]any{"taskId": f.Task.TaskID}}
 	}
-	equal(t, "user", seen.User.Result, map[string]any{"_meta": related(seen.User), "action": "accept", "content": map[string]any{"value": true}})
-	equal(t, "model", seen.Model.Result, map[string]any{"_meta": related(seen.Model), "model": "test-model", "role": "assistant", "stopReason": "endTurn",
-		"content": map[string]any{"type": "text", "text": "a summary"}})
-	equal(t, "refused", seen.Refused.Task.StatusMessage, "nobody is there")
-	equal(t, "cancelled", seen.Cancelled, "cancelled")
-	equal(t, "codes", seen.Codes, []int{mcp.CodeInternalError, mcp.CodeInvalidParams, mcp.CodeInvalidParams, mcp.CodeInvalidParams}) // TASKD-15, 16
-	equal(t, "list", seen.List, []string{"completed", "completed", "failed", "cancelled"})                                           // TASKD-21
+	equal(t, "TASKD-12 user", report.User.Result,
+		map[string]any{"_meta": related(report.User), "action": "accept", "content": map[string]any{"value": true}})
+	equal(t, "TASKD-12 model", report.Model.Result,
+		map[string]any{"_meta": related(report.Model), "model": "test-model", "role": "assistant",
+			"stopReason": "endTurn",
+			"content":    map[string]any{"type": "text", "text": "a summary"}})
+	equal(t, "refused", report.Refused.Task.StatusMessage, "the user is not available")
+	equal(t, "cancelled", report.Cancelled, "cancelled")
+	equal(t, "TASKD-15, TASKD-16: codes", report.Codes,
+		[]int{mcp.CodeInternalError, mcp.CodeInvalidParams, mcp.CodeInvalidParams, mcp.CodeInvalidParams})
+	equal(t, "TASKD-21 list", report.List, []string{"completed", "completed", "failed", "cancelled"})
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/host"
 )
 
-// full has every feature of configuration files.
-const full = "\uFEFF" + `{
+// fullConfig has every feature of configuration files.
+const fullConfig = "\uFEFF" + `{
 	// servers of the project
 	"mcpServers": {
 		"files": {
@@ -52,7 +52,7 @@ func variables(set map[string]string) func(string) (string, bool) {
 }
 
 func TestConfigAllowsCommentsAndTrailingCommas(t *testing.T) {
-	c := parse(t, full)
+	c := parse(t, fullConfig)
 	if diff := cmp.Diff([]string{"files", "web", "old", "new", "broken"}, c.Names()); diff != "" {
 		t.Error(diff)
 	}
@@ -93,14 +93,14 @@ func TestConfigAllowsCommentsAndTrailingCommas(t *testing.T) {
 	}
 }
 
-func TestConfigReadsServersMember(t *testing.T) {
+func TestConfigMayNameItsServersServers(t *testing.T) {
 	c := parse(t, `{"servers": {"a": {"command": "x"}}, "inputs": [{"id": "k"}]}`)
 	if !c.Has("a") || c.Has("b") {
-		t.Errorf("names: %q", c.Names())
+		t.Errorf("names %q, want a only", c.Names())
 	}
 }
 
-func TestConfigErrors(t *testing.T) {
+func TestConfigErrorsNameThePlaceAndTheRule(t *testing.T) {
 	for text, want := range map[string]string{
 		``:                                "line 1, column 1",
 		`[]`:                              "must be a JSON object",
@@ -141,12 +141,12 @@ func TestConfigErrors(t *testing.T) {
 			t.Errorf("%s: got %v, want %q", entry, err, want)
 		}
 		if _, err := c.Server("good"); err != nil {
-			t.Errorf("beside %s: %v", entry, err)
+			t.Errorf("server good beside %s: error %v, want none", entry, err)
 		}
 	}
 }
 
-func TestExpand(t *testing.T) {
+func TestExpandReplacesEnvironmentVariables(t *testing.T) {
 	env := variables(map[string]string{"A": "1", "EMPTY": "", "NESTED": "${A}", "LONG": strings.Repeat("x", 1<<19)})
 	for text, want := range map[string]string{
 		"":                 "",
@@ -183,12 +183,12 @@ func TestExpand(t *testing.T) {
 			t.Errorf("%q: got %q, %v, want %q", text, got.Args, err, want)
 		}
 		if s.Args[0] != text {
-			t.Errorf("%q was changed in place", text)
+			t.Errorf("Expand changed its receiver: got %q, want %q", s.Args[0], text)
 		}
 	}
 }
 
-func TestConfigFiles(t *testing.T) {
+func TestConfigFilesAreFoundInOrder(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "config"))
@@ -216,7 +216,7 @@ func TestConfigFiles(t *testing.T) {
 		return all, err
 	}
 	if got, err := names(""); err != nil || got != nil {
-		t.Errorf("nothing gives %q, %v", got, err)
+		t.Errorf("without files: got %q, %v, want no servers", got, err)
 	}
 	write(filepath.Join(user, "patchbay", "mcp.json"), "user")
 	write("mcp.json", "plain")
@@ -224,22 +224,22 @@ func TestConfigFiles(t *testing.T) {
 	write("other/mcp.json", "other")
 	for path, want := range map[string][]string{"": {"hidden", "plain", "user"}, "other/mcp.json": {"other"}} {
 		if got, err := names(path); err != nil || !cmp.Equal(got, want) {
-			t.Errorf("%q gives %q, %v, want %q", path, got, err, want)
+			t.Errorf("LoadConfigs(%q): got %q, %v, want %q", path, got, err, want)
 		}
 	}
 	if _, err := names("absent.json"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("absent file: %v", err)
+		t.Errorf("absent file: %v, want %v", err, fs.ErrNotExist)
 	}
 	if err := os.WriteFile("mcp.json", []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := names(""); err == nil || !strings.Contains(err.Error(), "mcp.json: line 1") ||
 		!cmp.Equal(got, []string{"hidden", "user"}) {
-		t.Errorf("with a broken file: %q, %v", got, err)
+		t.Errorf("with a malformed file: got %q, %v, want its error and the servers of the others", got, err)
 	}
 	t.Setenv(host.ConfigEnv, "other/mcp.json")
 	if got, err := names(""); err != nil || !cmp.Equal(got, []string{"other"}) {
-		t.Errorf("by the environment: %q, %v", got, err)
+		t.Errorf("file named by %s: got %q, %v, want other", host.ConfigEnv, got, err)
 	}
 	configs, _ := host.LoadConfigs("")
 	s, err := configs[0].Server("other")
@@ -247,14 +247,14 @@ func TestConfigFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s, err = s.Expand(os.LookupEnv); err != nil || s.Dir != filepath.Join("other", "sub") {
-		t.Errorf("Dir is %q, %v", s.Dir, err)
+		t.Errorf("Dir = %q, %v, want it relative to the file", s.Dir, err)
 	}
 }
 
 // Standard JSON is accepted as by encoding/json, and servers of an accepted file can be parsed and
 // expanded.
 func FuzzParseConfig(f *testing.F) {
-	f.Add([]byte(full))
+	f.Add([]byte(fullConfig))
 	f.Add([]byte(`{"servers":{"a":{"command":"${A:-b}","args":["//",",]"]}}}`))
 	f.Add([]byte("{/**/\"servers\"//\n:{},}"))
 	f.Add([]byte(`{"a":[1,"/*"],"servers":{"\u0061":{"url":"x"}}}`))
@@ -266,7 +266,7 @@ func FuzzParseConfig(f *testing.F) {
 		}
 		strict := json.Unmarshal(text, &plain) == nil && plain.A != nil && plain.B == nil
 		if strict && err != nil && !strings.Contains(err.Error(), "nested") {
-			t.Fatalf("valid JSON: %v", err)
+			t.Fatalf("valid JSON: error %v, want none", err)
 		}
 		if err != nil {
 			return
@@ -276,17 +276,17 @@ func FuzzParseConfig(f *testing.F) {
 		}
 		for _, name := range c.Names() {
 			if _, has := plain.A[name]; strict && !has {
-				t.Errorf("a server %q was made up", name)
+				t.Errorf("Names() contains %q, which the text does not", name)
 			}
 			s, err := c.Server(name)
 			if err != nil {
 				continue
 			}
 			if (s.Type == host.TypeStdio && s.Command == "") || (s.Type != host.TypeStdio && s.URL == "") {
-				t.Errorf("server %q cannot be reached: %+v", name, s)
+				t.Errorf("server %q has neither command nor URL: %+v", name, s)
 			}
-			same := func(string) (string, bool) { return "", false }
-			if e, err := s.Expand(same); err == nil && !strings.Contains(string(text), "$") && e.Command != s.Command {
+			noVariables := func(string) (string, bool) { return "", false }
+			if e, err := s.Expand(noVariables); err == nil && !strings.Contains(string(text), "$") && e.Command != s.Command {
 				t.Errorf("server %q: the command %q became %q", name, s.Command, e.Command)
 			}
 		}

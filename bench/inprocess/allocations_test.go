@@ -30,7 +30,7 @@ func checkAllocations(t *testing.T, limit float64, f func()) {
 	t.Logf("%v allocations, at most %v", got, limit)
 }
 
-func TestAllocations_ServeMCP(t *testing.T) {
+func TestServeMCPAllocations(t *testing.T) {
 	s := patchbay.NewServer()
 	m, err := jsonrpc.Decode(call.Message())
 	if err != nil {
@@ -47,7 +47,7 @@ func TestAllocations_ServeMCP(t *testing.T) {
 	})
 }
 
-func TestAllocations_ClientInMemory(t *testing.T) {
+func TestInMemoryClientAllocations(t *testing.T) {
 	c, err := mcp.Connect(t.Context(), mcp.InMemory(patchbay.NewServer()), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +105,7 @@ func httpHeader(more ...string) http.Header {
 	return h
 }
 
-func TestAllocations_HTTPModern(t *testing.T) {
+func TestModernHTTPAllocations(t *testing.T) {
 	h := mcphttp.NewHandler(patchbay.NewServer(), nil)
 	defer h.Shutdown(context.Background())
 	var message struct {
@@ -124,7 +124,7 @@ func TestAllocations_HTTPModern(t *testing.T) {
 	checkAllocations(t, 14, post(t, h, header, string(call.Message())))
 }
 
-func TestAllocations_HTTPSession(t *testing.T) {
+func TestSessionHTTPAllocations(t *testing.T) {
 	h := mcphttp.NewHandler(patchbay.NewServer(), nil)
 	defer h.Shutdown(context.Background())
 	const version = "2025-11-25"

@@ -34,11 +34,11 @@ func benchmarkServer(b *testing.B, serve func(message []byte) ([]byte, error)) {
 	}
 }
 
-// benchmarkClient measures ask, which must return its argument.
-func benchmarkClient(b *testing.B, ask func(message string) (string, error)) {
+// benchmarkClient measures call, which must return its argument.
+func benchmarkClient(b *testing.B, call func(message string) (string, error)) {
 	b.ReportAllocs()
 	for b.Loop() {
-		if text, err := ask(echo.Message); err != nil || text != echo.Message {
+		if text, err := call(echo.Message); err != nil || text != echo.Message {
 			b.Fatal(text, err)
 		}
 	}

@@ -28,10 +28,10 @@ func BenchmarkInProcess_Client_MCPGo(b *testing.B) {
 	if err := c.Start(ctx); err != nil {
 		b.Fatal(err)
 	}
-	var hello mcp.InitializeRequest
-	hello.Params.ProtocolVersion = echo.Modern.Revision()
-	hello.Params.ClientInfo = mcp.Implementation{Name: "bench", Version: "1.0.0"}
-	if _, err := c.Initialize(ctx, hello); err != nil {
+	var req mcp.InitializeRequest
+	req.Params.ProtocolVersion = echo.Modern.Revision()
+	req.Params.ClientInfo = mcp.Implementation{Name: "bench", Version: "1.0.0"}
+	if _, err := c.Initialize(ctx, req); err != nil {
 		b.Fatal(err)
 	}
 	benchmarkClient(b, func(message string) (string, error) {

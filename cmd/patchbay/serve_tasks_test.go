@@ -23,12 +23,12 @@ func run(t *testing.T, args ...string) (stdout, stderr string, status int) {
 	return strings.TrimSpace(out.String()), errs.String(), cmd.ProcessState.ExitCode()
 }
 
-// must runs a command and fails the test unless it succeeds.
-func must(t *testing.T, args ...string) (stdout string) {
+// mustRun runs a command and fails the test unless it succeeds.
+func mustRun(t *testing.T, args ...string) (stdout string) {
 	t.Helper()
 	stdout, stderr, status := run(t, args...)
 	if status != 0 {
-		t.Fatalf("%q ends with %d: %s", args, status, stderr)
+		t.Fatalf("%q: exit code %d, want 0: %s", args, status, stderr)
 	}
 	return stdout
 }
@@ -45,7 +45,7 @@ func freshState(t *testing.T) (dir string) {
 func serveAt(t *testing.T, addr string, args ...string) *process {
 	t.Helper()
 	p := start(t, append([]string{"serve", "--addr", addr}, args...)...)
-	for !strings.Contains(p.line(), "Ctrl-C") {
+	for !strings.Contains(p.readLine(), "Ctrl-C") {
 	}
 	return p
 }
@@ -60,15 +60,15 @@ func freeAddr(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// becomes waits until a task has a status.
-func becomes(t *testing.T, url, id, status string) {
+// waitForStatus waits until a task has a status.
+func waitForStatus(t *testing.T, url, id, status string) {
 	t.Helper()
 	for end := time.Now().Add(timeout); time.Now().Before(end); {
-		if strings.Contains(must(t, "task", "get", url, id), "status   "+status+"\n") {
+		if strings.Contains(mustRun(t, "task", "get", url, id), "status   "+status+"\n") {
 			return
 		}
 	}
-	t.Fatalf("the task does not become %s: %s", status, must(t, "task", "get", url, id))
+	t.Fatalf("task status is not %s after %v: %s", status, timeout, mustRun(t, "task", "get", url, id))
 }
 
 // A server that was killed recovers its tasks at the same address: tasks that wait for input keep
@@ -78,42 +78,43 @@ func TestKilledServerRecoversTasks(t *testing.T) {
 	addr := freeAddr(t)
 	url := "http://" + addr + endpoint
 	p := serveAt(t, addr)
-	waiting := must(t, "call", "--task", url, "publish", "title=Waiting")
-	done := must(t, "call", "--task", url, "crunch", "seconds=1")
-	must(t, "task", "watch", url, done)
-	becomes(t, url, waiting, "input_required")
-	asked := must(t, "task", "get", url, waiting)
-	cut := must(t, "call", "--task", url, "publish", "title=Cut")
-	again := must(t, "call", "--task", url, "crunch", "seconds=1")
+	waiting := mustRun(t, "call", "--task", url, "publish", "title=Waiting")
+	done := mustRun(t, "call", "--task", url, "crunch", "seconds=1")
+	mustRun(t, "task", "watch", url, done)
+	waitForStatus(t, url, waiting, "input_required")
+	asked := mustRun(t, "task", "get", url, waiting)
+	interrupted := mustRun(t, "call", "--task", url, "publish", "title=Cut")
+	restarted := mustRun(t, "call", "--task", url, "crunch", "seconds=1")
 	p.signal(syscall.SIGKILL)
 	<-p.exited
 	p.exited <- nil
 
 	p = serveAt(t, addr)
-	if got := must(t, "task", "get", url, waiting); got != asked {
-		t.Errorf("what waits has become\n%s\nand was\n%s", got, asked)
+	if got := mustRun(t, "task", "get", url, waiting); got != asked {
+		t.Errorf("the waiting task after the restart: got\n%s\nwant\n%s", got, asked)
 	}
-	must(t, "task", "answer", url, waiting, "publish=true", "note=late")
-	if got := must(t, "task", "watch", url, waiting); !strings.Contains(got, `"note":"late"`) {
-		t.Errorf("got %s", got)
+	mustRun(t, "task", "answer", url, waiting, "publish=true", "note=late")
+	if got := mustRun(t, "task", "watch", url, waiting); !strings.Contains(got, `"note":"late"`) {
+		t.Errorf("the answered task: got %s, want the note", got)
 	}
-	for _, id := range []string{done, again} {
-		if got := must(t, "task", "watch", url, id); !strings.Contains(got, `"answer":42`) {
-			t.Errorf("result of a computation: %s", got)
+	for _, id := range []string{done, restarted} {
+		if got := mustRun(t, "task", "watch", url, id); !strings.Contains(got, `"answer":42`) {
+			t.Errorf("the computation: got %s, want 42", got)
 		}
 	}
-	if _, stderr, status := run(t, "task", "watch", url, cut); status != 1 || !strings.Contains(stderr, "restarted") {
-		t.Errorf("what was cut off ends with %d, %s", status, stderr)
+	if _, stderr, status := run(t, "task", "watch", url, interrupted); status != 1 ||
+		!strings.Contains(stderr, "restarted") {
+		t.Errorf("the interrupted task: exit code %d, want 1; standard error %s", status, stderr)
 	}
-	listed := must(t, "task", "list", url)
-	for _, id := range []string{waiting, done, cut, again} {
+	listed := mustRun(t, "task", "list", url)
+	for _, id := range []string{waiting, done, interrupted, restarted} {
 		if !strings.Contains(listed, id) {
-			t.Errorf("%s is not in the list: %s", id, listed)
+			t.Errorf("task list does not contain %s: %s", id, listed)
 		}
 	}
-	told := p.signal(syscall.SIGTERM)
-	p.rest()
-	p.ends(0, told, 3*time.Second)
+	signalled := p.signal(syscall.SIGTERM)
+	p.readRest()
+	p.checkExit(0, signalled, 3*time.Second)
 }
 
 // A server that is shut down stops its tasks, including a running one.
@@ -122,14 +123,14 @@ func TestShutdownStopsTasks(t *testing.T) {
 	addr := freeAddr(t)
 	url := "http://" + addr + endpoint
 	p := serveAt(t, addr)
-	id := must(t, "call", "--task", url, "crunch", "seconds=600")
-	told := p.signal(syscall.SIGTERM)
-	p.rest()
-	p.ends(0, told, 3*time.Second)
+	id := mustRun(t, "call", "--task", url, "crunch", "seconds=600")
+	signalled := p.signal(syscall.SIGTERM)
+	p.readRest()
+	p.checkExit(0, signalled, 3*time.Second)
 	serveAt(t, addr)
-	becomes(t, url, id, "working")
-	must(t, "task", "cancel", url, id)
-	becomes(t, url, id, "cancelled")
+	waitForStatus(t, url, id, "working")
+	mustRun(t, "task", "cancel", url, id)
+	waitForStatus(t, url, id, "cancelled")
 }
 
 // Concurrent servers on stdio use different files.
@@ -138,30 +139,30 @@ func TestStdioServersUseDifferentFiles(t *testing.T) {
 	first, second := start(t, "serve", "--stdio"), start(t, "serve", "--stdio")
 	for _, p := range []*process{first, second} {
 		p.send(call(modern, 1, "add", `"a":1,"b":2`))
-		if got := p.line(); !strings.Contains(got, `"text":"3"`) {
-			t.Errorf("it answers %s", got)
+		if got := p.readLine(); !strings.Contains(got, `"text":"3"`) {
+			t.Errorf("got %s, want 3", got)
 		}
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "serve", "*"))
 	if want := []string{filepath.Join(dir, "serve", "tasks-1.db"),
 		filepath.Join(dir, "serve", "tasks-2.db")}; err != nil || !slices.Equal(files, want) {
-		t.Errorf("there are %q, %v, want %q", files, err, want)
+		t.Errorf("files %q, %v, want %q", files, err, want)
 	}
 }
 
 func TestTasksFlagSelectsTheFile(t *testing.T) {
 	dir := freshState(t)
 	file := filepath.Join(t.TempDir(), "my.db")
-	for _, test := range []struct{ where, target string }{{file, file}, {"memory", ""}} {
-		p := serveAt(t, "127.0.0.1:0", "--tasks", test.where)
-		if _, err := os.Stat(test.target); test.target != "" && err != nil {
+	for _, test := range []struct{ flag, file string }{{file, file}, {"memory", ""}} {
+		p := serveAt(t, "127.0.0.1:0", "--tasks", test.flag)
+		if _, err := os.Stat(test.file); test.file != "" && err != nil {
 			t.Error(err)
 		}
 		if _, err := os.Stat(filepath.Join(dir, "serve")); err == nil {
-			t.Errorf("--tasks %s: there is a file of its own besides", test.where)
+			t.Errorf("--tasks %s: the server created its default file too", test.flag)
 		}
 		p.signal(syscall.SIGTERM)
-		p.rest()
+		p.readRest()
 	}
 	damaged := filepath.Join(t.TempDir(), "damaged.db")
 	if err := os.WriteFile(damaged, bytes.Repeat([]byte("no database "), 1000), 0o600); err != nil {
@@ -169,7 +170,7 @@ func TestTasksFlagSelectsTheFile(t *testing.T) {
 	}
 	if _, stderr, status := run(t, "serve", "--addr", "127.0.0.1:0", "--tasks", damaged); status != 1 ||
 		!strings.Contains(stderr, "--tasks") {
-		t.Errorf("a damaged file: %d, %s", status, stderr)
+		t.Errorf("a damaged file: exit code %d, want 1; standard error %s", status, stderr)
 	}
 }
 
@@ -182,13 +183,13 @@ func TestTasksWithoutStateDirectoryAreInMemory(t *testing.T) {
 	t.Setenv("PATCHBAY_STATE_DIR", file)
 	p := start(t, "serve", "--stdio")
 	p.send(call(modern, 1, "add", `"a":1,"b":2`))
-	if got := p.line(); !strings.Contains(got, `"text":"3"`) {
-		t.Errorf("it answers %s", got)
+	if got := p.readLine(); !strings.Contains(got, `"text":"3"`) {
+		t.Errorf("got %s, want 3", got)
 	}
 	p.stdin.Close()
-	p.rest()
-	p.ends(0, time.Now(), 3*time.Second)
+	p.readRest()
+	p.checkExit(0, time.Now(), 3*time.Second)
 	if !strings.Contains(p.stderr.String(), "tasks are kept in memory only") {
-		t.Errorf("got %q", &p.stderr)
+		t.Errorf("standard error %q, want a message that tasks are in memory", &p.stderr)
 	}
 }

@@ -115,8 +115,8 @@ func startCommand(t *testing.T, cmd *exec.Cmd) *process {
 	return p
 }
 
-// line reads one line of standard output.
-func (p *process) line() string {
+// readLine reads one line of standard output.
+func (p *process) readLine() string {
 	p.t.Helper()
 	line, err := p.stdout.ReadString('\n')
 	if err != nil {
@@ -125,8 +125,8 @@ func (p *process) line() string {
 	return strings.TrimSuffix(line, "\n")
 }
 
-// rest reads the remaining standard output.
-func (p *process) rest() string {
+// readRest reads the remaining standard output.
+func (p *process) readRest() string {
 	p.t.Helper()
 	b, err := io.ReadAll(p.stdout)
 	if err != nil {
@@ -135,20 +135,20 @@ func (p *process) rest() string {
 	return string(b)
 }
 
-// ends waits for the process to exit, and checks its exit code and the time it took.
-func (p *process) ends(status int, since time.Time, within time.Duration) {
+// checkExit waits for the process to exit, and checks its exit code and the time since a moment.
+func (p *process) checkExit(status int, since time.Time, within time.Duration) {
 	p.t.Helper()
 	select {
 	case err := <-p.exited:
 		p.exited <- err
 		if got := p.ProcessState.ExitCode(); got != status {
-			p.t.Errorf("it ended with status %d (%v), want %d; standard error: %s", got, err, status, &p.stderr)
+			p.t.Errorf("exit code %d (%v), want %d; standard error: %s", got, err, status, &p.stderr)
 		}
 		if took := time.Since(since); took > within {
-			p.t.Errorf("it took %v to end, want at most %v", took, within)
+			p.t.Errorf("the process exited after %v, want at most %v", took, within)
 		}
 	case <-time.After(timeout):
-		p.t.Fatalf("it does not end; standard error: %s", &p.stderr)
+		p.t.Fatalf("the process did not exit within %v; standard error: %s", timeout, &p.stderr)
 	}
 }
 
@@ -164,7 +164,7 @@ func (p *process) send(lines ...string) {
 func (p *process) signal(s os.Signal) time.Time {
 	p.t.Helper()
 	if runtime.GOOS == "windows" {
-		p.t.Skip("there are no signals to send")
+		p.t.Skip("Windows has no signals")
 	}
 	if err := p.Process.Signal(s); err != nil {
 		p.t.Fatal(err)
@@ -186,7 +186,7 @@ func parse(t *testing.T, text string) message {
 	t.Helper()
 	var m message
 	if err := json.Unmarshal([]byte(text), &m); err != nil || m.JSONRPC != "2.0" {
-		t.Errorf("invalid message %q: %v", text, err)
+		t.Errorf("got %q, %v, want a JSON-RPC message", text, err)
 	}
 	return m
 }
@@ -204,12 +204,14 @@ func call(revision string, id int, tool, arguments string) string {
 		meta += `,"io.modelcontextprotocol/protocolVersion":"` + modern +
 			`","io.modelcontextprotocol/clientCapabilities":{}`
 	}
-	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":{%s},"_meta":{%s}}}`, id, tool, arguments, meta)
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":{%s},`+
+		`"_meta":{%s}}}`, id, tool, arguments, meta)
 }
 
 const (
-	listen = `{"jsonrpc":"2.0","id":"listen","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},"_meta":{` +
-		`"io.modelcontextprotocol/protocolVersion":"` + modern + `","io.modelcontextprotocol/clientCapabilities":{}}}}`
+	listen = `{"jsonrpc":"2.0","id":"listen","method":"subscriptions/listen","params":{` +
+		`"notifications":{"toolsListChanged":true},"_meta":{"io.modelcontextprotocol/protocolVersion":"` + modern +
+		`","io.modelcontextprotocol/clientCapabilities":{}}}}`
 	initialized = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 )
 
@@ -218,17 +220,17 @@ func initialize(revision string) string {
 		`","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`
 }
 
-func TestR7_3_10_StdioExitsAtEndOfInput(t *testing.T) {
+func TestSTDIO15_ServerExitsAtEndOfInput(t *testing.T) {
 	p := start(t, "serve", "--stdio")
 	begin := time.Now()
 	p.stdin.Close()
-	if got := p.rest(); got != "" {
-		t.Errorf("wrote %q", got)
+	if got := p.readRest(); got != "" {
+		t.Errorf("standard output %q, want nothing", got)
 	}
-	p.ends(0, begin, 1500*time.Millisecond)
+	p.checkExit(0, begin, 1500*time.Millisecond)
 }
 
-func TestR7_3_10_GoRunExitsAtEndOfInput(t *testing.T) {
+func TestGoRunExitsAtEndOfInput(t *testing.T) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		t.Fatal(err)
@@ -241,18 +243,18 @@ func TestR7_3_10_GoRunExitsAtEndOfInput(t *testing.T) {
 	cmd.Stdin = null
 	out, err := cmd.Output()
 	if err != nil || len(out) > 0 {
-		t.Errorf("wrote %q, %v", out, err)
+		t.Errorf("got %q, %v, want no output and no error", out, err)
 	}
 }
 
 // Calls in progress are answered before the process exits.
-func TestR7_3_10_StdioAnswersCallsInProgress(t *testing.T) {
+func TestStdioAnswersCallsInProgress(t *testing.T) {
 	const calls = 20
-	for name, end := range map[string]func(p *process) time.Time{
+	for name, stop := range map[string]func(p *process) time.Time{
 		"SIGTERM":          func(p *process) time.Time { return p.signal(syscall.SIGTERM) },
 		"SIGINT":           func(p *process) time.Time { return p.signal(os.Interrupt) },
 		"end of the input": func(p *process) time.Time { p.stdin.Close(); return time.Now() },
-		"half a line first": func(p *process) time.Time {
+		"SIGTERM within a line": func(p *process) time.Time {
 			io.WriteString(p.stdin, `{"jsonrpc":"2.0","id":99,"meth`)
 			return p.signal(syscall.SIGTERM)
 		},
@@ -262,19 +264,19 @@ func TestR7_3_10_StdioAnswersCallsInProgress(t *testing.T) {
 				p := start(t, "serve", "--stdio")
 				if revision != modern {
 					p.send(initialize(revision))
-					p.line()
+					p.readLine()
 					p.send(initialized)
 				}
 				p.send(listen)
-				if m := parse(t, p.line()); m.Method != "notifications/subscriptions/acknowledged" {
-					t.Fatalf("the subscription got %s", m.Method)
+				if m := parse(t, p.readLine()); m.Method != "notifications/subscriptions/acknowledged" {
+					t.Fatalf("the subscription got %q, want an acknowledgement", m.Method)
 				}
 				begun := map[string]bool{}
 				for id := range calls {
 					p.send(call(revision, id, "count", `"steps":8`))
 				}
 				answered := map[string]bool{}
-				hear := func(line string) {
+				handle := func(line string) {
 					switch m := parse(t, line); {
 					case m.Method == "notifications/progress":
 						begun[string(m.Params.ProgressToken)] = true
@@ -283,11 +285,11 @@ func TestR7_3_10_StdioAnswersCallsInProgress(t *testing.T) {
 					}
 				}
 				for len(begun) < calls {
-					hear(p.line())
+					handle(p.readLine())
 				}
-				told := end(p)
-				for line := range strings.Lines(p.rest()) {
-					hear(strings.TrimSuffix(line, "\n"))
+				stopped := stop(p)
+				for line := range strings.Lines(p.readRest()) {
+					handle(strings.TrimSuffix(line, "\n"))
 				}
 				for id := range calls {
 					if !answered[strconv.Itoa(id)] {
@@ -297,21 +299,21 @@ func TestR7_3_10_StdioAnswersCallsInProgress(t *testing.T) {
 				if !answered[`"listen"`] {
 					t.Error("the subscription has no result")
 				}
-				p.ends(0, told, 3*time.Second)
+				p.checkExit(0, stopped, 3*time.Second)
 			})
 		}
 	}
 }
 
-func TestR7_3_10_IdleStdioExitsAtOnce(t *testing.T) {
+func TestIdleStdioExitsAtOnce(t *testing.T) {
 	p := start(t, "serve", "--stdio")
 	p.send(initialize(session))
-	p.line()
+	p.readLine()
 	p.send(initialized, listen)
-	p.line()
-	told := p.signal(syscall.SIGTERM)
-	p.rest()
-	p.ends(0, told, 1500*time.Millisecond)
+	p.readLine()
+	signalled := p.signal(syscall.SIGTERM)
+	p.readRest()
+	p.checkExit(0, signalled, 1500*time.Millisecond)
 }
 
 // A second signal does not wait for calls in progress.
@@ -322,19 +324,19 @@ func TestSecondSignalExitsAtOnce(t *testing.T) {
 			if transport == "stdio" {
 				p = start(t, "serve", "--stdio")
 				p.send(call(modern, 1, "count", `"steps":50`))
-				p.line() // the call has begun
+				p.readLine() // the call has begun
 			} else {
 				var s *httpServer
 				s, p = startHTTP(t)
-				s.post(t, modern, "", call(modern, 1, "count", `"steps":50`)).line()
+				s.post(t, modern, "", call(modern, 1, "count", `"steps":50`)).next()
 			}
-			told := p.signal(syscall.SIGTERM)
-			for { // until the first one has been noticed there may be only one
+			signalled := p.signal(syscall.SIGTERM)
+			for { // signals sent before the first one is handled count as one
 				select {
 				case err := <-p.exited:
 					p.exited <- err
-					if took := time.Since(told); took > 4*time.Second {
-						t.Errorf("it took %v", took)
+					if took := time.Since(signalled); took > 4*time.Second {
+						t.Errorf("the process exited after %v, want at most 4 s", took)
 					}
 					return
 				case <-time.After(50 * time.Millisecond):
@@ -355,17 +357,17 @@ func TestSTDIO03_StdoutHasOnlyMessages(t *testing.T) {
 		p.send(call(modern, id, "print", ""))
 	}
 	for range calls {
-		if m := parse(t, p.line()); !strings.Contains(string(m.Result), "printed") {
-			t.Errorf("answered %s %s", m.Result, m.Error)
+		if m := parse(t, p.readLine()); !strings.Contains(string(m.Result), "printed") {
+			t.Errorf("got result %s, error %s, want the text printed", m.Result, m.Error)
 		}
 	}
 	p.stdin.Close()
-	if got := p.rest(); got != "" {
-		t.Errorf("wrote %q", got)
+	if got := p.readRest(); got != "" {
+		t.Errorf("standard output %q, want nothing", got)
 	}
-	p.ends(0, time.Now(), timeout)
+	p.checkExit(0, time.Now(), timeout)
 	if got := p.stderr.String(); strings.Count(got, "a stray print") != calls || strings.Count(got, "forged") != calls {
-		t.Errorf("standard error is %s", got)
+		t.Errorf("standard error %s, want each printed line %d times", got, calls)
 	}
 }
 
@@ -375,7 +377,7 @@ type httpServer struct {
 	ctx context.Context
 }
 
-// configs are the client configurations that the server prints.
+// A config is a client configuration that the server prints.
 type config struct {
 	Servers map[string]struct {
 		Type, URL, Command string
@@ -383,18 +385,18 @@ type config struct {
 	} `json:"mcpServers"`
 }
 
-// announced parses the output of a server that starts.
-func announced(t *testing.T, p *process) (url string, configs []config) {
+// readAnnouncement parses the output of a server that starts.
+func readAnnouncement(t *testing.T, p *process) (url string, configs []config) {
 	t.Helper()
 	for {
-		line := p.line()
+		line := p.readLine()
 		if _, rest, ok := strings.Cut(line, "The demo server is running at "); ok {
 			url = rest
 		}
 		if line == "{" {
 			text := line
 			for line != "}" {
-				line = p.line()
+				line = p.readLine()
 				text += "\n" + line
 			}
 			var c config
@@ -412,9 +414,9 @@ func announced(t *testing.T, p *process) (url string, configs []config) {
 func startHTTP(t *testing.T) (*httpServer, *process) {
 	t.Helper()
 	p := start(t, "serve", "--addr", "127.0.0.1:0")
-	url, configs := announced(t, p)
+	url, configs := readAnnouncement(t, p)
 	if len(configs) != 2 || configs[0].Servers["patchbay-demo"].URL != url {
-		t.Fatalf("announced %s and %+v", url, configs)
+		t.Fatalf("the server printed address %q and configurations %+v, want two with that address", url, configs)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	t.Cleanup(cancel)
@@ -464,8 +466,8 @@ func (s *httpServer) post(t *testing.T, revision, id, body string) *response {
 		"Mcp-Name: "+m.Params.Name)
 }
 
-// line returns the data of the next event, or the body if it is not an event stream; "" at the end.
-func (r *response) line() string {
+// next returns the data of the next event, or the body if it is not an event stream; "" at the end.
+func (r *response) next() string {
 	r.t.Helper()
 	for {
 		line, err := r.lines.ReadString('\n')
@@ -476,29 +478,29 @@ func (r *response) line() string {
 		case errors.Is(err, io.EOF):
 			return strings.TrimSpace(line)
 		case err != nil:
-			r.t.Fatalf("the stream broke: %v", err)
+			r.t.Fatalf("reading the stream: %v", err)
 		}
 	}
 }
 
-// all reads the remaining lines, and fails the test on a read error.
-func (r *response) all() (lines []string) {
+// rest returns the data of the remaining events. It fails the test on a read error.
+func (r *response) rest() (events []string) {
 	r.t.Helper()
 	for {
-		line := r.line()
-		if line == "" {
-			return lines
+		event := r.next()
+		if event == "" {
+			return events
 		}
-		lines = append(lines, line)
+		events = append(events, event)
 	}
 }
 
 func (s *httpServer) openSession(t *testing.T) (id string) {
 	t.Helper()
 	resp := s.post(t, session, "", initialize(session))
-	resp.all()
+	resp.rest()
 	id = resp.Header.Get("Mcp-Session-Id")
-	s.post(t, session, id, initialized).all()
+	s.post(t, session, id, initialized).rest()
 	return id
 }
 
@@ -506,16 +508,16 @@ func (s *httpServer) openSession(t *testing.T) (id string) {
 func (s *httpServer) openOldest(t *testing.T) (events *response, query string) {
 	t.Helper()
 	events = s.do(t, http.MethodGet, "", "", "Accept: text/event-stream")
-	query = events.line()
+	query = events.next()
 	s.do(t, http.MethodPost, query, initialize(oldest))
-	if got := events.line(); !strings.Contains(got, `"protocolVersion":"`+oldest+`"`) {
-		t.Fatalf("initialize: %s", got)
+	if got := events.next(); !strings.Contains(got, `"protocolVersion":"`+oldest+`"`) {
+		t.Fatalf("initialize: got %s, want revision %s", got, oldest)
 	}
 	s.do(t, http.MethodPost, query, initialized)
 	return events, query
 }
 
-func TestR7_3_10_HTTPAnswersCallsInProgress(t *testing.T) {
+func TestVER07_SSE07_HTTPServerAnswersCallsInProgressOfEachEra(t *testing.T) {
 	const calls = 10 // of each kind
 	s, p := startHTTP(t)
 	id := s.openSession(t)
@@ -527,40 +529,40 @@ func TestR7_3_10_HTTPAnswersCallsInProgress(t *testing.T) {
 		s.do(t, http.MethodPost, query, call(oldest, n, "count", `"steps":8`))
 	}
 	for _, r := range streams {
-		r.line() // the call has begun
+		r.next() // the call has begun
 	}
 	begun := map[string]bool{}
-	var heard []string
+	var received []string
 	for len(begun) < calls {
-		line := events.line()
-		heard = append(heard, line)
+		line := events.next()
+		received = append(received, line)
 		if m := parse(t, line); m.Method == "notifications/progress" {
 			begun[string(m.Params.ProgressToken)] = true
 		}
 	}
-	told := p.signal(syscall.SIGTERM)
+	signalled := p.signal(syscall.SIGTERM)
 	for n, r := range streams {
-		lines := r.all()
+		lines := r.rest()
 		if len(lines) == 0 || !strings.Contains(lines[len(lines)-1], "counted to 8") {
-			t.Errorf("call %d ends with %q", n, lines)
+			t.Errorf("call %d: events %q, want the result last", n, lines)
 		}
 	}
 	results := 0
-	for _, line := range append(heard, events.all()...) {
+	for _, line := range append(received, events.rest()...) {
 		results += strings.Count(line, "counted to 8")
 	}
 	if results != calls {
-		t.Errorf("%d of %d calls were answered on HTTP+SSE", results, calls)
+		t.Errorf("HTTP+SSE: %d results, want %d", results, calls)
 	}
-	p.ends(0, told, 3*time.Second)
+	p.checkExit(0, signalled, 3*time.Second)
 }
 
-func TestR7_3_10_IdleHTTPExitsAtOnce(t *testing.T) {
+func TestIdleHTTPExitsAtOnce(t *testing.T) {
 	s, p := startHTTP(t)
 	var listens, streams []*response
 	for range 5 {
 		r := s.post(t, modern, "", listen)
-		if !strings.Contains(r.line(), "acknowledged") {
+		if !strings.Contains(r.next(), "acknowledged") {
 			t.Fatal("the subscription was not acknowledged")
 		}
 		listens = append(listens, r)
@@ -573,65 +575,65 @@ func TestR7_3_10_IdleHTTPExitsAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer idle.Close()
-	told := p.signal(syscall.SIGTERM)
+	signalled := p.signal(syscall.SIGTERM)
 	for _, r := range listens {
-		if lines := r.all(); len(lines) != 1 || !strings.Contains(lines[0], `"id":"listen","result"`) {
-			t.Errorf("a subscription ends with %q, want its result", lines)
+		if lines := r.rest(); len(lines) != 1 || !strings.Contains(lines[0], `"id":"listen","result"`) {
+			t.Errorf("subscription: last events %q, want its result only", lines)
 		}
 	}
 	for _, r := range streams {
-		r.all()
+		r.rest()
 	}
 	idle.Close() // net/http waits for new connections; a client would close it
-	p.ends(0, told, 1500*time.Millisecond)
+	p.checkExit(0, signalled, 1500*time.Millisecond)
 }
 
 // The printed client configurations work.
 func TestPrintedConfigurationsWork(t *testing.T) {
 	s, _ := startHTTP(t)
-	if got := s.post(t, modern, "", call(modern, 1, "add", `"a":1,"b":2`)).line(); !strings.Contains(got,
+	if got := s.post(t, modern, "", call(modern, 1, "add", `"a":1,"b":2`)).next(); !strings.Contains(got,
 		`"text":"3"`) {
-		t.Errorf("over HTTP: %s", got)
+		t.Errorf("over HTTP: got %s, want 3", got)
 	}
 	if got := s.post(t, session, s.openSession(t),
-		call(session, 1, "add", `"a":1,"b":2`)).line(); !strings.Contains(got, `"text":"3"`) {
-		t.Errorf("over HTTP, with a session: %s", got)
+		call(session, 1, "add", `"a":1,"b":2`)).next(); !strings.Contains(got, `"text":"3"`) {
+		t.Errorf("over HTTP, with a session: got %s, want 3", got)
 	}
-	_, configs := announced(t, start(t, "serve", "--addr", "127.0.0.1:0"))
+	_, configs := readAnnouncement(t, start(t, "serve", "--addr", "127.0.0.1:0"))
 	server := configs[1].Servers["patchbay-demo"]
 	if server.Command != built {
-		t.Errorf("the command is %s, want %s", server.Command, built)
+		t.Errorf("command %s, want %s", server.Command, built)
 	}
-	worksOverStdio(t, server.Command, server.Args)
+	checkStdioServer(t, server.Command, server.Args)
 }
 
-// worksOverStdio starts a server from its configuration, as a client does.
-func worksOverStdio(t *testing.T, command string, args []string) {
+// checkStdioServer starts a server from its configuration, as a client does, and calls a tool.
+func checkStdioServer(t *testing.T, command string, args []string) {
 	t.Helper()
 	cmd := exec.Command(command, args...)
 	cmd.Dir = t.TempDir() // clients start servers anywhere
 	p := startCommand(t, cmd)
 	p.send(call(modern, 1, "add", `"a":1,"b":2`))
-	if m := parse(t, p.line()); !strings.Contains(string(m.Result), `"text":"3"`) {
-		t.Errorf("%s %q answers %s %s", command, args, m.Result, m.Error)
+	if m := parse(t, p.readLine()); !strings.Contains(string(m.Result), `"text":"3"`) {
+		t.Errorf("%s %q: got result %s, error %s, want 3", command, args, m.Result, m.Error)
 	}
 	p.stdin.Close()
-	if got := p.rest(); got != "" {
-		t.Errorf("wrote %q", got)
+	if got := p.readRest(); got != "" {
+		t.Errorf("standard output %q, want nothing", got)
 	}
-	p.ends(0, time.Now(), timeout)
+	p.checkExit(0, time.Now(), timeout)
 }
 
 func TestCommandLine(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	inUse, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer taken.Close()
+	defer inUse.Close()
 	for _, test := range []struct {
 		args   []string
 		status int
-		says   string
+		output string
 	}{
 		{nil, 2, "Usage"},
 		{[]string{"help"}, 0, "Usage"},
@@ -641,14 +643,14 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"serve", "--no-such"}, 2, "no-such"},
 		{[]string{"serve", "--help"}, 0, "-addr"},
 		{[]string{"serve", "surplus"}, 2, `unexpected argument "surplus"`},
-		{[]string{"serve", "--addr", taken.Addr().String()}, 1, "--addr"},
+		{[]string{"serve", "--addr", inUse.Addr().String()}, 1, "--addr"},
 		{[]string{"serve", "--addr", "nonsense"}, 1, "--addr"},
 	} {
 		p := start(t, test.args...)
-		out := p.rest()
-		p.ends(test.status, time.Now(), timeout)
-		if !strings.Contains(out+p.stderr.String(), test.says) {
-			t.Errorf("%q says %q and %q, want %q", test.args, out, &p.stderr, test.says)
+		out := p.readRest()
+		p.checkExit(test.status, time.Now(), timeout)
+		if !strings.Contains(out+p.stderr.String(), test.output) {
+			t.Errorf("%q: standard output %q, standard error %q, want %q", test.args, out, &p.stderr, test.output)
 		}
 	}
 }
@@ -656,8 +658,8 @@ func TestCommandLine(t *testing.T) {
 // An address without a host means loopback.
 func TestAddressWithoutAHostIsLoopback(t *testing.T) {
 	p := start(t, "serve", "--addr", ":0")
-	if url, _ := announced(t, p); !strings.HasPrefix(url, "http://127.0.0.1:") {
-		t.Errorf("it listens at %s", url)
+	if url, _ := readAnnouncement(t, p); !strings.HasPrefix(url, "http://127.0.0.1:") {
+		t.Errorf("the server listens at %s, want a loopback address", url)
 	}
 	p.signal(syscall.SIGTERM)
 }

@@ -22,8 +22,8 @@ const (
 	clientMetadata = "https://conformance-test.local/client-metadata.json"
 )
 
-// A told is the context of a scenario that the suite passes in MCP_CONFORMANCE_CONTEXT.
-type told struct {
+// A suiteContext is the context of a scenario that the suite passes in MCP_CONFORMANCE_CONTEXT.
+type suiteContext struct {
 	ClientID     string `json:"client_id"`
 	ClientSecret string `json:"client_secret"`
 	Issuer       string `json:"issuer"`
@@ -39,117 +39,117 @@ type told struct {
 }
 
 // A setup changes the client's authorization for a scenario.
-type setup func(told *told, o *oauthclient.TransportOptions) error
+type setup func(sc *suiteContext, o *oauthclient.TransportOptions) error
 
 // authorized returns a scenario in which authorization must succeed.
 func authorized(change setup) scenario {
-	return scenario{play: call("test-tool", nil), auth: change}
+	return scenario{steps: call("test-tool", nil), auth: change}
 }
 
-// turnedAway returns a scenario in which the client must stop with the given error.
-func turnedAway(reason func(error) bool) scenario {
-	s := authorized(byBrowser)
-	s.givesUp = reason
+// rejected returns a scenario in which the client must stop with the given error.
+func rejected(isExpected func(error) bool) scenario {
+	s := authorized(withBrowser)
+	s.isExpectedError = isExpected
 	return s
 }
 
-func badAnswer(err error) bool { return errors.Is(err, oauthclient.ErrInvalidResponse) }
+func isInvalidResponse(err error) bool { return errors.Is(err, oauthclient.ErrInvalidResponse) }
 
-func badMetadata(err error) bool {
+func isDiscoveryError(err error) bool {
 	_, ok := errors.AsType[*oauth.DiscoveryError](err)
 	return ok
 }
 
-func stepUpInVain(err error) bool {
+func isStepUpError(err error) bool {
 	_, ok := errors.AsType[*oauthclient.StepUpError](err)
 	return ok
 }
 
 var authScenarios = map[string]scenario{
-	"auth/metadata-default":                     authorized(byBrowser),
-	"auth/metadata-var1":                        authorized(byBrowser),
-	"auth/metadata-var2":                        authorized(byBrowser),
-	"auth/metadata-var3":                        authorized(byBrowser),
-	"auth/2025-03-26-oauth-metadata-backcompat": authorized(byBrowser),
-	"auth/2025-03-26-oauth-endpoint-fallback":   authorized(byBrowser),
-	"auth/scope-from-www-authenticate":          authorized(byBrowser),
-	"auth/scope-from-scopes-supported":          authorized(byBrowser),
-	"auth/scope-omitted-when-undefined":         authorized(byBrowser),
-	"auth/scope-step-up":                        authorized(byBrowser),
-	"auth/scope-retry-limit":                    turnedAway(stepUpInVain),
-	"auth/token-endpoint-auth-basic":            authorized(byBrowser),
-	"auth/token-endpoint-auth-post":             authorized(byBrowser),
-	"auth/token-endpoint-auth-none":             authorized(byBrowser),
-	"auth/offline-access-scope":                 authorized(byBrowser),
-	"auth/offline-access-not-supported":         authorized(byBrowser),
-	"auth/authorization-server-migration":       authorized(byBrowser),
-	"auth/iss-supported":                        authorized(byBrowser),
-	"auth/iss-not-advertised":                   authorized(byBrowser),
-	"auth/iss-supported-missing":                turnedAway(badAnswer),
-	"auth/iss-wrong-issuer":                     turnedAway(badAnswer),
-	"auth/iss-unexpected":                       turnedAway(badAnswer),
-	"auth/iss-normalized":                       turnedAway(badAnswer),
-	"auth/metadata-issuer-mismatch":             turnedAway(badMetadata),
-	"auth/resource-mismatch":                    turnedAway(badMetadata),
-	"auth/basic-cimd":                           authorized(byDocument),
-	"auth/pre-registration":                     authorized(byRegistration),
-	"auth/client-credentials-jwt":               authorized(byKey),
-	"auth/client-credentials-basic":             authorized(bySecret),
-	"auth/enterprise-managed-authorization":     authorized(byEnterprise),
-	"auth/cross-app-access-complete-flow":       authorized(byEnterprise), // the name in the released suite
-	"auth/wif-jwt-bearer":                       authorized(byWorkload),
-	"auth/dpop":                                 authorized(byBoundToken),
-	"auth/dpop-nonce":                           authorized(byBoundToken),
+	"auth/metadata-default":                     authorized(withBrowser),
+	"auth/metadata-var1":                        authorized(withBrowser),
+	"auth/metadata-var2":                        authorized(withBrowser),
+	"auth/metadata-var3":                        authorized(withBrowser),
+	"auth/2025-03-26-oauth-metadata-backcompat": authorized(withBrowser),
+	"auth/2025-03-26-oauth-endpoint-fallback":   authorized(withBrowser),
+	"auth/scope-from-www-authenticate":          authorized(withBrowser),
+	"auth/scope-from-scopes-supported":          authorized(withBrowser),
+	"auth/scope-omitted-when-undefined":         authorized(withBrowser),
+	"auth/scope-step-up":                        authorized(withBrowser),
+	"auth/scope-retry-limit":                    rejected(isStepUpError),
+	"auth/token-endpoint-auth-basic":            authorized(withBrowser),
+	"auth/token-endpoint-auth-post":             authorized(withBrowser),
+	"auth/token-endpoint-auth-none":             authorized(withBrowser),
+	"auth/offline-access-scope":                 authorized(withBrowser),
+	"auth/offline-access-not-supported":         authorized(withBrowser),
+	"auth/authorization-server-migration":       authorized(withBrowser),
+	"auth/iss-supported":                        authorized(withBrowser),
+	"auth/iss-not-advertised":                   authorized(withBrowser),
+	"auth/iss-supported-missing":                rejected(isInvalidResponse),
+	"auth/iss-wrong-issuer":                     rejected(isInvalidResponse),
+	"auth/iss-unexpected":                       rejected(isInvalidResponse),
+	"auth/iss-normalized":                       rejected(isInvalidResponse),
+	"auth/metadata-issuer-mismatch":             rejected(isDiscoveryError),
+	"auth/resource-mismatch":                    rejected(isDiscoveryError),
+	"auth/basic-cimd":                           authorized(withMetadataDocument),
+	"auth/pre-registration":                     authorized(withRegisteredClient),
+	"auth/client-credentials-jwt":               authorized(withPrivateKey),
+	"auth/client-credentials-basic":             authorized(withClientSecret),
+	"auth/enterprise-managed-authorization":     authorized(withEnterpriseGrant),
+	"auth/cross-app-access-complete-flow":       authorized(withEnterpriseGrant), // the name in the released suite
+	"auth/wif-jwt-bearer":                       authorized(withWorkloadGrant),
+	"auth/dpop":                                 authorized(withDPoP),
+	"auth/dpop-nonce":                           authorized(withDPoP),
 }
 
-func byBrowser(*told, *oauthclient.TransportOptions) error { return nil }
+func withBrowser(*suiteContext, *oauthclient.TransportOptions) error { return nil }
 
-func byDocument(_ *told, o *oauthclient.TransportOptions) error {
+func withMetadataDocument(_ *suiteContext, o *oauthclient.TransportOptions) error {
 	o.Client.MetadataURL = clientMetadata
 	return nil
 }
 
-func byRegistration(told *told, o *oauthclient.TransportOptions) error {
-	o.Client.ID, o.Client.Secret, o.Client.Issuer = told.ClientID, told.ClientSecret, told.Issuer
-	// Only suites later than the revision pass the owner of the client.
-	o.Client.InsecureAnyIssuer = told.Issuer == ""
+func withRegisteredClient(sc *suiteContext, o *oauthclient.TransportOptions) error {
+	o.Client.ID, o.Client.Secret, o.Client.Issuer = sc.ClientID, sc.ClientSecret, sc.Issuer
+	// Only suites later than the revision pass the issuer of the client.
+	o.Client.InsecureAnyIssuer = sc.Issuer == ""
 	return nil
 }
 
-func bySecret(told *told, o *oauthclient.TransportOptions) error {
+func withClientSecret(sc *suiteContext, o *oauthclient.TransportOptions) error {
 	o.Grant = oauthclient.NewClientCredentialsGrant()
-	return byRegistration(told, o)
+	return withRegisteredClient(sc, o)
 }
 
-func byKey(told *told, o *oauthclient.TransportOptions) error {
-	key, err := oauthclient.ParsePrivateKey([]byte(told.PrivateKey))
+func withPrivateKey(sc *suiteContext, o *oauthclient.TransportOptions) error {
+	key, err := oauthclient.ParsePrivateKey([]byte(sc.PrivateKey))
 	if err != nil {
 		return err
 	}
-	o.Client.Key = &oauthclient.AssertionKey{Key: key, Algorithm: told.Algorithm}
-	return bySecret(told, o)
+	o.Client.Key = &oauthclient.AssertionKey{Key: key, Algorithm: sc.Algorithm}
+	return withClientSecret(sc, o)
 }
 
-func byEnterprise(told *told, o *oauthclient.TransportOptions) error {
-	if err := byRegistration(told, o); err != nil {
+func withEnterpriseGrant(sc *suiteContext, o *oauthclient.TransportOptions) error {
+	if err := withRegisteredClient(sc, o); err != nil {
 		return err
 	}
 	o.Grant = oauthclient.NewEnterpriseGrant(&oauthclient.EnterpriseOptions{
-		TokenEndpoint: told.IDPTokenEndpoint,
-		ClientID:      told.IDPClientID,
+		TokenEndpoint: sc.IDPTokenEndpoint,
+		ClientID:      sc.IDPClientID,
 		Subject: func(context.Context) (string, string, error) {
-			return told.IDPToken, oauthclient.TokenTypeID, nil
+			return sc.IDPToken, oauthclient.TokenTypeID, nil
 		},
 	})
 	return nil
 }
 
-func byWorkload(told *told, o *oauthclient.TransportOptions) error {
-	o.Grant = oauthclient.NewWorkloadGrant(func(context.Context, string) (string, error) { return told.WorkloadJWT, nil })
-	return byRegistration(told, o)
+func withWorkloadGrant(sc *suiteContext, o *oauthclient.TransportOptions) error {
+	o.Grant = oauthclient.NewWorkloadGrant(func(context.Context, string) (string, error) { return sc.WorkloadJWT, nil })
+	return withRegisteredClient(sc, o)
 }
 
-func byBoundToken(_ *told, o *oauthclient.TransportOptions) error {
+func withDPoP(_ *suiteContext, o *oauthclient.TransportOptions) error {
 	o.DPoP = &oauthclient.DPoPOptions{}
 	return nil
 }
@@ -157,25 +157,26 @@ func byBoundToken(_ *told, o *oauthclient.TransportOptions) error {
 // newAuthorization returns the authorization of a scenario.
 func newAuthorization(endpoint string, change setup, log *slog.Logger) (*oauthclient.Transport, error) {
 	o := &oauthclient.TransportOptions{
-		Authorizer: oauthclient.NewAuthorizer(redirectURI, agree),
+		Authorizer: oauthclient.NewAuthorizer(redirectURI, consent),
 		Client:     oauthclient.Identity{Metadata: oauth.ClientMetadata{Name: "patchbay-everything-client"}},
 		Fetcher:    oauth.NewFetcher(&oauth.FetcherOptions{Logger: log}),
 		Logger:     log,
 	}
-	var t told
+	var sc suiteContext
 	if text := os.Getenv("MCP_CONFORMANCE_CONTEXT"); text != "" {
-		if err := json.Unmarshal([]byte(text), &t); err != nil {
-			return nil, fmt.Errorf("the context of the scenario: %w", err)
+		if err := json.Unmarshal([]byte(text), &sc); err != nil {
+			return nil, fmt.Errorf("invalid MCP_CONFORMANCE_CONTEXT: %w", err)
 		}
 	}
-	if err := change(&t, o); err != nil {
+	if err := change(&sc, o); err != nil {
 		return nil, err
 	}
 	return oauthclient.NewTransport(endpoint, o), nil
 }
 
-// agree accepts every consent like a user, and does not follow the final redirect to the callback.
-func agree(ctx context.Context, login *oauthclient.LoginRequest) (url.Values, error) {
+// consent accepts every consent like a user, and does not follow the final redirect to the
+// callback.
+func consent(ctx context.Context, login *oauthclient.LoginRequest) (url.Values, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, login.URL, nil)
 	if err != nil {
 		return nil, err
@@ -187,20 +188,20 @@ func agree(ctx context.Context, login *oauthclient.LoginRequest) (url.Values, er
 	defer res.Body.Close()
 	answer, err := res.Location()
 	if err != nil {
-		return nil, fmt.Errorf("the authorization server answers %s: %w", res.Status, err)
+		return nil, fmt.Errorf("authorization server: status %s without a redirect: %w", res.Status, err)
 	}
 	return answer.Query(), nil
 }
 
-// gaveUp returns an error if the client continued although it must not, or stopped for another
-// reason.
-func gaveUp(err error, reason func(error) bool) error {
-	_, refused := errors.AsType[*oauthclient.AuthorizeError](err)
+// checkRejection returns an error if the client succeeded although it must not, or failed with an
+// unexpected error.
+func checkRejection(err error, isExpected func(error) bool) error {
+	_, isAuthorizeError := errors.AsType[*oauthclient.AuthorizeError](err)
 	switch {
 	case err == nil:
-		return errors.New("the client was let in, which must not be")
-	case !refused || !reason(err):
-		return fmt.Errorf("the client ended for another reason than it should have: %w", err)
+		return errors.New("authorization succeeded, want an error")
+	case !isAuthorizeError || !isExpected(err):
+		return fmt.Errorf("unexpected error: %w", err)
 	}
 	return nil
 }

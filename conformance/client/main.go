@@ -1,5 +1,6 @@
-// Command client is the client that the official conformance suites test. A suite starts it once for every scenario, with
-// the URL of a server as the last argument and the name of the scenario in the environment.
+// Command client is the client that the official conformance suites test. A suite starts it once
+// for every scenario, with the URL of a server as the last argument and the name of the scenario in
+// the environment.
 package main
 
 import (
@@ -16,7 +17,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// timeout is shorter than the timeout of the suites, whose report of a killed client is not useful.
+// timeout is shorter than the timeout of the suites, which do not report why a client was killed.
 const timeout = 20 * time.Second
 
 func main() {
@@ -46,21 +47,21 @@ func run(args []string) error {
 		s, ok = authScenarios[name]
 	}
 	if !ok {
-		return fmt.Errorf("scenario %q is not played", name)
+		return fmt.Errorf("unknown scenario %q", name)
 	}
 	opts.Elicit = s.elicit
-	how, err := s.run(args[0], opts)
-	if s.givesUp != nil {
-		how, err = "until the client gave up", gaveUp(err, s.givesUp)
+	revision, err := s.run(args[0], opts)
+	if s.isExpectedError != nil {
+		err = checkRejection(err, s.isExpectedError)
 	}
 	if err == nil {
-		fmt.Println("played", name, how)
+		fmt.Println("passed", name, revision)
 	}
 	return err
 }
 
 // run runs the scenario against a server and returns the revision that was used.
-func (s *scenario) run(endpoint string, opts *mcp.ClientOptions) (how string, err error) {
+func (s *scenario) run(endpoint string, opts *mcp.ClientOptions) (revision string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	transport := &mcphttp.TransportOptions{Logger: opts.Logger}
@@ -75,5 +76,5 @@ func (s *scenario) run(endpoint string, opts *mcp.ClientOptions) (how string, er
 	if err != nil {
 		return "", err
 	}
-	return "over " + c.Revision(), errors.Join(s.play(ctx, c), c.Close())
+	return c.Revision(), errors.Join(s.steps(ctx, c), c.Close())
 }

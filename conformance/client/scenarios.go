@@ -13,30 +13,30 @@ import (
 
 // A scenario consists of the client's requests and the user's responses.
 type scenario struct {
-	play   func(ctx context.Context, c *mcp.Client) error
+	steps  func(ctx context.Context, c *mcp.Client) error
 	elicit func(ctx context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error)
 	auth   setup // nil for a server without authorization
-	// givesUp reports whether an error is the expected reason to stop; nil if authorization must
+	// isExpectedError reports whether an error is the expected one; nil if authorization must
 	// succeed.
-	givesUp func(error) bool
+	isExpectedError func(error) bool
 }
 
 var scenarios = map[string]scenario{
-	"initialize":                          {play: ping},
-	"tools_call":                          {play: call("add_numbers", map[string]any{"a": 5, "b": 3})},
-	"elicitation-sep1034-client-defaults": {play: call("test_client_elicitation_defaults", nil), elicit: accept(`{}`)},
-	"sse-retry":                           {play: call("test_reconnection", nil)},
-	"request-metadata":                    {play: listTools},
-	"json-schema-ref-no-deref":            {play: listTools},
-	"json-schema-2020-12-preservation":    {play: echoSchema},
-	"sep-2322-client-request-state":       {play: answerInTurn, elicit: accept(`{"confirmed":true}`)},
-	"http-standard-headers":               {play: useEverything},
-	"http-custom-headers":                 {play: callAsTold},
-	"http-invalid-tool-headers":           {play: callEvery(map[string]any{"region": "us-west1"})},
-	"sep-2640-client-no-prefetch":         {play: listSkills},
-	"sep-2640-client-verify-digest":       {play: refuseSkills(skills.ErrDigest)},
-	"sep-2640-client-verify-size":         {play: refuseSkills(skills.ErrSize)},
-	"sep-2640-client-verify-frontmatter":  {play: refuseSkills(skills.ErrFrontmatter)},
+	"initialize":                          {steps: ping},
+	"tools_call":                          {steps: call("add_numbers", map[string]any{"a": 5, "b": 3})},
+	"elicitation-sep1034-client-defaults": {steps: call("test_client_elicitation_defaults", nil), elicit: accept(`{}`)},
+	"sse-retry":                           {steps: call("test_reconnection", nil)},
+	"request-metadata":                    {steps: listTools},
+	"json-schema-ref-no-deref":            {steps: listTools},
+	"json-schema-2020-12-preservation":    {steps: echoSchema},
+	"sep-2322-client-request-state":       {steps: answerInOrder, elicit: accept(`{"confirmed":true}`)},
+	"http-standard-headers":               {steps: useAllFeatures},
+	"http-custom-headers":                 {steps: callFromContext},
+	"http-invalid-tool-headers":           {steps: callAllTools(map[string]any{"region": "us-west1"})},
+	"sep-2640-client-no-prefetch":         {steps: listSkills},
+	"sep-2640-client-verify-digest":       {steps: rejectSkills(skills.ErrDigest)},
+	"sep-2640-client-verify-size":         {steps: rejectSkills(skills.ErrSize)},
+	"sep-2640-client-verify-frontmatter":  {steps: rejectSkills(skills.ErrFrontmatter)},
 }
 
 // accept returns a user who accepts every form with the given content.
@@ -68,8 +68,8 @@ func call(tool string, args map[string]any) func(context.Context, *mcp.Client) e
 	}
 }
 
-// callEvery calls every listed tool.
-func callEvery(args map[string]any) func(context.Context, *mcp.Client) error {
+// callAllTools calls every listed tool.
+func callAllTools(args map[string]any) func(context.Context, *mcp.Client) error {
 	return func(ctx context.Context, c *mcp.Client) error {
 		for tool, err := range c.Tools(ctx) {
 			if err != nil {
@@ -101,13 +101,14 @@ func echoSchema(ctx context.Context, c *mcp.Client) error {
 	return err
 }
 
-// answerInTurn calls the tools that send requests to the client, in the order that the suite
+// answerInOrder calls the tools that send requests to the client, in the order that the suite
 // requires.
-func answerInTurn(ctx context.Context, c *mcp.Client) error {
+func answerInOrder(ctx context.Context, c *mcp.Client) error {
 	if err := listTools(ctx, c); err != nil {
 		return err
 	}
-	for _, tool := range []string{"test_mrtr_echo_state", "test_mrtr_no_state", "test_mrtr_unrelated", "test_mrtr_no_result_type"} {
+	for _, tool := range []string{"test_mrtr_echo_state", "test_mrtr_no_state", "test_mrtr_unrelated",
+		"test_mrtr_no_result_type"} {
 		if _, err := c.CallTool(ctx, tool, nil); err != nil {
 			return fmt.Errorf("%s: %w", tool, err)
 		}
@@ -115,9 +116,9 @@ func answerInTurn(ctx context.Context, c *mcp.Client) error {
 	return nil
 }
 
-// useEverything lists all features of the server and uses each of them.
-func useEverything(ctx context.Context, c *mcp.Client) error {
-	if err := callEvery(nil)(ctx, c); err != nil {
+// useAllFeatures lists all features of the server and uses each of them.
+func useAllFeatures(ctx context.Context, c *mcp.Client) error {
+	if err := callAllTools(nil)(ctx, c); err != nil {
 		return err
 	}
 	for resource, err := range c.Resources(ctx) {
@@ -139,21 +140,21 @@ func useEverything(ctx context.Context, c *mcp.Client) error {
 	return nil
 }
 
-// callAsTold makes the calls that the suite passes in the context.
-func callAsTold(ctx context.Context, c *mcp.Client) error {
-	var told struct {
+// callFromContext makes the calls that the suite passes in the context.
+func callFromContext(ctx context.Context, c *mcp.Client) error {
+	var sc struct {
 		ToolCalls []struct {
 			Name      string
 			Arguments json.RawMessage
 		}
 	}
-	if err := json.Unmarshal([]byte(os.Getenv("MCP_CONFORMANCE_CONTEXT")), &told); err != nil {
-		return fmt.Errorf("the context of the scenario: %w", err)
+	if err := json.Unmarshal([]byte(os.Getenv("MCP_CONFORMANCE_CONTEXT")), &sc); err != nil {
+		return fmt.Errorf("invalid MCP_CONFORMANCE_CONTEXT: %w", err)
 	}
 	if err := listTools(ctx, c); err != nil {
 		return err
 	}
-	for _, call := range told.ToolCalls {
+	for _, call := range sc.ToolCalls {
 		if _, err := c.CallTool(ctx, call.Name, call.Arguments); err != nil {
 			return fmt.Errorf("%s: %w", call.Name, err)
 		}

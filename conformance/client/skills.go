@@ -19,16 +19,16 @@ func listSkills(ctx context.Context, c *mcp.Client) error {
 	return nil
 }
 
-// refuseSkills loads every listed skill, as a host does, and reads its files. Every load must fail
-// for the given reason.
-func refuseSkills(why error) func(context.Context, *mcp.Client) error {
+// rejectSkills loads every listed skill, as a host does, and reads its files. Every load must fail
+// with the given error.
+func rejectSkills(want error) func(context.Context, *mcp.Client) error {
 	return func(ctx context.Context, c *mcp.Client) error {
 		for skill, err := range skills.List(ctx, c) {
 			if err != nil {
 				return err
 			}
 			loaded, err := skills.Load(ctx, c, skill, nil)
-			if errors.Is(err, why) {
+			if errors.Is(err, want) {
 				continue
 			}
 			if err != nil {
@@ -39,7 +39,7 @@ func refuseSkills(why error) func(context.Context, *mcp.Client) error {
 					return err
 				}
 			}
-			return fmt.Errorf("%s was loaded", skill.URI)
+			return fmt.Errorf("load %s: no error, want %v", skill.URI, want)
 		}
 		return nil
 	}

@@ -36,28 +36,28 @@ func contentTool(s *mcp.Server, name, description string, content ...mcp.Content
 }
 
 func addContentTools(s *mcp.Server) {
-	contentTool(s, "test_simple_text", "Give a text.", mcp.Text("This is a simple text response for testing."))
-	contentTool(s, "test_image_content", "Give an image.", &mcp.ImageContent{Data: pixel, MIMEType: "image/png"})
-	contentTool(s, "test_audio_content", "Give a sound.", &mcp.AudioContent{Data: beep, MIMEType: "audio/wav"})
-	contentTool(s, "test_embedded_resource", "Give a resource in place.",
+	contentTool(s, "test_simple_text", "Returns a text.", mcp.Text("This is a simple text response for testing."))
+	contentTool(s, "test_image_content", "Returns an image.", &mcp.ImageContent{Data: pixel, MIMEType: "image/png"})
+	contentTool(s, "test_audio_content", "Returns a sound.", &mcp.AudioContent{Data: beep, MIMEType: "audio/wav"})
+	contentTool(s, "test_embedded_resource", "Returns an embedded resource.",
 		embedded("test://embedded-resource", "text/plain", "This is an embedded resource content."))
-	contentTool(s, "test_multiple_content_types", "Give content of several types.",
+	contentTool(s, "test_multiple_content_types", "Returns content of several types.",
 		mcp.Text("Multiple content types test:"),
 		&mcp.ImageContent{Data: pixel, MIMEType: "image/png"},
 		embedded("test://mixed-content-resource", "application/json", `{"test":"data","value":123}`))
-	mcp.AddTool(s, &mcp.Tool{Name: "test_error_handling", Description: "Fail."},
+	mcp.AddTool(s, &mcp.Tool{Name: "test_error_handling", Description: "Returns an error."},
 		func(context.Context, none) (string, error) {
 			return "", errors.New("this tool intentionally returns an error for testing")
 		})
 	mcp.AddTool(s, &mcp.Tool{
 		Name:        "json_schema_2020_12_tool",
-		Description: "Carry a schema that uses much of JSON Schema 2020-12.",
+		Description: "Has a schema with many keywords of JSON Schema 2020-12.",
 		InputSchema: json.RawMessage(schema202012),
 	}, func(context.Context, json.RawMessage) (string, error) { return "accepted", nil })
 	type region struct {
-		Region string `json:"region,omitempty" jsonschema:"where to look,header=Region"`
+		Region string `json:"region,omitempty" jsonschema:"the region,header=Region"`
 	}
-	mcp.AddTool(s, &mcp.Tool{Name: "test_x_mcp_header", Description: "Take an argument that a header repeats."},
+	mcp.AddTool(s, &mcp.Tool{Name: "test_x_mcp_header", Description: "Has an argument that is also in a header."},
 		func(_ context.Context, in region) (string, error) { return "region: " + in.Region, nil })
 }
 

@@ -14,27 +14,27 @@ func addTriggers(s *mcp.Server) {
 	mcp.AddTool(s, &mcp.Tool{Name: "test_trigger_tool_change", Description: "Change the list of tools."},
 		func(context.Context, none) (string, error) {
 			name := fmt.Sprintf("z_transient_%d", tools.Add(1))
-			mcp.AddTool(s, &mcp.Tool{Name: name, Description: "Here for a moment."},
-				func(context.Context, none) (string, error) { return "here", nil }).Remove()
+			mcp.AddTool(s, &mcp.Tool{Name: name, Description: "Removed at once."},
+				func(context.Context, none) (string, error) { return "called", nil }).Remove()
 			return "changed", nil
 		})
 	mcp.AddTool(s, &mcp.Tool{Name: "test_trigger_prompt_change", Description: "Change the list of prompts."},
 		func(context.Context, none) (string, error) {
 			name := fmt.Sprintf("z_transient_%d", prompts.Add(1))
-			mcp.AddPrompt(s, &mcp.Prompt{Name: name, Description: "Here for a moment."},
-				func(context.Context, none) (string, error) { return "here", nil }).Remove()
+			mcp.AddPrompt(s, &mcp.Prompt{Name: name, Description: "Removed at once."},
+				func(context.Context, none) (string, error) { return "called", nil }).Remove()
 			return "changed", nil
 		})
 }
 
 func addResources(s *mcp.Server) {
 	mcp.AddResource(s, &mcp.Resource{URI: "test://static-text", Name: "static-text", MIMEType: "text/plain",
-		Description: "A text that stays."},
+		Description: "A constant text."},
 		func(context.Context, string) (string, error) {
 			return "This is the content of the static text resource.", nil
 		})
 	mcp.AddResource(s, &mcp.Resource{URI: "test://static-binary", Name: "static-binary", MIMEType: "image/png",
-		Description: "An image that stays."},
+		Description: "A constant image."},
 		func(context.Context, string) ([]byte, error) { return pixel, nil })
 	mcp.AddResource(s, &mcp.Resource{URI: "test://watched-resource", Name: "watched-resource", MIMEType: "text/plain",
 		Description: "A resource to subscribe to."},
@@ -43,7 +43,7 @@ func addResources(s *mcp.Server) {
 		ID string `json:"id"`
 	}
 	mcp.AddResourceTemplate(s, &mcp.ResourceTemplate{URITemplate: "test://template/{id}/data", Name: "template",
-		MIMEType: "application/json", Description: "Data by id."},
+		MIMEType: "application/json", Description: "Data with an id."},
 		func(_ context.Context, v vars) (string, error) {
 			return fmt.Sprintf(`{"id":%q,"templateTest":true,"data":"Data for ID: %s"}`, v.ID, v.ID), nil
 		})
@@ -62,7 +62,7 @@ func addPrompts(s *mcp.Server) {
 			return fmt.Sprintf("Prompt with arguments: arg1='%s', arg2='%s'", in.Arg1, in.Arg2), nil
 		})
 	type resource struct {
-		URI string `json:"resourceUri" jsonschema:"what to embed"`
+		URI string `json:"resourceUri" jsonschema:"the URI of the resource to embed"`
 	}
 	mcp.AddPrompt(s, &mcp.Prompt{Name: "test_prompt_with_embedded_resource", Description: "A prompt with a resource."},
 		func(_ context.Context, in resource) ([]mcp.PromptMessage, error) {

@@ -44,35 +44,36 @@ const enumForms = `{
 // addQuestionTools adds the tools that send requests to the client.
 func addQuestionTools(s *mcp.Server) {
 	type promptIn struct {
-		Prompt string `json:"prompt,omitempty" jsonschema:"what to ask the model"`
+		Prompt string `json:"prompt,omitempty" jsonschema:"the prompt for the model"`
 	}
 	mcp.AddTool(s, &mcp.Tool{Name: "test_sampling", Description: "Ask the client's model."},
 		func(ctx context.Context, in promptIn) (string, error) {
-			res, err := mcp.Sample(ctx, "sample", userSays(in.Prompt))
+			res, err := mcp.Sample(ctx, "sample", samplingOf(in.Prompt))
 			if err != nil {
 				return "", err
 			}
 			return "LLM response: " + textOf(res), nil
 		})
 	type messageIn struct {
-		Message string `json:"message,omitempty" jsonschema:"what to ask the user"`
+		Message string `json:"message,omitempty" jsonschema:"the question to the user"`
 	}
 	mcp.AddTool(s, &mcp.Tool{Name: "test_elicitation", Description: "Ask the client's user."},
 		func(ctx context.Context, in messageIn) (string, error) {
-			return described(mcp.Ask[contact](ctx, "contact", in.Message, nil))
+			return formatAnswer(mcp.Ask[contact](ctx, "contact", in.Message, nil))
 		})
-	mcp.AddTool(s, &mcp.Tool{Name: "test_elicitation_sep1034_defaults", Description: "Ask with defaults of every kind."},
+	mcp.AddTool(s, &mcp.Tool{Name: "test_elicitation_sep1034_defaults",
+		Description: "Ask with defaults of every type."},
 		func(ctx context.Context, _ none) (string, error) {
-			return described(mcp.Ask[defaults](ctx, "defaults", "Please review the defaults.", nil))
+			return formatAnswer(mcp.Ask[defaults](ctx, "defaults", "Please review the defaults.", nil))
 		})
 	mcp.AddTool(s, &mcp.Tool{Name: "test_elicitation_sep1330_enums", Description: "Ask with enums of every form."},
 		func(ctx context.Context, _ none) (string, error) {
-			return described(mcp.Ask[map[string]any](ctx, "enums", "Please choose.",
+			return formatAnswer(mcp.Ask[map[string]any](ctx, "enums", "Please choose.",
 				&mcp.AskOptions{Schema: json.RawMessage(enumForms)}))
 		})
-	mcp.AddTool(s, &mcp.Tool{Name: "test_missing_capability", Description: "Need a client that samples."},
+	mcp.AddTool(s, &mcp.Tool{Name: "test_missing_capability", Description: "Require the sampling capability."},
 		func(ctx context.Context, _ none) (string, error) {
-			res, err := mcp.Sample(ctx, "sample", userSays("Say hello."))
+			res, err := mcp.Sample(ctx, "sample", samplingOf("Say hello."))
 			if err != nil {
 				return "", err
 			}
@@ -80,8 +81,8 @@ func addQuestionTools(s *mcp.Server) {
 		})
 }
 
-// described returns the outcome of a request as text.
-func described(answer any, err error) (string, error) {
+// formatAnswer returns the answer to a request as text.
+func formatAnswer(answer any, err error) (string, error) {
 	if err != nil {
 		return "", err
 	}
@@ -89,7 +90,7 @@ func described(answer any, err error) (string, error) {
 	return fmt.Sprintf("User response: %s", b), err
 }
 
-func userSays(text string) *mcp.CreateMessageParams {
+func samplingOf(text string) *mcp.CreateMessageParams {
 	return &mcp.CreateMessageParams{
 		Messages:  []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: []mcp.ContentBlock{mcp.Text(text)}}},
 		MaxTokens: 100,

@@ -19,7 +19,8 @@ func addSkills(s *mcp.Server) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if _, err := skills.Serve(s, folder, &skills.Options{Cache: mcp.Cache{TTL: 60_000 * time.Millisecond, Scope: mcp.CachePublic}}); err != nil {
+	if _, err := skills.Serve(s, folder, &skills.Options{Cache: mcp.Cache{TTL: 60_000 * time.Millisecond,
+		Scope: mcp.CachePublic}}); err != nil {
 		log.Fatal(err)
 	}
 }

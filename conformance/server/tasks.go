@@ -12,19 +12,19 @@ import (
 
 type computeIn struct {
 	Seconds float64 `json:"seconds,omitempty" jsonschema:"how long to compute,minimum=0,maximum=600"`
-	Label   string  `json:"label,omitempty" jsonschema:"what to call it"`
+	Label   string  `json:"label,omitempty" jsonschema:"the name of the computation"`
 }
 
 type nameIn struct {
-	Name string `json:"name" jsonschema:"whom to greet"`
+	Name string `json:"name" jsonschema:"the name of the user"`
 }
 
 type fileIn struct {
-	Filename string `json:"filename" jsonschema:"what to delete"`
+	Filename string `json:"filename" jsonschema:"the file to delete"`
 }
 
 type consent struct {
-	Confirm bool `json:"confirm" jsonschema:"whether to go on"`
+	Confirm bool `json:"confirm" jsonschema:"whether to continue"`
 }
 
 // addTasks adds the fixtures of tasks.
@@ -36,11 +36,11 @@ func addTasks(s *mcp.Server) *tasks.Server {
 	required := &tasks.ToolOptions{Required: true}
 	tasks.AddTool(m, &mcp.Tool{Name: "failing_job", Description: "Fail after a second."}, required,
 		func(ctx context.Context, _ none) (string, error) {
-			return "", errors.Join(rest(ctx, time.Second), errors.New("the job has failed"))
+			return "", errors.Join(sleep(ctx, time.Second), errors.New("the job has failed"))
 		})
-	tasks.AddTool(m, &mcp.Tool{Name: "protocol_error_job", Description: "End with an error of the protocol."}, nil,
+	tasks.AddTool(m, &mcp.Tool{Name: "protocol_error_job", Description: "Return a JSON-RPC error."}, nil,
 		func(context.Context, none) (string, error) {
-			return "", mcp.Errorf(mcp.CodeInternalError, "the job broke the protocol")
+			return "", mcp.Errorf(mcp.CodeInternalError, "the job returned a JSON-RPC error")
 		})
 	tasks.AddTool(m, &mcp.Tool{Name: "confirm_delete", Description: "Delete a file, after asking."}, nil, confirmDelete)
 	tasks.AddTool(m, &mcp.Tool{Name: "multi_input", Description: "Ask two things at once."}, nil, askTwo)
@@ -50,7 +50,7 @@ func addTasks(s *mcp.Server) *tasks.Server {
 }
 
 func compute(ctx context.Context, in computeIn) (string, error) {
-	if err := rest(ctx, time.Duration(in.Seconds*float64(time.Second))); err != nil {
+	if err := sleep(ctx, time.Duration(in.Seconds*float64(time.Second))); err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("computed %s for %gs", in.Label, in.Seconds), nil
@@ -62,7 +62,7 @@ func confirmDelete(ctx context.Context, in fileIn) (string, error) {
 	case err != nil:
 		return "", err
 	case !yes.Confirm:
-		return in.Filename + " stays", nil
+		return in.Filename + " is kept", nil
 	}
 	return in.Filename + " is deleted", nil
 }
@@ -72,7 +72,7 @@ func askTwo(ctx context.Context, _ none) (string, error) {
 	var yes consent
 	err := mcp.AskAll(ctx,
 		mcp.FormQuestion("name", "What is your name?", &user, nil),
-		mcp.FormQuestion("confirm", "Go on?", &yes, nil))
+		mcp.FormQuestion("confirm", "Continue?", &yes, nil))
 	return fmt.Sprintf("%s: %v", user.Name, yes.Confirm), err
 }
 
@@ -84,15 +84,5 @@ func askThenBegin(ctx context.Context, _ none) (string, error) {
 	if err := tasks.Begin(ctx); err != nil {
 		return "", err
 	}
-	return "Hello, " + user.Name, rest(ctx, pause)
-}
-
-// rest waits until the time is over or the context is done.
-func rest(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return "Hello, " + user.Name, sleep(ctx, pause)
 }

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-func TestSEC15_PagesThatMayBeOpened(t *testing.T) {
-	for page, fine := range map[string]bool{
+func TestSEC15_SEC17_OnlySafePagesMayBeOpened(t *testing.T) {
+	for page, valid := range map[string]bool{
 		"https://as.example/authorize?a=b%20c": true,
 		"http://127.0.0.1:8080/authorize":      true,
 		"http://localhost/":                    true,
@@ -24,18 +24,19 @@ func TestSEC15_PagesThatMayBeOpened(t *testing.T) {
 		"https://as.example\n/":                false,
 		" https://as.example/":                 false,
 	} {
-		if _, err := Check(page); (err == nil) != fine {
-			t.Errorf("%q: %v", page, err)
+		if _, err := Check(page); (err == nil) != valid {
+			t.Errorf("Check(%q): error %v, want valid: %t", page, err, valid)
 		}
 	}
 }
 
-func TestSEC16_NoShellSeesThePage(t *testing.T) {
+func TestSEC16_PagesAreNotOpenedThroughAShell(t *testing.T) {
 	const page = "https://as.example/?a=$(id)&b=`id`;calc"
-	for system, want := range map[string]string{"linux": "xdg-open", "freebsd": "xdg-open", "darwin": "open", "windows": "rundll32"} {
+	for system, want := range map[string]string{"linux": "xdg-open", "freebsd": "xdg-open", "darwin": "open",
+		"windows": "rundll32"} {
 		name, args := command(system, page)
 		if name != want || !slices.Contains(args, page) {
-			t.Errorf("%s: %s %q", system, name, args)
+			t.Errorf("%s: got %s %q, want %s with the page as one argument", system, name, args, want)
 		}
 	}
 }

@@ -23,8 +23,8 @@ func addSeeds(f *testing.F) {
 	f.Add([]byte(message))
 }
 
-// A verdict is what a simple reader finds in text.
-type verdict struct {
+// A summary is the result of a simple reader.
+type summary struct {
 	grammar   bool // valid JSON and Unicode
 	duplicate bool
 	depth     int // of containers, up to a syntax error
@@ -32,7 +32,7 @@ type verdict struct {
 }
 
 // read reads the tokens of text with a set of keys for each object.
-func read(text []byte) (v verdict) {
+func read(text []byte) (v summary) {
 	type object struct{ keys map[string]bool }
 	var open []*object // nil for an array
 	dec := jsontext.NewDecoder(bytes.NewReader(text), jsontext.AllowDuplicateNames(true))
@@ -79,18 +79,18 @@ func FuzzValid(f *testing.F) {
 		switch {
 		case want.grammar && !want.duplicate && !tooDeep && !tooMany:
 			if fault != nil {
-				t.Fatalf("Valid(%q) = %v, want acceptance", text, fault)
+				t.Fatalf("Valid(%q) = %v, want nil", text, fault)
 			}
 			return
 		case fault == nil:
-			t.Fatalf("Valid(%q) accepts, want refusal: %+v", text, want)
+			t.Fatalf("Valid(%q) = nil, want an error: %+v", text, want)
 		case tooDeep:
 			// Below the depth limit, neither grammar nor duplicates are checked.
 		case fault.WellFormed() != want.grammar:
 			t.Fatalf("Valid(%q) = %v, want %+v", text, fault, want)
 		}
 		if fault.Offset < 0 || fault.Offset > len(text) {
-			t.Fatalf("Valid(%q): offset %d is outside", text, fault.Offset)
+			t.Fatalf("Valid(%q): offset %d, want 0 to %d", text, fault.Offset, len(text))
 		}
 		ok := true
 		switch fault.Reason {
@@ -140,7 +140,7 @@ func FuzzWalk(f *testing.F) {
 			t.Fatalf("%q, rebuilt %q: %v", text, rebuilt, err)
 		}
 		if !bytes.Equal(want, got) {
-			t.Fatalf("%q walked as %q", want, got)
+			t.Fatalf("%q was rebuilt as %q", want, got)
 		}
 		for key, value := range jsonscan.Members(text) {
 			if found, ok := jsonscan.Get(text, string(key)); !ok || !bytes.Equal(found, value) {
@@ -152,13 +152,14 @@ func FuzzWalk(f *testing.F) {
 
 // FuzzQuote decodes with Unquote what AppendQuote has encoded.
 func FuzzQuote(f *testing.F) {
-	for _, s := range []string{"", "a", "\x00\x1f\"\\/", "\xff\xc0\xed\xa0\x80", "\u2028\u2029\uFFFD\uFEFF", "😀東é", `\ud800`} {
+	for _, s := range []string{"", "a", "\x00\x1f\"\\/", "\xff\xc0\xed\xa0\x80", "\u2028\u2029\uFFFD\uFEFF", "😀東é",
+		`\ud800`} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		raw := jsonscan.AppendQuote(nil, s)
 		if !jsontext.Value(raw).IsValid() || bytes.ContainsAny(raw, "\r\n\u2028\u2029") {
-			t.Fatalf("AppendQuote(%q) = %q", s, raw)
+			t.Fatalf("AppendQuote(%q) = %q, want valid JSON without line breaks", s, raw)
 		}
 		got, err := jsonscan.Unquote(raw)
 		if want := string([]rune(s)); err != nil || got != want {

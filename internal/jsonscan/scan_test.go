@@ -11,7 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// accepted is text that Valid accepts.
+// accepted lists texts that Valid accepts.
 var accepted = []string{
 	`{}`, `[]`, `""`, `0`, `-0`, `1`, `-1.5e+10`, `1E5`, `0.0`, `true`, `false`, `null`,
 	" \t\r\n{ \"a\" : [ 1 , 2 ] } \n",
@@ -27,7 +27,7 @@ var accepted = []string{
 	strings.Repeat(`{"a":`, 64) + "1" + strings.Repeat("}", 64),
 }
 
-// refused is text that Valid rejects, with the offset and reason.
+// refused lists texts that Valid rejects, with the offset and reason.
 var refused = []struct {
 	text   string
 	offset int
@@ -106,15 +106,15 @@ var refused = []struct {
 	{strings.Repeat(`{"a":`, 1<<18), 5 << 18, jsonscan.Malformed},
 }
 
-func TestValidAccepts(t *testing.T) {
+func TestValidAcceptsJSON(t *testing.T) {
 	for _, text := range accepted {
 		if err := jsonscan.Valid([]byte(text), jsonscan.Limits{}); err != nil {
-			t.Errorf("Valid(%.60q) = %v", text, err)
+			t.Errorf("Valid(%.60q) = %v, want nil", text, err)
 		}
 	}
 }
 
-func TestValidRejects(t *testing.T) {
+func TestValidRejectsOtherTextWithReasonAndOffset(t *testing.T) {
 	for _, tt := range refused {
 		err := jsonscan.Valid([]byte(tt.text), jsonscan.Limits{})
 		fault, ok := errors.AsType[*jsonscan.SyntaxError](err)
@@ -131,7 +131,7 @@ func TestValidRejects(t *testing.T) {
 	}
 }
 
-func TestErrorText(t *testing.T) {
+func TestErrorTextsDifferAndContainNoInput(t *testing.T) {
 	texts := map[string]bool{}
 	for reason := jsonscan.Malformed; reason <= jsonscan.TooManyKeys; reason++ {
 		texts[reason.String()] = true
@@ -146,8 +146,8 @@ func TestErrorText(t *testing.T) {
 	}
 }
 
-// TestEveryByteOfAString has each kind of special byte at each position of the eight-byte steps.
-func TestEveryByteOfAString(t *testing.T) {
+// Strings are scanned in steps of eight bytes: each kind of byte is tested at each position.
+func TestSpecialBytesOfStringsAreFoundAtEveryPosition(t *testing.T) {
 	for length := range 40 {
 		for at := range length {
 			for _, c := range []byte{0, 0x1f, ' ', '!', '"', '#', '[', '\\', ']', 0x7f, 0x80, 0xff} {
@@ -164,7 +164,8 @@ func TestEveryByteOfAString(t *testing.T) {
 					want = jsonscan.InvalidUTF8
 				}
 				var got jsonscan.Reason
-				if fault, ok := errors.AsType[*jsonscan.SyntaxError](jsonscan.Valid([]byte(text), jsonscan.Limits{})); ok {
+				if fault, ok := errors.AsType[*jsonscan.SyntaxError](jsonscan.Valid([]byte(text),
+					jsonscan.Limits{})); ok {
 					got = fault.Reason
 				}
 				if got != want {
@@ -188,11 +189,11 @@ func object(keys int, key func(i int) string) []byte {
 	return b.Bytes()
 }
 
-func TestDuplicateAmongManyKeys(t *testing.T) {
+func TestDuplicatesAmongManyKeysAreFound(t *testing.T) {
 	for _, keys := range []int{2, 15, 16, 17, 18, 100, 9_999} {
 		distinct := func(i int) string { return fmt.Sprintf("key%05d", i) }
 		if err := jsonscan.Valid(object(keys, distinct), jsonscan.Limits{}); err != nil {
-			t.Errorf("%d distinct keys: %v", keys, err)
+			t.Errorf("%d distinct keys: got %v, want no error", keys, err)
 		}
 		for _, pair := range [][2]int{{0, 1}, {0, keys - 1}, {keys / 2, keys - 1}} {
 			if pair[0] == pair[1] {
@@ -206,13 +207,13 @@ func TestDuplicateAmongManyKeys(t *testing.T) {
 			})
 			fault, ok := errors.AsType[*jsonscan.SyntaxError](jsonscan.Valid(text, jsonscan.Limits{}))
 			if !ok || fault.Reason != jsonscan.DuplicateKey {
-				t.Errorf("%d keys, %v equal: %v", keys, pair, fault)
+				t.Errorf("%d keys, %v equal: got %v, want %v", keys, pair, fault, jsonscan.DuplicateKey)
 			}
 		}
 	}
 }
 
-func TestLimits(t *testing.T) {
+func TestDepthAndKeysAreLimited(t *testing.T) {
 	nested := func(n int) []byte { return []byte(strings.Repeat("[", n) + strings.Repeat("]", n)) }
 	keys := func(n int) []byte { return object(n, func(i int) string { return fmt.Sprint(i) }) }
 	tests := []struct {
@@ -221,26 +222,28 @@ func TestLimits(t *testing.T) {
 		at, over []byte
 		reason   jsonscan.Reason
 	}{
-		{"default depth", jsonscan.Limits{}, nested(jsonscan.DefaultDepth), nested(jsonscan.DefaultDepth + 1), jsonscan.TooDeep},
+		{"default depth", jsonscan.Limits{}, nested(jsonscan.DefaultDepth), nested(jsonscan.DefaultDepth + 1),
+			jsonscan.TooDeep},
 		{"depth 16", jsonscan.Limits{Depth: 16}, nested(16), nested(17), jsonscan.TooDeep},
 		{"depth 1", jsonscan.Limits{Depth: 1}, nested(1), nested(2), jsonscan.TooDeep},
-		{"default keys", jsonscan.Limits{}, keys(jsonscan.DefaultKeys), keys(jsonscan.DefaultKeys + 1), jsonscan.TooManyKeys},
+		{"default keys", jsonscan.Limits{}, keys(jsonscan.DefaultKeys), keys(jsonscan.DefaultKeys + 1),
+			jsonscan.TooManyKeys},
 		{"3 keys", jsonscan.Limits{Keys: 3}, keys(3), keys(4), jsonscan.TooManyKeys},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			if err := jsonscan.Valid(tt.at, tt.lim); err != nil {
-				t.Errorf("at the limit: %v", err)
+				t.Errorf("at the limit: got %v, want no error", err)
 			}
 			fault, ok := errors.AsType[*jsonscan.SyntaxError](jsonscan.Valid(tt.over, tt.lim))
 			if !ok || fault.Reason != tt.reason {
-				t.Errorf("over the limit: %v, want %v", fault, tt.reason)
+				t.Errorf("over the limit: got %v, want %v", fault, tt.reason)
 			}
 		})
 	}
 }
 
-func TestScan(t *testing.T) {
+func TestScanReturnsTheEndOfAValue(t *testing.T) {
 	data := []byte(`  {"a":[1]} , [2]x {"d":1,"d":2} tail`)
 	tests := []struct {
 		at, end int
@@ -264,7 +267,7 @@ func TestScan(t *testing.T) {
 	}
 }
 
-func TestVisit(t *testing.T) {
+func TestVisitCallsForEveryMember(t *testing.T) {
 	tests := []struct {
 		text string
 		want []string
@@ -284,17 +287,17 @@ func TestVisit(t *testing.T) {
 			got = append(got, string(key)+"="+string(value))
 		})
 		if fmt.Sprint(got) != fmt.Sprint(tt.want) {
-			t.Errorf("Visit(%s) gave %q, want %q", tt.text, got, tt.want)
+			t.Errorf("Visit(%s): got %q, want %q", tt.text, got, tt.want)
 		}
 	}
 }
 
 // message has the shape of a real call.
-const message = `{"jsonrpc":"2.0","id":17,"method":"tools/call","params":{"name":"echo","arguments":{"message":"héllo"},` +
-	`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","list":[1,2,3]}}}`
+const message = `{"jsonrpc":"2.0","id":17,"method":"tools/call","params":{"name":"echo",` +
+	`"arguments":{"message":"héllo"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","list":[1,2,3]}}}`
 
-// Keys with escapes are kept while their object is read, up to the limit of keys.
-func TestEscapedKeysAreForgotten(t *testing.T) {
+// Keys with escapes are copied. The copies are released at the end of their object.
+func TestMemoryForEscapedKeysIsBounded(t *testing.T) {
 	var many strings.Builder
 	for i := range 100_000 {
 		fmt.Fprintf(&many, `,"\n%d":0`, i)
@@ -310,7 +313,7 @@ func TestEscapedKeysAreForgotten(t *testing.T) {
 		_ = jsonscan.Valid(data, jsonscan.Limits{})
 		runtime.ReadMemStats(&after)
 		if got := after.TotalAlloc - before.TotalAlloc; got > 3*uint64(len(data)) {
-			t.Errorf("%s: %d bytes for %d", name, got, len(data))
+			t.Errorf("%s: allocated %d bytes for a text of %d, want at most three times as many", name, got, len(data))
 		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-func TestOneLine(t *testing.T) {
+func TestOneLineReplacesLineBreaks(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                          "",
 		"{\"a\":1}":                 "{\"a\":1}",

@@ -10,7 +10,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-func TestKind(t *testing.T) {
+func TestKindReturnsTheTypeOfAValue(t *testing.T) {
 	for text, want := range map[string]byte{
 		`{}`: '{', `[]`: '[', `"a"`: '"', `0`: '0', `-1`: '0', `9.5`: '0', `true`: 't', `false`: 'f', `null`: 'n',
 		"\t\r\n {}": '{', "": 0, "  ": 0, "x": 0, "}": 0, "\uFEFF{}": 0,
@@ -35,7 +35,7 @@ func elements(arr string) (all []string) {
 	return all
 }
 
-func TestMembers(t *testing.T) {
+func TestMembersIteratesOverAnObject(t *testing.T) {
 	for text, want := range map[string][]string{
 		`{}`:  nil,
 		`{ }`: nil,
@@ -52,7 +52,7 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-func TestElements(t *testing.T) {
+func TestElementsIteratesOverAnArray(t *testing.T) {
 	for text, want := range map[string][]string{
 		`[]`:  nil,
 		`[ ]`: nil,
@@ -66,7 +66,7 @@ func TestElements(t *testing.T) {
 	}
 }
 
-func TestIterationStopsEarly(t *testing.T) {
+func TestIterationCanStopEarly(t *testing.T) {
 	for range jsonscan.Members([]byte(`{"a":1,"b":2}`)) {
 		break
 	}
@@ -75,18 +75,19 @@ func TestIterationStopsEarly(t *testing.T) {
 	}
 }
 
-func TestIterationOfInvalidText(t *testing.T) {
+func TestIterationOfInvalidTextEnds(t *testing.T) {
 	for _, text := range []string{
-		`{`, `{"`, `{"a`, `{"a"`, `{"a":`, `{"a":}`, `{"a":"`, `{"a":[`, `{a:1}`, `{,}`, `[`, `[,`, `["`, `["\`, `[[`, `[}`,
+		`{`, `{"`, `{"a`, `{"a"`, `{"a":`, `{"a":}`, `{"a":"`, `{"a":[`, `{a:1}`, `{,}`, `[`, `[,`, `["`, `["\`, `[[`,
+		`[}`,
 	} {
 		if got := slices.Concat(members(text), elements(text)); len(got) > 1 {
-			t.Errorf("%s: %q", text, got)
+			t.Errorf("%s: got %q, want at most one item", text, got)
 		}
 		jsonscan.Get([]byte(text), "a")
 	}
 }
 
-func TestGet(t *testing.T) {
+func TestGetReturnsAMember(t *testing.T) {
 	obj := `{"a":1,"\u0062\/":[2],"A":3,"long":{"a":4},"a\u0000":5}`
 	for key, want := range map[string]string{"a": "1", "b/": "[2]", "A": "3", "long": `{"a":4}`, "a\x00": "5"} {
 		got, ok := jsonscan.Get([]byte(obj), key)
@@ -96,12 +97,12 @@ func TestGet(t *testing.T) {
 	}
 	for _, key := range []string{"", "b", "LONG", `\u0062\/`, "a\x00\x00"} {
 		if got, ok := jsonscan.Get([]byte(obj), key); ok {
-			t.Errorf("Get(%q) = %s", key, got)
+			t.Errorf("Get(%q) = %s, want nothing", key, got)
 		}
 	}
 }
 
-func TestWithMember(t *testing.T) {
+func TestWithMemberSetsAMember(t *testing.T) {
 	for _, test := range []struct{ obj, want string }{
 		{`{}`, `{"a":1}`},
 		{`{ "b" : [2] }`, `{"b":[2],"a":1}`},
@@ -114,7 +115,7 @@ func TestWithMember(t *testing.T) {
 	}
 }
 
-func TestUnquote(t *testing.T) {
+func TestUnquoteDecodesStrings(t *testing.T) {
 	for raw, want := range map[string]string{
 		`""`: "", `"a"`: "a", `"\"\\\/\b\f\n\r\t"`: "\"\\/\b\f\n\r\t", `"\u0041\u00e9\u6771"`: "Aé東",
 		`"x\uD83D\uDE00y"`: "x😀y", `"\u0000"`: "\x00", `"tools\/call"`: "tools/call",
@@ -124,14 +125,15 @@ func TestUnquote(t *testing.T) {
 			t.Errorf("Unquote(%s) = %q, %v; want %q", raw, got, err, want)
 		}
 	}
-	for _, raw := range []string{``, `a`, `"`, `"a`, `"a"b`, `"a" `, ` "a"`, `1`, `null`, `"\uD800"`, "\"\xff\"", "\"\n\""} {
+	for _, raw := range []string{``, `a`, `"`, `"a`, `"a"b`, `"a" `, ` "a"`, `1`, `null`, `"\uD800"`, "\"\xff\"",
+		"\"\n\""} {
 		if got, err := jsonscan.Unquote([]byte(raw)); err == nil {
 			t.Errorf("Unquote(%s) = %q, want an error", raw, got)
 		}
 	}
 }
 
-func TestAppendQuote(t *testing.T) {
+func TestAppendQuoteEncodesStrings(t *testing.T) {
 	for s, want := range map[string]string{
 		"": `""`, "a": `"a"`, "\"\\/\b\f\n\r\t": `"\"\\/\b\f\n\r\t"`, "\x00\x1f\x7f": "\"\\u0000\\u001f\x7f\"",
 		"<a>&": `"<a>&"`, "é東😀": `"é東😀"`, "a\xffb\xc3": "\"a\uFFFDb\uFFFD\"", "\u2028\u2029": `"\u2028\u2029"`,
@@ -143,6 +145,6 @@ func TestAppendQuote(t *testing.T) {
 	}
 	long := strings.Repeat("x", 1000)
 	if got := string(jsonscan.AppendQuote(nil, long)); got != `"`+long+`"` {
-		t.Error("AppendQuote changed plain text")
+		t.Errorf("AppendQuote of 1000 letters = %s, want them in quotes", got)
 	}
 }

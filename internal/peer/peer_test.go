@@ -22,15 +22,15 @@ func begin(t *testing.T, table *peer.Table, id jsonrpc.ID) *peer.Call {
 	return c
 }
 
-func TestRPC05_DuplicateIDInFlightIsRefused(t *testing.T) {
+func TestRPC05_RPC06_DuplicateIDInFlightIsRefused(t *testing.T) {
 	var table peer.Table
 	c := begin(t, &table, jsonrpc.IntID(1))
-	begin(t, &table, jsonrpc.StringID("1")) // another id, RPC-06
+	begin(t, &table, jsonrpc.StringID("1")) // another id: the type counts
 	if _, err := table.Begin(t.Context(), jsonrpc.IntID(1)); err == nil || err.Code != jsonrpc.CodeInvalidRequest {
 		t.Errorf("the same id again: %v, want code %d", err, jsonrpc.CodeInvalidRequest)
 	}
 	if !c.End() {
-		t.Error("End says not to answer")
+		t.Error("End() = false, want true: the call is to be answered")
 	}
 	begin(t, &table, jsonrpc.IntID(1))
 }
@@ -39,42 +39,46 @@ func TestCallsAreBounded(t *testing.T) {
 	table := peer.Table{MaxCalls: 2}
 	first := begin(t, &table, jsonrpc.IntID(1))
 	begin(t, &table, jsonrpc.IntID(2))
-	if _, err := table.Begin(t.Context(), jsonrpc.IntID(3)); err == nil || err.Code != -32000 || !strings.Contains(string(err.Data), "retryAfterMs") {
-		t.Errorf("a third call: %v, want busy", err)
+	if _, err := table.Begin(t.Context(), jsonrpc.IntID(3)); err == nil || err.Code != -32000 ||
+		!strings.Contains(string(err.Data), "retryAfterMs") {
+		t.Errorf("Begin of a third call: %v, want code -32000 with retryAfterMs", err)
 	}
 	table.Cancel(jsonrpc.IntID(1), errStop)
 	if _, err := table.Begin(t.Context(), jsonrpc.IntID(3)); err == nil {
-		t.Error("a cancelled call does not count though it still runs")
+		t.Error("Begin while a cancelled call is running: no error, want one")
 	}
 	first.End()
 	begin(t, &table, jsonrpc.IntID(3))
 }
 
-func TestCAN04_CancelledCallIsNotAnswered(t *testing.T) {
+func TestCAN04_CAN05_CancelledCallIsNotAnswered(t *testing.T) {
 	var table peer.Table
 	c := begin(t, &table, jsonrpc.IntID(1))
 	if !table.Cancel(jsonrpc.IntID(1), errStop) {
-		t.Error("Cancel finds no call")
+		t.Error("Cancel() = false, want true")
 	}
 	if table.Cancel(jsonrpc.IntID(1), errStop) {
-		t.Error("a call was cancelled twice")
+		t.Error("second Cancel() = true, want false")
 	}
 	if got := context.Cause(c.Context()); got != errStop {
 		t.Errorf("cause %v, want %v", got, errStop)
 	}
-	again := begin(t, &table, jsonrpc.IntID(1)) // nothing is said of the first any more, so its id is free
+	again := begin(t, &table, jsonrpc.IntID(1)) // the first one gets no response, so its id is free
 	if !c.Over() || c.End() {
-		t.Error("a cancelled call is to be answered")
+		t.Error("Over() = false or End() = true for a cancelled call, want true and false")
 	}
 	if again.Over() || !again.End() {
-		t.Error("the end of the first call ended the second one of that id")
+		t.Error("Over() = true or End() = false for the second call of the id, want false and true")
 	}
-	if table.Cancel(jsonrpc.IntID(1), errStop) { // CAN-05
-		t.Error("a call was cancelled after its end")
+	if table.Cancel(jsonrpc.IntID(1), errStop) {
+		t.Error("Cancel() of a finished call = true, want false")
+	}
+	if table.Cancel(jsonrpc.IntID(2), errStop) {
+		t.Error("Cancel() of an unknown call = true, want false")
 	}
 }
 
-func TestCloseEndsContextsAndAnswersStay(t *testing.T) {
+func TestCloseEndsContextsAndKeepsResponses(t *testing.T) {
 	var table peer.Table
 	c := begin(t, &table, jsonrpc.IntID(1))
 	table.Close(errStop)
@@ -83,34 +87,34 @@ func TestCloseEndsContextsAndAnswersStay(t *testing.T) {
 		t.Errorf("cause %v, want %v", got, errStop)
 	}
 	if !c.End() {
-		t.Error("a call that was not cancelled by the peer is not to be answered")
+		t.Error("End() = false after Close, want true: the peer did not cancel the call")
 	}
 	if _, err := table.Begin(t.Context(), jsonrpc.IntID(2)); err == nil {
-		t.Error("a call began after Close")
+		t.Error("Begin after Close: no error, want one")
 	}
 }
 
-func TestQuestionsAreAnsweredById(t *testing.T) {
+func TestQuestionsAreAnsweredByID(t *testing.T) {
 	var table peer.Table
 	q, err := table.Ask(jsonrpc.StringID("q"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := table.Ask(q.ID); err == nil {
-		t.Error("two questions have one id")
+		t.Error("Ask with the id of an open question: no error, want one")
 	}
 	if table.Answer(jsonrpc.NewResponse(jsonrpc.StringID("x"), nil)) {
-		t.Error("an answer to nothing was taken")
+		t.Error("Answer() with an unknown id = true, want false")
 	}
 	if !table.Answer(jsonrpc.NewResponse(q.ID, []byte(`{"a":1}`))) {
-		t.Error("the answer was not taken")
+		t.Error("Answer() = false, want true")
 	}
 	if table.Answer(jsonrpc.NewResponse(q.ID, nil)) {
-		t.Error("a question was answered twice")
+		t.Error("second Answer() = true, want false")
 	}
 	m, err := q.Wait(t.Context())
 	if err != nil || string(m.Result) != `{"a":1}` {
-		t.Errorf("Wait: %v, %v", m, err)
+		t.Errorf("Wait: got %v, %v, want the result", m, err)
 	}
 }
 
@@ -118,7 +122,7 @@ func TestQuestionsAreBounded(t *testing.T) {
 	table := peer.Table{MaxQuestions: 1}
 	q, _ := table.Ask(jsonrpc.IntID(1))
 	if _, err := table.Ask(jsonrpc.IntID(2)); !errors.Is(err, peer.ErrTooManyQuestions) {
-		t.Errorf("a second question: %v", err)
+		t.Errorf("a second question: %v, want %v", err, peer.ErrTooManyQuestions)
 	}
 	q.Withdraw()
 	if _, err := table.Ask(jsonrpc.IntID(2)); err != nil {
@@ -126,37 +130,37 @@ func TestQuestionsAreBounded(t *testing.T) {
 	}
 }
 
-func TestOfferedQuestionsLeaveRoomAndWaitForTheirTurn(t *testing.T) {
+func TestOfferReservesQuestionsAndWaitsForFreeOnes(t *testing.T) {
 	table := peer.Table{MaxQuestions: 4}
 	var last *peer.Question
 	for i := range 3 {
 		q, freed, err := table.Offer(jsonrpc.IntID(int64(i)))
 		if err != nil || freed != nil {
-			t.Fatalf("question %d: %v", i, err)
+			t.Fatalf("Offer of question %d: %v, freed %v, want no error", i, err, freed)
 		}
 		last = q
 	}
 	_, freed, err := table.Offer(jsonrpc.IntID(3))
 	if !errors.Is(err, peer.ErrTooManyQuestions) {
-		t.Fatalf("a fourth one: %v", err)
+		t.Fatalf("Offer of a fourth question: %v, want %v", err, peer.ErrTooManyQuestions)
 	}
 	if _, err := table.Ask(jsonrpc.IntID(4)); err != nil {
-		t.Errorf("one that cannot wait: %v", err)
+		t.Errorf("Ask of a fourth question: %v, want no error", err)
 	}
 	select {
 	case <-freed:
-		t.Error("nothing has gone")
+		t.Error("freed is closed before a question was answered")
 	default:
 	}
 	table.Answer(jsonrpc.NewResponse(last.ID, nil))
 	<-freed
 	table.Hangup(errStop)
 	if _, freed, err := table.Offer(jsonrpc.IntID(5)); err != errStop || freed != nil {
-		t.Errorf("after the end: %v", err)
+		t.Errorf("Offer after Hangup: %v, freed %v, want %v", err, freed, errStop)
 	}
 }
 
-func TestWaitEndsWithItsContextAndWithTheTable(t *testing.T) {
+func TestCAN06_WaitEndsWithItsContextAndWithTheTable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var table peer.Table
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -164,40 +168,41 @@ func TestWaitEndsWithItsContextAndWithTheTable(t *testing.T) {
 		two, _ := table.Ask(jsonrpc.IntID(2))
 		go cancel(errStop)
 		if _, err := one.Wait(ctx); err != errStop {
-			t.Errorf("context ended: %v", err)
+			t.Errorf("Wait after the context ended: %v, want %v", err, errStop)
 		}
 		if table.Answer(jsonrpc.NewResponse(one.ID, nil)) {
-			t.Error("an answer came to a question that nobody waits for")
+			t.Error("Answer() after the wait ended = true, want false: a late response is ignored")
 		}
 		gone := errors.New("gone")
 		go table.Hangup(gone)
 		if _, err := two.Wait(t.Context()); err != gone {
-			t.Errorf("table hung up: %v", err)
+			t.Errorf("Wait after Hangup: %v, want %v", err, gone)
 		}
 		if _, err := table.Ask(jsonrpc.IntID(3)); err != gone {
-			t.Errorf("Ask after the end: %v", err)
+			t.Errorf("Ask after Hangup: %v, want %v", err, gone)
 		}
 	})
 }
 
-func TestCAN09_MalformedCancellationsNameNothing(t *testing.T) {
+func TestCAN09_MalformedCancellationsAreIgnored(t *testing.T) {
 	for _, params := range []string{``, `[]`, `{}`, `{"requestId":null}`, `{"requestId":1.5}`, `{"requestId":{}}`} {
 		if id, _, ok := peer.ParseCancelled([]byte(params)); ok {
-			t.Errorf("%s names %s", params, id)
+			t.Errorf("ParseCancelled(%s) = %s, want false", params, id)
 		}
 	}
 	id, reason, ok := peer.ParseCancelled([]byte(`{"reason":"no\nneed","requestId":"7"}`))
 	if !ok || id != jsonrpc.StringID("7") || reason != "no\nneed" {
-		t.Errorf("got %s, %q, %v", id, reason, ok)
+		t.Errorf("got %s, %q, %v, want 7 and the reason", id, reason, ok)
 	}
 	if _, reason, ok = peer.ParseCancelled([]byte(`{"requestId":7,"reason":["?"]}`)); !ok || reason != "" {
-		t.Errorf("got %q, %v", reason, ok)
+		t.Errorf("a reason of another type: got %q, %v, want an empty reason", reason, ok)
 	}
-	if _, reason, _ = peer.ParseCancelled([]byte(`{"requestId":7,"reason":"` + strings.Repeat("x", 1<<20) + `"}`)); len(reason) > 1<<10 {
-		t.Errorf("a reason of %d bytes is kept", len(reason))
+	if _, reason, _ = peer.ParseCancelled([]byte(`{"requestId":7,"reason":"` + strings.Repeat("x", 1<<20) +
+		`"}`)); len(reason) > 1<<10 {
+		t.Errorf("a reason of %d bytes, want at most %d", len(reason), 1<<10)
 	}
 	_, reason, _ = peer.ParseCancelled([]byte(`{"requestId":7,"reason":"x` + strings.Repeat("é", 1<<10) + `"}`))
 	if want := "x" + strings.Repeat("é", 511); reason != want {
-		t.Errorf("a long reason is cut to %q", reason)
+		t.Errorf("a long reason: got %q, want %q", reason, want)
 	}
 }

@@ -17,10 +17,15 @@ func TestTimeoutEndsWhenALimitIsExceeded(t *testing.T) {
 		use  func(limit *peer.Timeout)
 		ends time.Duration
 	}{
-		"idle":           {func(*peer.Timeout) {}, 10 * time.Second},
-		"touched":        {func(l *peer.Timeout) { at(9*time.Second, l.Touch) }, 19 * time.Second},
-		"paused":         {func(l *peer.Timeout) { l.Pause(); at(time.Hour, l.Resume) }, time.Hour + 10*time.Second},
-		"paused twice":   {func(l *peer.Timeout) { l.Pause(); l.Pause(); at(time.Hour, l.Resume); at(2*time.Hour, l.Resume) }, 2*time.Hour + 10*time.Second},
+		"idle":    {func(*peer.Timeout) {}, 10 * time.Second},
+		"touched": {func(l *peer.Timeout) { at(9*time.Second, l.Touch) }, 19 * time.Second},
+		"paused":  {func(l *peer.Timeout) { l.Pause(); at(time.Hour, l.Resume) }, time.Hour + 10*time.Second},
+		"paused twice": {func(l *peer.Timeout) {
+			l.Pause()
+			l.Pause()
+			at(time.Hour, l.Resume)
+			at(2*time.Hour, l.Resume)
+		}, 2*time.Hour + 10*time.Second},
 		"short grace":    {func(l *peer.Timeout) { l.BeginGrace(); at(20*time.Second, l.EndGrace) }, 30 * time.Second},
 		"too long grace": {func(l *peer.Timeout) { l.BeginGrace(); at(2*time.Hour, l.EndGrace) }, 90 * time.Second},
 		"total": {func(l *peer.Timeout) {
@@ -62,16 +67,16 @@ func TestPauseTimeoutsPausesAncestors(t *testing.T) {
 		resume := peer.PauseTimeouts(context.WithValue(&inner, contextKey{}, ""))
 		time.Sleep(time.Hour)
 		if outer.Err() != nil || inner.Err() != nil {
-			t.Errorf("during the pause: %v, %v", outer.Err(), inner.Err())
+			t.Errorf("during the pause: errors %v, %v, want none", outer.Err(), inner.Err())
 		}
 		resume()
 		time.Sleep(999 * time.Millisecond)
 		if inner.Err() != nil {
-			t.Errorf("before the limit: %v", inner.Err())
+			t.Errorf("before the limit: error %v, want none", inner.Err())
 		}
 		time.Sleep(time.Second)
 		if outer.Err() == nil || inner.Err() == nil {
-			t.Error("no end after the limit")
+			t.Errorf("after the limit: errors %v, %v, want both ended", outer.Err(), inner.Err())
 		}
 	})
 }

@@ -14,53 +14,74 @@ import (
 
 // rfcVars are the variables of the examples in RFC 6570, section 3.2.
 var rfcVars = map[string]any{
-	"count": []string{"one", "two", "three"}, "dom": []string{"example", "com"}, "dub": "me/too", "hello": "Hello World!",
-	"half": "50%", "var": "value", "who": "fred", "base": "http://example.com/home/", "path": "/foo/bar",
+	"count": []string{"one", "two", "three"}, "dom": []string{"example", "com"}, "dub": "me/too",
+	"hello": "Hello World!",
+	"half":  "50%", "var": "value", "who": "fred", "base": "http://example.com/home/", "path": "/foo/bar",
 	"list": []string{"red", "green", "blue"}, "keys": map[string]string{"semi": ";", "dot": ".", "comma": ","},
 	"v": "6", "x": "1024", "y": "768", "empty": "", "empty_keys": map[string]string{}, "undef": nil,
 }
 
-// rfcExamples are its expansions. Pairs of keys come in the order of the keys, which the RFC leaves open.
+// rfcExamples are its expansions. Pairs are in the order of their keys, which the RFC does not
+// define.
 var rfcExamples = []struct{ template, uri string }{
 	// 3.2.1 variables
 	{"{count}", "one,two,three"}, {"{count*}", "one,two,three"}, {"{/count}", "/one,two,three"},
-	{"{/count*}", "/one/two/three"}, {"{;count}", ";count=one,two,three"}, {"{;count*}", ";count=one;count=two;count=three"},
-	{"{?count}", "?count=one,two,three"}, {"{?count*}", "?count=one&count=two&count=three"}, {"{&count*}", "&count=one&count=two&count=three"},
+	{"{/count*}", "/one/two/three"}, {"{;count}", ";count=one,two,three"},
+	{"{;count*}", ";count=one;count=two;count=three"},
+	{"{?count}", "?count=one,two,three"}, {"{?count*}", "?count=one&count=two&count=three"},
+	{"{&count*}", "&count=one&count=two&count=three"},
 	// 3.2.2 simple
 	{"{var}", "value"}, {"{hello}", "Hello%20World%21"}, {"{half}", "50%25"}, {"O{empty}X", "OX"}, {"O{undef}X", "OX"},
-	{"{x,y}", "1024,768"}, {"{x,hello,y}", "1024,Hello%20World%21,768"}, {"?{x,empty}", "?1024,"}, {"?{x,undef}", "?1024"},
-	{"?{undef,y}", "?768"}, {"{var:3}", "val"}, {"{var:30}", "value"}, {"{list}", "red,green,blue"}, {"{list*}", "red,green,blue"},
+	{"{x,y}", "1024,768"}, {"{x,hello,y}", "1024,Hello%20World%21,768"}, {"?{x,empty}", "?1024,"},
+	{"?{x,undef}", "?1024"},
+	{"?{undef,y}", "?768"}, {"{var:3}", "val"}, {"{var:30}", "value"}, {"{list}", "red,green,blue"},
+	{"{list*}", "red,green,blue"},
 	{"{keys}", "comma,%2C,dot,.,semi,%3B"}, {"{keys*}", "comma=%2C,dot=.,semi=%3B"},
 	// 3.2.3 reserved
-	{"{+var}", "value"}, {"{+hello}", "Hello%20World!"}, {"{+half}", "50%25"}, {"{base}index", "http%3A%2F%2Fexample.com%2Fhome%2Findex"},
-	{"{+base}index", "http://example.com/home/index"}, {"O{+empty}X", "OX"}, {"O{+undef}X", "OX"}, {"{+path}/here", "/foo/bar/here"},
-	{"here?ref={+path}", "here?ref=/foo/bar"}, {"up{+path}{var}/here", "up/foo/barvalue/here"}, {"{+x,hello,y}", "1024,Hello%20World!,768"},
+	{"{+var}", "value"}, {"{+hello}", "Hello%20World!"}, {"{+half}", "50%25"},
+	{"{base}index", "http%3A%2F%2Fexample.com%2Fhome%2Findex"},
+	{"{+base}index", "http://example.com/home/index"}, {"O{+empty}X", "OX"}, {"O{+undef}X", "OX"},
+	{"{+path}/here", "/foo/bar/here"},
+	{"here?ref={+path}", "here?ref=/foo/bar"}, {"up{+path}{var}/here", "up/foo/barvalue/here"},
+	{"{+x,hello,y}", "1024,Hello%20World!,768"},
 	{"{+path,x}/here", "/foo/bar,1024/here"}, {"{+path:6}/here", "/foo/b/here"}, {"{+list}", "red,green,blue"},
 	{"{+list*}", "red,green,blue"}, {"{+keys}", "comma,,,dot,.,semi,;"}, {"{+keys*}", "comma=,,dot=.,semi=;"},
 	// 3.2.4 fragment
-	{"{#var}", "#value"}, {"{#hello}", "#Hello%20World!"}, {"{#half}", "#50%25"}, {"foo{#empty}", "foo#"}, {"foo{#undef}", "foo"},
-	{"{#x,hello,y}", "#1024,Hello%20World!,768"}, {"{#path,x}/here", "#/foo/bar,1024/here"}, {"{#path:6}/here", "#/foo/b/here"},
+	{"{#var}", "#value"}, {"{#hello}", "#Hello%20World!"}, {"{#half}", "#50%25"}, {"foo{#empty}", "foo#"},
+	{"foo{#undef}", "foo"},
+	{"{#x,hello,y}", "#1024,Hello%20World!,768"}, {"{#path,x}/here", "#/foo/bar,1024/here"},
+	{"{#path:6}/here", "#/foo/b/here"},
 	{"{#list}", "#red,green,blue"}, {"{#keys*}", "#comma=,,dot=.,semi=;"},
 	// 3.2.5 labels
-	{"{.who}", ".fred"}, {"{.who,who}", ".fred.fred"}, {"{.half,who}", ".50%25.fred"}, {"www{.dom*}", "www.example.com"},
-	{"X{.var}", "X.value"}, {"X{.empty}", "X."}, {"X{.undef}", "X"}, {"X{.var:3}", "X.val"}, {"X{.list}", "X.red,green,blue"},
-	{"X{.list*}", "X.red.green.blue"}, {"X{.keys}", "X.comma,%2C,dot,.,semi,%3B"}, {"X{.keys*}", "X.comma=%2C.dot=..semi=%3B"},
+	{"{.who}", ".fred"}, {"{.who,who}", ".fred.fred"}, {"{.half,who}", ".50%25.fred"},
+	{"www{.dom*}", "www.example.com"},
+	{"X{.var}", "X.value"}, {"X{.empty}", "X."}, {"X{.undef}", "X"}, {"X{.var:3}", "X.val"},
+	{"X{.list}", "X.red,green,blue"},
+	{"X{.list*}", "X.red.green.blue"}, {"X{.keys}", "X.comma,%2C,dot,.,semi,%3B"},
+	{"X{.keys*}", "X.comma=%2C.dot=..semi=%3B"},
 	{"X{.empty_keys}", "X"}, {"X{.empty_keys*}", "X"},
 	// 3.2.6 path segments
 	{"{/who}", "/fred"}, {"{/who,who}", "/fred/fred"}, {"{/half,who}", "/50%25/fred"}, {"{/who,dub}", "/fred/me%2Ftoo"},
-	{"{/var}", "/value"}, {"{/var,empty}", "/value/"}, {"{/var,undef}", "/value"}, {"{/var,x}/here", "/value/1024/here"},
+	{"{/var}", "/value"}, {"{/var,empty}", "/value/"}, {"{/var,undef}", "/value"},
+	{"{/var,x}/here", "/value/1024/here"},
 	{"{/var:1,var}", "/v/value"}, {"{/list}", "/red,green,blue"}, {"{/list*}", "/red/green/blue"},
-	{"{/list*,path:4}", "/red/green/blue/%2Ffoo"}, {"{/keys}", "/comma,%2C,dot,.,semi,%3B"}, {"{/keys*}", "/comma=%2C/dot=./semi=%3B"},
+	{"{/list*,path:4}", "/red/green/blue/%2Ffoo"}, {"{/keys}", "/comma,%2C,dot,.,semi,%3B"},
+	{"{/keys*}", "/comma=%2C/dot=./semi=%3B"},
 	// 3.2.7 path parameters
-	{"{;who}", ";who=fred"}, {"{;half}", ";half=50%25"}, {"{;empty}", ";empty"}, {"{;v,empty,who}", ";v=6;empty;who=fred"},
+	{"{;who}", ";who=fred"}, {"{;half}", ";half=50%25"}, {"{;empty}", ";empty"},
+	{"{;v,empty,who}", ";v=6;empty;who=fred"},
 	{"{;v,bar,who}", ";v=6;who=fred"}, {"{;x,y}", ";x=1024;y=768"}, {"{;x,y,empty}", ";x=1024;y=768;empty"},
 	{"{;x,y,undef}", ";x=1024;y=768"}, {"{;hello:5}", ";hello=Hello"}, {"{;list}", ";list=red,green,blue"},
-	{"{;list*}", ";list=red;list=green;list=blue"}, {"{;keys}", ";keys=comma,%2C,dot,.,semi,%3B"}, {"{;keys*}", ";comma=%2C;dot=.;semi=%3B"},
+	{"{;list*}", ";list=red;list=green;list=blue"}, {"{;keys}", ";keys=comma,%2C,dot,.,semi,%3B"},
+	{"{;keys*}", ";comma=%2C;dot=.;semi=%3B"},
 	// 3.2.8 and 3.2.9 queries
-	{"{?who}", "?who=fred"}, {"{?half}", "?half=50%25"}, {"{?x,y}", "?x=1024&y=768"}, {"{?x,y,empty}", "?x=1024&y=768&empty="},
+	{"{?who}", "?who=fred"}, {"{?half}", "?half=50%25"}, {"{?x,y}", "?x=1024&y=768"},
+	{"{?x,y,empty}", "?x=1024&y=768&empty="},
 	{"{?x,y,undef}", "?x=1024&y=768"}, {"{?var:3}", "?var=val"}, {"{?list}", "?list=red,green,blue"},
-	{"{?list*}", "?list=red&list=green&list=blue"}, {"{?keys}", "?keys=comma,%2C,dot,.,semi,%3B"}, {"{?keys*}", "?comma=%2C&dot=.&semi=%3B"},
-	{"?fixed=yes{&x}", "?fixed=yes&x=1024"}, {"{&x,y,empty}", "&x=1024&y=768&empty="}, {"{&list*}", "&list=red&list=green&list=blue"},
+	{"{?list*}", "?list=red&list=green&list=blue"}, {"{?keys}", "?keys=comma,%2C,dot,.,semi,%3B"},
+	{"{?keys*}", "?comma=%2C&dot=.&semi=%3B"},
+	{"?fixed=yes{&x}", "?fixed=yes&x=1024"}, {"{&x,y,empty}", "&x=1024&y=768&empty="},
+	{"{&list*}", "&list=red&list=green&list=blue"},
 	// beyond the examples: text outside ASCII is UTF-8, percent-encoded, in literals too
 	{"é{who}", "%C3%A9fred"}, {"it's-{who}", "it's-fred"},
 }
@@ -114,7 +135,8 @@ func TestRES04_TemplatesExpandByRFC6570(t *testing.T) {
 func TestRES04_MatchInvertsExpand(t *testing.T) {
 	for _, e := range rfcExamples {
 		var lists []string
-		skip := strings.Contains(e.template, ",who}") || strings.Contains(e.template, ":1,var}") // a variable occurs twice in one expression
+		skip := strings.Contains(e.template, ",who}") ||
+			strings.Contains(e.template, ":1,var}") // a variable occurs twice in one expression
 		for _, name := range variables(e.template) {
 			switch rfcVars[name].(type) {
 			case []string:
@@ -133,12 +155,12 @@ func TestRES04_MatchInvertsExpand(t *testing.T) {
 		}
 		again, err := expand(e.template, vars)
 		if err != nil || again != e.uri {
-			t.Errorf("%s finds %v in %q, which gives %q, %v", e.template, vars, e.uri, again, err)
+			t.Errorf("%s matches %q with %v, which expand to %q, %v", e.template, e.uri, vars, again, err)
 		}
 	}
 }
 
-func TestRES04_Match(t *testing.T) {
+func TestRES04_MatchReturnsTheVariables(t *testing.T) {
 	type vars = map[string]any
 	list := func(items ...string) []string { return items }
 	for _, test := range []struct {
@@ -206,29 +228,31 @@ func TestRES04_Match(t *testing.T) {
 			continue
 		}
 		if ok != (test.want != nil) || ok && !cmp.Equal(got, test.want) {
-			t.Errorf("%s in %q: got %v, %v, want %v", test.template, test.uri, got, ok, test.want)
+			t.Errorf("%s matched with %q: got %v, %v, want %v", test.template, test.uri, got, ok, test.want)
 		}
 	}
 }
 
-func TestRES04_MalformedTemplates(t *testing.T) {
+func TestRES04_MalformedTemplatesAreErrors(t *testing.T) {
 	for _, bad := range []string{
-		"{", "}", "a}", "{}", "{a", "{a{b}}", "{=a}", "{,a}", "{!a}", "{@a}", "{|a}", "{+}", "{a,}", "{,}", "{a:}", "{a:0}",
-		"{a:10000}", "{a:3*}", "{a**}", "{a b}", "{a-b}", "{.a..b}", "{..a}", "{a.}", "{%4}", "a b", "a\"b", "a<b", "a\\b", "a^b",
+		"{", "}", "a}", "{}", "{a", "{a{b}}", "{=a}", "{,a}", "{!a}", "{@a}", "{|a}", "{+}", "{a,}", "{,}", "{a:}",
+		"{a:0}",
+		"{a:10000}", "{a:3*}", "{a**}", "{a b}", "{a-b}", "{.a..b}", "{..a}", "{a.}", "{%4}", "a b", "a\"b", "a<b",
+		"a\\b", "a^b",
 		"a`b", "a|b", "a%b", "a%4", "\x00", "\x7f", "\xff", strings.Repeat("a", 8<<10+1),
 	} {
 		if uri, err := expand(bad, nil); err == nil {
-			t.Errorf("%q expands to %q", bad, uri)
+			t.Errorf("%q expands to %q, want an error", bad, uri)
 		}
 	}
 	for _, bad := range []string{"{a*}", "{?a,a}", "{" + strings.Repeat("a,", 4000) + "b}"} {
 		if _, _, err := match(bad, ""); err == nil {
-			t.Errorf("%.20q can be matched", bad)
+			t.Errorf("%.20q: Matcher returned no error, want one", bad)
 		}
 	}
 }
 
-func TestRES04_ValuesThatCannotBeExpanded(t *testing.T) {
+func TestRES04_InvalidValuesAreErrors(t *testing.T) {
 	for template, vars := range map[string]map[string]any{
 		"{a}":   {"a": 5},
 		"{b}":   {"b": "\xff"},
@@ -241,30 +265,32 @@ func TestRES04_ValuesThatCannotBeExpanded(t *testing.T) {
 		strings.Repeat("{h}", 1000): {"h": strings.Repeat("x", 100)}, // the expansion is too long
 	} {
 		if uri, err := expand(template, vars); err == nil {
-			t.Errorf("%s expands to %q", template, uri)
+			t.Errorf("%s with an invalid value expands to %q, want an error", template, uri)
 		}
 	}
 }
 
-func TestRES16_CheckURI(t *testing.T) {
-	for uri, good := range map[string]bool{
+func TestRES16_CheckURIAcceptsAbsoluteURIs(t *testing.T) {
+	for uri, valid := range map[string]bool{
 		"file:///a/b.txt": true, "x:y": true, "a+b-c.d:": true, "x://h/%C3%A9?q=(1)#f": true, "test://[::1]/a": true,
-		"": false, "a": false, ":a": false, "1x:a": false, "a/b:c": false, "x://a b": false, "x://é": false, "x://%4g": false, "x://%": false,
+		"": false, "a": false, ":a": false, "1x:a": false, "a/b:c": false, "x://a b": false, "x://é": false,
+		"x://%4g": false, "x://%": false,
 		"x://a\\b": false, "x://a\x00": false, "x://{a}": false, "x:" + strings.Repeat("a", 8<<10): false,
 	} {
-		if err := uritemplate.CheckURI(uri); (err == nil) != good {
-			t.Errorf("%.40q: %v", uri, err)
+		if err := uritemplate.CheckURI(uri); (err == nil) != valid {
+			t.Errorf("CheckURI(%.40q): error %v, want valid: %t", uri, err, valid)
 		}
 	}
 }
 
-// TestRES18_MatchingTakesLinearTime matches hostile URIs of the maximum length. A backtracking matcher would not return;
-// the bound is generous for the race detector on a busy machine.
+// TestRES18_MatchingTakesLinearTime matches hostile URIs of the maximum length. A backtracking
+// matcher would not return. The limit allows for the race detector on a busy machine.
 func TestRES18_MatchingTakesLinearTime(t *testing.T) {
-	const size, enough = 8 << 10, 30 * time.Second
+	const size, limit = 8 << 10, 30 * time.Second
 	for template, piece := range map[string]string{
-		"x://{a}": "%41", "x://{list}!": "a,", "x://h{/list*}!": "/a", "x://h{?list*}!": "&list=a", "x://{a,b,c,d,e,f,g,h}!": "a,",
-		"x://{+a}{+b}{+c}{+d}{+e}!": "a", "x://{+a}/{+b}/{+c}/{+d}!": "/", "x://{.a,b,c,d}!": ".", "x://h{?a,b,c}{&d,e}!": "&a",
+		"x://{a}": "%41", "x://{list}!": "a,", "x://h{/list*}!": "/a", "x://h{?list*}!": "&list=a",
+		"x://{a,b,c,d,e,f,g,h}!": "a,", "x://{+a}{+b}{+c}{+d}{+e}!": "a", "x://{+a}/{+b}/{+c}/{+d}!": "/",
+		"x://{.a,b,c,d}!": ".", "x://h{?a,b,c}{&d,e}!": "&a",
 		"x://{a}{.b}{.c}{.d}{/e}{;f}!": ".a", "x://{#a,b,c,d,e}!": ",a,",
 	} {
 		prefix := template[:strings.Index(template, "{")]
@@ -275,19 +301,19 @@ func TestRES18_MatchingTakesLinearTime(t *testing.T) {
 		start := time.Now()
 		if _, ok, err := match(template, uri, "list"); ok || err != nil {
 			if err != nil || strings.HasSuffix(template, "!") {
-				t.Errorf("%s: matched %v, %v", template, ok, err)
+				t.Errorf("%s: matched: %v, error %v, want no match", template, ok, err)
 			}
 		}
 		took := time.Since(start)
 		t.Logf("%-40s %v", template, took)
-		if took > enough {
-			t.Errorf("%s: %d bytes took %v", template, size, took)
+		if took > limit {
+			t.Errorf("%s: %d bytes took %v, want at most %v", template, size, took, limit)
 		}
 	}
 }
 
-// FuzzURITemplate expands any template with any values. The result contains only characters of a URI, and matching it
-// yields the same values or others with the same expansion.
+// FuzzURITemplate expands any template with any values. The result contains only characters of a
+// URI, and matching it returns the same values or others with the same expansion.
 func FuzzURITemplate(f *testing.F) {
 	for _, e := range rfcExamples {
 		f.Add(e.template, "value", "Hello World!", "red", "green")
@@ -322,17 +348,18 @@ func FuzzURITemplate(f *testing.F) {
 			return
 		}
 		if !ok {
-			t.Fatalf("%q with %q gives %q, which it does not match", template, vars, uri)
+			t.Fatalf("%q with %q expands to %q, which it does not match", template, vars, uri)
 		}
 		again, err := expand(template, found)
 		if err != nil || again != uri {
-			t.Fatalf("%q finds %q in %q, which gives %q, %v", template, found, uri, again, err)
+			t.Fatalf("%q matches %q with %q, which expand to %q, %v", template, uri, found, again, err)
 		}
 	})
 }
 
-// ambiguous reports whether an expansion of the template may not match it: a variable occurs twice or has a prefix,
-// literals are percent-encoded, or the values of one expression contain delimiters of another.
+// ambiguous reports whether an expansion of the template may not match it: a variable occurs twice
+// or has a prefix, literals are percent-encoded, or the values of one expression contain delimiters
+// of another.
 func ambiguous(template string, names []string) bool {
 	for _, name := range names {
 		if strings.Count(template, name) > 1 {
@@ -343,7 +370,7 @@ func ambiguous(template string, names []string) bool {
 	return strings.ContainsAny(template, "%:") || reserved && strings.Count(template, "{") > 1
 }
 
-// FuzzURITemplateRoundTrip has unambiguous templates: matching an expansion yields the values it was made of.
+// FuzzURITemplateRoundTrip has unambiguous templates: matching an expansion returns its values.
 func FuzzURITemplateRoundTrip(f *testing.F) {
 	templates := []string{
 		"x://{a}/{b}{/list*}", "x://{a}{/b}{?list}", "x://{a,b}/{list}", "x://h{?a,b,list*}", "x://h{;a,b}{?list*}",
@@ -368,12 +395,13 @@ func FuzzURITemplateRoundTrip(f *testing.F) {
 		}
 		found, ok, err := match(template, uri, "list")
 		if err != nil || !ok || !cmp.Equal(found, vars) {
-			t.Fatalf("%q with %q gives %q, which reads %q, %v, %v", template, vars, uri, found, ok, err)
+			t.Fatalf("%q with %q expands to %q, which matches with %q, %v, %v", template, vars, uri, found, ok, err)
 		}
 	})
 }
 
-// FuzzURIMatch matches any URI against any template: the values are text, and belong to variables of the template.
+// FuzzURIMatch matches any URI against any template: the values are text, and belong to variables
+// of the template.
 func FuzzURIMatch(f *testing.F) {
 	for _, e := range rfcExamples {
 		f.Add(e.template, e.uri)
@@ -389,14 +417,14 @@ func FuzzURIMatch(f *testing.F) {
 		names := variables(template)
 		for name := range maps.Keys(found) {
 			if !slices.Contains(names, name) {
-				t.Fatalf("%q finds %q in %q", template, name, uri)
+				t.Fatalf("%q matches %q with an unknown variable %q", template, uri, name)
 			}
 		}
 		if len(uri)*len("%24")*strings.Count(strings.ReplaceAll(template, "{", ","), ",") > 8<<10 {
 			return // the expansion may be too long once everything is encoded
 		}
 		if _, err := expand(template, found); err != nil {
-			t.Fatalf("%q finds %q in %q: %v", template, found, uri, err)
+			t.Fatalf("%q matches %q with %q, which do not expand: %v", template, uri, found, err)
 		}
 	})
 }

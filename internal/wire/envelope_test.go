@@ -21,7 +21,7 @@ const fullParams = `{"name":"echo","arguments":{"message":"hi","_meta":{"progres
 	"progressToken":7,
 	"com.example/x":[1,2]}}`
 
-func TestOpen(t *testing.T) {
+func TestOpenReadsTheEnvelope(t *testing.T) {
 	e, err := wire.Open(json.RawMessage(fullParams))
 	if err != nil {
 		t.Fatal(err)
@@ -43,11 +43,12 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// Subject returns the same for the params that were opened and for equal ones.
-func TestSubject(t *testing.T) {
+func TestSubjectOfEqualParamsIsTheSame(t *testing.T) {
 	for _, text := range []string{
-		fullParams, ``, `{}`, `{"_meta":{}}`, `{ "_meta" : { "name" : 1 } , "n\u0061me" : "x" , "uri":"u","cursor":"c" }`,
-		`{"inputResponses":{"a":{}},"requestState":"s","_meta":{"a":{"b":[1]},"c":2},"arguments":{}}`, `{"_meta":{ },"name":"last"}`,
+		fullParams, ``, `{}`, `{"_meta":{}}`,
+		`{ "_meta" : { "name" : 1 } , "n\u0061me" : "x" , "uri":"u","cursor":"c" }`,
+		`{"inputResponses":{"a":{}},"requestState":"s","_meta":{"a":{"b":[1]},"c":2},"arguments":{}}`,
+		`{"_meta":{ },"name":"last"}`,
 	} {
 		params := json.RawMessage(text)
 		e, err := wire.Open(params)
@@ -61,23 +62,23 @@ func TestSubject(t *testing.T) {
 		want.InputResponses, _ = jsonscan.Get(params, "inputResponses")
 		want.RequestState, _ = jsonscan.Get(params, "requestState")
 		if diff := cmp.Diff(want, e.Subject(params)); diff != "" {
-			t.Errorf("of %s: %s", text, diff)
+			t.Errorf("Subject(%s): %s", text, diff)
 		}
 		if diff := cmp.Diff(want, e.Subject(append(json.RawMessage(nil), params...))); diff != "" {
-			t.Errorf("of a copy of %s: %s", text, diff)
+			t.Errorf("Subject of a copy of %s: %s", text, diff)
 		}
 		clone := e.Clone()
 		if diff := cmp.Diff(want, clone.Subject(params)); diff != "" {
-			t.Errorf("of a clone of %s: %s", text, diff)
+			t.Errorf("Subject by a clone of the envelope of %s: %s", text, diff)
 		}
 		if other := e.Subject(json.RawMessage(`{"name":"other"}`)); string(other.Name) != `"other"` {
-			t.Errorf("other params: got %s", other.Name)
+			t.Errorf("Subject of other params: got name %s, want other", other.Name)
 		}
 	}
 }
 
-// An envelope identifies the params that it was opened from by their address and length.
-func TestIsOf(t *testing.T) {
+// Params are identified by their address and length.
+func TestEnvelopeIdentifiesItsParams(t *testing.T) {
 	params := append(make(json.RawMessage, 0, 100), `{"name":"t","arguments":{}}`...)
 	e, err := wire.Open(params)
 	if err != nil {
@@ -85,13 +86,13 @@ func TestIsOf(t *testing.T) {
 	}
 	clone := e.Clone()
 	if !e.IsOf(params) || clone.IsOf(params) {
-		t.Errorf("of its own params: %v, want true; a clone: %v, want false", e.IsOf(params), clone.IsOf(params))
+		t.Errorf("IsOf(params) = %v, want true; by a clone: %v, want false", e.IsOf(params), clone.IsOf(params))
 	}
 	check := func(other json.RawMessage, name, uri string) {
 		t.Helper()
 		s := e.Subject(other)
 		if e.IsOf(other) || string(s.Name) != name || string(s.URI) != uri {
-			t.Errorf("%s: taken for its own: %v; name %s, uri %s", other, e.IsOf(other), s.Name, s.URI)
+			t.Errorf("IsOf(%s) = %v, name %s, uri %s, want false, %s, %s", other, e.IsOf(other), s.Name, s.URI, name, uri)
 		}
 	}
 	check(json.RawMessage(`{"uri":"u","arguments":"n"}`), "", `"u"`)
@@ -99,7 +100,7 @@ func TestIsOf(t *testing.T) {
 	check(nil, "", "")
 }
 
-func TestOpenReadsVersions(t *testing.T) {
+func TestOpenReadsTheRevision(t *testing.T) {
 	for text, want := range map[string]wire.Revision{
 		"2026-07-28":                 wire.July2026,
 		`2026-07-2\u0038`:            wire.July2026,
@@ -113,17 +114,17 @@ func TestOpenReadsVersions(t *testing.T) {
 	} {
 		e, err := wire.Open(json.RawMessage(`{"_meta":{"io.modelcontextprotocol/protocolVersion":"` + text + `"}}`))
 		if err != nil || e.Revision != want || !e.HasVersion {
-			t.Errorf("%q: revision %v, has %v, error %v", text, e.Revision, e.HasVersion, err)
+			t.Errorf("%q: revision %v, has version %v, error %v, want %v", text, e.Revision, e.HasVersion, err, want)
 		}
 		var unquoted string
-		if json := json.Unmarshal([]byte(`"`+text+`"`), &unquoted); json != nil || e.VersionText != unquoted {
-			t.Errorf("%q: text %q", text, e.VersionText)
+		if err := json.Unmarshal([]byte(`"`+text+`"`), &unquoted); err != nil || e.VersionText != unquoted {
+			t.Errorf("%q: version text %q, want %q", text, e.VersionText, unquoted)
 		}
 	}
 }
 
-// META-10, META-18: a member of the wrong type is an invalid parameter, which the message names.
-func TestMETA10_WrongTypes(t *testing.T) {
+// The error message names the member.
+func TestMETA10_META18_MembersOfAWrongTypeAreInvalidParams(t *testing.T) {
 	const prefix = "io.modelcontextprotocol/"
 	long := `"` + strings.Repeat("x", 257) + `"`
 	cases := []struct{ params, names string }{
@@ -149,23 +150,29 @@ func TestMETA10_WrongTypes(t *testing.T) {
 		{`{"_meta":{"progressToken":` + strings.Repeat("1", 21) + `}}`, "progressToken"},
 	}
 	for _, c := range cases {
-		if _, err := wire.Open(json.RawMessage(c.params)); err == nil || err.Code != jsonrpc.CodeInvalidParams || !strings.Contains(err.Message, c.names) {
-			t.Errorf("%.90s: error %v, want one that names %s", c.params, err, c.names)
+		if _, err := wire.Open(json.RawMessage(c.params)); err == nil || err.Code != jsonrpc.CodeInvalidParams ||
+			!strings.Contains(err.Message, c.names) {
+			t.Errorf("%.90s: error %v, want code %d with %s", c.params, err, jsonrpc.CodeInvalidParams, c.names)
 		}
 	}
 }
 
-func TestOpenAtTheLimits(t *testing.T) {
-	for _, token := range []string{`""`, `"` + strings.Repeat("x", 256) + `"`, "0", "-1", strings.Repeat("1", 20), "-" + strings.Repeat("1", 20), "9007199254740993"} {
+func TestProgressTokensAreAcceptedUpToTheLimit(t *testing.T) {
+	for _, token := range []string{`""`, `"` + strings.Repeat("x", 256) + `"`, "0", "-1", strings.Repeat("1", 20),
+		"-" + strings.Repeat("1", 20), "9007199254740993"} {
 		e, err := wire.Open(json.RawMessage(`{"_meta":{"progressToken":` + token + `}}`))
 		if err != nil || string(e.ProgressToken) != token {
-			t.Errorf("%s: token %s, error %v", token, e.ProgressToken, err)
+			t.Errorf("progress token %s: got %s, error %v, want it unchanged", token, e.ProgressToken, err)
 		}
 	}
 }
 
-func TestMETA07_META08_Missing(t *testing.T) {
-	const version, capabilities = `"io.modelcontextprotocol/protocolVersion":"x"`, `"io.modelcontextprotocol/clientCapabilities":{}`
+// clientInfo is optional, protocolVersion and clientCapabilities are not.
+func TestMETA07_META08_META11_CompleteReportsMissingKeys(t *testing.T) {
+	const (
+		version      = `"io.modelcontextprotocol/protocolVersion":"x"`
+		capabilities = `"io.modelcontextprotocol/clientCapabilities":{}`
+	)
 	cases := []struct{ params, names string }{
 		{``, "_meta"},
 		{`{}`, "_meta"},
@@ -173,49 +180,53 @@ func TestMETA07_META08_Missing(t *testing.T) {
 		{`{"_meta":{}}`, "protocolVersion"},
 		{`{"_meta":{` + capabilities + `}}`, "protocolVersion"},
 		{`{"_meta":{` + version + `}}`, "clientCapabilities"},
-		{`{"_meta":{` + version + `,` + capabilities + `}}`, ""}, // META-11: clientInfo is optional
+		{`{"_meta":{` + version + `,` + capabilities + `}}`, ""},
 	}
 	for _, c := range cases {
 		e, err := wire.Open(json.RawMessage(c.params))
 		if err != nil {
-			t.Errorf("%s: %v", c.params, err)
+			t.Errorf("%s: Open: %v, want no error", c.params, err)
 			continue
 		}
 		err = e.Complete()
 		switch {
 		case c.names == "" && err != nil:
-			t.Errorf("%s: %v", c.params, err)
-		case c.names != "" && (err == nil || err.Code != jsonrpc.CodeInvalidParams || !strings.Contains(err.Message, c.names)):
+			t.Errorf("%s: Complete: %v, want no error", c.params, err)
+		case c.names != "" && (err == nil || err.Code != jsonrpc.CodeInvalidParams ||
+			!strings.Contains(err.Message, c.names)):
 			t.Errorf("%s: error %v, want one that names %s", c.params, err, c.names)
 		}
 	}
 }
 
-func TestVER04_UnsupportedVersion(t *testing.T) {
+func TestVER04_UnsupportedVersionErrorListsTheSupportedOnes(t *testing.T) {
 	err := wire.UnsupportedVersion(`1900"`)
-	if err.Code != -32022 || string(err.Data) != `{"supported":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"requested":"1900\""}` {
-		t.Errorf("got %d %s", err.Code, err.Data)
+	want := `{"supported":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"requested":"1900\""}`
+	if err.Code != -32022 || string(err.Data) != want {
+		t.Errorf("got %d %s, want -32022 %s", err.Code, err.Data, want)
 	}
 	err = wire.UnsupportedVersion("2025-11-25") // supported, but with initialize
-	if string(err.Data) != `{"supported":["2026-07-28"],"requested":"2025-11-25"}` {
-		t.Errorf("got %s", err.Data)
+	want = `{"supported":["2026-07-28"],"requested":"2025-11-25"}`
+	if string(err.Data) != want {
+		t.Errorf("got %s, want %s", err.Data, want)
 	}
 }
 
-func TestLOG10_Levels(t *testing.T) {
+func TestLOG10_LevelsAreOrderedBySeverity(t *testing.T) {
 	for want, level := range []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"} {
 		if got, ok := wire.LogSeverity(level); !ok || got != want {
-			t.Errorf("LogSeverity(%q) = %d, %v", level, got, ok)
+			t.Errorf("LogSeverity(%q) = %d, %v, want %d", level, got, ok, want)
 		}
 	}
 	if _, ok := wire.LogSeverity("Debug"); ok {
-		t.Error("Debug is a level")
+		t.Error("LogSeverity(Debug) = true, want false")
 	}
 }
 
 // callParams are the params of a minimal call.
-const callParams = `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":` +
-	`{"name":"bench","version":"1.0.0"},"io.modelcontextprotocol/clientCapabilities":{}},"name":"echo","arguments":{"message":"hello world"}}`
+const callParams = `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+	`"io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1.0.0"},` +
+	`"io.modelcontextprotocol/clientCapabilities":{}},"name":"echo","arguments":{"message":"hello world"}}`
 
 func BenchmarkOpen(b *testing.B) {
 	for name, text := range map[string]string{"full": fullParams, "call": callParams} {
@@ -240,8 +251,10 @@ func BenchmarkMethod(b *testing.B) {
 }
 
 func FuzzOpen(f *testing.F) {
-	for _, seed := range []string{fullParams, `{}`, `[]`, `{"_meta":{}}`, `{"_meta":null}`, `{"_meta":{"progressToken":-}}`,
-		`{"_meta":{"progressToken":"\ud800"}}`, `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-2\u0038"}}`,
+	for _, seed := range []string{fullParams, `{}`, `[]`, `{"_meta":{}}`, `{"_meta":null}`,
+		`{"_meta":{"progressToken":-}}`,
+		`{"_meta":{"progressToken":"\ud800"}}`,
+		`{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-2\u0038"}}`,
 		`{"\u005fmeta":{"progressToken":"a"}}`, `{"_meta":{"io.modelcontextprotocol/logLevel":"debug"}}`} {
 		f.Add([]byte(seed))
 	}
@@ -260,38 +273,41 @@ func checkAgainstMap(t *testing.T, params []byte, e wire.Envelope, err *jsonrpc.
 	var meta map[string]json.RawMessage
 	if json.Unmarshal(params, &top) != nil || top == nil {
 		if err == nil {
-			t.Fatal("params that are no object were accepted")
+			t.Fatal("Open accepted params that are not an object")
 		}
 		return
 	}
 	raw, hasMeta := top["_meta"]
 	if hasMeta && (json.Unmarshal(raw, &meta) != nil || meta == nil) {
 		if err == nil {
-			t.Fatal("a _meta that is no object was accepted")
+			t.Fatal("Open accepted a _meta that is not an object")
 		}
 		return
 	}
 	if err != nil {
 		if err.Code != jsonrpc.CodeInvalidParams || err.Message == "" {
-			t.Fatalf("error %d %q", err.Code, err.Message)
+			t.Fatalf("error %d %q, want %d with a message", err.Code, err.Message, jsonrpc.CodeInvalidParams)
 		}
 		return
 	}
 	var version string
-	if raw, ok := meta[wire.MetaProtocolVersion]; ok != e.HasVersion || ok && (json.Unmarshal(raw, &version) != nil || version != e.VersionText) {
+	if raw, ok := meta[wire.MetaProtocolVersion]; ok != e.HasVersion || ok &&
+		(json.Unmarshal(raw, &version) != nil || version != e.VersionText) {
 		t.Fatalf("version %q, want %s", e.VersionText, raw)
 	}
 	if r, _ := wire.ParseRevision(version); r != e.Revision {
 		t.Fatalf("revision %v for version %q", e.Revision, version)
 	}
 	for key, got := range map[string]json.RawMessage{
-		wire.MetaClientInfo: e.ClientInfo, wire.MetaClientCapabilities: e.Capabilities, wire.MetaProgressToken: e.ProgressToken,
+		wire.MetaClientInfo: e.ClientInfo, wire.MetaClientCapabilities: e.Capabilities,
+		wire.MetaProgressToken: e.ProgressToken,
 	} {
 		if string(got) != string(meta[key]) {
 			t.Fatalf("%s is %s, want %s", key, got, meta[key])
 		}
 	}
-	if missing := e.Complete(); (missing == nil) != (hasMeta && meta[wire.MetaProtocolVersion] != nil && meta[wire.MetaClientCapabilities] != nil) {
-		t.Fatalf("Complete: %v", missing)
+	if missing := e.Complete(); (missing == nil) != (hasMeta && meta[wire.MetaProtocolVersion] != nil &&
+		meta[wire.MetaClientCapabilities] != nil) {
+		t.Fatalf("Complete() = %v, want an error only if a required key is missing", missing)
 	}
 }

@@ -6,33 +6,35 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-func TestMETA01_KeyGrammar(t *testing.T) {
-	valid := []string{"a", "name", "a.b_c-d", "0", "x/y", "com.example/key", "com.example/", "a-b.c1/n.m", "io.modelcontextprotocol/ui", "progressToken"}
-	invalid := []string{"", "/", "/name", "-a", "a-", "a b", ".a", "a.", "ä", "1a/x", "a-/x", "-a/x", "a..b/x", "a./x", ".a/x", "a_b/x", "a/b/c", "a/-b", "a/b-", "a/ b", "a\x00"}
+func TestMETA01_META02_KeysFollowTheGrammar(t *testing.T) {
+	valid := []string{"a", "name", "a.b_c-d", "0", "x/y", "com.example/key", "com.example/", "a-b.c1/n.m",
+		"io.modelcontextprotocol/ui", "progressToken"}
+	invalid := []string{"", "/", "/name", "-a", "a-", "a b", ".a", "a.", "ä", "1a/x", "a-/x", "-a/x", "a..b/x", "a./x",
+		".a/x", "a_b/x", "a/b/c", "a/-b", "a/b-", "a/ b", "a\x00"}
 	for _, key := range valid {
 		if !wire.ValidMetaKey(key) {
-			t.Errorf("ValidMetaKey(%q) = false", key)
+			t.Errorf("ValidMetaKey(%q) = false, want true", key)
 		}
 	}
 	for _, key := range invalid {
 		if wire.ValidMetaKey(key) {
-			t.Errorf("ValidMetaKey(%q) = true", key)
+			t.Errorf("ValidMetaKey(%q) = true, want false", key)
 		}
 	}
 }
 
-func TestEXT01_ExtensionIDs(t *testing.T) {
+func TestEXT01_ExtensionIDsHaveAPrefix(t *testing.T) {
 	for id, want := range map[string]bool{
 		"io.modelcontextprotocol/ui": true, "com.example/x": true,
 		"ui": false, "com.example/": false, "/ui": false, "": false, "a b/c": false, "a/b/c": false,
 	} {
 		if got := wire.ValidExtensionID(id); got != want {
-			t.Errorf("ValidExtensionID(%q) = %v", id, got)
+			t.Errorf("ValidExtensionID(%q) = %v, want %v", id, got, want)
 		}
 	}
 }
 
-func TestMETA04_META05_ReservedPrefixes(t *testing.T) {
+func TestMETA04_META05_PrefixesAreReservedByRevision(t *testing.T) {
 	keys := []struct {
 		key                                string
 		june, november2025, anyApplication bool // reserved by each rule; by any rule
@@ -55,18 +57,18 @@ func TestMETA04_META05_ReservedPrefixes(t *testing.T) {
 	}
 	for _, k := range keys {
 		if got := wire.June2025.ReservesMeta(k.key); got != k.june {
-			t.Errorf("%q reserved in 2025-06-18: %v", k.key, got)
+			t.Errorf("%q reserved in 2025-06-18: %v, want %v", k.key, got, k.june)
 		}
 		for _, r := range []wire.Revision{wire.November2025, wire.July2026} {
 			if got := r.ReservesMeta(k.key); got != k.november2025 {
-				t.Errorf("%q reserved in %v: %v", k.key, r, got)
+				t.Errorf("%q reserved in %v: %v, want %v", k.key, r, got, k.november2025)
 			}
 		}
 		if got := wire.ReservedMetaKey(k.key); got != k.anyApplication {
-			t.Errorf("ReservedMetaKey(%q) = %v", k.key, got)
+			t.Errorf("ReservedMetaKey(%q) = %v, want %v", k.key, got, k.anyApplication)
 		}
 		if wire.March2025.ReservesMeta(k.key) {
-			t.Errorf("%q is reserved in a revision without a grammar", k.key)
+			t.Errorf("%q reserved in 2025-03-26: true, want false: it has no grammar of keys", k.key)
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 func TestVER24_VersionsCompareByMembership(t *testing.T) {
 	for _, r := range wire.Revisions() {
 		if got, ok := wire.ParseRevision(r.String()); !ok || got != r {
-			t.Errorf("ParseRevision(%q) = %v, %v", r.String(), got, ok)
+			t.Errorf("ParseRevision(%q) = %v, %v, want %v", r.String(), got, ok, r)
 		}
 	}
 	for _, s := range []string{"", "2025-11-2", "2025-11-25 ", "2026-07-29", "draft", "9999-12-31"} {
@@ -28,36 +28,38 @@ func TestVER24_VersionsCompareByMembership(t *testing.T) {
 
 func TestRevisionsAreOrdered(t *testing.T) {
 	all := wire.Revisions()
-	if !slices.IsSorted(all) || !slices.IsSortedFunc(all, func(a, b wire.Revision) int { return strings.Compare(a.String(), b.String()) }) {
-		t.Errorf("not in order: %v", all)
+	if !slices.IsSorted(all) || !slices.IsSortedFunc(all,
+		func(a, b wire.Revision) int { return strings.Compare(a.String(), b.String()) }) {
+		t.Errorf("Revisions() = %v, want them in order", all)
 	}
 	if wire.Latest() != all[len(all)-1] || !wire.Latest().Modern() {
-		t.Errorf("Latest() = %v", wire.Latest())
+		t.Errorf("Latest() = %v, want the last revision, which is modern", wire.Latest())
 	}
 	if wire.LatestLegacy().Modern() || !(wire.LatestLegacy() + 1).Modern() {
-		t.Errorf("LatestLegacy() = %v", wire.LatestLegacy())
+		t.Errorf("LatestLegacy() = %v, want the last one before the modern ones", wire.LatestLegacy())
 	}
 }
 
-func TestZeroAndUnknownRevisions(t *testing.T) {
+func TestUnknownRevisionsHaveNoFeatures(t *testing.T) {
 	for _, r := range []wire.Revision{0, wire.Latest() + 1, 255} {
-		if r.String() != "" || r.Modern() || r.Has(wire.Handshake) || r.Deprecated(wire.Roots) || r.HasMeta(wire.MetaProgressToken) {
-			t.Errorf("revision %d has something", uint8(r))
+		if r.String() != "" || r.Modern() || r.Has(wire.Handshake) || r.Deprecated(wire.Roots) ||
+			r.HasMeta(wire.MetaProgressToken) {
+			t.Errorf("revision %d has a name, an era, a feature or a key, want none", uint8(r))
 		}
 		if _, ok := r.Method(wire.MethodToolsCall); ok {
-			t.Errorf("revision %d has a method", uint8(r))
+			t.Errorf("revision %d has tools/call, want no method", uint8(r))
 		}
 		if r.HasCode(wire.CodeHeaderMismatch) || !r.HasCode(-32603) {
-			t.Errorf("revision %d has the wrong codes", uint8(r))
+			t.Errorf("revision %d: HasCode is true for %d or false for -32603", uint8(r), wire.CodeHeaderMismatch)
 		}
 	}
 	if wire.Latest().Has(0) || wire.LatestLegacy().Has(0) || wire.Latest().Has(255) {
-		t.Error("an unknown feature is there")
+		t.Error("Has() = true for an unknown feature, want false")
 	}
 }
 
-// Some revisions have each feature, and some do not.
-func TestFeaturesAreDifferences(t *testing.T) {
+// A feature is in some revisions and not in others, or deprecated in some.
+func TestFeaturesDifferBetweenRevisions(t *testing.T) {
 	for i, c := range constants(t, "feature.go") {
 		f, with := wire.Feature(i+1), 0
 		for _, r := range wire.Revisions() {
@@ -67,14 +69,15 @@ func TestFeaturesAreDifferences(t *testing.T) {
 				t.Errorf("%s is deprecated in %v, which does not have it", c.name, r)
 			}
 		}
-		deprecatedSomewhere := slices.ContainsFunc(wire.Revisions(), func(r wire.Revision) bool { return r.Deprecated(f) })
+		deprecatedSomewhere := slices.ContainsFunc(wire.Revisions(),
+			func(r wire.Revision) bool { return r.Deprecated(f) })
 		if with == 0 || with == len(wire.Revisions()) && !deprecatedSomewhere {
-			t.Errorf("%s is in %d revisions", c.name, with)
+			t.Errorf("%s is in %d of %d revisions without a difference", c.name, with, len(wire.Revisions()))
 		}
 	}
 }
 
-func TestFeatureSpans(t *testing.T) {
+func TestFeaturesHaveTheirFirstAndLastRevision(t *testing.T) {
 	spans := []struct {
 		feature     wire.Feature
 		first, last wire.Revision
@@ -92,13 +95,13 @@ func TestFeatureSpans(t *testing.T) {
 	for _, s := range spans {
 		for _, r := range wire.Revisions() {
 			if want := s.first <= r && r <= s.last; r.Has(s.feature) != want {
-				t.Errorf("%v.Has(%d) = %v", r, s.feature, !want)
+				t.Errorf("%v.Has(%d) = %v, want %v", r, s.feature, !want, want)
 			}
 		}
 	}
 }
 
-func TestMethodProperties(t *testing.T) {
+func TestMRTR02_MethodsHaveTheirProperties(t *testing.T) {
 	var input, cacheable []string
 	for _, c := range constants(t, "method.go") {
 		m, ok := wire.July2026.Method(c.value)
@@ -109,16 +112,16 @@ func TestMethodProperties(t *testing.T) {
 			cacheable = append(cacheable, m.Name)
 		}
 	}
-	// MRTR-02
 	if diff := cmp.Diff([]string{"tools/call", "prompts/get", "resources/read"}, input); diff != "" {
 		t.Errorf("methods that may ask for input: %s", diff)
 	}
-	// T-07
-	want := []string{"server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"}
+	want := []string{"server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list",
+		"resources/read"}
 	if diff := cmp.Diff(want, cacheable); diff != "" {
 		t.Errorf("cacheable methods: %s", diff)
 	}
-	for method, param := range map[string]string{"tools/call": "name", "prompts/get": "name", "resources/read": "uri", "tools/list": ""} {
+	for method, param := range map[string]string{"tools/call": "name", "prompts/get": "name", "resources/read": "uri",
+		"tools/list": ""} {
 		if m, _ := wire.July2026.Method(method); m.NameParam != param {
 			t.Errorf("%s: NameParam = %q, want %q", method, m.NameParam, param)
 		}
@@ -156,7 +159,7 @@ func TestMethodsAgreeWithSchemas(t *testing.T) {
 				}
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("schema, tables: %s", diff)
+				t.Errorf("-schema +tables: %s", diff)
 			}
 		})
 	}
@@ -168,7 +171,7 @@ func TestMetaKeysAgreeWithSchema(t *testing.T) {
 	for _, def := range []string{"RequestMetaObject", "ResultMetaObject", "NotificationMetaObject"} {
 		for key := range defs[def].Properties {
 			if !wire.July2026.HasMeta(key) {
-				t.Errorf("%s has %q, which is unknown", def, key)
+				t.Errorf("HasMeta(%q) = false, want true: %s has it", key, def)
 			}
 		}
 	}

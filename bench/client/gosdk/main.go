@@ -15,11 +15,11 @@ import (
 func main() { rig.ClientMain(open) }
 
 func open(ctx context.Context, t rig.Target) (*rig.Connection, error) {
-	way, err := transport(ctx, t)
+	conn, err := transport(ctx, t)
 	if err != nil {
 		return nil, err
 	}
-	c, err := mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1.0.0"}, nil).Connect(ctx, way, nil)
+	c, err := mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1.0.0"}, nil).Connect(ctx, conn, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -33,13 +33,15 @@ func open(ctx context.Context, t rig.Target) (*rig.Connection, error) {
 	if !found {
 		return nil, fmt.Errorf("no tool %s", echo.Tool)
 	}
-	return &rig.Connection{Revision: c.InitializeResult().ProtocolVersion, Echo: func(ctx context.Context, message string) (string, error) {
-		r, err := c.CallTool(ctx, &mcp.CallToolParams{Name: echo.Tool, Arguments: map[string]any{"message": message}})
-		if err != nil {
-			return "", err
-		}
-		return r.Content[0].(*mcp.TextContent).Text, nil
-	}}, nil
+	return &rig.Connection{Revision: c.InitializeResult().ProtocolVersion,
+		Echo: func(ctx context.Context, message string) (string, error) {
+			params := &mcp.CallToolParams{Name: echo.Tool, Arguments: map[string]any{"message": message}}
+			r, err := c.CallTool(ctx, params)
+			if err != nil {
+				return "", err
+			}
+			return r.Content[0].(*mcp.TextContent).Text, nil
+		}}, nil
 }
 
 func transport(ctx context.Context, t rig.Target) (mcp.Transport, error) {

@@ -16,8 +16,8 @@ type codec interface {
 	text(answer []byte) (string, error)
 }
 
-// canned sends the same message every time.
-type canned struct {
+// A preparedCodec sends the same message every time.
+type preparedCodec struct {
 	template []byte
 	at       int // of the id, which has as many digits as every id up to the next billion
 }
@@ -25,27 +25,27 @@ type canned struct {
 // firstID is the first id, and the id in the template.
 const firstID = 100_000_000
 
-func newCanned(era echo.Era) *canned {
-	c := &canned{template: load.Call{Era: era, Tool: echo.Tool}.Message()}
+func newPreparedCodec(era echo.Era) *preparedCodec {
+	c := &preparedCodec{template: load.Call{Era: era, Tool: echo.Tool}.Message()}
 	c.at = bytes.Index(c.template, strconv.AppendInt(nil, firstID, 10))
 	return c
 }
 
-func (c *canned) request(id int64, _ string) ([]byte, error) {
+func (c *preparedCodec) request(id int64, _ string) ([]byte, error) {
 	request := append(make([]byte, 0, len(c.template)+1), c.template...)
 	strconv.AppendInt(request[c.at:c.at], id, 10)
 	return request, nil
 }
 
-func (c *canned) text(answer []byte) (string, error) {
+func (c *preparedCodec) text(answer []byte) (string, error) {
 	if !bytes.Contains(answer, []byte(echo.Message)) {
 		return "", fmt.Errorf("wrong response: %.300q", answer)
 	}
 	return echo.Message, nil
 }
 
-// standard is a codec that uses encoding/json.
-type standard struct{ era echo.Era }
+// A jsonCodec uses encoding/json.
+type jsonCodec struct{ era echo.Era }
 
 type request struct {
 	JSONRPC string `json:"jsonrpc"`
@@ -72,7 +72,7 @@ type response struct {
 	} `json:"result"`
 }
 
-func (s *standard) request(id int64, message string) ([]byte, error) {
+func (s *jsonCodec) request(id int64, message string) ([]byte, error) {
 	p := params{Name: echo.Tool, Arguments: map[string]any{"message": message}}
 	if s.era == echo.Modern {
 		p.Meta = map[string]any{
@@ -84,7 +84,7 @@ func (s *standard) request(id int64, message string) ([]byte, error) {
 	return json.Marshal(request{JSONRPC: "2.0", ID: id, Method: "tools/call", Params: p})
 }
 
-func (s *standard) text(answer []byte) (string, error) {
+func (s *jsonCodec) text(answer []byte) (string, error) {
 	var r response
 	if err := json.Unmarshal(answer, &r); err != nil {
 		return "", err

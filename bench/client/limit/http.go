@@ -13,9 +13,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/bench/internal/rig"
 )
 
-// A poster sends each call as a POST with prepared headers and reads the
+// An httpCaller sends each call as a POST with prepared headers and reads the
 // response body.
-type poster struct {
+type httpCaller struct {
 	codec
 	url    string
 	header http.Header
@@ -23,8 +23,8 @@ type poster struct {
 	ids    atomic.Int64
 }
 
-func newPoster(t rig.Target, c codec) *poster {
-	p := &poster{codec: c, url: t.URL, client: rig.HTTPClient(t.Width), header: http.Header{
+func newHTTPCaller(t rig.Target, c codec) *httpCaller {
+	p := &httpCaller{codec: c, url: t.URL, client: rig.HTTPClient(t.Width), header: http.Header{
 		"Accept":               {"application/json, text/event-stream"},
 		"Content-Type":         {"application/json"},
 		"Mcp-Protocol-Version": {t.Era.Revision()},
@@ -44,7 +44,7 @@ const responseSize = 4096
 
 var buffers = sync.Pool{New: func() any { return bytes.NewBuffer(make([]byte, 0, responseSize)) }}
 
-func (p *poster) echo(ctx context.Context, message string) (string, error) {
+func (p *httpCaller) echo(ctx context.Context, message string) (string, error) {
 	body, err := p.request(p.ids.Add(1), message)
 	if err != nil {
 		return "", err

@@ -14,14 +14,14 @@ import (
 func main() {
 	useJSON := flag.Bool("json", false, "encode and decode with encoding/json")
 	rig.ClientMain(func(_ context.Context, t rig.Target) (*rig.Connection, error) {
-		var c codec = newCanned(t.Era)
+		var c codec = newPreparedCodec(t.Era)
 		if *useJSON {
-			c = &standard{era: t.Era}
+			c = &jsonCodec{era: t.Era}
 		}
 		if t.URL != "" {
-			return &rig.Connection{Revision: t.Era.Revision(), Echo: newPoster(t, c).echo}, nil
+			return &rig.Connection{Revision: t.Era.Revision(), Echo: newHTTPCaller(t, c).echo}, nil
 		}
-		p, err := newPipes(t, c)
+		p, err := newStdioCaller(t, c)
 		if err != nil {
 			return nil, err
 		}

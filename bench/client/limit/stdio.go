@@ -14,9 +14,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/bench/internal/rig"
 )
 
-// pipes connects to a server on stdio, with a slot for each call in flight. The
+// A stdioCaller connects to a server on stdio, with a slot for each call in flight. The
 // id of a call determines its slot, so no lookup is needed.
-type pipes struct {
+type stdioCaller struct {
 	codec
 	writing sync.Mutex
 	to      io.Writer
@@ -31,7 +31,7 @@ type slot struct {
 	ready  chan struct{}
 }
 
-func newPipes(t rig.Target, c codec) (*pipes, error) {
+func newStdioCaller(t rig.Target, c codec) (*stdioCaller, error) {
 	cmd := exec.Command(t.Command[0], t.Command[1:]...)
 	to, err := cmd.StdinPipe()
 	if err != nil {
@@ -44,7 +44,7 @@ func newPipes(t rig.Target, c codec) (*pipes, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	p := &pipes{codec: c, to: to, free: make(chan *slot, t.Width)}
+	p := &stdioCaller{codec: c, to: to, free: make(chan *slot, t.Width)}
 	first := int64(firstID - firstID%t.Width)
 	for i := range t.Width {
 		s := &slot{id: first + int64(i), answer: make([]byte, 0, responseSize), ready: make(chan struct{}, 1)}
@@ -55,7 +55,7 @@ func newPipes(t rig.Target, c codec) (*pipes, error) {
 	return p, nil
 }
 
-func (p *pipes) echo(ctx context.Context, message string) (string, error) {
+func (p *stdioCaller) echo(ctx context.Context, message string) (string, error) {
 	s := <-p.free
 	defer func() { p.free <- s }()
 	s.id += int64(len(p.slots))
@@ -82,7 +82,7 @@ func (p *pipes) echo(ctx context.Context, message string) (string, error) {
 
 // read passes each line to its slot. At the end of input it fails all waiting
 // calls.
-func (p *pipes) read(r *bufio.Reader) {
+func (p *stdioCaller) read(r *bufio.Reader) {
 	defer func() {
 		for _, s := range p.slots {
 			close(s.ready)

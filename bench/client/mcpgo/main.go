@@ -17,17 +17,17 @@ import (
 func main() { rig.ClientMain(open) }
 
 func open(ctx context.Context, t rig.Target) (*rig.Connection, error) {
-	way, err := transportTo(t)
+	conn, err := transportTo(t)
 	if err != nil {
 		return nil, err
 	}
-	c := client.NewClient(way)
+	c := client.NewClient(conn)
 	if err := c.Start(ctx); err != nil {
 		return nil, err
 	}
-	var hello mcp.InitializeRequest
-	hello.Params.ClientInfo = mcp.Implementation{Name: "bench", Version: "1.0.0"}
-	if _, err := c.Initialize(ctx, hello); err != nil {
+	var req mcp.InitializeRequest
+	req.Params.ClientInfo = mcp.Implementation{Name: "bench", Version: "1.0.0"}
+	if _, err := c.Initialize(ctx, req); err != nil {
 		return nil, err
 	}
 	tools, err := c.ListTools(ctx, mcp.ListToolsRequest{})
@@ -37,16 +37,17 @@ func open(ctx context.Context, t rig.Target) (*rig.Connection, error) {
 	if !slices.ContainsFunc(tools.Tools, func(t mcp.Tool) bool { return t.Name == echo.Tool }) {
 		return nil, fmt.Errorf("no tool %s", echo.Tool)
 	}
-	return &rig.Connection{Revision: c.ProtocolVersion(), Echo: func(ctx context.Context, message string) (string, error) {
-		var req mcp.CallToolRequest
-		req.Params.Name = echo.Tool
-		req.Params.Arguments = map[string]any{"message": message}
-		r, err := c.CallTool(ctx, req)
-		if err != nil {
-			return "", err
-		}
-		return r.Content[0].(mcp.TextContent).Text, nil
-	}}, nil
+	return &rig.Connection{Revision: c.ProtocolVersion(),
+		Echo: func(ctx context.Context, message string) (string, error) {
+			var req mcp.CallToolRequest
+			req.Params.Name = echo.Tool
+			req.Params.Arguments = map[string]any{"message": message}
+			r, err := c.CallTool(ctx, req)
+			if err != nil {
+				return "", err
+			}
+			return r.Content[0].(mcp.TextContent).Text, nil
+		}}, nil
 }
 
 func transportTo(t rig.Target) (transport.Interface, error) {

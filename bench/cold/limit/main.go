@@ -1,5 +1,5 @@
 // Command limit is the baseline of a cold start: a bare Go program that reads
-// one line and writes a canned response.
+// one line and writes a prepared response.
 package main
 
 import (
@@ -10,9 +10,11 @@ import (
 
 const (
 	info        = `{"name":"limit","version":"1.0.0"}`
-	initialized = `{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":` + info + `}}` + "\n"
-	discovered  = `{"jsonrpc":"2.0","id":0,"result":{"resultType":"complete","ttlMs":0,"cacheScope":"public",` +
-		`"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"_meta":{"io.modelcontextprotocol/serverInfo":` + info + `}}}` + "\n"
+	initialized = `{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},` +
+		`"serverInfo":` + info + `}}` + "\n"
+	discovered = `{"jsonrpc":"2.0","id":0,"result":{"resultType":"complete","ttlMs":0,"cacheScope":"public",` +
+		`"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},` +
+		`"_meta":{"io.modelcontextprotocol/serverInfo":` + info + `}}}` + "\n"
 )
 
 func main() {

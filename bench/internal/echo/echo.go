@@ -19,11 +19,11 @@ const (
 	ProgressTool = "echo_progress"
 	// ProgressToolDescription describes ProgressTool in every server's tool list.
 	ProgressToolDescription = "Report progress once, then return the message"
-	// NotesTool is like Tool, with Notes progress notifications before the
+	// NotificationsTool is like Tool, with Notifications progress notifications before the
 	// result.
-	NotesTool = "echo_notes"
-	// NotesToolDescription describes NotesTool in every server's tool list.
-	NotesToolDescription = "Report progress a thousand times, then return the message"
+	NotificationsTool = "echo_notes"
+	// NotificationsToolDescription describes NotificationsTool in every server's tool list.
+	NotificationsToolDescription = "Report progress a thousand times, then return the message"
 	// CountTool returns the length of its message in bytes, in decimal.
 	CountTool = "count"
 	// CountToolDescription describes CountTool in every server's tool list.
@@ -41,8 +41,8 @@ const (
 	// ProgressToken is the progress token of calls that request progress.
 	// Concurrent calls never share a session, so one token is enough.
 	ProgressToken = "progress"
-	// Notes is the number of progress notifications of a call of NotesTool.
-	Notes = 1000
+	// Notifications is the number of progress notifications of a call of NotificationsTool.
+	Notifications = 1000
 	// LargeSize is the length of Large.
 	LargeSize = 1 << 20
 )

@@ -14,8 +14,10 @@ import (
 func NewServer() *mcp.Server {
 	s := NewLister(0)
 	mcp.AddTool(s, &mcp.Tool{Name: echo.Tool, Description: echo.ToolDescription}, answer)
-	mcp.AddTool(s, &mcp.Tool{Name: echo.ProgressTool, Description: echo.ProgressToolDescription}, answerWithNotes(1))
-	mcp.AddTool(s, &mcp.Tool{Name: echo.NotesTool, Description: echo.NotesToolDescription}, answerWithNotes(echo.Notes))
+	mcp.AddTool(s, &mcp.Tool{Name: echo.ProgressTool, Description: echo.ProgressToolDescription},
+		answerWithNotifications(1))
+	mcp.AddTool(s, &mcp.Tool{Name: echo.NotificationsTool, Description: echo.NotificationsToolDescription},
+		answerWithNotifications(echo.Notifications))
 	mcp.AddTool(s, &mcp.Tool{Name: echo.CountTool, Description: echo.CountToolDescription}, count)
 	mcp.AddTool(s, &mcp.Tool{Name: echo.LargeTool, Description: echo.LargeToolDescription}, large)
 	return s
@@ -34,11 +36,12 @@ func answer(_ context.Context, _ *mcp.CallToolRequest, in echo.In) (*mcp.CallToo
 	return text(in.Message), nil, nil
 }
 
-func answerWithNotes(n int) mcp.ToolHandlerFor[echo.In, any] {
+func answerWithNotifications(n int) mcp.ToolHandlerFor[echo.In, any] {
 	return func(ctx context.Context, req *mcp.CallToolRequest, in echo.In) (*mcp.CallToolResult, any, error) {
 		if token := req.Params.GetProgressToken(); token != nil {
 			for i := range n {
-				note := &mcp.ProgressNotificationParams{ProgressToken: token, Progress: float64(i + 1), Total: float64(n)}
+				note := &mcp.ProgressNotificationParams{ProgressToken: token, Progress: float64(i + 1),
+					Total: float64(n)}
 				if err := req.Session.NotifyProgress(ctx, note); err != nil {
 					return nil, nil, err
 				}

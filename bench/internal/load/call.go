@@ -30,15 +30,15 @@ func (c Call) Method() string {
 	return "tools/call"
 }
 
-// notes returns the number of progress notifications before the response.
-func (c Call) notes() int {
+// notifications returns the number of progress notifications before the response.
+func (c Call) notifications() int {
 	switch {
 	case c.List > 0:
 		return 0
 	case c.Tool == echo.ProgressTool:
 		return 1
-	case c.Tool == echo.NotesTool:
-		return echo.Notes
+	case c.Tool == echo.NotificationsTool:
+		return echo.Notifications
 	}
 	return 0
 }
@@ -106,7 +106,7 @@ func (c Call) meta() string {
 			`"io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1.0.0"},`+
 			`"io.modelcontextprotocol/clientCapabilities":{}`, c.Era.Revision())
 	}
-	if c.notes() == 0 {
+	if c.notifications() == 0 {
 		return meta
 	}
 	if meta != "" {

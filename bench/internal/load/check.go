@@ -48,13 +48,14 @@ type quickCheck struct {
 func (c Call) quickCheck() quickCheck {
 	switch {
 	case c.List > 0:
-		return quickCheck{[]byte(`"` + echo.ListedTool(c.List-1) + `"`), c.List * len(echo.ListedTool(0)+echo.ToolDescription)}
+		return quickCheck{[]byte(`"` + echo.ListedTool(c.List-1) + `"`),
+			c.List * len(echo.ListedTool(0)+echo.ToolDescription)}
 	case c.Tool == echo.CountTool:
 		return quickCheck{[]byte(`"` + c.text() + `"`), 0}
 	}
 	// With many notifications the text comes after them, and the text of a
 	// large response repeats.
-	return quickCheck{[]byte(echo.Message), len(c.text()) + c.notes()*len(`"method":"notifications/progress"`)}
+	return quickCheck{[]byte(echo.Message), len(c.text()) + c.notifications()*len(`"method":"notifications/progress"`)}
 }
 
 // check searches the response for its id and text.
@@ -100,7 +101,7 @@ func (c Call) checkStream(stream, id []byte) error {
 			events = append(events, bytes.TrimSpace(data))
 		}
 	}
-	notes := c.notes()
+	notes := c.notifications()
 	if len(events) != notes+1 {
 		return fmt.Errorf("stream has %d events, want %d: %.500q", len(events), notes+1, stream)
 	}

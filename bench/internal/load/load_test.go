@@ -21,15 +21,15 @@ import (
 // slice is the duration of a Run in a test, long enough for several calls.
 const slice = 20 * time.Millisecond
 
-// A fake is a server that responds correctly unless wrong is set.
-type fake struct {
-	calls atomic.Int64
-	wrong func(call int64, answer string) string
+// A fakeServer responds correctly unless modify is set.
+type fakeServer struct {
+	calls  atomic.Int64
+	modify func(call int64, answer string) string
 }
 
 // respond returns the messages for body, of which the last one is the response.
 // For a notification it returns nil.
-func (f *fake) respond(t *testing.T, body []byte) []string {
+func (f *fakeServer) respond(t *testing.T, body []byte) []string {
 	var req struct {
 		ID     json.RawMessage
 		Method string
@@ -44,44 +44,48 @@ func (f *fake) respond(t *testing.T, body []byte) []string {
 	}
 	switch req.Method {
 	case "initialize":
-		return []string{fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{}}}`, req.ID)}
+		return []string{fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25",`+
+			`"capabilities":{}}}`, req.ID)}
 	case "tools/call":
 		text := req.Params.Arguments.Message
-		notes := map[string]int{echo.ProgressTool: 1, echo.NotesTool: echo.Notes}[req.Params.Name]
+		notes := map[string]int{echo.ProgressTool: 1, echo.NotificationsTool: echo.Notifications}[req.Params.Name]
 		switch req.Params.Name {
 		case echo.CountTool:
 			text = fmt.Sprint(len(text))
 		case echo.LargeTool:
 			text = echo.Large()
 		}
-		note := fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%q,"progress":1}}`,
+		note := fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress",`+
+			`"params":{"progressToken":%q,"progress":1}}`,
 			req.Params.Meta["progressToken"])
-		return append(slices.Repeat([]string{note}, notes), f.answer(req.ID, fmt.Sprintf(`"content":[{"type":"text","text":%q}]`, text)))
+		return append(slices.Repeat([]string{note}, notes),
+			f.answer(req.ID, fmt.Sprintf(`"content":[{"type":"text","text":%q}]`, text)))
 	case "tools/list":
 		tools := make([]string, listed)
 		for i := range tools {
-			tools[i] = fmt.Sprintf(`{"name":%q,"description":%q,"inputSchema":{"type":"object"}}`, echo.ListedTool(i), echo.ToolDescription)
+			tools[i] = fmt.Sprintf(`{"name":%q,"description":%q,"inputSchema":{"type":"object"}}`, echo.ListedTool(i),
+				echo.ToolDescription)
 		}
 		return []string{f.answer(req.ID, `"tools":[`+strings.Join(tools, ",")+`]`)}
 	}
 	return nil
 }
 
-// listed is the length of the fake's list of tools.
+// listed is the number of tools of a fakeServer.
 const listed = 50
 
-// answer returns the correct response unless the fake replaces it.
-func (f *fake) answer(id json.RawMessage, result string) string {
+// answer returns the correct response, as changed by modify.
+func (f *fakeServer) answer(id json.RawMessage, result string) string {
 	answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete",%s}}`, id, result)
-	if n := f.calls.Add(1); f.wrong != nil {
-		return f.wrong(n, answer)
+	if n := f.calls.Add(1); f.modify != nil {
+		return f.modify(n, answer)
 	}
 	return answer
 }
 
 // handler serves f over HTTP. With sse it responds with event streams. With
 // flush it writes each event, and each half of a response, as its own chunk.
-func (f *fake) handler(t *testing.T, sse, flush bool) http.Handler {
+func (f *fakeServer) handler(t *testing.T, sse, flush bool) http.Handler {
 	var sessions atomic.Int64
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -118,18 +122,19 @@ func TestHTTPCountsEveryCall(t *testing.T) {
 			call       load.Call
 			sse, flush bool
 		}{
-			{"whole answers", load.Call{Era: era, Tool: echo.Tool}, false, false},
-			{"answers in chunks", load.Call{Era: era, Tool: echo.Tool}, false, true},
+			{"responses at once", load.Call{Era: era, Tool: echo.Tool}, false, false},
+			{"responses in chunks", load.Call{Era: era, Tool: echo.Tool}, false, true},
 			{"streams", load.Call{Era: era, Tool: echo.Tool, SSE: true}, true, false},
 			{"streams with progress, in chunks", load.Call{Era: era, Tool: echo.ProgressTool, SSE: true}, true, true},
-			{"streams of many notes", load.Call{Era: era, Tool: echo.NotesTool, SSE: true}, true, false},
+			{"streams of many notifications", load.Call{Era: era, Tool: echo.NotificationsTool, SSE: true}, true,
+				false},
 			{"lists", load.Call{Era: era, List: listed}, false, false},
 			{"large arguments", load.Call{Era: era, Tool: echo.CountTool}, false, false},
 			{"large results", load.Call{Era: era, Tool: echo.LargeTool}, false, false},
 			{"large results in chunks", load.Call{Era: era, Tool: echo.LargeTool}, false, true},
 		} {
 			t.Run(string(era)+"/"+kind.name, func(t *testing.T) {
-				f := new(fake)
+				f := new(fakeServer)
 				s := httptest.NewServer(f.handler(t, kind.sse, kind.flush))
 				defer s.Close()
 				const connections = 3
@@ -143,10 +148,10 @@ func TestHTTPCountsEveryCall(t *testing.T) {
 					t.Fatal(err)
 				}
 				if want := int(f.calls.Load()) - connections; got.Calls != want || want < connections {
-					t.Errorf("counted %d calls, server saw %d", got.Calls, want)
+					t.Errorf("counted %d calls, want the %d of the server", got.Calls, want)
 				}
 				if got.Wall < slice {
-					t.Errorf("ran for %v, want %v", got.Wall, slice)
+					t.Errorf("ran for %v, want at least %v", got.Wall, slice)
 				}
 			})
 		}
@@ -158,11 +163,17 @@ func TestWrongResponsesAreErrors(t *testing.T) {
 		name  string
 		wrong func(call int64, answer string) string
 	}{
-		{"first has another text", func(_ int64, a string) string { return strings.Replace(a, echo.Message, "other", 1) }},
+		{"first has another text", func(_ int64, a string) string {
+			return strings.Replace(a, echo.Message, "other", 1)
+		}},
 		{"first has another id", func(_ int64, a string) string { return strings.Replace(a, `"id":1`, `"id":2`, 1) }},
-		{"first is a tool failure", func(_ int64, a string) string { return strings.Replace(a, `"content"`, `"isError":true,"content"`, 1) }},
-		{"first wants input", func(_ int64, a string) string { return strings.Replace(a, "complete", "input_required", 1) }},
-		{"first is cut", func(_ int64, a string) string { return a[:len(a)-1] }},
+		{"first is a tool error", func(_ int64, a string) string {
+			return strings.Replace(a, `"content"`, `"isError":true,"content"`, 1)
+		}},
+		{"first requires input", func(_ int64, a string) string {
+			return strings.Replace(a, "complete", "input_required", 1)
+		}},
+		{"first is truncated", func(_ int64, a string) string { return a[:len(a)-1] }},
 		{"a later one has another text", func(n int64, a string) string {
 			if n < 3 {
 				return a
@@ -178,7 +189,7 @@ func TestWrongResponsesAreErrors(t *testing.T) {
 	} {
 		call := load.Call{Era: echo.Modern, Tool: echo.Tool}
 		t.Run(test.name+"/HTTP", func(t *testing.T) {
-			s := httptest.NewServer((&fake{wrong: test.wrong}).handler(t, false, false))
+			s := httptest.NewServer((&fakeServer{modify: test.wrong}).handler(t, false, false))
 			defer s.Close()
 			h, err := load.DialHTTP(s.URL+"/mcp", 1, call)
 			if err == nil {
@@ -186,17 +197,17 @@ func TestWrongResponsesAreErrors(t *testing.T) {
 				_, err = h.Run(slice)
 			}
 			if err == nil {
-				t.Error("no error")
+				t.Error("no error for a wrong response, want one")
 			}
 		})
 		t.Run(test.name+"/stdio", func(t *testing.T) {
-			s, err := newStdio(t, &fake{wrong: test.wrong}, 4, call)
+			s, err := newStdio(t, &fakeServer{modify: test.wrong}, 4, call)
 			if err == nil {
 				defer s.Close()
 				_, err = s.Run(slice)
 			}
 			if err == nil {
-				t.Error("no error")
+				t.Error("no error for a wrong response, want one")
 			}
 		})
 	}
@@ -216,7 +227,7 @@ func TestWrongLargeResponsesAreErrors(t *testing.T) {
 		first bool // only a full check detects it
 	}{
 		{"another length", load.Call{Tool: echo.CountTool}, replace("1048576", "1048575"), false},
-		{"a text that is cut", load.Call{Tool: echo.LargeTool}, replace(echo.Large()[100:], ""), false},
+		{"a truncated text", load.Call{Tool: echo.LargeTool}, replace(echo.Large()[100:], ""), false},
 		{"a text with another word", load.Call{Tool: echo.LargeTool}, replace("jumps", "leaps"), true},
 		{"a list without its last tool", load.Call{List: listed}, replace(`"tool_0049"`, `"tool_0048"`), false},
 		{"a list without its first tool", load.Call{List: listed}, replace(`"tool_0000"`, `"tool_0001"`), true},
@@ -233,7 +244,7 @@ func TestWrongLargeResponsesAreErrors(t *testing.T) {
 					}
 					return test.wrong(a)
 				}
-				s := httptest.NewServer((&fake{wrong: wrong}).handler(t, false, false))
+				s := httptest.NewServer((&fakeServer{modify: wrong}).handler(t, false, false))
 				defer s.Close()
 				test.call.Era = echo.Modern
 				h, err := load.DialHTTP(s.URL+"/mcp", 1, test.call)
@@ -242,7 +253,7 @@ func TestWrongLargeResponsesAreErrors(t *testing.T) {
 					_, err = h.Run(slice)
 				}
 				if err == nil {
-					t.Error("no error")
+					t.Error("no error for a wrong response, want one")
 				}
 			})
 		}
@@ -250,18 +261,20 @@ func TestWrongLargeResponsesAreErrors(t *testing.T) {
 }
 
 func TestMissingNotificationsAreErrors(t *testing.T) {
-	s := httptest.NewServer(new(fake).handler(t, true, false))
+	s := httptest.NewServer(new(fakeServer).handler(t, true, false))
 	defer s.Close()
 	fewer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		r.Body = io.NopCloser(strings.NewReader(strings.ReplaceAll(string(body), echo.NotesTool, echo.ProgressTool)))
-		new(fake).handler(t, true, false).ServeHTTP(w, r)
+		r.Body = io.NopCloser(strings.NewReader(strings.ReplaceAll(string(body), echo.NotificationsTool,
+			echo.ProgressTool)))
+		new(fakeServer).handler(t, true, false).ServeHTTP(w, r)
 	}))
 	defer fewer.Close()
 	for endpoint, ok := range map[string]bool{s.URL: true, fewer.URL: false} {
-		h, err := load.DialHTTP(endpoint+"/mcp", 1, load.Call{Era: echo.Modern, Tool: echo.NotesTool, SSE: true})
+		h, err := load.DialHTTP(endpoint+"/mcp", 1,
+			load.Call{Era: echo.Modern, Tool: echo.NotificationsTool, SSE: true})
 		if (err == nil) != ok {
-			t.Errorf("a stream with missing notifications = %v: %v", !ok, err)
+			t.Errorf("got error %v, want one: %t", err, !ok)
 		}
 		if err == nil {
 			h.Close()
@@ -271,7 +284,7 @@ func TestMissingNotificationsAreErrors(t *testing.T) {
 
 // newStdio connects a load to f, which serves a pair of pipes until the load
 // closes them.
-func newStdio(t *testing.T, f *fake, window int, call load.Call) (*load.Stdio, error) {
+func newStdio(t *testing.T, f *fakeServer, window int, call load.Call) (*load.Stdio, error) {
 	in, to, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -299,7 +312,7 @@ func TestStdioCountsEveryCall(t *testing.T) {
 	for _, era := range []echo.Era{echo.Modern, echo.Session} {
 		for _, window := range []int{1, 16, 128} {
 			t.Run(fmt.Sprint(era, "/", window), func(t *testing.T) {
-				f := new(fake)
+				f := new(fakeServer)
 				s, err := newStdio(t, f, window, load.Call{Era: era, Tool: echo.Tool})
 				if err != nil {
 					t.Fatal(err)
@@ -310,7 +323,7 @@ func TestStdioCountsEveryCall(t *testing.T) {
 					t.Fatal(err)
 				}
 				if want := int(f.calls.Load()) - 1; got.Calls != want || want < window {
-					t.Errorf("counted %d calls, server saw %d", got.Calls, want)
+					t.Errorf("counted %d calls, want the %d of the server", got.Calls, want)
 				}
 			})
 		}
@@ -318,11 +331,11 @@ func TestStdioCountsEveryCall(t *testing.T) {
 }
 
 func TestSessionIDsMustBeUnique(t *testing.T) {
-	distinct := httptest.NewServer(new(fake).handler(t, false, false))
+	distinct := httptest.NewServer(new(fakeServer).handler(t, false, false))
 	defer distinct.Close()
 	same := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Mcp-Session-Id", "same")
-		new(fake).handler(t, false, false).ServeHTTP(fixedHeader{w}, r)
+		new(fakeServer).handler(t, false, false).ServeHTTP(fixedHeader{w}, r)
 	}))
 	defer same.Close()
 	for endpoint, ok := range map[string]bool{distinct.URL: true, same.URL: false} {
@@ -331,7 +344,7 @@ func TestSessionIDsMustBeUnique(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := s.Open(5, time.Minute); (err == nil) != ok {
-			t.Errorf("opening sessions: %v", err)
+			t.Errorf("got error %v, want one: %t", err, !ok)
 		}
 		s.Close()
 	}

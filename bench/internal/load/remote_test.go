@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// remote connects a Remote with a program that runs each slice with run.
-func remote(t *testing.T, run func(time.Duration) (Slice, error)) *Remote {
+// newRemote connects a Remote with a program that runs each slice with run.
+func newRemote(t *testing.T, run func(time.Duration) (Slice, error)) *Remote {
 	t.Helper()
 	in, to, err := os.Pipe()
 	if err != nil {
@@ -28,7 +28,7 @@ func remote(t *testing.T, run func(time.Duration) (Slice, error)) *Remote {
 	t.Cleanup(func() {
 		r.Close()
 		if err := <-ended; err != nil {
-			t.Errorf("the program returned the error %v", err)
+			t.Errorf("Serve: %v, want no error", err)
 		}
 		in.Close()
 	})
@@ -36,7 +36,9 @@ func remote(t *testing.T, run func(time.Duration) (Slice, error)) *Remote {
 }
 
 func TestRemoteReturnsCountsOfProgram(t *testing.T) {
-	r := remote(t, func(d time.Duration) (Slice, error) { return Slice{Calls: int(d.Milliseconds()), Wall: 2 * d}, nil })
+	r := newRemote(t, func(d time.Duration) (Slice, error) {
+		return Slice{Calls: int(d.Milliseconds()), Wall: 2 * d}, nil
+	})
 	for _, d := range []time.Duration{7 * time.Millisecond, 1500 * time.Millisecond} {
 		got, err := r.Run(d)
 		if want := (Slice{Calls: int(d.Milliseconds()), Wall: 2 * d}); err != nil || got != want {
@@ -46,17 +48,17 @@ func TestRemoteReturnsCountsOfProgram(t *testing.T) {
 }
 
 func TestRemoteFailsWithTheProgram(t *testing.T) {
-	r := remote(t, func(d time.Duration) (Slice, error) {
+	r := newRemote(t, func(d time.Duration) (Slice, error) {
 		if d == time.Second {
 			return Slice{}, nil
 		}
-		return Slice{Calls: 1}, errors.New("wrong answer: moo")
+		return Slice{Calls: 1}, errors.New("wrong response")
 	})
-	if _, err := r.Run(time.Millisecond); err == nil || !strings.Contains(err.Error(), "moo") {
-		t.Errorf("a program that fails: %v", err)
+	if _, err := r.Run(time.Millisecond); err == nil || !strings.Contains(err.Error(), "wrong response") {
+		t.Errorf("a program that fails: %v, want its error", err)
 	}
 	if _, err := r.Run(time.Second); err == nil {
-		t.Error("no error for a slice without calls")
+		t.Error("a slice without calls: no error, want one")
 	}
 }
 
@@ -68,6 +70,6 @@ func TestRemoteFailsAfterProgramExit(t *testing.T) {
 	r := NewRemote(to, from)
 	defer r.Close()
 	if _, err := r.Run(time.Millisecond); err == nil {
-		t.Error("no error after the program has exited")
+		t.Error("Run after the program has exited: no error, want one")
 	}
 }

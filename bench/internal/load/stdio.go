@@ -153,7 +153,7 @@ func (s *Stdio) read() error {
 		if !found {
 			break
 		}
-		if err := s.take(line); err != nil {
+		if err := s.match(line); err != nil {
 			return err
 		}
 		rest = after
@@ -165,8 +165,8 @@ func (s *Stdio) read() error {
 	return nil
 }
 
-// take matches one response with a call in flight.
-func (s *Stdio) take(line []byte) error {
+// match finds the call of a response, which must be in flight, and checks it.
+func (s *Stdio) match(line []byte) error {
 	id, ok := answerID(line)
 	if !ok || !s.open[id] {
 		return fmt.Errorf("response matches no call in flight: %.300q", line)

@@ -56,7 +56,8 @@ func DialStreams(endpoint string, era echo.Era, tool string) (*Streams, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Streams{endpoint: u, era: era, tool: tool, control: newConn(nc), notified: make(chan error), closed: make(chan struct{})}, nil
+	return &Streams{endpoint: u, era: era, tool: tool, control: newConn(nc), notified: make(chan error),
+		closed: make(chan struct{})}, nil
 }
 
 // Open opens n more streams, within limit.
@@ -111,7 +112,8 @@ func (s *Streams) open(end time.Time) (*stream, error) {
 // get requests the event stream of a session.
 func (s *Streams) get(session string) []byte {
 	return []byte("GET " + s.endpoint.Path + " HTTP/1.1\r\nHost: " + s.endpoint.Host +
-		"\r\nAccept: text/event-stream\r\nMCP-Protocol-Version: " + s.era.Revision() + "\r\n" + sessionHeader(session) + "\r\n")
+		"\r\nAccept: text/event-stream\r\nMCP-Protocol-Version: " + s.era.Revision() + "\r\n" + sessionHeader(session) +
+		"\r\n")
 }
 
 // subscribe subscribes a session to echo.UpdatedResource.
@@ -139,7 +141,8 @@ func (s *Streams) listen() []byte {
 	if s.tool == echo.UpdateTool {
 		filter = `"resourceSubscriptions":["` + echo.UpdatedResource + `"]`
 	}
-	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":"subscriptions/listen","params":{"_meta":{%s},"notifications":{%s}}}`,
+	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":"subscriptions/listen",`+
+		`"params":{"_meta":{%s},"notifications":{%s}}}`,
 		firstID+len(s.all), Call{Era: s.era}.meta(), filter)
 	return post(s.endpoint, "MCP-Protocol-Version: "+s.era.Revision()+"\r\nMcp-Method: subscriptions/listen\r\n", body)
 }

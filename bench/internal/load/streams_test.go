@@ -19,20 +19,21 @@ const (
 	listChanged  = `{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{}}`
 )
 
-// serveListeners starts a server with one stream, on which a change sends the
-// given events.
-func serveListeners(t *testing.T, greeting string, events ...string) *Streams {
+// newStreams starts a server with one stream, on which a change sends the given
+// events, and connects to it.
+func newStreams(t *testing.T, acknowledgement string, events ...string) *Streams {
 	changed := make(chan struct{}, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		if !strings.Contains(string(body), "subscriptions/listen") {
 			changed <- struct{}{}
 			_, after, _ := strings.Cut(string(body), `"id":`)
-			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":%q}]}}`, after[:idDigits], echo.Message)
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":%q}]}}`,
+				after[:idDigits], echo.Message)
 			return
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
-		fmt.Fprintf(w, ": hello\n\ndata: %s\n\n", greeting)
+		fmt.Fprintf(w, ": hello\n\ndata: %s\n\n", acknowledgement)
 		http.NewResponseController(w).Flush()
 		for {
 			select {
@@ -56,32 +57,33 @@ func serveListeners(t *testing.T, greeting string, events ...string) *Streams {
 }
 
 func TestStreamsAreNotifiedOfEachChange(t *testing.T) {
-	s := serveListeners(t, acknowledged, listChanged)
+	s := newStreams(t, acknowledged, listChanged)
 	if err := s.Open(1, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
 		if d, err := s.Change(); err != nil || d <= 0 {
-			t.Fatalf("change = %v, %v", d, err)
+			t.Fatalf("Change() = %v, %v, want a duration", d, err)
 		}
 	}
 }
 
 func TestStreamsDetectWrongEvents(t *testing.T) {
-	if err := serveListeners(t, listChanged).Open(1, time.Minute); err == nil || !strings.Contains(err.Error(), "acknowledged") {
-		t.Errorf("stream without acknowledgement: %v", err)
+	if err := newStreams(t, listChanged).Open(1, time.Minute); err == nil ||
+		!strings.Contains(err.Error(), "acknowledged") {
+		t.Errorf("stream without acknowledgement: %v, want an error that names it", err)
 	}
-	s := serveListeners(t, acknowledged, `{"jsonrpc":"2.0","method":"notifications/prompts/list_changed"}`)
+	s := newStreams(t, acknowledged, `{"jsonrpc":"2.0","method":"notifications/prompts/list_changed"}`)
 	if err := s.Open(1, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Change(); err == nil || !strings.Contains(err.Error(), "prompts") {
-		t.Errorf("event of another list: %v", err)
+		t.Errorf("event of another list: %v, want an error with its method", err)
 	}
 }
 
 func TestStreamsDetectExtraEvent(t *testing.T) {
-	s := serveListeners(t, acknowledged, listChanged, listChanged)
+	s := newStreams(t, acknowledged, listChanged, listChanged)
 	if err := s.Open(1, time.Minute); err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +95,7 @@ func TestStreamsDetectExtraEvent(t *testing.T) {
 		_, err = s.Change()
 	}
 	if err == nil || !strings.Contains(err.Error(), "extra event") {
-		t.Errorf("two events for each change: %v", err)
+		t.Errorf("two events for each change: %v, want an error for the extra event", err)
 	}
 }
 
@@ -110,6 +112,6 @@ func TestStreamsRequireEventStream(t *testing.T) {
 	}
 	defer s.Close()
 	if err := s.Open(1, time.Minute); err == nil || !strings.Contains(err.Error(), "status 503") || !refused.Load() {
-		t.Errorf("rejected stream: %v", err)
+		t.Errorf("rejected stream: %v, want an error with status 503", err)
 	}
 }

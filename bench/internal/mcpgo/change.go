@@ -18,8 +18,10 @@ func AddChange(s *server.MCPServer) {
 			mcp.WithInputSchema[echo.In]()), mcp.NewTypedToolHandler(answer))
 	}
 	change()
-	s.AddTool(mcp.NewTool(echo.ChangeTool, mcp.WithDescription(echo.ChangeToolDescription), mcp.WithInputSchema[echo.In]()),
-		mcp.NewTypedToolHandler(func(ctx context.Context, req mcp.CallToolRequest, in echo.In) (*mcp.CallToolResult, error) {
+	s.AddTool(mcp.NewTool(echo.ChangeTool, mcp.WithDescription(echo.ChangeToolDescription),
+		mcp.WithInputSchema[echo.In]()),
+		mcp.NewTypedToolHandler(func(ctx context.Context, req mcp.CallToolRequest, in echo.In) (*mcp.CallToolResult,
+			error) {
 			change()
 			return answer(ctx, req, in)
 		}))

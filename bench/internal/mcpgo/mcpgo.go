@@ -14,7 +14,7 @@ import (
 type handler = mcp.TypedToolHandlerFunc[echo.In]
 
 // NewServer returns a server that offers the tools, or those of a list. It has
-// no echo.NotesTool: the SDK rejects the 101st queued notification, and can
+// no echo.NotificationsTool: the SDK rejects the 101st queued notification, and can
 // lose the last one of a call.
 func NewServer(opts rig.Options) *server.MCPServer {
 	var settings []server.ServerOption
@@ -59,7 +59,8 @@ func answerAsStream(ctx context.Context, req mcp.CallToolRequest, in echo.In) (*
 func answerWithProgress(ctx context.Context, req mcp.CallToolRequest, in echo.In) (*mcp.CallToolResult, error) {
 	if meta := req.Params.Meta; meta != nil && meta.ProgressToken != nil {
 		note := map[string]any{"progressToken": meta.ProgressToken, "progress": 1, "total": 1}
-		if err := server.ServerFromContext(ctx).SendNotificationToClient(ctx, "notifications/progress", note); err != nil {
+		if err := server.ServerFromContext(ctx).SendNotificationToClient(ctx, "notifications/progress",
+			note); err != nil {
 			return nil, err
 		}
 	}

@@ -11,7 +11,8 @@ import (
 
 // AddChange adds echo.ChangeTool and the tool that it changes.
 func AddChange(s *mcp.Server) {
-	changed := mcp.AddTool(s, &mcp.Tool{Name: echo.ChangedTool}, func(_ context.Context, in echo.In) (string, error) { return in.Message, nil })
+	changed := mcp.AddTool(s, &mcp.Tool{Name: echo.ChangedTool},
+		func(_ context.Context, in echo.In) (string, error) { return in.Message, nil })
 	var changes atomic.Int64
 	mcp.AddTool(s, &mcp.Tool{Name: echo.ChangeTool, Description: echo.ChangeToolDescription},
 		func(_ context.Context, in echo.In) (string, error) {

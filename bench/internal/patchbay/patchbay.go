@@ -10,16 +10,17 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// everyNote is a rate at which no progress notification is merged with the next
-// one.
-const everyNote = 1 << 30
+// unlimitedProgressRate is a rate at which progress notifications are not merged.
+const unlimitedProgressRate = 1 << 30
 
 // NewServer returns a server that offers the tools.
 func NewServer() *mcp.Server {
-	s := mcp.NewServer("patchbay", "1.0.0", &mcp.ServerOptions{ProgressRate: everyNote})
+	s := mcp.NewServer("patchbay", "1.0.0", &mcp.ServerOptions{ProgressRate: unlimitedProgressRate})
 	mcp.AddTool(s, &mcp.Tool{Name: echo.Tool, Description: echo.ToolDescription}, answer)
-	mcp.AddTool(s, &mcp.Tool{Name: echo.ProgressTool, Description: echo.ProgressToolDescription}, answerWithNotes(1))
-	mcp.AddTool(s, &mcp.Tool{Name: echo.NotesTool, Description: echo.NotesToolDescription}, answerWithNotes(echo.Notes))
+	mcp.AddTool(s, &mcp.Tool{Name: echo.ProgressTool, Description: echo.ProgressToolDescription},
+		answerWithNotifications(1))
+	mcp.AddTool(s, &mcp.Tool{Name: echo.NotificationsTool, Description: echo.NotificationsToolDescription},
+		answerWithNotifications(echo.Notifications))
 	mcp.AddTool(s, &mcp.Tool{Name: echo.CountTool, Description: echo.CountToolDescription}, count)
 	mcp.AddTool(s, &mcp.Tool{Name: echo.LargeTool, Description: echo.LargeToolDescription}, large)
 	return s
@@ -36,7 +37,7 @@ func NewLister(n int) *mcp.Server {
 
 func answer(_ context.Context, in echo.In) (string, error) { return in.Message, nil }
 
-func answerWithNotes(n int) func(context.Context, echo.In) (string, error) {
+func answerWithNotifications(n int) func(context.Context, echo.In) (string, error) {
 	return func(ctx context.Context, in echo.In) (string, error) {
 		for i := range n {
 			mcp.Progress(ctx, float64(i+1), float64(n), "")

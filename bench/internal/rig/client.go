@@ -47,8 +47,9 @@ const openTimeout = 20 * time.Second
 // calls as requested on standard input. It does not return.
 func ClientMain(open func(context.Context, Target) (*Connection, error)) {
 	var t Target
-	era := flag.String("era", string(echo.Modern), "era that the server speaks: modern or session")
-	flag.StringVar(&t.URL, "url", "", "HTTP endpoint of the server; without it, the arguments start one on stdio, or it is in memory")
+	era := flag.String("era", string(echo.Modern), "era of the server: modern or session")
+	flag.StringVar(&t.URL, "url", "",
+		"HTTP endpoint of the server; without it, the arguments start one on stdio, or it is in memory")
 	flag.IntVar(&t.Width, "width", 1, "calls in flight")
 	flag.Parse()
 	t.Era, t.Command = echo.Era(*era), flag.Args()
@@ -65,7 +66,7 @@ func runClient(open func(context.Context, Target) (*Connection, error), t Target
 	}
 	go serveMeter(meter)
 	// Connections may keep the context, so it must not end with openTimeout.
-	timer := time.AfterFunc(openTimeout, func() { log.Fatal("the client does not connect in time") })
+	timer := time.AfterFunc(openTimeout, func() { log.Fatalf("the client did not connect within %v", openTimeout) })
 	c, err := open(context.Background(), t)
 	timer.Stop()
 	if err != nil {

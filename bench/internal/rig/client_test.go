@@ -12,14 +12,14 @@ import (
 func TestConnectionRunsWidthCallsConcurrently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var (
-			mu                 sync.Mutex
-			flying, most, made int
+			mu                   sync.Mutex
+			inFlight, most, made int
 		)
 		count := func(n int) {
 			mu.Lock()
 			defer mu.Unlock()
-			flying += n
-			most = max(most, flying)
+			inFlight += n
+			most = max(most, inFlight)
 			made += max(n, 0)
 		}
 		c := &Connection{Echo: func(_ context.Context, message string) (string, error) {
@@ -30,7 +30,9 @@ func TestConnectionRunsWidthCallsConcurrently(t *testing.T) {
 		}}
 		s, err := c.run(3, 10*time.Second)
 		if err != nil || s.Calls != 30 || made != 30 || most != 3 || s.Wall != 10*time.Second {
-			t.Errorf("run = %+v, %v with %d calls, %d at once; want 30 calls, 3 at once, in 10s", s, err, made, most)
+			t.Errorf("run = %+v, %v with %d calls, at most %d in flight; want 30 calls, 3 in flight, in 10s", s, err,
+				made,
+				most)
 		}
 	})
 }
@@ -41,7 +43,7 @@ func TestConnectionDetectsWrongResponses(t *testing.T) {
 		"an error":     func(context.Context, string) (string, error) { return "", errors.New("broken") },
 	} {
 		if s, err := (&Connection{Echo: echo}).run(2, time.Hour); err == nil || s.Calls != 0 {
-			t.Errorf("%s: run = %+v, %v", name, s, err)
+			t.Errorf("%s: run = %+v, %v, want an error and no calls", name, s, err)
 		}
 	}
 }

@@ -18,11 +18,11 @@ type Reading struct {
 	// ones included.
 	Mallocs uint64 `json:"mallocs"`
 	Bytes   uint64 `json:"bytes"`
-	// Heap and Stack are bytes in use; right after a collection, when the
-	// reading was asked for with Collect.
+	// Heap and Stack are bytes in use. In a reading of Collect they are those
+	// right after a garbage collection.
 	Heap  uint64 `json:"heap"`
 	Stack uint64 `json:"stack"`
-	// Goroutines is their number now.
+	// Goroutines is the current number of goroutines.
 	Goroutines int `json:"goroutines"`
 }
 
@@ -39,11 +39,11 @@ func serveMeter(l net.Listener) {
 		if err != nil {
 			return
 		}
-		go answerMeter(c)
+		go serveReadings(c)
 	}
 }
 
-func answerMeter(c net.Conn) {
+func serveReadings(c net.Conn) {
 	defer c.Close()
 	out := json.NewEncoder(c)
 	for in := bufio.NewScanner(c); in.Scan(); {
@@ -93,15 +93,15 @@ func DialMeter(addr string) (*Meter, error) {
 }
 
 // Read returns the resource usage of the process.
-func (m *Meter) Read() (Reading, error) { return m.ask(commandRead) }
+func (m *Meter) Read() (Reading, error) { return m.request(commandRead) }
 
 // Collect makes the process run a garbage collection, then reads.
-func (m *Meter) Collect() (Reading, error) { return m.ask(commandCollect) }
+func (m *Meter) Collect() (Reading, error) { return m.request(commandCollect) }
 
 // Close closes the connection. The process keeps running.
 func (m *Meter) Close() error { return m.conn.Close() }
 
-func (m *Meter) ask(command string) (r Reading, err error) {
+func (m *Meter) request(command string) (r Reading, err error) {
 	if err := m.conn.SetDeadline(time.Now().Add(meterTimeout)); err != nil {
 		return r, fmt.Errorf("read meter: %w", err)
 	}

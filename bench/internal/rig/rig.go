@@ -55,11 +55,11 @@ type Announcement struct {
 // Main is the main function of a server program. It takes the transport and the
 // options from the command line and does not return.
 func Main(p Program) {
-	era := flag.String("era", string(echo.Modern), "era that the load speaks: modern or session")
-	sse := flag.Bool("sse", false, "answer with event streams, where that is a setting")
+	era := flag.String("era", string(echo.Modern), "era of the load: modern or session")
+	sse := flag.Bool("sse", false, "respond with event streams, where that is a setting")
 	validate := flag.Bool("validate", false, "validate arguments, where that is a setting")
-	tool := flag.String("tool", echo.Tool, "the one tool that the load calls")
-	tools := flag.Int("tools", 0, "offer so many tools in place of the usual ones")
+	tool := flag.String("tool", echo.Tool, "the only tool that the load calls")
+	tools := flag.Int("tools", 0, "number of tools to offer instead of the usual ones")
 	stdio := flag.Bool("stdio", false, "serve standard input and output instead of HTTP")
 	flag.Parse()
 	opts := Options{Era: echo.Era(*era), SSE: *sse, Validate: *validate, Tool: *tool, Tools: *tools}

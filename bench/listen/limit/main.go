@@ -17,10 +17,12 @@ import (
 const (
 	answerOpening = `{"jsonrpc":"2.0","id":`
 	content       = `,"result":{"resultType":"complete","content":[{"type":"text","text":"` + echo.Message + `"}]}}`
-	initialized   = `,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"limit","version":"1.0.0"}}}`
+	initialized   = `,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},` +
+		`"serverInfo":{"name":"limit","version":"1.0.0"}}}`
 	// The events have the same length as this project's, including the id.
 	acknowledged = `data: {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":` +
-		`{"_meta":{"io.modelcontextprotocol/subscriptionId":100000000},"notifications":{"toolsListChanged":true}}}` + "\n\n"
+		`{"_meta":{"io.modelcontextprotocol/subscriptionId":100000000},"notifications":{"toolsListChanged":true}}}` +
+		"\n\n"
 	modernChange = `data: {"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":` +
 		`{"_meta":{"io.modelcontextprotocol/subscriptionId":100000000}}}` + "\n\n"
 	sessionChange = "id: sABCDEFGHIJKLMNOPQRSTUVWXYZ-12\n" +
@@ -28,7 +30,8 @@ const (
 	modernUpdate = `data: {"jsonrpc":"2.0","method":"notifications/resources/updated","params":` +
 		`{"uri":"` + echo.UpdatedResource + `","_meta":{"io.modelcontextprotocol/subscriptionId":100000000}}}` + "\n\n"
 	sessionUpdate = "id: sABCDEFGHIJKLMNOPQRSTUVWXYZ-12\n" +
-		`data: {"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"` + echo.UpdatedResource + `"}}` + "\n\n"
+		`data: {"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"` + echo.UpdatedResource +
+		`"}}` + "\n\n"
 )
 
 func main() {
@@ -40,7 +43,7 @@ func main() {
 				h.event = []byte(sessionUpdate)
 			}
 			if opts.Era == echo.Modern {
-				h.greeting, h.event = []byte(acknowledged), []byte(modernChange)
+				h.acknowledgement, h.event = []byte(acknowledged), []byte(modernChange)
 				if updates {
 					h.event = []byte(modernUpdate)
 				}
@@ -51,7 +54,7 @@ func main() {
 }
 
 type handler struct {
-	greeting, event []byte
+	acknowledgement, event []byte
 
 	mu        sync.Mutex // guards the fields below
 	listeners map[chan struct{}]bool
@@ -102,7 +105,7 @@ func (h *handler) listen(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-cache")
 	flusher := http.NewResponseController(w)
-	for event := h.greeting; ; event = h.event {
+	for event := h.acknowledgement; ; event = h.event {
 		if _, err := w.Write(event); err != nil || flusher.Flush() != nil {
 			return
 		}

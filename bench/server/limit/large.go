@@ -33,7 +33,7 @@ func (h *handler) serveCount(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "bad body", http.StatusBadRequest)
 		return
 	}
-	if !admit(w, body[:min(len(body), maxBody)]) {
+	if !handleHandshake(w, body[:min(len(body), maxBody)]) {
 		return
 	}
 	b := buffers.Get().(*buffer)
@@ -99,7 +99,7 @@ func (h *handler) serveLarge(w http.ResponseWriter, r *http.Request) {
 	b := buffers.Get().(*buffer)
 	defer buffers.Put(b)
 	body, ok := b.read(w, r)
-	if !ok || !admit(w, body) {
+	if !ok || !handleHandshake(w, body) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

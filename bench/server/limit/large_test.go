@@ -22,14 +22,15 @@ func TestLoadAcceptsResponsesOfBaseline(t *testing.T) {
 			"call":      {Tool: echo.Tool},
 			"stream":    {Tool: echo.Tool, SSE: true},
 			"progress":  {Tool: echo.ProgressTool, SSE: true},
-			"notes":     {Tool: echo.NotesTool, SSE: true},
+			"notes":     {Tool: echo.NotificationsTool, SSE: true},
 			"arguments": {Tool: echo.CountTool},
 			"result":    {Tool: echo.LargeTool},
 			"list":      {List: 50},
 		} {
 			t.Run(string(era)+"/"+name, func(t *testing.T) {
 				call.Era = era
-				s := httptest.NewServer(newHandler(rig.Options{Era: era, SSE: call.SSE, Tool: call.Tool, Tools: call.List}))
+				s := httptest.NewServer(newHandler(rig.Options{Era: era, SSE: call.SSE, Tool: call.Tool,
+					Tools: call.List}))
 				defer s.Close()
 				h, err := load.DialHTTP(s.URL+"/mcp", 2, call)
 				if err != nil {
@@ -53,7 +54,7 @@ func TestBaselineListHasSameLength(t *testing.T) {
 	limit := httptest.NewServer(newHandler(rig.Options{Era: echo.Modern, Tools: n}))
 	defer limit.Close()
 	if a, b := listLength(t, ours.URL), listLength(t, limit.URL); a-len("patchbay") != b-len("limit") {
-		t.Errorf("this project's list has %d bytes, the baseline's %d", a, b)
+		t.Errorf("list of %d bytes, baseline %d, want the same length without the names", a, b)
 	}
 }
 
@@ -81,7 +82,7 @@ func listLength(t *testing.T, url string) int {
 	return len(answer)
 }
 
-func TestLongLines(t *testing.T) {
+func TestLongLinesAreAnswered(t *testing.T) {
 	call := load.Call{Era: echo.Modern, Tool: echo.CountTool}
 	var out strings.Builder
 	in := strings.NewReader(string(call.Message()) + "\n" + string(call.Message()) + "\n")
@@ -90,7 +91,7 @@ func TestLongLines(t *testing.T) {
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if len(lines) != 2 {
-		t.Fatalf("%d answers", len(lines))
+		t.Fatalf("%d responses, want 2", len(lines))
 	}
 	for _, line := range lines {
 		if err := call.Check([]byte(line)); err != nil {

@@ -17,8 +17,10 @@ func tools(names ...string) string {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		b.WriteString(`{"name":"` + name + `","description":"` + echo.ToolDescription + `","inputSchema":{"type":"object",` +
-			`"properties":{"message":{"type":"string","description":"the text to return"}},"required":["message"],"additionalProperties":false}}`)
+		b.WriteString(`{"name":"` + name + `","description":"` + echo.ToolDescription +
+			`","inputSchema":{"type":"object",` +
+			`"properties":{"message":{"type":"string","description":"the text to return"}},"required":["message"],` +
+			`"additionalProperties":false}}`)
 	}
 	return `"tools":[` + b.String() + `]`
 }
@@ -36,7 +38,8 @@ func newLister(opts rig.Options) *lister {
 	}
 	l := &lister{answers: answersOf(opts.Era)}
 	if opts.Era == echo.Modern {
-		l.list = []byte(`,"result":{"resultType":"complete","ttlMs":0,"cacheScope":"private",` + tools(names...) + modernMeta)
+		l.list = []byte(`,"result":{"resultType":"complete","ttlMs":0,"cacheScope":"private",` + tools(names...) +
+			modernMeta)
 	} else {
 		l.list = []byte(`,"result":{` + tools(names...) + `}}`)
 	}
@@ -48,7 +51,7 @@ func (l *lister) serve(w http.ResponseWriter, r *http.Request) {
 	b := buffers.Get().(*buffer)
 	defer buffers.Put(b)
 	body, ok := b.read(w, r)
-	if !ok || !admit(w, body) {
+	if !ok || !handleHandshake(w, body) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

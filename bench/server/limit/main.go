@@ -1,5 +1,5 @@
 // Command limit is the baseline server of the benchmark. It uses bare net/http
-// or a bare loop over standard input, and writes a canned response around the
+// or a bare loop over standard input, and writes a prepared response around the
 // id of the request. It parses and checks nothing except large arguments and
 // results, which every server must scan once. No server on the same standard
 // library can be cheaper. Clients are measured with this server, so it also
@@ -20,10 +20,11 @@ import (
 )
 
 const (
-	opening      = `{"jsonrpc":"2.0","id":`
-	content      = `"content":[{"type":"text","text":"` + echo.Message + `"}]`
-	info         = `{"name":"limit","version":"1.0.0"}`
-	progressNote = `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"` + echo.ProgressToken + `","progress":1,"total":1}}`
+	opening              = `{"jsonrpc":"2.0","id":`
+	content              = `"content":[{"type":"text","text":"` + echo.Message + `"}]`
+	info                 = `{"name":"limit","version":"1.0.0"}`
+	progressNotification = `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"` +
+		echo.ProgressToken + `","progress":1,"total":1}}`
 
 	eventOpening = "data: "
 	eventClosing = "\n\n"
@@ -38,10 +39,11 @@ type answers struct {
 
 var (
 	modern = answers{
-		call:     `,"result":{"resultType":"complete",` + content + modernMeta,
-		result:   [2]string{`,"result":{"resultType":"complete","content":[{"type":"text","text":`, `}]` + modernMeta},
-		list:     `,"result":{"resultType":"complete","ttlMs":0,"cacheScope":"public",` + tools(echo.Tool) + modernMeta,
-		discover: `,"result":{"resultType":"complete","ttlMs":0,"cacheScope":"public","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}` + modernMeta,
+		call:   `,"result":{"resultType":"complete",` + content + modernMeta,
+		result: [2]string{`,"result":{"resultType":"complete","content":[{"type":"text","text":`, `}]` + modernMeta},
+		list:   `,"result":{"resultType":"complete","ttlMs":0,"cacheScope":"public",` + tools(echo.Tool) + modernMeta,
+		discover: `,"result":{"resultType":"complete","ttlMs":0,"cacheScope":"public",` +
+			`"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}` + modernMeta,
 	}
 	session = answers{
 		call:     `,"result":{` + content + `}}`,
@@ -78,8 +80,8 @@ func newHandler(opts rig.Options) http.Handler {
 		return http.HandlerFunc(h.serveCount)
 	case opts.Tool == echo.LargeTool:
 		return http.HandlerFunc(h.serveLarge)
-	case opts.Tool == echo.NotesTool:
-		return http.HandlerFunc(h.serveNotes)
+	case opts.Tool == echo.NotificationsTool:
+		return http.HandlerFunc(h.serveNotifications)
 	case opts.SSE:
 		return http.HandlerFunc(h.serveSSE)
 	}
@@ -111,7 +113,7 @@ func (h *handler) serveJSON(w http.ResponseWriter, r *http.Request) {
 	b := buffers.Get().(*buffer)
 	defer buffers.Put(b)
 	body, ok := b.read(w, r)
-	if !ok || !admit(w, body) {
+	if !ok || !handleHandshake(w, body) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -123,39 +125,39 @@ func (h *handler) serveSSE(w http.ResponseWriter, r *http.Request) {
 	b := buffers.Get().(*buffer)
 	defer buffers.Put(b)
 	body, ok := b.read(w, r)
-	if !ok || !admit(w, body) {
+	if !ok || !handleHandshake(w, body) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-cache")
 	if bytes.Contains(body, []byte(`"`+echo.ProgressTool+`"`)) {
-		writeNote(w)
+		writeProgress(w)
 	}
 	b.out = h.appendEvent(b.out[:0], body)
 	w.Write(b.out)
 }
 
-// serveNotes streams many notifications and flushes each of them.
-func (h *handler) serveNotes(w http.ResponseWriter, r *http.Request) {
+// serveNotifications streams many notifications and flushes each of them.
+func (h *handler) serveNotifications(w http.ResponseWriter, r *http.Request) {
 	b := buffers.Get().(*buffer)
 	defer buffers.Put(b)
 	body, ok := b.read(w, r)
-	if !ok || !admit(w, body) {
+	if !ok || !handleHandshake(w, body) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-cache")
 	if string(method(body)) == "tools/call" {
-		for range echo.Notes {
-			writeNote(w)
+		for range echo.Notifications {
+			writeProgress(w)
 		}
 	}
 	b.out = h.appendEvent(b.out[:0], body)
 	w.Write(b.out)
 }
 
-func writeNote(w http.ResponseWriter) {
-	io.WriteString(w, eventOpening+progressNote+eventClosing)
+func writeProgress(w http.ResponseWriter) {
+	io.WriteString(w, eventOpening+progressNotification+eventClosing)
 	w.(http.Flusher).Flush()
 }
 
@@ -165,9 +167,9 @@ func (a *answers) appendEvent(dst, body []byte) []byte {
 	return append(dst, eventClosing...)
 }
 
-// admit responds to the two messages that open a session. It reports whether
+// handleHandshake responds to the two messages that open a session. It reports whether
 // body still needs a response.
-func admit(w http.ResponseWriter, body []byte) bool {
+func handleHandshake(w http.ResponseWriter, body []byte) bool {
 	switch string(method(body)) {
 	case "initialize":
 		w.Header().Set("Mcp-Session-Id", "limit")
@@ -223,7 +225,7 @@ func serveLines(in io.Reader, out io.Writer, a *answers) error {
 	}
 }
 
-// append appends the canned response to the request in body.
+// append appends the prepared response to the request in body.
 func (a *answers) append(dst, body []byte) []byte {
 	rest := a.call
 	switch string(method(body)) {

@@ -30,7 +30,8 @@ func main() {
 	}
 	fmt.Printf("http://%s\n", listener.Addr())
 	get := func(*http.Request) *mcp.Server { return server }
-	http.Handle("/stateless", mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true}))
+	http.Handle("/stateless", mcp.NewStreamableHTTPHandler(get,
+		&mcp.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true}))
 	http.Handle("/session", mcp.NewStreamableHTTPHandler(get, nil))
 	http.Handle("/sse", mcp.NewSSEHandler(get, nil))
 	s := &http.Server{ReadHeaderTimeout: 10 * time.Second}
@@ -40,7 +41,7 @@ func main() {
 func newServer() *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "gosdk-peer", Version: "1.0.0"}, &mcp.ServerOptions{
 		Instructions:       "A peer.",
-		PageSize:           2, // so that every list has several
+		PageSize:           2, // lists have several pages
 		CompletionHandler:  complete,
 		SubscribeHandler:   func(context.Context, *mcp.SubscribeRequest) error { return nil },
 		UnsubscribeHandler: func(context.Context, *mcp.UnsubscribeRequest) error { return nil },
@@ -55,7 +56,8 @@ func newServer() *mcp.Server {
 
 func review(_ context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
 	text := fmt.Sprintf("Review this %s code: %s", req.Params.Arguments["language"], req.Params.Arguments["code"])
-	return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{{Role: "user", Content: &mcp.TextContent{Text: text}}}}, nil
+	return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{{Role: "user",
+		Content: &mcp.TextContent{Text: text}}}}, nil
 }
 
 // complete completes two languages, and the cities of one country.
@@ -64,7 +66,8 @@ func complete(_ context.Context, req *mcp.CompleteRequest) (*mcp.CompleteResult,
 	switch {
 	case req.Params.Ref.Name == "review" && req.Params.Argument.Name == "language":
 		values = []string{"python", "typescript"}
-	case req.Params.Ref.Type == "ref/resource" && req.Params.Context != nil && req.Params.Context.Arguments["country"] == "japan":
+	case req.Params.Ref.Type == "ref/resource" && req.Params.Context != nil &&
+		req.Params.Context.Arguments["country"] == "japan":
 		values = []string{"kyoto", "osaka"}
 	}
 	return &mcp.CompleteResult{Completion: mcp.CompletionResultDetails{Values: values}}, nil

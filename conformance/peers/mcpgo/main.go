@@ -42,8 +42,9 @@ func main() {
 func newServer() *server.MCPServer {
 	s := server.NewMCPServer("mcpgo-peer", "1.0.0",
 		server.WithInstructions("A peer."),
-		server.WithPaginationLimit(2), // so that every list has several pages
-		server.WithToolCapabilities(true), server.WithResourceCapabilities(true, true), server.WithPromptCapabilities(true),
+		server.WithPaginationLimit(2), // lists have several pages
+		server.WithToolCapabilities(true), server.WithResourceCapabilities(true, true),
+		server.WithPromptCapabilities(true),
 		server.WithLogging(), server.WithElicitation(), server.WithRoots(), server.WithCompletions(),
 		server.WithPromptCompletionProvider(completion{}), server.WithResourceCompletionProvider(completion{}),
 	)
@@ -57,20 +58,23 @@ func newServer() *server.MCPServer {
 
 func review(_ context.Context, req mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
 	text := fmt.Sprintf("Review this %s code: %s", req.Params.Arguments["language"], req.Params.Arguments["code"])
-	return mcp.NewGetPromptResult("", []mcp.PromptMessage{mcp.NewPromptMessage(mcp.RoleUser, mcp.NewTextContent(text))}), nil
+	return mcp.NewGetPromptResult("", []mcp.PromptMessage{mcp.NewPromptMessage(mcp.RoleUser,
+		mcp.NewTextContent(text))}), nil
 }
 
 // A completion completes two languages, and the cities of one country.
 type completion struct{}
 
-func (completion) CompletePromptArgument(_ context.Context, prompt string, a mcp.CompleteArgument, _ mcp.CompleteContext) (*mcp.Completion, error) {
+func (completion) CompletePromptArgument(_ context.Context, prompt string, a mcp.CompleteArgument,
+	_ mcp.CompleteContext) (*mcp.Completion, error) {
 	if prompt != "review" || a.Name != "language" {
 		return &mcp.Completion{Values: []string{}}, nil
 	}
 	return &mcp.Completion{Values: []string{"python", "typescript"}}, nil
 }
 
-func (completion) CompleteResourceArgument(_ context.Context, _ string, _ mcp.CompleteArgument, known mcp.CompleteContext) (*mcp.Completion, error) {
+func (completion) CompleteResourceArgument(_ context.Context, _ string, _ mcp.CompleteArgument,
+	known mcp.CompleteContext) (*mcp.Completion, error) {
 	if known.Arguments["country"] != "japan" {
 		return &mcp.Completion{Values: []string{}}, nil
 	}

@@ -14,7 +14,8 @@ func addTools(s *server.MCPServer) {
 	type addOut struct {
 		Sum int
 	}
-	s.AddTool(mcp.NewTool("add", mcp.WithDescription("Adds."), mcp.WithNumber("A", mcp.Required()), mcp.WithNumber("B", mcp.Required()), mcp.WithOutputSchema[addOut]()),
+	s.AddTool(mcp.NewTool("add", mcp.WithDescription("Adds."), mcp.WithNumber("A", mcp.Required()),
+		mcp.WithNumber("B", mcp.Required()), mcp.WithOutputSchema[addOut]()),
 		func(_ context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			return mcp.NewToolResultStructuredOnly(addOut{req.GetInt("A", 0) + req.GetInt("B", 0)}), nil
 		})
@@ -29,33 +30,36 @@ func addTools(s *server.MCPServer) {
 	add("summarize", "Asks a model.", summarize)
 	add("where", "Asks for the roots.", where)
 	add("increment", "Changes the counter.", func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		s.SendNotificationToAllClients(string(mcp.MethodNotificationResourceUpdated), map[string]any{"uri": "demo://counter"})
+		s.SendNotificationToAllClients(string(mcp.MethodNotificationResourceUpdated),
+			map[string]any{"uri": "demo://counter"})
 		return mcp.NewToolResultText("done"), nil
 	})
 	add("grow", "Adds a tool.", func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		add("grown", "New.", func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			return mcp.NewToolResultText("grown"), nil
+		add("added", "New.", func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return mcp.NewToolResultText("added"), nil
 		})
 		return mcp.NewToolResultText("done"), nil
 	})
 	cancelled := make(chan struct{}, 1000)
-	add("wait", "Waits to be cancelled.", func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		note(ctx, req, 1, 1) // the call has started
-		<-ctx.Done()
-		cancelled <- struct{}{}
-		return nil, ctx.Err()
-	})
-	add("cancelled", "Waits until that has happened.", func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		select {
-		case <-cancelled:
-			return mcp.NewToolResultText("yes"), nil
-		case <-time.After(5 * time.Second):
-			return mcp.NewToolResultText("no"), nil
-		}
-	})
+	add("wait", "Waits to be cancelled.",
+		func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			notifyProgress(ctx, req, 1, 1) // the call has started
+			<-ctx.Done()
+			cancelled <- struct{}{}
+			return nil, ctx.Err()
+		})
+	add("cancelled", "Waits until the wait tool was cancelled.",
+		func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			select {
+			case <-cancelled:
+				return mcp.NewToolResultText("yes"), nil
+			case <-time.After(5 * time.Second):
+				return mcp.NewToolResultText("no"), nil
+			}
+		})
 }
 
-func note(ctx context.Context, req mcp.CallToolRequest, step, steps int) {
+func notifyProgress(ctx context.Context, req mcp.CallToolRequest, step, steps int) {
 	if req.Params.Meta == nil || req.Params.Meta.ProgressToken == nil {
 		return
 	}
@@ -66,7 +70,7 @@ func note(ctx context.Context, req mcp.CallToolRequest, step, steps int) {
 func count(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	steps := req.GetInt("Steps", 0)
 	for i := 1; i <= steps; i++ {
-		note(ctx, req, i, steps)
+		notifyProgress(ctx, req, i, steps)
 		_ = server.ServerFromContext(ctx).SendLogMessageToClient(ctx,
 			mcp.NewLoggingMessageNotification(mcp.LoggingLevelInfo, "count", fmt.Sprint("step ", i)))
 	}
@@ -77,7 +81,7 @@ func greet(_ context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, err
 	if answer := server.ElicitationResponse(req.Params.InputResponses, "name"); answer != nil {
 		content, _ := answer.Content.(map[string]any)
 		if answer.Action != mcp.ElicitationResponseActionAccept {
-			return mcp.NewToolResultText("nobody"), nil
+			return mcp.NewToolResultText("declined"), nil
 		}
 		return mcp.NewToolResultText(fmt.Sprintf("Hello, %s! (%s)", content["name"], req.Params.RequestState)), nil
 	}
@@ -85,7 +89,8 @@ func greet(_ context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, err
 		Mode:    mcp.ElicitationModeForm,
 		Message: "Who are you?",
 		RequestedSchema: map[string]any{
-			"type": "object", "properties": map[string]any{"name": map[string]any{"type": "string"}}, "required": []string{"name"},
+			"type": "object", "properties": map[string]any{"name": map[string]any{"type": "string"}},
+			"required": []string{"name"},
 		},
 	}).ToolResult(), nil
 }

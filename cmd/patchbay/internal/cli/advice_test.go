@@ -20,48 +20,48 @@ import (
 var loginTimeout = strings.TrimPrefix(oauthclient.ErrLoginTimeout.Error(), "oauth: ")
 
 // loggedIn returns a server at which ann is logged in.
-func loggedIn(t *testing.T) (server string, ann *person) {
+func loggedIn(t *testing.T) (server string, ann *userBrowser) {
 	t.Helper()
 	mcptest.NoLeaks(t)
 	freshVault(t)
-	server, ann = protected(t), newPerson(t)
+	server, ann = protected(t), newUserBrowser(t)
 	if o := withBrowser(t, ann, "auth", "login", server); o.status != exitOK {
-		t.Fatalf("got %d, %s", o.status, o.stderr)
+		t.Fatalf("got %d, %s, want %d", o.status, o.stderr, exitOK)
 	}
 	return server, ann
 }
 
-// If a step-up fails, the message names the missing scopes and the command that requests them.
-func TestStepUpFails(t *testing.T) {
+// The message also has the command that requests the scopes.
+func TestFailedStepUpNamesTheMissingScopes(t *testing.T) {
 	server, ann := loggedIn(t)
 	login := "patchbay auth login " + server + " --scope " + scopeUse + " --scope " + scopeReset
 	lacks := "the login at " + server + " lacks the scopes " + scopeReset
-	deny := newPerson(t)
-	deny.deny = true
+	denying := newUserBrowser(t)
+	denying.deny = true
 	for name, test := range map[string]struct {
-		set    func(p *program)
-		args   []string
-		status int
-		words  string
+		set     func(p *program)
+		args    []string
+		status  int
+		message string
 	}{
-		"denied": {func(p *program) { p.open = deny.open }, nil, exitAuth, lacks +
+		"denied": {func(p *program) { p.open = denying.open }, nil, exitAuth, lacks +
 			": the login was refused: access_denied"},
-		"not asked":   {func(p *program) { p.open = ann.open }, []string{"--no-input"}, exitAuth, lacks},
+		"--no-input":  {func(p *program) { p.open = ann.open }, []string{"--no-input"}, exitAuth, lacks},
 		"no terminal": {func(p *program) { p.interactive = false }, nil, exitAuth, lacks},
-		"not answered": {func(p *program) {
+		"timeout": {func(p *program) {
 			p.loginTime, p.open = time.Millisecond, func(context.Context, string) error { return nil }
 		}, nil, exitTimeout, lacks + ": " + loginTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {
 			set := func(p *program) { p.output.terminal = false; test.set(p) }
 			o := atTerminal(t, "", set, append([]string{"call", server, "reset_counter"}, test.args...)...)
-			if o.status != test.status || !strings.Contains(o.stderr, "patchbay: "+test.words) ||
+			if o.status != test.status || !strings.Contains(o.stderr, "patchbay: "+test.message) ||
 				!strings.HasSuffix(o.stderr, "\n  "+login+"\n") {
-				t.Errorf("got %d, %s", o.status, o.stderr)
+				t.Errorf("got %d, %s, want %d, %s", o.status, o.stderr, test.status, test.message)
 			}
 			o = atTerminal(t, "", set, append([]string{"call", server, "reset_counter", "--json"}, test.args...)...)
-			if got := failureOf(t, o); got.Login != login || !strings.HasPrefix(got.Message, test.words) {
-				t.Errorf("JSON: got %+v", got)
+			if got := failureOf(t, o); got.Login != login || !strings.HasPrefix(got.Message, test.message) {
+				t.Errorf("JSON: got %+v, want %s, login %s", got, test.message, login)
 			}
 		})
 	}
@@ -69,42 +69,41 @@ func TestStepUpFails(t *testing.T) {
 	if o.status != exitOK || !strings.Contains(o.stderr,
 		"The login at "+server+" lacks the scopes "+scopeReset+". Allow them at ") ||
 		strings.Contains(o.stderr, "Log in to") {
-		t.Errorf("the question: got %d, %s", o.status, o.stderr)
+		t.Errorf("at a terminal: got %d, %s, want %d and a question for the scopes", o.status, o.stderr, exitOK)
 	}
 }
 
-// A login requests the earlier scopes again, and reports those that were not granted.
-func TestLoginKeepsScopes(t *testing.T) {
+func TestLoginRequestsEarlierScopesAgain(t *testing.T) {
 	server, ann := loggedIn(t)
 	if o := withBrowser(t, ann, "call", server, "reset_counter"); o.status != exitOK {
-		t.Fatalf("got %d, %s", o.status, o.stderr)
+		t.Fatalf("got %d, %s, want %d", o.status, o.stderr, exitOK)
 	}
 	o := withBrowser(t, ann, "auth", "login", server)
 	if o.status != exitOK || !strings.Contains(o.stdout, scopeReset) ||
 		strings.Contains(o.stderr, "no longer allowed") {
-		t.Errorf("got %d, %s, %s", o.status, o.stdout, o.stderr)
+		t.Errorf("login: got %d, %s, %s, want %d with the scope %s", o.status, o.stdout, o.stderr, exitOK, scopeReset)
 	}
 	if o := patchbay(t, "", "call", server, "reset_counter"); o.status != exitOK {
-		t.Errorf("got %d, %s", o.status, o.stderr)
+		t.Errorf("call: got %d, %s, want %d", o.status, o.stderr, exitOK)
 	}
 	for _, args := range [][]string{{"logout", server}, {"login", server}} {
 		if o := withBrowser(t, ann, append([]string{"auth"}, args...)...); o.status != exitOK ||
 			strings.Contains(o.stdout, scopeReset) {
-			t.Errorf("%q: got %d, %s, %s", args, o.status, o.stdout, o.stderr)
+			t.Errorf("%q: got %d, %s, %s, want %d without the scope", args, o.status, o.stdout, o.stderr, exitOK)
 		}
 	}
 }
 
-// A login does not help with a server that requires tokens and has no metadata.
-func TestServerWithoutLogin(t *testing.T) {
+// The message suggests the header: a server that requires tokens and has no metadata has no login.
+func TestServerWithoutMetadataHasNoLogin(t *testing.T) {
 	mcptest.NoLeaks(t)
-	for name, elsewhere := range map[string]int{"guarded": http.StatusUnauthorized,
-		"without metadata": http.StatusNotFound} {
+	for name, metadataStatus := range map[string]int{"metadata requires a token": http.StatusUnauthorized,
+		"no metadata": http.StatusNotFound} {
 		t.Run(name, func(t *testing.T) {
 			dir := freshVault(t)
 			web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if r.URL.Path != endpoint {
-					w.WriteHeader(elsewhere)
+					w.WriteHeader(metadataStatus)
 					return
 				}
 				w.Header().Set("WWW-Authenticate", "Bearer")
@@ -116,26 +115,25 @@ func TestServerWithoutLogin(t *testing.T) {
 				" requires a token, and does not support login (no OAuth metadata)\n  " + headerHint + "\n"
 			for _, args := range [][]string{{"call", server, "add"}, {"tools", server, "--no-input"},
 				{"auth", "login", server}} {
-				o := withBrowser(t, newPerson(t), args...)
+				o := withBrowser(t, newUserBrowser(t), args...)
 				if o.status != exitAuth || !strings.HasSuffix(o.stderr, want) {
-					t.Errorf("%q: got %d, %s", args, o.status, o.stderr)
+					t.Errorf("%q: got %d, %s, want %d, %s", args, o.status, o.stderr, exitAuth, want)
 				}
 			}
 			o := patchbay(t, "", "tools", server, "--json")
 			if got := failureOf(t, o); o.status != exitAuth || got.Login != "" ||
 				!strings.Contains(got.Message, "does not support login") {
-				t.Errorf("without a terminal: got %d, %+v", o.status, got)
+				t.Errorf("without a terminal: got %d, %+v, want %d without a login command", o.status, got, exitAuth)
 			}
 			if o := patchbay(t, "", "auth", "status", server); strings.Contains(o.stdout, "issuer") {
-				t.Errorf("the search in %s is remembered: %s", dir, o.stdout)
+				t.Errorf("auth status with vault %s: got %s, want no issuer", dir, o.stdout)
 			}
 		})
 	}
 }
 
-// A server of revision 2025-03-26 without metadata has its login at the default path of that
-// revision.
-func TestServerWithDefaultLoginPath(t *testing.T) {
+// Spec: basic/authorization (2025-03-26), Fallbacks for Servers without Metadata Discovery.
+func TestServerWithoutMetadataMayHaveTheDefaultLoginPath(t *testing.T) {
 	mcptest.NoLeaks(t)
 	freshVault(t)
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -145,7 +143,7 @@ func TestServerWithDefaultLoginPath(t *testing.T) {
 		case "/authorize":
 			w.WriteHeader(http.StatusBadRequest)
 		case "/register":
-			t.Error("a client is registered for nothing")
+			t.Error("the command registered a client")
 		default:
 			w.WriteHeader(http.StatusNotFound)
 		}
@@ -153,24 +151,24 @@ func TestServerWithDefaultLoginPath(t *testing.T) {
 	defer web.Close()
 	if o := patchbay(t, "", "tools", web.URL+endpoint); o.status != exitAuth ||
 		!strings.HasSuffix(o.stderr, "\n  patchbay auth login "+web.URL+endpoint+"\n") {
-		t.Errorf("got %d, %s", o.status, o.stderr)
+		t.Errorf("got %d, %s, want %d and the login command", o.status, o.stderr, exitAuth)
 	}
 }
 
-// A rejected Authorization header of the user is reported as such.
-func TestRejectedTokenOfTheUser(t *testing.T) {
+func TestRejectedHeaderOfTheUserIsReported(t *testing.T) {
 	for name, test := range map[string]struct {
-		status                   int
-		challenge, header, words string
+		status                     int
+		challenge, header, message string
 	}{
-		"refused": {http.StatusUnauthorized, "", "Bearer mine", "the server rejected your token"},
-		"with a cause": {http.StatusUnauthorized,
-			`Bearer error="invalid_token", error_description="it has ended"`, "Bearer mine", "the server rejected your token: it has ended"},
-		"a password": {http.StatusUnauthorized, "Basic", "Basic bWluZTptaW5l",
+		"rejected token": {http.StatusUnauthorized, "", "Bearer mine", "the server rejected your token"},
+		"rejected token with a description": {http.StatusUnauthorized,
+			`Bearer error="invalid_token", error_description="it has ended"`, "Bearer mine",
+			"the server rejected your token: it has ended"},
+		"rejected password": {http.StatusUnauthorized, "Basic", "Basic bWluZTptaW5l",
 			"the server rejected your credentials"},
-		"one scope": {http.StatusForbidden, `Bearer error="insufficient_scope", scope="admin"`,
+		"one missing scope": {http.StatusForbidden, `Bearer error="insufficient_scope", scope="admin"`,
 			"Bearer mine", "your token lacks the scope admin"},
-		"scopes": {http.StatusForbidden, `Bearer error="insufficient_scope", scope="use admin"`,
+		"several scopes": {http.StatusForbidden, `Bearer error="insufficient_scope", scope="use admin"`,
 			"Bearer mine", "your token lacks some of the scopes use admin"},
 		"forbidden": {http.StatusForbidden, "", "Bearer mine",
 			"the server does not allow this request with your token"},
@@ -186,20 +184,20 @@ func TestRejectedTokenOfTheUser(t *testing.T) {
 			}))
 			defer web.Close()
 			o := patchbay(t, "", "ping", web.URL, "--header", "Authorization: "+test.header, "--json")
-			if o.status != exitAuth || o.stderr != "patchbay: "+test.words+"\n" {
-				t.Errorf("got %d, %s", o.status, o.stderr)
+			if o.status != exitAuth || o.stderr != "patchbay: "+test.message+"\n" {
+				t.Errorf("got %d, %s, want %d, %s", o.status, o.stderr, exitAuth, test.message)
 			}
-			if got := failureOf(t, o); got.Message != test.words || got.Login != "" {
-				t.Errorf("JSON: got %+v", got)
+			if got := failureOf(t, o); got.Message != test.message || got.Login != "" {
+				t.Errorf("JSON: got %+v, want %s without a login command", got, test.message)
 			}
 		})
 	}
 }
 
-func TestStatusWithClientCredentials(t *testing.T) {
+func TestStatusShowsClientCredentials(t *testing.T) {
 	mcptest.NoLeaks(t)
 	freshVault(t)
-	server, secret := protectedForMachines(t)
+	server, secret := protectedForClient(t)
 	t.Setenv(envClientID, "robot")
 	t.Setenv(envSecret, secret)
 	t.Setenv(envIssuer, strings.TrimSuffix(server, endpoint))
@@ -207,28 +205,28 @@ func TestStatusWithClientCredentials(t *testing.T) {
 		o := patchbay(t, "", "auth", verb, server)
 		if o.status != exitOK || !strings.Contains(o.stdout,
 			"logged in   yes, as client robot (from the environment)\n") || strings.Contains(o.stdout, secret) {
-			t.Errorf("%s: got %+v", verb, o)
+			t.Errorf("%s: got %+v, want client robot without its secret", verb, o)
 		}
 		o = patchbay(t, "", "auth", verb, server, "--json")
 		var got loginReport
 		if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || !got.Environment || !got.LoggedIn ||
 			got.ClientID != "robot" || got.Storage != nil {
-			t.Errorf("%s --json: got %+v, %v", verb, o, err)
+			t.Errorf("%s --json: got %+v, %v, want client robot without storage", verb, o, err)
 		}
 	}
 }
 
-func TestBrowserFailsToOpen(t *testing.T) {
+func TestFailureToOpenABrowserIsReported(t *testing.T) {
 	mcptest.NoLeaks(t)
 	freshVault(t)
-	server, ann := protected(t), newPerson(t)
+	server, ann := protected(t), newUserBrowser(t)
 	o := atTerminal(t, "", func(p *program) {
 		p.open = func(ctx context.Context, page string) error {
 			return errors.Join(ann.open(ctx, page), errors.New("no browser"))
 		}
 	}, "auth", "login", server)
 	if o.status != exitOK || strings.Contains(o.stderr, "level=") {
-		t.Errorf("got %d, %s", o.status, o.stderr)
+		t.Errorf("page opened with an error: got %d, %s, want %d without a log line", o.status, o.stderr, exitOK)
 	}
 	var stderr bytes.Buffer
 	p := newProgram(strings.NewReader(""), io.Discard, &stderr)
@@ -238,12 +236,11 @@ func TestBrowserFailsToOpen(t *testing.T) {
 	if status != exitTimeout || strings.Contains(stderr.String(), "level=") ||
 		!strings.HasSuffix(stderr.String(),
 			"\nCould not open a browser: open the page yourself.\npatchbay: "+loginTimeout+"\n") {
-		t.Errorf("got %d, %s", status, &stderr)
+		t.Errorf("page not opened: got %d, %s, want %d", status, &stderr, exitTimeout)
 	}
 }
 
-// Without a terminal, a login fails at once.
-func TestLoginWithoutATerminal(t *testing.T) {
+func TestLoginWithoutATerminalFailsAtOnce(t *testing.T) {
 	mcptest.NoLeaks(t)
 	freshVault(t)
 	server := protected(t)
@@ -251,34 +248,35 @@ func TestLoginWithoutATerminal(t *testing.T) {
 		o := patchbay(t, "", "auth", "login", server, flag)
 		if o.status != exitAuth || !strings.Contains(o.stderr, want) ||
 			strings.Contains(o.stderr, "--header") || strings.Contains(o.stderr, "/authorize") {
-			t.Errorf("%s: got %d, %s", flag, o.status, o.stderr)
+			t.Errorf("%s: got %d, %s, want %d, %s", flag, o.status, o.stderr, exitAuth, want)
 		}
 	}
 }
 
-func TestUsageErrors(t *testing.T) {
+func TestUsageErrorsSuggestCorrections(t *testing.T) {
 	for args, want := range map[string]string{
-		"help auth-status":    `unknown help topic "auth-status": did you mean "auth status"?`,
-		"help auth statsu":    `did you mean "auth status"?`,
-		"help exit-code":      `did you mean "exit-codes"?`,
-		"auth status":         "missing TARGET: the URL of a server or its name in a configuration file\nusage: patchbay auth status TARGET",
+		"help auth-status": `unknown help topic "auth-status": did you mean "auth status"?`,
+		"help auth statsu": `did you mean "auth status"?`,
+		"help exit-code":   `did you mean "exit-codes"?`,
+		"auth status": "missing TARGET: the URL of a server or its name in a configuration file\n" +
+			"usage: patchbay auth status TARGET",
 		"auth login --json":   "patchbay auth login TARGET",
 		"help auth-status-no": `unknown help topic "auth-status-no"`,
 	} {
 		if o := patchbay(t, "", strings.Fields(args)...); o.status != exitUsage || !strings.Contains(o.stderr, want) {
-			t.Errorf("%s: got %d, %s", args, o.status, o.stderr)
+			t.Errorf("%s: got %d, %s, want %d, %s", args, o.status, o.stderr, exitUsage, want)
 		}
 	}
 	if o := patchbay(t, "", "help", "auth", "status"); o.status != exitOK {
-		t.Errorf("got %d, %s", o.status, o.stderr)
+		t.Errorf("help auth status: got %d, %s, want %d", o.status, o.stderr, exitOK)
 	}
 }
 
 // An authorization server may grant less than before, or no longer know a scope.
-func TestAuthorizationServerAllowsLess(t *testing.T) {
+func TestScopesThatAreNotGrantedAreReported(t *testing.T) {
 	mcptest.NoLeaks(t)
 	freshVault(t)
-	var granted, asked, refusal string
+	var granted, requested, refusal string
 	mux := http.NewServeMux()
 	web := httptest.NewServer(mux)
 	defer web.Close()
@@ -291,28 +289,32 @@ func TestAuthorizationServerAllowsLess(t *testing.T) {
 	mux.HandleFunc(endpoint, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
 	mux.HandleFunc("/.well-known/oauth-authorization-server", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, map[string]any{
-			"issuer": web.URL, "authorization_endpoint": web.URL + "/authorize", "token_endpoint": web.URL + "/token",
-			"registration_endpoint": web.URL + "/register", "response_types_supported": []string{"code"},
-			"code_challenge_methods_supported": []string{"S256"}, "token_endpoint_auth_methods_supported": []string{"none"},
+			"issuer":                                web.URL,
+			"authorization_endpoint":                web.URL + "/authorize",
+			"token_endpoint":                        web.URL + "/token",
+			"registration_endpoint":                 web.URL + "/register",
+			"response_types_supported":              []string{"code"},
+			"code_challenge_methods_supported":      []string{"S256"},
+			"token_endpoint_auth_methods_supported": []string{"none"},
 		})
 	})
 	mux.HandleFunc("/register", func(w http.ResponseWriter, r *http.Request) {
 		var body map[string]any
 		_ = json.NewDecoder(r.Body).Decode(&body)
-		body["client_id"] = "it"
+		body["client_id"] = "client"
 		answer(w, http.StatusCreated, body)
 	})
 	mux.HandleFunc("/authorize", func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
-		asked = q.Get("scope")
+		requested = q.Get("scope")
 		http.Redirect(w, r, q.Get("redirect_uri")+"?state="+q.Get("state")+refusal, http.StatusFound)
 	})
 	mux.HandleFunc("/token", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, map[string]any{"access_token": "t", "token_type": "Bearer", "scope": granted})
 	})
 	for _, step := range []struct {
-		granted, refusal, asked, says string
-		status                        int
+		granted, refusal, requested, message string
+		status                               int
 	}{
 		{"a b", "&code=c", "a b", "", exitOK},
 		{"a", "&code=c", "a b", "Scopes no longer allowed: b\n", exitOK},
@@ -320,14 +322,14 @@ func TestAuthorizationServerAllowsLess(t *testing.T) {
 	} {
 		granted, refusal = step.granted, step.refusal
 		args := []string{"auth", "login", server}
-		if step.says == "" {
+		if step.message == "" {
 			args = append(args, "--scope", "a", "--scope", "b")
 		}
-		p := &person{t: t}
+		p := &userBrowser{t: t}
 		o := withBrowser(t, p, args...)
-		p.seeing.Wait()
-		if o.status != step.status || asked != step.asked || !strings.Contains(o.stderr, step.says) {
-			t.Errorf("%+v: got %d, asked for %q, %s, %s", step, o.status, asked, o.stdout, o.stderr)
+		p.visits.Wait()
+		if o.status != step.status || requested != step.requested || !strings.Contains(o.stderr, step.message) {
+			t.Errorf("got %d, requested scopes %q, %s, %s, want %+v", o.status, requested, o.stdout, o.stderr, step)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	stdjson "encoding/json"
-	"os"
 	"strings"
 	"testing"
 
@@ -10,24 +9,27 @@ import (
 )
 
 // everyType is the schema of a tool with a parameter of each type.
-const everyType = `{"type": "object", "$defs": {"colour": {"enum": ["red", 7, null]}, "loop": {"$ref": "#/$defs/loop"}, "a/b~c": {"type": "integer"}},
+const everyType = `{"type": "object",
+	"$defs": {"colour": {"enum": ["red", 7, null]}, "loop": {"$ref": "#/$defs/loop"}, "a/b~c": {"type": "integer"}},
 	"required": ["must"], "properties": {
-	"must": {"type": "string"}, "text": {"type": "string"}, "integer": {"type": "integer"}, "number": {"type": "number"},
-	"boolean": {"type": "boolean"}, "null": {"type": "null"}, "object": {"type": "object"}, "any": {}, "yes": true,
-	"list": {"type": "array", "items": {"type": "integer"}}, "texts": {"type": "array", "items": {"type": "string"}}, "bare": {"type": "array"},
-	"maybe": {"type": ["integer", "null"]}, "either": {"type": ["string", "integer"]}, "colour": {"$ref": "#/$defs/colour"},
-	"loop": {"$ref": "#/$defs/loop"}, "escaped": {"$ref": "#/$defs/a~1b~0c"}, "far": {"$ref": "https://example.com/"},
-	"union": {"anyOf": [{"type": "integer"}, {"type": "boolean"}]}, "const": {"oneOf": [{"const": "x"}, {"const": "y", "title": "Why"}]},
+	"must": {"type": "string"}, "text": {"type": "string"}, "integer": {"type": "integer"},
+	"number": {"type": "number"}, "boolean": {"type": "boolean"}, "null": {"type": "null"},
+	"object": {"type": "object"}, "any": {}, "yes": true,
+	"list": {"type": "array", "items": {"type": "integer"}},
+	"texts": {"type": "array", "items": {"type": "string"}}, "bare": {"type": "array"},
+	"maybe": {"type": ["integer", "null"]}, "either": {"type": ["string", "integer"]},
+	"colour": {"$ref": "#/$defs/colour"}, "loop": {"$ref": "#/$defs/loop"},
+	"escaped": {"$ref": "#/$defs/a~1b~0c"}, "remote": {"$ref": "https://example.com/"},
+	"union": {"anyOf": [{"type": "integer"}, {"type": "boolean"}]},
+	"const": {"oneOf": [{"const": "x"}, {"const": "y", "title": "Why"}]},
 	"optional": {"anyOf": [{"enum": ["a", "b"]}, {"type": "null"}]}}}`
 
-func TestArgumentsAreCoerced(t *testing.T) {
+func TestArgumentsAreConvertedToTheTypesOfTheSchema(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	for name, text := range map[string]string{"text.txt": "line\n",
 		"object.json": ` {"text": "f", "extra": 1} `, "list.json": "[1]", "bytes": "\xff"} {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, name, text)
 	}
 	for line, want := range map[string]string{
 		"text=5":                       `"text":"5"`,
@@ -62,7 +64,7 @@ func TestArgumentsAreCoerced(t *testing.T) {
 		"colour=null":                  `"colour":null`,
 		"loop=x":                       `"loop":"x"`,
 		"escaped=4":                    `"escaped":4`,
-		"far=4":                        `"far":"4"`,
+		"remote=4":                     `"remote":"4"`,
 		"union=true":                   `"union":true`,
 		"const=y":                      `"const":"y"`,
 		"optional=null":                `"optional":null`,
@@ -105,12 +107,12 @@ func TestArgumentsAreCoerced(t *testing.T) {
 		a, err := p.newArguments(t.Context(), words, []byte(everyType))
 		if problem, bad := strings.CutPrefix(want, "!"); bad {
 			if err == nil || !strings.Contains(err.Error(), problem) {
-				t.Errorf("%s: %v, want %q", line, err, problem)
+				t.Errorf("%s: error %v, want %q", line, err, problem)
 			}
 			continue
 		}
 		if err != nil {
-			t.Errorf("%s: %v", line, err)
+			t.Errorf("%s: got %v, want no error", line, err)
 			continue
 		}
 		if got := string(a.object()); got != `{"must":"m",`+want+"}" {
@@ -119,35 +121,37 @@ func TestArgumentsAreCoerced(t *testing.T) {
 	}
 }
 
-func TestMissingAndUnknownArguments(t *testing.T) {
-	const schema = `{"type": "object", "additionalProperties": false, "required": ["city", "unit", "days"], "properties": {
-		"city": {"type": "string", "description": "Where\n\u001b[2J"}, "unit": {"enum": ["c", "f"]}, "days": {"type": "integer"}}}`
+func TestMissingAndUnknownArgumentsAreReported(t *testing.T) {
+	const schema = `{"type": "object", "additionalProperties": false, "required": ["city", "unit", "days"],
+		"properties": {"city": {"type": "string", "description": "Where\n\u001b[2J"}, "unit": {"enum": ["c", "f"]},
+		"days": {"type": "integer"}}}`
 	p := newProgram(strings.NewReader(""), nil, nil)
 	_, err := p.newArguments(t.Context(), []string{"ctiy=x", "zzz=1", "days=many"}, []byte(schema))
 	for _, word := range []string{"days=@absent", "days:=@absent", "days:={"} {
 		if _, err := p.newArguments(t.Context(), []string{word, "city=x", "unit=c"},
 			[]byte(schema)); err == nil || strings.Contains(err.Error(), "missing") {
-			t.Errorf("%s: %v", word, err)
+			t.Errorf("%s: got %v, want an error about the value", word, err)
 		}
 	}
 	if err == nil {
-		t.Fatal("got no error")
+		t.Fatal("got no error, want one")
 	}
 	for _, want := range []string{`unknown argument "ctiy": did you mean "city"?`,
 		`unknown argument "zzz": want one of city, unit, days`,
-		`missing argument city: a string, Where \x1b[2J`, "missing argument unit: one of c, f", `days: got "many", want an integer`} {
+		`missing argument city: a string, Where \x1b[2J`, "missing argument unit: one of c, f",
+		`days: got "many", want an integer`} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("it does not say %q: %v", want, err)
+			t.Errorf("got %v, want %q in it", err, want)
 		}
 	}
 	if strings.Contains(err.Error(), "missing argument days") {
-		t.Errorf("what is wrong is called missing: %v", err)
+		t.Errorf("got %v, want no missing argument days", err)
 	}
 	for _, schema := range []string{"", "true", "{}", "[", `{"properties": 5}`,
 		`{"properties": {"a": 5}, "required": "a"}`, `{"$ref": "#"}`} {
 		a, err := p.newArguments(t.Context(), []string{"a=1"}, []byte(schema))
 		if err != nil || string(a.object()) != `{"a":"1"}` {
-			t.Errorf("schema %q: %v", schema, err)
+			t.Errorf("schema %q: got %v, want the argument as a string", schema, err)
 		}
 	}
 }
@@ -156,7 +160,8 @@ func TestMissingAndUnknownArguments(t *testing.T) {
 func FuzzArguments(f *testing.F) {
 	f.Add(everyType, "integer=5", "text:=[1]")
 	f.Add(`{"properties":{"a":{"anyOf":[{"$ref":"#"},{"enum":[1]}]}}}`, "a=1", "a=2")
-	f.Add(`{"properties":{"a":{"anyOf":[{"$ref":"#/properties/a"},{"$ref":"#/properties/a"},{"$ref":"#/properties/a"}]}}}`, "a=1", "a=2")
+	f.Add(`{"properties":{"a":{"anyOf":[{"$ref":"#/properties/a"},{"$ref":"#/properties/a"},`+
+		`{"$ref":"#/properties/a"}]}}}`, "a=1", "a=2")
 	f.Add(`{"properties":{"a":{"type":"array","items":{"type":"array","items":{"$ref":"#/properties/a"}}}}}`,
 		"a=1", `{"a":2}`)
 	f.Fuzz(func(t *testing.T, schema, first, second string) {
@@ -172,11 +177,11 @@ func FuzzArguments(f *testing.F) {
 		}
 		object := a.object()
 		if err := jsonscan.Valid(object, jsonscan.Limits{Depth: 200}); err != nil {
-			t.Fatalf("%q and %q become %s: %v", first, second, object, err)
+			t.Fatalf("%q and %q: got %s, want valid JSON: %v", first, second, object, err)
 		}
 		for key := range jsonscan.Members(object) {
 			if !strings.Contains(first+second, string(key)) && !strings.Contains(first+second, `\`) {
-				t.Errorf("the argument %q was made up", key)
+				t.Errorf("arguments contain %q, which the input does not", key)
 			}
 		}
 	})

@@ -61,49 +61,49 @@ func freshVault(t *testing.T) string {
 	return dir
 }
 
-// A person is a browser whose user fills in the login forms.
-type person struct {
+// A userBrowser is a browser whose user fills in the login forms.
+type userBrowser struct {
 	t              *testing.T
 	user, password string
 	deny           bool
 
 	mu     sync.Mutex
-	pages  []string // number of opened pages
+	pages  []string // opened pages
 	last   string   // text of the last page
-	seeing sync.WaitGroup
+	visits sync.WaitGroup
 }
 
-func newPerson(t *testing.T) *person {
-	b := &person{t: t, user: "ann", password: demoPassword}
-	t.Cleanup(b.seeing.Wait)
+func newUserBrowser(t *testing.T) *userBrowser {
+	b := &userBrowser{t: t, user: "ann", password: demoPassword}
+	t.Cleanup(b.visits.Wait)
 	return b
 }
 
 // open opens a page, in place of the system browser.
-func (b *person) open(_ context.Context, page string) error {
+func (b *userBrowser) open(_ context.Context, page string) error {
 	b.mu.Lock()
 	b.pages = append(b.pages, page)
 	b.mu.Unlock()
-	b.seeing.Go(func() {
+	b.visits.Go(func() {
 		if err := b.visit(page); err != nil {
 			b.t.Error(err)
-			b.giveUp(page)
+			b.denyLogin(page)
 		}
 	})
 	return nil
 }
 
-// giveUp ends the wait for the login.
-func (b *person) giveUp(page string) {
+// denyLogin ends the wait for the login with an error.
+func (b *userBrowser) denyLogin(page string) {
 	u, err := url.Parse(page)
 	if err != nil {
 		b.t.Error(err)
 		return
 	}
-	asked := u.Query()
-	answer := url.Values{"error": {"access_denied"}, "state": asked["state"]}
+	query := u.Query()
+	answer := url.Values{"error": {"access_denied"}, "state": query["state"]}
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: timeout}
-	if res, err := client.Get(asked.Get("redirect_uri") + "?" + answer.Encode()); err == nil {
+	if res, err := client.Get(query.Get("redirect_uri") + "?" + answer.Encode()); err == nil {
 		res.Body.Close()
 	}
 }
@@ -116,7 +116,7 @@ var (
 	formHidden = regexp.MustCompile(`<input type="hidden" name="([^"]*)" value="([^"]*)"`)
 )
 
-func (b *person) visit(page string) error {
+func (b *userBrowser) visit(page string) error {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		return err
@@ -124,8 +124,8 @@ func (b *person) visit(page string) error {
 	transport := &http.Transport{DisableKeepAlives: true}
 	client := &http.Client{Jar: jar, Transport: transport, Timeout: timeout}
 	res, err := client.Get(page)
-	const most = 5 // consent, login, redirect, and a wrong password
-	for range most {
+	const maxPages = 5 // consent, login, redirect, and a wrong password
+	for range maxPages {
 		if err != nil {
 			return err
 		}
@@ -153,7 +153,9 @@ func (b *person) visit(page string) error {
 			form.Set(f[1], html.UnescapeString(f[2]))
 		}
 		if strings.Contains(string(text), `name="password"`) {
-			form["decision"], form["username"], form["password"] = []string{"login"}, []string{b.user}, []string{b.password}
+			form.Set("decision", "login")
+			form.Set("username", b.user)
+			form.Set("password", b.password)
 		}
 		if b.deny {
 			form.Set("decision", "deny")
@@ -162,12 +164,12 @@ func (b *person) visit(page string) error {
 			return err
 		}
 	}
-	return fmt.Errorf("too many pages, the last is %s", b.last)
+	return fmt.Errorf("more than %d pages, the last is %s", maxPages, b.last)
 }
 
-// seen returns the number of opened pages, and the text of the last one.
-func (b *person) seen() (opened int, last string) {
-	b.seeing.Wait()
+// opened waits for the visits, and returns the number of opened pages and the text of the last one.
+func (b *userBrowser) opened() (count int, last string) {
+	b.visits.Wait()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	_, last, _ = strings.Cut(b.last, "<body>")
@@ -175,18 +177,18 @@ func (b *person) seen() (opened int, last string) {
 }
 
 // withBrowser runs a command on a terminal, with a browser.
-func withBrowser(t *testing.T, b *person, args ...string) outcome {
+func withBrowser(t *testing.T, b *userBrowser, args ...string) outcome {
 	t.Helper()
 	return atTerminal(t, "", func(p *program) { p.open = b.open; p.output.terminal = false }, args...)
 }
 
-func TestCommandsLogIn(t *testing.T) {
+func TestCommandsLogInAndStoreTheTokens(t *testing.T) {
 	mcptest.NoLeaks(t)
 	freshVault(t)
-	server, ann := protected(t), newPerson(t)
+	server, ann := protected(t), newUserBrowser(t)
 	o := withBrowser(t, ann, "call", server, "who_am_i")
 	if o.status != exitOK || !strings.Contains(o.stdout, `"user":"ann"`) || !strings.Contains(o.stdout, scopeUse) {
-		t.Fatalf("got %d, %s, %s", o.status, o.stdout, o.stderr)
+		t.Fatalf("got %d, %s, %s, want %d, ann and her scope", o.status, o.stdout, o.stderr, exitOK)
 	}
 	for _, want := range []string{"Log in to " + server + " at " + strings.TrimSuffix(server, endpoint),
 		"/authorize?client_id="} {
@@ -194,18 +196,18 @@ func TestCommandsLogIn(t *testing.T) {
 			t.Errorf("stderr does not contain %q: %s", want, o.stderr)
 		}
 	}
-	if n, page := ann.seen(); n != 1 || !strings.Contains(page, "logged in") {
-		t.Errorf("%d pages were opened, the last one is %s", n, page)
+	if n, page := ann.opened(); n != 1 || !strings.Contains(page, "logged in") {
+		t.Errorf("%d pages were opened, the last one is %s; want 1, logged in", n, page)
 	}
 	// Another run, without a terminal, has the tokens.
 	o = patchbay(t, "", "call", server, "who_am_i")
 	if o.status != exitOK || !strings.Contains(o.stdout, `"user":"ann"`) || o.stderr != "" {
-		t.Errorf("later: got %d, %s, %s", o.status, o.stdout, o.stderr)
+		t.Errorf("second run: got %d, %s, %s, want %d, ann", o.status, o.stdout, o.stderr, exitOK)
 	}
-	// So have all other commands.
+	// Other commands have them too.
 	for _, args := range [][]string{{"tools"}, {"probe"}, {"ping"}, {"prompts"}, {"ping", "--revision", "2025-03-26"}} {
 		if o := patchbay(t, "", append(args, server)...); o.status != exitOK || o.stderr != "" {
-			t.Errorf("%q: got %d, %s", args, o.status, o.stderr)
+			t.Errorf("%q: got %d, %s, want %d", args, o.status, o.stderr, exitOK)
 		}
 	}
 }
@@ -213,50 +215,50 @@ func TestCommandsLogIn(t *testing.T) {
 func TestProbeLogsInOnce(t *testing.T) {
 	mcptest.NoLeaks(t)
 	freshVault(t)
-	server, ann := protected(t), newPerson(t)
+	server, ann := protected(t), newUserBrowser(t)
 	if o := withBrowser(t, ann, "probe", server); o.status != exitOK {
-		t.Errorf("got %d, %s", o.status, o.stderr)
+		t.Errorf("got %d, %s, want %d", o.status, o.stderr, exitOK)
 	}
-	if n, _ := ann.seen(); n != 1 {
-		t.Errorf("%d pages were opened", n)
+	if n, _ := ann.opened(); n != 1 {
+		t.Errorf("%d pages were opened, want 1", n)
 	}
 }
 
-func TestStepUp(t *testing.T) {
+func TestAUTHR35_MissingScopesAreRequestedAtATerminal(t *testing.T) {
 	mcptest.NoLeaks(t)
 	freshVault(t)
-	server, ann := protected(t), newPerson(t)
+	server, ann := protected(t), newUserBrowser(t)
 	if o := withBrowser(t, ann, "auth", "login", server); o.status != exitOK {
-		t.Fatalf("got %d, %s", o.status, o.stderr)
+		t.Fatalf("got %d, %s, want %d", o.status, o.stderr, exitOK)
 	}
 	o := patchbay(t, "", "call", server, "reset_counter", "--json")
 	want := "patchbay auth login " + server + " --scope " + scopeUse + " --scope " + scopeReset
 	if got := failureOf(t, o); o.status != exitAuth || got.Login != want {
-		t.Errorf("without a terminal: got %d, %+v, want %s", o.status, got, want)
+		t.Errorf("without a terminal: got %d, %+v, want %d, %s", o.status, got, exitAuth, want)
 	}
 	o = withBrowser(t, ann, "call", server, "reset_counter")
 	if o.status != exitOK || !strings.Contains(o.stdout, "0") {
-		t.Errorf("at a terminal: got %d, %s, %s", o.status, o.stdout, o.stderr)
+		t.Errorf("at a terminal: got %d, %s, %s, want %d, 0", o.status, o.stdout, o.stderr, exitOK)
 	}
-	if n, _ := ann.seen(); n != 2 {
+	if n, _ := ann.opened(); n != 2 {
 		t.Errorf("%d pages were opened, want 2", n)
 	}
 	o = patchbay(t, "", "call", server, "who_am_i", "--json")
 	if !strings.Contains(o.stdout, scopeUse) || !strings.Contains(o.stdout, scopeReset) {
-		t.Errorf("the scopes are not those of both logins: %s", o.stdout)
+		t.Errorf("got %s, want the scopes of both logins", o.stdout)
 	}
 }
 
-func TestLoginWithMoreScopes(t *testing.T) {
+func TestLaterLoginAddsScopes(t *testing.T) {
 	freshVault(t)
-	server, ann := protected(t), newPerson(t)
+	server, ann := protected(t), newUserBrowser(t)
 	for _, args := range [][]string{nil, {"--scope", scopeReset}} {
 		if o := withBrowser(t, ann, append([]string{"auth", "login", server}, args...)...); o.status != exitOK {
-			t.Fatalf("got %d, %s", o.status, o.stderr)
+			t.Fatalf("got %d, %s, want %d", o.status, o.stderr, exitOK)
 		}
 	}
 	if o := patchbay(t, "", "call", server, "reset_counter"); o.status != exitOK {
-		t.Errorf("got %d, %s", o.status, o.stderr)
+		t.Errorf("got %d, %s, want %d", o.status, o.stderr, exitOK)
 	}
 }
 
@@ -264,13 +266,13 @@ func failureOf(t *testing.T, o outcome) failure {
 	t.Helper()
 	var got struct{ Error failure }
 	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil {
-		t.Fatalf("%q: %v", o.stdout, err)
+		t.Fatalf("standard output %q, want an error as JSON: %v", o.stdout, err)
 	}
 	return got.Error
 }
 
-// Without a terminal the error has the command that logs in.
-func TestLoginRequiredWithoutTerminal(t *testing.T) {
+// Without a terminal, the error names the command that logs in.
+func TestLoginIsNotTriedWithoutATerminal(t *testing.T) {
 	mcptest.NoLeaks(t)
 	dir := freshVault(t)
 	server := protected(t)
@@ -284,65 +286,63 @@ func TestLoginRequiredWithoutTerminal(t *testing.T) {
 		o := run("tools", server)
 		if o.status != exitAuth || !strings.HasSuffix(o.stderr,
 			"patchbay: a login is required at "+server+" (scopes "+scopeUse+")\n  "+login+"\n") {
-			t.Errorf("%s: got %d, %s", name, o.status, o.stderr)
+			t.Errorf("%s: got %d, %s, want %d and the login command", name, o.status, o.stderr, exitAuth)
 		}
 		o = run("tools", server, "--json")
 		if got := failureOf(t, o); got.Kind != "auth_required" || got.Login != login {
-			t.Errorf("%s: got %+v", name, got)
+			t.Errorf("%s: got %+v, want auth_required, %s", name, got, login)
 		}
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a vault was made for nothing: %v", err)
+		t.Errorf("vault directory: %v, want that it does not exist", err)
 	}
 	config := filepath.Join(t.TempDir(), "my servers.json")
-	if err := os.WriteFile(config, []byte(`{"mcpServers": {"web": {"url": "`+server+`"}}}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, config, `{"mcpServers": {"web": {"url": "`+server+`"}}}`)
 	o := patchbay(t, "", "tools", "web", "--config", config, "--json")
 	if got := failureOf(t, o); got.Login != "patchbay auth login web --config '"+config+"'" {
-		t.Errorf("a server by its name: %+v", got)
+		t.Errorf("a server by its name: got %+v, want the login command with --config", got)
 	}
 	if o := patchbay(t, "", "auth", "token", server); o.status != exitAuth || o.stdout != "" ||
 		!strings.Contains(o.stderr, login) {
-		t.Errorf("token: got %+v", o)
+		t.Errorf("token: got %+v, want %d and the login command", o, exitAuth)
 	}
 	if o := atTerminal(t, "", nil, "auth", "login", server, "--no-input"); o.status != exitAuth ||
 		!strings.Contains(o.stderr, "--no-input") {
-		t.Errorf("login --no-input: got %+v", o)
+		t.Errorf("login --no-input: got %+v, want %d", o, exitAuth)
 	}
 }
 
-// With an Authorization header of the user no login is tried.
+// With an Authorization header from the user, no login is tried.
 func TestAuthorizationHeaderTakesPrecedence(t *testing.T) {
 	dir := freshVault(t)
 	var mu sync.Mutex
-	seen := map[string]bool{}
-	web := protectedBy(t, func(authorization string) {
+	sent := map[string]bool{} // values of Authorization
+	web := newRejectingServer(t, func(authorization string) {
 		mu.Lock()
 		defer mu.Unlock()
-		seen[authorization] = true
+		sent[authorization] = true
 	})
 	o := atTerminal(t, "", nil, "ping", web, "--header", "Authorization: Bearer mine")
 	if o.status != exitAuth || !strings.HasSuffix(o.stderr, "patchbay: the server rejected your token\n") {
-		t.Errorf("got %d, %s", o.status, o.stderr)
+		t.Errorf("got %d, %s, want %d, rejected", o.status, o.stderr, exitAuth)
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if len(seen) != 1 || !seen["Bearer mine"] {
-		t.Errorf("what was sent is %v", seen)
+	if len(sent) != 1 || !sent["Bearer mine"] {
+		t.Errorf("requests had Authorization %v, want Bearer mine only", sent)
 	}
 	for _, verb := range []string{"login", "status", "token", "logout"} {
 		if o := patchbay(t, "", "auth", verb, web, "--header", "Authorization: Bearer mine"); o.status != exitUsage {
-			t.Errorf("auth %s: got %d, %s", verb, o.status, o.stderr)
+			t.Errorf("auth %s: got %d, %s, want %d", verb, o.status, o.stderr, exitUsage)
 		}
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a vault was made: %v", err)
+		t.Errorf("vault directory: %v, want that it does not exist", err)
 	}
 }
 
-// protectedBy returns the URL of a server that rejects all requests.
-func protectedBy(t *testing.T, saw func(authorization string)) string {
+// newRejectingServer returns the URL of a server that rejects all requests with status 401.
+func newRejectingServer(t *testing.T, onRequest func(authorization string)) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -350,7 +350,7 @@ func protectedBy(t *testing.T, saw func(authorization string)) string {
 	}
 	server := &http.Server{ReadHeaderTimeout: time.Minute,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			saw(r.Header.Get("Authorization"))
+			onRequest(r.Header.Get("Authorization"))
 			w.WriteHeader(http.StatusUnauthorized)
 		})}
 	ended := make(chan error, 1)
@@ -359,10 +359,10 @@ func protectedBy(t *testing.T, saw func(authorization string)) string {
 	return "http://" + listener.Addr().String() + endpoint
 }
 
-func TestLoginStatusTokenLogout(t *testing.T) {
+func TestAuthCommandsManageALogin(t *testing.T) {
 	mcptest.NoLeaks(t)
 	dir := freshVault(t)
-	server, bob := protected(t), newPerson(t)
+	server, bob := protected(t), newUserBrowser(t)
 	bob.user = "bob"
 	type report struct {
 		LoggedIn, Renewable bool
@@ -375,80 +375,80 @@ func TestLoginStatusTokenLogout(t *testing.T) {
 		var r report
 		o := patchbay(t, "", "auth", "status", server, "--json")
 		if err := json.Unmarshal([]byte(o.stdout), &r); err != nil || o.stderr != "" {
-			t.Fatalf("%q, %s: %v", o.stdout, o.stderr, err)
+			t.Fatalf("auth status --json: got %q, %s, want JSON: %v", o.stdout, o.stderr, err)
 		}
 		return r, o.status
 	}
 	if r, code := status(); code != exitAuth || r.LoggedIn || r.Storage.Key != "" {
-		t.Errorf("before: %d, %+v", code, r)
+		t.Errorf("status before login: %d, %+v, want %d, not logged in", code, r, exitAuth)
 	}
 	o := withBrowser(t, bob, "auth", "login", server)
 	if o.status != exitOK || !strings.Contains(o.stdout, "logged in   yes\n") ||
 		!strings.Contains(o.stdout, dir+", encrypted with a key in the same directory") {
-		t.Fatalf("login: %d, %s, %s", o.status, o.stdout, o.stderr)
+		t.Fatalf("login: %d, %s, %s, want %d and the storage", o.status, o.stdout, o.stderr, exitOK)
 	}
 	r, code := status()
 	if code != exitOK || !r.LoggedIn || !r.Renewable || r.Issuer != strings.TrimSuffix(server, endpoint) ||
 		r.Storage.Directory != dir || r.Storage.Key != "file" ||
 		len(r.Scopes) != 1 || r.Scopes[0] != scopeUse {
-		t.Errorf("after login: %d, %+v", code, r)
+		t.Errorf("status after login: %d, %+v, want %d, logged in with one scope", code, r, exitOK)
 	}
 	token := patchbay(t, "", "auth", "token", server)
 	if token.status != exitOK || strings.Count(token.stdout, "\n") != 1 ||
 		strings.Count(token.stdout, ".") != 2 || token.stderr != "" {
-		t.Errorf("token: %+v", token)
+		t.Errorf("token: got %+v, want one line with a JWT", token)
 	}
 	bearer := "Authorization: Bearer " + strings.TrimSpace(token.stdout)
 	if o := patchbay(t, "", "call", server, "who_am_i", "--header", bearer); o.status != exitOK ||
 		!strings.Contains(o.stdout, `"user":"bob"`) {
-		t.Errorf("with the token: %+v", o)
+		t.Errorf("call with the token: got %+v, want %d, bob", o, exitOK)
 	}
 	if o := atTerminal(t, "", nil, "auth", "token", server); o.status != exitUsage || o.stdout != "" ||
 		strings.Contains(o.stderr, strings.TrimSpace(token.stdout)) {
-		t.Errorf("the token was printed on a terminal: %+v", o)
+		t.Errorf("token at a terminal: got %+v, want %d without the token", o, exitUsage)
 	}
 	if o := atTerminal(t, "", nil, "auth", "token", server, "--show"); o.status != exitOK ||
 		strings.Count(o.stdout, ".") != 2 {
-		t.Errorf("token --show: %+v", o)
+		t.Errorf("token --show: got %+v, want the token", o)
 	}
 	if o := patchbay(t, "", "auth", "token", server, "--json"); o.status != exitOK ||
 		!strings.Contains(o.stdout, `"tokenType":"Bearer"`) {
-		t.Errorf("token --json: %+v", o)
+		t.Errorf("token --json: got %+v, want tokenType Bearer", o)
 	}
 	if o := patchbay(t, "", "auth", "logout", server); o.status != exitOK ||
 		!strings.Contains(o.stderr, "Logged out of "+server) {
-		t.Errorf("logout: %+v", o)
+		t.Errorf("logout: got %+v, want %d", o, exitOK)
 	}
 	if r, code := status(); code != exitAuth || r.LoggedIn {
-		t.Errorf("after logout: %d, %+v", code, r)
+		t.Errorf("status after logout: %d, %+v, want %d, not logged in", code, r, exitAuth)
 	}
 	if o := patchbay(t, "", "call", server, "who_am_i", "--header", bearer); o.status != exitAuth {
-		t.Errorf("the token outlives the logout: %+v", o)
+		t.Errorf("call with the token after logout: got %+v, want %d", o, exitAuth)
 	}
 	if o := patchbay(t, "", "auth", "logout", server); o.status != exitOK ||
 		!strings.Contains(o.stderr, "Not logged in") {
-		t.Errorf("a second logout: %+v", o)
+		t.Errorf("second logout: got %+v, want %d, Not logged in", o, exitOK)
 	}
 	if o := patchbay(t, "", "ping", server); o.status != exitAuth {
-		t.Errorf("a verb after logout: %+v", o)
+		t.Errorf("ping after logout: got %+v, want %d", o, exitAuth)
 	}
 }
 
-func TestDeniedLogin(t *testing.T) {
+func TestDeniedLoginIsReported(t *testing.T) {
 	mcptest.NoLeaks(t)
 	freshVault(t)
-	server, ann := protected(t), newPerson(t)
+	server, ann := protected(t), newUserBrowser(t)
 	ann.deny = true
 	o := withBrowser(t, ann, "tools", server)
 	if o.status != exitAuth || !strings.Contains(o.stderr, "access_denied") {
-		t.Errorf("got %d, %s", o.status, o.stderr)
+		t.Errorf("tools: got %d, %s, want %d, access_denied", o.status, o.stderr, exitAuth)
 	}
-	if n, _ := ann.seen(); n != 1 {
+	if n, _ := ann.opened(); n != 1 {
 		t.Errorf("%d pages were opened, want 1", n)
 	}
 	o = withBrowser(t, ann, "auth", "login", server)
 	if o.status != exitAuth || strings.Contains(o.stderr, "patchbay auth login") {
-		t.Errorf("auth login: got %d, %s", o.status, o.stderr)
+		t.Errorf("auth login: got %d, %s, want %d without the login command", o.status, o.stderr, exitAuth)
 	}
 }
 
@@ -456,11 +456,11 @@ func TestDeniedLogin(t *testing.T) {
 func TestTimeoutDoesNotLimitLogin(t *testing.T) {
 	mcptest.NoLeaks(t)
 	freshVault(t)
-	server, ann := protected(t), newPerson(t)
+	server, ann := protected(t), newUserBrowser(t)
 	const limit = 700 * time.Millisecond
 	o := atTerminal(t, "", func(p *program) {
 		p.open = func(ctx context.Context, page string) error {
-			ann.seeing.Go(func() {
+			ann.visits.Go(func() {
 				<-time.After(2 * limit)
 				_ = ann.open(ctx, page)
 			})
@@ -468,7 +468,7 @@ func TestTimeoutDoesNotLimitLogin(t *testing.T) {
 		}
 	}, "call", server, "who_am_i", "--timeout", limit.String())
 	if o.status != exitOK {
-		t.Errorf("got %d, %s", o.status, o.stderr)
+		t.Errorf("got %d, %s, want %d", o.status, o.stderr, exitOK)
 	}
 }
 
@@ -483,34 +483,47 @@ func TestInterruptCancelsLogin(t *testing.T) {
 		p := newProgram(strings.NewReader(""), &stdout, io.Discard)
 		p.interactive = true
 		p.open = func(context.Context, string) error { return nil }
-		told := &trigger{when: "/authorize?", then: cancel}
-		p.screen.w = told
+		stderr := &trigger{when: "/authorize?", then: cancel}
+		p.screen.w = stderr
 		if status := p.run(ctx, args); status != exitInterrupted ||
-			!strings.HasSuffix(told.seen, "patchbay: interrupted\n") {
-			t.Errorf("%q: got %d, %s", args, status, told.seen)
+			!strings.HasSuffix(stderr.seen, "patchbay: interrupted\n") {
+			t.Errorf("%q: got %d, %s, want %d, interrupted", args, status, stderr.seen, exitInterrupted)
 		}
 		cancel()
 	}
 }
 
-// --no-browser does not open the page: the user does.
-func TestLoginWithoutABrowser(t *testing.T) {
+// With --no-browser the user opens the page.
+func TestLoginWithoutABrowserPrintsThePage(t *testing.T) {
 	mcptest.NoLeaks(t)
 	freshVault(t)
-	server, ann := protected(t), newPerson(t)
+	server, ann := protected(t), newUserBrowser(t)
 	link := regexp.MustCompile(`http\S+/authorize\?\S+`)
 	var stdout bytes.Buffer
 	p := newProgram(strings.NewReader(""), &stdout, io.Discard)
-	p.open = func(context.Context, string) error { t.Error("a page is opened"); return nil }
-	told := &trigger{when: "state="}
-	told.then = func() {
-		if page := link.FindString(told.seen); page != "" && len(ann.pages) == 0 {
+	p.open = func(context.Context, string) error { t.Error("the command opened a page"); return nil }
+	stderr := &trigger{when: "state="}
+	stderr.then = func() {
+		if page := link.FindString(stderr.seen); page != "" && len(ann.pages) == 0 {
 			_ = ann.open(t.Context(), page)
 		}
 	}
-	p.screen.w = told
+	p.screen.w = stderr
 	if status := p.run(t.Context(), []string{"auth", "login", server, "--no-browser"}); status != exitOK {
-		t.Errorf("got %d, %s", status, told.seen)
+		t.Errorf("got %d, %s, want %d", status, stderr.seen, exitOK)
+	}
+}
+
+// Spec: basic/authorization, Protocol Requirements.
+func TestAUTH03_STDIO20_StdioHasNoLogin(t *testing.T) {
+	freshVault(t)
+	for _, args := range [][]string{
+		{"auth", "login", "--", "server"}, {"auth", "token", "--", "server"}, {"auth", "status", "--", "server"},
+		{"auth", "logout", "--", "server"}, {"serve", "--auth", "demo", "--stdio"},
+	} {
+		if o := patchbay(t, "", args...); o.status != exitUsage || o.stderr == "" || o.stdout != "" {
+			t.Errorf("%q: got %+v, want %d and a message", args, o, exitUsage)
+		}
 	}
 }
 
@@ -518,67 +531,65 @@ func TestAuthUsageErrors(t *testing.T) {
 	freshVault(t)
 	server := "https://mcp.example/mcp"
 	secret := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(secret, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, secret, "")
 	for _, args := range [][]string{
-		{"auth"}, {"auth", "logn"}, {"auth", "login"}, {"auth", "login", server, "more"}, {"auth", "status",
-			"--", "server"},
-		{"auth", "login", "http://mcp.example/mcp"}, {"auth", "token", "http://192.0.2.1/mcp"}, {"auth",
-			"login", "nobody"},
+		{"auth"}, {"auth", "logn"}, {"auth", "login"}, {"auth", "login", server, "more"},
+		{"auth", "login", "http://mcp.example/mcp"},
+		{"auth", "token", "http://192.0.2.1/mcp"}, {"auth", "login", "unknown"},
 		{"auth", "login", server, "--client-id", "x"}, {"auth", "login", server, "--issuer", "https://x.example"},
 		{"auth", "login", server, "--client-secret-file", secret},
 		{"auth", "login", server, "--client-id", "x", "--issuer", "https://x.example", "--client-secret-file", secret},
-		{"auth", "login", server, "--client-id", "x", "--issuer", "https://x.example", "--client-secret-file",
-			secret + "no"},
-		{"auth", "login", server, "--client-id", "x", "--issuer", "https://x.example", "--client-metadata-url",
-			"https://x.example/c"},
-		{"serve", "--auth", "real"}, {"serve", "--auth", "demo", "--stdio"}, {"serve", "--auth", "demo",
-			"--addr", "0.0.0.0:0"},
+		{"auth", "login", server, "--client-id", "x", "--issuer", "https://x.example",
+			"--client-secret-file", secret + "no"},
+		{"auth", "login", server, "--client-id", "x", "--issuer", "https://x.example",
+			"--client-metadata-url", "https://x.example/c"},
+		{"serve", "--auth", "real"},
+		{"serve", "--auth", "demo", "--addr", "0.0.0.0:0"},
 		{"serve", "--auth", "demo", "--addr", "example.com:80"},
 	} {
 		if o := patchbay(t, "", args...); o.status != exitUsage || o.stderr == "" || o.stdout != "" {
-			t.Errorf("%q: got %+v", args, o)
+			t.Errorf("%q: got %+v, want %d and a message", args, o, exitUsage)
 		}
 	}
 }
 
-// Plain http works without a login. A token is never sent over it.
-func TestPlainHTTPGetsNoToken(t *testing.T) {
+// Plain HTTP works without a login. No token is sent over it, except to a loopback address.
+func TestTokensAreNotSentOverPlainHTTP(t *testing.T) {
 	freshVault(t)
 	for address, want := range map[string]bool{
-		"http://127.0.0.1:1/mcp": true, "http://[::1]:1/mcp": true, "http://localhost/mcp": true, "https://a.example/mcp": true,
-		"http://a.example/mcp": false, "http://192.168.0.1/mcp": false, "http://localhost.a.example/mcp": false,
+		"http://127.0.0.1:1/mcp": true, "http://[::1]:1/mcp": true, "http://localhost/mcp": true,
+		"https://a.example/mcp": true, "http://a.example/mcp": false, "http://192.168.0.1/mcp": false,
+		"http://localhost.a.example/mcp": false,
 	} {
 		p := newProgram(strings.NewReader(""), io.Discard, io.Discard)
 		target := &target{url: address, header: http.Header{}}
 		if err := p.authorize(t.Context(), target); err != nil || (target.auth != nil) != want {
-			t.Errorf("%s: %v, %v, want %v", address, target.auth != nil, err, want)
+			t.Errorf("%s: sends tokens %v, %v, want %v", address, target.auth != nil, err, want)
 		}
 	}
 }
 
-func TestClientCredentials(t *testing.T) {
+func TestREG11_ClientCredentialsComeFromTheEnvironment(t *testing.T) {
 	mcptest.NoLeaks(t)
 	dir := freshVault(t)
-	server, secret := protectedForMachines(t)
+	server, secret := protectedForClient(t)
 	issuer := strings.TrimSuffix(server, endpoint)
 	t.Setenv(envClientID, "robot")
 	t.Setenv(envSecret, secret)
 	t.Setenv(envIssuer, issuer)
 	o := patchbay(t, "", "call", server, "who_am_i", "--json")
 	if o.status != exitOK || !strings.Contains(o.stdout, `"clientId":"robot"`) {
-		t.Fatalf("got %d, %s, %s", o.status, o.stdout, o.stderr)
+		t.Fatalf("got %d, %s, %s, want %d, robot", o.status, o.stdout, o.stderr, exitOK)
 	}
 	o = patchbay(t, "", "auth", "login", server, "--json")
 	if o.status != exitOK || !strings.Contains(o.stdout, `"loggedIn":true`) || strings.Contains(o.stdout, "storage") {
-		t.Errorf("auth login: %+v", o)
+		t.Errorf("auth login: got %+v, want logged in without storage", o)
 	}
 	if o := patchbay(t, "", "auth", "token", server); o.status != exitOK || strings.Count(o.stdout, ".") != 2 {
-		t.Errorf("auth token: %+v", o)
+		t.Errorf("auth token: got %+v, want a JWT", o)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a machine's login is stored: %v", err)
+		t.Errorf("vault directory: %v, want that it does not exist", err)
 	}
 	for _, test := range []struct {
 		name, value string
@@ -587,7 +598,7 @@ func TestClientCredentials(t *testing.T) {
 		{envIssuer, "", exitUsage}, {envSecret, "", exitUsage}, {envKeyFile, "also", exitUsage},
 		{envSecret, "wrong", exitAuth}, {envIssuer, "https://other.example", exitAuth},
 	} {
-		t.Run(test.name+" is "+test.value, func(t *testing.T) {
+		t.Run(test.name+"="+test.value, func(t *testing.T) {
 			t.Setenv(test.name, test.value)
 			o := patchbay(t, "", "ping", server)
 			if o.status != test.status || strings.Contains(o.stderr, secret) {
@@ -597,9 +608,8 @@ func TestClientCredentials(t *testing.T) {
 	}
 }
 
-// protectedForMachines returns the URL of a server with the registered client robot, and its
-// secret.
-func protectedForMachines(t *testing.T) (server, secret string) {
+// protectedForClient returns the URL of a server with the registered client robot, and its secret.
+func protectedForClient(t *testing.T) (server, secret string) {
 	t.Helper()
 	secret, hash := authserver.NewClientSecret()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -608,8 +618,8 @@ func protectedForMachines(t *testing.T) (server, secret string) {
 	}
 	origin := "http://" + listener.Addr().String()
 	auth, err := authserver.New(&authserver.Options{
-		Issuer: origin, Logger: slog.New(slog.DiscardHandler), Clients: []authserver.Client{{ID: "robot",
-			SecretHash: hash}},
+		Issuer: origin, Logger: slog.New(slog.DiscardHandler),
+		Clients:   []authserver.Client{{ID: "robot", SecretHash: hash}},
 		Resources: []authserver.Resource{{URL: origin + endpoint, Scopes: []authserver.Scope{{Name: scopeUse}}}},
 	})
 	if err != nil {
@@ -623,7 +633,7 @@ func protectedForMachines(t *testing.T) (server, secret string) {
 	return origin + endpoint, secret
 }
 
-// The tokens of a login with --client-id are refreshed with that client by later runs.
+// Later runs need the client of a login with --client-id to refresh its tokens.
 func TestLoginSettingsAreStored(t *testing.T) {
 	freshVault(t)
 	p := newProgram(strings.NewReader(""), io.Discard, io.Discard)
@@ -635,25 +645,29 @@ func TestLoginSettingsAreStored(t *testing.T) {
 	got, err := newProgram(strings.NewReader(""), io.Discard, io.Discard).loadSettings(t.Context(),
 		&target{url: "https://a.example/mcp"})
 	if err != nil || fmt.Sprint(*got) != fmt.Sprint(want) {
-		t.Errorf("got %+v, %v", got, err)
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
 	if got, err := p.loadSettings(t.Context(), b); err != nil || !got.isEmpty() {
-		t.Errorf("another server has %+v, %v", got, err)
+		t.Errorf("another server: got %+v, %v, want no settings", got, err)
 	}
 	if err := p.saveSettings(t.Context(), a, &settings{}); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := p.loadSettings(t.Context(), a); err != nil || !got.isEmpty() {
-		t.Errorf("after the end: %+v, %v", got, err)
+		t.Errorf("after removal: got %+v, %v, want no settings", got, err)
 	}
 }
 
-func TestShellWord(t *testing.T) {
+func TestShellWordQuotes(t *testing.T) {
 	for word, want := range map[string]string{
-		"https://a.example/mcp": "https://a.example/mcp", "": "''", "a b": "'a b'", "https://a/?x&y=$(z)": "'https://a/?x&y=$(z)'", "it's": `'it'\''s'`,
+		"https://a.example/mcp": "https://a.example/mcp",
+		"":                      "''",
+		"a b":                   "'a b'",
+		"https://a/?x&y=$(z)":   "'https://a/?x&y=$(z)'",
+		"it's":                  `'it'\''s'`,
 	} {
 		if got := shellWord(word); got != want {
-			t.Errorf("%s is %s, want %s", word, got, want)
+			t.Errorf("shellWord(%q) = %s, want %s", word, got, want)
 		}
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// update reports whether to rewrite the transcripts. The flag is defined by mcptest.
+// update reports whether to rewrite the transcripts. Package mcptest defines the flag.
 func update() bool { return flag.Lookup("update").Value.String() == "true" }
 
 // serveEnv makes the test binary the demo server on stdio.
@@ -59,7 +59,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// newServer returns the demo server, or one with hostile and unusual results.
+// newServer returns the demo server, or for any other name one with hostile and unusual results.
 func newServer(name string) *mcp.Server {
 	if name == "demo" {
 		return demo.New("1.0", nil).Server
@@ -112,8 +112,8 @@ func newOddServer() *mcp.Server {
 	return s
 }
 
-// listen returns the URL of a server.
-func listen(t *testing.T, s *mcp.Server) string {
+// listen serves s over HTTP until the test ends, and returns its URL.
+func listen(t *testing.T, s mcp.Handler) string {
 	t.Helper()
 	h := mcphttp.NewHandler(s, nil)
 	web := httptest.NewServer(h)
@@ -124,6 +124,13 @@ func listen(t *testing.T, s *mcp.Server) string {
 		web.Close()
 	})
 	return web.URL
+}
+
+func writeFile(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // An outcome is the result of a command.
@@ -140,13 +147,14 @@ func patchbay(t *testing.T, stdin string, args ...string) outcome {
 	return outcome{status, stdout.String(), stderr.String()}
 }
 
-// atTerminal runs a command on a terminal, with the input of a user.
+// atTerminal runs a command on a terminal, with the input of a user. prepare may change the program
+// before it runs.
 func atTerminal(t *testing.T, typed string, prepare func(p *program), args ...string) outcome {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	p := newProgram(strings.NewReader(typed), &stdout, &stderr)
 	p.interactive, p.output.terminal, p.screen.terminal = true, true, true
-	p.open = func(_ context.Context, page string) error { t.Errorf("%s is opened", page); return nil }
+	p.open = func(_ context.Context, page string) error { t.Errorf("opened page %s, want none", page); return nil }
 	if prepare != nil {
 		prepare(p)
 	}
@@ -202,7 +210,8 @@ func TestTranscripts(t *testing.T) {
 }
 
 // volatile matches output that differs between runs.
-var volatile = regexp.MustCompile(`("(?:ms|connectMs|pingMs)":|connect     |ping        |answered in |supported +|Deploy r)[0-9.]+`)
+var volatile = regexp.MustCompile(
+	`("(?:ms|connectMs|pingMs)":|connect     |ping        |answered in |supported +|Deploy r)[0-9.]+`)
 
 // A block is one command of a transcript.
 type block struct {
@@ -233,7 +242,7 @@ func (b block) replay(t *testing.T, names *strings.Replacer) string {
 	for _, line := range b.stdin {
 		text.WriteString("< " + line)
 	}
-	args := words(names.Replace(b.command))
+	args := splitCommand(names.Replace(b.command))
 	o := patchbay(t, strings.Join(b.stdin, ""), args[1:]...)
 	text.WriteString(strings.ReplaceAll(o.stdout, "\n\n", "\n.\n"))
 	if o.stdout != "" && !strings.HasSuffix(o.stdout, "\n") {
@@ -248,8 +257,8 @@ func (b block) replay(t *testing.T, names *strings.Replacer) string {
 	return text.String()
 }
 
-// words splits a command line with single quotes.
-func words(line string) (all []string) {
+// splitCommand splits a command line with single quotes.
+func splitCommand(line string) (all []string) {
 	for i, part := range strings.Split(line, "'") {
 		if i%2 == 1 {
 			all[len(all)-1] += part

@@ -15,8 +15,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// answering returns the URL of a web server with the same response to all requests.
-func answering(t *testing.T, status int, contentType, body string) string {
+// newStaticServer returns the URL of a web server with the same response to all requests.
+func newStaticServer(t *testing.T, status int, contentType, body string) string {
 	t.Helper()
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -28,8 +28,8 @@ func answering(t *testing.T, status int, contentType, body string) string {
 	return web.URL
 }
 
-// refusing returns a URL that refuses connections.
-func refusing(t *testing.T) string {
+// refusedURL returns a URL that refuses connections.
+func refusedURL(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -42,8 +42,8 @@ func refusing(t *testing.T) string {
 func TestExitCodes(t *testing.T) {
 	mcptest.NoLeaks(t)
 	odd := listen(t, newOddServer())
-	// discovered is a server that answers server/discover, and then tools/list with the given text.
-	discovered := func(answer string) string {
+	// withToolsResponse returns the URL of a server that responds to tools/list with a text.
+	withToolsResponse := func(answer string) string {
 		web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			var m struct {
 				ID     json.RawMessage
@@ -53,7 +53,8 @@ func TestExitCodes(t *testing.T) {
 			w.Header().Set("Content-Type", "application/json")
 			text := answer
 			if m.Method == "server/discover" {
-				text = `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{},"ttlMs":0,"cacheScope":"private"}}`
+				text = `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],` +
+					`"capabilities":{},"ttlMs":0,"cacheScope":"private"}}`
 			}
 			_, _ = io.WriteString(w, strings.Replace(text, `"id":1`, `"id":`+string(m.ID), 1))
 		}))
@@ -65,39 +66,42 @@ func TestExitCodes(t *testing.T) {
 		args   []string
 		status int
 	}{
-		{"ok", []string{"tools", odd}, exitOK},
-		{"connection refused", []string{"tools", refusing(t)}, exitUnreachable},
+		{"success", []string{"tools", odd}, exitOK},
+		{"connection refused", []string{"tools", refusedURL(t)}, exitUnreachable},
 		{"no such host", []string{"tools", "http://no-such-host.invalid/"}, exitUnreachable},
 		{"no such command", []string{"tools", "--", "./no-such-command"}, exitUnreachable},
-		{"a command that ends", []string{"tools", "--", "go", "version"}, exitUnreachable},
-		{"a web page", []string{"tools", answering(t, 200, "text/html", "<html>")}, exitUnreachable},
-		{"not found", []string{"tools", answering(t, 404, "text/plain", "no")}, exitUnreachable},
-		{"broken", []string{"tools", answering(t, 500, "text/plain", "no")}, exitUnreachable},
-		{"unauthorized", []string{"tools", answering(t, 401, "text/plain", "no")}, exitAuth},
-		{"forbidden", []string{"tools", answering(t, 403, "application/json", `{"error":"no"}`)}, exitAuth},
+		{"command that exits", []string{"tools", "--", "go", "version"}, exitUnreachable},
+		{"web page", []string{"tools", newStaticServer(t, 200, "text/html", "<html>")}, exitUnreachable},
+		{"not found", []string{"tools", newStaticServer(t, 404, "text/plain", "no")}, exitUnreachable},
+		{"internal server error", []string{"tools", newStaticServer(t, 500, "text/plain", "no")}, exitUnreachable},
+		{"unauthorized", []string{"tools", newStaticServer(t, 401, "text/plain", "no")}, exitAuth},
+		{"forbidden", []string{"tools", newStaticServer(t, 403, "application/json", `{"error":"no"}`)}, exitAuth},
 		{"tool fails", []string{"call", odd, "fail"}, exitTool},
 		{"no such tool", []string{"call", odd, "nope"}, exitNotFound},
 		{"no such prompt", []string{"get", odd, "nope"}, exitNotFound},
-		{"no such resource", []string{"read", odd, "x://nope"}, exitNotFound},
-		{"no such resource before", []string{"read", "--revision", "2025-03-26", odd, "x://nope"}, exitNotFound},
+		{"RES-12 no such resource", []string{"read", odd, "x://nope"}, exitNotFound},
+		{"RES-12 no such resource in 2025-03-26", []string{"read", "--revision", "2025-03-26", odd, "x://nope"}, exitNotFound},
 		{"no such method", []string{"rpc", odd, "nope"}, exitNotFound},
-		{"a protocol error", []string{"call", odd, "refuse"}, exitFailure},
-		{"no answer in time", []string{"call", "--timeout", "200ms", odd, "wait"}, exitTimeout},
-		{"no list", []string{"tools", discovered(`{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","tools":5}}`)}, exitProtocol},
-		{"a foreign result type", []string{"tools",
-			discovered(`{"jsonrpc":"2.0","id":1,"result":{"resultType":"odd","tools":[]}}`)}, exitProtocol},
-		{"no message", []string{"tools", discovered(`{"jsonrpc":"2.0","id":1,"result":{"a":1,"a":2}}`)}, exitProtocol},
-		{"no common revision", []string{"tools", answering(t, 400, "application/json",
-			`{"jsonrpc":"2.0","id":null,"error":{"code":-32022,"message":"no","data":{"supported":["2031-01-01"],"requested":"2026-07-28"}}}`)}, exitProtocol},
-		{"no roots file", []string{"tools", "--config", "/no/such/file", "x"}, exitUsage},
+		{"JSON-RPC error", []string{"call", odd, "refuse"}, exitFailure},
+		{"timeout", []string{"call", "--timeout", "200ms", odd, "wait"}, exitTimeout},
+		{"invalid list", []string{"tools",
+			withToolsResponse(`{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","tools":5}}`)}, exitProtocol},
+		{"unknown result type", []string{"tools",
+			withToolsResponse(`{"jsonrpc":"2.0","id":1,"result":{"resultType":"odd","tools":[]}}`)}, exitProtocol},
+		{"duplicate keys", []string{"tools", withToolsResponse(`{"jsonrpc":"2.0","id":1,"result":{"a":1,"a":2}}`)},
+			exitProtocol},
+		{"no common revision", []string{"tools", newStaticServer(t, 400, "application/json",
+			`{"jsonrpc":"2.0","id":null,"error":{"code":-32022,"message":"no",`+
+				`"data":{"supported":["2031-01-01"],"requested":"2026-07-28"}}}`)}, exitProtocol},
+		{"no configuration file", []string{"tools", "--config", "/no/such/file", "x"}, exitUsage},
 		{"unknown flag", []string{"tools", "--no-such"}, exitUsage},
 		{"unknown verb", []string{"no-such"}, exitUsage},
-		{"nothing", nil, exitUsage},
+		{"no arguments", nil, exitUsage},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			o := patchbay(t, "", test.args...)
 			if o.status != test.status || (o.status != exitOK) != (o.stderr != "") {
-				t.Errorf("got %d, want %d: %s", o.status, test.status, o.stderr)
+				t.Errorf("exit code %d, want %d: %s", o.status, test.status, o.stderr)
 			}
 			if test.status == exitOK || test.status == exitTool || test.args == nil {
 				return
@@ -105,32 +109,34 @@ func TestExitCodes(t *testing.T) {
 			var got struct{ Error failure }
 			o = patchbay(t, "", append([]string{"--json"}, test.args...)...)
 			if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || strings.Count(o.stdout, "\n") != 1 {
-				t.Fatalf("standard output is %q: %v", o.stdout, err)
+				t.Fatalf("standard output %q, want one line of JSON: %v", o.stdout, err)
 			}
 			if got.Error.Exit != test.status || got.Error.Kind != exitKinds[test.status] || got.Error.Message == "" {
-				t.Errorf("the error is %+v", got.Error)
+				t.Errorf("error %+v, want exit %d, kind %s and a message", got.Error, test.status,
+					exitKinds[test.status])
 			}
 			if !strings.Contains(patchbay(t, "", "help", "exit-codes").stdout, got.Error.Kind) {
-				t.Errorf("the help does not have %q", got.Error.Kind)
+				t.Errorf("help exit-codes does not contain %q", got.Error.Kind)
 			}
 		})
 	}
 }
 
-// An interrupt ends every wait.
-func TestInterrupt(t *testing.T) {
+func TestInterruptEndsEveryWait(t *testing.T) {
 	mcptest.NoLeaks(t)
 	url := listen(t, newOddServer())
-	deaf := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
-	defer deaf.Close()
+	stalled := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		<-r.Context().Done()
+	}))
+	defer stalled.Close()
 	for name, test := range map[string]struct {
 		args []string
 		when string // on standard error
-		ends string // of the message
+		rest string // of the message
 	}{
 		"a call": {[]string{"call", "-v", url, "wait"}, "→ tools/call",
 			"; the server may have run tools/call"},
-		"connecting":        {[]string{"tools", "-v", deaf.URL}, "→ server/discover", ""},
+		"connecting":        {[]string{"tools", "-v", stalled.URL}, "→ server/discover", ""},
 		"listening":         {[]string{"listen", url}, "listening", ""},
 		"reading arguments": {[]string{"call", "-v", url, "echo", "-"}, "tools/list result", ""},
 		"a question": {[]string{"call", url, "form"}, "text:",
@@ -139,18 +145,18 @@ func TestInterrupt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			stdin, typist := io.Pipe()
-			defer typist.Close()
+			stdin, keyboard := io.Pipe()
+			defer keyboard.Close()
 			var stdout bytes.Buffer
 			p := newProgram(stdin, &stdout, io.Discard)
 			p.interactive = true
-			told := &trigger{when: test.when, then: cancel}
-			p.screen.w = told
+			stderr := &trigger{when: test.when, then: cancel}
+			p.screen.w = stderr
 			if status := p.run(ctx, test.args); status != exitInterrupted {
-				t.Errorf("got %d, want %d", status, exitInterrupted)
+				t.Errorf("exit code %d, want %d", status, exitInterrupted)
 			}
-			if want := "patchbay: interrupted" + test.ends + "\n"; !strings.HasSuffix(told.seen, want) {
-				t.Errorf("got %q at the end, want %q", told.seen, want)
+			if want := "patchbay: interrupted" + test.rest + "\n"; !strings.HasSuffix(stderr.seen, want) {
+				t.Errorf("standard error %q, want %q at the end", stderr.seen, want)
 			}
 		})
 	}
@@ -170,24 +176,23 @@ func (w *trigger) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// An error writing to standard output fails the command.
-func TestOutputError(t *testing.T) {
+func TestOutputErrorFailsTheCommand(t *testing.T) {
 	url := listen(t, newServer("demo"))
 	for _, args := range [][]string{{"tools", url}, {"tools", "--json", url},
 		{"call", url, "add", "a=1", "b=2"}, {"version"}} {
 		var stderr bytes.Buffer
-		if status := Run(t.Context(), args, strings.NewReader(""), full{}, &stderr); status != exitFailure ||
+		if status := Run(t.Context(), args, strings.NewReader(""), fullDisk{}, &stderr); status != exitFailure ||
 			!strings.Contains(stderr.String(), "disk") {
-			t.Errorf("%q: got %d, %s", args, status, &stderr)
+			t.Errorf("%q: got %d, %s, want %d and the error", args, status, &stderr, exitFailure)
 		}
 	}
 }
 
-type full struct{}
+type fullDisk struct{}
 
-func (full) Write([]byte) (int, error) { return 0, errors.New("the disk is full") }
+func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("the disk is full") }
 
-func TestHelp(t *testing.T) {
+func TestHelpHasEveryTopic(t *testing.T) {
 	for args, want := range map[string]string{
 		"help":            "Usage",
 		"--help":          "Usage",
@@ -206,10 +211,10 @@ func TestHelp(t *testing.T) {
 	} {
 		o := patchbay(t, "", strings.Fields(args)...)
 		if o.status != exitOK || o.stderr != "" {
-			t.Errorf("%s: got %d, %s", args, o.status, o.stderr)
+			t.Errorf("%s: got %d, %s, want %d", args, o.status, o.stderr, exitOK)
 		}
 		if !strings.Contains(o.stdout, want) {
-			t.Errorf("%s does not say %q: %s", args, want, o.stdout)
+			t.Errorf("%s: stdout does not contain %q: %s", args, want, o.stdout)
 		}
 	}
 	root := newProgram(strings.NewReader(""), io.Discard, io.Discard).rootCommand()
@@ -222,7 +227,7 @@ func TestHelp(t *testing.T) {
 		"help exit-codes"} {
 		for line := range strings.Lines(patchbay(t, "", append(strings.Fields(args), "--help")...).stdout) {
 			if n := len([]rune(line)); n > 140 {
-				t.Errorf("%s: a line has %d characters: %s", args, n, line)
+				t.Errorf("%s: a line has %d characters, want at most 140: %s", args, n, line)
 			}
 		}
 	}

@@ -4,9 +4,11 @@ import (
 	"context"
 	stdjson "encoding/json"
 	"errors"
-	"os"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -16,17 +18,20 @@ import (
 //
 // Spec: client/elicitation (2026-07-28), Requested Schema.
 const everyField = `{"type": "object", "required": ["name", "colour", "tags"], "properties": {
-	"name": {"type": "string", "title": "Your name", "description": "As friends call you", "minLength": 2, "maxLength": 10},
+	"name": {"type": "string", "title": "Your name", "description": "As friends call you",
+		"minLength": 2, "maxLength": 10},
 	"mail": {"type": "string", "format": "email"},
 	"day": {"type": "string", "format": "date", "default": "2026-01-02"},
 	"age": {"type": "integer", "minimum": 18, "maximum": 99},
 	"ratio": {"type": "number", "exclusiveMinimum": 0},
 	"agree": {"type": "boolean", "default": true},
 	"colour": {"type": "string", "enum": ["red", "green"], "enumNames": ["Red", "Green"]},
-	"size": {"type": "string", "oneOf": [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}], "default": "l"},
+	"size": {"type": "string", "oneOf": [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}],
+		"default": "l"},
 	"plain": {"type": "string", "enum": ["1", "2"]},
 	"tags": {"type": "array", "items": {"type": "string", "enum": ["a", "b", "c"]}, "minItems": 1, "maxItems": 2},
-	"more": {"type": "array", "items": {"anyOf": [{"const": "x", "title": "Ex"}, {"const": "y", "title": "Why"}]}, "default": ["x"]}
+	"more": {"type": "array", "items": {"anyOf": [{"const": "x", "title": "Ex"}, {"const": "y", "title": "Why"}]},
+		"default": ["x"]}
 }}`
 
 // addForms adds tools that use elicitation and sampling.
@@ -34,11 +39,11 @@ func addForms(s *mcp.Server) {
 	mcp.AddTool(s, &mcp.Tool{Name: "form"}, func(ctx context.Context, _ struct{}) (stdjson.RawMessage, error) {
 		answer, err := mcp.Ask[stdjson.RawMessage](ctx, "form", "Who are you? "+hostile,
 			&mcp.AskOptions{Schema: []byte(everyField)})
-		return answer, told(err)
+		return answer, toolError(err)
 	})
 	mcp.AddTool(s, &mcp.Tool{Name: "page"}, func(ctx context.Context, _ struct{}) (string, error) {
 		err := mcp.AskURL(ctx, "page", "https://example.com/a?b=c%20d", "Please sign in")
-		return "went", told(err)
+		return "went", toolError(err)
 	})
 	mcp.AddTool(s, &mcp.Tool{Name: "model"}, func(ctx context.Context, _ struct{}) (string, error) {
 		r, err := mcp.Sample(ctx, "model",
@@ -46,14 +51,14 @@ func addForms(s *mcp.Server) {
 				{Role: mcp.RoleUser, Content: []mcp.ContentBlock{mcp.Text("How is the weather?"),
 					&mcp.ImageContent{Data: []byte("PNG"), MIMEType: "image/png"}}}}})
 		if err != nil {
-			return "", told(err)
+			return "", toolError(err)
 		}
 		return r.Model + " says " + r.Text(), nil
 	})
 	mcp.AddTool(s, &mcp.Tool{Name: "both"}, func(ctx context.Context, _ struct{}) (string, error) {
 		var a, b string
 		err := mcp.AskAll(ctx, mcp.FormQuestion("a", "First?", &a, nil), mcp.FormQuestion("b", "Second?", &b, nil))
-		return a + b, told(err)
+		return a + b, toolError(err)
 	})
 	mcp.AddTool(s, &mcp.Tool{Name: "where"}, func(ctx context.Context, _ struct{}) (string, error) {
 		roots, err := mcp.Roots(ctx)
@@ -64,8 +69,8 @@ func addForms(s *mcp.Server) {
 	})
 }
 
-// told turns a decline or cancel into a tool error, and returns other errors.
-func told(err error) error {
+// toolError turns a decline or cancel into a tool error. It returns other errors unchanged.
+func toolError(err error) error {
 	switch {
 	case errors.Is(err, mcp.ErrDeclined):
 		return errors.New("declined")
@@ -78,51 +83,60 @@ func told(err error) error {
 // lines joins input lines.
 func lines(all ...string) string { return strings.Join(all, "\n") + "\n" }
 
-// All types of fields can be filled in, in both eras. Invalid values are prompted again.
-func TestELIC_FormOnTheTerminal(t *testing.T) {
+// All types of fields can be filled in, in both eras. Invalid values are prompted for again. The
+// form names the server, can be edited before it is sent, and is checked against its schema.
+func TestELI08_ELI09_ELI11_ELI14_FormsAreFilledInOnTheTerminal(t *testing.T) {
 	url := listen(t, newOddServer())
 	good := lines("Ann", "", "", "", "", "", "2", "", "", "a,b", "", "y")
+	const defaults = `{"name":"Ann","day":"2026-01-02","agree":true,"colour":"green","size":"l",` +
+		`"tags":["a","b"],"more":["x"]}`
 	for name, test := range map[string]struct {
 		typed  string
 		result string
-		says   []string
+		shown  []string // on the terminal
 	}{
-		"the least": {good, `{"name":"Ann","day":"2026-01-02","agree":true,"colour":"green","size":"l","tags":["a","b"],"more":["x"]}`,
+		"required fields and defaults": {good, defaults,
 			[]string{"Your name (at least 2 characters, at most 10 characters, required)",
-				"As friends call you", "1) red  Red", "y or n [y]", "value or number [l]", `Who are you? red \x1b[31malert`}},
-		"everything": {lines("Ann", "ann@example.com", "2025-12-31", "42", "0.5", "n", "Red", "Small", "1",
-			"1, c", "Why,x,y", ""),
-			`{"name":"Ann","mail":"ann@example.com","day":"2025-12-31","age":42,"ratio":0.5,"agree":false,"colour":"red","size":"s","plain":"1","tags":["a","c"],"more":["y","x"]}`, nil},
-		"wrong at first": {lines("", "A", "Annabella Maria", "Ann", "nobody", "a@b", "tomorrow", "", "17",
-			"4.2", "x", "18", "0", "1e-3", "perhaps", "yes", "blue", "3", "Green", "", "", "", "d", "a,b,c", "b", "z", "", "y"),
-			`{"name":"Ann","mail":"a@b","day":"2026-01-02","age":18,"ratio":1e-3,"agree":true,"colour":"green","size":"l","tags":["b"],"more":["x"]}`,
-			[]string{"a value is required", "want at least 2", "want at most 10",
-				`got "nobody", want format email`, `got "tomorrow"`, "18", `got "x", want an integer`, `got "perhaps", want y or n`, `got "blue"`, "want at most 2"}},
-		"again": {lines("Ann", "", "", "", "", "", "1", "", "", "a", "", "n") + good,
-			`{"name":"Ann","day":"2026-01-02","agree":true,"colour":"green","size":"l","tags":["a","b"],"more":["x"]}`, []string{"fill in the form again"}},
+				"As friends call you", "1) red  Red", "y or n [y]", "value or number [l]",
+				`Who are you? red \x1b[31malert`}},
+		"every field": {
+			lines("Ann", "ann@example.com", "2025-12-31", "42", "0.5", "n", "Red", "Small", "1", "1, c", "Why,x,y", ""),
+			`{"name":"Ann","mail":"ann@example.com","day":"2025-12-31","age":42,"ratio":0.5,"agree":false,` +
+				`"colour":"red","size":"s","plain":"1","tags":["a","c"],"more":["y","x"]}`, nil},
+		"ELI-25 invalid values first": {
+			lines("", "A", "Annabella Maria", "Ann", "no-address", "a@b", "tomorrow", "", "17", "4.2", "x", "18", "0",
+				"1e-3", "perhaps", "yes", "blue", "3", "Green", "", "", "", "d", "a,b,c", "b", "z", "", "y"),
+			`{"name":"Ann","mail":"a@b","day":"2026-01-02","age":18,"ratio":1e-3,"agree":true,` +
+				`"colour":"green","size":"l","tags":["b"],"more":["x"]}`,
+			[]string{"a value is required", "want at least 2", "want at most 10", `got "no-address", want format email`,
+				`got "tomorrow"`, "18", `got "x", want an integer`, `got "perhaps", want y or n`, `got "blue"`,
+				"want at most 2"}},
+		"form filled in again before it is sent": {
+			lines("Ann", "", "", "", "", "", "1", "", "", "a", "", "n") + good, defaults,
+			[]string{"fill in the form again"}},
 	} {
 		for _, revision := range []string{"2026-07-28", "2025-11-25"} {
 			t.Run(name+"/"+revision, func(t *testing.T) {
 				o := atTerminal(t, test.typed, func(p *program) { p.output.terminal = false }, "call",
 					"--revision", revision, url, "form")
 				if o.status != exitOK || strings.TrimSpace(o.stdout) != test.result {
-					t.Errorf("got %d %q, want %s; the screen: %s", o.status, o.stdout, test.result, o.stderr)
+					t.Errorf("got %d %q, want %d %s; the screen: %s", o.status, o.stdout, exitOK, test.result, o.stderr)
 				}
-				for _, text := range append(test.says, `server name "odd red \\x1b[31malert`, url) {
+				for _, text := range append(test.shown, `server name "odd red \\x1b[31malert`, url) {
 					if !strings.Contains(o.stderr, text) {
 						t.Errorf("stderr does not contain %q: %s", text, o.stderr)
 					}
 				}
-				if i := strings.IndexFunc(o.stderr,
-					func(r rune) bool { return isUnsafe(r) && r != '\n' && r != '\r' && r != '\x1b' }); i >= 0 {
-					t.Errorf("the screen holds %q", o.stderr[i:min(len(o.stderr), i+4)])
+				unsafe := func(r rune) bool { return isUnsafe(r) && r != '\n' && r != '\r' && r != '\x1b' }
+				if i := strings.IndexFunc(o.stderr, unsafe); i >= 0 {
+					t.Errorf("stderr contains %q unescaped", o.stderr[i:min(len(o.stderr), i+4)])
 				}
 			})
 		}
 	}
 }
 
-func TestELIC_FormDeclinedAndCancelled(t *testing.T) {
+func TestELI14_FormsCanBeDeclinedAndCancelled(t *testing.T) {
 	url := listen(t, newOddServer())
 	for typed, want := range map[string]string{
 		lines(":decline"):            "declined",
@@ -133,22 +147,23 @@ func TestELIC_FormDeclinedAndCancelled(t *testing.T) {
 	} {
 		o := atTerminal(t, typed, nil, "call", url, "form")
 		if o.status != exitTool || !strings.Contains(o.stderr, want) {
-			t.Errorf("%q: got %d, %s, want %s", typed, o.status, o.stderr, want)
+			t.Errorf("%q: got %d, %s, want %d, %s", typed, o.status, o.stderr, exitTool, want)
 		}
 	}
 	o := atTerminal(t, lines(`""`, "y", "b", "y"), func(p *program) { p.output.terminal = false }, "call", url, "both")
 	if o.status != exitOK || o.stdout != "b\n" {
-		t.Errorf("two questions: got %d, %q, %s", o.status, o.stdout, o.stderr)
+		t.Errorf("two questions: got %d, %q, %s, want %d, b", o.status, o.stdout, o.stderr, exitOK)
 	}
 }
 
-// A page is opened only if the user agrees, and only the page that was shown.
-func TestELIC_PageOpensWithConsent(t *testing.T) {
+// A page is opened only if the user agrees, and only the page that was shown, in full and with its
+// host.
+func TestELI15_ELI16_PagesOpenWithConsentOnly(t *testing.T) {
 	url := listen(t, newOddServer())
 	const page = "https://example.com/a?b=c%20d"
 	for typed, want := range map[string]struct {
-		opened, says string
-		status       int
+		opened, output string
+		status         int
 	}{
 		lines("y"):           {page, "went", exitOK},
 		lines("what", "yes"): {page, "went", exitOK},
@@ -162,24 +177,63 @@ func TestELIC_PageOpensWithConsent(t *testing.T) {
 		o := atTerminal(t, typed, func(p *program) {
 			p.open = func(_ context.Context, page string) error { opened += page; return errors.New("no browser") }
 		}, "call", url, "page")
-		if o.status != want.status || opened != want.opened || !strings.Contains(o.stdout+o.stderr, want.says) {
-			t.Errorf("%q: got %d, %q opened, %s%s", typed, o.status, opened, o.stdout, o.stderr)
+		if o.status != want.status || opened != want.opened || !strings.Contains(o.stdout+o.stderr, want.output) {
+			t.Errorf("%q: got %d, opened %q, %s%s, want %+v", typed, o.status, opened, o.stdout, o.stderr, want)
 		}
 		if !strings.Contains(o.stderr, page) || !strings.Contains(o.stderr, "host example.com") {
-			t.Errorf("%q: the page is not shown: %s", typed, o.stderr)
+			t.Errorf("%q: stderr does not show the page and its host: %s", typed, o.stderr)
 		}
 		if opened != "" && !strings.Contains(o.stderr, "open the page yourself") {
-			t.Errorf("%q: no error is shown: %s", typed, o.stderr)
+			t.Errorf("%q: stderr does not show the error of the browser: %s", typed, o.stderr)
 		}
 	}
 	for _, args := range [][]string{{"call", url, "page"}, {"call", "--no-input", url, "page"}} {
 		if o := patchbay(t, "y\n", args...); o.status != exitTool || !strings.Contains(o.stderr, "declined") {
-			t.Errorf("%q: got %d, %s", args, o.status, o.stderr)
+			t.Errorf("%q: got %d, %s, want %d, declined", args, o.status, o.stderr, exitTool)
 		}
 	}
 }
 
-func TestSamplingOnTheTerminal(t *testing.T) {
+func TestELI16_PagesAreNotFetched(t *testing.T) {
+	var requests atomic.Int64
+	web := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))
+	defer web.Close()
+	url := listen(t, newPageServer(web.URL))
+	for _, typed := range []string{lines("y"), lines("n")} {
+		ignore := func(p *program) { p.open = func(context.Context, string) error { return nil } }
+		if o := atTerminal(t, typed, ignore, "call", url, "page"); !strings.Contains(o.stderr, web.URL) {
+			t.Errorf("%q: stderr does not show the page: %s", typed, o.stderr)
+		}
+	}
+	if n := requests.Load(); n != 0 {
+		t.Errorf("the command sent %d requests to the page, want 0", n)
+	}
+}
+
+func TestELI18_EncodedHostNamesAreMarked(t *testing.T) {
+	const warning = "the host name is encoded"
+	for page, want := range map[string]bool{
+		"https://example.com/xn--a":    false,
+		"https://xn--80ak6aa92e.com/":  true,
+		"https://www.XN--80ak6aa92e.c": true,
+	} {
+		o := atTerminal(t, lines("n"), nil, "call", listen(t, newPageServer(page)), "page")
+		if !strings.Contains(o.stderr, "host ") || strings.Contains(o.stderr, warning) != want {
+			t.Errorf("%s: got %s, want the host, and a warning: %t", page, o.stderr, want)
+		}
+	}
+}
+
+// newPageServer returns a server with a tool that asks the user to open a page.
+func newPageServer(page string) *mcp.Server {
+	s := mcp.NewServer("pages", "1.0", nil)
+	mcp.AddTool(s, &mcp.Tool{Name: "page"}, func(ctx context.Context, _ struct{}) (string, error) {
+		return "opened", toolError(mcp.AskURL(ctx, "page", page, "Please sign in"))
+	})
+	return s
+}
+
+func TestUserReviewsSamplingOnTheTerminal(t *testing.T) {
 	url := listen(t, newOddServer())
 	for typed, want := range map[string]string{
 		lines("It rains.", "Much.", "."): "human says It rains.\nMuch.",
@@ -190,7 +244,7 @@ func TestSamplingOnTheTerminal(t *testing.T) {
 		for _, revision := range []string{"2026-07-28", "2025-11-25"} {
 			o := atTerminal(t, typed, nil, "call", "--revision", revision, url, "model")
 			if !strings.Contains(o.stdout+o.stderr, want) || (o.status == exitOK) != strings.HasPrefix(want, "human") {
-				t.Errorf("%q in %s: got %d, %s%s", typed, revision, o.status, o.stdout, o.stderr)
+				t.Errorf("%q in %s: got %d, %s%s, want %q", typed, revision, o.status, o.stdout, o.stderr, want)
 			}
 			for _, text := range []string{"system: Be brief.", "user: How is the weather?",
 				"user: [image, image/png, 3 B]"} {
@@ -202,29 +256,29 @@ func TestSamplingOnTheTerminal(t *testing.T) {
 	}
 }
 
-func TestAnswersFile(t *testing.T) {
+func TestAnswersFileAnswersQuestions(t *testing.T) {
 	url := listen(t, newOddServer())
 	file := filepath.Join(t.TempDir(), "answers.json")
 	run := func(text, tool string) outcome {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, file, text)
 		return patchbay(t, "", "call", "--answers", file, url, tool)
 	}
 	const form = `{"name":"Bob","colour":"red","tags":["a"]}`
 	for _, test := range []struct {
 		answers, tool string
 		status        int
-		says          string
+		output        string
 	}{
 		{`{"elicitation": [{"content": ` + form + `}]}`, "form", exitOK, `"name":"Bob"`},
-		{`{"elicitation": [{"message": "nothing of it", "action": "cancel"}, {"message": "Who are", "content": ` + form + `}]}`, "form", exitOK, `"name":"Bob"`},
+		{`{"elicitation": [{"message": "other", "action": "cancel"}, {"message": "Who are", "content": ` + form + `}]}`,
+			"form", exitOK, `"name":"Bob"`},
 		{`{"elicitation": [{"field": "mane", "action": "cancel"}, {"field": "name", "content": ` + form + `}]}`,
 			"form", exitOK, `"name":"Bob"`},
 		{`{"elicitation": [{"action": "decline"}]}`, "form", exitTool, "declined"},
 		{`{"elicitation": [{"action": "cancel"}]}`, "form", exitTool, "cancelled"},
 		{`{}`, "form", exitTool, "not a terminal"},
-		{`{"elicitation": [{"content": {"name": "B"}}]}`, "form", exitFailure, "/name: got 1 character, want at least 2"},
+		{`{"elicitation": [{"content": {"name": "B"}}]}`, "form", exitFailure,
+			"/name: got 1 character, want at least 2"},
 		{`{"elicitation": [{"content": {"value": "1"}}, {"content": {"value": "2"}}]}`, "both", exitOK, "12"},
 		{`{"elicitation": [{"message": "Second", "content": {"value": "2"}}, {"content": {"value": "1"}}]}`,
 			"both", exitOK, "12"},
@@ -232,7 +286,8 @@ func TestAnswersFile(t *testing.T) {
 		{`{"elicitation": [{"content": {}}, {"action": "accept"}]}`, "page", exitOK, "open it yourself"},
 		{`{"elicitation": [{"action": "decline"}]}`, "page", exitTool, "declined"},
 		{`{"sampling": [{"message": "weather", "text": "Fine.", "model": "m"}]}`, "model", exitOK, "m says Fine."},
-		{`{"sampling": [{"result": {"role": "assistant", "content": [{"type": "text", "text": "Hm."}], "model": "n"}}]}`, "model", exitOK, "n says Hm."},
+		{`{"sampling": [{"result": {"role": "assistant", "content": [{"type": "text", "text": "Hm."}], "model": "n"}}]}`,
+			"model", exitOK, "n says Hm."},
 		{`{"sampling": [{"action": "decline"}]}`, "model", exitFailure, "refused"},
 		{`{"sampling": [{"text": "x"}], "more": 1}`, "model", exitUsage, "more"},
 		{`{"sampling": [{}]}`, "model", exitUsage, "sampling[0]: want text"},
@@ -245,12 +300,12 @@ func TestAnswersFile(t *testing.T) {
 		{`[`, "form", exitUsage, "answers.json"},
 	} {
 		o := run(test.answers, test.tool)
-		if o.status != test.status || !strings.Contains(o.stdout+o.stderr, test.says) {
+		if o.status != test.status || !strings.Contains(o.stdout+o.stderr, test.output) {
 			t.Errorf("%s for %s: got %d, %s%s, want %d, %q", test.answers, test.tool, o.status, o.stdout,
-				o.stderr, test.status, test.says)
+				o.stderr, test.status, test.output)
 		}
 	}
 	if o := patchbay(t, "", "call", "--answers", file+".not", url, "form"); o.status != exitUsage {
-		t.Errorf("without the file: got %d, %s", o.status, o.stderr)
+		t.Errorf("without the file: got %d, %s, want %d", o.status, o.stderr, exitUsage)
 	}
 }

@@ -21,7 +21,7 @@ func freshState(t *testing.T) (dir string) {
 	return dir
 }
 
-func noted(t *testing.T, at *target) (ids []string) {
+func noteIDs(t *testing.T, at *target) (ids []string) {
 	t.Helper()
 	all, err := notesOf(at)
 	if err != nil {
@@ -33,7 +33,7 @@ func noted(t *testing.T, at *target) (ids []string) {
 	return ids
 }
 
-func TestNotesOfATarget(t *testing.T) {
+func TestNotesBelongToATarget(t *testing.T) {
 	dir := freshState(t)
 	web := &target{url: "https://Example.com/mcp?team=1"}
 	same := &target{url: "HTTPS://ann:pw@example.com/mcp?team=1#x"}
@@ -52,29 +52,29 @@ func TestNotesOfATarget(t *testing.T) {
 		if i < 2 {
 			want = []string{"id1", "id0"}
 		}
-		if got := noted(t, at); !slices.Equal(got, want) {
-			t.Errorf("%s has %q, want %q", at, got, want)
+		if got := noteIDs(t, at); !slices.Equal(got, want) {
+			t.Errorf("notes of %s: %q, want %q", at, got, want)
 		}
 	}
 	all, err := notes()
 	if err != nil || len(all) != 5 {
-		t.Fatalf("%d notes, %v", len(all), err)
+		t.Fatalf("%d notes, %v, want 5", len(all), err)
 	}
 	all[4].remove()
-	if got := noted(t, web); !slices.Equal(got, []string{"id1"}) {
-		t.Errorf("after one is forgotten there are %q", got)
+	if got := noteIDs(t, web); !slices.Equal(got, []string{"id1"}) {
+		t.Errorf("notes after a removal: %q, want id1", got)
 	}
 	err = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		if info, err := d.Info(); runtime.GOOS != "windows" && (err != nil || info.Mode().Perm()&0o077 != 0) {
-			t.Errorf("%s has the mode %v, %v", name, info.Mode(), err)
+			t.Errorf("%s: mode %v, %v, want no access for others", name, info.Mode(), err)
 		}
 		if text, err := os.ReadFile(name); !d.IsDir() &&
 			(err != nil || strings.Contains(string(text), "s3cret") || strings.Contains(string(text), "pw@") ||
 				strings.Contains(string(text), "team=")) {
-			t.Errorf("the note has secrets: %s, %v", text, err)
+			t.Errorf("note %s, %v, want no secrets in it", text, err)
 		}
 		return nil
 	})
@@ -91,7 +91,7 @@ func TestPublicTargetHasNoSecrets(t *testing.T) {
 		"web":             {url: "https://h/", name: "web", from: "mcp.json"},
 	} {
 		if got := at.public(); strings.ReplaceAll(got, "%20", " ") != want {
-			t.Errorf("%+v is %q, want %q", at, got, want)
+			t.Errorf("public name of %+v: %q, want %q", at, got, want)
 		}
 	}
 }
@@ -100,26 +100,26 @@ func TestNotesAreBounded(t *testing.T) {
 	dir := freshState(t)
 	at := &target{url: "https://h/", header: http.Header{}}
 	began := time.Now().Add(-time.Hour)
-	var writing sync.WaitGroup // like concurrent programs
+	var writers sync.WaitGroup // like concurrent programs
 	for i := range maxNotes + 20 {
-		writing.Go(func() {
+		writers.Go(func() {
 			n := &note{Key: at.key(), ID: fmt.Sprint(i), Started: began.Add(time.Duration(i) * time.Second)}
 			if err := n.save(); err != nil {
 				t.Error(err)
 			}
 		})
 	}
-	writing.Wait()
-	if got := noted(t, at); len(got) != maxNotes || got[0] != fmt.Sprint(maxNotes+19) {
-		t.Errorf("%d notes are kept, the newest is %s", len(got), got[0])
+	writers.Wait()
+	if got := noteIDs(t, at); len(got) != maxNotes || got[0] != fmt.Sprint(maxNotes+19) {
+		t.Errorf("%d notes, the newest %s, want %d and %d", len(got), got[0], maxNotes, maxNotes+19)
 	}
 	files, err := os.ReadDir(filepath.Join(dir, "tasks"))
 	if err != nil || len(files) != maxNotes {
-		t.Errorf("there are %d files, %v", len(files), err)
+		t.Errorf("%d files, %v, want %d", len(files), err, maxNotes)
 	}
 	huge := &note{Key: at.key(), ID: strings.Repeat("x", maxNote), Started: time.Now()}
 	if err := huge.save(); err == nil {
-		t.Error("a note that is too large was saved")
+		t.Error("saving a note that is too large: no error, want one")
 	}
 }
 
@@ -142,23 +142,21 @@ func TestOldAndInvalidNotesAreIgnored(t *testing.T) {
 	folder := filepath.Join(dir, "tasks")
 	for name, text := range map[string]string{"z.json": "{", "y.json": "null",
 		"x.json": strings.Repeat(" ", maxNote) + "{}", "w.txt": "mine", "v.new": "{"} {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, filepath.Join(folder, name), text)
 	}
-	got := noted(t, at)
+	got := noteIDs(t, at)
 	slices.Sort(got)
 	if want := []string{"fresh", "just now", "kept"}; !slices.Equal(got, want) {
-		t.Errorf("there are %q, want %q", got, want)
+		t.Errorf("notes %q, want %q", got, want)
 	}
 	left, err := os.ReadDir(folder)
 	if err != nil || len(left) != 3+5 {
-		t.Errorf("there are %d files, %v: those that are over should be gone, and nothing else", len(left), err)
+		t.Errorf("%d files, %v, want 8: only the files of expired notes are removed", len(left), err)
 	}
 	if err := (&note{Key: at.key(), ID: "next", Started: now}).save(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(folder, "w.txt")); err != nil {
-		t.Error("another file was removed")
+		t.Error("saving a note removed another program's file")
 	}
 }

@@ -19,13 +19,14 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// oldServer returns the URL of a server with two revisions of the session era. It answers the later
-// attempts of probe only when all of them have arrived, so that sequential attempts would block.
-func oldServer(t *testing.T) string {
+// newSessionServer returns the URL of a server with two revisions of the session era. It answers
+// the later attempts of probe only when all of them have arrived, so that sequential attempts would
+// block.
+func newSessionServer(t *testing.T) string {
 	t.Helper()
 	const attempts = 4 // of later sessions
 	var opened atomic.Int64
-	under := make(chan struct{})
+	allOpened := make(chan struct{})
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var m struct {
 			ID     json.RawMessage
@@ -39,16 +40,17 @@ func oldServer(t *testing.T) string {
 			return
 		}
 		if m.Method != "initialize" {
-			_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":`+string(m.ID)+`,"error":{"code":-32601,"message":"no such method"}}`)
+			_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":`+string(m.ID)+
+				`,"error":{"code":-32601,"message":"no such method"}}`)
 			return
 		}
 		switch opened.Add(1) {
 		case attempts:
-			close(under)
+			close(allOpened)
 		case 1: // the first connection
 		default:
 			select {
-			case <-under:
+			case <-allOpened:
 			case <-r.Context().Done():
 			}
 		}
@@ -56,7 +58,8 @@ func oldServer(t *testing.T) string {
 		if version != "2025-06-18" {
 			version = "2025-03-26"
 		}
-		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":`+string(m.ID)+`,"result":{"protocolVersion":"`+version+`","capabilities":{},"serverInfo":{"name":"old","version":"1"}}}`)
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":`+string(m.ID)+`,"result":{"protocolVersion":"`+version+
+			`","capabilities":{},"serverInfo":{"name":"old","version":"1"}}}`)
 	}))
 	t.Cleanup(web.Close)
 	return web.URL
@@ -73,29 +76,29 @@ func TestProbeTriesRevisionsConcurrently(t *testing.T) {
 			Error    string
 		}
 	}
-	o := patchbay(t, "", "probe", "--json", "--timeout", "10s", oldServer(t))
+	o := patchbay(t, "", "probe", "--json", "--timeout", "10s", newSessionServer(t))
 	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || o.status != exitOK {
-		t.Fatalf("got %d, %s%s: %v", o.status, o.stdout, o.stderr, err)
+		t.Fatalf("got %d, %s%s, want %d: %v", o.status, o.stdout, o.stderr, exitOK, err)
 	}
-	var spoken []string
+	var supported []string
 	for _, r := range got.Revisions {
 		if r.Spoken {
-			spoken = append(spoken, r.Revision)
+			supported = append(supported, r.Revision)
 		}
 		if r.Error != "" {
-			t.Errorf("%s: %s", r.Revision, r.Error)
+			t.Errorf("%s: error %s, want none", r.Revision, r.Error)
 		}
 	}
-	if got.Revision != "2025-03-26" || !cmp.Equal(spoken, []string{"2025-06-18", "2025-03-26"}) ||
+	if got.Revision != "2025-03-26" || !cmp.Equal(supported, []string{"2025-06-18", "2025-03-26"}) ||
 		!cmp.Equal(got.Eras, []string{"session"}) {
-		t.Errorf("got %+v", got)
+		t.Errorf("got %+v, want 2025-03-26, and 2025-06-18 and 2025-03-26 as supported", got)
 	}
 	if len(got.Revisions) != len(revisions()) {
-		t.Errorf("%d of %d revisions were tried", len(got.Revisions), len(revisions()))
+		t.Errorf("%d revisions were tried, want %d", len(got.Revisions), len(revisions()))
 	}
 }
 
-// A slowTransport closes slowly.
+// A slowTransport takes three seconds to close.
 type slowTransport struct{ mcp.Transport }
 
 func (s slowTransport) Close() error {
@@ -103,9 +106,8 @@ func (s slowTransport) Close() error {
 	return s.Transport.Close()
 }
 
-// A status line is shown while a slow server exits, and none for a fast one.
-func TestSlowExitIsShown(t *testing.T) {
-	for name, slow := range map[string]bool{"slow": true, "prompt": false} {
+func TestStatusLineIsShownWhileASlowServerExits(t *testing.T) {
+	for name, slow := range map[string]bool{"slow": true, "fast": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var stdout, stderr bytes.Buffer
@@ -120,8 +122,9 @@ func TestSlowExitIsShown(t *testing.T) {
 					t.Fatal(err)
 				}
 				p.close(c)
-				if told := strings.Contains(stderr.String(), "waiting for the server"); told != slow || p.screen.drawn {
-					t.Errorf("it shows %q", stderr.String())
+				if shown := strings.Contains(stderr.String(), "waiting for the server"); shown != slow ||
+					p.screen.drawn {
+					t.Errorf("standard error %q, want a status line: %t", stderr.String(), slow)
 				}
 			})
 		})

@@ -247,8 +247,8 @@ func (q pageQuestion) prompt(ctx context.Context, p *program) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.screen.printf("\n%s asks you to open a page:\n%s\n\n  %s\n  host %s",
-		p.server(), indent(clean(q.Message), "  "), clean(page.String()), page.Host)
+	p.screen.printf("\n%s asks you to open a page:\n%s\n\n  %s\n  host %s%s",
+		p.server(), indent(clean(q.Message), "  "), clean(page.String()), page.Host, hostWarning(page.Hostname()))
 	yes, err := p.confirm(ctx, "Open it in your browser? y, n or "+commandCancel, "n")
 	switch {
 	case err != nil:
@@ -259,6 +259,19 @@ func (q pageQuestion) prompt(ctx context.Context, p *program) (*answer, error) {
 	p.openPage(ctx, page.String())
 	p.screen.status("waiting for the server …")
 	return &answer{Action: mcp.ElicitAccept}, nil
+}
+
+// hostWarning returns a warning for a host name with encoded labels. Browsers may show other
+// characters for them, which can look like another name.
+//
+// Spec: client/elicitation (2026-07-28), Safe URL Handling.
+func hostWarning(host string) string {
+	for label := range strings.SplitSeq(strings.ToLower(host), ".") {
+		if strings.HasPrefix(label, "xn--") {
+			return "\n  warning: the host name is encoded (xn--…) and may be shown like another name"
+		}
+	}
+	return ""
 }
 
 // message returns the text of the last message.

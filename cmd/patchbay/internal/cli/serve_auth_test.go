@@ -13,8 +13,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// An announcement is the standard output of a server. It is complete with the line on how to stop
-// it.
+// An announcement is the standard output of a server. It ends with the line on how to stop it.
 type announcement struct {
 	mu    sync.Mutex
 	text  bytes.Buffer
@@ -31,27 +30,27 @@ func (a *announcement) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// serving runs serve --auth demo. It returns the output and a function that stops it.
-func serving(t *testing.T, addr string) (said string, stop func()) {
+// startServer runs serve --auth demo. It returns the output and a function that stops it.
+func startServer(t *testing.T, addr string) (output string, stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	out := &announcement{ready: make(chan struct{})}
 	var stderr bytes.Buffer
-	ended := make(chan int, 1)
+	exited := make(chan int, 1)
 	go func() {
-		ended <- Run(ctx, []string{"serve", "--auth", "demo", "--addr", addr}, strings.NewReader(""), out, &stderr)
+		exited <- Run(ctx, []string{"serve", "--auth", "demo", "--addr", addr}, strings.NewReader(""), out, &stderr)
 	}()
 	select {
 	case <-out.ready:
-	case status := <-ended:
-		t.Fatalf("it ends with %d: %s", status, &stderr)
+	case status := <-exited:
+		t.Fatalf("serve exited with %d: %s", status, &stderr)
 	}
 	var once sync.Once
 	stop = func() {
 		once.Do(func() {
 			cancel()
-			if status := <-ended; status != exitOK || stderr.Len() > 0 {
-				t.Errorf("it ends with %d: %s", status, &stderr)
+			if status := <-exited; status != exitOK || stderr.Len() > 0 {
+				t.Errorf("serve exited with %d, want %d: %s", status, exitOK, &stderr)
 			}
 		})
 	}
@@ -59,8 +58,7 @@ func serving(t *testing.T, addr string) (said string, stop func()) {
 	return out.text.String(), stop
 }
 
-// The printed commands work, and a login survives a restart.
-func TestServeAuthDemo(t *testing.T) {
+func TestPrintedCommandsWorkAndLoginSurvivesARestart(t *testing.T) {
 	mcptest.NoLeaks(t)
 	freshVault(t)
 	cache := t.TempDir()
@@ -73,40 +71,39 @@ func TestServeAuthDemo(t *testing.T) {
 	}
 	addr := free.Addr().String()
 	free.Close()
-	said, stop := serving(t, addr)
-	ann := newPerson(t)
-	tried := 0
-	for line := range strings.Lines(said) {
+	output, stop := startServer(t, addr)
+	ann := newUserBrowser(t)
+	commands := 0
+	for line := range strings.Lines(output) {
 		command, _, _ := strings.Cut(strings.TrimSpace(line), "    ")
 		args := strings.Fields(command)
 		if len(args) < 2 || args[0] != "patchbay" || args[2] == "logout" {
 			continue
 		}
-		tried++
+		commands++
 		if o := withBrowser(t, ann, args[1:]...); o.status != exitOK {
-			t.Errorf("%s: got %d, %s", command, o.status, o.stderr)
+			t.Errorf("%s: got %d, %s, want %d", command, o.status, o.stderr, exitOK)
 		}
 	}
-	if n, _ := ann.seen(); tried != 3 || n != 2 {
-		t.Errorf("%d commands were printed, want 3 and a logout, and opened %d pages, want 2: %s", tried, n, said)
+	if n, _ := ann.opened(); commands != 3 || n != 2 {
+		t.Errorf("%d commands were printed, want 3 and a logout, and opened %d pages, want 2: %s", commands, n, output)
 	}
 	stop()
-	said, _ = serving(t, addr)
+	output, _ = startServer(t, addr)
 	url := "http://" + addr + endpoint
-	if !strings.Contains(said, url) || !strings.Contains(said, demoPassword) {
-		t.Errorf("got %s", said)
+	if !strings.Contains(output, url) || !strings.Contains(output, demoPassword) {
+		t.Errorf("output %s, want %s and the password", output, url)
 	}
 	if o := patchbay(t, "", "call", url, "who_am_i"); o.status != exitOK ||
 		!strings.Contains(o.stdout, `"user":"ann"`) {
-		t.Errorf("after a restart: %+v", o)
+		t.Errorf("call after a restart: got %+v, want %d, ann", o, exitOK)
 	}
 	if o := patchbay(t, "", "auth", "logout", url); o.status != exitOK {
-		t.Errorf("logout: %+v", o)
+		t.Errorf("logout: got %+v, want %d", o, exitOK)
 	}
 }
 
-// Requests with another Host header are rejected.
-func TestProtectedDemoRejectsOtherHosts(t *testing.T) {
+func TestProtectedDemoRejectsOtherHostHeaders(t *testing.T) {
 	server := protected(t)
 	for _, path := range []string{"/mcp", "/authorize", "/.well-known/oauth-authorization-server",
 		"/.well-known/oauth-protected-resource/mcp"} {
@@ -123,7 +120,7 @@ func TestProtectedDemoRejectsOtherHosts(t *testing.T) {
 		res.Body.Close()
 		if res.StatusCode != http.StatusMisdirectedRequest || err != nil ||
 			res.Header.Get("Access-Control-Allow-Origin") != "" {
-			t.Errorf("%s: %s, %s, %v", path, res.Status, text, err)
+			t.Errorf("%s: got %s, %s, %v, want status 421 without CORS", path, res.Status, text, err)
 		}
 	}
 	http.DefaultClient.CloseIdleConnections()

@@ -1,23 +1,20 @@
 package cli
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 )
 
-// An executable of `go run` is temporary, so that the configuration has the go run command.
-func TestPrintedConfigurationOfGoRun(t *testing.T) {
+// The executable of go run is temporary.
+func TestConfigurationPrintedByGoRunHasTheGoRunCommand(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "main.go")
 	const text = `package main; import "os"; func main() { exe, _ := os.Executable(); print(exe) }`
-	if err := os.WriteFile(program, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, program, text)
 	exe, err := exec.Command("go", "run", program).CombinedOutput()
 	if err != nil || !isTransient(string(exe)) {
-		t.Errorf("%q, %v: does not pass for what go run has built", exe, err)
+		t.Errorf("isTransient(%q) = false, %v, want true for an executable of go run", exe, err)
 	}
 	for exe, want := range map[string]bool{
 		"/tmp/go-build1234567/b001/exe/patchbay":                                   true,
@@ -28,17 +25,17 @@ func TestPrintedConfigurationOfGoRun(t *testing.T) {
 		"/opt/17/0a-d/patchbay":                                                    false,
 	} {
 		if got := isTransient(exe); got != want {
-			t.Errorf("isTransient(%q) = %v", exe, got)
+			t.Errorf("isTransient(%q) = %v, want %v", exe, got, want)
 		}
 	}
 	command, args := selfCommand() // of the test, which is built in the same way
 	cmd := exec.Command(command, args...)
 	cmd.Dir = t.TempDir() // clients start servers anywhere
-	cmd.Stdin = strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"add","arguments":{"a":1,"b":2},"_meta":{` +
-		`"io.modelcontextprotocol/protocolVersion":"` + newestRevision() +
+	cmd.Stdin = strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"add",` +
+		`"arguments":{"a":1,"b":2},"_meta":{"io.modelcontextprotocol/protocolVersion":"` + newestRevision() +
 		`","io.modelcontextprotocol/clientCapabilities":{}}}}` + "\n")
 	out, err := cmd.Output()
 	if err != nil || strings.Count(string(out), "\n") != 1 || !strings.Contains(string(out), `"text":"3"`) {
-		t.Errorf("%s %q answers %q, %v", command, args, out, err)
+		t.Errorf("%s %q: got %q, %v, want one line with 3", command, args, out, err)
 	}
 }

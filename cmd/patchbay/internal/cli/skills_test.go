@@ -25,7 +25,10 @@ func skillServer(t *testing.T) *mcp.Server {
 	}
 	s := mcp.NewServer("skills", "1", &mcp.ServerOptions{Middleware: []mcp.Middleware{swap}})
 	_, err := skills.Serve(s, fstest.MapFS{
-		"a/pdf/SKILL.md": {Data: []byte(text)}, "a/pdf/logo.png": {Data: []byte("\x89PNG")}, "b/pdf/SKILL.md": {Data: []byte(text)}, "b/pdf/x": {},
+		"a/pdf/SKILL.md":   {Data: []byte(text)},
+		"a/pdf/logo.png":   {Data: []byte("\x89PNG")},
+		"b/pdf/SKILL.md":   {Data: []byte(text)},
+		"b/pdf/x":          {},
 		"c/alone/SKILL.md": {Data: []byte(strings.Replace(text, "pdf", "alone", 1))},
 	}, nil)
 	if err != nil {
@@ -34,7 +37,7 @@ func skillServer(t *testing.T) *mcp.Server {
 	return s
 }
 
-func TestSkills(t *testing.T) {
+func TestSkillsCommandsPrintVerifiedSkills(t *testing.T) {
 	url := listen(t, skillServer(t))
 	for _, test := range []struct {
 		args           string
@@ -63,23 +66,24 @@ func TestSkills(t *testing.T) {
 		{"skills verify --json " + url + " skill://b/pdf/SKILL.md", exitProtocol, `"files":0,"problems":["`, ""},
 		{"skills list " + listen(t, newOddServer()), exitNotFound, "", "does not offer skills"},
 		{"skills", exitUsage, "", "verify the skills of a server"},
-		{"skills lost", exitUsage, "", "unknown command"},
+		{"skills unknown", exitUsage, "", "unknown command"},
 	} {
 		got := patchbay(t, "", strings.Fields(test.args)...)
 		if got.status != test.status || !strings.Contains(got.stdout, test.stdout) ||
 			!strings.Contains(got.stderr, test.stderr) {
-			t.Errorf("%s: got %d\n%s\n%s", test.args, got.status, got.stdout, got.stderr)
+			t.Errorf("%s: got %d\n%s\n%s\nwant %d\n%s\n%s", test.args, got.status, got.stdout, got.stderr,
+				test.status, test.stdout, test.stderr)
 		}
 		if strings.Contains(got.stdout+got.stderr, "Evil") {
-			t.Errorf("%s: what differs is shown", test.args)
+			t.Errorf("%s: the output contains the changed text", test.args)
 		}
 		if strings.ContainsRune(got.stdout, '\x1b') && !strings.Contains(test.args, "read") {
-			t.Errorf("%s: a terminal would act on %q", test.args, got.stdout)
+			t.Errorf("%s: output %q contains an unescaped control character", test.args, got.stdout)
 		}
 	}
 	shown := atTerminal(t, "", nil, "skills", "read", url, "alone")
 	if strings.ContainsAny(shown.stdout, "\x1b\u202e") || !strings.Contains(shown.stdout, "Body") {
-		t.Errorf("a terminal would act on %q", shown.stdout)
+		t.Errorf("read at a terminal: output %q, want the body without control characters", shown.stdout)
 	}
 }
 
@@ -89,11 +93,13 @@ func TestVerifiedSkillsAreBounded(t *testing.T) {
 	o := atTerminal(t, "", func(p *program) { p.verifyMost = 1 }, "skills", "verify", url)
 	if o.status != exitProtocol || strings.Contains(o.stdout, "good") ||
 		strings.Count(o.stderr, "not verified: more") != 3 {
-		t.Errorf("got %d, %q, %q", o.status, o.stdout, o.stderr)
+		t.Errorf("at most 1: got %d, %q, %q, want %d and 3 unverified skills", o.status, o.stdout, o.stderr,
+			exitProtocol)
 	}
 	o = atTerminal(t, "", func(p *program) { p.verifyMost = 2500 }, "skills", "verify", url)
 	if o.status != exitProtocol || !strings.Contains(o.stdout, "good skill://a/pdf/SKILL.md") ||
 		!strings.Contains(o.stderr, "not verified: more") {
-		t.Errorf("got %d, %q, %q", o.status, o.stdout, o.stderr)
+		t.Errorf("at most 2500: got %d, %q, %q, want %d and some unverified skills", o.status, o.stdout, o.stderr,
+			exitProtocol)
 	}
 }

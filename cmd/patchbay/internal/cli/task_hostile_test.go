@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http/httptest"
 	"os/exec"
 	"slices"
 	"strings"
@@ -13,24 +12,23 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
-	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// A taskTeller is a server with one task whose states the test chooses.
-type taskTeller struct {
+// A fakeTaskServer is a server with one task whose states the test chooses.
+type fakeTaskServer struct {
 	id  string
 	get func(n int, id string) (status, more string, err error) // the nth result, from 0; nil for a completed task
 
 	cancel error // the error of tasks/cancel
 
-	mu    sync.Mutex
-	asked []string // methods with the task id
-	sent  string   // the last input responses
+	mu        sync.Mutex
+	requests  []string // methods with the task id
+	responses string   // the last input responses
 }
 
-const said = `,"result":{"content":[{"type":"text","text":"hello"}]}`
+const completedResult = `,"result":{"content":[{"type":"text","text":"hello"}]}`
 
-func (s *taskTeller) ServeMCP(_ context.Context, req *mcp.Request) (mcp.Result, error) {
+func (s *fakeTaskServer) ServeMCP(_ context.Context, req *mcp.Request) (mcp.Result, error) {
 	var params struct {
 		TaskID  string          `json:"taskId"`
 		Answers json.RawMessage `json:"inputResponses"`
@@ -40,21 +38,23 @@ func (s *taskTeller) ServeMCP(_ context.Context, req *mcp.Request) (mcp.Result, 
 	}
 	s.mu.Lock()
 	n := 0
-	for _, line := range s.asked {
+	for _, line := range s.requests {
 		if strings.HasPrefix(line, req.Method+" ") {
 			n++
 		}
 	}
-	s.asked = append(s.asked, req.Method+" "+params.TaskID)
+	s.requests = append(s.requests, req.Method+" "+params.TaskID)
 	if params.Answers != nil {
-		s.sent = string(params.Answers)
+		s.responses = string(params.Answers)
 	}
 	s.mu.Unlock()
 	switch req.Method {
 	case "server/discover":
-		return mcp.RawResult(`{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}}`), nil
+		return mcp.RawResult(`{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{},` +
+			`"extensions":{"io.modelcontextprotocol/tasks":{}}}}`), nil
 	case "tools/list":
-		return mcp.RawResult(`{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[{"name":"x","inputSchema":{"type":"object"}}]}`), nil
+		return mcp.RawResult(`{"resultType":"complete","ttlMs":0,"cacheScope":"private",` +
+			`"tools":[{"name":"x","inputSchema":{"type":"object"}}]}`), nil
 	case "tools/call":
 		return taskJSON("task", s.id, "working", ""), nil
 	case "tasks/cancel":
@@ -66,7 +66,7 @@ func (s *taskTeller) ServeMCP(_ context.Context, req *mcp.Request) (mcp.Result, 
 		return mcp.RawResult(`{"resultType":"complete"}`), nil
 	case "tasks/get":
 		if s.get == nil {
-			return taskJSON("complete", params.TaskID, "completed", said), nil
+			return taskJSON("complete", params.TaskID, "completed", completedResult), nil
 		}
 		status, more, err := s.get(n, params.TaskID)
 		if err != nil {
@@ -82,21 +82,21 @@ func taskJSON(kind, id, status, more string) mcp.RawResult {
 	if err != nil {
 		panic(err)
 	}
-	return mcp.RawResult(fmt.Sprintf(`{"resultType":%q,"taskId":%s,"status":%q,"createdAt":"2026-01-02T03:04:05Z","lastUpdatedAt":"2026-01-02T03:04:06Z","ttlMs":null%s}`,
-		kind, name, status, more))
+	return mcp.RawResult(fmt.Sprintf(`{"resultType":%q,"taskId":%s,"status":%q,"createdAt":"2026-01-02T03:04:05Z",`+
+		`"lastUpdatedAt":"2026-01-02T03:04:06Z","ttlMs":null%s}`, kind, name, status, more))
 }
 
-// forget resets the counters.
-func (s *taskTeller) forget() {
+// reset forgets the requests.
+func (s *fakeTaskServer) reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asked = nil
+	s.requests = nil
 }
 
-func (s *taskTeller) count(method string) (n int) {
+func (s *fakeTaskServer) count(method string) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, line := range s.asked {
+	for _, line := range s.requests {
 		if strings.HasPrefix(line, method+" ") {
 			n++
 		}
@@ -104,49 +104,36 @@ func (s *taskTeller) count(method string) (n int) {
 	return n
 }
 
-// listen returns the URL of the server.
-func (s *taskTeller) listen(t *testing.T) string {
-	t.Helper()
-	h := mcphttp.NewHandler(s, nil)
-	web := httptest.NewServer(h)
-	t.Cleanup(func() {
-		if err := h.Shutdown(context.Background()); err != nil {
-			t.Error(err)
-		}
-		web.Close()
-	})
-	return web.URL
-}
-
 // oneForm returns an input request with the properties of a form.
 func oneForm(properties string) string {
-	return `,"inputRequests":{"k":{"method":"elicitation/create","params":{"mode":"form","message":"who?","requestedSchema":{"type":"object","properties":` + properties + `}}}}`
+	return `,"inputRequests":{"k":{"method":"elicitation/create","params":{"mode":"form","message":"who?",` +
+		`"requestedSchema":{"type":"object","properties":` + properties + `}}}}`
 }
 
 // The final state of a task is not requested a second time: the server could then block or ask a
 // question.
 func TestFinalTaskStateIsNotRequestedAgain(t *testing.T) {
-	for name, then := range map[string][2]string{"works": {"working", ""},
-		"asks": {"input_required", oneForm(`{"name":{"type":"string"}}`)}} {
+	for name, next := range map[string][2]string{"working": {"working", ""},
+		"input_required": {"input_required", oneForm(`{"name":{"type":"string"}}`)}} {
 		for _, verb := range []string{"get", "cancel", "watch"} {
-			t.Run(verb+", then it "+name, func(t *testing.T) {
+			t.Run(verb+", then "+name, func(t *testing.T) {
 				freshState(t)
-				s := &taskTeller{get: func(n int, _ string) (string, string, error) {
+				s := &fakeTaskServer{get: func(n int, _ string) (string, string, error) {
 					if n == 0 {
-						return "completed", said, nil
+						return "completed", completedResult, nil
 					}
-					return then[0], then[1], nil
+					return next[0], next[1], nil
 				}}
-				url := s.listen(t)
+				url := listen(t, s)
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 				defer cancel()
 				var stdout, stderr strings.Builder
 				status := Run(ctx, []string{"task", verb, url, "t1"}, strings.NewReader(""), &stdout, &stderr)
 				if status != exitOK || !strings.Contains(stdout.String(), "hello\n") {
-					t.Errorf("got %d, %q, %q", status, &stdout, &stderr)
+					t.Errorf("got %d, %q, %q, want %d, hello", status, &stdout, &stderr, exitOK)
 				}
 				if gets, updates := s.count("tasks/get"), s.count("tasks/update"); gets != 1 || updates != 0 {
-					t.Errorf("%d tasks/get and %d tasks/update were sent", gets, updates)
+					t.Errorf("%d tasks/get and %d tasks/update were sent, want 1 and 0", gets, updates)
 				}
 			})
 		}
@@ -154,61 +141,61 @@ func TestFinalTaskStateIsNotRequestedAgain(t *testing.T) {
 }
 
 // The error of a task may have the code of an unknown task.
-func TestTaskFailsWithAnyCode(t *testing.T) {
+func TestErrorOfATaskKeepsItsCodeAndMessage(t *testing.T) {
 	freshState(t)
-	url := (&taskTeller{get: func(int, string) (string, string, error) {
-		return "failed", `,"error":{"code":-32602,"message":"seven is no color"}`, nil
-	}}).listen(t)
+	url := listen(t, &fakeTaskServer{get: func(int, string) (string, string, error) {
+		return "failed", `,"error":{"code":-32602,"message":"seven does not name a color"}`, nil
+	}})
 	for name, o := range map[string]outcome{
-		"alone": patchbay(t, "", "task", "watch", url, "t1"), "at a terminal": atTerminal(t, "", nil, "task",
-			"watch", url, "t1"),
+		"without a terminal": patchbay(t, "", "task", "watch", url, "t1"),
+		"at a terminal":      atTerminal(t, "", nil, "task", "watch", url, "t1"),
 	} {
-		if o.status != exitFailure || !strings.Contains(o.stderr, "seven is no color") ||
+		if o.status != exitFailure || !strings.Contains(o.stderr, "seven does not name a color") ||
 			strings.Contains(o.stderr, "no task") {
-			t.Errorf("%s: got %d, %q, %q", name, o.status, o.stdout, o.stderr)
+			t.Errorf("%s: got %d, %q, %q, want %d and the message", name, o.status, o.stdout, o.stderr, exitFailure)
 		}
 	}
-	url = (&taskTeller{get: func(n int, _ string) (string, string, error) {
+	url = listen(t, &fakeTaskServer{get: func(n int, _ string) (string, string, error) {
 		if n < 2 {
 			return "working", "", nil
 		}
-		return "failed", `,"error":{"code":-32602,"message":"seven is no color"}`, nil
-	}}).listen(t)
+		return "failed", `,"error":{"code":-32602,"message":"seven does not name a color"}`, nil
+	}})
 	if o := atTerminal(t, "", nil, "task", "watch", url, "t1"); o.status != exitFailure ||
 		strings.Contains(o.stderr, "no task") {
-		t.Errorf("later: got %d, %q, %q", o.status, o.stdout, o.stderr)
+		t.Errorf("after two polls: got %d, %q, %q, want %d", o.status, o.stdout, o.stderr, exitFailure)
 	}
-	url = (&taskTeller{get: func(int, string) (string, string, error) {
-		return "completed",
-			`,"result":{"content":7}`, nil
-	}}).listen(t)
+	url = listen(t, &fakeTaskServer{get: func(int, string) (string, string, error) {
+		return "completed", `,"result":{"content":7}`, nil
+	}})
 	if o := patchbay(t, "", "task", "get", url, "t1"); o.status != exitProtocol {
-		t.Errorf("an invalid result: %d, %q, %q", o.status, o.stdout, o.stderr)
+		t.Errorf("an invalid result: got %d, %q, %q, want %d", o.status, o.stdout, o.stderr, exitProtocol)
 	}
 }
 
 // A task id can be any text. The suggested command is safe on a terminal and has exactly this id.
-func TestTaskIDsOfAllKinds(t *testing.T) {
+func TestSuggestedCommandsQuoteTaskIDs(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {
-		t.Log("there is no bash: the lines are not typed")
+		t.Log("bash not found: the suggested commands are not run")
 	}
 	for _, id := range []string{
-		"t\x1b]0;pwned\x07\x1b[31mRED\x1b[2J\u202egnp", "t1\n:0\n--evil", "two  blanks", "  before and after  ", "a\u00a0b\u3000c", "it's \\ \t", " ", "t1'$(id)`id`;id", "Größe", "\u200b", "~",
-		"--answers=/etc/passwd", "--json", "--", "-", "--id=x", "-v\x1b[31m", "#", "*",
+		"t\x1b]0;pwned\x07\x1b[31mRED\x1b[2J\u202egnp", "t1\n:0\n--evil", "two  blanks", "  before and after  ",
+		"a\u00a0b\u3000c", "it's \\ \t", " ", "t1'$(id)`id`;id", "Größe", "\u200b", "~", "--answers=/etc/passwd",
+		"--json", "--", "-", "--id=x", "-v\x1b[31m", "#", "*",
 	} {
 		t.Run(id, func(t *testing.T) {
 			freshState(t)
-			s := &taskTeller{id: id}
-			url := s.listen(t)
+			s := &fakeTaskServer{id: id}
+			url := listen(t, s)
 			o := patchbay(t, "", "call", "--task", url, "x")
 			if o.status != exitOK || o.stderr != clean(o.stderr) || strings.Count(o.stderr, "\n") != 1 {
-				t.Fatalf("got %d, %q", o.status, o.stderr)
+				t.Fatalf("got %d, %q, want %d and one escaped line", o.status, o.stderr, exitOK)
 			}
 			for _, verb := range []string{"get", "watch", "cancel"} {
 				if o := patchbay(t, "", "task", verb, url, "--id", id); o.status != exitOK ||
 					!strings.Contains(o.stdout, "hello\n") {
-					t.Errorf("%s with a flag: %d, %q, %q", verb, o.status, o.stdout, o.stderr)
+					t.Errorf("%s --id: got %d, %q, %q, want %d, hello", verb, o.status, o.stdout, o.stderr, exitOK)
 				}
 			}
 			_, line, _ := strings.Cut(strings.TrimSuffix(o.stderr, "\n"), "Started. To wait for the result: ")
@@ -220,18 +207,17 @@ func TestTaskIDsOfAllKinds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s.mu.Lock()
-			s.asked = nil
-			s.mu.Unlock()
+			s.reset()
 			o = patchbay(t, "", strings.Split(strings.TrimSuffix(string(typed), "\x00"), "\x00")...)
-			if o.status != exitOK || o.stdout != "hello\n" || !slices.Contains(s.asked, "tasks/get "+id) {
-				t.Errorf("%s\nends with %d, %q, %q", line, o.status, o.stdout, o.stderr)
+			if o.status != exitOK || o.stdout != "hello\n" || !slices.Contains(s.requests, "tasks/get "+id) {
+				t.Errorf("%s\ngot %d, %q, %q, want %d, hello and a tasks/get of the id", line, o.status, o.stdout,
+					o.stderr, exitOK)
 			}
 		})
 	}
 }
 
-func TestTaskIDsInCompletions(t *testing.T) {
+func TestCompletionsOmitTaskIDsThatNeedQuotes(t *testing.T) {
 	freshState(t)
 	at := &target{url: "http://127.0.0.1:1/mcp"}
 	for _, id := range []string{"--json", "-x", "good", "two words"} {
@@ -241,27 +227,28 @@ func TestTaskIDsInCompletions(t *testing.T) {
 	}
 	o := patchbay(t, "", "__complete", "task", "get", at.url, "")
 	if !strings.HasPrefix(o.stdout, "good\n:") {
-		t.Errorf("completions are %q", o.stdout)
+		t.Errorf("completions %q, want good only", o.stdout)
 	}
 }
 
-// The name of a field may have a special meaning on a command line.
-func TestTaskFieldsOfAllKinds(t *testing.T) {
+// A field whose name has a special meaning on a command line is shown, and answered, as JSON.
+func TestTaskFieldsWithSpecialNamesAreJSON(t *testing.T) {
 	freshState(t)
-	s := &taskTeller{get: func(int, string) (string, string, error) {
-		return "input_required", oneForm(`{"--json":{"type":"string"},"@a":{"type":"string"},"b=":{"type":"string"},"c:":{"type":"string"},"plain":{"type":"string"}}`), nil
+	s := &fakeTaskServer{get: func(int, string) (string, string, error) {
+		return "input_required", oneForm(`{"--json":{"type":"string"},"@a":{"type":"string"},` +
+			`"b=":{"type":"string"},"c:":{"type":"string"},"plain":{"type":"string"}}`), nil
 	}}
-	url := s.listen(t)
+	url := listen(t, s)
 	o := patchbay(t, "", "task", "get", url, "t1")
 	for _, want := range []string{`['{"--json": string}']`, `['{"@a": string}']`, `['{"b=": string}']`,
 		`['{"c:": string}']`, `[plain=string]`} {
 		if !strings.Contains(o.stdout, want) {
-			t.Errorf("no %s in %s", want, o.stdout)
+			t.Errorf("stdout does not contain %s: %s", want, o.stdout)
 		}
 	}
 	o = patchbay(t, "", "task", "answer", url, "t1", `{"--json": "v"}`, `{"b=": "w"}`, "plain=x")
-	if o.status != exitOK || !strings.Contains(s.sent, `{"--json":"v","b=":"w","plain":"x"}`) {
-		t.Errorf("got %d, %q, sent is %s", o.status, o.stderr, s.sent)
+	if o.status != exitOK || !strings.Contains(s.responses, `{"--json":"v","b=":"w","plain":"x"}`) {
+		t.Errorf("got %d, %q, the server received %s, want %d and three fields", o.status, o.stderr, s.responses, exitOK)
 	}
 }
 
@@ -273,26 +260,27 @@ func TestLongTaskTextIsShortened(t *testing.T) {
 		"working": `,"statusMessage":"` + long + `"`,
 		"failed":  `,"error":{"code":-32603,"message":"` + long + `"}`,
 		"input_required": `,"inputRequests":{"` + long[:1<<15] +
-			`":{"method":"elicitation/create","params":{"mode":"url","elicitationId":"1","message":"m","url":"https://a.example/` + long + `"}}}`,
+			`":{"method":"elicitation/create","params":{"mode":"url","elicitationId":"1","message":"m",` +
+			`"url":"https://a.example/` + long + `"}}}`,
 	} {
-		url := (&taskTeller{get: func(int, string) (string, string, error) { return status, more, nil }}).listen(t)
+		url := listen(t, &fakeTaskServer{get: func(int, string) (string, string, error) { return status, more, nil }})
 		if o := patchbay(t, "", "task", "get", url, "t1"); o.status != exitOK || len(o.stdout) > 100_000 ||
 			!strings.Contains(o.stdout, `A\x1b[31m`) {
-			t.Errorf("%s: got %d, %d bytes, %.200q, %.200q", status, o.status, len(o.stdout), o.stdout, o.stderr)
+			t.Errorf("%s: got %d, %d bytes, %.200q, %.200q, want %d and at most 100000 bytes of escaped text", status,
+				o.status, len(o.stdout), o.stdout, o.stderr, exitOK)
 		}
 	}
 }
 
-// An error for one task does not hide the others.
-func TestTaskListWithErrors(t *testing.T) {
+func TestTaskListShowsTasksBesideAnError(t *testing.T) {
 	freshState(t)
-	s := &taskTeller{get: func(_ int, id string) (string, string, error) {
+	s := &fakeTaskServer{get: func(_ int, id string) (string, string, error) {
 		if id == "bad" {
 			return "", "", mcp.Errorf(mcp.CodeInternalError, "the disk is full")
 		}
-		return "completed", said, nil
+		return "completed", completedResult, nil
 	}}
-	at := &target{url: s.listen(t)}
+	at := &target{url: listen(t, s)}
 	for _, id := range []string{"one", "bad", "two"} {
 		if err := (&note{Key: at.key(), ID: id, Tool: "x", Started: time.Now()}).save(); err != nil {
 			t.Fatal(err)
@@ -302,6 +290,6 @@ func TestTaskListWithErrors(t *testing.T) {
 	if o.status != exitFailure || !strings.Contains(o.stdout, "one  x  completed") ||
 		!strings.Contains(o.stdout, "two  x  completed") ||
 		!strings.Contains(o.stderr, `task "bad"`) || !strings.Contains(o.stderr, "the disk is full") {
-		t.Errorf("got %d, %q, %q", o.status, o.stdout, o.stderr)
+		t.Errorf("got %d, %q, %q, want %d, two tasks and the error", o.status, o.stdout, o.stderr, exitFailure)
 	}
 }

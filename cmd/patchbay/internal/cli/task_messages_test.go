@@ -11,10 +11,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// An interrupted call cancels its task. Progress messages without a total are shown without
-// numbers.
-func TestInterruptCancelsTask(t *testing.T) {
-	everywhere(t, func(t *testing.T, p *place) {
+// The progress message has no total, so that it is shown without numbers.
+func TestInterruptedCallCancelsItsTask(t *testing.T) {
+	forEachTransport(t, func(t *testing.T, p *taskClient) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		seen := &trigger{when: "progress: asleep\n", then: cancel}
@@ -24,21 +23,21 @@ func TestInterruptCancelsTask(t *testing.T) {
 		status := Run(ctx, p.args("call", "sleep"), strings.NewReader(""), &stdout, seen)
 		if status != exitInterrupted || !strings.HasSuffix(seen.seen,
 			"progress: asleep\npatchbay: interrupted; the task was cancelled\n") {
-			t.Errorf("got %d, %q", status, seen.seen)
+			t.Errorf("got %d, %q, want %d and a message about the task", status, seen.seen, exitInterrupted)
 		}
 		if all, err := notes(); err != nil || len(all) != 0 {
-			t.Errorf("of tasks that were called off %d are remembered, %v", len(all), err)
+			t.Errorf("%d notes of cancelled tasks, %v, want none", len(all), err)
 		}
 	})
 }
 
-func TestInterruptWithFailedCancel(t *testing.T) {
+func TestFailedCancellationIsReportedAfterAnInterrupt(t *testing.T) {
 	freshState(t)
-	server := &taskTeller{id: "STUBBORN", cancel: mcp.Errorf(mcp.CodeInternalError, "no"),
+	server := &fakeTaskServer{id: "STUBBORN", cancel: mcp.Errorf(mcp.CodeInternalError, "no"),
 		get: func(int, string) (string, string, error) {
 			return "working", `,"statusMessage":"asleep"`, nil
 		}}
-	url := server.listen(t)
+	url := listen(t, server)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	timeout := time.AfterFunc(20*time.Second, cancel)
@@ -49,28 +48,27 @@ func TestInterruptWithFailedCancel(t *testing.T) {
 	want := `"message":"interrupted; the task could not be cancelled and may go on: patchbay task get ` + url +
 		` STUBBORN"`
 	if status != exitInterrupted || !strings.Contains(stdout.String(), want) {
-		t.Errorf("got %d, %s", status, &stdout)
+		t.Errorf("got %d, %s, want %d, %s", status, &stdout, exitInterrupted, want)
 	}
-	if ids := noted(t, &target{url: url}); len(ids) != 1 || ids[0] != "STUBBORN" {
-		t.Errorf("remembered are %q", ids)
+	if ids := noteIDs(t, &target{url: url}); len(ids) != 1 || ids[0] != "STUBBORN" {
+		t.Errorf("notes %q, want STUBBORN", ids)
 	}
 }
 
-// A task cancelled by another client is reported as cancelled, with its reason.
-func TestTaskCancelledByAnotherClient(t *testing.T) {
+func TestTaskCancelledByAnotherClientIsReportedWithItsReason(t *testing.T) {
 	freshState(t)
 	for why, want := range map[string]string{
 		"":                          "patchbay: the task was cancelled\n",
 		`,"statusMessage":"by Ann"`: "patchbay: the task was cancelled: by Ann\n",
 	} {
-		server := &taskTeller{id: "T", get: func(n int, _ string) (string, string, error) {
+		server := &fakeTaskServer{id: "T", get: func(n int, _ string) (string, string, error) {
 			if n == 0 {
 				return "working", "", nil
 			}
 			return "cancelled", why, nil
 		}}
-		for _, args := range [][]string{{"call", server.listen(t), "x"}, {"task", "watch", server.listen(t), "T"}} {
-			server.forget()
+		for _, args := range [][]string{{"call", listen(t, server), "x"}, {"task", "watch", listen(t, server), "T"}} {
+			server.reset()
 			o := atTerminal(t, "", nil, args...)
 			if o.status != exitFailure || !strings.HasSuffix(o.stderr, want) {
 				t.Errorf("%q: got %d, %q, want %q", args, o.status, o.stderr, want)
@@ -79,38 +77,36 @@ func TestTaskCancelledByAnotherClient(t *testing.T) {
 	}
 }
 
-// If the server does not show the question, both task watch and task answer are suggested.
-func TestHiddenQuestionSuggestsWatchAndAnswer(t *testing.T) {
-	everywhere(t, func(t *testing.T, p *place) {
+func TestCommandsAreSuggestedForAQuestionThatIsNotShown(t *testing.T) {
+	forEachTransport(t, func(t *testing.T, p *taskClient) {
 		if p.isModern() {
 			return // the question is shown
 		}
 		id := p.start("ask")
-		p.becomes(id, "  it asks a question, which this server does not show")
-		p.becomes(id, "patchbay task answer ")
-		p.wants(exitOK, "patchbay task watch ", "", "task get", id)
-		p.wants(exitOK, "patchbay task answer ", "", "task get", id)
-		p.wants(exitOK, "FIELD=VALUE…", "", "task get", id)
+		p.waitForStatus(id, "  it asks a question, which this server does not show")
+		p.waitForStatus(id, "patchbay task answer ")
+		p.check(exitOK, "patchbay task watch ", "", "task get", id)
+		p.check(exitOK, "patchbay task answer ", "", "task get", id)
+		p.check(exitOK, "FIELD=VALUE…", "", "task get", id)
 	})
 }
 
 func TestUnknownFieldIsReportedFirst(t *testing.T) {
-	everywhere(t, func(t *testing.T, p *place) {
+	forEachTransport(t, func(t *testing.T, p *taskClient) {
 		id := p.start("ask")
-		p.becomes(id, "input_required")
-		p.wants(exitUsage, "", "unknown field \"nope\": want value\nmissing field value: ", "task answer", id, "nope=1")
+		p.waitForStatus(id, "input_required")
+		p.check(exitUsage, "", "unknown field \"nope\": want value\nmissing field value: ", "task answer", id, "nope=1")
 	})
 }
 
-// task watch prints the result once, like call.
-func TestWatchPrintsTheResultOnce(t *testing.T) {
-	everywhere(t, func(t *testing.T, p *place) {
-		o := p.wants(exitOK, "", "", "task watch", "--json", p.start("add", "A=40", "B=2"))
+func TestTaskWatchPrintsTheResultOnce(t *testing.T) {
+	forEachTransport(t, func(t *testing.T, p *taskClient) {
+		o := p.check(exitOK, "", "", "task watch", "--json", p.start("add", "A=40", "B=2"))
 		lines := strings.Split(strings.TrimSpace(o.stdout), "\n")
 		for i, line := range lines {
 			if last := i == len(lines)-1; strings.Contains(line, "content") != last ||
 				strings.HasPrefix(line, `{"task"`) == last {
-				t.Errorf("line %d of %d is %s", i+1, len(lines), line)
+				t.Errorf("line %d of %d: %s, want the result in the last line only", i+1, len(lines), line)
 			}
 		}
 	})
@@ -119,16 +115,16 @@ func TestWatchPrintsTheResultOnce(t *testing.T) {
 func TestTasksIsAnAliasOfTask(t *testing.T) {
 	freshState(t)
 	if o := patchbay(t, "", "tasks", "list", "--json"); o.status != exitOK || o.stdout != "{\"tasks\":[]}\n" {
-		t.Errorf("got %d, %q, %q", o.status, o.stdout, o.stderr)
+		t.Errorf("tasks list: got %d, %q, %q, want %d and no tasks", o.status, o.stdout, o.stderr, exitOK)
 	}
 	if o := patchbay(t, "", "help", "tasks", "watch"); o.status != exitOK ||
 		!strings.Contains(o.stdout, "patchbay task watch TARGET") {
-		t.Errorf("got %d, %q, %q", o.status, o.stdout, o.stderr)
+		t.Errorf("help tasks watch: got %d, %q, %q, want %d and the usage", o.status, o.stdout, o.stderr, exitOK)
 	}
 }
 
-// Notes of different commands of one program differ by their key. Arguments are not shown.
-func TestTargetsOfTheSameName(t *testing.T) {
+// Arguments may be secret and are not shown.
+func TestTargetsOfTheSameNameAreShownWithTheirKey(t *testing.T) {
 	freshState(t)
 	here := t.TempDir()
 	one := &target{command: []string{"pb", "--token=secret", "a"}, directory: here}
@@ -145,33 +141,33 @@ func TestTargetsOfTheSameName(t *testing.T) {
 		"A  x  pb … (" + one.key()[:6] + ")\n", "B  x  pb … (" + two.key()[:6] + ")\n", "C  x  alone\n",
 	} {
 		if !strings.Contains(o.stdout, want) {
-			t.Errorf("%q is not in %q", want, o.stdout)
+			t.Errorf("standard output %q, want %q in it", o.stdout, want)
 		}
 	}
 	if strings.Contains(o.stdout, "secret") {
-		t.Errorf("got %q", o.stdout)
+		t.Errorf("standard output contains an argument: %q", o.stdout)
 	}
 	o = patchbay(t, "", "task", "list", "--json")
 	var got struct{ Tasks []struct{ ID, Key string } }
 	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || len(got.Tasks) != 3 || got.Tasks[0].Key == "" {
-		t.Errorf("JSON is %s, %v", o.stdout, err)
+		t.Errorf("task list --json: got %s, %v, want 3 tasks with keys", o.stdout, err)
 	}
 }
 
-func TestMisplacedTarget(t *testing.T) {
+func TestTargetBehindTheToolIsReported(t *testing.T) {
 	freshState(t)
 	url := listen(t, newServer("demo"))
 	o := patchbay(t, "", "call", "add", "a=1", url)
 	if o.status != exitUsage || !strings.Contains(o.stderr, `unknown server "add"`) ||
 		!strings.Contains(o.stderr, "the target comes first: did you mean "+url+"?\n") {
-		t.Errorf("got %d, %q", o.status, o.stderr)
+		t.Errorf("got %d, %q, want %d and a suggestion", o.status, o.stderr, exitUsage)
 	}
 	if o = patchbay(t, "", "call", "add", "a=1"); strings.Contains(o.stderr, "comes first") {
-		t.Errorf("without a URL: %q", o.stderr)
+		t.Errorf("without a URL: %q, want no suggestion", o.stderr)
 	}
 }
 
-func TestAmountOfProgress(t *testing.T) {
+func TestProgressIsFormatted(t *testing.T) {
 	four := 4.0
 	for want, p := range map[string]mcp.ProgressUpdate{
 		"3":         {Progress: 3},
@@ -180,7 +176,7 @@ func TestAmountOfProgress(t *testing.T) {
 		"drafting":  {Progress: 3, Message: "drafting"},
 	} {
 		if got := amount(p); got != want {
-			t.Errorf("%+v is %q, want %q", p, got, want)
+			t.Errorf("amount(%+v) = %q, want %q", p, got, want)
 		}
 	}
 }

@@ -18,27 +18,29 @@ import (
 // Text of a server is escaped on a terminal, and printed unchanged elsewhere.
 func TestServerTextIsEscapedOnATerminal(t *testing.T) {
 	url := listen(t, newOddServer())
-	own := strings.NewReplacer("\r\x1b[K", "", "\rconnecting to "+url+" …\x1b[K", "") // our own escapes
-	for _, args := range [][]string{{"call", url, "say"}, {"read", url, "x://text"},
-		{"call", "--json", url, "say"}, {"read", "--json", url, "x://text"}, {"tools", "--json", url},
-		{"tools", url}, {"probe", "--quick", url}, {"rpc", url, "tools/call", `{"name":"say"}`}, {"call", "-v",
-			url, "fail"}, {"call", "-v", "--revision", "2025-11-25", url, "say"}} {
+	ownEscapes := strings.NewReplacer("\r\x1b[K", "", "\rconnecting to "+url+" …\x1b[K", "")
+	for _, args := range [][]string{
+		{"call", url, "say"}, {"read", url, "x://text"}, {"call", "--json", url, "say"},
+		{"read", "--json", url, "x://text"}, {"tools", "--json", url}, {"tools", url}, {"probe", "--quick", url},
+		{"rpc", url, "tools/call", `{"name":"say"}`}, {"call", "-v", url, "fail"},
+		{"call", "-v", "--revision", "2025-11-25", url, "say"},
+	} {
 		o := atTerminal(t, "", nil, args...)
-		for _, text := range []string{o.stdout, own.Replace(o.stderr)} {
-			if i := strings.IndexFunc(text,
-				func(r rune) bool { return isUnsafe(r) && r != '\n' && r != '\t' }); i >= 0 {
-				t.Errorf("%q prints %q", args, text[i:min(len(text), i+8)])
+		for _, text := range []string{o.stdout, ownEscapes.Replace(o.stderr)} {
+			unsafe := func(r rune) bool { return isUnsafe(r) && r != '\n' && r != '\t' }
+			if i := strings.IndexFunc(text, unsafe); i >= 0 {
+				t.Errorf("%q: output contains %q unescaped", args, text[i:min(len(text), i+8)])
 			}
 		}
 		if !strings.Contains(o.stdout+o.stderr, "alert") {
-			t.Errorf("%q prints %s%s", args, o.stdout, o.stderr)
+			t.Errorf("%q: got %s%s, want the escaped text", args, o.stdout, o.stderr)
 		}
 	}
 	if o := patchbay(t, "", "read", url, "x://text"); o.stdout != hostile {
-		t.Errorf("read printed %q", o.stdout)
+		t.Errorf("read: got %q, want %q", o.stdout, hostile)
 	}
 	if o := patchbay(t, "", "call", url, "say"); o.stdout != hostile+"\n" {
-		t.Errorf("call printed %q", o.stdout)
+		t.Errorf("call: got %q, want %q", o.stdout, hostile)
 	}
 	var got struct {
 		Content []struct{ Text string }
@@ -46,7 +48,7 @@ func TestServerTextIsEscapedOnATerminal(t *testing.T) {
 	o := atTerminal(t, "", nil, "call", "--json", url, "say")
 	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || got.Content[0].Text != hostile ||
 		!strings.HasPrefix(o.stdout, "{\n  \"") {
-		t.Errorf("JSON on a terminal is %s, %v", o.stdout, err)
+		t.Errorf("call --json at a terminal: got %s, %v, want indented JSON with the text", o.stdout, err)
 	}
 }
 
@@ -55,11 +57,11 @@ func TestProgressIsABarOnATerminal(t *testing.T) {
 	o := atTerminal(t, "", nil, "call", url, "count", "steps=2")
 	if o.stdout != "counted to 2\n" || !strings.Contains(o.stderr,
 		"\r[############............] 1/2 step 1\x1b[K") || !strings.HasSuffix(o.stderr, "2/2 step 2\x1b[K\r\x1b[K") {
-		t.Errorf("got %q, %q", o.stdout, o.stderr)
+		t.Errorf("got %q, %q, want the result and a bar", o.stdout, o.stderr)
 	}
 }
 
-// Progress and log messages are ordered only among themselves.
+// The order of progress and log messages relative to each other is not defined.
 func TestLogMessagesAreShown(t *testing.T) {
 	url := listen(t, newServer("demo"))
 	for level, want := range map[string]string{
@@ -74,16 +76,16 @@ func TestLogMessagesAreShown(t *testing.T) {
 			}
 		}
 		if o.status != exitOK || logged.String() != want || !strings.Contains(o.stderr, "progress: 2/2 step 2\n") {
-			t.Errorf("%s: got %d, %s", level, o.status, o.stderr)
+			t.Errorf("%s: got %d, %s, want %d, %s and progress", level, o.status, o.stderr, exitOK, want)
 		}
 	}
 }
 
-func TestScreen(t *testing.T) {
+func TestScreenRedrawsTheStatusLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer
 		s := &screen{w: &b, terminal: true, width: func() int { return 40 }}
-		wants := func(want string) {
+		check := func(want string) {
 			t.Helper()
 			if b.String() != want {
 				t.Errorf("got %q, want %q", b.String(), want)
@@ -92,31 +94,31 @@ func TestScreen(t *testing.T) {
 		}
 		total := 4.0
 		s.progress(mcp.ProgressUpdate{Progress: 1, Total: &total, Message: "a\x1bb " + strings.Repeat("long ", 20)})
-		wants("\r[######..................] 1/4 a\\x1bb …\x1b[K")
+		check("\r[######..................] 1/4 a\\x1bb …\x1b[K")
 		s.progress(mcp.ProgressUpdate{Progress: 2, Total: &total})
-		wants("") // too soon
+		check("") // too soon
 		time.Sleep(redrawInterval)
 		s.progress(mcp.ProgressUpdate{Progress: 3, Total: &total})
-		wants("\r[##################......] 3/4\x1b[K")
-		s.printf("said %d", 1)
-		wants("\r\x1b[Ksaid 1\n\r[##################......] 3/4\x1b[K")
+		check("\r[##################......] 3/4\x1b[K")
+		s.printf("line %d", 1)
+		check("\r\x1b[Kline 1\n\r[##################......] 3/4\x1b[K")
 		_, _ = s.Write([]byte("\x1b[2J\n"))
-		wants("\r\x1b[K\\x1b[2J\n\r[##################......] 3/4\x1b[K")
+		check("\r\x1b[K\\x1b[2J\n\r[##################......] 3/4\x1b[K")
 		s.progress(mcp.ProgressUpdate{Progress: 9, Total: &total, Message: "done"})
-		wants("\r[########################] 9/4 done\x1b[K")
+		check("\r[########################] 9/4 done\x1b[K")
 		s.prompt("name: ")
-		wants("\r\x1b[Kname: ")
+		check("\r\x1b[Kname: ")
 		time.Sleep(redrawInterval)
 		s.progress(mcp.ProgressUpdate{Progress: 1e300})
-		wants("\r1e+300\x1b[K")
+		check("\r1e+300\x1b[K")
 		s.done()
-		wants("\r\x1b[K")
+		check("\r\x1b[K")
 		s.done()
-		wants("")
+		check("")
 		s.terminal = false
 		time.Sleep(redrawInterval)
 		s.progress(mcp.ProgressUpdate{Progress: 5, Message: "x\ny"})
-		wants("progress: x y\n")
+		check("progress: x y\n")
 	})
 }
 
@@ -128,9 +130,11 @@ func TestTraceShowsEveryMessage(t *testing.T) {
 	}
 	modern := []string{"→ server/discover {", "← server/discover result {", "→ tools/call {",
 		"← notifications/progress {", "← tools/call result {"}
-	before := []string{"→ initialize {", "← initialize result {",
-		`→ {"jsonrpc":"2.0","method":"notifications/initialized"`, "→ tools/call {", "notifications/progress", "← tools/call result {"}
-	for revision, wants := range map[string][]string{"2026-07-28": modern, "2025-11-25": before, "2024-11-05": before} {
+	session := []string{"→ initialize {", "← initialize result {",
+		`→ {"jsonrpc":"2.0","method":"notifications/initialized"`, "→ tools/call {", "notifications/progress",
+		"← tools/call result {"}
+	for revision, wants := range map[string][]string{"2026-07-28": modern, "2025-11-25": session,
+		"2024-11-05": session} {
 		for name, target := range map[string][]string{"HTTP": {url, "count", "steps=1"},
 			"stdio": {"count", "steps=1", "--env", serveEnv + "=1", "--", self}} {
 			o := patchbay(t, "", append([]string{"call", "-v", "--revision", revision}, target...)...)
@@ -138,55 +142,54 @@ func TestTraceShowsEveryMessage(t *testing.T) {
 			for _, want := range wants {
 				_, after, found := strings.Cut(rest, want)
 				if !found {
-					t.Errorf("%s over %s: no %q, or too early: %s", revision, name, want, o.stderr)
+					t.Errorf("%s over %s: trace does not contain %q in this order: %s", revision, name, want, o.stderr)
 					break
 				}
 				rest = after
 			}
 			if o.status != exitOK || o.stdout != "counted to 1\n" {
-				t.Errorf("%s over %s: got %d, %q", revision, name, o.status, o.stdout)
+				t.Errorf("%s over %s: got %d, %q, want %d, counted to 1", revision, name, o.status, o.stdout, exitOK)
 			}
 		}
 	}
 	o := patchbay(t, "", "call", "-v", "--header", "Authorization: Bearer s3cret", url, "deploy", "environment=staging")
 	if !strings.Contains(o.stderr, "elicitation/create") || strings.Contains(o.stderr, "s3cret") {
-		t.Errorf("the trace is %s", o.stderr)
+		t.Errorf("trace %s, want elicitation/create without the token", o.stderr)
 	}
 	o = patchbay(t, "", "rpc", "-v", url, "no/such")
 	if !strings.Contains(o.stderr, `← no/such error {"jsonrpc":"2.0"`) {
-		t.Errorf("the trace is %s", o.stderr)
+		t.Errorf("trace %s, want the error of no/such", o.stderr)
 	}
 }
 
-func TestListen(t *testing.T) {
+func TestListenPrintsNotifications(t *testing.T) {
 	server := newServer("demo")
 	url := listen(t, server)
 	for _, revision := range []string{"2026-07-28", "2025-11-25"} {
 		var stdout bytes.Buffer
-		heard := &trigger{when: "listening to: demo://counter",
+		stderr := &trigger{when: "listening to: demo://counter",
 			then: func() { server.ResourceUpdated("demo://counter") }}
 		status := Run(t.Context(), []string{"listen", "--revision", revision, "--count", "1", url,
-			"demo://counter"}, strings.NewReader(""), &stdout, heard)
+			"demo://counter"}, strings.NewReader(""), &stdout, stderr)
 		if status != exitOK || stdout.String() != "resource updated demo://counter\n" {
-			t.Errorf("%s: got %d, %q; %s", revision, status, &stdout, heard.seen)
+			t.Errorf("%s: got %d, %q, want %d and one update; standard error: %s", revision, status, &stdout, exitOK,
+				stderr.seen)
 		}
 	}
 	o := patchbay(t, "", "listen", "--tools", "--for", "1s", "--json", url)
 	if o.status != exitOK || o.stdout != `{"event":"listening","filter":{"toolsListChanged":true}}`+"\n" {
-		t.Errorf("got %d, %q, %s", o.status, o.stdout, o.stderr)
+		t.Errorf("--for: got %d, %q, %s, want %d and the filter", o.status, o.stdout, o.stderr, exitOK)
 	}
 }
 
 // Completion starts no command.
-func TestCompletion(t *testing.T) {
+func TestCompletionConnectsToServersByURLOnly(t *testing.T) {
 	url := listen(t, newServer("demo"))
 	mark := filepath.Join(t.TempDir(), "started")
 	config := filepath.Join(t.TempDir(), "mcp.json")
 	text := `{"mcpServers": {"web": {"url": "` + url +
 		`"}, "wild\u001b": {"url": "x"}, "evil": {"command": "touch", "args": ["` + filepath.ToSlash(mark) + `"]}}}`
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, config, text)
 	t.Setenv("PATCHBAY_CONFIG", config)
 	freshState(t)
 	n := &note{Key: (&target{url: url}).key(), ID: "noted", Started: time.Now()}
@@ -194,21 +197,21 @@ func TestCompletion(t *testing.T) {
 		t.Fatal(err)
 	}
 	for args, want := range map[string]string{
-		"call ":                     "web evil",
-		"tools w":                   "web",
-		"call web ":                 "add count crunch deploy greet increment publish roll_dice summarize who_am_i",
-		"call " + url + " a":        "add",
-		"get web ":                  "review",
-		"read web demo://c":         "demo://counter",
-		"call evil ":                "",
-		"ping web ":                 "",
-		"ping --revision ":          "2026-07-28 2025-11-25 2025-06-18 2025-03-26 2024-11-05",
-		"ping --log-level e":        "error emergency",
-		"call nobody ":              "",
-		"call " + refusing(t) + " ": "",
-		"task get w":                "web",
-		"task watch web ":           "noted",
-		"task answer web noted x":   "",
+		"call ":                       "web evil",
+		"tools w":                     "web",
+		"call web ":                   "add count crunch deploy greet increment publish roll_dice summarize who_am_i",
+		"call " + url + " a":          "add",
+		"get web ":                    "review",
+		"read web demo://c":           "demo://counter",
+		"call evil ":                  "",
+		"ping web ":                   "",
+		"ping --revision ":            "2026-07-28 2025-11-25 2025-06-18 2025-03-26 2024-11-05",
+		"ping --log-level e":          "error emergency",
+		"call unknown ":               "",
+		"call " + refusedURL(t) + " ": "",
+		"task get w":                  "web",
+		"task watch web ":             "noted",
+		"task answer web noted x":     "",
 	} {
 		typed := strings.Split(args, " ")
 		o := patchbay(t, "", append([]string{"__complete"}, typed...)...)
@@ -223,7 +226,7 @@ func TestCompletion(t *testing.T) {
 		}
 	}
 	if _, err := os.Stat(mark); err == nil {
-		t.Error("a command was started")
+		t.Error("completion started the command of a server")
 	}
 }
 
@@ -234,20 +237,18 @@ func TestInvalidConfigurationIsReported(t *testing.T) {
 	t.Setenv("PATCHBAY_CONFIG", "")
 	for name, text := range map[string]string{".mcp.json": "{", "mcp.json": `{"servers": {"web": {"url": "` +
 		url + `"}}}`} {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, name, text)
 	}
 	if o := patchbay(t, "", "ping", "web"); o.status != exitOK || !strings.Contains(o.stderr, ".mcp.json: line 1") {
-		t.Errorf("got %d, %s", o.status, o.stderr)
+		t.Errorf("ping web: got %d, %s, want %d and the invalid line", o.status, o.stderr, exitOK)
 	}
 	if o := patchbay(t, "", "ping", "wbe"); o.status != exitUsage ||
 		!strings.Contains(o.stderr, `did you mean "web"?`) || !strings.Contains(o.stderr, ".mcp.json: line 1") {
-		t.Errorf("got %d, %s", o.status, o.stderr)
+		t.Errorf("ping wbe: got %d, %s, want %d, a suggestion and the invalid line", o.status, o.stderr, exitUsage)
 	}
 }
 
-func TestInput(t *testing.T) {
+func TestInputIsReadWithinLimits(t *testing.T) {
 	k := newInput(strings.NewReader("one\r\ntwo"))
 	for _, want := range []string{"one", "two"} {
 		if got, err := k.readLine(t.Context()); got != want || err != nil {
@@ -255,18 +256,18 @@ func TestInput(t *testing.T) {
 		}
 	}
 	if _, err := k.readLine(t.Context()); err != io.EOF {
-		t.Errorf("at the end: %v", err)
+		t.Errorf("at the end: %v, want EOF", err)
 	}
-	if _, err := newInput(strings.NewReader(strings.Repeat("x",
-		maxLine+1))).readLine(t.Context()); err == nil || err == io.EOF {
-		t.Errorf("a line that is too long: %v", err)
+	long := newInput(strings.NewReader(strings.Repeat("x", maxLine+1)))
+	if _, err := long.readLine(t.Context()); err == nil || err == io.EOF {
+		t.Errorf("a line that is too long: %v, want an error other than EOF", err)
 	}
 	if _, err := newInput(io.LimitReader(zeros{}, maxInput+1)).readSource(t.Context(), "-"); err == nil {
-		t.Error("an input that is too long is accepted")
+		t.Error("an input that is too long: no error, want one")
 	}
 	if got, err := newInput(io.LimitReader(zeros{}, maxInput)).readSource(t.Context(), "-"); err != nil ||
 		len(got) != maxInput {
-		t.Errorf("the longest input: %d bytes, %v", len(got), err)
+		t.Errorf("the longest input: %d bytes, %v, want %d", len(got), err, maxInput)
 	}
 }
 
@@ -274,7 +275,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-func TestSavedFileNames(t *testing.T) {
+func TestNamesOfSavedFilesAreSafe(t *testing.T) {
 	for _, test := range []struct{ name, mimeType, stem, extension string }{
 		{"image", "image/png", "image", ".png"},
 		{"file:///a/b.txt", "", "b", ".txt"},
@@ -283,11 +284,11 @@ func TestSavedFileNames(t *testing.T) {
 		{`C:\CON.txt`, "", "CCON", ".txt"},
 		{"a b\x00\n.t\x1bxt", "", "ab", ".txt"},
 		{"x/", "image/jpeg; a=b", "x", ".jpg"},
-		{strings.Repeat("n", 99) + "." + strings.Repeat("e", 99), "", strings.Repeat("n", 60), "." +
-			strings.Repeat("e", 60)},
+		{strings.Repeat("n", 99) + "." + strings.Repeat("e", 99), "",
+			strings.Repeat("n", 60), "." + strings.Repeat("e", 60)},
 	} {
 		if stem, extension := fileName(test.name, test.mimeType); stem != test.stem || extension != test.extension {
-			t.Errorf("%q is %q %q, want %q %q", test.name, stem, extension, test.stem, test.extension)
+			t.Errorf("fileName(%q) = %q, %q, want %q, %q", test.name, stem, extension, test.stem, test.extension)
 		}
 	}
 }
@@ -299,11 +300,11 @@ func FuzzClean(f *testing.F) {
 		for _, clean := range []string{clean(text), cleanLine(text)} {
 			if !utf8.ValidString(clean) ||
 				strings.ContainsFunc(clean, func(r rune) bool { return isUnsafe(r) && r != '\n' && r != '\t' }) {
-				t.Errorf("%q became %q", text, clean)
+				t.Errorf("%q became %q, want valid UTF-8 without control characters", text, clean)
 			}
 		}
 		if strings.ContainsAny(cleanLine(text), "\n\t") {
-			t.Errorf("%q has lines", text)
+			t.Errorf("cleanLine(%q) = %q, want one line without tabs", text, cleanLine(text))
 		}
 		encoded, err := json.Marshal(text)
 		if err != nil {
@@ -315,7 +316,7 @@ func FuzzClean(f *testing.F) {
 			t.Fatalf("invalid JSON %q: %v", safe, err)
 		}
 		if json.Unmarshal(encoded, &before) != nil || before != after || strings.ContainsFunc(safe, isUnsafe) {
-			t.Errorf("%q became %q", encoded, safe)
+			t.Errorf("cleanJSON(%q) = %q, want an equal string without control characters", encoded, safe)
 		}
 	})
 }

@@ -18,43 +18,43 @@ func TestKeyIsInTheKeyring(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "vault")
 	v := open(t, vault.Options{Dir: dir})
 	if d, err := v.Describe(); err != nil || d != (vault.Description{Dir: dir}) {
-		t.Errorf("before: %+v, %v", d, err)
+		t.Errorf("before the first value: %+v, %v, want no key", d, err)
 	}
 	put(t, v, "a", secret)
 	if d, err := v.Describe(); err != nil || d != (vault.Description{Dir: dir, Key: vault.InKeyring}) {
-		t.Errorf("after: %+v, %v", d, err)
+		t.Errorf("after the first value: %+v, %v, want the key in the keyring", d, err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "vault.key")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("there is a key in a file: %v", err)
+		t.Errorf("the file of the key: %v, want that it does not exist", err)
 	}
-	wants(t, open(t, vault.Options{Dir: dir}), "a", secret)
+	checkValue(t, open(t, vault.Options{Dir: dir}), "a", secret)
 
 	keyring.MockInit() // an empty keyring
-	lost := open(t, vault.Options{Dir: dir})
-	if got, err := lost.Load(t.Context(), "a"); !errors.Is(err, vault.ErrKey) ||
+	withoutKey := open(t, vault.Options{Dir: dir})
+	if got, err := withoutKey.Load(t.Context(), "a"); !errors.Is(err, vault.ErrKey) ||
 		!strings.Contains(err.Error(), "the key is missing") {
-		t.Errorf("without the key: %q, %v", got, err)
+		t.Errorf("Load without the key: %q, %v, want ErrKey", got, err)
 	}
-	if err := lost.Update(t.Context(), "b", nil); !errors.Is(err, vault.ErrKey) {
-		t.Errorf("without the key, Update: %v", err)
+	if err := withoutKey.Update(t.Context(), "b", nil); !errors.Is(err, vault.ErrKey) {
+		t.Errorf("Update without the key: %v, want ErrKey", err)
 	}
-	noKeyring(t)
-	if got, err := lost.Load(t.Context(), "a"); !errors.Is(err, vault.ErrKey) {
-		t.Errorf("without the keyring: %q, %v", got, err)
+	disableKeyring(t)
+	if got, err := withoutKey.Load(t.Context(), "a"); !errors.Is(err, vault.ErrKey) {
+		t.Errorf("Load without the keyring: %q, %v, want ErrKey", got, err)
 	}
 }
 
-func TestAnotherKeyDoesNotOpen(t *testing.T) {
-	v, dir := inFile(t)
+func TestAnotherKeyDoesNotOpenTheVault(t *testing.T) {
+	v, dir := newFileVault(t)
 	put(t, v, "a", secret)
-	other, otherDir := inFile(t)
+	other, otherDir := newFileVault(t)
 	put(t, other, "a", "x")
 	key, err := os.ReadFile(filepath.Join(otherDir, "vault.key"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, text := range map[string][]byte{
-		"of another vault": key, "empty": {}, "short": []byte("AAAA\n"), "no base64": bytes.Repeat([]byte("!"), 44),
+		"for another vault": key, "empty": {}, "short": []byte("AAAA\n"), "not base64": bytes.Repeat([]byte("!"), 44),
 		"large": bytes.Repeat([]byte("A"), 1<<20),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, "vault.key"), text, 0o600); err != nil {
@@ -62,44 +62,44 @@ func TestAnotherKeyDoesNotOpen(t *testing.T) {
 		}
 		if got, err := open(t, vault.Options{Dir: dir}).Load(t.Context(), "a"); !errors.Is(err, vault.ErrKey) ||
 			got != nil {
-			t.Errorf("%s: %q, %v", name, got, err)
+			t.Errorf("a key that is %s: %q, %v, want ErrKey", name, got, err)
 		}
 	}
 }
 
-func TestPassphrase(t *testing.T) {
+func TestPassphraseIsRequired(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "vault")
 	const right = "correct horse battery"
 	v := open(t, vault.Options{Dir: dir, Passphrase: right})
 	put(t, v, "a", secret)
 	if d, err := v.Describe(); err != nil || d.Key != vault.InPassphrase {
-		t.Errorf("the description is %+v, %v", d, err)
+		t.Errorf("description %+v, %v, want the key in the passphrase", d, err)
 	}
-	wants(t, open(t, vault.Options{Dir: dir, Passphrase: right}), "a", secret)
+	checkValue(t, open(t, vault.Options{Dir: dir, Passphrase: right}), "a", secret)
 	for name, wrong := range map[string]string{"wrong": "Correct horse battery", "absent": ""} {
 		v := open(t, vault.Options{Dir: dir, Passphrase: wrong})
 		got, err := v.Load(t.Context(), "a")
 		if !errors.Is(err, vault.ErrKey) || got != nil || strings.Contains(err.Error(), "horse") {
-			t.Errorf("%s passphrase: %q, %v", name, got, err)
+			t.Errorf("%s passphrase: Load: %q, %v, want ErrKey without the passphrase", name, got, err)
 		}
 		if err := v.Update(t.Context(), "a", nil); !errors.Is(err, vault.ErrKey) {
-			t.Errorf("%s passphrase: Update: %v", name, err)
+			t.Errorf("%s passphrase: Update: %v, want ErrKey", name, err)
 		}
 	}
 	short := open(t, vault.Options{Dir: t.TempDir() + "/vault", Passphrase: "short"})
 	if err := short.Update(t.Context(), "a", nil); !errors.Is(err, vault.ErrKey) {
-		t.Errorf("a short passphrase: %v", err)
+		t.Errorf("a short passphrase: %v, want ErrKey", err)
 	}
-	other, otherDir := inFile(t)
+	other, otherDir := newFileVault(t)
 	put(t, other, "a", secret)
-	if got, err := open(t, vault.Options{Dir: otherDir, Passphrase: right}).Load(t.Context(),
-		"a"); !errors.Is(err, vault.ErrKey) {
-		t.Errorf("a passphrase for a vault without one: %q, %v", got, err)
+	got, err := open(t, vault.Options{Dir: otherDir, Passphrase: right}).Load(t.Context(), "a")
+	if !errors.Is(err, vault.ErrKey) {
+		t.Errorf("a passphrase for a vault without one: %q, %v, want ErrKey", got, err)
 	}
 }
 
 // The key derivation cannot be weakened by changing the metadata.
-func TestMetadataIsChecked(t *testing.T) {
+func TestChangedMetadataIsRejected(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "vault")
 	const right = "correct horse battery"
 	put(t, open(t, vault.Options{Dir: dir, Passphrase: right}), "a", secret)
@@ -109,27 +109,31 @@ func TestMetadataIsChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, test := range []struct{ old, new string }{
-		{`"iterations":600000`, `"iterations":1`}, {`"iterations":600000`, `"iterations":600001`},
-		{`"iterations":600000`, `"iterations":2000000000`}, {`"key":"passphrase"`, `"key":"file"`},
-		{`"key":"passphrase"`, `"key":"nowhere"`}, {`"version":1`, `"version":2`}, {`{`, `[`}, {`"version":1`,
-			`"version":1,"version":1`},
+		{`"iterations":600000`, `"iterations":1`},
+		{`"iterations":600000`, `"iterations":600001`},
+		{`"iterations":600000`, `"iterations":2000000000`},
+		{`"key":"passphrase"`, `"key":"file"`},
+		{`"key":"passphrase"`, `"key":"unknown"`},
+		{`"version":1`, `"version":2`},
+		{`"version":1`, `"version":1,"version":1`},
+		{`{`, `[`},
 	} {
 		if !bytes.Contains(good, []byte(test.old)) {
-			t.Fatalf("%s does not hold %s", good, test.old)
+			t.Fatalf("metadata %s does not contain %s", good, test.old)
 		}
 		if err := os.WriteFile(file, bytes.Replace(good, []byte(test.old), []byte(test.new), 1), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		got, err := open(t, vault.Options{Dir: dir, Passphrase: right}).Load(t.Context(), "a")
 		if !errors.Is(err, vault.ErrDamaged) && !errors.Is(err, vault.ErrKey) || got != nil {
-			t.Errorf("%s: %q, %v", test.new, got, err)
+			t.Errorf("metadata with %s: %q, %v, want ErrDamaged or ErrKey", test.new, got, err)
 		}
 	}
 }
 
 // FuzzLoad replaces the files of a vault: Load returns the stored value or an error.
 func FuzzLoad(f *testing.F) {
-	noKeyring(f)
+	disableKeyring(f)
 	dir := filepath.Join(f.TempDir(), "vault")
 	v, err := vault.New(&vault.Options{Dir: dir})
 	if err != nil {
@@ -164,7 +168,7 @@ func FuzzLoad(f *testing.F) {
 		}
 		got, err := v.Load(t.Context(), "a")
 		if err == nil && string(got) != secret || err != nil && got != nil {
-			t.Fatalf("got %q, %v", got, err)
+			t.Fatalf("Load: %q, %v, want %q or an error", got, err, secret)
 		}
 	})
 }

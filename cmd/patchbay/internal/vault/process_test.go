@@ -26,7 +26,7 @@ const (
 	roleCount = "count" // increments a number 100 times
 	roleWrite = "write" // writes until it is killed, and prints what it has written
 	roleHold  = "hold"  // holds a lock until it is killed
-	roleHang  = "hang"  // creates a vault with a keyring that never answers
+	roleStall = "stall" // creates a vault with a keyring that never answers
 )
 
 func command(t *testing.T, role, dir string) *exec.Cmd {
@@ -41,7 +41,7 @@ func command(t *testing.T, role, dir string) *exec.Cmd {
 	return cmd
 }
 
-const raises = 100
+const increments = 100 // by a process with roleCount
 
 func child(role string) int {
 	ctx := context.Background()
@@ -49,14 +49,14 @@ func child(role string) int {
 	switch {
 	case err != nil:
 	case role == roleCount:
-		for i := 0; i < raises && err == nil; i++ {
-			err = v.Update(ctx, "n", raise)
+		for i := 0; i < increments && err == nil; i++ {
+			err = v.Update(ctx, "n", increment)
 		}
 	case role == roleWrite:
 		for err == nil {
 			var n string
 			err = v.Update(ctx, "n", func(old []byte) ([]byte, error) {
-				changed, err := raise(old[:min(len(old), width)])
+				changed, err := increment(old[:min(len(old), width)])
 				n = string(changed)
 				return []byte(strings.Repeat(n, repeats)), err
 			})
@@ -64,10 +64,10 @@ func child(role string) int {
 		}
 	case role == roleHold:
 		err = v.Update(ctx, "n", func([]byte) ([]byte, error) {
-			fmt.Println("held")
+			fmt.Println("locked")
 			select {}
 		})
-	case role == roleHang:
+	case role == roleStall:
 		err = v.Update(ctx, "n", func([]byte) ([]byte, error) { return []byte(secret), nil })
 	}
 	if err != nil {
@@ -82,8 +82,8 @@ const (
 	repeats = 2000 // large, so that a write takes time
 )
 
-// raise adds one to a number.
-func raise(old []byte) ([]byte, error) {
+// increment adds one to a number.
+func increment(old []byte) ([]byte, error) {
 	n := 0
 	if len(old) > 0 {
 		var err error
@@ -94,13 +94,12 @@ func raise(old []byte) ([]byte, error) {
 	return fmt.Appendf(nil, "%0*d", width, n+1), nil
 }
 
-func TestConcurrentProcessesLoseNoUpdate(t *testing.T) {
-	v, dir := inFile(t)
-	put(t, v, "other", "") // create the vault: the child processes have no mock keyring
-	const processes = 4
+// runConcurrently runs n commands and waits until all have exited successfully.
+func runConcurrently(t *testing.T, n int, newCommand func() *exec.Cmd) {
+	t.Helper()
 	var running []*exec.Cmd
-	for range processes {
-		cmd := command(t, roleCount, dir)
+	for range n {
+		cmd := newCommand()
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -111,33 +110,31 @@ func TestConcurrentProcessesLoseNoUpdate(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	wants(t, v, "n", fmt.Sprintf("%0*d", width, processes*raises))
 }
 
-// Concurrent processes create one vault.
+func TestConcurrentProcessesLoseNoUpdate(t *testing.T) {
+	v, dir := newFileVault(t)
+	put(t, v, "other", "") // create the vault: the child processes have no mock keyring
+	const processes = 4
+	runConcurrently(t, processes, func() *exec.Cmd { return command(t, roleCount, dir) })
+	checkValue(t, v, "n", fmt.Sprintf("%0*d", width, processes*increments))
+}
+
 func TestConcurrentProcessesCreateOneVault(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "vault")
-	var running []*exec.Cmd
-	for range 4 {
+	const processes = 4
+	runConcurrently(t, processes, func() *exec.Cmd {
 		cmd := command(t, roleCount, dir)
 		cmd.Env = append(cmd.Env, "DBUS_SESSION_BUS_ADDRESS=unix:path=/no/bus") // without a keyring
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		running = append(running, cmd)
-	}
-	for _, cmd := range running {
-		if err := cmd.Wait(); err != nil {
-			t.Error(err)
-		}
-	}
-	noKeyring(t)
-	wants(t, open(t, vault.Options{Dir: dir}), "n", fmt.Sprintf("%0*d", width, 4*raises))
+		return cmd
+	})
+	disableKeyring(t)
+	checkValue(t, open(t, vault.Options{Dir: dir}), "n", fmt.Sprintf("%0*d", width, processes*increments))
 }
 
 // A process killed during a write leaves the old or the new value, and no lock.
-func TestKilledWhileWriting(t *testing.T) {
-	v, dir := inFile(t)
+func TestKilledWriterLeavesAValidValue(t *testing.T) {
+	v, dir := newFileVault(t)
 	put(t, v, "n", "")
 	for round := range 25 {
 		cmd := command(t, roleWrite, dir)
@@ -166,26 +163,26 @@ func TestKilledWhileWriting(t *testing.T) {
 		}
 		n, err := strconv.Atoi(string(got[:width]))
 		if err != nil || string(got) != strings.Repeat(string(got[:width]), repeats) {
-			t.Fatalf("the value is %.40q…, %v", got, err)
+			t.Fatalf("value %.40q…, %v, want a repeated number", got, err)
 		}
 		// The last write may have been done and not printed.
 		if n < written || n > written+1 {
-			t.Fatalf("%d was written, and there is %d", written, n)
+			t.Fatalf("value %d, want %d or one more", n, written)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		if err := v.Update(ctx, "n", func(old []byte) ([]byte, error) { return old, nil }); err != nil {
-			t.Fatalf("a lock is left: %v", err)
+			t.Fatalf("Update after the kill: %v, want the lock released", err)
 		}
 		cancel()
 	}
 	files, err := os.ReadDir(dir)
 	if err != nil || len(files) > 6 { // metadata, its lock, the key, a value, its lock, and a temporary file
-		t.Errorf("killed writers leave %v, %v", files, err)
+		t.Errorf("files after the kills: %v, %v, want at most 6", files, err)
 	}
 }
 
 func TestLockIsReleasedOnExit(t *testing.T) {
-	v, dir := inFile(t)
+	v, dir := newFileVault(t)
 	put(t, v, "n", "1")
 	cmd := command(t, roleHold, dir)
 	out, err := cmd.StdoutPipe()
@@ -201,23 +198,23 @@ func TestLockIsReleasedOnExit(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := v.Update(ctx, "n", nil); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("the lock of another process was not respected: %v", err)
+		t.Errorf("Update while another process holds the lock: %v, want %v", err, context.DeadlineExceeded)
 	}
-	wants(t, v, "n", "1") // Load does not wait for the lock
+	checkValue(t, v, "n", "1") // Load does not wait for the lock
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
 	put(t, v, "n", "2")
-	wants(t, v, "n", "2")
+	checkValue(t, v, "n", "2")
 }
 
 // If D-Bus does not answer, the vault is created without the keyring.
-func TestKeyringTimeout(t *testing.T) {
+func TestUnresponsiveKeyringIsNotUsed(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("there is no D-Bus")
+		t.Skip("only Linux has D-Bus")
 	}
-	short, err := os.MkdirTemp("", "bus") // the path of a socket is short
+	short, err := os.MkdirTemp("", "bus") // the path of a socket must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,20 +234,20 @@ func TestKeyringTimeout(t *testing.T) {
 		}
 	}()
 	dir := filepath.Join(t.TempDir(), "vault")
-	cmd := command(t, roleHang, dir)
+	cmd := command(t, roleStall, dir)
 	cmd.Env = append(cmd.Env, "DBUS_SESSION_BUS_ADDRESS=unix:path="+filepath.Join(short, "bus"))
 	began := time.Now()
 	if err := cmd.Run(); err != nil {
 		t.Fatal(err)
 	}
 	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("it took %v", took)
+		t.Errorf("creating the vault took %v, want at most 10 s", took)
 	}
 	<-called
-	noKeyring(t)
+	disableKeyring(t)
 	v := open(t, vault.Options{Dir: dir})
-	wants(t, v, "n", secret)
+	checkValue(t, v, "n", secret)
 	if d, err := v.Describe(); err != nil || d.Key != vault.InFile {
-		t.Errorf("the description is %+v, %v", d, err)
+		t.Errorf("description %+v, %v, want the key in a file", d, err)
 	}
 }

@@ -2,7 +2,6 @@ package conformance_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,30 +14,30 @@ import (
 	"golang.org/x/net/html"
 )
 
-// A person logs in without a browser. It opens a page, fills in its forms and submits them until a
-// page has no further form.
-type person struct {
+// A loginUser logs in without a browser. It opens a page, fills in its forms and submits them until
+// a page has no further form.
+type loginUser struct {
 	name, password string
 	client         *http.Client
 }
 
-func newPerson(t *testing.T) *person {
+func newLoginUser(t *testing.T) *loginUser {
 	t.Helper()
 	jar := must(cookiejar.New(nil))(t)
-	return &person{name: demoUser, password: demoPassword, client: &http.Client{Jar: jar}}
+	return &loginUser{name: demoUser, password: demoPassword, client: &http.Client{Jar: jar}}
 }
 
-// mostPages is the maximum number of pages of a login: our consent and login, those of a provider,
+// maxPages is the maximum number of pages of a login: our consent and login, those of a provider,
 // and the client's.
-const mostPages = 10
+const maxPages = 10
 
 // visit opens a page, follows the login and returns the text of the last page.
-func (p *person) visit(ctx context.Context, page string) (string, error) {
+func (p *loginUser) visit(ctx context.Context, page string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, page, nil)
 	if err != nil {
 		return "", err
 	}
-	for range mostPages {
+	for range maxPages {
 		text, at, err := p.load(req)
 		if err != nil {
 			return "", err
@@ -55,10 +54,10 @@ func (p *person) visit(ctx context.Context, page string) (string, error) {
 			return text, err
 		}
 	}
-	return "", errors.New("the pages have no end")
+	return "", fmt.Errorf("more than %d pages", maxPages)
 }
 
-func (p *person) load(req *http.Request) (text string, at *url.URL, err error) {
+func (p *loginUser) load(req *http.Request) (text string, at *url.URL, err error) {
 	res, err := p.client.Do(req)
 	if err != nil {
 		return "", nil, err
@@ -75,7 +74,7 @@ func (p *person) load(req *http.Request) (text string, at *url.URL, err error) {
 }
 
 // submit fills in a form and submits it.
-func (p *person) submit(ctx context.Context, form *html.Node, at *url.URL) (*http.Request, error) {
+func (p *loginUser) submit(ctx context.Context, form *html.Node, at *url.URL) (*http.Request, error) {
 	values := url.Values{}
 	pressed := false
 	for _, n := range findAll(form, "input", "button") {
@@ -131,30 +130,30 @@ func attribute(n *html.Node, name string) string {
 
 // authorize visits a page and returns the authorization response that a browser would send to the
 // callback.
-func (p *person) authorize(ctx context.Context, page, callback string) (url.Values, error) {
-	arrived := &atCallback{callback: callback}
+func (p *loginUser) authorize(ctx context.Context, page, callback string) (url.Values, error) {
+	redirect := &callbackRedirect{callback: callback}
 	browser := *p.client
-	browser.CheckRedirect = arrived.check
-	text, err := (&person{p.name, p.password, &browser}).visit(ctx, page)
-	if arrived.answer == nil {
-		return nil, fmt.Errorf("the browser did not come back: %w\n%s", err, text)
+	browser.CheckRedirect = redirect.check
+	text, err := (&loginUser{p.name, p.password, &browser}).visit(ctx, page)
+	if redirect.answer == nil {
+		return nil, fmt.Errorf("no redirect to %s: %w\n%s", callback, err, text)
 	}
-	return arrived.answer, nil
+	return redirect.answer, nil
 }
 
-// atCallback returns the authorization response from the redirect to the callback.
-type atCallback struct {
+// A callbackRedirect stores the authorization response from the redirect to the callback.
+type callbackRedirect struct {
 	callback string
 	answer   url.Values
 }
 
-func (c *atCallback) check(req *http.Request, via []*http.Request) error {
+func (c *callbackRedirect) check(req *http.Request, via []*http.Request) error {
 	if strings.HasPrefix(req.URL.String(), c.callback) {
 		c.answer = req.URL.Query()
 		return http.ErrUseLastResponse
 	}
-	if len(via) == mostPages {
-		return errors.New("the redirects have no end")
+	if len(via) == maxPages {
+		return fmt.Errorf("more than %d redirects", maxPages)
 	}
 	return nil
 }

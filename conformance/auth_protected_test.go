@@ -20,20 +20,20 @@ const (
 	demoPassword = "correct horse battery staple"
 )
 
-// A house is an MCP server with its own authorization server, each at its own origin.
-type house struct {
+// A protectedServer is an MCP server with its own authorization server, each at its own origin.
+type protectedServer struct {
 	issuer, endpoint string
 	authserver       *authserver.Server
 }
 
-// openHouse opens a house until the test ends. Users log in at our own form unless change replaces
-// it.
-func openHouse(t *testing.T, change func(o *authserver.Options)) *house {
+// newProtectedServer starts a protected server until the test ends. Users log in at our own form
+// unless change replaces it.
+func newProtectedServer(t *testing.T, change func(o *authserver.Options)) *protectedServer {
 	t.Helper()
-	atAS, atRS := listen(t), listen(t)
-	h := &house{issuer: "http://" + atAS.Addr().String(), endpoint: endpointAt(atRS)}
+	authListener, mcpListener := listen(t), listen(t)
+	h := &protectedServer{issuer: "http://" + authListener.Addr().String(), endpoint: endpointAt(mcpListener)}
 	opts := authserver.Options{
-		Issuer: h.issuer, Name: "Patchbay test house", Logger: logger(t),
+		Issuer: h.issuer, Name: "Patchbay test server", Logger: logger(t),
 		Resources: []authserver.Resource{notesAt(h.endpoint)},
 	}
 	if change != nil {
@@ -43,11 +43,12 @@ func openHouse(t *testing.T, change func(o *authserver.Options)) *house {
 		opts.Login = passwords(t)
 	}
 	h.authserver = must(authserver.New(&opts))(t)
-	serveHTTP(t, atAS, h.authserver)
+	serveHTTP(t, authListener, h.authserver)
 	protect := oauth.Require(h.authserver.Verifier(h.endpoint), oauth.ResourceMetadata{
-		Resource: h.endpoint, AuthorizationServers: []string{h.issuer}, ScopesSupported: []string{"mcp:read", "mcp:write"}, Name: "Notes",
+		Resource: h.endpoint, AuthorizationServers: []string{h.issuer},
+		ScopesSupported: []string{"mcp:read", "mcp:write"}, Name: "Notes",
 	}, &oauth.RequireOptions{Scopes: oauth.AllOf("mcp:read"), Logger: logger(t)})
-	serveMCP(t, atRS, newNotes(), protect)
+	serveMCP(t, mcpListener, newNotes(), protect)
 	return h
 }
 
@@ -71,7 +72,8 @@ func endpointAt(l net.Listener) string { return "http://" + l.Addr().String() + 
 func passwords(t *testing.T) authserver.Login {
 	t.Helper()
 	hash := must(authserver.HashPassword(demoPassword))(t)
-	return must(authserver.NewPasswordLogin(&authserver.PasswordOptions{Users: []authserver.PasswordUser{{Name: demoUser, Hash: hash}}}))(t)
+	users := []authserver.PasswordUser{{Name: demoUser, Hash: hash}}
+	return must(authserver.NewPasswordLogin(&authserver.PasswordOptions{Users: users}))(t)
 }
 
 // serveHTTP serves on a listener until the test ends.
@@ -118,13 +120,16 @@ func newNotes() *mcp.Server {
 	s := mcp.NewServer("notes", "1.0.0", &mcp.ServerOptions{Middleware: []mcp.Middleware{
 		oauth.RequireScopes(&oauth.ScopeRules{Tools: map[string]oauth.Scopes{"write": oauth.AllOf("mcp:write")}}),
 	}})
-	mcp.AddTool(s, &mcp.Tool{Name: "who_am_i", Description: "Tells who calls."}, func(ctx context.Context, _ struct{}) (string, error) {
-		p := mcp.RequestFrom(ctx).Principal
-		text, err := json.Marshal(caller{Issuer: p.Issuer, Subject: p.Subject, Client: p.ClientID, Scopes: p.Scopes, Claims: p.Claims})
-		return string(text), err
-	})
-	mcp.AddTool(s, &mcp.Tool{Name: "write", Description: "Needs mcp:write."}, func(context.Context, struct{}) (string, error) {
-		return "written", nil
-	})
+	mcp.AddTool(s, &mcp.Tool{Name: "who_am_i", Description: "Returns the caller."},
+		func(ctx context.Context, _ struct{}) (string, error) {
+			p := mcp.RequestFrom(ctx).Principal
+			text, err := json.Marshal(caller{Issuer: p.Issuer, Subject: p.Subject, Client: p.ClientID, Scopes: p.Scopes,
+				Claims: p.Claims})
+			return string(text), err
+		})
+	mcp.AddTool(s, &mcp.Tool{Name: "write", Description: "Requires the scope mcp:write."},
+		func(context.Context, struct{}) (string, error) {
+			return "written", nil
+		})
 	return s
 }

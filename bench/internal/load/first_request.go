@@ -10,16 +10,17 @@ import (
 	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
 )
 
-// Hello returns the first message of a client of an era.
-func Hello(era echo.Era) []byte {
+// FirstRequest returns the first message of a client of an era.
+func FirstRequest(era echo.Era) []byte {
 	if era == echo.Session {
 		return bytes.Clone(initialize)
 	}
-	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":0,"method":"server/discover","params":{"_meta":{%s}}}`, Call{Era: era}.meta())
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":0,"method":"server/discover","params":{"_meta":{%s}}}`,
+		Call{Era: era}.meta())
 }
 
-// CheckHello returns an error unless answer is a correct response to Hello.
-func CheckHello(era echo.Era, answer []byte) error {
+// CheckFirstResponse returns an error unless answer is a correct response to FirstRequest.
+func CheckFirstResponse(era echo.Era, answer []byte) error {
 	if era == echo.Session {
 		return checkInitialized(answer)
 	}
