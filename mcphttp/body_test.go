@@ -74,7 +74,7 @@ func TestReadClaimedSharesNothing(t *testing.T) {
 func TestConnectionsGoOnBehindABody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, newTestCore(), nil)
-		for era, p := range f.posters() {
+		for era, p := range f.requestBuilders() {
 			announced := func(id, text string, headers ...string) string {
 				body := p.request(id, text)
 				headers = append(headers, fmt.Sprintf("Content-Length: %d\r\n", len(body)))
@@ -95,9 +95,9 @@ func TestConnectionsGoOnBehindABody(t *testing.T) {
 				inChunks("6", "f", "", "Expect: 100-continue\r\n") +
 				announced("7", "g"))
 			for id := 1; id <= 7; id++ {
-				got := conn.answer()
+				got := conn.readResponse()
 				if (id == 5 || id == 6) && got.status == http.StatusContinue {
-					got = conn.answer()
+					got = conn.readResponse()
 				}
 				if want := fmt.Sprintf(`"id":%d,`, id); got.status != http.StatusOK ||
 					!strings.Contains(got.body, want) {
@@ -117,8 +117,8 @@ func TestBodiesAreClosedAtTheirEnd(t *testing.T) {
 		end    error
 		closed bool
 	}{"whole": {io.EOF, true}, "broken off": {io.ErrUnexpectedEOF, false}} {
-		x := newRerun(mcphttp.NewHandler(cannedCore, nil), modernBody, modernHeader())
-		body := &watchedBody{Reader: io.MultiReader(x.body, iotest.ErrReader(c.end))}
+		x := newRepeatedRequest(mcphttp.NewHandler(cannedCore, nil), modernBody, modernHeader())
+		body := &closeRecorder{Reader: io.MultiReader(x.body, iotest.ErrReader(c.end))}
 		x.request.Body = body
 		x.run()
 		if body.closed != c.closed {
@@ -127,12 +127,12 @@ func TestBodiesAreClosedAtTheirEnd(t *testing.T) {
 	}
 }
 
-type watchedBody struct {
+type closeRecorder struct {
 	io.Reader
 	closed bool
 }
 
-func (b *watchedBody) Close() error {
+func (b *closeRecorder) Close() error {
 	b.closed = true
 	return nil
 }
@@ -154,10 +154,10 @@ func BenchmarkReadClaimed(b *testing.B) {
 }
 
 // A leaver returns an error and leaves a goroutine behind that still writes to the buffer.
-type leaver struct{ left []byte }
+type abandonedReader struct{ buffer []byte }
 
-func (r *leaver) Read(p []byte) (int, error) {
-	r.left = p
+func (r *abandonedReader) Read(p []byte) (int, error) {
+	r.buffer = p
 	return 0, io.ErrNoProgress
 }
 
@@ -166,13 +166,13 @@ func (r *leaver) Read(p []byte) (int, error) {
 func TestReadClaimedDoesNotReuseTheBufferOfAnAbandonedRead(t *testing.T) {
 	const want = "halves"
 	for range 100 {
-		var before leaver
+		var before abandonedReader
 		if _, err := mcphttp.ReadClaimed(&before, -1, 100); err == nil {
 			t.Fatal("no error")
 		}
 		first := strings.NewReader(want[:3])
 		late := readFunc(func([]byte) (int, error) {
-			copy(before.left, "spoilt")
+			copy(before.buffer, "spoilt")
 			return 0, io.EOF
 		})
 		got, err := mcphttp.ReadClaimed(io.MultiReader(first, late, strings.NewReader(want[3:])), -1, 100)

@@ -25,7 +25,7 @@ func (e *challengeError) RefuseHTTP() (int, []string) {
 // newChallenging returns a server whose tool fails as it is told: with a status, within another error or not, and after a
 // notification or not.
 func newChallenging() *mcp.Server {
-	s := mcp.NewServer("challenging", "1", &mcp.ServerOptions{Logger: quiet})
+	s := mcp.NewServer("challenging", "1", &mcp.ServerOptions{Logger: discardLogger})
 	type in struct {
 		Status  int  `json:"status"`
 		Plain   bool `json:"plain,omitzero"`
@@ -68,7 +68,7 @@ func TestAUTH09_ErrorsWithAChallenge(t *testing.T) {
 			call := `"method":"tools/call","params":{"name":"fail","arguments":` + tc.arguments +
 				`,"_meta":{"progressToken":1`
 			session := f.initialize(november2025)
-			for era, a := range map[string]answer{
+			for era, a := range map[string]response{
 				"modern": f.do("POST", `{"jsonrpc":"2.0","id":7,`+call+`,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`,
 					"Mcp-Protocol-Version: "+modern, "Mcp-Method: tools/call", "Mcp-Name: fail"),
 				"session": f.do("POST", `{"jsonrpc":"2.0","id":7,`+call+`}}}`, "Mcp-Session-Id: "+session.id),

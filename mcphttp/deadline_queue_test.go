@@ -23,7 +23,7 @@ func TestEachBodyHasItsOwnTime(t *testing.T) {
 			conn := f.raw()
 			conn.write(head("Content-Length: 100\r\n"), "{")
 			go func() {
-				if got := conn.answer(); got.status != 408 {
+				if got := conn.readResponse(); got.status != 408 {
 					t.Errorf("got %d %s, want 408", got.status, got.body)
 				}
 				given <- time.Since(begin)
@@ -55,10 +55,10 @@ func TestUnreadBodyHasItsTime(t *testing.T) {
 			f := start(t, newTestCore(), nil)
 			conn, begin := f.raw(), time.Now()
 			conn.write(head(headers))
-			if got := conn.answer(); got.status < 400 || got.status == 408 {
+			if got := conn.readResponse(); got.status < 400 || got.status == 408 {
 				t.Errorf("%s: got %d %s, want a refusal", name, got.status, got.body)
 			}
-			conn.ended()
+			conn.expectClosed()
 			if got := time.Since(begin); got > 31*time.Second {
 				t.Errorf("%s: the connection ended after %v, want 30s", name, got)
 			}
@@ -103,7 +103,7 @@ func TestContextEndsWithTheCall(t *testing.T) {
 		left = ctx
 		return mcp.RawResult(`{"resultType":"complete","content":[]}`), nil
 	})
-	newRerun(mcphttp.NewHandler(core, nil), modernBody, modernHeader()).run()
+	newRepeatedRequest(mcphttp.NewHandler(core, nil), modernBody, modernHeader()).run()
 	select {
 	case <-left.Done():
 	default:

@@ -37,7 +37,7 @@ func TestBurstOfNotificationsSharesWrites(t *testing.T) {
 			t.Errorf("%d writes and %d flushed after the first notification, want 1 and 1", len(w.writes), w.flushed)
 		}
 	})
-	x := newRerun(mcphttp.NewHandler(core, nil), modernBody, modernHeader())
+	x := newRepeatedRequest(mcphttp.NewHandler(core, nil), modernBody, modernHeader())
 	x.handler.ServeHTTP(w, x.request)
 	if len(w.writes) > notes/4 {
 		t.Errorf("%d notifications took %d writes", notes, len(w.writes))
@@ -89,20 +89,20 @@ func TestFailedWriteOfABurstEndsTheCall(t *testing.T) {
 		ended <- context.Cause(ctx)
 		return nil, err
 	})
-	x := newRerun(mcphttp.NewHandler(core, nil), modernBody, modernHeader())
-	x.handler.ServeHTTP(&brokenWriter{ResponseRecorder: httptest.NewRecorder(), writes: 2}, x.request)
+	x := newRepeatedRequest(mcphttp.NewHandler(core, nil), modernBody, modernHeader())
+	x.handler.ServeHTTP(&failingWriter{ResponseRecorder: httptest.NewRecorder(), writes: 2}, x.request)
 	if err := <-ended; err == nil {
 		t.Error("the context of the call has no cause")
 	}
 }
 
 // A brokenWriter fails after some writes.
-type brokenWriter struct {
+type failingWriter struct {
 	*httptest.ResponseRecorder
 	writes int
 }
 
-func (w *brokenWriter) Write(b []byte) (int, error) {
+func (w *failingWriter) Write(b []byte) (int, error) {
 	if w.writes--; w.writes < 0 {
 		return 0, http.ErrHandlerTimeout
 	}

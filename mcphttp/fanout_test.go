@@ -18,7 +18,7 @@ import (
 )
 
 // A listener is a client of a stream, without a network. One that stops reading has a pipe.
-type listener struct {
+type streamClient struct {
 	header http.Header
 
 	mu     sync.Mutex // guards the fields below
@@ -27,35 +27,35 @@ type listener struct {
 	conn   net.Conn // one end of a pipe with nobody at the other; nil for a client that reads
 }
 
-func (l *listener) Header() http.Header { return l.header }
-func (l *listener) WriteHeader(int)     {}
-func (l *listener) Flush()              {}
+func (l *streamClient) Header() http.Header { return l.header }
+func (l *streamClient) WriteHeader(int)     {}
+func (l *streamClient) Flush()              {}
 
-func (l *listener) SetReadDeadline(time.Time) error { return nil }
+func (l *streamClient) SetReadDeadline(time.Time) error { return nil }
 
-func (l *listener) SetWriteDeadline(t time.Time) error {
-	if conn := l.unread(); conn != nil {
+func (l *streamClient) SetWriteDeadline(t time.Time) error {
+	if conn := l.blockedConn(); conn != nil {
 		return conn.SetWriteDeadline(t)
 	}
 	return nil
 }
 
-func (l *listener) unread() net.Conn {
+func (l *streamClient) blockedConn() net.Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.conn
 }
 
 // stopReading has every later write block until its deadline.
-func (l *listener) stopReading() {
+func (l *streamClient) stopReading() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.conn, _ = net.Pipe()
 }
 
 // Write takes events.
-func (l *listener) Write(p []byte) (int, error) {
-	if conn := l.unread(); conn != nil {
+func (l *streamClient) Write(p []byte) (int, error) {
+	if conn := l.blockedConn(); conn != nil {
 		return conn.Write(p)
 	}
 	l.mu.Lock()
@@ -67,7 +67,7 @@ func (l *listener) Write(p []byte) (int, error) {
 }
 
 // told returns how many changes it was told of since the last time.
-func (l *listener) told() int {
+func (l *streamClient) takeChanges() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := l.events
@@ -75,7 +75,7 @@ func (l *listener) told() int {
 	return n
 }
 
-func (l *listener) isDone() bool {
+func (l *streamClient) isDone() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.done
@@ -87,26 +87,26 @@ type fanout struct {
 	server    *mcp.Server
 	handler   *mcphttp.Handler
 	tool      *mcp.Registration[mcp.Tool]
-	listeners []*listener
+	listeners []*streamClient
 	serving   sync.WaitGroup
-	leave     context.CancelFunc
+	cancel    context.CancelFunc
 	ctx       context.Context
 }
 
 func newFanout(t *testing.T) *fanout {
-	f := &fanout{t: t, server: mcp.NewServer("test", "1", &mcp.ServerOptions{Logger: quiet})}
+	f := &fanout{t: t, server: mcp.NewServer("test", "1", &mcp.ServerOptions{Logger: discardLogger})}
 	f.tool = mcp.AddTool(f.server, &mcp.Tool{Name: "tool"}, func(context.Context, struct{}) (string,
 		error) {
 		return "", nil
 	})
-	f.handler = mcphttp.NewHandler(f.server, &mcphttp.Options{Logger: quiet, KeepAlive: time.Hour})
-	f.ctx, f.leave = context.WithCancel(t.Context())
+	f.handler = mcphttp.NewHandler(f.server, &mcphttp.Options{Logger: discardLogger, KeepAlive: time.Hour})
+	f.ctx, f.cancel = context.WithCancel(t.Context())
 	return f
 }
 
 // close has all listeners leave.
 func (f *fanout) close() {
-	f.leave()
+	f.cancel()
 	f.serving.Wait()
 }
 
@@ -123,8 +123,8 @@ func (f *fanout) request(method, body string, headers ...string) *http.Request {
 }
 
 // listen opens a stream of either era.
-func (f *fanout) listen(version string) *listener {
-	l := &listener{header: http.Header{}}
+func (f *fanout) listen(version string) *streamClient {
+	l := &streamClient{header: http.Header{}}
 	r := f.request(http.MethodPost,
 		fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},`+
 			`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},`+
@@ -178,7 +178,7 @@ func TestListenerThatDoesNotReadBlocksNothing(t *testing.T) {
 		for round := range 5 {
 			f.change()
 			for i, l := range f.listeners {
-				if got := l.told(); (got == 1) != (i >= 10) {
+				if got := l.takeChanges(); (got == 1) != (i >= 10) {
 					t.Errorf("change %d: listener %d was told %d times", round, i, got)
 				}
 			}

@@ -46,14 +46,14 @@ type scriptClient struct {
 	id      string // of the session
 	stream  context.CancelFunc
 
-	mu        sync.Mutex // guards the fields below
-	gone      bool
-	sent      map[string]int // requests by id
-	excused   map[string]int // those that need not be answered: cancelled, or cut where nothing brings them back
-	answered  map[string]int
-	questions []string    // ids of what the server has asked
-	exchanges []*exchange // that are open
-	broken    []*exchange // that can be taken up again
+	mu                sync.Mutex // guards the fields below
+	gone              bool
+	sent              map[string]int // requests by id
+	unansweredAllowed map[string]int // those that need not be answered: cancelled, or cut where nothing brings them back
+	answered          map[string]int
+	questions         []string    // ids of what the server has asked
+	exchanges         []*exchange // that are open
+	broken            []*exchange // that can be taken up again
 }
 
 // An exchange is a POST, or a GET that takes one up again.
@@ -177,7 +177,7 @@ func (s *script) run() {
 	synctest.Wait()
 	for range 3 { // a stream that is taken up may bring a question, and its answer the result
 		for _, c := range s.clients {
-			c.takeUp()
+			c.resume()
 			synctest.Wait()
 			for c.decline() {
 				synctest.Wait()
@@ -219,13 +219,13 @@ func (s *script) act(c *scriptClient, op int) {
 		}
 	case 5:
 		id := s.id()
-		c.excuse(id)
-		c.tell(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `,"reason":"` +
+		c.allowUnanswered(id)
+		c.notify(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `,"reason":"` +
 			c.mark + `"}}`)
 	case 6:
 		s.answer(c)
 	case 7:
-		c.cutOne(s.operand(8))
+		c.disconnectOne(s.operand(8))
 	case 8:
 		select {
 		case s.proceed <- struct{}{}:
@@ -241,14 +241,14 @@ func (s *script) act(c *scriptClient, op int) {
 	case 11:
 		s.tool.Update(func(t *mcp.Tool) { t.Description += "." })
 	case 12:
-		c.takeUp()
+		c.resume()
 	case 13:
-		s.trespass(c, s.clients[s.operand(len(s.clients))])
+		s.useForeignSession(c, s.clients[s.operand(len(s.clients))])
 	case 14:
 		c.listen()
 	case 15:
 		if c.id != "" {
-			c.leave()
+			c.markGone()
 			if got := s.do(http.MethodDelete, "", c.headers...); got.status != 204 {
 				s.t.Errorf("DELETE: got %d %s", got.status, got.body)
 			}
@@ -263,7 +263,7 @@ func (s *script) id() string { return scriptIDs[s.operand(len(scriptIDs))] }
 func (s *script) open(kind string) {
 	who := fmt.Sprintf("Authorization: user-%d", len(s.clients))
 	c := &scriptClient{s: s, mark: fmt.Sprintf("mark-%d-", len(s.clients)), kind: kind, headers: []string{who},
-		sent: map[string]int{}, excused: map[string]int{}, answered: map[string]int{}}
+		sent: map[string]int{}, unansweredAllowed: map[string]int{}, answered: map[string]int{}}
 	switch kind {
 	case modern:
 	case november2024:
@@ -321,19 +321,21 @@ func (c *scriptClient) all(body string) []string {
 	return headers
 }
 
-func (c *scriptClient) post(body string) answer { return c.s.do(http.MethodPost, body, c.all(body)...) }
+func (c *scriptClient) post(body string) response {
+	return c.s.do(http.MethodPost, body, c.all(body)...)
+}
 
 // tell posts what is not answered.
-func (c *scriptClient) tell(body string) {
+func (c *scriptClient) notify(body string) {
 	if got := c.post(body); got.status != 202 && c.kind != modern {
 		c.s.t.Errorf("%s: got %d %s", body, got.status, got.body)
 	}
 }
 
-func (c *scriptClient) excuse(id string) {
+func (c *scriptClient) allowUnanswered(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.excused[id]++
+	c.unansweredAllowed[id]++
 }
 
 // request posts a request, and goes on while it is answered.
@@ -368,7 +370,7 @@ func (c *scriptClient) run(x *exchange, r *http.Request) {
 			c.broken = append(c.broken, x)
 		default:
 			for _, id := range x.ids {
-				c.excused[id]++ // the answer went to a connection that is gone
+				c.unansweredAllowed[id]++ // the answer went to a connection that is gone
 			}
 		}
 	})
@@ -384,7 +386,7 @@ func (c *scriptClient) receive(x *exchange, resp *http.Response) {
 	case err != nil, resp.StatusCode == 202:
 	case resp.StatusCode == 404 && r404(resp) || resp.StatusCode == 409:
 	default:
-		c.hear(x, body)
+		c.receiveMessage(x, body)
 	}
 }
 
@@ -401,7 +403,7 @@ func (c *scriptClient) events(events *sse.Reader, x *exchange) {
 			x.last = e.ID
 		}
 		if len(e.Data) > 0 {
-			c.hear(x, e.Data)
+			c.receiveMessage(x, e.Data)
 		}
 	}
 }
@@ -409,7 +411,7 @@ func (c *scriptClient) events(events *sse.Reader, x *exchange) {
 var anyMark = regexp.MustCompile(`mark-\d+-`)
 
 // hear takes a message of the server, or a batch.
-func (c *scriptClient) hear(x *exchange, text []byte) {
+func (c *scriptClient) receiveMessage(x *exchange, text []byte) {
 	for _, mark := range anyMark.FindAllString(string(text), -1) {
 		if mark != c.mark {
 			c.s.t.Errorf("%s hears of %s: %s", c.mark, mark, text)
@@ -456,7 +458,7 @@ func (s *script) answer(c *scriptClient) {
 		}
 	}
 	asked.mu.Unlock()
-	c.tell(`{"jsonrpc":"2.0","id":` + id + `,` + []string{
+	c.notify(`{"jsonrpc":"2.0","id":` + id + `,` + []string{
 		`"result":{"action":"accept","content":{"value":"` + c.mark + `"}}`,
 		`"result":{"action":"decline"}`,
 		`"error":{"code":-1,"message":"no"}`,
@@ -472,16 +474,16 @@ func (c *scriptClient) decline() bool {
 	c.mu.Unlock()
 	for _, id := range questions {
 		if !c.gone {
-			c.tell(`{"jsonrpc":"2.0","id":` + id + `,"result":{"action":"decline"}}`)
+			c.notify(`{"jsonrpc":"2.0","id":` + id + `,"result":{"action":"decline"}}`)
 		}
 	}
 	return len(questions) > 0
 }
 
 // cutOne closes one of the connections. That of HTTP+SSE is the session.
-func (c *scriptClient) cutOne(n int) {
+func (c *scriptClient) disconnectOne(n int) {
 	if c.stream != nil && n%2 == 0 {
-		c.leave()
+		c.markGone()
 		c.stream()
 		return
 	}
@@ -493,14 +495,14 @@ func (c *scriptClient) cutOne(n int) {
 }
 
 // leave notes that nothing is owed to the client any more.
-func (c *scriptClient) leave() {
+func (c *scriptClient) markGone() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.gone = true
 }
 
 // takeUp asks for the rest of the streams that broke.
-func (c *scriptClient) takeUp() {
+func (c *scriptClient) resume() {
 	c.mu.Lock()
 	broken := c.broken
 	c.broken = nil
@@ -525,7 +527,7 @@ func (c *scriptClient) listen() {
 }
 
 // trespass uses the session of someone else.
-func (s *script) trespass(c, owner *scriptClient) {
+func (s *script) useForeignSession(c, owner *scriptClient) {
 	if c == owner || owner.kind == modern {
 		return
 	}
@@ -561,9 +563,9 @@ func (c *scriptClient) check() {
 		}
 	}
 	for id, n := range c.sent {
-		if !c.gone && c.answered[id] < n-c.excused[id] {
+		if !c.gone && c.answered[id] < n-c.unansweredAllowed[id] {
 			c.s.t.Errorf("%s (%s): %d requests with the id %s were answered %d times, and %d need not be", c.mark,
-				c.kind, n, id, c.answered[id], c.excused[id])
+				c.kind, n, id, c.answered[id], c.unansweredAllowed[id])
 		}
 	}
 }

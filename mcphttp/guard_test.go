@@ -18,9 +18,9 @@ import (
 
 // everyMethod sends a request that is in order, but for the headers, with each HTTP method, and gives the answers. A GET
 // is one that resumes nothing, so that it does not last.
-func everyMethod(f *fixture, headers ...string) map[string]answer {
+func everyMethod(f *fixture, headers ...string) map[string]response {
 	body, modernHeaders := modernCall("tools/call", `"name":"echo"`)
-	return map[string]answer{
+	return map[string]response{
 		http.MethodPost:    f.do(http.MethodPost, body, append(modernHeaders, headers...)...),
 		http.MethodGet:     f.do(http.MethodGet, "", append([]string{"Mcp-Session-Id: x"}, headers...)...),
 		http.MethodDelete:  f.do(http.MethodDelete, "", append([]string{"Mcp-Session-Id: x"}, headers...)...),
@@ -29,7 +29,7 @@ func everyMethod(f *fixture, headers ...string) map[string]answer {
 }
 
 // passes says what a request gets that the guard lets in.
-var passes = map[string]int{http.MethodPost: 200, http.MethodGet: 404, http.MethodDelete: 404, http.MethodOptions: 204}
+var allowedStatus = map[string]int{http.MethodPost: 200, http.MethodGet: 404, http.MethodDelete: 404, http.MethodOptions: 204}
 
 func TestHTTP01_02_Origin(t *testing.T) {
 	f := start(t, newTestCore(), &mcphttp.Options{AllowedOrigins: []string{"https://app.example.com",
@@ -72,7 +72,7 @@ func TestHTTP01_02_Origin(t *testing.T) {
 		for method, got := range everyMethod(f, headers...) {
 			want := 403
 			if test.allowed {
-				want = passes[method]
+				want = allowedStatus[method]
 			}
 			if got.status != want {
 				t.Errorf("%s from %q (%s): got %d %s, want %d", method, test.origin, test.site, got.status, got.body,
@@ -132,7 +132,7 @@ func TestHTTP03_Host(t *testing.T) {
 		for method, got := range everyMethod(f, "Host: "+test.host) {
 			want := 403
 			if test.allowed {
-				want = passes[method]
+				want = allowedStatus[method]
 			}
 			if got.status != want {
 				t.Errorf("%s to %s as %q: got %d %s, want %d", method, test.addr, test.host, got.status, got.body, want)
@@ -156,7 +156,7 @@ func TestR731_RefusalIsLogged(t *testing.T) {
 func TestR731_InsecureAnyOrigin(t *testing.T) {
 	f := start(t, newTestCore(), &mcphttp.Options{InsecureAnyOrigin: true})
 	for method, got := range everyMethod(f, "Origin: http://evil.example") {
-		if got.status != passes[method] || got.header.Get("Access-Control-Allow-Origin") != "http://evil.example" {
+		if got.status != allowedStatus[method] || got.header.Get("Access-Control-Allow-Origin") != "http://evil.example" {
 			t.Errorf("%s: got %d %s", method, got.status, got.header)
 		}
 	}

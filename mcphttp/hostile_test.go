@@ -52,31 +52,31 @@ func hostileMessages(t testing.TB) (all []hostileMessage) {
 }
 
 // A wire is a client of one kind: it posts on one connection.
-type wire struct {
+type rawClient struct {
 	*rawConn
-	name    string
-	headers []string
-	target  string
-	good    func(id int) string // a request for the tool "echo"
-	answers *stream             // where the answers are; nil for the response itself
+	name     string
+	headers  []string
+	target   string
+	echoBody func(id int) string // a request for the tool "echo"
+	events   *stream             // where the answers are; nil for the response itself
 }
 
 // post posts a body and returns the response.
-func (w *wire) post(body string, headers ...string) answer {
+func (w *rawClient) post(body string, headers ...string) response {
 	w.t.Helper()
 	lines := append([]string{"POST " + w.target + " HTTP/1.1", "Host: localhost:8765", "Content-Type: application/json",
 		"Accept: application/json, text/event-stream", "Content-Length: " + strconv.Itoa(len(body))}, w.headers...)
 	w.write(strings.Join(append(lines, headers...), "\r\n") + "\r\n\r\n" + body)
-	return w.answer()
+	return w.readResponse()
 }
 
 // works makes sure that the connection, and what belongs to it, still does what it should.
-func (w *wire) works() {
+func (w *rawClient) checkCall() {
 	w.t.Helper()
-	got := w.post(w.good(77))
+	got := w.post(w.echoBody(77))
 	text := got.body
-	if w.answers != nil && got.status == http.StatusAccepted {
-		got.status, text = 200, string(w.answers.next().Data)
+	if w.events != nil && got.status == http.StatusAccepted {
+		got.status, text = 200, string(w.events.next().Data)
 	}
 	if got.status != 200 || !strings.Contains(text, `"id":77,"result"`) || !strings.Contains(text, `"text":"hi"`) {
 		w.t.Fatalf("%s: a good call got %d %.300s", w.name, got.status, text)
@@ -84,28 +84,28 @@ func (w *wire) works() {
 }
 
 // wires are a client of each kind.
-func (f *fixture) wires() (all []*wire) {
+func (f *fixture) rawClients() (all []*rawClient) {
 	f.t.Helper()
 	_, modernHeaders := modernCall("tools/call", `"name":"echo"`)
-	all = append(all, &wire{rawConn: f.raw(), name: "modern", target: "/mcp", headers: modernHeaders,
-		good: func(id int) string {
+	all = append(all, &rawClient{rawConn: f.raw(), name: "modern", target: "/mcp", headers: modernHeaders,
+		echoBody: func(id int) string {
 			body, _ := modernCall("tools/call", `"name":"echo","arguments":{"message":"hi"}`)
 			return strings.Replace(body, `"id":1`, `"id":`+strconv.Itoa(id), 1)
 		}})
 	plain := func(id int) string { return callBody(id, "echo") }
-	for _, version := range []string{march2025, june2025, november2025} {
-		all = append(all, &wire{rawConn: f.raw(), name: version, target: "/mcp",
-			headers: f.initialize(version).headers, good: plain})
+	for _, version := range streamableRevisions {
+		all = append(all, &rawClient{rawConn: f.raw(), name: version, target: "/mcp",
+			headers: f.initialize(version).headers, echoBody: plain})
 	}
 	oldest := f.initializedSSE(f.t.Context())
-	return append(all, &wire{rawConn: f.raw(), name: november2024, target: "/mcp?" + oldest.query, good: plain,
-		answers: oldest.stream})
+	return append(all, &rawClient{rawConn: f.raw(), name: november2024, target: "/mcp?" + oldest.query, echoBody: plain,
+		events: oldest.stream})
 }
 
 func TestR7_1_5_OneBadMessageCostsOneError(t *testing.T) {
 	messages := hostileMessages(t)
 	f := start(t, newTestCore(), nil)
-	for _, w := range f.wires() {
+	for _, w := range f.rawClients() {
 		t.Run(w.name, func(t *testing.T) {
 			w.t = t
 			for _, m := range messages {
@@ -117,7 +117,7 @@ func TestR7_1_5_OneBadMessageCostsOneError(t *testing.T) {
 					t.Errorf("%s: got %d %s, want 400 with code %d and id %q", m.name, got.status, got.body, m.code,
 						m.id)
 				}
-				w.works() // on the same connection
+				w.checkCall() // on the same connection
 			}
 		})
 	}
@@ -125,7 +125,7 @@ func TestR7_1_5_OneBadMessageCostsOneError(t *testing.T) {
 
 func TestR7_1_5_BatchesOutOfPlace(t *testing.T) {
 	f := start(t, newTestCore(), nil)
-	for _, w := range f.wires() {
+	for _, w := range f.rawClients() {
 		for _, batch := range []string{`[]`, `[`, `[` + callBody(1, "echo"), "[" + strings.Repeat(`{},`, 100) + `{}]`,
 			`[` + initializeBody(march2025) + `]`} {
 			if got := w.post(batch); got.status/100 != 4 && w.name != november2024 || got.status/100 == 5 {
@@ -133,14 +133,14 @@ func TestR7_1_5_BatchesOutOfPlace(t *testing.T) {
 			}
 		}
 		if w.name != november2024 {
-			w.works()
+			w.checkCall()
 		}
 	}
 }
 
 func TestR7_1_5_StrayMessages(t *testing.T) {
 	f := start(t, newTestCore(), nil)
-	for _, w := range f.wires() {
+	for _, w := range f.rawClients() {
 		modern := w.name == "modern"
 		for _, id := range []string{`1`, `"x"`, `99999999999999999999`} {
 			for _, message := range []string{
@@ -161,59 +161,59 @@ func TestR7_1_5_StrayMessages(t *testing.T) {
 				}
 			}
 		}
-		w.works()
+		w.checkCall()
 	}
 }
 
 func TestR7_1_6_PanicIsNotDisclosed(t *testing.T) {
 	f := start(t, newTestCore(), nil)
-	for _, w := range f.wires() {
-		body := strings.NewReplacer(`"echo"`, `"panic"`).Replace(w.good(1))
+	for _, w := range f.rawClients() {
+		body := strings.NewReplacer(`"echo"`, `"panic"`).Replace(w.echoBody(1))
 		headers := w.headers
 		if w.name == "modern" {
 			_, w.headers = modernCall("tools/call", `"name":"panic"`)
 		}
 		got := w.post(body)
 		w.headers = headers
-		if w.answers != nil {
-			got.body = string(w.answers.next().Data)
+		if w.events != nil {
+			got.body = string(w.events.next().Data)
 		}
 		if got.code() != mcp.CodeInternalError || strings.Contains(got.body, "purpose") ||
 			strings.Contains(got.body, "goroutine") {
 			t.Errorf("%s: got %d %s", w.name, got.status, got.body)
 		}
-		w.works()
+		w.checkCall()
 	}
 }
 
 func TestR7_3_12_ManyPings(t *testing.T) {
 	const pings = 1000
 	f := start(t, newTestCore(), nil)
-	for _, w := range f.wires() {
+	for _, w := range f.rawClients() {
 		if w.name == "modern" {
 			continue // it has none
 		}
 		for n := range pings {
 			id := strconv.Itoa(n)
 			got := w.post(`{"jsonrpc":"2.0","id":` + id + `,"method":"ping"}`)
-			if w.answers != nil {
-				got.body = string(w.answers.next().Data)
+			if w.events != nil {
+				got.body = string(w.events.next().Data)
 			}
 			if got.body != `{"jsonrpc":"2.0","id":`+id+`,"result":{}}` {
 				t.Fatalf("%s: ping %d: got %d %s", w.name, n, got.status, got.body)
 			}
 		}
-		w.works()
+		w.checkCall()
 	}
 }
 
 // burstNotes messages and burstProgress notes of progress are what a call sends next to its result.
-const burstNotes, burstProgress = 3000, 500
+const burstMessages, burstProgress = 3000, 500
 
 func newBurstServer() *mcp.Server {
-	server := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: quiet})
+	server := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: discardLogger})
 	mcp.AddTool(server, &mcp.Tool{Name: "burst"}, func(ctx context.Context, _ struct{}) (string, error) {
-		for n := range burstNotes {
+		for n := range burstMessages {
 			mcp.Logger(ctx).Info(strconv.Itoa(n))
 			if n < burstProgress {
 				mcp.Progress(ctx, float64(n+1), burstProgress, "")
@@ -237,12 +237,12 @@ func TestR7_3_6_BurstArrivesWholeAndInOrder(t *testing.T) {
 		march2025:    func() *stream { return f.stream(f.initialize(march2025).post(t.Context(), plain)) },
 		november2024: func() *stream { oldest.post(plain); return oldest.stream },
 	} {
-		t.Run(name, func(t *testing.T) { wholeBurst(t, open()) })
+		t.Run(name, func(t *testing.T) { readBurst(t, open()) })
 	}
 }
 
 // wholeBurst reads all that the tool "burst" sends.
-func wholeBurst(t *testing.T, events *stream) {
+func readBurst(t *testing.T, events *stream) {
 	t.Helper()
 	notes, progress := 0, 0
 	for {
@@ -270,7 +270,7 @@ func wholeBurst(t *testing.T, events *stream) {
 				t.Fatalf("progress %d comes as number %d", m.Params.Progress, progress)
 			}
 		default:
-			if notes != burstNotes || progress != burstProgress || !strings.Contains(string(m.Result), "burst") {
+			if notes != burstMessages || progress != burstProgress || !strings.Contains(string(m.Result), "burst") {
 				t.Errorf("%s comes after %d messages and %d notes of progress", e.Data, notes, progress)
 			}
 			return
@@ -279,18 +279,18 @@ func wholeBurst(t *testing.T, events *stream) {
 }
 
 // A witness counts what is let through to it.
-type witness struct {
+type requestCounter struct {
 	*testCore
 	served atomic.Int64
 }
 
-func (w *witness) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+func (w *requestCounter) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	w.served.Add(1)
 	return w.testCore.ServeMCP(ctx, req)
 }
 
 // attempts are a request of every kind, complete but for what the test adds.
-func (f *fixture) attempts(session *testSession, oldest *sseClient) map[string]*http.Request {
+func (f *fixture) requestsOfEveryKind(session *testSession, oldest *sseClient) map[string]*http.Request {
 	ctx := f.t.Context()
 	body, headers := modernCall("tools/call", `"name":"echo"`)
 	query := "Query: " + oldest.query
@@ -327,12 +327,12 @@ func TestR7_3_1_PagesOfOtherSites(t *testing.T) {
 	for _, site := range []string{"cross-site", "same-site", "Same-Origin", ""} {
 		attacks["Sec-Fetch-Site "+site] = func(r *http.Request) { r.Header["Sec-Fetch-Site"] = []string{site} }
 	}
-	core := &witness{testCore: newTestCore()}
+	core := &requestCounter{testCore: newTestCore()}
 	f := start(t, core, &mcphttp.Options{Sessions: mcphttp.SessionOptions{Max: 3}})
 	session, oldest := f.initialize(november2025), f.initializedSSE(t.Context())
 	before := core.served.Load()
 	for name, attack := range attacks {
-		for kind, r := range f.attempts(session, oldest) {
+		for kind, r := range f.requestsOfEveryKind(session, oldest) {
 			attack(r)
 			resp, err := f.client.Do(r)
 			if err != nil {
@@ -369,7 +369,7 @@ func TestR7_3_1_PagesOfOtherSites(t *testing.T) {
 
 // What browsers send across sites without asking first is not read.
 func TestR7_3_1_SimpleRequests(t *testing.T) {
-	core := &witness{testCore: newTestCore()}
+	core := &requestCounter{testCore: newTestCore()}
 	f := start(t, core, nil)
 	oldest := f.initializedSSE(t.Context())
 	session := f.initialize(november2025)
@@ -377,7 +377,7 @@ func TestR7_3_1_SimpleRequests(t *testing.T) {
 	for _, media := range []string{"", "text/plain", "application/x-www-form-urlencoded",
 		"multipart/form-data; boundary=x", "text/plain; application/json",
 		"application/jsonx", "application/json, text/plain", "application/json; charset=utf-16", "application/ld+json", "APPLICATION", ";", "application/json;;charset"} {
-		for kind, r := range f.attempts(session, oldest) {
+		for kind, r := range f.requestsOfEveryKind(session, oldest) {
 			if r.Method != http.MethodPost {
 				continue
 			}
@@ -397,7 +397,7 @@ func TestR7_3_1_SimpleRequests(t *testing.T) {
 }
 
 func TestR7_3_2_HeadersThatStandTwice(t *testing.T) {
-	core := &witness{testCore: newTestCore()}
+	core := &requestCounter{testCore: newTestCore()}
 	f := start(t, core, &mcphttp.Options{Sessions: mcphttp.SessionOptions{Max: 2}})
 	session, oldest := f.initialize(november2025), f.initializedSSE(t.Context())
 	before := core.served.Load()
@@ -406,7 +406,7 @@ func TestR7_3_2_HeadersThatStandTwice(t *testing.T) {
 		"Mcp-Param-x": "x", "Authorization": "ann", "Last-Event-Id": "x", "Content-Type": "application/json", "Origin": "http://localhost:8765", "Content-Encoding": "identity",
 	} {
 		for _, second := range []string{value, "other", ""} {
-			for kind, r := range f.attempts(session, oldest) {
+			for kind, r := range f.requestsOfEveryKind(session, oldest) {
 				r.Header[http.CanonicalHeaderKey(name)] = []string{value, second}
 				resp := f.open(r)
 				if resp.StatusCode != http.StatusBadRequest {
@@ -417,7 +417,7 @@ func TestR7_3_2_HeadersThatStandTwice(t *testing.T) {
 	}
 	conn := f.raw()
 	conn.write("POST /mcp HTTP/1.1\r\nHost: localhost:8765\r\nHost: localhost:8765\r\nContent-Length: 0\r\n\r\n")
-	if got := conn.answer(); got.status != 400 {
+	if got := conn.readResponse(); got.status != 400 {
 		t.Errorf("two hosts: got %d", got.status)
 	}
 	if got := core.served.Load() - before; got != 0 {
@@ -455,31 +455,31 @@ func TestR7_3_3_SessionsOfOthersDoNotExist(t *testing.T) {
 				if who == owner {
 					continue
 				}
-				attempt := func(method, body string, headers ...string) (got, none answer) {
+				attempt := func(method, body string, headers ...string) (got, none response) {
 					headers = append(headers, as(who)...)
 					return f.do(method, body, append(headers, foreign)...), f.do(method, body,
 						append(headers, unknown)...)
 				}
-				for what, attempt := range map[string]func() (answer, answer){
-					"call": func() (answer, answer) { return attempt(http.MethodPost, callBody(2, "echo")) },
-					"ping": func() (answer, answer) {
+				for what, attempt := range map[string]func() (response, response){
+					"call": func() (response, response) { return attempt(http.MethodPost, callBody(2, "echo")) },
+					"ping": func() (response, response) {
 						return attempt(http.MethodPost,
 							`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
 					},
-					"cancellation": func() (answer, answer) {
+					"cancellation": func() (response, response) {
 						return attempt(http.MethodPost,
 							`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 					},
-					"answer": func() (answer, answer) {
+					"answer": func() (response, response) {
 						return attempt(http.MethodPost,
 							fmt.Sprintf(answers, who))
 					},
-					"stream": func() (answer, answer) { return attempt(http.MethodGet, "") },
-					"resumption": func() (answer, answer) {
+					"stream": func() (response, response) { return attempt(http.MethodGet, "") },
+					"resumption": func() (response, response) {
 						return attempt(http.MethodGet, "",
 							"Last-Event-ID: "+first)
 					},
-					"end": func() (answer, answer) { return attempt(http.MethodDelete, "") },
+					"end": func() (response, response) { return attempt(http.MethodDelete, "") },
 				} {
 					got, none := attempt()
 					if got.status != 404 || none.status != 404 || got.body != none.body ||
@@ -509,7 +509,7 @@ func TestR7_3_3_SessionsOfOthersDoNotExist(t *testing.T) {
 				strings.Contains(got, "another") {
 				t.Errorf("the call was answered %s", got)
 			}
-			asking.ends()
+			asking.expectEnd()
 			if got := s.send(callBody(2, "echo")); got.status != 200 {
 				t.Errorf("the owner got %d %s", got.status, got.body)
 			}
@@ -532,12 +532,12 @@ func TestR7_3_13_SecondAnswersAreDropped(t *testing.T) {
 	if got := string(asking.next().Data); !strings.Contains(got, "first") {
 		t.Errorf("the call was answered %s", got)
 	}
-	asking.ends()
+	asking.expectEnd()
 }
 
 func TestR7_3_5_SecondStreamOfASession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: quiet})
+		server := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: discardLogger})
 		mcp.AddTool(server, &mcp.Tool{Name: "echo"}, func(context.Context, struct{}) (string, error) { return "", nil })
 		f := start(t, server, nil)
 		s := f.initialize(november2025)
@@ -570,7 +570,7 @@ func TestR7_3_5_SecondStreamOfASession(t *testing.T) {
 
 // No answer of any kind holds what only the server's own log is for.
 func TestR7_1_6_ErrorsSayNoMoreThanTheyShould(t *testing.T) {
-	server := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: quiet})
+	server := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: discardLogger})
 	mcp.AddResource(server, &mcp.Resource{URI: "mem:broken", Name: "broken"},
 		func(context.Context, string) (string, error) {
 			_, err := os.ReadFile("/secret/token")

@@ -64,14 +64,14 @@ func TestR7_2_MessagesOnHTTP(t *testing.T) {
 }
 
 func TestR7_2_CallsInFlightOfASession(t *testing.T) {
-	const most = 256
+	const limit = 256
 	synctest.Test(t, func(t *testing.T) {
 		core := newTestCore()
-		core.started, core.causes = make(chan struct{}, 2*most), make(chan error, 2*most)
+		core.started, core.causes = make(chan struct{}, 2*limit), make(chan error, 2*limit)
 		f := start(t, core, nil)
 		s := f.initialize(november2025)
-		done := make(chan answer, most)
-		for id := range most {
+		done := make(chan response, limit)
+		for id := range limit {
 			go func() { done <- s.send(callBody(id+1, "stubborn")) }()
 		}
 		synctest.Wait()
@@ -97,7 +97,7 @@ func TestR7_2_CallsInFlightOfASession(t *testing.T) {
 		if got := s.send(callBody(1000, "echo")); got.status != 200 {
 			t.Errorf("after one has ended: got %d %s", got.status, got.body)
 		}
-		for range most - 1 {
+		for range limit - 1 {
 			core.proceed <- struct{}{}
 			<-done
 		}
@@ -107,7 +107,7 @@ func TestR7_2_CallsInFlightOfASession(t *testing.T) {
 // A call beyond what the whole server can do is another matter than one beyond the client's share.
 func TestR7_2_CallsInFlightOfAServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := mcp.NewServer("s", "1", &mcp.ServerOptions{MaxInFlight: 2, Logger: quiet})
+		server := mcp.NewServer("s", "1", &mcp.ServerOptions{MaxInFlight: 2, Logger: discardLogger})
 		proceed := make(chan struct{})
 		mcp.AddTool(server, &mcp.Tool{Name: "wait"}, func(context.Context, struct{}) (string,
 			error) {
@@ -116,12 +116,12 @@ func TestR7_2_CallsInFlightOfAServer(t *testing.T) {
 		})
 		f := start(t, server, nil)
 		s := f.initialize(november2025)
-		done := make(chan answer, 2)
+		done := make(chan response, 2)
 		for range 2 {
 			go func() { done <- f.modern("tools/call", `"name":"wait"`) }()
 		}
 		synctest.Wait()
-		for era, got := range map[string]answer{"modern": f.modern("tools/call", `"name":"wait"`),
+		for era, got := range map[string]response{"modern": f.modern("tools/call", `"name":"wait"`),
 			"session": s.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait"}}`)} {
 			if got.status != 503 || got.code() != mcp.CodeBusy || got.header.Get("Retry-After") != "1" {
 				t.Errorf("%s: got %d %s, want 503", era, got.status, got.body)
@@ -135,13 +135,13 @@ func TestR7_2_CallsInFlightOfAServer(t *testing.T) {
 }
 
 func TestR7_2_SessionsOfAPrincipal(t *testing.T) {
-	for name, open := range map[string]func(f *fixture, who string) answer{
-		"Streamable HTTP": func(f *fixture, who string) answer {
+	for name, open := range map[string]func(f *fixture, who string) response{
+		"Streamable HTTP": func(f *fixture, who string) response {
 			return f.do(http.MethodPost, initializeBody(november2025), "Authorization: "+who)
 		},
-		"HTTP+SSE": func(f *fixture, who string) answer {
+		"HTTP+SSE": func(f *fixture, who string) response {
 			resp := f.open(f.request(f.t.Context(), http.MethodGet, "", "Authorization: "+who))
-			return answer{status: resp.StatusCode, header: resp.Header}
+			return response{status: resp.StatusCode, header: resp.Header}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -199,18 +199,18 @@ func TestR7_2_SessionTimes(t *testing.T) {
 						initializeBody(november2025)).header.Get("Mcp-Session-Id")
 				}
 
-				unused, used, kept := open(), open(), open()
+				unused, used, active := open(), open(), open()
 				time.Sleep(limit.init - time.Millisecond)
 				if got := status(used); got != 200 {
 					t.Errorf("a session that is used just in time: got %d", got)
 				}
-				status(kept)
+				status(active)
 				time.Sleep(time.Millisecond + late)
 				if got := status(unused); got != 404 {
 					t.Errorf("a session that was not used: got %d", got)
 				}
 				time.Sleep(limit.idle - late - 2*time.Millisecond)
-				if got := status(kept); got != 200 {
+				if got := status(active); got != 200 {
 					t.Errorf("a session that was used again just in time: got %d", got)
 				}
 				time.Sleep(2*time.Millisecond + late)
@@ -219,7 +219,7 @@ func TestR7_2_SessionTimes(t *testing.T) {
 				}
 
 				begin, c := time.Now(), f.openSSE(t.Context())
-				c.ends()
+				c.expectEnd()
 				if got := time.Since(begin); got != limit.init {
 					t.Errorf("a stream without initialize was open for %v, want %v", got, limit.init)
 				}

@@ -64,7 +64,7 @@ func TestR7_2_ListensInAll(t *testing.T) {
 	const most = 10_000
 	core := newTestCore()
 	core.causes = make(chan error, most)
-	h := mcphttp.NewHandler(core, &mcphttp.Options{Logger: quiet})
+	h := mcphttp.NewHandler(core, &mcphttp.Options{Logger: discardLogger})
 	f := &fixture{t: t, host: "localhost:8765"}
 	ctx, cancel := context.WithCancel(t.Context())
 	body, headers := modernCall("subscriptions/listen", `"notifications":{}`)
@@ -113,7 +113,7 @@ func TestR7_2_ResumedStreamHasNoGap(t *testing.T) {
 			for range notes + 1 {
 				resp.next()
 			}
-			resp.ends()
+			resp.expectEnd()
 			got := f.do(http.MethodGet, "", append(s.headers, "Last-Event-ID: "+first)...)
 			if got.status != status || status == 200 && strings.Count(got.body, "data: ") != notes+1 {
 				t.Errorf("got %d with %d events, want %d", got.status, strings.Count(got.body, "data: "), status)
@@ -192,7 +192,7 @@ func TestR7_2_UnreadEventsAreBounded(t *testing.T) {
 		for _, era := range []string{"modern", "session", "HTTP+SSE"} {
 			t.Run(limit.name+"/"+era, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					core := &floodCore{ended: make(chan error, 1)}
+					core := &largeOutputCore{ended: make(chan error, 1)}
 					f := start(t, core, &limit.opts)
 					other := f.initialize(november2025)
 					conn := f.raw()
@@ -254,13 +254,13 @@ func TestR7_2_UnreadEventsAreBounded(t *testing.T) {
 }
 
 // A floodCore has a tool that sends 100 MB of messages.
-type floodCore struct {
+type largeOutputCore struct {
 	testCore
 	sent  atomic.Int64 // bytes that were taken
 	ended chan error
 }
 
-func (c *floodCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+func (c *largeOutputCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	if !strings.Contains(string(req.Params), `"flood"`) {
 		return c.testCore.ServeMCP(ctx, req)
 	}
@@ -291,7 +291,7 @@ func heapInUse() int64 {
 // stream.
 func TestR7_2_UnreadChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: quiet})
+		server := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: discardLogger})
 		const resources = 100
 		uri := func(n int) string { return fmt.Sprintf("mem:%d", n%resources) }
 		for n := range resources {
@@ -344,7 +344,7 @@ func TestR7_2_UnreadAnswersOfHTTPSSE(t *testing.T) {
 		pad := strings.Repeat("x", 5<<10)
 		accepted := 0
 		for id := range posts {
-			got := c.try(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo","arguments":{"message":"%s"}}}`, id, pad))
+			got := c.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo","arguments":{"message":"%s"}}}`, id, pad))
 			if got.status != http.StatusAccepted {
 				if got.status != 429 || got.code() != mcp.CodeBusy || got.header.Get("Retry-After") == "" {
 					t.Errorf("post %d: got %d %.300s, want 429", id, got.status, got.body)

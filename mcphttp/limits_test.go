@@ -28,7 +28,7 @@ func TestR7_2_Body(t *testing.T) {
 		t.Run(limit.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := start(t, newTestCore(), &limit.opts)
-				for era, p := range f.posters() {
+				for era, p := range f.requestBuilders() {
 					announced := func(n int) string {
 						return head(append(p.headers,
 							fmt.Sprintf("Content-Length: %d\r\n", n))...)
@@ -36,12 +36,12 @@ func TestR7_2_Body(t *testing.T) {
 					check := func(what string, status, code int, parts ...string) (conn *rawConn) {
 						conn = f.raw()
 						conn.write(parts...)
-						if got := conn.answer(); got.status != status || got.code() != code {
+						if got := conn.readResponse(); got.status != status || got.code() != code {
 							t.Errorf("%s, %s: got %d %.200s, want %d", era, what, got.status, got.body, status)
 						}
 						return conn
 					}
-					check("all", 200, 0, announced(limit.max), p.sized(limit.max))
+					check("all", 200, 0, announced(limit.max), p.bodyOfSize(limit.max))
 					check("all in chunks", 200, 0, p.chunked(limit.max)...)
 					begin := time.Now()
 					conn := check("too much announced", 413, mcp.CodeInvalidRequest,
@@ -49,8 +49,8 @@ func TestR7_2_Body(t *testing.T) {
 					if waited := time.Since(begin); waited != 0 {
 						t.Errorf("%s: a body that is announced to be too large was waited on for %v", era, waited)
 					}
-					conn.ended()
-					check("too much in chunks", 413, mcp.CodeInvalidRequest, p.chunked(limit.max+1)...).ended()
+					conn.expectClosed()
+					check("too much in chunks", 413, mcp.CodeInvalidRequest, p.chunked(limit.max+1)...).expectClosed()
 				}
 			})
 		})
@@ -106,7 +106,7 @@ func TestR7_2_HeaderBlock(t *testing.T) {
 		} {
 			conn := f.raw()
 			conn.write(head(test.headers), body)
-			if got := conn.answer(); got.status != test.status {
+			if got := conn.readResponse(); got.status != test.status {
 				t.Errorf("%s/%s: got %d %s, want %d", limit.name, test.name, got.status, got.body, test.status)
 			}
 		}
@@ -116,7 +116,7 @@ func TestR7_2_HeaderBlock(t *testing.T) {
 // served runs Serve on a network in memory until the test ends.
 func servedInMemory(t *testing.T, core mcp.Handler, opts *mcphttp.Options) *fixture {
 	o := *opts
-	o.Logger = quiet
+	o.Logger = discardLogger
 	f := &fixture{t: t, handler: mcphttp.NewHandler(core, &o), listener: newMemListener(), host: "localhost:8765"}
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -148,26 +148,26 @@ func TestR7_2_LimitsOfServe(t *testing.T) {
 			strings.Repeat("X-Pad: x\r\n", 20<<10)} {
 			conn := f.raw()
 			conn.write(head(headers))
-			if got := conn.answer(); got.status != 431 {
+			if got := conn.readResponse(); got.status != 431 {
 				t.Errorf("a header block of %d bytes: got %d %s", len(headers), got.status, got.body)
 			}
-			conn.ended()
+			conn.expectClosed()
 		}
 
 		conn, begin := f.raw(), time.Now()
 		conn.write(base[:len(base)/2])
-		conn.ended()
+		conn.expectClosed()
 		if got := time.Since(begin); got != 10*time.Second {
 			t.Errorf("half a head was waited on for %v, want 10s", got)
 		}
 
 		conn = f.raw()
 		conn.write(base, body)
-		if got := conn.answer(); got.status != 200 {
+		if got := conn.readResponse(); got.status != 200 {
 			t.Errorf("got %d %s", got.status, got.body)
 		}
 		begin = time.Now()
-		conn.ended()
+		conn.expectClosed()
 		if got := time.Since(begin); got != 120*time.Second {
 			t.Errorf("an idle connection was kept for %v, want 120s", got)
 		}
@@ -187,10 +187,10 @@ func TestR7_2_BodyTime(t *testing.T) {
 			t.Run(limit.name+"/"+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					f := start(t, newTestCore(), &limit.opts)
-					for era, p := range f.posters() {
+					for era, p := range f.requestBuilders() {
 						conn, begin := f.raw(), time.Now()
 						go func() {
-							body := p.sized(1000)
+							body := p.bodyOfSize(1000)
 							io.WriteString(conn, head(append(p.headers, "Content-Length: 1000\r\n")...))
 							for i := range body {
 								select {
@@ -203,13 +203,13 @@ func TestR7_2_BodyTime(t *testing.T) {
 								}
 							}
 						}()
-						if got := conn.answer(); got.status != 408 || got.code() != mcp.CodeInvalidRequest {
+						if got := conn.readResponse(); got.status != 408 || got.code() != mcp.CodeInvalidRequest {
 							t.Errorf("%s: got %d %s, want 408", era, got.status, got.body)
 						}
 						if got := time.Since(begin); got != limit.time {
 							t.Errorf("%s: the body was waited on for %v, want %v", era, got, limit.time)
 						}
-						conn.ended()
+						conn.expectClosed()
 						conn.Close()
 					}
 				})

@@ -13,7 +13,7 @@ import (
 // A list that cannot be encoded is an error on a stream as well, and the stream contains no part of
 // the list.
 func TestListThatCannotBeEncodedIsAnError(t *testing.T) {
-	s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: quiet,
+	s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: discardLogger,
 		Middleware: []mcp.Middleware{func(next mcp.Handler) mcp.Handler {
 			return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 				res, err := next.ServeMCP(ctx, req)

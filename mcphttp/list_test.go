@@ -21,8 +21,8 @@ import (
 )
 
 // lister has tools to list, and middleware unless it is nil.
-func lister(tools int, change func(context.Context, *mcp.Request, *mcp.ListToolsResult)) *mcp.Server {
-	opts := &mcp.ServerOptions{Logger: quiet, PageSize: 500}
+func newListServer(tools int, change func(context.Context, *mcp.Request, *mcp.ListToolsResult)) *mcp.Server {
+	opts := &mcp.ServerOptions{Logger: discardLogger, PageSize: 500}
 	if change != nil {
 		opts.Middleware = []mcp.Middleware{func(next mcp.Handler) mcp.Handler {
 			return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
@@ -43,7 +43,7 @@ func lister(tools int, change func(context.Context, *mcp.Request, *mcp.ListTools
 }
 
 // A listed is an answer to tools/list.
-type listed struct {
+type listResponse struct {
 	Result struct {
 		Tools      []struct{ Name string }
 		NextCursor string `json:"nextCursor"`
@@ -51,7 +51,7 @@ type listed struct {
 }
 
 // check reports whether the answer is one message with the tools, and what the result has beside them.
-func (l listed) check(t *testing.T, body string, want []string, isCut bool) {
+func (l listResponse) check(t *testing.T, body string, want []string, isCut bool) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(body), &l, json.MatchCaseInsensitiveNames(true)); err != nil {
 		t.Errorf("%v in %.300s", err, body)
@@ -81,7 +81,7 @@ func TestListsAreWhole(t *testing.T) {
 	} {
 		for _, tools := range []int{3, 30, 400, 700} {
 			t.Run(fmt.Sprint(name, "/", tools), func(t *testing.T) {
-				core := lister(tools, change)
+				core := newListServer(tools, change)
 				f := start(t, core, nil)
 				var want []string
 				for i := range min(tools, 500) {
@@ -95,8 +95,8 @@ func TestListsAreWhole(t *testing.T) {
 					session := f.initialize(november2025)
 					asking.Go(func() {
 						for range 3 {
-							listed{}.check(t, f.list(name == "after a note", nil), want, tools > 500)
-							listed{}.check(t, f.list(name == "after a note", session), want, tools > 500)
+							listResponse{}.check(t, f.list(name == "after a note", nil), want, tools > 500)
+							listResponse{}.check(t, f.list(name == "after a note", session), want, tools > 500)
 						}
 					})
 				}
@@ -136,7 +136,7 @@ func (f *fixture) list(isStream bool, s *testSession) string {
 // requests the whole result.
 func TestListsAreThoseOfTheServer(t *testing.T) {
 	for _, tools := range []int{3, 30, 400} {
-		core := lister(tools, nil)
+		core := newListServer(tools, nil)
 		body, _ := modernCall("tools/list", "")
 		msg, err := jsonrpc.Decode([]byte(body))
 		if err != nil {
@@ -155,7 +155,7 @@ func TestListsAreThoseOfTheServer(t *testing.T) {
 
 // A handler in front of a server may change a list in place, also when it has had it written before.
 func TestListsAreTheirHandlersOwn(t *testing.T) {
-	server := lister(30, nil)
+	server := newListServer(30, nil)
 	front := mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 		if _, err := mcpint.Get[*mcp.Request, mcp.Handler]().AppendResult(nil, ctx, server, req); err != nil {
 			return nil, err
@@ -183,10 +183,10 @@ func TestKeptListsHaveTheirOwnTime(t *testing.T) {
 	body, _ := modernCall("tools/list", "")
 	header := modernHeader()
 	header["Mcp-Method"], header["Mcp-Name"] = []string{"tools/list"}, nil
-	x := newRerun(mcphttp.NewHandler(lister(400, nil), nil), body, header)
-	w := &timedWriter{ResponseWriter: x.writer, deadline: time.Now().Add(time.Hour)}
+	x := newRepeatedRequest(mcphttp.NewHandler(newListServer(400, nil), nil), body, header)
+	w := &deadlineWriter{ResponseWriter: x.writer, deadline: time.Now().Add(time.Hour)}
 	x.handler.ServeHTTP(w, x.request)
-	if x.check(t, "tool_0399"); w.late > 0 || !w.deadline.IsZero() {
-		t.Errorf("%d writes under the deadline of the server", w.late)
+	if x.check(t, "tool_0399"); w.underDeadline > 0 || !w.deadline.IsZero() {
+		t.Errorf("%d writes under the deadline of the server", w.underDeadline)
 	}
 }

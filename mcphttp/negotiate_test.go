@@ -121,7 +121,7 @@ func TestBodyTimeoutDoesNotEndTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core := newTestCore()
 		f := start(t, core, nil)
-		done := make(chan answer)
+		done := make(chan response)
 		go func() { done <- f.modern("tools/call", `"name":"wait"`) }()
 		<-core.started
 		time.Sleep(time.Hour)

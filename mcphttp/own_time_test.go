@@ -12,18 +12,18 @@ import (
 )
 
 // A timedWriter has the write deadline that an http.Server sets for a request.
-type timedWriter struct {
+type deadlineWriter struct {
 	http.ResponseWriter
-	deadline time.Time
-	late     int // writes under the server's deadline
+	deadline      time.Time
+	underDeadline int // writes under the server's deadline
 }
 
-func (w *timedWriter) SetReadDeadline(time.Time) error    { return nil }
-func (w *timedWriter) SetWriteDeadline(t time.Time) error { w.deadline = t; return nil }
-func (w *timedWriter) Flush()                             {}
-func (w *timedWriter) Write(p []byte) (int, error) {
+func (w *deadlineWriter) SetReadDeadline(time.Time) error    { return nil }
+func (w *deadlineWriter) SetWriteDeadline(t time.Time) error { w.deadline = t; return nil }
+func (w *deadlineWriter) Flush()                             {}
+func (w *deadlineWriter) Write(p []byte) (int, error) {
 	if !w.deadline.IsZero() {
-		w.late++
+		w.underDeadline++
 	}
 	return w.ResponseWriter.Write(p)
 }
@@ -39,11 +39,11 @@ func TestStreamsAndLargeAnswersHaveTheirOwnTime(t *testing.T) {
 			return mcp.RawResult(`{"large":"` + strings.Repeat("x", 5000) + `"}`), nil
 		},
 	} {
-		x := newRerun(mcphttp.NewHandler(core, nil), modernBody, modernHeader())
-		w := &timedWriter{ResponseWriter: x.writer, deadline: time.Now().Add(time.Hour)}
+		x := newRepeatedRequest(mcphttp.NewHandler(core, nil), modernBody, modernHeader())
+		w := &deadlineWriter{ResponseWriter: x.writer, deadline: time.Now().Add(time.Hour)}
 		x.handler.ServeHTTP(w, x.request)
-		if w.late > 0 || !w.deadline.IsZero() {
-			t.Errorf("%s: %d writes under the deadline of the server", name, w.late)
+		if w.underDeadline > 0 || !w.deadline.IsZero() {
+			t.Errorf("%s: %d writes under the deadline of the server", name, w.underDeadline)
 		}
 	}
 }

@@ -39,7 +39,7 @@ func TestEndedSessionsHoldNoMemory(t *testing.T) {
 func TestManyIdleSessionsExpireTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFanout(t)
-		f.handler = mcphttp.NewHandler(f.server, &mcphttp.Options{Logger: quiet})
+		f.handler = mcphttp.NewHandler(f.server, &mcphttp.Options{Logger: discardLogger})
 		defer f.close()
 		var ids []string
 		for range 2000 {
@@ -75,7 +75,7 @@ func TestListenersThatDoNotReadAreDisconnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFanout(t)
 		defer f.close()
-		readers := []*listener{f.listen(modern), f.listen(november2025)}
+		readers := []*streamClient{f.listen(modern), f.listen(november2025)}
 		for range each {
 			f.listen(modern)
 			f.listen(november2025)
@@ -101,7 +101,7 @@ func TestListenersThatDoNotReadAreDisconnected(t *testing.T) {
 		}
 		f.change()
 		for _, l := range readers {
-			if l.isDone() || l.told() != 26 {
+			if l.isDone() || l.takeChanges() != 26 {
 				t.Error("one who reads was not told of every change")
 			}
 		}

@@ -17,7 +17,7 @@ func streamKey(n int) mcphttp.StreamKey {
 }
 
 // kept returns the number of events after n, or the error.
-func kept(store mcphttp.EventStore, key mcphttp.StreamKey, n int64) (count int, err error) {
+func countEvents(store mcphttp.EventStore, key mcphttp.StreamKey, n int64) (count int, err error) {
 	for _, err := range store.After(context.Background(), key, n) {
 		if err != nil {
 			return count, err
@@ -27,7 +27,7 @@ func kept(store mcphttp.EventStore, key mcphttp.StreamKey, n int64) (count int, 
 	return count, nil
 }
 
-func fill(store mcphttp.EventStore, key mcphttp.StreamKey, count, size int) {
+func appendEvents(store mcphttp.EventStore, key mcphttp.StreamKey, count, size int) {
 	data := bytes.Repeat([]byte{'x'}, size)
 	for n := range count {
 		if err := store.Append(context.Background(), key, int64(n+1), data); err != nil {
@@ -54,7 +54,7 @@ func TestMemoryEvents_OrderAndGaps(t *testing.T) {
 		count int
 		err   error
 	}{0: {3, nil}, 3: {0, nil}, 4: {0, mcphttp.ErrEventGap}, -1: {0, mcphttp.ErrEventGap}} {
-		if got, err := kept(store, streamKey(1), n); got != test.count || !errors.Is(err, test.err) {
+		if got, err := countEvents(store, streamKey(1), n); got != test.count || !errors.Is(err, test.err) {
 			t.Errorf("after %d: got %d, %v; want %d, %v", n, got, err, test.count, test.err)
 		}
 	}
@@ -63,16 +63,16 @@ func TestMemoryEvents_OrderAndGaps(t *testing.T) {
 		{Session: "other", Principal: "principal", Stream: "stream1"},
 		{Session: "session", Principal: "other", Stream: "stream1"},
 	} {
-		if _, err := kept(store, key, 0); !errors.Is(err, mcphttp.ErrEventGap) {
+		if _, err := countEvents(store, key, 0); !errors.Is(err, mcphttp.ErrEventGap) {
 			t.Errorf("%v: got %v, want a gap", key, err)
 		}
 	}
 	store.Append(t.Context(), streamKey(1), 9, []byte("after a gap"))
-	if _, err := kept(store, streamKey(1), 3); !errors.Is(err, mcphttp.ErrEventGap) {
+	if _, err := countEvents(store, streamKey(1), 3); !errors.Is(err, mcphttp.ErrEventGap) {
 		t.Errorf("over a gap: got %v", err)
 	}
 	store.EndSession(t.Context(), "session", "principal")
-	if _, err := kept(store, streamKey(1), 9); !errors.Is(err, mcphttp.ErrEventGap) {
+	if _, err := countEvents(store, streamKey(1), 9); !errors.Is(err, mcphttp.ErrEventGap) {
 		t.Errorf("of a session that has ended: got %v", err)
 	}
 }
@@ -83,27 +83,27 @@ func sessionStreamKey(n int) mcphttp.StreamKey {
 
 func TestR72_MemoryEventsOfOneSession(t *testing.T) {
 	store := mcphttp.NewMemoryEvents()
-	fill(store, streamKey(1), 10, 1<<20-1024)
-	if got, err := kept(store, streamKey(1), 2); got != 8 || err != nil {
+	appendEvents(store, streamKey(1), 10, 1<<20-1024)
+	if got, err := countEvents(store, streamKey(1), 2); got != 8 || err != nil {
 		t.Errorf("the last 8 events of 10: got %d, %v", got, err)
 	}
-	if _, err := kept(store, streamKey(1), 1); !errors.Is(err, mcphttp.ErrEventGap) {
+	if _, err := countEvents(store, streamKey(1), 1); !errors.Is(err, mcphttp.ErrEventGap) {
 		t.Errorf("10 MiB: got %v, want a gap", err)
 	}
 	if err := store.Append(t.Context(), streamKey(2), 1, make([]byte, 9<<20)); err == nil {
 		t.Error("an event of 9 MiB was stored")
 	}
-	if got, err := kept(store, streamKey(2), 0); got != 0 || !errors.Is(err, mcphttp.ErrEventGap) {
+	if got, err := countEvents(store, streamKey(2), 0); got != 0 || !errors.Is(err, mcphttp.ErrEventGap) {
 		t.Errorf("an event of 9 MiB: got %d, %v, want a gap", got, err)
 	}
-	if got, err := kept(store, streamKey(1), 2); got != 8 || err != nil {
+	if got, err := countEvents(store, streamKey(1), 2); got != 8 || err != nil {
 		t.Errorf("the other events after one of 9 MiB: got %d, %v, want 8", got, err)
 	}
 	for n := range int64(20_000) { // in blocks of two streams
 		store.Append(t.Context(), streamKey(3), n+1, []byte("three"))
 		store.Append(t.Context(), streamKey(4), n+1, []byte("four"))
 	}
-	if got, err := kept(store, streamKey(3), 5); got != 19_995 || err != nil {
+	if got, err := countEvents(store, streamKey(3), 5); got != 19_995 || err != nil {
 		t.Errorf("20,000 events: got %d, %v after the fifth", got, err)
 	}
 }
@@ -112,12 +112,12 @@ func TestR72_MemoryEventsInAll(t *testing.T) {
 	store := mcphttp.NewMemoryEvents()
 	const sessions = 90 // of 3 MiB
 	for n := range sessions {
-		fill(store, sessionStreamKey(n), 3, 1<<20)
+		appendEvents(store, sessionStreamKey(n), 3, 1<<20)
 	}
 	left := 0
 	for n := range sessions {
 		for after := range int64(3) { // the oldest events of a session may be gone
-			if count, err := kept(store, sessionStreamKey(n), after); err == nil {
+			if count, err := countEvents(store, sessionStreamKey(n), after); err == nil {
 				left += count
 				break
 			}
@@ -126,7 +126,7 @@ func TestR72_MemoryEventsInAll(t *testing.T) {
 	if left > 256 || left < 250 {
 		t.Errorf("%d MiB are kept, want 250 to 256", left)
 	}
-	if _, err := kept(store, sessionStreamKey(0), 0); !errors.Is(err, mcphttp.ErrEventGap) {
+	if _, err := countEvents(store, sessionStreamKey(0), 0); !errors.Is(err, mcphttp.ErrEventGap) {
 		t.Errorf("the session that was appended to least recently: got %v, want a gap", err)
 	}
 }
@@ -134,17 +134,17 @@ func TestR72_MemoryEventsInAll(t *testing.T) {
 func TestR72_MemoryEventsAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := mcphttp.NewMemoryEvents()
-		fill(store, streamKey(1), 1, 1)
+		appendEvents(store, streamKey(1), 1, 1)
 		time.Sleep(10*time.Minute - 1)
-		if got, err := kept(store, streamKey(1), 0); got != 1 || err != nil {
+		if got, err := countEvents(store, streamKey(1), 0); got != 1 || err != nil {
 			t.Errorf("before ten minutes: got %d, %v", got, err)
 		}
 		store.Append(t.Context(), streamKey(1), 2, nil)
 		time.Sleep(1)
-		if _, err := kept(store, streamKey(1), 0); !errors.Is(err, mcphttp.ErrEventGap) {
+		if _, err := countEvents(store, streamKey(1), 0); !errors.Is(err, mcphttp.ErrEventGap) {
 			t.Errorf("after ten minutes: got %v, want a gap", err)
 		}
-		if got, err := kept(store, streamKey(1), 1); got != 1 || err != nil {
+		if got, err := countEvents(store, streamKey(1), 1); got != 1 || err != nil {
 			t.Errorf("the later event: got %d, %v", got, err)
 		}
 	})
@@ -155,20 +155,20 @@ func TestR72_MemoryEventsAge(t *testing.T) {
 func TestR72_MemoryEventsAreReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := mcphttp.NewMemoryEvents()
-		fill(store, streamKey(0), 1, 5000)
+		appendEvents(store, streamKey(0), 1, 5000)
 		time.Sleep(5 * time.Minute)
-		fill(store, streamKey(1), 1, 1)
+		appendEvents(store, streamKey(1), 1, 1)
 		time.Sleep(5 * time.Minute)
 		store.Append(t.Context(), streamKey(0), 2, []byte("late"))
 		if size, _ := store.Stored(); size > 12_000 {
 			t.Errorf("%d bytes are stored, want the event of 5000 bytes discarded", size)
 		}
-		if got, err := kept(store, streamKey(0), 1); got != 1 || err != nil {
+		if got, err := countEvents(store, streamKey(0), 1); got != 1 || err != nil {
 			t.Errorf("after the discarded event: got %d, %v; want 1 event", got, err)
 		}
 		time.Sleep(6 * time.Minute) // the second stream is too old, the first is not
-		fill(store, streamKey(2), 1, 1)
-		if _, err := kept(store, streamKey(1), 0); !errors.Is(err, mcphttp.ErrEventGap) {
+		appendEvents(store, streamKey(2), 1, 1)
+		if _, err := countEvents(store, streamKey(1), 0); !errors.Is(err, mcphttp.ErrEventGap) {
 			t.Errorf("stream without recent events: got %v, want a gap", err)
 		}
 		if err := store.EndSession(t.Context(), "session", "principal"); err != nil {
@@ -183,18 +183,18 @@ func TestR72_MemoryEventsAreReleased(t *testing.T) {
 // A stream can be appended to after it was discarded. The discarded events are a gap.
 func TestR72_DiscardedStreamIsStoredAgain(t *testing.T) {
 	store := mcphttp.NewMemoryEvents()
-	fill(store, sessionStreamKey(-1), 2, 1)
+	appendEvents(store, sessionStreamKey(-1), 2, 1)
 	for n := range 70 {
-		fill(store, sessionStreamKey(n), 1000, 4000)
+		appendEvents(store, sessionStreamKey(n), 1000, 4000)
 	}
-	if _, err := kept(store, sessionStreamKey(-1), 0); !errors.Is(err, mcphttp.ErrEventGap) {
+	if _, err := countEvents(store, sessionStreamKey(-1), 0); !errors.Is(err, mcphttp.ErrEventGap) {
 		t.Fatalf("got %v, want the stream discarded", err)
 	}
 	store.Append(t.Context(), sessionStreamKey(-1), 3, []byte("late"))
-	if got, err := kept(store, sessionStreamKey(-1), 2); got != 1 || err != nil {
+	if got, err := countEvents(store, sessionStreamKey(-1), 2); got != 1 || err != nil {
 		t.Errorf("after the discarded events: got %d, %v; want 1 event", got, err)
 	}
-	if _, err := kept(store, sessionStreamKey(-1), 1); !errors.Is(err, mcphttp.ErrEventGap) {
+	if _, err := countEvents(store, sessionStreamKey(-1), 1); !errors.Is(err, mcphttp.ErrEventGap) {
 		t.Errorf("discarded events: got %v, want a gap", err)
 	}
 }

@@ -17,7 +17,7 @@ import (
 
 // newChangingServer returns a server whose list of tools changes each time the function is called.
 func newChangingServer() (s *mcp.Server, change func()) {
-	s = mcp.NewServer("test", "1", &mcp.ServerOptions{Logger: quiet})
+	s = mcp.NewServer("test", "1", &mcp.ServerOptions{Logger: discardLogger})
 	n := 0
 	change = func() {
 		n++
@@ -37,7 +37,7 @@ func isChange(data []byte) bool {
 }
 
 func TestLHTTP11_StandaloneStream(t *testing.T) {
-	for _, version := range []string{march2025, june2025, november2025} {
+	for _, version := range streamableRevisions {
 		t.Run(version, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server, change := newChangingServer()
@@ -58,7 +58,7 @@ func TestLHTTP11_StandaloneStream(t *testing.T) {
 					t.Errorf("a second GET got %d %s, want 409", got.status, got.body)
 				}
 				f.do(http.MethodDelete, "", s.headers...)
-				events.ends()
+				events.expectEnd()
 			})
 		})
 	}
@@ -96,7 +96,7 @@ func TestLHTTP20_StandaloneStreamResumes(t *testing.T) {
 				}
 				after := f.stream(s.get(t.Context(), "Last-Event-ID: "+seen.ID))
 				if !noticed {
-					before.ends()
+					before.expectEnd()
 					change()
 				}
 				if e := after.next(); !isChange(e.Data) || e.ID == seen.ID {
@@ -111,19 +111,19 @@ func TestLHTTP20_StandaloneStreamResumes(t *testing.T) {
 						t.Errorf("got %s, want a change", e.Data)
 					}
 				}
-				after.ends()
+				after.expectEnd()
 			})
 		})
 	}
 }
 
 // lostEvents is a store that has discarded everything.
-type lostEvents struct{}
+type emptyStore struct{}
 
-func (lostEvents) Append(context.Context, mcphttp.StreamKey, int64, []byte) error { return nil }
-func (lostEvents) EndSession(context.Context, string, string) error               { return nil }
+func (emptyStore) Append(context.Context, mcphttp.StreamKey, int64, []byte) error { return nil }
+func (emptyStore) EndSession(context.Context, string, string) error               { return nil }
 
-func (lostEvents) After(context.Context, mcphttp.StreamKey, int64) iter.Seq2[[]byte, error] {
+func (emptyStore) After(context.Context, mcphttp.StreamKey, int64) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) { yield(nil, mcphttp.ErrEventGap) }
 }
 
@@ -132,7 +132,7 @@ func (lostEvents) After(context.Context, mcphttp.StreamKey, int64) iter.Seq2[[]b
 func TestLHTTP20_ResumeAfterTheLastEventNeedsNoStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, change := newChangingServer()
-		f := start(t, server, &mcphttp.Options{Sessions: mcphttp.SessionOptions{Events: lostEvents{}}})
+		f := start(t, server, &mcphttp.Options{Sessions: mcphttp.SessionOptions{Events: emptyStore{}}})
 		s := f.initialize(november2025)
 		ctx, cut := context.WithCancel(t.Context())
 		defer cut()
@@ -157,7 +157,7 @@ func TestLHTTP20_ResumeAfterTheLastEventNeedsNoStore(t *testing.T) {
 // waits for it.
 func TestR736_UnreadStandaloneStreamGivesAGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		core := &floodingCore{testCore: newTestCore()}
+		core := &subscriptionCore{testCore: newTestCore()}
 		f := start(t, core, nil)
 		s := f.initialize(november2025)
 		conn, err := f.listener.dial()
@@ -189,19 +189,19 @@ func TestR736_UnreadStandaloneStreamGivesAGap(t *testing.T) {
 }
 
 // A floodingCore passes the subscription of its one session to the test.
-type floodingCore struct {
+type subscriptionCore struct {
 	*testCore
 	notify func(context.Context, string, []byte) error
 }
 
-func (c *floodingCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+func (c *subscriptionCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	if req.Method == "server/discover" {
 		return mcp.RawResult(`{"capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true}}}`), nil
 	}
 	return c.testCore.ServeMCP(ctx, req)
 }
 
-func (c *floodingCore) Listen(_ context.Context, req *mcp.Request) (stop func(), err error) {
+func (c *subscriptionCore) Listen(_ context.Context, req *mcp.Request) (stop func(), err error) {
 	notify := req.Notify
 	c.notify = func(ctx context.Context, method string, params []byte) error { return notify(ctx, method, params) }
 	return func() {}, nil
@@ -215,7 +215,7 @@ func TestEventStore_IsAskedWithItsOwner(t *testing.T) {
 	for range 4 {
 		events.next()
 	}
-	events.ends()
+	events.expectEnd()
 	for _, key := range store.keys {
 		if key.Session != s.id || key.Principal == "" || strings.Contains(key.Principal, "ann") || key.Stream == "" {
 			t.Errorf("got the key %+v", key)
@@ -245,7 +245,7 @@ func TestEventStore_IsNotUsedAfterTheSession(t *testing.T) {
 		if e := events.next(); !strings.Contains(string(e.Data), `"error"`) || e.HasID {
 			t.Errorf("got %s with id %t, want the error without one", e.Data, e.HasID)
 		}
-		events.ends()
+		events.expectEnd()
 		if len(store.keys) != 2 {
 			t.Errorf("%d events were kept, want the 2 before the end", len(store.keys))
 		}
@@ -290,7 +290,7 @@ func TestSubscriptionOfAHandlerThatIsNoListener(t *testing.T) {
 		}), nil)
 		s := f.initialize(november2025)
 		f.stream(s.get(t.Context())).next()
-		subscribe := func(method, uri string) answer {
+		subscribe := func(method, uri string) response {
 			return s.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"resources/%s","params":{"uri":%q}}`, method,
 				uri))
 		}

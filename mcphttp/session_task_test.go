@@ -17,8 +17,8 @@ import (
 // A taskCore has one task. tasks/result waits for it; it tells of progress when the test says so.
 type taskCore struct {
 	*testCore
-	tell  chan struct{} // progress
-	ended chan error    // why waiting has ended
+	progress chan struct{} // progress
+	ended    chan error    // why waiting has ended
 }
 
 func (c *taskCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
@@ -27,7 +27,7 @@ func (c *taskCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, 
 	}
 	for {
 		select {
-		case <-c.tell:
+		case <-c.progress:
 			_ = req.Notify(ctx, "notifications/progress", []byte(`{"progressToken":1,"progress":1}`))
 		case <-c.proceed:
 			return mcp.RawResult(`{"resultType":"complete","content":[]}`), nil
@@ -57,7 +57,7 @@ func TestAClientThatStaysAwayWaitsForNoTask(t *testing.T) {
 			}()
 			synctest.Wait()
 			if told {
-				core.tell <- struct{}{}
+				core.progress <- struct{}{}
 			}
 			time.Sleep(5 * time.Hour) // it is there
 			if len(core.ended) > 0 {
@@ -91,7 +91,7 @@ func TestAClientThatComesBackGetsTheResultOfItsTask(t *testing.T) {
 		f := start(t, core, nil)
 		s := f.initialize(november2025)
 		ctx, leave := context.WithCancel(t.Context())
-		go func() { core.tell <- struct{}{} }()
+		go func() { core.progress <- struct{}{} }()
 		events := f.stream(s.post(ctx, taskResultBody))
 		events.next()
 		last := events.next()
@@ -102,7 +102,7 @@ func TestAClientThatComesBackGetsTheResultOfItsTask(t *testing.T) {
 		if e := events.next(); !strings.Contains(string(e.Data), `"result":{"content":[]}`) {
 			t.Errorf("got %s", e.Data)
 		}
-		events.ends()
+		events.expectEnd()
 		if len(core.ended) > 0 {
 			t.Errorf("the waiting ended: %v", <-core.ended)
 		}
@@ -117,7 +117,7 @@ func TestConnectionOfADisconnectedClientIsClosed(t *testing.T) {
 		f := start(t, core, nil)
 		s := f.initialize(november2025)
 		ctx, leave := context.WithCancel(t.Context())
-		go func() { core.tell <- struct{}{} }()
+		go func() { core.progress <- struct{}{} }()
 		events := f.stream(s.post(ctx, taskResultBody))
 		events.next()
 		last := events.next()
@@ -129,7 +129,7 @@ func TestConnectionOfADisconnectedClientIsClosed(t *testing.T) {
 		if e := again.next(); !strings.Contains(string(e.Data), `"result":{"content":[]}`) {
 			t.Errorf("got %s", e.Data)
 		}
-		again.ends()
+		again.expectEnd()
 	})
 }
 
@@ -150,7 +150,7 @@ func TestAStreamThatBeginsWithoutItsClientHasNoConnection(t *testing.T) {
 		synctest.Wait()
 		leave()
 		synctest.Wait()
-		core.tell <- struct{}{}
+		core.progress <- struct{}{}
 		time.Sleep(11 * time.Minute)
 		select {
 		case err := <-core.ended:

@@ -19,9 +19,9 @@ import (
 
 // A slowLogin is an http.RoundTripper that takes its time before each request, as one does that has a person log in.
 type slowLogin struct {
-	h       http.Handler
-	wait    time.Duration
-	awaited bool // it says so
+	h      http.Handler
+	wait   time.Duration
+	pauses bool // it says so
 }
 
 func (l slowLogin) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -37,7 +37,7 @@ func (l slowLogin) RoundTrip(r *http.Request) (*http.Response, error) {
 	if bytes.Contains(body, []byte("notifications/")) {
 		l.wait = 0 // the server waits for these
 	}
-	if l.awaited {
+	if l.pauses {
 		done := mcp.PauseTimeouts(r.Context())
 		defer done()
 	}
@@ -51,7 +51,7 @@ func (l slowLogin) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-func connectSlowly(t *testing.T, login slowLogin, revision string) (*mcp.Client, error) {
+func connectWithLogin(t *testing.T, login slowLogin, revision string) (*mcp.Client, error) {
 	s := mcp.NewServer("slow", "1", nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "hello"}, func(context.Context, struct{}) (string, error) { return "hello", nil })
 	h := mcphttp.NewHandler(s, nil)
@@ -73,7 +73,7 @@ func TestTimeLimitsStandStillWhileAPersonIsAwaited(t *testing.T) {
 		}
 		t.Run("revision "+revision, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c, err := connectSlowly(t, slowLogin{wait: 20 * time.Minute, awaited: true}, revision)
+				c, err := connectWithLogin(t, slowLogin{wait: 20 * time.Minute, pauses: true}, revision)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -90,7 +90,7 @@ func TestTimeoutsApplyWhenNotPaused(t *testing.T) {
 	for _, revision := range []string{"2025-11-25", "2026-07-28", ""} {
 		t.Run("revision "+revision, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				_, err := connectSlowly(t, slowLogin{wait: 20 * time.Minute}, revision)
+				_, err := connectWithLogin(t, slowLogin{wait: 20 * time.Minute}, revision)
 				if !errors.Is(err, mcp.ErrTimeout) {
 					t.Errorf("connect: %v, want a timeout", err)
 				}

@@ -182,7 +182,7 @@ func modernCaller(b *testing.B, url string) func() {
 
 func sessionCaller(b *testing.B, url string) func() {
 	tr := mcphttp.NewTransport(url, nil)
-	link, err := tr.OpenSession(b.Context(), func(*jsonrpc.Message) {})
+	conn, err := tr.OpenSession(b.Context(), func(*jsonrpc.Message) {})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func sessionCaller(b *testing.B, url string) func() {
 	return func() {
 		ctx, cancel := context.WithCancel(b.Context())
 		defer cancel()
-		m, err := link.RoundTrip(ctx, jsonrpc.NewRequest(jsonrpc.ID{}, "tools/call", params))
+		m, err := conn.RoundTrip(ctx, jsonrpc.NewRequest(jsonrpc.ID{}, "tools/call", params))
 		if err != nil || !bytes.Contains(m.Result, []byte("hello")) {
 			panic(fmt.Sprint(m, err))
 		}

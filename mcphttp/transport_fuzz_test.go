@@ -51,7 +51,7 @@ func FuzzTransportResponse(f *testing.F) {
 				go answerWith(theirs, response)
 				return ours, nil
 			}}}
-			tr := mcphttp.NewTransport("http://localhost/mcp", &mcphttp.TransportOptions{Client: client, Logger: quiet})
+			tr := mcphttp.NewTransport("http://localhost/mcp", &mcphttp.TransportOptions{Client: client, Logger: discardLogger})
 			req := modernRequest(t, "tools/call", `"name":"x"`)
 			req.Notify = func(_ context.Context, method string, params json.RawMessage) error {
 				if method == "" || len(params) == 0 || params[0] != '{' {
@@ -74,7 +74,7 @@ func FuzzTransportResponse(f *testing.F) {
 }
 
 func fuzzSession(t *testing.T, tr *mcphttp.Transport) {
-	link, err := tr.OpenSession(t.Context(), func(m *jsonrpc.Message) {
+	conn, err := tr.OpenSession(t.Context(), func(m *jsonrpc.Message) {
 		if m == nil {
 			return // some may have been missed
 		}
@@ -88,7 +88,7 @@ func fuzzSession(t *testing.T, tr *mcphttp.Transport) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
 	for _, method := range []string{"initialize", "tools/call"} {
-		m, err := link.RoundTrip(ctx, jsonrpc.NewRequest(jsonrpc.ID{}, method, json.RawMessage(`{}`)))
+		m, err := conn.RoundTrip(ctx, jsonrpc.NewRequest(jsonrpc.ID{}, method, json.RawMessage(`{}`)))
 		if m != nil && m.Error != nil && err == nil {
 			err = m.Error
 		}
@@ -96,7 +96,7 @@ func fuzzSession(t *testing.T, tr *mcphttp.Transport) {
 			t.Error("a response without a result")
 		}
 		checkOutcome(t, mcp.RawResult(`{}`), err)
-		_ = link.Send(ctx, jsonrpc.NewNotification("notifications/initialized", nil))
+		_ = conn.Send(ctx, jsonrpc.NewNotification("notifications/initialized", nil))
 	}
 	if ctx.Err() != nil {
 		t.Error("it took an hour")

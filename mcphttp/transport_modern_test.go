@@ -23,12 +23,12 @@ import (
 )
 
 // serveMemory is a server written by hand, on a network in memory so that virtual time can pass, and a transport to it.
-func serveMemory(t *testing.T, handler http.HandlerFunc, opts *mcphttp.TransportOptions) *mcphttp.Transport {
+func newMemTransport(t *testing.T, handler http.HandlerFunc, opts *mcphttp.TransportOptions) *mcphttp.Transport {
 	t.Helper()
-	return serveMemoryAt(t, "/mcp", handler, opts)
+	return newMemTransportAt(t, "/mcp", handler, opts)
 }
 
-func serveMemoryAt(t *testing.T, path string, handler http.HandlerFunc,
+func newMemTransportAt(t *testing.T, path string, handler http.HandlerFunc,
 	opts *mcphttp.TransportOptions) *mcphttp.Transport {
 	t.Helper()
 	listener := newMemListener()
@@ -43,7 +43,7 @@ func serveMemoryAt(t *testing.T, path string, handler http.HandlerFunc,
 		o = *opts
 	}
 	if o.Logger == nil {
-		o.Logger = quiet
+		o.Logger = discardLogger
 	}
 	network := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn,
 		error) {
@@ -90,7 +90,7 @@ func call(t *testing.T, tr *mcphttp.Transport) (string, error) {
 
 func TestHDR_MirroredHeaders(t *testing.T) {
 	var got http.Header
-	tr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	tr := newServerTransport(t, func(w http.ResponseWriter, r *http.Request) {
 		got = r.Header
 		writeJSON(w, 200, result(r))
 	}, &mcphttp.TransportOptions{Header: http.Header{"x-tenant": {"a", "b"}}})
@@ -103,34 +103,34 @@ func TestHDR_MirroredHeaders(t *testing.T) {
 		name, method, members string
 		want                  map[string]string // "-" for none
 	}{
-		{"HDR01 HDR03", "tools/list", ``, map[string]string{"Mcp-Protocol-Version": modern,
+		{"HDR01 HDR-03", "tools/list", ``, map[string]string{"Mcp-Protocol-Version": modern,
 			"Mcp-Method": "tools/list", "Mcp-Name": "-",
 			"Accept": "application/json, text/event-stream", "Content-Type": "application/json", "X-Tenant": "a"}},
-		{"HDR04 a tool", "tools/call", `"name":"a b"`, map[string]string{"Mcp-Name": "a b"}},
-		{"HDR04 a prompt", "prompts/get", `"name":"p"`, map[string]string{"Mcp-Name": "p"}},
-		{"HDR04 a resource", "resources/read", `"uri":"file:///\u0061"`, map[string]string{"Mcp-Name": "file:///a"}},
-		{"HDR05 a task", "tasks/get", `"taskId":"t1"`, map[string]string{"Mcp-Name": "t1"}},
-		{"HDR05 TASKX23 a task to be answered", "tasks/update", `"inputResponses":{},"taskId":"t1"`,
+		{"HDR-04 a tool", "tools/call", `"name":"a b"`, map[string]string{"Mcp-Name": "a b"}},
+		{"HDR-04 a prompt", "prompts/get", `"name":"p"`, map[string]string{"Mcp-Name": "p"}},
+		{"HDR-04 a resource", "resources/read", `"uri":"file:///\u0061"`, map[string]string{"Mcp-Name": "file:///a"}},
+		{"HDR-05 a task", "tasks/get", `"taskId":"t1"`, map[string]string{"Mcp-Name": "t1"}},
+		{"HDR05 TASKX-23 a task to be answered", "tasks/update", `"inputResponses":{},"taskId":"t1"`,
 			map[string]string{"Mcp-Name": "t1"}},
-		{"HDR05 TASKX23 a task to be cancelled", "tasks/cancel", `"taskId":"t1"`, map[string]string{"Mcp-Name": "t1"}},
-		{"HDR05 TASKX23 HDR06", "tasks/get", `"taskId":"日本"`, map[string]string{"Mcp-Name": "=?base64?" +
+		{"HDR05 TASKX-23 a task to be cancelled", "tasks/cancel", `"taskId":"t1"`, map[string]string{"Mcp-Name": "t1"}},
+		{"HDR05 TASKX-23 HDR-06", "tasks/get", `"taskId":"日本"`, map[string]string{"Mcp-Name": "=?base64?" +
 			stdBase64("日本") + "?="}},
-		{"HDR06", "tools/call", `"name":"né"`, map[string]string{"Mcp-Name": "=?base64?" + stdBase64("né") + "?="}},
+		{"HDR-06", "tools/call", `"name":"né"`, map[string]string{"Mcp-Name": "=?base64?" + stdBase64("né") + "?="}},
 		{"no name", "tools/call", `"name":7`, map[string]string{"Mcp-Name": "-"}},
-		{"HDR12 HDR22", "tools/call", `"name":"x","arguments":{"region":"eu","nested":{"n":42},"dry":false}`,
+		{"HDR12 HDR-22", "tools/call", `"name":"x","arguments":{"region":"eu","nested":{"n":42},"dry":false}`,
 			map[string]string{"Mcp-Param-Region": "eu", "Mcp-Param-Tenantid": "42", "Mcp-Param-Dry-Run": "false"}},
-		{"HDR22 integers in decimal", "tools/call", `"name":"x","arguments":{"nested":{"n":-4.20e1},"dry":true}`,
+		{"HDR-22 integers in decimal", "tools/call", `"name":"x","arguments":{"nested":{"n":-4.20e1},"dry":true}`,
 			map[string]string{"Mcp-Param-Region": "-", "Mcp-Param-Tenantid": "-42", "Mcp-Param-Dry-Run": "true"}},
-		{"HDR23", "tools/call", `"name":"x","arguments":{"region":" eu\n"}`,
+		{"HDR-23", "tools/call", `"name":"x","arguments":{"region":" eu\n"}`,
 			map[string]string{"Mcp-Param-Region": "=?base64?" + stdBase64(" eu\n") + "?="}},
-		{"HDR24", "tools/call", `"name":"x","arguments":{"region":"=?base64?eA==?="}`,
+		{"HDR-24", "tools/call", `"name":"x","arguments":{"region":"=?base64?eA==?="}`,
 			map[string]string{"Mcp-Param-Region": "=?base64?" + stdBase64("=?base64?eA==?=") + "?="}},
-		{"HDR25", "tools/call", `"name":"x","arguments":{"region":"=?BASE64?eA==?="}`,
+		{"HDR-25", "tools/call", `"name":"x","arguments":{"region":"=?BASE64?eA==?="}`,
 			map[string]string{"Mcp-Param-Region": "=?BASE64?eA==?="}},
-		{"HDR26", "tools/call", `"name":"x","arguments":{"region":null,"nested":null}`,
+		{"HDR-26", "tools/call", `"name":"x","arguments":{"region":null,"nested":null}`,
 			map[string]string{"Mcp-Param-Region": "-", "Mcp-Param-Tenantid": "-", "Mcp-Param-Dry-Run": "-"}},
-		{"HDR36", "tools/call", `"name":"x","arguments":{"region":""}`, map[string]string{"Mcp-Param-Region": ""}},
-		{"HDR17 the largest", "tools/call", `"name":"x","arguments":{"nested":{"n":9007199254740991}}`,
+		{"HDR-36", "tools/call", `"name":"x","arguments":{"region":""}`, map[string]string{"Mcp-Param-Region": ""}},
+		{"HDR-17 the largest", "tools/call", `"name":"x","arguments":{"nested":{"n":9007199254740991}}`,
 			map[string]string{"Mcp-Param-Tenantid": "9007199254740991"}},
 		{"not of a call", "prompts/get", `"name":"x","arguments":{"region":"eu"}`,
 			map[string]string{"Mcp-Param-Region": "-"}},
@@ -150,7 +150,7 @@ func TestHDR_MirroredHeaders(t *testing.T) {
 }
 
 func TestHDR17_ArgumentsThatNoHeaderCarries(t *testing.T) {
-	tr := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("it was sent") }, nil)
+	tr := newServerTransport(t, func(http.ResponseWriter, *http.Request) { t.Error("it was sent") }, nil)
 	for _, argument := range []string{`9007199254740992`, `1.5`, `1e400`, `{}`, `[1]`} {
 		req := modernRequest(t, "tools/call", `"name":"x","arguments":{"n":`+argument+`}`)
 		req.HeaderParams = []mcp.HeaderParam{{Header: "N", Path: []string{"n"}, Type: "integer"}}
@@ -216,7 +216,7 @@ func TestR7_3_14_RedirectsArePartOfNoPost(t *testing.T) {
 	defer other.Close()
 	for _, status := range []int{301, 302, 303, 307, 308} {
 		for _, to := range []string{other.URL, "/elsewhere"} {
-			tr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			tr := newServerTransport(t, func(w http.ResponseWriter, r *http.Request) {
 				reached = reached || r.URL.Path == "/elsewhere"
 				http.Redirect(w, r, to, status)
 			}, nil)
@@ -238,7 +238,7 @@ func TestTransport_StatusDecidesMayHaveRun(t *testing.T) {
 		400: false, 401: false, 403: false, 404: false, 405: false, 406: false, 413: false, 415: false, 421: false, 429: false, 431: false,
 		409: true, 418: true, 500: true, 502: true, 503: true, 504: true, -503: false, 202: true, 204: true,
 	} {
-		tr := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		tr := newServerTransport(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="x"`)
 			w.Header().Set("X-Other", "x")
 			if status == -503 {
@@ -285,7 +285,7 @@ func TestTransport_ResponsesThatAreNoAnswer(t *testing.T) {
 				writeJSON(w, 200, result(r))
 			},
 		} {
-			got, err := call(t, serve(t, handler, nil))
+			got, err := call(t, newServerTransport(t, handler, nil))
 			if err == nil || !mayHaveRun(t, err) {
 				t.Errorf("%s as %s: got %s, %v", name, kind, got, err)
 			}
@@ -302,7 +302,7 @@ func TestTransport_ResponsesThatAreNoAnswer(t *testing.T) {
 }
 
 func TestR7_3_13_WhatDoesNotBelongToTheStreamIsDropped(t *testing.T) {
-	tr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	tr := newServerTransport(t, func(w http.ResponseWriter, r *http.Request) {
 		writeEvents(w,
 			": comment", "event: other\ndata: {}", "id: 1\ndata:", "data: nonsense",
 			`data: {"jsonrpc":"2.0","id":999,"result":{}}`,
@@ -313,14 +313,14 @@ func TestR7_3_13_WhatDoesNotBelongToTheStreamIsDropped(t *testing.T) {
 			`data: {"jsonrpc":"2.0",`+"\n"+`data: "method":"notifications/c","params":{"x":1}}`,
 			"data: "+result(r))
 	}, nil)
-	var got notes
+	var got notificationRecorder
 	req := modernRequest(t, "tools/call", `"name":"x"`)
-	req.Notify = got.take
+	req.Notify = got.record
 	// An unreadable message may have been the answer: then no other comes.
 	if _, err := tr.RoundTrip(t.Context(), req); err == nil || !mayHaveRun(t, err) {
 		t.Errorf("got %v", err)
 	}
-	tr = serve(t, func(w http.ResponseWriter, r *http.Request) {
+	tr = newServerTransport(t, func(w http.ResponseWriter, r *http.Request) {
 		writeEvents(w,
 			": comment", "event: other\ndata: {}", "id: 1\ndata:",
 			`data: {"jsonrpc":"2.0","id":999,"result":{}}`,
@@ -343,7 +343,7 @@ func TestR7_3_13_WhatDoesNotBelongToTheStreamIsDropped(t *testing.T) {
 // One note in the log is enough for a server that goes on sending what is of no use.
 func TestR7_3_13_DropsDoNotFillTheLog(t *testing.T) {
 	var log bytes.Buffer // written on the goroutine of the call
-	tr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	tr := newServerTransport(t, func(w http.ResponseWriter, r *http.Request) {
 		writeEvents(w, append(slices.Repeat([]string{eventResult("999")}, 100), "data: "+result(r))...)
 	}, &mcphttp.TransportOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	if _, err := call(t, tr); err != nil {
@@ -369,7 +369,7 @@ func TestMHTTP23_ErrorWithoutIDIsTheAnswer(t *testing.T) {
 			writeJSON(w, 404, strings.Replace(body, `,`, `,"id":`+idOf(r)+`,`, 1))
 		},
 	} {
-		_, err := call(t, serve(t, handler, nil))
+		_, err := call(t, newServerTransport(t, handler, nil))
 		var remote *mcp.Error
 		if !errors.As(err, &remote) || !remote.Remote() || remote.Code != mcp.CodeHeaderMismatch {
 			t.Errorf("%s: got %v", name, err)
@@ -408,7 +408,7 @@ func TestR7_2_BodiesAndEventsAreBounded(t *testing.T) {
 		},
 	} {
 		for size, fits := range map[int]bool{limit: true, limit + 1: false} {
-			tr := serve(t, func(w http.ResponseWriter, r *http.Request) { handler(w, r, size) },
+			tr := newServerTransport(t, func(w http.ResponseWriter, r *http.Request) { handler(w, r, size) },
 				&mcphttp.TransportOptions{MaxResponse: limit, MaxEvent: limit})
 			_, err := call(t, tr)
 			if fits && err != nil || !fits && (!errors.Is(err, mcphttp.ErrTooLarge) || !mayHaveRun(t, err)) {
@@ -448,7 +448,7 @@ func TestR7_2_Bombs(t *testing.T) {
 		},
 	} {
 		before := heapInUse()
-		_, err := call(t, serve(t, handler, nil))
+		_, err := call(t, newServerTransport(t, handler, nil))
 		if name == "line" { // the event before it is not a message, and ends it
 			if err == nil {
 				t.Errorf("%s: no error", name)
@@ -484,7 +484,7 @@ func TestR7_2_DiagnosisIsBounded(t *testing.T) {
 				<-r.Context().Done()
 			},
 		} {
-			tr := serveMemory(t, handler, nil)
+			tr := newMemTransport(t, handler, nil)
 			began := time.Now()
 			_, err := call(t, tr)
 			var status *mcphttp.StatusError
@@ -525,7 +525,7 @@ func TestTransport_NoConnectionMeansNotSent(t *testing.T) {
 
 func TestMHTTP08_BrokenStreamLosesTheRequest(t *testing.T) {
 	var ids []string
-	tr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	tr := newServerTransport(t, func(w http.ResponseWriter, r *http.Request) {
 		ids = append(ids, r.Method+idOf(r))
 		writeEvents(w, "id: 7\nretry: 100\ndata:", `data: {"jsonrpc":"2.0","method":"notifications/a"}`)
 	}, nil)

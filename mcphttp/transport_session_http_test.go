@@ -25,13 +25,13 @@ func TestLHTTP26_33_HeadersOfASession(t *testing.T) {
 				defer mu.Unlock()
 				seen[r.Method] = r.Header
 			}
-			s := &scripted{version: version}
+			s := &fakeServer{version: version}
 			s.post = func(w http.ResponseWriter, r *http.Request) { note(r); writeJSON(w, 200, result(r)) }
 			s.get = func(w http.ResponseWriter, r *http.Request) { note(r); w.WriteHeader(405) }
 			s.del = func(_ http.ResponseWriter, r *http.Request) { note(r) }
-			c := initialized(t, serveMemory(t, s.ServeHTTP,
+			c := initialized(t, newMemTransport(t, s.ServeHTTP,
 				&mcphttp.TransportOptions{Header: http.Header{"X-Key": {"k"}}}), version)
-			c.ask("ping", `{}`)
+			c.mustCall("ping", `{}`)
 			c.Close()
 			for _, method := range []string{"POST", "GET", "DELETE"} {
 				h := seen[method]
@@ -50,11 +50,11 @@ func TestLHTTP26_33_HeadersOfASession(t *testing.T) {
 
 func TestLHTTP25_InvalidSessionIDs(t *testing.T) {
 	for _, id := range []string{"a b", "é", strings.Repeat("x", 4097), "\x7f"} {
-		tr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		tr := newServerTransport(t, func(w http.ResponseWriter, r *http.Request) {
 			w.Header()["Mcp-Session-Id"] = []string{id}
 			writeJSON(w, 200, `{"jsonrpc":"2.0","id":`+idOf(r)+`,"result":{"protocolVersion":"2025-11-25"}}`)
 		}, nil)
-		if _, err := openLink(t, tr).try(t.Context(), "initialize", `{}`); err == nil || !mayHaveRun(t, err) {
+		if _, err := openSession(t, tr).try(t.Context(), "initialize", `{}`); err == nil || !mayHaveRun(t, err) {
 			t.Errorf("%q: got %v", id, err)
 		}
 	}
@@ -65,7 +65,7 @@ func TestLHTTP11_HandshakeWaitsForTheStream(t *testing.T) {
 	for answer, want := range map[time.Duration]time.Duration{0: 0, 500 * time.Millisecond: 500 * time.Millisecond,
 		time.Hour: time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &scripted{}
+			s := &fakeServer{}
 			s.get = func(w http.ResponseWriter, r *http.Request) {
 				_, _ = io.Copy(io.Discard, r.Body)
 				select {
@@ -74,9 +74,9 @@ func TestLHTTP11_HandshakeWaitsForTheStream(t *testing.T) {
 					w.(http.Flusher).Flush()
 				case <-r.Context().Done():
 				}
-				hang(w, r)
+				waitForDisconnect(w, r)
 			}
-			tr := serveMemory(t, s.ServeHTTP, nil)
+			tr := newMemTransport(t, s.ServeHTTP, nil)
 			began := time.Now()
 			initialized(t, tr, november2025)
 			if got := time.Since(began); got != want {
@@ -90,7 +90,7 @@ func TestR7_3_14_SessionIDStaysWithinTheOrigin(t *testing.T) {
 	for to, follows := range map[string]bool{"/other": true, "http://elsewhere.test/mcp": false,
 		"https://localhost:8765/mcp": false, "http://localhost:8766/mcp": false} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &scripted{}
+			s := &fakeServer{}
 			reached := false
 			s.get = func(w http.ResponseWriter, r *http.Request) {
 				if r.URL.Path == "/other" || r.Host != "localhost:8765" {
@@ -109,18 +109,18 @@ func TestR7_3_14_SessionIDStaysWithinTheOrigin(t *testing.T) {
 				}
 				http.Redirect(w, r, to, http.StatusTemporaryRedirect)
 			}
-			initialized(t, serveMemory(t, s.ServeHTTP, nil), november2025).Close()
+			initialized(t, newMemTransport(t, s.ServeHTTP, nil), november2025).Close()
 			if reached != follows {
 				t.Errorf("%s: followed is %v, want %v", to, reached, follows)
 			}
 		})
 	}
 	synctest.Test(t, func(t *testing.T) { // round in circles
-		s := &scripted{}
+		s := &fakeServer{}
 		s.get = func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "/mcp", http.StatusTemporaryRedirect)
 		}
-		initialized(t, serveMemory(t, s.ServeHTTP, nil), november2025)
+		initialized(t, newMemTransport(t, s.ServeHTTP, nil), november2025)
 		if _, last := s.gets(); len(last) != 6 {
 			t.Errorf("%d GETs, want 6", len(last))
 		}
@@ -130,8 +130,8 @@ func TestR7_3_14_SessionIDStaysWithinTheOrigin(t *testing.T) {
 // Whatever a server holds back, closing does not wait for it for long.
 func TestTransport_CloseIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &scripted{post: hang, get: hang, del: hang}
-		tr := serveMemory(t, s.ServeHTTP, nil)
+		s := &fakeServer{post: waitForDisconnect, get: waitForDisconnect, del: waitForDisconnect}
+		tr := newMemTransport(t, s.ServeHTTP, nil)
 		c := initialized(t, tr, november2025)
 		failed := make(chan error)
 		go func() {
@@ -177,14 +177,14 @@ func TestLHTTP09_CancellationArrivesBeforeTheEnd(t *testing.T) {
 func TestCAN_InitializeIsNotCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var posts []string
-		tr := serveMemory(t, func(w http.ResponseWriter, r *http.Request) {
+		tr := newMemTransport(t, func(w http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
 			posts = append(posts, string(body))
 			<-r.Context().Done()
 		}, nil)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := openLink(t, tr).try(ctx, "initialize", `{}`); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := openSession(t, tr).try(ctx, "initialize", `{}`); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
 		tr.Close()
@@ -200,7 +200,7 @@ func TestLHTTP38_Batches(t *testing.T) {
 	for version, taken := range map[string]bool{march2025: true, june2025: false} {
 		for _, kind := range []string{"JSON", "SSE"} {
 			synctest.Test(t, func(t *testing.T) {
-				s := &scripted{version: version}
+				s := &fakeServer{version: version}
 				s.post = func(w http.ResponseWriter, r *http.Request) {
 					batch := `[{"jsonrpc":"2.0","method":"notifications/a"},{"jsonrpc":"2.0","id":5},` + result(r) +
 						`,{"jsonrpc":"2.0","method":"notifications/b"}]`
@@ -210,7 +210,7 @@ func TestLHTTP38_Batches(t *testing.T) {
 						writeEvents(w, "data: "+batch)
 					}
 				}
-				c := initialized(t, serveMemory(t, s.ServeHTTP, nil), version)
+				c := initialized(t, newMemTransport(t, s.ServeHTTP, nil), version)
 				m, err := c.try(t.Context(), "tools/call", `{}`)
 				if taken && (err != nil || string(m.Result) != `{"resultType":"complete"}` || len(c.received) != 2) {
 					t.Errorf("%s, %s: got %v, %v and %d others", version, kind, m, err, len(c.received))

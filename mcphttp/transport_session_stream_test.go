@@ -20,7 +20,7 @@ import (
 )
 
 // A scripted server answers the handshake, and leaves the rest to the functions that are set.
-type scripted struct {
+type fakeServer struct {
 	version string
 	post    http.HandlerFunc // of all but the handshake
 	get     http.HandlerFunc // nil for 405
@@ -31,7 +31,7 @@ type scripted struct {
 	last  []string    // Last-Event-Id of GETs, - for none
 }
 
-func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.Method {
 	case http.MethodGet:
 		s.mu.Lock()
@@ -68,7 +68,7 @@ func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // gets returns the times between GETs, and the ids that they began after.
-func (s *scripted) gets() (pauses []time.Duration, last []string) {
+func (s *fakeServer) gets() (pauses []time.Duration, last []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, at := range s.times[1:] {
@@ -83,14 +83,14 @@ func eventResult(id string) string {
 }
 
 // hang holds a request until its client goes.
-func hang(_ http.ResponseWriter, r *http.Request) {
+func waitForDisconnect(_ http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	<-r.Context().Done()
 }
 
 func TestLHTTP06_07_RetryIsHonouredAndTheLastEventSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &scripted{}
+		s := &fakeServer{}
 		var id string
 		s.post = func(w http.ResponseWriter, r *http.Request) {
 			id = idOf(r)
@@ -108,8 +108,8 @@ func TestLHTTP06_07_RetryIsHonouredAndTheLastEventSent(t *testing.T) {
 				writeEvents(w, eventResult(id))
 			}
 		}
-		c := initialized(t, serveMemory(t, s.ServeHTTP, nil), november2025)
-		if m := c.ask("tools/call", `{}`); string(m.Result) != `{"n":`+id+`}` {
+		c := initialized(t, newMemTransport(t, s.ServeHTTP, nil), november2025)
+		if m := c.mustCall("tools/call", `{}`); string(m.Result) != `{"n":`+id+`}` {
 			t.Errorf("got %s", m.Result)
 		}
 		for i := range 8 {
@@ -130,7 +130,7 @@ func TestR7_2_RetryIsClamped(t *testing.T) {
 	for asked, want := range map[string]time.Duration{"0": 100 * time.Millisecond, "1": 100 * time.Millisecond,
 		"99999999999999999999": time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &scripted{}
+			s := &fakeServer{}
 			var id string
 			var at time.Time
 			s.post = func(w http.ResponseWriter, r *http.Request) {
@@ -147,7 +147,7 @@ func TestR7_2_RetryIsClamped(t *testing.T) {
 				}
 				writeEvents(w, eventResult(id))
 			}
-			initialized(t, serveMemory(t, s.ServeHTTP, nil), november2025).ask("tools/call", `{}`)
+			initialized(t, newMemTransport(t, s.ServeHTTP, nil), november2025).mustCall("tools/call", `{}`)
 		})
 	}
 }
@@ -173,7 +173,7 @@ func TestR7_2_ReconnectionEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &scripted{}
+				s := &fakeServer{}
 				s.post = func(w http.ResponseWriter, r *http.Request) { writeEvents(w, "id: e0\ndata:") }
 				s.get = func(w http.ResponseWriter, r *http.Request) {
 					if r.Header.Get("Last-Event-Id") == "" {
@@ -182,7 +182,7 @@ func TestR7_2_ReconnectionEnds(t *testing.T) {
 					}
 					get(w, r)
 				}
-				c := initialized(t, serveMemory(t, s.ServeHTTP, nil), november2025)
+				c := initialized(t, newMemTransport(t, s.ServeHTTP, nil), november2025)
 				_, err := c.try(t.Context(), "tools/call", `{}`)
 				if err == nil || !mayHaveRun(t, err) || errors.Is(err, mcp.ErrSessionLost) {
 					t.Errorf("got %v", err)
@@ -208,7 +208,7 @@ func TestR7_2_ReconnectionEnds(t *testing.T) {
 // Even a stream that always brings something new comes to an end.
 func TestR7_2_EndlessStreamEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &scripted{}
+		s := &fakeServer{}
 		n := 0
 		next := func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodGet && r.Header.Get("Last-Event-Id") == "" {
@@ -219,7 +219,7 @@ func TestR7_2_EndlessStreamEnds(t *testing.T) {
 			writeEvents(w, fmt.Sprintf("id: e%d\nretry: 1\ndata:", n))
 		}
 		s.post, s.get = next, next
-		c := initialized(t, serveMemory(t, s.ServeHTTP, nil), november2025)
+		c := initialized(t, newMemTransport(t, s.ServeHTTP, nil), november2025)
 		if _, err := c.try(t.Context(), "tools/call", `{}`); err == nil || !mayHaveRun(t, err) {
 			t.Errorf("got %v", err)
 		}
@@ -258,7 +258,7 @@ func TestR7_2_NoReconnectionAfterFinalErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &scripted{}
+				s := &fakeServer{}
 				s.post = func(w http.ResponseWriter, r *http.Request) { writeEvents(w, test.post(idOf(r))...) }
 				s.get = func(w http.ResponseWriter, r *http.Request) {
 					if r.Header.Get("Last-Event-Id") == "" {
@@ -267,7 +267,7 @@ func TestR7_2_NoReconnectionAfterFinalErrors(t *testing.T) {
 					}
 					w.WriteHeader(test.get)
 				}
-				c := initialized(t, serveMemory(t, s.ServeHTTP, &mcphttp.TransportOptions{MaxEvent: 1000}),
+				c := initialized(t, newMemTransport(t, s.ServeHTTP, &mcphttp.TransportOptions{MaxEvent: 1000}),
 					november2025)
 				_, err := c.try(t.Context(), "tools/call", `{}`)
 				if err == nil || !mayHaveRun(t, err) || test.want != nil && !errors.Is(err, test.want) {
@@ -285,7 +285,7 @@ func TestR7_2_NoReconnectionAfterFinalErrors(t *testing.T) {
 func TestLHTTP22_UnknownStreamOrUnknownSession(t *testing.T) {
 	for _, known := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &scripted{}
+			s := &fakeServer{}
 			calls := 0
 			s.post = func(w http.ResponseWriter, r *http.Request) {
 				if calls++; calls == 1 {
@@ -297,7 +297,7 @@ func TestLHTTP22_UnknownStreamOrUnknownSession(t *testing.T) {
 				}
 			}
 			s.get = func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(404) }
-			c := initialized(t, serveMemory(t, s.ServeHTTP, nil), november2025)
+			c := initialized(t, newMemTransport(t, s.ServeHTTP, nil), november2025)
 			_, err := c.try(t.Context(), "tools/call", `{}`)
 			if err == nil || !mayHaveRun(t, err) || errors.Is(err, mcp.ErrSessionLost) == known {
 				t.Errorf("got %v", err)
@@ -319,7 +319,7 @@ func TestLHTTP22_UnknownStreamOrUnknownSession(t *testing.T) {
 // A session works without its standalone stream, and gets it back when the server does.
 func TestLHTTP15_StandaloneStreamFailsApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &scripted{}
+		s := &fakeServer{}
 		s.post = func(w http.ResponseWriter, r *http.Request) { writeJSON(w, 200, result(r)) }
 		var there atomic.Bool
 		s.get = func(w http.ResponseWriter, r *http.Request) {
@@ -328,17 +328,17 @@ func TestLHTTP15_StandaloneStreamFailsApart(t *testing.T) {
 				return
 			}
 			writeEvents(w, `data: {"jsonrpc":"2.0","method":"notifications/a"}`)
-			hang(w, r)
+			waitForDisconnect(w, r)
 		}
-		c := initialized(t, serveMemory(t, s.ServeHTTP, nil), november2025)
+		c := initialized(t, newMemTransport(t, s.ServeHTTP, nil), november2025)
 		time.Sleep(time.Hour)
 		if _, last := s.gets(); len(last) != 5 {
 			t.Errorf("%d attempts, want 5", len(last))
 		}
 		there.Store(true)
-		c.ask("ping", `{}`)
+		c.mustCall("ping", `{}`)
 		c.next("notifications/a")
-		c.ask("ping", `{}`)
+		c.mustCall("ping", `{}`)
 	})
 }
 
@@ -346,16 +346,16 @@ func TestLHTTP15_StandaloneStreamFailsApart(t *testing.T) {
 func TestSUB11_ReopenedStandaloneStreamReportsAGap(t *testing.T) {
 	for name, id := range map[string]string{"with an event id": "id: 1\n", "without": ""} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &scripted{}
+			s := &fakeServer{}
 			s.post = func(w http.ResponseWriter, r *http.Request) { writeJSON(w, 200, result(r)) }
 			var opened atomic.Int64
 			s.get = func(w http.ResponseWriter, r *http.Request) {
 				writeEvents(w, id+`data: {"jsonrpc":"2.0","method":"notifications/a"}`)
 				if opened.Add(1) == 2 {
-					hang(w, r)
+					waitForDisconnect(w, r)
 				}
 			}
-			c := initialized(t, serveMemory(t, s.ServeHTTP, nil), november2025)
+			c := initialized(t, newMemTransport(t, s.ServeHTTP, nil), november2025)
 			time.Sleep(time.Minute)
 			var got []string
 			for len(c.received) > 0 {
@@ -379,13 +379,13 @@ func TestSUB11_ReopenedStandaloneStreamReportsAGap(t *testing.T) {
 // A server that takes the standalone stream and ends it at once has none, as it were.
 func TestLHTTP15_EmptyStandaloneStreamIsNotAskedForAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &scripted{}
+		s := &fakeServer{}
 		s.post = func(w http.ResponseWriter, r *http.Request) { writeJSON(w, 200, result(r)) }
 		s.get = func(w http.ResponseWriter, r *http.Request) { writeEvents(w) }
-		c := initialized(t, serveMemory(t, s.ServeHTTP, nil), november2025)
+		c := initialized(t, newMemTransport(t, s.ServeHTTP, nil), november2025)
 		for range 10 {
 			time.Sleep(time.Hour)
-			c.ask("ping", `{}`)
+			c.mustCall("ping", `{}`)
 		}
 		if _, last := s.gets(); len(last) != 5 {
 			t.Errorf("%d attempts, want 5", len(last))
@@ -396,18 +396,18 @@ func TestLHTTP15_EmptyStandaloneStreamIsNotAskedForAgain(t *testing.T) {
 // A server that fills the standalone stream holds up nothing, and its answers there are nobody's.
 func TestR7_3_13_AnswersOnTheStandaloneStreamAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &scripted{}
+		s := &fakeServer{}
 		s.get = func(w http.ResponseWriter, r *http.Request) {
 			writeEvents(w, eventResult("2"), `data: {"jsonrpc":"2.0","id":2,"result":{"a":1,"a":2}}`,
 				`data: {"jsonrpc":"2.0","error":{"code":1,"message":"x"}}`)
-			hang(w, r)
+			waitForDisconnect(w, r)
 		}
 		s.post = func(w http.ResponseWriter, r *http.Request) {
 			time.Sleep(time.Second)
 			writeJSON(w, 200, result(r))
 		}
-		c := initialized(t, serveMemory(t, s.ServeHTTP, nil), november2025)
-		if m := c.ask("ping", `{}`); string(m.Result) != `{"resultType":"complete"}` {
+		c := initialized(t, newMemTransport(t, s.ServeHTTP, nil), november2025)
+		if m := c.mustCall("ping", `{}`); string(m.Result) != `{"resultType":"complete"}` {
 			t.Errorf("got %s", m.Result)
 		}
 		if len(c.received) != 0 {
@@ -439,8 +439,8 @@ func TestLHTTP15_RefusedStandaloneStreamIsNoWarning(t *testing.T) {
 	for status, want := range map[int]string{400: "level=INFO", 404: "level=INFO", 405: "", 501: "level=WARN"} {
 		synctest.Test(t, func(t *testing.T) {
 			var log syncBuffer
-			s := &scripted{get: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }}
-			initialized(t, serveMemory(t, s.ServeHTTP,
+			s := &fakeServer{get: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }}
+			initialized(t, newMemTransport(t, s.ServeHTTP,
 				&mcphttp.TransportOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))}), november2025)
 			time.Sleep(time.Hour)
 			if got := log.String(); !strings.Contains(got, want) ||

@@ -18,35 +18,35 @@ import (
 )
 
 // A linkClient is a client of the session era, over a SessionLink.
-type linkClient struct {
+type sessionClient struct {
 	mcp.SessionConn
 	t        testing.TB
 	received chan *jsonrpc.Message
 }
 
 // openLink opens a session that is not initialized.
-func openLink(t testing.TB, tr *mcphttp.Transport) *linkClient {
+func openSession(t testing.TB, tr *mcphttp.Transport) *sessionClient {
 	t.Helper()
-	c := &linkClient{t: t, received: make(chan *jsonrpc.Message, 1000)}
-	link, err := tr.OpenSession(t.Context(), func(m *jsonrpc.Message) { c.received <- m })
+	c := &sessionClient{t: t, received: make(chan *jsonrpc.Message, 1000)}
+	conn, err := tr.OpenSession(t.Context(), func(m *jsonrpc.Message) { c.received <- m })
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.SessionConn = link
+	c.SessionConn = conn
 	return c
 }
 
 // initialized opens a session of a revision.
-func initialized(t testing.TB, tr *mcphttp.Transport, version string) *linkClient {
+func initialized(t testing.TB, tr *mcphttp.Transport, version string) *sessionClient {
 	t.Helper()
-	c := openLink(t, tr)
+	c := openSession(t, tr)
 	c.initialize(version)
 	return c
 }
 
-func (c *linkClient) initialize(version string) {
+func (c *sessionClient) initialize(version string) {
 	c.t.Helper()
-	m := c.ask("initialize", fmt.Sprintf(`{"protocolVersion":%q,"capabilities":{"elicitation":{}},"clientInfo":{"name":"test","version":"1"}}`, version))
+	m := c.mustCall("initialize", fmt.Sprintf(`{"protocolVersion":%q,"capabilities":{"elicitation":{}},"clientInfo":{"name":"test","version":"1"}}`, version))
 	if !strings.Contains(string(m.Result), `"protocolVersion":"`+version+`"`) {
 		c.t.Fatalf("initialize: got %s", jsonrpc.Append(nil, m))
 	}
@@ -55,11 +55,11 @@ func (c *linkClient) initialize(version string) {
 	}
 }
 
-func (c *linkClient) try(ctx context.Context, method, params string) (*jsonrpc.Message, error) {
+func (c *sessionClient) try(ctx context.Context, method, params string) (*jsonrpc.Message, error) {
 	return c.RoundTrip(ctx, jsonrpc.NewRequest(jsonrpc.ID{}, method, json.RawMessage(params)))
 }
 
-func (c *linkClient) ask(method, params string) *jsonrpc.Message {
+func (c *sessionClient) mustCall(method, params string) *jsonrpc.Message {
 	c.t.Helper()
 	m, err := c.try(c.t.Context(), method, params)
 	if err != nil {
@@ -69,7 +69,7 @@ func (c *linkClient) ask(method, params string) *jsonrpc.Message {
 }
 
 // next returns the next message that is not a response to a request.
-func (c *linkClient) next(method string) *jsonrpc.Message {
+func (c *sessionClient) next(method string) *jsonrpc.Message {
 	c.t.Helper()
 	select {
 	case m := <-c.received:
@@ -83,8 +83,6 @@ func (c *linkClient) next(method string) *jsonrpc.Message {
 	}
 }
 
-var sessionRevisions = []string{november2024, march2025, june2025, november2025}
-
 func TestLHTTP_SessionCalls(t *testing.T) {
 	for _, version := range sessionRevisions {
 		t.Run(version, func(t *testing.T) {
@@ -92,12 +90,12 @@ func TestLHTTP_SessionCalls(t *testing.T) {
 				f := start(t, newTestCore(), nil)
 				tr := f.transport(nil)
 				c := initialized(t, tr, version)
-				if m := c.ask("tools/call",
+				if m := c.mustCall("tools/call",
 					`{"name":"echo","arguments":{"message":"hi"}}`); !strings.Contains(string(m.Result), `"text":"hi"`) {
 					t.Errorf("got %s", m.Result)
 				}
-				c.ask("logging/setLevel", `{"level":"debug"}`)
-				if m := c.ask("tools/call", `{"name":"notify"}`); !strings.Contains(string(m.Result),
+				c.mustCall("logging/setLevel", `{"level":"debug"}`)
+				if m := c.mustCall("tools/call", `{"name":"notify"}`); !strings.Contains(string(m.Result),
 					`"text":"notify"`) {
 					t.Errorf("got %s", m.Result)
 				}
@@ -106,7 +104,7 @@ func TestLHTTP_SessionCalls(t *testing.T) {
 				}
 				c.next("notifications/message")
 				c.next("notifications/message")
-				if m := c.ask("no/such", `{}`); m.Error == nil || !m.Error.Remote() ||
+				if m := c.mustCall("no/such", `{}`); m.Error == nil || !m.Error.Remote() ||
 					m.Error.Code != mcp.CodeMethodNotFound {
 					t.Errorf("got %s", jsonrpc.Append(nil, m))
 				}
@@ -128,7 +126,7 @@ func TestELI_ServerAsksOnTheStreamOfTheCall(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := initialized(t, start(t, newTestCore(), nil).transport(nil), version)
 				answer := make(chan *jsonrpc.Message)
-				go func() { answer <- c.ask("tools/call", `{"name":"ask"}`) }()
+				go func() { answer <- c.mustCall("tools/call", `{"name":"ask"}`) }()
 				question := c.next("elicitation/create")
 				reply := jsonrpc.NewResponse(question.ID,
 					json.RawMessage(`{"action":"accept","content":{"name":"Ann"}}`))
@@ -196,12 +194,12 @@ func TestLHTTP20_StandaloneStreamIsTakenUpAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, change := newChangingServer()
 		f := start(t, core, nil)
-		cuts := &cuttingClient{next: f.client.Transport}
+		cuts := &disconnector{next: f.client.Transport}
 		c := initialized(t, f.transport(&mcphttp.TransportOptions{Client: &http.Client{Transport: cuts}}), november2025)
 		change()
 		c.next("notifications/tools/list_changed")
 		for range 20 { // more often than attempts in vain would be made
-			cuts.cut()
+			cuts.disconnect()
 			synctest.Wait()
 			change() // while there is no connection
 			c.next("notifications/tools/list_changed")
@@ -213,13 +211,13 @@ func TestLHTTP20_StandaloneStreamIsTakenUpAgain(t *testing.T) {
 }
 
 // A cuttingClient cuts the connections of GETs.
-type cuttingClient struct {
+type disconnector struct {
 	next    http.RoundTripper
 	end     atomic.Pointer[context.CancelFunc]
 	resumed atomic.Int32
 }
 
-func (c *cuttingClient) RoundTrip(r *http.Request) (*http.Response, error) {
+func (c *disconnector) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method != http.MethodGet {
 		return c.next.RoundTrip(r)
 	}
@@ -231,7 +229,7 @@ func (c *cuttingClient) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.next.RoundTrip(r.WithContext(ctx))
 }
 
-func (c *cuttingClient) cut() { (*c.end.Load())() }
+func (c *disconnector) disconnect() { (*c.end.Load())() }
 
 func TestLHTTP06_07_PolledCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -242,7 +240,7 @@ func TestLHTTP06_07_PolledCall(t *testing.T) {
 			time.Sleep(time.Second)
 			core.proceed <- struct{}{}
 		}()
-		if m := c.ask("tools/call", `{"name":"poll"}`); !strings.Contains(string(m.Result), "polled") {
+		if m := c.mustCall("tools/call", `{"name":"poll"}`); !strings.Contains(string(m.Result), "polled") {
 			t.Errorf("got %s", m.Result)
 		}
 		if err := <-core.polled; err != nil {
@@ -254,7 +252,7 @@ func TestLHTTP06_07_PolledCall(t *testing.T) {
 func TestLHTTP29_30_LostSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, newTestCore(), &mcphttp.Options{Sessions: mcphttp.SessionOptions{IdleTimeout: time.Minute}})
-		tr := f.transport(&mcphttp.TransportOptions{Client: &http.Client{Transport: refusing{f.client.Transport,
+		tr := f.transport(&mcphttp.TransportOptions{Client: &http.Client{Transport: methodRefuser{f.client.Transport,
 			http.MethodGet, 405}}})
 		c := initialized(t, tr, november2025)
 		time.Sleep(time.Hour) // without a stream it is idle
@@ -268,18 +266,18 @@ func TestLHTTP29_30_LostSession(t *testing.T) {
 			t.Errorf("Send: got %v", err)
 		}
 		again := initialized(t, tr, november2025)
-		again.ask("tools/call", `{"name":"echo"}`)
+		again.mustCall("tools/call", `{"name":"echo"}`)
 	})
 }
 
 // refusing answers requests of one method itself.
-type refusing struct {
+type methodRefuser struct {
 	next   http.RoundTripper
 	method string
 	status int
 }
 
-func (r refusing) RoundTrip(req *http.Request) (*http.Response, error) {
+func (r methodRefuser) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Method != r.method {
 		return r.next.RoundTrip(req)
 	}
@@ -295,18 +293,18 @@ func TestSSE08_09_10_FirstTransport(t *testing.T) {
 			// A server that takes POSTs at its endpoint only.
 			only := roundTripper(func(r *http.Request) (*http.Response, error) {
 				if r.Method == http.MethodPost && r.URL.RawQuery == "" {
-					return refusing{nil, http.MethodPost, status}.RoundTrip(r)
+					return methodRefuser{nil, http.MethodPost, status}.RoundTrip(r)
 				}
 				return f.client.Transport.RoundTrip(r)
 			})
 			c := initialized(t, f.transport(&mcphttp.TransportOptions{Client: &http.Client{Transport: only}}),
 				november2024)
-			if m := c.ask("tools/call",
+			if m := c.mustCall("tools/call",
 				`{"name":"echo","arguments":{"message":"hi"}}`); !strings.Contains(string(m.Result), `"text":"hi"`) {
 				t.Errorf("got %s", m.Result)
 			}
-			c.ask("logging/setLevel", `{"level":"debug"}`)
-			c.ask("tools/call", `{"name":"notify"}`)
+			c.mustCall("logging/setLevel", `{"level":"debug"}`)
+			c.mustCall("tools/call", `{"name":"notify"}`)
 			if len(c.received) != 2 {
 				t.Errorf("%d notifications came before the answer, want 2", len(c.received))
 			}
@@ -334,16 +332,16 @@ func TestSSE04_EndOfTheStreamIsTheEndOfTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core := newTestCore()
 		f := start(t, core, nil)
-		cuts := &cuttingClient{next: roundTripper(func(r *http.Request) (*http.Response, error) {
+		cuts := &disconnector{next: roundTripper(func(r *http.Request) (*http.Response, error) {
 			if r.Method == http.MethodPost && r.URL.RawQuery == "" {
-				return refusing{nil, http.MethodPost, 405}.RoundTrip(r)
+				return methodRefuser{nil, http.MethodPost, 405}.RoundTrip(r)
 			}
 			return f.client.Transport.RoundTrip(r)
 		})}
 		c := initialized(t, f.transport(&mcphttp.TransportOptions{Client: &http.Client{Transport: cuts}}), november2024)
 		go func() {
 			<-core.started
-			cuts.cut()
+			cuts.disconnect()
 		}()
 		_, err := c.try(t.Context(), "tools/call", `{"name":"wait"}`)
 		if !errors.Is(err, mcp.ErrClosed) || !mayHaveRun(t, err) {

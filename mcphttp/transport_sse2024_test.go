@@ -26,27 +26,27 @@ func TestSSE06_InvalidEndpoints(t *testing.T) {
 	}{
 		"another host": {get: func(w http.ResponseWriter, r *http.Request) {
 			writeEvents(w, "event: endpoint\ndata: http://elsewhere.test/mcp")
-			hang(w, r)
+			waitForDisconnect(w, r)
 		}},
 		"another port": {get: func(w http.ResponseWriter, r *http.Request) {
 			writeEvents(w, "event: endpoint\ndata: //localhost:1/mcp")
-			hang(w, r)
+			waitForDisconnect(w, r)
 		}},
 		"another scheme": {get: func(w http.ResponseWriter, r *http.Request) {
 			writeEvents(w, "event: endpoint\ndata: file:///etc/passwd")
-			hang(w, r)
+			waitForDisconnect(w, r)
 		}},
 		"no URL": {get: func(w http.ResponseWriter, r *http.Request) {
 			writeEvents(w, "event: endpoint\ndata: http://[::1/")
-			hang(w, r)
+			waitForDisconnect(w, r)
 		}},
 		"too long": {get: func(w http.ResponseWriter, r *http.Request) {
 			writeEvents(w, "event: endpoint\ndata: /"+strings.Repeat("x", 9000))
-			hang(w, r)
+			waitForDisconnect(w, r)
 		}},
-		"none": {get: func(w http.ResponseWriter, r *http.Request) { writeEvents(w, "data: {}"); hang(w, r) },
+		"none": {get: func(w http.ResponseWriter, r *http.Request) { writeEvents(w, "data: {}"); waitForDisconnect(w, r) },
 			took: 10 * time.Second},
-		"no answer": {get: hang, took: 10 * time.Second},
+		"no answer": {get: waitForDisconnect, took: 10 * time.Second},
 		"an end":    {get: func(w http.ResponseWriter, _ *http.Request) { writeEvents(w, "data: {}") }},
 		"405":       {get: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(405) }},
 		"a page":    {get: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }},
@@ -55,7 +55,7 @@ func TestSSE06_InvalidEndpoints(t *testing.T) {
 			`{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"not here"}}`} {
 			t.Run(name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					tr := serveMemory(t, func(w http.ResponseWriter, r *http.Request) {
+					tr := newMemTransport(t, func(w http.ResponseWriter, r *http.Request) {
 						switch {
 						case r.Method == http.MethodGet:
 							test.get(w, r)
@@ -66,7 +66,7 @@ func TestSSE06_InvalidEndpoints(t *testing.T) {
 						}
 					}, nil)
 					began := time.Now()
-					m, err := openLink(t, tr).try(t.Context(), "initialize", `{}`)
+					m, err := openSession(t, tr).try(t.Context(), "initialize", `{}`)
 					if body[0] == '{' {
 						if err != nil || m.Error == nil || m.Error.Message != "not here" {
 							t.Errorf("got %v, %v, want the server's own error", m, err)
@@ -90,13 +90,13 @@ func TestSSE10_ModernErrorsDoNotFallBackToSSE(t *testing.T) {
 		`unauthorized`: 401,
 		`broken`:       500,
 	} {
-		tr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		tr := newServerTransport(t, func(w http.ResponseWriter, r *http.Request) {
 			if r.Method != http.MethodPost {
 				t.Errorf("%d: %s", status, r.Method)
 			}
 			writeJSON(w, status, body)
 		}, nil)
-		if m, err := openLink(t, tr).try(t.Context(), "initialize", `{}`); err == nil && m.Error == nil {
+		if m, err := openSession(t, tr).try(t.Context(), "initialize", `{}`); err == nil && m.Error == nil {
 			t.Errorf("%d: got %v", status, m)
 		}
 	}
@@ -104,13 +104,13 @@ func TestSSE10_ModernErrorsDoNotFallBackToSSE(t *testing.T) {
 
 // A firstTransport is a server of HTTP+SSE. It answers the handshake, and every POST with a body, as some servers do; the
 // rest is left to the function that is set.
-type firstTransport struct {
+type fakeSSEServer struct {
 	post   http.HandlerFunc // of all but the handshake
 	events chan string      // to be sent on the stream
 	once   sync.Once
 }
 
-func (f *firstTransport) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (f *fakeSSEServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.once.Do(func() { f.events = make(chan string, 100) })
 	body, _ := io.ReadAll(r.Body)
 	r.Body = io.NopCloser(bytes.NewReader(body))
@@ -134,11 +134,11 @@ func (f *firstTransport) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.post(w, r)
 		return
 	}
-	accepted(w)
+	writeAccepted(w)
 }
 
 // accepted is how the TypeScript SDK takes a message.
-func accepted(w http.ResponseWriter) {
+func writeAccepted(w http.ResponseWriter) {
 	w.WriteHeader(http.StatusAccepted)
 	_, _ = io.WriteString(w, "Accepted")
 }
@@ -148,12 +148,12 @@ func accepted(w http.ResponseWriter) {
 func TestSSE04_MissingEndpointIsALostSession(t *testing.T) {
 	for _, code := range []int{mcp.CodeInvalidRequest, mcp.CodeMethodNotFound} {
 		synctest.Test(t, func(t *testing.T) {
-			f := &firstTransport{}
+			f := &fakeSSEServer{}
 			f.post = func(w http.ResponseWriter, r *http.Request) {
 				writeJSON(w, http.StatusNotFound,
 					fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":"no"}}`, idOf(r), code))
 			}
-			c := initialized(t, serveMemory(t, f.ServeHTTP, nil), november2024)
+			c := initialized(t, newMemTransport(t, f.ServeHTTP, nil), november2024)
 			m, err := c.try(t.Context(), "tools/call", `{"name":"echo"}`)
 			if code == mcp.CodeMethodNotFound {
 				if err != nil || m.Error == nil || m.Error.Code != code {
@@ -172,14 +172,14 @@ func TestSSE04_MissingEndpointIsALostSession(t *testing.T) {
 // A body in the response that says only that a message was taken does no harm.
 func TestSSE04_AcceptedWithABody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &firstTransport{}
+		f := &fakeSSEServer{}
 		f.post = func(w http.ResponseWriter, r *http.Request) {
 			f.events <- eventResult(idOf(r))
-			accepted(w)
+			writeAccepted(w)
 		}
-		c := initialized(t, serveMemory(t, f.ServeHTTP, nil), november2024)
+		c := initialized(t, newMemTransport(t, f.ServeHTTP, nil), november2024)
 		for range 3 {
-			if m := c.ask("ping", `{}`); m.Error != nil || !strings.Contains(string(m.Result), `"n"`) {
+			if m := c.mustCall("ping", `{}`); m.Error != nil || !strings.Contains(string(m.Result), `"n"`) {
 				t.Errorf("got %v", m)
 			}
 		}
@@ -189,7 +189,7 @@ func TestSSE04_AcceptedWithABody(t *testing.T) {
 // An answer that has crossed the cancellation of its request is nothing to warn of, and hides no later warning.
 func TestCAN_LateAnswerOfTheFirstTransport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &firstTransport{}
+		f := &fakeSSEServer{}
 		slow := make(chan string, 1)
 		f.post = func(w http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
@@ -197,11 +197,11 @@ func TestCAN_LateAnswerOfTheFirstTransport(t *testing.T) {
 			if bytes.Contains(body, []byte(`"slow"`)) {
 				slow <- idOf(r)
 			}
-			accepted(w)
+			writeAccepted(w)
 		}
 		var log syncBuffer
 		logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-		c := initialized(t, serveMemory(t, f.ServeHTTP, &mcphttp.TransportOptions{Logger: logger}), november2024)
+		c := initialized(t, newMemTransport(t, f.ServeHTTP, &mcphttp.TransportOptions{Logger: logger}), november2024)
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
 			synctest.Wait()
@@ -229,7 +229,7 @@ func TestCAN_LateAnswerOfTheFirstTransport(t *testing.T) {
 func TestSSE04_AnswersOfTheFirstTransport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		events := make(chan string, 100)
-		tr := serveMemory(t, func(w http.ResponseWriter, r *http.Request) {
+		tr := newMemTransport(t, func(w http.ResponseWriter, r *http.Request) {
 			switch {
 			case r.Method == http.MethodGet:
 				writeEvents(w, "event: endpoint\ndata: post?x=1")
@@ -284,13 +284,13 @@ func TestSSE04_AnswersOfTheFirstTransport(t *testing.T) {
 		for range 10 {
 			<-done
 		}
-		if m := c.ask("refused", `{}`); m.Error == nil || m.Error.Code != 1 || !m.Error.Remote() {
+		if m := c.mustCall("refused", `{}`); m.Error == nil || m.Error.Code != 1 || !m.Error.Remote() {
 			t.Errorf("got %v", m)
 		}
 		if _, err := c.try(t.Context(), "malformed", `{}`); !mayHaveRun(t, err) {
 			t.Errorf("got %v", err)
 		}
-		if m := c.ask("anonymous", `{}`); m.Error == nil || m.Error.Code != 7 {
+		if m := c.mustCall("anonymous", `{}`); m.Error == nil || m.Error.Code != 7 {
 			t.Errorf("got %v", m)
 		}
 		if _, err := c.try(t.Context(), "end", `{}`); !errors.Is(err, mcp.ErrClosed) || !mayHaveRun(t, err) {

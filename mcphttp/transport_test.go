@@ -48,7 +48,7 @@ func (f *fixture) transport(opts *mcphttp.TransportOptions) *mcphttp.Transport {
 		o.Client = f.client
 	}
 	if o.Logger == nil {
-		o.Logger = quiet
+		o.Logger = discardLogger
 	}
 	t := mcphttp.NewTransport("http://"+f.host+"/mcp", &o)
 	f.t.Cleanup(func() { t.Close() })
@@ -56,16 +56,16 @@ func (f *fixture) transport(opts *mcphttp.TransportOptions) *mcphttp.Transport {
 }
 
 // serve is a server written by hand, and a transport to it.
-func serve(t *testing.T, handler http.HandlerFunc, opts *mcphttp.TransportOptions) *mcphttp.Transport {
+func newServerTransport(t *testing.T, handler http.HandlerFunc, opts *mcphttp.TransportOptions) *mcphttp.Transport {
 	t.Helper()
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
-	o := mcphttp.TransportOptions{Logger: quiet}
+	o := mcphttp.TransportOptions{Logger: discardLogger}
 	if opts != nil {
 		o = *opts
 	}
 	if o.Logger == nil {
-		o.Logger = quiet
+		o.Logger = discardLogger
 	}
 	transport := mcphttp.NewTransport(server.URL, &o)
 	t.Cleanup(func() { transport.Close() })
@@ -73,12 +73,12 @@ func serve(t *testing.T, handler http.HandlerFunc, opts *mcphttp.TransportOption
 }
 
 // A notes collects notifications.
-type notes struct {
+type notificationRecorder struct {
 	mu  sync.Mutex
 	all []string
 }
 
-func (n *notes) take(_ context.Context, method string, params json.RawMessage) error {
+func (n *notificationRecorder) record(_ context.Context, method string, params json.RawMessage) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.all = append(n.all, method+" "+string(params))
@@ -106,7 +106,7 @@ func TestMHTTP01_ModernCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, newTestCore(), nil)
 		tr := f.transport(nil)
-		var got notes
+		var got notificationRecorder
 		for _, test := range []struct {
 			name, method, members, want string
 			notes                       int
@@ -119,7 +119,7 @@ func TestMHTTP01_ModernCalls(t *testing.T) {
 		} {
 			got.all = nil
 			req := modernRequest(t, test.method, test.members)
-			req.Notify = got.take
+			req.Notify = got.record
 			res, err := tr.RoundTrip(t.Context(), req)
 			if err != nil {
 				t.Fatalf("%s: %v", test.name, err)
@@ -244,7 +244,7 @@ func TestVER_Connect(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c, err := mcp.Connect(t.Context(), start(t, s, nil).transport(nil),
-					&mcp.ClientOptions{Revision: version, Logger: quiet})
+					&mcp.ClientOptions{Revision: version, Logger: discardLogger})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -278,7 +278,7 @@ func TestVER_ConnectFallsBack(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			probes := 0
-			s := &scripted{post: func(w http.ResponseWriter, r *http.Request) {
+			s := &fakeServer{post: func(w http.ResponseWriter, r *http.Request) {
 				body, _ := io.ReadAll(r.Body)
 				r.Body = io.NopCloser(bytes.NewReader(body))
 				if bytes.Contains(body, []byte("server/discover")) {
@@ -289,8 +289,8 @@ func TestVER_ConnectFallsBack(t *testing.T) {
 				writeJSON(w, 200, `{"jsonrpc":"2.0","id":`+idOf(r)+`,"result":{}}`)
 			}}
 			// What is found out is remembered, so each case has an address of its own.
-			tr := serveMemoryAt(t, fmt.Sprintf("/fallback/%d", n), s.ServeHTTP, nil)
-			c, err := mcp.Connect(t.Context(), tr, &mcp.ClientOptions{Logger: quiet})
+			tr := newMemTransportAt(t, fmt.Sprintf("/fallback/%d", n), s.ServeHTTP, nil)
+			c, err := mcp.Connect(t.Context(), tr, &mcp.ClientOptions{Logger: discardLogger})
 			if err != nil {
 				t.Fatalf("%d %s: %v", test.status, test.body, err)
 			}
@@ -315,12 +315,12 @@ func TestVER_ConnectDoesNotFallBackForWhoAsks(t *testing.T) {
 	for n, body := range bodies {
 		for _, status := range []int{401, 403} {
 			requests := 0
-			tr := serveMemoryAt(t, fmt.Sprintf("/who/%d", n), func(w http.ResponseWriter, r *http.Request) {
+			tr := newMemTransportAt(t, fmt.Sprintf("/who/%d", n), func(w http.ResponseWriter, r *http.Request) {
 				requests++
 				w.Header().Set("WWW-Authenticate", `Bearer realm="x"`)
 				writeJSON(w, status, body)
 			}, nil)
-			_, err := mcp.Connect(t.Context(), tr, &mcp.ClientOptions{Logger: quiet})
+			_, err := mcp.Connect(t.Context(), tr, &mcp.ClientOptions{Logger: discardLogger})
 			checkUnauthorized(t, err, status, body)
 			if requests != 1 {
 				t.Errorf("%d %s: %d requests, want 1", status, body, requests)
@@ -350,7 +350,7 @@ func TestR7_3_13_CloseEndsTheCallsOfAClient(t *testing.T) {
 	for _, revision := range []string{modern, november2025} {
 		synctest.Test(t, func(t *testing.T) {
 			tr := start(t, slowServer(), nil).transport(nil)
-			c, err := mcp.Connect(t.Context(), tr, &mcp.ClientOptions{Revision: revision, Logger: quiet})
+			c, err := mcp.Connect(t.Context(), tr, &mcp.ClientOptions{Revision: revision, Logger: discardLogger})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -413,7 +413,7 @@ func TestTransport_ConnectionsOfStreamsAreUsedAgain(t *testing.T) {
 	}
 	server.Start()
 	defer server.Close()
-	c, err := mcp.Connect(t.Context(), mcphttp.NewTransport(server.URL, nil), &mcp.ClientOptions{Logger: quiet})
+	c, err := mcp.Connect(t.Context(), mcphttp.NewTransport(server.URL, nil), &mcp.ClientOptions{Logger: discardLogger})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -439,16 +439,16 @@ func TestAUTH_StatusOfEveryPOST(t *testing.T) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="x"`)
 			writeJSON(w, code, body)
 		}
-		_, err := call(t, serveMemory(t, refuse, nil))
+		_, err := call(t, newMemTransport(t, refuse, nil))
 		checkUnauthorized(t, err, code, body)
-		_, err = openLink(t, serveMemory(t, refuse, nil)).try(t.Context(), "initialize", `{}`)
+		_, err = openSession(t, newMemTransport(t, refuse, nil)).try(t.Context(), "initialize", `{}`)
 		checkUnauthorized(t, err, code, body)
 
-		c := initialized(t, serveMemory(t, (&scripted{post: refuse}).ServeHTTP, nil), november2025)
+		c := initialized(t, newMemTransport(t, (&fakeServer{post: refuse}).ServeHTTP, nil), november2025)
 		_, err = c.try(t.Context(), "ping", `{}`)
 		checkUnauthorized(t, err, code, body)
 
-		c = initialized(t, serveMemory(t, (&firstTransport{post: refuse}).ServeHTTP, nil), november2024)
+		c = initialized(t, newMemTransport(t, (&fakeSSEServer{post: refuse}).ServeHTTP, nil), november2024)
 		_, err = c.try(t.Context(), "ping", `{}`)
 		checkUnauthorized(t, err, code, body)
 		checkUnauthorized(t, c.Send(t.Context(), jsonrpc.NewNotification("notifications/x", nil)), code, body)
@@ -458,7 +458,7 @@ func TestAUTH_StatusOfEveryPOST(t *testing.T) {
 // HTTP/2 carries the same: answers, streams, cancellation, sessions, and many calls on one connection.
 func TestTransport_HTTP2(t *testing.T) {
 	core := newTestCore()
-	handler := mcphttp.NewHandler(core, &mcphttp.Options{Logger: quiet})
+	handler := mcphttp.NewHandler(core, &mcphttp.Options{Logger: discardLogger})
 	var conns sync.Map
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor != 2 {
@@ -470,7 +470,7 @@ func TestTransport_HTTP2(t *testing.T) {
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	defer server.Close()
-	tr := mcphttp.NewTransport(server.URL, &mcphttp.TransportOptions{Client: server.Client(), Logger: quiet})
+	tr := mcphttp.NewTransport(server.URL, &mcphttp.TransportOptions{Client: server.Client(), Logger: discardLogger})
 	defer tr.Close()
 
 	if _, err := tr.RoundTrip(t.Context(), modernRequest(t, "tools/call", `"name":"echo"`)); err != nil {
@@ -499,7 +499,7 @@ func TestTransport_HTTP2(t *testing.T) {
 		t.Errorf("the server saw %v", cause)
 	}
 	c := initialized(t, tr, november2025)
-	c.ask("tools/call", `{"name":"notify"}`)
+	c.mustCall("tools/call", `{"name":"notify"}`)
 	c.Close()
 	n := 0
 	conns.Range(func(any, any) bool { n++; return true })
@@ -511,7 +511,7 @@ func TestTransport_HTTP2(t *testing.T) {
 // The transport's own client keeps as many connections as there are parallel calls.
 func TestTransport_ParallelCalls(t *testing.T) {
 	var conns sync.Map
-	tr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	tr := newServerTransport(t, func(w http.ResponseWriter, r *http.Request) {
 		conns.Store(r.RemoteAddr, true)
 		writeJSON(w, 200, result(r))
 	}, nil)

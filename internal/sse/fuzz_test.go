@@ -14,7 +14,7 @@ import (
 )
 
 // slowRead decodes a whole stream as the standard describes it.
-func slowRead(stream string) (events []sse.Event, lastID string) {
+func referenceRead(stream string) (events []sse.Event, lastID string) {
 	stream = strings.TrimPrefix(stream, "\uFEFF")
 	stream = strings.ReplaceAll(strings.ReplaceAll(stream, "\r\n", "\n"), "\r", "\n")
 	lines := strings.Split(stream, "\n")
@@ -60,12 +60,12 @@ func slowRead(stream string) (events []sse.Event, lastID string) {
 }
 
 // chunks returns a stream in pieces whose sizes are taken from the stream itself.
-type chunks struct {
+type chunkReader struct {
 	rest []byte
 	seed uint32
 }
 
-func (c *chunks) Read(p []byte) (int, error) {
+func (c *chunkReader) Read(p []byte) (int, error) {
 	if len(c.rest) == 0 {
 		return 0, io.EOF
 	}
@@ -89,13 +89,13 @@ func FuzzReader(f *testing.F) {
 		if len(stream) > 500 {
 			return // quadratic
 		}
-		want, wantID := slowRead(string(stream))
-		compareRead(t, "chunks", &chunks{rest: stream, seed: seed}, want, wantID)
+		want, wantID := referenceRead(string(stream))
+		compareRead(t, "chunks", &chunkReader{rest: stream, seed: seed}, want, wantID)
 		for cut := range len(stream) + 1 {
-			want, wantID := slowRead(string(stream[:cut]))
+			want, wantID := referenceRead(string(stream[:cut]))
 			compareRead(t, "whole", bytes.NewReader(stream[:cut]), want, wantID)
 			rest := io.MultiReader(bytes.NewReader(stream[:cut]), bytes.NewReader(stream[cut:]))
-			want, wantID = slowRead(string(stream))
+			want, wantID = referenceRead(string(stream))
 			compareRead(t, "two pieces", rest, want, wantID)
 		}
 	})
@@ -124,7 +124,7 @@ func FuzzReaderLimit(f *testing.F) {
 			return
 		}
 		got, err := readAll(sse.NewReader(strings.NewReader(stream), limit))
-		want, _ := slowRead(stream)
+		want, _ := referenceRead(stream)
 		for i, e := range got {
 			if len(e.Data) > limit || !cmp.Equal(e, want[i]) {
 				t.Fatalf("event %d: %+v", i, e)

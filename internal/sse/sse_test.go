@@ -173,13 +173,13 @@ func TestLargestIDAndType(t *testing.T) {
 }
 
 // endless repeats the same text.
-type endless struct {
+type endlessReader struct {
 	text string
 	at   int
 	read int64
 }
 
-func (e *endless) Read(p []byte) (int, error) {
+func (e *endlessReader) Read(p []byte) (int, error) {
 	for i := range p {
 		p[i] = e.text[e.at%len(e.text)]
 		e.at++
@@ -191,7 +191,7 @@ func (e *endless) Read(p []byte) (int, error) {
 // TestEndlessEventIsRejected checks how much is read of an event that never ends.
 func TestEndlessEventIsRejected(t *testing.T) {
 	for _, text := range []string{"x", ":", "data:x\n", "data: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\r", "data\n"} {
-		src := &endless{text: text}
+		src := &endlessReader{text: text}
 		if _, err := sse.NewReader(src, maxEvent).Next(); err != sse.ErrEventTooLarge {
 			t.Errorf("%q: %v", text, err)
 		}
@@ -199,7 +199,7 @@ func TestEndlessEventIsRejected(t *testing.T) {
 			t.Errorf("%q: %d bytes were read", text, src.read)
 		}
 	}
-	src := &endless{text: "data: xxxxxxxxxxxx"}
+	src := &endlessReader{text: "data: xxxxxxxxxxxx"}
 	_, _ = sse.NewReader(src, maxEvent).Next()
 	if src.read > maxEvent+64<<10 {
 		t.Errorf("%d bytes of one line were read", src.read)
@@ -207,13 +207,13 @@ func TestEndlessEventIsRejected(t *testing.T) {
 }
 
 // atEnd returns n bytes of text and calls done before the end of the stream.
-type atEnd struct {
-	text endless
+type callbackReader struct {
+	text endlessReader
 	n    int64
 	done func()
 }
 
-func (a *atEnd) Read(p []byte) (int, error) {
+func (a *callbackReader) Read(p []byte) (int, error) {
 	if left := a.n - a.text.read; left <= int64(len(p)) {
 		p = p[:left]
 	}
@@ -234,7 +234,7 @@ func TestMemory(t *testing.T) {
 	}
 	for _, text := range []string{"data: " + strings.Repeat("x", 3000) + "\n", "data: " + strings.Repeat("x", maxEvent), ":" + strings.Repeat("x", maxEvent)} {
 		var before, held int64
-		src := &atEnd{text: endless{text: text}, n: maxEvent, done: func() { held = heap() - before }}
+		src := &callbackReader{text: endlessReader{text: text}, n: maxEvent, done: func() { held = heap() - before }}
 		r := sse.NewReader(src, maxEvent)
 		before = heap()
 		if _, err := r.Next(); err != io.EOF {
