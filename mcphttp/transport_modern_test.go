@@ -103,7 +103,7 @@ func TestHDR_MirroredHeaders(t *testing.T) {
 		name, method, members string
 		want                  map[string]string // "-" for none
 	}{
-		{"HDR01 HDR-03", "tools/list", ``, map[string]string{"Mcp-Protocol-Version": modern,
+		{"HDR-01 HDR-03", "tools/list", ``, map[string]string{"Mcp-Protocol-Version": modern,
 			"Mcp-Method": "tools/list", "Mcp-Name": "-",
 			"Accept": "application/json, text/event-stream", "Content-Type": "application/json", "X-Tenant": "a"}},
 		{"HDR-04 a tool", "tools/call", `"name":"a b"`, map[string]string{"Mcp-Name": "a b"}},
@@ -117,7 +117,7 @@ func TestHDR_MirroredHeaders(t *testing.T) {
 			stdBase64("日本") + "?="}},
 		{"HDR-06", "tools/call", `"name":"né"`, map[string]string{"Mcp-Name": "=?base64?" + stdBase64("né") + "?="}},
 		{"no name", "tools/call", `"name":7`, map[string]string{"Mcp-Name": "-"}},
-		{"HDR12 HDR-22", "tools/call", `"name":"x","arguments":{"region":"eu","nested":{"n":42},"dry":false}`,
+		{"HDR-12 HDR-22", "tools/call", `"name":"x","arguments":{"region":"eu","nested":{"n":42},"dry":false}`,
 			map[string]string{"Mcp-Param-Region": "eu", "Mcp-Param-Tenantid": "42", "Mcp-Param-Dry-Run": "false"}},
 		{"HDR-22 integers in decimal", "tools/call", `"name":"x","arguments":{"nested":{"n":-4.20e1},"dry":true}`,
 			map[string]string{"Mcp-Param-Region": "-", "Mcp-Param-Tenantid": "-42", "Mcp-Param-Dry-Run": "true"}},
