@@ -16,7 +16,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// A still is a response without a connection. It keeps the last one.
+// A responseRecorder records the last response, without a connection.
 type responseRecorder struct {
 	header http.Header
 	status int
@@ -34,7 +34,7 @@ func (w *responseRecorder) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A rerun sends one request to a handler repeatedly, without net/http.
+// A repeatedRequest sends one request to a handler repeatedly, without net/http.
 type repeatedRequest struct {
 	handler http.Handler
 	request *http.Request
@@ -58,7 +58,7 @@ func (x *repeatedRequest) run() {
 	x.handler.ServeHTTP(x.writer, x.request)
 }
 
-// answers says what is wrong with the last answer.
+// check checks that the last response has status 200 and contains want.
 func (x *repeatedRequest) check(tb testing.TB, want string) {
 	if x.writer.status != http.StatusOK || !strings.Contains(string(x.writer.last), want) {
 		tb.Fatalf("got %d %.300s, want %q", x.writer.status, x.writer.last, want)
@@ -80,7 +80,7 @@ func modernHeader() http.Header {
 	}
 }
 
-// Calls that ask for progress.
+// Calls with a progress token.
 var (
 	progressBody        = strings.Replace(modernBody, `"_meta":{`, `"_meta":{"progressToken":1,`, 1)
 	sessionProgressBody = strings.Replace(sessionBody, `"name"`, `"_meta":{"progressToken":1},"name"`, 1)
@@ -98,7 +98,7 @@ func sessionHeader(tb testing.TB, h http.Handler) http.Header {
 	return header
 }
 
-// echoServer returns a server with one tool, which reports progress as often as notes says.
+// echoServer returns a server with one tool, which sends the given number of progress notifications.
 func echoServer(notes int) *mcp.Server {
 	s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: discardLogger, ProgressRate: 1 << 30})
 	type in struct {
@@ -113,7 +113,7 @@ func echoServer(notes int) *mcp.Server {
 	return s
 }
 
-// One call, from the request that net/http has read to the answer.
+// BenchmarkHandler measures a call from the request that net/http has read to the response.
 func BenchmarkHandler(b *testing.B) {
 	h := mcphttp.NewHandler(echoServer(0), nil)
 	b.Run("modern", func(b *testing.B) { newRepeatedRequest(h, modernBody, modernHeader()).bench(b, "hello") })
@@ -121,8 +121,7 @@ func BenchmarkHandler(b *testing.B) {
 	one := mcphttp.NewHandler(echoServer(1), nil)
 	b.Run("modern/progress", func(b *testing.B) { newRepeatedRequest(one, progressBody, modernHeader()).bench(b, "hello") })
 	b.Run("session/progress", func(b *testing.B) {
-		newRepeatedRequest(one, sessionProgressBody, sessionHeader(b, one)).bench(b,
-			"hello")
+		newRepeatedRequest(one, sessionProgressBody, sessionHeader(b, one)).bench(b, "hello")
 	})
 	many := mcphttp.NewHandler(echoServer(1000), nil)
 	b.Run("modern/progress1000", func(b *testing.B) { newRepeatedRequest(many, progressBody, modernHeader()).bench(b, "hello") })
@@ -130,7 +129,7 @@ func BenchmarkHandler(b *testing.B) {
 	b.Run("canned", func(b *testing.B) { newRepeatedRequest(canned, modernBody, modernHeader()).bench(b, "hello") })
 }
 
-// The same from several goroutines: what all requests share must not make them wait for each other.
+// BenchmarkHandlerParallel measures calls on several goroutines, which must not block each other.
 func BenchmarkHandlerParallel(b *testing.B) {
 	h := mcphttp.NewHandler(cannedCore, nil)
 	b.ReportAllocs()
@@ -142,7 +141,7 @@ func BenchmarkHandlerParallel(b *testing.B) {
 	})
 }
 
-// A list of a thousand tools, which is kept encoded.
+// BenchmarkList measures a list of a thousand tools, which the server caches encoded.
 func BenchmarkList(b *testing.B) {
 	s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: discardLogger})
 	for i := range 1000 {
