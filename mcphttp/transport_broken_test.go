@@ -17,8 +17,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// A cutter lets so many bytes of one direction pass on all connections together, cuts the one that is next, and then
-// nothing more.
+// A byteLimiter closes one connection when a number of bytes have passed on all connections in one
+// direction. Later connections are not limited.
 type byteLimiter struct {
 	reads     bool // from the server; else to it
 	mu        sync.Mutex
@@ -84,7 +84,7 @@ func (c *countingCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Resu
 	return c.testCore.ServeMCP(ctx, req)
 }
 
-// A cutTest is one exchange that is cut somewhere, or nowhere.
+// A cutTest is an exchange whose connection is closed at some byte, or not at all if whole.
 type cutTest struct {
 	*testing.T
 	tr    *mcphttp.Transport
@@ -92,8 +92,8 @@ type cutTest struct {
 	whole bool
 }
 
-// failed checks the error of a call of a tool, if it is one. None may have run twice, and none that is said not to have
-// run may have run at all.
+// failed reports whether err is an error of a call. It checks that the tool has run at most once, and not
+// at all if the error says so.
 func (t *cutTest) checkError(err error, tool string) bool {
 	t.core.mu.Lock()
 	ran := t.core.runs[tool]
@@ -105,13 +105,13 @@ func (t *cutTest) checkError(err error, tool string) bool {
 		return false
 	}
 	if t.whole || !mayHaveRun(t, err) && tool != "" && ran > 0 {
-		t.Errorf("got %v after %d runs", err, ran)
+		t.Errorf("got %v after %d runs, want no error or one that matches", err, ran)
 	}
 	return true
 }
 
-// An exchange shape is what a client does, and what it has to get when nothing is cut: it fails the test itself when it
-// gets something else than the answers or typed errors.
+// cutExchanges are what a client does. They fail the test if the client receives anything but the
+// responses or a typed error.
 var cutExchanges = map[string]func(t *cutTest){
 	"modern JSON": func(t *cutTest) { t.modern("echo") },
 	"modern SSE":  func(t *cutTest) { t.modern("notify") },
@@ -128,16 +128,16 @@ func (t *cutTest) modern(tool string) {
 	switch {
 	case err == nil:
 		if !strings.Contains(string(res.(mcp.RawResult)), `"text":"`+tool+`"`) {
-			t.Errorf("got %s", res)
+			t.Errorf("got %s, want the result", res)
 		}
 	case errors.As(err, &remote):
 		if tool != "missing" || remote.Code != mcp.CodeMissingRequiredClientCapability {
-			t.Errorf("got %v", err)
+			t.Errorf("got %v, want the error of the tool", err)
 		}
 	default:
 		if status := (*mcphttp.StatusError)(nil); tool == "missing" && errors.As(err, &status) &&
 			status.StatusCode == 400 {
-			return // cut after the status, which says enough
+			return // closed after the status, which is enough
 		}
 		t.checkError(err, tool)
 	}
@@ -163,29 +163,30 @@ func (t *cutTest) session(version string) {
 	for _, tool := range []string{"notify", "echo"} {
 		m, err := c.try(t.Context(), "tools/call", `{"name":"`+tool+`","arguments":{"message":"echo"}}`)
 		if !t.checkError(err, tool) && !strings.Contains(string(m.Result), `"text":"`+tool+`"`) {
-			t.Errorf("got %s", jsonrpc.Append(nil, m))
+			t.Errorf("got %s, want the result", jsonrpc.Append(nil, m))
 		}
 	}
 	c.Close()
 }
 
-// TestFault_CutAtEveryByte cuts every shape of exchange at every byte, in both directions. The caller has the answer then,
-// or an error that says whether the request may have run, and nothing hangs: the bubble would tell.
-func TestFault_CutAtEveryByte(t *testing.T) {
-	for name, shape := range cutExchanges {
+// TestTransport_ConnectionClosedAtEveryByte closes the connection of each exchange at every byte, in both
+// directions. The caller receives the response or an error that says whether the request may have run.
+// The synctest bubble shows that nothing blocks.
+func TestTransport_ConnectionClosedAtEveryByte(t *testing.T) {
+	for name, exchange := range cutExchanges {
 		for _, reads := range []bool{true, false} {
 			direction := map[bool]string{true: "from the server", false: "to the server"}[reads]
 			t.Run(name+" "+direction, func(t *testing.T) {
-				const more = 1 << 20
-				all := more - runWithCut(t, name, shape, &byteLimiter{reads: reads, remaining: more}, true)
+				const unlimited = 1 << 20
+				all := unlimited - runWithCut(t, name, exchange, &byteLimiter{reads: reads, remaining: unlimited}, true)
 				step := 1
 				if testing.Short() {
 					step = 17
 				}
 				for n := 0; n < all; n += step {
-					runWithCut(t, name, shape, &byteLimiter{reads: reads, remaining: n}, false)
+					runWithCut(t, name, exchange, &byteLimiter{reads: reads, remaining: n}, false)
 					if t.Failed() {
-						t.Fatalf("cut after %d of %d bytes", n, all)
+						t.Fatalf("closed after %d of %d bytes", n, all)
 					}
 				}
 			})
@@ -193,8 +194,8 @@ func TestFault_CutAtEveryByte(t *testing.T) {
 	}
 }
 
-// cutOnce returns how many bytes were left.
-func runWithCut(t *testing.T, name string, shape func(t *cutTest), c *byteLimiter, whole bool) (left int) {
+// runWithCut runs an exchange and returns the number of bytes that may still pass.
+func runWithCut(t *testing.T, name string, exchange func(t *cutTest), c *byteLimiter, whole bool) (left int) {
 	synctest.Test(t, func(t *testing.T) {
 		core := &countingCore{testCore: newTestCore(), runs: map[string]int{}}
 		f := start(t, core, nil)
@@ -212,7 +213,7 @@ func runWithCut(t *testing.T, name string, shape func(t *cutTest), c *byteLimite
 				return network.RoundTrip(r)
 			})}
 		}
-		shape(&cutTest{T: t, tr: f.transport(&mcphttp.TransportOptions{Client: client}), core: core, whole: whole})
+		exchange(&cutTest{T: t, tr: f.transport(&mcphttp.TransportOptions{Client: client}), core: core, whole: whole})
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		left = c.remaining

@@ -19,7 +19,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-func TestSSE06_InvalidEndpoints(t *testing.T) {
+func TestSSE06_InvalidEndpointIsAnError(t *testing.T) {
 	for name, test := range map[string]struct {
 		get  http.HandlerFunc
 		took time.Duration
@@ -36,7 +36,7 @@ func TestSSE06_InvalidEndpoints(t *testing.T) {
 			writeEvents(w, "event: endpoint\ndata: file:///etc/passwd")
 			waitForDisconnect(w, r)
 		}},
-		"no URL": {get: func(w http.ResponseWriter, r *http.Request) {
+		"not a URL": {get: func(w http.ResponseWriter, r *http.Request) {
 			writeEvents(w, "event: endpoint\ndata: http://[::1/")
 			waitForDisconnect(w, r)
 		}},
@@ -44,12 +44,12 @@ func TestSSE06_InvalidEndpoints(t *testing.T) {
 			writeEvents(w, "event: endpoint\ndata: /"+strings.Repeat("x", 9000))
 			waitForDisconnect(w, r)
 		}},
-		"none": {get: func(w http.ResponseWriter, r *http.Request) { writeEvents(w, "data: {}"); waitForDisconnect(w, r) },
+		"no endpoint": {get: func(w http.ResponseWriter, r *http.Request) { writeEvents(w, "data: {}"); waitForDisconnect(w, r) },
 			took: 10 * time.Second},
-		"no answer": {get: waitForDisconnect, took: 10 * time.Second},
-		"an end":    {get: func(w http.ResponseWriter, _ *http.Request) { writeEvents(w, "data: {}") }},
-		"405":       {get: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(405) }},
-		"a page":    {get: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }},
+		"no response":   {get: waitForDisconnect, took: 10 * time.Second},
+		"end of stream": {get: func(w http.ResponseWriter, _ *http.Request) { writeEvents(w, "data: {}") }},
+		"405":           {get: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(405) }},
+		"HTML":          {get: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }},
 	} {
 		for _, body := range []string{"not here",
 			`{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"not here"}}`} {
@@ -62,7 +62,7 @@ func TestSSE06_InvalidEndpoints(t *testing.T) {
 						case r.URL.Path == "/mcp" && r.Host == "localhost:8765":
 							writeJSON(w, 405, body)
 						default:
-							t.Errorf("a POST to %s%s", r.Host, r.URL)
+							t.Errorf("got a POST to %s%s, want none", r.Host, r.URL)
 						}
 					}, nil)
 					began := time.Now()
@@ -72,10 +72,10 @@ func TestSSE06_InvalidEndpoints(t *testing.T) {
 							t.Errorf("got %v, %v, want the server's own error", m, err)
 						}
 					} else if mayHaveRun(t, err) || !strings.Contains(err.Error(), "not here") {
-						t.Errorf("got %v", err)
+						t.Errorf("got %v, want an error with the body", err)
 					}
 					if got := time.Since(began); got != test.took {
-						t.Errorf("it took %v, want %v", got, test.took)
+						t.Errorf("initialize took %v, want %v", got, test.took)
 					}
 				})
 			})
@@ -83,7 +83,7 @@ func TestSSE06_InvalidEndpoints(t *testing.T) {
 	}
 }
 
-func TestSSE10_ModernErrorsDoNotFallBackToSSE(t *testing.T) {
+func TestSSE09_SSE10_OtherErrorsDoNotFallBackToSSE(t *testing.T) {
 	for body, status := range map[string]int{
 		`{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"no","data":{"supported":["2026-07-28"]}}}`: 400,
 		`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}`:                                     404,
@@ -92,21 +92,21 @@ func TestSSE10_ModernErrorsDoNotFallBackToSSE(t *testing.T) {
 	} {
 		tr := newServerTransport(t, func(w http.ResponseWriter, r *http.Request) {
 			if r.Method != http.MethodPost {
-				t.Errorf("%d: %s", status, r.Method)
+				t.Errorf("%d: got a %s, want only the POST", status, r.Method)
 			}
 			writeJSON(w, status, body)
 		}, nil)
 		if m, err := openSession(t, tr).try(t.Context(), "initialize", `{}`); err == nil && m.Error == nil {
-			t.Errorf("%d: got %v", status, m)
+			t.Errorf("%d: got %v, want an error", status, m)
 		}
 	}
 }
 
-// A firstTransport is a server of HTTP+SSE. It answers the handshake, and every POST with a body, as some servers do; the
-// rest is left to the function that is set.
+// A fakeSSEServer is a server of HTTP+SSE. It serves the event stream, initialize and
+// notifications/initialized. Its function serves the other messages.
 type fakeSSEServer struct {
-	post   http.HandlerFunc // of all but the handshake
-	events chan string      // to be sent on the stream
+	post   http.HandlerFunc // of the other messages
+	events chan string      // events to send on the stream
 	once   sync.Once
 }
 
@@ -137,15 +137,14 @@ func (f *fakeSSEServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	writeAccepted(w)
 }
 
-// accepted is how the TypeScript SDK takes a message.
+// writeAccepted writes a response with a body, like the TypeScript SDK.
 func writeAccepted(w http.ResponseWriter) {
 	w.WriteHeader(http.StatusAccepted)
 	_, _ = io.WriteString(w, "Accepted")
 }
 
-// A 404 of the message endpoint is a lost session, whatever its body is, unless it is an unknown
-// method.
-func TestSSE04_MissingEndpointIsALostSession(t *testing.T) {
+// A POST to the endpoint with status 404 means a lost session, unless the error is an unknown method.
+func TestSSE_MissingEndpointIsALostSession(t *testing.T) {
 	for _, code := range []int{mcp.CodeInvalidRequest, mcp.CodeMethodNotFound} {
 		synctest.Test(t, func(t *testing.T) {
 			f := &fakeSSEServer{}
@@ -157,20 +156,20 @@ func TestSSE04_MissingEndpointIsALostSession(t *testing.T) {
 			m, err := c.try(t.Context(), "tools/call", `{"name":"echo"}`)
 			if code == mcp.CodeMethodNotFound {
 				if err != nil || m.Error == nil || m.Error.Code != code {
-					t.Errorf("an unknown method: %v, %v", m, err)
+					t.Errorf("unknown method: got %v, %v; want the error", m, err)
 				}
 				return
 			}
 			if !errors.Is(err, mcp.ErrSessionLost) || mayHaveRun(t, err) {
-				t.Errorf("got %v, %v, want the loss of the session", m, err)
+				t.Errorf("got %v, %v; want ErrSessionLost", m, err)
 			}
 			<-c.Done()
 		})
 	}
 }
 
-// A body in the response that says only that a message was taken does no harm.
-func TestSSE04_AcceptedWithABody(t *testing.T) {
+// Some servers send a body with status 202.
+func TestSSE04_BodyOfAcceptedIsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeSSEServer{}
 		f.post = func(w http.ResponseWriter, r *http.Request) {
@@ -180,14 +179,15 @@ func TestSSE04_AcceptedWithABody(t *testing.T) {
 		c := initialized(t, newMemTransport(t, f.ServeHTTP, nil), november2024)
 		for range 3 {
 			if m := c.mustCall("ping", `{}`); m.Error != nil || !strings.Contains(string(m.Result), `"n"`) {
-				t.Errorf("got %v", m)
+				t.Errorf("got %v, want the result", m)
 			}
 		}
 	})
 }
 
-// An answer that has crossed the cancellation of its request is nothing to warn of, and hides no later warning.
-func TestCAN_LateAnswerOfTheFirstTransport(t *testing.T) {
+// A response that crosses the cancellation of its request is expected. It is not logged as a warning,
+// and later warnings are.
+func TestCAN_SSELateResponseIsNotLoggedAsAWarning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeSSEServer{}
 		slow := make(chan string, 1)
@@ -208,25 +208,24 @@ func TestCAN_LateAnswerOfTheFirstTransport(t *testing.T) {
 			cancel()
 		}()
 		if _, err := c.try(ctx, "slow", `{}`); !errors.Is(err, context.Canceled) {
-			t.Errorf("got %v", err)
+			t.Errorf("got %v, want Canceled", err)
 		}
 		synctest.Wait()
 		f.events <- eventResult(<-slow)
 		synctest.Wait()
 		if got := log.String(); strings.Count(got, "level=DEBUG") != 1 || strings.Contains(got, "level=WARN") {
-			t.Errorf("after a late answer: %s", got)
+			t.Errorf("late response: logged %s, want one debug message", got)
 		}
 		f.events <- eventResult("999")
 		f.events <- eventResult(`"1"`)
 		synctest.Wait()
 		if got := log.String(); strings.Count(got, "level=WARN") != 1 {
-			t.Errorf("after two answers to nothing: %s", got)
+			t.Errorf("two responses without a request: logged %s, want one warning", got)
 		}
 	})
 }
 
-// The old transport's answers are found by their ids, in whatever order they come.
-func TestSSE04_AnswersOfTheFirstTransport(t *testing.T) {
+func TestSSE04_ResponsesAreMatchedByID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		events := make(chan string, 100)
 		tr := newMemTransport(t, func(w http.ResponseWriter, r *http.Request) {
@@ -285,16 +284,16 @@ func TestSSE04_AnswersOfTheFirstTransport(t *testing.T) {
 			<-done
 		}
 		if m := c.mustCall("refused", `{}`); m.Error == nil || m.Error.Code != 1 || !m.Error.Remote() {
-			t.Errorf("got %v", m)
+			t.Errorf("refused: got %v, want the server's error", m)
 		}
 		if _, err := c.try(t.Context(), "malformed", `{}`); !mayHaveRun(t, err) {
-			t.Errorf("got %v", err)
+			t.Errorf("malformed: got %v, want MayHaveRun", err)
 		}
 		if m := c.mustCall("anonymous", `{}`); m.Error == nil || m.Error.Code != 7 {
-			t.Errorf("got %v", m)
+			t.Errorf("anonymous: got %v, want the error without an id", m)
 		}
 		if _, err := c.try(t.Context(), "end", `{}`); !errors.Is(err, mcp.ErrClosed) || !mayHaveRun(t, err) {
-			t.Errorf("got %v", err)
+			t.Errorf("end: got %v, want ErrClosed and MayHaveRun", err)
 		}
 		<-c.Done()
 	})

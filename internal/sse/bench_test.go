@@ -9,7 +9,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/sse"
 )
 
-// again repeats the same bytes indefinitely.
+// A repeatReader repeats the same bytes indefinitely.
 type repeatReader struct {
 	data []byte
 	rest []byte
