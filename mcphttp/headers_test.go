@@ -168,3 +168,24 @@ func longExponent(s string) bool {
 	i := strings.IndexAny(s, "eE")
 	return i >= 0 && len(s)-i > 5
 }
+
+// The requests are written without net/http, which would change the names.
+func TestHTTP18_HDR07_HeaderNamesInAnyCase(t *testing.T) {
+	f := start(t, newTestCore(), nil)
+	for _, change := range []func(string) string{strings.ToLower, strings.ToUpper} {
+		for _, w := range f.rawClients() {
+			for i, header := range w.headers {
+				name, value, _ := strings.Cut(header, ":")
+				w.headers[i] = change(name) + ":" + value
+			}
+			w.checkCall()
+			if w.name == "modern" {
+				body, _ := modernCall("tools/call", `"name":"echo"`)
+				w.headers = override(w.headers, []string{change("Mcp-Name") + ": ECHO"})
+				if got := w.post(body); got.status != 400 || got.code() != mcp.CodeHeaderMismatch {
+					t.Errorf("value in another case: got %d %s, want a header mismatch", got.status, got.body)
+				}
+			}
+		}
+	}
+}
