@@ -65,7 +65,7 @@ func (l *streamClient) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// told returns the number of changes since the last call.
+// takeChanges returns the number of changes since the last call.
 func (l *streamClient) takeChanges() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -24,8 +24,8 @@ import (
 // maxSteps limits a script, so that one that fails can be understood.
 const maxSteps = 60
 
-// A script is a sequence of operations of several clients on one server. The bytes of the fuzzer are the
-// operations and their operands; all bytes are valid.
+// A script is a sequence of operations of several clients on one server. The bytes of the fuzzer
+// are the operations and their operands; all bytes are valid.
 type script struct {
 	*fixture
 	bytes   []byte
@@ -325,7 +325,7 @@ func (c *scriptClient) post(body string) response {
 	return c.s.do(http.MethodPost, body, c.all(body)...)
 }
 
-// tell posts a message that has no response.
+// notify posts a message that has no response.
 func (c *scriptClient) notify(body string) {
 	if got := c.post(body); got.status != 202 && c.kind != modern {
 		c.s.t.Errorf("%s: got %d %s, want 202", body, got.status, got.body)
@@ -410,7 +410,7 @@ func (c *scriptClient) events(events *sse.Reader, x *exchange) {
 
 var anyMark = regexp.MustCompile(`mark-\d+-`)
 
-// hear records a message of the server, or a batch.
+// receiveMessage records a message of the server, or a batch.
 func (c *scriptClient) receiveMessage(x *exchange, text []byte) {
 	for _, mark := range anyMark.FindAllString(string(text), -1) {
 		if mark != c.mark {
@@ -480,7 +480,7 @@ func (c *scriptClient) decline() bool {
 	return len(questions) > 0
 }
 
-// cutOne closes one of the connections. That of HTTP+SSE ends the session.
+// disconnectOne closes one of the connections. That of HTTP+SSE ends the session.
 func (c *scriptClient) disconnectOne(n int) {
 	if c.stream != nil && n%2 == 0 {
 		c.markGone()
@@ -494,14 +494,14 @@ func (c *scriptClient) disconnectOne(n int) {
 	}
 }
 
-// leave records that the client may receive no more responses.
+// markGone records that the client may receive no more responses.
 func (c *scriptClient) markGone() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.gone = true
 }
 
-// takeUp resumes the broken streams.
+// resume resumes the broken streams.
 func (c *scriptClient) resume() {
 	c.mu.Lock()
 	broken := c.broken
@@ -526,7 +526,7 @@ func (c *scriptClient) listen() {
 	c.run(&exchange{cancel: cancel}, c.s.request(ctx, http.MethodGet, "", c.headers...))
 }
 
-// trespass sends requests for the session of another client.
+// useForeignSession sends requests for the session of another client.
 func (s *script) useForeignSession(c, owner *scriptClient) {
 	if c == owner || owner.kind == modern {
 		return

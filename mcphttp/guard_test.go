@@ -31,7 +31,8 @@ func everyMethod(f *fixture, headers ...string) map[string]response {
 }
 
 // allowedStatus has the status of each request of everyMethod if its origin and host are allowed.
-var allowedStatus = map[string]int{http.MethodPost: 200, http.MethodGet: 404, http.MethodDelete: 404, http.MethodOptions: 204}
+var allowedStatus = map[string]int{http.MethodPost: 200, http.MethodGet: 404, http.MethodDelete: 404,
+	http.MethodOptions: 204}
 
 func TestHTTP01_HTTP02_OriginIsValidated(t *testing.T) {
 	f := start(t, newTestCore(), &mcphttp.Options{AllowedOrigins: []string{"https://app.example.com",

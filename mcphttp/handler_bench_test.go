@@ -43,7 +43,8 @@ type repeatedRequest struct {
 }
 
 func newRepeatedRequest(h http.Handler, body string, header http.Header) *repeatedRequest {
-	x := &repeatedRequest{handler: h, body: bytes.NewReader([]byte(body)), writer: &responseRecorder{header: http.Header{}}}
+	x := &repeatedRequest{handler: h, body: bytes.NewReader([]byte(body)),
+		writer: &responseRecorder{header: http.Header{}}}
 	x.request = httptest.NewRequest(http.MethodPost, "/mcp", nil)
 	local := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8765}
 	x.request = x.request.WithContext(context.WithValue(context.Background(), http.LocalAddrContextKey, local))
@@ -75,7 +76,8 @@ func (x *repeatedRequest) bench(b *testing.B, want string) {
 
 func modernHeader() http.Header {
 	return http.Header{
-		"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Content-Length": {"300"},
+		"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"},
+		"Content-Length":       {"300"},
 		"Mcp-Protocol-Version": {modern}, "Mcp-Method": {"tools/call"}, "Mcp-Name": {"echo"},
 	}
 }
@@ -119,12 +121,16 @@ func BenchmarkHandler(b *testing.B) {
 	b.Run("modern", func(b *testing.B) { newRepeatedRequest(h, modernBody, modernHeader()).bench(b, "hello") })
 	b.Run("session", func(b *testing.B) { newRepeatedRequest(h, sessionBody, sessionHeader(b, h)).bench(b, "hello") })
 	one := mcphttp.NewHandler(echoServer(1), nil)
-	b.Run("modern/progress", func(b *testing.B) { newRepeatedRequest(one, progressBody, modernHeader()).bench(b, "hello") })
+	b.Run("modern/progress", func(b *testing.B) {
+		newRepeatedRequest(one, progressBody, modernHeader()).bench(b, "hello")
+	})
 	b.Run("session/progress", func(b *testing.B) {
 		newRepeatedRequest(one, sessionProgressBody, sessionHeader(b, one)).bench(b, "hello")
 	})
 	many := mcphttp.NewHandler(echoServer(1000), nil)
-	b.Run("modern/progress1000", func(b *testing.B) { newRepeatedRequest(many, progressBody, modernHeader()).bench(b, "hello") })
+	b.Run("modern/progress1000", func(b *testing.B) {
+		newRepeatedRequest(many, progressBody, modernHeader()).bench(b, "hello")
+	})
 	canned := mcphttp.NewHandler(cannedCore, nil)
 	b.Run("canned", func(b *testing.B) { newRepeatedRequest(canned, modernBody, modernHeader()).bench(b, "hello") })
 }
@@ -156,6 +162,7 @@ func BenchmarkList(b *testing.B) {
 		newRepeatedRequest(h, strings.Replace(modernBody, "tools/call", "tools/list", 1), header).bench(b, "tool_0999")
 	})
 	b.Run("session", func(b *testing.B) {
-		newRepeatedRequest(h, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, sessionHeader(b, h)).bench(b, "tool_0999")
+		const body = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
+		newRepeatedRequest(h, body, sessionHeader(b, h)).bench(b, "tool_0999")
 	})
 }

@@ -230,8 +230,8 @@ func TestLimits_OfUnreadEvents(t *testing.T) {
 					grown := heapInUse() - before
 					t.Logf("after %d KiB the heap has grown by %d KiB", core.sent.Load()>>10, grown>>10)
 					if grown > budget || core.sent.Load() > 3<<20 {
-						t.Errorf("%d bytes were accepted and %d are stored, want at most 3 MiB and %d", core.sent.Load(),
-							grown, budget)
+						t.Errorf("%d bytes were accepted and %d are stored, want at most 3 MiB and %d",
+							core.sent.Load(), grown, budget)
 					}
 					err := <-core.ended
 					if took := time.Since(begin); took != limit.time {
@@ -240,8 +240,8 @@ func TestLimits_OfUnreadEvents(t *testing.T) {
 					switch era {
 					case "session": // the client may resume, so the call continues and its events are stored
 						if grown := heapInUse() - before; err != nil || grown > budget {
-							t.Errorf("the call ended with %v and %d bytes are stored, want no error and at most %d", err,
-								grown, budget)
+							t.Errorf("the call ended with %v and %d bytes are stored, want no error and at most %d",
+								err, grown, budget)
 						}
 					default:
 						if !errors.Is(err, mcp.ErrDisconnected) {

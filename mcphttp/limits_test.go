@@ -50,7 +50,8 @@ func TestLimits_OfBodies(t *testing.T) {
 						t.Errorf("%s: the server waited %v for a body whose Content-Length is too large", era, waited)
 					}
 					conn.expectClosed()
-					check("too large in chunks", 413, mcp.CodeInvalidRequest, builder.chunked(limit.max+1)...).expectClosed()
+					check("too large in chunks", 413, mcp.CodeInvalidRequest,
+						builder.chunked(limit.max+1)...).expectClosed()
 				}
 			})
 		})

@@ -43,7 +43,7 @@ func TestContentTypeIsJSON(t *testing.T) {
 	}
 }
 
-func TestHTTP08_AcceptListsBothTypes(t *testing.T) {
+func TestAcceptMustListBothTypes(t *testing.T) {
 	f := start(t, newTestCore(), nil)
 	body, headers := modernCall("tools/call", `"name":"echo"`)
 	for _, test := range []struct {

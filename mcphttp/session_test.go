@@ -125,7 +125,8 @@ func TestLHTTP23_LHTTP24_LHTTP25_SessionIDs(t *testing.T) {
 		}
 		for i, values := range characters {
 			if len(values) < 16 {
-				t.Errorf("%s: character %d has %d values in %d ids, want random ones", version, i, len(values), sessions)
+				t.Errorf("%s: character %d has %d values in %d ids, want random ones", version, i, len(values),
+					sessions)
 			}
 		}
 	}
@@ -154,7 +155,8 @@ func TestLHTTP28_LHTTP29_LHTTP34_LHTTP35_SessionHeaders(t *testing.T) {
 			{"unknown session id", []string{version, "Mcp-Session-Id: nonsense"}, 404},
 			{"SEC-10 another principal", []string{version, id, "Authorization: bob"}, 404},
 			{"SEC-10 no principal", []string{version, id}, 404},
-			{"LHTTP-35 unsupported version", []string{"MCP-Protocol-Version: 1999-01-01", id, "Authorization: ann"}, 400},
+			{"LHTTP-35 unsupported version", []string{"MCP-Protocol-Version: 1999-01-01", id, "Authorization: ann"},
+				400},
 			{"LHTTP-35 invalid version", []string{"MCP-Protocol-Version: x", id, "Authorization: ann"}, 400},
 		} {
 			for _, method := range methods {

@@ -15,7 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// initializedSSE reads the events endpoint and message and posts to the endpoint.
+// initializedSSE checks the events of the stream up to the response to initialize.
 func TestSSE01_SSE02_SSE04_ResponsesComeOnTheStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, change := newChangingServer()

@@ -92,8 +92,8 @@ type cutTest struct {
 	whole bool
 }
 
-// failed reports whether err is an error of a call. It checks that the tool has run at most once, and not
-// at all if the error says so.
+// checkError reports whether err is an error of a call. It checks that the tool has run at most
+// once, and not at all if the error says so.
 func (t *cutTest) checkError(err error, tool string) bool {
 	t.core.mu.Lock()
 	ran := t.core.runs[tool]
@@ -169,9 +169,9 @@ func (t *cutTest) session(version string) {
 	c.Close()
 }
 
-// TestTransport_ConnectionClosedAtEveryByte closes the connection of each exchange at every byte, in both
-// directions. The caller receives the response or an error that says whether the request may have run.
-// The synctest bubble shows that nothing blocks.
+// The connection of each exchange is closed at every byte, in both directions. The caller receives
+// the response or an error that says whether the request may have run. The synctest bubble shows
+// that nothing blocks.
 func TestTransport_ConnectionClosedAtEveryByte(t *testing.T) {
 	for name, exchange := range cutExchanges {
 		for _, reads := range []bool{true, false} {
@@ -195,7 +195,7 @@ func TestTransport_ConnectionClosedAtEveryByte(t *testing.T) {
 }
 
 // runWithCut runs an exchange and returns the number of bytes that may still pass.
-func runWithCut(t *testing.T, name string, exchange func(t *cutTest), c *byteLimiter, whole bool) (left int) {
+func runWithCut(t *testing.T, name string, exchange func(t *cutTest), c *byteLimiter, whole bool) (remaining int) {
 	synctest.Test(t, func(t *testing.T) {
 		core := &countingCore{testCore: newTestCore(), runs: map[string]int{}}
 		f := start(t, core, nil)
@@ -216,7 +216,7 @@ func runWithCut(t *testing.T, name string, exchange func(t *cutTest), c *byteLim
 		exchange(&cutTest{T: t, tr: f.transport(&mcphttp.TransportOptions{Client: client}), core: core, whole: whole})
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		left = c.remaining
+		remaining = c.remaining
 	})
-	return left
+	return remaining
 }

@@ -46,12 +46,14 @@ func FuzzTransportResponse(f *testing.F) {
 			return
 		}
 		synctest.Test(t, func(t *testing.T) {
-			client := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+			dial := func(context.Context, string, string) (net.Conn, error) {
 				client, server := net.Pipe()
 				go respondWith(server, response)
 				return client, nil
-			}}}
-			tr := mcphttp.NewTransport("http://localhost/mcp", &mcphttp.TransportOptions{Client: client, Logger: discardLogger})
+			}
+			client := &http.Client{Transport: &http.Transport{DialContext: dial}}
+			tr := mcphttp.NewTransport("http://localhost/mcp",
+				&mcphttp.TransportOptions{Client: client, Logger: discardLogger})
 			req := modernRequest(t, "tools/call", `"name":"x"`)
 			req.Notify = func(_ context.Context, method string, params json.RawMessage) error {
 				if method == "" || len(params) == 0 || params[0] != '{' {

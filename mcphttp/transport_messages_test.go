@@ -130,7 +130,7 @@ func TestHTTP07_HTTP11_MHTTP19_ModernClientPostsRequestsOnly(t *testing.T) {
 	})
 }
 
-// net/http writes these names as they are. A header of another case in the response is the session id.
+// The server writes the names in this form.
 func TestHTTP18_ClientReadsHeaderNamesInAnyCase(t *testing.T) {
 	for _, name := range []string{"mcp-session-id", "MCP-SESSION-ID"} {
 		var got []string
@@ -158,7 +158,8 @@ func TestHTTP18_ClientReadsHeaderNamesInAnyCase(t *testing.T) {
 func TestLHTTP30_LostSessionIsInitializedAgain(t *testing.T) {
 	forEach(t, streamableRevisions, func(t *testing.T, version string) {
 		s := mcp.NewServer("test", "1", &mcp.ServerOptions{Logger: discardLogger})
-		mcp.AddTool(s, &mcp.Tool{Name: "hello"}, func(context.Context, struct{}) (string, error) { return "hello", nil })
+		mcp.AddTool(s, &mcp.Tool{Name: "hello"},
+			func(context.Context, struct{}) (string, error) { return "hello", nil })
 		f := start(t, s, nil)
 		posts := &postRecorder{next: f.client.Transport}
 		tr := f.transport(&mcphttp.TransportOptions{Client: &http.Client{Transport: posts}})
@@ -197,7 +198,8 @@ func TestLHTTP32_ClientAcceptsThatDELETEIsRefused(t *testing.T) {
 		c := initialized(t, newMemTransport(t, s.ServeHTTP,
 			&mcphttp.TransportOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))}), version)
 		if err := c.Close(); err != nil || !deleted || log.String() != "" {
-			t.Errorf("Close: got %v, deleted %v, logged %q; want no error and nothing logged", err, deleted, log.String())
+			t.Errorf("Close: got %v, deleted %v, logged %q; want no error and nothing logged", err, deleted,
+				log.String())
 		}
 	})
 }

@@ -102,21 +102,23 @@ func TestHDR_HeadersMirrorTheBody(t *testing.T) {
 		name, method, members string
 		want                  map[string]string // "-" for no header
 	}{
-		{"HDR-01 HDR-03 version and method", "tools/list", ``, map[string]string{"Mcp-Protocol-Version": modern,
-			"Mcp-Method": "tools/list", "Mcp-Name": "-",
-			"Accept": "application/json, text/event-stream", "Content-Type": "application/json", "X-Tenant": "a"}},
+		{"HDR-01 HDR-03 HTTP-08 version, method and Accept", "tools/list", ``,
+			map[string]string{"Mcp-Protocol-Version": modern, "Mcp-Method": "tools/list", "Mcp-Name": "-",
+				"Accept": "application/json, text/event-stream", "Content-Type": "application/json", "X-Tenant": "a"}},
 		{"HDR-04 tool", "tools/call", `"name":"a b"`, map[string]string{"Mcp-Name": "a b"}},
 		{"HDR-04 prompt", "prompts/get", `"name":"p"`, map[string]string{"Mcp-Name": "p"}},
 		{"HDR-04 resource", "resources/read", `"uri":"file:///\u0061"`, map[string]string{"Mcp-Name": "file:///a"}},
 		{"HDR-05 task", "tasks/get", `"taskId":"t1"`, map[string]string{"Mcp-Name": "t1"}},
-		{"HDR05 TASKX-23 tasks/update", "tasks/update", `"inputResponses":{},"taskId":"t1"`,
+		{"HDR-05 TASKX-23 tasks/update", "tasks/update", `"inputResponses":{},"taskId":"t1"`,
 			map[string]string{"Mcp-Name": "t1"}},
-		{"HDR05 TASKX-23 tasks/cancel", "tasks/cancel", `"taskId":"t1"`, map[string]string{"Mcp-Name": "t1"}},
-		{"HDR05 TASKX-23 HDR-06", "tasks/get", `"taskId":"日本"`, map[string]string{"Mcp-Name": "=?base64?" +
-			stdBase64("日本") + "?="}},
-		{"HDR-06 name that is not ASCII", "tools/call", `"name":"né"`, map[string]string{"Mcp-Name": "=?base64?" + stdBase64("né") + "?="}},
+		{"HDR-05 TASKX-23 tasks/cancel", "tasks/cancel", `"taskId":"t1"`, map[string]string{"Mcp-Name": "t1"}},
+		{"HDR-05 TASKX-23 HDR-06 task id that is not ASCII", "tasks/get", `"taskId":"日本"`,
+			map[string]string{"Mcp-Name": "=?base64?" + stdBase64("日本") + "?="}},
+		{"HDR-06 name that is not ASCII", "tools/call", `"name":"né"`,
+			map[string]string{"Mcp-Name": "=?base64?" + stdBase64("né") + "?="}},
 		{"name that is not a string", "tools/call", `"name":7`, map[string]string{"Mcp-Name": "-"}},
-		{"HDR-12 HDR-22 values of each type", "tools/call", `"name":"x","arguments":{"region":"eu","nested":{"n":42},"dry":false}`,
+		{"HDR-12 HDR-22 values of each type", "tools/call",
+			`"name":"x","arguments":{"region":"eu","nested":{"n":42},"dry":false}`,
 			map[string]string{"Mcp-Param-Region": "eu", "Mcp-Param-Tenantid": "42", "Mcp-Param-Dry-Run": "false"}},
 		{"HDR-22 integers in decimal", "tools/call", `"name":"x","arguments":{"nested":{"n":-4.20e1},"dry":true}`,
 			map[string]string{"Mcp-Param-Region": "-", "Mcp-Param-Tenantid": "-42", "Mcp-Param-Dry-Run": "true"}},
@@ -128,7 +130,8 @@ func TestHDR_HeadersMirrorTheBody(t *testing.T) {
 			map[string]string{"Mcp-Param-Region": "=?BASE64?eA==?="}},
 		{"HDR-26 null and absent", "tools/call", `"name":"x","arguments":{"region":null,"nested":null}`,
 			map[string]string{"Mcp-Param-Region": "-", "Mcp-Param-Tenantid": "-", "Mcp-Param-Dry-Run": "-"}},
-		{"HDR-36 empty string", "tools/call", `"name":"x","arguments":{"region":""}`, map[string]string{"Mcp-Param-Region": ""}},
+		{"HDR-36 empty string", "tools/call", `"name":"x","arguments":{"region":""}`,
+			map[string]string{"Mcp-Param-Region": ""}},
 		{"HDR-17 largest integer", "tools/call", `"name":"x","arguments":{"nested":{"n":9007199254740991}}`,
 			map[string]string{"Mcp-Param-Tenantid": "9007199254740991"}},
 		{"prompt arguments", "prompts/get", `"name":"x","arguments":{"region":"eu"}`,
@@ -399,8 +402,10 @@ func TestTransport_LimitsBodiesAndEvents(t *testing.T) {
 			w.(http.Flusher).Flush()
 			_, _ = io.WriteString(w, body[100:])
 		},
-		"compressed":  func(w http.ResponseWriter, r *http.Request, size int) { zip(w, padded(r, size)) },
-		"as an event": func(w http.ResponseWriter, r *http.Request, size int) { writeEvents(w, "data:"+padded(r, size)) },
+		"compressed": func(w http.ResponseWriter, r *http.Request, size int) { zip(w, padded(r, size)) },
+		"as an event": func(w http.ResponseWriter, r *http.Request, size int) {
+			writeEvents(w, "data:"+padded(r, size))
+		},
 	} {
 		for size, fits := range map[int]bool{limit: true, limit + 1: false} {
 			tr := newServerTransport(t, func(w http.ResponseWriter, r *http.Request) { handler(w, r, size) },

@@ -132,7 +132,8 @@ func TestHDR19_HDR20_ToolsWithInvalidHeadersAreDropped(t *testing.T) {
 	for name, properties := range toolsWithInvalidHeaders {
 		t.Run(name, func(t *testing.T) {
 			tools := []string{toolWithHeader("first", "Region"),
-				`{"name":"invalid","inputSchema":{"type":"object",` + properties + `}}`, toolWithHeader("last", "Region")}
+				`{"name":"invalid","inputSchema":{"type":"object",` + properties + `}}`,
+				toolWithHeader("last", "Region")}
 			var log syncBuffer
 			c := connectToolServer(t, &toolServer{tools: strings.Join(tools, ",")}, &log)
 			if got := listedNames(t, c); !slices.Equal(got, []string{"first", "last"}) {
@@ -193,7 +194,8 @@ func TestHDR11_HDR12_ToolWithAHeaderIsListedAndCalled(t *testing.T) {
 	defer c.Close()
 	listedNames(t, c)
 	got, err := mcp.CallTool[string](t.Context(), c, "x", map[string]any{"region": "eu"})
-	if header := posts.headers[len(posts.headers)-1].Get("Mcp-Param-Region"); err != nil || got != "done" || header != "eu" {
+	header := posts.headers[len(posts.headers)-1].Get("Mcp-Param-Region")
+	if err != nil || got != "done" || header != "eu" {
 		t.Errorf("call: got %q, %v with Mcp-Param-Region %q; want eu", got, err, header)
 	}
 }

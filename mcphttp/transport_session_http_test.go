@@ -15,7 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-func TestLHTTP26_LHTTP31_LHTTP33_EveryRequestHasTheHeadersOfTheSession(t *testing.T) {
+func TestHTTP08_LHTTP26_LHTTP31_LHTTP33_EveryRequestHasTheHeadersOfTheSession(t *testing.T) {
 	for version, sent := range map[string]string{march2025: "", june2025: june2025, november2025: november2025} {
 		synctest.Test(t, func(t *testing.T) {
 			var mu sync.Mutex

@@ -24,7 +24,7 @@ type sessionClient struct {
 	received chan *jsonrpc.Message
 }
 
-// openLink opens a session that is not initialized.
+// openSession opens a session that is not initialized.
 func openSession(t testing.TB, tr *mcphttp.Transport) *sessionClient {
 	t.Helper()
 	c := &sessionClient{t: t, received: make(chan *jsonrpc.Message, 1000)}
@@ -196,7 +196,8 @@ func TestLHTTP20_StandaloneStreamIsResumed(t *testing.T) {
 		core, change := newChangingServer()
 		f := start(t, core, nil)
 		disconnects := &disconnector{next: f.client.Transport}
-		c := initialized(t, f.transport(&mcphttp.TransportOptions{Client: &http.Client{Transport: disconnects}}), version)
+		c := initialized(t, f.transport(&mcphttp.TransportOptions{Client: &http.Client{Transport: disconnects}}),
+			version)
 		change()
 		c.next("notifications/tools/list_changed")
 		for range 20 { // more than the limit of failed attempts
@@ -344,7 +345,8 @@ func TestSSE_EndOfTheStreamEndsTheSessionOfTheClient(t *testing.T) {
 			}
 			return f.client.Transport.RoundTrip(r)
 		})}
-		c := initialized(t, f.transport(&mcphttp.TransportOptions{Client: &http.Client{Transport: disconnects}}), november2024)
+		c := initialized(t, f.transport(&mcphttp.TransportOptions{Client: &http.Client{Transport: disconnects}}),
+			november2024)
 		go func() {
 			<-core.started
 			disconnects.disconnect()

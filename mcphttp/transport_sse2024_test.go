@@ -20,36 +20,30 @@ import (
 )
 
 func TestSSE06_InvalidEndpointIsAnError(t *testing.T) {
+	endpoint := func(uri string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			writeEvents(w, "event: endpoint\ndata: "+uri)
+			waitForDisconnect(w, r)
+		}
+	}
+	noEndpoint := func(w http.ResponseWriter, r *http.Request) {
+		writeEvents(w, "data: {}")
+		waitForDisconnect(w, r)
+	}
 	for name, test := range map[string]struct {
 		get  http.HandlerFunc
 		took time.Duration
 	}{
-		"another host": {get: func(w http.ResponseWriter, r *http.Request) {
-			writeEvents(w, "event: endpoint\ndata: http://elsewhere.test/mcp")
-			waitForDisconnect(w, r)
-		}},
-		"another port": {get: func(w http.ResponseWriter, r *http.Request) {
-			writeEvents(w, "event: endpoint\ndata: //localhost:1/mcp")
-			waitForDisconnect(w, r)
-		}},
-		"another scheme": {get: func(w http.ResponseWriter, r *http.Request) {
-			writeEvents(w, "event: endpoint\ndata: file:///etc/passwd")
-			waitForDisconnect(w, r)
-		}},
-		"not a URL": {get: func(w http.ResponseWriter, r *http.Request) {
-			writeEvents(w, "event: endpoint\ndata: http://[::1/")
-			waitForDisconnect(w, r)
-		}},
-		"too long": {get: func(w http.ResponseWriter, r *http.Request) {
-			writeEvents(w, "event: endpoint\ndata: /"+strings.Repeat("x", 9000))
-			waitForDisconnect(w, r)
-		}},
-		"no endpoint": {get: func(w http.ResponseWriter, r *http.Request) { writeEvents(w, "data: {}"); waitForDisconnect(w, r) },
-			took: 10 * time.Second},
-		"no response":   {get: waitForDisconnect, took: 10 * time.Second},
-		"end of stream": {get: func(w http.ResponseWriter, _ *http.Request) { writeEvents(w, "data: {}") }},
-		"405":           {get: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(405) }},
-		"HTML":          {get: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }},
+		"another host":   {get: endpoint("http://elsewhere.test/mcp")},
+		"another port":   {get: endpoint("//localhost:1/mcp")},
+		"another scheme": {get: endpoint("file:///etc/passwd")},
+		"not a URL":      {get: endpoint("http://[::1/")},
+		"too long":       {get: endpoint("/" + strings.Repeat("x", 9000))},
+		"no endpoint":    {get: noEndpoint, took: 10 * time.Second},
+		"no response":    {get: waitForDisconnect, took: 10 * time.Second},
+		"end of stream":  {get: func(w http.ResponseWriter, _ *http.Request) { writeEvents(w, "data: {}") }},
+		"405":            {get: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(405) }},
+		"HTML":           {get: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }},
 	} {
 		for _, body := range []string{"not here",
 			`{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"not here"}}`} {

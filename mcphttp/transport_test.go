@@ -320,11 +320,12 @@ func TestVER_ConnectDoesNotFallBackIfUnauthorized(t *testing.T) {
 	for n, body := range bodies {
 		for _, status := range []int{401, 403} {
 			requests := 0
-			tr := newMemTransportAt(t, fmt.Sprintf("/unauthorized/%d", n), func(w http.ResponseWriter, r *http.Request) {
-				requests++
-				w.Header().Set("WWW-Authenticate", `Bearer realm="x"`)
-				writeJSON(w, status, body)
-			}, nil)
+			tr := newMemTransportAt(t, fmt.Sprintf("/unauthorized/%d", n),
+				func(w http.ResponseWriter, r *http.Request) {
+					requests++
+					w.Header().Set("WWW-Authenticate", `Bearer realm="x"`)
+					writeJSON(w, status, body)
+				}, nil)
 			_, err := mcp.Connect(t.Context(), tr, &mcp.ClientOptions{Logger: discardLogger})
 			checkUnauthorized(t, err, status, body)
 			if requests != 1 {

@@ -42,7 +42,8 @@ func TestSpace_IsBoundedByTheBytesThatHaveArrived(t *testing.T) {
 				t.Errorf("%d claimed, %d arrived: got room for %d, want at most %d", claim, arrived, room,
 					5*arrived+readbuf.FirstChunk)
 			}
-			if small := claim >= 0 && claim < readbuf.FirstChunk; small && arrived == 0 && int64(len(space)) != claim+1 {
+			if small := claim >= 0 && claim < readbuf.FirstChunk; small && arrived == 0 &&
+				int64(len(space)) != claim+1 {
 				t.Errorf("%d claimed: got space for %d, want one more than claimed", claim, len(space))
 			}
 			if fifth := claim / 5; fifth > readbuf.FirstChunk && int64(arrived) == claim-1 && len(space) != 2 {

@@ -81,7 +81,8 @@ func FuzzReader(f *testing.F) {
 	for _, stream := range []string{
 		"data: a\n\n", "\uFEFFid: 1\r\nevent: e\r\ndata: a\r\ndata: b\r\n\r\n", "data: a\r\rdata\r\n\n",
 		": c\n\nretry: 10\n\n",
-		"id: a\x00b\ndata: x\n\n", "retry: 99999999999999999999\ndata\n\n", "id: 1\n\nid\n\n", "\uFEFF\uFEFFdata: a\n\n",
+		"id: a\x00b\ndata: x\n\n", "retry: 99999999999999999999\ndata\n\n", "id: 1\n\nid\n\n",
+		"\uFEFF\uFEFFdata: a\n\n",
 		"data:\n\ndata\n\n", "data: \xff\n\n", "event: a\nevent\ndata:x:y\n\n",
 		"retry: -1\nretry:1\ndata: \n\n", "\r\n\r\r\n\n",
 	} {
@@ -149,7 +150,8 @@ func FuzzReaderLimit(f *testing.F) {
 
 // FuzzAppend decodes what Append has encoded, unless Append has rejected it.
 func FuzzAppend(f *testing.F) {
-	for _, s := range []string{"", "a", " a ", "a\nb", "\n", "a\rb", "\r\n", "\x00", "\uFEFFa", ":", "data: x", "\xff", "e: 😀"} {
+	for _, s := range []string{"", "a", " a ", "a\nb", "\n", "a\rb", "\r\n", "\x00", "\uFEFFa", ":", "data: x",
+		"\xff", "e: 😀"} {
 		f.Add(s, s, s, int64(len(s)))
 	}
 	f.Fuzz(func(t *testing.T, id, kind, data string, retry int64) {

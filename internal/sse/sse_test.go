@@ -43,7 +43,8 @@ func TestHTTP17_ReaderDecodesEvents(t *testing.T) {
 	}{
 		{"empty stream", "", nil, ""},
 		{"one event", "data: a\n\n", []sse.Event{message("a")}, ""},
-		{"only the first space is removed", "data:a\n\ndata:  b\n\ndata:\tc\n\n", []sse.Event{message("a"), message(" b"), message("\tc")}, ""},
+		{"only the first space is removed", "data:a\n\ndata:  b\n\ndata:\tc\n\n",
+			[]sse.Event{message("a"), message(" b"), message("\tc")}, ""},
 		{"HTTP-17 lines of data are joined", "data: a\ndata\ndata: b\n\n", []sse.Event{message("a\n\nb")}, ""},
 		{"empty data", "data\n\ndata:\n\ndata: \n\n", []sse.Event{message(""), message(""), message("")}, ""},
 		{"two empty lines", "data\ndata\n\n", []sse.Event{message("\n")}, ""},
@@ -52,7 +53,8 @@ func TestHTTP17_ReaderDecodesEvents(t *testing.T) {
 		{"HTTP-17 CR", "data: a\rdata: b\r\rdata: c\r\r", []sse.Event{message("a\nb"), message("c")}, ""},
 		{"HTTP-17 CR, then LF", "data: a\rdata: b\n\n", []sse.Event{message("a\nb")}, ""},
 		{"HTTP-17 CRLF", "data: a\r\ndata: b\r\n\r\ndata: c\r\n\r\n", []sse.Event{message("a\nb"), message("c")}, ""},
-		{"HTTP-17 mixed line ends", "data: a\r\n\ndata: b\n\r\ndata: c\r\r\n\n", []sse.Event{message("a"), message("b"), message("c")}, ""},
+		{"HTTP-17 mixed line ends", "data: a\r\n\ndata: b\n\r\ndata: c\r\r\n\n",
+			[]sse.Event{message("a"), message("b"), message("c")}, ""},
 		{"HTTP-17 comments", ": hello\n\n:\ndata: a\n:data: x\n\n", []sse.Event{message("a")}, ""},
 		{"HTTP-17 unknown fields", "datum: x\nDATA: x\n data: x\ndata : x\ndata: a\n\n", []sse.Event{message("a")}, ""},
 		{"colons in the value", "data: {\"a\":1}\n\n", []sse.Event{message(`{"a":1}`)}, ""},
@@ -63,12 +65,15 @@ func TestHTTP17_ReaderDecodesEvents(t *testing.T) {
 		{"last type is used", "event: a\nevent\ndata: x\n\n", []sse.Event{message("x")}, ""},
 		{"type is reset", "event: a\n\ndata: x\n\n", []sse.Event{message("x")}, ""},
 		{"id without data", "id: 1\n\n", nil, "1"},
-		{"id of an incomplete event", "id: 1\ndata: a\n\nid: 2\ndata: b\n", []sse.Event{{ID: "1", HasID: true, Type: "message", Data: []byte("a")}}, "1"},
+		{"id of an incomplete event", "id: 1\ndata: a\n\nid: 2\ndata: b\n",
+			[]sse.Event{{ID: "1", HasID: true, Type: "message", Data: []byte("a")}}, "1"},
 		{"id is kept", "id: 2\ndata: b\n\ndata: c\n\n", []sse.Event{second, message("c")}, "2"},
 		{"id with NUL", "id: 1\n\nid: a\x00b\ndata: c\n\n", []sse.Event{message("c")}, "1"},
 		{"empty id", "id: 1\n\nid\ndata: c\n\n", []sse.Event{{HasID: true, Type: "message", Data: []byte("c")}}, ""},
-		{"retry", "retry: 15\ndata: a\n\n", []sse.Event{{Type: "message", Data: []byte("a"), Retry: 15 * time.Millisecond, HasRetry: true}}, ""},
-		{"invalid retry", "retry: 1.5\nretry: -1\nretry: 1s\nretry\nretry: 0x1\nretry:  1\nretry: ١\ndata: a\n\n", []sse.Event{message("a")}, ""},
+		{"retry", "retry: 15\ndata: a\n\n", []sse.Event{{Type: "message", Data: []byte("a"),
+			Retry: 15 * time.Millisecond, HasRetry: true}}, ""},
+		{"invalid retry", "retry: 1.5\nretry: -1\nretry: 1s\nretry\nretry: 0x1\nretry:  1\nretry: ١\ndata: a\n\n",
+			[]sse.Event{message("a")}, ""},
 		{"bytes that are not UTF-8", "data: \xff\n\n", []sse.Event{message("\xff")}, ""},
 	}
 	for _, tt := range tests {
@@ -140,14 +145,18 @@ func TestReader_LimitsEvents(t *testing.T) {
 	}{
 		{"one line", "data: " + strings.Repeat("x", limit) + "\n\n", "data: " + strings.Repeat("x", limit+1) + "\n\n"},
 		{"line ends are counted", many(limit + 1), many(limit + 2)},
-		{"long line after others", "data: 1234\ndata: " + strings.Repeat("x", limit-5) + "\n\n", "data: 1234\ndata: " + strings.Repeat("x", limit-4) + "\n\n"},
-		{"comment", ":" + strings.Repeat("c", 4<<10) + "\ndata\n\n", ":" + strings.Repeat("c", limit+4<<10) + "\ndata\n\n"},
+		{"long line after others", "data: 1234\ndata: " + strings.Repeat("x", limit-5) + "\n\n",
+			"data: 1234\ndata: " + strings.Repeat("x", limit-4) + "\n\n"},
+		{"comment", ":" + strings.Repeat("c", 4<<10) + "\ndata\n\n", ":" + strings.Repeat("c", limit+4<<10) +
+			"\ndata\n\n"},
 		{"unknown field", strings.Repeat("f", 4<<10) + "\ndata\n\n", strings.Repeat("f", limit+4<<10+1) + "\ndata\n\n"},
-		{"comment in an event of the largest size", "data: " + strings.Repeat("x", limit) + "\n:" + strings.Repeat("c", 4000) + "\n\n", strings.Repeat("c", 5000)},
+		{"comment in an event of the largest size", "data: " + strings.Repeat("x", limit) + "\n:" +
+			strings.Repeat("c", 4000) + "\n\n", strings.Repeat("c", 5000)},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if events, err := readAll(sse.NewReader(strings.NewReader(tt.at), limit)); len(events) != 1 || err != io.EOF {
+			if events, err := readAll(sse.NewReader(strings.NewReader(tt.at), limit)); len(events) != 1 ||
+				err != io.EOF {
 				t.Errorf("at the limit: got %d events, %v; want 1", len(events), err)
 			}
 			r := sse.NewReader(strings.NewReader(tt.over), limit)
@@ -189,7 +198,8 @@ func (e *endlessReader) Read(p []byte) (int, error) {
 }
 
 func TestReader_StopsReadingAnEndlessEvent(t *testing.T) {
-	for _, text := range []string{"x", ":", "data:x\n", "data: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\r", "data\n"} {
+	for _, text := range []string{"x", ":", "data:x\n", "data: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\r",
+		"data\n"} {
 		src := &endlessReader{text: text}
 		if _, err := sse.NewReader(src, maxEvent).Next(); err != sse.ErrEventTooLarge {
 			t.Errorf("%q: got %v, want ErrEventTooLarge", text, err)
@@ -231,7 +241,8 @@ func TestReader_MemoryIsBounded(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return int64(m.HeapAlloc)
 	}
-	for _, text := range []string{"data: " + strings.Repeat("x", 3000) + "\n", "data: " + strings.Repeat("x", maxEvent), ":" + strings.Repeat("x", maxEvent)} {
+	for _, text := range []string{"data: " + strings.Repeat("x", 3000) + "\n", "data: " +
+		strings.Repeat("x", maxEvent), ":" + strings.Repeat("x", maxEvent)} {
 		var before, held int64
 		src := &callbackReader{text: endlessReader{text: text}, n: maxEvent, done: func() { held = heap() - before }}
 		r := sse.NewReader(src, maxEvent)
@@ -280,7 +291,8 @@ func TestAppend_EncodesEvents(t *testing.T) {
 		want  string
 	}{
 		{"data", sse.Event{Data: []byte(`{"a":1}`)}, "data: {\"a\":1}\n\n"},
-		{"everything", sse.Event{ID: "7", HasID: true, Type: "message", Data: []byte("a\nb"), Retry: 1500 * time.Millisecond, HasRetry: true},
+		{"everything", sse.Event{ID: "7", HasID: true, Type: "message", Data: []byte("a\nb"),
+			Retry: 1500 * time.Millisecond, HasRetry: true},
 			"id: 7\nevent: message\nretry: 1500\ndata: a\ndata: b\n\n"},
 		{"empty id and data", sse.Event{HasID: true, Data: []byte{}}, "id: \ndata: \n\n"},
 		{"no data", sse.Event{ID: "7", HasID: true}, "id: 7\n\n"},
@@ -299,7 +311,8 @@ func TestAppend_EncodesEvents(t *testing.T) {
 func TestAppend_RejectsInvalidEvents(t *testing.T) {
 	data := []byte("x")
 	for want, events := range map[error][]sse.Event{
-		sse.ErrBadID:    {{ID: "a\n", HasID: true, Data: data}, {ID: "\r", HasID: true, Data: data}, {ID: "a\x00", HasID: true, Data: data}},
+		sse.ErrBadID: {{ID: "a\n", HasID: true, Data: data}, {ID: "\r", HasID: true, Data: data},
+			{ID: "a\x00", HasID: true, Data: data}},
 		sse.ErrBadType:  {{Type: "a\ndata: b", Data: data}, {Type: "a\r", Data: data}, {Type: "\x00", Data: data}},
 		sse.ErrBadData:  {{Data: []byte("a\rb")}, {Data: []byte("a\r\nb")}},
 		sse.ErrBadRetry: {{Retry: -1, HasRetry: true}},
