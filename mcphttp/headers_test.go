@@ -11,7 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-func TestHDR04_HDR05_NameHeaderEqualsTheBody(t *testing.T) {
+func TestHDR08_NameHeaderEqualsTheBody(t *testing.T) {
 	f := start(t, newTestCore(), nil)
 	for _, test := range []struct {
 		name, method, params, header string

@@ -541,7 +541,7 @@ func TestOnlyTheFirstResponseToAQuestionCounts(t *testing.T) {
 	asking.expectEnd()
 }
 
-func TestLHTTP17_SecondStandaloneStreamIsRefused(t *testing.T) {
+func TestStandaloneStream_SecondOneIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: discardLogger})
 		mcp.AddTool(server, &mcp.Tool{Name: "echo"}, func(context.Context, struct{}) (string, error) { return "", nil })

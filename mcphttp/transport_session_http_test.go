@@ -48,7 +48,7 @@ func TestHTTP08_LHTTP26_LHTTP31_LHTTP33_EveryRequestHasTheHeadersOfTheSession(t 
 	}
 }
 
-func TestLHTTP25_InvalidSessionIDIsAnError(t *testing.T) {
+func TestInvalidSessionIDIsAnError(t *testing.T) {
 	for _, id := range []string{"a b", "é", strings.Repeat("x", 4097), "\x7f"} {
 		tr := newServerTransport(t, func(w http.ResponseWriter, r *http.Request) {
 			w.Header()["Mcp-Session-Id"] = []string{id}

@@ -279,7 +279,7 @@ func TestTransport_DoesNotReconnectAfterFinalErrors(t *testing.T) {
 
 // A GET with status 404 is followed by a ping, which shows whether the session or only the stream is
 // unknown.
-func TestLHTTP29_UnknownStreamOrUnknownSession(t *testing.T) {
+func TestResume_UnknownStreamOrUnknownSession(t *testing.T) {
 	for _, known := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &fakeServer{}
@@ -390,7 +390,7 @@ func TestLHTTP15_EmptyStandaloneStreamIsNotReopened(t *testing.T) {
 	})
 }
 
-func TestLHTTP14_ResponsesOnTheStandaloneStreamAreDropped(t *testing.T) {
+func TestStandaloneStream_ResponsesAreDropped(t *testing.T) {
 	forEach(t, streamableRevisions, func(t *testing.T, version string) {
 		s := &fakeServer{version: version}
 		s.get = func(w http.ResponseWriter, r *http.Request) {
@@ -431,7 +431,7 @@ func (b *syncBuffer) String() string {
 }
 
 // Servers without a standalone stream respond with several statuses.
-func TestLHTTP12_RefusedStandaloneStreamIsNotLoggedAsAWarning(t *testing.T) {
+func TestStandaloneStream_RefusalIsNotLoggedAsAWarning(t *testing.T) {
 	for status, want := range map[int]string{400: "level=INFO", 404: "level=INFO", 405: "", 501: "level=WARN"} {
 		synctest.Test(t, func(t *testing.T) {
 			var log syncBuffer

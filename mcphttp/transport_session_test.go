@@ -91,13 +91,13 @@ func TestHTTP15_SessionCallsAcceptJSONAndEventStreams(t *testing.T) {
 				f := start(t, newTestCore(), nil)
 				tr := f.transport(nil)
 				c := initialized(t, tr, version)
-				if m := c.mustCall("tools/call",
-					`{"name":"echo","arguments":{"message":"hi"}}`); !strings.Contains(string(m.Result), `"text":"hi"`) {
+				m := c.mustCall("tools/call", `{"name":"echo","arguments":{"message":"hi"}}`)
+				if !strings.Contains(string(m.Result), `"text":"hi"`) {
 					t.Errorf("got %s, want the result", m.Result)
 				}
 				c.mustCall("logging/setLevel", `{"level":"debug"}`)
-				if m := c.mustCall("tools/call", `{"name":"notify"}`); !strings.Contains(string(m.Result),
-					`"text":"notify"`) {
+				m = c.mustCall("tools/call", `{"name":"notify"}`)
+				if !strings.Contains(string(m.Result), `"text":"notify"`) {
 					t.Errorf("got %s, want the result", m.Result)
 				}
 				if len(c.received) != 2 {

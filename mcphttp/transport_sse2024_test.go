@@ -81,8 +81,12 @@ func TestSSE09_SSE10_OtherErrorsDoNotFallBackToSSE(t *testing.T) {
 	for body, status := range map[string]int{
 		`{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"no","data":{"supported":["2026-07-28"]}}}`: 400,
 		`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}`:                                     404,
-		`unauthorized`: 401,
-		`broken`:       500,
+		`unauthorized`:   401,
+		`forbidden`:      403,
+		`gone`:           410,
+		`wrong media`:    415,
+		`too many`:       429,
+		`internal error`: 500,
 	} {
 		tr := newServerTransport(t, func(w http.ResponseWriter, r *http.Request) {
 			if r.Method != http.MethodPost {
