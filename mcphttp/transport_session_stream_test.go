@@ -315,8 +315,8 @@ func TestResume_UnknownStreamOrUnknownSession(t *testing.T) {
 
 // A session works without its standalone stream, which is opened again when a request succeeds.
 func TestLHTTP15_StandaloneStreamIsReopened(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &fakeServer{}
+	forEach(t, streamableRevisions, func(t *testing.T, version string) {
+		s := &fakeServer{version: version}
 		s.post = func(w http.ResponseWriter, r *http.Request) { writeJSON(w, 200, result(r)) }
 		var available atomic.Bool
 		s.get = func(w http.ResponseWriter, r *http.Request) {
@@ -327,7 +327,7 @@ func TestLHTTP15_StandaloneStreamIsReopened(t *testing.T) {
 			writeEvents(w, `data: {"jsonrpc":"2.0","method":"notifications/a"}`)
 			waitForDisconnect(w, r)
 		}
-		c := initialized(t, newMemTransport(t, s.ServeHTTP, nil), november2025)
+		c := initialized(t, newMemTransport(t, s.ServeHTTP, nil), version)
 		time.Sleep(time.Hour)
 		if _, last := s.gets(); len(last) != 5 {
 			t.Errorf("%d attempts, want 5", len(last))
@@ -375,11 +375,11 @@ func TestSUB11_ReopenedStandaloneStreamReportsAGap(t *testing.T) {
 
 // The server ends every standalone stream at once.
 func TestLHTTP15_EmptyStandaloneStreamIsNotReopened(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &fakeServer{}
+	forEach(t, streamableRevisions, func(t *testing.T, version string) {
+		s := &fakeServer{version: version}
 		s.post = func(w http.ResponseWriter, r *http.Request) { writeJSON(w, 200, result(r)) }
 		s.get = func(w http.ResponseWriter, r *http.Request) { writeEvents(w) }
-		c := initialized(t, newMemTransport(t, s.ServeHTTP, nil), november2025)
+		c := initialized(t, newMemTransport(t, s.ServeHTTP, nil), version)
 		for range 10 {
 			time.Sleep(time.Hour)
 			c.mustCall("ping", `{}`)
