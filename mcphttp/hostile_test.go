@@ -438,7 +438,7 @@ func TestRepeatedHeadersAreRefused(t *testing.T) {
 // Other principals get the same responses for a session as for an unknown one.
 func TestSEC10_SessionsOfOtherPrincipalsAreUnknown(t *testing.T) {
 	for _, owner := range []string{"ann", ""} {
-		t.Run("owner "+owner, func(t *testing.T) {
+		forEach(t, streamableRevisions, func(t *testing.T, version string) {
 			core := newTestCore()
 			f := start(t, core, nil)
 			as := func(subject string) (headers []string) {
@@ -447,23 +447,27 @@ func TestSEC10_SessionsOfOtherPrincipalsAreUnknown(t *testing.T) {
 				}
 				return headers
 			}
-			s := f.initialize(november2025, as(owner)...)
+			s := f.initialize(version, as(owner)...)
 			sse := f.initializedSSE(t.Context(), as(owner)...)
-			asking := f.stream(s.post(t.Context(), callBody(1, "ask")))
-			first := asking.next().ID
+			asking := f.stream(s.post(t.Context(), callBody(1, "sample")))
+			first := asking.next()
+			event := first
+			if version == november2025 { // the first event has only an id
+				event = asking.next()
+			}
 			var question struct{ ID, Method string }
-			if json.Unmarshal(asking.next().Data, &question); question.Method != "elicitation/create" {
-				t.Fatalf("got %q, want elicitation/create", question.Method)
+			if json.Unmarshal(event.Data, &question); question.Method != "sampling/createMessage" {
+				t.Fatalf("got %q, want sampling/createMessage", question.Method)
 			}
 			reply := `{"jsonrpc":"2.0","id":"` + question.ID +
-				`","result":{"action":"accept","content":{"name":"%s"}}}`
+				`","result":{"role":"assistant","model":"m","content":{"type":"text","text":"%s"}}}`
 			foreign, unknown := "Mcp-Session-Id: "+s.id, "Mcp-Session-Id: "+strings.Repeat("A", len(s.id))
-			for _, who := range []string{"bob", "ANN", "an", "anna", "test", ""} {
-				if who == owner {
+			for _, subject := range []string{"bob", "ANN", "an", "anna", "test", ""} {
+				if subject == owner {
 					continue
 				}
 				attempt := func(method, body string, headers ...string) (got, want response) {
-					headers = append(headers, as(who)...)
+					headers = append(headers, as(subject)...)
 					return f.do(method, body, append(headers, foreign)...), f.do(method, body,
 						append(headers, unknown)...)
 				}
@@ -479,32 +483,32 @@ func TestSEC10_SessionsOfOtherPrincipalsAreUnknown(t *testing.T) {
 					},
 					"response": func() (got, want response) {
 						return attempt(http.MethodPost,
-							fmt.Sprintf(reply, who))
+							fmt.Sprintf(reply, subject))
 					},
 					"stream": func() (got, want response) { return attempt(http.MethodGet, "") },
 					"resumption": func() (got, want response) {
 						return attempt(http.MethodGet, "",
-							"Last-Event-ID: "+first)
+							"Last-Event-ID: "+first.ID)
 					},
 					"end": func() (got, want response) { return attempt(http.MethodDelete, "") },
 				} {
 					got, want := attempt()
 					if got.status != 404 || want.status != 404 || got.body != want.body ||
 						len(got.header) != len(want.header) {
-						t.Errorf("%s of %q: got %d %s, want as for an unknown session: %d %s", what, who,
+						t.Errorf("%s of %q: got %d %s, want as for an unknown session: %d %s", what, subject,
 							got.status, got.body, want.status, want.body)
 					}
 				}
 				for _, body := range []string{callBody(2, "echo"), initializeBody(november2024),
-					fmt.Sprintf(reply, who)} {
+					fmt.Sprintf(reply, subject)} {
 					if got := f.do(http.MethodPost, body,
-						append(as(who), "Query: "+sse.query)...); got.status != 404 {
-						t.Errorf("HTTP+SSE: %.60s of %q: got %d %s, want 404", body, who, got.status, got.body)
+						append(as(subject), "Query: "+sse.query)...); got.status != 404 {
+						t.Errorf("HTTP+SSE: %.60s of %q: got %d %s, want 404", body, subject, got.status, got.body)
 					}
 				}
 			}
 			// A response counts only on the session that received the question.
-			other := f.initialize(november2025, as(owner)...)
+			other := f.initialize(version, as(owner)...)
 			if got := other.send(fmt.Sprintf(reply, "another session")); got.status != 202 {
 				t.Errorf("response on another session: got %d %s, want 202", got.status, got.body)
 			}

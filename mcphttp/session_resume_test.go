@@ -132,17 +132,17 @@ func TestLHTTP22_OnlyEventsOfTheSameStreamAreReplayed(t *testing.T) {
 			"never sent":      id[:len(id)-1] + "99",
 			"one bit changed": string(flipped),
 		} {
-			for who, s := range map[string]*testSession{
+			for principal, s := range map[string]*testSession{
 				"same principal":    f.initialize(version, "Authorization: ann"),
 				"another principal": f.initialize(version, "Authorization: bob"),
 				"owner":             ann,
 			} {
-				if who == "owner" && lastEvent == id {
+				if principal == "owner" && lastEvent == id {
 					continue
 				}
 				got := f.do(http.MethodGet, "", append(s.headers, "Last-Event-ID: "+lastEvent)...)
 				if got.status != 404 || !strings.Contains(got.body, mcphttp.ErrEventUnknown) {
-					t.Errorf("%s: %s, %s: got %d %s, want 404", version, name, who, got.status, got.body)
+					t.Errorf("%s: %s, %s: got %d %s, want 404", version, name, principal, got.status, got.body)
 				}
 			}
 		}
