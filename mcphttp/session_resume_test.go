@@ -218,8 +218,10 @@ func TestHTTP16_LHTTP16_LHTTP18_LHTTP19_LHTTP37_ConcurrentStreams(t *testing.T) 
 			streams = append(streams, f.stream(s.post(t.Context(), callBody(n, "notifywait"))))
 			streams[n].skipFirstEvent(version)
 		}
-		for n, events := range streams {
+		for range streams { // each value may go to any of the calls
 			core.proceed <- struct{}{}
+		}
+		for n, events := range streams {
 			var names [2]string // of the streams in the ids of the notification and the result
 			for i := range names {
 				e := events.next()

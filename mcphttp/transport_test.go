@@ -312,7 +312,7 @@ func TestVER_ConnectFallsBackToASession(t *testing.T) {
 // Status 401 and 403 do not decide the era of a server, whatever the body is.
 func TestVER_ConnectDoesNotFallBackIfUnauthorized(t *testing.T) {
 	bodies := []string{
-		"who are you?", `{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"no token"}}`,
+		"unauthorized", `{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"no token"}}`,
 		`{"jsonrpc":"2.0","error":{"code":-32601,"message":"no token"}}`,
 		`{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"no token",` +
 			`"data":{"supported":["2026-07-28","2025-11-25"]}}}`,
