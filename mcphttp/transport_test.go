@@ -268,9 +268,12 @@ func TestVER_ClientConnectsAtEveryRevision(t *testing.T) {
 	}
 }
 
+// fallbackServers counts the servers of TestVER_ConnectFallsBackToASession.
+var fallbackServers atomic.Int64
+
 // An older server is recognized by its response to server/discover.
 func TestVER_ConnectFallsBackToASession(t *testing.T) {
-	for n, test := range []struct {
+	for _, test := range []struct {
 		status int
 		body   string
 	}{
@@ -293,7 +296,7 @@ func TestVER_ConnectFallsBackToASession(t *testing.T) {
 				writeJSON(w, 200, `{"jsonrpc":"2.0","id":`+idOf(r)+`,"result":{}}`)
 			}}
 			// The era of a server is cached by URL, so each case has another one.
-			tr := newMemTransportAt(t, fmt.Sprintf("/fallback/%d", n), s.ServeHTTP, nil)
+			tr := newMemTransportAt(t, fmt.Sprintf("/fallback/%d", fallbackServers.Add(1)), s.ServeHTTP, nil)
 			c, err := mcp.Connect(t.Context(), tr, &mcp.ClientOptions{Logger: discardLogger})
 			if err != nil {
 				t.Fatalf("%d %s: %v", test.status, test.body, err)
