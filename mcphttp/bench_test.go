@@ -18,13 +18,14 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// The load of the benchmarks: a few connections, each with one request at a time, written and read by hand so that the
-// client costs little and the same for every handler.
+// benchConns is the number of connections of the load, each with one request at a time. The load writes
+// and reads bytes without net/http, so that it uses little CPU time.
 const benchConns = 8
 
-const benchAnswer = `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","content":[{"type":"text","text":"hello"}]}}`
+const benchResponse = `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete",` +
+	`"content":[{"type":"text","text":"hello"}]}}`
 
-// bareHandler is what any handler costs: it reads the body and writes a canned answer.
+// bareHandler reads the body and writes a fixed response. It is the baseline of the benchmarks.
 func bareHandler(w http.ResponseWriter, r *http.Request) {
 	body := make([]byte, 0, 4096)
 	for {
@@ -35,14 +36,15 @@ func bareHandler(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", strconv.Itoa(len(benchAnswer)))
-	_, _ = io.WriteString(w, benchAnswer)
+	w.Header().Set("Content-Length", strconv.Itoa(len(benchResponse)))
+	_, _ = io.WriteString(w, benchResponse)
 }
 
-// cannedCore answers every request alike, so that what is measured is the transport.
+// cannedCore returns the same result for every request, so that the benchmarks measure the transport.
 var cannedCore = mcp.HandlerFunc(func(_ context.Context, req *mcp.Request) (mcp.Result, error) {
 	if req.Method == "server/discover" {
-		return mcp.RawResult(`{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}`), nil
+		return mcp.RawResult(`{"resultType":"complete","supportedVersions":["2026-07-28"],` +
+			`"capabilities":{"tools":{}}}`), nil
 	}
 	return mcp.RawResult(`{"resultType":"complete","content":[{"type":"text","text":"hello"}]}`), nil
 })
@@ -53,8 +55,8 @@ const modernBody = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"nam
 
 const sessionBody = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"message":"hello"}}}`
 
-// The benchmarks report the CPU time that one call costs the server, for the bare handler and for ours, in alternating
-// rounds of one run, and the ratio. The load comes from a process of its own.
+// The benchmarks report the CPU time of the server for a call, for bareHandler and for Handler, in
+// alternating rounds, and the ratio. Another process sends the load.
 func BenchmarkModernJSON(b *testing.B) { compare(b, "modern") }
 
 func BenchmarkSessionJSON(b *testing.B) { compare(b, "session") }
@@ -93,10 +95,11 @@ func compare(b *testing.B, kind string) {
 	b.ReportMetric(float64(spent[1])/float64(spent[0]), "ratio")
 }
 
-// driveEnv makes the test binary drive load instead of running tests: what load, against which address, how often.
+// driveEnv makes the test binary send load instead of running tests. Its value is the kind, the address
+// and the number of requests.
 const driveEnv = "MCPHTTP_TEST_DRIVE"
 
-// driveMain is the process that drives load.
+// driveMain sends the load that spec describes.
 func driveMain(spec string) error {
 	var kind, addr string
 	var n int

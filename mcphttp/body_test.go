@@ -14,8 +14,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// Bodies of every size arrive whole, whatever they claim and in whatever pieces they come, and a claim alone costs little.
-func TestReadClaimed(t *testing.T) {
+// The memory for a body is bounded by its size, not by the Content-Length that the client claims.
+func TestReadClaimed_ReadsWholeBodies(t *testing.T) {
 	for _, size := range []int{0, 1, 4095, 4096, 4097, 16 << 10, 16<<10 + 1, 100_000, 1 << 20} {
 		want := bytes.Repeat([]byte("x"), size)
 		for _, claim := range []int64{-1, int64(size), 0, 10, 1 << 62, 1<<63 - 1} {
@@ -29,19 +29,18 @@ func TestReadClaimed(t *testing.T) {
 					t.Errorf("%d bytes, %d claimed, %s: got %d bytes, %v", size, claim, name, len(got), err)
 				}
 				if cap(got) > 5*size+8<<10 {
-					t.Errorf("%d bytes, %d claimed, %s: took %d bytes", size, claim, name, cap(got))
+					t.Errorf("%d bytes, %d claimed, %s: allocated %d bytes", size, claim, name, cap(got))
 				}
 			}
 		}
 		if _, err := mcphttp.ReadClaimed(bytes.NewReader(append(want, 'x')), -1, int64(size)); err == nil {
-			t.Errorf("%d bytes were taken where %d are the most", size+1, size)
+			t.Errorf("%d bytes with a limit of %d: got no error", size+1, size)
 		}
 	}
 }
 
-// A body is read into memory that is never used again for another one, whatever the size of the
-// reads.
-func TestReadClaimedSharesNothing(t *testing.T) {
+// The memory of a body is never reused for another body.
+func TestReadClaimed_SharesNoMemory(t *testing.T) {
 	var bodies [][]byte
 	sizes := []int{100, 5000, 40_000, 100_000, 300_000, 1 << 20}
 	for i := range 200 {
@@ -55,7 +54,7 @@ func TestReadClaimedSharesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		bodies = append(bodies, got)
-		if i%5 == 0 { // one that breaks off leaves nothing in them either
+		if i%5 == 0 { // a read that fails does not change the other bodies either
 			_, err := mcphttp.ReadClaimed(iotest.TimeoutReader(iotest.HalfReader(bytes.NewReader(want))), claim, 2<<20)
 			if err == nil && len(want) > 0 {
 				t.Errorf("%d bytes, %d claimed: no error", len(want), claim)
@@ -64,26 +63,26 @@ func TestReadClaimedSharesNothing(t *testing.T) {
 	}
 	for i, body := range bodies {
 		if n := bytes.Count(body, []byte{byte(i)}); n != sizes[i%len(sizes)] || n != len(body) {
-			t.Errorf("body %d of %d bytes has %d of its own", i, len(body), n)
+			t.Errorf("body %d has %d bytes, %d of them its own", i, len(body), n)
 		}
 	}
 }
 
-// However a body says where it ends, the connection has room for the next request behind it, also for one that is there
-// already.
-func TestConnectionsGoOnBehindABody(t *testing.T) {
+// Bodies with a length, in chunks and with trailers are followed by another request, which the
+// server may already have received.
+func TestBodies_ConnectionIsReusedAfterEachKind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, newTestCore(), nil)
-		for era, p := range f.posters() {
+		for era, builder := range f.requestBuilders() {
 			announced := func(id, text string, headers ...string) string {
-				body := p.request(id, text)
+				body := builder.request(id, text)
 				headers = append(headers, fmt.Sprintf("Content-Length: %d\r\n", len(body)))
-				return head(append(headers, p.headers...)...) + body
+				return head(append(headers, builder.headers...)...) + body
 			}
 			inChunks := func(id, text, trailer string, headers ...string) string {
-				body := p.request(id, text)
+				body := builder.request(id, text)
 				headers = append(headers, "Transfer-Encoding: chunked\r\n")
-				return head(append(headers, p.headers...)...) +
+				return head(append(headers, builder.headers...)...) +
 					fmt.Sprintf("3\r\n%s\r\n%x\r\n%s\r\n0\r\n%s\r\n", body[:3], len(body)-3, body[3:], trailer)
 			}
 			conn := f.raw()
@@ -95,13 +94,13 @@ func TestConnectionsGoOnBehindABody(t *testing.T) {
 				inChunks("6", "f", "", "Expect: 100-continue\r\n") +
 				announced("7", "g"))
 			for id := 1; id <= 7; id++ {
-				got := conn.answer()
+				got := conn.readResponse()
 				if (id == 5 || id == 6) && got.status == http.StatusContinue {
-					got = conn.answer()
+					got = conn.readResponse()
 				}
 				if want := fmt.Sprintf(`"id":%d,`, id); got.status != http.StatusOK ||
 					!strings.Contains(got.body, want) {
-					t.Errorf("%s, request %d: got %d %.200s", era, id, got.status, got.body)
+					t.Errorf("%s, request %d: got %d %.200s, want 200", era, id, got.status, got.body)
 				}
 				if got.header.Get("Connection") != "" {
 					t.Errorf("%s, request %d: the connection is closed", era, id)
@@ -111,28 +110,29 @@ func TestConnectionsGoOnBehindABody(t *testing.T) {
 	})
 }
 
-// A body that was read to its end is closed, so that net/http does not look for more of it before it answers.
-func TestBodiesAreClosedAtTheirEnd(t *testing.T) {
+// A body that was read to its end is closed, so that net/http does not read from it again before it
+// writes the response.
+func TestBodies_AreClosedAtTheirEnd(t *testing.T) {
 	for name, c := range map[string]struct {
 		end    error
 		closed bool
 	}{"whole": {io.EOF, true}, "broken off": {io.ErrUnexpectedEOF, false}} {
-		x := newRerun(mcphttp.NewHandler(cannedCore, nil), modernBody, modernHeader())
-		body := &watchedBody{Reader: io.MultiReader(x.body, iotest.ErrReader(c.end))}
+		x := newRepeatedRequest(mcphttp.NewHandler(cannedCore, nil), modernBody, modernHeader())
+		body := &closeRecorder{Reader: io.MultiReader(x.body, iotest.ErrReader(c.end))}
 		x.request.Body = body
 		x.run()
 		if body.closed != c.closed {
-			t.Errorf("%s: closed is %v", name, body.closed)
+			t.Errorf("%s: closed is %v, want %v", name, body.closed, c.closed)
 		}
 	}
 }
 
-type watchedBody struct {
+type closeRecorder struct {
 	io.Reader
 	closed bool
 }
 
-func (b *watchedBody) Close() error {
+func (b *closeRecorder) Close() error {
 	b.closed = true
 	return nil
 }
@@ -153,31 +153,30 @@ func BenchmarkReadClaimed(b *testing.B) {
 	}
 }
 
-// A leaver returns an error and leaves a goroutine behind that still writes to the buffer.
-type leaver struct{ left []byte }
+// An abandonedReader returns an error and keeps the buffer, to which it may still write.
+type abandonedReader struct{ buffer []byte }
 
-func (r *leaver) Read(p []byte) (int, error) {
-	r.left = p
+func (r *abandonedReader) Read(p []byte) (int, error) {
+	r.buffer = p
 	return 0, io.ErrNoProgress
 }
 
-// Bodies may come from readers of middleware that stop waiting for a read: what that one writes when it comes to its end
-// is in no other body.
-func TestReadClaimedDoesNotReuseTheBufferOfAnAbandonedRead(t *testing.T) {
+// A middleware may stop waiting for a read, which then still writes to its buffer.
+func TestReadClaimed_DoesNotReuseTheBufferOfAnAbandonedRead(t *testing.T) {
 	const want = "halves"
 	for range 100 {
-		var before leaver
-		if _, err := mcphttp.ReadClaimed(&before, -1, 100); err == nil {
-			t.Fatal("no error")
+		var abandoned abandonedReader
+		if _, err := mcphttp.ReadClaimed(&abandoned, -1, 100); err == nil {
+			t.Fatal("got no error, want that of the reader")
 		}
 		first := strings.NewReader(want[:3])
 		late := readFunc(func([]byte) (int, error) {
-			copy(before.left, "spoilt")
+			copy(abandoned.buffer, "spoilt")
 			return 0, io.EOF
 		})
 		got, err := mcphttp.ReadClaimed(io.MultiReader(first, late, strings.NewReader(want[3:])), -1, 100)
 		if err != nil || string(got) != want {
-			t.Fatalf("got %q, %v", got, err)
+			t.Fatalf("got %q, %v; want %q", got, err, want)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A challengeError is an error as an authorization package makes it.
+// A challengeError is an error like that of an authorization package.
 type challengeError struct {
 	status int
 	err    error
@@ -22,10 +22,9 @@ func (e *challengeError) RefuseHTTP() (int, []string) {
 	return e.status, []string{`Bearer error="insufficient_scope"`, `DPoP algs="ES256"`}
 }
 
-// newChallenging returns a server whose tool fails as it is told: with a status, within another error or not, and after a
-// notification or not.
-func newChallenging() *mcp.Server {
-	s := mcp.NewServer("challenging", "1", &mcp.ServerOptions{Logger: quiet})
+// newChallengingServer returns a server whose tool fails with a challengeError as its arguments say.
+func newChallengingServer() *mcp.Server {
+	s := mcp.NewServer("challenging", "1", &mcp.ServerOptions{Logger: discardLogger})
 	type in struct {
 		Status  int  `json:"status"`
 		Plain   bool `json:"plain,omitzero"`
@@ -48,52 +47,54 @@ func newChallenging() *mcp.Server {
 	return s
 }
 
-// An error that says how HTTP refuses it decides status and challenges of the answer, in both eras, and nothing else.
-func TestAUTH09_ErrorsWithAChallenge(t *testing.T) {
+// The method RefuseHTTP of an error decides the status and the challenges of the response.
+func TestAUTH09_ErrorWithAChallengeDecidesTheStatus(t *testing.T) {
 	for name, tc := range map[string]struct {
 		arguments string
 		status    int
 		challenge bool
 	}{
-		"403":                       {`{"status":403}`, 403, true},
-		"401":                       {`{"status":401}`, 401, true},
-		"within another error":      {`{"status":403,"wrapped":true}`, 403, true},
-		"another status":            {`{"status":200}`, 200, false},
-		"a status of the transport": {`{"status":500}`, 200, false},
-		"after a notification":      {`{"status":403,"late":true}`, 200, false},
-		"a failure of the tool":     {`{"status":403,"plain":true}`, 200, false},
+		"403":                  {`{"status":403}`, 403, true},
+		"401":                  {`{"status":401}`, 401, true},
+		"within another error": {`{"status":403,"wrapped":true}`, 403, true},
+		"another status":       {`{"status":200}`, 200, false},
+		"another error status": {`{"status":500}`, 200, false},
+		"after a notification": {`{"status":403,"late":true}`, 200, false},
+		"failure of the tool":  {`{"status":403,"plain":true}`, 200, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := start(t, newChallenging(), nil)
+			f := start(t, newChallengingServer(), nil)
 			call := `"method":"tools/call","params":{"name":"fail","arguments":` + tc.arguments +
 				`,"_meta":{"progressToken":1`
 			session := f.initialize(november2025)
-			for era, a := range map[string]answer{
-				"modern": f.do("POST", `{"jsonrpc":"2.0","id":7,`+call+`,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`,
+			for era, a := range map[string]response{
+				"modern": f.do("POST", `{"jsonrpc":"2.0","id":7,`+call+
+					`,"io.modelcontextprotocol/protocolVersion":"2026-07-28",`+
+					`"io.modelcontextprotocol/clientCapabilities":{}}}}`,
 					"Mcp-Protocol-Version: "+modern, "Mcp-Method: tools/call", "Mcp-Name: fail"),
 				"session": f.do("POST", `{"jsonrpc":"2.0","id":7,`+call+`}}}`, "Mcp-Session-Id: "+session.id),
 			} {
 				if a.status != tc.status || (len(a.header["Www-Authenticate"]) == 2) != tc.challenge {
-					t.Errorf("%s: got %d %v %s", era, a.status, a.header, a.body)
+					t.Errorf("%s: got %d %v %s, want %d and challenges %t", era, a.status, a.header, a.body, tc.status,
+						tc.challenge)
 				}
 				if !strings.Contains(a.body, `"id":7`) {
-					t.Errorf("%s: got body %s", era, a.body)
+					t.Errorf("%s: got body %s, want the id and the message", era, a.body)
 				}
 				if tc.challenge && !strings.Contains(a.body, "not with this token") {
-					t.Errorf("%s: got body %s", era, a.body)
+					t.Errorf("%s: got body %s, want the id and the message", era, a.body)
 				}
 			}
 		})
 	}
 }
 
-// A refusal of what a session begins with leaves no session.
-func TestAUTH09_InitializeWithAChallenge(t *testing.T) {
+func TestAUTH09_InitializeWithAChallengeOpensNoSession(t *testing.T) {
 	f := start(t, mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) {
 		return nil, &challengeError{http.StatusForbidden, mcp.Errorf(mcp.CodeInvalidRequest, "no")}
 	}), nil)
-	a := f.do("POST", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
+	a := f.do("POST", initializeBody(november2025))
 	if a.status != 403 || len(a.header["Www-Authenticate"]) != 2 || a.header.Get("Mcp-Session-Id") != "" {
-		t.Errorf("got %d %v %s", a.status, a.header, a.body)
+		t.Errorf("got %d %v %s, want 403 with two challenges and no session", a.status, a.header, a.body)
 	}
 }

@@ -4,5 +4,5 @@ package mcphttp_test
 
 import "time"
 
-// cpuTime is unknown here; benchmarks that compare it say nothing.
+// cpuTime returns 0: the benchmarks that compare CPU times work on Unix only.
 func cpuTime() time.Duration { return 0 }

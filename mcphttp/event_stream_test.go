@@ -27,9 +27,8 @@ func burstCore(t *testing.T, notes int, sent func(n int)) mcp.Handler {
 	})
 }
 
-// The notifications of a burst share writes and keep their order. The first is written and flushed
-// before Notify returns.
-func TestBurstOfNotificationsSharesWrites(t *testing.T) {
+// The first notification is written and flushed before Notify returns.
+func TestBurst_SharesWritesAndKeepsItsOrder(t *testing.T) {
 	const notes = 1000
 	w := &writeRecorder{ResponseRecorder: httptest.NewRecorder()}
 	core := burstCore(t, notes, func(n int) {
@@ -37,10 +36,10 @@ func TestBurstOfNotificationsSharesWrites(t *testing.T) {
 			t.Errorf("%d writes and %d flushed after the first notification, want 1 and 1", len(w.writes), w.flushed)
 		}
 	})
-	x := newRerun(mcphttp.NewHandler(core, nil), modernBody, modernHeader())
+	x := newRepeatedRequest(mcphttp.NewHandler(core, nil), modernBody, modernHeader())
 	x.handler.ServeHTTP(w, x.request)
 	if len(w.writes) > notes/4 {
-		t.Errorf("%d notifications took %d writes", notes, len(w.writes))
+		t.Errorf("%d notifications took %d writes, want at most %d", notes, len(w.writes), notes/4)
 	}
 	events := strings.Split(strings.TrimSuffix(w.Body.String(), "\n\n"), "\n\n")
 	if len(events) != notes+1 || !strings.Contains(events[len(events)-1], `"text":"done"`) {
@@ -49,14 +48,13 @@ func TestBurstOfNotificationsSharesWrites(t *testing.T) {
 	}
 	for n, event := range events[:notes] {
 		if !strings.Contains(event, fmt.Sprintf(`"data":%d}`, n)) {
-			t.Fatalf("event %d is %q", n, event)
+			t.Fatalf("event %d: got %q, want notification %d", n, event, n)
 		}
 	}
 }
 
-// An event that is appended while a burst is written reaches a client that reads, although no other
-// event follows it.
-func TestLastNotificationOfABurstIsFlushed(t *testing.T) {
+// An event that is appended during a write is flushed although no event follows.
+func TestBurst_LastNotificationIsFlushed(t *testing.T) {
 	proceed := make(chan struct{})
 	const notes = 10
 	core := burstCore(t, notes, func(n int) {
@@ -68,7 +66,7 @@ func TestLastNotificationOfABurstIsFlushed(t *testing.T) {
 	events := f.modernStream(t.Context(), "tools/call", `"name":"burst"`)
 	for n := range notes {
 		if e := events.next(); !strings.Contains(string(e.Data), fmt.Sprintf(`"data":%d}`, n)) {
-			t.Fatalf("event %d is %q", n, e.Data)
+			t.Fatalf("event %d: got %q, want notification %d", n, e.Data, n)
 		}
 	}
 	close(proceed)
@@ -77,8 +75,8 @@ func TestLastNotificationOfABurstIsFlushed(t *testing.T) {
 	}
 }
 
-// A failed write ends the call, although it happens after Notify has returned.
-func TestFailedWriteOfABurstEndsTheCall(t *testing.T) {
+// The write fails after Notify has returned.
+func TestBurst_FailedWriteEndsTheCall(t *testing.T) {
 	ended := make(chan error, 1)
 	core := mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 		var err error
@@ -89,20 +87,20 @@ func TestFailedWriteOfABurstEndsTheCall(t *testing.T) {
 		ended <- context.Cause(ctx)
 		return nil, err
 	})
-	x := newRerun(mcphttp.NewHandler(core, nil), modernBody, modernHeader())
-	x.handler.ServeHTTP(&brokenWriter{ResponseRecorder: httptest.NewRecorder(), writes: 2}, x.request)
+	x := newRepeatedRequest(mcphttp.NewHandler(core, nil), modernBody, modernHeader())
+	x.handler.ServeHTTP(&failingWriter{ResponseRecorder: httptest.NewRecorder(), writes: 2}, x.request)
 	if err := <-ended; err == nil {
 		t.Error("the context of the call has no cause")
 	}
 }
 
-// A brokenWriter fails after some writes.
-type brokenWriter struct {
+// A failingWriter fails after some writes.
+type failingWriter struct {
 	*httptest.ResponseRecorder
 	writes int
 }
 
-func (w *brokenWriter) Write(b []byte) (int, error) {
+func (w *failingWriter) Write(b []byte) (int, error) {
 	if w.writes--; w.writes < 0 {
 		return 0, http.ErrHandlerTimeout
 	}

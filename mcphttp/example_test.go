@@ -24,7 +24,7 @@ func newGreeter() *mcp.Server {
 	return s
 }
 
-// One handler serves clients of every revision. Here is one whose request carries everything in itself.
+// One handler serves clients of every revision. This request is of 2026-07-28.
 func ExampleNewHandler() {
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", mcphttp.NewHandler(newGreeter(), nil))
@@ -54,7 +54,7 @@ func ExampleNewHandler() {
 	// Output: 200 OK true
 }
 
-// A web page of another origin may use the server only if it is listed.
+// A web page of another origin may use the server only if the origin is in AllowedOrigins.
 func ExampleOptions() {
 	h := mcphttp.NewHandler(newGreeter(), &mcphttp.Options{AllowedOrigins: []string{"https://app.example.com"}})
 	for _, origin := range []string{"https://app.example.com", "https://evil.example"} {
@@ -69,7 +69,7 @@ func ExampleOptions() {
 	// https://evil.example 403
 }
 
-// A server that ends in good order: subscriptions end with their result, calls may finish.
+// When the context ends, subscriptions end with their result and calls may finish.
 func ExampleListenAndServe() {
 	ctx, stop := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer stop()
@@ -78,12 +78,12 @@ func ExampleListenAndServe() {
 	// Output: <nil>
 }
 
-// A long call need not hold a connection: its client comes back for the result.
+// A long call does not need a connection: its client polls for the result.
 func ExampleCloseStream() {
 	s := mcp.NewServer("builder", "1.0.0", nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "build"}, func(ctx context.Context, _ struct{}) (string, error) {
 		if err := mcphttp.CloseStream(ctx, 5*time.Second); err != nil {
-			fmt.Println(err) // this client cannot come back: it waits on its connection
+			fmt.Println(err) // this client cannot poll
 		}
 		return "built", nil
 	})

@@ -17,45 +17,44 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// A listener is a client of a stream, without a network. One that stops reading has a pipe.
-type listener struct {
+// A streamClient is an http.ResponseWriter that counts changes. After stopReading its writes block.
+type streamClient struct {
 	header http.Header
 
 	mu     sync.Mutex // guards the fields below
 	events int
-	done   bool     // it is not served any more
-	conn   net.Conn // one end of a pipe with nobody at the other; nil for a client that reads
+	done   bool     // the handler has returned
+	conn   net.Conn // a pipe that is not read; nil for a client that reads
 }
 
-func (l *listener) Header() http.Header { return l.header }
-func (l *listener) WriteHeader(int)     {}
-func (l *listener) Flush()              {}
+func (l *streamClient) Header() http.Header { return l.header }
+func (l *streamClient) WriteHeader(int)     {}
+func (l *streamClient) Flush()              {}
 
-func (l *listener) SetReadDeadline(time.Time) error { return nil }
+func (l *streamClient) SetReadDeadline(time.Time) error { return nil }
 
-func (l *listener) SetWriteDeadline(t time.Time) error {
-	if conn := l.unread(); conn != nil {
+func (l *streamClient) SetWriteDeadline(t time.Time) error {
+	if conn := l.blockedConn(); conn != nil {
 		return conn.SetWriteDeadline(t)
 	}
 	return nil
 }
 
-func (l *listener) unread() net.Conn {
+func (l *streamClient) blockedConn() net.Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.conn
 }
 
 // stopReading has every later write block until its deadline.
-func (l *listener) stopReading() {
+func (l *streamClient) stopReading() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.conn, _ = net.Pipe()
 }
 
-// Write takes events.
-func (l *listener) Write(p []byte) (int, error) {
-	if conn := l.unread(); conn != nil {
+func (l *streamClient) Write(p []byte) (int, error) {
+	if conn := l.blockedConn(); conn != nil {
 		return conn.Write(p)
 	}
 	l.mu.Lock()
@@ -66,8 +65,8 @@ func (l *listener) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// told returns how many changes it was told of since the last time.
-func (l *listener) told() int {
+// takeChanges returns the number of changes since the last call.
+func (l *streamClient) takeChanges() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := l.events
@@ -75,38 +74,36 @@ func (l *listener) told() int {
 	return n
 }
 
-func (l *listener) isDone() bool {
+func (l *streamClient) isDone() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.done
 }
 
-// A fanout is a server whose list of tools changes, with its listeners.
+// A fanout is a server whose list of tools changes, with the clients of its streams.
 type fanout struct {
 	t         *testing.T
 	server    *mcp.Server
 	handler   *mcphttp.Handler
 	tool      *mcp.Registration[mcp.Tool]
-	listeners []*listener
+	listeners []*streamClient
 	serving   sync.WaitGroup
-	leave     context.CancelFunc
+	cancel    context.CancelFunc
 	ctx       context.Context
 }
 
 func newFanout(t *testing.T) *fanout {
-	f := &fanout{t: t, server: mcp.NewServer("test", "1", &mcp.ServerOptions{Logger: quiet})}
-	f.tool = mcp.AddTool(f.server, &mcp.Tool{Name: "tool"}, func(context.Context, struct{}) (string,
-		error) {
-		return "", nil
-	})
-	f.handler = mcphttp.NewHandler(f.server, &mcphttp.Options{Logger: quiet, KeepAlive: time.Hour})
-	f.ctx, f.leave = context.WithCancel(t.Context())
+	f := &fanout{t: t, server: mcp.NewServer("test", "1", &mcp.ServerOptions{Logger: discardLogger})}
+	f.tool = mcp.AddTool(f.server, &mcp.Tool{Name: "tool"},
+		func(context.Context, struct{}) (string, error) { return "", nil })
+	f.handler = mcphttp.NewHandler(f.server, &mcphttp.Options{Logger: discardLogger, KeepAlive: time.Hour})
+	f.ctx, f.cancel = context.WithCancel(t.Context())
 	return f
 }
 
-// close has all listeners leave.
+// close disconnects all clients.
 func (f *fanout) close() {
-	f.leave()
+	f.cancel()
 	f.serving.Wait()
 }
 
@@ -123,11 +120,13 @@ func (f *fanout) request(method, body string, headers ...string) *http.Request {
 }
 
 // listen opens a stream of either era.
-func (f *fanout) listen(version string) *listener {
-	l := &listener{header: http.Header{}}
+func (f *fanout) listen(version string) *streamClient {
+	l := &streamClient{header: http.Header{}}
 	r := f.request(http.MethodPost,
-		fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},`+
-			`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},`+
+		fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"subscriptions/listen","params":{`+
+			`"notifications":{"toolsListChanged":true},"_meta":{`+
+			`"io.modelcontextprotocol/protocolVersion":"2026-07-28",`+
+			`"io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},`+
 			`"io.modelcontextprotocol/clientCapabilities":{}}}}`, len(f.listeners)),
 		"Mcp-Protocol-Version: "+version, "Mcp-Method: subscriptions/listen")
 	if version != modern {
@@ -155,16 +154,16 @@ func (f *fanout) session(version string) (id string) {
 	return id
 }
 
-// change changes the list, and waits until all listeners that read are notified.
+// change changes the list, and waits until all clients that read are notified.
 func (f *fanout) change() {
 	f.tool.Update(func(t *mcp.Tool) { t.Description = "changed" })
 	time.Sleep(time.Second)
 	synctest.Wait()
 }
 
-// A listener that does not read blocks neither other listeners, nor other requests, nor the
-// goroutine that makes the change.
-func TestListenerThatDoesNotReadBlocksNothing(t *testing.T) {
+// A client that does not read blocks neither other clients, nor other requests, nor the goroutine
+// that makes the change.
+func TestChanges_ClientThatDoesNotReadBlocksNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFanout(t)
 		defer f.close()
@@ -178,8 +177,8 @@ func TestListenerThatDoesNotReadBlocksNothing(t *testing.T) {
 		for round := range 5 {
 			f.change()
 			for i, l := range f.listeners {
-				if got := l.told(); (got == 1) != (i >= 10) {
-					t.Errorf("change %d: listener %d was told %d times", round, i, got)
+				if got := l.takeChanges(); (got == 1) != (i >= 10) {
+					t.Errorf("change %d: client %d received %d changes, want 1 if it reads", round, i, got)
 				}
 			}
 			mcp.AddTool(f.server, &mcp.Tool{Name: fmt.Sprint("more", round)},

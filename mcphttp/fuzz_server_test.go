@@ -21,11 +21,11 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// maxSteps keeps a script short enough to be understood once a fuzzer has found something.
+// maxSteps limits a script, so that one that fails can be understood.
 const maxSteps = 60
 
-// A script is what several clients do to one server: the bytes of a fuzzer, read as operations and their operands.
-// Whatever the bytes are, they are a script.
+// A script is a sequence of operations of several clients on one server. The bytes of the fuzzer
+// are the operations and their operands; all bytes are valid.
 type script struct {
 	*fixture
 	bytes   []byte
@@ -37,46 +37,47 @@ type script struct {
 	work    sync.WaitGroup // exchanges
 }
 
-// A scriptClient is a client with what it may expect. Each is a principal of its own.
+// A scriptClient is a client that records its requests and their responses. Each is another principal.
 type scriptClient struct {
 	s       *script
-	mark    string // in all that the client says, and in nothing that others hear
-	kind    string // its revision
+	mark    string // in every message of the client; no other client must receive it
+	kind    string // revision
 	headers []string
 	id      string // of the session
 	stream  context.CancelFunc
 
-	mu        sync.Mutex // guards the fields below
-	gone      bool
-	sent      map[string]int // requests by id
-	excused   map[string]int // those that need not be answered: cancelled, or cut where nothing brings them back
-	answered  map[string]int
-	questions []string    // ids of what the server has asked
-	exchanges []*exchange // that are open
-	broken    []*exchange // that can be taken up again
+	mu                sync.Mutex // guards the fields below
+	gone              bool
+	sent              map[string]int // requests by id
+	unansweredAllowed map[string]int // requests that may have no response: cancelled, or disconnected without an event
+	answered          map[string]int
+	questions         []string    // ids of the server's requests
+	exchanges         []*exchange // open ones
+	broken            []*exchange // ones that can resume
 }
 
-// An exchange is a POST, or a GET that takes one up again.
+// An exchange is a POST, or a GET that resumes one.
 type exchange struct {
-	ids      []string // of the requests; none for a stream that belongs to none
-	last     string   // the last event
+	ids      []string // of the requests; empty for a standalone stream
+	last     string   // id of the last event
 	answered bool
 	cancel   context.CancelFunc
 }
 
-// FuzzHTTPServer lets several clients of all eras do over HTTP what clients do and what they should not. Every request
-// whose id can be read is answered exactly once, unless it was cancelled or nothing could bring the answer; nothing of
-// one client reaches another; nothing panics, and nothing hangs or is left behind: the bubble would see it.
+// FuzzHTTPServer runs valid and invalid operations of several clients of all revisions. Every request
+// with a readable id has exactly one response, unless it was cancelled or its stream cannot resume. No
+// message of one client reaches another. Nothing panics, and the synctest bubble shows that nothing
+// blocks or keeps running.
 func FuzzHTTPServer(f *testing.F) {
 	for _, seed := range []string{
 		"\x00\x04\x01\x00\x00\x00",                                                     // a modern client calls echo
-		"\x00\x00\x01\x00\x00\x02\x06\x00\x00\x00",                                     // a session is asked and answers
-		"\x00\x00\x01\x00\x00\x03\x07\x00\x00\x01\x00\x01\x01\x07\x00\x00\x0c\x00\x00", // notes, cut, resumed
+		"\x00\x00\x01\x00\x00\x02\x06\x00\x00\x00",                                     // a session receives a question and responds
+		"\x00\x00\x01\x00\x00\x03\x07\x00\x00\x01\x00\x01\x01\x07\x00\x00\x0c\x00\x00", // notifications, disconnected, resumed
 		"\x00\x00\x01\x00\x00\x04\x0c\x00\x00\x08\x0c\x00\x00",                         // a client that polls
-		"\x00\x00\x00\x01\x01\x00\x00\x02\x06\x01\x00\x00\x0d\x01\x00\x0d\x00\x01",     // answers to the wrong session, foreign sessions
+		"\x00\x00\x00\x01\x01\x00\x00\x02\x06\x01\x00\x00\x0d\x01\x00\x0d\x00\x01",     // responses on the wrong session, sessions of others
 		"\x00\x03\x01\x00\x00\x00\x01\x00\x01\x01\x05\x00\x01\x0b\x0a\x07\x00\x00",     // HTTP+SSE
-		"\x00\x04\x01\x00\x00\x07\x0a\x0b\x07\x00\x00\x01\x00\x02\x01\x07\x00\x00",     // a subscription, changes, cut
-		"\x00\x00\x0e\x00\x0e\x00\x0a\x0b\x0f\x00\x01\x00\x00\x00",                     // a stream of changes, a second one, the end
+		"\x00\x04\x01\x00\x00\x07\x0a\x0b\x07\x00\x00\x01\x00\x02\x01\x07\x00\x00",     // a subscription, changes, disconnected
+		"\x00\x00\x0e\x00\x0e\x00\x0a\x0b\x0f\x00\x01\x00\x00\x00",                     // a standalone stream, a second one, DELETE
 		"\x00\x02\x04\x00\x00\x00\x01\x01\x02\x02\x08\x08",                             // a batch
 		"\x00\x00\x09\x00\x00\x01\x09\x00\x00\x20\x00\x04\x09\x01\x00\x40\x01\x00\x00\x00",
 	} {
@@ -101,7 +102,7 @@ func FuzzHTTPServer(f *testing.F) {
 	})
 }
 
-// A lockedLog takes a log of several goroutines.
+// A lockedLog is a buffer that several goroutines may write to.
 type lockedLog struct {
 	mu sync.Mutex
 	bytes.Buffer
@@ -118,10 +119,8 @@ func (s *script) addTools() {
 		Text string `json:"text,omitempty"`
 	}
 	add := func(name string, f func(ctx context.Context, text string) (string, error)) *mcp.Registration[mcp.Tool] {
-		return mcp.AddTool(s.server, &mcp.Tool{Name: name}, func(ctx context.Context, in in) (string,
-			error) {
-			return f(ctx, in.Text)
-		})
+		return mcp.AddTool(s.server, &mcp.Tool{Name: name},
+			func(ctx context.Context, in in) (string, error) { return f(ctx, in.Text) })
 	}
 	s.tool = add("echo", func(_ context.Context, text string) (string, error) { return text, nil })
 	add("panic", func(context.Context, string) (string, error) { panic("secret") })
@@ -137,24 +136,24 @@ func (s *script) addTools() {
 			return "", context.Cause(ctx)
 		}
 	}
-	note := func(ctx context.Context, text string) { mcp.Logger(ctx).Info(text); mcp.Progress(ctx, 1, 2, text) }
+	notify := func(ctx context.Context, text string) { mcp.Logger(ctx).Info(text); mcp.Progress(ctx, 1, 2, text) }
 	add("wait", wait)
-	add("notes", func(ctx context.Context, text string) (string, error) {
-		note(ctx, text)
+	add("notify", func(ctx context.Context, text string) (string, error) {
+		notify(ctx, text)
 		text, err := wait(ctx, text)
-		note(ctx, text)
+		notify(ctx, text)
 		return text, err
 	})
 	add("poll", func(ctx context.Context, text string) (string, error) {
 		_ = mcphttp.CloseStream(ctx, time.Second)
-		note(ctx, text)
+		notify(ctx, text)
 		return wait(ctx, text)
 	})
 	mcp.AddResource(s.server, &mcp.Resource{URI: "mem:x", Name: "x"},
 		func(context.Context, string) (string, error) { return "", nil })
 }
 
-// operand takes the next byte, as a number below n.
+// operand consumes the next byte and returns it as a number below n.
 func (s *script) operand(n int) int {
 	if len(s.bytes) == 0 {
 		return 0
@@ -164,7 +163,7 @@ func (s *script) operand(n int) int {
 	return int(b) % n
 }
 
-// run runs the script, brings everything to its end, and compares.
+// run runs the script, ends all exchanges, and checks the responses.
 func (s *script) run() {
 	for range maxSteps {
 		if len(s.bytes) == 0 {
@@ -175,9 +174,9 @@ func (s *script) run() {
 	}
 	close(s.proceed)
 	synctest.Wait()
-	for range 3 { // a stream that is taken up may bring a question, and its answer the result
+	for range 3 { // a resumed stream may have a question, and its response a result
 		for _, c := range s.clients {
-			c.takeUp()
+			c.resume()
 			synctest.Wait()
 			for c.decline() {
 				synctest.Wait()
@@ -206,7 +205,7 @@ func (s *script) step() {
 	}
 }
 
-// act is one operation of a client that is there.
+// act runs one operation of a client that is connected.
 func (s *script) act(c *scriptClient, op int) {
 	switch op {
 	case 1, 2, 3:
@@ -219,38 +218,38 @@ func (s *script) act(c *scriptClient, op int) {
 		}
 	case 5:
 		id := s.id()
-		c.excuse(id)
-		c.tell(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `,"reason":"` +
+		c.allowUnanswered(id)
+		c.notify(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `,"reason":"` +
 			c.mark + `"}}`)
 	case 6:
 		s.answer(c)
 	case 7:
-		c.cutOne(s.operand(8))
+		c.disconnectOne(s.operand(8))
 	case 8:
 		select {
 		case s.proceed <- struct{}{}:
-		default: // nobody waits
+		default: // no tool waits
 		}
 	case 9:
 		m := s.hostile[(s.operand(256)<<8+s.operand(256))%len(s.hostile)]
 		if got := c.post(m.text); got.status != 400 || got.code() != m.code {
-			s.t.Errorf("%s: got %d %s", m.name, got.status, got.body)
+			s.t.Errorf("%s: got %d %s, want 400 with code %d", m.name, got.status, got.body, m.code)
 		}
 	case 10:
 		s.server.ResourceUpdated("mem:x")
 	case 11:
 		s.tool.Update(func(t *mcp.Tool) { t.Description += "." })
 	case 12:
-		c.takeUp()
+		c.resume()
 	case 13:
-		s.trespass(c, s.clients[s.operand(len(s.clients))])
+		s.useForeignSession(c, s.clients[s.operand(len(s.clients))])
 	case 14:
 		c.listen()
 	case 15:
 		if c.id != "" {
-			c.leave()
+			c.markGone()
 			if got := s.do(http.MethodDelete, "", c.headers...); got.status != 204 {
-				s.t.Errorf("DELETE: got %d %s", got.status, got.body)
+				s.t.Errorf("DELETE: got %d %s, want 204", got.status, got.body)
 			}
 		}
 	}
@@ -261,18 +260,18 @@ var scriptIDs = []string{`1`, `2`, `3`, `"1"`, `""`, `-1`}
 func (s *script) id() string { return scriptIDs[s.operand(len(scriptIDs))] }
 
 func (s *script) open(kind string) {
-	who := fmt.Sprintf("Authorization: user-%d", len(s.clients))
-	c := &scriptClient{s: s, mark: fmt.Sprintf("mark-%d-", len(s.clients)), kind: kind, headers: []string{who},
-		sent: map[string]int{}, excused: map[string]int{}, answered: map[string]int{}}
+	principal := fmt.Sprintf("Authorization: user-%d", len(s.clients))
+	c := &scriptClient{s: s, mark: fmt.Sprintf("mark-%d-", len(s.clients)), kind: kind, headers: []string{principal},
+		sent: map[string]int{}, unansweredAllowed: map[string]int{}, answered: map[string]int{}}
 	switch kind {
 	case modern:
 	case november2024:
 		ctx, cancel := context.WithCancel(s.t.Context())
-		sse := s.initializedSSE(ctx, who)
+		sse := s.initializedSSE(ctx, principal)
 		c.stream, c.headers = cancel, append(c.headers, "Query: "+sse.query)
 		s.work.Go(func() { c.events(sse.Reader, &exchange{}) })
 	default:
-		session := s.initialize(kind, who)
+		session := s.initialize(kind, principal)
 		c.id, c.headers = session.id, session.headers
 	}
 	s.clients = append(s.clients, c)
@@ -283,13 +282,14 @@ func (c *scriptClient) body(id string, kind int) string {
 	meta := `"_meta":{"progressToken":"` + c.mark + `"`
 	if c.kind == modern {
 		meta += `,"io.modelcontextprotocol/protocolVersion":"` + modern +
-			`","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}},"io.modelcontextprotocol/logLevel":"debug"`
+			`","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}},` +
+			`"io.modelcontextprotocol/logLevel":"debug"`
 	}
 	request := func(method, params string) string {
 		return `{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `","params":{` + params + meta + `}}}`
 	}
 	if kind < 6 {
-		tool := []string{"echo", "wait", "survey", "notes", "poll", "panic"}[kind]
+		tool := []string{"echo", "wait", "survey", "notify", "poll", "panic"}[kind]
 		return request("tools/call", `"name":"`+tool+`","arguments":{"text":"`+c.mark+`"},`)
 	}
 	switch {
@@ -304,7 +304,7 @@ func (c *scriptClient) body(id string, kind int) string {
 	return request("no/such", "")
 }
 
-// all returns the headers that a request needs.
+// all returns the headers of a request.
 func (c *scriptClient) all(body string) []string {
 	if c.kind != modern {
 		return c.headers
@@ -321,22 +321,24 @@ func (c *scriptClient) all(body string) []string {
 	return headers
 }
 
-func (c *scriptClient) post(body string) answer { return c.s.do(http.MethodPost, body, c.all(body)...) }
+func (c *scriptClient) post(body string) response {
+	return c.s.do(http.MethodPost, body, c.all(body)...)
+}
 
-// tell posts what is not answered.
-func (c *scriptClient) tell(body string) {
+// notify posts a message that has no response.
+func (c *scriptClient) notify(body string) {
 	if got := c.post(body); got.status != 202 && c.kind != modern {
-		c.s.t.Errorf("%s: got %d %s", body, got.status, got.body)
+		c.s.t.Errorf("%s: got %d %s, want 202", body, got.status, got.body)
 	}
 }
 
-func (c *scriptClient) excuse(id string) {
+func (c *scriptClient) allowUnanswered(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.excused[id]++
+	c.unansweredAllowed[id]++
 }
 
-// request posts a request, and goes on while it is answered.
+// request posts a request without waiting for its response.
 func (c *scriptClient) request(body string, ids ...string) {
 	c.mu.Lock()
 	for _, id := range ids {
@@ -347,7 +349,7 @@ func (c *scriptClient) request(body string, ids ...string) {
 	c.run(&exchange{ids: ids, cancel: cancel}, c.s.request(ctx, http.MethodPost, body, c.all(body)...))
 }
 
-// run makes an HTTP request and receives what comes of it.
+// run sends an HTTP request and receives its response on a new goroutine.
 func (c *scriptClient) run(x *exchange, r *http.Request) {
 	c.mu.Lock()
 	c.exchanges = append(c.exchanges, x)
@@ -368,7 +370,7 @@ func (c *scriptClient) run(x *exchange, r *http.Request) {
 			c.broken = append(c.broken, x)
 		default:
 			for _, id := range x.ids {
-				c.excused[id]++ // the answer went to a connection that is gone
+				c.unansweredAllowed[id]++ // the response was written to a closed connection
 			}
 		}
 	})
@@ -384,7 +386,7 @@ func (c *scriptClient) receive(x *exchange, resp *http.Response) {
 	case err != nil, resp.StatusCode == 202:
 	case resp.StatusCode == 404 && r404(resp) || resp.StatusCode == 409:
 	default:
-		c.hear(x, body)
+		c.receiveMessage(x, body)
 	}
 }
 
@@ -401,18 +403,18 @@ func (c *scriptClient) events(events *sse.Reader, x *exchange) {
 			x.last = e.ID
 		}
 		if len(e.Data) > 0 {
-			c.hear(x, e.Data)
+			c.receiveMessage(x, e.Data)
 		}
 	}
 }
 
 var anyMark = regexp.MustCompile(`mark-\d+-`)
 
-// hear takes a message of the server, or a batch.
-func (c *scriptClient) hear(x *exchange, text []byte) {
+// receiveMessage records a message of the server, or a batch.
+func (c *scriptClient) receiveMessage(x *exchange, text []byte) {
 	for _, mark := range anyMark.FindAllString(string(text), -1) {
 		if mark != c.mark {
-			c.s.t.Errorf("%s hears of %s: %s", c.mark, mark, text)
+			c.s.t.Errorf("%s received a message of %s: %s", c.mark, mark, text)
 		}
 	}
 	type message struct {
@@ -422,7 +424,7 @@ func (c *scriptClient) hear(x *exchange, text []byte) {
 	batch := make([]message, 1)
 	if err := json.Unmarshal(text, &batch[0]); err != nil {
 		if err := json.Unmarshal(text, &batch); err != nil {
-			c.s.t.Errorf("%s hears %q: %v", c.mark, text, err)
+			c.s.t.Errorf("%s received %q: %v", c.mark, text, err)
 		}
 	}
 	c.mu.Lock()
@@ -431,7 +433,7 @@ func (c *scriptClient) hear(x *exchange, text []byte) {
 		switch {
 		case m.Method != "" && m.ID != nil:
 			if c.kind == modern || m.Method != "elicitation/create" {
-				c.s.t.Errorf("%s is asked %s", c.mark, text)
+				c.s.t.Errorf("%s received the request %s, want none of this kind", c.mark, text)
 			}
 			c.questions = append(c.questions, string(m.ID))
 		case m.Method == "":
@@ -446,8 +448,8 @@ func (s *script) answer(c *scriptClient) {
 	if c.kind == modern {
 		return
 	}
-	asked := s.clients[s.operand(len(s.clients))] // the client itself, or someone else, whose question this is
-	id := `"made-up"`
+	asked := s.clients[s.operand(len(s.clients))] // the client that received the question
+	id := `"invented"`
 	asked.mu.Lock()
 	if len(asked.questions) > 0 {
 		id = asked.questions[0]
@@ -456,7 +458,7 @@ func (s *script) answer(c *scriptClient) {
 		}
 	}
 	asked.mu.Unlock()
-	c.tell(`{"jsonrpc":"2.0","id":` + id + `,` + []string{
+	c.notify(`{"jsonrpc":"2.0","id":` + id + `,` + []string{
 		`"result":{"action":"accept","content":{"value":"` + c.mark + `"}}`,
 		`"result":{"action":"decline"}`,
 		`"error":{"code":-1,"message":"no"}`,
@@ -464,7 +466,7 @@ func (s *script) answer(c *scriptClient) {
 	}[s.operand(4)] + `}`)
 }
 
-// decline answers what is still asked, and reports whether there was anything.
+// decline declines the remaining questions, and reports whether there were any.
 func (c *scriptClient) decline() bool {
 	c.mu.Lock()
 	questions := c.questions
@@ -472,16 +474,16 @@ func (c *scriptClient) decline() bool {
 	c.mu.Unlock()
 	for _, id := range questions {
 		if !c.gone {
-			c.tell(`{"jsonrpc":"2.0","id":` + id + `,"result":{"action":"decline"}}`)
+			c.notify(`{"jsonrpc":"2.0","id":` + id + `,"result":{"action":"decline"}}`)
 		}
 	}
 	return len(questions) > 0
 }
 
-// cutOne closes one of the connections. That of HTTP+SSE is the session.
-func (c *scriptClient) cutOne(n int) {
+// disconnectOne closes one of the connections. That of HTTP+SSE ends the session.
+func (c *scriptClient) disconnectOne(n int) {
 	if c.stream != nil && n%2 == 0 {
-		c.leave()
+		c.markGone()
 		c.stream()
 		return
 	}
@@ -492,15 +494,15 @@ func (c *scriptClient) cutOne(n int) {
 	}
 }
 
-// leave notes that nothing is owed to the client any more.
-func (c *scriptClient) leave() {
+// markGone records that the client may receive no more responses.
+func (c *scriptClient) markGone() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.gone = true
 }
 
-// takeUp asks for the rest of the streams that broke.
-func (c *scriptClient) takeUp() {
+// resume resumes the broken streams.
+func (c *scriptClient) resume() {
 	c.mu.Lock()
 	broken := c.broken
 	c.broken = nil
@@ -515,7 +517,7 @@ func (c *scriptClient) takeUp() {
 	}
 }
 
-// listen opens the stream for changes.
+// listen opens the standalone stream.
 func (c *scriptClient) listen() {
 	if c.id == "" {
 		return
@@ -524,8 +526,8 @@ func (c *scriptClient) listen() {
 	c.run(&exchange{cancel: cancel}, c.s.request(ctx, http.MethodGet, "", c.headers...))
 }
 
-// trespass uses the session of someone else.
-func (s *script) trespass(c, owner *scriptClient) {
+// useForeignSession sends requests for the session of another client.
+func (s *script) useForeignSession(c, owner *scriptClient) {
 	if c == owner || owner.kind == modern {
 		return
 	}
@@ -540,30 +542,29 @@ func (s *script) trespass(c, owner *scriptClient) {
 			body = strings.Replace(callBody(1, "echo"), "hi", c.mark, 1)
 		}
 		if got := s.do(http.MethodPost, body, headers...); got.status != 404 {
-			s.t.Errorf("POST to the session of someone else: got %d %s", got.status, got.body)
+			s.t.Errorf("POST to the session of another client: got %d %s, want 404", got.status, got.body)
 		}
 	}
 	if owner.id != "" {
 		for _, method := range []string{http.MethodGet, http.MethodDelete} {
 			if got := s.do(method, "", headers...); got.status != 404 {
-				s.t.Errorf("%s of the session of someone else: got %d %s", method, got.status, got.body)
+				s.t.Errorf("%s of the session of another client: got %d %s, want 404", method, got.status, got.body)
 			}
 		}
 	}
 }
 
-// check compares the answers with the requests, at the end.
+// check compares the number of responses with that of requests.
 func (c *scriptClient) check() {
 	for id, n := range c.answered {
 		if n > c.sent[id] {
-			c.s.t.Errorf("%s (%s): %d requests with the id %s were answered %d times", c.mark, c.kind, c.sent[id], id,
-				n)
+			c.s.t.Errorf("%s (%s): %d requests with the id %s have %d responses", c.mark, c.kind, c.sent[id], id, n)
 		}
 	}
 	for id, n := range c.sent {
-		if !c.gone && c.answered[id] < n-c.excused[id] {
-			c.s.t.Errorf("%s (%s): %d requests with the id %s were answered %d times, and %d need not be", c.mark,
-				c.kind, n, id, c.answered[id], c.excused[id])
+		if !c.gone && c.answered[id] < n-c.unansweredAllowed[id] {
+			c.s.t.Errorf("%s (%s): %d requests with the id %s have %d responses, and only %d may have none", c.mark,
+				c.kind, n, id, c.answered[id], c.unansweredAllowed[id])
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-func TestR7_2_MessagesOnHTTP(t *testing.T) {
+func TestLimits_OfMessages(t *testing.T) {
 	f := start(t, newTestCore(), nil)
 	nested := func(depth int) string { return strings.Repeat("[", depth) + strings.Repeat("]", depth) }
 	keys := func(n int) string {
@@ -35,13 +35,13 @@ func TestR7_2_MessagesOnHTTP(t *testing.T) {
 		id         string
 	}{
 		{"depth", with(`7`, nested(62)), 0, `7`},
-		{"depth + 1", with(`7`, nested(63)), mcp.CodeInvalidRequest, `7`},
+		{"depth, one more", with(`7`, nested(63)), mcp.CodeInvalidRequest, `7`},
 		{"keys", with(`7`, keys(10_000)), 0, `7`},
-		{"keys + 1", with(`7`, keys(10_001)), mcp.CodeInvalidRequest, `7`},
+		{"keys, one more", with(`7`, keys(10_001)), mcp.CodeInvalidRequest, `7`},
 		{"id", with(`"`+strings.Repeat("i", 256)+`"`, `0`), 0, `"` + strings.Repeat("i", 256) + `"`},
-		{"id + 1", with(`"`+strings.Repeat("i", 257)+`"`, `0`), mcp.CodeInvalidRequest, ``},
+		{"id, one more", with(`"`+strings.Repeat("i", 257)+`"`, `0`), mcp.CodeInvalidRequest, ``},
 		{"digits", with(strings.Repeat("9", 20), `0`), 0, strings.Repeat("9", 20)},
-		{"digits + 1", with(strings.Repeat("9", 21), `0`), mcp.CodeInvalidRequest, ``},
+		{"digits, one more", with(strings.Repeat("9", 21), `0`), mcp.CodeInvalidRequest, ``},
 	} {
 		for era, headers := range map[string][]string{"modern": headers, "session": session.headers} {
 			body := test.body
@@ -63,15 +63,15 @@ func TestR7_2_MessagesOnHTTP(t *testing.T) {
 	}
 }
 
-func TestR7_2_CallsInFlightOfASession(t *testing.T) {
-	const most = 256
+func TestLimits_OfCallsInFlightPerSession(t *testing.T) {
+	const limit = 256
 	synctest.Test(t, func(t *testing.T) {
 		core := newTestCore()
-		core.started, core.causes = make(chan struct{}, 2*most), make(chan error, 2*most)
+		core.started, core.causes = make(chan struct{}, 2*limit), make(chan error, 2*limit)
 		f := start(t, core, nil)
 		s := f.initialize(november2025)
-		done := make(chan answer, most)
-		for id := range most {
+		done := make(chan response, limit)
+		for id := range limit {
 			go func() { done <- s.send(callBody(id+1, "stubborn")) }()
 		}
 		synctest.Wait()
@@ -80,48 +80,47 @@ func TestR7_2_CallsInFlightOfASession(t *testing.T) {
 			got := s.send(callBody(1000, "echo"))
 			if got.status != 429 || got.code() != mcp.CodeBusy || got.header.Get("Retry-After") != "1" ||
 				!strings.Contains(got.body, `"retryAfterMs":1000`) {
-				t.Errorf("got %d %s, want 429", got.status, got.body)
+				t.Errorf("got %d %s, want 429 with Retry-After 1", got.status, got.body)
 			}
 		}
 		busy()
 		s.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
-		busy() // a call that was cancelled counts until its handler returns
+		busy() // a cancelled call counts until its handler returns
 		if got := f.initialize(november2025).send(callBody(1, "echo")); got.status != 200 {
-			t.Errorf("another session: got %d %s", got.status, got.body)
+			t.Errorf("another session: got %d %s, want 200", got.status, got.body)
 		}
 		if got := f.modern("tools/call", `"name":"echo"`); got.status != 200 {
-			t.Errorf("a client without a session: got %d %s", got.status, got.body)
+			t.Errorf("modern call: got %d %s, want 200", got.status, got.body)
 		}
 		core.proceed <- struct{}{}
 		<-done
 		if got := s.send(callBody(1000, "echo")); got.status != 200 {
-			t.Errorf("after one has ended: got %d %s", got.status, got.body)
+			t.Errorf("after a call has ended: got %d %s, want 200", got.status, got.body)
 		}
-		for range most - 1 {
+		for range limit - 1 {
 			core.proceed <- struct{}{}
 			<-done
 		}
 	})
 }
 
-// A call beyond what the whole server can do is another matter than one beyond the client's share.
-func TestR7_2_CallsInFlightOfAServer(t *testing.T) {
+// A call over the limit of the server has status 503, one over the limit of the client status 429.
+func TestLimits_OfCallsInFlightPerServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := mcp.NewServer("s", "1", &mcp.ServerOptions{MaxInFlight: 2, Logger: quiet})
+		server := mcp.NewServer("s", "1", &mcp.ServerOptions{MaxInFlight: 2, Logger: discardLogger})
 		proceed := make(chan struct{})
-		mcp.AddTool(server, &mcp.Tool{Name: "wait"}, func(context.Context, struct{}) (string,
-			error) {
+		mcp.AddTool(server, &mcp.Tool{Name: "wait"}, func(context.Context, struct{}) (string, error) {
 			<-proceed
 			return "", nil
 		})
 		f := start(t, server, nil)
 		s := f.initialize(november2025)
-		done := make(chan answer, 2)
+		done := make(chan response, 2)
 		for range 2 {
 			go func() { done <- f.modern("tools/call", `"name":"wait"`) }()
 		}
 		synctest.Wait()
-		for era, got := range map[string]answer{"modern": f.modern("tools/call", `"name":"wait"`),
+		for era, got := range map[string]response{"modern": f.modern("tools/call", `"name":"wait"`),
 			"session": s.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait"}}`)} {
 			if got.status != 503 || got.code() != mcp.CodeBusy || got.header.Get("Retry-After") != "1" {
 				t.Errorf("%s: got %d %s, want 503", era, got.status, got.body)
@@ -134,14 +133,14 @@ func TestR7_2_CallsInFlightOfAServer(t *testing.T) {
 	})
 }
 
-func TestR7_2_SessionsOfAPrincipal(t *testing.T) {
-	for name, open := range map[string]func(f *fixture, who string) answer{
-		"Streamable HTTP": func(f *fixture, who string) answer {
-			return f.do(http.MethodPost, initializeBody(november2025), "Authorization: "+who)
+func TestLimits_OfSessionsPerPrincipal(t *testing.T) {
+	for name, open := range map[string]func(f *fixture, subject string) response{
+		"Streamable HTTP": func(f *fixture, subject string) response {
+			return f.do(http.MethodPost, initializeBody(november2025), "Authorization: "+subject)
 		},
-		"HTTP+SSE": func(f *fixture, who string) answer {
-			resp := f.open(f.request(f.t.Context(), http.MethodGet, "", "Authorization: "+who))
-			return answer{status: resp.StatusCode, header: resp.Header}
+		"HTTP+SSE": func(f *fixture, subject string) response {
+			resp := f.open(f.request(f.t.Context(), http.MethodGet, "", "Authorization: "+subject))
+			return response{status: resp.StatusCode, header: resp.Header}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -149,21 +148,21 @@ func TestR7_2_SessionsOfAPrincipal(t *testing.T) {
 				f := start(t, newTestCore(), nil)
 				for n := range 64 {
 					if got := open(f, "ann"); got.status != 200 {
-						t.Fatalf("session %d: got %d %s", n, got.status, got.body)
+						t.Fatalf("session %d: got %d %s, want 200", n, got.status, got.body)
 					}
 				}
 				if got := open(f, "ann"); got.status != 429 || got.header.Get("Retry-After") == "" {
 					t.Errorf("session 65: got %d %s, want 429", got.status, got.body)
 				}
 				if got := open(f, "bob"); got.status != 200 {
-					t.Errorf("someone else: got %d %s", got.status, got.body)
+					t.Errorf("another principal: got %d %s, want 200", got.status, got.body)
 				}
 			})
 		})
 	}
 }
 
-func TestR7_2_SessionsInAll(t *testing.T) {
+func TestLimits_OfSessionsInAll(t *testing.T) {
 	f := start(t, newTestCore(), &mcphttp.Options{Sessions: mcphttp.SessionOptions{Max: 2}})
 	f.openSSE(t.Context())
 	f.initialize(november2025)
@@ -175,7 +174,7 @@ func TestR7_2_SessionsInAll(t *testing.T) {
 	}
 }
 
-func TestR7_2_SessionTimes(t *testing.T) {
+func TestLimits_OfSessionTimes(t *testing.T) {
 	for _, limit := range []struct {
 		name       string
 		opts       mcphttp.SessionOptions
@@ -188,7 +187,7 @@ func TestR7_2_SessionTimes(t *testing.T) {
 		t.Run(limit.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := start(t, newTestCore(), &mcphttp.Options{Sessions: limit.opts})
-				// A session may be found idle a little later: one timer looks after all.
+				// One timer serves all sessions, so a session may expire a little later.
 				late := min(limit.idle, limit.init)/4 + time.Millisecond
 				status := func(id string) int {
 					return f.do(http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"ping"}`,
@@ -199,29 +198,29 @@ func TestR7_2_SessionTimes(t *testing.T) {
 						initializeBody(november2025)).header.Get("Mcp-Session-Id")
 				}
 
-				unused, used, kept := open(), open(), open()
+				unused, used, active := open(), open(), open()
 				time.Sleep(limit.init - time.Millisecond)
 				if got := status(used); got != 200 {
-					t.Errorf("a session that is used just in time: got %d", got)
+					t.Errorf("session used before InitTimeout: got %d, want 200", got)
 				}
-				status(kept)
+				status(active)
 				time.Sleep(time.Millisecond + late)
 				if got := status(unused); got != 404 {
-					t.Errorf("a session that was not used: got %d", got)
+					t.Errorf("session not used before InitTimeout: got %d, want 404", got)
 				}
 				time.Sleep(limit.idle - late - 2*time.Millisecond)
-				if got := status(kept); got != 200 {
-					t.Errorf("a session that was used again just in time: got %d", got)
+				if got := status(active); got != 200 {
+					t.Errorf("session used before IdleTimeout: got %d, want 200", got)
 				}
 				time.Sleep(2*time.Millisecond + late)
 				if got := status(used); got != 404 {
-					t.Errorf("an idle session: got %d", got)
+					t.Errorf("idle session: got %d, want 404", got)
 				}
 
 				begin, c := time.Now(), f.openSSE(t.Context())
-				c.ends()
+				c.expectEnd()
 				if got := time.Since(begin); got != limit.init {
-					t.Errorf("a stream without initialize was open for %v, want %v", got, limit.init)
+					t.Errorf("stream without initialize was open for %v, want %v", got, limit.init)
 				}
 				c = f.initializedSSE(t.Context())
 				pinged := make(chan struct{})
@@ -231,7 +230,7 @@ func TestR7_2_SessionTimes(t *testing.T) {
 					c.post(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
 				}()
 				if got := c.next(); string(got.Data) != `{"jsonrpc":"2.0","id":1,"result":{}}` {
-					t.Errorf("a session whose stream is open: %s", got.Data)
+					t.Errorf("session with an open stream: got %s, want the response to ping", got.Data)
 				}
 				<-pinged
 			})

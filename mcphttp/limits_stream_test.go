@@ -20,11 +20,11 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// A discardWriter is a response that is discarded and never slow.
+// A discardWriter is an http.ResponseWriter that discards the body.
 type discardWriter struct {
 	header  http.Header
-	flushed chan<- struct{} // gets one for the first flush; may be nil
-	first   sync.Once       // what follows may be signs of life, any number on a slow machine
+	flushed chan<- struct{} // receives a value at the first flush; may be nil
+	first   sync.Once       // later flushes may be of keep-alive comments
 }
 
 func (w *discardWriter) Header() http.Header { return w.header }
@@ -39,32 +39,32 @@ func (w *discardWriter) Flush() {
 	}
 }
 
-func TestR7_2_ListensOfAPrincipal(t *testing.T) {
+func TestLimits_OfListensPerPrincipal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, newTestCore(), nil)
-		listen := func(who string) int {
-			body, headers := modernCall("subscriptions/listen", `"notifications":{}`, "Authorization: "+who)
+		listen := func(subject string) int {
+			body, headers := modernCall("subscriptions/listen", `"notifications":{}`, "Authorization: "+subject)
 			return f.open(f.request(t.Context(), http.MethodPost, body, headers...)).StatusCode
 		}
 		for n := range 64 {
 			if got := listen("ann"); got != 200 {
-				t.Fatalf("subscription %d: got %d", n, got)
+				t.Fatalf("subscription %d: got %d, want 200", n, got)
 			}
 		}
 		if got := listen("ann"); got != 429 {
 			t.Errorf("subscription 65: got %d, want 429", got)
 		}
 		if got := listen("bob"); got != 200 {
-			t.Errorf("someone else: got %d", got)
+			t.Errorf("another principal: got %d, want 200", got)
 		}
 	})
 }
 
-func TestR7_2_ListensInAll(t *testing.T) {
+func TestLimits_OfListensInAll(t *testing.T) {
 	const most = 10_000
 	core := newTestCore()
 	core.causes = make(chan error, most)
-	h := mcphttp.NewHandler(core, &mcphttp.Options{Logger: quiet})
+	h := mcphttp.NewHandler(core, &mcphttp.Options{Logger: discardLogger})
 	f := &fixture{t: t, host: "localhost:8765"}
 	ctx, cancel := context.WithCancel(t.Context())
 	body, headers := modernCall("subscriptions/listen", `"notifications":{}`)
@@ -87,14 +87,14 @@ func TestR7_2_ListensInAll(t *testing.T) {
 		t.Errorf("subscription 10,001: got %d %s, want 503", w.Code, w.Body)
 	}
 	if w := try("tools/call", `"name":"echo"`); w.Code != 200 {
-		t.Errorf("a call beside them: got %d %s", w.Code, w.Body)
+		t.Errorf("call: got %d %s, want 200", w.Code, w.Body)
 	}
 	cancel()
 	listening.Wait()
 }
 
-// Resuming after discarded events is a 404, and not a stream with a gap.
-func TestR7_2_ResumedStreamHasNoGap(t *testing.T) {
+// Resuming after discarded events has status 404.
+func TestLHTTP21_ResumedStreamHasNoGap(t *testing.T) {
 	for notes, status := range map[int]int{1000: 200, 100_000: 404} { // more than 8 MiB
 		t.Run(strconv.Itoa(notes), func(t *testing.T) {
 			core := mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
@@ -113,7 +113,7 @@ func TestR7_2_ResumedStreamHasNoGap(t *testing.T) {
 			for range notes + 1 {
 				resp.next()
 			}
-			resp.ends()
+			resp.expectEnd()
 			got := f.do(http.MethodGet, "", append(s.headers, "Last-Event-ID: "+first)...)
 			if got.status != status || status == 200 && strings.Count(got.body, "data: ") != notes+1 {
 				t.Errorf("got %d with %d events, want %d", got.status, strings.Count(got.body, "data: "), status)
@@ -122,7 +122,7 @@ func TestR7_2_ResumedStreamHasNoGap(t *testing.T) {
 	}
 }
 
-func TestR7_2_KeepAlive(t *testing.T) {
+func TestMHTTP06_StreamsOfEveryKindCarryComments(t *testing.T) {
 	for _, limit := range []struct {
 		name  string
 		opts  mcphttp.Options
@@ -152,20 +152,20 @@ func TestR7_2_KeepAlive(t *testing.T) {
 						resp = f.initializedSSE(t.Context()).resp
 					}
 					buf := make([]byte, 1000)
-					var heard []time.Duration
-					for last := time.Now(); len(heard) < 1; {
+					var pauses []time.Duration
+					for last := time.Now(); len(pauses) < 1; {
 						n, err := resp.Body.Read(buf)
 						if err != nil {
 							t.Errorf("%s: %v", name, err)
 							break
 						}
 						if strings.HasPrefix(string(buf[:n]), ":") {
-							heard = append(heard, time.Since(last))
+							pauses = append(pauses, time.Since(last))
 						}
 						last = time.Now()
 					}
-					if len(heard) != 1 || heard[0] != limit.pause {
-						t.Errorf("%s: comments come after %v, want %v", name, heard, limit.pause)
+					if len(pauses) != 1 || pauses[0] != limit.pause {
+						t.Errorf("%s: comment after %v, want %v", name, pauses, limit.pause)
 					}
 					go io.Copy(io.Discard, resp.Body)
 				}
@@ -177,9 +177,9 @@ func TestR7_2_KeepAlive(t *testing.T) {
 	}
 }
 
-// Whatever a client does not read, it costs the server a bounded amount of memory and its sender's patience, and it costs
-// other clients nothing.
-func TestR7_2_UnreadEventsAreBounded(t *testing.T) {
+// Events that a client does not read use a bounded amount of memory, block their own call for a
+// bounded time, and do not slow down other clients.
+func TestLimits_OfUnreadEvents(t *testing.T) {
 	const budget = 16 << 20
 	for _, limit := range []struct {
 		name string
@@ -192,7 +192,7 @@ func TestR7_2_UnreadEventsAreBounded(t *testing.T) {
 		for _, era := range []string{"modern", "session", "HTTP+SSE"} {
 			t.Run(limit.name+"/"+era, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					core := &floodCore{ended: make(chan error, 1)}
+					core := &largeOutputCore{ended: make(chan error, 1)}
 					f := start(t, core, &limit.opts)
 					other := f.initialize(november2025)
 					conn := f.raw()
@@ -201,15 +201,15 @@ func TestR7_2_UnreadEventsAreBounded(t *testing.T) {
 					defer cancel()
 					switch era {
 					case "modern":
-						body, headers := modernCall("tools/call", `"name":"flood"`)
+						body, headers := modernCall("tools/call", `"name":"large"`)
 						r = f.request(ctx, http.MethodPost, body, headers...)
 					case "session":
-						r = f.initialize(november2025).post(ctx, callBody(1, "flood"))
+						r = f.initialize(november2025).post(ctx, callBody(1, "large"))
 					case "HTTP+SSE":
 						c := conn.openSSE(f)
 						c.post(initializeBody(november2024))
-						synctest.Wait() // its answer is on the stream
-						c.post(callBody(1, "flood"))
+						synctest.Wait() // its response is on the stream
+						c.post(callBody(1, "large"))
 					}
 					before, begin := heapInUse(), time.Now()
 					if r != nil {
@@ -218,10 +218,10 @@ func TestR7_2_UnreadEventsAreBounded(t *testing.T) {
 					synctest.Wait()
 					for range 100 {
 						if got := other.send(`{"jsonrpc":"2.0","id":1,"method":"ping"}`); got.status != 200 {
-							t.Fatalf("another client got %d %s", got.status, got.body)
+							t.Fatalf("another client: got %d %s, want 200", got.status, got.body)
 						}
 						if got := f.modern("tools/call", `"name":"echo"`); got.status != 200 {
-							t.Fatalf("another client got %d %s", got.status, got.body)
+							t.Fatalf("another client: got %d %s, want 200", got.status, got.body)
 						}
 					}
 					if waited := time.Since(begin); waited != 0 {
@@ -230,17 +230,18 @@ func TestR7_2_UnreadEventsAreBounded(t *testing.T) {
 					grown := heapInUse() - before
 					t.Logf("after %d KiB the heap has grown by %d KiB", core.sent.Load()>>10, grown>>10)
 					if grown > budget || core.sent.Load() > 3<<20 {
-						t.Errorf("%d bytes were taken and %d kept, want at most 3 MiB and %d", core.sent.Load(),
-							grown, budget)
+						t.Errorf("%d bytes were accepted and %d are stored, want at most 3 MiB and %d",
+							core.sent.Load(), grown, budget)
 					}
 					err := <-core.ended
 					if took := time.Since(begin); took != limit.time {
-						t.Errorf("the sender was held back for %v, want %v", took, limit.time)
+						t.Errorf("Notify was blocked for %v, want %v", took, limit.time)
 					}
 					switch era {
-					case "session": // the client may come back: the call goes on, and what is kept for it is bounded too
+					case "session": // the client may resume, so the call continues and its events are stored
 						if grown := heapInUse() - before; err != nil || grown > budget {
-							t.Errorf("the call ended with %v and %d bytes are kept", err, grown)
+							t.Errorf("the call ended with %v and %d bytes are stored, want no error and at most %d",
+								err, grown, budget)
 						}
 					default:
 						if !errors.Is(err, mcp.ErrDisconnected) {
@@ -253,15 +254,15 @@ func TestR7_2_UnreadEventsAreBounded(t *testing.T) {
 	}
 }
 
-// A floodCore has a tool that sends 100 MB of messages.
-type floodCore struct {
+// A largeOutputCore has the tool "large", which sends 100 MB of messages.
+type largeOutputCore struct {
 	testCore
-	sent  atomic.Int64 // bytes that were taken
+	sent  atomic.Int64 // bytes that Notify accepted
 	ended chan error
 }
 
-func (c *floodCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-	if !strings.Contains(string(req.Params), `"flood"`) {
+func (c *largeOutputCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+	if !strings.Contains(string(req.Params), `"large"`) {
 		return c.testCore.ServeMCP(ctx, req)
 	}
 	params := fmt.Appendf(nil, `{"level":"info","data":"%010000d"}`, 0)
@@ -275,10 +276,10 @@ func (c *floodCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result,
 		err = context.Cause(ctx)
 	}
 	c.ended <- err
-	return text("flooded"), err
+	return text("done"), err
 }
 
-// heapInUse returns the bytes in use after a collection that empties the pools.
+// heapInUse returns the bytes in use after two collections, which empty every sync.Pool.
 func heapInUse() int64 {
 	runtime.GC()
 	runtime.GC()
@@ -287,11 +288,10 @@ func heapInUse() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// A notification of a change never waits for a client. A client that does not read loses the
-// stream.
-func TestR7_2_UnreadChanges(t *testing.T) {
+// A change does not wait for clients. The stream of a client that does not read ends.
+func TestLimits_OfUnreadChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: quiet})
+		server := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: discardLogger})
 		const resources = 100
 		uri := func(n int) string { return fmt.Sprintf("mem:%d", n%resources) }
 		for n := range resources {
@@ -311,16 +311,16 @@ func TestR7_2_UnreadChanges(t *testing.T) {
 			server.ResourceUpdated(uri(n))
 		}
 		if waited := time.Since(begin); waited != 0 {
-			t.Errorf("whoever told of changes waited for %v", waited)
+			t.Errorf("ResourceUpdated was blocked for %v, want 0", waited)
 		}
 		if grown := heapInUse() - before; grown > 8<<20 {
-			t.Errorf("the heap has grown by %d bytes", grown)
+			t.Errorf("the heap has grown by %d bytes, want a bounded amount", grown)
 		}
 		time.Sleep(time.Minute)
 		if n, err := io.Copy(io.Discard, conn); err != nil || n > 4<<20 {
 			t.Errorf("read %d bytes, %v; want the end of the stream", n, err)
 		}
-		events := f.stream(s.get(t.Context())) // the place is free again
+		events := f.stream(s.get(t.Context())) // the session may open a stream again
 		synctest.Wait()
 		server.ResourceUpdated(uri(7))
 		for {
@@ -332,8 +332,8 @@ func TestR7_2_UnreadChanges(t *testing.T) {
 	})
 }
 
-// A client that posts and never reads its stream cannot pile up answers either.
-func TestR7_2_UnreadAnswersOfHTTPSSE(t *testing.T) {
+// Responses that a client of HTTP+SSE does not read are bounded: further calls get status 429.
+func TestLimits_OfUnreadResponsesOfHTTPSSE(t *testing.T) {
 	const posts = 5000
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, newTestCore(), nil)
@@ -344,7 +344,8 @@ func TestR7_2_UnreadAnswersOfHTTPSSE(t *testing.T) {
 		pad := strings.Repeat("x", 5<<10)
 		accepted := 0
 		for id := range posts {
-			got := c.try(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo","arguments":{"message":"%s"}}}`, id, pad))
+			got := c.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo",`+
+				`"arguments":{"message":"%s"}}}`, id, pad))
 			if got.status != http.StatusAccepted {
 				if got.status != 429 || got.code() != mcp.CodeBusy || got.header.Get("Retry-After") == "" {
 					t.Errorf("post %d: got %d %.300s, want 429", id, got.status, got.body)
@@ -354,10 +355,10 @@ func TestR7_2_UnreadAnswersOfHTTPSSE(t *testing.T) {
 			accepted++
 		}
 		if accepted == posts {
-			t.Errorf("%d posts were accepted and none of their answers was read", accepted)
+			t.Errorf("all of %d posts were accepted although their responses were not read", accepted)
 		}
-		if grown := heapInUse() - before; grown > 16<<20 { // of 50 MB of requests and answers if nothing bounded them
-			t.Errorf("the heap has grown by %d bytes", grown)
+		if grown := heapInUse() - before; grown > 16<<20 { // requests and responses have 50 MB
+			t.Errorf("the heap has grown by %d bytes, want a bounded amount", grown)
 		}
 	})
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-func TestR7_2_Body(t *testing.T) {
+func TestLimits_OfBodies(t *testing.T) {
 	for _, limit := range []struct {
 		name string
 		opts mcphttp.Options
@@ -28,36 +28,37 @@ func TestR7_2_Body(t *testing.T) {
 		t.Run(limit.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := start(t, newTestCore(), &limit.opts)
-				for era, p := range f.posters() {
-					announced := func(n int) string {
-						return head(append(p.headers,
+				for era, builder := range f.requestBuilders() {
+					headWithLength := func(n int) string {
+						return head(append(builder.headers,
 							fmt.Sprintf("Content-Length: %d\r\n", n))...)
 					}
 					check := func(what string, status, code int, parts ...string) (conn *rawConn) {
 						conn = f.raw()
 						conn.write(parts...)
-						if got := conn.answer(); got.status != status || got.code() != code {
+						if got := conn.readResponse(); got.status != status || got.code() != code {
 							t.Errorf("%s, %s: got %d %.200s, want %d", era, what, got.status, got.body, status)
 						}
 						return conn
 					}
-					check("all", 200, 0, announced(limit.max), p.sized(limit.max))
-					check("all in chunks", 200, 0, p.chunked(limit.max)...)
+					check("largest body", 200, 0, headWithLength(limit.max), builder.bodyOfSize(limit.max))
+					check("largest body in chunks", 200, 0, builder.chunked(limit.max)...)
 					begin := time.Now()
-					conn := check("too much announced", 413, mcp.CodeInvalidRequest,
-						announced(limit.max+1)) // and not one byte of it sent
+					conn := check("Content-Length too large", 413, mcp.CodeInvalidRequest,
+						headWithLength(limit.max+1)) // and no byte of the body
 					if waited := time.Since(begin); waited != 0 {
-						t.Errorf("%s: a body that is announced to be too large was waited on for %v", era, waited)
+						t.Errorf("%s: the server waited %v for a body whose Content-Length is too large", era, waited)
 					}
-					conn.ended()
-					check("too much in chunks", 413, mcp.CodeInvalidRequest, p.chunked(limit.max+1)...).ended()
+					conn.expectClosed()
+					check("too large in chunks", 413, mcp.CodeInvalidRequest,
+						builder.chunked(limit.max+1)...).expectClosed()
 				}
 			})
 		})
 	}
 }
 
-func TestR7_2_CompressedBody(t *testing.T) {
+func TestLimits_CompressedBodiesAreRefused(t *testing.T) {
 	f := start(t, newTestCore(), nil)
 	for _, test := range []struct {
 		encoding string
@@ -71,11 +72,11 @@ func TestR7_2_CompressedBody(t *testing.T) {
 	}
 	if got := f.modern("tools/call", `"name":"echo"`, "Content-Encoding: identity",
 		"Content-Encoding: gzip"); got.status != 400 {
-		t.Errorf("two encodings: got %d", got.status)
+		t.Errorf("two encodings: got %d, want 400", got.status)
 	}
 }
 
-func TestR7_2_HeaderBlock(t *testing.T) {
+func TestLimits_OfHeaders(t *testing.T) {
 	body, modernHeaders := modernCall("tools/call", `"name":"echo"`)
 	base := strings.Join(modernHeaders, "\r\n") + fmt.Sprintf("\r\nContent-Length: %d\r\n", len(body))
 	lines := func(n int) string { // with Content-Type and Accept
@@ -106,25 +107,24 @@ func TestR7_2_HeaderBlock(t *testing.T) {
 		} {
 			conn := f.raw()
 			conn.write(head(test.headers), body)
-			if got := conn.answer(); got.status != test.status {
+			if got := conn.readResponse(); got.status != test.status {
 				t.Errorf("%s/%s: got %d %s, want %d", limit.name, test.name, got.status, got.body, test.status)
 			}
 		}
 	}
 }
 
-// served runs Serve on a network in memory until the test ends.
-func servedInMemory(t *testing.T, core mcp.Handler, opts *mcphttp.Options) *fixture {
+// serveInMemory runs Serve on a memListener until the test ends.
+func serveInMemory(t *testing.T, core mcp.Handler, opts *mcphttp.Options) *fixture {
 	o := *opts
-	o.Logger = quiet
+	o.Logger = discardLogger
 	f := &fixture{t: t, handler: mcphttp.NewHandler(core, &o), listener: newMemListener(), host: "localhost:8765"}
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- mcphttp.Serve(ctx, f.listener, "/mcp", f.handler) }()
-	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn,
-		error) {
-		return f.listener.dial()
-	}}
+	transport := &http.Transport{
+		DialContext: func(context.Context, string, string) (net.Conn, error) { return f.listener.dial() },
+	}
 	f.client = &http.Client{Transport: transport}
 	t.Cleanup(func() {
 		transport.CloseIdleConnections()
@@ -137,44 +137,44 @@ func servedInMemory(t *testing.T, core mcp.Handler, opts *mcphttp.Options) *fixt
 	return f
 }
 
-// The server that Serve runs bounds the header block before it has read all of it, and the times in which a client has
-// to say something.
-func TestR7_2_LimitsOfServe(t *testing.T) {
+// The http.Server that Serve runs refuses a header before it has read all of it, and limits the time
+// to read a header and the time of an idle connection.
+func TestLimits_OfServe(t *testing.T) {
 	body, modernHeaders := modernCall("tools/call", `"name":"echo"`)
 	base := head(strings.Join(modernHeaders, "\r\n")+"\r\n", fmt.Sprintf("Content-Length: %d\r\n", len(body)))
 	synctest.Test(t, func(t *testing.T) {
-		f := servedInMemory(t, newTestCore(), &mcphttp.Options{})
+		f := serveInMemory(t, newTestCore(), &mcphttp.Options{})
 		for _, headers := range []string{"X-Pad: " + strings.Repeat("x", 200<<10) + "\r\n",
 			strings.Repeat("X-Pad: x\r\n", 20<<10)} {
 			conn := f.raw()
 			conn.write(head(headers))
-			if got := conn.answer(); got.status != 431 {
-				t.Errorf("a header block of %d bytes: got %d %s", len(headers), got.status, got.body)
+			if got := conn.readResponse(); got.status != 431 {
+				t.Errorf("header of %d bytes: got %d %s, want 431", len(headers), got.status, got.body)
 			}
-			conn.ended()
+			conn.expectClosed()
 		}
 
 		conn, begin := f.raw(), time.Now()
 		conn.write(base[:len(base)/2])
-		conn.ended()
+		conn.expectClosed()
 		if got := time.Since(begin); got != 10*time.Second {
-			t.Errorf("half a head was waited on for %v, want 10s", got)
+			t.Errorf("the server waited %v for the rest of a header, want 10s", got)
 		}
 
 		conn = f.raw()
 		conn.write(base, body)
-		if got := conn.answer(); got.status != 200 {
-			t.Errorf("got %d %s", got.status, got.body)
+		if got := conn.readResponse(); got.status != 200 {
+			t.Errorf("got %d %s, want 200", got.status, got.body)
 		}
 		begin = time.Now()
-		conn.ended()
+		conn.expectClosed()
 		if got := time.Since(begin); got != 120*time.Second {
-			t.Errorf("an idle connection was kept for %v, want 120s", got)
+			t.Errorf("an idle connection was open for %v, want 120s", got)
 		}
 	})
 }
 
-func TestR7_2_BodyTime(t *testing.T) {
+func TestLimits_OfTheTimeToReadABody(t *testing.T) {
 	for _, limit := range []struct {
 		name string
 		opts mcphttp.Options
@@ -187,11 +187,11 @@ func TestR7_2_BodyTime(t *testing.T) {
 			t.Run(limit.name+"/"+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					f := start(t, newTestCore(), &limit.opts)
-					for era, p := range f.posters() {
+					for era, builder := range f.requestBuilders() {
 						conn, begin := f.raw(), time.Now()
 						go func() {
-							body := p.sized(1000)
-							io.WriteString(conn, head(append(p.headers, "Content-Length: 1000\r\n")...))
+							body := builder.bodyOfSize(1000)
+							io.WriteString(conn, head(append(builder.headers, "Content-Length: 1000\r\n")...))
 							for i := range body {
 								select {
 								case <-time.After(pace):
@@ -203,13 +203,13 @@ func TestR7_2_BodyTime(t *testing.T) {
 								}
 							}
 						}()
-						if got := conn.answer(); got.status != 408 || got.code() != mcp.CodeInvalidRequest {
+						if got := conn.readResponse(); got.status != 408 || got.code() != mcp.CodeInvalidRequest {
 							t.Errorf("%s: got %d %s, want 408", era, got.status, got.body)
 						}
 						if got := time.Since(begin); got != limit.time {
-							t.Errorf("%s: the body was waited on for %v, want %v", era, got, limit.time)
+							t.Errorf("%s: the server waited %v for the body, want %v", era, got, limit.time)
 						}
-						conn.ended()
+						conn.expectClosed()
 						conn.Close()
 					}
 				})
@@ -218,7 +218,7 @@ func TestR7_2_BodyTime(t *testing.T) {
 	}
 }
 
-func TestR7_2_ShutdownDrain(t *testing.T) {
+func TestLimits_OfTheTimeToShutDown(t *testing.T) {
 	for _, test := range []struct {
 		tool  string
 		drain time.Duration
@@ -254,17 +254,17 @@ func TestR7_2_ShutdownDrain(t *testing.T) {
 					ctx, cancel := context.WithTimeout(t.Context(), test.drain)
 					defer cancel()
 					if err := f.handler.Shutdown(ctx); !errors.Is(err, test.err) {
-						t.Errorf("Shutdown: %v, want %v", err, test.err)
+						t.Errorf("Shutdown: got %v, want %v", err, test.err)
 					}
 					if took := time.Since(begin); took != test.took {
-						t.Errorf("it took %v, want %v", took, test.took)
+						t.Errorf("Shutdown took %v, want %v", took, test.took)
 					}
 					if test.cause != nil {
 						if err := <-core.causes; !errors.Is(err, test.cause) {
-							t.Errorf("the cause is %v, want %v", err, test.cause)
+							t.Errorf("cause of the call's end: got %v, want %v", err, test.cause)
 						}
 					}
-					core.proceed <- struct{}{} // for the one that does not listen
+					core.proceed <- struct{}{} // for the tool that ignores its context
 					<-done
 				})
 			})

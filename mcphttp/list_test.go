@@ -17,12 +17,11 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/mcpint"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
-	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// lister has tools to list, and middleware unless it is nil.
-func lister(tools int, change func(context.Context, *mcp.Request, *mcp.ListToolsResult)) *mcp.Server {
-	opts := &mcp.ServerOptions{Logger: quiet, PageSize: 500}
+// newListServer returns a server with tools. change, if not nil, is called with each list result.
+func newListServer(tools int, change func(context.Context, *mcp.Request, *mcp.ListToolsResult)) *mcp.Server {
+	opts := &mcp.ServerOptions{Logger: discardLogger, PageSize: 500}
 	if change != nil {
 		opts.Middleware = []mcp.Middleware{func(next mcp.Handler) mcp.Handler {
 			return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
@@ -42,16 +41,16 @@ func lister(tools int, change func(context.Context, *mcp.Request, *mcp.ListTools
 	return s
 }
 
-// A listed is an answer to tools/list.
-type listed struct {
+// A listResponse is a response to tools/list.
+type listResponse struct {
 	Result struct {
 		Tools      []struct{ Name string }
 		NextCursor string `json:"nextCursor"`
 	}
 }
 
-// check reports whether the answer is one message with the tools, and what the result has beside them.
-func (l listed) check(t *testing.T, body string, want []string, isCut bool) {
+// check checks that the body is one message with the tools, and with a cursor if isCut.
+func (l listResponse) check(t *testing.T, body string, want []string, isCut bool) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(body), &l, json.MatchCaseInsensitiveNames(true)); err != nil {
 		t.Errorf("%v in %.300s", err, body)
@@ -65,23 +64,23 @@ func (l listed) check(t *testing.T, body string, want []string, isCut bool) {
 	}
 }
 
-// Lists are kept as they are written, and go out without being put together. What goes out is one response with its length
-// all the same: of every size, to many clients at once, and whatever stands in front of the server.
-func TestListsAreWhole(t *testing.T) {
+// The server caches encoded lists. Each response is one message with its Content-Length, for lists of
+// every size, for concurrent clients, and with middleware.
+func TestLists_AreComplete(t *testing.T) {
 	for name, change := range map[string]func(context.Context, *mcp.Request, *mcp.ListToolsResult){
-		"as it is": nil,
+		"no change": nil,
 		"shorter": func(_ context.Context, _ *mcp.Request, l *mcp.ListToolsResult) {
 			clear(l.Tools[:1]) // in place
 			l.Tools = l.Tools[1:]
 		},
 		"other hints": func(_ context.Context, _ *mcp.Request, l *mcp.ListToolsResult) { l.TTL = 7 * time.Millisecond },
-		"after a note": func(ctx context.Context, req *mcp.Request, _ *mcp.ListToolsResult) {
+		"after a notification": func(ctx context.Context, req *mcp.Request, _ *mcp.ListToolsResult) {
 			_ = req.Notify(ctx, "notifications/message", []byte(`{"level":"info","data":"hello"}`))
 		},
 	} {
 		for _, tools := range []int{3, 30, 400, 700} {
 			t.Run(fmt.Sprint(name, "/", tools), func(t *testing.T) {
-				core := lister(tools, change)
+				core := newListServer(tools, change)
 				f := start(t, core, nil)
 				var want []string
 				for i := range min(tools, 500) {
@@ -90,23 +89,23 @@ func TestListsAreWhole(t *testing.T) {
 				if name == "shorter" {
 					want = want[1:]
 				}
-				var asking sync.WaitGroup
+				var clients sync.WaitGroup
 				for range 3 {
 					session := f.initialize(november2025)
-					asking.Go(func() {
+					clients.Go(func() {
 						for range 3 {
-							listed{}.check(t, f.list(name == "after a note", nil), want, tools > 500)
-							listed{}.check(t, f.list(name == "after a note", session), want, tools > 500)
+							listResponse{}.check(t, f.list(name == "after a notification", nil), want, tools > 500)
+							listResponse{}.check(t, f.list(name == "after a notification", session), want, tools > 500)
 						}
 					})
 				}
-				asking.Wait()
+				clients.Wait()
 			})
 		}
 	}
 }
 
-// list requests the tools, and returns the response of a stream or of JSON with a Content-Length.
+// list requests the tools and returns the response. A response as JSON must have a Content-Length.
 func (f *fixture) list(isStream bool, s *testSession) string {
 	body, headers := modernCall("tools/list", "")
 	if s != nil {
@@ -123,8 +122,8 @@ func (f *fixture) list(isStream bool, s *testSession) string {
 		f.t.Error(err)
 	}
 	if !isStream {
-		if said := resp.Header.Get("Content-Length"); said != strconv.Itoa(len(b)) {
-			f.t.Errorf("Content-Length is %q, of %d bytes", said, len(b))
+		if length := resp.Header.Get("Content-Length"); length != strconv.Itoa(len(b)) {
+			f.t.Errorf("got Content-Length %q, want %d", length, len(b))
 		}
 		return string(b)
 	}
@@ -132,11 +131,10 @@ func (f *fixture) list(isStream bool, s *testSession) string {
 	return events[len(events)-1]
 }
 
-// A client of the modern era receives byte for byte what the server returns to a transport that
-// requests the whole result.
-func TestListsAreThoseOfTheServer(t *testing.T) {
+// A modern client receives the same bytes as a transport that requests the whole result.
+func TestLists_EqualThoseOfOtherTransports(t *testing.T) {
 	for _, tools := range []int{3, 30, 400} {
-		core := lister(tools, nil)
+		core := newListServer(tools, nil)
 		body, _ := modernCall("tools/list", "")
 		msg, err := jsonrpc.Decode([]byte(body))
 		if err != nil {
@@ -153,40 +151,59 @@ func TestListsAreThoseOfTheServer(t *testing.T) {
 	}
 }
 
-// A handler in front of a server may change a list in place, also when it has had it written before.
-func TestListsAreTheirHandlersOwn(t *testing.T) {
-	server := lister(30, nil)
-	front := mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+// A handler may change a list in place, even after it was encoded.
+func TestLists_MayBeChangedInPlace(t *testing.T) {
+	server := newListServer(30, nil)
+	handler := mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 		if _, err := mcpint.Get[*mcp.Request, mcp.Handler]().AppendResult(nil, ctx, server, req); err != nil {
 			return nil, err
 		}
 		res, err := server.ServeMCP(ctx, req)
 		list, ok := res.(*mcp.ListToolsResult)
 		if !ok || len(list.Tools) != 30 || slices.Contains(list.Tools, nil) {
-			t.Errorf("got %v, %v", res, err)
+			t.Errorf("got %v, %v; want 30 tools", res, err)
 			return res, err
 		}
 		clear(list.Tools)
 		list.Tools = nil
 		return res, nil
 	})
-	f := start(t, front, nil)
+	f := start(t, handler, nil)
 	for range 2 {
 		if got := f.modern("tools/list", "").body; !strings.Contains(got, `"tools":[]`) {
-			t.Errorf("got %s", got)
+			t.Errorf("got %s, want no tools", got)
 		}
 	}
 }
 
-// A kept list that is written has a time of its own too.
-func TestKeptListsHaveTheirOwnTime(t *testing.T) {
-	body, _ := modernCall("tools/list", "")
-	header := modernHeader()
-	header["Mcp-Method"], header["Mcp-Name"] = []string{"tools/list"}, nil
-	x := newRerun(mcphttp.NewHandler(lister(400, nil), nil), body, header)
-	w := &timedWriter{ResponseWriter: x.writer, deadline: time.Now().Add(time.Hour)}
-	x.handler.ServeHTTP(w, x.request)
-	if x.check(t, "tool_0399"); w.late > 0 || !w.deadline.IsZero() {
-		t.Errorf("%d writes under the deadline of the server", w.late)
+// The stream contains no part of a list that cannot be encoded.
+func TestLists_ThatCannotBeEncodedAreErrors(t *testing.T) {
+	s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: discardLogger,
+		Middleware: []mcp.Middleware{func(next mcp.Handler) mcp.Handler {
+			return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+				res, err := next.ServeMCP(ctx, req)
+				if list, ok := res.(*mcp.ListToolsResult); ok {
+					_ = req.Notify(ctx, "notifications/message", []byte(`{"level":"info","data":"hello"}`))
+					list.Scope = "\xff"
+				}
+				return res, err
+			})
+		}}})
+	mcp.AddTool(s, &mcp.Tool{Name: "t"}, func(context.Context, struct{}) (string, error) { return "", nil })
+	f := start(t, s, nil)
+	for _, id := range []string{"1", `"` + strings.Repeat("x", 250) + `"`} {
+		body, headers := modernCall("tools/list", "")
+		body = strings.Replace(body, `"id":1`, `"id":`+id, 1)
+		resp, err := f.client.Do(f.request(t.Context(), http.MethodPost, body, headers...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		want := "data: " + `{"jsonrpc":"2.0","id":` + id + `,"error":{"code":-32603,"message":"internal error"}}` +
+			"\n\n"
+		if err != nil || !strings.HasSuffix(string(got), want) {
+			t.Errorf("got %v\n%s\nwant the end %s", err, got, want)
+		}
 	}
 }

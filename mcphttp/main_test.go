@@ -20,14 +20,15 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	if code == 0 {
 		if left := strayGoroutines(); left != "" {
-			fmt.Fprintln(os.Stderr, "goroutines left behind:\n"+left)
+			fmt.Fprintln(os.Stderr, "goroutines still running:\n"+left)
 			code = 1
 		}
 	}
 	os.Exit(code)
 }
 
-// strayGoroutines returns the stacks of what still runs of ours or of net/http, after a moment to end.
+// strayGoroutines returns the stacks of the goroutines of this module and of net/http that still run
+// after a second.
 func strayGoroutines() string {
 	var left []string
 	for range 50 {
@@ -41,7 +42,7 @@ func strayGoroutines() string {
 		if len(left) == 0 {
 			return ""
 		}
-		time.Sleep(20 * time.Millisecond) // real goroutines end in real time
+		time.Sleep(20 * time.Millisecond) // TestMain cannot run in a synctest bubble
 	}
 	return strings.Join(left, "\n\n")
 }

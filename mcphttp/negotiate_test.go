@@ -13,7 +13,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-func TestContentType(t *testing.T) {
+func TestContentTypeIsJSON(t *testing.T) {
 	f := start(t, newTestCore(), nil)
 	body, headers := modernCall("tools/call", `"name":"echo"`)
 	for _, test := range []struct {
@@ -43,7 +43,7 @@ func TestContentType(t *testing.T) {
 	}
 }
 
-func TestHTTP08_Accept(t *testing.T) {
+func TestAcceptMustListBothTypes(t *testing.T) {
 	f := start(t, newTestCore(), nil)
 	body, headers := modernCall("tools/call", `"name":"echo"`)
 	for _, test := range []struct {
@@ -72,68 +72,24 @@ func TestHTTP08_Accept(t *testing.T) {
 	}
 }
 
-func TestR72_Body(t *testing.T) {
-	f := start(t, newTestCore(), &mcphttp.Options{MaxBody: 1000})
-	pad := func(n int) (string, []string) {
-		body, headers := modernCall("tools/call", `"name":"echo"`)
-		return body + strings.Repeat(" ", n-len(body)), headers
-	}
-	for _, chunked := range []bool{false, true} {
-		for n, want := range map[int]int{1000: 200, 1001: 413, 5000: 413} {
-			body, headers := pad(n)
-			r := f.request(t.Context(), http.MethodPost, body, headers...)
-			if chunked {
-				r.ContentLength = -1
-			}
-			resp := f.open(r)
-			if resp.StatusCode != want || want == 413 && !resp.Close {
-				t.Errorf("%d bytes, chunked %t: got %d, closed %t; want %d", n, chunked, resp.StatusCode, resp.Close,
-					want)
-			}
-		}
-	}
-}
-
-func TestR72_BodyTimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := start(t, newTestCore(), nil)
-		conn, err := f.listener.dial()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		begin := time.Now()
-		go conn.Write([]byte("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"))
-		buf := make([]byte, 1000)
-		n, err := conn.Read(buf)
-		if got := string(buf[:n]); err != nil || !strings.HasPrefix(got, "HTTP/1.1 408") ||
-			!strings.Contains(got, "Connection: close") {
-			t.Errorf("got %q, %v; want 408", got, err)
-		}
-		if got := time.Since(begin); got != 30*time.Second {
-			t.Errorf("it took %v, want 30s", got)
-		}
-	})
-}
-
-// A body that came in time leaves no deadline behind: the call may take longer.
-func TestBodyTimeoutDoesNotEndTheCall(t *testing.T) {
+// The deadline for the body is removed when the body was read.
+func TestBodyTimeout_DoesNotLimitTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core := newTestCore()
 		f := start(t, core, nil)
-		done := make(chan answer)
+		done := make(chan response)
 		go func() { done <- f.modern("tools/call", `"name":"wait"`) }()
 		<-core.started
 		time.Sleep(time.Hour)
 		core.proceed <- struct{}{}
 		if got := <-done; got.status != 200 || !strings.Contains(got.body, "done") {
-			t.Errorf("got %d %s", got.status, got.body)
+			t.Errorf("got %d %s, want 200", got.status, got.body)
 		}
 	})
 }
 
-// A client that does not read its answer does not hold the server.
-func TestR72_UnreadAnswer(t *testing.T) {
+// A client that does not read the response blocks the handler until the write timeout.
+func TestUnreadResponse_IsAbandonedAfterTheWriteTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, newTestCore(), nil)
 		conn, err := f.listener.dial()
@@ -149,7 +105,7 @@ func TestR72_UnreadAnswer(t *testing.T) {
 			t.Error(err)
 		}
 		if got := time.Since(begin); got != 30*time.Second {
-			t.Errorf("the answer was given up after %v, want 30s", got)
+			t.Errorf("the response was abandoned after %v, want 30s", got)
 		}
 	})
 }
@@ -157,7 +113,8 @@ func TestR72_UnreadAnswer(t *testing.T) {
 func FuzzMediaType(f *testing.F) {
 	for _, seed := range []string{"application/json", "application/json; charset=utf-8",
 		"application/json;charset=latin1", "text/plain",
-		"application/json;", "application/json; x", " application/json ", "APPLICATION/JSON", "application/json, text/plain", "a/b;c=\"d"} {
+		"application/json;", "application/json; x", " application/json ", "APPLICATION/JSON",
+		"application/json, text/plain", "a/b;c=\"d"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
@@ -178,7 +135,7 @@ func FuzzAccept(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, line string) {
 		got := mcphttp.Accepts([]string{line}, "application/json")
-		// A range that stands alone decides alone.
+		// A single media range decides.
 		mediaRange, params, err := mime.ParseMediaType(line)
 		if err == nil && !strings.ContainsAny(line, ",\"") {
 			matches := mediaRange == "application/json" || mediaRange == "application/*" || mediaRange == "*/*"
@@ -186,16 +143,16 @@ func FuzzAccept(f *testing.F) {
 				t.Errorf("%q: got %t, want %t", line, got, matches)
 			}
 			if got && !matches {
-				t.Errorf("%q: taken", line)
+				t.Errorf("%q: application/json is accepted, want it refused", line)
 			}
 		}
-		// What is not mentioned in any way is not accepted.
+		// A type that no range mentions is not accepted.
 		if got && !strings.Contains(line, "*") && !strings.Contains(strings.ToLower(line), "application/json") {
-			t.Errorf("%q: taken", line)
+			t.Errorf("%q: application/json is accepted, want it refused", line)
 		}
-		// A refusal of everything adds nothing to an explicit mention.
+		// An explicit range takes precedence over */*;q=0.
 		if !mcphttp.Accepts([]string{"application/json", "*/*;q=0"}, "application/json") {
-			t.Error("the more specific range does not win")
+			t.Error("*/*;q=0 takes precedence over application/json")
 		}
 	})
 }

@@ -2,5 +2,5 @@
 
 package mcphttp_test
 
-// raceDetector says whether the tests run with it.
+// raceDetector reports whether the race detector is enabled.
 const raceDetector = false

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -30,7 +31,7 @@ func (f *fixture) raw() *rawConn {
 	return &rawConn{conn, f.t, bufio.NewReader(conn)}
 }
 
-// write sends bytes from a goroutine of its own, since the server may not read all of them.
+// write sends bytes on a new goroutine, because the server may not read all of them.
 func (c *rawConn) write(parts ...string) {
 	go func() {
 		for _, part := range parts {
@@ -41,8 +42,8 @@ func (c *rawConn) write(parts ...string) {
 	}()
 }
 
-// answer reads one response.
-func (c *rawConn) answer() answer {
+// readResponse reads one response.
+func (c *rawConn) readResponse() response {
 	c.t.Helper()
 	resp, err := http.ReadResponse(c.reader, nil)
 	if err != nil {
@@ -53,11 +54,11 @@ func (c *rawConn) answer() answer {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return answer{resp.StatusCode, resp.Header, string(body)}
+	return response{resp.StatusCode, resp.Header, string(body)}
 }
 
-// ended waits until the server has closed the connection.
-func (c *rawConn) ended() {
+// expectClosed waits until the server has closed the connection.
+func (c *rawConn) expectClosed() {
 	c.t.Helper()
 	c.SetReadDeadline(time.Now().Add(5 * time.Minute))
 	if b, err := c.reader.ReadByte(); !errors.Is(err, io.EOF) {
@@ -65,29 +66,34 @@ func (c *rawConn) ended() {
 	}
 }
 
-// head is the head of a POST; each header line ends with CR LF.
+// head returns the head of a POST. Each of the given header lines ends with CR LF.
 func head(headers ...string) string {
-	return "POST /mcp HTTP/1.1\r\nHost: localhost:8765\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n" +
-		strings.Join(headers, "") + "\r\n"
+	return "POST /mcp HTTP/1.1\r\nHost: localhost:8765\r\nContent-Type: application/json\r\n" +
+		"Accept: application/json, text/event-stream\r\n" + strings.Join(headers, "") + "\r\n"
 }
 
-// An sseClient is a client of the oldest revision: an event stream, and an address to post to.
+// An sseClient is a client of HTTP+SSE, the transport of revision 2024-11-05: an event stream and the
+// address of the endpoint for POST. Such clients send no Accept header with a POST, and no header with
+// the version or the session.
 type sseClient struct {
 	*stream
 	f       *fixture
-	query   string
-	headers []string
+	query   string   // of the endpoint
+	headers []string // of every request
 }
 
-// openSSE opens the event stream. The session is not initialized yet.
+// openSSE opens the event stream and reads the event endpoint. The session is not initialized yet.
 func (f *fixture) openSSE(ctx context.Context, headers ...string) *sseClient {
 	f.t.Helper()
-	c := &sseClient{stream: f.stream(f.request(ctx, http.MethodGet, "", headers...)), f: f, headers: headers}
+	get := f.request(ctx, http.MethodGet, "", append(headers, "Accept: text/event-stream")...)
+	c := &sseClient{stream: f.stream(get), f: f, headers: headers}
 	e := c.next()
-	c.query = strings.TrimPrefix(string(e.Data), "?")
-	if e.Type != "endpoint" || !strings.HasPrefix(c.query, "sessionId=") {
-		f.t.Fatalf("the first event is %s %q", e.Type, e.Data)
+	base, _ := url.Parse("http://" + f.host + "/mcp")
+	target, err := base.Parse(string(e.Data))
+	if e.Type != "endpoint" || err != nil || target.Host != base.Host || target.Path != base.Path {
+		f.t.Fatalf("first event %s %q, %v; want an endpoint at %s", e.Type, e.Data, err, base)
 	}
+	c.query = target.RawQuery
 	return c
 }
 
@@ -96,60 +102,62 @@ func (f *fixture) initializedSSE(ctx context.Context, headers ...string) *sseCli
 	f.t.Helper()
 	c := f.openSSE(ctx, headers...)
 	c.post(initializeBody(november2024))
-	if got := c.next(); !strings.Contains(string(got.Data), `"protocolVersion":"`+november2024+`"`) {
-		f.t.Fatalf("initialize: %s", got.Data)
+	got := c.next()
+	if got.Type != "message" || !strings.Contains(string(got.Data), `"protocolVersion":"`+november2024+`"`) ||
+		got.HasID {
+		f.t.Fatalf("initialize: got %s %s, want a message without an id", got.Type, got.Data)
 	}
 	c.post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	return c
 }
 
-// post sends a message that has to be accepted.
+// post sends a message and checks that the response is 202 with an empty body.
 func (c *sseClient) post(body string) {
 	c.t.Helper()
-	if got := c.try(body); got.status != http.StatusAccepted {
-		c.t.Fatalf("%.100s: got %d %s", body, got.status, got.body)
+	if got := c.send(body); got.status != http.StatusAccepted || got.body != "" {
+		c.t.Fatalf("%.100s: got %d %q, want 202 and an empty body", body, got.status, got.body)
 	}
 }
 
-func (c *sseClient) try(body string, headers ...string) answer {
+// send sends a message and returns the response.
+func (c *sseClient) send(body string) response {
 	c.t.Helper()
-	all := append([]string{"Query: " + c.query}, c.headers...)
-	return c.f.do(http.MethodPost, body, append(all, headers...)...)
+	return c.f.do(http.MethodPost, body, append([]string{"Query: " + c.query, "Accept: "}, c.headers...)...)
 }
 
-// A poster sends the body of a request of one era and returns the HTTP response.
-type poster struct {
+// A requestBuilder builds calls of the tool "echo" for one era.
+type requestBuilder struct {
 	headers []string // each with CR LF
-	request func(id, pad string) string
+	request func(id, text string) string
 }
 
-// posters are a client of each kind. The requests are calls of "echo" with a text of a given length.
-func (f *fixture) posters() map[string]poster {
-	line := func(headers []string) (lines []string) {
+// requestBuilders returns a requestBuilder for each era.
+func (f *fixture) requestBuilders() map[string]requestBuilder {
+	crlf := func(headers []string) (lines []string) {
 		for _, h := range headers {
 			lines = append(lines, h+"\r\n")
 		}
 		return lines
 	}
-	modernHeaders := func() []string { _, h := modernCall("tools/call", `"name":"echo"`); return h }()
+	_, modernHeaders := modernCall("tools/call", `"name":"echo"`)
 	session := f.initialize(november2025)
 	plain := func(id, text string) string {
 		return `{"jsonrpc":"2.0","id":` + id +
 			`,"method":"tools/call","params":{"name":"echo","arguments":{"message":"` + text + `"}}}`
 	}
-	return map[string]poster{
-		"modern": {line(modernHeaders), func(id, text string) string {
+	return map[string]requestBuilder{
+		"modern": {crlf(modernHeaders), func(id, text string) string {
 			body, _ := modernCall("tools/call", `"name":"echo","arguments":{"message":"`+text+`"}`)
 			return strings.Replace(body, `"id":1`, `"id":`+id, 1)
 		}},
-		"session": {line(session.headers), plain},
+		"session": {crlf(session.headers), plain},
 	}
 }
 
-// chunked returns the parts of a request of n bytes that does not say how long it is.
-func (p poster) chunked(n int) []string {
-	body := p.sized(n)
-	parts := []string{head(append(p.headers, "Transfer-Encoding: chunked\r\n")...)}
+// chunked returns the parts of a request with a body of n bytes in chunks.
+func (b requestBuilder) chunked(n int) []string {
+	body := b.bodyOfSize(n)
+	parts := []string{head(append(b.headers, "Transfer-Encoding: chunked\r\n")...)}
 	for len(body) > 0 {
 		part := body[:min(len(body), 1<<16)]
 		body = body[len(part):]
@@ -158,16 +166,16 @@ func (p poster) chunked(n int) []string {
 	return append(parts, "0\r\n\r\n")
 }
 
-// sized returns a request of n bytes.
-func (p poster) sized(n int) string {
-	return p.request("1", strings.Repeat("x", n-len(p.request("1", ""))))
+// bodyOfSize returns the body of a request, of n bytes.
+func (b requestBuilder) bodyOfSize(n int) string {
+	return b.request("1", strings.Repeat("x", n-len(b.request("1", ""))))
 }
 
-// openSSE opens the event stream of HTTP+SSE, reads its first event, and no more.
+// openSSE opens the event stream of HTTP+SSE and reads only its first event.
 func (c *rawConn) openSSE(f *fixture) *sseClient {
 	c.t.Helper()
 	c.write("GET /mcp HTTP/1.1\r\nHost: localhost:8765\r\nAccept: text/event-stream\r\n\r\n")
-	resp, err := http.ReadResponse(c.reader, nil) // not to be closed: that would read all the rest
+	resp, err := http.ReadResponse(c.reader, nil) // not closed, since Close reads the rest of the body
 	if err != nil {
 		c.t.Fatal(err)
 	}

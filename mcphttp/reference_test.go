@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Slow and plain forms of what the package does itself, for fuzz targets.
+// Reference implementations for fuzz tests.
 
 func stdBase64(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 

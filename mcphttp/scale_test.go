@@ -10,9 +10,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-func TestEndedSessionsHoldNoMemory(t *testing.T) {
+func TestSessions_EndedOnesUseNoMemory(t *testing.T) {
 	if raceDetector {
-		t.Skip("the heap is another one under the race detector")
+		t.Skip("the race detector changes the size of the heap")
 	}
 	const sessions = 5000
 	f := newFanout(t)
@@ -28,18 +28,18 @@ func TestEndedSessionsHoldNoMemory(t *testing.T) {
 			f.handler.ServeHTTP(httptest.NewRecorder(), f.request(http.MethodDelete, "", "Mcp-Session-Id: "+id))
 		}
 	}
-	endAll(openAll()) // what is made once, and the table, which does not shrink
+	endAll(openAll()) // allocates what remains, such as the table, which does not shrink
 	before := heapInUse()
 	endAll(openAll())
 	if each := (heapInUse() - before) / sessions; each > 50 {
-		t.Errorf("%d bytes of heap are left of each session", each)
+		t.Errorf("%d bytes of each ended session remain, want at most 50", each)
 	}
 }
 
-func TestManyIdleSessionsExpireTogether(t *testing.T) {
+func TestSessions_ManyIdleOnesExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFanout(t)
-		f.handler = mcphttp.NewHandler(f.server, &mcphttp.Options{Logger: quiet})
+		f.handler = mcphttp.NewHandler(f.server, &mcphttp.Options{Logger: discardLogger})
 		defer f.close()
 		var ids []string
 		for range 2000 {
@@ -53,29 +53,28 @@ func TestManyIdleSessionsExpireTogether(t *testing.T) {
 		}
 		time.Sleep(20 * time.Minute)
 		if got := status(ids[0]); got != http.StatusOK {
-			t.Fatalf("a session in use: status %d", got)
+			t.Fatalf("session in use: status %d, want 200", got)
 		}
 		time.Sleep(20 * time.Minute)
 		for _, id := range ids[1:] {
 			if got := status(id); got != http.StatusNotFound {
-				t.Fatalf("an idle session: status %d, want 404", got)
+				t.Fatalf("idle session: status %d, want 404", got)
 			}
 		}
 		if got := status(ids[0]); got != http.StatusOK {
-			t.Errorf("the one in use: status %d", got)
+			t.Errorf("session in use: status %d, want 200", got)
 		}
-		time.Sleep(time.Hour) // and no timer is left
+		time.Sleep(time.Hour) // all sessions expire, and no timer remains in the bubble
 	})
 }
 
-// Clients that do not read hold a bounded amount of memory until the write timeout, and none after
-// it. A session can resume its stream.
-func TestListenersThatDoNotReadAreDisconnected(t *testing.T) {
+// Clients that do not read use a bounded amount of memory until the write timeout, and none after it.
+func TestChanges_ClientsThatDoNotReadAreDisconnected(t *testing.T) {
 	const each, room = 100, 64 << 10
 	synctest.Test(t, func(t *testing.T) {
 		f := newFanout(t)
 		defer f.close()
-		readers := []*listener{f.listen(modern), f.listen(november2025)}
+		readers := []*streamClient{f.listen(modern), f.listen(november2025)}
 		for range each {
 			f.listen(modern)
 			f.listen(november2025)
@@ -96,13 +95,13 @@ func TestListenersThatDoNotReadAreDisconnected(t *testing.T) {
 		synctest.Wait()
 		for i, l := range unread {
 			if !l.isDone() {
-				t.Fatalf("listener %d is still served", i)
+				t.Fatalf("client %d is still served, want its stream ended", i)
 			}
 		}
 		f.change()
 		for _, l := range readers {
-			if l.isDone() || l.told() != 26 {
-				t.Error("one who reads was not told of every change")
+			if l.isDone() || l.takeChanges() != 26 {
+				t.Error("a client that reads has not received every change")
 			}
 		}
 	})

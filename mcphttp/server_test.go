@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/sse"
@@ -27,8 +28,24 @@ const (
 	november2024 = "2024-11-05"
 )
 
-// A memListener is a network in memory, so that virtual time can pass while everyone waits. Connections seem to come in
-// at the given address.
+// The revisions that each transport serves.
+var (
+	streamableRevisions = []string{march2025, june2025, november2025}
+	sessionRevisions    = []string{november2024, march2025, june2025, november2025}
+)
+
+// forEach runs a subtest in a synctest bubble for each revision.
+func forEach(t *testing.T, revisions []string, test func(t *testing.T, revision string)) {
+	t.Helper()
+	for _, revision := range revisions {
+		t.Run(revision, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { test(t, revision) })
+		})
+	}
+}
+
+// A memListener is a network in memory, for tests in a synctest bubble. The server sees addr as
+// the local address of each connection.
 type memListener struct {
 	addr   net.Addr
 	conns  chan net.Conn
@@ -77,7 +94,7 @@ func (l *memListener) dial() (net.Conn, error) {
 	}
 }
 
-// A fixture is a handler on a network in memory, and a client for it.
+// A fixture is a handler that is served on a memListener, with an HTTP client.
 type fixture struct {
 	t        *testing.T
 	handler  *mcphttp.Handler
@@ -86,10 +103,9 @@ type fixture struct {
 	host     string
 }
 
-// quiet keeps what a test provokes out of the output.
-var quiet = slog.New(slog.DiscardHandler)
+var discardLogger = slog.New(slog.DiscardHandler)
 
-// start serves core until the test ends. An address other than loopback can be given.
+// start serves core until the test ends, at a loopback address unless addr is given.
 func start(t *testing.T, core mcp.Handler, opts *mcphttp.Options, addr ...net.Addr) *fixture {
 	t.Helper()
 	var o mcphttp.Options
@@ -97,7 +113,7 @@ func start(t *testing.T, core mcp.Handler, opts *mcphttp.Options, addr ...net.Ad
 		o = *opts
 	}
 	if o.Logger == nil {
-		o.Logger = quiet
+		o.Logger = discardLogger
 	}
 	f := &fixture{t: t, handler: mcphttp.NewHandler(core, &o), listener: newMemListener(), host: "localhost:8765"}
 	if len(addr) > 0 {
@@ -124,31 +140,32 @@ func start(t *testing.T, core mcp.Handler, opts *mcphttp.Options, addr ...net.Ad
 	return f
 }
 
-// asPrincipal is the authentication middleware of the tests, which trusts a header.
+// asPrincipal is an authentication middleware that takes the Authorization header as the subject.
 func asPrincipal(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if who := r.Header.Get("Authorization"); who != "" {
-			r = r.WithContext(mcp.WithPrincipal(r.Context(), &mcp.Principal{Issuer: "test", Subject: who}))
+		if subject := r.Header.Get("Authorization"); subject != "" {
+			r = r.WithContext(mcp.WithPrincipal(r.Context(), &mcp.Principal{Issuer: "test", Subject: subject}))
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// An answer is a whole HTTP response.
-type answer struct {
+// A response is an HTTP response with its whole body.
+type response struct {
 	status int
 	header http.Header
 	body   string
 }
 
 // code returns the code of the JSON-RPC error in the body, or 0.
-func (a answer) code() int {
+func (r response) code() int {
 	var m struct{ Error struct{ Code int } }
-	_ = json.Unmarshal([]byte(a.body), &m)
+	_ = json.Unmarshal([]byte(r.body), &m)
 	return m.Error.Code
 }
 
-// request makes a request with headers given as "Name: value"; an empty value takes a default away.
+// request creates a request with headers in the form "Name: value". An empty value deletes a default
+// header; the names Host and Query set the host and the query of the URL.
 func (f *fixture) request(ctx context.Context, method, body string, headers ...string) *http.Request {
 	f.t.Helper()
 	r, err := http.NewRequestWithContext(ctx, method, "http://"+f.host+"/mcp", strings.NewReader(body))
@@ -159,7 +176,7 @@ func (f *fixture) request(ctx context.Context, method, body string, headers ...s
 	if method == http.MethodPost {
 		r.Header.Set("Content-Type", "application/json")
 	}
-	seen := map[string]bool{}
+	given := map[string]bool{}
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, ": ")
 		switch {
@@ -167,14 +184,14 @@ func (f *fixture) request(ctx context.Context, method, body string, headers ...s
 			r.Host = value
 		case name == "Query":
 			r.URL.RawQuery = value
-		case seen[name]:
+		case given[name]:
 			r.Header.Add(name, value)
 		case value == "":
 			r.Header.Del(name)
 		default:
 			r.Header.Set(name, value)
 		}
-		seen[name] = true
+		given[name] = true
 	}
 	return r
 }
@@ -189,7 +206,7 @@ func (f *fixture) open(r *http.Request) *http.Response {
 	return resp
 }
 
-func (f *fixture) do(method, body string, headers ...string) answer {
+func (f *fixture) do(method, body string, headers ...string) response {
 	f.t.Helper()
 	resp := f.open(f.request(f.t.Context(), method, body, headers...))
 	defer resp.Body.Close()
@@ -197,10 +214,10 @@ func (f *fixture) do(method, body string, headers ...string) answer {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return answer{resp.StatusCode, resp.Header, string(b)}
+	return response{resp.StatusCode, resp.Header, string(b)}
 }
 
-// modernCall returns the body and the headers of a modern request; further headers come after them.
+// modernCall returns the body and the headers of a modern request. It appends the given headers.
 func modernCall(method, params string, headers ...string) (string, []string) {
 	name := ""
 	var p struct{ Name, URI string }
@@ -212,7 +229,8 @@ func modernCall(method, params string, headers ...string) (string, []string) {
 		params += ","
 	}
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{%s"_meta":{`+
-		`"io.modelcontextprotocol/protocolVersion":%q,"io.modelcontextprotocol/clientCapabilities":{}}}}`, method, params, modern)
+		`"io.modelcontextprotocol/protocolVersion":%q,"io.modelcontextprotocol/clientCapabilities":{}}}}`,
+		method, params, modern)
 	all := []string{"MCP-Protocol-Version: " + modern, "Mcp-Method: " + method}
 	if name != "" {
 		all = append(all, "Mcp-Name: "+name)
@@ -221,13 +239,13 @@ func modernCall(method, params string, headers ...string) (string, []string) {
 }
 
 // modern sends a modern request.
-func (f *fixture) modern(method, params string, headers ...string) answer {
+func (f *fixture) modern(method, params string, headers ...string) response {
 	f.t.Helper()
 	body, headers := modernCall(method, params, headers...)
 	return f.do(http.MethodPost, body, headers...)
 }
 
-// modernStream sends a modern request whose answer is a stream.
+// modernStream sends a modern request whose response is an event stream.
 func (f *fixture) modernStream(ctx context.Context, method, params string) *stream {
 	f.t.Helper()
 	body, headers := modernCall(method, params)
@@ -261,21 +279,21 @@ func (s *stream) next() sse.Event {
 	return e
 }
 
-// ends checks that nothing more comes.
-func (s *stream) ends() {
+// expectEnd checks that the stream has ended.
+func (s *stream) expectEnd() {
 	s.t.Helper()
 	if e, err := s.Next(); !errors.Is(err, io.EOF) {
 		s.t.Fatalf("got %q, %v; want the end of the stream", e.Data, err)
 	}
 }
 
-// A testCore is a handler with a tool for each thing that can happen to a call.
+// A testCore is a handler whose tools return, fail, notify, wait or ask as their names say.
 type testCore struct {
-	started chan struct{}     // gets a token when a tool that waits has begun
-	proceed chan struct{}     // a tool that waits takes one, and goes on
-	causes  chan error        // gets the cause with which a waiting tool's context ended
-	request chan *mcp.Request // gets the requests that "inspect" saw
-	polled  chan error        // gets what CloseStream said
+	started chan struct{}     // receives a value when a waiting tool has started
+	proceed chan struct{}     // a waiting tool receives one value and then returns
+	causes  chan error        // receives the cause with which the context of a waiting tool ended
+	request chan *mcp.Request // receives the requests of the tool "inspect"
+	polled  chan error        // receives the error of CloseStream
 }
 
 func newTestCore() *testCore {
@@ -314,7 +332,7 @@ func text(s string) mcp.Result {
 
 func (c *testCore) call(ctx context.Context, req *mcp.Request, name, message string,
 	responses json.RawMessage) (mcp.Result, error) {
-	tell := func(n int) error {
+	notify := func(n int) error {
 		return req.Notify(ctx, "notifications/message", fmt.Appendf(nil, `{"level":"info","data":%d}`, n))
 	}
 	switch name {
@@ -325,20 +343,20 @@ func (c *testCore) call(ctx context.Context, req *mcp.Request, name, message str
 	case "inspect":
 		c.request <- req
 	case "notify", "notifylines":
-		if err := errors.Join(tell(1), tell(2)); err != nil {
+		if err := errors.Join(notify(1), notify(2)); err != nil {
 			return nil, err
 		}
 		if name == "notifylines" {
 			return mcp.RawResult("{\r\n  \"resultType\": \"complete\"\n}"), nil
 		}
 	case "late":
-		if err := tell(1); err != nil {
+		if err := notify(1); err != nil {
 			return nil, err
 		}
 		return nil, mcp.MissingClientCapability([]byte(`{"sampling":{}}`))
 	case "wait", "notifywait":
 		if name == "notifywait" {
-			if err := tell(1); err != nil {
+			if err := notify(1); err != nil {
 				return nil, err
 			}
 		}
@@ -350,11 +368,11 @@ func (c *testCore) call(ctx context.Context, req *mcp.Request, name, message str
 			return nil, ctx.Err()
 		}
 		return text("done"), nil
-	case "stubborn": // does not listen to its context
+	case "stubborn": // ignores the end of its context
 		c.started <- struct{}{}
 		<-c.proceed
-		c.causes <- tell(1)
-	case "flood":
+		c.causes <- notify(1)
+	case "endless":
 		for n := 0; ; n++ {
 			if err := req.Notify(ctx, "notifications/message", fmt.Appendf(nil, `{"level":"info","data":"%01000d"}`,
 				n)); err != nil {
@@ -367,8 +385,20 @@ func (c *testCore) call(ctx context.Context, req *mcp.Request, name, message str
 			return text(string(responses)), nil
 		}
 		return mcp.RawResult(`{"resultType":"input_required","inputRequests":{"name":{"method":"elicitation/create",` +
-			`"params":{"message":"Who?","requestedSchema":{"type":"object","properties":{"name":{"type":"string"}}}}}}}`), nil
-	case "poll":
+			`"params":{"message":"Who?","requestedSchema":{"type":"object",` +
+			`"properties":{"name":{"type":"string"}}}}}}}`), nil
+	case "sample":
+		if responses != nil {
+			return text(string(responses)), nil
+		}
+		return mcp.RawResult(`{"resultType":"input_required","inputRequests":{"text":{` +
+			`"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}}}`), nil
+	case "poll", "notifypoll":
+		if name == "notifypoll" {
+			if err := notify(1); err != nil {
+				return nil, err
+			}
+		}
 		c.polled <- mcphttp.CloseStream(ctx, 100*time.Millisecond)
 		c.started <- struct{}{}
 		<-c.proceed
@@ -397,7 +427,7 @@ func (c *testCore) listen(ctx context.Context, req *mcp.Request) (mcp.Result, er
 	return nil, ctx.Err()
 }
 
-// HeaderParams is about the tool "mirror".
+// HeaderParams returns the parameters of the tool "mirror" that have headers.
 func (c *testCore) HeaderParams(_ context.Context, _ *mcp.Request, tool string) []mcp.HeaderParam {
 	if tool != "mirror" {
 		return nil

@@ -10,17 +10,17 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// A seenCore notes of whom the requests are that a server gets.
-type seenCore struct {
+// A principalRecorder records the principal of each request that a server receives.
+type principalRecorder struct {
 	*mcp.Server
 	mu  sync.Mutex
 	got map[string]string // by method
 }
 
-func (c *seenCore) note(req *mcp.Request) {
+func (c *principalRecorder) record(req *mcp.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.got[req.Method] = "nobody"
+	c.got[req.Method] = "no principal"
 	if req.Principal != nil {
 		c.got[req.Method] = req.Principal.Subject
 	}
@@ -29,42 +29,41 @@ func (c *seenCore) note(req *mcp.Request) {
 	}
 }
 
-func (c *seenCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-	c.note(req)
+func (c *principalRecorder) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+	c.record(req)
 	return c.Server.ServeMCP(ctx, req)
 }
 
-func (c *seenCore) Listen(ctx context.Context, req *mcp.Request) (stop func(), err error) {
-	c.note(req)
+func (c *principalRecorder) Listen(ctx context.Context, req *mcp.Request) (stop func(), err error) {
+	c.record(req)
 	return c.Server.Listen(ctx, req)
 }
 
-// A request of a session has the principal that has sent it, and so have the subscriptions of the
-// session.
-func TestRequestOfASessionIsAsTheTransportSawIt(t *testing.T) {
-	for _, version := range []string{march2025, june2025, november2025} {
-		for name, handler := range map[string]func(c *seenCore) mcp.Handler{
-			"listens": func(c *seenCore) mcp.Handler { return c },
-			"waits":   func(c *seenCore) mcp.Handler { return mcp.HandlerFunc(c.ServeMCP) },
+// The principal that sent a request is also that of the subscriptions of its session.
+func TestRequestOfASessionHasItsPrincipalAndHeader(t *testing.T) {
+	for _, version := range streamableRevisions {
+		for name, handler := range map[string]func(c *principalRecorder) mcp.Handler{
+			"Listener":    func(c *principalRecorder) mcp.Handler { return c },
+			"HandlerFunc": func(c *principalRecorder) mcp.Handler { return mcp.HandlerFunc(c.ServeMCP) },
 		} {
 			t.Run(version+" "+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					server, _ := newChangingServer()
-					core := &seenCore{Server: server, got: map[string]string{}}
+					core := &principalRecorder{Server: server, got: map[string]string{}}
 					f := start(t, handler(core), &mcphttp.Options{})
 					s := f.initialize(version, "Authorization: ann")
 					if got := s.send(callBody(1, "tool1"), "X-Custom: 1"); got.status != 200 {
-						t.Errorf("got %d %s", got.status, got.body)
+						t.Errorf("got %d %s, want 200", got.status, got.body)
 					}
 					f.stream(s.get(t.Context()))
 					synctest.Wait()
 					core.mu.Lock()
 					defer core.mu.Unlock()
 					if got := core.got["tools/call"]; got != "ann, header 1" {
-						t.Errorf("the call is of %s", got)
+						t.Errorf("tools/call has %s, want ann, header 1", got)
 					}
 					if got := core.got["subscriptions/listen"]; got != "ann" {
-						t.Errorf("the subscription is of %s", got)
+						t.Errorf("subscriptions/listen has %s, want ann", got)
 					}
 				})
 			})

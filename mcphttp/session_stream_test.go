@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// A writeRecorder keeps each write to a response by itself.
+// A writeRecorder records each write to a response.
 type writeRecorder struct {
 	*httptest.ResponseRecorder
 	writes  []string
-	flushed int // writes, when the response was flushed last
+	flushed int // number of writes before the last flush
 }
 
 func (w *writeRecorder) Write(b []byte) (int, error) {
@@ -21,15 +21,14 @@ func (w *writeRecorder) Write(b []byte) (int, error) {
 
 func (w *writeRecorder) Flush() { w.flushed = len(w.writes) }
 
-// The first event has only an id. It shares the write of the next event.
-func TestLHTTP05_PrimingEventSharesTheWriteOfTheNext(t *testing.T) {
+func TestLHTTP03_FirstEventSharesTheWriteOfTheNext(t *testing.T) {
 	f := start(t, newTestCore(), nil)
 	s := f.initialize(november2025)
 	w := &writeRecorder{ResponseRecorder: httptest.NewRecorder()}
 	f.handler.ServeHTTP(w, s.post(t.Context(), callBody(1, "notify")))
 	if len(w.writes) < 2 || len(w.writes) > 3 || w.flushed < 1 {
-		t.Fatalf("got %d writes and the last flush after %d, want 2 or 3 writes and a flush: %q", len(w.writes),
-			w.flushed, w.writes)
+		t.Fatalf("got %d writes and the last flush after %d, want 2 or 3 writes and a flush: %q",
+			len(w.writes), w.flushed, w.writes)
 	}
 	if id, rest, _ := strings.Cut(w.writes[0], "-1\ndata: \n\n"); !strings.HasPrefix(id, "id: c") ||
 		!strings.Contains(rest, `"data":1`) {
@@ -37,8 +36,8 @@ func TestLHTTP05_PrimingEventSharesTheWriteOfTheNext(t *testing.T) {
 	}
 }
 
-// A stream on which nothing is to be told yet opens with the first event.
-func TestLHTTP05_FirstEventOpensTheStandaloneStream(t *testing.T) {
+// The first event, which has only an id, is written before there is a notification.
+func TestLHTTP03_FirstEventOpensTheStandaloneStream(t *testing.T) {
 	f := start(t, newTestCore(), nil)
 	s := f.initialize(november2025)
 	events := f.stream(s.get(t.Context()))
@@ -46,6 +45,6 @@ func TestLHTTP05_FirstEventOpensTheStandaloneStream(t *testing.T) {
 		t.Errorf("got %q with id %s first, want an empty event", e.Data, e.ID)
 	}
 	if got := f.do(http.MethodDelete, "", s.headers...); got.status != 204 {
-		t.Errorf("DELETE: got %d", got.status)
+		t.Errorf("DELETE: got %d, want 204", got.status)
 	}
 }

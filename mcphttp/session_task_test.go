@@ -14,11 +14,11 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A taskCore has one task. tasks/result waits for it; it tells of progress when the test says so.
+// A taskCore serves tasks/result of one task, which ends when the test says so.
 type taskCore struct {
 	*testCore
-	tell  chan struct{} // progress
-	ended chan error    // why waiting has ended
+	progress chan struct{} // a value sends a notification of progress
+	ended    chan error    // receives the cause if the request ends before the task
 }
 
 func (c *taskCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
@@ -27,7 +27,7 @@ func (c *taskCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, 
 	}
 	for {
 		select {
-		case <-c.tell:
+		case <-c.progress:
 			_ = req.Notify(ctx, "notifications/progress", []byte(`{"progressToken":1,"progress":1}`))
 		case <-c.proceed:
 			return mcp.RawResult(`{"resultType":"complete","content":[]}`), nil
@@ -38,133 +38,139 @@ func (c *taskCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, 
 	}
 }
 
+// checkWaiting checks that the request has not ended.
+func (c *taskCore) checkWaiting(t *testing.T, when string) {
+	t.Helper()
+	select {
+	case err := <-c.ended:
+		t.Fatalf("%s: the request ended with %v", when, err)
+	default:
+	}
+}
+
+// checkDisconnected checks that the request has ended because the client has disconnected.
+func (c *taskCore) checkDisconnected(t *testing.T) {
+	t.Helper()
+	select {
+	case err := <-c.ended:
+		if !errors.Is(err, mcp.ErrDisconnected) {
+			t.Errorf("the request ended with %v, want ErrDisconnected", err)
+		}
+	default:
+		t.Error("the request has not ended")
+		c.proceed <- struct{}{}
+	}
+}
+
+// startTask starts a server with a taskCore and opens a session.
+func startTask(t *testing.T) (*taskCore, *testSession) {
+	core := &taskCore{newTestCore(), make(chan struct{}), make(chan error, 1)}
+	return core, start(t, core, nil).initialize(november2025)
+}
+
+// openResult posts tasks/result and reads the stream up to a notification of progress, whose id it
+// returns.
+func (c *taskCore) openResult(ctx context.Context, s *testSession) (lastEvent string) {
+	go func() { c.progress <- struct{}{} }()
+	events := s.stream(s.post(ctx, taskResultBody))
+	events.next()
+	return events.next().ID
+}
+
+// resumeResult resumes the stream and reads the result of the task.
+func (s *testSession) resumeResult(lastEvent string) {
+	s.t.Helper()
+	events := s.stream(s.get(s.t.Context(), "Last-Event-ID: "+lastEvent))
+	if e := events.next(); !strings.Contains(string(e.Data), `"result":{"content":[]}`) {
+		s.t.Errorf("got %s, want the result of the task", e.Data)
+	}
+	events.expectEnd()
+}
+
 const taskResultBody = `{"jsonrpc":"2.0","id":1,"method":"tasks/result","params":{"taskId":"t"}}`
 
-// A client that waits for a task keeps its session, which must end if the client disconnects and
-// does not resume.
-func TestAClientThatStaysAwayWaitsForNoTask(t *testing.T) {
-	for _, told := range []bool{false, true} {
+// A client that waits for a task keeps its session. The session must end if the client disconnects
+// and does not resume.
+func TestTaskResult_EndsIfItsClientDoesNotResume(t *testing.T) {
+	for _, withProgress := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			core := &taskCore{newTestCore(), make(chan struct{}), make(chan error, 1)}
-			f := start(t, core, nil)
-			s := f.initialize(november2025)
-			ctx, leave := context.WithCancel(t.Context())
+			core, s := startTask(t)
+			ctx, disconnect := context.WithCancel(t.Context())
 			go func() {
-				if resp, err := f.client.Do(s.post(ctx, taskResultBody)); err == nil {
+				if resp, err := s.client.Do(s.post(ctx, taskResultBody)); err == nil {
 					_, _ = io.Copy(io.Discard, resp.Body)
 					resp.Body.Close()
 				}
 			}()
 			synctest.Wait()
-			if told {
-				core.tell <- struct{}{}
+			if withProgress {
+				core.progress <- struct{}{}
 			}
-			time.Sleep(5 * time.Hour) // it is there
-			if len(core.ended) > 0 {
-				t.Fatalf("the waiting ended: %v", <-core.ended)
-			}
-			leave()
-			time.Sleep(9 * time.Minute) // it may come back
-			if len(core.ended) > 0 {
-				t.Fatalf("the waiting ended at once: %v", <-core.ended)
-			}
+			time.Sleep(5 * time.Hour)
+			core.checkWaiting(t, "5 hours with a connection")
+			disconnect()
+			time.Sleep(9 * time.Minute)
+			core.checkWaiting(t, "9 minutes without a connection")
 			time.Sleep(2 * time.Minute)
-			select {
-			case err := <-core.ended:
-				if !errors.Is(err, mcp.ErrDisconnected) {
-					t.Errorf("the waiting ended with %v", err)
-				}
-			default:
-				t.Fatal("it is still waited")
-			}
+			core.checkDisconnected(t)
 			time.Sleep(40 * time.Minute)
 			if got := s.send(`{"jsonrpc":"2.0","id":2,"method":"ping"}`); got.status != http.StatusNotFound {
-				t.Errorf("the session is still there: %d", got.status)
+				t.Errorf("session after the request: status %d, want 404", got.status)
 			}
 		})
 	}
 }
 
-func TestAClientThatComesBackGetsTheResultOfItsTask(t *testing.T) {
+func TestTaskResult_WaitsForAClientThatResumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		core := &taskCore{newTestCore(), make(chan struct{}), make(chan error, 1)}
-		f := start(t, core, nil)
-		s := f.initialize(november2025)
-		ctx, leave := context.WithCancel(t.Context())
-		go func() { core.tell <- struct{}{} }()
-		events := f.stream(s.post(ctx, taskResultBody))
-		events.next()
-		last := events.next()
-		leave()
+		core, s := startTask(t)
+		ctx, disconnect := context.WithCancel(t.Context())
+		last := core.openResult(ctx, s)
+		disconnect()
 		time.Sleep(8 * time.Minute)
-		events = f.stream(s.get(t.Context(), "Last-Event-ID: "+last.ID))
 		time.AfterFunc(5*time.Hour, func() { core.proceed <- struct{}{} })
-		if e := events.next(); !strings.Contains(string(e.Data), `"result":{"content":[]}`) {
-			t.Errorf("got %s", e.Data)
-		}
-		events.ends()
-		if len(core.ended) > 0 {
-			t.Errorf("the waiting ended: %v", <-core.ended)
-		}
+		s.resumeResult(last)
+		core.checkWaiting(t, "after the result")
 	})
 }
 
-// The result may be there a moment after its client has gone: the connection that nobody reads is over by then, and nothing
-// is written to the response once it is finished.
-func TestConnectionOfADisconnectedClientIsClosed(t *testing.T) {
+// The task may end shortly after its client has disconnected. The connection is closed then, and
+// the result is stored for a client that resumes.
+func TestTaskResult_IsStoredForADisconnectedClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		core := &taskCore{newTestCore(), make(chan struct{}), make(chan error, 1)}
-		f := start(t, core, nil)
-		s := f.initialize(november2025)
-		ctx, leave := context.WithCancel(t.Context())
-		go func() { core.tell <- struct{}{} }()
-		events := f.stream(s.post(ctx, taskResultBody))
-		events.next()
-		last := events.next()
-		leave()
+		core, s := startTask(t)
+		ctx, disconnect := context.WithCancel(t.Context())
+		last := core.openResult(ctx, s)
+		disconnect()
 		synctest.Wait()
 		core.proceed <- struct{}{}
-		time.Sleep(time.Minute) // several times what keeps an open stream alive
-		again := f.stream(s.get(t.Context(), "Last-Event-ID: "+last.ID))
-		if e := again.next(); !strings.Contains(string(e.Data), `"result":{"content":[]}`) {
-			t.Errorf("got %s", e.Data)
-		}
-		again.ends()
+		time.Sleep(time.Minute) // several keep-alive periods
+		s.resumeResult(last)
 	})
 }
 
-// A stream that begins when its client has gone begins without a connection: what takes each write, such as a proxy that
-// reads on, would look like a client that is there.
-func TestAStreamThatBeginsWithoutItsClientHasNoConnection(t *testing.T) {
+// If the client has disconnected before the first event, nothing is written to the response. A
+// proxy that accepts every write would look like a connected client.
+func TestTaskResult_NothingIsWrittenAfterTheClientHasDisconnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		core := &taskCore{newTestCore(), make(chan struct{}), make(chan error, 1)}
-		f := start(t, core, nil)
-		s := f.initialize(november2025)
-		ctx, leave := context.WithCancel(t.Context())
-		response := httptest.NewRecorder()
+		core, s := startTask(t)
+		ctx, disconnect := context.WithCancel(t.Context())
+		w := httptest.NewRecorder()
 		served := make(chan struct{})
 		go func() {
 			defer close(served)
-			f.handler.ServeHTTP(response, s.post(ctx, taskResultBody))
+			s.handler.ServeHTTP(w, s.post(ctx, taskResultBody))
 		}()
 		synctest.Wait()
-		leave()
+		disconnect()
 		synctest.Wait()
-		core.tell <- struct{}{}
+		core.progress <- struct{}{}
 		time.Sleep(11 * time.Minute)
-		select {
-		case err := <-core.ended:
-			if !errors.Is(err, mcp.ErrDisconnected) {
-				t.Errorf("the waiting ended with %v", err)
-			}
-		default:
-			t.Error("it is still waited")
-			core.proceed <- struct{}{}
-		}
+		core.checkDisconnected(t)
 		<-served
 		time.Sleep(time.Minute)
-		if response.Body.Len() > 0 {
-			t.Errorf("nobody was told %q", response.Body)
+		if w.Body.Len() > 0 {
+			t.Errorf("%q was written after the client had disconnected", w.Body)
 		}
 	})
 }

@@ -17,11 +17,11 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// A slowLogin is an http.RoundTripper that takes its time before each request, as one does that has a person log in.
+// A slowLogin is an http.RoundTripper that waits before each request, as if the user had to log in.
 type slowLogin struct {
-	h       http.Handler
-	wait    time.Duration
-	awaited bool // it says so
+	h      http.Handler
+	wait   time.Duration
+	pauses bool // calls mcp.PauseTimeouts
 }
 
 func (l slowLogin) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -35,9 +35,9 @@ func (l slowLogin) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	if bytes.Contains(body, []byte("notifications/")) {
-		l.wait = 0 // the server waits for these
+		l.wait = 0 // the server waits for notifications
 	}
-	if l.awaited {
+	if l.pauses {
 		done := mcp.PauseTimeouts(r.Context())
 		defer done()
 	}
@@ -51,7 +51,7 @@ func (l slowLogin) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-func connectSlowly(t *testing.T, login slowLogin, revision string) (*mcp.Client, error) {
+func connectWithLogin(t *testing.T, login slowLogin, revision string) (*mcp.Client, error) {
 	s := mcp.NewServer("slow", "1", nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "hello"}, func(context.Context, struct{}) (string, error) { return "hello", nil })
 	h := mcphttp.NewHandler(s, nil)
@@ -66,33 +66,33 @@ func connectSlowly(t *testing.T, login slowLogin, revision string) (*mcp.Client,
 	return mcp.Connect(context.Background(), transport, &mcp.ClientOptions{Revision: revision})
 }
 
-func TestTimeLimitsStandStillWhileAPersonIsAwaited(t *testing.T) {
+func TestTimeouts_ArePausedDuringALogin(t *testing.T) {
 	for _, revision := range append(slices.Clone(mcptest.Revisions()), "") {
 		if revision == "2024-11-05" {
-			continue // it has its answers on a stream that this RoundTripper does not carry
+			continue // the RoundTripper does not support its event stream
 		}
 		t.Run("revision "+revision, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c, err := connectSlowly(t, slowLogin{wait: 20 * time.Minute, awaited: true}, revision)
+				c, err := connectWithLogin(t, slowLogin{wait: 20 * time.Minute, pauses: true}, revision)
 				if err != nil {
 					t.Fatal(err)
 				}
 				defer c.Close()
 				if text, err := mcp.CallTool[string](t.Context(), c, "hello", nil); err != nil || text != "hello" {
-					t.Errorf("call: %q, %v", text, err)
+					t.Errorf("call: got %q, %v; want hello", text, err)
 				}
 			})
 		})
 	}
 }
 
-func TestTimeoutsApplyWhenNotPaused(t *testing.T) {
-	for _, revision := range []string{"2025-11-25", "2026-07-28", ""} {
+func TestTimeouts_ApplyWhenNotPaused(t *testing.T) {
+	for _, revision := range append(slices.Clone(mcptest.Revisions()), "") {
 		t.Run("revision "+revision, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				_, err := connectSlowly(t, slowLogin{wait: 20 * time.Minute}, revision)
+				_, err := connectWithLogin(t, slowLogin{wait: 20 * time.Minute}, revision)
 				if !errors.Is(err, mcp.ErrTimeout) {
-					t.Errorf("connect: %v, want a timeout", err)
+					t.Errorf("connect: got %v, want ErrTimeout", err)
 				}
 			})
 		})

@@ -20,11 +20,11 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// cannedEnv makes the test binary the server of the clients' benchmarks, so that the CPU time of this process is that of
-// the client alone.
+// cannedEnv makes the test binary the server of the client benchmarks, so that the CPU time of this
+// process is that of the client alone.
 const cannedEnv = "MCPHTTP_TEST_CANNED"
 
-// TestCannedServer is that server, and nothing otherwise.
+// TestCannedServer is that server. It is skipped otherwise.
 func TestCannedServer(t *testing.T) {
 	if os.Getenv(cannedEnv) == "" {
 		t.Skip("the server of the benchmarks")
@@ -41,7 +41,7 @@ func TestCannedServer(t *testing.T) {
 	_ = http.Serve(l, http.HandlerFunc(canned))
 }
 
-// canned answers every request, with the id that it has.
+// canned writes a fixed response with the id of the request.
 func canned(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	_, rest, _ := bytes.Cut(body, []byte(`"id":`))
@@ -98,8 +98,8 @@ func cannedServer(b *testing.B) (address string) {
 	return strings.TrimPrefix(strings.TrimSpace(line), "address ")
 }
 
-// The benchmarks report the CPU time that one call costs the client, for a bare one and for ours, in alternating rounds of
-// one run, and the ratio.
+// The benchmarks report the CPU time of the client for a call, for net/http alone and for Transport, in
+// alternating rounds, and the ratio.
 func BenchmarkClientModernJSON(b *testing.B) { compareClients(b, "/json", modernCaller) }
 
 func BenchmarkClientModernSSE(b *testing.B) { compareClients(b, "/sse", modernCaller) }
@@ -131,7 +131,7 @@ func compareClients(b *testing.B, path string, ours func(b *testing.B, url strin
 	b.ReportMetric(float64(spent[1])/float64(spent[0]), "ratio")
 }
 
-// bareCaller posts the same bytes with nothing but net/http, and reads the answer.
+// bareCaller posts the same bytes with net/http alone, and reads the response.
 func bareCaller(b *testing.B, url string) func() {
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	client := &http.Client{Transport: transport}
@@ -182,7 +182,7 @@ func modernCaller(b *testing.B, url string) func() {
 
 func sessionCaller(b *testing.B, url string) func() {
 	tr := mcphttp.NewTransport(url, nil)
-	link, err := tr.OpenSession(b.Context(), func(*jsonrpc.Message) {})
+	conn, err := tr.OpenSession(b.Context(), func(*jsonrpc.Message) {})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -191,14 +191,14 @@ func sessionCaller(b *testing.B, url string) func() {
 	return func() {
 		ctx, cancel := context.WithCancel(b.Context())
 		defer cancel()
-		m, err := link.RoundTrip(ctx, jsonrpc.NewRequest(jsonrpc.ID{}, "tools/call", params))
+		m, err := conn.RoundTrip(ctx, jsonrpc.NewRequest(jsonrpc.ID{}, "tools/call", params))
 		if err != nil || !bytes.Contains(m.Result, []byte("hello")) {
 			panic(fmt.Sprint(m, err))
 		}
 	}
 }
 
-// The benchmarks below report time and allocations of one call of a whole client, one after the other.
+// The benchmarks below report time and allocations of sequential calls of an mcp.Client.
 func BenchmarkCallBare(b *testing.B) {
 	call := bareCaller(b, "http://"+cannedServer(b)+"/json")
 	b.ReportAllocs()

@@ -17,37 +17,37 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// A cutter lets so many bytes of one direction pass on all connections together, cuts the one that is next, and then
-// nothing more.
-type cutter struct {
-	reads bool // from the server; else to it
-	mu    sync.Mutex
-	left  int
-	cut   bool
+// A byteLimiter closes one connection when a number of bytes have passed on all connections in one
+// direction. Later connections are not limited.
+type byteLimiter struct {
+	reads     bool // from the server; else to it
+	mu        sync.Mutex
+	remaining int
+	cut       bool
 }
 
-type cutConn struct {
+type limitedConn struct {
 	net.Conn
-	*cutter
+	*byteLimiter
 }
 
-func (c *cutter) take(n int) (passes int, cut bool) {
+func (c *byteLimiter) allow(n int) (passes int, cut bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.cut || n <= c.left {
-		c.left -= n
+	if c.cut || n <= c.remaining {
+		c.remaining -= n
 		return n, false
 	}
 	c.cut = true
-	return c.left, true
+	return c.remaining, true
 }
 
-func (c cutConn) Read(p []byte) (int, error) {
+func (c limitedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if !c.reads {
 		return n, err
 	}
-	passes, cut := c.take(n)
+	passes, cut := c.allow(n)
 	if cut {
 		c.Conn.Close()
 		return passes, io.EOF
@@ -55,11 +55,11 @@ func (c cutConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (c cutConn) Write(p []byte) (int, error) {
+func (c limitedConn) Write(p []byte) (int, error) {
 	if c.reads {
 		return c.Conn.Write(p)
 	}
-	passes, cut := c.take(len(p))
+	passes, cut := c.allow(len(p))
 	n, err := c.Conn.Write(p[:passes])
 	if cut {
 		c.Conn.Close()
@@ -84,7 +84,7 @@ func (c *countingCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Resu
 	return c.testCore.ServeMCP(ctx, req)
 }
 
-// A cutTest is one exchange that is cut somewhere, or nowhere.
+// A cutTest is an exchange whose connection is closed at some byte, or not at all if whole.
 type cutTest struct {
 	*testing.T
 	tr    *mcphttp.Transport
@@ -92,9 +92,9 @@ type cutTest struct {
 	whole bool
 }
 
-// failed checks the error of a call of a tool, if it is one. None may have run twice, and none that is said not to have
-// run may have run at all.
-func (t *cutTest) failed(err error, tool string) bool {
+// checkError reports whether err is an error of a call. It checks that the tool has run at most
+// once, and not at all if the error says so.
+func (t *cutTest) checkError(err error, tool string) bool {
 	t.core.mu.Lock()
 	ran := t.core.runs[tool]
 	t.core.mu.Unlock()
@@ -105,14 +105,14 @@ func (t *cutTest) failed(err error, tool string) bool {
 		return false
 	}
 	if t.whole || !mayHaveRun(t, err) && tool != "" && ran > 0 {
-		t.Errorf("got %v after %d runs", err, ran)
+		t.Errorf("got %v after %d runs, want no error or one that matches", err, ran)
 	}
 	return true
 }
 
-// An exchange shape is what a client does, and what it has to get when nothing is cut: it fails the test itself when it
-// gets something else than the answers or typed errors.
-var cutShapes = map[string]func(t *cutTest){
+// cutExchanges are what a client does. They fail the test if the client receives anything but the
+// responses or a typed error.
+var cutExchanges = map[string]func(t *cutTest){
 	"modern JSON": func(t *cutTest) { t.modern("echo") },
 	"modern SSE":  func(t *cutTest) { t.modern("notify") },
 	"modern 400":  func(t *cutTest) { t.modern("missing") },
@@ -128,64 +128,65 @@ func (t *cutTest) modern(tool string) {
 	switch {
 	case err == nil:
 		if !strings.Contains(string(res.(mcp.RawResult)), `"text":"`+tool+`"`) {
-			t.Errorf("got %s", res)
+			t.Errorf("got %s, want the result", res)
 		}
 	case errors.As(err, &remote):
 		if tool != "missing" || remote.Code != mcp.CodeMissingRequiredClientCapability {
-			t.Errorf("got %v", err)
+			t.Errorf("got %v, want the error of the tool", err)
 		}
 	default:
 		if status := (*mcphttp.StatusError)(nil); tool == "missing" && errors.As(err, &status) &&
 			status.StatusCode == 400 {
-			return // cut after the status, which says enough
+			return // closed after the status, which is enough
 		}
-		t.failed(err, tool)
+		t.checkError(err, tool)
 	}
 }
 
 func (t *cutTest) session(version string) {
-	link, err := t.tr.OpenSession(t.Context(), func(*jsonrpc.Message) {})
+	conn, err := t.tr.OpenSession(t.Context(), func(*jsonrpc.Message) {})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &linkClient{SessionConn: link, t: t}
+	c := &sessionClient{SessionConn: conn, t: t}
 	m, err := c.try(t.Context(), "initialize",
 		`{"protocolVersion":"`+version+`","capabilities":{},"clientInfo":{"name":"test","version":"1"}}`)
-	if t.failed(err, "") || m.Error != nil {
+	if t.checkError(err, "") || m.Error != nil {
 		return
 	}
-	if t.failed(c.Send(t.Context(), jsonrpc.NewNotification("notifications/initialized", nil)), "") {
+	if t.checkError(c.Send(t.Context(), jsonrpc.NewNotification("notifications/initialized", nil)), "") {
 		return
 	}
-	if _, err := c.try(t.Context(), "logging/setLevel", `{"level":"debug"}`); t.failed(err, "") {
+	if _, err := c.try(t.Context(), "logging/setLevel", `{"level":"debug"}`); t.checkError(err, "") {
 		return
 	}
 	for _, tool := range []string{"notify", "echo"} {
 		m, err := c.try(t.Context(), "tools/call", `{"name":"`+tool+`","arguments":{"message":"echo"}}`)
-		if !t.failed(err, tool) && !strings.Contains(string(m.Result), `"text":"`+tool+`"`) {
-			t.Errorf("got %s", jsonrpc.Append(nil, m))
+		if !t.checkError(err, tool) && !strings.Contains(string(m.Result), `"text":"`+tool+`"`) {
+			t.Errorf("got %s, want the result", jsonrpc.Append(nil, m))
 		}
 	}
 	c.Close()
 }
 
-// TestFault_CutAtEveryByte cuts every shape of exchange at every byte, in both directions. The caller has the answer then,
-// or an error that says whether the request may have run, and nothing hangs: the bubble would tell.
-func TestFault_CutAtEveryByte(t *testing.T) {
-	for name, shape := range cutShapes {
+// The connection of each exchange is closed at every byte, in both directions. The caller receives
+// the response or an error that says whether the request may have run. The synctest bubble shows
+// that nothing blocks.
+func TestTransport_ConnectionClosedAtEveryByte(t *testing.T) {
+	for name, exchange := range cutExchanges {
 		for _, reads := range []bool{true, false} {
 			direction := map[bool]string{true: "from the server", false: "to the server"}[reads]
 			t.Run(name+" "+direction, func(t *testing.T) {
-				const more = 1 << 20
-				all := more - cutOnce(t, name, shape, &cutter{reads: reads, left: more}, true)
+				const unlimited = 1 << 20
+				all := unlimited - runWithCut(t, name, exchange, &byteLimiter{reads: reads, remaining: unlimited}, true)
 				step := 1
 				if testing.Short() {
 					step = 17
 				}
 				for n := 0; n < all; n += step {
-					cutOnce(t, name, shape, &cutter{reads: reads, left: n}, false)
+					runWithCut(t, name, exchange, &byteLimiter{reads: reads, remaining: n}, false)
 					if t.Failed() {
-						t.Fatalf("cut after %d of %d bytes", n, all)
+						t.Fatalf("closed after %d of %d bytes", n, all)
 					}
 				}
 			})
@@ -193,29 +194,29 @@ func TestFault_CutAtEveryByte(t *testing.T) {
 	}
 }
 
-// cutOnce returns how many bytes were left.
-func cutOnce(t *testing.T, name string, shape func(t *cutTest), c *cutter, whole bool) (left int) {
+// runWithCut runs an exchange and returns the number of bytes that may still pass.
+func runWithCut(t *testing.T, name string, exchange func(t *cutTest), c *byteLimiter, whole bool) (remaining int) {
 	synctest.Test(t, func(t *testing.T) {
 		core := &countingCore{testCore: newTestCore(), runs: map[string]int{}}
 		f := start(t, core, nil)
 		network := f.client.Transport.(*http.Transport)
 		network.DialContext = func(context.Context, string, string) (net.Conn, error) {
 			conn, err := f.listener.dial()
-			return cutConn{conn, c}, err
+			return limitedConn{conn, c}, err
 		}
 		client := f.client
 		if name == november2024 {
 			client = &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 				if r.Method == http.MethodPost && r.URL.RawQuery == "" {
-					return refusing{nil, http.MethodPost, 405}.RoundTrip(r)
+					return methodRefuser{nil, http.MethodPost, 405}.RoundTrip(r)
 				}
 				return network.RoundTrip(r)
 			})}
 		}
-		shape(&cutTest{T: t, tr: f.transport(&mcphttp.TransportOptions{Client: client}), core: core, whole: whole})
+		exchange(&cutTest{T: t, tr: f.transport(&mcphttp.TransportOptions{Client: client}), core: core, whole: whole})
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		left = c.left
+		remaining = c.remaining
 	})
-	return left
+	return remaining
 }

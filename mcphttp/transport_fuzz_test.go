@@ -17,8 +17,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// FuzzTransportResponse has a server answer every request with the same bytes, and hang up. Whatever they are, each kind
-// of request ends in bounded time, with a JSON object, an error of the server or one that says whether it may have run.
+// FuzzTransportResponse responds to every request with the same bytes and closes the connection. Each
+// kind of request returns in a limited time, with a JSON object, an error of the server or a
+// TransportError.
 func FuzzTransportResponse(f *testing.F) {
 	const ok = "HTTP/1.1 200 OK\r\n"
 	for _, seed := range []string{
@@ -45,17 +46,18 @@ func FuzzTransportResponse(f *testing.F) {
 			return
 		}
 		synctest.Test(t, func(t *testing.T) {
-			client := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string,
-				string) (net.Conn, error) {
-				ours, theirs := net.Pipe()
-				go answerWith(theirs, response)
-				return ours, nil
-			}}}
-			tr := mcphttp.NewTransport("http://localhost/mcp", &mcphttp.TransportOptions{Client: client, Logger: quiet})
+			dial := func(context.Context, string, string) (net.Conn, error) {
+				client, server := net.Pipe()
+				go respondWith(server, response)
+				return client, nil
+			}
+			client := &http.Client{Transport: &http.Transport{DialContext: dial}}
+			tr := mcphttp.NewTransport("http://localhost/mcp",
+				&mcphttp.TransportOptions{Client: client, Logger: discardLogger})
 			req := modernRequest(t, "tools/call", `"name":"x"`)
 			req.Notify = func(_ context.Context, method string, params json.RawMessage) error {
 				if method == "" || len(params) == 0 || params[0] != '{' {
-					t.Errorf("notified of %q %s", method, params)
+					t.Errorf("got notification %q %s, want a method and an object", method, params)
 				}
 				return nil
 			}
@@ -66,7 +68,7 @@ func FuzzTransportResponse(f *testing.F) {
 			began := time.Now()
 			tr.Close()
 			if d := time.Since(began); d > 10*time.Second {
-				t.Errorf("closing took %v", d)
+				t.Errorf("Close took %v, want at most 10s", d)
 			}
 			client.CloseIdleConnections()
 		})
@@ -74,12 +76,12 @@ func FuzzTransportResponse(f *testing.F) {
 }
 
 func fuzzSession(t *testing.T, tr *mcphttp.Transport) {
-	link, err := tr.OpenSession(t.Context(), func(m *jsonrpc.Message) {
+	conn, err := tr.OpenSession(t.Context(), func(m *jsonrpc.Message) {
 		if m == nil {
-			return // some may have been missed
+			return // notifications may have been missed
 		}
 		if kind := m.Kind(); kind != jsonrpc.Request && kind != jsonrpc.Notification {
-			t.Errorf("received a %v", kind)
+			t.Errorf("got a %v, want a request or a notification", kind)
 		}
 	})
 	if err != nil {
@@ -88,18 +90,18 @@ func fuzzSession(t *testing.T, tr *mcphttp.Transport) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
 	for _, method := range []string{"initialize", "tools/call"} {
-		m, err := link.RoundTrip(ctx, jsonrpc.NewRequest(jsonrpc.ID{}, method, json.RawMessage(`{}`)))
+		m, err := conn.RoundTrip(ctx, jsonrpc.NewRequest(jsonrpc.ID{}, method, json.RawMessage(`{}`)))
 		if m != nil && m.Error != nil && err == nil {
 			err = m.Error
 		}
 		if m != nil && err == nil && m.Result == nil {
-			t.Error("a response without a result")
+			t.Error("got a response without a result")
 		}
 		checkOutcome(t, mcp.RawResult(`{}`), err)
-		_ = link.Send(ctx, jsonrpc.NewNotification("notifications/initialized", nil))
+		_ = conn.Send(ctx, jsonrpc.NewNotification("notifications/initialized", nil))
 	}
 	if ctx.Err() != nil {
-		t.Error("it took an hour")
+		t.Error("the requests took an hour")
 	}
 }
 
@@ -108,16 +110,16 @@ func checkOutcome(t *testing.T, raw mcp.RawResult, err error) {
 	switch {
 	case err == nil:
 		if !json.Valid(raw) || raw[0] != '{' {
-			t.Errorf("got %s", raw)
+			t.Errorf("got %s, want a JSON object", raw)
 		}
 	case errors.As(err, &failed):
 	case !errors.As(err, &remote) || !remote.Remote():
-		t.Errorf("got %v (%T)", err, err)
+		t.Errorf("got %v (%T), want a TransportError or an error of the server", err, err)
 	}
 }
 
-// answerWith answers one request.
-func answerWith(conn net.Conn, response []byte) {
+// respondWith reads a request, writes the response and closes the connection.
+func respondWith(conn net.Conn, response []byte) {
 	defer conn.Close()
 	req, err := http.ReadRequest(bufio.NewReader(conn))
 	if err != nil {

@@ -22,13 +22,13 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// serveMemory is a server written by hand, on a network in memory so that virtual time can pass, and a transport to it.
-func serveMemory(t *testing.T, handler http.HandlerFunc, opts *mcphttp.TransportOptions) *mcphttp.Transport {
+// newMemTransport serves the handler on a memListener and returns a transport to it.
+func newMemTransport(t *testing.T, handler http.HandlerFunc, opts *mcphttp.TransportOptions) *mcphttp.Transport {
 	t.Helper()
-	return serveMemoryAt(t, "/mcp", handler, opts)
+	return newMemTransportAt(t, "/mcp", handler, opts)
 }
 
-func serveMemoryAt(t *testing.T, path string, handler http.HandlerFunc,
+func newMemTransportAt(t *testing.T, path string, handler http.HandlerFunc,
 	opts *mcphttp.TransportOptions) *mcphttp.Transport {
 	t.Helper()
 	listener := newMemListener()
@@ -43,12 +43,11 @@ func serveMemoryAt(t *testing.T, path string, handler http.HandlerFunc,
 		o = *opts
 	}
 	if o.Logger == nil {
-		o.Logger = quiet
+		o.Logger = discardLogger
 	}
-	network := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn,
-		error) {
-		return listener.dial()
-	}}
+	network := &http.Transport{
+		DialContext: func(context.Context, string, string) (net.Conn, error) { return listener.dial() },
+	}
 	o.Client = &http.Client{Transport: network}
 	transport := mcphttp.NewTransport("http://localhost:8765"+path, &o)
 	t.Cleanup(func() {
@@ -60,7 +59,7 @@ func serveMemoryAt(t *testing.T, path string, handler http.HandlerFunc,
 	return transport
 }
 
-// result is a canned answer to a posted request.
+// result returns a response to a posted request.
 func result(r *http.Request) string {
 	return `{"jsonrpc":"2.0","id":` + idOf(r) + `,"result":{"resultType":"complete"}}`
 }
@@ -88,9 +87,9 @@ func call(t *testing.T, tr *mcphttp.Transport) (string, error) {
 	return string(res.(mcp.RawResult)), nil
 }
 
-func TestHDR_MirroredHeaders(t *testing.T) {
+func TestHDR_HeadersMirrorTheBody(t *testing.T) {
 	var got http.Header
-	tr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	tr := newServerTransport(t, func(w http.ResponseWriter, r *http.Request) {
 		got = r.Header
 		writeJSON(w, 200, result(r))
 	}, &mcphttp.TransportOptions{Header: http.Header{"x-tenant": {"a", "b"}}})
@@ -101,38 +100,41 @@ func TestHDR_MirroredHeaders(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name, method, members string
-		want                  map[string]string // "-" for none
+		want                  map[string]string // "-" for no header
 	}{
-		{"HDR01 HDR03", "tools/list", ``, map[string]string{"Mcp-Protocol-Version": modern,
-			"Mcp-Method": "tools/list", "Mcp-Name": "-",
-			"Accept": "application/json, text/event-stream", "Content-Type": "application/json", "X-Tenant": "a"}},
-		{"HDR04 a tool", "tools/call", `"name":"a b"`, map[string]string{"Mcp-Name": "a b"}},
-		{"HDR04 a prompt", "prompts/get", `"name":"p"`, map[string]string{"Mcp-Name": "p"}},
-		{"HDR04 a resource", "resources/read", `"uri":"file:///\u0061"`, map[string]string{"Mcp-Name": "file:///a"}},
-		{"HDR05 a task", "tasks/get", `"taskId":"t1"`, map[string]string{"Mcp-Name": "t1"}},
-		{"HDR05 TASKX23 a task to be answered", "tasks/update", `"inputResponses":{},"taskId":"t1"`,
+		{"HDR-01 HDR-03 HTTP-08 version, method and Accept", "tools/list", ``,
+			map[string]string{"Mcp-Protocol-Version": modern, "Mcp-Method": "tools/list", "Mcp-Name": "-",
+				"Accept": "application/json, text/event-stream", "Content-Type": "application/json", "X-Tenant": "a"}},
+		{"HDR-04 tool", "tools/call", `"name":"a b"`, map[string]string{"Mcp-Name": "a b"}},
+		{"HDR-04 prompt", "prompts/get", `"name":"p"`, map[string]string{"Mcp-Name": "p"}},
+		{"HDR-04 resource", "resources/read", `"uri":"file:///\u0061"`, map[string]string{"Mcp-Name": "file:///a"}},
+		{"HDR-05 task", "tasks/get", `"taskId":"t1"`, map[string]string{"Mcp-Name": "t1"}},
+		{"HDR-05 TASKX-23 tasks/update", "tasks/update", `"inputResponses":{},"taskId":"t1"`,
 			map[string]string{"Mcp-Name": "t1"}},
-		{"HDR05 TASKX23 a task to be cancelled", "tasks/cancel", `"taskId":"t1"`, map[string]string{"Mcp-Name": "t1"}},
-		{"HDR05 TASKX23 HDR06", "tasks/get", `"taskId":"日本"`, map[string]string{"Mcp-Name": "=?base64?" +
-			stdBase64("日本") + "?="}},
-		{"HDR06", "tools/call", `"name":"né"`, map[string]string{"Mcp-Name": "=?base64?" + stdBase64("né") + "?="}},
-		{"no name", "tools/call", `"name":7`, map[string]string{"Mcp-Name": "-"}},
-		{"HDR12 HDR22", "tools/call", `"name":"x","arguments":{"region":"eu","nested":{"n":42},"dry":false}`,
+		{"HDR-05 TASKX-23 tasks/cancel", "tasks/cancel", `"taskId":"t1"`, map[string]string{"Mcp-Name": "t1"}},
+		{"HDR-05 TASKX-23 HDR-06 task id that is not ASCII", "tasks/get", `"taskId":"日本"`,
+			map[string]string{"Mcp-Name": "=?base64?" + stdBase64("日本") + "?="}},
+		{"HDR-06 name that is not ASCII", "tools/call", `"name":"né"`,
+			map[string]string{"Mcp-Name": "=?base64?" + stdBase64("né") + "?="}},
+		{"name that is not a string", "tools/call", `"name":7`, map[string]string{"Mcp-Name": "-"}},
+		{"HDR-12 HDR-22 values of each type", "tools/call",
+			`"name":"x","arguments":{"region":"eu","nested":{"n":42},"dry":false}`,
 			map[string]string{"Mcp-Param-Region": "eu", "Mcp-Param-Tenantid": "42", "Mcp-Param-Dry-Run": "false"}},
-		{"HDR22 integers in decimal", "tools/call", `"name":"x","arguments":{"nested":{"n":-4.20e1},"dry":true}`,
+		{"HDR-22 integers in decimal", "tools/call", `"name":"x","arguments":{"nested":{"n":-4.20e1},"dry":true}`,
 			map[string]string{"Mcp-Param-Region": "-", "Mcp-Param-Tenantid": "-42", "Mcp-Param-Dry-Run": "true"}},
-		{"HDR23", "tools/call", `"name":"x","arguments":{"region":" eu\n"}`,
+		{"HDR-23 space and control character", "tools/call", `"name":"x","arguments":{"region":" eu\n"}`,
 			map[string]string{"Mcp-Param-Region": "=?base64?" + stdBase64(" eu\n") + "?="}},
-		{"HDR24", "tools/call", `"name":"x","arguments":{"region":"=?base64?eA==?="}`,
+		{"HDR-24 literal that looks encoded", "tools/call", `"name":"x","arguments":{"region":"=?base64?eA==?="}`,
 			map[string]string{"Mcp-Param-Region": "=?base64?" + stdBase64("=?base64?eA==?=") + "?="}},
-		{"HDR25", "tools/call", `"name":"x","arguments":{"region":"=?BASE64?eA==?="}`,
+		{"HDR-25 markers in upper case", "tools/call", `"name":"x","arguments":{"region":"=?BASE64?eA==?="}`,
 			map[string]string{"Mcp-Param-Region": "=?BASE64?eA==?="}},
-		{"HDR26", "tools/call", `"name":"x","arguments":{"region":null,"nested":null}`,
+		{"HDR-26 null and absent", "tools/call", `"name":"x","arguments":{"region":null,"nested":null}`,
 			map[string]string{"Mcp-Param-Region": "-", "Mcp-Param-Tenantid": "-", "Mcp-Param-Dry-Run": "-"}},
-		{"HDR36", "tools/call", `"name":"x","arguments":{"region":""}`, map[string]string{"Mcp-Param-Region": ""}},
-		{"HDR17 the largest", "tools/call", `"name":"x","arguments":{"nested":{"n":9007199254740991}}`,
+		{"HDR-36 empty string", "tools/call", `"name":"x","arguments":{"region":""}`,
+			map[string]string{"Mcp-Param-Region": ""}},
+		{"HDR-17 largest integer", "tools/call", `"name":"x","arguments":{"nested":{"n":9007199254740991}}`,
 			map[string]string{"Mcp-Param-Tenantid": "9007199254740991"}},
-		{"not of a call", "prompts/get", `"name":"x","arguments":{"region":"eu"}`,
+		{"prompt arguments", "prompts/get", `"name":"x","arguments":{"region":"eu"}`,
 			map[string]string{"Mcp-Param-Region": "-"}},
 	} {
 		req := modernRequest(t, test.method, test.members)
@@ -149,29 +151,28 @@ func TestHDR_MirroredHeaders(t *testing.T) {
 	}
 }
 
-func TestHDR17_ArgumentsThatNoHeaderCarries(t *testing.T) {
-	tr := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("it was sent") }, nil)
+func TestHDR17_ArgumentsWithoutAHeaderFormAreNotSent(t *testing.T) {
+	tr := newServerTransport(t, func(http.ResponseWriter, *http.Request) { t.Error("the request was sent") }, nil)
 	for _, argument := range []string{`9007199254740992`, `1.5`, `1e400`, `{}`, `[1]`} {
 		req := modernRequest(t, "tools/call", `"name":"x","arguments":{"n":`+argument+`}`)
 		req.HeaderParams = []mcp.HeaderParam{{Header: "N", Path: []string{"n"}, Type: "integer"}}
 		if _, err := tr.RoundTrip(t.Context(), req); mayHaveRun(t, err) ||
 			!strings.Contains(err.Error(), "Mcp-Param-N") {
-			t.Errorf("%s: got %v", argument, err)
+			t.Errorf("%s: got %v, want an error that names the header", argument, err)
 		}
 	}
 	req := modernRequest(t, "tools/call", `"name":"x","arguments":{"n":1}`)
 	req.HeaderParams = []mcp.HeaderParam{{Header: "N:\r\nX", Path: []string{"n"}, Type: "integer"}}
 	if _, err := tr.RoundTrip(t.Context(), req); mayHaveRun(t, err) {
-		t.Errorf("got %v", err)
+		t.Errorf("invalid header name: got %v, want an error before the request", err)
 	}
-	if _, err := tr.RoundTrip(t.Context(), &mcp.Request{Method: "tools/list",
-		Params: json.RawMessage(`{}`)}); mayHaveRun(t, err) {
-		t.Errorf("without an envelope: got %v", err)
+	_, err := tr.RoundTrip(t.Context(), &mcp.Request{Method: "tools/list", Params: json.RawMessage(`{}`)})
+	if mayHaveRun(t, err) {
+		t.Errorf("request without _meta: got %v, want an error before the request", err)
 	}
 }
 
-// Our own server checks what our own client mirrors.
-func TestHDR08_MirroredHeadersAreTakenByTheServer(t *testing.T) {
+func TestHDR08_ServerAcceptsTheHeadersOfTheTransport(t *testing.T) {
 	tr := start(t, newTestCore(), nil).transport(nil)
 	for _, region := range []string{`"eu"`, `" é\u0000 "`, `"=?base64?eA==?="`, `""`, `null`} {
 		req := modernRequest(t, "tools/call",
@@ -183,14 +184,14 @@ func TestHDR08_MirroredHeadersAreTakenByTheServer(t *testing.T) {
 	}
 }
 
-func TestTransport_UnusableOptions(t *testing.T) {
+func TestTransport_InvalidOptionsFailEveryRequest(t *testing.T) {
 	good := "http://localhost/mcp"
 	for _, test := range []struct {
 		url  string
 		opts *mcphttp.TransportOptions
 	}{
-		{"", nil}, {"localhost:8080", nil}, {"ftp://localhost", nil}, {"http://", nil}, {"http://user:secret@%zz/",
-			nil},
+		{"", nil}, {"localhost:8080", nil}, {"ftp://localhost", nil}, {"http://", nil},
+		{"http://user:secret@%zz/", nil},
 		{good, &mcphttp.TransportOptions{Header: http.Header{"Mcp-Session-Id": {"x"}}}},
 		{good, &mcphttp.TransportOptions{Header: http.Header{"accept": {"x"}}}},
 		{good, &mcphttp.TransportOptions{Header: http.Header{"Mcp-Param-X": {"x"}}}},
@@ -201,22 +202,22 @@ func TestTransport_UnusableOptions(t *testing.T) {
 	} {
 		tr := mcphttp.NewTransport(test.url, test.opts)
 		if _, err := call(t, tr); mayHaveRun(t, err) || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%q %+v: got %v", test.url, test.opts, err)
+			t.Errorf("%q %+v: got %v, want an error before the request", test.url, test.opts, err)
 		}
 		if _, err := tr.OpenSession(t.Context(), nil); mayHaveRun(t, err) {
-			t.Errorf("%q %+v: got %v", test.url, test.opts, err)
+			t.Errorf("%q %+v: got %v, want an error before the request", test.url, test.opts, err)
 		}
 		tr.Close()
 	}
 }
 
-func TestR7_3_14_RedirectsArePartOfNoPost(t *testing.T) {
+func TestTransport_DoesNotFollowRedirectsOfAPOST(t *testing.T) {
 	reached := false
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true }))
 	defer other.Close()
 	for _, status := range []int{301, 302, 303, 307, 308} {
 		for _, to := range []string{other.URL, "/elsewhere"} {
-			tr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			tr := newServerTransport(t, func(w http.ResponseWriter, r *http.Request) {
 				reached = reached || r.URL.Path == "/elsewhere"
 				http.Redirect(w, r, to, status)
 			}, nil)
@@ -224,7 +225,7 @@ func TestR7_3_14_RedirectsArePartOfNoPost(t *testing.T) {
 			var refused *mcphttp.StatusError
 			if !errors.As(err, &refused) || refused.HTTPStatus() != status || mayHaveRun(t, err) ||
 				refused.Header.Get("Location") != to {
-				t.Errorf("%d to %s: got %v", status, to, err)
+				t.Errorf("%d to %s: got %v, want the status and the location", status, to, err)
 			}
 		}
 	}
@@ -233,12 +234,13 @@ func TestR7_3_14_RedirectsArePartOfNoPost(t *testing.T) {
 	}
 }
 
-func TestTransport_StatusDecidesMayHaveRun(t *testing.T) {
+func TestHDR38_StatusDecidesMayHaveRun(t *testing.T) {
 	for status, may := range map[int]bool{
-		400: false, 401: false, 403: false, 404: false, 405: false, 406: false, 413: false, 415: false, 421: false, 429: false, 431: false,
-		409: true, 418: true, 500: true, 502: true, 503: true, 504: true, -503: false, 202: true, 204: true,
+		400: false, 401: false, 403: false, 404: false, 405: false, 406: false, 413: false, 415: false, 421: false,
+		429: false, 431: false, 409: true, 418: true, 500: true, 502: true, 503: true, 504: true, 202: true, 204: true,
+		-503: false, // with Retry-After
 	} {
-		tr := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		tr := newServerTransport(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="x"`)
 			w.Header().Set("X-Other", "x")
 			if status == -503 {
@@ -250,30 +252,30 @@ func TestTransport_StatusDecidesMayHaveRun(t *testing.T) {
 		_, err := call(t, tr)
 		var refused *mcphttp.StatusError
 		if !errors.As(err, &refused) || refused.StatusCode != max(status, -status) || mayHaveRun(t, err) != may {
-			t.Fatalf("%d: got %v, want %v", status, err, may)
+			t.Fatalf("%d: got %v, want the status and MayHaveRun %v", status, err, may)
 		}
 		if strings.ContainsRune(err.Error(), '\x1b') || status >= 400 && !strings.Contains(err.Error(), "html") {
-			t.Errorf("%d: got %q", status, err)
+			t.Errorf("%d: got %q, want the body with its control characters escaped", status, err)
 		}
 		if refused.Header.Get("Www-Authenticate") == "" || refused.Header.Get("X-Other") != "" {
-			t.Errorf("%d: got %v", status, refused.Header)
+			t.Errorf("%d: got header %v, want only Www-Authenticate", status, refused.Header)
 		}
 	}
 }
 
-func TestTransport_ResponsesThatAreNoAnswer(t *testing.T) {
+func TestTransport_InvalidResponsesAreErrors(t *testing.T) {
 	for name, body := range map[string]string{
-		"no JSON":         `hello`,
-		"not a message":   `{"ok":true}`,
-		"a notification":  `{"jsonrpc":"2.0","method":"notifications/message","params":{}}`,
-		"a request":       `{"jsonrpc":"2.0","id":ID,"method":"ping"}`,
-		"a batch":         `[{"jsonrpc":"2.0","id":ID,"result":{}}]`,
-		"another id":      `{"jsonrpc":"2.0","id":1234567,"result":{}}`,
-		"the id a string": `{"jsonrpc":"2.0","id":"ID","result":{}}`,
-		"another's error": `{"jsonrpc":"2.0","id":1234567,"error":{"code":1,"message":"no"}}`,
-		"duplicate keys":  `{"jsonrpc":"2.0","id":ID,"result":{"a":1,"a":2}}`,
-		"no object":       `{"jsonrpc":"2.0","id":ID,"result":[]}`,
-		"nothing":         ``,
+		"not JSON":          `hello`,
+		"not a message":     `{"ok":true}`,
+		"a notification":    `{"jsonrpc":"2.0","method":"notifications/message","params":{}}`,
+		"a request":         `{"jsonrpc":"2.0","id":ID,"method":"ping"}`,
+		"a batch":           `[{"jsonrpc":"2.0","id":ID,"result":{}}]`,
+		"another id":        `{"jsonrpc":"2.0","id":1234567,"result":{}}`,
+		"the id a string":   `{"jsonrpc":"2.0","id":"ID","result":{}}`,
+		"another id, error": `{"jsonrpc":"2.0","id":1234567,"error":{"code":1,"message":"no"}}`,
+		"duplicate keys":    `{"jsonrpc":"2.0","id":ID,"result":{"a":1,"a":2}}`,
+		"not an object":     `{"jsonrpc":"2.0","id":ID,"result":[]}`,
+		"empty":             ``,
 	} {
 		fill := func(r *http.Request) string { return strings.ReplaceAll(body, "ID", idOf(r)) }
 		for kind, handler := range map[string]http.HandlerFunc{
@@ -285,9 +287,9 @@ func TestTransport_ResponsesThatAreNoAnswer(t *testing.T) {
 				writeJSON(w, 200, result(r))
 			},
 		} {
-			got, err := call(t, serve(t, handler, nil))
+			got, err := call(t, newServerTransport(t, handler, nil))
 			if err == nil || !mayHaveRun(t, err) {
-				t.Errorf("%s as %s: got %s, %v", name, kind, got, err)
+				t.Errorf("%s as %s: got %s, %v; want an error with MayHaveRun", name, kind, got, err)
 			}
 			if kind == "other" {
 				if status := (*mcphttp.StatusError)(nil); !errors.As(err, &status) || status.StatusCode != 200 {
@@ -295,14 +297,14 @@ func TestTransport_ResponsesThatAreNoAnswer(t *testing.T) {
 				}
 			}
 			if remote := (*mcp.Error)(nil); errors.As(err, &remote) {
-				t.Errorf("%s as %s: got %v, which is not the server's error", name, kind, err)
+				t.Errorf("%s as %s: got %v, want no error of the server", name, kind, err)
 			}
 		}
 	}
 }
 
-func TestR7_3_13_WhatDoesNotBelongToTheStreamIsDropped(t *testing.T) {
-	tr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+func TestHTTP17_MessagesThatDoNotBelongToTheStreamAreDropped(t *testing.T) {
+	tr := newServerTransport(t, func(w http.ResponseWriter, r *http.Request) {
 		writeEvents(w,
 			": comment", "event: other\ndata: {}", "id: 1\ndata:", "data: nonsense",
 			`data: {"jsonrpc":"2.0","id":999,"result":{}}`,
@@ -313,14 +315,14 @@ func TestR7_3_13_WhatDoesNotBelongToTheStreamIsDropped(t *testing.T) {
 			`data: {"jsonrpc":"2.0",`+"\n"+`data: "method":"notifications/c","params":{"x":1}}`,
 			"data: "+result(r))
 	}, nil)
-	var got notes
+	var got notificationRecorder
 	req := modernRequest(t, "tools/call", `"name":"x"`)
-	req.Notify = got.take
-	// An unreadable message may have been the answer: then no other comes.
+	req.Notify = got.record
+	// An invalid message may have been the response, so it ends the request.
 	if _, err := tr.RoundTrip(t.Context(), req); err == nil || !mayHaveRun(t, err) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want an error with MayHaveRun", err)
 	}
-	tr = serve(t, func(w http.ResponseWriter, r *http.Request) {
+	tr = newServerTransport(t, func(w http.ResponseWriter, r *http.Request) {
 		writeEvents(w,
 			": comment", "event: other\ndata: {}", "id: 1\ndata:",
 			`data: {"jsonrpc":"2.0","id":999,"result":{}}`,
@@ -333,28 +335,27 @@ func TestR7_3_13_WhatDoesNotBelongToTheStreamIsDropped(t *testing.T) {
 			"data: "+result(r))
 	}, nil)
 	if _, err := tr.RoundTrip(t.Context(), req); err != nil {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want the result", err)
 	}
 	if want := "[notifications/a {} notifications/c {\"x\":1}]"; fmt.Sprint(got.all) != want {
 		t.Errorf("got %v, want %s", got.all, want)
 	}
 }
 
-// One note in the log is enough for a server that goes on sending what is of no use.
-func TestR7_3_13_DropsDoNotFillTheLog(t *testing.T) {
-	var log bytes.Buffer // written on the goroutine of the call
-	tr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+func TestTransport_LogsTheFirstDroppedMessageOnly(t *testing.T) {
+	var log bytes.Buffer // written only on the goroutine of the call
+	tr := newServerTransport(t, func(w http.ResponseWriter, r *http.Request) {
 		writeEvents(w, append(slices.Repeat([]string{eventResult("999")}, 100), "data: "+result(r))...)
 	}, &mcphttp.TransportOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	if _, err := call(t, tr); err != nil {
 		t.Error(err)
 	}
 	if lines := strings.Count(log.String(), "\n"); lines != 1 {
-		t.Errorf("%d lines were logged", lines)
+		t.Errorf("%d lines were logged, want 1", lines)
 	}
 }
 
-func TestMHTTP23_ErrorWithoutIDIsTheAnswer(t *testing.T) {
+func TestMHTTP23_ErrorWithoutAnIDIsTheResponse(t *testing.T) {
 	const body = `{"jsonrpc":"2.0","error":{"code":-32020,"message":"no"}}`
 	for name, handler := range map[string]http.HandlerFunc{
 		"JSON":    func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, 200, body) },
@@ -369,15 +370,15 @@ func TestMHTTP23_ErrorWithoutIDIsTheAnswer(t *testing.T) {
 			writeJSON(w, 404, strings.Replace(body, `,`, `,"id":`+idOf(r)+`,`, 1))
 		},
 	} {
-		_, err := call(t, serve(t, handler, nil))
+		_, err := call(t, newServerTransport(t, handler, nil))
 		var remote *mcp.Error
 		if !errors.As(err, &remote) || !remote.Remote() || remote.Code != mcp.CodeHeaderMismatch {
-			t.Errorf("%s: got %v", name, err)
+			t.Errorf("%s: got %v, want the server's error", name, err)
 		}
 	}
 }
 
-func TestR7_2_BodiesAndEventsAreBounded(t *testing.T) {
+func TestTransport_LimitsBodiesAndEvents(t *testing.T) {
 	const limit = 10_000
 	padded := func(r *http.Request, size int) string {
 		body := result(r)
@@ -402,24 +403,23 @@ func TestR7_2_BodiesAndEventsAreBounded(t *testing.T) {
 			_, _ = io.WriteString(w, body[100:])
 		},
 		"compressed": func(w http.ResponseWriter, r *http.Request, size int) { zip(w, padded(r, size)) },
-		"an event": func(w http.ResponseWriter, r *http.Request, size int) {
-			writeEvents(w,
-				"data:"+padded(r, size))
+		"as an event": func(w http.ResponseWriter, r *http.Request, size int) {
+			writeEvents(w, "data:"+padded(r, size))
 		},
 	} {
 		for size, fits := range map[int]bool{limit: true, limit + 1: false} {
-			tr := serve(t, func(w http.ResponseWriter, r *http.Request) { handler(w, r, size) },
+			tr := newServerTransport(t, func(w http.ResponseWriter, r *http.Request) { handler(w, r, size) },
 				&mcphttp.TransportOptions{MaxResponse: limit, MaxEvent: limit})
 			_, err := call(t, tr)
 			if fits && err != nil || !fits && (!errors.Is(err, mcphttp.ErrTooLarge) || !mayHaveRun(t, err)) {
-				t.Errorf("%s, %d bytes: got %v", name, size, err)
+				t.Errorf("%s, %d bytes: got %v, want ErrTooLarge %t", name, size, err, !fits)
 			}
 		}
 	}
 }
 
-// A bomb of 1 GiB, a line without end and a body without end stop at the limits that are set by default.
-func TestR7_2_Bombs(t *testing.T) {
+// A compressed body, a line and a body of 1 GiB each are read up to the default limits only.
+func TestTransport_LimitsEndlessResponses(t *testing.T) {
 	chunk := []byte(strings.Repeat(" ", 64<<10))
 	endless := func(w io.Writer) {
 		for range 16 << 10 {
@@ -448,24 +448,24 @@ func TestR7_2_Bombs(t *testing.T) {
 		},
 	} {
 		before := heapInUse()
-		_, err := call(t, serve(t, handler, nil))
-		if name == "line" { // the event before it is not a message, and ends it
+		_, err := call(t, newServerTransport(t, handler, nil))
+		if name == "line" { // the event before the line is not a message, and ends the request
 			if err == nil {
-				t.Errorf("%s: no error", name)
+				t.Errorf("%s: got no error", name)
 			}
 			continue
 		}
 		if !errors.Is(err, mcphttp.ErrTooLarge) {
-			t.Errorf("%s: got %v", name, err)
+			t.Errorf("%s: got %v, want ErrTooLarge", name, err)
 		}
 		if grown := heapInUse() - before; grown > 64<<20 {
-			t.Errorf("%s: the heap has grown by %d", name, grown)
+			t.Errorf("%s: the heap has grown by %d bytes, want at most 64 MiB", name, grown)
 		}
 	}
 }
 
-// The body that explains a failure may be long and slow: what counts is the status.
-func TestR7_2_DiagnosisIsBounded(t *testing.T) {
+// The body of a response with an error status is limited in length and time.
+func TestTransport_LimitsBodiesOfErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, handler := range map[string]http.HandlerFunc{
 			"long": func(w http.ResponseWriter, r *http.Request) {
@@ -484,22 +484,22 @@ func TestR7_2_DiagnosisIsBounded(t *testing.T) {
 				<-r.Context().Done()
 			},
 		} {
-			tr := serveMemory(t, handler, nil)
+			tr := newMemTransport(t, handler, nil)
 			began := time.Now()
 			_, err := call(t, tr)
 			var status *mcphttp.StatusError
 			if !errors.As(err, &status) || status.StatusCode != 500 || !strings.HasPrefix(status.Body, `"xx`) ||
 				len(status.Body) > 1100 {
-				t.Errorf("%s: got %v", name, err)
+				t.Errorf("%s: got %v, want status 500 and the start of the body", name, err)
 			}
 			if d := time.Since(began); d > 5*time.Second {
-				t.Errorf("%s: it took %v", name, d)
+				t.Errorf("%s: the call took %v, want at most 5s", name, d)
 			}
 		}
 	})
 }
 
-func TestTransport_NoConnectionMeansNotSent(t *testing.T) {
+func TestTransport_FailedConnectionMeansNotSent(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -509,7 +509,7 @@ func TestTransport_NoConnectionMeansNotSent(t *testing.T) {
 		"http://no.such.host.invalid/?key=secret"} {
 		tr := mcphttp.NewTransport(url, nil)
 		if _, err := call(t, tr); mayHaveRun(t, err) || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: got %v", url, err)
+			t.Errorf("%s: got %v, want an error before the request", url, err)
 		}
 		tr.Close()
 	}
@@ -519,20 +519,20 @@ func TestTransport_NoConnectionMeansNotSent(t *testing.T) {
 	tr := mcphttp.NewTransport(server.URL, nil)
 	defer tr.Close()
 	if _, err := call(t, tr); mayHaveRun(t, err) {
-		t.Errorf("an unknown certificate: got %v", err)
+		t.Errorf("unknown certificate: got %v, want an error before the request", err)
 	}
 }
 
-func TestMHTTP08_BrokenStreamLosesTheRequest(t *testing.T) {
+func TestMHTTP07_MHTTP08_BrokenStreamLosesTheRequest(t *testing.T) {
 	var ids []string
-	tr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	tr := newServerTransport(t, func(w http.ResponseWriter, r *http.Request) {
 		ids = append(ids, r.Method+idOf(r))
 		writeEvents(w, "id: 7\nretry: 100\ndata:", `data: {"jsonrpc":"2.0","method":"notifications/a"}`)
 	}, nil)
 	for range 2 {
 		if _, err := call(t, tr); !errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, mcp.ErrClosed) ||
 			!mayHaveRun(t, err) {
-			t.Errorf("got %v", err)
+			t.Errorf("got %v, want ErrUnexpectedEOF and MayHaveRun", err)
 		}
 	}
 	if fmt.Sprint(ids) != "[POST1 POST2]" {
@@ -540,8 +540,8 @@ func TestMHTTP08_BrokenStreamLosesTheRequest(t *testing.T) {
 	}
 }
 
-// Connections are used again, also after event streams, without the caller having to wait for their end.
-func TestTransport_ConnectionsAreUsedAgain(t *testing.T) {
+// The caller does not wait for the end of an event stream.
+func TestTransport_ReusesConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, newTestCore(), nil)
 		network := f.client.Transport.(*http.Transport)
@@ -560,7 +560,7 @@ func TestTransport_ConnectionsAreUsedAgain(t *testing.T) {
 			}
 		}
 		if dialled != 1 {
-			t.Errorf("30 calls took %d connections", dialled)
+			t.Errorf("30 calls took %d connections, want 1", dialled)
 		}
 	})
 }

@@ -15,88 +15,88 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-func TestLHTTP26_33_HeadersOfASession(t *testing.T) {
+func TestHTTP08_LHTTP26_LHTTP31_LHTTP33_EveryRequestHasTheHeadersOfTheSession(t *testing.T) {
 	for version, sent := range map[string]string{march2025: "", june2025: june2025, november2025: november2025} {
 		synctest.Test(t, func(t *testing.T) {
 			var mu sync.Mutex
 			seen := map[string]http.Header{}
-			note := func(r *http.Request) {
+			record := func(r *http.Request) {
 				mu.Lock()
 				defer mu.Unlock()
 				seen[r.Method] = r.Header
 			}
-			s := &scripted{version: version}
-			s.post = func(w http.ResponseWriter, r *http.Request) { note(r); writeJSON(w, 200, result(r)) }
-			s.get = func(w http.ResponseWriter, r *http.Request) { note(r); w.WriteHeader(405) }
-			s.del = func(_ http.ResponseWriter, r *http.Request) { note(r) }
-			c := initialized(t, serveMemory(t, s.ServeHTTP,
+			s := &fakeServer{version: version}
+			s.post = func(w http.ResponseWriter, r *http.Request) { record(r); writeJSON(w, 200, result(r)) }
+			s.get = func(w http.ResponseWriter, r *http.Request) { record(r); w.WriteHeader(405) }
+			s.del = func(_ http.ResponseWriter, r *http.Request) { record(r) }
+			c := initialized(t, newMemTransport(t, s.ServeHTTP,
 				&mcphttp.TransportOptions{Header: http.Header{"X-Key": {"k"}}}), version)
-			c.ask("ping", `{}`)
+			c.mustCall("ping", `{}`)
 			c.Close()
 			for _, method := range []string{"POST", "GET", "DELETE"} {
 				h := seen[method]
 				if h.Get("Mcp-Session-Id") != "s1" || h.Get("Mcp-Protocol-Version") != sent ||
 					h.Get("X-Key") != "k" || h.Get("Mcp-Method") != "" {
-					t.Errorf("%s, %s: got %v", version, method, h)
+					t.Errorf("%s, %s: got %v, want the session, version %q and X-Key", version, method, h, sent)
 				}
 				if accept := h.Get("Accept"); method == "GET" && accept != "text/event-stream" || method == "POST" &&
 					accept != "application/json, text/event-stream" {
-					t.Errorf("%s: Accept is %q", method, accept)
+					t.Errorf("%s: got Accept %q", method, accept)
 				}
 			}
 		})
 	}
 }
 
-func TestLHTTP25_InvalidSessionIDs(t *testing.T) {
+func TestInvalidSessionIDIsAnError(t *testing.T) {
 	for _, id := range []string{"a b", "é", strings.Repeat("x", 4097), "\x7f"} {
-		tr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		tr := newServerTransport(t, func(w http.ResponseWriter, r *http.Request) {
 			w.Header()["Mcp-Session-Id"] = []string{id}
 			writeJSON(w, 200, `{"jsonrpc":"2.0","id":`+idOf(r)+`,"result":{"protocolVersion":"2025-11-25"}}`)
 		}, nil)
-		if _, err := openLink(t, tr).try(t.Context(), "initialize", `{}`); err == nil || !mayHaveRun(t, err) {
-			t.Errorf("%q: got %v", id, err)
+		if _, err := openSession(t, tr).try(t.Context(), "initialize", `{}`); err == nil || !mayHaveRun(t, err) {
+			t.Errorf("%q: got %v, want an error", id, err)
 		}
 	}
 }
 
-// The handshake waits for the stream, but not for long.
-func TestLHTTP11_HandshakeWaitsForTheStream(t *testing.T) {
-	for answer, want := range map[time.Duration]time.Duration{0: 0, 500 * time.Millisecond: 500 * time.Millisecond,
+// Send of notifications/initialized waits up to a second for the standalone stream.
+func TestLHTTP11_InitializedWaitsForTheStream(t *testing.T) {
+	for delay, want := range map[time.Duration]time.Duration{0: 0, 500 * time.Millisecond: 500 * time.Millisecond,
 		time.Hour: time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &scripted{}
+			s := &fakeServer{}
 			s.get = func(w http.ResponseWriter, r *http.Request) {
 				_, _ = io.Copy(io.Discard, r.Body)
 				select {
-				case <-time.After(answer):
+				case <-time.After(delay):
 					writeEvents(w)
 					w.(http.Flusher).Flush()
 				case <-r.Context().Done():
 				}
-				hang(w, r)
+				waitForDisconnect(w, r)
 			}
-			tr := serveMemory(t, s.ServeHTTP, nil)
+			tr := newMemTransport(t, s.ServeHTTP, nil)
 			began := time.Now()
 			initialized(t, tr, november2025)
 			if got := time.Since(began); got != want {
-				t.Errorf("a server that takes %v: waited %v, want %v", answer, got, want)
+				t.Errorf("stream after %v: waited %v, want %v", delay, got, want)
 			}
 		})
 	}
 }
 
-func TestR7_3_14_SessionIDStaysWithinTheOrigin(t *testing.T) {
+func TestLHTTP27_SessionIDIsSentToItsOriginOnly(t *testing.T) {
 	for to, follows := range map[string]bool{"/other": true, "http://elsewhere.test/mcp": false,
 		"https://localhost:8765/mcp": false, "http://localhost:8766/mcp": false} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &scripted{}
+			s := &fakeServer{}
 			reached := false
 			s.get = func(w http.ResponseWriter, r *http.Request) {
 				if r.URL.Path == "/other" || r.Host != "localhost:8765" {
 					reached = true
 					if id := r.Header.Get("Mcp-Session-Id"); id != "s1" {
-						t.Errorf("the session id is %q", id)
+						t.Errorf("got session id %q, want s1", id)
 					}
 					w.WriteHeader(405)
 					return
@@ -105,33 +105,33 @@ func TestR7_3_14_SessionIDStaysWithinTheOrigin(t *testing.T) {
 			}
 			s.del = func(w http.ResponseWriter, r *http.Request) {
 				if r.URL.Path != "/mcp" {
-					t.Error("DELETE was redirected")
+					t.Error("the redirect of DELETE was followed")
 				}
 				http.Redirect(w, r, to, http.StatusTemporaryRedirect)
 			}
-			initialized(t, serveMemory(t, s.ServeHTTP, nil), november2025).Close()
+			initialized(t, newMemTransport(t, s.ServeHTTP, nil), november2025).Close()
 			if reached != follows {
-				t.Errorf("%s: followed is %v, want %v", to, reached, follows)
+				t.Errorf("redirect to %s: followed %v, want %v", to, reached, follows)
 			}
 		})
 	}
-	synctest.Test(t, func(t *testing.T) { // round in circles
-		s := &scripted{}
+	synctest.Test(t, func(t *testing.T) { // a redirect to the same URL
+		s := &fakeServer{}
 		s.get = func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "/mcp", http.StatusTemporaryRedirect)
 		}
-		initialized(t, serveMemory(t, s.ServeHTTP, nil), november2025)
+		initialized(t, newMemTransport(t, s.ServeHTTP, nil), november2025)
 		if _, last := s.gets(); len(last) != 6 {
 			t.Errorf("%d GETs, want 6", len(last))
 		}
 	})
 }
 
-// Whatever a server holds back, closing does not wait for it for long.
-func TestTransport_CloseIsBounded(t *testing.T) {
+// The server does not respond to any request.
+func TestTransport_CloseTakesALimitedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &scripted{post: hang, get: hang, del: hang}
-		tr := serveMemory(t, s.ServeHTTP, nil)
+		s := &fakeServer{post: waitForDisconnect, get: waitForDisconnect, del: waitForDisconnect}
+		tr := newMemTransport(t, s.ServeHTTP, nil)
 		c := initialized(t, tr, november2025)
 		failed := make(chan error)
 		go func() {
@@ -141,26 +141,26 @@ func TestTransport_CloseIsBounded(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := c.try(ctx, "tools/call", `{}`); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v", err)
+			t.Errorf("got %v, want DeadlineExceeded", err)
 		}
 		began := time.Now()
 		go tr.Close()
 		if err := <-failed; !errors.Is(err, mcp.ErrClosed) || !mayHaveRun(t, err) {
-			t.Errorf("got %v", err)
+			t.Errorf("got %v, want ErrClosed and MayHaveRun", err)
 		}
 		tr.Close()
 		if d := time.Since(began); d > 10*time.Second {
-			t.Errorf("closing took %v", d)
+			t.Errorf("Close took %v, want at most 10s", d)
 		}
 	})
 }
 
-// A cancellation is on its way when the session is closed: it arrives before the session's end.
-func TestLHTTP09_CancellationArrivesBeforeTheEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+// The session is closed while the cancellation is sent.
+func TestLHTTP09_CancellationArrivesBeforeTheEndOfTheSession(t *testing.T) {
+	forEach(t, streamableRevisions, func(t *testing.T, version string) {
 		core := newTestCore()
 		f := start(t, core, nil)
-		c := initialized(t, f.transport(nil), november2025)
+		c := initialized(t, f.transport(nil), version)
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
 			<-core.started
@@ -169,7 +169,7 @@ func TestLHTTP09_CancellationArrivesBeforeTheEnd(t *testing.T) {
 		_, _ = c.try(ctx, "tools/call", `{"name":"wait"}`)
 		c.Close()
 		if cause := <-core.causes; !errors.Is(cause, mcp.ErrCancelled) {
-			t.Errorf("the server saw %v, want the cancellation", cause)
+			t.Errorf("cause at the server: got %v, want ErrCancelled", cause)
 		}
 	})
 }
@@ -177,30 +177,29 @@ func TestLHTTP09_CancellationArrivesBeforeTheEnd(t *testing.T) {
 func TestCAN_InitializeIsNotCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var posts []string
-		tr := serveMemory(t, func(w http.ResponseWriter, r *http.Request) {
+		tr := newMemTransport(t, func(w http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
 			posts = append(posts, string(body))
 			<-r.Context().Done()
 		}, nil)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := openLink(t, tr).try(ctx, "initialize", `{}`); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v", err)
+		if _, err := openSession(t, tr).try(ctx, "initialize", `{}`); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want DeadlineExceeded", err)
 		}
 		tr.Close()
 		synctest.Wait()
 		if len(posts) != 1 {
-			t.Errorf("got %q, want the one request", posts)
+			t.Errorf("got %q, want initialize only", posts)
 		}
 	})
 }
 
-// An array is taken apart where the revision has batches, and nowhere else.
-func TestLHTTP38_Batches(t *testing.T) {
-	for version, taken := range map[string]bool{march2025: true, june2025: false} {
+func TestLHTTP38_BatchesAreAcceptedIn2025_03_26Only(t *testing.T) {
+	for version, accepted := range map[string]bool{march2025: true, june2025: false, november2025: false} {
 		for _, kind := range []string{"JSON", "SSE"} {
 			synctest.Test(t, func(t *testing.T) {
-				s := &scripted{version: version}
+				s := &fakeServer{version: version}
 				s.post = func(w http.ResponseWriter, r *http.Request) {
 					batch := `[{"jsonrpc":"2.0","method":"notifications/a"},{"jsonrpc":"2.0","id":5},` + result(r) +
 						`,{"jsonrpc":"2.0","method":"notifications/b"}]`
@@ -210,13 +209,15 @@ func TestLHTTP38_Batches(t *testing.T) {
 						writeEvents(w, "data: "+batch)
 					}
 				}
-				c := initialized(t, serveMemory(t, s.ServeHTTP, nil), version)
+				c := initialized(t, newMemTransport(t, s.ServeHTTP, nil), version)
 				m, err := c.try(t.Context(), "tools/call", `{}`)
-				if taken && (err != nil || string(m.Result) != `{"resultType":"complete"}` || len(c.received) != 2) {
-					t.Errorf("%s, %s: got %v, %v and %d others", version, kind, m, err, len(c.received))
+				if accepted && (err != nil || string(m.Result) != `{"resultType":"complete"}` || len(c.received) != 2) {
+					t.Errorf("%s, %s: got %v, %v and %d notifications, want accepted %v", version, kind, m, err,
+						len(c.received), accepted)
 				}
-				if !taken && (err == nil || !mayHaveRun(t, err) || len(c.received) > 0) {
-					t.Errorf("%s, %s: got %v, %v and %d others", version, kind, m, err, len(c.received))
+				if !accepted && (err == nil || !mayHaveRun(t, err) || len(c.received) > 0) {
+					t.Errorf("%s, %s: got %v, %v and %d notifications, want accepted %v", version, kind, m, err,
+						len(c.received), accepted)
 				}
 			})
 		}

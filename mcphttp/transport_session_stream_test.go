@@ -19,19 +19,19 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// A scripted server answers the handshake, and leaves the rest to the functions that are set.
-type scripted struct {
+// A fakeServer serves initialize and the notifications. Its functions serve the other requests.
+type fakeServer struct {
 	version string
-	post    http.HandlerFunc // of all but the handshake
+	post    http.HandlerFunc // of requests other than initialize
 	get     http.HandlerFunc // nil for 405
 	del     http.HandlerFunc // nil for 204
 
 	mu    sync.Mutex
 	times []time.Time // of GETs
-	last  []string    // Last-Event-Id of GETs, - for none
+	last  []string    // Last-Event-Id of GETs, "-" for no header
 }
 
-func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.Method {
 	case http.MethodGet:
 		s.mu.Lock()
@@ -59,7 +59,8 @@ func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if version == "" {
 			version = november2025
 		}
-		writeJSON(w, 200, `{"jsonrpc":"2.0","id":`+idOf(r)+`,"result":{"protocolVersion":"`+version+`","capabilities":{}}}`)
+		writeJSON(w, 200, `{"jsonrpc":"2.0","id":`+idOf(r)+`,"result":{"protocolVersion":"`+version+
+			`","capabilities":{}}}`)
 	case !strings.Contains(string(body), `"id"`):
 		w.WriteHeader(http.StatusAccepted)
 	default:
@@ -67,8 +68,8 @@ func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// gets returns the times between GETs, and the ids that they began after.
-func (s *scripted) gets() (pauses []time.Duration, last []string) {
+// gets returns the times between GETs, and their Last-Event-Id.
+func (s *fakeServer) gets() (pauses []time.Duration, last []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, at := range s.times[1:] {
@@ -77,20 +78,20 @@ func (s *scripted) gets() (pauses []time.Duration, last []string) {
 	return pauses, slices.Clone(s.last)
 }
 
-// eventResult is the event that answers request n.
+// eventResult returns an event with the response to a request.
 func eventResult(id string) string {
 	return `data: {"jsonrpc":"2.0","id":` + id + `,"result":{"n":` + id + `}}`
 }
 
-// hang holds a request until its client goes.
-func hang(_ http.ResponseWriter, r *http.Request) {
+// waitForDisconnect serves a request until the client disconnects.
+func waitForDisconnect(_ http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	<-r.Context().Done()
 }
 
-func TestLHTTP06_07_RetryIsHonouredAndTheLastEventSent(t *testing.T) {
+func TestLHTTP06_LHTTP07_LHTTP20_RetryAndTheLastEventIDAreUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &scripted{}
+		s := &fakeServer{}
 		var id string
 		s.post = func(w http.ResponseWriter, r *http.Request) {
 			id = idOf(r)
@@ -102,15 +103,16 @@ func TestLHTTP06_07_RetryIsHonouredAndTheLastEventSent(t *testing.T) {
 			case r.Header.Get("Last-Event-Id") == "":
 				w.WriteHeader(405) // the standalone stream
 				n = 0
-			case n <= 8: // more often than attempts in vain
-				writeEvents(w, fmt.Sprintf("id: e%d\nretry: 2000\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/n%d\"}", n, n))
+			case n <= 8: // more than the limit of failed attempts
+				writeEvents(w, fmt.Sprintf("id: e%d\nretry: 2000\ndata: "+
+					`{"jsonrpc":"2.0","method":"notifications/n%d"}`, n, n))
 			default:
 				writeEvents(w, eventResult(id))
 			}
 		}
-		c := initialized(t, serveMemory(t, s.ServeHTTP, nil), november2025)
-		if m := c.ask("tools/call", `{}`); string(m.Result) != `{"n":`+id+`}` {
-			t.Errorf("got %s", m.Result)
+		c := initialized(t, newMemTransport(t, s.ServeHTTP, nil), november2025)
+		if m := c.mustCall("tools/call", `{}`); string(m.Result) != `{"n":`+id+`}` {
+			t.Errorf("got %s, want the result", m.Result)
 		}
 		for i := range 8 {
 			c.next(fmt.Sprintf("notifications/n%d", i+1))
@@ -121,21 +123,21 @@ func TestLHTTP06_07_RetryIsHonouredAndTheLastEventSent(t *testing.T) {
 		}
 		if want := slices.Repeat([]time.Duration{2 * time.Second}, 8); pauses[0] != 1500*time.Millisecond ||
 			!slices.Equal(pauses[1:], want) {
-			t.Errorf("got pauses %v", pauses)
+			t.Errorf("got pauses %v, want 1.5s and then %v", pauses, want)
 		}
 	})
 }
 
-func TestR7_2_RetryIsClamped(t *testing.T) {
-	for asked, want := range map[string]time.Duration{"0": 100 * time.Millisecond, "1": 100 * time.Millisecond,
+func TestTransport_LimitsRetry(t *testing.T) {
+	for retry, want := range map[string]time.Duration{"0": 100 * time.Millisecond, "1": 100 * time.Millisecond,
 		"99999999999999999999": time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &scripted{}
+			s := &fakeServer{}
 			var id string
 			var at time.Time
 			s.post = func(w http.ResponseWriter, r *http.Request) {
 				id, at = idOf(r), time.Now()
-				writeEvents(w, "id: e0\nretry: "+asked+"\ndata:")
+				writeEvents(w, "id: e0\nretry: "+retry+"\ndata:")
 			}
 			s.get = func(w http.ResponseWriter, r *http.Request) {
 				if r.Header.Get("Last-Event-Id") == "" {
@@ -143,22 +145,20 @@ func TestR7_2_RetryIsClamped(t *testing.T) {
 					return
 				}
 				if got := time.Since(at); got != want {
-					t.Errorf("retry %s: waited %v, want %v", asked, got, want)
+					t.Errorf("retry %s: waited %v, want %v", retry, got, want)
 				}
 				writeEvents(w, eventResult(id))
 			}
-			initialized(t, serveMemory(t, s.ServeHTTP, nil), november2025).ask("tools/call", `{}`)
+			initialized(t, newMemTransport(t, s.ServeHTTP, nil), november2025).mustCall("tools/call", `{}`)
 		})
 	}
 }
 
-// A stream that cannot be taken up is given up after five attempts, whatever the server does about them.
-func TestR7_2_ReconnectionEnds(t *testing.T) {
+func TestTransport_StopsAfterFiveFailedReconnections(t *testing.T) {
 	for name, get := range map[string]http.HandlerFunc{
 		"status 503": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) },
-		"cut": func(w http.ResponseWriter, _ *http.Request) {
-			writeEvents(w,
-				": x")
+		"broken": func(w http.ResponseWriter, _ *http.Request) {
+			writeEvents(w, ": x")
 			panic(http.ErrAbortHandler)
 		},
 		"an empty stream": func(w http.ResponseWriter, _ *http.Request) { writeEvents(w) },
@@ -167,13 +167,12 @@ func TestR7_2_ReconnectionEnds(t *testing.T) {
 		"only retry":      func(w http.ResponseWriter, _ *http.Request) { writeEvents(w, "retry: 1000") },
 		"half of an event": func(w http.ResponseWriter, _ *http.Request) {
 			writeEvents(w, "")
-			_,
-				_ = io.WriteString(w, "data: {")
+			_, _ = io.WriteString(w, "data: {")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &scripted{}
+				s := &fakeServer{}
 				s.post = func(w http.ResponseWriter, r *http.Request) { writeEvents(w, "id: e0\ndata:") }
 				s.get = func(w http.ResponseWriter, r *http.Request) {
 					if r.Header.Get("Last-Event-Id") == "" {
@@ -182,22 +181,22 @@ func TestR7_2_ReconnectionEnds(t *testing.T) {
 					}
 					get(w, r)
 				}
-				c := initialized(t, serveMemory(t, s.ServeHTTP, nil), november2025)
+				c := initialized(t, newMemTransport(t, s.ServeHTTP, nil), november2025)
 				_, err := c.try(t.Context(), "tools/call", `{}`)
 				if err == nil || !mayHaveRun(t, err) || errors.Is(err, mcp.ErrSessionLost) {
-					t.Errorf("got %v", err)
+					t.Errorf("got %v, want an error with MayHaveRun", err)
 				}
 				pauses, last := s.gets()
 				if len(last) != 1+5 {
 					t.Errorf("%d attempts, want 5", len(last)-1)
 				}
-				for i, pause := range pauses[1:] { // the first is since the handshake
+				for i, pause := range pauses[1:] { // the first one is since initialize
 					least := time.Second << (i + 1)
 					if name == "only retry" {
 						least = time.Second << i
 					}
 					if pause < least || pause > 30*time.Second {
-						t.Errorf("pauses are %v", pauses)
+						t.Errorf("got pauses %v, want at least %v and at most 30s", pauses, least)
 					}
 				}
 			})
@@ -205,10 +204,10 @@ func TestR7_2_ReconnectionEnds(t *testing.T) {
 	}
 }
 
-// Even a stream that always brings something new comes to an end.
-func TestR7_2_EndlessStreamEnds(t *testing.T) {
+// The stream has a new event after each reconnection.
+func TestTransport_LimitsReconnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &scripted{}
+		s := &fakeServer{}
 		n := 0
 		next := func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodGet && r.Header.Get("Last-Event-Id") == "" {
@@ -219,46 +218,43 @@ func TestR7_2_EndlessStreamEnds(t *testing.T) {
 			writeEvents(w, fmt.Sprintf("id: e%d\nretry: 1\ndata:", n))
 		}
 		s.post, s.get = next, next
-		c := initialized(t, serveMemory(t, s.ServeHTTP, nil), november2025)
+		c := initialized(t, newMemTransport(t, s.ServeHTTP, nil), november2025)
 		if _, err := c.try(t.Context(), "tools/call", `{}`); err == nil || !mayHaveRun(t, err) {
-			t.Errorf("got %v", err)
+			t.Errorf("got %v, want an error with MayHaveRun", err)
 		}
 		if n != 1+1000 {
-			t.Errorf("the stream was opened %d times", n)
+			t.Errorf("the stream was opened %d times, want 1001", n)
 		}
 	})
 }
 
-// What ends a stream for good is not asked for again.
-func TestR7_2_NoReconnectionAfterFinalErrors(t *testing.T) {
+func TestTransport_DoesNotReconnectAfterFinalErrors(t *testing.T) {
 	for name, test := range map[string]struct {
 		post func(id string) []string
 		get  int
 		want error
 		gets int
 	}{
-		"no id": {post: func(string) []string { return []string{"data: {}"[:0] + ": x"} },
+		"no id": {post: func(string) []string { return []string{": x"} },
 			want: io.ErrUnexpectedEOF},
-		"id was taken back": {post: func(string) []string {
-			return []string{"id: e0\ndata:",
-				"id\ndata:"}
+		"empty id": {post: func(string) []string {
+			return []string{"id: e0\ndata:", "id\ndata:"}
 		}, want: io.ErrUnexpectedEOF},
-		"an id that no header carries": {post: func(string) []string { return []string{"id: e\x01\ndata:"} },
+		"id that is not a header value": {post: func(string) []string { return []string{"id: e\x01\ndata:"} },
 			want: io.ErrUnexpectedEOF},
 		"too large": {post: func(string) []string {
-			return []string{"id: e0\ndata:",
-				"data: " + strings.Repeat("x", 2000)}
+			return []string{"id: e0\ndata:", "data: " + strings.Repeat("x", 2000)}
 		}, want: mcphttp.ErrTooLarge},
-		"a bad answer": {post: func(id string) []string {
+		"invalid response": {post: func(id string) []string {
 			return []string{"id: e0\ndata:", `data: {"jsonrpc":"2.0","id":` + id + `,"result":{"a":1,"a":1}}`}
 		}},
-		"401":                {post: func(string) []string { return []string{"id: e0\ndata:"} }, get: 401, gets: 1},
-		"405":                {post: func(string) []string { return []string{"id: e0\ndata:"} }, get: 405, gets: 1},
-		"200, but no stream": {post: func(string) []string { return []string{"id: e0\ndata:"} }, get: 200, gets: 1},
+		"401":                  {post: func(string) []string { return []string{"id: e0\ndata:"} }, get: 401, gets: 1},
+		"405":                  {post: func(string) []string { return []string{"id: e0\ndata:"} }, get: 405, gets: 1},
+		"200 without a stream": {post: func(string) []string { return []string{"id: e0\ndata:"} }, get: 200, gets: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &scripted{}
+				s := &fakeServer{}
 				s.post = func(w http.ResponseWriter, r *http.Request) { writeEvents(w, test.post(idOf(r))...) }
 				s.get = func(w http.ResponseWriter, r *http.Request) {
 					if r.Header.Get("Last-Event-Id") == "" {
@@ -267,25 +263,26 @@ func TestR7_2_NoReconnectionAfterFinalErrors(t *testing.T) {
 					}
 					w.WriteHeader(test.get)
 				}
-				c := initialized(t, serveMemory(t, s.ServeHTTP, &mcphttp.TransportOptions{MaxEvent: 1000}),
+				c := initialized(t, newMemTransport(t, s.ServeHTTP, &mcphttp.TransportOptions{MaxEvent: 1000}),
 					november2025)
 				_, err := c.try(t.Context(), "tools/call", `{}`)
 				if err == nil || !mayHaveRun(t, err) || test.want != nil && !errors.Is(err, test.want) {
 					t.Errorf("got %v, want %v", err, test.want)
 				}
 				if _, last := s.gets(); len(last) != 1+test.gets {
-					t.Errorf("got GETs %v, want %d more than the first", last, test.gets)
+					t.Errorf("got GETs %v, want %d after the first", last, test.gets)
 				}
 			})
 		})
 	}
 }
 
-// A server that does not know a stream may know the session, or not even that.
-func TestLHTTP22_UnknownStreamOrUnknownSession(t *testing.T) {
+// A GET with status 404 is followed by a ping, which shows whether the session or only the stream is
+// unknown.
+func TestResume_UnknownStreamOrUnknownSession(t *testing.T) {
 	for _, known := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &scripted{}
+			s := &fakeServer{}
 			calls := 0
 			s.post = func(w http.ResponseWriter, r *http.Request) {
 				if calls++; calls == 1 {
@@ -297,15 +294,15 @@ func TestLHTTP22_UnknownStreamOrUnknownSession(t *testing.T) {
 				}
 			}
 			s.get = func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(404) }
-			c := initialized(t, serveMemory(t, s.ServeHTTP, nil), november2025)
+			c := initialized(t, newMemTransport(t, s.ServeHTTP, nil), november2025)
 			_, err := c.try(t.Context(), "tools/call", `{}`)
 			if err == nil || !mayHaveRun(t, err) || errors.Is(err, mcp.ErrSessionLost) == known {
-				t.Errorf("got %v", err)
+				t.Errorf("got %v, want ErrSessionLost %v", err, !known)
 			}
 			select {
 			case <-c.Done():
 				if known {
-					t.Error("the session has ended with the stream")
+					t.Error("the session ended with the stream")
 				}
 			default:
 				if !known {
@@ -316,46 +313,46 @@ func TestLHTTP22_UnknownStreamOrUnknownSession(t *testing.T) {
 	}
 }
 
-// A session works without its standalone stream, and gets it back when the server does.
-func TestLHTTP15_StandaloneStreamFailsApart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &scripted{}
+// A session works without its standalone stream, which is opened again when a request succeeds.
+func TestLHTTP15_StandaloneStreamIsReopened(t *testing.T) {
+	forEach(t, streamableRevisions, func(t *testing.T, version string) {
+		s := &fakeServer{version: version}
 		s.post = func(w http.ResponseWriter, r *http.Request) { writeJSON(w, 200, result(r)) }
-		var there atomic.Bool
+		var available atomic.Bool
 		s.get = func(w http.ResponseWriter, r *http.Request) {
-			if !there.Load() {
+			if !available.Load() {
 				w.WriteHeader(http.StatusBadGateway)
 				return
 			}
 			writeEvents(w, `data: {"jsonrpc":"2.0","method":"notifications/a"}`)
-			hang(w, r)
+			waitForDisconnect(w, r)
 		}
-		c := initialized(t, serveMemory(t, s.ServeHTTP, nil), november2025)
+		c := initialized(t, newMemTransport(t, s.ServeHTTP, nil), version)
 		time.Sleep(time.Hour)
 		if _, last := s.gets(); len(last) != 5 {
 			t.Errorf("%d attempts, want 5", len(last))
 		}
-		there.Store(true)
-		c.ask("ping", `{}`)
+		available.Store(true)
+		c.mustCall("ping", `{}`)
 		c.next("notifications/a")
-		c.ask("ping", `{}`)
+		c.mustCall("ping", `{}`)
 	})
 }
 
-// When the standalone stream is opened again and cannot go on where it was, messages may have been missed.
+// If the standalone stream is opened again without Last-Event-ID, messages may have been missed.
 func TestSUB11_ReopenedStandaloneStreamReportsAGap(t *testing.T) {
 	for name, id := range map[string]string{"with an event id": "id: 1\n", "without": ""} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &scripted{}
+			s := &fakeServer{}
 			s.post = func(w http.ResponseWriter, r *http.Request) { writeJSON(w, 200, result(r)) }
 			var opened atomic.Int64
 			s.get = func(w http.ResponseWriter, r *http.Request) {
 				writeEvents(w, id+`data: {"jsonrpc":"2.0","method":"notifications/a"}`)
 				if opened.Add(1) == 2 {
-					hang(w, r)
+					waitForDisconnect(w, r)
 				}
 			}
-			c := initialized(t, serveMemory(t, s.ServeHTTP, nil), november2025)
+			c := initialized(t, newMemTransport(t, s.ServeHTTP, nil), november2025)
 			time.Sleep(time.Minute)
 			var got []string
 			for len(c.received) > 0 {
@@ -376,16 +373,16 @@ func TestSUB11_ReopenedStandaloneStreamReportsAGap(t *testing.T) {
 	}
 }
 
-// A server that takes the standalone stream and ends it at once has none, as it were.
-func TestLHTTP15_EmptyStandaloneStreamIsNotAskedForAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &scripted{}
+// The server ends every standalone stream at once.
+func TestLHTTP15_EmptyStandaloneStreamIsNotReopened(t *testing.T) {
+	forEach(t, streamableRevisions, func(t *testing.T, version string) {
+		s := &fakeServer{version: version}
 		s.post = func(w http.ResponseWriter, r *http.Request) { writeJSON(w, 200, result(r)) }
 		s.get = func(w http.ResponseWriter, r *http.Request) { writeEvents(w) }
-		c := initialized(t, serveMemory(t, s.ServeHTTP, nil), november2025)
+		c := initialized(t, newMemTransport(t, s.ServeHTTP, nil), version)
 		for range 10 {
 			time.Sleep(time.Hour)
-			c.ask("ping", `{}`)
+			c.mustCall("ping", `{}`)
 		}
 		if _, last := s.gets(); len(last) != 5 {
 			t.Errorf("%d attempts, want 5", len(last))
@@ -393,30 +390,29 @@ func TestLHTTP15_EmptyStandaloneStreamIsNotAskedForAgain(t *testing.T) {
 	})
 }
 
-// A server that fills the standalone stream holds up nothing, and its answers there are nobody's.
-func TestR7_3_13_AnswersOnTheStandaloneStreamAreDropped(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &scripted{}
+func TestStandaloneStream_ResponsesAreDropped(t *testing.T) {
+	forEach(t, streamableRevisions, func(t *testing.T, version string) {
+		s := &fakeServer{version: version}
 		s.get = func(w http.ResponseWriter, r *http.Request) {
 			writeEvents(w, eventResult("2"), `data: {"jsonrpc":"2.0","id":2,"result":{"a":1,"a":2}}`,
 				`data: {"jsonrpc":"2.0","error":{"code":1,"message":"x"}}`)
-			hang(w, r)
+			waitForDisconnect(w, r)
 		}
 		s.post = func(w http.ResponseWriter, r *http.Request) {
 			time.Sleep(time.Second)
 			writeJSON(w, 200, result(r))
 		}
-		c := initialized(t, serveMemory(t, s.ServeHTTP, nil), november2025)
-		if m := c.ask("ping", `{}`); string(m.Result) != `{"resultType":"complete"}` {
-			t.Errorf("got %s", m.Result)
+		c := initialized(t, newMemTransport(t, s.ServeHTTP, nil), version)
+		if m := c.mustCall("ping", `{}`); string(m.Result) != `{"resultType":"complete"}` {
+			t.Errorf("got %s, want the result of the POST", m.Result)
 		}
 		if len(c.received) != 0 {
-			t.Errorf("%d messages were received", len(c.received))
+			t.Errorf("%d messages were received, want none", len(c.received))
 		}
 	})
 }
 
-// A syncBuffer may be written and read by several goroutines.
+// A syncBuffer is a buffer that several goroutines may use.
 type syncBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -434,13 +430,13 @@ func (b *syncBuffer) String() string {
 	return b.buf.String()
 }
 
-// Servers have several ways to say that they have no standalone stream. None of them is worth a warning.
-func TestLHTTP15_RefusedStandaloneStreamIsNoWarning(t *testing.T) {
+// Servers without a standalone stream respond with several statuses.
+func TestStandaloneStream_RefusalIsNotLoggedAsAWarning(t *testing.T) {
 	for status, want := range map[int]string{400: "level=INFO", 404: "level=INFO", 405: "", 501: "level=WARN"} {
 		synctest.Test(t, func(t *testing.T) {
 			var log syncBuffer
-			s := &scripted{get: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }}
-			initialized(t, serveMemory(t, s.ServeHTTP,
+			s := &fakeServer{get: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }}
+			initialized(t, newMemTransport(t, s.ServeHTTP,
 				&mcphttp.TransportOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))}), november2025)
 			time.Sleep(time.Hour)
 			if got := log.String(); !strings.Contains(got, want) ||

@@ -17,36 +17,37 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// A linkClient is a client of the session era, over a SessionLink.
-type linkClient struct {
+// A sessionClient is a client of a revision with sessions.
+type sessionClient struct {
 	mcp.SessionConn
 	t        testing.TB
 	received chan *jsonrpc.Message
 }
 
-// openLink opens a session that is not initialized.
-func openLink(t testing.TB, tr *mcphttp.Transport) *linkClient {
+// openSession opens a session that is not initialized.
+func openSession(t testing.TB, tr *mcphttp.Transport) *sessionClient {
 	t.Helper()
-	c := &linkClient{t: t, received: make(chan *jsonrpc.Message, 1000)}
-	link, err := tr.OpenSession(t.Context(), func(m *jsonrpc.Message) { c.received <- m })
+	c := &sessionClient{t: t, received: make(chan *jsonrpc.Message, 1000)}
+	conn, err := tr.OpenSession(t.Context(), func(m *jsonrpc.Message) { c.received <- m })
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.SessionConn = link
+	c.SessionConn = conn
 	return c
 }
 
 // initialized opens a session of a revision.
-func initialized(t testing.TB, tr *mcphttp.Transport, version string) *linkClient {
+func initialized(t testing.TB, tr *mcphttp.Transport, version string) *sessionClient {
 	t.Helper()
-	c := openLink(t, tr)
+	c := openSession(t, tr)
 	c.initialize(version)
 	return c
 }
 
-func (c *linkClient) initialize(version string) {
+func (c *sessionClient) initialize(version string) {
 	c.t.Helper()
-	m := c.ask("initialize", fmt.Sprintf(`{"protocolVersion":%q,"capabilities":{"elicitation":{}},"clientInfo":{"name":"test","version":"1"}}`, version))
+	m := c.mustCall("initialize", fmt.Sprintf(`{"protocolVersion":%q,"capabilities":{"elicitation":{}},`+
+		`"clientInfo":{"name":"test","version":"1"}}`, version))
 	if !strings.Contains(string(m.Result), `"protocolVersion":"`+version+`"`) {
 		c.t.Fatalf("initialize: got %s", jsonrpc.Append(nil, m))
 	}
@@ -55,11 +56,11 @@ func (c *linkClient) initialize(version string) {
 	}
 }
 
-func (c *linkClient) try(ctx context.Context, method, params string) (*jsonrpc.Message, error) {
+func (c *sessionClient) try(ctx context.Context, method, params string) (*jsonrpc.Message, error) {
 	return c.RoundTrip(ctx, jsonrpc.NewRequest(jsonrpc.ID{}, method, json.RawMessage(params)))
 }
 
-func (c *linkClient) ask(method, params string) *jsonrpc.Message {
+func (c *sessionClient) mustCall(method, params string) *jsonrpc.Message {
 	c.t.Helper()
 	m, err := c.try(c.t.Context(), method, params)
 	if err != nil {
@@ -69,7 +70,7 @@ func (c *linkClient) ask(method, params string) *jsonrpc.Message {
 }
 
 // next returns the next message that is not a response to a request.
-func (c *linkClient) next(method string) *jsonrpc.Message {
+func (c *sessionClient) next(method string) *jsonrpc.Message {
 	c.t.Helper()
 	select {
 	case m := <-c.received:
@@ -78,65 +79,63 @@ func (c *linkClient) next(method string) *jsonrpc.Message {
 		}
 		return m
 	case <-time.After(10 * time.Second):
-		c.t.Fatalf("%s has not come", method)
+		c.t.Fatalf("%s was not received", method)
 		return nil
 	}
 }
 
-var sessionRevisions = []string{november2024, march2025, june2025, november2025}
-
-func TestLHTTP_SessionCalls(t *testing.T) {
+func TestHTTP15_SessionCallsAcceptJSONAndEventStreams(t *testing.T) {
 	for _, version := range sessionRevisions {
 		t.Run(version, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := start(t, newTestCore(), nil)
 				tr := f.transport(nil)
 				c := initialized(t, tr, version)
-				if m := c.ask("tools/call",
-					`{"name":"echo","arguments":{"message":"hi"}}`); !strings.Contains(string(m.Result), `"text":"hi"`) {
-					t.Errorf("got %s", m.Result)
+				m := c.mustCall("tools/call", `{"name":"echo","arguments":{"message":"hi"}}`)
+				if !strings.Contains(string(m.Result), `"text":"hi"`) {
+					t.Errorf("got %s, want the result", m.Result)
 				}
-				c.ask("logging/setLevel", `{"level":"debug"}`)
-				if m := c.ask("tools/call", `{"name":"notify"}`); !strings.Contains(string(m.Result),
-					`"text":"notify"`) {
-					t.Errorf("got %s", m.Result)
+				c.mustCall("logging/setLevel", `{"level":"debug"}`)
+				m = c.mustCall("tools/call", `{"name":"notify"}`)
+				if !strings.Contains(string(m.Result), `"text":"notify"`) {
+					t.Errorf("got %s, want the result", m.Result)
 				}
 				if len(c.received) != 2 {
-					t.Errorf("%d notifications came before the answer, want 2", len(c.received))
+					t.Errorf("%d notifications were received before the response, want 2", len(c.received))
 				}
 				c.next("notifications/message")
 				c.next("notifications/message")
-				if m := c.ask("no/such", `{}`); m.Error == nil || !m.Error.Remote() ||
+				if m := c.mustCall("no/such", `{}`); m.Error == nil || !m.Error.Remote() ||
 					m.Error.Code != mcp.CodeMethodNotFound {
-					t.Errorf("got %s", jsonrpc.Append(nil, m))
+					t.Errorf("unknown method: got %s, want the server's error", jsonrpc.Append(nil, m))
 				}
 				if err := c.Close(); err != nil {
 					t.Error(err)
 				}
 				<-c.Done()
 				if _, err := c.try(t.Context(), "ping", `{}`); !errors.Is(err, mcp.ErrClosed) || mayHaveRun(t, err) {
-					t.Errorf("after the end: got %v", err)
+					t.Errorf("request after the end: got %v, want ErrClosed", err)
 				}
 			})
 		})
 	}
 }
 
-func TestELI_ServerAsksOnTheStreamOfTheCall(t *testing.T) {
+func TestELI_QuestionArrivesOnTheStreamOfTheCall(t *testing.T) {
 	for _, version := range []string{june2025, november2025} {
 		t.Run(version, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := initialized(t, start(t, newTestCore(), nil).transport(nil), version)
-				answer := make(chan *jsonrpc.Message)
-				go func() { answer <- c.ask("tools/call", `{"name":"ask"}`) }()
+				done := make(chan *jsonrpc.Message)
+				go func() { done <- c.mustCall("tools/call", `{"name":"ask"}`) }()
 				question := c.next("elicitation/create")
 				reply := jsonrpc.NewResponse(question.ID,
 					json.RawMessage(`{"action":"accept","content":{"name":"Ann"}}`))
 				if err := c.Send(t.Context(), reply); err != nil {
 					t.Fatal(err)
 				}
-				if m := <-answer; !strings.Contains(string(m.Result), "Ann") {
-					t.Errorf("got %s", m.Result)
+				if m := <-done; !strings.Contains(string(m.Result), "Ann") {
+					t.Errorf("got %s, want the result", m.Result)
 				}
 			})
 		})
@@ -150,7 +149,7 @@ func TestLHTTP09_CancellationIsAMessage(t *testing.T) {
 				core := newTestCore()
 				c := initialized(t, start(t, core, nil).transport(nil), version)
 				for _, tool := range []string{"wait", "notifywait"} {
-					why := errors.New("changed my mind")
+					why := errors.New("cause")
 					ctx, cancel := context.WithCancelCause(t.Context())
 					go func() {
 						<-core.started
@@ -161,7 +160,7 @@ func TestLHTTP09_CancellationIsAMessage(t *testing.T) {
 					}
 					if cause := <-core.causes; !errors.Is(cause, mcp.ErrCancelled) ||
 						!strings.Contains(cause.Error(), "cancelled") {
-						t.Errorf("%s: the server saw %v", tool, cause)
+						t.Errorf("%s: cause at the server: got %v, want ErrCancelled", tool, cause)
 					}
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -171,14 +170,14 @@ func TestLHTTP09_CancellationIsAMessage(t *testing.T) {
 				}
 				if cause := <-core.causes; !errors.Is(cause, mcp.ErrCancelled) ||
 					!strings.Contains(cause.Error(), "timeout") {
-					t.Errorf("the server saw %v", cause)
+					t.Errorf("cause at the server: got %v, want ErrCancelled", cause)
 				}
 			})
 		})
 	}
 }
 
-func TestLHTTP11_ChangesComeOnTheStandaloneStream(t *testing.T) {
+func TestLHTTP11_ChangesArriveOnTheStandaloneStream(t *testing.T) {
 	for _, version := range sessionRevisions {
 		t.Run(version, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -192,34 +191,35 @@ func TestLHTTP11_ChangesComeOnTheStandaloneStream(t *testing.T) {
 	}
 }
 
-func TestLHTTP20_StandaloneStreamIsTakenUpAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+func TestLHTTP20_StandaloneStreamIsResumed(t *testing.T) {
+	forEach(t, streamableRevisions, func(t *testing.T, version string) {
 		core, change := newChangingServer()
 		f := start(t, core, nil)
-		cuts := &cuttingClient{next: f.client.Transport}
-		c := initialized(t, f.transport(&mcphttp.TransportOptions{Client: &http.Client{Transport: cuts}}), november2025)
+		disconnects := &disconnector{next: f.client.Transport}
+		c := initialized(t, f.transport(&mcphttp.TransportOptions{Client: &http.Client{Transport: disconnects}}),
+			version)
 		change()
 		c.next("notifications/tools/list_changed")
-		for range 20 { // more often than attempts in vain would be made
-			cuts.cut()
+		for range 20 { // more than the limit of failed attempts
+			disconnects.disconnect()
 			synctest.Wait()
 			change() // while there is no connection
 			c.next("notifications/tools/list_changed")
 		}
-		if n := cuts.resumed.Load(); n != 20 {
-			t.Errorf("the stream was taken up with the last event %d times, want 20", n)
+		if n := disconnects.resumed.Load(); n != 20 {
+			t.Errorf("the stream was resumed with Last-Event-ID %d times, want 20", n)
 		}
 	})
 }
 
-// A cuttingClient cuts the connections of GETs.
-type cuttingClient struct {
+// A disconnector is an http.RoundTripper that can close the connection of the last GET.
+type disconnector struct {
 	next    http.RoundTripper
 	end     atomic.Pointer[context.CancelFunc]
 	resumed atomic.Int32
 }
 
-func (c *cuttingClient) RoundTrip(r *http.Request) (*http.Response, error) {
+func (c *disconnector) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method != http.MethodGet {
 		return c.next.RoundTrip(r)
 	}
@@ -231,9 +231,9 @@ func (c *cuttingClient) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.next.RoundTrip(r.WithContext(ctx))
 }
 
-func (c *cuttingClient) cut() { (*c.end.Load())() }
+func (c *disconnector) disconnect() { (*c.end.Load())() }
 
-func TestLHTTP06_07_PolledCall(t *testing.T) {
+func TestLHTTP06_LHTTP07_CallIsPolled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core := newTestCore()
 		c := initialized(t, start(t, core, nil).transport(nil), november2025)
@@ -242,44 +242,44 @@ func TestLHTTP06_07_PolledCall(t *testing.T) {
 			time.Sleep(time.Second)
 			core.proceed <- struct{}{}
 		}()
-		if m := c.ask("tools/call", `{"name":"poll"}`); !strings.Contains(string(m.Result), "polled") {
-			t.Errorf("got %s", m.Result)
+		if m := c.mustCall("tools/call", `{"name":"poll"}`); !strings.Contains(string(m.Result), "polled") {
+			t.Errorf("got %s, want the result", m.Result)
 		}
 		if err := <-core.polled; err != nil {
-			t.Errorf("the server could not hang up: %v", err)
+			t.Errorf("CloseStream: %v", err)
 		}
 	})
 }
 
-func TestLHTTP29_30_LostSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+func TestLHTTP29_LostSessionIsReported(t *testing.T) {
+	forEach(t, streamableRevisions, func(t *testing.T, version string) {
 		f := start(t, newTestCore(), &mcphttp.Options{Sessions: mcphttp.SessionOptions{IdleTimeout: time.Minute}})
-		tr := f.transport(&mcphttp.TransportOptions{Client: &http.Client{Transport: refusing{f.client.Transport,
-			http.MethodGet, 405}}})
-		c := initialized(t, tr, november2025)
-		time.Sleep(time.Hour) // without a stream it is idle
+		client := &http.Client{Transport: methodRefuser{f.client.Transport, http.MethodGet, 405}}
+		tr := f.transport(&mcphttp.TransportOptions{Client: client})
+		c := initialized(t, tr, version)
+		time.Sleep(time.Hour) // without a stream the session is idle
 		_, err := c.try(t.Context(), "tools/call", `{"name":"echo"}`)
 		if !errors.Is(err, mcp.ErrSessionLost) || mayHaveRun(t, err) {
-			t.Errorf("got %v, want the loss of the session", err)
+			t.Errorf("got %v, want ErrSessionLost", err)
 		}
 		<-c.Done()
-		if err := c.Send(t.Context(), jsonrpc.NewNotification("notifications/roots/list_changed",
-			nil)); !errors.Is(err, mcp.ErrSessionLost) {
-			t.Errorf("Send: got %v", err)
+		err = c.Send(t.Context(), jsonrpc.NewNotification("notifications/roots/list_changed", nil))
+		if !errors.Is(err, mcp.ErrSessionLost) {
+			t.Errorf("Send: got %v, want ErrSessionLost", err)
 		}
-		again := initialized(t, tr, november2025)
-		again.ask("tools/call", `{"name":"echo"}`)
+		again := initialized(t, tr, version)
+		again.mustCall("tools/call", `{"name":"echo"}`)
 	})
 }
 
-// refusing answers requests of one method itself.
-type refusing struct {
+// A methodRefuser responds to requests of one HTTP method with a status.
+type methodRefuser struct {
 	next   http.RoundTripper
 	method string
 	status int
 }
 
-func (r refusing) RoundTrip(req *http.Request) (*http.Response, error) {
+func (r methodRefuser) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Method != r.method {
 		return r.next.RoundTrip(req)
 	}
@@ -287,28 +287,30 @@ func (r refusing) RoundTrip(req *http.Request) (*http.Response, error) {
 		ProtoMajor: 1}, nil
 }
 
-func TestSSE08_09_10_FirstTransport(t *testing.T) {
+func TestSSE03_SSE09_SSE10_SSE11_ClientFallsBackToSSE(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core := newTestCore()
 		f := start(t, core, nil)
 		for _, status := range []int{400, 404, 405} {
-			// A server that takes POSTs at its endpoint only.
+			// The server accepts POST at its endpoint only.
+			refused := 0
 			only := roundTripper(func(r *http.Request) (*http.Response, error) {
 				if r.Method == http.MethodPost && r.URL.RawQuery == "" {
-					return refusing{nil, http.MethodPost, status}.RoundTrip(r)
+					refused++
+					return methodRefuser{nil, http.MethodPost, status}.RoundTrip(r)
 				}
 				return f.client.Transport.RoundTrip(r)
 			})
 			c := initialized(t, f.transport(&mcphttp.TransportOptions{Client: &http.Client{Transport: only}}),
 				november2024)
-			if m := c.ask("tools/call",
+			if m := c.mustCall("tools/call",
 				`{"name":"echo","arguments":{"message":"hi"}}`); !strings.Contains(string(m.Result), `"text":"hi"`) {
-				t.Errorf("got %s", m.Result)
+				t.Errorf("got %s, want the result", m.Result)
 			}
-			c.ask("logging/setLevel", `{"level":"debug"}`)
-			c.ask("tools/call", `{"name":"notify"}`)
+			c.mustCall("logging/setLevel", `{"level":"debug"}`)
+			c.mustCall("tools/call", `{"name":"notify"}`)
 			if len(c.received) != 2 {
-				t.Errorf("%d notifications came before the answer, want 2", len(c.received))
+				t.Errorf("%d notifications were received before the response, want 2", len(c.received))
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			go func() {
@@ -316,12 +318,15 @@ func TestSSE08_09_10_FirstTransport(t *testing.T) {
 				cancel()
 			}()
 			if _, err := c.try(ctx, "tools/call", `{"name":"wait"}`); !errors.Is(err, context.Canceled) {
-				t.Errorf("got %v", err)
+				t.Errorf("cancelled call: got %v, want Canceled", err)
 			}
 			if cause := <-core.causes; !errors.Is(cause, mcp.ErrCancelled) {
-				t.Errorf("the server saw %v", cause)
+				t.Errorf("cause at the server: got %v, want ErrCancelled", cause)
 			}
 			c.Close()
+			if refused != 1 { // initialize; everything after the event endpoint is posted there
+				t.Errorf("%d messages were posted elsewhere, want only the first initialize", refused)
+			}
 		}
 	})
 }
@@ -330,28 +335,29 @@ type roundTripper func(r *http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-func TestSSE04_EndOfTheStreamIsTheEndOfTheSession(t *testing.T) {
+func TestSSE_EndOfTheStreamEndsTheSessionOfTheClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core := newTestCore()
 		f := start(t, core, nil)
-		cuts := &cuttingClient{next: roundTripper(func(r *http.Request) (*http.Response, error) {
+		disconnects := &disconnector{next: roundTripper(func(r *http.Request) (*http.Response, error) {
 			if r.Method == http.MethodPost && r.URL.RawQuery == "" {
-				return refusing{nil, http.MethodPost, 405}.RoundTrip(r)
+				return methodRefuser{nil, http.MethodPost, 405}.RoundTrip(r)
 			}
 			return f.client.Transport.RoundTrip(r)
 		})}
-		c := initialized(t, f.transport(&mcphttp.TransportOptions{Client: &http.Client{Transport: cuts}}), november2024)
+		c := initialized(t, f.transport(&mcphttp.TransportOptions{Client: &http.Client{Transport: disconnects}}),
+			november2024)
 		go func() {
 			<-core.started
-			cuts.cut()
+			disconnects.disconnect()
 		}()
 		_, err := c.try(t.Context(), "tools/call", `{"name":"wait"}`)
 		if !errors.Is(err, mcp.ErrClosed) || !mayHaveRun(t, err) {
-			t.Errorf("got %v, want the end of the stream", err)
+			t.Errorf("got %v, want ErrClosed and MayHaveRun", err)
 		}
 		<-c.Done()
 		if _, err := c.try(t.Context(), "ping", `{}`); !errors.Is(err, mcp.ErrClosed) || mayHaveRun(t, err) {
-			t.Errorf("after the end: got %v", err)
+			t.Errorf("request after the end: got %v, want ErrClosed", err)
 		}
 	})
 }

@@ -19,63 +19,57 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-func TestSSE06_InvalidEndpoints(t *testing.T) {
+func TestSSE06_InvalidEndpointIsAnError(t *testing.T) {
+	endpoint := func(uri string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			writeEvents(w, "event: endpoint\ndata: "+uri)
+			waitForDisconnect(w, r)
+		}
+	}
+	noEndpoint := func(w http.ResponseWriter, r *http.Request) {
+		writeEvents(w, "data: {}")
+		waitForDisconnect(w, r)
+	}
 	for name, test := range map[string]struct {
 		get  http.HandlerFunc
 		took time.Duration
 	}{
-		"another host": {get: func(w http.ResponseWriter, r *http.Request) {
-			writeEvents(w, "event: endpoint\ndata: http://elsewhere.test/mcp")
-			hang(w, r)
-		}},
-		"another port": {get: func(w http.ResponseWriter, r *http.Request) {
-			writeEvents(w, "event: endpoint\ndata: //localhost:1/mcp")
-			hang(w, r)
-		}},
-		"another scheme": {get: func(w http.ResponseWriter, r *http.Request) {
-			writeEvents(w, "event: endpoint\ndata: file:///etc/passwd")
-			hang(w, r)
-		}},
-		"no URL": {get: func(w http.ResponseWriter, r *http.Request) {
-			writeEvents(w, "event: endpoint\ndata: http://[::1/")
-			hang(w, r)
-		}},
-		"too long": {get: func(w http.ResponseWriter, r *http.Request) {
-			writeEvents(w, "event: endpoint\ndata: /"+strings.Repeat("x", 9000))
-			hang(w, r)
-		}},
-		"none": {get: func(w http.ResponseWriter, r *http.Request) { writeEvents(w, "data: {}"); hang(w, r) },
-			took: 10 * time.Second},
-		"no answer": {get: hang, took: 10 * time.Second},
-		"an end":    {get: func(w http.ResponseWriter, _ *http.Request) { writeEvents(w, "data: {}") }},
-		"405":       {get: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(405) }},
-		"a page":    {get: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }},
+		"another host":   {get: endpoint("http://elsewhere.test/mcp")},
+		"another port":   {get: endpoint("//localhost:1/mcp")},
+		"another scheme": {get: endpoint("file:///etc/passwd")},
+		"not a URL":      {get: endpoint("http://[::1/")},
+		"too long":       {get: endpoint("/" + strings.Repeat("x", 9000))},
+		"no endpoint":    {get: noEndpoint, took: 10 * time.Second},
+		"no response":    {get: waitForDisconnect, took: 10 * time.Second},
+		"end of stream":  {get: func(w http.ResponseWriter, _ *http.Request) { writeEvents(w, "data: {}") }},
+		"405":            {get: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(405) }},
+		"HTML":           {get: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }},
 	} {
 		for _, body := range []string{"not here",
 			`{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"not here"}}`} {
 			t.Run(name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					tr := serveMemory(t, func(w http.ResponseWriter, r *http.Request) {
+					tr := newMemTransport(t, func(w http.ResponseWriter, r *http.Request) {
 						switch {
 						case r.Method == http.MethodGet:
 							test.get(w, r)
 						case r.URL.Path == "/mcp" && r.Host == "localhost:8765":
 							writeJSON(w, 405, body)
 						default:
-							t.Errorf("a POST to %s%s", r.Host, r.URL)
+							t.Errorf("got a POST to %s%s, want none", r.Host, r.URL)
 						}
 					}, nil)
 					began := time.Now()
-					m, err := openLink(t, tr).try(t.Context(), "initialize", `{}`)
+					m, err := openSession(t, tr).try(t.Context(), "initialize", `{}`)
 					if body[0] == '{' {
 						if err != nil || m.Error == nil || m.Error.Message != "not here" {
 							t.Errorf("got %v, %v, want the server's own error", m, err)
 						}
 					} else if mayHaveRun(t, err) || !strings.Contains(err.Error(), "not here") {
-						t.Errorf("got %v", err)
+						t.Errorf("got %v, want an error with the body", err)
 					}
 					if got := time.Since(began); got != test.took {
-						t.Errorf("it took %v, want %v", got, test.took)
+						t.Errorf("initialize took %v, want %v", got, test.took)
 					}
 				})
 			})
@@ -83,34 +77,38 @@ func TestSSE06_InvalidEndpoints(t *testing.T) {
 	}
 }
 
-func TestSSE10_ModernErrorsDoNotFallBackToSSE(t *testing.T) {
+func TestSSE09_SSE10_OtherErrorsDoNotFallBackToSSE(t *testing.T) {
 	for body, status := range map[string]int{
 		`{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"no","data":{"supported":["2026-07-28"]}}}`: 400,
 		`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}`:                                     404,
-		`unauthorized`: 401,
-		`broken`:       500,
+		`unauthorized`:   401,
+		`forbidden`:      403,
+		`gone`:           410,
+		`wrong media`:    415,
+		`too many`:       429,
+		`internal error`: 500,
 	} {
-		tr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		tr := newServerTransport(t, func(w http.ResponseWriter, r *http.Request) {
 			if r.Method != http.MethodPost {
-				t.Errorf("%d: %s", status, r.Method)
+				t.Errorf("%d: got a %s, want only the POST", status, r.Method)
 			}
 			writeJSON(w, status, body)
 		}, nil)
-		if m, err := openLink(t, tr).try(t.Context(), "initialize", `{}`); err == nil && m.Error == nil {
-			t.Errorf("%d: got %v", status, m)
+		if m, err := openSession(t, tr).try(t.Context(), "initialize", `{}`); err == nil && m.Error == nil {
+			t.Errorf("%d: got %v, want an error", status, m)
 		}
 	}
 }
 
-// A firstTransport is a server of HTTP+SSE. It answers the handshake, and every POST with a body, as some servers do; the
-// rest is left to the function that is set.
-type firstTransport struct {
-	post   http.HandlerFunc // of all but the handshake
-	events chan string      // to be sent on the stream
+// A fakeSSEServer is a server of HTTP+SSE. It serves the event stream, initialize and
+// notifications/initialized. Its function serves the other messages.
+type fakeSSEServer struct {
+	post   http.HandlerFunc // of the other messages
+	events chan string      // events to send on the stream
 	once   sync.Once
 }
 
-func (f *firstTransport) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (f *fakeSSEServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.once.Do(func() { f.events = make(chan string, 100) })
 	body, _ := io.ReadAll(r.Body)
 	r.Body = io.NopCloser(bytes.NewReader(body))
@@ -134,62 +132,62 @@ func (f *firstTransport) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.post(w, r)
 		return
 	}
-	accepted(w)
+	writeAccepted(w)
 }
 
-// accepted is how the TypeScript SDK takes a message.
-func accepted(w http.ResponseWriter) {
+// writeAccepted writes a response with a body, like the TypeScript SDK.
+func writeAccepted(w http.ResponseWriter) {
 	w.WriteHeader(http.StatusAccepted)
 	_, _ = io.WriteString(w, "Accepted")
 }
 
-// A 404 of the message endpoint is a lost session, whatever its body is, unless it is an unknown
-// method.
-func TestSSE04_MissingEndpointIsALostSession(t *testing.T) {
+// A POST to the endpoint with status 404 means a lost session, unless the error is an unknown method.
+func TestSSE_MissingEndpointIsALostSession(t *testing.T) {
 	for _, code := range []int{mcp.CodeInvalidRequest, mcp.CodeMethodNotFound} {
 		synctest.Test(t, func(t *testing.T) {
-			f := &firstTransport{}
+			f := &fakeSSEServer{}
 			f.post = func(w http.ResponseWriter, r *http.Request) {
 				writeJSON(w, http.StatusNotFound,
 					fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":"no"}}`, idOf(r), code))
 			}
-			c := initialized(t, serveMemory(t, f.ServeHTTP, nil), november2024)
+			c := initialized(t, newMemTransport(t, f.ServeHTTP, nil), november2024)
 			m, err := c.try(t.Context(), "tools/call", `{"name":"echo"}`)
 			if code == mcp.CodeMethodNotFound {
 				if err != nil || m.Error == nil || m.Error.Code != code {
-					t.Errorf("an unknown method: %v, %v", m, err)
+					t.Errorf("unknown method: got %v, %v; want the error", m, err)
 				}
 				return
 			}
 			if !errors.Is(err, mcp.ErrSessionLost) || mayHaveRun(t, err) {
-				t.Errorf("got %v, %v, want the loss of the session", m, err)
+				t.Errorf("got %v, %v; want ErrSessionLost", m, err)
 			}
 			<-c.Done()
 		})
 	}
 }
 
-// A body in the response that says only that a message was taken does no harm.
-func TestSSE04_AcceptedWithABody(t *testing.T) {
+// Some servers send a body with status 202.
+func TestSSE04_BodyOfAcceptedIsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &firstTransport{}
+		f := &fakeSSEServer{}
 		f.post = func(w http.ResponseWriter, r *http.Request) {
 			f.events <- eventResult(idOf(r))
-			accepted(w)
+			writeAccepted(w)
 		}
-		c := initialized(t, serveMemory(t, f.ServeHTTP, nil), november2024)
+		c := initialized(t, newMemTransport(t, f.ServeHTTP, nil), november2024)
 		for range 3 {
-			if m := c.ask("ping", `{}`); m.Error != nil || !strings.Contains(string(m.Result), `"n"`) {
-				t.Errorf("got %v", m)
+			if m := c.mustCall("ping", `{}`); m.Error != nil || !strings.Contains(string(m.Result), `"n"`) {
+				t.Errorf("got %v, want the result", m)
 			}
 		}
 	})
 }
 
-// An answer that has crossed the cancellation of its request is nothing to warn of, and hides no later warning.
-func TestCAN_LateAnswerOfTheFirstTransport(t *testing.T) {
+// A response that crosses the cancellation of its request is expected. It is not logged as a warning,
+// and later warnings are.
+func TestCAN_SSELateResponseIsNotLoggedAsAWarning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &firstTransport{}
+		f := &fakeSSEServer{}
 		slow := make(chan string, 1)
 		f.post = func(w http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
@@ -197,39 +195,38 @@ func TestCAN_LateAnswerOfTheFirstTransport(t *testing.T) {
 			if bytes.Contains(body, []byte(`"slow"`)) {
 				slow <- idOf(r)
 			}
-			accepted(w)
+			writeAccepted(w)
 		}
 		var log syncBuffer
 		logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-		c := initialized(t, serveMemory(t, f.ServeHTTP, &mcphttp.TransportOptions{Logger: logger}), november2024)
+		c := initialized(t, newMemTransport(t, f.ServeHTTP, &mcphttp.TransportOptions{Logger: logger}), november2024)
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
 			synctest.Wait()
 			cancel()
 		}()
 		if _, err := c.try(ctx, "slow", `{}`); !errors.Is(err, context.Canceled) {
-			t.Errorf("got %v", err)
+			t.Errorf("got %v, want Canceled", err)
 		}
 		synctest.Wait()
 		f.events <- eventResult(<-slow)
 		synctest.Wait()
 		if got := log.String(); strings.Count(got, "level=DEBUG") != 1 || strings.Contains(got, "level=WARN") {
-			t.Errorf("after a late answer: %s", got)
+			t.Errorf("late response: logged %s, want one debug message", got)
 		}
 		f.events <- eventResult("999")
 		f.events <- eventResult(`"1"`)
 		synctest.Wait()
 		if got := log.String(); strings.Count(got, "level=WARN") != 1 {
-			t.Errorf("after two answers to nothing: %s", got)
+			t.Errorf("two responses without a request: logged %s, want one warning", got)
 		}
 	})
 }
 
-// The old transport's answers are found by their ids, in whatever order they come.
-func TestSSE04_AnswersOfTheFirstTransport(t *testing.T) {
+func TestSSE04_ResponsesAreMatchedByID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		events := make(chan string, 100)
-		tr := serveMemory(t, func(w http.ResponseWriter, r *http.Request) {
+		tr := newMemTransport(t, func(w http.ResponseWriter, r *http.Request) {
 			switch {
 			case r.Method == http.MethodGet:
 				writeEvents(w, "event: endpoint\ndata: post?x=1")
@@ -284,17 +281,17 @@ func TestSSE04_AnswersOfTheFirstTransport(t *testing.T) {
 		for range 10 {
 			<-done
 		}
-		if m := c.ask("refused", `{}`); m.Error == nil || m.Error.Code != 1 || !m.Error.Remote() {
-			t.Errorf("got %v", m)
+		if m := c.mustCall("refused", `{}`); m.Error == nil || m.Error.Code != 1 || !m.Error.Remote() {
+			t.Errorf("refused: got %v, want the server's error", m)
 		}
 		if _, err := c.try(t.Context(), "malformed", `{}`); !mayHaveRun(t, err) {
-			t.Errorf("got %v", err)
+			t.Errorf("malformed: got %v, want MayHaveRun", err)
 		}
-		if m := c.ask("anonymous", `{}`); m.Error == nil || m.Error.Code != 7 {
-			t.Errorf("got %v", m)
+		if m := c.mustCall("anonymous", `{}`); m.Error == nil || m.Error.Code != 7 {
+			t.Errorf("anonymous: got %v, want the error without an id", m)
 		}
 		if _, err := c.try(t.Context(), "end", `{}`); !errors.Is(err, mcp.ErrClosed) || !mayHaveRun(t, err) {
-			t.Errorf("got %v", err)
+			t.Errorf("end: got %v, want ErrClosed and MayHaveRun", err)
 		}
 		<-c.Done()
 	})

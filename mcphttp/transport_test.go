@@ -2,6 +2,7 @@ package mcphttp_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,10 +23,11 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-const testEnvelope = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}},` +
+const testEnvelope = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+	`"io.modelcontextprotocol/clientCapabilities":{"elicitation":{}},` +
 	`"io.modelcontextprotocol/logLevel":"debug"}`
 
-// modernRequest is a request with its envelope; members go before it.
+// modernRequest returns a request with testEnvelope. The members are those of params before it.
 func modernRequest(t testing.TB, method, members string) *mcp.Request {
 	t.Helper()
 	if members != "" {
@@ -38,7 +40,7 @@ func modernRequest(t testing.TB, method, members string) *mcp.Request {
 	return req
 }
 
-// transport is a client's way to the fixture's server, closed with the test.
+// transport returns a transport to the server of the fixture, which is closed when the test ends.
 func (f *fixture) transport(opts *mcphttp.TransportOptions) *mcphttp.Transport {
 	var o mcphttp.TransportOptions
 	if opts != nil {
@@ -48,37 +50,37 @@ func (f *fixture) transport(opts *mcphttp.TransportOptions) *mcphttp.Transport {
 		o.Client = f.client
 	}
 	if o.Logger == nil {
-		o.Logger = quiet
+		o.Logger = discardLogger
 	}
 	t := mcphttp.NewTransport("http://"+f.host+"/mcp", &o)
 	f.t.Cleanup(func() { t.Close() })
 	return t
 }
 
-// serve is a server written by hand, and a transport to it.
-func serve(t *testing.T, handler http.HandlerFunc, opts *mcphttp.TransportOptions) *mcphttp.Transport {
+// newServerTransport serves the handler and returns a transport to it.
+func newServerTransport(t *testing.T, handler http.HandlerFunc, opts *mcphttp.TransportOptions) *mcphttp.Transport {
 	t.Helper()
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
-	o := mcphttp.TransportOptions{Logger: quiet}
+	o := mcphttp.TransportOptions{Logger: discardLogger}
 	if opts != nil {
 		o = *opts
 	}
 	if o.Logger == nil {
-		o.Logger = quiet
+		o.Logger = discardLogger
 	}
 	transport := mcphttp.NewTransport(server.URL, &o)
 	t.Cleanup(func() { transport.Close() })
 	return transport
 }
 
-// A notes collects notifications.
-type notes struct {
+// A notificationRecorder records notifications.
+type notificationRecorder struct {
 	mu  sync.Mutex
 	all []string
 }
 
-func (n *notes) take(_ context.Context, method string, params json.RawMessage) error {
+func (n *notificationRecorder) record(_ context.Context, method string, params json.RawMessage) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.all = append(n.all, method+" "+string(params))
@@ -102,11 +104,11 @@ func idOf(r *http.Request) string {
 	return string(m.ID)
 }
 
-func TestMHTTP01_ModernCalls(t *testing.T) {
+func TestMHTTP01_HTTP15_ModernCallsAcceptJSONAndEventStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, newTestCore(), nil)
 		tr := f.transport(nil)
-		var got notes
+		var got notificationRecorder
 		for _, test := range []struct {
 			name, method, members, want string
 			notes                       int
@@ -114,18 +116,18 @@ func TestMHTTP01_ModernCalls(t *testing.T) {
 			{"JSON", "tools/call", `"name":"echo","arguments":{"message":"hi"}`, `"text":"hi"`, 0},
 			{"SSE", "tools/call", `"name":"notify"`, `"text":"notify"`, 2},
 			{"discover", "server/discover", "", `"supportedVersions"`, 0},
-			{"a resource", "resources/read", `"uri":"file:///ä b"`, `"complete"`, 0},
+			{"resource", "resources/read", `"uri":"file:///ä b"`, `"complete"`, 0},
 			{"input required", "tools/call", `"name":"ask"`, `"input_required"`, 0},
 		} {
 			got.all = nil
 			req := modernRequest(t, test.method, test.members)
-			req.Notify = got.take
+			req.Notify = got.record
 			res, err := tr.RoundTrip(t.Context(), req)
 			if err != nil {
 				t.Fatalf("%s: %v", test.name, err)
 			}
 			if raw := string(res.(mcp.RawResult)); !strings.Contains(raw, test.want) {
-				t.Errorf("%s: got %s", test.name, raw)
+				t.Errorf("%s: got %s, want %s", test.name, raw, test.want)
 			}
 			if len(got.all) != test.notes || test.notes == 2 && (!strings.Contains(got.all[0], `"data":1`) ||
 				!strings.Contains(got.all[1], `"data":2`)) {
@@ -135,7 +137,7 @@ func TestMHTTP01_ModernCalls(t *testing.T) {
 	})
 }
 
-func TestMHTTP23_RemoteErrors(t *testing.T) {
+func TestMHTTP23_ErrorsOfTheServerAreReturned(t *testing.T) {
 	f := start(t, newTestCore(), nil)
 	tr := f.transport(nil)
 	for members, code := range map[string]int{
@@ -153,16 +155,16 @@ func TestMHTTP23_RemoteErrors(t *testing.T) {
 	_, err := tr.RoundTrip(t.Context(), modernRequest(t, "no/such", "")) // with status 404
 	if remote := (*mcp.Error)(nil); !errors.As(err, &remote) || !remote.Remote() ||
 		remote.Code != mcp.CodeMethodNotFound {
-		t.Errorf("got %v, want the server's error", err)
+		t.Errorf("unknown method: got %v, want the server's error", err)
 	}
 }
 
-func TestMHTTP09_CancellingClosesTheStream(t *testing.T) {
+func TestMHTTP09_CancellationClosesTheStream(t *testing.T) {
 	core := newTestCore()
 	f := start(t, core, nil)
 	tr := f.transport(nil)
 	for _, tool := range []string{"wait", "notifywait"} {
-		why := errors.New("changed my mind")
+		why := errors.New("cause")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		go func() {
 			<-core.started
@@ -173,12 +175,12 @@ func TestMHTTP09_CancellingClosesTheStream(t *testing.T) {
 			t.Errorf("%s: got %v, want the cause", tool, err)
 		}
 		if cause := <-core.causes; !errors.Is(cause, mcp.ErrDisconnected) {
-			t.Errorf("%s: the server saw %v", tool, cause)
+			t.Errorf("%s: cause at the server: got %v, want ErrDisconnected", tool, cause)
 		}
 	}
 }
 
-func TestSUB_ListenUntilShutdown(t *testing.T) {
+func TestSUB10_ListenReturnsTheResultOfTheServersShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core := newTestCore()
 		f := start(t, core, nil)
@@ -195,7 +197,7 @@ func TestSUB_ListenUntilShutdown(t *testing.T) {
 			done <- fmt.Sprintf("%s %v", res, err)
 		}()
 		if got := <-acknowledged; got != "notifications/subscriptions/acknowledged" {
-			t.Errorf("got %s", got)
+			t.Errorf("got %s, want the acknowledgement", got)
 		}
 		go f.handler.Shutdown(t.Context())
 		if got := <-done; !strings.Contains(got, `"ended":true`) {
@@ -204,7 +206,7 @@ func TestSUB_ListenUntilShutdown(t *testing.T) {
 	})
 }
 
-func TestR7_3_13_CloseEndsWhatIsInProgress(t *testing.T) {
+func TestTransport_CloseEndsRequestsInProgress(t *testing.T) {
 	core := newTestCore()
 	f := start(t, core, nil)
 	tr := f.transport(nil)
@@ -218,19 +220,19 @@ func TestR7_3_13_CloseEndsWhatIsInProgress(t *testing.T) {
 		t.Error(err)
 	}
 	if err := <-failed; !errors.Is(err, mcp.ErrClosed) || !mayHaveRun(t, err) {
-		t.Errorf("got %v, want the end of the transport", err)
+		t.Errorf("got %v, want ErrClosed and MayHaveRun", err)
 	}
 	_, err := tr.RoundTrip(t.Context(), modernRequest(t, "tools/call", `"name":"echo"`))
 	if !errors.Is(err, mcp.ErrClosed) || mayHaveRun(t, err) {
-		t.Errorf("after the end: got %v", err)
+		t.Errorf("request after Close: got %v, want ErrClosed", err)
 	}
 	if _, err := tr.OpenSession(t.Context(), nil); !errors.Is(err, mcp.ErrClosed) {
-		t.Errorf("a session after the end: got %v", err)
+		t.Errorf("OpenSession after Close: got %v, want ErrClosed", err)
 	}
 }
 
-// Whole clients, over HTTP, at every revision, and at the newest one when none is pinned.
-func TestVER_Connect(t *testing.T) {
+// Without ClientOptions.Revision the client uses the newest revision.
+func TestVER_ClientConnectsAtEveryRevision(t *testing.T) {
 	s := mcp.NewServer("calc", "1.0.0", nil)
 	type in struct {
 		Region string `json:"region" jsonschema:"where"`
@@ -244,41 +246,46 @@ func TestVER_Connect(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c, err := mcp.Connect(t.Context(), start(t, s, nil).transport(nil),
-					&mcp.ClientOptions{Revision: version, Logger: quiet})
+					&mcp.ClientOptions{Revision: version, Logger: discardLogger})
 				if err != nil {
 					t.Fatal(err)
 				}
 				if got := c.Revision(); got != version && (version != "" || got != modern) {
-					t.Errorf("got revision %s", got)
+					t.Errorf("got revision %s, want %s", got, cmp.Or(version, modern))
 				}
 				steps := 0
 				ctx := mcp.WithCallOptions(t.Context(), mcp.CallOptions{Progress: func(mcp.ProgressUpdate) { steps++ }})
 				got, err := mcp.CallTool[int](ctx, c, "double", map[string]any{"region": "eu", "n": 21})
 				if err != nil || got != 42 || steps != 1 {
-					t.Errorf("got %v, %v and %d steps", got, err, steps)
+					t.Errorf("got %v, %v and %d notifications, want 42 and 1", got, err, steps)
 				}
 				if err := c.Close(); err != nil {
 					t.Error(err)
 				}
-				time.Sleep(time.Minute) // timers of the server, which is used again, belong to the bubble
+				time.Sleep(time.Minute) // the timers of the server end in the bubble
 			})
 		})
 	}
 }
 
-// A server written before the envelope is found out by its answer to the probe.
-func TestVER_ConnectFallsBack(t *testing.T) {
-	for n, test := range []struct {
+// fallbackServers counts the servers of TestVER_ConnectFallsBackToASession.
+var fallbackServers atomic.Int64
+
+// An older server is recognized by its response to server/discover.
+func TestVER_ConnectFallsBackToASession(t *testing.T) {
+	for _, test := range []struct {
 		status int
 		body   string
 	}{
 		{400, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: Server not initialized"}}`},
-		{404, "not found"}, {405, ""}, {200, `{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}`}, {200,
-			"<html>"},
+		{404, "not found"},
+		{405, ""},
+		{200, `{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}`},
+		{200, "<html>"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			probes := 0
-			s := &scripted{post: func(w http.ResponseWriter, r *http.Request) {
+			s := &fakeServer{post: func(w http.ResponseWriter, r *http.Request) {
 				body, _ := io.ReadAll(r.Body)
 				r.Body = io.NopCloser(bytes.NewReader(body))
 				if bytes.Contains(body, []byte("server/discover")) {
@@ -288,17 +295,17 @@ func TestVER_ConnectFallsBack(t *testing.T) {
 				}
 				writeJSON(w, 200, `{"jsonrpc":"2.0","id":`+idOf(r)+`,"result":{}}`)
 			}}
-			// What is found out is remembered, so each case has an address of its own.
-			tr := serveMemoryAt(t, fmt.Sprintf("/fallback/%d", n), s.ServeHTTP, nil)
-			c, err := mcp.Connect(t.Context(), tr, &mcp.ClientOptions{Logger: quiet})
+			// The era of a server is cached by URL, so each case has another one.
+			tr := newMemTransportAt(t, fmt.Sprintf("/fallback/%d", fallbackServers.Add(1)), s.ServeHTTP, nil)
+			c, err := mcp.Connect(t.Context(), tr, &mcp.ClientOptions{Logger: discardLogger})
 			if err != nil {
 				t.Fatalf("%d %s: %v", test.status, test.body, err)
 			}
 			if got := c.Revision(); got != november2025 {
-				t.Errorf("%d: got %s", test.status, got)
+				t.Errorf("%d: got revision %s, want %s", test.status, got, november2025)
 			}
 			if err := c.Ping(t.Context()); err != nil || probes != 1 {
-				t.Errorf("%d: got %v after %d probes", test.status, err, probes)
+				t.Errorf("%d: ping: got %v after %d probes, want no error and 1 probe", test.status, err, probes)
 			}
 			c.Close()
 		})
@@ -306,21 +313,23 @@ func TestVER_ConnectFallsBack(t *testing.T) {
 }
 
 // Status 401 and 403 do not decide the era of a server, whatever the body is.
-func TestVER_ConnectDoesNotFallBackForWhoAsks(t *testing.T) {
+func TestVER_ConnectDoesNotFallBackIfUnauthorized(t *testing.T) {
 	bodies := []string{
-		"who are you?", `{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"no token"}}`,
+		"unauthorized", `{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"no token"}}`,
 		`{"jsonrpc":"2.0","error":{"code":-32601,"message":"no token"}}`,
-		`{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"no token","data":{"supported":["2026-07-28","2025-11-25"]}}}`,
+		`{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"no token",` +
+			`"data":{"supported":["2026-07-28","2025-11-25"]}}}`,
 	}
 	for n, body := range bodies {
 		for _, status := range []int{401, 403} {
 			requests := 0
-			tr := serveMemoryAt(t, fmt.Sprintf("/who/%d", n), func(w http.ResponseWriter, r *http.Request) {
-				requests++
-				w.Header().Set("WWW-Authenticate", `Bearer realm="x"`)
-				writeJSON(w, status, body)
-			}, nil)
-			_, err := mcp.Connect(t.Context(), tr, &mcp.ClientOptions{Logger: quiet})
+			tr := newMemTransportAt(t, fmt.Sprintf("/unauthorized/%d", n),
+				func(w http.ResponseWriter, r *http.Request) {
+					requests++
+					w.Header().Set("WWW-Authenticate", `Bearer realm="x"`)
+					writeJSON(w, status, body)
+				}, nil)
+			_, err := mcp.Connect(t.Context(), tr, &mcp.ClientOptions{Logger: discardLogger})
 			checkUnauthorized(t, err, status, body)
 			if requests != 1 {
 				t.Errorf("%d %s: %d requests, want 1", status, body, requests)
@@ -329,28 +338,28 @@ func TestVER_ConnectDoesNotFallBackForWhoAsks(t *testing.T) {
 	}
 }
 
-// checkUnauthorized checks that an error has the status, what goes with it, and the server's own error if it sent one.
+// checkUnauthorized checks that an error has the status, its header, and the JSON-RPC error if the body
+// is one.
 func checkUnauthorized(t *testing.T, err error, code int, body string) {
 	t.Helper()
 	var status *mcphttp.StatusError
 	if !errors.As(err, &status) || status.HTTPStatus() != code ||
 		status.Header.Get("WWW-Authenticate") != `Bearer realm="x"` || mayHaveRun(t, err) {
-		t.Errorf("%d %s: got %v", code, body, err)
+		t.Errorf("%d %s: got %v, want the status and its header", code, body, err)
 	}
-	var said *mcp.Error
-	if has := errors.As(err, &said); has != (body[0] == '{') || has &&
-		(!said.Remote() || !strings.Contains(err.Error(), "no token")) {
-		t.Errorf("%d %s: got %v, which holds the error %v", code, body, err, said)
+	var remote *mcp.Error
+	if has := errors.As(err, &remote); has != (body[0] == '{') || has &&
+		(!remote.Remote() || !strings.Contains(err.Error(), "no token")) {
+		t.Errorf("%d %s: got %v with %v, want the error in the body", code, body, err, remote)
 	}
 }
 
-// The context of a client's call serves its HTTP request too. Closing what carries the call ends it all the same, and says
-// so; what the caller does to its context is the caller's.
-func TestR7_3_13_CloseEndsTheCallsOfAClient(t *testing.T) {
+// The error of a call has the cause of its context, or ErrClosed if the transport was closed.
+func TestTransport_CloseEndsTheCallsOfAClient(t *testing.T) {
 	for _, revision := range []string{modern, november2025} {
 		synctest.Test(t, func(t *testing.T) {
 			tr := start(t, slowServer(), nil).transport(nil)
-			c, err := mcp.Connect(t.Context(), tr, &mcp.ClientOptions{Revision: revision, Logger: quiet})
+			c, err := mcp.Connect(t.Context(), tr, &mcp.ClientOptions{Revision: revision, Logger: discardLogger})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -358,7 +367,7 @@ func TestR7_3_13_CloseEndsTheCallsOfAClient(t *testing.T) {
 			if _, err := c.CallTool(t.Context(), "quick", nil); err != nil {
 				t.Fatal(err)
 			}
-			gone := errors.New("gone")
+			why := errors.New("cause")
 			ctx, cancel := context.WithCancelCause(t.Context())
 			errs := make(chan error)
 			wait := func(ctx context.Context) {
@@ -367,15 +376,15 @@ func TestR7_3_13_CloseEndsTheCallsOfAClient(t *testing.T) {
 			}
 			go wait(ctx)
 			synctest.Wait()
-			cancel(gone)
-			if err := <-errs; !errors.Is(err, gone) || !mayHaveRun(t, err) {
-				t.Errorf("%s: a cancelled call gives %v", revision, err)
+			cancel(why)
+			if err := <-errs; !errors.Is(err, why) || !mayHaveRun(t, err) {
+				t.Errorf("%s: cancelled call: got %v, want its cause", revision, err)
 			}
 			go wait(t.Context())
 			synctest.Wait()
 			tr.Close()
 			if err := <-errs; !errors.Is(err, mcp.ErrClosed) || !mayHaveRun(t, err) {
-				t.Errorf("%s: a call whose transport is closed gives %v", revision, err)
+				t.Errorf("%s: call of a closed transport: got %v, want ErrClosed", revision, err)
 			}
 			c.Close()
 			time.Sleep(time.Minute)
@@ -383,7 +392,7 @@ func TestR7_3_13_CloseEndsTheCallsOfAClient(t *testing.T) {
 	}
 }
 
-// slowServer has a tool that waits for the end of its call, and one that does not.
+// slowServer returns a server with a tool that waits for the end of its context, and one that returns.
 func slowServer() *mcp.Server {
 	s := mcp.NewServer("slow", "1.0.0", nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "wait"}, func(ctx context.Context, _ struct{}) (string, error) {
@@ -394,14 +403,14 @@ func slowServer() *mcp.Server {
 	return s
 }
 
-// A client that meets event streams loses at most the connection of the first one.
-func TestTransport_ConnectionsOfStreamsAreUsedAgain(t *testing.T) {
+func TestTransport_ReusesConnectionsOfEventStreams(t *testing.T) {
 	var connections atomic.Int64
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		if bytes.Contains(body, []byte("server/discover")) {
-			writeJSON(w, 200, `{"jsonrpc":"2.0","id":`+idOf(r)+`,"result":{"resultType":"complete","supportedVersions":["`+modern+`"],"capabilities":{"tools":{}}}}`)
+			writeJSON(w, 200, `{"jsonrpc":"2.0","id":`+idOf(r)+`,"result":{"resultType":"complete",`+
+				`"supportedVersions":["`+modern+`"],"capabilities":{"tools":{}}}}`)
 			return
 		}
 		writeEvents(w, `data: {"jsonrpc":"2.0","id":`+idOf(r)+`,"result":{"resultType":"complete","content":[]}}`)
@@ -413,7 +422,7 @@ func TestTransport_ConnectionsOfStreamsAreUsedAgain(t *testing.T) {
 	}
 	server.Start()
 	defer server.Close()
-	c, err := mcp.Connect(t.Context(), mcphttp.NewTransport(server.URL, nil), &mcp.ClientOptions{Logger: quiet})
+	c, err := mcp.Connect(t.Context(), mcphttp.NewTransport(server.URL, nil), &mcp.ClientOptions{Logger: discardLogger})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -426,43 +435,43 @@ func TestTransport_ConnectionsOfStreamsAreUsedAgain(t *testing.T) {
 		}
 		cancel()
 	}
-	if n := connections.Load(); n > calls/2 { // the next call may come before the end of the stream
-		t.Errorf("%d connections for %d calls", n, calls)
+	if n := connections.Load(); n > calls/2 { // the next call may start before the end of the stream
+		t.Errorf("%d calls took %d connections, want at most %d", calls, n, calls/2)
 	}
 }
 
 // Every kind of POST returns the status of a server that requires authorization.
-func TestAUTH_StatusOfEveryPOST(t *testing.T) {
+func TestAUTH_EveryPOSTReturnsTheStatus(t *testing.T) {
 	for _, code := range []int{401, 403} {
 		const body = `{"jsonrpc":"2.0","error":{"code":-32001,"message":"no token"}}`
 		refuse := func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="x"`)
 			writeJSON(w, code, body)
 		}
-		_, err := call(t, serveMemory(t, refuse, nil))
+		_, err := call(t, newMemTransport(t, refuse, nil))
 		checkUnauthorized(t, err, code, body)
-		_, err = openLink(t, serveMemory(t, refuse, nil)).try(t.Context(), "initialize", `{}`)
+		_, err = openSession(t, newMemTransport(t, refuse, nil)).try(t.Context(), "initialize", `{}`)
 		checkUnauthorized(t, err, code, body)
 
-		c := initialized(t, serveMemory(t, (&scripted{post: refuse}).ServeHTTP, nil), november2025)
+		c := initialized(t, newMemTransport(t, (&fakeServer{post: refuse}).ServeHTTP, nil), november2025)
 		_, err = c.try(t.Context(), "ping", `{}`)
 		checkUnauthorized(t, err, code, body)
 
-		c = initialized(t, serveMemory(t, (&firstTransport{post: refuse}).ServeHTTP, nil), november2024)
+		c = initialized(t, newMemTransport(t, (&fakeSSEServer{post: refuse}).ServeHTTP, nil), november2024)
 		_, err = c.try(t.Context(), "ping", `{}`)
 		checkUnauthorized(t, err, code, body)
 		checkUnauthorized(t, c.Send(t.Context(), jsonrpc.NewNotification("notifications/x", nil)), code, body)
 	}
 }
 
-// HTTP/2 carries the same: answers, streams, cancellation, sessions, and many calls on one connection.
-func TestTransport_HTTP2(t *testing.T) {
+// Responses, streams, cancellation, sessions and concurrent calls use one HTTP/2 connection.
+func TestTransport_UsesHTTP2(t *testing.T) {
 	core := newTestCore()
-	handler := mcphttp.NewHandler(core, &mcphttp.Options{Logger: quiet})
+	handler := mcphttp.NewHandler(core, &mcphttp.Options{Logger: discardLogger})
 	var conns sync.Map
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor != 2 {
-			t.Errorf("got %s", r.Proto)
+			t.Errorf("got %s, want HTTP/2", r.Proto)
 		}
 		conns.Store(r.RemoteAddr, true)
 		handler.ServeHTTP(w, r)
@@ -470,7 +479,7 @@ func TestTransport_HTTP2(t *testing.T) {
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	defer server.Close()
-	tr := mcphttp.NewTransport(server.URL, &mcphttp.TransportOptions{Client: server.Client(), Logger: quiet})
+	tr := mcphttp.NewTransport(server.URL, &mcphttp.TransportOptions{Client: server.Client(), Logger: discardLogger})
 	defer tr.Close()
 
 	if _, err := tr.RoundTrip(t.Context(), modernRequest(t, "tools/call", `"name":"echo"`)); err != nil {
@@ -491,27 +500,27 @@ func TestTransport_HTTP2(t *testing.T) {
 		<-core.started
 		cancel()
 	}()
-	if _, err := tr.RoundTrip(ctx, modernRequest(t, "tools/call", `"name":"notifywait"`)); !errors.Is(err,
-		context.Canceled) {
-		t.Errorf("got %v", err)
+	_, err := tr.RoundTrip(ctx, modernRequest(t, "tools/call", `"name":"notifywait"`))
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled call: got %v, want Canceled", err)
 	}
 	if cause := <-core.causes; !errors.Is(cause, mcp.ErrDisconnected) {
-		t.Errorf("the server saw %v", cause)
+		t.Errorf("cause at the server: got %v, want ErrDisconnected", cause)
 	}
 	c := initialized(t, tr, november2025)
-	c.ask("tools/call", `{"name":"notify"}`)
+	c.mustCall("tools/call", `{"name":"notify"}`)
 	c.Close()
 	n := 0
 	conns.Range(func(any, any) bool { n++; return true })
 	if n != 1 {
-		t.Errorf("it took %d connections", n)
+		t.Errorf("got %d connections, want 1", n)
 	}
 }
 
-// The transport's own client keeps as many connections as there are parallel calls.
-func TestTransport_ParallelCalls(t *testing.T) {
+// The default http.Client keeps as many idle connections as there were concurrent calls.
+func TestTransport_ReusesConnectionsOfConcurrentCalls(t *testing.T) {
 	var conns sync.Map
-	tr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	tr := newServerTransport(t, func(w http.ResponseWriter, r *http.Request) {
 		conns.Store(r.RemoteAddr, true)
 		writeJSON(w, 200, result(r))
 	}, nil)
@@ -528,7 +537,7 @@ func TestTransport_ParallelCalls(t *testing.T) {
 	}
 	n := 0
 	conns.Range(func(any, any) bool { n++; return true })
-	if n >= 2*64 { // one may be dialled that is not needed any more
-		t.Errorf("5 times 64 calls took %d connections", n)
+	if n >= 2*64 { // a connection may be dialled that is no longer needed
+		t.Errorf("5 times 64 calls took %d connections, want fewer than %d", n, 2*64)
 	}
 }

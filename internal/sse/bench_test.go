@@ -9,13 +9,13 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/sse"
 )
 
-// again repeats the same bytes indefinitely.
-type again struct {
+// A repeatReader repeats the same bytes indefinitely.
+type repeatReader struct {
 	data []byte
 	rest []byte
 }
 
-func (a *again) Read(p []byte) (int, error) {
+func (a *repeatReader) Read(p []byte) (int, error) {
 	if len(a.rest) == 0 {
 		a.rest = a.data
 	}
@@ -34,7 +34,7 @@ func BenchmarkReader(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			r := sse.NewReader(&again{data: stream}, 16<<20)
+			r := sse.NewReader(&repeatReader{data: stream}, 16<<20)
 			b.SetBytes(int64(len(stream)))
 			b.ReportAllocs()
 			for b.Loop() {

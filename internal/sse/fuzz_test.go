@@ -13,8 +13,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/sse"
 )
 
-// slowRead decodes a whole stream as the standard describes it.
-func slowRead(stream string) (events []sse.Event, lastID string) {
+// referenceRead decodes a whole stream in the steps of the HTML standard.
+func referenceRead(stream string) (events []sse.Event, lastID string) {
 	stream = strings.TrimPrefix(stream, "\uFEFF")
 	stream = strings.ReplaceAll(strings.ReplaceAll(stream, "\r\n", "\n"), "\r", "\n")
 	lines := strings.Split(stream, "\n")
@@ -59,13 +59,13 @@ func slowRead(stream string) (events []sse.Event, lastID string) {
 	return events, lastID
 }
 
-// chunks returns a stream in pieces whose sizes are taken from the stream itself.
-type chunks struct {
+// A chunkReader returns a stream in pieces of pseudo-random sizes.
+type chunkReader struct {
 	rest []byte
 	seed uint32
 }
 
-func (c *chunks) Read(p []byte) (int, error) {
+func (c *chunkReader) Read(p []byte) (int, error) {
 	if len(c.rest) == 0 {
 		return 0, io.EOF
 	}
@@ -75,13 +75,16 @@ func (c *chunks) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// FuzzReader compares a Reader with slowRead: on the whole stream, in chunks, and truncated at
+// FuzzReader compares a Reader with referenceRead: on the whole stream, in chunks, and truncated at
 // every byte.
 func FuzzReader(f *testing.F) {
 	for _, stream := range []string{
-		"data: a\n\n", "\uFEFFid: 1\r\nevent: e\r\ndata: a\r\ndata: b\r\n\r\n", "data: a\r\rdata\r\n\n", ": c\n\nretry: 10\n\n",
-		"id: a\x00b\ndata: x\n\n", "retry: 99999999999999999999\ndata\n\n", "id: 1\n\nid\n\n", "\uFEFF\uFEFFdata: a\n\n",
-		"data:\n\ndata\n\n", "data: \xff\n\n", "event: a\nevent\ndata:x:y\n\n", "retry: -1\nretry:1\ndata: \n\n", "\r\n\r\r\n\n",
+		"data: a\n\n", "\uFEFFid: 1\r\nevent: e\r\ndata: a\r\ndata: b\r\n\r\n", "data: a\r\rdata\r\n\n",
+		": c\n\nretry: 10\n\n",
+		"id: a\x00b\ndata: x\n\n", "retry: 99999999999999999999\ndata\n\n", "id: 1\n\nid\n\n",
+		"\uFEFF\uFEFFdata: a\n\n",
+		"data:\n\ndata\n\n", "data: \xff\n\n", "event: a\nevent\ndata:x:y\n\n",
+		"retry: -1\nretry:1\ndata: \n\n", "\r\n\r\r\n\n",
 	} {
 		f.Add([]byte(stream), uint32(1))
 	}
@@ -89,13 +92,13 @@ func FuzzReader(f *testing.F) {
 		if len(stream) > 500 {
 			return // quadratic
 		}
-		want, wantID := slowRead(string(stream))
-		compareRead(t, "chunks", &chunks{rest: stream, seed: seed}, want, wantID)
+		want, wantID := referenceRead(string(stream))
+		compareRead(t, "chunks", &chunkReader{rest: stream, seed: seed}, want, wantID)
 		for cut := range len(stream) + 1 {
-			want, wantID := slowRead(string(stream[:cut]))
+			want, wantID := referenceRead(string(stream[:cut]))
 			compareRead(t, "whole", bytes.NewReader(stream[:cut]), want, wantID)
 			rest := io.MultiReader(bytes.NewReader(stream[:cut]), bytes.NewReader(stream[cut:]))
-			want, wantID = slowRead(string(stream))
+			want, wantID = referenceRead(string(stream))
 			compareRead(t, "two pieces", rest, want, wantID)
 		}
 	})
@@ -124,10 +127,10 @@ func FuzzReaderLimit(f *testing.F) {
 			return
 		}
 		got, err := readAll(sse.NewReader(strings.NewReader(stream), limit))
-		want, _ := slowRead(stream)
+		want, _ := referenceRead(stream)
 		for i, e := range got {
 			if len(e.Data) > limit || !cmp.Equal(e, want[i]) {
-				t.Fatalf("event %d: %+v", i, e)
+				t.Fatalf("event %d: got %+v, want %+v of at most %d bytes", i, e, want[i], limit)
 			}
 		}
 		switch err {
@@ -147,7 +150,8 @@ func FuzzReaderLimit(f *testing.F) {
 
 // FuzzAppend decodes what Append has encoded, unless Append has rejected it.
 func FuzzAppend(f *testing.F) {
-	for _, s := range []string{"", "a", " a ", "a\nb", "\n", "a\rb", "\r\n", "\x00", "\uFEFFa", ":", "data: x", "\xff", "e: 😀"} {
+	for _, s := range []string{"", "a", " a ", "a\nb", "\n", "a\rb", "\r\n", "\x00", "\uFEFFa", ":", "data: x",
+		"\xff", "e: 😀"} {
 		f.Add(s, s, s, int64(len(s)))
 	}
 	f.Fuzz(func(t *testing.T, id, kind, data string, retry int64) {
@@ -155,11 +159,13 @@ func FuzzAppend(f *testing.F) {
 			return
 		}
 		ms := retry % sse.MaxRetry.Milliseconds()
-		e := sse.Event{ID: id, HasID: true, Type: kind, Data: []byte(data), Retry: time.Duration(ms) * time.Millisecond, HasRetry: true}
+		e := sse.Event{ID: id, HasID: true, Type: kind, Data: []byte(data),
+			Retry: time.Duration(ms) * time.Millisecond, HasRetry: true}
 		stream, err := sse.Append(nil, e)
-		bad := strings.ContainsAny(id, "\x00\r\n") || strings.ContainsAny(kind, "\x00\r\n") || strings.Contains(data, "\r") || ms < 0
+		bad := strings.ContainsAny(id, "\x00\r\n") || strings.ContainsAny(kind, "\x00\r\n") ||
+			strings.Contains(data, "\r") || ms < 0
 		if bad != (err != nil) {
-			t.Fatalf("%+v: %v", e, err)
+			t.Fatalf("%+v: got %v, want an error %t", e, err, bad)
 		}
 		if bad {
 			return

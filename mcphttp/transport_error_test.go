@@ -10,8 +10,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// The error for a URL without an MCP server names the URL, the status and the likely mistake, once each.
-func TestConnectToWrongPath(t *testing.T) {
+func TestConnectToAWrongPathNamesURLStatusAndHint(t *testing.T) {
 	s := httptest.NewServer(http.NotFoundHandler())
 	defer s.Close()
 	_, err := mcp.Connect(t.Context(), mcphttp.NewTransport(s.URL+"/wrong?token=secret", nil), nil)
@@ -21,6 +20,6 @@ func TestConnectToWrongPath(t *testing.T) {
 		t.Errorf("got %v\nwant %s", err, want)
 	}
 	if err != nil && strings.Contains(err.Error(), "secret") {
-		t.Errorf("the error has the query of the URL: %v", err)
+		t.Errorf("got %v, want an error without the query of the URL", err)
 	}
 }
