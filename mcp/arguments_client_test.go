@@ -54,7 +54,7 @@ func TestArgumentsAreThoseOfTheJSONPackage(t *testing.T) {
 		0.0, math.Copysign(0, -1), 1.5, -2.25e-6, 1e-6, 9e-7, 1e20, 1e21, 123456789012345678.0, math.MaxFloat64, math.NaN(), math.Inf(1),
 		float32(0.1), []any(nil), []any{}, []any{1, "a", []any{nil}, map[string]any{"z": 1, "a": 2, "": []any{}}}, map[string]any(nil),
 		map[string]any{}, many, map[string]string{"b": "1", "a": "2"}, []string{"a"}, struct{ A int }{1}, stdjson.Number("12"),
-		stdjson.RawMessage(` {"x" : 1} `), []byte("bytes"), deep(10), deep(40),
+		stdjson.RawMessage(` {"x" : 1} `), []byte("bytes"), nestedList(10), nestedList(40),
 	} {
 		check(t, map[string]any{"value": value, "another": "one"})
 	}
@@ -69,19 +69,19 @@ func TestArgumentsAreThoseOfTheJSONPackage(t *testing.T) {
 }
 
 // deep returns lists in lists.
-func deep(n int) any {
+func nestedList(n int) any {
 	if n == 0 {
 		return "bottom"
 	}
-	return []any{deep(n - 1)}
+	return []any{nestedList(n - 1)}
 }
 
 // deepObject returns objects in objects.
-func deepObject(n int) any {
+func nestedObject(n int) any {
 	if n == 0 {
 		return "bottom"
 	}
-	return map[string]any{"a": deepObject(n - 1)}
+	return map[string]any{"a": nestedObject(n - 1)}
 }
 
 // What a client has not checked itself the server checks, in memory too.
@@ -98,7 +98,7 @@ func TestInMemoryArgumentsMayBeNoDeeperThanElsewhere(t *testing.T) {
 	}
 	defer c.Close()
 	for depth, allowed := range map[int]bool{1: true, 15: true, 16: true, 17: true, 62: true, 63: false, 100: false} {
-		for _, value := range []any{deep(depth), deepObject(depth)} {
+		for _, value := range []any{nestedList(depth), nestedObject(depth)} {
 			want, _ := json.Marshal(value)
 			got, err := mcp.CallTool[string](t.Context(), c, "any", map[string]any{"value": value})
 			if allowed && (err != nil || !cmp.Equal(got, string(want))) {

@@ -17,12 +17,12 @@ import (
 )
 
 // An answering client keeps what it was asked and answers each question with what comes next.
-type answering struct {
+type answerRecorder struct {
 	asked   []string // the params, with the method in front
 	answers []any    // the last one again and again; an error is a refusal
 }
 
-func (a *answering) answer(method string, params json.RawMessage) (any, error) {
+func (a *answerRecorder) answer(method string, params json.RawMessage) (any, error) {
 	next := a.answers[min(len(a.asked), len(a.answers)-1)]
 	a.asked = append(a.asked, method+" "+string(params))
 	if err, ok := next.(error); ok {
@@ -32,8 +32,8 @@ func (a *answering) answer(method string, params json.RawMessage) (any, error) {
 }
 
 // answers makes a client answer with the given results.
-func answers(c *mcptest.Client, results ...any) *answering {
-	a := &answering{answers: results}
+func answerWith(c *mcptest.Client, results ...any) *answerRecorder {
+	a := &answerRecorder{answers: results}
 	c.Options.Answer = a.answer
 	return a
 }
@@ -41,7 +41,7 @@ func answers(c *mcptest.Client, results ...any) *answering {
 func filled(content object) object { return object{"action": "accept", "content": content} }
 
 // outcome calls a tool and gives its text, or the error in short.
-func outcome(t *testing.T, c *mcptest.Client, tool string) string {
+func callText(t *testing.T, c *mcptest.Client, tool string) string {
 	t.Helper()
 	raw, err := c.Try("tools/call", object{"name": tool})
 	if err != nil {
@@ -51,7 +51,7 @@ func outcome(t *testing.T, c *mcptest.Client, tool string) string {
 }
 
 // addAsk adds a tool that asks for a T and says what came of it.
-func addAsk[T any](s *mcp.Server, name string, opts *mcp.AskOptions) {
+func addAskTool[T any](s *mcp.Server, name string, opts *mcp.AskOptions) {
 	addTool(s, name, func(ctx context.Context) (string, error) {
 		v, err := mcp.Ask[T](ctx, "a", "What?", opts)
 		if err != nil {
@@ -80,10 +80,10 @@ func TestELI08_FormsInEveryRevision(t *testing.T) {
 		Sizes  []string `json:"sizes,omitempty" jsonschema:"enum=s|l,titles=Small|Large"`
 	}
 	s := newServer(t, nil)
-	addAsk[bool](s, "one", nil)
-	addAsk[everything](s, "struct", nil)
-	addAsk[several](s, "several", nil)
-	addAsk[map[string]string](s, "named", &mcp.AskOptions{Schema: json.RawMessage(
+	addAskTool[bool](s, "one", nil)
+	addAskTool[everything](s, "struct", nil)
+	addAskTool[several](s, "several", nil)
+	addAskTool[map[string]string](s, "named", &mcp.AskOptions{Schema: json.RawMessage(
 		`{"type":"object","properties":{"n":{"type":"string","enum":["a","b"],"enumNames":["A","B"]}}}`)})
 	one := `"requestedSchema":{"type":"object","properties":{"value":{"type":"boolean"}},"required":["value"]}`
 	enumOld := `"size":{"type":"string","enum":["s","l"],"enumNames":["Small","Large"]}`
@@ -91,7 +91,7 @@ func TestELI08_FormsInEveryRevision(t *testing.T) {
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
 		if !c.Since("2025-06-18") {
 			for _, tool := range []string{"one", "struct", "several", "named"} {
-				if got := outcome(t, c, tool); !strings.HasPrefix(got, "-32600 ") || !strings.Contains(got, "elicitation") {
+				if got := callText(t, c, tool); !strings.HasPrefix(got, "-32600 ") || !strings.Contains(got, "elicitation") {
 					t.Errorf("%s: got %s", tool, got)
 				}
 			}
@@ -99,8 +99,8 @@ func TestELI08_FormsInEveryRevision(t *testing.T) {
 		}
 		asks := func(tool string, answer object, want string, forms ...string) {
 			t.Helper()
-			a := answers(c, filled(answer))
-			if got := outcome(t, c, tool); got != want {
+			a := answerWith(c, filled(answer))
+			if got := callText(t, c, tool); got != want {
 				t.Errorf("%s: got %s, want %s", tool, got, want)
 			}
 			for _, form := range forms {
@@ -125,8 +125,8 @@ func TestELI08_FormsInEveryRevision(t *testing.T) {
 				`{"type":"string","enum":["red","green","blue"]}`, `"anyOf":[{"const":"s","title":"Small"},{"const":"l","title":"Large"}]`)
 			return
 		}
-		a := answers(c, filled(nil))
-		if got := outcome(t, c, "several"); !strings.HasPrefix(got, "-32600 ") || !strings.Contains(got, "multiple choice") || len(a.asked) > 0 {
+		a := answerWith(c, filled(nil))
+		if got := callText(t, c, "several"); !strings.HasPrefix(got, "-32600 ") || !strings.Contains(got, "multiple choice") || len(a.asked) > 0 {
 			t.Errorf("several: got %s, asked %s", got, a.asked)
 		}
 	})
@@ -149,21 +149,21 @@ func TestELI10_WhatUsersDo(t *testing.T) {
 			// ELI-25: what does not fit is asked again.
 			{"false false true", []any{filled(object{}), filled(object{"value": "yes"}), filled(object{"value": true})}},
 		} {
-			a := answers(c, test.answer...)
-			if got := outcome(t, c, "ask"); got != test.want || len(a.asked) != len(test.answer) {
+			a := answerWith(c, test.answer...)
+			if got := callText(t, c, "ask"); got != test.want || len(a.asked) != len(test.answer) {
 				t.Errorf("%v: got %s after %d questions, want %s", test.answer, got, len(a.asked), test.want)
 			}
 		}
-		answers(c, object{"action": "maybe"}) // MRTR-17
-		if got := outcome(t, c, "ask"); !strings.HasPrefix(got, "-32602 ") {
+		answerWith(c, object{"action": "maybe"}) // MRTR-17
+		if got := callText(t, c, "ask"); !strings.HasPrefix(got, "-32602 ") {
 			t.Errorf("malformed: got %s", got)
 		}
-		answers(c, errors.New("the dialog is broken"))
+		answerWith(c, errors.New("the dialog is broken"))
 		want := "false true false"
 		if c.Modern() { // it does not come back
 			want = "-32603 the dialog is broken "
 		}
-		if got := outcome(t, c, "ask"); got != want {
+		if got := callText(t, c, "ask"); got != want {
 			t.Errorf("failure of the client: got %s, want %s", got, want)
 		}
 	})
@@ -182,8 +182,8 @@ func TestELI33_PagesInEveryRevision(t *testing.T) {
 		return "", mcp.AskURL(ctx, "a", "https://example.com/pay", "Please pay.")
 	})
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
-		a := answers(c, object{"action": "accept"})
-		got, unhandled := outcome(t, c, "page"), outcome(t, c, "only_page")
+		a := answerWith(c, object{"action": "accept"})
+		got, unhandled := callText(t, c, "page"), callText(t, c, "only_page")
 		if !c.Since("2025-11-25") {
 			if got != "pay by phone" || !strings.HasPrefix(unhandled, "-32600 ") || !strings.Contains(unhandled, "elicitation.url") || len(a.asked) > 0 {
 				t.Errorf("got %s, %s, asked %s", got, unhandled, a.asked)
@@ -197,8 +197,8 @@ func TestELI33_PagesInEveryRevision(t *testing.T) {
 		if p.Mode != "url" || p.URL != "https://example.com/pay" || p.Message != "Please pay." || (p.ElicitationID != "") == c.Modern() {
 			t.Errorf("asked %s", a.asked[0])
 		}
-		answers(c, object{"action": "decline"})
-		if got := outcome(t, c, "page"); !strings.Contains(got, "declined") {
+		answerWith(c, object{"action": "decline"})
+		if got := callText(t, c, "page"); !strings.Contains(got, "declined") {
 			t.Errorf("declined: got %s", got)
 		}
 	})
@@ -240,7 +240,7 @@ func TestMRTR05_UndeclaredIsUnsupported(t *testing.T) {
 		{object{"elicitation": object{"url": object{}}}, map[string]string{"form": `{"elicitation":{"form":{}}}`}},
 	} {
 		mcptest.RunOn(t, s, mcptest.Since("2025-11-25"), &mcptest.Options{Capabilities: client.caps}, func(t *testing.T, c *mcptest.Client) {
-			a := answers(c, errors.New("nothing may be asked"))
+			a := answerWith(c, errors.New("nothing may be asked"))
 			for tool, required := range client.lacks {
 				_, err := c.Try("tools/call", object{"name": tool})
 				code := mcp.CodeInvalidRequest
@@ -286,12 +286,12 @@ func TestSAMP04_SamplingInEveryRevision(t *testing.T) {
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
 		sampled := object{"role": "assistant", "model": "test", "stopReason": "endTurn", "content": object{"type": "text", "text": "hi"}}
 		for tool, since := range map[string]string{"plain": "2024-11-05", "parts": "2024-11-05", "audio": "2025-03-26", "tools": "2025-11-25"} {
-			a := answers(c, sampled)
+			a := answerWith(c, sampled)
 			want := "test: hi"
 			if !c.Since(since) {
 				want = "unsupported"
 			}
-			if got := outcome(t, c, tool); got != want || (len(a.asked) == 1) != c.Since(since) {
+			if got := callText(t, c, tool); got != want || (len(a.asked) == 1) != c.Since(since) {
 				t.Errorf("%s: got %s, want %s, asked %s", tool, got, want, a.asked)
 			}
 			if tool == "parts" { // SAMP-16, SAMP-17
@@ -302,17 +302,17 @@ func TestSAMP04_SamplingInEveryRevision(t *testing.T) {
 			}
 		}
 		if c.Since("2025-11-25") {
-			answers(c, object{"role": "assistant", "model": "test", "content": []any{object{"type": "text", "text": "h"}, object{"type": "text", "text": "i"}}})
-			if got := outcome(t, c, "plain"); got != "test: hi" {
+			answerWith(c, object{"role": "assistant", "model": "test", "content": []any{object{"type": "text", "text": "h"}, object{"type": "text", "text": "i"}}})
+			if got := callText(t, c, "plain"); got != "test: hi" {
 				t.Errorf("content in parts: got %s", got)
 			}
 		}
-		answers(c, object{"role": "assistant", "model": "test"}) // no content
-		if got := outcome(t, c, "plain"); !strings.HasPrefix(got, "-32602 ") {
+		answerWith(c, object{"role": "assistant", "model": "test"}) // no content
+		if got := callText(t, c, "plain"); !strings.HasPrefix(got, "-32602 ") {
 			t.Errorf("malformed: got %s", got)
 		}
-		answers(c, &mcp.Error{Code: -1, Message: "User rejected sampling request"}) // SAMP-09, SAMP-21
-		if got := outcome(t, c, "plain"); !strings.HasPrefix(got, "-1 ") || !strings.Contains(got, "User rejected") {
+		answerWith(c, &mcp.Error{Code: -1, Message: "User rejected sampling request"}) // SAMP-09, SAMP-21
+		if got := callText(t, c, "plain"); !strings.HasPrefix(got, "-1 ") || !strings.Contains(got, "User rejected") {
 			t.Errorf("refused: got %s", got)
 		}
 	})
@@ -325,18 +325,18 @@ func TestROOT_RootsInEveryRevision(t *testing.T) {
 		return fmt.Sprint(roots), err
 	})
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
-		a := answers(c, object{"roots": []any{object{"uri": "file:///a", "name": "A"}, object{"uri": "file:///b"}}})
-		if got := outcome(t, c, "roots"); got != "[{file:///a A map[]} {file:///b  map[]}]" || !slices.Equal(a.asked, []string{"roots/list "}) {
+		a := answerWith(c, object{"roots": []any{object{"uri": "file:///a", "name": "A"}, object{"uri": "file:///b"}}})
+		if got := callText(t, c, "roots"); got != "[{file:///a A map[]} {file:///b  map[]}]" || !slices.Equal(a.asked, []string{"roots/list "}) {
 			t.Errorf("got %s, asked %q", got, a.asked)
 		}
 		for _, wrong := range []any{object{}, object{"roots": []any{object{"uri": "https://example.com"}}}} {
-			answers(c, wrong)
-			if got := outcome(t, c, "roots"); !strings.HasPrefix(got, "-32602 ") {
+			answerWith(c, wrong)
+			if got := callText(t, c, "roots"); !strings.HasPrefix(got, "-32602 ") {
 				t.Errorf("%v: got %s", wrong, got)
 			}
 		}
-		answers(c, &mcp.Error{Code: mcp.CodeMethodNotFound, Message: "no roots"}) // ROOT-05, ROOT-06
-		if got := outcome(t, c, "roots"); !strings.Contains(got, "no roots") {
+		answerWith(c, &mcp.Error{Code: mcp.CodeMethodNotFound, Message: "no roots"}) // ROOT-05, ROOT-06
+		if got := callText(t, c, "roots"); !strings.Contains(got, "no roots") {
 			t.Errorf("refused: got %s", got)
 		}
 	})
@@ -375,7 +375,7 @@ func TestMRTR04_AskAllInEveryRevision(t *testing.T) {
 		if !c.Since("2025-06-18") {
 			want, questions = "unsupported", 0 // one that cannot be asked keeps the others back
 		}
-		if got := outcome(t, c, "all"); got != want || asked != questions {
+		if got := callText(t, c, "all"); got != want || asked != questions {
 			t.Errorf("got %s after %d questions, want %s after %d", got, asked, want, questions)
 		}
 		if rounds := strings.Count(c.Transcript(), `"tools/call"`); c.Modern() && rounds != 2 {
@@ -493,7 +493,7 @@ func TestCAN04_ARequestIsCancelledWhileItAsks(t *testing.T) {
 			t.Errorf("answered: %v, %d runs", p.Answered(), runs)
 		}
 		c.Options.Answer = func(string, json.RawMessage) (any, error) { return object{"roots": []any{}}, nil }
-		if got := outcome(t, c, "ask"); got != "done" {
+		if got := callText(t, c, "ask"); got != "done" {
 			t.Errorf("afterwards: got %s", got)
 		}
 	})
@@ -516,8 +516,8 @@ func TestMRTR16_AskingWithoutEndIsStopped(t *testing.T) {
 			return
 		}
 		rounds = 0
-		answers(c, filled(object{"value": "x"}))
-		if got := outcome(t, c, "endless"); !strings.HasPrefix(got, "-32603 ") || rounds > 100 {
+		answerWith(c, filled(object{"value": "x"}))
+		if got := callText(t, c, "endless"); !strings.HasPrefix(got, "-32603 ") || rounds > 100 {
 			t.Errorf("got %s after %d rounds", got, rounds)
 		}
 	})
@@ -526,12 +526,12 @@ func TestMRTR16_AskingWithoutEndIsStopped(t *testing.T) {
 // The questions of both eras are the same but for what the revisions call differently.
 func TestELI06_BothErasAskTheSame(t *testing.T) {
 	s := newServer(t, nil)
-	addAsk[color](s, "ask", &mcp.AskOptions{Default: "green"})
+	addAskTool[color](s, "ask", &mcp.AskOptions{Default: "green"})
 	var asked []string
 	on := []mcptest.Combination{{Transport: mcptest.InMemory, Revision: "2025-11-25"}, {Transport: mcptest.InMemory, Revision: mcptest.Modern}}
 	mcptest.RunOn(t, s, on, nil, func(t *testing.T, c *mcptest.Client) {
-		a := answers(c, filled(object{}))
-		if got := outcome(t, c, "ask"); got != `"green"` {
+		a := answerWith(c, filled(object{}))
+		if got := callText(t, c, "ask"); got != `"green"` {
 			t.Errorf("got %s", got)
 		}
 		asked = append(asked, a.asked...)

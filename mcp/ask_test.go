@@ -18,7 +18,7 @@ import (
 )
 
 // everything is what a client declares that can answer any question.
-const everything = `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{},"context":{}},"roots":{}}`
+const allCapabilities = `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{},"context":{}},"roots":{}}`
 
 // A peer is a client that sends requests by hand, straight to a handler.
 type peer struct {
@@ -66,7 +66,7 @@ func (p *peer) send(method string, members ...any) reply {
 		revision = "2026-07-28"
 	}
 	if caps == "" {
-		caps = everything
+		caps = allCapabilities
 	}
 	params := map[string]any{"_meta": map[string]any{
 		"io.modelcontextprotocol/protocolVersion":    revision,
@@ -280,15 +280,15 @@ func TestMRTR05_NothingIsAskedThatTheClientCannotAnswer(t *testing.T) {
 	}{
 		{"form", "", `{}`, form, `{"elicitation":{}}`},
 		{"form, only URL", "", `{"elicitation":{"url":{}}}`, form, `{"elicitation":{"form":{}}}`},
-		{"form, before elicitation", "2025-03-26", everything, form, `{"elicitation":{}}`},
+		{"form, before elicitation", "2025-03-26", allCapabilities, form, `{"elicitation":{}}`},
 		{"URL", "", `{"elicitation":{}}`, page, `{"elicitation":{"url":{}}}`},
-		{"URL, before its revision", "2025-06-18", everything, page, `{"elicitation":{"url":{}}}`},
-		{"multiple choice, before its revision", "2025-06-18", everything, several, "protocol revision 2025-06-18 has no forms with multiple choice, which this request needs"},
+		{"URL, before its revision", "2025-06-18", allCapabilities, page, `{"elicitation":{"url":{}}}`},
+		{"multiple choice, before its revision", "2025-06-18", allCapabilities, several, "protocol revision 2025-06-18 has no forms with multiple choice, which this request needs"},
 		{"sampling", "", `{"elicitation":{}}`, sample(mcp.CreateMessageParams{}), `{"sampling":{}}`},
 		{"sampling with tools", "", `{"sampling":{}}`, sample(mcp.CreateMessageParams{Tools: []*mcp.Tool{{Name: "x"}}}), `{"sampling":{"tools":{}}}`},
 		{"sampling with a tool choice", "", `{"sampling":{}}`, sample(mcp.CreateMessageParams{ToolChoice: &mcp.ToolChoice{}}), `{"sampling":{"tools":{}}}`},
 		{"sampling with context", "", `{"sampling":{}}`, sample(mcp.CreateMessageParams{IncludeContext: "thisServer"}), `{"sampling":{"context":{}}}`},
-		{"sampling of audio, before its revision", "2024-11-05", everything, sample(mcp.CreateMessageParams{Messages: audio}), "protocol revision 2024-11-05 has no audio content, which this request needs"},
+		{"sampling of audio, before its revision", "2024-11-05", allCapabilities, sample(mcp.CreateMessageParams{Messages: audio}), "protocol revision 2024-11-05 has no audio content, which this request needs"},
 		{"roots", "", `{}`, roots, `{"roots":{}}`},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 
 // A result cached for one principal is not returned to another.
 func TestCACHE09_CachedResultsBelongToOnePrincipal(t *testing.T) {
-	c := scripted(t, nil, func(_ context.Context, req *mcp.Request) (string, error) {
+	c := newScriptedClient(t, nil, func(_ context.Context, req *mcp.Request) (string, error) {
 		return `{"contents":[{"uri":"a:1","text":"for ` + req.Principal.Key()[:1] + `"}],"ttlMs":60000,"cacheScope":"private"}`, nil
 	})
 	for _, who := range []string{"a", "b", "a"} {
@@ -34,7 +34,7 @@ func TestCACHE11_ResultOlderThanAnInvalidationIsNotCached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		change, answer := make(chan struct{}), make(chan struct{}, 2)
 		lists := 0
-		c := scripted(t, nil, func(ctx context.Context, req *mcp.Request) (string, error) {
+		c := newScriptedClient(t, nil, func(ctx context.Context, req *mcp.Request) (string, error) {
 			if req.Method == "tools/list" {
 				lists++
 				<-answer
@@ -75,7 +75,7 @@ func TestCACHE11_ResultOlderThanAnInvalidationIsNotCached(t *testing.T) {
 
 // The caller may change a result.
 func TestCACHE04_ChangingAResultDoesNotChangeTheCache(t *testing.T) {
-	c := scripted(t, nil, func(context.Context, *mcp.Request) (string, error) {
+	c := newScriptedClient(t, nil, func(context.Context, *mcp.Request) (string, error) {
 		return `{"contents":[],"ttlMs":60000,"cacheScope":"private"}`, nil
 	})
 	for range 3 {
@@ -96,7 +96,7 @@ func TestCACHE04_ChangingAResultDoesNotChangeTheCache(t *testing.T) {
 func TestCACHE13_InvalidCursorDropsCachedPages(t *testing.T) {
 	generation, asked := "1", 0
 	tool := `{"name":"t%s","inputSchema":{"type":"object"}}`
-	c := scripted(t, nil, func(_ context.Context, req *mcp.Request) (string, error) {
+	c := newScriptedClient(t, nil, func(_ context.Context, req *mcp.Request) (string, error) {
 		asked++
 		switch member(t, req.Params, "cursor") {
 		case "":

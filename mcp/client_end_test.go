@@ -32,7 +32,7 @@ func mayHaveRun(t *testing.T, err error) bool {
 // A request after Close has certainly not run.
 func TestRequestAfterCloseDoesNotRun(t *testing.T) {
 	for range 50 { // the outcome must not be a matter of luck
-		c := scripted(t, nil, func(context.Context, *mcp.Request) (string, error) { return emptyContent, nil })
+		c := newScriptedClient(t, nil, func(context.Context, *mcp.Request) (string, error) { return emptyContent, nil })
 		c.Close()
 		c.Close()
 		_, err := c.CallTool(t.Context(), "x", nil)
@@ -55,7 +55,7 @@ func TestCAN14_MaxTimeoutBelowTimeoutApplies(t *testing.T) {
 			} else {
 				opts.MaxTimeout = 5 * time.Second
 			}
-			c := scripted(t, opts, func(ctx context.Context, _ *mcp.Request) (string, error) {
+			c := newScriptedClient(t, opts, func(ctx context.Context, _ *mcp.Request) (string, error) {
 				<-ctx.Done()
 				return "", context.Cause(ctx)
 			})
@@ -166,7 +166,7 @@ func TestCAN10_ManyRequestsCancelledTogether(t *testing.T) {
 // A request that ended while the server did not read is cancelled when it reads again.
 func TestCAN10_RequestWrittenAfterItsEndIsCancelled(t *testing.T) {
 	var methods []string
-	onRaw(t, nil, func(s *rawServer) {
+	withRawServer(t, nil, func(s *rawServer) {
 		time.Sleep(time.Hour)
 		for range 2 {
 			_, method := s.next()
@@ -187,12 +187,12 @@ func TestCAN10_RequestWrittenAfterItsEndIsCancelled(t *testing.T) {
 }
 
 // A faulty is a Conn whose Write fails after it has written.
-type faulty struct {
+type failingConn struct {
 	mcp.Conn
 	broken atomic.Bool
 }
 
-func (f *faulty) Write(ctx context.Context, m *jsonrpc.Message) error {
+func (f *failingConn) Write(ctx context.Context, m *jsonrpc.Message) error {
 	err := f.Conn.Write(ctx, m)
 	if f.broken.Load() {
 		return errors.New("flush: the network is unreachable")
@@ -202,7 +202,7 @@ func (f *faulty) Write(ctx context.Context, m *jsonrpc.Message) error {
 
 func TestSTDIO17_UnknownWriteErrorMayHaveRun(t *testing.T) {
 	client, server := mcp.Pipe()
-	f := &faulty{Conn: client}
+	f := &failingConn{Conn: client}
 	ran := make(chan struct{}, 9)
 	s := newServer(t, nil)
 	addTool(s, "x", func(context.Context) (string, error) {
@@ -228,7 +228,7 @@ func TestSTDIO17_UnknownWriteErrorMayHaveRun(t *testing.T) {
 // Requests may end while the client is closed.
 func TestCloseWhileRequestsEnd(t *testing.T) {
 	for range 100 {
-		transport, _ := converse(t, dialogue{"server/discover": discovered})
+		transport, _ := serveResponses(t, responseTable{"server/discover": discovered})
 		c, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Logger: quiet()})
 		if err != nil {
 			t.Fatal(err)

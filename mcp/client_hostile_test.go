@@ -39,12 +39,12 @@ func (s *rawServer) next() (id, method string) {
 	return string(m.ID), m.Method
 }
 
-func (s *rawServer) say(format string, args ...any) { fmt.Fprintf(s.out, format+"\n", args...) }
+func (s *rawServer) send(format string, args ...any) { fmt.Fprintf(s.out, format+"\n", args...) }
 
 const noContent = `{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}`
 
 // onRaw runs a test with a client of a server that says what the test wants.
-func onRaw(t *testing.T, opts *mcp.ClientOptions, serve func(s *rawServer), test func(t *testing.T, c *mcp.Client)) {
+func withRawServer(t *testing.T, opts *mcp.ClientOptions, serve func(s *rawServer), test func(t *testing.T, c *mcp.Client)) {
 	synctest.Test(t, func(t *testing.T) {
 		clientReads, serverWrites := io.Pipe()
 		serverReads, clientWrites := io.Pipe()
@@ -52,7 +52,7 @@ func onRaw(t *testing.T, opts *mcp.ClientOptions, serve func(s *rawServer), test
 		var done sync.WaitGroup
 		done.Go(func() {
 			id, _ := s.next()
-			s.say(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id, discovered)
+			s.send(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id, discovered)
 			serve(s)
 			for method := "?"; method != ""; {
 				_, method = s.next() // so that the client can write until it closes
@@ -90,11 +90,11 @@ func TestR7_3_13_OnlyTheAnswerIsTheAnswer(t *testing.T) {
 	}
 	for name, line := range noise {
 		t.Run(name, func(t *testing.T) {
-			onRaw(t, nil, func(s *rawServer) {
+			withRawServer(t, nil, func(s *rawServer) {
 				for id, method := s.next(); method == "tools/call"; id, method = s.next() {
-					s.say("%s", line)
-					s.say(noContent, id)
-					s.say("%s", line)
+					s.send("%s", line)
+					s.send(noContent, id)
+					s.send("%s", line)
 				}
 			}, func(t *testing.T, c *mcp.Client) {
 				for range 3 {
@@ -118,11 +118,11 @@ func TestR7_2_AResponseThatIsRefusedIsATypedError(t *testing.T) {
 		"an error without it": `{"jsonrpc":"2.0","id":%s,"error":{}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			onRaw(t, nil, func(s *rawServer) {
+			withRawServer(t, nil, func(s *rawServer) {
 				id, _ := s.next()
-				s.say(line, id)
+				s.send(line, id)
 				id, _ = s.next()
-				s.say(noContent, id)
+				s.send(noContent, id)
 			}, func(t *testing.T, c *mcp.Client) {
 				began := time.Now()
 				_, err := c.CallTool(t.Context(), "x", nil)
@@ -155,7 +155,7 @@ func TestCAN14_SilentAndDeafServers(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onRaw(t, nil, serve, func(t *testing.T, c *mcp.Client) {
+			withRawServer(t, nil, serve, func(t *testing.T, c *mcp.Client) {
 				for range 3 {
 					began := time.Now()
 					ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
@@ -179,13 +179,13 @@ func TestR7_3_12_FloodsAreBounded(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 	}
-	onRaw(t, nil, func(s *rawServer) {
+	withRawServer(t, nil, func(s *rawServer) {
 		id, _ := s.next()
 		for i := range flood {
-			s.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":%d}}`, i)
-			s.say(`{"jsonrpc":"2.0","id":%d,"method":"ping"}`, i)
+			s.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":%d}}`, i)
+			s.send(`{"jsonrpc":"2.0","id":%d,"method":"ping"}`, i)
 		}
-		s.say(noContent, id)
+		s.send(noContent, id)
 	}, func(t *testing.T, c *mcp.Client) {
 		ctx := mcp.WithCallOptions(t.Context(), mcp.CallOptions{Progress: slow, Timeout: time.Hour})
 		if _, err := c.CallTool(ctx, "x", nil); err != nil {
@@ -200,7 +200,7 @@ func TestR7_3_12_FloodsAreBounded(t *testing.T) {
 // A request that is given up just before the client closes is still cancelled at the server.
 func TestCAN12_ACancellationIsNotLostToClose(t *testing.T) {
 	heard := make(chan string, 1)
-	onRaw(t, nil, func(s *rawServer) {
+	withRawServer(t, nil, func(s *rawServer) {
 		s.next()
 		_, method := s.next()
 		heard <- method

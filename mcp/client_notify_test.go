@@ -27,7 +27,7 @@ func TestLOG_MessagesAreHandledOneAtATime(t *testing.T) {
 			at.Add(-1)
 			seen.Add(1)
 		}}
-		c := scripted(t, opts, func(ctx context.Context, req *mcp.Request) (string, error) {
+		c := newScriptedClient(t, opts, func(ctx context.Context, req *mcp.Request) (string, error) {
 			for range 3 {
 				_ = req.Notify(ctx, "notifications/message", json.RawMessage(`{"level":"info","data":"x"}`))
 			}
@@ -60,7 +60,7 @@ func TestLOG_HandlerMayCallTheClient(t *testing.T) {
 				inner <- err
 			}
 		}}
-		c = scripted(t, opts, func(ctx context.Context, req *mcp.Request) (string, error) {
+		c = newScriptedClient(t, opts, func(ctx context.Context, req *mcp.Request) (string, error) {
 			text := member(t, req.Params, "name")
 			return emptyContent, req.Notify(ctx, "notifications/message", json.RawMessage(`{"level":"info","data":`+text+`}`))
 		})
@@ -77,7 +77,7 @@ func TestLOG_HandlerMayCallTheClient(t *testing.T) {
 // Progress is not called after the request has returned, even if updates are queued.
 func TestPROG04_NoProgressAfterTheRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := scripted(t, nil, func(ctx context.Context, req *mcp.Request) (string, error) {
+		c := newScriptedClient(t, nil, func(ctx context.Context, req *mcp.Request) (string, error) {
 			for i := range 100 {
 				_ = req.Notify(ctx, "notifications/progress", json.RawMessage(fmt.Sprintf(`{"progressToken":1,"progress":%d}`, i)))
 			}
@@ -106,7 +106,7 @@ func TestPROG04_NoProgressAfterTheRequest(t *testing.T) {
 // An invalid level cannot add members to the envelope.
 func TestLOG_LevelIsQuoted(t *testing.T) {
 	got := ""
-	c := scripted(t, &mcp.ClientOptions{LogLevel: `info","x":"y`}, func(_ context.Context, req *mcp.Request) (string, error) {
+	c := newScriptedClient(t, &mcp.ClientOptions{LogLevel: `info","x":"y`}, func(_ context.Context, req *mcp.Request) (string, error) {
 		got = member(t, req.Params, "_meta")
 		return emptyContent, nil
 	})

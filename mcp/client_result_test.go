@@ -22,7 +22,7 @@ func TestRPC30_LocalErrorsAreNotRemote(t *testing.T) {
 	remote := errors.New("unset")
 	opts := &mcp.ClientOptions{Roots: func(context.Context) ([]mcp.Root, error) { return nil, remote }}
 	question := "sampling/createMessage"
-	c := scripted(t, opts, func(context.Context, *mcp.Request) (string, error) {
+	c := newScriptedClient(t, opts, func(context.Context, *mcp.Request) (string, error) {
 		return `{"resultType":"input_required","inputRequests":{"k":{"method":"` + question + `","params":{}}}}`, nil
 	})
 	_, err := c.CallTool(t.Context(), "x", nil)
@@ -86,7 +86,7 @@ func (n *lineCounter) Write(p []byte) (int, error) {
 func TestMRTR16_NegativeMaxRoundsAllowsNone(t *testing.T) {
 	rounds := 0
 	opts := &mcp.ClientOptions{MaxRounds: -1, Roots: func(context.Context) ([]mcp.Root, error) { return nil, nil }}
-	c := scripted(t, opts, func(context.Context, *mcp.Request) (string, error) {
+	c := newScriptedClient(t, opts, func(context.Context, *mcp.Request) (string, error) {
 		if rounds++; rounds > 100 {
 			return emptyContent, nil
 		}
@@ -103,7 +103,7 @@ func TestELI10_InvalidElicitResults(t *testing.T) {
 	give := func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) { return result, nil }
 	sent := 0
 	params := ""
-	c := scripted(t, &mcp.ClientOptions{Elicit: give, ElicitURL: give}, func(_ context.Context, req *mcp.Request) (string, error) {
+	c := newScriptedClient(t, &mcp.ClientOptions{Elicit: give, ElicitURL: give}, func(_ context.Context, req *mcp.Request) (string, error) {
 		if member(t, req.Params, "inputResponses") != "" {
 			sent++
 			return emptyContent, nil
@@ -123,7 +123,7 @@ func TestELI10_InvalidElicitResults(t *testing.T) {
 // Nil arguments are sent as an empty object.
 func TestTOOL06_NilArguments(t *testing.T) {
 	got := ""
-	c := scripted(t, nil, func(_ context.Context, req *mcp.Request) (string, error) {
+	c := newScriptedClient(t, nil, func(_ context.Context, req *mcp.Request) (string, error) {
 		got = member(t, req.Params, "arguments")
 		return emptyContent, nil
 	})

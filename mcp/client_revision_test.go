@@ -19,7 +19,7 @@ import (
 func TestVER21_UnsupportedClientRevision(t *testing.T) {
 	for _, discover := range []string{`{"code":-32601,"message":"what?"}`, `{"code":-32022,"message":"?","data":{"supported":["2025-06-18"]}}`, `{"hello":1}`, ``} {
 		synctest.Test(t, func(t *testing.T) {
-			transport, _ := converse(t, dialogue{"server/discover": discover, "initialize": initialized})
+			transport, _ := serveResponses(t, responseTable{"server/discover": discover, "initialize": initialized})
 			_, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Revision: "2026-07-28", Logger: quiet()})
 			if !errors.Is(err, mcp.ErrNoCommonRevision) {
 				t.Errorf("%s: %v", discover, err)
@@ -31,7 +31,7 @@ func TestVER21_UnsupportedClientRevision(t *testing.T) {
 // Errors contain a bounded part of the server's text.
 func TestVER21_VersionsInAnErrorAreBounded(t *testing.T) {
 	versions := strings.TrimSuffix(strings.Repeat(`"x",`, 100_000), ",")
-	transport, _ := converse(t, dialogue{"server/discover": `{"code":-32022,"message":"?","data":{"supported":[` + versions + `]}}`})
+	transport, _ := serveResponses(t, responseTable{"server/discover": `{"code":-32022,"message":"?","data":{"supported":[` + versions + `]}}`})
 	_, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Logger: quiet()})
 	if n := len(err.Error()); n > 8<<10 {
 		t.Errorf("the error has %d bytes", n)
@@ -39,14 +39,14 @@ func TestVER21_VersionsInAnErrorAreBounded(t *testing.T) {
 }
 
 // A twoFaced is a server of the session era until it is updated.
-type twoFaced struct {
+type upgradedServer struct {
 	modern atomic.Bool
 	mu     sync.Mutex
 	seen   []string // requests, with the revision that they speak
 	stuck  atomic.Bool
 }
 
-func (f *twoFaced) RoundTrip(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+func (f *upgradedServer) RoundTrip(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	if f.stuck.Load() {
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
@@ -70,37 +70,37 @@ func (f *twoFaced) RoundTrip(ctx context.Context, req *mcp.Request) (mcp.Result,
 	return mcp.RawResult(emptyContent), nil
 }
 
-func (f *twoFaced) Close() error { return nil }
+func (f *upgradedServer) Close() error { return nil }
 
-func (f *twoFaced) OpenSession(context.Context, func(*jsonrpc.Message)) (mcp.SessionConn, error) {
-	return &twoFacedLink{f, make(chan struct{}), sync.Once{}}, nil
+func (f *upgradedServer) OpenSession(context.Context, func(*jsonrpc.Message)) (mcp.SessionConn, error) {
+	return &upgradedSession{f, make(chan struct{}), sync.Once{}}, nil
 }
 
-type twoFacedLink struct {
-	f    *twoFaced
+type upgradedSession struct {
+	f    *upgradedServer
 	done chan struct{}
 	once sync.Once
 }
 
-func (l *twoFacedLink) RoundTrip(_ context.Context, req *jsonrpc.Message) (*jsonrpc.Message, error) {
+func (l *upgradedSession) RoundTrip(_ context.Context, req *jsonrpc.Message) (*jsonrpc.Message, error) {
 	if l.f.modern.Load() {
 		return nil, &mcp.TransportError{Method: req.Method, Err: mcp.ErrSessionLost}
 	}
 	return jsonrpc.NewResponse(jsonrpc.IntID(1), json.RawMessage(initialized)), nil
 }
 
-func (l *twoFacedLink) Send(context.Context, *jsonrpc.Message) error { return nil }
+func (l *upgradedSession) Send(context.Context, *jsonrpc.Message) error { return nil }
 
-func (l *twoFacedLink) Done() <-chan struct{} { return l.done }
+func (l *upgradedSession) Done() <-chan struct{} { return l.done }
 
-func (l *twoFacedLink) Close() error {
+func (l *upgradedSession) Close() error {
 	l.once.Do(func() { close(l.done) })
 	return nil
 }
 
 // A request that is sent again to an updated server has the envelope of the modern revision.
 func TestVER19_RequestSentAgainHasTheNewRevision(t *testing.T) {
-	f := &twoFaced{}
+	f := &upgradedServer{}
 	c, err := mcp.Connect(t.Context(), f, &mcp.ClientOptions{Logger: quiet()})
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +118,7 @@ func TestVER19_RequestSentAgainHasTheNewRevision(t *testing.T) {
 // Requests that wait for a new connection have not run, and Close ends them.
 func TestPendingConnectDoesNotBlockClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &twoFaced{}
+		f := &upgradedServer{}
 		c, err := mcp.Connect(t.Context(), f, &mcp.ClientOptions{Logger: quiet(), ProbeTimeout: time.Hour})
 		if err != nil {
 			t.Fatal(err)
@@ -154,8 +154,8 @@ func TestPendingConnectDoesNotBlockClose(t *testing.T) {
 // A modern server that no longer supports the revision is probed again.
 func TestVER05_ServerDropsTheRevision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		answers := dialogue{"server/discover": discovered, "initialize": initialized, "tools/call": emptyContent}
-		transport, heard := converse(t, answers)
+		answers := responseTable{"server/discover": discovered, "initialize": initialized, "tools/call": emptyContent}
+		transport, heard := serveResponses(t, answers)
 		c, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Logger: quiet()})
 		if err != nil {
 			t.Fatal(err)

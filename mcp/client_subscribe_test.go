@@ -20,7 +20,7 @@ func acknowledge(ctx context.Context, req *mcp.Request) {
 // Dropped events are reported.
 func TestSUB_TooManyEventsBecomeChangesMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := scripted(t, nil, func(ctx context.Context, req *mcp.Request) (string, error) {
+		c := newScriptedClient(t, nil, func(ctx context.Context, req *mcp.Request) (string, error) {
 			acknowledge(ctx, req)
 			for i := range 5000 {
 				_ = req.Notify(ctx, "notifications/resources/updated", json.RawMessage(fmt.Sprintf(`{"uri":"a:%d"}`, i)))
@@ -52,7 +52,7 @@ func TestSUB_TooManyEventsBecomeChangesMissed(t *testing.T) {
 // A server that never acknowledges is an error after the timeout.
 func TestSUB03_MissingAcknowledgementTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := scripted(t, nil, func(ctx context.Context, _ *mcp.Request) (string, error) {
+		c := newScriptedClient(t, nil, func(ctx context.Context, _ *mcp.Request) (string, error) {
 			<-ctx.Done()
 			return "", context.Cause(ctx)
 		})
@@ -72,7 +72,7 @@ func TestSUB03_MissingAcknowledgementTimesOut(t *testing.T) {
 func TestSUB03_NoTimeoutAfterTheAcknowledgement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := 0
-		c := scripted(t, nil, func(ctx context.Context, req *mcp.Request) (string, error) {
+		c := newScriptedClient(t, nil, func(ctx context.Context, req *mcp.Request) (string, error) {
 			begun++
 			acknowledge(ctx, req)
 			<-ctx.Done()
@@ -95,7 +95,7 @@ func TestSUB03_NoTimeoutAfterTheAcknowledgement(t *testing.T) {
 func TestSUB11_ShortSubscriptionsAreRenewedWithBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun, resyncs := 0, 0
-		c := scripted(t, nil, func(ctx context.Context, req *mcp.Request) (string, error) {
+		c := newScriptedClient(t, nil, func(ctx context.Context, req *mcp.Request) (string, error) {
 			begun++
 			acknowledge(ctx, req)
 			return `{"resultType":"complete"}`, nil
@@ -120,7 +120,7 @@ func TestSUB11_ShortSubscriptionsAreRenewedWithBackoff(t *testing.T) {
 func TestSUB06_ChangesMissedHasTheLastFilter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := 0
-		c := scripted(t, nil, func(ctx context.Context, req *mcp.Request) (string, error) {
+		c := newScriptedClient(t, nil, func(ctx context.Context, req *mcp.Request) (string, error) {
 			if begun++; begun == 1 {
 				acknowledge(ctx, req)
 				return `{"resultType":"complete"}`, nil
@@ -156,7 +156,7 @@ func TestR7_3_7_PanicOfMiddlewareInListen(t *testing.T) {
 	opts := &mcp.ClientOptions{Middleware: []mcp.Middleware{func(mcp.Handler) mcp.Handler {
 		return mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) { panic("ouch") })
 	}}}
-	c := scripted(t, opts, func(context.Context, *mcp.Request) (string, error) { return "", nil })
+	c := newScriptedClient(t, opts, func(context.Context, *mcp.Request) (string, error) { return "", nil })
 	var last error
 	for _, err := range c.Listen(t.Context(), mcp.SubscriptionFilter{ToolsListChanged: true}) {
 		last = err

@@ -254,7 +254,7 @@ func TestLOG_MessagesReachTheFunction(t *testing.T) {
 }
 
 // yes is a client that answers everything.
-func yes(asked *[]string, mu *sync.Mutex) *mcp.ClientOptions {
+func acceptingOptions(asked *[]string, mu *sync.Mutex) *mcp.ClientOptions {
 	note := func(what string) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -282,7 +282,7 @@ func yes(asked *[]string, mu *sync.Mutex) *mcp.ClientOptions {
 func TestMRTR07_QuestionsAreAnsweredInEveryEra(t *testing.T) {
 	var mu sync.Mutex
 	var asked []string
-	onClients(t, calculator(t), yes(&asked, &mu), func(t *testing.T, on mcptest.Combination, c *mcp.Client) {
+	onClients(t, calculator(t), acceptingOptions(&asked, &mu), func(t *testing.T, on mcptest.Combination, c *mcp.Client) {
 		mu.Lock()
 		asked = nil
 		mu.Unlock()

@@ -24,7 +24,7 @@ func init() {
 }
 
 // lives reports whether a process runs. A zombie does not.
-func lives(pid string) bool {
+func isRunning(pid string) bool {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {
 		return false
@@ -41,7 +41,7 @@ func wantGone(t testing.TB, pids []string, within time.Duration) {
 	for begun := time.Now(); ; <-look.C {
 		left := ""
 		for _, pid := range pids {
-			if lives(pid) {
+			if isRunning(pid) {
 				left += " " + pid
 			}
 		}
@@ -106,8 +106,8 @@ func TestSTDIO14_NothingOfATreeSurvivesClose(t *testing.T) {
 			if testing.Short() && test.at > 0 {
 				t.Skip("it takes as long as the server has")
 			}
-			c := start(t, play(t, "tree", test.roles...))
-			pids := words(t, c, "pids")
+			c := startServer(t, roleCommand(t, "tree", test.roles...))
+			pids := readWords(t, c, "pids")
 			if len(pids) != len(test.roles) {
 				t.Fatalf("got %d processes, want %d", len(pids), len(test.roles))
 			}
@@ -119,7 +119,7 @@ func TestSTDIO14_NothingOfATreeSurvivesClose(t *testing.T) {
 				t.Errorf("Close took %v, want between %v and %v", took, test.at, test.by)
 			}
 			for _, pid := range pids {
-				if lives(pid) {
+				if isRunning(pid) {
 					t.Errorf("process %s is left", pid)
 				}
 			}
@@ -133,8 +133,8 @@ func TestSTDIO17_NothingOfATreeSurvivesItsServer(t *testing.T) {
 	for _, role := range []string{"deaf", "stubborn"} {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()
-			c := start(t, play(t, "tree", "abort", role, role))
-			pids := words(t, c, "pids")
+			c := startServer(t, roleCommand(t, "tree", "abort", role, role))
+			pids := readWords(t, c, "pids")
 			if exit := wantExit(t, c); exit.Signal != "killed" {
 				t.Errorf("got %v", exit)
 			}
@@ -146,10 +146,10 @@ func TestSTDIO17_NothingOfATreeSurvivesItsServer(t *testing.T) {
 // Whoever holds the pipes of a server that has ended, for ever, hides neither that nor what the server said before.
 func TestSTDIO17_TheEndOfAServerIsToldThoughOthersHoldItsPipes(t *testing.T) {
 	t.Parallel()
-	c := start(t, play(t, "tree", "deaf", "daemon"))
-	daemon := words(t, c, "pids")[1]
+	c := startServer(t, roleCommand(t, "tree", "deaf", "daemon"))
+	daemon := readWords(t, c, "pids")[1]
 	defer exec.Command("kill", "-9", daemon).Run()
-	kill := mercy(t, c)
+	kill := waitReady(t, c)
 	blocked := make(chan error)
 	go func() { blocked <- writeMuch(context.Background(), c) }()
 	kill()
@@ -161,7 +161,7 @@ func TestSTDIO17_TheEndOfAServerIsToldThoughOthersHoldItsPipes(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
-	if !lives(daemon) {
+	if !isRunning(daemon) {
 		t.Error("the daemon does not live: this test tests nothing")
 	}
 }
@@ -172,7 +172,7 @@ func TestSTDIO17_AServerWhoseEndTheNextRequestNoticesIsStartedAgain(t *testing.T
 	for _, revision := range []string{"", "2025-11-25"} {
 		t.Run(revision, func(t *testing.T) {
 			t.Parallel()
-			client, err := mcp.Connect(t.Context(), play(t, "server"), &mcp.ClientOptions{Revision: revision})
+			client, err := mcp.Connect(t.Context(), roleCommand(t, "server"), &mcp.ClientOptions{Revision: revision})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -200,13 +200,13 @@ func TestSTDIO17_AServerWhoseEndTheNextRequestNoticesIsStartedAgain(t *testing.T
 
 func TestSTDIO14_CloseDoesNotWaitForWhoeverHoldsThePipes(t *testing.T) {
 	t.Parallel()
-	c := start(t, play(t, "tree", "echo", "daemon"))
-	daemon := words(t, c, "pids")[1]
+	c := startServer(t, roleCommand(t, "tree", "echo", "daemon"))
+	daemon := readWords(t, c, "pids")[1]
 	defer exec.Command("kill", "-9", daemon).Run()
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
-	if !lives(daemon) {
+	if !isRunning(daemon) {
 		t.Error("the daemon does not live: this test tests nothing")
 	}
 }
@@ -225,7 +225,7 @@ func TestSTDIO01_TheServerOutlivesTheThreadThatAskedForIt(t *testing.T) {
 				conns <- nil
 				return
 			}
-			conns <- start(t, play(t, "echo"))
+			conns <- startServer(t, roleCommand(t, "echo"))
 		}()
 		c = <-conns
 	}
@@ -243,14 +243,14 @@ func TestSTDIO01_NothingOfATreeSurvivesTheHost(t *testing.T) {
 	} {
 		t.Run(strings.Join(roles, " "), func(t *testing.T) {
 			t.Parallel()
-			kill, pids, guard := host(t, roles...)
+			kill, pids, guard := startHost(t, roles...)
 			kill()
 			wantGone(t, append(pids, guard), 5*time.Second)
 		})
 	}
 	t.Run("a server without a guard", func(t *testing.T) {
 		t.Parallel()
-		kill, pids, guard := host(t, "stubborn")
+		kill, pids, guard := startHost(t, "stubborn")
 		if err := exec.Command("kill", "-9", guard).Run(); err != nil {
 			t.Fatal(err)
 		}
@@ -261,9 +261,9 @@ func TestSTDIO01_NothingOfATreeSurvivesTheHost(t *testing.T) {
 }
 
 // host starts a process that starts a tree of servers. It gives what kills the process, and whom that has started.
-func host(t *testing.T, roles ...string) (kill func(), pids []string, guard string) {
+func startHost(t *testing.T, roles ...string) (kill func(), pids []string, guard string) {
 	t.Helper()
-	cmd := exec.Command(self(t), roles...)
+	cmd := exec.Command(testBinary(t), roles...)
 	cmd.Env = append(os.Environ(), roleVariable+"=middle")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -276,8 +276,8 @@ func host(t *testing.T, roles ...string) (kill func(), pids []string, guard stri
 		cmd.Process.Kill()
 		cmd.Wait()
 	})
-	pids = words(t, mcp.NewStreamConn(out, nil, nil), "pids")
-	guards := guardsOf(t, cmd.Process.Pid)
+	pids = readWords(t, mcp.NewStreamConn(out, nil, nil), "pids")
+	guards := guardProcesses(t, cmd.Process.Pid)
 	if len(guards) != 1 {
 		t.Fatalf("%d processes guard the tree, want one", len(guards))
 	}
@@ -285,7 +285,7 @@ func host(t *testing.T, roles ...string) (kill func(), pids []string, guard stri
 }
 
 // guardsOf returns the processes that a process has started to guard its servers.
-func guardsOf(t *testing.T, parent int) (pids []string) {
+func guardProcesses(t *testing.T, parent int) (pids []string) {
 	t.Helper()
 	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -314,7 +314,7 @@ func TestSTDIO14_NothingIsLeftOfAServer(t *testing.T) {
 		return len(names)
 	}
 	one := func(role string, args ...string) {
-		c, err := play(t, role, args...).Dial(t.Context())
+		c, err := roleCommand(t, role, args...).Dial(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -340,7 +340,7 @@ func TestSTDIO14_NothingIsLeftOfAServer(t *testing.T) {
 		t.Errorf("%d descriptors are open, %d were before", after, before)
 	}
 	wantNoZombies(t)
-	if guards := guardsOf(t, os.Getpid()); len(guards) > 0 {
+	if guards := guardProcesses(t, os.Getpid()); len(guards) > 0 {
 		t.Errorf("guards are left: %v", guards)
 	}
 }

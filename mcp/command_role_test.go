@@ -29,23 +29,23 @@ var leaveGroup = func(*exec.Cmd) {}
 
 func init() {
 	roles = map[string]func(args []string){
-		"echo":     func([]string) { echo() },
+		"echo":     func([]string) { echoLines() },
 		"server":   func([]string) { serveStdio() },
-		"env":      func([]string) { tell("env", os.Environ()) },
-		"cwd":      func([]string) { dir, _ := os.Getwd(); tell("cwd", []string{dir, os.Getenv("PWD")}) },
-		"args":     func(args []string) { tell("args", args) },
+		"env":      func([]string) { sendWords("env", os.Environ()) },
+		"cwd":      func([]string) { dir, _ := os.Getwd(); sendWords("cwd", []string{dir, os.Getenv("PWD")}) },
+		"args":     func(args []string) { sendWords("args", args) },
 		"deaf":     func([]string) { ready(); waitForever() },
 		"stubborn": func([]string) { signal.Ignore(syscall.SIGTERM); ready(); waitForever() },
 		"fail":     func(args []string) { fmt.Fprint(os.Stderr, args[0]); os.Exit(3) },
-		"abort":    func([]string) { abort() },
+		"abort":    func([]string) { killSelf() },
 		"mute":     func([]string) { ready(); os.Stdout.Close(); waitForever() },
-		"flood":    func(args []string) { flood(args[0]); echo() },
-		"long":     func([]string) { longLine(); echo() },
+		"flood":    func(args []string) { writeStderr(args[0]); echoLines() },
+		"long":     func([]string) { writeLongLine(); echoLines() },
 		"daemon":   func([]string) { ready(); waitForever() },
-		"garbage":  func([]string) { garbage() },
-		"farewell": func([]string) { echo(); fmt.Println(strings.Repeat("bye ", 1<<18)) },
-		"tree":     tree,
-		"middle":   middle,
+		"garbage":  func([]string) { writeInvalidLines() },
+		"farewell": func([]string) { echoLines(); fmt.Println(strings.Repeat("bye ", 1<<18)) },
+		"tree":     spawnRoles,
+		"middle":   hostRole,
 	}
 	if role := roles[os.Getenv(roleVariable)]; role != nil {
 		role(os.Args[1:])
@@ -54,14 +54,14 @@ func init() {
 }
 
 // play returns the command for a role.
-func play(t testing.TB, role string, args ...string) *mcp.CommandTransport {
+func roleCommand(t testing.TB, role string, args ...string) *mcp.CommandTransport {
 	t.Helper()
-	s := mcp.Command(self(t), args...)
+	s := mcp.Command(testBinary(t), args...)
 	s.Env = []string{roleVariable + "=" + role, "GORACE=atexit_sleep_ms=0"} // the race detector is slow to leave
 	return s
 }
 
-func self(t testing.TB) string {
+func testBinary(t testing.TB) string {
 	t.Helper()
 	name, err := os.Executable()
 	if err != nil {
@@ -71,23 +71,23 @@ func self(t testing.TB) string {
 }
 
 // tell sends a notification with an array of strings.
-func tell(method string, words []string) {
+func sendWords(method string, words []string) {
 	params, _ := json.Marshal(map[string]any{"words": words})
 	fmt.Printf(`{"jsonrpc":"2.0","method":%q,"params":%s}`+"\n", method, params)
 }
 
 // ready tells who runs.
-func ready() { tell("ready", []string{fmt.Sprint(os.Getpid())}) }
+func ready() { sendWords("ready", []string{fmt.Sprint(os.Getpid())}) }
 
 // echo answers every line with itself until there are no more.
-func echo() {
+func echoLines() {
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		fmt.Println(in.Text())
 	}
 }
 
 // note adds a line to a file.
-func note(name string) {
+func appendLine(name string) {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		panic(err)
@@ -104,7 +104,7 @@ func serveStdio() {
 		Log string `json:"log,omitempty"`
 	}) (string, error) {
 		if in.Log != "" {
-			note(in.Log)
+			appendLine(in.Log)
 		}
 		fmt.Fprintln(os.Stderr, "I was asked to")
 		os.Exit(7)
@@ -127,14 +127,14 @@ func waitForever() {
 	}
 }
 
-func abort() {
+func killSelf() {
 	p, _ := os.FindProcess(os.Getpid())
 	p.Kill()
 	waitForever()
 }
 
 // flood writes so many MB to standard error, in a thousand lines each.
-func flood(size string) {
+func writeStderr(size string) {
 	block := bytes.Repeat([]byte(strings.Repeat("x", 999)+"\n"), 100)
 	blocks, _ := strconv.Atoi(size + "0")
 	for range blocks {
@@ -144,28 +144,28 @@ func flood(size string) {
 }
 
 // longLine writes a message of 20 MB and then one that is short.
-func longLine() {
+func writeLongLine() {
 	fmt.Printf(`{"jsonrpc":"2.0","method":"long","params":{"text":"%s"}}`+"\n", strings.Repeat("x", 20<<20))
-	tell("short", nil)
+	sendWords("short", nil)
 }
 
-func garbage() {
+func writeInvalidLines() {
 	fmt.Println("Welcome to the \x1b[31mserver\x1b[0m")
 	for i := range 1000 {
 		fmt.Println("line", i, strings.Repeat("y", 500))
 	}
-	tell("sense", nil)
-	echo()
+	sendWords("sense", nil)
+	echoLines()
 }
 
 // tree starts the roles that are its arguments but for the first, waits until they are ready, tells their process ids, and
 // plays the first.
-func tree(args []string) {
+func spawnRoles(args []string) {
 	pids := []string{fmt.Sprint(os.Getpid())}
 	for _, role := range args[1:] {
 		pids = append(pids, fmt.Sprint(startRole(role, os.Stdin, os.Stdout)))
 	}
-	tell("pids", pids)
+	sendWords("pids", pids)
 	roles[args[0]](nil)
 }
 
@@ -192,7 +192,7 @@ func startRole(role string, held ...*os.File) int {
 }
 
 // middle is a host: it starts a tree, tells whom it started and waits to be killed.
-func middle(args []string) {
+func hostRole(args []string) {
 	s := mcp.Command(os.Args[0], args...)
 	s.Env = []string{roleVariable + "=tree", "GORACE=atexit_sleep_ms=0"}
 	c, err := s.Dial(context.Background())

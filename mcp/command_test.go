@@ -28,7 +28,7 @@ import (
 const closeBound = 10500 * time.Millisecond
 
 // start starts a server and closes it at the end of the test.
-func start(t testing.TB, s *mcp.CommandTransport) mcp.Conn {
+func startServer(t testing.TB, s *mcp.CommandTransport) mcp.Conn {
 	t.Helper()
 	if s.Logger == nil {
 		s.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
@@ -50,7 +50,7 @@ func start(t testing.TB, s *mcp.CommandTransport) mcp.Conn {
 }
 
 // heard returns the next message, which comes soon.
-func heard(t testing.TB, c mcp.Conn) (*jsonrpc.Message, error) {
+func readMessage(t testing.TB, c mcp.Conn) (*jsonrpc.Message, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -62,9 +62,9 @@ func heard(t testing.TB, c mcp.Conn) (*jsonrpc.Message, error) {
 }
 
 // words reads a notification of a role.
-func words(t testing.TB, c mcp.Conn, method string) []string {
+func readWords(t testing.TB, c mcp.Conn, method string) []string {
 	t.Helper()
-	m, err := heard(t, c)
+	m, err := readMessage(t, c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,9 +79,9 @@ func words(t testing.TB, c mcp.Conn, method string) []string {
 }
 
 // mercy waits until a server is ready, and gives what kills it: a Close that nobody wants to look at need not last.
-func mercy(t testing.TB, c mcp.Conn) func() {
+func waitReady(t testing.TB, c mcp.Conn) func() {
 	t.Helper()
-	pid, err := strconv.Atoi(words(t, c, "ready")[0])
+	pid, err := strconv.Atoi(readWords(t, c, "ready")[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func wantEcho(t testing.TB, c mcp.Conn) {
 	if err := c.Write(t.Context(), jsonrpc.NewNotification("hello", nil)); err != nil {
 		t.Fatal(err)
 	}
-	if m, err := heard(t, c); err != nil || m.Method != "hello" {
+	if m, err := readMessage(t, c); err != nil || m.Method != "hello" {
 		t.Fatalf("got %+v, %v; want the message back", m, err)
 	}
 }
@@ -106,7 +106,7 @@ func wantEcho(t testing.TB, c mcp.Conn) {
 // wantExit reads until the server has ended.
 func wantExit(t testing.TB, c mcp.Conn) *mcp.ExitError {
 	t.Helper()
-	m, err := heard(t, c)
+	m, err := readMessage(t, c)
 	exit, ok := errors.AsType[*mcp.ExitError](err)
 	if !ok {
 		t.Fatalf("Read = %+v, %v; want an ExitError", m, err)
@@ -118,30 +118,30 @@ func wantExit(t testing.TB, c mcp.Conn) *mcp.ExitError {
 }
 
 // A record is what a server wrote, or what was logged of it.
-type record struct {
+type logBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
 }
 
-func (r *record) Write(p []byte) (int, error) {
+func (r *logBuffer) Write(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.buf.Write(p)
 }
 
-func (r *record) String() string {
+func (r *logBuffer) String() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.buf.String()
 }
 
-func (r *record) logger() *slog.Logger {
+func (r *logBuffer) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(r, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
 func TestSTDIO01_TheServerIsAChildWithItsPipes(t *testing.T) {
 	t.Parallel()
-	c := start(t, play(t, "echo"))
+	c := startServer(t, roleCommand(t, "echo"))
 	for range 100 {
 		wantEcho(t, c)
 	}
@@ -149,7 +149,7 @@ func TestSTDIO01_TheServerIsAChildWithItsPipes(t *testing.T) {
 
 func TestSTDIO01_TheServerOfACommandAnswers(t *testing.T) {
 	t.Parallel()
-	client, err := mcp.Connect(t.Context(), play(t, "server"), nil)
+	client, err := mcp.Connect(t.Context(), roleCommand(t, "server"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestSTDIO01_TheServerOfACommandAnswers(t *testing.T) {
 
 func TestSTDIO17_AServerThatDiedIsStartedAgain(t *testing.T) {
 	t.Parallel()
-	client, err := mcp.Connect(t.Context(), play(t, "server"), nil)
+	client, err := mcp.Connect(t.Context(), roleCommand(t, "server"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,10 +185,10 @@ func TestSTDIO17_AServerThatDiedIsStartedAgain(t *testing.T) {
 
 func TestSTDIO14_CloseEndsAServerThatListens(t *testing.T) {
 	t.Parallel()
-	var log record
-	s := play(t, "echo")
+	var log logBuffer
+	s := roleCommand(t, "echo")
 	s.Logger = log.logger()
-	c := start(t, s)
+	c := startServer(t, s)
 	wantEcho(t, c)
 	begun := time.Now()
 	if err := c.Close(); err != nil {
@@ -211,10 +211,10 @@ func TestSTDIO14_CloseEndsAServerThatListens(t *testing.T) {
 // A server that writes answers until it ends would never end if nobody read them.
 func TestSTDIO14_CloseReadsWhatTheServerStillWrites(t *testing.T) {
 	t.Parallel()
-	var log record
-	s := play(t, "farewell")
+	var log logBuffer
+	s := roleCommand(t, "farewell")
 	s.Logger = log.logger()
-	c := start(t, s)
+	c := startServer(t, s)
 	wantEcho(t, c)
 	if err := c.Close(); err != nil {
 		t.Error(err)
@@ -226,8 +226,8 @@ func TestSTDIO14_CloseReadsWhatTheServerStillWrites(t *testing.T) {
 
 func TestSTDIO14_CloseEndsReadsAndWritesThatWait(t *testing.T) {
 	t.Parallel()
-	c := start(t, play(t, "deaf"))
-	kill := mercy(t, c)
+	c := startServer(t, roleCommand(t, "deaf"))
+	kill := waitReady(t, c)
 	errs := make(chan error, 2)
 	go func() {
 		_, err := c.Read(context.Background())
@@ -261,8 +261,8 @@ func writeMuch(ctx context.Context, c mcp.Conn) error {
 // Rule 11 of security.md 7.3: a deaf child cannot hold a caller past its context.
 func TestSTDIO01_AWriteToADeafServerEndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	c := start(t, play(t, "deaf"))
-	defer mercy(t, c)()
+	c := startServer(t, roleCommand(t, "deaf"))
+	defer waitReady(t, c)()
 	late := errors.New("too late")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, late)
 	defer cancel()
@@ -286,8 +286,8 @@ func TestSTDIO07_TheEndOfAServerSaysWhy(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			s := play(t, "fail", test.stderr)
-			exit := wantExit(t, start(t, s))
+			s := roleCommand(t, "fail", test.stderr)
+			exit := wantExit(t, startServer(t, s))
 			if exit.ExitCode != 3 || exit.Signal != "" || exit.Stderr != test.kept {
 				t.Errorf("got %+v, want status 3 and %q", exit, test.kept)
 			}
@@ -298,14 +298,14 @@ func TestSTDIO07_TheEndOfAServerSaysWhy(t *testing.T) {
 	}
 	t.Run("many lines", func(t *testing.T) {
 		t.Parallel()
-		exit := wantExit(t, start(t, play(t, "fail", many)))
+		exit := wantExit(t, startServer(t, roleCommand(t, "fail", many)))
 		if lines := strings.Split(exit.Stderr, "\n"); len(lines) != 16 || lines[0] != "line 84" || lines[15] != "line 99" {
 			t.Errorf("got %q, want the last 16 lines", lines)
 		}
 	})
 	t.Run("long lines", func(t *testing.T) {
 		t.Parallel()
-		exit := wantExit(t, start(t, play(t, "fail", strings.Repeat(strings.Repeat("x", 1000)+"\n", 20))))
+		exit := wantExit(t, startServer(t, roleCommand(t, "fail", strings.Repeat(strings.Repeat("x", 1000)+"\n", 20))))
 		if n := len(exit.Stderr); n > 4<<10 || n < 4000 {
 			t.Errorf("kept %d bytes, want 4 KiB at most and nearly as much", n)
 		}
@@ -315,8 +315,8 @@ func TestSTDIO07_TheEndOfAServerSaysWhy(t *testing.T) {
 		if runtime.GOOS == "windows" {
 			t.Skip("there are no signals")
 		}
-		s := play(t, "abort")
-		exit := wantExit(t, start(t, s))
+		s := roleCommand(t, "abort")
+		exit := wantExit(t, startServer(t, s))
 		if exit.ExitCode != -1 || exit.Signal != "killed" {
 			t.Errorf("got %+v, want the signal", exit)
 		}
@@ -328,7 +328,7 @@ func TestSTDIO07_TheEndOfAServerSaysWhy(t *testing.T) {
 
 func TestSTDIO07_WritingToAServerThatEndedSaysWhy(t *testing.T) {
 	t.Parallel()
-	c := start(t, play(t, "fail", "because"))
+	c := startServer(t, roleCommand(t, "fail", "because"))
 	want := wantExit(t, c)
 	err := c.Write(t.Context(), jsonrpc.NewNotification("x", nil))
 	if got, ok := errors.AsType[*mcp.ExitError](err); !ok || *got != *want {
@@ -338,9 +338,9 @@ func TestSTDIO07_WritingToAServerThatEndedSaysWhy(t *testing.T) {
 
 func TestSTDIO16_AServerMayCloseItsOutputAndStay(t *testing.T) {
 	t.Parallel()
-	c := start(t, play(t, "mute"))
-	defer mercy(t, c)()
-	_, err := heard(t, c)
+	c := startServer(t, roleCommand(t, "mute"))
+	defer waitReady(t, c)()
+	_, err := readMessage(t, c)
 	if _, ok := errors.AsType[*mcp.ExitError](err); ok || !errors.Is(err, mcp.ErrDisconnected) {
 		t.Errorf("got %v, want ErrDisconnected without an exit status", err)
 	}
@@ -361,9 +361,9 @@ func TestSTDIO06_AServerIsNeverHeldUpByItsStandardError(t *testing.T) {
 		{"a writer that fails", "20", writerFunc(func([]byte) (int, error) { return 0, io.ErrClosedPipe })},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := play(t, "flood", test.size)
+			s := roleCommand(t, "flood", test.size)
 			s.Stderr = test.stderr
-			c := start(t, s)
+			c := startServer(t, s)
 			wantEcho(t, c)
 		})
 	}
@@ -376,7 +376,7 @@ func TestSTDIO06_LinesThatAreDroppedAreCounted(t *testing.T) {
 	lines, dropped := 0, 0
 	flooded := make(chan struct{})
 	complete := make(chan struct{})
-	s := play(t, "flood", "20")
+	s := roleCommand(t, "flood", "20")
 	s.Stderr = writerFunc(func(p []byte) (int, error) {
 		<-flooded
 		n := 0
@@ -390,7 +390,7 @@ func TestSTDIO06_LinesThatAreDroppedAreCounted(t *testing.T) {
 		}
 		return len(p), nil
 	})
-	c := start(t, s)
+	c := startServer(t, s)
 	wantEcho(t, c)
 	close(flooded)
 	select {
@@ -413,10 +413,10 @@ func TestSTDIO06_StandardErrorGoesToTheWriterOrTheLog(t *testing.T) {
 	long := strings.Repeat("x", 100<<10)
 	t.Run("writer", func(t *testing.T) {
 		t.Parallel()
-		var out, log record
-		s := play(t, "fail", "one\r\n\n"+long+"\nend")
+		var out, log logBuffer
+		s := roleCommand(t, "fail", "one\r\n\n"+long+"\nend")
 		s.Stderr, s.Logger = &out, log.logger()
-		c := start(t, s)
+		c := startServer(t, s)
 		wantExit(t, c)
 		c.Close()
 		if want := "one\n\n" + long[:64<<10] + "\nend\n"; out.String() != want {
@@ -428,10 +428,10 @@ func TestSTDIO06_StandardErrorGoesToTheWriterOrTheLog(t *testing.T) {
 	})
 	t.Run("log", func(t *testing.T) {
 		t.Parallel()
-		var log record
-		s := play(t, "fail", "hello you\n")
+		var log logBuffer
+		s := roleCommand(t, "fail", "hello you\n")
 		s.Logger = log.logger()
-		c := start(t, s)
+		c := startServer(t, s)
 		wantExit(t, c)
 		c.Close()
 		if got := log.String(); !strings.Contains(got, `level=DEBUG`) || !strings.Contains(got, `stderr="hello you"`) {
@@ -442,13 +442,13 @@ func TestSTDIO06_StandardErrorGoesToTheWriterOrTheLog(t *testing.T) {
 
 func TestSTDIO03_GarbageOnTheOutputIsSurvived(t *testing.T) {
 	t.Parallel()
-	var log record
-	s := play(t, "garbage")
+	var log logBuffer
+	s := roleCommand(t, "garbage")
 	s.Logger = log.logger()
-	c := start(t, s)
+	c := startServer(t, s)
 	refused := 0
 	for {
-		m, err := heard(t, c)
+		m, err := readMessage(t, c)
 		if err == nil {
 			if m.Method != "sense" {
 				t.Errorf("got %+v", m)
@@ -476,17 +476,17 @@ func TestSTDIO03_GarbageOnTheOutputIsSurvived(t *testing.T) {
 
 func TestSTDIO02_AnEndlessLineIsRefusedAndTheNextOneRead(t *testing.T) {
 	t.Parallel()
-	c := start(t, play(t, "long"))
-	_, err := heard(t, c)
+	c := startServer(t, roleCommand(t, "long"))
+	_, err := readMessage(t, c)
 	if _, ok := errors.AsType[*jsonrpc.DecodeError](err); !ok {
 		t.Fatalf("got %v, want a DecodeError", err)
 	}
-	words(t, c, "short")
+	readWords(t, c, "short")
 	wantEcho(t, c)
 
-	s := play(t, "long")
+	s := roleCommand(t, "long")
 	s.MaxMessage = 21 << 20
-	if m, err := heard(t, start(t, s)); err != nil || m.Method != "long" {
+	if m, err := readMessage(t, startServer(t, s)); err != nil || m.Method != "long" {
 		t.Errorf("with a higher limit: %v, want the message", err)
 	}
 }
@@ -498,9 +498,9 @@ func TestSEC_TheEnvironmentIsAnAllowList(t *testing.T) {
 	t.Setenv("LC_ALL", "() { s3cret; }")
 	t.Setenv("LANG", "C")
 
-	s := play(t, "env")
+	s := roleCommand(t, "env")
 	s.Env = append(s.Env, "TOKEN=mine", "LANG=C.UTF-8")
-	env := words(t, start(t, s), "env")
+	env := readWords(t, startServer(t, s), "env")
 	if all := strings.Join(env, "\n"); strings.Contains(all, "s3cret") {
 		t.Errorf("a secret is in the environment: %q", env)
 	}
@@ -513,9 +513,9 @@ func TestSEC_TheEnvironmentIsAnAllowList(t *testing.T) {
 		t.Errorf("LC_TIME is not in the environment %q", env)
 	}
 
-	s = play(t, "env")
+	s = roleCommand(t, "env")
 	s.InsecureInheritEnv = true
-	if env := words(t, start(t, s), "env"); !slices.Contains(env, "PATCHBAY_TEST_SECRET=s3cret") {
+	if env := readWords(t, startServer(t, s), "env"); !slices.Contains(env, "PATCHBAY_TEST_SECRET=s3cret") {
 		t.Errorf("not all of the environment was inherited: %q", env)
 	}
 }
@@ -523,7 +523,7 @@ func TestSEC_TheEnvironmentIsAnAllowList(t *testing.T) {
 func TestSTDIO01_ArgumentsArriveAsTheyAre(t *testing.T) {
 	t.Parallel()
 	want := []string{"", "a b", `"`, "$HOME", "; exit 1", "`id`", "*", "-v"}
-	if got := words(t, start(t, play(t, "args", want...)), "args"); !slices.Equal(got, want) {
+	if got := readWords(t, startServer(t, roleCommand(t, "args", want...)), "args"); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -534,9 +534,9 @@ func TestSTDIO01_TheServerRunsInItsDirectory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := play(t, "cwd")
+	s := roleCommand(t, "cwd")
 	s.Dir = dir
-	got := words(t, start(t, s), "cwd")
+	got := readWords(t, startServer(t, s), "cwd")
 	if got[0] != dir || runtime.GOOS != "windows" && got[1] != dir {
 		t.Errorf("got %q, want %s", got, dir)
 	}
@@ -565,9 +565,9 @@ func TestSTDIO01_AServerThatCannotBeStarted(t *testing.T) {
 		{"no such file", mcp.Command(filepath.Join(dir, "nothing")), os.ErrNotExist},
 		{"in the current directory by accident", mcp.Command("local-server"), exec.ErrDot},
 		{"no name", mcp.Command(""), nil},
-		{"a NUL in an argument", mcp.Command(self(t), "a\x00b"), nil},
-		{"a NUL in the environment", func() *mcp.CommandTransport { s := mcp.Command(self(t)); s.Env = []string{"A=\x00"}; return s }(), nil},
-		{"no such directory", func() *mcp.CommandTransport { s := play(t, "echo"); s.Dir = filepath.Join(dir, "nowhere"); return s }(), nil},
+		{"a NUL in an argument", mcp.Command(testBinary(t), "a\x00b"), nil},
+		{"a NUL in the environment", func() *mcp.CommandTransport { s := mcp.Command(testBinary(t)); s.Env = []string{"A=\x00"}; return s }(), nil},
+		{"no such directory", func() *mcp.CommandTransport { s := roleCommand(t, "echo"); s.Dir = filepath.Join(dir, "nowhere"); return s }(), nil},
 		{"no program", mcp.Command(filepath.Join(dir, "plain")), nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -591,7 +591,7 @@ func TestSTDIO01_AServerThatCannotBeStarted(t *testing.T) {
 		late := errors.New("too late")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(late)
-		if _, err := play(t, "echo").Dial(ctx); !errors.Is(err, late) {
+		if _, err := roleCommand(t, "echo").Dial(ctx); !errors.Is(err, late) {
 			t.Errorf("got %v, want the cause", err)
 		}
 	})
@@ -600,7 +600,7 @@ func TestSTDIO01_AServerThatCannotBeStarted(t *testing.T) {
 func TestSTDIO01_TheLifeOfAServerIsNotThatOfItsStart(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	c, err := play(t, "echo").Dial(ctx)
+	c, err := roleCommand(t, "echo").Dial(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,10 +18,10 @@ import (
 
 // A dialogue answers messages as a server would, by their methods: with a result, or an error if it is an object with
 // code; "" is silence, "exit" ends the stream.
-type dialogue map[string]string
+type responseTable map[string]string
 
 // converse serves a dialogue, and gives the transport to it and what it heard.
-func converse(t *testing.T, s dialogue) (mcp.Transport, func() []string) {
+func serveResponses(t *testing.T, s responseTable) (mcp.Transport, func() []string) {
 	client, server := mcp.Pipe()
 	var mu sync.Mutex
 	var heard []string
@@ -92,7 +92,7 @@ func TestVER10_TheProbeFindsTheEra(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				transport, heard := converse(t, dialogue{"server/discover": test.discover, "initialize": test.init})
+				transport, heard := serveResponses(t, responseTable{"server/discover": test.discover, "initialize": test.init})
 				began := time.Now()
 				c, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Logger: quiet()})
 				took := time.Since(began)
@@ -129,7 +129,7 @@ func TestAPinnedRevisionIsTheOnlyOne(t *testing.T) {
 		{"1999-01-01", discovered, initialized, ""},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			transport, heard := converse(t, dialogue{"server/discover": test.discover, "initialize": test.init})
+			transport, heard := serveResponses(t, responseTable{"server/discover": test.discover, "initialize": test.init})
 			c, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Revision: test.pin, Logger: quiet()})
 			synctest.Wait()
 			if got := strings.Join(heard(), " "); got != test.heard {
@@ -150,12 +150,12 @@ func TestAPinnedRevisionIsTheOnlyOne(t *testing.T) {
 }
 
 func TestSTDIO17_AServerThatEndsIsReportedAndTheCallMayHaveRun(t *testing.T) {
-	for _, era := range []dialogue{
+	for _, era := range []responseTable{
 		{"server/discover": discovered, "tools/call": "exit"},
 		{"server/discover": `{"code":-32601,"message":"?"}`, "initialize": initialized, "tools/call": "exit"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			transport, _ := converse(t, era)
+			transport, _ := serveResponses(t, era)
 			c, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Logger: quiet()})
 			if err != nil {
 				t.Fatal(err)
@@ -175,7 +175,7 @@ func TestSTDIO17_AServerThatEndsIsReportedAndTheCallMayHaveRun(t *testing.T) {
 }
 
 // scripted serves results by method to a client in memory.
-func scripted(t *testing.T, opts *mcp.ClientOptions, serve func(ctx context.Context, req *mcp.Request) (string, error)) *mcp.Client {
+func newScriptedClient(t *testing.T, opts *mcp.ClientOptions, serve func(ctx context.Context, req *mcp.Request) (string, error)) *mcp.Client {
 	t.Helper()
 	h := mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 		if req.Method == "server/discover" {
@@ -211,7 +211,7 @@ func TestMRTR08_TheStateIsEchoedToTheByte(t *testing.T) {
 	opts := &mcp.ClientOptions{Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 		return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{}`)}, nil
 	}}
-	c := scripted(t, opts, func(_ context.Context, req *mcp.Request) (string, error) {
+	c := newScriptedClient(t, opts, func(_ context.Context, req *mcp.Request) (string, error) {
 		got = append(got, member(t, req.Params, "requestState")+member(t, req.Params, "inputResponses")+member(t, req.Params, "arguments"))
 		form := `{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{"n":{"type":"integer","default":7}}}}}`
 		switch len(got) {
@@ -235,7 +235,7 @@ func TestMRTR08_TheStateIsEchoedToTheByte(t *testing.T) {
 func TestMRTR16_RoundsAndTimeAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rounds := 0
-		c := scripted(t, nil, func(context.Context, *mcp.Request) (string, error) {
+		c := newScriptedClient(t, nil, func(context.Context, *mcp.Request) (string, error) {
 			rounds++
 			return `{"resultType":"input_required","requestState":"again"}`, nil
 		})
@@ -243,7 +243,7 @@ func TestMRTR16_RoundsAndTimeAreBounded(t *testing.T) {
 		if err == nil || rounds != 17 || !strings.Contains(err.Error(), "requests input for the 17th time") {
 			t.Errorf("%d rounds, %v", rounds, err)
 		}
-		c = scripted(t, &mcp.ClientOptions{Elicit: func(ctx context.Context, _ *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+		c = newScriptedClient(t, &mcp.ClientOptions{Elicit: func(ctx context.Context, _ *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 			<-ctx.Done()
 			return nil, context.Cause(ctx)
 		}}, func(context.Context, *mcp.Request) (string, error) {
@@ -265,7 +265,7 @@ func TestResultsOfHostileServers(t *testing.T) {
 		{"input requests in an array", `{"resultType":"input_required","inputRequests":[]}`, "must be an object"},
 		{"a state that is a number", `{"resultType":"input_required","requestState":5}`, "must be a string"},
 		{"a long state", `{"resultType":"input_required","requestState":"` + strings.Repeat("x", 65<<10) + `"}`, "more than"},
-		{"many input requests", `{"resultType":"input_required","inputRequests":{` + many(65, `"%d":{"method":"roots/list"}`) + `}}`, "more than 64"},
+		{"many input requests", `{"resultType":"input_required","inputRequests":{` + repeatNumbered(65, `"%d":{"method":"roots/list"}`) + `}}`, "more than 64"},
 		{"an input request without a method", `{"resultType":"input_required","inputRequests":{"k":{}}}`, "method is missing"},
 		{"an input request that was not declared", `{"resultType":"input_required","inputRequests":{"k":{"method":"sampling/createMessage"}}}`, "method not found"},
 		{"content that is an object", `{"content":{}}`, "must be an array"},
@@ -278,7 +278,7 @@ func TestResultsOfHostileServers(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			opts := &mcp.ClientOptions{Roots: func(context.Context) ([]mcp.Root, error) { return nil, nil }}
-			c := scripted(t, opts, func(context.Context, *mcp.Request) (string, error) { return test.result, nil })
+			c := newScriptedClient(t, opts, func(context.Context, *mcp.Request) (string, error) { return test.result, nil })
 			r, err := c.CallTool(t.Context(), "x", nil)
 			if err == nil || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("got %+v, %v, want %q", r, err, test.says)
@@ -287,7 +287,7 @@ func TestResultsOfHostileServers(t *testing.T) {
 	}
 }
 
-func many(n int, format string) string {
+func repeatNumbered(n int, format string) string {
 	parts := make([]string, n)
 	for i := range parts {
 		parts[i] = strings.ReplaceAll(format, "%d", fmt.Sprint(i))
@@ -305,8 +305,8 @@ func TestR7_2_ListsAreBounded(t *testing.T) {
 	}{
 		{"a cursor twice", func(int) string { return `{"tools":[],"nextCursor":"a"}` }, 0, "the same as that of an earlier page"},
 		{"endless pages", func(n int) string { return fmt.Sprintf(`{"tools":[],"nextCursor":"%d"}`, n) }, 0, "more than 1000 pages"},
-		{"10,000 items", func(n int) string { return fmt.Sprintf(`{"tools":[%s]}`, many(10_000, tool)) }, 10_000, ""},
-		{"10,001 items", func(n int) string { return fmt.Sprintf(`{"tools":[%s]}`, many(10_001, tool)) }, 10_000, "more than 10000 items"},
+		{"10,000 items", func(n int) string { return fmt.Sprintf(`{"tools":[%s]}`, repeatNumbered(10_000, tool)) }, 10_000, ""},
+		{"10,001 items", func(n int) string { return fmt.Sprintf(`{"tools":[%s]}`, repeatNumbered(10_001, tool)) }, 10_000, "more than 10000 items"},
 		{"PAG-05 an empty cursor", func(n int) string {
 			if n == 0 {
 				return `{"tools":[` + strings.ReplaceAll(tool, "%d", "0") + `],"nextCursor":""}`
@@ -319,12 +319,12 @@ func TestR7_2_ListsAreBounded(t *testing.T) {
 		{"no list", func(int) string { return `{}` }, 0, `missing array "tools"`},
 		{"broken items are left out", func(int) string {
 			return `{"tools":[5,{"name":""},{"name":"x"},{"name":"big","inputSchema":{"a":"` + strings.Repeat("x", 256<<10) + `"}},` +
-				`{"name":"wide","inputSchema":{"enum":[` + many(10_001, "%d") + `]}},` + strings.ReplaceAll(tool, "%d", "1") + `]}`
+				`{"name":"wide","inputSchema":{"enum":[` + repeatNumbered(10_001, "%d") + `]}},` + strings.ReplaceAll(tool, "%d", "1") + `]}`
 		}, 1, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			n := 0
-			c := scripted(t, nil, func(context.Context, *mcp.Request) (string, error) {
+			c := newScriptedClient(t, nil, func(context.Context, *mcp.Request) (string, error) {
 				defer func() { n++ }()
 				return test.page(n), nil
 			})
@@ -346,7 +346,7 @@ func TestCACHE07_AnswersAreUsedAgainWhileTheyAreFresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := map[string]int{}
 		ttl := `60000`
-		c := scripted(t, nil, func(_ context.Context, req *mcp.Request) (string, error) {
+		c := newScriptedClient(t, nil, func(_ context.Context, req *mcp.Request) (string, error) {
 			asked[req.Method+member(t, req.Params, "uri")]++
 			return `{"tools":[],"contents":[],"ttlMs":` + ttl + `,"cacheScope":"private"}`, nil
 		})
@@ -393,7 +393,7 @@ func TestCACHE07_AnswersAreUsedAgainWhileTheyAreFresh(t *testing.T) {
 
 func TestTOOL14_AResultThatBreaksItsSchemaIsAnError(t *testing.T) {
 	result := ""
-	c := scripted(t, nil, func(_ context.Context, req *mcp.Request) (string, error) {
+	c := newScriptedClient(t, nil, func(_ context.Context, req *mcp.Request) (string, error) {
 		if req.Method == "tools/list" {
 			return `{"tools":[{"name":"t","inputSchema":{"type":"object"},"outputSchema":{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}},` +
 				`{"name":"odd","inputSchema":{"type":"object"},"outputSchema":{"$ref":"https://example.com/evil.json"}}]}`, nil

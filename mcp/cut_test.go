@@ -14,14 +14,14 @@ import (
 )
 
 // A cutter passes on so many bytes and then ends the stream, in the middle of whatever it is in.
-type cutter struct {
+type cutWriter struct {
 	io.WriteCloser
 	mu   sync.Mutex
 	left int
 	sent int
 }
 
-func (c *cutter) Write(p []byte) (int, error) {
+func (c *cutWriter) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := min(len(p), c.left)
@@ -42,7 +42,7 @@ func (c *cutter) Write(p []byte) (int, error) {
 func cutAfter(t *testing.T, h mcp.Handler, revision string, n int, toServer bool, do func(ctx context.Context, c *mcp.Client) error) (sent int, err error) {
 	clientReads, serverWrites := io.Pipe()
 	serverReads, clientWrites := io.Pipe()
-	cut := &cutter{WriteCloser: serverWrites, left: n}
+	cut := &cutWriter{WriteCloser: serverWrites, left: n}
 	var near, far io.WriteCloser = clientWrites, cut
 	if toServer {
 		cut.WriteCloser = clientWrites

@@ -20,13 +20,13 @@ import (
 )
 
 // A carrier is an extension that carries calls of tools on in place of their clients, which are answered "carried".
-type carrier struct {
+type detacher struct {
 	detached *mcp.Request
 	d        *mcp.Detached
 	seen     atomic.Int64 // runs that passed the middleware
 }
 
-func (r *carrier) wrap(next mcp.Handler) mcp.Handler {
+func (r *detacher) wrap(next mcp.Handler) mcp.Handler {
 	return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 		if req.Method != "tools/call" {
 			return next.ServeMCP(ctx, req)
@@ -42,13 +42,13 @@ func (r *carrier) wrap(next mcp.Handler) mcp.Handler {
 }
 
 // run serves a detached call once.
-func (r *carrier) run(t *testing.T, s *mcp.Server) (mcp.Result, error) {
+func (r *detacher) run(t *testing.T, s *mcp.Server) (mcp.Result, error) {
 	t.Helper()
 	return s.ServeMCP(mcp.WithPrincipal(t.Context(), r.detached.Principal), r.detached)
 }
 
 // asked returns the keys of what a run has asked.
-func asked(t *testing.T, res mcp.Result, err error) (keys []string) {
+func inputKeys(t *testing.T, res mcp.Result, err error) (keys []string) {
 	t.Helper()
 	ask, ok := res.(*mcp.InputRequiredResult)
 	if err != nil || !ok {
@@ -82,7 +82,7 @@ func responses(pairs ...string) map[string]json.RawMessage {
 
 func TestADetachedCallOutlivesItsClient(t *testing.T) {
 	s := newServer(t, nil)
-	r := &carrier{}
+	r := &detacher{}
 	s.Use(r.wrap)
 	var saw *mcp.Request
 	mcp.AddTool(s, &mcp.Tool{Name: "greet"}, func(ctx context.Context, in struct{ Greeting string }) (string, error) {
@@ -100,7 +100,7 @@ func TestADetachedCallOutlivesItsClient(t *testing.T) {
 		c.Shutdown()
 		synctest.Wait()
 		res, err := r.run(t, s)
-		if got := asked(t, res, err); !slices.Equal(got, []string{"who"}) {
+		if got := inputKeys(t, res, err); !slices.Equal(got, []string{"who"}) {
 			t.Errorf("asked %v", got)
 		}
 		if saw.Revision() != c.Revision || saw.ClientInfo().Name != "mcptest" || saw.Capabilities().Elicitation == nil ||
@@ -121,7 +121,7 @@ func TestADetachedCallOutlivesItsClient(t *testing.T) {
 }
 
 // deploy asks twice, with an effect before it.
-func deploy(effects *int) func(context.Context, struct{}) (string, error) {
+func deployTool(effects *int) func(context.Context, struct{}) (string, error) {
 	return func(ctx context.Context, _ struct{}) (string, error) {
 		id, err := mcp.Once(ctx, "id", func(context.Context) (int, error) { *effects++; return *effects, nil })
 		if err != nil {
@@ -142,11 +142,11 @@ func deploy(effects *int) func(context.Context, struct{}) (string, error) {
 func TestADetachedCallSurvivesARestart(t *testing.T) {
 	var effects int
 	var told []string
-	r := &carrier{}
+	r := &detacher{}
 	process := func() *mcp.Server {
 		s := newServer(t, nil)
 		s.Use(r.wrap)
-		mcp.AddTool(s, &mcp.Tool{Name: "deploy"}, deploy(&effects))
+		mcp.AddTool(s, &mcp.Tool{Name: "deploy"}, deployTool(&effects))
 		return s
 	}
 	s := process()
@@ -158,7 +158,7 @@ func TestADetachedCallSurvivesARestart(t *testing.T) {
 	r.d.Progress = progress
 	res, err := r.run(t, s)
 	for _, key := range []string{"a", "b"} {
-		if got := asked(t, res, err); !slices.Equal(got, []string{key}) {
+		if got := inputKeys(t, res, err); !slices.Equal(got, []string{key}) {
 			t.Fatalf("asked %v, want %s", got, key)
 		}
 		s = process()
@@ -184,7 +184,7 @@ func TestADetachedCallSurvivesARestart(t *testing.T) {
 
 func TestADetachedCallAsksAnewWhatHasChanged(t *testing.T) {
 	message := "Delete one file?"
-	r := &carrier{}
+	r := &detacher{}
 	p := handle(t, &mcp.ServerOptions{Logger: quiet(), Middleware: []mcp.Middleware{r.wrap}}, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		yes, err := mcp.Ask[bool](ctx, "a", message, nil)
 		return fmt.Sprint(yes), err
@@ -192,17 +192,17 @@ func TestADetachedCallAsksAnewWhatHasChanged(t *testing.T) {
 	s := p.handler.(*mcp.Server)
 	p.call("t", "", "", "")
 	res, err := r.run(t, s)
-	asked(t, res, err)
+	inputKeys(t, res, err)
 	message = "Delete all files?"
 	r.d.Responses = responses("a", accept(`{"value":true}`))
 	res, err = r.run(t, s)
-	asked(t, res, err)
+	inputKeys(t, res, err)
 	r.d.Responses = responses("a", accept(`{"value":"perhaps"}`)) // it does not fit
 	res, err = r.run(t, s)
-	asked(t, res, err)
+	inputKeys(t, res, err)
 	r.d.Responses = nil // a partial answer
 	res, err = r.run(t, s)
-	asked(t, res, err)
+	inputKeys(t, res, err)
 	r.d.Responses = responses("a", accept(`{"value":true}`), "unknown", `7`)
 	res, err = r.run(t, s)
 	wantText(t, res, err, "true")
@@ -270,7 +270,7 @@ func TestDetachTakesOverTheRoundsBefore(t *testing.T) {
 
 // What the client volunteers with its first request needs no state.
 func TestDetachTakesOverWhatWasVolunteered(t *testing.T) {
-	r := &carrier{}
+	r := &detacher{}
 	p := handle(t, &mcp.ServerOptions{Middleware: []mcp.Middleware{r.wrap}}, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		return mcp.Ask[string](ctx, "who", "Who?", nil)
 	})
@@ -280,7 +280,7 @@ func TestDetachTakesOverWhatWasVolunteered(t *testing.T) {
 }
 
 func TestDetachTakesOverNoStateOfAnother(t *testing.T) {
-	r := &carrier{}
+	r := &detacher{}
 	ran := false
 	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		ran = true
@@ -325,7 +325,7 @@ func TestDetachTakesOverNothingOfAnotherCall(t *testing.T) {
 }
 
 func TestDetachedCallsShareNoMemoryWithTheirRequest(t *testing.T) {
-	r := &carrier{}
+	r := &detacher{}
 	p := handle(t, &mcp.ServerOptions{Middleware: []mcp.Middleware{r.wrap}}, func(ctx context.Context, args json.RawMessage) (string, error) {
 		req := mcp.RequestFrom(ctx)
 		trace, _ := req.Meta("progressToken")
@@ -355,7 +355,7 @@ func TestDetachedCallsShareNoMemoryWithTheirRequest(t *testing.T) {
 
 func TestDetachedCallsDoNotCountAsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &carrier{}
+		r := &detacher{}
 		release := make(chan struct{})
 		p := handle(t, &mcp.ServerOptions{MaxInFlight: 1}, func(context.Context, json.RawMessage) (string, error) {
 			<-release
@@ -383,7 +383,7 @@ func TestDetachedCallsDoNotCountAsInFlight(t *testing.T) {
 
 func TestDetachedCallsTellEveryStep(t *testing.T) {
 	const steps = 5000
-	r := &carrier{}
+	r := &detacher{}
 	p := handle(t, &mcp.ServerOptions{ProgressRate: 1, Middleware: []mcp.Middleware{r.wrap}}, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		var all sync.WaitGroup
 		for i := range steps {
@@ -414,7 +414,7 @@ func TestDetachedCallsContainPanics(t *testing.T) {
 		"handler":  func(context.Context) { panic("secret") },
 		"progress": func(ctx context.Context) { mcp.Progress(ctx, 1, 2, "") },
 	} {
-		r := &carrier{}
+		r := &detacher{}
 		p := handle(t, &mcp.ServerOptions{Logger: quiet(), Middleware: []mcp.Middleware{r.wrap}}, func(ctx context.Context, _ json.RawMessage) (string, error) {
 			f(ctx)
 			return "", nil
@@ -429,7 +429,7 @@ func TestDetachedCallsContainPanics(t *testing.T) {
 }
 
 func TestTheStateOfADetachedCallIsBounded(t *testing.T) {
-	r := &carrier{}
+	r := &detacher{}
 	p := handle(t, &mcp.ServerOptions{Logger: quiet(), Middleware: []mcp.Middleware{r.wrap}}, func(ctx context.Context, args json.RawMessage) (string, error) {
 		var size struct{ Size int }
 		if err := json.Unmarshal(args, &size); err != nil {
@@ -443,7 +443,7 @@ func TestTheStateOfADetachedCallIsBounded(t *testing.T) {
 	s := p.handler.(*mcp.Server)
 	p.call("t", `{"Size":1000000}`, "", "") // more than travels with a client
 	res, err := r.run(t, s)
-	asked(t, res, err)
+	inputKeys(t, res, err)
 	p.call("t", `{"Size":17000000}`, "", "")
 	res, err = r.run(t, s)
 	var e *mcp.Error

@@ -18,7 +18,7 @@ type color string
 func (color) Enum() []color { return []color{"red", "green", "blue"} }
 
 // form is what a client is asked to show for the question "a".
-func askedForm(t *testing.T, r reply) string {
+func requestedForm(t *testing.T, r reply) string {
 	t.Helper()
 	var p mcp.ElicitRequestParams
 	if err := json.Unmarshal(r.InputRequests["a"].Params, &p); err != nil || p.Mode != "form" {
@@ -28,7 +28,7 @@ func askedForm(t *testing.T, r reply) string {
 }
 
 // formTest asks for a T and gives what the handler got, as text.
-func formTest[T any](opts *mcp.AskOptions) func(ctx context.Context, _ json.RawMessage) (string, error) {
+func askForm[T any](opts *mcp.AskOptions) func(ctx context.Context, _ json.RawMessage) (string, error) {
 	return func(ctx context.Context, _ json.RawMessage) (string, error) {
 		v, err := mcp.Ask[T](ctx, "a", "What?", opts)
 		if err != nil {
@@ -57,23 +57,23 @@ func TestELI07_TypesBecomeForms(t *testing.T) {
 		form, answer string
 		want         string
 	}{
-		{"string", formTest[string](nil), `{"type":"object","properties":{"value":{"type":"string"}},"required":["value"]}`,
+		{"string", askForm[string](nil), `{"type":"object","properties":{"value":{"type":"string"}},"required":["value"]}`,
 			`{"value":"x"}`, `"x"`},
-		{"bool", formTest[bool](nil), `{"type":"object","properties":{"value":{"type":"boolean"}},"required":["value"]}`,
+		{"bool", askForm[bool](nil), `{"type":"object","properties":{"value":{"type":"boolean"}},"required":["value"]}`,
 			`{"value":true}`, `true`},
-		{"int", formTest[int](nil), `{"type":"object","properties":{"value":{"type":"integer"}},"required":["value"]}`,
+		{"int", askForm[int](nil), `{"type":"object","properties":{"value":{"type":"integer"}},"required":["value"]}`,
 			`{"value":5.0}`, `5`},
-		{"float", formTest[float64](nil), `{"type":"object","properties":{"value":{"type":"number"}},"required":["value"]}`,
+		{"float", askForm[float64](nil), `{"type":"object","properties":{"value":{"type":"number"}},"required":["value"]}`,
 			`{"value":2.5}`, `2.5`},
-		{"optional", formTest[*string](nil), `{"type":"object","properties":{"value":{"type":"string"}}}`,
+		{"optional", askForm[*string](nil), `{"type":"object","properties":{"value":{"type":"string"}}}`,
 			`{}`, `null`},
-		{"time", formTest[time.Time](nil), `{"type":"object","properties":{"value":{"type":"string","format":"date-time"}},"required":["value"]}`,
+		{"time", askForm[time.Time](nil), `{"type":"object","properties":{"value":{"type":"string","format":"date-time"}},"required":["value"]}`,
 			`{"value":"2026-07-28T00:00:00Z"}`, `"2026-07-28T00:00:00Z"`},
-		{"enum", formTest[color](nil), `{"type":"object","properties":{"value":{"type":"string","enum":["red","green","blue"]}},"required":["value"]}`,
+		{"enum", askForm[color](nil), `{"type":"object","properties":{"value":{"type":"string","enum":["red","green","blue"]}},"required":["value"]}`,
 			`{"value":"green"}`, `"green"`},
-		{"enums", formTest[[]color](nil), `{"type":"object","properties":{"value":{"type":"array","items":{"type":"string","enum":["red","green","blue"]}}},"required":["value"]}`,
+		{"enums", askForm[[]color](nil), `{"type":"object","properties":{"value":{"type":"array","items":{"type":"string","enum":["red","green","blue"]}}},"required":["value"]}`,
 			`{"value":["green","red"]}`, `["green","red"]`},
-		{"struct", formTest[everyField](nil), `{"type":"object","properties":{` +
+		{"struct", askForm[everyField](nil), `{"type":"object","properties":{` +
 			`"text":{"type":"string","description":"some text","title":"Text","minLength":2,"maxLength":9},` +
 			`"mail":{"type":"string","description":"where to write","format":"email","default":"a@example.com"},` +
 			`"count":{"type":"integer","description":"how many","minimum":1,"maximum":9,"default":3},` +
@@ -90,7 +90,7 @@ func TestELI07_TypesBecomeForms(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			p := handle(t, nil, test.ask)
 			r := p.call("t", "", "", "")
-			if diff := cmp.Diff(test.form, askedForm(t, r)); diff != "" {
+			if diff := cmp.Diff(test.form, requestedForm(t, r)); diff != "" {
 				t.Errorf("form (-want +got):\n%s", diff)
 			}
 			if r = p.call("t", "", `{"a":`+accept(test.answer)+`}`, r.RequestState); r.text() != test.want {
@@ -114,24 +114,24 @@ func TestELI08_EveryFormCanBeGivenByHand(t *testing.T) {
 		form, answer string
 		want         string
 	}{
-		{"for a map", formTest[map[string]any](&mcp.AskOptions{Schema: json.RawMessage(whole)}), whole,
+		{"for a map", askForm[map[string]any](&mcp.AskOptions{Schema: json.RawMessage(whole)}), whole,
 			`{"titled":"a"}`, `{"titled":"a","untitled":"a"}`},
-		{"for raw JSON", formTest[json.RawMessage](&mcp.AskOptions{Schema: json.RawMessage(whole)}), whole,
+		{"for raw JSON", askForm[json.RawMessage](&mcp.AskOptions{Schema: json.RawMessage(whole)}), whole,
 			`{"titled":"a","several":["b"]}`, `{"titled":"a","several":["b"],"untitled":"a"}`},
-		{"for any", formTest[any](&mcp.AskOptions{Schema: json.RawMessage(whole)}), whole,
+		{"for any", askForm[any](&mcp.AskOptions{Schema: json.RawMessage(whole)}), whole,
 			`{"titled":"a"}`, `{"titled":"a","untitled":"a"}`},
-		{"for a struct", formTest[struct {
+		{"for a struct", askForm[struct {
 			Titled string `json:"titled"`
 		}](&mcp.AskOptions{Schema: json.RawMessage(whole)}), whole, `{"titled":"a"}`, `{"titled":"a"}`},
-		{"for one value", formTest[string](&mcp.AskOptions{Schema: json.RawMessage(one)}),
+		{"for one value", askForm[string](&mcp.AskOptions{Schema: json.RawMessage(one)}),
 			`{"type":"object","properties":{"value":` + one + `},"required":["value"]}`, `{"value":"p"}`, `"p"`},
-		{"for one value with a default", formTest[int](&mcp.AskOptions{Schema: json.RawMessage(`{"type":"integer","default":4}`)}),
+		{"for one value with a default", askForm[int](&mcp.AskOptions{Schema: json.RawMessage(`{"type":"integer","default":4}`)}),
 			`{"type":"object","properties":{"value":{"type":"integer","default":4}}}`, `{}`, `4`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := handle(t, nil, test.ask)
 			r := p.call("t", "", "", "")
-			if diff := cmp.Diff(test.form, askedForm(t, r)); diff != "" {
+			if diff := cmp.Diff(test.form, requestedForm(t, r)); diff != "" {
 				t.Errorf("form (-want +got):\n%s", diff)
 			}
 			if r = p.call("t", "", `{"a":`+accept(test.answer)+`}`, r.RequestState); r.text() != test.want {
@@ -151,22 +151,22 @@ func TestELI09_DefaultsOfTheMomentFillTheForm(t *testing.T) {
 		ask        func(ctx context.Context, _ json.RawMessage) (string, error)
 		form, want string
 	}{
-		{"struct", formTest[issue](&mcp.AskOptions{Default: issue{Title: "Crash"}}),
+		{"struct", askForm[issue](&mcp.AskOptions{Default: issue{Title: "Crash"}}),
 			`{"type":"object","properties":{"title":{"type":"string","description":"of the issue","default":"Crash"},"votes":{"type":"integer"}}}`,
 			`{"title":"Crash"}`},
-		{"map", formTest[issue](&mcp.AskOptions{Default: map[string]int{"votes": 3}}),
+		{"map", askForm[issue](&mcp.AskOptions{Default: map[string]int{"votes": 3}}),
 			`{"type":"object","properties":{"title":{"type":"string","description":"of the issue","default":"untitled"},"votes":{"type":"integer","default":3}}}`,
 			`{"title":"untitled","votes":3}`},
-		{"one value", formTest[color](&mcp.AskOptions{Default: color("blue")}),
+		{"one value", askForm[color](&mcp.AskOptions{Default: color("blue")}),
 			`{"type":"object","properties":{"value":{"type":"string","enum":["red","green","blue"],"default":"blue"}},"required":["value"]}`,
 			`"blue"`},
-		{"false", formTest[bool](&mcp.AskOptions{Default: false}),
+		{"false", askForm[bool](&mcp.AskOptions{Default: false}),
 			`{"type":"object","properties":{"value":{"type":"boolean","default":false}},"required":["value"]}`, `false`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := handle(t, nil, test.ask)
 			r := p.call("t", "", "", "")
-			if diff := cmp.Diff(test.form, askedForm(t, r)); diff != "" {
+			if diff := cmp.Diff(test.form, requestedForm(t, r)); diff != "" {
 				t.Errorf("form (-want +got):\n%s", diff)
 			}
 			if r = p.call("t", "", `{"a":{"action":"accept"}}`, r.RequestState); r.text() != test.want {
@@ -181,15 +181,15 @@ func TestELI25_AnswersThatDoNotFitTheFormAreAskedAgain(t *testing.T) {
 		ask    func(ctx context.Context, _ json.RawMessage) (string, error)
 		answer string
 	}{
-		"not in the enum":          {formTest[color](nil), `{"value":"pink"}`},
-		"one not in the enum":      {formTest[[]color](nil), `{"value":["red","pink"]}`},
-		"a fraction":               {formTest[int](nil), `{"value":1.5}`},
-		"beyond the type's range":  {formTest[int](nil), `{"value":99999999999999999999}`},
-		"beyond a small type":      {formTest[int8](nil), `{"value":200}`},
-		"null for what must be":    {formTest[bool](nil), `{"value":null}`},
-		"not in a schema by hand":  {formTest[string](&mcp.AskOptions{Schema: json.RawMessage(`{"type":"string","oneOf":[{"const":"p","title":"P"}]}`)}), `{"value":"q"}`},
-		"names in another case":    {formTest[bool](nil), `{"Value":true}`},
-		"text for what is boolean": {formTest[bool](nil), `{"value":"true"}`},
+		"not in the enum":          {askForm[color](nil), `{"value":"pink"}`},
+		"one not in the enum":      {askForm[[]color](nil), `{"value":["red","pink"]}`},
+		"a fraction":               {askForm[int](nil), `{"value":1.5}`},
+		"beyond the type's range":  {askForm[int](nil), `{"value":99999999999999999999}`},
+		"beyond a small type":      {askForm[int8](nil), `{"value":200}`},
+		"null for what must be":    {askForm[bool](nil), `{"value":null}`},
+		"not in a schema by hand":  {askForm[string](&mcp.AskOptions{Schema: json.RawMessage(`{"type":"string","oneOf":[{"const":"p","title":"P"}]}`)}), `{"value":"q"}`},
+		"names in another case":    {askForm[bool](nil), `{"Value":true}`},
+		"text for what is boolean": {askForm[bool](nil), `{"value":"true"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := handle(t, nil, test.ask)
@@ -203,15 +203,15 @@ func TestELI25_AnswersThatDoNotFitTheFormAreAskedAgain(t *testing.T) {
 
 func TestELI07_WhatIsNoFormIsAMistake(t *testing.T) {
 	byHand := func(s string) func(ctx context.Context, _ json.RawMessage) (string, error) {
-		return formTest[map[string]any](&mcp.AskOptions{Schema: json.RawMessage(s)})
+		return askForm[map[string]any](&mcp.AskOptions{Schema: json.RawMessage(s)})
 	}
 	for name, test := range map[string]struct {
 		ask  func(ctx context.Context, _ json.RawMessage) (string, error)
 		says string
 	}{
-		"a nested struct":           {formTest[struct{ In struct{ A int } }](nil), "form"},
-		"a map without a schema":    {formTest[map[string]int](nil), "form"},
-		"a list of free text":       {formTest[[]string](nil), "form"},
+		"a nested struct":           {askForm[struct{ In struct{ A int } }](nil), "form"},
+		"a map without a schema":    {askForm[map[string]int](nil), "form"},
+		"a list of free text":       {askForm[[]string](nil), "form"},
 		"a schema of a string":      {byHand(`{"type":"string"}`), "its type must be object"},
 		"a schema without fields":   {byHand(`{"type":"object"}`), "no properties"},
 		"a field of an object":      {byHand(`{"type":"object","properties":{"a":{"type":"object"}}}`), `field "a"`},
@@ -219,10 +219,10 @@ func TestELI07_WhatIsNoFormIsAMistake(t *testing.T) {
 		"a field of any type":       {byHand(`{"type":"object","properties":{"a":{}}}`), `field "a"`},
 		"a list of numbers":         {byHand(`{"type":"object","properties":{"a":{"type":"array","items":{"type":"number"}}}}`), `field "a"`},
 		"a schema that is none":     {byHand(`{"type":"object"`), "schema"},
-		"a schema with a tail":      {formTest[string](&mcp.AskOptions{Schema: json.RawMessage(`{"type":"string"},"x":{}`)}), "schema"},
-		"a default of no field":     {formTest[named](&mcp.AskOptions{Default: map[string]int{"age": 3}}), `"age"`},
-		"a default of text":         {formTest[named](&mcp.AskOptions{Default: "Ada"}), "must encode to an object"},
-		"a default that is no JSON": {formTest[named](&mcp.AskOptions{Default: func() {}}), "default"},
+		"a schema with a tail":      {askForm[string](&mcp.AskOptions{Schema: json.RawMessage(`{"type":"string"},"x":{}`)}), "schema"},
+		"a default of no field":     {askForm[named](&mcp.AskOptions{Default: map[string]int{"age": 3}}), `"age"`},
+		"a default of text":         {askForm[named](&mcp.AskOptions{Default: "Ada"}), "must encode to an object"},
+		"a default that is no JSON": {askForm[named](&mcp.AskOptions{Default: func() {}}), "default"},
 		"no message": {func(ctx context.Context, _ json.RawMessage) (string, error) {
 			return mcp.Ask[string](ctx, "a", "", nil)
 		}, "the message is empty"},

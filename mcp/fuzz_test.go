@@ -1,7 +1,6 @@
 package mcp_test
 
 import (
-	"bytes"
 	"context"
 	stdjson "encoding/json"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"log/slog"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -65,7 +63,7 @@ func FuzzServer(f *testing.F) {
 	}
 	hostile := hostileMessages(f)
 	f.Fuzz(func(t *testing.T, input []byte) {
-		var log lockedLog
+		var log logBuffer
 		synctest.Test(t, func(t *testing.T) {
 			s := &script{T: t, bytes: input, hostile: hostile}
 			s.server = newTarget(&mcp.ServerOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -78,18 +76,6 @@ func FuzzServer(f *testing.F) {
 			}
 		}
 	})
-}
-
-// A lockedLog takes a log of several goroutines.
-type lockedLog struct {
-	mu sync.Mutex
-	bytes.Buffer
-}
-
-func (l *lockedLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.Buffer.Write(p)
 }
 
 func (s *script) addTools() {
@@ -126,23 +112,23 @@ func (s *script) run() {
 			break
 		}
 		s.step()
-		s.settle()
+		s.wait()
 	}
 	close(s.server.proceed)
-	s.settle()
+	s.wait()
 	for _, c := range s.clients {
 		c.stop()
-		s.settle()
+		s.wait()
 		c.check()
 	}
 }
 
 // settle lets everything happen that can, so that a script means the same each time.
-func (s *script) settle() {
+func (s *script) wait() {
 	synctest.Wait()
 	for _, c := range s.clients {
 		for len(c.lines) > 0 {
-			c.hear(<-c.lines)
+			c.receiveLine(<-c.lines)
 		}
 	}
 }
@@ -289,7 +275,7 @@ func (s *script) answer(c *scriptClient) {
 var anyMark = regexp.MustCompile(`mark-\d+-`)
 
 // hear takes a message of the server, or a batch.
-func (c *scriptClient) hear(line wireLine) {
+func (c *scriptClient) receiveLine(line wireLine) {
 	for _, mark := range anyMark.FindAllString(line.text, -1) {
 		if mark != c.mark {
 			c.Errorf("%s hears of %s: %s", c.mark, mark, line.text)
@@ -301,14 +287,14 @@ func (c *scriptClient) hear(line wireLine) {
 			c.Errorf("%v: %s", err, line.text)
 		}
 		for _, one := range batch {
-			c.take(one)
+			c.receiveMessage(one)
 		}
 		return
 	}
-	c.take(line)
+	c.receiveMessage(line)
 }
 
-func (c *scriptClient) take(m wireLine) {
+func (c *scriptClient) receiveMessage(m wireLine) {
 	switch {
 	case m.Method != "" && m.ID != nil:
 		if c.session == "" || m.Method != "elicitation/create" {

@@ -55,7 +55,7 @@ func hostileMessages(t testing.TB) (all []hostileMessage) {
 }
 
 // eras are what a client may have done before it turns hostile.
-var eras = map[string]func(c *byteClient){
+var clientHistories = map[string]func(c *byteClient){
 	"before anything": func(*byteClient) {},
 	"after a call":    func(c *byteClient) { c.good() },
 	"2024-11-05":      func(c *byteClient) { c.open("2024-11-05") },
@@ -64,9 +64,9 @@ var eras = map[string]func(c *byteClient){
 }
 
 // onEras is onBytes for every era.
-func onEras(t *testing.T, test func(t *testing.T, s *target, c *byteClient)) {
+func onClientHistories(t *testing.T, test func(t *testing.T, s *target, c *byteClient)) {
 	t.Helper()
-	for era, begin := range eras {
+	for era, begin := range clientHistories {
 		t.Run(era, func(t *testing.T) {
 			onBytes(t, plainTarget, func(t *testing.T, s *target, c *byteClient) {
 				begin(c)
@@ -78,7 +78,7 @@ func onEras(t *testing.T, test func(t *testing.T, s *target, c *byteClient)) {
 
 func TestR7_1_5_OneBadMessageCostsOneError(t *testing.T) {
 	messages := hostileMessages(t)
-	onEras(t, func(t *testing.T, _ *target, c *byteClient) {
+	onClientHistories(t, func(t *testing.T, _ *target, c *byteClient) {
 		for _, m := range messages {
 			c.write(m.text)
 			if !m.silent {
@@ -215,7 +215,7 @@ func TestR7_1_5_WrongParams(t *testing.T) {
 
 func TestR7_1_5_WrongEnvelope(t *testing.T) {
 	const version, capabilities = `"io.modelcontextprotocol/protocolVersion":`, `"io.modelcontextprotocol/clientCapabilities":`
-	onEras(t, func(t *testing.T, _ *target, c *byteClient) {
+	onClientHistories(t, func(t *testing.T, _ *target, c *byteClient) {
 		for _, meta := range []string{
 			version + `5,` + capabilities + `{}`,
 			version + `null,` + capabilities + `{}`,
@@ -266,7 +266,7 @@ func TestR7_1_5_UnknownMethods(t *testing.T) {
 
 // What belongs to nothing is dropped, whatever it says.
 func TestR7_3_13_AnswersAndCancelsOutOfTheBlue(t *testing.T) {
-	onEras(t, func(t *testing.T, _ *target, c *byteClient) {
+	onClientHistories(t, func(t *testing.T, _ *target, c *byteClient) {
 		for _, id := range []string{`1`, `"x"`, `-5`, `""`, `99999999999999999999`} {
 			c.write(`{"jsonrpc":"2.0","id":`+id+`,"result":{"action":"accept"}}`,
 				`{"jsonrpc":"2.0","id":`+id+`,"result":null}`,
@@ -288,7 +288,7 @@ func TestR7_3_13_AnswersAndCancelsOutOfTheBlue(t *testing.T) {
 
 func TestR7_1_5_BatchesOutOfPlace(t *testing.T) {
 	batch := `[` + bare(`1`, "ping", `{}`) + `]`
-	onEras(t, func(t *testing.T, _ *target, c *byteClient) {
+	onClientHistories(t, func(t *testing.T, _ *target, c *byteClient) {
 		c.wantCode(c.ask(`[]`), "", mcp.CodeInvalidRequest)
 		c.wantCode(c.ask(`[`), "", jsonrpc.CodeParseError)
 		c.wantCode(c.ask(`[`+bare(`1`, "ping", `{}`)+`,`), "", jsonrpc.CodeParseError)
@@ -359,8 +359,8 @@ func TestR7_3_12_PingsOfADeafClient(t *testing.T) {
 	for name, transport := range byteTransports {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := deaf(t, newTarget(nil), transport)
-				before := heap()
+				d := newNonReadingClient(t, newTarget(nil), transport)
+				before := heapInUse()
 				taken := 0
 				go func() {
 					for {
@@ -374,26 +374,26 @@ func TestR7_3_12_PingsOfADeafClient(t *testing.T) {
 				if taken > 1000 {
 					t.Errorf("%d pings were read and not answered", taken)
 				}
-				if grown := heap() - before; grown > 8<<20 {
+				if grown := heapInUse() - before; grown > 8<<20 {
 					t.Errorf("%d bytes were kept", grown)
 				}
-				d.hangUp()
+				d.disconnect()
 			})
 		})
 	}
 }
 
 // A deafClient is a client that reads nothing.
-type deafClient struct {
+type nonReadingClient struct {
 	*testing.T
 	w      io.WriteCloser
 	r      io.Reader
 	served chan error
 }
 
-func deaf(t *testing.T, h mcp.Handler, transport byteTransport) *deafClient {
+func newNonReadingClient(t *testing.T, h mcp.Handler, transport byteTransport) *nonReadingClient {
 	conn, w, r := transport(nil)
-	d := &deafClient{T: t, w: w, r: r, served: make(chan error, 1)}
+	d := &nonReadingClient{T: t, w: w, r: r, served: make(chan error, 1)}
 	go func() {
 		d.served <- mcp.Serve(t.Context(), h, conn, &mcp.ServeOptions{Logger: slog.New(slog.DiscardHandler)})
 	}()
@@ -401,7 +401,7 @@ func deaf(t *testing.T, h mcp.Handler, transport byteTransport) *deafClient {
 }
 
 // hangUp ends the connection and waits for the server to notice.
-func (d *deafClient) hangUp() {
+func (d *nonReadingClient) disconnect() {
 	d.Helper()
 	d.r.(io.Closer).Close()
 	d.w.Close()
@@ -411,7 +411,7 @@ func (d *deafClient) hangUp() {
 }
 
 // heap returns the bytes that are in use. Two collections empty the pools.
-func heap() int64 {
+func heapInUse() int64 {
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats
@@ -427,15 +427,15 @@ func TestR7_2_UnreadEventsCostLittleAndNobodyElse(t *testing.T) {
 				s := newTarget(nil)
 				other := dialBytes(t, s, transport, nil, nil)
 				other.good()
-				before := heap()
-				d := deaf(t, s, transport)
+				before := heapInUse()
+				d := newNonReadingClient(t, s, transport)
 				for n := range 10 {
 					io.WriteString(d.w, envelopedCall(strconv.Itoa(n), "flood", "")+"\n")
 				}
 				io.WriteString(d.w, bare(`"i"`, "initialize", `{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`)+"\n"+
 					bareCall(`"s"`, "flood", "")+"\n")
 				synctest.Wait()
-				grown := heap() - before
+				grown := heapInUse() - before
 				t.Logf("the heap has grown by %d KiB", grown>>10)
 				if grown > budget {
 					t.Errorf("the heap has grown by %d bytes, want at most %d", grown, budget)
@@ -447,7 +447,7 @@ func TestR7_2_UnreadEventsCostLittleAndNobodyElse(t *testing.T) {
 				if waited := time.Since(begin); waited != 0 {
 					t.Errorf("another client waited for %v", waited)
 				}
-				d.hangUp()
+				d.disconnect()
 			})
 		})
 	}
@@ -459,17 +459,17 @@ func TestR7_2_UnreadChangesCoalesce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newTarget(nil)
-				d := deaf(t, s, transport)
+				d := newNonReadingClient(t, s, transport)
 				io.WriteString(d.w, bare(`1`, "initialize", `{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`)+"\n")
 				io.WriteString(d.w, `{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n"+bare(`2`, "resources/subscribe", `{"uri":"mem:x"}`)+"\n"+
 					enveloped(`3`, "subscriptions/listen", `"notifications":{"resourceSubscriptions":["mem:x"]},`, "")+"\n")
 				synctest.Wait()
-				before, begin := heap(), time.Now()
+				before, begin := heapInUse(), time.Now()
 				for range 100_000 {
 					s.ResourceUpdated("mem:x")
 				}
 				synctest.Wait()
-				if grown := heap() - before; grown > 1<<20 || time.Since(begin) != 0 {
+				if grown := heapInUse() - before; grown > 1<<20 || time.Since(begin) != 0 {
 					t.Errorf("100,000 changes cost %d bytes and %v", grown, time.Since(begin))
 				}
 				told := 0
@@ -485,7 +485,7 @@ func TestR7_2_UnreadChangesCoalesce(t *testing.T) {
 				if told < 2 || told > 6 {
 					t.Errorf("the changes were told %d times, want once or twice per subscription", told)
 				}
-				d.hangUp()
+				d.disconnect()
 			})
 		})
 	}
