@@ -10,16 +10,14 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// An answering client keeps what it was asked and answers each question with what comes next.
+// An answerRecorder records the input requests of a server and responds to each with its next answer.
 type answerRecorder struct {
-	asked   []string // the params, with the method in front
-	answers []any    // the last one again and again; an error is a refusal
+	asked   []string // method and params of each request
+	answers []any    // the last one is repeated; an error is sent as an error
 }
 
 func (a *answerRecorder) answer(method string, params json.RawMessage) (any, error) {
@@ -31,7 +29,7 @@ func (a *answerRecorder) answer(method string, params json.RawMessage) (any, err
 	return next, nil
 }
 
-// answers makes a client answer with the given results.
+// answerWith makes a client respond to input requests with the given results.
 func answerWith(c *mcptest.Client, results ...any) *answerRecorder {
 	a := &answerRecorder{answers: results}
 	c.Options.Answer = a.answer
@@ -40,7 +38,7 @@ func answerWith(c *mcptest.Client, results ...any) *answerRecorder {
 
 func filled(content object) object { return object{"action": "accept", "content": content} }
 
-// outcome calls a tool and gives its text, or the error in short.
+// callText calls a tool and returns its text, or the code, message and data of the error.
 func callText(t *testing.T, c *mcptest.Client, tool string) string {
 	t.Helper()
 	raw, err := c.Try("tools/call", object{"name": tool})
@@ -50,7 +48,7 @@ func callText(t *testing.T, c *mcptest.Client, tool string) string {
 	return decode[toolResult](t, raw).text()
 }
 
-// addAsk adds a tool that asks for a T and says what came of it.
+// addAskTool adds a tool that asks for a T and returns it as JSON.
 func addAskTool[T any](s *mcp.Server, name string, opts *mcp.AskOptions) {
 	addTool(s, name, func(ctx context.Context) (string, error) {
 		v, err := mcp.Ask[T](ctx, "a", "What?", opts)
@@ -62,8 +60,7 @@ func addAskTool[T any](s *mcp.Server, name string, opts *mcp.AskOptions) {
 	})
 }
 
-// ELI-08, ELI-09, T-43: each form in the words of each revision that has it. The client of the test holds them against
-// the schema.
+// Forms are encoded as each revision requires. The test client validates them with its schema.
 func TestELI08_FormsInEveryRevision(t *testing.T) {
 	type everything struct {
 		Text  string   `json:"text" jsonschema:"some text,minLength=1,default=hello"`
@@ -73,7 +70,7 @@ func TestELI08_FormsInEveryRevision(t *testing.T) {
 		Sure  bool     `json:"sure" jsonschema:"default=true"`
 		Color color    `json:"color" jsonschema:"default=red"`
 		Size  string   `json:"size" jsonschema:"enum=s|l,titles=Small|Large"`
-		_     struct{} // a form has named fields only
+		_     struct{} // fields without a name are skipped
 	}
 	type several struct {
 		Colors []color  `json:"colors" jsonschema:"minItems=1"`
@@ -92,7 +89,7 @@ func TestELI08_FormsInEveryRevision(t *testing.T) {
 		if !c.Since("2025-06-18") {
 			for _, tool := range []string{"one", "struct", "several", "named"} {
 				if got := callText(t, c, tool); !strings.HasPrefix(got, "-32600 ") || !strings.Contains(got, "elicitation") {
-					t.Errorf("%s: got %s", tool, got)
+					t.Errorf("%s: got %s, want code -32600 for elicitation", tool, got)
 				}
 			}
 			return
@@ -109,7 +106,7 @@ func TestELI08_FormsInEveryRevision(t *testing.T) {
 				}
 			}
 			if mode := c.Since("2025-11-25"); len(a.asked) != 1 || strings.Contains(a.asked[0], `"mode":"form"`) != mode {
-				t.Errorf("T-08: %s: asked %s", tool, a.asked)
+				t.Errorf("%s: asked %s, want mode form since 2025-11-25", tool, a.asked)
 			}
 		}
 		enum, defaults := enumNew, []string{`"default":"hello"`, `"default":3`, `"default":"red"`}
@@ -132,7 +129,7 @@ func TestELI08_FormsInEveryRevision(t *testing.T) {
 	})
 }
 
-func TestELI10_WhatUsersDo(t *testing.T) {
+func TestELI10_ELI25_ActionsOfTheUser(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "ask", func(ctx context.Context) (string, error) {
 		_, err := mcp.Ask[bool](ctx, "a", "Sure?", nil)
@@ -146,7 +143,7 @@ func TestELI10_WhatUsersDo(t *testing.T) {
 			{"true false false", []any{object{"action": "decline"}}},
 			{"false true false", []any{object{"action": "cancel", "content": nil}}},
 			{"false false true", []any{filled(object{"value": true})}},
-			// ELI-25: what does not fit is asked again.
+			// Content that does not match the form is asked again.
 			{"false false true", []any{filled(object{}), filled(object{"value": "yes"}), filled(object{"value": true})}},
 		} {
 			a := answerWith(c, test.answer...)
@@ -158,18 +155,18 @@ func TestELI10_WhatUsersDo(t *testing.T) {
 		if got := callText(t, c, "ask"); !strings.HasPrefix(got, "-32602 ") {
 			t.Errorf("malformed: got %s", got)
 		}
-		answerWith(c, errors.New("the dialog is broken"))
+		answerWith(c, errors.New("dialog failed"))
 		want := "false true false"
-		if c.Modern() { // it does not come back
-			want = "-32603 the dialog is broken "
+		if c.Modern() { // the client does not retry
+			want = "-32603 dialog failed "
 		}
 		if got := callText(t, c, "ask"); got != want {
-			t.Errorf("failure of the client: got %s, want %s", got, want)
+			t.Errorf("error of the client: got %s, want %s", got, want)
 		}
 	})
 }
 
-func TestELI33_PagesInEveryRevision(t *testing.T) {
+func TestELI33_ELI27_URLsInEveryRevision(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "page", func(ctx context.Context) (string, error) {
 		err := mcp.AskURL(ctx, "a", "https://example.com/pay", "Please pay.")
@@ -186,12 +183,12 @@ func TestELI33_PagesInEveryRevision(t *testing.T) {
 		got, unhandled := callText(t, c, "page"), callText(t, c, "only_page")
 		if !c.Since("2025-11-25") {
 			if got != "pay by phone" || !strings.HasPrefix(unhandled, "-32600 ") || !strings.Contains(unhandled, "elicitation.url") || len(a.asked) > 0 {
-				t.Errorf("got %s, %s, asked %s", got, unhandled, a.asked)
+				t.Errorf("got %s and %s, asked %s; want unsupported", got, unhandled, a.asked)
 			}
 			return
 		}
 		if got != "<nil>" || unhandled != "" || len(a.asked) != 2 {
-			t.Fatalf("got %s, %s, asked %s", got, unhandled, a.asked)
+			t.Fatalf("got %s and %s, asked %s; want two requests", got, unhandled, a.asked)
 		}
 		p := decode[mcp.ElicitRequestParams](t, json.RawMessage(strings.TrimPrefix(a.asked[0], "elicitation/create ")))
 		if p.Mode != "url" || p.URL != "https://example.com/pay" || p.Message != "Please pay." || (p.ElicitationID != "") == c.Modern() {
@@ -204,14 +201,13 @@ func TestELI33_PagesInEveryRevision(t *testing.T) {
 	})
 }
 
-// ELI-04, MRTR-05: what the client did not declare is not asked, and can be told from a refusal.
-func TestMRTR05_UndeclaredIsUnsupported(t *testing.T) {
+func TestMRTR05_ELI04_META12_UndeclaredCapabilitiesAreNotUsed(t *testing.T) {
 	s := newServer(t, nil)
 	ask := func(name string, q func() mcp.Question) {
 		addTool(s, name, func(ctx context.Context) (string, error) {
 			err := mcp.AskAll(ctx, q())
 			if !errors.Is(err, mcp.ErrUnsupported) {
-				return "", fmt.Errorf("asked: %w", err)
+				return "", fmt.Errorf("got %w, want ErrUnsupported", err)
 			}
 			return "", err
 		})
@@ -240,12 +236,12 @@ func TestMRTR05_UndeclaredIsUnsupported(t *testing.T) {
 		{object{"elicitation": object{"url": object{}}}, map[string]string{"form": `{"elicitation":{"form":{}}}`}},
 	} {
 		mcptest.RunOn(t, s, mcptest.Since("2025-11-25"), &mcptest.Options{Capabilities: client.caps}, func(t *testing.T, c *mcptest.Client) {
-			a := answerWith(c, errors.New("nothing may be asked"))
+			a := answerWith(c, errors.New("unexpected input request"))
 			for tool, required := range client.lacks {
 				_, err := c.Try("tools/call", object{"name": tool})
 				code := mcp.CodeInvalidRequest
 				if c.Modern() {
-					code = mcp.CodeMissingRequiredClientCapability // META-12
+					code = mcp.CodeMissingRequiredClientCapability
 				}
 				wantCode(t, tool, err, code)
 				if err != nil && string(err.Data) != `{"requiredCapabilities":`+required+`}` {
@@ -292,7 +288,7 @@ func TestSAMP04_SamplingInEveryRevision(t *testing.T) {
 				want = "unsupported"
 			}
 			if got := callText(t, c, tool); got != want || (len(a.asked) == 1) != c.Since(since) {
-				t.Errorf("%s: got %s, want %s, asked %s", tool, got, want, a.asked)
+				t.Errorf("%s: got %s and requests %s, want %s", tool, got, a.asked, want)
 			}
 			if tool == "parts" { // SAMP-16, SAMP-17
 				messages := strings.Count(a.asked[0], `"role"`)
@@ -313,12 +309,12 @@ func TestSAMP04_SamplingInEveryRevision(t *testing.T) {
 		}
 		answerWith(c, &mcp.Error{Code: -1, Message: "User rejected sampling request"}) // SAMP-09, SAMP-21
 		if got := callText(t, c, "plain"); !strings.HasPrefix(got, "-1 ") || !strings.Contains(got, "User rejected") {
-			t.Errorf("refused: got %s", got)
+			t.Errorf("error of the client: got %s", got)
 		}
 	})
 }
 
-func TestROOT_RootsInEveryRevision(t *testing.T) {
+func TestRootsInEveryRevision(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "roots", func(ctx context.Context) (string, error) {
 		roots, err := mcp.Roots(ctx)
@@ -335,9 +331,9 @@ func TestROOT_RootsInEveryRevision(t *testing.T) {
 				t.Errorf("%v: got %s", wrong, got)
 			}
 		}
-		answerWith(c, &mcp.Error{Code: mcp.CodeMethodNotFound, Message: "no roots"}) // ROOT-05, ROOT-06
+		answerWith(c, &mcp.Error{Code: mcp.CodeMethodNotFound, Message: "no roots"})
 		if got := callText(t, c, "roots"); !strings.Contains(got, "no roots") {
-			t.Errorf("refused: got %s", got)
+			t.Errorf("error of the client: got %s", got)
 		}
 	})
 }
@@ -373,18 +369,17 @@ func TestMRTR04_AskAllInEveryRevision(t *testing.T) {
 		}
 		want, questions := "Ada work sampled", 3
 		if !c.Since("2025-06-18") {
-			want, questions = "unsupported", 0 // one that cannot be asked keeps the others back
+			want, questions = "unsupported", 0 // elicitation is unsupported, so nothing is asked
 		}
 		if got := callText(t, c, "all"); got != want || asked != questions {
 			t.Errorf("got %s after %d questions, want %s after %d", got, asked, want, questions)
 		}
 		if rounds := strings.Count(c.Transcript(), `"tools/call"`); c.Modern() && rounds != 2 {
-			t.Errorf("%d round trips, want one of questions", rounds)
+			t.Errorf("got %d requests, want 2", rounds)
 		}
 	})
 }
 
-// MRTR-16: many rounds, in which effects happen once and progress rises.
 func TestMRTR16_ManyRoundsInEveryRevision(t *testing.T) {
 	const rounds = 10
 	s := newServer(t, nil)
@@ -414,15 +409,15 @@ func TestMRTR16_ManyRoundsInEveryRevision(t *testing.T) {
 		}
 		notes := following(t, c, "many", 1)
 		if text := decode[toolResult](t, lastResult(t, c)).text(); text != "1 2 3 4 5 6 7 8 9 10" || effects != rounds {
-			t.Errorf("got %s, %d effects", text, effects)
+			t.Errorf("got %s and %d effects, want 10 answers and %d", text, effects, rounds)
 		}
 		for i, p := range notes {
 			if *p.Progress != float64(i+1) {
-				t.Errorf("note %d is of %v", i, *p.Progress)
+				t.Errorf("notification %d: got progress %v, want %d", i, *p.Progress, i+1)
 			}
 		}
 		if len(notes) != rounds {
-			t.Errorf("%d notes, want %d", len(notes), rounds)
+			t.Errorf("got %d progress notifications, want %d", len(notes), rounds)
 		}
 	})
 }
@@ -435,8 +430,8 @@ func lastResult(t *testing.T, c *mcptest.Client) json.RawMessage {
 	return decode[struct{ Result json.RawMessage }](t, json.RawMessage(line)).Result
 }
 
-// T8, MRTR-11: answers to calls that ask at the same time, on one connection, reach each its own.
-func TestMRTR11_CallsThatAskBesideEachOther(t *testing.T) {
+// The calls run concurrently on one connection and ask with the same key.
+func TestMRTR11_AnswersReachTheCallThatAsked(t *testing.T) {
 	s := newServer(t, nil)
 	type echoIn struct {
 		Word string `json:"word"`
@@ -466,8 +461,8 @@ func TestMRTR11_CallsThatAskBesideEachOther(t *testing.T) {
 	})
 }
 
-// MRTR-24: nothing waits at the server for a modern client. In a session a question may be cancelled with its request.
-func TestCAN04_ARequestIsCancelledWhileItAsks(t *testing.T) {
+// In a session, a call may be cancelled while the server waits for an answer. The late answer is ignored.
+func TestCAN04_CallIsCancelledWhileItAsks(t *testing.T) {
 	s := newServer(t, nil)
 	runs := 0
 	addTool(s, "ask", func(ctx context.Context) (string, error) {
@@ -487,10 +482,10 @@ func TestCAN04_ARequestIsCancelledWhileItAsks(t *testing.T) {
 		<-asked
 		p.Cancel("too slow")
 		synctest.Wait()
-		close(release) // the answer comes too late
+		close(release)
 		synctest.Wait()
 		if p.Answered() || runs != 1 {
-			t.Errorf("answered: %v, %d runs", p.Answered(), runs)
+			t.Errorf("answered: %v after %d runs, want no response and 1 run", p.Answered(), runs)
 		}
 		c.Options.Answer = func(string, json.RawMessage) (any, error) { return object{"roots": []any{}}, nil }
 		if got := callText(t, c, "ask"); got != "done" {
@@ -499,7 +494,7 @@ func TestCAN04_ARequestIsCancelledWhileItAsks(t *testing.T) {
 	})
 }
 
-func TestMRTR16_AskingWithoutEndIsStopped(t *testing.T) {
+func TestMRTR16_RoundsOfASessionAreLimited(t *testing.T) {
 	s := newServer(t, nil)
 	rounds := 0
 	addTool(s, "endless", func(ctx context.Context) (string, error) {
@@ -518,13 +513,12 @@ func TestMRTR16_AskingWithoutEndIsStopped(t *testing.T) {
 		rounds = 0
 		answerWith(c, filled(object{"value": "x"}))
 		if got := callText(t, c, "endless"); !strings.HasPrefix(got, "-32603 ") || rounds > 100 {
-			t.Errorf("got %s after %d rounds", got, rounds)
+			t.Errorf("got %s after %d rounds, want code -32603 after at most 100", got, rounds)
 		}
 	})
 }
 
-// The questions of both eras are the same but for what the revisions call differently.
-func TestELI06_BothErasAskTheSame(t *testing.T) {
+func TestELI06_SessionAndModernRequestsAreEqual(t *testing.T) {
 	s := newServer(t, nil)
 	addAskTool[color](s, "ask", &mcp.AskOptions{Default: "green"})
 	var asked []string
@@ -537,6 +531,6 @@ func TestELI06_BothErasAskTheSame(t *testing.T) {
 		asked = append(asked, a.asked...)
 	})
 	if len(asked) != 2 || asked[0] != asked[1] {
-		t.Errorf("asked %s", cmp.Diff(asked[0], asked[1]))
+		t.Errorf("input requests differ: %q", asked)
 	}
 }

@@ -17,20 +17,20 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// everything is what a client declares that can answer any question.
+// allCapabilities are the capabilities of a client that supports all input requests.
 const allCapabilities = `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{},"context":{}},"roots":{}}`
 
-// A peer is a client that sends requests by hand, straight to a handler.
+// A peer sends requests directly to a handler, without a client and transport.
 type peer struct {
 	testing.TB
 	handler   mcp.Handler
 	revision  string // default: the newest
-	caps      string // default: everything
+	caps      string // default: allCapabilities
 	principal *mcp.Principal
 	notify    func(method string, params json.RawMessage)
 }
 
-// A reply is what a peer gets.
+// A reply is the response to a request of a peer.
 type reply struct {
 	ResultType    string
 	InputRequests map[string]mcp.InputRequest
@@ -40,7 +40,7 @@ type reply struct {
 	Err           *jsonrpc.Error `json:"-"`
 }
 
-// text is the text of a finished tool call.
+// text returns the text of a complete tool result.
 func (r reply) text() string {
 	var b strings.Builder
 	for _, c := range r.Content {
@@ -49,6 +49,7 @@ func (r reply) text() string {
 	return b.String()
 }
 
+// keys returns the keys of the input requests.
 func (r reply) keys() (keys []string) {
 	for _, k := range []string{"a", "b", "c", "d", "roots"} {
 		if _, ok := r.InputRequests[k]; ok {
@@ -58,7 +59,7 @@ func (r reply) keys() (keys []string) {
 	return keys
 }
 
-// send sends one request; members are name, value, name, value.
+// send sends one request. members are pairs of name and value.
 func (p *peer) send(method string, members ...any) reply {
 	p.Helper()
 	revision, caps := p.revision, p.caps
@@ -104,7 +105,7 @@ func (p *peer) send(method string, members ...any) reply {
 	return r
 }
 
-// call calls a tool. Args and answers are JSON objects, state is what the last reply brought; all may be empty.
+// call calls a tool. args and answers are JSON objects, state is the request state of the last reply. All may be empty.
 func (p *peer) call(tool, args, answers, state string) reply {
 	p.Helper()
 	raw := func(s string) any {
@@ -123,17 +124,17 @@ func handle(t testing.TB, opts *mcp.ServerOptions, f func(ctx context.Context, a
 	return &peer{TB: t, handler: s}
 }
 
-// quiet is a log that nobody reads.
+// quiet returns a logger that discards everything.
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// accept is the answer of a user who filled in a form.
+// accept returns the result of a user who accepts a form with the content.
 func accept(content string) string { return `{"action":"accept","content":` + content + `}` }
 
 type named struct {
 	Name string `json:"name" jsonschema:"your name,minLength=1"`
 }
 
-func TestMRTR01_AQuestionEndsTheRunAndTheAnswerStartsItAgain(t *testing.T) {
+func TestMRTR01_QuestionEndsTheRunAndAnswerStartsAnother(t *testing.T) {
 	runs := 0
 	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		runs++
@@ -158,7 +159,7 @@ func TestMRTR01_AQuestionEndsTheRunAndTheAnswerStartsItAgain(t *testing.T) {
 	}
 }
 
-func TestMRTR16_EarlierAnswersTravelInTheState(t *testing.T) {
+func TestMRTR16_StateHoldsEarlierAnswers(t *testing.T) {
 	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		sum := 0
 		for _, key := range []string{"a", "b", "c"} {
@@ -184,7 +185,7 @@ func TestMRTR16_EarlierAnswersTravelInTheState(t *testing.T) {
 	}
 }
 
-func TestMRTR_QuestionsWinOverWhateverAHandlerReturns(t *testing.T) {
+func TestPendingQuestionReplacesTheResult(t *testing.T) {
 	for name, f := range map[string]func(ctx context.Context) (string, error){
 		"swallowed error": func(ctx context.Context) (string, error) {
 			_, _ = mcp.Ask[bool](ctx, "a", "Go on?", nil)
@@ -212,14 +213,14 @@ func TestMRTR_QuestionsWinOverWhateverAHandlerReturns(t *testing.T) {
 	}
 }
 
-func TestMRTR_AToolWithStructuredResultsAsks(t *testing.T) {
+func TestToolWithOutputSchemaAsks(t *testing.T) {
 	type out struct {
 		Name color `json:"name"`
 	}
 	s := mcp.NewServer("test", "1", nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "typed"}, func(ctx context.Context, _ struct{}) (out, error) {
 		_, _ = mcp.Ask[named](ctx, "a", "Who?", nil)
-		return out{}, nil // a color that its schema refuses
+		return out{}, nil // does not match the schema of color
 	})
 	mcp.AddTool(s, &mcp.Tool{Name: "raw", OutputSchema: json.RawMessage(`{"type":"object"}`)},
 		func(ctx context.Context, _ struct{}) (*mcp.CallToolResult, error) {
@@ -234,7 +235,7 @@ func TestMRTR_AToolWithStructuredResultsAsks(t *testing.T) {
 	}
 }
 
-func TestMRTR_MiddlewareMayRunAHandlerTwice(t *testing.T) {
+func TestMiddlewareMayRunAHandlerThatAsksTwice(t *testing.T) {
 	twice := func(next mcp.Handler) mcp.Handler {
 		return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 			if _, err := next.ServeMCP(ctx, req); err != nil {
@@ -253,11 +254,11 @@ func TestMRTR_MiddlewareMayRunAHandlerTwice(t *testing.T) {
 		return "done", err
 	})
 	if r := p.call("t", "", "", ""); r.ResultType != "input_required" || !strings.Contains(string(r.InputRequests["a"].Params), "Run 2?") {
-		t.Errorf("got %+v", r)
+		t.Errorf("got %+v, want the question of run 2", r)
 	}
 }
 
-func TestMRTR05_NothingIsAskedThatTheClientCannotAnswer(t *testing.T) {
+func TestMRTR05_ELI04_UnsupportedInputIsNotRequested(t *testing.T) {
 	form := func(ctx context.Context) error { _, err := mcp.Ask[bool](ctx, "a", "Sure?", nil); return err }
 	page := func(ctx context.Context) error { return mcp.AskURL(ctx, "a", "https://example.com/", "Visit?") }
 	sample := func(p mcp.CreateMessageParams) func(ctx context.Context) error {
@@ -276,7 +277,7 @@ func TestMRTR05_NothingIsAskedThatTheClientCannotAnswer(t *testing.T) {
 	for _, test := range []struct {
 		name, revision, caps string
 		ask                  func(context.Context) error
-		required             string // of the capabilities, or the message if there are none
+		required             string // JSON of the required capabilities, or the message
 	}{
 		{"form", "", `{}`, form, `{"elicitation":{}}`},
 		{"form, only URL", "", `{"elicitation":{"url":{}}}`, form, `{"elicitation":{"form":{}}}`},
@@ -296,10 +297,10 @@ func TestMRTR05_NothingIsAskedThatTheClientCannotAnswer(t *testing.T) {
 			p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 				err := test.ask(ctx)
 				if !errors.Is(err, mcp.ErrUnsupported) {
-					t.Errorf("got error %v", err)
+					t.Errorf("got error %v, want ErrUnsupported", err)
 				}
 				if handled {
-					return "without", nil
+					return "handled", nil
 				}
 				return "", err
 			})
@@ -317,14 +318,14 @@ func TestMRTR05_NothingIsAskedThatTheClientCannotAnswer(t *testing.T) {
 				t.Errorf("got %d %s, want %d %s", r.Err.Code, got, code, want)
 			}
 			handled = true
-			if r := p.call("t", "", "", ""); r.text() != "without" {
-				t.Errorf("a handler that does without: got %+v", r)
+			if r := p.call("t", "", "", ""); r.text() != "handled" {
+				t.Errorf("handler that ignores the error: got %+v, want handled", r)
 			}
 		})
 	}
 }
 
-func TestMRTR05_OneThatCannotBeAskedKeepsTheOthersBack(t *testing.T) {
+func TestMRTR05_UnsupportedQuestionFailsTheWholeAskAll(t *testing.T) {
 	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		var ok bool
 		var roots []mcp.Root
@@ -337,20 +338,21 @@ func TestMRTR05_OneThatCannotBeAskedKeepsTheOthersBack(t *testing.T) {
 	}
 }
 
-func TestMRTR17_AMalformedAnswerIsAnError(t *testing.T) {
-	swallow := func(ask func(ctx context.Context) error) *peer {
+func TestMRTR17_MalformedAnswerIsInvalidParams(t *testing.T) {
+	// Handlers ignore the error: the call fails anyway.
+	ignoreError := func(ask func(ctx context.Context) error) *peer {
 		return handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 			_ = ask(ctx)
-			return "swallowed", nil
+			return "done", nil
 		})
 	}
-	form := swallow(func(ctx context.Context) error { _, err := mcp.Ask[named](ctx, "a", "Who?", nil); return err })
-	page := swallow(func(ctx context.Context) error { return mcp.AskURL(ctx, "a", "https://example.com/", "Visit?") })
-	sample := swallow(func(ctx context.Context) error {
+	form := ignoreError(func(ctx context.Context) error { _, err := mcp.Ask[named](ctx, "a", "Who?", nil); return err })
+	page := ignoreError(func(ctx context.Context) error { return mcp.AskURL(ctx, "a", "https://example.com/", "Visit?") })
+	sample := ignoreError(func(ctx context.Context) error {
 		_, err := mcp.Sample(ctx, "a", &mcp.CreateMessageParams{MaxTokens: 5, Messages: []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: []mcp.ContentBlock{mcp.Text("hi")}}}})
 		return err
 	})
-	roots := swallow(func(ctx context.Context) error {
+	roots := ignoreError(func(ctx context.Context) error {
 		var r []mcp.Root
 		return mcp.AskAll(ctx, mcp.RootsQuestion("a", &r))
 	})
@@ -372,7 +374,7 @@ func TestMRTR17_AMalformedAnswerIsAnError(t *testing.T) {
 		{"sampling, no content", sample, `{"role":"assistant","model":"m"}`},
 		{"sampling, content of null", sample, `{"role":"assistant","model":"m","content":null}`},
 		{"sampling, content of a link", sample, `{"role":"assistant","model":"m","content":{"type":"resource_link","uri":"a:b","name":"n"}}`},
-		{"sampling, unknown content", sample, `{"role":"assistant","model":"m","content":[{"type":"smell"}]}`},
+		{"sampling, unknown content type", sample, `{"role":"assistant","model":"m","content":[{"type":"smell"}]}`},
 		{"sampling, tool use without input", sample, `{"role":"assistant","model":"m","content":{"type":"tool_use","id":"1","name":"n"}}`},
 		{"roots, none", roots, `{}`},
 		{"roots, string", roots, `{"roots":"file:///"}`},
@@ -384,7 +386,7 @@ func TestMRTR17_AMalformedAnswerIsAnError(t *testing.T) {
 			for _, state := range []string{first.RequestState, ""} {
 				r := test.peer.call("t", "", `{"a":`+test.answer+`}`, state)
 				if r.Err == nil || r.Err.Code != mcp.CodeInvalidParams || !strings.HasPrefix(r.Err.Message, "params.inputResponses: ") {
-					t.Errorf("got %+v", r)
+					t.Errorf("got %+v, want invalid params", r)
 				}
 			}
 		})
@@ -402,12 +404,13 @@ func TestMRTR18_UnknownKeysAreIgnored(t *testing.T) {
 	}
 }
 
+// greet asks for a name and returns it.
 func greet(ctx context.Context, _ json.RawMessage) (string, error) {
 	who, err := mcp.Ask[named](ctx, "a", "Who?", nil)
 	return who.Name, err
 }
 
-func TestMRTR19_MissingAndWrongAnswersAreAskedAgain(t *testing.T) {
+func TestMRTR19_MissingAndInvalidAnswersAreAskedAgain(t *testing.T) {
 	p := handle(t, nil, greet)
 	first := p.call("t", "", "", "")
 	for name, answers := range map[string]string{
@@ -417,7 +420,7 @@ func TestMRTR19_MissingAndWrongAnswersAreAskedAgain(t *testing.T) {
 		"no content":        `{"a":{"action":"accept"}}`,
 		"a field missing":   `{"a":` + accept(`{}`) + `}`,
 		"of the wrong type": `{"a":` + accept(`{"name":5}`) + `}`,
-		"against a bound":   `{"a":` + accept(`{"name":""}`) + `}`,
+		"too short":         `{"a":` + accept(`{"name":""}`) + `}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			again := p.call("t", "", answers, first.RequestState)
@@ -431,7 +434,7 @@ func TestMRTR19_MissingAndWrongAnswersAreAskedAgain(t *testing.T) {
 	}
 }
 
-func TestMRTR_AnAnswerToAnotherQuestionDoesNotCount(t *testing.T) {
+func TestAnswerToAChangedQuestionIsIgnored(t *testing.T) {
 	price := 10
 	log := &bytes.Buffer{}
 	p := handle(t, &mcp.ServerOptions{Logger: slog.New(slog.NewTextHandler(log, nil))},
@@ -445,23 +448,23 @@ func TestMRTR_AnAnswerToAnotherQuestionDoesNotCount(t *testing.T) {
 		})
 	yes := accept(`{"value":true}`)
 	r := p.call("t", "", "", "")
-	price = 11 // while the user thinks about 10
+	price = 11 // before the user answers
 	r = p.call("t", "", `{"a":`+yes+`}`, r.RequestState)
 	if diff := cmp.Diff([]string{"a"}, r.keys()); diff != "" {
-		t.Fatalf("an answer of this round: asked (-want +got):\n%s", diff)
+		t.Fatalf("answer to a question of the last round: asked (-want +got):\n%s", diff)
 	}
 	r = p.call("t", "", `{"a":`+yes+`}`, r.RequestState)
 	price = 12
 	r = p.call("t", "", `{"b":`+yes+`}`, r.RequestState)
 	if diff := cmp.Diff([]string{"a"}, r.keys()); diff != "" {
-		t.Fatalf("an answer of an earlier round: asked (-want +got):\n%s", diff)
+		t.Fatalf("answer to a question of an earlier round: asked (-want +got):\n%s", diff)
 	}
 	if n := strings.Count(log.String(), "asking again"); n != 2 {
 		t.Errorf("got %d warnings, want 2:\n%s", n, log)
 	}
 }
 
-func TestMRTR04_TwoQuestionsWithOneKeyAreAMistake(t *testing.T) {
+func TestMRTR04_TwoQuestionsWithOneKeyAreAnError(t *testing.T) {
 	log := &bytes.Buffer{}
 	p := handle(t, &mcp.ServerOptions{Logger: slog.New(slog.NewTextHandler(log, nil))},
 		func(ctx context.Context, _ json.RawMessage) (string, error) {
@@ -471,10 +474,10 @@ func TestMRTR04_TwoQuestionsWithOneKeyAreAMistake(t *testing.T) {
 		})
 	r := p.call("t", "", "", "")
 	if r.Err == nil || r.Err.Code != mcp.CodeInternalError || r.Err.Message != "internal error" {
-		t.Errorf("got %+v", r)
+		t.Errorf("got %+v, want internal error", r)
 	}
-	if !strings.Contains(log.String(), `the handler asks two with the key`) {
-		t.Errorf("log: %s", log)
+	if want := `the handler asks two with the key`; !strings.Contains(log.String(), want) {
+		t.Errorf("got log %s, want %s", log, want)
 	}
 }
 
@@ -491,7 +494,7 @@ func TestMRTR04_OneQuestionMayBeAskedTwice(t *testing.T) {
 	}
 }
 
-func TestMRTR_GoroutinesOfAHandlerMayAsk(t *testing.T) {
+func TestGoroutinesOfAHandlerMayAsk(t *testing.T) {
 	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		var wg sync.WaitGroup
 		var answers [4]int
@@ -548,7 +551,7 @@ func TestMRTR04_AskAllIsOneRoundTrip(t *testing.T) {
 	}
 }
 
-func TestELI10_RefusalsAreErrorsOfTheHandler(t *testing.T) {
+func TestELI10_DeclineAndCancelAreErrors(t *testing.T) {
 	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		var a, b, c bool
 		err := mcp.AskAll(ctx, mcp.FormQuestion("a", "A?", &a, nil), mcp.FormQuestion("b", "B?", &b, nil),
@@ -571,7 +574,7 @@ func TestELI10_RefusalsAreErrorsOfTheHandler(t *testing.T) {
 	}
 }
 
-func TestELI32_AnUnhandledRefusalTellsTheModel(t *testing.T) {
+func TestELI32_UnhandledDeclineIsAToolError(t *testing.T) {
 	p := handle(t, nil, greet)
 	r := p.call("t", "", "", "")
 	r = p.call("t", "", `{"a":{"action":"decline","content":null}}`, r.RequestState)
@@ -582,7 +585,7 @@ func TestELI32_AnUnhandledRefusalTellsTheModel(t *testing.T) {
 
 func TestMRTR02_OnlyThreeMethodsAsk(t *testing.T) {
 	if _, err := mcp.Ask[bool](t.Context(), "a", "Sure?", nil); err == nil {
-		t.Error("outside a handler: no error")
+		t.Error("Ask outside a handler: got no error")
 	}
 	s := mcp.NewServer("test", "1", nil)
 	s.HandleMethod("com.example/ask", mcp.HandlerFunc(func(ctx context.Context, _ *mcp.Request) (mcp.Result, error) {
@@ -596,19 +599,19 @@ func TestMRTR02_OnlyThreeMethodsAsk(t *testing.T) {
 	}
 }
 
-func TestMRTR02_AHandlerThatHasReturnedAsksNoMore(t *testing.T) {
-	var kept context.Context
+func TestMRTR02_AskAfterTheHandlerReturnedIsAnError(t *testing.T) {
+	var handlerContext context.Context
 	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
-		kept = ctx
+		handlerContext = ctx
 		return "done", nil
 	})
 	p.call("t", "", "", "")
-	if _, err := mcp.Ask[bool](kept, "a", "Sure?", nil); err == nil || !strings.Contains(err.Error(), "has returned") {
-		t.Errorf("got error %v", err)
+	if _, err := mcp.Ask[bool](handlerContext, "a", "Sure?", nil); err == nil || !strings.Contains(err.Error(), "has returned") {
+		t.Errorf("got error %v, want has returned", err)
 	}
 }
 
-func TestMRTR_PromptsAndResourcesAskToo(t *testing.T) {
+func TestMRTR02_PromptsAndResourcesAsk(t *testing.T) {
 	s := mcp.NewServer("test", "1", nil)
 	mcp.AddPrompt(s, &mcp.Prompt{Name: "p"}, func(ctx context.Context, _ struct{}) (string, error) {
 		return greet(ctx, nil)
@@ -633,10 +636,10 @@ func TestMRTR_PromptsAndResourcesAskToo(t *testing.T) {
 	}
 }
 
-func TestPROG_ProgressIsNotToldTwice(t *testing.T) {
-	var told []float64
+func TestProgressIsNotRepeatedInLaterRounds(t *testing.T) {
+	var got []float64
 	p := handle(t, nil, func(ctx context.Context, args json.RawMessage) (string, error) {
-		mcp.Progress(ctx, 1, 3, "begun")
+		mcp.Progress(ctx, 1, 3, "started")
 		if _, err := greet(ctx, args); err != nil {
 			return "", err
 		}
@@ -648,16 +651,16 @@ func TestPROG_ProgressIsNotToldTwice(t *testing.T) {
 		if err := json.Unmarshal(params, &note); err != nil || method != "notifications/progress" {
 			t.Errorf("got %s %s", method, params)
 		}
-		told = append(told, note.Progress)
+		got = append(got, note.Progress)
 	}
 	r := p.call("t", "", "", "")
 	p.call("t", "", `{"a":`+accept(`{"name":"Ada"}`)+`}`, r.RequestState)
-	if diff := cmp.Diff([]float64{1, 2}, told); diff != "" {
+	if diff := cmp.Diff([]float64{1, 2}, got); diff != "" {
 		t.Errorf("progress (-want +got):\n%s", diff)
 	}
 }
 
-func TestMRTR03_AnInputRequiredByHandHoldsSomething(t *testing.T) {
+func TestMRTR03_InputRequiredResultMustNotBeEmpty(t *testing.T) {
 	var res mcp.Result
 	p := &peer{TB: t, handler: mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) { return res, nil })}
 	res = &mcp.InputRequiredResult{}
@@ -666,10 +669,10 @@ func TestMRTR03_AnInputRequiredByHandHoldsSomething(t *testing.T) {
 	}
 	res = &mcp.InputRequiredResult{RequestState: "later"}
 	if r := p.call("t", "", "", ""); r.ResultType != "input_required" || r.RequestState != "later" {
-		t.Errorf("only a state: got %+v", r)
+		t.Errorf("only a request state: got %+v", r)
 	}
 	res = &mcp.InputRequiredResult{InputRequests: map[string]mcp.InputRequest{"roots": {Method: "roots/list"}}}
 	if r := p.call("t", "", "", ""); r.InputRequests["roots"].Method != "roots/list" {
-		t.Errorf("only a question: got %+v", r)
+		t.Errorf("only an input request: got %+v", r)
 	}
 }

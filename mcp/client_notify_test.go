@@ -15,8 +15,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// The function for log messages is called for one message at a time, whichever request brought it.
-func TestLOG_MessagesAreHandledOneAtATime(t *testing.T) {
+// Log messages of concurrent requests are handled one at a time.
+func TestLogHandlerIsNotCalledConcurrently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var at, seen atomic.Int32
 		opts := &mcp.ClientOptions{Log: func(context.Context, *mcp.LoggingMessage) {
@@ -44,13 +44,13 @@ func TestLOG_MessagesAreHandledOneAtATime(t *testing.T) {
 		calls.Wait()
 		c.Close()
 		if seen.Load() != 12 {
-			t.Errorf("%d of 12 messages", seen.Load())
+			t.Errorf("got %d messages, want 12", seen.Load())
 		}
 	})
 }
 
-// Log may call the client, also with requests that cause log messages.
-func TestLOG_HandlerMayCallTheClient(t *testing.T) {
+// The handler's call causes another log message.
+func TestLogHandlerMayCallTheClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c *mcp.Client
 		inner := make(chan error, 1)
@@ -69,12 +69,12 @@ func TestLOG_HandlerMayCallTheClient(t *testing.T) {
 			t.Error(err)
 		}
 		if err := <-inner; err != nil || time.Since(began) != 0 {
-			t.Errorf("after %v: %v", time.Since(began), err)
+			t.Errorf("inner call: got error %v after %v, want none at once", err, time.Since(began))
 		}
 	})
 }
 
-// Progress is not called after the request has returned, even if updates are queued.
+// Queued updates are dropped when the request returns.
 func TestPROG04_NoProgressAfterTheRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newScriptedClient(t, nil, func(ctx context.Context, req *mcp.Request) (string, error) {
@@ -90,7 +90,7 @@ func TestPROG04_NoProgressAfterTheRequest(t *testing.T) {
 		var returned atomic.Bool
 		ctx = mcp.WithCallOptions(ctx, mcp.CallOptions{Progress: func(mcp.ProgressUpdate) {
 			if returned.Load() {
-				t.Error("progress after the request")
+				t.Error("Progress was called after the request returned")
 			}
 			time.Sleep(time.Second)
 		}})
@@ -103,14 +103,13 @@ func TestPROG04_NoProgressAfterTheRequest(t *testing.T) {
 	})
 }
 
-// An invalid level cannot add members to the envelope.
-func TestLOG_LevelIsQuoted(t *testing.T) {
+func TestInvalidLogLevelCannotAddEnvelopeMembers(t *testing.T) {
 	got := ""
 	c := newScriptedClient(t, &mcp.ClientOptions{LogLevel: `info","x":"y`}, func(_ context.Context, req *mcp.Request) (string, error) {
 		got = member(t, req.Params, "_meta")
 		return emptyContent, nil
 	})
 	if _, err := c.CallTool(t.Context(), "x", nil); err == nil && strings.Contains(got, `"x":"y"`) {
-		t.Errorf("_meta is %s", got)
+		t.Errorf("got _meta %s, want no member x", got)
 	}
 }

@@ -15,34 +15,39 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// The error of Connect names the revision of the options, whatever the server responded.
-func TestVER21_UnsupportedClientRevision(t *testing.T) {
-	for _, discover := range []string{`{"code":-32601,"message":"what?"}`, `{"code":-32022,"message":"?","data":{"supported":["2025-06-18"]}}`, `{"hello":1}`, ``} {
+// Connect returns the same error for all responses of a server without the required revision.
+func TestVER21_RequiredRevisionIsUnsupported(t *testing.T) {
+	for _, discover := range []string{
+		`{"code":-32601,"message":"what?"}`,
+		`{"code":-32022,"message":"?","data":{"supported":["2025-06-18"]}}`,
+		`{"hello":1}`,
+		``,
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			transport, _ := serveResponses(t, responseTable{"server/discover": discover, "initialize": initialized})
 			_, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Revision: "2026-07-28", Logger: quiet()})
 			if !errors.Is(err, mcp.ErrNoCommonRevision) {
-				t.Errorf("%s: %v", discover, err)
+				t.Errorf("%s: got %v, want ErrNoCommonRevision", discover, err)
 			}
 		})
 	}
 }
 
-// Errors contain a bounded part of the server's text.
-func TestVER21_VersionsInAnErrorAreBounded(t *testing.T) {
+func TestVER21_ListOfVersionsInAnErrorIsLimited(t *testing.T) {
 	versions := strings.TrimSuffix(strings.Repeat(`"x",`, 100_000), ",")
-	transport, _ := serveResponses(t, responseTable{"server/discover": `{"code":-32022,"message":"?","data":{"supported":[` + versions + `]}}`})
+	discover := `{"code":-32022,"message":"?","data":{"supported":[` + versions + `]}}`
+	transport, _ := serveResponses(t, responseTable{"server/discover": discover})
 	_, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Logger: quiet()})
 	if n := len(err.Error()); n > 8<<10 {
-		t.Errorf("the error has %d bytes", n)
+		t.Errorf("the error has %d bytes, want at most 8 KiB", n)
 	}
 }
 
-// A twoFaced is a server of the session era until it is updated.
+// An upgradedServer is a server with sessions until modern is set.
 type upgradedServer struct {
 	modern atomic.Bool
 	mu     sync.Mutex
-	seen   []string // requests, with the revision that they speak
+	seen   []string // method, revision and protocolVersion of each request
 	stuck  atomic.Bool
 }
 
@@ -82,19 +87,19 @@ type upgradedSession struct {
 	once sync.Once
 }
 
-func (l *upgradedSession) RoundTrip(_ context.Context, req *jsonrpc.Message) (*jsonrpc.Message, error) {
-	if l.f.modern.Load() {
+func (s *upgradedSession) RoundTrip(_ context.Context, req *jsonrpc.Message) (*jsonrpc.Message, error) {
+	if s.f.modern.Load() {
 		return nil, &mcp.TransportError{Method: req.Method, Err: mcp.ErrSessionLost}
 	}
 	return jsonrpc.NewResponse(jsonrpc.IntID(1), json.RawMessage(initialized)), nil
 }
 
-func (l *upgradedSession) Send(context.Context, *jsonrpc.Message) error { return nil }
+func (s *upgradedSession) Send(context.Context, *jsonrpc.Message) error { return nil }
 
-func (l *upgradedSession) Done() <-chan struct{} { return l.done }
+func (s *upgradedSession) Done() <-chan struct{} { return s.done }
 
-func (l *upgradedSession) Close() error {
-	l.once.Do(func() { close(l.done) })
+func (s *upgradedSession) Close() error {
+	s.once.Do(func() { close(s.done) })
 	return nil
 }
 
@@ -111,12 +116,12 @@ func TestVER19_RequestSentAgainHasTheNewRevision(t *testing.T) {
 		t.Error(err)
 	}
 	if got := strings.Join(f.seen, ", "); got != `server/discover 2026-07-28 "2026-07-28", tools/call 2026-07-28 "2026-07-28"` {
-		t.Errorf("the server saw %s", got)
+		t.Errorf("got requests %s", got)
 	}
 }
 
 // Requests that wait for a new connection have not run, and Close ends them.
-func TestPendingConnectDoesNotBlockClose(t *testing.T) {
+func TestCloseEndsRequestsThatWaitForAConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &upgradedServer{}
 		c, err := mcp.Connect(t.Context(), f, &mcp.ClientOptions{Logger: quiet(), ProbeTimeout: time.Hour})
@@ -136,17 +141,17 @@ func TestPendingConnectDoesNotBlockClose(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := c.CallTool(ctx, "x", nil); !errors.Is(err, context.DeadlineExceeded) || mayHaveRun(t, err) {
-			t.Errorf("while another one seeks: %v", err)
+			t.Errorf("call during another probe: got %v, want its deadline", err)
 		}
 		began := time.Now()
 		c.Close()
 		for range 2 {
 			if err := <-ended; !errors.Is(err, mcp.ErrClosed) && !errors.Is(err, mcp.ErrSessionLost) || mayHaveRun(t, err) {
-				t.Errorf("got %v", err)
+				t.Errorf("call that waits: got %v, want ErrClosed", err)
 			}
 		}
 		if took := time.Since(began); took != 0 {
-			t.Errorf("it took %v", took)
+			t.Errorf("Close took %v, want no time", took)
 		}
 	})
 }
@@ -155,21 +160,22 @@ func TestPendingConnectDoesNotBlockClose(t *testing.T) {
 func TestVER05_ServerDropsTheRevision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answers := responseTable{"server/discover": discovered, "initialize": initialized, "tools/call": emptyContent}
-		transport, heard := serveResponses(t, answers)
+		transport, received := serveResponses(t, answers)
 		c, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Logger: quiet()})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
 		synctest.Wait()
-		no := `{"code":-32022,"message":"?","data":{"supported":["2025-06-18"]}}`
-		answers["server/discover"], answers["tools/call"] = no, no
-		var said *mcp.Error
-		if _, err := c.CallTool(t.Context(), "x", nil); !errors.As(err, &said) || said.Code != -32022 {
-			t.Errorf("got %v", err)
+		unsupported := `{"code":-32022,"message":"?","data":{"supported":["2025-06-18"]}}`
+		answers["server/discover"], answers["tools/call"] = unsupported, unsupported
+		var protocolErr *mcp.Error
+		if _, err := c.CallTool(t.Context(), "x", nil); !errors.As(err, &protocolErr) || protocolErr.Code != -32022 {
+			t.Errorf("got error %v, want code -32022", err)
 		}
-		if got := strings.Join(heard(), " "); got != "server/discover tools/call server/discover initialize notifications/initialized tools/call" || c.Revision() != "2025-06-18" {
-			t.Errorf("revision %s; the server heard %q", c.Revision(), got)
+		want := "server/discover tools/call server/discover initialize notifications/initialized tools/call"
+		if got := strings.Join(received(), " "); got != want || c.Revision() != "2025-06-18" {
+			t.Errorf("got revision %s and messages %q, want 2025-06-18 and %q", c.Revision(), got, want)
 		}
 	})
 }

@@ -567,7 +567,11 @@ func TestSTDIO01_AServerThatCannotBeStarted(t *testing.T) {
 		{"no name", mcp.Command(""), nil},
 		{"a NUL in an argument", mcp.Command(testBinary(t), "a\x00b"), nil},
 		{"a NUL in the environment", func() *mcp.CommandTransport { s := mcp.Command(testBinary(t)); s.Env = []string{"A=\x00"}; return s }(), nil},
-		{"no such directory", func() *mcp.CommandTransport { s := roleCommand(t, "echo"); s.Dir = filepath.Join(dir, "nowhere"); return s }(), nil},
+		{"no such directory", func() *mcp.CommandTransport {
+			s := roleCommand(t, "echo")
+			s.Dir = filepath.Join(dir, "nowhere")
+			return s
+		}(), nil},
 		{"no program", mcp.Command(filepath.Join(dir, "plain")), nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
