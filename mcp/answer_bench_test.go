@@ -12,7 +12,8 @@ import (
 )
 
 const benchEnvelope = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
-	`"io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1.0.0"},"io.modelcontextprotocol/clientCapabilities":{}}`
+	`"io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1.0.0"},` +
+	`"io.modelcontextprotocol/clientCapabilities":{}}`
 
 const benchArguments = `{"query":"rain in Berlin","limit":20,"ratio":0.75,"exact":true,"tags":["a","weather"],` +
 	`"filter":{"from":"2026-01-01","days":3,"size":1.5}}`

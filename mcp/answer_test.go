@@ -28,13 +28,15 @@ func TestAppendResultReturnsResultOrError(t *testing.T) {
 		"hidden error": {func(context.Context, *mcp.Request) (mcp.Result, error) {
 			return nil, errors.New("secret")
 		}, "", mcp.CodeInternalError},
-		"panic": {func(context.Context, *mcp.Request) (mcp.Result, error) { panic("secret") }, "", mcp.CodeInternalError},
+		"panic": {func(context.Context, *mcp.Request) (mcp.Result, error) { panic("secret") }, "",
+			mcp.CodeInternalError},
 		"invalid JSON": {func(context.Context, *mcp.Request) (mcp.Result, error) {
 			return mcp.RawResult(`{`), nil
 		}, "", mcp.CodeInternalError},
 	} {
 		params := `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
-			`"io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}`
+			`"io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},` +
+			`"io.modelcontextprotocol/clientCapabilities":{}}}`
 		msg := jsonrpc.NewRequest(jsonrpc.IntID(1), "tools/call", []byte(params))
 		req, err := mcp.NewRequest(msg)
 		if err != nil {

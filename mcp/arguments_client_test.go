@@ -28,7 +28,8 @@ func (t *argumentsTransport) RoundTrip(_ context.Context, req *mcp.Request) (mcp
 
 func (t *argumentsTransport) Close() error { return nil }
 
-// The client encodes arguments of common types itself. The result must equal that of the JSON package.
+// The client encodes arguments of common types itself. The result must equal that of the JSON
+// package.
 func TestArgumentsAreEncodedAsByTheJSONPackage(t *testing.T) {
 	transport := &argumentsTransport{}
 	c, err := mcp.Connect(t.Context(), transport, nil)
@@ -54,7 +55,8 @@ func TestArgumentsAreEncodedAsByTheJSONPackage(t *testing.T) {
 		0, -1, math.MinInt, int64(7), uint8(8), 0.0, math.Copysign(0, -1), 1.5, -2.25e-6, 1e-6, 9e-7, 1e20, 1e21,
 		123456789012345678.0, math.MaxFloat64, math.NaN(), math.Inf(1), float32(0.1), []any(nil), []any{},
 		[]any{1, "a", []any{nil}, map[string]any{"z": 1, "a": 2, "": []any{}}}, map[string]any(nil),
-		map[string]any{}, sorted, map[string]string{"b": "1", "a": "2"}, []string{"a"}, struct{ A int }{1}, stdjson.Number("12"),
+		map[string]any{}, sorted, map[string]string{"b": "1", "a": "2"}, []string{"a"}, struct{ A int }{1},
+		stdjson.Number("12"),
 		stdjson.RawMessage(` {"x" : 1} `), []byte("bytes"), nestedList(10), nestedList(40),
 	} {
 		check(t, map[string]any{"value": value, "another": "one"})
@@ -136,7 +138,9 @@ func TestInMemoryRequestsDoNotShareArguments(t *testing.T) {
 		})
 	}
 	s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: quiet(), Middleware: []mcp.Middleware{checkArguments}})
-	mcp.AddTool(s, &mcp.Tool{Name: "echo"}, func(_ context.Context, in map[string]string) (string, error) { return in["a"], nil })
+	mcp.AddTool(s, &mcp.Tool{Name: "echo"}, func(_ context.Context, in map[string]string) (string, error) {
+		return in["a"], nil
+	})
 	mcp.AddPrompt(s, &mcp.Prompt{Name: "prompt"}, func(context.Context, struct{}) (string, error) { return "", nil })
 	c, err := mcp.Connect(t.Context(), mcp.InMemory(s), nil)
 	if err != nil {
@@ -144,7 +148,8 @@ func TestInMemoryRequestsDoNotShareArguments(t *testing.T) {
 	}
 	defer c.Close()
 	for range 20 {
-		if got, err := mcp.CallTool[string](t.Context(), c, "echo", map[string]any{"a": "b"}); got != "b" || err != nil {
+		got, err := mcp.CallTool[string](t.Context(), c, "echo", map[string]any{"a": "b"})
+		if got != "b" || err != nil {
 			t.Errorf("got %q, %v, want b", got, err)
 		}
 		if _, err := c.GetPrompt(t.Context(), "prompt", nil); err != nil {

@@ -24,8 +24,9 @@ func TestHandlersAskInEveryRevision(t *testing.T) {
 			return "", err
 		}
 		mcp.Progress(ctx, 2, 3, "found")
-		thought, err := mcp.Sample(ctx, "thought", &mcp.CreateMessageParams{MaxTokens: 9, Messages: []mcp.SamplingMessage{
-			says(mcp.RoleUser, mcp.Text("Think of "+id), mcp.Text("in "+roots[0].Name))}})
+		thought, err := mcp.Sample(ctx, "thought", &mcp.CreateMessageParams{MaxTokens: 9,
+			Messages: []mcp.SamplingMessage{
+				says(mcp.RoleUser, mcp.Text("Think of "+id), mcp.Text("in "+roots[0].Name))}})
 		if err != nil {
 			return "", err
 		}
@@ -44,7 +45,8 @@ func TestHandlersAskInEveryRevision(t *testing.T) {
 		return strings.Join([]string{id, roots[0].Name, thought.Text(), name}, " "), nil
 	})
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
-		res := decode[toolResult](t, c.Call("tools/call", map[string]any{"name": "plan", "_meta": map[string]any{"progressToken": "p"}}))
+		res := decode[toolResult](t, c.Call("tools/call", map[string]any{"name": "plan",
+			"_meta": map[string]any{"progressToken": "p"}}))
 		want := "r1 work sampled unknown"
 		if c.Since("2025-06-18") {
 			want = "r1 work sampled Adas" // the defaults of the form
@@ -64,15 +66,16 @@ func TestMRTR05_META12_ErrorNamesTheRequiredCapability(t *testing.T) {
 		_, err := mcp.Roots(ctx)
 		return "", err
 	})
-	mcptest.RunOn(t, s, mcptest.Combinations(), &mcptest.Options{Capabilities: map[string]any{}}, func(t *testing.T, c *mcptest.Client) {
-		_, err := c.Try("tools/call", map[string]any{"name": "roots"})
-		if err == nil || string(err.Data) != `{"requiredCapabilities":{"roots":{}}}` {
-			t.Fatalf("got error %+v, want data with the required capability roots", err)
-		}
-		if c.Modern() {
-			wantCode(t, "roots", err, mcp.CodeMissingRequiredClientCapability)
-		}
-	})
+	mcptest.RunOn(t, s, mcptest.Combinations(), &mcptest.Options{Capabilities: map[string]any{}},
+		func(t *testing.T, c *mcptest.Client) {
+			_, err := c.Try("tools/call", map[string]any{"name": "roots"})
+			if err == nil || string(err.Data) != `{"requiredCapabilities":{"roots":{}}}` {
+				t.Fatalf("got error %+v, want data with the required capability roots", err)
+			}
+			if c.Modern() {
+				wantCode(t, "roots", err, mcp.CodeMissingRequiredClientCapability)
+			}
+		})
 }
 
 func TestELI32_DeclineReachesTheHandler(t *testing.T) {
@@ -83,13 +86,14 @@ func TestELI32_DeclineReachesTheHandler(t *testing.T) {
 			return fmt.Sprint(err), nil
 		})
 	decline := func(string, json.RawMessage) (any, error) { return map[string]any{"action": "decline"}, nil }
-	mcptest.RunOn(t, s, mcptest.Combinations(), &mcptest.Options{Answer: decline}, func(t *testing.T, c *mcptest.Client) {
-		if !c.Since("2025-06-18") {
-			return
-		}
-		res := callTool(t, c, "sure", nil)
-		if len(res.Content) != 1 || res.Content[0].Text != `question "a": mcp: declined by the user` {
-			t.Errorf("got %+v", res)
-		}
-	})
+	mcptest.RunOn(t, s, mcptest.Combinations(), &mcptest.Options{Answer: decline},
+		func(t *testing.T, c *mcptest.Client) {
+			if !c.Since("2025-06-18") {
+				return
+			}
+			res := callTool(t, c, "sure", nil)
+			if len(res.Content) != 1 || res.Content[0].Text != `question "a": mcp: declined by the user` {
+				t.Errorf("got %+v", res)
+			}
+		})
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// An answerRecorder records the input requests of a server and responds to each with its next answer.
+// An answerRecorder records the input requests of a server and responds to each with its next
+// answer.
 type answerRecorder struct {
 	asked   []string // method and params of each request
 	answers []any    // the last one is repeated; an error is sent as an error
@@ -88,7 +89,8 @@ func TestELI08_FormsInEveryRevision(t *testing.T) {
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
 		if !c.Since("2025-06-18") {
 			for _, tool := range []string{"one", "struct", "several", "named"} {
-				if got := callText(t, c, tool); !strings.HasPrefix(got, "-32600 ") || !strings.Contains(got, "elicitation") {
+				if got := callText(t, c, tool); !strings.HasPrefix(got, "-32600 ") ||
+					!strings.Contains(got, "elicitation") {
 					t.Errorf("%s: got %s, want code -32600 for elicitation", tool, got)
 				}
 			}
@@ -105,7 +107,8 @@ func TestELI08_FormsInEveryRevision(t *testing.T) {
 					t.Errorf("%s: asked %s, want %s", tool, a.asked, form)
 				}
 			}
-			if mode := c.Since("2025-11-25"); len(a.asked) != 1 || strings.Contains(a.asked[0], `"mode":"form"`) != mode {
+			if mode := c.Since("2025-11-25"); len(a.asked) != 1 ||
+				strings.Contains(a.asked[0], `"mode":"form"`) != mode {
 				t.Errorf("%s: asked %s, want mode form since 2025-11-25", tool, a.asked)
 			}
 		}
@@ -118,12 +121,15 @@ func TestELI08_FormsInEveryRevision(t *testing.T) {
 			`{"text":"x","count":3,"sure":true,"color":"red","size":"l"}`, append(defaults, enum, `"default":true`)...)
 		asks("named", object{"n": "b"}, `{"n":"b"}`, `"enum":["a","b"],"enumNames":["A","B"]`)
 		if c.Since("2025-11-25") {
-			asks("several", object{"colors": []string{"red", "blue"}, "sizes": []string{"s"}}, `{"colors":["red","blue"],"sizes":["s"]}`,
-				`{"type":"string","enum":["red","green","blue"]}`, `"anyOf":[{"const":"s","title":"Small"},{"const":"l","title":"Large"}]`)
+			asks("several", object{"colors": []string{"red", "blue"}, "sizes": []string{"s"}},
+				`{"colors":["red","blue"],"sizes":["s"]}`,
+				`{"type":"string","enum":["red","green","blue"]}`,
+				`"anyOf":[{"const":"s","title":"Small"},{"const":"l","title":"Large"}]`)
 			return
 		}
 		a := answerWith(c, filled(nil))
-		if got := callText(t, c, "several"); !strings.HasPrefix(got, "-32600 ") || !strings.Contains(got, "multiple choice") || len(a.asked) > 0 {
+		if got := callText(t, c, "several"); !strings.HasPrefix(got, "-32600 ") ||
+			!strings.Contains(got, "multiple choice") || len(a.asked) > 0 {
 			t.Errorf("several: got %s, asked %s", got, a.asked)
 		}
 	})
@@ -144,7 +150,8 @@ func TestELI10_ELI25_ActionsOfTheUser(t *testing.T) {
 			{"false true false", []any{object{"action": "cancel", "content": nil}}},
 			{"false false true", []any{filled(object{"value": true})}},
 			// Content that does not match the form is asked again.
-			{"false false true", []any{filled(object{}), filled(object{"value": "yes"}), filled(object{"value": true})}},
+			{"false false true", []any{filled(object{}), filled(object{"value": "yes"}),
+				filled(object{"value": true})}},
 		} {
 			a := answerWith(c, test.answer...)
 			if got := callText(t, c, "ask"); got != test.want || len(a.asked) != len(test.answer) {
@@ -182,7 +189,8 @@ func TestELI33_ELI27_URLsInEveryRevision(t *testing.T) {
 		a := answerWith(c, object{"action": "accept"})
 		got, unhandled := callText(t, c, "page"), callText(t, c, "only_page")
 		if !c.Since("2025-11-25") {
-			if got != "pay by phone" || !strings.HasPrefix(unhandled, "-32600 ") || !strings.Contains(unhandled, "elicitation.url") || len(a.asked) > 0 {
+			if got != "pay by phone" || !strings.HasPrefix(unhandled, "-32600 ") ||
+				!strings.Contains(unhandled, "elicitation.url") || len(a.asked) > 0 {
 				t.Errorf("got %s and %s, asked %s; want unsupported", got, unhandled, a.asked)
 			}
 			return
@@ -191,7 +199,8 @@ func TestELI33_ELI27_URLsInEveryRevision(t *testing.T) {
 			t.Fatalf("got %s and %s, asked %s; want two requests", got, unhandled, a.asked)
 		}
 		p := decode[mcp.ElicitRequestParams](t, json.RawMessage(strings.TrimPrefix(a.asked[0], "elicitation/create ")))
-		if p.Mode != "url" || p.URL != "https://example.com/pay" || p.Message != "Please pay." || (p.ElicitationID != "") == c.Modern() {
+		if p.Mode != "url" || p.URL != "https://example.com/pay" || p.Message != "Please pay." ||
+			(p.ElicitationID != "") == c.Modern() {
 			t.Errorf("asked %s", a.asked[0])
 		}
 		answerWith(c, object{"action": "decline"})
@@ -231,27 +240,29 @@ func TestMRTR05_ELI04_META12_UndeclaredCapabilitiesAreNotUsed(t *testing.T) {
 			"sample": `{"sampling":{}}`, "tools": `{"sampling":{}}`, "context": `{"sampling":{}}`,
 		}},
 		{object{"elicitation": object{}, "sampling": object{}}, map[string]string{
-			"url": `{"elicitation":{"url":{}}}`, "tools": `{"sampling":{"tools":{}}}`, "context": `{"sampling":{"context":{}}}`,
+			"url":   `{"elicitation":{"url":{}}}`,
+			"tools": `{"sampling":{"tools":{}}}`, "context": `{"sampling":{"context":{}}}`,
 		}},
 		{object{"elicitation": object{"url": object{}}}, map[string]string{"form": `{"elicitation":{"form":{}}}`}},
 	} {
-		mcptest.RunOn(t, s, mcptest.Since("2025-11-25"), &mcptest.Options{Capabilities: client.caps}, func(t *testing.T, c *mcptest.Client) {
-			a := answerWith(c, errors.New("unexpected input request"))
-			for tool, required := range client.lacks {
-				_, err := c.Try("tools/call", object{"name": tool})
-				code := mcp.CodeInvalidRequest
-				if c.Modern() {
-					code = mcp.CodeMissingRequiredClientCapability
+		mcptest.RunOn(t, s, mcptest.Since("2025-11-25"), &mcptest.Options{Capabilities: client.caps},
+			func(t *testing.T, c *mcptest.Client) {
+				a := answerWith(c, errors.New("unexpected input request"))
+				for tool, required := range client.lacks {
+					_, err := c.Try("tools/call", object{"name": tool})
+					code := mcp.CodeInvalidRequest
+					if c.Modern() {
+						code = mcp.CodeMissingRequiredClientCapability
+					}
+					wantCode(t, tool, err, code)
+					if err != nil && string(err.Data) != `{"requiredCapabilities":`+required+`}` {
+						t.Errorf("%s: got %s, want %s", tool, err.Data, required)
+					}
 				}
-				wantCode(t, tool, err, code)
-				if err != nil && string(err.Data) != `{"requiredCapabilities":`+required+`}` {
-					t.Errorf("%s: got %s, want %s", tool, err.Data, required)
+				if len(a.asked) > 0 {
+					t.Errorf("asked %s", a.asked)
 				}
-			}
-			if len(a.asked) > 0 {
-				t.Errorf("asked %s", a.asked)
-			}
-		})
+			})
 	}
 }
 
@@ -270,18 +281,24 @@ func TestSAMP04_SamplingInEveryRevision(t *testing.T) {
 			return res.Model + ": " + res.Text(), nil
 		})
 	}
-	parts := []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("one"), &mcp.ImageContent{Data: []byte{1}, MIMEType: "image/png"})}
-	add("plain", mcp.CreateMessageParams{Messages: []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("hello"))}, SystemPrompt: "Be kind.",
+	parts := []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("one"),
+		&mcp.ImageContent{Data: []byte{1}, MIMEType: "image/png"})}
+	add("plain", mcp.CreateMessageParams{Messages: []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("hello"))},
+		SystemPrompt:     "Be kind.",
 		ModelPreferences: &mcp.ModelPreferences{Hints: []mcp.ModelHint{{Name: "m"}}}})
 	add("parts", mcp.CreateMessageParams{Messages: parts})
-	add("audio", mcp.CreateMessageParams{Messages: []mcp.SamplingMessage{says(mcp.RoleUser, &mcp.AudioContent{Data: []byte{1}, MIMEType: "audio/wav"})}})
+	add("audio", mcp.CreateMessageParams{Messages: []mcp.SamplingMessage{says(mcp.RoleUser,
+		&mcp.AudioContent{Data: []byte{1}, MIMEType: "audio/wav"})}})
 	add("tools", mcp.CreateMessageParams{
-		Messages: []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("weather?")), says(mcp.RoleAssistant, use("1")), says(mcp.RoleUser, result("1"))},
-		Tools:    []*mcp.Tool{{Name: "weather"}}, ToolChoice: &mcp.ToolChoice{Mode: "required"},
+		Messages: []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("weather?")), says(mcp.RoleAssistant, use("1")),
+			says(mcp.RoleUser, result("1"))},
+		Tools: []*mcp.Tool{{Name: "weather"}}, ToolChoice: &mcp.ToolChoice{Mode: "required"},
 	})
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
-		sampled := object{"role": "assistant", "model": "test", "stopReason": "endTurn", "content": object{"type": "text", "text": "hi"}}
-		for tool, since := range map[string]string{"plain": "2024-11-05", "parts": "2024-11-05", "audio": "2025-03-26", "tools": "2025-11-25"} {
+		sampled := object{"role": "assistant", "model": "test", "stopReason": "endTurn",
+			"content": object{"type": "text", "text": "hi"}}
+		for tool, since := range map[string]string{"plain": "2024-11-05", "parts": "2024-11-05",
+			"audio": "2025-03-26", "tools": "2025-11-25"} {
 			a := answerWith(c, sampled)
 			want := "test: hi"
 			if !c.Since(since) {
@@ -298,7 +315,8 @@ func TestSAMP04_SamplingInEveryRevision(t *testing.T) {
 			}
 		}
 		if c.Since("2025-11-25") {
-			answerWith(c, object{"role": "assistant", "model": "test", "content": []any{object{"type": "text", "text": "h"}, object{"type": "text", "text": "i"}}})
+			answerWith(c, object{"role": "assistant", "model": "test",
+				"content": []any{object{"type": "text", "text": "h"}, object{"type": "text", "text": "i"}}})
 			if got := callText(t, c, "plain"); got != "test: hi" {
 				t.Errorf("content in parts: got %s", got)
 			}
@@ -322,7 +340,8 @@ func TestRootsInEveryRevision(t *testing.T) {
 	})
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
 		a := answerWith(c, object{"roots": []any{object{"uri": "file:///a", "name": "A"}, object{"uri": "file:///b"}}})
-		if got := callText(t, c, "roots"); got != "[{file:///a A map[]} {file:///b  map[]}]" || !slices.Equal(a.asked, []string{"roots/list "}) {
+		if got := callText(t, c, "roots"); got != "[{file:///a A map[]} {file:///b  map[]}]" ||
+			!slices.Equal(a.asked, []string{"roots/list "}) {
 			t.Errorf("got %s, asked %q", got, a.asked)
 		}
 		for _, wrong := range []any{object{}, object{"roots": []any{object{"uri": "https://example.com"}}}} {
@@ -347,7 +366,8 @@ func TestMRTR04_AskAllInEveryRevision(t *testing.T) {
 		err := mcp.AskAll(ctx,
 			mcp.FormQuestion("name", "Who?", &name, nil),
 			mcp.RootsQuestion("roots", &roots),
-			mcp.SampleQuestion("thought", &mcp.CreateMessageParams{MaxTokens: 1, Messages: []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("?"))}}, &thought),
+			mcp.SampleQuestion("thought", &mcp.CreateMessageParams{MaxTokens: 1,
+				Messages: []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("?"))}}, &thought),
 		)
 		if errors.Is(err, mcp.ErrUnsupported) {
 			return "unsupported", nil
@@ -388,11 +408,15 @@ func TestMRTR16_ManyRoundsInEveryRevision(t *testing.T) {
 		var all []string
 		for i := range rounds {
 			mcp.Progress(ctx, float64(i+1), rounds, "")
-			_, err := mcp.Once(ctx, fmt.Sprint("once", i), func(context.Context) (int, error) { effects++; return effects, nil })
+			_, err := mcp.Once(ctx, fmt.Sprint("once", i), func(context.Context) (int, error) {
+				effects++
+				return effects, nil
+			})
 			if err != nil {
 				return "", err
 			}
-			answer, err := mcp.Sample(ctx, fmt.Sprint("q", i), &mcp.CreateMessageParams{MaxTokens: 1, Messages: []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("?"))}})
+			answer, err := mcp.Sample(ctx, fmt.Sprint("q", i), &mcp.CreateMessageParams{MaxTokens: 1,
+				Messages: []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("?"))}})
 			if err != nil {
 				return "", err
 			}
@@ -405,7 +429,8 @@ func TestMRTR16_ManyRoundsInEveryRevision(t *testing.T) {
 		n := 0
 		c.Options.Answer = func(string, json.RawMessage) (any, error) {
 			n++
-			return object{"role": "assistant", "model": "m", "content": object{"type": "text", "text": fmt.Sprint(n)}}, nil
+			text := object{"type": "text", "text": fmt.Sprint(n)}
+			return object{"role": "assistant", "model": "m", "content": text}, nil
 		}
 		notes := following(t, c, "many", 1)
 		if text := decode[toolResult](t, lastResult(t, c)).text(); text != "1 2 3 4 5 6 7 8 9 10" || effects != rounds {
@@ -437,7 +462,8 @@ func TestMRTR11_AnswersReachTheCallThatAsked(t *testing.T) {
 		Word string `json:"word"`
 	}
 	mcp.AddTool(s, &mcp.Tool{Name: "echo"}, func(ctx context.Context, in echoIn) (string, error) {
-		res, err := mcp.Sample(ctx, "same key", &mcp.CreateMessageParams{MaxTokens: 1, Messages: []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text(in.Word))}})
+		res, err := mcp.Sample(ctx, "same key", &mcp.CreateMessageParams{MaxTokens: 1,
+			Messages: []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text(in.Word))}})
 		if err != nil {
 			return "", err
 		}
@@ -461,7 +487,8 @@ func TestMRTR11_AnswersReachTheCallThatAsked(t *testing.T) {
 	})
 }
 
-// In a session, a call may be cancelled while the server waits for an answer. The late answer is ignored.
+// In a session, a call may be cancelled while the server waits for an answer. The late answer is
+// ignored.
 func TestCAN04_CallIsCancelledWhileItAsks(t *testing.T) {
 	s := newServer(t, nil)
 	runs := 0
@@ -522,7 +549,8 @@ func TestELI06_SessionAndModernRequestsAreEqual(t *testing.T) {
 	s := newServer(t, nil)
 	addAskTool[color](s, "ask", &mcp.AskOptions{Default: "green"})
 	var asked []string
-	on := []mcptest.Combination{{Transport: mcptest.InMemory, Revision: "2025-11-25"}, {Transport: mcptest.InMemory, Revision: mcptest.Modern}}
+	on := []mcptest.Combination{{Transport: mcptest.InMemory, Revision: "2025-11-25"},
+		{Transport: mcptest.InMemory, Revision: mcptest.Modern}}
 	mcptest.RunOn(t, s, on, nil, func(t *testing.T, c *mcptest.Client) {
 		a := answerWith(c, filled(object{}))
 		if got := callText(t, c, "ask"); got != `"green"` {

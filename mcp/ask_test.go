@@ -105,7 +105,8 @@ func (p *peer) send(method string, members ...any) reply {
 	return r
 }
 
-// call calls a tool. args and answers are JSON objects, state is the request state of the last reply. All may be empty.
+// call calls a tool. args and answers are JSON objects, state is the request state of the last
+// reply. All may be empty.
 func (p *peer) call(tool, args, answers, state string) reply {
 	p.Helper()
 	raw := func(s string) any {
@@ -114,11 +115,14 @@ func (p *peer) call(tool, args, answers, state string) reply {
 		}
 		return json.RawMessage(s)
 	}
-	return p.send("tools/call", "name", tool, "arguments", raw(args), "inputResponses", raw(answers), "requestState", state)
+	return p.send("tools/call", "name", tool, "arguments", raw(args), "inputResponses", raw(answers),
+		"requestState", state)
 }
 
 // handle returns a peer of a server with the single tool "t".
-func handle(t testing.TB, opts *mcp.ServerOptions, f func(ctx context.Context, args json.RawMessage) (string, error)) *peer {
+func handle(
+	t testing.TB, opts *mcp.ServerOptions, f func(ctx context.Context, args json.RawMessage) (string, error),
+) *peer {
 	s := mcp.NewServer("test", "1", opts)
 	mcp.AddTool(s, &mcp.Tool{Name: "t", InputSchema: json.RawMessage(`{"type":"object"}`)}, f)
 	return &peer{TB: t, handler: s}
@@ -148,9 +152,12 @@ func TestMRTR01_QuestionEndsTheRunAndAnswerStartsAnother(t *testing.T) {
 	if r.Err != nil || r.ResultType != "input_required" || r.RequestState == "" || len(r.Content) != 0 {
 		t.Fatalf("first round: got %+v", r)
 	}
-	want := map[string]mcp.InputRequest{"a": {Method: "elicitation/create", Params: json.RawMessage(`{"mode":"form","message":"Who are you?",` +
-		`"requestedSchema":{"type":"object","properties":{"name":{"type":"string","description":"your name","minLength":1}},"required":["name"]}}`)}}
-	if diff := cmp.Diff(want, r.InputRequests, cmp.Transformer("text", func(m json.RawMessage) string { return string(m) })); diff != "" {
+	want := map[string]mcp.InputRequest{"a": {Method: "elicitation/create",
+		Params: json.RawMessage(`{"mode":"form","message":"Who are you?",` +
+			`"requestedSchema":{"type":"object","properties":{"name":` +
+			`{"type":"string","description":"your name","minLength":1}},"required":["name"]}}`)}}
+	asText := cmp.Transformer("text", func(m json.RawMessage) string { return string(m) })
+	if diff := cmp.Diff(want, r.InputRequests, asText); diff != "" {
 		t.Errorf("question (-want +got):\n%s", diff)
 	}
 	r = p.call("t", "", `{"a":`+accept(`{"name":"Ada"}`)+`}`, r.RequestState)
@@ -178,7 +185,8 @@ func TestMRTR16_StateHoldsEarlierAnswers(t *testing.T) {
 			t.Fatalf("round %d asks (-want +got):\n%s", i, diff)
 		}
 		states[r.RequestState] = true
-		r = p.call("t", `{"x":1}`, fmt.Sprintf(`{%q:%s}`, key, accept(fmt.Sprintf(`{"value":%d}`, i+1))), r.RequestState)
+		r = p.call("t", `{"x":1}`, fmt.Sprintf(`{%q:%s}`, key, accept(fmt.Sprintf(`{"value":%d}`, i+1))),
+			r.RequestState)
 	}
 	if r.text() != "6" || len(states) != 3 {
 		t.Errorf("got %+v and %d different states", r, len(states))
@@ -245,15 +253,17 @@ func TestMiddlewareMayRunAHandlerThatAsksTwice(t *testing.T) {
 		})
 	}
 	n := 0
-	p := handle(t, &mcp.ServerOptions{Middleware: []mcp.Middleware{twice}}, func(ctx context.Context, _ json.RawMessage) (string, error) {
-		n++
-		if _, err := mcp.Once(ctx, "once", func(context.Context) (int, error) { return n, nil }); err != nil {
-			return "", err
-		}
-		_, err := mcp.Ask[bool](ctx, "a", fmt.Sprintf("Run %d?", n), nil)
-		return "done", err
-	})
-	if r := p.call("t", "", "", ""); r.ResultType != "input_required" || !strings.Contains(string(r.InputRequests["a"].Params), "Run 2?") {
+	p := handle(t, &mcp.ServerOptions{Middleware: []mcp.Middleware{twice}},
+		func(ctx context.Context, _ json.RawMessage) (string, error) {
+			n++
+			if _, err := mcp.Once(ctx, "once", func(context.Context) (int, error) { return n, nil }); err != nil {
+				return "", err
+			}
+			_, err := mcp.Ask[bool](ctx, "a", fmt.Sprintf("Run %d?", n), nil)
+			return "done", err
+		})
+	if r := p.call("t", "", "", ""); r.ResultType != "input_required" ||
+		!strings.Contains(string(r.InputRequests["a"].Params), "Run 2?") {
 		t.Errorf("got %+v, want the question of run 2", r)
 	}
 }
@@ -273,7 +283,8 @@ func TestMRTR05_ELI04_UnsupportedInputIsNotRequested(t *testing.T) {
 		var colors []color
 		return mcp.AskAll(ctx, mcp.FormQuestion("a", "Which?", &colors, nil))
 	}
-	audio := []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: []mcp.ContentBlock{&mcp.AudioContent{MIMEType: "audio/wav"}}}}
+	audio := []mcp.SamplingMessage{{Role: mcp.RoleUser,
+		Content: []mcp.ContentBlock{&mcp.AudioContent{MIMEType: "audio/wav"}}}}
 	for _, test := range []struct {
 		name, revision, caps string
 		ask                  func(context.Context) error
@@ -284,12 +295,18 @@ func TestMRTR05_ELI04_UnsupportedInputIsNotRequested(t *testing.T) {
 		{"form, before elicitation", "2025-03-26", allCapabilities, form, `{"elicitation":{}}`},
 		{"URL", "", `{"elicitation":{}}`, page, `{"elicitation":{"url":{}}}`},
 		{"URL, before its revision", "2025-06-18", allCapabilities, page, `{"elicitation":{"url":{}}}`},
-		{"multiple choice, before its revision", "2025-06-18", allCapabilities, several, "protocol revision 2025-06-18 has no forms with multiple choice, which this request needs"},
+		{"multiple choice, before its revision", "2025-06-18", allCapabilities, several,
+			"protocol revision 2025-06-18 has no forms with multiple choice, which this request needs"},
 		{"sampling", "", `{"elicitation":{}}`, sample(mcp.CreateMessageParams{}), `{"sampling":{}}`},
-		{"sampling with tools", "", `{"sampling":{}}`, sample(mcp.CreateMessageParams{Tools: []*mcp.Tool{{Name: "x"}}}), `{"sampling":{"tools":{}}}`},
-		{"sampling with a tool choice", "", `{"sampling":{}}`, sample(mcp.CreateMessageParams{ToolChoice: &mcp.ToolChoice{}}), `{"sampling":{"tools":{}}}`},
-		{"sampling with context", "", `{"sampling":{}}`, sample(mcp.CreateMessageParams{IncludeContext: "thisServer"}), `{"sampling":{"context":{}}}`},
-		{"sampling of audio, before its revision", "2024-11-05", allCapabilities, sample(mcp.CreateMessageParams{Messages: audio}), "protocol revision 2024-11-05 has no audio content, which this request needs"},
+		{"sampling with tools", "", `{"sampling":{}}`,
+			sample(mcp.CreateMessageParams{Tools: []*mcp.Tool{{Name: "x"}}}), `{"sampling":{"tools":{}}}`},
+		{"sampling with a tool choice", "", `{"sampling":{}}`,
+			sample(mcp.CreateMessageParams{ToolChoice: &mcp.ToolChoice{}}), `{"sampling":{"tools":{}}}`},
+		{"sampling with context", "", `{"sampling":{}}`,
+			sample(mcp.CreateMessageParams{IncludeContext: "thisServer"}), `{"sampling":{"context":{}}}`},
+		{"sampling of audio, before its revision", "2024-11-05", allCapabilities,
+			sample(mcp.CreateMessageParams{Messages: audio}),
+			"protocol revision 2024-11-05 has no audio content, which this request needs"},
 		{"roots", "", `{}`, roots, `{"roots":{}}`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -312,7 +329,8 @@ func TestMRTR05_ELI04_UnsupportedInputIsNotRequested(t *testing.T) {
 			want, code := test.required, mcp.CodeInvalidRequest
 			got := r.Err.Message
 			if strings.HasPrefix(want, "{") {
-				want, got, code = `{"requiredCapabilities":`+want+`}`, string(r.Err.Data), mcp.CodeMissingRequiredClientCapability
+				want, got = `{"requiredCapabilities":`+want+`}`, string(r.Err.Data)
+				code = mcp.CodeMissingRequiredClientCapability
 			}
 			if got != want || r.Err.Code != code {
 				t.Errorf("got %d %s, want %d %s", r.Err.Code, got, code, want)
@@ -347,9 +365,12 @@ func TestMRTR17_MalformedAnswerIsInvalidParams(t *testing.T) {
 		})
 	}
 	form := ignoreError(func(ctx context.Context) error { _, err := mcp.Ask[named](ctx, "a", "Who?", nil); return err })
-	page := ignoreError(func(ctx context.Context) error { return mcp.AskURL(ctx, "a", "https://example.com/", "Visit?") })
+	page := ignoreError(func(ctx context.Context) error {
+		return mcp.AskURL(ctx, "a", "https://example.com/", "Visit?")
+	})
 	sample := ignoreError(func(ctx context.Context) error {
-		_, err := mcp.Sample(ctx, "a", &mcp.CreateMessageParams{MaxTokens: 5, Messages: []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: []mcp.ContentBlock{mcp.Text("hi")}}}})
+		_, err := mcp.Sample(ctx, "a", &mcp.CreateMessageParams{MaxTokens: 5,
+			Messages: []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: []mcp.ContentBlock{mcp.Text("hi")}}}})
 		return err
 	})
 	roots := ignoreError(func(ctx context.Context) error {
@@ -373,9 +394,11 @@ func TestMRTR17_MalformedAnswerIsInvalidParams(t *testing.T) {
 		{"sampling, no model", sample, `{"role":"assistant","content":{"type":"text","text":"x"}}`},
 		{"sampling, no content", sample, `{"role":"assistant","model":"m"}`},
 		{"sampling, content of null", sample, `{"role":"assistant","model":"m","content":null}`},
-		{"sampling, content of a link", sample, `{"role":"assistant","model":"m","content":{"type":"resource_link","uri":"a:b","name":"n"}}`},
+		{"sampling, content of a link", sample,
+			`{"role":"assistant","model":"m","content":{"type":"resource_link","uri":"a:b","name":"n"}}`},
 		{"sampling, unknown content type", sample, `{"role":"assistant","model":"m","content":[{"type":"smell"}]}`},
-		{"sampling, tool use without input", sample, `{"role":"assistant","model":"m","content":{"type":"tool_use","id":"1","name":"n"}}`},
+		{"sampling, tool use without input", sample,
+			`{"role":"assistant","model":"m","content":{"type":"tool_use","id":"1","name":"n"}}`},
 		{"roots, none", roots, `{}`},
 		{"roots, string", roots, `{"roots":"file:///"}`},
 		{"roots, another scheme", roots, `{"roots":[{"uri":"https://example.com/"}]}`},
@@ -385,7 +408,8 @@ func TestMRTR17_MalformedAnswerIsInvalidParams(t *testing.T) {
 			first := test.peer.call("t", "", "", "")
 			for _, state := range []string{first.RequestState, ""} {
 				r := test.peer.call("t", "", `{"a":`+test.answer+`}`, state)
-				if r.Err == nil || r.Err.Code != mcp.CodeInvalidParams || !strings.HasPrefix(r.Err.Message, "params.inputResponses: ") {
+				if r.Err == nil || r.Err.Code != mcp.CodeInvalidParams ||
+					!strings.HasPrefix(r.Err.Message, "params.inputResponses: ") {
 					t.Errorf("got %+v, want invalid params", r)
 				}
 			}
@@ -606,7 +630,8 @@ func TestMRTR02_AskAfterTheHandlerReturnedIsAnError(t *testing.T) {
 		return "done", nil
 	})
 	p.call("t", "", "", "")
-	if _, err := mcp.Ask[bool](handlerContext, "a", "Sure?", nil); err == nil || !strings.Contains(err.Error(), "has returned") {
+	if _, err := mcp.Ask[bool](handlerContext, "a", "Sure?", nil); err == nil ||
+		!strings.Contains(err.Error(), "has returned") {
 		t.Errorf("got error %v, want has returned", err)
 	}
 }
@@ -662,7 +687,9 @@ func TestProgressIsNotRepeatedInLaterRounds(t *testing.T) {
 
 func TestMRTR03_InputRequiredResultMustNotBeEmpty(t *testing.T) {
 	var res mcp.Result
-	p := &peer{TB: t, handler: mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) { return res, nil })}
+	p := &peer{TB: t, handler: mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) {
+		return res, nil
+	})}
 	res = &mcp.InputRequiredResult{}
 	if r := p.call("t", "", "", ""); r.Err == nil || r.Err.Code != mcp.CodeInternalError {
 		t.Errorf("empty: got %+v", r)

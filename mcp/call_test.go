@@ -35,6 +35,7 @@ func TestRequestServedTwiceIsTwoCalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(calls) != 2 || calls[0] == calls[1] || notes != 2 {
-		t.Errorf("got %d calls with contexts %p and %d notifications, want 2 calls with 2 contexts and 2", len(calls), calls, notes)
+		t.Errorf("got %d calls with contexts %p and %d notifications, want 2 calls with 2 contexts and 2", len(calls),
+			calls, notes)
 	}
 }

@@ -14,7 +14,8 @@ import (
 // A result cached for one principal is not returned to another.
 func TestCACHE09_CachedResultsBelongToOnePrincipal(t *testing.T) {
 	c := newScriptedClient(t, nil, func(_ context.Context, req *mcp.Request) (string, error) {
-		return `{"contents":[{"uri":"a:1","text":"for ` + req.Principal.Key()[:1] + `"}],"ttlMs":60000,"cacheScope":"private"}`, nil
+		return `{"contents":[{"uri":"a:1","text":"for ` + req.Principal.Key()[:1] +
+			`"}],"ttlMs":60000,"cacheScope":"private"}`, nil
 	})
 	for _, issuer := range []string{"a", "b", "a"} {
 		ctx := mcp.WithPrincipal(t.Context(), &mcp.Principal{Issuer: issuer})
@@ -97,7 +98,8 @@ func TestCACHE13_InvalidCursorDropsCachedPages(t *testing.T) {
 	c := newScriptedClient(t, nil, func(_ context.Context, req *mcp.Request) (string, error) {
 		switch member(t, req.Params, "cursor") {
 		case "":
-			return `{"tools":[` + fmt.Sprintf(tool, "a") + `],"nextCursor":"` + generation + `","ttlMs":3600000,"cacheScope":"private"}`, nil
+			return `{"tools":[` + fmt.Sprintf(tool, "a") + `],"nextCursor":"` + generation +
+				`","ttlMs":3600000,"cacheScope":"private"}`, nil
 		case `"` + generation + `"`:
 			return `{"tools":[` + fmt.Sprintf(tool, "b") + `],"ttlMs":0,"cacheScope":"private"}`, nil
 		}

@@ -60,7 +60,8 @@ func TestCAN14_MaxTimeoutBelowTimeoutApplies(t *testing.T) {
 			began := time.Now()
 			_, err := c.CallTool(mcp.WithCallOptions(t.Context(), o), "x", nil)
 			if took := time.Since(began); took != 5*time.Second || !errors.Is(err, mcp.ErrTimeout) {
-				t.Errorf("MaxTimeout of the call %t: got error %v after %v, want ErrTimeout after 5s", perCall, err, took)
+				t.Errorf("MaxTimeout of the call %t: got error %v after %v, want ErrTimeout after 5s", perCall, err,
+					took)
 			}
 		})
 	}
@@ -186,7 +187,8 @@ func TestCAN10_RequestWrittenAfterItsEndIsCancelled(t *testing.T) {
 	})
 }
 
-// A failingConn is a Conn whose Write writes the message and then returns an error once fail is set.
+// A failingConn is a Conn whose Write writes the message and then returns an error once fail is
+// set.
 type failingConn struct {
 	mcp.Conn
 	fail atomic.Bool

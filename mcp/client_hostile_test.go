@@ -45,7 +45,8 @@ func (s *rawServer) send(format string, args ...any) { fmt.Fprintf(s.out, format
 const noContent = `{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}`
 
 // withRawServer runs a test with a client of a server whose messages the test chooses.
-func withRawServer(t *testing.T, opts *mcp.ClientOptions, serve func(s *rawServer), test func(t *testing.T, c *mcp.Client)) {
+func withRawServer(t *testing.T, opts *mcp.ClientOptions, serve func(s *rawServer),
+	test func(t *testing.T, c *mcp.Client)) {
 	synctest.Test(t, func(t *testing.T) {
 		clientReads, serverWrites := io.Pipe()
 		serverReads, clientWrites := io.Pipe()
@@ -85,10 +86,11 @@ func TestUnexpectedMessagesOfServersAreIgnored(t *testing.T) {
 		"the id as a fraction":    `{"jsonrpc":"2.0","id":2.0,"result":{"content":{}}}`,
 		"a request":               `{"jsonrpc":"2.0","id":2,"method":"sampling/createMessage","params":{}}`,
 		"an unknown notification": `{"jsonrpc":"2.0","method":"notifications/surprise"}`,
-		"an unknown token":        `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":77,"progress":1}}`,
-		"a batch":                 `[{"jsonrpc":"2.0","id":98,"result":{}}]`,
-		"an empty line":           ``,
-		"a byte order mark":       "\ufeff{}",
+		"an unknown token": `{"jsonrpc":"2.0","method":"notifications/progress",` +
+			`"params":{"progressToken":77,"progress":1}}`,
+		"a batch":           `[{"jsonrpc":"2.0","id":98,"result":{}}]`,
+		"an empty line":     ``,
+		"a byte order mark": "\ufeff{}",
 	}
 	for name, line := range unexpected {
 		t.Run(name, func(t *testing.T) {
@@ -114,15 +116,18 @@ func TestRPC07_RPC08_RPC09_RPC19_InvalidResponsesAreTransportErrors(t *testing.T
 	for name, line := range map[string]string{
 		"a duplicate key":         `{"jsonrpc":"2.0","id":%s,"result":{"content":[],"content":[]}}`,
 		"RPC-07 result and error": `{"jsonrpc":"2.0","id":%s,"result":{},"error":{"code":1,"message":"x"}}`,
-		"RPC-19 invalid UTF-8":    `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"` + "\xff" + `"}]}}`,
-		"too deep":                `{"jsonrpc":"2.0","id":%s,"result":` + strings.Repeat("[", 70) + strings.Repeat("]", 70) + `}`,
-		"too long":                `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"` + strings.Repeat("x", 1<<20) + `"}]}}`,
-		"RPC-08 neither of them":  `{"jsonrpc":"2.0","id":%s}`,
-		"RPC-09 no code":          `{"jsonrpc":"2.0","id":%s,"error":{"message":"x"}}`,
-		"RPC-09 a text as code":   `{"jsonrpc":"2.0","id":%s,"error":{"code":"1","message":"x"}}`,
-		"RPC-09 a fraction":       `{"jsonrpc":"2.0","id":%s,"error":{"code":1.5,"message":"x"}}`,
-		"RPC-09 no message":       `{"jsonrpc":"2.0","id":%s,"error":{"code":1}}`,
-		"RPC-09 another message":  `{"jsonrpc":"2.0","id":%s,"error":{"code":1,"message":5}}`,
+		"RPC-19 invalid UTF-8": `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"` + "\xff" +
+			`"}]}}`,
+		"too deep": `{"jsonrpc":"2.0","id":%s,"result":` + strings.Repeat("[", 70) +
+			strings.Repeat("]", 70) + `}`,
+		"too long": `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"` +
+			strings.Repeat("x", 1<<20) + `"}]}}`,
+		"RPC-08 neither of them": `{"jsonrpc":"2.0","id":%s}`,
+		"RPC-09 no code":         `{"jsonrpc":"2.0","id":%s,"error":{"message":"x"}}`,
+		"RPC-09 a text as code":  `{"jsonrpc":"2.0","id":%s,"error":{"code":"1","message":"x"}}`,
+		"RPC-09 a fraction":      `{"jsonrpc":"2.0","id":%s,"error":{"code":1.5,"message":"x"}}`,
+		"RPC-09 no message":      `{"jsonrpc":"2.0","id":%s,"error":{"code":1}}`,
+		"RPC-09 another message": `{"jsonrpc":"2.0","id":%s,"error":{"code":1,"message":5}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			withRawServer(t, nil, func(s *rawServer) {
@@ -135,7 +140,8 @@ func TestRPC07_RPC08_RPC09_RPC19_InvalidResponsesAreTransportErrors(t *testing.T
 				_, err := c.CallTool(t.Context(), "x", nil)
 				var failed *mcp.TransportError
 				if !errors.As(err, &failed) || !failed.MayHaveRun || time.Since(began) != 0 {
-					t.Errorf("got error %v after %v, want a TransportError with MayHaveRun at once", err, time.Since(began))
+					t.Errorf("got error %v after %v, want a TransportError with MayHaveRun at once", err,
+						time.Since(began))
 				}
 				if _, err := c.CallTool(t.Context(), "x", nil); err != nil {
 					t.Errorf("the next call: %v", err)

@@ -62,7 +62,8 @@ func TestLogHandlerMayCallTheClient(t *testing.T) {
 		}}
 		c = newScriptedClient(t, opts, func(ctx context.Context, req *mcp.Request) (string, error) {
 			text := member(t, req.Params, "name")
-			return emptyContent, req.Notify(ctx, "notifications/message", json.RawMessage(`{"level":"info","data":`+text+`}`))
+			return emptyContent, req.Notify(ctx, "notifications/message",
+				json.RawMessage(`{"level":"info","data":`+text+`}`))
 		})
 		began := time.Now()
 		if _, err := c.CallTool(t.Context(), "outer", nil); err != nil {
@@ -79,7 +80,8 @@ func TestPROG04_NoProgressAfterTheRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newScriptedClient(t, nil, func(ctx context.Context, req *mcp.Request) (string, error) {
 			for i := range 100 {
-				_ = req.Notify(ctx, "notifications/progress", json.RawMessage(fmt.Sprintf(`{"progressToken":1,"progress":%d}`, i)))
+				_ = req.Notify(ctx, "notifications/progress",
+					json.RawMessage(fmt.Sprintf(`{"progressToken":1,"progress":%d}`, i)))
 			}
 			<-ctx.Done()
 			_ = req.Notify(ctx, "notifications/progress", json.RawMessage(`{"progressToken":1,"progress":1000}`))
@@ -105,10 +107,11 @@ func TestPROG04_NoProgressAfterTheRequest(t *testing.T) {
 
 func TestInvalidLogLevelCannotAddEnvelopeMembers(t *testing.T) {
 	got := ""
-	c := newScriptedClient(t, &mcp.ClientOptions{LogLevel: `info","x":"y`}, func(_ context.Context, req *mcp.Request) (string, error) {
-		got = member(t, req.Params, "_meta")
-		return emptyContent, nil
-	})
+	c := newScriptedClient(t, &mcp.ClientOptions{LogLevel: `info","x":"y`},
+		func(_ context.Context, req *mcp.Request) (string, error) {
+			got = member(t, req.Params, "_meta")
+			return emptyContent, nil
+		})
 	if _, err := c.CallTool(t.Context(), "x", nil); err == nil && strings.Contains(got, `"x":"y"`) {
 		t.Errorf("got _meta %s, want no member x", got)
 	}

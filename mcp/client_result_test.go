@@ -44,7 +44,8 @@ func TestRPC30_LocalErrorsAreNotRemote(t *testing.T) {
 	}
 }
 
-// Pages of invalid items have the same limits as others. They cause a limited number of log messages.
+// Pages of invalid items have the same limits as others. They cause a limited number of log
+// messages.
 func TestInvalidListItemsCountTowardsTheLimits(t *testing.T) {
 	for name, page := range map[string]string{
 		"bytes": `{"tools":[],"junk":"` + strings.Repeat("x", 8<<20) + `","nextCursor":"%d"}`,
@@ -103,14 +104,17 @@ func TestELI10_InvalidElicitResultsAreNotSent(t *testing.T) {
 	elicit := func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) { return result, nil }
 	sent := 0
 	params := ""
-	c := newScriptedClient(t, &mcp.ClientOptions{Elicit: elicit, ElicitURL: elicit}, func(_ context.Context, req *mcp.Request) (string, error) {
-		if member(t, req.Params, "inputResponses") != "" {
-			sent++
-			return emptyContent, nil
-		}
-		return `{"resultType":"input_required","inputRequests":{"k":{"method":"elicitation/create","params":` + params + `}}}`, nil
-	})
-	for _, params = range []string{`{"mode":"url","message":"m","url":"https://example.com/"}`, `{"message":"m","requestedSchema":{"type":"object"}}`} {
+	c := newScriptedClient(t, &mcp.ClientOptions{Elicit: elicit, ElicitURL: elicit},
+		func(_ context.Context, req *mcp.Request) (string, error) {
+			if member(t, req.Params, "inputResponses") != "" {
+				sent++
+				return emptyContent, nil
+			}
+			return `{"resultType":"input_required","inputRequests":{"k":{"method":"elicitation/create","params":` +
+				params + `}}}`, nil
+		})
+	for _, params = range []string{`{"mode":"url","message":"m","url":"https://example.com/"}`,
+		`{"message":"m","requestedSchema":{"type":"object"}}`} {
 		for _, result = range []*mcp.ElicitResult{nil, {}, {Action: "perhaps"}} {
 			_, err := c.CallTool(t.Context(), "x", nil)
 			if err == nil || sent != 0 || strings.Contains(err.Error(), "internal error") {

@@ -115,8 +115,9 @@ func TestVER19_RequestSentAgainHasTheNewRevision(t *testing.T) {
 	if _, err := c.CallTool(t.Context(), "x", nil); err != nil {
 		t.Error(err)
 	}
-	if got := strings.Join(f.seen, ", "); got != `server/discover 2026-07-28 "2026-07-28", tools/call 2026-07-28 "2026-07-28"` {
-		t.Errorf("got requests %s", got)
+	want := `server/discover 2026-07-28 "2026-07-28", tools/call 2026-07-28 "2026-07-28"`
+	if got := strings.Join(f.seen, ", "); got != want {
+		t.Errorf("got requests %s, want %s", got, want)
 	}
 }
 
@@ -146,7 +147,8 @@ func TestCloseEndsRequestsThatWaitForAConnection(t *testing.T) {
 		began := time.Now()
 		c.Close()
 		for range 2 {
-			if err := <-ended; !errors.Is(err, mcp.ErrClosed) && !errors.Is(err, mcp.ErrSessionLost) || mayHaveRun(t, err) {
+			if err := <-ended; !errors.Is(err, mcp.ErrClosed) && !errors.Is(err, mcp.ErrSessionLost) ||
+				mayHaveRun(t, err) {
 				t.Errorf("call that waits: got %v, want ErrClosed", err)
 			}
 		}

@@ -14,7 +14,8 @@ import (
 
 // acknowledge sends the acknowledgement of a subscription.
 func acknowledge(ctx context.Context, req *mcp.Request) {
-	_ = req.Notify(ctx, "notifications/subscriptions/acknowledged", json.RawMessage(`{"notifications":{"toolsListChanged":true}}`))
+	_ = req.Notify(ctx, "notifications/subscriptions/acknowledged",
+		json.RawMessage(`{"notifications":{"toolsListChanged":true}}`))
 }
 
 func TestListenReportsDroppedEvents(t *testing.T) {
@@ -22,7 +23,8 @@ func TestListenReportsDroppedEvents(t *testing.T) {
 		c := newScriptedClient(t, nil, func(ctx context.Context, req *mcp.Request) (string, error) {
 			acknowledge(ctx, req)
 			for i := range 5000 {
-				_ = req.Notify(ctx, "notifications/resources/updated", json.RawMessage(fmt.Sprintf(`{"uri":"a:%d"}`, i)))
+				_ = req.Notify(ctx, "notifications/resources/updated",
+					json.RawMessage(fmt.Sprintf(`{"uri":"a:%d"}`, i)))
 			}
 			_ = req.Notify(ctx, "notifications/tools/list_changed", json.RawMessage(`{}`))
 			<-ctx.Done()
@@ -31,7 +33,8 @@ func TestListenReportsDroppedEvents(t *testing.T) {
 		got := map[mcp.EventKind]int{}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		for e, err := range c.Listen(ctx, mcp.SubscriptionFilter{ToolsListChanged: true, ResourceSubscriptions: []string{"a:"}}) {
+		for e, err := range c.Listen(ctx, mcp.SubscriptionFilter{ToolsListChanged: true,
+			ResourceSubscriptions: []string{"a:"}}) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -107,7 +110,8 @@ func TestSUB11_ShortSubscriptionsAreRenewedWithBackoff(t *testing.T) {
 			}
 		}
 		if started > 600 || started < 60 || missed != started-1 {
-			t.Errorf("got %d subscriptions and %d missed changes within an hour, want 60 to 600 and one less", started, missed)
+			t.Errorf("got %d subscriptions and %d missed changes within an hour, want 60 to 600 and one less",
+				started, missed)
 		}
 	})
 }
@@ -121,7 +125,8 @@ func TestSUB06_ChangesMissedHasTheLastFilter(t *testing.T) {
 				acknowledge(ctx, req)
 				return `{"resultType":"complete"}`, nil
 			}
-			_ = req.Notify(ctx, "notifications/subscriptions/acknowledged", json.RawMessage(`{"notifications":{"promptsListChanged":true}}`))
+			_ = req.Notify(ctx, "notifications/subscriptions/acknowledged",
+				json.RawMessage(`{"notifications":{"promptsListChanged":true}}`))
 			<-ctx.Done()
 			return "", ctx.Err()
 		})
