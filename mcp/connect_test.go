@@ -261,6 +261,7 @@ func TestResultsOfHostileServers(t *testing.T) {
 	deep := strings.Repeat(`{"a":`, 70) + "1" + strings.Repeat("}", 70)
 	for _, test := range []struct{ name, result, says string }{
 		{"an unknown result type", `{"resultType":"maybe"}`, `unknown resultType "maybe"`},
+		{"a result type of another type", `{"resultType":5,"content":[]}`, "unknown resultType"},
 		{"input that asks nothing", `{"resultType":"input_required"}`, "without inputRequests and requestState"},
 		{"input requests in an array", `{"resultType":"input_required","inputRequests":[]}`, "must be an object"},
 		{"a state that is a number", `{"resultType":"input_required","requestState":5}`, "must be a string"},
