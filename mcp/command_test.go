@@ -22,12 +22,13 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// closeBound is within what a child's Close returns, whatever the child does.
+// closeBound is the longest time that Close of a command takes.
 const closeBound = 10500 * time.Millisecond
 
-// start starts a server and closes it at the end of the test.
+// startServer starts a server and closes it at the end of the test.
 func startServer(t testing.TB, s *mcp.CommandTransport) mcp.Conn {
 	t.Helper()
 	if s.Logger == nil {
@@ -49,19 +50,19 @@ func startServer(t testing.TB, s *mcp.CommandTransport) mcp.Conn {
 	return c
 }
 
-// heard returns the next message, which comes soon.
+// readMessage returns the next message or error. It fails the test if there is none within 30s.
 func readMessage(t testing.TB, c mcp.Conn) (*jsonrpc.Message, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	m, err := c.Read(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
-		t.Fatal("Read hangs")
+		t.Fatal("Read has not returned after 30s")
 	}
 	return m, err
 }
 
-// words reads a notification of a role.
+// readWords returns the words of the next message, a notification of a role.
 func readWords(t testing.TB, c mcp.Conn, method string) []string {
 	t.Helper()
 	m, err := readMessage(t, c)
@@ -78,7 +79,7 @@ func readWords(t testing.TB, c mcp.Conn, method string) []string {
 	return params.Words
 }
 
-// mercy waits until a server is ready, and gives what kills it: a Close that nobody wants to look at need not last.
+// waitReady waits until a server is ready, and returns a function that kills it, so that Close need not wait.
 func waitReady(t testing.TB, c mcp.Conn) func() {
 	t.Helper()
 	pid, err := strconv.Atoi(readWords(t, c, "ready")[0])
@@ -92,7 +93,7 @@ func waitReady(t testing.TB, c mcp.Conn) func() {
 	return func() { p.Kill() }
 }
 
-// wantEcho tests that the server lives.
+// wantEcho tests that the server responds.
 func wantEcho(t testing.TB, c mcp.Conn) {
 	t.Helper()
 	if err := c.Write(t.Context(), jsonrpc.NewNotification("hello", nil)); err != nil {
@@ -112,34 +113,34 @@ func wantExit(t testing.TB, c mcp.Conn) *mcp.ExitError {
 		t.Fatalf("Read = %+v, %v; want an ExitError", m, err)
 	}
 	if !errors.Is(err, mcp.ErrDisconnected) || !errors.Is(err, mcp.ErrClosed) {
-		t.Errorf("%v is not ErrDisconnected", err)
+		t.Errorf("got %v, want ErrDisconnected and ErrClosed", err)
 	}
 	return exit
 }
 
-// A record is what a server wrote, or what was logged of it.
+// A logBuffer is a buffer for concurrent writers.
 type logBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
 }
 
-func (r *logBuffer) Write(p []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.buf.Write(p)
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
 }
 
-func (r *logBuffer) String() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.buf.String()
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
 }
 
-func (r *logBuffer) logger() *slog.Logger {
-	return slog.New(slog.NewTextHandler(r, &slog.HandlerOptions{Level: slog.LevelDebug}))
+func (b *logBuffer) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-func TestSTDIO01_TheServerIsAChildWithItsPipes(t *testing.T) {
+func TestSTDIO01_CommandConnectsToThePipesOfAChild(t *testing.T) {
 	t.Parallel()
 	c := startServer(t, roleCommand(t, "echo"))
 	for range 100 {
@@ -147,19 +148,24 @@ func TestSTDIO01_TheServerIsAChildWithItsPipes(t *testing.T) {
 	}
 }
 
-func TestSTDIO01_TheServerOfACommandAnswers(t *testing.T) {
+func TestSTDIO01_STDIO08_CommandSupportsEveryRevision(t *testing.T) {
 	t.Parallel()
-	client, err := mcp.Connect(t.Context(), roleCommand(t, "server"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	if name := client.ServerInfo().Name; name != "child" {
-		t.Errorf("the server is called %q, want child", name)
+	for _, revision := range mcptest.Revisions() {
+		client, err := mcp.Connect(t.Context(), roleCommand(t, "server"), &mcp.ClientOptions{Revision: revision})
+		if err != nil {
+			t.Fatalf("%s: %v", revision, err)
+		}
+		defer client.Close()
+		if got := client.ServerInfo().Name; got != "child" {
+			t.Errorf("%s: got server %q, want child", revision, got)
+		}
+		if _, err := client.CallTool(t.Context(), "pid", nil); err != nil {
+			t.Errorf("%s: %v", revision, err)
+		}
 	}
 }
 
-func TestSTDIO17_AServerThatDiedIsStartedAgain(t *testing.T) {
+func TestSTDIO17_CommandRestartsAServerThatExited(t *testing.T) {
 	t.Parallel()
 	client, err := mcp.Connect(t.Context(), roleCommand(t, "server"), nil)
 	if err != nil {
@@ -169,21 +175,43 @@ func TestSTDIO17_AServerThatDiedIsStartedAgain(t *testing.T) {
 	runs := filepath.Join(t.TempDir(), "runs")
 	_, err = client.CallTool(t.Context(), "exit", map[string]any{"log": runs})
 	if log, err := os.ReadFile(runs); strings.Count(string(log), "\n") != 1 {
-		t.Errorf("the call that ended the server has run as often as %q says, %v", log, err)
+		t.Errorf("got runs %q, %v, want one of the call that ended the server", log, err)
 	}
 	lost, ok := errors.AsType[*mcp.TransportError](err)
 	if !ok || !lost.MayHaveRun {
-		t.Fatalf("got %v, want a TransportError: the call may have run", err)
+		t.Fatalf("got %v, want a TransportError with MayHaveRun", err)
 	}
-	if exit, ok := errors.AsType[*mcp.ExitError](err); !ok || exit.ExitCode != 7 || !strings.HasSuffix(exit.Stderr, "I was asked to") {
-		t.Errorf("got %v, want the exit status and what the server said", err)
+	if exit, ok := errors.AsType[*mcp.ExitError](err); !ok || exit.ExitCode != 7 || !strings.HasSuffix(exit.Stderr, "exit requested") {
+		t.Errorf("got %v, want status 7 and the standard error of the server", err)
 	}
 	if _, err := client.CallTool(t.Context(), "pid", nil); err != nil {
-		t.Errorf("after the end of the server: %v", err)
+		t.Errorf("call after the exit: %v", err)
 	}
 }
 
-func TestSTDIO14_CloseEndsAServerThatListens(t *testing.T) {
+// Run of a server returns when standard input ends, so Close need not terminate it.
+func TestSTDIO14_STDIO15_ServerExitsWhenStdinEnds(t *testing.T) {
+	t.Parallel()
+	var log logBuffer
+	s := roleCommand(t, "server")
+	s.Logger = log.logger()
+	client, err := mcp.Connect(t.Context(), s, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	if err := client.Close(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(begun); took > 4*time.Second {
+		t.Errorf("Close took %v, want at most 4s", took)
+	}
+	if strings.Contains(log.String(), "terminating") {
+		t.Errorf("the server was terminated before it exited: %s", log.String())
+	}
+}
+
+func TestSTDIO14_CloseClosesStdin(t *testing.T) {
 	t.Parallel()
 	var log logBuffer
 	s := roleCommand(t, "echo")
@@ -195,10 +223,10 @@ func TestSTDIO14_CloseEndsAServerThatListens(t *testing.T) {
 		t.Error(err)
 	}
 	if took := time.Since(begun); took > 4*time.Second {
-		t.Errorf("Close took %v", took)
+		t.Errorf("Close took %v, want at most 4s", took)
 	}
 	if strings.Contains(log.String(), "terminating") {
-		t.Errorf("the server was not given the time to end by itself: %s", log.String())
+		t.Errorf("the server was terminated before it exited: %s", log.String())
 	}
 	if _, err := c.Read(t.Context()); !errors.Is(err, mcp.ErrClosed) || errors.Is(err, mcp.ErrDisconnected) {
 		t.Errorf("Read after Close: %v, want ErrClosed", err)
@@ -208,11 +236,11 @@ func TestSTDIO14_CloseEndsAServerThatListens(t *testing.T) {
 	}
 }
 
-// A server that writes answers until it ends would never end if nobody read them.
-func TestSTDIO14_CloseReadsWhatTheServerStillWrites(t *testing.T) {
+// A server that writes while it exits would block if its output were not read.
+func TestSTDIO14_CloseReadsTheRemainingOutput(t *testing.T) {
 	t.Parallel()
 	var log logBuffer
-	s := roleCommand(t, "farewell")
+	s := roleCommand(t, "write-at-end")
 	s.Logger = log.logger()
 	c := startServer(t, s)
 	wantEcho(t, c)
@@ -220,13 +248,13 @@ func TestSTDIO14_CloseReadsWhatTheServerStillWrites(t *testing.T) {
 		t.Error(err)
 	}
 	if strings.Contains(log.String(), "terminating") {
-		t.Errorf("the server could not end by itself: %s", log.String())
+		t.Errorf("the server was terminated before it exited: %s", log.String())
 	}
 }
 
-func TestSTDIO14_CloseEndsReadsAndWritesThatWait(t *testing.T) {
+func TestSTDIO14_CloseEndsBlockedReadsAndWrites(t *testing.T) {
 	t.Parallel()
-	c := startServer(t, roleCommand(t, "deaf"))
+	c := startServer(t, roleCommand(t, "idle"))
 	kill := waitReady(t, c)
 	errs := make(chan error, 2)
 	go func() {
@@ -247,7 +275,7 @@ func TestSTDIO14_CloseEndsReadsAndWritesThatWait(t *testing.T) {
 	}
 }
 
-// writeMuch writes more than a pipe holds, and gives the first error.
+// writeMuch writes more than a pipe holds, and returns the first error.
 func writeMuch(ctx context.Context, c mcp.Conn) error {
 	params := json.RawMessage(fmt.Sprintf(`{"text":%q}`, strings.Repeat("x", 1<<16)))
 	for range 64 {
@@ -255,13 +283,12 @@ func writeMuch(ctx context.Context, c mcp.Conn) error {
 			return err
 		}
 	}
-	return errors.New("nothing stopped the writer")
+	return errors.New("all messages were written")
 }
 
-// Rule 11 of security.md 7.3: a deaf child cannot hold a caller past its context.
-func TestSTDIO01_AWriteToADeafServerEndsWithItsContext(t *testing.T) {
+func TestSTDIO01_WriteToAServerThatDoesNotReadEndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	c := startServer(t, roleCommand(t, "deaf"))
+	c := startServer(t, roleCommand(t, "idle"))
 	defer waitReady(t, c)()
 	late := errors.New("too late")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, late)
@@ -271,13 +298,13 @@ func TestSTDIO01_AWriteToADeafServerEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestSTDIO07_TheEndOfAServerSaysWhy(t *testing.T) {
+func TestSTDIO06_STDIO07_ExitErrorHasStatusAndStandardError(t *testing.T) {
 	t.Parallel()
 	many := ""
 	for i := range 100 {
 		many += fmt.Sprintf("line %d\n", i)
 	}
-	for _, test := range []struct{ name, stderr, kept, text string }{
+	for _, test := range []struct{ name, stderr, want, text string }{
 		{"silent", "", "", "exited with status 3"},
 		{"one line", "no such package\n", "no such package", "exited with status 3: no such package"},
 		{"no newline", "no such package", "no such package", "exited with status 3: no such package"},
@@ -288,8 +315,8 @@ func TestSTDIO07_TheEndOfAServerSaysWhy(t *testing.T) {
 			t.Parallel()
 			s := roleCommand(t, "fail", test.stderr)
 			exit := wantExit(t, startServer(t, s))
-			if exit.ExitCode != 3 || exit.Signal != "" || exit.Stderr != test.kept {
-				t.Errorf("got %+v, want status 3 and %q", exit, test.kept)
+			if exit.ExitCode != 3 || exit.Signal != "" || exit.Stderr != test.want {
+				t.Errorf("got %+v, want status 3 and %q", exit, test.want)
 			}
 			if want := fmt.Sprintf("server %q %s", s.Path, test.text); exit.Error() != want {
 				t.Errorf("got  %s\nwant %s", exit, want)
@@ -307,13 +334,13 @@ func TestSTDIO07_TheEndOfAServerSaysWhy(t *testing.T) {
 		t.Parallel()
 		exit := wantExit(t, startServer(t, roleCommand(t, "fail", strings.Repeat(strings.Repeat("x", 1000)+"\n", 20))))
 		if n := len(exit.Stderr); n > 4<<10 || n < 4000 {
-			t.Errorf("kept %d bytes, want 4 KiB at most and nearly as much", n)
+			t.Errorf("got %d bytes of standard error, want 4000 to 4096", n)
 		}
 	})
 	t.Run("signal", func(t *testing.T) {
 		t.Parallel()
 		if runtime.GOOS == "windows" {
-			t.Skip("there are no signals")
+			t.Skip("Windows has no signals")
 		}
 		s := roleCommand(t, "abort")
 		exit := wantExit(t, startServer(t, s))
@@ -326,7 +353,7 @@ func TestSTDIO07_TheEndOfAServerSaysWhy(t *testing.T) {
 	})
 }
 
-func TestSTDIO07_WritingToAServerThatEndedSaysWhy(t *testing.T) {
+func TestSTDIO07_WriteAfterTheExitReturnsTheExitError(t *testing.T) {
 	t.Parallel()
 	c := startServer(t, roleCommand(t, "fail", "because"))
 	want := wantExit(t, c)
@@ -336,9 +363,9 @@ func TestSTDIO07_WritingToAServerThatEndedSaysWhy(t *testing.T) {
 	}
 }
 
-func TestSTDIO16_AServerMayCloseItsOutputAndStay(t *testing.T) {
+func TestSTDIO16_ServerMayCloseStdoutWithoutExiting(t *testing.T) {
 	t.Parallel()
-	c := startServer(t, roleCommand(t, "mute"))
+	c := startServer(t, roleCommand(t, "close-stdout"))
 	defer waitReady(t, c)()
 	_, err := readMessage(t, c)
 	if _, ok := errors.AsType[*mcp.ExitError](err); ok || !errors.Is(err, mcp.ErrDisconnected) {
@@ -346,7 +373,7 @@ func TestSTDIO16_AServerMayCloseItsOutputAndStay(t *testing.T) {
 	}
 }
 
-func TestSTDIO06_AServerIsNeverHeldUpByItsStandardError(t *testing.T) {
+func TestSTDIO05_STDIO06_WritingToStderrDoesNotBlockTheServer(t *testing.T) {
 	t.Parallel()
 	blocked := make(chan struct{})
 	t.Cleanup(func() { close(blocked) })
@@ -355,13 +382,13 @@ func TestSTDIO06_AServerIsNeverHeldUpByItsStandardError(t *testing.T) {
 		size   string
 		stderr io.Writer
 	}{
-		{"nobody listens", "100", nil},
+		{"no writer", "100", nil},
 		{"a fast writer", "20", io.Discard},
 		{"a writer that blocks", "20", writerFunc(func([]byte) (int, error) { <-blocked; return 0, io.ErrClosedPipe })},
 		{"a writer that fails", "20", writerFunc(func([]byte) (int, error) { return 0, io.ErrClosedPipe })},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := roleCommand(t, "flood", test.size)
+			s := roleCommand(t, "write-stderr", test.size)
 			s.Stderr = test.stderr
 			c := startServer(t, s)
 			wantEcho(t, c)
@@ -369,16 +396,16 @@ func TestSTDIO06_AServerIsNeverHeldUpByItsStandardError(t *testing.T) {
 	}
 }
 
-// Lines that a writer is too slow for are counted, so that it is known how many there were.
-func TestSTDIO06_LinesThatAreDroppedAreCounted(t *testing.T) {
+// Lines are dropped if the writer is too slow.
+func TestSTDIO06_DroppedLinesAreCounted(t *testing.T) {
 	t.Parallel()
 	const all = 20_001
 	lines, dropped := 0, 0
-	flooded := make(chan struct{})
+	written := make(chan struct{})
 	complete := make(chan struct{})
-	s := roleCommand(t, "flood", "20")
+	s := roleCommand(t, "write-stderr", "20")
 	s.Stderr = writerFunc(func(p []byte) (int, error) {
-		<-flooded
+		<-written
 		n := 0
 		if p[0] != '[' {
 			lines++
@@ -392,15 +419,15 @@ func TestSTDIO06_LinesThatAreDroppedAreCounted(t *testing.T) {
 	})
 	c := startServer(t, s)
 	wantEcho(t, c)
-	close(flooded)
+	close(written)
 	select {
 	case <-complete:
 	case <-time.After(30 * time.Second):
-		t.Error("not all lines were told")
+		t.Error("not all lines arrived within 30s")
 	}
 	c.Close()
 	if lines+dropped != all || lines == 0 || dropped == 0 {
-		t.Errorf("%d lines and %d that were dropped, want some of both and %d in all", lines, dropped, all)
+		t.Errorf("got %d lines and %d dropped ones, want some of both and %d in all", lines, dropped, all)
 	}
 }
 
@@ -408,7 +435,7 @@ type writerFunc func(p []byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-func TestSTDIO06_StandardErrorGoesToTheWriterOrTheLog(t *testing.T) {
+func TestSTDIO05_STDIO06_StandardErrorGoesToTheWriterOrTheLog(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 100<<10)
 	t.Run("writer", func(t *testing.T) {
@@ -435,48 +462,48 @@ func TestSTDIO06_StandardErrorGoesToTheWriterOrTheLog(t *testing.T) {
 		wantExit(t, c)
 		c.Close()
 		if got := log.String(); !strings.Contains(got, `level=DEBUG`) || !strings.Contains(got, `stderr="hello you"`) {
-			t.Errorf("the log has no such line: %s", got)
+			t.Errorf("got log %s, want the line at level DEBUG", got)
 		}
 	})
 }
 
-func TestSTDIO03_GarbageOnTheOutputIsSurvived(t *testing.T) {
+func TestSTDIO03_InvalidLinesOnStdoutAreSkipped(t *testing.T) {
 	t.Parallel()
 	var log logBuffer
-	s := roleCommand(t, "garbage")
+	s := roleCommand(t, "write-invalid")
 	s.Logger = log.logger()
 	c := startServer(t, s)
-	refused := 0
+	invalid := 0
 	for {
 		m, err := readMessage(t, c)
 		if err == nil {
-			if m.Method != "sense" {
-				t.Errorf("got %+v", m)
+			if m.Method != "valid" {
+				t.Errorf("got %+v, want method valid", m)
 			}
 			break
 		}
 		if _, ok := errors.AsType[*jsonrpc.DecodeError](err); !ok {
 			t.Fatal(err)
 		}
-		refused++
+		invalid++
 	}
-	if refused != 1001 {
-		t.Errorf("%d lines were refused, want 1001", refused)
+	if invalid != 1001 {
+		t.Errorf("got %d decode errors, want 1001", invalid)
 	}
 	wantEcho(t, c)
 	c.Close()
 	got := log.String()
 	if n := strings.Count(got, "not a message"); n == 0 || n > 20 {
-		t.Errorf("%d lines were logged, want a few", n)
+		t.Errorf("%d lines were logged, want 1 to 20", n)
 	}
 	if !strings.Contains(got, `Welcome to the`) || strings.Contains(got, "\x1b") || strings.Contains(got, strings.Repeat("y", 250)) {
-		t.Errorf("want the beginning of each, quoted: %s", got)
+		t.Errorf("got log %s, want the start of each line, quoted", got)
 	}
 }
 
-func TestSTDIO02_AnEndlessLineIsRefusedAndTheNextOneRead(t *testing.T) {
+func TestSTDIO02_TooLongLineIsSkipped(t *testing.T) {
 	t.Parallel()
-	c := startServer(t, roleCommand(t, "long"))
+	c := startServer(t, roleCommand(t, "write-long"))
 	_, err := readMessage(t, c)
 	if _, ok := errors.AsType[*jsonrpc.DecodeError](err); !ok {
 		t.Fatalf("got %v, want a DecodeError", err)
@@ -484,14 +511,14 @@ func TestSTDIO02_AnEndlessLineIsRefusedAndTheNextOneRead(t *testing.T) {
 	readWords(t, c, "short")
 	wantEcho(t, c)
 
-	s := roleCommand(t, "long")
+	s := roleCommand(t, "write-long")
 	s.MaxMessage = 21 << 20
 	if m, err := readMessage(t, startServer(t, s)); err != nil || m.Method != "long" {
 		t.Errorf("with a higher limit: %v, want the message", err)
 	}
 }
 
-func TestSEC_TheEnvironmentIsAnAllowList(t *testing.T) {
+func TestSTDIO20_ServersGetOnlyAllowedEnvironmentVariables(t *testing.T) {
 	t.Setenv("PATCHBAY_TEST_SECRET", "s3cret")
 	t.Setenv("HTTPS_PROXY", "http://user:s3cret@proxy")
 	t.Setenv("LC_TIME", "C")
@@ -502,25 +529,25 @@ func TestSEC_TheEnvironmentIsAnAllowList(t *testing.T) {
 	s.Env = append(s.Env, "TOKEN=mine", "LANG=C.UTF-8")
 	env := readWords(t, startServer(t, s), "env")
 	if all := strings.Join(env, "\n"); strings.Contains(all, "s3cret") {
-		t.Errorf("a secret is in the environment: %q", env)
+		t.Errorf("got environment %q, want no secret", env)
 	}
 	for _, want := range []string{"TOKEN=mine", "LANG=C.UTF-8", "PATH=" + os.Getenv("PATH")} {
 		if !slices.Contains(env, want) {
-			t.Errorf("%s is not in the environment %q", want, env)
+			t.Errorf("got environment %q, want %s in it", env, want)
 		}
 	}
 	if runtime.GOOS != "windows" && !slices.Contains(env, "LC_TIME=C") {
-		t.Errorf("LC_TIME is not in the environment %q", env)
+		t.Errorf("got environment %q, want LC_TIME in it", env)
 	}
 
 	s = roleCommand(t, "env")
 	s.InsecureInheritEnv = true
 	if env := readWords(t, startServer(t, s), "env"); !slices.Contains(env, "PATCHBAY_TEST_SECRET=s3cret") {
-		t.Errorf("not all of the environment was inherited: %q", env)
+		t.Errorf("InsecureInheritEnv: got environment %q, want all variables", env)
 	}
 }
 
-func TestSTDIO01_ArgumentsArriveAsTheyAre(t *testing.T) {
+func TestSTDIO01_ArgumentsAreNotInterpreted(t *testing.T) {
 	t.Parallel()
 	want := []string{"", "a b", `"`, "$HOME", "; exit 1", "`id`", "*", "-v"}
 	if got := readWords(t, startServer(t, roleCommand(t, "args", want...)), "args"); !slices.Equal(got, want) {
@@ -528,7 +555,7 @@ func TestSTDIO01_ArgumentsArriveAsTheyAre(t *testing.T) {
 	}
 }
 
-func TestSTDIO01_TheServerRunsInItsDirectory(t *testing.T) {
+func TestSTDIO01_ServerRunsInDir(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -542,7 +569,7 @@ func TestSTDIO01_TheServerRunsInItsDirectory(t *testing.T) {
 	}
 }
 
-func TestSTDIO01_AServerThatCannotBeStarted(t *testing.T) {
+func TestSTDIO01_StartErrorNamesTheProgram(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	t.Setenv("PATH", "."+string(os.PathListSeparator)+os.Getenv("PATH"))
@@ -563,31 +590,27 @@ func TestSTDIO01_AServerThatCannotBeStarted(t *testing.T) {
 	}{
 		{"not in PATH", mcp.Command("patchbay-no-such-program"), exec.ErrNotFound},
 		{"no such file", mcp.Command(filepath.Join(dir, "nothing")), os.ErrNotExist},
-		{"in the current directory by accident", mcp.Command("local-server"), exec.ErrDot},
+		{"in the current directory", mcp.Command("local-server"), exec.ErrDot},
 		{"no name", mcp.Command(""), nil},
 		{"a NUL in an argument", mcp.Command(testBinary(t), "a\x00b"), nil},
-		{"a NUL in the environment", func() *mcp.CommandTransport { s := mcp.Command(testBinary(t)); s.Env = []string{"A=\x00"}; return s }(), nil},
-		{"no such directory", func() *mcp.CommandTransport {
-			s := roleCommand(t, "echo")
-			s.Dir = filepath.Join(dir, "nowhere")
-			return s
-		}(), nil},
-		{"no program", mcp.Command(filepath.Join(dir, "plain")), nil},
+		{"a NUL in the environment", &mcp.CommandTransport{Path: testBinary(t), Env: []string{"A=\x00"}}, nil},
+		{"no such directory", &mcp.CommandTransport{Path: testBinary(t), Dir: filepath.Join(dir, "missing")}, nil},
+		{"not executable", mcp.Command(filepath.Join(dir, "plain")), nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c, err := test.s.Dial(t.Context())
 			if err == nil {
 				c.Close()
-				t.Fatal("it was started")
+				t.Fatal("Dial: got no error")
 			}
 			if c != nil {
-				t.Error("got a Conn with the error")
+				t.Error("Dial returned a Conn with the error")
 			}
 			if test.want != nil && !errors.Is(err, test.want) {
 				t.Errorf("got %v, want %v", err, test.want)
 			}
 			if !strings.HasPrefix(err.Error(), fmt.Sprintf("start server %q: ", test.s.Path)) {
-				t.Errorf("%v does not say what was started", err)
+				t.Errorf("got %v, want the path of the program", err)
 			}
 		})
 	}
@@ -601,20 +624,65 @@ func TestSTDIO01_AServerThatCannotBeStarted(t *testing.T) {
 	})
 }
 
-func TestSTDIO01_TheLifeOfAServerIsNotThatOfItsStart(t *testing.T) {
+// The contexts of Connect and of calls end, and the server process continues.
+func TestSTDIO01_STL04_ServerOutlivesContexts(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	c, err := roleCommand(t, "echo").Dial(ctx)
+	for _, revision := range mcptest.Revisions() {
+		ctx, cancel := context.WithCancel(t.Context())
+		c, err := mcp.Connect(ctx, roleCommand(t, "server"), &mcp.ClientOptions{Revision: revision})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		pids := map[string]bool{}
+		for range 3 {
+			cancel()
+			ctx, cancel = context.WithCancel(t.Context())
+			res, err := c.CallTool(ctx, "pid", nil)
+			if err != nil {
+				t.Fatalf("%s: %v", revision, err)
+			}
+			pids[res.Text()] = true
+		}
+		cancel()
+		if len(pids) != 1 {
+			t.Errorf("%s: got calls by %d processes, want 1", revision, len(pids))
+		}
+	}
+}
+
+// The process of a server ends while a subscription is open. The client restarts it and subscribes again.
+func TestSTDIO18_SUB13_ListenIsSentAgainAfterARestart(t *testing.T) {
+	t.Parallel()
+	client, err := mcp.Connect(t.Context(), roleCommand(t, "server"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
-	cancel()
-	wantEcho(t, c)
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var got []mcp.EventKind
+	for e, err := range client.Listen(ctx, mcp.SubscriptionFilter{ToolsListChanged: true}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got = append(got, e.Kind); len(got) == 2 {
+			if !e.Filter.ToolsListChanged {
+				t.Errorf("got filter %+v after the restart, want tools", e.Filter)
+			}
+			break
+		}
+		if _, err := client.CallTool(ctx, "exit", nil); err == nil {
+			t.Fatal("the call that ends the server: got no error")
+		}
+	}
+	if want := []mcp.EventKind{mcp.EventListening, mcp.EventChangesMissed}; !slices.Equal(got, want) {
+		t.Errorf("got events %v, want %v", got, want)
+	}
 }
 
-// Pipes without deadlines, as those of Windows, hold nobody past the context either.
-func TestSTDIO01_AWriteToAPipeWithoutDeadlinesEndsWithItsContext(t *testing.T) {
+// Pipes of Windows have no deadlines.
+func TestSTDIO01_WriteToAPipeWithoutDeadlinesEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
 		c := mcp.NewStreamConn(r, mcp.WithDeadline(w), nil)
@@ -641,7 +709,7 @@ func TestSTDIO01_AWriteToAPipeWithoutDeadlinesEndsWithItsContext(t *testing.T) {
 			t.Errorf("got %v, want the cause of the context", err)
 		}
 		if err := c.Write(t.Context(), hello); !errors.Is(err, mcp.ErrDisconnected) {
-			t.Errorf("got %v, want ErrDisconnected: the message before may still come", err)
+			t.Errorf("got %v, want ErrDisconnected, since the earlier message may be written in part", err)
 		}
 	})
 }

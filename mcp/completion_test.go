@@ -12,6 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
+// completeParams returns the params of completion/complete.
 func completeParams(kind, target, name, value string) map[string]any {
 	key := "name"
 	if kind == "ref/resource" {
@@ -23,6 +24,7 @@ func completeParams(kind, target, name, value string) map[string]any {
 	}
 }
 
+// completionServer returns a server with prompts and a template whose arguments are completed.
 func completionServer() *mcp.Server {
 	s := quietServer(mcp.ServerOptions{})
 	cities := map[string][]string{"japan": {"kyoto", "tokyo"}, "kenya": {"nairobi"}}
@@ -60,7 +62,7 @@ func completionServer() *mcp.Server {
 	return s
 }
 
-func TestCMP02_WhatIsCompleted(t *testing.T) {
+func TestCMP02_PromptsAndTemplatesAreCompleted(t *testing.T) {
 	s := completionServer()
 	for _, test := range []struct {
 		kind, target, name, value string
@@ -69,7 +71,7 @@ func TestCMP02_WhatIsCompleted(t *testing.T) {
 	}{
 		{"ref/prompt", "travel", "city", "", nil, `{"values":["anywhere"],"total":1,"hasMore":false}`},
 		{"ref/prompt", "travel", "city", "k", map[string]string{"country": "japan"}, `{"values":["kyoto"],"total":1,"hasMore":false}`},
-		{"ref/prompt", "travel", "country", "k", nil, `{"values":[],"total":0,"hasMore":false}`}, // an argument that nobody completes
+		{"ref/prompt", "travel", "country", "k", nil, `{"values":[],"total":0,"hasMore":false}`}, // an argument without completion
 		{"ref/prompt", "review", "language", "", nil, `{"values":["go","python","rust"],"total":3,"hasMore":false}`},
 		{"ref/prompt", "review", "language", "P", nil, `{"values":["python"],"total":1,"hasMore":false}`},
 		{"ref/prompt", "review", "language", "o", nil, `{"values":["go","python"],"total":2,"hasMore":false}`},
@@ -96,7 +98,7 @@ func TestCMP03_AtMostAHundredValues(t *testing.T) {
 	}
 }
 
-func TestCMP04_Errors(t *testing.T) {
+func TestCMP04_ErrorsOfCompletion(t *testing.T) {
 	s := completionServer()
 	prompt := func(name string) map[string]any { return completeParams("ref/prompt", "travel", name, "") }
 	change := func(params map[string]any, key string, v any) map[string]any {
@@ -130,22 +132,22 @@ func TestCMP04_Errors(t *testing.T) {
 		got, err := serveModern(t, s, "completion/complete", test.params)
 		wantError(t, got, err, test.code, test.says)
 		if err != nil && strings.Contains(err.Message+string(err.Data), "secret") {
-			t.Errorf("tells %v", err)
+			t.Errorf("got %v, want no text of the handler's error", err)
 		}
 	}
 }
 
-func TestCMP01_CapabilityIsDeclaredOnceSomethingCompletes(t *testing.T) {
+func TestCMP01_CapabilityIsDeclaredWithTheFirstCompletion(t *testing.T) {
 	s := quietServer(mcp.ServerOptions{})
-	handle := mcp.AddPrompt(s, &mcp.Prompt{Name: "p", Arguments: []mcp.PromptArgument{{Name: "a"}}},
+	registration := mcp.AddPrompt(s, &mcp.Prompt{Name: "p", Arguments: []mcp.PromptArgument{{Name: "a"}}},
 		func(context.Context, map[string]string) (string, error) { return "", nil })
 	got, err := serveModern(t, s, "completion/complete", completeParams("ref/prompt", "p", "a", ""))
 	wantError(t, got, err, mcp.CodeMethodNotFound)
 	got, err = serveModern(t, s, "server/discover", nil)
 	if want(t, got, err); strings.Contains(got, `"completions"`) {
-		t.Errorf("declared: %s", got)
+		t.Errorf("got %s, want no completions capability", got)
 	}
-	handle.Update(func(p *mcp.Prompt) {
+	registration.Update(func(p *mcp.Prompt) {
 		p.Complete = map[string]mcp.CompleteFunc{"a": func(context.Context, string, map[string]string) ([]string, error) { return []string{"b"}, nil }}
 	})
 	got, err = serveModern(t, s, "server/discover", nil)
