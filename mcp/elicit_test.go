@@ -17,7 +17,7 @@ type color string
 
 func (color) Enum() []color { return []color{"red", "green", "blue"} }
 
-// form is what a client is asked to show for the question "a".
+// requestedForm returns the schema of the form with the key "a".
 func requestedForm(t *testing.T, r reply) string {
 	t.Helper()
 	var p mcp.ElicitRequestParams
@@ -27,7 +27,7 @@ func requestedForm(t *testing.T, r reply) string {
 	return string(p.RequestedSchema)
 }
 
-// formTest asks for a T and gives what the handler got, as text.
+// askForm returns a handler that asks for a T and returns it as JSON.
 func askForm[T any](opts *mcp.AskOptions) func(ctx context.Context, _ json.RawMessage) (string, error) {
 	return func(ctx context.Context, _ json.RawMessage) (string, error) {
 		v, err := mcp.Ask[T](ctx, "a", "What?", opts)
@@ -100,7 +100,7 @@ func TestELI07_TypesBecomeForms(t *testing.T) {
 	}
 }
 
-func TestELI08_EveryFormCanBeGivenByHand(t *testing.T) {
+func TestELI08_OptionsMayHaveAnySchemaOfAForm(t *testing.T) {
 	const whole = `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","properties":{` +
 		`"untitled":{"type":"string","enum":["a","b"],"default":"a"},` +
 		`"titled":{"type":"string","oneOf":[{"const":"a","title":"A"}]},` +
@@ -141,7 +141,7 @@ func TestELI08_EveryFormCanBeGivenByHand(t *testing.T) {
 	}
 }
 
-func TestELI09_DefaultsOfTheMomentFillTheForm(t *testing.T) {
+func TestELI09_OptionsMayHaveDefaults(t *testing.T) {
 	type issue struct {
 		Title string `json:"title" jsonschema:"of the issue,default=untitled"`
 		Votes int    `json:"votes,omitempty"`
@@ -176,20 +176,20 @@ func TestELI09_DefaultsOfTheMomentFillTheForm(t *testing.T) {
 	}
 }
 
-func TestELI25_AnswersThatDoNotFitTheFormAreAskedAgain(t *testing.T) {
+func TestELI25_ContentThatDoesNotMatchIsAskedAgain(t *testing.T) {
 	for name, test := range map[string]struct {
 		ask    func(ctx context.Context, _ json.RawMessage) (string, error)
 		answer string
 	}{
-		"not in the enum":          {askForm[color](nil), `{"value":"pink"}`},
-		"one not in the enum":      {askForm[[]color](nil), `{"value":["red","pink"]}`},
-		"a fraction":               {askForm[int](nil), `{"value":1.5}`},
-		"beyond the type's range":  {askForm[int](nil), `{"value":99999999999999999999}`},
-		"beyond a small type":      {askForm[int8](nil), `{"value":200}`},
-		"null for what must be":    {askForm[bool](nil), `{"value":null}`},
-		"not in a schema by hand":  {askForm[string](&mcp.AskOptions{Schema: json.RawMessage(`{"type":"string","oneOf":[{"const":"p","title":"P"}]}`)}), `{"value":"q"}`},
-		"names in another case":    {askForm[bool](nil), `{"Value":true}`},
-		"text for what is boolean": {askForm[bool](nil), `{"value":"true"}`},
+		"not in the enum":         {askForm[color](nil), `{"value":"pink"}`},
+		"one not in the enum":     {askForm[[]color](nil), `{"value":["red","pink"]}`},
+		"a fraction":              {askForm[int](nil), `{"value":1.5}`},
+		"beyond the type's range": {askForm[int](nil), `{"value":99999999999999999999}`},
+		"beyond a small type":     {askForm[int8](nil), `{"value":200}`},
+		"null for a required one": {askForm[bool](nil), `{"value":null}`},
+		"not in a given schema":   {askForm[string](&mcp.AskOptions{Schema: json.RawMessage(`{"type":"string","oneOf":[{"const":"p","title":"P"}]}`)}), `{"value":"q"}`},
+		"another case of a name":  {askForm[bool](nil), `{"Value":true}`},
+		"text for a boolean":      {askForm[bool](nil), `{"value":"true"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := handle(t, nil, test.ask)
@@ -201,28 +201,28 @@ func TestELI25_AnswersThatDoNotFitTheFormAreAskedAgain(t *testing.T) {
 	}
 }
 
-func TestELI07_WhatIsNoFormIsAMistake(t *testing.T) {
-	byHand := func(s string) func(ctx context.Context, _ json.RawMessage) (string, error) {
+func TestELI07_OtherSchemasAreErrors(t *testing.T) {
+	withSchema := func(s string) func(ctx context.Context, _ json.RawMessage) (string, error) {
 		return askForm[map[string]any](&mcp.AskOptions{Schema: json.RawMessage(s)})
 	}
 	for name, test := range map[string]struct {
 		ask  func(ctx context.Context, _ json.RawMessage) (string, error)
 		says string
 	}{
-		"a nested struct":           {askForm[struct{ In struct{ A int } }](nil), "form"},
-		"a map without a schema":    {askForm[map[string]int](nil), "form"},
-		"a list of free text":       {askForm[[]string](nil), "form"},
-		"a schema of a string":      {byHand(`{"type":"string"}`), "its type must be object"},
-		"a schema without fields":   {byHand(`{"type":"object"}`), "no properties"},
-		"a field of an object":      {byHand(`{"type":"object","properties":{"a":{"type":"object"}}}`), `field "a"`},
-		"a field of several":        {byHand(`{"type":"object","properties":{"a":{"type":["string","null"]}}}`), `field "a"`},
-		"a field of any type":       {byHand(`{"type":"object","properties":{"a":{}}}`), `field "a"`},
-		"a list of numbers":         {byHand(`{"type":"object","properties":{"a":{"type":"array","items":{"type":"number"}}}}`), `field "a"`},
-		"a schema that is none":     {byHand(`{"type":"object"`), "schema"},
-		"a schema with a tail":      {askForm[string](&mcp.AskOptions{Schema: json.RawMessage(`{"type":"string"},"x":{}`)}), "schema"},
-		"a default of no field":     {askForm[named](&mcp.AskOptions{Default: map[string]int{"age": 3}}), `"age"`},
-		"a default of text":         {askForm[named](&mcp.AskOptions{Default: "Ada"}), "must encode to an object"},
-		"a default that is no JSON": {askForm[named](&mcp.AskOptions{Default: func() {}}), "default"},
+		"a nested struct":         {askForm[struct{ In struct{ A int } }](nil), "form"},
+		"a map without a schema":  {askForm[map[string]int](nil), "form"},
+		"a list of free text":     {askForm[[]string](nil), "form"},
+		"a schema of a string":    {withSchema(`{"type":"string"}`), "its type must be object"},
+		"a schema without fields": {withSchema(`{"type":"object"}`), "no properties"},
+		"a field of an object":    {withSchema(`{"type":"object","properties":{"a":{"type":"object"}}}`), `field "a"`},
+		"a field of two types":    {withSchema(`{"type":"object","properties":{"a":{"type":["string","null"]}}}`), `field "a"`},
+		"a field of any type":     {withSchema(`{"type":"object","properties":{"a":{}}}`), `field "a"`},
+		"a list of numbers":       {withSchema(`{"type":"object","properties":{"a":{"type":"array","items":{"type":"number"}}}}`), `field "a"`},
+		"invalid JSON":            {withSchema(`{"type":"object"`), "schema"},
+		"a schema with more JSON": {askForm[string](&mcp.AskOptions{Schema: json.RawMessage(`{"type":"string"},"x":{}`)}), "schema"},
+		"a default without field": {askForm[named](&mcp.AskOptions{Default: map[string]int{"age": 3}}), `"age"`},
+		"a default of text":       {askForm[named](&mcp.AskOptions{Default: "Ada"}), "must encode to an object"},
+		"a default without JSON":  {askForm[named](&mcp.AskOptions{Default: func() {}}), "default"},
 		"no message": {func(ctx context.Context, _ json.RawMessage) (string, error) {
 			return mcp.Ask[string](ctx, "a", "", nil)
 		}, "the message is empty"},
@@ -242,7 +242,7 @@ func TestELI07_WhatIsNoFormIsAMistake(t *testing.T) {
 	}
 }
 
-func TestELI33_APageIsAskedForAndAgreedTo(t *testing.T) {
+func TestELI06_ELI33_AskURLSendsTheURL(t *testing.T) {
 	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		return "agreed", mcp.AskURL(ctx, "a", "https://example.com/connect?to=x", "Connect your account.")
 	})
@@ -257,12 +257,12 @@ func TestELI33_APageIsAskedForAndAgreedTo(t *testing.T) {
 		}
 	}
 	if r := p.call("t", "", `{"a":{"action":"cancel"}}`, r.RequestState); !r.IsError || r.text() != `question "a": mcp: cancelled` {
-		t.Errorf("dismissed: got %+v", r)
+		t.Errorf("cancel: got %+v", r)
 	}
 }
 
 func TestELI06_OnlySafeURLsAreSent(t *testing.T) {
-	for url, good := range map[string]bool{
+	for url, valid := range map[string]bool{
 		"https://example.com/":             true,
 		"https://example.com:8443/a?b=c#d": true,
 		"http://localhost:3000/":           true,
@@ -287,8 +287,8 @@ func TestELI06_OnlySafeURLsAreSent(t *testing.T) {
 		p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 			return "", mcp.AskURL(ctx, "a", url, "Visit?")
 		})
-		if r := p.call("t", "", "", ""); (r.ResultType == "input_required") != good {
-			t.Errorf("%.60q: got %+v", url, r)
+		if r := p.call("t", "", "", ""); (r.ResultType == "input_required") != valid {
+			t.Errorf("%.60q: got %+v, want valid %v", url, r, valid)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// newCalculator is the server that the examples talk to.
+// newCalculator returns the server of the examples.
 func newCalculator() *mcp.Server {
 	s := mcp.NewServer("calc", "1.0.0", nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "add", Description: "Add two integers."},
@@ -34,7 +34,7 @@ func newCalculator() *mcp.Server {
 	return s
 }
 
-// A client of a server within the process, as tests have it. With a child process or a URL only the transport differs.
+// The server runs in the same process. For a child process or a URL, only the transport differs.
 func ExampleConnect() {
 	ctx := context.Background()
 	c, err := mcp.Connect(ctx, mcp.InMemory(newCalculator()), nil)
@@ -56,7 +56,7 @@ func ExampleConnect() {
 	// launch: Launch, after the user has agreed.
 }
 
-// What went wrong is in the type of the error.
+// The type of an error distinguishes tool errors from protocol errors.
 func ExampleCallTool() {
 	ctx := context.Background()
 	c, err := mcp.Connect(ctx, mcp.InMemory(newCalculator()), nil)
@@ -72,15 +72,15 @@ func ExampleCallTool() {
 	fmt.Println(errors.As(err, &failed), err)
 
 	_, err = mcp.CallTool[int](ctx, c, "multiply", nil)
-	var said *mcp.Error
-	fmt.Println(errors.As(err, &said), said.Code)
+	var protocolErr *mcp.Error
+	fmt.Println(errors.As(err, &protocolErr), protocolErr.Code)
 	// Output:
 	// 3 <nil>
 	// true tool "divide" failed: division by zero
 	// true -32602
 }
 
-// Setting a function declares the capability. The server's question looks the same whatever revision it speaks.
+// Setting a handler declares the capability. The handler is the same for all revisions.
 func ExampleClientOptions() {
 	ctx := context.Background()
 	c, err := mcp.Connect(ctx, mcp.InMemory(newCalculator()), &mcp.ClientOptions{
@@ -115,7 +115,8 @@ func ExampleWithCallOptions() {
 	// 3 <nil>
 }
 
-// Listening is a loop that goes on until its context ends or it is left. The first event says what the server tells of.
+// Listen is a loop that continues until its context ends or the loop breaks. The filter of the first event has the
+// changes that the server reports.
 func ExampleClient_Listen() {
 	ctx := context.Background()
 	s := newCalculator()
@@ -139,7 +140,7 @@ func ExampleClient_Listen() {
 	// tools changed
 }
 
-// Middleware of a client sees every request in the modern form. This one counts them.
+// Middleware of a client gets every request, in the form of the newest revision. This one counts them.
 func ExampleMiddleware() {
 	ctx := context.Background()
 	counted := map[string]int{}
