@@ -18,7 +18,10 @@ import (
 )
 
 // onClients runs a test with a client of every revision over every transport, in fake time.
-func onClients(t *testing.T, h mcp.Handler, opts *mcp.ClientOptions, test func(t *testing.T, on mcptest.Combination, c *mcp.Client)) {
+func onClients(
+	t *testing.T, h mcp.Handler, opts *mcp.ClientOptions,
+	test func(t *testing.T, on mcptest.Combination, c *mcp.Client),
+) {
 	t.Helper()
 	for _, on := range mcptest.Combinations() {
 		t.Run(on.String(), func(t *testing.T) {
@@ -39,9 +42,13 @@ type total struct {
 // calculator returns a server with features of every kind.
 func calculator(t testing.TB) *mcp.Server {
 	s := newServer(t, &mcp.ServerOptions{PageSize: 2, Title: "Calculator", Instructions: "Use it to calculate."})
-	mcp.AddTool(s, &mcp.Tool{Name: "add"}, func(_ context.Context, in sum) (total, error) { return total{in.A + in.B}, nil })
+	mcp.AddTool(s, &mcp.Tool{Name: "add"}, func(_ context.Context, in sum) (total, error) {
+		return total{in.A + in.B}, nil
+	})
 	mcp.AddTool(s, &mcp.Tool{Name: "double"}, func(_ context.Context, in sum) (int, error) { return 2 * in.A, nil })
-	mcp.AddTool(s, &mcp.Tool{Name: "say"}, func(_ context.Context, in named) (string, error) { return "I am " + in.Name, nil })
+	mcp.AddTool(s, &mcp.Tool{Name: "say"}, func(_ context.Context, in named) (string, error) {
+		return "I am " + in.Name, nil
+	})
 	addTool(s, "fail", func(context.Context) (string, error) { return "", errors.New("no result") })
 	addTool(s, "refuse", func(context.Context) (string, error) { return "", mcp.Errorf(-31999, "not today") })
 	addTool(s, "panic", func(context.Context) (string, error) { panic("secret") })
@@ -66,7 +73,8 @@ func calculator(t testing.TB) *mcp.Server {
 		return fmt.Sprintf("%s, %v", who.Name, sure), err
 	})
 	addTool(s, "think", func(ctx context.Context) (string, error) {
-		r, err := mcp.Sample(ctx, "thought", &mcp.CreateMessageParams{MaxTokens: 9, Messages: []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("Think."))}})
+		r, err := mcp.Sample(ctx, "thought", &mcp.CreateMessageParams{MaxTokens: 9,
+			Messages: []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("Think."))}})
 		if err != nil {
 			return "", err
 		}
@@ -113,10 +121,14 @@ func TestPAG06_ListsReturnAllPages(t *testing.T) {
 	onClients(t, calculator(t), nil, func(t *testing.T, _ mcptest.Combination, c *mcp.Client) {
 		tools := collect(t, c.Tools(t.Context()), func(v *mcp.Tool) string { return v.Name })
 		resources := collect(t, c.Resources(t.Context()), func(v *mcp.Resource) string { return v.URI })
-		templates := collect(t, c.ResourceTemplates(t.Context()), func(v *mcp.ResourceTemplate) string { return v.URITemplate })
+		templates := collect(t, c.ResourceTemplates(t.Context()), func(v *mcp.ResourceTemplate) string {
+			return v.URITemplate
+		})
 		prompts := collect(t, c.Prompts(t.Context()), func(v *mcp.Prompt) string { return v.Name })
 		got := fmt.Sprint(tools, resources, templates, prompts)
-		if want := "[add ask double fail panic refuse say steps stuck think where] [mem://one mem://three mem://two] [mem://n/{n}] [greet]"; got != want {
+		want := "[add ask double fail panic refuse say steps stuck think where] " +
+			"[mem://one mem://three mem://two] [mem://n/{n}] [greet]"
+		if got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 		for range c.Tools(t.Context()) {
@@ -128,7 +140,8 @@ func TestPAG06_ListsReturnAllPages(t *testing.T) {
 func TestVER23_ClientDescribesItsServer(t *testing.T) {
 	onClients(t, calculator(t), nil, func(t *testing.T, on mcptest.Combination, c *mcp.Client) {
 		caps := c.Capabilities()
-		if c.Revision() != on.Revision || c.ServerInfo().Name != "test" || c.Instructions() != "Use it to calculate." || caps.Tools == nil || caps.Resources == nil {
+		if c.Revision() != on.Revision || c.ServerInfo().Name != "test" ||
+			c.Instructions() != "Use it to calculate." || caps.Tools == nil || caps.Resources == nil {
 			t.Errorf("got %s, %+v, %q, %+v", c.Revision(), c.ServerInfo(), c.Instructions(), caps)
 		}
 		if !slices.Contains(c.SupportedRevisions(), on.Revision) {
@@ -151,24 +164,29 @@ func TestTOOL14_CallToolDecodesResults(t *testing.T) {
 		if got, err := mcp.CallTool[int](ctx, c, "double", sum{A: 21}); err != nil || got != 42 {
 			t.Errorf("double: %v, %v", got, err)
 		}
-		if got, err := mcp.CallTool[string](ctx, c, "say", json.RawMessage(`{"name":"Ada"}`)); err != nil || got != "I am Ada" {
+		if got, err := mcp.CallTool[string](ctx, c, "say", json.RawMessage(`{"name":"Ada"}`)); err != nil ||
+			got != "I am Ada" {
 			t.Errorf("say: %v, %v", got, err)
 		}
 		var failed *mcp.ToolError
-		if _, err := mcp.CallTool[string](ctx, c, "fail", nil); !errors.As(err, &failed) || failed.Error() != `tool "fail" failed: no result` {
+		if _, err := mcp.CallTool[string](ctx, c, "fail", nil); !errors.As(err, &failed) ||
+			failed.Error() != `tool "fail" failed: no result` {
 			t.Errorf("fail: %v", err)
 		}
 		if r, err := c.CallTool(ctx, "fail", nil); err != nil || !r.IsError || r.Text() != "no result" {
 			t.Errorf("fail, as a result: %+v, %v", r, err)
 		}
 		var protocolErr *mcp.Error
-		if _, err := mcp.CallTool[string](ctx, c, "refuse", nil); !errors.As(err, &protocolErr) || protocolErr.Code != -31999 || !protocolErr.Remote() {
+		if _, err := mcp.CallTool[string](ctx, c, "refuse", nil); !errors.As(err, &protocolErr) ||
+			protocolErr.Code != -31999 || !protocolErr.Remote() {
 			t.Errorf("refuse: %v", err)
 		}
-		if _, err := mcp.CallTool[string](ctx, c, "panic", nil); !errors.As(err, &protocolErr) || protocolErr.Code != mcp.CodeInternalError || strings.Contains(err.Error(), "secret") {
+		if _, err := mcp.CallTool[string](ctx, c, "panic", nil); !errors.As(err, &protocolErr) ||
+			protocolErr.Code != mcp.CodeInternalError || strings.Contains(err.Error(), "secret") {
 			t.Errorf("panic: %v", err)
 		}
-		if _, err := mcp.CallTool[string](ctx, c, "unknown", nil); !errors.As(err, &protocolErr) || protocolErr.Code != mcp.CodeInvalidParams {
+		if _, err := mcp.CallTool[string](ctx, c, "unknown", nil); !errors.As(err, &protocolErr) ||
+			protocolErr.Code != mcp.CodeInvalidParams {
 			t.Errorf("unknown tool: got %v, want code -32602", err)
 		}
 		for _, args := range []any{5, []int{1}, json.RawMessage(`{"a":`), make(chan int)} {
@@ -191,7 +209,8 @@ func TestRES02_ResourcesPromptsAndCompletion(t *testing.T) {
 			t.Errorf("read from a template: %v, %v", r, err)
 		}
 		var protocolErr *mcp.Error
-		if _, err = c.ReadResource(ctx, "mem://none"); !errors.As(err, &protocolErr) || protocolErr.Code != mcp.CodeInvalidParams || !protocolErr.Remote() {
+		if _, err = c.ReadResource(ctx, "mem://none"); !errors.As(err, &protocolErr) ||
+			protocolErr.Code != mcp.CodeInvalidParams || !protocolErr.Remote() {
 			t.Errorf("unknown resource: got %v, want code -32602 of the server", err)
 		}
 		p, err := c.GetPrompt(ctx, "greet", map[string]string{"who": "Ada"})
@@ -206,7 +225,8 @@ func TestRES02_ResourcesPromptsAndCompletion(t *testing.T) {
 		if err != nil || !slices.Equal(v.Values, []string{"formal", "friendly"}) {
 			t.Errorf("complete: %v, %v", v, err)
 		}
-		if _, err = c.Complete(ctx, &mcp.CompleteParams{Argument: mcp.CompleteArgument{Name: "tone", Value: "f"}}); err == nil {
+		withoutRef := &mcp.CompleteParams{Argument: mcp.CompleteArgument{Name: "tone", Value: "f"}}
+		if _, err = c.Complete(ctx, withoutRef); err == nil {
 			t.Error("Complete without a reference: got no error")
 		}
 	})
@@ -272,7 +292,8 @@ func acceptingOptions(asked *[]string, mu *sync.Mutex) *mcp.ClientOptions {
 		},
 		Sample: func(_ context.Context, p *mcp.CreateMessageParams) (*mcp.CreateMessageResult, error) {
 			record(fmt.Sprint(p.MaxTokens))
-			return &mcp.CreateMessageResult{Model: "m1", StopReason: "endTurn", Content: []mcp.ContentBlock{mcp.Text("hm")}}, nil
+			return &mcp.CreateMessageResult{Model: "m1", StopReason: "endTurn",
+				Content: []mcp.ContentBlock{mcp.Text("hm")}}, nil
 		},
 		Roots: func(context.Context) ([]mcp.Root, error) {
 			record("roots")
@@ -284,7 +305,8 @@ func acceptingOptions(asked *[]string, mu *sync.Mutex) *mcp.ClientOptions {
 func TestMRTR07_ClientAnswersInEveryRevision(t *testing.T) {
 	var mu sync.Mutex
 	var asked []string
-	onClients(t, calculator(t), acceptingOptions(&asked, &mu), func(t *testing.T, on mcptest.Combination, c *mcp.Client) {
+	opts := acceptingOptions(&asked, &mu)
+	onClients(t, calculator(t), opts, func(t *testing.T, on mcptest.Combination, c *mcp.Client) {
 		mu.Lock()
 		asked = nil
 		mu.Unlock()
@@ -365,7 +387,8 @@ func TestLIFE19_ProgressResetsTheTimeoutButNotTheMaximum(t *testing.T) {
 			return time.Since(began), err
 		}
 		ignore := func(mcp.ProgressUpdate) {}
-		if took, err := call("steps", mcp.CallOptions{Timeout: 1500 * time.Millisecond, Progress: ignore}); err != nil || took != 3*time.Second {
+		took, err := call("steps", mcp.CallOptions{Timeout: 1500 * time.Millisecond, Progress: ignore})
+		if err != nil || took != 3*time.Second {
 			t.Errorf("with progress: got error %v after %v, want none after 3s", err, took)
 		}
 		for _, o := range []mcp.CallOptions{
@@ -377,7 +400,8 @@ func TestLIFE19_ProgressResetsTheTimeoutButNotTheMaximum(t *testing.T) {
 			}
 			took, err := call("steps", o)
 			var failed *mcp.TransportError
-			if !errors.Is(err, mcp.ErrTimeout) || !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &failed) || !failed.MayHaveRun || took > 1600*time.Millisecond {
+			if !errors.Is(err, mcp.ErrTimeout) || !errors.Is(err, context.DeadlineExceeded) ||
+				!errors.As(err, &failed) || !failed.MayHaveRun || took > 1600*time.Millisecond {
 				t.Errorf("%+v: got error %v after %v, want ErrTimeout with MayHaveRun within 1.6s", o, err, took)
 			}
 			time.Sleep(5 * time.Second) // the tool ends
@@ -386,10 +410,11 @@ func TestLIFE19_ProgressResetsTheTimeoutButNotTheMaximum(t *testing.T) {
 }
 
 func TestInputHandlersPauseTheTimeout(t *testing.T) {
-	opts := &mcp.ClientOptions{Timeout: time.Minute, Elicit: func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+	declineSlowly := func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 		time.Sleep(4 * time.Minute)
 		return &mcp.ElicitResult{Action: mcp.ElicitDecline}, nil
-	}}
+	}
+	opts := &mcp.ClientOptions{Timeout: time.Minute, Elicit: declineSlowly}
 	onClients(t, calculator(t), opts, func(t *testing.T, on mcptest.Combination, c *mcp.Client) {
 		if !on.Since("2025-06-18") {
 			return
@@ -445,14 +470,16 @@ func TestListenReportsChangesInEveryRevision(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				var got []string
-				for e, err := range c.Listen(ctx, mcp.SubscriptionFilter{ToolsListChanged: true, ResourceSubscriptions: []string{"mem://one"}}) {
+				filter := mcp.SubscriptionFilter{ToolsListChanged: true, ResourceSubscriptions: []string{"mem://one"}}
+				for e, err := range c.Listen(ctx, filter) {
 					if err != nil {
 						t.Fatal(err)
 					}
 					got = append(got, strings.TrimSpace(e.Kind.String()+" "+e.URI))
 					switch len(got) {
 					case 1:
-						if !e.Filter.ToolsListChanged || !slices.Equal(e.Filter.ResourceSubscriptions, []string{"mem://one"}) {
+						if !e.Filter.ToolsListChanged ||
+							!slices.Equal(e.Filter.ResourceSubscriptions, filter.ResourceSubscriptions) {
 							t.Errorf("got filter %+v, want tools and mem://one", e.Filter)
 						}
 						s.ResourceUpdated("mem://two")

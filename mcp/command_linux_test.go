@@ -54,7 +54,8 @@ func wantGone(t testing.TB, pids []string, within time.Duration) {
 	}
 }
 
-// wantReaped waits until a child process is reaped. A zombie's pipes may still be open: its other threads may end later
+// wantReaped waits until a child process is reaped. A zombie's pipes may still be open: its other
+// threads may end later
 // than the first one.
 func wantReaped(t testing.TB, pid string) {
 	t.Helper()
@@ -99,7 +100,10 @@ func TestSTDIO14_CloseEndsAllProcesses(t *testing.T) {
 		{"server and children ignore stdin", []string{"idle", "idle", "idle"}, 5 * time.Second, 8 * time.Second},
 		{"only the children ignore stdin", []string{"echo", "idle", "idle"}, 0, 4500 * time.Millisecond},
 		{"a child ignores SIGTERM", []string{"echo", "ignore-sigterm"}, 3 * time.Second, 4900 * time.Millisecond},
-		{"all ignore SIGTERM", []string{"ignore-sigterm", "ignore-sigterm", "ignore-sigterm"}, 8 * time.Second, closeBound},
+		{
+			"all ignore SIGTERM", []string{"ignore-sigterm", "ignore-sigterm", "ignore-sigterm"},
+			8 * time.Second, closeBound,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -142,7 +146,8 @@ func TestSTDIO17_ChildrenEndWithTheirServer(t *testing.T) {
 	}
 }
 
-// A daemon that the server has started keeps the pipes open. The client detects the end of the server anyway.
+// A daemon that the server has started keeps the pipes open. The client detects the end of the
+// server anyway.
 func TestSTDIO17_EndIsDetectedWhileAnotherProcessHoldsThePipes(t *testing.T) {
 	t.Parallel()
 	c := startServer(t, roleCommand(t, "spawn", "idle", "daemon"))
@@ -210,7 +215,8 @@ func TestSTDIO14_CloseDoesNotWaitForOtherHoldersOfThePipes(t *testing.T) {
 	}
 }
 
-// On Linux, a parent-death signal is sent when the parent's thread ends, as that of a locked goroutine.
+// On Linux, a parent-death signal is sent when the parent's thread ends, as that of a locked
+// goroutine.
 func TestSTDIO01_STL04_ServerOutlivesTheThreadOfDial(t *testing.T) {
 	t.Parallel()
 	conns := make(chan mcp.Conn)
@@ -259,7 +265,8 @@ func TestSTDIO01_ProcessesEndWithTheHost(t *testing.T) {
 	})
 }
 
-// startHost starts a host process, which starts a server with children. It returns a function that kills the host, the
+// startHost starts a host process, which starts a server with children. It returns a function that
+// kills the host, the
 // ids of the server and its children, and that of the host's guard process.
 func startHost(t *testing.T, roles ...string) (kill func(), pids []string, guard string) {
 	t.Helper()
@@ -296,14 +303,16 @@ func guardProcesses(t *testing.T, parent int) (pids []string) {
 		pid := filepath.Base(filepath.Dir(name))
 		stat, _ := os.ReadFile("/proc/" + pid + "/stat")
 		_, rest, _ := bytes.Cut(stat, []byte(") "))
-		if fields := bytes.Fields(rest); len(fields) > 1 && string(fields[1]) == strconv.Itoa(parent) && bytes.Contains(line, []byte("mcp-guard")) {
+		if fields := bytes.Fields(rest); len(fields) > 1 && string(fields[1]) == strconv.Itoa(parent) &&
+			bytes.Contains(line, []byte("mcp-guard")) {
 			pids = append(pids, pid)
 		}
 	}
 	return pids
 }
 
-// Servers that end, fail, are killed or do not start must not leak descriptors, processes and goroutines.
+// Servers that end, fail, are killed or do not start must not leak descriptors, processes and
+// goroutines.
 func TestSTDIO14_ServersReleaseTheirResources(t *testing.T) {
 	mcptest.NoLeaks(t)
 	descriptors := func() int {

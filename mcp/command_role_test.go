@@ -18,7 +18,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// roleVariable makes the test binary run a role, such as a server or a child process of one, instead of tests.
+// roleVariable makes the test binary run a role, such as a server or a child process of one,
+// instead of tests.
 const roleVariable = "PATCHBAY_TEST_ROLE"
 
 // roles are functions by name. Init sets them, since some of them start others.
@@ -110,7 +111,9 @@ func serveStdio() {
 		os.Exit(7)
 		return "", nil
 	})
-	mcp.AddTool(s, &mcp.Tool{Name: "pid"}, func(context.Context, struct{}) (string, error) { return fmt.Sprint(os.Getpid()), nil })
+	mcp.AddTool(s, &mcp.Tool{Name: "pid"}, func(context.Context, struct{}) (string, error) {
+		return fmt.Sprint(os.Getpid()), nil
+	})
 	mcp.AddTool(s, &mcp.Tool{Name: "daemon"}, func(context.Context, struct{}) (string, error) {
 		return fmt.Sprint(startRole("daemon", os.Stdout)), nil
 	})
@@ -159,7 +162,8 @@ func writeInvalidLines() {
 	echoLines()
 }
 
-// spawnRoles starts the roles in args[1:] as processes, sends their ids when they are ready, and runs the role args[0].
+// spawnRoles starts the roles in args[1:] as processes, sends their ids when they are ready, and
+// runs the role args[0].
 func spawnRoles(args []string) {
 	pids := []string{fmt.Sprint(os.Getpid())}
 	for _, role := range args[1:] {
@@ -169,7 +173,8 @@ func spawnRoles(args []string) {
 	roles[args[0]](nil)
 }
 
-// startRole starts a process that runs a role and holds files of this one open. It returns its id when it is ready.
+// startRole starts a process that runs a role and holds files of this one open. It returns its id
+// when it is ready.
 func startRole(role string, held ...*os.File) int {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), roleVariable+"="+role)

@@ -79,7 +79,8 @@ func readWords(t testing.TB, c mcp.Conn, method string) []string {
 	return params.Words
 }
 
-// waitReady waits until a server is ready, and returns a function that kills it, so that Close need not wait.
+// waitReady waits until a server is ready, and returns a function that kills it, so that Close need
+// not wait.
 func waitReady(t testing.TB, c mcp.Conn) func() {
 	t.Helper()
 	pid, err := strconv.Atoi(readWords(t, c, "ready")[0])
@@ -181,7 +182,8 @@ func TestSTDIO17_CommandRestartsAServerThatExited(t *testing.T) {
 	if !ok || !lost.MayHaveRun {
 		t.Fatalf("got %v, want a TransportError with MayHaveRun", err)
 	}
-	if exit, ok := errors.AsType[*mcp.ExitError](err); !ok || exit.ExitCode != 7 || !strings.HasSuffix(exit.Stderr, "exit requested") {
+	if exit, ok := errors.AsType[*mcp.ExitError](err); !ok || exit.ExitCode != 7 ||
+		!strings.HasSuffix(exit.Stderr, "exit requested") {
 		t.Errorf("got %v, want status 7 and the standard error of the server", err)
 	}
 	if _, err := client.CallTool(t.Context(), "pid", nil); err != nil {
@@ -326,7 +328,8 @@ func TestSTDIO06_STDIO07_ExitErrorHasStatusAndStandardError(t *testing.T) {
 	t.Run("many lines", func(t *testing.T) {
 		t.Parallel()
 		exit := wantExit(t, startServer(t, roleCommand(t, "fail", many)))
-		if lines := strings.Split(exit.Stderr, "\n"); len(lines) != 16 || lines[0] != "line 84" || lines[15] != "line 99" {
+		if lines := strings.Split(exit.Stderr, "\n"); len(lines) != 16 || lines[0] != "line 84" ||
+			lines[15] != "line 99" {
 			t.Errorf("got %q, want the last 16 lines", lines)
 		}
 	})
@@ -496,7 +499,8 @@ func TestSTDIO03_InvalidLinesOnStdoutAreSkipped(t *testing.T) {
 	if n := strings.Count(got, "not a message"); n == 0 || n > 20 {
 		t.Errorf("%d lines were logged, want 1 to 20", n)
 	}
-	if !strings.Contains(got, `Welcome to the`) || strings.Contains(got, "\x1b") || strings.Contains(got, strings.Repeat("y", 250)) {
+	if !strings.Contains(got, `Welcome to the`) || strings.Contains(got, "\x1b") ||
+		strings.Contains(got, strings.Repeat("y", 250)) {
 		t.Errorf("got log %s, want the start of each line, quoted", got)
 	}
 }
@@ -651,7 +655,8 @@ func TestSTDIO01_STL04_ServerOutlivesContexts(t *testing.T) {
 	}
 }
 
-// The process of a server ends while a subscription is open. The client restarts it and subscribes again.
+// The process of a server ends while a subscription is open. The client restarts it and subscribes
+// again.
 func TestSTDIO18_SUB13_ListenIsSentAgainAfterARestart(t *testing.T) {
 	t.Parallel()
 	client, err := mcp.Connect(t.Context(), roleCommand(t, "server"), nil)

@@ -17,11 +17,13 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// A responseTable has the response to each method: a result, or an error if it is an object that starts with code.
+// A responseTable has the response to each method: a result, or an error if it is an object that
+// starts with code.
 // "" is no response, "exit" closes the stream.
 type responseTable map[string]string
 
-// serveResponses returns a transport to a server with the responses, and a function that returns the methods of the
+// serveResponses returns a transport to a server with the responses, and a function that returns
+// the methods of the
 // messages so far.
 func serveResponses(t *testing.T, s responseTable) (mcp.Transport, func() []string) {
 	client, server := mcp.Pipe()
@@ -66,8 +68,10 @@ func serveResponses(t *testing.T, s responseTable) (mcp.Transport, func() []stri
 }
 
 const (
-	discovered  = `{"resultType":"complete","supportedVersions":["2026-07-28","2025-11-25"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}`
-	initialized = `{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"old","version":"1"}}`
+	discovered = `{"resultType":"complete","supportedVersions":["2026-07-28","2025-11-25"],` +
+		`"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}`
+	initialized = `{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},` +
+		`"serverInfo":{"name":"old","version":"1"}}`
 )
 
 func TestVER10_ProbeFindsTheRevision(t *testing.T) {
@@ -79,22 +83,35 @@ func TestVER10_ProbeFindsTheRevision(t *testing.T) {
 		err               error
 	}{
 		{"VER-10 discovered", discovered, "", "2026-07-28", "server/discover", 0, nil},
-		{"VER-12 method not found", `{"code":-32601,"message":"?"}`, initialized, "2025-06-18", "server/discover initialize notifications/initialized", 0, nil},
-		{"VER-13 invalid params", `{"code":-32602,"message":"?"}`, initialized, "2025-06-18", "server/discover initialize notifications/initialized", 0, nil},
-		{"VER-13 another code", `{"code":-32000,"message":"?"}`, initialized, "2025-06-18", "server/discover initialize notifications/initialized", 0, nil},
-		{"VER-13 no response", "", initialized, "2025-06-18", "server/discover initialize notifications/initialized", 10 * time.Second, nil},
-		{"another result", `{"hello":1}`, initialized, "2025-06-18", "server/discover initialize notifications/initialized", 0, nil},
-		{"VER-11 other versions", `{"code":-32022,"message":"?","data":{"supported":["2025-06-18"],"requested":"2026-07-28"}}`, initialized,
+		{"VER-12 method not found", `{"code":-32601,"message":"?"}`, initialized, "2025-06-18",
+			"server/discover initialize notifications/initialized", 0, nil},
+		{"VER-13 invalid params", `{"code":-32602,"message":"?"}`, initialized, "2025-06-18",
+			"server/discover initialize notifications/initialized", 0, nil},
+		{"VER-13 another code", `{"code":-32000,"message":"?"}`, initialized, "2025-06-18",
+			"server/discover initialize notifications/initialized", 0, nil},
+		{"VER-13 no response", "", initialized, "2025-06-18", "server/discover initialize notifications/initialized",
+			10 * time.Second, nil},
+		{"another result", `{"hello":1}`, initialized, "2025-06-18",
+			"server/discover initialize notifications/initialized", 0, nil},
+		{"VER-11 other versions",
+			`{"code":-32022,"message":"?","data":{"supported":["2025-06-18"],"requested":"2026-07-28"}}`, initialized,
 			"2025-06-18", "server/discover initialize notifications/initialized", 0, nil},
-		{"VER-11 unknown versions", `{"code":-32022,"message":"?","data":{"supported":["2031-01-01"]}}`, initialized, "", "server/discover", 0, mcp.ErrNoCommonRevision},
-		{"VER-06 discovered unknown versions", `{"supportedVersions":["2031-01-01"],"capabilities":{}}`, initialized, "", "server/discover", 0, mcp.ErrNoCommonRevision},
-		{"VER-06 discovered old versions", `{"supportedVersions":["2025-06-18"],"capabilities":{}}`, initialized, "2025-06-18", "server/discover initialize notifications/initialized", 0, nil},
-		{"LIFE-10 unknown version of initialize", `{"code":-32601,"message":"?"}`, strings.Replace(initialized, "2025-06-18", "2031-01-01", 1), "", "server/discover initialize", 0, mcp.ErrNoCommonRevision},
-		{"neither method", `{"code":-32601,"message":"?"}`, `{"code":-32601,"message":"no"}`, "", "server/discover initialize", 0, &mcp.Error{Code: -32601}},
+		{"VER-11 unknown versions", `{"code":-32022,"message":"?","data":{"supported":["2031-01-01"]}}`, initialized,
+			"", "server/discover", 0, mcp.ErrNoCommonRevision},
+		{"VER-06 discovered unknown versions", `{"supportedVersions":["2031-01-01"],"capabilities":{}}`, initialized,
+			"", "server/discover", 0, mcp.ErrNoCommonRevision},
+		{"VER-06 discovered old versions", `{"supportedVersions":["2025-06-18"],"capabilities":{}}`, initialized,
+			"2025-06-18", "server/discover initialize notifications/initialized", 0, nil},
+		{"LIFE-10 unknown version of initialize", `{"code":-32601,"message":"?"}`,
+			strings.Replace(initialized, "2025-06-18", "2031-01-01", 1), "",
+			"server/discover initialize", 0, mcp.ErrNoCommonRevision},
+		{"neither method", `{"code":-32601,"message":"?"}`, `{"code":-32601,"message":"no"}`, "",
+			"server/discover initialize", 0, &mcp.Error{Code: -32601}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				transport, received := serveResponses(t, responseTable{"server/discover": test.discover, "initialize": test.init})
+				responses := responseTable{"server/discover": test.discover, "initialize": test.init}
+				transport, received := serveResponses(t, responses)
 				began := time.Now()
 				c, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Logger: quiet()})
 				took := time.Since(began)
@@ -131,7 +148,8 @@ func TestRequiredRevisionIsTheOnlyOneTried(t *testing.T) {
 		{"1999-01-01", discovered, initialized, ""},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			transport, received := serveResponses(t, responseTable{"server/discover": test.discover, "initialize": test.init})
+			responses := responseTable{"server/discover": test.discover, "initialize": test.init}
+			transport, received := serveResponses(t, responses)
 			c, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Revision: test.revision, Logger: quiet()})
 			synctest.Wait()
 			if got := strings.Join(received(), " "); got != test.methods {
@@ -176,8 +194,11 @@ func TestSTDIO17_CallMayHaveRunWhenTheServerEnds(t *testing.T) {
 	}
 }
 
-// newScriptedClient returns a client in memory. serve returns the result of each request but server/discover.
-func newScriptedClient(t *testing.T, opts *mcp.ClientOptions, serve func(ctx context.Context, req *mcp.Request) (string, error)) *mcp.Client {
+// newScriptedClient returns a client in memory. serve returns the result of each request but
+// server/discover.
+func newScriptedClient(
+	t *testing.T, opts *mcp.ClientOptions, serve func(ctx context.Context, req *mcp.Request) (string, error),
+) *mcp.Client {
 	t.Helper()
 	h := mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 		if req.Method == "server/discover" {
@@ -215,11 +236,14 @@ func TestMRTR08_ELI09_StateIsEchoedAndDefaultsAreFilledIn(t *testing.T) {
 		return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{}`)}, nil
 	}}
 	c := newScriptedClient(t, opts, func(_ context.Context, req *mcp.Request) (string, error) {
-		got = append(got, member(t, req.Params, "requestState")+member(t, req.Params, "inputResponses")+member(t, req.Params, "arguments"))
-		form := `{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{"n":{"type":"integer","default":7}}}}}`
+		got = append(got, member(t, req.Params, "requestState")+
+			member(t, req.Params, "inputResponses")+member(t, req.Params, "arguments"))
+		form := `{"method":"elicitation/create","params":{"message":"m",` +
+			`"requestedSchema":{"type":"object","properties":{"n":{"type":"integer","default":7}}}}}`
 		switch len(got) {
 		case 1:
-			return `{"resultType":"input_required","inputRequests":{"k":` + form + `},"requestState":` + state + `}`, nil
+			return `{"resultType":"input_required","inputRequests":{"k":` + form + `},"requestState":` + state +
+				`}`, nil
 		case 2:
 			return `{"resultType":"input_required","inputRequests":{"l":` + form + `}}`, nil
 		}
@@ -246,14 +270,17 @@ func TestMRTR16_RoundsAndTimeAreLimited(t *testing.T) {
 		if err == nil || rounds != 17 || !strings.Contains(err.Error(), "requests input for the 17th time") {
 			t.Errorf("got error %v after %d rounds, want one after 17", err, rounds)
 		}
-		c = newScriptedClient(t, &mcp.ClientOptions{Elicit: func(ctx context.Context, _ *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+		c = newScriptedClient(t, &mcp.ClientOptions{Elicit: func(ctx context.Context,
+			_ *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 			<-ctx.Done()
 			return nil, context.Cause(ctx)
 		}}, func(context.Context, *mcp.Request) (string, error) {
-			return `{"resultType":"input_required","inputRequests":{"k":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}}}`, nil
+			return `{"resultType":"input_required","inputRequests":{"k":{"method":"elicitation/create",` +
+				`"params":{"message":"m","requestedSchema":{"type":"object"}}}}}`, nil
 		})
 		began := time.Now()
-		if _, err := c.CallTool(t.Context(), "x", nil); !errors.Is(err, mcp.ErrTimeout) || time.Since(began) != 10*time.Minute {
+		if _, err := c.CallTool(t.Context(), "x", nil); !errors.Is(err, mcp.ErrTimeout) ||
+			time.Since(began) != 10*time.Minute {
 			t.Errorf("got error %v after %v, want ErrTimeout after 10m", err, time.Since(began))
 		}
 	})
@@ -265,13 +292,19 @@ func TestRPC22_RPC23_InvalidResultsAreErrors(t *testing.T) {
 		{"RPC-22 an unknown result type", `{"resultType":"maybe","content":[]}`, `unknown resultType "maybe"`},
 		{"RPC-22 a result type of another type", `{"resultType":5,"content":[]}`, "resultType"},
 		{"RPC-23 a result type of an extension", `{"resultType":"task","taskId":"1"}`, `unknown resultType "task"`},
-		{"neither input requests nor state", `{"resultType":"input_required"}`, "without inputRequests and requestState"},
+		{"neither input requests nor state", `{"resultType":"input_required"}`,
+			"without inputRequests and requestState"},
 		{"input requests as an array", `{"resultType":"input_required","inputRequests":[]}`, "must be an object"},
 		{"a number as state", `{"resultType":"input_required","requestState":5}`, "must be a string"},
-		{"a too long state", `{"resultType":"input_required","requestState":"` + strings.Repeat("x", 65<<10) + `"}`, "more than"},
-		{"too many input requests", `{"resultType":"input_required","inputRequests":{` + repeatNumbered(65, `"%d":{"method":"roots/list"}`) + `}}`, "more than 64"},
-		{"an input request without a method", `{"resultType":"input_required","inputRequests":{"k":{}}}`, "method is missing"},
-		{"an undeclared input request", `{"resultType":"input_required","inputRequests":{"k":{"method":"sampling/createMessage"}}}`, "method not found"},
+		{"a too long state", `{"resultType":"input_required","requestState":"` + strings.Repeat("x", 65<<10) + `"}`,
+			"more than"},
+		{"too many input requests", `{"resultType":"input_required","inputRequests":{` +
+			repeatNumbered(65, `"%d":{"method":"roots/list"}`) + `}}`, "more than 64"},
+		{"an input request without a method", `{"resultType":"input_required","inputRequests":{"k":{}}}`,
+			"method is missing"},
+		{"an undeclared input request",
+			`{"resultType":"input_required","inputRequests":{"k":{"method":"sampling/createMessage"}}}`,
+			"method not found"},
 		{"content as an object", `{"content":{}}`, "must be an array"},
 		{"content without a type", `{"content":[{}]}`, "no type"},
 		{"content of an unknown type", `{"content":[{"type":"smell"}]}`, "unknown content type"},
@@ -282,7 +315,9 @@ func TestRPC22_RPC23_InvalidResultsAreErrors(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			opts := &mcp.ClientOptions{Roots: func(context.Context) ([]mcp.Root, error) { return nil, nil }}
-			c := newScriptedClient(t, opts, func(context.Context, *mcp.Request) (string, error) { return test.result, nil })
+			c := newScriptedClient(t, opts, func(context.Context, *mcp.Request) (string, error) {
+				return test.result, nil
+			})
 			r, err := c.CallTool(t.Context(), "x", nil)
 			if err == nil || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("got %+v, %v, want an error with %q", r, err, test.says)
@@ -308,10 +343,14 @@ func TestListsOfServersAreLimited(t *testing.T) {
 		items int
 		says  string
 	}{
-		{"a repeated cursor", func(int) string { return `{"tools":[],"nextCursor":"a"}` }, 0, "the same as that of an earlier page"},
-		{"endless pages", func(n int) string { return fmt.Sprintf(`{"tools":[],"nextCursor":"%d"}`, n) }, 0, "more than 1000 pages"},
-		{"10,000 items", func(n int) string { return fmt.Sprintf(`{"tools":[%s]}`, repeatNumbered(10_000, tool)) }, 10_000, ""},
-		{"10,001 items", func(n int) string { return fmt.Sprintf(`{"tools":[%s]}`, repeatNumbered(10_001, tool)) }, 10_000, "more than 10000 items"},
+		{"a repeated cursor", func(int) string { return `{"tools":[],"nextCursor":"a"}` }, 0,
+			"the same as that of an earlier page"},
+		{"endless pages", func(n int) string { return fmt.Sprintf(`{"tools":[],"nextCursor":"%d"}`, n) }, 0,
+			"more than 1000 pages"},
+		{"10,000 items", func(n int) string { return fmt.Sprintf(`{"tools":[%s]}`, repeatNumbered(10_000, tool)) },
+			10_000, ""},
+		{"10,001 items", func(n int) string { return fmt.Sprintf(`{"tools":[%s]}`, repeatNumbered(10_001, tool)) },
+			10_000, "more than 10000 items"},
 		{"PAG-05 an empty cursor", func(n int) string {
 			if n == 0 {
 				return `{"tools":[` + strings.ReplaceAll(tool, "%d", "0") + `],"nextCursor":""}`
@@ -323,8 +362,10 @@ func TestListsOfServersAreLimited(t *testing.T) {
 		}, 0, "must be a string of at most"},
 		{"no list", func(int) string { return `{}` }, 0, `missing array "tools"`},
 		{"invalid items are skipped", func(int) string {
-			return `{"tools":[5,{"name":""},{"name":"x"},{"name":"big","inputSchema":{"a":"` + strings.Repeat("x", 256<<10) + `"}},` +
-				`{"name":"wide","inputSchema":{"enum":[` + repeatNumbered(10_001, "%d") + `]}},` + strings.ReplaceAll(tool, "%d", "1") + `]}`
+			return `{"tools":[5,{"name":""},{"name":"x"},{"name":"big","inputSchema":{"a":"` +
+				strings.Repeat("x", 256<<10) + `"}},` +
+				`{"name":"wide","inputSchema":{"enum":[` + repeatNumbered(10_001, "%d") + `]}},` +
+				strings.ReplaceAll(tool, "%d", "1") + `]}`
 		}, 1, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -340,7 +381,8 @@ func TestListsOfServersAreLimited(t *testing.T) {
 					items++
 				}
 			}
-			if items != test.items || (failed == nil) != (test.says == "") || failed != nil && !strings.Contains(failed.Error(), test.says) {
+			if items != test.items || (failed == nil) != (test.says == "") ||
+				failed != nil && !strings.Contains(failed.Error(), test.says) {
 				t.Errorf("got %d items, error %v; want %d, %q", items, failed, test.items, test.says)
 			}
 		})
@@ -400,8 +442,10 @@ func TestTOOL14_ResultMustMatchItsSchema(t *testing.T) {
 	result := ""
 	c := newScriptedClient(t, nil, func(_ context.Context, req *mcp.Request) (string, error) {
 		if req.Method == "tools/list" {
-			return `{"tools":[{"name":"t","inputSchema":{"type":"object"},"outputSchema":{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}},` +
-				`{"name":"odd","inputSchema":{"type":"object"},"outputSchema":{"$ref":"https://example.com/evil.json"}}]}`, nil
+			return `{"tools":[{"name":"t","inputSchema":{"type":"object"},"outputSchema":` +
+				`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}},` +
+				`{"name":"odd","inputSchema":{"type":"object"},` +
+				`"outputSchema":{"$ref":"https://example.com/evil.json"}}]}`, nil
 		}
 		return result, nil
 	})

@@ -33,7 +33,8 @@ func everyContent() []mcp.ContentBlock {
 		&mcp.AudioContent{Data: []byte{255}, MIMEType: "audio/wav", Annotations: annotations, Meta: meta},
 		&mcp.ResourceLink{URI: "x://link", Name: "link"},
 		&mcp.ResourceLink{
-			URI: "x://link", Name: "link", Title: "A Link", Description: "a link", MIMEType: "text/plain", Size: pointer(int64(7)),
+			URI: "x://link", Name: "link", Title: "A Link", Description: "a link",
+			MIMEType: "text/plain", Size: pointer(int64(7)),
 			Icons: []mcp.Icon{{Src: "https://example.com/i.png"}}, Annotations: annotations, Meta: meta,
 		},
 		&mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: "x://text", MIMEType: "text/plain", Text: ""}},
@@ -68,7 +69,8 @@ func TestTOOL18_TOOL29_RES19_ContentInEveryRevision(t *testing.T) {
 			piece := decode[struct{ Type, Text, URI string }](t, raw)
 			types = append(types, piece.Type)
 			switch {
-			case piece.Type == "text" && piece.Text != "text" && !strings.HasPrefix(piece.Text, "plain \u2028 <b> \ufffd") &&
+			case piece.Type == "text" && piece.Text != "text" &&
+				!strings.HasPrefix(piece.Text, "plain \u2028 <b> \ufffd") &&
 				!strings.Contains(piece.Text, "audio/wav") && !strings.Contains(piece.Text, "x://link"):
 				t.Errorf("text: got %s", raw)
 			case strings.Contains(string(raw), "lastModified") && !c.Since("2025-06-18"),
@@ -77,7 +79,8 @@ func TestTOOL18_TOOL29_RES19_ContentInEveryRevision(t *testing.T) {
 				t.Errorf("got %s, want no fields of newer revisions", raw)
 			}
 		}
-		want := []string{"text", "text", "image", "image", "audio", "audio", "resource_link", "resource_link", "resource", "resource"}
+		want := []string{"text", "text", "image", "image", "audio", "audio", "resource_link", "resource_link",
+			"resource", "resource"}
 		if !c.Since("2025-06-18") {
 			want[6], want[7] = "text", "text"
 		}

@@ -37,9 +37,13 @@ func (c *cutWriter) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// cutAfter runs do with a client whose stream ends after n bytes in one direction. It returns the error of do and the
+// cutAfter runs do with a client whose stream ends after n bytes in one direction. It returns the
+// error of do and the
 // number of bytes that were sent in that direction.
-func cutAfter(t *testing.T, h mcp.Handler, revision string, n int, toServer bool, do func(ctx context.Context, c *mcp.Client) error) (sent int, err error) {
+func cutAfter(
+	t *testing.T, h mcp.Handler, revision string, n int, toServer bool,
+	do func(ctx context.Context, c *mcp.Client) error,
+) (sent int, err error) {
 	clientReads, serverWrites := io.Pipe()
 	serverReads, clientWrites := io.Pipe()
 	cut := &cutWriter{WriteCloser: serverWrites, left: n}
@@ -50,12 +54,14 @@ func cutAfter(t *testing.T, h mcp.Handler, revision string, n int, toServer bool
 	}
 	var served sync.WaitGroup
 	served.Go(func() {
-		_ = mcp.Serve(context.Background(), h, mcp.NewStreamConn(serverReads, far, nil), &mcp.ServeOptions{Logger: quiet()})
+		_ = mcp.Serve(context.Background(), h, mcp.NewStreamConn(serverReads, far, nil),
+			&mcp.ServeOptions{Logger: quiet()})
 	})
 	defer served.Wait()
-	opts := &mcp.ClientOptions{Revision: revision, Logger: quiet(), Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+	elicit := func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 		return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"name":"Ada","value":true}`)}, nil
-	}}
+	}
+	opts := &mcp.ClientOptions{Revision: revision, Logger: quiet(), Elicit: elicit}
 	c, err := mcp.Connect(t.Context(), mcp.NewConnTransport(mcp.NewStreamConn(clientReads, near, nil)), opts)
 	if err != nil {
 		return cut.sent, err
@@ -67,7 +73,8 @@ func cutAfter(t *testing.T, h mcp.Handler, revision string, n int, toServer bool
 	return sent, errors.Join(err, c.Close())
 }
 
-// A stream that ends after any number of bytes, in either direction, results in a response or a TransportError. The
+// A stream that ends after any number of bytes, in either direction, results in a response or a
+// TransportError. The
 // synctest bubble detects goroutines that do not end.
 func TestSTDIO17_StreamsMayEndAfterAnyByte(t *testing.T) {
 	exchanges := map[string]func(ctx context.Context, c *mcp.Client) error{
@@ -127,9 +134,11 @@ func TestSTDIO17_StreamsMayEndAfterAnyByte(t *testing.T) {
 							_, err := cutAfter(t, s, revision, n, toServer, do)
 							var failed *mcp.TransportError
 							switch {
-							case err == nil, errors.As(err, &failed), errors.As(err, new(*mcp.Error)): // a protocol error is a response too
+							// a protocol error is a response too
+							case err == nil, errors.As(err, &failed), errors.As(err, new(*mcp.Error)):
 							default:
-								t.Errorf("cut after %d of %d bytes: got %v, want a response or a TransportError", n, whole, err)
+								t.Errorf("cut after %d of %d bytes: got %v, want a response or a TransportError", n,
+									whole, err)
 							}
 							if errors.As(err, &failed) && failed.Err == nil {
 								t.Errorf("cut after %d bytes: the error has no cause", n)

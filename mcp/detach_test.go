@@ -94,32 +94,34 @@ func TestDetachedCallOutlivesItsClient(t *testing.T) {
 		return in.Greeting + ", " + who, err
 	})
 	alice := &mcp.Principal{Issuer: "i", Subject: "alice"}
-	mcptest.RunOn(t, s, mcptest.Since("2025-06-18"), &mcptest.Options{Principal: alice, LogLevel: "debug"}, func(t *testing.T, c *mcptest.Client) {
-		r.runs.Store(0)
-		if got := callTool(t, c, "greet", object{"Greeting": "Hello"}).text(); got != "detached" {
-			t.Fatalf("got %q", got)
-		}
-		c.Shutdown()
-		synctest.Wait()
-		res, err := r.run(t, s)
-		if got := inputKeys(t, res, err); !slices.Equal(got, []string{"who"}) {
-			t.Errorf("asked %v", got)
-		}
-		if saw.Revision() != c.Revision || saw.ClientInfo().Name != "mcptest" || saw.Capabilities().Elicitation == nil ||
-			saw.Principal != alice || saw.Notify != nil || saw.Header != nil || saw.Detached() != r.state {
-			t.Errorf("got request %+v, want that of the client without its connection", saw)
-		}
-		time.Sleep(1000 * time.Hour)
-		r.state.Responses = responses("who", accept(`{"value":"Alice"}`))
-		res, err = r.run(t, s)
-		wantText(t, res, err, "Hello, Alice")
-		if n := r.runs.Load(); n != 2 {
-			t.Errorf("got %d runs of the middleware, want 2", n)
-		}
-		if logged := c.Notifications("notifications/message"); len(logged) > 0 {
-			t.Errorf("got log message %s for a client that is disconnected", logged[0].Params)
-		}
-	})
+	mcptest.RunOn(t, s, mcptest.Since("2025-06-18"), &mcptest.Options{Principal: alice, LogLevel: "debug"},
+		func(t *testing.T, c *mcptest.Client) {
+			r.runs.Store(0)
+			if got := callTool(t, c, "greet", object{"Greeting": "Hello"}).text(); got != "detached" {
+				t.Fatalf("got %q", got)
+			}
+			c.Shutdown()
+			synctest.Wait()
+			res, err := r.run(t, s)
+			if got := inputKeys(t, res, err); !slices.Equal(got, []string{"who"}) {
+				t.Errorf("asked %v", got)
+			}
+			if saw.Revision() != c.Revision || saw.ClientInfo().Name != "mcptest" ||
+				saw.Capabilities().Elicitation == nil || saw.Principal != alice ||
+				saw.Notify != nil || saw.Header != nil || saw.Detached() != r.state {
+				t.Errorf("got request %+v, want that of the client without its connection", saw)
+			}
+			time.Sleep(1000 * time.Hour)
+			r.state.Responses = responses("who", accept(`{"value":"Alice"}`))
+			res, err = r.run(t, s)
+			wantText(t, res, err, "Hello, Alice")
+			if n := r.runs.Load(); n != 2 {
+				t.Errorf("got %d runs of the middleware, want 2", n)
+			}
+			if logged := c.Notifications("notifications/message"); len(logged) > 0 {
+				t.Errorf("got log message %s for a client that is disconnected", logged[0].Params)
+			}
+		})
 }
 
 // deployTool returns a handler that increments effects once and then asks twice.
@@ -156,7 +158,9 @@ func TestDetachedCallSurvivesARestart(t *testing.T) {
 	if got := p.call("deploy", "", "", "").text(); got != "detached" {
 		t.Fatalf("got %q", got)
 	}
-	progress := func(done, total float64, message string) { updates = append(updates, fmt.Sprint(done, total, message)) }
+	progress := func(done, total float64, message string) {
+		updates = append(updates, fmt.Sprint(done, total, message))
+	}
 	r.state.Progress = progress
 	res, err := r.run(t, s)
 	for _, key := range []string{"a", "b"} {
@@ -164,12 +168,15 @@ func TestDetachedCallSurvivesARestart(t *testing.T) {
 			t.Fatalf("asked %v, want %s", got, key)
 		}
 		s = process()
-		stored, err := mcp.NewRequest(jsonrpc.NewRequest(jsonrpc.IntID(9), "tools/call", bytes.Clone(r.detached.Params)))
+		stored, err := mcp.NewRequest(jsonrpc.NewRequest(jsonrpc.IntID(9), "tools/call",
+			bytes.Clone(r.detached.Params)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		stored.Principal = &mcp.Principal{Subject: "alice"}
-		r.state = &mcp.Detached{State: bytes.Clone(r.state.State), Responses: responses(key, accept(`{"value":true}`)), Progress: progress}
+		r.state = &mcp.Detached{
+			State: bytes.Clone(r.state.State), Responses: responses(key, accept(`{"value":true}`)), Progress: progress,
+		}
 		r.detached = stored.Detach(t.Context(), r.state)
 		res, err = r.run(t, s)
 		if key == "b" {
@@ -187,10 +194,11 @@ func TestDetachedCallSurvivesARestart(t *testing.T) {
 func TestDetachedCallAsksChangedQuestionsAgain(t *testing.T) {
 	message := "Delete one file?"
 	r := &detacher{}
-	p := handle(t, &mcp.ServerOptions{Logger: quiet(), Middleware: []mcp.Middleware{r.wrap}}, func(ctx context.Context, _ json.RawMessage) (string, error) {
-		yes, err := mcp.Ask[bool](ctx, "a", message, nil)
-		return fmt.Sprint(yes), err
-	})
+	p := handle(t, &mcp.ServerOptions{Logger: quiet(), Middleware: []mcp.Middleware{r.wrap}},
+		func(ctx context.Context, _ json.RawMessage) (string, error) {
+			yes, err := mcp.Ask[bool](ctx, "a", message, nil)
+			return fmt.Sprint(yes), err
+		})
 	s := p.handler.(*mcp.Server)
 	p.call("t", "", "", "")
 	res, err := r.run(t, s)
@@ -249,10 +257,12 @@ func TestTASKX09_DetachKeepsEarlierRounds(t *testing.T) {
 			})
 			r := p.call("t", `{"x":1}`, "", "")
 			inMiddleware = where == "in the middleware"
-			if got := p.call("t", `{"x":1}`, `{"who":`+accept(`{"value":"Alice"}`)+`}`, r.RequestState).text(); got != "detached" {
+			got := p.call("t", `{"x":1}`, `{"who":`+accept(`{"value":"Alice"}`)+`}`, r.RequestState).text()
+			if got != "detached" {
 				t.Fatalf("got %q", got)
 			}
-			if strings.Contains(string(detached.Params), "inputResponses") || strings.Contains(string(detached.Params), "requestState") {
+			if strings.Contains(string(detached.Params), "inputResponses") ||
+				strings.Contains(string(detached.Params), "requestState") {
 				t.Errorf("the params are %s", detached.Params)
 			}
 			var updates []string
@@ -273,9 +283,10 @@ func TestTASKX09_DetachKeepsEarlierRounds(t *testing.T) {
 // The first request has input responses, and no request state.
 func TestDetachKeepsInputResponsesOfTheFirstRequest(t *testing.T) {
 	r := &detacher{}
-	p := handle(t, &mcp.ServerOptions{Middleware: []mcp.Middleware{r.wrap}}, func(ctx context.Context, _ json.RawMessage) (string, error) {
-		return mcp.Ask[string](ctx, "who", "Who?", nil)
-	})
+	p := handle(t, &mcp.ServerOptions{Middleware: []mcp.Middleware{r.wrap}},
+		func(ctx context.Context, _ json.RawMessage) (string, error) {
+			return mcp.Ask[string](ctx, "who", "Who?", nil)
+		})
 	p.call("t", "", `{"who":`+accept(`{"value":"Alice"}`)+`}`, "")
 	res, err := r.run(t, p.handler.(*mcp.Server))
 	wantText(t, res, err, "Alice")
@@ -328,13 +339,16 @@ func TestDetachDoesNotCopyTheStateOfAnotherCall(t *testing.T) {
 
 func TestDetachedCallsShareNoMemoryWithTheirRequest(t *testing.T) {
 	r := &detacher{}
-	p := handle(t, &mcp.ServerOptions{Middleware: []mcp.Middleware{r.wrap}}, func(ctx context.Context, args json.RawMessage) (string, error) {
-		req := mcp.RequestFrom(ctx)
-		trace, _ := req.Meta("progressToken")
-		return fmt.Sprintf("%s %s %v", args, trace, req.Capabilities().Roots != nil), nil
-	})
-	raw := []byte(`{"name":"t","arguments":{"x":1},"inputResponses":{"a":"abc"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
-		`"io.modelcontextprotocol/clientCapabilities":{"roots":{}},"io.modelcontextprotocol/clientInfo":{"name":"me","version":"1"},"progressToken":7}}`)
+	p := handle(t, &mcp.ServerOptions{Middleware: []mcp.Middleware{r.wrap}},
+		func(ctx context.Context, args json.RawMessage) (string, error) {
+			req := mcp.RequestFrom(ctx)
+			trace, _ := req.Meta("progressToken")
+			return fmt.Sprintf("%s %s %v", args, trace, req.Capabilities().Roots != nil), nil
+		})
+	raw := []byte(`{"name":"t","arguments":{"x":1},"inputResponses":{"a":"abc"},` +
+		`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+		`"io.modelcontextprotocol/clientCapabilities":{"roots":{}},` +
+		`"io.modelcontextprotocol/clientInfo":{"name":"me","version":"1"},"progressToken":7}}`)
 	req, err := mcp.NewRequest(jsonrpc.NewRequest(jsonrpc.IntID(1), "tools/call", raw))
 	if err != nil {
 		t.Fatal(err)
@@ -386,16 +400,17 @@ func TestDetachedCallsDoNotCountAsInFlight(t *testing.T) {
 func TestProgressOfDetachedCallsIsNotRateLimited(t *testing.T) {
 	const steps = 5000
 	r := &detacher{}
-	p := handle(t, &mcp.ServerOptions{ProgressRate: 1, Middleware: []mcp.Middleware{r.wrap}}, func(ctx context.Context, _ json.RawMessage) (string, error) {
-		var all sync.WaitGroup
-		for i := range steps {
-			all.Go(func() { mcp.Progress(ctx, float64(i), 0, "") })
-		}
-		all.Wait()
-		mcp.Progress(ctx, steps, -1, "last")
-		mcp.Progress(ctx, steps, 0, "again")
-		return "", nil
-	})
+	p := handle(t, &mcp.ServerOptions{ProgressRate: 1, Middleware: []mcp.Middleware{r.wrap}},
+		func(ctx context.Context, _ json.RawMessage) (string, error) {
+			var all sync.WaitGroup
+			for i := range steps {
+				all.Go(func() { mcp.Progress(ctx, float64(i), 0, "") })
+			}
+			all.Wait()
+			mcp.Progress(ctx, steps, -1, "last")
+			mcp.Progress(ctx, steps, 0, "again")
+			return "", nil
+		})
 	p.call("t", "", "", "")
 	var updates []float64
 	r.state.Progress = func(done, total float64, _ string) { // the race detector finds concurrent calls
@@ -417,10 +432,11 @@ func TestPanicsOfDetachedCallsAreErrors(t *testing.T) {
 		"progress": func(ctx context.Context) { mcp.Progress(ctx, 1, 2, "") },
 	} {
 		r := &detacher{}
-		p := handle(t, &mcp.ServerOptions{Logger: quiet(), Middleware: []mcp.Middleware{r.wrap}}, func(ctx context.Context, _ json.RawMessage) (string, error) {
-			f(ctx)
-			return "", nil
-		})
+		p := handle(t, &mcp.ServerOptions{Logger: quiet(), Middleware: []mcp.Middleware{r.wrap}},
+			func(ctx context.Context, _ json.RawMessage) (string, error) {
+				f(ctx)
+				return "", nil
+			})
 		p.call("t", "", "", "")
 		r.state.Progress = func(float64, float64, string) { panic("secret") }
 		_, err := r.run(t, p.handler.(*mcp.Server))
@@ -432,16 +448,18 @@ func TestPanicsOfDetachedCallsAreErrors(t *testing.T) {
 
 func TestStateOfADetachedCallIsLimited(t *testing.T) {
 	r := &detacher{}
-	p := handle(t, &mcp.ServerOptions{Logger: quiet(), Middleware: []mcp.Middleware{r.wrap}}, func(ctx context.Context, args json.RawMessage) (string, error) {
-		var size struct{ Size int }
-		if err := json.Unmarshal(args, &size); err != nil {
-			return "", err
-		}
-		if _, err := mcp.Once(ctx, "large", func(context.Context) (string, error) { return strings.Repeat("x", size.Size), nil }); err != nil {
-			return "", err
-		}
-		return mcp.Ask[string](ctx, "a", "?", nil)
-	})
+	p := handle(t, &mcp.ServerOptions{Logger: quiet(), Middleware: []mcp.Middleware{r.wrap}},
+		func(ctx context.Context, args json.RawMessage) (string, error) {
+			var size struct{ Size int }
+			if err := json.Unmarshal(args, &size); err != nil {
+				return "", err
+			}
+			large := func(context.Context) (string, error) { return strings.Repeat("x", size.Size), nil }
+			if _, err := mcp.Once(ctx, "large", large); err != nil {
+				return "", err
+			}
+			return mcp.Ask[string](ctx, "a", "?", nil)
+		})
 	s := p.handler.(*mcp.Server)
 	p.call("t", `{"Size":1000000}`, "", "") // more than the limit of a request state
 	res, err := r.run(t, s)
@@ -455,7 +473,8 @@ func TestStateOfADetachedCallIsLimited(t *testing.T) {
 }
 
 func FuzzDetachedState(f *testing.F) {
-	f.Add([]byte(`{"asked":{"a":[1,2]},"answers":{"a":{"question":"x","answer":1}},"once":{"k":3},"progress":2}`), []byte(`{"value":true}`))
+	f.Add([]byte(`{"asked":{"a":[1,2]},"answers":{"a":{"question":"x","answer":1}},"once":{"k":3},"progress":2}`),
+		[]byte(`{"value":true}`))
 	f.Add([]byte(`{"expires":"x"}`), []byte(`{`))
 	f.Add([]byte(`{"answers":{"a":null},"once":null}`), []byte(``))
 	f.Add([]byte(``), []byte(`{"action":"accept","content":{"value":"x"}}`))
@@ -533,13 +552,17 @@ func TestHandleMethodAcceptsMethodsOfTasks(t *testing.T) {
 
 func TestTASKD05_ExecutionIsListedOnlyInItsRevision(t *testing.T) {
 	visible := func(context.Context, mcp.Feature) bool { return true }
-	for name, opts := range map[string]*mcp.ServerOptions{"same list for all": nil, "list by request": {Visible: visible}} {
+	for name, opts := range map[string]*mcp.ServerOptions{
+		"same list for all": nil, "list by request": {Visible: visible},
+	} {
 		s := newServer(t, opts)
-		mcp.AddTool(s, &mcp.Tool{Name: "long", Execution: json.RawMessage(`{"taskSupport":"required"}`)}, func(context.Context, struct{}) (string, error) { return "", nil })
+		mcp.AddTool(s, &mcp.Tool{Name: "long", Execution: json.RawMessage(`{"taskSupport":"required"}`)},
+			func(context.Context, struct{}) (string, error) { return "", nil })
 		for _, revision := range mcptest.Revisions() {
 			p := &peer{TB: t, handler: s, revision: revision}
 			raw := p.raw("tools/list")
-			if got := strings.Contains(raw, `"execution":{"taskSupport":"required"}`); got != (revision == "2025-11-25") {
+			got := strings.Contains(raw, `"execution":{"taskSupport":"required"}`)
+			if got != (revision == "2025-11-25") {
 				t.Errorf("%s, %s: got %s", name, revision, raw)
 			}
 		}
@@ -550,14 +573,16 @@ func TestTASKD05_ExecutionIsListedOnlyInItsRevision(t *testing.T) {
 func (p *peer) raw(method string) string {
 	p.Helper()
 	req, err := mcp.NewRequest(jsonrpc.NewRequest(jsonrpc.IntID(1), method, json.RawMessage(
-		`{"_meta":{"io.modelcontextprotocol/protocolVersion":"`+p.revision+`","io.modelcontextprotocol/clientCapabilities":{}}}`)))
+		`{"_meta":{"io.modelcontextprotocol/protocolVersion":"`+p.revision+
+			`","io.modelcontextprotocol/clientCapabilities":{}}}`)))
 	if err != nil {
 		p.Fatal(err)
 	}
 	return string(mcp.Respond(p.Context(), p.handler, req).Result)
 }
 
-// Middleware of the client implements an extension. The client's handlers and limits apply to its input requests.
+// Middleware of the client implements an extension. The client's handlers and limits apply to its
+// input requests.
 func TestTASKX15_MiddlewareMayRequestInputForMethodsOfExtensions(t *testing.T) {
 	s := newServer(t, nil)
 	var got []string
@@ -569,13 +594,15 @@ func TestTASKX15_MiddlewareMayRequestInputForMethodsOfExtensions(t *testing.T) {
 			if req.Method != "tasks/get" && req.Method != "tools/list" {
 				return next.ServeMCP(ctx, req)
 			}
-			if strings.Contains(string(req.Params), `"inputResponses":{"k":{"action":"accept","content":{"value":"Alice"}}},"requestState":"id"`) {
+			if strings.Contains(string(req.Params),
+				`"inputResponses":{"k":{"action":"accept","content":{"value":"Alice"}}},"requestState":"id"`) {
 				got = append(got, "answered")
 				return next.ServeMCP(ctx, req)
 			}
 			return &mcp.InputRequiredResult{RequestState: "id", InputRequests: map[string]mcp.InputRequest{"k": {
 				Method: "elicitation/create",
-				Params: json.RawMessage(`{"mode":"form","message":"Who?","requestedSchema":{"type":"object","properties":{"value":{"type":"string"}}}}`),
+				Params: json.RawMessage(`{"mode":"form","message":"Who?",` +
+					`"requestedSchema":{"type":"object","properties":{"value":{"type":"string"}}}}`),
 			}}}, nil
 		})
 	}
@@ -587,7 +614,8 @@ func TestTASKX15_MiddlewareMayRequestInputForMethodsOfExtensions(t *testing.T) {
 				return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"value":"Alice"}`)}, nil
 			},
 		})
-		if _, err := c.Do(t.Context(), "tasks/get", object{"taskId": "1"}); err != nil || !slices.Equal(got, []string{"answered"}) {
+		if _, err := c.Do(t.Context(), "tasks/get", object{"taskId": "1"}); err != nil ||
+			!slices.Equal(got, []string{"answered"}) {
 			t.Errorf("%s: %v, %q", on, err, got)
 		}
 		if _, err := c.Do(t.Context(), "tools/list", nil); !errors.Is(err, mcp.ErrInvalidResult) {
@@ -603,7 +631,7 @@ func TestClientFromReturnsTheClientOfTheMiddleware(t *testing.T) {
 		t.Run(on.String(), func(t *testing.T) {
 			var methods []string
 			var from *mcp.Client
-			c := mcptest.Dial(t, s, on, &mcp.ClientOptions{Middleware: []mcp.Middleware{func(next mcp.Handler) mcp.Handler {
+			middleware := func(next mcp.Handler) mcp.Handler {
 				return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 					methods = append(methods, req.Method)
 					if from = mcp.ClientFrom(ctx); from != nil && req.Method == "tools/call" {
@@ -613,9 +641,11 @@ func TestClientFromReturnsTheClientOfTheMiddleware(t *testing.T) {
 					}
 					return next.ServeMCP(ctx, req)
 				})
-			}}})
+			}
+			c := mcptest.Dial(t, s, on, &mcp.ClientOptions{Middleware: []mcp.Middleware{middleware}})
 			got, err := mcp.CallTool[string](t.Context(), c, "one", nil)
-			if err != nil || got != "1" || from != c || !slices.Equal(methods[len(methods)-2:], []string{"tools/call", "tools/list"}) {
+			if err != nil || got != "1" || from != c ||
+				!slices.Equal(methods[len(methods)-2:], []string{"tools/call", "tools/list"}) {
 				t.Errorf("got %q, %v by %p, want %p; methods %q", got, err, from, c, methods)
 			}
 		})

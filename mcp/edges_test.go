@@ -13,8 +13,8 @@ import (
 
 func TestDisableDuringAnUpdateIsKept(t *testing.T) {
 	s := mcp.NewServer("test", "1", nil)
-	r := mcp.AddTool(s, &mcp.Tool{Name: "switch"}, func(context.Context, struct{}) (string, error) { return "ran", nil })
-	mcp.AddTool(s, &mcp.Tool{Name: "other"}, func(context.Context, struct{}) (string, error) { return "", nil })
+	r := addTool(s, "switch", func(context.Context) (string, error) { return "done", nil })
+	addTool(s, "other", func(context.Context) (string, error) { return "", nil })
 	changing, disabled, updated := make(chan struct{}, 2), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(updated)

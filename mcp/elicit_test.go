@@ -57,21 +57,29 @@ func TestELI07_TypesBecomeForms(t *testing.T) {
 		form, answer string
 		want         string
 	}{
-		{"string", askForm[string](nil), `{"type":"object","properties":{"value":{"type":"string"}},"required":["value"]}`,
+		{"string", askForm[string](nil),
+			`{"type":"object","properties":{"value":{"type":"string"}},"required":["value"]}`,
 			`{"value":"x"}`, `"x"`},
 		{"bool", askForm[bool](nil), `{"type":"object","properties":{"value":{"type":"boolean"}},"required":["value"]}`,
 			`{"value":true}`, `true`},
 		{"int", askForm[int](nil), `{"type":"object","properties":{"value":{"type":"integer"}},"required":["value"]}`,
 			`{"value":5.0}`, `5`},
-		{"float", askForm[float64](nil), `{"type":"object","properties":{"value":{"type":"number"}},"required":["value"]}`,
+		{"float", askForm[float64](nil),
+			`{"type":"object","properties":{"value":{"type":"number"}},"required":["value"]}`,
 			`{"value":2.5}`, `2.5`},
 		{"optional", askForm[*string](nil), `{"type":"object","properties":{"value":{"type":"string"}}}`,
 			`{}`, `null`},
-		{"time", askForm[time.Time](nil), `{"type":"object","properties":{"value":{"type":"string","format":"date-time"}},"required":["value"]}`,
+		{"time", askForm[time.Time](nil),
+			`{"type":"object","properties":{"value":{"type":"string","format":"date-time"}},` +
+				`"required":["value"]}`,
 			`{"value":"2026-07-28T00:00:00Z"}`, `"2026-07-28T00:00:00Z"`},
-		{"enum", askForm[color](nil), `{"type":"object","properties":{"value":{"type":"string","enum":["red","green","blue"]}},"required":["value"]}`,
+		{"enum", askForm[color](nil),
+			`{"type":"object","properties":{"value":{"type":"string","enum":["red","green","blue"]}},` +
+				`"required":["value"]}`,
 			`{"value":"green"}`, `"green"`},
-		{"enums", askForm[[]color](nil), `{"type":"object","properties":{"value":{"type":"array","items":{"type":"string","enum":["red","green","blue"]}}},"required":["value"]}`,
+		{"enums", askForm[[]color](nil),
+			`{"type":"object","properties":{"value":{"type":"array","items":{"type":"string","enum":["red",` +
+				`"green","blue"]}}},"required":["value"]}`,
 			`{"value":["green","red"]}`, `["green","red"]`},
 		{"struct", askForm[everyField](nil), `{"type":"object","properties":{` +
 			`"text":{"type":"string","description":"some text","title":"Text","minLength":2,"maxLength":9},` +
@@ -80,12 +88,16 @@ func TestELI07_TypesBecomeForms(t *testing.T) {
 			`"score":{"type":"number","description":"how good","default":95.5},` +
 			`"sure":{"type":"boolean","description":"is it so","default":true},` +
 			`"color":{"type":"string","description":"which","enum":["red","green","blue"],"default":"red"},` +
-			`"size":{"type":"string","description":"how large","oneOf":[{"const":"s","title":"Small"},{"const":"l","title":"Large"}],"default":"s"},` +
-			`"colors":{"type":"array","description":"which ones","items":{"type":"string","enum":["red","green","blue"]},"minItems":1,"maxItems":2,"default":["red","blue"]},` +
-			`"sizes":{"type":"array","description":"which sizes","items":{"anyOf":[{"const":"s","title":"Small"},{"const":"l","title":"Large"}]}}` +
+			`"size":{"type":"string","description":"how large","oneOf":[{"const":"s","title":"Small"},` +
+			`{"const":"l","title":"Large"}],"default":"s"},` +
+			`"colors":{"type":"array","description":"which ones","items":{"type":"string","enum":["red",` +
+			`"green","blue"]},"minItems":1,"maxItems":2,"default":["red","blue"]},` +
+			`"sizes":{"type":"array","description":"which sizes","items":{"anyOf":[{"const":"s",` +
+			`"title":"Small"},{"const":"l","title":"Large"}]}}` +
 			`},"required":["text"]}`,
 			`{"text":"ok","mail":null}`,
-			`{"text":"ok","mail":"a@example.com","count":3,"score":95.5,"sure":true,"color":"red","size":"s","colors":["red","blue"]}`},
+			`{"text":"ok","mail":"a@example.com","count":3,"score":95.5,"sure":true,"color":"red",` +
+				`"size":"s","colors":["red","blue"]}`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := handle(t, nil, test.ask)
@@ -125,7 +137,8 @@ func TestELI08_OptionsMayHaveAnySchemaOfAForm(t *testing.T) {
 		}](&mcp.AskOptions{Schema: json.RawMessage(whole)}), whole, `{"titled":"a"}`, `{"titled":"a"}`},
 		{"for one value", askForm[string](&mcp.AskOptions{Schema: json.RawMessage(one)}),
 			`{"type":"object","properties":{"value":` + one + `},"required":["value"]}`, `{"value":"p"}`, `"p"`},
-		{"for one value with a default", askForm[int](&mcp.AskOptions{Schema: json.RawMessage(`{"type":"integer","default":4}`)}),
+		{"for one value with a default", askForm[int](&mcp.AskOptions{Schema: json.RawMessage(
+			`{"type":"integer","default":4}`)}),
 			`{"type":"object","properties":{"value":{"type":"integer","default":4}}}`, `{}`, `4`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -152,16 +165,20 @@ func TestELI09_OptionsMayHaveDefaults(t *testing.T) {
 		form, want string
 	}{
 		{"struct", askForm[issue](&mcp.AskOptions{Default: issue{Title: "Crash"}}),
-			`{"type":"object","properties":{"title":{"type":"string","description":"of the issue","default":"Crash"},"votes":{"type":"integer"}}}`,
+			`{"type":"object","properties":{"title":{"type":"string","description":"of the issue",` +
+				`"default":"Crash"},"votes":{"type":"integer"}}}`,
 			`{"title":"Crash"}`},
 		{"map", askForm[issue](&mcp.AskOptions{Default: map[string]int{"votes": 3}}),
-			`{"type":"object","properties":{"title":{"type":"string","description":"of the issue","default":"untitled"},"votes":{"type":"integer","default":3}}}`,
+			`{"type":"object","properties":{"title":{"type":"string","description":"of the issue",` +
+				`"default":"untitled"},"votes":{"type":"integer","default":3}}}`,
 			`{"title":"untitled","votes":3}`},
 		{"one value", askForm[color](&mcp.AskOptions{Default: color("blue")}),
-			`{"type":"object","properties":{"value":{"type":"string","enum":["red","green","blue"],"default":"blue"}},"required":["value"]}`,
+			`{"type":"object","properties":{"value":{"type":"string","enum":["red","green","blue"],` +
+				`"default":"blue"}},"required":["value"]}`,
 			`"blue"`},
 		{"false", askForm[bool](&mcp.AskOptions{Default: false}),
-			`{"type":"object","properties":{"value":{"type":"boolean","default":false}},"required":["value"]}`, `false`},
+			`{"type":"object","properties":{"value":{"type":"boolean","default":false}},` +
+				`"required":["value"]}`, `false`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := handle(t, nil, test.ask)
@@ -187,9 +204,10 @@ func TestELI25_ContentThatDoesNotMatchIsAskedAgain(t *testing.T) {
 		"beyond the type's range": {askForm[int](nil), `{"value":99999999999999999999}`},
 		"beyond a small type":     {askForm[int8](nil), `{"value":200}`},
 		"null for a required one": {askForm[bool](nil), `{"value":null}`},
-		"not in a given schema":   {askForm[string](&mcp.AskOptions{Schema: json.RawMessage(`{"type":"string","oneOf":[{"const":"p","title":"P"}]}`)}), `{"value":"q"}`},
-		"another case of a name":  {askForm[bool](nil), `{"Value":true}`},
-		"text for a boolean":      {askForm[bool](nil), `{"value":"true"}`},
+		"not in a given schema": {askForm[string](&mcp.AskOptions{Schema: json.RawMessage(
+			`{"type":"string","oneOf":[{"const":"p","title":"P"}]}`)}), `{"value":"q"}`},
+		"another case of a name": {askForm[bool](nil), `{"Value":true}`},
+		"text for a boolean":     {askForm[bool](nil), `{"value":"true"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := handle(t, nil, test.ask)
@@ -215,11 +233,14 @@ func TestELI07_OtherSchemasAreErrors(t *testing.T) {
 		"a schema of a string":    {withSchema(`{"type":"string"}`), "its type must be object"},
 		"a schema without fields": {withSchema(`{"type":"object"}`), "no properties"},
 		"a field of an object":    {withSchema(`{"type":"object","properties":{"a":{"type":"object"}}}`), `field "a"`},
-		"a field of two types":    {withSchema(`{"type":"object","properties":{"a":{"type":["string","null"]}}}`), `field "a"`},
-		"a field of any type":     {withSchema(`{"type":"object","properties":{"a":{}}}`), `field "a"`},
-		"a list of numbers":       {withSchema(`{"type":"object","properties":{"a":{"type":"array","items":{"type":"number"}}}}`), `field "a"`},
-		"invalid JSON":            {withSchema(`{"type":"object"`), "schema"},
-		"a schema with more JSON": {askForm[string](&mcp.AskOptions{Schema: json.RawMessage(`{"type":"string"},"x":{}`)}), "schema"},
+		"a field of two types": {withSchema(`{"type":"object","properties":{"a":{"type":["string","null"]}}}`),
+			`field "a"`},
+		"a field of any type": {withSchema(`{"type":"object","properties":{"a":{}}}`), `field "a"`},
+		"a list of numbers": {withSchema(
+			`{"type":"object","properties":{"a":{"type":"array","items":{"type":"number"}}}}`), `field "a"`},
+		"invalid JSON": {withSchema(`{"type":"object"`), "schema"},
+		"a schema with more JSON": {askForm[string](&mcp.AskOptions{Schema: json.RawMessage(
+			`{"type":"string"},"x":{}`)}), "schema"},
 		"a default without field": {askForm[named](&mcp.AskOptions{Default: map[string]int{"age": 3}}), `"age"`},
 		"a default of text":       {askForm[named](&mcp.AskOptions{Default: "Ada"}), "must encode to an object"},
 		"a default without JSON":  {askForm[named](&mcp.AskOptions{Default: func() {}}), "default"},
@@ -256,7 +277,8 @@ func TestELI06_ELI33_AskURLSendsTheURL(t *testing.T) {
 			t.Errorf("%s: got %+v", answer, r)
 		}
 	}
-	if r := p.call("t", "", `{"a":{"action":"cancel"}}`, r.RequestState); !r.IsError || r.text() != `question "a": mcp: cancelled` {
+	if r := p.call("t", "", `{"a":{"action":"cancel"}}`, r.RequestState); !r.IsError ||
+		r.text() != `question "a": mcp: cancelled` {
 		t.Errorf("cancel: got %+v", r)
 	}
 }

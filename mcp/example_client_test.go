@@ -115,7 +115,8 @@ func ExampleWithCallOptions() {
 	// 3 <nil>
 }
 
-// Listen is a loop that continues until its context ends or the loop breaks. The filter of the first event has the
+// Listen is a loop that continues until its context ends or the loop breaks. The filter of the
+// first event has the
 // changes that the server reports.
 func ExampleClient_Listen() {
 	ctx := context.Background()
@@ -140,7 +141,8 @@ func ExampleClient_Listen() {
 	// tools changed
 }
 
-// Middleware of a client gets every request, in the form of the newest revision. This one counts them.
+// Middleware of a client gets every request, in the form of the newest revision. This one counts
+// them.
 func ExampleMiddleware() {
 	ctx := context.Background()
 	counted := map[string]int{}

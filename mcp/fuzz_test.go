@@ -17,7 +17,8 @@ import (
 // maxSteps limits the length of a script, so that failing inputs can be understood.
 const maxSteps = 60
 
-// A script is a sequence of operations of several clients on one server. The bytes of the fuzzer are operations and their
+// A script is a sequence of operations of several clients on one server. The bytes of the fuzzer
+// are operations and their
 // operands; any bytes are a valid script.
 type script struct {
 	*testing.T
@@ -43,21 +44,31 @@ type scriptClient struct {
 	state     string   // requestState of the last InputRequiredResult
 }
 
-// FuzzServer runs valid and invalid operations of several clients with different revisions and streams. Each request with
-// a valid id gets one response, or none if it was cancelled. Messages of one client do not reach another. Nothing panics.
+// FuzzServer runs valid and invalid operations of several clients with different revisions and
+// streams. Each request with
+// a valid id gets one response, or none if it was cancelled. Messages of one client do not reach
+// another. Nothing panics.
 // The synctest bubble detects goroutines that do not end.
 func FuzzServer(f *testing.F) {
 	for _, seed := range []string{
-		"\x00\x00\x01\x00\x00\x00",                                                                 // a modern client calls echo
-		"\x00\x04\x00\x05\x01\x00\x02\x00\x06\x00\x00",                                             // a session answers a question
-		"\x00\x00\x00\x05\x01\x00\x01\x00\x01\x01\x01\x00\x05\x00\x00\x08",                         // two clients use the same id, one cancels
-		"\x00\x02\x04\x00\x00\x00\x01\x01\x02\x02\x08\x08",                                         // a batch
-		"\x00\x00\x01\x00\x06\x00\x0a\x0b\x07\x0a\x05\x00\x00\x07\x00",                             // a subscription, changes, disconnect
-		"\x00\x01\x01\x00\x02\x00\x01\x00\x0d\x00\x00\x03\x01\x00\x0d\x01",                         // a modern question, answers of two clients
-		"\x00\x05\x09\x00\x00\x01\x09\x00\x00\x20\x09\x00\x00\x40\x09\x00\x00\x55\x01\x00\x00",     // hostile messages
-		"\x00\x03\x00\x04\x01\x00\x02\x01\x01\x01\x02\x01\x06\x00\x04\x06\x01\x00\x06\x01\x01",     // answers to the wrong session
-		"\x00\x00\x01\x00\x0c\x00\x01\x00\x0c\x00\x05\x00\x00\x01\x00\x00\x00\x08\x08\x07\x00",     // a handler that ignores its context
-		"\x00\x05\x01\x00\x06\x01\x0a\x0a\x01\x00\x0b\x02\x01\x00\x04\x03\x01\x00\x03\x03\x0b\x01", // all kinds of calls
+		// a modern client calls echo
+		"\x00\x00\x01\x00\x00\x00",
+		// a session answers a question
+		"\x00\x04\x00\x05\x01\x00\x02\x00\x06\x00\x00",
+		// two clients use the same id, one cancels
+		"\x00\x00\x00\x05\x01\x00\x01\x00\x01\x01\x01\x00\x05\x00\x00\x08",
+		"\x00\x02\x04\x00\x00\x00\x01\x01\x02\x02\x08\x08", // a batch
+		// a subscription, changes, disconnect
+		"\x00\x00\x01\x00\x06\x00\x0a\x0b\x07\x0a\x05\x00\x00\x07\x00",
+		// a modern question, answers of two clients
+		"\x00\x01\x01\x00\x02\x00\x01\x00\x0d\x00\x00\x03\x01\x00\x0d\x01",
+		"\x00\x05\x09\x00\x00\x01\x09\x00\x00\x20\x09\x00\x00\x40\x09\x00\x00\x55\x01\x00\x00", // hostile messages
+		// answers to the wrong session
+		"\x00\x03\x00\x04\x01\x00\x02\x01\x01\x01\x02\x01\x06\x00\x04\x06\x01\x00\x06\x01\x01",
+		// a handler that ignores its context
+		"\x00\x00\x01\x00\x0c\x00\x01\x00\x0c\x00\x05\x00\x00\x01\x00\x00\x00\x08\x08\x07\x00",
+		// all kinds of calls
+		"\x00\x05\x01\x00\x06\x01\x0a\x0a\x01\x00\x0b\x02\x01\x00\x04\x03\x01\x00\x03\x03\x0b\x01",
 	} {
 		f.Add([]byte(seed))
 	}
@@ -159,7 +170,8 @@ func (s *script) act(c *scriptClient, op int) {
 		if c.batched || c.sent[id] > c.answered[id]+c.cancelled[id] {
 			c.cancelled[id]++
 		}
-		c.write(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `,"reason":"` + c.mark + `"}}`)
+		c.write(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `,"reason":"` +
+			c.mark + `"}}`)
 	case 6:
 		s.answer(c)
 	case 7:
@@ -187,7 +199,8 @@ func (s *script) act(c *scriptClient, op int) {
 func (s *script) open() {
 	kind := []string{"", "2025-03-26", "2024-11-05", "2025-06-18", "2025-11-25", ""}[s.operand(6)]
 	transport := byteTransports[[]string{"pipes", "socket"}[s.operand(2)]]
-	c := &scriptClient{mark: fmt.Sprintf("mark-%d-", len(s.clients)), sent: map[string]int{}, cancelled: map[string]int{}, answered: map[string]int{}}
+	c := &scriptClient{mark: fmt.Sprintf("mark-%d-", len(s.clients)), sent: map[string]int{},
+		cancelled: map[string]int{}, answered: map[string]int{}}
 	c.byteClient = dialBytes(s.T, s.server, func(opts *mcp.StreamConnOptions) (mcp.Conn, io.WriteCloser, io.Reader) {
 		conn, w, r := transport(opts)
 		c.reads = r.(io.Closer)
@@ -234,7 +247,8 @@ func (s *script) request(c *scriptClient) string {
 		if c.session != "" {
 			return request("resources/subscribe", `"uri":"mem:x",`)
 		}
-		return request("subscriptions/listen", `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["mem:x"]},`)
+		return request("subscriptions/listen",
+			`"notifications":{"toolsListChanged":true,"resourceSubscriptions":["mem:x"]},`)
 	case 7:
 		return request("no/such", "")
 	case 8:
@@ -242,14 +256,17 @@ func (s *script) request(c *scriptClient) string {
 	case 9:
 		return request("resources/read", `"uri":"mem:`+c.mark+`",`)
 	case 10:
-		return request("completion/complete", `"ref":{"type":"ref/prompt","name":"prompt"},"argument":{"name":"arg","value":"5"},`)
+		return request("completion/complete",
+			`"ref":{"type":"ref/prompt","name":"prompt"},"argument":{"name":"arg","value":"5"},`)
 	case 11:
-		return request("initialize", `"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"},`)
+		return request("initialize",
+			`"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"},`)
 	case 12:
 		return call("stubborn", "")
 	}
 	state := s.clients[s.operand(len(s.clients))].state // of this client or another one
-	return call("survey", `"requestState":"`+state+`","inputResponses":{"question":{"action":"accept","content":{"value":"`+c.mark+`"}}},`)
+	return call("survey", `"requestState":"`+state+`",`+
+		`"inputResponses":{"question":{"action":"accept","content":{"value":"`+c.mark+`"}}},`)
 }
 
 // answer sends a response to a request of the server, or to an id that does not exist.
@@ -316,12 +333,14 @@ func (c *scriptClient) check() {
 	delete(c.answered, `"open"`)
 	for id, n := range c.answered {
 		if most := c.sent[id]; n > most || n > most-c.cancelled[id] && !c.batched {
-			c.Errorf("%s: id %s: got %d responses, want at most %d of %d requests", c.mark, id, n, most-c.cancelled[id], most)
+			c.Errorf("%s: id %s: got %d responses, want at most %d of %d requests", c.mark, id, n,
+				most-c.cancelled[id], most)
 		}
 	}
 	for id, n := range c.sent {
 		if !c.cut && c.answered[id] < n-c.cancelled[id] {
-			c.Errorf("%s: id %s: got %d responses, want %d of %d requests", c.mark, id, c.answered[id], n-c.cancelled[id], n)
+			c.Errorf("%s: id %s: got %d responses, want %d of %d requests", c.mark, id, c.answered[id],
+				n-c.cancelled[id], n)
 		}
 	}
 }

@@ -55,6 +55,9 @@ func hostileMessages(t testing.TB) (all []hostileMessage) {
 	return all
 }
 
+// initializeParams are the params of an initialize request.
+const initializeParams = `{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`
+
 // clientHistories are messages of clients before a test.
 var clientHistories = map[string]func(c *byteClient){
 	"before anything": func(*byteClient) {},
@@ -88,7 +91,8 @@ func TestRPC01_RPC02_RPC03_RPC12_RPC19_RPC32_InvalidMessagesAreAnswered(t *testi
 				if string(got.ID) != m.id || got.code() != m.code || got.Method != "" {
 					t.Errorf("%s: got %s, want id %q and code %d", m.name, got.text, m.id, m.code)
 				}
-				if e := got.Error; e != nil && (e.Message == "" || len(e.Message) > 200 || strings.Contains(e.Message, "\n")) {
+				if e := got.Error; e != nil && (e.Message == "" || len(e.Message) > 200 ||
+					strings.Contains(e.Message, "\n")) {
 					t.Errorf("%s: got error message %q, want one concise sentence", m.name, e.Message)
 				}
 			}
@@ -105,7 +109,8 @@ func TestInvalidLinesBetweenMessages(t *testing.T) {
 			io.WriteString(c, invalid+"\n")
 			c.good()
 		}
-		for _, invalid := range []string{"\x00", "\x04", "\x1b[2J", strings.Repeat("\xff", 100_000), strings.Repeat("[", 1_000_000), strings.Repeat(`{"a":`, 500_000)} {
+		for _, invalid := range []string{"\x00", "\x04", "\x1b[2J", strings.Repeat("\xff", 100_000),
+			strings.Repeat("[", 1_000_000), strings.Repeat(`{"a":`, 500_000)} {
 			c.wantCode(c.ask(invalid), "", jsonrpc.CodeParseError)
 			c.good()
 		}
@@ -150,8 +155,10 @@ var paramsOf = []struct {
 	{"resources/read", "modern", `"uri":"mem:x",`, "inputResponses", "object"},
 	{"completion/complete", "", `"argument":{"name":"arg","value":"1"},`, "ref", "object"},
 	{"completion/complete", "", `"ref":{"type":"ref/prompt","name":"prompt"},`, "argument", "object"},
-	{"completion/complete", "", `"ref":{"type":"ref/prompt","name":"prompt"},"argument":{"name":"arg","value":"1"},`, "context.arguments", "object"},
-	{"completion/complete", "", `"ref":{"type":"ref/prompt","name":"prompt"},"argument":{"name":"arg","value":"1"},`, "context", "object"},
+	{"completion/complete", "", `"ref":{"type":"ref/prompt","name":"prompt"},"argument":{"name":"arg","value":"1"},`,
+		"context.arguments", "object"},
+	{"completion/complete", "", `"ref":{"type":"ref/prompt","name":"prompt"},"argument":{"name":"arg","value":"1"},`,
+		"context", "object"},
 	{"completion/complete", "", `"argument":{"name":"arg","value":"1"},`, "ref.type", "string"},
 	{"completion/complete", "", `"ref":{"type":"ref/prompt","name":"prompt"},`, "argument.name", "string"},
 	{"subscriptions/listen", "modern", ``, "notifications", "object"},
@@ -201,7 +208,9 @@ func TestRPC32_ParamsOfOtherTypesAreInvalid(t *testing.T) {
 					}
 					params := p.members + `"` + outer + `":` + value
 					if p.era != "session" {
-						check(p.method+" "+params, func(id string) string { return enveloped(id, p.method, params+",", "") })
+						check(p.method+" "+params, func(id string) string {
+							return enveloped(id, p.method, params+",", "")
+						})
 					}
 					if p.era != "modern" {
 						check(p.method+" "+params, func(id string) string { return bare(id, p.method, `{`+params+`}`) })
@@ -219,7 +228,8 @@ func TestRPC32_ParamsOfOtherTypesAreInvalid(t *testing.T) {
 }
 
 func TestMETA10_META17_META18_EnvelopesAreValidated(t *testing.T) {
-	const version, capabilities = `"io.modelcontextprotocol/protocolVersion":`, `"io.modelcontextprotocol/clientCapabilities":`
+	const version = `"io.modelcontextprotocol/protocolVersion":`
+	const capabilities = `"io.modelcontextprotocol/clientCapabilities":`
 	onClientHistories(t, func(t *testing.T, _ *target, c *byteClient) {
 		for _, meta := range []string{
 			version + `5,` + capabilities + `{}`,
@@ -235,7 +245,8 @@ func TestMETA10_META17_META18_EnvelopesAreValidated(t *testing.T) {
 		} {
 			c.wantCode(c.ask(bare(`1`, "tools/list", `{"_meta":{`+meta+`}}`)), `1`, mcp.CodeInvalidParams)
 		}
-		for _, v := range []string{"", "2027-01-01", "2025-11-25", "2026-07-28 ", "2026-07-28\\u0000", "../../etc/passwd"} {
+		for _, v := range []string{"", "2027-01-01", "2025-11-25", "2026-07-28 ", "2026-07-28\\u0000",
+			"../../etc/passwd"} {
 			got := c.ask(bare(`1`, "tools/list", `{"_meta":{`+version+`"`+v+`",`+capabilities+`{}}}`))
 			c.wantCode(got, `1`, mcp.CodeUnsupportedProtocolVersion)
 			if want := `"supported":["2026-07-28"`; !strings.Contains(got.text, want) {
@@ -248,8 +259,10 @@ func TestMETA10_META17_META18_EnvelopesAreValidated(t *testing.T) {
 }
 
 func TestRPC14_RPC31_PING04_UnknownMethodsAreNotFound(t *testing.T) {
-	methods := []string{"x", "tools/callx", "TOOLS/LIST", "tools/list ", "tools/list\\u0000", "rpc.discover", "__proto__", "../tools/list",
-		"sampling/createMessage", "roots/list", "elicitation/create", "notifications/initialized", "notifications/cancelled", "tasks/get",
+	methods := []string{"x", "tools/callx", "TOOLS/LIST", "tools/list ", "tools/list\\u0000", "rpc.discover",
+		"__proto__", "../tools/list",
+		"sampling/createMessage", "roots/list", "elicitation/create", "notifications/initialized",
+		"notifications/cancelled", "tasks/get",
 		"%s%n", strings.Repeat("m", 10_000)}
 	onBytes(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
 		c.open("2025-11-25")
@@ -282,13 +295,17 @@ func TestRPC14_CAN05_CAN09_UnknownResponsesAndNotificationsAreIgnored(t *testing
 				`{"jsonrpc":"2.0","id":`+id+`,"error":{"code":-32000,"message":"no"}}`,
 				`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+id+`}}`)
 		}
-		c.write(`{"jsonrpc":"2.0","error":{"code":-32000,"message":"no"}}`, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no"}}`)
-		for _, params := range []string{`{}`, `[]`, `{"requestId":null}`, `{"requestId":1.5}`, `{"requestId":{}}`, `{"requestId":"` + strings.Repeat("r", 10_000) + `"}`,
+		c.write(`{"jsonrpc":"2.0","error":{"code":-32000,"message":"no"}}`,
+			`{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no"}}`)
+		for _, params := range []string{`{}`, `[]`, `{"requestId":null}`, `{"requestId":1.5}`, `{"requestId":{}}`,
+			`{"requestId":"` + strings.Repeat("r", 10_000) + `"}`,
 			`{"requestId":1,"reason":5}`, `{"requestId":1,"reason":"` + strings.Repeat("r", 100_000) + `"}`} {
 			c.write(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":` + params + `}`)
 		}
-		for _, method := range []string{"notifications/progress", "notifications/initialized", "notifications/roots/list_changed", "notifications/message", "tools/list", "initialize"} {
-			c.write(`{"jsonrpc":"2.0","method":"`+method+`"}`, `{"jsonrpc":"2.0","method":"`+method+`","params":{"progressToken":[],"progress":"x"}}`)
+		for _, method := range []string{"notifications/progress", "notifications/initialized",
+			"notifications/roots/list_changed", "notifications/message", "tools/list", "initialize"} {
+			c.write(`{"jsonrpc":"2.0","method":"`+method+`"}`,
+				`{"jsonrpc":"2.0","method":"`+method+`","params":{"progressToken":[],"progress":"x"}}`)
 		}
 		c.good()
 		c.silent()
@@ -303,7 +320,8 @@ func TestRPC15_RPC16_RPC18_BatchesOnlyIn20250326(t *testing.T) {
 		c.wantCode(c.ask(`[`+bare(`1`, "ping", `{}`)+`,`), "", jsonrpc.CodeParseError)
 		c.good()
 		if strings.Contains(c.Name(), "2025-03-26") {
-			got := c.ask(`[5,` + bare(`1`, "ping", `{}`) + `,{"jsonrpc":"2.0","id":2,"method":1},[],{"jsonrpc":"2.0","id":3,"result":{}}]`)
+			got := c.ask(`[5,` + bare(`1`, "ping", `{}`) +
+				`,{"jsonrpc":"2.0","id":2,"method":1},[],{"jsonrpc":"2.0","id":3,"result":{}}]`)
 			for _, want := range []string{`"id":1,"result":{}`, `"id":2,"error":{"code":-32600`} {
 				if strings.Count(got.text, `"jsonrpc"`) != 4 || !strings.Contains(got.text, want) {
 					t.Errorf("got %s, want four responses, one of them %s", got.text, want)
@@ -323,7 +341,8 @@ func TestErrorOfAPanicHasNoDetails(t *testing.T) {
 		c.open("2025-11-25")
 		for _, request := range []string{envelopedCall(`1`, "panic", ""), bareCall(`1`, "panic", "")} {
 			got := c.ask(request)
-			if c.wantCode(got, `1`, mcp.CodeInternalError); strings.Contains(got.text, "secret") || strings.Contains(got.text, "goroutine") {
+			if c.wantCode(got, `1`, mcp.CodeInternalError); strings.Contains(got.text, "secret") ||
+				strings.Contains(got.text, "goroutine") {
 				t.Errorf("got %s, want no text of the panic", got.text)
 			}
 			c.good()
@@ -373,7 +392,8 @@ func TestPingsOfAClientThatDoesNotReadAreLimited(t *testing.T) {
 				sent := 0
 				go func() {
 					for {
-						if _, err := io.WriteString(d.w, bare(strconv.Itoa(sent), "ping", `{"pad":"`+strings.Repeat("x", 20_000)+`"}`)+"\n"); err != nil {
+						params := `{"pad":"` + strings.Repeat("x", 20_000) + `"}`
+						if _, err := io.WriteString(d.w, bare(strconv.Itoa(sent), "ping", params)+"\n"); err != nil {
 							return
 						}
 						sent++
@@ -441,7 +461,7 @@ func TestUnreadMessagesUseLimitedMemoryAndDelayNoOtherClient(t *testing.T) {
 				for n := range 10 {
 					io.WriteString(d.w, envelopedCall(strconv.Itoa(n), "flood", "")+"\n")
 				}
-				io.WriteString(d.w, bare(`"i"`, "initialize", `{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`)+"\n"+
+				io.WriteString(d.w, bare(`"i"`, "initialize", initializeParams)+"\n"+
 					bareCall(`"s"`, "flood", "")+"\n")
 				synctest.Wait()
 				grown := heapInUse() - before
@@ -469,9 +489,15 @@ func TestUnreadChangesAreMerged(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newTarget(nil)
 				d := newNonReadingClient(t, s, transport)
-				io.WriteString(d.w, bare(`1`, "initialize", `{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`)+"\n")
-				io.WriteString(d.w, `{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n"+bare(`2`, "resources/subscribe", `{"uri":"mem:x"}`)+"\n"+
-					enveloped(`3`, "subscriptions/listen", `"notifications":{"resourceSubscriptions":["mem:x"]},`, "")+"\n")
+				filter := `"notifications":{"resourceSubscriptions":["mem:x"]},`
+				for _, line := range []string{
+					bare(`1`, "initialize", initializeParams),
+					`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
+					bare(`2`, "resources/subscribe", `{"uri":"mem:x"}`),
+					enveloped(`3`, "subscriptions/listen", filter, ""),
+				} {
+					io.WriteString(d.w, line+"\n")
+				}
 				synctest.Wait()
 				before, begin := heapInUse(), time.Now()
 				for range 100_000 {
@@ -479,7 +505,8 @@ func TestUnreadChangesAreMerged(t *testing.T) {
 				}
 				synctest.Wait()
 				if grown := heapInUse() - before; grown > 1<<20 || time.Since(begin) != 0 {
-					t.Errorf("100,000 changes took %d bytes and %v, want at most 1 MiB and no time", grown, time.Since(begin))
+					t.Errorf("100,000 changes took %d bytes and %v, want at most 1 MiB and no time", grown,
+						time.Since(begin))
 				}
 				updates := 0
 				go func() {
@@ -593,7 +620,7 @@ func (c *byteClient) wholeBurst(id, token string) {
 func TestStreamMayEndWithinAMessage(t *testing.T) {
 	requests := []string{
 		envelopedCall(`1`, "echo", `"text":"a"`),
-		bare(`1`, "initialize", `{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`),
+		bare(`1`, "initialize", initializeParams),
 	}
 	for _, request := range requests {
 		for cut := range len(request) + 2 {
@@ -609,7 +636,8 @@ func TestStreamMayEndWithinAMessage(t *testing.T) {
 					switch whole := cut >= len(request); {
 					case cut == 0 && len(answers) != 0, cut > 0 && len(answers) != 1:
 						t.Errorf("got %d responses, want 1, or none for no bytes", len(answers))
-					case whole && answers[0].code() != 0, cut > 0 && !whole && answers[0].code() != jsonrpc.CodeParseError:
+					case whole && answers[0].code() != 0, cut > 0 && !whole &&
+						answers[0].code() != jsonrpc.CodeParseError:
 						t.Errorf("got %s, want a parse error unless the message is complete", answers[0].text)
 					}
 					if err := <-c.served; err != nil {

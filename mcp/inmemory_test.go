@@ -64,7 +64,8 @@ func TestInMemoryRoundTripValidatesTheEnvelope(t *testing.T) {
 	defer transport.Close()
 	params := fmt.Sprintf(`{"_meta":`+modernMeta+`}`, `{}`)
 	for params, valid := range map[string]bool{params: true, `{"_meta":{}}`: false, `{}`: false} {
-		res, err := transport.RoundTrip(t.Context(), &mcp.Request{Method: "server/discover", Params: stdjson.RawMessage(params)})
+		res, err := transport.RoundTrip(t.Context(), &mcp.Request{Method: "server/discover",
+			Params: stdjson.RawMessage(params)})
 		if (err == nil) != valid {
 			t.Errorf("%s: got %v, %v, want valid %v", params, res, err, valid)
 		}
