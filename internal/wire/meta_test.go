@@ -6,7 +6,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-func TestMETA01_KeyGrammar(t *testing.T) {
+func TestMETA01_META02_KeyGrammar(t *testing.T) {
 	valid := []string{"a", "name", "a.b_c-d", "0", "x/y", "com.example/key", "com.example/", "a-b.c1/n.m", "io.modelcontextprotocol/ui", "progressToken"}
 	invalid := []string{"", "/", "/name", "-a", "a-", "a b", ".a", "a.", "ä", "1a/x", "a-/x", "-a/x", "a..b/x", "a./x", ".a/x", "a_b/x", "a/b/c", "a/-b", "a/b-", "a/ b", "a\x00"}
 	for _, key := range valid {
