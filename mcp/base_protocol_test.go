@@ -401,3 +401,27 @@ func TestCAN12_CAN13_ServersCancelSubscriptionsOnly(t *testing.T) {
 		}
 	})
 }
+
+// Handlers may return any code. Codes that 2026-07-28 has removed or reserved are replaced.
+func TestRPC24_RPC26_ReservedCodesAreNotSent(t *testing.T) {
+	codes := map[int]int{
+		-32002: mcp.CodeInvalidParams, -32042: mcp.CodeInvalidRequest,
+		-32050: mcp.CodeInternalError, -32099: mcp.CodeInternalError, -32023: mcp.CodeInternalError,
+		mcp.CodeMissingRequiredClientCapability: mcp.CodeMissingRequiredClientCapability,
+		-32100:                                  -32100, -31999: -31999, 7: 7,
+	}
+	s := newServer(t, nil)
+	for code := range codes {
+		addTool(s, fmt.Sprint("code", code), func(context.Context) (string, error) {
+			return "", &mcp.Error{Code: code, Message: "failed", Data: json.RawMessage(`{"requiredCapabilities":{}}`)}
+		})
+	}
+	mcptest.RunOn(t, s, mcptest.Since(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
+		for code, want := range codes {
+			_, err := c.Try("tools/call", object{"name": fmt.Sprint("code", code)})
+			if wantCode(t, fmt.Sprint(code), err, want); err.Message != "failed" {
+				t.Errorf("%d: got message %q, want that of the handler", code, err.Message)
+			}
+		}
+	})
+}
