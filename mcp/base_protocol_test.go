@@ -50,7 +50,7 @@ func messages(t *testing.T, recording *logBuffer) (all []*jsonrpc.Message) {
 	return all
 }
 
-// A traffic is the record of a connection, from TestRPC01_….
+// A traffic is the record of a connection, with the messages of both sides.
 type traffic struct {
 	revision       string
 	client, server []*jsonrpc.Message
@@ -192,7 +192,7 @@ func listenTwice(t *testing.T, s *mcp.Server, c *mcp.Client) {
 
 // The traffic of each revision over a transport that is not part of the SDK consists of valid lines
 // in both directions.
-func TestTRN01_TRN02_TRN03_STDIO19_ConnectionsOverAUnixSocket(t *testing.T) {
+func TestTRN01_TRN02_TRN03_STDIO04_STDIO19_RPC13_ConnectionsOverAUnixSocket(t *testing.T) {
 	for _, revision := range mcptest.Revisions() {
 		t.Run(revision, func(t *testing.T) {
 			r := recordTraffic(t, revision)
@@ -202,10 +202,10 @@ func TestTRN01_TRN02_TRN03_STDIO19_ConnectionsOverAUnixSocket(t *testing.T) {
 			if !r.modern() {
 				return
 			}
-			t.Run("RPC-34, STDIO-04, STDIO-09: clients send requests and notifications only", func(t *testing.T) {
+			t.Run("TRN-05, RPC-34, STDIO-09: clients send requests and notifications only", func(t *testing.T) {
 				wantKinds(t, r.client, jsonrpc.Request, jsonrpc.Notification)
 			})
-			t.Run("RPC-33, STDIO-10: servers send responses and notifications only", func(t *testing.T) {
+			t.Run("TRN-05, RPC-33, STDIO-10: servers send responses and notifications only", func(t *testing.T) {
 				wantKinds(t, r.server, jsonrpc.Response, jsonrpc.Notification)
 			})
 			t.Run("RPC-38, META-07, META-08, META-09: each request has an envelope", r.envelopes)

@@ -44,17 +44,28 @@ func (s *rawServer) send(format string, args ...any) { fmt.Fprintf(s.out, format
 
 const noContent = `{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}`
 
-// withRawServer runs a test with a client of a server whose messages the test chooses.
-func withRawServer(t *testing.T, opts *mcp.ClientOptions, serve func(s *rawServer),
-	test func(t *testing.T, c *mcp.Client)) {
+// withRawServer runs a test with a client of a modern server, whose messages after server/discover
+// the test chooses.
+func withRawServer(
+	t *testing.T, opts *mcp.ClientOptions, serve func(s *rawServer), test func(t *testing.T, c *mcp.Client),
+) {
+	withRawConnection(t, opts, func(s *rawServer) {
+		id, _ := s.next()
+		s.send(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id, discovered)
+		serve(s)
+	}, test)
+}
+
+// withRawConnection is withRawServer with a server that has not responded to server/discover.
+func withRawConnection(
+	t *testing.T, opts *mcp.ClientOptions, serve func(s *rawServer), test func(t *testing.T, c *mcp.Client),
+) {
 	synctest.Test(t, func(t *testing.T) {
 		clientReads, serverWrites := io.Pipe()
 		serverReads, clientWrites := io.Pipe()
 		s := &rawServer{t, bufio.NewReader(serverReads), serverWrites}
 		var done sync.WaitGroup
 		done.Go(func() {
-			id, _ := s.next()
-			s.send(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id, discovered)
 			serve(s)
 			for method := "?"; method != ""; {
 				_, method = s.next() // the client can write until it closes

@@ -105,6 +105,36 @@ func TestPROG04_NoProgressAfterTheRequest(t *testing.T) {
 	})
 }
 
+func TestPROG07_ProgressIsOptional(t *testing.T) {
+	notifications := ""
+	c := newScriptedClient(t, nil, func(ctx context.Context, req *mcp.Request) (string, error) {
+		for params := range strings.FieldsSeq(notifications) {
+			token := meta(t, req.Params, "progressToken")
+			_ = req.Notify(ctx, "notifications/progress", json.RawMessage(strings.Replace(params, "TOKEN", token, 1)))
+		}
+		return emptyContent, nil
+	})
+	for _, test := range []struct{ name, notifications, want string }{
+		{"no notifications", "", "[]"},
+		{"no total", `{"progressToken":TOKEN,"progress":0.5}`, "[0.5/?]"},
+		{"one with a total", `{"progressToken":TOKEN,"progress":1} {"progressToken":TOKEN,"progress":2,"total":3}`,
+			"[1/? 2/3]"},
+	} {
+		notifications = test.notifications
+		got := []string{}
+		ctx := mcp.WithCallOptions(t.Context(), mcp.CallOptions{Progress: func(p mcp.ProgressUpdate) {
+			total := "?"
+			if p.Total != nil {
+				total = fmt.Sprint(*p.Total)
+			}
+			got = append(got, fmt.Sprint(p.Progress)+"/"+total)
+		}})
+		if _, err := c.CallTool(ctx, "x", nil); err != nil || fmt.Sprint(got) != test.want {
+			t.Errorf("%s: got %v, %v, want %s", test.name, got, err, test.want)
+		}
+	}
+}
+
 func TestInvalidLogLevelCannotAddEnvelopeMembers(t *testing.T) {
 	got := ""
 	c := newScriptedClient(t, &mcp.ClientOptions{LogLevel: `info","x":"y`},

@@ -140,6 +140,49 @@ func TestVER10_ProbeFindsTheRevision(t *testing.T) {
 	}
 }
 
+// The server responds to server/discover after the client has initialized a session.
+func TestSTDIO21_LateProbeResponseIsIgnored(t *testing.T) {
+	withRawConnection(t, &mcp.ClientOptions{ProbeTimeout: 2 * time.Second}, func(s *rawServer) {
+		probe, _ := s.next()
+		time.Sleep(5 * time.Second)
+		id, method := s.next()
+		if method != "initialize" {
+			t.Errorf("got %s, want initialize", method)
+		}
+		s.send(`{"jsonrpc":"2.0","id":%s,"result":%s}`, probe, discovered)
+		s.send(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id, initialized)
+		s.next()
+		id, _ = s.next()
+		s.send(noContent, id)
+	}, func(t *testing.T, c *mcp.Client) {
+		if c.Revision() != "2025-06-18" {
+			t.Errorf("got revision %s, want 2025-06-18", c.Revision())
+		}
+		if _, err := c.CallTool(t.Context(), "x", nil); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The context of Connect ends while the client waits for the result of initialize.
+func TestCAN02_InitializeIsNotCancelled(t *testing.T) {
+	for _, revision := range []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"} {
+		synctest.Test(t, func(t *testing.T) {
+			transport, received := serveResponses(t, responseTable{})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err := mcp.Connect(ctx, transport, &mcp.ClientOptions{Revision: revision, Logger: quiet()})
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: got %v, want the end of the context", revision, err)
+			}
+			synctest.Wait()
+			if got := strings.Join(received(), " "); got != "initialize" {
+				t.Errorf("%s: got messages %q, want initialize only", revision, got)
+			}
+		})
+	}
+}
+
 func TestRequiredRevisionIsTheOnlyOneTried(t *testing.T) {
 	for _, test := range []struct{ revision, discover, init, methods string }{
 		{"2026-07-28", `{"code":-32601,"message":"?"}`, initialized, "server/discover"},
