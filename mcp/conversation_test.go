@@ -2,6 +2,7 @@ package mcp_test
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -17,7 +18,8 @@ type conversation struct{ name, state string }
 // begin sends the first round.
 func (v *conversation) begin(t *testing.T, c *mcptest.Client) {
 	t.Helper()
-	r := v.send(t, c, nil)
+	v.state = ""
+	r := v.send(t, c)
 	if v.state = r.RequestState; r.ResultType != "input_required" || v.state == "" {
 		t.Fatalf("%s: got %+v, want input_required with a state", v.name, r)
 	}
@@ -26,19 +28,22 @@ func (v *conversation) begin(t *testing.T, c *mcptest.Client) {
 // finish sends the second round, with the state, and returns the text of the result.
 func (v *conversation) finish(t *testing.T, c *mcptest.Client) string {
 	t.Helper()
-	return v.send(t, c, object{
-		"requestState":   v.state,
-		"inputResponses": object{"size": object{"action": "accept", "content": object{"value": v.name}}},
-	}).text()
+	return v.send(t, c).text()
 }
 
-func (v *conversation) send(t *testing.T, c *mcptest.Client, params object) reply {
-	t.Helper()
-	all := object{"name": "order", "arguments": object{"item": v.name}}
-	for key, value := range params {
-		all[key] = value
+// params returns the params of the next round.
+func (v *conversation) params() object {
+	params := object{"name": "order", "arguments": object{"item": v.name}}
+	if v.state != "" {
+		params["requestState"] = v.state
+		params["inputResponses"] = object{"size": filled(object{"value": v.name})}
 	}
-	m := c.Send("tools/call", all).Wait()
+	return params
+}
+
+func (v *conversation) send(t *testing.T, c *mcptest.Client) reply {
+	t.Helper()
+	m := c.Send("tools/call", v.params()).Wait()
 	if m.Error != nil {
 		t.Fatalf("%s: %v", v.name, m.Error)
 	}
@@ -185,6 +190,31 @@ func TestMETA06_META16_UnknownMetaIsUnchanged(t *testing.T) {
 		}
 		if got := r.Meta["com.example.mcp.dev/reserved"]; got != "a" {
 			t.Errorf("got %v of an unknown key, want a", got)
+		}
+	})
+}
+
+// Another user sends the state and the answer of Ada's conversation, as a client with the same
+// name.
+func TestELI22_ELI35_AnswersAreBoundToTheAuthenticatedUser(t *testing.T) {
+	ada := &mcp.Principal{Issuer: "https://as.example", Subject: "ada", ClientID: "c"}
+	opts := &mcptest.Options{Principal: ada}
+	mcptest.RunOn(t, orderServer(t), mcptest.Since(mcptest.Modern), opts, func(t *testing.T, c *mcptest.Client) {
+		v := &conversation{name: "a"}
+		v.begin(t, c)
+		if raw, err := base64.RawURLEncoding.DecodeString(v.state); err != nil || strings.Contains(string(raw), "ada") {
+			t.Errorf("got state %q, %v, want it encrypted", raw, err)
+		}
+		for name, principal := range map[string]*mcp.Principal{
+			"no user":        nil,
+			"another user":   {Issuer: "https://as.example", Subject: "mallory", ClientID: "c"},
+			"another client": {Issuer: "https://as.example", Subject: "ada", ClientID: "d"},
+		} {
+			_, err := c.Another(&mcptest.Options{Principal: principal}).Try("tools/call", v.params())
+			wantCode(t, name, err, mcp.CodeInvalidParams)
+		}
+		if got := v.finish(t, c.Another(opts)); got != "a a" {
+			t.Errorf("the same user: got %q, want a a", got)
 		}
 	})
 }
