@@ -58,7 +58,7 @@ func TestHDR04_Name(t *testing.T) {
 	}
 }
 
-func TestHDR08_Params(t *testing.T) {
+func TestHDR08_TRN06_Params(t *testing.T) {
 	f := start(t, newTestCore(), nil)
 	for _, test := range []struct {
 		name, arguments string
