@@ -192,7 +192,7 @@ func listenTwice(t *testing.T, s *mcp.Server, c *mcp.Client) {
 
 // The traffic of each revision over a transport that is not part of the SDK consists of valid lines
 // in both directions.
-func TestTRN01_TRN02_TRN03_STDIO04_STDIO19_RPC13_ConnectionsOverAUnixSocket(t *testing.T) {
+func TestTRN01_TRN02_TRN03_STDIO04_STDIO19_RPC13_RPC37_ConnectionsOverAUnixSocket(t *testing.T) {
 	for _, revision := range mcptest.Revisions() {
 		t.Run(revision, func(t *testing.T) {
 			r := recordTraffic(t, revision)
@@ -288,7 +288,7 @@ func (r *traffic) subscriptionIDs(ids map[string][]jsonrpc.ID) func(t *testing.T
 }
 
 // A server without features supports the base protocol, and nothing else.
-func TestRPC36_RPC37_BaseProtocolNeedsNoFeatures(t *testing.T) {
+func TestRPC36_BaseProtocolNeedsNoFeatures(t *testing.T) {
 	mcptest.Run(t, newServer(t, nil), func(t *testing.T, c *mcptest.Client) {
 		base := "ping" // Connect has initialized the session
 		if c.Modern() {

@@ -340,7 +340,7 @@ func TestELI02_ELI04_UndeclaredInputIsNotRequested(t *testing.T) {
 	})
 }
 
-func TestCAN04_CAN10_CAN11_EndOfTheContextCancelsTheCall(t *testing.T) {
+func TestCAN10_CAN11_EndOfTheContextCancelsTheCall(t *testing.T) {
 	s := newServer(t, nil)
 	running, cancelled := make(chan struct{}, 1), make(chan error, 1)
 	addTool(s, "stuck", func(ctx context.Context) (string, error) {

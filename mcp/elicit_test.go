@@ -39,6 +39,27 @@ func askForm[T any](opts *mcp.AskOptions) func(ctx context.Context, _ json.RawMe
 	}
 }
 
+// A formTest is a question, its form, and an answer with its result.
+type formTest struct {
+	name         string
+	ask          func(ctx context.Context, _ json.RawMessage) (string, error)
+	form, answer string
+	want         string
+}
+
+// run tests that the form is requested, and that the result of the response is the wanted text.
+func (test *formTest) run(t *testing.T, response string) {
+	t.Helper()
+	p := handle(t, nil, test.ask)
+	r := p.call("t", "", "", "")
+	if diff := cmp.Diff(test.form, requestedForm(t, r)); diff != "" {
+		t.Errorf("form (-want +got):\n%s", diff)
+	}
+	if r = p.call("t", "", `{"a":`+response+`}`, r.RequestState); r.text() != test.want {
+		t.Errorf("response %s: got %+v, want %s", response, r, test.want)
+	}
+}
+
 func TestELI07_TypesBecomeForms(t *testing.T) {
 	type everyField struct {
 		Text   string   `json:"text" jsonschema:"some text,title=Text,minLength=2,maxLength=9"`
@@ -51,12 +72,7 @@ func TestELI07_TypesBecomeForms(t *testing.T) {
 		Colors []color  `json:"colors" jsonschema:"which ones,minItems=1,maxItems=2,default=red|blue"`
 		Sizes  []string `json:"sizes,omitempty" jsonschema:"which sizes,enum=s|l,titles=Small|Large"`
 	}
-	for _, test := range []struct {
-		name         string
-		ask          func(ctx context.Context, _ json.RawMessage) (string, error)
-		form, answer string
-		want         string
-	}{
+	for _, test := range []formTest{
 		{"string", askForm[string](nil),
 			`{"type":"object","properties":{"value":{"type":"string"}},"required":["value"]}`,
 			`{"value":"x"}`, `"x"`},
@@ -100,14 +116,7 @@ func TestELI07_TypesBecomeForms(t *testing.T) {
 				`"size":"s","colors":["red","blue"]}`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p := handle(t, nil, test.ask)
-			r := p.call("t", "", "", "")
-			if diff := cmp.Diff(test.form, requestedForm(t, r)); diff != "" {
-				t.Errorf("form (-want +got):\n%s", diff)
-			}
-			if r = p.call("t", "", `{"a":`+accept(test.answer)+`}`, r.RequestState); r.text() != test.want {
-				t.Errorf("answer: got %+v, want %s", r, test.want)
-			}
+			test.run(t, accept(test.answer))
 		})
 	}
 }
@@ -120,12 +129,7 @@ func TestELI08_OptionsMayHaveAnySchemaOfAForm(t *testing.T) {
 		`"several":{"type":"array","items":{"type":"string","enum":["a","b"]}},` +
 		`"severalTitled":{"type":"array","items":{"anyOf":[{"const":"a","title":"A"}]}}},"required":["titled"]}`
 	const one = `{"type":"string","title":"Stage","oneOf":[{"const":"p","title":"Production"}]}`
-	for _, test := range []struct {
-		name         string
-		ask          func(ctx context.Context, _ json.RawMessage) (string, error)
-		form, answer string
-		want         string
-	}{
+	for _, test := range []formTest{
 		{"for a map", askForm[map[string]any](&mcp.AskOptions{Schema: json.RawMessage(whole)}), whole,
 			`{"titled":"a"}`, `{"titled":"a","untitled":"a"}`},
 		{"for raw JSON", askForm[json.RawMessage](&mcp.AskOptions{Schema: json.RawMessage(whole)}), whole,
@@ -142,14 +146,7 @@ func TestELI08_OptionsMayHaveAnySchemaOfAForm(t *testing.T) {
 			`{"type":"object","properties":{"value":{"type":"integer","default":4}}}`, `{}`, `4`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p := handle(t, nil, test.ask)
-			r := p.call("t", "", "", "")
-			if diff := cmp.Diff(test.form, requestedForm(t, r)); diff != "" {
-				t.Errorf("form (-want +got):\n%s", diff)
-			}
-			if r = p.call("t", "", `{"a":`+accept(test.answer)+`}`, r.RequestState); r.text() != test.want {
-				t.Errorf("answer: got %+v, want %s", r, test.want)
-			}
+			test.run(t, accept(test.answer))
 		})
 	}
 }
@@ -181,14 +178,8 @@ func TestELI09_OptionsMayHaveDefaults(t *testing.T) {
 				`"required":["value"]}`, `false`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p := handle(t, nil, test.ask)
-			r := p.call("t", "", "", "")
-			if diff := cmp.Diff(test.form, requestedForm(t, r)); diff != "" {
-				t.Errorf("form (-want +got):\n%s", diff)
-			}
-			if r = p.call("t", "", `{"a":{"action":"accept"}}`, r.RequestState); r.text() != test.want {
-				t.Errorf("answer: got %+v, want %s", r, test.want)
-			}
+			f := formTest{name: test.name, ask: test.ask, form: test.form, want: test.want}
+			f.run(t, `{"action":"accept"}`)
 		})
 	}
 }
