@@ -93,7 +93,7 @@ func TestELI32_DeclineReachesTheHandler(t *testing.T) {
 			}
 			res := callTool(t, c, "sure", nil)
 			if len(res.Content) != 1 || res.Content[0].Text != `question "a": mcp: declined by the user` {
-				t.Errorf("got %+v", res)
+				t.Errorf("got %+v, want the error of a declined question", res)
 			}
 		})
 }

@@ -342,12 +342,12 @@ func TestRootsInEveryRevision(t *testing.T) {
 		a := answerWith(c, object{"roots": []any{object{"uri": "file:///a", "name": "A"}, object{"uri": "file:///b"}}})
 		if got := callText(t, c, "roots"); got != "[{file:///a A map[]} {file:///b  map[]}]" ||
 			!slices.Equal(a.asked, []string{"roots/list "}) {
-			t.Errorf("got %s, asked %q", got, a.asked)
+			t.Errorf("got %s and requests %q, want two roots and one roots/list", got, a.asked)
 		}
 		for _, wrong := range []any{object{}, object{"roots": []any{object{"uri": "https://example.com"}}}} {
 			answerWith(c, wrong)
 			if got := callText(t, c, "roots"); !strings.HasPrefix(got, "-32602 ") {
-				t.Errorf("%v: got %s", wrong, got)
+				t.Errorf("%v: got %s, want code -32602", wrong, got)
 			}
 		}
 		answerWith(c, &mcp.Error{Code: mcp.CodeMethodNotFound, Message: "no roots"})
@@ -481,7 +481,7 @@ func TestMRTR11_AnswersReachTheCallThatAsked(t *testing.T) {
 		}
 		for word, p := range calls {
 			if m := p.Wait(); m.Error != nil || decode[toolResult](t, m.Result).text() != word {
-				t.Errorf("%s: got %s, %v", word, m.Result, m.Error)
+				t.Errorf("%[1]s: got %s, %v, want the text %[1]s", word, m.Result, m.Error)
 			}
 		}
 	})
@@ -554,7 +554,7 @@ func TestELI06_SessionAndModernRequestsAreEqual(t *testing.T) {
 	mcptest.RunOn(t, s, on, nil, func(t *testing.T, c *mcptest.Client) {
 		a := answerWith(c, filled(object{}))
 		if got := callText(t, c, "ask"); got != `"green"` {
-			t.Errorf("got %s", got)
+			t.Errorf("got %s, want green", got)
 		}
 		asked = append(asked, a.asked...)
 	})

@@ -189,7 +189,7 @@ func TestMRTR16_StateHoldsEarlierAnswers(t *testing.T) {
 			r.RequestState)
 	}
 	if r.text() != "6" || len(states) != 3 {
-		t.Errorf("got %+v and %d different states", r, len(states))
+		t.Errorf("got %+v and %d different states, want text 6 and 3", r, len(states))
 	}
 }
 
@@ -215,7 +215,7 @@ func TestPendingQuestionReplacesTheResult(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) { return f(ctx) })
 			if r := p.call("t", "", "", ""); r.ResultType != "input_required" {
-				t.Errorf("got %+v", r)
+				t.Errorf("got %+v, want input_required", r)
 			}
 		})
 	}
@@ -238,7 +238,7 @@ func TestToolWithOutputSchemaAsks(t *testing.T) {
 	p := &peer{TB: t, handler: s}
 	for _, tool := range []string{"typed", "raw"} {
 		if r := p.call(tool, "", "", ""); r.ResultType != "input_required" {
-			t.Errorf("%s: got %+v", tool, r)
+			t.Errorf("%s: got %+v, want input_required", tool, r)
 		}
 	}
 }
@@ -324,7 +324,7 @@ func TestMRTR05_ELI04_UnsupportedInputIsNotRequested(t *testing.T) {
 			p.revision, p.caps = test.revision, test.caps
 			r := p.call("t", "", "", "")
 			if r.Err == nil {
-				t.Fatalf("got %+v", r)
+				t.Fatalf("got %+v, want an error", r)
 			}
 			want, code := test.required, mcp.CodeInvalidRequest
 			got := r.Err.Message
@@ -352,7 +352,7 @@ func TestMRTR05_UnsupportedQuestionFailsTheWholeAskAll(t *testing.T) {
 	})
 	p.caps = `{"elicitation":{}}`
 	if r := p.call("t", "", "", ""); r.text() != "true" {
-		t.Errorf("got %+v", r)
+		t.Errorf("got %+v, want ErrUnsupported", r)
 	}
 }
 
@@ -423,7 +423,7 @@ func TestMRTR18_UnknownKeysAreIgnored(t *testing.T) {
 	answers := `{"zzz":12345,"a":` + accept(`{"name":"Ada"}`) + `,"b":` + accept(`{"name":"Bob"}`) + `}`
 	for _, state := range []string{r.RequestState, ""} {
 		if r := p.call("t", "", answers, state); r.text() != "Ada" {
-			t.Errorf("got %+v", r)
+			t.Errorf("got %+v, want text Ada", r)
 		}
 	}
 }
@@ -449,7 +449,7 @@ func TestMRTR19_MissingAndInvalidAnswersAreAskedAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			again := p.call("t", "", answers, first.RequestState)
 			if again.ResultType != "input_required" || len(again.keys()) != 1 {
-				t.Fatalf("got %+v", again)
+				t.Fatalf("got %+v, want input_required with one question", again)
 			}
 			if r := p.call("t", "", `{"a":`+accept(`{"name":"Ada"}`)+`}`, again.RequestState); r.text() != "Ada" {
 				t.Errorf("then: got %+v", r)
@@ -514,7 +514,7 @@ func TestMRTR04_OneQuestionMayBeAskedTwice(t *testing.T) {
 	})
 	r := p.call("t", "", "", "")
 	if r = p.call("t", "", `{"a":`+accept(`{"name":"Ada"}`)+`}`, r.RequestState); r.text() != "Ada" {
-		t.Errorf("got %+v", r)
+		t.Errorf("got %+v, want internal error", r)
 	}
 }
 
@@ -539,7 +539,7 @@ func TestGoroutinesOfAHandlerMayAsk(t *testing.T) {
 	one := accept(`{"value":1}`)
 	r = p.call("t", "", `{"a":`+one+`,"b":`+one+`,"c":`+one+`,"d":`+one+`}`, r.RequestState)
 	if r.text() != "[1 1 1 1]" {
-		t.Errorf("got %+v", r)
+		t.Errorf("got %+v, want text Ada", r)
 	}
 }
 
@@ -571,7 +571,7 @@ func TestMRTR04_AskAllIsOneRoundTrip(t *testing.T) {
 	r = p.call("t", "", `{"b":{"role":"assistant","model":"m","content":{"type":"text","text":", hello from "}},`+
 		`"c":{"roots":[{"uri":"file:///src","name":"src"}]}}`, part.RequestState)
 	if r.text() != "Ada, hello from src" {
-		t.Errorf("got %+v", r)
+		t.Errorf("got %+v, want text [1 1 1 1]", r)
 	}
 }
 
@@ -603,7 +603,7 @@ func TestELI32_UnhandledDeclineIsAToolError(t *testing.T) {
 	r := p.call("t", "", "", "")
 	r = p.call("t", "", `{"a":{"action":"decline","content":null}}`, r.RequestState)
 	if !r.IsError || r.text() != `question "a": mcp: declined by the user` {
-		t.Errorf("got %+v", r)
+		t.Errorf("got %+v, want text Ada, hello from src", r)
 	}
 }
 
@@ -619,7 +619,7 @@ func TestMRTR02_OnlyThreeMethodsAsk(t *testing.T) {
 	p := &peer{TB: t, handler: s}
 	r := p.send("com.example/ask", "inputResponses", json.RawMessage(`{"a":`+accept(`{"value":true}`)+`}`))
 	if !strings.Contains(r.text(), "com.example/ask cannot ask the client") {
-		t.Errorf("got %+v", r)
+		t.Errorf("got %+v, want the error that the method cannot ask", r)
 	}
 }
 
@@ -650,12 +650,12 @@ func TestMRTR02_PromptsAndResourcesAsk(t *testing.T) {
 		t.Run(method, func(t *testing.T) {
 			r := p.send(method, target[1:]...)
 			if r.ResultType != "input_required" || len(r.keys()) != 1 {
-				t.Fatalf("got %+v", r)
+				t.Fatalf("got %+v, want input_required with one question", r)
 			}
 			r = p.send(method, append(target[1:], "requestState", r.RequestState,
 				"inputResponses", json.RawMessage(`{"a":`+accept(`{"name":"Ada"}`)+`}`))...)
 			if r.ResultType != "complete" {
-				t.Errorf("got %+v", r)
+				t.Errorf("got %+v, want complete", r)
 			}
 		})
 	}
@@ -674,7 +674,7 @@ func TestProgressIsNotRepeatedInLaterRounds(t *testing.T) {
 	p.notify = func(method string, params json.RawMessage) {
 		var note struct{ Progress float64 }
 		if err := json.Unmarshal(params, &note); err != nil || method != "notifications/progress" {
-			t.Errorf("got %s %s", method, params)
+			t.Errorf("got %s %s, want progress", method, params)
 		}
 		got = append(got, note.Progress)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -86,7 +87,12 @@ func meta(t *testing.T, params json.RawMessage, key string) string {
 // requests, lists, progress, two
 // subscriptions, a cancelled call and ping.
 func recordTraffic(t *testing.T, revision string) *traffic {
-	listener, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	dir, err := os.MkdirTemp("", "mcp") // TempDir's path may be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	listener, err := net.Listen("unix", filepath.Join(dir, "s"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -142,7 +142,8 @@ func TestVER23_ClientDescribesItsServer(t *testing.T) {
 		caps := c.Capabilities()
 		if c.Revision() != on.Revision || c.ServerInfo().Name != "test" ||
 			c.Instructions() != "Use it to calculate." || caps.Tools == nil || caps.Resources == nil {
-			t.Errorf("got %s, %+v, %q, %+v", c.Revision(), c.ServerInfo(), c.Instructions(), caps)
+			t.Errorf("got %s, %+v, %q, %+v, want the revision, name, instructions and capabilities of the server",
+				c.Revision(), c.ServerInfo(), c.Instructions(), caps)
 		}
 		if !slices.Contains(c.SupportedRevisions(), on.Revision) {
 			t.Errorf("got supported revisions %q, want %s among them", c.SupportedRevisions(), on.Revision)

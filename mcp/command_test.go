@@ -704,7 +704,7 @@ func TestSTDIO01_WriteToAPipeWithoutDeadlinesEndsWithItsContext(t *testing.T) {
 			t.Fatal(err)
 		}
 		if line := <-got; line != `{"jsonrpc":"2.0","method":"hello"}`+"\n" {
-			t.Errorf("got %q", line)
+			t.Errorf("got %q, want the message on one line", line)
 		}
 
 		late := errors.New("too late")

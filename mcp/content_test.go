@@ -64,7 +64,7 @@ func TestTOOL18_TOOL29_RES19_ContentInEveryRevision(t *testing.T) {
 		var types []string
 		for i, raw := range tool {
 			if i < len(prompt) && string(prompt[i].Content) != string(raw) {
-				t.Errorf("got %s of the prompt, %s of the tool", prompt[i].Content, raw)
+				t.Errorf("got %s of the prompt, %s of the tool, want them equal", prompt[i].Content, raw)
 			}
 			piece := decode[struct{ Type, Text, URI string }](t, raw)
 			types = append(types, piece.Type)

@@ -98,7 +98,7 @@ func TestDetachedCallOutlivesItsClient(t *testing.T) {
 		func(t *testing.T, c *mcptest.Client) {
 			r.runs.Store(0)
 			if got := callTool(t, c, "greet", object{"Greeting": "Hello"}).text(); got != "detached" {
-				t.Fatalf("got %q", got)
+				t.Fatalf("got %q, want detached", got)
 			}
 			c.Shutdown()
 			synctest.Wait()
@@ -156,7 +156,7 @@ func TestDetachedCallSurvivesARestart(t *testing.T) {
 	s := process()
 	p := &peer{TB: t, handler: s, principal: &mcp.Principal{Subject: "alice"}}
 	if got := p.call("deploy", "", "", "").text(); got != "detached" {
-		t.Fatalf("got %q", got)
+		t.Fatalf("got %q, want detached", got)
 	}
 	progress := func(done, total float64, message string) {
 		updates = append(updates, fmt.Sprint(done, total, message))
@@ -259,7 +259,7 @@ func TestTASKX09_DetachKeepsEarlierRounds(t *testing.T) {
 			inMiddleware = where == "in the middleware"
 			got := p.call("t", `{"x":1}`, `{"who":`+accept(`{"value":"Alice"}`)+`}`, r.RequestState).text()
 			if got != "detached" {
-				t.Fatalf("got %q", got)
+				t.Fatalf("got %q, want detached", got)
 			}
 			if strings.Contains(string(detached.Params), "inputResponses") ||
 				strings.Contains(string(detached.Params), "requestState") {
@@ -308,7 +308,7 @@ func TestDetachRejectsTheStateOfAnotherPrincipal(t *testing.T) {
 	_, err := r.run(t, s)
 	var e *mcp.Error
 	if !errors.As(err, &e) || e.Code != mcp.CodeInvalidParams || ran {
-		t.Errorf("got %v, ran: %v", err, ran)
+		t.Errorf("got error %v, handler ran %v, want invalid params and no run", err, ran)
 	}
 	if r.state.State != nil {
 		t.Errorf("got state %s of another principal", r.state.State)
@@ -330,7 +330,7 @@ func TestDetachDoesNotCopyTheStateOfAnotherCall(t *testing.T) {
 	stored = modernRequest(t, nil, "tools/call", object{"name": "t"})
 	r := p.call("t", "", "", "")
 	if got := p.call("t", "", `{"who":`+accept(`{"value":"Alice"}`)+`}`, r.RequestState).text(); got != "Alice" {
-		t.Fatalf("got %q", got)
+		t.Fatalf("got %q, want Alice", got)
 	}
 	if d.State != nil || d.Responses != nil {
 		t.Errorf("got state %s and responses %s, want none", d.State, d.Responses)
@@ -538,7 +538,7 @@ func TestHandleMethodAcceptsMethodsOfTasks(t *testing.T) {
 	mcptest.RunOn(t, s, mcptest.Since(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
 		for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel"} {
 			if got := c.Call(method, object{"taskId": "日本"}); !strings.Contains(string(got), method) {
-				t.Errorf("%s: got %s", method, got)
+				t.Errorf("%[1]s: got %s, want the method %[1]s", method, got)
 			}
 		}
 	})
@@ -563,7 +563,7 @@ func TestTASKD05_ExecutionIsListedOnlyInItsRevision(t *testing.T) {
 			raw := p.raw("tools/list")
 			got := strings.Contains(raw, `"execution":{"taskSupport":"required"}`)
 			if got != (revision == "2025-11-25") {
-				t.Errorf("%s, %s: got %s", name, revision, raw)
+				t.Errorf("%s, %s: got %s, want execution in 2025-11-25 only", name, revision, raw)
 			}
 		}
 	}
@@ -616,7 +616,7 @@ func TestTASKX15_MiddlewareMayRequestInputForMethodsOfExtensions(t *testing.T) {
 		})
 		if _, err := c.Do(t.Context(), "tasks/get", object{"taskId": "1"}); err != nil ||
 			!slices.Equal(got, []string{"answered"}) {
-			t.Errorf("%s: %v, %q", on, err, got)
+			t.Errorf("%s: got error %v and %q, want one answered request", on, err, got)
 		}
 		if _, err := c.Do(t.Context(), "tools/list", nil); !errors.Is(err, mcp.ErrInvalidResult) {
 			t.Errorf("%s: tools/list: got %v, want ErrInvalidResult", on, err)

@@ -73,7 +73,7 @@ func TestRPC20_RawResultsGetAResultType(t *testing.T) {
 	}))
 	c := mcptest.Connect(t, s, mcptest.Combination{Transport: mcptest.InMemory, Revision: mcptest.Modern}, nil)
 	if got := string(c.Call("x/raw", nil)); got != `{"resultType":"complete","a":1}` {
-		t.Errorf("got %s", got)
+		t.Errorf("got %s, want resultType complete", got)
 	}
 }
 

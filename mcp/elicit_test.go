@@ -204,7 +204,7 @@ func TestELI25_ContentThatDoesNotMatchIsAskedAgain(t *testing.T) {
 			p := handle(t, nil, test.ask)
 			r := p.call("t", "", "", "")
 			if r = p.call("t", "", `{"a":`+accept(test.answer)+`}`, r.RequestState); r.ResultType != "input_required" {
-				t.Errorf("got %+v", r)
+				t.Errorf("got %+v, want input_required", r)
 			}
 		})
 	}
@@ -248,7 +248,7 @@ func TestELI07_OtherSchemasAreErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := handle(t, nil, test.ask).call("t", "", "", "")
 			if !r.IsError || !strings.Contains(r.text(), test.says) {
-				t.Errorf("got %+v", r)
+				t.Errorf("got %+v, want a tool error with %s", r, test.says)
 			}
 		})
 	}
@@ -265,7 +265,7 @@ func TestELI06_ELI33_AskURLSendsTheURL(t *testing.T) {
 	}
 	for _, answer := range []string{`{"action":"accept"}`, `{"action":"accept","content":{}}`} {
 		if r := p.call("t", "", `{"a":`+answer+`}`, r.RequestState); r.text() != "agreed" {
-			t.Errorf("%s: got %+v", answer, r)
+			t.Errorf("%s: got %+v, want agreed", answer, r)
 		}
 	}
 	if r := p.call("t", "", `{"a":{"action":"cancel"}}`, r.RequestState); !r.IsError ||
