@@ -57,7 +57,7 @@ func appendError(dst []byte, err *Error) []byte {
 	dst = strconv.AppendInt(dst, int64(err.Code), 10)
 	dst = append(dst, `,"message":`...)
 	dst = jsonscan.AppendQuote(dst, err.Message)
-	if err.Data != nil {
+	if len(err.Data) > 0 {
 		dst = append(dst, `,"data":`...)
 		dst = appendLine(dst, err.Data)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-func TestAppendResultGivesWhatTheAnswerHolds(t *testing.T) {
+func TestAppendResultReturnsResultOrError(t *testing.T) {
 	before := slog.Default()
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	defer slog.SetDefault(before)
@@ -28,13 +28,16 @@ func TestAppendResultGivesWhatTheAnswerHolds(t *testing.T) {
 		"hidden error": {func(context.Context, *mcp.Request) (mcp.Result, error) {
 			return nil, errors.New("secret")
 		}, "", mcp.CodeInternalError},
-		"panic": {func(context.Context, *mcp.Request) (mcp.Result, error) { panic("secret") }, "", mcp.CodeInternalError},
-		"no JSON": {func(context.Context, *mcp.Request) (mcp.Result, error) {
+		"panic": {func(context.Context, *mcp.Request) (mcp.Result, error) { panic("secret") }, "",
+			mcp.CodeInternalError},
+		"invalid JSON": {func(context.Context, *mcp.Request) (mcp.Result, error) {
 			return mcp.RawResult(`{`), nil
 		}, "", mcp.CodeInternalError},
 	} {
-		msg := jsonrpc.NewRequest(jsonrpc.IntID(1), "tools/call", []byte(`{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",`+
-			`"io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}`))
+		params := `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+			`"io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},` +
+			`"io.modelcontextprotocol/clientCapabilities":{}}}`
+		msg := jsonrpc.NewRequest(jsonrpc.IntID(1), "tools/call", []byte(params))
 		req, err := mcp.NewRequest(msg)
 		if err != nil {
 			t.Fatal(err)

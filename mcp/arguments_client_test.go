@@ -15,7 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// An argumentsTransport keeps the arguments of the last request.
+// An argumentsTransport stores the arguments of the last request.
 type argumentsTransport struct{ last stdjson.RawMessage }
 
 func (t *argumentsTransport) RoundTrip(_ context.Context, req *mcp.Request) (mcp.Result, error) {
@@ -28,8 +28,9 @@ func (t *argumentsTransport) RoundTrip(_ context.Context, req *mcp.Request) (mcp
 
 func (t *argumentsTransport) Close() error { return nil }
 
-// Arguments are written as the JSON package writes them, whether it does that or not.
-func TestArgumentsAreThoseOfTheJSONPackage(t *testing.T) {
+// The client encodes arguments of common types itself. The result must equal that of the JSON
+// package.
+func TestArgumentsAreEncodedAsByTheJSONPackage(t *testing.T) {
 	transport := &argumentsTransport{}
 	c, err := mcp.Connect(t.Context(), transport, nil)
 	if err != nil {
@@ -38,54 +39,56 @@ func TestArgumentsAreThoseOfTheJSONPackage(t *testing.T) {
 	defer c.Close()
 	check := func(t *testing.T, args any) {
 		t.Helper()
-		want, refused := json.Marshal(args, json.Deterministic(true))
-		if _, err := c.CallTool(t.Context(), "x", args); (err != nil) != (refused != nil) {
-			t.Errorf("%v: %v, want %v", args, err, refused)
+		want, wantErr := json.Marshal(args, json.Deterministic(true))
+		if _, err := c.CallTool(t.Context(), "x", args); (err != nil) != (wantErr != nil) {
+			t.Errorf("%v: got error %v, want %v", args, err, wantErr)
 		} else if err == nil && string(transport.last) != string(want) {
-			t.Errorf("%v: %s, want %s", args, transport.last, want)
+			t.Errorf("%v: got %s, want %s", args, transport.last, want)
 		}
 	}
-	many := map[string]any{}
+	sorted := map[string]any{}
 	for i := range 20 {
-		many[strings.Repeat("k", i)] = i
+		sorted[strings.Repeat("k", i)] = i
 	}
 	for _, value := range []any{
-		nil, true, false, "", "plain", "ünï \"\\/\b\f\n\r\t\x00\x1f\x7f<>& 😀", "bad \xff", 0, -1, math.MinInt, int64(7), uint8(8),
-		0.0, math.Copysign(0, -1), 1.5, -2.25e-6, 1e-6, 9e-7, 1e20, 1e21, 123456789012345678.0, math.MaxFloat64, math.NaN(), math.Inf(1),
-		float32(0.1), []any(nil), []any{}, []any{1, "a", []any{nil}, map[string]any{"z": 1, "a": 2, "": []any{}}}, map[string]any(nil),
-		map[string]any{}, many, map[string]string{"b": "1", "a": "2"}, []string{"a"}, struct{ A int }{1}, stdjson.Number("12"),
-		stdjson.RawMessage(` {"x" : 1} `), []byte("bytes"), deep(10), deep(40),
+		nil, true, false, "", "plain", "ünï \"\\/\b\f\n\r\t\x00\x1f\x7f<>& 😀", "bad \xff",
+		0, -1, math.MinInt, int64(7), uint8(8), 0.0, math.Copysign(0, -1), 1.5, -2.25e-6, 1e-6, 9e-7, 1e20, 1e21,
+		123456789012345678.0, math.MaxFloat64, math.NaN(), math.Inf(1), float32(0.1), []any(nil), []any{},
+		[]any{1, "a", []any{nil}, map[string]any{"z": 1, "a": 2, "": []any{}}}, map[string]any(nil),
+		map[string]any{}, sorted, map[string]string{"b": "1", "a": "2"}, []string{"a"}, struct{ A int }{1},
+		stdjson.Number("12"),
+		stdjson.RawMessage(` {"x" : 1} `), []byte("bytes"), nestedList(10), nestedList(40),
 	} {
 		check(t, map[string]any{"value": value, "another": "one"})
 	}
 	check(t, map[string]any{"bad \xff": 1})
 	check(t, map[string]any{})
 	check(t, stdjson.RawMessage(`{"a":1}`))
-	check(t, stdjson.RawMessage(" \r\n\t{\"a\":1} \n")) // the white space is not the object's
+	check(t, stdjson.RawMessage(" \r\n\t{\"a\":1} \n")) // surrounding white space is removed
 	check(t, struct {
 		B string `json:"b"`
 		A int    `json:"a"`
 	}{"x", 1})
 }
 
-// deep returns lists in lists.
-func deep(n int) any {
+// nestedList returns a list that is nested n levels deep.
+func nestedList(n int) any {
 	if n == 0 {
 		return "bottom"
 	}
-	return []any{deep(n - 1)}
+	return []any{nestedList(n - 1)}
 }
 
-// deepObject returns objects in objects.
-func deepObject(n int) any {
+// nestedObject returns an object that is nested n levels deep.
+func nestedObject(n int) any {
 	if n == 0 {
 		return "bottom"
 	}
-	return map[string]any{"a": deepObject(n - 1)}
+	return map[string]any{"a": nestedObject(n - 1)}
 }
 
-// What a client has not checked itself the server checks, in memory too.
-func TestInMemoryArgumentsMayBeNoDeeperThanElsewhere(t *testing.T) {
+// The limits of JSON depth and size apply in memory too, where the server does not decode messages.
+func TestInMemoryArgumentsHaveTheLimitsOfJSON(t *testing.T) {
 	s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: quiet()})
 	mcp.AddTool(s, &mcp.Tool{Name: "any"}, func(_ context.Context, in struct {
 		Value stdjson.RawMessage `json:"value"`
@@ -98,11 +101,11 @@ func TestInMemoryArgumentsMayBeNoDeeperThanElsewhere(t *testing.T) {
 	}
 	defer c.Close()
 	for depth, allowed := range map[int]bool{1: true, 15: true, 16: true, 17: true, 62: true, 63: false, 100: false} {
-		for _, value := range []any{deep(depth), deepObject(depth)} {
+		for _, value := range []any{nestedList(depth), nestedObject(depth)} {
 			want, _ := json.Marshal(value)
 			got, err := mcp.CallTool[string](t.Context(), c, "any", map[string]any{"value": value})
 			if allowed && (err != nil || !cmp.Equal(got, string(want))) {
-				t.Errorf("%d deep: %q, %v", depth, got, err)
+				t.Errorf("depth %d: got %q, %v, want %q", depth, got, err, want)
 			} else if !allowed {
 				wantInvalid(t, err)
 			}
@@ -118,23 +121,26 @@ func TestInMemoryArgumentsMayBeNoDeeperThanElsewhere(t *testing.T) {
 
 func wantInvalid(t *testing.T, err error) {
 	t.Helper()
-	var refused *mcp.Error
-	if !errors.As(err, &refused) || refused.Code != mcp.CodeInvalidParams {
-		t.Errorf("got %.200v, want invalid params", err)
+	var protocolErr *mcp.Error
+	if !errors.As(err, &protocolErr) || protocolErr.Code != mcp.CodeInvalidParams {
+		t.Errorf("got error %.200v, want code %d", err, mcp.CodeInvalidParams)
 	}
 }
 
-// A prompt that is asked for without arguments has none, whatever the request before had.
-func TestInMemoryPromptsHaveTheirOwnArguments(t *testing.T) {
-	s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: quiet(), Middleware: []mcp.Middleware{func(next mcp.Handler) mcp.Handler {
+// Requests in memory reuse buffers. Arguments of an earlier request must not reach a later one.
+func TestInMemoryRequestsDoNotShareArguments(t *testing.T) {
+	checkArguments := func(next mcp.Handler) mcp.Handler {
 		return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 			if args, ok := req.Param("arguments"); ok && req.Method == "prompts/get" {
-				t.Errorf("the prompt is given the arguments %s", args)
+				t.Errorf("prompts/get: got arguments %s, want none", args)
 			}
 			return next.ServeMCP(ctx, req)
 		})
-	}}})
-	mcp.AddTool(s, &mcp.Tool{Name: "echo"}, func(_ context.Context, in map[string]string) (string, error) { return in["a"], nil })
+	}
+	s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: quiet(), Middleware: []mcp.Middleware{checkArguments}})
+	mcp.AddTool(s, &mcp.Tool{Name: "echo"}, func(_ context.Context, in map[string]string) (string, error) {
+		return in["a"], nil
+	})
 	mcp.AddPrompt(s, &mcp.Prompt{Name: "prompt"}, func(context.Context, struct{}) (string, error) { return "", nil })
 	c, err := mcp.Connect(t.Context(), mcp.InMemory(s), nil)
 	if err != nil {
@@ -142,8 +148,9 @@ func TestInMemoryPromptsHaveTheirOwnArguments(t *testing.T) {
 	}
 	defer c.Close()
 	for range 20 {
-		if got, err := mcp.CallTool[string](t.Context(), c, "echo", map[string]any{"a": "b"}); got != "b" || err != nil {
-			t.Errorf("got %q, %v", got, err)
+		got, err := mcp.CallTool[string](t.Context(), c, "echo", map[string]any{"a": "b"})
+		if got != "b" || err != nil {
+			t.Errorf("got %q, %v, want b", got, err)
 		}
 		if _, err := c.GetPrompt(t.Context(), "prompt", nil); err != nil {
 			t.Error(err)

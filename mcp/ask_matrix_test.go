@@ -10,19 +10,18 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// An answering client keeps what it was asked and answers each question with what comes next.
-type answering struct {
-	asked   []string // the params, with the method in front
-	answers []any    // the last one again and again; an error is a refusal
+// An answerRecorder records the input requests of a server and responds to each with its next
+// answer.
+type answerRecorder struct {
+	asked   []string // method and params of each request
+	answers []any    // the last one is repeated; an error is sent as an error
 }
 
-func (a *answering) answer(method string, params json.RawMessage) (any, error) {
+func (a *answerRecorder) answer(method string, params json.RawMessage) (any, error) {
 	next := a.answers[min(len(a.asked), len(a.answers)-1)]
 	a.asked = append(a.asked, method+" "+string(params))
 	if err, ok := next.(error); ok {
@@ -31,17 +30,17 @@ func (a *answering) answer(method string, params json.RawMessage) (any, error) {
 	return next, nil
 }
 
-// answers makes a client answer with the given results.
-func answers(c *mcptest.Client, results ...any) *answering {
-	a := &answering{answers: results}
+// answerWith makes a client respond to input requests with the given results.
+func answerWith(c *mcptest.Client, results ...any) *answerRecorder {
+	a := &answerRecorder{answers: results}
 	c.Options.Answer = a.answer
 	return a
 }
 
 func filled(content object) object { return object{"action": "accept", "content": content} }
 
-// outcome calls a tool and gives its text, or the error in short.
-func outcome(t *testing.T, c *mcptest.Client, tool string) string {
+// callText calls a tool and returns its text, or the code, message and data of the error.
+func callText(t *testing.T, c *mcptest.Client, tool string) string {
 	t.Helper()
 	raw, err := c.Try("tools/call", object{"name": tool})
 	if err != nil {
@@ -50,8 +49,8 @@ func outcome(t *testing.T, c *mcptest.Client, tool string) string {
 	return decode[toolResult](t, raw).text()
 }
 
-// addAsk adds a tool that asks for a T and says what came of it.
-func addAsk[T any](s *mcp.Server, name string, opts *mcp.AskOptions) {
+// addAskTool adds a tool that asks for a T and returns it as JSON.
+func addAskTool[T any](s *mcp.Server, name string, opts *mcp.AskOptions) {
 	addTool(s, name, func(ctx context.Context) (string, error) {
 		v, err := mcp.Ask[T](ctx, "a", "What?", opts)
 		if err != nil {
@@ -62,8 +61,7 @@ func addAsk[T any](s *mcp.Server, name string, opts *mcp.AskOptions) {
 	})
 }
 
-// ELI-08, ELI-09, T-43: each form in the words of each revision that has it. The client of the test holds them against
-// the schema.
+// Forms are encoded as each revision requires. The test client validates them with its schema.
 func TestELI08_FormsInEveryRevision(t *testing.T) {
 	type everything struct {
 		Text  string   `json:"text" jsonschema:"some text,minLength=1,default=hello"`
@@ -73,17 +71,17 @@ func TestELI08_FormsInEveryRevision(t *testing.T) {
 		Sure  bool     `json:"sure" jsonschema:"default=true"`
 		Color color    `json:"color" jsonschema:"default=red"`
 		Size  string   `json:"size" jsonschema:"enum=s|l,titles=Small|Large"`
-		_     struct{} // a form has named fields only
+		_     struct{} // fields without a name are skipped
 	}
 	type several struct {
 		Colors []color  `json:"colors" jsonschema:"minItems=1"`
 		Sizes  []string `json:"sizes,omitempty" jsonschema:"enum=s|l,titles=Small|Large"`
 	}
 	s := newServer(t, nil)
-	addAsk[bool](s, "one", nil)
-	addAsk[everything](s, "struct", nil)
-	addAsk[several](s, "several", nil)
-	addAsk[map[string]string](s, "named", &mcp.AskOptions{Schema: json.RawMessage(
+	addAskTool[bool](s, "one", nil)
+	addAskTool[everything](s, "struct", nil)
+	addAskTool[several](s, "several", nil)
+	addAskTool[map[string]string](s, "named", &mcp.AskOptions{Schema: json.RawMessage(
 		`{"type":"object","properties":{"n":{"type":"string","enum":["a","b"],"enumNames":["A","B"]}}}`)})
 	one := `"requestedSchema":{"type":"object","properties":{"value":{"type":"boolean"}},"required":["value"]}`
 	enumOld := `"size":{"type":"string","enum":["s","l"],"enumNames":["Small","Large"]}`
@@ -91,16 +89,17 @@ func TestELI08_FormsInEveryRevision(t *testing.T) {
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
 		if !c.Since("2025-06-18") {
 			for _, tool := range []string{"one", "struct", "several", "named"} {
-				if got := outcome(t, c, tool); !strings.HasPrefix(got, "-32600 ") || !strings.Contains(got, "elicitation") {
-					t.Errorf("%s: got %s", tool, got)
+				if got := callText(t, c, tool); !strings.HasPrefix(got, "-32600 ") ||
+					!strings.Contains(got, "elicitation") {
+					t.Errorf("%s: got %s, want code -32600 for elicitation", tool, got)
 				}
 			}
 			return
 		}
 		asks := func(tool string, answer object, want string, forms ...string) {
 			t.Helper()
-			a := answers(c, filled(answer))
-			if got := outcome(t, c, tool); got != want {
+			a := answerWith(c, filled(answer))
+			if got := callText(t, c, tool); got != want {
 				t.Errorf("%s: got %s, want %s", tool, got, want)
 			}
 			for _, form := range forms {
@@ -108,8 +107,9 @@ func TestELI08_FormsInEveryRevision(t *testing.T) {
 					t.Errorf("%s: asked %s, want %s", tool, a.asked, form)
 				}
 			}
-			if mode := c.Since("2025-11-25"); len(a.asked) != 1 || strings.Contains(a.asked[0], `"mode":"form"`) != mode {
-				t.Errorf("T-08: %s: asked %s", tool, a.asked)
+			if mode := c.Since("2025-11-25"); len(a.asked) != 1 ||
+				strings.Contains(a.asked[0], `"mode":"form"`) != mode {
+				t.Errorf("%s: asked %s, want mode form since 2025-11-25", tool, a.asked)
 			}
 		}
 		enum, defaults := enumNew, []string{`"default":"hello"`, `"default":3`, `"default":"red"`}
@@ -121,18 +121,21 @@ func TestELI08_FormsInEveryRevision(t *testing.T) {
 			`{"text":"x","count":3,"sure":true,"color":"red","size":"l"}`, append(defaults, enum, `"default":true`)...)
 		asks("named", object{"n": "b"}, `{"n":"b"}`, `"enum":["a","b"],"enumNames":["A","B"]`)
 		if c.Since("2025-11-25") {
-			asks("several", object{"colors": []string{"red", "blue"}, "sizes": []string{"s"}}, `{"colors":["red","blue"],"sizes":["s"]}`,
-				`{"type":"string","enum":["red","green","blue"]}`, `"anyOf":[{"const":"s","title":"Small"},{"const":"l","title":"Large"}]`)
+			asks("several", object{"colors": []string{"red", "blue"}, "sizes": []string{"s"}},
+				`{"colors":["red","blue"],"sizes":["s"]}`,
+				`{"type":"string","enum":["red","green","blue"]}`,
+				`"anyOf":[{"const":"s","title":"Small"},{"const":"l","title":"Large"}]`)
 			return
 		}
-		a := answers(c, filled(nil))
-		if got := outcome(t, c, "several"); !strings.HasPrefix(got, "-32600 ") || !strings.Contains(got, "multiple choice") || len(a.asked) > 0 {
+		a := answerWith(c, filled(nil))
+		if got := callText(t, c, "several"); !strings.HasPrefix(got, "-32600 ") ||
+			!strings.Contains(got, "multiple choice") || len(a.asked) > 0 {
 			t.Errorf("several: got %s, asked %s", got, a.asked)
 		}
 	})
 }
 
-func TestELI10_WhatUsersDo(t *testing.T) {
+func TestELI10_ELI25_ActionsOfTheUser(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "ask", func(ctx context.Context) (string, error) {
 		_, err := mcp.Ask[bool](ctx, "a", "Sure?", nil)
@@ -146,30 +149,31 @@ func TestELI10_WhatUsersDo(t *testing.T) {
 			{"true false false", []any{object{"action": "decline"}}},
 			{"false true false", []any{object{"action": "cancel", "content": nil}}},
 			{"false false true", []any{filled(object{"value": true})}},
-			// ELI-25: what does not fit is asked again.
-			{"false false true", []any{filled(object{}), filled(object{"value": "yes"}), filled(object{"value": true})}},
+			// Content that does not match the form is asked again.
+			{"false false true", []any{filled(object{}), filled(object{"value": "yes"}),
+				filled(object{"value": true})}},
 		} {
-			a := answers(c, test.answer...)
-			if got := outcome(t, c, "ask"); got != test.want || len(a.asked) != len(test.answer) {
+			a := answerWith(c, test.answer...)
+			if got := callText(t, c, "ask"); got != test.want || len(a.asked) != len(test.answer) {
 				t.Errorf("%v: got %s after %d questions, want %s", test.answer, got, len(a.asked), test.want)
 			}
 		}
-		answers(c, object{"action": "maybe"}) // MRTR-17
-		if got := outcome(t, c, "ask"); !strings.HasPrefix(got, "-32602 ") {
+		answerWith(c, object{"action": "maybe"}) // MRTR-17
+		if got := callText(t, c, "ask"); !strings.HasPrefix(got, "-32602 ") {
 			t.Errorf("malformed: got %s", got)
 		}
-		answers(c, errors.New("the dialog is broken"))
+		answerWith(c, errors.New("dialog failed"))
 		want := "false true false"
-		if c.Modern() { // it does not come back
-			want = "-32603 the dialog is broken "
+		if c.Modern() { // the client does not retry
+			want = "-32603 dialog failed "
 		}
-		if got := outcome(t, c, "ask"); got != want {
-			t.Errorf("failure of the client: got %s, want %s", got, want)
+		if got := callText(t, c, "ask"); got != want {
+			t.Errorf("error of the client: got %s, want %s", got, want)
 		}
 	})
 }
 
-func TestELI33_PagesInEveryRevision(t *testing.T) {
+func TestELI33_ELI27_URLsInEveryRevision(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "page", func(ctx context.Context) (string, error) {
 		err := mcp.AskURL(ctx, "a", "https://example.com/pay", "Please pay.")
@@ -182,36 +186,37 @@ func TestELI33_PagesInEveryRevision(t *testing.T) {
 		return "", mcp.AskURL(ctx, "a", "https://example.com/pay", "Please pay.")
 	})
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
-		a := answers(c, object{"action": "accept"})
-		got, unhandled := outcome(t, c, "page"), outcome(t, c, "only_page")
+		a := answerWith(c, object{"action": "accept"})
+		got, unhandled := callText(t, c, "page"), callText(t, c, "only_page")
 		if !c.Since("2025-11-25") {
-			if got != "pay by phone" || !strings.HasPrefix(unhandled, "-32600 ") || !strings.Contains(unhandled, "elicitation.url") || len(a.asked) > 0 {
-				t.Errorf("got %s, %s, asked %s", got, unhandled, a.asked)
+			if got != "pay by phone" || !strings.HasPrefix(unhandled, "-32600 ") ||
+				!strings.Contains(unhandled, "elicitation.url") || len(a.asked) > 0 {
+				t.Errorf("got %s and %s, asked %s; want unsupported", got, unhandled, a.asked)
 			}
 			return
 		}
 		if got != "<nil>" || unhandled != "" || len(a.asked) != 2 {
-			t.Fatalf("got %s, %s, asked %s", got, unhandled, a.asked)
+			t.Fatalf("got %s and %s, asked %s; want two requests", got, unhandled, a.asked)
 		}
 		p := decode[mcp.ElicitRequestParams](t, json.RawMessage(strings.TrimPrefix(a.asked[0], "elicitation/create ")))
-		if p.Mode != "url" || p.URL != "https://example.com/pay" || p.Message != "Please pay." || (p.ElicitationID != "") == c.Modern() {
+		if p.Mode != "url" || p.URL != "https://example.com/pay" || p.Message != "Please pay." ||
+			(p.ElicitationID != "") == c.Modern() {
 			t.Errorf("asked %s", a.asked[0])
 		}
-		answers(c, object{"action": "decline"})
-		if got := outcome(t, c, "page"); !strings.Contains(got, "declined") {
+		answerWith(c, object{"action": "decline"})
+		if got := callText(t, c, "page"); !strings.Contains(got, "declined") {
 			t.Errorf("declined: got %s", got)
 		}
 	})
 }
 
-// ELI-04, MRTR-05: what the client did not declare is not asked, and can be told from a refusal.
-func TestMRTR05_UndeclaredIsUnsupported(t *testing.T) {
+func TestMRTR05_ELI04_META12_UndeclaredCapabilitiesAreNotUsed(t *testing.T) {
 	s := newServer(t, nil)
 	ask := func(name string, q func() mcp.Question) {
 		addTool(s, name, func(ctx context.Context) (string, error) {
 			err := mcp.AskAll(ctx, q())
 			if !errors.Is(err, mcp.ErrUnsupported) {
-				return "", fmt.Errorf("asked: %w", err)
+				return "", fmt.Errorf("got %w, want ErrUnsupported", err)
 			}
 			return "", err
 		})
@@ -235,27 +240,29 @@ func TestMRTR05_UndeclaredIsUnsupported(t *testing.T) {
 			"sample": `{"sampling":{}}`, "tools": `{"sampling":{}}`, "context": `{"sampling":{}}`,
 		}},
 		{object{"elicitation": object{}, "sampling": object{}}, map[string]string{
-			"url": `{"elicitation":{"url":{}}}`, "tools": `{"sampling":{"tools":{}}}`, "context": `{"sampling":{"context":{}}}`,
+			"url":   `{"elicitation":{"url":{}}}`,
+			"tools": `{"sampling":{"tools":{}}}`, "context": `{"sampling":{"context":{}}}`,
 		}},
 		{object{"elicitation": object{"url": object{}}}, map[string]string{"form": `{"elicitation":{"form":{}}}`}},
 	} {
-		mcptest.RunOn(t, s, mcptest.Since("2025-11-25"), &mcptest.Options{Capabilities: client.caps}, func(t *testing.T, c *mcptest.Client) {
-			a := answers(c, errors.New("nothing may be asked"))
-			for tool, required := range client.lacks {
-				_, err := c.Try("tools/call", object{"name": tool})
-				code := mcp.CodeInvalidRequest
-				if c.Modern() {
-					code = mcp.CodeMissingRequiredClientCapability // META-12
+		mcptest.RunOn(t, s, mcptest.Since("2025-11-25"), &mcptest.Options{Capabilities: client.caps},
+			func(t *testing.T, c *mcptest.Client) {
+				a := answerWith(c, errors.New("unexpected input request"))
+				for tool, required := range client.lacks {
+					_, err := c.Try("tools/call", object{"name": tool})
+					code := mcp.CodeInvalidRequest
+					if c.Modern() {
+						code = mcp.CodeMissingRequiredClientCapability
+					}
+					wantCode(t, tool, err, code)
+					if err != nil && string(err.Data) != `{"requiredCapabilities":`+required+`}` {
+						t.Errorf("%s: got %s, want %s", tool, err.Data, required)
+					}
 				}
-				wantCode(t, tool, err, code)
-				if err != nil && string(err.Data) != `{"requiredCapabilities":`+required+`}` {
-					t.Errorf("%s: got %s, want %s", tool, err.Data, required)
+				if len(a.asked) > 0 {
+					t.Errorf("asked %s", a.asked)
 				}
-			}
-			if len(a.asked) > 0 {
-				t.Errorf("asked %s", a.asked)
-			}
-		})
+			})
 	}
 }
 
@@ -274,25 +281,31 @@ func TestSAMP04_SamplingInEveryRevision(t *testing.T) {
 			return res.Model + ": " + res.Text(), nil
 		})
 	}
-	parts := []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("one"), &mcp.ImageContent{Data: []byte{1}, MIMEType: "image/png"})}
-	add("plain", mcp.CreateMessageParams{Messages: []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("hello"))}, SystemPrompt: "Be kind.",
+	parts := []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("one"),
+		&mcp.ImageContent{Data: []byte{1}, MIMEType: "image/png"})}
+	add("plain", mcp.CreateMessageParams{Messages: []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("hello"))},
+		SystemPrompt:     "Be kind.",
 		ModelPreferences: &mcp.ModelPreferences{Hints: []mcp.ModelHint{{Name: "m"}}}})
 	add("parts", mcp.CreateMessageParams{Messages: parts})
-	add("audio", mcp.CreateMessageParams{Messages: []mcp.SamplingMessage{says(mcp.RoleUser, &mcp.AudioContent{Data: []byte{1}, MIMEType: "audio/wav"})}})
+	add("audio", mcp.CreateMessageParams{Messages: []mcp.SamplingMessage{says(mcp.RoleUser,
+		&mcp.AudioContent{Data: []byte{1}, MIMEType: "audio/wav"})}})
 	add("tools", mcp.CreateMessageParams{
-		Messages: []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("weather?")), says(mcp.RoleAssistant, use("1")), says(mcp.RoleUser, result("1"))},
-		Tools:    []*mcp.Tool{{Name: "weather"}}, ToolChoice: &mcp.ToolChoice{Mode: "required"},
+		Messages: []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("weather?")), says(mcp.RoleAssistant, use("1")),
+			says(mcp.RoleUser, result("1"))},
+		Tools: []*mcp.Tool{{Name: "weather"}}, ToolChoice: &mcp.ToolChoice{Mode: "required"},
 	})
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
-		sampled := object{"role": "assistant", "model": "test", "stopReason": "endTurn", "content": object{"type": "text", "text": "hi"}}
-		for tool, since := range map[string]string{"plain": "2024-11-05", "parts": "2024-11-05", "audio": "2025-03-26", "tools": "2025-11-25"} {
-			a := answers(c, sampled)
+		sampled := object{"role": "assistant", "model": "test", "stopReason": "endTurn",
+			"content": object{"type": "text", "text": "hi"}}
+		for tool, since := range map[string]string{"plain": "2024-11-05", "parts": "2024-11-05",
+			"audio": "2025-03-26", "tools": "2025-11-25"} {
+			a := answerWith(c, sampled)
 			want := "test: hi"
 			if !c.Since(since) {
 				want = "unsupported"
 			}
-			if got := outcome(t, c, tool); got != want || (len(a.asked) == 1) != c.Since(since) {
-				t.Errorf("%s: got %s, want %s, asked %s", tool, got, want, a.asked)
+			if got := callText(t, c, tool); got != want || (len(a.asked) == 1) != c.Since(since) {
+				t.Errorf("%s: got %s and requests %s, want %s", tool, got, a.asked, want)
 			}
 			if tool == "parts" { // SAMP-16, SAMP-17
 				messages := strings.Count(a.asked[0], `"role"`)
@@ -302,42 +315,44 @@ func TestSAMP04_SamplingInEveryRevision(t *testing.T) {
 			}
 		}
 		if c.Since("2025-11-25") {
-			answers(c, object{"role": "assistant", "model": "test", "content": []any{object{"type": "text", "text": "h"}, object{"type": "text", "text": "i"}}})
-			if got := outcome(t, c, "plain"); got != "test: hi" {
+			answerWith(c, object{"role": "assistant", "model": "test",
+				"content": []any{object{"type": "text", "text": "h"}, object{"type": "text", "text": "i"}}})
+			if got := callText(t, c, "plain"); got != "test: hi" {
 				t.Errorf("content in parts: got %s", got)
 			}
 		}
-		answers(c, object{"role": "assistant", "model": "test"}) // no content
-		if got := outcome(t, c, "plain"); !strings.HasPrefix(got, "-32602 ") {
+		answerWith(c, object{"role": "assistant", "model": "test"}) // no content
+		if got := callText(t, c, "plain"); !strings.HasPrefix(got, "-32602 ") {
 			t.Errorf("malformed: got %s", got)
 		}
-		answers(c, &mcp.Error{Code: -1, Message: "User rejected sampling request"}) // SAMP-09, SAMP-21
-		if got := outcome(t, c, "plain"); !strings.HasPrefix(got, "-1 ") || !strings.Contains(got, "User rejected") {
-			t.Errorf("refused: got %s", got)
+		answerWith(c, &mcp.Error{Code: -1, Message: "User rejected sampling request"}) // SAMP-09, SAMP-21
+		if got := callText(t, c, "plain"); !strings.HasPrefix(got, "-1 ") || !strings.Contains(got, "User rejected") {
+			t.Errorf("error of the client: got %s", got)
 		}
 	})
 }
 
-func TestROOT_RootsInEveryRevision(t *testing.T) {
+func TestRootsInEveryRevision(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "roots", func(ctx context.Context) (string, error) {
 		roots, err := mcp.Roots(ctx)
 		return fmt.Sprint(roots), err
 	})
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
-		a := answers(c, object{"roots": []any{object{"uri": "file:///a", "name": "A"}, object{"uri": "file:///b"}}})
-		if got := outcome(t, c, "roots"); got != "[{file:///a A map[]} {file:///b  map[]}]" || !slices.Equal(a.asked, []string{"roots/list "}) {
-			t.Errorf("got %s, asked %q", got, a.asked)
+		a := answerWith(c, object{"roots": []any{object{"uri": "file:///a", "name": "A"}, object{"uri": "file:///b"}}})
+		if got := callText(t, c, "roots"); got != "[{file:///a A map[]} {file:///b  map[]}]" ||
+			!slices.Equal(a.asked, []string{"roots/list "}) {
+			t.Errorf("got %s and requests %q, want two roots and one roots/list", got, a.asked)
 		}
 		for _, wrong := range []any{object{}, object{"roots": []any{object{"uri": "https://example.com"}}}} {
-			answers(c, wrong)
-			if got := outcome(t, c, "roots"); !strings.HasPrefix(got, "-32602 ") {
-				t.Errorf("%v: got %s", wrong, got)
+			answerWith(c, wrong)
+			if got := callText(t, c, "roots"); !strings.HasPrefix(got, "-32602 ") {
+				t.Errorf("%v: got %s, want code -32602", wrong, got)
 			}
 		}
-		answers(c, &mcp.Error{Code: mcp.CodeMethodNotFound, Message: "no roots"}) // ROOT-05, ROOT-06
-		if got := outcome(t, c, "roots"); !strings.Contains(got, "no roots") {
-			t.Errorf("refused: got %s", got)
+		answerWith(c, &mcp.Error{Code: mcp.CodeMethodNotFound, Message: "no roots"})
+		if got := callText(t, c, "roots"); !strings.Contains(got, "no roots") {
+			t.Errorf("error of the client: got %s", got)
 		}
 	})
 }
@@ -351,7 +366,8 @@ func TestMRTR04_AskAllInEveryRevision(t *testing.T) {
 		err := mcp.AskAll(ctx,
 			mcp.FormQuestion("name", "Who?", &name, nil),
 			mcp.RootsQuestion("roots", &roots),
-			mcp.SampleQuestion("thought", &mcp.CreateMessageParams{MaxTokens: 1, Messages: []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("?"))}}, &thought),
+			mcp.SampleQuestion("thought", &mcp.CreateMessageParams{MaxTokens: 1,
+				Messages: []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("?"))}}, &thought),
 		)
 		if errors.Is(err, mcp.ErrUnsupported) {
 			return "unsupported", nil
@@ -373,18 +389,17 @@ func TestMRTR04_AskAllInEveryRevision(t *testing.T) {
 		}
 		want, questions := "Ada work sampled", 3
 		if !c.Since("2025-06-18") {
-			want, questions = "unsupported", 0 // one that cannot be asked keeps the others back
+			want, questions = "unsupported", 0 // elicitation is unsupported, so nothing is asked
 		}
-		if got := outcome(t, c, "all"); got != want || asked != questions {
+		if got := callText(t, c, "all"); got != want || asked != questions {
 			t.Errorf("got %s after %d questions, want %s after %d", got, asked, want, questions)
 		}
 		if rounds := strings.Count(c.Transcript(), `"tools/call"`); c.Modern() && rounds != 2 {
-			t.Errorf("%d round trips, want one of questions", rounds)
+			t.Errorf("got %d requests, want 2", rounds)
 		}
 	})
 }
 
-// MRTR-16: many rounds, in which effects happen once and progress rises.
 func TestMRTR16_ManyRoundsInEveryRevision(t *testing.T) {
 	const rounds = 10
 	s := newServer(t, nil)
@@ -393,11 +408,15 @@ func TestMRTR16_ManyRoundsInEveryRevision(t *testing.T) {
 		var all []string
 		for i := range rounds {
 			mcp.Progress(ctx, float64(i+1), rounds, "")
-			_, err := mcp.Once(ctx, fmt.Sprint("once", i), func(context.Context) (int, error) { effects++; return effects, nil })
+			_, err := mcp.Once(ctx, fmt.Sprint("once", i), func(context.Context) (int, error) {
+				effects++
+				return effects, nil
+			})
 			if err != nil {
 				return "", err
 			}
-			answer, err := mcp.Sample(ctx, fmt.Sprint("q", i), &mcp.CreateMessageParams{MaxTokens: 1, Messages: []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("?"))}})
+			answer, err := mcp.Sample(ctx, fmt.Sprint("q", i), &mcp.CreateMessageParams{MaxTokens: 1,
+				Messages: []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("?"))}})
 			if err != nil {
 				return "", err
 			}
@@ -410,19 +429,20 @@ func TestMRTR16_ManyRoundsInEveryRevision(t *testing.T) {
 		n := 0
 		c.Options.Answer = func(string, json.RawMessage) (any, error) {
 			n++
-			return object{"role": "assistant", "model": "m", "content": object{"type": "text", "text": fmt.Sprint(n)}}, nil
+			text := object{"type": "text", "text": fmt.Sprint(n)}
+			return object{"role": "assistant", "model": "m", "content": text}, nil
 		}
 		notes := following(t, c, "many", 1)
 		if text := decode[toolResult](t, lastResult(t, c)).text(); text != "1 2 3 4 5 6 7 8 9 10" || effects != rounds {
-			t.Errorf("got %s, %d effects", text, effects)
+			t.Errorf("got %s and %d effects, want 10 answers and %d", text, effects, rounds)
 		}
 		for i, p := range notes {
 			if *p.Progress != float64(i+1) {
-				t.Errorf("note %d is of %v", i, *p.Progress)
+				t.Errorf("notification %d: got progress %v, want %d", i, *p.Progress, i+1)
 			}
 		}
 		if len(notes) != rounds {
-			t.Errorf("%d notes, want %d", len(notes), rounds)
+			t.Errorf("got %d progress notifications, want %d", len(notes), rounds)
 		}
 	})
 }
@@ -435,14 +455,15 @@ func lastResult(t *testing.T, c *mcptest.Client) json.RawMessage {
 	return decode[struct{ Result json.RawMessage }](t, json.RawMessage(line)).Result
 }
 
-// T8, MRTR-11: answers to calls that ask at the same time, on one connection, reach each its own.
-func TestMRTR11_CallsThatAskBesideEachOther(t *testing.T) {
+// The calls run concurrently on one connection and ask with the same key.
+func TestMRTR11_AnswersReachTheCallThatAsked(t *testing.T) {
 	s := newServer(t, nil)
 	type echoIn struct {
 		Word string `json:"word"`
 	}
 	mcp.AddTool(s, &mcp.Tool{Name: "echo"}, func(ctx context.Context, in echoIn) (string, error) {
-		res, err := mcp.Sample(ctx, "same key", &mcp.CreateMessageParams{MaxTokens: 1, Messages: []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text(in.Word))}})
+		res, err := mcp.Sample(ctx, "same key", &mcp.CreateMessageParams{MaxTokens: 1,
+			Messages: []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text(in.Word))}})
 		if err != nil {
 			return "", err
 		}
@@ -460,14 +481,15 @@ func TestMRTR11_CallsThatAskBesideEachOther(t *testing.T) {
 		}
 		for word, p := range calls {
 			if m := p.Wait(); m.Error != nil || decode[toolResult](t, m.Result).text() != word {
-				t.Errorf("%s: got %s, %v", word, m.Result, m.Error)
+				t.Errorf("%[1]s: got %s, %v, want the text %[1]s", word, m.Result, m.Error)
 			}
 		}
 	})
 }
 
-// MRTR-24: nothing waits at the server for a modern client. In a session a question may be cancelled with its request.
-func TestCAN04_ARequestIsCancelledWhileItAsks(t *testing.T) {
+// In a session, a call may be cancelled while the server waits for an answer. The late answer is
+// ignored.
+func TestCAN04_CallIsCancelledWhileItAsks(t *testing.T) {
 	s := newServer(t, nil)
 	runs := 0
 	addTool(s, "ask", func(ctx context.Context) (string, error) {
@@ -487,19 +509,19 @@ func TestCAN04_ARequestIsCancelledWhileItAsks(t *testing.T) {
 		<-asked
 		p.Cancel("too slow")
 		synctest.Wait()
-		close(release) // the answer comes too late
+		close(release)
 		synctest.Wait()
 		if p.Answered() || runs != 1 {
-			t.Errorf("answered: %v, %d runs", p.Answered(), runs)
+			t.Errorf("answered: %v after %d runs, want no response and 1 run", p.Answered(), runs)
 		}
 		c.Options.Answer = func(string, json.RawMessage) (any, error) { return object{"roots": []any{}}, nil }
-		if got := outcome(t, c, "ask"); got != "done" {
+		if got := callText(t, c, "ask"); got != "done" {
 			t.Errorf("afterwards: got %s", got)
 		}
 	})
 }
 
-func TestMRTR16_AskingWithoutEndIsStopped(t *testing.T) {
+func TestMRTR16_RoundsOfASessionAreLimited(t *testing.T) {
 	s := newServer(t, nil)
 	rounds := 0
 	addTool(s, "endless", func(ctx context.Context) (string, error) {
@@ -516,27 +538,27 @@ func TestMRTR16_AskingWithoutEndIsStopped(t *testing.T) {
 			return
 		}
 		rounds = 0
-		answers(c, filled(object{"value": "x"}))
-		if got := outcome(t, c, "endless"); !strings.HasPrefix(got, "-32603 ") || rounds > 100 {
-			t.Errorf("got %s after %d rounds", got, rounds)
+		answerWith(c, filled(object{"value": "x"}))
+		if got := callText(t, c, "endless"); !strings.HasPrefix(got, "-32603 ") || rounds > 100 {
+			t.Errorf("got %s after %d rounds, want code -32603 after at most 100", got, rounds)
 		}
 	})
 }
 
-// The questions of both eras are the same but for what the revisions call differently.
-func TestELI06_BothErasAskTheSame(t *testing.T) {
+func TestELI06_SessionAndModernRequestsAreEqual(t *testing.T) {
 	s := newServer(t, nil)
-	addAsk[color](s, "ask", &mcp.AskOptions{Default: "green"})
+	addAskTool[color](s, "ask", &mcp.AskOptions{Default: "green"})
 	var asked []string
-	on := []mcptest.Combination{{Transport: mcptest.InMemory, Revision: "2025-11-25"}, {Transport: mcptest.InMemory, Revision: mcptest.Modern}}
+	on := []mcptest.Combination{{Transport: mcptest.InMemory, Revision: "2025-11-25"},
+		{Transport: mcptest.InMemory, Revision: mcptest.Modern}}
 	mcptest.RunOn(t, s, on, nil, func(t *testing.T, c *mcptest.Client) {
-		a := answers(c, filled(object{}))
-		if got := outcome(t, c, "ask"); got != `"green"` {
-			t.Errorf("got %s", got)
+		a := answerWith(c, filled(object{}))
+		if got := callText(t, c, "ask"); got != `"green"` {
+			t.Errorf("got %s, want green", got)
 		}
 		asked = append(asked, a.asked...)
 	})
 	if len(asked) != 2 || asked[0] != asked[1] {
-		t.Errorf("asked %s", cmp.Diff(asked[0], asked[1]))
+		t.Errorf("input requests differ: %q", asked)
 	}
 }

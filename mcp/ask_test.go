@@ -17,20 +17,20 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// everything is what a client declares that can answer any question.
-const everything = `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{},"context":{}},"roots":{}}`
+// allCapabilities are the capabilities of a client that supports all input requests.
+const allCapabilities = `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{},"context":{}},"roots":{}}`
 
-// A peer is a client that sends requests by hand, straight to a handler.
+// A peer sends requests directly to a handler, without a client and transport.
 type peer struct {
 	testing.TB
 	handler   mcp.Handler
 	revision  string // default: the newest
-	caps      string // default: everything
+	caps      string // default: allCapabilities
 	principal *mcp.Principal
 	notify    func(method string, params json.RawMessage)
 }
 
-// A reply is what a peer gets.
+// A reply is the response to a request of a peer.
 type reply struct {
 	ResultType    string
 	InputRequests map[string]mcp.InputRequest
@@ -40,7 +40,7 @@ type reply struct {
 	Err           *jsonrpc.Error `json:"-"`
 }
 
-// text is the text of a finished tool call.
+// text returns the text of a complete tool result.
 func (r reply) text() string {
 	var b strings.Builder
 	for _, c := range r.Content {
@@ -49,6 +49,7 @@ func (r reply) text() string {
 	return b.String()
 }
 
+// keys returns the keys of the input requests.
 func (r reply) keys() (keys []string) {
 	for _, k := range []string{"a", "b", "c", "d", "roots"} {
 		if _, ok := r.InputRequests[k]; ok {
@@ -58,7 +59,7 @@ func (r reply) keys() (keys []string) {
 	return keys
 }
 
-// send sends one request; members are name, value, name, value.
+// send sends one request. members are pairs of name and value.
 func (p *peer) send(method string, members ...any) reply {
 	p.Helper()
 	revision, caps := p.revision, p.caps
@@ -66,7 +67,7 @@ func (p *peer) send(method string, members ...any) reply {
 		revision = "2026-07-28"
 	}
 	if caps == "" {
-		caps = everything
+		caps = allCapabilities
 	}
 	params := map[string]any{"_meta": map[string]any{
 		"io.modelcontextprotocol/protocolVersion":    revision,
@@ -104,7 +105,8 @@ func (p *peer) send(method string, members ...any) reply {
 	return r
 }
 
-// call calls a tool. Args and answers are JSON objects, state is what the last reply brought; all may be empty.
+// call calls a tool. args and answers are JSON objects, state is the request state of the last
+// reply. All may be empty.
 func (p *peer) call(tool, args, answers, state string) reply {
 	p.Helper()
 	raw := func(s string) any {
@@ -113,27 +115,30 @@ func (p *peer) call(tool, args, answers, state string) reply {
 		}
 		return json.RawMessage(s)
 	}
-	return p.send("tools/call", "name", tool, "arguments", raw(args), "inputResponses", raw(answers), "requestState", state)
+	return p.send("tools/call", "name", tool, "arguments", raw(args), "inputResponses", raw(answers),
+		"requestState", state)
 }
 
 // handle returns a peer of a server with the single tool "t".
-func handle(t testing.TB, opts *mcp.ServerOptions, f func(ctx context.Context, args json.RawMessage) (string, error)) *peer {
+func handle(
+	t testing.TB, opts *mcp.ServerOptions, f func(ctx context.Context, args json.RawMessage) (string, error),
+) *peer {
 	s := mcp.NewServer("test", "1", opts)
 	mcp.AddTool(s, &mcp.Tool{Name: "t", InputSchema: json.RawMessage(`{"type":"object"}`)}, f)
 	return &peer{TB: t, handler: s}
 }
 
-// quiet is a log that nobody reads.
+// quiet returns a logger that discards everything.
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// accept is the answer of a user who filled in a form.
+// accept returns the result of a user who accepts a form with the content.
 func accept(content string) string { return `{"action":"accept","content":` + content + `}` }
 
 type named struct {
 	Name string `json:"name" jsonschema:"your name,minLength=1"`
 }
 
-func TestMRTR01_AQuestionEndsTheRunAndTheAnswerStartsItAgain(t *testing.T) {
+func TestMRTR01_QuestionEndsTheRunAndAnswerStartsAnother(t *testing.T) {
 	runs := 0
 	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		runs++
@@ -147,9 +152,12 @@ func TestMRTR01_AQuestionEndsTheRunAndTheAnswerStartsItAgain(t *testing.T) {
 	if r.Err != nil || r.ResultType != "input_required" || r.RequestState == "" || len(r.Content) != 0 {
 		t.Fatalf("first round: got %+v", r)
 	}
-	want := map[string]mcp.InputRequest{"a": {Method: "elicitation/create", Params: json.RawMessage(`{"mode":"form","message":"Who are you?",` +
-		`"requestedSchema":{"type":"object","properties":{"name":{"type":"string","description":"your name","minLength":1}},"required":["name"]}}`)}}
-	if diff := cmp.Diff(want, r.InputRequests, cmp.Transformer("text", func(m json.RawMessage) string { return string(m) })); diff != "" {
+	want := map[string]mcp.InputRequest{"a": {Method: "elicitation/create",
+		Params: json.RawMessage(`{"mode":"form","message":"Who are you?",` +
+			`"requestedSchema":{"type":"object","properties":{"name":` +
+			`{"type":"string","description":"your name","minLength":1}},"required":["name"]}}`)}}
+	asText := cmp.Transformer("text", func(m json.RawMessage) string { return string(m) })
+	if diff := cmp.Diff(want, r.InputRequests, asText); diff != "" {
 		t.Errorf("question (-want +got):\n%s", diff)
 	}
 	r = p.call("t", "", `{"a":`+accept(`{"name":"Ada"}`)+`}`, r.RequestState)
@@ -158,7 +166,7 @@ func TestMRTR01_AQuestionEndsTheRunAndTheAnswerStartsItAgain(t *testing.T) {
 	}
 }
 
-func TestMRTR16_EarlierAnswersTravelInTheState(t *testing.T) {
+func TestMRTR16_StateHoldsEarlierAnswers(t *testing.T) {
 	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		sum := 0
 		for _, key := range []string{"a", "b", "c"} {
@@ -177,14 +185,15 @@ func TestMRTR16_EarlierAnswersTravelInTheState(t *testing.T) {
 			t.Fatalf("round %d asks (-want +got):\n%s", i, diff)
 		}
 		states[r.RequestState] = true
-		r = p.call("t", `{"x":1}`, fmt.Sprintf(`{%q:%s}`, key, accept(fmt.Sprintf(`{"value":%d}`, i+1))), r.RequestState)
+		r = p.call("t", `{"x":1}`, fmt.Sprintf(`{%q:%s}`, key, accept(fmt.Sprintf(`{"value":%d}`, i+1))),
+			r.RequestState)
 	}
 	if r.text() != "6" || len(states) != 3 {
-		t.Errorf("got %+v and %d different states", r, len(states))
+		t.Errorf("got %+v and %d different states, want text 6 and 3", r, len(states))
 	}
 }
 
-func TestMRTR_QuestionsWinOverWhateverAHandlerReturns(t *testing.T) {
+func TestPendingQuestionReplacesTheResult(t *testing.T) {
 	for name, f := range map[string]func(ctx context.Context) (string, error){
 		"swallowed error": func(ctx context.Context) (string, error) {
 			_, _ = mcp.Ask[bool](ctx, "a", "Go on?", nil)
@@ -206,20 +215,20 @@ func TestMRTR_QuestionsWinOverWhateverAHandlerReturns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) { return f(ctx) })
 			if r := p.call("t", "", "", ""); r.ResultType != "input_required" {
-				t.Errorf("got %+v", r)
+				t.Errorf("got %+v, want input_required", r)
 			}
 		})
 	}
 }
 
-func TestMRTR_AToolWithStructuredResultsAsks(t *testing.T) {
+func TestToolWithOutputSchemaAsks(t *testing.T) {
 	type out struct {
 		Name color `json:"name"`
 	}
 	s := mcp.NewServer("test", "1", nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "typed"}, func(ctx context.Context, _ struct{}) (out, error) {
 		_, _ = mcp.Ask[named](ctx, "a", "Who?", nil)
-		return out{}, nil // a color that its schema refuses
+		return out{}, nil // does not match the schema of color
 	})
 	mcp.AddTool(s, &mcp.Tool{Name: "raw", OutputSchema: json.RawMessage(`{"type":"object"}`)},
 		func(ctx context.Context, _ struct{}) (*mcp.CallToolResult, error) {
@@ -229,12 +238,12 @@ func TestMRTR_AToolWithStructuredResultsAsks(t *testing.T) {
 	p := &peer{TB: t, handler: s}
 	for _, tool := range []string{"typed", "raw"} {
 		if r := p.call(tool, "", "", ""); r.ResultType != "input_required" {
-			t.Errorf("%s: got %+v", tool, r)
+			t.Errorf("%s: got %+v, want input_required", tool, r)
 		}
 	}
 }
 
-func TestMRTR_MiddlewareMayRunAHandlerTwice(t *testing.T) {
+func TestMiddlewareMayRunAHandlerThatAsksTwice(t *testing.T) {
 	twice := func(next mcp.Handler) mcp.Handler {
 		return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 			if _, err := next.ServeMCP(ctx, req); err != nil {
@@ -244,20 +253,22 @@ func TestMRTR_MiddlewareMayRunAHandlerTwice(t *testing.T) {
 		})
 	}
 	n := 0
-	p := handle(t, &mcp.ServerOptions{Middleware: []mcp.Middleware{twice}}, func(ctx context.Context, _ json.RawMessage) (string, error) {
-		n++
-		if _, err := mcp.Once(ctx, "once", func(context.Context) (int, error) { return n, nil }); err != nil {
-			return "", err
-		}
-		_, err := mcp.Ask[bool](ctx, "a", fmt.Sprintf("Run %d?", n), nil)
-		return "done", err
-	})
-	if r := p.call("t", "", "", ""); r.ResultType != "input_required" || !strings.Contains(string(r.InputRequests["a"].Params), "Run 2?") {
-		t.Errorf("got %+v", r)
+	p := handle(t, &mcp.ServerOptions{Middleware: []mcp.Middleware{twice}},
+		func(ctx context.Context, _ json.RawMessage) (string, error) {
+			n++
+			if _, err := mcp.Once(ctx, "once", func(context.Context) (int, error) { return n, nil }); err != nil {
+				return "", err
+			}
+			_, err := mcp.Ask[bool](ctx, "a", fmt.Sprintf("Run %d?", n), nil)
+			return "done", err
+		})
+	if r := p.call("t", "", "", ""); r.ResultType != "input_required" ||
+		!strings.Contains(string(r.InputRequests["a"].Params), "Run 2?") {
+		t.Errorf("got %+v, want the question of run 2", r)
 	}
 }
 
-func TestMRTR05_NothingIsAskedThatTheClientCannotAnswer(t *testing.T) {
+func TestMRTR05_ELI04_UnsupportedInputIsNotRequested(t *testing.T) {
 	form := func(ctx context.Context) error { _, err := mcp.Ask[bool](ctx, "a", "Sure?", nil); return err }
 	page := func(ctx context.Context) error { return mcp.AskURL(ctx, "a", "https://example.com/", "Visit?") }
 	sample := func(p mcp.CreateMessageParams) func(ctx context.Context) error {
@@ -272,23 +283,30 @@ func TestMRTR05_NothingIsAskedThatTheClientCannotAnswer(t *testing.T) {
 		var colors []color
 		return mcp.AskAll(ctx, mcp.FormQuestion("a", "Which?", &colors, nil))
 	}
-	audio := []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: []mcp.ContentBlock{&mcp.AudioContent{MIMEType: "audio/wav"}}}}
+	audio := []mcp.SamplingMessage{{Role: mcp.RoleUser,
+		Content: []mcp.ContentBlock{&mcp.AudioContent{MIMEType: "audio/wav"}}}}
 	for _, test := range []struct {
 		name, revision, caps string
 		ask                  func(context.Context) error
-		required             string // of the capabilities, or the message if there are none
+		required             string // JSON of the required capabilities, or the message
 	}{
 		{"form", "", `{}`, form, `{"elicitation":{}}`},
 		{"form, only URL", "", `{"elicitation":{"url":{}}}`, form, `{"elicitation":{"form":{}}}`},
-		{"form, before elicitation", "2025-03-26", everything, form, `{"elicitation":{}}`},
+		{"form, before elicitation", "2025-03-26", allCapabilities, form, `{"elicitation":{}}`},
 		{"URL", "", `{"elicitation":{}}`, page, `{"elicitation":{"url":{}}}`},
-		{"URL, before its revision", "2025-06-18", everything, page, `{"elicitation":{"url":{}}}`},
-		{"multiple choice, before its revision", "2025-06-18", everything, several, "protocol revision 2025-06-18 has no forms with multiple choice, which this request needs"},
+		{"URL, before its revision", "2025-06-18", allCapabilities, page, `{"elicitation":{"url":{}}}`},
+		{"multiple choice, before its revision", "2025-06-18", allCapabilities, several,
+			"protocol revision 2025-06-18 has no forms with multiple choice, which this request needs"},
 		{"sampling", "", `{"elicitation":{}}`, sample(mcp.CreateMessageParams{}), `{"sampling":{}}`},
-		{"sampling with tools", "", `{"sampling":{}}`, sample(mcp.CreateMessageParams{Tools: []*mcp.Tool{{Name: "x"}}}), `{"sampling":{"tools":{}}}`},
-		{"sampling with a tool choice", "", `{"sampling":{}}`, sample(mcp.CreateMessageParams{ToolChoice: &mcp.ToolChoice{}}), `{"sampling":{"tools":{}}}`},
-		{"sampling with context", "", `{"sampling":{}}`, sample(mcp.CreateMessageParams{IncludeContext: "thisServer"}), `{"sampling":{"context":{}}}`},
-		{"sampling of audio, before its revision", "2024-11-05", everything, sample(mcp.CreateMessageParams{Messages: audio}), "protocol revision 2024-11-05 has no audio content, which this request needs"},
+		{"sampling with tools", "", `{"sampling":{}}`,
+			sample(mcp.CreateMessageParams{Tools: []*mcp.Tool{{Name: "x"}}}), `{"sampling":{"tools":{}}}`},
+		{"sampling with a tool choice", "", `{"sampling":{}}`,
+			sample(mcp.CreateMessageParams{ToolChoice: &mcp.ToolChoice{}}), `{"sampling":{"tools":{}}}`},
+		{"sampling with context", "", `{"sampling":{}}`,
+			sample(mcp.CreateMessageParams{IncludeContext: "thisServer"}), `{"sampling":{"context":{}}}`},
+		{"sampling of audio, before its revision", "2024-11-05", allCapabilities,
+			sample(mcp.CreateMessageParams{Messages: audio}),
+			"protocol revision 2024-11-05 has no audio content, which this request needs"},
 		{"roots", "", `{}`, roots, `{"roots":{}}`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -296,35 +314,36 @@ func TestMRTR05_NothingIsAskedThatTheClientCannotAnswer(t *testing.T) {
 			p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 				err := test.ask(ctx)
 				if !errors.Is(err, mcp.ErrUnsupported) {
-					t.Errorf("got error %v", err)
+					t.Errorf("got error %v, want ErrUnsupported", err)
 				}
 				if handled {
-					return "without", nil
+					return "handled", nil
 				}
 				return "", err
 			})
 			p.revision, p.caps = test.revision, test.caps
 			r := p.call("t", "", "", "")
 			if r.Err == nil {
-				t.Fatalf("got %+v", r)
+				t.Fatalf("got %+v, want an error", r)
 			}
 			want, code := test.required, mcp.CodeInvalidRequest
 			got := r.Err.Message
 			if strings.HasPrefix(want, "{") {
-				want, got, code = `{"requiredCapabilities":`+want+`}`, string(r.Err.Data), mcp.CodeMissingRequiredClientCapability
+				want, got = `{"requiredCapabilities":`+want+`}`, string(r.Err.Data)
+				code = mcp.CodeMissingRequiredClientCapability
 			}
 			if got != want || r.Err.Code != code {
 				t.Errorf("got %d %s, want %d %s", r.Err.Code, got, code, want)
 			}
 			handled = true
-			if r := p.call("t", "", "", ""); r.text() != "without" {
-				t.Errorf("a handler that does without: got %+v", r)
+			if r := p.call("t", "", "", ""); r.text() != "handled" {
+				t.Errorf("handler that ignores the error: got %+v, want handled", r)
 			}
 		})
 	}
 }
 
-func TestMRTR05_OneThatCannotBeAskedKeepsTheOthersBack(t *testing.T) {
+func TestMRTR05_UnsupportedQuestionFailsTheWholeAskAll(t *testing.T) {
 	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		var ok bool
 		var roots []mcp.Root
@@ -333,24 +352,28 @@ func TestMRTR05_OneThatCannotBeAskedKeepsTheOthersBack(t *testing.T) {
 	})
 	p.caps = `{"elicitation":{}}`
 	if r := p.call("t", "", "", ""); r.text() != "true" {
-		t.Errorf("got %+v", r)
+		t.Errorf("got %+v, want ErrUnsupported", r)
 	}
 }
 
-func TestMRTR17_AMalformedAnswerIsAnError(t *testing.T) {
-	swallow := func(ask func(ctx context.Context) error) *peer {
+func TestMRTR17_MalformedAnswerIsInvalidParams(t *testing.T) {
+	// Handlers ignore the error: the call fails anyway.
+	ignoreError := func(ask func(ctx context.Context) error) *peer {
 		return handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 			_ = ask(ctx)
-			return "swallowed", nil
+			return "done", nil
 		})
 	}
-	form := swallow(func(ctx context.Context) error { _, err := mcp.Ask[named](ctx, "a", "Who?", nil); return err })
-	page := swallow(func(ctx context.Context) error { return mcp.AskURL(ctx, "a", "https://example.com/", "Visit?") })
-	sample := swallow(func(ctx context.Context) error {
-		_, err := mcp.Sample(ctx, "a", &mcp.CreateMessageParams{MaxTokens: 5, Messages: []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: []mcp.ContentBlock{mcp.Text("hi")}}}})
+	form := ignoreError(func(ctx context.Context) error { _, err := mcp.Ask[named](ctx, "a", "Who?", nil); return err })
+	page := ignoreError(func(ctx context.Context) error {
+		return mcp.AskURL(ctx, "a", "https://example.com/", "Visit?")
+	})
+	sample := ignoreError(func(ctx context.Context) error {
+		_, err := mcp.Sample(ctx, "a", &mcp.CreateMessageParams{MaxTokens: 5,
+			Messages: []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: []mcp.ContentBlock{mcp.Text("hi")}}}})
 		return err
 	})
-	roots := swallow(func(ctx context.Context) error {
+	roots := ignoreError(func(ctx context.Context) error {
 		var r []mcp.Root
 		return mcp.AskAll(ctx, mcp.RootsQuestion("a", &r))
 	})
@@ -371,9 +394,11 @@ func TestMRTR17_AMalformedAnswerIsAnError(t *testing.T) {
 		{"sampling, no model", sample, `{"role":"assistant","content":{"type":"text","text":"x"}}`},
 		{"sampling, no content", sample, `{"role":"assistant","model":"m"}`},
 		{"sampling, content of null", sample, `{"role":"assistant","model":"m","content":null}`},
-		{"sampling, content of a link", sample, `{"role":"assistant","model":"m","content":{"type":"resource_link","uri":"a:b","name":"n"}}`},
-		{"sampling, unknown content", sample, `{"role":"assistant","model":"m","content":[{"type":"smell"}]}`},
-		{"sampling, tool use without input", sample, `{"role":"assistant","model":"m","content":{"type":"tool_use","id":"1","name":"n"}}`},
+		{"sampling, content of a link", sample,
+			`{"role":"assistant","model":"m","content":{"type":"resource_link","uri":"a:b","name":"n"}}`},
+		{"sampling, unknown content type", sample, `{"role":"assistant","model":"m","content":[{"type":"smell"}]}`},
+		{"sampling, tool use without input", sample,
+			`{"role":"assistant","model":"m","content":{"type":"tool_use","id":"1","name":"n"}}`},
 		{"roots, none", roots, `{}`},
 		{"roots, string", roots, `{"roots":"file:///"}`},
 		{"roots, another scheme", roots, `{"roots":[{"uri":"https://example.com/"}]}`},
@@ -383,8 +408,9 @@ func TestMRTR17_AMalformedAnswerIsAnError(t *testing.T) {
 			first := test.peer.call("t", "", "", "")
 			for _, state := range []string{first.RequestState, ""} {
 				r := test.peer.call("t", "", `{"a":`+test.answer+`}`, state)
-				if r.Err == nil || r.Err.Code != mcp.CodeInvalidParams || !strings.HasPrefix(r.Err.Message, "params.inputResponses: ") {
-					t.Errorf("got %+v", r)
+				if r.Err == nil || r.Err.Code != mcp.CodeInvalidParams ||
+					!strings.HasPrefix(r.Err.Message, "params.inputResponses: ") {
+					t.Errorf("got %+v, want invalid params", r)
 				}
 			}
 		})
@@ -397,17 +423,18 @@ func TestMRTR18_UnknownKeysAreIgnored(t *testing.T) {
 	answers := `{"zzz":12345,"a":` + accept(`{"name":"Ada"}`) + `,"b":` + accept(`{"name":"Bob"}`) + `}`
 	for _, state := range []string{r.RequestState, ""} {
 		if r := p.call("t", "", answers, state); r.text() != "Ada" {
-			t.Errorf("got %+v", r)
+			t.Errorf("got %+v, want text Ada", r)
 		}
 	}
 }
 
+// greet asks for a name and returns it.
 func greet(ctx context.Context, _ json.RawMessage) (string, error) {
 	who, err := mcp.Ask[named](ctx, "a", "Who?", nil)
 	return who.Name, err
 }
 
-func TestMRTR19_MissingAndWrongAnswersAreAskedAgain(t *testing.T) {
+func TestMRTR19_MissingAndInvalidAnswersAreAskedAgain(t *testing.T) {
 	p := handle(t, nil, greet)
 	first := p.call("t", "", "", "")
 	for name, answers := range map[string]string{
@@ -417,12 +444,12 @@ func TestMRTR19_MissingAndWrongAnswersAreAskedAgain(t *testing.T) {
 		"no content":        `{"a":{"action":"accept"}}`,
 		"a field missing":   `{"a":` + accept(`{}`) + `}`,
 		"of the wrong type": `{"a":` + accept(`{"name":5}`) + `}`,
-		"against a bound":   `{"a":` + accept(`{"name":""}`) + `}`,
+		"too short":         `{"a":` + accept(`{"name":""}`) + `}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			again := p.call("t", "", answers, first.RequestState)
 			if again.ResultType != "input_required" || len(again.keys()) != 1 {
-				t.Fatalf("got %+v", again)
+				t.Fatalf("got %+v, want input_required with one question", again)
 			}
 			if r := p.call("t", "", `{"a":`+accept(`{"name":"Ada"}`)+`}`, again.RequestState); r.text() != "Ada" {
 				t.Errorf("then: got %+v", r)
@@ -431,7 +458,7 @@ func TestMRTR19_MissingAndWrongAnswersAreAskedAgain(t *testing.T) {
 	}
 }
 
-func TestMRTR_AnAnswerToAnotherQuestionDoesNotCount(t *testing.T) {
+func TestAnswerToAChangedQuestionIsIgnored(t *testing.T) {
 	price := 10
 	log := &bytes.Buffer{}
 	p := handle(t, &mcp.ServerOptions{Logger: slog.New(slog.NewTextHandler(log, nil))},
@@ -445,23 +472,23 @@ func TestMRTR_AnAnswerToAnotherQuestionDoesNotCount(t *testing.T) {
 		})
 	yes := accept(`{"value":true}`)
 	r := p.call("t", "", "", "")
-	price = 11 // while the user thinks about 10
+	price = 11 // before the user answers
 	r = p.call("t", "", `{"a":`+yes+`}`, r.RequestState)
 	if diff := cmp.Diff([]string{"a"}, r.keys()); diff != "" {
-		t.Fatalf("an answer of this round: asked (-want +got):\n%s", diff)
+		t.Fatalf("answer to a question of the last round: asked (-want +got):\n%s", diff)
 	}
 	r = p.call("t", "", `{"a":`+yes+`}`, r.RequestState)
 	price = 12
 	r = p.call("t", "", `{"b":`+yes+`}`, r.RequestState)
 	if diff := cmp.Diff([]string{"a"}, r.keys()); diff != "" {
-		t.Fatalf("an answer of an earlier round: asked (-want +got):\n%s", diff)
+		t.Fatalf("answer to a question of an earlier round: asked (-want +got):\n%s", diff)
 	}
 	if n := strings.Count(log.String(), "asking again"); n != 2 {
 		t.Errorf("got %d warnings, want 2:\n%s", n, log)
 	}
 }
 
-func TestMRTR04_TwoQuestionsWithOneKeyAreAMistake(t *testing.T) {
+func TestMRTR04_TwoQuestionsWithOneKeyAreAnError(t *testing.T) {
 	log := &bytes.Buffer{}
 	p := handle(t, &mcp.ServerOptions{Logger: slog.New(slog.NewTextHandler(log, nil))},
 		func(ctx context.Context, _ json.RawMessage) (string, error) {
@@ -471,10 +498,10 @@ func TestMRTR04_TwoQuestionsWithOneKeyAreAMistake(t *testing.T) {
 		})
 	r := p.call("t", "", "", "")
 	if r.Err == nil || r.Err.Code != mcp.CodeInternalError || !strings.Contains(r.Err.Message, `key "a"`) {
-		t.Errorf("got %+v", r)
+		t.Errorf("got %+v, want an internal error that names the key", r)
 	}
-	if !strings.Contains(log.String(), `invalid handler`) {
-		t.Errorf("log: %s", log)
+	if want := "invalid handler"; !strings.Contains(log.String(), want) {
+		t.Errorf("got log %s, want %s", log, want)
 	}
 }
 
@@ -487,11 +514,11 @@ func TestMRTR04_OneQuestionMayBeAskedTwice(t *testing.T) {
 	})
 	r := p.call("t", "", "", "")
 	if r = p.call("t", "", `{"a":`+accept(`{"name":"Ada"}`)+`}`, r.RequestState); r.text() != "Ada" {
-		t.Errorf("got %+v", r)
+		t.Errorf("got %+v, want internal error", r)
 	}
 }
 
-func TestMRTR_GoroutinesOfAHandlerMayAsk(t *testing.T) {
+func TestGoroutinesOfAHandlerMayAsk(t *testing.T) {
 	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		var wg sync.WaitGroup
 		var answers [4]int
@@ -512,7 +539,7 @@ func TestMRTR_GoroutinesOfAHandlerMayAsk(t *testing.T) {
 	one := accept(`{"value":1}`)
 	r = p.call("t", "", `{"a":`+one+`,"b":`+one+`,"c":`+one+`,"d":`+one+`}`, r.RequestState)
 	if r.text() != "[1 1 1 1]" {
-		t.Errorf("got %+v", r)
+		t.Errorf("got %+v, want text Ada", r)
 	}
 }
 
@@ -544,11 +571,11 @@ func TestMRTR04_AskAllIsOneRoundTrip(t *testing.T) {
 	r = p.call("t", "", `{"b":{"role":"assistant","model":"m","content":{"type":"text","text":", hello from "}},`+
 		`"c":{"roots":[{"uri":"file:///src","name":"src"}]}}`, part.RequestState)
 	if r.text() != "Ada, hello from src" {
-		t.Errorf("got %+v", r)
+		t.Errorf("got %+v, want text [1 1 1 1]", r)
 	}
 }
 
-func TestELI10_RefusalsAreErrorsOfTheHandler(t *testing.T) {
+func TestELI10_DeclineAndCancelAreErrors(t *testing.T) {
 	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		var a, b, c bool
 		err := mcp.AskAll(ctx, mcp.FormQuestion("a", "A?", &a, nil), mcp.FormQuestion("b", "B?", &b, nil),
@@ -571,18 +598,18 @@ func TestELI10_RefusalsAreErrorsOfTheHandler(t *testing.T) {
 	}
 }
 
-func TestELI32_AnUnhandledRefusalTellsTheModel(t *testing.T) {
+func TestELI32_UnhandledDeclineIsAToolError(t *testing.T) {
 	p := handle(t, nil, greet)
 	r := p.call("t", "", "", "")
 	r = p.call("t", "", `{"a":{"action":"decline","content":null}}`, r.RequestState)
 	if !r.IsError || r.text() != `question "a": mcp: declined by the user` {
-		t.Errorf("got %+v", r)
+		t.Errorf("got %+v, want text Ada, hello from src", r)
 	}
 }
 
 func TestMRTR02_OnlyThreeMethodsAsk(t *testing.T) {
 	if _, err := mcp.Ask[bool](t.Context(), "a", "Sure?", nil); err == nil {
-		t.Error("outside a handler: no error")
+		t.Error("Ask outside a handler: got no error")
 	}
 	s := mcp.NewServer("test", "1", nil)
 	s.HandleMethod("com.example/ask", mcp.HandlerFunc(func(ctx context.Context, _ *mcp.Request) (mcp.Result, error) {
@@ -592,23 +619,24 @@ func TestMRTR02_OnlyThreeMethodsAsk(t *testing.T) {
 	p := &peer{TB: t, handler: s}
 	r := p.send("com.example/ask", "inputResponses", json.RawMessage(`{"a":`+accept(`{"value":true}`)+`}`))
 	if !strings.Contains(r.text(), "com.example/ask cannot ask the client") {
-		t.Errorf("got %+v", r)
+		t.Errorf("got %+v, want the error that the method cannot ask", r)
 	}
 }
 
-func TestMRTR02_AHandlerThatHasReturnedAsksNoMore(t *testing.T) {
-	var kept context.Context
+func TestMRTR02_AskAfterTheHandlerReturnedIsAnError(t *testing.T) {
+	var handlerContext context.Context
 	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
-		kept = ctx
+		handlerContext = ctx
 		return "done", nil
 	})
 	p.call("t", "", "", "")
-	if _, err := mcp.Ask[bool](kept, "a", "Sure?", nil); err == nil || !strings.Contains(err.Error(), "has returned") {
-		t.Errorf("got error %v", err)
+	if _, err := mcp.Ask[bool](handlerContext, "a", "Sure?", nil); err == nil ||
+		!strings.Contains(err.Error(), "has returned") {
+		t.Errorf("got error %v, want has returned", err)
 	}
 }
 
-func TestMRTR_PromptsAndResourcesAskToo(t *testing.T) {
+func TestMRTR02_PromptsAndResourcesAsk(t *testing.T) {
 	s := mcp.NewServer("test", "1", nil)
 	mcp.AddPrompt(s, &mcp.Prompt{Name: "p"}, func(ctx context.Context, _ struct{}) (string, error) {
 		return greet(ctx, nil)
@@ -622,21 +650,21 @@ func TestMRTR_PromptsAndResourcesAskToo(t *testing.T) {
 		t.Run(method, func(t *testing.T) {
 			r := p.send(method, target[1:]...)
 			if r.ResultType != "input_required" || len(r.keys()) != 1 {
-				t.Fatalf("got %+v", r)
+				t.Fatalf("got %+v, want input_required with one question", r)
 			}
 			r = p.send(method, append(target[1:], "requestState", r.RequestState,
 				"inputResponses", json.RawMessage(`{"a":`+accept(`{"name":"Ada"}`)+`}`))...)
 			if r.ResultType != "complete" {
-				t.Errorf("got %+v", r)
+				t.Errorf("got %+v, want complete", r)
 			}
 		})
 	}
 }
 
-func TestPROG_ProgressIsNotToldTwice(t *testing.T) {
-	var told []float64
+func TestProgressIsNotRepeatedInLaterRounds(t *testing.T) {
+	var got []float64
 	p := handle(t, nil, func(ctx context.Context, args json.RawMessage) (string, error) {
-		mcp.Progress(ctx, 1, 3, "begun")
+		mcp.Progress(ctx, 1, 3, "started")
 		if _, err := greet(ctx, args); err != nil {
 			return "", err
 		}
@@ -646,30 +674,32 @@ func TestPROG_ProgressIsNotToldTwice(t *testing.T) {
 	p.notify = func(method string, params json.RawMessage) {
 		var note struct{ Progress float64 }
 		if err := json.Unmarshal(params, &note); err != nil || method != "notifications/progress" {
-			t.Errorf("got %s %s", method, params)
+			t.Errorf("got %s %s, want progress", method, params)
 		}
-		told = append(told, note.Progress)
+		got = append(got, note.Progress)
 	}
 	r := p.call("t", "", "", "")
 	p.call("t", "", `{"a":`+accept(`{"name":"Ada"}`)+`}`, r.RequestState)
-	if diff := cmp.Diff([]float64{1, 2}, told); diff != "" {
+	if diff := cmp.Diff([]float64{1, 2}, got); diff != "" {
 		t.Errorf("progress (-want +got):\n%s", diff)
 	}
 }
 
-func TestMRTR03_AnInputRequiredByHandHoldsSomething(t *testing.T) {
+func TestMRTR03_InputRequiredResultMustNotBeEmpty(t *testing.T) {
 	var res mcp.Result
-	p := &peer{TB: t, handler: mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) { return res, nil })}
+	p := &peer{TB: t, handler: mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) {
+		return res, nil
+	})}
 	res = &mcp.InputRequiredResult{}
 	if r := p.call("t", "", "", ""); r.Err == nil || r.Err.Code != mcp.CodeInternalError {
 		t.Errorf("empty: got %+v", r)
 	}
 	res = &mcp.InputRequiredResult{RequestState: "later"}
 	if r := p.call("t", "", "", ""); r.ResultType != "input_required" || r.RequestState != "later" {
-		t.Errorf("only a state: got %+v", r)
+		t.Errorf("only a request state: got %+v", r)
 	}
 	res = &mcp.InputRequiredResult{InputRequests: map[string]mcp.InputRequest{"roots": {Method: "roots/list"}}}
 	if r := p.call("t", "", "", ""); r.InputRequests["roots"].Method != "roots/list" {
-		t.Errorf("only a question: got %+v", r)
+		t.Errorf("only an input request: got %+v", r)
 	}
 }

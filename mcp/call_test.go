@@ -10,9 +10,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// Middleware may have a request served again. That is another call: what the one before has left behind, or has ended,
-// is none of its business.
-func TestARequestIsServedAgainAsAnotherCall(t *testing.T) {
+// Middleware may serve a request twice. The second call does not reuse the state of the first one.
+func TestRequestServedTwiceIsTwoCalls(t *testing.T) {
 	again := func(next mcp.Handler) mcp.Handler {
 		return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 			if _, err := next.ServeMCP(ctx, req); err != nil {
@@ -36,6 +35,7 @@ func TestARequestIsServedAgainAsAnotherCall(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(calls) != 2 || calls[0] == calls[1] || notes != 2 {
-		t.Errorf("%d calls with the contexts %p, %d notes", len(calls), calls, notes)
+		t.Errorf("got %d calls with contexts %p and %d notifications, want 2 calls with 2 contexts and 2", len(calls),
+			calls, notes)
 	}
 }

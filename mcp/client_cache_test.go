@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -14,17 +13,18 @@ import (
 
 // A result cached for one principal is not returned to another.
 func TestCACHE09_CachedResultsBelongToOnePrincipal(t *testing.T) {
-	c := scripted(t, nil, func(_ context.Context, req *mcp.Request) (string, error) {
-		return `{"contents":[{"uri":"a:1","text":"for ` + req.Principal.Key()[:1] + `"}],"ttlMs":60000,"cacheScope":"private"}`, nil
+	c := newScriptedClient(t, nil, func(_ context.Context, req *mcp.Request) (string, error) {
+		return `{"contents":[{"uri":"a:1","text":"for ` + req.Principal.Key()[:1] +
+			`"}],"ttlMs":60000,"cacheScope":"private"}`, nil
 	})
-	for _, who := range []string{"a", "b", "a"} {
-		ctx := mcp.WithPrincipal(t.Context(), &mcp.Principal{Issuer: who})
+	for _, issuer := range []string{"a", "b", "a"} {
+		ctx := mcp.WithPrincipal(t.Context(), &mcp.Principal{Issuer: issuer})
 		r, err := c.ReadResource(ctx, "a:1")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := fmt.Sprint(r.Contents[0].Text); !strings.Contains(got, "for "+who) {
-			t.Errorf("%s reads %q", who, got)
+		if got, want := fmt.Sprint(r.Contents[0].Text), "for "+issuer; got != want {
+			t.Errorf("principal %s: got %q, want %q", issuer, got, want)
 		}
 	}
 }
@@ -34,13 +34,13 @@ func TestCACHE11_ResultOlderThanAnInvalidationIsNotCached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		change, answer := make(chan struct{}), make(chan struct{}, 2)
 		lists := 0
-		c := scripted(t, nil, func(ctx context.Context, req *mcp.Request) (string, error) {
+		c := newScriptedClient(t, nil, func(ctx context.Context, req *mcp.Request) (string, error) {
 			if req.Method == "tools/list" {
 				lists++
 				<-answer
 				return `{"tools":[],"ttlMs":60000,"cacheScope":"private"}`, nil
 			}
-			_ = req.Notify(ctx, "notifications/subscriptions/acknowledged", json.RawMessage(`{"notifications":{"toolsListChanged":true}}`))
+			acknowledge(ctx, req)
 			<-change
 			_ = req.Notify(ctx, "notifications/tools/list_changed", json.RawMessage(`{}`))
 			<-ctx.Done()
@@ -68,14 +68,13 @@ func TestCACHE11_ResultOlderThanAnInvalidationIsNotCached(t *testing.T) {
 		answer <- struct{}{}
 		list()
 		if lists != 2 {
-			t.Errorf("asked %d times, want 2: what is old was kept", lists)
+			t.Errorf("got %d requests of tools/list, want 2: the outdated result was cached", lists)
 		}
 	})
 }
 
-// The caller may change a result.
 func TestCACHE04_ChangingAResultDoesNotChangeTheCache(t *testing.T) {
-	c := scripted(t, nil, func(context.Context, *mcp.Request) (string, error) {
+	c := newScriptedClient(t, nil, func(context.Context, *mcp.Request) (string, error) {
 		return `{"contents":[],"ttlMs":60000,"cacheScope":"private"}`, nil
 	})
 	for range 3 {
@@ -88,23 +87,23 @@ func TestCACHE04_ChangingAResultDoesNotChangeTheCache(t *testing.T) {
 	v := c.SupportedRevisions()
 	v[0] = "changed"
 	if c.SupportedRevisions()[0] == "changed" {
-		t.Error("Versions gives what is the client's")
+		t.Error("SupportedRevisions returns the client's own slice, want a copy")
 	}
 }
 
 // An invalid cursor drops the cached first page, so that the next listing succeeds.
 func TestCACHE13_InvalidCursorDropsCachedPages(t *testing.T) {
-	generation, asked := "1", 0
+	generation := "1"
 	tool := `{"name":"t%s","inputSchema":{"type":"object"}}`
-	c := scripted(t, nil, func(_ context.Context, req *mcp.Request) (string, error) {
-		asked++
+	c := newScriptedClient(t, nil, func(_ context.Context, req *mcp.Request) (string, error) {
 		switch member(t, req.Params, "cursor") {
 		case "":
-			return `{"tools":[` + fmt.Sprintf(tool, "a") + `],"nextCursor":"` + generation + `","ttlMs":3600000,"cacheScope":"private"}`, nil
+			return `{"tools":[` + fmt.Sprintf(tool, "a") + `],"nextCursor":"` + generation +
+				`","ttlMs":3600000,"cacheScope":"private"}`, nil
 		case `"` + generation + `"`:
 			return `{"tools":[` + fmt.Sprintf(tool, "b") + `],"ttlMs":0,"cacheScope":"private"}`, nil
 		}
-		return "", mcp.Errorf(mcp.CodeInvalidParams, "that cursor is gone")
+		return "", mcp.Errorf(mcp.CodeInvalidParams, "unknown cursor")
 	})
 	list := func() (names []string, err error) {
 		for v, err := range c.Tools(t.Context()) {
@@ -119,8 +118,8 @@ func TestCACHE13_InvalidCursorDropsCachedPages(t *testing.T) {
 		t.Fatal(names, err)
 	}
 	generation = "2"
-	_, _ = list() // may fail: it has given the first page already
+	_, _ = list() // may fail: the first page comes from the cache, with an invalid cursor
 	if names, err := list(); err != nil || len(names) != 2 {
-		t.Errorf("got %v, %v", names, err)
+		t.Errorf("after the cursor became invalid: got %v, %v, want 2 tools", names, err)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// mayHaveRun returns MayHaveRun of the TransportError in err, and fails the test if there is none.
+// mayHaveRun returns MayHaveRun of the TransportError in err. It fails the test for other errors.
 func mayHaveRun(t *testing.T, err error) bool {
 	t.Helper()
 	var failed *mcp.TransportError
@@ -29,46 +29,45 @@ func mayHaveRun(t *testing.T, err error) bool {
 	return failed.MayHaveRun
 }
 
-// A request after Close has certainly not run.
 func TestRequestAfterCloseDoesNotRun(t *testing.T) {
-	for range 50 { // the outcome must not be a matter of luck
-		c := scripted(t, nil, func(context.Context, *mcp.Request) (string, error) { return emptyContent, nil })
+	for range 50 { // finds races
+		c := newScriptedClient(t, nil, func(context.Context, *mcp.Request) (string, error) { return emptyContent, nil })
 		c.Close()
 		c.Close()
 		_, err := c.CallTool(t.Context(), "x", nil)
 		if !errors.Is(err, mcp.ErrClosed) || mayHaveRun(t, err) || !strings.Contains(err.Error(), "tools/call") {
-			t.Fatalf("got %v", err)
+			t.Fatalf("got error %v, want ErrClosed of tools/call, which has not run", err)
 		}
 		if c.Revision() == "" || c.Capabilities().Tools == nil {
-			t.Fatal("a closed client has forgotten its server")
+			t.Fatal("Revision and Capabilities are empty after Close, want those of the server")
 		}
 	}
 }
 
-// The maximum of one request applies although the client's timeout is longer.
 func TestCAN14_MaxTimeoutBelowTimeoutApplies(t *testing.T) {
-	for _, own := range []bool{true, false} {
+	for _, perCall := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			opts, o := &mcp.ClientOptions{}, mcp.CallOptions{}
-			if own {
+			if perCall {
 				o.MaxTimeout = 5 * time.Second
 			} else {
 				opts.MaxTimeout = 5 * time.Second
 			}
-			c := scripted(t, opts, func(ctx context.Context, _ *mcp.Request) (string, error) {
+			c := newScriptedClient(t, opts, func(ctx context.Context, _ *mcp.Request) (string, error) {
 				<-ctx.Done()
 				return "", context.Cause(ctx)
 			})
 			began := time.Now()
 			_, err := c.CallTool(mcp.WithCallOptions(t.Context(), o), "x", nil)
 			if took := time.Since(began); took != 5*time.Second || !errors.Is(err, mcp.ErrTimeout) {
-				t.Errorf("the call's own %t: after %v: %v", own, took, err)
+				t.Errorf("MaxTimeout of the call %t: got error %v after %v, want ErrTimeout after 5s", perCall, err,
+					took)
 			}
 		})
 	}
 }
 
-// A server of the session era that always waits for an answer cannot extend a request without limit.
+// A server that always waits for an answer cannot extend a request without limit.
 func TestCAN14_InputRequestsPauseTheTimeoutForALimitedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := mcp.Pipe()
@@ -99,12 +98,14 @@ func TestCAN14_InputRequestsPauseTheTimeoutForALimitedTime(t *testing.T) {
 				}
 			}
 		})
-		opts := &mcp.ClientOptions{Logger: quiet(), Timeout: 10 * time.Second, MaxTimeout: time.Minute, InputTimeout: 2 * time.Minute}
-		turn := make(chan struct{}, 1)
+		opts := &mcp.ClientOptions{
+			Logger: quiet(), Timeout: 10 * time.Second, MaxTimeout: time.Minute, InputTimeout: 2 * time.Minute,
+		}
+		lock := make(chan struct{}, 1)
 		opts.Roots = func(context.Context) ([]mcp.Root, error) {
-			turn <- struct{}{} // one after the other, so that one always waits
+			lock <- struct{}{} // sequential, so that one request always waits
 			time.Sleep(5 * time.Second)
-			<-turn
+			<-lock
 			return nil, nil
 		}
 		c, err := mcp.Connect(t.Context(), mcp.NewConnTransport(client), opts)
@@ -116,28 +117,28 @@ func TestCAN14_InputRequestsPauseTheTimeoutForALimitedTime(t *testing.T) {
 		defer cancel()
 		_, err = c.CallTool(calling, "x", nil)
 		if took := time.Since(began); !errors.Is(err, mcp.ErrTimeout) || took > 4*time.Minute {
-			t.Errorf("after %v: %v", took, err)
+			t.Errorf("got error %v after %v, want ErrTimeout within 4m", err, took)
 		}
 		c.Close()
 		server.Close()
 		done.Wait()
-		time.Sleep(time.Minute) // the functions return
+		time.Sleep(time.Minute) // Roots returns
 	})
 }
 
-// Many requests that end together are all cancelled, even if the server does not read at that moment.
-func TestCAN10_ManyRequestsCancelledTogether(t *testing.T) {
+// The requests end while the server does not read.
+func TestCAN10_EachOfManyRequestsIsCancelled(t *testing.T) {
 	const calls = 500
 	synctest.Test(t, func(t *testing.T) {
 		client, server := mcp.Pipe()
-		heard := map[string]int{}
+		received := map[string]int{}
 		var served sync.WaitGroup
 		served.Go(func() {
 			for m, err := server.Read(context.Background()); err == nil; m, err = server.Read(context.Background()) {
 				if m.Method == "server/discover" {
 					_ = server.Write(context.Background(), jsonrpc.NewResponse(m.ID, json.RawMessage(discovered)))
 				}
-				if heard[m.Method]++; heard["tools/call"] == calls && heard["notifications/cancelled"] == 0 {
+				if received[m.Method]++; received["tools/call"] == calls && received["notifications/cancelled"] == 0 {
 					time.Sleep(2 * time.Second)
 				}
 			}
@@ -157,16 +158,16 @@ func TestCAN10_ManyRequestsCancelledTogether(t *testing.T) {
 		c.Close()
 		server.Close()
 		served.Wait()
-		if n := heard["notifications/cancelled"]; n != calls {
-			t.Errorf("the server heard of %d of %d", n, calls)
+		if n := received["notifications/cancelled"]; n != calls {
+			t.Errorf("got %d cancellations, want %d", n, calls)
 		}
 	})
 }
 
-// A request that ended while the server did not read is cancelled when it reads again.
+// The request ends while the server does not read.
 func TestCAN10_RequestWrittenAfterItsEndIsCancelled(t *testing.T) {
 	var methods []string
-	onRaw(t, nil, func(s *rawServer) {
+	withRawServer(t, nil, func(s *rawServer) {
 		time.Sleep(time.Hour)
 		for range 2 {
 			_, method := s.next()
@@ -181,20 +182,21 @@ func TestCAN10_RequestWrittenAfterItsEndIsCancelled(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if got := fmt.Sprint(methods); got != "[tools/call notifications/cancelled]" {
-			t.Errorf("the server heard %s", got)
+			t.Errorf("got messages %s, want a call and its cancellation", got)
 		}
 	})
 }
 
-// A faulty is a Conn whose Write fails after it has written.
-type faulty struct {
+// A failingConn is a Conn whose Write writes the message and then returns an error once fail is
+// set.
+type failingConn struct {
 	mcp.Conn
-	broken atomic.Bool
+	fail atomic.Bool
 }
 
-func (f *faulty) Write(ctx context.Context, m *jsonrpc.Message) error {
+func (f *failingConn) Write(ctx context.Context, m *jsonrpc.Message) error {
 	err := f.Conn.Write(ctx, m)
-	if f.broken.Load() {
+	if f.fail.Load() {
 		return errors.New("flush: the network is unreachable")
 	}
 	return err
@@ -202,7 +204,7 @@ func (f *faulty) Write(ctx context.Context, m *jsonrpc.Message) error {
 
 func TestSTDIO17_UnknownWriteErrorMayHaveRun(t *testing.T) {
 	client, server := mcp.Pipe()
-	f := &faulty{Conn: client}
+	f := &failingConn{Conn: client}
 	ran := make(chan struct{}, 9)
 	s := newServer(t, nil)
 	addTool(s, "x", func(context.Context) (string, error) {
@@ -215,20 +217,19 @@ func TestSTDIO17_UnknownWriteErrorMayHaveRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.broken.Store(true)
+	f.fail.Store(true)
 	_, err = c.CallTool(t.Context(), "x", nil)
 	<-ran
 	if !mayHaveRun(t, err) {
-		t.Errorf("the call has run: %v", err)
+		t.Errorf("got error %v without MayHaveRun of a call that has run", err)
 	}
 	c.Close()
 	served.Wait()
 }
 
-// Requests may end while the client is closed.
-func TestCloseWhileRequestsEnd(t *testing.T) {
+func TestCloseAndEndOfRequestsDoNotRace(t *testing.T) {
 	for range 100 {
-		transport, _ := converse(t, dialogue{"server/discover": discovered})
+		transport, _ := serveResponses(t, responseTable{"server/discover": discovered})
 		c, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Logger: quiet()})
 		if err != nil {
 			t.Fatal(err)
@@ -244,39 +245,40 @@ func TestCloseWhileRequestsEnd(t *testing.T) {
 	}
 }
 
-// A stream on which a message was written in part cannot be used: the server could not read what follows.
+// After a partial write the server could not read further messages.
 func TestSTDIO17_PartialWriteEndsTheStream(t *testing.T) {
 	client, server := net.Pipe()
 	lines := bufio.NewReader(server)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var served sync.WaitGroup
-	enough, ended := make(chan struct{}), make(chan error, 1)
+	callEnded, streamEnded := make(chan struct{}), make(chan error, 1)
 	served.Go(func() {
 		if _, err := lines.ReadString('\n'); err != nil {
 			t.Error(err)
 		}
 		fmt.Fprintf(server, `{"jsonrpc":"2.0","id":1,"result":%s}`+"\n", discovered)
-		_, _ = io.ReadFull(lines, make([]byte, 10)) // of a message that is longer
+		_, _ = io.ReadFull(lines, make([]byte, 10)) // the first bytes of a longer message
 		cancel()
-		<-enough
+		<-callEnded
 		_, err := io.Copy(io.Discard, lines)
-		ended <- err
+		streamEnded <- err
 	})
-	c, err := mcp.Connect(t.Context(), mcp.NewConnTransport(mcp.NewStreamConn(client, client, nil)), &mcp.ClientOptions{Logger: quiet()})
+	transport := mcp.NewConnTransport(mcp.NewStreamConn(client, client, nil))
+	c, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Logger: quiet()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.CallTool(ctx, strings.Repeat("x", 1<<20), nil); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	close(enough)
+	close(callEnded)
 	for range 2 {
 		if _, err := c.CallTool(t.Context(), "x", nil); !errors.Is(err, mcp.ErrDisconnected) || mayHaveRun(t, err) {
-			t.Errorf("got %v", err)
+			t.Errorf("got error %v, want ErrDisconnected of a call that has not run", err)
 		}
 	}
-	<-ended // without Close
+	<-streamEnded // before Close
 	c.Close()
 	served.Wait()
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A rawServer answers lines with lines, whatever they are.
+// A rawServer reads and writes lines without validating them.
 type rawServer struct {
 	t     *testing.T
 	lines *bufio.Reader
@@ -39,23 +39,36 @@ func (s *rawServer) next() (id, method string) {
 	return string(m.ID), m.Method
 }
 
-func (s *rawServer) say(format string, args ...any) { fmt.Fprintf(s.out, format+"\n", args...) }
+// send writes a line.
+func (s *rawServer) send(format string, args ...any) { fmt.Fprintf(s.out, format+"\n", args...) }
 
 const noContent = `{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}`
 
-// onRaw runs a test with a client of a server that says what the test wants.
-func onRaw(t *testing.T, opts *mcp.ClientOptions, serve func(s *rawServer), test func(t *testing.T, c *mcp.Client)) {
+// withRawServer runs a test with a client of a modern server, whose messages after server/discover
+// the test chooses.
+func withRawServer(
+	t *testing.T, opts *mcp.ClientOptions, serve func(s *rawServer), test func(t *testing.T, c *mcp.Client),
+) {
+	withRawConnection(t, opts, func(s *rawServer) {
+		id, _ := s.next()
+		s.send(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id, discovered)
+		serve(s)
+	}, test)
+}
+
+// withRawConnection is withRawServer with a server that has not responded to server/discover.
+func withRawConnection(
+	t *testing.T, opts *mcp.ClientOptions, serve func(s *rawServer), test func(t *testing.T, c *mcp.Client),
+) {
 	synctest.Test(t, func(t *testing.T) {
 		clientReads, serverWrites := io.Pipe()
 		serverReads, clientWrites := io.Pipe()
 		s := &rawServer{t, bufio.NewReader(serverReads), serverWrites}
 		var done sync.WaitGroup
 		done.Go(func() {
-			id, _ := s.next()
-			s.say(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id, discovered)
 			serve(s)
 			for method := "?"; method != ""; {
-				_, method = s.next() // so that the client can write until it closes
+				_, method = s.next() // the client can write until it closes
 			}
 		})
 		defer done.Wait()
@@ -64,7 +77,8 @@ func onRaw(t *testing.T, opts *mcp.ClientOptions, serve func(s *rawServer), test
 			full = *opts
 		}
 		full.Logger = quiet()
-		c, err := mcp.Connect(t.Context(), mcp.NewConnTransport(mcp.NewStreamConn(clientReads, clientWrites, &mcp.StreamConnOptions{MaxMessage: 1 << 20})), &full)
+		conn := mcp.NewStreamConn(clientReads, clientWrites, &mcp.StreamConnOptions{MaxMessage: 1 << 20})
+		c, err := mcp.Connect(t.Context(), mcp.NewConnTransport(conn), &full)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,33 +87,34 @@ func onRaw(t *testing.T, opts *mcp.ClientOptions, serve func(s *rawServer), test
 	})
 }
 
-// What a server says besides the answer costs it nothing but the line.
-func TestR7_3_13_OnlyTheAnswerIsTheAnswer(t *testing.T) {
-	noise := map[string]string{
-		"garbage":                 `Debugger listening on ws://127.0.0.1`,
+// The server sends an unexpected line before and after each response.
+func TestUnexpectedMessagesOfServersAreIgnored(t *testing.T) {
+	unexpected := map[string]string{
+		"text":                    `Debugger listening on ws://127.0.0.1`,
 		"half a message":          `{"jsonrpc":"2.0","id":`,
 		"an unknown id":           `{"jsonrpc":"2.0","id":99,"result":{}}`,
 		"the id as a string":      `{"jsonrpc":"2.0","id":"2","result":{}}`,
 		"the id as a fraction":    `{"jsonrpc":"2.0","id":2.0,"result":{"content":{}}}`,
 		"a request":               `{"jsonrpc":"2.0","id":2,"method":"sampling/createMessage","params":{}}`,
 		"an unknown notification": `{"jsonrpc":"2.0","method":"notifications/surprise"}`,
-		"progress for nobody":     `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":77,"progress":1}}`,
-		"a batch":                 `[{"jsonrpc":"2.0","id":98,"result":{}}]`,
-		"nothing":                 ``,
-		"a byte order mark":       "\ufeff{}",
+		"an unknown token": `{"jsonrpc":"2.0","method":"notifications/progress",` +
+			`"params":{"progressToken":77,"progress":1}}`,
+		"a batch":           `[{"jsonrpc":"2.0","id":98,"result":{}}]`,
+		"an empty line":     ``,
+		"a byte order mark": "\ufeff{}",
 	}
-	for name, line := range noise {
+	for name, line := range unexpected {
 		t.Run(name, func(t *testing.T) {
-			onRaw(t, nil, func(s *rawServer) {
+			withRawServer(t, nil, func(s *rawServer) {
 				for id, method := s.next(); method == "tools/call"; id, method = s.next() {
-					s.say("%s", line)
-					s.say(noContent, id)
-					s.say("%s", line)
+					s.send("%s", line)
+					s.send(noContent, id)
+					s.send("%s", line)
 				}
 			}, func(t *testing.T, c *mcp.Client) {
 				for range 3 {
 					if r, err := c.CallTool(t.Context(), "x", nil); err != nil || r.Content == nil {
-						t.Errorf("got %v, %v", r, err)
+						t.Errorf("got %v, %v, want a result", r, err)
 					}
 				}
 			})
@@ -107,28 +122,37 @@ func TestR7_3_13_OnlyTheAnswerIsTheAnswer(t *testing.T) {
 	}
 }
 
-// A response that cannot be read ends its request at once, and no other.
-func TestR7_2_AResponseThatIsRefusedIsATypedError(t *testing.T) {
+// A response that cannot be decoded ends its request at once. Other requests are not affected.
+func TestRPC07_RPC08_RPC09_RPC19_InvalidResponsesAreTransportErrors(t *testing.T) {
 	for name, line := range map[string]string{
-		"a duplicate key":     `{"jsonrpc":"2.0","id":%s,"result":{"content":[],"content":[]}}`,
-		"result and error":    `{"jsonrpc":"2.0","id":%s,"result":{},"error":{"code":1,"message":"x"}}`,
-		"bad UTF-8":           `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"` + "\xff" + `"}]}}`,
-		"too deep":            `{"jsonrpc":"2.0","id":%s,"result":` + strings.Repeat("[", 70) + strings.Repeat("]", 70) + `}`,
-		"too long":            `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"` + strings.Repeat("x", 1<<20) + `"}]}}`,
-		"an error without it": `{"jsonrpc":"2.0","id":%s,"error":{}}`,
+		"a duplicate key":         `{"jsonrpc":"2.0","id":%s,"result":{"content":[],"content":[]}}`,
+		"RPC-07 result and error": `{"jsonrpc":"2.0","id":%s,"result":{},"error":{"code":1,"message":"x"}}`,
+		"RPC-19 invalid UTF-8": `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"` + "\xff" +
+			`"}]}}`,
+		"too deep": `{"jsonrpc":"2.0","id":%s,"result":` + strings.Repeat("[", 70) +
+			strings.Repeat("]", 70) + `}`,
+		"too long": `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"` +
+			strings.Repeat("x", 1<<20) + `"}]}}`,
+		"RPC-08 neither of them": `{"jsonrpc":"2.0","id":%s}`,
+		"RPC-09 no code":         `{"jsonrpc":"2.0","id":%s,"error":{"message":"x"}}`,
+		"RPC-09 a text as code":  `{"jsonrpc":"2.0","id":%s,"error":{"code":"1","message":"x"}}`,
+		"RPC-09 a fraction":      `{"jsonrpc":"2.0","id":%s,"error":{"code":1.5,"message":"x"}}`,
+		"RPC-09 no message":      `{"jsonrpc":"2.0","id":%s,"error":{"code":1}}`,
+		"RPC-09 another message": `{"jsonrpc":"2.0","id":%s,"error":{"code":1,"message":5}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			onRaw(t, nil, func(s *rawServer) {
+			withRawServer(t, nil, func(s *rawServer) {
 				id, _ := s.next()
-				s.say(line, id)
+				s.send(line, id)
 				id, _ = s.next()
-				s.say(noContent, id)
+				s.send(noContent, id)
 			}, func(t *testing.T, c *mcp.Client) {
 				began := time.Now()
 				_, err := c.CallTool(t.Context(), "x", nil)
 				var failed *mcp.TransportError
 				if !errors.As(err, &failed) || !failed.MayHaveRun || time.Since(began) != 0 {
-					t.Errorf("after %v: %v", time.Since(began), err)
+					t.Errorf("got error %v after %v, want a TransportError with MayHaveRun at once", err,
+						time.Since(began))
 				}
 				if _, err := c.CallTool(t.Context(), "x", nil); err != nil {
 					t.Errorf("the next call: %v", err)
@@ -138,15 +162,15 @@ func TestR7_2_AResponseThatIsRefusedIsATypedError(t *testing.T) {
 	}
 }
 
-// A server that is silent, or deaf, holds nobody up beyond the time that is given.
-func TestCAN14_SilentAndDeafServers(t *testing.T) {
+// Servers that do not respond or do not read delay calls until their timeout.
+func TestCAN14_UnresponsiveServersAreTimedOut(t *testing.T) {
 	for name, serve := range map[string]func(s *rawServer){
 		"silent": func(s *rawServer) {
 			for method := "?"; method != ""; {
 				_, method = s.next()
 			}
 		},
-		"deaf": func(s *rawServer) { time.Sleep(time.Hour) },
+		"not reading": func(s *rawServer) { time.Sleep(time.Hour) },
 		"endless line": func(s *rawServer) {
 			for range 1000 {
 				fmt.Fprint(s.out, strings.Repeat("x", 1<<16))
@@ -155,14 +179,15 @@ func TestCAN14_SilentAndDeafServers(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onRaw(t, nil, serve, func(t *testing.T, c *mcp.Client) {
+			withRawServer(t, nil, serve, func(t *testing.T, c *mcp.Client) {
 				for range 3 {
 					began := time.Now()
 					ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 					_, err := c.CallTool(ctx, "x", nil)
 					cancel()
-					if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) && !strings.Contains(fmt.Sprint(err), "refused") || took > 2100*time.Millisecond {
-						t.Errorf("after %v: %v", took, err)
+					ended := errors.Is(err, context.DeadlineExceeded) || strings.Contains(fmt.Sprint(err), "refused")
+					if took := time.Since(began); !ended || took > 2100*time.Millisecond {
+						t.Errorf("got error %v after %v, want a deadline within 2.1s", err, took)
 					}
 				}
 			})
@@ -170,40 +195,40 @@ func TestCAN14_SilentAndDeafServers(t *testing.T) {
 	}
 }
 
-// A flood of notifications costs bounded memory, and the answer still comes.
-func TestR7_3_12_FloodsAreBounded(t *testing.T) {
-	const flood = 50_000
+// The client drops progress that its handler is too slow for, and receives the response.
+func TestPROG05_ManyNotificationsAreBounded(t *testing.T) {
+	const notifications = 50_000
 	seen := 0
 	slow := func(mcp.ProgressUpdate) {
 		if seen++; seen == 1 {
 			time.Sleep(time.Minute)
 		}
 	}
-	onRaw(t, nil, func(s *rawServer) {
+	withRawServer(t, nil, func(s *rawServer) {
 		id, _ := s.next()
-		for i := range flood {
-			s.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":%d}}`, i)
-			s.say(`{"jsonrpc":"2.0","id":%d,"method":"ping"}`, i)
+		for i := range notifications {
+			s.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":%d}}`, i)
+			s.send(`{"jsonrpc":"2.0","id":%d,"method":"ping"}`, i)
 		}
-		s.say(noContent, id)
+		s.send(noContent, id)
 	}, func(t *testing.T, c *mcp.Client) {
 		ctx := mcp.WithCallOptions(t.Context(), mcp.CallOptions{Progress: slow, Timeout: time.Hour})
 		if _, err := c.CallTool(ctx, "x", nil); err != nil {
 			t.Error(err)
 		}
 	})
-	if seen < 10_000 || seen > flood {
-		t.Errorf("%d notes were taken", seen)
+	if seen < 10_000 || seen > notifications {
+		t.Errorf("the handler got %d updates, want 10000 to %d", seen, notifications)
 	}
 }
 
-// A request that is given up just before the client closes is still cancelled at the server.
-func TestCAN12_ACancellationIsNotLostToClose(t *testing.T) {
-	heard := make(chan string, 1)
-	onRaw(t, nil, func(s *rawServer) {
+// The client closes directly after a call has timed out.
+func TestCAN10_CloseSendsPendingCancellations(t *testing.T) {
+	received := make(chan string, 1)
+	withRawServer(t, nil, func(s *rawServer) {
 		s.next()
 		_, method := s.next()
-		heard <- method
+		received <- method
 	}, func(t *testing.T, c *mcp.Client) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -214,7 +239,7 @@ func TestCAN12_ACancellationIsNotLostToClose(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if got := <-heard; got != "notifications/cancelled" {
-		t.Errorf("the server heard %q after the call", got)
+	if got := <-received; got != "notifications/cancelled" {
+		t.Errorf("got %q after the call, want notifications/cancelled", got)
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// The function for log messages is called for one message at a time, whichever request brought it.
-func TestLOG_MessagesAreHandledOneAtATime(t *testing.T) {
+// Log messages of concurrent requests are handled one at a time.
+func TestLogHandlerIsNotCalledConcurrently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var at, seen atomic.Int32
 		opts := &mcp.ClientOptions{Log: func(context.Context, *mcp.LoggingMessage) {
@@ -27,7 +27,7 @@ func TestLOG_MessagesAreHandledOneAtATime(t *testing.T) {
 			at.Add(-1)
 			seen.Add(1)
 		}}
-		c := scripted(t, opts, func(ctx context.Context, req *mcp.Request) (string, error) {
+		c := newScriptedClient(t, opts, func(ctx context.Context, req *mcp.Request) (string, error) {
 			for range 3 {
 				_ = req.Notify(ctx, "notifications/message", json.RawMessage(`{"level":"info","data":"x"}`))
 			}
@@ -44,13 +44,13 @@ func TestLOG_MessagesAreHandledOneAtATime(t *testing.T) {
 		calls.Wait()
 		c.Close()
 		if seen.Load() != 12 {
-			t.Errorf("%d of 12 messages", seen.Load())
+			t.Errorf("got %d messages, want 12", seen.Load())
 		}
 	})
 }
 
-// Log may call the client, also with requests that cause log messages.
-func TestLOG_HandlerMayCallTheClient(t *testing.T) {
+// The handler's call causes another log message.
+func TestLogHandlerMayCallTheClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c *mcp.Client
 		inner := make(chan error, 1)
@@ -60,26 +60,28 @@ func TestLOG_HandlerMayCallTheClient(t *testing.T) {
 				inner <- err
 			}
 		}}
-		c = scripted(t, opts, func(ctx context.Context, req *mcp.Request) (string, error) {
+		c = newScriptedClient(t, opts, func(ctx context.Context, req *mcp.Request) (string, error) {
 			text := member(t, req.Params, "name")
-			return emptyContent, req.Notify(ctx, "notifications/message", json.RawMessage(`{"level":"info","data":`+text+`}`))
+			return emptyContent, req.Notify(ctx, "notifications/message",
+				json.RawMessage(`{"level":"info","data":`+text+`}`))
 		})
 		began := time.Now()
 		if _, err := c.CallTool(t.Context(), "outer", nil); err != nil {
 			t.Error(err)
 		}
 		if err := <-inner; err != nil || time.Since(began) != 0 {
-			t.Errorf("after %v: %v", time.Since(began), err)
+			t.Errorf("inner call: got error %v after %v, want none at once", err, time.Since(began))
 		}
 	})
 }
 
-// Progress is not called after the request has returned, even if updates are queued.
+// Queued updates are dropped when the request returns.
 func TestPROG04_NoProgressAfterTheRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := scripted(t, nil, func(ctx context.Context, req *mcp.Request) (string, error) {
+		c := newScriptedClient(t, nil, func(ctx context.Context, req *mcp.Request) (string, error) {
 			for i := range 100 {
-				_ = req.Notify(ctx, "notifications/progress", json.RawMessage(fmt.Sprintf(`{"progressToken":1,"progress":%d}`, i)))
+				_ = req.Notify(ctx, "notifications/progress",
+					json.RawMessage(fmt.Sprintf(`{"progressToken":1,"progress":%d}`, i)))
 			}
 			<-ctx.Done()
 			_ = req.Notify(ctx, "notifications/progress", json.RawMessage(`{"progressToken":1,"progress":1000}`))
@@ -90,7 +92,7 @@ func TestPROG04_NoProgressAfterTheRequest(t *testing.T) {
 		var returned atomic.Bool
 		ctx = mcp.WithCallOptions(ctx, mcp.CallOptions{Progress: func(mcp.ProgressUpdate) {
 			if returned.Load() {
-				t.Error("progress after the request")
+				t.Error("Progress was called after the request returned")
 			}
 			time.Sleep(time.Second)
 		}})
@@ -103,14 +105,44 @@ func TestPROG04_NoProgressAfterTheRequest(t *testing.T) {
 	})
 }
 
-// An invalid level cannot add members to the envelope.
-func TestLOG_LevelIsQuoted(t *testing.T) {
-	got := ""
-	c := scripted(t, &mcp.ClientOptions{LogLevel: `info","x":"y`}, func(_ context.Context, req *mcp.Request) (string, error) {
-		got = member(t, req.Params, "_meta")
+func TestPROG07_ProgressIsOptional(t *testing.T) {
+	notifications := ""
+	c := newScriptedClient(t, nil, func(ctx context.Context, req *mcp.Request) (string, error) {
+		for params := range strings.FieldsSeq(notifications) {
+			token := meta(t, req.Params, "progressToken")
+			_ = req.Notify(ctx, "notifications/progress", json.RawMessage(strings.Replace(params, "TOKEN", token, 1)))
+		}
 		return emptyContent, nil
 	})
+	for _, test := range []struct{ name, notifications, want string }{
+		{"no notifications", "", "[]"},
+		{"no total", `{"progressToken":TOKEN,"progress":0.5}`, "[0.5/?]"},
+		{"one with a total", `{"progressToken":TOKEN,"progress":1} {"progressToken":TOKEN,"progress":2,"total":3}`,
+			"[1/? 2/3]"},
+	} {
+		notifications = test.notifications
+		got := []string{}
+		ctx := mcp.WithCallOptions(t.Context(), mcp.CallOptions{Progress: func(p mcp.ProgressUpdate) {
+			total := "?"
+			if p.Total != nil {
+				total = fmt.Sprint(*p.Total)
+			}
+			got = append(got, fmt.Sprint(p.Progress)+"/"+total)
+		}})
+		if _, err := c.CallTool(ctx, "x", nil); err != nil || fmt.Sprint(got) != test.want {
+			t.Errorf("%s: got %v, %v, want %s", test.name, got, err, test.want)
+		}
+	}
+}
+
+func TestInvalidLogLevelCannotAddEnvelopeMembers(t *testing.T) {
+	got := ""
+	c := newScriptedClient(t, &mcp.ClientOptions{LogLevel: `info","x":"y`},
+		func(_ context.Context, req *mcp.Request) (string, error) {
+			got = member(t, req.Params, "_meta")
+			return emptyContent, nil
+		})
 	if _, err := c.CallTool(t.Context(), "x", nil); err == nil && strings.Contains(got, `"x":"y"`) {
-		t.Errorf("_meta is %s", got)
+		t.Errorf("got _meta %s, want no member x", got)
 	}
 }

@@ -17,35 +17,36 @@ import (
 
 const emptyContent = `{"resultType":"complete","content":[]}`
 
-// The error for a forbidden input request is not an error that the server responded with.
+// Errors of the client and of its functions are not errors that the server responded with.
 func TestRPC30_LocalErrorsAreNotRemote(t *testing.T) {
 	remote := errors.New("unset")
 	opts := &mcp.ClientOptions{Roots: func(context.Context) ([]mcp.Root, error) { return nil, remote }}
-	question := "sampling/createMessage"
-	c := scripted(t, opts, func(context.Context, *mcp.Request) (string, error) {
-		return `{"resultType":"input_required","inputRequests":{"k":{"method":"` + question + `","params":{}}}}`, nil
+	method := "sampling/createMessage"
+	c := newScriptedClient(t, opts, func(context.Context, *mcp.Request) (string, error) {
+		return `{"resultType":"input_required","inputRequests":{"k":{"method":"` + method + `","params":{}}}}`, nil
 	})
 	_, err := c.CallTool(t.Context(), "x", nil)
-	var said *mcp.Error
-	if errors.As(err, &said) || !errors.Is(err, mcp.ErrInvalidResult) || !mayHaveRun(t, err) {
-		t.Errorf("a question that was not declared: %v", err)
+	var protocolErr *mcp.Error
+	if errors.As(err, &protocolErr) || !errors.Is(err, mcp.ErrInvalidResult) || !mayHaveRun(t, err) {
+		t.Errorf("undeclared input request: got %v, want ErrInvalidResult", err)
 	}
-	// A function of the caller's may ask another server, which says something.
-	question = "roots/list"
+	// Roots may return the error of another server.
+	method = "roots/list"
 	m, _ := jsonrpc.Decode([]byte(`{"jsonrpc":"2.0","id":1,"error":{"code":-32020,"message":"elsewhere"}}`))
 	remote = m.Error
 	_, err = c.CallTool(t.Context(), "x", nil)
-	if errors.As(err, &said) || !strings.Contains(fmt.Sprint(err), "elsewhere") {
-		t.Errorf("an error of another server: %v", err)
+	if errors.As(err, &protocolErr) || !strings.Contains(fmt.Sprint(err), "elsewhere") {
+		t.Errorf("error of another server: got %v, want its text and no protocol error", err)
 	}
 	remote = io.ErrUnexpectedEOF
 	if _, err = c.CallTool(t.Context(), "x", nil); !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("an error of the caller's: %v", err)
+		t.Errorf("error of Roots: got %v, want %v", err, remote)
 	}
 }
 
-// Pages of invalid items have the same limits as others, and a bounded log.
-func TestR7_2_InvalidListItemsCountTowardsTheLimit(t *testing.T) {
+// Pages of invalid items have the same limits as others. They cause a limited number of log
+// messages.
+func TestInvalidListItemsCountTowardsTheLimits(t *testing.T) {
 	for name, page := range map[string]string{
 		"bytes": `{"tools":[],"junk":"` + strings.Repeat("x", 8<<20) + `","nextCursor":"%d"}`,
 		"items": `{"tools":[` + strings.Repeat("0,", 50_000) + `0],"nextCursor":"%d"}`,
@@ -60,7 +61,8 @@ func TestR7_2_InvalidListItemsCountTowardsTheLimit(t *testing.T) {
 				pages++
 				return mcp.RawResult(fmt.Sprintf(page, pages)), nil
 			})
-			c, err := mcp.Connect(t.Context(), mcp.InMemory(h), &mcp.ClientOptions{Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+			opts := &mcp.ClientOptions{Logger: slog.New(slog.NewTextHandler(&logged, nil))}
+			c, err := mcp.Connect(t.Context(), mcp.InMemory(h), opts)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -70,7 +72,7 @@ func TestR7_2_InvalidListItemsCountTowardsTheLimit(t *testing.T) {
 				last = err
 			}
 			if !errors.Is(last, mcp.ErrInvalidResult) || pages > 9 || logged > 10_100 {
-				t.Errorf("%d pages, %d lines in the log, %v", pages, logged, last)
+				t.Errorf("got error %v after %d pages and %d log lines, want ErrInvalidResult", last, pages, logged)
 			}
 		})
 	}
@@ -83,51 +85,52 @@ func (n *lineCounter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestMRTR16_NegativeMaxRoundsAllowsNone(t *testing.T) {
+func TestMRTR16_NegativeMaxRoundsMeansNone(t *testing.T) {
 	rounds := 0
 	opts := &mcp.ClientOptions{MaxRounds: -1, Roots: func(context.Context) ([]mcp.Root, error) { return nil, nil }}
-	c := scripted(t, opts, func(context.Context, *mcp.Request) (string, error) {
+	c := newScriptedClient(t, opts, func(context.Context, *mcp.Request) (string, error) {
 		if rounds++; rounds > 100 {
 			return emptyContent, nil
 		}
 		return `{"resultType":"input_required","inputRequests":{"k":{"method":"roots/list"}}}`, nil
 	})
 	if _, err := c.CallTool(t.Context(), "x", nil); err == nil || rounds != 1 {
-		t.Errorf("%d rounds, %v", rounds, err)
+		t.Errorf("got error %v after %d rounds, want an error after 1", err, rounds)
 	}
 }
 
-// An invalid result of a function of the options is an error, and is not sent.
-func TestELI10_InvalidElicitResults(t *testing.T) {
+func TestELI10_InvalidElicitResultsAreNotSent(t *testing.T) {
 	var result *mcp.ElicitResult
-	give := func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) { return result, nil }
+	elicit := func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) { return result, nil }
 	sent := 0
 	params := ""
-	c := scripted(t, &mcp.ClientOptions{Elicit: give, ElicitURL: give}, func(_ context.Context, req *mcp.Request) (string, error) {
-		if member(t, req.Params, "inputResponses") != "" {
-			sent++
-			return emptyContent, nil
-		}
-		return `{"resultType":"input_required","inputRequests":{"k":{"method":"elicitation/create","params":` + params + `}}}`, nil
-	})
-	for _, params = range []string{`{"mode":"url","message":"m","url":"https://example.com/"}`, `{"message":"m","requestedSchema":{"type":"object"}}`} {
+	c := newScriptedClient(t, &mcp.ClientOptions{Elicit: elicit, ElicitURL: elicit},
+		func(_ context.Context, req *mcp.Request) (string, error) {
+			if member(t, req.Params, "inputResponses") != "" {
+				sent++
+				return emptyContent, nil
+			}
+			return `{"resultType":"input_required","inputRequests":{"k":{"method":"elicitation/create","params":` +
+				params + `}}}`, nil
+		})
+	for _, params = range []string{`{"mode":"url","message":"m","url":"https://example.com/"}`,
+		`{"message":"m","requestedSchema":{"type":"object"}}`} {
 		for _, result = range []*mcp.ElicitResult{nil, {}, {Action: "perhaps"}} {
 			_, err := c.CallTool(t.Context(), "x", nil)
 			if err == nil || sent != 0 || strings.Contains(err.Error(), "internal error") {
-				t.Errorf("%+v: %v, %d sent", result, err, sent)
+				t.Errorf("%+v: got error %v and %d responses, want an error and none", result, err, sent)
 			}
 		}
 	}
 }
 
-// Nil arguments are sent as an empty object.
-func TestTOOL06_NilArguments(t *testing.T) {
+func TestTOOL06_NilArgumentsAreSentAsAnEmptyObject(t *testing.T) {
 	got := ""
-	c := scripted(t, nil, func(_ context.Context, req *mcp.Request) (string, error) {
+	c := newScriptedClient(t, nil, func(_ context.Context, req *mcp.Request) (string, error) {
 		got = member(t, req.Params, "arguments")
 		return emptyContent, nil
 	})
 	if _, err := c.CallTool(t.Context(), "x", json.RawMessage(nil)); err != nil || got != "{}" {
-		t.Errorf("got %s, %v", got, err)
+		t.Errorf("got arguments %s, error %v, want {}", got, err)
 	}
 }

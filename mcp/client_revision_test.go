@@ -15,38 +15,43 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// The error of Connect names the revision of the options, whatever the server responded.
-func TestVER21_UnsupportedClientRevision(t *testing.T) {
-	for _, discover := range []string{`{"code":-32601,"message":"what?"}`, `{"code":-32022,"message":"?","data":{"supported":["2025-06-18"]}}`, `{"hello":1}`, ``} {
+// Connect returns the same error for all responses of a server without the required revision.
+func TestVER21_RequiredRevisionIsUnsupported(t *testing.T) {
+	for _, discover := range []string{
+		`{"code":-32601,"message":"what?"}`,
+		`{"code":-32022,"message":"?","data":{"supported":["2025-06-18"]}}`,
+		`{"hello":1}`,
+		``,
+	} {
 		synctest.Test(t, func(t *testing.T) {
-			transport, _ := converse(t, dialogue{"server/discover": discover, "initialize": initialized})
+			transport, _ := serveResponses(t, responseTable{"server/discover": discover, "initialize": initialized})
 			_, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Revision: "2026-07-28", Logger: quiet()})
 			if !errors.Is(err, mcp.ErrNoCommonRevision) {
-				t.Errorf("%s: %v", discover, err)
+				t.Errorf("%s: got %v, want ErrNoCommonRevision", discover, err)
 			}
 		})
 	}
 }
 
-// Errors contain a bounded part of the server's text.
-func TestVER21_VersionsInAnErrorAreBounded(t *testing.T) {
+func TestVER21_ListOfVersionsInAnErrorIsLimited(t *testing.T) {
 	versions := strings.TrimSuffix(strings.Repeat(`"x",`, 100_000), ",")
-	transport, _ := converse(t, dialogue{"server/discover": `{"code":-32022,"message":"?","data":{"supported":[` + versions + `]}}`})
+	discover := `{"code":-32022,"message":"?","data":{"supported":[` + versions + `]}}`
+	transport, _ := serveResponses(t, responseTable{"server/discover": discover})
 	_, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Logger: quiet()})
 	if n := len(err.Error()); n > 8<<10 {
-		t.Errorf("the error has %d bytes", n)
+		t.Errorf("the error has %d bytes, want at most 8 KiB", n)
 	}
 }
 
-// A twoFaced is a server of the session era until it is updated.
-type twoFaced struct {
+// An upgradedServer is a server with sessions until modern is set.
+type upgradedServer struct {
 	modern atomic.Bool
 	mu     sync.Mutex
-	seen   []string // requests, with the revision that they speak
+	seen   []string // method, revision and protocolVersion of each request
 	stuck  atomic.Bool
 }
 
-func (f *twoFaced) RoundTrip(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+func (f *upgradedServer) RoundTrip(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	if f.stuck.Load() {
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
@@ -70,37 +75,37 @@ func (f *twoFaced) RoundTrip(ctx context.Context, req *mcp.Request) (mcp.Result,
 	return mcp.RawResult(emptyContent), nil
 }
 
-func (f *twoFaced) Close() error { return nil }
+func (f *upgradedServer) Close() error { return nil }
 
-func (f *twoFaced) OpenSession(context.Context, func(*jsonrpc.Message)) (mcp.SessionConn, error) {
-	return &twoFacedLink{f, make(chan struct{}), sync.Once{}}, nil
+func (f *upgradedServer) OpenSession(context.Context, func(*jsonrpc.Message)) (mcp.SessionConn, error) {
+	return &upgradedSession{f, make(chan struct{}), sync.Once{}}, nil
 }
 
-type twoFacedLink struct {
-	f    *twoFaced
+type upgradedSession struct {
+	f    *upgradedServer
 	done chan struct{}
 	once sync.Once
 }
 
-func (l *twoFacedLink) RoundTrip(_ context.Context, req *jsonrpc.Message) (*jsonrpc.Message, error) {
-	if l.f.modern.Load() {
+func (s *upgradedSession) RoundTrip(_ context.Context, req *jsonrpc.Message) (*jsonrpc.Message, error) {
+	if s.f.modern.Load() {
 		return nil, &mcp.TransportError{Method: req.Method, Err: mcp.ErrSessionLost}
 	}
 	return jsonrpc.NewResponse(jsonrpc.IntID(1), json.RawMessage(initialized)), nil
 }
 
-func (l *twoFacedLink) Send(context.Context, *jsonrpc.Message) error { return nil }
+func (s *upgradedSession) Send(context.Context, *jsonrpc.Message) error { return nil }
 
-func (l *twoFacedLink) Done() <-chan struct{} { return l.done }
+func (s *upgradedSession) Done() <-chan struct{} { return s.done }
 
-func (l *twoFacedLink) Close() error {
-	l.once.Do(func() { close(l.done) })
+func (s *upgradedSession) Close() error {
+	s.once.Do(func() { close(s.done) })
 	return nil
 }
 
 // A request that is sent again to an updated server has the envelope of the modern revision.
 func TestVER19_RequestSentAgainHasTheNewRevision(t *testing.T) {
-	f := &twoFaced{}
+	f := &upgradedServer{}
 	c, err := mcp.Connect(t.Context(), f, &mcp.ClientOptions{Logger: quiet()})
 	if err != nil {
 		t.Fatal(err)
@@ -110,15 +115,16 @@ func TestVER19_RequestSentAgainHasTheNewRevision(t *testing.T) {
 	if _, err := c.CallTool(t.Context(), "x", nil); err != nil {
 		t.Error(err)
 	}
-	if got := strings.Join(f.seen, ", "); got != `server/discover 2026-07-28 "2026-07-28", tools/call 2026-07-28 "2026-07-28"` {
-		t.Errorf("the server saw %s", got)
+	want := `server/discover 2026-07-28 "2026-07-28", tools/call 2026-07-28 "2026-07-28"`
+	if got := strings.Join(f.seen, ", "); got != want {
+		t.Errorf("got requests %s, want %s", got, want)
 	}
 }
 
 // Requests that wait for a new connection have not run, and Close ends them.
-func TestPendingConnectDoesNotBlockClose(t *testing.T) {
+func TestCloseEndsRequestsThatWaitForAConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &twoFaced{}
+		f := &upgradedServer{}
 		c, err := mcp.Connect(t.Context(), f, &mcp.ClientOptions{Logger: quiet(), ProbeTimeout: time.Hour})
 		if err != nil {
 			t.Fatal(err)
@@ -136,17 +142,18 @@ func TestPendingConnectDoesNotBlockClose(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := c.CallTool(ctx, "x", nil); !errors.Is(err, context.DeadlineExceeded) || mayHaveRun(t, err) {
-			t.Errorf("while another one seeks: %v", err)
+			t.Errorf("call during another probe: got %v, want its deadline", err)
 		}
 		began := time.Now()
 		c.Close()
 		for range 2 {
-			if err := <-ended; !errors.Is(err, mcp.ErrClosed) && !errors.Is(err, mcp.ErrSessionLost) || mayHaveRun(t, err) {
-				t.Errorf("got %v", err)
+			if err := <-ended; !errors.Is(err, mcp.ErrClosed) && !errors.Is(err, mcp.ErrSessionLost) ||
+				mayHaveRun(t, err) {
+				t.Errorf("call that waits: got %v, want ErrClosed", err)
 			}
 		}
 		if took := time.Since(began); took != 0 {
-			t.Errorf("it took %v", took)
+			t.Errorf("Close took %v, want no time", took)
 		}
 	})
 }
@@ -154,22 +161,23 @@ func TestPendingConnectDoesNotBlockClose(t *testing.T) {
 // A modern server that no longer supports the revision is probed again.
 func TestVER05_ServerDropsTheRevision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		answers := dialogue{"server/discover": discovered, "initialize": initialized, "tools/call": emptyContent}
-		transport, heard := converse(t, answers)
+		answers := responseTable{"server/discover": discovered, "initialize": initialized, "tools/call": emptyContent}
+		transport, received := serveResponses(t, answers)
 		c, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Logger: quiet()})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
 		synctest.Wait()
-		no := `{"code":-32022,"message":"?","data":{"supported":["2025-06-18"]}}`
-		answers["server/discover"], answers["tools/call"] = no, no
-		var said *mcp.Error
-		if _, err := c.CallTool(t.Context(), "x", nil); !errors.As(err, &said) || said.Code != -32022 {
-			t.Errorf("got %v", err)
+		unsupported := `{"code":-32022,"message":"?","data":{"supported":["2025-06-18"]}}`
+		answers["server/discover"], answers["tools/call"] = unsupported, unsupported
+		var protocolErr *mcp.Error
+		if _, err := c.CallTool(t.Context(), "x", nil); !errors.As(err, &protocolErr) || protocolErr.Code != -32022 {
+			t.Errorf("got error %v, want code -32022", err)
 		}
-		if got := strings.Join(heard(), " "); got != "server/discover tools/call server/discover initialize notifications/initialized tools/call" || c.Revision() != "2025-06-18" {
-			t.Errorf("revision %s; the server heard %q", c.Revision(), got)
+		want := "server/discover tools/call server/discover initialize notifications/initialized tools/call"
+		if got := strings.Join(received(), " "); got != want || c.Revision() != "2025-06-18" {
+			t.Errorf("got revision %s and messages %q, want 2025-06-18 and %q", c.Revision(), got, want)
 		}
 	})
 }

@@ -14,16 +14,17 @@ import (
 
 // acknowledge sends the acknowledgement of a subscription.
 func acknowledge(ctx context.Context, req *mcp.Request) {
-	_ = req.Notify(ctx, "notifications/subscriptions/acknowledged", json.RawMessage(`{"notifications":{"toolsListChanged":true}}`))
+	_ = req.Notify(ctx, "notifications/subscriptions/acknowledged",
+		json.RawMessage(`{"notifications":{"toolsListChanged":true}}`))
 }
 
-// Dropped events are reported.
-func TestSUB_TooManyEventsBecomeChangesMissed(t *testing.T) {
+func TestListenReportsDroppedEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := scripted(t, nil, func(ctx context.Context, req *mcp.Request) (string, error) {
+		c := newScriptedClient(t, nil, func(ctx context.Context, req *mcp.Request) (string, error) {
 			acknowledge(ctx, req)
 			for i := range 5000 {
-				_ = req.Notify(ctx, "notifications/resources/updated", json.RawMessage(fmt.Sprintf(`{"uri":"a:%d"}`, i)))
+				_ = req.Notify(ctx, "notifications/resources/updated",
+					json.RawMessage(fmt.Sprintf(`{"uri":"a:%d"}`, i)))
 			}
 			_ = req.Notify(ctx, "notifications/tools/list_changed", json.RawMessage(`{}`))
 			<-ctx.Done()
@@ -32,7 +33,8 @@ func TestSUB_TooManyEventsBecomeChangesMissed(t *testing.T) {
 		got := map[mcp.EventKind]int{}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		for e, err := range c.Listen(ctx, mcp.SubscriptionFilter{ToolsListChanged: true, ResourceSubscriptions: []string{"a:"}}) {
+		for e, err := range c.Listen(ctx, mcp.SubscriptionFilter{ToolsListChanged: true,
+			ResourceSubscriptions: []string{"a:"}}) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -40,19 +42,18 @@ func TestSUB_TooManyEventsBecomeChangesMissed(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 			if e.Kind == mcp.EventChangesMissed && (e.Filter == nil || !e.Filter.ToolsListChanged) {
-				t.Errorf("the filter of a resync is %+v", e.Filter)
+				t.Errorf("got EventChangesMissed with filter %+v, want the tools", e.Filter)
 			}
 		}
 		if got[mcp.EventToolsChanged] != 1 || got[mcp.EventChangesMissed] == 0 || got[mcp.EventResourceUpdated] > 2100 {
-			t.Errorf("got %v", got)
+			t.Errorf("got events %v, want one of tools, missed changes and at most 2100 of resources", got)
 		}
 	})
 }
 
-// A server that never acknowledges is an error after the timeout.
 func TestSUB03_MissingAcknowledgementTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := scripted(t, nil, func(ctx context.Context, _ *mcp.Request) (string, error) {
+		c := newScriptedClient(t, nil, func(ctx context.Context, _ *mcp.Request) (string, error) {
 			<-ctx.Done()
 			return "", context.Cause(ctx)
 		})
@@ -63,17 +64,16 @@ func TestSUB03_MissingAcknowledgementTimesOut(t *testing.T) {
 			last = err
 		}
 		if !errors.Is(last, mcp.ErrTimeout) {
-			t.Errorf("got %v", last)
+			t.Errorf("got %v, want ErrTimeout", last)
 		}
 	})
 }
 
-// A subscription that is acknowledged has no timeout.
 func TestSUB03_NoTimeoutAfterTheAcknowledgement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		begun := 0
-		c := scripted(t, nil, func(ctx context.Context, req *mcp.Request) (string, error) {
-			begun++
+		started := 0
+		c := newScriptedClient(t, nil, func(ctx context.Context, req *mcp.Request) (string, error) {
+			started++
 			acknowledge(ctx, req)
 			<-ctx.Done()
 			return "", context.Cause(ctx)
@@ -85,18 +85,17 @@ func TestSUB03_NoTimeoutAfterTheAcknowledgement(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if begun != 1 {
-			t.Errorf("subscribed %d times", begun)
+		if started != 1 {
+			t.Errorf("got %d subscriptions, want 1", started)
 		}
 	})
 }
 
-// The delay grows if a server ends each subscription at once.
 func TestSUB11_ShortSubscriptionsAreRenewedWithBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		begun, resyncs := 0, 0
-		c := scripted(t, nil, func(ctx context.Context, req *mcp.Request) (string, error) {
-			begun++
+		started, missed := 0, 0
+		c := newScriptedClient(t, nil, func(ctx context.Context, req *mcp.Request) (string, error) {
+			started++
 			acknowledge(ctx, req)
 			return `{"resultType":"complete"}`, nil
 		})
@@ -107,11 +106,12 @@ func TestSUB11_ShortSubscriptionsAreRenewedWithBackoff(t *testing.T) {
 				t.Fatal(err)
 			}
 			if e.Kind == mcp.EventChangesMissed {
-				resyncs++
+				missed++
 			}
 		}
-		if begun > 600 || begun < 60 || resyncs != begun-1 {
-			t.Errorf("subscribed %d times within an hour, %d resyncs", begun, resyncs)
+		if started > 600 || started < 60 || missed != started-1 {
+			t.Errorf("got %d subscriptions and %d missed changes within an hour, want 60 to 600 and one less",
+				started, missed)
 		}
 	})
 }
@@ -119,17 +119,14 @@ func TestSUB11_ShortSubscriptionsAreRenewedWithBackoff(t *testing.T) {
 // A queued EventChangesMissed has the filter of the last acknowledgement.
 func TestSUB06_ChangesMissedHasTheLastFilter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		begun := 0
-		c := scripted(t, nil, func(ctx context.Context, req *mcp.Request) (string, error) {
-			if begun++; begun == 1 {
+		started := 0
+		c := newScriptedClient(t, nil, func(ctx context.Context, req *mcp.Request) (string, error) {
+			if started++; started <= 2 {
 				acknowledge(ctx, req)
 				return `{"resultType":"complete"}`, nil
 			}
-			if begun == 2 {
-				acknowledge(ctx, req)
-				return `{"resultType":"complete"}`, nil
-			}
-			_ = req.Notify(ctx, "notifications/subscriptions/acknowledged", json.RawMessage(`{"notifications":{"promptsListChanged":true}}`))
+			_ = req.Notify(ctx, "notifications/subscriptions/acknowledged",
+				json.RawMessage(`{"notifications":{"promptsListChanged":true}}`))
 			<-ctx.Done()
 			return "", ctx.Err()
 		})
@@ -146,22 +143,21 @@ func TestSUB06_ChangesMissedHasTheLastFilter(t *testing.T) {
 			last = e.Filter
 		}
 		if last == nil || !last.PromptsListChanged || last.ToolsListChanged {
-			t.Errorf("the last filter is %+v", last)
+			t.Errorf("got last filter %+v, want prompts only", last)
 		}
 	})
 }
 
-// Middleware that panics while a subscription is open ends the loop, not the process.
-func TestR7_3_7_PanicOfMiddlewareInListen(t *testing.T) {
+func TestPanicOfMiddlewareEndsListen(t *testing.T) {
 	opts := &mcp.ClientOptions{Middleware: []mcp.Middleware{func(mcp.Handler) mcp.Handler {
-		return mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) { panic("ouch") })
+		return mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) { panic("failed") })
 	}}}
-	c := scripted(t, opts, func(context.Context, *mcp.Request) (string, error) { return "", nil })
+	c := newScriptedClient(t, opts, func(context.Context, *mcp.Request) (string, error) { return "", nil })
 	var last error
 	for _, err := range c.Listen(t.Context(), mcp.SubscriptionFilter{ToolsListChanged: true}) {
 		last = err
 	}
 	if last == nil {
-		t.Error("no error")
+		t.Error("Listen ended without an error")
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A server is a program; what it needs to know is in its arguments and its environment.
+// The server is configured by its arguments and its environment.
 func ExampleCommand() {
 	ctx := context.Background()
 	server := mcp.Command("npx", "-y", "@example/server", "--read-only")
@@ -18,6 +18,6 @@ func ExampleCommand() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer client.Close() // ends the server, and what it has started
+	defer client.Close() // ends the server and its child processes
 	fmt.Println("connected to", client.ServerInfo().Name)
 }

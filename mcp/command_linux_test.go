@@ -23,8 +23,8 @@ func init() {
 	leaveGroup = func(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
 }
 
-// lives reports whether a process runs. A zombie does not.
-func lives(pid string) bool {
+// isRunning reports whether a process runs. A zombie does not run.
+func isRunning(pid string) bool {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {
 		return false
@@ -36,41 +36,42 @@ func lives(pid string) bool {
 // wantGone tests that processes end within the time.
 func wantGone(t testing.TB, pids []string, within time.Duration) {
 	t.Helper()
-	look := time.NewTicker(5 * time.Millisecond)
-	defer look.Stop()
-	for begun := time.Now(); ; <-look.C {
-		left := ""
+	poll := time.NewTicker(5 * time.Millisecond)
+	defer poll.Stop()
+	for begun := time.Now(); ; <-poll.C {
+		running := ""
 		for _, pid := range pids {
-			if lives(pid) {
-				left += " " + pid
+			if isRunning(pid) {
+				running += " " + pid
 			}
 		}
 		switch {
-		case left == "":
+		case running == "":
 			return
 		case time.Since(begun) > within:
-			t.Fatalf("processes are left after %v:%s", within, left)
+			t.Fatalf("processes still run after %v:%s", within, running)
 		}
 	}
 }
 
-// wantReaped waits until nothing is left of a child. A zombie is not enough where its pipes matter: other threads than the
-// first may hold them a little longer.
+// wantReaped waits until a child process is reaped. A zombie's pipes may still be open: its other
+// threads may end later
+// than the first one.
 func wantReaped(t testing.TB, pid string) {
 	t.Helper()
-	look := time.NewTicker(time.Millisecond)
-	defer look.Stop()
-	for begun := time.Now(); ; <-look.C {
+	poll := time.NewTicker(time.Millisecond)
+	defer poll.Stop()
+	for begun := time.Now(); ; <-poll.C {
 		if _, err := os.Stat("/proc/" + pid); err != nil {
 			return
 		}
 		if time.Since(begun) > 10*time.Second {
-			t.Fatalf("process %s is left", pid)
+			t.Fatalf("process %s is not reaped after 10s", pid)
 		}
 	}
 }
 
-// wantNoZombies tests that this process has reaped all its children that have ended.
+// wantNoZombies fails the test if this process has children that have ended and are not reaped.
 func wantNoZombies(t testing.TB) {
 	t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
@@ -84,30 +85,33 @@ func wantNoZombies(t testing.TB) {
 		}
 		_, rest, _ := bytes.Cut(stat, []byte(") "))
 		if strings.HasPrefix(string(rest), fmt.Sprintf("Z %d ", os.Getpid())) {
-			t.Errorf("a zombie is left: %s", stat)
+			t.Errorf("zombie process: %s", stat)
 		}
 	}
 }
 
-func TestSTDIO14_NothingOfATreeSurvivesClose(t *testing.T) {
+func TestSTDIO14_CloseEndsAllProcesses(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		name   string
-		roles  []string
-		at, by time.Duration
+		name     string
+		roles    []string
+		min, max time.Duration
 	}{
-		{"the server and its children listen to signals", []string{"deaf", "deaf", "deaf"}, 5 * time.Second, 8 * time.Second},
-		{"the server ends, its children listen", []string{"echo", "deaf", "deaf"}, 0, 4500 * time.Millisecond},
-		{"the server ends, its children are stubborn", []string{"echo", "stubborn"}, 3 * time.Second, 4900 * time.Millisecond},
-		{"all are stubborn", []string{"stubborn", "stubborn", "stubborn"}, 8 * time.Second, closeBound},
+		{"server and children ignore stdin", []string{"idle", "idle", "idle"}, 5 * time.Second, 8 * time.Second},
+		{"only the children ignore stdin", []string{"echo", "idle", "idle"}, 0, 4500 * time.Millisecond},
+		{"a child ignores SIGTERM", []string{"echo", "ignore-sigterm"}, 3 * time.Second, 4900 * time.Millisecond},
+		{
+			"all ignore SIGTERM", []string{"ignore-sigterm", "ignore-sigterm", "ignore-sigterm"},
+			8 * time.Second, closeBound,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			if testing.Short() && test.at > 0 {
-				t.Skip("it takes as long as the server has")
+			if testing.Short() && test.min > 0 {
+				t.Skip("waits for the grace periods of Close")
 			}
-			c := start(t, play(t, "tree", test.roles...))
-			pids := words(t, c, "pids")
+			c := startServer(t, roleCommand(t, "spawn", test.roles...))
+			pids := readWords(t, c, "pids")
 			if len(pids) != len(test.roles) {
 				t.Fatalf("got %d processes, want %d", len(pids), len(test.roles))
 			}
@@ -115,64 +119,64 @@ func TestSTDIO14_NothingOfATreeSurvivesClose(t *testing.T) {
 			if err := c.Close(); err != nil {
 				t.Error(err)
 			}
-			if took := time.Since(begun); took < test.at || took > test.by {
-				t.Errorf("Close took %v, want between %v and %v", took, test.at, test.by)
+			if took := time.Since(begun); took < test.min || took > test.max {
+				t.Errorf("Close took %v, want between %v and %v", took, test.min, test.max)
 			}
 			for _, pid := range pids {
-				if lives(pid) {
-					t.Errorf("process %s is left", pid)
+				if isRunning(pid) {
+					t.Errorf("process %s runs after Close", pid)
 				}
 			}
 		})
 	}
 }
 
-// A server that ends by itself takes along what it has started.
-func TestSTDIO17_NothingOfATreeSurvivesItsServer(t *testing.T) {
+func TestSTDIO17_ChildrenEndWithTheirServer(t *testing.T) {
 	t.Parallel()
-	for _, role := range []string{"deaf", "stubborn"} {
+	for _, role := range []string{"idle", "ignore-sigterm"} {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()
-			c := start(t, play(t, "tree", "abort", role, role))
-			pids := words(t, c, "pids")
+			c := startServer(t, roleCommand(t, "spawn", "abort", role, role))
+			pids := readWords(t, c, "pids")
 			if exit := wantExit(t, c); exit.Signal != "killed" {
-				t.Errorf("got %v", exit)
+				t.Errorf("got %v, want signal killed", exit)
 			}
 			wantGone(t, pids, 10*time.Second)
 		})
 	}
 }
 
-// Whoever holds the pipes of a server that has ended, for ever, hides neither that nor what the server said before.
-func TestSTDIO17_TheEndOfAServerIsToldThoughOthersHoldItsPipes(t *testing.T) {
+// A daemon that the server has started keeps the pipes open. The client detects the end of the
+// server anyway.
+func TestSTDIO17_EndIsDetectedWhileAnotherProcessHoldsThePipes(t *testing.T) {
 	t.Parallel()
-	c := start(t, play(t, "tree", "deaf", "daemon"))
-	daemon := words(t, c, "pids")[1]
+	c := startServer(t, roleCommand(t, "spawn", "idle", "daemon"))
+	daemon := readWords(t, c, "pids")[1]
 	defer exec.Command("kill", "-9", daemon).Run()
-	kill := mercy(t, c)
+	kill := waitReady(t, c)
 	blocked := make(chan error)
 	go func() { blocked <- writeMuch(context.Background(), c) }()
 	kill()
 	wantExit(t, c)
 	wantExit(t, c)
 	if _, ok := errors.AsType[*mcp.ExitError](<-blocked); !ok {
-		t.Error("the writer has no ExitError")
+		t.Error("Write: got another error, want an ExitError")
 	}
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
-	if !lives(daemon) {
-		t.Error("the daemon does not live: this test tests nothing")
+	if !isRunning(daemon) {
+		t.Error("the daemon has ended: the test is not valid")
 	}
 }
 
-// The first to notice the end of a server may be the next request, while the reader still waits for whoever holds the pipe.
-func TestSTDIO17_AServerWhoseEndTheNextRequestNoticesIsStartedAgain(t *testing.T) {
+// The next request may detect the end of the server before the reader, which waits for the pipe.
+func TestSTDIO17_RequestRestartsAServerThatWasKilled(t *testing.T) {
 	t.Parallel()
 	for _, revision := range []string{"", "2025-11-25"} {
 		t.Run(revision, func(t *testing.T) {
 			t.Parallel()
-			client, err := mcp.Connect(t.Context(), play(t, "server"), &mcp.ClientOptions{Revision: revision})
+			client, err := mcp.Connect(t.Context(), roleCommand(t, "server"), &mcp.ClientOptions{Revision: revision})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -192,27 +196,28 @@ func TestSTDIO17_AServerWhoseEndTheNextRequestNoticesIsStartedAgain(t *testing.T
 			}
 			wantReaped(t, server)
 			if call("pid") == server {
-				t.Error("the server that was killed answers")
+				t.Error("got the process id of the killed server")
 			}
 		})
 	}
 }
 
-func TestSTDIO14_CloseDoesNotWaitForWhoeverHoldsThePipes(t *testing.T) {
+func TestSTDIO14_CloseDoesNotWaitForOtherHoldersOfThePipes(t *testing.T) {
 	t.Parallel()
-	c := start(t, play(t, "tree", "echo", "daemon"))
-	daemon := words(t, c, "pids")[1]
+	c := startServer(t, roleCommand(t, "spawn", "echo", "daemon"))
+	daemon := readWords(t, c, "pids")[1]
 	defer exec.Command("kill", "-9", daemon).Run()
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
-	if !lives(daemon) {
-		t.Error("the daemon does not live: this test tests nothing")
+	if !isRunning(daemon) {
+		t.Error("the daemon has ended: the test is not valid")
 	}
 }
 
-// On Linux a child can die with the thread that has started it, which ends when a goroutine ends that has locked it.
-func TestSTDIO01_TheServerOutlivesTheThreadThatAskedForIt(t *testing.T) {
+// On Linux, a parent-death signal is sent when the parent's thread ends, as that of a locked
+// goroutine.
+func TestSTDIO01_STL04_ServerOutlivesTheThreadOfDial(t *testing.T) {
 	t.Parallel()
 	conns := make(chan mcp.Conn)
 	thread := 0
@@ -225,7 +230,7 @@ func TestSTDIO01_TheServerOutlivesTheThreadThatAskedForIt(t *testing.T) {
 				conns <- nil
 				return
 			}
-			conns <- start(t, play(t, "echo"))
+			conns <- startServer(t, roleCommand(t, "echo"))
 		}()
 		c = <-conns
 	}
@@ -233,24 +238,24 @@ func TestSTDIO01_TheServerOutlivesTheThreadThatAskedForIt(t *testing.T) {
 	wantEcho(t, c)
 }
 
-// Rule 11 of security.md 7.3: no child outlives its host, not even one that was killed.
-func TestSTDIO01_NothingOfATreeSurvivesTheHost(t *testing.T) {
+// The host is killed, so it cannot end its servers.
+func TestSTDIO01_ProcessesEndWithTheHost(t *testing.T) {
 	t.Parallel()
 	for _, roles := range [][]string{
 		{"echo"},
-		{"stubborn", "stubborn", "stubborn"},
-		{"echo", "deaf", "stubborn"},
+		{"ignore-sigterm", "ignore-sigterm", "ignore-sigterm"},
+		{"echo", "idle", "ignore-sigterm"},
 	} {
 		t.Run(strings.Join(roles, " "), func(t *testing.T) {
 			t.Parallel()
-			kill, pids, guard := host(t, roles...)
+			kill, pids, guard := startHost(t, roles...)
 			kill()
 			wantGone(t, append(pids, guard), 5*time.Second)
 		})
 	}
-	t.Run("a server without a guard", func(t *testing.T) {
+	t.Run("the guard process was killed", func(t *testing.T) {
 		t.Parallel()
-		kill, pids, guard := host(t, "stubborn")
+		kill, pids, guard := startHost(t, "ignore-sigterm")
 		if err := exec.Command("kill", "-9", guard).Run(); err != nil {
 			t.Fatal(err)
 		}
@@ -260,11 +265,13 @@ func TestSTDIO01_NothingOfATreeSurvivesTheHost(t *testing.T) {
 	})
 }
 
-// host starts a process that starts a tree of servers. It gives what kills the process, and whom that has started.
-func host(t *testing.T, roles ...string) (kill func(), pids []string, guard string) {
+// startHost starts a host process, which starts a server with children. It returns a function that
+// kills the host, the
+// ids of the server and its children, and that of the host's guard process.
+func startHost(t *testing.T, roles ...string) (kill func(), pids []string, guard string) {
 	t.Helper()
-	cmd := exec.Command(self(t), roles...)
-	cmd.Env = append(os.Environ(), roleVariable+"=middle")
+	cmd := exec.Command(testBinary(t), roles...)
+	cmd.Env = append(os.Environ(), roleVariable+"=host")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -276,16 +283,16 @@ func host(t *testing.T, roles ...string) (kill func(), pids []string, guard stri
 		cmd.Process.Kill()
 		cmd.Wait()
 	})
-	pids = words(t, mcp.NewStreamConn(out, nil, nil), "pids")
-	guards := guardsOf(t, cmd.Process.Pid)
+	pids = readWords(t, mcp.NewStreamConn(out, nil, nil), "pids")
+	guards := guardProcesses(t, cmd.Process.Pid)
 	if len(guards) != 1 {
-		t.Fatalf("%d processes guard the tree, want one", len(guards))
+		t.Fatalf("got %d guard processes, want 1", len(guards))
 	}
 	return func() { cmd.Process.Kill() }, pids, guards[0]
 }
 
-// guardsOf returns the processes that a process has started to guard its servers.
-func guardsOf(t *testing.T, parent int) (pids []string) {
+// guardProcesses returns the ids of the guard processes of a host.
+func guardProcesses(t *testing.T, parent int) (pids []string) {
 	t.Helper()
 	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -296,15 +303,17 @@ func guardsOf(t *testing.T, parent int) (pids []string) {
 		pid := filepath.Base(filepath.Dir(name))
 		stat, _ := os.ReadFile("/proc/" + pid + "/stat")
 		_, rest, _ := bytes.Cut(stat, []byte(") "))
-		if fields := bytes.Fields(rest); len(fields) > 1 && string(fields[1]) == strconv.Itoa(parent) && bytes.Contains(line, []byte("mcp-guard")) {
+		if fields := bytes.Fields(rest); len(fields) > 1 && string(fields[1]) == strconv.Itoa(parent) &&
+			bytes.Contains(line, []byte("mcp-guard")) {
 			pids = append(pids, pid)
 		}
 	}
 	return pids
 }
 
-// Everything that a server costs is given back, also by those that never started or were killed.
-func TestSTDIO14_NothingIsLeftOfAServer(t *testing.T) {
+// Servers that end, fail, are killed or do not start must not leak descriptors, processes and
+// goroutines.
+func TestSTDIO14_ServersReleaseTheirResources(t *testing.T) {
 	mcptest.NoLeaks(t)
 	descriptors := func() int {
 		names, err := os.ReadDir("/proc/self/fd")
@@ -313,8 +322,8 @@ func TestSTDIO14_NothingIsLeftOfAServer(t *testing.T) {
 		}
 		return len(names)
 	}
-	one := func(role string, args ...string) {
-		c, err := play(t, role, args...).Dial(t.Context())
+	run := func(role string, args ...string) {
+		c, err := roleCommand(t, role, args...).Dial(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -325,22 +334,22 @@ func TestSTDIO14_NothingIsLeftOfAServer(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	one("echo") // what is opened once and for all is open now
+	run("echo") // opens descriptors that stay open
 	before := descriptors()
 	for range 5 {
-		one("echo")
-		one("fail", "x")
-		one("abort")
+		run("echo")
+		run("fail", "x")
+		run("abort")
 		if c, err := mcp.Command("patchbay-no-such-program").Dial(t.Context()); err == nil {
 			c.Close()
-			t.Fatal("it was started")
+			t.Fatal("a program that does not exist was started")
 		}
 	}
 	if after := descriptors(); after > before {
-		t.Errorf("%d descriptors are open, %d were before", after, before)
+		t.Errorf("got %d open descriptors, want %d", after, before)
 	}
 	wantNoZombies(t)
-	if guards := guardsOf(t, os.Getpid()); len(guards) > 0 {
-		t.Errorf("guards are left: %v", guards)
+	if guards := guardProcesses(t, os.Getpid()); len(guards) > 0 {
+		t.Errorf("guard processes still run: %v", guards)
 	}
 }

@@ -18,34 +18,35 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// roleVariable makes the test binary play a server, or what a server starts, in place of running tests.
+// roleVariable makes the test binary run a role, such as a server or a child process of one,
+// instead of tests.
 const roleVariable = "PATCHBAY_TEST_ROLE"
 
-// roles is filled by init, since some of them play others.
+// roles are functions by name. Init sets them, since some of them start others.
 var roles map[string]func(args []string)
 
-// leaveGroup makes a process one that is not followed, where that is possible.
+// leaveGroup starts a process outside the process group of its parent, if the platform can do that.
 var leaveGroup = func(*exec.Cmd) {}
 
 func init() {
 	roles = map[string]func(args []string){
-		"echo":     func([]string) { echo() },
-		"server":   func([]string) { serveStdio() },
-		"env":      func([]string) { tell("env", os.Environ()) },
-		"cwd":      func([]string) { dir, _ := os.Getwd(); tell("cwd", []string{dir, os.Getenv("PWD")}) },
-		"args":     func(args []string) { tell("args", args) },
-		"deaf":     func([]string) { ready(); waitForever() },
-		"stubborn": func([]string) { signal.Ignore(syscall.SIGTERM); ready(); waitForever() },
-		"fail":     func(args []string) { fmt.Fprint(os.Stderr, args[0]); os.Exit(3) },
-		"abort":    func([]string) { abort() },
-		"mute":     func([]string) { ready(); os.Stdout.Close(); waitForever() },
-		"flood":    func(args []string) { flood(args[0]); echo() },
-		"long":     func([]string) { longLine(); echo() },
-		"daemon":   func([]string) { ready(); waitForever() },
-		"garbage":  func([]string) { garbage() },
-		"farewell": func([]string) { echo(); fmt.Println(strings.Repeat("bye ", 1<<18)) },
-		"tree":     tree,
-		"middle":   middle,
+		"echo":           func([]string) { echoLines() },
+		"server":         func([]string) { serveStdio() },
+		"env":            func([]string) { sendWords("env", os.Environ()) },
+		"cwd":            func([]string) { dir, _ := os.Getwd(); sendWords("cwd", []string{dir, os.Getenv("PWD")}) },
+		"args":           func(args []string) { sendWords("args", args) },
+		"idle":           func([]string) { ready(); waitForever() },
+		"ignore-sigterm": func([]string) { signal.Ignore(syscall.SIGTERM); ready(); waitForever() },
+		"fail":           func(args []string) { fmt.Fprint(os.Stderr, args[0]); os.Exit(3) },
+		"abort":          func([]string) { killSelf() },
+		"close-stdout":   func([]string) { ready(); os.Stdout.Close(); waitForever() },
+		"write-stderr":   func(args []string) { writeStderr(args[0]); echoLines() },
+		"write-long":     func([]string) { writeLongLine(); echoLines() },
+		"daemon":         func([]string) { ready(); waitForever() },
+		"write-invalid":  func([]string) { writeInvalidLines() },
+		"write-at-end":   func([]string) { echoLines(); fmt.Println(strings.Repeat("end ", 1<<18)) },
+		"spawn":          spawnRoles,
+		"host":           hostRole,
 	}
 	if role := roles[os.Getenv(roleVariable)]; role != nil {
 		role(os.Args[1:])
@@ -53,15 +54,15 @@ func init() {
 	}
 }
 
-// play returns the command for a role.
-func play(t testing.TB, role string, args ...string) *mcp.CommandTransport {
+// roleCommand returns a command that runs a role.
+func roleCommand(t testing.TB, role string, args ...string) *mcp.CommandTransport {
 	t.Helper()
-	s := mcp.Command(self(t), args...)
-	s.Env = []string{roleVariable + "=" + role, "GORACE=atexit_sleep_ms=0"} // the race detector is slow to leave
+	s := mcp.Command(testBinary(t), args...)
+	s.Env = []string{roleVariable + "=" + role, "GORACE=atexit_sleep_ms=0"} // the race detector sleeps at exit
 	return s
 }
 
-func self(t testing.TB) string {
+func testBinary(t testing.TB) string {
 	t.Helper()
 	name, err := os.Executable()
 	if err != nil {
@@ -70,30 +71,30 @@ func self(t testing.TB) string {
 	return name
 }
 
-// tell sends a notification with an array of strings.
-func tell(method string, words []string) {
+// sendWords sends a notification with an array of strings.
+func sendWords(method string, words []string) {
 	params, _ := json.Marshal(map[string]any{"words": words})
 	fmt.Printf(`{"jsonrpc":"2.0","method":%q,"params":%s}`+"\n", method, params)
 }
 
-// ready tells who runs.
-func ready() { tell("ready", []string{fmt.Sprint(os.Getpid())}) }
+// ready sends the process id.
+func ready() { sendWords("ready", []string{fmt.Sprint(os.Getpid())}) }
 
-// echo answers every line with itself until there are no more.
-func echo() {
+// echoLines copies standard input to standard output by lines.
+func echoLines() {
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		fmt.Println(in.Text())
 	}
 }
 
-// note adds a line to a file.
-func note(name string) {
+// appendLine appends a line to a file.
+func appendLine(name string) {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		panic(err)
 	}
 	defer f.Close()
-	if _, err := fmt.Fprintln(f, "here"); err != nil {
+	if _, err := fmt.Fprintln(f, "exit"); err != nil {
 		panic(err)
 	}
 }
@@ -104,13 +105,15 @@ func serveStdio() {
 		Log string `json:"log,omitempty"`
 	}) (string, error) {
 		if in.Log != "" {
-			note(in.Log)
+			appendLine(in.Log)
 		}
-		fmt.Fprintln(os.Stderr, "I was asked to")
+		fmt.Fprintln(os.Stderr, "exit requested")
 		os.Exit(7)
 		return "", nil
 	})
-	mcp.AddTool(s, &mcp.Tool{Name: "pid"}, func(context.Context, struct{}) (string, error) { return fmt.Sprint(os.Getpid()), nil })
+	mcp.AddTool(s, &mcp.Tool{Name: "pid"}, func(context.Context, struct{}) (string, error) {
+		return fmt.Sprint(os.Getpid()), nil
+	})
 	mcp.AddTool(s, &mcp.Tool{Name: "daemon"}, func(context.Context, struct{}) (string, error) {
 		return fmt.Sprint(startRole("daemon", os.Stdout)), nil
 	})
@@ -120,56 +123,58 @@ func serveStdio() {
 	}
 }
 
-// waitForever ends with a signal only.
+// waitForever waits until a signal ends the process.
 func waitForever() {
 	for {
 		time.Sleep(time.Hour)
 	}
 }
 
-func abort() {
+func killSelf() {
 	p, _ := os.FindProcess(os.Getpid())
 	p.Kill()
 	waitForever()
 }
 
-// flood writes so many MB to standard error, in a thousand lines each.
-func flood(size string) {
+// writeStderr writes a number of MB to standard error, in lines of 1000 bytes.
+func writeStderr(size string) {
 	block := bytes.Repeat([]byte(strings.Repeat("x", 999)+"\n"), 100)
 	blocks, _ := strconv.Atoi(size + "0")
 	for range blocks {
 		os.Stderr.Write(block)
 	}
-	fmt.Fprintln(os.Stderr, "the flood is over")
+	fmt.Fprintln(os.Stderr, "end")
 }
 
-// longLine writes a message of 20 MB and then one that is short.
-func longLine() {
+// writeLongLine writes a message of 20 MB and then a short one.
+func writeLongLine() {
 	fmt.Printf(`{"jsonrpc":"2.0","method":"long","params":{"text":"%s"}}`+"\n", strings.Repeat("x", 20<<20))
-	tell("short", nil)
+	sendWords("short", nil)
 }
 
-func garbage() {
+// writeInvalidLines writes lines that are not messages, then one that is.
+func writeInvalidLines() {
 	fmt.Println("Welcome to the \x1b[31mserver\x1b[0m")
 	for i := range 1000 {
 		fmt.Println("line", i, strings.Repeat("y", 500))
 	}
-	tell("sense", nil)
-	echo()
+	sendWords("valid", nil)
+	echoLines()
 }
 
-// tree starts the roles that are its arguments but for the first, waits until they are ready, tells their process ids, and
-// plays the first.
-func tree(args []string) {
+// spawnRoles starts the roles in args[1:] as processes, sends their ids when they are ready, and
+// runs the role args[0].
+func spawnRoles(args []string) {
 	pids := []string{fmt.Sprint(os.Getpid())}
 	for _, role := range args[1:] {
 		pids = append(pids, fmt.Sprint(startRole(role, os.Stdin, os.Stdout)))
 	}
-	tell("pids", pids)
+	sendWords("pids", pids)
 	roles[args[0]](nil)
 }
 
-// startRole starts a role that holds files of ours open, and gives its process id when it is ready.
+// startRole starts a process that runs a role and holds files of this one open. It returns its id
+// when it is ready.
 func startRole(role string, held ...*os.File) int {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), roleVariable+"="+role)
@@ -191,10 +196,10 @@ func startRole(role string, held ...*os.File) int {
 	return cmd.Process.Pid
 }
 
-// middle is a host: it starts a tree, tells whom it started and waits to be killed.
-func middle(args []string) {
+// hostRole starts the roles in args as servers, sends their process ids and waits.
+func hostRole(args []string) {
 	s := mcp.Command(os.Args[0], args...)
-	s.Env = []string{roleVariable + "=tree", "GORACE=atexit_sleep_ms=0"}
+	s.Env = []string{roleVariable + "=spawn", "GORACE=atexit_sleep_ms=0"}
 	c, err := s.Dial(context.Background())
 	if err != nil {
 		panic(err)

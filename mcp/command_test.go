@@ -22,13 +22,14 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// closeBound is within what a child's Close returns, whatever the child does.
+// closeBound is the longest time that Close of a command takes.
 const closeBound = 10500 * time.Millisecond
 
-// start starts a server and closes it at the end of the test.
-func start(t testing.TB, s *mcp.CommandTransport) mcp.Conn {
+// startServer starts a server and closes it at the end of the test.
+func startServer(t testing.TB, s *mcp.CommandTransport) mcp.Conn {
 	t.Helper()
 	if s.Logger == nil {
 		s.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
@@ -49,22 +50,22 @@ func start(t testing.TB, s *mcp.CommandTransport) mcp.Conn {
 	return c
 }
 
-// heard returns the next message, which comes soon.
-func heard(t testing.TB, c mcp.Conn) (*jsonrpc.Message, error) {
+// readMessage returns the next message or error. It fails the test if there is none within 30s.
+func readMessage(t testing.TB, c mcp.Conn) (*jsonrpc.Message, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	m, err := c.Read(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
-		t.Fatal("Read hangs")
+		t.Fatal("Read has not returned after 30s")
 	}
 	return m, err
 }
 
-// words reads a notification of a role.
-func words(t testing.TB, c mcp.Conn, method string) []string {
+// readWords returns the words of the next message, a notification of a role.
+func readWords(t testing.TB, c mcp.Conn, method string) []string {
 	t.Helper()
-	m, err := heard(t, c)
+	m, err := readMessage(t, c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,10 +79,11 @@ func words(t testing.TB, c mcp.Conn, method string) []string {
 	return params.Words
 }
 
-// mercy waits until a server is ready, and gives what kills it: a Close that nobody wants to look at need not last.
-func mercy(t testing.TB, c mcp.Conn) func() {
+// waitReady waits until a server is ready, and returns a function that kills it, so that Close need
+// not wait.
+func waitReady(t testing.TB, c mcp.Conn) func() {
 	t.Helper()
-	pid, err := strconv.Atoi(words(t, c, "ready")[0])
+	pid, err := strconv.Atoi(readWords(t, c, "ready")[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,13 +94,13 @@ func mercy(t testing.TB, c mcp.Conn) func() {
 	return func() { p.Kill() }
 }
 
-// wantEcho tests that the server lives.
+// wantEcho tests that the server responds.
 func wantEcho(t testing.TB, c mcp.Conn) {
 	t.Helper()
 	if err := c.Write(t.Context(), jsonrpc.NewNotification("hello", nil)); err != nil {
 		t.Fatal(err)
 	}
-	if m, err := heard(t, c); err != nil || m.Method != "hello" {
+	if m, err := readMessage(t, c); err != nil || m.Method != "hello" {
 		t.Fatalf("got %+v, %v; want the message back", m, err)
 	}
 }
@@ -106,62 +108,67 @@ func wantEcho(t testing.TB, c mcp.Conn) {
 // wantExit reads until the server has ended.
 func wantExit(t testing.TB, c mcp.Conn) *mcp.ExitError {
 	t.Helper()
-	m, err := heard(t, c)
+	m, err := readMessage(t, c)
 	exit, ok := errors.AsType[*mcp.ExitError](err)
 	if !ok {
 		t.Fatalf("Read = %+v, %v; want an ExitError", m, err)
 	}
 	if !errors.Is(err, mcp.ErrDisconnected) || !errors.Is(err, mcp.ErrClosed) {
-		t.Errorf("%v is not ErrDisconnected", err)
+		t.Errorf("got %v, want ErrDisconnected and ErrClosed", err)
 	}
 	return exit
 }
 
-// A record is what a server wrote, or what was logged of it.
-type record struct {
+// A logBuffer is a buffer for concurrent writers.
+type logBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
 }
 
-func (r *record) Write(p []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.buf.Write(p)
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
 }
 
-func (r *record) String() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.buf.String()
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
 }
 
-func (r *record) logger() *slog.Logger {
-	return slog.New(slog.NewTextHandler(r, &slog.HandlerOptions{Level: slog.LevelDebug}))
+func (b *logBuffer) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-func TestSTDIO01_TheServerIsAChildWithItsPipes(t *testing.T) {
+func TestSTDIO01_CommandConnectsToThePipesOfAChild(t *testing.T) {
 	t.Parallel()
-	c := start(t, play(t, "echo"))
+	c := startServer(t, roleCommand(t, "echo"))
 	for range 100 {
 		wantEcho(t, c)
 	}
 }
 
-func TestSTDIO01_TheServerOfACommandAnswers(t *testing.T) {
+func TestSTDIO01_STDIO08_CommandSupportsEveryRevision(t *testing.T) {
 	t.Parallel()
-	client, err := mcp.Connect(t.Context(), play(t, "server"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	if name := client.ServerInfo().Name; name != "child" {
-		t.Errorf("the server is called %q, want child", name)
+	for _, revision := range mcptest.Revisions() {
+		client, err := mcp.Connect(t.Context(), roleCommand(t, "server"), &mcp.ClientOptions{Revision: revision})
+		if err != nil {
+			t.Fatalf("%s: %v", revision, err)
+		}
+		defer client.Close()
+		if got := client.ServerInfo().Name; got != "child" {
+			t.Errorf("%s: got server %q, want child", revision, got)
+		}
+		if _, err := client.CallTool(t.Context(), "pid", nil); err != nil {
+			t.Errorf("%s: %v", revision, err)
+		}
 	}
 }
 
-func TestSTDIO17_AServerThatDiedIsStartedAgain(t *testing.T) {
+func TestSTDIO17_CommandRestartsAServerThatExited(t *testing.T) {
 	t.Parallel()
-	client, err := mcp.Connect(t.Context(), play(t, "server"), nil)
+	client, err := mcp.Connect(t.Context(), roleCommand(t, "server"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,36 +176,59 @@ func TestSTDIO17_AServerThatDiedIsStartedAgain(t *testing.T) {
 	runs := filepath.Join(t.TempDir(), "runs")
 	_, err = client.CallTool(t.Context(), "exit", map[string]any{"log": runs})
 	if log, err := os.ReadFile(runs); strings.Count(string(log), "\n") != 1 {
-		t.Errorf("the call that ended the server has run as often as %q says, %v", log, err)
+		t.Errorf("got runs %q, %v, want one of the call that ended the server", log, err)
 	}
 	lost, ok := errors.AsType[*mcp.TransportError](err)
 	if !ok || !lost.MayHaveRun {
-		t.Fatalf("got %v, want a TransportError: the call may have run", err)
+		t.Fatalf("got %v, want a TransportError with MayHaveRun", err)
 	}
-	if exit, ok := errors.AsType[*mcp.ExitError](err); !ok || exit.ExitCode != 7 || !strings.HasSuffix(exit.Stderr, "I was asked to") {
-		t.Errorf("got %v, want the exit status and what the server said", err)
+	if exit, ok := errors.AsType[*mcp.ExitError](err); !ok || exit.ExitCode != 7 ||
+		!strings.HasSuffix(exit.Stderr, "exit requested") {
+		t.Errorf("got %v, want status 7 and the standard error of the server", err)
 	}
 	if _, err := client.CallTool(t.Context(), "pid", nil); err != nil {
-		t.Errorf("after the end of the server: %v", err)
+		t.Errorf("call after the exit: %v", err)
 	}
 }
 
-func TestSTDIO14_CloseEndsAServerThatListens(t *testing.T) {
+// Run of a server returns when standard input ends, so Close need not terminate it.
+func TestSTDIO14_STDIO15_ServerExitsWhenStdinEnds(t *testing.T) {
 	t.Parallel()
-	var log record
-	s := play(t, "echo")
+	var log logBuffer
+	s := roleCommand(t, "server")
 	s.Logger = log.logger()
-	c := start(t, s)
+	client, err := mcp.Connect(t.Context(), s, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	if err := client.Close(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(begun); took > 4*time.Second {
+		t.Errorf("Close took %v, want at most 4s", took)
+	}
+	if strings.Contains(log.String(), "terminating") {
+		t.Errorf("the server was terminated before it exited: %s", log.String())
+	}
+}
+
+func TestSTDIO14_CloseClosesStdin(t *testing.T) {
+	t.Parallel()
+	var log logBuffer
+	s := roleCommand(t, "echo")
+	s.Logger = log.logger()
+	c := startServer(t, s)
 	wantEcho(t, c)
 	begun := time.Now()
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
 	if took := time.Since(begun); took > 4*time.Second {
-		t.Errorf("Close took %v", took)
+		t.Errorf("Close took %v, want at most 4s", took)
 	}
 	if strings.Contains(log.String(), "terminating") {
-		t.Errorf("the server was not given the time to end by itself: %s", log.String())
+		t.Errorf("the server was terminated before it exited: %s", log.String())
 	}
 	if _, err := c.Read(t.Context()); !errors.Is(err, mcp.ErrClosed) || errors.Is(err, mcp.ErrDisconnected) {
 		t.Errorf("Read after Close: %v, want ErrClosed", err)
@@ -208,26 +238,26 @@ func TestSTDIO14_CloseEndsAServerThatListens(t *testing.T) {
 	}
 }
 
-// A server that writes answers until it ends would never end if nobody read them.
-func TestSTDIO14_CloseReadsWhatTheServerStillWrites(t *testing.T) {
+// A server that writes while it exits would block if its output were not read.
+func TestSTDIO14_CloseReadsTheRemainingOutput(t *testing.T) {
 	t.Parallel()
-	var log record
-	s := play(t, "farewell")
+	var log logBuffer
+	s := roleCommand(t, "write-at-end")
 	s.Logger = log.logger()
-	c := start(t, s)
+	c := startServer(t, s)
 	wantEcho(t, c)
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
 	if strings.Contains(log.String(), "terminating") {
-		t.Errorf("the server could not end by itself: %s", log.String())
+		t.Errorf("the server was terminated before it exited: %s", log.String())
 	}
 }
 
-func TestSTDIO14_CloseEndsReadsAndWritesThatWait(t *testing.T) {
+func TestSTDIO14_CloseEndsBlockedReadsAndWrites(t *testing.T) {
 	t.Parallel()
-	c := start(t, play(t, "deaf"))
-	kill := mercy(t, c)
+	c := startServer(t, roleCommand(t, "idle"))
+	kill := waitReady(t, c)
 	errs := make(chan error, 2)
 	go func() {
 		_, err := c.Read(context.Background())
@@ -247,7 +277,7 @@ func TestSTDIO14_CloseEndsReadsAndWritesThatWait(t *testing.T) {
 	}
 }
 
-// writeMuch writes more than a pipe holds, and gives the first error.
+// writeMuch writes more than a pipe holds, and returns the first error.
 func writeMuch(ctx context.Context, c mcp.Conn) error {
 	params := json.RawMessage(fmt.Sprintf(`{"text":%q}`, strings.Repeat("x", 1<<16)))
 	for range 64 {
@@ -255,14 +285,13 @@ func writeMuch(ctx context.Context, c mcp.Conn) error {
 			return err
 		}
 	}
-	return errors.New("nothing stopped the writer")
+	return errors.New("all messages were written")
 }
 
-// Rule 11 of security.md 7.3: a deaf child cannot hold a caller past its context.
-func TestSTDIO01_AWriteToADeafServerEndsWithItsContext(t *testing.T) {
+func TestSTDIO01_WriteToAServerThatDoesNotReadEndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	c := start(t, play(t, "deaf"))
-	defer mercy(t, c)()
+	c := startServer(t, roleCommand(t, "idle"))
+	defer waitReady(t, c)()
 	late := errors.New("too late")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, late)
 	defer cancel()
@@ -271,13 +300,13 @@ func TestSTDIO01_AWriteToADeafServerEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestSTDIO07_TheEndOfAServerSaysWhy(t *testing.T) {
+func TestSTDIO06_STDIO07_ExitErrorHasStatusAndStandardError(t *testing.T) {
 	t.Parallel()
 	many := ""
 	for i := range 100 {
 		many += fmt.Sprintf("line %d\n", i)
 	}
-	for _, test := range []struct{ name, stderr, kept, text string }{
+	for _, test := range []struct{ name, stderr, want, text string }{
 		{"silent", "", "", "exited with status 3"},
 		{"one line", "no such package\n", "no such package", "exited with status 3: no such package"},
 		{"no newline", "no such package", "no such package", "exited with status 3: no such package"},
@@ -286,10 +315,10 @@ func TestSTDIO07_TheEndOfAServerSaysWhy(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			s := play(t, "fail", test.stderr)
-			exit := wantExit(t, start(t, s))
-			if exit.ExitCode != 3 || exit.Signal != "" || exit.Stderr != test.kept {
-				t.Errorf("got %+v, want status 3 and %q", exit, test.kept)
+			s := roleCommand(t, "fail", test.stderr)
+			exit := wantExit(t, startServer(t, s))
+			if exit.ExitCode != 3 || exit.Signal != "" || exit.Stderr != test.want {
+				t.Errorf("got %+v, want status 3 and %q", exit, test.want)
 			}
 			if want := fmt.Sprintf("server %q %s", s.Path, test.text); exit.Error() != want {
 				t.Errorf("got  %s\nwant %s", exit, want)
@@ -298,25 +327,26 @@ func TestSTDIO07_TheEndOfAServerSaysWhy(t *testing.T) {
 	}
 	t.Run("many lines", func(t *testing.T) {
 		t.Parallel()
-		exit := wantExit(t, start(t, play(t, "fail", many)))
-		if lines := strings.Split(exit.Stderr, "\n"); len(lines) != 16 || lines[0] != "line 84" || lines[15] != "line 99" {
+		exit := wantExit(t, startServer(t, roleCommand(t, "fail", many)))
+		if lines := strings.Split(exit.Stderr, "\n"); len(lines) != 16 || lines[0] != "line 84" ||
+			lines[15] != "line 99" {
 			t.Errorf("got %q, want the last 16 lines", lines)
 		}
 	})
 	t.Run("long lines", func(t *testing.T) {
 		t.Parallel()
-		exit := wantExit(t, start(t, play(t, "fail", strings.Repeat(strings.Repeat("x", 1000)+"\n", 20))))
+		exit := wantExit(t, startServer(t, roleCommand(t, "fail", strings.Repeat(strings.Repeat("x", 1000)+"\n", 20))))
 		if n := len(exit.Stderr); n > 4<<10 || n < 4000 {
-			t.Errorf("kept %d bytes, want 4 KiB at most and nearly as much", n)
+			t.Errorf("got %d bytes of standard error, want 4000 to 4096", n)
 		}
 	})
 	t.Run("signal", func(t *testing.T) {
 		t.Parallel()
 		if runtime.GOOS == "windows" {
-			t.Skip("there are no signals")
+			t.Skip("Windows has no signals")
 		}
-		s := play(t, "abort")
-		exit := wantExit(t, start(t, s))
+		s := roleCommand(t, "abort")
+		exit := wantExit(t, startServer(t, s))
 		if exit.ExitCode != -1 || exit.Signal != "killed" {
 			t.Errorf("got %+v, want the signal", exit)
 		}
@@ -326,9 +356,9 @@ func TestSTDIO07_TheEndOfAServerSaysWhy(t *testing.T) {
 	})
 }
 
-func TestSTDIO07_WritingToAServerThatEndedSaysWhy(t *testing.T) {
+func TestSTDIO07_WriteAfterTheExitReturnsTheExitError(t *testing.T) {
 	t.Parallel()
-	c := start(t, play(t, "fail", "because"))
+	c := startServer(t, roleCommand(t, "fail", "because"))
 	want := wantExit(t, c)
 	err := c.Write(t.Context(), jsonrpc.NewNotification("x", nil))
 	if got, ok := errors.AsType[*mcp.ExitError](err); !ok || *got != *want {
@@ -336,17 +366,17 @@ func TestSTDIO07_WritingToAServerThatEndedSaysWhy(t *testing.T) {
 	}
 }
 
-func TestSTDIO16_AServerMayCloseItsOutputAndStay(t *testing.T) {
+func TestSTDIO16_ServerMayCloseStdoutWithoutExiting(t *testing.T) {
 	t.Parallel()
-	c := start(t, play(t, "mute"))
-	defer mercy(t, c)()
-	_, err := heard(t, c)
+	c := startServer(t, roleCommand(t, "close-stdout"))
+	defer waitReady(t, c)()
+	_, err := readMessage(t, c)
 	if _, ok := errors.AsType[*mcp.ExitError](err); ok || !errors.Is(err, mcp.ErrDisconnected) {
 		t.Errorf("got %v, want ErrDisconnected without an exit status", err)
 	}
 }
 
-func TestSTDIO06_AServerIsNeverHeldUpByItsStandardError(t *testing.T) {
+func TestSTDIO05_STDIO06_WritingToStderrDoesNotBlockTheServer(t *testing.T) {
 	t.Parallel()
 	blocked := make(chan struct{})
 	t.Cleanup(func() { close(blocked) })
@@ -355,30 +385,30 @@ func TestSTDIO06_AServerIsNeverHeldUpByItsStandardError(t *testing.T) {
 		size   string
 		stderr io.Writer
 	}{
-		{"nobody listens", "100", nil},
+		{"no writer", "100", nil},
 		{"a fast writer", "20", io.Discard},
 		{"a writer that blocks", "20", writerFunc(func([]byte) (int, error) { <-blocked; return 0, io.ErrClosedPipe })},
 		{"a writer that fails", "20", writerFunc(func([]byte) (int, error) { return 0, io.ErrClosedPipe })},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := play(t, "flood", test.size)
+			s := roleCommand(t, "write-stderr", test.size)
 			s.Stderr = test.stderr
-			c := start(t, s)
+			c := startServer(t, s)
 			wantEcho(t, c)
 		})
 	}
 }
 
-// Lines that a writer is too slow for are counted, so that it is known how many there were.
-func TestSTDIO06_LinesThatAreDroppedAreCounted(t *testing.T) {
+// Lines are dropped if the writer is too slow.
+func TestSTDIO06_DroppedLinesAreCounted(t *testing.T) {
 	t.Parallel()
 	const all = 20_001
 	lines, dropped := 0, 0
-	flooded := make(chan struct{})
+	written := make(chan struct{})
 	complete := make(chan struct{})
-	s := play(t, "flood", "20")
+	s := roleCommand(t, "write-stderr", "20")
 	s.Stderr = writerFunc(func(p []byte) (int, error) {
-		<-flooded
+		<-written
 		n := 0
 		if p[0] != '[' {
 			lines++
@@ -390,17 +420,17 @@ func TestSTDIO06_LinesThatAreDroppedAreCounted(t *testing.T) {
 		}
 		return len(p), nil
 	})
-	c := start(t, s)
+	c := startServer(t, s)
 	wantEcho(t, c)
-	close(flooded)
+	close(written)
 	select {
 	case <-complete:
 	case <-time.After(30 * time.Second):
-		t.Error("not all lines were told")
+		t.Error("not all lines arrived within 30s")
 	}
 	c.Close()
 	if lines+dropped != all || lines == 0 || dropped == 0 {
-		t.Errorf("%d lines and %d that were dropped, want some of both and %d in all", lines, dropped, all)
+		t.Errorf("got %d lines and %d dropped ones, want some of both and %d in all", lines, dropped, all)
 	}
 }
 
@@ -408,15 +438,15 @@ type writerFunc func(p []byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-func TestSTDIO06_StandardErrorGoesToTheWriterOrTheLog(t *testing.T) {
+func TestSTDIO05_STDIO06_StandardErrorGoesToTheWriterOrTheLog(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 100<<10)
 	t.Run("writer", func(t *testing.T) {
 		t.Parallel()
-		var out, log record
-		s := play(t, "fail", "one\r\n\n"+long+"\nend")
+		var out, log logBuffer
+		s := roleCommand(t, "fail", "one\r\n\n"+long+"\nend")
 		s.Stderr, s.Logger = &out, log.logger()
-		c := start(t, s)
+		c := startServer(t, s)
 		wantExit(t, c)
 		c.Close()
 		if want := "one\n\n" + long[:64<<10] + "\nend\n"; out.String() != want {
@@ -428,121 +458,122 @@ func TestSTDIO06_StandardErrorGoesToTheWriterOrTheLog(t *testing.T) {
 	})
 	t.Run("log", func(t *testing.T) {
 		t.Parallel()
-		var log record
-		s := play(t, "fail", "hello you\n")
+		var log logBuffer
+		s := roleCommand(t, "fail", "hello you\n")
 		s.Logger = log.logger()
-		c := start(t, s)
+		c := startServer(t, s)
 		wantExit(t, c)
 		c.Close()
 		if got := log.String(); !strings.Contains(got, `level=DEBUG`) || !strings.Contains(got, `stderr="hello you"`) {
-			t.Errorf("the log has no such line: %s", got)
+			t.Errorf("got log %s, want the line at level DEBUG", got)
 		}
 	})
 }
 
-func TestSTDIO03_GarbageOnTheOutputIsSurvived(t *testing.T) {
+func TestSTDIO03_InvalidLinesOnStdoutAreSkipped(t *testing.T) {
 	t.Parallel()
-	var log record
-	s := play(t, "garbage")
+	var log logBuffer
+	s := roleCommand(t, "write-invalid")
 	s.Logger = log.logger()
-	c := start(t, s)
-	refused := 0
+	c := startServer(t, s)
+	invalid := 0
 	for {
-		m, err := heard(t, c)
+		m, err := readMessage(t, c)
 		if err == nil {
-			if m.Method != "sense" {
-				t.Errorf("got %+v", m)
+			if m.Method != "valid" {
+				t.Errorf("got %+v, want method valid", m)
 			}
 			break
 		}
 		if _, ok := errors.AsType[*jsonrpc.DecodeError](err); !ok {
 			t.Fatal(err)
 		}
-		refused++
+		invalid++
 	}
-	if refused != 1001 {
-		t.Errorf("%d lines were refused, want 1001", refused)
+	if invalid != 1001 {
+		t.Errorf("got %d decode errors, want 1001", invalid)
 	}
 	wantEcho(t, c)
 	c.Close()
 	got := log.String()
 	if n := strings.Count(got, "not a message"); n == 0 || n > 20 {
-		t.Errorf("%d lines were logged, want a few", n)
+		t.Errorf("%d lines were logged, want 1 to 20", n)
 	}
-	if !strings.Contains(got, `Welcome to the`) || strings.Contains(got, "\x1b") || strings.Contains(got, strings.Repeat("y", 250)) {
-		t.Errorf("want the beginning of each, quoted: %s", got)
+	if !strings.Contains(got, `Welcome to the`) || strings.Contains(got, "\x1b") ||
+		strings.Contains(got, strings.Repeat("y", 250)) {
+		t.Errorf("got log %s, want the start of each line, quoted", got)
 	}
 }
 
-func TestSTDIO02_AnEndlessLineIsRefusedAndTheNextOneRead(t *testing.T) {
+func TestSTDIO02_TooLongLineIsSkipped(t *testing.T) {
 	t.Parallel()
-	c := start(t, play(t, "long"))
-	_, err := heard(t, c)
+	c := startServer(t, roleCommand(t, "write-long"))
+	_, err := readMessage(t, c)
 	if _, ok := errors.AsType[*jsonrpc.DecodeError](err); !ok {
 		t.Fatalf("got %v, want a DecodeError", err)
 	}
-	words(t, c, "short")
+	readWords(t, c, "short")
 	wantEcho(t, c)
 
-	s := play(t, "long")
+	s := roleCommand(t, "write-long")
 	s.MaxMessage = 21 << 20
-	if m, err := heard(t, start(t, s)); err != nil || m.Method != "long" {
+	if m, err := readMessage(t, startServer(t, s)); err != nil || m.Method != "long" {
 		t.Errorf("with a higher limit: %v, want the message", err)
 	}
 }
 
-func TestSEC_TheEnvironmentIsAnAllowList(t *testing.T) {
+func TestSTDIO20_ServersGetOnlyAllowedEnvironmentVariables(t *testing.T) {
 	t.Setenv("PATCHBAY_TEST_SECRET", "s3cret")
 	t.Setenv("HTTPS_PROXY", "http://user:s3cret@proxy")
 	t.Setenv("LC_TIME", "C")
 	t.Setenv("LC_ALL", "() { s3cret; }")
 	t.Setenv("LANG", "C")
 
-	s := play(t, "env")
+	s := roleCommand(t, "env")
 	s.Env = append(s.Env, "TOKEN=mine", "LANG=C.UTF-8")
-	env := words(t, start(t, s), "env")
+	env := readWords(t, startServer(t, s), "env")
 	if all := strings.Join(env, "\n"); strings.Contains(all, "s3cret") {
-		t.Errorf("a secret is in the environment: %q", env)
+		t.Errorf("got environment %q, want no secret", env)
 	}
 	for _, want := range []string{"TOKEN=mine", "LANG=C.UTF-8", "PATH=" + os.Getenv("PATH")} {
 		if !slices.Contains(env, want) {
-			t.Errorf("%s is not in the environment %q", want, env)
+			t.Errorf("got environment %q, want %s in it", env, want)
 		}
 	}
 	if runtime.GOOS != "windows" && !slices.Contains(env, "LC_TIME=C") {
-		t.Errorf("LC_TIME is not in the environment %q", env)
+		t.Errorf("got environment %q, want LC_TIME in it", env)
 	}
 
-	s = play(t, "env")
+	s = roleCommand(t, "env")
 	s.InsecureInheritEnv = true
-	if env := words(t, start(t, s), "env"); !slices.Contains(env, "PATCHBAY_TEST_SECRET=s3cret") {
-		t.Errorf("not all of the environment was inherited: %q", env)
+	if env := readWords(t, startServer(t, s), "env"); !slices.Contains(env, "PATCHBAY_TEST_SECRET=s3cret") {
+		t.Errorf("InsecureInheritEnv: got environment %q, want all variables", env)
 	}
 }
 
-func TestSTDIO01_ArgumentsArriveAsTheyAre(t *testing.T) {
+func TestSTDIO01_ArgumentsAreNotInterpreted(t *testing.T) {
 	t.Parallel()
 	want := []string{"", "a b", `"`, "$HOME", "; exit 1", "`id`", "*", "-v"}
-	if got := words(t, start(t, play(t, "args", want...)), "args"); !slices.Equal(got, want) {
+	if got := readWords(t, startServer(t, roleCommand(t, "args", want...)), "args"); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
-func TestSTDIO01_TheServerRunsInItsDirectory(t *testing.T) {
+func TestSTDIO01_ServerRunsInDir(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := play(t, "cwd")
+	s := roleCommand(t, "cwd")
 	s.Dir = dir
-	got := words(t, start(t, s), "cwd")
+	got := readWords(t, startServer(t, s), "cwd")
 	if got[0] != dir || runtime.GOOS != "windows" && got[1] != dir {
 		t.Errorf("got %q, want %s", got, dir)
 	}
 }
 
-func TestSTDIO01_AServerThatCannotBeStarted(t *testing.T) {
+func TestSTDIO01_StartErrorNamesTheProgram(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	t.Setenv("PATH", "."+string(os.PathListSeparator)+os.Getenv("PATH"))
@@ -563,27 +594,27 @@ func TestSTDIO01_AServerThatCannotBeStarted(t *testing.T) {
 	}{
 		{"not in PATH", mcp.Command("patchbay-no-such-program"), exec.ErrNotFound},
 		{"no such file", mcp.Command(filepath.Join(dir, "nothing")), os.ErrNotExist},
-		{"in the current directory by accident", mcp.Command("local-server"), exec.ErrDot},
+		{"in the current directory", mcp.Command("local-server"), exec.ErrDot},
 		{"no name", mcp.Command(""), nil},
-		{"a NUL in an argument", mcp.Command(self(t), "a\x00b"), nil},
-		{"a NUL in the environment", func() *mcp.CommandTransport { s := mcp.Command(self(t)); s.Env = []string{"A=\x00"}; return s }(), nil},
-		{"no such directory", func() *mcp.CommandTransport { s := play(t, "echo"); s.Dir = filepath.Join(dir, "nowhere"); return s }(), nil},
-		{"no program", mcp.Command(filepath.Join(dir, "plain")), nil},
+		{"a NUL in an argument", mcp.Command(testBinary(t), "a\x00b"), nil},
+		{"a NUL in the environment", &mcp.CommandTransport{Path: testBinary(t), Env: []string{"A=\x00"}}, nil},
+		{"no such directory", &mcp.CommandTransport{Path: testBinary(t), Dir: filepath.Join(dir, "missing")}, nil},
+		{"not executable", mcp.Command(filepath.Join(dir, "plain")), nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c, err := test.s.Dial(t.Context())
 			if err == nil {
 				c.Close()
-				t.Fatal("it was started")
+				t.Fatal("Dial: got no error")
 			}
 			if c != nil {
-				t.Error("got a Conn with the error")
+				t.Error("Dial returned a Conn with the error")
 			}
 			if test.want != nil && !errors.Is(err, test.want) {
 				t.Errorf("got %v, want %v", err, test.want)
 			}
 			if !strings.HasPrefix(err.Error(), fmt.Sprintf("start server %q: ", test.s.Path)) {
-				t.Errorf("%v does not say what was started", err)
+				t.Errorf("got %v, want the path of the program", err)
 			}
 		})
 	}
@@ -591,26 +622,72 @@ func TestSTDIO01_AServerThatCannotBeStarted(t *testing.T) {
 		late := errors.New("too late")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(late)
-		if _, err := play(t, "echo").Dial(ctx); !errors.Is(err, late) {
+		if _, err := roleCommand(t, "echo").Dial(ctx); !errors.Is(err, late) {
 			t.Errorf("got %v, want the cause", err)
 		}
 	})
 }
 
-func TestSTDIO01_TheLifeOfAServerIsNotThatOfItsStart(t *testing.T) {
+// The contexts of Connect and of calls end, and the server process continues.
+func TestSTDIO01_STL04_ServerOutlivesContexts(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	c, err := play(t, "echo").Dial(ctx)
+	for _, revision := range mcptest.Revisions() {
+		ctx, cancel := context.WithCancel(t.Context())
+		c, err := mcp.Connect(ctx, roleCommand(t, "server"), &mcp.ClientOptions{Revision: revision})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		pids := map[string]bool{}
+		for range 3 {
+			cancel()
+			ctx, cancel = context.WithCancel(t.Context())
+			res, err := c.CallTool(ctx, "pid", nil)
+			if err != nil {
+				t.Fatalf("%s: %v", revision, err)
+			}
+			pids[res.Text()] = true
+		}
+		cancel()
+		if len(pids) != 1 {
+			t.Errorf("%s: got calls by %d processes, want 1", revision, len(pids))
+		}
+	}
+}
+
+// The process of a server ends while a subscription is open. The client restarts it and subscribes
+// again.
+func TestSTDIO18_SUB13_ListenIsSentAgainAfterARestart(t *testing.T) {
+	t.Parallel()
+	client, err := mcp.Connect(t.Context(), roleCommand(t, "server"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
-	cancel()
-	wantEcho(t, c)
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var got []mcp.EventKind
+	for e, err := range client.Listen(ctx, mcp.SubscriptionFilter{ToolsListChanged: true}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got = append(got, e.Kind); len(got) == 2 {
+			if !e.Filter.ToolsListChanged {
+				t.Errorf("got filter %+v after the restart, want tools", e.Filter)
+			}
+			break
+		}
+		if _, err := client.CallTool(ctx, "exit", nil); err == nil {
+			t.Fatal("the call that ends the server: got no error")
+		}
+	}
+	if want := []mcp.EventKind{mcp.EventListening, mcp.EventChangesMissed}; !slices.Equal(got, want) {
+		t.Errorf("got events %v, want %v", got, want)
+	}
 }
 
-// Pipes without deadlines, as those of Windows, hold nobody past the context either.
-func TestSTDIO01_AWriteToAPipeWithoutDeadlinesEndsWithItsContext(t *testing.T) {
+// Pipes of Windows have no deadlines.
+func TestSTDIO01_WriteToAPipeWithoutDeadlinesEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
 		c := mcp.NewStreamConn(r, mcp.WithDeadline(w), nil)
@@ -627,7 +704,7 @@ func TestSTDIO01_AWriteToAPipeWithoutDeadlinesEndsWithItsContext(t *testing.T) {
 			t.Fatal(err)
 		}
 		if line := <-got; line != `{"jsonrpc":"2.0","method":"hello"}`+"\n" {
-			t.Errorf("got %q", line)
+			t.Errorf("got %q, want the message on one line", line)
 		}
 
 		late := errors.New("too late")
@@ -637,7 +714,7 @@ func TestSTDIO01_AWriteToAPipeWithoutDeadlinesEndsWithItsContext(t *testing.T) {
 			t.Errorf("got %v, want the cause of the context", err)
 		}
 		if err := c.Write(t.Context(), hello); !errors.Is(err, mcp.ErrDisconnected) {
-			t.Errorf("got %v, want ErrDisconnected: the message before may still come", err)
+			t.Errorf("got %v, want ErrDisconnected, since the earlier message may be written in part", err)
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
+// completeParams returns the params of completion/complete.
 func completeParams(kind, target, name, value string) map[string]any {
 	key := "name"
 	if kind == "ref/resource" {
@@ -23,6 +24,7 @@ func completeParams(kind, target, name, value string) map[string]any {
 	}
 }
 
+// completionServer returns a server with prompts and a template whose arguments are completed.
 func completionServer() *mcp.Server {
 	s := quietServer(mcp.ServerOptions{})
 	cities := map[string][]string{"japan": {"kyoto", "tokyo"}, "kenya": {"nairobi"}}
@@ -31,7 +33,8 @@ func completionServer() *mcp.Server {
 			if args == nil {
 				return []string{"anywhere"}, nil
 			}
-			return slices.DeleteFunc(slices.Clone(cities[args["country"]]), func(c string) bool { return !strings.HasPrefix(c, value) }), nil
+			return slices.DeleteFunc(slices.Clone(cities[args["country"]]),
+				func(c string) bool { return !strings.HasPrefix(c, value) }), nil
 		},
 		"many": func(_ context.Context, value string, _ map[string]string) ([]string, error) {
 			var all []string
@@ -40,7 +43,9 @@ func completionServer() *mcp.Server {
 			}
 			return all, nil
 		},
-		"broken": func(context.Context, string, map[string]string) ([]string, error) { return nil, errors.New("secret") },
+		"broken": func(context.Context, string, map[string]string) ([]string, error) {
+			return nil, errors.New("secret")
+		},
 		"panics": func(context.Context, string, map[string]string) ([]string, error) { panic("secret") },
 		"protocol": func(context.Context, string, map[string]string) ([]string, error) {
 			return nil, mcp.Errorf(4711, "slow down")
@@ -60,7 +65,7 @@ func completionServer() *mcp.Server {
 	return s
 }
 
-func TestCMP02_WhatIsCompleted(t *testing.T) {
+func TestCMP02_PromptsAndTemplatesAreCompleted(t *testing.T) {
 	s := completionServer()
 	for _, test := range []struct {
 		kind, target, name, value string
@@ -68,15 +73,19 @@ func TestCMP02_WhatIsCompleted(t *testing.T) {
 		completion                string
 	}{
 		{"ref/prompt", "travel", "city", "", nil, `{"values":["anywhere"],"total":1,"hasMore":false}`},
-		{"ref/prompt", "travel", "city", "k", map[string]string{"country": "japan"}, `{"values":["kyoto"],"total":1,"hasMore":false}`},
-		{"ref/prompt", "travel", "country", "k", nil, `{"values":[],"total":0,"hasMore":false}`}, // an argument that nobody completes
+		{"ref/prompt", "travel", "city", "k", map[string]string{"country": "japan"},
+			`{"values":["kyoto"],"total":1,"hasMore":false}`},
+		// an argument without completion
+		{"ref/prompt", "travel", "country", "k", nil, `{"values":[],"total":0,"hasMore":false}`},
 		{"ref/prompt", "review", "language", "", nil, `{"values":["go","python","rust"],"total":3,"hasMore":false}`},
 		{"ref/prompt", "review", "language", "P", nil, `{"values":["python"],"total":1,"hasMore":false}`},
 		{"ref/prompt", "review", "language", "o", nil, `{"values":["go","python"],"total":2,"hasMore":false}`},
 		{"ref/prompt", "review", "language", "c++", nil, `{"values":[],"total":0,"hasMore":false}`},
 		{"ref/prompt", "review", "strict", "t", nil, `{"values":["true"],"total":1,"hasMore":false}`},
-		{"ref/resource", "city://world/{country}/{city}", "city", "", map[string]string{"country": "kenya"}, `{"values":["nairobi"],"total":1,"hasMore":false}`},
-		{"ref/resource", "city://world/kenya/x", "city", "n", map[string]string{"country": "kenya"}, `{"values":["nairobi"],"total":1,"hasMore":false}`},
+		{"ref/resource", "city://world/{country}/{city}", "city", "", map[string]string{"country": "kenya"},
+			`{"values":["nairobi"],"total":1,"hasMore":false}`},
+		{"ref/resource", "city://world/kenya/x", "city", "n", map[string]string{"country": "kenya"},
+			`{"values":["nairobi"],"total":1,"hasMore":false}`},
 	} {
 		params := completeParams(test.kind, test.target, test.name, test.value)
 		if test.context != nil {
@@ -88,7 +97,8 @@ func TestCMP02_WhatIsCompleted(t *testing.T) {
 }
 
 func TestCMP03_AtMostAHundredValues(t *testing.T) {
-	got, err := serveModern(t, completionServer(), "completion/complete", completeParams("ref/prompt", "travel", "many", "x"))
+	got, err := serveModern(t, completionServer(), "completion/complete",
+		completeParams("ref/prompt", "travel", "many", "x"))
 	want(t, got, err, `"total":250,"hasMore":true`)
 	c := decode[mcp.CompleteResult](t, json.RawMessage(got)).Completion
 	if len(c.Values) != 100 || c.Values[0] != "x0" || c.Values[99] != "x99" {
@@ -96,7 +106,7 @@ func TestCMP03_AtMostAHundredValues(t *testing.T) {
 	}
 }
 
-func TestCMP04_Errors(t *testing.T) {
+func TestCMP04_ErrorsOfCompletion(t *testing.T) {
 	s := completionServer()
 	prompt := func(name string) map[string]any { return completeParams("ref/prompt", "travel", name, "") }
 	change := func(params map[string]any, key string, v any) map[string]any {
@@ -110,19 +120,28 @@ func TestCMP04_Errors(t *testing.T) {
 	}{
 		{completeParams("ref/prompt", "travels", "city", ""), mcp.CodeInvalidParams, `unknown prompt "travels"`},
 		{prompt("citi"), mcp.CodeInvalidParams, `no argument "citi", want one of ["country" "city"`},
-		{completeParams("ref/resource", "city://{a}", "a", ""), mcp.CodeInvalidParams, `unknown resource or template "city://{a}"`},
-		{completeParams("ref/resource", "city://world/{country}/{city}", "a", ""), mcp.CodeInvalidParams, `no argument "a"`},
+		{completeParams("ref/resource", "city://{a}", "a", ""), mcp.CodeInvalidParams,
+			`unknown resource or template "city://{a}"`},
+		{completeParams("ref/resource", "city://world/{country}/{city}", "a", ""), mcp.CodeInvalidParams,
+			`no argument "a"`},
 		{completeParams("ref/resource", "x://plain", "a", ""), mcp.CodeInvalidParams, `no argument "a"`},
 		{completeParams("ref/tool", "travel", "city", ""), mcp.CodeInvalidParams, "params.ref.type"},
-		{completeParams("ref/prompt", "travel", "city", strings.Repeat("x", 8<<10+1)), mcp.CodeInvalidParams, "params.argument.value"},
+		{completeParams("ref/prompt", "travel", "city", strings.Repeat("x", 8<<10+1)), mcp.CodeInvalidParams,
+			"params.argument.value"},
 		{nil, mcp.CodeInvalidParams, "params.ref.type is missing"},
 		{change(prompt("city"), "ref", "travel"), mcp.CodeInvalidParams, "params.ref"},
-		{change(prompt("city"), "ref", map[string]any{"type": "ref/prompt"}), mcp.CodeInvalidParams, "params.ref.name is missing"},
-		{change(prompt("city"), "ref", map[string]any{"type": 5}), mcp.CodeInvalidParams, "params.ref.type: want a string"},
-		{change(prompt("city"), "argument", map[string]any{"name": "city"}), mcp.CodeInvalidParams, "params.argument.value is missing"},
-		{change(prompt("city"), "argument", map[string]any{"value": "x"}), mcp.CodeInvalidParams, "params.argument.name is missing"},
-		{change(prompt("city"), "context", map[string]any{"arguments": []string{}}), mcp.CodeInvalidParams, "params.context.arguments"},
-		{change(prompt("city"), "context", map[string]any{"arguments": map[string]any{"a": 1}}), mcp.CodeInvalidParams, "params.context.arguments"},
+		{change(prompt("city"), "ref", map[string]any{"type": "ref/prompt"}), mcp.CodeInvalidParams,
+			"params.ref.name is missing"},
+		{change(prompt("city"), "ref", map[string]any{"type": 5}), mcp.CodeInvalidParams,
+			"params.ref.type: want a string"},
+		{change(prompt("city"), "argument", map[string]any{"name": "city"}), mcp.CodeInvalidParams,
+			"params.argument.value is missing"},
+		{change(prompt("city"), "argument", map[string]any{"value": "x"}), mcp.CodeInvalidParams,
+			"params.argument.name is missing"},
+		{change(prompt("city"), "context", map[string]any{"arguments": []string{}}), mcp.CodeInvalidParams,
+			"params.context.arguments"},
+		{change(prompt("city"), "context", map[string]any{"arguments": map[string]any{"a": 1}}),
+			mcp.CodeInvalidParams, "params.context.arguments"},
 		{prompt("broken"), mcp.CodeInternalError, "internal error"},
 		{prompt("panics"), mcp.CodeInternalError, "internal error"},
 		{prompt("protocol"), 4711, "slow down"},
@@ -130,23 +149,24 @@ func TestCMP04_Errors(t *testing.T) {
 		got, err := serveModern(t, s, "completion/complete", test.params)
 		wantError(t, got, err, test.code, test.says)
 		if err != nil && strings.Contains(err.Message+string(err.Data), "secret") {
-			t.Errorf("tells %v", err)
+			t.Errorf("got %v, want no text of the handler's error", err)
 		}
 	}
 }
 
-func TestCMP01_CapabilityIsDeclaredOnceSomethingCompletes(t *testing.T) {
+func TestCMP01_CapabilityIsDeclaredWithTheFirstCompletion(t *testing.T) {
 	s := quietServer(mcp.ServerOptions{})
-	handle := mcp.AddPrompt(s, &mcp.Prompt{Name: "p", Arguments: []mcp.PromptArgument{{Name: "a"}}},
+	registration := mcp.AddPrompt(s, &mcp.Prompt{Name: "p", Arguments: []mcp.PromptArgument{{Name: "a"}}},
 		func(context.Context, map[string]string) (string, error) { return "", nil })
 	got, err := serveModern(t, s, "completion/complete", completeParams("ref/prompt", "p", "a", ""))
 	wantError(t, got, err, mcp.CodeMethodNotFound)
 	got, err = serveModern(t, s, "server/discover", nil)
 	if want(t, got, err); strings.Contains(got, `"completions"`) {
-		t.Errorf("declared: %s", got)
+		t.Errorf("got %s, want no completions capability", got)
 	}
-	handle.Update(func(p *mcp.Prompt) {
-		p.Complete = map[string]mcp.CompleteFunc{"a": func(context.Context, string, map[string]string) ([]string, error) { return []string{"b"}, nil }}
+	registration.Update(func(p *mcp.Prompt) {
+		complete := func(context.Context, string, map[string]string) ([]string, error) { return []string{"b"}, nil }
+		p.Complete = map[string]mcp.CompleteFunc{"a": complete}
 	})
 	got, err = serveModern(t, s, "server/discover", nil)
 	want(t, got, err, `"completions":{}`)

@@ -14,9 +14,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
+// pointer returns a pointer to a copy of v.
 func pointer[T any](v T) *T { return &v }
 
-// everyContent is a piece of each type, with all that it can have.
+// everyContent returns content of each type, with the required fields only and with all fields.
 func everyContent() []mcp.ContentBlock {
 	annotations := &mcp.Annotations{
 		Audience: []mcp.Role{mcp.RoleUser, mcp.RoleAssistant}, Priority: pointer(0.5),
@@ -32,7 +33,8 @@ func everyContent() []mcp.ContentBlock {
 		&mcp.AudioContent{Data: []byte{255}, MIMEType: "audio/wav", Annotations: annotations, Meta: meta},
 		&mcp.ResourceLink{URI: "x://link", Name: "link"},
 		&mcp.ResourceLink{
-			URI: "x://link", Name: "link", Title: "A Link", Description: "to somewhere", MIMEType: "text/plain", Size: pointer(int64(7)),
+			URI: "x://link", Name: "link", Title: "A Link", Description: "a link",
+			MIMEType: "text/plain", Size: pointer(int64(7)),
 			Icons: []mcp.Icon{{Src: "https://example.com/i.png"}}, Annotations: annotations, Meta: meta,
 		},
 		&mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: "x://text", MIMEType: "text/plain", Text: ""}},
@@ -43,8 +45,8 @@ func everyContent() []mcp.ContentBlock {
 	}
 }
 
-// TOOL-18, TOOL-29, RES-19: the client of the test holds each piece against the schema of its revision.
-func TestTOOL29_EveryContentReachesEveryRevision(t *testing.T) {
+// The test client validates the content with the schema of its revision.
+func TestTOOL18_TOOL29_RES19_ContentInEveryRevision(t *testing.T) {
 	s := newServer(t, nil)
 	give(s, "all", everyContent())
 	mcp.AddPrompt(s, &mcp.Prompt{Name: "all"}, func(context.Context, struct{}) ([]mcp.PromptMessage, error) {
@@ -62,21 +64,23 @@ func TestTOOL29_EveryContentReachesEveryRevision(t *testing.T) {
 		var types []string
 		for i, raw := range tool {
 			if i < len(prompt) && string(prompt[i].Content) != string(raw) {
-				t.Errorf("a prompt has %s, a tool %s", prompt[i].Content, raw)
+				t.Errorf("got %s of the prompt, %s of the tool, want them equal", prompt[i].Content, raw)
 			}
 			piece := decode[struct{ Type, Text, URI string }](t, raw)
 			types = append(types, piece.Type)
 			switch {
-			case piece.Type == "text" && piece.Text != "text" && !strings.HasPrefix(piece.Text, "plain \u2028 <b> \ufffd") &&
+			case piece.Type == "text" && piece.Text != "text" &&
+				!strings.HasPrefix(piece.Text, "plain \u2028 <b> \ufffd") &&
 				!strings.Contains(piece.Text, "audio/wav") && !strings.Contains(piece.Text, "x://link"):
 				t.Errorf("text: got %s", raw)
 			case strings.Contains(string(raw), "lastModified") && !c.Since("2025-06-18"),
 				strings.Contains(string(raw), "com.example/x") && !c.Since("2025-06-18"),
 				strings.Contains(string(raw), "icons") && !c.Since("2025-11-25"):
-				t.Errorf("newer than the revision: %s", raw)
+				t.Errorf("got %s, want no fields of newer revisions", raw)
 			}
 		}
-		want := []string{"text", "text", "image", "image", "audio", "audio", "resource_link", "resource_link", "resource", "resource"}
+		want := []string{"text", "text", "image", "image", "audio", "audio", "resource_link", "resource_link",
+			"resource", "resource"}
 		if !c.Since("2025-06-18") {
 			want[6], want[7] = "text", "text"
 		}
@@ -84,13 +88,12 @@ func TestTOOL29_EveryContentReachesEveryRevision(t *testing.T) {
 			want[4], want[5] = "text", "text"
 		}
 		if !slices.Equal(types, want) {
-			t.Errorf("got %q, want %q", types, want)
+			t.Errorf("got types %q, want %q", types, want)
 		}
 	})
 }
 
-// What was encoded is decoded to the same, with what a prompt's message holds as the way to it.
-func TestTOOL29_ContentDecodesToWhatItWasEncodedFrom(t *testing.T) {
+func TestTOOL29_RES19_EncodedContentDecodesToTheSame(t *testing.T) {
 	for _, c := range everyContent()[1:] {
 		raw, err := json.Marshal(mcp.PromptMessage{Role: mcp.RoleUser, Content: c})
 		if err != nil {
@@ -106,19 +109,19 @@ func TestTOOL29_ContentDecodesToWhatItWasEncodedFrom(t *testing.T) {
 	}
 }
 
-func TestTOOL29_ContentThatIsNone(t *testing.T) {
+func TestTOOL29_InvalidContentIsNotDecoded(t *testing.T) {
 	for _, raw := range []string{
 		`{"role":"user"}`, `{"role":"user","content":{}}`, `{"role":"user","content":{"type":7}}`,
 		`{"role":"user","content":{"type":"video"}}`, `{"role":"user","content":{"type":"image","data":"!"}}`,
 	} {
 		var m mcp.PromptMessage
 		if err := json.Unmarshal([]byte(raw), &m); err == nil {
-			t.Errorf("%s was taken for %+v", raw, m.Content)
+			t.Errorf("%s: got %+v, want an error", raw, m.Content)
 		}
 	}
 }
 
-func TestR7_1_7_ContentThatCannotBeSent(t *testing.T) {
+func TestInvalidContentOfAToolIsAnInternalError(t *testing.T) {
 	s := newServer(t, nil)
 	give(s, "nil", []mcp.ContentBlock{nil})
 	give(s, "no_resource", []mcp.ContentBlock{&mcp.EmbeddedResource{}})

@@ -13,15 +13,15 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// A cutter passes on so many bytes and then ends the stream, in the middle of whatever it is in.
-type cutter struct {
+// A cutWriter writes a number of bytes and then closes the stream.
+type cutWriter struct {
 	io.WriteCloser
 	mu   sync.Mutex
 	left int
 	sent int
 }
 
-func (c *cutter) Write(p []byte) (int, error) {
+func (c *cutWriter) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := min(len(p), c.left)
@@ -37,12 +37,16 @@ func (c *cutter) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// cutAfter does what a client does with a server whose stream ends after n bytes in one direction. It gives the outcome and
-// how many bytes there were.
-func cutAfter(t *testing.T, h mcp.Handler, revision string, n int, toServer bool, do func(ctx context.Context, c *mcp.Client) error) (sent int, err error) {
+// cutAfter runs do with a client whose stream ends after n bytes in one direction. It returns the
+// error of do and the
+// number of bytes that were sent in that direction.
+func cutAfter(
+	t *testing.T, h mcp.Handler, revision string, n int, toServer bool,
+	do func(ctx context.Context, c *mcp.Client) error,
+) (sent int, err error) {
 	clientReads, serverWrites := io.Pipe()
 	serverReads, clientWrites := io.Pipe()
-	cut := &cutter{WriteCloser: serverWrites, left: n}
+	cut := &cutWriter{WriteCloser: serverWrites, left: n}
 	var near, far io.WriteCloser = clientWrites, cut
 	if toServer {
 		cut.WriteCloser = clientWrites
@@ -50,12 +54,14 @@ func cutAfter(t *testing.T, h mcp.Handler, revision string, n int, toServer bool
 	}
 	var served sync.WaitGroup
 	served.Go(func() {
-		_ = mcp.Serve(context.Background(), h, mcp.NewStreamConn(serverReads, far, nil), &mcp.ServeOptions{Logger: quiet()})
+		_ = mcp.Serve(context.Background(), h, mcp.NewStreamConn(serverReads, far, nil),
+			&mcp.ServeOptions{Logger: quiet()})
 	})
 	defer served.Wait()
-	opts := &mcp.ClientOptions{Revision: revision, Logger: quiet(), Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+	elicit := func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 		return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"name":"Ada","value":true}`)}, nil
-	}}
+	}
+	opts := &mcp.ClientOptions{Revision: revision, Logger: quiet(), Elicit: elicit}
 	c, err := mcp.Connect(t.Context(), mcp.NewConnTransport(mcp.NewStreamConn(clientReads, near, nil)), opts)
 	if err != nil {
 		return cut.sent, err
@@ -67,21 +73,22 @@ func cutAfter(t *testing.T, h mcp.Handler, revision string, n int, toServer bool
 	return sent, errors.Join(err, c.Close())
 }
 
-// Wherever a stream is cut, in either direction, the caller has the answer, or an error that says whether the request may
-// have run; and nothing hangs, which the bubble would see.
-func TestEveryByteCut(t *testing.T) {
+// A stream that ends after any number of bytes, in either direction, results in a response or a
+// TransportError. The
+// synctest bubble detects goroutines that do not end.
+func TestSTDIO17_StreamsMayEndAfterAnyByte(t *testing.T) {
 	exchanges := map[string]func(ctx context.Context, c *mcp.Client) error{
 		"call": func(ctx context.Context, c *mcp.Client) error {
 			got, err := mcp.CallTool[total](ctx, c, "add", sum{1, 2})
 			if err == nil && got.Total != 3 {
-				t.Errorf("an answer that is none: %v", got)
+				t.Errorf("got %v, want total 3", got)
 			}
 			return err
 		},
-		"question": func(ctx context.Context, c *mcp.Client) error {
+		"input": func(ctx context.Context, c *mcp.Client) error {
 			got, err := mcp.CallTool[string](ctx, c, "ask", nil)
 			if err == nil && got != "Ada, true" {
-				t.Errorf("an answer that is none: %v", got)
+				t.Errorf("got %q, want Ada, true", got)
 			}
 			return err
 		},
@@ -111,25 +118,27 @@ func TestEveryByteCut(t *testing.T) {
 	for _, revision := range []string{"2025-06-18", mcptest.Modern} {
 		for name, do := range exchanges {
 			for _, toServer := range []bool{false, true} {
-				direction := map[bool]string{false: "answers", true: "requests"}[toServer]
+				direction := map[bool]string{false: "responses", true: "requests"}[toServer]
 				t.Run(revision+"/"+name+"/"+direction, func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						s := calculator(t)
 						whole, err := cutAfter(t, s, revision, never, toServer, do)
 						if err != nil {
-							t.Fatalf("uncut: %v", err)
+							t.Fatalf("without a cut: %v", err)
 						}
 						step := 7
-						if name == "call" || name == "question" {
+						if name == "call" || name == "input" {
 							step = 1
 						}
 						for n := 0; n < whole; n += step {
 							_, err := cutAfter(t, s, revision, n, toServer, do)
 							var failed *mcp.TransportError
 							switch {
-							case err == nil, errors.As(err, &failed), errors.As(err, new(*mcp.Error)): // the last one is an answer too
+							// a protocol error is a response too
+							case err == nil, errors.As(err, &failed), errors.As(err, new(*mcp.Error)):
 							default:
-								t.Errorf("cut after %d of %d bytes: %v, want an answer or a *TransportError", n, whole, err)
+								t.Errorf("cut after %d of %d bytes: got %v, want a response or a TransportError", n,
+									whole, err)
 							}
 							if errors.As(err, &failed) && failed.Err == nil {
 								t.Errorf("cut after %d bytes: the error has no cause", n)

@@ -19,43 +19,43 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// A carrier is an extension that carries calls of tools on in place of their clients, which are answered "carried".
-type carrier struct {
+// A detacher is an extension that detaches calls of tools and responds "detached" to them.
+type detacher struct {
 	detached *mcp.Request
-	d        *mcp.Detached
-	seen     atomic.Int64 // runs that passed the middleware
+	state    *mcp.Detached
+	runs     atomic.Int64 // runs of detached calls
 }
 
-func (r *carrier) wrap(next mcp.Handler) mcp.Handler {
+func (d *detacher) wrap(next mcp.Handler) mcp.Handler {
 	return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 		if req.Method != "tools/call" {
 			return next.ServeMCP(ctx, req)
 		}
 		if req.Detached() != nil {
-			r.seen.Add(1)
+			d.runs.Add(1)
 			return next.ServeMCP(ctx, req)
 		}
-		r.d = &mcp.Detached{}
-		r.detached = req.Detach(ctx, r.d)
-		return &mcp.CallToolResult{Content: []mcp.ContentBlock{mcp.Text("carried")}}, nil
+		d.state = &mcp.Detached{}
+		d.detached = req.Detach(ctx, d.state)
+		return &mcp.CallToolResult{Content: []mcp.ContentBlock{mcp.Text("detached")}}, nil
 	})
 }
 
 // run serves a detached call once.
-func (r *carrier) run(t *testing.T, s *mcp.Server) (mcp.Result, error) {
+func (d *detacher) run(t *testing.T, s *mcp.Server) (mcp.Result, error) {
 	t.Helper()
-	return s.ServeMCP(mcp.WithPrincipal(t.Context(), r.detached.Principal), r.detached)
+	return s.ServeMCP(mcp.WithPrincipal(t.Context(), d.detached.Principal), d.detached)
 }
 
-// asked returns the keys of what a run has asked.
-func asked(t *testing.T, res mcp.Result, err error) (keys []string) {
+// inputKeys returns the keys of the input requests in res.
+func inputKeys(t *testing.T, res mcp.Result, err error) (keys []string) {
 	t.Helper()
 	ask, ok := res.(*mcp.InputRequiredResult)
 	if err != nil || !ok {
-		t.Fatalf("got %+v, %v, want a question", res, err)
+		t.Fatalf("got %+v, %v, want input requests", res, err)
 	}
 	if ask.RequestState != "" {
-		t.Errorf("a detached call has the request state %q", ask.RequestState)
+		t.Errorf("got request state %q of a detached call, want none", ask.RequestState)
 	}
 	for key := range ask.InputRequests {
 		keys = append(keys, key)
@@ -64,6 +64,7 @@ func asked(t *testing.T, res mcp.Result, err error) (keys []string) {
 	return keys
 }
 
+// wantText fails the test if res is not a tool result with the text.
 func wantText(t *testing.T, res mcp.Result, err error, want string) {
 	t.Helper()
 	r, ok := res.(*mcp.CallToolResult)
@@ -72,6 +73,7 @@ func wantText(t *testing.T, res mcp.Result, err error, want string) {
 	}
 }
 
+// responses returns a map of pairs of key and JSON.
 func responses(pairs ...string) map[string]json.RawMessage {
 	m := map[string]json.RawMessage{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -80,48 +82,50 @@ func responses(pairs ...string) map[string]json.RawMessage {
 	return m
 }
 
-func TestADetachedCallOutlivesItsClient(t *testing.T) {
+func TestDetachedCallOutlivesItsClient(t *testing.T) {
 	s := newServer(t, nil)
-	r := &carrier{}
+	r := &detacher{}
 	s.Use(r.wrap)
 	var saw *mcp.Request
 	mcp.AddTool(s, &mcp.Tool{Name: "greet"}, func(ctx context.Context, in struct{ Greeting string }) (string, error) {
 		saw = mcp.RequestFrom(ctx)
-		mcp.Logger(ctx).Error("nobody hears this")
+		mcp.Logger(ctx).Error("discarded")
 		who, err := mcp.Ask[string](ctx, "who", "Who are you?", nil)
 		return in.Greeting + ", " + who, err
 	})
 	alice := &mcp.Principal{Issuer: "i", Subject: "alice"}
-	mcptest.RunOn(t, s, mcptest.Since("2025-06-18"), &mcptest.Options{Principal: alice, LogLevel: "debug"}, func(t *testing.T, c *mcptest.Client) {
-		r.seen.Store(0)
-		if got := callTool(t, c, "greet", object{"Greeting": "Hello"}).text(); got != "carried" {
-			t.Fatalf("got %q", got)
-		}
-		c.Shutdown()
-		synctest.Wait()
-		res, err := r.run(t, s)
-		if got := asked(t, res, err); !slices.Equal(got, []string{"who"}) {
-			t.Errorf("asked %v", got)
-		}
-		if saw.Revision() != c.Revision || saw.ClientInfo().Name != "mcptest" || saw.Capabilities().Elicitation == nil ||
-			saw.Principal != alice || saw.Notify != nil || saw.Header != nil || saw.Detached() != r.d {
-			t.Errorf("the handler sees %+v", saw)
-		}
-		time.Sleep(1000 * time.Hour)
-		r.d.Responses = responses("who", accept(`{"value":"Alice"}`))
-		res, err = r.run(t, s)
-		wantText(t, res, err, "Hello, Alice")
-		if n := r.seen.Load(); n != 2 {
-			t.Errorf("the middleware saw %d runs, want 2", n)
-		}
-		if logged := c.Notifications("notifications/message"); len(logged) > 0 {
-			t.Errorf("logged to a client that is gone: %s", logged[0].Params)
-		}
-	})
+	mcptest.RunOn(t, s, mcptest.Since("2025-06-18"), &mcptest.Options{Principal: alice, LogLevel: "debug"},
+		func(t *testing.T, c *mcptest.Client) {
+			r.runs.Store(0)
+			if got := callTool(t, c, "greet", object{"Greeting": "Hello"}).text(); got != "detached" {
+				t.Fatalf("got %q, want detached", got)
+			}
+			c.Shutdown()
+			synctest.Wait()
+			res, err := r.run(t, s)
+			if got := inputKeys(t, res, err); !slices.Equal(got, []string{"who"}) {
+				t.Errorf("asked %v", got)
+			}
+			if saw.Revision() != c.Revision || saw.ClientInfo().Name != "mcptest" ||
+				saw.Capabilities().Elicitation == nil || saw.Principal != alice ||
+				saw.Notify != nil || saw.Header != nil || saw.Detached() != r.state {
+				t.Errorf("got request %+v, want that of the client without its connection", saw)
+			}
+			time.Sleep(1000 * time.Hour)
+			r.state.Responses = responses("who", accept(`{"value":"Alice"}`))
+			res, err = r.run(t, s)
+			wantText(t, res, err, "Hello, Alice")
+			if n := r.runs.Load(); n != 2 {
+				t.Errorf("got %d runs of the middleware, want 2", n)
+			}
+			if logged := c.Notifications("notifications/message"); len(logged) > 0 {
+				t.Errorf("got log message %s for a client that is disconnected", logged[0].Params)
+			}
+		})
 }
 
-// deploy asks twice, with an effect before it.
-func deploy(effects *int) func(context.Context, struct{}) (string, error) {
+// deployTool returns a handler that increments effects once and then asks twice.
+func deployTool(effects *int) func(context.Context, struct{}) (string, error) {
 	return func(ctx context.Context, _ struct{}) (string, error) {
 		id, err := mcp.Once(ctx, "id", func(context.Context) (int, error) { *effects++; return *effects, nil })
 		if err != nil {
@@ -138,78 +142,84 @@ func deploy(effects *int) func(context.Context, struct{}) (string, error) {
 	}
 }
 
-// A stored call is put together anew by another process, whose keys are others.
-func TestADetachedCallSurvivesARestart(t *testing.T) {
+// Another process, with other keys, restores the stored call.
+func TestDetachedCallSurvivesARestart(t *testing.T) {
 	var effects int
-	var told []string
-	r := &carrier{}
+	var updates []string
+	r := &detacher{}
 	process := func() *mcp.Server {
 		s := newServer(t, nil)
 		s.Use(r.wrap)
-		mcp.AddTool(s, &mcp.Tool{Name: "deploy"}, deploy(&effects))
+		mcp.AddTool(s, &mcp.Tool{Name: "deploy"}, deployTool(&effects))
 		return s
 	}
 	s := process()
 	p := &peer{TB: t, handler: s, principal: &mcp.Principal{Subject: "alice"}}
-	if got := p.call("deploy", "", "", "").text(); got != "carried" {
-		t.Fatalf("got %q", got)
+	if got := p.call("deploy", "", "", "").text(); got != "detached" {
+		t.Fatalf("got %q, want detached", got)
 	}
-	progress := func(done, total float64, message string) { told = append(told, fmt.Sprint(done, total, message)) }
-	r.d.Progress = progress
+	progress := func(done, total float64, message string) {
+		updates = append(updates, fmt.Sprint(done, total, message))
+	}
+	r.state.Progress = progress
 	res, err := r.run(t, s)
 	for _, key := range []string{"a", "b"} {
-		if got := asked(t, res, err); !slices.Equal(got, []string{key}) {
+		if got := inputKeys(t, res, err); !slices.Equal(got, []string{key}) {
 			t.Fatalf("asked %v, want %s", got, key)
 		}
 		s = process()
-		stored, err := mcp.NewRequest(jsonrpc.NewRequest(jsonrpc.IntID(9), "tools/call", bytes.Clone(r.detached.Params)))
+		stored, err := mcp.NewRequest(jsonrpc.NewRequest(jsonrpc.IntID(9), "tools/call",
+			bytes.Clone(r.detached.Params)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		stored.Principal = &mcp.Principal{Subject: "alice"}
-		r.d = &mcp.Detached{State: bytes.Clone(r.d.State), Responses: responses(key, accept(`{"value":true}`)), Progress: progress}
-		r.detached = stored.Detach(t.Context(), r.d)
+		r.state = &mcp.Detached{
+			State: bytes.Clone(r.state.State), Responses: responses(key, accept(`{"value":true}`)), Progress: progress,
+		}
+		r.detached = stored.Detach(t.Context(), r.state)
 		res, err = r.run(t, s)
 		if key == "b" {
 			wantText(t, res, err, "deployed 1")
 		}
 	}
 	if effects != 1 {
-		t.Errorf("the effect came %d times", effects)
+		t.Errorf("got %d effects, want 1", effects)
 	}
-	if want := []string{"1 3step a", "2 3step b", "3 3done"}; !slices.Equal(told, want) {
-		t.Errorf("told %q, want %q", told, want)
+	if want := []string{"1 3step a", "2 3step b", "3 3done"}; !slices.Equal(updates, want) {
+		t.Errorf("got progress %q, want %q", updates, want)
 	}
 }
 
-func TestADetachedCallAsksAnewWhatHasChanged(t *testing.T) {
+func TestDetachedCallAsksChangedQuestionsAgain(t *testing.T) {
 	message := "Delete one file?"
-	r := &carrier{}
-	p := handle(t, &mcp.ServerOptions{Logger: quiet(), Middleware: []mcp.Middleware{r.wrap}}, func(ctx context.Context, _ json.RawMessage) (string, error) {
-		yes, err := mcp.Ask[bool](ctx, "a", message, nil)
-		return fmt.Sprint(yes), err
-	})
+	r := &detacher{}
+	p := handle(t, &mcp.ServerOptions{Logger: quiet(), Middleware: []mcp.Middleware{r.wrap}},
+		func(ctx context.Context, _ json.RawMessage) (string, error) {
+			yes, err := mcp.Ask[bool](ctx, "a", message, nil)
+			return fmt.Sprint(yes), err
+		})
 	s := p.handler.(*mcp.Server)
 	p.call("t", "", "", "")
 	res, err := r.run(t, s)
-	asked(t, res, err)
+	inputKeys(t, res, err)
 	message = "Delete all files?"
-	r.d.Responses = responses("a", accept(`{"value":true}`))
+	r.state.Responses = responses("a", accept(`{"value":true}`))
 	res, err = r.run(t, s)
-	asked(t, res, err)
-	r.d.Responses = responses("a", accept(`{"value":"perhaps"}`)) // it does not fit
+	inputKeys(t, res, err)
+	r.state.Responses = responses("a", accept(`{"value":"perhaps"}`)) // does not match the form
 	res, err = r.run(t, s)
-	asked(t, res, err)
-	r.d.Responses = nil // a partial answer
+	inputKeys(t, res, err)
+	r.state.Responses = nil // no answer
 	res, err = r.run(t, s)
-	asked(t, res, err)
-	r.d.Responses = responses("a", accept(`{"value":true}`), "unknown", `7`)
+	inputKeys(t, res, err)
+	r.state.Responses = responses("a", accept(`{"value":true}`), "unknown", `7`)
 	res, err = r.run(t, s)
 	wantText(t, res, err, "true")
 }
 
-// TASKX-09: what was asked before a call is detached is not asked again.
-func TestDetachTakesOverTheRoundsBefore(t *testing.T) {
+// The detached call does not repeat questions and effects of earlier rounds.
+func TestTASKX09_DetachKeepsEarlierRounds(t *testing.T) {
 	for _, where := range []string{"in the handler", "in the middleware"} {
 		t.Run(where, func(t *testing.T) {
 			var d *mcp.Detached
@@ -223,7 +233,7 @@ func TestDetachTakesOverTheRoundsBefore(t *testing.T) {
 				return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 					if inMiddleware && req.Detached() == nil {
 						detach(ctx, req)
-						return &mcp.CallToolResult{Content: []mcp.ContentBlock{mcp.Text("carried")}}, nil
+						return &mcp.CallToolResult{Content: []mcp.ContentBlock{mcp.Text("detached")}}, nil
 					}
 					return next.ServeMCP(ctx, req)
 				})
@@ -240,47 +250,50 @@ func TestDetachTakesOverTheRoundsBefore(t *testing.T) {
 				mcp.Progress(ctx, 1.5, 0, "answered")
 				if req := mcp.RequestFrom(ctx); req.Detached() == nil {
 					detach(ctx, req)
-					return "carried", nil
+					return "detached", nil
 				}
 				mcp.Progress(ctx, 2, 0, "working")
 				return fmt.Sprint(who, id), nil
 			})
 			r := p.call("t", `{"x":1}`, "", "")
 			inMiddleware = where == "in the middleware"
-			if got := p.call("t", `{"x":1}`, `{"who":`+accept(`{"value":"Alice"}`)+`}`, r.RequestState).text(); got != "carried" {
-				t.Fatalf("got %q", got)
+			got := p.call("t", `{"x":1}`, `{"who":`+accept(`{"value":"Alice"}`)+`}`, r.RequestState).text()
+			if got != "detached" {
+				t.Fatalf("got %q, want detached", got)
 			}
-			if strings.Contains(string(detached.Params), "inputResponses") || strings.Contains(string(detached.Params), "requestState") {
+			if strings.Contains(string(detached.Params), "inputResponses") ||
+				strings.Contains(string(detached.Params), "requestState") {
 				t.Errorf("the params are %s", detached.Params)
 			}
-			var told []string
-			d.Progress = func(_, _ float64, message string) { told = append(told, message) }
+			var updates []string
+			d.Progress = func(_, _ float64, message string) { updates = append(updates, message) }
 			res, err := p.handler.ServeMCP(t.Context(), detached)
 			wantText(t, res, err, "Alice7")
 			want := []string{"answered", "working"}
 			if !inMiddleware {
-				want = want[1:] // the run before has told of it
+				want = want[1:] // sent by the earlier run
 			}
-			if effects != 1 || !slices.Equal(told, want) {
-				t.Errorf("%d effects, told %q", effects, told)
+			if effects != 1 || !slices.Equal(updates, want) {
+				t.Errorf("got %d effects and progress %q, want 1 and %q", effects, updates, want)
 			}
 		})
 	}
 }
 
-// What the client volunteers with its first request needs no state.
-func TestDetachTakesOverWhatWasVolunteered(t *testing.T) {
-	r := &carrier{}
-	p := handle(t, &mcp.ServerOptions{Middleware: []mcp.Middleware{r.wrap}}, func(ctx context.Context, _ json.RawMessage) (string, error) {
-		return mcp.Ask[string](ctx, "who", "Who?", nil)
-	})
+// The first request has input responses, and no request state.
+func TestDetachKeepsInputResponsesOfTheFirstRequest(t *testing.T) {
+	r := &detacher{}
+	p := handle(t, &mcp.ServerOptions{Middleware: []mcp.Middleware{r.wrap}},
+		func(ctx context.Context, _ json.RawMessage) (string, error) {
+			return mcp.Ask[string](ctx, "who", "Who?", nil)
+		})
 	p.call("t", "", `{"who":`+accept(`{"value":"Alice"}`)+`}`, "")
 	res, err := r.run(t, p.handler.(*mcp.Server))
 	wantText(t, res, err, "Alice")
 }
 
-func TestDetachTakesOverNoStateOfAnother(t *testing.T) {
-	r := &carrier{}
+func TestDetachRejectsTheStateOfAnotherPrincipal(t *testing.T) {
+	r := &detacher{}
 	ran := false
 	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		ran = true
@@ -295,15 +308,15 @@ func TestDetachTakesOverNoStateOfAnother(t *testing.T) {
 	_, err := r.run(t, s)
 	var e *mcp.Error
 	if !errors.As(err, &e) || e.Code != mcp.CodeInvalidParams || ran {
-		t.Errorf("got %v, ran: %v", err, ran)
+		t.Errorf("got error %v, handler ran %v, want invalid params and no run", err, ran)
 	}
-	if r.d.State != nil {
-		t.Errorf("the state of another is %s", r.d.State)
+	if r.state.State != nil {
+		t.Errorf("got state %s of another principal", r.state.State)
 	}
 }
 
-// The answer to a question of one call may be what makes a server carry on another.
-func TestDetachTakesOverNothingOfAnotherCall(t *testing.T) {
+// A handler may detach another call than its own.
+func TestDetachDoesNotCopyTheStateOfAnotherCall(t *testing.T) {
 	var stored *mcp.Request
 	var d *mcp.Detached
 	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
@@ -317,22 +330,25 @@ func TestDetachTakesOverNothingOfAnotherCall(t *testing.T) {
 	stored = modernRequest(t, nil, "tools/call", object{"name": "t"})
 	r := p.call("t", "", "", "")
 	if got := p.call("t", "", `{"who":`+accept(`{"value":"Alice"}`)+`}`, r.RequestState).text(); got != "Alice" {
-		t.Fatalf("got %q", got)
+		t.Fatalf("got %q, want Alice", got)
 	}
 	if d.State != nil || d.Responses != nil {
-		t.Errorf("got %s, %s", d.State, d.Responses)
+		t.Errorf("got state %s and responses %s, want none", d.State, d.Responses)
 	}
 }
 
 func TestDetachedCallsShareNoMemoryWithTheirRequest(t *testing.T) {
-	r := &carrier{}
-	p := handle(t, &mcp.ServerOptions{Middleware: []mcp.Middleware{r.wrap}}, func(ctx context.Context, args json.RawMessage) (string, error) {
-		req := mcp.RequestFrom(ctx)
-		trace, _ := req.Meta("progressToken")
-		return fmt.Sprintf("%s %s %v", args, trace, req.Capabilities().Roots != nil), nil
-	})
-	raw := []byte(`{"name":"t","arguments":{"x":1},"inputResponses":{"a":"abc"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
-		`"io.modelcontextprotocol/clientCapabilities":{"roots":{}},"io.modelcontextprotocol/clientInfo":{"name":"me","version":"1"},"progressToken":7}}`)
+	r := &detacher{}
+	p := handle(t, &mcp.ServerOptions{Middleware: []mcp.Middleware{r.wrap}},
+		func(ctx context.Context, args json.RawMessage) (string, error) {
+			req := mcp.RequestFrom(ctx)
+			trace, _ := req.Meta("progressToken")
+			return fmt.Sprintf("%s %s %v", args, trace, req.Capabilities().Roots != nil), nil
+		})
+	raw := []byte(`{"name":"t","arguments":{"x":1},"inputResponses":{"a":"abc"},` +
+		`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+		`"io.modelcontextprotocol/clientCapabilities":{"roots":{}},` +
+		`"io.modelcontextprotocol/clientInfo":{"name":"me","version":"1"},"progressToken":7}}`)
 	req, err := mcp.NewRequest(jsonrpc.NewRequest(jsonrpc.IntID(1), "tools/call", raw))
 	if err != nil {
 		t.Fatal(err)
@@ -346,16 +362,16 @@ func TestDetachedCallsShareNoMemoryWithTheirRequest(t *testing.T) {
 	res, err := r.run(t, p.handler.(*mcp.Server))
 	wantText(t, res, err, `{"x":1} 7 true`)
 	if got := r.detached.ClientInfo().Name; got != "me" {
-		t.Errorf("the client is %q", got)
+		t.Errorf("got client %q, want me", got)
 	}
-	if got := string(r.d.Responses["a"]); got != `"abc"` {
-		t.Errorf("the answer is %s", got)
+	if got := string(r.state.Responses["a"]); got != `"abc"` {
+		t.Errorf("got response %s, want abc", got)
 	}
 }
 
 func TestDetachedCallsDoNotCountAsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &carrier{}
+		r := &detacher{}
 		release := make(chan struct{})
 		p := handle(t, &mcp.ServerOptions{MaxInFlight: 1}, func(context.Context, json.RawMessage) (string, error) {
 			<-release
@@ -373,54 +389,56 @@ func TestDetachedCallsDoNotCountAsInFlight(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if got := p.call("t", "", "", ""); got.Err != nil || got.text() != "carried" {
-			t.Errorf("beside detached calls: got %+v", got)
+		if got := p.call("t", "", "", ""); got.Err != nil || got.text() != "detached" {
+			t.Errorf("call while detached calls run: got %+v, want detached", got)
 		}
 		close(release)
 		runs.Wait()
 	})
 }
 
-func TestDetachedCallsTellEveryStep(t *testing.T) {
+func TestProgressOfDetachedCallsIsNotRateLimited(t *testing.T) {
 	const steps = 5000
-	r := &carrier{}
-	p := handle(t, &mcp.ServerOptions{ProgressRate: 1, Middleware: []mcp.Middleware{r.wrap}}, func(ctx context.Context, _ json.RawMessage) (string, error) {
-		var all sync.WaitGroup
-		for i := range steps {
-			all.Go(func() { mcp.Progress(ctx, float64(i), 0, "") })
-		}
-		all.Wait()
-		mcp.Progress(ctx, steps, -1, "last")
-		mcp.Progress(ctx, steps, 0, "again")
-		return "", nil
-	})
+	r := &detacher{}
+	p := handle(t, &mcp.ServerOptions{ProgressRate: 1, Middleware: []mcp.Middleware{r.wrap}},
+		func(ctx context.Context, _ json.RawMessage) (string, error) {
+			var all sync.WaitGroup
+			for i := range steps {
+				all.Go(func() { mcp.Progress(ctx, float64(i), 0, "") })
+			}
+			all.Wait()
+			mcp.Progress(ctx, steps, -1, "last")
+			mcp.Progress(ctx, steps, 0, "again")
+			return "", nil
+		})
 	p.call("t", "", "", "")
-	var told []float64
-	r.d.Progress = func(done, total float64, _ string) { // not concurrent, or the race detector says so
-		told = append(told, done)
+	var updates []float64
+	r.state.Progress = func(done, total float64, _ string) { // the race detector finds concurrent calls
+		updates = append(updates, done)
 		if total != 0 {
-			t.Errorf("total %v", total)
+			t.Errorf("got total %v, want 0", total)
 		}
 	}
 	res, err := r.run(t, p.handler.(*mcp.Server))
 	wantText(t, res, err, "")
-	if !slices.IsSorted(told) || told[len(told)-1] != steps {
-		t.Errorf("told %v", told)
+	if !slices.IsSorted(updates) || updates[len(updates)-1] != steps {
+		t.Errorf("got progress %v, want a rising one up to %d", updates, steps)
 	}
 }
 
-func TestDetachedCallsContainPanics(t *testing.T) {
+func TestPanicsOfDetachedCallsAreErrors(t *testing.T) {
 	for what, f := range map[string]func(ctx context.Context){
 		"handler":  func(context.Context) { panic("secret") },
 		"progress": func(ctx context.Context) { mcp.Progress(ctx, 1, 2, "") },
 	} {
-		r := &carrier{}
-		p := handle(t, &mcp.ServerOptions{Logger: quiet(), Middleware: []mcp.Middleware{r.wrap}}, func(ctx context.Context, _ json.RawMessage) (string, error) {
-			f(ctx)
-			return "", nil
-		})
+		r := &detacher{}
+		p := handle(t, &mcp.ServerOptions{Logger: quiet(), Middleware: []mcp.Middleware{r.wrap}},
+			func(ctx context.Context, _ json.RawMessage) (string, error) {
+				f(ctx)
+				return "", nil
+			})
 		p.call("t", "", "", "")
-		r.d.Progress = func(float64, float64, string) { panic("secret") }
+		r.state.Progress = func(float64, float64, string) { panic("secret") }
 		_, err := r.run(t, p.handler.(*mcp.Server))
 		if err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: got %v", what, err)
@@ -428,32 +446,35 @@ func TestDetachedCallsContainPanics(t *testing.T) {
 	}
 }
 
-func TestTheStateOfADetachedCallIsBounded(t *testing.T) {
-	r := &carrier{}
-	p := handle(t, &mcp.ServerOptions{Logger: quiet(), Middleware: []mcp.Middleware{r.wrap}}, func(ctx context.Context, args json.RawMessage) (string, error) {
-		var size struct{ Size int }
-		if err := json.Unmarshal(args, &size); err != nil {
-			return "", err
-		}
-		if _, err := mcp.Once(ctx, "large", func(context.Context) (string, error) { return strings.Repeat("x", size.Size), nil }); err != nil {
-			return "", err
-		}
-		return mcp.Ask[string](ctx, "a", "?", nil)
-	})
+func TestStateOfADetachedCallIsLimited(t *testing.T) {
+	r := &detacher{}
+	p := handle(t, &mcp.ServerOptions{Logger: quiet(), Middleware: []mcp.Middleware{r.wrap}},
+		func(ctx context.Context, args json.RawMessage) (string, error) {
+			var size struct{ Size int }
+			if err := json.Unmarshal(args, &size); err != nil {
+				return "", err
+			}
+			large := func(context.Context) (string, error) { return strings.Repeat("x", size.Size), nil }
+			if _, err := mcp.Once(ctx, "large", large); err != nil {
+				return "", err
+			}
+			return mcp.Ask[string](ctx, "a", "?", nil)
+		})
 	s := p.handler.(*mcp.Server)
-	p.call("t", `{"Size":1000000}`, "", "") // more than travels with a client
+	p.call("t", `{"Size":1000000}`, "", "") // more than the limit of a request state
 	res, err := r.run(t, s)
-	asked(t, res, err)
+	inputKeys(t, res, err)
 	p.call("t", `{"Size":17000000}`, "", "")
 	res, err = r.run(t, s)
 	var e *mcp.Error
-	if !errors.As(err, &e) || e.Code != mcp.CodeInternalError || r.d.State != nil {
+	if !errors.As(err, &e) || e.Code != mcp.CodeInternalError || r.state.State != nil {
 		t.Errorf("got %v, %v", res, err)
 	}
 }
 
 func FuzzDetachedState(f *testing.F) {
-	f.Add([]byte(`{"asked":{"a":[1,2]},"answers":{"a":{"question":"x","answer":1}},"once":{"k":3},"progress":2}`), []byte(`{"value":true}`))
+	f.Add([]byte(`{"asked":{"a":[1,2]},"answers":{"a":{"question":"x","answer":1}},"once":{"k":3},"progress":2}`),
+		[]byte(`{"value":true}`))
 	f.Add([]byte(`{"expires":"x"}`), []byte(`{`))
 	f.Add([]byte(`{"answers":{"a":null},"once":null}`), []byte(``))
 	f.Add([]byte(``), []byte(`{"action":"accept","content":{"value":"x"}}`))
@@ -476,7 +497,7 @@ func FuzzDetachedState(f *testing.F) {
 	})
 }
 
-func TestUseIsWithinTheMiddlewareOfTheOptions(t *testing.T) {
+func TestUseRunsInsideTheMiddlewareOfTheOptions(t *testing.T) {
 	var order []string
 	layer := func(name string) mcp.Middleware {
 		return func(next mcp.Handler) mcp.Handler {
@@ -498,7 +519,7 @@ func TestUseIsWithinTheMiddlewareOfTheOptions(t *testing.T) {
 	want := []string{"outer", "inner", "first extension", "second extension", "second extension sees an error",
 		"first extension sees an error", "inner sees an error", "outer sees an error"}
 	if !slices.Equal(order, want) {
-		t.Errorf("got %q", order)
+		t.Errorf("got order %q, want %q", order, want)
 	}
 	if len(opts.Middleware) != 2 {
 		t.Error("the options of the caller have changed")
@@ -506,8 +527,8 @@ func TestUseIsWithinTheMiddlewareOfTheOptions(t *testing.T) {
 	mustPanic(t, "nil", "mcp: Use", func() { p.handler.(*mcp.Server).Use(nil) })
 }
 
-// T-17: tasks are the core's in one revision and an extension's since.
-func TestHandleMethodTakesThoseOfTasks(t *testing.T) {
+// The methods of tasks belong to the core in 2025-11-25, and to an extension in newer revisions.
+func TestHandleMethodAcceptsMethodsOfTasks(t *testing.T) {
 	s := newServer(t, nil)
 	for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel", "tasks/result", "tasks/list"} {
 		s.HandleMethod(method, mcp.HandlerFunc(func(_ context.Context, req *mcp.Request) (mcp.Result, error) {
@@ -516,8 +537,8 @@ func TestHandleMethodTakesThoseOfTasks(t *testing.T) {
 	}
 	mcptest.RunOn(t, s, mcptest.Since(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
 		for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel"} {
-			if got := c.Call(method, object{"taskId": "日本"}); !strings.Contains(string(got), method) { // TASKX-23 over HTTP
-				t.Errorf("%s: got %s", method, got)
+			if got := c.Call(method, object{"taskId": "日本"}); !strings.Contains(string(got), method) {
+				t.Errorf("%[1]s: got %s, want the method %[1]s", method, got)
 			}
 		}
 	})
@@ -529,34 +550,40 @@ func TestHandleMethodTakesThoseOfTasks(t *testing.T) {
 	}
 }
 
-func TestTASKD05_ExecutionIsListedInItsRevisionOnly(t *testing.T) {
-	all := func(context.Context, mcp.Feature) bool { return true }
-	for name, opts := range map[string]*mcp.ServerOptions{"one for all": nil, "one by one": {Visible: all}} {
+func TestTASKD05_ExecutionIsListedOnlyInItsRevision(t *testing.T) {
+	visible := func(context.Context, mcp.Feature) bool { return true }
+	for name, opts := range map[string]*mcp.ServerOptions{
+		"same list for all": nil, "list by request": {Visible: visible},
+	} {
 		s := newServer(t, opts)
-		mcp.AddTool(s, &mcp.Tool{Name: "long", Execution: json.RawMessage(`{"taskSupport":"required"}`)}, func(context.Context, struct{}) (string, error) { return "", nil })
+		mcp.AddTool(s, &mcp.Tool{Name: "long", Execution: json.RawMessage(`{"taskSupport":"required"}`)},
+			func(context.Context, struct{}) (string, error) { return "", nil })
 		for _, revision := range mcptest.Revisions() {
 			p := &peer{TB: t, handler: s, revision: revision}
 			raw := p.raw("tools/list")
-			if got := strings.Contains(raw, `"execution":{"taskSupport":"required"}`); got != (revision == "2025-11-25") {
-				t.Errorf("%s, %s: got %s", name, revision, raw)
+			got := strings.Contains(raw, `"execution":{"taskSupport":"required"}`)
+			if got != (revision == "2025-11-25") {
+				t.Errorf("%s, %s: got %s, want execution in 2025-11-25 only", name, revision, raw)
 			}
 		}
 	}
 }
 
-// raw sends a request without params and gives its result.
+// raw sends a request without params and returns its result.
 func (p *peer) raw(method string) string {
 	p.Helper()
 	req, err := mcp.NewRequest(jsonrpc.NewRequest(jsonrpc.IntID(1), method, json.RawMessage(
-		`{"_meta":{"io.modelcontextprotocol/protocolVersion":"`+p.revision+`","io.modelcontextprotocol/clientCapabilities":{}}}`)))
+		`{"_meta":{"io.modelcontextprotocol/protocolVersion":"`+p.revision+
+			`","io.modelcontextprotocol/clientCapabilities":{}}}`)))
 	if err != nil {
 		p.Fatal(err)
 	}
 	return string(mcp.Respond(p.Context(), p.handler, req).Result)
 }
 
-// Middleware that speaks an extension lets the client's own functions answer, under the client's limits.
-func TestTASKX15_MiddlewareMayAskForMethodsOfExtensions(t *testing.T) {
+// Middleware of the client implements an extension. The client's handlers and limits apply to its
+// input requests.
+func TestTASKX15_MiddlewareMayRequestInputForMethodsOfExtensions(t *testing.T) {
 	s := newServer(t, nil)
 	var got []string
 	s.HandleMethod("tasks/get", mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) {
@@ -567,13 +594,15 @@ func TestTASKX15_MiddlewareMayAskForMethodsOfExtensions(t *testing.T) {
 			if req.Method != "tasks/get" && req.Method != "tools/list" {
 				return next.ServeMCP(ctx, req)
 			}
-			if strings.Contains(string(req.Params), `"inputResponses":{"k":{"action":"accept","content":{"value":"Alice"}}},"requestState":"id"`) {
+			if strings.Contains(string(req.Params),
+				`"inputResponses":{"k":{"action":"accept","content":{"value":"Alice"}}},"requestState":"id"`) {
 				got = append(got, "answered")
 				return next.ServeMCP(ctx, req)
 			}
 			return &mcp.InputRequiredResult{RequestState: "id", InputRequests: map[string]mcp.InputRequest{"k": {
 				Method: "elicitation/create",
-				Params: json.RawMessage(`{"mode":"form","message":"Who?","requestedSchema":{"type":"object","properties":{"value":{"type":"string"}}}}`),
+				Params: json.RawMessage(`{"mode":"form","message":"Who?",` +
+					`"requestedSchema":{"type":"object","properties":{"value":{"type":"string"}}}}`),
 			}}}, nil
 		})
 	}
@@ -585,23 +614,24 @@ func TestTASKX15_MiddlewareMayAskForMethodsOfExtensions(t *testing.T) {
 				return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"value":"Alice"}`)}, nil
 			},
 		})
-		if _, err := c.Do(t.Context(), "tasks/get", object{"taskId": "1"}); err != nil || !slices.Equal(got, []string{"answered"}) {
-			t.Errorf("%s: %v, %q", on, err, got)
+		if _, err := c.Do(t.Context(), "tasks/get", object{"taskId": "1"}); err != nil ||
+			!slices.Equal(got, []string{"answered"}) {
+			t.Errorf("%s: got error %v and %q, want one answered request", on, err, got)
 		}
 		if _, err := c.Do(t.Context(), "tools/list", nil); !errors.Is(err, mcp.ErrInvalidResult) {
-			t.Errorf("%s: a method of the core that may not ask: %v", on, err)
+			t.Errorf("%s: tools/list: got %v, want ErrInvalidResult", on, err)
 		}
 	}
 }
 
-func TestClientFromIsTheClientOfTheMiddleware(t *testing.T) {
+func TestClientFromReturnsTheClientOfTheMiddleware(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "one", func(context.Context) (string, error) { return "1", nil })
 	for _, on := range mcptest.Combinations() {
 		t.Run(on.String(), func(t *testing.T) {
 			var methods []string
 			var from *mcp.Client
-			c := mcptest.Dial(t, s, on, &mcp.ClientOptions{Middleware: []mcp.Middleware{func(next mcp.Handler) mcp.Handler {
+			middleware := func(next mcp.Handler) mcp.Handler {
 				return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 					methods = append(methods, req.Method)
 					if from = mcp.ClientFrom(ctx); from != nil && req.Method == "tools/call" {
@@ -611,14 +641,16 @@ func TestClientFromIsTheClientOfTheMiddleware(t *testing.T) {
 					}
 					return next.ServeMCP(ctx, req)
 				})
-			}}})
+			}
+			c := mcptest.Dial(t, s, on, &mcp.ClientOptions{Middleware: []mcp.Middleware{middleware}})
 			got, err := mcp.CallTool[string](t.Context(), c, "one", nil)
-			if err != nil || got != "1" || from != c || !slices.Equal(methods[len(methods)-2:], []string{"tools/call", "tools/list"}) {
+			if err != nil || got != "1" || from != c ||
+				!slices.Equal(methods[len(methods)-2:], []string{"tools/call", "tools/list"}) {
 				t.Errorf("got %q, %v by %p, want %p; methods %q", got, err, from, c, methods)
 			}
 		})
 	}
 	if mcp.ClientFrom(t.Context()) != nil {
-		t.Error("a client from nowhere")
+		t.Error("ClientFrom without a client: got one, want nil")
 	}
 }

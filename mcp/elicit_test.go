@@ -17,8 +17,8 @@ type color string
 
 func (color) Enum() []color { return []color{"red", "green", "blue"} }
 
-// form is what a client is asked to show for the question "a".
-func askedForm(t *testing.T, r reply) string {
+// requestedForm returns the schema of the form with the key "a".
+func requestedForm(t *testing.T, r reply) string {
 	t.Helper()
 	var p mcp.ElicitRequestParams
 	if err := json.Unmarshal(r.InputRequests["a"].Params, &p); err != nil || p.Mode != "form" {
@@ -27,8 +27,8 @@ func askedForm(t *testing.T, r reply) string {
 	return string(p.RequestedSchema)
 }
 
-// formTest asks for a T and gives what the handler got, as text.
-func formTest[T any](opts *mcp.AskOptions) func(ctx context.Context, _ json.RawMessage) (string, error) {
+// askForm returns a handler that asks for a T and returns it as JSON.
+func askForm[T any](opts *mcp.AskOptions) func(ctx context.Context, _ json.RawMessage) (string, error) {
 	return func(ctx context.Context, _ json.RawMessage) (string, error) {
 		v, err := mcp.Ask[T](ctx, "a", "What?", opts)
 		if err != nil {
@@ -36,6 +36,27 @@ func formTest[T any](opts *mcp.AskOptions) func(ctx context.Context, _ json.RawM
 		}
 		b, err := json.Marshal(v)
 		return string(b), err
+	}
+}
+
+// A formTest is a question, its form, and an answer with its result.
+type formTest struct {
+	name         string
+	ask          func(ctx context.Context, _ json.RawMessage) (string, error)
+	form, answer string
+	want         string
+}
+
+// run tests that the form is requested, and that the result of the response is the wanted text.
+func (test *formTest) run(t *testing.T, response string) {
+	t.Helper()
+	p := handle(t, nil, test.ask)
+	r := p.call("t", "", "", "")
+	if diff := cmp.Diff(test.form, requestedForm(t, r)); diff != "" {
+		t.Errorf("form (-want +got):\n%s", diff)
+	}
+	if r = p.call("t", "", `{"a":`+response+`}`, r.RequestState); r.text() != test.want {
+		t.Errorf("response %s: got %+v, want %s", response, r, test.want)
 	}
 }
 
@@ -51,56 +72,56 @@ func TestELI07_TypesBecomeForms(t *testing.T) {
 		Colors []color  `json:"colors" jsonschema:"which ones,minItems=1,maxItems=2,default=red|blue"`
 		Sizes  []string `json:"sizes,omitempty" jsonschema:"which sizes,enum=s|l,titles=Small|Large"`
 	}
-	for _, test := range []struct {
-		name         string
-		ask          func(ctx context.Context, _ json.RawMessage) (string, error)
-		form, answer string
-		want         string
-	}{
-		{"string", formTest[string](nil), `{"type":"object","properties":{"value":{"type":"string"}},"required":["value"]}`,
+	for _, test := range []formTest{
+		{"string", askForm[string](nil),
+			`{"type":"object","properties":{"value":{"type":"string"}},"required":["value"]}`,
 			`{"value":"x"}`, `"x"`},
-		{"bool", formTest[bool](nil), `{"type":"object","properties":{"value":{"type":"boolean"}},"required":["value"]}`,
+		{"bool", askForm[bool](nil), `{"type":"object","properties":{"value":{"type":"boolean"}},"required":["value"]}`,
 			`{"value":true}`, `true`},
-		{"int", formTest[int](nil), `{"type":"object","properties":{"value":{"type":"integer"}},"required":["value"]}`,
+		{"int", askForm[int](nil), `{"type":"object","properties":{"value":{"type":"integer"}},"required":["value"]}`,
 			`{"value":5.0}`, `5`},
-		{"float", formTest[float64](nil), `{"type":"object","properties":{"value":{"type":"number"}},"required":["value"]}`,
+		{"float", askForm[float64](nil),
+			`{"type":"object","properties":{"value":{"type":"number"}},"required":["value"]}`,
 			`{"value":2.5}`, `2.5`},
-		{"optional", formTest[*string](nil), `{"type":"object","properties":{"value":{"type":"string"}}}`,
+		{"optional", askForm[*string](nil), `{"type":"object","properties":{"value":{"type":"string"}}}`,
 			`{}`, `null`},
-		{"time", formTest[time.Time](nil), `{"type":"object","properties":{"value":{"type":"string","format":"date-time"}},"required":["value"]}`,
+		{"time", askForm[time.Time](nil),
+			`{"type":"object","properties":{"value":{"type":"string","format":"date-time"}},` +
+				`"required":["value"]}`,
 			`{"value":"2026-07-28T00:00:00Z"}`, `"2026-07-28T00:00:00Z"`},
-		{"enum", formTest[color](nil), `{"type":"object","properties":{"value":{"type":"string","enum":["red","green","blue"]}},"required":["value"]}`,
+		{"enum", askForm[color](nil),
+			`{"type":"object","properties":{"value":{"type":"string","enum":["red","green","blue"]}},` +
+				`"required":["value"]}`,
 			`{"value":"green"}`, `"green"`},
-		{"enums", formTest[[]color](nil), `{"type":"object","properties":{"value":{"type":"array","items":{"type":"string","enum":["red","green","blue"]}}},"required":["value"]}`,
+		{"enums", askForm[[]color](nil),
+			`{"type":"object","properties":{"value":{"type":"array","items":{"type":"string","enum":["red",` +
+				`"green","blue"]}}},"required":["value"]}`,
 			`{"value":["green","red"]}`, `["green","red"]`},
-		{"struct", formTest[everyField](nil), `{"type":"object","properties":{` +
+		{"struct", askForm[everyField](nil), `{"type":"object","properties":{` +
 			`"text":{"type":"string","description":"some text","title":"Text","minLength":2,"maxLength":9},` +
 			`"mail":{"type":"string","description":"where to write","format":"email","default":"a@example.com"},` +
 			`"count":{"type":"integer","description":"how many","minimum":1,"maximum":9,"default":3},` +
 			`"score":{"type":"number","description":"how good","default":95.5},` +
 			`"sure":{"type":"boolean","description":"is it so","default":true},` +
 			`"color":{"type":"string","description":"which","enum":["red","green","blue"],"default":"red"},` +
-			`"size":{"type":"string","description":"how large","oneOf":[{"const":"s","title":"Small"},{"const":"l","title":"Large"}],"default":"s"},` +
-			`"colors":{"type":"array","description":"which ones","items":{"type":"string","enum":["red","green","blue"]},"minItems":1,"maxItems":2,"default":["red","blue"]},` +
-			`"sizes":{"type":"array","description":"which sizes","items":{"anyOf":[{"const":"s","title":"Small"},{"const":"l","title":"Large"}]}}` +
+			`"size":{"type":"string","description":"how large","oneOf":[{"const":"s","title":"Small"},` +
+			`{"const":"l","title":"Large"}],"default":"s"},` +
+			`"colors":{"type":"array","description":"which ones","items":{"type":"string","enum":["red",` +
+			`"green","blue"]},"minItems":1,"maxItems":2,"default":["red","blue"]},` +
+			`"sizes":{"type":"array","description":"which sizes","items":{"anyOf":[{"const":"s",` +
+			`"title":"Small"},{"const":"l","title":"Large"}]}}` +
 			`},"required":["text"]}`,
 			`{"text":"ok","mail":null}`,
-			`{"text":"ok","mail":"a@example.com","count":3,"score":95.5,"sure":true,"color":"red","size":"s","colors":["red","blue"]}`},
+			`{"text":"ok","mail":"a@example.com","count":3,"score":95.5,"sure":true,"color":"red",` +
+				`"size":"s","colors":["red","blue"]}`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p := handle(t, nil, test.ask)
-			r := p.call("t", "", "", "")
-			if diff := cmp.Diff(test.form, askedForm(t, r)); diff != "" {
-				t.Errorf("form (-want +got):\n%s", diff)
-			}
-			if r = p.call("t", "", `{"a":`+accept(test.answer)+`}`, r.RequestState); r.text() != test.want {
-				t.Errorf("answer: got %+v, want %s", r, test.want)
-			}
+			test.run(t, accept(test.answer))
 		})
 	}
 }
 
-func TestELI08_EveryFormCanBeGivenByHand(t *testing.T) {
+func TestELI08_OptionsMayHaveAnySchemaOfAForm(t *testing.T) {
 	const whole = `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","properties":{` +
 		`"untitled":{"type":"string","enum":["a","b"],"default":"a"},` +
 		`"titled":{"type":"string","oneOf":[{"const":"a","title":"A"}]},` +
@@ -108,40 +129,29 @@ func TestELI08_EveryFormCanBeGivenByHand(t *testing.T) {
 		`"several":{"type":"array","items":{"type":"string","enum":["a","b"]}},` +
 		`"severalTitled":{"type":"array","items":{"anyOf":[{"const":"a","title":"A"}]}}},"required":["titled"]}`
 	const one = `{"type":"string","title":"Stage","oneOf":[{"const":"p","title":"Production"}]}`
-	for _, test := range []struct {
-		name         string
-		ask          func(ctx context.Context, _ json.RawMessage) (string, error)
-		form, answer string
-		want         string
-	}{
-		{"for a map", formTest[map[string]any](&mcp.AskOptions{Schema: json.RawMessage(whole)}), whole,
+	for _, test := range []formTest{
+		{"for a map", askForm[map[string]any](&mcp.AskOptions{Schema: json.RawMessage(whole)}), whole,
 			`{"titled":"a"}`, `{"titled":"a","untitled":"a"}`},
-		{"for raw JSON", formTest[json.RawMessage](&mcp.AskOptions{Schema: json.RawMessage(whole)}), whole,
+		{"for raw JSON", askForm[json.RawMessage](&mcp.AskOptions{Schema: json.RawMessage(whole)}), whole,
 			`{"titled":"a","several":["b"]}`, `{"titled":"a","several":["b"],"untitled":"a"}`},
-		{"for any", formTest[any](&mcp.AskOptions{Schema: json.RawMessage(whole)}), whole,
+		{"for any", askForm[any](&mcp.AskOptions{Schema: json.RawMessage(whole)}), whole,
 			`{"titled":"a"}`, `{"titled":"a","untitled":"a"}`},
-		{"for a struct", formTest[struct {
+		{"for a struct", askForm[struct {
 			Titled string `json:"titled"`
 		}](&mcp.AskOptions{Schema: json.RawMessage(whole)}), whole, `{"titled":"a"}`, `{"titled":"a"}`},
-		{"for one value", formTest[string](&mcp.AskOptions{Schema: json.RawMessage(one)}),
+		{"for one value", askForm[string](&mcp.AskOptions{Schema: json.RawMessage(one)}),
 			`{"type":"object","properties":{"value":` + one + `},"required":["value"]}`, `{"value":"p"}`, `"p"`},
-		{"for one value with a default", formTest[int](&mcp.AskOptions{Schema: json.RawMessage(`{"type":"integer","default":4}`)}),
+		{"for one value with a default", askForm[int](&mcp.AskOptions{Schema: json.RawMessage(
+			`{"type":"integer","default":4}`)}),
 			`{"type":"object","properties":{"value":{"type":"integer","default":4}}}`, `{}`, `4`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p := handle(t, nil, test.ask)
-			r := p.call("t", "", "", "")
-			if diff := cmp.Diff(test.form, askedForm(t, r)); diff != "" {
-				t.Errorf("form (-want +got):\n%s", diff)
-			}
-			if r = p.call("t", "", `{"a":`+accept(test.answer)+`}`, r.RequestState); r.text() != test.want {
-				t.Errorf("answer: got %+v, want %s", r, test.want)
-			}
+			test.run(t, accept(test.answer))
 		})
 	}
 }
 
-func TestELI09_DefaultsOfTheMomentFillTheForm(t *testing.T) {
+func TestELI09_OptionsMayHaveDefaults(t *testing.T) {
 	type issue struct {
 		Title string `json:"title" jsonschema:"of the issue,default=untitled"`
 		Votes int    `json:"votes,omitempty"`
@@ -151,78 +161,80 @@ func TestELI09_DefaultsOfTheMomentFillTheForm(t *testing.T) {
 		ask        func(ctx context.Context, _ json.RawMessage) (string, error)
 		form, want string
 	}{
-		{"struct", formTest[issue](&mcp.AskOptions{Default: issue{Title: "Crash"}}),
-			`{"type":"object","properties":{"title":{"type":"string","description":"of the issue","default":"Crash"},"votes":{"type":"integer"}}}`,
+		{"struct", askForm[issue](&mcp.AskOptions{Default: issue{Title: "Crash"}}),
+			`{"type":"object","properties":{"title":{"type":"string","description":"of the issue",` +
+				`"default":"Crash"},"votes":{"type":"integer"}}}`,
 			`{"title":"Crash"}`},
-		{"map", formTest[issue](&mcp.AskOptions{Default: map[string]int{"votes": 3}}),
-			`{"type":"object","properties":{"title":{"type":"string","description":"of the issue","default":"untitled"},"votes":{"type":"integer","default":3}}}`,
+		{"map", askForm[issue](&mcp.AskOptions{Default: map[string]int{"votes": 3}}),
+			`{"type":"object","properties":{"title":{"type":"string","description":"of the issue",` +
+				`"default":"untitled"},"votes":{"type":"integer","default":3}}}`,
 			`{"title":"untitled","votes":3}`},
-		{"one value", formTest[color](&mcp.AskOptions{Default: color("blue")}),
-			`{"type":"object","properties":{"value":{"type":"string","enum":["red","green","blue"],"default":"blue"}},"required":["value"]}`,
+		{"one value", askForm[color](&mcp.AskOptions{Default: color("blue")}),
+			`{"type":"object","properties":{"value":{"type":"string","enum":["red","green","blue"],` +
+				`"default":"blue"}},"required":["value"]}`,
 			`"blue"`},
-		{"false", formTest[bool](&mcp.AskOptions{Default: false}),
-			`{"type":"object","properties":{"value":{"type":"boolean","default":false}},"required":["value"]}`, `false`},
+		{"false", askForm[bool](&mcp.AskOptions{Default: false}),
+			`{"type":"object","properties":{"value":{"type":"boolean","default":false}},` +
+				`"required":["value"]}`, `false`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p := handle(t, nil, test.ask)
-			r := p.call("t", "", "", "")
-			if diff := cmp.Diff(test.form, askedForm(t, r)); diff != "" {
-				t.Errorf("form (-want +got):\n%s", diff)
-			}
-			if r = p.call("t", "", `{"a":{"action":"accept"}}`, r.RequestState); r.text() != test.want {
-				t.Errorf("answer: got %+v, want %s", r, test.want)
-			}
+			f := formTest{name: test.name, ask: test.ask, form: test.form, want: test.want}
+			f.run(t, `{"action":"accept"}`)
 		})
 	}
 }
 
-func TestELI25_AnswersThatDoNotFitTheFormAreAskedAgain(t *testing.T) {
+func TestELI25_ContentThatDoesNotMatchIsAskedAgain(t *testing.T) {
 	for name, test := range map[string]struct {
 		ask    func(ctx context.Context, _ json.RawMessage) (string, error)
 		answer string
 	}{
-		"not in the enum":          {formTest[color](nil), `{"value":"pink"}`},
-		"one not in the enum":      {formTest[[]color](nil), `{"value":["red","pink"]}`},
-		"a fraction":               {formTest[int](nil), `{"value":1.5}`},
-		"beyond the type's range":  {formTest[int](nil), `{"value":99999999999999999999}`},
-		"beyond a small type":      {formTest[int8](nil), `{"value":200}`},
-		"null for what must be":    {formTest[bool](nil), `{"value":null}`},
-		"not in a schema by hand":  {formTest[string](&mcp.AskOptions{Schema: json.RawMessage(`{"type":"string","oneOf":[{"const":"p","title":"P"}]}`)}), `{"value":"q"}`},
-		"names in another case":    {formTest[bool](nil), `{"Value":true}`},
-		"text for what is boolean": {formTest[bool](nil), `{"value":"true"}`},
+		"not in the enum":         {askForm[color](nil), `{"value":"pink"}`},
+		"one not in the enum":     {askForm[[]color](nil), `{"value":["red","pink"]}`},
+		"a fraction":              {askForm[int](nil), `{"value":1.5}`},
+		"beyond the type's range": {askForm[int](nil), `{"value":99999999999999999999}`},
+		"beyond a small type":     {askForm[int8](nil), `{"value":200}`},
+		"null for a required one": {askForm[bool](nil), `{"value":null}`},
+		"not in a given schema": {askForm[string](&mcp.AskOptions{Schema: json.RawMessage(
+			`{"type":"string","oneOf":[{"const":"p","title":"P"}]}`)}), `{"value":"q"}`},
+		"another case of a name": {askForm[bool](nil), `{"Value":true}`},
+		"text for a boolean":     {askForm[bool](nil), `{"value":"true"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := handle(t, nil, test.ask)
 			r := p.call("t", "", "", "")
 			if r = p.call("t", "", `{"a":`+accept(test.answer)+`}`, r.RequestState); r.ResultType != "input_required" {
-				t.Errorf("got %+v", r)
+				t.Errorf("got %+v, want input_required", r)
 			}
 		})
 	}
 }
 
-func TestELI07_WhatIsNoFormIsAMistake(t *testing.T) {
-	byHand := func(s string) func(ctx context.Context, _ json.RawMessage) (string, error) {
-		return formTest[map[string]any](&mcp.AskOptions{Schema: json.RawMessage(s)})
+func TestELI07_OtherSchemasAreErrors(t *testing.T) {
+	withSchema := func(s string) func(ctx context.Context, _ json.RawMessage) (string, error) {
+		return askForm[map[string]any](&mcp.AskOptions{Schema: json.RawMessage(s)})
 	}
 	for name, test := range map[string]struct {
 		ask  func(ctx context.Context, _ json.RawMessage) (string, error)
 		says string
 	}{
-		"a nested struct":           {formTest[struct{ In struct{ A int } }](nil), "form"},
-		"a map without a schema":    {formTest[map[string]int](nil), "form"},
-		"a list of free text":       {formTest[[]string](nil), "form"},
-		"a schema of a string":      {byHand(`{"type":"string"}`), "its type must be object"},
-		"a schema without fields":   {byHand(`{"type":"object"}`), "no properties"},
-		"a field of an object":      {byHand(`{"type":"object","properties":{"a":{"type":"object"}}}`), `field "a"`},
-		"a field of several":        {byHand(`{"type":"object","properties":{"a":{"type":["string","null"]}}}`), `field "a"`},
-		"a field of any type":       {byHand(`{"type":"object","properties":{"a":{}}}`), `field "a"`},
-		"a list of numbers":         {byHand(`{"type":"object","properties":{"a":{"type":"array","items":{"type":"number"}}}}`), `field "a"`},
-		"a schema that is none":     {byHand(`{"type":"object"`), "schema"},
-		"a schema with a tail":      {formTest[string](&mcp.AskOptions{Schema: json.RawMessage(`{"type":"string"},"x":{}`)}), "schema"},
-		"a default of no field":     {formTest[named](&mcp.AskOptions{Default: map[string]int{"age": 3}}), `"age"`},
-		"a default of text":         {formTest[named](&mcp.AskOptions{Default: "Ada"}), "must encode to an object"},
-		"a default that is no JSON": {formTest[named](&mcp.AskOptions{Default: func() {}}), "default"},
+		"a nested struct":         {askForm[struct{ In struct{ A int } }](nil), "form"},
+		"a map without a schema":  {askForm[map[string]int](nil), "form"},
+		"a list of free text":     {askForm[[]string](nil), "form"},
+		"a schema of a string":    {withSchema(`{"type":"string"}`), "its type must be object"},
+		"a schema without fields": {withSchema(`{"type":"object"}`), "no properties"},
+		"a field of an object":    {withSchema(`{"type":"object","properties":{"a":{"type":"object"}}}`), `field "a"`},
+		"a field of two types": {withSchema(`{"type":"object","properties":{"a":{"type":["string","null"]}}}`),
+			`field "a"`},
+		"a field of any type": {withSchema(`{"type":"object","properties":{"a":{}}}`), `field "a"`},
+		"a list of numbers": {withSchema(
+			`{"type":"object","properties":{"a":{"type":"array","items":{"type":"number"}}}}`), `field "a"`},
+		"invalid JSON": {withSchema(`{"type":"object"`), "schema"},
+		"a schema with more JSON": {askForm[string](&mcp.AskOptions{Schema: json.RawMessage(
+			`{"type":"string"},"x":{}`)}), "schema"},
+		"a default without field": {askForm[named](&mcp.AskOptions{Default: map[string]int{"age": 3}}), `"age"`},
+		"a default of text":       {askForm[named](&mcp.AskOptions{Default: "Ada"}), "must encode to an object"},
+		"a default without JSON":  {askForm[named](&mcp.AskOptions{Default: func() {}}), "default"},
 		"no message": {func(ctx context.Context, _ json.RawMessage) (string, error) {
 			return mcp.Ask[string](ctx, "a", "", nil)
 		}, "the message is empty"},
@@ -236,13 +248,13 @@ func TestELI07_WhatIsNoFormIsAMistake(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := handle(t, nil, test.ask).call("t", "", "", "")
 			if !r.IsError || !strings.Contains(r.text(), test.says) {
-				t.Errorf("got %+v", r)
+				t.Errorf("got %+v, want a tool error with %s", r, test.says)
 			}
 		})
 	}
 }
 
-func TestELI33_APageIsAskedForAndAgreedTo(t *testing.T) {
+func TestELI06_ELI33_AskURLSendsTheURL(t *testing.T) {
 	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		return "agreed", mcp.AskURL(ctx, "a", "https://example.com/connect?to=x", "Connect your account.")
 	})
@@ -253,16 +265,17 @@ func TestELI33_APageIsAskedForAndAgreedTo(t *testing.T) {
 	}
 	for _, answer := range []string{`{"action":"accept"}`, `{"action":"accept","content":{}}`} {
 		if r := p.call("t", "", `{"a":`+answer+`}`, r.RequestState); r.text() != "agreed" {
-			t.Errorf("%s: got %+v", answer, r)
+			t.Errorf("%s: got %+v, want agreed", answer, r)
 		}
 	}
-	if r := p.call("t", "", `{"a":{"action":"cancel"}}`, r.RequestState); !r.IsError || r.text() != `question "a": mcp: cancelled` {
-		t.Errorf("dismissed: got %+v", r)
+	if r := p.call("t", "", `{"a":{"action":"cancel"}}`, r.RequestState); !r.IsError ||
+		r.text() != `question "a": mcp: cancelled` {
+		t.Errorf("cancel: got %+v", r)
 	}
 }
 
 func TestELI06_OnlySafeURLsAreSent(t *testing.T) {
-	for url, good := range map[string]bool{
+	for url, valid := range map[string]bool{
 		"https://example.com/":             true,
 		"https://example.com:8443/a?b=c#d": true,
 		"http://localhost:3000/":           true,
@@ -287,8 +300,8 @@ func TestELI06_OnlySafeURLsAreSent(t *testing.T) {
 		p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 			return "", mcp.AskURL(ctx, "a", url, "Visit?")
 		})
-		if r := p.call("t", "", "", ""); (r.ResultType == "input_required") != good {
-			t.Errorf("%.60q: got %+v", url, r)
+		if r := p.call("t", "", "", ""); (r.ResultType == "input_required") != valid {
+			t.Errorf("%.60q: got %+v, want valid %v", url, r, valid)
 		}
 	}
 }

@@ -34,7 +34,7 @@ func newCalculator() *mcp.Server {
 	return s
 }
 
-// A client of a server within the process, as tests have it. With a child process or a URL only the transport differs.
+// The server runs in the same process. For a child process or a URL, only the transport differs.
 func ExampleConnect() {
 	ctx := context.Background()
 	c, err := mcp.Connect(ctx, mcp.InMemory(newCalculator()), nil)

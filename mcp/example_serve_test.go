@@ -10,7 +10,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// Any pair of byte streams can carry the protocol, one message per line. Serve returns when the client's end is reached.
+// A pair of byte streams carries one message per line. Run returns when the input ends.
 func ExampleNewStreamConn() {
 	client := strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n")
 
@@ -21,7 +21,7 @@ func ExampleNewStreamConn() {
 	// Output: {"jsonrpc":"2.0","id":1,"result":{}}
 }
 
-// A pipe connects two ends within one process.
+// A pipe connects a client and a server in one process.
 func ExamplePipe() {
 	ctx := context.Background()
 	client, server := mcp.Pipe()
@@ -44,7 +44,7 @@ func ExamplePipe() {
 	// <nil>
 }
 
-// Any Handler can be served: here one that knows a single method, and no server around it.
+// Serve serves any Handler. This one has a single method.
 func ExampleServe() {
 	hello := mcp.HandlerFunc(func(_ context.Context, req *mcp.Request) (mcp.Result, error) {
 		if req.Method != "com.example/hello" {

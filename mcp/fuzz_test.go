@@ -1,7 +1,6 @@
 package mcp_test
 
 import (
-	"bytes"
 	"context"
 	stdjson "encoding/json"
 	"fmt"
@@ -9,18 +8,18 @@ import (
 	"log/slog"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// maxSteps keeps a script short enough to be understood once a fuzzer has found something.
+// maxSteps limits the length of a script, so that failing inputs can be understood.
 const maxSteps = 60
 
-// A script is what several clients do to one server: the bytes of a fuzzer, read as operations and their operands.
-// Whatever the bytes are, they are a script.
+// A script is a sequence of operations of several clients on one server. The bytes of the fuzzer
+// are operations and their
+// operands; any bytes are a valid script.
 type script struct {
 	*testing.T
 	bytes   []byte
@@ -30,42 +29,52 @@ type script struct {
 	clients []*scriptClient
 }
 
-// A scriptClient is a client with what it may expect.
+// A scriptClient is a client that counts its requests and the responses to them.
 type scriptClient struct {
 	*byteClient
 	reads     io.Closer
-	mark      string // in all that the client says, and in nothing that others hear
-	session   string // its revision, empty without a session
+	mark      string // in all messages of the client; other clients must not receive it
+	session   string // the revision of its session, or empty
 	cut       bool
-	batched   bool           // it has sent batches, of which nothing is heard until all of it is done
+	batched   bool           // has sent batches, whose responses arrive together
 	sent      map[string]int // requests by id
-	cancelled map[string]int // those that were in progress then
+	cancelled map[string]int // cancelled while in progress
 	answered  map[string]int
-	questions []string // ids of what the server has asked
-	state     string   // of the last answer that asks for input
+	questions []string // ids of the requests of the server
+	state     string   // requestState of the last InputRequiredResult
 }
 
-// FuzzServer lets several clients of all eras, on streams of both kinds, do what clients do and what they should not.
-// Every request whose id can be read is answered exactly once, and not at all if it was cancelled in time; nothing of one
-// client reaches another, nothing panics, and nothing hangs or is left behind: the bubble would see it.
+// FuzzServer runs valid and invalid operations of several clients with different revisions and
+// streams. Each request with
+// a valid id gets one response, or none if it was cancelled. Messages of one client do not reach
+// another. Nothing panics.
+// The synctest bubble detects goroutines that do not end.
 func FuzzServer(f *testing.F) {
 	for _, seed := range []string{
-		"\x00\x00\x01\x00\x00\x00",                                                                 // a modern client calls echo
-		"\x00\x04\x00\x05\x01\x00\x02\x00\x06\x00\x00",                                             // a session is asked and answers
-		"\x00\x00\x00\x05\x01\x00\x01\x00\x01\x01\x01\x00\x05\x00\x00\x08",                         // two clients wait with one id, one cancels
-		"\x00\x02\x04\x00\x00\x00\x01\x01\x02\x02\x08\x08",                                         // a batch
-		"\x00\x00\x01\x00\x06\x00\x0a\x0b\x07\x0a\x05\x00\x00\x07\x00",                             // a subscription, changes, cut
-		"\x00\x01\x01\x00\x02\x00\x01\x00\x0d\x00\x00\x03\x01\x00\x0d\x01",                         // a modern question, its answer, and that of someone else
-		"\x00\x05\x09\x00\x00\x01\x09\x00\x00\x20\x09\x00\x00\x40\x09\x00\x00\x55\x01\x00\x00",     // hostile messages
-		"\x00\x03\x00\x04\x01\x00\x02\x01\x01\x01\x02\x01\x06\x00\x04\x06\x01\x00\x06\x01\x01",     // answers to the wrong session
-		"\x00\x00\x01\x00\x0c\x00\x01\x00\x0c\x00\x05\x00\x00\x01\x00\x00\x00\x08\x08\x07\x00",     // a handler that does not listen
-		"\x00\x05\x01\x00\x06\x01\x0a\x0a\x01\x00\x0b\x02\x01\x00\x04\x03\x01\x00\x03\x03\x0b\x01", // all kinds of calls
+		// a modern client calls echo
+		"\x00\x00\x01\x00\x00\x00",
+		// a session answers a question
+		"\x00\x04\x00\x05\x01\x00\x02\x00\x06\x00\x00",
+		// two clients use the same id, one cancels
+		"\x00\x00\x00\x05\x01\x00\x01\x00\x01\x01\x01\x00\x05\x00\x00\x08",
+		"\x00\x02\x04\x00\x00\x00\x01\x01\x02\x02\x08\x08", // a batch
+		// a subscription, changes, disconnect
+		"\x00\x00\x01\x00\x06\x00\x0a\x0b\x07\x0a\x05\x00\x00\x07\x00",
+		// a modern question, answers of two clients
+		"\x00\x01\x01\x00\x02\x00\x01\x00\x0d\x00\x00\x03\x01\x00\x0d\x01",
+		"\x00\x05\x09\x00\x00\x01\x09\x00\x00\x20\x09\x00\x00\x40\x09\x00\x00\x55\x01\x00\x00", // hostile messages
+		// answers to the wrong session
+		"\x00\x03\x00\x04\x01\x00\x02\x01\x01\x01\x02\x01\x06\x00\x04\x06\x01\x00\x06\x01\x01",
+		// a handler that ignores its context
+		"\x00\x00\x01\x00\x0c\x00\x01\x00\x0c\x00\x05\x00\x00\x01\x00\x00\x00\x08\x08\x07\x00",
+		// all kinds of calls
+		"\x00\x05\x01\x00\x06\x01\x0a\x0a\x01\x00\x0b\x02\x01\x00\x04\x03\x01\x00\x03\x03\x0b\x01",
 	} {
 		f.Add([]byte(seed))
 	}
 	hostile := hostileMessages(f)
 	f.Fuzz(func(t *testing.T, input []byte) {
-		var log lockedLog
+		var log logBuffer
 		synctest.Test(t, func(t *testing.T) {
 			s := &script{T: t, bytes: input, hostile: hostile}
 			s.server = newTarget(&mcp.ServerOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -78,18 +87,6 @@ func FuzzServer(f *testing.F) {
 			}
 		}
 	})
-}
-
-// A lockedLog takes a log of several goroutines.
-type lockedLog struct {
-	mu sync.Mutex
-	bytes.Buffer
-}
-
-func (l *lockedLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.Buffer.Write(p)
 }
 
 func (s *script) addTools() {
@@ -109,7 +106,7 @@ func (s *script) addTools() {
 	})
 }
 
-// operand takes the next byte, as a number below n.
+// operand removes the next byte and returns it as a number below n.
 func (s *script) operand(n int) int {
 	if len(s.bytes) == 0 {
 		return 0
@@ -119,30 +116,30 @@ func (s *script) operand(n int) int {
 	return int(b) % n
 }
 
-// run runs the script, and then ends every client in good order.
+// run runs the script, and then closes all clients.
 func (s *script) run() {
 	for range maxSteps {
 		if len(s.bytes) == 0 {
 			break
 		}
 		s.step()
-		s.settle()
+		s.wait()
 	}
 	close(s.server.proceed)
-	s.settle()
+	s.wait()
 	for _, c := range s.clients {
 		c.stop()
-		s.settle()
+		s.wait()
 		c.check()
 	}
 }
 
-// settle lets everything happen that can, so that a script means the same each time.
-func (s *script) settle() {
+// wait waits until all goroutines are blocked, so that a script is deterministic.
+func (s *script) wait() {
 	synctest.Wait()
 	for _, c := range s.clients {
 		for len(c.lines) > 0 {
-			c.hear(<-c.lines)
+			c.receiveLine(<-c.lines)
 		}
 	}
 }
@@ -158,7 +155,7 @@ func (s *script) step() {
 	}
 }
 
-// act is one operation of a client that is there.
+// act runs one operation of a client.
 func (s *script) act(c *scriptClient, op int) {
 	switch op {
 	case 1, 2, 3:
@@ -173,7 +170,8 @@ func (s *script) act(c *scriptClient, op int) {
 		if c.batched || c.sent[id] > c.answered[id]+c.cancelled[id] {
 			c.cancelled[id]++
 		}
-		c.write(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `,"reason":"` + c.mark + `"}}`)
+		c.write(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `,"reason":"` +
+			c.mark + `"}}`)
 	case 6:
 		s.answer(c)
 	case 7:
@@ -183,7 +181,7 @@ func (s *script) act(c *scriptClient, op int) {
 	case 8:
 		select {
 		case s.server.proceed <- struct{}{}:
-		default: // nobody waits
+		default: // no tool waits
 		}
 	case 9:
 		m := s.hostile[(s.operand(256)<<8+s.operand(256))%len(s.hostile)]
@@ -201,7 +199,8 @@ func (s *script) act(c *scriptClient, op int) {
 func (s *script) open() {
 	kind := []string{"", "2025-03-26", "2024-11-05", "2025-06-18", "2025-11-25", ""}[s.operand(6)]
 	transport := byteTransports[[]string{"pipes", "socket"}[s.operand(2)]]
-	c := &scriptClient{mark: fmt.Sprintf("mark-%d-", len(s.clients)), sent: map[string]int{}, cancelled: map[string]int{}, answered: map[string]int{}}
+	c := &scriptClient{mark: fmt.Sprintf("mark-%d-", len(s.clients)), sent: map[string]int{},
+		cancelled: map[string]int{}, answered: map[string]int{}}
 	c.byteClient = dialBytes(s.T, s.server, func(opts *mcp.StreamConnOptions) (mcp.Conn, io.WriteCloser, io.Reader) {
 		conn, w, r := transport(opts)
 		c.reads = r.(io.Closer)
@@ -222,14 +221,14 @@ func (s *script) id() string { return scriptIDs[s.operand(len(scriptIDs))] }
 func (s *script) request(c *scriptClient) string {
 	id, kind := s.id(), s.operand(14)
 	c.sent[id]++
-	make := func(method, params string) string {
+	request := func(method, params string) string {
 		if c.session != "" {
 			return bare(id, method, `{`+params+`"_meta":{"progressToken":"`+c.mark+`"}}`)
 		}
 		return enveloped(id, method, params, `,"progressToken":"`+c.mark+`"`)
 	}
 	call := func(tool, more string) string {
-		return make("tools/call", `"name":"`+tool+`","arguments":{"text":"`+c.mark+`"},`+more)
+		return request("tools/call", `"name":"`+tool+`","arguments":{"text":"`+c.mark+`"},`+more)
 	}
 	switch kind {
 	case 0:
@@ -243,33 +242,37 @@ func (s *script) request(c *scriptClient) string {
 	case 4:
 		return call("panic", "")
 	case 5:
-		return make("tools/list", "")
+		return request("tools/list", "")
 	case 6:
 		if c.session != "" {
-			return make("resources/subscribe", `"uri":"mem:x",`)
+			return request("resources/subscribe", `"uri":"mem:x",`)
 		}
-		return make("subscriptions/listen", `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["mem:x"]},`)
+		return request("subscriptions/listen",
+			`"notifications":{"toolsListChanged":true,"resourceSubscriptions":["mem:x"]},`)
 	case 7:
-		return make("no/such", "")
+		return request("no/such", "")
 	case 8:
-		return make("tools/call", `"name":5,`)
+		return request("tools/call", `"name":5,`)
 	case 9:
-		return make("resources/read", `"uri":"mem:`+c.mark+`",`)
+		return request("resources/read", `"uri":"mem:`+c.mark+`",`)
 	case 10:
-		return make("completion/complete", `"ref":{"type":"ref/prompt","name":"prompt"},"argument":{"name":"arg","value":"5"},`)
+		return request("completion/complete",
+			`"ref":{"type":"ref/prompt","name":"prompt"},"argument":{"name":"arg","value":"5"},`)
 	case 11:
-		return make("initialize", `"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"},`)
+		return request("initialize",
+			`"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"},`)
 	case 12:
 		return call("stubborn", "")
 	}
-	state := s.clients[s.operand(len(s.clients))].state // its own, or that of someone else
-	return call("survey", `"requestState":"`+state+`","inputResponses":{"question":{"action":"accept","content":{"value":"`+c.mark+`"}}},`)
+	state := s.clients[s.operand(len(s.clients))].state // of this client or another one
+	return call("survey", `"requestState":"`+state+`",`+
+		`"inputResponses":{"question":{"action":"accept","content":{"value":"`+c.mark+`"}}},`)
 }
 
-// answer answers a question, or what is none.
+// answer sends a response to a request of the server, or to an id that does not exist.
 func (s *script) answer(c *scriptClient) {
-	id := `"made-up"`
-	asked := s.clients[s.operand(len(s.clients))] // the client itself, or someone else, whose question this is
+	id := `"unknown"`
+	asked := s.clients[s.operand(len(s.clients))] // this client or another one
 	if len(asked.questions) > 0 {
 		id = asked.questions[0]
 		if asked == c {
@@ -288,11 +291,11 @@ func (s *script) answer(c *scriptClient) {
 
 var anyMark = regexp.MustCompile(`mark-\d+-`)
 
-// hear takes a message of the server, or a batch.
-func (c *scriptClient) hear(line wireLine) {
+// receiveLine handles a message of the server, or a batch.
+func (c *scriptClient) receiveLine(line wireLine) {
 	for _, mark := range anyMark.FindAllString(line.text, -1) {
 		if mark != c.mark {
-			c.Errorf("%s hears of %s: %s", c.mark, mark, line.text)
+			c.Errorf("%s received a message of %s: %s", c.mark, mark, line.text)
 		}
 	}
 	if strings.HasPrefix(line.text, "[") {
@@ -301,18 +304,18 @@ func (c *scriptClient) hear(line wireLine) {
 			c.Errorf("%v: %s", err, line.text)
 		}
 		for _, one := range batch {
-			c.take(one)
+			c.receiveMessage(one)
 		}
 		return
 	}
-	c.take(line)
+	c.receiveMessage(line)
 }
 
-func (c *scriptClient) take(m wireLine) {
+func (c *scriptClient) receiveMessage(m wireLine) {
 	switch {
 	case m.Method != "" && m.ID != nil:
 		if c.session == "" || m.Method != "elicitation/create" {
-			c.Errorf("%s is asked %s", c.mark, m.text)
+			c.Errorf("%s: got request %s, want elicitation in sessions only", c.mark, m.text)
 		}
 		c.questions = append(c.questions, string(m.ID))
 	case m.Method != "":
@@ -325,17 +328,19 @@ func (c *scriptClient) take(m wireLine) {
 	}
 }
 
-// check compares the answers with the requests, at the end.
+// check compares the number of responses with that of requests.
 func (c *scriptClient) check() {
 	delete(c.answered, `"open"`)
 	for id, n := range c.answered {
 		if most := c.sent[id]; n > most || n > most-c.cancelled[id] && !c.batched {
-			c.Errorf("%s: of %d requests with the id %s, %d were cancelled and %d answered", c.mark, c.sent[id], id, c.cancelled[id], n)
+			c.Errorf("%s: id %s: got %d responses, want at most %d of %d requests", c.mark, id, n,
+				most-c.cancelled[id], most)
 		}
 	}
 	for id, n := range c.sent {
 		if !c.cut && c.answered[id] < n-c.cancelled[id] {
-			c.Errorf("%s: of %d requests with the id %s, %d were cancelled and %d answered", c.mark, n, id, c.cancelled[id], c.answered[id])
+			c.Errorf("%s: id %s: got %d responses, want %d of %d requests", c.mark, id, c.answered[id],
+				n-c.cancelled[id], n)
 		}
 	}
 }

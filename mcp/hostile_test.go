@@ -20,13 +20,14 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A hostileMessage is one of testdata/hostile.txt.
+// A hostileMessage is an invalid message in testdata/hostile.txt.
 type hostileMessage struct {
 	name, id, text string
 	code           int
-	silent         bool // where there is nothing to answer on
+	silent         bool // has no response on a stream
 }
 
+// hostileMessages returns the messages in testdata/hostile.txt.
 func hostileMessages(t testing.TB) (all []hostileMessage) {
 	t.Helper()
 	file, err := os.ReadFile("testdata/hostile.txt")
@@ -54,20 +55,24 @@ func hostileMessages(t testing.TB) (all []hostileMessage) {
 	return all
 }
 
-// eras are what a client may have done before it turns hostile.
-var eras = map[string]func(c *byteClient){
+// initializeParams are the params of an initialize request.
+const initializeParams = `{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`
+
+// clientHistories are messages of clients before a test.
+var clientHistories = map[string]func(c *byteClient){
 	"before anything": func(*byteClient) {},
 	"after a call":    func(c *byteClient) { c.good() },
 	"2024-11-05":      func(c *byteClient) { c.open("2024-11-05") },
 	"2025-03-26":      func(c *byteClient) { c.open("2025-03-26") },
+	"2025-06-18":      func(c *byteClient) { c.open("2025-06-18") },
 	"2025-11-25":      func(c *byteClient) { c.open("2025-11-25") },
 }
 
-// onEras is onBytes for every era.
-func onEras(t *testing.T, test func(t *testing.T, s *target, c *byteClient)) {
+// onClientHistories is onBytes after each of clientHistories.
+func onClientHistories(t *testing.T, test func(t *testing.T, s *target, c *byteClient)) {
 	t.Helper()
-	for era, begin := range eras {
-		t.Run(era, func(t *testing.T) {
+	for name, begin := range clientHistories {
+		t.Run(name, func(t *testing.T) {
 			onBytes(t, plainTarget, func(t *testing.T, s *target, c *byteClient) {
 				begin(c)
 				test(t, s, c)
@@ -76,35 +81,40 @@ func onEras(t *testing.T, test func(t *testing.T, s *target, c *byteClient)) {
 	}
 }
 
-func TestR7_1_5_OneBadMessageCostsOneError(t *testing.T) {
+func TestRPC01_RPC02_RPC03_RPC12_RPC19_RPC32_InvalidMessagesAreAnswered(t *testing.T) {
 	messages := hostileMessages(t)
-	onEras(t, func(t *testing.T, _ *target, c *byteClient) {
+	onClientHistories(t, func(t *testing.T, _ *target, c *byteClient) {
 		for _, m := range messages {
 			c.write(m.text)
 			if !m.silent {
 				got := c.next()
 				if string(got.ID) != m.id || got.code() != m.code || got.Method != "" {
-					t.Errorf("%s: answered %s, want id %q and code %d", m.name, got.text, m.id, m.code)
+					t.Errorf("%s: got %s, want id %q and code %d", m.name, got.text, m.id, m.code)
+				}
+				if e := got.Error; e != nil && (e.Message == "" || len(e.Message) > 200 ||
+					strings.Contains(e.Message, "\n")) {
+					t.Errorf("%s: got error message %q, want one concise sentence", m.name, e.Message)
 				}
 			}
-			c.good() // and so nothing else was written
+			c.good() // fails if there was another response
 		}
 		c.silent()
 	})
 }
 
-// Broken lines that no newline separates are one broken line, and what follows the newline is read as ever.
-func TestR7_1_5_BytesBetweenMessages(t *testing.T) {
+// Each invalid line results in one error. The server reads the next line.
+func TestInvalidLinesBetweenMessages(t *testing.T) {
 	onBytes(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
-		for _, junk := range []string{"", " \t", "\r", "\n\n\n", "\r\n\r\n"} {
-			io.WriteString(c, junk+"\n")
+		for _, invalid := range []string{"", " \t", "\r", "\n\n\n", "\r\n\r\n"} {
+			io.WriteString(c, invalid+"\n")
 			c.good()
 		}
-		for _, junk := range []string{"\x00", "\x04", "\x1b[2J", strings.Repeat("\xff", 100_000), strings.Repeat("[", 1_000_000), strings.Repeat(`{"a":`, 500_000)} {
-			c.wantCode(c.ask(junk), "", jsonrpc.CodeParseError)
+		for _, invalid := range []string{"\x00", "\x04", "\x1b[2J", strings.Repeat("\xff", 100_000),
+			strings.Repeat("[", 1_000_000), strings.Repeat(`{"a":`, 500_000)} {
+			c.wantCode(c.ask(invalid), "", jsonrpc.CodeParseError)
 			c.good()
 		}
-		for i := range `{"jsonrpc":"2.0","id":1,"method":"ping"}` { // a message in two lines is two broken ones
+		for i := range `{"jsonrpc":"2.0","id":1,"method":"ping"}` { // a message on two lines is two invalid messages
 			line := `{"jsonrpc":"2.0","id":1,"method":"ping"}`
 			if i == 0 {
 				continue
@@ -112,7 +122,7 @@ func TestR7_1_5_BytesBetweenMessages(t *testing.T) {
 			c.write(line[:i] + "\n" + line[i:])
 			for range 2 {
 				if got := c.next(); got.code() != jsonrpc.CodeParseError && got.code() != mcp.CodeInvalidRequest {
-					t.Errorf("cut at %d: %s", i, got.text)
+					t.Errorf("newline at byte %d: got %s, want a parse error or invalid request", i, got.text)
 				}
 			}
 			c.good()
@@ -121,11 +131,11 @@ func TestR7_1_5_BytesBetweenMessages(t *testing.T) {
 	})
 }
 
-// paramsOf are the members of each method's params, with what each has to be.
+// paramsOf lists members of the params of each method, with their types.
 var paramsOf = []struct {
 	method  string
 	era     string // "modern" or "session" if only one has it
-	members string // that are right, without the one that is wrong
+	members string // the other members, which are valid
 	member  string
 	kind    string
 }{
@@ -145,8 +155,10 @@ var paramsOf = []struct {
 	{"resources/read", "modern", `"uri":"mem:x",`, "inputResponses", "object"},
 	{"completion/complete", "", `"argument":{"name":"arg","value":"1"},`, "ref", "object"},
 	{"completion/complete", "", `"ref":{"type":"ref/prompt","name":"prompt"},`, "argument", "object"},
-	{"completion/complete", "", `"ref":{"type":"ref/prompt","name":"prompt"},"argument":{"name":"arg","value":"1"},`, "context.arguments", "object"},
-	{"completion/complete", "", `"ref":{"type":"ref/prompt","name":"prompt"},"argument":{"name":"arg","value":"1"},`, "context", "object"},
+	{"completion/complete", "", `"ref":{"type":"ref/prompt","name":"prompt"},"argument":{"name":"arg","value":"1"},`,
+		"context.arguments", "object"},
+	{"completion/complete", "", `"ref":{"type":"ref/prompt","name":"prompt"},"argument":{"name":"arg","value":"1"},`,
+		"context", "object"},
 	{"completion/complete", "", `"argument":{"name":"arg","value":"1"},`, "ref.type", "string"},
 	{"completion/complete", "", `"ref":{"type":"ref/prompt","name":"prompt"},`, "argument.name", "string"},
 	{"subscriptions/listen", "modern", ``, "notifications", "object"},
@@ -159,7 +171,7 @@ var paramsOf = []struct {
 	{"logging/setLevel", "session", ``, "level", "string"},
 }
 
-// wrongValues are values of every kind, to leave the right kind out.
+// wrongValues are values of each type.
 var wrongValues = map[string][]string{
 	"string":  {`"\u0000"`},
 	"object":  {`{}`},
@@ -169,7 +181,7 @@ var wrongValues = map[string][]string{
 	"null":    {`null`},
 }
 
-func TestR7_1_5_WrongParams(t *testing.T) {
+func TestRPC32_ParamsOfOtherTypesAreInvalid(t *testing.T) {
 	onBytes(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
 		c.open("2025-11-25")
 		n := 0
@@ -178,7 +190,7 @@ func TestR7_1_5_WrongParams(t *testing.T) {
 			n++
 			got := c.ask(request(strconv.Itoa(n)))
 			if string(got.ID) != strconv.Itoa(n) || got.code() != mcp.CodeInvalidParams {
-				t.Errorf("%s: answered %s, want invalid params", what, got.text)
+				t.Errorf("%s: got %s, want code -32602", what, got.text)
 			}
 		}
 		for _, p := range paramsOf {
@@ -196,7 +208,9 @@ func TestR7_1_5_WrongParams(t *testing.T) {
 					}
 					params := p.members + `"` + outer + `":` + value
 					if p.era != "session" {
-						check(p.method+" "+params, func(id string) string { return enveloped(id, p.method, params+",", "") })
+						check(p.method+" "+params, func(id string) string {
+							return enveloped(id, p.method, params+",", "")
+						})
 					}
 					if p.era != "modern" {
 						check(p.method+" "+params, func(id string) string { return bare(id, p.method, `{`+params+`}`) })
@@ -213,9 +227,10 @@ func TestR7_1_5_WrongParams(t *testing.T) {
 	})
 }
 
-func TestR7_1_5_WrongEnvelope(t *testing.T) {
-	const version, capabilities = `"io.modelcontextprotocol/protocolVersion":`, `"io.modelcontextprotocol/clientCapabilities":`
-	onEras(t, func(t *testing.T, _ *target, c *byteClient) {
+func TestMETA10_META17_META18_EnvelopesAreValidated(t *testing.T) {
+	const version = `"io.modelcontextprotocol/protocolVersion":`
+	const capabilities = `"io.modelcontextprotocol/clientCapabilities":`
+	onClientHistories(t, func(t *testing.T, _ *target, c *byteClient) {
 		for _, meta := range []string{
 			version + `5,` + capabilities + `{}`,
 			version + `null,` + capabilities + `{}`,
@@ -230,17 +245,24 @@ func TestR7_1_5_WrongEnvelope(t *testing.T) {
 		} {
 			c.wantCode(c.ask(bare(`1`, "tools/list", `{"_meta":{`+meta+`}}`)), `1`, mcp.CodeInvalidParams)
 		}
-		for _, v := range []string{"", "2027-01-01", "2025-11-25", "2026-07-28 ", "2026-07-28\\u0000", "../../etc/passwd"} {
-			c.wantCode(c.ask(bare(`1`, "tools/list", `{"_meta":{`+version+`"`+v+`",`+capabilities+`{}}}`)), `1`, mcp.CodeUnsupportedProtocolVersion)
+		for _, v := range []string{"", "2027-01-01", "2025-11-25", "2026-07-28 ", "2026-07-28\\u0000",
+			"../../etc/passwd"} {
+			got := c.ask(bare(`1`, "tools/list", `{"_meta":{`+version+`"`+v+`",`+capabilities+`{}}}`))
+			c.wantCode(got, `1`, mcp.CodeUnsupportedProtocolVersion)
+			if want := `"supported":["2026-07-28"`; !strings.Contains(got.text, want) {
+				t.Errorf("version %q: got %s, want %s", v, got.text, want)
+			}
 		}
 		c.good()
 		c.silent()
 	})
 }
 
-func TestR7_1_5_UnknownMethods(t *testing.T) {
-	methods := []string{"x", "tools/callx", "TOOLS/LIST", "tools/list ", "tools/list\\u0000", "rpc.discover", "__proto__", "../tools/list",
-		"sampling/createMessage", "roots/list", "elicitation/create", "notifications/initialized", "notifications/cancelled", "tasks/get",
+func TestRPC14_RPC31_PING04_UnknownMethodsAreNotFound(t *testing.T) {
+	methods := []string{"x", "tools/callx", "TOOLS/LIST", "tools/list ", "tools/list\\u0000", "rpc.discover",
+		"__proto__", "../tools/list",
+		"sampling/createMessage", "roots/list", "elicitation/create", "notifications/initialized",
+		"notifications/cancelled", "tasks/get",
 		"%s%n", strings.Repeat("m", 10_000)}
 	onBytes(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
 		c.open("2025-11-25")
@@ -248,7 +270,7 @@ func TestR7_1_5_UnknownMethods(t *testing.T) {
 			for _, request := range []string{enveloped(`1`, method, "", ""), bare(`1`, method, `{}`)} {
 				got := c.ask(request)
 				if c.wantCode(got, `1`, mcp.CodeMethodNotFound); len(got.text) > 1000 {
-					t.Errorf("%.40s: the answer has %d bytes", method, len(got.text))
+					t.Errorf("%.40s: got a response of %d bytes, want at most 1000", method, len(got.text))
 				}
 			}
 			c.write(`{"jsonrpc":"2.0","method":"` + method + `"}`) // as a notification it is ignored
@@ -264,40 +286,45 @@ func TestR7_1_5_UnknownMethods(t *testing.T) {
 	})
 }
 
-// What belongs to nothing is dropped, whatever it says.
-func TestR7_3_13_AnswersAndCancelsOutOfTheBlue(t *testing.T) {
-	onEras(t, func(t *testing.T, _ *target, c *byteClient) {
+// The server ignores responses, cancellations and notifications that belong to no request.
+func TestRPC14_CAN05_CAN09_UnknownResponsesAndNotificationsAreIgnored(t *testing.T) {
+	onClientHistories(t, func(t *testing.T, _ *target, c *byteClient) {
 		for _, id := range []string{`1`, `"x"`, `-5`, `""`, `99999999999999999999`} {
 			c.write(`{"jsonrpc":"2.0","id":`+id+`,"result":{"action":"accept"}}`,
 				`{"jsonrpc":"2.0","id":`+id+`,"result":null}`,
 				`{"jsonrpc":"2.0","id":`+id+`,"error":{"code":-32000,"message":"no"}}`,
 				`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+id+`}}`)
 		}
-		c.write(`{"jsonrpc":"2.0","error":{"code":-32000,"message":"no"}}`, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no"}}`)
-		for _, params := range []string{`{}`, `[]`, `{"requestId":null}`, `{"requestId":1.5}`, `{"requestId":{}}`, `{"requestId":"` + strings.Repeat("r", 10_000) + `"}`,
+		c.write(`{"jsonrpc":"2.0","error":{"code":-32000,"message":"no"}}`,
+			`{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no"}}`)
+		for _, params := range []string{`{}`, `[]`, `{"requestId":null}`, `{"requestId":1.5}`, `{"requestId":{}}`,
+			`{"requestId":"` + strings.Repeat("r", 10_000) + `"}`,
 			`{"requestId":1,"reason":5}`, `{"requestId":1,"reason":"` + strings.Repeat("r", 100_000) + `"}`} {
 			c.write(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":` + params + `}`)
 		}
-		for _, method := range []string{"notifications/progress", "notifications/initialized", "notifications/roots/list_changed", "notifications/message", "tools/list", "initialize"} {
-			c.write(`{"jsonrpc":"2.0","method":"`+method+`"}`, `{"jsonrpc":"2.0","method":"`+method+`","params":{"progressToken":[],"progress":"x"}}`)
+		for _, method := range []string{"notifications/progress", "notifications/initialized",
+			"notifications/roots/list_changed", "notifications/message", "tools/list", "initialize"} {
+			c.write(`{"jsonrpc":"2.0","method":"`+method+`"}`,
+				`{"jsonrpc":"2.0","method":"`+method+`","params":{"progressToken":[],"progress":"x"}}`)
 		}
 		c.good()
 		c.silent()
 	})
 }
 
-func TestR7_1_5_BatchesOutOfPlace(t *testing.T) {
+func TestRPC15_RPC16_RPC18_BatchesOnlyIn20250326(t *testing.T) {
 	batch := `[` + bare(`1`, "ping", `{}`) + `]`
-	onEras(t, func(t *testing.T, _ *target, c *byteClient) {
+	onClientHistories(t, func(t *testing.T, _ *target, c *byteClient) {
 		c.wantCode(c.ask(`[]`), "", mcp.CodeInvalidRequest)
 		c.wantCode(c.ask(`[`), "", jsonrpc.CodeParseError)
 		c.wantCode(c.ask(`[`+bare(`1`, "ping", `{}`)+`,`), "", jsonrpc.CodeParseError)
 		c.good()
 		if strings.Contains(c.Name(), "2025-03-26") {
-			got := c.ask(`[5,` + bare(`1`, "ping", `{}`) + `,{"jsonrpc":"2.0","id":2,"method":1},[],{"jsonrpc":"2.0","id":3,"result":{}}]`)
+			got := c.ask(`[5,` + bare(`1`, "ping", `{}`) +
+				`,{"jsonrpc":"2.0","id":2,"method":1},[],{"jsonrpc":"2.0","id":3,"result":{}}]`)
 			for _, want := range []string{`"id":1,"result":{}`, `"id":2,"error":{"code":-32600`} {
 				if strings.Count(got.text, `"jsonrpc"`) != 4 || !strings.Contains(got.text, want) {
-					t.Errorf("answered %s, want four answers, one of them %s", got.text, want)
+					t.Errorf("got %s, want four responses, one of them %s", got.text, want)
 				}
 			}
 		} else {
@@ -309,20 +336,21 @@ func TestR7_1_5_BatchesOutOfPlace(t *testing.T) {
 	})
 }
 
-func TestR7_1_6_PanicSaysNothing(t *testing.T) {
+func TestErrorOfAPanicHasNoDetails(t *testing.T) {
 	onBytes(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
 		c.open("2025-11-25")
 		for _, request := range []string{envelopedCall(`1`, "panic", ""), bareCall(`1`, "panic", "")} {
 			got := c.ask(request)
-			if c.wantCode(got, `1`, mcp.CodeInternalError); strings.Contains(got.text, "secret") || strings.Contains(got.text, "goroutine") {
-				t.Errorf("answered %s", got.text)
+			if c.wantCode(got, `1`, mcp.CodeInternalError); strings.Contains(got.text, "secret") ||
+				strings.Contains(got.text, "goroutine") {
+				t.Errorf("got %s, want no text of the panic", got.text)
 			}
 			c.good()
 		}
 	})
 }
 
-func TestR7_3_9_DuplicateIDInFlight(t *testing.T) {
+func TestRPC05_RPC06_DuplicateIDInFlightIsRejected(t *testing.T) {
 	onBytes(t, plainTarget, func(t *testing.T, s *target, c *byteClient) {
 		c.open("2025-11-25")
 		c.write(envelopedCall(`7`, "wait", ""))
@@ -330,14 +358,14 @@ func TestR7_3_9_DuplicateIDInFlight(t *testing.T) {
 		for _, request := range []string{envelopedCall(`7`, "echo", ""), bareCall(`7`, "echo", "")} {
 			c.wantCode(c.ask(request), `7`, mcp.CodeInvalidRequest)
 		}
-		c.wantCode(c.ask(bareCall(`"7"`, "echo", "")), `"7"`, 0) // a text is another id
+		c.wantCode(c.ask(bareCall(`"7"`, "echo", "")), `"7"`, 0) // the string is another id
 		s.proceed <- struct{}{}
 		c.wantCode(c.next(), `7`, 0)
 		c.wantCode(c.ask(bareCall(`7`, "echo", "")), `7`, 0)
 	})
 }
 
-func TestR7_3_12_TenThousandPings(t *testing.T) {
+func TestManyPingsAreAnsweredInOrder(t *testing.T) {
 	const pings = 10_000
 	onBytes(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
 		c.open("2025-11-25")
@@ -354,64 +382,65 @@ func TestR7_3_12_TenThousandPings(t *testing.T) {
 	})
 }
 
-// A client that does not read is not read from for long either: what it could pile up is bounded.
-func TestR7_3_12_PingsOfADeafClient(t *testing.T) {
+// The server stops reading from a client that does not read, so that its memory is limited.
+func TestPingsOfAClientThatDoesNotReadAreLimited(t *testing.T) {
 	for name, transport := range byteTransports {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := deaf(t, newTarget(nil), transport)
-				before := heap()
-				taken := 0
+				d := newNonReadingClient(t, newTarget(nil), transport)
+				before := heapInUse()
+				sent := 0
 				go func() {
 					for {
-						if _, err := io.WriteString(d.w, bare(strconv.Itoa(taken), "ping", `{"pad":"`+strings.Repeat("x", 20_000)+`"}`)+"\n"); err != nil {
+						params := `{"pad":"` + strings.Repeat("x", 20_000) + `"}`
+						if _, err := io.WriteString(d.w, bare(strconv.Itoa(sent), "ping", params)+"\n"); err != nil {
 							return
 						}
-						taken++
+						sent++
 					}
 				}()
 				synctest.Wait()
-				if taken > 1000 {
-					t.Errorf("%d pings were read and not answered", taken)
+				if sent > 1000 {
+					t.Errorf("%d pings were read and not answered, want at most 1000", sent)
 				}
-				if grown := heap() - before; grown > 8<<20 {
-					t.Errorf("%d bytes were kept", grown)
+				if grown := heapInUse() - before; grown > 8<<20 {
+					t.Errorf("the heap has grown by %d bytes, want at most 8 MiB", grown)
 				}
-				d.hangUp()
+				d.disconnect()
 			})
 		})
 	}
 }
 
-// A deafClient is a client that reads nothing.
-type deafClient struct {
+// A nonReadingClient writes to the server, and does not read.
+type nonReadingClient struct {
 	*testing.T
 	w      io.WriteCloser
 	r      io.Reader
 	served chan error
 }
 
-func deaf(t *testing.T, h mcp.Handler, transport byteTransport) *deafClient {
+func newNonReadingClient(t *testing.T, h mcp.Handler, transport byteTransport) *nonReadingClient {
 	conn, w, r := transport(nil)
-	d := &deafClient{T: t, w: w, r: r, served: make(chan error, 1)}
+	d := &nonReadingClient{T: t, w: w, r: r, served: make(chan error, 1)}
 	go func() {
 		d.served <- mcp.Serve(t.Context(), h, conn, &mcp.ServeOptions{Logger: slog.New(slog.DiscardHandler)})
 	}()
 	return d
 }
 
-// hangUp ends the connection and waits for the server to notice.
-func (d *deafClient) hangUp() {
+// disconnect closes the connection and waits until Serve returns.
+func (d *nonReadingClient) disconnect() {
 	d.Helper()
 	d.r.(io.Closer).Close()
 	d.w.Close()
 	if err := <-d.served; err != nil && !errors.Is(err, mcp.ErrDisconnected) {
-		d.Errorf("Serve: %v, want ErrDisconnected if anything", err)
+		d.Errorf("Serve: got %v, want ErrDisconnected or nil", err)
 	}
 }
 
-// heap returns the bytes that are in use. Two collections empty the pools.
-func heap() int64 {
+// heapInUse returns the bytes in use. Two collections empty sync.Pools.
+func heapInUse() int64 {
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats
@@ -419,7 +448,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-func TestR7_2_UnreadEventsCostLittleAndNobodyElse(t *testing.T) {
+func TestUnreadMessagesUseLimitedMemoryAndDelayNoOtherClient(t *testing.T) {
 	const budget = 16 << 20
 	for name, transport := range byteTransports {
 		t.Run(name, func(t *testing.T) {
@@ -427,15 +456,15 @@ func TestR7_2_UnreadEventsCostLittleAndNobodyElse(t *testing.T) {
 				s := newTarget(nil)
 				other := dialBytes(t, s, transport, nil, nil)
 				other.good()
-				before := heap()
-				d := deaf(t, s, transport)
+				before := heapInUse()
+				d := newNonReadingClient(t, s, transport)
 				for n := range 10 {
 					io.WriteString(d.w, envelopedCall(strconv.Itoa(n), "flood", "")+"\n")
 				}
-				io.WriteString(d.w, bare(`"i"`, "initialize", `{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`)+"\n"+
+				io.WriteString(d.w, bare(`"i"`, "initialize", initializeParams)+"\n"+
 					bareCall(`"s"`, "flood", "")+"\n")
 				synctest.Wait()
-				grown := heap() - before
+				grown := heapInUse() - before
 				t.Logf("the heap has grown by %d KiB", grown>>10)
 				if grown > budget {
 					t.Errorf("the heap has grown by %d bytes, want at most %d", grown, budget)
@@ -445,53 +474,60 @@ func TestR7_2_UnreadEventsCostLittleAndNobodyElse(t *testing.T) {
 					other.good()
 				}
 				if waited := time.Since(begin); waited != 0 {
-					t.Errorf("another client waited for %v", waited)
+					t.Errorf("another client waited for %v, want no time", waited)
 				}
-				d.hangUp()
+				d.disconnect()
 			})
 		})
 	}
 }
 
-// A change that nobody reads is told once, when it is read, and holds nobody up who makes one.
-func TestR7_2_UnreadChangesCoalesce(t *testing.T) {
+// Many changes that a client has not read become one notification. ResourceUpdated does not block.
+func TestUnreadChangesAreMerged(t *testing.T) {
 	for name, transport := range byteTransports {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newTarget(nil)
-				d := deaf(t, s, transport)
-				io.WriteString(d.w, bare(`1`, "initialize", `{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`)+"\n")
-				io.WriteString(d.w, `{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n"+bare(`2`, "resources/subscribe", `{"uri":"mem:x"}`)+"\n"+
-					enveloped(`3`, "subscriptions/listen", `"notifications":{"resourceSubscriptions":["mem:x"]},`, "")+"\n")
+				d := newNonReadingClient(t, s, transport)
+				filter := `"notifications":{"resourceSubscriptions":["mem:x"]},`
+				for _, line := range []string{
+					bare(`1`, "initialize", initializeParams),
+					`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
+					bare(`2`, "resources/subscribe", `{"uri":"mem:x"}`),
+					enveloped(`3`, "subscriptions/listen", filter, ""),
+				} {
+					io.WriteString(d.w, line+"\n")
+				}
 				synctest.Wait()
-				before, begin := heap(), time.Now()
+				before, begin := heapInUse(), time.Now()
 				for range 100_000 {
 					s.ResourceUpdated("mem:x")
 				}
 				synctest.Wait()
-				if grown := heap() - before; grown > 1<<20 || time.Since(begin) != 0 {
-					t.Errorf("100,000 changes cost %d bytes and %v", grown, time.Since(begin))
+				if grown := heapInUse() - before; grown > 1<<20 || time.Since(begin) != 0 {
+					t.Errorf("100,000 changes took %d bytes and %v, want at most 1 MiB and no time", grown,
+						time.Since(begin))
 				}
-				told := 0
+				updates := 0
 				go func() {
 					lines := bufio.NewScanner(d.r)
 					for lines.Scan() {
 						if strings.Contains(lines.Text(), "resources/updated") {
-							told++
+							updates++
 						}
 					}
 				}()
 				synctest.Wait()
-				if told < 2 || told > 6 {
-					t.Errorf("the changes were told %d times, want once or twice per subscription", told)
+				if updates < 2 || updates > 6 {
+					t.Errorf("got %d notifications, want 1 to 3 per subscription", updates)
 				}
-				d.hangUp()
+				d.disconnect()
 			})
 		})
 	}
 }
 
-// lineTransports are byteTransports and the connection that carries messages.
+// lineTransports returns byteTransports and an adapter of mcp.Pipe.
 func lineTransports() map[string]byteTransport {
 	all := map[string]byteTransport{"in memory": func(*mcp.StreamConnOptions) (mcp.Conn, io.WriteCloser, io.Reader) {
 		client, server := mcp.Pipe()
@@ -514,7 +550,7 @@ func lineTransports() map[string]byteTransport {
 	return all
 }
 
-// A messageWriter writes lines as messages.
+// A messageWriter decodes lines and writes them as messages.
 type messageWriter struct{ mcp.Conn }
 
 func (w messageWriter) Write(p []byte) (int, error) {
@@ -530,7 +566,7 @@ func (w messageWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestR7_3_6_BurstArrivesWholeAndInOrder(t *testing.T) {
+func TestPROG03_NotificationsOfABurstArriveInOrder(t *testing.T) {
 	for name, transport := range lineTransports() {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -547,7 +583,7 @@ func TestR7_3_6_BurstArrivesWholeAndInOrder(t *testing.T) {
 	}
 }
 
-// wholeBurst takes all that the tool "burst" sends.
+// wholeBurst receives all messages of the tool "burst" and checks their order.
 func (c *byteClient) wholeBurst(id, token string) {
 	c.Helper()
 	notes, progress := 0, 0
@@ -562,28 +598,29 @@ func (c *byteClient) wholeBurst(id, token string) {
 		switch m.Method {
 		case "notifications/message":
 			if p.Data != strconv.Itoa(notes) {
-				c.Fatalf("message %s comes as number %d", p.Data, notes)
+				c.Fatalf("got log message %s, want %d", p.Data, notes)
 			}
 			notes++
 		case "notifications/progress":
 			if progress++; p.Progress != progress || string(p.ProgressToken) != token {
-				c.Fatalf("progress %s comes as number %d", m.text, progress)
+				c.Fatalf("got %s, want progress %d of token %s", m.text, progress, token)
 			}
 		default:
 			c.wantCode(m, id, 0)
 			if notes != burstNotes || progress != burstProgress {
-				c.Errorf("the result comes after %d messages and %d notes of progress", notes, progress)
+				c.Errorf("got %d log messages and %d of progress before the result, want %d and %d",
+					notes, progress, burstNotes, burstProgress)
 			}
 			return
 		}
 	}
 }
 
-// Every message that is cut anywhere, by the end of the stream, costs at most one error and ends in good order.
-func TestR7_3_10_CutAtEveryByte(t *testing.T) {
+// The stream may end within a message. Serve returns no error.
+func TestStreamMayEndWithinAMessage(t *testing.T) {
 	requests := []string{
 		envelopedCall(`1`, "echo", `"text":"a"`),
-		bare(`1`, "initialize", `{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`),
+		bare(`1`, "initialize", initializeParams),
 	}
 	for _, request := range requests {
 		for cut := range len(request) + 2 {
@@ -598,9 +635,10 @@ func TestR7_3_10_CutAtEveryByte(t *testing.T) {
 					}
 					switch whole := cut >= len(request); {
 					case cut == 0 && len(answers) != 0, cut > 0 && len(answers) != 1:
-						t.Errorf("answered %d times", len(answers))
-					case whole && answers[0].code() != 0, cut > 0 && !whole && answers[0].code() != jsonrpc.CodeParseError:
-						t.Errorf("answered %s", answers[0].text)
+						t.Errorf("got %d responses, want 1, or none for no bytes", len(answers))
+					case whole && answers[0].code() != 0, cut > 0 && !whole &&
+						answers[0].code() != jsonrpc.CodeParseError:
+						t.Errorf("got %s, want a parse error unless the message is complete", answers[0].text)
 					}
 					if err := <-c.served; err != nil {
 						t.Errorf("Serve: %v", err)

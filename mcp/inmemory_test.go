@@ -11,17 +11,17 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A handler in memory sees the envelope that its request has, whoever has changed it on the way.
-func TestInMemoryTheEnvelopeIsThatOfTheParams(t *testing.T) {
+// Middleware may change the params, and with them the envelope.
+func TestMETA18_InMemoryRequestsHaveTheEnvelopeOfTheirParams(t *testing.T) {
 	s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: quiet()})
 	mcp.AddTool(s, &mcp.Tool{Name: "who"}, func(ctx context.Context, _ struct{}) (string, error) {
 		return mcp.RequestFrom(ctx).ClientInfo().Name, nil
 	})
-	change := func(raw stdjson.RawMessage) stdjson.RawMessage { return raw }
+	changeParams := func(raw stdjson.RawMessage) stdjson.RawMessage { return raw }
 	opts := &mcp.ClientOptions{Info: mcp.Implementation{Name: "alice", Version: "1"}, Middleware: []mcp.Middleware{
 		func(next mcp.Handler) mcp.Handler {
 			return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-				req.Params = change(req.Params)
+				req.Params = changeParams(req.Params)
 				return next.ServeMCP(ctx, req)
 			})
 		},
@@ -35,38 +35,39 @@ func TestInMemoryTheEnvelopeIsThatOfTheParams(t *testing.T) {
 		return mcp.CallTool[string](mcp.WithCallOptions(t.Context(), mcp.CallOptions{LogLevel: level}), c, "who", nil)
 	}
 	if got, err := call(""); got != "alice" || err != nil {
-		t.Errorf("unchanged: %q, %v", got, err)
+		t.Errorf("unchanged: got %q, %v, want alice", got, err)
 	}
 	if got, err := call(mcp.LevelInfo); got != "alice" || err != nil {
-		t.Errorf("with a log level: %q, %v", got, err)
+		t.Errorf("with a log level: got %q, %v, want alice", got, err)
 	}
-	var refused *mcp.Error
-	if got, err := call("loud"); !errors.As(err, &refused) || refused.Code != mcp.CodeInvalidParams {
-		t.Errorf("with a log level that there is not: %q, %v", got, err)
+	var protocolErr *mcp.Error
+	if got, err := call("loud"); !errors.As(err, &protocolErr) || protocolErr.Code != mcp.CodeInvalidParams {
+		t.Errorf("unknown log level: got %q, %v, want code -32602", got, err)
 	}
 	for _, with := range []string{`"bobby"`, `"bob"`} {
-		change = func(raw stdjson.RawMessage) stdjson.RawMessage {
+		changeParams = func(raw stdjson.RawMessage) stdjson.RawMessage {
 			return bytes.Replace(raw, []byte(`"alice"`), []byte(with), 1)
 		}
 		if got, err := call(""); `"`+got+`"` != with || err != nil {
-			t.Errorf("changed to %s: %q, %v", with, got, err)
+			t.Errorf("changed to %s: got %q, %v", with, got, err)
 		}
 	}
-	change = func(stdjson.RawMessage) stdjson.RawMessage { return stdjson.RawMessage(`{"name":"who"}`) }
-	if got, err := call(""); !errors.As(err, &refused) || refused.Code != mcp.CodeInvalidParams {
-		t.Errorf("without an envelope: %q, %v", got, err)
+	changeParams = func(stdjson.RawMessage) stdjson.RawMessage { return stdjson.RawMessage(`{"name":"who"}`) }
+	if got, err := call(""); !errors.As(err, &protocolErr) || protocolErr.Code != mcp.CodeInvalidParams {
+		t.Errorf("without an envelope: got %q, %v, want code -32602", got, err)
 	}
 }
 
-// A request that no client has made is opened.
-func TestInMemoryRequestsByHandAreServed(t *testing.T) {
+// RoundTrip accepts requests that no Client has made.
+func TestInMemoryRoundTripValidatesTheEnvelope(t *testing.T) {
 	transport := mcp.InMemory(mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: quiet()}))
 	defer transport.Close()
 	params := fmt.Sprintf(`{"_meta":`+modernMeta+`}`, `{}`)
-	for params, ok := range map[string]bool{params: true, `{"_meta":{}}`: false, `{}`: false} {
-		res, err := transport.RoundTrip(t.Context(), &mcp.Request{Method: "server/discover", Params: stdjson.RawMessage(params)})
-		if (err == nil) != ok {
-			t.Errorf("%s: got %v, %v", params, res, err)
+	for params, valid := range map[string]bool{params: true, `{"_meta":{}}`: false, `{}`: false} {
+		res, err := transport.RoundTrip(t.Context(), &mcp.Request{Method: "server/discover",
+			Params: stdjson.RawMessage(params)})
+		if (err == nil) != valid {
+			t.Errorf("%s: got %v, %v, want valid %v", params, res, err, valid)
 		}
 	}
 }

@@ -103,7 +103,7 @@ func contain(ctx context.Context, log *slog.Logger, req *Request, h Handler) (re
 // publicError returns the error that the peer may see, and logs err if that is another one.
 func publicError(ctx context.Context, log *slog.Logger, req *Request, err error) *Error {
 	if e := asError(err); e != nil {
-		return e
+		return req.env.Revision.PermittedError(e)
 	}
 	if cancelled(ctx, err) || errors.Is(err, ErrClosed) {
 		return &Error{Code: CodeInternalError, Message: "request cancelled"}

@@ -50,15 +50,14 @@ type RawResult json.RawMessage
 
 // ResultType returns the member resultType, or "complete" if there is none.
 func (r RawResult) ResultType() string {
-	if v, ok := jsonscan.Get(r, "resultType"); ok {
-		if string(v) == `"`+ResultComplete+`"` {
-			return ResultComplete
-		}
-		if s, err := jsonscan.Unquote(v); err == nil {
-			return s
-		}
+	v, ok := jsonscan.Get(r, "resultType")
+	if !ok || string(v) == `"`+ResultComplete+`"` {
+		return ResultComplete
 	}
-	return ResultComplete
+	if s, err := jsonscan.Unquote(v); err == nil {
+		return s
+	}
+	return string(v) // not a string, so of no known type
 }
 
 // ResultMeta returns nil: the `_meta` of a raw result is part of the object.

@@ -286,7 +286,7 @@ func TestTOOL03_ToolsAreListedByName(t *testing.T) {
 	})
 }
 
-func TestTOOL25_VisibilityHoldsAtListAndCall(t *testing.T) {
+func TestTOOL25_STL08_VisibilityHoldsAtListAndCall(t *testing.T) {
 	s := newServer(t, &mcp.ServerOptions{
 		Cache: mcp.Cache{TTL: 1000 * time.Millisecond, Scope: mcp.CachePublic},
 		Visible: func(ctx context.Context, f mcp.Feature) bool {

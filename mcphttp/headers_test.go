@@ -57,7 +57,7 @@ func TestHDR08_NameHeaderEqualsTheBody(t *testing.T) {
 	}
 }
 
-func TestHDR08_ParamHeadersEqualTheArguments(t *testing.T) {
+func TestHDR08_TRN06_ParamHeadersEqualTheArguments(t *testing.T) {
 	f := start(t, newTestCore(), nil)
 	for _, test := range []struct {
 		name, arguments string

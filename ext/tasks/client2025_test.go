@@ -345,7 +345,7 @@ func TestTasksResultTimesOut(t *testing.T) {
 	})
 }
 
-func TestTASKD15_EndedCallCancelsTaskOf2025(t *testing.T) {
+func TestTASKD15_CAN03_EndedCallCancelsTaskOf2025(t *testing.T) {
 	for _, status := range []string{"working", "input_required"} {
 		t.Run(status, func(t *testing.T) {
 			s := script2025()

@@ -57,7 +57,7 @@ func TestELI30_RequiredElicitationsAreInputRequests(t *testing.T) {
 	}
 }
 
-func TestELI28_ElicitationsAreAwaited(t *testing.T) {
+func TestELI28_ELI29_ElicitationsAreAwaited(t *testing.T) {
 	retry := func(answer string) json.RawMessage {
 		return modern(`"name":"t","inputResponses":{"v\"1":`+answer+`,"v2":{"action":"accept"}}`, "")
 	}

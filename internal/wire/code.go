@@ -54,6 +54,28 @@ func UnsupportedVersion(requested string) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: CodeUnsupportedVersion, Message: "unsupported protocol version", Data: data}
 }
 
+// PermittedError returns e, or a copy with another code if the revision does not permit that of e.
+// Modern revisions reserve -32099 to -32020 for codes of the specification, and do not permit two
+// codes of the legacy era.
+//
+// Spec: basic (2026-07-28), Error Codes
+func (r Revision) PermittedError(e *jsonrpc.Error) *jsonrpc.Error {
+	reserved := e.Code >= -32099 && e.Code <= -32020 || e.Code == CodeResourceNotFoundLegacy
+	if !reserved || !r.Modern() || r.HasCode(e.Code) {
+		return e
+	}
+	permitted := *e
+	switch e.Code {
+	case CodeResourceNotFoundLegacy:
+		permitted.Code = jsonrpc.CodeInvalidParams
+	case CodeURLElicitationRequired:
+		permitted.Code = jsonrpc.CodeInvalidRequest
+	default:
+		permitted.Code = jsonrpc.CodeInternalError
+	}
+	return &permitted
+}
+
 func invalidParams(message string) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: message}
 }
