@@ -81,10 +81,12 @@ type ClientOptions struct {
 	// ProbeTimeout is how long the server may take to respond to server/discover. Default: 10
 	// seconds.
 	ProbeTimeout time.Duration
-	// InputTimeout is how long Elicit, ElicitURL, Sample and Roots may take for one request, in
-	// total. Default: 10 minutes.
+	// InputTimeout is how long Elicit, ElicitURL, Sample and Roots may take for one request of the
+	// client, in total. In sessions, where the questions of a request are not known, it bounds each
+	// of them. Default: 10 minutes.
 	InputTimeout time.Duration
-	// MaxRounds is how many times one request may require input; negative means never. Default: 16.
+	// MaxRounds is how many times one request may require input; negative means never. In sessions
+	// the server limits its questions. Default: 16.
 	MaxRounds int
 
 	// Middleware wraps every request; the first is the outermost. It is called again each time a
@@ -145,7 +147,8 @@ func (o *ClientOptions) capabilities() ClientCapabilities {
 // supports; its methods are the same for all revisions. They are safe for concurrent use.
 //
 // A request fails with an [*Error] that the server responded with, or with a [*TransportError] if
-// there is no valid response, which reports whether the request may have run. If a function such as
+// there is no valid response, which reports whether the request may have run. An HTTP status such as
+// 403 is a TransportError that wraps the Error of its body: test for Error first. If a function such as
 // [ClientOptions].Elicit fails, the request that it was called for fails with an error that wraps
 // the function's. In sessions (revisions before 2026-07-28) nothing relates a question to a
 // request: the error is logged, and the server receives "internal error" and decides how the

@@ -3,7 +3,6 @@ package mcp
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"log/slog"
 	"runtime/debug"
@@ -88,11 +87,15 @@ func recovered(ctx context.Context, log *slog.Logger, what string, err *error) {
 	if value == nil {
 		return
 	}
-	var id [8]byte
-	rand.Read(id[:])
-	incident := hex.EncodeToString(id[:])
+	incident, public := newIncident()
 	log.ErrorContext(ctx, "mcp: panic recovered",
 		"in", what, "incident", incident, "value", value, "stack", string(debug.Stack()))
-	data := append(jsonscan.AppendQuote([]byte(`{"incident":`), incident), '}')
-	*err = &Error{Code: CodeInternalError, Message: "internal error", Data: data}
+	*err = public
+}
+
+// newIncident returns a random id for the log, and the error with it that the peer sees.
+func newIncident() (id string, public *Error) {
+	id = rand.Text()[:16]
+	data := append(jsonscan.AppendQuote([]byte(`{"incident":`), id), '}')
+	return id, &Error{Code: CodeInternalError, Message: "internal error", Data: data}
 }

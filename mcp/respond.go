@@ -79,8 +79,10 @@ func appendResult(dst []byte, ctx context.Context, h Handler, req *Request) ([]b
 	case asError(err) != nil:
 		return nil, asError(err)
 	}
-	req.logger().ErrorContext(ctx, "mcp: cannot encode result", "method", req.Method, "error", err)
-	return nil, errInternal
+	incident, public := newIncident()
+	req.logger().ErrorContext(ctx, "mcp: cannot encode result",
+		"method", req.Method, "incident", incident, "error", err)
+	return nil, public
 }
 
 // appendContained encodes a result and recovers from panics of its methods.
@@ -94,8 +96,7 @@ func contain(ctx context.Context, log *slog.Logger, req *Request, h Handler) (re
 	defer recovered(ctx, log, req.Method, &err)
 	res, err = h.ServeMCP(ctx, req)
 	if err == nil && res == nil {
-		log.ErrorContext(ctx, "mcp: handler returned neither result nor error", "method", req.Method)
-		return nil, errInternal
+		return nil, errors.New("the handler returned neither result nor error")
 	}
 	return res, err
 }
@@ -108,6 +109,8 @@ func publicError(ctx context.Context, log *slog.Logger, req *Request, err error)
 	if cancelled(ctx, err) || errors.Is(err, ErrClosed) {
 		return &Error{Code: CodeInternalError, Message: "request cancelled"}
 	}
-	log.ErrorContext(ctx, "mcp: request failed", "method", req.Method, "id", req.ID, "error", err)
-	return errInternal
+	incident, public := newIncident()
+	log.ErrorContext(ctx, "mcp: request failed",
+		"method", req.Method, "id", req.ID, "incident", incident, "error", err)
+	return public
 }

@@ -506,10 +506,11 @@ func (c core) Listen(ctx context.Context, r wire.Request, notify legacy.Notify) 
 	req.Principal = PrincipalFrom(c.s.ctx)
 	ctx, cancel := context.WithCancelCause(ctx)
 	release := context.AfterFunc(c.s.listening, func() { cancel(ErrShutdown) })
-	_, err = legacy.Subscribe(ctx, notify, c.s.work.Go, func(ctx context.Context, notify legacy.Notify) *jsonrpc.Message {
+	serve := func(ctx context.Context, notify legacy.Notify) *jsonrpc.Message {
 		req.Notify = notify
 		return Respond(ctx, c.s.handler, req)
-	})
+	}
+	_, err = legacy.Subscribe(ctx, notify, c.s.work.Go, serve)
 	stop = func() {
 		release()
 		cancel(ErrClosed)

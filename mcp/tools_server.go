@@ -30,7 +30,7 @@ type toolEntry struct {
 // ranges and defaults from `jsonschema` tags; see the package documentation. If Tool.InputSchema is
 // set, it takes precedence, and In may also be a map or json.RawMessage. The arguments are
 // validated and completed by defaults before the function is called. Invalid arguments become a
-// tool error that the model can correct.
+// tool error that the model can correct; clients of 2025-06-18 and before get the error -32602.
 //
 // Out is the result: a string becomes text; [ContentBlock], []ContentBlock and [*CallToolResult]
 // are unchanged; any other type becomes structured content with an output schema, and its JSON as

@@ -50,7 +50,8 @@ type Transport interface {
 }
 
 // A TransportError reports that a request has no valid response: the connection failed, or the
-// response violates the protocol. An error that the server responded with is an [*Error] instead.
+// response violates the protocol. An error that the server responded with is an [*Error] instead; a
+// refusal by HTTP status, such as 401 or 403, is both if its body has an error.
 type TransportError struct {
 	// Method is the method of the request.
 	Method string

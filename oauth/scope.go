@@ -260,7 +260,7 @@ func checkScopes(ctx context.Context, req *mcp.Request, caller *mcp.Principal, n
 }
 
 func (e *ScopeError) log(ctx context.Context, log *slog.Logger, req *mcp.Request, caller *mcp.Principal) {
-	attrs := []any{"status", http.StatusForbidden, "error", oauthwire.InsufficientScope, "scopes", e.Scopes}
+	attrs := []any{"status", http.StatusForbidden, "error", oauthwire.InsufficientScope, "needed", e.Scopes}
 	if caller != nil {
 		attrs = append(attrs, "subject", caller.Subject)
 	}

@@ -33,7 +33,8 @@ type JWTOptions struct {
 	// ES384, ES512, EdDSA, PS256, PS384, PS512, RS256, RS384 and RS512.
 	Algorithms []string
 	// AccessTokenType accepts only tokens with typ at+jwt, which ID tokens cannot have. Default:
-	// tokens with typ JWT or none are accepted too, unless they look like an ID token.
+	// tokens with typ JWT or none are accepted too, unless a claim such as nonce or at_hash shows
+	// that they are ID tokens.
 	AccessTokenType bool
 	// MaxCached bounds the verified tokens in one generation of the cache, which has two. A token
 	// is cached until it expires or the keys are fetched again, and takes about 2 KB. Default:
@@ -69,8 +70,9 @@ type JWTVerifier struct {
 
 // NewJWTVerifier returns a verifier for the tokens of an issuer, the URL of the authorization
 // server as it is in their claim iss. The claims scope and scp become Token.Scopes, client_id or
-// azp the ClientID. Tokens that are not JWTs (opaque tokens) need a [NewIntrospectionVerifier].
-// opts may be nil. NewJWTVerifier panics if an option is invalid.
+// azp the ClientID. The claims iss, exp and aud, and sub or a client, are required. Tokens that are
+// not JWTs (opaque tokens) need a [NewIntrospectionVerifier]. opts may be nil. NewJWTVerifier panics
+// if an option is invalid.
 func NewJWTVerifier(issuer string, opts *JWTOptions) *JWTVerifier {
 	v, err := newJWTVerifier(issuer, opts)
 	if err != nil {

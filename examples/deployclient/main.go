@@ -22,7 +22,7 @@ func ask(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, erro
 	fmt.Print(p.Message, " [yes/no/later] ")
 	var answer string
 	if _, err := fmt.Scanln(&answer); err != nil {
-		return nil, err // the user could not be asked: the call fails with this error
+		return nil, err // the user could not be asked: the call fails
 	}
 	switch answer {
 	case "yes":

@@ -286,7 +286,8 @@ func projectError(rev wire.Revision, method string, e *jsonrpc.Error) *jsonrpc.E
 	case rev.HasCode(code):
 	case code == wire.CodeMissingCapability:
 		code = jsonrpc.CodeInvalidRequest
-		message = "the client did not declare a capability that this request needs" + required(e.Data)
+		message = "the client did not declare a capability that this request needs, or its revision does not have it" +
+			required(e.Data)
 	case code == wire.CodeUnsupportedVersion:
 		code = jsonrpc.CodeInvalidParams
 	case code == wire.CodeHeaderMismatch, code == wire.CodeURLElicitationRequired:

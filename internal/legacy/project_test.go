@@ -116,8 +116,8 @@ func TestErrorCodesExistInTheRevision(t *testing.T) {
 		message string
 	}{
 		{jsonrpc.Error{Code: wire.CodeMissingCapability, Message: "m", Data: json.RawMessage(`{"requiredCapabilities":{"elicitation":{"url":{}},"sampling":{}}}`)},
-			-32600, "the client did not declare a capability that this request needs: elicitation.url, sampling"},
-		{jsonrpc.Error{Code: wire.CodeMissingCapability, Message: "m"}, -32600, "the client did not declare a capability that this request needs"},
+			-32600, "the client did not declare a capability that this request needs, or its revision does not have it: elicitation.url, sampling"},
+		{jsonrpc.Error{Code: wire.CodeMissingCapability, Message: "m"}, -32600, "the client did not declare a capability that this request needs, or its revision does not have it"},
 		{*wire.UnsupportedVersion("x"), -32602, "unsupported protocol version"},
 		{jsonrpc.Error{Code: wire.CodeHeaderMismatch, Message: "m"}, -32600, "m"},
 		{jsonrpc.Error{Code: wire.CodeURLElicitationRequired, Message: "m"}, -32600, "m"},

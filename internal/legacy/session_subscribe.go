@@ -59,8 +59,8 @@ func (s *Session) updateSubscription(has capabilitySet) error {
 	s.mu.Unlock()
 	var stop func()
 	if wanted && (has.tools || has.prompts || has.resources || len(s.uris) > 0) {
-		params := filter(has, s.uris)
-		listen, invalid := s.modernRequest(jsonrpc.NewRequest(subscriptionID, wire.MethodSubscriptionsListen, params), nil)
+		request := jsonrpc.NewRequest(subscriptionID, wire.MethodSubscriptionsListen, filter(has, s.uris))
+		listen, invalid := s.modernRequest(request, nil)
 		if invalid != nil {
 			return invalid
 		}

@@ -182,7 +182,9 @@ func (w *taskWait) awaitResponse(ctx context.Context, q *taskInput) {
 // next waits until the client has responded to an input request, and returns the members of the
 // retry that pass the response on. It returns early when the core's outcome changes, or when a
 // further input request may be sent.
-func (w *taskWait) next(ctx context.Context, before []byte) (answers *retryParams, changed outcome, err *jsonrpc.Error) {
+func (w *taskWait) next(ctx context.Context, before []byte) (
+	answers *retryParams, changed outcome, err *jsonrpc.Error,
+) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	seen := make(chan outcome, 1)
