@@ -17,8 +17,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// Only the result that creates a task has the resultType "task". The task's members are its own. The
-// result of tasks/get has what belongs to the status.
+// Only the result that creates a task has the resultType "task". The members of the task are not
+// nested. The result of tasks/get has the members that belong to its status.
 func TestTASKX07_TASKX10_ResultsOfEachStatus(t *testing.T) {
 	add := func(b *testServer) {
 		b.tool("completed", nil, func(context.Context) (string, error) { return "done", nil })

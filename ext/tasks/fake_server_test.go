@@ -89,7 +89,8 @@ func (s *fakeServer) requests() []string {
 	return slices.Clone(s.lines)
 }
 
-// requestTimes returns the times of the requests whose line has the prefix, since the first request.
+// requestTimes returns the times of the requests whose line has the prefix, since the first
+// request.
 func (s *fakeServer) requestTimes(method string) (at []time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,8 +148,8 @@ func runWithServer(t *testing.T, s *fakeServer, opts *mcp.ClientOptions, o *task
 	runWithServerOn(t, s, mcptest.Combination{Transport: mcptest.InMemory, Revision: mcptest.Modern}, opts, o, test)
 }
 
-func runWithServerOn(t *testing.T, s *fakeServer, on mcptest.Combination, opts *mcp.ClientOptions, o *tasks.ClientOptions,
-	test func(t *testing.T, c *mcp.Client)) {
+func runWithServerOn(t *testing.T, s *fakeServer, on mcptest.Combination, opts *mcp.ClientOptions,
+	o *tasks.ClientOptions, test func(t *testing.T, c *mcp.Client)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		test(t, mcptest.Dial(t, s, on, tasks.Declare(opts, o)))

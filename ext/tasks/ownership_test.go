@@ -292,7 +292,7 @@ func TestHiddenToolCreatesNoTask(t *testing.T) {
 }
 
 // IDs are long and random.
-func TestTASKD07_TASKX24_IDsAreLongAndRandom(t *testing.T) {
+func TestTASKD07_TASKD19_TASKX24_IDsAreLongAndRandom(t *testing.T) {
 	add := func(b *testServer) {
 		b.tool("may", nil, func(context.Context) (string, error) { return "done", nil })
 	}
@@ -310,7 +310,7 @@ func TestTASKD07_TASKX24_IDsAreLongAndRandom(t *testing.T) {
 }
 
 // Each form is declared to its own clients. tasks/list is declared to authenticated callers only.
-func TestTASKX01_TASKD01_DeclaredCapabilities(t *testing.T) {
+func TestTASKX01_TASKD01_TASKD19_DeclaredCapabilities(t *testing.T) {
 	b := newTestServer(t, nil, nil)
 	none, err := mcp.Connect(t.Context(), mcp.InMemory(b.server), &mcp.ClientOptions{Revision: revision2025})
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 type interceptedStore struct {
 	tasks.Store
 	create, update func(tasks.Record) error
-	after          func(tasks.Record) error // an update that was made
+	after          func(tasks.Record) error // called after an update
 }
 
 func (s *interceptedStore) Create(ctx context.Context, r tasks.Record) error {

@@ -21,7 +21,8 @@ import (
 
 // sendServerRequest sends one request to a client with the given Answer function, and returns the
 // responses.
-func sendServerRequest(t *testing.T, version, capabilities, method, params string, answer func(params string) (string, *jsonrpc.Error)) (lines []string) {
+func sendServerRequest(t *testing.T, version, capabilities, method, params string,
+	answer func(params string) (string, *jsonrpc.Error)) (lines []string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		cfg := clientConfig(version)
@@ -217,7 +218,7 @@ func TestRequestsBeforeOpenWait(t *testing.T) {
 }
 
 // untilCancelled returns an Answer function that waits for its context and sends the cause.
-func untilCancelled(cause chan<- error) func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
+func untilCancelled(cause chan<- error) answerer {
 	return func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 		<-ctx.Done()
 		cause <- context.Cause(ctx)

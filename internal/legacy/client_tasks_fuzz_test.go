@@ -63,31 +63,31 @@ func FuzzClientTasks(f *testing.F) {
 			return json.RawMessage(`{"action":"cancel"}`), nil
 		}
 		question := jsonrpc.NewRequest(jsonrpc.IntID(1), wire.MethodElicitationCreate, append(appendMember([]byte(`{"message":"m",`), []byte("task"), task), '}'))
-		result, made, refusal := c.respond(t.Context(), question)
+		result, newTask, refusal := c.respond(t.Context(), question)
 		switch kind := jsonscan.Kind(task); {
 		case kind == 'n':
-			if made != nil || refusal != nil || asked != 1 {
-				t.Fatalf("a null task: created %v, Answer called %d times: %v", made, asked, refusal)
+			if newTask != nil || refusal != nil || asked != 1 {
+				t.Fatalf("a null task: created %v, Answer called %d times: %v", newTask, asked, refusal)
 			}
 			return
 		case refusal != nil:
-			if made != nil || asked != 0 || refusal.Code != jsonrpc.CodeInvalidParams || c.tasks.all != nil {
-				t.Fatalf("refused: created %v, Answer called %d times: %v", made, asked, refusal)
+			if newTask != nil || asked != 0 || refusal.Code != jsonrpc.CodeInvalidParams || c.tasks.all != nil {
+				t.Fatalf("refused: created %v, Answer called %d times: %v", newTask, asked, refusal)
 			}
 			return
-		case kind != '{' || made == nil || asked != 0 || made.ttl < leastTaskTTL || made.ttl > maxTaskTTL:
-			t.Fatalf("created %+v from %s, Answer called %d times", made, task, asked)
+		case kind != '{' || newTask == nil || asked != 0 || newTask.ttl < leastTaskTTL || newTask.ttl > maxTaskTTL:
+			t.Fatalf("created %+v from %s, Answer called %d times", newTask, task, asked)
 		}
 		created, _ := jsonscan.Get(result, "task")
-		if text(created, "taskId") != made.id || text(created, "status") != "working" {
+		if text(created, "taskId") != newTask.id || text(created, "status") != "working" {
 			t.Fatalf("created %s", result)
 		}
-		c.runTask(made, question)
+		c.runTask(newTask, question)
 		if asked != 1 {
 			t.Fatalf("Answer was called %d times, want once", asked)
 		}
-		params = strings.ReplaceAll(params, "ID", made.id)
-		isTask := jsonscan.Kind([]byte(params)) == '{' && text([]byte(params), "taskId") == made.id
+		params = strings.ReplaceAll(params, "ID", newTask.id)
+		isTask := jsonscan.Kind([]byte(params)) == '{' && text([]byte(params), "taskId") == newTask.id
 		for _, method := range []string{wire.MethodTasksGet, wire.MethodTasksResult, wire.MethodTasksCancel, wire.MethodTasksList} {
 			result, created, err := c.respond(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(1), method, json.RawMessage(params)))
 			switch {

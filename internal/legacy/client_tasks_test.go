@@ -107,7 +107,7 @@ func (q *taskServer) id(created string) string {
 func taskIDParams(id string) string { return `{"taskId":"` + id + `"}` }
 
 // asTask returns a task that was created and updated after some time.
-func taskJSON(id, status, message string, made, changed, ttl time.Duration) string {
+func taskJSON(id, status, message string, created, changed, ttl time.Duration) string {
 	at := func(d time.Duration) string {
 		return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Add(d).Format("2006-01-02T15:04:05.000Z")
 	}
@@ -115,7 +115,7 @@ func taskJSON(id, status, message string, made, changed, ttl time.Duration) stri
 		message = `"statusMessage":"` + message + `",`
 	}
 	return fmt.Sprintf(`{"taskId":%q,"status":%q,%s"createdAt":%q,"lastUpdatedAt":%q,"ttl":%d,"pollInterval":1000}`,
-		id, status, message, at(made), at(changed), ttl.Milliseconds())
+		id, status, message, at(created), at(changed), ttl.Milliseconds())
 }
 
 func TestTASKD01_ClientTaskCapability(t *testing.T) {

@@ -28,7 +28,7 @@ const (
 type fakeServer struct {
 	version      string // the revision it chooses; that of the client when empty
 	capabilities string // its capabilities; allServerCapabilities when empty
-	serve        func(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message
+	serve        serveFunc
 	send         func(ctx context.Context, m *jsonrpc.Message) error // called for notifications and responses
 
 	ids  atomic.Int64
@@ -155,15 +155,18 @@ func withEnvelope(params, meta string) json.RawMessage {
 // sessionVersions are the versions with sessions.
 var sessionVersions = []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"}
 
+// A serveFunc returns the response to a request.
+type serveFunc = func(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message
+
 // respondWith returns the result for every request.
-func respondWith(result string) func(context.Context, *jsonrpc.Message) *jsonrpc.Message {
+func respondWith(result string) serveFunc {
 	return func(_ context.Context, req *jsonrpc.Message) *jsonrpc.Message {
 		return jsonrpc.NewResponse(req.ID, json.RawMessage(result))
 	}
 }
 
 // failWith returns an error for every request.
-func failWith(code int, text, data string) func(context.Context, *jsonrpc.Message) *jsonrpc.Message {
+func failWith(code int, text, data string) serveFunc {
 	return func(_ context.Context, req *jsonrpc.Message) *jsonrpc.Message {
 		e := &jsonrpc.Error{Code: code, Message: text}
 		if data != "" {
@@ -174,7 +177,7 @@ func failWith(code int, text, data string) func(context.Context, *jsonrpc.Messag
 }
 
 // afterInitialize calls serve for all requests except initialize.
-func afterInitialize(serve func(context.Context, *jsonrpc.Message) *jsonrpc.Message) func(context.Context, *jsonrpc.Message) *jsonrpc.Message {
+func afterInitialize(serve serveFunc) serveFunc {
 	return func(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message {
 		if req.Method == wire.MethodInitialize {
 			return nil

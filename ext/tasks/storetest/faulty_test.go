@@ -14,8 +14,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 )
 
-// A faulty store is a simple store with one bug, or with none if bug is empty. Its bugs of concurrent
-// use sleep, so that they appear in a synctest bubble, where all concurrent calls get to the sleep.
+// A faulty store is a simple store with one bug, or without one if bug is empty. Bugs of concurrent
+// use sleep: in a synctest bubble, all concurrent calls reach the sleep before one continues.
 type faulty struct {
 	bug     string
 	mu      sync.Mutex
