@@ -13,8 +13,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// directives are the directives of a policy in order; allowedOrigin are their allowed values in addition
-// to keywords.
+// directives are the directives of a policy in order. Their values are keywords, or match
+// allowedOrigin.
 var (
 	directives = []string{"default-src", "script-src", "style-src", "img-src", "font-src", "media-src", "connect-src",
 		"frame-src",

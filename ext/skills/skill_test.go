@@ -63,7 +63,7 @@ func TestInvalidDescriptions(t *testing.T) {
 	}
 }
 
-// wantRefused checks that a description is refused by Get, List and UnmarshalJSON, and that the list
+// wantRefused checks that Get, List and UnmarshalJSON refuse a description, and that the list
 // continues.
 func wantRefused(t *testing.T, entry string) {
 	t.Helper()

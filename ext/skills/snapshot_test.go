@@ -82,7 +82,8 @@ func TestSkillsInsideSkillInRoot(t *testing.T) {
 	}
 }
 
-// skillFilesWith returns a file system with a valid skill and further files, as names and contents in turn.
+// skillFilesWith returns a file system with a valid skill and further files, given as alternating
+// names and contents.
 func skillFilesWith(files ...any) fstest.MapFS {
 	m := fstest.MapFS{"good/SKILL.md": skillFile("good")}
 	for i := 0; i < len(files); i += 2 {
