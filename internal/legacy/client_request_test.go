@@ -47,7 +47,7 @@ func sendServerRequest(t *testing.T, version, capabilities, method, params strin
 	return lines
 }
 
-func TestServerRequestsInEachRevision(t *testing.T) {
+func TestROOT05_ServerRequestsInEachRevision(t *testing.T) {
 	const (
 		sample    = `{"role":"assistant","content":[{"type":"text","text":"a","_meta":{"k":1},"annotations":{"lastModified":"x","priority":1}}],"model":"m"}`
 		sampled   = `{"role":"assistant","content":{"type":"text","text":"a","annotations":{"priority":1}},"model":"m"}`
@@ -133,7 +133,7 @@ func TestErrorsOfAnswerAreSent(t *testing.T) {
 	}
 }
 
-func TestRPC31_ELI26_SAMP05_UndeclaredRequestsAreRejected(t *testing.T) {
+func TestRPC31_ELI26_SAMP05_ROOT05_UndeclaredRequestsAreRejected(t *testing.T) {
 	for _, tc := range []struct {
 		version, capabilities, method, params string
 		code                                  int
@@ -226,7 +226,7 @@ func untilCancelled(cause chan<- error) answerer {
 	}
 }
 
-func TestCAN04_ServerCancelsItsRequest(t *testing.T) {
+func TestCAN04_CAN05_ServerCancelsItsRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cause := make(chan error, 1)
 		cfg := clientConfig("2025-11-25")
