@@ -14,7 +14,7 @@ import (
 )
 
 func TestNotificationsAreQueuedUntilPageIsReady(t *testing.T) {
-	c := mcptest.Dial(t, newClock(t), modern, apps.Declare(nil))
+	c := mcptest.Dial(t, newClock(t), modernInMemory, apps.Declare(nil))
 	f := open(t, c, logger(t), nil)
 	ctx, b := t.Context(), f.bridge
 	result := &mcp.CallToolResult{Content: []mcp.ContentBlock{mcp.Text("noon")}, Meta: mcp.Meta{"a": 1}}
@@ -34,13 +34,13 @@ func TestNotificationsAreQueuedUntilPageIsReady(t *testing.T) {
 	if b.ToolInput(ctx, nil) == nil || b.ToolResult(ctx, result) == nil || b.ToolCancelled(ctx, "") == nil {
 		t.Error("a second notification succeeded")
 	}
-	f.say(`{"jsonrpc":"2.0","method":"ui/notifications/initialized"}`)
+	f.send(`{"jsonrpc":"2.0","method":"ui/notifications/initialized"}`)
 	if got := f.got(); len(got) != 0 {
 		t.Fatalf("a page before initialization got %q", got)
 	}
 	f.handshake()
-	f.say(`{"jsonrpc":"2.0","method":"ui/notifications/initialized"}`)
-	wantJSON(t, "what is told", "["+strings.Join(f.got(), ",")+"]", asJSON(t, "["+strings.Join([]string{
+	f.send(`{"jsonrpc":"2.0","method":"ui/notifications/initialized"}`)
+	wantJSON(t, "notifications", "["+strings.Join(f.got(), ",")+"]", asJSON(t, "["+strings.Join([]string{
 		`{"jsonrpc":"2.0","method":"ui/notifications/tool-input","params":{"arguments":{"zone":"UTC"}}}`,
 		`{"jsonrpc":"2.0","method":"ui/notifications/tool-result","params":{"_meta":{"a":1},"content":[{"type":"text","text":"noon"}]}}`,
 		`{"jsonrpc":"2.0","method":"ui/notifications/host-context-changed","params":{"theme":"light"}}`,
@@ -49,31 +49,31 @@ func TestNotificationsAreQueuedUntilPageIsReady(t *testing.T) {
 
 func TestTeardownWaitsForThePage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := mcptest.Dial(t, newClock(t), modern, apps.Declare(nil))
+		c := mcptest.Dial(t, newClock(t), modernInMemory, apps.Declare(nil))
 		f := open(t, c, logger(t), &apps.BridgeOptions{AllowTool: allow})
 		f.handshake()
 		ended := make(chan error, 1)
 		go func() { ended <- f.bridge.Teardown(t.Context(), "closed") }()
 		synctest.Wait()
-		wantJSON(t, "what is told", json.RawMessage(f.got()[0]), `{"jsonrpc":"2.0","id":"host-1","method":"ui/resource-teardown","params":{"reason":"closed"}}`)
-		f.say(`{"jsonrpc":"2.0","id":"host-2","result":{}}`)
+		wantJSON(t, "teardown", json.RawMessage(f.got()[0]), `{"jsonrpc":"2.0","id":"host-1","method":"ui/resource-teardown","params":{"reason":"closed"}}`)
+		f.send(`{"jsonrpc":"2.0","id":"host-2","result":{}}`)
 		synctest.Wait()
 		if len(ended) > 0 {
 			t.Error("a response to another request ended the teardown")
 		}
-		f.say(`{"jsonrpc":"2.0","id":"host-1","result":{}}`)
+		f.send(`{"jsonrpc":"2.0","id":"host-1","result":{}}`)
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		if _, code := f.ask("tools/call", `{"name":"time","arguments":{"zone":"UTC"}}`); code == 0 {
-			t.Error("a page that was torn down calls tools")
+		if _, code := f.request("tools/call", `{"name":"time","arguments":{"zone":"UTC"}}`); code == 0 {
+			t.Error("tools/call after Teardown succeeded")
 		}
 		if f.bridge.ToolInput(t.Context(), nil) == nil {
-			t.Error("a page that was torn down got messages")
+			t.Error("ToolInput after Teardown succeeded")
 		}
 		f = open(t, c, logger(t), nil)
 		if err := f.bridge.Teardown(t.Context(), ""); err != nil || len(f.got()) > 0 {
-			t.Errorf("a page that was never ready: %v, %q", err, f.got())
+			t.Errorf("Teardown before the page is ready: %v, %q", err, f.got())
 		}
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -93,7 +93,7 @@ func TestRequestsAreRefusedAfterTeardown(t *testing.T) {
 				asked, yes := make(chan context.Context, 1), make(chan struct{})
 				consent := func(ctx context.Context) error {
 					asked <- ctx
-					<-yes // however late it comes
+					<-yes // ignores its context
 					return nil
 				}
 				ran := 0
@@ -106,17 +106,17 @@ func TestRequestsAreRefusedAfterTeardown(t *testing.T) {
 						return next.ServeMCP(ctx, req)
 					})
 				})
-				c := mcptest.Dial(t, s, modern, apps.Declare(nil))
+				c := mcptest.Dial(t, s, modernInMemory, apps.Declare(nil))
 				f := open(t, c, logger(t), &apps.BridgeOptions{
 					AllowTool: func(ctx context.Context, _ *mcp.Tool, _ json.RawMessage) error { return consent(ctx) },
 					AllowRead: func(ctx context.Context, _ string) error { return consent(ctx) },
 					OpenLink:  func(ctx context.Context, _ string) error { return consent(ctx) },
 				})
-				f.ask("ui/initialize", `{"appCapabilities":{}}`)
+				f.request("ui/initialize", `{"appCapabilities":{}}`)
 				before, code := ran, 0
 				var result json.RawMessage
-				var asking sync.WaitGroup
-				asking.Go(func() { result, code = f.ask(request[0], request[1]) })
+				var requests sync.WaitGroup
+				requests.Go(func() { result, code = f.request(request[0], request[1]) })
 				ctx := <-asked
 				if err := f.bridge.Teardown(t.Context(), "closed"); err != nil {
 					t.Error(err)
@@ -125,9 +125,9 @@ func TestRequestsAreRefusedAfterTeardown(t *testing.T) {
 					t.Error("the context of the dialog did not end")
 				}
 				close(yes)
-				asking.Wait()
+				requests.Wait()
 				if ran != before || code == 0 {
-					t.Errorf("the server was asked %d times, the page is answered %s", ran-before, result)
+					t.Errorf("the server got %d requests, the page the response %s; want no request and an error", ran-before, result)
 				}
 				if err := c.Close(); err != nil {
 					t.Error(err)
@@ -146,23 +146,23 @@ func TestTeardownCancelsRequests(t *testing.T) {
 			ended = ctx.Err()
 			return "", ended
 		})
-		c := mcptest.Dial(t, s, modern, apps.Declare(nil))
+		c := mcptest.Dial(t, s, modernInMemory, apps.Declare(nil))
 		f := open(t, c, logger(t), &apps.BridgeOptions{AllowTool: allow})
-		f.ask("ui/initialize", `{"appCapabilities":{}}`)
-		var asking sync.WaitGroup
-		asking.Go(func() {
-			if got, code := f.ask("tools/call", `{"name":"slow"}`); code == 0 {
-				t.Errorf("the page is answered %s", got)
+		f.request("ui/initialize", `{"appCapabilities":{}}`)
+		var requests sync.WaitGroup
+		requests.Go(func() {
+			if got, code := f.request("tools/call", `{"name":"slow"}`); code == 0 {
+				t.Errorf("the page got the result %s, want an error", got)
 			}
 		})
 		synctest.Wait()
 		if err := f.bridge.Teardown(t.Context(), "closed"); err != nil {
 			t.Error(err)
 		}
-		asking.Wait()
+		requests.Wait()
 		synctest.Wait()
 		if ended == nil {
-			t.Error("the tool runs on")
+			t.Error("the context of the tool did not end")
 		}
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -171,13 +171,13 @@ func TestTeardownCancelsRequests(t *testing.T) {
 }
 
 func TestDocumentIsSentToSandboxProxyOnce(t *testing.T) {
-	c := mcptest.Dial(t, newClock(t), modern, apps.Declare(nil))
+	c := mcptest.Dial(t, newClock(t), modernInMemory, apps.Declare(nil))
 	f := open(t, c, logger(t), nil)
 	for range 3 {
-		f.say(`{"jsonrpc":"2.0","method":"ui/notifications/sandbox-proxy-ready","params":{}}`)
+		f.send(`{"jsonrpc":"2.0","method":"ui/notifications/sandbox-proxy-ready","params":{}}`)
 	}
 	if len(f.got()) != 1 {
-		t.Fatalf("the document is sent %d times", len(f.got()))
+		t.Fatalf("the document was sent %d times, want once", len(f.got()))
 	}
 	html, _ := json.Marshal(clockHTML)
 	wantJSON(t, "the document", json.RawMessage(f.got()[0]), `{"jsonrpc":"2.0","method":"ui/notifications/sandbox-resource-ready","params":{"html":`+string(html)+`,

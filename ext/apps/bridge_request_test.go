@@ -15,7 +15,7 @@ import (
 )
 
 func TestUI04_PagesCallToolsForViews(t *testing.T) {
-	on(t, mcptest.Combinations(), newClock(t), apps.Declare(nil), func(t *testing.T, c *mcp.Client) {
+	runOn(t, mcptest.Combinations(), newClock(t), apps.Declare(nil), func(t *testing.T, c *mcp.Client) {
 		var asked []string
 		f := open(t, c, logger(t), &apps.BridgeOptions{AllowTool: func(_ context.Context, tool *mcp.Tool, args json.RawMessage) error {
 			asked = append(asked, tool.Name+string(args))
@@ -23,42 +23,42 @@ func TestUI04_PagesCallToolsForViews(t *testing.T) {
 		}})
 		f.handshake()
 		for _, name := range []string{"time", "refresh", "plain"} {
-			got, code := f.ask("tools/call", `{"name":"`+name+`","arguments":{"zone":"UTC"},"_meta":{"progressToken":1},"task":{}}`)
+			got, code := f.request("tools/call", `{"name":"`+name+`","arguments":{"zone":"UTC"},"_meta":{"progressToken":1},"task":{}}`)
 			if code != 0 {
 				t.Fatalf("%s: error %d", name, code)
 			}
 			structured := `"structuredContent":{"zone":"UTC"},`
 			if c.Revision() < "2025-06-18" {
-				structured = "" // the text stands for it
+				structured = "" // the revision has no structuredContent
 			}
 			wantJSON(t, "result of "+name, got, `{"content":[{"type":"text","text":"shown"}],`+structured+`"_meta":{"example.com/stamp":"12:00"}}`)
 		}
-		for _, params := range []string{`{"name":"ask","arguments":{"zone":"UTC"}}`, `{"name":"nobody"}`, `{}`, `{"name":1}`, `{"name":"time","arguments":[]}`} {
-			if got, code := f.ask("tools/call", params); code != mcp.CodeInvalidParams {
+		for _, params := range []string{`{"name":"ask","arguments":{"zone":"UTC"}}`, `{"name":"unknown"}`, `{}`, `{"name":1}`, `{"name":"time","arguments":[]}`} {
+			if got, code := f.request("tools/call", params); code != mcp.CodeInvalidParams {
 				t.Errorf("tools/call %s: %s, %d", params, got, code)
 			}
 		}
 		if got := strings.Join(asked, " "); got != `time{"zone":"UTC"} refresh{"zone":"UTC"} plain{"zone":"UTC"}` {
-			t.Errorf("the host is asked for %s", got)
+			t.Errorf("AllowTool got %s", got)
 		}
 	})
 }
 
 func TestPagesReadResources(t *testing.T) {
-	on(t, mcptest.Combinations(), newClock(t), apps.Declare(nil), func(t *testing.T, c *mcp.Client) {
+	runOn(t, mcptest.Combinations(), newClock(t), apps.Declare(nil), func(t *testing.T, c *mcp.Client) {
 		f := open(t, c, logger(t), &apps.BridgeOptions{AllowRead: func(context.Context, string) error { return nil }})
 		f.handshake()
-		got, code := f.ask("resources/read", `{"uri":"ui://clock/face"}`)
+		got, code := f.request("resources/read", `{"uri":"ui://clock/face"}`)
 		var res struct{ Contents []struct{ Text string } }
 		if err := json.Unmarshal(got, &res); err != nil || code != 0 || len(res.Contents) != 1 ||
 			res.Contents[0].Text != clockHTML {
 			t.Errorf("read %s, %d", got, code)
 		}
-		if got, code := f.ask("resources/read", `{"uri":"ui://nothing"}`); code != mcp.CodeInvalidParams {
-			t.Errorf("read %s, %d of what is not there", got, code)
+		if got, code := f.request("resources/read", `{"uri":"ui://nothing"}`); code != mcp.CodeInvalidParams {
+			t.Errorf("unknown resource: %s, error %d", got, code)
 		}
 		for _, params := range []string{`{}`, `{"uri":""}`, `{"uri":["ui://clock/face"]}`, `{"uri":"ui://` + strings.Repeat("a", 3000) + `"}`} {
-			if _, code := f.ask("resources/read", params); code != mcp.CodeInvalidParams {
+			if _, code := f.request("resources/read", params); code != mcp.CodeInvalidParams {
 				t.Errorf("resources/read %.50s: %d", params, code)
 			}
 		}
@@ -66,18 +66,18 @@ func TestPagesReadResources(t *testing.T) {
 }
 
 func TestLinksMessagesAndModelContext(t *testing.T) {
-	var did []string
-	c := mcptest.Dial(t, newClock(t), modern, apps.Declare(nil))
+	var calls []string
+	c := mcptest.Dial(t, newClock(t), modernInMemory, apps.Declare(nil))
 	f := open(t, c, logger(t), &apps.BridgeOptions{
-		OpenLink: func(_ context.Context, url string) error { did = append(did, "open "+url); return nil },
-		Message:  func(_ context.Context, text string) error { did = append(did, "say "+text); return nil },
+		OpenLink: func(_ context.Context, url string) error { calls = append(calls, "open "+url); return nil },
+		Message:  func(_ context.Context, text string) error { calls = append(calls, "message "+text); return nil },
 		UpdateModelContext: func(_ context.Context, c apps.ModelContext) error {
-			did = append(did, "know "+string(c.Content)+string(c.StructuredContent))
+			calls = append(calls, "context "+string(c.Content)+string(c.StructuredContent))
 			return nil
 		},
-		SizeChanged: func(w, h float64) { did = append(did, fmt.Sprint("size ", w, " ", h)) },
+		SizeChanged: func(w, h float64) { calls = append(calls, fmt.Sprint("size ", w, " ", h)) },
 		Log: func(_ context.Context, l mcp.LoggingLevel, d json.RawMessage) {
-			did = append(did, "log "+string(l)+string(d))
+			calls = append(calls, "log "+string(l)+string(d))
 		},
 	})
 	f.handshake()
@@ -88,7 +88,7 @@ func TestLinksMessagesAndModelContext(t *testing.T) {
 		{"ui/message", `{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}`},
 		{"ui/update-model-context", `{"content":[{"type":"text","text":"x"}],"structuredContent":{"y":1}}`},
 	} {
-		if got, code := f.ask(r[0], r[1]); string(got) != "{}" {
+		if got, code := f.request(r[0], r[1]); string(got) != "{}" {
 			t.Errorf("%s %s: %s, %d", r[0], r[1], got, code)
 		}
 	}
@@ -104,42 +104,42 @@ func TestLinksMessagesAndModelContext(t *testing.T) {
 		{"ui/message", `{"role":"user","content":{"type":"text","text":"` + strings.Repeat("x", 70_000) + `"}}`},
 		{"ui/update-model-context", `{"content":{}}`}, {"ui/update-model-context", `{"structuredContent":[]}`},
 	} {
-		if got, code := f.ask(r[0], r[1]); code != mcp.CodeInvalidParams {
+		if got, code := f.request(r[0], r[1]); code != mcp.CodeInvalidParams {
 			t.Errorf("%s %.60s: %s, %d", r[0], r[1], got, code)
 		}
 	}
-	f.say(`{"jsonrpc":"2.0","method":"ui/notifications/size-changed","params":{"width":1e9,"height":-5}}`)
-	f.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"warning","data":"w"}}`)
-	f.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"fatal","data":2}}`)
-	want := []string{"open https://example.com/a?b#c", "open https://[2001:db8::1]:8443/caf%C3%A9?q=%E2%80%AE#%C3%A9", "say hello", "say a\nb", `know [{"type":"text","text":"x"}]{"y":1}`, "size 32767 0", `log warning"w"`, "log info2"}
-	if !slices.Equal(did, want) {
-		t.Errorf("the host did %q", did)
+	f.send(`{"jsonrpc":"2.0","method":"ui/notifications/size-changed","params":{"width":1e9,"height":-5}}`)
+	f.send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"warning","data":"w"}}`)
+	f.send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"fatal","data":2}}`)
+	want := []string{"open https://example.com/a?b#c", "open https://[2001:db8::1]:8443/caf%C3%A9?q=%E2%80%AE#%C3%A9", "message hello", "message a\nb", `context [{"type":"text","text":"x"}]{"y":1}`, "size 32767 0", `log warning"w"`, "log info2"}
+	if !slices.Equal(calls, want) {
+		t.Errorf("calls %q, want %q", calls, want)
 	}
 }
 
 func TestDisplayModesNeedBothSides(t *testing.T) {
-	c := mcptest.Dial(t, newClock(t), modern, apps.Declare(nil))
+	c := mcptest.Dial(t, newClock(t), modernInMemory, apps.Declare(nil))
 	f := open(t, c, logger(t), &apps.BridgeOptions{
 		Context: &apps.Context{DisplayMode: apps.DisplayInline,
 			AvailableDisplayModes: []apps.DisplayMode{apps.DisplayInline, apps.DisplayFullscreen, apps.DisplayPiP}},
 		RequestDisplayMode: func(_ context.Context, m apps.DisplayMode) (apps.DisplayMode, error) { return m, nil },
 	})
-	f.ask("ui/initialize", `{"appCapabilities":{"availableDisplayModes":["inline","fullscreen","hologram"]}}`)
-	f.say(`{"jsonrpc":"2.0","method":"ui/notifications/initialized"}`)
+	f.request("ui/initialize", `{"appCapabilities":{"availableDisplayModes":["inline","fullscreen","hologram"]}}`)
+	f.send(`{"jsonrpc":"2.0","method":"ui/notifications/initialized"}`)
 	for _, step := range [][2]string{{"pip", "inline"}, {"hologram", "inline"}, {"fullscreen", "fullscreen"}, {"pip", "fullscreen"}, {"inline", "inline"}} {
-		if got, _ := f.ask("ui/request-display-mode", `{"mode":"`+step[0]+`"}`); string(got) != `{"mode":"`+step[1]+`"}` {
-			t.Errorf("asked for %s: %s, want %s", step[0], got, step[1])
+		if got, _ := f.request("ui/request-display-mode", `{"mode":"`+step[0]+`"}`); string(got) != `{"mode":"`+step[1]+`"}` {
+			t.Errorf("requested mode %s: got %s, want %s", step[0], got, step[1])
 		}
 	}
 	if f.bridge.ContextChanged(t.Context(), &apps.Context{DisplayMode: apps.DisplayPiP}) == nil {
-		t.Error("the page is shown as it cannot be")
+		t.Error("ContextChanged to an unsupported display mode succeeded")
 	}
 	if err := f.bridge.ContextChanged(t.Context(), &apps.Context{DisplayMode: apps.DisplayFullscreen}); err != nil {
 		t.Error(err)
 	}
 }
 
-// Unknown names, which the page chooses, do not make the host list the tools each time.
+// The page may call unknown tools. They do not make the host list the tools each time.
 func TestUnknownToolNamesDoNotListToolsEachTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newClock(t)
@@ -152,14 +152,14 @@ func TestUnknownToolNamesDoNotListToolsEachTime(t *testing.T) {
 				return next.ServeMCP(ctx, req)
 			})
 		})
-		c := mcptest.Dial(t, s, modern, apps.Declare(nil))
+		c := mcptest.Dial(t, s, modernInMemory, apps.Declare(nil))
 		f := open(t, c, logger(t), &apps.BridgeOptions{AllowTool: allow})
 		f.handshake()
 		for i := range 100 {
-			f.ask("tools/call", fmt.Sprintf(`{"name":"x%d"}`, i))
+			f.request("tools/call", fmt.Sprintf(`{"name":"x%d"}`, i))
 		}
 		if lists != 1 {
-			t.Errorf("the tools were listed %d times", lists)
+			t.Errorf("the tools were listed %d times, want once", lists)
 		}
 		if err := c.Close(); err != nil {
 			t.Error(err)

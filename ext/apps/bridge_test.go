@@ -18,8 +18,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// A frame is the page's side of a bridge.
-type frame struct {
+// A testFrame is the page's side of a bridge.
+type testFrame struct {
 	t      testing.TB
 	bridge *apps.Bridge
 
@@ -28,14 +28,14 @@ type frame struct {
 }
 
 // open opens the clock's page. The options may be nil; the frame sets Send.
-func open(t testing.TB, c *mcp.Client, log *slog.Logger, opts *apps.BridgeOptions) *frame {
+func open(t testing.TB, c *mcp.Client, log *slog.Logger, opts *apps.BridgeOptions) *testFrame {
 	t.Helper()
 	h := apps.NewHost(c, &apps.HostOptions{Logger: log})
 	p, err := h.Page(t.Context(), "time")
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &frame{t: t}
+	f := &testFrame{t: t}
 	if opts == nil {
 		opts = &apps.BridgeOptions{}
 	}
@@ -49,21 +49,21 @@ func open(t testing.TB, c *mcp.Client, log *slog.Logger, opts *apps.BridgeOption
 	return f
 }
 
-func (f *frame) got() []string {
+func (f *testFrame) got() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.sent)
 }
 
-// say passes a message of the page to the bridge.
-func (f *frame) say(format string, args ...any) json.RawMessage {
+// send passes a message of the page to the bridge.
+func (f *testFrame) send(format string, args ...any) json.RawMessage {
 	return f.bridge.Handle(f.t.Context(), json.RawMessage(fmt.Sprintf(format, args...)))
 }
 
-// ask sends a request and returns its result and error.
-func (f *frame) ask(method, params string) (result json.RawMessage, code int) {
+// request sends a request and returns its result and error.
+func (f *testFrame) request(method, params string) (result json.RawMessage, code int) {
 	f.t.Helper()
-	raw := f.say(`{"jsonrpc":"2.0","id":7,"method":%q,"params":%s}`, method, params)
+	raw := f.send(`{"jsonrpc":"2.0","id":7,"method":%q,"params":%s}`, method, params)
 	var a struct {
 		JSONRPC string
 		ID      json.RawMessage
@@ -75,7 +75,7 @@ func (f *frame) ask(method, params string) (result json.RawMessage, code int) {
 	}
 	if err := json.Unmarshal(raw, &a); err != nil || a.JSONRPC != "2.0" || string(a.ID) != "7" ||
 		(a.Result == nil) == (a.Error == nil) {
-		f.t.Errorf("%s: the answer is %s", method, raw)
+		f.t.Errorf("%s: response %s", method, raw)
 	}
 	if a.Error != nil {
 		return nil, a.Error.Code
@@ -83,13 +83,13 @@ func (f *frame) ask(method, params string) (result json.RawMessage, code int) {
 	return a.Result, 0
 }
 
-func (f *frame) handshake() {
+func (f *testFrame) handshake() {
 	f.t.Helper()
-	if _, code := f.ask("ui/initialize", `{"appInfo":{"name":"x","version":"1"},"appCapabilities":{},"protocolVersion":"2026-01-26"}`); code != 0 {
+	if _, code := f.request("ui/initialize", `{"appInfo":{"name":"x","version":"1"},"appCapabilities":{},"protocolVersion":"2026-01-26"}`); code != 0 {
 		f.t.Fatalf("ui/initialize: %d", code)
 	}
-	if a := f.say(`{"jsonrpc":"2.0","method":"ui/notifications/initialized"}`); a != nil {
-		f.t.Errorf("a notification is answered by %s", a)
+	if a := f.send(`{"jsonrpc":"2.0","method":"ui/notifications/initialized"}`); a != nil {
+		f.t.Errorf("a notification got the response %s", a)
 	}
 }
 
@@ -97,33 +97,33 @@ func allow(context.Context, *mcp.Tool, json.RawMessage) error { return nil }
 
 func TestUI05_RequestsNeedConsentAndAreLogged(t *testing.T) {
 	var log strings.Builder
-	c := mcptest.Dial(t, newClock(t), modern, apps.Declare(nil))
+	c := mcptest.Dial(t, newClock(t), modernInMemory, apps.Declare(nil))
 	f := open(t, c, slog.New(slog.NewTextHandler(&log, nil)), &apps.BridgeOptions{
 		AllowTool: func(context.Context, *mcp.Tool, json.RawMessage) error {
-			return errors.New("the user said no, as 42")
+			return errors.New("refused for reason 42")
 		},
 		AllowRead: func(context.Context, string) error { return mcp.Errorf(-32000, "not that one") },
 	})
 	f.handshake()
-	a := f.say(`{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"refresh","arguments":{"zone":"secret"}}}`)
+	a := f.send(`{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"refresh","arguments":{"zone":"secret"}}}`)
 	wantJSON(t, "a refusal", a, `{"jsonrpc":"2.0","id":"a","error":{"code":-32000,"message":"the host refused"}}`)
-	a = f.say(`{"jsonrpc":"2.0","id":"b","method":"resources/read","params":{"uri":"ui://other"}}`)
+	a = f.send(`{"jsonrpc":"2.0","id":"b","method":"resources/read","params":{"uri":"ui://other"}}`)
 	wantJSON(t, "a refusal with a reason", a, `{"jsonrpc":"2.0","id":"b","error":{"code":-32000,"message":"not that one"}}`)
-	for _, want := range []string{"method=tools/call", "target=refresh", "as 42", "target=ui://other", "method=ui/initialize"} {
+	for _, want := range []string{"method=tools/call", "target=refresh", "reason 42", "target=ui://other", "method=ui/initialize"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log has no %q", want)
 		}
 	}
 	if strings.Contains(log.String(), "secret") {
-		t.Error("arguments are in the log")
+		t.Error("the log contains arguments")
 	}
 }
 
 func TestUnsupportedRequestsAreRefused(t *testing.T) {
-	c := mcptest.Dial(t, newClock(t), modern, apps.Declare(nil))
+	c := mcptest.Dial(t, newClock(t), modernInMemory, apps.Declare(nil))
 	f := open(t, c, logger(t), nil)
 	for _, method := range []string{"tools/call", "resources/read", "ui/open-link"} {
-		if _, code := f.ask(method, `{}`); code != mcp.CodeInvalidRequest {
+		if _, code := f.request(method, `{}`); code != mcp.CodeInvalidRequest {
 			t.Errorf("%s before ui/initialize: %d", method, code)
 		}
 	}
@@ -131,43 +131,43 @@ func TestUnsupportedRequestsAreRefused(t *testing.T) {
 	for _, method := range []string{"tools/call", "resources/read", "ui/open-link", "ui/message",
 		"ui/update-model-context",
 		"tools/list", "resources/list", "prompts/get", "sampling/createMessage", "initialize", "server/discover", "ui/other"} {
-		if _, code := f.ask(method, `{"name":"time","uri":"ui://clock/face"}`); code != mcp.CodeMethodNotFound {
+		if _, code := f.request(method, `{"name":"time","uri":"ui://clock/face"}`); code != mcp.CodeMethodNotFound {
 			t.Errorf("%s: %d", method, code)
 		}
 	}
-	wantJSON(t, "what the page learns", f.say(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"time"}}`),
+	wantJSON(t, "error for an unsupported request", f.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"time"}}`),
 		`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"the host does not support tools/call"}}`)
-	if got, code := f.ask("ping", `{}`); string(got) != "{}" || code != 0 {
+	if got, code := f.request("ping", `{}`); string(got) != "{}" || code != 0 {
 		t.Errorf("ping: %s, %d", got, code)
 	}
-	if got, _ := f.ask("ui/request-display-mode", `{"mode":"fullscreen"}`); string(got) != `{"mode":"inline"}` {
+	if got, _ := f.request("ui/request-display-mode", `{"mode":"fullscreen"}`); string(got) != `{"mode":"inline"}` {
 		t.Errorf("display mode: %s", got)
 	}
 }
 
 func TestHostCapabilities(t *testing.T) {
-	c := mcptest.Dial(t, newClock(t), modern, apps.Declare(nil))
+	c := mcptest.Dial(t, newClock(t), modernInMemory, apps.Declare(nil))
 	f := open(t, c, logger(t), nil)
-	got, _ := f.ask("ui/initialize", `{"appCapabilities":{}}`)
+	got, _ := f.request("ui/initialize", `{"appCapabilities":{}}`)
 	const sandbox = `"sandbox":{"permissions":{"geolocation":{},"clipboardWrite":{}},"csp":{"connectDomains":["https://api.example.com","wss://live.example.com"],
 		"resourceDomains":["https://*.cdn.example.com"]}}`
-	wantJSON(t, "the host that can nothing", got, `{"protocolVersion":"2026-01-26","hostInfo":{"name":"mcp-host","version":"unknown"},
+	wantJSON(t, "capabilities without options", got, `{"protocolVersion":"2026-01-26","hostInfo":{"name":"mcp-host","version":"unknown"},
 		"hostCapabilities":{"logging":{},`+sandbox+`},"hostContext":{}}`)
 	f = open(t, c, logger(t), &apps.BridgeOptions{
-		Info: mcp.Implementation{Name: "desk", Version: "2"},
+		Info: mcp.Implementation{Name: "host", Version: "2"},
 		Context: &apps.Context{Theme: "dark", DisplayMode: apps.DisplayInline,
 			ContainerDimensions: &apps.Dimensions{Width: 400, MaxHeight: 600}, Locale: "en-US"},
 		AllowTool: allow, AllowRead: func(context.Context, string) error { return nil },
 		OpenLink: func(context.Context, string) error { return nil },
 	})
-	got, _ = f.ask("ui/initialize", `{"appCapabilities":{}}`)
-	wantJSON(t, "the host that can much", got, `{"protocolVersion":"2026-01-26","hostInfo":{"name":"desk","version":"2"},
+	got, _ = f.request("ui/initialize", `{"appCapabilities":{}}`)
+	wantJSON(t, "capabilities with options", got, `{"protocolVersion":"2026-01-26","hostInfo":{"name":"host","version":"2"},
 		"hostCapabilities":{"logging":{},"serverTools":{},"serverResources":{},"openLinks":{},`+sandbox+`},
 		"hostContext":{"theme":"dark","displayMode":"inline","containerDimensions":{"width":400,"maxHeight":600},"locale":"en-US"}}`)
 }
 
 func TestMalformedMessages(t *testing.T) {
-	c := mcptest.Dial(t, newClock(t), modern, apps.Declare(nil))
+	c := mcptest.Dial(t, newClock(t), modernInMemory, apps.Declare(nil))
 	f := open(t, c, logger(t), nil)
 	for message, code := range map[string]int{
 		``:    jsonrpc.CodeParseError,
@@ -195,20 +195,20 @@ func TestMalformedMessages(t *testing.T) {
 			ID    json.RawMessage
 			Error struct{ Code int }
 		}
-		raw := f.say("%s", message)
+		raw := f.send("%s", message)
 		if err := json.Unmarshal(raw, &a); err != nil || a.Error.Code != code || a.ID == nil {
 			t.Errorf("%.60s: %s, want %d", message, raw, code)
 		}
 	}
-	if a := f.say(`{"jsonrpc":"2.0","id":"host-1","result":{}}`); a != nil {
-		t.Errorf("an answer to nothing is answered by %s", a)
+	if a := f.send(`{"jsonrpc":"2.0","id":"host-1","result":{}}`); a != nil {
+		t.Errorf("a response without a request got the response %s", a)
 	}
 }
 
 func TestConcurrentRequestsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wait := make(chan struct{})
-		c := mcptest.Dial(t, newClock(t), modern, apps.Declare(nil))
+		c := mcptest.Dial(t, newClock(t), modernInMemory, apps.Declare(nil))
 		f := open(t, c, logger(t),
 			&apps.BridgeOptions{AllowTool: func(context.Context, *mcp.Tool,
 				json.RawMessage) error {
@@ -220,19 +220,19 @@ func TestConcurrentRequestsAreLimited(t *testing.T) {
 		var calls sync.WaitGroup
 		for range many {
 			calls.Go(func() {
-				if _, code := f.ask("tools/call", `{"name":"time","arguments":{"zone":"UTC"}}`); code != 0 {
-					t.Errorf("a call: %d", code)
+				if _, code := f.request("tools/call", `{"name":"time","arguments":{"zone":"UTC"}}`); code != 0 {
+					t.Errorf("tools/call: error %d", code)
 				}
 			})
 		}
 		synctest.Wait()
-		if _, code := f.ask("tools/call", `{"name":"time"}`); code != mcp.CodeBusy {
-			t.Errorf("the call too many: %d", code)
+		if _, code := f.request("tools/call", `{"name":"time"}`); code != mcp.CodeBusy {
+			t.Errorf("tools/call above the limit: error %d, want busy", code)
 		}
 		close(wait)
 		calls.Wait()
-		if _, code := f.ask("ping", `{}`); code != 0 {
-			t.Errorf("ping afterwards: %d", code)
+		if _, code := f.request("ping", `{}`); code != 0 {
+			t.Errorf("ping after the calls: error %d", code)
 		}
 		if err := c.Close(); err != nil {
 			t.Error(err)

@@ -13,14 +13,14 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// directives are the directives of a policy in order; granted are their allowed values in addition
-// to keywords.
+// directives are the directives of a policy in order. Their values are keywords, or match
+// allowedOrigin.
 var (
 	directives = []string{"default-src", "script-src", "style-src", "img-src", "font-src", "media-src", "connect-src",
 		"frame-src",
 		"object-src", "base-uri", "form-action"}
-	granted = regexp.MustCompile(`^(https|wss|http|ws)://(\*\.)?[a-z0-9-]+(\.[a-z0-9-]+)*(:[1-9][0-9]{0,4})?$`)
-	keyword = map[string]string{
+	allowedOrigin = regexp.MustCompile(`^(https|wss|http|ws)://(\*\.)?[a-z0-9-]+(\.[a-z0-9-]+)*(:[1-9][0-9]{0,4})?$`)
+	keywords      = map[string]string{
 		"default-src": "'none'", "script-src": "'self' 'unsafe-inline'", "style-src": "'self' 'unsafe-inline'", "img-src": "'self' data:",
 		"font-src": "'self'", "media-src": "'self' data:", "connect-src": "'none'", "frame-src": "'none'", "object-src": "'none'",
 		"base-uri": "'self'", "form-action": "'none'",
@@ -32,7 +32,7 @@ func checkPolicy(t *testing.T, policy string) {
 	t.Helper()
 	parts := strings.Split(policy, "; ")
 	if len(parts) != len(directives) || strings.ContainsAny(policy, "\r\n\t,") {
-		t.Fatalf("the policy is %q", policy)
+		t.Fatalf("invalid policy %q", policy)
 	}
 	for i, part := range parts {
 		values := strings.Split(part, " ")
@@ -40,7 +40,7 @@ func checkPolicy(t *testing.T, policy string) {
 			t.Fatalf("directive %d is %q", i, part)
 		}
 		for _, v := range values[1:] {
-			if !strings.Contains(" "+keyword[values[0]]+" ", " "+v+" ") && !granted.MatchString(v) {
+			if !strings.Contains(" "+keywords[values[0]]+" ", " "+v+" ") && !allowedOrigin.MatchString(v) {
 				t.Fatalf("%s allows %q", values[0], v)
 			}
 		}
@@ -61,7 +61,7 @@ func FuzzPolicy(f *testing.F) {
 
 // FuzzMetadata decodes metadata of views and tools: the result must be safe to grant.
 func FuzzMetadata(f *testing.F) {
-	for _, seed := range []string{`{"ui":` + clockMeta + `}`, strangerTool, `{"ui":{"csp":{"frameDomains":["https://a.com;x"]}}}`,
+	for _, seed := range []string{`{"ui":` + clockMeta + `}`, hostileTool, `{"ui":{"csp":{"frameDomains":["https://a.com;x"]}}}`,
 		`{"ui":{"permissions":{"camera":{}},"visibility":["app"]}}`, `{"ui/resourceUri":"javascript:1"}`, `{"ui":{"domain":"\u0000","prefersBorder":null}}`} {
 		f.Add([]byte(seed))
 	}
@@ -90,7 +90,7 @@ func FuzzMetadata(f *testing.F) {
 		for _, o := range p.Frame.CSP.ConnectDomains {
 			u, err := url.Parse(o)
 			if err != nil || u.Hostname() == "127.0.0.1" || strings.HasSuffix("."+u.Hostname(), ".localhost") {
-				t.Errorf("a local origin is granted: %q, %v", o, err)
+				t.Errorf("a local origin is allowed: %q, %v", o, err)
 			}
 		}
 		h, err := p.Header(&apps.HeaderOptions{Embedder: "https://host.example"})
@@ -99,7 +99,7 @@ func FuzzMetadata(f *testing.F) {
 		}
 		for name, values := range h {
 			if len(values) != 1 || strings.ContainsAny(values[0], "\r\n\x00") {
-				t.Errorf("header %s is %q", name, values)
+				t.Errorf("header %s: %q", name, values)
 			}
 		}
 	})
@@ -134,7 +134,7 @@ func FuzzBridge(f *testing.F) {
 		}
 		if err := json.Unmarshal(a, &answer); err != nil || answer.JSONRPC != "2.0" || answer.ID == nil ||
 			(answer.Result == nil) == (answer.Error == nil) {
-			t.Errorf("%q is answered by %s", message, a)
+			t.Errorf("%q: response %s", message, a)
 		}
 	})
 }

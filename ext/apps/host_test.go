@@ -15,7 +15,7 @@ import (
 )
 
 func TestHostReadsToolsAndPage(t *testing.T) {
-	on(t, mcptest.Combinations(), newClock(t), apps.Declare(nil), func(t *testing.T, c *mcp.Client) {
+	runOn(t, mcptest.Combinations(), newClock(t), apps.Declare(nil), func(t *testing.T, c *mcp.Client) {
 		h := apps.NewHost(c, &apps.HostOptions{Logger: logger(t)})
 		tools, err := h.ModelTools(t.Context())
 		if err != nil {
@@ -26,7 +26,7 @@ func TestHostReadsToolsAndPage(t *testing.T) {
 			names = append(names, tool.Name)
 		}
 		if got := strings.Join(names, " "); got != "ask plain time" {
-			t.Errorf("the model sees %s", got)
+			t.Errorf("tools of the model %q, want \"ask plain time\"", got)
 		}
 		p, err := h.Page(t.Context(), "time")
 		if err != nil {
@@ -40,10 +40,10 @@ func TestHostReadsToolsAndPage(t *testing.T) {
 			t.Errorf("allow is %q", got)
 		}
 		if p, err := h.Page(t.Context(), "plain"); p != nil || err != nil {
-			t.Errorf("a tool without a view has %v, %v", p, err)
+			t.Errorf("page of a tool without a view: %v, %v", p, err)
 		}
-		if p, err := h.Page(t.Context(), "nobody"); err == nil {
-			t.Errorf("an unknown tool has the page %v", p)
+		if p, err := h.Page(t.Context(), "unknown"); err == nil {
+			t.Errorf("page of an unknown tool: %v, want an error", p)
 		}
 	})
 }
@@ -68,15 +68,15 @@ func TestUI04_PageHeader(t *testing.T) {
 		}
 	}
 	if strings.Contains(apps.Sandbox, "allow-same-origin") || strings.Contains(apps.Sandbox, "top-navigation") {
-		t.Errorf("the sandbox is %s", apps.Sandbox)
+		t.Errorf("sandbox %q allows same-origin or top-navigation", apps.Sandbox)
 	}
 	if h, err := p.Header(&apps.HeaderOptions{OwnOrigin: true}); err != nil ||
 		!strings.HasSuffix(h["Content-Security-Policy"][0], "; sandbox allow-scripts allow-forms allow-same-origin") {
-		t.Errorf("the header for an origin of its own: %v, %v", h, err)
+		t.Errorf("header with OwnOrigin: %v, %v", h, err)
 	}
 	if h, err := p.Header(nil); err != nil ||
 		!strings.HasSuffix(h["Content-Security-Policy"][0], "; sandbox "+apps.Sandbox) {
-		t.Errorf("the header of no options: %v, %v", h, err)
+		t.Errorf("header without options: %v, %v", h, err)
 	}
 	for _, bad := range []string{"host.example", "https://host.example; sandbox", "*"} {
 		if h, err := p.Header(&apps.HeaderOptions{Embedder: bad}); err == nil {
@@ -84,11 +84,11 @@ func TestUI04_PageHeader(t *testing.T) {
 		}
 	}
 	if p.Digest() != (&apps.Page{HTML: clockHTML}).Digest() || p.Digest() == (&apps.Page{HTML: "other"}).Digest() {
-		t.Error("the digest is not that of the document")
+		t.Error("the digest does not depend on the HTML alone")
 	}
 }
 
-// A hostileServer is a hostile server.
+// A hostileServer is a server with invalid metadata and contents.
 type hostileServer struct {
 	toolMeta, listMeta string
 	contents           string
@@ -118,7 +118,7 @@ func (s hostileServer) client(t testing.TB, opts *apps.HostOptions) *apps.Host {
 		opts = &apps.HostOptions{}
 	}
 	opts.Logger = logger(t)
-	return apps.NewHost(mcptest.Dial(t, server, modern, apps.Declare(nil)), opts)
+	return apps.NewHost(mcptest.Dial(t, server, modernInMemory, apps.Declare(nil)), opts)
 }
 
 func (hostileServer) raw(format, meta string) mcp.RawResult {
@@ -129,39 +129,39 @@ func (hostileServer) raw(format, meta string) mcp.RawResult {
 }
 
 const (
-	strangerTool = `{"ui":{"resourceUri":"ui://v"}}`
-	strangerView = `{"uri":"ui://v","mimeType":"text/html;profile=mcp-app","text":"<!doctype html>"`
+	hostileTool = `{"ui":{"resourceUri":"ui://v"}}`
+	hostileView = `{"uri":"ui://v","mimeType":"text/html;profile=mcp-app","text":"<!doctype html>"`
 )
 
-func TestInvalidPagesAreRefused(t *testing.T) {
+func TestEXT08_InvalidPagesAreRefused(t *testing.T) {
 	for name, s := range map[string]hostileServer{
-		"another scheme":      {toolMeta: `{"ui":{"resourceUri":"https://example.com/"}}`},
-		"a file":              {toolMeta: `{"ui":{"resourceUri":"file:///etc/passwd"}}`},
-		"a URI of characters": {toolMeta: `{"ui":{"resourceUri":"ui://\u0000"}}`},
-		"a flat other scheme": {toolMeta: `{"ui/resourceUri":"javascript:alert(1)"}`},
-		"no object":           {toolMeta: `{"ui":"ui://v"}`},
-		"no contents":         {toolMeta: strangerTool},
-		"two contents":        {toolMeta: strangerTool, contents: strangerView + `},` + strangerView + `}`},
-		"another URI":         {toolMeta: strangerTool, contents: `{"uri":"ui://w","mimeType":"text/html;profile=mcp-app","text":"x"}`},
-		"plain HTML":          {toolMeta: strangerTool, contents: `{"uri":"ui://v","mimeType":"text/html","text":"x"}`},
-		"no type":             {toolMeta: strangerTool, contents: `{"uri":"ui://v","text":"x"}`},
-		"another charset":     {toolMeta: strangerTool, contents: `{"uri":"ui://v","mimeType":"text/html;profile=mcp-app;charset=utf-7","text":"x"}`},
-		"an empty text":       {toolMeta: strangerTool, contents: `{"uri":"ui://v","mimeType":"text/html;profile=mcp-app","text":""}`},
-		"text and blob":       {toolMeta: strangerTool, contents: strangerView + `,"blob":"eA=="}`},
-		"a blob that is not UTF-8": {toolMeta: strangerTool,
+		"another scheme":                 {toolMeta: `{"ui":{"resourceUri":"https://example.com/"}}`},
+		"a file":                         {toolMeta: `{"ui":{"resourceUri":"file:///etc/passwd"}}`},
+		"a control character":            {toolMeta: `{"ui":{"resourceUri":"ui://\u0000"}}`},
+		"another scheme in the flat key": {toolMeta: `{"ui/resourceUri":"javascript:alert(1)"}`},
+		"ui is a string":                 {toolMeta: `{"ui":"ui://v"}`},
+		"no contents":                    {toolMeta: hostileTool},
+		"two contents":                   {toolMeta: hostileTool, contents: hostileView + `},` + hostileView + `}`},
+		"another URI":                    {toolMeta: hostileTool, contents: `{"uri":"ui://w","mimeType":"text/html;profile=mcp-app","text":"x"}`},
+		"plain HTML":                     {toolMeta: hostileTool, contents: `{"uri":"ui://v","mimeType":"text/html","text":"x"}`},
+		"no type":                        {toolMeta: hostileTool, contents: `{"uri":"ui://v","text":"x"}`},
+		"another charset":                {toolMeta: hostileTool, contents: `{"uri":"ui://v","mimeType":"text/html;profile=mcp-app;charset=utf-7","text":"x"}`},
+		"an empty text":                  {toolMeta: hostileTool, contents: `{"uri":"ui://v","mimeType":"text/html;profile=mcp-app","text":""}`},
+		"text and blob":                  {toolMeta: hostileTool, contents: hostileView + `,"blob":"eA=="}`},
+		"a blob that is not UTF-8": {toolMeta: hostileTool,
 			contents: `{"uri":"ui://v","mimeType":"text/html;profile=mcp-app","blob":"/w=="}`},
-		"too large":         {toolMeta: strangerTool, contents: `{"uri":"ui://v","mimeType":"text/html;profile=mcp-app","text":"` + strings.Repeat("x", 1001) + `"}`},
-		"meta of a string":  {toolMeta: strangerTool, contents: strangerView + `,"_meta":{"ui":"x"}}`},
-		"csp of a string":   {toolMeta: strangerTool, contents: strangerView + `,"_meta":{"ui":{"csp":"default-src *"}}}`},
-		"a list of numbers": {toolMeta: strangerTool, contents: strangerView + `,"_meta":{"ui":{"csp":{"connectDomains":[1]}}}}`},
-		"camera true":       {toolMeta: strangerTool, contents: strangerView + `,"_meta":{"ui":{"permissions":{"camera":true}}}}`},
-		"much meta":         {toolMeta: strangerTool, contents: strangerView + `,"_meta":{"ui":{"x":"` + strings.Repeat("x", 70_000) + `"}}}`},
-		"a listed string":   {toolMeta: strangerTool, contents: strangerView + `}`, listMeta: `{"ui":[]}`},
+		"too large":                  {toolMeta: hostileTool, contents: `{"uri":"ui://v","mimeType":"text/html;profile=mcp-app","text":"` + strings.Repeat("x", 1001) + `"}`},
+		"ui of the view is a string": {toolMeta: hostileTool, contents: hostileView + `,"_meta":{"ui":"x"}}`},
+		"csp is a string":            {toolMeta: hostileTool, contents: hostileView + `,"_meta":{"ui":{"csp":"default-src *"}}}`},
+		"a list of numbers":          {toolMeta: hostileTool, contents: hostileView + `,"_meta":{"ui":{"csp":{"connectDomains":[1]}}}}`},
+		"camera true":                {toolMeta: hostileTool, contents: hostileView + `,"_meta":{"ui":{"permissions":{"camera":true}}}}`},
+		"large metadata":             {toolMeta: hostileTool, contents: hostileView + `,"_meta":{"ui":{"x":"` + strings.Repeat("x", 70_000) + `"}}}`},
+		"ui of the list is an array": {toolMeta: hostileTool, contents: hostileView + `}`, listMeta: `{"ui":[]}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, err := s.client(t, &apps.HostOptions{MaxPage: 1000}).Page(t.Context(), "t")
 			if err == nil {
-				t.Errorf("the page is %+v", p)
+				t.Errorf("got the page %+v, want an error", p)
 			}
 			t.Log(err)
 		})
@@ -173,14 +173,14 @@ func TestInvalidMetadataIsDropped(t *testing.T) {
 		"connectDomains":["https://a.example/","http://localhost:3000","https://router","https://nas.local","https://a.example; script-src *"],
 		"resourceDomains":["https://cdn.example","'unsafe-eval'","data:"]},
 		"permissions":{"camera":{},"microphone":null},"domain":"evil/path","later":{}}}}`
-	s := hostileServer{toolMeta: strangerTool, contents: strangerView + asked}
+	s := hostileServer{toolMeta: hostileTool, contents: hostileView + asked}
 	p, err := s.client(t, nil).Page(t.Context(), "t")
 	if err != nil {
 		t.Fatal(err)
 	}
 	wantJSON(t, "frame", p.Frame, `{"csp":{"connectDomains":["https://a.example"],"resourceDomains":["https://cdn.example"]},"permissions":{"camera":{}}}`)
 	if len(p.Dropped) != 7 {
-		t.Errorf("%d are dropped: %q", len(p.Dropped), p.Dropped)
+		t.Errorf("%d values are dropped, want 7: %q", len(p.Dropped), p.Dropped)
 	}
 	p, err = s.client(t, &apps.HostOptions{InsecureLocal: true}).Page(t.Context(), "t")
 	if err != nil || len(p.Frame.CSP.ConnectDomains) != 4 {
@@ -194,7 +194,7 @@ func TestPrivateNamesAreDropped(t *testing.T) {
 		"wiki.intranet": true, "a.private": true, "x.localdomain": true, "*.nas.home": true, "NAS.Home": true,
 		"home.example": false, "corp.com": false, "a.localdomain.org": false, "nothome": true, "a.nothome": false,
 	} {
-		s := hostileServer{toolMeta: strangerTool, contents: strangerView + `,"_meta":{"ui":{"csp":{"connectDomains":["https://` + name + `"]}}}}`}
+		s := hostileServer{toolMeta: hostileTool, contents: hostileView + `,"_meta":{"ui":{"csp":{"connectDomains":["https://` + name + `"]}}}}`}
 		p, err := s.client(t, nil).Page(t.Context(), "t")
 		if err != nil {
 			t.Fatal(err)
@@ -206,14 +206,14 @@ func TestPrivateNamesAreDropped(t *testing.T) {
 }
 
 func TestFrameFromResourceList(t *testing.T) {
-	s := hostileServer{toolMeta: `{"ui/resourceUri":"ui://v"}`, contents: strangerView + `}`, listMeta: `{"ui":{"permissions":{"camera":{}}}}`}
+	s := hostileServer{toolMeta: `{"ui/resourceUri":"ui://v"}`, contents: hostileView + `}`, listMeta: `{"ui":{"permissions":{"camera":{}}}}`}
 	p, err := s.client(t, nil).Page(t.Context(), "t")
 	if err != nil || p.Allow() != "camera" {
 		t.Errorf("page %+v, %v", p, err)
 	}
-	s.contents = strangerView + `,"_meta":{"ui":{}}}`
+	s.contents = hostileView + `,"_meta":{"ui":{}}}`
 	if p, err = s.client(t, nil).Page(t.Context(), "t"); err != nil || p.Allow() != "" {
-		t.Errorf("contents that ask for nothing: %+v, %v", p, err)
+		t.Errorf("contents without permissions: %+v, %v", p, err)
 	}
 }
 
@@ -256,7 +256,7 @@ func TestLongOriginListsAreTruncated(t *testing.T) {
 	for i := range 40 {
 		asked = append(asked, fmt.Sprintf(`"https://a%d.example"`, i))
 	}
-	s := hostileServer{toolMeta: strangerTool, contents: strangerView + `,"_meta":{"ui":{"csp":{"frameDomains":[` + strings.Join(asked, ",") + `]}}}}`}
+	s := hostileServer{toolMeta: hostileTool, contents: hostileView + `,"_meta":{"ui":{"csp":{"frameDomains":[` + strings.Join(asked, ",") + `]}}}}`}
 	p, err := s.client(t, nil).Page(t.Context(), "t")
 	if err != nil || len(p.Frame.CSP.FrameDomains) != 32 || len(p.Dropped) != 1 {
 		t.Errorf("page %+v, %v", p, err)

@@ -34,7 +34,7 @@ func clockFrame() apps.Frame {
 	}
 }
 
-type zone struct {
+type clockInput struct {
 	Zone string `json:"zone"`
 }
 
@@ -44,7 +44,7 @@ func newClock(t testing.TB) *mcp.Server {
 	s := newServer(t)
 	views := apps.New(s)
 	views.Add(&apps.View{URI: clockURI, Name: "clock", Title: "Clock", Frame: clockFrame()}, clockHTML)
-	tell := func(ctx context.Context, in zone) (*mcp.CallToolResult, error) {
+	tellTime := func(ctx context.Context, in clockInput) (*mcp.CallToolResult, error) {
 		text := "noon in " + in.Zone
 		if apps.Supported(ctx) {
 			text = "shown"
@@ -55,12 +55,12 @@ func newClock(t testing.TB) *mcp.Server {
 			Meta:              mcp.Meta{"example.com/stamp": "12:00"},
 		}, nil
 	}
-	for name, who := range map[string][]apps.Visibility{
+	for name, visibility := range map[string][]apps.Visibility{
 		"time": nil, "ask": {apps.VisibilityModel}, "refresh": {apps.VisibilityApp},
 	} {
-		mcp.AddTool(s, views.WithUI(&mcp.Tool{Name: name}, &apps.ToolUI{View: clockURI, Visibility: who}), tell)
+		mcp.AddTool(s, views.WithUI(&mcp.Tool{Name: name}, &apps.ToolUI{View: clockURI, Visibility: visibility}), tellTime)
 	}
-	mcp.AddTool(s, &mcp.Tool{Name: "plain"}, tell)
+	mcp.AddTool(s, &mcp.Tool{Name: "plain"}, tellTime)
 	return s
 }
 
@@ -71,10 +71,9 @@ func newServer(t testing.TB) *mcp.Server {
 
 func logger(t testing.TB) *slog.Logger { return slog.New(slog.NewTextHandler(t.Output(), nil)) }
 
-// on runs a test with a client for each combination.
-func on(
-	t *testing.T, all []mcptest.Combination, h mcp.Handler, opts *mcp.ClientOptions, test func(t *testing.T,
-		c *mcp.Client),
+// runOn runs a test with a client for each combination.
+func runOn(t *testing.T, all []mcptest.Combination, h mcp.Handler, opts *mcp.ClientOptions, test func(t *testing.T,
+	c *mcp.Client),
 ) {
 	t.Helper()
 	for _, on := range all {
@@ -82,8 +81,8 @@ func on(
 	}
 }
 
-// modern is one combination, for tests that need no other.
-var modern = mcptest.Combination{Transport: mcptest.InMemory, Revision: mcptest.Modern}
+// modernInMemory is one combination, for tests that need no other.
+var modernInMemory = mcptest.Combination{Transport: mcptest.InMemory, Revision: mcptest.Modern}
 
 // asJSON returns a decoded value for comparison.
 func asJSON(t testing.TB, v any) string {

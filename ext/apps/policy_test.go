@@ -8,10 +8,10 @@ import (
 )
 
 func TestUI03_PolicyOfSpecification(t *testing.T) {
-	const nothing = "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; " +
+	const least = "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; " +
 		"font-src 'self'; media-src 'self' data:; connect-src 'none'; frame-src 'none'; object-src 'none'; base-uri 'self'; form-action 'none'"
-	if got := (apps.CSP{}).Policy(); got != nothing {
-		t.Errorf("the policy of a view that needs nothing is\n%s", got)
+	if got := (apps.CSP{}).Policy(); got != least {
+		t.Errorf("policy of a view without domains\n%s", got)
 	}
 	got := apps.CSP{
 		ConnectDomains:  []string{"https://API.example.com", "wss://live.example.com:8443", "https://api.example.com"},
@@ -25,7 +25,7 @@ func TestUI03_PolicyOfSpecification(t *testing.T) {
 		"; connect-src https://api.example.com wss://live.example.com:8443; frame-src https://video.example.com; object-src 'none'" +
 		"; base-uri https://base.example.com; form-action 'none'"
 	if got != want {
-		t.Errorf("the policy is\n%s\nwant\n%s", got, want)
+		t.Errorf("policy\n%s\nwant\n%s", got, want)
 	}
 }
 
@@ -46,7 +46,7 @@ func TestOriginsAreParsedStrictly(t *testing.T) {
 		"https://" + strings.Repeat("a", 64) + ".com", "https://" + strings.Repeat("a.", 130) + "com",
 		" https://example.com",
 	}
-	const sole = "'none'"
+	const none = "'none'"
 	source := func(origin string) string {
 		_, rest, _ := strings.Cut(apps.CSP{FrameDomains: []string{origin}}.Policy(), "frame-src ")
 		first, _, _ := strings.Cut(rest, ";")
@@ -54,12 +54,12 @@ func TestOriginsAreParsedStrictly(t *testing.T) {
 	}
 	for _, origin := range good {
 		if got := source(origin); got != strings.ToLower(origin) {
-			t.Errorf("%q becomes %q", origin, got)
+			t.Errorf("source %q became %q", origin, got)
 		}
 	}
 	for _, origin := range bad {
-		if got := source(origin); got != sole {
-			t.Errorf("%q becomes %q", origin, got)
+		if got := source(origin); got != none {
+			t.Errorf("source %q became %q", origin, got)
 		}
 	}
 }

@@ -21,13 +21,13 @@ const clockMeta = `{"csp":{"connectDomains":["https://api.example.com","wss://li
 	"domain":"clock.host.example","prefersBorder":true}`
 
 func TestUI02_ViewsAndToolsAreDeclared(t *testing.T) {
-	on(t, mcptest.Combinations(), newClock(t), apps.Declare(nil), func(t *testing.T, c *mcp.Client) {
+	runOn(t, mcptest.Combinations(), newClock(t), apps.Declare(nil), func(t *testing.T, c *mcp.Client) {
 		tools := listed(t, c)
-		wantJSON(t, "meta of the tool for both", tools["time"].Meta, `{"ui":{"resourceUri":"ui://clock/face"},"ui/resourceUri":"ui://clock/face"}`)
+		wantJSON(t, "_meta of the tool for both", tools["time"].Meta, `{"ui":{"resourceUri":"ui://clock/face"},"ui/resourceUri":"ui://clock/face"}`)
 		wantJSON(t, "meta of the tool for views", tools["refresh"].Meta,
 			`{"ui":{"resourceUri":"ui://clock/face","visibility":["app"]},"ui/resourceUri":"ui://clock/face"}`)
 		if tools["plain"].Meta != nil {
-			t.Errorf("the tool without a view has the meta %v", tools["plain"].Meta)
+			t.Errorf("_meta of a tool without a view: %v, want none", tools["plain"].Meta)
 		}
 		for r, err := range c.Resources(t.Context()) {
 			if err != nil {
@@ -62,25 +62,24 @@ func listed(t *testing.T, c *mcp.Client) map[string]*mcp.Tool {
 	return tools
 }
 
-// T-46: the extension is declared in every era.
-func TestUI01_Supported(t *testing.T) {
+func TestUI01_EXT07_Supported(t *testing.T) {
 	s := newClock(t)
 	call := func(t *testing.T, c *mcp.Client) string {
 		t.Helper()
-		text, err := mcp.CallTool[*mcp.CallToolResult](t.Context(), c, "time", zone{"UTC"})
+		text, err := mcp.CallTool[*mcp.CallToolResult](t.Context(), c, "time", clockInput{"UTC"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return text.Text()
 	}
-	on(t, mcptest.Combinations(), s, apps.Declare(nil), func(t *testing.T, c *mcp.Client) {
+	runOn(t, mcptest.Combinations(), s, apps.Declare(nil), func(t *testing.T, c *mcp.Client) {
 		if got := call(t, c); got != "shown" {
-			t.Errorf("a client that shows views gets %q", got)
+			t.Errorf("result for a client with views %q, want shown", got)
 		}
 	})
-	on(t, mcptest.Combinations(), s, nil, func(t *testing.T, c *mcp.Client) { // UI-06
+	runOn(t, mcptest.Combinations(), s, nil, func(t *testing.T, c *mcp.Client) { // UI-06
 		if got := call(t, c); got != "noon in UTC" {
-			t.Errorf("a client without views gets %q", got)
+			t.Errorf("result for a client without views %q, want noon in UTC", got)
 		}
 	})
 	for settings, want := range map[string]bool{
@@ -92,13 +91,13 @@ func TestUI01_Supported(t *testing.T) {
 		`{}`: false,
 	} {
 		opts := &mcp.ClientOptions{Extensions: map[string]json.RawMessage{apps.ID: json.RawMessage(settings)}}
-		c := mcptest.Dial(t, s, modern, opts)
+		c := mcptest.Dial(t, s, modernInMemory, opts)
 		if got := call(t, c) == "shown"; got != want {
-			t.Errorf("settings %s: shown is %v", settings, got)
+			t.Errorf("settings %s: view shown %v", settings, got)
 		}
 	}
 	if apps.Supported(context.Background()) {
-		t.Error("views are shown outside of any request")
+		t.Error("Supported is true outside of a request")
 	}
 }
 
@@ -107,7 +106,7 @@ func TestUI01_ExtensionIsDeclared(t *testing.T) {
 		t.Run(on.String(), func(t *testing.T) {
 			c := mcptest.Dial(t, newClock(t), on, nil)
 			if _, ok := c.Capabilities().Extensions[apps.ID]; !ok {
-				t.Errorf("the server declares %v", c.Capabilities().Extensions)
+				t.Errorf("extensions of the server: %v", c.Capabilities().Extensions)
 			}
 		})
 	}
@@ -115,10 +114,10 @@ func TestUI01_ExtensionIsDeclared(t *testing.T) {
 
 func TestUI06_ToolsForViewsAreHiddenFromClientsWithoutViews(t *testing.T) {
 	s := newClock(t)
-	on(t, mcptest.Combinations(), s, nil, func(t *testing.T, c *mcp.Client) {
+	runOn(t, mcptest.Combinations(), s, nil, func(t *testing.T, c *mcp.Client) {
 		tools := listed(t, c)
 		if tools["refresh"] != nil || tools["time"] == nil || tools["ask"] == nil || tools["plain"] == nil {
-			t.Errorf("a client without views sees %v", tools)
+			t.Errorf("tools of a client without views: %v", tools)
 		}
 	})
 }
@@ -128,7 +127,7 @@ func TestToolListsAreNotCachedPublicly(t *testing.T) {
 	s := mcp.NewServer("test", "1", public)
 	scope := func() string {
 		t.Helper()
-		c := mcptest.Connect(t, s, modern, nil)
+		c := mcptest.Connect(t, s, modernInMemory, nil)
 		var page struct{ CacheScope string }
 		if err := json.Unmarshal(c.Call("tools/list", nil), &page); err != nil {
 			t.Fatal(err)
@@ -140,12 +139,12 @@ func TestToolListsAreNotCachedPublicly(t *testing.T) {
 	f := func(context.Context, struct{}) (string, error) { return "", nil }
 	mcp.AddTool(s, views.WithUI(&mcp.Tool{Name: "both"}, &apps.ToolUI{View: clockURI}), f)
 	if got := scope(); got != "public" {
-		t.Errorf("a list that is the same for all is %s", got)
+		t.Errorf("cacheScope %s of a list that is equal for all clients, want public", got)
 	}
 	mcp.AddTool(s,
 		views.WithUI(&mcp.Tool{Name: "app"}, &apps.ToolUI{Visibility: []apps.Visibility{apps.VisibilityApp}}), f)
 	if got := scope(); got != "private" {
-		t.Errorf("a list that is not is %s", got)
+		t.Errorf("cacheScope %s of a list that depends on the client, want private", got)
 	}
 }
 
@@ -155,7 +154,7 @@ func TestWithUIDoesNotChangeTool(t *testing.T) {
 	tool := &mcp.Tool{Name: "time", Meta: mcp.Meta{"example.com/x": 1}}
 	linked := views.WithUI(tool, &apps.ToolUI{View: clockURI})
 	if len(tool.Meta) != 1 || len(linked.Meta) != 3 {
-		t.Errorf("the tool's meta is %v, the linked one's %v", tool.Meta, linked.Meta)
+		t.Errorf("_meta of the tool %v, of the copy %v", tool.Meta, linked.Meta)
 	}
 }
 
@@ -171,7 +170,7 @@ func TestAddFileReadsFileForEachRequest(t *testing.T) {
 	write(clockHTML)
 	s := newServer(t)
 	apps.New(s).AddFile(&apps.View{URI: clockURI, Name: "clock"}, os.DirFS(dir), "clock.html")
-	c := mcptest.Dial(t, s, modern, nil)
+	c := mcptest.Dial(t, s, modernInMemory, nil)
 	write(clockHTML + "<p>2")
 	res, err := c.ReadResource(t.Context(), clockURI)
 	if err != nil || res.Contents[0].Text != clockHTML+"<p>2" {
@@ -187,7 +186,7 @@ func TestInvalidViewsPanic(t *testing.T) {
 	many := slices.Repeat([]string{"https://example.com"}, 33)
 	for name, view := range map[string]apps.View{
 		"another scheme": {URI: "https://example.com/", Name: "x"},
-		"no name in it":  {URI: "ui://", Name: "x"},
+		"no host":        {URI: "ui://", Name: "x"},
 		"a space":        {URI: "ui://a b", Name: "x"},
 		"too long":       {URI: "ui://" + strings.Repeat("a", 3000), Name: "x"},
 		"no scheme": {URI: "ui://a", Name: "x",
@@ -226,10 +225,10 @@ func TestInvalidViewsPanic(t *testing.T) {
 
 func TestInvalidToolUIsPanic(t *testing.T) {
 	for name, u := range map[string]*apps.ToolUI{
-		"nil":              nil,
-		"an unknown view":  {View: "ui://other"},
-		"for nobody":       {View: clockURI, Visibility: []apps.Visibility{}},
-		"for somebody new": {View: clockURI, Visibility: []apps.Visibility{apps.VisibilityApp, "user"}},
+		"nil":                nil,
+		"an unknown view":    {View: "ui://other"},
+		"no visibility":      {View: clockURI, Visibility: []apps.Visibility{}},
+		"unknown visibility": {View: clockURI, Visibility: []apps.Visibility{apps.VisibilityApp, "user"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			views := apps.New(newServer(t))

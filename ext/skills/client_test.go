@@ -14,7 +14,7 @@ import (
 )
 
 func TestClientReadsSkillsInEveryRevision(t *testing.T) {
-	s, catalog := serve(t, folder(), nil)
+	s, catalog := serve(t, skillFiles(), nil)
 	for _, on := range mcptest.Combinations() {
 		t.Run(on.String(), func(t *testing.T) {
 			ctx, c := t.Context(), mcptest.Dial(t, s, on, nil)
@@ -65,7 +65,7 @@ func TestClientReadsSkillsInEveryRevision(t *testing.T) {
 }
 
 func TestListingAndGettingReadNoFile(t *testing.T) {
-	s := newStranger()
+	s := newHostileServer()
 	c := dial(t, s.serve(t))
 	all, err := list(t.Context(), c)
 	if err != nil || len(all) != 1 {
@@ -75,14 +75,14 @@ func TestListingAndGettingReadNoFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := s.read(); len(got) != 0 {
-		t.Errorf("%q were read", got)
+		t.Errorf("List and Get read %q", got)
 	}
 	loaded, err := skills.Load(t.Context(), c, all[0], nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := s.read(); !slices.Equal(got, []string{pdf}) {
-		t.Errorf("loading read %q", got)
+		t.Errorf("Load read %q", got)
 	}
 	// Files are cached, and callers cannot change the cache.
 	for range 2 {
@@ -98,7 +98,7 @@ func TestListingAndGettingReadNoFile(t *testing.T) {
 }
 
 func TestGetChecksURI(t *testing.T) {
-	c := dial(t, newStranger().serve(t))
+	c := dial(t, newHostileServer().serve(t))
 	if got, err := skills.Get(t.Context(), c, "skill://acme/pdf/SKILL.md"); !errors.Is(err, skills.ErrInvalidEntry) {
 		t.Errorf("got %v, %v", got, err)
 	}
@@ -116,29 +116,29 @@ func TestEndlessLists(t *testing.T) {
 				`"}`
 		},
 		"no list":       func(int) string { return `{"skills":{}}` },
-		"nothing":       func(int) string { return `{}` },
+		"no members":    func(int) string { return `{}` },
 		"a cursor of 5": func(int) string { return `{"skills":[],"nextCursor":5}` },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStranger()
+			s := newHostileServer()
 			s.pages = pages
 			if _, err := list(t.Context(), dial(t, s.serve(t))); !errors.Is(err, mcp.ErrInvalidResult) {
 				t.Errorf("got %.200v", err)
 			}
-			if name == "the same cursor" && s.asked != 2 {
-				t.Errorf("asked %d times", s.asked)
+			if name == "the same cursor" && s.requests != 2 {
+				t.Errorf("%d requests, want 2", s.requests)
 			}
 		})
 	}
 }
 
 func TestReadDirChecksURIs(t *testing.T) {
-	s := newStranger()
+	s := newHostileServer()
 	c := dial(t, s.serve(t))
 	for _, uri := range []string{"skill://pdf/a/b/c", "skill://pdf/x", "skill://pdf/a", "skill://pdf/a/..",
 		"file:///etc/passwd", "skill://other/a/b", "skill://pdf/a/%2e%2e", ""} {
 		s.set(func() {
-			s.folder = fmt.Sprintf(`{"resources":[{"uri":"skill://pdf/a/ok","name":"ok"},{"uri":%q,"name":"b"}]}`, uri)
+			s.directory = fmt.Sprintf(`{"resources":[{"uri":"skill://pdf/a/ok","name":"ok"},{"uri":%q,"name":"b"}]}`, uri)
 		})
 		n := 0
 		var last error
@@ -155,10 +155,10 @@ func TestReadDirChecksURIs(t *testing.T) {
 func TestErrNotOffered(t *testing.T) {
 	for _, settings := range []any{nil, []int{}, "off", object{}, object{"directoryRead": "true"}} {
 		s := newServer(t, nil)
-		asked := 0
+		requests := 0
 		count := mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result,
 			error) {
-			asked++
+			requests++
 			return mcp.EmptyResult{}, nil
 		})
 		s.HandleMethod("skills/list", count)
@@ -185,8 +185,8 @@ func TestErrNotOffered(t *testing.T) {
 		if _, err := list(t.Context(), c); !errors.Is(err, skills.ErrNotOffered) {
 			t.Errorf("got %v", err)
 		}
-		if _, err := skills.Get(t.Context(), c, pdf); !errors.Is(err, skills.ErrNotOffered) || asked > 0 {
-			t.Errorf("got %v, asked %d", err, asked)
+		if _, err := skills.Get(t.Context(), c, pdf); !errors.Is(err, skills.ErrNotOffered) || requests > 0 {
+			t.Errorf("got %v, %d requests", err, requests)
 		}
 	}
 }

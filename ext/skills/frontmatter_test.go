@@ -12,7 +12,7 @@ import (
 )
 
 func TestFrontmatterAsJSON(t *testing.T) {
-	for front, want := range map[string]string{
+	for frontmatter, want := range map[string]string{
 		"a: text":                         `{"a":"text"}`,
 		"a: 'yes'\nb: yes\nc: on\nd: NO":  `{"a":"yes","b":"yes","c":"on","d":"NO"}`,
 		"a: true\nb: False\nc: \"true\"":  `{"a":true,"b":false,"c":"true"}`,
@@ -35,7 +35,7 @@ func TestFrontmatterAsJSON(t *testing.T) {
 		"a: b # c\n\n":                    `{"a":"b"}`,
 	} {
 		for _, end := range []string{"\n", "\r\n"} {
-			file := strings.ReplaceAll("---\n"+front+"\n---\nbody", "\n", end)
+			file := strings.ReplaceAll("---\n"+frontmatter+"\n---\nbody", "\n", end)
 			got, err := skills.ParseFrontmatter([]byte(file))
 			if string(got) != want || err != nil {
 				t.Errorf("%q: got %s, %v; want %s", file, got, err, want)
@@ -51,7 +51,7 @@ func TestInvalidFrontmatter(t *testing.T) {
 			strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c,", c-1), 9), ","))
 	}
 	deep := "a: " + strings.Repeat("[", 40) + strings.Repeat("]", 40)
-	for name, front := range map[string]string{
+	for name, frontmatter := range map[string]string{
 		"a bomb":          bomb,
 		"deep":            deep,
 		"very deep":       "a: " + strings.Repeat("[", 30_000),
@@ -84,7 +84,7 @@ func TestInvalidFrontmatter(t *testing.T) {
 		"next line":       "a: b\u0085c: d",
 		"separator":       "a: b\u2028c: d",
 	} {
-		if got, err := skills.ParseFrontmatter([]byte("---\n" + front + "\n---\n")); err == nil {
+		if got, err := skills.ParseFrontmatter([]byte("---\n" + frontmatter + "\n---\n")); err == nil {
 			t.Errorf("%s: got %.100s", name, got)
 		}
 	}
@@ -104,9 +104,9 @@ func TestInvalidFrontmatter(t *testing.T) {
 
 // Frontmatter converts to a JSON object, which converts to the same again, because JSON is YAML.
 func FuzzFrontmatter(f *testing.F) {
-	for _, front := range []string{"a: 1", "a: &x [1, 2.5, ~, yes]\nb: *x", "a: {b: 'c'}", "a: |\n x",
+	for _, frontmatter := range []string{"a: 1", "a: &x [1, 2.5, ~, yes]\nb: *x", "a: {b: 'c'}", "a: |\n x",
 		"a: \"\\u0085\\ud83d\"", "? a\n: b", "a: 2026-01-02", "<<: 1", "a: 0x1F"} {
-		f.Add([]byte("---\n" + front + "\n---\n"))
+		f.Add([]byte("---\n" + frontmatter + "\n---\n"))
 	}
 	f.Fuzz(func(t *testing.T, file []byte) {
 		got, err := skills.ParseFrontmatter(file)
@@ -118,11 +118,11 @@ func FuzzFrontmatter(f *testing.F) {
 			t.Fatalf("%q converts to %s: %v", file, got, err)
 		}
 		if strings.ContainsAny(string(got), "\u0085\u2028\u2029") {
-			return // they may stand there as escapes alone
+			return // YAML allows them only as escapes
 		}
 		again, err := skills.ParseFrontmatter([]byte("---\n" + string(got) + "\n---\n"))
 		if err != nil {
-			if len(got) > 30_000 { // the bounds are those of the first form
+			if len(got) > 30_000 { // the limits apply to the first form
 				return
 			}
 			t.Fatalf("%q converts to %s, which is refused: %v", file, got, err)
@@ -136,7 +136,7 @@ func FuzzFrontmatter(f *testing.F) {
 
 // A valid description keeps its properties when it is encoded and decoded.
 func FuzzSkill(f *testing.F) {
-	f.Add([]byte(honest()))
+	f.Add([]byte(validEntry()))
 	f.Add([]byte(`{"uri":"skill://a/SKILL.md","frontmatter":{"name":"a","description":"x"},"resources":"dynamic"}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		var s, again skills.Skill
@@ -158,12 +158,12 @@ func FuzzSkill(f *testing.F) {
 			}
 			seen[file.Path] = true
 		}
-		kept, err := json.Marshal(&s)
+		encoded, err := json.Marshal(&s)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := jsonv2.Unmarshal(kept, &again); err != nil || again.Fingerprint() != s.Fingerprint() {
-			t.Fatalf("%s is kept as %s: %v", raw, kept, err)
+		if err := jsonv2.Unmarshal(encoded, &again); err != nil || again.Fingerprint() != s.Fingerprint() {
+			t.Fatalf("%s is encoded as %s: %v", raw, encoded, err)
 		}
 	})
 }

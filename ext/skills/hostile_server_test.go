@@ -15,15 +15,15 @@ import (
 
 // A hostileServer is a server with invalid descriptions.
 type hostileServer struct {
-	mu      sync.Mutex
-	entry   string            // of its one skill
-	files   map[string]string // by URI
-	reads   []string
-	asked   int
-	pages   func(n int) string // the result of skills/list, instead of the one skill
-	folder  string             // the result of resources/directory/read
-	uriSaid string             // of every file; its own if empty
-	cache   mcp.Cache
+	mu          sync.Mutex
+	entry       string            // the description of its skill
+	files       map[string]string // by URI
+	reads       []string
+	requests    int
+	pages       func(n int) string // the results of skills/list, if not nil
+	directory   string             // the result of resources/directory/read
+	responseURI string             // the uri in the result of resources/read; that of the request if empty
+	cache       mcp.Cache
 }
 
 const (
@@ -41,14 +41,14 @@ func fileEntry(uri, text string) string {
 	return fmt.Sprintf(`{"uri":%q,"digest":%q,"size":%d}`, uri, sum(text), len(text))
 }
 
-// honest is a valid description of a skill with two files.
-func honest() string {
+// validEntry returns a valid description of a skill with two files.
+func validEntry() string {
 	return `{"uri":"skill://pdf/SKILL.md","frontmatter":{"description":"Fill in forms","name":"pdf"},"resources":[` +
 		fileEntry(pdf, mainText) + `,` + fileEntry(formURI, formText) + `]}`
 }
 
-func newStranger() *hostileServer {
-	return &hostileServer{entry: honest(), files: map[string]string{pdf: mainText, formURI: formText}}
+func newHostileServer() *hostileServer {
+	return &hostileServer{entry: validEntry(), files: map[string]string{pdf: mainText, formURI: formText}}
 }
 
 // serve returns the server.
@@ -59,18 +59,18 @@ func (s *hostileServer) serve(t *testing.T) *mcp.Server {
 		return mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.asked++
+			s.requests++
 			return mcp.RawResult(result()), nil
 		})
 	}
 	server.HandleMethod("skills/list", answer(func() string {
 		if s.pages != nil {
-			return s.pages(s.asked)
+			return s.pages(s.requests)
 		}
 		return `{"skills":[` + s.entry + `],"ttlMs":0,"cacheScope":"private"}`
 	}))
 	server.HandleMethod("skills/get", answer(func() string { return `{"skill":` + s.entry + `}` }))
-	server.HandleMethod("resources/directory/read", answer(func() string { return s.folder }))
+	server.HandleMethod("resources/directory/read", answer(func() string { return s.directory }))
 	mcp.AddResourceTemplate(server, &mcp.ResourceTemplate{URITemplate: "{scheme}://{+rest}", Name: "all"},
 		func(_ context.Context, v map[string]string) (*mcp.ReadResourceResult, error) {
 			s.mu.Lock()
@@ -81,7 +81,7 @@ func (s *hostileServer) serve(t *testing.T) *mcp.Server {
 			if !ok {
 				return nil, nil
 			}
-			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: s.uriSaid, Text: text}},
+			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: s.responseURI, Text: text}},
 				Cache: s.cache}, nil
 		})
 	return server

@@ -24,23 +24,23 @@ func TestFilesAreVerified(t *testing.T) {
 		{"longer", func(s *hostileServer) { s.files[pdf] += "x" }, skills.ErrSize},
 		{"shorter", func(s *hostileServer) { s.files[pdf] = "" }, skills.ErrSize},
 		{"frontmatter", func(s *hostileServer) {
-			s.files[pdf], s.entry = other, strings.ReplaceAll(honest(), fileEntry(pdf, mainText), fileEntry(pdf, other))
+			s.files[pdf], s.entry = other, strings.ReplaceAll(validEntry(), fileEntry(pdf, mainText), fileEntry(pdf, other))
 		}, skills.ErrFrontmatter},
-		{"a field more in the list", func(s *hostileServer) {
-			s.entry = strings.Replace(honest(), `"name"`,
+		{"an extra field in the list", func(s *hostileServer) {
+			s.entry = strings.Replace(validEntry(), `"name"`,
 				`"license":null,"name"`, 1)
 		}, skills.ErrFrontmatter},
-		{"a field more in the file", func(s *hostileServer) {
+		{"an extra field in the file", func(s *hostileServer) {
 			text := strings.Replace(mainText, "name", "allowed-tools: Bash\nname", 1)
-			s.files[pdf], s.entry = text, strings.ReplaceAll(honest(), fileEntry(pdf, mainText), fileEntry(pdf, text))
+			s.files[pdf], s.entry = text, strings.ReplaceAll(validEntry(), fileEntry(pdf, mainText), fileEntry(pdf, text))
 		}, skills.ErrFrontmatter},
 		{"no frontmatter", func(s *hostileServer) {
-			s.files[pdf], s.entry = "x", strings.ReplaceAll(honest(), fileEntry(pdf, mainText), fileEntry(pdf, "x"))
+			s.files[pdf], s.entry = "x", strings.ReplaceAll(validEntry(), fileEntry(pdf, mainText), fileEntry(pdf, "x"))
 		}, skills.ErrFrontmatter},
-		{"another file", func(s *hostileServer) { s.uriSaid = formURI }, skills.ErrVerification},
+		{"another URI", func(s *hostileServer) { s.responseURI = formURI }, skills.ErrVerification},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := newStranger()
+			s := newHostileServer()
 			test.change(s)
 			c := dial(t, s.serve(t))
 			skill, err := skills.Get(t.Context(), c, pdf)
@@ -59,7 +59,7 @@ func TestFilesAreVerified(t *testing.T) {
 }
 
 func TestUnlistedFilesAreNotRequested(t *testing.T) {
-	s := newStranger()
+	s := newHostileServer()
 	s.files["skill://pdf/new.md"] = "new"
 	c := dial(t, s.serve(t))
 	skill, err := skills.Get(t.Context(), c, pdf)
@@ -81,7 +81,7 @@ func TestUnlistedFilesAreNotRequested(t *testing.T) {
 	if got := s.read(); !slices.Equal(got, []string{pdf}) {
 		t.Errorf("read %q", got)
 	}
-	// Another file that was replaced is refused, too.
+	// A replaced file is refused.
 	s.set(func() { s.files[formURI] = "Forma" })
 	if _, err := loaded.Read(t.Context(), "references/FORMS.md"); !errors.Is(err, skills.ErrDigest) {
 		t.Errorf("got %v", err)
@@ -90,7 +90,7 @@ func TestUnlistedFilesAreNotRequested(t *testing.T) {
 
 // A stale cached response does not fail the verification.
 func TestStaleCachedFilesAreReadAgain(t *testing.T) {
-	s := newStranger()
+	s := newHostileServer()
 	s.cache = mcp.Cache{TTL: 3600_000 * time.Millisecond, Scope: mcp.CachePrivate}
 	c := dial(t, s.serve(t))
 	if _, err := c.ReadResource(t.Context(), pdf); err != nil {
@@ -98,7 +98,7 @@ func TestStaleCachedFilesAreReadAgain(t *testing.T) {
 	}
 	text := strings.Replace(mainText, "Body", "News", 1)
 	s.set(func() {
-		s.files[pdf], s.entry = text, strings.ReplaceAll(honest(), fileEntry(pdf, mainText), fileEntry(pdf, text))
+		s.files[pdf], s.entry = text, strings.ReplaceAll(validEntry(), fileEntry(pdf, mainText), fileEntry(pdf, text))
 	})
 	skill, err := skills.Get(t.Context(), c, pdf)
 	if err != nil {
@@ -111,7 +111,7 @@ func TestStaleCachedFilesAreReadAgain(t *testing.T) {
 }
 
 func TestDynamicSkills(t *testing.T) {
-	s := newStranger()
+	s := newHostileServer()
 	s.entry = `{"uri":"skill://pdf/SKILL.md","frontmatter":{"name":"pdf","description":"Fill in forms"},"resources":"dynamic"}`
 	c := dial(t, s.serve(t))
 	skill, err := skills.Get(t.Context(), c, pdf)
@@ -149,14 +149,14 @@ func TestDynamicSkills(t *testing.T) {
 }
 
 func TestTooLargeSkillsAreNotLoaded(t *testing.T) {
-	s := newStranger()
+	s := newHostileServer()
 	huge := `{"uri":"skill://pdf/huge","digest":"` + sum("") + `","size":9007199254740991}`
-	entries := []string{strings.Replace(honest(), "]}", ","+huge+","+strings.Replace(huge, "huge", "more", 1)+"]}", 1)}
+	entries := []string{strings.Replace(validEntry(), "]}", ","+huge+","+strings.Replace(huge, "huge", "more", 1)+"]}", 1)}
 	many := ""
 	for i := range skills.MaxFiles {
 		many += "," + fileEntry(fmt.Sprintf("skill://pdf/%d", i), "")
 	}
-	entries = append(entries, strings.Replace(honest(), "]}", many+"]}", 1))
+	entries = append(entries, strings.Replace(validEntry(), "]}", many+"]}", 1))
 	c := dial(t, s.serve(t))
 	for _, entry := range entries {
 		s.set(func() { s.entry = entry })

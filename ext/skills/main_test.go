@@ -20,10 +20,10 @@ func TestMain(m *testing.M) { os.Exit(mcptest.Main(m)) }
 // object is a JSON object.
 type object = map[string]any
 
-// folder has a skill, a skill in a subdirectory, and a skill inside another one.
-func folder() fstest.MapFS {
+// skillFiles has a skill, a skill in a subdirectory, and a skill inside another one.
+func skillFiles() fstest.MapFS {
 	return fstest.MapFS{
-		"README.md":                          {Data: []byte("of no skill")},
+		"README.md":                          {Data: []byte("not in a skill")},
 		".git/config":                        {Data: []byte("secret")},
 		"pdf/SKILL.md":                       {Data: []byte("---\nname: pdf\ndescription: Fill in forms\nlicense: MIT\nmetadata:\n  version: 1.0\n  since: 2026-01-02\n---\nRead references/FORMS.md.\n")},
 		"pdf/references/FORMS.md":            {Data: []byte("# Forms\r\n\u2028\n")},

@@ -35,7 +35,7 @@ const pdf = "skill://pdf/SKILL.md"
 
 // A server declares the extension and resources in every revision.
 func TestSkillsAreServedInEveryRevision(t *testing.T) {
-	s, _ := serve(t, folder(), nil)
+	s, _ := serve(t, skillFiles(), nil)
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
 		got := decode[listing](t, c.Call("skills/list", object{}))
 		var lines []string
@@ -56,7 +56,7 @@ func TestSkillsAreServedInEveryRevision(t *testing.T) {
 				}
 				sum := sha256.Sum256(data)
 				if len(data) != r.Size || "sha256:"+hex.EncodeToString(sum[:]) != r.Digest {
-					t.Errorf("%s: digest and size are not those of what is read", r.URI)
+					t.Errorf("%s: digest and size do not match the contents", r.URI)
 				}
 			}
 			lines = append(lines, line)
@@ -69,12 +69,12 @@ func TestSkillsAreServedInEveryRevision(t *testing.T) {
 		if !slices.Equal(lines, want) {
 			t.Errorf("got\n%s", strings.Join(lines, "\n"))
 		}
-		front := got.Skills[2].Frontmatter
-		if fmt.Sprint(front) != "map[description:Fill in forms license:MIT metadata:map[since:2026-01-02 version:1] name:pdf]" {
-			t.Errorf("frontmatter: %v", front)
+		frontmatter := got.Skills[2].Frontmatter
+		if fmt.Sprint(frontmatter) != "map[description:Fill in forms license:MIT metadata:map[since:2026-01-02 version:1] name:pdf]" {
+			t.Errorf("frontmatter: %v", frontmatter)
 		}
 		if got.NextCursor != nil || got.TTLMs == nil || *got.TTLMs != 0 || got.CacheScope != "private" {
-			t.Errorf("the hints are %v %v %q", got.NextCursor, got.TTLMs, got.CacheScope)
+			t.Errorf("cursor %v, ttlMs %v, cacheScope %q", got.NextCursor, got.TTLMs, got.CacheScope)
 		}
 		one := c.Call("skills/get", object{"uri": pdf})
 		if !strings.Contains(string(one), `"skill":{"uri":"skill://pdf/SKILL.md"`) ||
@@ -95,7 +95,7 @@ func TestSkillsAreServedInEveryRevision(t *testing.T) {
 		for _, uri := range []string{"skill://pdf/.env", "skill://README.md", "skill://.git/config",
 			"skill://pdf/../README.md"} {
 			if _, err := c.Try("resources/read", object{"uri": uri}); err == nil {
-				t.Errorf("%s is served", uri)
+				t.Errorf("%s can be read", uri)
 			}
 		}
 	})
@@ -112,7 +112,7 @@ func TestCapabilityIsDeclaredInEveryRevision(t *testing.T) {
 					t.Errorf("got %v %v %v", has, dirs, c.Capabilities())
 				}
 				if all, err := list(t.Context(), c); len(all) != 0 || err != nil {
-					t.Errorf("an empty folder has %v, %v", all, err)
+					t.Errorf("skills of an empty directory: %v, %v", all, err)
 				}
 			})
 		}
@@ -128,15 +128,15 @@ type children struct {
 }
 
 func TestDirectoriesAreRead(t *testing.T) {
-	files := folder()
-	files["pdf/hollow"] = &fstest.MapFile{Mode: fs.ModeDir}
+	files := skillFiles()
+	files["pdf/empty"] = &fstest.MapFile{Mode: fs.ModeDir}
 	s, _ := serve(t, files, nil)
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
 		for uri, want := range map[string]string{
-			"skill://pdf":                      "SKILL.md:pdf:text/markdown hollow:hollow:inode/directory logo.png:logo.png:image/png references:references:inode/directory templates:templates:inode/directory",
+			"skill://pdf":                      "SKILL.md:pdf:text/markdown empty:empty:inode/directory logo.png:logo.png:image/png references:references:inode/directory templates:templates:inode/directory",
 			"skill://pdf/templates":            "regional:regional:inode/directory",
 			"skill://pdf/templates/regional":   "eu%201.md:eu 1.md:text/markdown",
-			"skill://pdf/hollow":               "",
+			"skill://pdf/empty":                "",
 			"skill://acme":                     "billing:billing:inode/directory",
 			"skill://acme/billing/refunds/sub": "SKILL.md:sub:text/markdown empty.txt:empty.txt:text/plain",
 			"skill://acme/billing/refunds":     "SKILL.md:refunds:text/markdown sub:sub:inode/directory",
@@ -188,7 +188,7 @@ func TestListsArePaged(t *testing.T) {
 					page.NextCursor)
 			}
 			if method == "skills/list" && (*page.TTLMs != 7 || page.CacheScope != "public") {
-				t.Errorf("the hints are %v %v", *page.TTLMs, page.CacheScope)
+				t.Errorf("ttlMs %v, cacheScope %v", *page.TTLMs, page.CacheScope)
 			}
 			if page.NextCursor != nil {
 				params["cursor"] = *page.NextCursor
@@ -203,7 +203,7 @@ func TestListsArePaged(t *testing.T) {
 	}
 	if got := string(c.Call("resources/read", object{"uri": "skill://s0/f0"})); !strings.Contains(got, `"ttlMs":7`) ||
 		!strings.Contains(got, `"public"`) {
-		t.Errorf("a file is read as %s", got)
+		t.Errorf("resources/read: %s, want ttlMs 7 and public", got)
 	}
 	// A cursor is valid for one list only.
 	next := decode[listing](t, c.Call("skills/list", object{})).NextCursor
@@ -212,7 +212,7 @@ func TestListsArePaged(t *testing.T) {
 	}
 	client := dial(t, s)
 	if all, err := list(t.Context(), client); len(all) != 7 || err != nil {
-		t.Errorf("the client lists %d, %v", len(all), err)
+		t.Errorf("List returned %d skills, %v; want 7", len(all), err)
 	}
 	n := 0
 	for _, err := range skills.ReadDir(t.Context(), client, "skill://s0/") {
@@ -221,12 +221,12 @@ func TestListsArePaged(t *testing.T) {
 		}
 	}
 	if n != 8 {
-		t.Errorf("the client reads %d", n)
+		t.Errorf("ReadDir returned %d entries, want 8", n)
 	}
 }
 
 func TestSkillFilesAreResources(t *testing.T) {
-	s, _ := serve(t, folder(), nil)
+	s, _ := serve(t, skillFiles(), nil)
 	c := dial(t, s)
 	found := map[string]*mcp.Resource{}
 	for r, err := range c.Resources(t.Context()) {
@@ -249,7 +249,7 @@ func TestVisibleHidesSkills(t *testing.T) {
 			f.Resource.URI == "skill://acme/billing/refunds/sub/empty.txt")
 		return !hidden || mcp.PrincipalFrom(ctx) != nil
 	}})
-	if _, err := skills.Serve(s, folder(), &skills.Options{Cache: mcp.Cache{Scope: mcp.CachePublic}}); err != nil {
+	if _, err := skills.Serve(s, skillFiles(), &skills.Options{Cache: mcp.Cache{Scope: mcp.CachePublic}}); err != nil {
 		t.Fatal(err)
 	}
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
@@ -272,7 +272,7 @@ func TestVisibleHidesSkills(t *testing.T) {
 		}
 		if dir := c.Call("resources/directory/read",
 			object{"uri": "skill://acme/billing/refunds"}); strings.Contains(string(dir), "sub") {
-			t.Errorf("the folder shows what is hidden: %s", dir)
+			t.Errorf("the directory lists a hidden skill: %s", dir)
 		}
 	})
 }
@@ -287,14 +287,14 @@ func TestInvalidOptionsPanic(t *testing.T) {
 					t.Errorf("%+v: no panic", o)
 				}
 			}()
-			_, _ = skills.Serve(newServer(t, nil), folder(), &o)
+			_, _ = skills.Serve(newServer(t, nil), skillFiles(), &o)
 		}()
 	}
 }
 
 // Files always match the descriptions, also while they are replaced.
 func TestReload(t *testing.T) {
-	files := folder()
+	files := skillFiles()
 	s, catalog := serve(t, files, nil)
 	on := mcptest.Combination{Transport: mcptest.HTTP, Revision: mcptest.Modern}
 	mcptest.RunOn(t, s, []mcptest.Combination{on}, nil, func(t *testing.T, c *mcptest.Client) {
@@ -306,7 +306,7 @@ func TestReload(t *testing.T) {
 		delete(files, "pdf/logo.png")
 		if got := string(c.Call("resources/read",
 			object{"uri": "skill://pdf/references/FORMS.md"})); strings.Contains(got, "other") {
-			t.Errorf("a file is read that is not described: %s", got)
+			t.Errorf("contents do not match the description: %s", got)
 		}
 		if err := catalog.Reload(); err != nil {
 			t.Fatal(err)
@@ -320,7 +320,7 @@ func TestReload(t *testing.T) {
 			t.Errorf("got %+v", after)
 		}
 		if _, err := c.Try("resources/read", object{"uri": "skill://pdf/logo.png"}); err == nil {
-			t.Error("a file that is gone is read")
+			t.Error("a deleted file can be read")
 		}
 		if got := string(c.Call("resources/list", object{})); strings.Contains(got, "logo.png") ||
 			!strings.Contains(got, "skill://pdf/new.md") {
@@ -333,7 +333,7 @@ func TestReload(t *testing.T) {
 		// An invalid directory changes nothing.
 		files["pdf/SKILL.md"] = &fstest.MapFile{Data: []byte("broken")}
 		if err := catalog.Reload(); err == nil {
-			t.Error("no error")
+			t.Error("Reload of an invalid directory returned no error")
 		}
 		if got := decode[listing](t, c.Call("skills/list", object{})).Skills; len(got) != 3 {
 			t.Errorf("got %+v", got)

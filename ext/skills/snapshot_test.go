@@ -28,7 +28,7 @@ func TestSkillInRoot(t *testing.T) {
 		t.Fatalf("got %v, %v", all, err)
 	}
 	if got := catalog.Skills(); len(got) != 1 || got[0].Fingerprint() != all[0].Fingerprint() {
-		t.Errorf("the catalog has %v", got)
+		t.Errorf("Skills of the catalog: %v", got)
 	}
 	for _, dir := range []string{"x-own://acme/alone", "x-own://acme/alone/a"} {
 		for _, err := range skills.ReadDir(t.Context(), c, dir) {
@@ -39,7 +39,7 @@ func TestSkillInRoot(t *testing.T) {
 	}
 }
 
-// The position of the skill in the root does not affect the URIs.
+// The order of the files does not affect the URIs of a skill inside the skill in the root.
 func TestSkillsInsideSkillInRoot(t *testing.T) {
 	for _, inner := range []string{"3d-print", "zebra", "+/x"} {
 		t.Run(inner, func(t *testing.T) {
@@ -50,12 +50,12 @@ func TestSkillsInsideSkillInRoot(t *testing.T) {
 			files := map[string]int{}
 			for _, skill := range catalog.Skills() {
 				if !strings.HasPrefix(skill.URI, "skill://top/") {
-					t.Errorf("%s is outside of the skill at the top", skill.URI)
+					t.Errorf("%s is outside of the skill in the root", skill.URI)
 				}
 				files[skill.Name] = len(skill.Files)
 			}
 			if len(files) != 2 || files["top"] != 3 || files[path.Base(inner)] != 2 {
-				t.Errorf("the skills and their files are %v", files)
+				t.Errorf("skills and their number of files: %v", files)
 			}
 			c := dial(t, s)
 			n := 0
@@ -65,7 +65,7 @@ func TestSkillsInsideSkillInRoot(t *testing.T) {
 				}
 			}
 			if n != 3 {
-				t.Errorf("%d resources of 3 files", n)
+				t.Errorf("%d resources, want 3", n)
 			}
 			var names []string
 			for r, err := range skills.ReadDir(t.Context(), c, strings.TrimSuffix(catalog.Skills()[0].URI,
@@ -76,14 +76,15 @@ func TestSkillsInsideSkillInRoot(t *testing.T) {
 				names = append(names, r.URI)
 			}
 			if len(names) != 2 {
-				t.Errorf("the inner folder holds %q", names)
+				t.Errorf("entries of the inner directory: %q, want 2", names)
 			}
 		})
 	}
 }
 
-// with returns a file system with a valid skill and further files, as names and contents in turn.
-func with(files ...any) fstest.MapFS {
+// skillFilesWith returns a file system with a valid skill and further files, given as alternating
+// names and contents.
+func skillFilesWith(files ...any) fstest.MapFS {
 	m := fstest.MapFS{"good/SKILL.md": skillFile("good")}
 	for i := 0; i < len(files); i += 2 {
 		if f, ok := files[i+1].(*fstest.MapFile); ok {
@@ -96,48 +97,48 @@ func with(files ...any) fstest.MapFS {
 }
 
 func TestInvalidDirectories(t *testing.T) {
-	many := with()
+	many := skillFilesWith()
 	for i := range skills.MaxFiles {
 		many[fmt.Sprintf("good/%d", i)] = &fstest.MapFile{}
 	}
-	large := with("good/1", strings.Repeat("x", 9<<20), "good/2", strings.Repeat("x", 9<<20))
-	deep := with(strings.Repeat("a/", 20)+"x", "")
+	large := skillFilesWith("good/1", strings.Repeat("x", 9<<20), "good/2", strings.Repeat("x", 9<<20))
+	deep := skillFilesWith(strings.Repeat("a/", 20)+"x", "")
 	for want, files := range map[string]fstest.MapFS{
-		"is not \"---\"":           with("a/SKILL.md", "# No frontmatter"),
-		"has no end":               with("a/SKILL.md", "---\nname: a\n"),
-		"not YAML":                 with("a/SKILL.md", "---\nname: [\n---\n"),
-		"not a mapping":            with("a/SKILL.md", "---\n- a\n---\n"),
-		"name is empty":            with("a/SKILL.md", "---\ndescription: x\n---\n"),
-		"that of the directory is": with("a/SKILL.md", skillFile("b")),
-		"lower-case letters":       with("Ab/SKILL.md", skillFile("Ab")),
-		"hyphen":                   with("a--b/SKILL.md", skillFile("a--b")),
-		"at most 64":               with(strings.Repeat("a", 65)+"/SKILL.md", skillFile(strings.Repeat("a", 65))),
-		"no description":           with("a/SKILL.md", "---\nname: a\ndescription: ''\n---\n"),
-		"1025 characters": with("a/SKILL.md",
+		"is not \"---\"":           skillFilesWith("a/SKILL.md", "# No frontmatter"),
+		"has no end":               skillFilesWith("a/SKILL.md", "---\nname: a\n"),
+		"not YAML":                 skillFilesWith("a/SKILL.md", "---\nname: [\n---\n"),
+		"not a mapping":            skillFilesWith("a/SKILL.md", "---\n- a\n---\n"),
+		"name is empty":            skillFilesWith("a/SKILL.md", "---\ndescription: x\n---\n"),
+		"that of the directory is": skillFilesWith("a/SKILL.md", skillFile("b")),
+		"lower-case letters":       skillFilesWith("Ab/SKILL.md", skillFile("Ab")),
+		"hyphen":                   skillFilesWith("a--b/SKILL.md", skillFile("a--b")),
+		"at most 64":               skillFilesWith(strings.Repeat("a", 65)+"/SKILL.md", skillFile(strings.Repeat("a", 65))),
+		"no description":           skillFilesWith("a/SKILL.md", "---\nname: a\ndescription: ''\n---\n"),
+		"1025 characters": skillFilesWith("a/SKILL.md",
 			"---\nname: a\ndescription: "+strings.Repeat("ä", 1025)+"\n---\n"),
-		"compatibility has": with("a/SKILL.md",
+		"compatibility has": skillFilesWith("a/SKILL.md",
 			"---\nname: a\ndescription: x\ncompatibility: "+strings.Repeat("a", 501)+"\n---\n"),
-		"is reserved": with("a/SKILL.md",
+		"is reserved": skillFilesWith("a/SKILL.md",
 			"---\nname: a\ndescription: x\nmetadata: {io.modelcontextprotocol/x: 1}\n---\n"),
-		"symbolic link": with("good/id_rsa",
+		"symbolic link": skillFilesWith("good/id_rsa",
 			&fstest.MapFile{Mode: fs.ModeSymlink, Data: []byte("/etc/passwd")}),
-		"not a regular file":       with("good/pipe", &fstest.MapFile{Mode: fs.ModeNamedPipe}),
-		"want SKILL.md":            with("a/skill.md", skillFile("a")),
-		"differ in case only":      with("good/a.md", "1", "good/A.md", "2"),
+		"not a regular file":       skillFilesWith("good/pipe", &fstest.MapFile{Mode: fs.ModeNamedPipe}),
+		"want SKILL.md":            skillFilesWith("a/skill.md", skillFile("a")),
+		"differ in case only":      skillFilesWith("good/a.md", "1", "good/A.md", "2"),
 		"too large: 513 files":     many,
 		"more than 16777216 bytes": large,
-		"more than 11534336 bytes": with("good/x", strings.Repeat("x", 11<<20+1)),
+		"more than 11534336 bytes": skillFilesWith("good/x", strings.Repeat("x", 11<<20+1)),
 		"more than 16 directories": deep,
-		"Options.MaxBytes":         with("good/x", strings.Repeat("x", 1<<10), "a/SKILL.md", skillFile("a")),
-		"a%01b\" has a character":  with("good/a\x01b", "x"),
-		"fdp.exe\" has a character that file names must not have": with("good/a\u202efdp.exe", "x"),
+		"Options.MaxBytes":         skillFilesWith("good/x", strings.Repeat("x", 1<<10), "a/SKILL.md", skillFile("a")),
+		"a%01b\" has a character":  skillFilesWith("good/a\x01b", "x"),
+		"fdp.exe\" has a character that file names must not have": skillFilesWith("good/a\u202efdp.exe", "x"),
 		"files and no SKILL.md":                                   {"README.md": {}, "pdf/notes.md": {}},
 		"description of the second":                               nil,
 	} {
 		t.Run(want, func(t *testing.T) {
 			if files == nil {
-				files = with("a/SKILL.md", "x", "b/SKILL.md", "y")
-				want = `skill "b"` // all faults are told
+				files = skillFilesWith("a/SKILL.md", "x", "b/SKILL.md", "y")
+				want = `skill "b"` // the error names all faults
 			}
 			opts := &skills.Options{}
 			if want == "Options.MaxBytes" {
@@ -148,8 +149,8 @@ func TestInvalidDirectories(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Fatalf("got %v, want %q", err, want)
 			}
-			if _, err := skills.Serve(s, with(), nil); err != nil {
-				t.Errorf("something was served all the same: %v", err)
+			if _, err := skills.Serve(s, skillFilesWith(), nil); err != nil {
+				t.Errorf("Serve after a failed Serve: %v", err)
 			}
 		})
 	}
@@ -186,14 +187,14 @@ func TestSymbolicLinksAreRefused(t *testing.T) {
 	}
 }
 
-// swapping is a file system in which something is replaced when a file is opened.
-type swapping struct {
+// swappingFS is a file system in which something is replaced when a file is opened.
+type swappingFS struct {
 	fs.FS
 	when string
 	swap func()
 }
 
-func (s *swapping) Open(name string) (fs.File, error) {
+func (s *swappingFS) Open(name string) (fs.File, error) {
 	if name == s.when {
 		s.swap()
 	}
@@ -226,7 +227,7 @@ func TestLinksCreatedAfterWalkAreNotFollowed(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			fsys := &swapping{FS: os.DirFS(dir), when: "a/b/notes.txt", swap: func() {
+			fsys := &swappingFS{FS: os.DirFS(dir), when: "a/b/notes.txt", swap: func() {
 				if err := swap(dir); err != nil {
 					t.Skip(err)
 				}
@@ -242,9 +243,9 @@ func TestLinksCreatedAfterWalkAreNotFollowed(t *testing.T) {
 // A directory may be served without skills.
 func TestDirectoriesWithoutSkills(t *testing.T) {
 	for what, files := range map[string]fstest.MapFS{
-		"empty":          {},
-		"of folders":     {"pdf": {Mode: fs.ModeDir}},
-		"of hidden ones": {".git/config": {Data: []byte("secret")}},
+		"empty":             {},
+		"only directories":  {"pdf": {Mode: fs.ModeDir}},
+		"only hidden files": {".git/config": {Data: []byte("secret")}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			s, catalog := serve(t, files, nil)

@@ -20,14 +20,14 @@ import (
 func TestTASKD24_ResultIsRequestedAgainAfterEachCutStream(t *testing.T) {
 	for _, status := range []string{"working", "input_required"} {
 		t.Run(status, func(t *testing.T) {
-			s := script2025()
+			s := newFakeServer2025()
 			began := time.Now()
 			isOver := func() bool { return time.Since(began) > 3*time.Hour }
-			s.on["tasks/get"] = func(*mcp.Request, int) (string, error) {
+			s.responses["tasks/get"] = func(*mcp.Request, int) (string, error) {
 				if isOver() {
-					return seen2025("completed"), nil
+					return taskState2025("completed"), nil
 				}
-				return seen2025(status), nil
+				return taskState2025(status), nil
 			}
 			cuts := 0
 			proxy := &mcp.ClientOptions{Middleware: []mcp.Middleware{func(next mcp.Handler) mcp.Handler {
@@ -45,13 +45,13 @@ func TestTASKD24_ResultIsRequestedAgainAfterEachCutStream(t *testing.T) {
 					}
 				})
 			}}}
-			onScriptAt(t, s, on2025(mcptest.InMemory), proxy, nil, func(t *testing.T, c *mcp.Client) {
+			runWithServerOn(t, s, combination2025(mcptest.InMemory), proxy, nil, func(t *testing.T, c *mcp.Client) {
 				began = time.Now()
 				ctx := mcp.WithCallOptions(t.Context(), mcp.CallOptions{Progress: func(mcp.ProgressUpdate) {}})
 				r, err := c.CallTool(ctx, "must", nil)
 				wantText(t, r, err, "hello")
 				if cuts < 100 {
-					t.Errorf("asked for the result %d times", cuts)
+					t.Errorf("%d cut tasks/result requests, want at least 100", cuts)
 				}
 			})
 		})
@@ -60,14 +60,14 @@ func TestTASKD24_ResultIsRequestedAgainAfterEachCutStream(t *testing.T) {
 
 // A task result without a task is invalid, not an empty result.
 func TestTASKD06_UnrequestedTaskIsInvalid(t *testing.T) {
-	unasked := strings.Replace(created2025(), `"resultType":"task",`, ``, 1)
+	unrequested := strings.Replace(createdTask2025(), `"resultType":"task",`, ``, 1)
 	for name, opts := range map[string]*mcp.ClientOptions{"with tasks": tasks.Declare(nil, nil), "without": nil} {
 		for _, on := range mcptest.Combinations() {
 			if on.Revision != "2025-11-25" {
 				continue
 			}
 			t.Run(name+" "+on.Transport, func(t *testing.T) {
-				s := &script{capabilities: `{"tools":{}}`, on: map[string]step{"tools/call": always(unasked)}}
+				s := &fakeServer{capabilities: `{"tools":{}}`, responses: map[string]responder{"tools/call": always(unrequested)}}
 				synctest.Test(t, func(t *testing.T) {
 					_, err := mcptest.Dial(t, s, on, opts).CallTool(t.Context(), "x", nil)
 					wantInvalid(t, err)
@@ -79,8 +79,8 @@ func TestTASKD06_UnrequestedTaskIsInvalid(t *testing.T) {
 
 // The server's progress has numbers and messages of its own; status messages are not added to it.
 func TestProgressOf2025IsForwardedUnchanged(t *testing.T) {
-	s := script2025()
-	onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
+	s := newFakeServer2025()
+	runWithServerOn(t, s, combination2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
 		blocking(s, time.Hour, func(ctx context.Context, req *mcp.Request) error {
 			token, _ := req.Meta("progressToken")
 			for i := range 3 {
@@ -93,8 +93,8 @@ func TestProgressOf2025IsForwardedUnchanged(t *testing.T) {
 			}
 			return nil
 		})
-		get := s.on["tasks/get"]
-		s.on["tasks/get"] = func(req *mcp.Request, n int) (string, error) {
+		get := s.responses["tasks/get"]
+		s.responses["tasks/get"] = func(req *mcp.Request, n int) (string, error) {
 			raw, err := get(req, n)
 			return fmt.Sprintf(`%s,"statusMessage":"look %d"}`, raw[:len(raw)-1], n), err
 		}

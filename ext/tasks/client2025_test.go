@@ -15,16 +15,16 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-const offers2025 = `{"tools":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}`
+const taskCapabilities2025 = `{"tools":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}`
 
-// created2025 is a result of revision 2025-11-25 that creates a task, and seen2025 one of
-// tasks/get.
-func created2025() string {
+// createdTask2025 returns a result of revision 2025-11-25 that creates a task, and taskState2025
+// one of tasks/get.
+func createdTask2025() string {
 	return `{"resultType":"task","task":{"taskId":"t1","status":"working",` + times +
 		`,"ttl":60000,"pollInterval":2000}}`
 }
 
-func seen2025(status string) string {
+func taskState2025(status string) string {
 	return `{"taskId":"t1","status":"` + status + `",` + times + `,"ttl":null,"pollInterval":2000}`
 }
 
@@ -38,37 +38,37 @@ const supporting = `{"tools":[
 	{"name":"silent","inputSchema":{"type":"object"}},
 	{"name":"odd","inputSchema":{"type":"object"},"execution":{"taskSupport":"sometimes"}}]}`
 
-func script2025() *script {
-	return &script{capabilities: offers2025, on: map[string]step{
+func newFakeServer2025() *fakeServer {
+	return &fakeServer{capabilities: taskCapabilities2025, responses: map[string]responder{
 		"tools/list": always(supporting),
 		"tools/call": func(req *mcp.Request, _ int) (string, error) {
 			if strings.Contains(line(req), "{") {
-				return created2025(), nil
+				return createdTask2025(), nil
 			}
 			return `{"content":[{"type":"text","text":"at once"}]}`, nil
 		},
-		"tasks/get":    inTurn(seen2025("working"), seen2025("completed")),
+		"tasks/get":    inOrder(taskState2025("working"), taskState2025("completed")),
 		"tasks/result": always(result2025),
-		"tasks/cancel": always(seen2025("cancelled")),
+		"tasks/cancel": always(taskState2025("cancelled")),
 	}}
 }
 
-func on2025(transport string) mcptest.Combination {
+func combination2025(transport string) mcptest.Combination {
 	return mcptest.Combination{Transport: transport, Revision: "2025-11-25"}
 }
 
-func TestTASKD05_RequiredToolIsCalledAsTask(t *testing.T) {
+func TestTASKD05_TASKD17_RequiredToolIsCalledAsTask(t *testing.T) {
 	for _, transport := range mcptest.Transports() {
 		t.Run(transport, func(t *testing.T) {
-			s := script2025()
-			onScriptAt(t, s, on2025(transport), nil, &tasks.ClientOptions{TTL: time.Minute},
+			s := newFakeServer2025()
+			runWithServerOn(t, s, combination2025(transport), nil, &tasks.ClientOptions{TTL: time.Minute},
 				func(t *testing.T, c *mcp.Client) {
 					r, err := c.CallTool(t.Context(), "must", nil)
 					wantText(t, r, err, "hello")
-					s.wantSaid(t, "tools/list", `tools/call must {"ttl":60000}`, "tasks/get t1", "tasks/get t1",
+					s.wantRequests(t, "tools/list", `tools/call must {"ttl":60000}`, "tasks/get t1", "tasks/get t1",
 						"tasks/result t1")
-					if at := s.saidAt("tasks/get"); !slices.Equal(at, []time.Duration{2 * time.Second, 4 * time.Second}) {
-						t.Errorf("asked after %v", at)
+					if at := s.requestTimes("tasks/get"); !slices.Equal(at, []time.Duration{2 * time.Second, 4 * time.Second}) {
+						t.Errorf("tasks/get after %v, want 2s and 4s", at)
 					}
 				})
 		})
@@ -76,13 +76,13 @@ func TestTASKD05_RequiredToolIsCalledAsTask(t *testing.T) {
 }
 
 func TestTASKD04_OptionalToolIsCalledWithoutTask(t *testing.T) {
-	s := script2025()
-	onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
+	s := newFakeServer2025()
+	runWithServerOn(t, s, combination2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
 		for _, tool := range []string{"may", "never", "silent", "odd", "unlisted"} {
 			r, err := c.CallTool(t.Context(), tool, nil)
 			wantText(t, r, err, "at once")
 		}
-		s.wantSaid(t, "tools/list", "tools/call may", "tools/call never", "tools/call silent", "tools/call odd",
+		s.wantRequests(t, "tools/list", "tools/call may", "tools/call never", "tools/call silent", "tools/call odd",
 			"tools/call unlisted")
 		h := start(t, c, "may")
 		if h.ID() != "t1" {
@@ -95,14 +95,14 @@ func TestTASKD04_OptionalToolIsCalledWithoutTask(t *testing.T) {
 }
 
 func TestTASKD02_NoTasksWithoutServerCapability(t *testing.T) {
-	for _, offers := range []string{`{"tools":{}}`, `{"tools":{},"tasks":{}}`,
+	for _, capabilities := range []string{`{"tools":{}}`, `{"tools":{},"tasks":{}}`,
 		`{"tools":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{}}}}`} {
-		s := script2025()
-		s.capabilities = offers
-		onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
+		s := newFakeServer2025()
+		s.capabilities = capabilities
+		runWithServerOn(t, s, combination2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
 			r, err := c.CallTool(t.Context(), "must", nil)
 			wantText(t, r, err, "at once")
-			s.wantSaid(t, "tools/call must")
+			s.wantRequests(t, "tools/call must")
 		})
 	}
 }
@@ -110,12 +110,12 @@ func TestTASKD02_NoTasksWithoutServerCapability(t *testing.T) {
 func TestOlderRevisionsHaveNoTasks(t *testing.T) {
 	for _, on := range mcptest.Before("2025-11-25") {
 		t.Run(on.String(), func(t *testing.T) {
-			s := script2025()
-			onScriptAt(t, s, on, nil, nil, func(t *testing.T, c *mcp.Client) {
+			s := newFakeServer2025()
+			runWithServerOn(t, s, on, nil, nil, func(t *testing.T, c *mcp.Client) {
 				h := start(t, c, "must")
 				r, err := h.Wait(t.Context())
 				wantText(t, r, err, "at once")
-				s.wantSaid(t, "tools/call must")
+				s.wantRequests(t, "tools/call must")
 			})
 		})
 	}
@@ -123,19 +123,19 @@ func TestOlderRevisionsHaveNoTasks(t *testing.T) {
 
 // The taskSupport of a tool may change after it was listed.
 func TestToolThatBecameRequiredIsCalledAgainAsTask(t *testing.T) {
-	s := script2025()
-	s.on["tools/list"] = inTurn(`{"tools":[]}`, supporting)
-	call := s.on["tools/call"]
-	s.on["tools/call"] = func(req *mcp.Request, n int) (string, error) {
+	s := newFakeServer2025()
+	s.responses["tools/list"] = inOrder(`{"tools":[]}`, supporting)
+	call := s.responses["tools/call"]
+	s.responses["tools/call"] = func(req *mcp.Request, n int) (string, error) {
 		if !strings.Contains(line(req), "{") {
-			return "", mcp.Errorf(mcp.CodeMethodNotFound, "as a task, please")
+			return "", mcp.Errorf(mcp.CodeMethodNotFound, "call the tool as a task")
 		}
 		return call(req, n)
 	}
-	onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
+	runWithServerOn(t, s, combination2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
 		r, err := c.CallTool(t.Context(), "must", nil)
 		wantText(t, r, err, "hello")
-		s.wantSaid(t, "tools/list", "tools/call must", "tools/list", "tools/call must {}", "tasks/get t1",
+		s.wantRequests(t, "tools/list", "tools/call must", "tools/list", "tools/call must {}", "tasks/get t1",
 			"tasks/get t1", "tasks/result t1")
 		_, err = c.CallTool(t.Context(), "never", nil)
 		var fault *mcp.Error
@@ -148,7 +148,7 @@ func TestToolThatBecameRequiredIsCalledAgainAsTask(t *testing.T) {
 func TestTASKD20_StatusOfToolErrorIn2025(t *testing.T) {
 	for name, test := range map[string]struct {
 		status string
-		result step
+		result responder
 		check  func(t *testing.T, task *tasks.Task, getErr error, r *mcp.CallToolResult, err error)
 	}{
 		"failed tool": {"failed", always(`{"content":[{"type":"text","text":"no"}],"isError":true}`),
@@ -158,7 +158,7 @@ func TestTASKD20_StatusOfToolErrorIn2025(t *testing.T) {
 					t.Errorf("got %+v, %v; %+v, %v", task, getErr, r, err)
 				}
 			}},
-		"failed call": {"failed", failing(-32603, "quota"), func(t *testing.T, task *tasks.Task, getErr error,
+		"failed call": {"failed", failWith(-32603, "quota"), func(t *testing.T, task *tasks.Task, getErr error,
 			_ *mcp.CallToolResult, err error) {
 			var fault *mcp.Error
 			if !errors.As(err, &fault) || fault.Message != "quota" || getErr != nil || task.Error == nil ||
@@ -166,7 +166,7 @@ func TestTASKD20_StatusOfToolErrorIn2025(t *testing.T) {
 				t.Errorf("got %+v, %v; %v", task, getErr, err)
 			}
 		}},
-		"cancelled": {"cancelled", failing(-32603, "not asked for"),
+		"cancelled": {"cancelled", failWith(-32603, "not requested"),
 			func(t *testing.T, task *tasks.Task, getErr error, _ *mcp.CallToolResult, err error) {
 				if !errors.Is(err, mcp.ErrCancelled) || getErr != nil || task.Status != tasks.StatusCancelled ||
 					task.Error != nil {
@@ -183,9 +183,9 @@ func TestTASKD20_StatusOfToolErrorIn2025(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := script2025()
-			s.on["tasks/get"], s.on["tasks/result"] = inTurn(seen2025("working"), seen2025(test.status)), test.result
-			onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
+			s := newFakeServer2025()
+			s.responses["tasks/get"], s.responses["tasks/result"] = inOrder(taskState2025("working"), taskState2025(test.status)), test.result
+			runWithServerOn(t, s, combination2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
 				h := start(t, c, "must")
 				r, err := h.Wait(t.Context())
 				task, getErr := h.Get(t.Context())
@@ -204,15 +204,15 @@ func TestTASKD20_StatusOfToolErrorIn2025(t *testing.T) {
 }
 
 // blocking makes tasks/result wait until the task ends after d, and calls before first.
-func blocking(s *script, d time.Duration, before func(ctx context.Context, req *mcp.Request) error) {
+func blocking(s *fakeServer, d time.Duration, before func(ctx context.Context, req *mcp.Request) error) {
 	began := time.Now()
-	s.on["tasks/get"] = func(*mcp.Request, int) (string, error) {
+	s.responses["tasks/get"] = func(*mcp.Request, int) (string, error) {
 		if time.Since(began) < d {
-			return seen2025("input_required"), nil
+			return taskState2025("input_required"), nil
 		}
-		return seen2025("completed"), nil
+		return taskState2025("completed"), nil
 	}
-	s.waits = func(ctx context.Context, req *mcp.Request) error {
+	s.intercept = func(ctx context.Context, req *mcp.Request) error {
 		if req.Method != "tasks/result" {
 			return nil
 		}
@@ -231,20 +231,20 @@ func blocking(s *script, d time.Duration, before func(ctx context.Context, req *
 }
 
 func TestTASKD14_InputRequestsDuringTasksResult(t *testing.T) {
-	s := script2025()
-	onScriptAt(t, s, on2025(mcptest.HTTP), nil, nil, func(t *testing.T, c *mcp.Client) {
+	s := newFakeServer2025()
+	runWithServerOn(t, s, combination2025(mcptest.HTTP), nil, nil, func(t *testing.T, c *mcp.Client) {
 		blocking(s, 3*time.Hour, nil)
 		r, err := c.CallTool(t.Context(), "must", nil)
 		wantText(t, r, err, "hello")
-		if n := len(s.saidAt("tasks/result")); n != 1 {
-			t.Errorf("asked for the result %d times", n)
+		if n := len(s.requestTimes("tasks/result")); n != 1 {
+			t.Errorf("%d tasks/result requests", n)
 		}
 	})
 }
 
 func TestProgressDuringTasksResult(t *testing.T) {
-	s := script2025()
-	onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
+	s := newFakeServer2025()
+	runWithServerOn(t, s, combination2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
 		blocking(s, time.Minute, func(ctx context.Context, req *mcp.Request) error {
 			token, _ := req.Meta("progressToken")
 			for i := range 3 {
@@ -269,17 +269,17 @@ func TestProgressDuringTasksResult(t *testing.T) {
 
 // A server may wait in tasks/result, or return an error while the task works.
 func TestTasksResultIsRepeatedIfNotReady(t *testing.T) {
-	s := script2025()
-	onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
+	s := newFakeServer2025()
+	runWithServerOn(t, s, combination2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
 		began := time.Now()
 		isOver := func() bool { return time.Since(began) > time.Hour }
-		s.on["tasks/get"] = func(*mcp.Request, int) (string, error) {
+		s.responses["tasks/get"] = func(*mcp.Request, int) (string, error) {
 			if isOver() {
-				return seen2025("completed"), nil
+				return taskState2025("completed"), nil
 			}
-			return seen2025("working"), nil
+			return taskState2025("working"), nil
 		}
-		s.on["tasks/result"] = func(*mcp.Request, int) (string, error) {
+		s.responses["tasks/result"] = func(*mcp.Request, int) (string, error) {
 			if isOver() {
 				return result2025, nil
 			}
@@ -288,16 +288,16 @@ func TestTasksResultIsRepeatedIfNotReady(t *testing.T) {
 		ctx := mcp.WithCallOptions(t.Context(), mcp.CallOptions{Progress: func(mcp.ProgressUpdate) {}})
 		r, err := c.CallTool(ctx, "must", nil)
 		wantText(t, r, err, "hello")
-		if n := len(s.saidAt("tasks/result")); n != 2 {
-			t.Errorf("asked for the result %d times", n)
+		if n := len(s.requestTimes("tasks/result")); n != 2 {
+			t.Errorf("%d tasks/result requests", n)
 		}
 	})
 }
 
 // A broken stream is replaced when the task has ended.
 func TestTasksResultOnDeadStreamIsRepeated(t *testing.T) {
-	s := script2025()
-	onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
+	s := newFakeServer2025()
+	runWithServerOn(t, s, combination2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
 		dead := true
 		blocking(s, time.Hour, func(ctx context.Context, _ *mcp.Request) error {
 			if dead {
@@ -311,14 +311,14 @@ func TestTasksResultOnDeadStreamIsRepeated(t *testing.T) {
 		r, err := c.CallTool(t.Context(), "must", nil)
 		wantText(t, r, err, "hello")
 		if took := time.Since(began); took > time.Hour+time.Minute {
-			t.Errorf("it took %v", took)
+			t.Errorf("took %v, want at most 1h1m", took)
 		}
 	})
 }
 
 func TestTASKD25_TasksResultIsRepeatedAfterLostStream(t *testing.T) {
-	s := script2025()
-	onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
+	s := newFakeServer2025()
+	runWithServerOn(t, s, combination2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
 		lost := 0
 		blocking(s, time.Hour, func(context.Context, *mcp.Request) error {
 			if lost++; lost < 4 {
@@ -333,10 +333,10 @@ func TestTASKD25_TasksResultIsRepeatedAfterLostStream(t *testing.T) {
 
 // A server that does not return the result of a task that has ended makes the call fail.
 func TestTasksResultTimesOut(t *testing.T) {
-	s := script2025()
-	s.on["tasks/get"] = always(seen2025("input_required"))
-	s.on["tasks/result"] = failing(mcp.CodeInternalError, "not yet")
-	onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
+	s := newFakeServer2025()
+	s.responses["tasks/get"] = always(taskState2025("input_required"))
+	s.responses["tasks/result"] = failWith(mcp.CodeInternalError, "not yet")
+	runWithServerOn(t, s, combination2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
 		began := time.Now()
 		_, err := c.CallTool(t.Context(), "must", nil)
 		if took := time.Since(began); err == nil || took > 5*time.Minute {
@@ -348,17 +348,17 @@ func TestTasksResultTimesOut(t *testing.T) {
 func TestTASKD15_CAN03_EndedCallCancelsTaskOf2025(t *testing.T) {
 	for _, status := range []string{"working", "input_required"} {
 		t.Run(status, func(t *testing.T) {
-			s := script2025()
-			onScriptAt(t, s, on2025(mcptest.HTTP), nil, nil, func(t *testing.T, c *mcp.Client) {
+			s := newFakeServer2025()
+			runWithServerOn(t, s, combination2025(mcptest.HTTP), nil, nil, func(t *testing.T, c *mcp.Client) {
 				blocking(s, time.Hour, nil)
-				s.on["tasks/get"] = always(seen2025(status))
+				s.responses["tasks/get"] = always(taskState2025(status))
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				if _, err := c.CallTool(ctx, "must", nil); !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("got %v", err)
 				}
-				if said := s.said(); said[len(said)-1] != "tasks/cancel t1" {
-					t.Errorf("the client said %q", said)
+				if requests := s.requests(); requests[len(requests)-1] != "tasks/cancel t1" {
+					t.Errorf("requests %q", requests)
 				}
 			})
 		})
@@ -369,7 +369,7 @@ func TestTASKD21_ListFollowsCursors(t *testing.T) {
 	page := func(next string, ids ...string) string {
 		var list []string
 		for _, id := range ids {
-			list = append(list, strings.Replace(seen2025("completed"), "t1", id, 1))
+			list = append(list, strings.Replace(taskState2025("completed"), "t1", id, 1))
 		}
 		return `{"tasks":[` + strings.Join(list, ",") + `]` + next + `}`
 	}
@@ -380,16 +380,16 @@ func TestTASKD21_ListFollowsCursors(t *testing.T) {
 	}{
 		"pages": {[]string{page(`,"nextCursor":"a"`, "t1", "t2"), page(`,"nextCursor":""`), page(``, "t3")},
 			[]string{"t1", "t2", "t3"}, false},
-		"a circle": {[]string{page(`,"nextCursor":"a"`, "t1"), page(`,"nextCursor":"b"`),
+		"repeated cursor": {[]string{page(`,"nextCursor":"a"`, "t1"), page(`,"nextCursor":"b"`),
 			page(`,"nextCursor":"a"`)}, []string{"t1"}, true},
-		"broken":          {[]string{page(``, "t1", "")}, []string{"t1"}, true},
-		"no list":         {[]string{`{"tasks":7}`}, nil, true},
-		"an endless name": {[]string{page(`,"nextCursor":"` + strings.Repeat("x", 5000) + `"`)}, nil, true},
+		"broken":      {[]string{page(``, "t1", "")}, []string{"t1"}, true},
+		"no list":     {[]string{`{"tasks":7}`}, nil, true},
+		"long cursor": {[]string{page(`,"nextCursor":"` + strings.Repeat("x", 5000) + `"`)}, nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := script2025()
-			s.on["tasks/list"] = inTurn(test.pages...)
-			onScriptAt(t, s, on2025(mcptest.Stdio), nil, nil, func(t *testing.T, c *mcp.Client) {
+			s := newFakeServer2025()
+			s.responses["tasks/list"] = inOrder(test.pages...)
+			runWithServerOn(t, s, combination2025(mcptest.Stdio), nil, nil, func(t *testing.T, c *mcp.Client) {
 				var ids []string
 				var failed error
 				for task, err := range tasks.List(t.Context(), c) {
@@ -406,8 +406,8 @@ func TestTASKD21_ListFollowsCursors(t *testing.T) {
 }
 
 func TestAnswerFailsIn2025(t *testing.T) {
-	s := script2025()
-	onScriptAt(t, s, on2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
+	s := newFakeServer2025()
+	runWithServerOn(t, s, combination2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
 		h := start(t, c, "must")
 		if err := h.Answer(t.Context(), map[string]any{"k": 1}); err == nil ||
 			!strings.Contains(err.Error(), "2025-11-25") {
@@ -416,8 +416,8 @@ func TestAnswerFailsIn2025(t *testing.T) {
 		if err := h.Cancel(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if offered := s.said(); slices.Contains(offered, "tasks/update t1") {
-			t.Error("it was sent")
+		if requests := s.requests(); slices.Contains(requests, "tasks/update t1") {
+			t.Error("tasks/update was sent")
 		}
 	})
 }

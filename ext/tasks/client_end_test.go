@@ -15,12 +15,12 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// asking is a script whose task always requires input.
-func asking() *script {
-	return &script{on: map[string]step{
-		"tools/call": always(created(``)),
+// newAskingServer returns a server whose task always requires input.
+func newAskingServer() *fakeServer {
+	return &fakeServer{responses: map[string]responder{
+		"tools/call": always(createdTask(``)),
 		"tasks/get": func(_ *mcp.Request, n int) (string, error) {
-			return seen("input_required", fmt.Sprintf(`,"inputRequests":{"k%d":%s}`, n, form("who"))), nil
+			return taskState("input_required", fmt.Sprintf(`,"inputRequests":{"k%d":%s}`, n, form("who"))), nil
 		},
 		"tasks/update": always(`{}`),
 		"tasks/cancel": always(`{}`),
@@ -29,21 +29,21 @@ func asking() *script {
 
 // The task is cancelled before the call returns, because the program may exit then.
 func TestEndedCallCancelsTaskBeforeItReturns(t *testing.T) {
-	for name, change := range map[string]func(s *script, o *mcp.ClientOptions){
-		"nobody answers":        func(_ *script, o *mcp.ClientOptions) { o.Elicit = nil },
-		"it is asked too often": func(_ *script, o *mcp.ClientOptions) { o.MaxRounds = 3 },
-		"the answers are refused": func(s *script, _ *mcp.ClientOptions) {
-			s.on["tasks/update"] = failing(mcp.CodeInvalidParams, "that name is taken")
+	for name, change := range map[string]func(s *fakeServer, o *mcp.ClientOptions){
+		"no Elicit function": func(_ *fakeServer, o *mcp.ClientOptions) { o.Elicit = nil },
+		"too many rounds":    func(_ *fakeServer, o *mcp.ClientOptions) { o.MaxRounds = 3 },
+		"answers refused": func(s *fakeServer, _ *mcp.ClientOptions) {
+			s.responses["tasks/update"] = failWith(mcp.CodeInvalidParams, "that name is taken")
 		},
-		"the server is unwell": func(s *script, _ *mcp.ClientOptions) {
-			s.on["tasks/get"] = failing(mcp.CodeInternalError, "out of order")
+		"server error": func(s *fakeServer, _ *mcp.ClientOptions) {
+			s.responses["tasks/get"] = failWith(mcp.CodeInternalError, "out of order")
 		},
-		"the answer fails": func(_ *script, o *mcp.ClientOptions) {
+		"Elicit fails": func(_ *fakeServer, o *mcp.ClientOptions) {
 			o.Elicit = func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 				return nil, errors.New("no terminal")
 			}
 		},
-		"the user takes too long": func(_ *script, o *mcp.ClientOptions) {
+		"Elicit times out": func(_ *fakeServer, o *mcp.ClientOptions) {
 			o.Elicit = func(ctx context.Context, _ *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 				<-ctx.Done()
 				return nil, ctx.Err()
@@ -52,14 +52,14 @@ func TestEndedCallCancelsTaskBeforeItReturns(t *testing.T) {
 	} {
 		for _, on := range mcptest.Since(mcptest.Modern) {
 			t.Run(name+" "+on.Transport, func(t *testing.T) {
-				s, opts := asking(), answering(new([]string))
+				s, opts := newAskingServer(), answerForms(new([]string))
 				change(s, opts)
-				onScriptAt(t, s, on, opts, &tasks.ClientOptions{Listen: true}, func(t *testing.T, c *mcp.Client) {
+				runWithServerOn(t, s, on, opts, &tasks.ClientOptions{Listen: true}, func(t *testing.T, c *mcp.Client) {
 					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 					defer cancel()
 					_, err := c.CallTool(ctx, "ask", nil)
-					if said := s.said(); err == nil || said[len(said)-1] != "tasks/cancel t1" {
-						t.Errorf("%v; the client said %q", err, said)
+					if requests := s.requests(); err == nil || requests[len(requests)-1] != "tasks/cancel t1" {
+						t.Errorf("error %v, requests %q, want tasks/cancel at the end", err, requests)
 					}
 					if err := c.Close(); err != nil {
 						t.Error(err)
@@ -70,15 +70,15 @@ func TestEndedCallCancelsTaskBeforeItReturns(t *testing.T) {
 	}
 }
 
-// Close is like a lost connection.
+// Close has the effect of a lost connection.
 func TestCloseDoesNotCancelTaskWithOpenQuestion(t *testing.T) {
-	s := asking()
+	s := newAskingServer()
 	opts := &mcp.ClientOptions{Elicit: func(ctx context.Context, _ *mcp.ElicitRequestParams) (*mcp.ElicitResult,
 		error) {
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
 	}}
-	onScript(t, s, opts, nil, func(t *testing.T, c *mcp.Client) {
+	runWithServer(t, s, opts, nil, func(t *testing.T, c *mcp.Client) {
 		ended := make(chan error, 1)
 		go func() {
 			_, err := c.CallTool(t.Context(), "ask", nil)
@@ -92,8 +92,8 @@ func TestCloseDoesNotCancelTaskWithOpenQuestion(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		synctest.Wait()
-		if said := s.said(); slices.Contains(said, "tasks/cancel t1") {
-			t.Errorf("the client said %q", said)
+		if requests := s.requests(); slices.Contains(requests, "tasks/cancel t1") {
+			t.Errorf("requests %q", requests)
 		}
 	})
 }
@@ -101,8 +101,8 @@ func TestCloseDoesNotCancelTaskWithOpenQuestion(t *testing.T) {
 // Refused answers are not an error if the task has them already, or has ended.
 func TestRefusedDuplicateAnswersAreIgnored(t *testing.T) {
 	const refused = "unknown question"
-	lost := func(s *script) { // the answer to the first update
-		s.on["tasks/update"] = func(_ *mcp.Request, n int) (string, error) {
+	lost := func(s *fakeServer) { // the answer to the first update
+		s.responses["tasks/update"] = func(_ *mcp.Request, n int) (string, error) {
 			if n == 0 {
 				return "", &mcp.TransportError{Method: "tasks/update", MayHaveRun: true,
 					Err: errors.New("connection reset")}
@@ -111,42 +111,42 @@ func TestRefusedDuplicateAnswersAreIgnored(t *testing.T) {
 		}
 	}
 	for name, test := range map[string]struct {
-		change func(s *script)
+		change func(s *fakeServer)
 		then   string // the task
 		want   string
 		err    string
 	}{
-		"it has the answers and has ended": {lost, seen("completed", hello), "hello", ""},
-		"it has the answers and works":     {lost, seen("working", ``), "hello", ""},
-		"it has the answers and asks for more": {lost,
-			seen("input_required", `,"inputRequests":{"k2":`+form("who")+`}`), "", refused},
-		"it has failed": {nil, seen("failed", `,"error":{"code":-31000,"message":"too late"}`),
+		"answered and completed": {lost, taskState("completed", helloResult), "hello", ""},
+		"answered and working":   {lost, taskState("working", ``), "hello", ""},
+		"answered and asks again": {lost,
+			taskState("input_required", `,"inputRequests":{"k2":`+form("who")+`}`), "", refused},
+		"failed": {nil, taskState("failed", `,"error":{"code":-31000,"message":"too late"}`),
 			"", "too late"},
-		"it was called off": {nil, seen("cancelled", ``), "", mcp.ErrCancelled.Error()},
-		"it wants other answers": {nil,
-			seen("input_required", `,"inputRequests":{"k":`+form("who")+`}`), "", refused},
+		"cancelled": {nil, taskState("cancelled", ``), "", mcp.ErrCancelled.Error()},
+		"still asks the same": {nil,
+			taskState("input_required", `,"inputRequests":{"k":`+form("who")+`}`), "", refused},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := asking()
-			s.on["tasks/update"] = failing(mcp.CodeInvalidParams, refused)
+			s := newAskingServer()
+			s.responses["tasks/update"] = failWith(mcp.CodeInvalidParams, refused)
 			if test.change != nil {
 				test.change(s)
 			}
-			s.on["tasks/get"] = inTurn(seen("input_required", `,"inputRequests":{"k":`+form("who")+`}`), test.then,
-				test.then, seen("completed", hello))
+			s.responses["tasks/get"] = inOrder(taskState("input_required", `,"inputRequests":{"k":`+form("who")+`}`), test.then,
+				test.then, taskState("completed", helloResult))
 			if test.err != "" {
-				s.on["tasks/get"] = inTurn(seen("input_required", `,"inputRequests":{"k":`+form("who")+`}`), test.then)
+				s.responses["tasks/get"] = inOrder(taskState("input_required", `,"inputRequests":{"k":`+form("who")+`}`), test.then)
 			}
-			onScript(t, s, answering(new([]string)), nil, func(t *testing.T, c *mcp.Client) {
+			runWithServer(t, s, answerForms(new([]string)), nil, func(t *testing.T, c *mcp.Client) {
 				r, err := c.CallTool(t.Context(), "ask", nil)
 				if test.err == "" {
 					wantText(t, r, err, test.want)
 				} else if err == nil || !strings.Contains(err.Error(), test.err) {
 					t.Errorf("got %v, want %q", err, test.err)
 				}
-				last := s.said()[len(s.said())-1]
+				last := s.requests()[len(s.requests())-1]
 				if open := test.err == refused; (last == "tasks/cancel t1") != open {
-					t.Errorf("the last that the client said is %q", last)
+					t.Errorf("last request %q, want tasks/cancel: %t", last, open)
 				}
 			})
 		})

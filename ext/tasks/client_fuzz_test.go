@@ -31,13 +31,13 @@ func FuzzDecodeTask(f *testing.F) {
 			form = client2025{}
 		}
 		if s, err := form.decodeCreated(raw); err == nil {
-			checkSeenTask(t, s)
+			checkTask(t, s)
 		}
 		s, err := form.decodeTask(raw)
 		if err != nil {
 			return
 		}
-		checkSeenTask(t, s)
+		checkTask(t, s)
 		if is2025 {
 			return
 		}
@@ -63,7 +63,7 @@ func FuzzDecodeTask(f *testing.F) {
 	})
 }
 
-func checkSeenTask(t *testing.T, s *seenTask) {
+func checkTask(t *testing.T, s *seenTask) {
 	const age = 101 * 365 * 24 * time.Hour
 	known := strings.Contains(" working input_required completed failed cancelled ", " "+string(s.Status)+" ")
 	if s.ID == "" || len(s.ID) > maxTaskID || !known || s.TTL < 0 || s.TTL > age || s.PollInterval < 0 ||

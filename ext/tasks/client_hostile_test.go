@@ -15,11 +15,11 @@ import (
 )
 
 func TestTASKX06_OnlyToolCallsBecomeTasks(t *testing.T) {
-	s := &script{on: map[string]step{
-		"prompts/get": always(created(``)), "resources/read": always(created(``)), "tools/list": always(created(``)),
-		"tasks/get": always(created(``)),
+	s := &fakeServer{responses: map[string]responder{
+		"prompts/get": always(createdTask(``)), "resources/read": always(createdTask(``)), "tools/list": always(createdTask(``)),
+		"tasks/get": always(createdTask(``)),
 	}}
-	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
+	runWithServer(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 		_, err := c.GetPrompt(t.Context(), "x", nil)
 		wantInvalid(t, err)
 		_, err = c.ReadResource(t.Context(), "x:y")
@@ -29,15 +29,15 @@ func TestTASKX06_OnlyToolCallsBecomeTasks(t *testing.T) {
 		}
 		_, err = tasks.Resume(c, "t1").Get(t.Context())
 		wantInvalid(t, err)
-		if n := len(s.said()); n != 4 {
-			t.Errorf("the client said %q", s.said())
+		if n := len(s.requests()); n != 4 {
+			t.Errorf("requests %q", s.requests())
 		}
 	})
 }
 
 // A client that has not declared the extension refuses tasks.
 func TestTASKX06_UndeclaredTaskIsInvalid(t *testing.T) {
-	s := &script{on: map[string]step{"tools/call": always(created(``))}}
+	s := &fakeServer{responses: map[string]responder{"tools/call": always(createdTask(``))}}
 	synctest.Test(t, func(t *testing.T) {
 		c := mcptest.Dial(t, s, mcptest.Combination{Transport: mcptest.InMemory, Revision: mcptest.Modern}, nil)
 		_, err := c.CallTool(t.Context(), "x", nil)
@@ -47,18 +47,18 @@ func TestTASKX06_UndeclaredTaskIsInvalid(t *testing.T) {
 			t.Errorf("got a handle: %+v", h)
 		}
 		wantInvalid(t, err)
-		s.on["tasks/get"] = always(seen("working", ``))
+		s.responses["tasks/get"] = always(taskState("working", ``))
 		if _, err := tasks.Resume(c, "t1").Wait(t.Context()); err == nil || !strings.Contains(err.Error(), "Declare") {
 			t.Errorf("got %v", err)
 		}
-		s.on["tasks/get"] = failing(mcp.CodeMissingRequiredClientCapability, "no")
+		s.responses["tasks/get"] = failWith(mcp.CodeMissingRequiredClientCapability, "no")
 		if _, err := tasks.Resume(c, "t1").Wait(t.Context()); err == nil || !strings.Contains(err.Error(), "Declare") {
 			t.Errorf("got %v", err)
 		}
 	})
 }
 
-func TestInvalidTasksAreRefused(t *testing.T) {
+func TestEXT08_InvalidTasksAreRefused(t *testing.T) {
 	many := strings.Repeat(`"%d":{"method":"x"},`, 1001)
 	var n []any
 	for i := range 1001 {
@@ -66,39 +66,39 @@ func TestInvalidTasksAreRefused(t *testing.T) {
 	}
 	many = strings.TrimSuffix(fmt.Sprintf(many, n...), ",")
 	for name, raw := range map[string]string{
-		"no id":                      `{"status":"working"}`,
-		"an empty id":                `{"taskId":"","status":"working"}`,
-		"an id that is not a string": `{"taskId":7,"status":"working"}`,
-		"an endless id":              `{"taskId":"` + strings.Repeat("x", 5000) + `","status":"working"}`,
-		"another id":                 `{"taskId":"t2","status":"working"}`,
-		"no status":                  `{"taskId":"t1"}`,
-		"an unknown status":          seen("resting", ``),
-		"no result":                  seen("completed", ``),
-		"a result that is text":      seen("completed", `,"result":"x"`),
-		"a result that asks":         seen("completed", `,"result":{"resultType":"input_required","requestState":"x"}`),
-		"a result that is a task":    seen("completed", `,"result":`+created(``)),
-		"a result of nothing":        seen("completed", `,"result":{"content":{}}`),
-		"no error":                   seen("failed", ``),
-		"an error of nothing":        seen("failed", `,"error":{}`),
-		"an error without code":      seen("failed", `,"error":{"message":"x"}`),
-		"no questions":               seen("input_required", ``),
-		"questions in a row":         seen("input_required", `,"inputRequests":[]`),
-		"a question of nothing":      seen("input_required", `,"inputRequests":{"k":{}}`),
-		"a question that is text":    seen("input_required", `,"inputRequests":{"k":"x"}`),
-		"questions without end":      seen("input_required", `,"inputRequests":{`+many+`}`),
-		"a task in a task":           `{"task":` + seen("working", ``) + `}`,
-		"asks itself":                `{"resultType":"input_required","requestState":"x","taskId":"t1","status":"working"}`,
+		"no id":                        `{"status":"working"}`,
+		"an empty id":                  `{"taskId":"","status":"working"}`,
+		"an id that is not a string":   `{"taskId":7,"status":"working"}`,
+		"a long id":                    `{"taskId":"` + strings.Repeat("x", 5000) + `","status":"working"}`,
+		"another id":                   `{"taskId":"t2","status":"working"}`,
+		"no status":                    `{"taskId":"t1"}`,
+		"an unknown status":            taskState("unknown", ``),
+		"no result":                    taskState("completed", ``),
+		"a result that is text":        taskState("completed", `,"result":"x"`),
+		"a result that asks":           taskState("completed", `,"result":{"resultType":"input_required","requestState":"x"}`),
+		"a result that is a task":      taskState("completed", `,"result":`+createdTask(``)),
+		"invalid content":              taskState("completed", `,"result":{"content":{}}`),
+		"no error":                     taskState("failed", ``),
+		"an empty error":               taskState("failed", `,"error":{}`),
+		"an error without code":        taskState("failed", `,"error":{"message":"x"}`),
+		"no questions":                 taskState("input_required", ``),
+		"a list of questions":          taskState("input_required", `,"inputRequests":[]`),
+		"an empty question":            taskState("input_required", `,"inputRequests":{"k":{}}`),
+		"a question that is text":      taskState("input_required", `,"inputRequests":{"k":"x"}`),
+		"too many questions":           taskState("input_required", `,"inputRequests":{`+many+`}`),
+		"a task in a task":             `{"task":` + taskState("working", ``) + `}`,
+		"input_required as resultType": `{"resultType":"input_required","requestState":"x","taskId":"t1","status":"working"}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &script{on: map[string]step{"tools/call": always(created(``)), "tasks/get": always(raw),
+			s := &fakeServer{responses: map[string]responder{"tools/call": always(createdTask(``)), "tasks/get": always(raw),
 				"tasks/cancel": always(`{}`)}}
-			onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
+			runWithServer(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 				_, err := c.CallTool(t.Context(), "x", nil)
 				wantInvalid(t, err)
-				if name == "a result of nothing" {
+				if name == "invalid content" {
 					return // the task has ended
 				}
-				s.wantSaid(t, "tools/call x", "tasks/get t1", "tasks/cancel t1")
+				s.wantRequests(t, "tools/call x", "tasks/get t1", "tasks/cancel t1")
 				_, err = tasks.Resume(c, "t1").Get(t.Context())
 				wantInvalid(t, err)
 			})
@@ -108,13 +108,13 @@ func TestInvalidTasksAreRefused(t *testing.T) {
 
 func TestInvalidCreatedTasksAreRefused(t *testing.T) {
 	for name, raw := range map[string]string{
-		"nested":            `{"resultType":"task","task":` + seen("working", ``) + `}`,
+		"nested":            `{"resultType":"task","task":` + taskState("working", ``) + `}`,
 		"no id":             `{"resultType":"task","status":"working"}`,
 		"an unknown status": `{"resultType":"task","taskId":"t1","status":"new"}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &script{on: map[string]step{"tools/call": always(raw)}}
-			onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
+			s := &fakeServer{responses: map[string]responder{"tools/call": always(raw)}}
+			runWithServer(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 				_, err := c.CallTool(t.Context(), "x", nil)
 				wantInvalid(t, err)
 				_, err = tasks.Start(t.Context(), c, "x", nil)
@@ -136,16 +136,16 @@ func TestPollIntervalsAreBounded(t *testing.T) {
 		`,"pollIntervalMs":0.5`:           50 * time.Millisecond,
 		`,"pollIntervalMs":250`:           250 * time.Millisecond,
 		`,"pollIntervalMs":31536000000`:   5 * time.Minute,
-		`,"pollInterval":9000`:            time.Second, // that of the other form
-		`,"pollIntervalMs":9223372036854`: time.Second, // no time that anybody waits
+		`,"pollInterval":9000`:            time.Second, // the member of the other form
+		`,"pollIntervalMs":9223372036854`: time.Second, // above the limit
 	} {
 		t.Run(raw, func(t *testing.T) {
-			s := &script{on: map[string]step{"tools/call": always(created(raw)),
-				"tasks/get": always(seen("completed", hello))}}
-			onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
+			s := &fakeServer{responses: map[string]responder{"tools/call": always(createdTask(raw)),
+				"tasks/get": always(taskState("completed", helloResult))}}
+			runWithServer(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 				_, err := c.CallTool(t.Context(), "x", nil)
-				if at := s.saidAt("tasks/get"); err != nil || len(at) != 1 || at[0] != want {
-					t.Errorf("asked after %v, want %v (%v)", at, want, err)
+				if at := s.requestTimes("tasks/get"); err != nil || len(at) != 1 || at[0] != want {
+					t.Errorf("tasks/get after %v, want %v (error %v)", at, want, err)
 				}
 			})
 		})
@@ -154,41 +154,41 @@ func TestPollIntervalsAreBounded(t *testing.T) {
 
 // Requests are repeated while the server restarts or is busy.
 func TestPollingSurvivesServerErrors(t *testing.T) {
-	for name, trouble := range map[string]error{
-		"busy":       &mcp.Error{Code: mcp.CodeBusy, Message: "busy", Data: []byte(`{"retryAfterMs":20000}`)},
-		"unwell":     mcp.Errorf(mcp.CodeInternalError, "internal error"),
-		"unheard of": &mcp.TransportError{Method: "x", Err: errors.New("connection refused")},
-		"gone":       &mcp.TransportError{Method: "x", MayHaveRun: true, Err: mcp.ErrDisconnected},
+	for name, failure := range map[string]error{
+		"busy":               &mcp.Error{Code: mcp.CodeBusy, Message: "busy", Data: []byte(`{"retryAfterMs":20000}`)},
+		"internal error":     mcp.Errorf(mcp.CodeInternalError, "internal error"),
+		"connection refused": &mcp.TransportError{Method: "x", Err: errors.New("connection refused")},
+		"disconnected":       &mcp.TransportError{Method: "x", MayHaveRun: true, Err: mcp.ErrDisconnected},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &script{on: map[string]step{
-				"tools/call": always(created(``)),
+			s := &fakeServer{responses: map[string]responder{
+				"tools/call": always(createdTask(``)),
 				"tasks/get": func(_ *mcp.Request, n int) (string, error) {
 					switch {
 					case n == 0:
-						return seen("input_required", `,"inputRequests":{"k":`+form("x")+`}`), nil
+						return taskState("input_required", `,"inputRequests":{"k":`+form("x")+`}`), nil
 					case n < 5:
-						return "", trouble
+						return "", failure
 					}
-					return seen("completed", hello), nil
+					return taskState("completed", helloResult), nil
 				},
 				"tasks/update": func(_ *mcp.Request, n int) (string, error) {
 					if n < 2 {
-						return "", trouble
+						return "", failure
 					}
 					return `{}`, nil
 				},
 			}}
 			var asked []string
-			onScript(t, s, answering(&asked), nil, func(t *testing.T, c *mcp.Client) {
+			runWithServer(t, s, answerForms(&asked), nil, func(t *testing.T, c *mcp.Client) {
 				began := time.Now()
 				r, err := c.CallTool(t.Context(), "x", nil)
 				wantText(t, r, err, "hello")
 				if took := time.Since(began); name == "busy" && took < 6*20*time.Second {
-					t.Errorf("a busy server was asked again too early: it took %v", took)
+					t.Errorf("took %v with a busy server, want at least 2m", took)
 				}
 				if len(asked) != 1 {
-					t.Errorf("asked %q", asked)
+					t.Errorf("elicitations %q, want one", asked)
 				}
 			})
 		})
@@ -196,30 +196,30 @@ func TestPollingSurvivesServerErrors(t *testing.T) {
 }
 
 func TestPollingEndsAfterMaxOutage(t *testing.T) {
-	s := &script{on: map[string]step{
-		"tools/call": always(created(``)),
+	s := &fakeServer{responses: map[string]responder{
+		"tools/call": always(createdTask(``)),
 		"tasks/get": func(*mcp.Request, int) (string, error) {
 			return "", &mcp.TransportError{Method: "tasks/get", Err: errors.New("connection refused")}
 		},
 	}}
-	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
+	runWithServer(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 		began := time.Now()
 		_, err := c.CallTool(t.Context(), "x", nil)
 		if took := time.Since(began); took < 2*time.Minute || took > 3*time.Minute || err == nil ||
 			!strings.Contains(err.Error(), `task "t1": no response for`) {
 			t.Errorf("after %v: %v", took, err)
 		}
-		if n := len(s.saidAt("tasks/get")); n > 20 {
-			t.Errorf("asked %d times", n)
+		if n := len(s.requestTimes("tasks/get")); n > 20 {
+			t.Errorf("%d tasks/get requests, want at most 20", n)
 		}
 	})
 }
 
-// A server that does not respond makes the call fail, too.
+// A server that does not respond makes the call fail.
 func TestPollingEndsWithoutResponses(t *testing.T) {
-	s := &script{
-		on: map[string]step{"tools/call": always(created(``))},
-		waits: func(ctx context.Context, req *mcp.Request) error {
+	s := &fakeServer{
+		responses: map[string]responder{"tools/call": always(createdTask(``))},
+		intercept: func(ctx context.Context, req *mcp.Request) error {
 			if req.Method == "tools/call" {
 				return nil
 			}
@@ -227,7 +227,7 @@ func TestPollingEndsWithoutResponses(t *testing.T) {
 			return ctx.Err()
 		},
 	}
-	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
+	runWithServer(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 		began := time.Now()
 		_, err := c.CallTool(t.Context(), "x", nil)
 		if took := time.Since(began); !errors.Is(err, mcp.ErrTimeout) || took > 5*time.Minute {
@@ -239,65 +239,65 @@ func TestPollingEndsWithoutResponses(t *testing.T) {
 func TestRefusalEndsCall(t *testing.T) {
 	for _, code := range []int{mcp.CodeInvalidParams, mcp.CodeMethodNotFound, mcp.CodeMissingRequiredClientCapability,
 		-31999} {
-		s := &script{on: map[string]step{"tools/call": always(created(``)), "tasks/get": failing(code, "no such task")}}
-		onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
+		s := &fakeServer{responses: map[string]responder{"tools/call": always(createdTask(``)), "tasks/get": failWith(code, "no such task")}}
+		runWithServer(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 			_, err := c.CallTool(t.Context(), "x", nil)
 			var fault *mcp.Error
 			if !errors.As(err, &fault) || fault.Code != code {
 				t.Errorf("got %v", err)
 			}
-			s.wantSaid(t, "tools/call x", "tasks/get t1")
+			s.wantRequests(t, "tools/call x", "tasks/get t1")
 		})
 	}
 }
 
 func TestTASKX28_PollingEndsAfterTTL(t *testing.T) {
-	s := &script{on: map[string]step{
-		"tools/call":   always(strings.Replace(created(``), `"ttlMs":null`, `"ttlMs":1000`, 1)),
-		"tasks/get":    always(strings.Replace(seen("working", ``), `"ttlMs":null`, `"ttlMs":600000`, 1)),
+	s := &fakeServer{responses: map[string]responder{
+		"tools/call":   always(strings.Replace(createdTask(``), `"ttlMs":null`, `"ttlMs":1000`, 1)),
+		"tasks/get":    always(strings.Replace(taskState("working", ``), `"ttlMs":null`, `"ttlMs":600000`, 1)),
 		"tasks/cancel": always(`{}`),
 	}}
-	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
+	runWithServer(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 		began := time.Now()
 		_, err := c.CallTool(t.Context(), "x", nil)
 		if took := time.Since(began); !errors.Is(err, mcp.ErrTimeout) || took < 11*time.Minute ||
 			took > 12*time.Minute {
 			t.Errorf("after %v: %v", took, err)
 		}
-		if said := s.said(); said[len(said)-1] != "tasks/cancel t1" {
-			t.Errorf("the task goes on")
+		if requests := s.requests(); requests[len(requests)-1] != "tasks/cancel t1" {
+			t.Error("the last request is not tasks/cancel")
 		}
 	})
 }
 
 // A server that reuses a key gets no second answer, and the call ends.
 func TestTASKX14_AnsweredKeyIsNotAskedAgain(t *testing.T) {
-	s := &script{on: map[string]step{
-		"tools/call": always(created(``)),
+	s := &fakeServer{responses: map[string]responder{
+		"tools/call": always(createdTask(``)),
 		"tasks/get": func(_ *mcp.Request, n int) (string, error) {
-			return seen("input_required", `,"inputRequests":{"k":`+form(fmt.Sprint("question ", n))+`}`), nil
+			return taskState("input_required", `,"inputRequests":{"k":`+form(fmt.Sprint("question ", n))+`}`), nil
 		},
 		"tasks/update": always(`{}`), "tasks/cancel": always(`{}`),
 	}}
 	var asked []string
-	onScript(t, s, answering(&asked), nil, func(t *testing.T, c *mcp.Client) {
+	runWithServer(t, s, answerForms(&asked), nil, func(t *testing.T, c *mcp.Client) {
 		began := time.Now()
 		_, err := c.CallTool(t.Context(), "x", nil)
 		wantInvalid(t, err)
 		if took := time.Since(began); len(asked) != 1 || took > 3*time.Minute {
-			t.Errorf("after %v: asked %q", took, asked)
+			t.Errorf("after %v: elicitations %q, want one", took, asked)
 		}
 	})
 }
 
 func TestTaskResultIsCheckedAgainstOutputSchema(t *testing.T) {
-	s := &script{on: map[string]step{
+	s := &fakeServer{responses: map[string]responder{
 		"tools/list": always(`{"tools":[{"name":"x","inputSchema":{"type":"object"},"outputSchema":{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}}]}`),
-		"tools/call": always(created(``)),
-		"tasks/get": inTurn(seen("completed", `,"result":{"content":[],"structuredContent":{"n":"one"}}`),
-			seen("completed", `,"result":{"content":[],"structuredContent":{"n":1}}`)),
+		"tools/call": always(createdTask(``)),
+		"tasks/get": inOrder(taskState("completed", `,"result":{"content":[],"structuredContent":{"n":"one"}}`),
+			taskState("completed", `,"result":{"content":[],"structuredContent":{"n":1}}`)),
 	}}
-	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
+	runWithServer(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 		for _, err := range c.Tools(t.Context()) {
 			if err != nil {
 				t.Fatal(err)
@@ -308,7 +308,7 @@ func TestTaskResultIsCheckedAgainstOutputSchema(t *testing.T) {
 		if _, err := c.CallTool(t.Context(), "x", nil); err != nil {
 			t.Error(err)
 		}
-		s.on["tasks/get"] = always(seen("completed", `,"result":{"content":[],"structuredContent":{"n":"one"}}`))
+		s.responses["tasks/get"] = always(taskState("completed", `,"result":{"content":[],"structuredContent":{"n":"one"}}`))
 		h, err := tasks.Start(t.Context(), c, "x", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -320,13 +320,13 @@ func TestTaskResultIsCheckedAgainstOutputSchema(t *testing.T) {
 
 // A request state of the server is not confused with one of the client.
 func TestForeignRequestStateIsKept(t *testing.T) {
-	s := &script{on: map[string]step{
-		"tools/call": inTurn(`{"resultType":"input_required","inputRequests":{"k":`+form("x")+`},"requestState":"t1"}`, `{"content":[{"type":"text","text":"done"}]}`),
+	s := &fakeServer{responses: map[string]responder{
+		"tools/call": inOrder(`{"resultType":"input_required","inputRequests":{"k":`+form("x")+`},"requestState":"t1"}`, `{"content":[{"type":"text","text":"done"}]}`),
 	}}
 	var asked []string
-	onScript(t, s, answering(&asked), nil, func(t *testing.T, c *mcp.Client) {
+	runWithServer(t, s, answerForms(&asked), nil, func(t *testing.T, c *mcp.Client) {
 		r, err := c.CallTool(t.Context(), "x", nil)
 		wantText(t, r, err, "done")
-		s.wantSaid(t, "tools/call x", `tools/call x {"k":{"action":"accept","content":{"name":"x!"}}} t1`)
+		s.wantRequests(t, "tools/call x", `tools/call x {"k":{"action":"accept","content":{"name":"x!"}}} t1`)
 	})
 }

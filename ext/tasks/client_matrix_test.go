@@ -20,13 +20,13 @@ type person struct {
 	Name string `json:"name"`
 }
 
-// counted is the structured output of a tool.
-type counted struct {
+// countResult is the structured output of a tool.
+type countResult struct {
 	N int `json:"n"`
 }
 
-// addWork adds one tool of each kind.
-func addWork(b *bench, opts *tasks.ToolOptions) {
+// addTools adds one tool of each kind.
+func addTools(b *testServer, opts *tasks.ToolOptions) {
 	b.tool("nap", opts, func(ctx context.Context) (string, error) {
 		for i := range 5 {
 			mcp.Progress(ctx, float64(i+1), 5, fmt.Sprintf("step %d", i+1))
@@ -52,27 +52,27 @@ func addWork(b *bench, opts *tasks.ToolOptions) {
 	b.tool("fail", opts, func(context.Context) (string, error) { return "", errors.New("out of paper") })
 	b.tool("refuse", opts, func(context.Context) (string, error) { return "", mcp.Errorf(-31000, "closed today") })
 	tasks.AddTool(b.Server, &mcp.Tool{Name: "count"}, opts,
-		func(context.Context, struct{}) (counted, error) { return counted{7}, nil })
+		func(context.Context, struct{}) (countResult, error) { return countResult{7}, nil })
 }
 
-// throughout runs body for each combination, with and without support for tasks.
-func throughout(t *testing.T, combinations []mcptest.Combination, tool *tasks.ToolOptions, opts *mcp.ClientOptions,
+// runInAll runs body for each combination, with and without support for tasks.
+func runInAll(t *testing.T, combinations []mcptest.Combination, tool *tasks.ToolOptions, opts *mcp.ClientOptions,
 	o *tasks.ClientOptions, body func(t *testing.T, on mcptest.Combination, c *mcp.Client)) {
 	t.Helper()
 	for _, on := range combinations {
 		t.Run(on.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, nil, nil)
-				addWork(b, tool)
-				t.Cleanup(func() { b.shut(t) })
+				b := newTestServer(t, nil, nil)
+				addTools(b, tool)
+				t.Cleanup(func() { b.closeServer(t) })
 				body(t, on, mcptest.Dial(t, b.server, on, tasks.Declare(opts, o)))
 			})
 		})
 	}
 }
 
-// introducing answers elicitations with a name.
-func introducing(asked *[]string) *mcp.ClientOptions {
+// answerNames answers elicitations with a name.
+func answerNames(asked *[]string) *mcp.ClientOptions {
 	return &mcp.ClientOptions{Elicit: func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 		*asked = append(*asked, p.Message)
 		name := []string{"Ada", "Bob"}[(len(*asked)-1)%2]
@@ -90,7 +90,7 @@ func TestCallReturnsSameResultWithAndWithoutTask(t *testing.T) {
 			}
 			for _, listens := range []bool{false, true} {
 				var asked []string
-				throughout(t, combinations, tool, introducing(&asked), &tasks.ClientOptions{Listen: listens},
+				runInAll(t, combinations, tool, answerNames(&asked), &tasks.ClientOptions{Listen: listens},
 					func(t *testing.T, on mcptest.Combination, c *mcp.Client) {
 						asked = nil
 						r, err := c.CallTool(t.Context(), "nap", nil)
@@ -98,7 +98,7 @@ func TestCallReturnsSameResultWithAndWithoutTask(t *testing.T) {
 						r, err = c.CallTool(t.Context(), "meet", nil)
 						wantText(t, r, err, "Ada and Bob")
 						if want := []string{"who are you?", "and your friend?"}; !slices.Equal(asked, want) {
-							t.Errorf("asked %q, want %q", asked, want)
+							t.Errorf("elicitations %q, want %q", asked, want)
 						}
 						r, err = c.CallTool(t.Context(), "fail", nil)
 						if err != nil || !r.IsError || !strings.Contains(r.Text(), "out of paper") {
@@ -114,7 +114,7 @@ func TestCallReturnsSameResultWithAndWithoutTask(t *testing.T) {
 								t.Fatal(err)
 							}
 						}
-						if n, err := mcp.CallTool[counted](t.Context(), c, "count", nil); err != nil || n.N != 7 {
+						if n, err := mcp.CallTool[countResult](t.Context(), c, "count", nil); err != nil || n.N != 7 {
 							t.Errorf("got %+v, %v", n, err)
 						}
 					})
@@ -125,7 +125,7 @@ func TestCallReturnsSameResultWithAndWithoutTask(t *testing.T) {
 
 func TestHandleFromStartToResult(t *testing.T) {
 	var asked []string
-	throughout(t, mcptest.Since(revision2025), nil, introducing(&asked), nil,
+	runInAll(t, mcptest.Since(revision2025), nil, answerNames(&asked), nil,
 		func(t *testing.T, on mcptest.Combination, c *mcp.Client) {
 			asked = nil
 			h := start(t, c, "nap")
@@ -137,7 +137,7 @@ func TestHandleFromStartToResult(t *testing.T) {
 				task.TTL != 24*time.Hour || task.PollInterval != time.Second {
 				t.Errorf("got %+v, %v", task, err)
 			}
-			states, err := watched(t.Context(), tasks.Resume(c, h.ID()))
+			states, err := collectUpdates(t.Context(), tasks.Resume(c, h.ID()))
 			if err != nil || len(states) < 3 || states[len(states)-1] != "completed step 5" &&
 				states[len(states)-1] != "completed" {
 				t.Errorf("got %q, %v", states, err)
@@ -156,7 +156,7 @@ func TestHandleFromStartToResult(t *testing.T) {
 }
 
 func TestHandleCancel(t *testing.T) {
-	throughout(t, mcptest.Since(revision2025), nil, nil, nil, func(t *testing.T, on mcptest.Combination,
+	runInAll(t, mcptest.Since(revision2025), nil, nil, nil, func(t *testing.T, on mcptest.Combination,
 		c *mcp.Client) {
 		h := start(t, c, "nap")
 		ended := make(chan error, 1)
@@ -185,7 +185,7 @@ func TestTASKX20_EndedCallEndsHandler(t *testing.T) {
 	for _, tool := range []*tasks.ToolOptions{nil, {Required: true}} {
 		var h *tasks.Handle
 		o := &tasks.ClientOptions{Started: func(_ context.Context, started *tasks.Handle) { h = started }}
-		throughout(t, mcptest.Since(revision2025), tool, nil, o, func(t *testing.T, on mcptest.Combination,
+		runInAll(t, mcptest.Since(revision2025), tool, nil, o, func(t *testing.T, on mcptest.Combination,
 			c *mcp.Client) {
 			h = nil
 			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
@@ -194,7 +194,7 @@ func TestTASKX20_EndedCallEndsHandler(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 			if isTask := tool != nil || on.Modern(); (h != nil) != isTask {
-				t.Fatalf("the task is %+v", h)
+				t.Fatalf("handle %+v", h)
 			}
 			if h == nil {
 				return
@@ -207,7 +207,7 @@ func TestTASKX20_EndedCallEndsHandler(t *testing.T) {
 }
 
 func TestTaskProgressReachesCaller(t *testing.T) {
-	throughout(t, mcptest.Since(revision2025), &tasks.ToolOptions{Required: true}, nil, nil,
+	runInAll(t, mcptest.Since(revision2025), &tasks.ToolOptions{Required: true}, nil, nil,
 		func(t *testing.T, on mcptest.Combination, c *mcp.Client) {
 			var notes []string
 			ctx := mcp.WithCallOptions(t.Context(),
@@ -223,7 +223,7 @@ func TestTaskProgressReachesCaller(t *testing.T) {
 
 func TestAnswerFromAnotherClient(t *testing.T) {
 	var asked []string
-	throughout(t, mcptest.Since(mcptest.Modern), nil, introducing(&asked), nil,
+	runInAll(t, mcptest.Since(mcptest.Modern), nil, answerNames(&asked), nil,
 		func(t *testing.T, on mcptest.Combination, c *mcp.Client) {
 			h := tasks.Resume(c, start(t, c, "meet").ID())
 			for _, name := range []string{"Ada", "Bob"} {
@@ -247,7 +247,7 @@ func TestAnswerFromAnotherClient(t *testing.T) {
 			r, err := h.Wait(t.Context())
 			wantText(t, r, err, "Ada and Bob")
 			if len(asked) > 0 {
-				t.Errorf("the user was asked %q", asked)
+				t.Errorf("elicitations %q, want none", asked)
 			}
 		})
 }

@@ -16,40 +16,42 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// A house is one address at which servers start and stop, with one store.
-type house struct {
+// A restartingServer starts and stops servers with one store at one address.
+type restartingServer struct {
 	t       *testing.T
 	store   tasks.Store
 	handler atomic.Pointer[mcphttp.Handler]
-	bench   *bench
+	server  *testServer
 }
 
-func (h *house) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.handler.Load().ServeHTTP(w, r) }
+func (h *restartingServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.handler.Load().ServeHTTP(w, r)
+}
 
 // open starts a server.
-func (h *house) open() {
-	h.bench = newBench(h.t, &tasks.Options{Store: h.store, PollInterval: 50 * time.Millisecond}, nil)
-	addWork(h.bench, nil)
-	if err := h.bench.Recover(context.Background()); err != nil {
+func (h *restartingServer) open() {
+	h.server = newTestServer(h.t, &tasks.Options{Store: h.store, PollInterval: 50 * time.Millisecond}, nil)
+	addTools(h.server, nil)
+	if err := h.server.Recover(context.Background()); err != nil {
 		h.t.Error(err)
 	}
-	h.handler.Store(mcphttp.NewHandler(h.bench.server,
+	h.handler.Store(mcphttp.NewHandler(h.server.server,
 		&mcphttp.Options{Logger: slog.New(slog.NewTextHandler(h.t.Output(), nil))}))
 }
 
 // close stops the server and its requests.
-func (h *house) close() {
+func (h *restartingServer) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
-	_ = h.handler.Load().Shutdown(ctx) // what is not over by then is cut off
-	h.bench.shut(h.t)
+	_ = h.handler.Load().Shutdown(ctx) // aborts the requests that are still open
+	h.server.closeServer(h.t)
 }
 
-// The server restarts while the user answers: sessions are lost, and the task is not.
+// The server restarts while Elicit runs. Sessions are lost, the task is not.
 func TestCallSurvivesServerRestart(t *testing.T) {
 	for _, revision := range []string{revision2025, mcptest.Modern} {
 		t.Run(revision, func(t *testing.T) {
-			h := &house{t: t, store: tasks.NewMemory()}
+			h := &restartingServer{t: t, store: tasks.NewMemory()}
 			h.open()
 			server := httptest.NewServer(h)
 			defer func() {
@@ -81,7 +83,7 @@ func TestCallSurvivesServerRestart(t *testing.T) {
 			r, err := started.Wait(ctx)
 			wantText(t, r, err, "Ada and Bob")
 			if asked > 3 {
-				t.Errorf("asked %d times", asked)
+				t.Errorf("%d elicitations, want at most 3", asked)
 			}
 		})
 	}

@@ -16,62 +16,107 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-func TestTASKX05_CallWaitsForTask(t *testing.T) {
+func TestTASKX05_TASKX11_CallWaitsForTask(t *testing.T) {
 	for _, on := range mcptest.Since(mcptest.Modern) {
 		t.Run(on.Transport, func(t *testing.T) {
-			s := &script{on: map[string]step{
-				"tools/call": always(created(`,"pollIntervalMs":5000`)),
-				"tasks/get": inTurn(seen("working", `,"pollIntervalMs":7000`), seen("working", ``),
-					seen("completed", hello)),
+			s := &fakeServer{responses: map[string]responder{
+				"tools/call": always(createdTask(`,"pollIntervalMs":5000`)),
+				"tasks/get": inOrder(taskState("working", `,"pollIntervalMs":7000`), taskState("working", ``),
+					taskState("completed", helloResult)),
 			}}
-			onScriptAt(t, s, on, nil, nil, func(t *testing.T, c *mcp.Client) {
+			runWithServerOn(t, s, on, nil, nil, func(t *testing.T, c *mcp.Client) {
 				r, err := c.CallTool(t.Context(), "slow", map[string]int{"n": 1})
 				wantText(t, r, err, "hello")
 				text, err := mcp.CallTool[string](t.Context(), c, "slow", nil)
 				if err != nil || text != "hello" {
 					t.Errorf("got %q, %v", text, err)
 				}
-				s.wantSaid(t, "tools/call slow", "tasks/get t1", "tasks/get t1", "tasks/get t1", "tools/call slow",
+				s.wantRequests(t, "tools/call slow", "tasks/get t1", "tasks/get t1", "tasks/get t1", "tools/call slow",
 					"tasks/get t1")
 				want := []time.Duration{5 * time.Second, 12 * time.Second, 13 * time.Second}
-				if got := s.saidAt("tasks/get")[:3]; !slices.Equal(got, want) {
-					t.Errorf("asked after %v, want %v", got, want)
+				if got := s.requestTimes("tasks/get")[:3]; !slices.Equal(got, want) {
+					t.Errorf("requested after %v, want %v", got, want)
 				}
 			})
 		})
 	}
 }
 
-func TestTASKX01_ExtensionIsDeclaredInEveryRequest(t *testing.T) {
+func TestTASKX01_EXT11_ExtensionIsDeclaredInEveryRequest(t *testing.T) {
 	own := &mcp.ClientOptions{Extensions: map[string]json.RawMessage{"com.example/x": json.RawMessage(`{"a":1}`)}}
-	s := &script{on: map[string]step{"tools/call": func(req *mcp.Request, _ int) (string, error) {
-		if e := req.Capabilities().Extensions; string(e[tasks.ID]) != "{}" || string(e["com.example/x"]) != `{"a":1}` {
-			t.Errorf("the client declares %v", e)
+	checked := func(respond responder) responder {
+		return func(req *mcp.Request, n int) (string, error) {
+			if e := req.Capabilities().Extensions; string(e[tasks.ID]) != "{}" || string(e["com.example/x"]) != `{"a":1}` {
+				t.Errorf("%s: extensions of the client: %v", req.Method, e)
+			}
+			return respond(req, n)
 		}
-		return `{"content":[{"type":"text","text":"at once"}]}`, nil
-	}}}
-	onScript(t, s, own, nil, func(t *testing.T, c *mcp.Client) {
+	}
+	s := &fakeServer{responses: map[string]responder{
+		"tools/list":   checked(always(`{"tools":[]}`)),
+		"tools/call":   checked(inOrder(`{"content":[{"type":"text","text":"at once"}]}`, createdTask(``))),
+		"tasks/get":    checked(always(taskState("input_required", `,"inputRequests":{"k":`+form("who")+`}`))),
+		"tasks/update": checked(always(`{}`)),
+		"tasks/cancel": checked(always(`{}`)),
+	}}
+	runWithServer(t, s, own, nil, func(t *testing.T, c *mcp.Client) {
+		for _, err := range c.Tools(t.Context()) {
+			t.Error(err)
+		}
 		r, err := c.CallTool(t.Context(), "quick", nil)
 		wantText(t, r, err, "at once")
-		s.wantSaid(t, "tools/call quick")
+		h := start(t, c, "slow")
+		if _, err := h.Get(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := h.Answer(t.Context(), map[string]any{"k": &mcp.ElicitResult{Action: mcp.ElicitDecline}}); err != nil {
+			t.Error(err)
+		}
+		if err := h.Cancel(t.Context()); err != nil {
+			t.Error(err)
+		}
+		s.wantRequests(t, "tools/list", "tools/call quick", "tools/call slow", "tasks/get t1",
+			`tasks/update t1 {"k":{"action":"decline"}}`, "tasks/cancel t1")
 	})
 	if len(own.Extensions) != 1 || own.Middleware != nil {
-		t.Errorf("Declare changed the options that it was given: %+v", own)
+		t.Errorf("Declare changed its argument: %+v", own)
+	}
+}
+
+// A client with the extension uses a server without it as any other client does.
+func TestEXT03_ClientFallsBackWithoutServerExtension(t *testing.T) {
+	for _, combination := range mcptest.Combinations() {
+		t.Run(combination.String(), func(t *testing.T) {
+			s := &fakeServer{capabilities: `{"tools":{}}`, responses: map[string]responder{
+				"tools/call": always(`{"content":[{"type":"text","text":"at once"}]}`),
+			}}
+			runWithServerOn(t, s, combination, nil, nil, func(t *testing.T, c *mcp.Client) {
+				r, err := c.CallTool(t.Context(), "x", nil)
+				wantText(t, r, err, "at once")
+				h := start(t, c, "x")
+				if h.ID() != "" {
+					t.Errorf("Start created the task %q", h.ID())
+				}
+				r, err = h.Wait(t.Context())
+				wantText(t, r, err, "at once")
+				s.wantRequests(t, "tools/call x", "tools/call x")
+			})
+		})
 	}
 }
 
 // The timeouts of a call do not apply to its task.
 func TestTimeoutsAreSuspendedWhileTaskWorks(t *testing.T) {
-	s := &script{on: map[string]step{
-		"tools/call": always(created(``)),
+	s := &fakeServer{responses: map[string]responder{
+		"tools/call": always(createdTask(``)),
 		"tasks/get": func(_ *mcp.Request, n int) (string, error) {
 			if n < 4*3600 {
-				return seen("working", ``), nil
+				return taskState("working", ``), nil
 			}
-			return seen("completed", hello), nil
+			return taskState("completed", helloResult), nil
 		},
 	}}
-	onScript(t, s, &mcp.ClientOptions{Timeout: time.Second, MaxTimeout: 2 * time.Second}, nil,
+	runWithServer(t, s, &mcp.ClientOptions{Timeout: time.Second, MaxTimeout: 2 * time.Second}, nil,
 		func(t *testing.T, c *mcp.Client) {
 			r, err := c.CallTool(t.Context(), "slow", nil)
 			wantText(t, r, err, "hello")
@@ -80,27 +125,27 @@ func TestTimeoutsAreSuspendedWhileTaskWorks(t *testing.T) {
 
 func TestTASKX13_InputRequestsAreAnsweredOnce(t *testing.T) {
 	a, b := `"a":`+form("first"), `"b":`+form("second")
-	s := &script{on: map[string]step{
-		"tools/call": always(created(``)),
-		"tasks/get": inTurn(
-			seen("input_required", `,"inputRequests":{"b":`+form("second")+`,"z":`+form("third")+`}`),
-			// The server takes its time to know what it has been told, and asks for more meanwhile.
-			seen("input_required", `,"inputRequests":{`+b+`,`+a+`}`),
-			seen("input_required", `,"inputRequests":{`+b+`,`+a+`}`),
-			seen("input_required", `,"inputRequests":{}`),
-			seen("working", ``),
-			seen("completed", hello)),
+	s := &fakeServer{responses: map[string]responder{
+		"tools/call": always(createdTask(``)),
+		"tasks/get": inOrder(
+			taskState("input_required", `,"inputRequests":{"b":`+form("second")+`,"z":`+form("third")+`}`),
+			// The server repeats answered input requests until it has processed the answers.
+			taskState("input_required", `,"inputRequests":{`+b+`,`+a+`}`),
+			taskState("input_required", `,"inputRequests":{`+b+`,`+a+`}`),
+			taskState("input_required", `,"inputRequests":{}`),
+			taskState("working", ``),
+			taskState("completed", helloResult)),
 		"tasks/update": always(`{"resultType":"complete"}`),
 	}}
 	var asked []string
-	onScript(t, s, answering(&asked), nil, func(t *testing.T, c *mcp.Client) {
+	runWithServer(t, s, answerForms(&asked), nil, func(t *testing.T, c *mcp.Client) {
 		r, err := c.CallTool(t.Context(), "ask", nil)
 		wantText(t, r, err, "hello")
-		s.wantSaid(t, "tools/call ask", "tasks/get t1",
+		s.wantRequests(t, "tools/call ask", "tasks/get t1",
 			`tasks/update t1 {"b":{"action":"accept","content":{"name":"second!"}},"z":{"action":"accept","content":{"name":"third!"}}}`, "tasks/get t1",
 			`tasks/update t1 {"a":{"action":"accept","content":{"name":"first!"}}}`, "tasks/get t1", "tasks/get t1", "tasks/get t1", "tasks/get t1")
 		if want := []string{"second", "third", "first"}; !slices.Equal(asked, want) {
-			t.Errorf("asked %q, want %q", asked, want)
+			t.Errorf("elicitations %q, want %q", asked, want)
 		}
 	})
 }
@@ -111,24 +156,24 @@ func TestManyInputRequestsAreAskedInRounds(t *testing.T) {
 	for i := range 100 {
 		members = append(members, fmt.Sprintf(`"k%d":%s`, i, form("q")))
 	}
-	s := &script{on: map[string]step{
-		"tools/call":   always(created(``)),
+	s := &fakeServer{responses: map[string]responder{
+		"tools/call":   always(createdTask(``)),
 		"tasks/update": always(`{}`),
 	}}
-	s.on["tasks/get"] = func(*mcp.Request, int) (string, error) {
+	s.responses["tasks/get"] = func(*mcp.Request, int) (string, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.count["tasks/update"] == 2 {
-			return seen("completed", hello), nil
+			return taskState("completed", helloResult), nil
 		}
-		return seen("input_required", `,"inputRequests":{`+strings.Join(members, ",")+`}`), nil
+		return taskState("input_required", `,"inputRequests":{`+strings.Join(members, ",")+`}`), nil
 	}
 	var asked []string
-	onScript(t, s, answering(&asked), nil, func(t *testing.T, c *mcp.Client) {
+	runWithServer(t, s, answerForms(&asked), nil, func(t *testing.T, c *mcp.Client) {
 		r, err := c.CallTool(t.Context(), "ask", nil)
 		wantText(t, r, err, "hello")
 		if len(asked) != 100 {
-			t.Errorf("asked %d times, want 100", len(asked))
+			t.Errorf("%d elicitations, want 100", len(asked))
 		}
 	})
 }
@@ -142,37 +187,37 @@ func TestTASKX15_InputRequestsOfTaskCountAsThoseOfCall(t *testing.T) {
 	}{
 		"not declared": {`{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}`, nil,
 			"method not found"},
-		"unknown":          {`{"method":"tools/call","params":{}}`, nil, "method not found"},
-		"a page that lies": {`{"method":"elicitation/create","params":{"mode":"url","message":"x","url":"file:///etc/passwd","elicitationId":"1"}}`, nil, ""},
-		"too many rounds":  {form("x"), &mcp.ClientOptions{MaxRounds: 3}, "requests input for the 4th time"},
-		"no rounds":        {form("x"), &mcp.ClientOptions{MaxRounds: -1}, "requests input for the 1th time"},
+		"unknown":           {`{"method":"tools/call","params":{}}`, nil, "method not found"},
+		"URL without https": {`{"method":"elicitation/create","params":{"mode":"url","message":"x","url":"file:///etc/passwd","elicitationId":"1"}}`, nil, ""},
+		"too many rounds":   {form("x"), &mcp.ClientOptions{MaxRounds: 3}, "requests input for the 4th time"},
+		"no rounds":         {form("x"), &mcp.ClientOptions{MaxRounds: -1}, "requests input for the 1th time"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &script{on: map[string]step{
-				"tools/call":   always(created(``)),
+			s := &fakeServer{responses: map[string]responder{
+				"tools/call":   always(createdTask(``)),
 				"tasks/update": always(`{}`),
 				"tasks/cancel": always(`{}`),
 				"tasks/get": func(_ *mcp.Request, n int) (string, error) {
-					return seen("input_required", fmt.Sprintf(`,"inputRequests":{"k%d":%s}`, n, test.question)), nil
+					return taskState("input_required", fmt.Sprintf(`,"inputRequests":{"k%d":%s}`, n, test.question)), nil
 				},
 			}}
 			var asked []string
-			opts := answering(&asked)
+			opts := answerForms(&asked)
 			opts.ElicitURL = func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
-				t.Error("the page was shown")
+				t.Error("ElicitURL was called")
 				return &mcp.ElicitResult{Action: mcp.ElicitAccept}, nil
 			}
 			if test.opts != nil {
 				opts.MaxRounds = test.opts.MaxRounds
 			}
-			onScript(t, s, opts, nil, func(t *testing.T, c *mcp.Client) {
+			runWithServer(t, s, opts, nil, func(t *testing.T, c *mcp.Client) {
 				_, err := c.CallTool(t.Context(), "ask", nil)
 				if err == nil || !strings.Contains(err.Error(), test.want) {
 					t.Errorf("got %v, want %q", err, test.want)
 				}
 				synctest.Wait()
-				if said := s.said(); said[len(said)-1] != "tasks/cancel t1" {
-					t.Errorf("the task goes on: the client said %q", said)
+				if requests := s.requests(); requests[len(requests)-1] != "tasks/cancel t1" {
+					t.Errorf("no tasks/cancel at the end: requests %q", requests)
 				}
 			})
 		})
@@ -181,7 +226,7 @@ func TestTASKX15_InputRequestsOfTaskCountAsThoseOfCall(t *testing.T) {
 
 // The client's functions may make requests with their context.
 func TestElicitFunctionMayCallTools(t *testing.T) {
-	s := &script{on: map[string]step{
+	s := &fakeServer{responses: map[string]responder{
 		"tools/call": func(req *mcp.Request, n int) (string, error) {
 			switch l := line(req); {
 			case strings.HasPrefix(l, "tools/call inner"):
@@ -190,10 +235,10 @@ func TestElicitFunctionMayCallTools(t *testing.T) {
 				return `{"resultType":"input_required","inputRequests":{"before":` + form("before") +
 					`},"requestState":"s"}`, nil
 			}
-			return created(``), nil
+			return createdTask(``), nil
 		},
-		"tasks/get": inTurn(seen("working", ``),
-			seen("input_required", `,"inputRequests":{"k":`+form("within")+`}`), seen("completed", hello)),
+		"tasks/get": inOrder(taskState("working", ``),
+			taskState("input_required", `,"inputRequests":{"k":`+form("within")+`}`), taskState("completed", helloResult)),
 		"tasks/update": always(`{}`),
 	}}
 	var c *mcp.Client
@@ -203,7 +248,7 @@ func TestElicitFunctionMayCallTools(t *testing.T) {
 		wantText(t, r, err, "inner")
 		return &mcp.ElicitResult{Action: mcp.ElicitAccept}, nil
 	}}
-	onScript(t, s, opts, nil, func(t *testing.T, client *mcp.Client) {
+	runWithServer(t, s, opts, nil, func(t *testing.T, client *mcp.Client) {
 		c = client
 		h, err := tasks.Start(t.Context(), c, "outer", nil)
 		if err != nil || h.ID() != "t1" || h.Tool() != "outer" {
@@ -211,48 +256,48 @@ func TestElicitFunctionMayCallTools(t *testing.T) {
 		}
 		r, err := h.Wait(t.Context())
 		wantText(t, r, err, "hello")
-		s.wantSaid(t, "tools/call outer", "tools/call inner",
+		s.wantRequests(t, "tools/call outer", "tools/call inner",
 			`tools/call outer {"before":{"action":"accept","content":{}}} s`,
 			"tasks/get t1", "tasks/get t1", "tools/call inner", `tasks/update t1 {"k":{"action":"accept","content":{}}}`, "tasks/get t1")
 	})
 }
 
 func TestFailedTaskReturnsItsError(t *testing.T) {
-	s := &script{on: map[string]step{
-		"tools/call": always(created(``)),
-		"tasks/get":  always(seen("failed", `,"error":{"code":-32603,"message":"quota","data":{"x":1}}`)),
+	s := &fakeServer{responses: map[string]responder{
+		"tools/call": always(createdTask(``)),
+		"tasks/get":  always(taskState("failed", `,"error":{"code":-32603,"message":"quota","data":{"x":1}}`)),
 	}}
-	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
+	runWithServer(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 		_, err := c.CallTool(t.Context(), "x", nil)
 		var fault *mcp.Error
 		if !errors.As(err, &fault) || fault.Code != -32603 || fault.Message != "quota" ||
 			string(fault.Data) != `{"x":1}` || !fault.Remote() {
 			t.Errorf("got %#v", err)
 		}
-		s.wantSaid(t, "tools/call x", "tasks/get t1")
+		s.wantRequests(t, "tools/call x", "tasks/get t1")
 	})
 }
 
 func TestCancelledTaskReturnsErrCancelled(t *testing.T) {
-	s := &script{on: map[string]step{
-		"tools/call": always(created(``)),
-		"tasks/get":  always(seen("cancelled", `,"statusMessage":"by the operator"`)),
+	s := &fakeServer{responses: map[string]responder{
+		"tools/call": always(createdTask(``)),
+		"tasks/get":  always(taskState("cancelled", `,"statusMessage":"by the operator"`)),
 	}}
-	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
+	runWithServer(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 		_, err := c.CallTool(t.Context(), "x", nil)
 		if !errors.Is(err, mcp.ErrCancelled) || !strings.Contains(err.Error(), "by the operator") {
 			t.Errorf("got %v", err)
 		}
-		s.wantSaid(t, "tools/call x", "tasks/get t1")
+		s.wantRequests(t, "tools/call x", "tasks/get t1")
 	})
 }
 
 func TestTASKX12_ToolErrorCompletesTask(t *testing.T) {
-	s := &script{on: map[string]step{
-		"tools/call": always(created(``)),
-		"tasks/get":  always(seen("completed", `,"result":{"content":[{"type":"text","text":"no"}],"isError":true}`)),
+	s := &fakeServer{responses: map[string]responder{
+		"tools/call": always(createdTask(``)),
+		"tasks/get":  always(taskState("completed", `,"result":{"content":[{"type":"text","text":"no"}],"isError":true}`)),
 	}}
-	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
+	runWithServer(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 		r, err := c.CallTool(t.Context(), "x", nil)
 		if err != nil || !r.IsError {
 			t.Errorf("got %+v, %v", r, err)
@@ -267,12 +312,12 @@ func TestTASKX12_ToolErrorCompletesTask(t *testing.T) {
 func TestTASKX20_EndedCallCancelsTask(t *testing.T) {
 	for _, on := range mcptest.Since(mcptest.Modern) {
 		t.Run(on.Transport, func(t *testing.T) {
-			s := &script{on: map[string]step{
-				"tools/call":   always(created(``)),
-				"tasks/get":    always(seen("working", ``)),
+			s := &fakeServer{responses: map[string]responder{
+				"tools/call":   always(createdTask(``)),
+				"tasks/get":    always(taskState("working", ``)),
 				"tasks/cancel": always(`{"resultType":"complete"}`),
 			}}
-			onScriptAt(t, s, on, nil, nil, func(t *testing.T, c *mcp.Client) {
+			runWithServerOn(t, s, on, nil, nil, func(t *testing.T, c *mcp.Client) {
 				ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
 				defer cancel()
 				_, err := c.CallTool(ctx, "x", nil)
@@ -280,23 +325,23 @@ func TestTASKX20_EndedCallCancelsTask(t *testing.T) {
 				if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &failed) || !failed.MayHaveRun {
 					t.Errorf("got %v", err)
 				}
-				s.wantSaid(t, "tools/call x", "tasks/get t1", "tasks/get t1", "tasks/cancel t1")
+				s.wantRequests(t, "tools/call x", "tasks/get t1", "tasks/get t1", "tasks/cancel t1")
 			})
 		})
 	}
 }
 
 func TestCancellationHasTimeout(t *testing.T) {
-	s := &script{
-		on: map[string]step{"tools/call": always(created(``)), "tasks/get": always(seen("working", ``))},
-		waits: func(ctx context.Context, req *mcp.Request) error {
+	s := &fakeServer{
+		responses: map[string]responder{"tools/call": always(createdTask(``)), "tasks/get": always(taskState("working", ``))},
+		intercept: func(ctx context.Context, req *mcp.Request) error {
 			if req.Method == "tasks/cancel" {
 				<-ctx.Done()
 			}
 			return ctx.Err()
 		},
 	}
-	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
+	runWithServer(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
 		defer cancel()
 		began := time.Now()
@@ -308,8 +353,8 @@ func TestCancellationHasTimeout(t *testing.T) {
 }
 
 func TestCloseEndsCallThatWaits(t *testing.T) {
-	s := &script{on: map[string]step{"tools/call": always(created(``)), "tasks/get": always(seen("working", ``))}}
-	onScript(t, s, nil, &tasks.ClientOptions{Listen: true}, func(t *testing.T, c *mcp.Client) {
+	s := &fakeServer{responses: map[string]responder{"tools/call": always(createdTask(``)), "tasks/get": always(taskState("working", ``))}}
+	runWithServer(t, s, nil, &tasks.ClientOptions{Listen: true}, func(t *testing.T, c *mcp.Client) {
 		ended := make(chan error, 1)
 		go func() {
 			_, err := c.CallTool(t.Context(), "x", nil)
@@ -327,17 +372,17 @@ func TestCloseEndsCallThatWaits(t *testing.T) {
 }
 
 func TestStartedReceivesHandle(t *testing.T) {
-	s := &script{on: map[string]step{"tools/call": always(created(``)), "tasks/get": always(seen("completed", hello))}}
-	var told []string
+	s := &fakeServer{responses: map[string]responder{"tools/call": always(createdTask(``)), "tasks/get": always(taskState("completed", helloResult))}}
+	var handles []string
 	o := &tasks.ClientOptions{Started: func(_ context.Context,
 		h *tasks.Handle) {
-		told = append(told, h.Tool()+" "+h.ID())
+		handles = append(handles, h.Tool()+" "+h.ID())
 	}}
-	onScript(t, s, nil, o, func(t *testing.T, c *mcp.Client) {
+	runWithServer(t, s, nil, o, func(t *testing.T, c *mcp.Client) {
 		r, err := c.CallTool(t.Context(), "x", nil)
 		wantText(t, r, err, "hello")
-		if !slices.Equal(told, []string{"x t1"}) {
-			t.Errorf("got %q", told)
+		if !slices.Equal(handles, []string{"x t1"}) {
+			t.Errorf("got handles %q, want \"x t1\"", handles)
 		}
 	})
 }
@@ -352,7 +397,7 @@ func TestStatusMessagesAreProgress(t *testing.T) {
 			"40.5/100 ;41/0 one;42/0 two;"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &script{on: map[string]step{
+			s := &fakeServer{responses: map[string]responder{
 				"tools/call": func(req *mcp.Request, _ int) (string, error) {
 					token, _ := req.Meta("progressToken")
 					for _, note := range test.own {
@@ -361,13 +406,13 @@ func TestStatusMessagesAreProgress(t *testing.T) {
 							t.Error(err)
 						}
 					}
-					return created(``), nil
+					return createdTask(``), nil
 				},
-				"tasks/get": inTurn(seen("working", `,"statusMessage":"one"`),
-					seen("working", `,"statusMessage":"one"`),
-					seen("working", ``), seen("working", `,"statusMessage":"two"`), seen("completed", hello)),
+				"tasks/get": inOrder(taskState("working", `,"statusMessage":"one"`),
+					taskState("working", `,"statusMessage":"one"`),
+					taskState("working", ``), taskState("working", `,"statusMessage":"two"`), taskState("completed", helloResult)),
 			}}
-			onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
+			runWithServer(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 				var notes string
 				ctx := mcp.WithCallOptions(t.Context(), mcp.CallOptions{Progress: func(u mcp.ProgressUpdate) {
 					var total float64
@@ -390,14 +435,14 @@ func TestStatusMessagesAreProgress(t *testing.T) {
 func TestProgressContinuesAfterQuestion(t *testing.T) {
 	for _, on := range mcptest.Since(mcptest.Modern) {
 		t.Run(on.Transport, func(t *testing.T) {
-			s := &script{on: map[string]step{
-				"tools/call": always(created(``)),
-				"tasks/get": inTurn(seen("working", `,"statusMessage":"one"`),
-					seen("input_required", `,"inputRequests":{"k":`+form("who")+`}`),
-					seen("working", `,"statusMessage":"two"`), seen("completed", `,"statusMessage":"three"`+hello)),
+			s := &fakeServer{responses: map[string]responder{
+				"tools/call": always(createdTask(``)),
+				"tasks/get": inOrder(taskState("working", `,"statusMessage":"one"`),
+					taskState("input_required", `,"inputRequests":{"k":`+form("who")+`}`),
+					taskState("working", `,"statusMessage":"two"`), taskState("completed", `,"statusMessage":"three"`+helloResult)),
 				"tasks/update": always(`{}`),
 			}}
-			onScriptAt(t, s, on, answering(new([]string)), nil, func(t *testing.T, c *mcp.Client) {
+			runWithServerOn(t, s, on, answerForms(new([]string)), nil, func(t *testing.T, c *mcp.Client) {
 				var notes []string
 				ctx := mcp.WithCallOptions(t.Context(), mcp.CallOptions{Progress: func(u mcp.ProgressUpdate) {
 					notes = append(notes, fmt.Sprintf("%v %s", u.Progress, u.Message))
@@ -414,16 +459,16 @@ func TestProgressContinuesAfterQuestion(t *testing.T) {
 
 func TestFollowUpRequestsHaveTraceContext(t *testing.T) {
 	const trace = `"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"`
-	s := &script{on: map[string]step{
-		"tools/call": always(created(``)),
+	s := &fakeServer{responses: map[string]responder{
+		"tools/call": always(createdTask(``)),
 		"tasks/get": func(req *mcp.Request, _ int) (string, error) {
 			if got, _ := req.Meta("traceparent"); string(got) != trace {
 				t.Errorf("traceparent %s", got)
 			}
-			return seen("completed", hello), nil
+			return taskState("completed", helloResult), nil
 		},
 	}}
-	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
+	runWithServer(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 		ctx := mcp.WithCallOptions(t.Context(), mcp.CallOptions{Meta: mcp.Meta{"traceparent": json.RawMessage(trace)}})
 		r, err := c.CallTool(ctx, "x", nil)
 		wantText(t, r, err, "hello")

@@ -23,19 +23,19 @@ func start(t *testing.T, c *mcp.Client, tool string) *tasks.Handle {
 }
 
 func TestStartReturnsHandleAtOnce(t *testing.T) {
-	s := &script{on: map[string]step{
-		"tools/call": always(created(``)),
-		"tasks/get": inTurn(seen("working", `,"statusMessage":"on it","pollIntervalMs":3000`), seen("working", ``),
-			seen("completed", hello)),
+	s := &fakeServer{responses: map[string]responder{
+		"tools/call": always(createdTask(``)),
+		"tasks/get": inOrder(taskState("working", `,"statusMessage":"on it","pollIntervalMs":3000`), taskState("working", ``),
+			taskState("completed", helloResult)),
 	}}
-	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
+	runWithServer(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 		h := start(t, c, "x")
-		s.wantSaid(t, "tools/call x")
+		s.wantRequests(t, "tools/call x")
 		task, err := h.Get(t.Context())
-		made := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+		created := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 		if err != nil || task.ID != "t1" || task.Status != tasks.StatusWorking || task.Message != "on it" ||
 			task.PollInterval != 3*time.Second ||
-			task.TTL != 0 || !task.Created.Equal(made) || !task.Updated.Equal(made.Add(1500*time.Millisecond)) {
+			task.TTL != 0 || !task.Created.Equal(created) || !task.Updated.Equal(created.Add(1500*time.Millisecond)) {
 			t.Errorf("got %+v, %v", task, err)
 		}
 		r, err := h.Wait(t.Context())
@@ -46,13 +46,13 @@ func TestStartReturnsHandleAtOnce(t *testing.T) {
 		}
 		r, err = tasks.Resume(c, h.ID()).Wait(t.Context())
 		wantText(t, r, err, "hello")
-		s.wantSaid(t, "tools/call x", "tasks/get t1", "tasks/get t1", "tasks/get t1", "tasks/get t1", "tasks/get t1")
+		s.wantRequests(t, "tools/call x", "tasks/get t1", "tasks/get t1", "tasks/get t1", "tasks/get t1", "tasks/get t1")
 	})
 }
 
 func TestHandleOfCallWithoutTask(t *testing.T) {
-	s := &script{on: map[string]step{"tools/call": always(`{"content":[{"type":"text","text":"at once"}],"isError":true}`)}}
-	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
+	s := &fakeServer{responses: map[string]responder{"tools/call": always(`{"content":[{"type":"text","text":"at once"}],"isError":true}`)}}
+	runWithServer(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 		h := start(t, c, "x")
 		r, err := h.Wait(t.Context())
 		wantText(t, r, err, "at once")
@@ -65,27 +65,27 @@ func TestHandleOfCallWithoutTask(t *testing.T) {
 			t.Error(err)
 		}
 		if err := h.Answer(t.Context(), nil); err == nil {
-			t.Error("it can be answered")
+			t.Error("Answer succeeded for a call without a task")
 		}
 		for task, err := range h.Updates(t.Context()) {
 			if err != nil || !task.Status.Final() {
 				t.Errorf("got %+v, %v", task, err)
 			}
 		}
-		s.wantSaid(t, "tools/call x")
+		s.wantRequests(t, "tools/call x")
 	})
 }
 
 func TestHandleAnswer(t *testing.T) {
-	s := &script{on: map[string]step{"tools/call": always(created(``)), "tasks/update": always(`{}`)}}
-	s.on["tasks/get"] = func(_ *mcp.Request, n int) (string, error) {
+	s := &fakeServer{responses: map[string]responder{"tools/call": always(createdTask(``)), "tasks/update": always(`{}`)}}
+	s.responses["tasks/get"] = func(_ *mcp.Request, n int) (string, error) {
 		if n < 3 {
-			return seen("input_required", `,"inputRequests":{"k":`+form("who")+`}`), nil
+			return taskState("input_required", `,"inputRequests":{"k":`+form("who")+`}`), nil
 		}
-		return seen("completed", hello), nil
+		return taskState("completed", helloResult), nil
 	}
 	var asked []string
-	onScript(t, s, answering(&asked), nil, func(t *testing.T, c *mcp.Client) {
+	runWithServer(t, s, answerForms(&asked), nil, func(t *testing.T, c *mcp.Client) {
 		h := start(t, c, "x")
 		task, err := h.Get(t.Context())
 		if q := task.InputRequests["k"]; err != nil || q.Method != "elicitation/create" ||
@@ -99,44 +99,44 @@ func TestHandleAnswer(t *testing.T) {
 		r, err := h.Wait(t.Context())
 		wantText(t, r, err, "hello")
 		if len(asked) != 0 {
-			t.Errorf("the user was asked %q, which was answered", asked)
+			t.Errorf("elicitations %q for answered input requests, want none", asked)
 		}
-		s.wantSaid(t, "tools/call x", "tasks/get t1",
+		s.wantRequests(t, "tools/call x", "tasks/get t1",
 			`tasks/update t1 {"k":{"action":"accept","content":{"name":"me"}}}`, "tasks/get t1", "tasks/get t1", "tasks/get t1")
 	})
 }
 
 // The end of a wait does not end the task.
 func TestEndedWaitDoesNotCancelTask(t *testing.T) {
-	s := &script{on: map[string]step{"tools/call": always(created(``)), "tasks/get": always(seen("working", ``)),
+	s := &fakeServer{responses: map[string]responder{"tools/call": always(createdTask(``)), "tasks/get": always(taskState("working", ``)),
 		"tasks/cancel": always(`{}`)}}
-	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
+	runWithServer(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 		h := start(t, c, "x")
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 		defer cancel()
 		if _, err := h.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
-		s.wantSaid(t, "tools/call x", "tasks/get t1", "tasks/get t1")
+		s.wantRequests(t, "tools/call x", "tasks/get t1", "tasks/get t1")
 		if err := h.Cancel(t.Context()); err != nil {
 			t.Error(err)
 		}
-		s.wantSaid(t, "tools/call x", "tasks/get t1", "tasks/get t1", "tasks/cancel t1")
+		s.wantRequests(t, "tools/call x", "tasks/get t1", "tasks/get t1", "tasks/cancel t1")
 	})
 }
 
 func TestFailedAnswerInWaitDoesNotCancelTask(t *testing.T) {
-	s := &script{on: map[string]step{
-		"tools/call": always(created(``)), "tasks/cancel": always(`{}`),
-		"tasks/get": always(seen("input_required", `,"inputRequests":{"k":`+form("who")+`}`)),
+	s := &fakeServer{responses: map[string]responder{
+		"tools/call": always(createdTask(``)), "tasks/cancel": always(`{}`),
+		"tasks/get": always(taskState("input_required", `,"inputRequests":{"k":`+form("who")+`}`)),
 	}}
-	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
+	runWithServer(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 		h := start(t, c, "x")
 		if _, err := h.Wait(t.Context()); err == nil {
 			t.Error("got a result")
 		}
 		time.Sleep(time.Second)
-		s.wantSaid(t, "tools/call x", "tasks/get t1")
+		s.wantRequests(t, "tools/call x", "tasks/get t1")
 	})
 }
 
@@ -145,16 +145,16 @@ func TestTASKX14_ConcurrentWaitsShareQuestions(t *testing.T) {
 	for name, test := range map[string]struct {
 		firstFails bool
 		asked      int
-	}{"answered": {false, 1}, "left to the other": {true, 2}} {
+	}{"answered": {false, 1}, "second wait asks": {true, 2}} {
 		t.Run(name, func(t *testing.T) {
-			s := &script{on: map[string]step{"tools/call": always(created(``)), "tasks/update": always(`{}`)}}
-			s.on["tasks/get"] = func(*mcp.Request, int) (string, error) {
+			s := &fakeServer{responses: map[string]responder{"tools/call": always(createdTask(``)), "tasks/update": always(`{}`)}}
+			s.responses["tasks/get"] = func(*mcp.Request, int) (string, error) {
 				s.mu.Lock()
 				defer s.mu.Unlock()
 				if s.count["tasks/update"] > 0 {
-					return seen("completed", hello), nil
+					return taskState("completed", helloResult), nil
 				}
-				return seen("input_required", `,"inputRequests":{"k":`+form("pay 100?")+`}`), nil
+				return taskState("input_required", `,"inputRequests":{"k":`+form("pay 100?")+`}`), nil
 			}
 			var asked atomic.Int32
 			opts := &mcp.ClientOptions{Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult,
@@ -166,7 +166,7 @@ func TestTASKX14_ConcurrentWaitsShareQuestions(t *testing.T) {
 				}
 				return &mcp.ElicitResult{Action: mcp.ElicitDecline}, nil
 			}}
-			onScript(t, s, opts, nil, func(t *testing.T, c *mcp.Client) {
+			runWithServer(t, s, opts, nil, func(t *testing.T, c *mcp.Client) {
 				h := start(t, c, "x")
 				var failed atomic.Int32
 				var waits sync.WaitGroup
@@ -182,8 +182,8 @@ func TestTASKX14_ConcurrentWaitsShareQuestions(t *testing.T) {
 				}
 				waits.Wait()
 				if int(asked.Load()) != test.asked || int(failed.Load()) != test.asked-1 ||
-					len(s.saidAt("tasks/update")) != 1 {
-					t.Errorf("asked %d times, %d failed; the client said %q", asked.Load(), failed.Load(), s.said())
+					len(s.requestTimes("tasks/update")) != 1 {
+					t.Errorf("%d elicitations, %d failed waits, requests %q", asked.Load(), failed.Load(), s.requests())
 				}
 			})
 		})
@@ -191,32 +191,32 @@ func TestTASKX14_ConcurrentWaitsShareQuestions(t *testing.T) {
 }
 
 func TestWaitSurvivesInitialErrors(t *testing.T) {
-	s := &script{on: map[string]step{
-		"tools/call": always(created(``)),
+	s := &fakeServer{responses: map[string]responder{
+		"tools/call": always(createdTask(``)),
 		"tasks/get": func(_ *mcp.Request, n int) (string, error) {
 			if n < 3 {
 				return "", &mcp.TransportError{Method: "tasks/get", Err: mcp.ErrDisconnected}
 			}
-			return seen("completed", hello), nil
+			return taskState("completed", helloResult), nil
 		},
 	}}
-	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
+	runWithServer(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 		r, err := start(t, c, "x").Wait(t.Context())
 		wantText(t, r, err, "hello")
 	})
 }
 
-func TestTASKX18_UnknownTaskReturnsServerError(t *testing.T) {
-	s := &script{on: map[string]step{"tasks/get": failing(-32602, "no"), "tasks/update": failing(-32602, "no"),
-		"tasks/cancel": failing(-32602, "no")}}
-	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
+func TestUnknownTaskReturnsServerError(t *testing.T) {
+	s := &fakeServer{responses: map[string]responder{"tasks/get": failWith(-32602, "no"), "tasks/update": failWith(-32602, "no"),
+		"tasks/cancel": failWith(-32602, "no")}}
+	runWithServer(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 		h := tasks.Resume(c, "t9")
 		_, getErr := h.Get(t.Context())
 		_, waitErr := h.Wait(t.Context())
-		var watchErr error
-		for _, watchErr = range h.Updates(t.Context()) {
+		var updatesErr error
+		for _, updatesErr = range h.Updates(t.Context()) {
 		}
-		for name, err := range map[string]error{"get": getErr, "wait": waitErr, "watch": watchErr,
+		for name, err := range map[string]error{"get": getErr, "wait": waitErr, "updates": updatesErr,
 			"answer": h.Answer(t.Context(), nil), "cancel": h.Cancel(t.Context())} {
 			var fault *mcp.Error
 			if !errors.As(err, &fault) || fault.Code != mcp.CodeInvalidParams {
@@ -227,13 +227,13 @@ func TestTASKX18_UnknownTaskReturnsServerError(t *testing.T) {
 }
 
 func TestExtensionHasNoList(t *testing.T) {
-	s := &script{}
-	onScript(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
+	s := &fakeServer{}
+	runWithServer(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
 		for task, err := range tasks.List(t.Context(), c) {
 			if task != nil || err == nil || !strings.Contains(err.Error(), "does not list") {
 				t.Errorf("got %v, %v", task, err)
 			}
 		}
-		s.wantSaid(t)
+		s.wantRequests(t)
 	})
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// sleeper adds a tool that takes a minute and records the cause of its context.
-func sleeper(b *bench, name string, opts *tasks.ToolOptions) *atomic.Value {
+// addSleepTool adds a tool that takes a minute and records the cause of its context.
+func addSleepTool(b *testServer, name string, opts *tasks.ToolOptions) *atomic.Value {
 	var cause atomic.Value
 	b.tool(name, opts, func(ctx context.Context) (string, error) {
 		select {
@@ -32,26 +32,27 @@ func sleeper(b *bench, name string, opts *tasks.ToolOptions) *atomic.Value {
 	return &cause
 }
 
-// TASKX-16, TASKX-21, TASKD-15: a cancelled task stays cancelled, and its handler's context ends.
-func TestTASKD15_Cancel(t *testing.T) {
+// A cancelled task stays cancelled, and its handler's context ends.
+func TestTASKD15_TASKX16_TASKX21_Cancel(t *testing.T) {
 	for _, combination := range mcptest.Since(revision2025) {
 		var cause *atomic.Value
-		on(t, []mcptest.Combination{combination}, nil, func(b *bench) { cause = sleeper(b, "sleep", nil) },
-			func(t *testing.T, b *bench, c *mcptest.Client) {
-				id := begin(t, c, "sleep", nil).TaskID
+		runOn(t, []mcptest.Combination{combination}, nil, func(b *testServer) { cause = addSleepTool(b, "sleep", nil) },
+			func(t *testing.T, b *testServer, c *mcptest.Client) {
+				id := beginTask(t, c, "sleep", nil).TaskID
 				synctest.Wait()
 				raw := c.Call("tasks/cancel", object{"taskId": id})
-				ack := decode[told](t, raw)
-				if c.Modern() && (ack.ResultType != "complete" || ack.TaskID != "" || ack.Status != "") ||
-					!c.Modern() && ack.Status != "cancelled" {
-					t.Errorf("answer: %s", raw)
+				ack := decode[wireTask](t, raw)
+				if c.Modern() {
+					wantEmptyResult(t, raw)
+				} else if ack.Status != "cancelled" {
+					t.Errorf("response to tasks/cancel: %s", raw)
 				}
 				synctest.Wait()
-				if got := get(t, c, id); got.Status != "cancelled" {
+				if got := getTask(t, c, id); got.Status != "cancelled" {
 					t.Errorf("got %+v", got)
 				}
 				if got, _ := cause.Load().(error); !errors.Is(got, mcp.ErrCancelled) {
-					t.Errorf("the cause is %v", got)
+					t.Errorf("cancellation cause %v", got)
 				}
 				_, err := c.Try("tasks/cancel", object{"taskId": id})
 				if c.Modern() != (err == nil) {
@@ -66,10 +67,20 @@ func TestTASKD15_Cancel(t *testing.T) {
 	}
 }
 
+// wantEmptyResult fails the test unless raw has no members other than resultType and _meta.
+func wantEmptyResult(t *testing.T, raw json.RawMessage) {
+	t.Helper()
+	got := decode[object](t, raw)
+	delete(got, "_meta")
+	if len(got) != 1 || got["resultType"] != "complete" {
+		t.Errorf("got %s, want an empty result of type complete", raw)
+	}
+}
+
 // A client that disconnects or cancels its request does not affect the task.
 func TestTASKX20_TaskContinuesAfterRequest(t *testing.T) {
-	on(t, mcptest.Since(revision2025), nil, func(b *bench) { sleeper(b, "sleep", nil) },
-		func(t *testing.T, b *bench, c *mcptest.Client) {
+	runOn(t, mcptest.Since(revision2025), nil, func(b *testServer) { addSleepTool(b, "sleep", nil) },
+		func(t *testing.T, b *testServer, c *mcptest.Client) {
 			o := c.Options
 			other := c.Another(&o)
 			params := object{"name": "sleep"}
@@ -77,65 +88,65 @@ func TestTASKX20_TaskContinuesAfterRequest(t *testing.T) {
 				params["task"] = object{}
 			}
 			p := other.Send("tools/call", params)
-			made := decode[told](t, p.Wait().Result)
-			if made.Task != nil {
-				made = *made.Task
+			created := decode[wireTask](t, p.Wait().Result)
+			if created.Task != nil {
+				created = *created.Task
 			}
 			other.Notify("notifications/cancelled", object{"requestId": json.RawMessage(p.ID.String())})
 			time.Sleep(2 * time.Minute)
-			if got := finished(t, c, made.TaskID); got.Result.text() != "slept" {
+			if got := finalTask(t, c, created.TaskID); got.Result.text() != "slept" {
 				t.Errorf("got %+v", got)
 			}
 		})
 }
 
-// TASKX-28, TASKD-10: a task that is not finished in time fails; a finished task is kept for a
+// A task that is not finished in time fails; a finished task is kept for a
 // while, and then unknown.
-func TestTASKD10_TimeToLive(t *testing.T) {
+func TestTASKD10_TASKX28_TimeToLive(t *testing.T) {
 	for _, combination := range mcptest.Since(revision2025) {
 		store := tasks.NewMemory()
 		var cause *atomic.Value
-		add := func(b *bench) {
-			cause = sleeper(b, "sleep", &tasks.ToolOptions{TTL: 30 * time.Second})
+		add := func(b *testServer) {
+			cause = addSleepTool(b, "sleep", &tasks.ToolOptions{TTL: 30 * time.Second})
 			b.tool("quick", &tasks.ToolOptions{TTL: time.Hour},
 				func(context.Context) (string, error) { return "done", nil })
 			b.tool("ask", &tasks.ToolOptions{TTL: 30 * time.Second}, func(ctx context.Context) (string, error) {
 				return mcp.Ask[string](ctx, "q", "?", nil)
 			})
 		}
-		on(t, []mcptest.Combination{combination}, &tasks.Options{Store: store}, add,
-			func(t *testing.T, b *bench, c *mcptest.Client) {
-				late, waits := begin(t, c, "sleep", nil), begin(t, c, "ask", nil)
-				done := begin(t, c, "quick", nil)
+		runOn(t, []mcptest.Combination{combination}, &tasks.Options{Store: store}, add,
+			func(t *testing.T, b *testServer, c *mcptest.Client) {
+				late, waits := beginTask(t, c, "sleep", nil), beginTask(t, c, "ask", nil)
+				done := beginTask(t, c, "quick", nil)
 				time.Sleep(31 * time.Second)
 				for _, id := range []string{late.TaskID, waits.TaskID} {
-					got := finished(t, c, id)
+					got := finalTask(t, c, id)
 					if got.Status != "failed" || got.Error == nil || !strings.Contains(got.Error.Message, "30s") {
 						t.Errorf("got %+v", got)
 					}
 					if ttl := ttlOf(got); c.Modern() && ttl < 5*time.Minute {
-						t.Errorf("its time to live is %v", ttl)
+						t.Errorf("ttl %v, want at least 5m", ttl)
 					}
 				}
 				if err, _ := cause.Load().(error); !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("the cause is %v", err)
+					t.Errorf("cancellation cause %v", err)
 				}
 				time.Sleep(6 * time.Minute)
 				_, err := c.Try("tasks/get", object{"taskId": late.TaskID})
 				wantCode(t, "an expired task", err, mcp.CodeInvalidParams)
-				if got := finished(t, c, done.TaskID); got.Result.text() != "done" || c.Modern() &&
+				if got := finalTask(t, c, done.TaskID); got.Result.text() != "done" || c.Modern() &&
 					ttlOf(got) != time.Hour {
 					t.Errorf("got %+v", got)
 				}
 				time.Sleep(2 * time.Hour)
 				if n, _, err := store.CountAll(t.Context()); n != 0 || err != nil {
-					t.Errorf("%d tasks are left, %v", n, err)
+					t.Errorf("%d tasks in the store, want 0; error %v", n, err)
 				}
 			})
 	}
 }
 
-func ttlOf(got told) time.Duration {
+func ttlOf(got wireTask) time.Duration {
 	if got.TTLMs != nil {
 		return time.Duration(*got.TTLMs) * time.Millisecond
 	}
@@ -147,17 +158,17 @@ func ttlOf(got told) time.Duration {
 
 // A client of 2025-11-25 chooses the TTL, up to that of the tool.
 func TestTASKD10_TTLOfClient(t *testing.T) {
-	add := func(b *bench) { sleeper(b, "sleep", &tasks.ToolOptions{TTL: time.Hour}) }
-	on(t, combinationsOf(revision2025), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
+	add := func(b *testServer) { addSleepTool(b, "sleep", &tasks.ToolOptions{TTL: time.Hour}) }
+	runOn(t, combinationsOf(revision2025), nil, add, func(t *testing.T, b *testServer, c *mcptest.Client) {
 		for asked, want := range map[float64]time.Duration{60_000: time.Minute, 1e300: time.Hour, 0: time.Second,
 			0.5: time.Second, 7_200_000: time.Hour} {
-			made := begin(t, c, "sleep", object{"task": object{"ttl": asked}})
-			if ttlOf(made) != want {
-				t.Errorf("asked for %v ms, got %v, want %v", asked, ttlOf(made), want)
+			created := beginTask(t, c, "sleep", object{"task": object{"ttl": asked}})
+			if ttlOf(created) != want {
+				t.Errorf("requested %v ms, got %v, want %v", asked, ttlOf(created), want)
 			}
 		}
-		if got := ttlOf(begin(t, c, "sleep", nil)); got != time.Hour {
-			t.Errorf("asked for none, got %v", got)
+		if got := ttlOf(beginTask(t, c, "sleep", nil)); got != time.Hour {
+			t.Errorf("without a ttl: got %v, want 1h", got)
 		}
 	})
 }
@@ -167,11 +178,11 @@ func combinationsOf(revision string) []mcptest.Combination {
 		func(on mcptest.Combination) bool { return on.Revision != revision })
 }
 
-// TASKX-14, TASKX-17: keys are unique; partial answers are stored, unknown keys ignored, wrong
+// Keys are unique; partial answers are stored, unknown keys ignored, wrong
 // shapes refused, and invalid answers asked again.
-func TestTASKX17_Answers(t *testing.T) {
+func TestTASKX14_TASKX16_TASKX17_Answers(t *testing.T) {
 	var runs atomic.Int32
-	add := func(b *bench) {
+	add := func(b *testServer) {
 		b.tool("ask", nil, func(ctx context.Context) (string, error) {
 			runs.Add(1)
 			var name string
@@ -191,13 +202,13 @@ func TestTASKX17_Answers(t *testing.T) {
 			return name, nil
 		})
 	}
-	on(t, mcptest.Since(mcptest.Modern), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
+	runOn(t, mcptest.Since(mcptest.Modern), nil, add, func(t *testing.T, b *testServer, c *mcptest.Client) {
 		runs.Store(0)
-		id := begin(t, c, "ask", nil).TaskID
+		id := beginTask(t, c, "ask", nil).TaskID
 		open := func() (keys []string) {
 			t.Helper()
 			synctest.Wait()
-			for key := range get(t, c, id).InputRequests {
+			for key := range getTask(t, c, id).InputRequests {
 				keys = append(keys, key)
 			}
 			slices.Sort(keys)
@@ -206,8 +217,8 @@ func TestTASKX17_Answers(t *testing.T) {
 		update := func(responses object) *mcp.Error {
 			t.Helper()
 			raw, err := c.Try("tasks/update", object{"taskId": id, "inputResponses": responses})
-			if err == nil && decode[told](t, raw).ResultType != "complete" {
-				t.Errorf("answer: %s", raw)
+			if err == nil {
+				wantEmptyResult(t, raw)
 			}
 			return err
 		}
@@ -236,12 +247,12 @@ func TestTASKX17_Answers(t *testing.T) {
 		}
 		want("name.2")
 		if runs.Load() != 1 {
-			t.Errorf("%d runs", runs.Load())
+			t.Errorf("%d runs, want 1", runs.Load())
 		}
 		if err := update(object{"name.2": accept("Ada"), "age.1": accept(3)}); err != nil {
 			t.Error(err)
 		}
-		want("age.3") // "old" is no age, and 3 came too late
+		want("age.3") // "old" is not a number, and 3 came too late
 		if err := update(object{"age.3": accept(36)}); err != nil {
 			t.Error(err)
 		}
@@ -250,7 +261,7 @@ func TestTASKX17_Answers(t *testing.T) {
 			t.Error(err)
 		}
 		want()
-		if got := get(t, c, id); got.Status != "completed" || got.Result.text() != "Ada" {
+		if got := getTask(t, c, id); got.Status != "completed" || got.Result.text() != "Ada" {
 			t.Errorf("got %+v", got)
 		}
 		if err := update(object{"sure.4": accept(false)}); err != nil {
@@ -266,7 +277,7 @@ func TestTASKX17_Answers(t *testing.T) {
 func TestConcurrentAnswers(t *testing.T) {
 	const n = 20
 	var runs atomic.Int32
-	add := func(b *bench) {
+	add := func(b *testServer) {
 		b.tool("ask", nil, func(ctx context.Context) (string, error) {
 			runs.Add(1)
 			answers := make([]int, n)
@@ -284,12 +295,12 @@ func TestConcurrentAnswers(t *testing.T) {
 			return strings.Repeat("x", sum), nil
 		})
 	}
-	on(t, mcptest.Since(mcptest.Modern), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
+	runOn(t, mcptest.Since(mcptest.Modern), nil, add, func(t *testing.T, b *testServer, c *mcptest.Client) {
 		runs.Store(0)
-		id := begin(t, c, "ask", nil).TaskID
+		id := beginTask(t, c, "ask", nil).TaskID
 		synctest.Wait()
 		var wg sync.WaitGroup
-		for key := range get(t, c, id).InputRequests {
+		for key := range getTask(t, c, id).InputRequests {
 			for range 2 {
 				wg.Go(func() {
 					p := c.Send("tasks/update",
@@ -302,17 +313,17 @@ func TestConcurrentAnswers(t *testing.T) {
 			}
 		}
 		wg.Wait()
-		if got := finished(t, c, id); len(got.Result.text()) != n || runs.Load() != 2 {
+		if got := finalTask(t, c, id); len(got.Result.text()) != n || runs.Load() != 2 {
 			t.Errorf("%d runs, got %+v", runs.Load(), got)
 		}
 	})
 }
 
-// TASKX-09: with ManualStart, questions before Begin belong to the call. Effects within Once happen
+// With ManualStart, questions before Begin belong to the call. Effects within Once happen
 // once.
-func TestTASKX09_QuestionsBeforeTheTask(t *testing.T) {
+func TestTASKX02_TASKX09_QuestionsBeforeTheTask(t *testing.T) {
 	var effects atomic.Int32
-	add := func(b *bench) {
+	add := func(b *testServer) {
 		b.tool("manual", &tasks.ToolOptions{ManualStart: true, Required: true},
 			func(ctx context.Context) (string, error) {
 				if _, err := mcp.Once(ctx, "effect",
@@ -338,7 +349,7 @@ func TestTASKX09_QuestionsBeforeTheTask(t *testing.T) {
 		b.tool("direct", &tasks.ToolOptions{ManualStart: true},
 			func(context.Context) (string, error) { return "at once", nil })
 	}
-	on(t, mcptest.Since(revision2025), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
+	runOn(t, mcptest.Since(revision2025), nil, add, func(t *testing.T, b *testServer, c *mcptest.Client) {
 		effects.Store(0)
 		c.Options.Answer = func(string, json.RawMessage) (any, error) {
 			return object{"action": "accept", "content": object{"value": "Ada"}}, nil
@@ -347,16 +358,16 @@ func TestTASKX09_QuestionsBeforeTheTask(t *testing.T) {
 		if !c.Modern() {
 			params["task"] = object{}
 		}
-		made := decode[told](t, c.Call("tools/call", params))
-		if made.Task != nil {
-			made = *made.Task
+		created := decode[wireTask](t, c.Call("tools/call", params))
+		if created.Task != nil {
+			created = *created.Task
 		}
 		synctest.Wait()
-		if got := get(t, c, made.TaskID); got.Status != "input_required" {
+		if got := getTask(t, c, created.TaskID); got.Status != "input_required" {
 			t.Fatalf("got %+v", got)
 		}
-		answer(t, c, made.TaskID, object{"value": "red"})
-		if got := finished(t, c, made.TaskID); got.Result.text() != "Ada red" || effects.Load() != 1 {
+		answerTask(t, c, created.TaskID, object{"value": "red"})
+		if got := finalTask(t, c, created.TaskID); got.Result.text() != "Ada red" || effects.Load() != 1 {
 			t.Errorf("%d effects, got %+v", effects.Load(), got)
 		}
 		params["name"] = "direct"
@@ -367,23 +378,23 @@ func TestTASKX09_QuestionsBeforeTheTask(t *testing.T) {
 			}
 			return
 		}
-		// TASKD-06: who asks for a task gets one.
-		made = *decode[told](t, raw).Task
-		if got := finished(t, c, made.TaskID); made.Status != "working" || got.Status != "completed" ||
+		// TASKD-06: a task-augmented request creates a task.
+		created = *decode[wireTask](t, raw).Task
+		if got := finalTask(t, c, created.TaskID); created.Status != "working" || got.Status != "completed" ||
 			got.Result.text() != "at once" {
-			t.Errorf("got %+v, then %+v", made, got)
+			t.Errorf("got %+v, then %+v", created, got)
 		}
 	})
 }
 
-// TASKD-06: invalid arguments are an error of the call. If the client asked for a task, the task
+// Invalid arguments are an error of the call. If the client requested a task, the task
 // fails with it. A call without arguments to decode is an error.
 func TestTASKD06_WrongArguments(t *testing.T) {
-	add := func(b *bench) {
+	add := func(b *testServer) {
 		tasks.AddTool(b.Server, &mcp.Tool{Name: "add"}, nil,
 			func(_ context.Context, in struct{ A int }) (int, error) { return in.A, nil })
 	}
-	on(t, mcptest.Since(revision2025), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
+	runOn(t, mcptest.Since(revision2025), nil, add, func(t *testing.T, b *testServer, c *mcptest.Client) {
 		// As the TypeScript client sends it.
 		params := object{"name": "add", "arguments": object{"A": "x"}, "task": object{"ttl": 60_000},
 			"_meta": object{"progressToken": 1}}
@@ -394,12 +405,12 @@ func TestTASKD06_WrongArguments(t *testing.T) {
 			}
 			return
 		}
-		made := decode[told](t, raw).Task
-		if made == nil || made.TTL == nil || made.CreatedAt.IsZero() || made.LastUpdatedAt.IsZero() ||
+		created := decode[wireTask](t, raw).Task
+		if created == nil || created.TTL == nil || created.CreatedAt.IsZero() || created.LastUpdatedAt.IsZero() ||
 			strings.Contains(string(raw), "content") {
 			t.Fatalf("got %s", raw)
 		}
-		if got := finished(t, c, made.TaskID); got.Status != "failed" || !got.Result.IsError ||
+		if got := finalTask(t, c, created.TaskID); got.Status != "failed" || !got.Result.IsError ||
 			!strings.Contains(got.Result.text(), "A") {
 			t.Errorf("got %+v", got)
 		}
@@ -408,18 +419,18 @@ func TestTASKD06_WrongArguments(t *testing.T) {
 		wantCode(t, "an unknown tool", err, mcp.CodeMethodNotFound)
 		params["name"], params["arguments"] = "add", 5
 		if _, err = c.Try("tools/call", params); err == nil {
-			t.Error("missing arguments became a task")
+			t.Error("a call with invalid arguments created a task")
 		}
 	})
 }
 
-// TASKX-22: a subscription is notified of each state, and at once if the task is not working.
-func TestTASKX22_Listen(t *testing.T) {
-	add := func(b *bench) {
+// A subscription is notified of each state, and at once if the task is not working.
+func TestTASKX22_EXT09_Listen(t *testing.T) {
+	add := func(b *testServer) {
 		b.tool("ask", nil, func(ctx context.Context) (string, error) { return mcp.Ask[string](ctx, "q", "?", nil) })
 	}
-	on(t, mcptest.Since(mcptest.Modern), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
-		id := begin(t, c, "ask", nil).TaskID
+	runOn(t, mcptest.Since(mcptest.Modern), nil, add, func(t *testing.T, b *testServer, c *mcptest.Client) {
+		id := beginTask(t, c, "ask", nil).TaskID
 		synctest.Wait()
 		ids, _ := json.Marshal([]string{id, "unknown", id})
 		stop := c.Listen(mcp.SubscriptionFilter{Topics: map[string]json.RawMessage{"taskIds": ids}})
@@ -429,10 +440,10 @@ func TestTASKX22_Listen(t *testing.T) {
 			t.Errorf("acknowledged %s", ack)
 		}
 		c.Await(1, "notifications/tasks")
-		answer(t, c, id, object{"value": "x"})
+		answerTask(t, c, id, object{"value": "x"})
 		synctest.Wait()
 		all := c.Notifications("notifications/tasks")
-		first, last := decode[told](t, all[0].Params), decode[told](t, all[len(all)-1].Params)
+		first, last := decode[wireTask](t, all[0].Params), decode[wireTask](t, all[len(all)-1].Params)
 		if first.Status != "input_required" || len(first.InputRequests) != 1 || last.Status != "completed" ||
 			last.Result.text() != "x" {
 			t.Errorf("got %+v ... %+v", first, last)

@@ -17,8 +17,8 @@ import (
 
 // A handler may call another server in the same process with its own context.
 func TestNestedServersHaveSeparateTasks(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		inner := newBench(t, nil, nil)
+	synctest.Test(t, func(t *testing.T) {
+		inner := newTestServer(t, nil, nil)
 		inner.tool("must", &tasks.ToolOptions{Required: true},
 			func(context.Context) (string, error) { return "ran", nil })
 		bare := mcp.NewServer("bare", "1", nil)
@@ -49,39 +49,39 @@ func TestNestedServersHaveSeparateTasks(t *testing.T) {
 			}
 			return "called", nil
 		}
-		outer := newBench(t, nil, nil)
+		outer := newTestServer(t, nil, nil)
 		outer.tool("task", nil, call)
 		outer.tool("manual", &tasks.ToolOptions{ManualStart: true}, call)
-		c := connected(t, outer)
-		if got := finished(t, c, begin(t, c, "task", nil).TaskID); got.Result.text() != "called" {
+		c := connectClient(t, outer)
+		if got := finalTask(t, c, beginTask(t, c, "task", nil).TaskID); got.Result.text() != "called" {
 			t.Errorf("got %+v", got)
 		}
 		if got := decode[toolResult](t, c.Call("tools/call", object{"name": "manual"})); got.text() != "called" {
 			t.Errorf("got %+v", got)
 		}
-		outer.shut(t)
-		inner.shut(t)
+		outer.closeServer(t)
+		inner.closeServer(t)
 	})
 }
 
 // A question is sent to a client that supports it. Other clients of the owner wait.
 func TestQuestionGoesToClientWithCapability(t *testing.T) {
-	add := func(b *bench) {
+	add := func(b *testServer) {
 		b.tool("ask", nil, func(ctx context.Context) (string, error) { return mcp.Ask[string](ctx, "q", "?", nil) })
 	}
-	on(t, combinationsOf(revision2025), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
-		id := begin(t, c, "ask", nil).TaskID
+	runOn(t, combinationsOf(revision2025), nil, add, func(t *testing.T, b *testServer, c *mcptest.Client) {
+		id := beginTask(t, c, "ask", nil).TaskID
 		synctest.Wait()
 		o := c.Options
 		o.Capabilities = object{}
 		o.Answer = func(method string, _ json.RawMessage) (any, error) {
-			t.Errorf("asked %s", method)
+			t.Errorf("the client without the capability got %s", method)
 			return nil, errors.New("no")
 		}
-		mute := c.Another(&o)
-		p := mute.Send("tasks/result", object{"taskId": id})
+		limited := c.Another(&o)
+		p := limited.Send("tasks/result", object{"taskId": id})
 		synctest.Wait()
-		answer(t, c, id, object{"value": "x"})
+		answerTask(t, c, id, object{"value": "x"})
 		if got := decode[toolResult](t, p.Wait().Result); got.text() != "x" {
 			t.Errorf("got %+v", got)
 		}
@@ -90,35 +90,35 @@ func TestQuestionGoesToClientWithCapability(t *testing.T) {
 
 // If the store does not confirm a creation, no unknown task remains.
 func TestUncertainCreationLeavesNoTask(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := &doubtful{Store: tasks.NewMemory()}
-		b := newBench(t, &tasks.Options{Store: s}, nil)
+	synctest.Test(t, func(t *testing.T) {
+		s := &unconfirmedStore{Store: tasks.NewMemory()}
+		b := newTestServer(t, &tasks.Options{Store: s}, nil)
 		var runs atomic.Int32
 		b.tool("run", nil, func(context.Context) (string, error) { runs.Add(1); return "", nil })
-		c := connected(t, b)
+		c := connectClient(t, b)
 		_, err := c.Try("tools/call", object{"name": "run"})
-		wantCode(t, "in doubt", err, mcp.CodeInternalError)
+		wantCode(t, "an unconfirmed creation", err, mcp.CodeInternalError)
 		time.Sleep(time.Minute)
 		if n, _, _ := s.CountAll(t.Context()); n != 0 || runs.Load() != 0 {
 			t.Errorf("%d tasks, %d runs", n, runs.Load())
 		}
-		b.shut(t)
+		b.closeServer(t)
 	})
 }
 
-// A doubtful store creates the record and returns an error.
-type doubtful struct{ tasks.Store }
+// An unconfirmedStore creates the record and returns an error.
+type unconfirmedStore struct{ tasks.Store }
 
-func (s *doubtful) Create(ctx context.Context, r tasks.Record) error {
+func (s *unconfirmedStore) Create(ctx context.Context, r tasks.Record) error {
 	return errors.Join(s.Store.Create(ctx, r), errors.New("timed out"))
 }
 
 // A queued task that was started and interrupted fails.
 func TestQueuedRunIsStoredAsStarted(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		store := tasks.NewMemory()
 		var runs atomic.Int32
-		add := func(b *bench) {
+		add := func(b *testServer) {
 			b.tool("run", nil, func(ctx context.Context) (string, error) {
 				runs.Add(1)
 				select {
@@ -129,41 +129,41 @@ func TestQueuedRunIsStoredAsStarted(t *testing.T) {
 				}
 			})
 		}
-		b := newBench(t, &tasks.Options{Store: store, MaxRunning: 1}, nil)
+		b := newTestServer(t, &tasks.Options{Store: store, MaxRunning: 1}, nil)
 		add(b)
-		c := connected(t, b)
-		begin(t, c, "run", nil)
-		id := begin(t, c, "run", nil).TaskID
+		c := connectClient(t, b)
+		beginTask(t, c, "run", nil)
+		id := beginTask(t, c, "run", nil).TaskID
 		time.Sleep(90 * time.Second)
-		next := newBench(t, &tasks.Options{Store: snapshot(t, store)}, nil)
+		next := newTestServer(t, &tasks.Options{Store: snapshot(t, store)}, nil)
 		add(next)
 		if err := next.Recover(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		c = connected(t, next)
-		if got := finished(t, c, id); got.Status != "failed" || runs.Load() != 2 {
+		c = connectClient(t, next)
+		if got := finalTask(t, c, id); got.Status != "failed" || runs.Load() != 2 {
 			t.Errorf("%d runs, got %+v", runs.Load(), got)
 		}
-		b.shut(t)
-		next.shut(t)
+		b.closeServer(t)
+		next.closeServer(t)
 	})
 }
 
 // Answers that are too large are refused and do not change the task.
 func TestAnswersThatAreTooLarge(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, nil, nil)
+	synctest.Test(t, func(t *testing.T) {
+		b := newTestServer(t, nil, nil)
 		b.tool("ask", nil, func(ctx context.Context) (string, error) { return mcp.Ask[string](ctx, "q", "?", nil) })
-		c := connected(t, b)
-		id := begin(t, c, "ask", nil).TaskID
+		c := connectClient(t, b)
+		id := beginTask(t, c, "ask", nil).TaskID
 		synctest.Wait()
 		large := object{"q.1": object{"action": "accept", "content": object{"value": strings.Repeat("x", 4<<20)}}}
 		_, err := c.Try("tasks/update", object{"taskId": id, "inputResponses": large})
 		wantCode(t, "4 MiB", err, mcp.CodeInvalidParams)
-		if got := get(t, c, id); got.Status != "input_required" {
+		if got := getTask(t, c, id); got.Status != "input_required" {
 			t.Errorf("got %+v", got)
 		}
-		b.shut(t)
+		b.closeServer(t)
 	})
 }
 
@@ -184,7 +184,7 @@ func TestInvalidOptionsPanic(t *testing.T) {
 		panics(what, func() { tasks.NewServer(s, o) })
 	}
 	m := tasks.NewServer(s, nil)
-	panics("a second manager", func() { tasks.NewServer(s, nil) })
+	panics("a second NewServer", func() { tasks.NewServer(s, nil) })
 	panics("a tool's ttl", func() {
 		tasks.AddTool(m, &mcp.Tool{Name: "x"}, &tasks.ToolOptions{TTL: -1},
 			func(context.Context, struct{}) (string, error) { return "", nil })

@@ -26,49 +26,49 @@ func TestErrorThatCannotBeEncoded(t *testing.T) {
 		"none":      {Code: -32001, Message: "file not found", Data: []byte(`{nope`)},
 		"surrogate": {Code: -32001, Message: "file not found", Data: []byte(`"\ud800"`)},
 	}
-	add := func(b *bench) {
+	add := func(b *testServer) {
 		for name, fault := range faults {
 			b.tool(name, nil, func(context.Context) (string, error) { return "", fault })
 		}
 		b.tool("quick", nil, func(context.Context) (string, error) { return "done", nil })
 	}
-	on(t, mcptest.Since(revision2025), &tasks.Options{MaxRunning: 1}, add,
-		func(t *testing.T, b *bench, c *mcptest.Client) {
+	runOn(t, mcptest.Since(revision2025), &tasks.Options{MaxRunning: 1}, add,
+		func(t *testing.T, b *testServer, c *mcptest.Client) {
 			for name := range faults {
-				got := finished(t, c, begin(t, c, name, nil).TaskID)
+				got := finalTask(t, c, beginTask(t, c, name, nil).TaskID)
 				if got.Status != "failed" || got.Error == nil || got.Error.Code != -32001 ||
 					!strings.HasPrefix(got.Error.Message, "file ") {
 					t.Errorf("%s: %+v", name, got)
 				}
 			}
-			if got := finished(t, c, begin(t, c, "quick", nil).TaskID); got.Result.text() != "done" {
-				t.Errorf("the next one: %+v", got)
+			if got := finalTask(t, c, beginTask(t, c, "quick", nil).TaskID); got.Result.text() != "done" {
+				t.Errorf("the next task: %+v", got)
 			}
 		})
 }
 
 // A handler that calls runtime.Goexit fails its task and does not run again.
 func TestHandlerThatCallsGoexit(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, nil, nil)
+	synctest.Test(t, func(t *testing.T) {
+		b := newTestServer(t, nil, nil)
 		var runs atomic.Int32
 		b.tool("exit", &tasks.ToolOptions{Restartable: true}, func(context.Context) (string, error) {
 			runs.Add(1)
 			runtime.Goexit()
 			return "", nil
 		})
-		c := connected(t, b)
-		id := begin(t, c, "exit", nil).TaskID
+		c := connectClient(t, b)
+		id := beginTask(t, c, "exit", nil).TaskID
 		for range 3 {
-			if got := finished(t, c, id); got.Status != "failed" ||
+			if got := finalTask(t, c, id); got.Status != "failed" ||
 				!strings.Contains(got.StatusMessage, "without a result") {
 				t.Errorf("got %+v", got)
 			}
 		}
 		if runs.Load() != 1 {
-			t.Errorf("%d runs", runs.Load())
+			t.Errorf("%d runs, want 1", runs.Load())
 		}
-		b.shut(t)
+		b.closeServer(t)
 	})
 }
 
@@ -76,7 +76,7 @@ func TestHandlerThatCallsGoexit(t *testing.T) {
 func TestOutcomeDuringClose(t *testing.T) {
 	outcomes := map[string]struct {
 		err    error
-		stands bool
+		stored bool
 	}{
 		"its own error":    {mcp.Errorf(-32050, "card declined"), true},
 		"its tool error":   {errors.New("card declined"), true},
@@ -86,10 +86,10 @@ func TestOutcomeDuringClose(t *testing.T) {
 	}
 	for name, o := range outcomes {
 		for _, again := range []bool{false, true} {
-			inBubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				store := tasks.NewMemory()
 				var runs atomic.Int32
-				add := func(b *bench) {
+				add := func(b *testServer) {
 					b.tool("pay", &tasks.ToolOptions{Restartable: again}, func(ctx context.Context) (string, error) {
 						if runs.Add(1) > 1 {
 							return "paid", nil
@@ -98,61 +98,61 @@ func TestOutcomeDuringClose(t *testing.T) {
 						return "", o.err
 					})
 				}
-				b := newBench(t, &tasks.Options{Store: store}, nil)
+				b := newTestServer(t, &tasks.Options{Store: store}, nil)
 				add(b)
-				id := begin(t, connected(t, b), "pay", nil).TaskID
+				id := beginTask(t, connectClient(t, b), "pay", nil).TaskID
 				synctest.Wait()
-				b.shut(t)
-				next := newBench(t, &tasks.Options{Store: store}, nil)
+				b.closeServer(t)
+				next := newTestServer(t, &tasks.Options{Store: store}, nil)
 				add(next)
 				if err := next.Recover(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				got := finished(t, connected(t, next), id)
-				said, _ := json.Marshal(got)
+				got := finalTask(t, connectClient(t, next), id)
+				state, _ := json.Marshal(got)
 				wantRuns := int32(1)
-				if !o.stands && again {
+				if !o.stored && again {
 					wantRuns = 2
 				}
-				if stands := strings.Contains(string(said), "card declined"); stands != o.stands ||
+				if stored := strings.Contains(string(state), "card declined"); stored != o.stored ||
 					runs.Load() != wantRuns {
-					t.Errorf("%s, again %t: %d runs, %s", name, again, runs.Load(), said)
+					t.Errorf("%s, again %t: %d runs, %s", name, again, runs.Load(), state)
 				}
-				next.shut(t)
+				next.closeServer(t)
 			})
 		}
 	}
 }
 
-// A handler that ignores the error of Begin is logged: its effects happen twice.
+// A handler that ignores the error of Begin is logged, since its effects happen twice.
 func TestBeginWithIgnoredError(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		s := mcp.NewServer("test", "1", nil)
 		m := tasks.NewServer(s, &tasks.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		b := &bench{m, s}
+		b := &testServer{m, s}
 		b.tool("swallow", &tasks.ToolOptions{ManualStart: true}, func(ctx context.Context) (string, error) {
 			_ = tasks.Begin(ctx)
 			return "done", nil
 		})
 		b.tool("proper", &tasks.ToolOptions{ManualStart: true},
 			func(ctx context.Context) (string, error) { return "done", tasks.Begin(ctx) })
-		c := connected(t, b)
-		finished(t, c, begin(t, c, "proper", nil).TaskID)
+		c := connectClient(t, b)
+		finalTask(t, c, beginTask(t, c, "proper", nil).TaskID)
 		if log.Len() > 0 {
 			t.Errorf("log: %s", log.String())
 		}
-		finished(t, c, begin(t, c, "swallow", nil).TaskID)
+		finalTask(t, c, beginTask(t, c, "swallow", nil).TaskID)
 		if !strings.Contains(log.String(), "tool=swallow") {
 			t.Errorf("log: %q", log.String())
 		}
-		b.shut(t)
+		b.closeServer(t)
 	})
 }
 
-// The status message of a waiting task has its questions.
+// The status message of a waiting task contains its questions.
 func TestStatusMessageOfWaitingTask(t *testing.T) {
-	add := func(b *bench) {
+	add := func(b *testServer) {
 		b.tool("ask", nil, func(ctx context.Context) (string, error) {
 			mcp.Progress(ctx, 40, 100, "counting")
 			var a, c string
@@ -174,30 +174,30 @@ func TestStatusMessageOfWaitingTask(t *testing.T) {
 			return "", err
 		})
 	}
-	on(t, mcptest.Since(revision2025), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
-		id := begin(t, c, "ask", nil).TaskID
+	runOn(t, mcptest.Since(revision2025), nil, add, func(t *testing.T, b *testServer, c *mcptest.Client) {
+		id := beginTask(t, c, "ask", nil).TaskID
 		synctest.Wait()
-		got := get(t, c, id).StatusMessage
+		got := getTask(t, c, id).StatusMessage
 		if !strings.HasPrefix(got, "Who are you?; éé") || len(got) > 512 || strings.ContainsRune(got, '\uFFFD') {
-			t.Errorf("it says %q", got)
+			t.Errorf("status message %q", got)
 		}
 		if c.Modern() {
 			c.Call("tasks/update",
 				object{"taskId": id,
 					"inputResponses": object{"a.1": object{"action": "accept", "content": object{"value": "x"}}}})
-			if got := get(t, c, id).StatusMessage; !strings.HasPrefix(got, "éé") {
-				t.Errorf("with one answer, it says %q", got)
+			if got := getTask(t, c, id).StatusMessage; !strings.HasPrefix(got, "éé") {
+				t.Errorf("status message after one answer %q", got)
 			}
 		}
-		answer(t, c, id, object{"value": "x"})
+		answerTask(t, c, id, object{"value": "x"})
 		time.Sleep(time.Second)
-		if got := get(t, c, id); got.Status != "working" || strings.Contains(got.StatusMessage, "é") {
+		if got := getTask(t, c, id); got.Status != "working" || strings.Contains(got.StatusMessage, "é") {
 			t.Errorf("answered: %+v", got)
 		}
 		time.Sleep(2 * time.Minute)
-		id = begin(t, c, "sample", nil).TaskID
+		id = beginTask(t, c, "sample", nil).TaskID
 		synctest.Wait()
-		if got := get(t, c, id); got.Status != "input_required" || got.StatusMessage != "" {
+		if got := getTask(t, c, id); got.Status != "input_required" || got.StatusMessage != "" {
 			t.Errorf("sampling: %+v", got)
 		}
 	})

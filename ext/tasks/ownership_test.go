@@ -13,32 +13,32 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// as returns another client with another principal.
-func as(c *mcptest.Client, subject string) *mcptest.Client {
+// withPrincipal returns another client with another principal.
+func withPrincipal(c *mcptest.Client, subject string) *mcptest.Client {
 	o := c.Options
 	o.Principal = &mcp.Principal{Issuer: "https://issuer.example", Subject: subject, ClientID: "app"}
 	return c.Another(&o)
 }
 
-// TASKX-24, TASKD-18: for other principals a task does not exist, in any form. Their responses are
-// those for an unknown id, byte for byte.
-func TestTASKX24_TaskOfAnotherPrincipalIsUnknown(t *testing.T) {
-	add := func(b *bench) {
+// For other principals a task does not exist. Their responses are those for an unknown id, byte for
+// byte.
+func TestTASKX18_TASKX24_TASKD16_TASKD18_TaskOfAnotherPrincipalIsUnknown(t *testing.T) {
+	add := func(b *testServer) {
 		b.tool("ask", nil, func(ctx context.Context) (string, error) {
 			secret, err := mcp.Ask[string](ctx, "secret", "The secret?", nil)
 			return "secret " + secret, err
 		})
 	}
-	on(t, mcptest.Since(revision2025), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
-		ada, eve, nobody := as(c, "ada"), as(c, "eve"), c
-		id := begin(t, ada, "ask", nil).TaskID
+	runOn(t, mcptest.Since(revision2025), nil, add, func(t *testing.T, b *testServer, c *mcptest.Client) {
+		ada, eve, anonymous := withPrincipal(c, "ada"), withPrincipal(c, "eve"), c
+		id := beginTask(t, ada, "ask", nil).TaskID
 		synctest.Wait()
 		unknown := strings.Repeat("A", len(id))
 		methods := []string{"tasks/get", "tasks/cancel", "tasks/update"}
 		if !c.Modern() {
 			methods = []string{"tasks/get", "tasks/cancel", "tasks/result"}
 		}
-		for _, other := range []*mcptest.Client{eve, nobody} {
+		for _, other := range []*mcptest.Client{eve, anonymous} {
 			for _, method := range methods {
 				try := func(id string) string {
 					params := object{"taskId": id}
@@ -53,7 +53,7 @@ func TestTASKX24_TaskOfAnotherPrincipalIsUnknown(t *testing.T) {
 				}
 				foreign, none := try(id), try(unknown)
 				if foreign != none || strings.Contains(foreign, id) {
-					t.Errorf("%s: a foreign task is answered %s, an unknown one %s", method, foreign, none)
+					t.Errorf("%s: response for a task of another principal %s, for an unknown task %s", method, foreign, none)
 				}
 			}
 			if c.Modern() {
@@ -62,38 +62,38 @@ func TestTASKX24_TaskOfAnotherPrincipalIsUnknown(t *testing.T) {
 				defer stop()
 				acks := other.Notifications("notifications/subscriptions/acknowledged")
 				if ack := string(acks[len(acks)-1].Params); strings.Contains(ack, id) {
-					t.Errorf("a foreign task is listened to: %s", ack)
+					t.Errorf("acknowledged a task of another principal: %s", ack)
 				}
 				defer func() {
 					if n := len(other.Notifications("notifications/tasks")); n != before {
-						t.Errorf("%d notifications of a foreign task", n-before)
+						t.Errorf("%d notifications of a task of another principal", n-before)
 					}
 				}()
 			}
 		}
 		if !c.Modern() {
-			if got := decode[struct{ Tasks []told }](t, eve.Call("tasks/list", nil)); len(got.Tasks) != 0 {
+			if got := decode[struct{ Tasks []wireTask }](t, eve.Call("tasks/list", nil)); len(got.Tasks) != 0 {
 				t.Errorf("eve's list: %+v", got)
 			}
-			if got := decode[struct{ Tasks []told }](t, ada.Call("tasks/list", nil)); len(got.Tasks) != 1 ||
+			if got := decode[struct{ Tasks []wireTask }](t, ada.Call("tasks/list", nil)); len(got.Tasks) != 1 ||
 				got.Tasks[0].TaskID != id {
 				t.Errorf("ada's list: %+v", got)
 			}
-			_, err := nobody.Try("tasks/list", nil)
-			wantCode(t, "TASKD-19: list without a principal", err, mcp.CodeMethodNotFound)
+			_, err := anonymous.Try("tasks/list", nil)
+			wantCode(t, "tasks/list without a principal", err, mcp.CodeMethodNotFound)
 		}
-		answer(t, ada, id, object{"value": "kept"})
-		if got := finished(t, ada, id); got.Result.text() != "secret kept" {
+		answerTask(t, ada, id, object{"value": "kept"})
+		if got := finalTask(t, ada, id); got.Result.text() != "secret kept" {
 			t.Errorf("ada's task: %+v", got)
 		}
 	})
 }
 
-// The handler's principal is the creator of the task in each run, whoever answers, and after a
-// restart.
+// The handler's principal is the creator of the task in each run, whichever client answers, and
+// after a restart.
 func TestPrincipalOfHandlerIsOwner(t *testing.T) {
 	store := tasks.NewMemory()
-	add := func(b *bench) {
+	add := func(b *testServer) {
 		b.tool("who", nil, func(ctx context.Context) (string, error) {
 			before := mcp.PrincipalFrom(ctx)
 			if _, err := mcp.Ask[string](ctx, "go", "Go on?", nil); err != nil {
@@ -106,29 +106,29 @@ func TestPrincipalOfHandlerIsOwner(t *testing.T) {
 			return p.Subject + " " + strings.Join(p.Scopes, ","), nil
 		})
 	}
-	on(t, mcptest.Since(revision2025), &tasks.Options{Store: store}, add,
-		func(t *testing.T, b *bench, c *mcptest.Client) {
+	runOn(t, mcptest.Since(revision2025), &tasks.Options{Store: store}, add,
+		func(t *testing.T, b *testServer, c *mcptest.Client) {
 			o := c.Options
 			o.Principal = &mcp.Principal{Issuer: "i", Subject: "ada\x01\xff", ClientID: "c",
 				Scopes: []string{"read", "write"}}
 			ada := c.Another(&o)
-			id := begin(t, ada, "who", nil).TaskID
+			id := beginTask(t, ada, "who", nil).TaskID
 			synctest.Wait()
-			answer(t, ada, id, object{"value": "yes"})
-			if got := finished(t, ada, id); !strings.HasSuffix(got.Result.text(), " read,write") {
+			answerTask(t, ada, id, object{"value": "yes"})
+			if got := finalTask(t, ada, id); !strings.HasSuffix(got.Result.text(), " read,write") {
 				t.Errorf("got %+v", got)
 			}
 		})
 }
 
-// TASKX-03, TASKX-04, TASKX-19: responses to a client that did not declare the extension.
-func TestTASKX19_ClientWithoutCapability(t *testing.T) {
-	add := func(b *bench) {
+// Responses to a client that did not declare the extension.
+func TestTASKX03_TASKX04_TASKX19_EXT03_ClientWithoutCapability(t *testing.T) {
+	add := func(b *testServer) {
 		b.tool("may", nil, func(context.Context) (string, error) { return "done", nil })
 		b.tool("must", &tasks.ToolOptions{Required: true}, func(context.Context) (string, error) { return "done", nil })
 	}
-	on(t, mcptest.Since(mcptest.Modern), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
-		id := begin(t, c, "may", nil).TaskID
+	runOn(t, mcptest.Since(mcptest.Modern), nil, add, func(t *testing.T, b *testServer, c *mcptest.Client) {
+		id := beginTask(t, c, "may", nil).TaskID
 		o := c.Options
 		o.Capabilities = object{}
 		plain := c.Another(&o)
@@ -154,14 +154,14 @@ func TestTASKX19_ClientWithoutCapability(t *testing.T) {
 	})
 }
 
-// TASKX-25, TASKX-26, TASKD-03: methods and params of one form are unknown in the other.
-func TestTASKX25_FormsAreNotMixed(t *testing.T) {
-	add := func(b *bench) {
+// Methods and params of one form are unknown in the other.
+func TestTASKX25_TASKX26_TASKD03_FormsAreNotMixed(t *testing.T) {
+	add := func(b *testServer) {
 		b.tool("may", nil, func(context.Context) (string, error) { return "done", nil })
 		mcp.AddTool(b.server, &mcp.Tool{Name: "plain"},
 			func(context.Context, struct{}) (string, error) { return "plain", nil })
 	}
-	on(t, mcptest.Combinations(), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
+	runOn(t, mcptest.Combinations(), nil, add, func(t *testing.T, b *testServer, c *mcptest.Client) {
 		foreign := []string{"tasks/get", "tasks/update", "tasks/cancel", "tasks/result", "tasks/list"}
 		switch {
 		case c.Modern():
@@ -180,6 +180,14 @@ func TestTASKX25_FormsAreNotMixed(t *testing.T) {
 				t.Errorf("older: %+v", got)
 			}
 		}
+		if !c.Modern() {
+			o := c.Options
+			o.Capabilities = taskCapabilities
+			c = c.Another(&o)
+			if got := decode[toolResult](t, c.Call("tools/call", object{"name": "may"})); got.text() != "done" {
+				t.Errorf("with the extension declared in a session: %+v", got)
+			}
+		}
 		for _, method := range foreign {
 			_, err := c.Try(method, object{"taskId": "x"})
 			wantCode(t, method, err, mcp.CodeMethodNotFound)
@@ -187,16 +195,16 @@ func TestTASKX25_FormsAreNotMixed(t *testing.T) {
 	})
 }
 
-// TASKD-01, TASKD-04, TASKD-05: what is declared, and errors for tools with another taskSupport.
+// Tools are listed with their taskSupport, and a call that does not fit it is an error.
 // Clients of older revisions do not see a tool that they cannot call.
-func TestTASKD04_ToolsHaveTaskSupport(t *testing.T) {
-	add := func(b *bench) {
+func TestTASKD04_TASKD05_ToolsHaveTaskSupport(t *testing.T) {
+	add := func(b *testServer) {
 		b.tool("may", nil, func(context.Context) (string, error) { return "done", nil })
 		b.tool("must", &tasks.ToolOptions{Required: true}, func(context.Context) (string, error) { return "done", nil })
 		mcp.AddTool(b.server, &mcp.Tool{Name: "never"},
 			func(context.Context, struct{}) (string, error) { return "", nil })
 	}
-	on(t, mcptest.Before(mcptest.Modern), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
+	runOn(t, mcptest.Before(mcptest.Modern), nil, add, func(t *testing.T, b *testServer, c *mcptest.Client) {
 		got := decode[struct {
 			Tools []struct {
 				Name      string
@@ -218,12 +226,12 @@ func TestTASKD04_ToolsHaveTaskSupport(t *testing.T) {
 		if support["may"] != "optional" || support["must"] != "required" || support["never"] != "" {
 			t.Errorf("tools: %v", support)
 		}
-		wantCode(t, "TASKD-05", err, mcp.CodeMethodNotFound)
+		wantCode(t, "a required tool without a task", err, mcp.CodeMethodNotFound)
 		_, err = c.Try("tools/call", object{"name": "never", "task": object{}})
-		wantCode(t, "TASKD-04", err, mcp.CodeMethodNotFound)
+		wantCode(t, "a tool without task support", err, mcp.CodeMethodNotFound)
 		_, unknown := c.Try("tools/call", object{"name": "none", "task": object{}})
 		if unknown == nil || unknown.Message != err.Message {
-			t.Errorf("an unknown tool is answered %v, one without tasks %v", unknown, err)
+			t.Errorf("error for an unknown tool %v, for a tool without task support %v", unknown, err)
 		}
 		for _, bad := range []any{1, "x", []int{}, object{"ttl": "x"}, object{"ttl": -1}} {
 			_, err = c.Try("tools/call", object{"name": "may", "task": bad})
@@ -235,32 +243,32 @@ func TestTASKD04_ToolsHaveTaskSupport(t *testing.T) {
 // A removed tool does not run as a task, and neither does another tool with its name.
 func TestTASKD04_RemovedToolCreatesNoTask(t *testing.T) {
 	var removed *mcp.Registration[mcp.Tool]
-	add := func(b *bench) {
+	add := func(b *testServer) {
 		removed = b.tool("same", nil, func(context.Context) (string, error) { return "task", nil })
 	}
 	for _, combination := range combinationsOf(revision2025) {
-		on(t, []mcptest.Combination{combination}, nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
+		runOn(t, []mcptest.Combination{combination}, nil, add, func(t *testing.T, b *testServer, c *mcptest.Client) {
 			removed.Remove()
 			ran := false
 			mcp.AddTool(b.server, &mcp.Tool{Name: "same"},
 				func(context.Context, struct{}) (string, error) { ran = true; return "plain", nil })
 			if list := string(c.Call("tools/list", nil)); strings.Contains(list, "taskSupport") {
-				t.Errorf("the tool is listed as %s", list)
+				t.Errorf("tools %s, want no taskSupport", list)
 			}
-			sleeper(b, "other", nil)
+			addSleepTool(b, "other", nil)
 			_, err := c.Try("tools/call", object{"name": "same", "task": object{}})
 			wantCode(t, "a call as a task", err, mcp.CodeMethodNotFound)
 			if ran {
-				t.Error("it ran")
+				t.Error("the other tool ran")
 			}
 		})
 	}
 }
 
-// A hidden tool is unknown, however it is called.
+// A hidden tool is unknown, also in a task-augmented call.
 func TestHiddenToolCreatesNoTask(t *testing.T) {
 	for _, combination := range mcptest.Since(revision2025) {
-		b := newBench(t, nil,
+		b := newTestServer(t, nil,
 			&mcp.ServerOptions{Visible: func(_ context.Context, f mcp.Feature) bool {
 				return f.Tool == nil ||
 					f.Tool.Name != "hidden"
@@ -268,7 +276,7 @@ func TestHiddenToolCreatesNoTask(t *testing.T) {
 		b.tool("hidden", nil, func(context.Context) (string, error) { return "seen", nil })
 		o := &mcptest.Options{}
 		if combination.Modern() {
-			o.Capabilities = takesTasks
+			o.Capabilities = taskCapabilities
 		}
 		mcptest.RunOn(t, b.server, []mcptest.Combination{combination}, o, func(t *testing.T, c *mcptest.Client) {
 			_, hidden := c.Try("tools/call", object{"name": "hidden", "task": object{}})
@@ -276,22 +284,22 @@ func TestHiddenToolCreatesNoTask(t *testing.T) {
 			if hidden == nil || unknown == nil ||
 				strings.Replace(hidden.Message, "hidden", "hiddem", 1) != unknown.Message ||
 				hidden.Code != unknown.Code {
-				t.Errorf("a hidden tool is answered %v, an unknown one %v", hidden, unknown)
+				t.Errorf("error for a hidden tool %v, for an unknown tool %v", hidden, unknown)
 			}
-			b.shut(t)
+			b.closeServer(t)
 		})
 	}
 }
 
-// TASKX-24, TASKD-07: ids are long and random.
-func TestTASKD07_IDs(t *testing.T) {
-	add := func(b *bench) {
+// IDs are long and random.
+func TestTASKD07_TASKD19_TASKX24_IDsAreLongAndRandom(t *testing.T) {
+	add := func(b *testServer) {
 		b.tool("may", nil, func(context.Context) (string, error) { return "done", nil })
 	}
-	on(t, mcptest.Since(revision2025), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
+	runOn(t, mcptest.Since(revision2025), nil, add, func(t *testing.T, b *testServer, c *mcptest.Client) {
 		seen := map[string]bool{}
 		for range 50 {
-			id := begin(t, c, "may", nil).TaskID
+			id := beginTask(t, c, "may", nil).TaskID
 			if len(id) < 26 || seen[id] {
 				t.Errorf("id %q", id)
 			}
@@ -301,10 +309,9 @@ func TestTASKD07_IDs(t *testing.T) {
 	})
 }
 
-// TASKD-01, TASKX-01: each form is declared to its own clients; lists only to authenticated
-// callers.
-func TestTASKX01_WhatIsDeclared(t *testing.T) {
-	b := newBench(t, nil, nil)
+// Each form is declared to its own clients. tasks/list is declared to authenticated callers only.
+func TestTASKX01_TASKD01_TASKD19_DeclaredCapabilities(t *testing.T) {
+	b := newTestServer(t, nil, nil)
 	none, err := mcp.Connect(t.Context(), mcp.InMemory(b.server), &mcp.ClientOptions{Revision: revision2025})
 	if err != nil {
 		t.Fatal(err)
@@ -331,5 +338,5 @@ func TestTASKX01_WhatIsDeclared(t *testing.T) {
 			t.Errorf("%s: tasks %s", revision, caps.Tasks)
 		}
 	}
-	b.shut(t)
+	b.closeServer(t)
 }

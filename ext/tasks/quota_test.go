@@ -16,38 +16,38 @@ import (
 
 // MaxBytes, MaxBytesPerPrincipal: the size of tasks is limited, until they have expired.
 func TestTASKD22_Bytes(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, &tasks.Options{MaxBytes: 10 << 20, MaxBytesPerPrincipal: 6 << 20, TTL: time.Hour}, nil)
+	synctest.Test(t, func(t *testing.T) {
+		b := newTestServer(t, &tasks.Options{MaxBytes: 10 << 20, MaxBytesPerPrincipal: 6 << 20, TTL: time.Hour}, nil)
 		type text struct{ Text string }
 		tasks.AddTool(b.Server, &mcp.Tool{Name: "ask"}, nil, func(ctx context.Context, in text) (string, error) {
 			return mcp.Ask[string](ctx, "q", "?", nil)
 		})
 		b.tool("large", nil, func(context.Context) (string, error) { return strings.Repeat("x", 3<<20), nil })
-		c := connected(t, b)
-		eve, ada := as(c, "eve"), as(c, "ada")
+		c := connectClient(t, b)
+		eve, ada := withPrincipal(c, "eve"), withPrincipal(c, "ada")
 		large := object{"arguments": object{"Text": strings.Repeat("x", 2<<20)}}
-		begin(t, eve, "ask", large)
-		begin(t, eve, "ask", large)
+		beginTask(t, eve, "ask", large)
+		beginTask(t, eve, "ask", large)
 		_, err := eve.Try("tools/call", object{"name": "ask", "arguments": large["arguments"]})
-		wantCode(t, "more than eve may have", err, mcp.CodeBusy)
-		begin(t, ada, "large", nil)
-		synctest.Wait() // its result counts, too
-		begin(t, ada, "ask", large)
-		_, err = as(c, "bob").Try("tools/call", object{"name": "ask", "arguments": large["arguments"]})
-		wantCode(t, "more than all may have", err, mcp.CodeBusy)
-		begin(t, eve, "ask", object{"arguments": object{"Text": "small"}})
+		wantCode(t, "above the limit of a principal", err, mcp.CodeBusy)
+		beginTask(t, ada, "large", nil)
+		synctest.Wait() // its result is counted
+		beginTask(t, ada, "ask", large)
+		_, err = withPrincipal(c, "bob").Try("tools/call", object{"name": "ask", "arguments": large["arguments"]})
+		wantCode(t, "above the limit of all", err, mcp.CodeBusy)
+		beginTask(t, eve, "ask", object{"arguments": object{"Text": "small"}})
 		time.Sleep(2 * time.Hour)
-		begin(t, eve, "ask", large)
-		b.shut(t)
+		beginTask(t, eve, "ask", large)
+		b.closeServer(t)
 	})
 }
 
 // A task that is stored while its call is not answered yet is counted once.
 func TestConcurrentReservationsAtLimit(t *testing.T) {
-	s := &held{Store: tasks.NewMemory(), stored: make(chan struct{}), counted: make(chan struct{})}
-	b := newBench(t, &tasks.Options{Store: s, MaxPerPrincipal: 2}, nil)
+	s := &blockedStore{Store: tasks.NewMemory(), stored: make(chan struct{}), counted: make(chan struct{})}
+	b := newTestServer(t, &tasks.Options{Store: s, MaxPerPrincipal: 2}, nil)
 	b.tool("run", nil, func(context.Context) (string, error) { return "", nil })
-	c := connected(t, b)
+	c := connectClient(t, b)
 	first := c.Send("tools/call", object{"name": "run"})
 	<-s.stored
 	second := c.Send("tools/call", object{"name": "run"})
@@ -58,18 +58,18 @@ func TestConcurrentReservationsAtLimit(t *testing.T) {
 	}
 	_, err := c.Try("tools/call", object{"name": "run"})
 	wantCode(t, "a third task", err, mcp.CodeBusy)
-	b.shut(t)
+	b.closeServer(t)
 }
 
-// A held store does not return from the first Create until CountAll is called.
-type held struct {
+// A blockedStore does not return from the first Create until CountAll is called.
+type blockedStore struct {
 	tasks.Store
 	stored, counted chan struct{}
 	first, count    sync.Once
 	isStored        atomic.Bool
 }
 
-func (s *held) Create(ctx context.Context, r tasks.Record) error {
+func (s *blockedStore) Create(ctx context.Context, r tasks.Record) error {
 	err := s.Store.Create(ctx, r)
 	s.first.Do(func() {
 		s.isStored.Store(true)
@@ -79,7 +79,7 @@ func (s *held) Create(ctx context.Context, r tasks.Record) error {
 	return err
 }
 
-func (s *held) CountAll(ctx context.Context) (int, int64, error) {
+func (s *blockedStore) CountAll(ctx context.Context) (int, int64, error) {
 	n, size, err := s.Store.CountAll(ctx)
 	if s.isStored.Load() {
 		s.count.Do(func() { close(s.counted) })
@@ -90,86 +90,86 @@ func (s *held) CountAll(ctx context.Context) (int, int64, error) {
 // A call that must become a task does not run its handler if the limits do not allow a task.
 func TestTASKD06_NoEffectWhenLimitIsReached(t *testing.T) {
 	var charged atomic.Int32
-	add := func(b *bench) {
+	add := func(b *testServer) {
 		b.tool("charge", &tasks.ToolOptions{ManualStart: true},
 			func(context.Context) (string, error) { charged.Add(1); return "charged", nil })
 	}
-	on(t, combinationsOf(revision2025), &tasks.Options{MaxPerPrincipal: 1}, add,
-		func(t *testing.T, b *bench, c *mcptest.Client) {
+	runOn(t, combinationsOf(revision2025), &tasks.Options{MaxPerPrincipal: 1}, add,
+		func(t *testing.T, b *testServer, c *mcptest.Client) {
 			charged.Store(0)
-			begin(t, c, "charge", nil)
+			beginTask(t, c, "charge", nil)
 			_, err := c.Try("tools/call", object{"name": "charge", "task": object{}})
-			wantCode(t, "no room", err, mcp.CodeBusy)
+			wantCode(t, "at the limit", err, mcp.CodeBusy)
 			if charged.Load() != 1 {
-				t.Errorf("charged %d times", charged.Load())
+				t.Errorf("charged %d times, want once", charged.Load())
 			}
 		})
 }
 
-// One principal cannot take all running tasks; queued tasks have a status message, and owners take
-// turns.
+// One principal cannot use all running tasks. Queued tasks have a status message, and their owners
+// alternate.
 func TestTASKD22_RunningTasksPerPrincipal(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, &tasks.Options{MaxRunning: 8}, nil)
-		sleeper(b, "sleep", nil)
+	synctest.Test(t, func(t *testing.T) {
+		b := newTestServer(t, &tasks.Options{MaxRunning: 8}, nil)
+		addSleepTool(b, "sleep", nil)
 		b.tool("note", nil, func(context.Context) (string, error) { return "noted", nil })
-		c := connected(t, b)
-		eve, ada := as(c, "eve"), as(c, "ada")
+		c := connectClient(t, b)
+		eve, ada := withPrincipal(c, "eve"), withPrincipal(c, "ada")
 		last := ""
 		for range 20 {
-			last = begin(t, eve, "sleep", nil).TaskID
+			last = beginTask(t, eve, "sleep", nil).TaskID
 		}
-		if got := finished(t, ada, begin(t, ada, "note", nil).TaskID); got.Result.text() != "noted" {
+		if got := finalTask(t, ada, beginTask(t, ada, "note", nil).TaskID); got.Result.text() != "noted" {
 			t.Errorf("ada's: %+v", got)
 		}
-		if got := get(t, eve, last); got.Status != "working" || got.StatusMessage != "queued" {
+		if got := getTask(t, eve, last); got.Status != "working" || got.StatusMessage != "queued" {
 			t.Errorf("eve's last: %+v", got)
 		}
 		time.Sleep(10 * time.Minute)
-		if got := get(t, eve, last); got.Result.text() != "slept" {
+		if got := getTask(t, eve, last); got.Result.text() != "slept" {
 			t.Errorf("eve's last: %+v", got)
 		}
-		b.shut(t)
+		b.closeServer(t)
 	})
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, &tasks.Options{MaxRunning: 1}, nil)
+	synctest.Test(t, func(t *testing.T) {
+		b := newTestServer(t, &tasks.Options{MaxRunning: 1}, nil)
 		order := make(chan string, 10)
 		b.tool("note", nil, func(ctx context.Context) (string, error) {
 			order <- mcp.PrincipalFrom(ctx).Subject
 			time.Sleep(time.Second)
 			return "noted", nil
 		})
-		c := connected(t, b)
-		eve, ada := as(c, "eve"), as(c, "ada")
+		c := connectClient(t, b)
+		eve, ada := withPrincipal(c, "eve"), withPrincipal(c, "ada")
 		for range 4 {
-			begin(t, eve, "note", nil)
+			beginTask(t, eve, "note", nil)
 		}
 		for range 2 {
-			begin(t, ada, "note", nil)
+			beginTask(t, ada, "note", nil)
 		}
 		time.Sleep(time.Minute)
 		for i, want := range []string{"eve", "eve", "ada", "eve", "ada", "eve"} {
 			if got := <-order; got != want {
-				t.Errorf("run %d is of %s, want %s", i+1, got, want)
+				t.Errorf("owner of run %d: %s, want %s", i+1, got, want)
 			}
 		}
-		b.shut(t)
+		b.closeServer(t)
 	})
 }
 
-// A queued task that is cancelled leaves nothing behind.
+// A cancelled task is removed from the queue.
 func TestCancelledTaskLeavesQueue(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, &tasks.Options{MaxRunning: 1}, nil)
-		sleeper(b, "sleep", nil)
-		c := connected(t, b)
-		begin(t, c, "sleep", nil)
+	synctest.Test(t, func(t *testing.T) {
+		b := newTestServer(t, &tasks.Options{MaxRunning: 1}, nil)
+		addSleepTool(b, "sleep", nil)
+		c := connectClient(t, b)
+		beginTask(t, c, "sleep", nil)
 		for range 100 {
-			c.Call("tasks/cancel", object{"taskId": begin(t, c, "sleep", nil).TaskID})
+			c.Call("tasks/cancel", object{"taskId": beginTask(t, c, "sleep", nil).TaskID})
 		}
-		if due := tasks.Runs(b.Server); due != 1 {
-			t.Errorf("%d runs are due, want that of the one task", due)
+		if runs := tasks.Runs(b.Server); runs != 1 {
+			t.Errorf("%d runs, want 1", runs)
 		}
-		b.shut(t)
+		b.closeServer(t)
 	})
 }

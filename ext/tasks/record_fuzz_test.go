@@ -81,7 +81,7 @@ func FuzzTaskParams(f *testing.F) {
 		}
 		for _, method := range []string{"elicitation/create", "sampling/createMessage", "roots/list", "other"} {
 			if tasks.IsResponse(method, raw) && (len(raw) == 0 || raw[0] != '{') {
-				t.Errorf("%s takes %s", method, raw)
+				t.Errorf("%s accepts the response %s", method, raw)
 			}
 		}
 	})

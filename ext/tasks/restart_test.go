@@ -15,14 +15,14 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// A faulty store calls its functions before each operation.
-type faulty struct {
+// An interceptedStore calls its functions before each operation.
+type interceptedStore struct {
 	tasks.Store
 	create, update func(tasks.Record) error
-	after          func(tasks.Record) error // an update that was made
+	after          func(tasks.Record) error // called after an update
 }
 
-func (s *faulty) Create(ctx context.Context, r tasks.Record) error {
+func (s *interceptedStore) Create(ctx context.Context, r tasks.Record) error {
 	if s.create != nil {
 		if err := s.create(r); err != nil {
 			return err
@@ -31,7 +31,7 @@ func (s *faulty) Create(ctx context.Context, r tasks.Record) error {
 	return s.Store.Create(ctx, r)
 }
 
-func (s *faulty) Update(ctx context.Context, r tasks.Record) error {
+func (s *interceptedStore) Update(ctx context.Context, r tasks.Record) error {
 	if s.update != nil {
 		if err := s.update(r); err != nil {
 			return err
@@ -44,37 +44,31 @@ func (s *faulty) Update(ctx context.Context, r tasks.Record) error {
 	return err
 }
 
-// modern is one combination, for tests that need no other.
-var modern = mcptest.Combination{Transport: mcptest.InMemory, Revision: mcptest.Modern}
+// modernInMemory is one combination, for tests that need no other.
+var modernInMemory = mcptest.Combination{Transport: mcptest.InMemory, Revision: mcptest.Modern}
 
-// inBubble runs a test in a synctest bubble.
-func inBubble(t *testing.T, test func(t *testing.T)) {
+// connectClient returns a client of a server with tasks.
+func connectClient(t *testing.T, b *testServer) *mcptest.Client {
 	t.Helper()
-	synctest.Test(t, test)
-}
-
-// connected returns a client of a server with tasks.
-func connected(t *testing.T, b *bench) *mcptest.Client {
-	t.Helper()
-	return mcptest.Connect(t, b.server, modern, &mcptest.Options{
-		Capabilities: takesTasks,
+	return mcptest.Connect(t, b.server, modernInMemory, &mcptest.Options{
+		Capabilities: taskCapabilities,
 		Extension: mcptest.Extension{ResultTypes: []string{"task"},
 			Topics: map[string]string{"notifications/tasks": "taskIds"}},
 	})
 }
 
-// TASKX-08: a task that cannot be stored is not returned, and its handler does not run.
+// A task that cannot be stored is not returned, and its handler does not run.
 func TestTASKX08_TaskIsStoredBeforeResponse(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var runs atomic.Int32
 		broken := errors.New("disk full")
-		s := &faulty{Store: tasks.NewMemory(), create: func(tasks.Record) error {
+		s := &interceptedStore{Store: tasks.NewMemory(), create: func(tasks.Record) error {
 			time.Sleep(time.Second)
 			return broken
 		}}
-		b := newBench(t, &tasks.Options{Store: s}, nil)
+		b := newTestServer(t, &tasks.Options{Store: s}, nil)
 		b.tool("run", nil, func(context.Context) (string, error) { runs.Add(1); return "done", nil })
-		c := connected(t, b)
+		c := connectClient(t, b)
 		_, err := c.Try("tools/call", object{"name": "run"})
 		wantCode(t, "a store that fails", err, mcp.CodeInternalError)
 		if err != nil && strings.Contains(err.Message, "disk") {
@@ -82,46 +76,46 @@ func TestTASKX08_TaskIsStoredBeforeResponse(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if runs.Load() != 0 {
-			t.Error("it ran all the same")
+			t.Error("the handler ran although the task was not stored")
 		}
 		broken = nil
 		p := c.Send("tools/call", object{"name": "run"})
 		synctest.Wait()
 		if p.Answered() || runs.Load() != 0 {
-			t.Error("answered, or run, before it was stored")
+			t.Error("the call was answered, or its handler ran, before the task was stored")
 		}
-		if got := finished(t, c, decode[told](t, p.Wait().Result).TaskID); got.Result.text() != "done" {
+		if got := finalTask(t, c, decode[wireTask](t, p.Wait().Result).TaskID); got.Result.text() != "done" {
 			t.Errorf("got %+v", got)
 		}
-		b.shut(t)
+		b.closeServer(t)
 	})
 }
 
 // A result that cannot be stored is retried, and still counts as running.
 func TestResultIsRetriedWhenStoreFails(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var down atomic.Bool
 		down.Store(true)
-		s := &faulty{Store: tasks.NewMemory(), update: func(tasks.Record) error {
+		s := &interceptedStore{Store: tasks.NewMemory(), update: func(tasks.Record) error {
 			if down.Load() {
 				return errors.New("disk full")
 			}
 			return nil
 		}}
-		b := newBench(t, &tasks.Options{Store: s, MaxRunning: 1}, nil)
+		b := newTestServer(t, &tasks.Options{Store: s, MaxRunning: 1}, nil)
 		var runs atomic.Int32
 		b.tool("run", nil, func(context.Context) (string, error) { runs.Add(1); return "done", nil })
-		c := connected(t, b)
-		id := begin(t, c, "run", nil).TaskID
-		second := begin(t, c, "run", nil).TaskID
+		c := connectClient(t, b)
+		id := beginTask(t, c, "run", nil).TaskID
+		second := beginTask(t, c, "run", nil).TaskID
 		time.Sleep(5 * time.Minute)
-		if got := get(t, c, id); got.Status != "working" || runs.Load() != 1 {
+		if got := getTask(t, c, id); got.Status != "working" || runs.Load() != 1 {
 			t.Errorf("%d runs, got %+v", runs.Load(), got)
 		}
 		down.Store(false)
 		time.Sleep(time.Minute)
 		for _, id := range []string{id, second} {
-			if got := get(t, c, id); got.Result.text() != "done" {
+			if got := getTask(t, c, id); got.Result.text() != "done" {
 				t.Errorf("got %+v", got)
 			}
 		}
@@ -129,14 +123,14 @@ func TestResultIsRetriedWhenStoreFails(t *testing.T) {
 			t.Errorf("%d runs, want 2", runs.Load())
 		}
 		down.Store(true)
-		id = begin(t, c, "run", nil).TaskID
+		id = beginTask(t, c, "run", nil).TaskID
 		time.Sleep(time.Hour)
 		down.Store(false)
 		time.Sleep(time.Minute)
-		if got := get(t, c, id); got.Status != "failed" || got.Error == nil {
-			t.Errorf("given up: %+v", got)
+		if got := getTask(t, c, id); got.Status != "failed" || got.Error == nil {
+			t.Errorf("after all retries: %+v", got)
 		}
-		b.shut(t)
+		b.closeServer(t)
 	})
 }
 
@@ -144,7 +138,7 @@ func TestResultIsRetriedWhenStoreFails(t *testing.T) {
 // its handler runs once.
 func TestStoreWithUncertainWrites(t *testing.T) {
 	for _, wrote := range []bool{false, true} {
-		inBubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			var fail atomic.Bool
 			lost := func(tasks.Record) error {
 				if fail.CompareAndSwap(true, false) {
@@ -152,13 +146,13 @@ func TestStoreWithUncertainWrites(t *testing.T) {
 				}
 				return nil
 			}
-			s := &faulty{Store: tasks.NewMemory()}
+			s := &interceptedStore{Store: tasks.NewMemory()}
 			if wrote {
 				s.after = lost
 			} else {
 				s.update = lost
 			}
-			b := newBench(t, &tasks.Options{Store: s}, nil)
+			b := newTestServer(t, &tasks.Options{Store: s}, nil)
 			var ends atomic.Int32
 			b.tool("ask", nil, func(ctx context.Context) (string, error) {
 				v, err := mcp.Ask[string](ctx, "q", "?", nil)
@@ -167,8 +161,8 @@ func TestStoreWithUncertainWrites(t *testing.T) {
 				}
 				return v, err
 			})
-			c := connected(t, b)
-			id := begin(t, c, "ask", nil).TaskID
+			c := connectClient(t, b)
+			id := beginTask(t, c, "ask", nil).TaskID
 			synctest.Wait()
 			fail.Store(true)
 			params := object{"taskId": id,
@@ -179,10 +173,10 @@ func TestStoreWithUncertainWrites(t *testing.T) {
 			if !wrote {
 				c.Call("tasks/update", params)
 			}
-			if got := finished(t, c, id); got.Result.text() != "x" || ends.Load() != 1 {
+			if got := finalTask(t, c, id); got.Result.text() != "x" || ends.Load() != 1 {
 				t.Errorf("wrote %t: %d ends, %+v", wrote, ends.Load(), got)
 			}
-			b.shut(t)
+			b.closeServer(t)
 		})
 	}
 }
@@ -191,12 +185,12 @@ func TestStoreWithUncertainWrites(t *testing.T) {
 // fail or run again.
 func TestRecover(t *testing.T) {
 	for _, clean := range []bool{false, true} {
-		inBubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			store := tasks.NewMemory()
-			var firstLife atomic.Bool
-			firstLife.Store(true)
+			var isFirst atomic.Bool
+			isFirst.Store(true)
 			runs := map[string]*atomic.Int32{"done": {}, "ask": {}, "once": {}, "again": {}}
-			add := func(b *bench) {
+			add := func(b *testServer) {
 				b.tool("done", nil, func(context.Context) (string, error) { runs["done"].Add(1); return "done", nil })
 				b.tool("ask", nil, func(ctx context.Context) (string, error) {
 					runs["ask"].Add(1)
@@ -205,7 +199,7 @@ func TestRecover(t *testing.T) {
 				for name, again := range map[string]bool{"once": false, "again": true} {
 					b.tool(name, &tasks.ToolOptions{Restartable: again}, func(ctx context.Context) (string, error) {
 						runs[name].Add(1)
-						if firstLife.Load() {
+						if isFirst.Load() {
 							<-ctx.Done()
 							return "", ctx.Err()
 						}
@@ -213,41 +207,41 @@ func TestRecover(t *testing.T) {
 					})
 				}
 			}
-			b := newBench(t, &tasks.Options{Store: store, MaxRunning: 2}, nil)
+			b := newTestServer(t, &tasks.Options{Store: store, MaxRunning: 2}, nil)
 			add(b)
-			c := connected(t, b)
+			c := connectClient(t, b)
 			ids := map[string]string{}
 			for _, tool := range []string{"done", "ask"} {
-				ids[tool] = begin(t, c, tool, nil).TaskID
+				ids[tool] = beginTask(t, c, tool, nil).TaskID
 				synctest.Wait()
 			}
 			for _, tool := range []string{"once", "again"} {
-				ids[tool] = begin(t, c, tool, nil).TaskID
+				ids[tool] = beginTask(t, c, tool, nil).TaskID
 			}
-			ids["queued"] = begin(t, c, "once", nil).TaskID
+			ids["queued"] = beginTask(t, c, "once", nil).TaskID
 			synctest.Wait()
 			if clean {
-				b.shut(t)
+				b.closeServer(t)
 				if _, err := c.Try("tools/call", object{"name": "done"}); err == nil || err.Code != mcp.CodeBusy {
 					t.Errorf("a call after Close: %v", err)
 				}
 			}
-			firstLife.Store(false)
-			next := newBench(t, &tasks.Options{Store: snapshot(t, store)}, nil) // the first process may still stir
+			isFirst.Store(false)
+			next := newTestServer(t, &tasks.Options{Store: snapshot(t, store)}, nil) // the first process may still run
 			add(next)
 			if err := next.Recover(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			c = connected(t, next)
+			c = connectClient(t, next)
 			synctest.Wait()
-			answer(t, c, ids["ask"], object{"value": "x"})
+			answerTask(t, c, ids["ask"], object{"value": "x"})
 			synctest.Wait()
 			for tool, want := range map[string]string{"done": "done", "ask": "x", "again": "ran", "queued": "ran"} {
-				if got := get(t, c, ids[tool]); got.Status != "completed" || got.Result.text() != want {
+				if got := getTask(t, c, ids[tool]); got.Status != "completed" || got.Result.text() != want {
 					t.Errorf("clean %t: %s: %+v", clean, tool, got)
 				}
 			}
-			if got := get(t, c, ids["once"]); got.Status != "failed" || got.Error == nil ||
+			if got := getTask(t, c, ids["once"]); got.Status != "failed" || got.Error == nil ||
 				!strings.Contains(got.Error.Message, "restarted") {
 				t.Errorf("clean %t: once: %+v", clean, got)
 			}
@@ -256,8 +250,8 @@ func TestRecover(t *testing.T) {
 					t.Errorf("clean %t: %s ran %d times, want %d", clean, tool, got, want)
 				}
 			}
-			b.shut(t)
-			next.shut(t)
+			b.closeServer(t)
+			next.closeServer(t)
 		})
 	}
 }
@@ -281,12 +275,12 @@ func snapshot(t *testing.T, s tasks.Store) tasks.Store {
 
 // A run that crashes each process is restarted maxRestarts times.
 func TestRunThatCrashesProcessIsNotRestartedForever(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		store := tasks.NewMemory()
 		var runs atomic.Int32
 		id := ""
-		for life := range 8 {
-			b := newBench(t, &tasks.Options{Store: store}, nil)
+		for process := range 8 {
+			b := newTestServer(t, &tasks.Options{Store: store}, nil)
 			b.tool("kills", &tasks.ToolOptions{Restartable: true}, func(ctx context.Context) (string, error) {
 				runs.Add(1)
 				<-ctx.Done()
@@ -295,57 +289,57 @@ func TestRunThatCrashesProcessIsNotRestartedForever(t *testing.T) {
 			if err := b.Recover(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			c := connected(t, b)
-			if life == 0 {
-				id = begin(t, c, "kills", nil).TaskID
+			c := connectClient(t, b)
+			if process == 0 {
+				id = beginTask(t, c, "kills", nil).TaskID
 			}
 			synctest.Wait()
-			if life == 7 {
-				if got := get(t, c, id); got.Status != "failed" || runs.Load() != 6 {
+			if process == 7 {
+				if got := getTask(t, c, id); got.Status != "failed" || runs.Load() != 6 {
 					t.Errorf("%d runs, got %+v", runs.Load(), got)
 				}
 			}
 			store = snapshot(t, store)
-			b.shut(t)
+			b.closeServer(t)
 		}
 	})
 }
 
 // The error of a task says that its tool was removed.
 func TestTaskOfRemovedTool(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		store := tasks.NewMemory()
 		ask := func(ctx context.Context) (string, error) { return mcp.Ask[string](ctx, "q", "?", nil) }
-		b := newBench(t, &tasks.Options{Store: store}, nil)
+		b := newTestServer(t, &tasks.Options{Store: store}, nil)
 		b.tool("gone", nil, ask)
 		removed := b.tool("removed", nil, ask)
-		c := connected(t, b)
-		gone, out := begin(t, c, "gone", nil).TaskID, begin(t, c, "removed", nil).TaskID
+		c := connectClient(t, b)
+		gone, out := beginTask(t, c, "gone", nil).TaskID, beginTask(t, c, "removed", nil).TaskID
 		synctest.Wait()
 		removed.Remove()
-		answer(t, c, out, object{"value": "x"})
-		if got := finished(t, c, out); got.Status != "failed" || got.Error == nil ||
+		answerTask(t, c, out, object{"value": "x"})
+		if got := finalTask(t, c, out); got.Status != "failed" || got.Error == nil ||
 			!strings.Contains(got.Error.Message, `"removed"`) {
 			t.Errorf("removed: %+v", got)
 		}
-		b.shut(t)
-		next := newBench(t, &tasks.Options{Store: store}, nil)
+		b.closeServer(t)
+		next := newTestServer(t, &tasks.Options{Store: store}, nil)
 		if err := next.Recover(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		c = connected(t, next)
-		answer(t, c, gone, object{"value": "x"})
-		if got := finished(t, c, gone); got.Status != "failed" || got.Error == nil ||
+		c = connectClient(t, next)
+		answerTask(t, c, gone, object{"value": "x"})
+		if got := finalTask(t, c, gone); got.Status != "failed" || got.Error == nil ||
 			!strings.Contains(got.Error.Message, `"gone"`) {
 			t.Errorf("gone: %+v", got)
 		}
-		next.shut(t)
+		next.closeServer(t)
 	})
 }
 
-// A damaged record is an error for its readers and a log line in Recover.
+// A damaged record is an error for its readers. Recover logs it.
 func TestDamagedRecord(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		store := tasks.NewMemory()
 		now := time.Now()
 		for _, id := range []string{"broken", "BROKEN"} {
@@ -354,27 +348,27 @@ func TestDamagedRecord(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		b := newBench(t, &tasks.Options{Store: store}, nil)
+		b := newTestServer(t, &tasks.Options{Store: store}, nil)
 		if err := b.Recover(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		c := connected(t, b)
+		c := connectClient(t, b)
 		for _, method := range []string{"tasks/get", "tasks/cancel", "tasks/update"} {
 			_, err := c.Try(method, object{"taskId": "broken", "inputResponses": object{}})
 			wantCode(t, method, err, mcp.CodeInternalError)
 		}
 		time.Sleep(2 * time.Hour)
 		if n, _, _ := store.CountAll(t.Context()); n != 0 {
-			t.Errorf("%d damaged records are kept", n)
+			t.Errorf("%d records in the store, want 0", n)
 		}
-		b.shut(t)
+		b.closeServer(t)
 	})
 }
 
-// MaxTasks, MaxPerPrincipal, MaxRunning.
-func TestTASKD22_Bounds(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, &tasks.Options{MaxTasks: 5, MaxPerPrincipal: 3, MaxRunning: 2}, nil)
+// MaxTasks, MaxPerPrincipal and MaxRunning limit the tasks.
+func TestTASKD22_TasksAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTestServer(t, &tasks.Options{MaxTasks: 5, MaxPerPrincipal: 3, MaxRunning: 2}, nil)
 		var now, most atomic.Int32
 		b.tool("run", nil, func(context.Context) (string, error) {
 			most.Store(max(most.Load(), now.Add(1)))
@@ -382,55 +376,55 @@ func TestTASKD22_Bounds(t *testing.T) {
 			now.Add(-1)
 			return "done", nil
 		})
-		c := connected(t, b)
-		ada := as(c, "ada")
+		c := connectClient(t, b)
+		ada := withPrincipal(c, "ada")
 		for range 3 {
-			begin(t, c, "run", nil)
+			beginTask(t, c, "run", nil)
 		}
 		_, err := c.Try("tools/call", object{"name": "run"})
 		wantCode(t, "a fourth task", err, mcp.CodeBusy)
 		for range 2 {
-			begin(t, ada, "run", nil)
+			beginTask(t, ada, "run", nil)
 		}
 		_, err = ada.Try("tools/call", object{"name": "run"})
 		wantCode(t, "a sixth task", err, mcp.CodeBusy)
 		time.Sleep(10 * time.Second)
 		if most.Load() != 2 || now.Load() != 0 {
-			t.Errorf("%d ran at once, %d run", most.Load(), now.Load())
+			t.Errorf("%d concurrent runs, want 2; %d still running, want 0", most.Load(), now.Load())
 		}
 		time.Sleep(25 * time.Hour)
-		begin(t, c, "run", nil) // those that have expired do not count
-		b.shut(t)
+		beginTask(t, c, "run", nil) // expired tasks do not count
+		b.closeServer(t)
 	})
 }
 
 // A queued task can be cancelled, and does not run.
 func TestCancelledQueuedTaskDoesNotRun(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, &tasks.Options{MaxRunning: 1}, nil)
+	synctest.Test(t, func(t *testing.T) {
+		b := newTestServer(t, &tasks.Options{MaxRunning: 1}, nil)
 		var runs atomic.Int32
 		b.tool("run", nil,
 			func(context.Context) (string, error) { runs.Add(1); time.Sleep(time.Minute); return "", nil })
-		c := connected(t, b)
-		begin(t, c, "run", nil)
-		id := begin(t, c, "run", nil).TaskID
+		c := connectClient(t, b)
+		beginTask(t, c, "run", nil)
+		id := beginTask(t, c, "run", nil).TaskID
 		c.Call("tasks/cancel", object{"taskId": id})
 		time.Sleep(5 * time.Minute)
-		if got := get(t, c, id); got.Status != "cancelled" || runs.Load() != 1 {
+		if got := getTask(t, c, id); got.Status != "cancelled" || runs.Load() != 1 {
 			t.Errorf("%d runs, got %+v", runs.Load(), got)
 		}
-		b.shut(t)
+		b.closeServer(t)
 	})
 }
 
 // Close returns when its context ends.
 func TestCloseWithAHandlerThatDoesNotEnd(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, nil, nil)
+	synctest.Test(t, func(t *testing.T) {
+		b := newTestServer(t, nil, nil)
 		end := make(chan struct{})
-		b.tool("deaf", nil, func(context.Context) (string, error) { <-end; return "heard", nil })
-		c := connected(t, b)
-		id := begin(t, c, "deaf", nil).TaskID
+		b.tool("ignores", nil, func(context.Context) (string, error) { <-end; return "late", nil })
+		c := connectClient(t, b)
+		id := beginTask(t, c, "ignores", nil).TaskID
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -438,17 +432,17 @@ func TestCloseWithAHandlerThatDoesNotEnd(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		close(end)
-		b.shut(t)
-		if got := get(t, c, id); got.Result.text() != "heard" {
-			t.Errorf("a result that came all the same: %+v", got)
+		b.closeServer(t)
+		if got := getTask(t, c, id); got.Result.text() != "late" {
+			t.Errorf("a result after Close: %+v", got)
 		}
 	})
 }
 
-// TASKD-11, TASKD-12, TASKD-13: tasks/result waits, sends progress on its stream, and names the
+// tasks/result waits, sends progress on its stream, and names the
 // task in its requests and result.
-func TestTASKD11_ResultWaits(t *testing.T) {
-	add := func(b *bench) {
+func TestTASKD11_TASKD12_TASKD13_ResultWaits(t *testing.T) {
+	add := func(b *testServer) {
 		b.tool("ask", nil, func(ctx context.Context) (string, error) {
 			for i := range 3 {
 				time.Sleep(10 * time.Second)
@@ -458,12 +452,12 @@ func TestTASKD11_ResultWaits(t *testing.T) {
 			return mcp.Ask[string](ctx, "q", "?", nil)
 		})
 	}
-	on(t, combinationsOf(revision2025), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
-		id := begin(t, c, "ask", object{"_meta": object{"progressToken": "p"}}).TaskID
+	runOn(t, combinationsOf(revision2025), nil, add, func(t *testing.T, b *testServer, c *mcptest.Client) {
+		id := beginTask(t, c, "ask", object{"_meta": object{"progressToken": "p"}}).TaskID
 		related := `"io.modelcontextprotocol/related-task":{"taskId":"` + id + `"}`
 		c.Options.Answer = func(_ string, params json.RawMessage) (any, error) {
 			if !strings.Contains(string(params), related) {
-				t.Errorf("asked %s", params)
+				t.Errorf("input request %s, want the related task", params)
 			}
 			return object{"action": "accept", "content": object{"value": "x"}}, nil
 		}
@@ -482,33 +476,33 @@ func TestTASKD11_ResultWaits(t *testing.T) {
 		}
 		notes := c.Notifications("notifications/progress")
 		if len(notes) != 3 {
-			t.Errorf("%d notes", len(notes))
+			t.Errorf("%d progress notifications, want 3", len(notes))
 		}
 		for _, n := range notes {
 			if !strings.Contains(string(n.Params), related) || !strings.Contains(string(n.Params),
 				`"progressToken":"p"`) {
-				t.Errorf("note %s", n.Params)
+				t.Errorf("progress notification %s", n.Params)
 			}
 		}
 	})
 }
 
-// TASKD-16, TASKD-21: lists have pages with all tasks.
-func TestTASKD21_List(t *testing.T) {
-	add := func(b *bench) {
+// Lists have pages with all tasks.
+func TestTASKD16_TASKD21_List(t *testing.T) {
+	add := func(b *testServer) {
 		b.tool("run", nil, func(context.Context) (string, error) { return "done", nil })
 	}
-	on(t, combinationsOf(revision2025), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
-		ada := as(c, "ada")
+	runOn(t, combinationsOf(revision2025), nil, add, func(t *testing.T, b *testServer, c *mcptest.Client) {
+		ada := withPrincipal(c, "ada")
 		const n = 230
 		for range n {
-			begin(t, ada, "run", nil)
+			beginTask(t, ada, "run", nil)
 		}
 		seen := map[string]bool{}
 		pages, params := 0, object{}
 		for {
 			page := decode[struct {
-				Tasks      []told
+				Tasks      []wireTask
 				NextCursor string
 			}](t, ada.Call("tasks/list", params))
 			for _, task := range page.Tasks {
@@ -520,7 +514,7 @@ func TestTASKD21_List(t *testing.T) {
 			params = object{"cursor": page.NextCursor}
 		}
 		if len(seen) != n || pages != 3 {
-			t.Errorf("%d tasks on %d pages", len(seen), pages)
+			t.Errorf("%d tasks on %d pages, want 230 on 3", len(seen), pages)
 		}
 		for _, bad := range []any{"x", "", 1, "MTIz", "LjEy"} {
 			_, err := ada.Try("tasks/list", object{"cursor": bad})
@@ -532,66 +526,66 @@ func TestTASKD21_List(t *testing.T) {
 
 // An expired task is unknown, or failed, from the moment it expires, before any sweep.
 func TestTASKX28_ExpiredTaskIsUnknownBeforeSweep(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		store := tasks.NewMemory()
-		add := func(b *bench) {
+		add := func(b *testServer) {
 			b.tool("quick", &tasks.ToolOptions{TTL: time.Minute},
 				func(context.Context) (string, error) { return "done", nil })
 			b.tool("ask", &tasks.ToolOptions{TTL: 10 * time.Minute}, func(ctx context.Context) (string, error) {
 				return mcp.Ask[string](ctx, "q", "?", nil)
 			})
 		}
-		b := newBench(t, &tasks.Options{Store: store}, nil)
+		b := newTestServer(t, &tasks.Options{Store: store}, nil)
 		add(b)
-		c := connected(t, b)
-		done, open := begin(t, c, "quick", nil).TaskID, begin(t, c, "ask", nil).TaskID
+		c := connectClient(t, b)
+		done, open := beginTask(t, c, "quick", nil).TaskID, beginTask(t, c, "ask", nil).TaskID
 		synctest.Wait()
-		b.shut(t)
-		next := newBench(t, &tasks.Options{Store: store}, nil) // which knows of no deadline, without Recover
+		b.closeServer(t)
+		next := newTestServer(t, &tasks.Options{Store: store}, nil) // without Recover, it has no timer for the deadline
 		add(next)
-		c = connected(t, next)
+		c = connectClient(t, next)
 		time.Sleep(5*time.Minute - time.Second)
-		if got := get(t, c, done); got.Result.text() != "done" {
+		if got := getTask(t, c, done); got.Result.text() != "done" {
 			t.Errorf("got %+v", got)
 		}
 		time.Sleep(2 * time.Second)
 		_, err := c.Try("tasks/get", object{"taskId": done})
 		wantCode(t, "after its time", err, mcp.CodeInvalidParams)
 		time.Sleep(5 * time.Minute)
-		if got := get(t, c, open); got.Status != "failed" {
+		if got := getTask(t, c, open); got.Status != "failed" {
 			t.Errorf("got %+v", got)
 		}
-		next.shut(t)
+		next.closeServer(t)
 	})
 }
 
 // A working task without a run, as without Recover, is recovered when it is read.
 func TestTaskWithoutRunIsRecovered(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		store := tasks.NewMemory()
 		var runs atomic.Int32
-		add := func(b *bench) {
+		add := func(b *testServer) {
 			b.tool("run", nil,
 				func(context.Context) (string, error) { runs.Add(1); time.Sleep(time.Minute); return "ran", nil })
 		}
-		b := newBench(t, &tasks.Options{Store: store, MaxRunning: 1}, nil)
+		b := newTestServer(t, &tasks.Options{Store: store, MaxRunning: 1}, nil)
 		add(b)
-		c := connected(t, b)
-		begin(t, c, "run", nil)
-		queued := begin(t, c, "run", nil).TaskID
+		c := connectClient(t, b)
+		beginTask(t, c, "run", nil)
+		queued := beginTask(t, c, "run", nil).TaskID
 		synctest.Wait()
-		next := newBench(t, &tasks.Options{Store: snapshot(t, store)}, nil)
+		next := newTestServer(t, &tasks.Options{Store: snapshot(t, store)}, nil)
 		add(next)
-		c = connected(t, next)
+		c = connectClient(t, next)
 		for range 3 {
-			get(t, c, queued)
+			getTask(t, c, queued)
 		}
 		time.Sleep(2 * time.Minute)
-		if got := get(t, c, queued); got.Result.text() != "ran" {
+		if got := getTask(t, c, queued); got.Result.text() != "ran" {
 			t.Errorf("got %+v", got)
 		}
-		b.shut(t)
-		next.shut(t)
+		b.closeServer(t)
+		next.closeServer(t)
 		if runs.Load() != 3 { // two of the first process
 			t.Errorf("%d runs, want 3", runs.Load())
 		}

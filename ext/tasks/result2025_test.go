@@ -46,29 +46,29 @@ func TestQuestionGoesToClientThatSupportsItsKind(t *testing.T) {
 			return err
 		}, object{"sampling": object{"tools": object{}}}, reply},
 	} {
-		add := func(b *bench) {
+		add := func(b *testServer) {
 			b.tool("ask", nil, func(ctx context.Context) (string, error) { return "answered", tc.ask(ctx) })
 		}
-		on(t, combinationsOf(revision2025), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
+		runOn(t, combinationsOf(revision2025), nil, add, func(t *testing.T, b *testServer, c *mcptest.Client) {
 			o := c.Options
 			o.Capabilities = object{"elicitation": object{"form": object{}, "url": object{}},
 				"sampling": object{"tools": object{}, "context": object{}}}
 			o.Answer = func(string, json.RawMessage) (any, error) { return tc.answer, nil }
-			able := c.Another(&o)
-			id := begin(t, able, "ask", nil).TaskID
+			full := c.Another(&o)
+			id := beginTask(t, full, "ask", nil).TaskID
 			synctest.Wait()
-			lame := o
-			lame.Capabilities = tc.lacks
-			lame.Answer = func(method string, params json.RawMessage) (any, error) {
-				t.Errorf("%s: the client that cannot was asked %s %s", name, method, params)
+			limited := o
+			limited.Capabilities = tc.lacks
+			limited.Answer = func(method string, params json.RawMessage) (any, error) {
+				t.Errorf("%s: a client without the capability got %s %s", name, method, params)
 				return object{"action": "cancel"}, nil
 			}
-			p := c.Another(&lame).Send("tasks/result", object{"taskId": id})
+			p := c.Another(&limited).Send("tasks/result", object{"taskId": id})
 			synctest.Wait()
-			if got := get(t, able, id); got.Status != "input_required" {
+			if got := getTask(t, full, id); got.Status != "input_required" {
 				t.Fatalf("%s: %+v", name, got)
 			}
-			able.Call("tasks/result", object{"taskId": id})
+			full.Call("tasks/result", object{"taskId": id})
 			if got := decode[toolResult](t, p.Wait().Result); got.text() != "answered" {
 				t.Errorf("%s: got %+v", name, got)
 			}
@@ -79,48 +79,48 @@ func TestQuestionGoesToClientThatSupportsItsKind(t *testing.T) {
 // A client that accepts every form unchanged is not asked without limit.
 func TestRepeatedInvalidAnswersFailTask(t *testing.T) {
 	var runs atomic.Int32
-	add := func(b *bench) {
+	add := func(b *testServer) {
 		b.tool("ask", nil, func(ctx context.Context) (string, error) {
 			runs.Add(1)
 			return mcp.Ask[string](ctx, "name", "Who?", nil)
 		})
 	}
-	on(t, mcptest.Since(revision2025), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
+	runOn(t, mcptest.Since(revision2025), nil, add, func(t *testing.T, b *testServer, c *mcptest.Client) {
 		runs.Store(0)
-		id := begin(t, c, "ask", nil).TaskID
+		id := beginTask(t, c, "ask", nil).TaskID
 		synctest.Wait()
 		for range 9 {
-			answer1(t, c, id, object{})
+			answerOnce(t, c, id, object{})
 			synctest.Wait()
 		}
 		if c.Modern() {
-			if got := get(t, c, id); got.Status != "input_required" {
+			if got := getTask(t, c, id); got.Status != "input_required" {
 				t.Fatalf("after 9 answers: %+v", got)
 			}
-			answer1(t, c, id, object{})
+			answerOnce(t, c, id, object{})
 		}
-		got := finished(t, c, id)
+		got := finalTask(t, c, id)
 		if got.Status != "failed" || got.Error == nil || got.Error.Code != mcp.CodeInvalidParams ||
 			!strings.Contains(got.Error.Message, `"name"`) {
 			t.Errorf("got %+v", got)
 		}
 		if n := runs.Load(); n != 11 {
-			t.Errorf("the handler ran %d times", n)
+			t.Errorf("the handler ran %d times, want 11", n)
 		}
 	})
 }
 
-// answer1 answers all open questions, once in the extension, and as often as asked in sessions.
-func answer1(t *testing.T, c *mcptest.Client, id string, content object) {
-	if !c.Modern() && get(t, c, id).Status != "input_required" {
+// answerOnce answers all open input requests, once in the extension, and each time in sessions.
+func answerOnce(t *testing.T, c *mcptest.Client, id string, content object) {
+	if !c.Modern() && getTask(t, c, id).Status != "input_required" {
 		return
 	}
-	answer(t, c, id, content)
+	answerTask(t, c, id, content)
 }
 
 // A valid answer resets the count of invalid ones.
 func TestOnlyConsecutiveInvalidAnswersCount(t *testing.T) {
-	add := func(b *bench) {
+	add := func(b *testServer) {
 		b.tool("ask", nil, func(ctx context.Context) (string, error) {
 			for i := range 5 {
 				if _, err := mcp.Ask[string](ctx, fmt.Sprint("q", i), "?", nil); err != nil {
@@ -130,18 +130,18 @@ func TestOnlyConsecutiveInvalidAnswersCount(t *testing.T) {
 			return "done", nil
 		})
 	}
-	on(t, []mcptest.Combination{mcptest.Since(mcptest.Modern)[0]}, nil, add,
-		func(t *testing.T, b *bench, c *mcptest.Client) {
-			id := begin(t, c, "ask", nil).TaskID
+	runOn(t, []mcptest.Combination{mcptest.Since(mcptest.Modern)[0]}, nil, add,
+		func(t *testing.T, b *testServer, c *mcptest.Client) {
+			id := beginTask(t, c, "ask", nil).TaskID
 			for range 5 {
 				for range 9 {
 					synctest.Wait()
-					answer(t, c, id, object{"value": 1})
+					answerTask(t, c, id, object{"value": 1})
 				}
 				synctest.Wait()
-				answer(t, c, id, object{"value": "x"})
+				answerTask(t, c, id, object{"value": "x"})
 			}
-			if got := finished(t, c, id); got.Result.text() != "done" {
+			if got := finalTask(t, c, id); got.Result.text() != "done" {
 				t.Errorf("got %+v", got)
 			}
 		})
@@ -149,7 +149,7 @@ func TestOnlyConsecutiveInvalidAnswersCount(t *testing.T) {
 
 // A tool that asks without end fails.
 func TestTaskHasQuestionLimit(t *testing.T) {
-	add := func(b *bench) {
+	add := func(b *testServer) {
 		b.tool("ask", nil, func(ctx context.Context) (string, error) {
 			if _, err := mcp.Ask[string](ctx, "first", "?", nil); err != nil {
 				return "", err
@@ -161,12 +161,12 @@ func TestTaskHasQuestionLimit(t *testing.T) {
 			return "", mcp.AskAll(ctx, all...)
 		})
 	}
-	on(t, []mcptest.Combination{mcptest.Since(mcptest.Modern)[0]}, nil, add,
-		func(t *testing.T, b *bench, c *mcptest.Client) {
-			id := begin(t, c, "ask", nil).TaskID
+	runOn(t, []mcptest.Combination{mcptest.Since(mcptest.Modern)[0]}, nil, add,
+		func(t *testing.T, b *testServer, c *mcptest.Client) {
+			id := beginTask(t, c, "ask", nil).TaskID
 			synctest.Wait()
-			answer(t, c, id, object{"value": "x"})
-			if got := finished(t, c, id); got.Status != "failed" || got.Error == nil ||
+			answerTask(t, c, id, object{"value": "x"})
+			if got := finalTask(t, c, id); got.Status != "failed" || got.Error == nil ||
 				!strings.Contains(got.Error.Message, "10000 questions") {
 				t.Errorf("got %s, %v", got.Status, got.Error)
 			}
@@ -175,24 +175,24 @@ func TestTaskHasQuestionLimit(t *testing.T) {
 
 // Waiting tasks/result requests have a limit of their own, and do not count against the server's.
 func TestTasksResultLimits(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, nil, &mcp.ServerOptions{MaxInFlight: 10})
+	synctest.Test(t, func(t *testing.T) {
+		b := newTestServer(t, nil, &mcp.ServerOptions{MaxInFlight: 10})
 		b.tool("sleep", nil, func(ctx context.Context) (string, error) { <-ctx.Done(); return "", ctx.Err() })
-		as := func(subject string) *mcptest.Options {
+		principalOptions := func(subject string) *mcptest.Options {
 			return &mcptest.Options{Principal: &mcp.Principal{Issuer: "i", Subject: subject}}
 		}
-		eve := mcptest.Connect(t, b.server, combinationsOf(revision2025)[0], as("eve"))
-		ada := mcptest.Connect(t, b.server, combinationsOf(revision2025)[0], as("ada"))
-		id, of := begin(t, eve, "sleep", nil).TaskID, begin(t, ada, "sleep", nil).TaskID
+		eve := mcptest.Connect(t, b.server, combinationsOf(revision2025)[0], principalOptions("eve"))
+		ada := mcptest.Connect(t, b.server, combinationsOf(revision2025)[0], principalOptions("ada"))
+		id, of := beginTask(t, eve, "sleep", nil).TaskID, beginTask(t, ada, "sleep", nil).TaskID
 		for range 4 {
-			c := eve.Another(as("eve"))
+			c := eve.Another(principalOptions("eve"))
 			for range 250 {
 				c.Send("tasks/result", object{"taskId": id})
 			}
 		}
 		synctest.Wait()
 		_, err := eve.Try("tasks/result", object{"taskId": id})
-		wantCode(t, "one too many", err, mcp.CodeBusy)
+		wantCode(t, "above the limit", err, mcp.CodeBusy)
 		p := ada.Send("tasks/result", object{"taskId": of})
 		synctest.Wait()
 		if _, err := ada.Try("tools/list", nil); err != nil || p.Answered() {
@@ -202,13 +202,13 @@ func TestTasksResultLimits(t *testing.T) {
 		synctest.Wait()
 		_, err = eve.Try("tasks/result", object{"taskId": id})
 		wantCode(t, "of the cancelled task", err, mcp.CodeInternalError)
-		b.shut(t)
+		b.closeServer(t)
 	})
 }
 
 // A progressToken belongs to the session that sent it.
 func TestProgressGoesToRequestingSession(t *testing.T) {
-	add := func(b *bench) {
+	add := func(b *testServer) {
 		b.tool("work", nil, func(ctx context.Context) (string, error) {
 			for i := range 5 {
 				mcp.Progress(ctx, float64(i+1), 5, "step")
@@ -217,8 +217,8 @@ func TestProgressGoesToRequestingSession(t *testing.T) {
 			return "ok", nil
 		})
 	}
-	on(t, combinationsOf(revision2025), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
-		id := begin(t, c, "work", object{"_meta": object{"progressToken": 7}}).TaskID
+	runOn(t, combinationsOf(revision2025), nil, add, func(t *testing.T, b *testServer, c *mcptest.Client) {
+		id := beginTask(t, c, "work", object{"_meta": object{"progressToken": 7}}).TaskID
 		other := c.Another(&c.Options)
 		all := []*mcptest.Pending{
 			other.Send("tasks/result", object{"taskId": id}),
@@ -229,7 +229,7 @@ func TestProgressGoesToRequestingSession(t *testing.T) {
 			p.Wait()
 		}
 		if got := other.Notifications("notifications/progress"); len(got) != 0 {
-			t.Errorf("the other session got %d notifications", len(got))
+			t.Errorf("the other session got %d notifications, want 0", len(got))
 		}
 		for i, n := range c.Notifications("notifications/progress") {
 			if p := string(n.Params); !strings.Contains(p, `"progressToken":7`) ||
@@ -238,22 +238,22 @@ func TestProgressGoesToRequestingSession(t *testing.T) {
 			}
 		}
 		if n := len(c.Notifications("notifications/progress")); n != 5 {
-			t.Errorf("got %d notifications", n)
+			t.Errorf("got %d notifications, want 5", n)
 		}
 	})
 }
 
-// A lender is a store that returns its own bytes, and counts concurrent reads.
-type lender struct {
+// An aliasingStore is a store that returns its own bytes, and counts concurrent reads.
+type aliasingStore struct {
 	tasks.Store
 	pause time.Duration
 
 	mu        sync.Mutex // guards the fields below
-	lent      map[string]tasks.Record
+	cached    map[string]tasks.Record
 	now, most int
 }
 
-func (s *lender) Get(ctx context.Context, owner, id string) (tasks.Record, error) {
+func (s *aliasingStore) Get(ctx context.Context, owner, id string) (tasks.Record, error) {
 	s.mu.Lock()
 	s.now++
 	s.most = max(s.most, s.now)
@@ -262,51 +262,51 @@ func (s *lender) Get(ctx context.Context, owner, id string) (tasks.Record, error
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.now--
-	if r, ok := s.lent[id]; ok {
+	if r, ok := s.cached[id]; ok {
 		return r, nil
 	}
 	r, err := s.Store.Get(ctx, owner, id)
 	if err == nil && r.Done {
-		s.lent[id] = r
+		s.cached[id] = r
 	}
 	return r, err
 }
 
 // Reading the state of a task does not depend on the size of its result.
 func TestTasksGetDecodesHeadOnly(t *testing.T) {
-	s := &lender{Store: tasks.NewMemory(), lent: map[string]tasks.Record{}}
-	b := newBench(t, &tasks.Options{Store: s}, nil)
+	s := &aliasingStore{Store: tasks.NewMemory(), cached: map[string]tasks.Record{}}
+	b := newTestServer(t, &tasks.Options{Store: s}, nil)
 	const size = 8 << 20
 	b.tool("large", nil, func(context.Context) (string, error) { return strings.Repeat("x", size), nil })
 	c := mcptest.Connect(t, b.server, combinationsOf(revision2025)[0], &mcptest.Options{RealTime: true})
-	id := begin(t, c, "large", nil).TaskID
-	for get(t, c, id).Status != "completed" {
+	id := beginTask(t, c, "large", nil).TaskID
+	for getTask(t, c, id).Status != "completed" {
 		runtime.Gosched()
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	const looks = 10
-	for range looks {
-		get(t, c, id)
+	const reads = 10
+	for range reads {
+		getTask(t, c, id)
 	}
 	runtime.ReadMemStats(&after)
-	if each := (after.TotalAlloc - before.TotalAlloc) / looks; each > size/8 {
-		t.Errorf("each look at a task with a result of %d bytes takes %d bytes", size, each)
+	if each := (after.TotalAlloc - before.TotalAlloc) / reads; each > size/8 {
+		t.Errorf("tasks/get of a task with a result of %d bytes allocates %d bytes", size, each)
 	}
-	b.shut(t)
+	b.closeServer(t)
 }
 
 // Requests that wait for one task do not all read it at once when it ends.
 func TestConcurrentTasksResultIsThrottled(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := &lender{Store: tasks.NewMemory(), lent: map[string]tasks.Record{}, pause: time.Second}
-		b := newBench(t, &tasks.Options{Store: s}, nil)
+	synctest.Test(t, func(t *testing.T) {
+		s := &aliasingStore{Store: tasks.NewMemory(), cached: map[string]tasks.Record{}, pause: time.Second}
+		b := newTestServer(t, &tasks.Options{Store: s}, nil)
 		b.tool("large", nil, func(context.Context) (string, error) {
 			time.Sleep(time.Hour)
 			return strings.Repeat("x", 1<<20), nil
 		})
 		c := mcptest.Connect(t, b.server, combinationsOf(revision2025)[0], nil)
-		id := begin(t, c, "large", nil).TaskID
+		id := beginTask(t, c, "large", nil).TaskID
 		var all []*mcptest.Pending
 		for range 30 {
 			all = append(all, c.Send("tasks/result", object{"taskId": id}))
@@ -318,8 +318,8 @@ func TestConcurrentTasksResultIsThrottled(t *testing.T) {
 			}
 		}
 		if s.most > 10 {
-			t.Errorf("%d read at once", s.most)
+			t.Errorf("%d concurrent reads, want at most 10", s.most)
 		}
-		b.shut(t)
+		b.closeServer(t)
 	})
 }

@@ -22,16 +22,16 @@ type object = map[string]any
 // revision2025 is the revision whose core has tasks.
 const revision2025 = "2025-11-25"
 
-// takesTasks are the capabilities of a client that supports everything.
-var takesTasks = object{"elicitation": object{}, "sampling": object{}, "extensions": object{tasks.ID: object{}}}
+// taskCapabilities are the capabilities of a client that supports everything.
+var taskCapabilities = object{"elicitation": object{}, "sampling": object{}, "extensions": object{tasks.ID: object{}}}
 
-// A bench is a server with tasks for a test.
-type bench struct {
+// A testServer is a server with tasks for a test.
+type testServer struct {
 	*tasks.Server
 	server *mcp.Server
 }
 
-func newBench(t testing.TB, opts *tasks.Options, server *mcp.ServerOptions) *bench {
+func newTestServer(t testing.TB, opts *tasks.Options, server *mcp.ServerOptions) *testServer {
 	t.Helper()
 	var so mcp.ServerOptions
 	if server != nil {
@@ -44,37 +44,37 @@ func newBench(t testing.TB, opts *tasks.Options, server *mcp.ServerOptions) *ben
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	so.Logger, o.Logger = log, log
 	s := mcp.NewServer("test", "1", &so)
-	return &bench{tasks.NewServer(s, &o), s}
+	return &testServer{tasks.NewServer(s, &o), s}
 }
 
 // tool adds a tool without arguments.
-func (b *bench) tool(name string, opts *tasks.ToolOptions,
+func (b *testServer) tool(name string, opts *tasks.ToolOptions,
 	f func(ctx context.Context) (string, error)) *mcp.Registration[mcp.Tool] {
 	return tasks.AddTool(b.Server, &mcp.Tool{Name: name}, opts,
 		func(ctx context.Context, _ struct{}) (string, error) { return f(ctx) })
 }
 
-// on runs body for all transports and revisions that have tasks. add adds the tools.
-func on(t *testing.T, combinations []mcptest.Combination, opts *tasks.Options, add func(b *bench),
-	body func(t *testing.T, b *bench, c *mcptest.Client)) {
+// runOn runs body for all transports and revisions that have tasks. add adds the tools.
+func runOn(t *testing.T, combinations []mcptest.Combination, opts *tasks.Options, add func(b *testServer),
+	body func(t *testing.T, b *testServer, c *mcptest.Client)) {
 	t.Helper()
 	for _, combination := range combinations {
-		b := newBench(t, opts, nil)
+		b := newTestServer(t, opts, nil)
 		add(b)
 		co := &mcptest.Options{Extension: mcptest.Extension{
 			ResultTypes: []string{"task"}, Topics: map[string]string{"notifications/tasks": "taskIds"},
 		}}
 		if combination.Modern() {
-			co.Capabilities = takesTasks
+			co.Capabilities = taskCapabilities
 		}
 		mcptest.RunOn(t, b.server, []mcptest.Combination{combination}, co, func(t *testing.T, c *mcptest.Client) {
 			body(t, b, c)
-			b.shut(t)
+			b.closeServer(t)
 		})
 	}
 }
 
-func (b *bench) shut(t testing.TB) {
+func (b *testServer) closeServer(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -83,8 +83,8 @@ func (b *bench) shut(t testing.TB) {
 	}
 }
 
-// A told task has the members of a task in all forms.
-type told struct {
+// A wireTask has the members of a task in both protocol forms.
+type wireTask struct {
 	ResultType    string
 	TaskID        string
 	Status        string
@@ -95,7 +95,7 @@ type told struct {
 	TTL           *int64
 	PollIntervalM int64 `json:"pollIntervalMs"`
 	PollInterval  int64
-	Task          *told
+	Task          *wireTask
 	InputRequests map[string]struct {
 		Method string
 		Params json.RawMessage
@@ -126,8 +126,8 @@ func decode[T any](t testing.TB, raw json.RawMessage) (v T) {
 	return v
 }
 
-// begin calls a tool as a task and returns the task.
-func begin(t testing.TB, c *mcptest.Client, tool string, more object) told {
+// beginTask calls a tool as a task and returns the task.
+func beginTask(t testing.TB, c *mcptest.Client, tool string, more object) wireTask {
 	t.Helper()
 	params := object{"name": tool, "arguments": object{}}
 	if !c.Modern() {
@@ -139,7 +139,7 @@ func begin(t testing.TB, c *mcptest.Client, tool string, more object) told {
 	if m.Error != nil {
 		t.Fatalf("%s: %v", tool, m.Error)
 	}
-	got := decode[told](t, m.Result)
+	got := decode[wireTask](t, m.Result)
 	if got.Task != nil {
 		got = *got.Task
 	}
@@ -149,16 +149,16 @@ func begin(t testing.TB, c *mcptest.Client, tool string, more object) told {
 	return got
 }
 
-func get(t testing.TB, c *mcptest.Client, id string) told {
+func getTask(t testing.TB, c *mcptest.Client, id string) wireTask {
 	t.Helper()
-	return decode[told](t, c.Call("tasks/get", object{"taskId": id}))
+	return decode[wireTask](t, c.Call("tasks/get", object{"taskId": id}))
 }
 
-// finished waits until the task has ended, and returns it with its result.
-func finished(t testing.TB, c *mcptest.Client, id string) told {
+// finalTask waits until the task has ended, and returns it with its result.
+func finalTask(t testing.TB, c *mcptest.Client, id string) wireTask {
 	t.Helper()
 	synctest.Wait()
-	got := get(t, c, id)
+	got := getTask(t, c, id)
 	if c.Modern() || got.Status != "completed" && got.Status != "failed" {
 		return got
 	}
@@ -170,8 +170,8 @@ func finished(t testing.TB, c *mcptest.Client, id string) told {
 	return got
 }
 
-// answer answers all open questions with the same response.
-func answer(t testing.TB, c *mcptest.Client, id string, content object) {
+// answerTask answers all open questions with the same response.
+func answerTask(t testing.TB, c *mcptest.Client, id string, content object) {
 	t.Helper()
 	reply := object{"action": "accept", "content": content}
 	if !c.Modern() {
@@ -182,7 +182,7 @@ func answer(t testing.TB, c *mcptest.Client, id string, content object) {
 		return
 	}
 	responses := object{}
-	for key := range get(t, c, id).InputRequests {
+	for key := range getTask(t, c, id).InputRequests {
 		responses[key] = reply
 	}
 	c.Call("tasks/update", object{"taskId": id, "inputResponses": responses})
@@ -195,9 +195,9 @@ func wantCode(t testing.TB, what string, err *mcp.Error, code int) {
 	}
 }
 
-// A task in both forms: it is created, works, asks, continues and ends.
+// A task of each form is created, works, requires input, continues and completes.
 func TestTaskFromCallToResult(t *testing.T) {
-	add := func(b *bench) {
+	add := func(b *testServer) {
 		b.tool("ask", nil, func(ctx context.Context) (string, error) {
 			mcp.Progress(ctx, 1, 2, "thinking")
 			select {
@@ -212,36 +212,36 @@ func TestTaskFromCallToResult(t *testing.T) {
 			return "hello " + name, nil
 		})
 	}
-	on(t, mcptest.Since(revision2025), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
-		made := begin(t, c, "ask", nil)
-		if made.Status != "working" || made.CreatedAt.IsZero() {
-			t.Errorf("made: %+v", made)
+	runOn(t, mcptest.Since(revision2025), nil, add, func(t *testing.T, b *testServer, c *mcptest.Client) {
+		created := beginTask(t, c, "ask", nil)
+		if created.Status != "working" || created.CreatedAt.IsZero() {
+			t.Errorf("created task: %+v", created)
 		}
 		synctest.Wait()
-		if got := get(t, c, made.TaskID); got.Status != "working" || got.StatusMessage != "thinking" {
-			t.Errorf("under way: %+v", got)
+		if got := getTask(t, c, created.TaskID); got.Status != "working" || got.StatusMessage != "thinking" {
+			t.Errorf("running task: %+v", got)
 		}
 		time.Sleep(11 * time.Second)
-		got := get(t, c, made.TaskID)
+		got := getTask(t, c, created.TaskID)
 		if got.Status != "input_required" || c.Modern() != (len(got.InputRequests) == 1) {
-			t.Errorf("waiting: %+v", got)
+			t.Errorf("waiting task: %+v", got)
 		}
-		answer(t, c, made.TaskID, object{"value": "Ada"})
+		answerTask(t, c, created.TaskID, object{"value": "Ada"})
 		time.Sleep(11 * time.Second)
-		if got := finished(t, c, made.TaskID); got.Status != "completed" || got.Result.text() != "hello Ada" {
-			t.Errorf("finished: %+v", got)
+		if got := finalTask(t, c, created.TaskID); got.Status != "completed" || got.Result.text() != "hello Ada" {
+			t.Errorf("final task: %+v", got)
 		}
 	})
 }
 
 func TestTaskFails(t *testing.T) {
-	add := func(b *bench) {
+	add := func(b *testServer) {
 		b.tool("toolError", nil, func(context.Context) (string, error) { return "", errors.New("no luck") })
 		b.tool("protocolError", nil, func(context.Context) (string, error) { return "", mcp.Errorf(-32001, "no way") })
 		b.tool("panics", nil, func(context.Context) (string, error) { panic("secret") })
 	}
-	on(t, mcptest.Since(revision2025), nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
-		got := finished(t, c, begin(t, c, "toolError", nil).TaskID)
+	runOn(t, mcptest.Since(revision2025), nil, add, func(t *testing.T, b *testServer, c *mcptest.Client) {
+		got := finalTask(t, c, beginTask(t, c, "toolError", nil).TaskID)
 		want := "completed" // TASKX-12
 		if !c.Modern() {
 			want = "failed" // TASKD-20
@@ -249,12 +249,12 @@ func TestTaskFails(t *testing.T) {
 		if got.Status != want || !got.Result.IsError || got.Result.text() != "no luck" || got.Error != nil {
 			t.Errorf("tool error: %+v", got)
 		}
-		got = finished(t, c, begin(t, c, "protocolError", nil).TaskID)
+		got = finalTask(t, c, beginTask(t, c, "protocolError", nil).TaskID)
 		if got.Status != "failed" || got.Error == nil || got.Error.Code != -32001 || got.Error.Message != "no way" ||
 			got.Result != nil {
 			t.Errorf("protocol error: %+v", got)
 		}
-		got = finished(t, c, begin(t, c, "panics", nil).TaskID)
+		got = finalTask(t, c, beginTask(t, c, "panics", nil).TaskID)
 		if got.Status != "failed" || got.Error == nil || got.Error.Code != mcp.CodeInternalError ||
 			strings.Contains(got.Error.Message, "secret") {
 			t.Errorf("panic: %+v", got)

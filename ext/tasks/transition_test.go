@@ -16,9 +16,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// TASKD-08: each state of a task with each event.
-func TestTASKD08_EveryTransition(t *testing.T) {
-	states := map[string]string{ // and the tool that gets a task there
+// Each state of a task with each event.
+func TestTASKD08_TASKX21_EveryTransition(t *testing.T) {
+	states := map[string]string{ // and the tool whose task reaches the state
 		"working": "works", "input_required": "asks", "completed": "ends", "failed": "fails", "cancelled": "works",
 	}
 	want := map[string]map[string]string{
@@ -37,11 +37,11 @@ func TestTASKD08_EveryTransition(t *testing.T) {
 	for from, tool := range states {
 		for event, to := range want[from] {
 			t.Run(from+" and then "+event, func(t *testing.T) {
-				inBubble(t, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
 					next := make(chan func(ctx context.Context) (string, error), 1)
-					b := newBench(t, nil, nil)
+					b := newTestServer(t, nil, nil)
 					b.tool("works", nil, func(ctx context.Context) (string, error) {
-						if f, ok := <-next; ok { // deaf to its context: whatever it does comes late
+						if f, ok := <-next; ok { // ignores its context, so that its result comes late
 							return f(ctx)
 						}
 						return "", nil
@@ -50,14 +50,14 @@ func TestTASKD08_EveryTransition(t *testing.T) {
 					b.tool("fails", nil, func(context.Context) (string, error) { return "", mcp.Errorf(-1, "failed") })
 					ask := func(ctx context.Context) (string, error) { return mcp.Ask[string](ctx, "q", "?", nil) }
 					b.tool("asks", nil, ask)
-					c := connected(t, b)
-					id := begin(t, c, tool, nil).TaskID
+					c := connectClient(t, b)
+					id := beginTask(t, c, tool, nil).TaskID
 					synctest.Wait()
 					if from == "cancelled" {
 						c.Call("tasks/cancel", object{"taskId": id})
 					}
-					if got := get(t, c, id); got.Status != from {
-						t.Fatalf("it is %s", got.Status)
+					if got := getTask(t, c, id); got.Status != from {
+						t.Fatalf("status %s, want %s", got.Status, from)
 					}
 					switch event {
 					case "answer":
@@ -80,26 +80,26 @@ func TestTASKD08_EveryTransition(t *testing.T) {
 					if to == "" {
 						_, err := c.Try("tasks/get", object{"taskId": id})
 						wantCode(t, event, err, mcp.CodeInvalidParams)
-					} else if got := get(t, c, id); got.Status != to {
-						t.Errorf("it is %s, want %s", got.Status, to)
+					} else if got := getTask(t, c, id); got.Status != to {
+						t.Errorf("status %s, want %s", got.Status, to)
 					}
 					close(next)
-					b.shut(t)
+					b.closeServer(t)
 				})
 			})
 		}
 	}
 }
 
-// A strict store fails the test if a task changes after its end, or a key is used twice.
-type strict struct {
+// A checkedStore fails the test if a task changes after its end, or a key is used twice.
+type checkedStore struct {
 	tasks.Store
 	t  *testing.T
 	mu sync.Mutex
 	at map[string]tasks.Record
 }
 
-func (s *strict) Update(ctx context.Context, r tasks.Record) error {
+func (s *checkedStore) Update(ctx context.Context, r tasks.Record) error {
 	err := s.Store.Update(ctx, r)
 	if err != nil {
 		return err
@@ -107,7 +107,7 @@ func (s *strict) Update(ctx context.Context, r tasks.Record) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if before, ok := s.at[r.ID]; ok && before.Done {
-		s.t.Errorf("task %s was done: %s\nand became %s", r.ID, before.Data, r.Data)
+		s.t.Errorf("task %s changed after its end: %s\nto %s", r.ID, before.Data, r.Data)
 	}
 	s.at[r.ID] = r
 	return nil
@@ -115,9 +115,9 @@ func (s *strict) Update(ctx context.Context, r tasks.Record) error {
 
 // Concurrent answers, cancellations, expiry and results. Each task has one final status.
 func TestConcurrentEndsOfTask(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		store := &strict{Store: tasks.NewMemory(), t: t, at: map[string]tasks.Record{}}
-		b := newBench(t, &tasks.Options{Store: store, MaxRunning: 16}, nil)
+	synctest.Test(t, func(t *testing.T) {
+		store := &checkedStore{Store: tasks.NewMemory(), t: t, at: map[string]tasks.Record{}}
+		b := newTestServer(t, &tasks.Options{Store: store, MaxRunning: 16}, nil)
 		var entered atomic.Int32
 		b.tool("ask", &tasks.ToolOptions{TTL: 3 * time.Second}, func(ctx context.Context) (string, error) {
 			entered.Add(1)
@@ -129,12 +129,12 @@ func TestConcurrentEndsOfTask(t *testing.T) {
 			time.Sleep(time.Second)
 			return v, nil
 		})
-		c := connected(t, b)
+		c := connectClient(t, b)
 		const n = 64
 		var wg sync.WaitGroup
 		ends := make([]string, n)
 		for i := range n {
-			id := begin(t, c, "ask", nil).TaskID
+			id := beginTask(t, c, "ask", nil).TaskID
 			send := func(method string, at time.Duration, params object) {
 				wg.Go(func() {
 					time.Sleep(at)
@@ -158,7 +158,7 @@ func TestConcurrentEndsOfTask(t *testing.T) {
 				for range 80 {
 					time.Sleep(50 * time.Millisecond)
 					m := c.Send("tasks/get", object{"taskId": id}).Wait()
-					got := decode[told](t, m.Result)
+					got := decode[wireTask](t, m.Result)
 					if final := tasks.Status(got.Status).Final(); ends[i] != "" && got.Status != ends[i] {
 						t.Errorf("%s after %s", got.Status, ends[i])
 					} else if final {
@@ -176,15 +176,15 @@ func TestConcurrentEndsOfTask(t *testing.T) {
 			t.Errorf("ends: %v", counts)
 		}
 		t.Logf("ends: %v, %d runs", counts, entered.Load())
-		b.shut(t)
+		b.closeServer(t)
 	})
 }
 
-// Servers that share a store by mistake: a conflict is retried and nothing is lost.
+// A conflict, as when servers share a store by mistake, is retried.
 func TestConflictIsRetried(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		conflicts := 3
-		s := &faulty{Store: tasks.NewMemory()}
+		s := &interceptedStore{Store: tasks.NewMemory()}
 		s.update = func(r tasks.Record) error {
 			if conflicts--; conflicts < 0 {
 				return nil
@@ -195,40 +195,40 @@ func TestConflictIsRetried(t *testing.T) {
 			}
 			return s.Store.Update(context.Background(), other)
 		}
-		b := newBench(t, &tasks.Options{Store: s}, nil)
+		b := newTestServer(t, &tasks.Options{Store: s}, nil)
 		b.tool("run", nil, func(context.Context) (string, error) { return "done", nil })
-		c := connected(t, b)
-		if got := finished(t, c, begin(t, c, "run", nil).TaskID); got.Result.text() != "done" {
+		c := connectClient(t, b)
+		if got := finalTask(t, c, beginTask(t, c, "run", nil).TaskID); got.Result.text() != "done" {
 			t.Errorf("got %+v", got)
 		}
-		b.shut(t)
+		b.closeServer(t)
 	})
 }
 
 // A result that is too large for the store fails the task.
 func TestResultThatIsTooLarge(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, nil, nil)
+	synctest.Test(t, func(t *testing.T) {
+		b := newTestServer(t, nil, nil)
 		b.tool("large", nil,
 			func(context.Context) (string, error) {
 				return string(make([]byte, tasks.MaxRecord/6)),
 					nil
 			}) // \u0000 each
-		c := connected(t, b)
-		got := finished(t, c, begin(t, c, "large", nil).TaskID)
+		c := connectClient(t, b)
+		got := finalTask(t, c, beginTask(t, c, "large", nil).TaskID)
 		if got.Status != "failed" || got.Error == nil || got.Error.Code != mcp.CodeInternalError {
 			t.Errorf("got %s, %v", got.Status, got.Error)
 		}
-		b.shut(t)
+		b.closeServer(t)
 	})
 }
 
 // Progress is visible at once, is sanitized, and is not stored.
 func TestProgressIsTheStatusMessage(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var writes atomic.Int32
-		s := &faulty{Store: tasks.NewMemory(), update: func(tasks.Record) error { writes.Add(1); return nil }}
-		b := newBench(t, &tasks.Options{Store: s}, nil)
+		s := &interceptedStore{Store: tasks.NewMemory(), update: func(tasks.Record) error { writes.Add(1); return nil }}
+		b := newTestServer(t, &tasks.Options{Store: s}, nil)
 		steps := make(chan func(ctx context.Context))
 		b.tool("run", nil, func(ctx context.Context) (string, error) {
 			for step := range steps {
@@ -236,8 +236,8 @@ func TestProgressIsTheStatusMessage(t *testing.T) {
 			}
 			return "", errors.New("failed")
 		})
-		c := connected(t, b)
-		id := begin(t, c, "run", nil).TaskID
+		c := connectClient(t, b)
+		id := beginTask(t, c, "run", nil).TaskID
 		for i, step := range []struct {
 			done, total float64
 			message     string
@@ -248,29 +248,29 @@ func TestProgressIsTheStatusMessage(t *testing.T) {
 		} {
 			steps <- func(ctx context.Context) { mcp.Progress(ctx, step.done, step.total, step.message) }
 			synctest.Wait()
-			if got := get(t, c, id); step.want != "" && got.StatusMessage != step.want {
+			if got := getTask(t, c, id); step.want != "" && got.StatusMessage != step.want {
 				t.Errorf("step %d: %q", i, got.StatusMessage)
 			}
 		}
 		if writes.Load() != 0 {
-			t.Errorf("%d writes", writes.Load())
+			t.Errorf("%d writes, want 0", writes.Load())
 		}
 		close(steps)
-		if got := finished(t, c, id); got.StatusMessage != "" {
+		if got := finalTask(t, c, id); got.StatusMessage != "" {
 			t.Errorf("got %+v", got)
 		}
-		b.shut(t)
+		b.closeServer(t)
 	})
 }
 
 // A task that leaves no headroom in its record is refused. The largest one that does leave it runs.
 func TestRecordHasHeadroom(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var size atomic.Int64
-		s := &faulty{Store: tasks.NewMemory(),
+		s := &interceptedStore{Store: tasks.NewMemory(),
 			create: func(r tasks.Record) error { size.Store(int64(len(r.Data))); return nil }}
-		b := newBench(t, &tasks.Options{Store: s, MaxRunning: 1}, nil)
-		sleeper(b, "sleep", nil)
+		b := newTestServer(t, &tasks.Options{Store: s, MaxRunning: 1}, nil)
+		addSleepTool(b, "sleep", nil)
 		type text struct{ Text string }
 		tasks.AddTool(b.Server, &mcp.Tool{Name: "large"}, &tasks.ToolOptions{ManualStart: true},
 			func(ctx context.Context, _ text) (string, error) {
@@ -281,8 +281,8 @@ func TestRecordHasHeadroom(t *testing.T) {
 				}
 				return "done", tasks.Begin(ctx)
 			})
-		c := connected(t, b)
-		begin(t, c, "sleep", nil) // so that the others wait for their turn
+		c := connectClient(t, b)
+		beginTask(t, c, "sleep", nil) // so that the others are queued
 		call := func(n int64) *jsonrpc.Message {
 			return c.Send("tools/call",
 				object{"name": "large", "arguments": object{"Text": strings.Repeat("x", int(n))}}).Wait()
@@ -297,9 +297,9 @@ func TestRecordHasHeadroom(t *testing.T) {
 			t.Fatalf("%v, %d bytes", m.Error, size.Load())
 		}
 		time.Sleep(2 * time.Minute)
-		if got := get(t, c, decode[told](t, m.Result).TaskID); got.Result.text() != "done" {
+		if got := getTask(t, c, decode[wireTask](t, m.Result).TaskID); got.Result.text() != "done" {
 			t.Errorf("got %s, %v", got.Status, got.Error)
 		}
-		b.shut(t)
+		b.closeServer(t)
 	})
 }

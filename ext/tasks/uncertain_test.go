@@ -19,14 +19,14 @@ import (
 func TestTASKX20_EndedCallCreatesNoTask(t *testing.T) {
 	for _, combination := range mcptest.Since(revision2025) {
 		var slow atomic.Bool
-		s := &faulty{Store: tasks.NewMemory(), create: func(tasks.Record) error {
+		s := &interceptedStore{Store: tasks.NewMemory(), create: func(tasks.Record) error {
 			if slow.Load() {
 				time.Sleep(10 * time.Second)
 			}
 			return nil
 		}}
 		var runs atomic.Int32
-		add := func(b *bench) {
+		add := func(b *testServer) {
 			b.tool("effect", nil, func(context.Context) (string, error) { runs.Add(1); return "", nil })
 			b.tool("manual", &tasks.ToolOptions{ManualStart: true}, func(ctx context.Context) (string, error) {
 				if tasks.IDFrom(ctx) == "" {
@@ -39,8 +39,8 @@ func TestTASKX20_EndedCallCreatesNoTask(t *testing.T) {
 				return "", nil
 			})
 		}
-		on(t, []mcptest.Combination{combination}, &tasks.Options{Store: s}, add,
-			func(t *testing.T, b *bench, c *mcptest.Client) {
+		runOn(t, []mcptest.Combination{combination}, &tasks.Options{Store: s}, add,
+			func(t *testing.T, b *testServer, c *mcptest.Client) {
 				for _, tool := range []string{"effect", "manual"} {
 					slow.Store(tool == "effect")
 					params := object{"name": tool}
@@ -49,7 +49,7 @@ func TestTASKX20_EndedCallCreatesNoTask(t *testing.T) {
 					}
 					p := c.Send("tools/call", params)
 					time.Sleep(time.Second)
-					p.Cancel("the user has gone")
+					p.Cancel("stopped")
 					time.Sleep(time.Minute)
 					n, _, err := s.CountAll(t.Context())
 					if n != 0 || err != nil || runs.Load() != 0 {
@@ -62,17 +62,17 @@ func TestTASKX20_EndedCallCreatesNoTask(t *testing.T) {
 
 // A record whose creation is uncertain, and whose deletion failed, is deleted later.
 func TestUncertainCreationIsDeletedLater(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := &stuck{Store: tasks.NewMemory()}
-		b := newBench(t, &tasks.Options{Store: s, MaxPerPrincipal: 3}, nil)
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowStore{Store: tasks.NewMemory()}
+		b := newTestServer(t, &tasks.Options{Store: s, MaxPerPrincipal: 3}, nil)
 		b.tool("run", nil, func(context.Context) (string, error) { return "done", nil })
-		c := connected(t, b)
+		c := connectClient(t, b)
 		for _, deletes := range []bool{true, false} {
 			s.slow.Store(true)
-			s.deaf.Store(!deletes)
+			s.keep.Store(!deletes)
 			p := c.Send("tools/call", object{"name": "run"})
 			time.Sleep(2 * time.Minute)
-			wantCode(t, "in doubt", p.Wait().Error, mcp.CodeInternalError)
+			wantCode(t, "an unconfirmed creation", p.Wait().Error, mcp.CodeInternalError)
 			n, _, _ := s.CountAll(t.Context())
 			if deletes != (n == 0) {
 				t.Errorf("deletes %t: %d tasks", deletes, n)
@@ -80,26 +80,26 @@ func TestUncertainCreationIsDeletedLater(t *testing.T) {
 		}
 		time.Sleep(5 * time.Minute)
 		s.slow.Store(false)
-		s.deaf.Store(false)
+		s.keep.Store(false)
 		time.Sleep(2 * time.Minute)
 		if n, _, _ := s.CountAll(t.Context()); n != 0 {
-			t.Errorf("%d tasks are left", n)
+			t.Errorf("%d tasks in the store, want 0", n)
 		}
-		if got := finished(t, c, begin(t, c, "run", nil).TaskID); got.Result.text() != "done" {
+		if got := finalTask(t, c, beginTask(t, c, "run", nil).TaskID); got.Result.text() != "done" {
 			t.Errorf("got %+v", got)
 		}
-		b.shut(t)
+		b.closeServer(t)
 	})
 }
 
-// A stuck store creates a record and returns after its caller has ended. With deaf set it does not
-// delete.
-type stuck struct {
+// A slowStore creates a record and returns after its caller has ended. With keep set, deletions
+// fail.
+type slowStore struct {
 	tasks.Store
-	slow, deaf atomic.Bool
+	slow, keep atomic.Bool
 }
 
-func (s *stuck) Create(ctx context.Context, r tasks.Record) error {
+func (s *slowStore) Create(ctx context.Context, r tasks.Record) error {
 	err := s.Store.Create(ctx, r)
 	if s.slow.Load() {
 		<-ctx.Done()
@@ -108,11 +108,11 @@ func (s *stuck) Create(ctx context.Context, r tasks.Record) error {
 	return err
 }
 
-func (s *stuck) Delete(ctx context.Context, owner, id string) error {
+func (s *slowStore) Delete(ctx context.Context, owner, id string) error {
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case s.deaf.Load():
+	case s.keep.Load():
 		return errors.New("input/output error")
 	}
 	return s.Store.Delete(ctx, owner, id)
@@ -122,9 +122,9 @@ func (s *stuck) Delete(ctx context.Context, owner, id string) error {
 // interrupted.
 func TestUncertainAnswer(t *testing.T) {
 	for _, wrote := range []bool{false, true} {
-		inBubble(t, func(t *testing.T) {
-			s := &silent{Store: tasks.NewMemory()}
-			b := newBench(t, &tasks.Options{Store: s}, nil)
+		synctest.Test(t, func(t *testing.T) {
+			s := &failingStore{Store: tasks.NewMemory()}
+			b := newTestServer(t, &tasks.Options{Store: s}, nil)
 			var ends atomic.Int32
 			b.tool("ask", nil, func(ctx context.Context) (string, error) {
 				v, err := mcp.Ask[string](ctx, "q", "?", nil)
@@ -133,15 +133,15 @@ func TestUncertainAnswer(t *testing.T) {
 				}
 				return v, err
 			})
-			c := connected(t, b)
-			id := begin(t, c, "ask", nil).TaskID
+			c := connectClient(t, b)
+			id := beginTask(t, c, "ask", nil).TaskID
 			synctest.Wait()
 			params := object{"taskId": id,
 				"inputResponses": object{"q.1": object{"action": "accept", "content": object{"value": "x"}}}}
 			s.writes.Store(wrote)
 			s.down.Store(true)
 			_, err := c.Try("tasks/update", params)
-			wantCode(t, "in doubt", err, mcp.CodeInternalError)
+			wantCode(t, "an unconfirmed creation", err, mcp.CodeInternalError)
 			time.Sleep(time.Minute)
 			s.down.Store(false)
 			s.broken.Store(false)
@@ -151,127 +151,127 @@ func TestUncertainAnswer(t *testing.T) {
 				}
 			}
 			time.Sleep(time.Minute)
-			if got := get(t, c, id); got.Result.text() != "x" || ends.Load() != 1 {
+			if got := getTask(t, c, id); got.Result.text() != "x" || ends.Load() != 1 {
 				t.Errorf("wrote %t: %d ends, %+v", wrote, ends.Load(), got)
 			}
-			b.shut(t)
+			b.closeServer(t)
 		})
 	}
 }
 
-// A silent store fails from the first update after down is set, which may be stored or not.
-type silent struct {
+// A failingStore fails from the first update after down is set, which may be stored or not.
+type failingStore struct {
 	tasks.Store
 	down, writes, broken atomic.Bool
 }
 
-var errSilent = errors.New("input/output error")
+var errStore = errors.New("input/output error")
 
-func (s *silent) Update(ctx context.Context, r tasks.Record) error {
+func (s *failingStore) Update(ctx context.Context, r tasks.Record) error {
 	switch {
 	case s.broken.Load():
-		return errSilent
+		return errStore
 	case !s.down.Load():
 		return s.Store.Update(ctx, r)
 	}
 	s.broken.Store(true)
 	if s.writes.Load() {
-		return errors.Join(errSilent, s.Store.Update(ctx, r))
+		return errors.Join(errStore, s.Store.Update(ctx, r))
 	}
-	return errSilent
+	return errStore
 }
 
-func (s *silent) Get(ctx context.Context, owner, id string) (tasks.Record, error) {
+func (s *failingStore) Get(ctx context.Context, owner, id string) (tasks.Record, error) {
 	if s.broken.Load() {
-		return tasks.Record{}, errSilent
+		return tasks.Record{}, errStore
 	}
 	return s.Store.Get(ctx, owner, id)
 }
 
-// A run that Close stops before its handler is called is left to the next process.
+// A run that Close stops before its handler is called runs in the next process.
 func TestCloseBeforeRunStarts(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		store := tasks.NewMemory()
-		s := &faulty{Store: store, create: func(tasks.Record) error { time.Sleep(time.Second); return nil }}
+		s := &interceptedStore{Store: store, create: func(tasks.Record) error { time.Sleep(time.Second); return nil }}
 		var runs atomic.Int32
-		add := func(b *bench) {
+		add := func(b *testServer) {
 			b.tool("run", nil, func(context.Context) (string, error) { runs.Add(1); return "done", nil })
 		}
-		b := newBench(t, &tasks.Options{Store: s}, nil)
+		b := newTestServer(t, &tasks.Options{Store: s}, nil)
 		add(b)
-		p := connected(t, b).Send("tools/call", object{"name": "run"})
+		p := connectClient(t, b).Send("tools/call", object{"name": "run"})
 		synctest.Wait()
-		b.shut(t)
+		b.closeServer(t)
 		m := p.Wait()
 		if m.Error != nil || runs.Load() != 0 {
 			t.Fatalf("%v, %d runs", m.Error, runs.Load())
 		}
-		next := newBench(t, &tasks.Options{Store: store}, nil)
+		next := newTestServer(t, &tasks.Options{Store: store}, nil)
 		add(next)
 		if err := next.Recover(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if got := finished(t, connected(t, next), decode[told](t, m.Result).TaskID); got.Result.text() != "done" ||
+		if got := finalTask(t, connectClient(t, next), decode[wireTask](t, m.Result).TaskID); got.Result.text() != "done" ||
 			runs.Load() != 1 {
 			t.Errorf("%d runs, got %+v", runs.Load(), got)
 		}
-		next.shut(t)
+		next.closeServer(t)
 	})
 }
 
 // A damaged record affects neither Recover nor the other records.
 func TestRecoverSkipsDamagedRecord(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		store := tasks.NewMemory()
-		add := func(b *bench) {
+		add := func(b *testServer) {
 			b.tool("run", nil, func(context.Context) (string, error) { return "done", nil })
-			sleeper(b, "hold", nil)
+			addSleepTool(b, "sleep", nil)
 		}
-		b := newBench(t, &tasks.Options{Store: store, MaxRunning: 1}, nil)
+		b := newTestServer(t, &tasks.Options{Store: store, MaxRunning: 1}, nil)
 		add(b)
-		c := connected(t, b)
-		begin(t, c, "hold", nil)
+		c := connectClient(t, b)
+		beginTask(t, c, "sleep", nil)
 		var ids []string
 		for range 3 {
-			ids = append(ids, begin(t, c, "run", nil).TaskID)
+			ids = append(ids, beginTask(t, c, "run", nil).TaskID)
 		}
-		b.shut(t)
-		next := newBench(t, &tasks.Options{Store: &damaged{store, ids[1]}}, nil)
+		b.closeServer(t)
+		next := newTestServer(t, &tasks.Options{Store: &damagedStore{store, ids[1]}}, nil)
 		add(next)
 		if err := next.Recover(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		c = connected(t, next)
+		c = connectClient(t, next)
 		for i, id := range ids {
 			if i == 1 {
 				_, err := c.Try("tasks/get", object{"taskId": id})
-				wantCode(t, "the damaged one", err, mcp.CodeInternalError)
-			} else if got := finished(t, c, id); got.Result.text() != "done" {
+				wantCode(t, "a damaged record", err, mcp.CodeInternalError)
+			} else if got := finalTask(t, c, id); got.Result.text() != "done" {
 				t.Errorf("got %+v", got)
 			}
 		}
-		next.shut(t)
+		next.closeServer(t)
 	})
 }
 
-// A damaged store cannot read one record.
-type damaged struct {
+// A damagedStore cannot read one record.
+type damagedStore struct {
 	tasks.Store
 	id string
 }
 
-func (s *damaged) Get(ctx context.Context, owner, id string) (tasks.Record, error) {
+func (s *damagedStore) Get(ctx context.Context, owner, id string) (tasks.Record, error) {
 	if id == s.id {
-		return tasks.Record{}, errSilent
+		return tasks.Record{}, errStore
 	}
 	return s.Store.Get(ctx, owner, id)
 }
 
-func (s *damaged) Unfinished(ctx context.Context) iter.Seq2[tasks.Record, error] {
+func (s *damagedStore) Unfinished(ctx context.Context) iter.Seq2[tasks.Record, error] {
 	return func(yield func(tasks.Record, error) bool) {
 		for r, err := range s.Store.Unfinished(ctx) {
 			if r.ID == s.id {
-				r, err = tasks.Record{ID: r.ID}, errSilent
+				r, err = tasks.Record{ID: r.ID}, errStore
 			}
 			if !yield(r, err) {
 				return
@@ -280,22 +280,22 @@ func (s *damaged) Unfinished(ctx context.Context) iter.Seq2[tasks.Record, error]
 	}
 }
 
-// TASKD-21: tasks with large results are listed in more pages, and completely.
+// Tasks with large results are listed completely, on more pages.
 func TestTASKD21_ListOfLargeTasks(t *testing.T) {
-	add := func(b *bench) {
+	add := func(b *testServer) {
 		b.tool("large", nil, func(context.Context) (string, error) { return strings.Repeat("x", 8<<20), nil })
 	}
 	combinations := []mcptest.Combination{{Transport: mcptest.InMemory, Revision: revision2025}}
-	on(t, combinations, nil, add, func(t *testing.T, b *bench, c *mcptest.Client) {
-		ada := as(c, "ada")
+	runOn(t, combinations, nil, add, func(t *testing.T, b *testServer, c *mcptest.Client) {
+		ada := withPrincipal(c, "ada")
 		for range 5 {
-			begin(t, ada, "large", nil)
+			beginTask(t, ada, "large", nil)
 			synctest.Wait()
 		}
 		n, params := 0, object{}
 		for {
 			page := decode[struct {
-				Tasks      []told
+				Tasks      []wireTask
 				NextCursor *string
 			}](t, ada.Call("tasks/list", params))
 			n += len(page.Tasks)
@@ -303,7 +303,7 @@ func TestTASKD21_ListOfLargeTasks(t *testing.T) {
 				break
 			}
 			if len(page.Tasks) == 0 {
-				t.Fatal("a page of nothing that goes on")
+				t.Fatal("an empty page has a cursor")
 			}
 			params = object{"cursor": *page.NextCursor}
 		}

@@ -16,16 +16,16 @@ import (
 )
 
 func TestRequestsAreSentWithoutEnvelope(t *testing.T) {
-	s := &script{}
+	s := &fakeServer{}
 	c := open(t, clientConfig("2025-06-18"), s)
 	for _, tc := range []struct{ method, params, want string }{
-		{"tools/list", string(modern("", "")), `"method":"tools/list"`},
+		{"tools/list", string(withEnvelope("", "")), `"method":"tools/list"`},
 		{"tools/list", ``, `"method":"tools/list"`},
-		{"tools/list", string(modern(`"cursor":""`, "")), `"method":"tools/list","params":{"cursor":""}`}, // T-48
-		{"tools/call", string(modern(`"name":"t","requestState":"s","arguments":{"a":1.0,"_meta":{"x":1},"requestState":1}`, `"progressToken":7,"traceparent":"00-1-2-03","com.example/k":[1]`)),
+		{"tools/list", string(withEnvelope(`"cursor":""`, "")), `"method":"tools/list","params":{"cursor":""}`}, // T-48
+		{"tools/call", string(withEnvelope(`"name":"t","requestState":"s","arguments":{"a":1.0,"_meta":{"x":1},"requestState":1}`, `"progressToken":7,"traceparent":"00-1-2-03","com.example/k":[1]`)),
 			`"method":"tools/call","params":{"name":"t","arguments":{"a":1.0,"_meta":{"x":1},"requestState":1},"_meta":{"progressToken":7,"traceparent":"00-1-2-03","com.example/k":[1]}}`},
-		{"com.example/x", string(modern(`"requestState":"mine"`, "")), `"method":"com.example/x","params":{"requestState":"mine"}`},
-		{"ping", string(modern("", "")), `"method":"ping"`},
+		{"com.example/x", string(withEnvelope(`"requestState":"mine"`, "")), `"method":"com.example/x","params":{"requestState":"mine"}`},
+		{"ping", string(withEnvelope("", "")), `"method":"ping"`},
 	} {
 		got, err := c.RoundTrip(t.Context(), tc.method, json.RawMessage(tc.params), nil)
 		if err != nil || !strings.Contains(string(got), `"resultType":"complete"`) {
@@ -45,9 +45,9 @@ func TestRequestsAreSentWithoutEnvelope(t *testing.T) {
 
 func TestCMP05_CompletionContextNeedsItsRevision(t *testing.T) {
 	for _, version := range sessionVersions {
-		s := &script{}
+		s := &fakeServer{}
 		c := open(t, clientConfig(version), s)
-		_, err := c.RoundTrip(t.Context(), "completion/complete", modern(`"ref":{"type":"ref/prompt","name":"p"},"context":{"arguments":{"a":"b"}}`, ""), nil)
+		_, err := c.RoundTrip(t.Context(), "completion/complete", withEnvelope(`"ref":{"type":"ref/prompt","name":"p"},"context":{"arguments":{"a":"b"}}`, ""), nil)
 		if err != nil {
 			t.Errorf("%s: %v", version, err)
 		}
@@ -59,7 +59,7 @@ func TestCMP05_CompletionContextNeedsItsRevision(t *testing.T) {
 	}
 }
 
-func TestLIFE13_RPC31_OnlyDeclaredMethodsAreSent(t *testing.T) {
+func TestLIFE12_LIFE13_LIFE25_RPC31_OnlyDeclaredMethodsAreSent(t *testing.T) {
 	for _, tc := range []struct{ version, capabilities, method, wantError string }{
 		{"2025-06-18", `{}`, "tools/list", "does not offer tools"},
 		{"2025-06-18", `{"tools":{}}`, "tools/call", ""},
@@ -72,23 +72,23 @@ func TestLIFE13_RPC31_OnlyDeclaredMethodsAreSent(t *testing.T) {
 		{"2025-03-26", `{"prompts":{}}`, "completion/complete", "does not offer completions"},
 		{"2025-11-25", `{"completions":{}}`, "completion/complete", ""},
 		{"2025-11-25", `{}`, "logging/setLevel", "does not offer logging"},
-		{"2025-11-25", `{}`, "com.example/x", ""},                                                                      // of an extension
+		{"2025-11-25", `{}`, "com.example/x", ""},                                                                      // a method of an extension
 		{"2025-06-18", `{"tasks":{"list":{}}}`, "tasks/get", "2025-06-18, which this server speaks, has no tasks/get"}, // T-17
-		{"2025-11-25", everything, "tasks/get", "does not offer tasks, which"},
+		{"2025-11-25", allServerCapabilities, "tasks/get", "does not offer tasks, which"},
 		{"2025-11-25", `{"tasks":{}}`, "tasks/get", ""},
 		{"2025-11-25", `{"tasks":{}}`, "tasks/result", ""},
 		{"2025-11-25", `{"tasks":{}}`, "tasks/list", "does not offer tasks.list, which"},
 		{"2025-11-25", `{"tasks":{"list":{}}}`, "tasks/cancel", "does not offer tasks.cancel, which"},
 		{"2025-11-25", `{"tasks":{"list":{}}}`, "tasks/list", ""},
 		{"2025-11-25", `{"tasks":{"cancel":{}}}`, "tasks/cancel", ""},
-		{"2025-11-25", everything, "initialize", "has no initialize"},
-		{"2025-11-25", everything, "roots/list", "has no roots/list"},
-		{"2024-11-05", everything, "elicitation/create", "has no elicitation/create"},
-		{"2025-11-25", everything, "notifications/cancelled", "has no notifications/cancelled"},
+		{"2025-11-25", allServerCapabilities, "initialize", "has no initialize"},
+		{"2025-11-25", allServerCapabilities, "roots/list", "has no roots/list"},
+		{"2024-11-05", allServerCapabilities, "elicitation/create", "has no elicitation/create"},
+		{"2025-11-25", allServerCapabilities, "notifications/cancelled", "has no notifications/cancelled"},
 	} {
-		s := &script{capabilities: tc.capabilities}
+		s := &fakeServer{capabilities: tc.capabilities}
 		c := open(t, clientConfig(tc.version), s)
-		_, err := c.RoundTrip(t.Context(), tc.method, modern(`"uri":"x:y"`, ""), nil)
+		_, err := c.RoundTrip(t.Context(), tc.method, withEnvelope(`"uri":"x:y"`, ""), nil)
 		var e *jsonrpc.Error
 		switch {
 		case tc.wantError == "" && (err != nil || len(s.take()) != 1):
@@ -110,14 +110,14 @@ func TestModernResults(t *testing.T) {
 		{"com.example/x", `{"ttlMs":7,"requestState":"mine"}`, `{"resultType":"complete","ttlMs":7,"requestState":"mine"}`},
 		{"ping", `{}`, `{"resultType":"complete"}`},
 	} {
-		c := open(t, clientConfig("2025-11-25"), &script{serve: after(gives(tc.result))})
-		got, err := c.RoundTrip(t.Context(), tc.method, modern(`"uri":"x:y","name":"t"`, ""), nil)
+		c := open(t, clientConfig("2025-11-25"), &fakeServer{serve: afterInitialize(respondWith(tc.result))})
+		got, err := c.RoundTrip(t.Context(), tc.method, withEnvelope(`"uri":"x:y","name":"t"`, ""), nil)
 		if err != nil || string(got) != tc.want {
 			t.Errorf("%s\ngot  %s, %v\nwant %s", tc.result, got, err, tc.want)
 		}
 	}
 	for _, result := range []string{`null`, `[]`, `"x"`, `true`} {
-		c := open(t, clientConfig("2025-11-25"), &script{serve: after(gives(result))})
+		c := open(t, clientConfig("2025-11-25"), &fakeServer{serve: afterInitialize(respondWith(result))})
 		if got, err := c.RoundTrip(t.Context(), "tools/list", nil, nil); got != nil || !errors.Is(err, legacy.ErrMalformed) {
 			t.Errorf("%s: %s, %v", result, got, err)
 		}
@@ -135,8 +135,8 @@ func TestRPC25_MissingResourcesHaveTheModernCode(t *testing.T) {
 		{"tools/call", ``, ``, -32002, -32002},
 		{"resources/read", `{"a":1}`, `{"a":1}`, -32603, -32603},
 	} {
-		c := open(t, clientConfig("2025-06-18"), &script{serve: after(fails(tc.code, "no", tc.data))})
-		_, err := c.RoundTrip(t.Context(), tc.method, modern(`"uri":"x:y"`, ""), nil)
+		c := open(t, clientConfig("2025-06-18"), &fakeServer{serve: afterInitialize(failWith(tc.code, "no", tc.data))})
+		_, err := c.RoundTrip(t.Context(), tc.method, withEnvelope(`"uri":"x:y"`, ""), nil)
 		var e *jsonrpc.Error
 		if !errors.As(err, &e) || !e.Remote() || e.Code != tc.want || string(e.Data) != tc.wantData || e.Message != "no" {
 			t.Errorf("%+v: %v %s", tc, err, e.Data)
@@ -144,10 +144,10 @@ func TestRPC25_MissingResourcesHaveTheModernCode(t *testing.T) {
 	}
 }
 
-func TestPROG_ProgressGoesToItsRequest(t *testing.T) {
+func TestProgressGoesToItsRequest(t *testing.T) {
 	for token, other := range map[string]string{`7`: `"7"`, `"7"`: `7`, `"a\u0062"`: `"a"`} { // 7 and "7" are different tokens
 		var c *legacy.Client
-		s := &script{serve: after(func(_ context.Context, req *jsonrpc.Message) *jsonrpc.Message {
+		s := &fakeServer{serve: afterInitialize(func(_ context.Context, req *jsonrpc.Message) *jsonrpc.Message {
 			for i, token := range []string{token, `"other"`, `8`, other, token, `null`, `[]`, token} {
 				c.Receive(message(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`, token, i)))
 			}
@@ -160,8 +160,8 @@ func TestPROG_ProgressGoesToItsRequest(t *testing.T) {
 			got = append(got, method+member(params, "progress"))
 			return nil
 		}
-		asked := strings.ReplaceAll(token, `\u0062`, "b")
-		if _, err := c.RoundTrip(t.Context(), "tools/list", modern("", `"progressToken":`+asked), notify); err != nil {
+		sent := strings.ReplaceAll(token, `\u0062`, "b")
+		if _, err := c.RoundTrip(t.Context(), "tools/list", withEnvelope("", `"progressToken":`+sent), notify); err != nil {
 			t.Fatal(err)
 		}
 		c.Receive(message(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + token + `,"progress":9}}`)) // late
@@ -169,40 +169,40 @@ func TestPROG_ProgressGoesToItsRequest(t *testing.T) {
 		if diff := cmp.Diff([]string{p + "0", p + "4", p + "7"}, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", token, diff)
 		}
-		if _, err := c.RoundTrip(t.Context(), "tools/list", modern("", `"progressToken":`+asked), nil); err != nil {
-			t.Errorf("nobody wants progress: %v", err)
+		if _, err := c.RoundTrip(t.Context(), "tools/list", withEnvelope("", `"progressToken":`+sent), nil); err != nil {
+			t.Errorf("without a notify function: %v", err)
 		}
 	}
 }
 
 func TestProgressEndsWhenNotifyFails(t *testing.T) {
 	var c *legacy.Client
-	c = open(t, clientConfig("2025-06-18"), &script{serve: after(func(context.Context, *jsonrpc.Message) *jsonrpc.Message {
+	c = open(t, clientConfig("2025-06-18"), &fakeServer{serve: afterInitialize(func(context.Context, *jsonrpc.Message) *jsonrpc.Message {
 		for range 3 {
 			c.Receive(message(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}`))
 		}
 		return nil
 	})})
-	told := 0
-	_, err := c.RoundTrip(t.Context(), "tools/list", modern("", `"progressToken":1`), func(context.Context, string, json.RawMessage) error {
-		told++
+	calls := 0
+	_, err := c.RoundTrip(t.Context(), "tools/list", withEnvelope("", `"progressToken":1`), func(context.Context, string, json.RawMessage) error {
+		calls++
 		return errCancelled
 	})
-	if err != nil || told != 1 {
-		t.Errorf("told %d times, %v", told, err)
+	if err != nil || calls != 1 {
+		t.Errorf("notify was called %d times, error %v; want 1 call, no error", calls, err)
 	}
 }
 
 func TestPROG01_TokensAreUnique(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		c := open(t, clientConfig("2025-06-18"), &script{serve: after(func(context.Context, *jsonrpc.Message) *jsonrpc.Message {
+		c := open(t, clientConfig("2025-06-18"), &fakeServer{serve: afterInitialize(func(context.Context, *jsonrpc.Message) *jsonrpc.Message {
 			<-release
 			return nil
 		})})
 		notify := func(context.Context, string, json.RawMessage) error { return nil }
 		call := func() error {
-			_, err := c.RoundTrip(t.Context(), "tools/list", modern("", `"progressToken":1`), notify)
+			_, err := c.RoundTrip(t.Context(), "tools/list", withEnvelope("", `"progressToken":1`), notify)
 			return err
 		}
 		first := make(chan error)
@@ -210,22 +210,22 @@ func TestPROG01_TokensAreUnique(t *testing.T) {
 		synctest.Wait()
 		var e *jsonrpc.Error
 		if err := call(); !errors.As(err, &e) || e.Code != jsonrpc.CodeInvalidParams || e.Remote() {
-			t.Errorf("the same token again: %v", err)
+			t.Errorf("a second request with a token in use: error %v, want a local -32602", err)
 		}
 		close(release)
 		if err := <-first; err != nil {
 			t.Error(err)
 		}
 		if err := call(); err != nil {
-			t.Errorf("the token is free again: %v", err)
+			t.Errorf("a request with the token of a finished request: %v", err)
 		}
 		c.Close()
 	})
 }
 
-func TestCAN_ContextCauseIsReturned(t *testing.T) {
+func TestContextCauseIsReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := open(t, clientConfig("2025-06-18"), &script{serve: after(func(ctx context.Context, _ *jsonrpc.Message) *jsonrpc.Message {
+		c := open(t, clientConfig("2025-06-18"), &fakeServer{serve: afterInitialize(func(ctx context.Context, _ *jsonrpc.Message) *jsonrpc.Message {
 			<-ctx.Done()
 			return nil
 		})})
@@ -233,7 +233,7 @@ func TestCAN_ContextCauseIsReturned(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			done := make(chan error)
 			go func() {
-				_, err := c.RoundTrip(ctx, method, modern(`"notifications":{"resourceSubscriptions":["x:y"]}`, `"progressToken":1`),
+				_, err := c.RoundTrip(ctx, method, withEnvelope(`"notifications":{"resourceSubscriptions":["x:y"]}`, `"progressToken":1`),
 					func(context.Context, string, json.RawMessage) error { return nil })
 				done <- err
 			}()

@@ -1,14 +1,14 @@
 package legacy
 
-// Visits returns the number of tracked elicitations.
-func (c *Client) Visits() int {
+// TrackedElicitations returns the number of tracked elicitations.
+func (c *Client) TrackedElicitations() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.elicitations)
 }
 
-// Watches returns the number of resource subscriptions.
-func (c *Client) Watches() int {
+// ResourceSubscriptions returns the number of resource subscriptions.
+func (c *Client) ResourceSubscriptions() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.resources)

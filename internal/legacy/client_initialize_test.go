@@ -14,7 +14,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-func TestLIFE02_LIFE04_OpenInitializesInEachRevision(t *testing.T) {
+func TestLIFE02_LIFE04_LIFE07_OpenInitializesInEachRevision(t *testing.T) {
 	for version, want := range map[string]string{
 		"2024-11-05": `{"roots":{"listChanged":true},"sampling":{}}`,
 		"2025-03-26": `{"roots":{"listChanged":true},"sampling":{}}`,
@@ -25,11 +25,11 @@ func TestLIFE02_LIFE04_OpenInitializesInEachRevision(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			cfg := clientConfig(version)
 			cfg.Info = json.RawMessage(`{"name":"c","title":"C","version":"1"}`)
-			s := &script{done: make(chan struct{})}
+			s := &fakeServer{done: make(chan struct{})}
 			c := legacy.NewClient(cfg)
 			defer c.Close()
 			if c.Revision() != 0 {
-				t.Error("there is a revision before Open")
+				t.Error("Revision before Open is not 0")
 			}
 			got, err := c.Open(t.Context(), s)
 			if err != nil {
@@ -38,26 +38,52 @@ func TestLIFE02_LIFE04_OpenInitializesInEachRevision(t *testing.T) {
 			if version == "" {
 				version = "2025-11-25" // LIFE-07
 			}
-			info := someone
+			info := clientInfo
 			if version >= "2025-06-18" {
 				info = `{"name":"c","title":"C","version":"1"}`
 			}
 			s.wants(t, `"method":"initialize","params":{"protocolVersion":"`+version+`","capabilities":`+want+`,"clientInfo":`+info+`}`,
 				`"method":"notifications/initialized"`)
-			discover := `{"resultType":"complete","ttlMs":0,"cacheScope":"private","supportedVersions":["` + version + `"],"capabilities":` + everything +
+			discover := `{"resultType":"complete","ttlMs":0,"cacheScope":"private","supportedVersions":["` + version + `"],"capabilities":` + allServerCapabilities +
 				`,"instructions":"Be kind.","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"}}}`
 			if diff := cmp.Diff(discover, string(got)); diff != "" {
-				t.Errorf("discovered (-want +got):\n%s", diff)
+				t.Errorf("result of Open (-want +got):\n%s", diff)
 			}
 			if c.Revision().String() != version {
 				t.Errorf("revision is %s, want %s", c.Revision(), version)
 			}
-			again, err := c.RoundTrip(t.Context(), "server/discover", modern("", ""), nil)
+			again, err := c.RoundTrip(t.Context(), "server/discover", withEnvelope("", ""), nil)
 			if string(again) != discover || err != nil {
 				t.Errorf("server/discover: %s, %v", again, err)
 			}
 			s.wants(t)
 		})
+	}
+}
+
+func TestLIFE05_OnlyInitializeIsSentBeforeItsResult(t *testing.T) {
+	for _, version := range sessionVersions {
+		c := legacy.NewClient(clientConfig(version))
+		s := &fakeServer{done: make(chan struct{})}
+		s.serve = func(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message {
+			if req.Method != "initialize" {
+				return nil
+			}
+			if _, err := c.RoundTrip(ctx, "tools/list", withEnvelope("", ""), nil); err == nil {
+				t.Errorf("%s: a request during initialize returned no error", version)
+			}
+			if err := c.RootsChanged(ctx); err == nil {
+				t.Errorf("%s: a notification during initialize returned no error", version)
+			}
+			if got := s.take(); len(got) != 1 || !strings.HasPrefix(got[0], `"method":"initialize"`) {
+				t.Errorf("%s: sent %q before the result of initialize, want initialize only", version, got)
+			}
+			return nil
+		}
+		if _, err := c.Open(t.Context(), s); err != nil {
+			t.Errorf("%s: %v", version, err)
+		}
+		c.Close()
 	}
 }
 
@@ -74,7 +100,7 @@ func TestClientCapabilitiesAreThoseOfTheRevision(t *testing.T) {
 	} {
 		cfg := clientConfig(tc.version)
 		cfg.Capabilities, cfg.Info = json.RawMessage(tc.capabilities), nil
-		s := &script{done: make(chan struct{})}
+		s := &fakeServer{done: make(chan struct{})}
 		c := legacy.NewClient(cfg)
 		if _, err := c.Open(t.Context(), s); err != nil {
 			t.Fatal(err)
@@ -100,7 +126,7 @@ func TestLIFE10_OtherRevisionsAreAcceptedOrRejected(t *testing.T) {
 	} {
 		cfg := clientConfig(tc.offered)
 		cfg.Pinned = tc.pinned != ""
-		s := &script{version: tc.chosen, done: make(chan struct{})}
+		s := &fakeServer{version: tc.chosen, done: make(chan struct{})}
 		c := legacy.NewClient(cfg)
 		_, err := c.Open(t.Context(), s)
 		switch {
@@ -109,9 +135,9 @@ func TestLIFE10_OtherRevisionsAreAcceptedOrRejected(t *testing.T) {
 		case tc.wantError != "" && (err == nil || !strings.Contains(err.Error(), tc.wantError)):
 			t.Errorf("%+v: error %v", tc, err)
 		case tc.wantError != "" && s.closed == 0:
-			t.Errorf("%+v: the link is open", tc)
+			t.Errorf("%+v: the Conn was not closed", tc)
 		case tc.wantError != "" && slices.ContainsFunc(s.take(), func(l string) bool { return strings.Contains(l, "initialized") }):
-			t.Errorf("%+v: the server was told that the session is open", tc)
+			t.Errorf("%+v: notifications/initialized was sent", tc)
 		}
 		c.Close()
 	}
@@ -121,28 +147,28 @@ func TestOpenFailsWithTheServer(t *testing.T) {
 	gone := errors.New("gone")
 	for _, tc := range []struct {
 		name   string
-		script *script
+		server *fakeServer
 		want   func(error) bool
 	}{
-		{"error", &script{serve: fails(-32602, "Unsupported protocol version", "")}, func(err error) bool {
+		{"error", &fakeServer{serve: failWith(-32602, "Unsupported protocol version", "")}, func(err error) bool {
 			var e *jsonrpc.Error
 			return errors.As(err, &e) && e.Remote() && e.Code == -32602
 		}},
-		{"no object", &script{serve: gives(`7`)}, func(err error) bool { return errors.Is(err, legacy.ErrMalformed) }},
-		{"no version", &script{serve: gives(`{}`)}, func(err error) bool { return errors.Is(err, legacy.ErrMalformed) }},
-		{"odd version", &script{serve: gives(`{"protocolVersion":20250618}`)}, func(err error) bool { return errors.Is(err, legacy.ErrMalformed) }},
-		{"deaf", &script{send: func(context.Context, *jsonrpc.Message) error { return gone }}, func(err error) bool { return errors.Is(err, gone) }},
+		{"result is not an object", &fakeServer{serve: respondWith(`7`)}, func(err error) bool { return errors.Is(err, legacy.ErrMalformed) }},
+		{"no version", &fakeServer{serve: respondWith(`{}`)}, func(err error) bool { return errors.Is(err, legacy.ErrMalformed) }},
+		{"version is not a string", &fakeServer{serve: respondWith(`{"protocolVersion":20250618}`)}, func(err error) bool { return errors.Is(err, legacy.ErrMalformed) }},
+		{"failed write", &fakeServer{send: func(context.Context, *jsonrpc.Message) error { return gone }}, func(err error) bool { return errors.Is(err, gone) }},
 	} {
 		c := legacy.NewClient(clientConfig("2025-06-18"))
-		tc.script.done = make(chan struct{})
-		_, err := c.Open(t.Context(), tc.script)
-		if !tc.want(err) || tc.script.closed == 0 {
-			t.Errorf("%s: error %v, closed %d times", tc.name, err, tc.script.closed)
+		tc.server.done = make(chan struct{})
+		_, err := c.Open(t.Context(), tc.server)
+		if !tc.want(err) || tc.server.closed == 0 {
+			t.Errorf("%s: error %v, closed %d times", tc.name, err, tc.server.closed)
 		}
 	}
 }
 
-func TestServerCapabilities(t *testing.T) {
+func TestLIFE20_LIFE25_ServerCapabilitiesOfASession(t *testing.T) {
 	for _, tc := range []struct{ version, declared, want string }{
 		{"2024-11-05", `{"prompts":{}}`, `{"prompts":{},"completions":{}}`}, // LIFE-25
 		{"2024-11-05", `{"tools":{}}`, `{"tools":{}}`},
@@ -154,10 +180,10 @@ func TestServerCapabilities(t *testing.T) {
 			`{"experimental":{"a":1},"extensions":{"io.modelcontextprotocol/ui":{}},"com.example":{}}`},
 		{"2025-11-25", `[]`, `{}`},
 	} {
-		c := open(t, clientConfig(tc.version), &script{capabilities: tc.declared})
+		c := open(t, clientConfig(tc.version), &fakeServer{capabilities: tc.declared})
 		got, err := c.RoundTrip(t.Context(), "server/discover", nil, nil)
 		if capabilities := member(got, "capabilities"); err != nil || capabilities != tc.want {
-			t.Errorf("%s: %s became %s, want %s (%v)", tc.version, tc.declared, capabilities, tc.want, err)
+			t.Errorf("%s: capabilities %s became %s, want %s (error %v)", tc.version, tc.declared, capabilities, tc.want, err)
 		}
 	}
 }
@@ -169,7 +195,7 @@ func TestVER23_MinimalInitializeResults(t *testing.T) {
 		`{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"x"}}`:                     `{}`,
 		`{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":1,"version":2}}`: `{"tools":{}}`,
 	} {
-		c := open(t, clientConfig("2025-06-18"), &script{serve: gives(result)})
+		c := open(t, clientConfig("2025-06-18"), &fakeServer{serve: respondWith(result)})
 		got, err := c.RoundTrip(t.Context(), "server/discover", nil, nil)
 		whole := `{"resultType":"complete","ttlMs":0,"cacheScope":"private","supportedVersions":["2025-06-18"],"capabilities":` + want + `}`
 		if err != nil || string(got) != whole {

@@ -20,23 +20,23 @@ func TestLOG02_LevelIsSetWhenItChanges(t *testing.T) {
 		if level != "" {
 			meta = `"io.modelcontextprotocol/logLevel":"` + level + `"`
 		}
-		if _, err := c.RoundTrip(t.Context(), "tools/list", modern("", meta), nil); err != nil {
+		if _, err := c.RoundTrip(t.Context(), "tools/list", withEnvelope("", meta), nil); err != nil {
 			t.Errorf("level %q: %v", level, err)
 		}
 	}
 	const tools = `"method":"tools/list"`
 	set := func(level string) string { return `"method":"logging/setLevel","params":{"level":"` + level + `"}` }
 	for name, serve := range map[string]func(context.Context, *jsonrpc.Message) *jsonrpc.Message{
-		"willing": nil,
-		"unwilling": func(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message { // the request is sent all the same
+		"level accepted": nil,
+		"level refused": func(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message { // the request is sent nevertheless
 			if req.Method == wire.MethodLoggingSetLevel {
-				return fails(-32601, "no", "")(ctx, req)
+				return failWith(-32601, "no", "")(ctx, req)
 			}
 			return nil
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &script{serve: serve}
+			s := &fakeServer{serve: serve}
 			c := open(t, clientConfig("2025-06-18"), s)
 			for _, level := range []string{"", "info", "info", "", "debug", "debug", "info"} {
 				list(c, level)
@@ -45,16 +45,16 @@ func TestLOG02_LevelIsSetWhenItChanges(t *testing.T) {
 		})
 	}
 
-	s := &script{}
+	s := &fakeServer{}
 	c := open(t, clientConfig("2025-06-18"), s)
 	list(c, "info")
-	if _, err := c.RoundTrip(t.Context(), "logging/setLevel", modern(`"level":"debug"`, ""), nil); err != nil {
+	if _, err := c.RoundTrip(t.Context(), "logging/setLevel", withEnvelope(`"level":"debug"`, ""), nil); err != nil {
 		t.Error(err)
 	}
-	list(c, "info") // logging/setLevel has changed it
+	list(c, "info") // logging/setLevel changed the level
 	s.wants(t, set("info"), tools, set("debug"), set("info"), tools)
 
-	s = &script{capabilities: `{"tools":{}}`}
+	s = &fakeServer{capabilities: `{"tools":{}}`}
 	list(open(t, clientConfig("2025-06-18"), s), "info")
 	s.wants(t, tools)
 }
@@ -62,7 +62,7 @@ func TestLOG02_LevelIsSetWhenItChanges(t *testing.T) {
 func TestLevelIsSetOnceForManyRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		s := &script{serve: func(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message {
+		s := &fakeServer{serve: func(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message {
 			if req.Method == wire.MethodLoggingSetLevel {
 				<-release
 			}
@@ -72,7 +72,7 @@ func TestLevelIsSetOnceForManyRequests(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 20 {
 			wg.Go(func() {
-				if _, err := c.RoundTrip(t.Context(), "tools/list", modern("", `"io.modelcontextprotocol/logLevel":"info"`), nil); err != nil {
+				if _, err := c.RoundTrip(t.Context(), "tools/list", withEnvelope("", `"io.modelcontextprotocol/logLevel":"info"`), nil); err != nil {
 					t.Error(err)
 				}
 			})
@@ -80,8 +80,8 @@ func TestLevelIsSetOnceForManyRequests(t *testing.T) {
 		synctest.Wait()
 		stopped, stop := context.WithCancelCause(t.Context())
 		wg.Go(func() { // one of them is cancelled, which does not affect the others
-			if _, err := c.RoundTrip(stopped, "tools/list", modern("", `"io.modelcontextprotocol/logLevel":"info"`), nil); err != errCancelled {
-				t.Errorf("the caller gave up: %v", err)
+			if _, err := c.RoundTrip(stopped, "tools/list", withEnvelope("", `"io.modelcontextprotocol/logLevel":"info"`), nil); err != errCancelled {
+				t.Errorf("the cancelled request: error %v, want its cause", err)
 			}
 		})
 		synctest.Wait()
@@ -96,7 +96,7 @@ func TestLevelIsSetOnceForManyRequests(t *testing.T) {
 			}
 		}
 		if count != 1 {
-			t.Errorf("the level was set %d times", count)
+			t.Errorf("the level was set %d times, want once", count)
 		}
 		c.Close()
 	})
@@ -104,14 +104,14 @@ func TestLevelIsSetOnceForManyRequests(t *testing.T) {
 
 func TestLevelIsSetAgainAfterACancelledRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &script{serve: func(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message {
+		s := &fakeServer{serve: func(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message {
 			if req.Method == wire.MethodLoggingSetLevel && ctx.Value(errCancelled) != nil {
 				<-ctx.Done()
 			}
 			return nil
 		}}
 		c := open(t, clientConfig("2025-06-18"), s)
-		params := modern("", `"io.modelcontextprotocol/logLevel":"info"`)
+		params := withEnvelope("", `"io.modelcontextprotocol/logLevel":"info"`)
 		ctx, stop := context.WithCancelCause(context.WithValue(t.Context(), errCancelled, "the first"))
 		time.AfterFunc(time.Second, func() { stop(errCancelled) })
 		if _, err := c.RoundTrip(ctx, "tools/list", params, nil); err != errCancelled {
@@ -128,7 +128,7 @@ func TestLevelIsSetAgainAfterACancelledRequest(t *testing.T) {
 
 func TestSettingTheLevelIsLimitedInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &script{serve: func(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message {
+		s := &fakeServer{serve: func(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message {
 			if req.Method == wire.MethodLoggingSetLevel {
 				<-ctx.Done()
 			}
@@ -137,11 +137,11 @@ func TestSettingTheLevelIsLimitedInTime(t *testing.T) {
 		c := open(t, clientConfig("2025-06-18"), s)
 		for _, within := range []time.Duration{10 * time.Second, 0} {
 			start := time.Now()
-			if _, err := c.RoundTrip(t.Context(), "tools/list", modern("", `"io.modelcontextprotocol/logLevel":"info"`), nil); err != nil {
+			if _, err := c.RoundTrip(t.Context(), "tools/list", withEnvelope("", `"io.modelcontextprotocol/logLevel":"info"`), nil); err != nil {
 				t.Error(err)
 			}
 			if took := time.Since(start); took != within {
-				t.Errorf("it took %v, want %v", took, within)
+				t.Errorf("RoundTrip took %v, want %v", took, within)
 			}
 		}
 		c.Close()

@@ -19,20 +19,22 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// asked sends one request to a client with the given Answer function, and returns the responses.
-func asked(t *testing.T, version, capabilities, method, params string, answer func(params string) (string, *jsonrpc.Error)) (lines []string) {
+// sendServerRequest sends one request to a client with the given Answer function, and returns the
+// responses.
+func sendServerRequest(t *testing.T, version, capabilities, method, params string,
+	answer func(params string) (string, *jsonrpc.Error)) (lines []string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		cfg := clientConfig(version)
 		cfg.Capabilities = json.RawMessage(capabilities)
 		cfg.Answer = func(_ context.Context, got string, params json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 			if got != method {
-				t.Errorf("asked %s, want %s", got, method)
+				t.Errorf("Answer was called for %s, want %s", got, method)
 			}
 			result, err := answer(string(params))
 			return json.RawMessage(result), err
 		}
-		s := &script{}
+		s := &fakeServer{}
 		c := open(t, cfg, s)
 		defer c.Close()
 		if params != "" {
@@ -45,7 +47,7 @@ func asked(t *testing.T, version, capabilities, method, params string, answer fu
 	return lines
 }
 
-func TestServerRequestsInEachRevision(t *testing.T) {
+func TestROOT05_ServerRequestsInEachRevision(t *testing.T) {
 	const (
 		sample    = `{"role":"assistant","content":[{"type":"text","text":"a","_meta":{"k":1},"annotations":{"lastModified":"x","priority":1}}],"model":"m"}`
 		sampled   = `{"role":"assistant","content":{"type":"text","text":"a","annotations":{"priority":1}},"model":"m"}`
@@ -103,27 +105,27 @@ func TestServerRequestsInEachRevision(t *testing.T) {
 	} {
 		for letter := range strings.FieldsSeq(tc.versions) {
 			version := sessionVersions[letter[0]-'A']
-			got := asked(t, version, allOfUs, tc.method, tc.params, func(params string) (string, *jsonrpc.Error) {
+			got := sendServerRequest(t, version, allClientCapabilities, tc.method, tc.params, func(params string) (string, *jsonrpc.Error) {
 				if params != tc.wanted {
-					t.Errorf("%s %s: asked with %s, want %s", version, tc.method, params, tc.wanted)
+					t.Errorf("%s %s: Answer got params %s, want %s", version, tc.method, params, tc.wanted)
 				}
 				return tc.answer, nil
 			})
 			if len(got) != 1 || !strings.HasPrefix(got[0], tc.want) {
-				t.Errorf("%s %s: answered %q, want %q", version, tc.method, got, tc.want)
+				t.Errorf("%s %s: sent %q, want %q", version, tc.method, got, tc.want)
 			}
 		}
 	}
 }
 
 func TestErrorsOfAnswerAreSent(t *testing.T) {
-	got := asked(t, "2025-11-25", allOfUs, "sampling/createMessage", `{}`, func(string) (string, *jsonrpc.Error) {
+	got := sendServerRequest(t, "2025-11-25", allClientCapabilities, "sampling/createMessage", `{}`, func(string) (string, *jsonrpc.Error) {
 		return "", &jsonrpc.Error{Code: -1, Message: "the user refused"}
 	})
 	if want := []string{`"id":"q","error":{"code":-1,"message":"the user refused"}`}; !slices.Equal(got, want) { // SAMP-09
 		t.Errorf("got %q", got)
 	}
-	got = asked(t, "2025-11-25", allOfUs, "sampling/createMessage", `{}`, func(string) (string, *jsonrpc.Error) {
+	got = sendServerRequest(t, "2025-11-25", allClientCapabilities, "sampling/createMessage", `{}`, func(string) (string, *jsonrpc.Error) {
 		return "", &jsonrpc.Error{Code: -32021, Message: "x", Data: json.RawMessage(`{"requiredCapabilities":{"sampling":{}}}`)}
 	})
 	if len(got) != 1 || !strings.HasPrefix(got[0], `"id":"q","error":{"code":-32600,`) { // RPC-26
@@ -131,7 +133,7 @@ func TestErrorsOfAnswerAreSent(t *testing.T) {
 	}
 }
 
-func TestRPC31_ELI26_SAMP05_UndeclaredRequestsAreRejected(t *testing.T) {
+func TestRPC31_ELI26_SAMP05_ROOT05_UndeclaredRequestsAreRejected(t *testing.T) {
 	for _, tc := range []struct {
 		version, capabilities, method, params string
 		code                                  int
@@ -139,30 +141,30 @@ func TestRPC31_ELI26_SAMP05_UndeclaredRequestsAreRejected(t *testing.T) {
 		{"2025-11-25", `{}`, "sampling/createMessage", `{}`, -32601},
 		{"2025-11-25", `{}`, "elicitation/create", `{}`, -32601},
 		{"2025-11-25", `{}`, "roots/list", `{}`, -32601}, // ROOT-05
-		{"2025-11-25", allOfUs, "tools/list", `{}`, -32601},
-		{"2025-11-25", allOfUs, "tasks/get", `{}`, -32601},
-		{"2025-11-25", allOfUs, "com.example/x", `{}`, -32601},
-		{"2025-03-26", allOfUs, "elicitation/create", `{}`, -32601}, // not in this revision
-		{"2025-11-25", allOfUs, "sampling/createMessage", `[]`, -32602},
-		{"2025-11-25", allOfUs, "sampling/createMessage", ``, -32602},
-		{"2025-11-25", allOfUs, "elicitation/create", ``, -32602},
-		{"2025-11-25", allOfUs, "roots/list", `[]`, -32602},
+		{"2025-11-25", allClientCapabilities, "tools/list", `{}`, -32601},
+		{"2025-11-25", allClientCapabilities, "tasks/get", `{}`, -32601},
+		{"2025-11-25", allClientCapabilities, "com.example/x", `{}`, -32601},
+		{"2025-03-26", allClientCapabilities, "elicitation/create", `{}`, -32601}, // not in this revision
+		{"2025-11-25", allClientCapabilities, "sampling/createMessage", `[]`, -32602},
+		{"2025-11-25", allClientCapabilities, "sampling/createMessage", ``, -32602},
+		{"2025-11-25", allClientCapabilities, "elicitation/create", ``, -32602},
+		{"2025-11-25", allClientCapabilities, "roots/list", `[]`, -32602},
 		{"2025-11-25", `{"elicitation":{}}`, "elicitation/create", `{"mode":"url"}`, -32602},
 		{"2025-11-25", `{"elicitation":{"url":{}}}`, "elicitation/create", `{}`, -32602},
 		{"2025-11-25", `{"elicitation":{"url":{}}}`, "elicitation/create", `{"mode":"form"}`, -32602},
-		{"2025-11-25", allOfUs, "elicitation/create", `{"mode":"voice"}`, -32602},
-		{"2025-11-25", allOfUs, "elicitation/create", `{"mode":null}`, -32602},
-		{"2025-06-18", allOfUs, "elicitation/create", `{"mode":"url"}`, -32602},
+		{"2025-11-25", allClientCapabilities, "elicitation/create", `{"mode":"voice"}`, -32602},
+		{"2025-11-25", allClientCapabilities, "elicitation/create", `{"mode":null}`, -32602},
+		{"2025-06-18", allClientCapabilities, "elicitation/create", `{"mode":"url"}`, -32602},
 		{"2025-11-25", `{"sampling":{}}`, "sampling/createMessage", `{"tools":[]}`, -32602},
 		{"2025-11-25", `{"sampling":{}}`, "sampling/createMessage", `{"toolChoice":{}}`, -32602},
-		{"2025-06-18", allOfUs, "sampling/createMessage", `{"tools":[{}]}`, -32602},
+		{"2025-06-18", allClientCapabilities, "sampling/createMessage", `{"tools":[{}]}`, -32602},
 	} {
-		got := asked(t, tc.version, tc.capabilities, tc.method, tc.params, func(string) (string, *jsonrpc.Error) {
-			t.Errorf("%+v was answered", tc)
+		got := sendServerRequest(t, tc.version, tc.capabilities, tc.method, tc.params, func(string) (string, *jsonrpc.Error) {
+			t.Errorf("%+v: Answer was called", tc)
 			return "{}", nil
 		})
 		if want := fmt.Sprintf(`"id":"q","error":{"code":%d,`, tc.code); len(got) != 1 || !strings.HasPrefix(got[0], want) {
-			t.Errorf("%+v: %q", tc, got)
+			t.Errorf("%+v: sent %q, want %s", tc, got, want)
 		}
 	}
 }
@@ -171,7 +173,7 @@ func TestPING01_PingIsAnsweredAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := legacy.NewClient(clientConfig("2025-06-18"))
 		c.Receive(message(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)) // before the connection is attached
-		s := &script{done: make(chan struct{}), serve: func(_ context.Context, req *jsonrpc.Message) *jsonrpc.Message {
+		s := &fakeServer{done: make(chan struct{}), serve: func(_ context.Context, req *jsonrpc.Message) *jsonrpc.Message {
 			if req.Method == "initialize" {
 				c.Receive(message(`{"jsonrpc":"2.0","id":"b","method":"ping","params":{}}`))
 				synctest.Wait()
@@ -198,7 +200,7 @@ func TestRequestsBeforeOpenWait(t *testing.T) {
 		}
 		c := legacy.NewClient(cfg)
 		c.Receive(message(`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`))
-		s := &script{done: make(chan struct{})}
+		s := &fakeServer{done: make(chan struct{})}
 		if _, err := c.Open(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
@@ -208,29 +210,29 @@ func TestRequestsBeforeOpenWait(t *testing.T) {
 		}
 		c.Close()
 
-		c = legacy.NewClient(cfg) // and never opened
+		c = legacy.NewClient(cfg) // never opened
 		c.Receive(message(`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`))
 		synctest.Wait()
 		c.Close()
 	})
 }
 
-// waiting returns an answerer that waits for its context and reports the cause.
-func waiting(why chan<- error) func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
+// untilCancelled returns an Answer function that waits for its context and sends the cause.
+func untilCancelled(cause chan<- error) answerer {
 	return func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 		<-ctx.Done()
-		why <- context.Cause(ctx)
+		cause <- context.Cause(ctx)
 		return json.RawMessage(`{"roots":[]}`), nil
 	}
 }
 
-func TestCAN04_ServerCancelsItsRequest(t *testing.T) {
+func TestCAN04_CAN05_ServerCancelsItsRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		why := make(chan error, 1)
+		cause := make(chan error, 1)
 		cfg := clientConfig("2025-11-25")
-		cfg.Answer = waiting(why)
+		cfg.Answer = untilCancelled(cause)
 		cfg.Cancelled = func(reason string) error { return fmt.Errorf("%w: %s", errCancelled, reason) }
-		s := &script{}
+		s := &fakeServer{}
 		c := open(t, cfg, s)
 		c.Receive(message(`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`))
 		synctest.Wait()
@@ -238,13 +240,13 @@ func TestCAN04_ServerCancelsItsRequest(t *testing.T) {
 			c.Receive(message(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":` + params + `}`))
 		}
 		synctest.Wait()
-		if len(why) > 0 {
-			t.Fatal("cancelled by another id")
+		if len(cause) > 0 {
+			t.Fatal("the request was cancelled by a notification with another id")
 		}
 		c.Receive(message(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"enough"}}`))
 		synctest.Wait()
-		if err := <-why; !errors.Is(err, errCancelled) || !strings.Contains(err.Error(), "enough") {
-			t.Errorf("cause is %v", err)
+		if err := <-cause; !errors.Is(err, errCancelled) || !strings.Contains(err.Error(), "enough") {
+			t.Errorf("cancellation cause %v", err)
 		}
 		s.wants(t)
 		c.Close()
@@ -252,23 +254,25 @@ func TestCAN04_ServerCancelsItsRequest(t *testing.T) {
 }
 
 func TestRequestsEndWithTheSession(t *testing.T) {
-	for name, end := range map[string]func(c *legacy.Client, s *script){
-		"closed": func(c *legacy.Client, _ *script) { c.Close() },
-		"lost":   func(_ *legacy.Client, s *script) { s.Close() },
+	for name, end := range map[string]func(c *legacy.Client, s *fakeServer){
+		"closed": func(c *legacy.Client, _ *fakeServer) { c.Close() },
+		"lost":   func(_ *legacy.Client, s *fakeServer) { s.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				why := make(chan error, 1)
+				cause := make(chan error, 1)
 				cfg := clientConfig("2025-11-25")
-				cfg.Answer = waiting(why)
-				cfg.Notify = func(_ context.Context, method string, _ json.RawMessage) { t.Errorf("%s after the end", method) }
-				s := &script{}
+				cfg.Answer = untilCancelled(cause)
+				cfg.Notify = func(_ context.Context, method string, _ json.RawMessage) {
+					t.Errorf("Notify got %s after the session ended", method)
+				}
+				s := &fakeServer{}
 				c := open(t, cfg, s)
 				c.Receive(message(`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`))
 				synctest.Wait()
 				end(c, s)
-				if err := <-why; !errors.Is(err, legacy.ErrEnded) {
-					t.Errorf("cause is %v", err)
+				if err := <-cause; !errors.Is(err, legacy.ErrEnded) {
+					t.Errorf("cancellation cause %v", err)
 				}
 				c.Receive(message(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)) // the response is dropped
 				c.Receive(message(`{"jsonrpc":"2.0","id":3,"method":"roots/list"}`))
@@ -287,24 +291,24 @@ func TestCloseIsLimitedInTime(t *testing.T) {
 			<-release
 			return nil, nil
 		}
-		c := open(t, cfg, &script{})
+		c := open(t, cfg, &fakeServer{})
 		c.Receive(message(`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`))
 		synctest.Wait()
 		start := time.Now()
 		c.Close()
 		if took := time.Since(start); took != 2*time.Second {
-			t.Errorf("Close took %v", took)
+			t.Errorf("Close took %v, want 2s", took)
 		}
 		close(release)
 	})
 }
 
-func TestR73_12_ServerRequestsAreLimited(t *testing.T) {
+func TestServerRequestsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		why := make(chan error, 100)
+		cause := make(chan error, 100)
 		cfg := clientConfig("2025-11-25")
-		cfg.Answer = waiting(why)
-		s := &script{}
+		cfg.Answer = untilCancelled(cause)
+		s := &fakeServer{}
 		c := open(t, cfg, s)
 		for i := range 64 {
 			c.Receive(message(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"roots/list"}`, i)))
@@ -316,7 +320,7 @@ func TestR73_12_ServerRequestsAreLimited(t *testing.T) {
 		synctest.Wait()
 		s.wants(t, `"id":64,"error":{"code":-32000,"message":"too many requests in progress","data":{"retryAfterMs":1000}}`, `"id":65,"result":{}`)
 		c.Receive(message(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`))
-		<-why
+		<-cause
 		synctest.Wait()
 		c.Receive(message(`{"jsonrpc":"2.0","id":66,"method":"roots/list"}`)) // below the limit again
 		synctest.Wait()
@@ -330,10 +334,10 @@ func TestR73_12_ServerRequestsAreLimited(t *testing.T) {
 
 func TestServerRequestBytesAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		why := make(chan error, 100)
+		cause := make(chan error, 100)
 		cfg := clientConfig("2025-11-25")
-		cfg.Answer = waiting(why)
-		s := &script{}
+		cfg.Answer = untilCancelled(cause)
+		s := &fakeServer{}
 		c := open(t, cfg, s)
 		large := json.RawMessage(`{"messages":[],"x":"` + strings.Repeat("x", 16<<20-100) + `"}`)
 		for i := range 5 {
@@ -342,7 +346,7 @@ func TestServerRequestBytesAreLimited(t *testing.T) {
 		synctest.Wait()
 		s.wants(t, `"id":4,"error":{"code":-32000,"message":"too many requests in progress"}`)
 		c.Receive(message(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`))
-		<-why
+		<-cause
 		synctest.Wait()
 		c.Receive(jsonrpc.NewRequest(jsonrpc.IntID(7), "sampling/createMessage", large))
 		synctest.Wait()
@@ -351,7 +355,7 @@ func TestServerRequestBytesAreLimited(t *testing.T) {
 	})
 }
 
-func TestR73_12_FloodsDoNotBlockOrUseMemory(t *testing.T) {
+func TestManyMessagesDoNotBlockOrUseMemory(t *testing.T) {
 	for name, text := range map[string]string{
 		"pings":         `{"jsonrpc":"2.0","id":"%d","method":"ping"}`,
 		"requests":      `{"jsonrpc":"2.0","id":"%d","method":"roots/list","params":{"_meta":{"x":"0123456789012345678901234567890123456789"}}}`,
@@ -368,7 +372,7 @@ func TestR73_12_FloodsDoNotBlockOrUseMemory(t *testing.T) {
 				<-ctx.Done()
 				return nil, nil
 			}
-			c := open(t, cfg, &script{send: func(ctx context.Context, m *jsonrpc.Message) error {
+			c := open(t, cfg, &fakeServer{send: func(ctx context.Context, m *jsonrpc.Message) error {
 				if m.Method != "" {
 					return nil
 				}
@@ -384,7 +388,7 @@ func TestR73_12_FloodsDoNotBlockOrUseMemory(t *testing.T) {
 			blocked := make(chan struct{})
 			var listening atomic.Bool
 			go func() { // a handler that does not return
-				_, _ = c.RoundTrip(ctx, "subscriptions/listen", modern(`"notifications":{"resourceSubscriptions":["x:/"]}`, ""),
+				_, _ = c.RoundTrip(ctx, "subscriptions/listen", withEnvelope(`"notifications":{"resourceSubscriptions":["x:/"]}`, ""),
 					func(ctx context.Context, _ string, _ json.RawMessage) error {
 						if listening.CompareAndSwap(false, true) {
 							close(blocked)
@@ -400,10 +404,10 @@ func TestR73_12_FloodsDoNotBlockOrUseMemory(t *testing.T) {
 				c.Receive(message(fmt.Sprintf(text, i)))
 			}
 			if growth := heap() - before; growth > 2<<20 {
-				t.Errorf("%d bytes more", growth)
+				t.Errorf("the heap grew by %d bytes, want at most %d", growth, 2<<20)
 			}
 			if more := runtime.NumGoroutine() - goroutines; more > 64 {
-				t.Errorf("%d goroutines more", more)
+				t.Errorf("%d more goroutines, want at most 64", more)
 			}
 		})
 	}
@@ -412,7 +416,7 @@ func TestR73_12_FloodsDoNotBlockOrUseMemory(t *testing.T) {
 func TestUnreadReplyDelaysTheNextForALimitedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := true
-		s := &script{send: func(ctx context.Context, m *jsonrpc.Message) error {
+		s := &fakeServer{send: func(ctx context.Context, m *jsonrpc.Message) error {
 			if m.Method == "" && first {
 				first = false
 				<-ctx.Done()
@@ -443,7 +447,7 @@ func TestRPC15_BatchesOfServers(t *testing.T) {
 			cfg := clientConfig(version)
 			logged := 0
 			cfg.Notify = func(context.Context, string, json.RawMessage) { logged++ }
-			s := &script{}
+			s := &fakeServer{}
 			c := open(t, cfg, s)
 			c.Receive(batch)
 			synctest.Wait()
@@ -461,7 +465,7 @@ func TestRPC15_BatchesOfServers(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", version, diff)
 			}
 			if (logged == 1) != (version == "2025-03-26") {
-				t.Errorf("%s: %d log messages", version, logged)
+				t.Errorf("%s: Notify was called %d times", version, logged)
 			}
 			c.Close()
 		})
@@ -474,7 +478,7 @@ func TestOtherNotificationsArePassedOn(t *testing.T) {
 	cfg.Notify = func(_ context.Context, method string, params json.RawMessage) {
 		got = append(got, method+string(params))
 	}
-	c := open(t, cfg, &script{})
+	c := open(t, cfg, &fakeServer{})
 	for _, m := range []string{
 		`"method":"notifications/message","params":{"level":"info","data":1}`,
 		`"method":"com.example/x"`,
@@ -490,6 +494,6 @@ func TestOtherNotificationsArePassedOn(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	c = open(t, clientConfig("2025-11-25"), &script{}) // and no Notify function
+	c = open(t, clientConfig("2025-11-25"), &fakeServer{}) // without a Notify function
 	c.Receive(message(`{"jsonrpc":"2.0","method":"notifications/message","params":{}}`))
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// An echo is a Conn to a server that returns one result for all requests after initialize.
-type echo struct {
+// An echoConn is a Conn to a server that returns one result for all requests after initialize.
+type echoConn struct {
 	initialized string // the result of initialize
 	answer      jsonrpc.Message
 	params      json.RawMessage // of the last request
 }
 
-func (e *echo) RoundTrip(_ context.Context, req *jsonrpc.Message) (*jsonrpc.Message, error) {
+func (e *echoConn) RoundTrip(_ context.Context, req *jsonrpc.Message) (*jsonrpc.Message, error) {
 	e.params = req.Params
 	if req.Method == wire.MethodInitialize {
 		return jsonrpc.NewResponse(jsonrpc.IntID(1), json.RawMessage(e.initialized)), nil
@@ -28,16 +28,16 @@ func (e *echo) RoundTrip(_ context.Context, req *jsonrpc.Message) (*jsonrpc.Mess
 	return &answer, nil
 }
 
-func (e *echo) Send(context.Context, *jsonrpc.Message) error { return nil }
-func (e *echo) Done() <-chan struct{}                        { return nil }
-func (e *echo) Close() error                                 { return nil }
+func (e *echoConn) Send(context.Context, *jsonrpc.Message) error { return nil }
+func (e *echoConn) Done() <-chan struct{}                        { return nil }
+func (e *echoConn) Close() error                                 { return nil }
 
 const richClient = `{"roots":{},"sampling":{"tools":{},"context":{}},"elicitation":{"form":{},"url":{}},"experimental":{"x":{}},"extensions":{"io.modelcontextprotocol/ui":{},"io.modelcontextprotocol/tasks":{}}}`
 
-// opened returns a client of a server of rev that declares everything.
-func opened(t testing.TB, rev wire.Revision, link *echo) *Client {
+// openClient returns a client of a server of rev that declares all capabilities.
+func openClient(t testing.TB, rev wire.Revision, conn *echoConn) *Client {
 	t.Helper()
-	link.initialized = `{"protocolVersion":"` + rev.String() + `","capabilities":{"tools":{"listChanged":true},"prompts":{},"resources":{"subscribe":true},"logging":{},"completions":{}},"serverInfo":{"name":"s","version":"1"},"instructions":"i"}`
+	conn.initialized = `{"protocolVersion":"` + rev.String() + `","capabilities":{"tools":{"listChanged":true},"prompts":{},"resources":{"subscribe":true},"logging":{},"completions":{}},"serverInfo":{"name":"s","version":"1"},"instructions":"i"}`
 	c := NewClient(ClientConfig{
 		Revision: rev, Capabilities: json.RawMessage(richClient), Logger: slog.New(slog.DiscardHandler),
 		Info: json.RawMessage(`{"name":"n","title":"T","version":"1","description":"d","websiteUrl":"https://example.com","icons":` + richIcons + `}`),
@@ -46,7 +46,7 @@ func opened(t testing.TB, rev wire.Revision, link *echo) *Client {
 		},
 	})
 	t.Cleanup(func() { c.Close() })
-	if _, err := c.Open(t.Context(), link); err != nil {
+	if _, err := c.Open(t.Context(), conn); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -54,15 +54,14 @@ func opened(t testing.TB, rev wire.Revision, link *echo) *Client {
 
 func TestInitializeRequestIsValidInEachRevision(t *testing.T) {
 	for _, rev := range legacyRevisions() {
-		link := &echo{}
-		c := opened(t, rev, link)
+		conn := &echoConn{}
+		c := openClient(t, rev, conn)
 		mustValidate(t, rev, "InitializeRequest/properties/params", c.initializeParams())
 		mustValidate(t, wire.Latest(), "DiscoverResult", c.discovered)
 		mustValidate(t, wire.Latest(), "ServerCapabilities", c.capabilities)
 	}
 }
 
-// A session of this package may send what any server may send.
 func TestModernResultsAreValid(t *testing.T) {
 	for _, r := range richResults {
 		t.Run(r.name, func(t *testing.T) {
@@ -92,13 +91,13 @@ func TestRequestsToSessionsAreValid(t *testing.T) {
 		t.Run(r.method, func(t *testing.T) {
 			mustValidate(t, wire.Latest(), r.definition+"/properties/params", []byte(r.params))
 			for _, rev := range legacyRevisions() {
-				link := &echo{answer: *jsonrpc.NewResponse(jsonrpc.IntID(1), json.RawMessage("{}"))}
-				c := opened(t, rev, link)
+				conn := &echoConn{answer: *jsonrpc.NewResponse(jsonrpc.IntID(1), json.RawMessage("{}"))}
+				c := openClient(t, rev, conn)
 				if _, err := c.RoundTrip(t.Context(), r.method, json.RawMessage(r.params), nil); err != nil {
 					t.Fatal(err)
 				}
-				if link.params != nil {
-					mustValidate(t, rev, r.definition+"/properties/params", link.params)
+				if conn.params != nil {
+					mustValidate(t, rev, r.definition+"/properties/params", conn.params)
 				}
 			}
 		})
@@ -117,7 +116,7 @@ func TestModernInputRequestsAreValid(t *testing.T) {
 		for _, rev := range legacyRevisions() {
 			params, refused := projectInputRequest(rev, q.method, []byte(q.params), "")
 			if refused != nil {
-				continue // the revision cannot ask it
+				continue // not in this revision
 			}
 			// A URL elicitation keeps its id, by which its completion is notified. Modern ones have
 			// none.
@@ -156,7 +155,7 @@ func TestResponsesAreValidInEachRevision(t *testing.T) {
 
 func TestNotificationsOfSubscriptionsAreValid(t *testing.T) {
 	for _, rev := range legacyRevisions() {
-		c := opened(t, rev, &echo{answer: *jsonrpc.NewResponse(jsonrpc.IntID(1), json.RawMessage("{}"))})
+		c := openClient(t, rev, &echoConn{answer: *jsonrpc.NewResponse(jsonrpc.IntID(1), json.RawMessage("{}"))})
 		definitions := map[string]string{
 			wire.NotificationSubscriptionsAcknowledged: "SubscriptionsAcknowledgedNotification",
 			wire.NotificationToolsListChanged:          "ToolListChangedNotification",
@@ -207,13 +206,13 @@ func FuzzClientReceives(f *testing.F) {
 			return
 		}
 		for _, rev := range legacyRevisions() {
-			replies := &checkedReplies{T: t, echo: echo{}}
+			replies := &checkedReplies{T: t, echoConn: echoConn{}}
 			replies.initialized = `{"protocolVersion":"` + rev.String() + `","capabilities":{}}`
 			c := NewClient(ClientConfig{
 				Revision: rev, Capabilities: json.RawMessage(richClient), Logger: slog.New(slog.DiscardHandler),
 				Answer: func(_ context.Context, _ string, params json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 					if params != nil && jsonscan.Valid(params, jsonscan.Limits{}) != nil {
-						t.Errorf("%v: asked with %s", rev, params)
+						t.Errorf("%v: Answer got invalid params %s", rev, params)
 					}
 					return params, nil
 				},
@@ -235,7 +234,7 @@ func FuzzClientReceives(f *testing.F) {
 // checkedReplies is a Conn that validates what is sent.
 type checkedReplies struct {
 	*testing.T
-	echo
+	echoConn
 }
 
 func (r *checkedReplies) Send(_ context.Context, m *jsonrpc.Message) error {
@@ -243,7 +242,7 @@ func (r *checkedReplies) Send(_ context.Context, m *jsonrpc.Message) error {
 		r.Errorf("sent %s: %v", jsonrpc.Append(nil, m), err)
 	}
 	if m.Kind() == jsonrpc.Response && m.ID.IsZero() {
-		r.Errorf("sent a response to nothing")
+		r.Errorf("sent a response without an id")
 	}
 	return nil
 }

@@ -18,8 +18,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// A looseEnd connects a client to a session of this package. It encodes and decodes every message.
-type looseEnd struct {
+// A sessionConn connects a client to a session of this package. It encodes and decodes every
+// message.
+type sessionConn struct {
 	core   *fakeCore
 	client *legacy.Client
 	ids    atomic.Int64
@@ -33,12 +34,12 @@ type looseEnd struct {
 }
 
 // loop opens a client of a session of this package.
-func loop(t *testing.T, cfg legacy.ClientConfig, core *fakeCore) *legacy.Client {
+func openWithSession(t *testing.T, cfg legacy.ClientConfig, core *fakeCore) *legacy.Client {
 	t.Helper()
 	if core.discovered == "" {
 		core.discovered = strings.Replace(discovered, `"prompts":{}`, `"prompts":{"listChanged":true}`, 1)
 	}
-	l := &looseEnd{core: core, client: legacy.NewClient(cfg), done: make(chan struct{}), pending: map[jsonrpc.ID]chan *jsonrpc.Message{}}
+	l := &sessionConn{core: core, client: legacy.NewClient(cfg), done: make(chan struct{}), pending: map[jsonrpc.ID]chan *jsonrpc.Message{}}
 	t.Cleanup(func() { l.client.Close() })
 	if _, err := l.client.Open(t.Context(), l); err != nil {
 		t.Fatal(err)
@@ -46,17 +47,17 @@ func loop(t *testing.T, cfg legacy.ClientConfig, core *fakeCore) *legacy.Client 
 	return l.client
 }
 
-func copied(m *jsonrpc.Message) *jsonrpc.Message { return message(string(jsonrpc.Append(nil, m))) }
+func reencode(m *jsonrpc.Message) *jsonrpc.Message { return message(string(jsonrpc.Append(nil, m))) }
 
-func (l *looseEnd) RoundTrip(ctx context.Context, req *jsonrpc.Message) (*jsonrpc.Message, error) {
+func (l *sessionConn) RoundTrip(ctx context.Context, req *jsonrpc.Message) (*jsonrpc.Message, error) {
 	req.ID = jsonrpc.IntID(l.ids.Add(1))
 	if req.Method == wire.MethodInitialize {
-		session, answer := legacy.Initialize(ctx, config(l.core), copied(req))
+		session, answer := legacy.Initialize(ctx, config(l.core), reencode(req))
 		l.mu.Lock()
 		l.session = session
 		l.mu.Unlock()
 		session.Attach(l.out)
-		return copied(answer), nil
+		return reencode(answer), nil
 	}
 	answer := make(chan *jsonrpc.Message, 1)
 	l.mu.Lock()
@@ -65,7 +66,7 @@ func (l *looseEnd) RoundTrip(ctx context.Context, req *jsonrpc.Message) (*jsonrp
 		return nil, legacy.ErrEnded
 	}
 	l.pending[req.ID] = answer
-	l.work.Go(func() { l.session.Handle(context.Background(), copied(req), l.out) })
+	l.work.Go(func() { l.session.Handle(context.Background(), reencode(req), l.out) })
 	l.mu.Unlock()
 	select {
 	case m := <-answer:
@@ -77,8 +78,8 @@ func (l *looseEnd) RoundTrip(ctx context.Context, req *jsonrpc.Message) (*jsonrp
 }
 
 // out is the stream from the session to the client.
-func (l *looseEnd) out(_ context.Context, m *jsonrpc.Message) error {
-	m = copied(m)
+func (l *sessionConn) out(_ context.Context, m *jsonrpc.Message) error {
+	m = reencode(m)
 	if m.Kind() != jsonrpc.Response {
 		l.client.Receive(m)
 		return nil
@@ -92,14 +93,14 @@ func (l *looseEnd) out(_ context.Context, m *jsonrpc.Message) error {
 	return nil
 }
 
-func (l *looseEnd) Send(ctx context.Context, m *jsonrpc.Message) error {
-	l.session.Handle(ctx, copied(m), l.out)
+func (l *sessionConn) Send(ctx context.Context, m *jsonrpc.Message) error {
+	l.session.Handle(ctx, reencode(m), l.out)
 	return nil
 }
 
-func (l *looseEnd) Done() <-chan struct{} { return l.done }
+func (l *sessionConn) Done() <-chan struct{} { return l.done }
 
-func (l *looseEnd) Close() error {
+func (l *sessionConn) Close() error {
 	l.mu.Lock()
 	closed := l.closed
 	l.closed = true
@@ -112,17 +113,17 @@ func (l *looseEnd) Close() error {
 	return nil
 }
 
-// TestClientAndSession connects a Client to a Session: what is modern at one end is modern at the
-// other, in every revision.
+// TestClientAndSession connects a Client to a Session. In every revision, both ends use modern
+// messages.
 func TestClientAndSession(t *testing.T) {
 	for _, version := range sessionVersions {
 		t.Run(version, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { bothEndsMeet(t, version) })
+			synctest.Test(t, func(t *testing.T) { testClientAndSession(t, version) })
 		})
 	}
 }
 
-func bothEndsMeet(t *testing.T, version string) {
+func testClientAndSession(t *testing.T, version string) {
 	questions := map[string]string{
 		"sample": `{"method":"sampling/createMessage","params":{"messages":[{"role":"user","content":[{"type":"text","text":"?"}]}],"maxTokens":5}}`,
 		"where":  `{"method":"roots/list"}`,
@@ -165,14 +166,14 @@ func bothEndsMeet(t *testing.T, version string) {
 	cfg.Answer = func(_ context.Context, method string, _ json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 		return json.RawMessage(answers[method]), nil
 	}
-	c := loop(t, cfg, core)
+	c := openWithSession(t, cfg, core)
 
 	var progress []string
 	notify := func(_ context.Context, method string, params json.RawMessage) error {
 		progress = append(progress, method+" "+string(params))
 		return nil
 	}
-	result, err := c.RoundTrip(t.Context(), "tools/call", modern(`"name":"t"`, `"progressToken":7,"io.modelcontextprotocol/logLevel":"warning"`), notify)
+	result, err := c.RoundTrip(t.Context(), "tools/call", withEnvelope(`"name":"t"`, `"progressToken":7,"io.modelcontextprotocol/logLevel":"warning"`), notify)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,59 +189,59 @@ func bothEndsMeet(t *testing.T, version string) {
 	}
 	for key := range questions {
 		if string(got.Meta.Got[key]) != arrived[key] {
-			t.Errorf("%s was answered %s, want %s", key, got.Meta.Got[key], arrived[key])
+			t.Errorf("input response %s is %s, want %s", key, got.Meta.Got[key], arrived[key])
 		}
 	}
 	if !slices.Equal(progress, []string{`notifications/progress {"progressToken":7,"progress":0.5}`}) { // of two rounds
-		t.Errorf("progress is %q", progress)
+		t.Errorf("progress %q, want one notification for both rounds", progress)
 	}
-	_, err = c.RoundTrip(t.Context(), "resources/read", modern(`"uri":"x:y","name":"fail"`, ""), nil)
+	_, err = c.RoundTrip(t.Context(), "resources/read", withEnvelope(`"uri":"x:y","name":"fail"`, ""), nil)
 	var e *jsonrpc.Error
 	if !errors.As(err, &e) || e.Code != -32602 || string(e.Data) != `{"uri":"x:y"}` || !e.Remote() {
 		t.Errorf("a missing resource: %v", err)
 	}
-	changesMeet(t, c, core)
+	testChanges(t, c, core)
 }
 
-// changesMeet sends changes from the core behind a session.
-func changesMeet(t *testing.T, c *legacy.Client, core *fakeCore) {
+// testChanges sends changes from the core behind a session.
+func testChanges(t *testing.T, c *legacy.Client, core *fakeCore) {
 	t.Helper()
 	l := listen(t, c, `{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true,"resourceSubscriptions":["x:y"]}`)
 	l.wants(t, acknowledged(1, `{"toolsListChanged":true,"promptsListChanged":true,"resourceSubscriptions":["x:y"]}`))
 	if diff := cmp.Diff([]string{`{"toolsListChanged":true,"promptsListChanged":true,"resourceSubscriptions":["x:y"]}`}, core.filters()); diff != "" {
-		t.Errorf("the core is listened to (-want +got):\n%s", diff)
+		t.Errorf("filters of the core (-want +got):\n%s", diff)
 	}
-	core.tell("notifications/tools/list_changed", `{"_meta":{"io.modelcontextprotocol/subscriptionId":"session"}}`)
+	core.notify("notifications/tools/list_changed", `{"_meta":{"io.modelcontextprotocol/subscriptionId":"session"}}`)
 	l.wants(t, `tools/list_changed {`+id(1))
-	core.tell("notifications/resources/updated", `{"uri":"x:y","_meta":{"io.modelcontextprotocol/subscriptionId":"session"}}`)
+	core.notify("notifications/resources/updated", `{"uri":"x:y","_meta":{"io.modelcontextprotocol/subscriptionId":"session"}}`)
 	l.wants(t, `resources/updated {"uri":"x:y",`+id(1))
 	l.end(t)
 	if filters := core.filters(); len(filters) != 1 || strings.Contains(filters[0], "x:y") {
-		t.Errorf("the core is listened to still: %q", filters)
+		t.Errorf("filters of the core after the subscription ended: %q", filters)
 	}
 }
 
 func TestCancelAcrossASession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		why := make(chan error, 1)
+		cause := make(chan error, 1)
 		started := make(chan struct{})
-		c := loop(t, clientConfig("2025-11-25"), &fakeCore{handle: func(ctx context.Context, req *jsonrpc.Message, _ legacy.Stream) *jsonrpc.Message {
+		c := openWithSession(t, clientConfig("2025-11-25"), &fakeCore{handle: func(ctx context.Context, req *jsonrpc.Message, _ legacy.Stream) *jsonrpc.Message {
 			close(started)
 			<-ctx.Done()
-			why <- context.Cause(ctx)
+			cause <- context.Cause(ctx)
 			return jsonrpc.NewResponse(req.ID, nil)
 		}})
 		ctx, cancel := context.WithCancelCause(t.Context())
-		gaveUp := errors.New("gave up")
+		stop := errors.New("stop")
 		go func() {
 			<-started
-			cancel(gaveUp)
+			cancel(stop)
 		}()
-		if _, err := c.RoundTrip(ctx, "tools/call", modern(`"name":"t"`, ""), nil); err != gaveUp {
+		if _, err := c.RoundTrip(ctx, "tools/call", withEnvelope(`"name":"t"`, ""), nil); err != stop {
 			t.Error(err)
 		}
-		if err := <-why; !errors.Is(err, errCancelled) {
-			t.Errorf("the handler's context ended with %v", err)
+		if err := <-cause; !errors.Is(err, errCancelled) {
+			t.Errorf("cancellation cause of the handler %v, want %v", err, errCancelled)
 		}
 	})
 }
@@ -256,13 +257,13 @@ func TestConcurrentRequests(t *testing.T) {
 	cfg.Answer = func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 		return json.RawMessage(`{"roots":[]}`), nil
 	}
-	c := loop(t, cfg, core)
+	c := openWithSession(t, cfg, core)
 	notify := func(context.Context, string, json.RawMessage) error { return nil }
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
 			for range 20 {
-				if _, err := c.RoundTrip(t.Context(), "tools/call", modern(`"name":"t"`, `"io.modelcontextprotocol/logLevel":"info"`), notify); err != nil {
+				if _, err := c.RoundTrip(t.Context(), "tools/call", withEnvelope(`"name":"t"`, `"io.modelcontextprotocol/logLevel":"info"`), notify); err != nil {
 					t.Error(err)
 					return
 				}
@@ -271,12 +272,12 @@ func TestConcurrentRequests(t *testing.T) {
 		wg.Go(func() {
 			for range 20 {
 				ctx, cancel := context.WithCancelCause(t.Context())
-				_, err := c.RoundTrip(ctx, "subscriptions/listen", modern(`"notifications":{"toolsListChanged":true,"resourceSubscriptions":["x:a","x:b"]}`, ""),
+				_, err := c.RoundTrip(ctx, "subscriptions/listen", withEnvelope(`"notifications":{"toolsListChanged":true,"resourceSubscriptions":["x:a","x:b"]}`, ""),
 					func(context.Context, string, json.RawMessage) error { cancel(errCancelled); return nil })
 				if err != errCancelled {
 					t.Errorf("a subscription ended with %v", err)
 				}
-				core.tell("notifications/tools/list_changed", `{}`)
+				core.notify("notifications/tools/list_changed", `{}`)
 			}
 		})
 	}

@@ -25,8 +25,8 @@ type subscriber struct {
 	done chan struct{}
 	err  error // once done is closed
 
-	mu   sync.Mutex // guards the field below
-	told []string
+	mu  sync.Mutex // guards the field below
+	got []string
 }
 
 // listen opens a subscription within a bubble and returns when the client is idle.
@@ -37,9 +37,9 @@ func listen(t *testing.T, c *legacy.Client, filter string) *subscriber {
 	s.stop = stop
 	go func() {
 		defer close(s.done)
-		result, err := c.RoundTrip(ctx, "subscriptions/listen", modern(`"notifications":`+filter, ""), s.notify)
+		result, err := c.RoundTrip(ctx, "subscriptions/listen", withEnvelope(`"notifications":`+filter, ""), s.notify)
 		if result != nil {
-			t.Errorf("a result: %s", result)
+			t.Errorf("subscriptions/listen returned the result %s, want an error", result)
 		}
 		s.err = err
 	}()
@@ -50,7 +50,7 @@ func listen(t *testing.T, c *legacy.Client, filter string) *subscriber {
 func (s *subscriber) notify(_ context.Context, method string, params json.RawMessage) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.told = append(s.told, strings.TrimPrefix(method, "notifications/")+" "+string(params))
+	s.got = append(s.got, strings.TrimPrefix(method, "notifications/")+" "+string(params))
 	return nil
 }
 
@@ -60,10 +60,10 @@ func (s *subscriber) wants(t *testing.T, want ...string) {
 	synctest.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if diff := cmp.Diff(want, s.told); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, s.got); diff != "" {
+		t.Errorf("notifications (-want +got):\n%s", diff)
 	}
-	s.told = nil
+	s.got = nil
 }
 
 // end ends the subscription and checks its error.
@@ -72,7 +72,7 @@ func (s *subscriber) end(t *testing.T) {
 	s.stop(errCancelled)
 	<-s.done
 	if s.err != errCancelled {
-		t.Errorf("ended with %v", s.err)
+		t.Errorf("the subscription ended with %v", s.err)
 	}
 	synctest.Wait()
 }
@@ -105,7 +105,7 @@ func TestSUB03_ChangesInEachRevision(t *testing.T) {
 	for _, version := range sessionVersions {
 		t.Run(version, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &script{}
+				s := &fakeServer{}
 				c := open(t, clientConfig(version), s)
 				const filter = `{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true,"resourceSubscriptions":["x:y"]}`
 				l := listen(t, c, filter)
@@ -122,8 +122,8 @@ func TestSUB03_ChangesInEachRevision(t *testing.T) {
 				changed(c, "tools")
 				updated(c, "x:y")
 				l.wants(t)
-				if left := c.Watches(); left != 0 {
-					t.Errorf("%d watches are left", left)
+				if left := c.ResourceSubscriptions(); left != 0 {
+					t.Errorf("%d resource subscriptions remain, want 0", left)
 				}
 				c.Close()
 			})
@@ -133,15 +133,15 @@ func TestSUB03_ChangesInEachRevision(t *testing.T) {
 
 func TestSUB02_SUB05_OnlyRequestedAndDeclaredChanges(t *testing.T) {
 	for _, tc := range []struct{ capabilities, filter, acknowledged string }{
-		{everything, `{}`, `{}`},
-		{everything, `{"toolsListChanged":false,"promptsListChanged":true}`, `{"promptsListChanged":true}`},
+		{allServerCapabilities, `{}`, `{}`},
+		{allServerCapabilities, `{"toolsListChanged":false,"promptsListChanged":true}`, `{"promptsListChanged":true}`},
 		{`{"tools":{"listChanged":true},"prompts":{},"resources":{"listChanged":true}}`,
 			`{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true,"resourceSubscriptions":["x:y"]}`,
 			`{"toolsListChanged":true,"resourcesListChanged":true}`},
 		{`{"resources":{"subscribe":true}}`, `{"resourcesListChanged":true,"resourceSubscriptions":["x:y","x:y"]}`, `{"resourceSubscriptions":["x:y"]}`},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &script{capabilities: tc.capabilities}
+			s := &fakeServer{capabilities: tc.capabilities}
 			c := open(t, clientConfig("2025-06-18"), s)
 			l := listen(t, c, tc.filter)
 			l.wants(t, acknowledged(1, tc.acknowledged))
@@ -154,10 +154,10 @@ func TestSUB02_SUB05_OnlyRequestedAndDeclaredChanges(t *testing.T) {
 				changed(c, list)
 				synctest.Wait()
 				l.mu.Lock()
-				if told := l.told != nil; told != strings.Contains(tc.acknowledged, list+"List") {
-					t.Errorf("%s: a change of %s is told: %v", tc.filter, list, told)
+				if notified := l.got != nil; notified != strings.Contains(tc.acknowledged, list+"List") {
+					t.Errorf("%s: a change of %s was notified: %v", tc.filter, list, notified)
 				}
-				l.told = nil
+				l.got = nil
 				l.mu.Unlock()
 			}
 			l.end(t)
@@ -180,13 +180,13 @@ func TestSUB15_InvalidListen(t *testing.T) {
 		code                 int
 	}{
 		{`{"tools":{},"logging":{}}`, `{"notifications":{"toolsListChanged":true}}`, -32601},
-		{everything, `{}`, -32602},
-		{everything, `{"notifications":[]}`, -32602},
-		{everything, `{"notifications":{"resourceSubscriptions":[7]}}`, -32602},
-		{everything, uris(1001, "x:"), -32602},
-		{everything, uris(1, strings.Repeat("x", 8<<10)), -32602},
+		{allServerCapabilities, `{}`, -32602},
+		{allServerCapabilities, `{"notifications":[]}`, -32602},
+		{allServerCapabilities, `{"notifications":{"resourceSubscriptions":[7]}}`, -32602},
+		{allServerCapabilities, uris(1001, "x:"), -32602},
+		{allServerCapabilities, uris(1, strings.Repeat("x", 8<<10)), -32602},
 	} {
-		s := &script{capabilities: tc.capabilities}
+		s := &fakeServer{capabilities: tc.capabilities}
 		c := open(t, clientConfig("2025-06-18"), s)
 		_, err := c.RoundTrip(t.Context(), "subscriptions/listen", json.RawMessage(tc.params), notify)
 		var e *jsonrpc.Error
@@ -195,16 +195,16 @@ func TestSUB15_InvalidListen(t *testing.T) {
 		}
 		s.wants(t)
 	}
-	c := open(t, clientConfig("2025-06-18"), &script{})
-	if _, err := c.RoundTrip(t.Context(), "subscriptions/listen", modern(`"notifications":{}`, ""), nil); err == nil {
-		t.Error("nobody is told")
+	c := open(t, clientConfig("2025-06-18"), &fakeServer{})
+	if _, err := c.RoundTrip(t.Context(), "subscriptions/listen", withEnvelope(`"notifications":{}`, ""), nil); err == nil {
+		t.Error("subscriptions/listen without a notify function returned no error")
 	}
 }
 
 // After missed notifications, the acknowledgement is sent again, before known changes.
 func TestSUB11_MissedChangesAreAcknowledgedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := open(t, clientConfig("2025-06-18"), &script{})
+		c := open(t, clientConfig("2025-06-18"), &fakeServer{})
 		l := listen(t, c, `{"toolsListChanged":true}`)
 		ack := `subscriptions/acknowledged {"notifications":{"toolsListChanged":true},` + id(1)
 		l.wants(t, ack)
@@ -218,7 +218,7 @@ func TestSUB11_MissedChangesAreAcknowledgedAgain(t *testing.T) {
 
 func TestSUB08_ListenersShareASubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &script{}
+		s := &fakeServer{}
 		c := open(t, clientConfig("2025-06-18"), s)
 		first := listen(t, c, `{"resourceSubscriptions":["x:a","x:b"]}`)
 		second := listen(t, c, `{"resourceSubscriptions":["x:b"],"toolsListChanged":true}`)
@@ -227,7 +227,7 @@ func TestSUB08_ListenersShareASubscription(t *testing.T) {
 		if diff := cmp.Diff([]string{subscribes("x:a"), subscribes("x:b")}, got); diff != "" {
 			t.Errorf("the server got (-want +got):\n%s", diff)
 		}
-		first.told, second.told = nil, nil
+		first.got, second.got = nil, nil
 		for _, uri := range []string{"x:a", "x:b", "x:b"} {
 			updated(c, uri)
 			synctest.Wait()
@@ -251,7 +251,7 @@ func TestSUB08_ListenersShareASubscription(t *testing.T) {
 func TestConcurrentSubscribeAndUnsubscribe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		s := &script{serve: func(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message {
+		s := &fakeServer{serve: func(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message {
 			if req.Method == wire.MethodResourcesUnsubscribe {
 				<-release
 			}
@@ -275,7 +275,7 @@ func TestConcurrentSubscribeAndUnsubscribe(t *testing.T) {
 
 func TestUnsubscribingIsLimitedInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &script{serve: func(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message {
+		s := &fakeServer{serve: func(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message {
 			if req.Method == wire.MethodResourcesUnsubscribe {
 				<-ctx.Done()
 			}
@@ -285,8 +285,8 @@ func TestUnsubscribingIsLimitedInTime(t *testing.T) {
 		listen(t, c, `{"resourceSubscriptions":["x:a"]}`).end(t)
 		<-time.After(10 * time.Second)
 		synctest.Wait()
-		if left := c.Watches(); left != 0 {
-			t.Errorf("%d watches are left", left)
+		if left := c.ResourceSubscriptions(); left != 0 {
+			t.Errorf("%d resource subscriptions remain, want 0", left)
 		}
 		c.Close()
 	})
@@ -294,9 +294,9 @@ func TestUnsubscribingIsLimitedInTime(t *testing.T) {
 
 func TestSUB06_RefusedResourcesAreNotAcknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &script{serve: func(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message {
+		s := &fakeServer{serve: func(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message {
 			if strings.Contains(string(req.Params), "no") {
-				return fails(-32002, "no", "")(ctx, req)
+				return failWith(-32002, "no", "")(ctx, req)
 			}
 			return nil
 		}}
@@ -315,7 +315,7 @@ func TestSUB06_RefusedResourcesAreNotAcknowledged(t *testing.T) {
 func TestListenFailsWithTheConn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		subscribed := make(chan struct{}, 100)
-		s := &script{serve: func(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message {
+		s := &fakeServer{serve: func(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message {
 			if req.Method == wire.MethodResourcesSubscribe {
 				subscribed <- struct{}{}
 				<-ctx.Done()
@@ -329,12 +329,12 @@ func TestListenFailsWithTheConn(t *testing.T) {
 		}
 		l := listen(t, c, `{"resourceSubscriptions":[`+strings.Join(uris, ",")+`]}`)
 		if n := len(subscribed); n != 8 {
-			t.Errorf("%d subscriptions at once", n)
+			t.Errorf("%d concurrent subscribe requests, want 8", n)
 		}
 		l.end(t)
 		l.wants(t)
-		if left := c.Watches(); left != 0 {
-			t.Errorf("%d watches are left", left)
+		if left := c.ResourceSubscriptions(); left != 0 {
+			t.Errorf("%d resource subscriptions remain, want 0", left)
 		}
 		unsubscribed := 0
 		for _, line := range s.take() {
@@ -343,28 +343,28 @@ func TestListenFailsWithTheConn(t *testing.T) {
 			}
 		}
 		if unsubscribed == 0 { // without a response, the server may have it
-			t.Error("nothing was unsubscribed from")
+			t.Error("no resource was unsubscribed")
 		}
 		c.Close()
 	})
 }
 
 func TestSUB11_ListenEndsWithTheSession(t *testing.T) {
-	for name, end := range map[string]func(*legacy.Client, *script){
-		"closed": func(c *legacy.Client, _ *script) { c.Close() },
-		"lost":   func(_ *legacy.Client, s *script) { s.Close() },
+	for name, end := range map[string]func(*legacy.Client, *fakeServer){
+		"closed": func(c *legacy.Client, _ *fakeServer) { c.Close() },
+		"lost":   func(_ *legacy.Client, s *fakeServer) { s.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &script{}
+				s := &fakeServer{}
 				c := open(t, clientConfig("2025-06-18"), s)
 				l := listen(t, c, `{"toolsListChanged":true}`)
 				l.wants(t, acknowledged(1, `{"toolsListChanged":true}`))
-				changed(c, "tools") // is sent all the same
+				changed(c, "tools") // is delivered nevertheless
 				end(c, s)
 				<-l.done
 				if !errors.Is(l.err, legacy.ErrEnded) {
-					t.Errorf("ended with %v", l.err)
+					t.Errorf("the subscription ended with %v", l.err)
 				}
 				l.wants(t, `tools/list_changed {`+id(1))
 				c.Close()
@@ -374,16 +374,16 @@ func TestSUB11_ListenEndsWithTheSession(t *testing.T) {
 }
 
 func TestListenEndsWhenNotifyFails(t *testing.T) {
-	c := open(t, clientConfig("2025-06-18"), &script{})
-	_, err := c.RoundTrip(t.Context(), "subscriptions/listen", modern(`"notifications":{}`, ""),
+	c := open(t, clientConfig("2025-06-18"), &fakeServer{})
+	_, err := c.RoundTrip(t.Context(), "subscriptions/listen", withEnvelope(`"notifications":{}`, ""),
 		func(context.Context, string, json.RawMessage) error { return errCancelled })
 	if err != errCancelled {
-		t.Errorf("ended with %v", err)
+		t.Errorf("the subscription ended with %v", err)
 	}
 }
 
 func TestSubResourcesAreReported(t *testing.T) {
-	for _, tc := range []struct{ subscribed, updated, told string }{
+	for _, tc := range []struct{ subscribed, updated, want string }{
 		{"file:///a", "file:///a/b/c", "file:///a/b/c"},
 		{"file:///a/", "file:///a/b", "file:///a/b"},
 		{"x:a", "x:a#part", "x:a#part"},
@@ -397,13 +397,13 @@ func TestSubResourcesAreReported(t *testing.T) {
 		{"file:///a", "file:///a/" + strings.Repeat("b", 8<<10), ""},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			c := open(t, clientConfig("2025-06-18"), &script{})
+			c := open(t, clientConfig("2025-06-18"), &fakeServer{})
 			l := listen(t, c, `{"resourceSubscriptions":["`+tc.subscribed+`"]}`)
-			l.told = nil
+			l.got = nil
 			updated(c, tc.updated)
 			var want []string
-			if tc.told != "" {
-				want = []string{`resources/updated {"uri":"` + tc.told + `",` + id(1)}
+			if tc.want != "" {
+				want = []string{`resources/updated {"uri":"` + tc.want + `",` + id(1)}
 			}
 			l.wants(t, want...)
 			l.end(t)
@@ -414,13 +414,13 @@ func TestSubResourcesAreReported(t *testing.T) {
 
 func TestUnreadChangesAreMerged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := open(t, clientConfig("2025-06-18"), &script{})
+		c := open(t, clientConfig("2025-06-18"), &fakeServer{})
 		read := make(chan struct{})
 		l := &subscriber{done: make(chan struct{})}
 		ctx, stop := context.WithCancelCause(t.Context())
 		go func() {
 			defer close(l.done)
-			_, l.err = c.RoundTrip(ctx, "subscriptions/listen", modern(`"notifications":{"toolsListChanged":true,"resourceSubscriptions":["x:/"]}`, ""),
+			_, l.err = c.RoundTrip(ctx, "subscriptions/listen", withEnvelope(`"notifications":{"toolsListChanged":true,"resourceSubscriptions":["x:/"]}`, ""),
 				func(ctx context.Context, method string, params json.RawMessage) error {
 					<-read
 					return l.notify(ctx, method, params)
@@ -436,8 +436,8 @@ func TestUnreadChangesAreMerged(t *testing.T) {
 		synctest.Wait()
 		// The acknowledgement, the list, a thousand sub-resources, and the subscribed resource for
 		// all others.
-		if len(l.told) != 1+1+1000+1 || l.told[len(l.told)-1] != `resources/updated {"uri":"x:/",`+id(1) {
-			t.Errorf("%d notifications, the last is %s", len(l.told), l.told[len(l.told)-1])
+		if len(l.got) != 1+1+1000+1 || l.got[len(l.got)-1] != `resources/updated {"uri":"x:/",`+id(1) {
+			t.Errorf("%d notifications, want 1003; the last is %s", len(l.got), l.got[len(l.got)-1])
 		}
 		stop(errCancelled)
 		<-l.done

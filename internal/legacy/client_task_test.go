@@ -13,34 +13,34 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-const taskServer = `{"tools":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}`
+const serverTaskCapabilities = `{"tools":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}`
 
 func TestTASKD06_TaskResultsHaveTheirType(t *testing.T) {
 	const (
-		made   = `{"task":` + task + `,"_meta":{"io.modelcontextprotocol/model-immediate-response":"wait"},"resultType":"complete"}`
-		direct = `{"content":[]}`
-		asks   = `"name":"t","task":{"ttl":60000}`
+		created = `{"task":` + task + `,"_meta":{"io.modelcontextprotocol/model-immediate-response":"wait"},"resultType":"complete"}`
+		direct  = `{"content":[]}`
+		params  = `"name":"t","task":{"ttl":60000}`
 	)
 	for _, tc := range []struct{ version, capabilities, params, result, sent, want string }{
-		{"2025-11-25", taskServer, asks, made, asks,
+		{"2025-11-25", serverTaskCapabilities, params, created, params,
 			`{"resultType":"task","task":` + task + `,"_meta":{"io.modelcontextprotocol/model-immediate-response":"wait"}}`},
-		{"2025-11-25", taskServer, asks, direct, asks, `{"resultType":"complete","content":[]}`}, // TASKD-03
-		{"2025-11-25", taskServer, asks, `{"content":[],"task":"x"}`, asks, `{"resultType":"complete","content":[],"task":"x"}`},
-		{"2025-11-25", taskServer, asks, `{"content":[],"resultType":"task","taskId":"t1"}`, asks, `{"resultType":"complete","content":[],"taskId":"t1"}`}, // T-17
+		{"2025-11-25", serverTaskCapabilities, params, direct, params, `{"resultType":"complete","content":[]}`}, // TASKD-03
+		{"2025-11-25", serverTaskCapabilities, params, `{"content":[],"task":"x"}`, params, `{"resultType":"complete","content":[],"task":"x"}`},
+		{"2025-11-25", serverTaskCapabilities, params, `{"content":[],"resultType":"task","taskId":"t1"}`, params, `{"resultType":"complete","content":[],"taskId":"t1"}`}, // T-17
 		// A member "task" in the result of an ordinary call.
-		{"2025-11-25", taskServer, `"name":"t"`, `{"content":[],"task":{"a":1}}`, `"name":"t"`, `{"resultType":"complete","content":[],"task":{"a":1}}`},
+		{"2025-11-25", serverTaskCapabilities, `"name":"t"`, `{"content":[],"task":{"a":1}}`, `"name":"t"`, `{"resultType":"complete","content":[],"task":{"a":1}}`},
 		// A task in place of a result, although none was requested: the caller has to reject it.
-		{"2025-11-25", taskServer, `"name":"t"`, `{"task":{"a":1}}`, `"name":"t"`, `{"resultType":"task","task":{"a":1}}`},
-		{"2025-06-18", `{"tools":{}}`, asks, `{"task":{"a":1}}`, `"name":"t"`, `{"resultType":"task","task":{"a":1}}`},
+		{"2025-11-25", serverTaskCapabilities, `"name":"t"`, `{"task":{"a":1}}`, `"name":"t"`, `{"resultType":"task","task":{"a":1}}`},
+		{"2025-06-18", `{"tools":{}}`, params, `{"task":{"a":1}}`, `"name":"t"`, `{"resultType":"task","task":{"a":1}}`},
 		{"2025-06-18", `{"tools":{}}`, `"name":"t"`, `{"task":"x"}`, `"name":"t"`, `{"resultType":"complete","task":"x"}`},
 		// TASKD-02: a server without the capability gets no task-augmented request.
-		{"2025-11-25", `{"tools":{},"tasks":{"requests":{"tools":{}}}}`, asks, direct, `"name":"t"`, `{"resultType":"complete","content":[]}`},
-		{"2025-11-25", `{"tools":{}}`, asks, `{"content":[],"task":{"a":1}}`, `"name":"t"`, `{"resultType":"complete","content":[],"task":{"a":1}}`},
-		{"2025-06-18", taskServer, asks, direct, `"name":"t"`, `{"resultType":"complete","content":[]}`},
+		{"2025-11-25", `{"tools":{},"tasks":{"requests":{"tools":{}}}}`, params, direct, `"name":"t"`, `{"resultType":"complete","content":[]}`},
+		{"2025-11-25", `{"tools":{}}`, params, `{"content":[],"task":{"a":1}}`, `"name":"t"`, `{"resultType":"complete","content":[],"task":{"a":1}}`},
+		{"2025-06-18", serverTaskCapabilities, params, direct, `"name":"t"`, `{"resultType":"complete","content":[]}`},
 	} {
-		s := &script{capabilities: tc.capabilities, serve: after(gives(tc.result))}
+		s := &fakeServer{capabilities: tc.capabilities, serve: afterInitialize(respondWith(tc.result))}
 		c := open(t, clientConfig(tc.version), s)
-		got, err := c.RoundTrip(t.Context(), "tools/call", modern(tc.params, ""), nil)
+		got, err := c.RoundTrip(t.Context(), "tools/call", withEnvelope(tc.params, ""), nil)
 		if err != nil || string(got) != tc.want {
 			t.Errorf("%s %s\ngot  %s, %v\nwant %s", tc.version, tc.capabilities, got, err, tc.want)
 		}
@@ -56,9 +56,9 @@ func TestResultsOfTaskMethodsAreComplete(t *testing.T) {
 		"tasks/result": {`{"resultType":"input_required","inputRequests":{"a":{}},"requestState":"s","content":[],"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}`,
 			`{"resultType":"complete","content":[],"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}`},
 	} {
-		s := &script{capabilities: taskServer, serve: after(gives(tc.result))}
+		s := &fakeServer{capabilities: serverTaskCapabilities, serve: afterInitialize(respondWith(tc.result))}
 		c := open(t, clientConfig("2025-11-25"), s)
-		got, err := c.RoundTrip(t.Context(), method, modern(`"taskId":"t1","inputResponses":{},"requestState":"s"`, ""), nil)
+		got, err := c.RoundTrip(t.Context(), method, withEnvelope(`"taskId":"t1","inputResponses":{},"requestState":"s"`, ""), nil)
 		if err != nil || string(got) != tc.want {
 			t.Errorf("%s: got %s, %v, want %s", method, got, err, tc.want)
 		}
@@ -71,9 +71,9 @@ func TestResultsOfTaskMethodsAreComplete(t *testing.T) {
 }
 
 func TestErrorsOfTaskMethodsAreUnchanged(t *testing.T) {
-	s := &script{capabilities: taskServer, serve: after(fails(-32042, "visit", `{"elicitations":[{"mode":"url","message":"m","url":"https://a.example/","elicitationId":"v"}]}`))}
+	s := &fakeServer{capabilities: serverTaskCapabilities, serve: afterInitialize(failWith(-32042, "visit", `{"elicitations":[{"mode":"url","message":"m","url":"https://a.example/","elicitationId":"v"}]}`))}
 	c := open(t, clientConfig("2025-11-25"), s)
-	_, err := c.RoundTrip(t.Context(), "tasks/result", modern(`"taskId":"t1"`, ""), nil)
+	_, err := c.RoundTrip(t.Context(), "tasks/result", withEnvelope(`"taskId":"t1"`, ""), nil)
 	var e *jsonrpc.Error
 	if !errors.As(err, &e) || e.Code != -32042 || !e.Remote() { // a retry would fail again
 		t.Errorf("error is %v", err)
@@ -83,7 +83,7 @@ func TestErrorsOfTaskMethodsAreUnchanged(t *testing.T) {
 func TestTASKD14_RequestsOfATaskDuringTasksResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		s := &script{capabilities: taskServer, serve: after(func(_ context.Context, req *jsonrpc.Message) *jsonrpc.Message {
+		s := &fakeServer{capabilities: serverTaskCapabilities, serve: afterInitialize(func(_ context.Context, req *jsonrpc.Message) *jsonrpc.Message {
 			<-release
 			return jsonrpc.NewResponse(req.ID, json.RawMessage(`{"content":[]}`))
 		})}
@@ -91,8 +91,8 @@ func TestTASKD14_RequestsOfATaskDuringTasksResult(t *testing.T) {
 		cfg.Answer = func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 			return json.RawMessage(`{"action":"accept","content":{}}`), nil
 		}
-		var told []string
-		cfg.Notify = func(_ context.Context, method string, _ json.RawMessage) { told = append(told, method) }
+		var notified []string
+		cfg.Notify = func(_ context.Context, method string, _ json.RawMessage) { notified = append(notified, method) }
 		c := open(t, cfg, s)
 		defer c.Close()
 		var progress []string
@@ -103,7 +103,7 @@ func TestTASKD14_RequestsOfATaskDuringTasksResult(t *testing.T) {
 				progress = append(progress, string(params))
 				return nil
 			}
-			got, err := c.RoundTrip(t.Context(), "tasks/result", modern(`"taskId":"t1"`, `"progressToken":7`), notify)
+			got, err := c.RoundTrip(t.Context(), "tasks/result", withEnvelope(`"taskId":"t1"`, `"progressToken":7`), notify)
 			if err != nil || string(got) != `{"resultType":"complete","content":[]}` {
 				t.Errorf("result %s, %v", got, err)
 			}
@@ -120,8 +120,8 @@ func TestTASKD14_RequestsOfATaskDuringTasksResult(t *testing.T) {
 		if got := strings.Join(progress, ";"); got != `{"progressToken":7,"progress":1}` {
 			t.Errorf("progress is %s", got)
 		}
-		if got := strings.Join(told, ";"); got != "notifications/tasks/status" { // TASKD-17: passed to Notify
-			t.Errorf("told %s", got)
+		if got := strings.Join(notified, ";"); got != "notifications/tasks/status" { // TASKD-17: passed to Notify
+			t.Errorf("Notify got %s, want notifications/tasks/status", got)
 		}
 	})
 }

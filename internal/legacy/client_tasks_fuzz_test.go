@@ -11,10 +11,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// What the client sends about its tasks is valid in their revision.
+// All responses about tasks are valid in their revision.
 func TestClientTasksAreValid(t *testing.T) {
 	const rev = wire.November2025
-	c := opened(t, rev, &echo{})
+	c := openClient(t, rev, &echoConn{})
 	answer := json.RawMessage(`{"action":"accept","content":{"a":1}}`)
 	var refusal *jsonrpc.Error
 	c.cfg.Answer = func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
@@ -56,43 +56,43 @@ func FuzzClientTasks(f *testing.F) {
 			return
 		}
 		asked := 0
-		c := opened(t, wire.November2025, &echo{})
+		c := openClient(t, wire.November2025, &echoConn{})
 		defer c.Close()
 		c.cfg.Answer = func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 			asked++
 			return json.RawMessage(`{"action":"cancel"}`), nil
 		}
 		question := jsonrpc.NewRequest(jsonrpc.IntID(1), wire.MethodElicitationCreate, append(appendMember([]byte(`{"message":"m",`), []byte("task"), task), '}'))
-		result, made, refusal := c.respond(t.Context(), question)
+		result, newTask, refusal := c.respond(t.Context(), question)
 		switch kind := jsonscan.Kind(task); {
 		case kind == 'n':
-			if made != nil || refusal != nil || asked != 1 {
-				t.Fatalf("no task: made %v, asked %d times: %v", made, asked, refusal)
+			if newTask != nil || refusal != nil || asked != 1 {
+				t.Fatalf("a null task: created %v, Answer called %d times: %v", newTask, asked, refusal)
 			}
 			return
 		case refusal != nil:
-			if made != nil || asked != 0 || refusal.Code != jsonrpc.CodeInvalidParams || c.tasks.all != nil {
-				t.Fatalf("refused: made %v, asked %d times: %v", made, asked, refusal)
+			if newTask != nil || asked != 0 || refusal.Code != jsonrpc.CodeInvalidParams || c.tasks.all != nil {
+				t.Fatalf("refused: created %v, Answer called %d times: %v", newTask, asked, refusal)
 			}
 			return
-		case kind != '{' || made == nil || asked != 0 || made.ttl < leastTaskTTL || made.ttl > maxTaskTTL:
-			t.Fatalf("made %+v of %s, asked %d times", made, task, asked)
+		case kind != '{' || newTask == nil || asked != 0 || newTask.ttl < leastTaskTTL || newTask.ttl > maxTaskTTL:
+			t.Fatalf("created %+v from %s, Answer called %d times", newTask, task, asked)
 		}
 		created, _ := jsonscan.Get(result, "task")
-		if text(created, "taskId") != made.id || text(created, "status") != "working" {
+		if text(created, "taskId") != newTask.id || text(created, "status") != "working" {
 			t.Fatalf("created %s", result)
 		}
-		c.runTask(made, question)
+		c.runTask(newTask, question)
 		if asked != 1 {
-			t.Fatalf("asked %d times", asked)
+			t.Fatalf("Answer was called %d times, want once", asked)
 		}
-		params = strings.ReplaceAll(params, "ID", made.id)
-		isTask := jsonscan.Kind([]byte(params)) == '{' && text([]byte(params), "taskId") == made.id
+		params = strings.ReplaceAll(params, "ID", newTask.id)
+		isTask := jsonscan.Kind([]byte(params)) == '{' && text([]byte(params), "taskId") == newTask.id
 		for _, method := range []string{wire.MethodTasksGet, wire.MethodTasksResult, wire.MethodTasksCancel, wire.MethodTasksList} {
-			result, none, err := c.respond(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(1), method, json.RawMessage(params)))
+			result, created, err := c.respond(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(1), method, json.RawMessage(params)))
 			switch {
-			case none != nil:
-				t.Fatalf("%s made a task", method)
+			case created != nil:
+				t.Fatalf("%s created a task", method)
 			case err != nil && err.Code != jsonrpc.CodeInvalidParams:
 				t.Fatalf("%s: %v", method, err)
 			case err == nil && jsonscan.Valid(result, jsonscan.Limits{}) != nil:

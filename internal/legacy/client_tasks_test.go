@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	allOfUsWithTasks = `{"roots":{},"sampling":{"tools":{},"context":{}},"elicitation":{"form":{},"url":{}},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
-	accepted         = `{"action":"accept","content":{"a":1}}`
-	noSuchTask       = `"error":{"code":-32602,"message":"params.taskId: unknown task`
-	taskCalledOff    = `"error":{"code":-32603,"message":"request cancelled"}`
+	clientCapabilitiesWithTasks = `{"roots":{},"sampling":{"tools":{},"context":{}},"elicitation":{"form":{},"url":{}},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
+	accepted                    = `{"action":"accept","content":{"a":1}}`
+	unknownTaskError            = `"error":{"code":-32602,"message":"params.taskId: unknown task`
+	cancelledError              = `"error":{"code":-32603,"message":"request cancelled"}`
 )
 
-// An answerer answers input requests.
+// An answerer is the type of ClientConfig.Answer.
 type answerer = func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, *jsonrpc.Error)
 
 func answers(result string) answerer {
@@ -31,34 +31,34 @@ func answers(result string) answerer {
 	}
 }
 
-// A questioner is a server that sends task-augmented requests.
-type questioner struct {
+// A taskServer is a fakeServer that sends task-augmented requests.
+type taskServer struct {
 	*testing.T
-	*script
+	*fakeServer
 	client *legacy.Client
 	ids    int
 }
 
-// questioning opens a session of 2025-11-25 with a client that supports tasks. It must be called in
-// a bubble.
-func questioning(t *testing.T, answer answerer) *questioner {
+// newTaskServer opens a session of 2025-11-25 with a client that supports tasks. It must be called
+// in a bubble.
+func newTaskServer(t *testing.T, answer answerer) *taskServer {
 	t.Helper()
 	cfg := clientConfig("2025-11-25")
-	cfg.Capabilities, cfg.Answer = json.RawMessage(allOfUsWithTasks), answer
+	cfg.Capabilities, cfg.Answer = json.RawMessage(clientCapabilitiesWithTasks), answer
 	cfg.Cancelled = func(reason string) error { return fmt.Errorf("%w: %s", errCancelled, reason) }
-	return questioningBy(t, cfg)
+	return newTaskServerWith(t, cfg)
 }
 
-func questioningBy(t *testing.T, cfg legacy.ClientConfig) *questioner {
+func newTaskServerWith(t *testing.T, cfg legacy.ClientConfig) *taskServer {
 	t.Helper()
-	q := &questioner{T: t, script: &script{}}
-	q.client = open(t, cfg, q.script)
+	q := &taskServer{T: t, fakeServer: &fakeServer{}}
+	q.client = open(t, cfg, q.fakeServer)
 	return q
 }
 
 // begin sends a request, and returns the response that is there once the client is idle, without
 // the id.
-func (q *questioner) begin(method, params string) (id int, response string) {
+func (q *taskServer) begin(method, params string) (id int, response string) {
 	q.Helper()
 	q.ids++
 	q.client.Receive(message(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`, q.ids, method, params)))
@@ -66,7 +66,7 @@ func (q *questioner) begin(method, params string) (id int, response string) {
 }
 
 // awaited returns the response to a request, or "".
-func (q *questioner) awaited(id int) string {
+func (q *taskServer) awaited(id int) string {
 	q.Helper()
 	synctest.Wait()
 	lines := q.take()
@@ -80,7 +80,7 @@ func (q *questioner) awaited(id int) string {
 	return response
 }
 
-func (q *questioner) wants(what, method, params, want string) {
+func (q *taskServer) wants(what, method, params, want string) {
 	q.Helper()
 	if _, got := q.begin(method, params); !strings.HasPrefix(got, want) {
 		q.Errorf("%s: %s\ngot  %s\nwant %s", what, method, got, want)
@@ -88,26 +88,26 @@ func (q *questioner) wants(what, method, params, want string) {
 }
 
 // elicit creates a task and returns its id.
-func (q *questioner) elicit() string {
+func (q *taskServer) elicit() string {
 	q.Helper()
 	_, got := q.begin("elicitation/create", `{"message":"m","requestedSchema":{"type":"object","properties":{}},"task":{"ttl":60000}}`)
 	return q.id(got)
 }
 
-func (q *questioner) id(created string) string {
+func (q *taskServer) id(created string) string {
 	q.Helper()
 	_, rest, ok := strings.Cut(created, `"result":{"task":{"taskId":"`)
 	if !ok {
-		q.Fatalf("no task was made: %s", created)
+		q.Fatalf("no task was created: %s", created)
 	}
 	id, _, _ := strings.Cut(rest, `"`)
 	return id
 }
 
-func named(id string) string { return `{"taskId":"` + id + `"}` }
+func taskIDParams(id string) string { return `{"taskId":"` + id + `"}` }
 
 // asTask returns a task that was created and updated after some time.
-func asTask(id, status, message string, made, changed, ttl time.Duration) string {
+func taskJSON(id, status, message string, created, changed, ttl time.Duration) string {
 	at := func(d time.Duration) string {
 		return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Add(d).Format("2006-01-02T15:04:05.000Z")
 	}
@@ -115,7 +115,7 @@ func asTask(id, status, message string, made, changed, ttl time.Duration) string
 		message = `"statusMessage":"` + message + `",`
 	}
 	return fmt.Sprintf(`{"taskId":%q,"status":%q,%s"createdAt":%q,"lastUpdatedAt":%q,"ttl":%d,"pollInterval":1000}`,
-		id, status, message, at(made), at(changed), ttl.Milliseconds())
+		id, status, message, at(created), at(changed), ttl.Milliseconds())
 }
 
 func TestTASKD01_ClientTaskCapability(t *testing.T) {
@@ -137,7 +137,7 @@ func TestTASKD01_ClientTaskCapability(t *testing.T) {
 	} {
 		cfg := clientConfig(tc.version)
 		cfg.Capabilities = json.RawMessage(tc.capabilities)
-		s := &script{done: make(chan struct{})}
+		s := &fakeServer{done: make(chan struct{})}
 		c := legacy.NewClient(cfg)
 		if _, err := c.Open(t.Context(), s); err != nil {
 			t.Fatal(err)
@@ -149,7 +149,7 @@ func TestTASKD01_ClientTaskCapability(t *testing.T) {
 	}
 }
 
-func TestTASKD06_TASKD08_TASKD11_TaskAugmentedRequests(t *testing.T) {
+func TestTASKD06_TASKD08_TASKD09_TASKD11_TASKD12_TaskAugmentedRequests(t *testing.T) {
 	for name, tc := range map[string]struct {
 		method, params, wanted string
 		answer                 string
@@ -182,10 +182,10 @@ func TestTASKD06_TASKD08_TASKD11_TaskAugmentedRequests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				asked := 0
-				q := questioning(t, func(_ context.Context, method string, params json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
+				q := newTaskServer(t, func(_ context.Context, method string, params json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 					asked++
 					if method != tc.method || string(params) != tc.wanted {
-						t.Errorf("asked %s with %s, want %s", method, params, tc.wanted)
+						t.Errorf("Answer got %s with %s, want %s", method, params, tc.wanted)
 					}
 					time.Sleep(3 * time.Second)
 					return json.RawMessage(tc.answer), tc.err
@@ -193,13 +193,13 @@ func TestTASKD06_TASKD08_TASKD11_TaskAugmentedRequests(t *testing.T) {
 				defer q.client.Close()
 				_, got := q.begin(tc.method, tc.params)
 				id := q.id(got)
-				working := asTask(id, "working", "", 0, 0, time.Minute)
+				working := taskJSON(id, "working", "", 0, 0, time.Minute)
 				if got != `"result":{"task":`+working+`}` { // TASKD-09, TASKD-10
 					t.Errorf("created %s", got)
 				}
 				time.Sleep(time.Second)
 				q.wants("working", "tasks/get", `{"taskId":"`+id+`","task":{"ttl":1},"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"other"}}}`, `"result":`+working)
-				waiting, got := q.begin("tasks/result", named(id))
+				waiting, got := q.begin("tasks/result", taskIDParams(id))
 				if got != "" {
 					t.Errorf("the result before the end is %s", got)
 				}
@@ -210,13 +210,13 @@ func TestTASKD06_TASKD08_TASKD11_TaskAugmentedRequests(t *testing.T) {
 					t.Errorf("result\ngot  %s\nwant %s", got, want)
 				}
 				time.Sleep(time.Second)
-				q.wants("result, again", "tasks/result", named(id), want)
-				ended := asTask(id, tc.status, tc.message, 0, 3*time.Second, time.Minute)
-				q.wants("ended", "tasks/get", named(id), `"result":`+ended)
+				q.wants("result, again", "tasks/result", taskIDParams(id), want)
+				ended := taskJSON(id, tc.status, tc.message, 0, 3*time.Second, time.Minute)
+				q.wants("ended", "tasks/get", taskIDParams(id), `"result":`+ended)
 				q.wants("ended", "tasks/list", `{}`, `"result":{"tasks":[`+ended+`]}`)
-				q.wants("ended", "tasks/cancel", named(id), `"error":{"code":-32602,"message":"params.taskId: the task has ended already: it is `+tc.status)
+				q.wants("ended", "tasks/cancel", taskIDParams(id), `"error":{"code":-32602,"message":"params.taskId: the task has ended already: it is `+tc.status)
 				if asked != 1 {
-					t.Errorf("asked %d times", asked)
+					t.Errorf("Answer was called %d times, want once", asked)
 				}
 			})
 		})
@@ -228,23 +228,23 @@ func TestTASKD03_OtherRequestsAreServedDirectly(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			cfg := clientConfig(version)
 			cfg.Capabilities, cfg.Answer = json.RawMessage(capabilities), answers(answer)
-			q := questioningBy(t, cfg)
+			q := newTaskServerWith(t, cfg)
 			defer q.client.Close()
 			q.wants(version, method, params, `"result":`+answer)
 			if n := q.client.Tasks(); n != 0 {
-				t.Errorf("%d tasks", n)
+				t.Errorf("%d tasks, want 0", n)
 			}
 		})
 	}
 	const form = `{"message":"m","task":{"ttl":1}}`
-	direct(t, "2025-11-25", allOfUs, "elicitation/create", form, accepted)
-	direct(t, "2025-06-18", allOfUsWithTasks, "elicitation/create", form, accepted)
-	direct(t, "2025-11-25", allOfUsWithTasks, "roots/list", `{"task":{"ttl":1}}`, `{"roots":[]}`)
-	direct(t, "2025-11-25", allOfUsWithTasks, "elicitation/create", `{"message":"m"}`, accepted)
-	direct(t, "2025-11-25", allOfUsWithTasks, "elicitation/create", `{"message":"m","task":null}`, accepted)
+	direct(t, "2025-11-25", allClientCapabilities, "elicitation/create", form, accepted)
+	direct(t, "2025-06-18", clientCapabilitiesWithTasks, "elicitation/create", form, accepted)
+	direct(t, "2025-11-25", clientCapabilitiesWithTasks, "roots/list", `{"task":{"ttl":1}}`, `{"roots":[]}`)
+	direct(t, "2025-11-25", clientCapabilitiesWithTasks, "elicitation/create", `{"message":"m"}`, accepted)
+	direct(t, "2025-11-25", clientCapabilitiesWithTasks, "elicitation/create", `{"message":"m","task":null}`, accepted)
 	for _, method := range []string{"tasks/get", "tasks/result", "tasks/list", "tasks/cancel"} {
-		for version, capabilities := range map[string]string{"2025-11-25": allOfUs, "2025-06-18": allOfUsWithTasks} {
-			got := asked(t, version, capabilities, method, `{"taskId":"x"}`, nil)
+		for version, capabilities := range map[string]string{"2025-11-25": allClientCapabilities, "2025-06-18": clientCapabilitiesWithTasks} {
+			got := sendServerRequest(t, version, capabilities, method, `{"taskId":"x"}`, nil)
 			if len(got) != 1 || !strings.HasPrefix(got[0], `"id":"q","error":{"code":-32601,`) {
 				t.Errorf("%s %s: %q", version, method, got)
 			}
@@ -263,14 +263,14 @@ func TestInvalidRequestsCreateNoTask(t *testing.T) {
 		{"tools/call", `{"name":"t","task":{}}`, `"error":{"code":-32601,`},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			q := questioning(t, func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
-				t.Errorf("%s was put to the user", tc.params)
+			q := newTaskServer(t, func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
+				t.Errorf("%s: Answer was called", tc.params)
 				return nil, nil
 			})
 			defer q.client.Close()
 			q.wants("", tc.method, tc.params, tc.want)
 			if n := q.client.Tasks(); n != 0 {
-				t.Errorf("%d tasks", n)
+				t.Errorf("%d tasks, want 0", n)
 			}
 		})
 	}
@@ -278,62 +278,62 @@ func TestInvalidRequestsCreateNoTask(t *testing.T) {
 
 func TestTASKD13_RelatedTaskOfATask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := questioning(t, answers(accepted))
+		q := newTaskServer(t, answers(accepted))
 		defer q.client.Close()
-		_, created := q.begin("elicitation/create", `{"message":"m","task":{},"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"theirs"}}}`)
-		const theirs = `"result":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"theirs"}},`
-		rest, ok := strings.CutPrefix(created, theirs)
+		_, created := q.begin("elicitation/create", `{"message":"m","task":{},"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"other"}}}`)
+		const prefix = `"result":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"other"}},`
+		rest, ok := strings.CutPrefix(created, prefix)
 		if !ok {
 			t.Fatalf("created %s", created)
 		}
 		id := q.id(`"result":{` + rest)
-		q.wants("result", "tasks/result", named(id), `"result":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"`+id+`"}},"action":"accept"`)
-		q.wants("get", "tasks/get", `{"taskId":"`+id+`","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"theirs"}}}`, `"result":{"taskId":"`+id)
+		q.wants("result", "tasks/result", taskIDParams(id), `"result":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"`+id+`"}},"action":"accept"`)
+		q.wants("get", "tasks/get", `{"taskId":"`+id+`","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"other"}}}`, `"result":{"taskId":"`+id)
 	})
 }
 
 func TestTASKD15_CancelledTasksStayCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		why := make(chan error, 1)
+		cause := make(chan error, 1)
 		release := make(chan struct{})
-		q := questioning(t, func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
+		q := newTaskServer(t, func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 			<-ctx.Done()
-			why <- context.Cause(ctx)
+			cause <- context.Cause(ctx)
 			<-release
 			return json.RawMessage(accepted), nil // too late
 		})
 		defer q.client.Close()
 		id := q.elicit()
-		waiting, _ := q.begin("tasks/result", named(id))
+		waiting, _ := q.begin("tasks/result", taskIDParams(id))
 		time.Sleep(time.Second)
-		cancelled := asTask(id, "cancelled", "", 0, time.Second, time.Minute)
+		cancelled := taskJSON(id, "cancelled", "", 0, time.Second, time.Minute)
 		q.ids++
-		q.client.Receive(message(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tasks/cancel","params":%s}`, q.ids, named(id))))
+		q.client.Receive(message(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tasks/cancel","params":%s}`, q.ids, taskIDParams(id))))
 		synctest.Wait()
 		got := strings.Join(q.take(), "\n")
-		for _, want := range []string{fmt.Sprintf(`"id":%d,"result":%s`, q.ids, cancelled), fmt.Sprintf(`"id":%d,%s`, waiting, taskCalledOff)} {
+		for _, want := range []string{fmt.Sprintf(`"id":%d,"result":%s`, q.ids, cancelled), fmt.Sprintf(`"id":%d,%s`, waiting, cancelledError)} {
 			if !strings.Contains(got, want) {
 				t.Errorf("got %s, want %s", got, want)
 			}
 		}
-		if err := <-why; !errors.Is(err, errCancelled) {
-			t.Errorf("cause is %v", err)
+		if err := <-cause; !errors.Is(err, errCancelled) {
+			t.Errorf("cancellation cause %v", err)
 		}
 		close(release)
 		synctest.Wait()
-		q.wants("late", "tasks/get", named(id), `"result":`+cancelled)
-		q.wants("late", "tasks/result", named(id), taskCalledOff)
-		q.wants("twice", "tasks/cancel", named(id), `"error":{"code":-32602,"message":"params.taskId: the task has ended already: it is cancelled`)
+		q.wants("late", "tasks/get", taskIDParams(id), `"result":`+cancelled)
+		q.wants("late", "tasks/result", taskIDParams(id), cancelledError)
+		q.wants("twice", "tasks/cancel", taskIDParams(id), `"error":{"code":-32602,"message":"params.taskId: the task has ended already: it is cancelled`)
 	})
 }
 
 func TestTASKD16_UnknownTasksAndCursors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := questioning(t, answers(accepted))
+		q := newTaskServer(t, answers(accepted))
 		defer q.client.Close()
 		q.elicit()
 		for _, method := range []string{"tasks/get", "tasks/result", "tasks/cancel"} {
-			q.wants("unknown", method, `{"taskId":"x"}`, noSuchTask)
+			q.wants("unknown", method, `{"taskId":"x"}`, unknownTaskError)
 			for _, params := range []string{`{}`, `{"taskId":7}`, `{"taskId":null}`} {
 				q.wants(params, method, params, `"error":{"code":-32602,"message":"params.taskId: want a string"`)
 			}
@@ -351,7 +351,7 @@ func TestTASKD10_TTLIsLimited(t *testing.T) {
 		`{"ttl":86400001}`: 24 * time.Hour, `{"ttl":1e300}`: 24 * time.Hour, `{"ttl":1e999}`: 24 * time.Hour, `{"ttl":1e-999}`: time.Second,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			q := questioning(t, answers(accepted))
+			q := newTaskServer(t, answers(accepted))
 			defer q.client.Close()
 			_, got := q.begin("elicitation/create", `{"message":"m","task":`+task+`}`)
 			id := q.id(got)
@@ -359,10 +359,10 @@ func TestTASKD10_TTLIsLimited(t *testing.T) {
 				t.Errorf("%s: %s", task, got)
 			}
 			time.Sleep(want - time.Millisecond)
-			q.wants(task+" is kept", "tasks/get", named(id), `"result":{"taskId":"`+id+`","status":"completed",`)
+			q.wants(task+" is kept", "tasks/get", taskIDParams(id), `"result":{"taskId":"`+id+`","status":"completed",`)
 			time.Sleep(time.Millisecond)
 			synctest.Wait()
-			q.wants(task+" is over", "tasks/get", named(id), noSuchTask)
+			q.wants(task+" is over", "tasks/get", taskIDParams(id), unknownTaskError)
 			q.wants(task+" is over", "tasks/list", `{}`, `"result":{"tasks":[]}`)
 		})
 	}
@@ -370,19 +370,19 @@ func TestTASKD10_TTLIsLimited(t *testing.T) {
 
 func TestRequestEndsWithItsTasksTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		why := make(chan error, 1)
-		q := questioning(t, waiting(why))
+		cause := make(chan error, 1)
+		q := newTaskServer(t, untilCancelled(cause))
 		defer q.client.Close()
 		id := q.elicit()
-		request, _ := q.begin("tasks/result", named(id))
+		request, _ := q.begin("tasks/result", taskIDParams(id))
 		time.Sleep(time.Minute)
-		if got := q.awaited(request); !strings.HasPrefix(got, noSuchTask) {
-			t.Errorf("the result that was waited for is %s", got)
+		if got := q.awaited(request); !strings.HasPrefix(got, unknownTaskError) {
+			t.Errorf("response to the waiting tasks/result %s, want %s", got, unknownTaskError) //, got)
 		}
-		if err := <-why; err == nil || !strings.Contains(err.Error(), "ttl") {
-			t.Errorf("cause is %v", err)
+		if err := <-cause; err == nil || !strings.Contains(err.Error(), "ttl") {
+			t.Errorf("cancellation cause %v", err)
 		}
-		q.wants("over", "tasks/cancel", named(id), noSuchTask)
+		q.wants("over", "tasks/cancel", taskIDParams(id), unknownTaskError)
 	})
 }
 
@@ -392,26 +392,26 @@ func TestCancelledRequestCreatesNoTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var client *legacy.Client
 		cfg := clientConfig("2025-11-25")
-		cfg.Capabilities = json.RawMessage(allOfUsWithTasks)
+		cfg.Capabilities = json.RawMessage(clientCapabilitiesWithTasks)
 		cfg.Answer = func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
-			t.Error("it was put to the user")
+			t.Error("Answer was called")
 			return nil, nil
 		}
 		cancels := false
-		cfg.Logger = slog.New(hook{func(text string) {
+		cfg.Logger = slog.New(logHandler{func(text string) {
 			if strings.Contains(text, "created a task") {
 				cancels = true
 				client.Receive(message(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`))
 			}
 		}})
-		q := questioningBy(t, cfg)
+		q := newTaskServerWith(t, cfg)
 		client = q.client
 		defer q.client.Close()
 		if _, got := q.begin("elicitation/create", `{"message":"m","task":{}}`); got != "" || !cancels {
 			t.Errorf("got %s, cancelled: %v", got, cancels)
 		}
 		if n := q.client.Tasks(); n != 0 {
-			t.Errorf("%d tasks", n)
+			t.Errorf("%d tasks, want 0", n)
 		}
 	})
 }
@@ -420,25 +420,25 @@ func TestCancelledRequestCreatesNoTask(t *testing.T) {
 func TestTaskCancelledAtOnceIsNotRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := clientConfig("2025-11-25")
-		cfg.Capabilities = json.RawMessage(allOfUsWithTasks)
+		cfg.Capabilities = json.RawMessage(clientCapabilitiesWithTasks)
 		cfg.Answer = func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
-			t.Error("it was put to the user")
+			t.Error("Answer was called")
 			return nil, nil
 		}
-		q := &questioner{T: t, script: &script{}}
+		q := &taskServer{T: t, fakeServer: &fakeServer{}}
 		cancelled := make(chan struct{})
 		q.send = func(_ context.Context, m *jsonrpc.Message) error {
 			result := string(m.Result)
 			switch {
 			case strings.HasPrefix(result, `{"task":`):
-				q.client.Receive(message(`{"jsonrpc":"2.0","id":"c","method":"tasks/cancel","params":` + named(q.id(`"result":`+result)) + `}`))
+				q.client.Receive(message(`{"jsonrpc":"2.0","id":"c","method":"tasks/cancel","params":` + taskIDParams(q.id(`"result":`+result)) + `}`))
 				<-cancelled
 			case strings.Contains(result, `"status":"cancelled"`):
 				close(cancelled)
 			}
 			return nil
 		}
-		q.client = open(t, cfg, q.script)
+		q.client = open(t, cfg, q.fakeServer)
 		defer q.client.Close()
 		q.client.Receive(message(`{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"message":"m","task":{}}}`))
 		synctest.Wait()
@@ -448,46 +448,46 @@ func TestTaskCancelledAtOnceIsNotRun(t *testing.T) {
 	})
 }
 
-// A hook is a slog.Handler that calls a function for each message.
-type hook struct{ note func(text string) }
+// A logHandler is a slog.Handler that calls a function for each message.
+type logHandler struct{ note func(text string) }
 
-func (hook) Enabled(context.Context, slog.Level) bool { return true }
-func (h hook) Handle(_ context.Context, r slog.Record) error {
+func (logHandler) Enabled(context.Context, slog.Level) bool { return true }
+func (h logHandler) Handle(_ context.Context, r slog.Record) error {
 	h.note(r.Message)
 	return nil
 }
-func (h hook) WithAttrs([]slog.Attr) slog.Handler { return h }
-func (h hook) WithGroup(string) slog.Handler      { return h }
+func (h logHandler) WithAttrs([]slog.Attr) slog.Handler { return h }
+func (h logHandler) WithGroup(string) slog.Handler      { return h }
 
 func TestTASKD22_RunningTasksAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		q := questioning(t, func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
-			<-release // without regard to its context
+		q := newTaskServer(t, func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
+			<-release // ignores its context
 			return json.RawMessage(accepted), nil
 		})
 		defer q.client.Close()
 		var ids []string
 		for range 32 {
 			ids = append(ids, q.elicit())
-			q.begin("tasks/result", named(ids[len(ids)-1]))
+			q.begin("tasks/result", taskIDParams(ids[len(ids)-1]))
 		}
 		const one = `{"message":"m","task":{}}`
-		q.wants("one too many", "elicitation/create", one, `"error":{"code":-32000,"message":"too many tasks in progress"}`)
+		q.wants("above the limit", "elicitation/create", one, `"error":{"code":-32000,"message":"too many tasks in progress"}`)
 		// tasks/cancel does not lower the number of running tasks, since their handlers still run.
 		q.ids++
-		q.client.Receive(message(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tasks/cancel","params":%s}`, q.ids, named(ids[0]))))
+		q.client.Receive(message(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tasks/cancel","params":%s}`, q.ids, taskIDParams(ids[0]))))
 		synctest.Wait()
 		if got := q.take(); len(got) != 2 {
 			t.Errorf("cancelled: %q", got)
 		}
-		q.wants("still too many", "elicitation/create", one, `"error":{"code":-32000,`)
+		q.wants("above the limit while the handler runs", "elicitation/create", one, `"error":{"code":-32000,`)
 		close(release)
 		synctest.Wait()
 		if got := q.take(); len(got) != 31 {
 			t.Errorf("%d results", len(got))
 		}
-		q.wants("room", "elicitation/create", one, `"result":{"task":{`)
+		q.wants("below the limit", "elicitation/create", one, `"result":{"task":{`)
 	})
 }
 
@@ -495,7 +495,7 @@ func TestTASKD22_TasksAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		first := true
-		q := questioning(t, func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
+		q := newTaskServer(t, func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 			if first {
 				first = false
 				<-release
@@ -510,10 +510,10 @@ func TestTASKD22_TasksAreLimited(t *testing.T) {
 		if n := q.client.Tasks(); n != 128 {
 			t.Errorf("%d tasks, want 128", n)
 		}
-		q.wants("at work", "tasks/get", named(ids[0]), `"result":{"taskId":"`+ids[0]+`","status":"working"`)
-		q.wants("the first that ended", "tasks/get", named(ids[1]), noSuchTask)
-		q.wants("the second that ended", "tasks/get", named(ids[2]), noSuchTask)
-		q.wants("the third", "tasks/get", named(ids[3]), `"result":{`)
+		q.wants("running", "tasks/get", taskIDParams(ids[0]), `"result":{"taskId":"`+ids[0]+`","status":"working"`)
+		q.wants("the first that ended", "tasks/get", taskIDParams(ids[1]), unknownTaskError)
+		q.wants("the second that ended", "tasks/get", taskIDParams(ids[2]), unknownTaskError)
+		q.wants("the third", "tasks/get", taskIDParams(ids[3]), `"result":{`)
 		close(release)
 	})
 }
@@ -521,7 +521,7 @@ func TestTASKD22_TasksAreLimited(t *testing.T) {
 func TestTASKD22_TaskBytesAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		size := 0
-		q := questioning(t, func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
+		q := newTaskServer(t, func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 			return json.RawMessage(`{"action":"accept","content":{"a":"` + strings.Repeat("x", size) + `"}}`), nil
 		})
 		defer q.client.Close()
@@ -530,19 +530,19 @@ func TestTASKD22_TaskBytesAreLimited(t *testing.T) {
 		for range 4 {
 			ids = append(ids, q.elicit())
 		}
-		q.wants("the first", "tasks/result", named(ids[0]), noSuchTask)
-		q.wants("the second", "tasks/result", named(ids[1]), `"result":{`)
+		q.wants("the first", "tasks/result", taskIDParams(ids[0]), unknownTaskError)
+		q.wants("the second", "tasks/result", taskIDParams(ids[1]), `"result":{`)
 		size = 16 << 20
 		large := q.elicit()
-		q.wants("too large", "tasks/result", named(large), `"error":{"code":-32603,"message":"result too large for a task`)
-		q.wants("the second, still", "tasks/get", named(ids[1]), `"result":{`)
+		q.wants("too large", "tasks/result", taskIDParams(large), `"error":{"code":-32603,"message":"result too large for a task`)
+		q.wants("the second, still", "tasks/get", taskIDParams(ids[1]), `"result":{`)
 		if n := q.client.TaskBytes(); n > 16<<20 || n < 15<<20 {
 			t.Errorf("%d bytes", n)
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if n := q.client.TaskBytes(); n != 0 {
-			t.Errorf("%d bytes of no task", n)
+			t.Errorf("%d bytes after all tasks expired, want 0", n)
 		}
 	})
 }
@@ -550,7 +550,7 @@ func TestTASKD22_TaskBytesAreLimited(t *testing.T) {
 // A server that creates tasks and fetches no results cannot exhaust memory.
 func TestTASKD22_UnfetchedResultsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := questioning(t, func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
+		q := newTaskServer(t, func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
 			return nil, &jsonrpc.Error{Code: -1, Message: strings.Repeat("x", 1<<20), Data: json.RawMessage(`{}`)}
 		})
 		defer q.client.Close()
@@ -559,7 +559,7 @@ func TestTASKD22_UnfetchedResultsAreLimited(t *testing.T) {
 			q.elicit()
 		}
 		if growth := heap() - before; growth > 20<<20 {
-			t.Errorf("%d bytes more", growth)
+			t.Errorf("the heap grew by %d bytes, want at most %d", growth, 20<<20)
 		}
 		if _, got := q.begin("tasks/list", `{}`); len(got) > 128*600 || !strings.Contains(got, `"status":"failed"`) {
 			t.Errorf("a list of %d bytes", len(got))
@@ -568,20 +568,20 @@ func TestTASKD22_UnfetchedResultsAreLimited(t *testing.T) {
 }
 
 func TestTasksEndWithTheSession(t *testing.T) {
-	for name, end := range map[string]func(q *questioner){
-		"closed": func(q *questioner) { q.client.Close() },
-		"lost":   func(q *questioner) { q.Close() },
+	for name, end := range map[string]func(q *taskServer){
+		"closed": func(q *taskServer) { q.client.Close() },
+		"lost":   func(q *taskServer) { q.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				why := make(chan error, 1)
-				q := questioning(t, waiting(why))
+				cause := make(chan error, 1)
+				q := newTaskServer(t, untilCancelled(cause))
 				id := q.elicit()
-				q.begin("tasks/result", named(id))
+				q.begin("tasks/result", taskIDParams(id))
 				end(q)
 				synctest.Wait()
-				if err := <-why; !errors.Is(err, legacy.ErrEnded) {
-					t.Errorf("cause is %v", err)
+				if err := <-cause; !errors.Is(err, legacy.ErrEnded) {
+					t.Errorf("cancellation cause %v", err)
 				}
 				if n, bytes := q.client.Tasks(), q.client.TaskBytes(); n != 0 || bytes != 0 {
 					t.Errorf("%d tasks, %d bytes after the end", n, bytes)
@@ -599,7 +599,7 @@ func TestTasksEndWithTheSession(t *testing.T) {
 
 func TestTASKD07_IDsAreUnguessable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := questioning(t, answers(accepted))
+		q := newTaskServer(t, answers(accepted))
 		defer q.client.Close()
 		seen := map[string]bool{}
 		for range 100 {

@@ -18,17 +18,17 @@ import (
 )
 
 const (
-	everything = `{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"completions":{},"logging":{}}`
-	allOfUs    = `{"roots":{},"sampling":{"tools":{},"context":{}},"elicitation":{"form":{},"url":{}}}`
-	someone    = `{"name":"c","version":"1"}`
+	allServerCapabilities = `{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"completions":{},"logging":{}}`
+	allClientCapabilities = `{"roots":{},"sampling":{"tools":{},"context":{}},"elicitation":{"form":{},"url":{}}}`
+	clientInfo            = `{"name":"c","version":"1"}`
 )
 
-// A script is a server with sessions whose behaviour the test sets, and the Conn to it. It records
-// what it is sent, one line each, requests without their ids.
-type script struct {
+// A fakeServer is a server with sessions whose behaviour the test sets, and the Conn to it. It
+// records what it is sent, one line each, requests without their ids.
+type fakeServer struct {
 	version      string // the revision it chooses; that of the client when empty
-	capabilities string // its capabilities; everything when empty
-	serve        func(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message
+	capabilities string // its capabilities; allServerCapabilities when empty
+	serve        serveFunc
 	send         func(ctx context.Context, m *jsonrpc.Message) error // called for notifications and responses
 
 	ids  atomic.Int64
@@ -39,12 +39,12 @@ type script struct {
 	closed int
 }
 
-func (s *script) RoundTrip(ctx context.Context, req *jsonrpc.Message) (*jsonrpc.Message, error) {
+func (s *fakeServer) RoundTrip(ctx context.Context, req *jsonrpc.Message) (*jsonrpc.Message, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	req.ID = jsonrpc.IntID(s.ids.Add(1))
-	s.note(jsonrpc.NewNotification(req.Method, req.Params))
+	s.record(jsonrpc.NewNotification(req.Method, req.Params))
 	response := s.answer(ctx, req)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -52,7 +52,7 @@ func (s *script) RoundTrip(ctx context.Context, req *jsonrpc.Message) (*jsonrpc.
 	return message(string(jsonrpc.Append(nil, response))), nil
 }
 
-func (s *script) answer(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message {
+func (s *fakeServer) answer(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message {
 	if s.serve != nil {
 		if response := s.serve(ctx, req); response != nil {
 			return response
@@ -67,25 +67,25 @@ func (s *script) answer(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Mess
 	}
 	capabilities := s.capabilities
 	if capabilities == "" {
-		capabilities = everything
+		capabilities = allServerCapabilities
 	}
 	return jsonrpc.NewResponse(req.ID, json.RawMessage(`{"protocolVersion":"`+version+`","capabilities":`+capabilities+
 		`,"serverInfo":{"name":"s","version":"1"},"instructions":"Be kind."}`))
 }
 
-func (s *script) Send(ctx context.Context, m *jsonrpc.Message) error {
+func (s *fakeServer) Send(ctx context.Context, m *jsonrpc.Message) error {
 	if s.send != nil {
 		if err := s.send(ctx, m); err != nil {
 			return err
 		}
 	}
-	s.note(m)
+	s.record(m)
 	return nil
 }
 
-func (s *script) Done() <-chan struct{} { return s.done }
+func (s *fakeServer) Done() <-chan struct{} { return s.done }
 
-func (s *script) Close() error {
+func (s *fakeServer) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed++; s.closed == 1 {
@@ -94,14 +94,14 @@ func (s *script) Close() error {
 	return nil
 }
 
-func (s *script) note(m *jsonrpc.Message) {
+func (s *fakeServer) record(m *jsonrpc.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lines = append(s.lines, strings.TrimSuffix(strings.TrimPrefix(string(jsonrpc.Append(nil, m)), `{"jsonrpc":"2.0",`), `}`))
 }
 
 // take returns what was sent since the last call.
-func (s *script) take() []string {
+func (s *fakeServer) take() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	lines := s.lines
@@ -109,10 +109,10 @@ func (s *script) take() []string {
 	return lines
 }
 
-func (s *script) wants(t *testing.T, want ...string) {
+func (s *fakeServer) wants(t *testing.T, want ...string) {
 	t.Helper()
 	if diff := cmp.Diff(want, s.take()); diff != "" {
-		t.Errorf("the server got (-want +got):\n%s", diff)
+		t.Errorf("the server received (-want +got):\n%s", diff)
 	}
 }
 
@@ -120,15 +120,15 @@ func clientConfig(version string) legacy.ClientConfig {
 	rev, _ := wire.ParseRevision(version)
 	return legacy.ClientConfig{
 		Revision: rev, Logger: slog.New(slog.DiscardHandler),
-		Info: json.RawMessage(someone), Capabilities: json.RawMessage(allOfUs),
+		Info: json.RawMessage(clientInfo), Capabilities: json.RawMessage(allClientCapabilities),
 		Answer: func(context.Context, string, json.RawMessage) (json.RawMessage, *jsonrpc.Error) {
-			return nil, &jsonrpc.Error{Code: -1, Message: "nobody at home"}
+			return nil, &jsonrpc.Error{Code: -1, Message: "not supported"}
 		},
 	}
 }
 
-// open opens a session with a script, and closes it when the test ends.
-func open(t *testing.T, cfg legacy.ClientConfig, s *script) *legacy.Client {
+// open opens a session with a fakeServer, and closes it when the test ends.
+func open(t *testing.T, cfg legacy.ClientConfig, s *fakeServer) *legacy.Client {
 	t.Helper()
 	c := legacy.NewClient(cfg)
 	t.Cleanup(func() { c.Close() })
@@ -140,8 +140,8 @@ func open(t *testing.T, cfg legacy.ClientConfig, s *script) *legacy.Client {
 	return c
 }
 
-// modern returns params with the envelope of a client, and with further members of `_meta`.
-func modern(params, meta string) json.RawMessage {
+// withEnvelope returns params with the envelope of a client, and with further members of `_meta`.
+func withEnvelope(params, meta string) json.RawMessage {
 	if params != "" {
 		params += ","
 	}
@@ -155,14 +155,18 @@ func modern(params, meta string) json.RawMessage {
 // sessionVersions are the versions with sessions.
 var sessionVersions = []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"}
 
-// gives is a server that returns one result for every request; fails is one that returns an error.
-func gives(result string) func(context.Context, *jsonrpc.Message) *jsonrpc.Message {
+// A serveFunc returns the response to a request.
+type serveFunc = func(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message
+
+// respondWith returns the result for every request.
+func respondWith(result string) serveFunc {
 	return func(_ context.Context, req *jsonrpc.Message) *jsonrpc.Message {
 		return jsonrpc.NewResponse(req.ID, json.RawMessage(result))
 	}
 }
 
-func fails(code int, text, data string) func(context.Context, *jsonrpc.Message) *jsonrpc.Message {
+// failWith returns an error for every request.
+func failWith(code int, text, data string) serveFunc {
 	return func(_ context.Context, req *jsonrpc.Message) *jsonrpc.Message {
 		e := &jsonrpc.Error{Code: code, Message: text}
 		if data != "" {
@@ -172,8 +176,8 @@ func fails(code int, text, data string) func(context.Context, *jsonrpc.Message) 
 	}
 }
 
-// after wraps a server that first responds to initialize.
-func after(serve func(context.Context, *jsonrpc.Message) *jsonrpc.Message) func(context.Context, *jsonrpc.Message) *jsonrpc.Message {
+// afterInitialize calls serve for all requests except initialize.
+func afterInitialize(serve serveFunc) serveFunc {
 	return func(ctx context.Context, req *jsonrpc.Message) *jsonrpc.Message {
 		if req.Method == wire.MethodInitialize {
 			return nil
@@ -189,15 +193,15 @@ func TestOpenOnlyOnce(t *testing.T) {
 		"RootsChanged": func() error { return c.RootsChanged(t.Context()) },
 	} {
 		if err := f(); err == nil {
-			t.Errorf("%s before Open gives no error", name)
+			t.Errorf("%s before Open returned no error", name)
 		}
 	}
-	first, second, third := &script{done: make(chan struct{})}, &script{done: make(chan struct{})}, &script{done: make(chan struct{})}
+	first, second, third := &fakeServer{done: make(chan struct{})}, &fakeServer{done: make(chan struct{})}, &fakeServer{done: make(chan struct{})}
 	if _, err := c.Open(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.Open(t.Context(), second); err == nil || second.closed == 0 || first.closed != 0 {
-		t.Errorf("a second Open: %v", err)
+		t.Errorf("a second Open: error %v, closed first %d times and second %d times", err, first.closed, second.closed)
 	}
 	for range 2 {
 		if err := c.Close(); err != nil {
@@ -205,15 +209,15 @@ func TestOpenOnlyOnce(t *testing.T) {
 		}
 	}
 	if first.closed == 0 {
-		t.Error("the link is open")
+		t.Error("Close did not close the Conn")
 	}
 	if _, err := c.Open(t.Context(), third); !errors.Is(err, legacy.ErrEnded) || third.closed == 0 {
-		t.Errorf("Open after Close: %v", err)
+		t.Errorf("Open after Close: error %v, want ErrEnded", err)
 	}
 }
 
 func TestROOT03_RootsChanged(t *testing.T) {
-	s := &script{}
+	s := &fakeServer{}
 	c := open(t, clientConfig("2025-06-18"), s)
 	if err := c.RootsChanged(t.Context()); err != nil {
 		t.Error(err)
@@ -221,9 +225,9 @@ func TestROOT03_RootsChanged(t *testing.T) {
 	s.wants(t, `"method":"notifications/roots/list_changed"`)
 	cfg := clientConfig("2025-06-18")
 	cfg.Capabilities = nil
-	s = &script{}
+	s = &fakeServer{}
 	if err := open(t, cfg, s).RootsChanged(t.Context()); err == nil {
-		t.Error("roots that nobody was told of have changed")
+		t.Error("RootsChanged without the roots capability returned no error")
 	}
 	s.wants(t)
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// bans are paths in results that must be absent in revisions without a feature. A path element with
-// [] is an array, all of whose elements are checked; one with a type checks only elements of that
+// forbidden are paths in results that must be absent in revisions without a feature. A path element
+// with [] is an array, all of whose elements are checked; one with a type checks only elements of that
 // "type". A final * matches anything in `_meta` that does not belong to MCP Apps, and an empty
 // `_meta`.
-var bans = []struct {
+var forbidden = []struct {
 	method, path string
 	feature      wire.Feature
 }{
@@ -44,8 +44,8 @@ var bans = []struct {
 	{wire.MethodResourcesRead, "cacheScope", wire.CacheHints},
 }
 
-// found reports whether the path of a ban exists in v.
-func found(v any, path string) bool {
+// pathExists reports whether the path of a forbidden member exists in v.
+func pathExists(v any, path string) bool {
 	if path == "" {
 		return v != nil
 	}
@@ -68,7 +68,7 @@ func found(v any, path string) bool {
 		switch obj, _ := e.(map[string]any); {
 		case typed && obj["type"] == typ:
 			return true
-		case !typed && (rest == "" || found(e, rest)):
+		case !typed && (rest == "" || pathExists(e, rest)):
 			return true
 		}
 	}
@@ -109,7 +109,7 @@ func FuzzProjectResult(f *testing.F) {
 			checkProjection(t, rev, method, result)
 		}
 		if got := appendResult(nil, wire.Latest(), method, result); string(got) != string(result) {
-			t.Fatalf("the newest revision gets %s", got)
+			t.Fatalf("the result was changed for the newest revision: %s", got)
 		}
 	})
 }
@@ -124,9 +124,9 @@ func checkProjection(t *testing.T, rev wire.Revision, method string, result []by
 		t.Fatalf("%v: not strict JSON: %v\n%s", rev, err, projected)
 	}
 	value := decoded(t, projected)
-	for _, ban := range bans {
-		if (ban.method == "" || ban.method == method) && !rev.Has(ban.feature) && found(value, ban.path) {
-			t.Fatalf("%v %s has %s: %s", rev, method, ban.path, projected)
+	for _, rule := range forbidden {
+		if (rule.method == "" || rule.method == method) && !rev.Has(rule.feature) && pathExists(value, rule.path) {
+			t.Fatalf("%v %s has %s: %s", rev, method, rule.path, projected)
 		}
 	}
 	if again := decoded(t, appendResult(nil, rev, method, projected)); !reflect.DeepEqual(value, again) {

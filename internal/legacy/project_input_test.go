@@ -65,7 +65,7 @@ func TestT44_SamplingBlocks(t *testing.T) {
 	}
 	got, err := projectInputRequest(wire.November2025, wire.MethodSamplingCreateMessage, json.RawMessage(params), "")
 	if err != nil || !strings.Contains(string(got), `"content":[{"type":"text","text":"a"}]`) {
-		t.Errorf("arrays were lost: %s, %v", got, err)
+		t.Errorf("got %s, %v, want arrays unchanged", got, err)
 	}
 }
 

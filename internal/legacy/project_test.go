@@ -3,6 +3,7 @@ package legacy
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -24,52 +25,52 @@ func TestProjectResult(t *testing.T) {
 		result string
 		want   string
 	}{
-		{"RPC-20: frame is stripped", d, "tools/call", `{` + resultFrame + `,"content":[]}`, `{"_meta":{"com.example/k":{"a":[1]}},"content":[]}`},
-		{"META-13: empty _meta goes", d, "tools/call", `{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{}},"content":[]}`, `{"content":[]}`},
+		{"RPC-20 modern members are removed", d, "tools/call", `{` + resultFrame + `,"content":[]}`, `{"_meta":{"com.example/k":{"a":[1]}},"content":[]}`},
+		{"META-13 an empty _meta is removed", d, "tools/call", `{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{}},"content":[]}`, `{"content":[]}`},
 		{"trace context stays", a, "x/y", `{"resultType":"complete","_meta":{"traceparent":"00"}}`, `{"_meta":{"traceparent":"00"}}`},
 		{"modern keys in other spellings", d, "x/y", `{"result\u0054ype":"complete","_meta":{"io.modelcontextprotocol\/serverInfo":{}}}`, `{}`},
 		{"keys keep their meaning", d, "x/y", `{ "a\"b" : 1 , "\u00e9" : "\u00e9", "resultType":"complete" }`, `{"a\"b":1,"é":"\u00e9"}`},
-		{"what is in every revision is left alone", a, "x/y", `{ "a\"b" : 1 , "\u00e9" : "\u00e9" }`, `{ "a\"b" : 1 , "\u00e9" : "\u00e9" }`},
-		{"empty members go too", a, "x/y", `{"_meta":{}}`, `{}`},
-		{"cache hints of an unknown method are its own", d, "x/y", `{"ttlMs":1,"resultType":"complete"}`, `{"ttlMs":1}`},
+		{"members of every revision are unchanged", a, "x/y", `{ "a\"b" : 1 , "\u00e9" : "\u00e9" }`, `{ "a\"b" : 1 , "\u00e9" : "\u00e9" }`},
+		{"an empty _meta is removed in the oldest revision", a, "x/y", `{"_meta":{}}`, `{}`},
+		{"cache hints of an unknown method are kept", d, "x/y", `{"ttlMs":1,"resultType":"complete"}`, `{"ttlMs":1}`},
 		{"not an object", d, "tools/call", `[1]`, `[1]`},
-		{"the newest revision is left alone", wire.Latest(), "tools/call", `{"resultType":"complete"}`, `{"resultType":"complete"}`},
+		{"the newest revision is unchanged", wire.Latest(), "tools/call", `{"resultType":"complete"}`, `{"resultType":"complete"}`},
 
 		{"audio", a, "tools/call", `{"content":[{"type":"audio","data":"aGVsbG8h","mimeType":"audio/wav","annotations":{"priority":1,"lastModified":"x"}}]}`,
 			`{"content":[{"type":"text","text":"[audio that this client cannot take: audio/wav, about 6 bytes]","annotations":{"priority":1}}]}`},
 		{"audio in another spelling", a, "tools/call", `{"content":[{"type":"\u0061udio"}]}`,
 			`{"content":[{"type":"text","text":"[audio that this client cannot take: unknown type, about 0 bytes]"}]}`},
 		{"audio stays", b, "tools/call", `{"content":[{"type":"audio","data":"","mimeType":"audio/wav"}]}`, `{"content":[{"type":"audio","data":"","mimeType":"audio/wav"}]}`},
-		{"TOOL-18: links become text", b, "tools/call", `{"content":[{"type":"resource_link","uri":"file:///a","name":"n","description":"d"}]}`,
+		{"TOOL-18 links become text", b, "tools/call", `{"content":[{"type":"resource_link","uri":"file:///a","name":"n","description":"d"}]}`,
 			`{"content":[{"type":"text","text":"[resource n: file:///a] d"}]}`},
 		{"links in prompts become text", a, "prompts/get", `{"messages":[{"role":"user","content":{"type":"resource_link","uri":"x:y","name":"n","title":"N"}}]}`,
 			`{"messages":[{"role":"user","content":{"type":"text","text":"[resource N: x:y]"}}]}`},
 		{"icons of links", c, "tools/call", `{"content":[{"type":"resource_link","uri":"x:y","name":"n","icons":[],"_meta":{}}]}`,
 			`{"content":[{"type":"resource_link","uri":"x:y","name":"n","_meta":{}}]}`},
 
-		{"TOOL-16: an object stays", c, "tools/call", `{"content":[],"structuredContent":{"a":1}}`, `{"content":[],"structuredContent":{"a":1}}`},
-		{"T-42: other values go, text stays", d, "tools/call", `{"content":[{"type":"text","text":"x"}],"structuredContent":[1]}`, `{"content":[{"type":"text","text":"x"}]}`},
+		{"TOOL-16 an object stays", c, "tools/call", `{"content":[],"structuredContent":{"a":1}}`, `{"content":[],"structuredContent":{"a":1}}`},
+		{"T-42: other values are removed, text stays", d, "tools/call", `{"content":[{"type":"text","text":"x"}],"structuredContent":[1]}`, `{"content":[{"type":"text","text":"x"}]}`},
 		{"T-42: without text, the value is the text", d, "tools/call", `{"structuredContent":["\"",1],"isError":false,"content":[{"type":"image"}]}`,
 			`{"content":[{"type":"image"},{"type":"text","text":"[\"\\\"\",1]"}],"isError":false}`},
 		{"T-42: without content", d, "tools/call", `{"structuredContent":null}`, `{"content":[{"type":"text","text":"null"}]}`},
-		{"structured content before there was any", b, "tools/call", `{"content":[],"structuredContent":{"a":1}}`, `{"content":[{"type":"text","text":"{\"a\":1}"}]}`},
+		{"structured content before its revision", b, "tools/call", `{"content":[],"structuredContent":{"a":1}}`, `{"content":[{"type":"text","text":"{\"a\":1}"}]}`},
 
 		{"T-42: output schemas", d, "tools/list", `{"tools":[{"name":"a","outputSchema":{"type":"object","properties":{"x":true,"y":false,"z":{}}}},{"name":"b","outputSchema":{"type":"array"}}]}`,
 			`{"tools":[{"name":"a","outputSchema":{"type":"object","properties":{"x":{},"y":{"not":{}},"z":{}}}},{"name":"b"}]}`},
-		{"output schemas before there were any", b, "tools/list", `{"tools":[{"name":"a","outputSchema":{"type":"object"}}]}`, `{"tools":[{"name":"a"}]}`},
+		{"output schemas before their revision", b, "tools/list", `{"tools":[{"name":"a","outputSchema":{"type":"object"}}]}`, `{"tools":[{"name":"a"}]}`},
 		{"input schemas stay open", a, "tools/list", `{"tools":[{"inputSchema":{"type":"object","$defs":{},"properties":{"x":{"x-mcp-header":"X"}}}}]}`,
 			`{"tools":[{"inputSchema":{"type":"object","$defs":{},"properties":{"x":{"x-mcp-header":"X"}}}}]}`},
 		{"execution", c, "tools/list", `{"tools":[{"name":"a","execution":{"taskSupport":"forbidden"}}]}`, `{"tools":[{"name":"a"}]}`},
-		{"TOOL-30: execution stays", d, "tools/list", `{"tools":[{"name":"a","execution":{"taskSupport":"forbidden"}}]}`, `{"tools":[{"name":"a","execution":{"taskSupport":"forbidden"}}]}`},
-		{"what apps say stays of metadata", a, "tools/list", `{"tools":[{"name":"a","_meta":{"x":1,"ui":{"resourceUri":"ui://a","visibility":["app"]},"ui/resourceUri":"ui://a","ui/x":2}},{"name":"b","_meta":{"x":1}}]}`,
+		{"TOOL-30 execution stays", d, "tools/list", `{"tools":[{"name":"a","execution":{"taskSupport":"forbidden"}}]}`, `{"tools":[{"name":"a","execution":{"taskSupport":"forbidden"}}]}`},
+		{"members of MCP Apps stay in the _meta of tools", a, "tools/list", `{"tools":[{"name":"a","_meta":{"x":1,"ui":{"resourceUri":"ui://a","visibility":["app"]},"ui/resourceUri":"ui://a","ui/x":2}},{"name":"b","_meta":{"x":1}}]}`,
 			`{"tools":[{"name":"a","_meta":{"ui":{"resourceUri":"ui://a","visibility":["app"]},"ui/resourceUri":"ui://a"}},{"name":"b"}]}`},
-		{"what apps say stays of resources", b, "resources/list", `{"resources":[{"uri":"ui://a","_meta":{"u\u0069":{"csp":{}},"x":1}},{"uri":"x:y","_meta":{}}]}`,
+		{"members of MCP Apps stay in the _meta of resources", b, "resources/list", `{"resources":[{"uri":"ui://a","_meta":{"u\u0069":{"csp":{}},"x":1}},{"uri":"x:y","_meta":{}}]}`,
 			`{"resources":[{"uri":"ui://a","_meta":{"ui":{"csp":{}}}},{"uri":"x:y"}]}`},
-		{"what apps say stays of contents", b, "resources/read", `{"contents":[{"uri":"ui://a","text":"","_meta":{"x":1,"ui":{}}},{"uri":"x:y","_meta":null}]}`,
+		{"members of MCP Apps stay in the _meta of contents", b, "resources/read", `{"contents":[{"uri":"ui://a","text":"","_meta":{"x":1,"ui":{}}},{"uri":"x:y","_meta":null}]}`,
 			`{"contents":[{"uri":"ui://a","text":"","_meta":{"ui":{}}},{"uri":"x:y"}]}`},
 		{"blocks and prompts have no metadata", b, "tools/call", `{"content":[{"type":"text","text":"x","_meta":{"ui":{}}}]}`, `{"content":[{"type":"text","text":"x"}]}`},
 		{"metadata stays", c, "tools/list", `{"tools":[{"name":"a","_meta":{"x":1,"ui":{}}}]}`, `{"tools":[{"name":"a","_meta":{"x":1,"ui":{}}}]}`},
-		{"input requests never pass", d, "tools/call", `{"resultType":"input_required","inputRequests":{},"requestState":"x","content":[]}`, `{"content":[]}`},
+		{"input requests are removed", d, "tools/call", `{"resultType":"input_required","inputRequests":{},"requestState":"x","content":[]}`, `{"content":[]}`},
 	}
 	for _, test := range cases {
 		t.Run(test.name, func(t *testing.T) {
@@ -94,22 +95,22 @@ func TestT24_ResourceNotFound(t *testing.T) {
 		for _, data := range []string{``, `null`, `{}`, `{"uri":1}`, `"uri"`} {
 			other := &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Data: json.RawMessage(data)}
 			if got := projectError(rev, wire.MethodResourcesRead, other); got != other {
-				t.Errorf("%v: data %s gives %d", rev, data, got.Code)
+				t.Errorf("%v: data %s: code %d, want it unchanged", rev, data, got.Code)
 			}
 		}
 		if got := projectError(rev, wire.MethodToolsCall, e); got != e {
-			t.Errorf("%v: %d for a tool", rev, got.Code)
+			t.Errorf("%v: code %d for a tool, want it unchanged", rev, got.Code)
 		}
 	}
 	if e.Code != jsonrpc.CodeInvalidParams {
 		t.Error("the error was changed")
 	}
 	if got := projectError(wire.Latest(), wire.MethodResourcesRead, e); got != e {
-		t.Errorf("the newest revision gets %d", got.Code)
+		t.Errorf("code %d in the newest revision, want it unchanged", got.Code)
 	}
 }
 
-func TestErrorCodesExistInTheRevision(t *testing.T) {
+func TestLIFE15_ErrorCodesExistInTheRevision(t *testing.T) {
 	cases := []struct {
 		e       jsonrpc.Error
 		code    int
@@ -131,12 +132,18 @@ func TestErrorCodesExistInTheRevision(t *testing.T) {
 			t.Errorf("%d: got %+v", test.e.Code, got)
 		}
 	}
+	mismatch := projectError(wire.June2025, wire.MethodInitialize, wire.UnsupportedVersion("x"))
+	for _, member := range []string{`"supported":[`, `"requested":"x"`} {
+		if !strings.Contains(string(mismatch.Data), member) {
+			t.Errorf("unsupported version: data %s, want %s", mismatch.Data, member)
+		}
+	}
 	url := &jsonrpc.Error{Code: wire.CodeURLElicitationRequired}
 	if got := projectError(wire.November2025, wire.MethodToolsCall, url); got != url {
 		t.Errorf("-32042 became %d in a revision that has it", got.Code)
 	}
 	if projectError(wire.June2025, wire.MethodToolsCall, nil) != nil {
-		t.Error("no error became one")
+		t.Error("projectError of nil returned an error")
 	}
 }
 
@@ -190,7 +197,7 @@ func TestProjectCapabilities(t *testing.T) {
 	}
 }
 
-func TestClientCapabilities(t *testing.T) {
+func TestLIFE20_ClientCapabilitiesOfASession(t *testing.T) {
 	const all = `{"roots":{"listChanged":true},"sampling":{"tools":{}},"elicitation":{"url":{}},"tasks":{"list":{}},"experimental":{"x":{}},"extensions":{"io.modelcontextprotocol/tasks":{},"com.example/x":{"a":1}},"other":{"b":[]}}`
 	const rest = `"experimental":{"x":{}},"extensions":{"com.example/x":{"a":1}},"other":{"b":[]}}`
 	for rev, want := range map[wire.Revision]string{
@@ -204,7 +211,7 @@ func TestClientCapabilities(t *testing.T) {
 		}
 	}
 	if got := clientCapabilities(wire.November2025, json.RawMessage(`{"roots":null,"sampling":{"context":null},"elicitation":1,"other":2}`)); string(got) != `{"sampling":{}}` {
-		t.Errorf("what is not an object: %s", got)
+		t.Errorf("members that are not objects: got %s, want {\"sampling\":{}}", got)
 	}
 }
 

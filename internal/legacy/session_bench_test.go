@@ -31,14 +31,14 @@ func BenchmarkCall(b *testing.B) {
 			}
 			core.result = cannedResult
 			request := message(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"message":"hello"}}}`)
-			var room []byte
+			var buf []byte
 			b.ReportAllocs()
 			for b.Loop() {
 				x := new(legacy.Exchange)
 				if reply := session.Begin(b.Context(), x, request, nil); reply != nil {
 					b.Fatal(reply.Error)
 				}
-				room, _ = x.AppendResponse(room[:0])
+				buf, _ = x.AppendResponse(buf[:0])
 			}
 		})
 	}

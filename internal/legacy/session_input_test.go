@@ -30,7 +30,7 @@ func rounds(results ...string) func(context.Context, *jsonrpc.Message, legacy.St
 	}
 }
 
-func asking(members string) string { return `{"resultType":"input_required",` + members + `}` }
+func inputRequired(members string) string { return `{"resultType":"input_required",` + members + `}` }
 
 const (
 	elicit = `{"method":"elicitation/create","params":{"message":"Sure?","requestedSchema":{"type":"object","properties":{}}}}`
@@ -45,8 +45,8 @@ func (c *client) call() {
 	synctest.Wait()
 }
 
-// questions returns the written messages, which must be requests of these methods.
-func (c *client) questions(methods ...string) []*jsonrpc.Message {
+// wantRequests returns the written messages, which must be requests of these methods.
+func (c *client) wantRequests(methods ...string) []*jsonrpc.Message {
 	c.Helper()
 	messages := c.out.takeMessages()
 	var got []string
@@ -57,7 +57,7 @@ func (c *client) questions(methods ...string) []*jsonrpc.Message {
 		got = append(got, m.Method)
 	}
 	if diff := cmp.Diff(methods, got); diff != "" {
-		c.Fatalf("asked (-want +got):\n%s", diff)
+		c.Fatalf("input requests (-want +got):\n%s", diff)
 	}
 	return messages
 }
@@ -70,15 +70,15 @@ func (c *client) reply(q *jsonrpc.Message, members string) {
 	synctest.Wait()
 }
 
-func TestMRTR_InputRequestsAndRetry(t *testing.T) {
+func TestInputRequestsAndRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core := &fakeCore{handle: rounds(
-			asking(`"inputRequests":{"a":`+elicit+`,"b\"c":`+sample+`},"requestState":"st\u0041te"`),
-			asking(`"inputRequests":{"r":`+roots+`}`),
+			inputRequired(`"inputRequests":{"a":`+elicit+`,"b\"c":`+sample+`},"requestState":"st\u0041te"`),
+			inputRequired(`"inputRequests":{"r":`+roots+`}`),
 		)}
 		c := connect(t, "2025-06-18", core)
 		c.call()
-		q := c.questions("elicitation/create", "sampling/createMessage")
+		q := c.wantRequests("elicitation/create", "sampling/createMessage")
 		c.reply(q[1], `"result":{"role":"assistant","content":{"type":"text","text":"x"},"model":"m"}`)
 		c.want(c.out.take())
 		c.reply(q[0], `"result":{"action":"accept","content":{"n":1.50}}`)
@@ -88,7 +88,7 @@ func TestMRTR_InputRequestsAndRetry(t *testing.T) {
 		if !strings.HasPrefix(again, want) || !strings.HasSuffix(again, `,"progressToken":"p"}}`) {
 			t.Errorf("retried with %s\nwant         %s… with the progress token", again, want)
 		}
-		c.reply(c.questions("roots/list")[0], `"result":{"roots":[]}`)
+		c.reply(c.wantRequests("roots/list")[0], `"result":{"roots":[]}`)
 		again = string(core.last().Params)
 		if want := `{"name":"t","inputResponses":{"r":{"roots":[]}},"_meta":`; !strings.HasPrefix(again, want) { // MRTR-08: no state given, none sent
 			t.Errorf("retried with %s\nwant         %s…", again, want)
@@ -98,21 +98,21 @@ func TestMRTR_InputRequestsAndRetry(t *testing.T) {
 }
 
 func TestRequestStateAloneIsRetriedAtOnce(t *testing.T) {
-	core := &fakeCore{handle: rounds(asking(`"requestState":"later"`))}
+	core := &fakeCore{handle: rounds(inputRequired(`"requestState":"later"`))}
 	c := connect(t, "2024-11-05", core)
 	c.want(c.handle(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`), `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
 	if got := member(core.last().Params, "requestState"); got != `"later"` {
-		t.Errorf("state %s", got)
+		t.Errorf("request state %s, want \"later\"", got)
 	}
 }
 
 func TestELI27_URLElicitationHasAnID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := connect(t, "2025-11-25", &fakeCore{handle: rounds(asking(`"inputRequests":{"a":` + visit + `}`))})
+		c := connect(t, "2025-11-25", &fakeCore{handle: rounds(inputRequired(`"inputRequests":{"a":` + visit + `}`))})
 		c.call()
-		q := c.questions("elicitation/create")[0]
+		q := c.wantRequests("elicitation/create")[0]
 		if id := member(q.Params, "elicitationId"); len(id) < 20 {
-			t.Errorf("elicitationId is %s", id)
+			t.Errorf("elicitationId %s, want at least 20 characters", id)
 		}
 		c.reply(q, `"result":{"action":"accept"}`)
 		c.want(c.out.take(), `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
@@ -120,7 +120,7 @@ func TestELI27_URLElicitationHasAnID(t *testing.T) {
 }
 
 func TestUnsupportedInputRequestFailsTheRequest(t *testing.T) {
-	c := connect(t, "2025-06-18", &fakeCore{handle: rounds(asking(`"inputRequests":{"a":` + elicit + `,"b":` + visit + `}`))})
+	c := connect(t, "2025-06-18", &fakeCore{handle: rounds(inputRequired(`"inputRequests":{"a":` + elicit + `,"b":` + visit + `}`))})
 	got := c.handle(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`)
 	if len(got) != 1 || !strings.Contains(got[0], `"id":1,"error":{"code":-32600,`) { // neither input request was sent
 		t.Errorf("wrote %q", got)
@@ -130,12 +130,12 @@ func TestUnsupportedInputRequestFailsTheRequest(t *testing.T) {
 func TestELI10_FailedElicitationIsCancelled(t *testing.T) {
 	for _, answer := range []string{`"error":{"code":-32603,"message":"no screen"}`, `"result":[]`} {
 		synctest.Test(t, func(t *testing.T) {
-			core := &fakeCore{handle: rounds(asking(`"inputRequests":{"a":` + elicit + `}`))}
+			core := &fakeCore{handle: rounds(inputRequired(`"inputRequests":{"a":` + elicit + `}`))}
 			c := connect(t, "2025-06-18", core)
 			c.call()
-			c.reply(c.questions("elicitation/create")[0], answer)
+			c.reply(c.wantRequests("elicitation/create")[0], answer)
 			if got := member(core.last().Params, "inputResponses"); got != `{"a":{"action":"cancel"}}` {
-				t.Errorf("answered %s", got)
+				t.Errorf("input responses %s, want a cancelled elicitation", got)
 			}
 		})
 	}
@@ -149,9 +149,9 @@ func TestSAMP09_RejectionEndsTheRequest(t *testing.T) {
 		{"roots/list", roots, `"result":[]`, "the client refused roots/list: its result is not an object"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			c := connect(t, "2025-06-18", &fakeCore{handle: rounds(asking(`"inputRequests":{"a":` + tc.request + `,"b":` + elicit + `}`))})
+			c := connect(t, "2025-06-18", &fakeCore{handle: rounds(inputRequired(`"inputRequests":{"a":` + tc.request + `,"b":` + elicit + `}`))})
 			c.call()
-			q := c.questions(tc.method, "elicitation/create")
+			q := c.wantRequests(tc.method, "elicitation/create")
 			c.session.Handle(t.Context(), message(`{"jsonrpc":"2.0","id":`+q[0].ID.String()+`,`+tc.answer+`}`), c.out.write)
 			synctest.Wait()
 			c.want(c.out.take(),
@@ -165,10 +165,10 @@ func TestSAMP09_RejectionEndsTheRequest(t *testing.T) {
 
 func TestNothingFollowsACancelDuringInput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		core := &fakeCore{handle: rounds(asking(`"inputRequests":{"a":` + elicit + `}`))}
+		core := &fakeCore{handle: rounds(inputRequired(`"inputRequests":{"a":` + elicit + `}`))}
 		c := connect(t, "2025-06-18", core)
 		c.call()
-		q := c.questions("elicitation/create")[0]
+		q := c.wantRequests("elicitation/create")[0]
 		c.handle(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 		synctest.Wait()
 		c.reply(q, `"result":{"action":"accept"}`)
@@ -181,9 +181,9 @@ func TestNothingFollowsACancelDuringInput(t *testing.T) {
 
 func TestCloseEndsInputRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := connect(t, "2025-06-18", &fakeCore{handle: rounds(asking(`"inputRequests":{"a":` + elicit + `}`))})
+		c := connect(t, "2025-06-18", &fakeCore{handle: rounds(inputRequired(`"inputRequests":{"a":` + elicit + `}`))})
 		c.call()
-		c.questions("elicitation/create")
+		c.wantRequests("elicitation/create")
 		c.session.Close(errors.New("over"))
 		synctest.Wait()
 		c.want(c.out.take(), `{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"the session ended before the response to elicitation/create"}}`)
@@ -193,13 +193,13 @@ func TestCloseEndsInputRequests(t *testing.T) {
 func TestUnansweredInputRequestsAreCancelled(t *testing.T) {
 	for timeout, want := range map[time.Duration]time.Duration{0: legacy.DefaultAnswerTimeout, time.Minute: time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
-			core := &fakeCore{discovered: discovered, handle: rounds(asking(`"inputRequests":{"a":` + elicit + `,"b":` + roots + `,"c":` + sample + `}`))}
+			core := &fakeCore{discovered: discovered, handle: rounds(inputRequired(`"inputRequests":{"a":` + elicit + `,"b":` + roots + `,"c":` + sample + `}`))}
 			cfg := config(core)
 			cfg.AnswerTimeout = timeout
 			c := &client{T: t, core: core}
 			c.session, _ = legacy.Initialize(t.Context(), cfg, initialize("2025-06-18"))
 			c.call()
-			q := c.questions("elicitation/create", "roots/list", "sampling/createMessage")
+			q := c.wantRequests("elicitation/create", "roots/list", "sampling/createMessage")
 			time.Sleep(want - time.Second)
 			c.reply(q[0], `"result":{"action":"accept"}`) // does not extend the time for the others
 			c.want(c.out.take())
@@ -220,9 +220,9 @@ func TestUnansweredInputRequestsAreCancelled(t *testing.T) {
 
 func TestRefusalIsCutBetweenRunes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := connect(t, "2025-06-18", &fakeCore{handle: rounds(asking(`"inputRequests":{"a":` + sample + `}`))})
+		c := connect(t, "2025-06-18", &fakeCore{handle: rounds(inputRequired(`"inputRequests":{"a":` + sample + `}`))})
 		c.call()
-		q := c.questions("sampling/createMessage")[0]
+		q := c.wantRequests("sampling/createMessage")[0]
 		c.session.Handle(t.Context(), message(`{"jsonrpc":"2.0","id":`+q.ID.String()+`,"error":{"code":-1,"message":"x`+strings.Repeat("é", 200)+`"}}`), c.out.write)
 		synctest.Wait()
 		got := c.out.takeMessages()
@@ -235,29 +235,29 @@ func TestRefusalIsCutBetweenRunes(t *testing.T) {
 	})
 }
 
-func TestT8_ResponsesBelongToOneSession(t *testing.T) {
+func TestResponsesBelongToOneSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ask := asking(`"inputRequests":{"a":` + elicit + `}`)
-		victim := connect(t, "2025-06-18", &fakeCore{handle: rounds(ask)})
+		ask := inputRequired(`"inputRequests":{"a":` + elicit + `}`)
+		session := connect(t, "2025-06-18", &fakeCore{handle: rounds(ask)})
 		other := connect(t, "2025-06-18", &fakeCore{handle: rounds(ask)})
-		victim.call()
+		session.call()
 		other.call()
-		q, theirs := victim.questions("elicitation/create")[0], other.questions("elicitation/create")[0]
-		if q.ID == theirs.ID || len(q.ID.String()) < 26 {
-			t.Errorf("ids %s and %s can be guessed", q.ID, theirs.ID)
+		q, otherRequest := session.wantRequests("elicitation/create")[0], other.wantRequests("elicitation/create")[0]
+		if q.ID == otherRequest.ID || len(q.ID.String()) < 26 {
+			t.Errorf("ids %s and %s are equal or short", q.ID, otherRequest.ID)
 		}
 		other.reply(q, `"result":{"action":"accept"}`)
-		victim.want(victim.out.take())
+		session.want(session.out.take())
 		other.want(other.out.take())
-		victim.reply(q, `"result":{"action":"accept"}`)
-		victim.want(victim.out.take(), `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
+		session.reply(q, `"result":{"action":"accept"}`)
+		session.want(session.out.take(), `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
 		other.session.Close(errors.New("over"))
 	})
 }
 
 func TestRoundsAreLimited(t *testing.T) {
 	core := &fakeCore{handle: func(_ context.Context, req *jsonrpc.Message, _ legacy.Stream) *jsonrpc.Message {
-		return jsonrpc.NewResponse(req.ID, json.RawMessage(asking(`"requestState":"more"`)))
+		return jsonrpc.NewResponse(req.ID, json.RawMessage(inputRequired(`"requestState":"more"`)))
 	}}
 	c := connect(t, "2025-06-18", core)
 	c.want(c.handle(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`),
@@ -272,7 +272,7 @@ func TestInputRequestsAreLimited(t *testing.T) {
 	for i := range 65 {
 		many = append(many, fmt.Sprintf(`"%d":%s`, i, roots))
 	}
-	c := connect(t, "2025-06-18", &fakeCore{handle: rounds(asking(`"inputRequests":{` + strings.Join(many, ",") + `}`))})
+	c := connect(t, "2025-06-18", &fakeCore{handle: rounds(inputRequired(`"inputRequests":{` + strings.Join(many, ",") + `}`))})
 	c.want(c.handle(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`),
 		`{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"too many input requests are waiting for the client"}}`)
 }
@@ -285,7 +285,7 @@ func TestPROG03_ProgressIncreasesOverAllRounds(t *testing.T) {
 			_ = out(ctx, jsonrpc.NewNotification("notifications/progress", fmt.Appendf(nil, `{"progressToken":"p","progress":%d}`, i)))
 		}
 		if round < 3 {
-			return jsonrpc.NewResponse(req.ID, json.RawMessage(asking(`"requestState":"s"`)))
+			return jsonrpc.NewResponse(req.ID, json.RawMessage(inputRequired(`"requestState":"s"`)))
 		}
 		return jsonrpc.NewResponse(req.ID, nil)
 	}}

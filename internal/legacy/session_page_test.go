@@ -17,14 +17,14 @@ func manyTools(n int, title string) string {
 	return `{"resultType":"complete","ttlMs":1000,"cacheScope":"public","tools":[` + strings.TrimSuffix(b.String(), ",") + `]}`
 }
 
-func listTools(t testing.TB, s *legacy.Session, room []byte) []byte {
+func listTools(t testing.TB, s *legacy.Session, buf []byte) []byte {
 	x := new(legacy.Exchange)
 	request := message(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
 	if reply := s.Begin(t.Context(), x, request, nil); reply != nil {
 		t.Fatal(reply.Error)
 	}
-	room, _ = x.AppendResponse(room[:0])
-	return room
+	buf, _ = x.AppendResponse(buf[:0])
+	return buf
 }
 
 // A list is projected once for all sessions of a revision, and not mistaken for another list.
@@ -35,12 +35,12 @@ func TestListsAreCachedByRevision(t *testing.T) {
 	for _, version := range []string{"2024-11-05", "2025-06-18", "2025-11-25"} {
 		sessions[version], _ = legacy.Initialize(t.Context(), cfg, initialize(version))
 	}
-	var room []byte // reused, as transports do
+	var buf []byte // reused, as transports do
 	for _, title := range []string{"A", "A", "B", "A", "B", "B"} {
 		core.result = manyTools(50, title)
 		for version, s := range sessions {
-			room = listTools(t, s, room)
-			got := string(room)
+			buf = listTools(t, s, buf)
+			got := string(buf)
 			titles := strings.Count(got, `"title":"`+title+`"`)
 			if wanted := map[bool]int{true: 50, false: 0}[version >= "2025-06-18"]; titles != wanted {
 				t.Errorf("%s: %d tools of 50 have the title %s, want %d", version, titles, title, wanted)
@@ -56,10 +56,10 @@ func BenchmarkListOfAThousandTools(b *testing.B) {
 	core := &cannedCore{fakeCore: fakeCore{discovered: discovered}, result: discovered}
 	session, _ := legacy.Initialize(b.Context(), config(core), initialize("2025-11-25"))
 	core.result = manyTools(1000, "T")
-	var room []byte
+	var buf []byte
 	b.SetBytes(int64(len(core.result)))
 	b.ReportAllocs()
 	for b.Loop() {
-		room = listTools(b, session, room)
+		buf = listTools(b, session, buf)
 	}
 }

@@ -29,9 +29,9 @@ func TestResponsesDoNotAliasLaterRequests(t *testing.T) {
 	for i := range n {
 		ask(i, [...]string{"fail", "succeed"}[i%2])
 	}
-	for i, line := range c.out.take() { // encoded only now
+	for i, line := range c.out.take() { // encoded after all requests
 		if want := strings.Repeat(string(rune('a'+i)), 10); !strings.Contains(line, want) {
-			t.Errorf("the answer to request %d became %s", i, line)
+			t.Errorf("response to request %d changed to %s", i, line)
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 func (c *client) wantFilters(want ...string) {
 	c.Helper()
 	if diff := cmp.Diff(want, c.core.filters()); diff != "" {
-		c.Errorf("listens to (-want +got):\n%s", diff)
+		c.Errorf("filters of the core (-want +got):\n%s", diff)
 	}
 }
 
@@ -37,8 +37,8 @@ func TestChangesArePushedInTheRevisionsForm(t *testing.T) {
 	c := connect(t, "2025-06-18", &fakeCore{})
 	c.session.Attach(c.out.write)
 	c.want(c.out.take()) // the acknowledgement is not sent to the client
-	c.core.tell("notifications/tools/list_changed", `{"_meta":{"io.modelcontextprotocol/subscriptionId":"session"}}`)
-	c.core.tell("notifications/resources/updated", `{"uri":"x:y","_meta":{"io.modelcontextprotocol/subscriptionId":"session","a":1}}`)
+	c.core.notify("notifications/tools/list_changed", `{"_meta":{"io.modelcontextprotocol/subscriptionId":"session"}}`)
+	c.core.notify("notifications/resources/updated", `{"uri":"x:y","_meta":{"io.modelcontextprotocol/subscriptionId":"session","a":1}}`)
 	c.want(c.out.take(),
 		`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{}}`,
 		`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:y","_meta":{"a":1}}}`)
@@ -128,7 +128,7 @@ func TestEqualSubscriptionIsKept(t *testing.T) {
 	c.session.Attach(c.out.write)
 	c.handle(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	if len(c.core.open) != 1 || c.core.open[0] != before {
-		t.Error("the session listens by another subscription than before")
+		t.Error("Attach replaced a subscription with the same filter")
 	}
 }
 

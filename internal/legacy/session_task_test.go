@@ -27,10 +27,10 @@ func related(question string) string {
 	return strings.Replace(question, `"params":{`, `"params":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}},`, 1)
 }
 
-// A slowTask is a core with one task. The test sets the result of tasks/result. Until it is final,
-// the request waits while there are no input requests.
-type slowTask struct {
-	knows bool // use the request state
+// A pendingTask is a core with one task. The test sets the result of tasks/result. Until it is
+// final, the request waits while there are no input requests.
+type pendingTask struct {
+	hasState bool // use the request state
 
 	mu      sync.Mutex // guards the fields below
 	open    map[string]string
@@ -38,14 +38,14 @@ type slowTask struct {
 	final   *jsonrpc.Message
 	answers []string
 	changed chan struct{}
-	looks   int
+	calls   int
 }
 
-func newSlowTask() *slowTask {
-	return &slowTask{open: map[string]string{}, changed: make(chan struct{})}
+func newPendingTask() *pendingTask {
+	return &pendingTask{open: map[string]string{}, changed: make(chan struct{})}
 }
 
-func (s *slowTask) set(f func()) {
+func (s *pendingTask) set(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f()
@@ -53,18 +53,18 @@ func (s *slowTask) set(f func()) {
 	s.changed = make(chan struct{})
 }
 
-func (s *slowTask) asks(key, question string) {
+func (s *pendingTask) addRequest(key, question string) {
 	s.set(func() { s.open[key] = question; s.order = append(s.order, key) })
 }
 
-func (s *slowTask) drops(key string) { s.set(func() { delete(s.open, key) }) }
+func (s *pendingTask) removeRequest(key string) { s.set(func() { delete(s.open, key) }) }
 
-func (s *slowTask) ends(response string) { s.set(func() { s.final = message(response) }) }
+func (s *pendingTask) finish(response string) { s.set(func() { s.final = message(response) }) }
 
-func (s *slowTask) serve(ctx context.Context, req *jsonrpc.Message, _ legacy.Stream) *jsonrpc.Message {
+func (s *pendingTask) serve(ctx context.Context, req *jsonrpc.Message, _ legacy.Stream) *jsonrpc.Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.looks++
+	s.calls++
 	var answers map[string]json.RawMessage
 	if raw := member(req.Params, "inputResponses"); raw != "" {
 		_ = json.Unmarshal([]byte(raw), &answers)
@@ -74,7 +74,7 @@ func (s *slowTask) serve(ctx context.Context, req *jsonrpc.Message, _ legacy.Str
 		delete(s.open, key)
 	}
 	before := strings.Trim(member(req.Params, "requestState"), `"`)
-	for s.final == nil && (len(s.open) == 0 || s.knows && before == s.state()) {
+	for s.final == nil && (len(s.open) == 0 || s.hasState && before == s.state()) {
 		changed := s.changed
 		s.mu.Unlock()
 		select {
@@ -95,40 +95,40 @@ func (s *slowTask) serve(ctx context.Context, req *jsonrpc.Message, _ legacy.Str
 		}
 	}
 	state := ""
-	if s.knows {
+	if s.hasState {
 		state = `,"requestState":"` + s.state() + `"`
 	}
-	return jsonrpc.NewResponse(req.ID, json.RawMessage(asking(`"inputRequests":{`+strings.Join(members, ",")+`}`+state)))
+	return jsonrpc.NewResponse(req.ID, json.RawMessage(inputRequired(`"inputRequests":{`+strings.Join(members, ",")+`}`+state)))
 }
 
 // state returns the keys of the open input requests.
-func (s *slowTask) state() string { return strings.Join(slices.Sorted(maps.Keys(s.open)), ",") }
+func (s *pendingTask) state() string { return strings.Join(slices.Sorted(maps.Keys(s.open)), ",") }
 
-// waitFor starts a tasks/result with id 1 and waits until the session is idle.
-func (c *client) waitFor() {
+// requestTaskResult starts a tasks/result with id 1 and waits until the session is idle.
+func (c *client) requestTaskResult() {
 	go c.session.Handle(c.Context(), message(taskResult), c.out.write)
 	synctest.Wait()
 }
 
 // wantAnswers fails the test unless the task got these input responses.
-func (s *slowTask) wantAnswers(t *testing.T, want ...string) {
+func (s *pendingTask) wantAnswers(t *testing.T, want ...string) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if got := strings.Join(s.answers, "; "); got != strings.Join(want, "; ") {
-		t.Errorf("the task was answered %s, want %s", got, strings.Join(want, "; "))
+		t.Errorf("the task received %s, want %s", got, strings.Join(want, "; "))
 	}
 }
 
-func TestTASKD06_TasksOnlyInTheirRevision(t *testing.T) {
-	made := `{"resultType":"task","task":` + task + `,"_meta":{"io.modelcontextprotocol/model-immediate-response":"wait","io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"}}}`
+func TestTASKD06_TASKD27_TasksOnlyInTheirRevision(t *testing.T) {
+	created := `{"resultType":"task","task":` + task + `,"_meta":{"io.modelcontextprotocol/model-immediate-response":"wait","io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"}}}`
 	flat := `{"resultType":"task","taskId":"t1","status":"working","createdAt":"x","lastUpdatedAt":"x","ttlMs":60000}`
 	const internal = `{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"internal error"}}`
 	for _, tc := range []struct{ version, result, want string }{
-		{"2025-11-25", made, `{"jsonrpc":"2.0","id":1,"result":{"task":` + task + `,"_meta":{"io.modelcontextprotocol/model-immediate-response":"wait"}}}`},
+		{"2025-11-25", created, `{"jsonrpc":"2.0","id":1,"result":{"task":` + task + `,"_meta":{"io.modelcontextprotocol/model-immediate-response":"wait"}}}`},
 		{"2025-11-25", flat, internal},
-		{"2025-06-18", made, internal},
-		{"2024-11-05", made, internal},
+		{"2025-06-18", created, internal},
+		{"2024-11-05", created, internal},
 	} {
 		core := &fakeCore{handle: func(_ context.Context, req *jsonrpc.Message, _ legacy.Stream) *jsonrpc.Message {
 			return jsonrpc.NewResponse(req.ID, json.RawMessage(tc.result))
@@ -141,7 +141,7 @@ func TestTASKD06_TasksOnlyInTheirRevision(t *testing.T) {
 	}
 }
 
-func TestTaskMethodsPass(t *testing.T) {
+func TestTASKD12_TaskMethodsReachTheCore(t *testing.T) {
 	c := connect(t, "2025-11-25", &fakeCore{handle: func(_ context.Context, req *jsonrpc.Message, _ legacy.Stream) *jsonrpc.Message {
 		switch req.Method {
 		case "tasks/list":
@@ -166,15 +166,15 @@ func TestTaskMethodsPass(t *testing.T) {
 
 func TestTASKD14_InputRequestsDuringTasksResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSlowTask()
+		s := newPendingTask()
 		core := &fakeCore{handle: s.serve}
 		c := connect(t, "2025-11-25", core)
-		c.waitFor()
+		c.requestTaskResult()
 		c.want(c.out.take())
 		time.Sleep(3 * time.Hour)
-		s.asks("a", related(elicit))
+		s.addRequest("a", related(elicit))
 		synctest.Wait()
-		q := c.questions("elicitation/create")[0]
+		q := c.wantRequests("elicitation/create")[0]
 		if got := member(q.Params, "_meta"); got != `{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}` { // TASKD-13
 			t.Errorf("_meta of the question is %s", got)
 		}
@@ -185,7 +185,7 @@ func TestTASKD14_InputRequestsDuringTasksResult(t *testing.T) {
 		if got := member(core.last().Params, "taskId"); got != `"t1"` {
 			t.Errorf("answered for the task %s", got)
 		}
-		s.ends(`{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","content":[]}}`)
+		s.finish(`{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","content":[]}}`)
 		synctest.Wait()
 		c.want(c.out.take(), `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
 	})
@@ -193,15 +193,15 @@ func TestTASKD14_InputRequestsDuringTasksResult(t *testing.T) {
 
 func TestTaskRoundsAreNotLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSlowTask()
+		s := newPendingTask()
 		c := connect(t, "2025-11-25", &fakeCore{handle: s.serve})
-		c.waitFor()
+		c.requestTaskResult()
 		for i := range 100 {
-			s.asks(fmt.Sprint(i), elicit)
+			s.addRequest(fmt.Sprint(i), elicit)
 			synctest.Wait()
-			c.reply(c.questions("elicitation/create")[0], `"result":{"action":"decline"}`)
+			c.reply(c.wantRequests("elicitation/create")[0], `"result":{"action":"decline"}`)
 		}
-		s.ends(`{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"failed"}}`)
+		s.finish(`{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"failed"}}`)
 		synctest.Wait()
 		c.want(c.out.take(), `{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"failed"}}`)
 	})
@@ -209,13 +209,13 @@ func TestTaskRoundsAreNotLimited(t *testing.T) {
 
 func TestTaskResponsesArePassedOnAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSlowTask()
+		s := newPendingTask()
 		c := connect(t, "2025-11-25", &fakeCore{handle: s.serve})
-		s.asks("a\"", elicit)
-		s.asks("b", sample)
-		s.asks("c", roots)
-		c.waitFor()
-		q := c.questions("elicitation/create", "sampling/createMessage", "roots/list")
+		s.addRequest("a\"", elicit)
+		s.addRequest("b", sample)
+		s.addRequest("c", roots)
+		c.requestTaskResult()
+		q := c.wantRequests("elicitation/create", "sampling/createMessage", "roots/list")
 		c.reply(q[2], `"result":{"roots":[]}`)
 		s.wantAnswers(t, `c={"roots":[]}`)
 		c.reply(q[0], `"error":{"code":-32603,"message":"no screen"}`)
@@ -224,7 +224,7 @@ func TestTaskResponsesArePassedOnAtOnce(t *testing.T) {
 		c.want(c.out.take()) // no request is sent twice
 		c.reply(q[1], `"result":{"role":"assistant","content":{"type":"text","text":"x"},"model":"m","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"},"k":1}}`)
 		s.wantAnswers(t, `c={"roots":[]}`, `a"={"action":"cancel"}`, `b={"role":"assistant","content":{"type":"text","text":"x"},"model":"m","_meta":{"k":1}}`)
-		s.ends(`{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
+		s.finish(`{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
 		synctest.Wait()
 		c.want(c.out.take(), `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
 	})
@@ -237,14 +237,14 @@ func TestInputRequestsOfAnEndedTaskAreCancelled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newSlowTask()
+				s := newPendingTask()
 				c := connect(t, "2025-11-25", &fakeCore{handle: s.serve})
-				s.asks("a", elicit)
-				s.asks("b", elicit)
-				c.waitFor()
-				q := c.questions("elicitation/create", "elicitation/create")
-				s.drops("a") // another client has responded
-				s.asks("c", roots)
+				s.addRequest("a", elicit)
+				s.addRequest("b", elicit)
+				c.requestTaskResult()
+				q := c.wantRequests("elicitation/create", "elicitation/create")
+				s.removeRequest("a") // another client has responded
+				s.addRequest("c", roots)
 				time.Sleep(6 * time.Second)
 				synctest.Wait()
 				got := c.out.takeMessages()
@@ -253,7 +253,7 @@ func TestInputRequestsOfAnEndedTaskAreCancelled(t *testing.T) {
 				}
 				c.reply(q[0], `"result":{"action":"accept"}`) // too late, and ignored
 				s.wantAnswers(t)
-				s.ends(end.response)
+				s.finish(end.response)
 				time.Sleep(6 * time.Second)
 				synctest.Wait()
 				lines := c.out.take()
@@ -269,26 +269,26 @@ func TestInputRequestsOfAnEndedTaskAreCancelled(t *testing.T) {
 // A core with request state is not polled: it returns as soon as the input requests change.
 func TestInputRequestsAreCancelledAtOnceWithRequestState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSlowTask()
-		s.knows = true
+		s := newPendingTask()
+		s.hasState = true
 		core := &fakeCore{handle: s.serve}
 		c := connect(t, "2025-11-25", core)
-		s.asks("a", elicit)
-		s.asks("b", elicit)
-		c.waitFor()
-		q := c.questions("elicitation/create", "elicitation/create")
+		s.addRequest("a", elicit)
+		s.addRequest("b", elicit)
+		c.requestTaskResult()
+		q := c.wantRequests("elicitation/create", "elicitation/create")
 		time.Sleep(time.Second)
-		s.drops("a")
+		s.removeRequest("a")
 		synctest.Wait()
 		c.want(c.out.take(), `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+q[0].ID.String()+`}}`)
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if s.looks != 3 {
-			t.Errorf("the core was asked %d times in an hour", s.looks)
+		if s.calls != 3 {
+			t.Errorf("the core received %d requests in an hour, want 3", s.calls)
 		}
 		c.reply(q[1], `"result":{"action":"accept"}`)
 		s.wantAnswers(t, `b={"action":"accept"}`)
-		s.ends(`{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
+		s.finish(`{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
 		synctest.Wait()
 		c.want(c.out.take(), `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
 	})
@@ -296,32 +296,32 @@ func TestInputRequestsAreCancelledAtOnceWithRequestState(t *testing.T) {
 
 func TestRejectionEndsTasksResultOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSlowTask()
+		s := newPendingTask()
 		c := connect(t, "2025-11-25", &fakeCore{handle: s.serve})
-		s.asks("a", sample)
-		s.asks("b", elicit)
-		c.waitFor()
-		q := c.questions("sampling/createMessage", "elicitation/create")
+		s.addRequest("a", sample)
+		s.addRequest("b", elicit)
+		c.requestTaskResult()
+		q := c.wantRequests("sampling/createMessage", "elicitation/create")
 		c.session.Handle(t.Context(), message(`{"jsonrpc":"2.0","id":`+q[0].ID.String()+`,"error":{"code":-1,"message":"no"}}`), c.out.write)
 		synctest.Wait()
 		c.want(c.out.take(),
 			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+q[1].ID.String()+`}}`,
 			`{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"the client refused sampling/createMessage: no"}}`)
 		s.wantAnswers(t)
-		c.waitFor() // again
-		c.questions("sampling/createMessage", "elicitation/create")
+		c.requestTaskResult() // again
+		c.wantRequests("sampling/createMessage", "elicitation/create")
 		c.session.Close(errors.New("over"))
 	})
 }
 
 func TestTASKX20_CancelledTasksResultKeepsTheTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSlowTask()
+		s := newPendingTask()
 		core := &fakeCore{handle: s.serve}
 		c := connect(t, "2025-11-25", core)
-		s.asks("a", elicit)
-		c.waitFor()
-		q := c.questions("elicitation/create")[0]
+		s.addRequest("a", elicit)
+		c.requestTaskResult()
+		q := c.wantRequests("elicitation/create")[0]
 		c.handle(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 		synctest.Wait()
 		c.reply(q, `"result":{"action":"accept"}`)
@@ -333,8 +333,8 @@ func TestTASKX20_CancelledTasksResultKeepsTheTask(t *testing.T) {
 				t.Errorf("the core got %s", req.Method)
 			}
 		}
-		c.waitFor()
-		c.reply(c.questions("elicitation/create")[0], `"result":{"action":"accept"}`)
+		c.requestTaskResult()
+		c.reply(c.wantRequests("elicitation/create")[0], `"result":{"action":"accept"}`)
 		s.wantAnswers(t, `a={"action":"accept"}`)
 		c.session.Close(errors.New("over"))
 		synctest.Wait()
@@ -344,11 +344,11 @@ func TestTASKX20_CancelledTasksResultKeepsTheTask(t *testing.T) {
 
 func TestCloseEndsTasksResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSlowTask()
+		s := newPendingTask()
 		c := connect(t, "2025-11-25", &fakeCore{handle: s.serve})
-		s.asks("a", elicit)
-		c.waitFor()
-		c.questions("elicitation/create")
+		s.addRequest("a", elicit)
+		c.requestTaskResult()
+		c.wantRequests("elicitation/create")
 		c.session.Close(errors.New("over"))
 		synctest.Wait()
 		got := c.out.takeMessages()
@@ -361,14 +361,14 @@ func TestCloseEndsTasksResult(t *testing.T) {
 func TestTaskWithoutInputRequestsIsPolledSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core := &fakeCore{handle: func(_ context.Context, req *jsonrpc.Message, _ legacy.Stream) *jsonrpc.Message {
-			return jsonrpc.NewResponse(req.ID, json.RawMessage(asking(`"requestState":"more"`)))
+			return jsonrpc.NewResponse(req.ID, json.RawMessage(inputRequired(`"requestState":"more"`)))
 		}}
 		c := connect(t, "2025-11-25", core)
-		c.waitFor()
+		c.requestTaskResult()
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if n := len(core.requests); n < 10 || n > 15 {
-			t.Errorf("the core was asked %d times in a minute", n)
+			t.Errorf("the core received %d requests in a minute, want 10 to 15", n)
 		}
 		if got := member(core.last().Params, "requestState"); got != `"more"` {
 			t.Errorf("request state is %s", got)
@@ -379,12 +379,12 @@ func TestTaskWithoutInputRequestsIsPolledSlowly(t *testing.T) {
 
 func TestUnsupportedInputRequestEndsTasksResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSlowTask()
+		s := newPendingTask()
 		c := connect(t, "2025-11-25", &fakeCore{handle: s.serve})
-		s.asks("a", elicit)
-		c.waitFor()
-		q := c.questions("elicitation/create")[0]
-		s.asks("b", `{"method":"com.example/ask","params":{}}`)
+		s.addRequest("a", elicit)
+		c.requestTaskResult()
+		q := c.wantRequests("elicitation/create")[0]
+		s.addRequest("b", `{"method":"com.example/ask","params":{}}`)
 		time.Sleep(6 * time.Second)
 		synctest.Wait()
 		got := c.out.take()
@@ -394,7 +394,7 @@ func TestUnsupportedInputRequestEndsTasksResult(t *testing.T) {
 	})
 }
 
-func TestTaskNotificationsPass(t *testing.T) {
+func TestTaskNotificationsAreForwarded(t *testing.T) {
 	for version, want := range map[string][]string{
 		"2025-11-25": {
 			`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":` + task + `}`,
@@ -425,7 +425,7 @@ func TestTaskNotificationsPass(t *testing.T) {
 // for calls, which cannot wait.
 func TestTASKD11_InputRequestsOfTasksAreQueued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSlowTask()
+		s := newPendingTask()
 		c := connect(t, "2025-11-25", &fakeCore{handle: func(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message {
 			if req.Method == "tasks/result" {
 				return s.serve(ctx, req, out)
@@ -433,21 +433,21 @@ func TestTASKD11_InputRequestsOfTasksAreQueued(t *testing.T) {
 			if member(req.Params, "inputResponses") != "" {
 				return jsonrpc.NewResponse(req.ID, json.RawMessage(`{"content":[]}`))
 			}
-			return jsonrpc.NewResponse(req.ID, json.RawMessage(asking(`"inputRequests":{"a":`+elicit+`}`)))
+			return jsonrpc.NewResponse(req.ID, json.RawMessage(inputRequired(`"inputRequests":{"a":`+elicit+`}`)))
 		}})
 		const all = 100
 		for i := range all {
 			s.open[fmt.Sprint(i)] = elicit
 			s.order = append(s.order, fmt.Sprint(i))
 		}
-		c.waitFor()
+		c.requestTaskResult()
 		first := c.out.takeMessages()
 		if len(first) != 48 {
-			t.Fatalf("asked %d questions at first", len(first))
+			t.Fatalf("sent %d input requests at first, want 48", len(first))
 		}
 		go c.session.Handle(c.Context(), message(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t"}}`), c.out.write)
 		synctest.Wait()
-		c.reply(c.questions("elicitation/create")[0], `"result":{"action":"decline"}`)
+		c.reply(c.wantRequests("elicitation/create")[0], `"result":{"action":"decline"}`)
 		c.want(c.out.take(), `{"jsonrpc":"2.0","id":2,"result":{"content":[]}}`)
 
 		waiting := first
@@ -458,9 +458,9 @@ func TestTASKD11_InputRequestsOfTasksAreQueued(t *testing.T) {
 			waiting = append(waiting[1:], c.out.takeMessages()...)
 		}
 		if len(s.answers) != all {
-			t.Errorf("%d answers", len(s.answers))
+			t.Errorf("%d answers, want %d", len(s.answers), all)
 		}
-		s.ends(`{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
+		s.finish(`{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
 		synctest.Wait()
 		c.want(c.out.take(), `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
 	})
@@ -469,14 +469,14 @@ func TestTASKD11_InputRequestsOfTasksAreQueued(t *testing.T) {
 // A slot that another task of the session frees is used at once.
 func TestFreedSlotIsUsedByAnotherTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tasks := map[string]*slowTask{}
+		tasks := map[string]*pendingTask{}
 		c := connect(t, "2025-11-25", &fakeCore{handle: func(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message {
 			return tasks[member(req.Params, "taskId")].serve(ctx, req, out)
 		}})
 		const all = 60
 		for i := range all {
-			s := newSlowTask()
-			s.knows = true
+			s := newPendingTask()
+			s.hasState = true
 			s.open["a"], s.order = elicit, []string{"a"}
 			tasks[fmt.Sprintf(`"t%d"`, i)] = s
 		}

@@ -29,10 +29,10 @@ type fakeCore struct {
 
 	mu       sync.Mutex // guards the fields below
 	requests []*jsonrpc.Message
-	open     []*listening // open ones, oldest first
+	open     []*coreSubscription // open ones, oldest first
 }
 
-type listening struct {
+type coreSubscription struct {
 	filter string
 	notify func(method string, params []byte)
 }
@@ -57,10 +57,10 @@ func (c *fakeCore) Serve(ctx context.Context, dst []byte, r wire.Request, notify
 		}
 		return append(dst, c.discovered...), nil
 	}
-	kept := *req
-	kept.Params = slices.Clone(req.Params)
+	stored := *req
+	stored.Params = slices.Clone(req.Params)
 	c.mu.Lock()
-	c.requests = append(c.requests, &kept)
+	c.requests = append(c.requests, &stored)
 	c.mu.Unlock()
 	if c.handle == nil {
 		return append(dst, `{"resultType":"complete"}`...), nil
@@ -73,7 +73,7 @@ func (c *fakeCore) Listen(ctx context.Context, req wire.Request, notify legacy.N
 	if c.refusal != nil {
 		return nil, c.refusal
 	}
-	l := &listening{filter: member(req.Params, "notifications")}
+	l := &coreSubscription{filter: member(req.Params, "notifications")}
 	l.notify = func(method string, params []byte) { _ = notify(ctx, method, params) }
 	l.notify(wire.NotificationSubscriptionsAcknowledged, []byte(`{"notifications":{}}`))
 	c.mu.Lock()
@@ -82,7 +82,7 @@ func (c *fakeCore) Listen(ctx context.Context, req wire.Request, notify legacy.N
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.open = slices.DeleteFunc(c.open, func(o *listening) bool { return o == l })
+		c.open = slices.DeleteFunc(c.open, func(o *coreSubscription) bool { return o == l })
 	}, nil
 }
 
@@ -101,7 +101,7 @@ func (c *fakeCore) filters() (all []string) {
 	return all
 }
 
-func (c *fakeCore) tell(method, params string) {
+func (c *fakeCore) notify(method, params string) {
 	c.mu.Lock()
 	open := slices.Clone(c.open)
 	c.mu.Unlock()
@@ -247,7 +247,7 @@ func TestLIFE03_InitializeResult(t *testing.T) {
 	_, answer := legacy.Initialize(t.Context(), config(&fakeCore{discovered: `{"resultType":"complete"}`}), initialize("2025-06-18"))
 	want := `{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"unnamed","version":"0"}}`
 	if diff := cmp.Diff(want, string(answer.Result)); diff != "" {
-		t.Errorf("a server that says nothing (-want +got):\n%s", diff)
+		t.Errorf("a server without info or capabilities (-want +got):\n%s", diff)
 	}
 }
 
@@ -292,7 +292,7 @@ func TestInitializeFailsWithTheCore(t *testing.T) {
 	}
 }
 
-func TestRequestsHaveTheSessionsEnvelope(t *testing.T) {
+func TestLIFE11_RequestsHaveTheSessionsEnvelope(t *testing.T) {
 	core := &fakeCore{}
 	c := connect(t, "2025-06-18", core)
 	c.handle(`{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"t","requestState":"forged","inputResponses":{"k":{}},
@@ -380,7 +380,7 @@ func TestMessagesWithoutTheCore(t *testing.T) {
 		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":99}}`,
 		`{"jsonrpc":"2.0","method":"notifications/cancelled"}`,
 		`{"jsonrpc":"2.0","method":"tools/list"}`,
-		`{"jsonrpc":"2.0","id":"nobody asked","result":{}}`,
+		`{"jsonrpc":"2.0","id":"unknown","result":{}}`,
 		`{"jsonrpc":"2.0","error":{"code":1,"message":"?"}}`,
 	} {
 		c.want(c.handle(m))
@@ -413,7 +413,7 @@ func TestNotificationsPrecedeTheResponse(t *testing.T) {
 		`{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
 }
 
-func TestLOG_SetLevel(t *testing.T) {
+func TestLOG04_SetLevel(t *testing.T) {
 	core := &fakeCore{}
 	c := connect(t, "2025-06-18", core)
 	c.want(c.handle(`{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"warning"}}`), `{"jsonrpc":"2.0","id":1,"result":{}}`)
@@ -426,7 +426,7 @@ func TestLOG_SetLevel(t *testing.T) {
 	c.handle(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
 	env, err := wire.Open(core.last().Params)
 	if err != nil || env.LogLevel != "warning" {
-		t.Errorf("level is %q, %v", env.LogLevel, err)
+		t.Errorf("log level %q, error %v, want warning", env.LogLevel, err)
 	}
 
 	c = connect(t, "2025-06-18", &fakeCore{discovered: `{"capabilities":{}}`})
@@ -486,7 +486,7 @@ func TestCAN04_NothingFollowsACancel(t *testing.T) {
 		synctest.Wait()
 		select {
 		case <-done:
-			t.Fatal("cancelled by another id")
+			t.Fatal("the request was cancelled by a notification with another id")
 		default:
 		}
 		c.handle(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"1","reason":"enough"}}`)
@@ -498,7 +498,7 @@ func TestCAN04_NothingFollowsACancel(t *testing.T) {
 func TestImmediateCancel(t *testing.T) {
 	core := &fakeCore{handle: func(ctx context.Context, req *jsonrpc.Message, _ legacy.Stream) *jsonrpc.Message {
 		if !errors.Is(context.Cause(ctx), errCancelled) || !strings.Contains(context.Cause(ctx).Error(), "enough") {
-			t.Errorf("cause is %v", context.Cause(ctx))
+			t.Errorf("cancellation cause %v", context.Cause(ctx))
 		}
 		return jsonrpc.NewResponse(req.ID, nil)
 	}}
@@ -506,7 +506,7 @@ func TestImmediateCancel(t *testing.T) {
 	_, work := c.session.Accept(t.Context(), message(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`), c.out.write)
 	c.session.Accept(t.Context(), message(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"enough"}}`), c.out.write)
 	if reply := work(); reply != nil {
-		t.Errorf("a cancelled request is answered: %+v", reply)
+		t.Errorf("a cancelled request got the response %+v", reply)
 	}
 }
 
@@ -556,10 +556,10 @@ func TestIdleSessionIsSmall(t *testing.T) {
 	size := (heap() - before) / sessions
 	t.Logf("%d bytes per idle session", size)
 	if size > 2048 {
-		t.Errorf("an idle session costs %d bytes, want at most 2048", size)
+		t.Errorf("an idle session uses %d bytes, want at most 2048", size)
 	}
 	if got := runtime.NumGoroutine(); got > goroutines {
-		t.Errorf("%d goroutines more", got-goroutines)
+		t.Errorf("%d more goroutines, want 0", got-goroutines)
 	}
 	runtime.KeepAlive(kept)
 }

@@ -14,13 +14,14 @@ import (
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 )
 
-// A faulty store is a simple store with one bug, or with none if bug is empty.
+// A faulty store is a simple store with one bug, or without one if bug is empty. Bugs of concurrent
+// use sleep: in a synctest bubble, all concurrent calls reach the sleep before one continues.
 type faulty struct {
 	bug     string
 	mu      sync.Mutex
 	records map[string]tasks.Record
 	deleted map[string]bool
-	removed int // records that CountAll still counts, or does not count twice
+	removed int // the error of CountAll, if the bug affects it
 }
 
 func newFaulty(bug string) *faulty {
@@ -30,7 +31,7 @@ func newFaulty(bug string) *faulty {
 // has reports whether the store has the bug.
 func (f *faulty) has(bug string) bool { return f.bug == bug }
 
-// lock locks the mutex.
+// lock locks the mutex and returns the function that unlocks it.
 func (f *faulty) lock() func() {
 	f.mu.Lock()
 	return f.mu.Unlock
@@ -68,7 +69,7 @@ func (f *faulty) find(owner, id string) (tasks.Record, bool) {
 }
 
 func (f *faulty) Create(ctx context.Context, r tasks.Record) error {
-	if ctx.Err() != nil && f.has("Create with an ended context is half made") {
+	if ctx.Err() != nil && f.has("Create with an ended context is applied in part") {
 		defer f.lock()()
 		f.deleted[r.ID] = true
 		f.removed-- // counted, but not stored
@@ -91,7 +92,7 @@ func (f *faulty) Create(ctx context.Context, r tasks.Record) error {
 		unlock := f.lock()
 		before := maps.Clone(f.records)
 		unlock()
-		time.Sleep(time.Millisecond) // lets other goroutines run, also on one core
+		time.Sleep(time.Millisecond)
 		defer func() {
 			defer f.lock()()
 			before[r.ID] = f.records[r.ID]
@@ -178,7 +179,7 @@ func (f *faulty) Update(ctx context.Context, r tasks.Record) error {
 		r.Data = append(f.copy(r.Data), old.Data[len(r.Data):]...)
 	}
 	r.Version, r.Data = old.Version+1, f.copy(r.Data)
-	if ctx.Err() != nil && f.has("Update with an ended context is half made") {
+	if ctx.Err() != nil && f.has("Update with an ended context is applied in part") {
 		r.Version = old.Version
 		f.records[r.ID] = r
 		return ctx.Err()
@@ -221,7 +222,7 @@ func (f *faulty) List(_ context.Context, owner string, after tasks.Cursor, limit
 		}
 	}
 	if f.has("List needs the record at the cursor") && after.ID != "" && f.records[after.ID].ID == "" {
-		return nil, errors.New("no such place")
+		return nil, errors.New("unknown cursor")
 	}
 	slices.SortFunc(all, f.compare)
 	var found []tasks.Record

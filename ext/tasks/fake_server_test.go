@@ -17,22 +17,22 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// A step answers the nth request of its method, from 0.
-type step func(req *mcp.Request, n int) (string, error)
+// A responder answers the nth request of its method, from 0.
+type responder func(req *mcp.Request, n int) (string, error)
 
-// A script is a server with scripted responses.
-type script struct {
-	on           map[string]step
+// A fakeServer is a server whose responses the test sets. It records its requests.
+type fakeServer struct {
+	responses    map[string]responder
 	capabilities string // default: those of the extension
-	waits        func(ctx context.Context, req *mcp.Request) error
+	intercept    func(ctx context.Context, req *mcp.Request) error
 
 	mu    sync.Mutex
 	count map[string]int
-	lines []string // of what was asked: method, and what it was about
+	lines []string // one for each request
 	times []time.Time
 }
 
-func (s *script) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+func (s *fakeServer) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	if req.Method == "server/discover" {
 		caps := s.capabilities
 		if caps == "" {
@@ -51,12 +51,12 @@ func (s *script) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, er
 	s.lines = append(s.lines, line(req))
 	s.times = append(s.times, time.Now())
 	s.mu.Unlock()
-	if s.waits != nil {
-		if err := s.waits(ctx, req); err != nil {
+	if s.intercept != nil {
+		if err := s.intercept(ctx, req); err != nil {
 			return nil, err
 		}
 	}
-	f := s.on[req.Method]
+	f := s.responses[req.Method]
 	if f == nil {
 		return nil, mcp.Errorf(mcp.CodeMethodNotFound, "method not found")
 	}
@@ -83,14 +83,15 @@ func line(req *mcp.Request) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), " ")
 }
 
-func (s *script) said() []string {
+func (s *fakeServer) requests() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.lines)
 }
 
-// saidAt returns the times of the requests whose line has the prefix, since the first request.
-func (s *script) saidAt(method string) (at []time.Duration) {
+// requestTimes returns the times of the requests whose line has the prefix, since the first
+// request.
+func (s *fakeServer) requestTimes(method string) (at []time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, l := range s.lines {
@@ -101,37 +102,38 @@ func (s *script) saidAt(method string) (at []time.Duration) {
 	return at
 }
 
-func (s *script) wantSaid(t *testing.T, want ...string) {
+func (s *fakeServer) wantRequests(t *testing.T, want ...string) {
 	t.Helper()
-	if got := s.said(); !slices.Equal(got, want) {
-		t.Errorf("the client said\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
+	if got := s.requests(); !slices.Equal(got, want) {
+		t.Errorf("requests\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
 	}
 }
 
 // always returns the same response each time.
-func always(raw string) step { return func(*mcp.Request, int) (string, error) { return raw, nil } }
+func always(raw string) responder { return func(*mcp.Request, int) (string, error) { return raw, nil } }
 
-// inTurn returns the responses in order, and then repeats the last.
-func inTurn(raws ...string) step {
+// inOrder returns the responses in order, and then repeats the last.
+func inOrder(raws ...string) responder {
 	return func(_ *mcp.Request, n int) (string, error) { return raws[min(n, len(raws)-1)], nil }
 }
 
-func failing(code int, message string) step {
+func failWith(code int, message string) responder {
 	return func(*mcp.Request, int) (string, error) { return "", mcp.Errorf(code, "%s", message) }
 }
 
 const times = `"createdAt":"2026-01-02T03:04:05Z","lastUpdatedAt":"2026-01-02T03:04:06.5Z"`
 
-// created is the result that creates a task, and seen one of tasks/get; more has further members.
-func created(more string) string {
+// createdTask returns a result that creates a task. more has further members.
+func createdTask(more string) string {
 	return `{"resultType":"task","taskId":"t1","status":"working",` + times + `,"ttlMs":null` + more + `}`
 }
 
-func seen(status, more string) string {
+// taskState returns a result of tasks/get. more has further members.
+func taskState(status, more string) string {
 	return `{"resultType":"complete","taskId":"t1","status":"` + status + `",` + times + `,"ttlMs":null` + more + `}`
 }
 
-const hello = `,"result":{"content":[{"type":"text","text":"hello"}]}`
+const helloResult = `,"result":{"content":[{"type":"text","text":"hello"}]}`
 
 // form is an elicitation with one text field.
 func form(message string) string {
@@ -139,23 +141,23 @@ func form(message string) string {
 		`","requestedSchema":{"type":"object","properties":{"name":{"type":"string"}}}}}`
 }
 
-// onScript runs a test with a client of the script, in a synctest bubble.
-func onScript(t *testing.T, s *script, opts *mcp.ClientOptions, o *tasks.ClientOptions,
+// runWithServer runs a test with a client of the server, in a synctest bubble.
+func runWithServer(t *testing.T, s *fakeServer, opts *mcp.ClientOptions, o *tasks.ClientOptions,
 	test func(t *testing.T, c *mcp.Client)) {
 	t.Helper()
-	onScriptAt(t, s, mcptest.Combination{Transport: mcptest.InMemory, Revision: mcptest.Modern}, opts, o, test)
+	runWithServerOn(t, s, mcptest.Combination{Transport: mcptest.InMemory, Revision: mcptest.Modern}, opts, o, test)
 }
 
-func onScriptAt(t *testing.T, s *script, on mcptest.Combination, opts *mcp.ClientOptions, o *tasks.ClientOptions,
-	test func(t *testing.T, c *mcp.Client)) {
+func runWithServerOn(t *testing.T, s *fakeServer, on mcptest.Combination, opts *mcp.ClientOptions,
+	o *tasks.ClientOptions, test func(t *testing.T, c *mcp.Client)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		test(t, mcptest.Dial(t, s, on, tasks.Declare(opts, o)))
 	})
 }
 
-// answering returns options that answer elicitations and record them.
-func answering(asked *[]string) *mcp.ClientOptions {
+// answerForms returns options that answer elicitations and record them.
+func answerForms(asked *[]string) *mcp.ClientOptions {
 	var mu sync.Mutex
 	return &mcp.ClientOptions{Elicit: func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 		mu.Lock()
