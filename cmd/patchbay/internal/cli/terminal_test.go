@@ -238,6 +238,10 @@ func TestInvalidConfigurationIsReported(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	t.Setenv(envStateDir, t.TempDir())
+	if o := patchbay(t, "", "trust", "web", "--yes"); o.status != exitOK {
+		t.Fatalf("trust: exit code %d, %s", o.status, o.stderr)
+	}
 	if o := patchbay(t, "", "ping", "web"); o.status != exitOK || !strings.Contains(o.stderr, ".mcp.json: line 1") {
 		t.Errorf("got %d, %s", o.status, o.stderr)
 	}
