@@ -9,7 +9,9 @@
 // are kept.
 //
 // A configuration file chooses which commands run: starting a server from it runs code of the
-// file's author.
+// file's author. A file of the current directory, which may belong to a repository that somebody
+// else wrote, is therefore a project file. Before a server of it is used, and before
+// [Server.Expand] reads variables for it, ask the user, and record the answer in a [TrustStore].
 package host
 
 import (
@@ -32,6 +34,9 @@ const maxConfig = 4 << 20
 type Config struct {
 	// Path is the path of the file, or empty for [ParseConfig].
 	Path string
+	// Project is set by [LoadConfigs] for a file that was found in the current directory, and not
+	// chosen by the user.
+	Project bool
 	// Extra has the members other than the servers, unparsed.
 	Extra map[string]json.RawMessage
 
@@ -124,7 +129,7 @@ func (c *Config) Server(name string) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("server %q: %w", name, err)
 	}
-	s.Name = name
+	s.Name, s.Project = name, c.Project
 	if c.Path != "" {
 		s.base = filepath.Dir(c.Path)
 	}
@@ -135,8 +140,9 @@ func (c *Config) Server(name string) (*Server, error) {
 const ConfigEnv = "PATCHBAY_CONFIG"
 
 // ConfigFiles returns the paths of the configuration files, in order of precedence: path, if it is
-// not empty; else the value of the environment variable [ConfigEnv]; else .mcp.json and mcp.json in
-// the current directory, and patchbay/mcp.json in the user's configuration directory.
+// not empty; else the value of the environment variable [ConfigEnv]; else patchbay/mcp.json in the
+// user's configuration directory, and the project files .mcp.json and mcp.json in the current
+// directory. The user's own file comes first, so that no project can replace a server of it.
 func ConfigFiles(path string) []string {
 	if path == "" {
 		path = os.Getenv(ConfigEnv)
@@ -144,15 +150,18 @@ func ConfigFiles(path string) []string {
 	if path != "" {
 		return []string{path}
 	}
-	files := []string{".mcp.json", "mcp.json"}
 	if dir, err := os.UserConfigDir(); err == nil {
-		files = append(files, filepath.Join(dir, "patchbay", "mcp.json"))
+		return append([]string{filepath.Join(dir, "patchbay", "mcp.json")}, projectFiles...)
 	}
-	return files
+	return projectFiles
 }
 
+// projectFiles are the configuration files of the current directory.
+var projectFiles = []string{".mcp.json", "mcp.json"}
+
 // LoadConfigs reads those files of [ConfigFiles] that exist. A file given by path or by the
-// environment must exist. It returns the files that it could read, even with an error, which joins
+// environment must exist. A file in the current directory is a project file unless path names it: a
+// relative path in the environment names another file in each directory. LoadConfigs returns the files that it could read, even with an error, which joins
 // the errors of the others.
 func LoadConfigs(path string) ([]*Config, error) {
 	required := path != "" || os.Getenv(ConfigEnv) != ""
@@ -162,6 +171,7 @@ func LoadConfigs(path string) ([]*Config, error) {
 		c, err := LoadConfig(file)
 		switch {
 		case err == nil:
+			c.Project = path == "" && !filepath.IsAbs(file)
 			configs = append(configs, c)
 		case required || !errors.Is(err, fs.ErrNotExist):
 			errs = append(errs, err)

@@ -27,6 +27,8 @@ const (
 type Server struct {
 	// Name is the key of the entry.
 	Name string
+	// Project is set if the entry is in a project file; see [Config.Project].
+	Project bool
 	// Type is the member type. Default: TypeHTTP with a URL, else TypeStdio.
 	Type ServerType
 

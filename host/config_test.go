@@ -222,7 +222,7 @@ func TestConfigFilesAreFoundInOrder(t *testing.T) {
 	write("mcp.json", "plain")
 	write(".mcp.json", "hidden")
 	write("other/mcp.json", "other")
-	for path, want := range map[string][]string{"": {"hidden", "plain", "user"}, "other/mcp.json": {"other"}} {
+	for path, want := range map[string][]string{"": {"user", "hidden", "plain"}, "other/mcp.json": {"other"}} {
 		if got, err := names(path); err != nil || !cmp.Equal(got, want) {
 			t.Errorf("LoadConfigs(%q): got %q, %v, want %q", path, got, err, want)
 		}
@@ -234,7 +234,7 @@ func TestConfigFilesAreFoundInOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := names(""); err == nil || !strings.Contains(err.Error(), "mcp.json: line 1") ||
-		!cmp.Equal(got, []string{"hidden", "user"}) {
+		!cmp.Equal(got, []string{"user", "hidden"}) {
 		t.Errorf("with a malformed file: got %q, %v, want its error and the servers of the others", got, err)
 	}
 	t.Setenv(host.ConfigEnv, "other/mcp.json")

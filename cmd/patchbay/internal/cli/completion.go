@@ -18,13 +18,14 @@ const completionTimeout = 2 * time.Second
 type lister func(ctx context.Context, c *mcp.Client) []string
 
 // completeNames completes targets, and then names from the server, if the target is a URL. It never
-// starts a command: completion must not run code.
+// starts a command: completion must not run code. It uses no server of a project file that the user
+// has not trusted.
 func (p *program) completeNames(names lister) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) == 0 {
 			return p.targetNames(typed), cobra.ShellCompDirectiveNoFileComp
 		}
-		t, err := p.named(args[0])
+		t, err := p.named(cmd.Context(), args[0], refuseTrust)
 		if err != nil || t.url == "" || names == nil || len(args) > 1 || p.addToTarget(t) != nil {
 			return nil, cobra.ShellCompDirectiveDefault
 		}

@@ -65,7 +65,7 @@ func (p *program) target(cmd *cobra.Command, args []string) (t *target, words []
 			return nil, nil, fmt.Errorf("missing TARGET: the URL of a server or its name in a configuration file\n"+
 				"usage: %s", cmd.UseLine())
 		}
-		if t, err = p.named(args[0]); err != nil {
+		if t, err = p.named(cmd.Context(), args[0], p.askTrust); err != nil {
 			return nil, nil, errors.Join(err, misplacedURL(args))
 		}
 		t.name = args[0]
@@ -87,8 +87,9 @@ func misplacedURL(args []string) error {
 	return nil
 }
 
-// named returns the target of a URL or of a name in a configuration file.
-func (p *program) named(name string) (*target, error) {
+// named returns the target of a URL or of a name in a configuration file. It calls trust for a server
+// of a project file that the user has not trusted.
+func (p *program) named(ctx context.Context, name string, trust truster) (*target, error) {
 	if strings.Contains(name, "://") {
 		return &target{url: name, header: http.Header{}}, checkServerURL(name)
 	}
@@ -99,7 +100,7 @@ func (p *program) named(name string) (*target, error) {
 			if err != nil {
 				p.screen.printf("patchbay: ignored a configuration file: %s", clean(err.Error()))
 			}
-			return fromConfig(c, name)
+			return fromConfig(ctx, c, name, trust)
 		}
 		known = append(known, c.Names()...)
 	}
@@ -122,8 +123,11 @@ func checkServerURL(text string) error {
 	return nil
 }
 
-func fromConfig(c *host.Config, name string) (*target, error) {
+func fromConfig(ctx context.Context, c *host.Config, name string, trust truster) (*target, error) {
 	s, err := c.Server(name)
+	if err == nil {
+		err = checkTrust(ctx, c, s, trust)
+	}
 	if err == nil {
 		s, err = s.Expand(os.LookupEnv)
 	}

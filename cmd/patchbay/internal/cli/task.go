@@ -20,12 +20,12 @@ import (
 )
 
 // completeTasks completes targets, and then the ids of noted tasks. It sends no requests.
-func (p *program) completeTasks(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+func (p *program) completeTasks(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	switch len(args) {
 	case 0:
 		return p.targetNames(typed), cobra.ShellCompDirectiveNoFileComp
 	case 1:
-		t, err := p.named(args[0])
+		t, err := p.named(cmd.Context(), args[0], refuseTrust)
 		if err != nil {
 			break
 		}

@@ -239,6 +239,10 @@ func TestInvalidConfigurationIsReported(t *testing.T) {
 		url + `"}}}`} {
 		writeFile(t, name, text)
 	}
+	t.Setenv(envStateDir, t.TempDir())
+	if o := patchbay(t, "", "trust", "web", "--yes"); o.status != exitOK {
+		t.Fatalf("trust: exit code %d, %s", o.status, o.stderr)
+	}
 	if o := patchbay(t, "", "ping", "web"); o.status != exitOK || !strings.Contains(o.stderr, ".mcp.json: line 1") {
 		t.Errorf("ping web: got %d, %s, want %d and the invalid line", o.status, o.stderr, exitOK)
 	}

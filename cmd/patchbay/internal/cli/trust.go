@@ -1,0 +1,192 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchbay-mcp/patchbay/host"
+)
+
+// A truster decides about a server of a project file that the user has not trusted. It returns an
+// error unless the user has trusted the server now.
+type truster func(ctx context.Context, c *host.Config, s *host.Server, store *host.TrustStore) error
+
+// checkTrust calls trust for a server that the user has not trusted.
+func checkTrust(ctx context.Context, c *host.Config, s *host.Server, trust truster) error {
+	if !s.Project {
+		return nil
+	}
+	store, err := trustStore()
+	if err != nil {
+		return err
+	}
+	if store.NeedsTrust(s) {
+		return trust(ctx, c, s, store)
+	}
+	return nil
+}
+
+func trustStore() (*host.TrustStore, error) {
+	dir, err := stateDir("trusted")
+	return &host.TrustStore{Dir: dir}, err
+}
+
+// refuseTrust is a truster that trusts nothing.
+func refuseTrust(_ context.Context, c *host.Config, s *host.Server, _ *host.TrustStore) error {
+	return fmt.Errorf("server %q of the project file %s is not trusted: run \"patchbay trust %s\" in a terminal, "+
+		"or name the file with --config", s.Name, c.Path, shellWord(s.Name))
+}
+
+// askTrust is a truster that shows the server to the user and asks. Without a terminal it refuses.
+func (p *program) askTrust(ctx context.Context, c *host.Config, s *host.Server, store *host.TrustStore) error {
+	if !p.mayPrompt() {
+		return refuseTrust(ctx, c, s, store)
+	}
+	p.screen.printf("%s", trustText(c, s))
+	trusted, err := p.confirm(ctx, "Trust it, now and as long as it does not change?", "n")
+	switch {
+	case err != nil && !errors.Is(err, errDeclined) && !errors.Is(err, errCancelled):
+		return err
+	case !trusted:
+		return fmt.Errorf("server %q of %s is not trusted: nothing was run or sent", s.Name, c.Path)
+	}
+	return store.Trust(s)
+}
+
+// trustText describes what using a server does, with its variables unexpanded.
+func trustText(c *host.Config, s *host.Server) string {
+	var b strings.Builder
+	what := "starts a command"
+	if s.Type != host.TypeStdio {
+		what = "connects to a URL"
+	}
+	fmt.Fprintf(&b, "Server %s of the project file %s %s:\n", shellWord(s.Name), cleanLine(c.Path), what)
+	if s.Type != host.TypeStdio {
+		fmt.Fprintf(&b, "  %s\n", cleanLine(s.URL))
+	} else {
+		fmt.Fprintf(&b, "  %s\n", cleanLine((&target{command: append([]string{s.Command}, s.Args...)}).String()))
+	}
+	if s.Dir != "" {
+		fmt.Fprintf(&b, "  in the directory %s\n", cleanLine(s.Dir))
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.Env)) {
+		fmt.Fprintf(&b, "  with %s=%s\n", cleanLine(key), cleanLine(s.Env[key]))
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.Header)) {
+		fmt.Fprintf(&b, "  with the header %s: %s\n", cleanLine(key), cleanLine(s.Header[key]))
+	}
+	if text := b.String(); strings.Contains(text, "${") {
+		b.WriteString("${…} is replaced by a variable of your environment.\n")
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+func (p *program) trustCommand() *cobra.Command {
+	var yes, revoke bool
+	cmd := &cobra.Command{
+		Use: "trust [NAME]", Short: "Trust a server of the project files .mcp.json and mcp.json", DisableFlagsInUseLine: true,
+		Args: cobra.MaximumNArgs(1),
+		ValidArgsFunction: func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+			return p.targetNames(typed), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			store, err := trustStore()
+			if err != nil {
+				return err
+			}
+			if len(args) == 0 {
+				return p.listTrust(store)
+			}
+			c, s, err := p.projectServer(args[0])
+			switch {
+			case err != nil:
+				return usage(err)
+			case revoke:
+				return store.Revoke(s)
+			case yes:
+				return store.Trust(s)
+			case !store.NeedsTrust(s):
+				p.screen.printf("Server %s is trusted already.", shellWord(s.Name))
+				return nil
+			}
+			return p.askTrust(cmd.Context(), c, s, store)
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "trust the server without asking")
+	cmd.Flags().BoolVar(&revoke, "revoke", false, "trust the server no longer")
+	return cmd
+}
+
+// projectServer returns a server of the project files.
+func (p *program) projectServer(name string) (*host.Config, *host.Server, error) {
+	configs, err := host.LoadConfigs(p.flags.config)
+	var known []string
+	for _, c := range configs {
+		if !c.Project {
+			continue
+		}
+		if c.Has(name) {
+			s, err := c.Server(name)
+			return c, s, err
+		}
+		known = append(known, c.Names()...)
+	}
+	return nil, nil, errors.Join(unknownName("server of a project file", name, known), err)
+}
+
+// A trustReport is a server of a project file in JSON.
+type trustReport struct {
+	Name    string `json:"name"`
+	File    string `json:"file"`
+	Trusted bool   `json:"trusted"`
+	Does    string `json:"does,omitzero"` // its command or URL, with variables unexpanded
+	Invalid string `json:"invalid,omitzero"`
+}
+
+// listTrust prints the servers of the project files.
+func (p *program) listTrust(store *host.TrustStore) error {
+	configs, problem := host.LoadConfigs(p.flags.config)
+	reports := []trustReport{}
+	for _, c := range configs {
+		for _, name := range c.Names() {
+			if c.Project {
+				reports = append(reports, reportTrust(c, name, store))
+			}
+		}
+	}
+	if p.flags.json {
+		p.output.value(map[string][]trustReport{"servers": reports})
+		return problem
+	}
+	for _, r := range reports {
+		state := "not trusted"
+		if r.Trusted {
+			state = "trusted"
+		}
+		p.output.printf("%s\t%s\t%s", cleanLine(r.Name), state, cleanLine(r.Does+r.Invalid))
+	}
+	if len(reports) == 0 {
+		p.screen.printf("Found no servers in .mcp.json and mcp.json of the current directory.")
+	}
+	return problem
+}
+
+func reportTrust(c *host.Config, name string, store *host.TrustStore) trustReport {
+	r := trustReport{Name: name, File: c.Path}
+	s, err := c.Server(name)
+	if err != nil {
+		r.Invalid = err.Error()
+		return r
+	}
+	r.Trusted = !store.NeedsTrust(s)
+	if r.Does = s.URL; s.Type == host.TypeStdio {
+		r.Does = (&target{command: append([]string{s.Command}, s.Args...)}).String()
+	}
+	return r
+}
