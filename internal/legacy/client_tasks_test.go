@@ -174,7 +174,7 @@ func TestTASKD06_TASKD08_TASKD09_TASKD11_TASKD12_TaskAugmentedRequests(t *testin
 		"modern error": {method: "sampling/createMessage",
 			params: `{"messages":[],"maxTokens":5,"task":{"ttl":60000}}`, wanted: `{"messages":[],"maxTokens":5}`,
 			err:    &jsonrpc.Error{Code: -32021, Message: "x"},
-			status: "failed", message: `the client did not declare a capability that this request needs`, want: `"error":{"code":-32600,`},
+			status: "failed", message: `the client did not declare a capability that this request needs, or its revision does not have it`, want: `"error":{"code":-32600,`},
 		"no answer": {method: "elicitation/create",
 			params: `{"message":"m","task":{"ttl":60000}}`, wanted: `{"mode":"form","message":"m"}`,
 			answer: `[]`, status: "failed", message: "internal error", want: `"error":{"code":-32603,"message":"internal error"}`},
