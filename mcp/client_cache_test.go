@@ -14,7 +14,7 @@ import (
 // A result cached for one principal is not returned to another.
 func TestCACHE09_CachedResultsBelongToOnePrincipal(t *testing.T) {
 	c := newScriptedClient(t, nil, func(_ context.Context, req *mcp.Request) (string, error) {
-		return `{"contents":[{"uri":"a:1","text":"for ` + req.Principal.Key()[:1] +
+		return `{"contents":[{"uri":"a:1","text":"for ` + req.Principal.Issuer +
 			`"}],"ttlMs":60000,"cacheScope":"private"}`, nil
 	})
 	for _, issuer := range []string{"a", "b", "a"} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"strconv"
 
 	jsonv2 "github.com/go-json-experiment/json"
 
@@ -145,8 +146,12 @@ func (p *Principal) Key() string {
 	if p == nil {
 		return ""
 	}
-	// NUL does not occur in the three, so different principals have different keys.
-	return p.Issuer + "\x00" + p.Subject + "\x00" + p.ClientID
+	// The lengths keep different principals apart, whatever characters the three have.
+	key := make([]byte, 0, len(p.Issuer)+len(p.Subject)+len(p.ClientID)+len("999:999:999:"))
+	for _, part := range [...]string{p.Issuer, p.Subject, p.ClientID} {
+		key = append(append(strconv.AppendInt(key, int64(len(part)), 10), ':'), part...)
+	}
+	return string(key)
 }
 
 type principalKey struct{}

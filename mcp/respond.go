@@ -70,7 +70,7 @@ func appendResult(dst []byte, ctx context.Context, h Handler, req *Request) ([]b
 	}
 	req.plain = nil
 	if err != nil {
-		return nil, publicError(ctx, req.logger(), req, err)
+		return nil, containError(ctx, req, err)
 	}
 	dst, err = appendContained(dst, ctx, req, res)
 	switch {
@@ -99,6 +99,20 @@ func contain(ctx context.Context, log *slog.Logger, req *Request, h Handler) (re
 		return nil, errors.New("the handler returned neither result nor error")
 	}
 	return res, err
+}
+
+// containError is publicError for an error whose methods may panic.
+func containError(ctx context.Context, req *Request, err error) *Error {
+	var public *Error
+	var panicked error
+	func() {
+		defer recovered(ctx, req.logger(), req.Method, &panicked)
+		public = publicError(ctx, req.logger(), req, err)
+	}()
+	if panicked != nil {
+		return asError(panicked)
+	}
+	return public
 }
 
 // publicError returns the error that the peer may see, and logs err if that is another one.

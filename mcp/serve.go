@@ -136,8 +136,8 @@ func (s *stream) read(ctx context.Context) error {
 // A job is the part of serving a message that does not need the read lock. The zero job is empty.
 type job struct {
 	request  *streamRequest
-	exchange *legacy.Exchange        // a request of a session
-	work     func() *jsonrpc.Message // any other message of a session: returns the response, or nil
+	exchange *legacy.Exchange // a request of a session
+	work     legacy.Work      // any other message of a session
 }
 
 func (j job) isEmpty() bool { return j.request == nil && j.exchange == nil && j.work == nil }
@@ -296,13 +296,39 @@ func (r *streamRequest) notify(ctx context.Context, method string, params json.R
 	return s.send(jsonrpc.NewNotification(method, params))
 }
 
-// serve does a job and queues its response.
+// serve does a job and queues its response. If the handler ends the goroutine, another one goes on
+// to read.
 func (s *stream) serve(j job) {
+	returned := false
+	defer func() {
+		if !returned {
+			s.exited(j)
+		}
+	}()
+	s.do(j)
+	returned = true
+}
+
+// exited responds to a request whose handler has ended the goroutine with runtime.Goexit.
+func (s *stream) exited(j job) {
+	switch {
+	case j.request != nil:
+		s.log.Error("mcp: the handler has ended its goroutine", "method", j.request.Method)
+		s.enqueue(&j.request.call, jsonrpc.NewErrorResponse(j.request.ID, errInternal))
+	case j.exchange != nil:
+		s.enqueue(nil, j.exchange.Exited())
+	}
+	s.flush()
+}
+
+func (s *stream) do(j job) {
 	switch {
 	case j.request != nil:
 		s.serveRequest(j.request)
 	case j.work != nil:
-		s.enqueue(nil, j.work())
+		j.work(func(reply *jsonrpc.Message) { s.enqueue(nil, reply) })
+	case s.lines == nil:
+		s.enqueue(nil, j.exchange.Response())
 	default:
 		line, _ := j.exchange.AppendResponse(s.queue.newLine()) // the line holds the error, if any
 		if len(line) > 0 {                                      // it was not cancelled
@@ -368,20 +394,17 @@ func (s *stream) initialize(m *jsonrpc.Message) job {
 	}
 	session.Attach(s.out)
 	s.session.Store(session)
-	return job{work: func() *jsonrpc.Message {
+	return job{work: func(respond func(*jsonrpc.Message)) {
 		response := session.InitializeResponse(s.ctx, m.ID)
 		if response.Error != nil {
 			s.session.CompareAndSwap(session, nil) // the client may try again
 		}
-		return response
+		respond(response)
 	}}
 }
 
 // acceptRequest passes a request to the session.
 func (s *stream) acceptRequest(session *legacy.Session, m *jsonrpc.Message) job {
-	if s.lines == nil {
-		return s.accept(session, m)
-	}
 	x := new(legacy.Exchange)
 	if refusal := session.Begin(s.ctx, x, m, s.out); refusal != nil {
 		s.enqueue(nil, refusal)

@@ -5,6 +5,7 @@ import (
 	stdjson "encoding/json"
 	"errors"
 	"net/http"
+	"strconv"
 	"sync"
 
 	"github.com/patchbay-mcp/patchbay/internal/sse"
@@ -130,10 +131,34 @@ func (x *exchange) serve(req *mcp.Request) {
 		response = sizes.newBuffer()
 	}
 	defer response.free()
+	returned := false
+	defer func() {
+		if !returned {
+			x.exited(req)
+		}
+	}()
 	body, err := mcpFuncs.AppendResponse(response.bytes, &x.ctx, x, req)
+	returned = true
 	response.bytes = body
 	sizes.learn(len(body))
 	x.write(body, err)
+}
+
+// exited responds to a request whose handler has ended the goroutine with runtime.Goexit. net/http
+// closes the connection after it without the end of a chunked body, so the length is given.
+func (x *exchange) exited(req *mcp.Request) {
+	x.ctx.handler.opts.Logger.Error("mcphttp: the handler has ended its goroutine", "method", req.Method)
+	err := &mcp.Error{Code: mcp.CodeInternalError, Message: "internal error"}
+	body := jsonrpc.Append(nil, jsonrpc.NewErrorResponse(req.ID, err))
+	lastResponse(x.w, len(body))
+	x.write(body, err)
+	_ = http.NewResponseController(x.w).Flush() // fails only without a connection
+}
+
+// lastResponse sets the headers of the last response on a connection.
+func lastResponse(w http.ResponseWriter, length int) {
+	w.Header().Set("Content-Length", strconv.Itoa(length))
+	w.Header().Set("Connection", "close")
 }
 
 // write sends the response. err is the error in it, nil if it is a result.

@@ -134,25 +134,46 @@ func (p *sessionPost) serve(conv *legacy.Session) {
 		p.finish(response{body: buf.bytes, err: reply.Error, busy: http.StatusTooManyRequests})
 		return
 	}
+	returned := false
+	defer func() {
+		if !returned {
+			p.exited()
+		}
+	}()
 	var err *mcp.Error
 	buf.bytes, err = p.call.AppendResponse(buf.bytes)
+	returned = true
 	p.handler.sizes.learn(len(buf.bytes))
 	// A busy error comes from the server here, not from the limit of the session.
 	p.finish(response{body: buf.bytes, err: err, busy: http.StatusServiceUnavailable})
 }
 
+// exited responds to a request whose handler has ended the goroutine, as exchange.exited does.
+func (p *sessionPost) exited() {
+	var last response
+	if reply := p.call.Exited(); reply != nil {
+		last = response{body: jsonrpc.Append(nil, reply), err: reply.Error, busy: http.StatusServiceUnavailable}
+		lastResponse(p.w, len(last.body))
+	}
+	p.finish(last)
+	_ = http.NewResponseController(p.w).Flush() // fails only without a connection
+}
+
 func (p *sessionPost) serveBatch(conv *legacy.Session) {
-	reply, work := conv.Accept(&p.ctx, &p.msg, p.Send)
-	if work != nil {
-		reply = work()
+	respond := func(reply *jsonrpc.Message) {
+		var a response
+		if reply != nil {
+			// The status is 200 even if a request of the batch is refused, so that the client does
+			// not send the others again.
+			a.body = jsonrpc.Append(nil, reply)
+		}
+		p.finish(a)
 	}
-	var a response
-	if reply != nil {
-		// The status is 200 even if a request of the batch is refused, so that the client does not
-		// send the others again.
-		a.body = jsonrpc.Append(nil, reply)
+	if reply, work := conv.Accept(&p.ctx, &p.msg, p.Send); work != nil {
+		work(respond)
+	} else {
+		respond(reply)
 	}
-	p.finish(a)
 }
 
 // accept handles a message without a response.

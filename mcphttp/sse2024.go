@@ -96,9 +96,9 @@ func (h *Handler) serveEndpointPost(w http.ResponseWriter, r *http.Request, id s
 	}
 	h.calls.add()
 	done := func() {
+		defer h.calls.done() // also if a handler ends the goroutine
+		defer h.sessions.release(s)
 		work()
-		h.sessions.release(s)
-		h.calls.done()
 	}
 	if kind := msg.Kind(); kind == jsonrpc.Request || kind == jsonrpc.Batch {
 		go done() // ends with the call, which ends with the session at the latest
@@ -124,14 +124,15 @@ func (h *Handler) endpointWork(r *http.Request, s *session, msg *jsonrpc.Message
 	case conv != nil:
 		ctx := newSessionContext(r)
 		reply, work := conv.Accept(ctx, msg, s.queue.send)
-		return func() {
-			if work != nil {
-				reply = work()
-			}
+		respond := func(reply *jsonrpc.Message) {
 			if reply != nil {
 				_ = s.queue.send(ctx, reply) // fails only if the stream is over, and with it the session
 			}
-		}, nil
+		}
+		if work == nil {
+			work = func(func(*jsonrpc.Message)) { respond(reply) }
+		}
+		return func() { work(respond) }, nil
 	case isRequest && msg.Method == wire.MethodInitialize:
 		return func() { h.initializeEndpoint(r, s, msg) }, nil
 	}

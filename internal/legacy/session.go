@@ -137,26 +137,37 @@ func (s *Session) Revision() wire.Revision { return s.rev }
 // The request ends when ctx does. A request that may outlive its connection needs a context that
 // does.
 func (s *Session) Handle(ctx context.Context, m *jsonrpc.Message, out Stream) {
+	respond := func(reply *jsonrpc.Message) {
+		if reply == nil {
+			return
+		}
+		if err := out(ctx, reply); err != nil {
+			s.cfg.logger().DebugContext(ctx, "mcp: response not delivered", "id", reply.ID, "error", err)
+		}
+	}
 	reply, work := s.Accept(ctx, m, out)
 	if work != nil {
-		reply = work()
-	}
-	if reply == nil {
-		return
-	}
-	if err := out(ctx, reply); err != nil {
-		s.cfg.logger().DebugContext(ctx, "mcp: response not delivered", "id", reply.ID, "error", err)
+		work(respond)
+	} else {
+		respond(reply)
 	}
 }
 
+// Work is the part of handling a message that may wait. It calls respond once, with the reply to
+// write, or nil: also if a handler ends the goroutine with [runtime.Goexit].
+type Work func(respond func(reply *jsonrpc.Message))
+
 // Accept is the first half of [Session.Handle], for a reader that must not wait. Messages must be
 // accepted in the order of their arrival. It returns a reply to write, or work to run on another
-// goroutine, whose result is the reply to write. Each of them may be nil.
-func (s *Session) Accept(ctx context.Context, m *jsonrpc.Message,
-	out Stream) (reply *jsonrpc.Message, work func() *jsonrpc.Message) {
+// goroutine. Each of them may be nil.
+func (s *Session) Accept(ctx context.Context, m *jsonrpc.Message, out Stream) (reply *jsonrpc.Message, work Work) {
 	switch m.Kind() {
 	case jsonrpc.Request:
-		return s.acceptRequest(ctx, m, out)
+		x := new(Exchange)
+		if reply := s.Begin(ctx, x, m, out); reply != nil {
+			return reply, nil
+		}
+		return nil, x.respondTo
 	case jsonrpc.Notification:
 		return nil, s.acceptNotification(m)
 	case jsonrpc.Response:
@@ -171,15 +182,6 @@ func (s *Session) Accept(ctx context.Context, m *jsonrpc.Message,
 		return nil, nil
 	}
 	return m.Refused.Response(), nil
-}
-
-func (s *Session) acceptRequest(ctx context.Context, m *jsonrpc.Message,
-	out Stream) (*jsonrpc.Message, func() *jsonrpc.Message) {
-	x := new(Exchange)
-	if reply := s.Begin(ctx, x, m, out); reply != nil {
-		return reply, nil
-	}
-	return nil, x.serve
 }
 
 // Begin is [Session.Accept] for a request whose response the caller writes as bytes. If the request
@@ -204,7 +206,7 @@ func (s *Session) Begin(ctx context.Context, x *Exchange, m *jsonrpc.Message, ou
 
 // acceptNotification applies a notification. It ignores progress, which no request asks for, and
 // changed roots, which are not cached.
-func (s *Session) acceptNotification(m *jsonrpc.Message) (work func() *jsonrpc.Message) {
+func (s *Session) acceptNotification(m *jsonrpc.Message) Work {
 	switch m.Method {
 	case wire.NotificationCancelled:
 		if id, reason, ok := peer.ParseCancelled(m.Params); ok {
@@ -217,9 +219,9 @@ func (s *Session) acceptNotification(m *jsonrpc.Message) (work func() *jsonrpc.M
 			return nil
 		}
 		s.initialized = true
-		return func() *jsonrpc.Message {
+		return func(respond func(*jsonrpc.Message)) {
 			s.refreshSubscription()
-			return nil
+			respond(nil)
 		}
 	}
 	return nil
@@ -228,12 +230,12 @@ func (s *Session) acceptNotification(m *jsonrpc.Message) (work func() *jsonrpc.M
 // acceptBatch accepts each message of a batch. Its requests are served concurrently and answered
 // together. Spec: basic#batching (2025-03-26)
 func (s *Session) acceptBatch(ctx context.Context, batch []*jsonrpc.Message,
-	out Stream) (*jsonrpc.Message, func() *jsonrpc.Message) {
+	out Stream) (*jsonrpc.Message, Work) {
 	if !s.rev.Has(wire.Batches) {
 		return errorResponse(jsonrpc.ID{}, jsonrpc.CodeInvalidRequest, "this protocol revision has no batches"), nil
 	}
 	var replies []*jsonrpc.Message
-	var works []func() *jsonrpc.Message
+	var works []Work
 	for _, m := range batch {
 		reply, work := s.Accept(ctx, m, out)
 		if reply != nil {
@@ -246,14 +248,14 @@ func (s *Session) acceptBatch(ctx context.Context, batch []*jsonrpc.Message,
 	if len(works) == 0 {
 		return batchOf(replies), nil
 	}
-	return nil, func() *jsonrpc.Message {
+	return nil, func(respond func(*jsonrpc.Message)) {
 		done := make([]*jsonrpc.Message, len(works))
 		var wg sync.WaitGroup
 		for i, work := range works {
-			wg.Go(func() { done[i] = work() })
+			wg.Go(func() { work(func(reply *jsonrpc.Message) { done[i] = reply }) })
 		}
 		wg.Wait()
-		return batchOf(append(replies, done...))
+		respond(batchOf(append(replies, done...)))
 	}
 }
 

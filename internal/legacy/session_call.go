@@ -52,13 +52,24 @@ func (x *Exchange) AppendResponse(dst []byte) ([]byte, *jsonrpc.Error) {
 	return append(answer, '}'), nil
 }
 
-// serve returns the response, or nil if the client has cancelled the request.
-func (x *Exchange) serve() *jsonrpc.Message {
+// Response serves the request and returns the response, or nil if the client has cancelled the
+// request.
+func (x *Exchange) Response() *jsonrpc.Message {
 	result, err := x.respond(nil)
 	if !x.call.End() {
 		return nil
 	}
 	return &jsonrpc.Message{ID: x.request.ID, Result: result, Error: err}
+}
+
+// Exited ends the exchange after its handler has ended the goroutine with [runtime.Goexit], and
+// returns the response as Response does. The caller is a deferred function of that goroutine.
+func (x *Exchange) Exited() *jsonrpc.Message {
+	x.session.cfg.logger().Error("mcp: the handler has ended its goroutine", "method", x.request.Method)
+	if !x.call.End() {
+		return nil
+	}
+	return jsonrpc.NewErrorResponse(x.request.ID, errInternal)
 }
 
 // respond appends the result to dst, or returns the error.
@@ -139,6 +150,19 @@ func (x *Exchange) finishRound(ctx context.Context, answer []byte,
 		s.cfg.pages.put(key, page{modern, bytes.Clone(answer[from:])})
 	}
 	return answer, nil, nil
+}
+
+// respondTo is the [Work] of a request.
+func (x *Exchange) respondTo(respond func(reply *jsonrpc.Message)) {
+	returned := false
+	defer func() {
+		if !returned {
+			respond(x.Exited())
+		}
+	}()
+	reply := x.Response()
+	returned = true
+	respond(reply)
 }
 
 // notify writes a notification of the request, unless the client has cancelled the request.
