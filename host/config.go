@@ -161,8 +161,8 @@ var projectFiles = []string{".mcp.json", "mcp.json"}
 
 // LoadConfigs reads those files of [ConfigFiles] that exist. A file given by path or by the
 // environment must exist. A file in the current directory is a project file unless path names it: a
-// relative path in the environment names another file in each directory. LoadConfigs returns the files that it could read, even with an error, which joins
-// the errors of the others.
+// relative path in the environment names another file in each directory. LoadConfigs returns the
+// files that it could read, even with an error, which joins the errors of the others.
 func LoadConfigs(path string) ([]*Config, error) {
 	required := path != "" || os.Getenv(ConfigEnv) != ""
 	var configs []*Config

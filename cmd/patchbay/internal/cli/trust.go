@@ -90,8 +90,10 @@ func trustText(c *host.Config, s *host.Server) string {
 func (p *program) trustCommand() *cobra.Command {
 	var yes, revoke bool
 	cmd := &cobra.Command{
-		Use: "trust [NAME]", Short: "Trust a server of the project files .mcp.json and mcp.json", DisableFlagsInUseLine: true,
-		Args: cobra.MaximumNArgs(1),
+		Use:                   "trust [NAME]",
+		Short:                 "Trust a server of the project files .mcp.json and mcp.json",
+		DisableFlagsInUseLine: true,
+		Args:                  cobra.MaximumNArgs(1),
 		ValidArgsFunction: func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 			return p.targetNames(typed), cobra.ShellCompDirectiveNoFileComp
 		},
