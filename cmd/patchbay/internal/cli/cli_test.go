@@ -86,7 +86,7 @@ func newOddServer() *mcp.Server {
 	mcp.AddTool(s, &mcp.Tool{Name: "fail"},
 		func(context.Context, struct{}) (string, error) { return "", errors.New("it broke: " + hostile) })
 	mcp.AddTool(s, &mcp.Tool{Name: "refuse"}, func(context.Context, struct{}) (string, error) {
-		return "", &mcp.Error{Code: -32050, Message: "not today: " + hostile, Data: []byte(`{"why":1}`)}
+		return "", &mcp.Error{Code: 4001, Message: "not today: " + hostile, Data: []byte(`{"why":1}`)}
 	})
 	mcp.AddTool(s, &mcp.Tool{Name: "say"}, func(context.Context, struct{}) (string, error) { return hostile, nil })
 	mcp.AddTool(s, &mcp.Tool{Name: "media"}, func(context.Context, struct{}) ([]mcp.ContentBlock, error) {

@@ -48,7 +48,7 @@ func newTaskServer(store tasks.Store) (*mcp.Server, *tasks.Server) {
 	tasks.AddTool(m, &mcp.Tool{Name: "fail"}, restartable,
 		func(context.Context, struct{}) (string, error) { return "", errors.New("it broke") })
 	tasks.AddTool(m, &mcp.Tool{Name: "refuse"}, restartable,
-		func(context.Context, struct{}) (string, error) { return "", mcp.Errorf(-32050, "not today") })
+		func(context.Context, struct{}) (string, error) { return "", mcp.Errorf(4001, "not today") })
 	required := &tasks.ToolOptions{Restartable: true, Required: true}
 	tasks.AddTool(m, &mcp.Tool{Name: "must"}, required,
 		func(context.Context, struct{}) (string, error) { return "done", nil })
@@ -205,7 +205,7 @@ func TestFailedTaskIsReported(t *testing.T) {
 		p.check(exitTool, "", "it broke", "task watch", p.start("fail"))
 		p.check(exitTool, `"isError":true`, "", "task watch", "--json", p.start("fail"))
 		refused := p.start("refuse")
-		p.check(exitFailure, "", "not today (code -32050)", "task watch", refused)
+		p.check(exitFailure, "", "not today (code 4001)", "task watch", refused)
 		p.check(exitOK, "status   failed", "", "task get", refused)
 	})
 }
@@ -215,7 +215,7 @@ func TestCallWaitsForItsTask(t *testing.T) {
 		p.check(exitOK, "3\n", "", "call", "add", "A=1", "B=2")
 		p.check(exitOK, "done\n", "", "call", "must")
 		p.check(exitTool, "", "it broke", "call", "fail")
-		p.check(exitFailure, "", "-32050", "call", "refuse")
+		p.check(exitFailure, "", "4001", "call", "refuse")
 		p.check(exitOK, "plain\n", "at once, without a task", "call --task", "plain")
 		answers := filepath.Join(t.TempDir(), "answers.json")
 		writeFile(t, answers, `{"elicitation": [{"message": "sure", "content": {"value": true}}]}`)
