@@ -19,7 +19,7 @@ var (
 	// ErrUnsupported is the error of a question that the client cannot be asked: it did not declare
 	// the capability, or its revision does not have it. Nothing was asked, and a handler may
 	// continue without the answer. A handler that returns the error sends the client a protocol
-	// error; the data of the error names the missing capability.
+	// error; the data of the error names the capability, if one is missing.
 	ErrUnsupported = errors.New("mcp: not supported by the client")
 )
 

@@ -42,7 +42,8 @@ type ClientOptions struct {
 	// Elicit asks the user to fill in a form. The result has the user's action and, if that is
 	// [ElicitAccept], the fields of the form, such as {"value":true} for an Ask[bool]. The client
 	// adds defaults to them, and validates them, before it sends them to the server. An error is
-	// for a user who could not be asked: it fails the request; see [Client]. Setting Elicit
+	// for a user who could not be asked: it fails the request; see [Client]. Fields that are not
+	// valid fail it in the same way: validate in Elicit to ask the user again. Setting Elicit
 	// declares the capability elicitation.form.
 	Elicit func(ctx context.Context, p *ElicitRequestParams) (*ElicitResult, error)
 	// ElicitURL asks the user to visit the page p.URL. It must show the whole URL, ask for consent,
@@ -83,7 +84,8 @@ type ClientOptions struct {
 	ProbeTimeout time.Duration
 	// InputTimeout is how long Elicit, ElicitURL, Sample and Roots may take for one request of the
 	// client, in total. In sessions, where the questions of a request are not known, it bounds each
-	// of them. Default: 10 minutes.
+	// of them. Their contexts end then; an answer of a function that ignores this is still used.
+	// Default: 10 minutes.
 	InputTimeout time.Duration
 	// MaxRounds is how many times one request may require input; negative means never. In sessions
 	// the server limits its questions. Default: 16.
@@ -148,7 +150,9 @@ func (o *ClientOptions) capabilities() ClientCapabilities {
 //
 // A request fails with an [*Error] that the server responded with, or with a [*TransportError] if
 // there is no valid response, which reports whether the request may have run. An HTTP status such as
-// 403 is a TransportError that wraps the Error of its body: test for Error first. If a function such as
+// 403 is a TransportError that wraps the Error of its body, if it has one: test for the
+// TransportError first. Arguments that do not encode to a JSON object fail with another error, and
+// nothing is sent. If a function such as
 // [ClientOptions].Elicit fails, the request that it was called for fails with an error that wraps
 // the function's. In sessions (revisions before 2026-07-28) nothing relates a question to a
 // request: the error is logged, and the server receives "internal error" and decides how the

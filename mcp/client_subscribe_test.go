@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -159,5 +160,49 @@ func TestPanicOfMiddlewareEndsListen(t *testing.T) {
 	}
 	if last == nil {
 		t.Error("Listen ended without an error")
+	}
+}
+
+// A server that restarts refuses renewals as busy for a while. A first subscription is not repeated.
+func TestListenOutlivesABusyServer(t *testing.T) {
+	for _, c := range []struct {
+		name             string
+		accepts, refuses int // the first requests are accepted, the next ones refused
+		want             []mcp.EventKind
+		fails            bool
+	}{
+		{"restart", 1, 3, []mcp.EventKind{mcp.EventListening, mcp.EventChangesMissed}, false},
+		{"too long", 1, 100, []mcp.EventKind{mcp.EventListening}, true},
+		{"at first", 0, 1, nil, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				requests := 0
+				client := newScriptedClient(t, nil, func(ctx context.Context, req *mcp.Request) (string, error) {
+					switch requests++; {
+					case requests > c.accepts && requests <= c.accepts+c.refuses:
+						return "", mcp.Errorf(mcp.CodeBusy, "server is shutting down")
+					case requests <= c.accepts:
+						acknowledge(ctx, req)
+						return `{}`, nil // the server ends the subscription
+					}
+					acknowledge(ctx, req)
+					<-ctx.Done()
+					return "", context.Cause(ctx)
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				var got []mcp.EventKind
+				var last error
+				for e, err := range client.Listen(ctx, mcp.SubscriptionFilter{ToolsListChanged: true}) {
+					if last = err; err == nil {
+						got = append(got, e.Kind)
+					}
+				}
+				if !slices.Equal(got, c.want) || (last != nil) != c.fails {
+					t.Errorf("got events %v and error %v, want %v and an error: %t", got, last, c.want, c.fails)
+				}
+			})
+		})
 	}
 }

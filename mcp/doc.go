@@ -75,9 +75,9 @@
 // [WithCallOptions] sets progress handlers and timeouts of single requests. [Client.Listen] opens a
 // subscription and returns the server's notifications as an iterator.
 //
-// An error is an [*Error] if the server returned it, a [*ToolError] if a tool failed, and a
-// [*TransportError] if there is no response. The last one reports whether the request may have run,
-// and so whether it is safe to repeat.
+// An error is a [*ToolError] if a tool failed, a [*TransportError] if there is no response or an
+// HTTP status such as 403, and otherwise an [*Error] if the server returned it; see [Client]. The
+// TransportError reports whether the request may have run, and so whether it is safe to repeat.
 //
 // # Transports
 //

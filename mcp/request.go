@@ -157,7 +157,7 @@ func (p *Principal) Key() string {
 type principalKey struct{}
 
 // WithPrincipal returns a context that carries the authenticated caller. It is for authorization
-// middleware.
+// middleware, and for clients of [InMemory].
 func WithPrincipal(ctx context.Context, p *Principal) context.Context {
 	return context.WithValue(ctx, principalKey{}, p)
 }

@@ -77,7 +77,8 @@ type Event struct {
 // Listen subscribes to changes until ctx ends or the loop is left. If the connection is lost, it
 // subscribes again and yields an [EventChangesMissed]. An error is the last value: the server has
 // refused the subscription or not acknowledged it within the Timeout of a request, five renewals in
-// a row have failed, or the client is closed. When ctx ends, the loop ends without an error.
+// a row have failed or met a busy server, or the client is closed. When ctx ends, the loop ends
+// without an error.
 //
 // In a slow loop, several equal changes become one event. Topic events are not merged; if too many
 // are queued, an [EventChangesMissed] replaces the rest. Changes invalidate the cached results of
@@ -166,16 +167,20 @@ func (l *listening) deliver(yield func(Event, error) bool) bool {
 
 // run subscribes, and renews the subscription until it fails for good.
 func (l *listening) run(ctx context.Context) error {
-	failures, backoff := 0, relistenBackoff
+	failures, backoff, subscribed := 0, relistenBackoff, false
 	for {
 		err := l.once(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
-		if asError(err) != nil || errors.Is(err, ErrInvalidResult) || l.client.ctx.Err() != nil {
+		acked, lasted := l.lasted()
+		subscribed = subscribed || acked
+		refused := asError(err)
+		restarting := subscribed && refused != nil && refused.Code == CodeBusy
+		if refused != nil && !restarting || errors.Is(err, ErrInvalidResult) || l.client.ctx.Err() != nil {
 			return err
 		}
-		switch acked, lasted := l.lasted(); {
+		switch {
 		case lasted >= minListened:
 			failures, backoff = 0, relistenBackoff
 		case acked:

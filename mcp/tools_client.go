@@ -111,7 +111,8 @@ func (x *toolIndex) add(name string, k *knownTool) {
 	x.bytes += len(k.raw)
 }
 
-// CallTool calls a tool. args encodes to a JSON object, or is nil. If the tool fails, CallTool
+// CallTool calls a tool. args encodes to a JSON object, or is nil; otherwise the call fails and
+// nothing is sent. StructuredContent of the result is a json.RawMessage. If the tool fails, CallTool
 // returns a result with IsError set; the function [CallTool] returns an error instead. If the tool
 // has been listed, structured content is validated against its output schema; the error for an
 // invalid one is [ErrInvalidResult].
@@ -315,8 +316,8 @@ func (r *CallToolResult) Text() string {
 
 // CallTool calls a tool like [Client.CallTool] and decodes the result into Out: a *[CallToolResult]
 // is the whole result, a [][ContentBlock] its content, a string its text. Any other type is decoded
-// from the structured content, or from the text if there is none. If the tool fails, the error is a
-// [*ToolError].
+// from the structured content, or from the text if there is none; if that fails, the tool has run.
+// If the tool fails, the error is a [*ToolError].
 func CallTool[Out any](ctx context.Context, c *Client, tool string, args any) (Out, error) {
 	var out Out
 	r, err := c.CallTool(ctx, tool, args)
@@ -344,8 +345,7 @@ func CallTool[Out any](ctx context.Context, c *Client, tool string, args any) (O
 		return out, nil
 	}
 	if out, err = decodeOutput[Out](r); err != nil {
-		err = fmt.Errorf("tool %.128q: decode the result into %T: %w", tool, out, err)
-		return out, c.invalid(wire.MethodToolsCall, err)
+		return out, fmt.Errorf("mcp: decode the result of tool %.128q into %T: %w", tool, out, err)
 	}
 	return out, nil
 }

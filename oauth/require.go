@@ -66,11 +66,11 @@ const defaultMaxStream = time.Hour
 //	mcphttp.ListenAndServe(ctx, addr, "/mcp", mcphttp.NewHandler(server, nil), protect)
 //
 // The token must be in the Authorization header, and the verifier must accept it. It must not have
-// expired. Its issuer (iss), which is an authorization server, must be one of
-// RequireOptions.Issuers, and its audience (aud) the URL of Resource, up to the case of scheme and
-// host and one slash at the end. Tokens of a [StaticVerifier] have neither issuer nor audience. The
-// refusal is a challenge: status 401 without a valid token, 403 if it lacks scopes, 400 for a
-// malformed request.
+// expired for more than 30 seconds, by which clocks may differ. Its issuer (iss), which is an
+// authorization server, must be one of RequireOptions.Issuers, and its audience (aud) the URL of
+// Resource, up to the case of scheme and host and one slash at the end. Tokens of a [StaticVerifier]
+// have neither issuer nor audience. The refusal is a challenge: status 401 without a valid token,
+// 403 if it lacks scopes, 400 for a malformed request.
 //
 // Two kinds of requests need no token. CORS preflight requests, which never have one, are
 // forwarded. Requests for the metadata of the resource are answered by the middleware, if they

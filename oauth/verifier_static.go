@@ -33,7 +33,7 @@ type StaticToken struct {
 	ClientID string
 	// Scopes are those that the token grants.
 	Scopes []string
-	// Expires is when the token expires. Default: never.
+	// Expires is when the token expires; [Require] allows 30 seconds more. Default: never.
 	Expires time.Time
 }
 
