@@ -316,7 +316,8 @@ func (r *CallToolResult) Text() string {
 
 // CallTool calls a tool like [Client.CallTool] and decodes the result into Out: a *[CallToolResult]
 // is the whole result, a [][ContentBlock] its content, a string its text. Any other type is decoded
-// from the structured content, or from the text if there is none; if that fails, the tool has run.
+// from the structured content, or from the text if there is none, with names in any case, as package
+// encoding/json does; if that fails, the tool has run.
 // If the tool fails, the error is a [*ToolError].
 func CallTool[Out any](ctx context.Context, c *Client, tool string, args any) (Out, error) {
 	var out Out
@@ -356,7 +357,7 @@ func decodeOutput[Out any](r *CallToolResult) (out Out, err error) {
 	if !ok {
 		raw = json.RawMessage(r.Text())
 	}
-	err = jsonv2.Unmarshal(raw, &out)
+	err = jsonv2.Unmarshal(raw, &out, jsonv2.MatchCaseInsensitiveNames(true))
 	return out, err
 }
 
