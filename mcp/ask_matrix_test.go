@@ -259,7 +259,7 @@ func TestMRTR05_UndeclaredIsUnsupported(t *testing.T) {
 	}
 }
 
-func TestSAMP04_SamplingInEveryRevision(t *testing.T) {
+func TestSAMP04_DEP02_SamplingInEveryRevision(t *testing.T) {
 	s := newServer(t, nil)
 	add := func(name string, p mcp.CreateMessageParams) {
 		p.MaxTokens = 10
@@ -318,7 +318,7 @@ func TestSAMP04_SamplingInEveryRevision(t *testing.T) {
 	})
 }
 
-func TestROOT_RootsInEveryRevision(t *testing.T) {
+func TestROOT04_DEP02_RootsInEveryRevision(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "roots", func(ctx context.Context) (string, error) {
 		roots, err := mcp.Roots(ctx)

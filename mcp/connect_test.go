@@ -342,7 +342,7 @@ func TestR7_2_ListsAreBounded(t *testing.T) {
 	}
 }
 
-func TestCACHE07_AnswersAreUsedAgainWhileTheyAreFresh(t *testing.T) {
+func TestCACHE06_CACHE07_AnswersAreUsedAgainWhileTheyAreFresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := map[string]int{}
 		ttl := `60000`

@@ -410,6 +410,30 @@ func TestPAG01_ResourcesAreListedInPages(t *testing.T) {
 	}
 }
 
+// A list is private if it depends on the caller.
+func TestCACHE12_PagesOfAListHaveTheSameScope(t *testing.T) {
+	hideOne := func(_ context.Context, f mcp.Feature) bool { return f.Resource == nil || f.Resource.URI != "x://2" }
+	for scope, visible := range map[string]func(context.Context, mcp.Feature) bool{"public": nil, "private": hideOne} {
+		s := quietServer(mcp.ServerOptions{PageSize: 1, Cache: mcp.Cache{Scope: mcp.CachePublic}, Visible: visible})
+		for _, uri := range []string{"x://1", "x://2", "x://3"} {
+			addText(s, uri, "")
+		}
+		var params map[string]any
+		for pages := 1; ; pages++ {
+			got, err := serveModern(t, s, "resources/list", params)
+			want(t, got, err, `"cacheScope":"`+scope+`"`)
+			cursor := decode[struct{ NextCursor string }](t, json.RawMessage(got)).NextCursor
+			if cursor == "" {
+				if pages < 2 {
+					t.Errorf("%s: got %d pages, want several", scope, pages)
+				}
+				break
+			}
+			params = map[string]any{"cursor": cursor}
+		}
+	}
+}
+
 func TestRES19_ListsContainEveryMember(t *testing.T) {
 	s := quietServer(mcp.ServerOptions{})
 	priority, size := 0.0, int64(0)

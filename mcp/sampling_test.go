@@ -162,3 +162,24 @@ func TestSAMP06_IncludeContextNeedsTheCapabilitySince20251125(t *testing.T) {
 		}
 	}
 }
+
+func TestSAMP19_ToolChoiceIsSentAsGiven(t *testing.T) {
+	for _, test := range []struct {
+		choice *mcp.ToolChoice
+		want   string
+	}{
+		{nil, ""},
+		{&mcp.ToolChoice{}, `{}`},
+		{&mcp.ToolChoice{Mode: "auto"}, `{"mode":"auto"}`},
+		{&mcp.ToolChoice{Mode: "required"}, `{"mode":"required"}`},
+		{&mcp.ToolChoice{Mode: "none"}, `{"mode":"none"}`},
+	} {
+		p := handle(t, nil, sampling(&mcp.CreateMessageParams{MaxTokens: 5, Tools: []*mcp.Tool{{Name: "x"}}, ToolChoice: test.choice,
+			Messages: []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("hi"))}}))
+		params := p.call("t", "", "", "").InputRequests["a"].Params
+		got := decode[struct{ ToolChoice json.RawMessage }](t, params).ToolChoice
+		if string(got) != test.want {
+			t.Errorf("%+v: got %s, want %q", test.choice, got, test.want)
+		}
+	}
+}

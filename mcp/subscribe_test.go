@@ -381,6 +381,43 @@ func TestSUB11_WriteErrorEndsASubscription(t *testing.T) {
 	})
 }
 
+// A tool logs and sends progress while a subscription is open.
+func TestLOG07_SUB12_SubscriptionsGetNoLogOrProgressOfRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := changingServer(t, nil)
+		addTool(s, "work", func(ctx context.Context) (string, error) {
+			mcp.Logger(ctx).Error("failed")
+			mcp.Progress(ctx, 1, 1, "")
+			return "", nil
+		})
+		var listened []string
+		stop, err := s.Listen(t.Context(), listening(t, `{"toolsListChanged":true}`, func(n string) error {
+			listened = append(listened, n[:strings.IndexByte(n, '{')])
+			return nil
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stop()
+		var called []string
+		meta := strings.Replace(fmt.Sprintf(modernMeta, `{}`), "{", `{"progressToken":"p","io.modelcontextprotocol/logLevel":"debug",`, 1)
+		for range 2 {
+			req := modernRequest(t, nil, "tools/call", object{"name": "work", "_meta": json.RawMessage(meta)})
+			req.Notify = func(_ context.Context, method string, _ json.RawMessage) error {
+				called = append(called, method)
+				return nil
+			}
+			if _, err := mcp.AppendResponse(nil, t.Context(), s, req); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if !slices.Equal(listened, []string{acknowledged}) || !slices.Equal(called, []string{logged, progressed, logged, progressed}) {
+			t.Errorf("subscription got %q, calls got %q", listened, called)
+		}
+	})
+}
+
 func TestListenNeedsNoGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := changingServer(t, nil)

@@ -356,6 +356,16 @@ func TestCAN04_CancelEndsTheContextWithItsCause(t *testing.T) {
 	})
 }
 
+func TestTOOL02_EmptyListIsReturned(t *testing.T) {
+	s := newServer(t, nil)
+	give(s, "x", "x").Remove()
+	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
+		if got := string(c.Call("tools/list", nil)); !strings.Contains(got, `"tools":[]`) {
+			t.Errorf("got %s, want an empty list", got)
+		}
+	})
+}
+
 func TestTOOL22_InvalidRegistrationsPanic(t *testing.T) {
 	s := newServer(t, nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "taken"}, search)

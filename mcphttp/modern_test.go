@@ -270,7 +270,7 @@ func TestSUB_ListenEndsWithItsResultAtShutdown(t *testing.T) {
 	})
 }
 
-func TestMHTTP06_KeepAlive(t *testing.T) {
+func TestMHTTP06_SUB14_KeepAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, newTestCore(), &mcphttp.Options{KeepAlive: time.Minute})
 		body, headers := modernCall("subscriptions/listen", `"notifications":{}`)

@@ -131,7 +131,7 @@ func TestErrorsOfAnswerAreSent(t *testing.T) {
 	}
 }
 
-func TestRPC31_ELI26_SAMP05_UndeclaredRequestsAreRejected(t *testing.T) {
+func TestRPC31_ELI26_SAMP05_ROOT05_UndeclaredRequestsAreRejected(t *testing.T) {
 	for _, tc := range []struct {
 		version, capabilities, method, params string
 		code                                  int
