@@ -81,7 +81,7 @@ func changeEverything(s *mcp.Server) {
 }
 
 // The test client fails on notifications before the acknowledgement.
-func TestSUB02_SUB03_SUB04_SUB07_SUB08_TOOL05_RES05_RES07_SubscriptionsGetWhatTheyAskedFor(t *testing.T) {
+func TestSUB02_SUB03_SUB04_SUB07_SUB08_TOOL05_PRM10_RES05_RES07_SubscriptionsGetWhatTheyAskedFor(t *testing.T) {
 	s := changingServer(t, nil)
 	mcptest.RunOn(t, s, mcptest.Since(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
 		number, text := jsonrpc.IntID(100), jsonrpc.StringID("100") // SUB-07: two different ids
@@ -246,7 +246,7 @@ func TestTOOL04_TOOL05_EveryChangeOfAToolIsNotified(t *testing.T) {
 }
 
 // Sessions are notified of all list changes, and of the resources that they subscribed to.
-func TestRES05_RES06_SessionsSubscribeToResources(t *testing.T) {
+func TestRES05_RES06_PRM10_SessionsSubscribeToResources(t *testing.T) {
 	s := changingServer(t, nil)
 	mcptest.RunOn(t, s, mcptest.Before(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
 		stop := c.Listen(mcp.SubscriptionFilter{ResourceSubscriptions: []string{"x://one", "x://one"}})

@@ -38,6 +38,10 @@ func TestApplyDefaults(t *testing.T) {
 			t.Errorf("%s was copied", in)
 		}
 	}
+	complete := []byte(`{"a":1,"d":{"e":1},"r":"x"}`)
+	if n := testing.AllocsPerRun(100, func() { s.ApplyDefaults(complete) }); n > 0 {
+		t.Errorf("got %v allocations for a complete value, want 0", n)
+	}
 }
 
 func TestDropNulls(t *testing.T) {
