@@ -14,7 +14,7 @@ import (
 // compareMessages lets go-cmp compare the unexported fields.
 var compareMessages = cmp.AllowUnexported(jsonrpc.ID{}, jsonrpc.Error{})
 
-// refuse decodes text that must be rejected.
+// refuse decodes text and fails unless it is refused.
 func refuse(t *testing.T, text string) *jsonrpc.DecodeError {
 	t.Helper()
 	m, err := jsonrpc.Decode([]byte(text))
@@ -25,7 +25,7 @@ func refuse(t *testing.T, text string) *jsonrpc.DecodeError {
 	return refused
 }
 
-// accept decodes text that must be a message.
+// accept decodes text and fails unless it is a message.
 func accept(t *testing.T, text string) *jsonrpc.Message {
 	t.Helper()
 	m, err := jsonrpc.Decode([]byte(text))
@@ -47,7 +47,7 @@ func keys(n int) string {
 	return "{" + b.String()[1:] + "}"
 }
 
-func TestMessages(t *testing.T) {
+func TestDecodeMessages(t *testing.T) {
 	remote := accept(t, `{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no such method","data":[1]}}`).Error
 	tests := []struct {
 		name string
@@ -101,7 +101,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// refusals are invalid messages. id is the one that can be read, or empty.
+// refusals are invalid messages. id is the request id if it can be read, or empty.
 var refusals = []struct {
 	rule string
 	text string
@@ -109,7 +109,7 @@ var refusals = []struct {
 	id   string
 	kind jsonrpc.Kind
 }{
-	// R-7.1-2 and RPC-32: text that is not JSON.
+	// RPC-32: text that is not JSON.
 	{"empty", ``, jsonrpc.CodeParseError, "", jsonrpc.Invalid},
 	{"white space", " \n", jsonrpc.CodeParseError, "", jsonrpc.Invalid},
 	{"cut", `{"jsonrpc":"2.0","id":1,"method":"m","par`, jsonrpc.CodeParseError, "1", jsonrpc.Request},
@@ -130,7 +130,7 @@ var refusals = []struct {
 	{"raw line break in a string", "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\n\"}", jsonrpc.CodeParseError, "1", jsonrpc.Request},
 	{"not closed deep down", `{"jsonrpc":"2.0","id":1,"method":"m","params":` + strings.Repeat("[", 1<<20), jsonrpc.CodeParseError, "1", jsonrpc.Request},
 
-	// R-7.1-2: JSON that is ambiguous or exceeds a limit.
+	// JSON that is ambiguous or exceeds a limit.
 	{"method twice", `{"jsonrpc":"2.0","id":1,"method":"a","method":"b"}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Request},
 	{"method twice, escaped", `{"jsonrpc":"2.0","method":"a","\u006dethod":"b","id":1}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Request},
 	{"id twice", `{"jsonrpc":"2.0","id":1,"id":1,"method":"m"}`, jsonrpc.CodeInvalidRequest, "", jsonrpc.Request},
@@ -143,7 +143,7 @@ var refusals = []struct {
 	{"depth 65", `{"params":` + nest(64) + `,"jsonrpc":"2.0","id":1,"method":"m"}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Request},
 	{"10,001 keys", `{"params":` + keys(10_001) + `,"jsonrpc":"2.0","id":1,"method":"m"}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Request},
 
-	// T1: keys that other readers may take for those of JSON-RPC.
+	// Keys that other decoders may accept as members of JSON-RPC.
 	{"Method beside method", `{"jsonrpc":"2.0","id":1,"method":"a","Method":"b"}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Request},
 	{"METHOD alone", `{"jsonrpc":"2.0","id":1,"METHOD":"b"}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Invalid},
 	{"ID", `{"jsonrpc":"2.0","ID":1,"method":"m"}`, jsonrpc.CodeInvalidRequest, "", jsonrpc.Invalid},
@@ -176,8 +176,8 @@ var refusals = []struct {
 	{"null", `null`, jsonrpc.CodeInvalidRequest, "", jsonrpc.Invalid},
 	{"empty object", `{}`, jsonrpc.CodeInvalidRequest, "", jsonrpc.Invalid},
 	{"only an id", `{"jsonrpc":"2.0","id":1}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Invalid},
-	{"method is no string", `{"jsonrpc":"2.0","id":1,"method":7}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Request},
-	{"method is no string, no id", `{"jsonrpc":"2.0","method":7}`, jsonrpc.CodeInvalidRequest, "", jsonrpc.Invalid},
+	{"method is a number", `{"jsonrpc":"2.0","id":1,"method":7}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Request},
+	{"method is a number, without id", `{"jsonrpc":"2.0","method":7}`, jsonrpc.CodeInvalidRequest, "", jsonrpc.Invalid},
 	{"empty method", `{"jsonrpc":"2.0","id":1,"method":""}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Request},
 	{"params null", `{"jsonrpc":"2.0","id":1,"method":"m","params":null}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Request},
 	{"params string", `{"jsonrpc":"2.0","id":1,"method":"m","params":"{}"}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Request},
@@ -192,13 +192,13 @@ var refusals = []struct {
 	{"error with bad id", `{"jsonrpc":"2.0","id":1.5,"error":{"code":1,"message":""}}`, jsonrpc.CodeInvalidRequest, "", jsonrpc.Response},
 
 	// RPC-09.
-	{"error is no object", `{"jsonrpc":"2.0","id":1,"error":"no"}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Response},
+	{"error is a string", `{"jsonrpc":"2.0","id":1,"error":"no"}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Response},
 	{"error without code", `{"jsonrpc":"2.0","id":1,"error":{"message":"m"}}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Response},
 	{"code is a fraction", `{"jsonrpc":"2.0","id":1,"error":{"code":1.5,"message":"m"}}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Response},
 	{"code is a string", `{"jsonrpc":"2.0","id":1,"error":{"code":"1","message":"m"}}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Response},
 	{"code overflows", `{"jsonrpc":"2.0","id":1,"error":{"code":99999999999999999999,"message":"m"}}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Response},
 	{"error without message", `{"jsonrpc":"2.0","id":1,"error":{"code":1}}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Response},
-	{"message is no string", `{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":null}}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Response},
+	{"message is null", `{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":null}}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Response},
 	{"Code instead of code", `{"jsonrpc":"2.0","id":1,"error":{"Code":1,"message":"m"}}`, jsonrpc.CodeInvalidRequest, "1", jsonrpc.Response},
 
 	// Batches that are rejected as a whole.
@@ -209,7 +209,7 @@ var refusals = []struct {
 	{"batch with bad UTF-8", `[{"jsonrpc":"2.0","id":1,"method":"` + "\xff" + `"}]`, jsonrpc.CodeParseError, "", jsonrpc.Invalid},
 }
 
-func TestRPC32_InvalidMessages(t *testing.T) {
+func TestRPC32_InvalidMessagesAreRefused(t *testing.T) {
 	for _, tt := range refusals {
 		t.Run(tt.rule, func(t *testing.T) {
 			got := refuse(t, tt.text)
@@ -218,7 +218,7 @@ func TestRPC32_InvalidMessages(t *testing.T) {
 					got.Err.Code, got.ID, got.Kind, tt.code, tt.id, tt.kind, got)
 			}
 			if got.Err.Remote() || got.Err.Data != nil {
-				t.Errorf("error %+v is not ours alone", got.Err)
+				t.Errorf("got error %+v, want a local error without data", got.Err)
 			}
 		})
 	}
@@ -229,10 +229,10 @@ func TestRPC14_NoResponseToNotificationOrResponse(t *testing.T) {
 		refused := refuse(t, tt.text)
 		answer := refused.Response()
 		if silent := tt.kind == jsonrpc.Notification || tt.kind == jsonrpc.Response; silent != (answer == nil) {
-			t.Errorf("%s: answer = %+v, refused as %v", tt.rule, answer, tt.kind)
+			t.Errorf("%s: response = %+v, refused as %v", tt.rule, answer, tt.kind)
 		}
 		if answer != nil && (answer.ID != refused.ID || answer.Error != refused.Err) {
-			t.Errorf("%s: answer = %+v, want id %v and %v", tt.rule, answer, refused.ID, refused.Err)
+			t.Errorf("%s: response = %+v, want id %v and %v", tt.rule, answer, refused.ID, refused.Err)
 		}
 	}
 }
@@ -247,12 +247,12 @@ func TestErrorsDoNotQuoteTheMessage(t *testing.T) {
 	} {
 		refused := refuse(t, text)
 		if strings.Contains(refused.Error(), "SECRET") || strings.Contains(refused.Err.Message, "SECRET") {
-			t.Errorf("%s: %v", text, refused)
+			t.Errorf("%s: got %v, want nothing of the message in it", text, refused)
 		}
 	}
 }
 
-func TestAtTheLimits(t *testing.T) {
+func TestMessagesAtTheLimitsAreAccepted(t *testing.T) {
 	for name, text := range map[string]string{
 		"depth 64":              `{"jsonrpc":"2.0","id":1,"method":"m","params":` + nest(63) + `}`,
 		"depth 64 in a batch":   `[{"jsonrpc":"2.0","id":1,"method":"m","params":` + nest(63) + `}]`,
@@ -268,7 +268,7 @@ func TestAtTheLimits(t *testing.T) {
 			m = m.Batch[len(m.Batch)-1]
 		}
 		if m.Kind() == jsonrpc.Invalid {
-			t.Errorf("%s: %v", name, m.Refused)
+			t.Errorf("%s: refused with %v", name, m.Refused)
 		}
 	}
 }
@@ -295,12 +295,12 @@ func TestRPC11_ErrorWithoutID(t *testing.T) {
 		`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"parse error"}}`,
 	} {
 		if m := accept(t, text); m.Kind() != jsonrpc.Response || !m.ID.IsZero() || m.Error.Code != -32700 {
-			t.Errorf("%s: %+v", text, m)
+			t.Errorf("%s: got %+v, want an error response without id", text, m)
 		}
 	}
 	got := string(jsonrpc.Append(nil, refuse(t, `{`).Response()))
 	if want := `{"jsonrpc":"2.0","error":{"code":-32700,"message":"parse error: malformed JSON at byte 1"}}`; got != want {
-		t.Errorf("answer %s, want %s", got, want)
+		t.Errorf("got response %s, want %s", got, want)
 	}
 }
 
@@ -330,7 +330,7 @@ func TestRPC18_Batches(t *testing.T) {
 	}
 }
 
-func TestMessageAliasesItsBytes(t *testing.T) {
+func TestMethodAndIDDoNotAliasTheInput(t *testing.T) {
 	data := []byte(`{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1}}`)
 	m, err := jsonrpc.Decode(data)
 	if err != nil {
@@ -344,11 +344,11 @@ func TestMessageAliasesItsBytes(t *testing.T) {
 		data[i] = '#'
 	}
 	if m.Method != "m" || m.ID != jsonrpc.IntID(1) {
-		t.Errorf("id %v and method %q change with the bytes", m.ID, m.Method)
+		t.Errorf("got id %v and method %q after the input changed, want 1 and m", m.ID, m.Method)
 	}
 }
 
-func TestR712_TruncatedIDs(t *testing.T) {
+func TestRPC32_TruncatedIDsAreNotEchoed(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"jsonrpc":"2.0","id":12`:                    "",
 		`{"jsonrpc":"2.0","id":01}`:                   "",

@@ -32,7 +32,7 @@ func addSeeds(f *testing.F) {
 	}
 }
 
-// A node is a JSON value as the simple reader decodes it.
+// A node is a JSON value as the reference reader decodes it.
 type node struct {
 	raw    string
 	kind   jsontext.Kind
@@ -42,22 +42,22 @@ type node struct {
 	depth  int      // of containers in it
 }
 
-// slowReader reads a tree token by token.
-type slowReader struct {
+// A referenceReader decodes JSON token by token.
+type referenceReader struct {
 	text string
 	dec  *jsontext.Decoder
 	deep int // the maximum depth
 }
 
-func newSlowReader(text string) *slowReader {
-	return &slowReader{
+func newReferenceReader(text string) *referenceReader {
+	return &referenceReader{
 		text: text,
 		dec:  jsontext.NewDecoder(strings.NewReader(text), jsontext.AllowDuplicateNames(true)),
 	}
 }
 
 // document reads the one value of the text.
-func (r *slowReader) document() (*node, error) {
+func (r *referenceReader) document() (*node, error) {
 	n, err := r.value()
 	if err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func (r *slowReader) document() (*node, error) {
 	return n, nil
 }
 
-func (r *slowReader) value() (*node, error) {
+func (r *referenceReader) value() (*node, error) {
 	start := int(r.dec.InputOffset())
 	for start < len(r.text) && strings.IndexByte(" \t\r\n,:", r.text[start]) >= 0 {
 		start++
@@ -124,7 +124,7 @@ func (n *node) ambiguous() bool {
 	return len(n.keys) > 10_000
 }
 
-// all returns the values of a key.
+// all returns the values of key in n.
 func (n *node) all(key string) (found []*node) {
 	for i, k := range n.keys {
 		if k == key {
@@ -134,7 +134,7 @@ func (n *node) all(key string) (found []*node) {
 	return found
 }
 
-// one returns the value of a key, or nil.
+// one returns the first value of key in n, or nil.
 func (n *node) one(key string) *node {
 	if found := n.all(key); len(found) > 0 {
 		return found[0]
@@ -168,8 +168,8 @@ func (n *node) raws() string {
 	return n.raw
 }
 
-// slowKind returns the kind of a message, or Invalid.
-func slowKind(n *node) jsonrpc.Kind {
+// referenceKind returns the kind of a message, or Invalid.
+func referenceKind(n *node) jsonrpc.Kind {
 	if n.kind != '{' || n.ambiguous() || n.depth > 64 {
 		return jsonrpc.Invalid
 	}
@@ -211,70 +211,70 @@ func slowKind(n *node) jsonrpc.Kind {
 	return jsonrpc.Invalid
 }
 
-// FuzzDecode compares Decode with the simple reader: acceptance, code, kind, and every field of the
+// FuzzDecode compares Decode with the reference reader: acceptance, code, kind, and every field of the
 // message.
 func FuzzDecode(f *testing.F) {
 	addSeeds(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		slow := newSlowReader(string(data))
-		tree, slowErr := slow.document()
+		ref := newReferenceReader(string(data))
+		root, wantErr := ref.document()
 		m, err := jsonrpc.Decode(data)
 		refused, _ := errors.AsType[*jsonrpc.DecodeError](err)
 		if (err != nil) != (refused != nil) || (m == nil) != (err != nil) {
 			t.Fatalf("Decode = %+v, %v", m, err)
 		}
 		switch {
-		case slowErr != nil:
-			if refused == nil || refused.Err.Code != jsonrpc.CodeParseError && slow.deep <= 64 {
-				t.Fatalf("Decode(%q) = %+v, %v; want a parse error: %v", data, m, err, slowErr)
+		case wantErr != nil:
+			if refused == nil || refused.Err.Code != jsonrpc.CodeParseError && ref.deep <= 64 {
+				t.Fatalf("Decode(%q) = %+v, %v; want a parse error: %v", data, m, err, wantErr)
 			}
-		case tree.kind != '[':
-			compare(t, tree, m, refused)
-		case len(tree.values) == 0 || len(tree.values) > 100:
+		case root.kind != '[':
+			compare(t, root, m, refused)
+		case len(root.values) == 0 || len(root.values) > 100:
 			if refused == nil || refused.Err.Code != jsonrpc.CodeInvalidRequest {
 				t.Fatalf("Decode(%q) = %+v, %v; want refusal of the batch", data, m, err)
 			}
 		default:
-			if err != nil || len(m.Batch) != len(tree.values) {
-				t.Fatalf("Decode(%q) = %+v, %v; want a batch of %d", data, m, err, len(tree.values))
+			if err != nil || len(m.Batch) != len(root.values) {
+				t.Fatalf("Decode(%q) = %+v, %v; want a batch of %d", data, m, err, len(root.values))
 			}
 			for i, element := range m.Batch {
-				compare(t, tree.values[i], element, element.Refused)
+				compare(t, root.values[i], element, element.Refused)
 			}
 		}
 	})
 }
 
-func compare(t *testing.T, tree *node, m *jsonrpc.Message, refused *jsonrpc.DecodeError) {
+func compare(t *testing.T, root *node, m *jsonrpc.Message, refused *jsonrpc.DecodeError) {
 	t.Helper()
-	want := slowKind(tree)
+	want := referenceKind(root)
 	if (refused != nil) != (want == jsonrpc.Invalid) {
-		t.Fatalf("%q decoded to %+v, %v; want %v", tree.raw, m, refused, want)
+		t.Fatalf("%q decoded to %+v, %v; want %v", root.raw, m, refused, want)
 	}
 	id := ""
-	if ids := tree.all("id"); tree.kind == '{' && len(ids) == 1 && isID(ids[0]) {
+	if ids := root.all("id"); root.kind == '{' && len(ids) == 1 && isID(ids[0]) {
 		id = ids[0].raw
 	}
 	if refused != nil {
 		if refused.Err.Code != jsonrpc.CodeInvalidRequest || refused.ID.String() != id {
-			t.Fatalf("%q refused with %v and id %q, want code -32600 and id %q", tree.raw, refused, refused.ID, id)
+			t.Fatalf("%q refused with %v and id %q, want code -32600 and id %q", root.raw, refused, refused.ID, id)
 		}
 		return
 	}
 	method := ""
-	if n := tree.one("method"); n != nil {
+	if n := root.one("method"); n != nil {
 		method = n.text
 	}
 	if m.Kind() != want || m.ID.String() != id || m.Method != method ||
-		string(m.Params) != tree.one("params").raws() || string(m.Result) != tree.one("result").raws() {
-		t.Fatalf("%q decoded to %+v, want %v", tree.raw, m, want)
+		string(m.Params) != root.one("params").raws() || string(m.Result) != root.one("result").raws() {
+		t.Fatalf("%q decoded to %+v, want %v", root.raw, m, want)
 	}
-	fault := tree.one("error")
+	fault := root.one("error")
 	if (fault != nil) != (m.Error != nil) {
-		t.Fatalf("%q decoded to error %v", tree.raw, m.Error)
+		t.Fatalf("%q decoded to error %v", root.raw, m.Error)
 	}
 	if fault != nil && (m.Error.Message != fault.one("message").text || string(m.Error.Data) != fault.one("data").raws()) {
-		t.Fatalf("%q decoded to error %+v", tree.raw, m.Error)
+		t.Fatalf("%q decoded to error %+v", root.raw, m.Error)
 	}
 }
 
@@ -322,8 +322,8 @@ func FuzzParseID(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		id, err := jsonrpc.ParseID(raw)
-		n, slowErr := newSlowReader(string(raw)).document()
-		if want := slowErr == nil && n.raw == string(raw) && isID(n); want != (err == nil) {
+		n, wantErr := newReferenceReader(string(raw)).document()
+		if want := wantErr == nil && n.raw == string(raw) && isID(n); want != (err == nil) {
 			t.Fatalf("ParseID(%q) = %v, %v", raw, id, err)
 		}
 		if err == nil && id.String() != string(raw) {

@@ -11,7 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-func TestAppend(t *testing.T) {
+func TestAppendEncodesEveryKind(t *testing.T) {
 	tests := []struct {
 		name string
 		m    *jsonrpc.Message
@@ -50,7 +50,7 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-func TestAppendKeepsRawValues(t *testing.T) {
+func TestAppendDoesNotChangeRawValues(t *testing.T) {
 	params := []byte("{\n}")
 	jsonrpc.Append(nil, jsonrpc.NewNotification("m", params))
 	if string(params) != "{\n}" {
@@ -72,7 +72,7 @@ func TestKind(t *testing.T) {
 	}
 	refused := &jsonrpc.Message{Method: "m", Refused: &jsonrpc.DecodeError{}}
 	if got := refused.Kind(); got != jsonrpc.Invalid {
-		t.Errorf("refused element: kind = %v", got)
+		t.Errorf("refused element: kind = %v, want %v", got, jsonrpc.Invalid)
 	}
 }
 
@@ -133,7 +133,7 @@ func TestErrorInsideOtherJSON(t *testing.T) {
 	}
 }
 
-func TestErrorSides(t *testing.T) {
+func TestErrorsKnowTheirSide(t *testing.T) {
 	remote := accept(t, `{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"m"}}`).Error
 	local := &jsonrpc.Error{Code: -32602, Message: "other"}
 	wrapped := fmt.Errorf("call: %w", remote)

@@ -266,7 +266,7 @@ func TestMRTR05_ELI04_META12_UndeclaredCapabilitiesAreNotUsed(t *testing.T) {
 	}
 }
 
-func TestSAMP04_SamplingInEveryRevision(t *testing.T) {
+func TestSAMP04_DEP02_SamplingInEveryRevision(t *testing.T) {
 	s := newServer(t, nil)
 	add := func(name string, p mcp.CreateMessageParams) {
 		p.MaxTokens = 10
@@ -332,7 +332,7 @@ func TestSAMP04_SamplingInEveryRevision(t *testing.T) {
 	})
 }
 
-func TestRootsInEveryRevision(t *testing.T) {
+func TestROOT04_DEP02_RootsInEveryRevision(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "roots", func(ctx context.Context) (string, error) {
 		roots, err := mcp.Roots(ctx)

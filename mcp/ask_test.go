@@ -138,7 +138,7 @@ type named struct {
 	Name string `json:"name" jsonschema:"your name,minLength=1"`
 }
 
-func TestMRTR01_QuestionEndsTheRunAndAnswerStartsAnother(t *testing.T) {
+func TestMRTR01_TOOL28_QuestionEndsTheRunAndAnswerStartsAnother(t *testing.T) {
 	runs := 0
 	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		runs++

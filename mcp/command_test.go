@@ -137,6 +137,8 @@ func (b *logBuffer) String() string {
 	return b.buf.String()
 }
 
+func (b *logBuffer) has(text string) bool { return strings.Contains(b.String(), text) }
+
 func (b *logBuffer) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }

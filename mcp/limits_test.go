@@ -18,11 +18,11 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A target is a server with what a hostile client may turn to.
+// A target is a server with a feature for every request that a hostile client may send.
 type target struct {
 	*mcp.Server
-	proceed chan struct{} // a waiting tool takes one and goes on
-	began   chan struct{} // gets one from each tool that waits
+	proceed chan struct{} // each value lets one waiting tool return
+	began   chan struct{} // receives one value from each tool that waits
 }
 
 func newTarget(opts *mcp.ServerOptions) *target {
@@ -96,7 +96,7 @@ func newTarget(opts *mcp.ServerOptions) *target {
 	return s
 }
 
-// What the tool "burst" sends next to its result.
+// The tool "burst" sends this many log messages and progress notifications.
 const burstNotes, burstProgress = 3000, 500
 
 // A byteClient is a client that writes bytes rather than messages.
@@ -131,10 +131,10 @@ func (l wireLine) code() int {
 	return l.Error.Code
 }
 
-// A byteTransport gives the server's Conn and the client's ends.
+// A byteTransport returns the server's Conn and the client's ends of a stream.
 type byteTransport func(opts *mcp.StreamConnOptions) (server mcp.Conn, w io.WriteCloser, r io.Reader)
 
-// byteTransports are the kinds of streams: those that have deadlines are read in another way than those that have not.
+// byteTransports are the kinds of streams: those with deadlines are read differently from those without.
 var byteTransports = map[string]byteTransport{
 	"pipes": func(opts *mcp.StreamConnOptions) (mcp.Conn, io.WriteCloser, io.Reader) {
 		in, w := io.Pipe()
@@ -147,7 +147,7 @@ var byteTransports = map[string]byteTransport{
 	},
 }
 
-// onBytes runs a test in a bubble on every kind of byte stream, with a server that is made for it.
+// onBytes runs a test in a synctest bubble on every kind of byte stream, each with its own server.
 func onBytes(t *testing.T, make func() *target, test func(t *testing.T, s *target, c *byteClient)) {
 	t.Helper()
 	for name, transport := range byteTransports {
@@ -162,7 +162,7 @@ func onBytes(t *testing.T, make func() *target, test func(t *testing.T, s *targe
 
 func plainTarget() *target { return newTarget(nil) }
 
-// dialBytes connects a client, until the test ends.
+// dialBytes connects a client that is closed when the test ends.
 func dialBytes(t *testing.T, h mcp.Handler, transport byteTransport, so *mcp.StreamConnOptions, opts *mcp.ServeOptions) *byteClient {
 	t.Helper()
 	conn, w, r := transport(so)
@@ -214,7 +214,7 @@ func (c *byteClient) write(lines ...string) {
 	}
 }
 
-// next returns the next message of the server, or fails when none can come any more.
+// next returns the next message of the server. It fails if the stream ends or no message arrives.
 func (c *byteClient) next() wireLine {
 	c.Helper()
 	timer := time.NewTimer(5 * time.Minute) // of the bubble's time
@@ -222,16 +222,16 @@ func (c *byteClient) next() wireLine {
 	select {
 	case line, ok := <-c.lines:
 		if !ok {
-			c.Fatal("the stream has ended")
+			c.Fatal("the stream has ended, want a message")
 		}
 		return line
 	case <-timer.C:
-		c.Fatal("no message comes")
+		c.Fatal("got no message within 5 minutes")
 	}
 	panic("unreachable")
 }
 
-// silent checks that nothing has come that was not taken.
+// silent checks that the server has written nothing that the test has not read.
 func (c *byteClient) silent() {
 	c.Helper()
 	synctest.Wait()
@@ -242,35 +242,35 @@ func (c *byteClient) silent() {
 	}
 }
 
-// ask sends a request and gives the next message, which has to be the answer.
+// ask sends a request and returns the next message, which must be the response.
 func (c *byteClient) ask(line string) wireLine {
 	c.Helper()
 	c.write(line)
 	return c.next()
 }
 
-// good makes sure that the stream still works: one call, one answer.
+// good checks that the stream still works: one call is answered once.
 func (c *byteClient) good() {
 	c.Helper()
 	const want = `"content":[{"type":"text","text":"good"}]`
 	got := c.ask(envelopedCall(`"good"`, "echo", `"text":"good"`))
 	if string(got.ID) != `"good"` || !strings.Contains(got.text, want) {
-		c.Errorf("a good call was answered %.300s", got.text)
+		c.Errorf("valid call: got %.300s, want %s", got.text, want)
 	}
 }
 
-// wantCode checks an answer's id and error code; an empty id is none, code 0 a result.
+// wantCode checks the id and error code of a response. An empty id means no id, code 0 a result.
 func (c *byteClient) wantCode(got wireLine, id string, code int) {
 	c.Helper()
 	if string(got.ID) != id || got.code() != code {
-		c.Errorf("answered %.300s, want id %q and code %d", got.text, id, code)
+		c.Errorf("got response %.300s, want id %q and code %d", got.text, id, code)
 	}
 }
 
 const envelopeMembers = `"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
 	`"io.modelcontextprotocol/clientCapabilities":{"elicitation":{}},"io.modelcontextprotocol/logLevel":"debug"`
 
-// enveloped is a request of the modern era. Members of params come with a comma behind, those of _meta with one before.
+// enveloped returns a modern request. Members of params end with a comma, those of _meta begin with one.
 func enveloped(id, method, params, meta string) string {
 	return `{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `","params":{` + params + `"_meta":{` + envelopeMembers + meta + `}}}`
 }
@@ -279,7 +279,7 @@ func envelopedCall(id, tool, arguments string) string {
 	return enveloped(id, "tools/call", `"name":"`+tool+`","arguments":{`+arguments+`},`, "")
 }
 
-// bare is a request of a session.
+// bare returns a request of a session.
 func bare(id, method, params string) string {
 	return `{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `","params":` + params + `}`
 }
@@ -296,7 +296,7 @@ func (c *byteClient) open(revision string) {
 	c.write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 }
 
-func TestR7_2_StdioLine(t *testing.T) {
+func TestLinesOverTheLimitAreRefused(t *testing.T) {
 	line := func(id string, n int) string {
 		const head, tail = `{"jsonrpc":"2.0","method":"ping","params":{"pad":"`, `"}}`
 		end := `"},"id":` + id + `}`
@@ -317,7 +317,7 @@ func TestR7_2_StdioLine(t *testing.T) {
 				got := c.ask(line(`2`, test.max+1))
 				c.wantCode(got, "", mcp.CodeInvalidRequest)
 				if got.Error == nil || !strings.Contains(got.Error.Message, strconv.Itoa(test.max)) {
-					t.Errorf("answered %s, want the limit to be told", got.text)
+					t.Errorf("got %s, want an error that states the limit %d", got.text, test.max)
 				}
 				c.good()
 				c.silent()
@@ -326,7 +326,7 @@ func TestR7_2_StdioLine(t *testing.T) {
 	}
 }
 
-func TestR7_2_JSONDepthAndKeys(t *testing.T) {
+func TestJSONDepthAndKeysAreLimited(t *testing.T) {
 	nested := func(depth int) string { return strings.Repeat("[", depth) + strings.Repeat("]", depth) }
 	object := func(keys int) string {
 		var b strings.Builder
@@ -355,7 +355,7 @@ func TestR7_2_JSONDepthAndKeys(t *testing.T) {
 	})
 }
 
-func TestR7_2_ID(t *testing.T) {
+func TestLengthOfRequestIDsIsLimited(t *testing.T) {
 	onBytes(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
 		for _, id := range []string{`"` + strings.Repeat("i", 256) + `"`, strings.Repeat("9", 20), "-" + strings.Repeat("9", 20), `""`, `0`} {
 			c.wantCode(c.ask(bare(id, "ping", `{}`)), id, 0)
@@ -369,7 +369,7 @@ func TestR7_2_ID(t *testing.T) {
 	})
 }
 
-func TestR7_2_ProgressToken(t *testing.T) {
+func TestLengthOfProgressTokensIsLimited(t *testing.T) {
 	onBytes(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
 		c.open("2025-11-25")
 		for _, test := range []struct {
@@ -389,9 +389,9 @@ func TestR7_2_ProgressToken(t *testing.T) {
 	})
 }
 
-// Cursors of others are all refused alike; those that the server makes itself it has to take, however long the names are.
-func TestR7_2_Cursor(t *testing.T) {
-	names := func(n int) *target {
+// Foreign cursors are refused. The server accepts its own cursors, however long the names in them are.
+func TestPAG07_ForeignCursorsAreRefusedAndLongOwnCursorsWork(t *testing.T) {
+	newLongNames := func(n int) *target {
 		s := newTarget(&mcp.ServerOptions{PageSize: 1})
 		for i := range 3 {
 			uri := "mem:" + strconv.Itoa(i) + strings.Repeat("u", n-5)
@@ -401,7 +401,7 @@ func TestR7_2_Cursor(t *testing.T) {
 	}
 	for _, n := range []int{10, 2000, 8 << 10} {
 		t.Run(strconv.Itoa(n), func(t *testing.T) {
-			onBytes(t, func() *target { return names(n) }, func(t *testing.T, _ *target, c *byteClient) {
+			onBytes(t, func() *target { return newLongNames(n) }, func(t *testing.T, _ *target, c *byteClient) {
 				cursor := ""
 				for page := range 3 {
 					got := c.ask(enveloped(`1`, "resources/list", cursor, ""))
@@ -411,7 +411,7 @@ func TestR7_2_Cursor(t *testing.T) {
 					}
 					stdjson.Unmarshal(got.Result, &list)
 					if len(list.Resources) != 1 || (list.NextCursor == "") != (page == 2) {
-						t.Fatalf("page %d is %.300s, with a cursor of %d bytes", page, got.text, len(cursor))
+						t.Fatalf("page %d: got %.300s for a cursor of %d bytes, want one resource", page, got.text, len(cursor))
 					}
 					cursor = `"cursor":"` + list.NextCursor + `",`
 				}
@@ -426,7 +426,7 @@ func TestR7_2_Cursor(t *testing.T) {
 	})
 }
 
-func TestR7_2_RequestState(t *testing.T) {
+func TestMRTR12_ForeignAndLongRequestStatesAreRefused(t *testing.T) {
 	onBytes(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
 		call := func(state string) wireLine {
 			return c.ask(enveloped(`1`, "tools/call", `"name":"ask","requestState":`+state+`,"inputResponses":{"question":{"action":"accept","content":{"value":"a"}}},`, ""))
@@ -435,7 +435,7 @@ func TestR7_2_RequestState(t *testing.T) {
 		var p struct{ RequestState string }
 		stdjson.Unmarshal(asked.Result, &p)
 		if got := call(`"` + p.RequestState + `"`); !strings.Contains(got.text, `"text":"a"`) {
-			t.Errorf("the state that was given is answered %s", got.text)
+			t.Errorf("valid state: got %s, want the answer \"a\"", got.text)
 		}
 		for _, state := range []string{`""`, `5`, `null`, `"x"`, `"` + p.RequestState + `A"`, `"` + strings.Repeat("A", 64<<10) + `"`, `"` + strings.Repeat("A", 64<<10+1) + `"`} {
 			c.wantCode(call(state), `1`, mcp.CodeInvalidParams)
@@ -444,7 +444,7 @@ func TestR7_2_RequestState(t *testing.T) {
 	})
 }
 
-func TestR7_2_CallsInFlightOfAStream(t *testing.T) {
+func TestCallsInFlightOfAStreamAreLimited(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		opts *mcp.ServeOptions
@@ -458,7 +458,7 @@ func TestR7_2_CallsInFlightOfAStream(t *testing.T) {
 				s := newTarget(nil)
 				c := dialBytes(t, s, byteTransports["pipes"], nil, test.opts)
 				c.open("2025-06-18")
-				for n := range test.max { // of both eras together
+				for n := range test.max { // modern and session calls count together
 					if n%2 == 0 {
 						c.write(envelopedCall(strconv.Itoa(n), "stubborn", ""))
 					} else {
@@ -467,7 +467,7 @@ func TestR7_2_CallsInFlightOfAStream(t *testing.T) {
 				}
 				c.silent()
 				if got := len(s.began); got != test.max {
-					t.Errorf("%d calls have begun, want %d", got, test.max)
+					t.Errorf("got %d running calls, want %d", got, test.max)
 				}
 				busy := func() {
 					t.Helper()
@@ -475,7 +475,7 @@ func TestR7_2_CallsInFlightOfAStream(t *testing.T) {
 						got := c.ask(request)
 						c.wantCode(got, `"more"`, mcp.CodeBusy)
 						if got.Error == nil || string(got.Error.Data) != `{"retryAfterMs":1000}` {
-							t.Errorf("answered %s, want to be told when to try again", got.text)
+							t.Errorf("got %s, want retryAfterMs 1000", got.text)
 						}
 					}
 				}
@@ -485,7 +485,7 @@ func TestR7_2_CallsInFlightOfAStream(t *testing.T) {
 				busy() // a call that was cancelled counts until its handler returns
 				s.proceed <- struct{}{}
 				synctest.Wait()
-				for len(c.lines) > 0 { // the one that went on, unless it is the cancelled one
+				for len(c.lines) > 0 { // the response of the released call, unless that is the cancelled one
 					c.next()
 				}
 				c.good()
@@ -497,7 +497,7 @@ func TestR7_2_CallsInFlightOfAStream(t *testing.T) {
 	}
 }
 
-func TestR7_2_CallsInFlightOfAServer(t *testing.T) {
+func TestCallsInFlightOfAServerAreLimited(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		opts *mcp.ServerOptions
@@ -521,7 +521,7 @@ func TestR7_2_CallsInFlightOfAServer(t *testing.T) {
 				got := c.ask(envelopedCall(`"more"`, "echo", ""))
 				c.wantCode(got, `"more"`, mcp.CodeBusy)
 				if got.Error == nil || string(got.Error.Data) != `{"retryAfterMs":1000}` {
-					t.Errorf("answered %s, want to be told when to try again", got.text)
+					t.Errorf("got %s, want retryAfterMs 1000", got.text)
 				}
 				s.proceed <- struct{}{}
 				synctest.Wait()
@@ -534,21 +534,21 @@ func TestR7_2_CallsInFlightOfAServer(t *testing.T) {
 	}
 }
 
-// Subscriptions stay open for days and do nothing: they have bounds of their own and take no call's place.
-func TestR7_2_SubscriptionsAreNoCallsInFlightOfAServer(t *testing.T) {
+// Subscriptions stay open for days and do nothing: they have limits of their own.
+func TestSubscriptionsDoNotCountAsCallsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := dialBytes(t, newTarget(&mcp.ServerOptions{MaxInFlight: 1}), byteTransports["pipes"], nil, nil)
 		for n := range 3 {
 			got := c.ask(enveloped(strconv.Itoa(n), "subscriptions/listen", `"notifications":{"toolsListChanged":true},`, ""))
 			if got.Method != "notifications/subscriptions/acknowledged" {
-				t.Errorf("subscription %d: %s", n, got.text)
+				t.Errorf("subscription %d: got %s, want an acknowledgement", n, got.text)
 			}
 		}
 		c.good()
 	})
 }
 
-func TestR7_2_CompletionValues(t *testing.T) {
+func TestCMP03_CompletionReturnsAtMost100Values(t *testing.T) {
 	onBytes(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
 		complete := func(value string) wireLine {
 			return c.ask(enveloped(`1`, "completion/complete", `"ref":{"type":"ref/prompt","name":"prompt"},"argument":{"name":"arg","value":"`+value+`"},`, ""))
@@ -566,7 +566,7 @@ func TestR7_2_CompletionValues(t *testing.T) {
 			}
 			stdjson.Unmarshal(complete(strconv.Itoa(test.has)).Result, &got)
 			if c := got.Completion; len(c.Values) != test.shown || c.Total != test.has || c.HasMore != test.more {
-				t.Errorf("of %d values came %d, total %d, more %v", test.has, len(c.Values), c.Total, c.HasMore)
+				t.Errorf("%d values: got %d, total %d, hasMore %v; want %d, hasMore %v", test.has, len(c.Values), c.Total, c.HasMore, test.shown, test.more)
 			}
 		}
 		c.wantCode(complete(strings.Repeat("0", 8<<10-1)+"1"), `1`, 0)
@@ -575,7 +575,7 @@ func TestR7_2_CompletionValues(t *testing.T) {
 	})
 }
 
-func TestR7_2_URI(t *testing.T) {
+func TestRES16_LengthOfURIsIsLimited(t *testing.T) {
 	uri := func(n int) string { return "mem:" + strings.Repeat("u", n-4) }
 	const most = 8 << 10
 	onBytes(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
@@ -592,16 +592,16 @@ func TestR7_2_URI(t *testing.T) {
 			return got.text
 		}
 		if got := listen(most); !strings.Contains(got, uri(most)) {
-			t.Errorf("acknowledged %.300s, want the URI", got)
+			t.Errorf("got acknowledgement %.300s, want it to contain the URI", got)
 		}
 		if got := listen(most + 1); strings.Contains(got, "mem:") {
-			t.Errorf("acknowledged %.300s, want no URI", got)
+			t.Errorf("got acknowledgement %.300s, want no URI", got)
 		}
 		c.good()
 	})
 }
 
-func TestR7_2_SubscribedURIs(t *testing.T) {
+func TestSubscribedURIsOfASubscriptionAreLimited(t *testing.T) {
 	uris := func(n int) string {
 		var b strings.Builder
 		for i := range n {
@@ -614,15 +614,15 @@ func TestR7_2_SubscribedURIs(t *testing.T) {
 			return c.ask(enveloped(id, "subscriptions/listen", `"notifications":{"resourceSubscriptions":`+uris(n)+`},`, ""))
 		}
 		if got := listen(`1`, 1000); got.Method != "notifications/subscriptions/acknowledged" {
-			t.Errorf("1,000 URIs: %.300s", got.text)
+			t.Errorf("1,000 URIs: got %.300s, want an acknowledgement", got.text)
 		}
 		c.wantCode(listen(`2`, 1001), `2`, mcp.CodeInvalidParams)
 		c.good()
 	})
 }
 
-// A session keeps less than a subscription of its own: it asks for one at a time and may stay for long.
-func TestR7_2_SubscribedURIsOfASession(t *testing.T) {
+// A session subscribes to one URI at a time and may stay open for long, so its URIs are also limited by size.
+func TestSubscribedURIsOfASessionAreLimited(t *testing.T) {
 	for _, test := range []struct {
 		name, pad string
 		most      int
@@ -649,7 +649,7 @@ func TestR7_2_SubscribedURIsOfASession(t *testing.T) {
 					change("subscribe", n, 0)
 				}
 				change("subscribe", test.most, mcp.CodeInvalidRequest)
-				change("subscribe", 1, 0) // it is one of them
+				change("subscribe", 1, 0) // subscribed already
 				change("unsubscribe", 1, 0)
 				change("subscribe", test.most, 0)
 				c.good()
@@ -658,7 +658,7 @@ func TestR7_2_SubscribedURIsOfASession(t *testing.T) {
 	}
 }
 
-func TestR7_2_WhatAClientDeclares(t *testing.T) {
+func TestSizeOfClientCapabilitiesIsLimited(t *testing.T) {
 	declare := func(capabilities int) string {
 		const around = len(`{"experimental":{"x":{"y":""}}}`)
 		return bare(`1`, "initialize", `{"protocolVersion":"2025-06-18","clientInfo":{"name":"c","version":"1"},"capabilities":{"experimental":{"x":{"y":"`+
@@ -672,22 +672,22 @@ func TestR7_2_WhatAClientDeclares(t *testing.T) {
 	}
 }
 
-func TestR7_2_Batch(t *testing.T) {
+func TestBatchSizeIsLimited(t *testing.T) {
 	batch := func(n int) string {
 		return "[" + strings.TrimSuffix(strings.Repeat(bare(`1`, "ping", `{}`)+",", n), ",") + "]"
 	}
 	onBytes(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
 		c.open("2025-03-26")
 		if got := c.ask(batch(100)); strings.Count(got.text, `"result":{}`) != 100 {
-			t.Errorf("100 pings were answered %.300s", got.text)
+			t.Errorf("batch of 100 pings: got %.300s, want 100 results", got.text)
 		}
 		c.wantCode(c.ask(batch(101)), "", mcp.CodeInvalidRequest)
 		c.good()
 	})
 }
 
-// A client is asked 64 things at once, and no more: most of them wait for one person.
-func TestR7_3_12_QuestionsAreBounded(t *testing.T) {
+// At most 64 requests to a client are pending at once, because most of them wait for one user.
+func TestPendingRequestsToAClientAreLimited(t *testing.T) {
 	onBytes(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
 		c.open("2025-06-18")
 		questions := make([]wireLine, 64)
@@ -695,22 +695,22 @@ func TestR7_3_12_QuestionsAreBounded(t *testing.T) {
 			c.write(bareCall(strconv.Itoa(n), "ask", fmt.Sprintf(`"text":"%d "`, n)))
 			questions[n] = c.next()
 			if questions[n].Method != "elicitation/create" {
-				t.Fatalf("call %d: %s", n, questions[n].text)
+				t.Fatalf("call %d: got %s, want elicitation/create", n, questions[n].text)
 			}
 		}
 		c.wantCode(c.ask(bareCall(`64`, "ask", "")), `64`, mcp.CodeInvalidRequest)
 		for n, q := range questions {
 			got := c.ask(`{"jsonrpc":"2.0","id":` + string(q.ID) + `,"result":{"action":"accept","content":{"value":"a"}}}`)
 			if c.wantCode(got, strconv.Itoa(n), 0); !strings.Contains(got.text, fmt.Sprintf(`"%d a"`, n)) {
-				t.Errorf("call %d was answered %s", n, got.text)
+				t.Errorf("call %d: got %s, want the text \"%d a\"", n, got.text, n)
 			}
 		}
 		c.good()
 	})
 }
 
-// What a schema may cost is bounded in steps, whatever the arguments are.
-func TestR7_2_SchemaSteps(t *testing.T) {
+// The steps of a validation are limited, whatever the arguments are.
+func TestSCH15_ValidationStepsAreLimited(t *testing.T) {
 	s := newTarget(nil)
 	schema := `{"type":"object","properties":{"a":{"$ref":"#/$defs/n"}},"$defs":{"n":{"anyOf":[` +
 		`{"type":"object","properties":{"a":{"$ref":"#/$defs/n"}},"required":["a","b"]},` +
@@ -721,23 +721,23 @@ func TestR7_2_SchemaSteps(t *testing.T) {
 	nested := strings.Repeat(`"a":{`, 50) + strings.Repeat("}", 50)
 	begin := time.Now()
 	if got := c.ask(envelopedCall(`1`, "deep", nested)); !strings.Contains(got.text, `"isError":true`) {
-		t.Errorf("answered %.300s, want a failed call", got.text)
+		t.Errorf("got %.300s, want a result with isError", got.text)
 	}
 	if took := time.Since(begin); took > 10*time.Second {
-		t.Errorf("it took %v", took)
+		t.Errorf("the call took %v, want at most 10s", took)
 	}
 	c.good()
 }
 
-func TestR7_2_ShutdownDrain(t *testing.T) {
+func TestShutdownDrainIsLimited(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		tool string
 		opts *mcp.ServeOptions
 		took time.Duration
 	}{
-		{"a call that listens", "wait", nil, 10 * time.Second},
-		{"a call that does not", "stubborn", nil, 12 * time.Second},
+		{"a call that ends with its context", "wait", nil, 10 * time.Second},
+		{"a call that ignores its context", "stubborn", nil, 12 * time.Second},
 		{"option", "wait", &mcp.ServeOptions{Drain: time.Second}, time.Second},
 	} {
 		t.Run(test.name, func(t *testing.T) {

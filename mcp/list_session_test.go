@@ -13,9 +13,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A session gets the list that is true now, though what is kept of it is not read again: also after changes, and where
-// middleware has another list, or writes it out for itself.
-func TestSessionsGetTheListOfNow(t *testing.T) {
+// A session gets the current list although encoded lists are cached: after changes, and where middleware
+// replaces the list or encodes it itself.
+func TestSessionsGetTheCurrentList(t *testing.T) {
 	middleware := "none"
 	s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: quiet(), Middleware: []mcp.Middleware{func(next mcp.Handler) mcp.Handler {
 		return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {

@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(mcptest.Main(m)) }
 
-// object is JSON in the making.
+// object is a JSON object.
 type object = map[string]any
 
 // newServer returns a server that logs to the test. The options may be nil.
@@ -29,7 +29,7 @@ func newServer(t testing.TB, opts *mcp.ServerOptions) *mcp.Server {
 	return mcp.NewServer("test", "1", &o)
 }
 
-// addTool registers a tool that takes no arguments and gives text.
+// addTool registers a tool that takes no arguments and returns text.
 func addTool(s *mcp.Server, name string, f func(ctx context.Context) (string, error)) *mcp.Registration[mcp.Tool] {
 	return mcp.AddTool(s, &mcp.Tool{Name: name}, func(ctx context.Context, _ struct{}) (string, error) { return f(ctx) })
 }
@@ -42,7 +42,7 @@ type toolResult struct {
 	IsError           bool
 }
 
-// text is that of the first piece of content.
+// text returns the text of the first content block.
 func (r toolResult) text() string {
 	if len(r.Content) == 0 {
 		return ""
@@ -67,7 +67,7 @@ func decode[T any](t *testing.T, raw json.RawMessage) (v T) {
 	return v
 }
 
-// wantCode tests for an error of the protocol.
+// wantCode checks for a protocol error with the given code.
 func wantCode(t *testing.T, what string, err *mcp.Error, code int) {
 	t.Helper()
 	if err == nil || err.Code != code {

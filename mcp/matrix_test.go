@@ -11,19 +11,19 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// An exchange is what the transcripts show of one feature.
+// An exchange is the part of a transcript that shows one feature.
 type exchange struct {
 	name string
 	opts mcptest.Options
 	run  func(t *testing.T, s *mcp.Server, c *mcptest.Client)
 }
 
-// call is an exchange of one request.
+// call returns an exchange of one request.
 func call(name, method string, params object) exchange {
 	return exchange{name: name, run: func(_ *testing.T, _ *mcp.Server, c *mcptest.Client) { _, _ = c.Try(method, params) }}
 }
 
-// exchanges has one representative exchange of each feature.
+// exchanges returns one representative exchange for each feature.
 func exchanges() []exchange {
 	tool := func(name string) object {
 		return object{"name": name, "arguments": object{}, "_meta": object{"progressToken": "p"}}
@@ -79,8 +79,8 @@ func exchanges() []exchange {
 	}
 }
 
-// specimen is the server of the transcripts. Its clock and its luck are those of the bubble.
-func specimen(t *testing.T, pageSize int) *mcp.Server {
+// transcriptServer returns the server of the transcripts.
+func transcriptServer(t *testing.T, pageSize int) *mcp.Server {
 	s := newServer(t, &mcp.ServerOptions{Title: "Specimen", Instructions: "Look closely.", PageSize: pageSize})
 	type addIn struct {
 		A int `json:"a" jsonschema:"first addend"`
@@ -143,10 +143,10 @@ func specimen(t *testing.T, pageSize int) *mcp.Server {
 	return s
 }
 
-// What goes over the wire, for each feature and revision, stands in testdata: review the diff after -update. It is the
-// same over every transport, but for the notification that ends a request on a stream, and what a cancelled one says.
+// testdata holds the messages for each feature and revision: review the diff after -update. They are the same
+// over every transport, except for the notification that ends a request on a stream.
 func TestTranscripts(t *testing.T) {
-	servers := map[bool]*mcp.Server{true: specimen(t, 5), false: specimen(t, 0)}
+	servers := map[bool]*mcp.Server{true: transcriptServer(t, 5), false: transcriptServer(t, 0)}
 	for _, x := range exchanges() {
 		t.Run(x.name, func(t *testing.T) {
 			byRevision := map[string]string{}
@@ -159,12 +159,12 @@ func TestTranscripts(t *testing.T) {
 				x.run(t, s, c)
 				got := c.Transcript()[opening:]
 				if x.name == "changes" && c.Modern() && c.Transport == mcptest.HTTP {
-					return // it ends by closing the stream
+					return // the subscription ends by closing the stream
 				}
 				if same, ok := byRevision[c.Revision]; !ok {
 					byRevision[c.Revision] = got
 				} else if got != same {
-					t.Errorf("over %s:\n%s\nelsewhere:\n%s", c.Transport, got, same)
+					t.Errorf("transcript over %s:\n%s\nwant, as over the other transports:\n%s", c.Transport, got, same)
 				}
 			})
 			var all string

@@ -15,7 +15,7 @@ import (
 
 func textLog(b *bytes.Buffer) *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
 
-func TestMRTR_OnceRunsOnceInAChain(t *testing.T) {
+func TestOnceRunsOncePerRequest(t *testing.T) {
 	type release struct {
 		ID   int      `json:"id"`
 		Tags []string `json:"tags"`
@@ -41,14 +41,14 @@ func TestMRTR_OnceRunsOnceInAChain(t *testing.T) {
 	r := p.call("t", "", `{"a":`+yes+`}`, first.RequestState)
 	r = p.call("t", "", `{"b":`+yes+`}`, r.RequestState)
 	if r.text() != "1 false" || runs != 1 {
-		t.Errorf("got %+v after %d runs", r, runs)
+		t.Errorf("got %+v after %d runs, want \"1 false\" after 1", r, runs)
 	}
 	if p.call("t", "", "", ""); runs != 2 {
-		t.Errorf("a request of its own: %d runs", runs)
+		t.Errorf("second request: got %d runs in all, want 2", runs)
 	}
 }
 
-func TestMRTR_EachRunSeesTheSameValueOfOnce(t *testing.T) {
+func TestOnceReturnsTheSameValueInEachRun(t *testing.T) {
 	type value struct {
 		Shown  int `json:"shown"`
 		hidden int
@@ -65,11 +65,11 @@ func TestMRTR_EachRunSeesTheSameValueOfOnce(t *testing.T) {
 	r := p.call("t", "", "", "")
 	p.call("t", "", adaAnswers, r.RequestState)
 	if len(seen) != 2 || seen[0] != seen[1] || seen[0] != (value{Shown: 1}) {
-		t.Errorf("got %+v", seen)
+		t.Errorf("got %+v, want {Shown:1} twice", seen)
 	}
 }
 
-func TestMRTR_AnErrorInOnceIsNotRemembered(t *testing.T) {
+func TestOnceRunsAgainAfterAnError(t *testing.T) {
 	runs := 0
 	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		for {
@@ -85,11 +85,11 @@ func TestMRTR_AnErrorInOnceIsNotRemembered(t *testing.T) {
 		}
 	})
 	if r := p.call("t", "", "", ""); r.text() != "3" {
-		t.Errorf("got %+v", r)
+		t.Errorf("got %+v, want the text \"3\"", r)
 	}
 }
 
-func TestMRTR_OnceMayAsk(t *testing.T) {
+func TestOnceMayAskTheUser(t *testing.T) {
 	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		name, err := mcp.Once(ctx, "name", func(ctx context.Context) (string, error) { return greet(ctx, nil) })
 		if err != nil {
@@ -101,11 +101,11 @@ func TestMRTR_OnceMayAsk(t *testing.T) {
 	r := p.call("t", "", "", "")
 	r = p.call("t", "", adaAnswers, r.RequestState)
 	if r = p.call("t", "", `{"b":`+accept(`{"value":true}`)+`}`, r.RequestState); r.text() != "Ada" {
-		t.Errorf("got %+v", r)
+		t.Errorf("got %+v, want the text \"Ada\"", r)
 	}
 }
 
-func TestMRTR_MistakesWithOnceAreTold(t *testing.T) {
+func TestMisuseOfOnceIsReported(t *testing.T) {
 	one := func(context.Context) (int, error) { return 1, nil }
 	for name, f := range map[string]func(ctx context.Context) error{
 		"calls of Once": func(ctx context.Context) error {
@@ -120,7 +120,7 @@ func TestMRTR_MistakesWithOnceAreTold(t *testing.T) {
 				func(ctx context.Context, _ json.RawMessage) (string, error) { return "", f(ctx) })
 			r := p.call("t", "", "", "")
 			if r.Err == nil || r.Err.Code != mcp.CodeInternalError || !strings.Contains(log.String(), name) {
-				t.Errorf("got %+v, log %s", r, log)
+				t.Errorf("got %+v, want an internal error; want %q in the log:\n%s", r, name, log)
 			}
 		})
 	}
@@ -139,16 +139,16 @@ func TestMRTR_MistakesWithOnceAreTold(t *testing.T) {
 				return "error", nil
 			})
 			if r := p.call("t", "", "", ""); r.text() != "error" {
-				t.Errorf("got %+v", r)
+				t.Errorf("got %+v, want an error from Once", r)
 			}
 		})
 	}
 }
 
-func TestMRTR_OnceOutsideAHandlerJustRuns(t *testing.T) {
+func TestOnceOutsideAHandlerCallsTheFunction(t *testing.T) {
 	for range 2 {
 		if n, err := mcp.Once(t.Context(), "k", func(context.Context) (int, error) { return 7, nil }); n != 7 || err != nil {
-			t.Errorf("got %d, %v", n, err)
+			t.Errorf("got %d, %v, want 7", n, err)
 		}
 	}
 }

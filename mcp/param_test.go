@@ -7,7 +7,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-func TestParamIsThatOfTheParamsThatTheRequestHas(t *testing.T) {
+func TestParamReadsTheCurrentParams(t *testing.T) {
 	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"name":"no"}`
 	msg, err := jsonrpc.Decode([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name": "a","level":[1],` + meta + `,"arguments":{"name":"b"}}}`))
 	if err != nil {

@@ -28,7 +28,7 @@ type progressParams struct {
 	Message         *string
 }
 
-// following calls a tool with a progress token.
+// following calls a tool with a progress token and returns its progress notifications.
 func following(t *testing.T, c *mcptest.Client, tool string, token any) []progressParams {
 	t.Helper()
 	before := len(c.Notifications(progressed))
@@ -40,7 +40,7 @@ func following(t *testing.T, c *mcptest.Client, tool string, token any) []progre
 	return notes
 }
 
-func TestPROG03_ProgressRisesAndPrecedesTheResult(t *testing.T) {
+func TestPROG02_PROG03_ProgressRisesAndPrecedesTheResult(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "steps", func(ctx context.Context) (string, error) {
 		for i := range 500 {
@@ -52,25 +52,25 @@ func TestPROG03_ProgressRisesAndPrecedesTheResult(t *testing.T) {
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
 		notes := following(t, c, "steps", "p1")
 		if len(notes) != 500 {
-			t.Fatalf("%d notes before the result, want 500", len(notes))
+			t.Fatalf("got %d progress notifications before the result, want 500", len(notes))
 		}
 		for i, p := range notes {
 			if string(p.ProgressToken) != `"p1"` || *p.Progress != float64(i+1) || *p.Total != 500 {
-				t.Fatalf("note %d: %+v", i, p)
+				t.Fatalf("notification %d: got %+v, want token \"p1\" and %d of 500", i, p, i+1)
 			}
 			if (p.Message != nil) != c.Since("2025-03-26") { // PROG-06
-				t.Fatalf("note %d has a message: %v", i, p.Message != nil)
+				t.Fatalf("notification %d: got message present %v, want %v", i, p.Message != nil, c.Since("2025-03-26"))
 			}
 		}
 		callTool(t, c, "steps", nil)
 		if got := len(c.Notifications(progressed)); got != 500 {
-			t.Errorf("PROG-02: %d notes that nobody asked for", got-500)
+			t.Errorf("got %d progress notifications without a token, want 0", got-500)
 		}
 	})
 }
 
-// Counts are written as people write them, whatever their size.
-func TestProgressIsWrittenInFull(t *testing.T) {
+// Integers are written without an exponent up to 1e21.
+func TestProgressNumbersAreWrittenWithoutLoss(t *testing.T) {
 	rising := []float64{
 		-1e21, -3, math.Copysign(0, -1), 1e-7, 0.25, 1, 1.5, 1 << 52, 1<<53 - 1, 1 << 53, 1<<53 + 2, 1e20, 1e21, math.MaxFloat64,
 	}
@@ -109,12 +109,12 @@ func TestPROG01_TokensKeepTheirType(t *testing.T) {
 		for _, token := range []string{`"7"`, `7`, `""`, `9007199254740993`, `-1`, `"\u00e9\""`} {
 			notes := following(t, c, "half", json.RawMessage(token))
 			if len(notes) != 3 {
-				t.Fatalf("%d notes, want 3", len(notes))
+				t.Fatalf("got %d notifications, want 3", len(notes))
 			}
 			want := decode[any](t, json.RawMessage(token))
 			for i, p := range notes {
 				if got := decode[any](t, p.ProgressToken); got != want || p.Total != nil || p.Message != nil {
-					t.Errorf("token %s: got %s in %+v", token, p.ProgressToken, p)
+					t.Errorf("token %s: got %s, total %v, message %v", token, p.ProgressToken, p.Total, p.Message)
 				}
 				if got := *p.Progress; got != []float64{0.5, 12_345_678, 1e300}[i] {
 					t.Errorf("progress: got %v", got)
@@ -122,7 +122,7 @@ func TestPROG01_TokensKeepTheirType(t *testing.T) {
 			}
 		}
 		if text := string(c.Notifications(progressed)[1].Params); !strings.Contains(text, "12345678") {
-			t.Errorf("a count is written as %s", text)
+			t.Errorf("got %s, want 12345678 in it", text)
 		}
 		for _, token := range []string{`1.5`, `true`, `{}`, `[]`} {
 			_, err := c.Try("tools/call", object{"name": "half", "_meta": object{"progressToken": json.RawMessage(token)}})
@@ -131,10 +131,10 @@ func TestPROG01_TokensKeepTheirType(t *testing.T) {
 	})
 }
 
-func TestPROG05_FloodsAreMergedAndTheLastNoteArrives(t *testing.T) {
+func TestPROG05_ProgressIsRateLimitedAndTheLastIsSent(t *testing.T) {
 	const burst = 1000
 	s := newServer(t, &mcp.ServerOptions{ProgressRate: 10})
-	addTool(s, "flood", func(ctx context.Context) (string, error) {
+	addTool(s, "many", func(ctx context.Context) (string, error) {
 		for i := range 5000 {
 			mcp.Progress(ctx, float64(i), 5000, "")
 		}
@@ -145,17 +145,17 @@ func TestPROG05_FloodsAreMergedAndTheLastNoteArrives(t *testing.T) {
 		return "", nil
 	})
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
-		notes := following(t, c, "flood", 1)
+		notes := following(t, c, "many", 1)
 		if len(notes) != burst+10+1 {
-			t.Errorf("%d notes, want %d", len(notes), burst+11)
+			t.Errorf("got %d notifications, want %d", len(notes), burst+11)
 		}
 		if last := notes[len(notes)-1]; *last.Progress != 9999 {
-			t.Errorf("the last note is of %v", *last.Progress)
+			t.Errorf("got last progress %v, want 9999", *last.Progress)
 		}
 	})
 }
 
-// A handler may leave a goroutine behind, and keep its context.
+// A handler may start a goroutine that uses its context after the result.
 func TestPROG04_NothingFollowsTheResult(t *testing.T) {
 	s := newServer(t, nil)
 	var late func()
@@ -173,13 +173,13 @@ func TestPROG04_NothingFollowsTheResult(t *testing.T) {
 		late()
 		synctest.Wait()
 		if got := c.Notifications(); len(got) > 0 {
-			t.Errorf("got %s %s", got[0].Method, got[0].Params)
+			t.Errorf("got %s %s after the result, want nothing", got[0].Method, got[0].Params)
 		}
 	})
 }
 
-// Notes of calls that run beside each other reach each its own caller, also where they share a stream.
-func TestPROG09_NotesBelongToTheirRequest(t *testing.T) {
+// Notifications of concurrent calls carry the token of their own request, also on one stream.
+func TestPROG09_ProgressBelongsToItsRequest(t *testing.T) {
 	s := newServer(t, nil)
 	type countIn struct {
 		From int `json:"from"`
@@ -203,24 +203,24 @@ func TestPROG09_NotesBelongToTheirRequest(t *testing.T) {
 				t.Error(m.Error)
 			}
 		}
-		told := map[string]float64{}
+		counts := map[string]float64{}
 		for _, n := range c.Notifications(progressed) {
 			p := decode[progressParams](t, n.Params)
 			token := string(p.ProgressToken)
 			var want float64
 			fmt.Sscan(token, &want)
-			if want = want*100 + told[token]; *p.Progress != want {
+			if want = want*100 + counts[token]; *p.Progress != want {
 				t.Fatalf("token %s: got %v, want %v", token, *p.Progress, want)
 			}
-			told[token]++
+			counts[token]++
 		}
-		if len(told) != 10 || told["3"] != 20 {
-			t.Errorf("got %v", told)
+		if len(counts) != 10 || counts["3"] != 20 {
+			t.Errorf("got %v, want 20 notifications for each of 10 tokens", counts)
 		}
 	})
 }
 
-func TestLOG06_LoggerKeepsToTheLevelThatWasAskedFor(t *testing.T) {
+func TestLOG02_LOG06_LoggerHonoursTheRequestedLevel(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "log", func(ctx context.Context) (string, error) {
 		log := mcp.Logger(ctx)
@@ -232,7 +232,7 @@ func TestLOG06_LoggerKeepsToTheLevelThatWasAskedFor(t *testing.T) {
 		callTool(t, c, "log", nil)
 		notes := c.Notifications(logged)
 		if len(notes) != 1 {
-			t.Fatalf("%d messages, want 1", len(notes))
+			t.Fatalf("got %d messages, want 1", len(notes))
 		}
 		const want = `{"level":"warning","data":{"g":{"err":"oops","n":1,"took":"1s"},"msg":"loud","who":"me"}}`
 		if got := string(notes[0].Params); got != want {
@@ -241,7 +241,7 @@ func TestLOG06_LoggerKeepsToTheLevelThatWasAskedFor(t *testing.T) {
 	})
 }
 
-func TestLOG10_SlogLevelsAreTheProtocols(t *testing.T) {
+func TestLOG10_SlogLevelsMapToProtocolLevels(t *testing.T) {
 	levels := map[slog.Level]string{
 		slog.LevelDebug - 4: "debug", slog.LevelDebug: "debug", slog.LevelDebug + 1: "debug", slog.LevelInfo: "info",
 		slog.LevelInfo + 2: "notice", slog.LevelWarn: "warning", slog.LevelError: "error", slog.LevelError + 4: "critical",
@@ -264,7 +264,7 @@ func TestLOG10_SlogLevelsAreTheProtocols(t *testing.T) {
 		mcptest.RunOn(t, s, on, &mcptest.Options{LogLevel: lowest}, func(t *testing.T, c *mcptest.Client) {
 			callTool(t, c, "log", nil)
 			notes := c.Notifications(logged)
-			if len(notes) != 10-from { // the one below debug is wanted by nobody
+			if len(notes) != 10-from { // the level below debug is never sent
 				t.Errorf("%s: %d messages, want %d", lowest, len(notes), 10-from)
 			}
 			for _, n := range notes {
@@ -276,7 +276,7 @@ func TestLOG10_SlogLevelsAreTheProtocols(t *testing.T) {
 	}
 }
 
-func TestLOG05_WithoutALevelThereAreNoMessages(t *testing.T) {
+func TestLOG03_LOG05_MessagesWithoutARequestedLevel(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "log", func(ctx context.Context) (string, error) {
 		mcp.Logger(ctx).Debug("debug")
@@ -288,17 +288,17 @@ func TestLOG05_WithoutALevelThereAreNoMessages(t *testing.T) {
 		notes := c.Notifications(logged)
 		if c.Modern() {
 			if len(notes) > 0 || res.text() != "false" {
-				t.Errorf("%d messages that nobody asked for", len(notes))
+				t.Errorf("got %d messages and Enabled %s, want none", len(notes), res.text())
 			}
 			return
 		}
-		if len(notes) != 1 { // LOG-03: the server chooses, and this one leaves out the details
-			t.Errorf("%d messages, want 1", len(notes))
+		if len(notes) != 1 { // LOG-03: this server sends info and above
+			t.Errorf("got %d messages, want 1", len(notes))
 		}
 	})
 }
 
-func TestLOG04_LevelsThatDoNotExist(t *testing.T) {
+func TestLOG04_UnknownLevelsAreInvalidParams(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "log", func(context.Context) (string, error) { return "", nil })
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
@@ -314,7 +314,7 @@ func TestLOG04_LevelsThatDoNotExist(t *testing.T) {
 	})
 }
 
-// What attributes hold is the program's business, and must not cost more than the one message.
+// An attribute that cannot be encoded affects only its own message.
 func TestLOG10_AttributesOfEveryKind(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "log", func(ctx context.Context) (string, error) {
@@ -331,7 +331,7 @@ func TestLOG10_AttributesOfEveryKind(t *testing.T) {
 	})
 	mcptest.RunOn(t, s, mcptest.Combinations(), &mcptest.Options{LogLevel: "debug"}, func(t *testing.T, c *mcptest.Client) {
 		_, err := c.Try("tools/call", object{"name": "log"})
-		wantCode(t, "a panic of an attribute is one of the tool", err, mcp.CodeInternalError)
+		wantCode(t, "an attribute that panics", err, mcp.CodeInternalError)
 		var got []string
 		for _, n := range c.Notifications(logged) {
 			got = append(got, string(decode[struct{ Data json.RawMessage }](t, n.Params).Data))
@@ -356,9 +356,9 @@ type panicsWhenEncoded struct{}
 func (panicsWhenEncoded) MarshalJSON() ([]byte, error) { panic("secret") }
 
 func TestProgressAndLoggerOutsideOfAHandler(t *testing.T) {
-	mcp.Progress(t.Context(), 1, 2, "nobody")
-	mcp.Logger(t.Context()).With("a", 1).WithGroup("g").Error("nobody")
+	mcp.Progress(t.Context(), 1, 2, "x")
+	mcp.Logger(t.Context()).With("a", 1).WithGroup("g").Error("x")
 	if mcp.RequestFrom(t.Context()) != nil {
-		t.Error("there is no request")
+		t.Error("RequestFrom: got a request, want nil")
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// chatty is a server with prompts for every test of them.
-func chatty(t *testing.T, opts *mcp.ServerOptions) *mcp.Server {
+// promptServer returns a server with prompts for the tests of this file.
+func promptServer(t *testing.T, opts *mcp.ServerOptions) *mcp.Server {
 	s := newServer(t, opts)
 	mcp.AddPrompt(s, &mcp.Prompt{Name: "review", Title: "Review", Description: "Review code.", Icons: []mcp.Icon{{Src: "data:image/png;base64,"}}},
 		func(_ context.Context, a reviewArgs) (string, error) {
@@ -41,7 +41,7 @@ type promptResult struct {
 }
 
 func TestPRM03_PromptsInEveryRevision(t *testing.T) {
-	s := chatty(t, nil)
+	s := promptServer(t, nil)
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
 		res := decode[promptResult](t, c.Call("prompts/get", object{"name": "review", "arguments": object{"code": "x = 1", "depth": "3"}}))
 		if res.Description != "Review code." || len(res.Messages) != 1 || res.Messages[0].Role != "user" || res.Messages[0].Content.Text != "x = 1 go 3" {
@@ -53,15 +53,14 @@ func TestPRM03_PromptsInEveryRevision(t *testing.T) {
 			`"title":"Review"`: "2025-06-18", `"title":"Language"`: "2025-06-18", `"icons"`: "2025-11-25", `"ttlMs"`: "2026-07-28",
 		} {
 			if strings.Contains(list, member) != c.Since(since) {
-				t.Errorf("%s is there from %s on: %s", member, since, list)
+				t.Errorf("want %s since %s, got %s", member, since, list)
 			}
 		}
 	})
 }
 
-// PRM-04, PRM-05: what is wrong with a request is said, in every revision alike.
-func TestPRM04_ErrorsInEveryRevision(t *testing.T) {
-	s := chatty(t, nil)
+func TestPRM04_PRM05_InvalidRequestsAreInvalidParamsInEveryRevision(t *testing.T) {
+	s := promptServer(t, nil)
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
 		for _, bad := range []struct {
 			name string
@@ -84,27 +83,27 @@ func TestPRM04_ErrorsInEveryRevision(t *testing.T) {
 			_, err := c.Try("prompts/get", params)
 			wantCode(t, fmt.Sprint(params), err, mcp.CodeInvalidParams)
 			if err != nil && !strings.Contains(err.Message, bad.says) {
-				t.Errorf("%v: %q does not say %q", params, err.Message, bad.says)
+				t.Errorf("%v: got %q, want %q in it", params, err.Message, bad.says)
 			}
 		}
 	})
 }
 
 func TestPRM11_PromptsAskInEveryRevision(t *testing.T) {
-	s := chatty(t, nil)
+	s := promptServer(t, nil)
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
 		res := decode[promptResult](t, c.Call("prompts/get", object{"name": "asks", "_meta": object{"progressToken": "p"}}))
 		if len(res.Messages) != 1 || res.Messages[0].Content.Text != "Look at file:///work" {
 			t.Errorf("got %+v", res)
 		}
 		if got := len(c.Notifications(progressed)); got != 1 {
-			t.Errorf("progress was told %d times", got)
+			t.Errorf("got %d progress notifications, want 1", got)
 		}
 	})
 }
 
 func TestPRM09_VisibilityOfPrompts(t *testing.T) {
-	s := chatty(t, &mcp.ServerOptions{PageSize: 1, Visible: func(ctx context.Context, f mcp.Feature) bool {
+	s := promptServer(t, &mcp.ServerOptions{PageSize: 1, Visible: func(ctx context.Context, f mcp.Feature) bool {
 		return f.Prompt == nil || f.Prompt.Name != "secret" || mcp.RequestFrom(ctx).Principal != nil
 	}})
 	count := func(t *testing.T, c *mcptest.Client) (n int) {
@@ -124,21 +123,21 @@ func TestPRM09_VisibilityOfPrompts(t *testing.T) {
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
 		known := c.Another(&mcptest.Options{Principal: &mcp.Principal{Subject: "ada"}})
 		if guest, all := count(t, c), count(t, known); guest != 3 || all != 4 {
-			t.Errorf("a guest sees %d, ada %d", guest, all)
+			t.Errorf("got %d prompts for a guest and %d for ada, want 3 and 4", guest, all)
 		}
 		known.Call("prompts/get", object{"name": "secret"})
 		for _, name := range []string{"secret", "secreT", "secre"} {
 			_, err := c.Try("prompts/get", object{"name": name})
 			wantCode(t, name, err, mcp.CodeInvalidParams)
 			if err != nil && err.Message != fmt.Sprintf("unknown prompt %q", name) {
-				t.Errorf("%s: %q tells of it", name, err.Message)
+				t.Errorf("%s: got %q, want the error of an unknown prompt", name, err.Message)
 			}
 		}
 	})
 }
 
-func TestCMP02_CompletionInEveryRevision(t *testing.T) {
-	s := chatty(t, nil)
+func TestCMP02_CMP03_CMP04_CMP05_CompletionInEveryRevision(t *testing.T) {
+	s := promptServer(t, nil)
 	mcp.AddResourceTemplate(s, &mcp.ResourceTemplate{URITemplate: "x://{city}/{street}", Name: "streets", Complete: map[string]mcp.CompleteFunc{
 		"street": func(_ context.Context, value string, args map[string]string) ([]string, error) {
 			all := make([]string, 150)
@@ -167,7 +166,7 @@ func TestCMP02_CompletionInEveryRevision(t *testing.T) {
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
 		got := decode[completion](t, c.Call("completion/complete", complete(prompt, "language", "p", nil))).Completion
 		if fmt.Sprint(got) != "{[python] 1 false}" {
-			t.Errorf("derived: got %v", got)
+			t.Errorf("completion from the enum: got %v, want [python]", got)
 		}
 		var with object // CMP-05
 		if c.Since("2025-06-18") {

@@ -44,7 +44,7 @@ func get(t *testing.T, s *mcp.Server, name string, args any) (string, *mcp.Error
 	return serveModern(t, s, "prompts/get", params)
 }
 
-func TestPRM02_ListShowsTheArgumentsOfTheType(t *testing.T) {
+func TestPRM02_ListShowsTheArgumentsOfTheInputType(t *testing.T) {
 	got, err := serveModern(t, reviewServer(), "prompts/list", nil)
 	want(t, got, err, `"prompts":[{"name":"review","title":"Review","description":"Review code.","arguments":[`+
 		`{"name":"code","description":"the code to review","required":true},`+
@@ -60,7 +60,7 @@ func TestPRM03_ArgumentsAreTyped(t *testing.T) {
 	}{
 		{map[string]string{"code": "x := 1"}, "x := 1|go|0|unset|1"},
 		{map[string]string{"code": "", "language": "rust", "depth": "3", "strict": "false"}, "|rust|3|false|1"},
-		{map[string]string{"code": "5", "depth": "", "strict": ""}, "5|go|0|unset|1"}, // fields of a form that were left empty
+		{map[string]string{"code": "5", "depth": "", "strict": ""}, "5|go|0|unset|1"}, // empty fields of a form
 		{map[string]string{"code": "true", "before": "2026-07-28T00:00:00Z"}, "true|go|0|unset|2026"},
 	} {
 		got, err := get(t, s, "review", test.args)
@@ -68,7 +68,7 @@ func TestPRM03_ArgumentsAreTyped(t *testing.T) {
 	}
 }
 
-func TestPRM04_WrongArgumentsAreNamed(t *testing.T) {
+func TestPRM04_PRM05_ErrorsNameTheArgument(t *testing.T) {
 	s := reviewServer()
 	mcp.AddPrompt(s, &mcp.Prompt{Name: "free", Arguments: []mcp.PromptArgument{{Name: "topic", Required: true}, {Name: "tone"}}},
 		func(_ context.Context, args map[string]string) (string, error) {
@@ -120,14 +120,14 @@ func TestPRM04_ErrorsOfAPrompt(t *testing.T) {
 		got, err := get(t, s, name, nil)
 		wantError(t, got, err, mcp.CodeInternalError, "internal error")
 		if err != nil && strings.Contains(err.Message+string(err.Data), "secret") {
-			t.Errorf("%s tells %v", name, err)
+			t.Errorf("%s: got %v, want no details", name, err)
 		}
 	}
 	got, err := get(t, s, "protocol", nil)
 	wantError(t, got, err, 4711, "not today")
 }
 
-func TestPRM03_WhatPromptsSay(t *testing.T) {
+func TestPRM03_PRM08_ContentOfPromptMessages(t *testing.T) {
 	s := quietServer(mcp.ServerOptions{})
 	messages := []mcp.PromptMessage{
 		{Content: mcp.Text("a")},
@@ -159,9 +159,7 @@ func TestPRM03_WhatPromptsSay(t *testing.T) {
 	want(t, got, err, `"com.example/a":1`, `"description":"E","messages":[]`)
 }
 
-// TestPRM07_WhatPromptsCannotSay has messages that the protocol does not allow: the server's mistake, so the client
-// is told nothing.
-func TestPRM07_WhatPromptsCannotSay(t *testing.T) {
+func TestPRM07_PRM08_InvalidPromptMessagesAreNotEncoded(t *testing.T) {
 	for what, m := range map[string]mcp.PromptMessage{
 		"no content":   {},
 		"role":         {Role: "system", Content: mcp.Text("a")},
@@ -173,13 +171,13 @@ func TestPRM07_WhatPromptsCannotSay(t *testing.T) {
 		"tool use":     {Content: &mcp.ToolUseContent{}},
 	} {
 		if raw, err := json.Marshal(m); err == nil {
-			t.Errorf("%s: encodes to %s", what, raw)
+			t.Errorf("%s: encoded to %s, want an error", what, raw)
 		}
 	}
 	for _, bad := range []string{`{}`, `{"role":"user"}`, `{"role":"user","content":[]}`, `{"role":"user","content":{"type":"x"}}`, `{"role":"user","content":{}}`} {
 		var m mcp.PromptMessage
 		if err := json.Unmarshal([]byte(bad), &m); err == nil {
-			t.Errorf("%s decodes to %+v", bad, m)
+			t.Errorf("%s: decoded to %+v, want an error", bad, m)
 		}
 	}
 }
@@ -198,7 +196,7 @@ func TestPRM11_PromptsMayAsk(t *testing.T) {
 	want(t, got, err, `"text":"Hello Ann"`, `"resultType":"complete"`)
 }
 
-func TestPAG01_PromptsComeInPages(t *testing.T) {
+func TestPAG01_PromptsAreListedInPages(t *testing.T) {
 	s := quietServer(mcp.ServerOptions{PageSize: 1})
 	for _, name := range []string{"b", "a"} {
 		mcp.AddPrompt(s, &mcp.Prompt{Name: name}, func(context.Context, struct{}) (string, error) { return "", nil })
@@ -209,11 +207,11 @@ func TestPAG01_PromptsComeInPages(t *testing.T) {
 	got, err = serveModern(t, s, "prompts/list", map[string]any{"cursor": cursor})
 	want(t, got, err, `"prompts":[{"name":"b"}]`)
 	if strings.Contains(got, "nextCursor") {
-		t.Errorf("the last page has a cursor: %s", got)
+		t.Errorf("last page: got %s, want no nextCursor", got)
 	}
 }
 
-func TestPRM10_PromptsChange(t *testing.T) {
+func TestPRM02_UpdatedAndRemovedPrompts(t *testing.T) {
 	s := quietServer(mcp.ServerOptions{})
 	handle := mcp.AddPrompt(s, &mcp.Prompt{Name: "p", Arguments: []mcp.PromptArgument{{Name: "a"}}},
 		func(_ context.Context, args map[string]string) (string, error) { return args["b"], nil })

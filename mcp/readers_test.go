@@ -23,12 +23,12 @@ type lineClient struct {
 	served chan error
 }
 
-// serveLines has h serve a stream of lines. It belongs into a bubble.
+// serveLines serves h on a stream of lines. It must be called in a synctest bubble.
 func serveLines(t *testing.T, h mcp.Handler) *lineClient {
 	near, far := net.Pipe()
 	c := &lineClient{T: t, conn: far, lines: make(chan string, 1000), served: make(chan error, 1)}
 	go func() {
-		c.served <- mcp.Serve(t.Context(), h, mcp.NewStreamConn(near, near, nil), &mcp.ServeOptions{Logger: nowhereLog})
+		c.served <- mcp.Serve(t.Context(), h, mcp.NewStreamConn(near, near, nil), &mcp.ServeOptions{Logger: discardLog})
 	}()
 	go func() {
 		defer close(c.lines)
@@ -39,7 +39,7 @@ func serveLines(t *testing.T, h mcp.Handler) *lineClient {
 	return c
 }
 
-// write has lines arrive at once. The last one has no end.
+// write sends lines in one write. The last line has no line end.
 func (c *lineClient) write(lines ...string) {
 	c.Helper()
 	if _, err := io.WriteString(c.conn, strings.Join(lines, "\n")); err != nil {
@@ -47,7 +47,7 @@ func (c *lineClient) write(lines ...string) {
 	}
 }
 
-// wantIDs waits until the server waits, and looks at whom it has answered.
+// wantIDs waits until the server is idle and checks which requests it has answered.
 func (c *lineClient) wantIDs(ids ...string) {
 	c.Helper()
 	synctest.Wait()
@@ -58,11 +58,11 @@ func (c *lineClient) wantIDs(ids ...string) {
 		got[id] = true
 	}
 	if len(got) != len(ids) {
-		c.Errorf("answers to %v, want %v", got, ids)
+		c.Errorf("got responses to %v, want %v", got, ids)
 	}
 	for _, id := range ids {
 		if !got[id] {
-			c.Errorf("no answer to %s", id)
+			c.Errorf("got no response to %s", id)
 		}
 	}
 }
@@ -72,7 +72,7 @@ func (c *lineClient) end() {
 	<-c.served
 }
 
-func TestAnswersDoNotWaitForWhatArrivedWithTheirRequests(t *testing.T) {
+func TestResponsesDoNotWaitForRequestsThatArrivedTogether(t *testing.T) {
 	list := func(id string) string { return modernLine(id, "tools/list", "") }
 	block := func(id string) string { return modernLine(id, "tools/call", "") }
 	for name, test := range map[string]struct {
@@ -86,7 +86,7 @@ func TestAnswersDoNotWaitForWhatArrivedWithTheirRequests(t *testing.T) {
 		"blank lines":                 {[]string{list("1"), "", " \t\r", "", ""}, []string{"1"}},
 		"the beginning of a line":     {[]string{list("1"), `{"jsonrpc":`}, []string{"1"}},
 		"a notification":              {[]string{list("1"), noteLine("x/y", `{}`), ""}, []string{"1"}},
-		"a reply without a handler":   {[]string{block("1"), plainLine("2", "ping", `{}`), list("3"), ""}, []string{"2", "3"}},
+		"a ping":                      {[]string{block("1"), plainLine("2", "ping", `{}`), list("3"), ""}, []string{"2", "3"}},
 		"a cancellation": {
 			[]string{list("1"), block("2"), noteLine("notifications/cancelled", `{"requestId":2}`), ""}, []string{"1"},
 		},
@@ -103,7 +103,7 @@ func TestAnswersDoNotWaitForWhatArrivedWithTheirRequests(t *testing.T) {
 }
 
 func TestBlockingHandlersDoNotDelayOtherRequests(t *testing.T) {
-	const blocked = 100 // more than there are goroutines that wait for work
+	const blocked = 100 // more than there are idle workers
 	synctest.Test(t, func(t *testing.T) {
 		c := serveLines(t, methodTable{"tools/list": answerRevision, "tools/call": untilDone})
 		for range 3 {
@@ -121,7 +121,7 @@ func TestBlockingHandlersDoNotDelayOtherRequests(t *testing.T) {
 	})
 }
 
-func TestSTDIO02_AnswersOfRawJSONAreLines(t *testing.T) {
+func TestSTDIO02_RawResultsAreWrittenOnOneLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		long := strings.Repeat("\n", 20_000)
 		c := serveLines(t, methodTable{"tools/call": func(context.Context, *mcp.Request) (mcp.Result, error) {
@@ -138,7 +138,7 @@ func TestSTDIO02_AnswersOfRawJSONAreLines(t *testing.T) {
 		got := []string{<-c.lines, <-c.lines, <-c.lines}
 		slices.Sort(got)
 		if !slices.Equal(got, want) {
-			t.Errorf("answered %.100q, want %.100q", got, want)
+			t.Errorf("got %.100q, want %.100q", got, want)
 		}
 		c.end()
 	})

@@ -16,7 +16,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// A feature is one that every kind of feature has a handle for.
+// A feature is a registered tool, prompt, resource or template.
 type feature struct {
 	list, use       string // methods
 	params          object // of use
@@ -53,7 +53,7 @@ func features(s *mcp.Server) map[string]feature {
 }
 
 func TestRegistrationsChangeWhileClientsAreConnected(t *testing.T) {
-	s := changingServer(t, nil) // sessions are told of the changes of what was there when they began
+	s := changingServer(t, nil) // sessions are notified only of features that existed when they began
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
 		c.Listen(mcp.SubscriptionFilter{ToolsListChanged: true, PromptsListChanged: true, ResourcesListChanged: true})
 		all := features(s)
@@ -63,7 +63,7 @@ func TestRegistrationsChangeWhileClientsAreConnected(t *testing.T) {
 			before := len(c.Notifications(f.changed))
 			for i, step := range []struct {
 				do func()
-				is string // its description in the list; empty when it is hidden
+				is string // its description in the list, or empty if it is not listed
 			}{
 				{func() { f.describe("better words") }, "better words"},
 				{f.disable, ""},
@@ -75,18 +75,18 @@ func TestRegistrationsChangeWhileClientsAreConnected(t *testing.T) {
 				c.Await(before+i+1, f.changed)
 				list := string(c.Call(f.list, nil))
 				if strings.Contains(list, "words") != (step.is != "") || !strings.Contains(list, step.is) {
-					t.Errorf("%s, step %d: the list is %s", kind, i+1, list)
+					t.Errorf("%s, step %d: got list %s, want description %q", kind, i+1, list, step.is)
 				}
 				if _, err := c.Try(f.use, f.params); (err == nil) != (step.is != "") {
-					t.Errorf("%s, step %d: use gives %v", kind, i+1, err)
+					t.Errorf("%s, step %d: %s: got error %v", kind, i+1, f.use, err)
 				}
 			}
 		}
 	})
 }
 
-// A handle is of the feature that it came with, not of a later one of the same name.
-func TestRemovedFeaturesStayRemoved(t *testing.T) {
+// A Registration changes only its own feature, not a later one with the same name.
+func TestRegistrationsDoNotChangeLaterFeatures(t *testing.T) {
 	s := newServer(t, nil)
 	first := give(s, "x", "first")
 	first.Remove()
@@ -99,7 +99,7 @@ func TestRemovedFeaturesStayRemoved(t *testing.T) {
 		got, err := serveModern(t, s, "tools/list", nil)
 		want(t, got, err, `"name":"x"`)
 		if strings.Contains(got, "mine") {
-			t.Errorf("a feature was changed by the handle of another: %s", got)
+			t.Errorf("got %s, want it unchanged by the removed registration", got)
 		}
 	}
 	second.Disable()
@@ -110,7 +110,7 @@ func TestRemovedFeaturesStayRemoved(t *testing.T) {
 	want(t, got, err, "third")
 }
 
-func TestUpdatesThatAreNotValidChangeNothing(t *testing.T) {
+func TestInvalidUpdatesChangeNothing(t *testing.T) {
 	s := newServer(t, nil)
 	tool := mcp.AddTool(s, &mcp.Tool{Name: "x", Description: "good"}, search)
 	for what, change := range map[string]func(*mcp.Tool){
@@ -134,7 +134,7 @@ func TestUpdatesThatAreNotValidChangeNothing(t *testing.T) {
 	want(t, got, err, `"limit":10`)
 }
 
-func TestUpdatedSchemasCount(t *testing.T) {
+func TestUpdatedSchemasAreUsed(t *testing.T) {
 	s := newServer(t, nil)
 	tool := mcp.AddTool(s, &mcp.Tool{Name: "x"}, search)
 	tool.Update(func(t *mcp.Tool) {
@@ -144,13 +144,13 @@ func TestUpdatedSchemasCount(t *testing.T) {
 	got, err := serveModern(t, s, "tools/list", nil)
 	want(t, got, err, `"maxLength":1`)
 	if strings.Contains(got, "outputSchema") {
-		t.Errorf("got %s", got)
+		t.Errorf("got %s, want no outputSchema", got)
 	}
 	got, err = serveModern(t, s, "tools/call", object{"name": "x", "arguments": object{"query": "too long"}})
 	want(t, got, err, `"isError":true`, "query")
 }
 
-// Descriptions that callers keep and change are not the server's.
+// The server is not affected when the caller changes its copy of a feature.
 func TestFeaturesAreCopied(t *testing.T) {
 	s := newServer(t, nil)
 	tool := &mcp.Tool{Name: "x", Description: "as registered"}
@@ -159,7 +159,7 @@ func TestFeaturesAreCopied(t *testing.T) {
 	got, err := serveModern(t, s, "tools/list", nil)
 	want(t, got, err, `"name":"x"`, "as registered")
 	if tool.InputSchema != nil {
-		t.Error("the caller's tool was changed")
+		t.Error("AddTool changed the caller's Tool")
 	}
 }
 
@@ -195,14 +195,14 @@ func TestRegistrationsAreSafeForConcurrentUse(t *testing.T) {
 	}
 }
 
-func TestPAG07_PagesAreStableAndCursorsAreSealed(t *testing.T) {
+func TestPAG07_CursorsAreStableAndAuthenticated(t *testing.T) {
 	s := newServer(t, &mcp.ServerOptions{PageSize: 3})
 	for i := range 8 {
 		give(s, fmt.Sprintf("tool%d", i), "x")
 	}
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
 		first := decode[toolPage](t, c.Call("tools/list", nil))
-		last := give(s, "tool0a", "x") // comes and goes between two pages
+		last := give(s, "tool0a", "x") // added and removed between two pages
 		names := first.names()
 		for page := first; page.NextCursor != nil; names += page.names() {
 			page = decode[toolPage](t, c.Call("tools/list", object{"cursor": *page.NextCursor}))
@@ -246,8 +246,8 @@ func altered(s string) string {
 	return "A" + s[1:]
 }
 
-// Servers that share keys go on with each other's pages.
-func TestPAG07_CursorsOutliveAServer(t *testing.T) {
+// Servers that share keys accept each other's cursors.
+func TestPAG07_CursorsWorkOnEveryReplica(t *testing.T) {
 	opts := &mcp.ServerOptions{PageSize: 1, StateKeys: [][]byte{[]byte(strings.Repeat("k", 32))}}
 	var replicas [2]*mcp.Server
 	for i := range replicas {
@@ -262,9 +262,9 @@ func TestPAG07_CursorsOutliveAServer(t *testing.T) {
 	want(t, got, err, `"name":"b"`)
 }
 
-// A cursor with any bit changed, of another caller or of another list is refused, and always in the same words.
+// A cursor with any bit changed, of another caller or of another list is refused with the same error.
 func FuzzCursor(f *testing.F) {
-	key := make([]byte, 32) // new in each process: a cursor that an earlier run left in the corpus is then a foreign one
+	key := make([]byte, 32) // new in each process: cursors in the corpus are foreign
 	rand.Read(key)
 	server := func(t testing.TB) *mcp.Server {
 		s := mcp.NewServer("test", "1", &mcp.ServerOptions{PageSize: 1, StateKeys: [][]byte{key}})
@@ -307,8 +307,8 @@ func wantRefusedCursor(t *testing.T, cursor string, err *mcp.Error) {
 	}
 }
 
-// TestListsAreKeptEncodedButNeverStale lists often, so that what was kept from one list would show in the next.
-func TestListsAreKeptEncodedButNeverStale(t *testing.T) {
+// Each list is requested twice, so that a stale cache entry would show.
+func TestEncodedListsAreCachedAndNeverStale(t *testing.T) {
 	drop := false
 	middleware := func(h mcp.Handler) mcp.Handler {
 		return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {

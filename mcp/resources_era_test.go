@@ -10,24 +10,23 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// TestT24_NotFoundInTheCodeOfTheRevision reads a resource that is not there, in every revision.
-func TestT24_NotFoundInTheCodeOfTheRevision(t *testing.T) {
+func TestRES08_RES09_T24_NotFoundHasTheCodeOfTheRevision(t *testing.T) {
 	s := quietServer(mcp.ServerOptions{})
 	addText(s, "x://there", "")
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
-		code := -32002 // RES-08
+		code := -32002
 		if c.Since("2026-07-28") {
-			code = mcp.CodeInvalidParams // RES-09
+			code = mcp.CodeInvalidParams
 		}
 		_, err := c.Try("resources/read", map[string]any{"uri": "x://gone"})
 		if err == nil || err.Code != code || !strings.Contains(string(err.Data), `"x://gone"`) {
-			t.Errorf("got %v, want code %d that names the URI", err, code)
+			t.Errorf("got %v, want code %d and the URI in the data", err, code)
 		}
 	})
 }
 
-// TestRES03_EveryRevisionReadsAndFills has results whose messages are checked against each revision's schema.
-func TestRES03_EveryRevisionReadsAndFills(t *testing.T) {
+// The test client validates each result against the schema of its revision.
+func TestRES03_ResourcesAndPromptsFitTheSchemaOfEveryRevision(t *testing.T) {
 	s := completionServer()
 	mcp.AddFS(s, "docs://guide/", files())
 	mcp.AddPrompt(s, &mcp.Prompt{Name: "show", Title: "Show", Icons: []mcp.Icon{{Src: "https://example.com/i.png"}}},

@@ -14,8 +14,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// library is a server with resources for every test of them.
-func library(t *testing.T, opts *mcp.ServerOptions) *mcp.Server {
+// resourceServer returns a server with resources for the tests of this file.
+func resourceServer(t *testing.T, opts *mcp.ServerOptions) *mcp.Server {
 	s := newServer(t, opts)
 	size := int64(5)
 	mcp.AddResource(s, &mcp.Resource{
@@ -55,8 +55,8 @@ type readResult struct {
 	CacheScope string
 }
 
-func TestRES03_ReadingInEveryRevision(t *testing.T) {
-	s := library(t, nil)
+func TestRES03_RES21_CACHE02_ReadingInEveryRevision(t *testing.T) {
+	s := resourceServer(t, nil)
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
 		for uri, want := range map[string]string{
 			"x://hello": "x://hello text/plain hello", "x://bytes": "x://bytes application/octet-stream AP8=",
@@ -84,15 +84,14 @@ func TestRES03_ReadingInEveryRevision(t *testing.T) {
 				ttl, scope = 5000, "public"
 			}
 			if hinted := res.TTLMs != nil && *res.TTLMs == ttl && res.CacheScope == scope; hinted != c.Modern() {
-				t.Errorf("%s: got %v %s", uri, res.TTLMs, res.CacheScope)
+				t.Errorf("%s: got caching hints %v %s, want %d %s only in modern revisions", uri, res.TTLMs, res.CacheScope, ttl, scope)
 			}
 		}
 	})
 }
 
-// RES-08 and RES-09: one meaning, two codes.
-func TestRES09_NotFoundInEveryRevision(t *testing.T) {
-	s := library(t, nil)
+func TestRES08_RES09_RES10_RES16_NotFoundInEveryRevision(t *testing.T) {
+	s := resourceServer(t, nil)
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
 		code := -32002
 		if c.Modern() {
@@ -102,12 +101,12 @@ func TestRES09_NotFoundInEveryRevision(t *testing.T) {
 			_, err := c.Try("resources/read", object{"uri": uri})
 			wantCode(t, uri, err, code)
 			if err != nil && string(err.Data) != `{"uri":"`+uri+`"}` {
-				t.Errorf("%s: got %s", uri, err.Data)
+				t.Errorf("%s: got data %s, want the URI", uri, err.Data)
 			}
 		}
 		_, err := c.Try("resources/read", object{"uri": "x://busy"})
 		if err == nil || err.Code != 4713 || err.Message != "come back later" {
-			t.Errorf("busy: got %v", err)
+			t.Errorf("busy: got %v, want code 4713", err)
 		}
 		for _, uri := range []string{"", "no uri", "/etc/passwd"} { // RES-16
 			_, err := c.Try("resources/read", object{"uri": uri})
@@ -117,7 +116,7 @@ func TestRES09_NotFoundInEveryRevision(t *testing.T) {
 }
 
 func TestRES02_ListsInEveryRevision(t *testing.T) {
-	s := library(t, &mcp.ServerOptions{PageSize: 4, Cache: mcp.Cache{TTL: 1000 * time.Millisecond, Scope: mcp.CachePublic}})
+	s := resourceServer(t, &mcp.ServerOptions{PageSize: 4, Cache: mcp.Cache{TTL: 1000 * time.Millisecond, Scope: mcp.CachePublic}})
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
 		var list string
 		var uris []string
@@ -147,15 +146,15 @@ func TestRES02_ListsInEveryRevision(t *testing.T) {
 			`"ttlMs":1000,"cacheScope":"public"`: "2026-07-28",
 		} {
 			if strings.Contains(list, member) != c.Since(since) {
-				t.Errorf("%s is there from %s on: %s", member, since, list)
+				t.Errorf("want %s since %s, got %s", member, since, list)
 			}
 		}
 	})
 }
 
-// RES-17, CACHE-14: what a caller may not see is not there, also where it is only written to or listened to.
-func TestRES17_VisibilityInEveryRevision(t *testing.T) {
-	s := library(t, &mcp.ServerOptions{Visible: func(ctx context.Context, f mcp.Feature) bool {
+// A resource that the caller may not see is treated as not found by every method.
+func TestRES17_CACHE14_HiddenResourcesAreNotFoundInEveryRevision(t *testing.T) {
+	s := resourceServer(t, &mcp.ServerOptions{Visible: func(ctx context.Context, f mcp.Feature) bool {
 		hidden := f.Resource != nil && f.Resource.URI == "x://hello" || f.Template != nil && f.Template.Name == "log"
 		return !hidden || mcp.RequestFrom(ctx).Principal != nil
 	}})
@@ -165,21 +164,21 @@ func TestRES17_VisibilityInEveryRevision(t *testing.T) {
 			_, missing := c.Try("resources/read", object{"uri": "x://none"})
 			_, hidden := c.Try("resources/read", object{"uri": uri})
 			if hidden == nil || hidden.Code != missing.Code || hidden.Message != missing.Message {
-				t.Errorf("%s: got %v, a missing one gives %v", uri, hidden, missing)
+				t.Errorf("%s: got %v, want the error of a missing resource: %v", uri, hidden, missing)
 			}
 			res := known.Call("resources/read", object{"uri": uri})
 			if known.Modern() && !strings.Contains(string(res), `"cacheScope":"private"`) {
-				t.Errorf("CACHE-09: %s", res)
+				t.Errorf("got %s, want cacheScope private", res)
 			}
 		}
 		lists := func(c *mcptest.Client) string {
 			return string(c.Call("resources/list", nil)) + string(c.Call("resources/templates/list", nil))
 		}
 		if got := lists(c); strings.Contains(got, "x://hello") || strings.Contains(got, "x://log") {
-			t.Errorf("a guest sees %s", got)
+			t.Errorf("guest: got %s, want no hidden resources", got)
 		}
 		if got := lists(known); !strings.Contains(got, "x://hello") || !strings.Contains(got, "x://log") {
-			t.Errorf("ada sees %s", got)
+			t.Errorf("ada: got %s, want all resources", got)
 		}
 		c.Listen(mcp.SubscriptionFilter{})
 		known.Listen(mcp.SubscriptionFilter{ResourceSubscriptions: []string{"x://hello"}})
@@ -189,7 +188,7 @@ func TestRES17_VisibilityInEveryRevision(t *testing.T) {
 		s.ResourceUpdated("x://hello")
 		known.Await(1, resourceUpdated)
 		if got := c.Notifications(resourceUpdated); len(got) > 0 {
-			t.Errorf("a guest is told of %s", json.RawMessage(got[0].Params))
+			t.Errorf("guest: got update %s, want none", json.RawMessage(got[0].Params))
 		}
 	})
 }

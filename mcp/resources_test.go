@@ -23,7 +23,7 @@ import (
 
 const modernMeta = `{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":%s}`
 
-// modernRequest returns a request of the newest revision, by the given caller.
+// modernRequest returns a request of the newest revision, made by the given principal.
 func modernRequest(t *testing.T, who *mcp.Principal, method string, params map[string]any) *mcp.Request {
 	t.Helper()
 	all := map[string]any{"_meta": json.RawMessage(fmt.Sprintf(modernMeta, `{"elicitation":{}}`))}
@@ -42,7 +42,7 @@ func modernRequest(t *testing.T, who *mcp.Principal, method string, params map[s
 	return req
 }
 
-// serveModern serves one request of the newest revision and gives its result or its error.
+// serveModern serves one request of the newest revision and returns its result or its error.
 func serveModern(t *testing.T, s *mcp.Server, method string, params map[string]any) (string, *mcp.Error) {
 	t.Helper()
 	return serveAs(t, s, nil, method, params)
@@ -55,7 +55,7 @@ func serveAs(t *testing.T, s *mcp.Server, who *mcp.Principal, method string, par
 	if err != nil {
 		var e *mcp.Error
 		if !errors.As(err, &e) {
-			t.Fatalf("%s: %v is no protocol error", method, err)
+			t.Fatalf("%s: got %v, want a *mcp.Error", method, err)
 		}
 		return "", e
 	}
@@ -69,13 +69,13 @@ func serveAs(t *testing.T, s *mcp.Server, who *mcp.Principal, method string, par
 	return string(raw), nil
 }
 
-// quietServer is a server without a log.
+// quietServer returns a server that discards its log.
 func quietServer(opts mcp.ServerOptions) *mcp.Server {
 	opts.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
 	return mcp.NewServer("test", "1", &opts)
 }
 
-// want fails unless a result holds the text.
+// want checks that a result contains the texts.
 func want(t *testing.T, got string, err *mcp.Error, texts ...string) {
 	t.Helper()
 	if err != nil {
@@ -89,7 +89,7 @@ func want(t *testing.T, got string, err *mcp.Error, texts ...string) {
 	}
 }
 
-// wantError fails unless an error has the code and its message or data hold the texts.
+// wantError checks the code of an error, and that its message or data contain the texts.
 func wantError(t *testing.T, got string, err *mcp.Error, code int, texts ...string) {
 	t.Helper()
 	if err == nil {
@@ -117,7 +117,7 @@ func addText(s *mcp.Server, uri, text string) *mcp.Registration[mcp.Resource] {
 		func(context.Context, string) (string, error) { return text, nil })
 }
 
-func TestRES01_NothingRegisteredIsNoMethod(t *testing.T) {
+func TestRES01_MethodsWithoutFeaturesAreNotFound(t *testing.T) {
 	s := quietServer(mcp.ServerOptions{})
 	for _, method := range []string{"resources/list", "resources/templates/list", "resources/read", "prompts/list", "prompts/get", "completion/complete"} {
 		got, err := serveModern(t, s, method, map[string]any{"uri": "x://y", "name": "x"})
@@ -125,7 +125,7 @@ func TestRES01_NothingRegisteredIsNoMethod(t *testing.T) {
 	}
 }
 
-func TestRES02_ListsAnswerEvenIfEmpty(t *testing.T) {
+func TestRES02_EmptyListsAreReturned(t *testing.T) {
 	s := quietServer(mcp.ServerOptions{})
 	addText(s, "x://a", "").Remove()
 	for method, empty := range map[string]string{"resources/list": `"resources":[]`, "resources/templates/list": `"resourceTemplates":[]`} {
@@ -134,7 +134,7 @@ func TestRES02_ListsAnswerEvenIfEmpty(t *testing.T) {
 	}
 }
 
-func TestRES03_WhatFunctionsGive(t *testing.T) {
+func TestRES03_RES21_ResultsOfResourceFunctions(t *testing.T) {
 	s := quietServer(mcp.ServerOptions{})
 	add := func(uri string) *mcp.Resource { return &mcp.Resource{URI: uri, Name: "n"} }
 	mcp.AddResource(s, add("x://string"), func(context.Context, string) (string, error) { return "a\nb", nil })
@@ -165,7 +165,7 @@ func TestRES03_WhatFunctionsGive(t *testing.T) {
 	}
 }
 
-func TestRES09_NotFoundNamesTheURI(t *testing.T) {
+func TestRES09_RES10_NotFoundNamesTheURI(t *testing.T) {
 	s := quietServer(mcp.ServerOptions{})
 	addText(s, "x://there", "")
 	fail := func(uri string, err error) {
@@ -175,7 +175,7 @@ func TestRES09_NotFoundNamesTheURI(t *testing.T) {
 	fail("x://wrapped", fmt.Errorf("read: %w", &fs.PathError{Op: "open", Path: "/secret", Err: fs.ErrNotExist}))
 	mcp.AddResource(s, &mcp.Resource{URI: "x://nil", Name: "n"}, func(context.Context, string) (*mcp.ResourceContents, error) { return nil, nil })
 	mcp.AddResource(s, &mcp.Resource{URI: "x://none", Name: "n"}, func(context.Context, string) ([]*mcp.ResourceContents, error) {
-		return []*mcp.ResourceContents{}, nil // RES-10: never empty contents
+		return []*mcp.ResourceContents{}, nil
 	})
 	mcp.AddResource(s, &mcp.Resource{URI: "x://noresult", Name: "n"}, func(context.Context, string) (*mcp.ReadResourceResult, error) { return nil, nil })
 	mcp.AddResourceTemplate(s, &mcp.ResourceTemplate{URITemplate: "x://n/{n}", Name: "number"},
@@ -188,7 +188,7 @@ func TestRES09_NotFoundNamesTheURI(t *testing.T) {
 		got, err := read(t, s, uri)
 		wantError(t, got, err, mcp.CodeInvalidParams, "not found", `{"uri":"`+uri+`"}`)
 		if err != nil && strings.Contains(err.Message, "secret") {
-			t.Errorf("%s: says %q", uri, err.Message)
+			t.Errorf("%s: got %q, want no details", uri, err.Message)
 		}
 	}
 }
@@ -211,14 +211,14 @@ func TestRES11_OtherErrorsAreInternal(t *testing.T) {
 		got, err := read(t, s, uri)
 		wantError(t, got, err, mcp.CodeInternalError, "internal error")
 		if err != nil && strings.Contains(err.Message+string(err.Data), "secret") {
-			t.Errorf("%s: tells %v", uri, err)
+			t.Errorf("%s: got %v, want no details", uri, err)
 		}
 	}
 	got, err := read(t, s, "x://protocol")
 	wantError(t, got, err, 4711, "not today")
 }
 
-func TestRES16_URIsOfRequestsAreChecked(t *testing.T) {
+func TestRES16_InvalidURIsAreInvalidParams(t *testing.T) {
 	s := quietServer(mcp.ServerOptions{})
 	mcp.AddResourceTemplate(s, &mcp.ResourceTemplate{URITemplate: "{+any}", Name: "any"},
 		func(_ context.Context, vars map[string]string) (string, error) { return vars["any"], nil })
@@ -287,7 +287,7 @@ func TestRES04_TheMostLiteralMatchWins(t *testing.T) {
 	}
 }
 
-func TestRES17_VisibilityHoldsEverywhere(t *testing.T) {
+func TestRES17_VisibleAppliesToEveryMethod(t *testing.T) {
 	var visible = func(ctx context.Context, f mcp.Feature) bool {
 		who := mcp.RequestFrom(ctx).Principal
 		if who != nil {
@@ -330,7 +330,7 @@ func TestRES17_VisibilityHoldsEverywhere(t *testing.T) {
 		got, err := serveModern(t, s, use.method, use.params)
 		wantError(t, got, err, mcp.CodeInvalidParams)
 		if err != nil && strings.Contains(err.Message, "mean") {
-			t.Errorf("%v: %s", use, err.Message)
+			t.Errorf("%v: got %s, want no suggestion", use, err.Message)
 		}
 		got, err = serveAs(t, s, &mcp.Principal{Subject: "ann"}, use.method, use.params)
 		want(t, got, err, use.shows)
@@ -339,7 +339,7 @@ func TestRES17_VisibilityHoldsEverywhere(t *testing.T) {
 		got, err := serveModern(t, s, method, nil)
 		want(t, got, err, `"ttlMs":5,"cacheScope":"private"`)
 		if strings.Contains(got, "secret") {
-			t.Errorf("%s shows %s", method, got)
+			t.Errorf("%s: got %s, want no hidden features", method, got)
 		}
 		got, err = serveAs(t, s, &mcp.Principal{Subject: "ann"}, method, nil)
 		want(t, got, err, "secret")
@@ -348,7 +348,7 @@ func TestRES17_VisibilityHoldsEverywhere(t *testing.T) {
 	want(t, got, err, `"cacheScope":"private"`)
 	got, err = serveModern(t, s, "prompts/get", map[string]any{"name": "secre"})
 	if wantError(t, got, err, mcp.CodeInvalidParams); strings.Contains(err.Message, `"secret"`) {
-		t.Errorf("suggests what is hidden: %s", err.Message)
+		t.Errorf("got %s, want no hidden prompt suggested", err.Message)
 	}
 }
 
@@ -375,7 +375,7 @@ func TestCACHE01_ReadsCarryTheResourcesHint(t *testing.T) {
 	}
 }
 
-func TestPAG01_ResourcesComeInPages(t *testing.T) {
+func TestPAG01_ResourcesAreListedInPages(t *testing.T) {
 	s := quietServer(mcp.ServerOptions{PageSize: 2})
 	for _, uri := range []string{"x://3", "x://1", "x://2"} {
 		addText(s, uri, "")
@@ -410,7 +410,31 @@ func TestPAG01_ResourcesComeInPages(t *testing.T) {
 	}
 }
 
-func TestRES19_ListsShowTheDescription(t *testing.T) {
+// A list is private if it depends on the caller.
+func TestCACHE12_PagesOfAListHaveTheSameScope(t *testing.T) {
+	hideOne := func(_ context.Context, f mcp.Feature) bool { return f.Resource == nil || f.Resource.URI != "x://2" }
+	for scope, visible := range map[string]func(context.Context, mcp.Feature) bool{"public": nil, "private": hideOne} {
+		s := quietServer(mcp.ServerOptions{PageSize: 1, Cache: mcp.Cache{Scope: mcp.CachePublic}, Visible: visible})
+		for _, uri := range []string{"x://1", "x://2", "x://3"} {
+			addText(s, uri, "")
+		}
+		var params map[string]any
+		for pages := 1; ; pages++ {
+			got, err := serveModern(t, s, "resources/list", params)
+			want(t, got, err, `"cacheScope":"`+scope+`"`)
+			cursor := decode[struct{ NextCursor string }](t, json.RawMessage(got)).NextCursor
+			if cursor == "" {
+				if pages < 2 {
+					t.Errorf("%s: got %d pages, want several", scope, pages)
+				}
+				break
+			}
+			params = map[string]any{"cursor": cursor}
+		}
+	}
+}
+
+func TestRES19_ListsContainEveryMember(t *testing.T) {
 	s := quietServer(mcp.ServerOptions{})
 	priority, size := 0.0, int64(0)
 	changed := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -431,14 +455,14 @@ func TestRES19_ListsShowTheDescription(t *testing.T) {
 	got, err = serveModern(t, s, "resources/list", nil)
 	want(t, got, err, `"title":"U"`)
 	handle.Disable()
-	got, err = read(t, s, "x://a") // the template's now
+	got, err = read(t, s, "x://a") // the template matches now
 	want(t, got, err, `"mimeType":"a/b","blob":""`)
 	handle.Enable()
 	got, err = read(t, s, "x://a")
 	want(t, got, err, `"text":""`)
 }
 
-func TestRES20_ResourcesMayAsk(t *testing.T) {
+func TestRES20_CACHE03_ResourcesMayAsk(t *testing.T) {
 	s := quietServer(mcp.ServerOptions{})
 	mcp.AddResource(s, &mcp.Resource{URI: "x://a", Name: "n"}, func(ctx context.Context, _ string) (*mcp.ResourceContents, error) {
 		ok, err := mcp.Ask[bool](ctx, "ok", "Read it?", nil)
@@ -450,7 +474,7 @@ func TestRES20_ResourcesMayAsk(t *testing.T) {
 	got, err := read(t, s, "x://a")
 	want(t, got, err, `"resultType":"input_required"`, `"ok":`)
 	if strings.Contains(got, "ttlMs") {
-		t.Errorf("CACHE-03: a question has caching hints: %s", got)
+		t.Errorf("got %s, want no caching hints", got)
 	}
 }
 
@@ -472,7 +496,7 @@ func TestRES14_FilesOfAFileSystem(t *testing.T) {
 	s := quietServer(mcp.ServerOptions{})
 	handles := mcp.AddFS(s, "docs://guide/", files())
 	if len(handles) != 8 {
-		t.Errorf("%d handles", len(handles))
+		t.Errorf("got %d registrations, want 8", len(handles))
 	}
 	got, err := serveModern(t, s, "resources/list", nil)
 	want(t, got, err,
@@ -566,7 +590,7 @@ func TestRES18_FilesThatCannotBeServed(t *testing.T) {
 		wantError(t, got, err, mcp.CodeInvalidParams, "not found")
 	}
 	if handles := mcp.AddFS(s, "y://", fstest.MapFS{}); len(handles) != 0 {
-		t.Errorf("%d handles", len(handles))
+		t.Errorf("got %d registrations, want 0", len(handles))
 	}
 	got, err = serveModern(t, s, "resources/list", nil)
 	want(t, got, err, `"resources":[]`)
@@ -577,13 +601,13 @@ func mustPanic(t *testing.T, what, says string, f func()) {
 	defer func() {
 		t.Helper()
 		if v := recover(); v == nil || !strings.Contains(fmt.Sprint(v), says) {
-			t.Errorf("%s: panic %v, want %q in it", what, v, says)
+			t.Errorf("%s: got panic %v, want %q in it", what, v, says)
 		}
 	}()
 	f()
 }
 
-func TestRES15_MistakesAtRegistrationPanic(t *testing.T) {
+func TestRES15_RES19_InvalidRegistrationsPanic(t *testing.T) {
 	s := quietServer(mcp.ServerOptions{})
 	text := func(context.Context, string) (string, error) { return "", nil }
 	static := func(r mcp.Resource) func() { return func() { mcp.AddResource(s, &r, text) } }
@@ -640,7 +664,7 @@ func TestRES15_MistakesAtRegistrationPanic(t *testing.T) {
 	})
 }
 
-func TestRES03_ContentsDecode(t *testing.T) {
+func TestRES03_ContentsEncodeAndDecode(t *testing.T) {
 	for wire, c := range map[string]mcp.ResourceContents{
 		`{"uri":"x://a","text":""}`:                           {URI: "x://a"},
 		`{"uri":"x://a","mimeType":"a/b","blob":""}`:          {URI: "x://a", MIMEType: "a/b", Blob: []byte{}},
@@ -718,7 +742,7 @@ func ExampleResourceTemplate_Expand() {
 	// Output: file:///logs/web%201/2026/07?level=error <nil>
 }
 
-// printResult prints the members of a result that are its own.
+// printResult prints a result without the members that all results have.
 func printResult(s *mcp.Server, method, params string) {
 	if params != "" {
 		params += ","

@@ -10,7 +10,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// spread is JSON over several lines, as users may give it.
+// spread is JSON on several lines, as a caller may pass it.
 const spread = "{\r\n\t\"type\": \"object\",\n\"a\":\r[\n1]}"
 
 // Transports write results as they are, and a line break in one would end a line of stdio or of an event.
@@ -40,7 +40,7 @@ func TestSTDIO02_ResultsAreOneLine(t *testing.T) {
 	}
 }
 
-// The server's own lists and structured results go by ways of their own.
+// Lists and structured results of a Server are encoded by separate code.
 func TestSTDIO02_ResultsOfServersAreOneLine(t *testing.T) {
 	s := mcp.NewServer("\n", "1", nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "a", Description: "\n", InputSchema: stdjson.RawMessage(spread)},
@@ -69,14 +69,14 @@ func lineRequest(t *testing.T, method string) *mcp.Request {
 func checkLine(t *testing.T, name string, line []byte) {
 	t.Helper()
 	if strings.ContainsAny(string(line), "\r\n") {
-		t.Errorf("%s: the answer has line breaks: %q", name, line)
+		t.Errorf("%s: got %q, want no line breaks", name, line)
 	}
 	if _, err := jsonrpc.Decode(line); err != nil {
-		t.Errorf("%s: the answer is no message: %v: %q", name, err, line)
+		t.Errorf("%s: decode %q: %v", name, line, err)
 	}
 }
 
-// An ownResult is encoded by the methods of its author.
+// An ownResult is a Result with its own MarshalJSON.
 type ownResult struct {
 	Raw stdjson.RawMessage `json:"raw"`
 	Own ownForm            `json:"own"`

@@ -10,7 +10,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-func TestInvalidUTF8(t *testing.T) {
+func TestInvalidUTF8IsRefused(t *testing.T) {
 	const broken = "\xff"
 	nothing := func(context.Context, struct{}) (string, error) { return "", nil }
 	for name, register := range map[string]func(s *mcp.Server){
@@ -27,7 +27,7 @@ func TestInvalidUTF8(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
 				if recover() == nil {
-					t.Error("taken")
+					t.Error("got no panic")
 				}
 			}()
 			register(newServer(t, nil))
@@ -49,7 +49,7 @@ func encoded(t *testing.T, v any) string {
 	return string(b)
 }
 
-// answered returns what a handler answers a modern request.
+// answered returns the result of a handler for a modern request.
 func answered(t *testing.T, method string, h mcp.HandlerFunc) string {
 	t.Helper()
 	got, err := mcp.AppendResult(nil, t.Context(), h, modernRequest(t, nil, method, object{}))
@@ -60,7 +60,7 @@ func answered(t *testing.T, method string, h mcp.HandlerFunc) string {
 }
 
 // A result of an extension may embed one of the protocol and add members.
-func TestResultsThatEmbedAnother(t *testing.T) {
+func TestResultsMayEmbedProtocolResults(t *testing.T) {
 	list := mcp.NewServer("s", "1", nil)
 	features(list)
 	tools, err := list.ServeMCP(t.Context(), modernRequest(t, nil, "tools/list", object{}))

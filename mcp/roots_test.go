@@ -10,7 +10,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-func TestROOT_TheClientSaysWhereItWorks(t *testing.T) {
+func TestRootsReturnsTheRootsOfTheClient(t *testing.T) {
 	var got []mcp.Root
 	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (_ string, err error) {
 		got, err = mcp.Roots(ctx)
@@ -18,7 +18,7 @@ func TestROOT_TheClientSaysWhereItWorks(t *testing.T) {
 	})
 	r := p.call("t", "", "", "")
 	if q := r.InputRequests["roots"]; q.Method != "roots/list" || q.Params != nil {
-		t.Fatalf("got %+v", r)
+		t.Fatalf("got %+v, want a roots/list request without params", r)
 	}
 	for answer, want := range map[string][]mcp.Root{
 		`{"roots":[]}`: {},
@@ -26,7 +26,7 @@ func TestROOT_TheClientSaysWhereItWorks(t *testing.T) {
 			{URI: "file:///src", Name: "src", Meta: mcp.Meta{"k": "v"}}, {URI: "file://host/x%20y"}},
 	} {
 		if r := p.call("t", "", `{"roots":`+answer+`}`, r.RequestState); r.text() != "done" {
-			t.Errorf("got %+v", r)
+			t.Errorf("got %+v, want the text \"done\"", r)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)

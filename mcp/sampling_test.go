@@ -24,7 +24,7 @@ func result(id string) *mcp.ToolResultContent {
 	return &mcp.ToolResultContent{ToolUseID: id, Content: []mcp.ContentBlock{mcp.Text("sunny")}}
 }
 
-// sampling is a tool that samples and gives the text of the answer.
+// sampling returns a tool that samples and returns the text of the result.
 func sampling(p *mcp.CreateMessageParams) func(ctx context.Context, _ json.RawMessage) (string, error) {
 	return func(ctx context.Context, _ json.RawMessage) (string, error) {
 		res, err := mcp.Sample(ctx, "a", p)
@@ -35,7 +35,7 @@ func sampling(p *mcp.CreateMessageParams) func(ctx context.Context, _ json.RawMe
 	}
 }
 
-func TestSAMP17_AConversationIsAskedForAndAnswered(t *testing.T) {
+func TestSAMP17_SamplingRequestAndResult(t *testing.T) {
 	cold := 0.0
 	p := handle(t, nil, sampling(&mcp.CreateMessageParams{
 		Messages: []mcp.SamplingMessage{
@@ -75,11 +75,13 @@ func TestSAMP17_AConversationIsAskedForAndAnswered(t *testing.T) {
 	}
 }
 
-func TestSAMP_ResultsDecodeToWhatTheyWereEncodedFrom(t *testing.T) {
+func TestSAMP16_SAMP20_ResultsAndMessagesRoundTrip(t *testing.T) {
 	want := mcp.CreateMessageResult{
 		Role: mcp.RoleAssistant, Model: "m", StopReason: "toolUse", Meta: mcp.Meta{"k": "v"},
-		Content: []mcp.ContentBlock{mcp.Text("hm"), use("1"), &mcp.ToolResultContent{ToolUseID: "1", IsError: true, StructuredContent: json.RawMessage(`null`),
-			Content: []mcp.ContentBlock{mcp.Text("a"), &mcp.ResourceLink{URI: "a:b", Name: "n"}}, Meta: mcp.Meta{"m": true}}},
+		Content: []mcp.ContentBlock{mcp.Text("hm"), use("1"),
+			&mcp.ToolUseContent{ID: "2", Name: "n", Input: json.RawMessage(`{}`), Meta: mcp.Meta{"u": true}},
+			&mcp.ToolResultContent{ToolUseID: "1", IsError: true, StructuredContent: json.RawMessage(`null`),
+				Content: []mcp.ContentBlock{mcp.Text("a"), &mcp.ResourceLink{URI: "a:b", Name: "n"}}, Meta: mcp.Meta{"m": true}}},
 	}
 	raw, err := json.Marshal(want)
 	if err != nil {
@@ -94,7 +96,7 @@ func TestSAMP_ResultsDecodeToWhatTheyWereEncodedFrom(t *testing.T) {
 	}
 	message := says(mcp.RoleUser, mcp.Text("alone"))
 	if raw, err = json.Marshal(message); string(raw) != `{"role":"user","content":{"type":"text","text":"alone"}}` || err != nil {
-		t.Errorf("SAMP-16: got %s, %v", raw, err)
+		t.Errorf("got %s, %v, want a single content block", raw, err)
 	}
 	var again mcp.SamplingMessage
 	if err := json.Unmarshal(raw, &again); err != nil {
@@ -105,58 +107,79 @@ func TestSAMP_ResultsDecodeToWhatTheyWereEncodedFrom(t *testing.T) {
 	}
 }
 
-func TestSAMP08_ConversationsAreChecked(t *testing.T) {
+func TestSAMP08_InvalidSamplingRequestsAreRefused(t *testing.T) {
 	hi := says(mcp.RoleUser, mcp.Text("hi"))
-	talk := func(messages ...mcp.SamplingMessage) *mcp.CreateMessageParams {
+	conversation := func(messages ...mcp.SamplingMessage) *mcp.CreateMessageParams {
 		return &mcp.CreateMessageParams{MaxTokens: 5, Messages: messages}
 	}
 	for name, test := range map[string]struct {
 		params *mcp.CreateMessageParams
 		says   string
 	}{
-		"none":                     {nil, "nil"},
-		"no messages":              {talk(), "no messages"},
-		"no bound":                 {&mcp.CreateMessageParams{Messages: []mcp.SamplingMessage{hi}}, "MaxTokens"},
-		"no content":               {talk(says(mcp.RoleUser)), "no content"},
-		"nil content":              {talk(says(mcp.RoleUser, nil)), "nil"},
-		"unknown role":             {talk(says("system", mcp.Text("hi"))), "role"},
-		"a link":                   {talk(says(mcp.RoleUser, &mcp.ResourceLink{URI: "a:b", Name: "n"})), "resource_link"},
-		"unknown context":          {&mcp.CreateMessageParams{MaxTokens: 5, Messages: []mcp.SamplingMessage{hi}, IncludeContext: "all"}, "IncludeContext"},
-		"unknown choice":           {&mcp.CreateMessageParams{MaxTokens: 5, Messages: []mcp.SamplingMessage{hi}, ToolChoice: &mcp.ToolChoice{Mode: "maybe"}}, "ToolChoice"},
-		"a tool without a name":    {&mcp.CreateMessageParams{MaxTokens: 5, Messages: []mcp.SamplingMessage{hi}, Tools: []*mcp.Tool{nil}}, "tool 0"},
-		"a preference of two":      {&mcp.CreateMessageParams{MaxTokens: 5, Messages: []mcp.SamplingMessage{hi}, ModelPreferences: &mcp.ModelPreferences{CostPriority: 2}}, "preference"},
-		"a preference of nothing":  {&mcp.CreateMessageParams{MaxTokens: 5, Messages: []mcp.SamplingMessage{hi}, ModelPreferences: &mcp.ModelPreferences{CostPriority: math.NaN()}}, "preference"},
-		"a user who uses tools":    {talk(says(mcp.RoleUser, use("1"))), "tool use in a message of the user"},
-		"a use without an id":      {talk(hi, says(mcp.RoleAssistant, use(""))), "tool use"},
-		"a use of no object":       {talk(hi, says(mcp.RoleAssistant, &mcp.ToolUseContent{ID: "1", Name: "n", Input: json.RawMessage(`1`)})), "tool use"},
-		"a result of no use":       {talk(hi, says(mcp.RoleUser, result(""))), "names no tool use"},
-		"a use at the end":         {talk(hi, says(mcp.RoleAssistant, use("1"))), "without a result"},
-		"a use not answered":       {talk(hi, says(mcp.RoleAssistant, use("1")), hi), "has no results"},
-		"one of two answered":      {talk(hi, says(mcp.RoleAssistant, use("1"), use("2")), says(mcp.RoleUser, result("1"))), "1 results for 2"},
-		"one answered twice":       {talk(hi, says(mcp.RoleAssistant, use("1"), use("2")), says(mcp.RoleUser, result("1"), result("1"))), "has a result already"},
-		"another one answered":     {talk(hi, says(mcp.RoleAssistant, use("1")), says(mcp.RoleUser, result("2"))), "does not exist or has a result"},
-		"one answered too late":    {talk(hi, says(mcp.RoleAssistant, use("1")), hi, says(mcp.RoleUser, result("1"))), "has no results"},
-		"a result out of the blue": {talk(hi, says(mcp.RoleUser, result("1"))), "1 results for 0"},
-		"SAMP-07, a mixed message": {talk(hi, says(mcp.RoleAssistant, use("1")), says(mcp.RoleUser, result("1"), mcp.Text("so?"))), "mixes"},
-		"an assistant's result":    {talk(hi, says(mcp.RoleAssistant, use("1")), says(mcp.RoleAssistant, result("1"))), "in a message of the assistant"},
+		"none":                      {nil, "nil"},
+		"no messages":               {conversation(), "no messages"},
+		"no bound":                  {&mcp.CreateMessageParams{Messages: []mcp.SamplingMessage{hi}}, "MaxTokens"},
+		"SAMP-18 no content":        {conversation(says(mcp.RoleUser)), "no content"},
+		"nil content":               {conversation(says(mcp.RoleUser, nil)), "nil"},
+		"SAMP-18 unknown role":      {conversation(says("system", mcp.Text("hi"))), "role"},
+		"a link":                    {conversation(says(mcp.RoleUser, &mcp.ResourceLink{URI: "a:b", Name: "n"})), "resource_link"},
+		"unknown context":           {&mcp.CreateMessageParams{MaxTokens: 5, Messages: []mcp.SamplingMessage{hi}, IncludeContext: "all"}, "IncludeContext"},
+		"unknown choice":            {&mcp.CreateMessageParams{MaxTokens: 5, Messages: []mcp.SamplingMessage{hi}, ToolChoice: &mcp.ToolChoice{Mode: "maybe"}}, "ToolChoice"},
+		"a tool without a name":     {&mcp.CreateMessageParams{MaxTokens: 5, Messages: []mcp.SamplingMessage{hi}, Tools: []*mcp.Tool{nil}}, "tool 0"},
+		"a preference above 1":      {&mcp.CreateMessageParams{MaxTokens: 5, Messages: []mcp.SamplingMessage{hi}, ModelPreferences: &mcp.ModelPreferences{CostPriority: 2}}, "preference"},
+		"a preference that is NaN":  {&mcp.CreateMessageParams{MaxTokens: 5, Messages: []mcp.SamplingMessage{hi}, ModelPreferences: &mcp.ModelPreferences{CostPriority: math.NaN()}}, "preference"},
+		"a user who uses tools":     {conversation(says(mcp.RoleUser, use("1"))), "tool use in a message of the user"},
+		"a use without an id":       {conversation(hi, says(mcp.RoleAssistant, use(""))), "tool use"},
+		"a use without an object":   {conversation(hi, says(mcp.RoleAssistant, &mcp.ToolUseContent{ID: "1", Name: "n", Input: json.RawMessage(`1`)})), "tool use"},
+		"a result without a use id": {conversation(hi, says(mcp.RoleUser, result(""))), "names no tool use"},
+		"a use at the end":          {conversation(hi, says(mcp.RoleAssistant, use("1"))), "without a result"},
+		"a use not answered":        {conversation(hi, says(mcp.RoleAssistant, use("1")), hi), "has no results"},
+		"one of two answered":       {conversation(hi, says(mcp.RoleAssistant, use("1"), use("2")), says(mcp.RoleUser, result("1"))), "1 results for 2"},
+		"one answered twice":        {conversation(hi, says(mcp.RoleAssistant, use("1"), use("2")), says(mcp.RoleUser, result("1"), result("1"))), "has a result already"},
+		"another one answered":      {conversation(hi, says(mcp.RoleAssistant, use("1")), says(mcp.RoleUser, result("2"))), "does not exist or has a result"},
+		"one answered too late":     {conversation(hi, says(mcp.RoleAssistant, use("1")), hi, says(mcp.RoleUser, result("1"))), "has no results"},
+		"a result without a use":    {conversation(hi, says(mcp.RoleUser, result("1"))), "1 results for 0"},
+		"SAMP-07 a mixed message":   {conversation(hi, says(mcp.RoleAssistant, use("1")), says(mcp.RoleUser, result("1"), mcp.Text("so?"))), "mixes"},
+		"an assistant's result":     {conversation(hi, says(mcp.RoleAssistant, use("1")), says(mcp.RoleAssistant, result("1"))), "in a message of the assistant"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := handle(t, nil, sampling(test.params)).call("t", "", "", "")
 			if !r.IsError || !strings.Contains(r.text(), test.says) {
-				t.Errorf("got %+v", r)
+				t.Errorf("got %+v, want a tool error with %q", r, test.says)
 			}
 		})
 	}
 }
 
-func TestSAMP06_ContextWithoutACapabilityIsForTheRevisionsThatHaveNone(t *testing.T) {
+func TestSAMP06_IncludeContextNeedsTheCapabilitySince20251125(t *testing.T) {
 	p := handle(t, nil, sampling(&mcp.CreateMessageParams{MaxTokens: 5, IncludeContext: "allServers",
 		Messages: []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("hi"))}}))
 	p.caps = `{"sampling":{}}`
 	for revision, asks := range map[string]bool{"2025-06-18": true, "2025-11-25": false, "2026-07-28": false} {
 		p.revision = revision
 		if r := p.call("t", "", "", ""); (r.ResultType == "input_required") != asks {
-			t.Errorf("%s: got %+v", revision, r)
+			t.Errorf("%s: got %+v, want a request %v", revision, r, asks)
+		}
+	}
+}
+
+func TestSAMP19_ToolChoiceIsSentAsGiven(t *testing.T) {
+	for _, test := range []struct {
+		choice *mcp.ToolChoice
+		want   string
+	}{
+		{nil, ""},
+		{&mcp.ToolChoice{}, `{}`},
+		{&mcp.ToolChoice{Mode: "auto"}, `{"mode":"auto"}`},
+		{&mcp.ToolChoice{Mode: "required"}, `{"mode":"required"}`},
+		{&mcp.ToolChoice{Mode: "none"}, `{"mode":"none"}`},
+	} {
+		p := handle(t, nil, sampling(&mcp.CreateMessageParams{MaxTokens: 5, Tools: []*mcp.Tool{{Name: "x"}}, ToolChoice: test.choice,
+			Messages: []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("hi"))}}))
+		params := p.call("t", "", "", "").InputRequests["a"].Params
+		got := decode[struct{ ToolChoice json.RawMessage }](t, params).ToolChoice
+		if string(got) != test.want {
+			t.Errorf("%+v: got %s, want %q", test.choice, got, test.want)
 		}
 	}
 }

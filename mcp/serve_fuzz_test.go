@@ -14,7 +14,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// allMethods is a handler that does all that handlers do, by method.
+// allMethods is a handler with one kind of behaviour per method.
 var allMethods = methodTable{
 	"tools/list": answerRevision,
 	"tools/call": func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
@@ -33,7 +33,7 @@ var allMethods = methodTable{
 	"subscriptions/listen": listenUntilShutdown,
 }
 
-// A lockedBuffer is a peer that reads on.
+// A lockedBuffer is a bytes.Buffer for concurrent writes.
 type lockedBuffer struct {
 	mu sync.Mutex
 	bytes.Buffer
@@ -45,7 +45,7 @@ func (b *lockedBuffer) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
-// expected says how often each id has to be answered, at least and at most.
+// expected counts how often each id must and may be answered.
 type expected struct {
 	atLeast, atMost map[jsonrpc.ID]int
 	cancelled       map[jsonrpc.ID]bool
@@ -81,7 +81,7 @@ func (e *expected) add(m *jsonrpc.Message, err error, certain int) {
 }
 
 // FuzzServe sends arbitrary lines. Every request whose id can be read is answered exactly once, unless it is cancelled;
-// nothing panics, and nothing hangs: the bubble would see it.
+// nothing panics, and nothing hangs, which the synctest bubble would detect.
 func FuzzServe(f *testing.F) {
 	seeds := []string{
 		modernLine(`1`, "tools/list", "") + "\n" + modernLine(`1`, "tools/call", "") + "\n" + plainLine(`2`, "ping", `{}`),
@@ -107,7 +107,7 @@ func FuzzServe(f *testing.F) {
 		var out lockedBuffer
 		synctest.Test(t, func(t *testing.T) {
 			conn := mcp.NewStreamConn(bytes.NewReader(input), &out, nil)
-			if err := mcp.Serve(t.Context(), allMethods, conn, &mcp.ServeOptions{Logger: nowhereLog}); err != nil {
+			if err := mcp.Serve(t.Context(), allMethods, conn, &mcp.ServeOptions{Logger: discardLog}); err != nil {
 				t.Errorf("Serve: %v", err)
 			}
 		})
@@ -129,12 +129,12 @@ func FuzzServe(f *testing.F) {
 		}
 		for id, n := range got {
 			if n > want.atMost[id] {
-				t.Errorf("request %s was answered %d times, want at most %d", id, n, want.atMost[id])
+				t.Errorf("request %s: got %d responses, want at most %d", id, n, want.atMost[id])
 			}
 		}
 		for id, n := range want.atLeast {
 			if got[id] < n && !want.cancelled[id] {
-				t.Errorf("request %s was answered %d times, want at least %d", id, got[id], n)
+				t.Errorf("request %s: got %d responses, want at least %d", id, got[id], n)
 			}
 		}
 	})

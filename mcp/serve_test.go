@@ -28,14 +28,14 @@ type streamClient struct {
 	served chan error         // what Serve returned
 }
 
-var nowhereLog = slog.New(slog.DiscardHandler)
+var discardLog = slog.New(slog.DiscardHandler)
 
-// serveClient connects a client to h. It belongs into a bubble, which also sees that nothing is left running.
+// serveClient connects a client to h. It must be called in a synctest bubble, which also detects leaked goroutines.
 func serveClient(t *testing.T, h mcp.Handler) *streamClient {
 	client, server := mcp.Pipe()
 	ctx, cancel := context.WithCancel(t.Context())
 	c := &streamClient{T: t, conn: client, cancel: cancel, served: make(chan error, 1)}
-	go func() { c.served <- mcp.Serve(ctx, h, server, &mcp.ServeOptions{Logger: nowhereLog}) }()
+	go func() { c.served <- mcp.Serve(ctx, h, server, &mcp.ServeOptions{Logger: discardLog}) }()
 	return c
 }
 
@@ -52,7 +52,7 @@ func (c *streamClient) send(lines ...string) {
 	}
 }
 
-// recv waits until the server waits, and gives what it wrote.
+// recv waits until the server is idle and returns the messages it wrote.
 func (c *streamClient) recv() (lines []string) {
 	c.Helper()
 	for {
@@ -74,14 +74,14 @@ func (c *streamClient) want(want ...string) {
 	}
 }
 
-// end closes the client's end, and gives what Serve returned.
+// end closes the client's end and returns the error of Serve.
 func (c *streamClient) end() error {
 	c.conn.Close()
 	defer c.cancel()
 	return <-c.served
 }
 
-// modernLine is a request with an envelope. Members go into params, each with a comma behind.
+// modernLine returns a modern request. Each of the members of params ends with a comma.
 func modernLine(id, method, members string) string {
 	return `{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `","params":{` + members +
 		`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}}}`
@@ -111,10 +111,10 @@ const (
 	initializedLine  = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 	discoveredResult = `{"resultType":"complete","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},"logging":{}},` +
 		`"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"}}}`
-	welcomeC = `{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},"logging":{}},"serverInfo":{"name":"s","version":"1"}}`
+	initializeResult = `{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},"logging":{}},"serverInfo":{"name":"s","version":"1"}}`
 )
 
-// methodTable answers requests by their method; server/discover has an answer without.
+// A methodTable is a handler with a function per method. server/discover has a default.
 type methodTable map[string]func(ctx context.Context, req *mcp.Request) (mcp.Result, error)
 
 func (m methodTable) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
@@ -127,18 +127,18 @@ func (m methodTable) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result
 	return nil, mcp.Errorf(mcp.CodeMethodNotFound, "no method %s", req.Method)
 }
 
-// answerRevision answers with the revision that the request speaks.
+// answerRevision returns the revision of the request.
 func answerRevision(_ context.Context, req *mcp.Request) (mcp.Result, error) {
 	return mcp.RawResult(`{"resultType":"complete","revision":"` + req.Revision() + `"}`), nil
 }
 
-// untilDone waits for its context and says why it ended.
+// untilDone waits until its context is done and returns the cause as an error.
 func untilDone(ctx context.Context, _ *mcp.Request) (mcp.Result, error) {
 	<-ctx.Done()
 	return nil, mcp.Errorf(1, "%v", context.Cause(ctx))
 }
 
-// listenUntilShutdown acknowledges, and gives a result when the server shuts down.
+// listenUntilShutdown acknowledges, and returns a result when the server shuts down.
 func listenUntilShutdown(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	if err := req.Notify(ctx, "notifications/subscriptions/acknowledged", stdjson.RawMessage(`{}`)); err != nil {
 		return nil, err
@@ -156,7 +156,7 @@ func TestVER08_BothErasInterleaveOnOneStream(t *testing.T) {
 		c.send(modernLine(`1`, "tools/list", ""))
 		c.want(resultLine(`1`, `{"resultType":"complete","revision":"2026-07-28"}`))
 		c.send(initializeLine(`"1"`, "2025-06-18"))
-		c.want(resultLine(`"1"`, welcomeC))
+		c.want(resultLine(`"1"`, initializeResult))
 		c.send(initializedLine, plainLine(`2`, "tools/list", `{}`))
 		c.want(resultLine(`2`, `{"revision":"2025-06-18"}`))
 		c.send(modernLine(`"2"`, "tools/list", ""))
@@ -169,7 +169,7 @@ func TestVER08_BothErasInterleaveOnOneStream(t *testing.T) {
 	})
 }
 
-func TestBeforeInitialize(t *testing.T) {
+func TestRequestsBeforeInitialize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := serveClient(t, methodTable{})
 		c.send(plainLine(`1`, "ping", `{}`))
@@ -209,7 +209,7 @@ func TestT11_OrderOfChecks(t *testing.T) {
 		} {
 			c.send(plainLine(`1`, "no/such", `{"_meta":`+tc.meta+`}`))
 			if got := c.recv(); len(got) != 1 || !strings.Contains(got[0], tc.want) {
-				t.Errorf("%s: %q, want %s", tc.meta, got, tc.want)
+				t.Errorf("%s: got %q, want %s", tc.meta, got, tc.want)
 			}
 		}
 		for _, method := range []string{"initialize", "ping"} { // T-14, PING-04
@@ -225,7 +225,7 @@ func TestSecondInitializeIsRefused(t *testing.T) {
 		c := serveClient(t, methodTable{})
 		c.send(initializeLine(`1`, "2025-06-18"), initializeLine(`2`, "2025-06-18"), plainLine(`3`, "tools/list", `{}`)) // without waiting
 		got := c.recv()
-		for _, want := range []string{resultLine(`1`, welcomeC), failureLine(`2`, -32600, "the session is initialized already"), failureLine(`3`, -32601, "no method tools/list")} {
+		for _, want := range []string{resultLine(`1`, initializeResult), failureLine(`2`, -32600, "the session is initialized already"), failureLine(`3`, -32601, "no method tools/list")} {
 			if !strings.Contains(strings.Join(got, "\n"), want) {
 				t.Errorf("got %q, want %s", got, want)
 			}
@@ -234,7 +234,7 @@ func TestSecondInitializeIsRefused(t *testing.T) {
 	})
 }
 
-func TestInitializeThatFailsMayBeTriedAgain(t *testing.T) {
+func TestInitializeMayBeRetriedAfterAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries := 0
 		c := serveClient(t, methodTable{"server/discover": func(context.Context, *mcp.Request) (mcp.Result, error) {
@@ -246,12 +246,12 @@ func TestInitializeThatFailsMayBeTriedAgain(t *testing.T) {
 		c.send(initializeLine(`1`, "2025-06-18"))
 		c.want(failureLine(`1`, 7, "not yet"))
 		c.send(initializeLine(`2`, "2025-06-18"))
-		c.want(resultLine(`2`, welcomeC))
+		c.want(resultLine(`2`, initializeResult))
 		c.end()
 	})
 }
 
-func TestSTDIO13_NothingFollowsACancel(t *testing.T) {
+func TestSTDIO13_NothingIsSentForACancelledRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cause, notifyErr := make(chan error, 3), make(chan error, 3)
 		c := serveClient(t, methodTable{"tools/call": func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
@@ -265,31 +265,31 @@ func TestSTDIO13_NothingFollowsACancel(t *testing.T) {
 		c.send(noteLine("notifications/cancelled", `{"requestId":1,"reason":"enough"}`))
 		c.want()
 		if err := <-cause; !errors.Is(err, mcp.ErrCancelled) || !strings.Contains(err.Error(), "enough") {
-			t.Errorf("cause is %v", err)
+			t.Errorf("got cause %v, want ErrCancelled", err)
 		}
 		if err := <-notifyErr; !errors.Is(err, mcp.ErrCancelled) {
-			t.Errorf("Notify after the cancel: %v", err)
+			t.Errorf("Notify after the cancellation: got %v, want ErrCancelled", err)
 		}
 		c.send(modernLine(`2`, "tools/call", ""), noteLine("notifications/cancelled", `{"requestId":2}`))
 		c.want()
 		if err := <-cause; err != mcp.ErrCancelled {
-			t.Errorf("cause is %v", err)
+			t.Errorf("got cause %v, want ErrCancelled", err)
 		}
 		c.send(initializeLine(`3`, "2025-06-18"))
-		c.want(resultLine(`3`, welcomeC))
+		c.want(resultLine(`3`, initializeResult))
 		c.send(plainLine(`4`, "tools/call", `{"name":"t"}`), noteLine("notifications/cancelled", `{"requestId":4,"reason":"enough"}`))
 		c.want()
 		if err := <-cause; !errors.Is(err, mcp.ErrCancelled) || !strings.Contains(err.Error(), "enough") {
-			t.Errorf("cause in a session is %v", err)
+			t.Errorf("session: got cause %v, want ErrCancelled with the reason", err)
 		}
 		c.end()
 	})
 }
 
-func TestCancelFreesAHandlerThatWaitsForTheReader(t *testing.T) {
+func TestCancelUnblocksAHandlerWhoseNotificationsAreNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent atomic.Int32
-		flood := func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+		notifyForever := func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 			for {
 				if err := req.Notify(ctx, "notifications/message", stdjson.RawMessage(`{}`)); err != nil {
 					return nil, err
@@ -297,31 +297,31 @@ func TestCancelFreesAHandlerThatWaitsForTheReader(t *testing.T) {
 				sent.Add(1)
 			}
 		}
-		c := serveClient(t, methodTable{"tools/call": flood})
+		c := serveClient(t, methodTable{"tools/call": notifyForever})
 		c.send(modernLine(`1`, "tools/call", ""), modernLine(`2`, "tools/call", ""), modernLine(`3`, "tools/call", ""))
 		synctest.Wait()
 		before := sent.Load()
-		c.send(plainLine(`4`, "ping", `{}`), modernLine(`3`, "tools/call", "")) // replies wait, reading does not
+		c.send(plainLine(`4`, "ping", `{}`), modernLine(`3`, "tools/call", "")) // responses wait for the reader, requests are still read
 		for id := range 3 {
 			c.send(noteLine("notifications/cancelled", fmt.Sprintf(`{"requestId":%d}`, id+1)))
 		}
 		synctest.Wait()
 		got := c.recv()
 		if n := len(got) - 2; sent.Load() != before && n > int(before)+1 {
-			t.Errorf("%d notifications were written after the cancel", n-int(before))
+			t.Errorf("got %d notifications after the cancellation, want at most 1", n-int(before))
 		}
 		if last := strings.Join(got[len(got)-2:], ""); !strings.Contains(last, `"id":4`) || !strings.Contains(last, "in progress") {
-			t.Errorf("the replies are %s", last)
+			t.Errorf("got last messages %s, want the ping result and the error", last)
 		}
 		c.end()
 	})
 }
 
-func TestT04_EndsOfASubscription(t *testing.T) {
+func TestCAN12_T04_EndOfASubscriptionOnAStream(t *testing.T) {
 	ack := noteLine("notifications/subscriptions/acknowledged", `{}`)
 	ended := resultLine(`"s"`, `{"resultType":"complete"}`)
 	again := noteLine("notifications/cancelled", `{"requestId":"s"}`)
-	synctest.Test(t, func(t *testing.T) { // CAN-12: the server ends it
+	synctest.Test(t, func(t *testing.T) { // the server ends it
 		c := serveClient(t, methodTable{"subscriptions/listen": listenUntilShutdown})
 		c.send(modernLine(`"s"`, "subscriptions/listen", ""))
 		c.want(ack)
@@ -331,7 +331,7 @@ func TestT04_EndsOfASubscription(t *testing.T) {
 			t.Errorf("Serve: %v", err)
 		}
 		if d := time.Since(start); d > time.Millisecond {
-			t.Errorf("an idle stream took %v to end", d)
+			t.Errorf("ending an idle stream took %v, want at most 1ms", d)
 		}
 		c.want(ended, again)
 	})
@@ -339,13 +339,13 @@ func TestT04_EndsOfASubscription(t *testing.T) {
 		c := serveClient(t, methodTable{"subscriptions/listen": listenUntilShutdown})
 		c.send(modernLine(`"s"`, "subscriptions/listen", ""), noteLine("notifications/cancelled", `{"requestId":"s"}`))
 		if got := c.recv(); len(got) > 0 && (got[0] != ack || len(got) > 1) {
-			t.Errorf("the server wrote %q", got)
+			t.Errorf("got %q, want at most the acknowledgement", got)
 		}
 		c.cancel()
 		<-c.served
 		c.want()
 	})
-	synctest.Test(t, func(t *testing.T) { // it is refused: there is no subscription to end
+	synctest.Test(t, func(t *testing.T) { // it is refused
 		c := serveClient(t, methodTable{})
 		c.send(modernLine(`"s"`, "subscriptions/listen", ""))
 		c.want(failureLine(`"s"`, -32601, "no method subscriptions/listen"))
@@ -357,7 +357,7 @@ func TestRPC05_DuplicateIDsOfBothEras(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := serveClient(t, methodTable{"tools/call": untilDone})
 		c.send(initializeLine(`0`, "2025-06-18"))
-		c.want(resultLine(`0`, welcomeC))
+		c.want(resultLine(`0`, initializeResult))
 		c.send(modernLine(`1`, "tools/call", ""), plainLine(`1`, "tools/call", `{"name":"t"}`), modernLine(`1`, "tools/call", ""))
 		c.want(failureLine(`1`, -32600, "a request with this id is in progress"), failureLine(`1`, -32600, "a request with this id is in progress"))
 		c.send(noteLine("notifications/cancelled", `{"requestId":1}`), modernLine(`1`, "tools/call", ""), noteLine("notifications/cancelled", `{"requestId":1}`))
@@ -366,7 +366,7 @@ func TestRPC05_DuplicateIDsOfBothEras(t *testing.T) {
 	})
 }
 
-func TestRequestsInFlightAreBounded(t *testing.T) {
+func TestRequestsInFlightAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := serveClient(t, methodTable{"tools/call": untilDone, "tools/list": answerRevision})
 		for i := range 256 {
@@ -384,7 +384,7 @@ func TestRequestsInFlightAreBounded(t *testing.T) {
 	})
 }
 
-func TestT10_BurstBeforeAResultArrivesWholeAndInOrder(t *testing.T) {
+func TestT10_NotificationsBeforeAResultArriveInOrder(t *testing.T) {
 	const burst = 3000
 	synctest.Test(t, func(t *testing.T) {
 		c := serveClient(t, methodTable{"tools/call": func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
@@ -396,7 +396,7 @@ func TestT10_BurstBeforeAResultArrivesWholeAndInOrder(t *testing.T) {
 			return mcp.RawResult(`{}`), nil
 		}})
 		c.send(initializeLine(`0`, "2025-06-18"))
-		c.want(resultLine(`0`, welcomeC))
+		c.want(resultLine(`0`, initializeResult))
 		for _, call := range []struct{ request, result string }{
 			{modernLine(`1`, "tools/call", ""), `{"resultType":"complete"}`},
 			{plainLine(`1`, "tools/call", `{"name":"t"}`), `{}`},
@@ -414,7 +414,7 @@ func TestT10_BurstBeforeAResultArrivesWholeAndInOrder(t *testing.T) {
 	})
 }
 
-func TestR7_3_10_WhatIsInProgressIsAnsweredWhenTheStreamEnds(t *testing.T) {
+func TestRequestsInProgressAreAnsweredWhenInputEnds(t *testing.T) {
 	slow := func(d time.Duration) func(context.Context, *mcp.Request) (mcp.Result, error) {
 		return func(ctx context.Context, _ *mcp.Request) (mcp.Result, error) {
 			select {
@@ -437,7 +437,7 @@ func TestR7_3_10_WhatIsInProgressIsAnsweredWhenTheStreamEnds(t *testing.T) {
 	}{
 		{"in time", slow(9 * time.Second), resultLine(`1`, `{"resultType":"complete","done":true}`), 9 * time.Second},
 		{"too slow", slow(11 * time.Second), failureLine(`1`, 1, mcp.ErrShutdown.Error()), 10 * time.Second},
-		{"deaf", stuck, "", 12 * time.Second},
+		{"ignores its context", stuck, "", 12 * time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -445,7 +445,7 @@ func TestR7_3_10_WhatIsInProgressIsAnsweredWhenTheStreamEnds(t *testing.T) {
 				in, w := io.Pipe()
 				done := make(chan error, 1)
 				go func() {
-					done <- mcp.Serve(t.Context(), methodTable{"tools/call": tc.call}, mcp.NewStreamConn(in, &out, nil), &mcp.ServeOptions{Logger: nowhereLog})
+					done <- mcp.Serve(t.Context(), methodTable{"tools/call": tc.call}, mcp.NewStreamConn(in, &out, nil), &mcp.ServeOptions{Logger: discardLog})
 				}()
 				io.WriteString(w, modernLine(`1`, "tools/call", "")+"\n")
 				start := time.Now()
@@ -454,18 +454,18 @@ func TestR7_3_10_WhatIsInProgressIsAnsweredWhenTheStreamEnds(t *testing.T) {
 					t.Errorf("Serve: %v", err)
 				}
 				if got := time.Since(start); got != tc.after {
-					t.Errorf("it took %v, want %v", got, tc.after)
+					t.Errorf("Serve returned after %v, want %v", got, tc.after)
 				}
 				if got := strings.TrimSuffix(out.String(), "\n"); got != tc.want {
 					t.Errorf("wrote %s, want %s", got, tc.want)
 				}
-				time.Sleep(time.Hour) // of the bubble's clock: the deaf handler returns to nobody
+				time.Sleep(time.Hour) // let the handler that ignores its context return
 			})
 		})
 	}
 }
 
-func TestEndOfTheContextIsAnEndLikeAnyOther(t *testing.T) {
+func TestServeDrainsWhenItsContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := serveClient(t, methodTable{"tools/call": func(ctx context.Context, _ *mcp.Request) (mcp.Result, error) {
 			time.Sleep(time.Second)
@@ -479,12 +479,12 @@ func TestEndOfTheContextIsAnEndLikeAnyOther(t *testing.T) {
 		}
 		c.want(resultLine(`1`, `{"resultType":"complete"}`))
 		if _, err := c.conn.Read(t.Context()); err != io.EOF {
-			t.Errorf("the conn was not closed: %v", err)
+			t.Errorf("Read: got %v, want io.EOF", err)
 		}
 	})
 }
 
-func TestDeadPeerEndsEverything(t *testing.T) {
+func TestWriteErrorEndsServeAndItsRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cause := make(chan error, 1)
 		h := methodTable{
@@ -498,18 +498,18 @@ func TestDeadPeerEndsEverything(t *testing.T) {
 		in, w := io.Pipe()
 		done := make(chan error, 1)
 		conn := mcp.NewStreamConn(in, failingWriter{}, nil)
-		go func() { done <- mcp.Serve(t.Context(), h, conn, &mcp.ServeOptions{Logger: nowhereLog}) }()
+		go func() { done <- mcp.Serve(t.Context(), h, conn, &mcp.ServeOptions{Logger: discardLog}) }()
 		io.WriteString(w, modernLine(`1`, "tools/call", "")+"\n"+modernLine(`2`, "tools/list", "")+"\n")
 		if err := <-done; !errors.Is(err, mcp.ErrDisconnected) || !strings.Contains(err.Error(), "wire cut") {
 			t.Errorf("Serve: %v", err)
 		}
 		if err := <-cause; !errors.Is(err, mcp.ErrDisconnected) {
-			t.Errorf("cause: %v", err)
+			t.Errorf("got cause %v, want ErrDisconnected", err)
 		}
 	})
 }
 
-func TestPanicCostsOneRequest(t *testing.T) {
+func TestPanicFailsOneRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := serveClient(t, methodTable{"tools/call": func(context.Context, *mcp.Request) (mcp.Result, error) { panic("oh") }})
 		c.send(modernLine(`1`, "tools/call", ""))
@@ -522,7 +522,7 @@ func TestPanicCostsOneRequest(t *testing.T) {
 	})
 }
 
-func TestPrincipalOfTheStreamIsThatOfItsRequests(t *testing.T) {
+func TestRequestsHaveThePrincipalOfTheirStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := mcp.Pipe()
 		who := func(_ context.Context, req *mcp.Request) (mcp.Result, error) {
@@ -534,7 +534,7 @@ func TestPrincipalOfTheStreamIsThatOfItsRequests(t *testing.T) {
 		c.send(modernLine(`1`, "tools/list", ""))
 		c.want(resultLine(`1`, `{"resultType":"complete","who":"ada"}`))
 		c.send(initializeLine(`2`, "2025-06-18"))
-		c.want(resultLine(`2`, welcomeC))
+		c.want(resultLine(`2`, initializeResult))
 		c.send(plainLine(`3`, "tools/list", `{}`))
 		c.want(resultLine(`3`, `{"who":"ada"}`))
 		c.end()
@@ -569,7 +569,7 @@ func TestSessionOnAStream(t *testing.T) {
 		changed = make(chan string)
 		c := serveClient(t, h)
 		c.send(initializeLine(`0`, "2025-06-18"))
-		c.want(resultLine(`0`, welcomeC))
+		c.want(resultLine(`0`, initializeResult))
 		c.send(initializedLine, plainLine(`1`, "resources/subscribe", `{"uri":"x:1"}`))
 		c.want(resultLine(`1`, `{}`))
 		changed <- "x:1"
@@ -593,11 +593,11 @@ func TestSessionOnAStream(t *testing.T) {
 			t.Fatalf("wrote %q", got)
 		}
 		start := time.Now()
-		c.cancel() // nobody reads answers any more
+		c.cancel()
 		<-c.served
 		c.want(failureLine(`5`, -32600, "the session ended before the response to elicitation/create"))
 		if d := time.Since(start); d > time.Millisecond {
-			t.Errorf("a question held up the end for %v", d)
+			t.Errorf("Serve returned after %v, want it not to wait for the client", d)
 		}
 	})
 }
@@ -613,11 +613,11 @@ func TestRPC15_BatchOnAStream(t *testing.T) {
 	})
 }
 
-func TestRefusedMessagesCostOneErrorEach(t *testing.T) {
+func TestEachRefusedMessageIsAnsweredWithOneError(t *testing.T) {
 	input := "nonsense\n" + `{"jsonrpc":"2.0","id":1,"method":1}` + "\n" + `{"jsonrpc":"2.0","method":""}` + "\n" +
 		strings.Repeat(" ", 600) + "\n" + plainLine(`2`, "ping", `{}`) + "\n"
 	var out bytes.Buffer
-	err := mcp.Serve(t.Context(), methodTable{}, mcp.NewStreamConn(strings.NewReader(input), &out, &mcp.StreamConnOptions{MaxMessage: 500}), &mcp.ServeOptions{Logger: nowhereLog})
+	err := mcp.Serve(t.Context(), methodTable{}, mcp.NewStreamConn(strings.NewReader(input), &out, &mcp.StreamConnOptions{MaxMessage: 500}), &mcp.ServeOptions{Logger: discardLog})
 	if err != nil {
 		t.Errorf("Serve: %v", err)
 	}
@@ -628,15 +628,15 @@ func TestRefusedMessagesCostOneErrorEach(t *testing.T) {
 	}
 	for i := range want {
 		if !strings.Contains(got[i], want[i]) {
-			t.Errorf("answer %d is %s, want %s", i, got[i], want[i])
+			t.Errorf("response %d: got %s, want %s", i, got[i], want[i])
 		}
 	}
 }
 
-// TestServerSpeaksToASessionAsItsRevisionWants runs a whole server: a question, progress, log messages and changes.
-func TestServerSpeaksToASessionAsItsRevisionWants(t *testing.T) {
+// A whole server: elicitation, progress, log messages and list changes.
+func TestServerInASession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: nowhereLog})
+		server := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: discardLog})
 		mcp.AddTool(server, &mcp.Tool{Name: "deploy"}, func(ctx context.Context, _ struct{}) (string, error) {
 			mcp.Progress(ctx, 1, 2, "asking")
 			sure, err := mcp.Ask[bool](ctx, "sure", "Sure?", nil)
@@ -665,7 +665,7 @@ func TestServerSpeaksToASessionAsItsRevisionWants(t *testing.T) {
 		c.want(noteLine("notifications/message", `{"level":"info","data":"deployed"}`), resultLine(`1`, `{"content":[{"type":"text","text":"done"}]}`))
 
 		mcp.AddTool(server, &mcp.Tool{Name: "other"}, func(context.Context, struct{}) (string, error) { return "", nil })
-		time.Sleep(time.Second) // of the bubble's clock: changes are told together
+		time.Sleep(time.Second) // list changes are sent together
 		c.want(noteLine("notifications/tools/list_changed", `{}`))
 		if err := c.end(); err != nil {
 			t.Errorf("Run: %v", err)

@@ -1,7 +1,6 @@
 package mcp_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,41 +17,23 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// A logbook keeps what a server logs.
-type logbook struct {
-	mu  sync.Mutex // guards the field below
-	buf bytes.Buffer
-}
-
-func (l *logbook) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *logbook) has(text string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return bytes.Contains(l.buf.Bytes(), []byte(text))
-}
-
-// secret is what the client must not see, and the log must hold.
+// secret must appear in the log and must not be sent to the client.
 const secret = "hunter2"
 
-// A bomb panics wherever a value of the user's is asked for something.
-type bomb struct{ N int }
+// A panicValue panics in every method that the package calls on values of its user.
+type panicValue struct{ N int }
 
-func (bomb) MarshalJSON() ([]byte, error)       { panic(secret) }
-func (*bomb) UnmarshalJSON([]byte) error        { panic(secret) }
-func (bomb) ResultType() string                 { return mcp.ResultComplete }
-func (bomb) ResultMeta() mcp.Meta               { return nil }
-func (bomb) Open(string) (fs.File, error)       { panic(secret) }
-func (bomb) LogValue() slog.Value               { panic(secret) }
-func (bomb) String() string                     { panic(secret) }
-func explode[T any](context.Context) (T, error) { panic(secret) }
+func (panicValue) MarshalJSON() ([]byte, error)   { panic(secret) }
+func (*panicValue) UnmarshalJSON([]byte) error    { panic(secret) }
+func (panicValue) ResultType() string             { return mcp.ResultComplete }
+func (panicValue) ResultMeta() mcp.Meta           { return nil }
+func (panicValue) Open(string) (fs.File, error)   { panic(secret) }
+func (panicValue) LogValue() slog.Value           { panic(secret) }
+func (panicValue) String() string                 { panic(secret) }
+func panicFunc[T any](context.Context) (T, error) { panic(secret) }
 
-// explosive is a server whose every function panics.
-func explosive(log *logbook) *mcp.Server {
+// panicServer returns a server whose functions all panic.
+func panicServer(log *logBuffer) *mcp.Server {
 	s := mcp.NewServer("test", "1", &mcp.ServerOptions{
 		Logger: slog.New(slog.NewTextHandler(log, nil)),
 		Middleware: []mcp.Middleware{func(next mcp.Handler) mcp.Handler {
@@ -70,46 +51,46 @@ func explosive(log *logbook) *mcp.Server {
 			return true
 		},
 	})
-	addTool(s, "function", explode[string])
+	addTool(s, "function", panicFunc[string])
 	give(s, "fine", "fine")
 	give(s, "hidden", "x")
-	give[any](s, "result", bomb{})
+	give[any](s, "result", panicValue{})
 	give(s, "nil_content", (*mcp.TextContent)(nil))
 	mcp.AddTool(s, &mcp.Tool{Name: "meta"}, func(context.Context, struct{}) (*mcp.CallToolResult, error) {
-		return &mcp.CallToolResult{Content: []mcp.ContentBlock{}, Meta: mcp.Meta{"com.example/bomb": bomb{}}}, nil
+		return &mcp.CallToolResult{Content: []mcp.ContentBlock{}, Meta: mcp.Meta{"com.example/bomb": panicValue{}}}, nil
 	})
 	mcp.AddTool(s, &mcp.Tool{Name: "arguments", InputSchema: json.RawMessage(`{"type":"object"}`)},
-		func(context.Context, bomb) (string, error) { return "", nil })
+		func(context.Context, panicValue) (string, error) { return "", nil })
 	mcp.AddTool(s, &mcp.Tool{Name: "hidden_mirror", InputSchema: json.RawMessage(
 		`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}`)},
 		func(context.Context, json.RawMessage) (string, error) { return "", nil })
-	addTool(s, "once", func(ctx context.Context) (string, error) { return mcp.Once(ctx, "k", explode[string]) })
+	addTool(s, "once", func(ctx context.Context) (string, error) { return mcp.Once(ctx, "k", panicFunc[string]) })
 	addTool(s, "log", func(ctx context.Context) (string, error) {
-		mcp.Logger(ctx).Error("x", "bomb", bomb{})
+		mcp.Logger(ctx).Error("x", "bomb", panicValue{})
 		panic(secret)
 	})
-	addTool(s, "goexit", func(ctx context.Context) (string, error) { panic(http500{}) })
+	addTool(s, "unprintable", func(ctx context.Context) (string, error) { panic(unprintableError{}) })
 	complete := map[string]mcp.CompleteFunc{"a": func(context.Context, string, map[string]string) ([]string, error) { panic(secret) }}
 	mcp.AddPrompt(s, &mcp.Prompt{Name: "prompt", Arguments: []mcp.PromptArgument{{Name: "a"}}, Complete: complete},
-		func(ctx context.Context, _ map[string]string) (string, error) { return explode[string](ctx) })
+		func(ctx context.Context, _ map[string]string) (string, error) { return panicFunc[string](ctx) })
 	mcp.AddResource(s, &mcp.Resource{URI: "x://x", Name: "x"},
-		func(ctx context.Context, _ string) (string, error) { return explode[string](ctx) })
+		func(ctx context.Context, _ string) (string, error) { return panicFunc[string](ctx) })
 	addText(s, "x://hidden", "x")
 	mcp.AddResourceTemplate(s, &mcp.ResourceTemplate{URITemplate: "y://y/{a}", Name: "y", Complete: complete},
-		func(ctx context.Context, _ map[string]string) (string, error) { return explode[string](ctx) })
+		func(ctx context.Context, _ map[string]string) (string, error) { return panicFunc[string](ctx) })
 	s.HandleMethod("com.example/method", mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) { panic(secret) }))
-	s.HandleMethod("com.example/result", mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) { return bomb{}, nil }))
+	s.HandleMethod("com.example/result", mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) { return panicValue{}, nil }))
 	return s
 }
 
-// http500 is a value that cannot even be printed.
-type http500 struct{}
+// An unprintableError panics when it is printed.
+type unprintableError struct{}
 
-func (http500) Error() string { panic(secret) }
+func (unprintableError) Error() string { panic(secret) }
 
-func TestR7_3_7_EveryPanicIsContained(t *testing.T) {
-	log := &logbook{}
-	s := explosive(log)
+func TestPanicsAreInternalErrorsWithAnIncident(t *testing.T) {
+	log := &logBuffer{}
+	s := panicServer(log)
 	ref := func(kind, key, value string) object {
 		return object{"ref": object{"type": kind, key: value}, "argument": object{"name": "a", "value": ""}}
 	}
@@ -128,7 +109,7 @@ func TestR7_3_7_EveryPanicIsContained(t *testing.T) {
 			{"tools/call", tool("hidden_mirror")},
 			{"tools/call", tool("once")},
 			{"tools/call", tool("log")},
-			{"tools/call", tool("goexit")},
+			{"tools/call", tool("unprintable")},
 			{"tools/call", object{"name": "fine", "_meta": object{"com.example/middleware": true}}},
 			{"tools/list", nil},
 			{"resources/list", nil},
@@ -149,21 +130,21 @@ func TestR7_3_7_EveryPanicIsContained(t *testing.T) {
 			}
 			incident := decode[struct{ Incident string }](t, err.Data).Incident
 			if err.Message != "internal error" || len(incident) < 16 || !log.has("incident="+incident) {
-				t.Errorf("%s: got %s %s", what, err.Message, err.Data)
+				t.Errorf("%s: got %s %s, want an internal error with a logged incident", what, err.Message, err.Data)
 			}
 		}
 		if res := callTool(t, c, "fine", nil); res.text() != "fine" {
-			t.Errorf("afterwards: got %+v", res)
+			t.Errorf("call after the panics: got %+v, want \"fine\"", res)
 		}
 		if strings.Contains(c.Transcript(), secret) || !log.has(secret) || !log.has("stack=") {
-			t.Error("what panicked belongs into the log, and not to the client")
+			t.Error("want the panic value in the log and not in the transcript")
 		}
 	})
 }
 
-func TestR7_3_7_PanicsOfVisibleEndNoSubscription(t *testing.T) {
-	log := &logbook{}
-	mcptest.Run(t, explosive(log), func(t *testing.T, c *mcptest.Client) {
+func TestPanicOfVisibleRefusesTheSubscription(t *testing.T) {
+	log := &logBuffer{}
+	mcptest.Run(t, panicServer(log), func(t *testing.T, c *mcptest.Client) {
 		if !c.Modern() {
 			c.Listen(mcp.SubscriptionFilter{})
 		}
@@ -176,8 +157,8 @@ func TestR7_3_7_PanicsOfVisibleEndNoSubscription(t *testing.T) {
 	})
 }
 
-func TestR7_1_6_ErrorsThatAreNotForTheClient(t *testing.T) {
-	log := &logbook{}
+func TestUnknownErrorsAreSentAsInternalError(t *testing.T) {
+	log := &logBuffer{}
 	s := newServer(t, &mcp.ServerOptions{Logger: slog.New(slog.NewTextHandler(log, nil))})
 	failed := fmt.Errorf("open /etc/passwd: %s", secret)
 	s.HandleMethod("com.example/fails", mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) { return nil, failed }))
@@ -204,12 +185,12 @@ func TestR7_1_6_ErrorsThatAreNotForTheClient(t *testing.T) {
 			}
 		}
 		if strings.Contains(c.Transcript(), secret) || !log.has(secret) {
-			t.Error("the details belong into the log, and not to the client")
+			t.Error("want the details in the log and not in the transcript")
 		}
 	})
 }
 
-func TestMiddlewareSeesEverything(t *testing.T) {
+func TestMiddlewareSeesEveryRequest(t *testing.T) {
 	var mu sync.Mutex
 	var seen []string
 	note := func(name string) mcp.Middleware {
@@ -240,7 +221,7 @@ func TestMiddlewareSeesEverything(t *testing.T) {
 	s := newServer(t, &mcp.ServerOptions{Middleware: []mcp.Middleware{note("outer"), note("inner"), refuse}})
 	addTool(s, "who", func(ctx context.Context) (string, error) { return fmt.Sprint(ctx.Value(noteKey{})), nil })
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
-		synctest.Wait() // a session listens to changes
+		synctest.Wait() // until the session listens to changes
 		mu.Lock()
 		seen = nil
 		mu.Unlock()
@@ -263,14 +244,14 @@ func TestMiddlewareSeesEverything(t *testing.T) {
 		got := strings.Join(seen, ", ")
 		const want = "outer tools/call, inner tools/call, outer prompts/list, inner prompts/list, outer com.example/unknown, inner com.example/unknown"
 		if got != want {
-			t.Errorf("seen: got %s", got)
+			t.Errorf("got calls %s, want %s", got, want)
 		}
 	})
 }
 
 type noteKey struct{}
 
-// capabilitiesOf returns what the server says it offers.
+// capabilitiesOf returns the capabilities that the server declares.
 func capabilitiesOf(t *testing.T, c *mcptest.Client) map[string]json.RawMessage {
 	t.Helper()
 	if c.Modern() {
@@ -287,8 +268,8 @@ func capabilitiesOf(t *testing.T, c *mcptest.Client) map[string]json.RawMessage 
 	}](t, json.RawMessage(answer)).Result.Capabilities
 }
 
-// TOOL-01, RES-01, PRM-01, CMP-01, LOG-01: what is registered is declared, and what is not is no method.
-func TestRPC31_CapabilitiesAreDerived(t *testing.T) {
+// Capabilities are derived from the registered features; methods of the others are not found.
+func TestRPC31_TOOL01_RES01_PRM01_CMP01_LOG01_CapabilitiesAreDerived(t *testing.T) {
 	empty, full := newServer(t, nil), changingServer(t, nil)
 	mcp.AddPrompt(full, &mcp.Prompt{Name: "complete", Arguments: []mcp.PromptArgument{{Name: "a"}}, Complete: map[string]mcp.CompleteFunc{
 		"a": func(context.Context, string, map[string]string) ([]string, error) { return nil, nil },
@@ -304,7 +285,7 @@ func TestRPC31_CapabilitiesAreDerived(t *testing.T) {
 		for method := range methods {
 			_, err := c.Try(method, object{"name": "x", "uri": "x://x"})
 			if c.Modern() && c.Transport == mcptest.HTTP && err != nil && err.Code == mcp.CodeHeaderMismatch {
-				continue // the client mirrors what it can
+				continue // the test client mirrors parameters in headers
 			}
 			wantCode(t, method, err, mcp.CodeMethodNotFound)
 		}
@@ -329,7 +310,7 @@ func TestRPC31_CapabilitiesAreDerived(t *testing.T) {
 	})
 }
 
-func TestEXT_ExtensionsAreDeclaredAndServed(t *testing.T) {
+func TestExtensionsAreDeclaredAndServed(t *testing.T) {
 	s := newServer(t, &mcp.ServerOptions{Experimental: object{"x": object{"y": 1}}})
 	s.AddExtension("com.example/search", object{"fuzzy": true})
 	s.AddExtension("com.example/plain", nil)
@@ -361,7 +342,7 @@ func TestEXT_ExtensionsAreDeclaredAndServed(t *testing.T) {
 	}
 }
 
-func TestServerOptionsAreChecked(t *testing.T) {
+func TestInvalidServerOptionsPanic(t *testing.T) {
 	for what, opts := range map[string]*mcp.ServerOptions{
 		"page size":     {PageSize: -1},
 		"progress rate": {ProgressRate: -1},
@@ -375,8 +356,7 @@ func TestServerOptionsAreChecked(t *testing.T) {
 	mustPanic(t, "no name", "mcp: NewServer", func() { mcp.NewServer("", "1", nil) })
 }
 
-// META-13, CACHE-01, VER: what a server says of itself.
-func TestVER_DiscoverSaysWhatTheServerIs(t *testing.T) {
+func TestMETA13_CACHE01_DiscoverDescribesTheServer(t *testing.T) {
 	s := newServer(t, &mcp.ServerOptions{
 		Title: "Test Server", Description: "Tests.", WebsiteURL: "https://example.com", Instructions: "Be kind.",
 		Icons: []mcp.Icon{{Src: "https://example.com/i.png", MIMEType: "image/png", Sizes: []string{"48x48"}}},
@@ -407,14 +387,14 @@ func TestVER_DiscoverSaysWhatTheServerIs(t *testing.T) {
 			`"name":"test"`: "2024-11-05", "Be kind.": "2024-11-05", "Test Server": "2025-06-18", "websiteUrl": "2025-11-25", "48x48": "2025-11-25",
 		} {
 			if strings.Contains(text, member) != c.Since(since) {
-				t.Errorf("%s is there from %s on: %s", member, since, text)
+				t.Errorf("want %s since %s, got %s", member, since, text)
 			}
 		}
 	})
 }
 
-// A result whose `_meta` names a server of its own, such as one of a proxy, has no second one.
-func TestMETA13_AResultMayNameItsOwnServer(t *testing.T) {
+// A result that already has a serverInfo, such as that of a proxy, gets no second one.
+func TestMETA13_ServerInfoOfAResultIsKept(t *testing.T) {
 	s := newServer(t, nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "proxy"}, func(context.Context, struct{}) (*mcp.CallToolResult, error) {
 		own := object{"name": "upstream", "version": "2"}
@@ -427,8 +407,8 @@ func TestMETA13_AResultMayNameItsOwnServer(t *testing.T) {
 	}
 }
 
-// Nothing of one request is there in the next, on the same connection.
-func TestSTL01_RequestsStandAlone(t *testing.T) {
+// Capabilities, log level and client info of one request do not apply to the next.
+func TestSTL01_RequestsAreIndependent(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "roots", func(ctx context.Context) (string, error) {
 		roots, err := mcp.Roots(ctx)
@@ -448,17 +428,17 @@ func TestSTL01_RequestsStandAlone(t *testing.T) {
 		c.Options.LogLevel = ""
 		callTool(t, c, "log", nil)
 		if got := len(c.Notifications(logged)); got != 1 {
-			t.Errorf("log levels: %d messages, want 1", got)
+			t.Errorf("got %d log messages, want 1", got)
 		}
 		res := decode[toolResult](t, c.Call("tools/call", object{"name": "log", "_meta": object{"io.modelcontextprotocol/clientInfo": object{}}}))
 		if res.text() != "" { // META-11, META-14
-			t.Errorf("the client is %q", res.text())
+			t.Errorf("got client name %q, want none", res.text())
 		}
 	})
 }
 
-// LIFE-20: what a client declares in an odd way is not declared, and takes nothing else away.
-func TestOddCapabilitiesCostOnlyThemselves(t *testing.T) {
+// A malformed capability is ignored and does not affect the others.
+func TestLIFE20_MalformedCapabilitiesAreIgnored(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "caps", func(ctx context.Context) (string, error) {
 		c := mcp.RequestFrom(ctx).Capabilities()
@@ -480,7 +460,7 @@ func TestOddCapabilitiesCostOnlyThemselves(t *testing.T) {
 	}
 }
 
-func TestRequestSaysWhoCalls(t *testing.T) {
+func TestRequestDescribesItsCaller(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "who", func(ctx context.Context) (string, error) {
 		req := mcp.RequestFrom(ctx)

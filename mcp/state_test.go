@@ -14,7 +14,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// refusedState is the one text for every state that is not taken.
+// refusedState is the error message for every state that is refused.
 const refusedState = "params.requestState is not valid for this request or has expired; send the request again without it"
 
 func wantRefused(t testing.TB, what string, r reply) {
@@ -26,7 +26,7 @@ func wantRefused(t testing.TB, what string, r reply) {
 
 var adaAnswers = `{"a":` + accept(`{"name":"Ada"}`) + `}`
 
-func TestMRTR13_AStateIsForOneCallerAndRequest(t *testing.T) {
+func TestMRTR13_MRTR21_StateIsBoundToCallerAndRequest(t *testing.T) {
 	keys := [][]byte{bytes.Repeat([]byte("k"), 32)}
 	serve := func(name string) *mcp.Server {
 		s := mcp.NewServer(name, "1", &mcp.ServerOptions{StateKeys: keys})
@@ -53,11 +53,11 @@ func TestMRTR13_AStateIsForOneCallerAndRequest(t *testing.T) {
 		wantRefused(t, what, p.call("t", other, adaAnswers, state))
 	}
 	for what, other := range map[string]*mcp.Principal{
-		"nobody":          nil,
-		"another user":    {Issuer: "https://as.example", Subject: "bob", ClientID: "c"},
-		"another issuer":  {Issuer: "https://evil.example", Subject: "ada", ClientID: "c"},
-		"another client":  {Issuer: "https://as.example", Subject: "ada", ClientID: "d"},
-		"a shifted split": {Issuer: "https://as.examplea", Subject: "da", ClientID: "c"},
+		"no user":                  nil,
+		"another user":             {Issuer: "https://as.example", Subject: "bob", ClientID: "c"},
+		"another issuer":           {Issuer: "https://evil.example", Subject: "ada", ClientID: "c"},
+		"another client":           {Issuer: "https://as.example", Subject: "ada", ClientID: "d"},
+		"shifted field boundaries": {Issuer: "https://as.examplea", Subject: "da", ClientID: "c"},
 	} {
 		q := *p
 		q.principal = other
@@ -69,15 +69,15 @@ func TestMRTR13_AStateIsForOneCallerAndRequest(t *testing.T) {
 
 	ada.Scopes = []string{"more"}
 	if r := p.call("t", ` { "n" : 9007199254740993 , "\u0074o" : "prod" } `, adaAnswers, state); r.text() != "Ada" {
-		t.Errorf("the same arguments in other words: got %+v", r)
+		t.Errorf("the same arguments encoded differently: got %+v, want \"Ada\"", r)
 	}
 	other.handler = serve("one")
 	if r := other.call("t", args, adaAnswers, state); r.text() != "Ada" {
-		t.Errorf("MRTR-21, a replica: got %+v", r)
+		t.Errorf("a replica: got %+v, want \"Ada\"", r)
 	}
 }
 
-func TestMRTR13_AbsentAndEmptyArgumentsAreAlike(t *testing.T) {
+func TestMRTR13_AbsentAndEmptyArgumentsAreEqual(t *testing.T) {
 	p := handle(t, nil, greet)
 	state := p.call("t", "", "", "").RequestState
 	if r := p.call("t", "{}", adaAnswers, state); r.text() != "Ada" {
@@ -85,7 +85,7 @@ func TestMRTR13_AbsentAndEmptyArgumentsAreAlike(t *testing.T) {
 	}
 }
 
-func TestMRTR12_AStateThatWasTouchedIsRefused(t *testing.T) {
+func TestMRTR12_ModifiedStateIsRefused(t *testing.T) {
 	p := handle(t, nil, greet)
 	state := p.call("t", "", "", "").RequestState
 	for i := range len(state) {
@@ -104,12 +104,12 @@ func TestMRTR12_AStateThatWasTouchedIsRefused(t *testing.T) {
 		wantRefused(t, touched, p.call("t", "", adaAnswers, touched))
 	}
 	if r := p.call("t", "", adaAnswers, state); r.text() != "Ada" {
-		t.Errorf("untouched: got %+v", r)
+		t.Errorf("unmodified state: got %+v, want \"Ada\"", r)
 	}
 }
 
 func FuzzRequestState(f *testing.F) {
-	// The key is new in each process: a state that an earlier run left in the corpus is then a foreign one.
+	// The key is new in each process, so states in the corpus are foreign.
 	p := handle(f, nil, greet)
 	state := p.call("t", "", "", "").RequestState
 	f.Add(state, uint(0), byte(1))
@@ -122,7 +122,7 @@ func FuzzRequestState(f *testing.F) {
 			touched[at%uint(len(touched))] ^= flip
 		}
 		encoded, _ := json.Marshal(string(touched))
-		var sent string // what is left of it: JSON is UTF-8
+		var sent string // with invalid UTF-8 replaced
 		if json.Unmarshal(encoded, &sent) != nil || sent == "" || sent == state {
 			return
 		}
@@ -132,7 +132,7 @@ func FuzzRequestState(f *testing.F) {
 	})
 }
 
-func TestMRTR13_AStateExpires(t *testing.T) {
+func TestMRTR13_StateExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := handle(t, &mcp.ServerOptions{StateTTL: time.Minute}, greet)
 		state := p.call("t", "", "", "").RequestState
@@ -144,7 +144,7 @@ func TestMRTR13_AStateExpires(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		wantRefused(t, "late", p.call("t", "", adaAnswers, state))
 		if r := p.call("t", "", adaAnswers, again.RequestState); r.text() != "Ada" {
-			t.Errorf("a later round has its own time: got %+v", r)
+			t.Errorf("state of a later round: got %+v, want \"Ada\"", r)
 		}
 	})
 }
@@ -160,11 +160,11 @@ func TestMRTR12_KeysCanBeRotated(t *testing.T) {
 	if r := serve(key('2')).call("t", "", adaAnswers, fresh); r.text() != "Ada" {
 		t.Errorf("the current key: got %+v", r)
 	}
-	wantRefused(t, "a key that is gone", serve(key('2')).call("t", "", adaAnswers, old))
-	wantRefused(t, "a key of its own", handle(t, nil, greet).call("t", "", adaAnswers, old))
+	wantRefused(t, "a removed key", serve(key('2')).call("t", "", adaAnswers, old))
+	wantRefused(t, "another key", handle(t, nil, greet).call("t", "", adaAnswers, old))
 }
 
-func TestMRTR12_TheStateHidesWhatItHolds(t *testing.T) {
+func TestMRTR12_StateIsEncrypted(t *testing.T) {
 	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		if _, err := mcp.Once(ctx, "a", func(context.Context) (string, error) { return "hush-hush", nil }); err != nil {
 			return "", err
@@ -173,22 +173,22 @@ func TestMRTR12_TheStateHidesWhatItHolds(t *testing.T) {
 	})
 	one, two := p.call("t", "", "", "").RequestState, p.call("t", "", "", "").RequestState
 	if strings.Contains(one, "hush") || strings.Contains(one, "aHVzaC1odXNo") {
-		t.Errorf("the state can be read: %s", one)
+		t.Errorf("got readable state %s", one)
 	}
 	if one == two {
-		t.Error("two states of one content are equal")
+		t.Error("got equal states for equal content")
 	}
 }
 
-// A memory is a store for state; broken ones fail.
-type memory struct {
+// A stateStore keeps states in memory. It returns errors while broken is set.
+type stateStore struct {
 	mu      sync.Mutex
 	states  map[string][]byte
 	expires time.Time
 	broken  bool
 }
 
-func (m *memory) Put(_ context.Context, key string, state []byte, expires time.Time) error {
+func (m *stateStore) Put(_ context.Context, key string, state []byte, expires time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.broken {
@@ -198,7 +198,7 @@ func (m *memory) Put(_ context.Context, key string, state []byte, expires time.T
 	return nil
 }
 
-func (m *memory) Get(_ context.Context, key string) ([]byte, error) {
+func (m *stateStore) Get(_ context.Context, key string) ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.broken {
@@ -207,8 +207,8 @@ func (m *memory) Get(_ context.Context, key string) ([]byte, error) {
 	return m.states[key], nil
 }
 
-// hoard keeps n bytes in its state.
-func hoard(n int) func(ctx context.Context, args json.RawMessage) (string, error) {
+// askWithState returns a tool that keeps n bytes in its state and asks the user.
+func askWithState(n int) func(ctx context.Context, args json.RawMessage) (string, error) {
 	return func(ctx context.Context, args json.RawMessage) (string, error) {
 		kept, err := mcp.Once(ctx, "a", func(context.Context) (string, error) { return strings.Repeat("x", n), nil })
 		if err != nil {
@@ -221,23 +221,23 @@ func hoard(n int) func(ctx context.Context, args json.RawMessage) (string, error
 	}
 }
 
-func TestR72_AStateThatIsTooLargeToTravelGoesToTheStore(t *testing.T) {
-	store := &memory{states: map[string][]byte{}}
-	p := handle(t, &mcp.ServerOptions{StateStore: store, StateTTL: time.Hour, Logger: quiet()}, hoard(100_000))
+func TestLargeStatesAreKeptInTheStateStore(t *testing.T) {
+	store := &stateStore{states: map[string][]byte{}}
+	p := handle(t, &mcp.ServerOptions{StateStore: store, StateTTL: time.Hour, Logger: quiet()}, askWithState(100_000))
 	r := p.call("t", "", "", "")
 	if r.ResultType != "input_required" || len(r.RequestState) > 200 || len(store.states) != 1 {
-		t.Fatalf("got %+v and %d stored states", r, len(store.states))
+		t.Fatalf("got %+v and %d stored states, want a short requestState and 1", r, len(store.states))
 	}
 	if left := time.Until(store.expires); left > time.Hour || left < 50*time.Minute {
-		t.Errorf("it is kept for %v", left)
+		t.Errorf("stored for %v, want about an hour", left)
 	}
 	for _, state := range store.states {
 		if bytes.Contains(state, bytes.Repeat([]byte("x"), 16)) { // Base64 has four by chance
-			t.Error("the store can read it")
+			t.Error("the stored state is not encrypted")
 		}
 	}
 	if r := p.call("t", "", adaAnswers, r.RequestState); r.text() != "kept" {
-		t.Errorf("then: got %+v", r)
+		t.Errorf("retry: got %+v, want \"kept\"", r)
 	}
 	wantRefused(t, "another request", p.call("t", `{"x":1}`, adaAnswers, r.RequestState))
 
@@ -253,21 +253,21 @@ func TestR72_AStateThatIsTooLargeToTravelGoesToTheStore(t *testing.T) {
 	}
 	wantRefused(t, "a state under another key", p.call("t", "", adaAnswers, again.RequestState))
 	clear(store.states)
-	wantRefused(t, "a state that was forgotten", p.call("t", "", adaAnswers, r.RequestState))
+	wantRefused(t, "a deleted state", p.call("t", "", adaAnswers, r.RequestState))
 
 	store.broken = true
 	for what, r := range map[string]reply{"put": p.call("t", "", "", ""), "get": p.call("t", "", adaAnswers, r.RequestState)} {
 		if r.Err == nil || r.Err.Code != mcp.CodeInternalError || r.Err.Message != "internal error" {
-			t.Errorf("a broken store, %s: got %+v", what, r)
+			t.Errorf("%s error of the store: got %+v, want an internal error", what, r)
 		}
 	}
 }
 
-func TestR72_TheStateThatTravelsIsBounded(t *testing.T) {
+func TestSizeOfRequestStateIsLimited(t *testing.T) {
 	log := &bytes.Buffer{}
 	largest := 0
 	for _, n := range []int{48_500, 48_800, 49_000, 49_200} {
-		p := handle(t, &mcp.ServerOptions{Logger: textLog(log)}, hoard(n))
+		p := handle(t, &mcp.ServerOptions{Logger: textLog(log)}, askWithState(n))
 		r := p.call("t", "", "", "")
 		if r.Err != nil {
 			if r.Err.Message != "internal error" || !strings.Contains(log.String(), "set ServerOptions.StateStore") {
@@ -281,6 +281,6 @@ func TestR72_TheStateThatTravelsIsBounded(t *testing.T) {
 		}
 	}
 	if largest > 64<<10 || largest < 63<<10 {
-		t.Errorf("the largest state had %d bytes", largest)
+		t.Errorf("got a largest state of %d bytes, want 63 to 64 KiB", largest)
 	}
 }

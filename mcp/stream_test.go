@@ -23,7 +23,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// readAll reads to the end, and gives each message as a line and each refusal as "refused" with its code.
+// readAll reads to the end. It returns each message as a line and each refusal as "refused" with its code.
 func readAll(t *testing.T, conn mcp.Conn) (got []string) {
 	t.Helper()
 	for {
@@ -46,12 +46,12 @@ func numbered(n int) string { return fmt.Sprintf(`{"jsonrpc":"2.0","method":"m%d
 
 func TestSTDIO02_OneMessagePerLine(t *testing.T) {
 	input := numbered(1) + "\n" +
-		"\n \t\r\n" + // nothing
-		numbered(2) + "\r\n" + // peers on other systems
+		"\n \t\r\n" + // blank lines
+		numbered(2) + "\r\n" + // CRLF
 		"{\"jsonrpc\":\"2.0\",\n" + // half a message
 		"what?\n" +
-		strings.Repeat(" ", 100) + numbered(3) + "\n" + // too long, by its spaces
-		numbered(4) // no end
+		strings.Repeat(" ", 100) + numbered(3) + "\n" + // too long because of its spaces
+		numbered(4) // without a line end
 	want := []string{numbered(1), numbered(2), "refused -32700", "refused -32700", "refused -32600", numbered(4)}
 	for name, r := range map[string]io.Reader{
 		"whole":       strings.NewReader(input),
@@ -70,13 +70,13 @@ func TestSTDIO02_OneMessagePerLine(t *testing.T) {
 	}
 }
 
-// A directReader has deadlines, so that it is read from by whoever calls Read.
+// A directReader has deadlines, so the goroutine that calls Read reads from it.
 type directReader struct{ io.Reader }
 
 func (directReader) SetReadDeadline(time.Time) error { return nil }
 
-// Long lines are read where they stay. What comes with the end of one is the next one's.
-func TestLongLinesInARow(t *testing.T) {
+// Bytes that arrive with the end of a long line belong to the next line.
+func TestLongAndShortLinesAlternate(t *testing.T) {
 	var input strings.Builder
 	var want []string
 	for _, size := range []int{100, 70_000, 32 << 10, 100, 32<<10 - 1, 32<<10 + 1, 1 << 20, 5_000, 300_000, 6 << 20, 200} {
@@ -93,7 +93,7 @@ func TestLongLinesInARow(t *testing.T) {
 			t.Errorf("%s: read %d messages, want %d as they were sent", name, len(got), len(want))
 		}
 	}
-	// What one stream has read already, another's long line does not spoil.
+	// Two streams do not share the buffers that they have read into.
 	streams := []mcp.Conn{
 		mcp.NewStreamConn(directReader{strings.NewReader(input.String())}, io.Discard, nil),
 		mcp.NewStreamConn(directReader{strings.NewReader(input.String())}, io.Discard, nil),
@@ -101,7 +101,7 @@ func TestLongLinesInARow(t *testing.T) {
 	for i, text := range want {
 		for n, s := range streams {
 			if m, err := s.Read(t.Context()); err != nil || string(jsonrpc.Append(nil, m)) != text {
-				t.Errorf("in turns: stream %d: message %d is not as it was sent, %v", n, i, err)
+				t.Errorf("alternating: stream %d: message %d differs from what was sent, %v", n, i, err)
 			}
 		}
 	}
@@ -113,7 +113,7 @@ func paddedMessage(n int) string {
 	return frame[:len(frame)-3] + strings.Repeat("x", n-len(frame)) + frame[len(frame)-3:]
 }
 
-func TestLongestMessage(t *testing.T) {
+func TestMessageAtTheDefaultLimitIsRead(t *testing.T) {
 	const limit = 32 << 20 // the documented default
 	input := io.MultiReader(strings.NewReader(paddedMessage(limit)+"\n"+paddedMessage(limit+1)+"\n"), strings.NewReader(numbered(1)+"\n"))
 	conn := mcp.NewStreamConn(input, io.Discard, nil)
@@ -131,7 +131,7 @@ func TestLongestMessage(t *testing.T) {
 	}
 }
 
-// An endless reader never ends a line. At its end it gives the bytes that were live on the way, at most.
+// An endlessReader never ends a line. It records the peak of live bytes.
 type endlessReader struct {
 	left int
 	peak uint64
@@ -158,8 +158,8 @@ func liveBytes() uint64 {
 	return m.HeapAlloc
 }
 
-func TestT3_MemoryOfAReaderIsBounded(t *testing.T) {
-	const limit, slack = 16 << 20, 256 << 10 // the slack is for what else a test program does
+func TestMemoryOfAReaderIsLimited(t *testing.T) {
+	const limit, slack = 16 << 20, 256 << 10 // the slack is for the rest of the test program
 	for _, direct := range []bool{false, true} {
 		before := liveBytes()
 		endless := &endlessReader{left: 128 << 20}
@@ -169,7 +169,7 @@ func TestT3_MemoryOfAReaderIsBounded(t *testing.T) {
 		}
 		conn := mcp.NewStreamConn(r, io.Discard, &mcp.StreamConnOptions{MaxMessage: limit})
 		if got := readAll(t, conn); !slices.Equal(got, []string{"refused -32600"}) {
-			t.Errorf("read %q", got)
+			t.Errorf("read %q, want one refusal", got)
 		}
 		if used := endless.peak - before; used > limit+64<<10+slack {
 			t.Errorf("held %d bytes, want at most %d", used, limit+64<<10)
@@ -184,7 +184,7 @@ func TestT3_MemoryOfAReaderIsBounded(t *testing.T) {
 		}
 	}
 	if after := liveBytes(); after > before && after-before > 64<<10+slack {
-		t.Errorf("holds %d bytes after a long message", after-before)
+		t.Errorf("%d bytes still in use after a long message, want at most %d", after-before, 64<<10+slack)
 	}
 	runtime.KeepAlive(conn)
 }
@@ -200,7 +200,7 @@ func (w *countingWriter) Write(p []byte) (int, error) {
 	return w.Buffer.Write(p)
 }
 
-func TestWriteIsOneLineInOneWrite(t *testing.T) {
+func TestSTDIO02_MessageIsWrittenAsOneLineInOneWrite(t *testing.T) {
 	var w countingWriter
 	conn := mcp.NewStreamConn(strings.NewReader(""), &w, nil)
 	params := []byte("{\n  \"a\": \"b\\n\"\r\n}")
@@ -236,7 +236,7 @@ func TestConcurrentWritesStayWhole(t *testing.T) {
 	}
 }
 
-// withAndWithoutDeadlines runs a test on a stream whose reads and writes have deadlines and on one whose have not.
+// withAndWithoutDeadlines runs a test on a stream whose reads and writes have deadlines and on one without deadlines.
 func withAndWithoutDeadlines(t *testing.T, test func(t *testing.T, near mcp.Conn, far io.ReadWriteCloser)) {
 	t.Run("deadlines", func(t *testing.T) {
 		near, far := net.Pipe()
@@ -253,7 +253,7 @@ func withAndWithoutDeadlines(t *testing.T, test func(t *testing.T, near mcp.Conn
 	})
 }
 
-func TestReadEndsWithItsContextAndGoesOn(t *testing.T) {
+func TestReadEndsWithItsContextAndLosesNothing(t *testing.T) {
 	withAndWithoutDeadlines(t, func(t *testing.T, near mcp.Conn, far io.ReadWriteCloser) {
 		cause := errors.New("cause")
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -292,7 +292,7 @@ func TestCloseEndsReading(t *testing.T) {
 	})
 }
 
-func TestWriteEndsWithItsContextAndTearsNothing(t *testing.T) {
+func TestWriteEndsWithItsContext(t *testing.T) {
 	near, far := net.Pipe()
 	defer far.Close()
 	conn := mcp.NewStreamConn(near, near, nil)
@@ -302,7 +302,7 @@ func TestWriteEndsWithItsContextAndTearsNothing(t *testing.T) {
 	if err := conn.Write(ctx, jsonrpc.NewNotification("m1", nil)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("Write to a peer that does not read: %v", err)
 	}
-	go conn.Write(t.Context(), jsonrpc.NewNotification("m2", nil)) // nothing of m1 is out
+	go conn.Write(t.Context(), jsonrpc.NewNotification("m2", nil)) // nothing of m1 was written
 	line := make([]byte, len(numbered(2)))
 	if _, err := io.ReadFull(far, line); err != nil || string(line) != numbered(2) {
 		t.Fatalf("read %q, %v", line, err)
@@ -314,14 +314,14 @@ func TestWriteEndsWithItsContextAndTearsNothing(t *testing.T) {
 		cancel()
 	}()
 	if err := conn.Write(ctx, jsonrpc.NewNotification("m3", nil)); !errors.Is(err, context.Canceled) {
-		t.Fatalf("Write of which a part was read: %v", err)
+		t.Fatalf("partly read Write: got %v, want context.Canceled", err)
 	}
 	if err := conn.Write(t.Context(), jsonrpc.NewNotification("m4", nil)); !errors.Is(err, mcp.ErrDisconnected) {
-		t.Errorf("Write after a torn message: %v", err)
+		t.Errorf("Write after a partly written message: got %v, want ErrDisconnected", err)
 	}
 }
 
-func TestBrokenStreamIsDisconnected(t *testing.T) {
+func TestStreamErrorsAreErrDisconnected(t *testing.T) {
 	conn := mcp.NewStreamConn(iotest.ErrReader(errors.New("wire cut")), failingWriter{}, nil)
 	if _, err := conn.Read(t.Context()); !errors.Is(err, mcp.ErrDisconnected) || !strings.Contains(err.Error(), "wire cut") {
 		t.Errorf("Read: %v", err)
@@ -329,8 +329,8 @@ func TestBrokenStreamIsDisconnected(t *testing.T) {
 	if err := conn.Write(t.Context(), jsonrpc.NewNotification("m", nil)); !errors.Is(err, mcp.ErrDisconnected) {
 		t.Errorf("Write: %v", err)
 	}
-	if _, err := mcp.NewStreamConn(lazyReader{}, io.Discard, nil).Read(t.Context()); !errors.Is(err, io.ErrNoProgress) {
-		t.Errorf("Read from a reader that gives nothing: %v", err)
+	if _, err := mcp.NewStreamConn(emptyReader{}, io.Discard, nil).Read(t.Context()); !errors.Is(err, io.ErrNoProgress) {
+		t.Errorf("Read from a reader that returns no bytes: got %v, want io.ErrNoProgress", err)
 	}
 }
 
@@ -338,11 +338,11 @@ type failingWriter struct{}
 
 func (failingWriter) Write([]byte) (int, error) { return 0, errors.New("wire cut") }
 
-type lazyReader struct{}
+type emptyReader struct{}
 
-func (lazyReader) Read([]byte) (int, error) { return 0, nil }
+func (emptyReader) Read([]byte) (int, error) { return 0, nil }
 
-func TestPipeHandsMessagesOverByValue(t *testing.T) {
+func TestPipeCopiesMessages(t *testing.T) {
 	client, server := mcp.Pipe()
 	params := []byte(`{"a":1}`)
 	if err := client.Write(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(1), "m", params)); err != nil {
@@ -355,7 +355,7 @@ func TestPipeHandsMessagesOverByValue(t *testing.T) {
 	}
 }
 
-func TestPipeEndsCleanly(t *testing.T) {
+func TestPipeDeliversMessagesWrittenBeforeClose(t *testing.T) {
 	client, server := mcp.Pipe()
 	client.Write(t.Context(), jsonrpc.NewNotification("m1", nil))
 	client.Write(t.Context(), jsonrpc.NewNotification("m2", nil))
@@ -374,7 +374,7 @@ func TestPipeEndsCleanly(t *testing.T) {
 	}
 }
 
-func TestPipePushesBack(t *testing.T) {
+func TestPipeHasABoundedBuffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := mcp.Pipe()
 		written := 0
@@ -384,7 +384,7 @@ func TestPipePushesBack(t *testing.T) {
 			written++
 		}
 		if written < 2 || written > 1000 {
-			t.Errorf("%d messages fit into a pipe that nobody reads", written)
+			t.Errorf("wrote %d messages into a pipe without a reader, want 2 to 1000", written)
 		}
 		go client.Close()
 		if got := readAll(t, server); len(got) != written {
@@ -393,7 +393,7 @@ func TestPipePushesBack(t *testing.T) {
 	})
 }
 
-// TestStdio runs this program as a server on its standard streams.
+// The test program runs as a server on its standard streams.
 func TestStdio(t *testing.T) {
 	if os.Getenv("PATCHBAY_TEST_STDIO") != "" {
 		stdioChild()
@@ -423,7 +423,7 @@ func TestStdio(t *testing.T) {
 		if err := conn.Write(t.Context(), request); err != nil {
 			t.Fatal(err)
 		}
-		if m, err := conn.Read(t.Context()); err != nil || m.ID != jsonrpc.IntID(1) { // STDIO-03: the print is not there
+		if m, err := conn.Read(t.Context()); err != nil || m.ID != jsonrpc.IntID(1) { // STDIO-03: the print does not reach standard output
 			t.Fatalf("answer: %v, %v", m, err)
 		}
 		return cmd, conn, &stderr
@@ -433,7 +433,7 @@ func TestStdio(t *testing.T) {
 			t.Errorf("the server ended with %v", err)
 		}
 		if got := stderr.String(); !strings.Contains(got, "a stray print") || !strings.Contains(got, "ended: <nil>") {
-			t.Errorf("standard error is %q", got)
+			t.Errorf("got standard error %q, want the stray print and a nil error", got)
 		}
 	}
 	t.Run("ends with standard input", func(t *testing.T) {
@@ -443,7 +443,7 @@ func TestStdio(t *testing.T) {
 	})
 	t.Run("ends with a signal", func(t *testing.T) {
 		if runtime.GOOS == "windows" {
-			t.Skip("there are no signals to send")
+			t.Skip("Windows has no interrupt signal for processes")
 		}
 		cmd, conn, stderr := start(t)
 		if err := cmd.Process.Signal(os.Interrupt); err != nil {
@@ -457,8 +457,8 @@ func TestStdio(t *testing.T) {
 	})
 }
 
-// TestStdioReadsWhatItsInputHolds has nobody left who writes when the server starts.
-func TestStdioReadsWhatItsInputHolds(t *testing.T) {
+// The writer of standard input has closed it before the server starts.
+func TestStdioReadsInputWrittenBeforeItStarts(t *testing.T) {
 	text := plainLine(`1`, "ping", `{}`) + "\n" + plainLine(`2`, "ping", `{}`) + "\n"
 	pipe, w, err := os.Pipe()
 	if err != nil {
@@ -496,22 +496,22 @@ func stdioChild() {
 	os.Exit(0) // before the test framework prints
 }
 
-// refuseAll is a handler that has no methods.
+// refuseAll is a handler without methods.
 var refuseAll = mcp.HandlerFunc(func(_ context.Context, req *mcp.Request) (mcp.Result, error) {
 	return nil, mcp.Errorf(mcp.CodeMethodNotFound, "no method %s", req.Method)
 })
 
-func TestStdioChangesNothingUntilItIsServed(t *testing.T) {
+func TestStdioDoesNotReplaceStdoutBeforeServe(t *testing.T) {
 	stdout := os.Stdout
 	mcp.Stdio()
 	mcp.Stdio()
 	if os.Stdout != stdout {
-		t.Error("Stdio has replaced os.Stdout")
+		t.Error("Stdio replaced os.Stdout")
 	}
 }
 
-// TestServingStdioRestoresOutput serves a handler on pipes in place of the standard streams of this process.
-func TestServingStdioRestoresOutput(t *testing.T) {
+// Pipes replace the standard streams of this process.
+func TestServeRestoresStdout(t *testing.T) {
 	stdin, stdout := os.Stdin, os.Stdout
 	defer func() { os.Stdin, os.Stdout = stdin, stdout }()
 	in, client, err := os.Pipe()
@@ -538,7 +538,7 @@ func TestServingStdioRestoresOutput(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := mcp.Serve(t.Context(), refuseAll, second, nil); err == nil || !strings.Contains(err.Error(), "served already") {
-			t.Errorf("a second Serve returned %v", err)
+			t.Errorf("second Serve: got %v, want \"served already\"", err)
 		}
 	}
 	client.Close()
@@ -546,7 +546,7 @@ func TestServingStdioRestoresOutput(t *testing.T) {
 		t.Error(err)
 	}
 	if os.Stdout != out {
-		t.Error("os.Stdout is not restored")
+		t.Error("os.Stdout was not restored")
 	}
 }
 
@@ -585,7 +585,7 @@ func FuzzLines(f *testing.F) {
 	})
 }
 
-// A chunkReader gives size bytes at a time, and spoils its buffer afterwards, as readers may.
+// A chunkReader returns size bytes at a time and overwrites the rest of the buffer, as an io.Reader may.
 type chunkReader struct {
 	data []byte
 	size int

@@ -14,8 +14,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// things adds a topic to a server. It gives what tells of a change, and counts how often the topic was closed.
-func things(s *mcp.Server, opened func(ctx context.Context)) (change func(string), closed *int) {
+// addThings adds the topic "things" to a server. It returns a function that reports a change and a count of closes.
+func addThings(s *mcp.Server, opened func(ctx context.Context)) (change func(string), closed *int) {
 	closed = new(int)
 	var changed func(string)
 	s.AddTopic("things", mcp.Topic{
@@ -32,27 +32,27 @@ func things(s *mcp.Server, opened func(ctx context.Context)) (change func(string
 	return func(key string) { changed(key) }, closed
 }
 
-// However a subscription ends, its client is told of it as it should be, and nothing is left of it.
-func TestSUB_WaysToEnd(t *testing.T) {
-	gone := errors.New("the stream is gone")
+// However a subscription ends, its topics are closed once and nothing is sent afterwards.
+func TestSUB11_EndOfASubscription(t *testing.T) {
+	gone := errors.New("the stream is closed")
 	for name, test := range map[string]struct {
-		refused string // what cannot be sent
+		refused string // notification that cannot be sent
 		cause   error  // of the end of the call
 		ok      bool
 	}{
 		"the acknowledgement cannot be sent": {refused: acknowledged},
 		"a change cannot be sent":            {refused: "notifications/things"},
-		"the client is gone":                 {cause: mcp.ErrDisconnected},
-		"the client has cancelled":           {cause: mcp.ErrCancelled},
+		"the client disconnects":             {cause: mcp.ErrDisconnected},
+		"the client cancels":                 {cause: mcp.ErrCancelled},
 		"the server ends":                    {cause: mcp.ErrShutdown, ok: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := changingServer(t, nil)
-				change, closed := things(s, func(context.Context) {})
-				told := 0
+				change, closed := addThings(s, func(context.Context) {})
+				sent := 0
 				req := listening(t, `{"toolsListChanged":true,"things":true}`, func(n string) error {
-					told++
+					sent++
 					if test.refused != "" && strings.HasPrefix(n, test.refused) {
 						return gone
 					}
@@ -76,16 +76,16 @@ func TestSUB_WaysToEnd(t *testing.T) {
 				select {
 				case err := <-failure:
 					if (err == nil) != test.ok {
-						t.Errorf("it ends with %v", err)
+						t.Errorf("got error %v, want success %v", err, test.ok)
 					}
 				default:
-					t.Error("it has not ended")
+					t.Error("the subscription has not ended")
 				}
-				before := told
+				before := sent
 				give(s, "again", "x")
 				time.Sleep(time.Second)
-				if *closed != 1 || told != before {
-					t.Errorf("the topic was closed %d times, %d changes were told of after the end", *closed, told-before)
+				if *closed != 1 || sent != before {
+					t.Errorf("got %d closes and %d notifications after the end, want 1 and 0", *closed, sent-before)
 				}
 				cancel(nil)
 			})
@@ -93,12 +93,12 @@ func TestSUB_WaysToEnd(t *testing.T) {
 	}
 }
 
-// A note of progress that waits for its time is sent before the end, and none after it.
-func TestPROG_NoneIsLeftOfASubscription(t *testing.T) {
+// Delayed progress is sent before the subscription ends, and none after it.
+func TestPROG04_DelayedProgressIsSentBeforeASubscriptionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const last = 1005 // more than is sent at once
 		s := changingServer(t, nil)
-		things(s, func(ctx context.Context) {
+		addThings(s, func(ctx context.Context) {
 			for n := range last {
 				mcp.Progress(ctx, float64(n+1), 0, "")
 			}
@@ -121,12 +121,13 @@ func TestPROG_NoneIsLeftOfASubscription(t *testing.T) {
 		before := len(notes)
 		time.Sleep(time.Minute)
 		if len(notes) != before || before == 0 || !strings.Contains(notes[before-1], `"progress":1005`) {
-			t.Errorf("%d notes were sent, %d of them after the end, the last is %s", len(notes), len(notes)-before, notes[len(notes)-1])
+			t.Errorf("got %d notifications, %d of them after the end, the last %s; want 1005 last and none after the end",
+				len(notes), len(notes)-before, notes[len(notes)-1])
 		}
 	})
 }
 
-// A failingWrapper is a transport's own handler, and fails when the subscription is open.
+// A failingWrapper is the handler of a transport that fails after the subscription has been opened.
 type failingWrapper struct {
 	*mcp.Server
 	err error
@@ -141,20 +142,20 @@ func (w failingWrapper) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Res
 	return nil, w.err
 }
 
-func TestSUB_ATransportThatFailsEndsItsSubscription(t *testing.T) {
+func TestSubscriptionEndsWhenItsTransportFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := changingServer(t, nil)
-		_, closed := things(s, func(context.Context) {})
-		told := 0
-		req := listening(t, `{"toolsListChanged":true,"things":true}`, func(string) error { told++; return nil })
+		_, closed := addThings(s, func(context.Context) {})
+		sent := 0
+		req := listening(t, `{"toolsListChanged":true,"things":true}`, func(string) error { sent++; return nil })
 		want := mcp.Errorf(mcp.CodeBusy, "no room")
 		if _, err := mcp.AppendResponse(nil, t.Context(), failingWrapper{s, want}, req); err == nil || err.Code != mcp.CodeBusy {
 			t.Errorf("got %v, want %v", err, want)
 		}
 		give(s, "again", "x")
 		time.Sleep(time.Second)
-		if told != 1 || *closed != 1 {
-			t.Errorf("%d notifications were sent, the topic was closed %d times; want 1 of each", told, *closed)
+		if sent != 1 || *closed != 1 {
+			t.Errorf("got %d notifications and %d closes, want 1 of each", sent, *closed)
 		}
 	})
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// Whoever stands between a transport and what a server does sees a subscription as one call.
-func TestSUB_WhoeverIsInBetweenSeesAWholeSubscription(t *testing.T) {
+// Middleware and wrapping handlers see a subscription as one call that lasts until its end.
+func TestMiddlewareSeesASubscriptionAsOneCall(t *testing.T) {
 	for name, between := range map[string]func(s *mcp.Server, note mcp.Middleware) mcp.Handler{
 		"middleware": func(s *mcp.Server, note mcp.Middleware) mcp.Handler {
 			s.Use(note)
@@ -33,7 +33,7 @@ func TestSUB_WhoeverIsInBetweenSeesAWholeSubscription(t *testing.T) {
 						res, err := next.ServeMCP(ctx, req)
 						ended = true
 						if _, ok := res.(mcp.EmptyResult); !ok || ctx.Err() == nil {
-							t.Errorf("it ended with %T", res)
+							t.Errorf("got result %T, want EmptyResult after the end of the context", res)
 						}
 						return res, err
 					})
@@ -54,19 +54,19 @@ func TestSUB_WhoeverIsInBetweenSeesAWholeSubscription(t *testing.T) {
 				time.Sleep(time.Second)
 				synctest.Wait()
 				if !begun || ended || len(got) != 2 {
-					t.Errorf("begun %t, ended %t, told %q", begun, ended, got)
+					t.Errorf("got begun %t, ended %t, notifications %q; want an open subscription with 2", begun, ended, got)
 				}
 				cancel(mcp.ErrShutdown)
 				if body := <-answer; !ended || !strings.Contains(body, `"result"`) || !strings.Contains(body, "subscriptionId") {
-					t.Errorf("ended %t, answer %s", ended, body)
+					t.Errorf("got ended %t, response %s; want a result", ended, body)
 				}
 			})
 		})
 	}
 }
 
-// A panic ends one subscription, whenever it happens, and leaves nothing behind.
-func TestSUB_APanicEndsOneSubscription(t *testing.T) {
+// A panic while a notification is sent ends only that subscription.
+func TestPanicEndsOneSubscription(t *testing.T) {
 	for name, after := range map[string]int{"of the acknowledgement": 0, "of a change": 1} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -79,9 +79,9 @@ func TestSUB_APanicEndsOneSubscription(t *testing.T) {
 					},
 					Params: func(context.Context, *mcp.Request, string) (json.RawMessage, error) { return nil, nil },
 				})
-				told := 0
+				sent := 0
 				req := listening(t, `{"toolsListChanged":true,"things":true}`, func(string) error {
-					if told++; told > after {
+					if sent++; sent > after {
 						panic("on purpose")
 					}
 					return nil
@@ -98,20 +98,20 @@ func TestSUB_APanicEndsOneSubscription(t *testing.T) {
 				var err error = <-failure
 				var e *mcp.Error
 				if !errors.As(err, &e) || e.Code != mcp.CodeInternalError || strings.Contains(string(e.Data), "on purpose") {
-					t.Errorf("got %v", err)
+					t.Errorf("got %v, want an internal error without details", err)
 				}
 				give(s, "again", "x")
 				time.Sleep(time.Second)
-				if told != after+1 || stopped != 1 {
-					t.Errorf("told %d times, stopped %d times", told, stopped)
+				if sent != after+1 || stopped != 1 {
+					t.Errorf("got %d notifications and %d stops, want %d and 1", sent, stopped, after+1)
 				}
 			})
 		})
 	}
 }
 
-// A topic may tell of progress for as long as it is subscribed to.
-func TestPROG_ATopicTellsOfProgress(t *testing.T) {
+// A topic may send progress while it is subscribed to.
+func TestTopicsMaySendProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := changingServer(t, nil)
 		var change func(string)
@@ -152,27 +152,27 @@ func TestPROG_ATopicTellsOfProgress(t *testing.T) {
 			}
 		}
 		if n != 2 {
-			t.Errorf("progress told %d times, want 2: %q", n, got)
+			t.Errorf("got %d progress notifications, want 2: %q", n, got)
 		}
 	})
 }
 
-// A gated has a method of a common name, and means nothing by it.
-type gated struct {
+// A wrappedServer has an Unwrap method that is unrelated to the one of transports.
+type wrappedServer struct {
 	*mcp.Server
 	ended chan struct{}
 }
 
-func (g gated) Unwrap() mcp.Handler { return g.Server }
-func (g gated) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+func (g wrappedServer) Unwrap() mcp.Handler { return g.Server }
+func (g wrappedServer) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	defer close(g.ended)
 	return g.Server.ServeMCP(ctx, req)
 }
 
-func TestSUB_AHandlerInBetweenSeesAWholeSubscription(t *testing.T) {
+func TestHandlerWithUnwrapSeesASubscriptionAsOneCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := changingServer(t, nil)
-		g := gated{s, make(chan struct{})}
+		g := wrappedServer{s, make(chan struct{})}
 		req := listening(t, `{"toolsListChanged":true}`, func(string) error { return nil })
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
@@ -180,7 +180,7 @@ func TestSUB_AHandlerInBetweenSeesAWholeSubscription(t *testing.T) {
 		synctest.Wait()
 		select {
 		case <-g.ended:
-			t.Error("the user's handler was left while the subscription is open")
+			t.Error("the handler returned while the subscription was open")
 		default:
 		}
 		cancel()

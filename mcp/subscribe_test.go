@@ -24,7 +24,7 @@ const (
 	acknowledged     = "notifications/subscriptions/acknowledged"
 )
 
-// changingServer offers one of everything.
+// changingServer returns a server with a tool, a prompt and two resources.
 func changingServer(t *testing.T, opts *mcp.ServerOptions) *mcp.Server {
 	s := newServer(t, opts)
 	give(s, "tool", "x")
@@ -43,8 +43,8 @@ func subscribe(t *testing.T, c *mcptest.Client, id jsonrpc.ID, filter string) *m
 	return p
 }
 
-// told returns what a subscription was told, in short.
-func told(t *testing.T, c *mcptest.Client, id jsonrpc.ID) (all []string) {
+// notified returns the notifications of a subscription in short form.
+func notified(t *testing.T, c *mcptest.Client, id jsonrpc.ID) (all []string) {
 	t.Helper()
 	for _, n := range c.Notifications() {
 		p := decode[struct {
@@ -60,14 +60,14 @@ func told(t *testing.T, c *mcptest.Client, id jsonrpc.ID) (all []string) {
 	return all
 }
 
-func wantTold(t *testing.T, c *mcptest.Client, id jsonrpc.ID, want ...string) {
+func wantNotified(t *testing.T, c *mcptest.Client, id jsonrpc.ID, want ...string) {
 	t.Helper()
-	if got := told(t, c, id); !slices.Equal(got, want) {
-		t.Errorf("subscription %s was told\n%s, want\n%s", id, strings.Join(got, "\n"), strings.Join(want, "\n"))
+	if got := notified(t, c, id); !slices.Equal(got, want) {
+		t.Errorf("subscription %s: got notifications\n%s, want\n%s", id, strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
-// changeEverything changes all lists and two resources, and waits until everybody knows.
+// changeEverything changes all lists and two resources, and waits until the notifications are sent.
 func changeEverything(s *mcp.Server) {
 	give(s, "more", "x").Remove()
 	mcp.AddPrompt(s, &mcp.Prompt{Name: "more"}, func(context.Context, struct{}) (string, error) { return "", nil }).Remove()
@@ -80,11 +80,11 @@ func changeEverything(s *mcp.Server) {
 	synctest.Wait()
 }
 
-// SUB-03, SUB-04: the client of the test refuses what comes before the acknowledgement.
-func TestSUB08_EverySubscriptionIsToldWhatItAskedFor(t *testing.T) {
+// The test client fails on notifications before the acknowledgement.
+func TestSUB02_SUB03_SUB04_SUB07_SUB08_TOOL05_PRM10_RES05_RES07_SubscriptionsGetWhatTheyAskedFor(t *testing.T) {
 	s := changingServer(t, nil)
 	mcptest.RunOn(t, s, mcptest.Since(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
-		number, text := jsonrpc.IntID(100), jsonrpc.StringID("100") // SUB-07: these are two
+		number, text := jsonrpc.IntID(100), jsonrpc.StringID("100") // SUB-07: two different ids
 		all, one, none := jsonrpc.StringID("all of it"), jsonrpc.IntID(-1), jsonrpc.StringID("")
 		subscribe(t, c, number, `{"toolsListChanged":true}`)
 		subscribe(t, c, text, `{"promptsListChanged":true,"toolsListChanged":false,"resourceSubscriptions":[]}`)
@@ -93,23 +93,23 @@ func TestSUB08_EverySubscriptionIsToldWhatItAskedFor(t *testing.T) {
 		subscribe(t, c, one, `{"resourceSubscriptions":["x://one"]}`)
 		subscribe(t, c, none, `{}`)
 		changeEverything(s)
-		wantTold(t, c, number, `subscriptions/acknowledged {"toolsListChanged":true}`, "tools/list_changed")
-		wantTold(t, c, text, `subscriptions/acknowledged {"promptsListChanged":true}`, "prompts/list_changed")
-		wantTold(t, c, all, `subscriptions/acknowledged {"toolsListChanged":true,"promptsListChanged":true,`+
+		wantNotified(t, c, number, `subscriptions/acknowledged {"toolsListChanged":true}`, "tools/list_changed")
+		wantNotified(t, c, text, `subscriptions/acknowledged {"promptsListChanged":true}`, "prompts/list_changed")
+		wantNotified(t, c, all, `subscriptions/acknowledged {"toolsListChanged":true,"promptsListChanged":true,`+
 			`"resourcesListChanged":true,"resourceSubscriptions":["x://one","x://two"]}`,
 			"tools/list_changed", "prompts/list_changed", "resources/list_changed", "resources/updated x://one", "resources/updated x://two")
-		wantTold(t, c, one, `subscriptions/acknowledged {"resourceSubscriptions":["x://one"]}`, "resources/updated x://one")
-		wantTold(t, c, none, `subscriptions/acknowledged {}`)
+		wantNotified(t, c, one, `subscriptions/acknowledged {"resourceSubscriptions":["x://one"]}`, "resources/updated x://one")
+		wantNotified(t, c, none, `subscriptions/acknowledged {}`)
 	})
 }
 
-func TestSUB05_OnlyWhatCanBeHonouredIsAcknowledged(t *testing.T) {
+func TestSUB05_OnlySupportedPartsAreAcknowledged(t *testing.T) {
 	toolsOnly := newServer(t, nil)
 	give(toolsOnly, "tool", "x")
 	const everyList = `"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true`
 	mcptest.RunOn(t, toolsOnly, mcptest.Since(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
 		subscribe(t, c, jsonrpc.IntID(1), `{`+everyList+`,"resourceSubscriptions":["x://one"]}`)
-		wantTold(t, c, jsonrpc.IntID(1), `subscriptions/acknowledged {"toolsListChanged":true}`)
+		wantNotified(t, c, jsonrpc.IntID(1), `subscriptions/acknowledged {"toolsListChanged":true}`)
 	})
 	guarded := changingServer(t, &mcp.ServerOptions{Visible: func(_ context.Context, f mcp.Feature) bool {
 		return f.Resource == nil || f.Resource.URI != "x://two"
@@ -118,12 +118,12 @@ func TestSUB05_OnlyWhatCanBeHonouredIsAcknowledged(t *testing.T) {
 		long := "x://" + strings.Repeat("a", 9000)
 		subscribe(t, c, jsonrpc.IntID(1), `{`+everyList+`,"resourceSubscriptions":["x://two","x://one","x://none","`+long+`"]}`)
 		changeEverything(guarded)
-		wantTold(t, c, jsonrpc.IntID(1), `subscriptions/acknowledged {`+everyList+`,"resourceSubscriptions":["x://one"]}`,
+		wantNotified(t, c, jsonrpc.IntID(1), `subscriptions/acknowledged {`+everyList+`,"resourceSubscriptions":["x://one"]}`,
 			"tools/list_changed", "prompts/list_changed", "resources/list_changed", "resources/updated x://one")
 	})
 }
 
-func TestSUB09_AClientEndsItsSubscription(t *testing.T) {
+func TestSUB09_ClientEndsASubscription(t *testing.T) {
 	s := changingServer(t, nil)
 	mcptest.RunOn(t, s, mcptest.Since(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
 		ended := subscribe(t, c, jsonrpc.StringID("ended"), `{"toolsListChanged":true}`)
@@ -131,18 +131,18 @@ func TestSUB09_AClientEndsItsSubscription(t *testing.T) {
 		ended.Cancel("enough")
 		synctest.Wait()
 		changeEverything(s)
-		wantTold(t, c, jsonrpc.StringID("ended"), `subscriptions/acknowledged {"toolsListChanged":true}`)
-		wantTold(t, c, jsonrpc.StringID("stays"), `subscriptions/acknowledged {"toolsListChanged":true}`, "tools/list_changed")
+		wantNotified(t, c, jsonrpc.StringID("ended"), `subscriptions/acknowledged {"toolsListChanged":true}`)
+		wantNotified(t, c, jsonrpc.StringID("stays"), `subscriptions/acknowledged {"toolsListChanged":true}`, "tools/list_changed")
 		if ended.Answered() {
-			t.Error("T-59: a cancelled subscription has a result")
+			t.Error("got a result for a cancelled subscription (T-59)")
 		}
 		again := subscribe(t, c, jsonrpc.StringID("ended"), `{"toolsListChanged":true}`) // the id is free again
 		again.Cancel("enough")
 	})
 }
 
-// On HTTP the result ends the subscription, on streams it is said twice: T-04.
-func TestSUB10_AServerEndsSubscriptionsInGoodOrder(t *testing.T) {
+// On HTTP the result ends the subscription; on streams notifications/cancelled follows (T-04).
+func TestSUB10_ServerEndsSubscriptionsWithAResult(t *testing.T) {
 	s := changingServer(t, nil)
 	mcptest.RunOn(t, s, mcptest.Since(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
 		ids := []jsonrpc.ID{jsonrpc.IntID(7), jsonrpc.StringID("7")}
@@ -150,7 +150,7 @@ func TestSUB10_AServerEndsSubscriptionsInGoodOrder(t *testing.T) {
 		for _, id := range ids {
 			open = append(open, subscribe(t, c, id, `{"toolsListChanged":true,"resourceSubscriptions":["x://one"]}`))
 		}
-		s.ResourceUpdated("x://one") // nobody has had the time to tell of it
+		s.ResourceUpdated("x://one") // not sent yet
 		c.Shutdown()
 		synctest.Wait()
 		for i, p := range open {
@@ -159,7 +159,7 @@ func TestSUB10_AServerEndsSubscriptionsInGoodOrder(t *testing.T) {
 			if m.Error != nil || !strings.Contains(string(m.Result), want) {
 				t.Errorf("got %s, %v, want %s", m.Result, m.Error, want)
 			}
-			wantTold(t, c, ids[i], `subscriptions/acknowledged {"toolsListChanged":true,"resourceSubscriptions":["x://one"]}`,
+			wantNotified(t, c, ids[i], `subscriptions/acknowledged {"toolsListChanged":true,"resourceSubscriptions":["x://one"]}`,
 				"resources/updated x://one")
 		}
 		var cancelled []string
@@ -177,7 +177,7 @@ func TestSUB10_AServerEndsSubscriptionsInGoodOrder(t *testing.T) {
 	})
 }
 
-func TestSUB15_WhereNothingChangesThereIsNothingToListenTo(t *testing.T) {
+func TestSUB15_ListenIsNotFoundWithoutFeatures(t *testing.T) {
 	mcptest.RunOn(t, newServer(t, nil), mcptest.Since(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
 		_, err := c.Try("subscriptions/listen", object{"notifications": object{}})
 		wantCode(t, "listen", err, mcp.CodeMethodNotFound)
@@ -190,7 +190,7 @@ func TestSUB15_WhereNothingChangesThereIsNothingToListenTo(t *testing.T) {
 	})
 }
 
-func TestSUB01_FiltersAreChecked(t *testing.T) {
+func TestSUB01_InvalidFiltersAreInvalidParams(t *testing.T) {
 	s := changingServer(t, nil)
 	mcptest.RunOn(t, s, mcptest.Since(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
 		_, err := c.Try("subscriptions/listen", nil)
@@ -207,12 +207,12 @@ func TestSUB01_FiltersAreChecked(t *testing.T) {
 			wantCode(t, method, err, mcp.CodeMethodNotFound)
 		}
 		if got := c.Notifications(); len(got) > 0 {
-			t.Errorf("a refused subscription is told of %s", got[0].Method)
+			t.Errorf("refused subscription: got %s, want no notifications", got[0].Method)
 		}
 	})
 }
 
-func TestTOOL04_ChangesReachClients(t *testing.T) {
+func TestTOOL04_TOOL05_EveryChangeOfAToolIsNotified(t *testing.T) {
 	s := newServer(t, nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "search"}, search)
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
@@ -245,8 +245,8 @@ func TestTOOL04_ChangesReachClients(t *testing.T) {
 	})
 }
 
-// Sessions are told of every list, and of the resources that they subscribed to.
-func TestRES06_SessionsSubscribeToResources(t *testing.T) {
+// Sessions are notified of all list changes, and of the resources that they subscribed to.
+func TestRES05_RES06_PRM10_SessionsSubscribeToResources(t *testing.T) {
 	s := changingServer(t, nil)
 	mcptest.RunOn(t, s, mcptest.Before(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
 		stop := c.Listen(mcp.SubscriptionFilter{ResourceSubscriptions: []string{"x://one", "x://one"}})
@@ -254,7 +254,7 @@ func TestRES06_SessionsSubscribeToResources(t *testing.T) {
 		count := func(method string, want int) {
 			t.Helper()
 			if got := len(c.Notifications(method)); got != want {
-				t.Errorf("%s: %d times, want %d", method, got, want)
+				t.Errorf("%s: got %d notifications, want %d", method, got, want)
 			}
 		}
 		count(toolsChanged, 1)
@@ -272,7 +272,7 @@ func TestRES06_SessionsSubscribeToResources(t *testing.T) {
 	})
 }
 
-// A change that is noted but not told yet must survive that the session begins to listen to more.
+// A pending change must not be lost when the session subscribes to another resource.
 func TestRES06_SubscribingLosesNoChange(t *testing.T) {
 	s := changingServer(t, nil)
 	mcptest.RunOn(t, s, mcptest.Before(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
@@ -290,7 +290,7 @@ func TestRES06_SubscribingLosesNoChange(t *testing.T) {
 	})
 }
 
-func TestSUB_AHundredChangesAreOne(t *testing.T) {
+func TestListChangesAreMerged(t *testing.T) {
 	s := changingServer(t, nil)
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
 		c.Listen(mcp.SubscriptionFilter{ToolsListChanged: true})
@@ -300,7 +300,7 @@ func TestSUB_AHundredChangesAreOne(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if got := len(c.Notifications(toolsChanged)); got != 1 {
-			t.Errorf("told %d times, want once", got)
+			t.Errorf("got %d notifications, want 1", got)
 		}
 		for _, h := range handles {
 			h.Remove()
@@ -309,7 +309,7 @@ func TestSUB_AHundredChangesAreOne(t *testing.T) {
 	})
 }
 
-// listening serves a subscription without a transport.
+// listening returns a subscription request that is served without a transport.
 func listening(t *testing.T, filter string, notify func(method string) error) *mcp.Request {
 	t.Helper()
 	req := modernRequest(t, nil, "subscriptions/listen", object{"notifications": json.RawMessage(filter)})
@@ -319,7 +319,7 @@ func listening(t *testing.T, filter string, notify func(method string) error) *m
 	return req
 }
 
-func TestSUB_WhatASlowClientIsNotToldYetIsToldOnce(t *testing.T) {
+func TestChangesForASlowClientAreMerged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := changingServer(t, nil)
 		read, got := make(chan struct{}), []string{}
@@ -350,12 +350,12 @@ func TestSUB_WhatASlowClientIsNotToldYetIsToldOnce(t *testing.T) {
 		}
 		cancel(mcp.ErrCancelled)
 		if err := <-done; err == nil {
-			t.Error("a cancelled subscription has a result")
+			t.Error("got a result for a cancelled subscription")
 		}
 	})
 }
 
-func TestSUB11_AStreamThatIsGoneEndsItsSubscription(t *testing.T) {
+func TestSUB11_WriteErrorEndsASubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := changingServer(t, nil)
 		left := 2
@@ -376,12 +376,49 @@ func TestSUB11_AStreamThatIsGoneEndsItsSubscription(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		if err := <-done; err == nil {
-			t.Error("it goes on")
+			t.Error("got no error from a closed stream")
 		}
 	})
 }
 
-func TestListenerNeedsNoGoroutine(t *testing.T) {
+// A tool logs and sends progress while a subscription is open.
+func TestLOG07_SUB12_SubscriptionsGetNoLogOrProgressOfRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := changingServer(t, nil)
+		addTool(s, "work", func(ctx context.Context) (string, error) {
+			mcp.Logger(ctx).Error("failed")
+			mcp.Progress(ctx, 1, 1, "")
+			return "", nil
+		})
+		var listened []string
+		stop, err := s.Listen(t.Context(), listening(t, `{"toolsListChanged":true}`, func(n string) error {
+			listened = append(listened, n[:strings.IndexByte(n, '{')])
+			return nil
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stop()
+		var called []string
+		meta := strings.Replace(fmt.Sprintf(modernMeta, `{}`), "{", `{"progressToken":"p","io.modelcontextprotocol/logLevel":"debug",`, 1)
+		for range 2 {
+			req := modernRequest(t, nil, "tools/call", object{"name": "work", "_meta": json.RawMessage(meta)})
+			req.Notify = func(_ context.Context, method string, _ json.RawMessage) error {
+				called = append(called, method)
+				return nil
+			}
+			if _, err := mcp.AppendResponse(nil, t.Context(), s, req); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if !slices.Equal(listened, []string{acknowledged}) || !slices.Equal(called, []string{logged, progressed, logged, progressed}) {
+			t.Errorf("subscription got %q, calls got %q", listened, called)
+		}
+	})
+}
+
+func TestListenNeedsNoGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := changingServer(t, nil)
 		var got []string
@@ -389,7 +426,7 @@ func TestListenerNeedsNoGoroutine(t *testing.T) {
 			got = append(got, n[:strings.IndexByte(n, '{')])
 			return nil
 		})
-		stop, err := s.Listen(t.Context(), req) // and no goroutine, or the bubble would not end
+		stop, err := s.Listen(t.Context(), req) // the bubble would not end if a goroutine were left
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -406,13 +443,13 @@ func TestListenerNeedsNoGoroutine(t *testing.T) {
 	})
 }
 
-func TestListenerTellsLaterWhatItCouldNotTell(t *testing.T) {
+func TestListenRetriesNotificationsThatFailed(t *testing.T) {
 	s := changingServer(t, nil)
 	full := false
 	var got []string
 	req := listening(t, `{"toolsListChanged":true,"resourceSubscriptions":["x://one","x://two"]}`, func(n string) error {
 		if full {
-			return errors.New("there is no room")
+			return errors.New("buffer full")
 		}
 		got = append(got, n[:strings.IndexByte(n, '{')])
 		return nil
@@ -436,26 +473,26 @@ func TestListenerTellsLaterWhatItCouldNotTell(t *testing.T) {
 	})
 }
 
-func TestListenerFails(t *testing.T) {
+func TestListenRefusesInvalidRequests(t *testing.T) {
 	quiet := func(string) error { return nil }
 	s := changingServer(t, nil)
 	if _, err := s.Listen(t.Context(), listening(t, `[]`, quiet)); err == nil {
-		t.Error("a wrong filter was taken")
+		t.Error("invalid filter: got no error")
 	}
 	gone := func(string) error { return mcp.ErrDisconnected }
 	if _, err := s.Listen(t.Context(), listening(t, `{"toolsListChanged":true}`, gone)); err == nil {
-		t.Error("a stream that is gone was taken")
+		t.Error("closed stream: got no error")
 	}
-	deaf := listening(t, `{}`, quiet)
-	deaf.Notify = nil
-	if _, err := s.Listen(t.Context(), deaf); err == nil {
-		t.Error("a request without a stream was taken")
+	noNotify := listening(t, `{}`, quiet)
+	noNotify.Notify = nil
+	if _, err := s.Listen(t.Context(), noNotify); err == nil {
+		t.Error("request without Notify: got no error")
 	}
 	answers := changingServer(t, &mcp.ServerOptions{Middleware: []mcp.Middleware{func(mcp.Handler) mcp.Handler {
 		return mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) { return mcp.EmptyResult{}, nil })
 	}}})
 	var e *mcp.Error
 	if _, err := answers.Listen(t.Context(), listening(t, `{}`, quiet)); !errors.As(err, &e) || e.Code != mcp.CodeInvalidRequest {
-		t.Errorf("answered by a middleware: got %v", err)
+		t.Errorf("middleware that returns a result: got %v, want an invalid request", err)
 	}
 }

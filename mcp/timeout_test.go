@@ -11,7 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-func TestAfterRequestComesBeforeTheRequestReturns(t *testing.T) {
+func TestOnRequestDoneRunsBeforeTheRequestReturns(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "ask", func(ctx context.Context) (string, error) {
 		type form struct {
@@ -24,8 +24,8 @@ func TestAfterRequestComesBeforeTheRequestReturns(t *testing.T) {
 		"answered": func(func()) (*mcp.ElicitResult, error) {
 			return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: []byte(`{"name":"Ada"}`)}, nil
 		},
-		"not answered": func(func()) (*mcp.ElicitResult, error) { return nil, errors.New("nobody is there") },
-		"called off": func(cancel func()) (*mcp.ElicitResult, error) {
+		"not answered": func(func()) (*mcp.ElicitResult, error) { return nil, errors.New("no user") },
+		"cancelled": func(cancel func()) (*mcp.ElicitResult, error) {
 			cancel()
 			return nil, context.Canceled
 		},
@@ -40,7 +40,7 @@ func TestAfterRequestComesBeforeTheRequestReturns(t *testing.T) {
 				c := mcptest.Dial(t, s, on, &mcp.ClientOptions{
 					Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 						if len(done) != 0 {
-							t.Errorf("%q is done, and the request is not over", done)
+							t.Errorf("got %q before the request was done, want none", done)
 						}
 						return answer(cancel)
 					},
@@ -67,10 +67,10 @@ func TestAfterRequestComesBeforeTheRequestReturns(t *testing.T) {
 				late := 0
 				mcp.OnRequestDone(last, func() { late++ })
 				if late != 1 {
-					t.Errorf("when the request was over, it was called %d times", late)
+					t.Errorf("OnRequestDone after the request: got %d calls, want 1", late)
 				}
 			})
 		}
 	}
-	mcp.OnRequestDone(t.Context(), func() { t.Error("called for a request that nobody makes") })
+	mcp.OnRequestDone(t.Context(), func() { t.Error("OnRequestDone called its function without a request") })
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A result that was stored, or that a task has ended with, is read as that of a call is.
-func TestToolResultsAreDecoded(t *testing.T) {
+// A stored CallToolResult is decoded like the result of a call.
+func TestStoredToolResultsAreDecoded(t *testing.T) {
 	const stored = `{"resultType":"complete","content":[{"type":"text","text":"a"},{"type":"resource_link","uri":"x://y","name":"y"},` +
 		`{"type":"text","text":"b"}],"structuredContent":{"n":1},"isError":true,"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"},"k":"v"}}`
 	for name, decode := range map[string]func([]byte, any) error{
@@ -21,7 +21,7 @@ func TestToolResultsAreDecoded(t *testing.T) {
 		if err := decode(raw, r); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		clear(raw) // what was decoded does not change with it
+		clear(raw) // the result must not alias it
 		text, isText := r.Content[0].(*mcp.TextContent)
 		second, _ := r.Content[2].(*mcp.TextContent)
 		link, isLink := r.Content[1].(*mcp.ResourceLink)
@@ -31,7 +31,7 @@ func TestToolResultsAreDecoded(t *testing.T) {
 		}
 		for _, wrong := range []string{`[]`, `7`, `"x"`, `{"content":{}}`, `{"content":[7]}`, `{"isError":1}`, `{"_meta":[]}`, `{`} {
 			if err := decode([]byte(wrong), &mcp.CallToolResult{}); err == nil {
-				t.Errorf("%s: %s is a result", name, wrong)
+				t.Errorf("%s: decode %s: got no error", name, wrong)
 			}
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// Nulls that the schema refuses are taken for what was left out; those that it takes, and those that are required, stay.
-func TestToolsTakeNullForWhatIsLeftOut(t *testing.T) {
+// A null that the schema refuses counts as absent, unless the property is required.
+func TestNullArgumentsCountAsAbsent(t *testing.T) {
 	schema := `{"type":"object","properties":{
 		"need":{"type":"integer"},"maybe":{"type":"integer"},"usual":{"type":"integer","default":7},
 		"any":{"type":["integer","null"]},"free":{},"text":{"type":"string"},

@@ -31,7 +31,7 @@ func search(_ context.Context, in searchIn) (searchOut, error) {
 	return searchOut{Query: in.Query, Limit: in.Limit}, nil
 }
 
-func TestTOOL13_TypedToolGivesStructuredContentAndText(t *testing.T) {
+func TestTOOL13_TOOL15_TypedToolsReturnStructuredContentAndText(t *testing.T) {
 	s := newServer(t, nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "search", Description: "Search."}, search)
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
@@ -50,8 +50,8 @@ func TestTOOL13_TypedToolGivesStructuredContentAndText(t *testing.T) {
 	})
 }
 
-// Out types other than structs.
-func TestTOOL07_WhatToolsGive(t *testing.T) {
+// Result types other than structs.
+func TestTOOL07_TOOL16_TOOL17_SCH16_ResultsOfTools(t *testing.T) {
 	s := newServer(t, nil)
 	give(s, "text", "hello")
 	give(s, "piece", mcp.Text("hello"))
@@ -79,7 +79,7 @@ func TestTOOL07_WhatToolsGive(t *testing.T) {
 			raw := c.Call("tools/call", object{"name": tool.name})
 			structured := tool.structured
 			if !c.Since("2025-06-18") || !c.Modern() && !strings.HasPrefix(structured, "{") {
-				structured = "" // TOOL-16, TOOL-17: an object or nothing, before 2026-07-28
+				structured = "" // an object or absent before 2026-07-28
 			}
 			res := decode[toolResult](t, raw)
 			if res.text() != tool.text || string(res.StructuredContent) != structured {
@@ -92,13 +92,13 @@ func TestTOOL07_WhatToolsGive(t *testing.T) {
 	})
 }
 
-// give adds a tool that gives a value.
+// give adds a tool that returns v.
 func give[Out any](s *mcp.Server, name string, v Out) *mcp.Registration[mcp.Tool] {
 	tool := &mcp.Tool{Name: strings.ReplaceAll(name, " ", "_")}
 	return mcp.AddTool(s, tool, func(context.Context, struct{}) (Out, error) { return v, nil })
 }
 
-func TestTOOL13_SchemasFitTheRevision(t *testing.T) {
+func TestSCH08_SCH09_SCH10_TOOL24_SchemasFitTheRevision(t *testing.T) {
 	s := newServer(t, nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "object"}, search)
 	give(s, "list", []string{"a"})
@@ -131,31 +131,31 @@ func TestTOOL13_SchemasFitTheRevision(t *testing.T) {
 	})
 }
 
-func TestTOOL13_APromiseThatIsNotKeptIsTheServersFailure(t *testing.T) {
+func TestTOOL13_ResultsThatViolateTheOutputSchemaAreInternalErrors(t *testing.T) {
 	s := newServer(t, nil)
-	promise := json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`)
-	broken := func(name string, v any) {
-		mcp.AddTool(s, &mcp.Tool{Name: name, OutputSchema: promise}, func(context.Context, struct{}) (*mcp.CallToolResult, error) {
+	outputSchema := json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`)
+	addResult := func(name string, v any) {
+		mcp.AddTool(s, &mcp.Tool{Name: name, OutputSchema: outputSchema}, func(context.Context, struct{}) (*mcp.CallToolResult, error) {
 			return &mcp.CallToolResult{Content: []mcp.ContentBlock{}, StructuredContent: v}, nil
 		})
 	}
-	broken("good", object{"n": 1})
-	broken("wrong", object{"n": "secret"})
-	broken("absent", nil)
-	broken("none", make(chan int))
+	addResult("good", object{"n": 1})
+	addResult("wrong", object{"n": "secret"})
+	addResult("absent", nil)
+	addResult("not_json", make(chan int))
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
 		callTool(t, c, "good", nil)
-		for _, name := range []string{"wrong", "absent", "none"} {
+		for _, name := range []string{"wrong", "absent", "not_json"} {
 			_, err := c.Try("tools/call", object{"name": name})
 			wantCode(t, name, err, mcp.CodeInternalError)
 			if err != nil && err.Message != "internal error" {
-				t.Errorf("%s: the client is told %q", name, err.Message)
+				t.Errorf("%s: got %q, want \"internal error\"", name, err.Message)
 			}
 		}
 	})
 }
 
-func TestTOOL06_AbsentArgumentsAreNone(t *testing.T) {
+func TestTOOL06_AbsentArgumentsAreAnEmptyObject(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "none", func(context.Context) (string, error) { return "ran", nil })
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
@@ -171,9 +171,8 @@ func TestTOOL06_AbsentArgumentsAreNone(t *testing.T) {
 	})
 }
 
-// What only the arguments' schema refuses is for the model to mend from 2025-11-25 on, TOOL-11; before, it is an error of
-// the protocol, TOOL-10.
-func TestTOOL11_WrongArgumentsAreTheModelsToMend(t *testing.T) {
+// Arguments that violate the schema are a tool error since 2025-11-25, and a protocol error before.
+func TestTOOL10_TOOL11_InvalidArguments(t *testing.T) {
 	s := newServer(t, nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "search"}, search)
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
@@ -198,7 +197,7 @@ func TestTOOL11_WrongArgumentsAreTheModelsToMend(t *testing.T) {
 				}
 				r := decode[toolResult](t, res)
 				if !r.IsError {
-					t.Errorf("%v: got %s", bad.args, res)
+					t.Errorf("%v: got %s, want isError", bad.args, res)
 				}
 				text = r.text()
 			} else {
@@ -208,13 +207,13 @@ func TestTOOL11_WrongArgumentsAreTheModelsToMend(t *testing.T) {
 				}
 			}
 			if !strings.Contains(text, bad.says) {
-				t.Errorf("%v: %q does not say %q", bad.args, text, bad.says)
+				t.Errorf("%v: got %q, want %q in it", bad.args, text, bad.says)
 			}
 		}
 	})
 }
 
-func TestTOOL15_OptionalPartsAreLeftOutWhenNil(t *testing.T) {
+func TestTOOL15_NilPointersAreOmitted(t *testing.T) {
 	type part struct {
 		Note *string `json:"note,omitempty"`
 		Size *int    `json:"size"`
@@ -237,7 +236,7 @@ func TestTOOL09_UnknownToolIsInvalidParams(t *testing.T) {
 			_, err := c.Try("tools/call", object{"name": name})
 			wantCode(t, fmt.Sprintf("%.10s", name), err, mcp.CodeInvalidParams)
 			if err != nil && len(err.Message) > 256 {
-				t.Errorf("the error repeats %d bytes of the client's", len(err.Message))
+				t.Errorf("got an error message of %d bytes, want at most 256", len(err.Message))
 			}
 		}
 		_, err := c.Try("tools/call", object{})
@@ -286,7 +285,7 @@ func TestTOOL03_ToolsAreListedByName(t *testing.T) {
 	})
 }
 
-func TestTOOL25_STL08_VisibilityHoldsAtListAndCall(t *testing.T) {
+func TestTOOL25_STL08_HiddenToolsAreNeitherListedNorCalled(t *testing.T) {
 	s := newServer(t, &mcp.ServerOptions{
 		Cache: mcp.Cache{TTL: 1000 * time.Millisecond, Scope: mcp.CachePublic},
 		Visible: func(ctx context.Context, f mcp.Feature) bool {
@@ -302,24 +301,24 @@ func TestTOOL25_STL08_VisibilityHoldsAtListAndCall(t *testing.T) {
 	mcptest.Run(t, s, func(t *testing.T, guest *mcptest.Client) {
 		admin := guest.Another(&mcptest.Options{Principal: &mcp.Principal{Subject: "admin"}})
 		if got := toolNames(t, guest); got != "open" {
-			t.Errorf("guest sees %s", got)
+			t.Errorf("guest: got tools %s, want open", got)
 		}
 		if got := toolNames(t, admin); got != "open secret secret_mirror" {
-			t.Errorf("admin sees %s", got)
+			t.Errorf("admin: got tools %s, want all", got)
 		}
 		_, missing := guest.Try("tools/call", object{"name": "Secret"})
 		wantCode(t, "missing", missing, mcp.CodeInvalidParams)
 		for _, name := range []string{"secret", "secret_mirror"} {
-			// The arguments are wrong, and nothing was mirrored: neither may be told.
+			// Neither the invalid arguments nor the missing header may change the error.
 			_, hidden := guest.Try("tools/call", object{"name": name, "arguments": object{"region": "x"}})
 			if hidden == nil || strings.ReplaceAll(hidden.Message, name, "Secret") != missing.Message || hidden.Code != missing.Code {
-				t.Errorf("hidden: %v, missing: %v", hidden, missing)
+				t.Errorf("hidden tool: got %v, want the error of a missing one: %v", hidden, missing)
 			}
 		}
 		admin.Call("tools/call", object{"name": "secret", "arguments": object{"query": "x"}})
 		admin.Call("tools/call", object{"name": "secret_mirror"})
 		if guest.Modern() && !strings.Contains(string(guest.Call("tools/list", nil)), `"cacheScope":"private"`) {
-			t.Error("a list that depends on the caller may be shared")
+			t.Error("got a list without cacheScope private")
 		}
 	})
 }
@@ -344,20 +343,30 @@ func TestCAN04_CancelEndsTheContextWithItsCause(t *testing.T) {
 		if c.Modern() && c.Transport == mcptest.HTTP {
 			want = mcp.ErrDisconnected // CAN-11
 		} else if !strings.Contains(fmt.Sprint(cause), "no longer needed") {
-			t.Errorf("CAN-08: %q does not say why", cause)
+			t.Errorf("got cause %q, want the reason in it (CAN-08)", cause)
 		}
 		if !errors.Is(cause, want) {
 			t.Errorf("cause: got %v, want %v", cause, want)
 		}
 		if p.Answered() || len(c.Notifications()) > 0 {
-			t.Errorf("something is said of a cancelled request: %v", c.Notifications())
+			t.Errorf("cancelled request: got a response or notifications %v, want nothing", c.Notifications())
 		}
 		p.Cancel("again") // CAN-05, CAN-07
 		c.Call("tools/list", nil)
 	})
 }
 
-func TestTOOL22_MistakesAtRegistrationPanic(t *testing.T) {
+func TestTOOL02_EmptyListIsReturned(t *testing.T) {
+	s := newServer(t, nil)
+	give(s, "x", "x").Remove()
+	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
+		if got := string(c.Call("tools/list", nil)); !strings.Contains(got, `"tools":[]`) {
+			t.Errorf("got %s, want an empty list", got)
+		}
+	})
+}
+
+func TestTOOL22_InvalidRegistrationsPanic(t *testing.T) {
 	s := newServer(t, nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "taken"}, search)
 	bySchema := func(schema string) func() {

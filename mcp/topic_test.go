@@ -21,17 +21,17 @@ import (
 
 const jobChanged = "notifications/job"
 
-// jobs is a topic of an extension: how far jobs have come, by their names. Its lock is held while it calls the server.
+// jobs is a topic of an extension: the progress of jobs by name. Its lock is held while it calls the server.
 type jobs struct {
-	mu      sync.Mutex
-	state   map[string]int
-	hears   map[int]hearer
-	next    int
-	stopped int
-	ctx     context.Context
+	mu        sync.Mutex
+	state     map[string]int
+	listeners map[int]jobListener
+	next      int
+	stopped   int
+	ctx       context.Context
 }
 
-type hearer struct {
+type jobListener struct {
 	names   []string
 	changed func(key string)
 }
@@ -50,14 +50,14 @@ func (j *jobs) open(ctx context.Context, req *mcp.Request, member json.RawMessag
 	names = slices.DeleteFunc(names, func(name string) bool { _, ok := j.state[name]; return !ok })
 	j.next++
 	id := j.next
-	if j.hears == nil {
-		j.hears = map[int]hearer{}
+	if j.listeners == nil {
+		j.listeners = map[int]jobListener{}
 	}
-	j.hears[id], j.ctx = hearer{names, changed}, ctx
+	j.listeners[id], j.ctx = jobListener{names, changed}, ctx
 	return names, func() {
 		j.mu.Lock()
 		defer j.mu.Unlock()
-		delete(j.hears, id)
+		delete(j.listeners, id)
 		j.stopped++
 	}, nil
 }
@@ -66,7 +66,7 @@ func (j *jobs) params(_ context.Context, _ *mcp.Request, key string) (json.RawMe
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.state[key] < 0 {
-		return nil, nil // it is nobody's business any more
+		return nil, nil // the job has been removed
 	}
 	return json.RawMessage(fmt.Sprintf(`{"name":%q,"_meta":{"com.example/a":1},"done":%d}`, key, j.state[key])), nil
 }
@@ -75,7 +75,7 @@ func (j *jobs) set(name string, done int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.state[name] = done
-	for _, h := range j.hears {
+	for _, h := range j.listeners {
 		if slices.Contains(h.names, name) {
 			h.changed(name)
 		}
@@ -88,10 +88,10 @@ func (j *jobs) stops() int {
 	return j.stopped
 }
 
-// withJobs are the options of a client that knows of the extension.
+// withJobs are the options of a client with the extension.
 var withJobs = &mcptest.Options{Extension: mcptest.Extension{Topics: map[string]string{jobChanged: "jobs"}}}
 
-func TestSUB_AnExtensionTellsOfItsTopic(t *testing.T) {
+func TestSUB07_TopicOfAnExtensionIsNotified(t *testing.T) {
 	s := newServer(t, nil) // offers nothing else to listen to
 	j := &jobs{}
 	s.AddTopic("jobs", j.topic())
@@ -107,15 +107,15 @@ func TestSUB_AnExtensionTellsOfItsTopic(t *testing.T) {
 		p.Cancel("enough")
 		synctest.Wait()
 		if j.stops() != 1 {
-			t.Errorf("%d stops, want 1", j.stops())
+			t.Errorf("got %d stops, want 1", j.stops())
 		}
 		j.set("a", 2)
 		j.set("b", 2)
 		synctest.Wait()
 		j.set("b", -1)
 		synctest.Wait()
-		wantTold(t, c, one, `subscriptions/acknowledged {"jobs":["a","b"]}`, "job", "job")
-		wantTold(t, c, two, `subscriptions/acknowledged {"jobs":["b"]}`, "job", "job")
+		wantNotified(t, c, one, `subscriptions/acknowledged {"jobs":["a","b"]}`, "job", "job")
+		wantNotified(t, c, two, `subscriptions/acknowledged {"jobs":["b"]}`, "job", "job")
 		got := c.Notifications(jobChanged)
 		want := `{"_meta":{"io.modelcontextprotocol/subscriptionId":"one","com.example/a":1},"name":"a","done":1}`
 		if string(got[0].Params) != want {
@@ -134,7 +134,7 @@ func TestSessionsHaveNoTopics(t *testing.T) {
 	s.AddTopic("jobs", mcp.Topic{
 		Method: jobChanged,
 		Open: func(context.Context, *mcp.Request, json.RawMessage, func(string)) (any, func(), error) {
-			t.Error("a session listens to a topic")
+			t.Error("Open was called for a session")
 			return true, nil, nil
 		},
 		Params: func(context.Context, *mcp.Request, string) (json.RawMessage, error) { return nil, nil },
@@ -143,7 +143,7 @@ func TestSessionsHaveNoTopics(t *testing.T) {
 		c.Listen(mcp.SubscriptionFilter{ToolsListChanged: true, ResourceSubscriptions: []string{"x://one"}})
 		changeEverything(s)
 		if got := c.Notifications(jobChanged); len(got) > 0 {
-			t.Errorf("told %d times", len(got))
+			t.Errorf("got %d notifications, want 0", len(got))
 		}
 	})
 	req := listening(t, `{"jobs":true}`, func(string) error { return nil })
@@ -159,7 +159,7 @@ func TestSessionsHaveNoTopics(t *testing.T) {
 	stop()
 }
 
-// openTopic returns a server with the topic "jobs" of what open does, and nothing else.
+// openTopic returns a server whose only feature is the topic "jobs" with the given open.
 func openTopic(t *testing.T, open func(ctx context.Context, changed func(string)) (any, func(), error)) *mcp.Server {
 	s := newServer(t, &mcp.ServerOptions{Logger: quiet()})
 	s.AddTopic("jobs", mcp.Topic{
@@ -186,7 +186,7 @@ func openTopic(t *testing.T, open func(ctx context.Context, changed func(string)
 	return s
 }
 
-func TestTopicsThatRefuseOrFail(t *testing.T) {
+func TestOpenErrorsAreReturned(t *testing.T) {
 	stops := 0
 	stop := func() { stops++ }
 	var late func(key string) // of the last topic that was opened
@@ -225,17 +225,17 @@ func TestTopicsThatRefuseOrFail(t *testing.T) {
 						late("late")
 						synctest.Wait()
 					}
-					wantTold(t, c, jsonrpc.StringID("x"), `subscriptions/acknowledged {}`)
+					wantNotified(t, c, jsonrpc.StringID("x"), `subscriptions/acknowledged {}`)
 				}
 				if stops != 1 {
-					t.Errorf("%d stops, want 1", stops)
+					t.Errorf("got %d stops, want 1", stops)
 				}
 			})
 		})
 	}
 }
 
-func TestATopicThatFailsEndsTheOthers(t *testing.T) {
+func TestFailedTopicStopsTheOthers(t *testing.T) {
 	opened, stopped := 0, 0
 	s := openTopic(t, func(context.Context, func(string)) (any, func(), error) {
 		opened++
@@ -250,18 +250,18 @@ func TestATopicThatFailsEndsTheOthers(t *testing.T) {
 	})
 	for opened < 20 { // they are opened in any order
 		if _, err := s.ServeMCP(t.Context(), listening(t, `{"jobs":1,"panics":1}`, func(string) error { return nil })); err == nil {
-			t.Fatal("the subscription is open")
+			t.Fatal("got no error, want a refused subscription")
 		}
 	}
 	if opened != stopped {
-		t.Errorf("%d opened, %d stopped", opened, stopped)
+		t.Errorf("got %d opened and %d stopped, want equal counts", opened, stopped)
 	}
 }
 
-func TestTopicsWhoseParamsFailTellOfTheOthers(t *testing.T) {
-	var tell func(string)
+func TestParamsErrorsDropOnlyTheirNotification(t *testing.T) {
+	var change func(string)
 	s := openTopic(t, func(_ context.Context, changed func(string)) (any, func(), error) {
-		tell = changed
+		change = changed
 		changed("early") // before the acknowledgement, which still comes first
 		return true, nil, nil
 	})
@@ -269,20 +269,20 @@ func TestTopicsWhoseParamsFailTellOfTheOthers(t *testing.T) {
 		id := jsonrpc.StringID("x")
 		subscribe(t, c, id, `{"jobs":1}`)
 		for _, key := range []string{"panics", "fails", "array", "broken", "", "another's"} {
-			tell(key)
+			change(key)
 		}
 		synctest.Wait()
-		wantTold(t, c, id, `subscriptions/acknowledged {"jobs":true}`, "job", "job", "job")
+		wantNotified(t, c, id, `subscriptions/acknowledged {"jobs":true}`, "job", "job", "job")
 	})
 }
 
-func TestTopicsCostASlowClientNoMemory(t *testing.T) {
+func TestChangesOfATopicAreMergedForASlowClient(t *testing.T) {
 	for _, kind := range []string{"attached", "detached"} {
 		t.Run(kind, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var tell func(string)
+				var change func(string)
 				s := openTopic(t, func(_ context.Context, changed func(string)) (any, func(), error) {
-					tell = changed
+					change = changed
 					return true, nil, nil
 				})
 				var mu sync.Mutex
@@ -311,46 +311,46 @@ func TestTopicsCostASlowClientNoMemory(t *testing.T) {
 				}
 				synctest.Wait()
 				for range 10_000 {
-					tell("a")
-					tell("b")
+					change("a")
+					change("b")
 				}
-				synctest.Wait() // one of the first may be on its way
+				synctest.Wait() // one of the first may be in progress
 				for range 10_000 {
-					tell("a")
-					tell("b")
+					change("a")
+					change("b")
 				}
 				close(read)
 				synctest.Wait()
 				mu.Lock()
 				defer mu.Unlock()
 				if len(got) < 3 || len(got) > 5 {
-					t.Errorf("told %d times: %q", len(got), got[:min(len(got), 9)])
+					t.Errorf("got %d notifications, want 3 to 5: %q", len(got), got[:min(len(got), 9)])
 				}
 			})
 		})
 	}
 }
 
-func TestTopicsAreBounded(t *testing.T) {
+func TestPendingTopicChangesAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		var tell func(string)
+		var change func(string)
 		s := mcp.NewServer("test", "1", &mcp.ServerOptions{Logger: textLog(&log)})
 		s.AddTopic("jobs", mcp.Topic{
 			Method: jobChanged,
 			Open: func(_ context.Context, _ *mcp.Request, _ json.RawMessage, changed func(string)) (any, func(), error) {
-				tell = changed
+				change = changed
 				return true, nil, nil
 			},
 			Params: func(context.Context, *mcp.Request, string) (json.RawMessage, error) {
 				return json.RawMessage(`{}`), nil
 			},
 		})
-		told, read := 0, make(chan struct{})
+		sent, read := 0, make(chan struct{})
 		req := listening(t, `{"jobs":1}`, func(n string) error {
 			if strings.HasPrefix(n, jobChanged) {
 				<-read
-				told++
+				sent++
 			}
 			return nil
 		})
@@ -359,21 +359,21 @@ func TestTopicsAreBounded(t *testing.T) {
 		go func() { _, _ = s.ServeMCP(ctx, req) }()
 		synctest.Wait()
 		for i := range 100_000 {
-			tell(fmt.Sprint(i))
+			change(fmt.Sprint(i))
 			if i == 0 {
-				synctest.Wait() // it is on its way
+				synctest.Wait() // until it is being sent
 			}
 		}
 		close(read)
 		synctest.Wait()
-		if told != 20_001 || strings.Count(log.String(), "changes dropped") != 1 {
-			t.Errorf("told %d times; log:\n%s", told, log.String())
+		if sent != 20_001 || strings.Count(log.String(), "changes dropped") != 1 {
+			t.Errorf("got %d notifications, want 20001 and one log line; log:\n%s", sent, log.String())
 		}
 	})
 }
 
-// The one who makes a change holds a lock that Params wants, and must not wait.
-func TestDetachedTopicsAreToldFromTheirOwnGoroutine(t *testing.T) {
+// The caller of changed holds a lock that Params needs, so changed must not block.
+func TestDetachedTopicsSendFromTheirOwnGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := &jobs{state: map[string]int{"a": 0, "b": 0}}
 		s := newServer(t, nil)
@@ -386,7 +386,7 @@ func TestDetachedTopicsAreToldFromTheirOwnGoroutine(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			if full {
-				return errors.New("there is no room")
+				return errors.New("buffer full")
 			}
 			got = append(got, n[:strings.IndexByte(n, '{')])
 			return nil
@@ -408,7 +408,7 @@ func TestDetachedTopicsAreToldFromTheirOwnGoroutine(t *testing.T) {
 		j.set("a", 2)
 		synctest.Wait()
 		set(false)
-		j.set("b", 3) // what could not be told is told with the next
+		j.set("b", 3) // what failed is sent with the next
 		synctest.Wait()
 		stop()
 		stop()
@@ -420,12 +420,12 @@ func TestDetachedTopicsAreToldFromTheirOwnGoroutine(t *testing.T) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 		if j.stops() != 1 || j.ctx.Err() == nil {
-			t.Errorf("%d stops, context %v", j.stops(), j.ctx.Err())
+			t.Errorf("got %d stops and context error %v, want 1 and an error", j.stops(), j.ctx.Err())
 		}
 	})
 }
 
-func TestAddTopicIsChecked(t *testing.T) {
+func TestInvalidTopicsPanic(t *testing.T) {
 	s := newServer(t, nil)
 	good := (&jobs{}).topic()
 	s.AddTopic("jobs", good)
@@ -442,7 +442,7 @@ func TestAddTopicIsChecked(t *testing.T) {
 	}
 }
 
-func TestFiltersAreOneObject(t *testing.T) {
+func TestTopicsAreMembersOfTheFilter(t *testing.T) {
 	f := mcp.SubscriptionFilter{ToolsListChanged: true, Topics: map[string]json.RawMessage{"jobs": json.RawMessage(`["a"]`)}}
 	raw, err := json.Marshal(f)
 	if err != nil || string(raw) != `{"toolsListChanged":true,"jobs":["a"]}` {
@@ -453,11 +453,11 @@ func TestFiltersAreOneObject(t *testing.T) {
 		t.Errorf("got %+v, %v", back, err)
 	}
 	if _, err := json.Marshal(mcp.SubscriptionFilter{ToolsListChanged: true, Topics: map[string]json.RawMessage{"toolsListChanged": json.RawMessage(`false`)}}); err == nil {
-		t.Error("a topic with the name of a core member was taken")
+		t.Error("topic with the name of a core member: got no error")
 	}
 }
 
-func TestListenGivesTopicEvents(t *testing.T) {
+func TestListenReturnsTopicEvents(t *testing.T) {
 	for _, on := range mcptest.Since(mcptest.Modern) {
 		t.Run(on.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -475,7 +475,7 @@ func TestListenGivesTopicEvents(t *testing.T) {
 					switch e.Kind {
 					case mcp.EventListening:
 						if len(e.Filter.Topics) != 1 || string(e.Filter.Topics["jobs"]) != `["a"]` || !e.Filter.ToolsListChanged {
-							t.Errorf("agreed to %+v", e.Filter)
+							t.Errorf("got filter %+v, want tools and jobs [\"a\"]", e.Filter)
 						}
 						j.set("b", 1)
 						j.set("a", 1)
@@ -498,7 +498,7 @@ func TestListenGivesTopicEvents(t *testing.T) {
 	}
 }
 
-func TestSessionsAgreeToNoTopic(t *testing.T) {
+func TestListenInASessionHasNoTopics(t *testing.T) {
 	s := changingServer(t, nil)
 	s.AddTopic("jobs", (&jobs{}).topic())
 	for _, on := range mcptest.Before(mcptest.Modern) {
@@ -512,8 +512,8 @@ func TestSessionsAgreeToNoTopic(t *testing.T) {
 	}
 }
 
-// A server that tells more than the loop takes is bounded, and the loop knows that it has missed something.
-func TestListenBoundsTopicEvents(t *testing.T) {
+// Events that the loop does not read in time are dropped and reported as EventChangesMissed.
+func TestListenLimitsPendingTopicEvents(t *testing.T) {
 	for what, test := range map[string]struct {
 		notes, size int
 		kept        int
@@ -525,7 +525,7 @@ func TestListenBoundsTopicEvents(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				filler := strings.Repeat("x", test.size-10)
-				flood := mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+				server := mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 					if req.Method != "subscriptions/listen" {
 						return &mcp.DiscoverResult{SupportedVersions: []string{"2026-07-28"}}, nil
 					}
@@ -536,7 +536,7 @@ func TestListenBoundsTopicEvents(t *testing.T) {
 					<-ctx.Done()
 					return nil, context.Cause(ctx)
 				})
-				c, err := mcp.Connect(t.Context(), mcp.InMemory(flood), nil)
+				c, err := mcp.Connect(t.Context(), mcp.InMemory(server), nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -548,7 +548,7 @@ func TestListenBoundsTopicEvents(t *testing.T) {
 					}
 					if e.Kind == mcp.EventListening {
 						if _, unasked := e.Filter.Topics["unasked"]; unasked {
-							t.Error("agreed to what was not asked for")
+							t.Error("got a topic that was not asked for")
 						}
 						synctest.Wait() // a slow loop
 					}
@@ -557,25 +557,25 @@ func TestListenBoundsTopicEvents(t *testing.T) {
 						break
 					}
 				}
-				// What came before the loop first looked is apart from what waited while it was slow.
+				// Events before the first iteration and events while the loop was slow are limited separately.
 				if got := counts[mcp.EventTopic]; got < test.kept || got > 2*test.kept || counts[mcp.EventChangesMissed] != 1 {
-					t.Errorf("got %v", counts)
+					t.Errorf("got %v, want %d to %d topic events and one of missed changes", counts, test.kept, 2*test.kept)
 				}
 			})
 		})
 	}
 }
 
-// Whoever fetches anew has the state of that time, and nothing older may be the last that is heard.
-func TestListenTellsLastThatSomethingIsMissing(t *testing.T) {
+// EventChangesMissed comes after every older event, so that a caller that reads again has the current state.
+func TestListenReportsMissedChangesLast(t *testing.T) {
 	const large, middle, small = 3900 << 10, 1 << 20, 10
 	for what, test := range map[string]struct {
 		sizes []int
 		want  []string
 	}{
-		"behind a note that was kept":    {[]int{large, middle, small, middle}, []string{"topic 0", "topic 2", "resync"}},
-		"and nothing kept behind it":     {[]int{large, middle, middle}, []string{"topic 0", "resync"}},
-		"and the rest fits all the same": {[]int{large, middle, small, small}, []string{"topic 0", "topic 2", "topic 3", "resync"}},
+		"after a kept event":    {[]int{large, middle, small, middle}, []string{"topic 0", "topic 2", "resync"}},
+		"after the first event": {[]int{large, middle, middle}, []string{"topic 0", "resync"}},
+		"after two kept events": {[]int{large, middle, small, small}, []string{"topic 0", "topic 2", "topic 3", "resync"}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -623,9 +623,9 @@ func TestListenTellsLastThatSomethingIsMissing(t *testing.T) {
 	}
 }
 
-func TestListenGivesNoTopicEventsUnasked(t *testing.T) {
+func TestListenDropsTopicEventsNotAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		chatty := mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+		server := mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 			if req.Method != "subscriptions/listen" {
 				return &mcp.DiscoverResult{SupportedVersions: []string{"2026-07-28"}}, nil
 			}
@@ -635,7 +635,7 @@ func TestListenGivesNoTopicEventsUnasked(t *testing.T) {
 			<-ctx.Done()
 			return nil, context.Cause(ctx)
 		})
-		c, err := mcp.Connect(t.Context(), mcp.InMemory(chatty), nil)
+		c, err := mcp.Connect(t.Context(), mcp.InMemory(server), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -652,9 +652,9 @@ func TestListenGivesNoTopicEventsUnasked(t *testing.T) {
 	})
 }
 
-// A change may come from a goroutine of its own before the acknowledgement has left.
-func TestDetachedTopicsAreToldAfterTheAcknowledgement(t *testing.T) {
-	reached, told := make(chan struct{}), make(chan string, 2)
+// A change may be reported before the acknowledgement is sent.
+func TestSUB04_DetachedTopicsAreNotifiedAfterTheAcknowledgement(t *testing.T) {
+	reached, sent := make(chan struct{}), make(chan string, 2)
 	s := newServer(t, nil)
 	s.AddTopic("jobs", mcp.Topic{
 		Method: jobChanged,
@@ -662,7 +662,7 @@ func TestDetachedTopicsAreToldAfterTheAcknowledgement(t *testing.T) {
 			changed("early")
 			<-reached
 			for range 1000 {
-				runtime.Gosched() // to the one who would tell of it now
+				runtime.Gosched() // let a premature notification be sent
 			}
 			return true, nil, nil
 		},
@@ -672,14 +672,14 @@ func TestDetachedTopicsAreToldAfterTheAcknowledgement(t *testing.T) {
 		},
 	})
 	stop, err := s.Listen(t.Context(), listening(t, `{"jobs":1}`, func(n string) error {
-		told <- n[:strings.IndexByte(n, '{')]
+		sent <- n[:strings.IndexByte(n, '{')]
 		return nil
 	}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer stop()
-	if got := []string{<-told, <-told}; !slices.Equal(got, []string{acknowledged, jobChanged}) {
+	if got := []string{<-sent, <-sent}; !slices.Equal(got, []string{acknowledged, jobChanged}) {
 		t.Errorf("got %q", got)
 	}
 }

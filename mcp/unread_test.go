@@ -13,9 +13,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A client that reads nothing is not read from for ever: what waits for it is bounded, in the session era too, where an
-// answer has left the table of calls before it waits.
-func TestR72_AnswersThatNobodyReadsAreBounded(t *testing.T) {
+// The server stops reading requests from a client that does not read its responses, in a session too.
+func TestUnreadResponsesAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: quiet()})
 		mcp.AddTool(s, &mcp.Tool{Name: "echo"}, func(context.Context, struct{}) (string, error) { return strings.Repeat("y", 4000), nil })
@@ -26,26 +25,26 @@ func TestR72_AnswersThatNobodyReadsAreBounded(t *testing.T) {
 		if _, err := far.Read(make([]byte, 64<<10)); err != nil {
 			t.Fatal(err)
 		}
-		var taken atomic.Int64
+		var sent atomic.Int64
 		go func() {
 			for id := 2; ; id++ {
 				if _, err := fmt.Fprintf(far, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo"}}`+"\n", id); err != nil {
 					return
 				}
-				taken.Add(1)
+				sent.Add(1)
 			}
 		}()
 		synctest.Wait()
-		if n := taken.Load(); n > 1000 {
-			t.Errorf("%d requests of a client that reads nothing were taken", n)
+		if n := sent.Load(); n > 1000 {
+			t.Errorf("server read %d requests of a client that does not read, want at most 1000", n)
 		}
 		far.Close()
 		<-served
 	})
 }
 
-// Params that middleware has put in place are checked before a tool gets them, as those that come from a client are.
-func TestArgumentsOfMiddlewareAreChecked(t *testing.T) {
+// Params set by middleware are validated like those of a client.
+func TestArgumentsSetByMiddlewareAreValidated(t *testing.T) {
 	var params string
 	s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: quiet(), Middleware: []mcp.Middleware{func(next mcp.Handler) mcp.Handler {
 		return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
@@ -70,14 +69,14 @@ func TestArgumentsOfMiddlewareAreChecked(t *testing.T) {
 		return c.CallTool(t.Context(), "echo", map[string]any{"message": "m"})
 	}
 	if res, err := call(`{"message":"other"}`); err != nil || res.Text() != "other" {
-		t.Errorf("got %v, %v", res, err)
+		t.Errorf("got %v, %v, want \"other\"", res, err)
 	}
 	for _, bad := range []string{
 		`{"message":"x","message":"y"}`, "{\"message\":\"x\xff\"}", `{"message":"x" "n":5}`, `{"message":"x","n":05}`,
 		`{"message":"x",}`, "{\"message\":\"a\nb\"}", `{"message";"x"}`,
 	} {
 		if res, err := call(bad); err == nil && !res.IsError {
-			t.Errorf("%s was taken: %s", bad, res.Text())
+			t.Errorf("%s: got %s, want an error", bad, res.Text())
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// Requests of a client use their timers again: each has its own time all the same.
-func TestEveryRequestHasItsOwnTime(t *testing.T) {
+// Timers are reused between requests; each request still has its own timeout.
+func TestEveryRequestHasItsOwnTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: quiet()})
 		mcp.AddTool(s, &mcp.Tool{Name: "sleep"}, func(ctx context.Context, in struct {
@@ -23,7 +23,7 @@ func TestEveryRequestHasItsOwnTime(t *testing.T) {
 			done()
 			select {
 			case <-time.After(time.Duration(in.For)):
-				return "rested", nil
+				return "slept", nil
 			case <-ctx.Done():
 				return "", context.Cause(ctx)
 			}
@@ -47,7 +47,7 @@ func TestEveryRequestHasItsOwnTime(t *testing.T) {
 				began := time.Now()
 				_, err := c.CallTool(ctx, "sleep", map[string]int64{"for": int64(test.rest), "user": int64(test.user)})
 				if took := time.Since(began); took != test.took || !errors.Is(err, test.err) {
-					t.Errorf("round %d, %v after %v of a user: %v after %v, want %v after %v", round, test.rest, test.user, err, took, test.err, test.took)
+					t.Errorf("round %d, %v after a pause of %v: got %v after %v, want %v after %v", round, test.rest, test.user, err, took, test.err, test.took)
 				}
 			}
 		}

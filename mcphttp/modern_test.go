@@ -273,7 +273,7 @@ func TestMHTTP20_SUB10_ListenIsAcknowledgedAndEndsWithAResultAtShutdown(t *testi
 	})
 }
 
-func TestMHTTP06_LongStreamsCarryComments(t *testing.T) {
+func TestMHTTP06_SUB14_LongStreamsCarryComments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, newTestCore(), &mcphttp.Options{KeepAlive: time.Minute})
 		body, headers := modernCall("subscriptions/listen", `"notifications":{}`)

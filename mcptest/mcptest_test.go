@@ -66,10 +66,10 @@ func faultsOf(t *testing.T, test func(t testing.TB)) string {
 	return strings.Join(r.faults, "\n")
 }
 
-// wrong is a handler that breaks the protocol.
-type wrong func(ctx context.Context, req *mcp.Request) (mcp.Result, error)
+// An invalidServer is a handler that violates the protocol.
+type invalidServer func(ctx context.Context, req *mcp.Request) (mcp.Result, error)
 
-func (w wrong) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+func (w invalidServer) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	if req.Method == "server/discover" { // for the initialize of a session
 		return mcp.RawResult(`{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}`), nil
 	}
@@ -77,13 +77,13 @@ func (w wrong) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, erro
 }
 
 // answers returns a handler that always returns the same result.
-func answers(result string) wrong {
+func answers(result string) invalidServer {
 	return func(context.Context, *mcp.Request) (mcp.Result, error) { return mcp.RawResult(result), nil }
 }
 
-// says returns a handler that sends notifications, in which "$" is the id of the request, and
+// notifies returns a handler that sends notifications, in which "$" is the id of the request, and
 // returns an empty result.
-func says(notifications ...string) wrong {
+func notifies(notifications ...string) invalidServer {
 	return func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 		for _, n := range notifications {
 			method, params, _ := strings.Cut(n, " ")
@@ -99,43 +99,43 @@ func says(notifications ...string) wrong {
 func requireSchemas(t *testing.T) {
 	t.Helper()
 	if SchemaDir() == "" {
-		t.Skip("there are no schemas")
+		t.Skip("no schemas found")
 	}
 }
 
-// An invalid server fails its test, over every transport.
+// The test of an invalid server fails on every transport.
 func TestInvalidServersFail(t *testing.T) {
 	requireSchemas(t)
 	const ack = `notifications/subscriptions/acknowledged {"_meta":{"io.modelcontextprotocol/subscriptionId":$},"notifications":`
 	const mine = ` {"_meta":{"io.modelcontextprotocol/subscriptionId":$}}`
 	for _, test := range []struct {
 		name, revision, method, params string
-		server                         wrong
+		server                         invalidServer
 		want                           string // part of a failure
 	}{
 		{"a member is missing", Modern, "tools/list", `{}`, answers(`{"resultType":"complete","tools":[]}`), "missing properties 'cacheScope', 'ttlMs'"},
 		{"a member is unknown", Modern, "tools/call", `{"name":"x"}`, answers(`{"resultType":"complete","content":[],"more":1}`), "'more' not allowed"},
 		{"bad base64", Modern, "tools/call", `{"name":"x"}`,
 			answers(`{"resultType":"complete","content":[{"type":"image","mimeType":"a/b","data":"!"}]}`), "not valid byte"},
-		{"asks where it must not", Modern, "tools/list", `{}`, answers(`{"resultType":"input_required","requestState":"x"}`), "cannot ask for input"},
+		{"asks for input in tools/list", Modern, "tools/list", `{}`, answers(`{"resultType":"input_required","requestState":"x"}`), "cannot ask for input"},
 		{"asks without end", Modern, "tools/call", `{"name":"x"}`, answers(`{"resultType":"input_required","requestState":"x"}`), "for the 20th time"},
 		{"newer than its revision", "2024-11-05", "tools/list", `{}`,
 			answers(`{"resultType":"complete","tools":[{"name":"x","inputSchema":{"type":"object"},"outputTemplate":"x"}]}`), "'outputTemplate' not allowed"},
-		{"unknown notification", "2025-06-18", "tools/call", `{"name":"x"}`, says(`notifications/gossip {}`), `no method "notifications/gossip"`},
-		{"newer notification", "2025-06-18", "x/y", `{}`, says(`notifications/message {"level":"shout","data":1}`), "'/params/level'"},
+		{"unknown notification", "2025-06-18", "tools/call", `{"name":"x"}`, notifies(`notifications/unknown {}`), `no method "notifications/unknown"`},
+		{"newer notification", "2025-06-18", "x/y", `{}`, notifies(`notifications/message {"level":"shout","data":1}`), "'/params/level'"},
 		{"change before the acknowledgement", Modern, "subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`,
-			says("notifications/tools/list_changed" + mine), "not acknowledged yet"},
-		{"change that nobody asked for", Modern, "subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`,
-			says(ack+`{"toolsListChanged":true}}`, "notifications/prompts/list_changed"+mine), "not subscribed to"},
-		{"resource that nobody asked for", Modern, "subscriptions/listen", `{"notifications":{"resourceSubscriptions":["x://a"]}}`,
-			says(ack+`{"resourceSubscriptions":["x://a"]}}`, `notifications/resources/updated {"uri":"x://b",`+mine[2:]), "not subscribed to"},
+			notifies("notifications/tools/list_changed" + mine), "not acknowledged yet"},
+		{"change that was not asked for", Modern, "subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`,
+			notifies(ack+`{"toolsListChanged":true}}`, "notifications/prompts/list_changed"+mine), "not subscribed to"},
+		{"resource that was not asked for", Modern, "subscriptions/listen", `{"notifications":{"resourceSubscriptions":["x://a"]}}`,
+			notifies(ack+`{"resourceSubscriptions":["x://a"]}}`, `notifications/resources/updated {"uri":"x://b",`+mine[2:]), "not subscribed to"},
 		{"acknowledges too much", Modern, "subscriptions/listen", `{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["x://a"]}}`,
-			says(ack + `{"resourceSubscriptions":["x://b"]}}`), "what was not asked for"},
-		{"acknowledges twice", Modern, "subscriptions/listen", `{"notifications":{}}`, says(ack+`{}}`, ack+`{}}`), "acknowledged twice"},
+			notifies(ack + `{"resourceSubscriptions":["x://b"]}}`), "what was not asked for"},
+		{"acknowledges twice", Modern, "subscriptions/listen", `{"notifications":{}}`, notifies(ack+`{}}`, ack+`{}}`), "acknowledged twice"},
 		{"another subscription", Modern, "subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`,
-			says(ack+`{"toolsListChanged":true}}`, `notifications/tools/list_changed {"_meta":{"io.modelcontextprotocol/subscriptionId":"$"}}`), "no subscription"},
-		{"change on a request", Modern, "tools/call", `{"name":"x"}`, says(`notifications/tools/list_changed {}`), "no subscription"},
-		{"silence", Modern, "tools/call", `{"name":"x"}`, func(ctx context.Context, _ *mcp.Request) (mcp.Result, error) {
+			notifies(ack+`{"toolsListChanged":true}}`, `notifications/tools/list_changed {"_meta":{"io.modelcontextprotocol/subscriptionId":"$"}}`), "no subscription"},
+		{"change on a request", Modern, "tools/call", `{"name":"x"}`, notifies(`notifications/tools/list_changed {}`), "no subscription"},
+		{"no response", Modern, "tools/call", `{"name":"x"}`, func(ctx context.Context, _ *mcp.Request) (mcp.Result, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}, "was not answered within 30s"},
@@ -154,7 +154,7 @@ func TestInvalidServersFail(t *testing.T) {
 						Connect(t, test.server, Combination{transport, test.revision}, nil).Call(test.method, params)
 					})
 					if !strings.Contains(faults, test.want) {
-						t.Errorf("%q is not among the faults:\n%s", test.want, faults)
+						t.Errorf("got failures:\n%s\nwant %q among them", faults, test.want)
 					}
 				})
 			})
@@ -162,7 +162,7 @@ func TestInvalidServersFail(t *testing.T) {
 	}
 }
 
-// Messages that no handler can cause.
+// Invalid messages that a handler cannot send.
 func TestInvalidMessagesFail(t *testing.T) {
 	requireSchemas(t)
 	good := answers(`{"resultType":"complete","content":[]}`)
@@ -184,7 +184,7 @@ func TestInvalidMessagesFail(t *testing.T) {
 				c.receive(m)
 			})
 			if !strings.Contains(faults, want) || want == "" && faults != "" {
-				t.Errorf("%s: got faults %q, want %q", text, faults, want)
+				t.Errorf("%s: got failures %q, want %q", text, faults, want)
 			}
 		})
 	}
@@ -204,7 +204,7 @@ func TestRunCombinations(t *testing.T) {
 			c.Shutdown()
 		})
 		if len(ran) != 15 || ran[0] != "in-memory/2024-11-05" || ran[14] != "http/2026-07-28" {
-			t.Errorf("ran %q", ran)
+			t.Errorf("ran %q, want 15 combinations", ran)
 		}
 	}
 }
@@ -236,7 +236,7 @@ func TestGoldenComparesAndUpdates(t *testing.T) {
 		return faultsOf(t, func(t testing.TB) { Golden(t, file, text) })
 	}
 	if compare("one") == "" {
-		t.Error("a file that is not there is no fault")
+		t.Error("missing file: got no failure")
 	}
 	*update = true
 	faults := compare("one")
@@ -249,17 +249,17 @@ func TestGoldenComparesAndUpdates(t *testing.T) {
 	}
 }
 
-// Without schemas messages are not validated, and tests run.
+// Without schemas, tests run and messages are not validated.
 func TestWithoutSchemas(t *testing.T) {
 	t.Setenv("PATCHBAY_SCHEMAS", "")
 	t.Chdir(t.TempDir())
 	if dir := SchemaDir(); dir != "" {
-		t.Skipf("there are some at %s", dir)
+		t.Skipf("found schemas at %s", dir)
 	}
 	RunOn(t, answers(`{"resultType":"complete","nonsense":1}`), []Combination{{InMemory, Modern}}, nil, func(t *testing.T, c *Client) {
 		c.Call("tools/list", nil)
 		if c.schema != nil {
-			t.Error("there is a schema")
+			t.Error("got a schema, want none")
 		}
 	})
 }

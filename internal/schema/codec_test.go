@@ -37,7 +37,7 @@ type everything struct {
 	HTML     string             `json:"html"`
 }
 
-func TestEncode(t *testing.T) {
+func TestEncodeFitsTheInferredSchema(t *testing.T) {
 	got, err := schema.Encode(everything{Identified: Identified{ID: "x"}, Quoted: 5, Duration: time.Second, Raw: stdjson.RawMessage(`{ "a": 1 }`), HTML: "<&>"})
 	const want = `{"id":"x","kind":"","quoted":"5","duration":1000000000,"bytes":"","array":[0,0],"raw":{"a":1},"any":null,"text":"20°","slice":[],"map":{},"pointer":null,"html":"<&>"}`
 	if err != nil || string(got) != want {
@@ -48,14 +48,14 @@ func TestEncode(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.Validate(s.DropNulls(got)); err != nil {
-		t.Errorf("what Encode writes does not fit what For publishes: %v", err)
+		t.Errorf("the encoding does not match the schema of its type: %v", err)
 	}
 	if _, err := schema.Encode("\xff"); err == nil {
-		t.Error("text that is not UTF-8 was encoded")
+		t.Error("invalid UTF-8: got no error")
 	}
 }
 
-func TestDecodeIsEncodingJSON(t *testing.T) {
+func TestDecodeEqualsEncodingJSON(t *testing.T) {
 	const text = `{"id":"x","kind":"k","omitted":1,"zero":"2026-11-21T00:00:00Z","quoted":"7","duration":5,"bytes":"aGk=","array":[1,2],` +
 		`"raw":{"a":1.0},"any":{"b":[1.5,null]},"slice":["a"],"map":{"m":1},"pointer":3,"unknown":true}`
 	var got, want everything
@@ -76,7 +76,7 @@ func TestDecodeIsStrict(t *testing.T) {
 		Kind string
 	}
 	if err := schema.Decode([]byte(`{"Name":"x","NAME":"y","\u0130name":"z","kind":"k","Kınd":"l"}`), &v); err != nil || v.Name+v.Kind != "" {
-		t.Errorf("names that differ filled %+v, %v", v, err)
+		t.Errorf("names that differ: got %+v, %v, want no fields set", v, err)
 	}
 	for _, text := range []string{`{"name":"a","name":"b"}`, `{"name":"a","n\u0061me":"b"}`, "{\"name\":\"\xff\"}", `{"name":"\ud800"}`, `{} {}`, ``} {
 		if err := schema.Decode([]byte(text), &v); err == nil {
@@ -85,7 +85,7 @@ func TestDecodeIsStrict(t *testing.T) {
 	}
 }
 
-func TestDecodeTakesWhatTheSchemaTakes(t *testing.T) {
+func TestDecodeAcceptsIntegersWithAFraction(t *testing.T) {
 	var v struct {
 		N  int8
 		U  uint64
@@ -106,7 +106,7 @@ func TestDecodeTakesWhatTheSchemaTakes(t *testing.T) {
 	}
 }
 
-func TestDecodeErrors(t *testing.T) {
+func TestDecodeErrorsNameValueAndType(t *testing.T) {
 	type target struct {
 		N     int8               `json:"n"`
 		List  []struct{ A bool } `json:"list"`

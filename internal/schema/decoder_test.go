@@ -16,7 +16,7 @@ type (
 	word  string
 	grade int8
 
-	// ordinary is what a Decoder fills itself.
+	// ordinary has only types that a Decoder decodes itself.
 	ordinary struct {
 		Text     string `json:"text"`
 		Untagged string
@@ -43,7 +43,7 @@ type (
 		_     int
 	}
 
-	// The others have something that makes them Decode's.
+	// The other types have members that a Decoder leaves to Decode.
 	branch struct {
 		Name     string   `json:"name"`
 		Children []branch `json:"children"`
@@ -55,7 +55,7 @@ type (
 		Num   stdjson.Number `json:"num"`
 		Bytes []byte         `json:"bytes"`
 	}
-	withAnything struct {
+	withDynamicTypes struct {
 		Any   any            `json:"any"`
 		Map   map[string]int `json:"map"`
 		Array [2]int         `json:"array"`
@@ -71,11 +71,11 @@ type (
 	}
 )
 
-// decodings are the types for which both decoders are compared.
+// decodings are the types for which Decode and Decoder are compared.
 var decodings = []reflect.Type{
 	reflect.TypeFor[ordinary](), reflect.TypeFor[*ordinary](), reflect.TypeFor[[]ordinary](), reflect.TypeFor[string](),
 	reflect.TypeFor[int64](), reflect.TypeFor[uint8](), reflect.TypeFor[float32](), reflect.TypeFor[bool](), reflect.TypeFor[struct{}](),
-	reflect.TypeFor[branch](), reflect.TypeFor[withOwnForms](), reflect.TypeFor[withAnything](), reflect.TypeFor[withTags](),
+	reflect.TypeFor[branch](), reflect.TypeFor[withOwnForms](), reflect.TypeFor[withDynamicTypes](), reflect.TypeFor[withTags](),
 	reflect.TypeFor[withIdentified](), reflect.TypeFor[struct{ private int }](),
 }
 
@@ -156,7 +156,7 @@ func FuzzDecoder(f *testing.F) {
 			return
 		}
 		for _, typ := range decodings {
-			_ = decoders[typ].Decode(text, reflect.New(typ).Interface()) // must not panic, may say anything
+			_ = decoders[typ].Decode(text, reflect.New(typ).Interface()) // must not panic, the result does not matter
 		}
 	})
 }

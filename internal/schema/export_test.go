@@ -1,6 +1,6 @@
 package schema
 
-// StepsLeft validates and tells how much of the budget is left.
+// StepsLeft validates instance and returns the steps left in the budget.
 func StepsLeft(s *Schema, instance []byte) int {
 	e := evaluation{doc: instance, steps: MaxSteps, dynamic: s.dynamic}
 	if _, ok := e.value(s.root, skipSpace(instance, 0), nil); !ok {

@@ -15,7 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 )
 
-// FuzzCompile takes a schema and a value as a hostile peer would send them.
+// FuzzCompile compiles arbitrary schemas and validates arbitrary values.
 func FuzzCompile(f *testing.F) {
 	for _, s := range append(hostileSchemas, `{"type":"object","properties":{"a":{"type":"integer","minimum":1,"default":5}},"required":["a"]}`,
 		`{"$schema":"http://json-schema.org/draft-07/schema#","items":[{"type":"string"}],"additionalItems":false}`,
@@ -35,7 +35,7 @@ func FuzzCompile(f *testing.F) {
 		}
 		_, _ = s.Headers()
 		if jsonscan.Valid(instance, jsonscan.Limits{}) != nil {
-			_ = s.Validate(instance) // must not panic, may say anything
+			_ = s.Validate(instance) // must not panic, the result does not matter
 			return
 		}
 		checkSteps(t, s, string(instance))
@@ -43,8 +43,8 @@ func FuzzCompile(f *testing.F) {
 	})
 }
 
-// checkSteps holds a validation to its budget. Reading is paid for when it is done, so that one value at most is read
-// beyond it, and each of the calls that are under way takes a step to learn that it is over.
+// checkSteps checks that a validation stays within its budget. Steps are charged after a value has been read, so one
+// value may exceed it, and each active call takes one more step to return.
 func checkSteps(t *testing.T, s *schema.Schema, instance string) {
 	t.Helper()
 	if left := schema.StepsLeft(s, []byte(instance)); left < -len(instance)/16-2_000 {
@@ -52,7 +52,7 @@ func checkSteps(t *testing.T, s *schema.Schema, instance string) {
 	}
 }
 
-// checkRewrites holds the rewritings to their promises: JSON out, nothing to do twice, the input untouched.
+// checkRewrites checks that rewriting returns JSON, is idempotent for DropNulls, and does not change its input.
 func checkRewrites(t *testing.T, s *schema.Schema, instance []byte) {
 	t.Helper()
 	before := bytes.Clone(instance)
@@ -62,15 +62,15 @@ func checkRewrites(t *testing.T, s *schema.Schema, instance []byte) {
 			t.Fatalf("%s changed its input", name)
 		}
 		if err := jsonscan.Valid(out, jsonscan.Limits{Depth: 2 * schema.MaxDepth, Keys: 1 << 20}); err != nil {
-			t.Fatalf("%s of %s gave %s: %v", name, instance, out, err)
+			t.Fatalf("%s of %s returned %s: %v", name, instance, out, err)
 		}
 		if twice := rewrite(out); name == "DropNulls" && !bytes.Equal(twice, out) {
-			t.Fatalf("%s of %s gave %s, and then %s", name, instance, out, twice)
+			t.Fatalf("%s of %s returned %s, and again %s", name, instance, out, twice)
 		}
 	}
 }
 
-// FuzzVerdict holds generated values against generated schemas and asks a second validator.
+// FuzzVerdict compares validation of generated values and schemas with a second validator.
 func FuzzVerdict(f *testing.F) {
 	random := rand.New(rand.NewPCG(2020, 12))
 	for range 256 {
@@ -119,7 +119,7 @@ func secondValidator(text string) (*jsonschema.Schema, error) {
 	return c.Compile("mem:///schema")
 }
 
-// checkError sees to it that what is wrong was found, and where.
+// checkError checks that an error lists problems at existing paths.
 func checkError(t *testing.T, text, instance string, err error) {
 	t.Helper()
 	if err == nil {
@@ -127,7 +127,7 @@ func checkError(t *testing.T, text, instance string, err error) {
 	}
 	invalid, ok := err.(*schema.ValidationError)
 	if !ok || len(invalid.Problems) == 0 || len(invalid.Problems) > 5 || strings.Contains(err.Error(), "does not match the schema") {
-		t.Fatalf("schema %s\nvalue %s\nthe error says nothing: %v", text, instance, err)
+		t.Fatalf("schema %s\nvalue %s\ngot an error without problems: %v", text, instance, err)
 	}
 	var v any
 	if err := stdjson.Unmarshal([]byte(instance), &v); err != nil {
@@ -135,7 +135,7 @@ func checkError(t *testing.T, text, instance string, err error) {
 	}
 	for _, p := range invalid.Problems {
 		if !hasPath(v, p.Path) {
-			t.Fatalf("schema %s\nvalue %s\nno such place: %q", text, instance, p.Path)
+			t.Fatalf("schema %s\nvalue %s\npath %q does not exist", text, instance, p.Path)
 		}
 	}
 }
@@ -161,7 +161,7 @@ func hasPath(v any, pointer string) bool {
 	return true
 }
 
-// A generator makes schemas and values from bytes, of so few names and numbers that they often meet.
+// A generator builds schemas and values from bytes. It uses few names and numbers so that they often match.
 type generator struct {
 	seed []byte
 	at   int

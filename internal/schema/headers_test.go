@@ -9,7 +9,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 )
 
-func TestHDR18_HeadersAreReachedByProperties(t *testing.T) {
+func TestHDR18_HeadersAreFoundThroughProperties(t *testing.T) {
 	s := compile(t, `{"type":"object","properties":{
 		"region":{"type":"string","x-mcp-header":"Region"},
 		"place":{"type":"object","properties":{"floor":{"type":"integer","x-mcp-header":"Floor"}}},
@@ -29,7 +29,7 @@ func TestHDR18_HeadersAreReachedByProperties(t *testing.T) {
 	}
 }
 
-func TestHDR13_BadHeaders(t *testing.T) {
+func TestHDR13_InvalidHeadersAreRefused(t *testing.T) {
 	property := func(members string) string { return `{"type":"object","properties":{"a":{` + members + `}}}` }
 	for name, c := range map[string]struct{ schema, want string }{
 		"HDR-13 empty":         {property(`"type":"string","x-mcp-header":""`), "a header name"},
@@ -37,7 +37,7 @@ func TestHDR13_BadHeaders(t *testing.T) {
 		"HDR-14 space":         {property(`"type":"string","x-mcp-header":"a b"`), "a header name"},
 		"HDR-14 colon":         {property(`"type":"string","x-mcp-header":"a:b"`), "a header name"},
 		"HDR-14 non-ASCII":     {property(`"type":"string","x-mcp-header":"é"`), "a header name"},
-		"no string":            {property(`"type":"string","x-mcp-header":true`), "a header name"},
+		"not a string":         {property(`"type":"string","x-mcp-header":true`), "a header name"},
 		"HDR-15 twice":         {`{"properties":{"a":{"type":"string","x-mcp-header":"Ab"},"b":{"type":"string","x-mcp-header":"aB"}}}`, "occurs twice"},
 		"HDR-16 number":        {property(`"type":"number","x-mcp-header":"A"`), "string, integer or boolean"},
 		"HDR-16 object":        {property(`"type":"object","x-mcp-header":"A"`), "string, integer or boolean"},
@@ -53,10 +53,10 @@ func TestHDR13_BadHeaders(t *testing.T) {
 		"HDR-18 unknown place": {`{"properties":{"a":{"$ref":"#/parts/d"}},"parts":{"d":{"type":"string","x-mcp-header":"A"}}}`, "by properties alone"},
 	} {
 		if got, err := compile(t, c.schema).Headers(); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "x-mcp-header") {
-			t.Errorf("%s: got %v, %v", name, got, err)
+			t.Errorf("%s: got %v, %v, want %q", name, got, err, c.want)
 		}
 	}
 	if got, err := compile(t, property(`"default":{"x-mcp-header":"A b"},"examples":[{"x-mcp-header":1}]`)).Headers(); err != nil || len(got) > 0 {
-		t.Errorf("what looks like an annotation in a value: got %v, %v", got, err)
+		t.Errorf("x-mcp-header inside a value: got %v, %v, want none", got, err)
 	}
 }

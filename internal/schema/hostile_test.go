@@ -12,7 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 )
 
-// hostileSchemas are schemas of peers that mean harm, or know no better. All are refused.
+// hostileSchemas are invalid or malicious schemas. All are refused.
 var hostileSchemas = []string{
 	``, `null`, `[]`, `"object"`, `{"type":"object"}{}`, `{"type":"object","type":"array"}`,
 	`{"properties":{"a":null}}`, `{"allOf":[]}`, `{"anyOf":{}}`, `{"type":"text"}`, `{"type":[]}`, `{"required":["a","a"]}`, `{"required":"a"}`,
@@ -27,19 +27,19 @@ var hostileSchemas = []string{
 	`{"$defs":{"a":{"$schema":"http://json-schema.org/draft-07/schema#"}}}`,
 }
 
-func TestSCH14_RefusedSchemas(t *testing.T) {
+func TestSCH05_SCH14_InvalidSchemasAreRefused(t *testing.T) {
 	for _, text := range hostileSchemas {
 		if _, err := schema.Compile(stdjson.RawMessage(text)); err == nil || !strings.HasPrefix(err.Error(), "schema: ") {
-			t.Errorf("%s: got %v", text, err)
+			t.Errorf("%s: got %v, want an error of the schema", text, err)
 		}
 	}
 }
 
-func TestRefusalsNameThePlace(t *testing.T) {
+func TestSCH05_SCH12_ErrorsNameTheKeyword(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"properties":{"a/b":{"anyOf":[{},{"minimum":"1"}]}}}`: `schema: /properties/a~1b/anyOf/1/minimum: got the string "1", want a number`,
-		`{"$schema":"urn:x"}`:      `schema: /$schema: dialect "urn:x" is not supported, want JSON Schema 2020-12 or draft-07`, // SCH-05
-		`{"$ref":"http://a/b"}`:    `schema: reference "http://a/b" is to another document, which is not fetched`,              // SCH-12
+		`{"$schema":"urn:x"}`:      `schema: /$schema: dialect "urn:x" is not supported, want JSON Schema 2020-12 or draft-07`,
+		`{"$ref":"http://a/b"}`:    `schema: reference "http://a/b" is to another document, which is not fetched`,
 		`{"$ref":"#/$defs/a"}`:     `schema: reference "#/$defs/a" has no target`,
 		`{"anyOf":[{"$ref":"#"}]}`: `schema: the references are circular`,
 	} {
@@ -49,7 +49,7 @@ func TestRefusalsNameThePlace(t *testing.T) {
 	}
 }
 
-func TestSCH12_NothingIsFetched(t *testing.T) {
+func TestSCH12_SCH13_NothingIsFetched(t *testing.T) {
 	var dialled atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		dialled.Add(1)
@@ -69,11 +69,11 @@ func TestSCH12_NothingIsFetched(t *testing.T) {
 		t.Error(err)
 	}
 	if n := dialled.Load(); n > 0 {
-		t.Errorf("%d requests", n)
+		t.Errorf("got %d requests, want 0", n)
 	}
 }
 
-func TestSCH15_Limits(t *testing.T) {
+func TestSCH15_SizeOfSchemasIsLimited(t *testing.T) {
 	repeat := func(text string, n int) string { return strings.TrimSuffix(strings.Repeat(text+",", n), ",") }
 	nested := func(n int) string {
 		return strings.Repeat(`{"not":`, n-1) + `{}` + strings.Repeat(`}`, n-1)
@@ -98,8 +98,8 @@ func TestSCH15_Limits(t *testing.T) {
 	}
 }
 
-// TestSCH15_Bombs: what would take ages is refused once the budget is used up.
-func TestSCH15_Bombs(t *testing.T) {
+// Expensive validations end when the step budget is used up.
+func TestSCH15_ValidationStepsAreLimited(t *testing.T) {
 	repeat := func(text string, n int) string { return strings.TrimSuffix(strings.Repeat(text+",", n), ",") }
 	var chain, names, needs strings.Builder
 	for i := range 40 {
@@ -131,7 +131,7 @@ func TestSCH15_Bombs(t *testing.T) {
 			s := compile(t, c.schema)
 			err := s.Validate([]byte(c.value))
 			if err == nil || !strings.Contains(err.Error(), "takes more than 1000000 steps") {
-				t.Errorf("got %v", err)
+				t.Errorf("got %v, want the step limit", err)
 			}
 			checkSteps(t, s, c.value)
 		})

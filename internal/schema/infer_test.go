@@ -25,14 +25,14 @@ type noColor string
 
 func (noColor) Enum() []noColor { return nil }
 
-type tree struct {
-	Name     string `json:"name"`
-	Children []tree `json:"children,omitempty"`
+type treeNode struct {
+	Name     string     `json:"name"`
+	Children []treeNode `json:"children,omitempty"`
 }
 
 type forest struct {
-	First  *tree            `json:"first"`
-	Others map[string]*tree `json:"others,omitempty"`
+	First  *treeNode            `json:"first"`
+	Others map[string]*treeNode `json:"others,omitempty"`
 }
 
 type ping struct {
@@ -100,10 +100,10 @@ func TestSCH07_InferredSchemas(t *testing.T) {
 		"enum":          {reflect.TypeFor[color](), `{"type":"string","enum":["red","green"]}`},
 		"enum of *T":    {reflect.TypeFor[[]level](), `{"type":"array","items":{"type":"integer","enum":[1,2,3]}}`},
 		"empty":         {reflect.TypeFor[struct{}](), `{"type":"object","properties":{},"additionalProperties":false}`},
-		"recursion":     {reflect.TypeFor[tree](), `{"type":"object","properties":{"name":{"type":"string"},"children":{"type":"array","items":{"$ref":"#"}}},"required":["name"],"additionalProperties":false}`},
+		"recursion":     {reflect.TypeFor[treeNode](), `{"type":"object","properties":{"name":{"type":"string"},"children":{"type":"array","items":{"$ref":"#"}}},"required":["name"],"additionalProperties":false}`},
 		"slice of self": {reflect.TypeFor[list](), `{"type":"array","items":{"$ref":"#"}}`},
-		"recursive part": {reflect.TypeFor[forest](), `{"type":"object","properties":{"first":{"$ref":"#/$defs/tree"},"others":{"type":"object","additionalProperties":{"$ref":"#/$defs/tree"}}},"additionalProperties":false,` +
-			`"$defs":{"tree":{"type":"object","properties":{"name":{"type":"string"},"children":{"type":"array","items":{"$ref":"#/$defs/tree"}}},"required":["name"],"additionalProperties":false}}}`},
+		"recursive part": {reflect.TypeFor[forest](), `{"type":"object","properties":{"first":{"$ref":"#/$defs/treeNode"},"others":{"type":"object","additionalProperties":{"$ref":"#/$defs/treeNode"}}},"additionalProperties":false,` +
+			`"$defs":{"treeNode":{"type":"object","properties":{"name":{"type":"string"},"children":{"type":"array","items":{"$ref":"#/$defs/treeNode"}}},"required":["name"],"additionalProperties":false}}}`},
 		"mutual recursion": {reflect.TypeFor[[]ping](), `{"type":"array","items":{"$ref":"#/$defs/ping"},` +
 			`"$defs":{"ping":{"type":"object","properties":{"pong":{"type":"object","properties":{"ping":{"$ref":"#/$defs/ping"}},"additionalProperties":false}},"additionalProperties":false}}}`},
 		"optional fields": {reflect.TypeFor[struct {
@@ -149,7 +149,7 @@ func TestSCH07_InferredSchemas(t *testing.T) {
 	}
 }
 
-func TestTags(t *testing.T) {
+func TestTagsAddKeywords(t *testing.T) {
 	s, err := schema.For(reflect.TypeFor[struct {
 		A string   `jsonschema:"first, with commas, a=b and more,title=The A,pattern=^a{1,3}$"`
 		B string   `jsonschema:"the size, enum = small"`
@@ -203,7 +203,7 @@ func TestTypesWithoutSchema(t *testing.T) {
 	type bad struct{ C chan int }
 	for name, c := range map[string]struct {
 		typ  reflect.Type
-		want []string // what the error names: the place, and what is allowed there
+		want []string // parts of the error: the place, and what is allowed there
 	}{
 		"nil":          {nil, []string{"nil type"}},
 		"channel":      {reflect.TypeFor[chan int](), []string{"chan int", "want structs, slices"}},
@@ -213,7 +213,7 @@ func TestTypesWithoutSchema(t *testing.T) {
 		"interface":    {reflect.TypeFor[error](), []string{"error", "any"}},
 		"json.Number":  {reflect.TypeFor[stdjson.Number](), []string{"json.Number", "want int64"}},
 		"key":          {reflect.TypeFor[map[float64]int](), []string{"map[float64]int", "keys"}},
-		"enum of none": {reflect.TypeFor[noColor](), []string{"noColor.Enum returned no values"}},
+		"empty enum":   {reflect.TypeFor[noColor](), []string{"noColor.Enum returned no values"}},
 		"json option": {reflect.TypeFor[struct {
 			A int `json:"a,required"`
 		}](), []string{"A", "required", "omitempty"}},
@@ -237,7 +237,7 @@ func TestTypesWithoutSchema(t *testing.T) {
 		"option twice": {reflect.TypeFor[struct {
 			A string `jsonschema:"enum=a,enum=b"`
 		}](), []string{"field A", "enum occurs twice"}},
-		"option of others": {reflect.TypeFor[struct {
+		"option of another type": {reflect.TypeFor[struct {
 			A int `jsonschema:"minLength=1"`
 		}](), []string{"field A", "minLength does not fit an integer"}},
 		"option of any": {reflect.TypeFor[struct {
@@ -282,7 +282,7 @@ func TestTypesWithoutSchema(t *testing.T) {
 		"titles": {reflect.TypeFor[struct {
 			A string `jsonschema:"enum=a|b,titles=A"`
 		}](), []string{"1 titles for 2 enum values"}},
-		"titles of none": {reflect.TypeFor[struct {
+		"titles without enum": {reflect.TypeFor[struct {
 			A string `jsonschema:"titles=A"`
 		}](), []string{"1 titles for 0 enum values"}},
 		"header of number": {reflect.TypeFor[struct {
@@ -299,7 +299,7 @@ func TestTypesWithoutSchema(t *testing.T) {
 			}
 			for _, want := range c.want {
 				if !strings.Contains(err.Error(), want) {
-					t.Errorf("got %q, want it to say %q", err, want)
+					t.Errorf("got %q, want %q in it", err, want)
 				}
 			}
 		})
@@ -308,27 +308,27 @@ func TestTypesWithoutSchema(t *testing.T) {
 
 type pair[T any] struct{ A, B T }
 
-type many[T any] = pair[pair[pair[pair[T]]]]
+type nestedPair[T any] = pair[pair[pair[pair[T]]]]
 
-func TestInferenceIsBounded(t *testing.T) {
-	if _, err := schema.For(reflect.TypeFor[many[many[int]]]()); err != nil {
+func TestInferenceIsLimited(t *testing.T) {
+	if _, err := schema.For(reflect.TypeFor[nestedPair[nestedPair[int]]]()); err != nil {
 		t.Error(err)
 	}
-	_, err := schema.For(reflect.TypeFor[many[many[many[many[int]]]]]()) // 2^16 integers
+	_, err := schema.For(reflect.TypeFor[nestedPair[nestedPair[nestedPair[nestedPair[int]]]]]()) // 2^16 integers
 	if err == nil || !strings.Contains(err.Error(), "more than 10000 parts") {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestForIsComputedOnce(t *testing.T) {
-	first, err := schema.For(reflect.TypeFor[tree]())
+func TestForReturnsTheSameSchemaForAType(t *testing.T) {
+	first, err := schema.For(reflect.TypeFor[treeNode]())
 	if err != nil {
 		t.Fatal(err)
 	}
 	var group sync.WaitGroup
 	for range 8 {
 		group.Go(func() {
-			if s, err := schema.For(reflect.TypeFor[tree]()); err != nil || s != first {
+			if s, err := schema.For(reflect.TypeFor[treeNode]()); err != nil || s != first {
 				t.Errorf("got %p, %v, want %p", s, err, first)
 			}
 		})
@@ -336,7 +336,7 @@ func TestForIsComputedOnce(t *testing.T) {
 	group.Wait()
 }
 
-func TestELI07_Forms(t *testing.T) {
+func TestELI07_SchemasOfForms(t *testing.T) {
 	type form struct {
 		identified
 		Age    int       `json:"age,omitempty" jsonschema:"in years,minimum=0,maximum=150,default=30"`
@@ -368,10 +368,10 @@ func TestELI07_Forms(t *testing.T) {
 		typ  reflect.Type
 		want string
 	}{
-		"no struct":       {reflect.TypeFor[string](), "a form is a struct"},
+		"not a struct":    {reflect.TypeFor[string](), "a form is a struct"},
 		"object":          {reflect.TypeFor[struct{ A identified }](), "field A: a form cannot have an object"},
 		"map":             {reflect.TypeFor[struct{ A map[string]string }](), "field A: a form cannot have an object"},
-		"recursion":       {reflect.TypeFor[tree](), "field Children"},
+		"recursion":       {reflect.TypeFor[treeNode](), "field Children"},
 		"any":             {reflect.TypeFor[struct{ A any }](), "field A: a form cannot have a field of any type"},
 		"list of strings": {reflect.TypeFor[struct{ A []string }](), "field A: the items of a list in a form must be values of a string enum"},
 		"list of numbers": {reflect.TypeFor[struct{ A []level }](), "field A: the items of a list in a form must be values of a string enum"},

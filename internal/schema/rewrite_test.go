@@ -32,7 +32,7 @@ func TestApplyDefaults(t *testing.T) {
 			t.Errorf("%s\ngot  %s\nwant %s", in, got, want)
 		}
 		if string(raw) != in {
-			t.Errorf("%s became %s", in, raw)
+			t.Errorf("input %s was changed to %s", in, raw)
 		}
 		if in == want && &got[0] != &raw[0] {
 			t.Errorf("%s was copied", in)
@@ -40,7 +40,7 @@ func TestApplyDefaults(t *testing.T) {
 	}
 	complete := []byte(`{"a":1,"d":{"e":1},"r":"x"}`)
 	if n := testing.AllocsPerRun(100, func() { s.ApplyDefaults(complete) }); n > 0 {
-		t.Errorf("%v allocations for a complete value", n)
+		t.Errorf("got %v allocations for a complete value, want 0", n)
 	}
 }
 
@@ -63,7 +63,7 @@ func TestDropNulls(t *testing.T) {
 			t.Errorf("%s\ngot  %s\nwant %s", in, got, want)
 		}
 		if string(raw) != in {
-			t.Errorf("%s became %s", in, raw)
+			t.Errorf("input %s was changed to %s", in, raw)
 		}
 	}
 }

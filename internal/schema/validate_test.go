@@ -19,8 +19,8 @@ func compile(t testing.TB, text string) *schema.Schema {
 	return s
 }
 
-// TestProblems reads what a model gets to read.
-func TestProblems(t *testing.T) {
+// These texts are shown to models.
+func TestProblemsStateValueAndRule(t *testing.T) {
 	const shapes = `{"anyOf":[
 		{"type":"object","properties":{"kind":{"const":"circle"},"radius":{"type":"number","minimum":0}},"required":["kind","radius"]},
 		{"type":"object","properties":{"kind":{"const":"box"},"width":{"type":"number"},"height":{"type":"number"}},"required":["kind","width","height"]}]}`
@@ -120,7 +120,7 @@ func TestNumbersAreExact(t *testing.T) {
 		{`{"enum":[1e30]}`, `1000000000000000000000000000000`, true},
 	} {
 		if err := compile(t, c.schema).Validate([]byte(c.value)); (err == nil) != c.valid {
-			t.Errorf("%s for %s: %v", c.value, c.schema, err)
+			t.Errorf("%s for %s: got %v, want valid %v", c.value, c.schema, err, c.valid)
 		}
 	}
 }
@@ -157,8 +157,8 @@ func TestRootType(t *testing.T) {
 	}
 }
 
-// TestSCH11_BytesSurvive: what nobody here understands comes out as it went in, but for white space.
-func TestSCH11_BytesSurvive(t *testing.T) {
+// Unknown keywords are published unchanged, except for white space.
+func TestSCH11_UnknownKeywordsAreKept(t *testing.T) {
 	const text = ` {"$anchor": "a", "x-b":[1.0,  1e2,"\u00e9<>&"],"type" : "object","$defs":{"z":{"oneOf":[{}]}},"a":null}`
 	const want = `{"$anchor":"a","x-b":[1.0,1e2,"\u00e9<>&"],"type":"object","$defs":{"z":{"oneOf":[{}]}},"a":null}`
 	raw := []byte(text)
@@ -169,8 +169,8 @@ func TestSCH11_BytesSurvive(t *testing.T) {
 	}
 }
 
-// TestCorners are places where the official suite does not look.
-func TestCorners(t *testing.T) {
+// Cases that the official suite does not cover.
+func TestSCH01_SCH03_SCH04_CasesBeyondTheSuite(t *testing.T) {
 	var members []string
 	for i := range 300 {
 		members = append(members, `"`+strings.Repeat("p", i+1)+`":1`)
@@ -201,7 +201,7 @@ func TestCorners(t *testing.T) {
 		{`{"not":{"$comment":"all","type":["string","number","object","array","boolean","null"]}}`, `0`, false},
 	} {
 		if err := compile(t, c.schema).Validate([]byte(c.value)); (err == nil) != c.valid {
-			t.Errorf("%.60s for %s: %v", c.value, c.schema, err)
+			t.Errorf("%.60s for %s: got %v, want valid %v", c.value, c.schema, err, c.valid)
 		}
 	}
 }
