@@ -44,13 +44,13 @@ func TestAUTHR04_ParseChallenges(t *testing.T) {
 			[]string{"  , bearer   Scope =  a ,\tERROR=\"b\" , "},
 			[]oauth.Challenge{{Scheme: "bearer", Params: params{"scope": "a", "error": "b"}}},
 		},
-		"a URL without quotes": {
+		"URL without quotes": {
 			[]string{`Bearer resource_metadata=https://a.example/x?y=z, scope=a`},
 			[]oauth.Challenge{{Scheme: "Bearer", Params: params{"resource_metadata": "https://a.example/x?y=z", "scope": "a"}}},
 		},
-		"a parameter twice": {[]string{`Bearer scope="a", scope="b", Basic realm="c"`}, []oauth.Challenge{{Scheme: "Basic", Params: params{"realm": "c"}}}},
-		"an open quote":     {[]string{`Basic realm="a", Bearer scope="a`, `Bearer b="c"`}, []oauth.Challenge{{Scheme: "Basic", Params: params{"realm": "a"}}, {Scheme: "Bearer", Params: params{"b": "c"}}}},
-		"rubbish":           {[]string{`"Bearer"`, `Bearer @`, `=`, `Bearer a="b"c`}, nil},
+		"parameter twice":    {[]string{`Bearer scope="a", scope="b", Basic realm="c"`}, []oauth.Challenge{{Scheme: "Basic", Params: params{"realm": "c"}}}},
+		"unterminated quote": {[]string{`Basic realm="a", Bearer scope="a`, `Bearer b="c"`}, []oauth.Challenge{{Scheme: "Basic", Params: params{"realm": "a"}}, {Scheme: "Bearer", Params: params{"b": "c"}}}},
+		"malformed":          {[]string{`"Bearer"`, `Bearer @`, `=`, `Bearer a="b"c`}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, oauth.ParseChallenges(challengeHeader(tc.fields...))); diff != "" {
@@ -65,7 +65,7 @@ func TestChallengesAreBounded(t *testing.T) {
 		t.Errorf("got %d challenges of 1000, want 16", n)
 	}
 	if n := len(oauth.ParseChallenges(challengeHeader(`Bearer a="` + strings.Repeat("x", 40<<10) + `"`))); n != 0 {
-		t.Errorf("got %d challenges of 40 KiB", n)
+		t.Errorf("header of 40 KiB: got %d challenges, want 0", n)
 	}
 	var b strings.Builder
 	b.WriteString("Bearer ")
@@ -73,7 +73,7 @@ func TestChallengesAreBounded(t *testing.T) {
 		b.WriteString(strings.Repeat("p", i+1) + "=v, ")
 	}
 	if n := len(oauth.ParseChallenges(challengeHeader(b.String()))); n != 0 {
-		t.Errorf("got %d challenges with 40 parameters", n)
+		t.Errorf("challenge with 40 parameters: got %d challenges, want 0", n)
 	}
 }
 
@@ -84,20 +84,20 @@ func TestChallengeCannotInject(t *testing.T) {
 	}}
 	text := c.String()
 	if strings.ContainsAny(text, "\r\n\x00\x7f") || strings.Contains(text, "bad name") {
-		t.Errorf("got %q", text)
+		t.Errorf("got %q, want no control character and no invalid parameter name", text)
 	}
 	parsed := oauth.ParseChallenges(challengeHeader(text))
 	want := []oauth.Challenge{{Scheme: "Bearer", Params: params{"error_description": "a\", evil=\"b  Set-Cookie: c=d  \\"}}}
 	if !reflect.DeepEqual(parsed, want) {
-		t.Errorf("got %q", parsed)
+		t.Errorf("got %q, want %q", parsed, want)
 	}
 	if text := (oauth.Challenge{Scheme: "Bearer\r\nX: y", Params: params{"a": "b"}}).String(); text != "" {
-		t.Errorf("a scheme that is no token gives %q", text)
+		t.Errorf("scheme with a line break: got %q, want an empty string", text)
 	}
 }
 
-// What was parsed says the same when it is written and parsed again, and no part of it can leave
-// its field.
+// A parsed challenge that is written and parsed again is unchanged, and its text is a valid header
+// field.
 func FuzzParseChallenges(f *testing.F) {
 	for _, seed := range []string{
 		`Bearer resource_metadata="https://a.example/x", scope="a b", error=insufficient_scope`,
@@ -110,11 +110,11 @@ func FuzzParseChallenges(f *testing.F) {
 		var fields []string
 		for _, c := range parsed {
 			if !c.Is(strings.ToUpper(c.Scheme)) {
-				t.Errorf("%q is not of its own scheme", c.Scheme)
+				t.Errorf("Is(%q) = false for a challenge of that scheme", strings.ToUpper(c.Scheme))
 			}
 			text := c.String()
 			if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) || text == "" {
-				t.Errorf("%q is not fit for a header", text)
+				t.Errorf("got %q, want a valid header field", text)
 			}
 			fields = append(fields, text)
 		}
