@@ -23,34 +23,43 @@ func TestAUTHR04_ParseChallenges(t *testing.T) {
 		"none": {nil, nil},
 		"bearer": {
 			[]string{`Bearer resource_metadata="https://a.example/.well-known/x", scope="a b"`},
-			[]oauth.Challenge{{Scheme: "Bearer", Params: params{"resource_metadata": "https://a.example/.well-known/x", "scope": "a b"}}},
+			[]oauth.Challenge{{Scheme: "Bearer",
+				Params: params{"resource_metadata": "https://a.example/.well-known/x", "scope": "a b"}}},
 		},
 		"scheme alone": {[]string{`Bearer`}, []oauth.Challenge{{Scheme: "Bearer"}}},
 		"two in one field": {
 			[]string{`Basic realm="a, b=c", Bearer error="x"`},
-			[]oauth.Challenge{{Scheme: "Basic", Params: params{"realm": "a, b=c"}}, {Scheme: "Bearer", Params: params{"error": "x"}}},
+			[]oauth.Challenge{{Scheme: "Basic", Params: params{"realm": "a, b=c"}},
+				{Scheme: "Bearer", Params: params{"error": "x"}}},
 		},
-		"two without parameters": {[]string{`Negotiate, NTLM`}, []oauth.Challenge{{Scheme: "Negotiate"}, {Scheme: "NTLM"}}},
+		"two without parameters": {[]string{`Negotiate, NTLM`},
+			[]oauth.Challenge{{Scheme: "Negotiate"}, {Scheme: "NTLM"}}},
 		"two fields": {
 			[]string{`DPoP algs="ES256"`, `Bearer a=b`},
-			[]oauth.Challenge{{Scheme: "DPoP", Params: params{"algs": "ES256"}}, {Scheme: "Bearer", Params: params{"a": "b"}}},
+			[]oauth.Challenge{{Scheme: "DPoP", Params: params{"algs": "ES256"}},
+				{Scheme: "Bearer", Params: params{"a": "b"}}},
 		},
 		"token68": {
 			[]string{`Negotiate YWJj==, Bearer a=b`},
 			[]oauth.Challenge{{Scheme: "Negotiate", Token68: "YWJj=="}, {Scheme: "Bearer", Params: params{"a": "b"}}},
 		},
-		"escapes": {[]string{`Bearer realm="a\"b\\c"`}, []oauth.Challenge{{Scheme: "Bearer", Params: params{"realm": `a"b\c`}}}},
+		"escapes": {[]string{`Bearer realm="a\"b\\c"`},
+			[]oauth.Challenge{{Scheme: "Bearer", Params: params{"realm": `a"b\c`}}}},
 		"case and space": {
 			[]string{"  , bearer   Scope =  a ,\tERROR=\"b\" , "},
 			[]oauth.Challenge{{Scheme: "bearer", Params: params{"scope": "a", "error": "b"}}},
 		},
 		"URL without quotes": {
 			[]string{`Bearer resource_metadata=https://a.example/x?y=z, scope=a`},
-			[]oauth.Challenge{{Scheme: "Bearer", Params: params{"resource_metadata": "https://a.example/x?y=z", "scope": "a"}}},
+			[]oauth.Challenge{{Scheme: "Bearer",
+				Params: params{"resource_metadata": "https://a.example/x?y=z", "scope": "a"}}},
 		},
-		"parameter twice":    {[]string{`Bearer scope="a", scope="b", Basic realm="c"`}, []oauth.Challenge{{Scheme: "Basic", Params: params{"realm": "c"}}}},
-		"unterminated quote": {[]string{`Basic realm="a", Bearer scope="a`, `Bearer b="c"`}, []oauth.Challenge{{Scheme: "Basic", Params: params{"realm": "a"}}, {Scheme: "Bearer", Params: params{"b": "c"}}}},
-		"malformed":          {[]string{`"Bearer"`, `Bearer @`, `=`, `Bearer a="b"c`}, nil},
+		"parameter twice": {[]string{`Bearer scope="a", scope="b", Basic realm="c"`},
+			[]oauth.Challenge{{Scheme: "Basic", Params: params{"realm": "c"}}}},
+		"unterminated quote": {[]string{`Basic realm="a", Bearer scope="a`, `Bearer b="c"`},
+			[]oauth.Challenge{{Scheme: "Basic", Params: params{"realm": "a"}},
+				{Scheme: "Bearer", Params: params{"b": "c"}}}},
+		"malformed": {[]string{`"Bearer"`, `Bearer @`, `=`, `Bearer a="b"c`}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, oauth.ParseChallenges(challengeHeader(tc.fields...))); diff != "" {
@@ -87,7 +96,8 @@ func TestChallengeCannotInject(t *testing.T) {
 		t.Errorf("got %q, want no control character and no invalid parameter name", text)
 	}
 	parsed := oauth.ParseChallenges(challengeHeader(text))
-	want := []oauth.Challenge{{Scheme: "Bearer", Params: params{"error_description": "a\", evil=\"b  Set-Cookie: c=d  \\"}}}
+	want := []oauth.Challenge{{Scheme: "Bearer",
+		Params: params{"error_description": "a\", evil=\"b  Set-Cookie: c=d  \\"}}}
 	if !reflect.DeepEqual(parsed, want) {
 		t.Errorf("got %q, want %q", parsed, want)
 	}
@@ -113,7 +123,8 @@ func FuzzParseChallenges(f *testing.F) {
 				t.Errorf("Is(%q) = false for a challenge of that scheme", strings.ToUpper(c.Scheme))
 			}
 			text := c.String()
-			if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) || text == "" {
+			if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) ||
+				text == "" {
 				t.Errorf("got %q, want a valid header field", text)
 			}
 			fields = append(fields, text)

@@ -40,7 +40,8 @@ const (
 )
 
 func clientDoc(more string) string {
-	return `{"client_id":"` + clientURL + `","client_name":"A client","redirect_uris":["` + redirectURI + `"]` + more + `}`
+	return `{"client_id":"` + clientURL + `","client_name":"A client","redirect_uris":["` + redirectURI + `"]` +
+		more + `}`
 }
 
 func TestREG08_ClientMetadataDocumentIsValidated(t *testing.T) {
@@ -49,17 +50,22 @@ func TestREG08_ClientMetadataDocumentIsValidated(t *testing.T) {
 		ok              bool
 	}{
 		{"required members only", clientURL, clientDoc(""), true},
-		{"all members", clientURL, clientDoc(`,"client_uri":"https://client.example","logo_uri":"https://client.example/logo","token_endpoint_auth_method":"private_key_jwt","jwks_uri":"https://client.example/jwks","unknown":{"a":[1]}`), true},
+		{"all members", clientURL,
+			clientDoc(`,"client_uri":"https://client.example","logo_uri":"https://client.example/logo","token_endpoint_auth_method":"private_key_jwt","jwks_uri":"https://client.example/jwks","unknown":{"a":[1]}`), true},
 		{"another client_id", clientURL, strings.Replace(clientDoc(""), "client.json", "other.json", 1), false},
-		{"client_id with its port", clientURL, strings.Replace(clientDoc(""), "client.example/", "client.example:443/", 1), false},
-		{"client_id in another case", clientURL, strings.Replace(clientDoc(""), "https://client.example", "https://Client.example", 1), false},
+		{"client_id with its port", clientURL,
+			strings.Replace(clientDoc(""), "client.example/", "client.example:443/", 1), false},
+		{"client_id in another case", clientURL,
+			strings.Replace(clientDoc(""), "https://client.example", "https://Client.example", 1), false},
 		{"no client_id", clientURL, strings.Replace(clientDoc(""), "client_id", "x", 1), false},
 		{"no client_name", clientURL, strings.Replace(clientDoc(""), "client_name", "x", 1), false},
 		{"long client_name", clientURL, strings.Replace(clientDoc(""), "A client", strings.Repeat("x", 201), 1), false},
-		{"client_name with a bidirectional control", clientURL, strings.Replace(clientDoc(""), "A client", `A\u202eclient`, 1), false},
+		{"client_name with a bidirectional control", clientURL,
+			strings.Replace(clientDoc(""), "A client", `A\u202eclient`, 1), false},
 		{"no redirect_uris", clientURL, strings.Replace(clientDoc(""), "redirect_uris", "x", 1), false},
 		{"empty redirect_uris", clientURL, strings.Replace(clientDoc(""), `"`+redirectURI+`"`, "", 1), false},
-		{"many redirect_uris", clientURL, strings.Replace(clientDoc(""), `"`+redirectURI+`"`, strings.Repeat(`"https://a.example",`, 32)+`"https://a.example"`, 1), false},
+		{"many redirect_uris", clientURL, strings.Replace(clientDoc(""), `"`+redirectURI+`"`,
+			strings.Repeat(`"https://a.example",`, 32)+`"https://a.example"`, 1), false},
 		{"bad redirect_uris", clientURL, strings.Replace(clientDoc(""), redirectURI, "http://evil.example/", 1), false},
 		{"secret", clientURL, clientDoc(`,"client_secret":"s"`), false},
 		{"secret that is null", clientURL, clientDoc(`,"client_secret":null`), false},

@@ -166,8 +166,8 @@ func TestStolenBoundToken(t *testing.T) {
 	}{
 		{"replayed proof", "DPoP", stolen.Header.Get("DPoP"), "invalid_dpop_proof"},
 		{"without the proof", "DPoP", "", "invalid_dpop_proof"},
-		{"as a bearerChallenge token", "Bearer", "", "invalid_token"},
-		{"as a bearerChallenge token, with the proof", "Bearer", stolen.Header.Get("DPoP"), "invalid_token"},
+		{"as a bearer token", "Bearer", "", "invalid_token"},
+		{"as a bearer token, with the proof", "Bearer", stolen.Header.Get("DPoP"), "invalid_token"},
 		{"proof with another key", "DPoP", signProof(t, key, s.url, token), "invalid_dpop_proof"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

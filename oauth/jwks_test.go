@@ -121,7 +121,8 @@ func TestTokensOfOtherIssuersFetchNoKeys(t *testing.T) {
 }
 
 func TestKeysAreRotated(t *testing.T) {
-	next, only := jwks(t, map[string]any{"ec": ecKey().Public(), "next": foreignKey().Public()}), jwks(t, map[string]any{"next": foreignKey().Public()})
+	next, only := jwks(t, map[string]any{"ec": ecKey().Public(), "next": foreignKey().Public()}), jwks(t,
+		map[string]any{"next": foreignKey().Public()})
 	withKeyServer(t, func(t *testing.T, s *keyServer, v *oauth.JWTVerifier) {
 		old := issue(t)
 		renewed := sign(t, jose.ES256, foreignKey(), map[jose.HeaderKey]any{"kid": "next"}, goodClaims())
@@ -186,7 +187,8 @@ func TestKeyFetchOutlivesItsCaller(t *testing.T) {
 		short, cancelShort := context.WithTimeout(t.Context(), time.Second/2)
 		defer cancelShort()
 		begin := time.Now()
-		if _, err := v.Verify(short, issue(t)); !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != time.Second/2 {
+		if _, err := v.Verify(short, issue(t)); !errors.Is(err, context.DeadlineExceeded) ||
+			time.Since(begin) != time.Second/2 {
 			t.Errorf("returned after %v with error %v, want DeadlineExceeded after 500ms", time.Since(begin), err)
 		}
 		wantVerified(t, v, issue(t))
@@ -219,7 +221,8 @@ func TestUnusableKeysAreIgnored(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			other, _ := (&jose.JSONWebKey{Key: rsaKey().Public(), KeyID: "rsa"}).MarshalJSON()
-			set := mustJSON(map[string]any{"keys": []any{tc.key, map[string]any{"kty": "new"}, mustChange(t, other, nil)}})
+			set := mustJSON(map[string]any{"keys": []any{tc.key, map[string]any{"kty": "new"},
+				mustChange(t, other, nil)}})
 			v := oauth.NewJWTVerifier(issuerURL, &oauth.JWTOptions{JWKS: []byte(set)})
 			if _, err := v.Verify(t.Context(), issue(t)); (err == nil) != tc.want {
 				t.Errorf("got error %v, want success %t", err, tc.want)
@@ -230,7 +233,8 @@ func TestUnusableKeysAreIgnored(t *testing.T) {
 }
 
 func TestSEC07_KeySetAtPrivateAddressIsNotFetched(t *testing.T) {
-	for _, address := range []string{"http://auth.example.com/keys", "https://169.254.169.254/keys", "https://10.0.0.1/keys", "file:///etc/passwd"} {
+	for _, address := range []string{"http://auth.example.com/keys", "https://169.254.169.254/keys",
+		"https://10.0.0.1/keys", "file:///etc/passwd"} {
 		w := newNetwork(t)
 		w.Doc(issuerURL+"/.well-known/oauth-authorization-server", `{"issuer":"`+issuerURL+`","jwks_uri":"`+address+`",
 			"authorization_endpoint":"https://auth.example.com/a","token_endpoint":"https://auth.example.com/t","response_types_supported":["code"]}`)
@@ -243,7 +247,8 @@ func TestSEC07_KeySetAtPrivateAddressIsNotFetched(t *testing.T) {
 
 func TestAUTHR13_MetadataOfAnotherIssuerIsDiscarded(t *testing.T) {
 	w := newNetwork(t)
-	w.Doc(issuerURL+"/.well-known/oauth-authorization-server", `{"issuer":"https://evil.example","jwks_uri":"`+jwksURL+`"}`)
+	w.Doc(issuerURL+"/.well-known/oauth-authorization-server",
+		`{"issuer":"https://evil.example","jwks_uri":"`+jwksURL+`"}`)
 	w.Page(jwksURL, func(http.ResponseWriter, *http.Request) { t.Error("the keys of another issuer were fetched") })
 	v := oauth.NewJWTVerifier(issuerURL, &oauth.JWTOptions{Fetcher: w.fetcher(nil)})
 	if _, err := v.Verify(t.Context(), issue(t)); err == nil || errors.Is(err, oauth.ErrInvalidToken) {

@@ -104,7 +104,8 @@ func ExampleRequireScopes() {
 	mcp.AddTool(server, &mcp.Tool{Name: "write_file"}, tool)
 
 	const secret = "a-token-of-the-configuration"
-	verifier, err := oauth.NewStaticVerifier(oauth.StaticToken{Token: secret, Subject: "ann", Scopes: []string{"files:read"}})
+	verifier, err := oauth.NewStaticVerifier(oauth.StaticToken{Token: secret, Subject: "ann",
+		Scopes: []string{"files:read"}})
 	if err != nil {
 		fmt.Println(err)
 		return

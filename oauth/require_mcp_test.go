@@ -31,7 +31,8 @@ func newScopedServer() *mcp.Server {
 	s := mcp.NewServer("demo", "1.0.0", &mcp.ServerOptions{
 		Logger: discardLog,
 		Middleware: []mcp.Middleware{oauth.RequireScopes(&oauth.ScopeRules{
-			Tools:      map[string]oauth.Scopes{"who": {}, "ask": {}, "late": {}, "write": oauth.AllOf("write", "files")},
+			Tools: map[string]oauth.Scopes{"who": {}, "ask": {}, "late": {},
+				"write": oauth.AllOf("write", "files")},
 			OtherTools: oauth.AllOf("admin"),
 			Prompts:    map[string]oauth.Scopes{"secret": oauth.AllOf("write")},
 			Resource:   func(uri string) oauth.Scopes { return oauth.AllOf("res:" + strings.TrimPrefix(uri, "x:")) },
@@ -39,7 +40,8 @@ func newScopedServer() *mcp.Server {
 		})},
 	})
 	who := func(ctx context.Context, _ struct{}) (string, error) {
-		return fmt.Sprintf("%s for %s", mcp.RequestFrom(ctx).Principal.Subject, mcp.RequestFrom(ctx).Header["Authorization"]), nil
+		return fmt.Sprintf("%s for %s", mcp.RequestFrom(ctx).Principal.Subject,
+			mcp.RequestFrom(ctx).Header["Authorization"]), nil
 	}
 	mcp.AddTool(s, &mcp.Tool{Name: "who"}, who)
 	mcp.AddTool(s, &mcp.Tool{Name: "write"}, who)
@@ -147,14 +149,16 @@ func (s *testServer) modern(token, method, name, params string) *response {
 	if name != "" {
 		header = append(header, "Mcp-Name", name)
 	}
-	return s.do("POST", s.url, token, `{"jsonrpc":"2.0","id":7,"method":"`+method+`","params":{`+params+meta+`}}`, header...)
+	return s.do("POST", s.url, token, `{"jsonrpc":"2.0","id":7,"method":"`+method+`","params":{`+params+meta+`}}`,
+		header...)
 }
 
 // openSession initializes a session and returns its id.
 func (s *testServer) openSession(token, revision string) (session string) {
 	s.t.Helper()
-	r := s.do("POST", s.url, token, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+revision+
-		`","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`)
+	r := s.do("POST", s.url, token,
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+revision+
+			`","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`)
 	if session = r.header.Get("Mcp-Session-Id"); r.status != 200 || session == "" {
 		s.t.Fatalf("initialize: got %d %s, want 200 and a session id", r.status, r.body)
 	}
@@ -167,7 +171,8 @@ func (s *testServer) postInSession(token, session, body string) *response {
 }
 
 func toolCall(tool string) string {
-	return `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"` + tool + `","_meta":{"progressToken":"p"}}}`
+	return `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"` + tool +
+		`","_meta":{"progressToken":"p"}}}`
 }
 
 // Another principal gets 404 for a session, and the session id without a token is not enough.
@@ -193,7 +198,8 @@ func TestSEC09_SEC10_SessionsAreBoundToThePrincipal(t *testing.T) {
 					}
 				}
 			}
-			if r := s.do("POST", s.url, "", toolCall("who"), "Mcp-Session-Id", session); r.status/100 != 4 || r.status == 404 {
+			if r := s.do("POST", s.url, "", toolCall("who"), "Mcp-Session-Id", session); r.status/100 != 4 ||
+				r.status == 404 {
 				t.Errorf("session id with an empty token: got %d, want a 4xx status other than 404", r.status)
 			}
 			if r := s.postInSession(s.token("ann", ""), session, toolCall("who")); r.status != 200 {
@@ -249,8 +255,10 @@ func TestSEC11_RequestStateIsBoundToThePrincipal(t *testing.T) {
 		retry += `"inputResponses":{"` + key + `":{"action":"accept","content":{"name":"Eve"}}},`
 	}
 	retry += `"requestState":"` + answer.Result.RequestState + `",`
-	for name, token := range map[string]string{"another subject": s.token("bob", "read"), "another client": s.token("ann", "read", claims{"client_id": "other"})} {
-		if r := s.modern(token, "tools/call", "ask", retry); !strings.Contains(r.body, `"error"`) || strings.Contains(r.body, "Eve") {
+	for name, token := range map[string]string{"another subject": s.token("bob", "read"),
+		"another client": s.token("ann", "read", claims{"client_id": "other"})} {
+		if r := s.modern(token, "tools/call", "ask", retry); !strings.Contains(r.body, `"error"`) ||
+			strings.Contains(r.body, "Eve") {
 			t.Errorf("%s: got %d %s, want an error", name, r.status, r.body)
 		}
 	}
@@ -262,13 +270,16 @@ func TestSEC11_RequestStateIsBoundToThePrincipal(t *testing.T) {
 // In every revision a call that lacks scopes gets a 403 whose challenge names all scopes that the
 // call needs.
 func TestAUTHR34_ChallengeListsAllScopesOfATool(t *testing.T) {
-	base := &oauth.RequireOptions{Scopes: oauth.AllOf("read"), Implies: oauth.Hierarchy{"root": {"write", "files"}}.Implies}
+	base := &oauth.RequireOptions{Scopes: oauth.AllOf("read"),
+		Implies: oauth.Hierarchy{"root": {"write", "files"}}.Implies}
 	check := func(t *testing.T, s *testServer, send func(token, tool string) *response) {
 		t.Helper()
-		for tool, want := range map[string]string{"write": "read write files", "unlisted": "read admin", "late": "read delete"} {
+		for tool, want := range map[string]string{"write": "read write files", "unlisted": "read admin",
+			"late": "read delete"} {
 			r := send(s.token("ann", "read write"), tool)
 			got := r.challenge(t)
-			if r.status != 403 || got["error"] != "insufficient_scope" || got["scope"] != want || got["error_description"] == "" ||
+			if r.status != 403 || got["error"] != "insufficient_scope" || got["scope"] != want ||
+				got["error_description"] == "" ||
 				!strings.HasSuffix(got["resource_metadata"], "/.well-known/oauth-protected-resource/mcp") {
 				t.Errorf("%s: got %d %v, want 403 insufficient_scope with scope %q", tool, r.status, got, want)
 			}
@@ -279,7 +290,8 @@ func TestAUTHR34_ChallengeListsAllScopesOfATool(t *testing.T) {
 					Data struct{ Scope string } `json:"data"`
 				} `json:"error"`
 			}
-			if err := json.Unmarshal([]byte(r.body), &body); err != nil || body.ID != 7 || body.Error.Code != mcp.CodeInvalidRequest || body.Error.Data.Scope != want {
+			if err := json.Unmarshal([]byte(r.body), &body); err != nil || body.ID != 7 ||
+				body.Error.Code != mcp.CodeInvalidRequest || body.Error.Data.Scope != want {
 				t.Errorf("%s: got body %s, want an error with scope %q", tool, r.body, want)
 			}
 			if r := send(s.token("ann", want), tool); r.status != 200 || !strings.Contains(r.body, `"result"`) {
@@ -292,12 +304,16 @@ func TestAUTHR34_ChallengeListsAllScopesOfATool(t *testing.T) {
 	}
 	t.Run(july2026, func(t *testing.T) {
 		s := newTestServer(t, newScopedServer(), base)
-		check(t, s, func(token, tool string) *response { return s.modern(token, "tools/call", tool, `"name":"`+tool+`",`) })
+		check(t, s, func(token, tool string) *response {
+			return s.modern(token, "tools/call", tool, `"name":"`+tool+`",`)
+		})
 		for _, tc := range []struct{ method, name, params, want string }{
 			{"prompts/get", "secret", `"name":"secret",`, "read write"},
 			{"resources/read", "x:a", `"uri":"x:a",`, "read res:a"},
-			{"subscriptions/listen", "", `"notifications":{"resourceSubscriptions":["x:a","x:b"]},`, "read res:a res:b"},
-			{"completion/complete", "", `"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a","value":""},`, "read write"},
+			{"subscriptions/listen", "", `"notifications":{"resourceSubscriptions":["x:a","x:b"]},`,
+				"read res:a res:b"},
+			{"completion/complete", "", `"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a","value":""},`,
+				"read write"},
 		} {
 			r := s.modern(s.token("ann", "read"), tc.method, tc.name, tc.params)
 			if got := r.challenge(t); r.status != 403 || got["scope"] != tc.want {
@@ -320,10 +336,12 @@ func TestScopesAfterResponseHasBegun(t *testing.T) {
 	s := newTestServer(t, newScopedServer(), nil)
 	session := s.openSession(s.token("ann", ""), march2025)
 	for name, r := range map[string]*response{
-		"2026, after progress": s.modern(s.token("ann", ""), "tools/call", "late", `"name":"late","arguments":{"first":true},`),
+		"2026, after progress": s.modern(s.token("ann", ""), "tools/call", "late",
+			`"name":"late","arguments":{"first":true},`),
 		"session, after progress": s.postInSession(s.token("ann", ""), session,
 			`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"late","arguments":{"first":true},"_meta":{"progressToken":"p"}}}`),
-		"a batch": s.postInSession(s.token("ann", ""), session, `[`+toolCall("write")+`,{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"who"}}]`),
+		"a batch": s.postInSession(s.token("ann", ""), session,
+			`[`+toolCall("write")+`,{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"who"}}]`),
 	} {
 		if r.status != 200 || r.header.Get("WWW-Authenticate") != "" || !strings.Contains(r.body, "lacks a scope") {
 			t.Errorf("%s: got %d %v %s, want 200 and the error of the missing scope", name, r.status, r.header, r.body)
@@ -348,7 +366,8 @@ func TestStreamEndsWithToken(t *testing.T) {
 	server := newScopedServer()
 	s := newTestServer(t, server, &oauth.RequireOptions{MaxStream: 50 * time.Millisecond})
 	r := s.modern(s.token("ann", ""), "subscriptions/listen", "", `"notifications":{"toolsListChanged":true},`)
-	if r.status != 200 || !strings.Contains(r.body, "acknowledged") || !strings.Contains(r.body, `"result"`) || strings.Contains(r.body, `"error"`) {
+	if r.status != 200 || !strings.Contains(r.body, "acknowledged") || !strings.Contains(r.body, `"result"`) ||
+		strings.Contains(r.body, `"error"`) {
 		t.Errorf("listen: got %d %s, want an acknowledgement and a result", r.status, r.body)
 	}
 	session := s.openSession(s.token("ann", ""), november2025)
@@ -373,13 +392,16 @@ func TestServeWithRequire(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error)
 	go func() {
-		served <- mcphttp.Serve(ctx, l, "/mcp", mcphttp.NewHandler(newScopedServer(), &mcphttp.Options{Logger: discardLog}), protect)
+		served <- mcphttp.Serve(ctx, l, "/mcp",
+			mcphttp.NewHandler(newScopedServer(), &mcphttp.Options{Logger: discardLog}), protect)
 	}()
 	refused := s.do("POST", s.url, "x", toolCall("who"))
-	if r := s.do("GET", refused.challenge(t)["resource_metadata"], "x", ""); r.status != 200 || !strings.Contains(r.body, s.url) {
+	if r := s.do("GET", refused.challenge(t)["resource_metadata"], "x", ""); r.status != 200 ||
+		!strings.Contains(r.body, s.url) {
 		t.Errorf("metadata: got %d %s, want 200 and the resource %s", r.status, r.body, s.url)
 	}
-	if r := s.modern(s.token("ann", ""), "tools/call", "who", `"name":"who",`); r.status != 200 || !strings.Contains(r.body, "ann for []") {
+	if r := s.modern(s.token("ann", ""), "tools/call", "who", `"name":"who",`); r.status != 200 ||
+		!strings.Contains(r.body, "ann for []") {
 		t.Errorf("call: got %d %s, want 200 and no Authorization header in the handler", r.status, r.body)
 	}
 	http.DefaultClient.CloseIdleConnections()

@@ -41,9 +41,15 @@ var discardLog = slog.New(slog.DiscardHandler)
 
 // The keys of all tests are generated once.
 var (
-	ecKey      = sync.OnceValue(func() *ecdsa.PrivateKey { k, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader); return k })
-	foreignKey = sync.OnceValue(func() *ecdsa.PrivateKey { k, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader); return k })
-	rsaKey     = sync.OnceValue(func() *rsa.PrivateKey { k, _ := rsa.GenerateKey(rand.Reader, 2048); return k })
+	ecKey = sync.OnceValue(func() *ecdsa.PrivateKey {
+		k, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		return k
+	})
+	foreignKey = sync.OnceValue(func() *ecdsa.PrivateKey {
+		k, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		return k
+	})
+	rsaKey = sync.OnceValue(func() *rsa.PrivateKey { k, _ := rsa.GenerateKey(rand.Reader, 2048); return k })
 )
 
 // jwks returns a set of public keys by their ids.
@@ -125,7 +131,8 @@ func testVerifier(t testing.TB) *oauth.JWTVerifier {
 }
 
 func testMetadata() oauth.ResourceMetadata {
-	return oauth.ResourceMetadata{Resource: resourceURL, AuthorizationServers: []string{issuerURL}, ScopesSupported: []string{"read", "write"}}
+	return oauth.ResourceMetadata{Resource: resourceURL, AuthorizationServers: []string{issuerURL},
+		ScopesSupported: []string{"read", "write"}}
 }
 
 // echo responds with the principal, header and body of the request.
@@ -266,27 +273,38 @@ func TestAUTH07_AUTH08_SEC06_InvalidTokens(t *testing.T) {
 		"alg twice":                    unsigned(`{"alg":"none","alg":"ES256"}`, goodClaims()),
 		"HS256 with the RSA key, DER":  rsaAsSecret(t, "der"),
 		"HS256 with the RSA key, PEM":  rsaAsSecret(t, "pem"),
-		"a foreign key":                sign(t, jose.ES256, foreignKey(), map[jose.HeaderKey]any{"kid": "ec"}, goodClaims()),
-		"a foreign key, embedded":      sign(t, jose.ES256, foreignKey(), embedded, goodClaims()),
-		"an unknown kid":               sign(t, jose.ES256, ecKey(), map[jose.HeaderKey]any{"kid": "other"}, goodClaims()),
-		"the kid of another key":       sign(t, jose.ES256, ecKey(), map[jose.HeaderKey]any{"kid": "rsa"}, goodClaims()),
-		"changed claims":               tampered(good, goodClaims(claims{"sub": "root"})),
-		"no signature":                 good[:strings.LastIndexByte(good, '.')+1],
-		"crit":                         sign(t, jose.ES256, ecKey(), map[jose.HeaderKey]any{"kid": "ec", "crit": []string{"exp"}}, goodClaims()),
-		"an ID token":                  sign(t, jose.ES256, ecKey(), map[jose.HeaderKey]any{"kid": "ec", "typ": "JWT"}, goodClaims(claims{"nonce": "n"})),
-		"a logout token":               sign(t, jose.ES256, ecKey(), map[jose.HeaderKey]any{"kid": "ec", "typ": "logout+jwt"}, goodClaims()),
-		"an ID-JAG":                    sign(t, jose.ES256, ecKey(), map[jose.HeaderKey]any{"kid": "ec", "typ": "oauth-id-jag+jwt"}, goodClaims()),
-		"a claim twice":                sign(t, jose.ES256, ecKey(), map[jose.HeaderKey]any{"kid": "ec"}, strings.Replace(mustJSON(goodClaims()), `"sub":"ann"`, `"sub":"ann","sub":"root"`, 1)),
-		"claims that are a list":       sign(t, jose.ES256, ecKey(), map[jose.HeaderKey]any{"kid": "ec"}, `[1]`),
-		"claims of great depth":        sign(t, jose.ES256, ecKey(), map[jose.HeaderKey]any{"kid": "ec"}, strings.Replace(mustJSON(goodClaims()), `{`, `{"x":`+strings.Repeat("[", 99)+strings.Repeat("]", 99)+`,`, 1)),
-		"bound to a certificate":       issue(t, claims{"cnf": claims{"x5t#S256": "x"}}),
-		"bound to a key":               issue(t, claims{"cnf": claims{"jkt": "x"}}),
-		"opaque":                       "abcdefghijklmnopqrstuvwxyz",
+		"a foreign key": sign(t, jose.ES256, foreignKey(), map[jose.HeaderKey]any{"kid": "ec"},
+			goodClaims()),
+		"a foreign key, embedded": sign(t, jose.ES256, foreignKey(), embedded, goodClaims()),
+		"an unknown kid": sign(t, jose.ES256, ecKey(), map[jose.HeaderKey]any{"kid": "other"},
+			goodClaims()),
+		"the kid of another key": sign(t, jose.ES256, ecKey(), map[jose.HeaderKey]any{"kid": "rsa"},
+			goodClaims()),
+		"changed claims": tampered(good, goodClaims(claims{"sub": "root"})),
+		"no signature":   good[:strings.LastIndexByte(good, '.')+1],
+		"crit": sign(t, jose.ES256, ecKey(),
+			map[jose.HeaderKey]any{"kid": "ec", "crit": []string{"exp"}}, goodClaims()),
+		"an ID token": sign(t, jose.ES256, ecKey(),
+			map[jose.HeaderKey]any{"kid": "ec", "typ": "JWT"}, goodClaims(claims{"nonce": "n"})),
+		"a logout token": sign(t, jose.ES256, ecKey(),
+			map[jose.HeaderKey]any{"kid": "ec", "typ": "logout+jwt"}, goodClaims()),
+		"an ID-JAG": sign(t, jose.ES256, ecKey(),
+			map[jose.HeaderKey]any{"kid": "ec", "typ": "oauth-id-jag+jwt"}, goodClaims()),
+		"a claim twice": sign(t, jose.ES256, ecKey(), map[jose.HeaderKey]any{"kid": "ec"},
+			strings.Replace(mustJSON(goodClaims()), `"sub":"ann"`, `"sub":"ann","sub":"root"`, 1)),
+		"claims that are a list": sign(t, jose.ES256, ecKey(), map[jose.HeaderKey]any{"kid": "ec"}, `[1]`),
+		"claims of great depth": sign(t, jose.ES256, ecKey(), map[jose.HeaderKey]any{"kid": "ec"},
+			strings.Replace(mustJSON(goodClaims()), `{`,
+				`{"x":`+strings.Repeat("[", 99)+strings.Repeat("]", 99)+`,`, 1)),
+		"bound to a certificate": issue(t, claims{"cnf": claims{"x5t#S256": "x"}}),
+		"bound to a key":         issue(t, claims{"cnf": claims{"jkt": "x"}}),
+		"opaque":                 "abcdefghijklmnopqrstuvwxyz",
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := do(h, "POST", "/mcp", "", "Authorization: Bearer "+token)
 			got := bearerChallenge(t, w)
-			if w.Code != 401 || got["error"] != "invalid_token" || got["error_description"] == "" || got["resource_metadata"] != metadataURL {
+			if w.Code != 401 || got["error"] != "invalid_token" || got["error_description"] == "" ||
+				got["resource_metadata"] != metadataURL {
 				t.Errorf("got %d %v %s, want 401 invalid_token", w.Code, got, w.Body)
 			}
 			if strings.Contains(w.Body.String(), token) || strings.Contains(fmt.Sprint(w.Header()), token) {
@@ -313,7 +331,8 @@ func TestAUTH09_MalformedCredentials(t *testing.T) {
 		"token in the query":          {"/mcp?access_token=" + good, "", nil},
 		"in the query, escaped":       {"/mcp?a=b&access%5Ftoken=" + good, "", nil},
 		"in the query and the header": {"/mcp?access_token=", "", []string{"Authorization: Bearer " + good}},
-		"in a form":                   {"/mcp", "a=b&access_token=" + good, []string{"Content-Type: application/x-www-form-urlencoded"}},
+		"in a form": {"/mcp", "a=b&access_token=" + good,
+			[]string{"Content-Type: application/x-www-form-urlencoded"}},
 		"in a form and the header": {"/mcp", "access_token=" + good, []string{
 			"Content-Type: application/x-www-form-urlencoded; charset=utf-8", "Authorization: Bearer " + good,
 		}},
@@ -339,8 +358,10 @@ func TestAUTH09_MalformedCredentials(t *testing.T) {
 }
 
 func TestAUTHR02_AUTHR03_AUTHR30_ChallengeWithoutToken(t *testing.T) {
-	h := protect(t, echo, &oauth.RequireOptions{Scopes: oauth.Scopes{All: []string{"read"}, Any: []string{"write", "admin"}}})
-	for name, header := range map[string][]string{"none": nil, "another scheme": {"Authorization: Basic YTpi"}, "DPoP": {"Authorization: DPoP abc"}} {
+	h := protect(t, echo, &oauth.RequireOptions{Scopes: oauth.Scopes{All: []string{"read"},
+		Any: []string{"write", "admin"}}})
+	for name, header := range map[string][]string{"none": nil, "another scheme": {"Authorization: Basic YTpi"},
+		"DPoP": {"Authorization: DPoP abc"}} {
 		t.Run(name, func(t *testing.T) {
 			w := do(h, "POST", "/mcp", "", header...)
 			want := params{"resource_metadata": metadataURL, "scope": "read write"}
@@ -380,7 +401,8 @@ func TestAUTH09_AUTHR33_AUTHR38_InsufficientScope(t *testing.T) {
 				return
 			}
 			got := bearerChallenge(t, w)
-			if w.Code != 403 || got["error"] != "insufficient_scope" || got["scope"] != want || got["resource_metadata"] != metadataURL {
+			if w.Code != 403 || got["error"] != "insufficient_scope" || got["scope"] != want ||
+				got["resource_metadata"] != metadataURL {
 				t.Errorf("got %d %v, want scope %q", w.Code, got, want)
 			}
 		})
@@ -395,24 +417,29 @@ func TestVerifierFailures(t *testing.T) {
 		"cancelled": func() (*oauth.Token, error) { return nil, context.Canceled },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := do(oauth.Require(v, testMetadata(), &oauth.RequireOptions{Logger: discardLog})(echo), "POST", "/mcp", "", "Authorization: Bearer abc")
-			if w.Code != 503 || w.Header().Get("Retry-After") == "" || w.Header().Get("WWW-Authenticate") != "" || strings.Contains(w.Body.String(), "secret") {
+			w := do(oauth.Require(v, testMetadata(), &oauth.RequireOptions{Logger: discardLog})(echo), "POST", "/mcp",
+				"", "Authorization: Bearer abc")
+			if w.Code != 503 || w.Header().Get("Retry-After") == "" || w.Header().Get("WWW-Authenticate") != "" ||
+				strings.Contains(w.Body.String(), "secret") {
 				t.Errorf("got %d %v %s, want 503 with Retry-After and without the error", w.Code, w.Header(), w.Body)
 			}
 		})
 	}
 	// Require checks the returned token itself.
 	for name, token := range map[string]*oauth.Token{
-		"empty token":      {},
-		"no audience":      {Issuer: issuerURL, Subject: "ann"},
-		"another issuer":   {Issuer: "https://evil.example", Subject: "ann", Audience: []string{resourceURL}},
-		"expired":          {Issuer: issuerURL, Subject: "ann", Audience: []string{resourceURL}, Expires: time.Now().Add(-time.Hour)},
-		"not valid yet":    {Issuer: issuerURL, Subject: "ann", Audience: []string{resourceURL}, NotBefore: time.Now().Add(time.Hour)},
+		"empty token":    {},
+		"no audience":    {Issuer: issuerURL, Subject: "ann"},
+		"another issuer": {Issuer: "https://evil.example", Subject: "ann", Audience: []string{resourceURL}},
+		"expired": {Issuer: issuerURL, Subject: "ann", Audience: []string{resourceURL},
+			Expires: time.Now().Add(-time.Hour)},
+		"not valid yet": {Issuer: issuerURL, Subject: "ann", Audience: []string{resourceURL},
+			NotBefore: time.Now().Add(time.Hour)},
 		"control in names": {Issuer: issuerURL, Subject: "ann\x00", Audience: []string{resourceURL}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := verifyFunc(func() (*oauth.Token, error) { return token, nil })
-			w := do(oauth.Require(v, testMetadata(), &oauth.RequireOptions{Logger: discardLog})(echo), "POST", "/mcp", "", "Authorization: Bearer abc")
+			w := do(oauth.Require(v, testMetadata(), &oauth.RequireOptions{Logger: discardLog})(echo), "POST", "/mcp",
+				"", "Authorization: Bearer abc")
 			if w.Code != 401 || bearerChallenge(t, w)["error"] != "invalid_token" {
 				t.Errorf("got %d %v, want 401 invalid_token", w.Code, w.Header())
 			}
@@ -432,9 +459,12 @@ func TestVerifiersAreTriedInOrder(t *testing.T) {
 		oauth.StaticToken{SHA256: hex.EncodeToString(digest[:]), Subject: "hashed"},
 		oauth.StaticToken{Token: secret + "3", Subject: "old", Expires: time.Now().Add(-time.Hour)},
 	)
-	h := oauth.Require(oauth.Verifiers(testVerifier(t), static), testMetadata(), &oauth.RequireOptions{Logger: discardLog})(echo)
-	for token, want := range map[string]string{issue(t): issuerURL + "|ann|", secret: "|robot||[read]", secret + "2": "|hashed|"} {
-		if w := do(h, "POST", "/mcp", "", "Authorization: Bearer "+token); w.Code != 200 || !strings.HasPrefix(w.Body.String(), want) {
+	h := oauth.Require(oauth.Verifiers(testVerifier(t), static), testMetadata(),
+		&oauth.RequireOptions{Logger: discardLog})(echo)
+	for token, want := range map[string]string{issue(t): issuerURL + "|ann|", secret: "|robot||[read]",
+		secret + "2": "|hashed|"} {
+		if w := do(h, "POST", "/mcp", "", "Authorization: Bearer "+token); w.Code != 200 ||
+			!strings.HasPrefix(w.Body.String(), want) {
 			t.Errorf("got %d %s, want %s", w.Code, w.Body, want)
 		}
 	}
@@ -452,7 +482,8 @@ func TestVerifiersAreTriedInOrder(t *testing.T) {
 func TestStaticTokensNeedNoAuthorizationServer(t *testing.T) {
 	secret := strings.Repeat("s", 30)
 	v := staticVerifier(t, oauth.StaticToken{Token: secret, Subject: "robot"})
-	h := oauth.Require(v, oauth.ResourceMetadata{Resource: "http://localhost:8080/mcp"}, &oauth.RequireOptions{Logger: discardLog})(echo)
+	h := oauth.Require(v, oauth.ResourceMetadata{Resource: "http://localhost:8080/mcp"},
+		&oauth.RequireOptions{Logger: discardLog})(echo)
 	if w := do(h, "POST", "/mcp", "", "Authorization: Bearer "+secret); w.Code != 200 {
 		t.Errorf("valid token: got %d, want 200", w.Code)
 	}
@@ -460,7 +491,8 @@ func TestStaticTokensNeedNoAuthorizationServer(t *testing.T) {
 	if got := w.Header()["Www-Authenticate"]; w.Code != 401 || len(got) != 1 || got[0] != "Bearer" {
 		t.Errorf("no token: got %d %v, want 401 with the challenge Bearer", w.Code, w.Header())
 	}
-	for _, path := range []string{"/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-protected-resource"} {
+	for _, path := range []string{"/.well-known/oauth-protected-resource/mcp",
+		"/.well-known/oauth-protected-resource"} {
 		if w := do(h, "GET", path, ""); w.Code != 404 || w.Header().Get("WWW-Authenticate") != "" {
 			t.Errorf("%s: got %d %v, want 404 without a challenge", path, w.Code, w.Header())
 		}
@@ -483,7 +515,8 @@ func TestInvalidStaticTokens(t *testing.T) {
 		"too many": make([]oauth.StaticToken, 1001),
 	} {
 		v, err := oauth.NewStaticVerifier(tokens...)
-		if v != nil || err == nil || !strings.HasPrefix(err.Error(), "oauth: NewStaticVerifier: ") || strings.Contains(err.Error(), "secret") ||
+		if v != nil || err == nil || !strings.HasPrefix(err.Error(), "oauth: NewStaticVerifier: ") ||
+			strings.Contains(err.Error(), "secret") ||
 			strings.Contains(err.Error(), good) {
 			t.Errorf("%s: got %v, error %v; want an error without the token", name, v, err)
 		}
@@ -501,7 +534,8 @@ func staticVerifier(t testing.TB, tokens ...oauth.StaticToken) *oauth.StaticVeri
 
 func TestConfiguredAudiences(t *testing.T) {
 	h := protect(t, echo, &oauth.RequireOptions{Audiences: []string{"api://mcp"}, Issuers: []string{issuerURL}})
-	for audience, want := range map[string]int{"api://mcp": 200, "API://mcp": 401, "api://mcp/": 401, resourceURL: 200} {
+	for audience, want := range map[string]int{"api://mcp": 200, "API://mcp": 401, "api://mcp/": 401,
+		resourceURL: 200} {
 		if w := do(h, "POST", "/mcp", "", "Authorization: Bearer "+issue(t, claims{"aud": audience})); w.Code != want {
 			t.Errorf("%s: got %d, want %d", audience, w.Code, want)
 		}
@@ -515,7 +549,8 @@ func TestConfiguredAudiences(t *testing.T) {
 func TestPreflightIsForwarded(t *testing.T) {
 	h := protect(t, echo, nil)
 	preflight := []string{"Origin: https://app.example", "Access-Control-Request-Method: POST"}
-	if w := do(h, "OPTIONS", "/mcp", "", append(preflight, "Authorization: Bearer x")...); w.Code != 200 || strings.Contains(w.Body.String(), "Bearer") || !strings.HasPrefix(w.Body.String(), "no principal") {
+	if w := do(h, "OPTIONS", "/mcp", "", append(preflight, "Authorization: Bearer x")...); w.Code != 200 ||
+		strings.Contains(w.Body.String(), "Bearer") || !strings.HasPrefix(w.Body.String(), "no principal") {
 		t.Errorf("preflight: got %d %s, want 200 without a principal", w.Code, w.Body)
 	}
 	if w := do(h, "OPTIONS", "/mcp", ""); w.Code != 401 {
@@ -557,20 +592,23 @@ func TestStreamsEndWithToken(t *testing.T) {
 		longest        time.Duration
 		want           time.Duration
 	}{
-		"GET":                  {"GET", "", testVerifier(t), 0, time.Hour + 30*time.Second},
-		"listen":               {"POST", "Mcp-Method: subscriptions/listen", testVerifier(t), 0, time.Hour + 30*time.Second},
+		"GET": {"GET", "", testVerifier(t), 0, time.Hour + 30*time.Second},
+		"listen": {"POST", "Mcp-Method: subscriptions/listen", testVerifier(t), 0,
+			time.Hour + 30*time.Second},
 		"a call":               {"POST", "Mcp-Method: tools/call", testVerifier(t), time.Minute, 0},
 		"shorter MaxStream":    {"GET", "", testVerifier(t), time.Minute, time.Minute},
 		"longer MaxStream":     {"GET", "", testVerifier(t), 9 * time.Hour, time.Hour + 30*time.Second},
 		"no expiry":            {"GET", "", noExpiry, 0, time.Hour},
 		"no expiry, MaxStream": {"GET", "", noExpiry, time.Minute, time.Minute},
-		"static token":         {"GET", "", staticVerifier(t, oauth.StaticToken{Token: secret, Subject: "robot"}), 0, 0},
+		"static token": {"GET", "",
+			staticVerifier(t, oauth.StaticToken{Token: secret, Subject: "robot"}), 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				begin, lasted := time.Now(), time.Duration(0)
 				var cause error
-				h := oauth.Require(tc.verifier, testMetadata(), &oauth.RequireOptions{Logger: discardLog, MaxStream: tc.longest})(
+				h := oauth.Require(tc.verifier, testMetadata(),
+					&oauth.RequireOptions{Logger: discardLog, MaxStream: tc.longest})(
 					http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 						select {
 						case <-r.Context().Done():
@@ -587,7 +625,8 @@ func TestStreamsEndWithToken(t *testing.T) {
 					header = append(header, tc.header)
 				}
 				do(h, tc.method, "/mcp", "", header...)
-				if lasted != tc.want || tc.want > 0 && (!errors.Is(cause, mcp.ErrClosed) || errors.Is(cause, mcp.ErrDisconnected)) {
+				if lasted != tc.want || tc.want > 0 &&
+					(!errors.Is(cause, mcp.ErrClosed) || errors.Is(cause, mcp.ErrDisconnected)) {
 					t.Errorf("stream lasted %v and ended with %v, want %v", lasted, cause, tc.want)
 				}
 			})
@@ -602,26 +641,37 @@ func TestRequirePanicsOnInvalidArguments(t *testing.T) {
 		"AUTHR-01 no authorization server": func() {
 			oauth.Require(v, oauth.ResourceMetadata{Resource: resourceURL}, nil)
 		},
-		"no resource": func() { oauth.Require(v, oauth.ResourceMetadata{AuthorizationServers: []string{issuerURL}}, nil) },
+		"no resource": func() {
+			oauth.Require(v, oauth.ResourceMetadata{AuthorizationServers: []string{issuerURL}}, nil)
+		},
 		"plain http": func() {
-			oauth.Require(v, oauth.ResourceMetadata{Resource: "http://mcp.example.com", AuthorizationServers: []string{issuerURL}}, nil)
+			oauth.Require(v, oauth.ResourceMetadata{Resource: "http://mcp.example.com",
+				AuthorizationServers: []string{issuerURL}}, nil)
 		},
 		"issuer with http": func() {
-			oauth.Require(v, oauth.ResourceMetadata{Resource: resourceURL, AuthorizationServers: []string{"http://auth.example.com"}}, nil)
+			oauth.Require(v, oauth.ResourceMetadata{Resource: resourceURL,
+				AuthorizationServers: []string{"http://auth.example.com"}}, nil)
 		},
 		"a fragment": func() {
-			oauth.Require(v, oauth.ResourceMetadata{Resource: resourceURL + "#x", AuthorizationServers: []string{issuerURL}}, nil)
+			oauth.Require(v, oauth.ResourceMetadata{Resource: resourceURL + "#x",
+				AuthorizationServers: []string{issuerURL}}, nil)
 		},
 		"a user": func() {
-			oauth.Require(v, oauth.ResourceMetadata{Resource: "https://a:b@mcp.example.com", AuthorizationServers: []string{issuerURL}}, nil)
+			oauth.Require(v, oauth.ResourceMetadata{Resource: "https://a:b@mcp.example.com",
+				AuthorizationServers: []string{issuerURL}}, nil)
 		},
-		"a scope with a space": func() { oauth.Require(v, testMetadata(), &oauth.RequireOptions{Scopes: oauth.AllOf("a b")}) },
-		"an injected scope":    func() { oauth.Require(v, testMetadata(), &oauth.RequireOptions{Scopes: oauth.AnyOf("a\", x=\"")}) },
+		"a scope with a space": func() {
+			oauth.Require(v, testMetadata(), &oauth.RequireOptions{Scopes: oauth.AllOf("a b")})
+		},
+		"an injected scope": func() {
+			oauth.Require(v, testMetadata(), &oauth.RequireOptions{Scopes: oauth.AnyOf("a\", x=\"")})
+		},
 		"AUTHR-41 offline_access": func() {
 			oauth.Require(v, testMetadata(), &oauth.RequireOptions{Scopes: oauth.AllOf("offline_access")})
 		},
 		"AUTHR-41 offline_access in the metadata": func() {
-			oauth.NewMetadataHandler(oauth.ResourceMetadata{Resource: resourceURL, AuthorizationServers: []string{issuerURL}, ScopesSupported: []string{"offline_access"}})
+			oauth.NewMetadataHandler(oauth.ResourceMetadata{Resource: resourceURL,
+				AuthorizationServers: []string{issuerURL}, ScopesSupported: []string{"offline_access"}})
 		},
 		"HMAC algorithm": func() { oauth.NewJWTVerifier(issuerURL, &oauth.JWTOptions{Algorithms: []string{"HS256"}}) },
 		"algorithm none": func() { oauth.NewJWTVerifier(issuerURL, &oauth.JWTOptions{Algorithms: []string{"none"}}) },
@@ -639,8 +689,10 @@ func TestRequirePanicsOnInvalidArguments(t *testing.T) {
 			f()
 		})
 	}
-	oauth.Require(v, oauth.ResourceMetadata{Resource: "http://[::1]:80/mcp", AuthorizationServers: []string{"http://localhost:9000"}}, nil)
-	oauth.Require(v, oauth.ResourceMetadata{Resource: "http://server/mcp", AuthorizationServers: []string{issuerURL}}, &oauth.RequireOptions{InsecureHTTP: true})
+	oauth.Require(v, oauth.ResourceMetadata{Resource: "http://[::1]:80/mcp",
+		AuthorizationServers: []string{"http://localhost:9000"}}, nil)
+	oauth.Require(v, oauth.ResourceMetadata{Resource: "http://server/mcp", AuthorizationServers: []string{issuerURL}},
+		&oauth.RequireOptions{InsecureHTTP: true})
 }
 
 // sha256Text returns the base64url SHA-256 digest of a text.

@@ -17,8 +17,10 @@ func TestAUTHR01_ServeResourceMetadata(t *testing.T) {
 		served   []string
 		not      []string
 	}{
-		"with a path":    {"https://a.example/mcp", []string{rootMetadata, rootMetadata + "/mcp"}, []string{rootMetadata + "/", rootMetadata + "/mcp/", "/mcp" + rootMetadata}},
-		"with a slash":   {"https://a.example/mcp/", []string{rootMetadata, rootMetadata + "/mcp/"}, []string{rootMetadata + "/mcp"}},
+		"with a path": {"https://a.example/mcp", []string{rootMetadata, rootMetadata + "/mcp"},
+			[]string{rootMetadata + "/", rootMetadata + "/mcp/", "/mcp" + rootMetadata}},
+		"with a slash": {"https://a.example/mcp/", []string{rootMetadata, rootMetadata + "/mcp/"},
+			[]string{rootMetadata + "/mcp"}},
 		"without a path": {"https://a.example", []string{rootMetadata}, []string{rootMetadata + "/mcp"}},
 		"a bare slash":   {"https://a.example/", []string{rootMetadata}, []string{rootMetadata + "/"}},
 	} {
@@ -30,11 +32,14 @@ func TestAUTHR01_ServeResourceMetadata(t *testing.T) {
 				for _, h := range []http.Handler{standalone, protected} {
 					w := do(h, "GET", path, "", "Origin: https://page.example")
 					var got oauth.ResourceMetadata
-					if err := json.Unmarshal(w.Body.Bytes(), &got); w.Code != 200 || err != nil || got.Resource != tc.resource || got.AuthorizationServers[0] != issuerURL || got.Name != "Demo" {
+					if err := json.Unmarshal(w.Body.Bytes(), &got); w.Code != 200 || err != nil ||
+						got.Resource != tc.resource || got.AuthorizationServers[0] != issuerURL || got.Name != "Demo" {
 						t.Errorf("%s: got %d %s, want the metadata", path, w.Code, w.Body)
 					}
-					if h := w.Header(); h.Get("Content-Type") != "application/json" || h.Get("Access-Control-Allow-Origin") != "*" ||
-						h.Get("Access-Control-Allow-Credentials") != "" || !strings.Contains(h.Get("Cache-Control"), "max-age=300") {
+					if h := w.Header(); h.Get("Content-Type") != "application/json" ||
+						h.Get("Access-Control-Allow-Origin") != "*" ||
+						h.Get("Access-Control-Allow-Credentials") != "" ||
+						!strings.Contains(h.Get("Cache-Control"), "max-age=300") {
 						t.Errorf("%s: got header %v, want cacheable JSON for every origin", path, h)
 					}
 				}
@@ -55,7 +60,8 @@ func TestMetadataCORS(t *testing.T) {
 	h := protect(t, echo, nil)
 	w := do(h, "OPTIONS", rootMetadata+"/mcp", "", "Origin: https://page.example", "Access-Control-Request-Method: GET",
 		"Access-Control-Request-Headers: mcp-protocol-version")
-	if head := w.Header(); w.Code != 204 || head.Get("Access-Control-Allow-Origin") != "*" || head.Get("Access-Control-Allow-Headers") != "*" || head.Get("Access-Control-Allow-Methods") != "GET" {
+	if head := w.Header(); w.Code != 204 || head.Get("Access-Control-Allow-Origin") != "*" ||
+		head.Get("Access-Control-Allow-Headers") != "*" || head.Get("Access-Control-Allow-Methods") != "GET" {
 		t.Errorf("preflight: got %d %v, want 204 with CORS headers", w.Code, head)
 	}
 	if w := do(h, "POST", rootMetadata, "x"); w.Code != 405 || w.Header().Get("Allow") != "GET, HEAD, OPTIONS" {

@@ -19,12 +19,14 @@ const introspectURL = "https://auth.example.com/introspect"
 
 // withIntrospection calls f, in a synctest bubble, with a verifier whose introspection endpoint
 // responds with answer(), or 401 if that is empty. asked counts the requests; last is the latest.
-func withIntrospection(t *testing.T, opts oauth.IntrospectionOptions, answer func() string, f func(t *testing.T, v *oauth.IntrospectionVerifier, asked *atomic.Int32, last *http.Request)) {
+func withIntrospection(t *testing.T, opts oauth.IntrospectionOptions, answer func() string,
+	f func(t *testing.T, v *oauth.IntrospectionVerifier, asked *atomic.Int32, last *http.Request)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newNetwork(t)
 		var asked atomic.Int32
 		last := &http.Request{}
-		w.Doc(issuerURL+"/.well-known/oauth-authorization-server", `{"issuer":"`+issuerURL+`","introspection_endpoint":"`+introspectURL+`",
+		w.Doc(issuerURL+"/.well-known/oauth-authorization-server",
+			`{"issuer":"`+issuerURL+`","introspection_endpoint":"`+introspectURL+`",
 			"authorization_endpoint":"https://auth.example.com/a","token_endpoint":"https://auth.example.com/t","response_types_supported":["code"]}`)
 		w.Page(introspectURL, func(rw http.ResponseWriter, r *http.Request) {
 			asked.Add(1)
@@ -62,32 +64,39 @@ func TestIntrospection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			answer := func() string { return mustJSON(goodClaims(claims{"active": true}, tc.change)) }
-			withIntrospection(t, oauth.IntrospectionOptions{}, answer, func(t *testing.T, v *oauth.IntrospectionVerifier, _ *atomic.Int32, last *http.Request) {
-				got, err := v.Verify(t.Context(), opaque)
-				if tc.want != "" {
-					if !errors.Is(err, oauth.ErrInvalidToken) || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), opaque) {
-						t.Errorf("got error %v, want ErrInvalidToken with %q and without the token", err, tc.want)
+			withIntrospection(t, oauth.IntrospectionOptions{}, answer,
+				func(t *testing.T, v *oauth.IntrospectionVerifier, _ *atomic.Int32, last *http.Request) {
+					got, err := v.Verify(t.Context(), opaque)
+					if tc.want != "" {
+						if !errors.Is(err, oauth.ErrInvalidToken) || !strings.Contains(err.Error(), tc.want) ||
+							strings.Contains(err.Error(), opaque) {
+							t.Errorf("got error %v, want ErrInvalidToken with %q and without the token", err, tc.want)
+						}
+						return
 					}
-					return
-				}
-				if err != nil || got.Issuer != issuerURL || got.Subject != "ann" || got.ClientID != "app" || !slices.Equal(got.Scopes, []string{"read"}) || !slices.Equal(got.Audience, []string{resourceURL}) {
-					t.Errorf("got %+v, error %v; want the token of ann", got, err)
-				}
-				if id, secret, ok := last.BasicAuth(); !ok || id != "me" || secret != "my+secret" || last.PostForm.Get("token") != opaque {
-					t.Errorf("got introspection request %v %v", last.Header, last.PostForm)
-				}
-			})
+					if err != nil || got.Issuer != issuerURL || got.Subject != "ann" || got.ClientID != "app" ||
+						!slices.Equal(got.Scopes, []string{"read"}) ||
+						!slices.Equal(got.Audience, []string{resourceURL}) {
+						t.Errorf("got %+v, error %v; want the token of ann", got, err)
+					}
+					if id, secret, ok := last.BasicAuth(); !ok || id != "me" || secret != "my+secret" ||
+						last.PostForm.Get("token") != opaque {
+						t.Errorf("got introspection request %v %v", last.Header, last.PostForm)
+					}
+				})
 		})
 	}
 }
 
 func TestIntrospectionFailures(t *testing.T) {
-	for name, text := range map[string]string{"refused": "", "malformed": "{", "active as text": `{"active":"true"}`, "twice": `{"active":true,"active":true}`} {
+	for name, text := range map[string]string{"refused": "", "malformed": "{", "active as text": `{"active":"true"}`,
+		"twice": `{"active":true,"active":true}`} {
 		t.Run(name, func(t *testing.T) {
 			withIntrospection(t, oauth.IntrospectionOptions{PostSecret: true}, func() string { return text },
 				func(t *testing.T, v *oauth.IntrospectionVerifier, _ *atomic.Int32, last *http.Request) {
 					_, err := v.Verify(t.Context(), "opaque")
-					if err == nil || errors.Is(err, oauth.ErrInvalidToken) || strings.Contains(err.Error(), "opaque") || strings.Contains(err.Error(), "secret") {
+					if err == nil || errors.Is(err, oauth.ErrInvalidToken) ||
+						strings.Contains(err.Error(), "opaque") || strings.Contains(err.Error(), "secret") {
 						t.Errorf("got error %v, want one that is not ErrInvalidToken and has no secret", err)
 					}
 					if last.Header.Get("Authorization") != "" || last.PostForm.Get("client_secret") != "my secret" {

@@ -30,7 +30,8 @@ func TestAlgorithmsAreAnAllowList(t *testing.T) {
 		jose.EdDSA: sign(t, jose.EdDSA, private, map[jose.HeaderKey]any{"kid": "ed"}, goodClaims()),
 		jose.ES256: issue(t),
 	}
-	for _, alg := range []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512} {
+	for _, alg := range []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384,
+		jose.PS512} {
 		byAlg[alg] = sign(t, alg, rsaKey(), map[jose.HeaderKey]any{"kid": "rsa"}, goodClaims())
 	}
 	all := oauth.NewJWTVerifier(issuerURL, &oauth.JWTOptions{JWKS: keys})
@@ -46,8 +47,10 @@ func TestAlgorithmsAreAnAllowList(t *testing.T) {
 }
 
 func TestAccessTokenTypeOnly(t *testing.T) {
-	v := oauth.NewJWTVerifier(issuerURL, &oauth.JWTOptions{JWKS: jwks(t, map[string]any{"ec": ecKey().Public()}), AccessTokenType: true})
-	for typ, want := range map[string]bool{"at+jwt": true, "AT+JWT": true, "application/at+jwt": true, "JWT": false, "": false} {
+	v := oauth.NewJWTVerifier(issuerURL, &oauth.JWTOptions{JWKS: jwks(t, map[string]any{"ec": ecKey().Public()}),
+		AccessTokenType: true})
+	for typ, want := range map[string]bool{"at+jwt": true, "AT+JWT": true, "application/at+jwt": true, "JWT": false,
+		"": false} {
 		token := sign(t, jose.ES256, ecKey(), map[jose.HeaderKey]any{"kid": "ec", "typ": typ}, goodClaims())
 		if _, err := v.Verify(t.Context(), token); (err == nil) != want {
 			t.Errorf("typ %q: got error %v, want success %t", typ, err, want)
@@ -60,7 +63,8 @@ func TestUnsupportedTokenBindings(t *testing.T) {
 	v := testVerifier(t)
 	wantVerified(t, v, issue(t, claims{"cnf": claims{"jkt": "x"}}))
 	for _, cnf := range []any{
-		claims{"x5t#S256": "x"}, claims{"jkt": "x", "x5t#S256": "x"}, claims{"jkt": 1}, claims{"jkt": ""}, claims{"jkt": nil}, "x",
+		claims{"x5t#S256": "x"}, claims{"jkt": "x",
+			"x5t#S256": "x"}, claims{"jkt": 1}, claims{"jkt": ""}, claims{"jkt": nil}, "x",
 	} {
 		wantRefused(t, v, issue(t, claims{"cnf": cnf}))
 	}
@@ -116,7 +120,8 @@ func FuzzJWT(f *testing.F) {
 // The fields of a verified token are well-formed, whatever claims were signed.
 func FuzzClaims(f *testing.F) {
 	f.Add(mustJSON(goodClaims()))
-	f.Add(mustJSON(goodClaims(claims{"aud": []any{1, "a", nil}, "scope": []string{"a b", "c"}, "cnf": claims{"jkt": "x"}, "exp": 1e10})))
+	f.Add(mustJSON(goodClaims(claims{"aud": []any{1, "a", nil}, "scope": []string{"a b", "c"},
+		"cnf": claims{"jkt": "x"}, "exp": 1e10})))
 	f.Add(`{"iss":"https://auth.example.com","sub":"\u0000","exp":1e99}`)
 	v := testVerifier(f)
 	f.Fuzz(func(t *testing.T, payload string) {
@@ -127,7 +132,8 @@ func FuzzClaims(f *testing.F) {
 		var reference struct {
 			Issuer string `json:"iss"`
 		}
-		if json.Unmarshal([]byte(payload), &reference) != nil || token.Issuer != issuerURL || token.Subject == "" || token.Expires.IsZero() ||
+		if json.Unmarshal([]byte(payload), &reference) != nil || token.Issuer != issuerURL || token.Subject == "" ||
+			token.Expires.IsZero() ||
 			strings.ContainsRune(token.Subject+token.ClientID, 0) || time.Until(token.Expires) < -time.Minute {
 			t.Errorf("%s was verified as %+v", payload, token)
 		}
@@ -146,11 +152,13 @@ func TestDPoPAtTheResource(t *testing.T) {
 	sum, _ := jwk.Thumbprint(crypto.SHA256)
 	thumbprint := base64.RawURLEncoding.EncodeToString(sum)
 	proof := func(token, method, target string) string {
-		signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key}, (&jose.SignerOptions{EmbedJWK: true}).WithType("dpop+jwt"))
+		signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key},
+			(&jose.SignerOptions{EmbedJWK: true}).WithType("dpop+jwt"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		payload := mustJSON(claims{"jti": fmt.Sprint(time.Now().UnixNano()), "htm": method, "htu": target, "iat": time.Now().Unix(), "ath": sha256Text(token)})
+		payload := mustJSON(claims{"jti": fmt.Sprint(time.Now().UnixNano()), "htm": method, "htu": target,
+			"iat": time.Now().Unix(), "ath": sha256Text(token)})
 		signed, err := signer.Sign([]byte(payload))
 		if err != nil {
 			t.Fatal(err)
@@ -175,15 +183,17 @@ func TestDPoPAtTheResource(t *testing.T) {
 		want          int
 		code          string
 	}{
-		"with a proof":                         {both, "DPoP", bound, proof(bound, "POST", resourceURL), 200, ""},
-		"with a proof, required":               {only, "dpop", bound, proof(bound, "POST", resourceURL), 200, ""},
-		"as a bearerChallenge token":           {both, "Bearer", bound, proof(bound, "POST", resourceURL), 401, "invalid_token"},
-		"without a proof":                      {both, "DPoP", bound, "", 401, "invalid_dpop_proof"},
-		"a proof of another URL":               {both, "DPoP", bound, proof(bound, "POST", "https://internal:1234/mcp"), 401, "invalid_dpop_proof"},
-		"a proof of another token":             {both, "DPoP", bound, proof(plain, "POST", resourceURL), 401, "invalid_dpop_proof"},
-		"a token that is not bound":            {both, "DPoP", plain, proof(plain, "POST", resourceURL), 401, "invalid_token"},
-		"a bearerChallenge token":              {both, "Bearer", plain, "", 200, ""},
-		"a bearerChallenge token, not allowed": {only, "Bearer", plain, "", 401, "invalid_token"},
+		"with a proof":           {both, "DPoP", bound, proof(bound, "POST", resourceURL), 200, ""},
+		"with a proof, required": {only, "dpop", bound, proof(bound, "POST", resourceURL), 200, ""},
+		"as a bearer token":      {both, "Bearer", bound, proof(bound, "POST", resourceURL), 401, "invalid_token"},
+		"without a proof":        {both, "DPoP", bound, "", 401, "invalid_dpop_proof"},
+		"a proof of another URL": {both, "DPoP", bound, proof(bound, "POST", "https://internal:1234/mcp"), 401,
+			"invalid_dpop_proof"},
+		"a proof of another token": {both, "DPoP", bound, proof(plain, "POST", resourceURL), 401,
+			"invalid_dpop_proof"},
+		"a token that is not bound":   {both, "DPoP", plain, proof(plain, "POST", resourceURL), 401, "invalid_token"},
+		"a bearer token":              {both, "Bearer", plain, "", 200, ""},
+		"a bearer token, not allowed": {only, "Bearer", plain, "", 401, "invalid_token"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := send(tc.h, tc.scheme, tc.token, tc.proof)
@@ -209,7 +219,8 @@ func TestDPoPAtTheResource(t *testing.T) {
 		})
 	}
 	used := proof(bound, "POST", resourceURL)
-	if first, second := send(both, "DPoP", bound, used), send(both, "DPoP", bound, used); first.Code != 200 || second.Code != 401 {
+	if first, second := send(both, "DPoP", bound, used), send(both, "DPoP", bound, used); first.Code != 200 ||
+		second.Code != 401 {
 		t.Errorf("same proof twice: got %d and %d, want 200 and 401", first.Code, second.Code)
 	}
 	w := do(both, "GET", rootMetadata, "")
@@ -217,7 +228,9 @@ func TestDPoPAtTheResource(t *testing.T) {
 		t.Errorf("got metadata %s, want the proof algorithms", w.Body)
 	}
 	nonces := protect(t, echo, &oauth.RequireOptions{DPoP: &oauth.ProofOptions{Nonces: true}})
-	if w := send(nonces, "DPoP", bound, proof(bound, "POST", resourceURL)); w.Code != 401 || w.Header().Get("DPoP-Nonce") == "" || !strings.Contains(fmt.Sprint(w.Header()["Www-Authenticate"]), "use_dpop_nonce") {
+	if w := send(nonces, "DPoP", bound, proof(bound, "POST", resourceURL)); w.Code != 401 ||
+		w.Header().Get("DPoP-Nonce") == "" ||
+		!strings.Contains(fmt.Sprint(w.Header()["Www-Authenticate"]), "use_dpop_nonce") {
 		t.Errorf("no nonce: got %d %v, want 401 use_dpop_nonce with a nonce", w.Code, w.Header())
 	}
 }
