@@ -35,9 +35,9 @@ func TestREG20_IssuerOfResponse(t *testing.T) {
 	} {
 		for _, isError := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
-				inWorld(t, func(t *testing.T, w *clientWorld) {
+				withEnv(t, func(t *testing.T, w *testEnv) {
 					w.as.document["authorization_response_iss_parameter_supported"] = c.advertised
-					w.change(func(_ *oauthclient.LoginRequest, answer url.Values) (url.Values, error) {
+					w.changeResponse(func(_ *oauthclient.LoginRequest, answer url.Values) (url.Values, error) {
 						answer.Set("iss", c.iss)
 						if c.iss == absent {
 							answer.Del("iss")
@@ -57,7 +57,7 @@ func TestREG20_IssuerOfResponse(t *testing.T) {
 }
 
 // checkAnswered makes a login whose answer is acceptable or not.
-func checkAnswered(t *testing.T, w *clientWorld, fine, isError bool) {
+func checkAnswered(t *testing.T, w *testEnv, fine, isError bool) {
 	t.Helper()
 	_, _, err := post(w.transport(nil), t.Context())
 	refused, said := errors.AsType[*oauthclient.LoginError](err)
@@ -92,8 +92,8 @@ func TestInvalidAuthorizationResponses(t *testing.T) {
 		"nothing":                  func(a url.Values) { clear(a) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *clientWorld) {
-				w.change(func(_ *oauthclient.LoginRequest, answer url.Values) (url.Values, error) {
+			withEnv(t, func(t *testing.T, w *testEnv) {
+				w.changeResponse(func(_ *oauthclient.LoginRequest, answer url.Values) (url.Values, error) {
 					change(answer)
 					return answer, nil
 				})
@@ -105,14 +105,14 @@ func TestInvalidAuthorizationResponses(t *testing.T) {
 
 // TestCodeInjection puts the code of somebody else's login into the answer of one's own.
 func TestCodeInjection(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		var theirs string
-		w.change(func(_ *oauthclient.LoginRequest, answer url.Values) (url.Values, error) {
+		w.changeResponse(func(_ *oauthclient.LoginRequest, answer url.Values) (url.Values, error) {
 			theirs = answer.Get("code")
 			return nil, errors.New("the thief's login ends here")
 		})
 		_, _, _ = post(w.transport(nil), t.Context())
-		w.change(func(_ *oauthclient.LoginRequest, answer url.Values) (url.Values, error) {
+		w.changeResponse(func(_ *oauthclient.LoginRequest, answer url.Values) (url.Values, error) {
 			answer.Set("code", theirs)
 			return answer, nil
 		})
@@ -130,9 +130,9 @@ func TestCodeInjection(t *testing.T) {
 // TestMixUp has an authorization server that sends people on to another one, whose answer it wants
 // to be given.
 func TestMixUp(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		honest := w.newServer(otherIssuer)
-		w.change(func(login *oauthclient.LoginRequest, _ url.Values) (url.Values, error) {
+		w.changeResponse(func(login *oauthclient.LoginRequest, _ url.Values) (url.Values, error) {
 			u, _ := url.Parse(login.URL)
 			honest.set(func(s *fakeServer) { s.clients[u.Query().Get("client_id")] = "" })
 			return honest.authorize(u.Query()), nil
@@ -142,7 +142,7 @@ func TestMixUp(t *testing.T) {
 }
 
 func TestLoginsDiffer(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)
 		seen := map[string]bool{}
 		for range 5 {
@@ -163,7 +163,7 @@ func TestLoginsDiffer(t *testing.T) {
 func TestAUTHR20_LoginWithoutPKCE(t *testing.T) {
 	for name, methods := range map[string]any{"none": nil, "plain": []string{"plain"}, "lower case": []string{"s256"}} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *clientWorld) {
+			withEnv(t, func(t *testing.T, w *testEnv) {
 				w.as.document["code_challenge_methods_supported"] = methods
 				if methods == nil {
 					delete(w.as.document, "code_challenge_methods_supported")
@@ -184,7 +184,7 @@ func TestAUTHB02_LoginsOf2025_03_26(t *testing.T) {
 	const origin = "https://mcp.example"
 	for name, hasMetadata := range map[string]bool{"AUTHB-03 metadata at the origin": true, "AUTHB-05 no metadata at all": false} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *clientWorld) {
+			withEnv(t, func(t *testing.T, w *testEnv) {
 				as := w.newServer(origin)
 				as.resource, as.noIss = "", true
 				delete(as.document, "authorization_response_iss_parameter_supported")
@@ -232,7 +232,7 @@ func TestAUTHR31_RequestedScopes(t *testing.T) {
 		"what a URL or a list does not take": {challenge: "a a  b\tb", want: "a b"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *clientWorld) {
+			withEnv(t, func(t *testing.T, w *testEnv) {
 				w.rs.document(clientIssuer, c.resource)
 				w.as.document["scopes_supported"] = c.has
 				w.rs.challenge = func(int, string) []string {
@@ -256,7 +256,7 @@ func TestAUTHR31_RequestedScopes(t *testing.T) {
 }
 
 func TestAUTHR36_StepUpRequestsUnionOfScopes(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		w.rs.wants = []string{"read"}
 		tr := w.transport(nil)
 		w.mustPost(tr)
@@ -280,7 +280,7 @@ func TestAUTHR36_StepUpRequestsUnionOfScopes(t *testing.T) {
 // TestAUTHR37_StepUpWithoutEffect has an authorization server that never grants what the server
 // wants.
 func TestAUTHR37_StepUpWithoutEffect(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		w.as.grant = func(string) string { return "read" }
 		w.rs.wants = []string{"read"}
 		store := oauthclient.NewMemoryStore()
@@ -309,7 +309,7 @@ func TestAUTHR37_StepUpWithoutEffect(t *testing.T) {
 // TestAlternatingStepUpsWithoutEffect has a server that wants now one scope and now another, neither of which
 // is ever granted.
 func TestAlternatingStepUpsWithoutEffect(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		w.as.grant = func(string) string { return "" }
 		tr := w.transport(nil)
 		w.mustPost(tr)
@@ -326,14 +326,14 @@ func TestAlternatingStepUpsWithoutEffect(t *testing.T) {
 }
 
 func TestStepUpAtAnotherAuthorizationServer(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		w.rs.wants = []string{"read"}
 		tr := w.transport(nil)
 		w.mustPost(tr)
 		other := w.newServer(otherIssuer)
 		w.rs.document(otherIssuer, nil)
 		w.rs.set(func(r *fakeResource) { r.wants, r.servers = []string{"write"}, append(r.servers, other) })
-		w.change(func(_ *oauthclient.LoginRequest, answer url.Values) (url.Values, error) {
+		w.changeResponse(func(_ *oauthclient.LoginRequest, answer url.Values) (url.Values, error) {
 			w.rs.set(func(r *fakeResource) { r.as = other })
 			return answer, nil
 		})
@@ -346,7 +346,7 @@ func TestStepUpAtAnotherAuthorizationServer(t *testing.T) {
 
 // TestStepUpLoop has a server that wants another scope each time.
 func TestStepUpLoop(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		n := 0
 		w.rs.wants = []string{"impossible"}
 		w.as.grant = func(asked string) string { return strings.ReplaceAll(asked, "impossible", "") }
@@ -362,7 +362,7 @@ func TestStepUpLoop(t *testing.T) {
 }
 
 func TestConcurrentStepUpsAreSerialized(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
 		w.rs.set(func(r *fakeResource) { r.byPath = true })
@@ -409,7 +409,7 @@ func TestREG02_ClientKind(t *testing.T) {
 		"REG-17 of nobody knows, allowed": {oauthclient.Identity{ID: "mine", InsecureAnyIssuer: true}, true, true, "mine"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *clientWorld) {
+			withEnv(t, func(t *testing.T, w *testEnv) {
 				w.as.clients["mine"], w.as.clients[documentURL] = "", ""
 				w.as.document["client_id_metadata_document_supported"] = c.document
 				if !c.registers {
@@ -434,10 +434,10 @@ func TestREG02_ClientKind(t *testing.T) {
 // known at the first.
 func TestREG17_InsecureAnyIssuer(t *testing.T) {
 	for _, client := range []oauthclient.Identity{
-		{ID: "mine", Secret: "geheim", Issuer: clientIssuer}, {ID: "mine", Secret: "geheim", InsecureAnyIssuer: true},
+		{ID: "mine", Secret: "s3cret", Issuer: clientIssuer}, {ID: "mine", Secret: "s3cret", InsecureAnyIssuer: true},
 	} {
-		inWorld(t, func(t *testing.T, w *clientWorld) {
-			w.as.clients["mine"], w.as.method = "geheim", "client_secret_basic"
+		withEnv(t, func(t *testing.T, w *testEnv) {
+			w.as.clients["mine"], w.as.method = "s3cret", "client_secret_basic"
 			w.as.document["token_endpoint_auth_methods_supported"] = []string{"client_secret_basic"}
 			tr := w.transport(&oauthclient.TransportOptions{Client: client})
 			w.mustPost(tr)
@@ -456,7 +456,7 @@ func TestREG17_InsecureAnyIssuer(t *testing.T) {
 }
 
 func TestREG14_RegistrationsAreStoredByIssuer(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		store := oauthclient.NewMemoryStore()
 		w.mustPost(w.transport(&oauthclient.TransportOptions{Store: store}))
 		w.as.forgetAll()
@@ -478,7 +478,7 @@ func TestREG14_RegistrationsAreStoredByIssuer(t *testing.T) {
 type fallback struct{ oauthclient.Authorizer }
 
 func TestForgottenClientRegistersAgain(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
 		w.as.forgetAll()
@@ -512,15 +512,15 @@ func TestForgottenClientRegistersAgain(t *testing.T) {
 // TestLoginTimeout is that of a client which the authorization server has forgotten: it shows
 // an error, of which the client hears nothing.
 func TestLoginTimeout(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)
-		w.change(func(*oauthclient.LoginRequest, url.Values) (url.Values, error) {
+		w.changeResponse(func(*oauthclient.LoginRequest, url.Values) (url.Values, error) {
 			return nil, oauthclient.ErrLoginTimeout
 		})
 		if err := tr.Login(t.Context()); !errors.Is(err, oauthclient.ErrLoginTimeout) {
 			t.Errorf("got %v", err)
 		}
-		w.change(nil)
+		w.changeResponse(nil)
 		if err := tr.Login(t.Context()); err != nil || w.as.count("register") != 2 {
 			t.Errorf("got %v", err)
 		}

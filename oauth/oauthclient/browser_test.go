@@ -15,8 +15,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// A pageSeen is what a browser got to see.
-type pageSeen struct {
+// A page is what a browser got to see.
+type page struct {
 	status int
 	header http.Header
 	body   string
@@ -24,7 +24,7 @@ type pageSeen struct {
 }
 
 // get has a browser ask for something; change may alter the request.
-func get(t *testing.T, address string, change func(req *http.Request)) pageSeen {
+func get(t *testing.T, address string, change func(req *http.Request)) page {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
 	if err != nil {
@@ -36,11 +36,11 @@ func get(t *testing.T, address string, change func(req *http.Request)) pageSeen 
 	tr := &http.Transport{DisableKeepAlives: true}
 	res, err := tr.RoundTrip(req)
 	if err != nil {
-		return pageSeen{err: err}
+		return page{err: err}
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
-	return pageSeen{res.StatusCode, res.Header, string(body), err}
+	return page{res.StatusCode, res.Header, string(body), err}
 }
 
 // open opens a Callback. The login of it has the state "right".
@@ -75,10 +75,10 @@ func TestBrowserReceivesResponse(t *testing.T) {
 		"denied":  {&oauthclient.LoginError{Code: "access_denied"}, []string{"You are not logged in", "declined"}},
 		"refused": {&oauthclient.LoginError{Code: "server_error", Description: `<script>alert("x")</script>`},
 			[]string{"Login failed", "server_error: &lt;script&gt;"}},
-		"failed": {errors.New("geheim <b>"), []string{"Login failed"}},
+		"failed": {errors.New("s3cret <b>"), []string{"Login failed"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			seen := make(chan pageSeen, 1)
+			seen := make(chan page, 1)
 			var uri string
 			callback, login := openCallback(t, &oauthclient.BrowserOptions{Open: func(context.Context, string) error {
 				go func() { seen <- get(t, uri+"?state=right&code=c&iss=i", nil) }()
@@ -97,7 +97,7 @@ func TestBrowserReceivesResponse(t *testing.T) {
 					t.Errorf("the page is %s", v.body)
 				}
 			}
-			if strings.Contains(v.body, "geheim") || strings.Contains(v.body, "<script") {
+			if strings.Contains(v.body, "s3cret") || strings.Contains(v.body, "<script") {
 				t.Errorf("the page is %s", v.body)
 			}
 			if v := get(t, uri, nil); v.err == nil {
@@ -107,7 +107,7 @@ func TestBrowserReceivesResponse(t *testing.T) {
 	}
 }
 
-func checkPage(t *testing.T, v pageSeen) {
+func checkPage(t *testing.T, v page) {
 	t.Helper()
 	if v.err != nil {
 		t.Fatal(v.err)
@@ -170,7 +170,7 @@ func TestCallbackIgnoresOtherRequests(t *testing.T) {
 			}
 		}
 	}
-	first := make(chan pageSeen, 1)
+	first := make(chan page, 1)
 	go func() { first <- get(t, right, nil) }()
 	if answer := <-answered; answer.Get("code") != "c" {
 		t.Errorf("answer %v", answer)
@@ -215,9 +215,9 @@ func TestBrowserCannotBeOpened(t *testing.T) {
 		t.Fatal(err)
 	}
 	login := &oauthclient.LoginRequest{URL: "https://as.example/authorize", State: "right"}
-	done := make(chan pageSeen, 1)
+	done := make(chan page, 1)
 	go func() {
-		v := pageSeen{status: http.StatusBadRequest}
+		v := page{status: http.StatusBadRequest}
 		for v.status == http.StatusBadRequest { // until the login has begun
 			v = get(t, callback.RedirectURI()+"?state=right&code=c", nil)
 		}

@@ -17,7 +17,7 @@ import (
 )
 
 // confidential has the authorization server give a secret to each client that it registers.
-func (w *clientWorld) confidential() {
+func (w *testEnv) confidential() {
 	w.as.method = "client_secret_basic"
 	w.as.document["token_endpoint_auth_methods_supported"] = []string{"client_secret_basic"}
 	w.Page(clientIssuer+"/register", func(rw http.ResponseWriter, req *http.Request) {
@@ -28,12 +28,12 @@ func (w *clientWorld) confidential() {
 		w.as.mu.Lock()
 		defer w.as.mu.Unlock()
 		w.as.counts["register"]++
-		id := w.as.fresh("client")
-		w.as.clients[id] = "geheim-" + id
+		id := w.as.newID("client")
+		w.as.clients[id] = "s3cret-" + id
 		rw.Header().Set("Content-Type", "application/json")
 		rw.WriteHeader(http.StatusCreated)
 		_ = json.NewEncoder(rw).Encode(map[string]any{
-			"client_id": id, "client_secret": "geheim-" + id, "token_endpoint_auth_method": "client_secret_basic",
+			"client_id": id, "client_secret": "s3cret-" + id, "token_endpoint_auth_method": "client_secret_basic",
 			"redirect_uris": m.RedirectURIs,
 		})
 	})
@@ -42,17 +42,17 @@ func (w *clientWorld) confidential() {
 // TestTokensKeepTheSecretTheyAreRenewedWith has something become of the registration while its
 // tokens are good.
 func TestTokensKeepTheSecretTheyAreRenewedWith(t *testing.T) {
-	for name, spoil := range map[string]func(t *testing.T, w *clientWorld, tr *oauthclient.Transport, store oauthclient.Store){
-		"nothing": func(*testing.T, *clientWorld, *oauthclient.Transport, oauthclient.Store) {},
-		"a login that nobody answers": func(t *testing.T, w *clientWorld, tr *oauthclient.Transport, _ oauthclient.Store) {
-			w.change(func(*oauthclient.LoginRequest, url.Values) (url.Values, error) {
+	for name, spoil := range map[string]func(t *testing.T, w *testEnv, tr *oauthclient.Transport, store oauthclient.Store){
+		"nothing": func(*testing.T, *testEnv, *oauthclient.Transport, oauthclient.Store) {},
+		"a login that nobody answers": func(t *testing.T, w *testEnv, tr *oauthclient.Transport, _ oauthclient.Store) {
+			w.changeResponse(func(*oauthclient.LoginRequest, url.Values) (url.Values, error) {
 				return nil, oauthclient.ErrLoginTimeout
 			})
 			if err := tr.Login(t.Context()); !errors.Is(err, oauthclient.ErrLoginTimeout) {
 				t.Errorf("login: %v", err)
 			}
 		},
-		"another server's login, at another port": func(t *testing.T, w *clientWorld, _ *oauthclient.Transport, store oauthclient.Store) {
+		"another server's login, at another port": func(t *testing.T, w *testEnv, _ *oauthclient.Transport, store oauthclient.Store) {
 			w.loginAtAnotherServer(t, store)
 			if n := w.as.count("register"); n != 2 {
 				t.Errorf("%d registrations", n)
@@ -60,7 +60,7 @@ func TestTokensKeepTheSecretTheyAreRenewedWith(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *clientWorld) {
+			withEnv(t, func(t *testing.T, w *testEnv) {
 				w.confidential()
 				store := oauthclient.NewMemoryStore()
 				tr := w.transport(&oauthclient.TransportOptions{Store: store})
@@ -86,7 +86,7 @@ func TestTokensKeepTheSecretTheyAreRenewedWith(t *testing.T) {
 }
 
 // loginAtAnotherServer logs in to another MCP server of the same authorization server.
-func (w *clientWorld) loginAtAnotherServer(t *testing.T, store oauthclient.Store) {
+func (w *testEnv) loginAtAnotherServer(t *testing.T, store oauthclient.Store) {
 	t.Helper()
 	const two = "https://two.example/mcp"
 	w.as.set(func(s *fakeServer) { s.resource = two })
@@ -116,7 +116,7 @@ func (w *clientWorld) loginAtAnotherServer(t *testing.T, store oauthclient.Store
 // TestIdentityIssuerIsTheOnlyOne names an authorization server for a client that is not known
 // there.
 func TestIdentityIssuerIsTheOnlyOne(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		opts := &oauthclient.TransportOptions{Store: oauthclient.NewMemoryStore(), Client: oauthclient.Identity{Issuer: clientIssuer}}
 		tr := w.transport(opts)
 		w.mustPost(tr)
@@ -152,7 +152,7 @@ func TestErrorsContainNoPartOfASecret(t *testing.T) {
 			hide := func(secret string) string {
 				return strings.Repeat("x", length) + " " + secret[:20] + disguise + secret[20:]
 			}
-			inWorld(t, func(t *testing.T, w *clientWorld) {
+			withEnv(t, func(t *testing.T, w *testEnv) {
 				var verifier string
 				w.as.respond = func(form url.Values) (int, string) {
 					verifier = form.Get("code_verifier")
@@ -162,9 +162,9 @@ func TestErrorsContainNoPartOfASecret(t *testing.T) {
 				_, _, err := post(w.transport(nil), t.Context())
 				check(t, err, verifier)
 			})
-			inWorld(t, func(t *testing.T, w *clientWorld) {
+			withEnv(t, func(t *testing.T, w *testEnv) {
 				var state string
-				w.change(func(login *oauthclient.LoginRequest, _ url.Values) (url.Values, error) {
+				w.changeResponse(func(login *oauthclient.LoginRequest, _ url.Values) (url.Values, error) {
 					state = login.State
 					return url.Values{"state": {state}, "iss": {clientIssuer}, "error": {hide(state)}, "error_description": {hide(state)}}, nil
 				})

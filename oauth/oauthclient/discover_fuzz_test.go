@@ -38,7 +38,7 @@ func FuzzDiscovery(f *testing.F) {
 			}
 			oauthtest.JSONPage(text)(rw, r)
 		}
-		d, err := oauthclient.Discover(t.Context(), fetcher, &oauthclient.DiscoveryQuery{Endpoint: mcpServer, Challenge: pointing(pointer)})
+		d, err := oauthclient.Discover(t.Context(), fetcher, &oauthclient.DiscoveryQuery{Endpoint: mcpServer, Challenge: metadataChallenge(pointer)})
 		for i, r := range w.Requests() {
 			asked := strings.TrimPrefix(r, "GET ")
 			if _, err := oauthfetch.CheckURL(asked); err != nil {
@@ -54,14 +54,14 @@ func FuzzDiscovery(f *testing.F) {
 			}
 		}
 		if err == nil {
-			if err := soundDiscovery(d); err != nil {
+			if err := checkDiscovery(d); err != nil {
 				t.Fatalf("found %+v, %+v: %v", d, d.Server, err)
 			}
 		}
 	})
 }
 
-func soundDiscovery(d *oauthclient.Discovery) error {
+func checkDiscovery(d *oauthclient.Discovery) error {
 	if d.Resource != "" {
 		u, err := url.Parse(d.Resource)
 		if err != nil || !strings.EqualFold(u.Hostname(), "mcp.example") || !strings.HasPrefix("/mcp/", strings.TrimSuffix(u.Path, "/")+"/") && u.Path != "" {

@@ -26,8 +26,8 @@ func resourceDoc(resource string, issuers ...string) string {
 	return `{"resource":"` + resource + `","authorization_servers":["` + strings.Join(issuers, `","`) + `"],"scopes_supported":["a","b"]}`
 }
 
-// pointing is a challenge that says where the resource's metadata is.
-func pointing(to string) *oauth.Challenge {
+// metadataChallenge is a challenge that says where the resource's metadata is.
+func metadataChallenge(to string) *oauth.Challenge {
 	return &oauth.Challenge{Scheme: "Bearer", Params: map[string]string{"resource_metadata": to}}
 }
 
@@ -55,7 +55,7 @@ func TestAUTHR05_OrderOfDiscovery(t *testing.T) {
 		issuer    string
 	}{
 		{
-			name: "challenge", challenge: pointing("https://mcp.example/custom?x=1"),
+			name: "challenge", challenge: metadataChallenge("https://mcp.example/custom?x=1"),
 			docs: map[string]string{"https://mcp.example/custom": resourceDoc(mcpServer, issuer), mcpPath: "bad", mcpRoot: "bad", asRoot: serverDoc(issuer)},
 			want: []string{"https://mcp.example/custom?x=1", asRoot}, resource: mcpServer, issuer: issuer,
 		},
@@ -70,17 +70,17 @@ func TestAUTHR05_OrderOfDiscovery(t *testing.T) {
 			want: []string{mcpPath, mcpRoot, asRoot}, resource: "https://mcp.example", issuer: issuer,
 		},
 		{
-			name: "challenge that is not true", challenge: pointing("https://mcp.example/custom"),
+			name: "challenge that is not true", challenge: metadataChallenge("https://mcp.example/custom"),
 			docs: map[string]string{mcpPath: resourceDoc(mcpServer, issuer), asRoot: serverDoc(issuer)},
 			want: []string{"https://mcp.example/custom", mcpPath, asRoot}, resource: mcpServer, issuer: issuer,
 		},
 		{
-			name: "challenge to another origin", challenge: pointing("https://evil.example/custom"),
+			name: "challenge to another origin", challenge: metadataChallenge("https://evil.example/custom"),
 			docs: map[string]string{"https://evil.example/custom": resourceDoc(mcpServer, "https://evil.example"), mcpPath: resourceDoc(mcpServer, issuer), asRoot: serverDoc(issuer)},
 			want: []string{mcpPath, asRoot}, resource: mcpServer, issuer: issuer,
 		},
 		{
-			name: "challenge to the well-known path", challenge: pointing(mcpPath),
+			name: "challenge to the well-known path", challenge: metadataChallenge(mcpPath),
 			docs: map[string]string{mcpRoot: resourceDoc("https://mcp.example/", issuer), asRoot: serverDoc(issuer)},
 			want: []string{mcpPath, mcpRoot, asRoot}, resource: "https://mcp.example/", issuer: issuer,
 		},
@@ -336,7 +336,7 @@ func TestNoDefaultEndpointsAfterChallenge(t *testing.T) {
 	for _, to := range []string{"https://mcp.example/custom", "https://evil.example/x", "http://mcp.example/x", "javascript:x"} {
 		w := newNetwork(t)
 		w.Doc(mcpBase, serverDoc("https://mcp.example"))
-		d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer, Challenge: pointing(to)})
+		d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer, Challenge: metadataChallenge(to)})
 		if !errors.Is(err, oauth.ErrNoMetadata) {
 			t.Errorf("%s: found %+v, %v", to, d, err)
 			continue
@@ -510,7 +510,7 @@ func TestSSRFInEachMetadataField(t *testing.T) {
 				t.Errorf("%s %.60q: connected to %v", what, bad, got)
 			}
 		}
-		try("resource_metadata", func(*network) *oauth.Challenge { return pointing(bad) })
+		try("resource_metadata", func(*network) *oauth.Challenge { return metadataChallenge(bad) })
 		try("resource", func(w *network) *oauth.Challenge { w.Doc(mcpPath, resourceDoc(bad, issuer)); return nil })
 		try("authorization_servers", func(w *network) *oauth.Challenge { w.Doc(mcpPath, resourceDoc(mcpServer, bad)); return nil })
 		if at, err := url.Parse(asRoot); err == nil {

@@ -17,20 +17,20 @@ import (
 
 // A login that comes to nothing does not open a page for each of a program's requests.
 func TestAUTHR37_FailedLoginIsNotRepeatedImmediately(t *testing.T) {
-	for name, prepare := range map[string]func(w *clientWorld){
-		"the server refuses the new token": func(w *clientWorld) { w.rs.refuse = true },
-		"the token endpoint refuses": func(w *clientWorld) {
+	for name, prepare := range map[string]func(w *testEnv){
+		"the server refuses the new token": func(w *testEnv) { w.rs.refuse = true },
+		"the token endpoint refuses": func(w *testEnv) {
 			w.as.respond = func(url.Values) (int, string) { return http.StatusBadRequest, `{"error":"invalid_target"}` }
 		},
-		"the answer is another issuer's": func(w *clientWorld) {
-			w.change(func(_ *oauthclient.LoginRequest, answer url.Values) (url.Values, error) {
+		"the answer is another issuer's": func(w *testEnv) {
+			w.changeResponse(func(_ *oauthclient.LoginRequest, answer url.Values) (url.Values, error) {
 				answer.Set("iss", "https://x.example")
 				return answer, nil
 			})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *clientWorld) {
+			withEnv(t, func(t *testing.T, w *testEnv) {
 				prepare(w)
 				tr := w.transport(nil)
 				for range 20 {
@@ -53,7 +53,7 @@ func TestAUTHR37_FailedLoginIsNotRepeatedImmediately(t *testing.T) {
 
 // A server that thinks of a new scope for each request does not open a page with each.
 func TestAUTHR37_DeclinedStepUpIsNotRepeatedForOtherScopes(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
 		n := 0
@@ -64,7 +64,7 @@ func TestAUTHR37_DeclinedStepUpIsNotRepeatedForOtherScopes(t *testing.T) {
 				return []string{`Bearer error="insufficient_scope", scope="s` + strconv.Itoa(n) + `", resource_metadata="` + r.path + `"`}
 			}
 		})
-		w.change(func(login *oauthclient.LoginRequest, _ url.Values) (url.Values, error) {
+		w.changeResponse(func(login *oauthclient.LoginRequest, _ url.Values) (url.Values, error) {
 			return url.Values{"error": {"access_denied"}, "state": {login.State}, "iss": {clientIssuer}}, nil
 		})
 		before := w.loginCount()
@@ -79,7 +79,7 @@ func TestAUTHR37_DeclinedStepUpIsNotRepeatedForOtherScopes(t *testing.T) {
 
 // A server may leave the error out of its 403.
 func TestAUTHR33_ForbiddenWithScopesAndNoError(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
 		w.rs.set(func(r *fakeResource) {
@@ -103,7 +103,7 @@ func TestAUTHR33_ForbiddenWithScopesAndNoError(t *testing.T) {
 
 // Whoever leaves the error out is given no more logins than others.
 func TestAUTHR37_ForbiddenWithGrantedScopesAndNoError(t *testing.T) {
-	withoutError := func(w *clientWorld, scope func(lacking string) string) {
+	withoutError := func(w *testEnv, scope func(lacking string) string) {
 		w.rs.set(func(r *fakeResource) {
 			r.wants = []string{"never"}
 			r.challenge = func(_ int, lacking string) []string {
@@ -113,7 +113,7 @@ func TestAUTHR37_ForbiddenWithGrantedScopesAndNoError(t *testing.T) {
 		w.as.set(func(s *fakeServer) { s.grant = func(string) string { return "read" } })
 	}
 	t.Run("the same again", func(t *testing.T) {
-		inWorld(t, func(t *testing.T, w *clientWorld) {
+		withEnv(t, func(t *testing.T, w *testEnv) {
 			tr := w.transport(nil)
 			w.mustPost(tr)
 			withoutError(w, func(lacking string) string { return lacking })
@@ -129,7 +129,7 @@ func TestAUTHR37_ForbiddenWithGrantedScopesAndNoError(t *testing.T) {
 		})
 	})
 	t.Run("another one each time", func(t *testing.T) {
-		inWorld(t, func(t *testing.T, w *clientWorld) {
+		withEnv(t, func(t *testing.T, w *testEnv) {
 			tr := w.transport(nil)
 			w.mustPost(tr)
 			n := 0
@@ -145,14 +145,14 @@ func TestAUTHR37_ForbiddenWithGrantedScopesAndNoError(t *testing.T) {
 	})
 }
 
-// A gatedStore lets a test look in when a change of tokens has been written, and before Update
+// A hookedStore lets a test look in when a change of tokens has been written, and before Update
 // returns.
-type gatedStore struct {
+type hookedStore struct {
 	oauthclient.Store
 	written atomic.Pointer[func()]
 }
 
-func (s *gatedStore) Update(ctx context.Context, key string, change func([]byte) ([]byte, error)) error {
+func (s *hookedStore) Update(ctx context.Context, key string, change func([]byte) ([]byte, error)) error {
 	err := s.Store.Update(ctx, key, change)
 	if f := s.written.Load(); f != nil && strings.HasPrefix(key, "tokens ") && s.written.CompareAndSwap(f, nil) {
 		(*f)()
@@ -161,8 +161,8 @@ func (s *gatedStore) Update(ctx context.Context, key string, change func([]byte)
 }
 
 func TestLogoutDuringFlow(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
-		s := &gatedStore{Store: oauthclient.NewMemoryStore()}
+	withEnv(t, func(t *testing.T, w *testEnv) {
+		s := &hookedStore{Store: oauthclient.NewMemoryStore()}
 		tr := w.transport(&oauthclient.TransportOptions{Store: s})
 		w.as.set(func(as *fakeServer) { delete(as.document, "revocation_endpoint") }) // so that the renewed token stays good
 		w.mustPost(tr)
@@ -182,11 +182,11 @@ func TestLogoutDuringFlow(t *testing.T) {
 }
 
 func TestRenewalDoesNotWaitForLogin(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
 		time.Sleep(time.Hour - 10*time.Second) // good for ten seconds, and due for renewal
-		w.change(func(*oauthclient.LoginRequest, url.Values) (url.Values, error) {
+		w.changeResponse(func(*oauthclient.LoginRequest, url.Values) (url.Values, error) {
 			time.Sleep(5 * time.Minute)
 			return nil, oauthclient.ErrLoginTimeout
 		})
@@ -213,7 +213,7 @@ func TestLogoutWithUnsupportedTokenType(t *testing.T) {
 		{"access_token", "invalid_request", false},
 		{"refresh_token", "unsupported_token_type", false}, // with it there would be new tokens
 	} {
-		inWorld(t, func(t *testing.T, w *clientWorld) {
+		withEnv(t, func(t *testing.T, w *testEnv) {
 			tr := w.transport(nil)
 			w.mustPost(tr)
 			w.Page(clientIssuer+"/revoke", func(rw http.ResponseWriter, r *http.Request) {
@@ -231,7 +231,7 @@ func TestLogoutWithUnsupportedTokenType(t *testing.T) {
 }
 
 func TestAUTHB06_RevisionHeaderOfMetadataRequests(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		var told string
 		document := `{"resource":"` + clientMCP + `","authorization_servers":["` + clientIssuer + `"]}`
 		w.Page(w.rs.path, func(rw http.ResponseWriter, r *http.Request) {

@@ -13,8 +13,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// closedServer stands for an MCP server and those who decide who may use it. It tells what they are asked for.
-func closedServer() *httptest.Server {
+// newMachineExampleServer stands for an MCP server and those who decide who may use it. It tells what they are asked for.
+func newMachineExampleServer() *httptest.Server {
 	mux := http.NewServeMux()
 	server := httptest.NewServer(mux)
 	reply := func(w http.ResponseWriter, v any) {
@@ -47,8 +47,8 @@ func closedServer() *httptest.Server {
 	return server
 }
 
-// visitWith makes one request; an MCP client makes them in the same way.
-func visitWith(t *oauthclient.Transport, endpoint string) {
+// getWith makes one request; an MCP client makes them in the same way.
+func getWith(t *oauthclient.Transport, endpoint string) {
 	defer t.CloseIdleConnections()
 	res, err := (&http.Client{Transport: t}).Get(endpoint)
 	if err != nil {
@@ -61,21 +61,21 @@ func visitWith(t *oauthclient.Transport, endpoint string) {
 }
 
 func ExampleNewClientCredentialsGrant() {
-	server := closedServer()
+	server := newMachineExampleServer()
 	defer server.Close()
 	endpoint := server.URL + "/mcp"
 	t := oauthclient.NewTransport(endpoint, &oauthclient.TransportOptions{
 		Grant:  oauthclient.NewClientCredentialsGrant(),
 		Client: oauthclient.Identity{ID: "nightly-report", Secret: "secret", Issuer: server.URL},
 	})
-	visitWith(t, endpoint)
+	getWith(t, endpoint)
 	// Output:
 	// authorization server: client_credentials
 	// server: welcome <nil>
 }
 
 func ExampleNewWorkloadGrant() {
-	server := closedServer()
+	server := newMachineExampleServer()
 	defer server.Close()
 	endpoint := server.URL + "/mcp"
 	t := oauthclient.NewTransport(endpoint, &oauthclient.TransportOptions{
@@ -86,14 +86,14 @@ func ExampleNewWorkloadGrant() {
 		// The JWT goes there, and to no other authorization server that the MCP server may name.
 		Client: oauthclient.Identity{Issuer: server.URL},
 	})
-	visitWith(t, endpoint)
+	getWith(t, endpoint)
 	// Output:
 	// authorization server: urn:ietf:params:oauth:grant-type:jwt-bearer jwt-of-the-platform
 	// server: welcome <nil>
 }
 
 func ExampleNewEnterpriseGrant() {
-	server := closedServer()
+	server := newMachineExampleServer()
 	defer server.Close()
 	endpoint := server.URL + "/mcp"
 	t := oauthclient.NewTransport(endpoint, &oauthclient.TransportOptions{
@@ -106,7 +106,7 @@ func ExampleNewEnterpriseGrant() {
 		}),
 		Client: oauthclient.Identity{ID: "editor-at-mcp", Secret: "secret", Issuer: server.URL},
 	})
-	visitWith(t, endpoint)
+	getWith(t, endpoint)
 	// Output:
 	// identity provider: urn:ietf:params:oauth:grant-type:token-exchange id-token-of-ann
 	// authorization server: urn:ietf:params:oauth:grant-type:jwt-bearer access-for-ann

@@ -14,29 +14,29 @@ import (
 
 // machine returns a Transport of a program that acts for itself, at a server that wants the scope
 // read.
-func (w *clientWorld) machine(store oauthclient.Store) *oauthclient.Transport {
+func (w *testEnv) machineTransport(store oauthclient.Store) *oauthclient.Transport {
 	w.as.set(func(s *fakeServer) {
-		s.clients["machine"], s.method = "geheim", "client_secret_basic"
+		s.clients["machine"], s.method = "s3cret", "client_secret_basic"
 		s.document["token_endpoint_auth_methods_supported"] = []string{"client_secret_basic"}
 	})
 	w.rs.set(func(r *fakeResource) { r.wants = []string{"read"} })
 	return w.transport(&oauthclient.TransportOptions{
 		Store: store, Grant: oauthclient.NewClientCredentialsGrant(),
-		Client: oauthclient.Identity{ID: "machine", Secret: "geheim", Issuer: clientIssuer},
+		Client: oauthclient.Identity{ID: "machine", Secret: "s3cret", Issuer: clientIssuer},
 	})
 }
 
 // counts returns how many token requests and requests to the server there were since the last call.
-func (w *clientWorld) counts() (tokens, requests int) {
+func (w *testEnv) counts() (tokens, requests int) {
 	w.rs.set(func(r *fakeResource) { requests, r.requests = r.requests, 0 })
 	return w.as.count("client_credentials"), requests
 }
 
 func TestGrantRenewsBeforeExpiry(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		store := oauthclient.NewMemoryStore()
-		w.mustPost(w.machine(store))
-		tr := w.machine(store) // which has seen no challenge
+		w.mustPost(w.machineTransport(store))
+		tr := w.machineTransport(store) // which has seen no challenge
 		w.counts()
 		for _, c := range []struct {
 			pause  time.Duration
@@ -60,8 +60,8 @@ func TestGrantRenewsBeforeExpiry(t *testing.T) {
 }
 
 func TestGrantRenewalIsShared(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
-		tr := w.machine(nil)
+	withEnv(t, func(t *testing.T, w *testEnv) {
+		tr := w.machineTransport(nil)
 		w.mustPost(tr)
 		w.counts()
 		time.Sleep(2 * time.Hour)
@@ -99,8 +99,8 @@ func TestGrantFailureIsRemembered(t *testing.T) {
 		for _, first := range []bool{true, false} {
 			when := map[bool]string{true: "at first", false: "when the token has ended"}[first]
 			t.Run(name+" "+when, func(t *testing.T) {
-				inWorld(t, func(t *testing.T, w *clientWorld) {
-					tr := w.machine(nil)
+				withEnv(t, func(t *testing.T, w *testEnv) {
+					tr := w.machineTransport(nil)
 					if !first {
 						w.mustPost(tr)
 						time.Sleep(2 * time.Hour)

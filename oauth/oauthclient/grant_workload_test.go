@@ -40,7 +40,7 @@ func TestWorkloadAssertionAudience(t *testing.T) {
 		"pinned to another":     {func(as string) string { return workloadJWT(as) }, func(string) string { return honest }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newGrantWorld(t)
+			w := newGrantEnv(t)
 			file := filepath.Join(t.TempDir(), "token")
 			if err := os.WriteFile(file, []byte(c.jwt(w.as.URL)), 0o600); err != nil {
 				t.Fatal(err)
@@ -50,7 +50,7 @@ func TestWorkloadAssertionAudience(t *testing.T) {
 				opts.Client.Issuer = c.pin(w.as.URL)
 			}
 			err := w.try(opts)
-			if shown := len(w.asked) > 0; shown != c.shown || (err == nil) != c.shown {
+			if shown := len(w.tokenRequests) > 0; shown != c.shown || (err == nil) != c.shown {
 				t.Errorf("it was shown: %v, %v; want %v", shown, err, c.shown)
 			}
 			if err != nil && strings.Contains(err.Error(), c.jwt(w.as.URL)) {

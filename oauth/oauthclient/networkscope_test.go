@@ -16,14 +16,14 @@ import (
 
 // rebind has the name of the MCP server lead to a public address for the two questions of a
 // discovery, and from then on to a private one.
-func rebind(w *clientWorld) {
+func rebind(w *testEnv) {
 	w.At("mcp.example", "10.0.0.1")
 	w.Next("mcp.example", "8.8.8.8", "8.8.8.8")
 }
 
 // inside puts one endpoint of the authorization server into a private network, and notes what comes
 // there.
-func inside(w *clientWorld, member, path string) *[]string {
+func inside(w *testEnv, member, path string) *[]string {
 	var came []string
 	w.At("intranet.corp", "10.0.0.9")
 	w.Page("https://intranet.corp"+path, func(rw http.ResponseWriter, req *http.Request) {
@@ -35,7 +35,7 @@ func inside(w *clientWorld, member, path string) *[]string {
 }
 
 // asPage returns the page of the authorization server at a path.
-func (w *clientWorld) asPage(path string) http.HandlerFunc {
+func (w *testEnv) asPage(path string) http.HandlerFunc {
 	return w.Handler(clientIssuer + path)
 }
 
@@ -44,7 +44,7 @@ func (w *clientWorld) asPage(path string) http.HandlerFunc {
 func TestSEC08_RebindingBetweenSteps(t *testing.T) {
 	for member, path := range map[string]string{"registration_endpoint": "/register", "token_endpoint": "/token"} {
 		t.Run(member, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *clientWorld) {
+			withEnv(t, func(t *testing.T, w *testEnv) {
 				came := inside(w, member, path)
 				rebind(w)
 				if _, _, err := post(w.transport(nil), t.Context()); !errors.Is(err, oauth.ErrURLRefused) || len(*came) != 0 {
@@ -69,7 +69,7 @@ func TestSEC08_RebindingBeforeRenewal(t *testing.T) {
 		"with a bad one":  func(text string) string { return strings.Replace(text, `"reach":"public"`, `"reach":"all"`, 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *clientWorld) {
+			withEnv(t, func(t *testing.T, w *testEnv) {
 				store := oauthclient.NewMemoryStore()
 				w.mustPost(w.transport(&oauthclient.TransportOptions{Store: store}))
 				came := inside(w, "token_endpoint", "/token")
@@ -97,12 +97,12 @@ func TestSEC08_RebindingBeforeRenewal(t *testing.T) {
 // A company's server is public from without, and private from within; so is its authorization
 // server. Tokens that were got without are renewed within, after a discovery that sees both there.
 func TestServerNearerAfterNetworkChange(t *testing.T) {
-	for name, end := range map[string]func(w *clientWorld){
-		"tokens that have ended":       func(*clientWorld) { time.Sleep(time.Hour) },
-		"tokens that are not accepted": func(w *clientWorld) { w.as.revokeAccess() },
+	for name, end := range map[string]func(w *testEnv){
+		"tokens that have ended":       func(*testEnv) { time.Sleep(time.Hour) },
+		"tokens that are not accepted": func(w *testEnv) { w.as.revokeAccess() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *clientWorld) {
+			withEnv(t, func(t *testing.T, w *testEnv) {
 				store := oauthclient.NewMemoryStore()
 				w.mustPost(w.transport(&oauthclient.TransportOptions{Store: store}))
 				w.At("mcp.example", "10.0.0.1")
@@ -127,7 +127,7 @@ func TestServerNearerAfterNetworkChange(t *testing.T) {
 
 // However long a discovery takes, it is of one server.
 func TestSEC08_RebindingDuringDiscovery(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		w.At("mcp.example", "8.8.8.8")
 		w.At("intranet.corp", "10.0.0.9")
 		w.Doc("https://mcp.example/.well-known/oauth-protected-resource/mcp",

@@ -13,7 +13,7 @@ import (
 )
 
 func TestExpiredTokensAreRenewedFirst(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
 		for _, pause := range []time.Duration{3600 * time.Second, 3571 * time.Second} { // it has ended; it ends soon
@@ -33,7 +33,7 @@ func TestExpiredTokensAreRenewedFirst(t *testing.T) {
 }
 
 func TestShortLivedTokensAreNotRenewedEarly(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		w.as.lifetime = 20
 		tr := w.transport(nil)
 		w.mustPost(tr)
@@ -45,7 +45,7 @@ func TestShortLivedTokensAreNotRenewedEarly(t *testing.T) {
 }
 
 func TestRenewalIsSharedByGoroutines(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
 		w.as.revokeAccess() // the server knows before the client
@@ -66,7 +66,7 @@ func TestRenewalIsSharedByGoroutines(t *testing.T) {
 
 // TestRenewalIsSharedByProcesses has Transports that know nothing of one another but the store.
 func TestRenewalIsSharedByProcesses(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		store := oauthclient.NewMemoryStore()
 		var all []*oauthclient.Transport
 		for range 8 {
@@ -90,7 +90,7 @@ func TestRenewalIsSharedByProcesses(t *testing.T) {
 }
 
 func TestRenewedByAnotherProcess(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		store := oauthclient.NewMemoryStore()
 		one, two := w.transport(&oauthclient.TransportOptions{Store: store}), w.unattended(store)
 		w.mustPost(one)
@@ -107,7 +107,7 @@ func TestRenewedByAnotherProcess(t *testing.T) {
 func TestLoginAfterRefusedRefresh(t *testing.T) {
 	for _, code := range []string{"invalid_grant", "bad_refresh_token", "unauthorized_client"} {
 		t.Run(code, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *clientWorld) {
+			withEnv(t, func(t *testing.T, w *testEnv) {
 				store := oauthclient.NewMemoryStore()
 				tr := w.transport(&oauthclient.TransportOptions{Store: store})
 				w.mustPost(tr)
@@ -145,7 +145,7 @@ func TestFailedRenewalKeepsTheTokens(t *testing.T) {
 		"nonsense":       func(url.Values) (int, string) { return 200, `{"access_token":` },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *clientWorld) {
+			withEnv(t, func(t *testing.T, w *testEnv) {
 				tr := w.transport(nil)
 				w.mustPost(tr)
 				w.as.set(func(s *fakeServer) { s.respond = respond })
@@ -184,7 +184,7 @@ func TestTemporaryRefreshErrors(t *testing.T) {
 		"unauthorized":        {401, "invalid_client", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *clientWorld) {
+			withEnv(t, func(t *testing.T, w *testEnv) {
 				store := oauthclient.NewMemoryStore()
 				w.mustPost(w.transport(&oauthclient.TransportOptions{Store: store}))
 				tr := w.unattended(store)
@@ -207,7 +207,7 @@ func TestTemporaryRefreshErrors(t *testing.T) {
 // TestRenewalIsNotCancelled has a caller that gives up while its token is renewed: the answer holds
 // the only refresh token.
 func TestRenewalIsNotCancelled(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
 		time.Sleep(time.Hour)
@@ -225,7 +225,7 @@ func TestRenewalIsNotCancelled(t *testing.T) {
 }
 
 func TestRefreshResponseWithoutRefreshToken(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
 		w.as.set(func(s *fakeServer) { s.noRefresh, s.rotates, s.noScope = true, false, true })
@@ -240,7 +240,7 @@ func TestRefreshResponseWithoutRefreshToken(t *testing.T) {
 }
 
 func TestAUTHR39_NoRefreshToken(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		w.as.noRefresh = true
 		tr := w.transport(nil)
 		w.mustPost(tr)
@@ -256,7 +256,7 @@ func TestAUTHR39_NoRefreshToken(t *testing.T) {
 func TestREG15_AuthorizationServerChanges(t *testing.T) {
 	for name, isDown := range map[string]bool{"the first goes on": false, "the first is gone": true} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *clientWorld) {
+			withEnv(t, func(t *testing.T, w *testEnv) {
 				tr := w.transport(nil)
 				w.mustPost(tr)
 				other := w.newServer(otherIssuer)
@@ -284,7 +284,7 @@ func TestREG15_AuthorizationServerChanges(t *testing.T) {
 }
 
 func TestAuthorizationServerMovedWhileTokensExpired(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
 		time.Sleep(time.Hour)

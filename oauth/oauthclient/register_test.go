@@ -18,8 +18,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// registering returns the server of a world that answers to registrations, and what it was asked.
-func registering(w *network, methods []string, status int, answer string) (*oauth.ServerMetadata, *map[string]any) {
+// registrationServer returns the server of a world that answers to registrations, and what it was asked.
+func registrationServer(w *network, methods []string, status int, answer string) (*oauth.ServerMetadata, *map[string]any) {
 	asked := new(map[string]any)
 	w.Page(issuer+"/register", func(rw http.ResponseWriter, req *http.Request) {
 		data, _ := io.ReadAll(req.Body)
@@ -76,7 +76,7 @@ func TestREG12_RegistrationRequest(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newNetwork(t)
-			server, asked := registering(w, tt.methods, http.StatusCreated, `{"client_id":"c","client_secret":"s"}`)
+			server, asked := registrationServer(w, tt.methods, http.StatusCreated, `{"client_id":"c","client_secret":"s"}`)
 			if _, err := oauthclient.Register(t.Context(), w.fetcher(nil), server, &tt.meta); err != nil {
 				t.Fatal(err)
 			}
@@ -132,7 +132,7 @@ func TestRegistrationResponses(t *testing.T) {
 				if tt.status == 0 {
 					tt.status = http.StatusCreated
 				}
-				server, _ := registering(w, []string{tt.method}, tt.status, tt.answer)
+				server, _ := registrationServer(w, []string{tt.method}, tt.status, tt.answer)
 				got, err := oauthclient.Register(t.Context(), w.fetcher(nil), server, &oauth.ClientMetadata{RedirectURIs: []string{redirectURI}})
 				if tt.want == nil {
 					if err == nil {
@@ -166,7 +166,7 @@ func TestRegistrationOfFewerRedirectURIs(t *testing.T) {
 		`"` + other + `"`: nil,
 	} {
 		w := newNetwork(t)
-		server, _ := registering(w, []string{"none"}, http.StatusCreated, `{"client_id":"c","redirect_uris":[`+answer+`]}`)
+		server, _ := registrationServer(w, []string{"none"}, http.StatusCreated, `{"client_id":"c","redirect_uris":[`+answer+`]}`)
 		got, err := oauthclient.Register(t.Context(), w.fetcher(nil), server, &oauth.ClientMetadata{RedirectURIs: []string{clientRedirect, other}})
 		if (err == nil) != (want != nil) || err == nil && !slices.Equal(got.RedirectURIs, want) {
 			t.Errorf("%s: got %v, %v", answer, got, err)
@@ -176,7 +176,7 @@ func TestRegistrationOfFewerRedirectURIs(t *testing.T) {
 
 // The redirect URI with the name of this machine is told in addition, and nothing depends on it.
 func TestLoginWithRemainingRedirectURI(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		w.Page(clientIssuer+"/register", func(rw http.ResponseWriter, req *http.Request) {
 			var m oauth.ClientMetadata
 			if err := json.NewDecoder(req.Body).Decode(&m); err != nil || len(m.RedirectURIs) < 2 {
@@ -207,7 +207,7 @@ func TestREG13_RefusedRegistration(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newNetwork(t)
-			server, _ := registering(w, nil, tt.status, tt.answer)
+			server, _ := registrationServer(w, nil, tt.status, tt.answer)
 			_, err := oauthclient.Register(t.Context(), w.fetcher(nil), server, &oauth.ClientMetadata{})
 			var got *oauthclient.RegistrationError
 			if !errors.As(err, &got) || *got != tt.want {
@@ -216,7 +216,7 @@ func TestREG13_RefusedRegistration(t *testing.T) {
 		})
 	}
 	w := newNetwork(t)
-	server, _ := registering(w, nil, 400, `{"error":"`+strings.Repeat("e", 10_000)+`","error_description":"`+strings.Repeat("d", 10_000)+`"}`)
+	server, _ := registrationServer(w, nil, 400, `{"error":"`+strings.Repeat("e", 10_000)+`","error_description":"`+strings.Repeat("d", 10_000)+`"}`)
 	if _, err := oauthclient.Register(t.Context(), w.fetcher(nil), server, &oauth.ClientMetadata{}); err == nil || len(err.Error()) > 500 {
 		t.Errorf("got %v", err)
 	}

@@ -17,21 +17,23 @@ import (
 
 var errDiskFull = errors.New("no space left on device")
 
-// A sickStore does not write when it is sick: it says so after change has been called, or before.
-type sickStore struct {
+// A writeFailingStore does not write when it is sick: it says so after change has been called, or before.
+type writeFailingStore struct {
 	oauthclient.Store
-	sick, before atomic.Bool
+	failAfterChange, failBeforeChange atomic.Bool
 }
 
-func newSickStore() *sickStore { return &sickStore{Store: oauthclient.NewMemoryStore()} }
+func newWriteFailingStore() *writeFailingStore {
+	return &writeFailingStore{Store: oauthclient.NewMemoryStore()}
+}
 
-func (s *sickStore) Update(ctx context.Context, key string, change func([]byte) ([]byte, error)) error {
-	if s.before.Load() {
+func (s *writeFailingStore) Update(ctx context.Context, key string, change func([]byte) ([]byte, error)) error {
+	if s.failBeforeChange.Load() {
 		return errDiskFull
 	}
 	return s.Store.Update(ctx, key, func(old []byte) ([]byte, error) {
 		fresh, err := change(old)
-		if err == nil && s.sick.Load() && string(fresh) != string(old) {
+		if err == nil && s.failAfterChange.Load() && string(fresh) != string(old) {
 			return nil, errDiskFull
 		}
 		return fresh, err
@@ -59,19 +61,19 @@ func (s *fakeServer) watchReuse() (reuses func() int) {
 // TestLoginSurvivesStoreFailure has a store that takes nothing, so that there is only what the
 // Transport remembers.
 func TestLoginSurvivesStoreFailure(t *testing.T) {
-	for name, fall := range map[string]func(s *sickStore){
-		"after change":  func(s *sickStore) { s.sick.Store(true) },
-		"before change": func(s *sickStore) { s.before.Store(true) },
+	for name, fall := range map[string]func(s *writeFailingStore){
+		"after change":  func(s *writeFailingStore) { s.failAfterChange.Store(true) },
+		"before change": func(s *writeFailingStore) { s.failBeforeChange.Store(true) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *clientWorld) {
-				store := newSickStore()
+			withEnv(t, func(t *testing.T, w *testEnv) {
+				store := newWriteFailingStore()
 				tr := w.transport(&oauthclient.TransportOptions{Store: store, Client: oauthclient.Identity{ID: "mine", Issuer: clientIssuer}})
 				w.as.clients["mine"] = ""
 				fall(store)
 				w.mustPost(tr)
-				store.before.Store(false) // or the token could not be renewed
-				store.sick.Store(true)
+				store.failBeforeChange.Store(false) // or the token could not be renewed
+				store.failAfterChange.Store(true)
 				reuses := w.as.watchReuse()
 				for range 3 {
 					time.Sleep(time.Hour)
@@ -80,7 +82,7 @@ func TestLoginSurvivesStoreFailure(t *testing.T) {
 				if n := w.as.count("refresh_token"); w.loginCount() != 1 || n != 3 || reuses() > 0 {
 					t.Errorf("%d logins, %d renewals, %d with an old token", w.loginCount(), n, reuses())
 				}
-				store.sick.Store(false)
+				store.failAfterChange.Store(false)
 				if s, err := tr.Status(t.Context()); s == nil || err != nil {
 					t.Errorf("status %v %v", s, err)
 				}
@@ -92,14 +94,14 @@ func TestLoginSurvivesStoreFailure(t *testing.T) {
 
 // TestUsedRefreshTokenIsNotReused fails to write what a renewal has come to, once.
 func TestUsedRefreshTokenIsNotReused(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
-		store := newSickStore()
+	withEnv(t, func(t *testing.T, w *testEnv) {
+		store := newWriteFailingStore()
 		tr := w.transport(&oauthclient.TransportOptions{Store: store})
 		w.mustPost(tr)
 		time.Sleep(time.Hour)
-		store.sick.Store(true)
+		store.failAfterChange.Store(true)
 		w.mustPost(tr)
-		store.sick.Store(false)
+		store.failAfterChange.Store(false)
 		reuses := w.as.watchReuse()
 		w.as.revokeAccess() // what the store holds, too
 		w.mustPost(tr)
@@ -119,14 +121,14 @@ func TestUnsavedValueIsReplacedByAnotherProcess(t *testing.T) {
 		"a login": (*oauthclient.Transport).Login, "a logout": (*oauthclient.Transport).Logout,
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *clientWorld) {
-				store := newSickStore()
+			withEnv(t, func(t *testing.T, w *testEnv) {
+				store := newWriteFailingStore()
 				tr := w.transport(&oauthclient.TransportOptions{Store: store})
 				w.mustPost(tr)
 				time.Sleep(time.Hour)
-				store.sick.Store(true)
+				store.failAfterChange.Store(true)
 				w.mustPost(tr)
-				store.sick.Store(false)
+				store.failAfterChange.Store(false)
 				if err := act(w.transport(&oauthclient.TransportOptions{Store: store}), t.Context()); err != nil {
 					t.Fatal(err)
 				}
@@ -147,13 +149,13 @@ func TestUnsavedValueIsReplacedByAnotherProcess(t *testing.T) {
 
 // TestLogoutWithFailingStore drops and revokes the tokens nevertheless.
 func TestLogoutWithFailingStore(t *testing.T) {
-	for name, fall := range map[string]func(s *sickStore){
-		"after change":  func(s *sickStore) { s.sick.Store(true) },
-		"before change": func(s *sickStore) { s.before.Store(true) },
+	for name, fall := range map[string]func(s *writeFailingStore){
+		"after change":  func(s *writeFailingStore) { s.failAfterChange.Store(true) },
+		"before change": func(s *writeFailingStore) { s.failBeforeChange.Store(true) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *clientWorld) {
-				store := newSickStore()
+			withEnv(t, func(t *testing.T, w *testEnv) {
+				store := newWriteFailingStore()
 				w.mustPost(w.transport(&oauthclient.TransportOptions{Store: store}))
 				tr := w.unattended(store)
 				w.mustPost(tr)
@@ -178,7 +180,7 @@ func TestLogoutWithFailingStore(t *testing.T) {
 }
 
 func TestLogoutWithUnreadableStore(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		store := &failingStore{oauthclient.NewMemoryStore(), nil, nil}
 		tr := w.transport(&oauthclient.TransportOptions{Store: store})
 		w.mustPost(tr)
@@ -196,23 +198,25 @@ func TestLogoutWithUnreadableStore(t *testing.T) {
 	})
 }
 
-// A plainStore has a single writer, as a file has. The test may look into it.
-type plainStore struct {
+// A singleWriterStore has a single writer, as a file has. The test may look into it.
+type singleWriterStore struct {
 	writer sync.Mutex
 
 	mu     sync.Mutex // guards the field below
 	values map[string][]byte
 }
 
-func newPlainStore() *plainStore { return &plainStore{values: map[string][]byte{}} }
+func newSingleWriterStore() *singleWriterStore {
+	return &singleWriterStore{values: map[string][]byte{}}
+}
 
-func (s *plainStore) Load(_ context.Context, key string) ([]byte, error) {
+func (s *singleWriterStore) Load(_ context.Context, key string) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.values[key], nil
 }
 
-func (s *plainStore) Update(ctx context.Context, key string, change func([]byte) ([]byte, error)) error {
+func (s *singleWriterStore) Update(ctx context.Context, key string, change func([]byte) ([]byte, error)) error {
 	if !s.writer.TryLock() {
 		return errors.New("an Update within another one, or beside it")
 	}
@@ -231,7 +235,7 @@ func (s *plainStore) Update(ctx context.Context, key string, change func([]byte)
 }
 
 // rewrite changes the values under keys of a kind.
-func (s *plainStore) rewrite(kind string, change func(old []byte) []byte) {
+func (s *singleWriterStore) rewrite(kind string, change func(old []byte) []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key, old := range s.values {
@@ -244,8 +248,8 @@ func (s *plainStore) rewrite(kind string, change func(old []byte) []byte) {
 // TestUpdatesAreNotNested has the authorization server forget the client, so that tokens and client
 // are dropped.
 func TestUpdatesAreNotNested(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
-		store := newPlainStore()
+	withEnv(t, func(t *testing.T, w *testEnv) {
+		store := newSingleWriterStore()
 		tr := w.transport(&oauthclient.TransportOptions{Store: store})
 		w.mustPost(tr)
 		w.as.revokeAccess()
@@ -264,8 +268,8 @@ func TestUpdatesAreNotNested(t *testing.T) {
 func TestUnreadableStoreIsReplaced(t *testing.T) {
 	for _, kind := range []string{"server", "tokens", "client"} {
 		t.Run(kind, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *clientWorld) {
-				store := newPlainStore()
+			withEnv(t, func(t *testing.T, w *testEnv) {
+				store := newSingleWriterStore()
 				w.mustPost(w.transport(&oauthclient.TransportOptions{Store: store}))
 				garbage := func([]byte) []byte { return []byte("{") }
 				store.rewrite(kind, garbage)
@@ -292,8 +296,8 @@ func TestUnreadableStoreIsReplaced(t *testing.T) {
 
 // TestStoredServerRecordWithoutMetadata has a record that does not say where tokens are renewed.
 func TestStoredServerRecordWithoutMetadata(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
-		store := newPlainStore()
+	withEnv(t, func(t *testing.T, w *testEnv) {
+		store := newSingleWriterStore()
 		w.mustPost(w.transport(&oauthclient.TransportOptions{Store: store}))
 		store.rewrite("server", func(old []byte) []byte {
 			var record map[string]any

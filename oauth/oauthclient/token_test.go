@@ -39,7 +39,7 @@ func TestClientAuthentication(t *testing.T) {
 		"something that is unknown": {nil, "tls_client_auth", secret, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *clientWorld) {
+			withEnv(t, func(t *testing.T, w *testEnv) {
 				w.as.method, w.as.clients[id] = c.want, c.secret
 				if c.want == "none" {
 					w.as.clients[id] = ""
@@ -66,7 +66,7 @@ func TestClientAuthenticationByKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		w.as.clients["mine"] = ""
 		w.as.document["token_endpoint_auth_methods_supported"] = []string{"private_key_jwt"}
 		var asked url.Values
@@ -122,7 +122,7 @@ func TestTokenResponses(t *testing.T) {
 		"deep":                      {200, `{"access_token":"a","token_type":"Bearer","x":` + strings.Repeat("[", 17) + strings.Repeat("]", 17) + `}`, false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *clientWorld) {
+			withEnv(t, func(t *testing.T, w *testEnv) {
 				w.as.respond = func(url.Values) (int, string) { return c.status, c.body }
 				tr := w.transport(nil)
 				if err := tr.Login(t.Context()); (err == nil) != c.fine {
@@ -145,8 +145,8 @@ func TestTokenResponses(t *testing.T) {
 
 // TestErrorsContainNoSecrets has a token endpoint that repeats what it was sent.
 func TestErrorsContainNoSecrets(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
-		w.as.method, w.as.clients["mine"] = "client_secret_post", "geheim-geheim"
+	withEnv(t, func(t *testing.T, w *testEnv) {
+		w.as.method, w.as.clients["mine"] = "client_secret_post", "s3cret-s3cret"
 		w.as.document["token_endpoint_auth_methods_supported"] = []string{"client_secret_post"}
 		var sent url.Values
 		w.as.respond = func(form url.Values) (int, string) {
@@ -158,7 +158,7 @@ func TestErrorsContainNoSecrets(t *testing.T) {
 			return 400, fmt.Sprintf(`{"error":%q,"error_description":%q}`, form.Get("code"), text)
 		}
 		_, _, err := post(w.transport(&oauthclient.TransportOptions{
-			Client: oauthclient.Identity{ID: "mine", Secret: "geheim-geheim", Issuer: clientIssuer},
+			Client: oauthclient.Identity{ID: "mine", Secret: "s3cret-s3cret", Issuer: clientIssuer},
 		}), t.Context())
 		if err == nil {
 			t.Fatal("no error")
@@ -172,7 +172,7 @@ func TestErrorsContainNoSecrets(t *testing.T) {
 }
 
 func TestTokenErrorTextIsCut(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		w.as.respond = func(url.Values) (int, string) {
 			return 400, `{"error":"invalid\u001b[31m_thing\u202e` + strings.Repeat("y", 1000) +
 				`","error_description":"für\r\nalle` + strings.Repeat("x", 10000) + `"}`
@@ -187,20 +187,20 @@ func TestTokenErrorTextIsCut(t *testing.T) {
 }
 
 func TestTokensAreRedacted(t *testing.T) {
-	set := oauthclient.TokenSet{Issuer: clientIssuer, AccessToken: "geheim1", RefreshToken: "geheim2", Expires: time.Unix(0, 0)}
+	set := oauthclient.TokenSet{Issuer: clientIssuer, AccessToken: "s3cret1", RefreshToken: "s3cret2", Expires: time.Unix(0, 0)}
 	var log strings.Builder
 	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "set", set, "pointer", &set)
 	for _, text := range []string{
 		fmt.Sprint(set), fmt.Sprintf("%+v %#v %s", set, set, &set), fmt.Sprintf("%v %+v", &set, []oauthclient.TokenSet{set}), log.String(),
 	} {
-		if strings.Contains(text, "geheim") || !strings.Contains(text, clientIssuer) {
+		if strings.Contains(text, "s3cret") || !strings.Contains(text, clientIssuer) {
 			t.Errorf("it prints as %s", text)
 		}
 	}
 }
 
 func TestLoginStatusTokenLogout(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		w.rs.wants = []string{"read"}
 		store := oauthclient.NewMemoryStore()
 		tr := w.transport(&oauthclient.TransportOptions{Store: store})
@@ -243,7 +243,7 @@ func TestLoginStatusTokenLogout(t *testing.T) {
 }
 
 func TestLogoutWithoutRevocation(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		store := oauthclient.NewMemoryStore()
 		w.mustPost(w.transport(&oauthclient.TransportOptions{Store: store}))
 		tr := w.unattended(store)
@@ -261,13 +261,13 @@ func TestLogoutWithoutRevocation(t *testing.T) {
 	})
 }
 
-// A watchedStore notes the keys that are written.
-type watchedStore struct {
+// A recordingStore notes the keys that are written.
+type recordingStore struct {
 	oauthclient.Store
 	keys map[string]bool
 }
 
-func (s *watchedStore) Update(ctx context.Context, key string, change func(old []byte) ([]byte, error)) error {
+func (s *recordingStore) Update(ctx context.Context, key string, change func(old []byte) ([]byte, error)) error {
 	s.keys[key] = true
 	return s.Store.Update(ctx, key, change)
 }
@@ -291,8 +291,8 @@ func TestTokensOfOtherClientsAreNotUsed(t *testing.T) {
 			oauthclient.TransportOptions{Client: oauthclient.Identity{ID: "mine", Issuer: otherIssuer}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *clientWorld) {
-				store := &watchedStore{oauthclient.NewMemoryStore(), map[string]bool{}}
+			withEnv(t, func(t *testing.T, w *testEnv) {
+				store := &recordingStore{oauthclient.NewMemoryStore(), map[string]bool{}}
 				w.mustPost(w.transport(&oauthclient.TransportOptions{Store: store}))
 				for key := range store.keys {
 					if strings.HasPrefix(key, "tokens ") {
@@ -327,7 +327,7 @@ func changeStored(t *testing.T, store oauthclient.Store, key string, change func
 // TestFailingStore has a store that cannot be read, and one that cannot be written.
 func TestFailingStore(t *testing.T) {
 	invalid := errors.New("the disk is full")
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		unreadable := w.transport(&oauthclient.TransportOptions{Store: &failingStore{oauthclient.NewMemoryStore(), invalid, nil}})
 		if _, _, err := post(unreadable, t.Context()); !errors.Is(err, invalid) {
 			t.Errorf("got %v", err)
@@ -367,7 +367,7 @@ func (s *failingStore) Update(ctx context.Context, key string, change func(old [
 }
 
 func TestLoginAtServerWithoutAuthorization(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		w.Page(w.rs.path, http.NotFound)
 		tr := oauthclient.NewTransport(clientMCP, &oauthclient.TransportOptions{
 			Base: roundTripper(func(*http.Request) (*http.Response, error) {

@@ -9,8 +9,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-// guardedServer stands for an MCP server and its authorization server.
-func guardedServer() *httptest.Server {
+// newExampleServer stands for an MCP server and its authorization server.
+func newExampleServer() *httptest.Server {
 	mux := http.NewServeMux()
 	server := httptest.NewServer(mux)
 	reply := func(w http.ResponseWriter, status int, v any) {

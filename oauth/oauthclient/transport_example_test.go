@@ -13,7 +13,7 @@ import (
 
 // A person is asked in a browser with oauthclient.NewBrowser(nil). Here the program plays the person.
 func ExampleNewTransport() {
-	server := guardedServer()
+	server := newExampleServer()
 	defer server.Close()
 	endpoint := server.URL + "/mcp"
 	person := oauthclient.NewAuthorizer("http://127.0.0.1:7777/callback", func(_ context.Context, login *oauthclient.LoginRequest) (url.Values, error) {
@@ -47,7 +47,7 @@ func ExampleNewTransport() {
 }
 
 func ExampleTransport_Token() {
-	server := guardedServer()
+	server := newExampleServer()
 	defer server.Close()
 	t := oauthclient.NewTransport(server.URL+"/mcp", nil) // nobody can be asked
 	defer t.CloseIdleConnections()

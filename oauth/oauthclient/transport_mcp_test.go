@@ -17,14 +17,14 @@ import (
 
 // overHTTP returns the way of an MCP client to the world's server, which takes tokens before it
 // answers.
-func (w *clientWorld) overHTTP(t *testing.T, tr func(base http.RoundTripper) *oauthclient.Transport) *mcphttp.Transport {
+func (w *testEnv) overHTTP(t *testing.T, tr func(base http.RoundTripper) *oauthclient.Transport) *mcphttp.Transport {
 	t.Helper()
 	s := mcp.NewServer("demo", "1.0.0", &mcp.ServerOptions{Logger: discardLog})
 	mcp.AddTool(s, &mcp.Tool{Name: "hello"}, func(context.Context, struct{}) (string, error) { return "hello", nil })
 	handler := mcphttp.NewHandler(s, &mcphttp.Options{Logger: discardLog})
 	base := roundTripper(func(req *http.Request) (*http.Response, error) {
 		if _, ok := w.rs.as.check(bearerOf(req), clientMCP); !ok {
-			return w.trip(req)
+			return w.roundTrip(req)
 		}
 		rec := httptest.NewRecorder()
 		served := req.Clone(req.Context())
@@ -46,7 +46,7 @@ func bearerOf(req *http.Request) string {
 // TestTimeoutsAreSuspendedDuringLogin has people who need longer than the client's patience with the
 // server.
 func TestTimeoutsAreSuspendedDuringLogin(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		slow := oauthclient.NewAuthorizer(clientRedirect, func(ctx context.Context, login *oauthclient.LoginRequest) (url.Values, error) {
 			select {
 			case <-time.After(4 * time.Minute):
@@ -88,7 +88,7 @@ func TestTimeoutsAreSuspendedDuringLogin(t *testing.T) {
 }
 
 func TestUnauthorizedRequestsAreNotCarriedOut(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		transport := w.overHTTP(t, func(base http.RoundTripper) *oauthclient.Transport {
 			return oauthclient.NewTransport(clientMCP, &oauthclient.TransportOptions{Base: base, Fetcher: w.fetcher(nil), Logger: discardLog})
 		})

@@ -16,11 +16,11 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// inWorld runs a test in a world of its own, in virtual time.
-func inWorld(t *testing.T, f func(t *testing.T, w *clientWorld)) {
+// withEnv runs a test in a world of its own, in virtual time.
+func withEnv(t *testing.T, f func(t *testing.T, w *testEnv)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := newClientWorld(t)
+		w := newTestEnv(t)
 		f(t, w)
 		if len(w.leaks) > 0 {
 			t.Errorf("tokens went to %v", w.leaks)
@@ -29,7 +29,7 @@ func inWorld(t *testing.T, f func(t *testing.T, w *clientWorld)) {
 }
 
 func TestLoginOnUnauthorized(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
 		w.mustPost(tr)
@@ -43,12 +43,12 @@ func TestLoginOnUnauthorized(t *testing.T) {
 }
 
 func TestTokensAreStoredByServer(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		store := oauthclient.NewMemoryStore()
 		w.mustPost(w.transport(&oauthclient.TransportOptions{Store: store}))
 		w.mustPost(w.unattended(store))
 		other := oauthclient.NewTransport("https://mcp.example/other", &oauthclient.TransportOptions{
-			Base: roundTripper(w.trip), Store: store, Fetcher: w.fetcher(nil),
+			Base: roundTripper(w.roundTrip), Store: store, Fetcher: w.fetcher(nil),
 		})
 		if _, _, err := send(other, t.Context(), "https://mcp.example/other"); !errors.Is(err, oauthclient.ErrLoginRequired) {
 			t.Errorf("the token of one server was used for another: %v", err)
@@ -57,7 +57,7 @@ func TestTokensAreStoredByServer(t *testing.T) {
 }
 
 func TestConcurrentRequestsShareLogin(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(&oauthclient.TransportOptions{Authorizer: oauthclient.NewAuthorizer(clientRedirect,
 			func(ctx context.Context, login *oauthclient.LoginRequest) (url.Values, error) {
 				time.Sleep(time.Minute) // a person
@@ -79,7 +79,7 @@ func TestConcurrentRequestsShareLogin(t *testing.T) {
 }
 
 func TestCancelledWaiterDoesNotEndLogin(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(&oauthclient.TransportOptions{Authorizer: oauthclient.NewAuthorizer(clientRedirect,
 			func(ctx context.Context, login *oauthclient.LoginRequest) (url.Values, error) {
 				time.Sleep(time.Minute)
@@ -109,7 +109,7 @@ func TestCancelledWaiterDoesNotEndLogin(t *testing.T) {
 }
 
 func TestLoginIsCancelledWithoutWaiters(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		var ended atomic.Bool
 		tr := w.transport(&oauthclient.TransportOptions{Authorizer: oauthclient.NewAuthorizer(clientRedirect,
 			func(ctx context.Context, _ *oauthclient.LoginRequest) (url.Values, error) {
@@ -130,7 +130,7 @@ func TestLoginIsCancelledWithoutWaiters(t *testing.T) {
 }
 
 func TestRefusedAfterLogin(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		w.rs.refuse = true
 		_, _, err := post(w.transport(nil), t.Context())
 		refused, ok := errors.AsType[*oauthclient.AuthorizeError](err)
@@ -143,7 +143,7 @@ func TestRefusedAfterLogin(t *testing.T) {
 // TestRefusedAfterRenewal asks for a login when a token that was just renewed is refused,
 // too.
 func TestRefusedAfterRenewal(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
 		w.rs.set(func(r *fakeResource) { r.refuse, r.requests = true, 0 })
@@ -156,7 +156,7 @@ func TestRefusedAfterRenewal(t *testing.T) {
 
 // TestTokensAreNotSentElsewhere sends requests to other places by a Transport that has a token.
 func TestTokensAreNotSentElsewhere(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
 		for _, target := range []string{
@@ -187,7 +187,7 @@ func TestTokensAreNotSentElsewhere(t *testing.T) {
 }
 
 func TestTokenForPathsOfResource(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
 		if status, _, err := send(tr, t.Context(), clientMCP+"/message"); status != http.StatusOK {
@@ -219,7 +219,7 @@ func TestNoTokenOverPlainHTTP(t *testing.T) {
 }
 
 func TestLoginRequiredWithoutAuthorizer(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		w.rs.wants = []string{"read"}
 		_, _, err := post(w.unattended(nil), t.Context())
 		wanted, ok := errors.AsType[*oauthclient.LoginRequiredError](err)
@@ -244,10 +244,10 @@ func TestRefusalsOfOtherSchemes(t *testing.T) {
 		"more scopes, impossible": {403, []string{`Bearer error="insufficient_scope", scope="\"` + "\x01" + `"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *clientWorld) {
+			withEnv(t, func(t *testing.T, w *testEnv) {
 				w.rs.challenge = func(int, string) []string { return c.challenge }
 				tr := oauthclient.NewTransport(clientMCP, &oauthclient.TransportOptions{Base: roundTripper(func(req *http.Request) (*http.Response, error) {
-					res, err := w.trip(req)
+					res, err := w.roundTrip(req)
 					res.StatusCode = c.status
 					return res, err
 				}), Authorizer: oauthclient.NewAuthorizer(clientRedirect, w.login), Fetcher: w.fetcher(nil)})
@@ -260,7 +260,7 @@ func TestRefusalsOfOtherSchemes(t *testing.T) {
 }
 
 func TestRequestWithAuthorizationIsUnchanged(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, clientMCP, nil)
 		req.Header.Set("Authorization", "Bearer mine")
 		res, err := w.transport(nil).RoundTrip(req)
@@ -272,7 +272,7 @@ func TestRequestWithAuthorizationIsUnchanged(t *testing.T) {
 
 // TestRequestBodyIsSentAgain has bodies of which some can be read once only.
 func TestRequestBodyIsSentAgain(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)
 		body := &onceBody{Reader: strings.NewReader("hello")}
 		req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, clientMCP, body)
@@ -300,7 +300,7 @@ func (b *onceBody) Close() error {
 }
 
 func TestRequestIsNotModified(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, clientMCP, nil)
 		req.Header.Set("X-Mine", "1")
 		res, err := w.transport(nil).RoundTrip(req)
@@ -311,9 +311,9 @@ func TestRequestIsNotModified(t *testing.T) {
 }
 
 func TestDeclinedLoginIsNotRepeatedImmediately(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)
-		w.change(func(_ *oauthclient.LoginRequest, answer url.Values) (url.Values, error) {
+		w.changeResponse(func(_ *oauthclient.LoginRequest, answer url.Values) (url.Values, error) {
 			return url.Values{"error": {"access_denied"}, "state": answer["state"], "iss": answer["iss"]}, nil
 		})
 		for range 5 {
@@ -325,16 +325,16 @@ func TestDeclinedLoginIsNotRepeatedImmediately(t *testing.T) {
 		if w.loginCount() != 1 {
 			t.Errorf("a person who declined was asked %d times", w.loginCount())
 		}
-		w.change(nil)
+		w.changeResponse(nil)
 		if err := tr.Login(t.Context()); err != nil || w.loginCount() != 2 {
 			t.Errorf("Login after that: %v", err)
 		}
 		w.as.forgetAll()
-		w.change(func(*oauthclient.LoginRequest, url.Values) (url.Values, error) {
+		w.changeResponse(func(*oauthclient.LoginRequest, url.Values) (url.Values, error) {
 			return nil, oauthclient.ErrLoginTimeout
 		})
 		_, _, _ = post(tr, t.Context())
-		w.change(nil)
+		w.changeResponse(nil)
 		time.Sleep(31 * time.Second)
 		w.mustPost(tr)
 	})

@@ -31,9 +31,9 @@ const (
 	clientRedirect = "http://127.0.0.1:7777/callback"
 )
 
-// A clientWorld is a world with a protected server, its authorization servers, and a person who
+// A testEnv is a world with a protected server, its authorization servers, and a person who
 // logs in.
-type clientWorld struct {
+type testEnv struct {
 	*network
 	rs *fakeResource
 	as *fakeServer
@@ -44,8 +44,8 @@ type clientWorld struct {
 	leaks  []string
 }
 
-func newClientWorld(t *testing.T) *clientWorld {
-	w := &clientWorld{network: newNetwork(t)}
+func newTestEnv(t *testing.T) *testEnv {
+	w := &testEnv{network: newNetwork(t)}
 	w.as = w.newServer(clientIssuer)
 	w.rs = &fakeResource{as: w.as, resource: clientMCP}
 	w.rs.publish(w.network)
@@ -53,7 +53,7 @@ func newClientWorld(t *testing.T) *clientWorld {
 }
 
 // login is the person, whose browser follows the redirects of the authorization server.
-func (w *clientWorld) login(_ context.Context, login *oauthclient.LoginRequest) (url.Values, error) {
+func (w *testEnv) login(_ context.Context, login *oauthclient.LoginRequest) (url.Values, error) {
 	w.mu.Lock()
 	w.logins = append(w.logins, login)
 	change := w.answer
@@ -79,26 +79,26 @@ func (w *clientWorld) login(_ context.Context, login *oauthclient.LoginRequest) 
 	return answer, nil
 }
 
-func (w *clientWorld) loginCount() int {
+func (w *testEnv) loginCount() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.logins)
 }
 
 // change says what becomes of the answers from now on.
-func (w *clientWorld) change(f func(login *oauthclient.LoginRequest, answer url.Values) (url.Values, error)) {
+func (w *testEnv) changeResponse(f func(login *oauthclient.LoginRequest, answer url.Values) (url.Values, error)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.answer = f
 }
 
 // transport returns a Transport in the world. What opts leaves out is the world's.
-func (w *clientWorld) transport(opts *oauthclient.TransportOptions) *oauthclient.Transport {
+func (w *testEnv) transport(opts *oauthclient.TransportOptions) *oauthclient.Transport {
 	var o oauthclient.TransportOptions
 	if opts != nil {
 		o = *opts
 	}
-	o.Base = roundTripper(w.trip)
+	o.Base = roundTripper(w.roundTrip)
 	o.Fetcher = w.fetcher(nil)
 	o.Logger = slog.New(slog.DiscardHandler)
 	if o.Authorizer == nil {
@@ -108,9 +108,9 @@ func (w *clientWorld) transport(opts *oauthclient.TransportOptions) *oauthclient
 }
 
 // unattended returns a Transport without a person.
-func (w *clientWorld) unattended(store oauthclient.Store) *oauthclient.Transport {
+func (w *testEnv) unattended(store oauthclient.Store) *oauthclient.Transport {
 	return oauthclient.NewTransport(clientMCP, &oauthclient.TransportOptions{
-		Base: roundTripper(w.trip), Fetcher: w.fetcher(nil), Logger: slog.New(slog.DiscardHandler), Store: store,
+		Base: roundTripper(w.roundTrip), Fetcher: w.fetcher(nil), Logger: slog.New(slog.DiscardHandler), Store: store,
 	})
 }
 
@@ -119,7 +119,7 @@ type roundTripper func(req *http.Request) (*http.Response, error)
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
 // trip is the way to the server. It notes tokens that go elsewhere.
-func (w *clientWorld) trip(req *http.Request) (*http.Response, error) {
+func (w *testEnv) roundTrip(req *http.Request) (*http.Response, error) {
 	if err := req.Context().Err(); err != nil {
 		return nil, err
 	}
@@ -159,7 +159,7 @@ func send(t *oauthclient.Transport, ctx context.Context, target string) (int, st
 }
 
 // mustPost sends a request that has to succeed.
-func (w *clientWorld) mustPost(t *oauthclient.Transport) {
+func (w *testEnv) mustPost(t *oauthclient.Transport) {
 	w.t.Helper()
 	status, body, err := post(t, w.t.(*testing.T).Context())
 	if err != nil || status != http.StatusOK || body != "hello" {
@@ -300,7 +300,7 @@ type fakeGrant struct {
 	refresh                 bool
 }
 
-func (w *clientWorld) newServer(issuer string) *fakeServer {
+func (w *testEnv) newServer(issuer string) *fakeServer {
 	s := &fakeServer{
 		t: w.t, issuer: issuer, clients: map[string]string{}, method: "none", codes: map[string]url.Values{},
 		grants: map[string]*fakeGrant{}, counts: map[string]int{}, resource: clientMCP, rotates: true, lifetime: 3600,
@@ -340,7 +340,7 @@ func (s *fakeServer) count(what string) int {
 }
 
 // fresh returns a text that was not there before. The caller holds mu.
-func (s *fakeServer) fresh(kind string) string {
+func (s *fakeServer) newID(kind string) string {
 	s.serial++
 	return fmt.Sprintf("%s-%d-of-%s", kind, s.serial, strings.TrimPrefix(s.issuer, "https://"))
 }
@@ -356,7 +356,7 @@ func (s *fakeServer) register(w http.ResponseWriter, req *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counts["register"]++
-	id := s.fresh("client")
+	id := s.newID("client")
 	s.clients[id] = ""
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusCreated)
@@ -381,7 +381,7 @@ func (s *fakeServer) authorize(q url.Values) url.Values {
 		s.t.Errorf("authorization request %v", q)
 	}
 	s.last = q
-	code := s.fresh("code")
+	code := s.newID("code")
 	s.codes[code] = q
 	answer := url.Values{"code": {code}, "state": {q.Get("state")}}
 	if !s.noIss {
@@ -413,7 +413,7 @@ func (s *fakeServer) token(w http.ResponseWriter, req *http.Request) {
 	}
 	client, ok := s.authenticated(req)
 	if !ok {
-		refuse(w, "invalid_client")
+		writeError(w, "invalid_client")
 		return
 	}
 	if f.Get("resource") != s.resource || len(f["resource"]) > 1 || f.Has("resource") != (s.resource != "") {
@@ -426,24 +426,24 @@ func (s *fakeServer) token(w http.ResponseWriter, req *http.Request) {
 		sum := sha256.Sum256([]byte(f.Get("code_verifier")))
 		if q == nil || q.Get("client_id") != client || q.Get("redirect_uri") != f.Get("redirect_uri") ||
 			q.Get("code_challenge") != base64.RawURLEncoding.EncodeToString(sum[:]) {
-			refuse(w, "invalid_grant")
+			writeError(w, "invalid_grant")
 			return
 		}
-		s.give(w, client, q.Get("scope"))
+		s.issueTokens(w, client, q.Get("scope"))
 	case "refresh_token":
 		g := s.grants[f.Get("refresh_token")]
 		if g == nil || !g.refresh || g.client != client {
-			refuse(w, "invalid_grant")
+			writeError(w, "invalid_grant")
 			return
 		}
 		if s.rotates {
 			delete(s.grants, f.Get("refresh_token"))
 		}
-		s.give(w, client, g.scope)
+		s.issueTokens(w, client, g.scope)
 	case "client_credentials":
-		s.give(w, client, f.Get("scope"))
+		s.issueTokens(w, client, f.Get("scope"))
 	default:
-		refuse(w, "unsupported_grant_type")
+		writeError(w, "unsupported_grant_type")
 	}
 }
 
@@ -472,7 +472,7 @@ func (s *fakeServer) authenticated(req *http.Request) (string, bool) {
 }
 
 // give returns tokens. The caller holds mu.
-func (s *fakeServer) give(w http.ResponseWriter, client, scope string) {
+func (s *fakeServer) issueTokens(w http.ResponseWriter, client, scope string) {
 	asked := scope
 	if s.grant != nil {
 		scope = s.grant(scope)
@@ -481,7 +481,7 @@ func (s *fakeServer) give(w http.ResponseWriter, client, scope string) {
 	if seconds, ok := s.lifetime.(int); ok {
 		g.ends = time.Now().Add(time.Duration(seconds) * time.Second)
 	}
-	access := s.fresh("access")
+	access := s.newID("access")
 	s.grants[access] = g
 	answer := map[string]any{"access_token": access, "token_type": "bearer"}
 	if !s.noScope && (scope != "" || asked != "") {
@@ -491,7 +491,7 @@ func (s *fakeServer) give(w http.ResponseWriter, client, scope string) {
 		answer["expires_in"] = s.lifetime
 	}
 	if !s.noRefresh {
-		refresh := s.fresh("refresh")
+		refresh := s.newID("refresh")
 		s.grants[refresh] = &fakeGrant{client: client, resource: s.resource, scope: scope, refresh: true}
 		answer["refresh_token"] = refresh
 	}
@@ -499,7 +499,7 @@ func (s *fakeServer) give(w http.ResponseWriter, client, scope string) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-func refuse(w http.ResponseWriter, code string) {
+func writeError(w http.ResponseWriter, code string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusBadRequest)
 	_ = json.NewEncoder(w).Encode(map[string]string{"error": code, "error_description": "because"})
