@@ -94,7 +94,7 @@ func (w *testEnv) loginAtAnotherServer(t *testing.T, store oauthclient.Store) {
 		`{"resource":"`+two+`","authorization_servers":["`+clientIssuer+`"]}`)
 	tr := oauthclient.NewTransport(two, &oauthclient.TransportOptions{
 		Store: store, Fetcher: w.fetcher(nil),
-		Authorizer: fallback{oauthclient.NewAuthorizer("http://127.0.0.1:7778/callback", w.login)},
+		Authorizer: plainAuthorizer{oauthclient.NewAuthorizer("http://127.0.0.1:7778/callback", w.login)},
 		Base: roundTripper(func(req *http.Request) (*http.Response, error) {
 			rec := httptest.NewRecorder()
 			if req.Header.Get("Authorization") == "" {
@@ -128,7 +128,7 @@ func TestIdentityIssuerIsTheOnlyOne(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		if other.count("register") > 0 || w.loginCount() != 1 {
-			t.Error("the other authorization server was asked")
+			t.Error("the client sent a request to the other authorization server")
 		}
 		anywhere := &oauthclient.TransportOptions{Store: opts.Store}
 		w.mustPost(w.transport(anywhere))

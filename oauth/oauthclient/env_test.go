@@ -38,6 +38,8 @@ type testEnv struct {
 	rs *fakeResource
 	as *fakeServer
 
+	servers []*fakeServer // all authorization servers, as among them
+
 	mu     sync.Mutex // guards the fields below
 	logins []*oauthclient.LoginRequest
 	answer func(login *oauthclient.LoginRequest, answer url.Values) (url.Values, error) // what becomes of an answer on its way
@@ -177,11 +179,12 @@ type fakeResource struct {
 	as        *fakeServer
 	wants     []string // scopes of every request
 	challenge func(status int, lacking string) []string
-	path      string // where resource metadata is; a challenge says so
-	silent    bool   // no challenge
-	byPath    bool   // a request wants the scope that its path ends with, in place of wants
-	refuse    bool   // every token
-	used      []string
+	path      string   // where resource metadata is; a challenge says so
+	silent    bool     // no challenge
+	byPath    bool     // a request wants the scope that its path ends with, in place of wants
+	refuse    bool     // every token
+	received  []string // tokens of all requests
+	used      []string // tokens of the accepted requests
 	requests  int
 	redirect  string
 }
@@ -224,6 +227,9 @@ func (r *fakeResource) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	token, _ := strings.CutPrefix(req.Header.Get("Authorization"), "Bearer ")
+	if token != "" {
+		r.received = append(r.received, token)
+	}
 	scopes, ok := r.as.check(token, r.resource)
 	if r.refuse || !ok {
 		r.answer(w, http.StatusUnauthorized, strings.Join(r.wants, " "))
@@ -273,9 +279,10 @@ type fakeServer struct {
 	t      testing.TB
 	issuer string
 
-	mu        sync.Mutex        // guards the fields below
-	clients   map[string]string // secrets by ids
-	method    string            // that clients authenticate with
+	mu        sync.Mutex          // guards the fields below
+	clients   map[string]string   // secrets by ids
+	redirects map[string][]string // registered redirect URIs by client ids
+	method    string              // that clients authenticate with
 	codes     map[string]url.Values
 	grants    map[string]*fakeGrant // by access tokens and refresh tokens
 	counts    map[string]int
@@ -302,7 +309,7 @@ type fakeGrant struct {
 
 func (w *testEnv) newServer(issuer string) *fakeServer {
 	s := &fakeServer{
-		t: w.t, issuer: issuer, clients: map[string]string{}, method: "none", codes: map[string]url.Values{},
+		t: w.t, issuer: issuer, clients: map[string]string{}, redirects: map[string][]string{}, method: "none", codes: map[string]url.Values{},
 		grants: map[string]*fakeGrant{}, counts: map[string]int{}, resource: clientMCP, rotates: true, lifetime: 3600,
 	}
 	s.document = map[string]any{
@@ -312,6 +319,7 @@ func (w *testEnv) newServer(issuer string) *fakeServer {
 		"token_endpoint_auth_methods_supported":          []string{"none"},
 		"authorization_response_iss_parameter_supported": true,
 	}
+	w.servers = append(w.servers, s)
 	w.Page(issuer+"/.well-known/oauth-authorization-server", func(rw http.ResponseWriter, req *http.Request) {
 		s.mu.Lock()
 		text, _ := json.Marshal(s.document)
@@ -357,7 +365,7 @@ func (s *fakeServer) register(w http.ResponseWriter, req *http.Request) {
 	defer s.mu.Unlock()
 	s.counts["register"]++
 	id := s.newID("client")
-	s.clients[id] = ""
+	s.clients[id], s.redirects[id] = "", m.RedirectURIs
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusCreated)
 	_ = json.NewEncoder(w).Encode(map[string]any{"client_id": id, "token_endpoint_auth_method": "none", "redirect_uris": m.RedirectURIs})
@@ -375,6 +383,9 @@ func (s *fakeServer) authorize(q url.Values) url.Values {
 	}
 	if _, known := s.clients[q.Get("client_id")]; !known {
 		s.t.Errorf("authorization request of the client %q", q.Get("client_id"))
+	}
+	if known := s.redirects[q.Get("client_id")]; known != nil && !slices.Contains(known, q.Get("redirect_uri")) {
+		s.t.Errorf("authorization request with the redirect URI %q, registered are %q", q.Get("redirect_uri"), known)
 	}
 	if q.Get("response_type") != "code" || q.Get("code_challenge_method") != "S256" || len(q.Get("code_challenge")) != 43 ||
 		len(q.Get("state")) < 43 || q.Get("resource") != s.resource || q.Has("resource") != (s.resource != "") {

@@ -119,7 +119,7 @@ func TestAUTHR37_ForbiddenWithGrantedScopesAndNoError(t *testing.T) {
 			withoutError(w, func(lacking string) string { return lacking })
 			for range 5 {
 				_, _, err := post(tr, t.Context())
-				if vain, ok := errors.AsType[*oauthclient.StepUpError](err); !ok || strings.Join(vain.Scopes, " ") != "never" {
+				if stepUp, ok := errors.AsType[*oauthclient.StepUpError](err); !ok || strings.Join(stepUp.Scopes, " ") != "never" {
 					t.Errorf("got %v", err)
 				}
 			}

@@ -3,8 +3,11 @@ package oauthclient_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -153,7 +156,7 @@ func TestFailedRenewalKeepsTheTokens(t *testing.T) {
 				w.mustPost(tr) // it is good for 20 seconds yet
 				time.Sleep(20 * time.Second)
 				if _, _, err := post(tr, t.Context()); err == nil {
-					t.Error("no error")
+					t.Error("got no error")
 				}
 				w.as.set(func(s *fakeServer) { s.respond = nil })
 				w.mustPost(tr)
@@ -193,7 +196,7 @@ func TestTemporaryRefreshErrors(t *testing.T) {
 				})
 				time.Sleep(time.Hour)
 				if _, _, err := post(tr, t.Context()); err == nil {
-					t.Error("no error")
+					t.Error("got no error")
 				}
 				w.as.set(func(s *fakeServer) { s.respond = nil })
 				if _, _, err := post(tr, t.Context()); (err == nil) != c.kept {
@@ -281,6 +284,62 @@ func TestREG15_AuthorizationServerChanges(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The MCP server moves to another authorization server and back.
+func TestREG16_AUTHR19_RegistrationsAndTokensAreKeptByIssuer(t *testing.T) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
+		store := &recordingStore{oauthclient.NewMemoryStore(), map[string]bool{}}
+		tr := w.transport(&oauthclient.TransportOptions{Store: store})
+		other := w.newServer(otherIssuer)
+		for i, as := range []*fakeServer{w.as, other, w.as} {
+			if i > 0 {
+				w.rs.moveTo(as)
+			}
+			w.mustPost(tr)
+			w.rs.set(func(r *fakeResource) { r.received = nil })
+			w.mustPost(tr)
+			issuer := strings.TrimPrefix(as.issuer, "https://")
+			if got := as.last.Get("client_id"); !strings.HasSuffix(got, "-of-"+issuer) {
+				t.Errorf("login at %s: got client id %q, want one registered there", as.issuer, got)
+			}
+			for _, token := range w.rs.received {
+				if !strings.HasSuffix(token, "-of-"+issuer) {
+					t.Errorf("the server of %s received the token %q of another issuer", as.issuer, token)
+				}
+			}
+			if n, want := as.count("register"), []int{1, 1, 0}[i]; n != want {
+				t.Errorf("step %d: got %d registrations at %s, want %d", i, n, as.issuer, want)
+			}
+		}
+		for _, issuer := range []string{clientIssuer, otherIssuer} {
+			if !slices.ContainsFunc(slices.Collect(maps.Keys(store.keys)), func(key string) bool {
+				return strings.HasPrefix(key, "client ") && strings.Contains(key, issuer)
+			}) {
+				t.Errorf("got store keys %v, want a registration of %s", store.keys, issuer)
+			}
+		}
+	})
+}
+
+// The server's metadata does not mention the resource parameter.
+func TestAUTHR14_ResourceParameterInEveryRequest(t *testing.T) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
+		got := map[string]string{}
+		w.as.respond = func(form url.Values) (int, string) {
+			got[form.Get("grant_type")] = form.Get("resource")
+			return 0, ""
+		}
+		tr := w.transport(nil)
+		w.mustPost(tr)
+		time.Sleep(time.Hour)
+		w.mustPost(tr)
+		got["login"] = w.as.last.Get("resource")
+		want := map[string]string{"login": clientMCP, "authorization_code": clientMCP, "refresh_token": clientMCP}
+		if !maps.Equal(got, want) {
+			t.Errorf("got resource parameters %v, want %v", got, want)
+		}
+	})
 }
 
 func TestAuthorizationServerMovedWhileTokensExpired(t *testing.T) {

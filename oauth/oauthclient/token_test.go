@@ -250,7 +250,7 @@ func TestLogoutWithoutRevocation(t *testing.T) {
 		w.mustPost(tr)
 		w.Page(clientIssuer+"/revoke", statusPage(http.StatusServiceUnavailable))
 		if err := tr.Logout(t.Context()); err == nil {
-			t.Error("no error")
+			t.Error("got no error")
 		}
 		if _, _, err := post(tr, t.Context()); !errors.Is(err, oauthclient.ErrLoginRequired) {
 			t.Errorf("a request after: %v", err)
@@ -398,7 +398,7 @@ func TestTransportOptionsAreChecked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := oauthclient.NewTransport(c.endpoint, c.opts).Login(t.Context()); err == nil {
-				t.Error("no error")
+				t.Error("got no error")
 			}
 		})
 	}
