@@ -16,7 +16,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// confidential has the authorization server give a secret to each client that it registers.
+// confidential makes the authorization server issue a secret to each client that registers.
 func (w *testEnv) confidential() {
 	w.as.method = "client_secret_basic"
 	w.as.document["token_endpoint_auth_methods_supported"] = []string{"client_secret_basic"}
@@ -39,23 +39,23 @@ func (w *testEnv) confidential() {
 	})
 }
 
-// TestTokensKeepTheSecretTheyAreRenewedWith has something become of the registration while its
-// tokens are good.
-func TestTokensKeepTheSecretTheyAreRenewedWith(t *testing.T) {
-	for name, spoil := range map[string]func(t *testing.T, w *testEnv, tr *oauthclient.Transport, store oauthclient.Store){
+// Tokens are renewed with the client secret that they were issued with, also if the stored registration
+// changes.
+func TestTokensAreRenewedWithTheirClientSecret(t *testing.T) {
+	for name, disturb := range map[string]func(t *testing.T, w *testEnv, tr *oauthclient.Transport, store oauthclient.Store){
 		"nothing": func(*testing.T, *testEnv, *oauthclient.Transport, oauthclient.Store) {},
-		"a login that nobody answers": func(t *testing.T, w *testEnv, tr *oauthclient.Transport, _ oauthclient.Store) {
+		"login that times out": func(t *testing.T, w *testEnv, tr *oauthclient.Transport, _ oauthclient.Store) {
 			w.changeResponse(func(*oauthclient.LoginRequest, url.Values) (url.Values, error) {
 				return nil, oauthclient.ErrLoginTimeout
 			})
 			if err := tr.Login(t.Context()); !errors.Is(err, oauthclient.ErrLoginTimeout) {
-				t.Errorf("login: %v", err)
+				t.Errorf("Login: got error %v", err)
 			}
 		},
-		"another server's login, at another port": func(t *testing.T, w *testEnv, _ *oauthclient.Transport, store oauthclient.Store) {
+		"login to another server, at another port": func(t *testing.T, w *testEnv, _ *oauthclient.Transport, store oauthclient.Store) {
 			w.loginAtAnotherServer(t, store)
 			if n := w.as.count("register"); n != 2 {
-				t.Errorf("%d registrations", n)
+				t.Errorf("got %d registrations, want 2", n)
 			}
 		},
 	} {
@@ -65,20 +65,20 @@ func TestTokensKeepTheSecretTheyAreRenewedWith(t *testing.T) {
 				store := oauthclient.NewMemoryStore()
 				tr := w.transport(&oauthclient.TransportOptions{Store: store})
 				w.mustPost(tr)
-				spoil(t, w, tr, store)
+				disturb(t, w, tr, store)
 				w.as.count("refresh_token")
-				for range 2 { // what a renewal gives is renewed, too
+				for range 2 { // renewed tokens can be renewed again
 					time.Sleep(time.Hour)
 					w.mustPost(w.unattended(store))
 				}
 				if n := w.as.count("refresh_token"); n != 2 {
-					t.Errorf("%d renewals", n)
+					t.Errorf("got %d renewals, want 2", n)
 				}
 				if set, err := w.unattended(store).Token(t.Context()); err != nil || set.Client != nil {
-					t.Errorf("the program is given the secret: %v", err)
+					t.Errorf("Token: got error %v or a client secret, want a token without one", err)
 				}
 				if err := w.unattended(store).Logout(t.Context()); err != nil { // which authenticates the client
-					t.Errorf("logout: %v", err)
+					t.Errorf("Logout: got error %v", err)
 				}
 			})
 		})
@@ -108,14 +108,13 @@ func (w *testEnv) loginAtAnotherServer(t *testing.T, store oauthclient.Store) {
 		}),
 	})
 	if status, _, err := send(tr, t.Context(), two); status != http.StatusOK {
-		t.Fatalf("got %d %v", status, err)
+		t.Fatalf("got %d, error %v; want 200", status, err)
 	}
 	w.as.set(func(s *fakeServer) { s.resource = clientMCP })
 }
 
-// TestIdentityIssuerIsTheOnlyOne names an authorization server for a client that is not known
-// there.
-func TestIdentityIssuerIsTheOnlyOne(t *testing.T) {
+// Identity.Issuer also limits a client that registers itself.
+func TestREG15_IdentityIssuerIsTheOnlyOne(t *testing.T) {
 	withEnv(t, func(t *testing.T, w *testEnv) {
 		opts := &oauthclient.TransportOptions{Store: oauthclient.NewMemoryStore(), Client: oauthclient.Identity{Issuer: clientIssuer}}
 		tr := w.transport(opts)
@@ -133,18 +132,18 @@ func TestIdentityIssuerIsTheOnlyOne(t *testing.T) {
 		anywhere := &oauthclient.TransportOptions{Store: opts.Store}
 		w.mustPost(w.transport(anywhere))
 		if s, err := w.transport(opts).Status(t.Context()); s != nil || err != nil {
-			t.Errorf("it uses the tokens of another authorization server: %v %v", s, err)
+			t.Errorf("got status %v, error %v; want no tokens of another issuer", s, err)
 		}
 	})
 }
 
-// TestErrorsContainNoPartOfASecret has words that end, where they are cut, within what they repeat.
+// The server's error text repeats a secret at various places, also across the point where it is cut.
 func TestErrorsContainNoPartOfASecret(t *testing.T) {
-	const first = 12 // bytes of a secret
+	const first = 12 // bytes of the secret that must not appear
 	check := func(t *testing.T, err error, secret string) {
 		t.Helper()
 		if err == nil || secret == "" || strings.Contains(err.Error(), secret[:first]) {
-			t.Errorf("the error says %.*s…: %v", first, secret, err)
+			t.Errorf("got error %v, want one without %.*s", err, first, secret)
 		}
 	}
 	for _, disguise := range []string{"", "\u200b"} {

@@ -162,7 +162,7 @@ func TestLogoutWithFailingStore(t *testing.T) {
 				w.Page(clientIssuer+"/revoke", func(http.ResponseWriter, *http.Request) { w.as.set(func(s *fakeServer) { s.counts["revoke"]++ }) })
 				fall(store)
 				if err := tr.Logout(t.Context()); !errors.Is(err, errDiskFull) {
-					t.Errorf("logout: %v", err)
+					t.Errorf("Logout: got error %v", err)
 				}
 				used := len(w.rs.used)
 				if _, _, err := post(tr, t.Context()); !errors.Is(err, oauthclient.ErrLoginRequired) || len(w.rs.used) != used {
@@ -186,7 +186,7 @@ func TestLogoutWithUnreadableStore(t *testing.T) {
 		w.mustPost(tr)
 		store.load = errDiskFull
 		if err := tr.Logout(t.Context()); !errors.Is(err, errDiskFull) {
-			t.Errorf("logout: %v", err)
+			t.Errorf("Logout: got error %v", err)
 		}
 		if n := w.as.count("revoke refresh_token"); n != 1 {
 			t.Errorf("%d revocations", n)
@@ -278,13 +278,13 @@ func TestUnreadableStoreIsReplaced(t *testing.T) {
 					t.Errorf("a request: %v", err)
 				}
 				if err := tr.Login(t.Context()); err != nil {
-					t.Errorf("login: %v", err)
+					t.Errorf("Login: got error %v", err)
 				}
 				w.mustPost(w.unattended(store))
 				store.rewrite(kind, garbage)
 				tr = w.transport(&oauthclient.TransportOptions{Store: store})
 				if err := tr.Logout(t.Context()); err != nil {
-					t.Errorf("logout: %v", err)
+					t.Errorf("Logout: got error %v", err)
 				}
 				if s, err := w.unattended(store).Status(t.Context()); s != nil || err != nil {
 					t.Errorf("status after: %v %v", s, err)

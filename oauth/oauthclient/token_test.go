@@ -224,7 +224,7 @@ func TestLoginStatusTokenLogout(t *testing.T) {
 			t.Errorf("token %v %v", set, err)
 		}
 		if err := tr.Logout(t.Context()); err != nil || w.as.count("revoke refresh_token") != 1 || w.as.count("revoke access_token") != 1 {
-			t.Errorf("logout: %v", err)
+			t.Errorf("Logout: got error %v", err)
 		}
 		if s, err := tr.Status(t.Context()); s != nil || err != nil {
 			t.Errorf("status after: %v %v", s, err)

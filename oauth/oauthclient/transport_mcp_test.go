@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,6 +43,63 @@ func bearerOf(req *http.Request) string {
 		return text[len(scheme):]
 	}
 	return ""
+}
+
+// After the login, each HTTP request of an MCP client carries the token in its Authorization header, in
+// a session or not, and no request has it in its URL.
+func TestAUTH05_AUTH06_TokenIsSentInTheHeaderOfEveryRequest(t *testing.T) {
+	for revision, minRequests := range map[string]int{
+		"2025-03-26": 5, "2025-06-18": 5, "2025-11-25": 5, "2026-07-28": 3,
+	} {
+		t.Run(revision, func(t *testing.T) {
+			withEnv(t, func(t *testing.T, w *testEnv) {
+				var mu sync.Mutex
+				var requests []*http.Request
+				transport := w.overHTTP(t, func(base http.RoundTripper) *oauthclient.Transport {
+					return oauthclient.NewTransport(clientMCP, &oauthclient.TransportOptions{
+						Base: roundTripper(func(req *http.Request) (*http.Response, error) {
+							mu.Lock()
+							requests = append(requests, req.Clone(context.WithoutCancel(req.Context())))
+							mu.Unlock()
+							return base.RoundTrip(req)
+						}),
+						Fetcher: w.fetcher(nil), Logger: discardLog,
+						Authorizer: oauthclient.NewAuthorizer(clientRedirect, w.login),
+					})
+				})
+				c, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Revision: revision, Logger: discardLog})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for range 2 {
+					if _, err := c.CallTool(t.Context(), "hello", nil); err != nil {
+						t.Error(err)
+					}
+				}
+				if err := c.Close(); err != nil {
+					t.Error(err)
+				}
+				if err := transport.Close(); err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				token := bearerOf(requests[len(requests)-1])
+				if token == "" || len(requests) < 1+minRequests {
+					t.Fatalf("got %d requests, the last with the token %q; want a token and at least %d requests",
+						len(requests), token, 1+minRequests)
+				}
+				for i, req := range requests {
+					if got := bearerOf(req); i > 0 && got != token {
+						t.Errorf("request %d, %s: got token %q, want %q", i, req.Method, got, token)
+					}
+					if strings.Contains(req.URL.String(), token) || req.URL.RawQuery != "" {
+						t.Errorf("request %d, %s: got URL %s, want no query", i, req.Method, req.URL)
+					}
+				}
+			})
+		})
+	}
 }
 
 // TestTimeoutsAreSuspendedDuringLogin has people who need longer than the client's patience with the

@@ -42,6 +42,24 @@ func TestLoginOnUnauthorized(t *testing.T) {
 	})
 }
 
+func TestAUTH01_ServerWithoutAuthorizationNeedsNoLogin(t *testing.T) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
+		tr := oauthclient.NewTransport(clientMCP, &oauthclient.TransportOptions{
+			Base: roundTripper(func(req *http.Request) (*http.Response, error) {
+				if got := req.Header.Get("Authorization"); got != "" {
+					t.Errorf("got Authorization %q, want none", got)
+				}
+				return &http.Response{StatusCode: http.StatusOK, Body: req.Body, Request: req}, nil
+			}),
+			Fetcher: w.fetcher(nil), Authorizer: oauthclient.NewAuthorizer(clientRedirect, w.login),
+		})
+		w.mustPost(tr)
+		if asked := w.Requests(); len(asked) > 0 || w.loginCount() != 0 {
+			t.Errorf("requested %v and logged in %d times, want neither", asked, w.loginCount())
+		}
+	})
+}
+
 func TestTokensAreStoredByServer(t *testing.T) {
 	withEnv(t, func(t *testing.T, w *testEnv) {
 		store := oauthclient.NewMemoryStore()
