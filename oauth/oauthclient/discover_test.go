@@ -26,7 +26,7 @@ func resourceDoc(resource string, issuers ...string) string {
 	return `{"resource":"` + resource + `","authorization_servers":["` + strings.Join(issuers, `","`) + `"],"scopes_supported":["a","b"]}`
 }
 
-// metadataChallenge is a challenge that says where the resource's metadata is.
+// metadataChallenge returns a challenge with a resource_metadata parameter.
 func metadataChallenge(to string) *oauth.Challenge {
 	return &oauth.Challenge{Scheme: "Bearer", Params: map[string]string{"resource_metadata": to}}
 }

@@ -355,10 +355,10 @@ func (s *fakeServer) newID(kind string) string {
 func (s *fakeServer) register(w http.ResponseWriter, req *http.Request) {
 	var m oauth.ClientMetadata
 	if err := json.NewDecoder(req.Body).Decode(&m); err != nil || len(m.RedirectURIs) == 0 {
-		s.t.Errorf("registration of %+v: %v", m, err)
+		s.t.Errorf("got invalid registration %+v, error %v", m, err)
 	}
 	if !slices.Contains(m.GrantTypes, "refresh_token") || m.ApplicationType != "native" {
-		s.t.Errorf("registration of %+v", m)
+		s.t.Errorf("got registration %+v, want a native client with refresh tokens", m)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

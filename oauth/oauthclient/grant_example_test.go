@@ -13,7 +13,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// newMachineExampleServer stands for an MCP server and those who decide who may use it. It tells what they are asked for.
+// newMachineExampleServer returns an MCP server, its authorization server and an identity provider in
+// one. It prints the token requests.
 func newMachineExampleServer() *httptest.Server {
 	mux := http.NewServeMux()
 	server := httptest.NewServer(mux)
@@ -42,12 +43,12 @@ func newMachineExampleServer() *httptest.Server {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
-		_, _ = io.WriteString(w, "welcome")
+		_, _ = io.WriteString(w, "hello")
 	})
 	return server
 }
 
-// getWith makes one request; an MCP client makes them in the same way.
+// getWith sends one request through a Transport, as an MCP client does.
 func getWith(t *oauthclient.Transport, endpoint string) {
 	defer t.CloseIdleConnections()
 	res, err := (&http.Client{Transport: t}).Get(endpoint)
@@ -71,7 +72,7 @@ func ExampleNewClientCredentialsGrant() {
 	getWith(t, endpoint)
 	// Output:
 	// authorization server: client_credentials
-	// server: welcome <nil>
+	// server: hello <nil>
 }
 
 func ExampleNewWorkloadGrant() {
@@ -83,13 +84,13 @@ func ExampleNewWorkloadGrant() {
 		Grant: oauthclient.NewWorkloadGrant(func(_ context.Context, issuer string) (string, error) {
 			return "jwt-of-the-platform", nil
 		}),
-		// The JWT goes there, and to no other authorization server that the MCP server may name.
+		// The JWT is sent to no other authorization server that the MCP server may name.
 		Client: oauthclient.Identity{Issuer: server.URL},
 	})
 	getWith(t, endpoint)
 	// Output:
 	// authorization server: urn:ietf:params:oauth:grant-type:jwt-bearer jwt-of-the-platform
-	// server: welcome <nil>
+	// server: hello <nil>
 }
 
 func ExampleNewEnterpriseGrant() {
@@ -110,5 +111,5 @@ func ExampleNewEnterpriseGrant() {
 	// Output:
 	// identity provider: urn:ietf:params:oauth:grant-type:token-exchange id-token-of-ann
 	// authorization server: urn:ietf:params:oauth:grant-type:jwt-bearer access-for-ann
-	// server: welcome <nil>
+	// server: hello <nil>
 }

@@ -24,8 +24,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-// A grantEnv is an MCP server, its authorization server and an identity provider, which know
-// machines alone: whoever registers or opens a login page fails the test.
+// A grantEnv is an MCP server, its authorization server and an identity provider for grants without
+// user interaction. A registration or login fails the test.
 type grantEnv struct {
 	t        *testing.T
 	as       *httptest.Server
@@ -33,12 +33,12 @@ type grantEnv struct {
 	idp      *httptest.Server
 	metadata oauth.ServerMetadata // beyond the endpoints
 	required string               // scope of the challenge
-	bound    bool                 // the MCP server says that tokens have to be bound to keys
+	bound    bool                 // the resource metadata requires bound tokens
 
 	// token and exchange answer the requests to the two token endpoints.
 	token    func(w http.ResponseWriter, r *http.Request)
 	exchange func(w http.ResponseWriter, r *http.Request)
-	// guard judges requests to the MCP server that hold an Authorization header.
+	// guard checks requests to the MCP server with an Authorization header.
 	guard func(w http.ResponseWriter, r *http.Request) bool
 
 	mu               sync.Mutex     // guards the fields below
@@ -47,7 +47,7 @@ type grantEnv struct {
 	good             string         // the token that the MCP server takes
 }
 
-// An asked is a request to a token endpoint.
+// A tokenRequest is a request to a token endpoint.
 type tokenRequest struct {
 	form   url.Values
 	header http.Header
@@ -79,7 +79,7 @@ func (w *grantEnv) serveAS(rw http.ResponseWriter, r *http.Request) {
 		w.record(&w.tokenRequests, r)
 		w.token(rw, r)
 	default:
-		w.t.Errorf("the authorization server was asked for %s", r.URL.Path)
+		w.t.Errorf("got a request for %s at the authorization server", r.URL.Path)
 		http.NotFound(rw, r)
 	}
 }
@@ -94,7 +94,7 @@ func (w *grantEnv) serveIDP(rw http.ResponseWriter, r *http.Request) {
 		w.record(&w.exchangeRequests, r)
 		w.exchange(rw, r)
 	default:
-		w.t.Errorf("the identity provider was asked for %s", r.URL.Path)
+		w.t.Errorf("got a request for %s at the identity provider", r.URL.Path)
 		http.NotFound(rw, r)
 	}
 }
@@ -105,7 +105,7 @@ func (w *grantEnv) record(all *[]tokenRequest, r *http.Request) {
 	}
 	for name, values := range r.PostForm {
 		if len(values) != 1 {
-			w.t.Errorf("%s is sent %d times", name, len(values))
+			w.t.Errorf("got the parameter %s %d times, want once", name, len(values))
 		}
 	}
 	w.mu.Lock()
@@ -113,7 +113,7 @@ func (w *grantEnv) record(all *[]tokenRequest, r *http.Request) {
 	*all = append(*all, tokenRequest{r.PostForm, r.Header.Clone()})
 }
 
-// issue answers with a new token.
+// issue responds with a new token.
 func (w *grantEnv) issue(rw http.ResponseWriter, tokenType string, more map[string]any) {
 	w.mu.Lock()
 	w.good = fmt.Sprintf("token-%d", len(w.tokenRequests))
@@ -143,7 +143,7 @@ func (w *grantEnv) serveRS(rw http.ResponseWriter, r *http.Request) {
 			w.rs.URL, w.required))
 		rw.WriteHeader(http.StatusUnauthorized)
 	default:
-		_, _ = rw.Write([]byte("welcome"))
+		_, _ = rw.Write([]byte("hello"))
 	}
 }
 
@@ -153,7 +153,7 @@ func writeJSON(rw http.ResponseWriter, status int, v any) {
 	_ = json.NewEncoder(rw).Encode(v)
 }
 
-// client returns options with a client that the authorization server knows.
+// client returns options with the credentials of a registered client.
 func (w *grantEnv) client(grant Grant) *TransportOptions {
 	return &TransportOptions{
 		Grant:  grant,
@@ -174,7 +174,7 @@ func (w *grantEnv) get(transport *Transport) error {
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		w.t.Errorf("the server answers %s", res.Status)
+		w.t.Errorf("got status %s, want 200", res.Status)
 	}
 	return nil
 }
@@ -185,23 +185,23 @@ func (w *grantEnv) transport(opts *TransportOptions) *Transport {
 	return transport
 }
 
-// try makes a Transport and a request with it.
+// try sends a request through a new Transport.
 func (w *grantEnv) try(opts *TransportOptions) error {
 	w.t.Helper()
 	return w.get(w.transport(opts))
 }
 
-// wantForm checks what was sent, except for what differs every time.
+// wantForm checks that a form has exactly the given parameters.
 func wantForm(t *testing.T, got url.Values, want map[string]string) {
 	t.Helper()
 	for name, value := range want {
 		if got.Get(name) != value {
-			t.Errorf("%s is %q, want %q", name, got.Get(name), value)
+			t.Errorf("got %s %q, want %q", name, got.Get(name), value)
 		}
 	}
 	for name := range got {
 		if _, ok := want[name]; !ok {
-			t.Errorf("%s is sent, which should not be", name)
+			t.Errorf("got the unexpected parameter %s", name)
 		}
 	}
 }
@@ -221,7 +221,7 @@ func TestEAUTH03_ClientCredentials(t *testing.T) {
 	}{
 		{"basic", []string{"client_secret_basic"}, nil, basic, nil},
 		{"basic before post", []string{"client_secret_post", "client_secret_basic"}, nil, basic, nil},
-		{"nothing said", nil, nil, basic, nil},
+		{"no methods in the metadata", nil, nil, basic, nil},
 		{"post", []string{"none", "client_secret_post"}, nil, "", []string{"client_id", "client_secret"}},
 		{"a key", []string{"private_key_jwt", "client_secret_basic"}, &AssertionKey{Key: key}, "", []string{"client_assertion_type", "client_assertion"}},
 	} {
@@ -234,20 +234,20 @@ func TestEAUTH03_ClientCredentials(t *testing.T) {
 				t.Fatal(err)
 			}
 			if len(w.tokenRequests) != 1 {
-				t.Fatalf("%d token requests, want 1", len(w.tokenRequests))
+				t.Fatalf("got %d token requests, want 1", len(w.tokenRequests))
 			}
 			got := w.tokenRequests[0]
 			want := map[string]string{"grant_type": "client_credentials", "resource": w.rs.URL + "/mcp", "scope": "mcp:basic"}
-			said := map[string]string{
+			all := map[string]string{
 				"client_id": "client 1", "client_secret": "se:cret", "client_assertion_type": clientAssertionType,
 				"client_assertion": got.form.Get("client_assertion"),
 			}
 			for _, name := range tt.form {
-				want[name] = said[name]
+				want[name] = all[name]
 			}
 			wantForm(t, got.form, want)
 			if h := got.header.Get("Authorization"); h != tt.header {
-				t.Errorf("Authorization is %q, want %q", h, tt.header)
+				t.Errorf("got Authorization %q, want %q", h, tt.header)
 			}
 			if tt.key != nil {
 				checkAudience(t, got.form.Get("client_assertion"), key, w.as.URL)
@@ -268,13 +268,12 @@ func checkAudience(t *testing.T, assertion string, key *ecdsa.PrivateKey, issuer
 	}
 	for _, claim := range []string{`"iss":"client 1"`, `"sub":"client 1"`, `"aud":"` + issuer + `"`} {
 		if !strings.Contains(string(payload), claim) {
-			t.Errorf("the claims are %s, want %s in them", payload, claim)
+			t.Errorf("got claims %s, want %s in them", payload, claim)
 		}
 	}
 }
 
-// TestGrantIsRepeated refuses a token: the next one is asked for in the same way, even if there is
-// a refresh token.
+// After a refused token the grant is used again, also if there is a refresh token.
 func TestGrantIsRepeated(t *testing.T) {
 	w := newGrantEnv(t)
 	w.token = func(rw http.ResponseWriter, _ *http.Request) {
@@ -287,7 +286,7 @@ func TestGrantIsRepeated(t *testing.T) {
 		}
 	}
 	if len(w.tokenRequests) != 1 {
-		t.Fatalf("%d token requests for two requests, want 1", len(w.tokenRequests))
+		t.Fatalf("got %d token requests for two requests, want 1", len(w.tokenRequests))
 	}
 	w.mu.Lock()
 	w.good = "revoked"
@@ -296,11 +295,11 @@ func TestGrantIsRepeated(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(w.tokenRequests) != 2 || w.tokenRequests[1].form.Get("grant_type") != "client_credentials" {
-		t.Errorf("token requests: %v", w.tokenRequests)
+		t.Errorf("got token requests %v, want two with client_credentials", w.tokenRequests)
 	}
 }
 
-func TestClientCredentialsAreNotShown(t *testing.T) {
+func TestClientCredentialsAreNotSent(t *testing.T) {
 	t.Run("to another authorization server", func(t *testing.T) {
 		w := newGrantEnv(t)
 		opts := w.client(NewClientCredentialsGrant())
@@ -309,7 +308,7 @@ func TestClientCredentialsAreNotShown(t *testing.T) {
 			t.Error("the request succeeded, want an error")
 		}
 		if len(w.tokenRequests) != 0 {
-			t.Error("the token endpoint was asked")
+			t.Error("the client sent a token request")
 		}
 	})
 	for name, client := range map[string]Identity{"without a secret": {ID: "c"}, "without a client": {}} {
@@ -323,21 +322,20 @@ func TestClientCredentialsAreNotShown(t *testing.T) {
 				t.Error("the request succeeded, want an error")
 			}
 			if len(w.tokenRequests) != 0 {
-				t.Error("the token endpoint was asked")
+				t.Error("the client sent a token request")
 			}
 		})
 	}
 }
 
-// refuseGrant answers with an OAuth error, whose text repeats the form.
+// refuseGrant responds with an OAuth error, whose description repeats the form.
 func refuseGrant(code string) func(http.ResponseWriter, *http.Request) {
 	return func(rw http.ResponseWriter, r *http.Request) {
 		writeJSON(rw, http.StatusBadRequest, map[string]string{"error": code, "error_description": "not with " + r.PostForm.Encode()})
 	}
 }
 
-// TestGrantRefusalIsFinal refuses every kind of grant: the error is the server's, and it is asked once,
-// in one way.
+// A refused grant returns the server's error and is not tried again in another way.
 func TestGrantRefusalIsFinal(t *testing.T) {
 	for name, grant := range map[string]func(w *grantEnv) Grant{
 		"client credentials": func(*grantEnv) Grant { return NewClientCredentialsGrant() },
@@ -352,15 +350,15 @@ func TestGrantRefusalIsFinal(t *testing.T) {
 				err := w.try(w.client(grant(w)))
 				var refused *TokenError
 				if !errors.As(err, &refused) || refused.Code != code {
-					t.Errorf("the error is %v, want %s", err, code)
+					t.Errorf("got error %v, want %s", err, code)
 				}
 				for _, secret := range []string{"platform-jwt", "se:cret", "se%3Acret", "the-jag", "id-token"} {
 					if strings.Contains(fmt.Sprint(err), secret) {
-						t.Errorf("the error shows %s: %v", secret, err)
+						t.Errorf("got error %v, want one without %s", err, secret)
 					}
 				}
 				if len(w.tokenRequests) != 1 || len(w.exchangeRequests) > 1 {
-					t.Errorf("the token endpoint was asked %d times, the identity provider %d times", len(w.tokenRequests), len(w.exchangeRequests))
+					t.Errorf("got %d token requests and %d exchange requests, want 1 and at most 1", len(w.tokenRequests), len(w.exchangeRequests))
 				}
 			})
 		}
@@ -371,7 +369,7 @@ func fixedAssertion(jwt string) AssertionFunc {
 	return func(context.Context, string) (string, error) { return jwt, nil }
 }
 
-func TestWorkload(t *testing.T) {
+func TestWorkloadGrant(t *testing.T) {
 	for name, client := range map[string]Identity{
 		"no client": {}, "a public client": {ID: "workload-1"}, "a client with a secret": {ID: "workload-1", Secret: "s"},
 	} {
@@ -390,7 +388,7 @@ func TestWorkload(t *testing.T) {
 				t.Fatal(err)
 			}
 			if audience != w.as.URL {
-				t.Errorf("the assertion was made for %q, want %q", audience, w.as.URL)
+				t.Errorf("got the issuer %q, want %q", audience, w.as.URL)
 			}
 			want := map[string]string{
 				"grant_type": grantJWTBearer, "assertion": workloadJWT(w.as.URL), "resource": w.rs.URL + "/mcp", "scope": "mcp:basic",
@@ -403,19 +401,19 @@ func TestWorkload(t *testing.T) {
 			}
 			wantForm(t, w.tokenRequests[0].form, want)
 			if h := w.tokenRequests[0].header.Get("Authorization"); h != "" {
-				t.Errorf("Authorization is %q", h)
+				t.Errorf("got Authorization %q, want none", h)
 			}
 		})
 	}
 }
 
-// TestWorkloadFileRotates writes another JWT to the file before the second token is asked for.
+// The file of an assertion is read again for each token.
 func TestWorkloadFileRotates(t *testing.T) {
 	w := newGrantEnv(t)
 	file := filepath.Join(t.TempDir(), "token")
 	transport := w.transport(w.client(NewWorkloadGrant(AssertionFile(file))))
 	if err := w.get(transport); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("without the file: %v", err)
+		t.Errorf("missing file: got error %v, want os.ErrNotExist", err)
 	}
 	for _, jwt := range []string{"jwt-1", "jwt-2"} {
 		if err := os.WriteFile(file, []byte(jwt+"\n"), 0o600); err != nil {
@@ -428,7 +426,7 @@ func TestWorkloadFileRotates(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := w.tokenRequests[len(w.tokenRequests)-1].form.Get("assertion"); got != jwt {
-			t.Errorf("the assertion is %q, want %q", got, jwt)
+			t.Errorf("got assertion %q, want %q", got, jwt)
 		}
 	}
 }
@@ -442,22 +440,22 @@ func TestWorkloadWithoutAssertion(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := w.try(w.client(NewWorkloadGrant(AssertionFile(file)))); err == nil {
-				t.Error("the workload was let in")
+				t.Error("the request succeeded, want an error")
 			}
 			if len(w.tokenRequests) != 0 {
-				t.Error("the token endpoint was asked")
+				t.Error("the client sent a token request")
 			}
 		})
 	}
 	defer func() {
 		if recover() == nil {
-			t.Error("NewWorkloadGrant takes nil")
+			t.Error("NewWorkloadGrant(nil) did not panic")
 		}
 	}()
 	NewWorkloadGrant(nil)
 }
 
-// enterprise returns the options of a client that the identity provider knows too.
+// enterprise returns options for a client that is registered at the identity provider.
 func (w *grantEnv) enterprise() *EnterpriseOptions {
 	return &EnterpriseOptions{
 		Issuer: w.idp.URL, ClientID: "idp-client",
@@ -465,7 +463,7 @@ func (w *grantEnv) enterprise() *EnterpriseOptions {
 	}
 }
 
-// issueIDJAG answers a token exchange.
+// issueIDJAG returns a handler that responds to a token exchange. A nil value removes a member.
 func (w *grantEnv) issueIDJAG(differently map[string]any) func(http.ResponseWriter, *http.Request) {
 	return func(rw http.ResponseWriter, _ *http.Request) {
 		answer := map[string]any{"access_token": "the-jag", "issued_token_type": tokenTypeIDJAG, "token_type": "N_A", "expires_in": 300}
@@ -478,9 +476,7 @@ func (w *grantEnv) issueIDJAG(differently map[string]any) func(http.ResponseWrit
 	}
 }
 
-// TestEAUTH06_Enterprise plays both requests, with the identity provider named in every way and
-// with every way for the client to say who it is.
-func TestEAUTH06_Enterprise(t *testing.T) {
+func TestEAUTH06_EnterpriseGrant(t *testing.T) {
 	for name, change := range map[string]func(w *grantEnv, o *EnterpriseOptions, exchange map[string]string){
 		"by issuer": func(_ *grantEnv, _ *EnterpriseOptions, want map[string]string) { want["client_id"] = "idp-client" },
 		"by token endpoint": func(w *grantEnv, o *EnterpriseOptions, want map[string]string) {
@@ -509,30 +505,29 @@ func TestEAUTH06_Enterprise(t *testing.T) {
 			}
 			wantForm(t, w.exchangeRequests[0].form, want)
 			if opts.ClientSecret != "" && w.exchangeRequests[0].header.Get("Authorization") != "Basic aWRwLWNsaWVudDppZHAtc2VjcmV0" {
-				t.Errorf("at the identity provider Authorization is %q", w.exchangeRequests[0].header.Get("Authorization"))
+				t.Errorf("got Authorization %q at the identity provider, want that of the client", w.exchangeRequests[0].header.Get("Authorization"))
 			}
 			wantForm(t, w.tokenRequests[0].form, map[string]string{
 				"grant_type": grantJWTBearer, "assertion": "the-jag", "resource": w.rs.URL + "/mcp", "scope": "chat.read",
 			})
 			if h := w.tokenRequests[0].header.Get("Authorization"); !strings.HasPrefix(h, "Basic ") {
-				t.Errorf("at the authorization server Authorization is %q", h)
+				t.Errorf("got Authorization %q at the authorization server, want Basic", h)
 			}
 		})
 	}
 }
 
-// TestEAUTH08_ExchangeIsChecked sends nothing to the authorization server unless the identity
-// provider gave an ID-JAG.
+// Without an ID-JAG from the identity provider, no token request is sent to the authorization server.
 func TestEAUTH08_ExchangeIsChecked(t *testing.T) {
-	boom := errors.New("not logged in")
+	errNotLoggedIn := errors.New("not logged in")
 	for name, change := range map[string]func(w *grantEnv, o *TransportOptions, e *EnterpriseOptions){
 		"an access token": func(w *grantEnv, _ *TransportOptions, _ *EnterpriseOptions) {
 			w.exchange = w.issueIDJAG(map[string]any{"issued_token_type": "urn:ietf:params:oauth:token-type:access_token"})
 		},
-		"no type of token": func(w *grantEnv, _ *TransportOptions, _ *EnterpriseOptions) {
+		"no issued_token_type": func(w *grantEnv, _ *TransportOptions, _ *EnterpriseOptions) {
 			w.exchange = w.issueIDJAG(map[string]any{"issued_token_type": nil})
 		},
-		"to be used as Bearer": func(w *grantEnv, _ *TransportOptions, _ *EnterpriseOptions) {
+		"token type Bearer": func(w *grantEnv, _ *TransportOptions, _ *EnterpriseOptions) {
 			w.exchange = w.issueIDJAG(map[string]any{"token_type": "Bearer"})
 		},
 		"no token": func(w *grantEnv, _ *TransportOptions, _ *EnterpriseOptions) {
@@ -541,21 +536,21 @@ func TestEAUTH08_ExchangeIsChecked(t *testing.T) {
 		"refused": func(w *grantEnv, _ *TransportOptions, _ *EnterpriseOptions) {
 			w.exchange = refuseGrant("access_denied")
 		},
-		"nobody has logged in": func(_ *grantEnv, _ *TransportOptions, e *EnterpriseOptions) {
-			e.Subject = func(context.Context) (string, string, error) { return "", "", boom }
+		"user not logged in": func(_ *grantEnv, _ *TransportOptions, e *EnterpriseOptions) {
+			e.Subject = func(context.Context) (string, string, error) { return "", "", errNotLoggedIn }
 		},
-		"no token of a person": func(_ *grantEnv, _ *TransportOptions, e *EnterpriseOptions) {
+		"no subject token": func(_ *grantEnv, _ *TransportOptions, e *EnterpriseOptions) {
 			e.Subject = func(context.Context) (string, string, error) { return "", TokenTypeID, nil }
 		},
 		"no client": func(_ *grantEnv, o *TransportOptions, _ *EnterpriseOptions) { o.Client = Identity{} },
-		"another authorization server's client": func(_ *grantEnv, o *TransportOptions, _ *EnterpriseOptions) {
+		"client of another issuer": func(_ *grantEnv, o *TransportOptions, _ *EnterpriseOptions) {
 			o.Client.Issuer = "https://as.example"
 		},
 		"no identity provider": func(_ *grantEnv, _ *TransportOptions, e *EnterpriseOptions) { e.Issuer = "" },
 		"another issuer's metadata": func(w *grantEnv, _ *TransportOptions, e *EnterpriseOptions) {
 			e.Issuer = strings.Replace(w.idp.URL, "127.0.0.1", "localhost", 1)
 		},
-		"a key, and no issuer that it signs for": func(w *grantEnv, _ *TransportOptions, e *EnterpriseOptions) {
+		"a key, but no issuer for its assertion": func(w *grantEnv, _ *TransportOptions, e *EnterpriseOptions) {
 			e.Issuer, e.TokenEndpoint = "", w.idp.URL+"/exchange"
 			key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 			if err != nil {
@@ -575,22 +570,21 @@ func TestEAUTH08_ExchangeIsChecked(t *testing.T) {
 			opts.Grant = NewEnterpriseGrant(e)
 			err := w.try(opts)
 			if err == nil {
-				t.Fatal("the client was let in")
+				t.Fatal("the request succeeded, want an error")
 			}
 			for _, secret := range []string{"id-token", "the-jag", "se:cret"} {
 				if strings.Contains(err.Error(), secret) {
-					t.Errorf("the error shows %s: %v", secret, err)
+					t.Errorf("got error %v, want one without %s", err, secret)
 				}
 			}
 			if len(w.tokenRequests) != 0 {
-				t.Error("the authorization server was asked")
+				t.Error("the client sent a token request to the authorization server")
 			}
 		})
 	}
 }
 
-// TestGrantedScopesAreKept takes what the server says it has granted, and asks for what the
-// challenge names.
+// The scopes of the token response are kept as the granted scopes.
 func TestGrantedScopesAreKept(t *testing.T) {
 	w := newGrantEnv(t)
 	w.token = func(rw http.ResponseWriter, _ *http.Request) {
@@ -605,6 +599,6 @@ func TestGrantedScopesAreKept(t *testing.T) {
 		t.Fatalf("Status = %v, %v", status, err)
 	}
 	if !slices.Equal(status.Scopes, []string{"mcp:basic", "mcp:more"}) || status.Renewable || status.Expires.Before(time.Now()) {
-		t.Errorf("Status = %+v", status)
+		t.Errorf("Status = %+v, want the granted scopes, not renewable", status)
 	}
 }

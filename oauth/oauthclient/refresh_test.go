@@ -19,18 +19,18 @@ func TestExpiredTokensAreRenewedFirst(t *testing.T) {
 	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
-		for _, pause := range []time.Duration{3600 * time.Second, 3571 * time.Second} { // it has ended; it ends soon
+		for _, pause := range []time.Duration{3600 * time.Second, 3571 * time.Second} { // expired; expires soon
 			w.rs.requests = 0
 			time.Sleep(pause)
 			w.mustPost(tr)
 			if n := w.as.count("refresh_token"); n != 1 || w.rs.requests != 1 {
-				t.Errorf("after %v: %d renewals, %d requests", pause, n, w.rs.requests)
+				t.Errorf("after %v: got %d renewals and %d requests, want 1 and 1", pause, n, w.rs.requests)
 			}
 		}
 		time.Sleep(3569 * time.Second)
 		w.mustPost(tr)
 		if n := w.as.count("refresh_token"); n != 0 || w.loginCount() != 1 {
-			t.Errorf("%d renewals too early, %d logins", n, w.loginCount())
+			t.Errorf("30 seconds before expiry: got %d renewals and %d logins, want 0 and 1", n, w.loginCount())
 		}
 	})
 }
@@ -42,7 +42,7 @@ func TestShortLivedTokensAreNotRenewedEarly(t *testing.T) {
 		w.mustPost(tr)
 		w.mustPost(tr)
 		if n := w.as.count("refresh_token"); n != 0 {
-			t.Errorf("%d renewals at once", n)
+			t.Errorf("got %d renewals, want 0", n)
 		}
 	})
 }
@@ -51,23 +51,23 @@ func TestRenewalIsSharedByGoroutines(t *testing.T) {
 	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
-		w.as.revokeAccess() // the server knows before the client
+		w.as.revokeAccess() // before the client knows
 		var requests sync.WaitGroup
 		for range 100 {
 			requests.Go(func() {
 				if status, _, err := post(tr, t.Context()); status != http.StatusOK {
-					t.Errorf("got %d %v", status, err)
+					t.Errorf("got %d, error %v; want 200", status, err)
 				}
 			})
 		}
 		requests.Wait()
 		if n := w.as.count("refresh_token"); n != 1 || w.loginCount() != 1 {
-			t.Errorf("%d renewals, %d logins", n, w.loginCount())
+			t.Errorf("got %d renewals and %d logins, want one login", n, w.loginCount())
 		}
 	})
 }
 
-// TestRenewalIsSharedByProcesses has Transports that know nothing of one another but the store.
+// Transports that share only a store make one renewal.
 func TestRenewalIsSharedByProcesses(t *testing.T) {
 	withEnv(t, func(t *testing.T, w *testEnv) {
 		store := oauthclient.NewMemoryStore()
@@ -81,13 +81,13 @@ func TestRenewalIsSharedByProcesses(t *testing.T) {
 		for _, tr := range all {
 			requests.Go(func() {
 				if status, _, err := post(tr, t.Context()); status != http.StatusOK {
-					t.Errorf("got %d %v", status, err)
+					t.Errorf("got %d, error %v; want 200", status, err)
 				}
 			})
 		}
 		requests.Wait()
 		if n := w.as.count("refresh_token"); n != 1 || w.loginCount() != 1 {
-			t.Errorf("%d renewals, %d logins", n, w.loginCount())
+			t.Errorf("got %d renewals and %d logins, want one login", n, w.loginCount())
 		}
 	})
 }
@@ -100,9 +100,9 @@ func TestRenewedByAnotherProcess(t *testing.T) {
 		w.mustPost(two)
 		w.as.revokeAccess()
 		w.mustPost(one)
-		w.mustPost(two) // it is refused, and finds what the other one has got
+		w.mustPost(two) // it is refused and loads the other one's token
 		if n := w.as.count("refresh_token"); n != 1 {
-			t.Errorf("%d renewals", n)
+			t.Errorf("got %d renewals, want 1", n)
 		}
 	})
 }
@@ -125,14 +125,14 @@ func TestLoginAfterRefusedRefresh(t *testing.T) {
 				})
 				unattended := w.unattended(store)
 				if _, _, err := post(unattended, t.Context()); !errors.Is(err, oauthclient.ErrLoginRequired) {
-					t.Errorf("without a person: %v", err)
+					t.Errorf("without an Authorizer: got error %v, want ErrLoginRequired", err)
 				}
 				if s, err := unattended.Status(t.Context()); s != nil || err != nil {
-					t.Errorf("the tokens are still there: %v %v", s, err)
+					t.Errorf("got status %v, error %v; want no tokens", s, err)
 				}
 				w.mustPost(tr)
 				if w.loginCount() != 2 {
-					t.Errorf("%d logins", w.loginCount())
+					t.Errorf("got %d logins, want 1", w.loginCount())
 				}
 			})
 		})
@@ -141,11 +141,11 @@ func TestLoginAfterRefusedRefresh(t *testing.T) {
 
 func TestFailedRenewalKeepsTheTokens(t *testing.T) {
 	for name, respond := range map[string]func(url.Values) (int, string){
-		"unavailable":    func(url.Values) (int, string) { return 503, "" },
-		"its own fault":  func(url.Values) (int, string) { return 500, `{"error":"invalid_grant"}` },
-		"not now":        func(url.Values) (int, string) { return 400, `{"error":"temporarily_unavailable"}` },
-		"something else": func(url.Values) (int, string) { return 404, "<html>" },
-		"nonsense":       func(url.Values) (int, string) { return 200, `{"access_token":` },
+		"unavailable":  func(url.Values) (int, string) { return 503, "" },
+		"server error": func(url.Values) (int, string) { return 500, `{"error":"invalid_grant"}` },
+		"temporary":    func(url.Values) (int, string) { return 400, `{"error":"temporarily_unavailable"}` },
+		"not found":    func(url.Values) (int, string) { return 404, "<html>" },
+		"malformed":    func(url.Values) (int, string) { return 200, `{"access_token":` },
 	} {
 		t.Run(name, func(t *testing.T) {
 			withEnv(t, func(t *testing.T, w *testEnv) {
@@ -153,7 +153,7 @@ func TestFailedRenewalKeepsTheTokens(t *testing.T) {
 				w.mustPost(tr)
 				w.as.set(func(s *fakeServer) { s.respond = respond })
 				time.Sleep(3580 * time.Second)
-				w.mustPost(tr) // it is good for 20 seconds yet
+				w.mustPost(tr) // the token is valid for another 20 seconds
 				time.Sleep(20 * time.Second)
 				if _, _, err := post(tr, t.Context()); err == nil {
 					t.Error("got no error")
@@ -161,15 +161,14 @@ func TestFailedRenewalKeepsTheTokens(t *testing.T) {
 				w.as.set(func(s *fakeServer) { s.respond = nil })
 				w.mustPost(tr)
 				if w.loginCount() != 1 {
-					t.Errorf("%d logins", w.loginCount())
+					t.Errorf("got %d logins, want 1", w.loginCount())
 				}
 			})
 		})
 	}
 }
 
-// TestTemporaryRefreshErrors has somebody else than the token endpoint speak, or say
-// what it does not explain.
+// Errors that do not come from the token endpoint, or are temporary, do not end the grant.
 func TestTemporaryRefreshErrors(t *testing.T) {
 	for name, c := range map[string]struct {
 		status int
@@ -177,13 +176,13 @@ func TestTemporaryRefreshErrors(t *testing.T) {
 		kept   bool
 	}{
 		"too many":            {429, "too_many_requests", true},
-		"not there":           {404, "Not Found", true},
+		"not found":           {404, "Not Found", true},
 		"a firewall":          {403, "Forbidden", true},
-		"late":                {408, "request_timeout", true},
-		"success":             {200, "internal_error", true},
-		"its own fault":       {502, "invalid_grant", true},
-		"success, but":        {200, "bad_refresh_token", false},
-		"forbidden, with why": {403, "invalid_grant", false},
+		"timeout":             {408, "request_timeout", true},
+		"status 200, unknown": {200, "internal_error", true},
+		"bad gateway":         {502, "invalid_grant", true},
+		"status 200, refused": {200, "bad_refresh_token", false},
+		"forbidden, refused":  {403, "invalid_grant", false},
 		"unauthorized":        {401, "invalid_client", false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -200,15 +199,14 @@ func TestTemporaryRefreshErrors(t *testing.T) {
 				}
 				w.as.set(func(s *fakeServer) { s.respond = nil })
 				if _, _, err := post(tr, t.Context()); (err == nil) != c.kept {
-					t.Errorf("then: %v", err)
+					t.Errorf("next request: got error %v, want success %t", err, c.kept)
 				}
 			})
 		})
 	}
 }
 
-// TestRenewalIsNotCancelled has a caller that gives up while its token is renewed: the answer holds
-// the only refresh token.
+// Cancelling a request does not cancel the renewal, whose response has the only refresh token.
 func TestRenewalIsNotCancelled(t *testing.T) {
 	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)
@@ -218,11 +216,11 @@ func TestRenewalIsNotCancelled(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, _, err := post(tr, ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v", err)
+			t.Errorf("got error %v, want DeadlineExceeded", err)
 		}
 		w.mustPost(tr)
 		if n := w.as.count("refresh_token"); n != 1 || w.loginCount() != 1 {
-			t.Errorf("%d renewals, %d logins", n, w.loginCount())
+			t.Errorf("got %d renewals and %d logins, want one login", n, w.loginCount())
 		}
 	})
 }
@@ -237,7 +235,7 @@ func TestRefreshResponseWithoutRefreshToken(t *testing.T) {
 			w.mustPost(tr)
 		}
 		if n := w.as.count("refresh_token"); n != 3 || w.loginCount() != 1 {
-			t.Errorf("%d renewals, %d logins", n, w.loginCount())
+			t.Errorf("got %d renewals and %d logins, want one login", n, w.loginCount())
 		}
 	})
 }
@@ -250,14 +248,13 @@ func TestAUTHR39_NoRefreshToken(t *testing.T) {
 		time.Sleep(time.Hour)
 		w.mustPost(tr)
 		if w.loginCount() != 2 {
-			t.Errorf("%d logins", w.loginCount())
+			t.Errorf("got %d logins, want 2", w.loginCount())
 		}
 	})
 }
 
-// TestREG15_AuthorizationServerChanges moves the server to another one.
 func TestREG15_AuthorizationServerChanges(t *testing.T) {
-	for name, isDown := range map[string]bool{"the first goes on": false, "the first is gone": true} {
+	for name, isDown := range map[string]bool{"first server up": false, "first server down": true} {
 		t.Run(name, func(t *testing.T) {
 			withEnv(t, func(t *testing.T, w *testEnv) {
 				tr := w.transport(nil)
@@ -269,17 +266,17 @@ func TestREG15_AuthorizationServerChanges(t *testing.T) {
 				}
 				w.mustPost(tr)
 				if other.count("register") != 1 || other.count("authorization_code") != 1 || other.count("refresh_token") != 0 {
-					t.Error("the second authorization server was not asked as a stranger")
+					t.Error("want one registration and one login at the second authorization server, and no renewal")
 				}
 				s, err := tr.Status(t.Context())
 				if err != nil || s == nil || s.Issuer != otherIssuer {
-					t.Errorf("status %+v %v", s, err)
+					t.Errorf("got status %+v, error %v; want the issuer %s", s, err, otherIssuer)
 				}
 				w.mustPost(tr)
 				time.Sleep(time.Hour)
 				w.mustPost(tr)
 				if other.count("refresh_token") != 1 || w.loginCount() != 2 {
-					t.Errorf("%d logins", w.loginCount())
+					t.Errorf("got %d logins, want 1", w.loginCount())
 				}
 			})
 		})

@@ -9,7 +9,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-// newExampleServer stands for an MCP server and its authorization server.
+// newExampleServer returns an MCP server and its authorization server in one.
 func newExampleServer() *httptest.Server {
 	mux := http.NewServeMux()
 	server := httptest.NewServer(mux)
@@ -45,7 +45,7 @@ func newExampleServer() *httptest.Server {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
-		_, _ = io.WriteString(w, "welcome")
+		_, _ = io.WriteString(w, "hello")
 	})
 	return server
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// overHTTP returns the way of an MCP client to the world's server, which takes tokens before it
-// answers.
+// overHTTP returns an MCP transport to an MCP server at clientMCP that requires tokens. tr returns the
+// oauthclient.Transport over a RoundTripper to the server.
 func (w *testEnv) overHTTP(t *testing.T, tr func(base http.RoundTripper) *oauthclient.Transport) *mcphttp.Transport {
 	t.Helper()
 	s := mcp.NewServer("demo", "1.0.0", &mcp.ServerOptions{Logger: discardLog})
@@ -102,8 +102,7 @@ func TestAUTH05_AUTH06_TokenIsSentInTheHeaderOfEveryRequest(t *testing.T) {
 	}
 }
 
-// TestTimeoutsAreSuspendedDuringLogin has people who need longer than the client's patience with the
-// server.
+// A login takes longer than the client's timeout.
 func TestTimeoutsAreSuspendedDuringLogin(t *testing.T) {
 	withEnv(t, func(t *testing.T, w *testEnv) {
 		slow := oauthclient.NewAuthorizer(clientRedirect, func(ctx context.Context, login *oauthclient.LoginRequest) (url.Values, error) {
@@ -130,7 +129,7 @@ func TestTimeoutsAreSuspendedDuringLogin(t *testing.T) {
 		done := make(chan error)
 		for i := range 2 {
 			go func() {
-				time.Sleep(time.Duration(i) * time.Minute) // the second finds the person asked already
+				time.Sleep(time.Duration(i) * time.Minute) // the second call joins the login of the first
 				_, err := c.CallTool(t.Context(), "hello", nil)
 				done <- err
 			}()
@@ -141,21 +140,21 @@ func TestTimeoutsAreSuspendedDuringLogin(t *testing.T) {
 			}
 		}
 		if w.loginCount() != 2 {
-			t.Errorf("%d logins", w.loginCount())
+			t.Errorf("got %d logins, want 2", w.loginCount())
 		}
 	})
 }
 
-func TestUnauthorizedRequestsAreNotCarriedOut(t *testing.T) {
+func TestUnauthorizedRequestsCannotHaveRun(t *testing.T) {
 	withEnv(t, func(t *testing.T, w *testEnv) {
 		transport := w.overHTTP(t, func(base http.RoundTripper) *oauthclient.Transport {
 			return oauthclient.NewTransport(clientMCP, &oauthclient.TransportOptions{Base: base, Fetcher: w.fetcher(nil), Logger: discardLog})
 		})
 		defer transport.Close()
 		_, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Logger: discardLog})
-		failed, ok := errors.AsType[*mcp.TransportError](err)
-		if !ok || failed.MayHaveRun || !errors.Is(err, oauthclient.ErrLoginRequired) {
-			t.Errorf("got %v", err)
+		transportErr, ok := errors.AsType[*mcp.TransportError](err)
+		if !ok || transportErr.MayHaveRun || !errors.Is(err, oauthclient.ErrLoginRequired) {
+			t.Errorf("got error %v, want ErrLoginRequired in a TransportError without MayHaveRun", err)
 		}
 		synctest.Wait()
 	})
