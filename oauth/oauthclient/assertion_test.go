@@ -24,7 +24,8 @@ import (
 func clientKeys(t *testing.T) map[string]crypto.Signer {
 	t.Helper()
 	keys := map[string]crypto.Signer{}
-	for name, curve := range map[string]elliptic.Curve{"P-256": elliptic.P256(), "P-384": elliptic.P384(), "P-521": elliptic.P521()} {
+	for name, curve := range map[string]elliptic.Curve{"P-256": elliptic.P256(), "P-384": elliptic.P384(),
+		"P-521": elliptic.P521()} {
 		key, err := ecdsa.GenerateKey(curve, rand.Reader)
 		if err != nil {
 			t.Fatal(err)
@@ -69,7 +70,8 @@ func TestEAUTH03_ClientAssertion(t *testing.T) {
 		t.Run(strings.Join(append([]string{tt.key, tt.wanted, "for"}, tt.taken...), " "), func(t *testing.T) {
 			k := &AssertionKey{Key: keys[tt.key], ID: "key-1", Algorithm: tt.wanted}
 			form := url.Values{"client_id": {"c"}, "grant_type": {"client_credentials"}}
-			err := k.authenticate(form, "client-1", &oauth.ServerMetadata{Issuer: "https://as.example", TokenEndpointAuthAlgorithms: tt.taken}, now)
+			err := k.authenticate(form, "client-1",
+				&oauth.ServerMetadata{Issuer: "https://as.example", TokenEndpointAuthAlgorithms: tt.taken}, now)
 			if tt.algorithm == "" {
 				if err == nil || form.Get("client_assertion") != "" {
 					t.Fatalf("got form %v and error %v, want an error and no assertion", form, err)
@@ -155,7 +157,8 @@ func TestParsePrivateKey(t *testing.T) {
 	ec, err := x509.MarshalECPrivateKey(keys["P-256"].(*ecdsa.PrivateKey))
 	sec1 := encode("EC PRIVATE KEY", ec, err)
 	checkParsed(t, "SEC 1 after its parameters", "text\n"+encode("EC PARAMETERS", []byte{6}, nil)+sec1, keys["P-256"])
-	checkParsed(t, "PKCS #1", encode("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(keys["RSA"].(*rsa.PrivateKey)), nil), keys["RSA"])
+	checkParsed(t, "PKCS #1", encode("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(keys["RSA"].(*rsa.PrivateKey)),
+		nil), keys["RSA"])
 
 	p224, err := ecdsa.GenerateKey(elliptic.P224(), rand.Reader)
 	if err != nil {
@@ -164,7 +167,8 @@ func TestParsePrivateKey(t *testing.T) {
 	weak, err := x509.MarshalPKCS8PrivateKey(p224)
 	for name, text := range map[string]string{
 		"nothing": "", "no PEM": "secret", "a certificate": encode("CERTIFICATE", []byte("x"), nil),
-		"encrypted": encode("ENCRYPTED PRIVATE KEY", []byte("x"), nil), "broken": encode("PRIVATE KEY", []byte("secret"), nil),
+		"encrypted": encode("ENCRYPTED PRIVATE KEY", []byte("x"), nil), "broken": encode("PRIVATE KEY",
+			[]byte("secret"), nil),
 		"P-224": encode("PRIVATE KEY", weak, err),
 	} {
 		if _, err := ParsePrivateKey([]byte(text)); err == nil {

@@ -77,7 +77,8 @@ func checkResponse(t *testing.T, w *testEnv, ok, isError bool) {
 		if err != nil || tokens != 1 {
 			t.Errorf("got error %v and %d token requests, want success and 1", err, tokens)
 		}
-	case !errors.Is(err, oauthclient.ErrInvalidResponse), isLoginError, strings.Contains(err.Error(), "another server"), strings.Contains(err.Error(), "access_denied"):
+	case !errors.Is(err, oauthclient.ErrInvalidResponse), isLoginError, strings.Contains(err.Error(),
+		"another server"), strings.Contains(err.Error(), "access_denied"):
 		t.Errorf("got error %v, want ErrInvalidResponse without text of the response", err)
 	case tokens != 0:
 		t.Error("the code was sent to a token endpoint")
@@ -124,7 +125,8 @@ func TestCodeInjection(t *testing.T) {
 		})
 		tr := w.transport(nil)
 		_, _, err := post(tr, t.Context())
-		if refused, ok := errors.AsType[*oauthclient.TokenError](err); !ok || refused.Code != "invalid_grant" || strings.Contains(err.Error(), theirs) {
+		if refused, ok := errors.AsType[*oauthclient.TokenError](err); !ok || refused.Code != "invalid_grant" ||
+			strings.Contains(err.Error(), theirs) {
 			t.Errorf("got error %v, want invalid_grant without the code", err)
 		}
 		if s, err := tr.Status(t.Context()); s != nil || err != nil {
@@ -189,7 +191,8 @@ func TestAUTHR20_LoginWithoutPKCE(t *testing.T) {
 				if methods == nil {
 					delete(w.as.document, "code_challenge_methods_supported")
 				}
-				if _, _, err := post(w.transport(nil), t.Context()); err == nil || !strings.Contains(err.Error(), "PKCE") {
+				if _, _, err := post(w.transport(nil), t.Context()); err == nil ||
+					!strings.Contains(err.Error(), "PKCE") {
 					t.Errorf("got error %v, want one about PKCE", err)
 				}
 				if w.loginCount() != 0 || w.as.count("register") != 0 {
@@ -203,7 +206,8 @@ func TestAUTHR20_LoginWithoutPKCE(t *testing.T) {
 // Servers of 2025-03-26 have no resource metadata and no resource parameter.
 func TestAUTHB02_LoginsOf2025_03_26(t *testing.T) {
 	const origin = "https://mcp.example"
-	for name, hasMetadata := range map[string]bool{"AUTHB-03 metadata at the origin": true, "AUTHB-05 no metadata at all": false} {
+	for name, hasMetadata := range map[string]bool{"AUTHB-03 metadata at the origin": true,
+		"AUTHB-05 no metadata at all": false} {
 		t.Run(name, func(t *testing.T) {
 			withEnv(t, func(t *testing.T, w *testEnv) {
 				as := w.newServer(origin)
@@ -239,16 +243,18 @@ func TestAUTHR31_RequestedScopes(t *testing.T) {
 		want            string
 		prompt          string
 	}{
-		"AUTHR-32 of the challenge":         {challenge: "a b", resource: []string{"c"}, want: "a b"},
-		"AUTHR-32 of the metadata":          {resource: []string{"c", "d"}, want: "c d"},
-		"AUTHR-32 none":                     {want: ""},
-		"AUTHR-31 not in the metadata":      {challenge: "x", resource: []string{"c"}, has: []string{"c"}, want: "x"},
-		"options and challenge":             {challenge: "a", options: []string{"b", "a"}, want: "a b"},
-		"options and metadata":              {resource: []string{"c"}, options: []string{"b"}, want: "b"},
-		"AUTHR-40 offline":                  {challenge: "a", has: []string{"a", "offline_access"}, want: "a offline_access", prompt: "consent"},
-		"AUTHR-40 offline, unknown":         {challenge: "a", has: []string{"a"}, want: "a"},
-		"AUTHR-40 offline, nothing else":    {has: []string{"offline_access"}, want: ""},
-		"AUTHR-40 offline, not wanted":      {challenge: "a", has: []string{"offline_access"}, grants: []string{"authorization_code"}, want: "a"},
+		"AUTHR-32 of the challenge":    {challenge: "a b", resource: []string{"c"}, want: "a b"},
+		"AUTHR-32 of the metadata":     {resource: []string{"c", "d"}, want: "c d"},
+		"AUTHR-32 none":                {want: ""},
+		"AUTHR-31 not in the metadata": {challenge: "x", resource: []string{"c"}, has: []string{"c"}, want: "x"},
+		"options and challenge":        {challenge: "a", options: []string{"b", "a"}, want: "a b"},
+		"options and metadata":         {resource: []string{"c"}, options: []string{"b"}, want: "b"},
+		"AUTHR-40 offline": {challenge: "a", has: []string{"a", "offline_access"},
+			want: "a offline_access", prompt: "consent"},
+		"AUTHR-40 offline, unknown":      {challenge: "a", has: []string{"a"}, want: "a"},
+		"AUTHR-40 offline, nothing else": {has: []string{"offline_access"}, want: ""},
+		"AUTHR-40 offline, not wanted": {challenge: "a", has: []string{"offline_access"},
+			grants: []string{"authorization_code"}, want: "a"},
 		"AUTHR-41 offline, of the resource": {resource: []string{"a", "offline_access"}, want: "a"},
 		"white space in the challenge":      {challenge: "a a  b\tb", want: "a b"},
 	} {
@@ -260,7 +266,8 @@ func TestAUTHR31_RequestedScopes(t *testing.T) {
 					if c.challenge == "" {
 						return []string{`Bearer resource_metadata="` + w.rs.path + `"`}
 					}
-					return []string{`Negotiate abc`, `Bearer resource_metadata="` + w.rs.path + `", scope="` + c.challenge + `"`}
+					return []string{`Negotiate abc`,
+						`Bearer resource_metadata="` + w.rs.path + `", scope="` + c.challenge + `"`}
 				}
 				client := oauthclient.Identity{Metadata: oauth.ClientMetadata{GrantTypes: c.grants}}
 				if c.grants != nil {
@@ -268,8 +275,10 @@ func TestAUTHR31_RequestedScopes(t *testing.T) {
 					w.as.clients["mine"] = ""
 				}
 				w.mustPost(w.transport(&oauthclient.TransportOptions{Scopes: c.options, Client: client}))
-				if got := w.as.last; got.Get("scope") != c.want || got.Has("scope") != (c.want != "") || got.Get("prompt") != c.prompt {
-					t.Errorf("requested scope %q, prompt %q; want %q, %q", got["scope"], got["prompt"], c.want, c.prompt)
+				if got := w.as.last; got.Get("scope") != c.want || got.Has("scope") != (c.want != "") ||
+					got.Get("prompt") != c.prompt {
+					t.Errorf("requested scope %q, prompt %q; want %q, %q", got["scope"], got["prompt"], c.want,
+						c.prompt)
 				}
 			})
 		})
@@ -314,14 +323,16 @@ func TestAUTHR37_SEC20_StepUpWithoutEffectIsNotRepeated(t *testing.T) {
 			if !ok || strings.Join(stepUp.Scopes, " ") != "write" || strings.Join(stepUp.Granted, " ") != "read" {
 				t.Fatalf("got error %v, want a StepUpError for write", err)
 			}
-			if refused, ok := errors.AsType[*oauthclient.AuthorizeError](err); !ok || refused.Status != http.StatusForbidden {
+			if refused, ok := errors.AsType[*oauthclient.AuthorizeError](err); !ok ||
+				refused.Status != http.StatusForbidden {
 				t.Errorf("got error %v, want an AuthorizeError with status 403", err)
 			}
 		}
 		if w.loginCount() != 2 {
 			t.Errorf("got %d logins, want 2", w.loginCount())
 		}
-		if _, _, err := post(w.transport(&oauthclient.TransportOptions{Store: store}), t.Context()); err == nil || w.loginCount() != 2 {
+		if _, _, err := post(w.transport(&oauthclient.TransportOptions{Store: store}), t.Context()); err == nil ||
+			w.loginCount() != 2 {
 			t.Errorf("another transport: got error %v and %d logins, want an error and 2", err, w.loginCount())
 		}
 	})
@@ -372,7 +383,8 @@ func TestStepUpLoopEnds(t *testing.T) {
 		w.as.grant = func(asked string) string { return strings.ReplaceAll(asked, "impossible", "") }
 		w.rs.challenge = func(int, string) []string {
 			n++
-			return []string{`Bearer error="insufficient_scope", resource_metadata="` + w.rs.path + `", scope="s` + strings.Repeat("x", n) + `"`}
+			return []string{`Bearer error="insufficient_scope", resource_metadata="` + w.rs.path + `", scope="s` +
+				strings.Repeat("x", n) + `"`}
 		}
 		_, _, err := post(w.transport(nil), t.Context())
 		if _, ok := errors.AsType[*oauthclient.AuthorizeError](err); !ok || w.loginCount() != 2 {
@@ -418,16 +430,21 @@ func TestREG01_REG02_ClientKind(t *testing.T) {
 		registers bool
 		want      string // the id; empty for an error
 	}{
-		"REG-11 known beforehand":               {known, true, true, "mine"},
-		"REG-03 REG-18 document":                {oauthclient.Identity{MetadataURL: documentURL}, true, true, documentURL},
-		"document, not supported":               {oauthclient.Identity{MetadataURL: documentURL}, false, true, "client-1-of-as.example"},
-		"AUTHR-28 AUTHR-29 registered":          {oauthclient.Identity{}, true, true, "client-1-of-as.example"},
-		"no way, document supported":            {oauthclient.Identity{}, true, false, ""},
-		"no way":                                {oauthclient.Identity{}, false, false, ""},
-		"REG-17 of another server":              {oauthclient.Identity{ID: "mine", Issuer: otherIssuer}, true, true, ""},
-		"REG-17 issuer in another case":         {oauthclient.Identity{ID: "mine", Issuer: "https://AS.example"}, true, true, ""},
-		"REG-17 issuer not configured":          {oauthclient.Identity{ID: "mine"}, true, true, ""},
-		"REG-17 issuer not configured, allowed": {oauthclient.Identity{ID: "mine", InsecureAnyIssuer: true}, true, true, "mine"},
+		"REG-11 known beforehand": {known, true, true, "mine"},
+		"REG-03 REG-18 document": {oauthclient.Identity{MetadataURL: documentURL}, true, true,
+			documentURL},
+		"document, not supported": {oauthclient.Identity{MetadataURL: documentURL}, false, true,
+			"client-1-of-as.example"},
+		"AUTHR-28 AUTHR-29 registered": {oauthclient.Identity{}, true, true, "client-1-of-as.example"},
+		"no way, document supported":   {oauthclient.Identity{}, true, false, ""},
+		"no way":                       {oauthclient.Identity{}, false, false, ""},
+		"REG-17 of another server": {oauthclient.Identity{ID: "mine", Issuer: otherIssuer}, true,
+			true, ""},
+		"REG-17 issuer in another case": {oauthclient.Identity{ID: "mine", Issuer: "https://AS.example"},
+			true, true, ""},
+		"REG-17 issuer not configured": {oauthclient.Identity{ID: "mine"}, true, true, ""},
+		"REG-17 issuer not configured, allowed": {oauthclient.Identity{ID: "mine", InsecureAnyIssuer: true}, true,
+			true, "mine"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withEnv(t, func(t *testing.T, w *testEnv) {
@@ -465,10 +482,12 @@ func TestREG15_REG17_CredentialsAreNotUsedAtAnotherIssuer(t *testing.T) {
 			w.rs.moveTo(other)
 			w.as.forgetAll()
 			_, _, err := post(tr, t.Context())
-			if wrong, ok := errors.AsType[*oauthclient.IssuerError](err); !ok || wrong.Want != clientIssuer || wrong.Got != otherIssuer {
+			if wrong, ok := errors.AsType[*oauthclient.IssuerError](err); !ok || wrong.Want != clientIssuer ||
+				wrong.Got != otherIssuer {
 				t.Errorf("got error %v, want an IssuerError", err)
 			}
-			if other.count("authorization_code")+other.count("refresh_token")+other.count("register") > 0 || w.loginCount() != 1 {
+			if other.count("authorization_code")+other.count("refresh_token")+other.count("register") > 0 ||
+				w.loginCount() != 1 {
 				t.Error("the client sent a request to the other authorization server")
 			}
 		})

@@ -44,7 +44,8 @@ func get(t *testing.T, address string, change func(req *http.Request)) page {
 }
 
 // openCallback returns a Callback and a login for it, whose state is "right".
-func openCallback(t *testing.T, opts *oauthclient.BrowserOptions, uris ...string) (oauthclient.Callback, *oauthclient.LoginRequest) {
+func openCallback(t *testing.T, opts *oauthclient.BrowserOptions, uris ...string) (oauthclient.Callback,
+	*oauthclient.LoginRequest) {
 	t.Helper()
 	o := oauthclient.BrowserOptions{
 		Open: func(context.Context, string) error { return nil }, Show: func(*oauthclient.LoginRequest) {},
@@ -113,9 +114,11 @@ func checkPage(t *testing.T, v page) {
 		t.Fatal(v.err)
 	}
 	policy := v.header.Get("Content-Security-Policy")
-	if !strings.HasPrefix(policy, "default-src 'none'; style-src 'sha256-") || !strings.Contains(policy, "frame-ancestors 'none'") ||
+	if !strings.HasPrefix(policy, "default-src 'none'; style-src 'sha256-") ||
+		!strings.Contains(policy, "frame-ancestors 'none'") ||
 		v.header.Get("Cache-Control") != "no-store" || v.header.Get("Referrer-Policy") != "no-referrer" ||
-		v.header.Get("X-Content-Type-Options") != "nosniff" || !strings.HasPrefix(v.header.Get("Content-Type"), "text/html") {
+		v.header.Get("X-Content-Type-Options") != "nosniff" ||
+		!strings.HasPrefix(v.header.Get("Content-Type"), "text/html") {
 		t.Errorf("got header %v, want a strict policy, no-store, no-referrer, nosniff and HTML", v.header)
 	}
 }
@@ -223,7 +226,8 @@ func TestLoginIsShownIfNoBrowserOpens(t *testing.T) {
 		}
 		done <- v
 	}()
-	if answer, err := callback.Authorize(t.Context(), login); err != nil || answer.Get("code") != "c" || shown != login {
+	if answer, err := callback.Authorize(t.Context(), login); err != nil || answer.Get("code") != "c" ||
+		shown != login {
 		t.Errorf("got response %v, error %v, shown login %v; want code c and %v", answer, err, shown, login)
 	}
 	callback.Close(nil)
@@ -255,7 +259,8 @@ func TestBrowserListensAtRedirectURI(t *testing.T) {
 	defer taken.Close()
 	busy := "http://" + taken.Addr().String() + "/callback"
 	browser := oauthclient.NewBrowser(nil)
-	for _, uris := range [][]string{{busy}, {"https://client.example/callback"}, {"com.example.app:/callback"}, {"http://client.example/x"}} {
+	for _, uris := range [][]string{{busy}, {"https://client.example/callback"}, {"com.example.app:/callback"},
+		{"http://client.example/x"}} {
 		if c, err := browser.Listen(t.Context(), uris); err == nil {
 			t.Errorf("%q: got a callback at %s, want an error", uris, c.RedirectURI())
 			c.Close(nil)
@@ -285,7 +290,8 @@ func TestBrowserListensAtRedirectURI(t *testing.T) {
 			again.Close(nil)
 		}
 		c.Close(nil)
-		if again, err = browser.Listen(t.Context(), []string{u.String()}); err != nil || again.RedirectURI() != u.String() {
+		if again, err = browser.Listen(t.Context(), []string{u.String()}); err != nil ||
+			again.RedirectURI() != u.String() {
 			t.Errorf("%s after Close: got error %v, want a callback", u, err)
 		} else {
 			again.Close(nil)

@@ -53,7 +53,8 @@ func FuzzAuthorizationResponse(f *testing.F) {
 	const state, issuer = "the-state-of-the-login", "https://as.example"
 	for _, query := range []string{
 		"code=c&state=" + state, "code=c&state=" + state + "&iss=https%3A%2F%2Fas.example", "error=e&state=" + state,
-		"code=c&state=" + state + "&iss=https%3A%2F%2Fas.example%2F", "code=c&code=d&state=" + state, "code=c", "code=c&state=" + state + "&iss=",
+		"code=c&state=" + state + "&iss=https%3A%2F%2Fas.example%2F", "code=c&code=d&state=" +
+			state, "code=c", "code=c&state=" + state + "&iss=",
 	} {
 		f.Add(query, true)
 		f.Add(query, false)
@@ -64,10 +65,12 @@ func FuzzAuthorizationResponse(f *testing.F) {
 			return
 		}
 		code, err := oauthclient.TakeAnswer(issuer, sends, state, answer)
-		theirs := answer.Has("iss") && (len(answer["iss"]) != 1 || answer["iss"][0] != issuer) || !answer.Has("iss") && sends
+		theirs := answer.Has("iss") && (len(answer["iss"]) != 1 || answer["iss"][0] != issuer) ||
+			!answer.Has("iss") && sends
 		refused, isLoginError := errors.AsType[*oauthclient.LoginError](err)
 		switch {
-		case err == nil && (theirs || len(answer["state"]) != 1 || answer["state"][0] != state || answer.Get("error") != "" ||
+		case err == nil && (theirs || len(answer["state"]) != 1 || answer["state"][0] != state ||
+			answer.Get("error") != "" ||
 			len(answer["code"]) != 1 || code == "" || code != answer["code"][0]):
 			t.Errorf("%q was accepted with the code %q", query, code)
 		case isLoginError && (theirs || answer.Get("state") != state):

@@ -42,7 +42,8 @@ func (w *testEnv) confidential() {
 // Tokens are renewed with the client secret that they were issued with, also if the stored registration
 // changes.
 func TestTokensAreRenewedWithTheirClientSecret(t *testing.T) {
-	for name, disturb := range map[string]func(t *testing.T, w *testEnv, tr *oauthclient.Transport, store oauthclient.Store){
+	for name, disturb := range map[string]func(t *testing.T, w *testEnv, tr *oauthclient.Transport,
+		store oauthclient.Store){
 		"nothing": func(*testing.T, *testEnv, *oauthclient.Transport, oauthclient.Store) {},
 		"login that times out": func(t *testing.T, w *testEnv, tr *oauthclient.Transport, _ oauthclient.Store) {
 			w.changeResponse(func(*oauthclient.LoginRequest, url.Values) (url.Values, error) {
@@ -52,7 +53,8 @@ func TestTokensAreRenewedWithTheirClientSecret(t *testing.T) {
 				t.Errorf("Login: got error %v", err)
 			}
 		},
-		"login to another server, at another port": func(t *testing.T, w *testEnv, _ *oauthclient.Transport, store oauthclient.Store) {
+		"login to another server, at another port": func(t *testing.T, w *testEnv, _ *oauthclient.Transport,
+			store oauthclient.Store) {
 			w.loginAtAnotherServer(t, store)
 			if n := w.as.count("register"); n != 2 {
 				t.Errorf("got %d registrations, want 2", n)
@@ -116,15 +118,17 @@ func (w *testEnv) loginAtAnotherServer(t *testing.T, store oauthclient.Store) {
 // Identity.Issuer also limits a client that registers itself.
 func TestREG15_IdentityIssuerIsTheOnlyOne(t *testing.T) {
 	withEnv(t, func(t *testing.T, w *testEnv) {
-		opts := &oauthclient.TransportOptions{Store: oauthclient.NewMemoryStore(), Client: oauthclient.Identity{Issuer: clientIssuer}}
+		opts := &oauthclient.TransportOptions{Store: oauthclient.NewMemoryStore(),
+			Client: oauthclient.Identity{Issuer: clientIssuer}}
 		tr := w.transport(opts)
 		w.mustPost(tr)
 		other := w.newServer(otherIssuer)
 		w.rs.moveTo(other)
 		w.as.forgetAll()
 		_, _, err := post(tr, t.Context())
-		if wrong, ok := errors.AsType[*oauthclient.IssuerError](err); !ok || wrong.Want != clientIssuer || wrong.Got != otherIssuer {
-			t.Errorf("got %v", err)
+		if wrong, ok := errors.AsType[*oauthclient.IssuerError](err); !ok || wrong.Want != clientIssuer ||
+			wrong.Got != otherIssuer {
+			t.Errorf("got error %v, want an IssuerError", err)
 		}
 		if other.count("register") > 0 || w.loginCount() != 1 {
 			t.Error("the client sent a request to the other authorization server")
@@ -155,7 +159,8 @@ func TestErrorsContainNoPartOfASecret(t *testing.T) {
 				var verifier string
 				w.as.respond = func(form url.Values) (int, string) {
 					verifier = form.Get("code_verifier")
-					text, _ := json.Marshal(map[string]string{"error": hide(verifier), "error_description": hide(verifier)})
+					text, _ := json.Marshal(map[string]string{"error": hide(verifier),
+						"error_description": hide(verifier)})
 					return http.StatusBadRequest, string(text)
 				}
 				_, _, err := post(w.transport(nil), t.Context())
@@ -165,7 +170,8 @@ func TestErrorsContainNoPartOfASecret(t *testing.T) {
 				var state string
 				w.changeResponse(func(login *oauthclient.LoginRequest, _ url.Values) (url.Values, error) {
 					state = login.State
-					return url.Values{"state": {state}, "iss": {clientIssuer}, "error": {hide(state)}, "error_description": {hide(state)}}, nil
+					return url.Values{"state": {state}, "iss": {clientIssuer}, "error": {hide(state)},
+						"error_description": {hide(state)}}, nil
 				})
 				_, _, err := post(w.transport(nil), context.Background())
 				check(t, err, state)

@@ -32,12 +32,14 @@ func FuzzDiscovery(f *testing.F) {
 	f.Fuzz(func(t *testing.T, pointer, resource, server string) {
 		w.Default = func(rw http.ResponseWriter, r *http.Request) {
 			text := resource
-			if strings.Contains(r.URL.Path, "oauth-authorization-server") || strings.Contains(r.URL.Path, "openid-configuration") {
+			if strings.Contains(r.URL.Path, "oauth-authorization-server") ||
+				strings.Contains(r.URL.Path, "openid-configuration") {
 				text = server
 			}
 			oauthtest.JSONPage(text)(rw, r)
 		}
-		d, err := oauthclient.Discover(t.Context(), fetcher, &oauthclient.DiscoveryQuery{Endpoint: mcpServer, Challenge: metadataChallenge(pointer)})
+		d, err := oauthclient.Discover(t.Context(), fetcher,
+			&oauthclient.DiscoveryQuery{Endpoint: mcpServer, Challenge: metadataChallenge(pointer)})
 		for i, r := range w.Requests() {
 			asked := strings.TrimPrefix(r, "GET ")
 			if _, err := oauthfetch.CheckURL(asked); err != nil {
@@ -63,7 +65,8 @@ func FuzzDiscovery(f *testing.F) {
 func checkDiscovery(d *oauthclient.Discovery) error {
 	if d.Resource != "" {
 		u, err := url.Parse(d.Resource)
-		if err != nil || !strings.EqualFold(u.Hostname(), "mcp.example") || !strings.HasPrefix("/mcp/", strings.TrimSuffix(u.Path, "/")+"/") && u.Path != "" {
+		if err != nil || !strings.EqualFold(u.Hostname(), "mcp.example") ||
+			!strings.HasPrefix("/mcp/", strings.TrimSuffix(u.Path, "/")+"/") && u.Path != "" {
 			return fmt.Errorf("invalid resource %q", d.Resource)
 		}
 	}

@@ -23,7 +23,8 @@ func serverDoc(issuer string) string {
 }
 
 func resourceDoc(resource string, issuers ...string) string {
-	return `{"resource":"` + resource + `","authorization_servers":["` + strings.Join(issuers, `","`) + `"],"scopes_supported":["a","b"]}`
+	return `{"resource":"` + resource + `","authorization_servers":["` + strings.Join(issuers,
+		`","`) + `"],"scopes_supported":["a","b"]}`
 }
 
 // metadataChallenge returns a challenge with a resource_metadata parameter.
@@ -55,12 +56,14 @@ func TestAUTHR05_OrderOfDiscovery(t *testing.T) {
 	}{
 		{
 			name: "challenge", challenge: metadataChallenge("https://mcp.example/custom?x=1"),
-			docs: map[string]string{"https://mcp.example/custom": resourceDoc(mcpServer, issuer), mcpPath: "bad", mcpRoot: "bad", asRoot: serverDoc(issuer)},
+			docs: map[string]string{"https://mcp.example/custom": resourceDoc(mcpServer, issuer), mcpPath: "bad",
+				mcpRoot: "bad", asRoot: serverDoc(issuer)},
 			want: []string{"https://mcp.example/custom?x=1", asRoot}, resource: mcpServer, issuer: issuer,
 		},
 		{
 			name: "AUTHR-08 path",
-			docs: map[string]string{mcpPath: resourceDoc(mcpServer, issuer), mcpRoot: "bad", asRoot: serverDoc(issuer), asOIDC: "bad"},
+			docs: map[string]string{mcpPath: resourceDoc(mcpServer, issuer), mcpRoot: "bad",
+				asRoot: serverDoc(issuer), asOIDC: "bad"},
 			want: []string{mcpPath, asRoot}, resource: mcpServer, issuer: issuer,
 		},
 		{
@@ -75,7 +78,8 @@ func TestAUTHR05_OrderOfDiscovery(t *testing.T) {
 		},
 		{
 			name: "challenge to another origin", challenge: metadataChallenge("https://evil.example/custom"),
-			docs: map[string]string{"https://evil.example/custom": resourceDoc(mcpServer, "https://evil.example"), mcpPath: resourceDoc(mcpServer, issuer), asRoot: serverDoc(issuer)},
+			docs: map[string]string{"https://evil.example/custom": resourceDoc(mcpServer, "https://evil.example"),
+				mcpPath: resourceDoc(mcpServer, issuer), asRoot: serverDoc(issuer)},
 			want: []string{mcpPath, asRoot}, resource: mcpServer, issuer: issuer,
 		},
 		{
@@ -100,7 +104,8 @@ func TestAUTHR05_OrderOfDiscovery(t *testing.T) {
 		},
 		{
 			name: "endpoint with a query and a strange path", endpoint: "https://mcp.example/a%2Fb/c?key=s3cret",
-			docs: map[string]string{mcpRoot + "/a%2Fb/c": resourceDoc("https://mcp.example/a%2Fb", issuer), asRoot: serverDoc(issuer)},
+			docs: map[string]string{mcpRoot + "/a%2Fb/c": resourceDoc("https://mcp.example/a%2Fb", issuer),
+				asRoot: serverDoc(issuer)},
 			want: []string{mcpRoot + "/a%2Fb/c", asRoot}, resource: "https://mcp.example/a%2Fb", issuer: issuer,
 		},
 		{
@@ -110,7 +115,8 @@ func TestAUTHR05_OrderOfDiscovery(t *testing.T) {
 		},
 		{
 			name: "AUTHR-11 issuer with a path, RFC 8414",
-			docs: map[string]string{mcpPath: resourceDoc(mcpServer, tenant), asRoot: "bad", asRoot + "/tenant1": serverDoc(tenant)},
+			docs: map[string]string{mcpPath: resourceDoc(mcpServer, tenant), asRoot: "bad",
+				asRoot + "/tenant1": serverDoc(tenant)},
 			want: []string{mcpPath, asRoot + "/tenant1"}, resource: mcpServer, issuer: tenant,
 		},
 		{
@@ -120,12 +126,15 @@ func TestAUTHR05_OrderOfDiscovery(t *testing.T) {
 		},
 		{
 			name: "AUTHR-11 issuer with a path, OpenID Connect appended",
-			docs: map[string]string{mcpPath: resourceDoc(mcpServer, tenant), tenant + "/.well-known/openid-configuration": serverDoc(tenant)},
-			want: []string{mcpPath, asRoot + "/tenant1", asOIDC + "/tenant1", tenant + "/.well-known/openid-configuration"}, resource: mcpServer, issuer: tenant,
+			docs: map[string]string{mcpPath: resourceDoc(mcpServer, tenant),
+				tenant + "/.well-known/openid-configuration": serverDoc(tenant)},
+			want: []string{mcpPath, asRoot + "/tenant1", asOIDC + "/tenant1",
+				tenant + "/.well-known/openid-configuration"}, resource: mcpServer, issuer: tenant,
 		},
 		{
 			name: "issuer with a path and a slash at the end",
-			docs: map[string]string{mcpPath: resourceDoc(mcpServer, tenant+"/"), asRoot + "/tenant1": serverDoc(tenant + "/")},
+			docs: map[string]string{mcpPath: resourceDoc(mcpServer, tenant+"/"),
+				asRoot + "/tenant1": serverDoc(tenant + "/")},
 			want: []string{mcpPath, asRoot + "/tenant1"}, resource: mcpServer, issuer: tenant + "/",
 		},
 		{
@@ -135,13 +144,16 @@ func TestAUTHR05_OrderOfDiscovery(t *testing.T) {
 		},
 		{
 			name: "the first of two authorization servers",
-			docs: map[string]string{mcpPath: resourceDoc(mcpServer, issuer, "https://b.example"), asRoot: serverDoc(issuer), "https://b.example/.well-known/oauth-authorization-server": "bad"},
+			docs: map[string]string{mcpPath: resourceDoc(mcpServer, issuer, "https://b.example"),
+				asRoot: serverDoc(issuer), "https://b.example/.well-known/oauth-authorization-server": "bad"},
 			want: []string{mcpPath, asRoot}, resource: mcpServer, issuer: issuer,
 		},
 		{
 			name: "the first of two authorization servers has no metadata",
-			docs: map[string]string{mcpPath: resourceDoc(mcpServer, issuer, "https://b.example"), "https://b.example/.well-known/oauth-authorization-server": serverDoc("https://b.example")},
-			want: []string{mcpPath, asRoot, asOIDC, "https://b.example/.well-known/oauth-authorization-server"}, resource: mcpServer, issuer: "https://b.example",
+			docs: map[string]string{mcpPath: resourceDoc(mcpServer, issuer, "https://b.example"),
+				"https://b.example/.well-known/oauth-authorization-server": serverDoc("https://b.example")},
+			want: []string{mcpPath, asRoot, asOIDC,
+				"https://b.example/.well-known/oauth-authorization-server"}, resource: mcpServer, issuer: "https://b.example",
 		},
 		{
 			name: "2025-03-26, metadata",
@@ -166,11 +178,13 @@ func TestAUTHR05_OrderOfDiscovery(t *testing.T) {
 			if tt.endpoint == "" {
 				tt.endpoint = mcpServer
 			}
-			d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: tt.endpoint, Challenge: tt.challenge})
+			d, err := oauthclient.Discover(t.Context(), w.fetcher(nil),
+				&oauthclient.DiscoveryQuery{Endpoint: tt.endpoint, Challenge: tt.challenge})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d.Resource != tt.resource || d.Issuer != tt.issuer || d.Server.Issuer != tt.issuer || (d.Metadata == nil) != (d.Resource == "") {
+			if d.Resource != tt.resource || d.Issuer != tt.issuer || d.Server.Issuer != tt.issuer ||
+				(d.Metadata == nil) != (d.Resource == "") {
 				t.Errorf("got %+v, want resource %q and issuer %q", d, tt.resource, tt.issuer)
 			}
 			if d.Conventional != (tt.name == "2025-03-26, nothing") {
@@ -192,13 +206,15 @@ func TestAUTHR05_OrderOfDiscovery(t *testing.T) {
 // Without any metadata the endpoints are those of 2025-03-26, at the origin of the MCP server.
 func TestAUTHB05_AUTHB06_DefaultEndpoints(t *testing.T) {
 	w := newNetwork(t)
-	d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: "https://mcp.example:8443/v1/mcp", Revision: "2025-03-26"})
+	d, err := oauthclient.Discover(t.Context(), w.fetcher(nil),
+		&oauthclient.DiscoveryQuery{Endpoint: "https://mcp.example:8443/v1/mcp", Revision: "2025-03-26"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := d.Server
 	if !d.Conventional || d.Resource != "" || s.AuthorizationEndpoint != "https://mcp.example:8443/authorize" ||
-		s.TokenEndpoint != "https://mcp.example:8443/token" || s.RegistrationEndpoint != "https://mcp.example:8443/register" {
+		s.TokenEndpoint != "https://mcp.example:8443/token" ||
+		s.RegistrationEndpoint != "https://mcp.example:8443/register" {
 		t.Errorf("got %+v, %+v; want the default endpoints at the server's origin", d, s)
 	}
 	if got := w.LastHeader().Get("MCP-Protocol-Version"); got != "2025-03-26" {
@@ -225,7 +241,8 @@ func TestAUTHR06_PreferredIssuer(t *testing.T) {
 		for _, i := range []string{issuer, other, "https://evil.example"} {
 			w.Doc(i+"/.well-known/oauth-authorization-server", serverDoc(i))
 		}
-		d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer, Prefer: tt.prefer})
+		d, err := oauthclient.Discover(t.Context(), w.fetcher(nil),
+			&oauthclient.DiscoveryQuery{Endpoint: mcpServer, Prefer: tt.prefer})
 		if err != nil || d.Issuer != tt.want {
 			t.Errorf("prefer %v: got %+v, error %v; want issuer %s", tt.prefer, d, err, tt.want)
 		}
@@ -250,7 +267,8 @@ func TestInvalidMetadataEndsDiscovery(t *testing.T) {
 		{"no authorization server", map[string]string{mcpPath: `{"resource":"` + mcpServer + `"}`}, 1},
 		{"not JSON", map[string]string{mcpPath: `<html>`}, 1},
 		{"a wrong type", map[string]string{mcpPath: `{"resource":["` + mcpServer + `"]}`}, 1},
-		{"two resources", map[string]string{mcpPath: `{"resource":"https://evil.example","resource":"` + mcpServer + `","authorization_servers":["` + issuer + `"]}`}, 1},
+		{"two resources", map[string]string{mcpPath: `{"resource":"https://evil.example","resource":"` + mcpServer +
+			`","authorization_servers":["` + issuer + `"]}`}, 1},
 		{"issuer with a query", map[string]string{mcpPath: resourceDoc(mcpServer, issuer+"?x")}, 1},
 		{"issuer with a fragment", map[string]string{mcpPath: resourceDoc(mcpServer, issuer+"#")}, 1},
 		{"issuer that is empty", map[string]string{mcpPath: resourceDoc(mcpServer, "")}, 1},
@@ -271,7 +289,8 @@ func TestInvalidMetadataEndsDiscovery(t *testing.T) {
 			for url, text := range tt.docs {
 				w.Doc(url, text)
 			}
-			d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer})
+			d, err := oauthclient.Discover(t.Context(), w.fetcher(nil),
+				&oauthclient.DiscoveryQuery{Endpoint: mcpServer})
 			var bad *oauth.DiscoveryError
 			if !errors.As(err, &bad) {
 				t.Errorf("got %+v, error %v; want a DiscoveryError", d, err)
@@ -285,7 +304,8 @@ func TestInvalidMetadataEndsDiscovery(t *testing.T) {
 
 // Metadata of 2025-03-26 must have the MCP server's origin as its issuer.
 func TestAUTHB03_MetadataOfAnotherIssuer(t *testing.T) {
-	for _, issuer := range []string{"https://evil.example", "https://mcp.example/mcp", "https://mcp.example//", "http://mcp.example"} {
+	for _, issuer := range []string{"https://evil.example", "https://mcp.example/mcp", "https://mcp.example//",
+		"http://mcp.example"} {
 		w := newNetwork(t)
 		w.Doc(mcpBase, serverDoc(issuer))
 		var bad *oauth.DiscoveryError
@@ -320,9 +340,11 @@ func TestStatusesOfMetadata(t *testing.T) {
 		for _, at := range []string{mcpPath, mcpRoot, mcpBase} {
 			w := newNetwork(t)
 			w.Page(at, statusPage(status))
-			d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer})
+			d, err := oauthclient.Discover(t.Context(), w.fetcher(nil),
+				&oauthclient.DiscoveryQuery{Endpoint: mcpServer})
 			if (err == nil) != (means == continues) || means == continuesOnly && !errors.Is(err, oauth.ErrNoMetadata) {
-				t.Errorf("%d in place of %s: got %+v, error %v; want success %t", status, at, d, err, means == continues)
+				t.Errorf("%d in place of %s: got %+v, error %v; want success %t", status, at, d, err,
+					means == continues)
 			}
 		}
 	}
@@ -330,10 +352,12 @@ func TestStatusesOfMetadata(t *testing.T) {
 
 // A server whose challenge names resource metadata is not treated as a server of 2025-03-26.
 func TestNoDefaultEndpointsAfterChallenge(t *testing.T) {
-	for _, to := range []string{"https://mcp.example/custom", "https://evil.example/x", "http://mcp.example/x", "javascript:x"} {
+	for _, to := range []string{"https://mcp.example/custom", "https://evil.example/x", "http://mcp.example/x",
+		"javascript:x"} {
 		w := newNetwork(t)
 		w.Doc(mcpBase, serverDoc("https://mcp.example"))
-		d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer, Challenge: metadataChallenge(to)})
+		d, err := oauthclient.Discover(t.Context(), w.fetcher(nil),
+			&oauthclient.DiscoveryQuery{Endpoint: mcpServer, Challenge: metadataChallenge(to)})
 		if !errors.Is(err, oauth.ErrNoMetadata) {
 			t.Errorf("%s: got %+v, error %v; want ErrNoMetadata", to, d, err)
 			continue
@@ -351,7 +375,8 @@ func TestNoDefaultEndpointsAfterChallenge(t *testing.T) {
 // There are no default endpoints for an authorization server that the resource names.
 func TestNamedAuthorizationServerWithoutMetadata(t *testing.T) {
 	w := newNetwork(t)
-	all := []string{"https://1.example", "https://2.example", "https://3.example", "https://4.example", "https://5.example"}
+	all := []string{"https://1.example", "https://2.example", "https://3.example", "https://4.example",
+		"https://5.example"}
 	w.Doc(mcpPath, resourceDoc(mcpServer, all...))
 	w.Doc("https://5.example/.well-known/oauth-authorization-server", serverDoc("https://5.example"))
 	if d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer}); !errors.Is(err, oauth.ErrNoMetadata) {
@@ -456,7 +481,8 @@ func TestAUTHR20_CheckCodeFlow(t *testing.T) {
 			w := newNetwork(t)
 			w.Doc(mcpPath, resourceDoc(mcpServer, issuer))
 			w.Doc(at, strings.Replace(serverDoc(issuer), `"code_challenge_methods_supported":["S256"]`, methods, 1))
-			d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer})
+			d, err := oauthclient.Discover(t.Context(), w.fetcher(nil),
+				&oauthclient.DiscoveryQuery{Endpoint: mcpServer})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -489,7 +515,8 @@ func TestSEC07_SEC17_RefusedURLInEachMetadataField(t *testing.T) {
 			w.Doc(mcpPath, resourceDoc(mcpServer, issuer))
 			w.Doc(asRoot, serverDoc(issuer))
 			challenge := put(w)
-			d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer, Challenge: challenge})
+			d, err := oauthclient.Discover(t.Context(), w.fetcher(nil),
+				&oauthclient.DiscoveryQuery{Endpoint: mcpServer, Challenge: challenge})
 			if challenge != nil {
 				if err != nil || d.Issuer != issuer {
 					t.Errorf("%s %.60q: got %+v, error %v; want the issuer of the valid documents", what, bad, d, err)
@@ -498,7 +525,8 @@ func TestSEC07_SEC17_RefusedURLInEachMetadataField(t *testing.T) {
 				t.Errorf("%s %.60q: got %+v, want an error", what, bad, d)
 			}
 			for _, r := range w.Requests() {
-				if !strings.HasPrefix(r, "GET https://mcp.example/.well-known/") && !strings.HasPrefix(r, "GET https://as.example/.well-known/") {
+				if !strings.HasPrefix(r, "GET https://mcp.example/.well-known/") &&
+					!strings.HasPrefix(r, "GET https://as.example/.well-known/") {
 					t.Errorf("%s %.60q: requested %s", what, bad, r)
 				}
 			}
@@ -508,10 +536,16 @@ func TestSEC07_SEC17_RefusedURLInEachMetadataField(t *testing.T) {
 		}
 		try("resource_metadata", func(*network) *oauth.Challenge { return metadataChallenge(bad) })
 		try("resource", func(w *network) *oauth.Challenge { w.Doc(mcpPath, resourceDoc(bad, issuer)); return nil })
-		try("authorization_servers", func(w *network) *oauth.Challenge { w.Doc(mcpPath, resourceDoc(mcpServer, bad)); return nil })
+		try("authorization_servers", func(w *network) *oauth.Challenge {
+			w.Doc(mcpPath, resourceDoc(mcpServer, bad))
+			return nil
+		})
 		if at, err := url.Parse(asRoot); err == nil {
 			if to, err := at.Parse(strings.TrimSpace(bad)); err != nil || to.Scheme != at.Scheme || to.Host != at.Host {
-				try("redirect", func(w *network) *oauth.Challenge { w.Page(asRoot, oauthtest.RedirectPage(bad)); return nil })
+				try("redirect", func(w *network) *oauth.Challenge {
+					w.Page(asRoot, oauthtest.RedirectPage(bad))
+					return nil
+				})
 			}
 		}
 		for _, field := range fields {
@@ -526,7 +560,8 @@ func TestSEC07_SEC17_RefusedURLInEachMetadataField(t *testing.T) {
 
 // A host name in a document that resolves to a private address is refused when it is dialled.
 func TestSEC07_PrivateHostInEachMetadataField(t *testing.T) {
-	for _, address := range []string{"10.0.0.1", "127.0.0.1", "169.254.169.254", "::1", "fd00:ec2::254", "::ffff:10.0.0.1"} {
+	for _, address := range []string{"10.0.0.1", "127.0.0.1", "169.254.169.254", "::1", "fd00:ec2::254",
+		"::ffff:10.0.0.1"} {
 		w := newNetwork(t)
 		w.At("inside.example", address)
 		w.Doc(mcpPath, resourceDoc(mcpServer, "https://inside.example"))
@@ -562,7 +597,8 @@ func TestDiscoveryAtLoopback(t *testing.T) {
 	const local = "http://localhost:8000"
 	w := newNetwork(t)
 	w.Doc(local+"/.well-known/oauth-protected-resource/mcp", resourceDoc(local, "http://127.0.0.1:8001/tenant1"))
-	w.Doc("http://127.0.0.1:8001/.well-known/oauth-authorization-server/tenant1", serverDoc("http://127.0.0.1:8001/tenant1"))
+	w.Doc("http://127.0.0.1:8001/.well-known/oauth-authorization-server/tenant1",
+		serverDoc("http://127.0.0.1:8001/tenant1"))
 	d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: local + "/mcp"})
 	if err != nil || d.Resource != local {
 		t.Errorf("got %+v, error %v; want resource %s", d, err, local)

@@ -26,7 +26,8 @@ func TestResourceWantsNonce(t *testing.T) {
 		{"no nonce", 401, `DPoP error="use_dpop_nonce"`, "", false},
 		{"another error", 401, `DPoP error="invalid_token"`, "n", false},
 		{"another scheme", 401, `Bearer error="use_dpop_nonce"`, "n", false},
-		{"code in the description", 401, `DPoP error="invalid_token", error_description="not use_dpop_nonce"`, "n", false},
+		{"code in the description", 401, `DPoP error="invalid_token", error_description="not use_dpop_nonce"`,
+			"n", false},
 		{"another status", 403, `DPoP error="use_dpop_nonce"`, "n", false},
 	} {
 		header := http.Header{"Www-Authenticate": {tt.challenge}}

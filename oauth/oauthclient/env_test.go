@@ -196,7 +196,8 @@ func (r *fakeResource) publish(w *network) {
 
 // document publishes resource metadata that names an issuer.
 func (r *fakeResource) document(issuer string, scopes []string) {
-	text, _ := json.Marshal(oauth.ResourceMetadata{Resource: r.resource, AuthorizationServers: []string{issuer}, ScopesSupported: scopes})
+	text, _ := json.Marshal(oauth.ResourceMetadata{Resource: r.resource, AuthorizationServers: []string{issuer},
+		ScopesSupported: scopes})
 	r.world.Doc(r.path, string(text))
 }
 
@@ -367,7 +368,8 @@ func (s *fakeServer) register(w http.ResponseWriter, req *http.Request) {
 	s.clients[id], s.redirects[id] = "", m.RedirectURIs
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusCreated)
-	_ = json.NewEncoder(w).Encode(map[string]any{"client_id": id, "token_endpoint_auth_method": "none", "redirect_uris": m.RedirectURIs})
+	_ = json.NewEncoder(w).Encode(map[string]any{"client_id": id, "token_endpoint_auth_method": "none",
+		"redirect_uris": m.RedirectURIs})
 }
 
 // authorize returns the response to an authorization request to which the user has agreed.
@@ -386,7 +388,8 @@ func (s *fakeServer) authorize(q url.Values) url.Values {
 	if known := s.redirects[q.Get("client_id")]; known != nil && !slices.Contains(known, q.Get("redirect_uri")) {
 		s.t.Errorf("authorization request with the redirect URI %q, registered are %q", q.Get("redirect_uri"), known)
 	}
-	if q.Get("response_type") != "code" || q.Get("code_challenge_method") != "S256" || len(q.Get("code_challenge")) != 43 ||
+	if q.Get("response_type") != "code" || q.Get("code_challenge_method") != "S256" ||
+		len(q.Get("code_challenge")) != 43 ||
 		len(q.Get("state")) < 43 || q.Get("resource") != s.resource || q.Has("resource") != (s.resource != "") {
 		s.t.Errorf("got invalid authorization request %v", q)
 	}
@@ -532,7 +535,8 @@ func (s *fakeServer) check(token, resource string) ([]string, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g := s.grants[token]
-	if g == nil || g.refresh || s.resource != "" && g.resource != resource || !g.ends.IsZero() && !time.Now().Before(g.ends) {
+	if g == nil || g.refresh || s.resource != "" && g.resource != resource || !g.ends.IsZero() &&
+		!time.Now().Before(g.ends) {
 		return nil, false
 	}
 	return strings.Fields(g.scope), true

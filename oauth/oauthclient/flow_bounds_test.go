@@ -61,7 +61,8 @@ func TestAUTHR37_DeclinedStepUpIsNotRepeatedForOtherScopes(t *testing.T) {
 			r.wants = []string{"never"}
 			r.challenge = func(int, string) []string {
 				n++
-				return []string{`Bearer error="insufficient_scope", scope="s` + strconv.Itoa(n) + `", resource_metadata="` + r.path + `"`}
+				return []string{`Bearer error="insufficient_scope", scope="s` + strconv.Itoa(n) +
+					`", resource_metadata="` + r.path + `"`}
 			}
 		})
 		w.changeResponse(func(login *oauthclient.LoginRequest, _ url.Values) (url.Values, error) {
@@ -93,10 +94,15 @@ func TestAUTHR33_ForbiddenWithScopesAndNoError(t *testing.T) {
 			t.Errorf("got %d logins, want 2", n)
 		}
 		w.rs.set(func(r *fakeResource) {
-			r.wants, r.challenge = []string{"other"}, func(int, string) []string { return []string{`Bearer scope="write"`} }
+			r.wants, r.challenge = []string{"other"}, func(int,
+				string) []string {
+				return []string{`Bearer scope="write"`}
+			}
 		})
-		if status, _, err := post(tr, t.Context()); status != http.StatusForbidden || err != nil || w.loginCount() != 2 {
-			t.Errorf("403 for granted scopes: got %d, error %v and %d logins; want 403 and 2", status, err, w.loginCount())
+		if status, _, err := post(tr, t.Context()); status != http.StatusForbidden || err != nil ||
+			w.loginCount() != 2 {
+			t.Errorf("403 for granted scopes: got %d, error %v and %d logins; want 403 and 2", status, err,
+				w.loginCount())
 		}
 	})
 }
@@ -119,7 +125,8 @@ func TestAUTHR37_ForbiddenWithGrantedScopesAndNoError(t *testing.T) {
 			withoutError(w, func(lacking string) string { return lacking })
 			for range 5 {
 				_, _, err := post(tr, t.Context())
-				if stepUp, ok := errors.AsType[*oauthclient.StepUpError](err); !ok || strings.Join(stepUp.Scopes, " ") != "never" {
+				if stepUp, ok := errors.AsType[*oauthclient.StepUpError](err); !ok ||
+					strings.Join(stepUp.Scopes, " ") != "never" {
 					t.Errorf("got error %v, want a StepUpError for never", err)
 				}
 			}
@@ -135,7 +142,8 @@ func TestAUTHR37_ForbiddenWithGrantedScopesAndNoError(t *testing.T) {
 			n := 0
 			withoutError(w, func(string) string { n++; return "s" + strconv.Itoa(n) })
 			_, _, err := post(tr, t.Context())
-			if refused, ok := errors.AsType[*oauthclient.AuthorizeError](err); !ok || refused.Status != http.StatusForbidden {
+			if refused, ok := errors.AsType[*oauthclient.AuthorizeError](err); !ok ||
+				refused.Status != http.StatusForbidden {
 				t.Errorf("got error %v, want an AuthorizeError with status 403", err)
 			}
 			if n := w.loginCount(); n != 3 {
@@ -163,7 +171,10 @@ func TestLogoutDuringFlow(t *testing.T) {
 	withEnv(t, func(t *testing.T, w *testEnv) {
 		s := &hookedStore{Store: oauthclient.NewMemoryStore()}
 		tr := w.transport(&oauthclient.TransportOptions{Store: s})
-		w.as.set(func(as *fakeServer) { delete(as.document, "revocation_endpoint") }) // so that the renewed token stays valid
+		w.as.set(func(as *fakeServer) {
+			delete(as.document,
+				"revocation_endpoint")
+		}) // so that the renewed token stays valid
 		w.mustPost(tr)
 		time.Sleep(2 * time.Hour)
 		logout := func() {

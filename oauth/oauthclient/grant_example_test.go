@@ -29,7 +29,8 @@ func newMachineExampleServer() *httptest.Server {
 		reply(w, oauth.ServerMetadata{Issuer: server.URL, TokenEndpoint: server.URL + "/token"})
 	})
 	mux.HandleFunc("/token", func(w http.ResponseWriter, r *http.Request) {
-		fmt.Println(strings.TrimSpace("authorization server: " + r.FormValue("grant_type") + " " + r.FormValue("assertion")))
+		fmt.Println(strings.TrimSpace("authorization server: " + r.FormValue("grant_type") + " " +
+			r.FormValue("assertion")))
 		reply(w, map[string]any{"access_token": "good", "token_type": "Bearer", "expires_in": 600})
 	})
 	mux.HandleFunc("/sso/token", func(w http.ResponseWriter, r *http.Request) {

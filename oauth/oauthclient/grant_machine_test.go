@@ -45,7 +45,8 @@ func TestGrantRenewsBeforeExpiry(t *testing.T) {
 			w.Requests()
 			w.mustPost(tr)
 			if tokens, requests := w.counts(); tokens != c.tokens || requests != 1 {
-				t.Errorf("after %v: got %d token requests and %d requests, want %d and 1", c.pause, tokens, requests, c.tokens)
+				t.Errorf("after %v: got %d token requests and %d requests, want %d and 1", c.pause, tokens, requests,
+					c.tokens)
 			}
 			if asked := w.Requests(); len(asked) != c.tokens {
 				t.Errorf("after %v: requested %v, want %d requests", c.pause, asked, c.tokens)

@@ -139,8 +139,9 @@ func (w *grantEnv) serveRS(rw http.ResponseWriter, r *http.Request) {
 		http.NotFound(rw, r)
 	case header != "" && w.guard != nil && !w.guard(rw, r):
 	case good == "" || header != "Bearer "+good && header != "DPoP "+good:
-		rw.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer resource_metadata="%s/.well-known/oauth-protected-resource/mcp", scope="%s"`,
-			w.rs.URL, w.required))
+		rw.Header().Set("WWW-Authenticate",
+			fmt.Sprintf(`Bearer resource_metadata="%s/.well-known/oauth-protected-resource/mcp", scope="%s"`,
+				w.rs.URL, w.required))
 		rw.WriteHeader(http.StatusUnauthorized)
 	default:
 		_, _ = rw.Write([]byte("hello"))
@@ -223,7 +224,8 @@ func TestEAUTH03_ClientCredentials(t *testing.T) {
 		{"basic before post", []string{"client_secret_post", "client_secret_basic"}, nil, basic, nil},
 		{"no methods in the metadata", nil, nil, basic, nil},
 		{"post", []string{"none", "client_secret_post"}, nil, "", []string{"client_id", "client_secret"}},
-		{"a key", []string{"private_key_jwt", "client_secret_basic"}, &AssertionKey{Key: key}, "", []string{"client_assertion_type", "client_assertion"}},
+		{"a key", []string{"private_key_jwt", "client_secret_basic"}, &AssertionKey{Key: key}, "",
+			[]string{"client_assertion_type", "client_assertion"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newGrantEnv(t)
@@ -237,7 +239,8 @@ func TestEAUTH03_ClientCredentials(t *testing.T) {
 				t.Fatalf("got %d token requests, want 1", len(w.tokenRequests))
 			}
 			got := w.tokenRequests[0]
-			want := map[string]string{"grant_type": "client_credentials", "resource": w.rs.URL + "/mcp", "scope": "mcp:basic"}
+			want := map[string]string{"grant_type": "client_credentials", "resource": w.rs.URL + "/mcp",
+				"scope": "mcp:basic"}
 			all := map[string]string{
 				"client_id": "client 1", "client_secret": "se:cret", "client_assertion_type": clientAssertionType,
 				"client_assertion": got.form.Get("client_assertion"),
@@ -331,7 +334,8 @@ func TestClientCredentialsAreNotSent(t *testing.T) {
 // refuseGrant responds with an OAuth error, whose description repeats the form.
 func refuseGrant(code string) func(http.ResponseWriter, *http.Request) {
 	return func(rw http.ResponseWriter, r *http.Request) {
-		writeJSON(rw, http.StatusBadRequest, map[string]string{"error": code, "error_description": "not with " + r.PostForm.Encode()})
+		writeJSON(rw, http.StatusBadRequest,
+			map[string]string{"error": code, "error_description": "not with " + r.PostForm.Encode()})
 	}
 }
 
@@ -342,7 +346,8 @@ func TestGrantRefusalIsFinal(t *testing.T) {
 		"workload":           func(*grantEnv) Grant { return NewWorkloadGrant(fixedAssertion("platform-jwt")) },
 		"enterprise":         func(w *grantEnv) Grant { return NewEnterpriseGrant(w.enterprise()) },
 	} {
-		for _, code := range []string{"invalid_grant", "invalid_client", "invalid_scope", "unauthorized_client", "unsupported_grant_type", "slow_down"} {
+		for _, code := range []string{"invalid_grant", "invalid_client", "invalid_scope", "unauthorized_client",
+			"unsupported_grant_type", "slow_down"} {
 			t.Run(name+" "+code, func(t *testing.T) {
 				w := newGrantEnv(t)
 				w.token = refuseGrant(code)
@@ -358,7 +363,8 @@ func TestGrantRefusalIsFinal(t *testing.T) {
 					}
 				}
 				if len(w.tokenRequests) != 1 || len(w.exchangeRequests) > 1 {
-					t.Errorf("got %d token requests and %d exchange requests, want 1 and at most 1", len(w.tokenRequests), len(w.exchangeRequests))
+					t.Errorf("got %d token requests and %d exchange requests, want 1 and at most 1",
+						len(w.tokenRequests), len(w.exchangeRequests))
 				}
 			})
 		}
@@ -371,7 +377,8 @@ func fixedAssertion(jwt string) AssertionFunc {
 
 func TestWorkloadGrant(t *testing.T) {
 	for name, client := range map[string]Identity{
-		"no client": {}, "a public client": {ID: "workload-1"}, "a client with a secret": {ID: "workload-1", Secret: "s"},
+		"no client": {}, "a public client": {ID: "workload-1"}, "a client with a secret": {ID: "workload-1",
+			Secret: "s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newGrantEnv(t)
@@ -391,7 +398,8 @@ func TestWorkloadGrant(t *testing.T) {
 				t.Errorf("got the issuer %q, want %q", audience, w.as.URL)
 			}
 			want := map[string]string{
-				"grant_type": grantJWTBearer, "assertion": workloadJWT(w.as.URL), "resource": w.rs.URL + "/mcp", "scope": "mcp:basic",
+				"grant_type": grantJWTBearer, "assertion": workloadJWT(w.as.URL), "resource": w.rs.URL +
+					"/mcp", "scope": "mcp:basic",
 			}
 			if client.ID != "" {
 				want["client_id"] = "workload-1"
@@ -432,7 +440,8 @@ func TestWorkloadFileRotates(t *testing.T) {
 }
 
 func TestWorkloadWithoutAssertion(t *testing.T) {
-	for name, jwt := range map[string]string{"empty": "", "two lines": "a\nb", "too long": strings.Repeat("j", maxTokenSize+1)} {
+	for name, jwt := range map[string]string{"empty": "", "two lines": "a\nb",
+		"too long": strings.Repeat("j", maxTokenSize+1)} {
 		t.Run(name, func(t *testing.T) {
 			w := newGrantEnv(t)
 			file := filepath.Join(t.TempDir(), "token")
@@ -466,7 +475,8 @@ func (w *grantEnv) enterprise() *EnterpriseOptions {
 // issueIDJAG returns a handler that responds to a token exchange. A nil value removes a member.
 func (w *grantEnv) issueIDJAG(differently map[string]any) func(http.ResponseWriter, *http.Request) {
 	return func(rw http.ResponseWriter, _ *http.Request) {
-		answer := map[string]any{"access_token": "the-jag", "issued_token_type": tokenTypeIDJAG, "token_type": "N_A", "expires_in": 300}
+		answer := map[string]any{"access_token": "the-jag", "issued_token_type": tokenTypeIDJAG, "token_type": "N_A",
+			"expires_in": 300}
 		for name, value := range differently {
 			if answer[name] = value; value == nil {
 				delete(answer, name)
@@ -478,7 +488,9 @@ func (w *grantEnv) issueIDJAG(differently map[string]any) func(http.ResponseWrit
 
 func TestEAUTH06_EnterpriseGrant(t *testing.T) {
 	for name, change := range map[string]func(w *grantEnv, o *EnterpriseOptions, exchange map[string]string){
-		"by issuer": func(_ *grantEnv, _ *EnterpriseOptions, want map[string]string) { want["client_id"] = "idp-client" },
+		"by issuer": func(_ *grantEnv, _ *EnterpriseOptions, want map[string]string) {
+			want["client_id"] = "idp-client"
+		},
 		"by token endpoint": func(w *grantEnv, o *EnterpriseOptions, want map[string]string) {
 			o.Issuer, o.TokenEndpoint = "", w.idp.URL+"/exchange"
 			want["client_id"] = "idp-client"
@@ -504,11 +516,14 @@ func TestEAUTH06_EnterpriseGrant(t *testing.T) {
 				t.Fatal(err)
 			}
 			wantForm(t, w.exchangeRequests[0].form, want)
-			if opts.ClientSecret != "" && w.exchangeRequests[0].header.Get("Authorization") != "Basic aWRwLWNsaWVudDppZHAtc2VjcmV0" {
-				t.Errorf("got Authorization %q at the identity provider, want that of the client", w.exchangeRequests[0].header.Get("Authorization"))
+			if opts.ClientSecret != "" &&
+				w.exchangeRequests[0].header.Get("Authorization") != "Basic aWRwLWNsaWVudDppZHAtc2VjcmV0" {
+				t.Errorf("got Authorization %q at the identity provider, want that of the client",
+					w.exchangeRequests[0].header.Get("Authorization"))
 			}
 			wantForm(t, w.tokenRequests[0].form, map[string]string{
-				"grant_type": grantJWTBearer, "assertion": "the-jag", "resource": w.rs.URL + "/mcp", "scope": "chat.read",
+				"grant_type": grantJWTBearer, "assertion": "the-jag", "resource": w.rs.URL +
+					"/mcp", "scope": "chat.read",
 			})
 			if h := w.tokenRequests[0].header.Get("Authorization"); !strings.HasPrefix(h, "Basic ") {
 				t.Errorf("got Authorization %q at the authorization server, want Basic", h)
@@ -558,8 +573,12 @@ func TestEAUTH08_ExchangeIsChecked(t *testing.T) {
 			}
 			e.ClientKey = &AssertionKey{Key: key}
 		},
-		"no client at the identity provider": func(_ *grantEnv, _ *TransportOptions, e *EnterpriseOptions) { e.ClientID = "" },
-		"no subject":                         func(_ *grantEnv, _ *TransportOptions, e *EnterpriseOptions) { e.Subject = nil },
+		"no client at the identity provider": func(_ *grantEnv, _ *TransportOptions, e *EnterpriseOptions) {
+			e.ClientID = ""
+		},
+		"no subject": func(_ *grantEnv, _ *TransportOptions, e *EnterpriseOptions) {
+			e.Subject = nil
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newGrantEnv(t)
@@ -598,7 +617,8 @@ func TestGrantedScopesAreKept(t *testing.T) {
 	if err != nil || status == nil {
 		t.Fatalf("Status = %v, %v", status, err)
 	}
-	if !slices.Equal(status.Scopes, []string{"mcp:basic", "mcp:more"}) || status.Renewable || status.Expires.Before(time.Now()) {
+	if !slices.Equal(status.Scopes, []string{"mcp:basic", "mcp:more"}) || status.Renewable ||
+		status.Expires.Before(time.Now()) {
 		t.Errorf("Status = %+v, want the granted scopes, not renewable", status)
 	}
 }

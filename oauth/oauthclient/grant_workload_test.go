@@ -35,8 +35,12 @@ func TestWorkloadAssertionAudience(t *testing.T) {
 		"opaque":               {func(string) string { return "platform-token" }, nil, false},
 		"only dots":            {func(string) string { return strings.Repeat(".", maxTokenSize) }, nil, false},
 		"encrypted":            {func(as string) string { return workloadJWT(as) + ".x.y" }, nil, false},
-		"pinned there":         {func(string) string { return workloadJWT("api://exchange") }, func(as string) string { return as }, true},
-		"pinned to another":    {func(as string) string { return workloadJWT(as) }, func(string) string { return honest }, false},
+		"pinned there": {func(string) string {
+			return workloadJWT("api://exchange")
+		}, func(as string) string { return as }, true},
+		"pinned to another": {func(as string) string {
+			return workloadJWT(as)
+		}, func(string) string { return honest }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newGrantEnv(t)
@@ -65,7 +69,8 @@ func TestWorkloadAssertionAudience(t *testing.T) {
 
 // The audiences of a text are those that encoding/json reads from the claims of a JWT.
 func FuzzWorkloadAudience(f *testing.F) {
-	for _, text := range []string{"", "..", workloadJWT("a"), workloadJWT([]any{"a", 1, "b"}), "e30.eyJhdWQiOiJhIiwiYXVkIjoiYiJ9.x"} {
+	for _, text := range []string{"", "..", workloadJWT("a"), workloadJWT([]any{"a", 1, "b"}),
+		"e30.eyJhdWQiOiJhIiwiYXVkIjoiYiJ9.x"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

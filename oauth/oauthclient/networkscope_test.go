@@ -47,8 +47,10 @@ func TestSEC08_RebindingBetweenSteps(t *testing.T) {
 			withEnv(t, func(t *testing.T, w *testEnv) {
 				requests := privateEndpoint(w, member, path)
 				rebind(w)
-				if _, _, err := post(w.transport(nil), t.Context()); !errors.Is(err, oauth.ErrURLRefused) || len(*requests) != 0 {
-					t.Errorf("got error %v and requests to the private address %q, want ErrURLRefused and none", err, *requests)
+				if _, _, err := post(w.transport(nil), t.Context()); !errors.Is(err, oauth.ErrURLRefused) ||
+					len(*requests) != 0 {
+					t.Errorf("got error %v and requests to the private address %q, want ErrURLRefused and none", err,
+						*requests)
 				}
 				// A private MCP server may use the private endpoint.
 				w.At("mcp.example", "10.0.0.1")
@@ -66,28 +68,33 @@ func TestSEC08_RebindingBeforeRenewal(t *testing.T) {
 	for name, record := range map[string]func(text string) string{
 		"as it is stored": func(text string) string { return text },
 		"without reach":   func(text string) string { return strings.Replace(text, `"reach":"public",`, ``, 1) },
-		"invalid reach":   func(text string) string { return strings.Replace(text, `"reach":"public"`, `"reach":"all"`, 1) },
+		"invalid reach": func(text string) string {
+			return strings.Replace(text, `"reach":"public"`, `"reach":"all"`, 1)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withEnv(t, func(t *testing.T, w *testEnv) {
 				store := oauthclient.NewMemoryStore()
 				w.mustPost(w.transport(&oauthclient.TransportOptions{Store: store}))
 				requests := privateEndpoint(w, "token_endpoint", "/token")
-				err := store.Update(t.Context(), "server https://mcp.example:443/mcp", func(old []byte) ([]byte, error) {
-					text := strings.Replace(string(old), clientIssuer+"/token", "https://intranet.corp/token", 1)
-					if text == string(old) || !strings.Contains(text, `"reach":"public",`) {
-						t.Errorf("got record %s, want the token endpoint and a public reach", old)
-					}
-					return []byte(record(text)), nil
-				})
+				err := store.Update(t.Context(), "server https://mcp.example:443/mcp",
+					func(old []byte) ([]byte, error) {
+						text := strings.Replace(string(old), clientIssuer+"/token", "https://intranet.corp/token", 1)
+						if text == string(old) || !strings.Contains(text, `"reach":"public",`) {
+							t.Errorf("got record %s, want the token endpoint and a public reach", old)
+						}
+						return []byte(record(text)), nil
+					})
 				if err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(time.Hour)
 				w.At("mcp.example", "8.8.8.8")
 				w.Next("mcp.example", "10.0.0.1") // for the renewal; a discovery after it gets the public address
-				if _, _, err := post(w.unattended(store), t.Context()); !errors.Is(err, oauth.ErrURLRefused) || len(*requests) != 0 {
-					t.Errorf("got error %v and requests to the private address %q, want ErrURLRefused and none", err, *requests)
+				if _, _, err := post(w.unattended(store), t.Context()); !errors.Is(err, oauth.ErrURLRefused) ||
+					len(*requests) != 0 {
+					t.Errorf("got error %v and requests to the private address %q, want ErrURLRefused and none", err,
+						*requests)
 				}
 			})
 		})
@@ -112,7 +119,9 @@ func TestServerNearerAfterNetworkChange(t *testing.T) {
 					end(w)
 					w.mustPost(w.unattended(store))
 					asked := w.Requests()
-					found := slices.DeleteFunc(slices.Clone(asked), func(one string) bool { return !strings.Contains(one, "oauth-protected-resource") })
+					found := slices.DeleteFunc(slices.Clone(asked), func(one string) bool {
+						return !strings.Contains(one, "oauth-protected-resource")
+					})
 					if len(found) != discoveries {
 						t.Errorf("requested %q, want %d discoveries", asked, discoveries)
 					}
@@ -132,11 +141,12 @@ func TestSEC08_RebindingDuringDiscovery(t *testing.T) {
 		w.At("intranet.corp", "10.0.0.9")
 		w.Doc("https://mcp.example/.well-known/oauth-protected-resource/mcp",
 			`{"resource":"https://mcp.example/mcp","authorization_servers":["https://slow.example","https://intranet.corp"]}`)
-		w.Page("https://slow.example/.well-known/oauth-authorization-server", func(rw http.ResponseWriter, _ *http.Request) {
-			time.Sleep(2 * time.Minute)
-			w.At("mcp.example", "10.0.0.1")
-			rw.WriteHeader(http.StatusNotFound)
-		})
+		w.Page("https://slow.example/.well-known/oauth-authorization-server",
+			func(rw http.ResponseWriter, _ *http.Request) {
+				time.Sleep(2 * time.Minute)
+				w.At("mcp.example", "10.0.0.1")
+				rw.WriteHeader(http.StatusNotFound)
+			})
 		f := w.fetcher(&oauth.FetcherOptions{Timeout: time.Hour})
 		_, err := oauthclient.Discover(t.Context(), f, &oauthclient.DiscoveryQuery{Endpoint: clientMCP})
 		if !errors.Is(err, oauth.ErrURLRefused) {
@@ -151,16 +161,23 @@ func TestWithinLimitsScope(t *testing.T) {
 		names          map[string]string
 		open           []string
 	}{
-		{"https://mcp.corp/mcp", "public", map[string]string{"mcp.corp": "10.0.0.1"}, []string{"https://as.example/doc", "https://mcp.corp/doc"}},
-		{"https://mcp.corp/mcp", "", map[string]string{"mcp.corp": "10.0.0.1"}, []string{"https://as.example/doc", "https://mcp.corp/doc"}},
+		{"https://mcp.corp/mcp", "public", map[string]string{"mcp.corp": "10.0.0.1"},
+			[]string{"https://as.example/doc", "https://mcp.corp/doc"}},
+		{"https://mcp.corp/mcp", "", map[string]string{"mcp.corp": "10.0.0.1"},
+			[]string{"https://as.example/doc", "https://mcp.corp/doc"}},
 		{"https://mcp.corp/mcp", "private", map[string]string{"mcp.corp": "10.0.0.1"},
-			[]string{"https://as.example/doc", "https://idp.corp/doc", "https://192.168.1.1/doc", "https://mcp.corp/doc"}},
-		{"https://mcp.corp/mcp", "private", map[string]string{"mcp.corp": "8.8.8.8"}, []string{"https://as.example/doc", "https://mcp.corp/doc"}},
+			[]string{"https://as.example/doc", "https://idp.corp/doc", "https://192.168.1.1/doc",
+				"https://mcp.corp/doc"}},
+		{"https://mcp.corp/mcp", "private", map[string]string{"mcp.corp": "8.8.8.8"},
+			[]string{"https://as.example/doc", "https://mcp.corp/doc"}},
 		{"https://mcp.corp/mcp", "private", map[string]string{"mcp.corp": "127.0.0.1"},
-			[]string{"https://as.example/doc", "https://idp.corp/doc", "https://192.168.1.1/doc", "https://mcp.corp/doc"}},
+			[]string{"https://as.example/doc", "https://idp.corp/doc", "https://192.168.1.1/doc",
+				"https://mcp.corp/doc"}},
 		{"http://localhost:8000/mcp", "", nil,
-			[]string{"https://as.example/doc", "https://idp.corp/doc", "https://192.168.1.1/doc", "https://here.test/doc"}},
-		{"https://10.0.0.1/mcp", "", nil, []string{"https://as.example/doc", "https://idp.corp/doc", "https://192.168.1.1/doc"}},
+			[]string{"https://as.example/doc", "https://idp.corp/doc", "https://192.168.1.1/doc",
+				"https://here.test/doc"}},
+		{"https://10.0.0.1/mcp", "", nil, []string{"https://as.example/doc", "https://idp.corp/doc",
+			"https://192.168.1.1/doc"}},
 	} {
 		t.Run(tt.endpoint+" "+tt.seen, func(t *testing.T) {
 			w := newNetwork(t)
@@ -179,7 +196,8 @@ func TestWithinLimitsScope(t *testing.T) {
 			} {
 				w.Doc(address, "{}")
 				_, err := (*oauthfetch.Fetcher)(f).GetJSON(t.Context(), address, new(struct{}))
-				if open := slices.Contains(tt.open, address) || address == "https://mcp.corp/doc" && tt.names == nil; open != (err == nil) {
+				if open := slices.Contains(tt.open, address) || address == "https://mcp.corp/doc" &&
+					tt.names == nil; open != (err == nil) {
 					t.Errorf("%s: got error %v, want success %t", address, err, open)
 				}
 			}

@@ -62,7 +62,7 @@ func TestRenewalIsSharedByGoroutines(t *testing.T) {
 		}
 		requests.Wait()
 		if n := w.as.count("refresh_token"); n != 1 || w.loginCount() != 1 {
-			t.Errorf("got %d renewals and %d logins, want one login", n, w.loginCount())
+			t.Errorf("got %d renewals and %d logins, want 1 and 1", n, w.loginCount())
 		}
 	})
 }
@@ -87,7 +87,7 @@ func TestRenewalIsSharedByProcesses(t *testing.T) {
 		}
 		requests.Wait()
 		if n := w.as.count("refresh_token"); n != 1 || w.loginCount() != 1 {
-			t.Errorf("got %d renewals and %d logins, want one login", n, w.loginCount())
+			t.Errorf("got %d renewals and %d logins, want 1 and 1", n, w.loginCount())
 		}
 	})
 }
@@ -132,7 +132,7 @@ func TestLoginAfterRefusedRefresh(t *testing.T) {
 				}
 				w.mustPost(tr)
 				if w.loginCount() != 2 {
-					t.Errorf("got %d logins, want 1", w.loginCount())
+					t.Errorf("got %d logins, want 2", w.loginCount())
 				}
 			})
 		})
@@ -220,7 +220,7 @@ func TestRenewalIsNotCancelled(t *testing.T) {
 		}
 		w.mustPost(tr)
 		if n := w.as.count("refresh_token"); n != 1 || w.loginCount() != 1 {
-			t.Errorf("got %d renewals and %d logins, want one login", n, w.loginCount())
+			t.Errorf("got %d renewals and %d logins, want 1 and 1", n, w.loginCount())
 		}
 	})
 }
@@ -235,7 +235,7 @@ func TestRefreshResponseWithoutRefreshToken(t *testing.T) {
 			w.mustPost(tr)
 		}
 		if n := w.as.count("refresh_token"); n != 3 || w.loginCount() != 1 {
-			t.Errorf("got %d renewals and %d logins, want one login", n, w.loginCount())
+			t.Errorf("got %d renewals and %d logins, want 3 and 1", n, w.loginCount())
 		}
 	})
 }
@@ -265,7 +265,8 @@ func TestREG15_AuthorizationServerChanges(t *testing.T) {
 					w.as.set(func(s *fakeServer) { s.respond = func(url.Values) (int, string) { return 503, "" } })
 				}
 				w.mustPost(tr)
-				if other.count("register") != 1 || other.count("authorization_code") != 1 || other.count("refresh_token") != 0 {
+				if other.count("register") != 1 || other.count("authorization_code") != 1 ||
+					other.count("refresh_token") != 0 {
 					t.Error("want one registration and one login at the second authorization server, and no renewal")
 				}
 				s, err := tr.Status(t.Context())
@@ -276,7 +277,7 @@ func TestREG15_AuthorizationServerChanges(t *testing.T) {
 				time.Sleep(time.Hour)
 				w.mustPost(tr)
 				if other.count("refresh_token") != 1 || w.loginCount() != 2 {
-					t.Errorf("got %d logins, want 1", w.loginCount())
+					t.Errorf("got %d logins, want 2 and a renewal at the second authorization server", w.loginCount())
 				}
 			})
 		})

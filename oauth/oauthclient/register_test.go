@@ -20,11 +20,13 @@ import (
 
 // registrationServer returns an authorization server that responds to registrations, and the members of
 // the latest request.
-func registrationServer(w *network, methods []string, status int, answer string) (*oauth.ServerMetadata, *map[string]any) {
+func registrationServer(w *network, methods []string, status int, answer string) (*oauth.ServerMetadata,
+	*map[string]any) {
 	asked := new(map[string]any)
 	w.Page(issuer+"/register", func(rw http.ResponseWriter, req *http.Request) {
 		data, _ := io.ReadAll(req.Body)
-		if err := json.Unmarshal(data, asked); err != nil || req.Method != http.MethodPost || req.Header.Get("Content-Type") != "application/json" {
+		if err := json.Unmarshal(data, asked); err != nil || req.Method != http.MethodPost ||
+			req.Header.Get("Content-Type") != "application/json" {
 			w.t.Errorf("got request %s %s, error %v; want a JSON POST", req.Method, data, err)
 		}
 		rw.Header().Set("Content-Type", "application/json")
@@ -46,14 +48,16 @@ func TestREG12_RegistrationRequest(t *testing.T) {
 		want    map[string]any
 	}{
 		{
-			"native and public", []string{"client_secret_basic", "none"}, oauth.ClientMetadata{RedirectURIs: []string{redirectURI}, ClientID: "https://x.example/c"},
+			"native and public", []string{"client_secret_basic",
+				"none"}, oauth.ClientMetadata{RedirectURIs: []string{redirectURI}, ClientID: "https://x.example/c"},
 			map[string]any{
 				"redirect_uris": []any{redirectURI}, "application_type": "native", "token_endpoint_auth_method": "none",
 				"grant_types": []any{"authorization_code", "refresh_token"}, "response_types": []any{"code"},
 			},
 		},
 		{
-			"web", []string{"private_key_jwt", "client_secret_post", "client_secret_basic"}, oauth.ClientMetadata{RedirectURIs: []string{"https://app.example/cb"}},
+			"web", []string{"private_key_jwt", "client_secret_post",
+				"client_secret_basic"}, oauth.ClientMetadata{RedirectURIs: []string{"https://app.example/cb"}},
 			map[string]any{
 				"redirect_uris": []any{"https://app.example/cb"}, "application_type": "web", "token_endpoint_auth_method": "client_secret_basic",
 				"grant_types": []any{"authorization_code", "refresh_token"}, "response_types": []any{"code"},
@@ -68,7 +72,8 @@ func TestREG12_RegistrationRequest(t *testing.T) {
 		},
 		{
 			"silent server, chosen values", nil,
-			oauth.ClientMetadata{Name: "n", GrantTypes: []string{"client_credentials"}, ApplicationType: "web", Scope: "a b"},
+			oauth.ClientMetadata{Name: "n", GrantTypes: []string{"client_credentials"}, ApplicationType: "web",
+				Scope: "a b"},
 			map[string]any{
 				"client_name": "n", "application_type": "web", "token_endpoint_auth_method": "client_secret_basic",
 				"grant_types": []any{"client_credentials"}, "scope": "a b",
@@ -77,7 +82,8 @@ func TestREG12_RegistrationRequest(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newNetwork(t)
-			server, asked := registrationServer(w, tt.methods, http.StatusCreated, `{"client_id":"c","client_secret":"s"}`)
+			server, asked := registrationServer(w, tt.methods, http.StatusCreated,
+				`{"client_id":"c","client_secret":"s"}`)
 			if _, err := oauthclient.Register(t.Context(), w.fetcher(nil), server, &tt.meta); err != nil {
 				t.Fatal(err)
 			}
@@ -98,26 +104,42 @@ func TestRegistrationResponses(t *testing.T) {
 	}{
 		{"public", `{"client_id":"c"}`, 0, "none", &oauthclient.Registration{ClientID: "c", AuthMethod: "none"}},
 		{"200", `{"client_id":"c"}`, 200, "none", &oauthclient.Registration{ClientID: "c", AuthMethod: "none"}},
-		{"secret", `{"client_id":"c","client_secret":"s","client_secret_expires_at":0}`, 0, "client_secret_post", &oauthclient.Registration{ClientID: "c", ClientSecret: "s", AuthMethod: "client_secret_post"}},
+		{"secret", `{"client_id":"c","client_secret":"s","client_secret_expires_at":0}`, 0, "client_secret_post",
+			&oauthclient.Registration{ClientID: "c", ClientSecret: "s", AuthMethod: "client_secret_post"}},
 		{
-			"secret that expires", fmt.Sprintf(`{"client_id":"c","client_secret":"s","client_secret_expires_at":%d}`, now+60), 0, "client_secret_basic",
-			&oauthclient.Registration{ClientID: "c", ClientSecret: "s", AuthMethod: "client_secret_basic", SecretExpires: time.Unix(now+60, 0).UTC()},
+			"secret that expires", fmt.Sprintf(`{"client_id":"c","client_secret":"s","client_secret_expires_at":%d}`,
+				now+60), 0, "client_secret_basic",
+			&oauthclient.Registration{ClientID: "c", ClientSecret: "s", AuthMethod: "client_secret_basic",
+				SecretExpires: time.Unix(now+60, 0).UTC()},
 		},
-		{"secret with a huge expiry", `{"client_id":"c","client_secret":"s","client_secret_expires_at":1e300}`, 0, "client_secret_basic", &oauthclient.Registration{ClientID: "c", ClientSecret: "s", AuthMethod: "client_secret_basic"}},
-		{"secret that has expired", fmt.Sprintf(`{"client_id":"c","client_secret":"s","client_secret_expires_at":%d}`, now), 0, "client_secret_basic", nil},
-		{"secret that has a negative expiry", `{"client_id":"c","client_secret":"s","client_secret_expires_at":-1}`, 0, "client_secret_basic", nil},
-		{"expiry that is a string", `{"client_id":"c","client_secret":"s","client_secret_expires_at":"0"}`, 0, "client_secret_basic", nil},
-		{"another method", `{"client_id":"c","client_secret":"s","token_endpoint_auth_method":"client_secret_post"}`, 0, "none", &oauthclient.Registration{ClientID: "c", ClientSecret: "s", AuthMethod: "client_secret_post"}},
-		{"method none with a secret", `{"client_id":"c","client_secret":"s","token_endpoint_auth_method":"none"}`, 0, "client_secret_basic", &oauthclient.Registration{ClientID: "c", AuthMethod: "none"}},
-		{"unexpected secret", `{"client_id":"c","client_secret":"s"}`, 0, "none", &oauthclient.Registration{ClientID: "c", ClientSecret: "s"}},
-		{"missing secret", `{"client_id":"c"}`, 0, "client_secret_basic", &oauthclient.Registration{ClientID: "c", AuthMethod: "none"}},
-		{"missing secret with its method", `{"client_id":"c","token_endpoint_auth_method":"client_secret_basic"}`, 0, "client_secret_basic", nil},
+		{"secret with a huge expiry", `{"client_id":"c","client_secret":"s","client_secret_expires_at":1e300}`, 0,
+			"client_secret_basic", &oauthclient.Registration{ClientID: "c", ClientSecret: "s",
+				AuthMethod: "client_secret_basic"}},
+		{"secret that has expired", fmt.Sprintf(`{"client_id":"c","client_secret":"s","client_secret_expires_at":%d}`,
+			now), 0, "client_secret_basic", nil},
+		{"secret that has a negative expiry", `{"client_id":"c","client_secret":"s","client_secret_expires_at":-1}`,
+			0, "client_secret_basic", nil},
+		{"expiry that is a string", `{"client_id":"c","client_secret":"s","client_secret_expires_at":"0"}`, 0,
+			"client_secret_basic", nil},
+		{"another method", `{"client_id":"c","client_secret":"s","token_endpoint_auth_method":"client_secret_post"}`,
+			0, "none", &oauthclient.Registration{ClientID: "c", ClientSecret: "s", AuthMethod: "client_secret_post"}},
+		{"method none with a secret", `{"client_id":"c","client_secret":"s","token_endpoint_auth_method":"none"}`, 0,
+			"client_secret_basic", &oauthclient.Registration{ClientID: "c", AuthMethod: "none"}},
+		{"unexpected secret", `{"client_id":"c","client_secret":"s"}`, 0, "none",
+			&oauthclient.Registration{ClientID: "c", ClientSecret: "s"}},
+		{"missing secret", `{"client_id":"c"}`, 0, "client_secret_basic",
+			&oauthclient.Registration{ClientID: "c", AuthMethod: "none"}},
+		{"missing secret with its method", `{"client_id":"c","token_endpoint_auth_method":"client_secret_basic"}`, 0,
+			"client_secret_basic", nil},
 		{"unknown method", `{"client_id":"c","token_endpoint_auth_method":"tls_client_auth"}`, 0, "none", nil},
-		{"the redirect URIs", `{"client_id":"c","redirect_uris":["https://x.example/","` + redirectURI + `"]}`, 0, "none", &oauthclient.Registration{ClientID: "c", AuthMethod: "none"}},
+		{"the redirect URIs", `{"client_id":"c","redirect_uris":["https://x.example/","` + redirectURI + `"]}`, 0,
+			"none", &oauthclient.Registration{ClientID: "c", AuthMethod: "none"}},
 		{"other redirect URIs", `{"client_id":"c","redirect_uris":["https://evil.example/"]}`, 0, "none", nil},
-		{"longest id", `{"client_id":"` + strings.Repeat("c", 4<<10) + `"}`, 0, "none", &oauthclient.Registration{ClientID: strings.Repeat("c", 4<<10), AuthMethod: "none"}},
+		{"longest id", `{"client_id":"` + strings.Repeat("c", 4<<10) + `"}`, 0, "none",
+			&oauthclient.Registration{ClientID: strings.Repeat("c", 4<<10), AuthMethod: "none"}},
 		{"id beyond the longest", `{"client_id":"` + strings.Repeat("c", (4<<10)+1) + `"}`, 0, "none", nil},
-		{"secret beyond the longest", `{"client_id":"c","client_secret":"` + strings.Repeat("c", (4<<10)+1) + `"}`, 0, "client_secret_basic", nil},
+		{"secret beyond the longest", `{"client_id":"c","client_secret":"` + strings.Repeat("c", (4<<10)+1) + `"}`, 0,
+			"client_secret_basic", nil},
 		{"no id", `{"client_secret":"s"}`, 0, "none", nil},
 		{"id with a line break", `{"client_id":"a\r\nb"}`, 0, "none", nil},
 		{"id that is not ASCII", `{"client_id":"ä"}`, 0, "none", nil},
@@ -134,7 +156,8 @@ func TestRegistrationResponses(t *testing.T) {
 					tt.status = http.StatusCreated
 				}
 				server, _ := registrationServer(w, []string{tt.method}, tt.status, tt.answer)
-				got, err := oauthclient.Register(t.Context(), w.fetcher(nil), server, &oauth.ClientMetadata{RedirectURIs: []string{redirectURI}})
+				got, err := oauthclient.Register(t.Context(), w.fetcher(nil), server,
+					&oauth.ClientMetadata{RedirectURIs: []string{redirectURI}})
 				if tt.want == nil {
 					if err == nil {
 						t.Errorf("got %+v, want an error", *got)
@@ -166,8 +189,10 @@ func TestRegistrationOfFewerRedirectURIs(t *testing.T) {
 		`"` + other + `"`: nil,
 	} {
 		w := newNetwork(t)
-		server, _ := registrationServer(w, []string{"none"}, http.StatusCreated, `{"client_id":"c","redirect_uris":[`+answer+`]}`)
-		got, err := oauthclient.Register(t.Context(), w.fetcher(nil), server, &oauth.ClientMetadata{RedirectURIs: []string{clientRedirect, other}})
+		server, _ := registrationServer(w, []string{"none"}, http.StatusCreated,
+			`{"client_id":"c","redirect_uris":[`+answer+`]}`)
+		got, err := oauthclient.Register(t.Context(), w.fetcher(nil), server,
+			&oauth.ClientMetadata{RedirectURIs: []string{clientRedirect, other}})
 		if (err == nil) != (want != nil) || err == nil && !slices.Equal(got.RedirectURIs, want) {
 			t.Errorf("%s: got %v, error %v; want %v", answer, got, err, want)
 		}
@@ -185,7 +210,8 @@ func TestLoginWithRemainingRedirectURI(t *testing.T) {
 			w.as.set(func(s *fakeServer) { s.clients["c"] = "" })
 			rw.Header().Set("Content-Type", "application/json")
 			rw.WriteHeader(http.StatusCreated)
-			_, _ = rw.Write([]byte(`{"client_id":"c","token_endpoint_auth_method":"none","redirect_uris":["` + clientRedirect + `"]}`))
+			_, _ = rw.Write([]byte(`{"client_id":"c","token_endpoint_auth_method":"none","redirect_uris":["` +
+				clientRedirect + `"]}`))
 		})
 		w.mustPost(w.transport(nil))
 	})
@@ -199,11 +225,14 @@ func TestREG13_RefusedRegistrationIsReported(t *testing.T) {
 		answer string
 		want   oauthclient.RegistrationError
 	}{
-		{"error", 400, `{"error":"invalid_redirect_uri","error_description":"not this one"}`, oauthclient.RegistrationError{Code: "invalid_redirect_uri", Description: "not this one", Status: 400}},
-		{"no description", 401, `{"error":"invalid_token"}`, oauthclient.RegistrationError{Code: "invalid_token", Status: 401}},
+		{"error", 400, `{"error":"invalid_redirect_uri","error_description":"not this one"}`,
+			oauthclient.RegistrationError{Code: "invalid_redirect_uri", Description: "not this one", Status: 400}},
+		{"no description", 401, `{"error":"invalid_token"}`,
+			oauthclient.RegistrationError{Code: "invalid_token", Status: 401}},
 		{"nothing", 403, ``, oauthclient.RegistrationError{Status: 403}},
 		{"HTML", 500, `<html>`, oauthclient.RegistrationError{Status: 500}},
-		{"escapes", 400, `{"error":"a\u001b[31m","error_description":"b\r\nc\u202e"}`, oauthclient.RegistrationError{Code: "a[31m", Description: "bc", Status: 400}},
+		{"escapes", 400, `{"error":"a\u001b[31m","error_description":"b\r\nc\u202e"}`,
+			oauthclient.RegistrationError{Code: "a[31m", Description: "bc", Status: 400}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newNetwork(t)
@@ -216,8 +245,10 @@ func TestREG13_RefusedRegistrationIsReported(t *testing.T) {
 		})
 	}
 	w := newNetwork(t)
-	server, _ := registrationServer(w, nil, 400, `{"error":"`+strings.Repeat("e", 10_000)+`","error_description":"`+strings.Repeat("d", 10_000)+`"}`)
-	if _, err := oauthclient.Register(t.Context(), w.fetcher(nil), server, &oauth.ClientMetadata{}); err == nil || len(err.Error()) > 500 {
+	server, _ := registrationServer(w, nil, 400,
+		`{"error":"`+strings.Repeat("e", 10_000)+`","error_description":"`+strings.Repeat("d", 10_000)+`"}`)
+	if _, err := oauthclient.Register(t.Context(), w.fetcher(nil), server, &oauth.ClientMetadata{}); err == nil ||
+		len(err.Error()) > 500 {
 		t.Errorf("got error %v, want one of at most 500 bytes", err)
 	}
 	if _, err := oauthclient.Register(t.Context(), w.fetcher(nil), &oauth.ServerMetadata{}, &oauth.ClientMetadata{}); err == nil {
@@ -232,10 +263,12 @@ func TestREG13_RefusedRegistrationIsReported(t *testing.T) {
 
 // The client secret is in the JSON encoding, for the store, and in no other text.
 func TestRegistrationIsRedacted(t *testing.T) {
-	r := oauthclient.Registration{Issuer: issuer, ClientID: "c", ClientSecret: "s3cret", AuthMethod: "client_secret_basic"}
+	r := oauthclient.Registration{Issuer: issuer, ClientID: "c", ClientSecret: "s3cret",
+		AuthMethod: "client_secret_basic"}
 	var log strings.Builder
 	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "a", r, "b", &r)
-	for _, text := range []string{fmt.Sprint(r), fmt.Sprint(&r), fmt.Sprintf("%+v %#v %s %q", r, r, r, &r), log.String()} {
+	for _, text := range []string{fmt.Sprint(r), fmt.Sprint(&r), fmt.Sprintf("%+v %#v %s %q", r, r, r, &r),
+		log.String()} {
 		if strings.Contains(text, "s3cret") {
 			t.Errorf("the text contains the secret: %s", text)
 		}

@@ -67,7 +67,8 @@ func TestLoginSurvivesStoreFailure(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			withEnv(t, func(t *testing.T, w *testEnv) {
 				store := newWriteFailingStore()
-				tr := w.transport(&oauthclient.TransportOptions{Store: store, Client: oauthclient.Identity{ID: "mine", Issuer: clientIssuer}})
+				tr := w.transport(&oauthclient.TransportOptions{Store: store,
+					Client: oauthclient.Identity{ID: "mine", Issuer: clientIssuer}})
 				w.as.clients["mine"] = ""
 				fail(store)
 				w.mustPost(tr)
@@ -79,7 +80,8 @@ func TestLoginSurvivesStoreFailure(t *testing.T) {
 					w.mustPost(tr)
 				}
 				if n := w.as.count("refresh_token"); w.loginCount() != 1 || n != 3 || reuses() > 0 {
-					t.Errorf("got %d logins, %d renewals, %d of them with an old token; want 1, 3, 0", w.loginCount(), n, reuses())
+					t.Errorf("got %d logins, %d renewals, %d of them with an old token; want 1, 3, 0", w.loginCount(),
+						n, reuses())
 				}
 				store.failAfterChange.Store(false)
 				if s, err := tr.Status(t.Context()); s == nil || err != nil {
@@ -157,13 +159,16 @@ func TestLogoutWithFailingStore(t *testing.T) {
 				w.mustPost(w.transport(&oauthclient.TransportOptions{Store: store}))
 				tr := w.unattended(store)
 				w.mustPost(tr)
-				w.Page(clientIssuer+"/revoke", func(http.ResponseWriter, *http.Request) { w.as.set(func(s *fakeServer) { s.counts["revoke"]++ }) })
+				w.Page(clientIssuer+"/revoke", func(http.ResponseWriter, *http.Request) {
+					w.as.set(func(s *fakeServer) { s.counts["revoke"]++ })
+				})
 				fail(store)
 				if err := tr.Logout(t.Context()); !errors.Is(err, errDiskFull) {
 					t.Errorf("Logout: got error %v", err)
 				}
 				used := len(w.rs.used)
-				if _, _, err := post(tr, t.Context()); !errors.Is(err, oauthclient.ErrLoginRequired) || len(w.rs.used) != used {
+				if _, _, err := post(tr, t.Context()); !errors.Is(err, oauthclient.ErrLoginRequired) ||
+					len(w.rs.used) != used {
 					t.Errorf("request after Logout: got error %v, want ErrLoginRequired", err)
 				}
 				if s, err := tr.Status(t.Context()); s != nil || err != nil {

@@ -27,12 +27,14 @@ func TestClientAuthentication(t *testing.T) {
 		secret  string
 		want    string // the method that the server requires; empty for an error
 	}{
-		"none":                      {[]string{"none"}, "", "", "none"},
-		"none, nothing offered":     {nil, "", "", "none"},
-		"basic":                     {[]string{"client_secret_post", "client_secret_basic"}, "", secret, "client_secret_basic"},
-		"basic, nothing offered":    {nil, "", secret, "client_secret_basic"},
-		"post":                      {[]string{"client_secret_post"}, "", secret, "client_secret_post"},
-		"post, chosen":              {[]string{"client_secret_basic"}, "client_secret_post", secret, "client_secret_post"},
+		"none":                  {[]string{"none"}, "", "", "none"},
+		"none, nothing offered": {nil, "", "", "none"},
+		"basic": {[]string{"client_secret_post", "client_secret_basic"}, "", secret,
+			"client_secret_basic"},
+		"basic, nothing offered": {nil, "", secret, "client_secret_basic"},
+		"post":                   {[]string{"client_secret_post"}, "", secret, "client_secret_post"},
+		"post, chosen": {[]string{"client_secret_basic"}, "client_secret_post", secret,
+			"client_secret_post"},
 		"secret of a public client": {[]string{"none"}, "", secret, "none"},
 		"no supported method":       {[]string{"tls_client_auth"}, "", secret, ""},
 		"unknown configured method": {nil, "tls_client_auth", secret, ""},
@@ -77,7 +79,8 @@ func TestClientAuthenticationByKey(t *testing.T) {
 			Client: oauthclient.Identity{ID: "mine", Key: &oauthclient.AssertionKey{Key: key}, Issuer: clientIssuer},
 		})
 		_, _, _ = post(tr, t.Context())
-		if strings.Count(asked.Get("client_assertion"), ".") != 2 || asked.Has("client_secret") || w.as.lastAuth != "" ||
+		if strings.Count(asked.Get("client_assertion"), ".") != 2 || asked.Has("client_secret") ||
+			w.as.lastAuth != "" ||
 			asked.Get("client_assertion_type") != "urn:ietf:params:oauth:client-assertion-type:jwt-bearer" {
 			t.Errorf("got token request %v, want a client assertion and no secret", asked)
 		}
@@ -92,32 +95,40 @@ func TestTokenResponses(t *testing.T) {
 		ok       bool
 		lifetime time.Duration // of the token; 0 for unknown
 	}{
-		"plain":                     {200, `{"access_token":"a","token_type":"Bearer"}`, true, 0},
-		"upper case":                {200, `{"access_token":"a","token_type":"BEARER","expires_in":60}`, true, time.Minute},
-		"longest token":             {200, `{"access_token":"` + long + `","token_type":"Bearer"}`, true, 0},
-		"lifetime as text":          {200, `{"access_token":"a","token_type":"Bearer","expires_in":"60"}`, true, time.Minute},
-		"lifetime out of range":     {200, `{"access_token":"a","token_type":"Bearer","expires_in":1e300}`, true, 365 * 24 * time.Hour},
-		"lifetime null":             {200, `{"access_token":"a","token_type":"Bearer","expires_in":null,"refresh_token":null}`, true, 0},
-		"lifetime 0":                {200, `{"access_token":"a","token_type":"Bearer","expires_in":0}`, true, 0},
-		"negative lifetime":         {200, `{"access_token":"a","token_type":"Bearer","expires_in":-5}`, true, 0},
-		"lifetime not a number":     {200, `{"access_token":"a","token_type":"Bearer","expires_in":"NaN"}`, true, 0},
-		"no type":                   {200, `{"access_token":"a"}`, false, 0},
-		"another type":              {200, `{"access_token":"a","token_type":"mac"}`, false, 0},
-		"bound to a key":            {200, `{"access_token":"a","token_type":"DPoP"}`, false, 0},
-		"no token":                  {200, `{"token_type":"Bearer"}`, false, 0},
-		"in another case":           {200, `{"Access_Token":"a","token_type":"Bearer"}`, false, 0},
-		"too long":                  {200, `{"access_token":"` + long + `x","token_type":"Bearer"}`, false, 0},
-		"with a line break":         {200, `{"access_token":"a\r\nX-Evil: 1","token_type":"Bearer"}`, false, 0},
-		"with a space":              {200, `{"access_token":"a b","token_type":"Bearer"}`, false, 0},
-		"refresh with a line break": {200, `{"access_token":"a","token_type":"Bearer","refresh_token":"a\nb"}`, false, 0},
-		"token twice":               {200, `{"access_token":"a","access_token":"b","token_type":"Bearer"}`, false, 0},
-		"token is a number":         {200, `{"access_token":1,"token_type":"Bearer"}`, false, 0},
-		"list":                      {200, `[]`, false, 0},
-		"form":                      {200, `access_token=a&token_type=Bearer`, false, 0},
-		"error with status 200":     {200, `{"error":"invalid_grant","access_token":"a","token_type":"Bearer"}`, false, 0},
-		"redirect":                  {302, `{"access_token":"a","token_type":"Bearer"}`, false, 0},
-		"created":                   {201, `{"access_token":"a","token_type":"Bearer"}`, false, 0},
-		"deep":                      {200, `{"access_token":"a","token_type":"Bearer","x":` + strings.Repeat("[", 17) + strings.Repeat("]", 17) + `}`, false, 0},
+		"plain": {200, `{"access_token":"a","token_type":"Bearer"}`, true, 0},
+		"upper case": {200, `{"access_token":"a","token_type":"BEARER","expires_in":60}`, true,
+			time.Minute},
+		"longest token": {200, `{"access_token":"` + long + `","token_type":"Bearer"}`, true, 0},
+		"lifetime as text": {200, `{"access_token":"a","token_type":"Bearer","expires_in":"60"}`, true,
+			time.Minute},
+		"lifetime out of range": {200, `{"access_token":"a","token_type":"Bearer","expires_in":1e300}`, true,
+			365 * 24 * time.Hour},
+		"lifetime null": {200,
+			`{"access_token":"a","token_type":"Bearer","expires_in":null,"refresh_token":null}`, true, 0},
+		"lifetime 0":            {200, `{"access_token":"a","token_type":"Bearer","expires_in":0}`, true, 0},
+		"negative lifetime":     {200, `{"access_token":"a","token_type":"Bearer","expires_in":-5}`, true, 0},
+		"lifetime not a number": {200, `{"access_token":"a","token_type":"Bearer","expires_in":"NaN"}`, true, 0},
+		"no type":               {200, `{"access_token":"a"}`, false, 0},
+		"another type":          {200, `{"access_token":"a","token_type":"mac"}`, false, 0},
+		"bound to a key":        {200, `{"access_token":"a","token_type":"DPoP"}`, false, 0},
+		"no token":              {200, `{"token_type":"Bearer"}`, false, 0},
+		"in another case":       {200, `{"Access_Token":"a","token_type":"Bearer"}`, false, 0},
+		"too long":              {200, `{"access_token":"` + long + `x","token_type":"Bearer"}`, false, 0},
+		"with a line break":     {200, `{"access_token":"a\r\nX-Evil: 1","token_type":"Bearer"}`, false, 0},
+		"with a space":          {200, `{"access_token":"a b","token_type":"Bearer"}`, false, 0},
+		"refresh with a line break": {200, `{"access_token":"a","token_type":"Bearer","refresh_token":"a\nb"}`,
+			false, 0},
+		"token twice":       {200, `{"access_token":"a","access_token":"b","token_type":"Bearer"}`, false, 0},
+		"token is a number": {200, `{"access_token":1,"token_type":"Bearer"}`, false, 0},
+		"list":              {200, `[]`, false, 0},
+		"form":              {200, `access_token=a&token_type=Bearer`, false, 0},
+		"error with status 200": {200, `{"error":"invalid_grant","access_token":"a","token_type":"Bearer"}`,
+			false, 0},
+		"redirect": {302, `{"access_token":"a","token_type":"Bearer"}`, false, 0},
+		"created":  {201, `{"access_token":"a","token_type":"Bearer"}`, false, 0},
+		"deep": {200,
+			`{"access_token":"a","token_type":"Bearer","x":` + strings.Repeat("[", 17) + strings.Repeat("]",
+				17) + `}`, false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withEnv(t, func(t *testing.T, w *testEnv) {
@@ -133,7 +144,8 @@ func TestTokenResponses(t *testing.T) {
 				if err != nil || s == nil {
 					t.Fatalf("got status %v, error %v; want tokens", s, err)
 				}
-				if lifetime := time.Until(s.Expires); c.lifetime == 0 && !s.Expires.IsZero() || c.lifetime != 0 && lifetime != c.lifetime {
+				if lifetime := time.Until(s.Expires); c.lifetime == 0 && !s.Expires.IsZero() || c.lifetime != 0 &&
+					lifetime != c.lifetime {
 					t.Errorf("got expiry %v, want it in %v", s.Expires, c.lifetime)
 				}
 			})
@@ -177,7 +189,8 @@ func TestTokenErrorTextIsCut(t *testing.T) {
 		}
 		_, _, err := post(w.transport(nil), t.Context())
 		refused, ok := errors.AsType[*oauthclient.TokenError](err)
-		if !ok || len(refused.Code) > 64 || len(refused.Description) > 256 || strings.ContainsAny(err.Error(), "\x1b\r\n\u202e") ||
+		if !ok || len(refused.Code) > 64 || len(refused.Description) > 256 ||
+			strings.ContainsAny(err.Error(), "\x1b\r\n\u202e") ||
 			!strings.Contains(refused.Description, "füralle") {
 			t.Errorf("got error %q, want a TokenError, cut off and without control characters", err)
 		}
@@ -185,11 +198,13 @@ func TestTokenErrorTextIsCut(t *testing.T) {
 }
 
 func TestTokensAreRedacted(t *testing.T) {
-	set := oauthclient.TokenSet{Issuer: clientIssuer, AccessToken: "s3cret1", RefreshToken: "s3cret2", Expires: time.Unix(0, 0)}
+	set := oauthclient.TokenSet{Issuer: clientIssuer, AccessToken: "s3cret1", RefreshToken: "s3cret2",
+		Expires: time.Unix(0, 0)}
 	var log strings.Builder
 	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "set", set, "pointer", &set)
 	for _, text := range []string{
-		fmt.Sprint(set), fmt.Sprintf("%+v %#v %s", set, set, &set), fmt.Sprintf("%v %+v", &set, []oauthclient.TokenSet{set}), log.String(),
+		fmt.Sprint(set), fmt.Sprintf("%+v %#v %s", set, set, &set), fmt.Sprintf("%v %+v", &set,
+			[]oauthclient.TokenSet{set}), log.String(),
 	} {
 		if strings.Contains(text, "s3cret") || !strings.Contains(text, clientIssuer) {
 			t.Errorf("got text %s, want the issuer and no token", text)
@@ -212,7 +227,8 @@ func TestLoginStatusTokenLogout(t *testing.T) {
 			t.Fatal(err)
 		}
 		s, err := w.unattended(store).Status(t.Context())
-		if err != nil || s.Issuer != clientIssuer || s.Resource != clientMCP || !s.Renewable || s.TokenType != "Bearer" ||
+		if err != nil || s.Issuer != clientIssuer || s.Resource != clientMCP || !s.Renewable ||
+			s.TokenType != "Bearer" ||
 			strings.Join(s.Scopes, " ") != "read" || time.Until(s.Expires) != time.Hour {
 			t.Errorf("got status %+v, error %v; want the issuer %s", s, err, otherIssuer)
 		}
@@ -221,7 +237,8 @@ func TestLoginStatusTokenLogout(t *testing.T) {
 		if err != nil || set.AccessToken == "" || w.as.count("refresh_token") != 1 {
 			t.Errorf("Token: got %v, error %v; want a renewed token", set, err)
 		}
-		if err := tr.Logout(t.Context()); err != nil || w.as.count("revoke refresh_token") != 1 || w.as.count("revoke access_token") != 1 {
+		if err := tr.Logout(t.Context()); err != nil || w.as.count("revoke refresh_token") != 1 ||
+			w.as.count("revoke access_token") != 1 {
 			t.Errorf("Logout: got error %v", err)
 		}
 		if s, err := tr.Status(t.Context()); s != nil || err != nil {
@@ -276,11 +293,17 @@ func TestTokensOfOtherClientsAreNotUsed(t *testing.T) {
 		opts   oauthclient.TransportOptions
 		used   bool
 	}{
-		"own":                      {func(*oauthclient.TokenSet) {}, oauthclient.TransportOptions{}, true},
-		"bound, without a key":     {func(s *oauthclient.TokenSet) { s.TokenType = "DPoP" }, oauthclient.TransportOptions{}, false},
-		"bound, to another key":    {func(s *oauthclient.TokenSet) { s.TokenType = "DPoP" }, oauthclient.TransportOptions{DPoP: &oauthclient.DPoPOptions{}}, false},
-		"not bound, DPoP required": {func(*oauthclient.TokenSet) {}, oauthclient.TransportOptions{DPoP: &oauthclient.DPoPOptions{}}, false},
-		"another client's":         {func(*oauthclient.TokenSet) {}, oauthclient.TransportOptions{Client: oauthclient.Identity{ID: "mine", Issuer: clientIssuer}}, false},
+		"own": {func(*oauthclient.TokenSet) {}, oauthclient.TransportOptions{}, true},
+		"bound, without a key": {func(s *oauthclient.TokenSet) {
+			s.TokenType = "DPoP"
+		}, oauthclient.TransportOptions{}, false},
+		"bound, to another key": {func(s *oauthclient.TokenSet) {
+			s.TokenType = "DPoP"
+		}, oauthclient.TransportOptions{DPoP: &oauthclient.DPoPOptions{}}, false},
+		"not bound, DPoP required": {func(*oauthclient.TokenSet) {},
+			oauthclient.TransportOptions{DPoP: &oauthclient.DPoPOptions{}}, false},
+		"another client's": {func(*oauthclient.TokenSet) {},
+			oauthclient.TransportOptions{Client: oauthclient.Identity{ID: "mine", Issuer: clientIssuer}}, false},
 		"the client's": {func(s *oauthclient.TokenSet) { s.ClientID = "mine" },
 			oauthclient.TransportOptions{Client: oauthclient.Identity{ID: "mine", Issuer: clientIssuer}}, true},
 		"REG-15 another issuer, same client id": {func(s *oauthclient.TokenSet) { s.ClientID = "mine" },
@@ -324,11 +347,13 @@ func changeStored(t *testing.T, store oauthclient.Store, key string, change func
 func TestFailingStore(t *testing.T) {
 	invalid := errors.New("the disk is full")
 	withEnv(t, func(t *testing.T, w *testEnv) {
-		unreadable := w.transport(&oauthclient.TransportOptions{Store: &failingStore{oauthclient.NewMemoryStore(), invalid, nil}})
+		unreadable := w.transport(&oauthclient.TransportOptions{Store: &failingStore{oauthclient.NewMemoryStore(),
+			invalid, nil}})
 		if _, _, err := post(unreadable, t.Context()); !errors.Is(err, invalid) {
 			t.Errorf("unreadable store: got error %v, want %v", err, invalid)
 		}
-		tr := w.transport(&oauthclient.TransportOptions{Store: &failingStore{oauthclient.NewMemoryStore(), nil, invalid}})
+		tr := w.transport(&oauthclient.TransportOptions{Store: &failingStore{oauthclient.NewMemoryStore(), nil,
+			invalid}})
 		w.mustPost(tr)
 		if n := w.as.count("authorization_code"); n != 1 {
 			t.Errorf("unwritable store: got %d logins, want 1", n)
@@ -367,7 +392,8 @@ func TestLoginAtServerWithoutAuthorization(t *testing.T) {
 		w.Page(w.rs.path, http.NotFound)
 		tr := oauthclient.NewTransport(clientMCP, &oauthclient.TransportOptions{
 			Base: roundTripper(func(*http.Request) (*http.Response, error) {
-				return &http.Response{StatusCode: http.StatusMethodNotAllowed, Body: http.NoBody, Header: http.Header{}}, nil
+				return &http.Response{StatusCode: http.StatusMethodNotAllowed, Body: http.NoBody,
+					Header: http.Header{}}, nil
 			}),
 			Fetcher: w.fetcher(nil), Authorizer: oauthclient.NewAuthorizer(clientRedirect, w.login),
 		})
@@ -382,15 +408,18 @@ func TestTransportOptionsAreChecked(t *testing.T) {
 		endpoint string
 		opts     *oauthclient.TransportOptions
 	}{
-		"no URL":        {"://", nil},
-		"no host":       {"https:///mcp", nil},
-		"ftp":           {"ftp://mcp.example/mcp", nil},
-		"scope":         {clientMCP, &oauthclient.TransportOptions{Scopes: []string{"a b"}}},
-		"secret alone":  {clientMCP, &oauthclient.TransportOptions{Client: oauthclient.Identity{Secret: "x"}}},
-		"id":            {clientMCP, &oauthclient.TransportOptions{Client: oauthclient.Identity{ID: "x\n"}}},
-		"REG-04 http":   {clientMCP, &oauthclient.TransportOptions{Client: oauthclient.Identity{MetadataURL: "http://client.example/id"}}},
-		"REG-04 path":   {clientMCP, &oauthclient.TransportOptions{Client: oauthclient.Identity{MetadataURL: "https://client.example"}}},
-		"AUTH-11 plain": {clientMCP, &oauthclient.TransportOptions{Client: oauthclient.Identity{Metadata: oauth.ClientMetadata{RedirectURIs: []string{"http://x.example/"}}}}},
+		"no URL":       {"://", nil},
+		"no host":      {"https:///mcp", nil},
+		"ftp":          {"ftp://mcp.example/mcp", nil},
+		"scope":        {clientMCP, &oauthclient.TransportOptions{Scopes: []string{"a b"}}},
+		"secret alone": {clientMCP, &oauthclient.TransportOptions{Client: oauthclient.Identity{Secret: "x"}}},
+		"id":           {clientMCP, &oauthclient.TransportOptions{Client: oauthclient.Identity{ID: "x\n"}}},
+		"REG-04 http": {clientMCP,
+			&oauthclient.TransportOptions{Client: oauthclient.Identity{MetadataURL: "http://client.example/id"}}},
+		"REG-04 path": {clientMCP,
+			&oauthclient.TransportOptions{Client: oauthclient.Identity{MetadataURL: "https://client.example"}}},
+		"AUTH-11 plain": {clientMCP,
+			&oauthclient.TransportOptions{Client: oauthclient.Identity{Metadata: oauth.ClientMetadata{RedirectURIs: []string{"http://x.example/"}}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := oauthclient.NewTransport(c.endpoint, c.opts).Login(t.Context()); err == nil {

@@ -16,14 +16,15 @@ func ExampleNewTransport() {
 	server := newExampleServer()
 	defer server.Close()
 	endpoint := server.URL + "/mcp"
-	authorizer := oauthclient.NewAuthorizer("http://127.0.0.1:7777/callback", func(_ context.Context, login *oauthclient.LoginRequest) (url.Values, error) {
-		page, err := url.Parse(login.URL)
-		if err != nil {
-			return nil, err
-		}
-		fmt.Println("the user logs in for the scope", page.Query().Get("scope"))
-		return url.Values{"code": {"of-ann"}, "state": {login.State}}, nil
-	})
+	authorizer := oauthclient.NewAuthorizer("http://127.0.0.1:7777/callback",
+		func(_ context.Context, login *oauthclient.LoginRequest) (url.Values, error) {
+			page, err := url.Parse(login.URL)
+			if err != nil {
+				return nil, err
+			}
+			fmt.Println("the user logs in for the scope", page.Query().Get("scope"))
+			return url.Values{"code": {"of-ann"}, "state": {login.State}}, nil
+		})
 	t := oauthclient.NewTransport(endpoint, &oauthclient.TransportOptions{Authorizer: authorizer})
 	defer t.CloseIdleConnections()
 	client := &http.Client{Transport: t} // for mcphttp.TransportOptions

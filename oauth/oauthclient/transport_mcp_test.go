@@ -34,7 +34,8 @@ func (w *testEnv) overHTTP(t *testing.T, tr func(base http.RoundTripper) *oauthc
 		handler.ServeHTTP(rec, served)
 		return rec.Result(), nil
 	})
-	return mcphttp.NewTransport(clientMCP, &mcphttp.TransportOptions{Client: &http.Client{Transport: tr(base)}, Logger: discardLog})
+	return mcphttp.NewTransport(clientMCP,
+		&mcphttp.TransportOptions{Client: &http.Client{Transport: tr(base)}, Logger: discardLog})
 }
 
 func bearerOf(req *http.Request) string {
@@ -67,7 +68,8 @@ func TestAUTH05_AUTH06_TokenIsSentInTheHeaderOfEveryRequest(t *testing.T) {
 						Authorizer: oauthclient.NewAuthorizer(clientRedirect, w.login),
 					})
 				})
-				c, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Revision: revision, Logger: discardLog})
+				c, err := mcp.Connect(t.Context(), transport,
+					&mcp.ClientOptions{Revision: revision, Logger: discardLog})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -105,14 +107,15 @@ func TestAUTH05_AUTH06_TokenIsSentInTheHeaderOfEveryRequest(t *testing.T) {
 // A login takes longer than the client's timeout.
 func TestTimeoutsAreSuspendedDuringLogin(t *testing.T) {
 	withEnv(t, func(t *testing.T, w *testEnv) {
-		slow := oauthclient.NewAuthorizer(clientRedirect, func(ctx context.Context, login *oauthclient.LoginRequest) (url.Values, error) {
-			select {
-			case <-time.After(4 * time.Minute):
-				return w.login(ctx, login)
-			case <-ctx.Done():
-				return nil, context.Cause(ctx)
-			}
-		})
+		slow := oauthclient.NewAuthorizer(clientRedirect,
+			func(ctx context.Context, login *oauthclient.LoginRequest) (url.Values, error) {
+				select {
+				case <-time.After(4 * time.Minute):
+					return w.login(ctx, login)
+				case <-ctx.Done():
+					return nil, context.Cause(ctx)
+				}
+			})
 		transport := w.overHTTP(t, func(base http.RoundTripper) *oauthclient.Transport {
 			return oauthclient.NewTransport(clientMCP, &oauthclient.TransportOptions{
 				Base: base, Fetcher: w.fetcher(nil), Logger: discardLog, Authorizer: slow,
@@ -148,7 +151,8 @@ func TestTimeoutsAreSuspendedDuringLogin(t *testing.T) {
 func TestUnauthorizedRequestsCannotHaveRun(t *testing.T) {
 	withEnv(t, func(t *testing.T, w *testEnv) {
 		transport := w.overHTTP(t, func(base http.RoundTripper) *oauthclient.Transport {
-			return oauthclient.NewTransport(clientMCP, &oauthclient.TransportOptions{Base: base, Fetcher: w.fetcher(nil), Logger: discardLog})
+			return oauthclient.NewTransport(clientMCP,
+				&oauthclient.TransportOptions{Base: base, Fetcher: w.fetcher(nil), Logger: discardLog})
 		})
 		defer transport.Close()
 		_, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Logger: discardLog})

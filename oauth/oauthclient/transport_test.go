@@ -91,7 +91,7 @@ func TestConcurrentRequestsShareLogin(t *testing.T) {
 		}
 		requests.Wait()
 		if w.loginCount() != 1 || w.as.count("register") != 1 {
-			t.Errorf("got %d logins, want 2", w.loginCount())
+			t.Errorf("got %d logins, want 1", w.loginCount())
 		}
 	})
 }
@@ -152,8 +152,10 @@ func TestRefusedAfterLogin(t *testing.T) {
 		w.rs.refuse = true
 		_, _, err := post(w.transport(nil), t.Context())
 		refused, ok := errors.AsType[*oauthclient.AuthorizeError](err)
-		if !ok || refused.Status != http.StatusUnauthorized || w.loginCount() != 1 || w.rs.requests != 2 || w.as.count("refresh_token") != 0 {
-			t.Errorf("got error %v after %d logins and %d requests, want an AuthorizeError", err, w.loginCount(), w.rs.requests)
+		if !ok || refused.Status != http.StatusUnauthorized || w.loginCount() != 1 || w.rs.requests != 2 ||
+			w.as.count("refresh_token") != 0 {
+			t.Errorf("got error %v after %d logins and %d requests, want an AuthorizeError", err, w.loginCount(),
+				w.rs.requests)
 		}
 	})
 }
@@ -165,8 +167,10 @@ func TestRefusedAfterRenewal(t *testing.T) {
 		w.mustPost(tr)
 		w.rs.set(func(r *fakeResource) { r.refuse, r.requests = true, 0 })
 		_, _, err := post(tr, t.Context())
-		if _, ok := errors.AsType[*oauthclient.AuthorizeError](err); !ok || w.loginCount() != 2 || w.rs.requests != 3 || w.as.count("refresh_token") != 1 {
-			t.Errorf("got error %v after %d logins and %d requests, want an AuthorizeError", err, w.loginCount(), w.rs.requests)
+		if _, ok := errors.AsType[*oauthclient.AuthorizeError](err); !ok || w.loginCount() != 2 ||
+			w.rs.requests != 3 || w.as.count("refresh_token") != 1 {
+			t.Errorf("got error %v after %d logins and %d requests, want an AuthorizeError", err, w.loginCount(),
+				w.rs.requests)
 		}
 	})
 }
@@ -229,7 +233,8 @@ func TestNoTokenOverPlainHTTP(t *testing.T) {
 			})
 			tr := oauthclient.NewTransport(endpoint, &oauthclient.TransportOptions{Base: base, InsecureHTTP: insecure})
 			if _, _, err := send(tr, t.Context(), endpoint); (err == nil) != (local || insecure) {
-				t.Errorf("%s, InsecureHTTP %t: got error %v, want success %t", endpoint, insecure, err, local || insecure)
+				t.Errorf("%s, InsecureHTTP %t: got error %v, want success %t", endpoint, insecure, err, local ||
+					insecure)
 			}
 		}
 	}
@@ -240,7 +245,8 @@ func TestLoginRequiredWithoutAuthorizer(t *testing.T) {
 		w.rs.wants = []string{"read"}
 		_, _, err := post(w.unattended(nil), t.Context())
 		wanted, ok := errors.AsType[*oauthclient.LoginRequiredError](err)
-		if !ok || !errors.Is(err, oauthclient.ErrLoginRequired) || wanted.Endpoint != clientMCP || strings.Join(wanted.Scopes, " ") != "read" {
+		if !ok || !errors.Is(err, oauthclient.ErrLoginRequired) || wanted.Endpoint != clientMCP ||
+			strings.Join(wanted.Scopes, " ") != "read" {
 			t.Errorf("got error %v, want a LoginRequiredError for the scope read", err)
 		}
 		if asked := w.Requests(); len(asked) > 0 {
@@ -263,11 +269,12 @@ func TestRefusalsOfOtherSchemes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			withEnv(t, func(t *testing.T, w *testEnv) {
 				w.rs.challenge = func(int, string) []string { return c.challenge }
-				tr := oauthclient.NewTransport(clientMCP, &oauthclient.TransportOptions{Base: roundTripper(func(req *http.Request) (*http.Response, error) {
-					res, err := w.roundTrip(req)
-					res.StatusCode = c.status
-					return res, err
-				}), Authorizer: oauthclient.NewAuthorizer(clientRedirect, w.login), Fetcher: w.fetcher(nil)})
+				tr := oauthclient.NewTransport(clientMCP,
+					&oauthclient.TransportOptions{Base: roundTripper(func(req *http.Request) (*http.Response, error) {
+						res, err := w.roundTrip(req)
+						res.StatusCode = c.status
+						return res, err
+					}), Authorizer: oauthclient.NewAuthorizer(clientRedirect, w.login), Fetcher: w.fetcher(nil)})
 				if status, _, err := post(tr, t.Context()); status != c.status || w.loginCount() != 0 {
 					t.Errorf("got %d, error %v after %d logins; want %d after 0", status, err, w.loginCount(), c.status)
 				}
@@ -301,7 +308,7 @@ func TestRequestBodyIsSentAgain(t *testing.T) {
 		}
 		w.mustPost(tr) // the login has succeeded
 		if w.loginCount() != 1 {
-			t.Errorf("got %d logins, want 2", w.loginCount())
+			t.Errorf("got %d logins, want 1", w.loginCount())
 		}
 	})
 }
