@@ -88,9 +88,11 @@ func TestPathContains(t *testing.T) {
 		parent, path string
 		want         bool
 	}{
-		{"", "/mcp", true}, {"/", "/mcp", true}, {"/mcp", "/mcp", true}, {"/mcp", "/mcp/", true}, {"/mcp/", "/mcp", true},
+		{"", "/mcp", true}, {"/", "/mcp", true}, {"/mcp", "/mcp", true}, {"/mcp", "/mcp/", true}, {"/mcp/",
+			"/mcp", true},
 		{"/mcp", "/mcp/a/b", true}, {"/mcp", "/mcpx", false}, {"/mcp", "/", false}, {"/mcp", "/mcp/../x", false},
-		{"/mcp", "/mcp/%2E%2e/x", false}, {"/mcp", "/mcp/.", false}, {"/mcp", "/mcp/...", true}, {"/a/..", "/a/..", true},
+		{"/mcp", "/mcp/%2E%2e/x", false}, {"/mcp", "/mcp/.", false}, {"/mcp", "/mcp/...", true}, {"/a/..",
+			"/a/..", true},
 	} {
 		if got := PathContains(c.parent, c.path); got != c.want {
 			t.Errorf("PathContains(%q, %q) = %t, want %t", c.parent, c.path, got, c.want)
