@@ -18,7 +18,7 @@ func TestAUTH11_CheckRedirectURI(t *testing.T) {
 		"http://127.0.0.1:65535/cb", "http://[::1]:80/cb", "https://localhost/cb", "com.example.app:/cb", "com.example.app://cb", "https://10.0.0.1/cb",
 	} {
 		if err := oauth.CheckRedirectURI(text); err != nil {
-			t.Errorf("%s: %v", text, err)
+			t.Errorf("%s: got error %v, want success", text, err)
 		}
 	}
 	for _, text := range []string{
@@ -109,7 +109,8 @@ func TestSEC22_ClientMetadataFetchIsGuarded(t *testing.T) {
 	}
 	w.At("inside.example", "192.168.0.1")
 	w.Doc("https://inside.example/client.json", strings.ReplaceAll(clientDoc(""), "client.example", "inside.example"))
-	if m, _, err := w.fetcher(nil).FetchClientMetadata(t.Context(), "https://inside.example/client.json"); !errors.Is(err, oauth.ErrURLRefused) {
+	m, _, err := w.fetcher(nil).FetchClientMetadata(t.Context(), "https://inside.example/client.json")
+	if !errors.Is(err, oauth.ErrURLRefused) {
 		t.Errorf("private address: got %+v, error %v; want ErrURLRefused", m, err)
 	}
 	if got := w.Requests(); !slices.Equal(got, []string{"GET " + clientURL}) {

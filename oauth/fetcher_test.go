@@ -25,10 +25,12 @@ func TestFetchServerMetadata(t *testing.T) {
 	if err != nil || m.TokenEndpoint != issuer+"/token" {
 		t.Errorf("got %+v, error %v; want the token endpoint %s/token", m, err, issuer)
 	}
-	if _, err := w.fetcher(nil).FetchServerMetadata(t.Context(), "https://none.example"); !errors.Is(err, oauth.ErrNoMetadata) {
+	_, err = w.fetcher(nil).FetchServerMetadata(t.Context(), "https://none.example")
+	if !errors.Is(err, oauth.ErrNoMetadata) {
 		t.Errorf("no document: got error %v, want ErrNoMetadata", err)
 	}
-	if _, err := w.fetcher(nil).FetchServerMetadata(t.Context(), "https://10.0.0.1"); !errors.Is(err, oauth.ErrURLRefused) {
+	_, err = w.fetcher(nil).FetchServerMetadata(t.Context(), "https://10.0.0.1")
+	if !errors.Is(err, oauth.ErrURLRefused) {
 		t.Errorf("private address: got error %v, want ErrURLRefused", err)
 	}
 }

@@ -181,7 +181,8 @@ func TestSEC09_SEC10_SessionsAreBoundToThePrincipal(t *testing.T) {
 		t.Run(revision, func(t *testing.T) {
 			s := newTestServer(t, newScopedServer(), nil)
 			session := s.openSession(s.token("ann", "read"), revision)
-			if r := s.postInSession(s.token("ann", "read write", claims{"jti": "renewed"}), session, toolCall("who")); r.status != 200 || !strings.Contains(r.body, "ann for []") {
+			r := s.postInSession(s.token("ann", "read write", claims{"jti": "renewed"}), session, toolCall("who"))
+			if r.status != 200 || !strings.Contains(r.body, "ann for []") {
 				t.Errorf("renewed token: got %d %s, want success", r.status, r.body)
 			}
 			for name, token := range map[string]string{
@@ -262,7 +263,8 @@ func TestSEC11_RequestStateIsBoundToThePrincipal(t *testing.T) {
 			t.Errorf("%s: got %d %s, want an error", name, r.status, r.body)
 		}
 	}
-	if r := s.modern(s.token("ann", "read write", claims{"jti": "renewed"}), "tools/call", "ask", retry); !strings.Contains(r.body, "it is Eve") {
+	r := s.modern(s.token("ann", "read write", claims{"jti": "renewed"}), "tools/call", "ask", retry)
+	if !strings.Contains(r.body, "it is Eve") {
 		t.Errorf("renewed token: got %d %s, want success", r.status, r.body)
 	}
 }

@@ -540,7 +540,9 @@ func TestConfiguredAudiences(t *testing.T) {
 			t.Errorf("%s: got %d, want %d", audience, w.Code, want)
 		}
 	}
-	if w := do(protect(t, echo, &oauth.RequireOptions{Issuers: []string{"https://other.example"}}), "POST", "/mcp", "", "Authorization: Bearer "+issue(t)); w.Code != 401 {
+	w := do(protect(t, echo, &oauth.RequireOptions{Issuers: []string{"https://other.example"}}), "POST", "/mcp", "",
+		"Authorization: Bearer "+issue(t))
+	if w.Code != 401 {
 		t.Errorf("issuer not in RequireOptions.Issuers: got %d, want 401", w.Code)
 	}
 }

@@ -325,7 +325,9 @@ func TestProofWithPrivateKeyInIt(t *testing.T) {
 func TestProofNeedsBoundToken(t *testing.T) {
 	p := testProver(t, nil)
 	for _, thumbprint := range []string{"", testProver(t, nil).Thumbprint()} {
-		if _, err := testVerifier(t, nil).Verify(requestWithProof(t, p, "POST", proofURL), mustURL(t, proofURL), proofToken, thumbprint); err == nil {
+		_, err := testVerifier(t, nil).Verify(requestWithProof(t, p, "POST", proofURL), mustURL(t, proofURL),
+			proofToken, thumbprint)
+		if err == nil {
 			t.Errorf("a proof was accepted for a token that is bound to %q", thumbprint)
 		}
 	}
@@ -365,7 +367,8 @@ func TestProofIsUsedOnce(t *testing.T) {
 		}
 		// Proofs of other keys rotate the replay cache.
 		q := testProverAt(t, now)
-		if _, err := v.Verify(requestWithProof(t, q, "POST", proofURL), mustURL(t, proofURL), proofToken, q.Thumbprint()); err != nil {
+		_, err := v.Verify(requestWithProof(t, q, "POST", proofURL), mustURL(t, proofURL), proofToken, q.Thumbprint())
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -539,7 +542,8 @@ func TestProofOptionsAreChecked(t *testing.T) {
 	}
 	p := testProver(t, nil)
 	v := testVerifier(t, &VerifierOptions{Algorithms: []string{"EdDSA"}})
-	if _, err := v.Verify(requestWithProof(t, p, "POST", proofURL), mustURL(t, proofURL), proofToken, p.Thumbprint()); err == nil {
+	_, err := v.Verify(requestWithProof(t, p, "POST", proofURL), mustURL(t, proofURL), proofToken, p.Thumbprint())
+	if err == nil {
 		t.Error("a proof was accepted whose algorithm is not on the list")
 	}
 }

@@ -353,7 +353,8 @@ func TestHTTPClientFollowsTheRules(t *testing.T) {
 			t.Errorf("%s: got error %v, want ErrURLRefused", address, err)
 		}
 	}
-	if got := w.Requests(); slices.ContainsFunc(got, func(r string) bool { return !strings.Contains(r, "//as.example/") }) {
+	got := w.Requests()
+	if slices.ContainsFunc(got, func(r string) bool { return !strings.Contains(r, "//as.example/") }) {
 		t.Errorf("requested %v, want only URLs of as.example", got)
 	}
 }

@@ -193,7 +193,8 @@ func TestSEC08_DNSRebinding(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 {
-			if err := getJSON(t, f, "https://rebind.example/doc", new(document)); !errors.Is(err, oauthfetch.ErrURLRefused) {
+			err := getJSON(t, f, "https://rebind.example/doc", new(document))
+			if !errors.Is(err, oauthfetch.ErrURLRefused) {
 				t.Errorf("got error %v, want ErrURLRefused", err)
 			}
 		}
@@ -210,7 +211,8 @@ func TestSEC08_DNSRebinding(t *testing.T) {
 		if err := getJSON(t, f, "https://intranet.corp/doc", new(document)); err != nil {
 			t.Fatal(err) // the server is private so far
 		}
-		if err := getJSON(t, f, "https://rebind.example/doc", new(document)); !errors.Is(err, oauthfetch.ErrURLRefused) {
+		err := getJSON(t, f, "https://rebind.example/doc", new(document))
+		if !errors.Is(err, oauthfetch.ErrURLRefused) {
 			t.Errorf("public server that was private before: got error %v, want ErrURLRefused", err)
 		}
 	})

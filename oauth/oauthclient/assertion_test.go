@@ -183,7 +183,7 @@ func checkParsed(t *testing.T, name, text string, want crypto.Signer) {
 	t.Helper()
 	got, err := ParsePrivateKey([]byte(text))
 	if err != nil {
-		t.Errorf("%s: %v", name, err)
+		t.Errorf("%s: got error %v, want the key", name, err)
 		return
 	}
 	if public, ok := got.Public().(interface{ Equal(crypto.PublicKey) bool }); !ok || !public.Equal(want.Public()) {

@@ -309,7 +309,8 @@ func TestAUTHB03_MetadataOfAnotherIssuer(t *testing.T) {
 		w := newNetwork(t)
 		w.Doc(mcpBase, serverDoc(issuer))
 		var bad *oauth.DiscoveryError
-		if d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer}); !errors.As(err, &bad) {
+		d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer})
+		if !errors.As(err, &bad) {
 			t.Errorf("%s: got %+v, error %v; want a DiscoveryError", issuer, d, err)
 		}
 	}
@@ -332,7 +333,8 @@ func TestStatusesOfMetadata(t *testing.T) {
 		w.Doc(mcpRoot, resourceDoc(mcpServer, issuer))
 		w.Page(asRoot, statusPage(status))
 		w.Doc(asOIDC, serverDoc(issuer))
-		if _, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer}); (err == nil) != (means != ends) {
+		_, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer})
+		if (err == nil) != (means != ends) {
 			t.Errorf("%d before a document: got error %v, want success %t", status, err, means != ends)
 		}
 		// In place of all metadata. Only a document that is certainly missing leads to the
@@ -379,7 +381,8 @@ func TestNamedAuthorizationServerWithoutMetadata(t *testing.T) {
 		"https://5.example"}
 	w.Doc(mcpPath, resourceDoc(mcpServer, all...))
 	w.Doc("https://5.example/.well-known/oauth-authorization-server", serverDoc("https://5.example"))
-	if d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer}); !errors.Is(err, oauth.ErrNoMetadata) {
+	d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer})
+	if !errors.Is(err, oauth.ErrNoMetadata) {
 		t.Errorf("got %+v, error %v; want ErrNoMetadata", d, err)
 	}
 	if got := w.Requests(); len(got) != 1+2*oauthclient.MaxServers {
@@ -411,7 +414,7 @@ func TestDiscoveryTimeout(t *testing.T) {
 	})
 }
 
-func TestAUTHR07_ResourceContainsEndpoint(t *testing.T) {
+func TestAUTHR07_AUTHR15_ResourceContainsEndpoint(t *testing.T) {
 	f := newNetwork(t).fetcher(nil)
 	for _, tt := range []struct {
 		endpoint, resource string
@@ -577,13 +580,16 @@ func TestSEC07_PrivateHostInEachMetadataField(t *testing.T) {
 		}
 		endpoint, _ := url.Parse(mcpServer)
 		f := w.fetcher(nil).For(endpoint)
-		if _, err := (*oauthfetch.Fetcher)(f).PostForm(t.Context(), d.Server.TokenEndpoint, url.Values{}, nil); !errors.Is(err, oauth.ErrURLRefused) {
+		_, err = (*oauthfetch.Fetcher)(f).PostForm(t.Context(), d.Server.TokenEndpoint, url.Values{}, nil)
+		if !errors.Is(err, oauth.ErrURLRefused) {
 			t.Errorf("%s: token endpoint: got error %v, want ErrURLRefused", address, err)
 		}
-		if _, err := oauthclient.Register(t.Context(), f, d.Server, &oauth.ClientMetadata{}); !errors.Is(err, oauth.ErrURLRefused) {
+		_, err = oauthclient.Register(t.Context(), f, d.Server, &oauth.ClientMetadata{})
+		if !errors.Is(err, oauth.ErrURLRefused) {
 			t.Errorf("%s: registration: got error %v, want ErrURLRefused", address, err)
 		}
-		if _, err := (*oauthfetch.Fetcher)(f).GetJSON(t.Context(), "https://inside.example/jwks", new(struct{})); !errors.Is(err, oauth.ErrURLRefused) {
+		_, err = (*oauthfetch.Fetcher)(f).GetJSON(t.Context(), "https://inside.example/jwks", new(struct{}))
+		if !errors.Is(err, oauth.ErrURLRefused) {
 			t.Errorf("%s: key set: got error %v, want ErrURLRefused", address, err)
 		}
 		if got := w.Addresses(); len(got) != 1 || got[0] != oauthtest.DefaultAddress {

@@ -251,7 +251,8 @@ func TestREG13_RefusedRegistrationIsReported(t *testing.T) {
 		len(err.Error()) > 500 {
 		t.Errorf("got error %v, want one of at most 500 bytes", err)
 	}
-	if _, err := oauthclient.Register(t.Context(), w.fetcher(nil), &oauth.ServerMetadata{}, &oauth.ClientMetadata{}); err == nil {
+	_, err := oauthclient.Register(t.Context(), w.fetcher(nil), &oauth.ServerMetadata{}, &oauth.ClientMetadata{})
+	if err == nil {
 		t.Error("no registration endpoint: got no error")
 	}
 	if _, err := oauthclient.Register(t.Context(), w.fetcher(nil), &oauth.ServerMetadata{

@@ -68,7 +68,8 @@ func TestTokensAreStoredByServer(t *testing.T) {
 		other := oauthclient.NewTransport("https://mcp.example/other", &oauthclient.TransportOptions{
 			Base: roundTripper(w.roundTrip), Store: store, Fetcher: w.fetcher(nil),
 		})
-		if _, _, err := send(other, t.Context(), "https://mcp.example/other"); !errors.Is(err, oauthclient.ErrLoginRequired) {
+		_, _, err := send(other, t.Context(), "https://mcp.example/other")
+		if !errors.Is(err, oauthclient.ErrLoginRequired) {
 			t.Errorf("another server: got error %v, want ErrLoginRequired", err)
 		}
 	})
