@@ -207,7 +207,8 @@ func signProof(t *testing.T, key *ecdsa.PrivateKey, target, token string) string
 	}
 	sum := sha256.Sum256([]byte(token))
 	signed, err := signer.Sign([]byte(mustJSON(map[string]any{
-		"jti": "1", "htm": "POST", "htu": target, "iat": time.Now().Unix(), "ath": base64.RawURLEncoding.EncodeToString(sum[:]),
+		"jti": "1", "htm": "POST", "htu": target, "iat": time.Now().Unix(),
+		"ath": base64.RawURLEncoding.EncodeToString(sum[:]),
 	})))
 	if err != nil {
 		t.Fatal(err)

@@ -14,8 +14,9 @@ const (
 
 // serverDoc returns the valid metadata of an authorization server.
 func serverDoc(issuer string) string {
-	return `{"issuer":"` + issuer + `","authorization_endpoint":"` + issuer + `/authorize","token_endpoint":"` + issuer +
-		`/token","registration_endpoint":"` + issuer + `/register","response_types_supported":["code"],"code_challenge_methods_supported":["S256"]}`
+	return `{"issuer":"` + issuer + `","authorization_endpoint":"` + issuer + `/authorize",` +
+		`"token_endpoint":"` + issuer + `/token","registration_endpoint":"` + issuer + `/register",` +
+		`"response_types_supported":["code"],"code_challenge_methods_supported":["S256"]}`
 }
 
 func TestFetchServerMetadata(t *testing.T) {

@@ -48,7 +48,8 @@ func withKeyServer(t *testing.T, f func(t *testing.T, s *keyServer, v *oauth.JWT
 		w, s := newNetwork(t), &keyServer{}
 		s.publish(first)
 		w.Doc(issuerURL+"/.well-known/oauth-authorization-server", `{"issuer":"`+issuerURL+`","jwks_uri":"`+jwksURL+`",
-			"authorization_endpoint":"https://auth.example.com/a","token_endpoint":"https://auth.example.com/t","response_types_supported":["code"]}`)
+			"authorization_endpoint":"https://auth.example.com/a","token_endpoint":"https://auth.example.com/t",
+			"response_types_supported":["code"]}`)
 		w.Page(jwksURL, s.ServeHTTP)
 		f(t, s, oauth.NewJWTVerifier(issuerURL, &oauth.JWTOptions{Fetcher: w.fetcher(nil)}))
 	})
@@ -237,7 +238,8 @@ func TestSEC07_KeySetAtPrivateAddressIsNotFetched(t *testing.T) {
 		"https://10.0.0.1/keys", "file:///etc/passwd"} {
 		w := newNetwork(t)
 		w.Doc(issuerURL+"/.well-known/oauth-authorization-server", `{"issuer":"`+issuerURL+`","jwks_uri":"`+address+`",
-			"authorization_endpoint":"https://auth.example.com/a","token_endpoint":"https://auth.example.com/t","response_types_supported":["code"]}`)
+			"authorization_endpoint":"https://auth.example.com/a","token_endpoint":"https://auth.example.com/t",
+			"response_types_supported":["code"]}`)
 		v := oauth.NewJWTVerifier(issuerURL, &oauth.JWTOptions{Fetcher: w.fetcher(nil)})
 		if _, err := v.Verify(t.Context(), issue(t)); err == nil || errors.Is(err, oauth.ErrInvalidToken) {
 			t.Errorf("%s: got error %v, want one other than ErrInvalidToken", address, err)

@@ -17,7 +17,8 @@ func (*discardWriter) WriteHeader(int)             {}
 func benchmarkHandler(b *testing.B, h http.Handler, token string) {
 	r := httptest.NewRequest("POST", "/mcp", nil)
 	for name, value := range map[string]string{
-		"Authorization": "Bearer " + token, "Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+		"Authorization": "Bearer " + token, "Content-Type": "application/json",
+		"Accept":               "application/json, text/event-stream",
 		"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "add", "User-Agent": "bench",
 	} {
 		r.Header.Set(name, value)

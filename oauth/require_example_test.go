@@ -117,8 +117,9 @@ func ExampleRequireScopes() {
 			"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}}}`
 		request := httptest.NewRequest("POST", "http://localhost:8080/mcp", strings.NewReader(body))
 		for name, value := range map[string]string{
-			"Authorization": "Bearer " + secret, "Content-Type": "application/json", "MCP-Protocol-Version": "2026-07-28",
-			"Mcp-Method": "tools/call", "Mcp-Name": name,
+			"Authorization": "Bearer " + secret, "Content-Type": "application/json",
+			"MCP-Protocol-Version": "2026-07-28",
+			"Mcp-Method":           "tools/call", "Mcp-Name": name,
 		} {
 			request.Header.Set(name, value)
 		}

@@ -27,7 +27,8 @@ func withIntrospection(t *testing.T, opts oauth.IntrospectionOptions, answer fun
 		last := &http.Request{}
 		w.Doc(issuerURL+"/.well-known/oauth-authorization-server",
 			`{"issuer":"`+issuerURL+`","introspection_endpoint":"`+introspectURL+`",
-			"authorization_endpoint":"https://auth.example.com/a","token_endpoint":"https://auth.example.com/t","response_types_supported":["code"]}`)
+			"authorization_endpoint":"https://auth.example.com/a","token_endpoint":"https://auth.example.com/t",
+			"response_types_supported":["code"]}`)
 		w.Page(introspectURL, func(rw http.ResponseWriter, r *http.Request) {
 			asked.Add(1)
 			body, _ := io.ReadAll(r.Body)

@@ -63,8 +63,9 @@ func newCA(t testing.TB) (*ecdsa.PrivateKey, *x509.Certificate) {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "oauthtest"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Unix(0, 0), NotAfter: time.Date(2200, 1, 1, 0, 0, 0, 0,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "oauthtest"}, IsCA: true,
+		BasicConstraintsValid: true,
+		NotBefore:             time.Unix(0, 0), NotAfter: time.Date(2200, 1, 1, 0, 0, 0, 0,
 			time.UTC), KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)

@@ -236,7 +236,8 @@ func TestLoginIsShownIfNoBrowserOpens(t *testing.T) {
 
 func TestSEC15_SEC17_RefusedLoginPages(t *testing.T) {
 	for _, page := range []string{
-		"javascript:alert(1)", "file:///etc/passwd", "http://as.example/authorize", "https://user:pw@as.example/", "https:///x",
+		"javascript:alert(1)", "file:///etc/passwd", "http://as.example/authorize", "https://user:pw@as.example/",
+		"https:///x",
 		"vbscript:x", "data:text/html,x", "https://аs.example/", "-https://as.example/", "",
 	} {
 		callback, login := openCallback(t, &oauthclient.BrowserOptions{Open: func(context.Context, string) error {

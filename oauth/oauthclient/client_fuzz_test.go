@@ -16,7 +16,8 @@ import (
 func FuzzTokenResponse(f *testing.F) {
 	for _, body := range []string{
 		`{"access_token":"a","token_type":"Bearer","expires_in":60,"refresh_token":"b","scope":"c d"}`,
-		`{"access_token":"a\u000d\u000ab"}`, `{"access_token":"a","Access_token":"b"}`, `{"access_token":"a","expires_in":"1e999"}`,
+		`{"access_token":"a\u000d\u000ab"}`, `{"access_token":"a","Access_token":"b"}`,
+		`{"access_token":"a","expires_in":"1e999"}`,
 		`{"error":"invalid_grant","error_description":"x"}`, `[]`, `{"access_token":"a","access_token":"b"}`,
 	} {
 		f.Add(200, []byte(body))

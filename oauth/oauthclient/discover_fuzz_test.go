@@ -75,7 +75,8 @@ func checkDiscovery(d *oauthclient.Discovery) error {
 	}
 	s := d.Server
 	for _, text := range []string{
-		s.Issuer, s.TokenEndpoint, s.AuthorizationEndpoint, s.RegistrationEndpoint, s.RevocationEndpoint, s.IntrospectionEndpoint,
+		s.Issuer, s.TokenEndpoint, s.AuthorizationEndpoint, s.RegistrationEndpoint, s.RevocationEndpoint,
+		s.IntrospectionEndpoint,
 		s.UserinfoEndpoint, s.JWKSURI,
 	} {
 		if text == "" {

@@ -18,8 +18,9 @@ import (
 
 // serverDoc returns the valid metadata of an authorization server.
 func serverDoc(issuer string) string {
-	return `{"issuer":"` + issuer + `","authorization_endpoint":"` + issuer + `/authorize","token_endpoint":"` + issuer +
-		`/token","registration_endpoint":"` + issuer + `/register","response_types_supported":["code"],"code_challenge_methods_supported":["S256"]}`
+	return `{"issuer":"` + issuer + `","authorization_endpoint":"` + issuer + `/authorize",` +
+		`"token_endpoint":"` + issuer + `/token","registration_endpoint":"` + issuer + `/register",` +
+		`"response_types_supported":["code"],"code_challenge_methods_supported":["S256"]}`
 }
 
 func resourceDoc(resource string, issuers ...string) string {
@@ -324,7 +325,8 @@ func TestStatusesOfMetadata(t *testing.T) {
 		ends
 	)
 	for status, means := range map[int]int{
-		400: continuesOnly, 401: continuesOnly, 403: continuesOnly, 404: continues, 405: continuesOnly, 406: continuesOnly, 410: continuesOnly,
+		400: continuesOnly, 401: continuesOnly, 403: continuesOnly, 404: continues, 405: continuesOnly,
+		406: continuesOnly, 410: continuesOnly,
 		408: ends, 429: ends, 500: ends, 502: ends, 503: ends, 204: ends, 304: ends,
 	} {
 		// In front of metadata that is there.
@@ -364,7 +366,7 @@ func TestNoDefaultEndpointsAfterChallenge(t *testing.T) {
 			t.Errorf("%s: got %+v, error %v; want ErrNoMetadata", to, d, err)
 			continue
 		}
-		missed := "https://mcp.example/.well-known/oauth-protected-resource/mcp" // an invalid URL in a challenge is ignored
+		missed := "https://mcp.example/.well-known/oauth-protected-resource/mcp" // for an invalid URL
 		if to == "https://mcp.example/custom" {
 			missed = to
 		}
@@ -506,7 +508,8 @@ func TestAUTHR20_CheckCodeFlow(t *testing.T) {
 // No field of any document makes the client request a refused URL.
 func TestSEC07_SEC17_RefusedURLInEachMetadataField(t *testing.T) {
 	fields := []string{
-		"authorization_endpoint", "token_endpoint", "registration_endpoint", "revocation_endpoint", "introspection_endpoint",
+		"authorization_endpoint", "token_endpoint", "registration_endpoint", "revocation_endpoint",
+		"introspection_endpoint",
 		"userinfo_endpoint", "jwks_uri",
 	}
 	for _, bad := range refusedURLs(t) {

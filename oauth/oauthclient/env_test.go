@@ -309,7 +309,8 @@ type fakeGrant struct {
 
 func (w *testEnv) newServer(issuer string) *fakeServer {
 	s := &fakeServer{
-		t: w.t, issuer: issuer, clients: map[string]string{}, redirects: map[string][]string{}, method: "none", codes: map[string]url.Values{},
+		t: w.t, issuer: issuer, clients: map[string]string{}, redirects: map[string][]string{}, method: "none",
+		codes:  map[string]url.Values{},
 		grants: map[string]*fakeGrant{}, counts: map[string]int{}, resource: clientMCP, rotates: true, lifetime: 3600,
 	}
 	s.document = map[string]any{

@@ -36,7 +36,8 @@ func newMachineExampleServer() *httptest.Server {
 	mux.HandleFunc("/sso/token", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Println("identity provider:", r.FormValue("grant_type"), r.FormValue("subject_token"))
 		reply(w, map[string]any{
-			"access_token": "access-for-ann", "token_type": "N_A", "issued_token_type": "urn:ietf:params:oauth:token-type:id-jag",
+			"access_token": "access-for-ann", "token_type": "N_A",
+			"issued_token_type": "urn:ietf:params:oauth:token-type:id-jag",
 		})
 	})
 	mux.HandleFunc("/mcp", func(w http.ResponseWriter, r *http.Request) {

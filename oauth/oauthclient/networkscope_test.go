@@ -192,7 +192,8 @@ func TestWithinLimitsScope(t *testing.T) {
 			}
 			f := oauthclient.Within(w.fetcher(nil), endpoint, tt.seen)
 			for _, address := range []string{
-				"https://as.example/doc", "https://idp.corp/doc", "https://192.168.1.1/doc", "https://here.test/doc", "https://mcp.corp/doc",
+				"https://as.example/doc", "https://idp.corp/doc", "https://192.168.1.1/doc", "https://here.test/doc",
+				"https://mcp.corp/doc",
 			} {
 				w.Doc(address, "{}")
 				_, err := (*oauthfetch.Fetcher)(f).GetJSON(t.Context(), address, new(struct{}))

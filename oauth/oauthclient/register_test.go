@@ -59,15 +59,20 @@ func TestREG12_RegistrationRequest(t *testing.T) {
 			"web", []string{"private_key_jwt", "client_secret_post",
 				"client_secret_basic"}, oauth.ClientMetadata{RedirectURIs: []string{"https://app.example/cb"}},
 			map[string]any{
-				"redirect_uris": []any{"https://app.example/cb"}, "application_type": "web", "token_endpoint_auth_method": "client_secret_basic",
-				"grant_types": []any{"authorization_code", "refresh_token"}, "response_types": []any{"code"},
+				"redirect_uris": []any{"https://app.example/cb"}, "application_type": "web",
+				"token_endpoint_auth_method": "client_secret_basic",
+				"grant_types":                []any{"authorization_code", "refresh_token"},
+				"response_types":             []any{"code"},
 			},
 		},
 		{
-			"own scheme, post alone", []string{"client_secret_post"}, oauth.ClientMetadata{RedirectURIs: []string{"com.example.app:/cb"}},
+			"own scheme, post alone", []string{"client_secret_post"},
+			oauth.ClientMetadata{RedirectURIs: []string{"com.example.app:/cb"}},
 			map[string]any{
-				"redirect_uris": []any{"com.example.app:/cb"}, "application_type": "native", "token_endpoint_auth_method": "client_secret_post",
-				"grant_types": []any{"authorization_code", "refresh_token"}, "response_types": []any{"code"},
+				"redirect_uris": []any{"com.example.app:/cb"}, "application_type": "native",
+				"token_endpoint_auth_method": "client_secret_post",
+				"grant_types":                []any{"authorization_code", "refresh_token"},
+				"response_types":             []any{"code"},
 			},
 		},
 		{

@@ -20,7 +20,8 @@ func newExampleServer() *httptest.Server {
 	}
 	mux.HandleFunc("/.well-known/oauth-protected-resource/mcp", func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, http.StatusOK, oauth.ResourceMetadata{
-			Resource: server.URL + "/mcp", AuthorizationServers: []string{server.URL}, ScopesSupported: []string{"read"},
+			Resource: server.URL + "/mcp", AuthorizationServers: []string{server.URL},
+			ScopesSupported: []string{"read"},
 		})
 	})
 	mux.HandleFunc("/.well-known/oauth-authorization-server", func(w http.ResponseWriter, _ *http.Request) {

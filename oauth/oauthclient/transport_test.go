@@ -182,8 +182,10 @@ func TestTokensAreNotSentToOtherURLs(t *testing.T) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
 		for _, target := range []string{
-			"https://evil.example/mcp", "https://mcp.example:8443/mcp", "http://mcp.example:80/mcp", "https://mcp.example/other",
-			"https://mcp.example/mcp2", "https://mcp.example/", "https://mcp.example/mcp/../other", "https://mcp.example/mcp/%2e%2E/other",
+			"https://evil.example/mcp", "https://mcp.example:8443/mcp", "http://mcp.example:80/mcp",
+			"https://mcp.example/other",
+			"https://mcp.example/mcp2", "https://mcp.example/", "https://mcp.example/mcp/../other",
+			"https://mcp.example/mcp/%2e%2E/other",
 			"https://mcp.example.evil.example/mcp",
 		} {
 			if status, _, err := send(tr, t.Context(), target); status != http.StatusUnauthorized {
