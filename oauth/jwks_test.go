@@ -40,8 +40,8 @@ func (s *keyServer) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(*keys)
 }
 
-// withKeyServer calls f, in a synctest bubble, with a key server and a verifier that finds it through
-// the issuer's metadata.
+// withKeyServer calls f, in a synctest bubble, with a key server and a verifier that finds it
+// through the issuer's metadata.
 func withKeyServer(t *testing.T, f func(t *testing.T, s *keyServer, v *oauth.JWTVerifier)) {
 	first := jwks(t, map[string]any{"ec": ecKey().Public()})
 	synctest.Test(t, func(t *testing.T) {

@@ -89,8 +89,8 @@ func TestVerifiedTokensExpire(t *testing.T) {
 	})
 }
 
-// Only signed tokens are valid: a text that the verifier accepts has the header and the claims of the
-// signed token.
+// Only signed tokens are valid: a text that the verifier accepts has the header and the claims of
+// the signed token.
 func FuzzJWT(f *testing.F) {
 	good := issue(f)
 	f.Add(good)

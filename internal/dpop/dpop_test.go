@@ -100,8 +100,8 @@ func signProof(t testing.TB, key any, algorithm jose.SignatureAlgorithm, typ str
 	return text
 }
 
-// The hash of the token of RFC 9449 section 7.1, and the thumbprint of the key of section 4.1, which is
-// jkt in section 6.1.
+// The hash of the token of RFC 9449 section 7.1, and the thumbprint of the key of section 4.1,
+// which is jkt in section 6.1.
 func TestExamplesOfRFC9449(t *testing.T) {
 	const (
 		token = "Kz~8mXK1EalYznwH-LC-1fBAo.4Ljp~zsPE_NeO.gxU"

@@ -15,8 +15,9 @@ import (
 	"testing"
 )
 
-// FuzzVerifyProof searches for an accepted proof that the token's key has not made for the request. The
-// checks share no code with Verify. If signature is empty, header and payload are signed with the key.
+// FuzzVerifyProof searches for an accepted proof that the token's key has not made for the request.
+// The checks share no code with Verify. If signature is empty, header and payload are signed with
+// the key.
 func FuzzVerifyProof(f *testing.F) {
 	key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), []byte(strings.Repeat("k", 32)))
 	if err != nil {

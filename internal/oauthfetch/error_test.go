@@ -19,8 +19,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
 )
 
-// newTLSServer starts a local TLS server with a certificate. It returns its port and a Fetcher that trusts
-// roots.
+// newTLSServer starts a local TLS server with a certificate. It returns its port and a Fetcher that
+// trusts roots.
 func newTLSServer(t *testing.T, template, issuer *x509.Certificate, key *ecdsa.PrivateKey,
 	roots *x509.CertPool) (string, *oauthfetch.Fetcher) {
 	t.Helper()

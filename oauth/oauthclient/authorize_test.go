@@ -57,9 +57,9 @@ func TestREG21_REG22_REG23_REG24_REG25_IssuerOfResponse(t *testing.T) {
 	}
 }
 
-// checkResponse makes a login and checks how its authorization response is handled: ok tells whether
-// the response is to be accepted, isError whether it is an error response. The code must not reach a
-// token endpoint of any authorization server unless the response is accepted.
+// checkResponse makes a login and checks how its authorization response is handled: ok tells
+// whether the response is to be accepted, isError whether it is an error response. The code must
+// not reach a token endpoint of any authorization server unless the response is accepted.
 func checkResponse(t *testing.T, w *testEnv, ok, isError bool) {
 	t.Helper()
 	_, _, err := post(w.transport(nil), t.Context())
@@ -307,8 +307,8 @@ func TestAUTHR35_AUTHR36_StepUpRequestsUnionOfScopes(t *testing.T) {
 	})
 }
 
-// The authorization server never grants the scope that the MCP server requires. The failed step-up is
-// remembered, also in the store.
+// The authorization server never grants the scope that the MCP server requires. The failed step-up
+// is remembered, also in the store.
 func TestAUTHR37_SEC20_StepUpWithoutEffectIsNotRepeated(t *testing.T) {
 	withEnv(t, func(t *testing.T, w *testEnv) {
 		w.as.grant = func(string) string { return "read" }
@@ -419,8 +419,8 @@ func TestConcurrentStepUpsAreSerialized(t *testing.T) {
 	})
 }
 
-// The client id is a known one, a metadata document or a registration, in this order, and there is no
-// login without one.
+// The client id is a known one, a metadata document or a registration, in this order, and there is
+// no login without one.
 func TestREG01_REG02_ClientKind(t *testing.T) {
 	const documentURL = "https://client.example/id.json"
 	known := oauthclient.Identity{ID: "mine", Issuer: clientIssuer}

@@ -123,7 +123,8 @@ func checkPage(t *testing.T, v page) {
 	}
 }
 
-// Requests that are not the authorization response are refused, and the response is accepted after them.
+// Requests that are not the authorization response are refused, and the response is accepted after
+// them.
 func TestCallbackIgnoresOtherRequests(t *testing.T) {
 	ready := make(chan struct{})
 	callback, login := openCallback(t, &oauthclient.BrowserOptions{Open: func(context.Context, string) error {
@@ -300,8 +301,8 @@ func TestBrowserListensAtRedirectURI(t *testing.T) {
 	}
 }
 
-// The name localhost has two addresses. If another program listens at one of them, the response could
-// go there.
+// The name localhost has two addresses. If another program listens at one of them, the response
+// could go there.
 func TestBrowserListensAtBothAddresses(t *testing.T) {
 	taken, err := net.Listen("tcp", "[::1]:0")
 	if err != nil {

@@ -48,8 +48,8 @@ func FuzzTokenResponse(f *testing.F) {
 	})
 }
 
-// A code is accepted only with the state and the issuer of the login. Error text of other responses is
-// not repeated.
+// A code is accepted only with the state and the issuer of the login. Error text of other responses
+// is not repeated.
 func FuzzAuthorizationResponse(f *testing.F) {
 	const state, issuer = "the-state-of-the-login", "https://as.example"
 	for _, query := range []string{

@@ -39,8 +39,8 @@ func (w *testEnv) confidential() {
 	})
 }
 
-// Tokens are renewed with the client secret that they were issued with, also if the stored registration
-// changes.
+// Tokens are renewed with the client secret that they were issued with, also if the stored
+// registration changes.
 func TestTokensAreRenewedWithTheirClientSecret(t *testing.T) {
 	for name, disturb := range map[string]func(t *testing.T, w *testEnv, tr *oauthclient.Transport,
 		store oauthclient.Store){
@@ -141,7 +141,8 @@ func TestREG15_IdentityIssuerIsTheOnlyOne(t *testing.T) {
 	})
 }
 
-// The server's error text repeats a secret at various places, also across the point where it is cut.
+// The server's error text repeats a secret at various places, also across the point where it is
+// cut.
 func TestErrorsContainNoPartOfASecret(t *testing.T) {
 	const first = 12 // bytes of the secret that must not appear
 	check := func(t *testing.T, err error, secret string) {

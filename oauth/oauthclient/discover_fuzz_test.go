@@ -13,10 +13,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// FuzzDiscovery fuzzes the challenge and every document of a discovery. Requests must go to valid URLs
-// at public addresses, the first of them to the MCP server's own origin, and the result must be that of
-// the right resource and issuer. Run it with -fuzzminimizetime 1x: TLS is not deterministic, so that
-// minimizing does not end.
+// FuzzDiscovery fuzzes the challenge and every document of a discovery. Requests must go to valid
+// URLs at public addresses, the first of them to the MCP server's own origin, and the result must
+// be that of the right resource and issuer. Run it with -fuzzminimizetime 1x: TLS is not
+// deterministic, so that minimizing does not end.
 func FuzzDiscovery(f *testing.F) {
 	good := resourceDoc(mcpServer, issuer)
 	f.Add("", good, serverDoc(issuer))

@@ -225,7 +225,8 @@ func TestDPoPDemandsBoundTokens(t *testing.T) {
 	})
 }
 
-// A stored token is used by a client with the same key. A client with another key requests a new one.
+// A stored token is used by a client with the same key. A client with another key requests a new
+// one.
 func TestBoundTokensNeedTheirKey(t *testing.T) {
 	w := newDPoPEnv(t, false)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

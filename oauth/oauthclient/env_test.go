@@ -31,7 +31,8 @@ const (
 	clientRedirect = "http://127.0.0.1:7777/callback"
 )
 
-// A testEnv is a network with a protected MCP server, its authorization servers and a user who logs in.
+// A testEnv is a network with a protected MCP server, its authorization servers and a user who logs
+// in.
 type testEnv struct {
 	*network
 	rs *fakeResource

@@ -13,8 +13,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// newMachineExampleServer returns an MCP server, its authorization server and an identity provider in
-// one. It prints the token requests.
+// newMachineExampleServer returns an MCP server, its authorization server and an identity provider
+// in one. It prints the token requests.
 func newMachineExampleServer() *httptest.Server {
 	mux := http.NewServeMux()
 	server := httptest.NewServer(mux)

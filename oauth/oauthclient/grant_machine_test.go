@@ -12,7 +12,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// machineTransport returns a Transport with client credentials to a server that requires the scope read.
+// machineTransport returns a Transport with client credentials to a server that requires the scope
+// read.
 func (w *testEnv) machineTransport(store oauthclient.Store) *oauthclient.Transport {
 	w.as.set(func(s *fakeServer) {
 		s.clients["machine"], s.method = "s3cret", "client_secret_basic"

@@ -532,7 +532,8 @@ func TestEAUTH06_EnterpriseGrant(t *testing.T) {
 	}
 }
 
-// Without an ID-JAG from the identity provider, no token request is sent to the authorization server.
+// Without an ID-JAG from the identity provider, no token request is sent to the authorization
+// server.
 func TestEAUTH08_ExchangeIsChecked(t *testing.T) {
 	errNotLoggedIn := errors.New("not logged in")
 	for name, change := range map[string]func(w *grantEnv, o *TransportOptions, e *EnterpriseOptions){

@@ -14,15 +14,15 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// rebind makes the MCP server's name resolve to a public address in the two lookups of a discovery, and
-// then to a private one.
+// rebind makes the MCP server's name resolve to a public address in the two lookups of a discovery,
+// and then to a private one.
 func rebind(w *testEnv) {
 	w.At("mcp.example", "10.0.0.1")
 	w.Next("mcp.example", "8.8.8.8", "8.8.8.8")
 }
 
-// privateEndpoint moves an endpoint of the authorization server to a private address. It returns the
-// methods of the requests that arrive there.
+// privateEndpoint moves an endpoint of the authorization server to a private address. It returns
+// the methods of the requests that arrive there.
 func privateEndpoint(w *testEnv, member, path string) *[]string {
 	var requests []string
 	w.At("intranet.corp", "10.0.0.9")
@@ -39,8 +39,8 @@ func (w *testEnv) asPage(path string) http.HandlerFunc {
 	return w.Handler(clientIssuer + path)
 }
 
-// A server that was public at the discovery causes no request to a private address later, whatever its
-// name resolves to then.
+// A server that was public at the discovery causes no request to a private address later, whatever
+// its name resolves to then.
 func TestSEC08_RebindingBetweenSteps(t *testing.T) {
 	for member, path := range map[string]string{"registration_endpoint": "/register", "token_endpoint": "/token"} {
 		t.Run(member, func(t *testing.T) {

@@ -18,8 +18,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// registrationServer returns an authorization server that responds to registrations, and the members of
-// the latest request.
+// registrationServer returns an authorization server that responds to registrations, and the
+// members of the latest request.
 func registrationServer(w *network, methods []string, status int, answer string) (*oauth.ServerMetadata,
 	*map[string]any) {
 	asked := new(map[string]any)
@@ -183,7 +183,8 @@ func TestRegistrationResponses(t *testing.T) {
 	}
 }
 
-// A server may register fewer redirect URIs than requested, if that of the next login is among them.
+// A server may register fewer redirect URIs than requested, if that of the next login is among
+// them.
 func TestRegistrationOfFewerRedirectURIs(t *testing.T) {
 	const other = "http://localhost:7777/callback"
 	for answer, want := range map[string][]string{

@@ -17,8 +17,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// overHTTP returns an MCP transport to an MCP server at clientMCP that requires tokens. tr returns the
-// oauthclient.Transport over a RoundTripper to the server.
+// overHTTP returns an MCP transport to an MCP server at clientMCP that requires tokens. tr returns
+// the oauthclient.Transport over a RoundTripper to the server.
 func (w *testEnv) overHTTP(t *testing.T, tr func(base http.RoundTripper) *oauthclient.Transport) *mcphttp.Transport {
 	t.Helper()
 	s := mcp.NewServer("demo", "1.0.0", &mcp.ServerOptions{Logger: discardLog})
@@ -46,8 +46,8 @@ func bearerOf(req *http.Request) string {
 	return ""
 }
 
-// After the login, each HTTP request of an MCP client carries the token in its Authorization header, in
-// a session or not, and no request has it in its URL.
+// After the login, each HTTP request of an MCP client carries the token in its Authorization
+// header, in a session or not, and no request has it in its URL.
 func TestAUTH05_AUTH06_TokenIsSentInTheHeaderOfEveryRequest(t *testing.T) {
 	for revision, minRequests := range map[string]int{
 		"2025-03-26": 5, "2025-06-18": 5, "2025-11-25": 5, "2026-07-28": 3,

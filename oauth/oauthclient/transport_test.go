@@ -16,7 +16,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// withEnv calls f with a new testEnv in a synctest bubble. A token sent to another URL fails the test.
+// withEnv calls f with a new testEnv in a synctest bubble. A token sent to another URL fails the
+// test.
 func withEnv(t *testing.T, f func(t *testing.T, w *testEnv)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
