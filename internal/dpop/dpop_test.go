@@ -60,8 +60,8 @@ func mustURL(t testing.TB, text string) *url.URL {
 	return u
 }
 
-// proven is a request with a token and a proof of it.
-func proven(t testing.TB, p *Prover, method, target string) *http.Request {
+// requestWithProof returns a request with a token and a proof for it.
+func requestWithProof(t testing.TB, p *Prover, method, target string) *http.Request {
 	t.Helper()
 	r := httptest.NewRequest(method, target, nil)
 	if err := p.Authorize(r, proofToken); err != nil {
@@ -70,8 +70,9 @@ func proven(t testing.TB, p *Prover, method, target string) *http.Request {
 	return r
 }
 
-// handmade signs claims as they are, under any header.
-func handmade(t testing.TB, key any, algorithm jose.SignatureAlgorithm, typ string, jwk any, claims map[string]any) string {
+// signProof signs claims with any header. typ and jwk may be empty.
+func signProof(t testing.TB, key any, algorithm jose.SignatureAlgorithm, typ string, jwk any,
+	claims map[string]any) string {
 	t.Helper()
 	opts := &jose.SignerOptions{}
 	if typ != "" {
@@ -99,9 +100,9 @@ func handmade(t testing.TB, key any, algorithm jose.SignatureAlgorithm, typ stri
 	return text
 }
 
-// TestDPoPExamplesOfRFC9449 computes what RFC 9449 prints: the hash of the token of section 7.1 and the
-// thumbprint of the key of section 4.1, which section 6.1 has as jkt.
-func TestDPoPExamplesOfRFC9449(t *testing.T) {
+// The hash of the token of RFC 9449 section 7.1, and the thumbprint of the key of section 4.1,
+// which is jkt in section 6.1.
+func TestExamplesOfRFC9449(t *testing.T) {
 	const (
 		token = "Kz~8mXK1EalYznwH-LC-1fBAo.4Ljp~zsPE_NeO.gxU"
 		ath   = "fUHyO2r2Z3DZ53EsNrWBb0xWXoaNy59IiKCAqksmQEo"
@@ -110,7 +111,7 @@ func TestDPoPExamplesOfRFC9449(t *testing.T) {
 		jkt = "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I"
 	)
 	if got := tokenHash(token); got != ath {
-		t.Errorf("ath is %s, want %s", got, ath)
+		t.Errorf("got ath %s, want %s", got, ath)
 	}
 	var key jose.JSONWebKey
 	if err := key.UnmarshalJSON([]byte(jwk)); err != nil {
@@ -121,7 +122,7 @@ func TestDPoPExamplesOfRFC9449(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := base64.RawURLEncoding.EncodeToString(sum); got != jkt {
-		t.Errorf("jkt is %s, want %s", got, jkt)
+		t.Errorf("got jkt %s, want %s", got, jkt)
 	}
 }
 
@@ -139,23 +140,23 @@ func TestProofWithEveryKeyType(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, key := range map[string]crypto.Signer{
-		"our own": nil, "P-384": p384, "Ed25519": edwards, "RSA": rsaKey, "in hardware": hardwareKey{p384},
+		"generated": nil, "P-384": p384, "Ed25519": edwards, "RSA": rsaKey, "unknown type": hardwareKey{p384},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := testProver(t, &ProverOptions{Key: key})
-			r := proven(t, p, "POST", proofURL+"?query=1#fragment")
+			r := requestWithProof(t, p, "POST", proofURL+"?query=1#fragment")
 			if got, want := r.Header.Get("Authorization"), "DPoP "+proofToken; got != want {
-				t.Errorf("Authorization is %q, want %q", got, want)
+				t.Errorf("got Authorization %q, want %q", got, want)
 			}
 			nonce, err := testVerifier(t, nil).Verify(r, mustURL(t, proofURL), proofToken, p.Thumbprint())
 			if err != nil || nonce != "" {
-				t.Errorf("verifyProof = %q, %v", nonce, err)
+				t.Errorf("Verify = %q, %v; want no nonce and no error", nonce, err)
 			}
 		})
 	}
 }
 
-// A hardwareKey is a key of a type that nobody knows.
+// A hardwareKey is a crypto.Signer of an unknown type.
 type hardwareKey struct{ crypto.Signer }
 
 func TestProverRefusesWeakKeys(t *testing.T) {
@@ -164,17 +165,17 @@ func TestProverRefusesWeakKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := NewProver(&ProverOptions{Key: p224}); err == nil {
-		t.Error("a key on P-224 is taken")
+		t.Error("a key on P-224 was accepted")
 	}
-	if _, err := NewProver(&ProverOptions{Key: hardwareKey{short{}}}); err == nil {
-		t.Error("an RSA key of 1024 bits is taken")
+	if _, err := NewProver(&ProverOptions{Key: hardwareKey{weakRSAKey{}}}); err == nil {
+		t.Error("an RSA key of 1024 bits was accepted")
 	}
 }
 
-// short is the public half of an RSA key with 1024 bits.
-type short struct{ crypto.Signer }
+// A weakRSAKey has an RSA public key of 1024 bits.
+type weakRSAKey struct{ crypto.Signer }
 
-func (short) Public() crypto.PublicKey {
+func (weakRSAKey) Public() crypto.PublicKey {
 	n := make([]byte, 128)
 	n[0] = 0x80
 	var key jose.JSONWebKey
@@ -182,14 +183,14 @@ func (short) Public() crypto.PublicKey {
 	return key.Key
 }
 
-// TestInvalidProofs takes a good proof and breaks it in one place at a time.
+// Each proof differs from a valid one in one place.
 func TestInvalidProofs(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := testProver(t, &ProverOptions{Key: key})
-	stranger := testProver(t, nil)
+	other := testProver(t, nil)
 	public := jose.JSONWebKey{Key: key.Public()}
 	good := map[string]any{
 		"jti": "1", "htm": "POST", "htu": proofURL, "iat": proofTime.Unix(), "ath": tokenHash(proofToken),
@@ -202,7 +203,7 @@ func TestInvalidProofs(t *testing.T) {
 		return c
 	}
 	sign := func(claims map[string]any) string {
-		return handmade(t, key, jose.ES256, typeProof, public, claims)
+		return signProof(t, key, jose.ES256, typeProof, public, claims)
 	}
 	at := func(d time.Duration) map[string]any { return with("iat", proofTime.Add(d).Unix()) }
 	secret := []byte(strings.Repeat("k", 32))
@@ -212,21 +213,21 @@ func TestInvalidProofs(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		proof string
-		taken bool
+		ok    bool
 	}{
-		{"as it should be", whole, true},
-		{"a claim more", sign(with("more", []string{"x"})), true},
+		{"valid", whole, true},
+		{"additional claim", sign(with("more", []string{"x"})), true},
 		{"two minutes old", sign(at(-2 * time.Minute)), true},
 		{"one minute ahead", sign(at(time.Minute)), true},
-		{"a part of a second", sign(with("iat", float64(proofTime.Unix())-0.5)), true},
-		{"scheme, host and port written otherwise", sign(with("htu", "HTTPS://MCP.example.com:443/mcp")), true},
+		{"fractional time", sign(with("iat", float64(proofTime.Unix())-0.5)), true},
+		{"scheme, host and port in other forms", sign(with("htu", "HTTPS://MCP.example.com:443/mcp")), true},
 
 		{"older than two minutes", sign(at(-2*time.Minute - time.Second)), false},
 		{"more than a minute ahead", sign(at(time.Minute + time.Second)), false},
 		{"no time", sign(with("iat", nil)), false},
-		{"a time that is none", sign(with("iat", "now")), false},
-		{"a time beyond all times", sign(with("iat", 1e300)), false},
-		{"a time before all times", sign(with("iat", -1e300)), false},
+		{"a time that is not a number", sign(with("iat", "now")), false},
+		{"a time out of range", sign(with("iat", 1e300)), false},
+		{"a negative time out of range", sign(with("iat", -1e300)), false},
 		{"no jti", sign(with("jti", nil)), false},
 		{"a huge jti", sign(with("jti", strings.Repeat("j", maxJWTID+1))), false},
 		{"a jti that is no text", sign(with("jti", 7)), false},
@@ -244,18 +245,22 @@ func TestInvalidProofs(t *testing.T) {
 		{"another token", sign(with("ath", tokenHash("b-token"))), false},
 		{"no token", sign(with("ath", nil)), false},
 		{"the token itself", sign(with("ath", proofToken)), false},
-		{"another key", handmade(t, stranger.testKey(t), jose.ES256, typeProof, jose.JSONWebKey{Key: stranger.testKey(t).Public()}, good), false},
-		{"the key in the header did not sign", handmade(t, stranger.testKey(t), jose.ES256, typeProof, public, good), false},
-		{"no key in the header", handmade(t, key, jose.ES256, typeProof, nil, good), false},
-		{"a symmetric key", handmade(t, secret, jose.HS256, typeProof, jose.JSONWebKey{Key: secret}, good), false},
-		{"no typ", handmade(t, key, jose.ES256, "", public, good), false},
-		{"typ of other JWTs", handmade(t, key, jose.ES256, "JWT", public, good), false},
+		{"another key", signProof(t, other.testKey(t), jose.ES256, typeProof,
+			jose.JSONWebKey{Key: other.testKey(t).Public()}, good), false},
+		{"the key in the header did not sign",
+			signProof(t, other.testKey(t), jose.ES256, typeProof, public, good), false},
+		{"no key in the header", signProof(t, key, jose.ES256, typeProof, nil, good), false},
+		{"a symmetric key", signProof(t, secret, jose.HS256, typeProof, jose.JSONWebKey{Key: secret}, good), false},
+		{"no typ", signProof(t, key, jose.ES256, "", public, good), false},
+		{"typ of other JWTs", signProof(t, key, jose.ES256, "JWT", public, good), false},
 		{"not signed", none + "." + parts[1] + ".", false},
 		{"signature cut", parts[0] + "." + parts[1] + ".", false},
-		{"claims exchanged", parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(`{}`)) + "." + parts[2], false},
-		{"a name twice", signText(t, key, public, `{"jti":"1","htm":"GET","htm":"POST","htu":"`+proofURL+`"}`), false},
-		{"deep", sign(with("more", [][][][]int{{{{}}}})), false},
-		{"no JWT", "proof", false},
+		{"claims replaced", parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(`{}`)) + "." +
+			parts[2], false},
+		{"duplicate claim", signText(t, key, public,
+			`{"jti":"1","htm":"GET","htm":"POST","htu":"`+proofURL+`"}`), false},
+		{"deeply nested", sign(with("more", [][][][]int{{{{}}}})), false},
+		{"not a JWT", "proof", false},
 		{"empty", "", false},
 		{"too long", sign(with("more", strings.Repeat("A", maxProof))), false},
 	} {
@@ -263,18 +268,18 @@ func TestInvalidProofs(t *testing.T) {
 			r := httptest.NewRequest("POST", proofURL, nil)
 			r.Header.Set(Header, tt.proof)
 			_, err := testVerifier(t, nil).Verify(r, mustURL(t, proofURL), proofToken, p.Thumbprint())
-			if (err == nil) != tt.taken {
-				t.Fatalf("verifyProof: %v, taken: want %t", err, tt.taken)
+			if (err == nil) != tt.ok {
+				t.Fatalf("Verify: got error %v, want success %t", err, tt.ok)
 			}
 			var fault *ProofError
 			if err != nil && (!errors.As(err, &fault) || fault.Code != oauthwire.InvalidDPoPProof) {
-				t.Errorf("the error is %v, want %s", err, oauthwire.InvalidDPoPProof)
+				t.Errorf("got error %v, want %s", err, oauthwire.InvalidDPoPProof)
 			}
 		})
 	}
 }
 
-// testKey returns a key that is not the one of the test, always the same for a prover.
+// testKey returns a fixed key that differs from that of the test.
 func (p *Prover) testKey(t *testing.T) *ecdsa.PrivateKey {
 	t.Helper()
 	key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), []byte(strings.Repeat("s", 32)))
@@ -309,59 +314,61 @@ func TestProofWithPrivateKeyInIt(t *testing.T) {
 	}
 	p := testProver(t, &ProverOptions{Key: key})
 	r := httptest.NewRequest("POST", proofURL, nil)
-	r.Header.Set(Header, handmade(t, key, jose.ES256, typeProof, jose.JSONWebKey{Key: key}, map[string]any{
+	r.Header.Set(Header, signProof(t, key, jose.ES256, typeProof, jose.JSONWebKey{Key: key}, map[string]any{
 		"jti": "1", "htm": "POST", "htu": proofURL, "iat": proofTime.Unix(), "ath": tokenHash(proofToken),
 	}))
 	if _, err := testVerifier(t, nil).Verify(r, mustURL(t, proofURL), proofToken, p.Thumbprint()); err == nil {
-		t.Error("a proof is taken that tells the private key")
+		t.Error("a proof with the private key was accepted")
 	}
 }
 
 func TestProofNeedsBoundToken(t *testing.T) {
 	p := testProver(t, nil)
 	for _, thumbprint := range []string{"", testProver(t, nil).Thumbprint()} {
-		if _, err := testVerifier(t, nil).Verify(proven(t, p, "POST", proofURL), mustURL(t, proofURL), proofToken, thumbprint); err == nil {
-			t.Errorf("a proof is taken for a token that is bound to %q", thumbprint)
+		_, err := testVerifier(t, nil).Verify(requestWithProof(t, p, "POST", proofURL), mustURL(t, proofURL),
+			proofToken, thumbprint)
+		if err == nil {
+			t.Errorf("a proof was accepted for a token that is bound to %q", thumbprint)
 		}
 	}
 }
 
 func TestOneProofPerRequest(t *testing.T) {
 	p, v := testProver(t, nil), testVerifier(t, nil)
-	r := proven(t, p, "POST", proofURL)
+	r := requestWithProof(t, p, "POST", proofURL)
 	r.Header.Add(Header, r.Header.Get(Header))
 	if _, err := v.Verify(r, mustURL(t, proofURL), proofToken, p.Thumbprint()); err == nil {
-		t.Error("two proofs are taken")
+		t.Error("a request with two proofs was accepted")
 	}
 	r.Header.Del(Header)
 	if _, err := v.Verify(r, mustURL(t, proofURL), proofToken, p.Thumbprint()); err == nil {
-		t.Error("no proof is taken")
+		t.Error("a request without a proof was accepted")
 	}
 }
 
-// TestProofIsUsedOnce holds for as long as the proof is good, and proofs of others with the same
-// jti are not touched.
+// A proof is accepted once while it is valid. Proofs of other keys with the same jti are accepted.
 func TestProofIsUsedOnce(t *testing.T) {
 	v := testVerifier(t, nil)
 	now := proofTime
 	v.now = func() time.Time { return now }
 	p := testProver(t, nil)
-	r := proven(t, p, "POST", proofURL)
+	r := requestWithProof(t, p, "POST", proofURL)
 	verify := func() error {
 		_, err := v.Verify(r, mustURL(t, proofURL), proofToken, p.Thumbprint())
 		return err
 	}
-	now = proofTime.Add(-clockSkew) // the first clock that takes it
+	now = proofTime.Add(-clockSkew) // the earliest time at which it is valid
 	if err := verify(); err != nil {
 		t.Fatal(err)
 	}
 	for now = now.Add(time.Second); now.Before(proofTime.Add(2 * proofValidity)); now = now.Add(time.Second) {
 		if err := verify(); err == nil {
-			t.Fatalf("the proof is taken again %v after it was made", now.Sub(proofTime))
+			t.Fatalf("the proof was accepted again %v after it was made", now.Sub(proofTime))
 		}
-		// Others keep the memory moving.
+		// Proofs of other keys rotate the replay cache.
 		q := testProverAt(t, now)
-		if _, err := v.Verify(proven(t, q, "POST", proofURL), mustURL(t, proofURL), proofToken, q.Thumbprint()); err != nil {
+		_, err := v.Verify(requestWithProof(t, q, "POST", proofURL), mustURL(t, proofURL), proofToken, q.Thumbprint())
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -373,8 +380,7 @@ func testProverAt(t *testing.T, now time.Time) *Prover {
 	return p
 }
 
-// TestOneKeyCannotFillReplayCache fills the memory: one key may have half of it, and what is forgotten
-// makes room.
+// One key may fill half of the replay cache. Expired proofs are removed.
 func TestOneKeyCannotFillReplayCache(t *testing.T) {
 	m := replayCache{max: 10}
 	for i := range 5 {
@@ -383,7 +389,7 @@ func TestOneKeyCannotFillReplayCache(t *testing.T) {
 		}
 	}
 	if err := m.add("greedy", "6", proofTime); !errors.Is(err, ErrTooManyProofs) {
-		t.Errorf("a sixth proof of the same key: %v", err)
+		t.Errorf("sixth proof of the same key: got error %v, want ErrTooManyProofs", err)
 	}
 	for i := range 5 {
 		if err := m.add(fmt.Sprint("modest", i), "1", proofTime); err != nil {
@@ -391,21 +397,21 @@ func TestOneKeyCannotFillReplayCache(t *testing.T) {
 		}
 	}
 	if err := m.add("late", "1", proofTime); !errors.Is(err, ErrTooManyProofs) {
-		t.Errorf("an eleventh proof: %v", err)
+		t.Errorf("eleventh proof: got error %v, want ErrTooManyProofs", err)
 	}
 	later := proofTime.Add(proofValidity)
 	if err := m.add("late", "1", later); err != nil {
-		t.Errorf("a proof of the next generation: %v", err)
+		t.Errorf("proof of the next generation: got error %v", err)
 	}
 	if err := m.add("greedy", "1", later); err == nil || errors.Is(err, ErrTooManyProofs) {
-		t.Errorf("a proof of the last generation again: %v", err)
+		t.Errorf("repeated proof of the last generation: got error %v, want a replay error", err)
 	}
 	if m.add("late", "2", later.Add(3*proofValidity)); len(m.current)+len(m.previous) != 1 {
-		t.Errorf("%d proofs are remembered after a long time, want 1", len(m.current)+len(m.previous))
+		t.Errorf("got %d cached proofs after a long time, want 1", len(m.current)+len(m.previous))
 	}
 }
 
-// TestProofNonces plays the client and the resource against each other while time goes by.
+// A nonce is accepted during its lifetime and the next one, and only by the verifier that made it.
 func TestProofNonces(t *testing.T) {
 	v := testVerifier(t, &VerifierOptions{Nonces: true})
 	p := testProver(t, nil)
@@ -414,31 +420,31 @@ func TestProofNonces(t *testing.T) {
 	v.now, p.now = clock, clock
 	target := mustURL(t, proofURL)
 	try := func() (string, error) {
-		return v.Verify(proven(t, p, "POST", proofURL), target, proofToken, p.Thumbprint())
+		return v.Verify(requestWithProof(t, p, "POST", proofURL), target, proofToken, p.Thumbprint())
 	}
 	nonce, err := try()
 	var fault *ProofError
 	if !errors.As(err, &fault) || fault.Code != oauthwire.UseDPoPNonce || !isNonce(nonce) {
-		t.Fatalf("without a nonce: %q, %v", nonce, err)
+		t.Fatalf("without a nonce: got nonce %q, error %v; want use_dpop_nonce with a nonce", nonce, err)
 	}
 	p.LearnFromResource(target, http.Header{"Dpop-Nonce": {nonce}})
 	if next, err := try(); err != nil || next != "" {
-		t.Errorf("with a nonce: %q, %v", next, err)
+		t.Errorf("with the current nonce: got nonce %q, error %v; want neither", next, err)
 	}
 	now = now.Add(nonceLifetime)
 	next, err := try()
 	if err != nil || next == "" || next == nonce {
-		t.Errorf("with the last nonce: %q, %v; want the current one", next, err)
+		t.Errorf("with the last nonce: got nonce %q, error %v; want the current nonce", next, err)
 	}
 	now = now.Add(nonceLifetime)
 	if _, err := try(); !errors.As(err, &fault) || fault.Code != oauthwire.UseDPoPNonce {
-		t.Errorf("with a nonce of long ago: %v", err)
+		t.Errorf("with an expired nonce: got error %v, want use_dpop_nonce", err)
 	}
 	other := testVerifier(t, &VerifierOptions{Nonces: true, NonceKey: []byte(strings.Repeat("n", minNonceKey))})
 	other.now = clock
 	p.LearnFromResource(target, http.Header{"Dpop-Nonce": {other.nonceAt(now)}})
 	if _, err := try(); !errors.As(err, &fault) || fault.Code != oauthwire.UseDPoPNonce {
-		t.Errorf("with a nonce that somebody else made: %v", err)
+		t.Errorf("with a nonce of another verifier: got error %v, want use_dpop_nonce", err)
 	}
 }
 
@@ -476,22 +482,22 @@ func TestNoncesPerServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		if claims.Nonce != tt.want {
-			t.Errorf("the nonce for %s, token %q, is %q, want %q", tt.target, tt.token, claims.Nonce, tt.want)
+			t.Errorf("%s, token %q: got nonce %q, want %q", tt.target, tt.token, claims.Nonce, tt.want)
 		}
 	}
 	for _, bad := range []string{"", "a b", `"`, `\`, "ä", "a\tb", strings.Repeat("n", maxNonce+1)} {
 		if learn("https://a.example/mcp", bad, true) {
-			t.Errorf("the nonce %q is taken", bad)
+			t.Errorf("the nonce %q was accepted", bad)
 		}
 	}
 	if p.LearnFromResource(mustURL(t, proofURL), http.Header{"Dpop-Nonce": {"a", "b"}}) {
-		t.Error("two nonces are taken")
+		t.Error("a header with two nonces was accepted")
 	}
 	for i := range 10 * maxNonces {
 		learn(fmt.Sprintf("https://%d.example/", i), "n", true)
 	}
 	if len(p.nonces) > maxNonces {
-		t.Errorf("%d nonces are kept, want at most %d", len(p.nonces), maxNonces)
+		t.Errorf("got %d stored nonces, want at most %d", len(p.nonces), maxNonces)
 	}
 }
 
@@ -506,10 +512,10 @@ func TestProverRequiresDPoP(t *testing.T) {
 		{nil, false, true},
 	} {
 		if err := strict.CheckServer(tt.algorithms); (err == nil) != tt.strict {
-			t.Errorf("%v is offered: %v", tt.algorithms, err)
+			t.Errorf("algorithms %v: got error %v, want success %t", tt.algorithms, err, tt.strict)
 		}
 		if err := lax.CheckServer(tt.algorithms); (err == nil) != tt.lax {
-			t.Errorf("%v is offered, bearer allowed: %v", tt.algorithms, err)
+			t.Errorf("algorithms %v, bearer allowed: got error %v, want success %t", tt.algorithms, err, tt.lax)
 		}
 	}
 	for _, tt := range []struct {
@@ -517,10 +523,10 @@ func TestProverRequiresDPoP(t *testing.T) {
 		strict, lax bool
 	}{{"DPoP", true, true}, {"dpop", true, true}, {"Bearer", false, true}, {"N_A", false, false}, {"", false, false}} {
 		if err := strict.CheckTokenType(tt.tokenType); (err == nil) != tt.strict {
-			t.Errorf("token type %q: %v", tt.tokenType, err)
+			t.Errorf("token type %q: got error %v, want success %t", tt.tokenType, err, tt.strict)
 		}
 		if err := lax.CheckTokenType(tt.tokenType); (err == nil) != tt.lax {
-			t.Errorf("token type %q, bearer allowed: %v", tt.tokenType, err)
+			t.Errorf("token type %q, bearer allowed: got error %v, want success %t", tt.tokenType, err, tt.lax)
 		}
 	}
 }
@@ -531,12 +537,13 @@ func TestProofOptionsAreChecked(t *testing.T) {
 		{NonceKey: make([]byte, 32)}, {Nonces: true, NonceKey: make([]byte, 31)}, {MaxProofs: -1},
 	} {
 		if _, err := NewVerifier(&o); err == nil {
-			t.Errorf("%+v is taken", o)
+			t.Errorf("%+v was accepted", o)
 		}
 	}
 	p := testProver(t, nil)
 	v := testVerifier(t, &VerifierOptions{Algorithms: []string{"EdDSA"}})
-	if _, err := v.Verify(proven(t, p, "POST", proofURL), mustURL(t, proofURL), proofToken, p.Thumbprint()); err == nil {
-		t.Error("a proof is taken whose algorithm is not on the list")
+	_, err := v.Verify(requestWithProof(t, p, "POST", proofURL), mustURL(t, proofURL), proofToken, p.Thumbprint())
+	if err == nil {
+		t.Error("a proof was accepted whose algorithm is not on the list")
 	}
 }

@@ -15,10 +15,9 @@ import (
 	"testing"
 )
 
-// FuzzVerifyProof looks for a proof that is taken though the key of the token did not make it for
-// the request. The oracle takes it apart with nothing of what verifyProof uses. header and payload
-// are signed with the key if signature is empty; otherwise it stands in the place of what the key
-// would have signed.
+// FuzzVerifyProof searches for an accepted proof that the token's key has not made for the request.
+// The checks share no code with Verify. If signature is empty, header and payload are signed with
+// the key.
 func FuzzVerifyProof(f *testing.F) {
 	key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), []byte(strings.Repeat("k", 32)))
 	if err != nil {
@@ -69,23 +68,24 @@ func FuzzVerifyProof(f *testing.F) {
 		_, err = testVerifier(t, nil).Verify(r, u, token, p.Thumbprint())
 		isSigned := len(signature) == 64 && ecdsa.Verify(&key.PublicKey, digest[:],
 			new(big.Int).SetBytes(signature[:32]), new(big.Int).SetBytes(signature[32:]))
-		if err == nil && !(isSigned && saysProof(header) && madeFor(payload, u, token)) {
-			t.Errorf("%q, %q is taken for %q and %q", header, payload, target, token)
+		if err == nil && !(isSigned && isProofHeader(header) && claimsMatch(payload, u, token)) {
+			t.Errorf("the proof %q, %q was accepted for %q and the token %q", header, payload, target, token)
 		}
-		if err != nil && isSigned && header == parts[0] && payload == parts[1] && target == proofURL && token == proofToken {
-			t.Errorf("the good proof is refused: %v", err)
+		if err != nil && isSigned && header == parts[0] && payload == parts[1] && target == proofURL &&
+			token == proofToken {
+			t.Errorf("the valid proof was refused: %v", err)
 		}
 	})
 }
 
-// saysProof reports whether the header of a JWT is that of a proof.
-func saysProof(text string) bool {
+// isProofHeader reports whether text is the JOSE header of a proof.
+func isProofHeader(text string) bool {
 	var header map[string]any
 	return json.Unmarshal([]byte(text), &header) == nil && header["typ"] == "dpop+jwt" && header["alg"] == "ES256"
 }
 
-// madeFor reports whether claims say what those of a proof for the request say.
-func madeFor(payload string, target *url.URL, token string) bool {
+// claimsMatch reports whether claims are those of a proof for the request.
+func claimsMatch(payload string, target *url.URL, token string) bool {
 	var claims map[string]any
 	if json.Unmarshal([]byte(payload), &claims) != nil {
 		return false

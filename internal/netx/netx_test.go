@@ -7,8 +7,11 @@ import (
 
 func TestIsLoopback(t *testing.T) {
 	for host, want := range map[string]bool{
-		"localhost": true, "LocalHost": true, "127.0.0.1": true, "127.8.9.10": true, "::1": true, "::ffff:127.0.0.1": true,
-		"": false, "localhost.": false, "localhost.example": false, "a.localhost": false, "ſlocalhost": false, "localhoſt": false,
+		"localhost": true, "LocalHost": true, "127.0.0.1": true, "127.8.9.10": true, "::1": true,
+		"::ffff:127.0.0.1": true,
+		"":                 false, "localhost.": false, "localhost.example": false, "a.localhost": false,
+		"ſlocalhost":        false,
+		"localhoſt":         false,
 		"127.0.0.1.example": false, "127.1": false, "0.0.0.0": false, "::": false, "::1%lo": false, "10.0.0.1": false,
 		"[::1]": false, "128.0.0.1": false,
 	} {
@@ -21,7 +24,8 @@ func TestIsLoopback(t *testing.T) {
 func TestIsPort(t *testing.T) {
 	for text, want := range map[string]bool{
 		"1": true, "80": true, "65535": true,
-		"": false, "0": false, "080": false, "65536": false, "99999": false, "123456": false, "+1": false, "-1": false, "8a": false, "٣": false,
+		"": false, "0": false, "080": false, "65536": false, "99999": false, "123456": false, "+1": false, "-1": false,
+		"8a": false, "٣": false,
 	} {
 		if got := IsPort(text); got != want {
 			t.Errorf("IsPort(%q) = %t, want %t", text, got, want)
@@ -88,9 +92,11 @@ func TestPathContains(t *testing.T) {
 		parent, path string
 		want         bool
 	}{
-		{"", "/mcp", true}, {"/", "/mcp", true}, {"/mcp", "/mcp", true}, {"/mcp", "/mcp/", true}, {"/mcp/", "/mcp", true},
+		{"", "/mcp", true}, {"/", "/mcp", true}, {"/mcp", "/mcp", true}, {"/mcp", "/mcp/", true}, {"/mcp/",
+			"/mcp", true},
 		{"/mcp", "/mcp/a/b", true}, {"/mcp", "/mcpx", false}, {"/mcp", "/", false}, {"/mcp", "/mcp/../x", false},
-		{"/mcp", "/mcp/%2E%2e/x", false}, {"/mcp", "/mcp/.", false}, {"/mcp", "/mcp/...", true}, {"/a/..", "/a/..", true},
+		{"/mcp", "/mcp/%2E%2e/x", false}, {"/mcp", "/mcp/.", false}, {"/mcp", "/mcp/...", true}, {"/a/..",
+			"/a/..", true},
 	} {
 		if got := PathContains(c.parent, c.path); got != c.want {
 			t.Errorf("PathContains(%q, %q) = %t, want %t", c.parent, c.path, got, c.want)

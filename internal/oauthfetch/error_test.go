@@ -19,9 +19,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
 )
 
-// handshakes returns the port of a server on this machine that has a certificate, and a Fetcher
-// that trusts roots.
-func handshakes(t *testing.T, template, issuer *x509.Certificate, key *ecdsa.PrivateKey, roots *x509.CertPool) (string, *oauthfetch.Fetcher) {
+// newTLSServer starts a local TLS server with a certificate. It returns its port and a Fetcher that
+// trusts roots.
+func newTLSServer(t *testing.T, template, issuer *x509.Certificate, key *ecdsa.PrivateKey,
+	roots *x509.CertPool) (string, *oauthfetch.Fetcher) {
 	t.Helper()
 	template.SerialNumber, template.NotAfter = big.NewInt(1), time.Now().Add(time.Hour)
 	if issuer == nil {
@@ -31,7 +32,8 @@ func handshakes(t *testing.T, template, issuer *x509.Certificate, key *ecdsa.Pri
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}})
+	l, err := tls.Listen("tcp", "127.0.0.1:0",
+		&tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +52,8 @@ func handshakes(t *testing.T, template, issuer *x509.Certificate, key *ecdsa.Pri
 		}
 	}()
 	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port, oauthfetch.New(&oauthfetch.Options{AllowedHosts: []string{"localhost"}, TLSConfig: &tls.Config{RootCAs: roots}})
+	return port, oauthfetch.New(&oauthfetch.Options{AllowedHosts: []string{"localhost"},
+		TLSConfig: &tls.Config{RootCAs: roots}})
 }
 
 // newCA returns a certificate authority and its key.
@@ -60,8 +63,10 @@ func newCA(t testing.TB) (*ecdsa.PrivateKey, *x509.Certificate) {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "oauthtest"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Unix(0, 0), NotAfter: time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC), KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "oauthtest"}, IsCA: true,
+		BasicConstraintsValid: true,
+		NotBefore:             time.Unix(0, 0), NotAfter: time.Date(2200, 1, 1, 0, 0, 0, 0,
+			time.UTC), KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
@@ -74,8 +79,7 @@ func newCA(t testing.TB) (*ecdsa.PrivateKey, *x509.Certificate) {
 	return key, ca
 }
 
-// What a certificate says is text of somebody who is not trusted, the less so when the certificate
-// is refused.
+// The text in a refused certificate is not trusted and appears in no error.
 func TestFetchErrorsContainNoCertificateText(t *testing.T) {
 	const evil = "a\x1b]0;owned\x07\nERROR all is well"
 	key, ca := newCA(t)
@@ -89,22 +93,23 @@ func TestFetchErrorsContainNoCertificateText(t *testing.T) {
 		"names":         {DNSNames: []string{evil}},
 		"a common name": {Subject: pkix.Name{CommonName: evil}},
 		"other names":   {DNSNames: many},
-		"a subject":     {Subject: pkix.Name{CommonName: evil}, DNSNames: []string{"localhost"}, NotBefore: time.Now().Add(time.Minute)},
+		"a subject": {Subject: pkix.Name{CommonName: evil}, DNSNames: []string{"localhost"},
+			NotBefore: time.Now().Add(time.Minute)},
 	} {
 		for _, issuer := range []*x509.Certificate{nil, ca} {
-			port, f := handshakes(t, template, issuer, key, roots)
+			port, f := newTLSServer(t, template, issuer, key, roots)
 			err := getJSON(t, f, "https://localhost:"+port, new(document))
 			var refused *tls.CertificateVerificationError
 			if !errors.As(err, &refused) {
-				t.Fatalf("%s: %v", name, err)
+				t.Fatalf("%s: got error %v, want a CertificateVerificationError", name, err)
 			}
 			text := err.Error()
 			if strings.ContainsFunc(text, unicode.IsControl) || strings.Contains(text, "aaaa") || len(text) > 500 {
-				t.Errorf("%s: %q", name, text)
+				t.Errorf("%s: got error %q, want a short text without that of the certificate", name, text)
 			}
 			var foreign x509.HostnameError
 			if errors.As(err, &foreign) && !strings.Contains(text, "the certificate is not valid for the host") {
-				t.Errorf("%s: %q", name, text)
+				t.Errorf("%s: got error %q, want a short text without that of the certificate", name, text)
 			}
 		}
 	}

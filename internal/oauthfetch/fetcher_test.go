@@ -28,28 +28,29 @@ func getJSON(t *testing.T, f *oauthfetch.Fetcher, address string, into any) erro
 	return err
 }
 
-const place = "https://as.example/doc"
+const docURL = "https://as.example/doc"
 
 type document struct {
 	Name string `json:"name"`
 	Rest any    `json:"rest"`
 }
 
-// A document arrives, with the headers and no others that a server needs to give it.
+// The request has an Accept header, and no cookie, referrer or encoding.
 func TestFetchDocument(t *testing.T) {
 	w := oauthtest.NewNetwork(t)
-	w.Doc(place, `{"name":"a","more":[1]}`)
+	w.Doc(docURL, `{"name":"a","more":[1]}`)
 	var got document
-	if err := getJSON(t, w.Fetcher(nil), place, &got); err != nil || got.Name != "a" {
-		t.Fatalf("got %+v, %v", got, err)
+	if err := getJSON(t, w.Fetcher(nil), docURL, &got); err != nil || got.Name != "a" {
+		t.Fatalf("got %+v, error %v; want the document", got, err)
 	}
 	h := w.LastHeader()
-	if h.Get("Accept") != "application/json" || h.Get("Cookie") != "" || h.Get("Referer") != "" || h.Get("Accept-Encoding") != "" {
-		t.Errorf("sent %v", h)
+	if h.Get("Accept") != "application/json" || h.Get("Cookie") != "" || h.Get("Referer") != "" ||
+		h.Get("Accept-Encoding") != "" {
+		t.Errorf("got request header %v, want Accept: application/json and no others", h)
 	}
 }
 
-// A document is refused at one more than each limit, and taken at the limit.
+// A document at a limit is accepted; one beyond it is refused.
 func TestFetchLimits(t *testing.T) {
 	nested := func(depth int) string {
 		return `{"rest":` + strings.Repeat("[", depth-1) + strings.Repeat("]", depth-1) + "}"
@@ -66,10 +67,10 @@ func TestFetchLimits(t *testing.T) {
 		{"size over the limit", padded(oauthfetch.MaxDocument + 1), false},
 		{"depth at the limit", nested(oauthfetch.MaxDepth), true},
 		{"depth over the limit", nested(oauthfetch.MaxDepth + 1), false},
-		{"depth of a bomb", nested(100_000), false},
-		{"a name twice", `{"name":"a","name":"b"}`, false},
-		{"a name twice, further down", `{"rest":[{"a":1,"\u0061":2}]}`, false},
-		{"a name in another case", `{"Name":"a"}`, true}, // it is another name
+		{"depth of 100,000", nested(100_000), false},
+		{"duplicate claim", `{"name":"a","name":"b"}`, false},
+		{"nested duplicate member", `{"rest":[{"a":1,"\u0061":2}]}`, false},
+		{"a name in another case", `{"Name":"a"}`, true}, // it is another member
 		{"bad UTF-8", "{\"name\":\"\xff\"}", false},
 		{"a second value", `{}{}`, false},
 		{"a byte order mark", "\ufeff{}", false},
@@ -77,22 +78,22 @@ func TestFetchLimits(t *testing.T) {
 		{"a string", `"a"`, false},
 		{"null", `null`, false},
 		{"a wrong type", `{"name":1}`, false},
-		{"nothing", ``, false},
-		{"cut", `{"name":"a`, false},
+		{"empty", ``, false},
+		{"cut off", `{"name":"a`, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := oauthtest.NewNetwork(t)
-			w.Doc(place, tt.text)
+			w.Doc(docURL, tt.text)
 			var got document
-			err := getJSON(t, w.Fetcher(nil), place, &got)
+			err := getJSON(t, w.Fetcher(nil), docURL, &got)
 			if (err == nil) != tt.ok {
-				t.Fatalf("got %v", err)
+				t.Fatalf("got error %v, want success %t", err, tt.ok)
 			}
 			if _, is := errors.AsType[*oauthfetch.Error](err); err != nil && !is {
-				t.Errorf("got %T", err)
+				t.Errorf("got error type %T, want *oauthfetch.Error", err)
 			}
 			if tt.name == "a name in another case" && got.Name != "" {
-				t.Errorf("took it for %q", got.Name)
+				t.Errorf("got name %q, want member names to be case-sensitive", got.Name)
 			}
 		})
 	}
@@ -116,31 +117,31 @@ func TestFetchMediaTypes(t *testing.T) {
 	} {
 		t.Run(tt.kind, func(t *testing.T) {
 			w := oauthtest.NewNetwork(t)
-			w.Page(place, func(rw http.ResponseWriter, _ *http.Request) {
+			w.Page(docURL, func(rw http.ResponseWriter, _ *http.Request) {
 				rw.Header()["Content-Type"] = []string{tt.kind}
 				if tt.kind == "" {
 					rw.Header()["Content-Type"] = nil
 				}
 				_, _ = io.WriteString(rw, "{}")
 			})
-			if err := getJSON(t, w.Fetcher(nil), place, new(document)); (err == nil) != tt.ok {
-				t.Errorf("got %v", err)
+			if err := getJSON(t, w.Fetcher(nil), docURL, new(document)); (err == nil) != tt.ok {
+				t.Errorf("got error %v, want success %t", err, tt.ok)
 			}
 		})
 	}
 }
 
-// An endless body costs no more than the limit, an endless header no more than its own.
+// Body and header are read up to their limits.
 func TestFetchEndlessResponse(t *testing.T) {
 	w := oauthtest.NewNetwork(t)
-	w.Page(place, func(rw http.ResponseWriter, _ *http.Request) {
+	w.Page(docURL, func(rw http.ResponseWriter, _ *http.Request) {
 		block := bytes.Repeat([]byte(" "), 64<<10)
 		for err := error(nil); err == nil; {
 			_, err = rw.Write(block)
 		}
 	})
-	if err := getJSON(t, w.Fetcher(nil), place, new(document)); err == nil || !strings.Contains(err.Error(), "1 MiB") {
-		t.Errorf("got %v", err)
+	if err := getJSON(t, w.Fetcher(nil), docURL, new(document)); err == nil || !strings.Contains(err.Error(), "1 MiB") {
+		t.Errorf("got error %v, want one about the limit of 1 MiB", err)
 	}
 	w.Page("https://as.example/headers", func(rw http.ResponseWriter, _ *http.Request) {
 		rw.Header().Set("X-Long", strings.Repeat("x", 70<<10))
@@ -148,12 +149,11 @@ func TestFetchEndlessResponse(t *testing.T) {
 		_, _ = io.WriteString(rw, "{}")
 	})
 	if err := getJSON(t, w.Fetcher(nil), "https://as.example/headers", new(document)); err == nil {
-		t.Error("a header block of 70 KiB was taken")
+		t.Error("a header block of 70 KiB was accepted")
 	}
 }
 
-// A body that comes a byte at a time ends with the time of the whole exchange, and so does a server
-// that is silent.
+// The timeout covers the whole exchange, including the body and all redirects.
 func TestFetchTimeout(t *testing.T) {
 	for name, page := range map[string]http.HandlerFunc{
 		"slow body": func(rw http.ResponseWriter, req *http.Request) {
@@ -170,34 +170,33 @@ func TestFetchTimeout(t *testing.T) {
 		"silence": func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() },
 		"redirects": func(rw http.ResponseWriter, req *http.Request) {
 			time.Sleep(4 * time.Second)
-			oauthtest.RedirectPage(place)(rw, req)
+			oauthtest.RedirectPage(docURL)(rw, req)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := oauthtest.NewNetwork(t)
-				w.Page(place, page)
+				w.Page(docURL, page)
 				start := time.Now()
-				err := getJSON(t, w.Fetcher(nil), place, new(document))
+				err := getJSON(t, w.Fetcher(nil), docURL, new(document))
 				if took := time.Since(start); took != 10*time.Second || !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("it took %v: %v", took, err)
+					t.Errorf("took %v with error %v, want DeadlineExceeded after 10s", took, err)
 				}
 			})
 		})
 	}
 }
 
-// A caller who gives up is not kept.
 func TestFetchEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := oauthtest.NewNetwork(t)
-		w.Page(place, func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() })
+		w.Page(docURL, func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start := time.Now()
-		err := getJSONContext(ctx, w.Fetcher(nil), place, new(document))
+		err := getJSONContext(ctx, w.Fetcher(nil), docURL, new(document))
 		if took := time.Since(start); took != time.Second || err == nil {
-			t.Errorf("it took %v: %v", took, err)
+			t.Errorf("took %v with error %v, want an error after 1s", took, err)
 		}
 	})
 }
@@ -213,24 +212,25 @@ func TestFetchRedirects(t *testing.T) {
 		{"another port", "https://as.example:8443/other", false},
 		{"plain http", "http://as.example/other", false},
 		{"a private address", "https://10.0.0.1/other", false},
-		{"this machine", "https://localhost/other", false},
+		{"the loopback host", "https://localhost/other", false},
 		{"a file", "file:///etc/passwd", false},
 		{"a user", "https://user@as.example/other", false},
-		{"nowhere", "", false},
-		{"garbage", "https://[", false},
+		{"empty location", "", false},
+		{"invalid location", "https://[", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := oauthtest.NewNetwork(t)
-			w.Page(place, oauthtest.RedirectPage(tt.to))
-			for _, at := range []string{"https://as.example/other", "https://as.example:443/other", "https://other.example/other"} {
+			w.Page(docURL, oauthtest.RedirectPage(tt.to))
+			for _, at := range []string{"https://as.example/other", "https://as.example:443/other",
+				"https://other.example/other"} {
 				w.Doc(at, "{}")
 			}
-			err := getJSON(t, w.Fetcher(nil), place, new(document))
+			err := getJSON(t, w.Fetcher(nil), docURL, new(document))
 			if (err == nil) != tt.ok {
-				t.Errorf("got %v", err)
+				t.Errorf("got error %v, want success %t", err, tt.ok)
 			}
 			if n := len(w.Requests()); !tt.ok && n != 1 {
-				t.Errorf("%d requests were made", n)
+				t.Errorf("got %d requests, want 1", n)
 			}
 		})
 	}
@@ -239,40 +239,41 @@ func TestFetchRedirects(t *testing.T) {
 func TestFetchRedirectLimit(t *testing.T) {
 	for n := oauthfetch.MaxRedirects; n <= oauthfetch.MaxRedirects+1; n++ {
 		w := oauthtest.NewNetwork(t)
-		at := place
+		at := docURL
 		for i := range n {
-			next := place + strings.Repeat("x", i+1)
+			next := docURL + strings.Repeat("x", i+1)
 			w.Page(at, oauthtest.RedirectPage(next))
 			at = next
 		}
 		w.Doc(at, "{}")
-		err := getJSON(t, w.Fetcher(nil), place, new(document))
+		err := getJSON(t, w.Fetcher(nil), docURL, new(document))
 		if (err == nil) != (n == oauthfetch.MaxRedirects) {
-			t.Errorf("%d redirects: %v", n, err)
+			t.Errorf("%d redirects: got error %v, want success %t", n, err, n == oauthfetch.MaxRedirects)
 		}
 	}
 }
 
-// A form holds secrets: nobody but the one it was sent to gets it.
+// A form contains secrets, so it is not sent to another URL.
 func TestFetchFollowsNoRedirectOfAPost(t *testing.T) {
 	for _, status := range []int{301, 302, 303, 307, 308} {
 		w := oauthtest.NewNetwork(t)
-		w.Page(place, func(rw http.ResponseWriter, _ *http.Request) {
+		w.Page(docURL, func(rw http.ResponseWriter, _ *http.Request) {
 			rw.Header().Set("Location", "/other")
 			rw.WriteHeader(status)
 		})
-		_, err := w.Fetcher(nil).PostForm(t.Context(), place, url.Values{"code": {"secret"}}, nil)
+		_, err := w.Fetcher(nil).PostForm(t.Context(), docURL, url.Values{"code": {"secret"}}, nil)
 		if got := w.Requests(); err == nil || len(got) != 1 {
-			t.Errorf("%d: %v, %v", status, got, err)
+			t.Errorf("status %d: got requests %v, error %v; want one request and an error", status, got, err)
 		}
 	}
 }
 
-// What stands in a URL beside its path, in a form or in a broken answer is in no error.
+// Errors contain no query, user information or fragment of a URL, no form and no response text.
 func TestFetchErrorsContainNoSecrets(t *testing.T) {
 	const secret = "s3cret"
 	w := oauthtest.NewNetwork(t)
-	for path, text := range map[string]string{"broken": "HTTP/1.1 " + secret, "header": "HTTP/1.1 200 OK\r\n" + secret} {
+	for path, text := range map[string]string{"broken": "HTTP/1.1 " + secret,
+		"header": "HTTP/1.1 200 OK\r\n" + secret} {
 		w.Page("https://as.example/"+path, func(rw http.ResponseWriter, req *http.Request) {
 			conn, _, err := http.NewResponseController(rw).Hijack()
 			if err != nil {
@@ -292,39 +293,39 @@ func TestFetchErrorsContainNoSecrets(t *testing.T) {
 		"https://as.example/missing?" + secret, "https://as.example/broken", "https://as.example/header",
 		"https://as.example/type", "https://as.example/bad", "https://as.example/away",
 		"https://user:" + secret + "@as.example/", "https://as.example/#" + secret, "http://as.example/?" + secret,
-		"https://as.example/ " + secret, "https://as.example:" + secret + "/", "?" + secret, "https://10.0.0.1/?" + secret,
+		"https://as.example/ " + secret, "https://as.example:" + secret + "/", "?" +
+			secret, "https://10.0.0.1/?" + secret,
 	} {
 		err := getJSON(t, f, address, new(document))
 		if err == nil || strings.Contains(err.Error(), secret) {
-			t.Errorf("%s: %v", address, err)
+			t.Errorf("%s: got error %v, want one without the secret", address, err)
 		}
 		_, err = f.PostForm(t.Context(), address, url.Values{"code": {secret}}, nil)
 		if err != nil && strings.Contains(err.Error(), secret) {
-			t.Errorf("%s: %v", address, err)
+			t.Errorf("%s: got error %v, want one without the secret", address, err)
 		}
 	}
 }
 
-// Each request makes its own connection, since an open one was checked for somebody else.
+// Each request opens its own connection, since an open one was checked for another Fetcher.
 func TestFetchKeepsNoConnections(t *testing.T) {
 	w := oauthtest.NewNetwork(t)
-	w.Doc(place, "{}")
+	w.Doc(docURL, "{}")
 	f := w.Fetcher(nil)
 	endpoint, _ := url.Parse("https://mcp.example/mcp")
 	for _, f := range []*oauthfetch.Fetcher{f, f, f.For(endpoint)} {
-		if err := getJSON(t, f, place, new(document)); err != nil {
+		if err := getJSON(t, f, docURL, new(document)); err != nil {
 			t.Fatal(err)
 		}
 		if got := w.Addresses(); len(got) != 1 {
-			t.Errorf("connected to %v", got)
+			t.Errorf("connected to %v, want one new connection", got)
 		}
 	}
 }
 
-// The client for libraries keeps the same rules.
-func TestHTTPClientKeepsTheRules(t *testing.T) {
+func TestHTTPClientFollowsTheRules(t *testing.T) {
 	w := oauthtest.NewNetwork(t)
-	w.Doc(place, `{"name":"a"}`)
+	w.Doc(docURL, `{"name":"a"}`)
 	w.Doc("https://as.example/large", strings.Repeat(" ", oauthfetch.MaxDocument+1))
 	w.Page("https://as.example/away", oauthtest.RedirectPage("https://other.example/"))
 	client := w.Fetcher(nil).HTTPClient()
@@ -337,64 +338,67 @@ func TestHTTPClientKeepsTheRules(t *testing.T) {
 		_, err = io.ReadAll(resp.Body)
 		return resp.StatusCode, err
 	}
-	if status, err := get(place); status != http.StatusOK || err != nil {
-		t.Errorf("got %d, %v", status, err)
+	if status, err := get(docURL); status != http.StatusOK || err != nil {
+		t.Errorf("got %d, error %v; want 200", status, err)
 	}
 	if _, err := get("https://as.example/large"); err == nil {
 		t.Error("a body beyond the limit was read")
 	}
 	if status, err := get("https://as.example/away"); status != http.StatusFound || err != nil {
-		t.Errorf("got %d, %v", status, err)
+		t.Errorf("redirect to another host: got %d, error %v; want the 302", status, err)
 	}
-	for _, address := range []string{"http://as.example/doc", "https://10.0.0.1/", "https://169.254.169.254/", "https://localhost/"} {
+	for _, address := range []string{"http://as.example/doc", "https://10.0.0.1/", "https://169.254.169.254/",
+		"https://localhost/"} {
 		if _, err := get(address); !errors.Is(err, oauthfetch.ErrURLRefused) {
-			t.Errorf("%s: %v", address, err)
+			t.Errorf("%s: got error %v, want ErrURLRefused", address, err)
 		}
 	}
-	if got := w.Requests(); slices.ContainsFunc(got, func(r string) bool { return !strings.Contains(r, "//as.example/") }) {
-		t.Errorf("asked for %v", got)
+	got := w.Requests()
+	if slices.ContainsFunc(got, func(r string) bool { return !strings.Contains(r, "//as.example/") }) {
+		t.Errorf("requested %v, want only URLs of as.example", got)
 	}
 }
 
-// A proxy is asked for nothing unless the caller wants one, and then for what is dialled.
+// A proxy is used only if Options.Proxy is set, and URLs are checked before it.
 func TestFetchProxy(t *testing.T) {
-	var through []string
+	var proxied []string
 	proxy := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
-		through = append(through, req.Method+" "+req.Host)
+		proxied = append(proxied, req.Method+" "+req.Host)
 		rw.WriteHeader(http.StatusForbidden)
 	}))
 	defer proxy.Close()
 	at, _ := url.Parse(proxy.URL)
 	f := oauthfetch.New(&oauthfetch.Options{Proxy: func(*http.Request) (*url.URL, error) { return at, nil }})
-	if err := getJSON(t, f, place, new(document)); err == nil || !slices.Equal(through, []string{"CONNECT as.example:443"}) {
-		t.Errorf("through the proxy went %v: %v", through, err)
+	if err := getJSON(t, f, docURL, new(document)); err == nil ||
+		!slices.Equal(proxied, []string{"CONNECT as.example:443"}) {
+		t.Errorf("got proxy requests %v, error %v; want one CONNECT and an error", proxied, err)
 	}
 	for _, address := range []string{"https://10.0.0.1/", "http://as.example/", "https://127.0.0.1/"} {
 		if err := getJSON(t, f, address, new(document)); !errors.Is(err, oauthfetch.ErrURLRefused) {
-			t.Errorf("%s: %v", address, err)
+			t.Errorf("%s: got error %v, want ErrURLRefused", address, err)
 		}
 	}
 	server, _ := url.Parse("https://mcp.example/mcp")
 	if err := getJSON(t, f.For(server), "https://10.0.0.1/", new(document)); !errors.Is(err, oauthfetch.ErrURLRefused) {
-		t.Errorf("for a server of which nobody knows where it is: %v", err)
+		t.Errorf("For a server with an unknown address: got error %v, want ErrURLRefused", err)
 	}
-	if len(through) != 1 {
-		t.Errorf("through the proxy went %v", through)
+	if len(proxied) != 1 {
+		t.Errorf("got proxy requests %v, want only the first", proxied)
 	}
 
 	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy"} {
 		t.Setenv(name, proxy.URL)
 	}
 	w := oauthtest.NewNetwork(t)
-	w.Doc(place, "{}")
-	if err := getJSON(t, w.Fetcher(nil), place, new(document)); err != nil {
-		t.Errorf("with a proxy in the environment: %v", err)
+	w.Doc(docURL, "{}")
+	if err := getJSON(t, w.Fetcher(nil), docURL, new(document)); err != nil {
+		t.Errorf("proxy in the environment: got error %v, want a direct request", err)
 	}
 }
 
-// The guard stands before the operating system's own resolver and dialler, not only before those of
-// the other tests.
-func TestFetchGuardsTheRealNetwork(t *testing.T) {
+// The checks also apply to the operating system's resolver and dialer, which the other tests
+// replace.
+func TestSEC08_FetchGuardsTheRealNetwork(t *testing.T) {
 	asked := 0
 	s := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
 		asked++
@@ -405,18 +409,19 @@ func TestFetchGuardsTheRealNetwork(t *testing.T) {
 	f := oauthfetch.New(&oauthfetch.Options{TLSConfig: s.Client().Transport.(*http.Transport).TLSClientConfig})
 	remote, _ := url.Parse("https://192.88.99.1/mcp")
 	for _, f := range []*oauthfetch.Fetcher{f, f.For(remote)} {
-		for _, host := range []string{"127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "127.1", "2130706433", "0x7f000001", "[::1]", "0.0.0.0"} {
+		for _, host := range []string{"127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "127.1", "2130706433",
+			"0x7f000001", "[::1]", "0.0.0.0"} {
 			err := getJSON(t, f, "https://"+host+":"+at.Port()+"/", new(document))
 			if err == nil || asked != 0 {
-				t.Errorf("%s was reached: %v", host, err)
+				t.Errorf("%s: got error %v and %d requests, want an error and none", host, err, asked)
 			}
 			if host == "localhost" && !errors.Is(err, oauthfetch.ErrURLRefused) {
-				t.Errorf("%s: %v", host, err)
+				t.Errorf("%s: got error %v, want ErrURLRefused", host, err)
 			}
 		}
 	}
 	if err := getJSON(t, f.For(at), s.URL, new(document)); err != nil || asked != 1 {
-		t.Errorf("for a server on this machine: %v", err)
+		t.Errorf("For a local server: got error %v, want one request", err)
 	}
 }
 

@@ -16,15 +16,18 @@ import (
 )
 
 func TestSEC08_ScopeOfAddresses(t *testing.T) {
-	for zone, addresses := range map[string][]string{
+	for scope, addresses := range map[string][]string{
 		"public": {
-			"1.1.1.1", "8.8.8.8", "9.255.255.255", "11.0.0.0", "100.63.255.255", "100.128.0.0", "126.255.255.255", "128.0.0.0",
-			"169.253.255.255", "169.255.0.0", "172.15.255.255", "172.32.0.0", "192.0.1.0", "192.0.3.0", "192.167.255.255",
+			"1.1.1.1", "8.8.8.8", "9.255.255.255", "11.0.0.0", "100.63.255.255", "100.128.0.0", "126.255.255.255",
+			"128.0.0.0",
+			"169.253.255.255", "169.255.0.0", "172.15.255.255", "172.32.0.0", "192.0.1.0", "192.0.3.0",
+			"192.167.255.255",
 			"192.169.0.0", "198.17.255.255", "198.20.0.0", "203.0.112.255", "203.0.114.0", "223.255.255.255",
 			"2606:4700::1111", "2a00::1", "2001:200::1", "2001:db7::1", "2003::1", "::ffff:8.8.8.8", "64:ff9b::808:808",
 		},
 		"private": {
-			"10.0.0.0", "10.255.255.255", "100.64.0.0", "100.127.255.255", "172.16.0.0", "172.31.255.255", "192.168.0.0",
+			"10.0.0.0", "10.255.255.255", "100.64.0.0", "100.127.255.255", "172.16.0.0", "172.31.255.255",
+			"192.168.0.0",
 			"192.168.255.255", "fc00::1", "fdff::1", "::ffff:10.0.0.1",
 		},
 		"loopback": {"127.0.0.0", "127.0.0.1", "127.255.255.255", "::1", "::ffff:127.0.0.1"},
@@ -32,71 +35,74 @@ func TestSEC08_ScopeOfAddresses(t *testing.T) {
 			"0.0.0.0", "0.255.255.255", "169.254.0.0", "169.254.169.254", "169.254.255.255", "192.0.0.0", "192.0.0.192",
 			"192.0.2.1", "192.88.99.1", "198.18.0.0", "198.19.255.255", "198.51.100.1", "203.0.113.1", "224.0.0.0",
 			"239.255.255.255", "240.0.0.0", "255.255.255.255", "100.100.100.200", "168.63.129.16",
-			"::", "fe80::1", "fe80::1%eth0", "feb0::1", "fec0::1", "ff02::1", "100::1", "2001::1", "2001:db8::1", "2002:7f00:1::",
+			"::", "fe80::1", "fe80::1%eth0", "feb0::1", "fec0::1", "ff02::1", "100::1", "2001::1", "2001:db8::1",
+			"2002:7f00:1::",
 			"2002:808:808::", "3fff::1", "4000::1", "5f00::1", "fd00:ec2::254", "fd20:ce::254", "fd00:42::42",
 			"::ffff:169.254.169.254", "::ffff:0.0.0.0", "::7f00:1", "::a00:1",
 			"64:ff9b::7f00:1", "64:ff9b::a00:1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::808:808",
 		},
 	} {
 		for _, text := range addresses {
-			if got := oauthfetch.ScopeOf(netip.MustParseAddr(text)).String(); got != zone {
-				t.Errorf("%s is %s, want %s", text, got, zone)
+			if got := oauthfetch.ScopeOf(netip.MustParseAddr(text)).String(); got != scope {
+				t.Errorf("%s: got scope %s, want %s", text, got, scope)
 			}
 		}
 	}
 	if got := oauthfetch.ScopeOf(netip.Addr{}).String(); got != "special-purpose" {
-		t.Errorf("no address is %s", got)
+		t.Errorf("zero address: got scope %s, want special-purpose", got)
 	}
 }
 
-func TestSEC08_RefusedURLs(t *testing.T) {
+func TestSEC08_SEC17_RefusedURLs(t *testing.T) {
 	f := oauthtest.NewNetwork(t).Fetcher(nil)
 	for _, text := range refusedURLs(t) {
 		if _, err := f.CheckURL(text); !errors.Is(err, oauthfetch.ErrURLRefused) {
-			t.Errorf("%.80q: %v", text, err)
+			t.Errorf("%.80q: got error %v, want ErrURLRefused", text, err)
 		}
 	}
 	for _, text := range []string{
-		"https://as.example", "https://as.example/", "HTTPS://AS.EXAMPLE/x", "https://as.example:8443/x?y=z", "https://8.8.8.8/x",
-		"https://[2606:4700::1111]/x", "https://as.example/" + strings.Repeat("x", oauthfetch.MaxURL-len("https://as.example/")), "https://xn--exmple-cua.example/",
+		"https://as.example", "https://as.example/", "HTTPS://AS.EXAMPLE/x", "https://as.example:8443/x?y=z",
+		"https://8.8.8.8/x",
+		"https://[2606:4700::1111]/x", "https://as.example/" + strings.Repeat("x",
+			oauthfetch.MaxURL-len("https://as.example/")), "https://xn--exmple-cua.example/",
 	} {
 		if _, err := f.CheckURL(text); err != nil {
-			t.Errorf("%.80q: %v", text, err)
+			t.Errorf("%.80q: got error %v, want success", text, err)
 		}
 	}
 }
 
-// Where the MCP server is says how near that may be which is fetched for it.
+// The address of the MCP server limits which addresses may be fetched for it.
 func TestSEC07_ScopeOfSource(t *testing.T) {
 	const (
-		none = iota
-		near // private addresses are open
-		here // those of this machine are too, but for http
-		all  // and http
+		public       = iota // public addresses only
+		private             // private addresses too
+		loopback            // loopback addresses too, with https
+		loopbackHTTP        // loopback addresses too, with http
 	)
 	for _, tt := range []struct {
 		endpoint string
 		names    map[string][]string
-		reach    int
+		scope    int
 	}{
-		{"https://mcp.example/mcp", nil, none},
-		{"https://8.8.8.8/mcp", nil, none},
-		{"https://mcp.corp/mcp", map[string][]string{"mcp.corp": {"10.1.2.3"}}, near},
-		{"https://mcp.corp/mcp", map[string][]string{"mcp.corp": {"10.1.2.3", "fd00::1", "100.64.0.1"}}, near},
-		{"https://mcp.corp/mcp", map[string][]string{"mcp.corp": {"10.1.2.3", "8.8.8.8"}}, none},
-		{"https://mcp.corp/mcp", map[string][]string{"mcp.corp": {"127.0.0.1", "10.0.0.1"}}, near},
-		{"https://mcp.corp/mcp", map[string][]string{"mcp.corp": {"169.254.169.254"}}, none},
-		{"https://10.1.2.3/mcp", nil, near},
-		{"https://mcp.test/mcp", map[string][]string{"mcp.test": {"127.0.0.1", "::1"}}, here},
-		{"http://mcp.test/mcp", map[string][]string{"mcp.test": {"127.0.0.1"}}, here},
-		{"https://localhost/mcp", nil, all},
-		{"http://localhost:8000/mcp", nil, all},
-		{"http://LOCALHOST:8000/mcp", nil, all},
-		{"http://127.0.0.1:8000/mcp", nil, all},
-		{"http://127.1.2.3:8000/mcp", nil, all},
-		{"http://[::1]:8000/mcp", nil, all},
-		{"http://localhost.evil.example/mcp", nil, none},
-		{"http://127.0.0.1.evil.example/mcp", nil, none},
+		{"https://mcp.example/mcp", nil, public},
+		{"https://8.8.8.8/mcp", nil, public},
+		{"https://mcp.corp/mcp", map[string][]string{"mcp.corp": {"10.1.2.3"}}, private},
+		{"https://mcp.corp/mcp", map[string][]string{"mcp.corp": {"10.1.2.3", "fd00::1", "100.64.0.1"}}, private},
+		{"https://mcp.corp/mcp", map[string][]string{"mcp.corp": {"10.1.2.3", "8.8.8.8"}}, public},
+		{"https://mcp.corp/mcp", map[string][]string{"mcp.corp": {"127.0.0.1", "10.0.0.1"}}, private},
+		{"https://mcp.corp/mcp", map[string][]string{"mcp.corp": {"169.254.169.254"}}, public},
+		{"https://10.1.2.3/mcp", nil, private},
+		{"https://mcp.test/mcp", map[string][]string{"mcp.test": {"127.0.0.1", "::1"}}, loopback},
+		{"http://mcp.test/mcp", map[string][]string{"mcp.test": {"127.0.0.1"}}, loopback},
+		{"https://localhost/mcp", nil, loopbackHTTP},
+		{"http://localhost:8000/mcp", nil, loopbackHTTP},
+		{"http://LOCALHOST:8000/mcp", nil, loopbackHTTP},
+		{"http://127.0.0.1:8000/mcp", nil, loopbackHTTP},
+		{"http://127.1.2.3:8000/mcp", nil, loopbackHTTP},
+		{"http://[::1]:8000/mcp", nil, loopbackHTTP},
+		{"http://localhost.evil.example/mcp", nil, public},
+		{"http://127.0.0.1.evil.example/mcp", nil, public},
 	} {
 		t.Run(tt.endpoint, func(t *testing.T) {
 			w := oauthtest.NewNetwork(t)
@@ -112,24 +118,25 @@ func TestSEC07_ScopeOfSource(t *testing.T) {
 			}
 			f := w.Fetcher(nil).For(endpoint)
 			for address, needs := range map[string]int{
-				"https://as.example/doc":     none,
-				"https://idp.corp/doc":       near,
-				"https://192.168.1.1/doc":    near,
-				"https://here.test/doc":      here,
-				"https://localhost:8443/doc": here,
-				"https://127.0.0.1:8443/doc": here,
-				"http://localhost:8000/doc":  all,
-				"http://127.0.0.1:8000/doc":  all,
-				"http://here.test:8000/doc":  all + 1,
-				"http://idp.corp:8000/doc":   all + 1,
-				"http://as.example:80/doc":   all + 1,
-				"https://cloud.test/doc":     all + 1,
-				"https://169.254.169.254/":   all + 1,
+				"https://as.example/doc":     public,
+				"https://idp.corp/doc":       private,
+				"https://192.168.1.1/doc":    private,
+				"https://here.test/doc":      loopback,
+				"https://localhost:8443/doc": loopback,
+				"https://127.0.0.1:8443/doc": loopback,
+				"http://localhost:8000/doc":  loopbackHTTP,
+				"http://127.0.0.1:8000/doc":  loopbackHTTP,
+				"http://here.test:8000/doc":  loopbackHTTP + 1,
+				"http://idp.corp:8000/doc":   loopbackHTTP + 1,
+				"http://as.example:80/doc":   loopbackHTTP + 1,
+				"https://cloud.test/doc":     loopbackHTTP + 1,
+				"https://169.254.169.254/":   loopbackHTTP + 1,
 			} {
 				w.Doc(address, "{}")
 				err := getJSON(t, f, address, new(document))
-				if open := tt.reach >= needs; open != (err == nil) || !open && !errors.Is(err, oauthfetch.ErrURLRefused) {
-					t.Errorf("%s: %v", address, err)
+				if open := tt.scope >= needs; open != (err == nil) || !open &&
+					!errors.Is(err, oauthfetch.ErrURLRefused) {
+					t.Errorf("%s: got error %v, want success %t", address, err, open)
 				}
 			}
 		})
@@ -157,7 +164,7 @@ func TestAllowedHostsMayHaveAnyAddress(t *testing.T) {
 		w.At("here.idp.corp", "10.0.0.1")
 		w.Doc(address, "{}")
 		if err := getJSON(t, f, address, new(document)); (err == nil) != ok {
-			t.Errorf("%s: %v", address, err)
+			t.Errorf("%s: got error %v, want success %t", address, err, ok)
 		}
 	}
 }
@@ -165,20 +172,21 @@ func TestAllowedHostsMayHaveAnyAddress(t *testing.T) {
 func TestInsecureAnyAddress(t *testing.T) {
 	w := oauthtest.NewNetwork(t)
 	f := w.Fetcher(&oauthfetch.Options{InsecureAnyAddress: true})
-	for _, address := range []string{"https://127.0.0.1/doc", "http://10.0.0.1:8000/doc", "http://as.example:8000/doc"} {
+	for _, address := range []string{"https://127.0.0.1/doc", "http://10.0.0.1:8000/doc",
+		"http://as.example:8000/doc"} {
 		w.Doc(address, "{}")
 		if err := getJSON(t, f, address, new(document)); err != nil {
-			t.Errorf("%s: %v", address, err)
+			t.Errorf("%s: got error %v, want success", address, err)
 		}
 	}
 	for _, address := range []string{"ftp://127.0.0.1/doc", "https://user@as.example/doc"} {
 		if err := getJSON(t, f, address, new(document)); !errors.Is(err, oauthfetch.ErrURLRefused) {
-			t.Errorf("%s: %v", address, err)
+			t.Errorf("%s: got error %v, want ErrURLRefused", address, err)
 		}
 	}
 }
 
-// Whoever answers for a name may answer otherwise each time. What counts is what is connected to.
+// A name may resolve to another address each time: the address of the connection is checked.
 func TestSEC08_DNSRebinding(t *testing.T) {
 	const public, inside = "8.8.8.8", "10.0.0.7"
 	t.Run("of an authorization server", func(t *testing.T) {
@@ -190,8 +198,9 @@ func TestSEC08_DNSRebinding(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 {
-			if err := getJSON(t, f, "https://rebind.example/doc", new(document)); !errors.Is(err, oauthfetch.ErrURLRefused) {
-				t.Errorf("got %v", err)
+			err := getJSON(t, f, "https://rebind.example/doc", new(document))
+			if !errors.Is(err, oauthfetch.ErrURLRefused) {
+				t.Errorf("got error %v, want ErrURLRefused", err)
 			}
 		}
 	})
@@ -200,16 +209,16 @@ func TestSEC08_DNSRebinding(t *testing.T) {
 		w.At("intranet.corp", inside)
 		w.Doc("https://intranet.corp/doc", "{}")
 		w.Doc("https://rebind.example/doc", "{}")
-		// The first answer is to the question of how near the server is, the second is for its
-		// document.
+		// The first lookup determines the scope of the server, the second is for its document.
 		w.Next("rebind.example", inside, public)
 		endpoint, _ := url.Parse("https://rebind.example/mcp")
 		f := w.Fetcher(nil).For(endpoint)
 		if err := getJSON(t, f, "https://intranet.corp/doc", new(document)); err != nil {
-			t.Fatal(err) // so far everything is inside
+			t.Fatal(err) // the server is private so far
 		}
-		if err := getJSON(t, f, "https://rebind.example/doc", new(document)); !errors.Is(err, oauthfetch.ErrURLRefused) {
-			t.Errorf("a public server that said it was private was believed: %v", err)
+		err := getJSON(t, f, "https://rebind.example/doc", new(document))
+		if !errors.Is(err, oauthfetch.ErrURLRefused) {
+			t.Errorf("public server that was private before: got error %v, want ErrURLRefused", err)
 		}
 	})
 	t.Run("of the MCP server, to become private", func(t *testing.T) {
@@ -220,7 +229,7 @@ func TestSEC08_DNSRebinding(t *testing.T) {
 		f := w.Fetcher(nil).For(endpoint)
 		for i, ok := range []bool{true, false} {
 			if err := getJSON(t, f, "https://rebind.example/doc", new(document)); (err == nil) != ok {
-				t.Errorf("%d: %v", i, err)
+				t.Errorf("request %d: got error %v, want success %t", i, err, ok)
 			}
 		}
 	})
@@ -234,12 +243,12 @@ func TestSEC08_DNSRebinding(t *testing.T) {
 				w.At("moves.corp", at)
 				time.Sleep(time.Minute)
 				if err := getJSON(t, f, "https://moves.corp/doc", new(document)); err != nil {
-					t.Errorf("at %s: %v", at, err)
+					t.Errorf("at %s: got error %v, want success", at, err)
 				}
 			}
 		})
 	})
-	t.Run("of this machine", func(t *testing.T) {
+	t.Run("of the loopback host", func(t *testing.T) {
 		w := oauthtest.NewNetwork(t)
 		w.Doc("http://localhost:8000/doc", "{}")
 		w.At("localhost", "8.8.8.8")
@@ -247,7 +256,7 @@ func TestSEC08_DNSRebinding(t *testing.T) {
 			endpoint, _ := url.Parse(server)
 			err := getJSON(t, w.Fetcher(nil).For(endpoint), "http://localhost:8000/doc", new(document))
 			if !errors.Is(err, oauthfetch.ErrURLRefused) {
-				t.Errorf("for %s something went over the network by plain http: %v", server, err)
+				t.Errorf("for %s: got error %v, want ErrURLRefused for http to a public address", server, err)
 			}
 		}
 	})
@@ -259,7 +268,7 @@ func TestSEC08_DNSRebinding(t *testing.T) {
 			t.Error(err)
 		}
 		if got := w.Addresses(); len(got) != 1 || got[0].String() != public {
-			t.Errorf("connected to %v", got)
+			t.Errorf("connected to %v, want %s", got, public)
 		}
 	})
 }
@@ -290,9 +299,9 @@ func checkURL(text string) error {
 		return errors.New("not https")
 	case strings.ContainsAny(text, "#\\ \t\r\n") ||
 		strings.ContainsFunc(text, func(r rune) bool { return r < 0x20 || r > 0x7e }):
-		return errors.New("a character")
+		return errors.New("invalid character")
 	case strings.ContainsAny(authority, "@%") || authority == "":
-		return errors.New("the authority")
+		return errors.New("invalid authority")
 	}
 	u, err := url.Parse(text)
 	if err != nil {
@@ -301,13 +310,13 @@ func checkURL(text string) error {
 	if a, err := netip.ParseAddr(u.Hostname()); err == nil {
 		a = a.Unmap()
 		if a.IsLoopback() || a.IsPrivate() || a.IsLinkLocalUnicast() || a.IsMulticast() || a.IsUnspecified() {
-			return errors.New("the address")
+			return errors.New("address is not public")
 		}
 	}
 	return nil
 }
 
-// FuzzURL checks what the policy lets through against rules that are written another way.
+// FuzzURL checks the URLs that a Fetcher accepts against checkURL.
 func FuzzURL(f *testing.F) {
 	for _, text := range refusedURLs(f) {
 		f.Add(text)
@@ -320,7 +329,7 @@ func FuzzURL(f *testing.F) {
 			return
 		}
 		if err := checkURL(text); err != nil {
-			t.Fatalf("%q was let through: %v", text, err)
+			t.Fatalf("%q was accepted: %v", text, err)
 		}
 	})
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-// guardedServer stands for an MCP server and its authorization server.
-func guardedServer() *httptest.Server {
+// newExampleServer returns an MCP server and its authorization server in one.
+func newExampleServer() *httptest.Server {
 	mux := http.NewServeMux()
 	server := httptest.NewServer(mux)
 	reply := func(w http.ResponseWriter, status int, v any) {
@@ -20,7 +20,8 @@ func guardedServer() *httptest.Server {
 	}
 	mux.HandleFunc("/.well-known/oauth-protected-resource/mcp", func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, http.StatusOK, oauth.ResourceMetadata{
-			Resource: server.URL + "/mcp", AuthorizationServers: []string{server.URL}, ScopesSupported: []string{"read"},
+			Resource: server.URL + "/mcp", AuthorizationServers: []string{server.URL},
+			ScopesSupported: []string{"read"},
 		})
 	})
 	mux.HandleFunc("/.well-known/oauth-authorization-server", func(w http.ResponseWriter, _ *http.Request) {
@@ -45,7 +46,7 @@ func guardedServer() *httptest.Server {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
-		_, _ = io.WriteString(w, "welcome")
+		_, _ = io.WriteString(w, "hello")
 	})
 	return server
 }
