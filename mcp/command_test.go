@@ -168,7 +168,7 @@ func TestSTDIO01_STDIO08_CommandSupportsEveryRevision(t *testing.T) {
 	}
 }
 
-func TestSTDIO17_CommandRestartsAServerThatExited(t *testing.T) {
+func TestSTDIO17_LIFE23_CommandRestartsAServerThatExited(t *testing.T) {
 	t.Parallel()
 	client, err := mcp.Connect(t.Context(), roleCommand(t, "server"), nil)
 	if err != nil {
@@ -215,7 +215,7 @@ func TestSTDIO14_STDIO15_ServerExitsWhenStdinEnds(t *testing.T) {
 	}
 }
 
-func TestSTDIO14_CloseClosesStdin(t *testing.T) {
+func TestSTDIO14_LIFE22_CloseClosesStdin(t *testing.T) {
 	t.Parallel()
 	var log logBuffer
 	s := roleCommand(t, "echo")

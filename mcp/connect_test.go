@@ -302,7 +302,7 @@ func TestMRTR08_ELI09_StateIsEchoedAndDefaultsAreFilledIn(t *testing.T) {
 	}
 }
 
-func TestMRTR16_RoundsAndTimeAreLimited(t *testing.T) {
+func TestMRTR16_SAMP15_RoundsAndTimeAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rounds := 0
 		c := newScriptedClient(t, nil, func(context.Context, *mcp.Request) (string, error) {

@@ -26,7 +26,7 @@ func wantRefused(t testing.TB, what string, r reply) {
 
 var adaAnswers = `{"a":` + accept(`{"name":"Ada"}`) + `}`
 
-func TestMRTR13_MRTR21_StateIsBoundToCallerAndRequest(t *testing.T) {
+func TestMRTR13_MRTR21_SEC11_StateIsBoundToCallerAndRequest(t *testing.T) {
 	keys := [][]byte{bytes.Repeat([]byte("k"), 32)}
 	serve := func(name string) *mcp.Server {
 		s := mcp.NewServer(name, "1", &mcp.ServerOptions{StateKeys: keys})

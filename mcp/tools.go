@@ -48,6 +48,21 @@ type ToolAnnotations struct {
 	OpenWorld *bool `json:"openWorldHint,omitzero"`
 }
 
+// Hints returns the hints, with the defaults of the protocol for those that are not set. a may be
+// nil. The hints of a server that is not trusted are only claims.
+func (a *ToolAnnotations) Hints() (readOnly, destructive, idempotent, openWorld bool) {
+	if a == nil {
+		a = &ToolAnnotations{}
+	}
+	value := func(hint *bool, byDefault bool) bool {
+		if hint == nil {
+			return byDefault
+		}
+		return *hint
+	}
+	return value(a.ReadOnly, false), value(a.Destructive, true), value(a.Idempotent, false), value(a.OpenWorld, true)
+}
+
 // A CallToolResult is the result of a tool call.
 //
 // Spec: server/tools, Tool Result; schema CallToolResult.

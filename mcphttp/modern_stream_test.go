@@ -81,7 +81,7 @@ func TestMHTTP02_StreamCarriesNotificationsOfItsRequestOnly(t *testing.T) {
 	})
 }
 
-func TestMHTTP03_StreamsCarryNoRequests(t *testing.T) {
+func TestMHTTP03_MRTR23_StreamsCarryNoRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, tool, _ := newAskingServer()
 		f := start(t, server, nil)

@@ -209,8 +209,8 @@ func (s *Session) Begin(ctx context.Context, x *Exchange, m *jsonrpc.Message, ou
 func (s *Session) acceptNotification(m *jsonrpc.Message) Work {
 	switch m.Method {
 	case wire.NotificationCancelled:
-		if id, reason, ok := peer.ParseCancelled(m.Params); ok {
-			s.calls.Cancel(id, s.cfg.cancelled(reason))
+		if id, reason, ok := peer.ParseCancelled(m.Params); ok && s.calls.Cancel(id, s.cfg.cancelled(reason)) {
+			s.cfg.logger().DebugContext(s.ctx, "mcp: request cancelled", "id", id, "reason", reason)
 		}
 	case wire.NotificationInitialized:
 		s.mu.Lock()
