@@ -62,7 +62,7 @@
 // # Clients
 //
 // A [Client] is one connection to one server. [Connect] determines which revision the server
-// implements; from then on all servers behave alike:
+// implements; from then on the same calls work with all servers:
 //
 //	c, err := mcp.Connect(ctx, mcp.Command("npx", "-y", "@modelcontextprotocol/server-everything"), nil)
 //	defer c.Close()
@@ -77,7 +77,9 @@
 //
 // An error is a [*ToolError] if a tool failed, a [*TransportError] if there is no response or an
 // HTTP status such as 403, and otherwise an [*Error] if the server returned it; see [Client]. The
-// TransportError reports whether the request may have run, and so whether it is safe to repeat.
+// TransportError reports whether the request may have run, and so whether it is safe to repeat. In
+// older revisions some errors have another code or type: invalid arguments (see [AddTool]), a
+// capability that the client did not declare, and the failure of a function such as Elicit.
 //
 // # Transports
 //

@@ -24,7 +24,7 @@ const (
 	CodeInvalidParams                   = jsonrpc.CodeInvalidParams   // the params are wrong for the method
 	CodeInternalError                   = jsonrpc.CodeInternalError   // the server failed; the details are in its log
 	CodeHeaderMismatch                  = wire.CodeHeaderMismatch     // an HTTP header contradicts the body
-	CodeMissingRequiredClientCapability = wire.CodeMissingCapability  // the client did not declare a capability
+	CodeMissingRequiredClientCapability = wire.CodeMissingCapability  // see data.requiredCapabilities; before 2026-07-28, CodeInvalidRequest with the same data
 	CodeUnsupportedProtocolVersion      = wire.CodeUnsupportedVersion // the server does not support the revision
 	CodeBusy                            = -32000                      // too many requests; see data.retryAfterMs
 )

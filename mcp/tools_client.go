@@ -295,7 +295,7 @@ type ToolError struct {
 	Result *CallToolResult
 }
 
-// Error returns the text of the result.
+// Error returns the name of the tool and the text of the result; Result.Text returns the text alone.
 func (e *ToolError) Error() string {
 	if text := e.Result.Text(); text != "" {
 		return fmt.Sprintf("tool %q failed: %s", e.Tool, text)

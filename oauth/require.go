@@ -221,10 +221,9 @@ func (g *guard) authorize(w http.ResponseWriter, r *http.Request, creds credenti
 	}
 	switch {
 	case errors.Is(err, ErrTokenExpired):
-		return nil, &denial{http.StatusUnauthorized, oauthwire.InvalidToken, "the access token has expired", nil, err}
+		return nil, invalidTokenDenial("the access token has expired", err)
 	case errors.Is(err, ErrInvalidToken):
-		return nil, &denial{http.StatusUnauthorized, oauthwire.InvalidToken, "the access token is not valid here",
-			nil, err}
+		return nil, invalidTokenDenial("the access token is not valid here", err)
 	case err != nil:
 		return nil, &denial{status: http.StatusServiceUnavailable, cause: err}
 	}
@@ -234,7 +233,10 @@ func (g *guard) authorize(w http.ResponseWriter, r *http.Request, creds credenti
 	granted := grantedScopes{token.Scopes, g.opts.Implies}
 	if need := []Scopes{g.opts.Scopes}; !granted.covers(need) {
 		needed := granted.required(need)
-		return nil, &denial{http.StatusForbidden, oauthwire.InsufficientScope, insufficientScope(needed), needed, nil}
+		return nil, &denial{
+			status: http.StatusForbidden, code: oauthwire.InsufficientScope, description: insufficientScope(needed),
+			scopes: needed, subject: token.Subject,
+		}
 	}
 	ctx := mcp.WithPrincipal(r.Context(), token.principal())
 	return &authorizedContext{Context: ctx, guard: g, scheme: creds.scheme, token: token}, nil
@@ -273,7 +275,7 @@ func (g *guard) checkProof(w http.ResponseWriter, r *http.Request, creds credent
 		w.Header().Set(dpop.HeaderNonce, nonce)
 	}
 	if invalid, ok := errors.AsType[*dpop.ProofError](err); ok {
-		return &denial{http.StatusUnauthorized, invalid.Code, invalid.Reason, nil, err}
+		return &denial{status: http.StatusUnauthorized, code: invalid.Code, description: invalid.Reason, cause: err}
 	}
 	if err != nil {
 		return &denial{status: http.StatusServiceUnavailable, cause: err}

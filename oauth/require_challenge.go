@@ -27,14 +27,19 @@ type denial struct {
 	code        string // of the error, empty for a request without a token
 	description string // for the client
 	scopes      []string
-	cause       error // for the log, nil if there is nothing to add
+	cause       error  // for the log, nil if there is nothing to add
+	subject     string // of a verified token, for the log
 }
 
 var errNoToken = &denial{status: http.StatusUnauthorized}
 
-func badBinding(description string) *denial {
-	return &denial{http.StatusUnauthorized, oauthwire.InvalidToken, description, nil, ErrInvalidToken}
+func invalidTokenDenial(description string, cause error) *denial {
+	return &denial{
+		status: http.StatusUnauthorized, code: oauthwire.InvalidToken, description: description, cause: cause,
+	}
 }
+
+func badBinding(description string) *denial { return invalidTokenDenial(description, ErrInvalidToken) }
 
 func badRequest(description string) *denial {
 	return &denial{status: http.StatusBadRequest, code: oauthwire.InvalidRequest, description: description}
@@ -60,8 +65,14 @@ func (g *guard) refuse(w http.ResponseWriter, r *http.Request, scheme string, no
 		if no.code == "" {
 			level = slog.LevelDebug // every client begins like this
 		}
-		g.opts.Logger.Log(r.Context(), level, "oauth: request refused",
-			"status", no.status, "error", no.code, "reason", no.description, "cause", no.cause, "remote", r.RemoteAddr)
+		attrs := []any{"status", no.status, "error", no.code, "reason", no.description, "remote", r.RemoteAddr}
+		if no.cause != nil {
+			attrs = append(attrs, "cause", no.cause)
+		}
+		if no.subject != "" {
+			attrs = append(attrs, "subject", no.subject)
+		}
+		g.opts.Logger.Log(r.Context(), level, "oauth: request refused", attrs...)
 		head["Www-Authenticate"] = g.challenges(scheme, no)
 		body["error_description"] = "an access token is needed"
 		if no.code != "" {
