@@ -17,14 +17,15 @@ import (
 // model sees, or is logged and sent as "internal error". A client gets the errors of servers.
 type Error = jsonrpc.Error
 
-// Codes of protocol errors. Spec: basic (2026-07-28), Error Codes; JSON-RPC 2.0, section 5.1.
+// Codes of protocol errors. In older revisions a missing capability is CodeInvalidRequest, with the
+// same data. Spec: basic (2026-07-28), Error Codes; JSON-RPC 2.0, section 5.1.
 const (
 	CodeInvalidRequest                  = jsonrpc.CodeInvalidRequest  // JSON, but not a message
 	CodeMethodNotFound                  = jsonrpc.CodeMethodNotFound  // no such method, or capability not offered
 	CodeInvalidParams                   = jsonrpc.CodeInvalidParams   // the params are wrong for the method
 	CodeInternalError                   = jsonrpc.CodeInternalError   // the server failed; the details are in its log
 	CodeHeaderMismatch                  = wire.CodeHeaderMismatch     // an HTTP header contradicts the body
-	CodeMissingRequiredClientCapability = wire.CodeMissingCapability  // see data.requiredCapabilities; before 2026-07-28, CodeInvalidRequest with the same data
+	CodeMissingRequiredClientCapability = wire.CodeMissingCapability  // see data.requiredCapabilities
 	CodeUnsupportedProtocolVersion      = wire.CodeUnsupportedVersion // the server does not support the revision
 	CodeBusy                            = -32000                      // too many requests; see data.retryAfterMs
 )
