@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -139,4 +140,26 @@ func TestCAN08_ReasonOfACancellationIsLogged(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Before initialize a stream has no session: a request without the metadata of 2026-07-28 is refused,
+// with a text that says both ways to begin. A ping is answered.
+func TestLIFE01_SessionsBeginWithInitialize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := serveClient(t, methodTable{"tools/list": answerRevision})
+		c.send(plainLine(`1`, "tools/list", `{}`), plainLine(`2`, "ping", `{}`), initializedLine,
+			`[`+plainLine(`3`, "ping", `{}`)+`]`)
+		got := strings.Join(c.recv(), "\n")
+		for _, want := range []string{`"id":1,"error":{"code":-32602`, "or send initialize first", `"id":2,"result":{}`, `-32600`} {
+			if !strings.Contains(got, want) {
+				t.Errorf("got %s, want %s", got, want)
+			}
+		}
+		c.send(initializeLine(`4`, "2025-06-18"), plainLine(`5`, "tools/list", `{}`))
+		if got := strings.Join(c.recv(), "\n"); !strings.Contains(got, `"id":5,"result":{`) {
+			t.Errorf("after initialize: got %s, want a result", got)
+		}
+		c.cancel()
+		<-c.served
+	})
 }
