@@ -522,3 +522,30 @@ func TestProgressTokenOfATask(t *testing.T) {
 	c.want(c.handle(taskResult), busy)
 	other.want(other.handle(taskResult), fmt.Sprintf(step, `"p"`, 1), fmt.Sprintf(step, `"p"`, 2), busy)
 }
+
+// Once the result of a task has been sent, progress no longer carries the token of its call.
+func TestPROG08_TokenOfATaskEndsWithIt(t *testing.T) {
+	ended, steps := false, 0
+	core := &fakeCore{handle: func(ctx context.Context, req *jsonrpc.Message, out legacy.Stream) *jsonrpc.Message {
+		if req.Method == "tools/call" {
+			return jsonrpc.NewResponse(req.ID, json.RawMessage(`{"resultType":"task","task":`+task+`}`))
+		}
+		token := member([]byte(member(req.Params, "_meta")), "progressToken")
+		steps++
+		_ = out(ctx, message(fmt.Sprintf(
+			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`, token, steps)))
+		if ended {
+			return jsonrpc.NewResponse(req.ID, json.RawMessage(`{"resultType":"complete","content":[]}`))
+		}
+		return jsonrpc.NewErrorResponse(req.ID, &jsonrpc.Error{Code: 1, Message: "busy"})
+	}}
+	c := connect(t, "2025-11-25", core)
+	c.handle(`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"t","task":{},"_meta":{"progressToken":7}}}`)
+	token := func(token string) string { return fmt.Sprintf(`"progressToken":%s,`, token) }
+	for i, want := range []string{"7", "7", `"p"`} {
+		ended = i > 0
+		if got := c.handle(taskResult); len(got) != 2 || !strings.Contains(got[0], token(want)) {
+			t.Errorf("tasks/result number %d: got %q, want progress with the token %s", i+1, got, want)
+		}
+	}
+}
