@@ -1,6 +1,7 @@
 package oauth
 
 import (
+	"cmp"
 	"bytes"
 	"encoding/json"
 	"io"
@@ -65,7 +66,8 @@ func (g *guard) refuse(w http.ResponseWriter, r *http.Request, scheme string, no
 		if no.code == "" {
 			level = slog.LevelDebug // every client begins like this
 		}
-		attrs := []any{"status", no.status, "error", no.code, "reason", no.description, "remote", r.RemoteAddr}
+		reason := cmp.Or(no.description, "no access token was sent")
+		attrs := []any{"status", no.status, "error", no.code, "reason", reason, "remote", r.RemoteAddr}
 		if no.cause != nil {
 			attrs = append(attrs, "cause", no.cause)
 		}
