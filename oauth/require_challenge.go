@@ -1,8 +1,8 @@
 package oauth
 
 import (
-	"cmp"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"io"
 	"log/slog"
