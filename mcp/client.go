@@ -236,8 +236,8 @@ func (c *Client) Capabilities() ServerCapabilities {
 // must not be trusted.
 func (c *Client) Instructions() string { return c.connection.Load().discovered.Instructions }
 
-// SupportedRevisions returns the revisions that the server supports. A server of a revision before
-// 2026-07-28 reports only the negotiated one.
+// SupportedRevisions returns the revisions that the server supports. On a connection of a revision
+// before 2026-07-28, only the negotiated one is known.
 func (c *Client) SupportedRevisions() []string {
 	return slices.Clone(c.connection.Load().discovered.SupportedVersions)
 }

@@ -22,8 +22,9 @@ import (
 )
 
 // Connect connects to a server and returns a client, which owns the transport. Connect first sends
-// server/discover; if the server does not support it, Connect opens a session with initialize. ctx
-// bounds the connecting, not the life of the client. If Connect fails, it closes the transport.
+// server/discover; if the server does not support it, Connect opens a session with initialize, as it
+// does at once if [ClientOptions.Revision] is older than 2026-07-28. ctx bounds the connecting, not
+// the life of the client. If Connect fails, it closes the transport.
 //
 // The error is [ErrNoCommonRevision] if the server supports no revision that this package supports,
 // or not the one that [ClientOptions.Revision] requires.
