@@ -18,9 +18,8 @@ type AskOptions struct {
 	//
 	// Spec: client/elicitation, Requested Schema.
 	Schema json.RawMessage
-	// Default has the initial values of the form, which fields also get that the user leaves out: a
-	// value that encodes to JSON as an answer does. Each member of a struct or map is the default
-	// of its field.
+	// Default has the initial values of the form; fields that the user leaves out get them too. It
+	// encodes to JSON as an answer does: a struct or map for a struct, otherwise a single value.
 	Default any
 }
 

@@ -60,7 +60,8 @@ func TestRefusalsNameWhatIsMissing(t *testing.T) {
 	defer c.Close()
 	for tool, scopes := range map[string]string{"rule": "files:write files:read", "check": "admin"} {
 		log.Reset()
-		want := `mcp: tools/call: HTTP 403 Forbidden: "the token lacks a scope; needed: ` + scopes + `"`
+		want := `mcp: tools/call: HTTP 403 Forbidden: "the token does not have all of these scopes: ` +
+			strings.ReplaceAll(scopes, " ", ", ") + `"`
 		if _, err := c.CallTool(t.Context(), tool, nil); err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}

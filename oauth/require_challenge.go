@@ -15,9 +15,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 )
 
-// insufficientScope returns the description of a refusal for want of scopes.
+// insufficientScope returns the description of a refusal. A challenge cannot quote the scopes.
 func insufficientScope(needed []string) string {
-	return "the token lacks a scope; needed: " + strings.Join(needed, " ")
+	return "the token does not have all of these scopes: " + strings.Join(needed, ", ")
 }
 
 // retryAfterSeconds is for requests whose token could not be verified.

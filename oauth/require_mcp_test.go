@@ -345,7 +345,7 @@ func TestScopesAfterResponseHasBegun(t *testing.T) {
 		"a batch": s.postInSession(s.token("ann", ""), session,
 			`[`+toolCall("write")+`,{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"who"}}]`),
 	} {
-		if r.status != 200 || r.header.Get("WWW-Authenticate") != "" || !strings.Contains(r.body, "lacks a scope") {
+		if r.status != 200 || r.header.Get("WWW-Authenticate") != "" || !strings.Contains(r.body, "does not have all of these scopes") {
 			t.Errorf("%s: got %d %v %s, want 200 and the error of the missing scope", name, r.status, r.header, r.body)
 		}
 	}
@@ -358,7 +358,7 @@ func TestScopesWithoutHTTP(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if _, err := c.CallTool(t.Context(), "write", nil); err == nil || !strings.Contains(err.Error(), "lacks a scope") {
+	if _, err := c.CallTool(t.Context(), "write", nil); err == nil || !strings.Contains(err.Error(), "does not have all of these scopes") {
 		t.Errorf("got error %v, want the error of the missing scope", err)
 	}
 }
