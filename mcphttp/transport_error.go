@@ -70,10 +70,14 @@ func (e *StatusError) Error() string {
 			"or TransportOptions.Client to log in with package oauth/oauthclient"
 	case e.StatusCode == http.StatusUnauthorized:
 		text += "; the server does not accept the token in the Authorization header"
-	case e.StatusCode == http.StatusForbidden && !strings.Contains(text, scopes):
+	case e.StatusCode == http.StatusForbidden && !containsAll(text, strings.Fields(scopes)):
 		text += fmt.Sprintf("; needed scopes: %q", scopes)
 	}
 	return text
+}
+
+func containsAll(text string, words []string) bool {
+	return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(text, word) })
 }
 
 // reasonInBody returns the quoted message of a JSON-RPC error or the description of an OAuth error,
