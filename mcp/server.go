@@ -64,8 +64,9 @@ type ServerOptions struct {
 	// [PrincipalFrom](ctx), or nil. Visible is called when features are listed and again when one
 	// is used: using a hidden feature is the same error as using one that does not exist. For a
 	// feature that is listed, and whose use requires a login with more scopes, see
-	// oauth.RequireScopes. Visible must be fast and safe for concurrent use. Default: all features
-	// are visible.
+	// oauth.RequireScopes; as a middleware it runs first, so a feature with rules of both kinds is
+	// not secret. Visible must be fast and safe for concurrent use. Default: all features are
+	// visible.
 	Visible func(ctx context.Context, f Feature) bool
 	// PageSize is the maximum number of items in one list result. Default: 1000.
 	PageSize int
