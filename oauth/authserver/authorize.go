@@ -29,6 +29,7 @@ func (e *authorizeError) Error() string { return e.err.Error() }
 // consent page. Spec: OAuth 2.1, section 4.1.1; RFC 7636, section 4.3; RFC 8707, section 2.1.
 func (s *Server) serveAuthorize(w http.ResponseWriter, r *http.Request) {
 	in, err := s.readAuthorize(r)
+	var sealed string
 	if err == nil {
 		in.ID, in.CSRF, in.Expires = randomID(), randomToken(), time.Now().Add(interactionTime)
 		if !s.limits.allowRequest(w, r, limitLogins) {
@@ -36,17 +37,17 @@ func (s *Server) serveAuthorize(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		s.bindBrowser(w, in)
-		err = s.beginInteraction(r.Context(), in)
+		sealed, err = s.sealInteraction(in)
 	}
 	if err != nil {
 		s.refuseAuthorize(w, r, err)
 		return
 	}
-	redirectTo(w, s.pageURL(pathConsent, in.ID))
+	redirectTo(w, s.pageURL(pathConsent, sealed))
 }
 
-func (s *Server) pageURL(path, id string) string {
-	return s.o.Issuer + path + "?" + url.Values{paramInteraction: {id}}.Encode()
+func (s *Server) pageURL(path, interaction string) string {
+	return s.o.Issuer + path + "?" + url.Values{paramInteraction: {interaction}}.Encode()
 }
 
 // redirectTo redirects a browser to a URL, which it requests with GET in any case.

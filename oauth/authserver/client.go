@@ -61,6 +61,7 @@ type client struct {
 	JWKSURI    string    `json:"jwks_uri,omitempty"`
 	Registered time.Time `json:"registered,omitzero"`
 	Used       time.Time `json:"used,omitzero"`
+	IndexPart  string    `json:"index,omitempty"` // of newClientIndex, until the first use
 
 	keys       []jose.JSONWebKey // of pre-registered clients
 	resources  []string          // resourceKeys of the resources that it may access; nil for all
@@ -239,10 +240,13 @@ func (s *Server) useClient(ctx context.Context, c *client) error {
 		return nil
 	}
 	used := *c
-	used.Used = now
+	used.Used, used.IndexPart = now, ""
 	if err := usedClients.put(ctx, s.store, c.ID, &used); err != nil {
 		return err
 	}
 	_, err := s.store.GetAndDelete(ctx, kindNewClient, c.ID)
+	if err == nil && c.IndexPart != "" {
+		err = s.newClientIndex().remove(ctx, s.store, c.IndexPart, c.ID)
+	}
 	return err
 }

@@ -59,17 +59,13 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request, in *interaction)
 			s.refuseAuthorize(w, r, err)
 			return
 		}
-		err := interactions.update(r.Context(), s.store, in.ID, func(in *interaction) error {
-			in.Consented = true
-			return nil
-		})
-		if err != nil {
+		if err := s.storeConsent(r.Context(), in); err != nil {
 			s.refuseInteraction(w, r, err)
 			return
 		}
 		redirectTo(w, s.pageURL(pathLogin, in.ID))
 	case decisionDeny:
-		s.fail(w, r, in.ID, codeAccessDenied, "the user denied the request")
+		s.deny(w, r, in)
 	default:
 		s.refuseForm(w, r)
 	}
@@ -127,12 +123,27 @@ func (s *Server) serveLogin(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, id, code, description string) {
-	in, err := interactions.getAndDelete(r.Context(), s.store, id)
+	in, err := s.endInteraction(r.Context(), id)
 	if err != nil {
 		s.refuseInteraction(w, r, err)
 		return
 	}
-	s.releaseBrowser(w, id)
+	s.respondError(w, r, in, code, description)
+}
+
+// deny ends an interaction at the consent page. Usually it is not in the store yet.
+func (s *Server) deny(w http.ResponseWriter, r *http.Request, in *interaction) {
+	if in.Consented { // in another tab
+		s.fail(w, r, in.ID, codeAccessDenied, textDenied)
+		return
+	}
+	s.respondError(w, r, in, codeAccessDenied, textDenied)
+}
+
+const textDenied = "the user denied the request"
+
+func (s *Server) respondError(w http.ResponseWriter, r *http.Request, in *interaction, code, description string) {
+	s.releaseBrowser(w, in.ID)
 	if _, err := s.clientOf(r, in); err != nil {
 		s.refuseAuthorize(w, r, err)
 		return
@@ -177,10 +188,7 @@ func (s *Server) checkSubject(u *Subject) error {
 }
 
 func (s *Server) finish(w http.ResponseWriter, r *http.Request, id string, subject Subject) {
-	in, err := interactions.getAndDelete(r.Context(), s.store, id)
-	if err == nil && !in.Consented {
-		err = errNoInteraction
-	}
+	in, err := s.endInteraction(r.Context(), id)
 	if err != nil {
 		s.revokeProviderGrant(r.Context(), subject.ProviderGrant)
 		s.refuseInteraction(w, r, err)

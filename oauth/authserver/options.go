@@ -119,7 +119,9 @@ type Registration struct {
 	// [NewClientSecret] or [HashClientSecret]. Default: registrations need no token.
 	TokenHash string
 	// MaxUnused is the maximum number of registered clients that have not been used yet. They
-	// expire after 24 hours. Default: 10000.
+	// expire after 24 hours. If there are more, the oldest one of the network (IPv4 /24, IPv6 /48)
+	// with the most of them is removed. A large number is divided among groups of networks, with at
+	// least 256 for each group. Default: 10000.
 	MaxUnused int
 }
 

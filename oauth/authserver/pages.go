@@ -168,8 +168,9 @@ func (s *Server) showConsent(w http.ResponseWriter, _ *http.Request, in *interac
 
 func (s *Server) pageForm(title, path string, in *interaction, clientName string) pageForm {
 	f := pageForm{
-		pageHead: pageHead{title, s.o.Name}, Action: s.issuer.Path + path, Interaction: in.ID, CSRF: in.CSRF,
-		Client: cmp.Or(shownName(clientName), "an unnamed app"), Resource: in.Resource,
+		pageHead: pageHead{title, s.o.Name}, Action: s.issuer.Path + path, CSRF: in.CSRF,
+		Interaction: cmp.Or(in.sealed, in.ID),
+		Client:      cmp.Or(shownName(clientName), "an unnamed app"), Resource: in.Resource,
 	}
 	if res := s.resource(in.Resource); res != nil {
 		f.Resource = res.Name
