@@ -113,10 +113,13 @@ func (s *Server) live(ctx context.Context, token string) (*accessClaims, *grant,
 	}
 	g, err := s.grant(ctx, c.Grant)
 	if err == nil {
+		err = s.checkRemains(ctx, g.Client)
+	}
+	if err == nil {
 		err = s.checkProviderGrant(ctx, g)
 	}
-	if errors.Is(err, errNoGrant) {
-		return nil, nil, fmt.Errorf("%w: the grant has ended", oauth.ErrInvalidToken)
+	if errors.Is(err, errNoGrant) || errors.Is(err, errNoClient) {
+		return nil, nil, fmt.Errorf("%w: %w", oauth.ErrInvalidToken, err)
 	}
 	if err != nil {
 		return nil, nil, err

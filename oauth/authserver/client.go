@@ -213,6 +213,11 @@ func (s *Server) client(ctx context.Context, id string) (*client, error) {
 		}
 		return s.documentClient(ctx, id)
 	}
+	return s.storedClient(ctx, id)
+}
+
+// storedClient returns the registered client with an ID.
+func (s *Server) storedClient(ctx context.Context, id string) (*client, error) {
 	// again, in case it was moved between the lookups
 	for _, kind := range []recordKind[client]{usedClients, newClients, usedClients} {
 		if c, err := kind.get(ctx, s.store, id); !errors.Is(err, errNoClient) {
@@ -220,6 +225,23 @@ func (s *Server) client(ctx context.Context, id string) (*client, error) {
 		}
 	}
 	return nil, errNoClient
+}
+
+// checkRemains returns errNoClient if a client has been removed or is no longer allowed. It does
+// not fetch a metadata document: the document is read again at the next token request.
+func (s *Server) checkRemains(ctx context.Context, id string) error {
+	if s.known[id] != nil {
+		return nil
+	}
+	if isDocumentID(id) {
+		u, err := url.Parse(id)
+		if err != nil || s.o.ClientMetadata.Disabled || !s.documents.allows(u.Hostname()) {
+			return errNoClient
+		}
+		return nil
+	}
+	_, err := s.storedClient(ctx, id)
+	return err
 }
 
 // isDocumentID reports whether an ID is meant as the URL of a Client ID Metadata Document, valid or

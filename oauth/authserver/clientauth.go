@@ -38,27 +38,29 @@ type credentials struct {
 // authenticate returns the authenticated client and the form of a request. Spec: OAuth 2.1, section
 // 2.4; RFC 7523, sections 2.2 and 3.
 func (s *Server) authenticate(r *http.Request) (*client, form, error) {
+	// The header comes first, so that no body is read for a client with a wrong secret.
+	header, err := headerCredentials(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	var c *client
+	if header != nil {
+		if c, err = s.authenticateAs(r.Context(), *header); err != nil {
+			return nil, nil, err
+		}
+	}
 	f, err := postForm(r)
 	if err != nil {
 		return nil, nil, err
 	}
-	creds, err := readCredentials(r, f)
+	creds, err := readCredentials(header, f)
 	if err != nil {
 		return nil, nil, err
 	}
-	c, err := s.client(r.Context(), creds.id)
-	if errors.Is(err, errNoClient) {
-		// so that the response takes as long as for a known client
-		c, err = &client{Auth: authBasic, SecretHash: noSecretHash}, nil
-		if creds.method == authNone {
-			return nil, nil, errBadClient
+	if c == nil {
+		if c, err = s.authenticateAs(r.Context(), creds); err != nil {
+			return nil, nil, err
 		}
-	}
-	if err == nil {
-		err = s.checkCredentials(r.Context(), c, creds)
-	}
-	if err != nil {
-		return nil, nil, err
 	}
 	// Anyone can use the ID of a public client, and could exhaust its rate.
 	if !c.isPublic() {
@@ -68,6 +70,22 @@ func (s *Server) authenticate(r *http.Request) (*client, form, error) {
 		}
 	}
 	return c, f, nil
+}
+
+// authenticateAs returns the client that credentials belong to.
+func (s *Server) authenticateAs(ctx context.Context, creds credentials) (*client, error) {
+	c, err := s.client(ctx, creds.id)
+	if errors.Is(err, errNoClient) {
+		// so that the response takes as long as for a known client
+		c, err = &client{Auth: authBasic, SecretHash: noSecretHash}, nil
+		if creds.method == authNone {
+			return nil, errBadClient
+		}
+	}
+	if err == nil {
+		err = s.checkCredentials(ctx, c, creds)
+	}
+	return c, err
 }
 
 var noSecretHash = hashPrefix + base64.RawURLEncoding.EncodeToString(make([]byte, sha256.Size))
@@ -92,19 +110,24 @@ func (s *Server) checkCredentials(ctx context.Context, c *client, creds credenti
 	return nil
 }
 
-// readCredentials returns the credentials of a request, which must use a single authentication
-// method.
-func readCredentials(r *http.Request, f form) (credentials, error) {
-	var found []credentials
-	switch headers := r.Header["Authorization"]; {
-	case len(headers) > 1:
-		return credentials{}, refuse(codeInvalidRequest, "the Authorization header is repeated")
-	case len(headers) == 1:
+// headerCredentials returns the credentials in the Authorization header, nil if there is none.
+func headerCredentials(r *http.Request) (*credentials, error) {
+	switch len(r.Header["Authorization"]) {
+	case 0:
+		return nil, nil //nolint:nilnil // the credentials may be in the body
+	case 1:
 		c, err := basicCredentials(r)
-		if err != nil {
-			return credentials{}, err
-		}
-		found = append(found, c)
+		return &c, err
+	}
+	return nil, refuse(codeInvalidRequest, "the Authorization header is repeated")
+}
+
+// readCredentials returns the credentials of a request, which must use a single authentication
+// method. header has those of the Authorization header, if it is not nil.
+func readCredentials(header *credentials, f form) (credentials, error) {
+	var found []credentials
+	if header != nil {
+		found = append(found, *header)
 	}
 	if secret := f["client_secret"]; secret != "" {
 		found = append(found, credentials{id: f["client_id"], method: authPost, secret: secret})

@@ -116,8 +116,12 @@ var codes = recordKind[codeRecord]{kindCode, errBadGrant, func(c *codeRecord) ti
 }}
 
 // useCode returns the record of a code and marks the code as used. isFirst reports whether it was
-// unused before. The error is errBadGrant if the code is unknown.
+// unused before. The error is errBadGrant if the code is unknown. A guess is only a read: the
+// store need not wait for the disk.
 func (s *Server) useCode(ctx context.Context, code string) (rec *codeRecord, isFirst bool, err error) {
+	if _, err := codes.get(ctx, s.store, hashKey(code)); err != nil {
+		return nil, false, err
+	}
 	err = codes.update(ctx, s.store, hashKey(code), func(c *codeRecord) error {
 		rec, isFirst, c.Used = c, !c.Used, true
 		return nil

@@ -55,6 +55,9 @@ type pageHead struct {
 type pageForm struct {
 	pageHead
 	Action, Interaction, CSRF, Client, Resource string
+	// ElsewhereURL is the URL of the resource if it is not at the host of this server. The user then
+	// does not see it in the address bar.
+	ElsewhereURL string
 }
 
 // write writes a page. The targets are the form-action sources of its Content-Security-Policy.
@@ -174,6 +177,9 @@ func (s *Server) pageForm(title, path string, in *interaction, clientName string
 	}
 	if res := s.resource(in.Resource); res != nil {
 		f.Resource = res.Name
+	}
+	if u, err := url.Parse(in.Resource); err == nil && plainHost(u.Host) != plainHost(s.issuer.Host) {
+		f.ElsewhereURL = in.Resource
 	}
 	return f
 }

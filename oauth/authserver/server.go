@@ -83,6 +83,7 @@ func New(options *Options) (*Server, error) {
 	if s.seals, err = s.openKeyRing(ctx); err != nil {
 		return nil, err
 	}
+	s.warnOfKeyPlace()
 	if s.keys, err = newSigningKeys(ctx, s); err != nil {
 		return nil, fmt.Errorf("authserver: %w", err)
 	}

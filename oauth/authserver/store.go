@@ -16,6 +16,9 @@ import (
 // as "grant", and a key that is unique within the kind. It has an expiry, where the zero time means
 // never; an expired record is treated as missing.
 //
+// A store in a file may have a method Path() string, which returns the path of the file. [New] then
+// warns if the keys that seal the secrets are in the same place.
+//
 // All methods are safe for concurrent use. If the store is persistent, a change survives a crash
 // once the method has returned. Package storetest tests implementations.
 type Store interface {
