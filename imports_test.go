@@ -99,7 +99,7 @@ var allowedOutside = map[string][]string{
 	"internal/jwskey":   {"github.com/go-jose/go-jose/v4"},
 	"internal/dpop":     {"github.com/go-jose/go-jose/v4"},
 	"oauth/authserver": {"github.com/go-jose/go-jose/v4", "github.com/coreos/go-oidc/v3",
-		"golang.org/x/oauth2"},
+		"golang.org/x/oauth2", "golang.org/x/time/rate"},
 	"stores/bolt":                 {"go.etcd.io/bbolt"},
 	"ext/skills":                  {"go.yaml.in/yaml/v4"},
 	"cmd/patchbay/internal/vault": {"github.com/zalando/go-keyring", "golang.org/x/sys"},

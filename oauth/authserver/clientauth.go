@@ -35,9 +35,34 @@ type credentials struct {
 	id, method, secret, assertion string
 }
 
-// authenticate returns the authenticated client and the form of a request. Spec: OAuth 2.1, section
-// 2.4; RFC 7523, sections 2.2 and 3.
+// authenticate returns the authenticated client and the form of a request. A client that proves its
+// identity does not count for the limit by address. Spec: OAuth 2.1, section 2.4; RFC 7523, sections
+// 2.2 and 3.
 func (s *Server) authenticate(r *http.Request) (*client, form, error) {
+	c, f, err := s.authenticateRequest(r)
+	limit := addressLimitOf(r.Context())
+	switch {
+	case limit.isExceeded && (c == nil || c.isPublic()):
+		return nil, nil, limit.refusal()
+	case c != nil && !c.isPublic():
+		refund(limit.costs)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	// Anyone can use the ID of a public client, and could exhaust its rate.
+	if !c.isPublic() {
+		if wait, ok := s.limits.cost(limitClients, c.ID).reserve(); !ok {
+			return nil, nil, &oauthError{status: http.StatusTooManyRequests, code: codeSlowDown,
+				text: "too many requests from this client", wait: wait}
+		}
+	}
+	return c, f, nil
+}
+
+// authenticateRequest returns the client also with an error in the form, if it has proved its
+// identity before.
+func (s *Server) authenticateRequest(r *http.Request) (*client, form, error) {
 	// The header comes first, so that no body is read for a client with a wrong secret.
 	header, err := headerCredentials(r)
 	if err != nil {
@@ -51,25 +76,16 @@ func (s *Server) authenticate(r *http.Request) (*client, form, error) {
 	}
 	f, err := postForm(r)
 	if err != nil {
-		return nil, nil, err
+		return c, nil, err
 	}
 	creds, err := readCredentials(header, f)
 	if err != nil {
-		return nil, nil, err
+		return c, nil, err
 	}
 	if c == nil {
-		if c, err = s.authenticateAs(r.Context(), creds); err != nil {
-			return nil, nil, err
-		}
+		c, err = s.authenticateAs(r.Context(), creds)
 	}
-	// Anyone can use the ID of a public client, and could exhaust its rate.
-	if !c.isPublic() {
-		if wait, ok := s.limits.cost(limitClients, c.ID).reserve(); !ok {
-			return nil, nil, &oauthError{status: http.StatusTooManyRequests, code: codeSlowDown,
-				text: "too many requests from this client", wait: wait}
-		}
-	}
-	return c, f, nil
+	return c, f, err
 }
 
 // authenticateAs returns the client that credentials belong to.
@@ -85,7 +101,10 @@ func (s *Server) authenticateAs(ctx context.Context, creds credentials) (*client
 	if err == nil {
 		err = s.checkCredentials(ctx, c, creds)
 	}
-	return c, err
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 var noSecretHash = hashPrefix + base64.RawURLEncoding.EncodeToString(make([]byte, sha256.Size))

@@ -39,23 +39,51 @@ type registrationResponse struct {
 // register serves the registration endpoint. The metadata of the client is unverified, and the
 // consent page says so. Spec: RFC 7591, section 3.
 func (s *Server) register(r *http.Request) (*registrationResponse, error) {
-	if err := s.checkRegistrationToken(r); err != nil {
+	c, response, err := s.readRegistration(r)
+	if limit := addressLimitOf(r.Context()); limit.isExceeded {
+		if err != nil || !s.limits.allowRegistrationFor(c.RedirectURIs) {
+			return nil, limit.refusal()
+		}
+	}
+	if err != nil {
 		return nil, err
+	}
+	return response, s.putNewClient(r.Context(), c)
+}
+
+// allowRegistrationFor takes one registration for the host of the redirect URIs, if they have a
+// single one that is not the user's machine.
+func (l *limits) allowRegistrationFor(redirects []string) bool {
+	host := ""
+	for i, uri := range redirects {
+		u, err := url.Parse(uri)
+		if err != nil || u.Scheme != "https" || netx.IsLoopback(u.Hostname()) || i > 0 && u.Hostname() != host {
+			return false
+		}
+		host = u.Hostname()
+	}
+	_, ok := l.cost(limitRegistrationHosts, host).reserve()
+	return ok
+}
+
+func (s *Server) readRegistration(r *http.Request) (*client, *registrationResponse, error) {
+	if err := s.checkRegistrationToken(r); err != nil {
+		return nil, nil, err
 	}
 	m, err := readMetadata(r)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	c, err := registeredClient(m)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	response := &registrationResponse{ID: c.ID, IssuedAt: c.Registered.Unix(), ClientMetadata: *m}
 	if !c.isPublic() {
 		response.Secret, c.SecretHash = NewClientSecret()
 		response.SecretExpires = new(int64) // never
 	}
-	return response, s.putNewClient(r.Context(), c)
+	return c, response, nil
 }
 
 func (s *Server) checkRegistrationToken(r *http.Request) error {
