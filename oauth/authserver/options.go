@@ -23,6 +23,9 @@ const (
 	defaultRefreshMost = 90 * 24 * time.Hour
 	defaultMaxUnused   = 10_000
 	defaultKeyLifetime = 90 * 24 * time.Hour
+
+	defaultRefreshGrace = 10 * time.Second
+	maxRefreshGrace     = time.Minute // a stolen token is not noticed within it
 )
 
 // Options configures a [Server]. Issuer and Resources are required.
@@ -148,6 +151,13 @@ type Lifetimes struct {
 	RefreshIdle time.Duration
 	// Refresh is the time after which the user has to log in again. Default: 90 days.
 	Refresh time.Duration
+	// RefreshGrace is the time after the use of a refresh token in which the same token returns the
+	// same successor again: a client whose connection broke, or with two processes, then stays
+	// logged in. Afterwards a second use ends the grant, because the token may have been stolen. A
+	// thief who uses a token within the grace period shares the successor with the client, until one
+	// of them uses it after the other. At most a minute; a negative value means that every second
+	// use ends the grant. Default: 10 seconds.
+	RefreshGrace time.Duration
 	// Key is the time for which a generated key signs. Default: 90 days.
 	Key time.Duration
 }
@@ -172,6 +182,7 @@ func (o *Options) setDefaults(issuer *url.URL) {
 	o.Lifetimes.Access = cmp.Or(o.Lifetimes.Access, defaultAccess)
 	o.Lifetimes.RefreshIdle = cmp.Or(o.Lifetimes.RefreshIdle, defaultRefreshIdle)
 	o.Lifetimes.Refresh = cmp.Or(o.Lifetimes.Refresh, defaultRefreshMost)
+	o.Lifetimes.RefreshGrace = cmp.Or(o.Lifetimes.RefreshGrace, defaultRefreshGrace)
 	o.Lifetimes.Key = cmp.Or(o.Lifetimes.Key, defaultKeyLifetime)
 	o.Registration.MaxUnused = cmp.Or(o.Registration.MaxUnused, defaultMaxUnused)
 	if o.Logger == nil {
@@ -213,6 +224,10 @@ func (o *Options) check() error {
 	if l.RefreshIdle < 0 || l.Refresh < 0 || l.Key < 2*keyOverlap {
 		errs = append(errs, fmt.Errorf(
 			"invalid Lifetimes: RefreshIdle and Refresh must not be negative, Key must be at least %v", 2*keyOverlap))
+	}
+	if l.RefreshGrace > maxRefreshGrace {
+		errs = append(errs,
+			fmt.Errorf("invalid Lifetimes.RefreshGrace %v: must be at most %v", l.RefreshGrace, maxRefreshGrace))
 	}
 	if o.Registration.MaxUnused < 0 {
 		errs = append(errs,

@@ -8,16 +8,12 @@ import (
 	"time"
 )
 
-const (
-	refreshGrace = 10 * time.Second // in which a used token returns the same successor again, for lost responses
-
-	kindRefresh = "refresh"
-)
+const kindRefresh = "refresh"
 
 // A family has the refresh tokens of one grant, of which one is valid at a time. A token consists
 // of the ID of its family, a dot and a secret. A token of the family that is neither the current
-// one nor, during refreshGrace, the previous one has been used twice: it or its successor was
-// stolen.
+// one nor, during Lifetimes.RefreshGrace, the previous one has been used twice: it or its successor
+// was stolen.
 type family struct {
 	ID      string    `json:"id"`
 	Grant   string    `json:"grant"`
@@ -50,16 +46,16 @@ type tokenState int
 const (
 	isReused tokenState = iota
 	isCurrent
-	isPrevious // within refreshGrace
+	isPrevious // within Lifetimes.RefreshGrace
 )
 
-func (f *family) state(token string) tokenState {
+func (f *family) state(token string, grace time.Duration) tokenState {
 	hash := sumOf(token)
 	switch {
 	case subtle.ConstantTimeCompare(hash, f.Present) == 1:
 		return isCurrent
 	// The clock of another process may be behind, so the rotation may seem to be in the future.
-	case subtle.ConstantTimeCompare(hash, f.Before) == 1 && time.Since(f.Rotated).Abs() < refreshGrace:
+	case subtle.ConstantTimeCompare(hash, f.Before) == 1 && time.Since(f.Rotated).Abs() < grace:
 		return isPrevious
 	}
 	return isReused
@@ -76,7 +72,7 @@ func (s *Server) family(ctx context.Context, token string) (*family, tokenState,
 	if err != nil {
 		return nil, isReused, err
 	}
-	return f, f.state(token), nil
+	return f, f.state(token, s.o.Lifetimes.RefreshGrace), nil
 }
 
 // rotate returns the successor of a refresh token: a new token for the current one, and the current
@@ -84,7 +80,7 @@ func (s *Server) family(ctx context.Context, token string) (*family, tokenState,
 // 4.3.1; RFC 9700, section 4.14.2.
 func (s *Server) rotate(ctx context.Context, fam *family, token string) (successor string, err error) {
 	err = families.update(ctx, s.store, fam.key(), func(f *family) error {
-		switch f.state(token) {
+		switch f.state(token, s.o.Lifetimes.RefreshGrace) {
 		case isCurrent:
 			successor = f.ID + "." + randomToken()
 			f.Before, f.Present, f.Rotated = f.Present, sumOf(successor), time.Now()

@@ -191,7 +191,7 @@ func (s *Server) exchangeRefresh(ctx context.Context, c *client, f form) (*token
 		return nil, badGrantIfEnded(err)
 	}
 	response.RefreshToken, err = s.rotate(ctx, fam, token) // last, because it uses up the token
-	if errors.Is(err, errNoRefresh) {                      // rotated by another request, and refreshGrace is over
+	if errors.Is(err, errNoRefresh) {                      // rotated by another request, and the grace period is over
 		return nil, s.refuseFamily(ctx, fam, "a refresh token was used again")
 	}
 	if err != nil {
