@@ -183,6 +183,10 @@ func (s *Server) fillInteraction(in *interaction, c *client, values url.Values) 
 	if err := checkChallenge(f); err != nil {
 		return err
 	}
+	// Spec: RFC 9449, section 10. A thumbprint has the length of a challenge.
+	if key := f["dpop_jkt"]; key != "" && (len(key) != challengeLength || !isPrintable(key)) {
+		return refuse(codeInvalidRequest, "dpop_jkt must be a SHA-256 thumbprint in base64url")
+	}
 	// The server always asks the user.
 	if slices.Contains(strings.Fields(f["prompt"]), "none") {
 		return refuse(codeInteractionRequired, "prompt=none is not supported")
@@ -196,7 +200,7 @@ func (s *Server) fillInteraction(in *interaction, c *client, values url.Values) 
 		return err
 	}
 	in.Resource, in.Scopes, in.Challenge = res.URL, scopes, f["code_challenge"]
-	in.Asked = !onlyOffline(f["scope"])
+	in.Asked, in.Key = !onlyOffline(f["scope"]), f["dpop_jkt"]
 	return nil
 }
 

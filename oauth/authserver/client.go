@@ -17,6 +17,8 @@ const (
 	grantCode    = "authorization_code"
 	grantRefresh = "refresh_token"
 	grantClient  = "client_credentials"
+	// Spec: RFC 7523, section 2.1. The assertion is an ID-JAG.
+	grantAssertion = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
 	authNone  = "none"
 	authBasic = "client_secret_basic"
@@ -171,10 +173,10 @@ func (c *client) checkGrants() error {
 	}
 	for _, g := range c.Grants {
 		switch {
-		case g != grantCode && g != grantRefresh && g != grantClient:
+		case g != grantCode && g != grantRefresh && g != grantClient && g != grantAssertion:
 			return fmt.Errorf("unsupported grant type %q", g)
-		case g == grantClient && c.isPublic():
-			return errors.New("client_credentials requires SecretHash or Keys")
+		case (g == grantClient || g == grantAssertion) && c.isPublic():
+			return fmt.Errorf("%s requires SecretHash or Keys", g)
 		case g == grantCode && len(c.RedirectURIs) == 0:
 			return errors.New("authorization_code requires RedirectURIs")
 		}

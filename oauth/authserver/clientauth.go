@@ -155,7 +155,7 @@ func readCredentials(header *credentials, f form) (credentials, error) {
 		if f["client_assertion_type"] != assertionType {
 			return credentials{}, refuse(codeInvalidRequest, "unsupported client_assertion_type")
 		}
-		found = append(found, credentials{id: assertedClient(assertion), method: authKey, assertion: assertion})
+		found = append(found, credentials{id: unverifiedClaims(assertion).Subject, method: authKey, assertion: assertion})
 	}
 	switch {
 	case len(found) > 1:
@@ -206,21 +206,21 @@ func (c *assertionClaims) audience() string {
 	return text
 }
 
-// assertedClient returns the subject of an unverified assertion.
-func assertedClient(assertion string) string {
+// unverifiedClaims returns the claims of an unverified assertion, or none if it is malformed.
+func unverifiedClaims(assertion string) assertionClaims {
 	parts := strings.Split(assertion, ".")
 	if len(assertion) > maxToken || len(parts) != 3 {
-		return ""
+		return assertionClaims{}
 	}
 	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
 	if err != nil {
-		return ""
+		return assertionClaims{}
 	}
 	var claims assertionClaims
 	if oauthfetch.Decode(payload, &claims) != nil {
-		return ""
+		return assertionClaims{}
 	}
-	return claims.Subject
+	return claims
 }
 
 // checkAssertion verifies an assertion and records it, because it can be used only once. Spec: RFC
@@ -249,12 +249,17 @@ func (s *Server) checkAssertion(ctx context.Context, c *client, assertion string
 		unixTime(max(claims.NotBefore, claims.Issued)).After(now.Add(assertionSkew)):
 		return errBadClient
 	}
-	key := hashKey(c.ID + "\x00" + claims.ID)
-	return s.store.Update(ctx, kindAssertion, key, func(old []byte) ([]byte, time.Time, error) {
+	return s.useOnce(ctx, kindAssertion, c.ID, &claims, errBadClient)
+}
+
+// useOnce records the use of an assertion. If it was used before, the error is used.
+func (s *Server) useOnce(ctx context.Context, kind, issuer string, claims *assertionClaims, used error) error {
+	key := hashKey(issuer + "\x00" + claims.ID)
+	return s.store.Update(ctx, kind, key, func(old []byte) ([]byte, time.Time, error) {
 		if old != nil {
-			return nil, time.Time{}, errBadClient
+			return nil, time.Time{}, used
 		}
-		return []byte{1}, expires.Add(assertionSkew), nil
+		return []byte{1}, unixTime(claims.Expires).Add(assertionSkew), nil
 	})
 }
 

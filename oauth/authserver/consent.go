@@ -237,7 +237,7 @@ func (s *Server) grantCode(r *http.Request, in *interaction, subject Subject) (s
 	}
 	code := randomToken()
 	return code, codes.put(r.Context(), s.store, hashKey(code), &codeRecord{
-		Grant: g.ID, Client: c.ID, Redirect: in.Redirect, InRequest: in.InRequest, Challenge: in.Challenge,
+		Grant: g.ID, Client: c.ID, Redirect: in.Redirect, InRequest: in.InRequest, Challenge: in.Challenge, Key: in.Key,
 		Expires: now.Add(codeTime),
 	})
 }

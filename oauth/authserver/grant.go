@@ -106,6 +106,7 @@ type codeRecord struct {
 	Redirect  string    `json:"redirect"`
 	InRequest bool      `json:"in_request,omitempty"`
 	Challenge string    `json:"challenge"`
+	Key       string    `json:"key,omitempty"` // the DPoP key that the code is bound to
 	Expires   time.Time `json:"expires"`
 	Used      bool      `json:"used,omitempty"`
 }

@@ -142,7 +142,7 @@ func (s *Server) endpoint(e endpoint) http.HandlerFunc {
 			h.Set("Allow", strings.Join(methods, ", "))
 			if e.access == anyOrigin {
 				h.Set("Access-Control-Allow-Methods", strings.Join(methods, ", "))
-				h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, MCP-Protocol-Version")
+				h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, DPoP, MCP-Protocol-Version")
 				h.Set("Access-Control-Max-Age", "7200")
 			}
 			w.WriteHeader(http.StatusNoContent)

@@ -178,6 +178,7 @@ type interaction struct {
 	State     string    `json:"state,omitempty"`
 	HasState  bool      `json:"has_state,omitempty"`
 	Challenge string    `json:"challenge"`
+	Key       string    `json:"key,omitempty"` // dpop_jkt
 	Expires   time.Time `json:"expires"`
 	Consented bool      `json:"consented,omitempty"`
 	Ended     bool      `json:"ended,omitempty"`

@@ -55,6 +55,9 @@ type Options struct {
 	// Registration is the policy of dynamic client registration. Default: open to anyone, rate
 	// limited.
 	Registration Registration
+	// AssertionIssuers are identity providers whose identity assertions clients can exchange for
+	// access tokens, so that users need not log in here. Default: none.
+	AssertionIssuers []AssertionIssuer
 	// ClientMetadata is the policy of Client ID Metadata Documents. Default: those of all public
 	// hosts are accepted.
 	ClientMetadata ClientMetadataOptions
@@ -100,8 +103,9 @@ type Client struct {
 	// (private_key_jwt): *ecdsa.PublicKey, ed25519.PublicKey or *rsa.PublicKey.
 	Keys []crypto.PublicKey
 	// Grants are the grant types that the client may use: authorization_code, refresh_token,
-	// client_credentials. Default: authorization_code and refresh_token, or client_credentials if
-	// there are no RedirectURIs.
+	// client_credentials, urn:ietf:params:oauth:grant-type:jwt-bearer (see [AssertionIssuer]).
+	// Default: authorization_code and refresh_token, or client_credentials if there are no
+	// RedirectURIs.
 	Grants []string
 	// Resources are the URLs of the resources that the client can get tokens for. Default: all. A
 	// removal here, or from Scopes, takes effect at the next refresh, regardless of what users have

@@ -18,7 +18,8 @@ type family struct {
 	ID      string    `json:"id"`
 	Grant   string    `json:"grant"`
 	Client  string    `json:"client"`
-	Present []byte    `json:"present"` // SHA-256
+	Key     string    `json:"key,omitempty"` // the DPoP key of a public client
+	Present []byte    `json:"present"`       // SHA-256
 	Before  []byte    `json:"before,omitempty"`
 	Rotated time.Time `json:"rotated,omitzero"`
 	Sealed  []byte    `json:"sealed,omitempty"` // the current token, to return it again
@@ -30,8 +31,13 @@ var families = recordKind[family]{kindRefresh, errNoRefresh, func(f *family) tim
 
 func (f *family) key() string { return hashKey(f.ID) }
 
-func (s *Server) newRefresh(ctx context.Context, g *grant) (token string, f *family, err error) {
+// newRefresh returns a refresh token. That of a public client is bound to the DPoP key of the
+// request; other clients authenticate. Spec: RFC 9449, section 5.
+func (s *Server) newRefresh(ctx context.Context, r *tokenRequest, g *grant) (token string, f *family, err error) {
 	f = &family{ID: randomID(), Grant: g.ID, Client: g.Client, Until: g.Until, Expires: s.refreshExpiry(g.Until)}
+	if r.client.isPublic() {
+		f.Key = r.key
+	}
 	token = f.ID + "." + randomToken()
 	f.Present = sumOf(token)
 	return token, f, families.put(ctx, s.store, f.key(), f)

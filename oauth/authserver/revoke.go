@@ -59,6 +59,8 @@ type introspection struct {
 	Issuer    string `json:"iss,omitempty"`
 	ID        string `json:"jti,omitempty"`
 	Grant     string `json:"grant_id,omitempty"`
+
+	Confirmation *confirmation `json:"cnf,omitempty"`
 }
 
 // introspect serves the introspection endpoint. A token is active only for its client and for clients
@@ -85,7 +87,7 @@ func (s *Server) introspect(r *http.Request) (*introspection, error) {
 	}
 	return &introspection{
 		Active: true, Scope: strings.TrimSpace(claims.Scope), Client: claims.Client, Username: g.Name,
-		TokenType: "Bearer", Expires: claims.Expires, Issued: claims.Issued, Subject: claims.Subject,
+		TokenType: claims.tokenType(), Confirmation: claims.Confirmation, Expires: claims.Expires, Issued: claims.Issued, Subject: claims.Subject,
 		Audience: claims.Audience, Issuer: claims.Issuer, ID: claims.ID, Grant: claims.Grant,
 	}, nil
 }
