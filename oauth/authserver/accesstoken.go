@@ -58,17 +58,18 @@ func (s *Server) accessExpiry(g *grant) time.Time {
 	return earlier(time.Now().Add(s.o.Lifetimes.Access), g.Until)
 }
 
-// accessToken returns an access token, which is bound to a DPoP key unless its thumbprint is empty.
-func (s *Server) accessToken(ctx context.Context, g *grant, scopes []string, thumbprint string) (*tokenResponse,
+// accessToken returns an access token, which is bound to the DPoP key of the request if it has one.
+func (s *Server) accessToken(ctx context.Context, r *tokenRequest, g *grant, scopes []string) (*tokenResponse,
 	error) {
+	r.grant, r.scopes = g, scopes
 	key := s.keys.current(ctx)
 	now, expires := time.Now(), s.accessExpiry(g)
 	claims := accessClaims{
 		Issuer: s.o.Issuer, Subject: g.Subject, Audience: g.Resource, Client: g.Client,
 		Scope: strings.Join(scopes, " "), ID: randomID(), Grant: g.ID, Issued: now.Unix(), Expires: expires.Unix(),
 	}
-	if thumbprint != "" {
-		claims.Confirmation = &confirmation{thumbprint}
+	if r.key != "" {
+		claims.Confirmation = &confirmation{r.key}
 	}
 	payload, err := json.Marshal(claims)
 	if err != nil {

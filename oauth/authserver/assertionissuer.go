@@ -126,7 +126,7 @@ func (s *Server) exchangeAssertion(ctx context.Context, r *tokenRequest) (*token
 	if err := grants.put(ctx, s.store, g.ID, g); err != nil {
 		return nil, err
 	}
-	return s.accessToken(ctx, g, g.Scopes, r.key)
+	return s.accessToken(ctx, r, g, g.Scopes)
 }
 
 // readIDJAG verifies the assertion of a request. The error is errBadGrant if it is not valid.

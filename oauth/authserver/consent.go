@@ -63,6 +63,7 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request, in *interaction)
 			s.refuseInteraction(w, r, err)
 			return
 		}
+		s.audit(r.Context(), in.auditEvent(AuditConsent))
 		redirectTo(w, s.pageURL(pathLogin, in.ID))
 	case decisionDeny:
 		s.deny(w, r, in)
@@ -128,14 +129,18 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, id, code, descript
 		s.refuseInteraction(w, r, err)
 		return
 	}
+	s.audit(r.Context(), in.auditEvent(AuditLogin).refused(plainText(description)))
 	s.respondError(w, r, in, code, description)
 }
 
 // deny ends an interaction at the consent page. Usually it is not in the store yet.
 func (s *Server) deny(w http.ResponseWriter, r *http.Request, in *interaction) {
+	s.audit(r.Context(), in.auditEvent(AuditConsent).refused(textDenied))
 	if in.Consented { // in another tab
-		s.fail(w, r, in.ID, codeAccessDenied, textDenied)
-		return
+		if _, err := s.endInteraction(r.Context(), in.ID); err != nil {
+			s.refuseInteraction(w, r, err)
+			return
+		}
 	}
 	s.respondError(w, r, in, codeAccessDenied, textDenied)
 }
@@ -196,6 +201,12 @@ func (s *Server) finish(w http.ResponseWriter, r *http.Request, id string, subje
 	}
 	s.releaseBrowser(w, id)
 	code, err := s.grantCode(r, in, subject)
+	event := in.auditEvent(AuditLogin)
+	event.Subject = subject.ID
+	if err != nil {
+		event = event.refused(refusalReason(err))
+	}
+	s.audit(r.Context(), event)
 	if err == nil {
 		s.respond(w, in, url.Values{"code": {code}})
 		return

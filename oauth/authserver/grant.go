@@ -62,6 +62,8 @@ func (s *Server) endGrant(ctx context.Context, id, reason string) error {
 	}
 	s.log.InfoContext(ctx, "authorization server: grant ended", "grant", g.ID, "client", g.Client, "subject", g.Subject,
 		"reason", reason)
+	s.audit(ctx, AuditEvent{Action: AuditRevocation, Client: g.Client, Subject: g.Subject, Grant: g.ID,
+		Resource: g.Resource, Scopes: g.Scopes, Reason: reason})
 	s.revokeProviderGrant(ctx, g.ProviderGrant)
 	return nil
 }

@@ -2,6 +2,7 @@ package authserver
 
 import (
 	"cmp"
+	"context"
 	"crypto"
 	"crypto/sha256"
 	"encoding/base64"
@@ -63,6 +64,10 @@ type Options struct {
 	ClientMetadata ClientMetadataOptions
 	Lifetimes      Lifetimes
 	Limits         LimitOptions
+	// Audit is called for each consent, login, issued token, refresh, revocation, and for each
+	// refusal of one, before the response is sent. It is called concurrently and must not block.
+	// Default: none.
+	Audit func(ctx context.Context, event AuditEvent)
 	// Logger receives refused requests and failures. No secret is logged. Default: slog.Default().
 	Logger *slog.Logger
 }

@@ -14,6 +14,7 @@ import (
 // 7009, section 2.
 func (s *Server) serveRevoke(w http.ResponseWriter, r *http.Request) {
 	if err := s.revoke(r); err != nil {
+		s.audit(r.Context(), AuditEvent{Action: AuditRevocation, Refused: true, Reason: refusalReason(err)})
 		s.writeFailure(w, r, err)
 		return
 	}

@@ -23,14 +23,29 @@ type tokenRequest struct {
 	client *client
 	form   form
 	key    string // the thumbprint of the key of the DPoP proof, "" without a proof
+
+	// What accessToken issued a token for, for the audit.
+	grant  *grant
+	scopes []string
 }
 
 // Spec: OAuth 2.1, section 3.2.
 func (s *Server) token(r *http.Request) (*tokenResponse, error) {
 	c, f, err := s.authenticate(r)
+	req := &tokenRequest{client: c, form: f}
+	var response *tokenResponse
+	if err == nil {
+		response, err = s.exchange(r, req)
+	}
+	s.auditToken(r.Context(), req, err)
 	if err != nil {
 		return nil, err
 	}
+	return response, nil
+}
+
+func (s *Server) exchange(r *http.Request, req *tokenRequest) (response *tokenResponse, err error) {
+	c, f := req.client, req.form
 	exchange := map[string]func(context.Context, *tokenRequest) (*tokenResponse, error){
 		grantCode: s.exchangeCode, grantRefresh: s.exchangeRefresh, grantClient: s.exchangeClient,
 		grantAssertion: s.exchangeAssertion,
@@ -43,11 +58,10 @@ func (s *Server) token(r *http.Request) (*tokenResponse, error) {
 	case !c.mayUse(f["grant_type"]):
 		return nil, refuse(codeUnauthorizedClient, "the client is not registered for this grant_type")
 	}
-	key, err := s.proofKey(r)
-	if err != nil {
+	if req.key, err = s.proofKey(r); err != nil {
 		return nil, err
 	}
-	return exchange(r.Context(), &tokenRequest{c, f, key})
+	return exchange(r.Context(), req)
 }
 
 // proofKey returns the thumbprint of the key of a request's DPoP proof, "" if the request has none.
@@ -124,7 +138,7 @@ func (s *Server) firstTokens(ctx context.Context, r *tokenRequest, g *grant, sco
 	if err := s.useClient(ctx, c); err != nil {
 		return nil, err
 	}
-	response, err := s.accessToken(ctx, g, scopes, r.key)
+	response, err := s.accessToken(ctx, r, g, scopes)
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +228,7 @@ func (s *Server) exchangeRefresh(ctx context.Context, r *tokenRequest) (*tokenRe
 	if err := s.checkProviderGrant(ctx, g); err != nil {
 		return nil, badGrantIfEnded(err)
 	}
-	response, err := s.accessToken(ctx, g, scopes, r.key)
+	response, err := s.accessToken(ctx, r, g, scopes)
 	if err == nil {
 		err = s.useClient(ctx, c)
 	}
@@ -265,5 +279,5 @@ func (s *Server) exchangeClient(ctx context.Context, r *tokenRequest) (*tokenRes
 	if err := grants.put(ctx, s.store, g.ID, g); err != nil {
 		return nil, err
 	}
-	return s.accessToken(ctx, g, scopes, r.key)
+	return s.accessToken(ctx, r, g, scopes)
 }
