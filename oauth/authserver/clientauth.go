@@ -155,7 +155,8 @@ func readCredentials(header *credentials, f form) (credentials, error) {
 		if f["client_assertion_type"] != assertionType {
 			return credentials{}, refuse(codeInvalidRequest, "unsupported client_assertion_type")
 		}
-		found = append(found, credentials{id: unverifiedClaims(assertion).Subject, method: authKey, assertion: assertion})
+		id := unverifiedClaims(assertion).Subject
+		found = append(found, credentials{id: id, method: authKey, assertion: assertion})
 	}
 	switch {
 	case len(found) > 1:

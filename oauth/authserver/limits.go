@@ -316,8 +316,8 @@ type bucket struct {
 // spent returns the number of tokens that have been taken and not refilled.
 func (b *bucket) spent(now time.Time) int { return b.tokens.Burst() - int(b.tokens.TokensAt(now)) }
 
-// take takes what another bucket has taken.
-func (b *bucket) take(now time.Time, other *bucket) {
+// add takes what another bucket has taken.
+func (b *bucket) add(now time.Time, other *bucket) {
 	b.tokens.AllowN(now, min(other.spent(now), b.tokens.Burst()-b.spent(now)))
 	b.taken = append(b.taken, other.taken...)
 	slices.SortFunc(b.taken, time.Time.Compare)
@@ -331,7 +331,7 @@ func (l *rateLimiter) fold(key string, b *bucket) {
 		return
 	}
 	if network := l.folded.get(key); network != nil {
-		network.take(time.Now(), b)
+		network.add(time.Now(), b)
 		return
 	}
 	l.folded.put(key, b)
@@ -438,7 +438,7 @@ func (l *rateLimiter) bucket(c cost) *bucket {
 		perSecond := float64(c.capacity()) / l.rate.Per.Seconds()
 		b = &bucket{tokens: rate.NewLimiter(rate.Limit(perSecond), c.capacity())}
 		if network := l.folded.get(foldKey(c.key)); network != nil {
-			b.take(time.Now(), network)
+			b.add(time.Now(), network)
 		}
 		l.buckets.put(c.key, b)
 	}

@@ -88,7 +88,8 @@ func (s *Server) introspect(r *http.Request) (*introspection, error) {
 	}
 	return &introspection{
 		Active: true, Scope: strings.TrimSpace(claims.Scope), Client: claims.Client, Username: g.Name,
-		TokenType: claims.tokenType(), Confirmation: claims.Confirmation, Expires: claims.Expires, Issued: claims.Issued, Subject: claims.Subject,
+		TokenType: claims.tokenType(), Confirmation: claims.Confirmation,
+		Expires: claims.Expires, Issued: claims.Issued, Subject: claims.Subject,
 		Audience: claims.Audience, Issuer: claims.Issuer, ID: claims.ID, Grant: claims.Grant,
 	}, nil
 }
