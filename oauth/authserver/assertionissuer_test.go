@@ -6,9 +6,12 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"encoding/json"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +20,7 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
 const (
@@ -156,4 +160,48 @@ func TestIDJAGSubjectsCanBeMappedAndRefused(t *testing.T) {
 		time.Sleep(time.Hour)
 		w.wantInvalid(got.Access, "after its lifetime")
 	})
+}
+
+// The client half and the server half of enterprise-managed authorization, from discovery to a call,
+// with bearer and with bound tokens. No browser is involved.
+func TestEAUTH10_EAUTH11_EnterpriseGrantFromDiscoveryToCall(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := newMount(t, "/mcp", func(o *authserver.Options) {
+		o.Clients = []authserver.Client{{ID: enterpriseID, SecretHash: secretHash, Grants: []string{grantJWT}}}
+		o.AssertionIssuers = []authserver.AssertionIssuer{{Issuer: idpIssuer, Keys: []crypto.PublicKey{key.Public()}}}
+	})
+	provider := &assertionEnv{m.env, key}
+	exchange := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if got := r.PostFormValue("audience"); got != m.issuer {
+			t.Errorf("audience of the token exchange is %q, want %q", got, m.issuer)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(map[string]any{
+			"access_token": provider.jag(typeJAG, map[string]any{"resource": r.PostFormValue("resource")}),
+			"token_type":   "N_A", "issued_token_type": "urn:ietf:params:oauth:token-type:id-jag", "expires_in": 300,
+		})
+	}))
+	t.Cleanup(exchange.Close)
+	for name, proofs := range map[string]*oauthclient.DPoPOptions{"bearer": nil, "DPoP": {}} {
+		t.Run(name, func(t *testing.T) {
+			m.requests() // discard those of the other client
+			m.whoami(&oauthclient.TransportOptions{
+				DPoP:   proofs,
+				Client: oauthclient.Identity{ID: enterpriseID, Secret: secret, Issuer: m.issuer},
+				Grant: oauthclient.NewEnterpriseGrant(&oauthclient.EnterpriseOptions{
+					TokenEndpoint: exchange.URL, ClientID: "at-the-idp",
+					Subject: func(context.Context) (string, string, error) {
+						return "the-id-token", oauthclient.TokenTypeID, nil
+					},
+				}),
+			}, idpIssuer+"|ann "+idpIssuer+"|ann")
+			paths, form := m.requests()
+			if form.Get("grant_type") != grantJWT || slices.Contains(paths, "/authorize") {
+				t.Errorf("token request is %v, paths %q; want the grant type %s and no /authorize", form, paths, grantJWT)
+			}
+		})
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/dpop"
 	"github.com/patchbay-mcp/patchbay/oauth"
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
 func newProver(t *testing.T) *dpop.Prover {
@@ -124,4 +125,12 @@ func TestConfidentialClientsCanChangeTheDPoPKey(t *testing.T) {
 	if token, err := w.verify(next.Access); err != nil || token.KeyThumbprint != p.Thumbprint() {
 		t.Errorf("after a refresh with another key: %v, %v; want a token bound to that key", token, err)
 	}
+}
+
+func TestClientLogsInWithDPoP(t *testing.T) {
+	m := newMount(t, "/mcp", nil)
+	m.whoami(&oauthclient.TransportOptions{
+		Authorizer: oauthclient.NewAuthorizer("http://127.0.0.1:4711/callback", m.consent),
+		DPoP:       &oauthclient.DPoPOptions{},
+	}, "alice alice")
 }
