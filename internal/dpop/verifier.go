@@ -134,35 +134,52 @@ func (v *Verifier) Algorithms() []string {
 //
 // Spec: RFC 9449, section 4.3.
 func (v *Verifier) Verify(r *http.Request, target *url.URL, token, thumbprint string) (nonce string, err error) {
+	_, nonce, err = v.verify(r, target, tokenHash(token), func(key string) bool {
+		return thumbprint != "" && key == thumbprint
+	})
+	return nonce, err
+}
+
+// VerifyKey verifies the proof of a request to an authorization server, which carries no access
+// token, and returns the thumbprint of its key. The other results are those of [Verifier.Verify].
+//
+// Spec: RFC 9449, section 5.
+func (v *Verifier) VerifyKey(r *http.Request, target *url.URL) (thumbprint, nonce string, err error) {
+	return v.verify(r, target, "", func(string) bool { return true })
+}
+
+// verify verifies a proof whose ath must be hash.
+func (v *Verifier) verify(r *http.Request, target *url.URL, hash string, accepts func(key string) bool) (key,
+	nonce string, err error) {
 	now := v.now()
 	values := r.Header.Values(Header)
 	if len(values) != 1 {
-		return v.nonceAt(now), invalidProof("%d DPoP headers: must be exactly one", len(values))
+		return "", v.nonceAt(now), invalidProof("%d DPoP headers: must be exactly one", len(values))
 	}
 	claims, key, err := v.open(values[0])
 	if err != nil {
-		return v.nonceAt(now), err
+		return "", v.nonceAt(now), err
 	}
 	switch {
 	case claims.Method != r.Method:
 		err = invalidProof("htm must be the method of the request")
 	case !sameTarget(claims.Target, target):
 		err = invalidProof("htu must be the URL of the request")
-	case claims.TokenHash != tokenHash(token):
+	case claims.TokenHash != hash:
 		err = invalidProof("ath must be the hash of the access token")
-	case thumbprint == "" || key != thumbprint:
+	case !accepts(key):
 		err = invalidProof("the access token is not bound to the key of the proof")
 	default:
 		err = checkAge(claims.IssuedAt, now)
 	}
 	if err != nil {
-		return v.nonceAt(now), err
+		return "", v.nonceAt(now), err
 	}
 	if nonce, err = v.checkNonce(claims.Nonce, now); err != nil {
-		return nonce, err
+		return "", nonce, err
 	}
 	// This is last, so that only the holders of a token fill the cache.
-	return nonce, v.used.add(key, claims.ID, now)
+	return key, nonce, v.used.add(key, claims.ID, now)
 }
 
 // open verifies the signature of a proof with the key in its header. It returns the claims and the

@@ -12,6 +12,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
+	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
@@ -37,19 +38,40 @@ type accessClaims struct {
 	Grant    string `json:"grant_id"`
 	Issued   int64  `json:"iat"`
 	Expires  int64  `json:"exp"`
+
+	Confirmation *confirmation `json:"cnf,omitempty"`
+}
+
+// A confirmation has the thumbprint of the key that a token is bound to. Spec: RFC 9449, section 6.
+type confirmation struct {
+	Key string `json:"jkt"`
+}
+
+func (c *accessClaims) tokenType() string {
+	if c.Confirmation != nil {
+		return oauthwire.DPoP
+	}
+	return oauthwire.Bearer
 }
 
 func (s *Server) accessExpiry(g *grant) time.Time {
 	return earlier(time.Now().Add(s.o.Lifetimes.Access), g.Until)
 }
 
-func (s *Server) accessToken(ctx context.Context, g *grant, scopes []string) (*tokenResponse, error) {
+// accessToken returns an access token, which is bound to the DPoP key of the request if it has one.
+func (s *Server) accessToken(ctx context.Context, r *tokenRequest, g *grant, scopes []string) (*tokenResponse,
+	error) {
+	r.grant, r.scopes = g, scopes
 	key := s.keys.current(ctx)
 	now, expires := time.Now(), s.accessExpiry(g)
-	payload, err := json.Marshal(accessClaims{
+	claims := accessClaims{
 		Issuer: s.o.Issuer, Subject: g.Subject, Audience: g.Resource, Client: g.Client,
 		Scope: strings.Join(scopes, " "), ID: randomID(), Grant: g.ID, Issued: now.Unix(), Expires: expires.Unix(),
-	})
+	}
+	if r.key != "" {
+		claims.Confirmation = &confirmation{r.key}
+	}
+	payload, err := json.Marshal(claims)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +84,7 @@ func (s *Server) accessToken(ctx context.Context, g *grant, scopes []string) (*t
 		return nil, err
 	}
 	return &tokenResponse{
-		AccessToken: token, TokenType: "Bearer", ExpiresIn: int64(expires.Sub(now) / time.Second),
+		AccessToken: token, TokenType: claims.tokenType(), ExpiresIn: int64(expires.Sub(now) / time.Second),
 		Scope: strings.Join(scopes, " "),
 	}, nil
 }
@@ -93,6 +115,9 @@ func (v *verifier) Verify(ctx context.Context, token string) (*oauth.Token, erro
 		Issuer: c.Issuer, Subject: c.Subject, ClientID: c.Client, Audience: []string{c.Audience},
 		Scopes: strings.Fields(c.Scope), Expires: time.Unix(c.Expires, 0), Claims: map[string]any{},
 	}
+	if c.Confirmation != nil {
+		t.KeyThumbprint = c.Confirmation.Key
+	}
 	maps.Copy(t.Claims, g.Claims)
 	if g.Name != "" {
 		t.Claims[ClaimName] = g.Name
@@ -113,10 +138,13 @@ func (s *Server) live(ctx context.Context, token string) (*accessClaims, *grant,
 	}
 	g, err := s.grant(ctx, c.Grant)
 	if err == nil {
+		err = s.checkRemains(ctx, g.Client)
+	}
+	if err == nil {
 		err = s.checkProviderGrant(ctx, g)
 	}
-	if errors.Is(err, errNoGrant) {
-		return nil, nil, fmt.Errorf("%w: the grant has ended", oauth.ErrInvalidToken)
+	if errors.Is(err, errNoGrant) || errors.Is(err, errNoClient) {
+		return nil, nil, fmt.Errorf("%w: %w", oauth.ErrInvalidToken, err)
 	}
 	if err != nil {
 		return nil, nil, err

@@ -29,6 +29,7 @@ func (e *authorizeError) Error() string { return e.err.Error() }
 // consent page. Spec: OAuth 2.1, section 4.1.1; RFC 7636, section 4.3; RFC 8707, section 2.1.
 func (s *Server) serveAuthorize(w http.ResponseWriter, r *http.Request) {
 	in, err := s.readAuthorize(r)
+	var sealed string
 	if err == nil {
 		in.ID, in.CSRF, in.Expires = randomID(), randomToken(), time.Now().Add(interactionTime)
 		if !s.limits.allowRequest(w, r, limitLogins) {
@@ -36,17 +37,17 @@ func (s *Server) serveAuthorize(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		s.bindBrowser(w, in)
-		err = s.beginInteraction(r.Context(), in)
+		sealed, err = s.sealInteraction(in)
 	}
 	if err != nil {
 		s.refuseAuthorize(w, r, err)
 		return
 	}
-	redirectTo(w, s.pageURL(pathConsent, in.ID))
+	redirectTo(w, s.pageURL(pathConsent, sealed))
 }
 
-func (s *Server) pageURL(path, id string) string {
-	return s.o.Issuer + path + "?" + url.Values{paramInteraction: {id}}.Encode()
+func (s *Server) pageURL(path, interaction string) string {
+	return s.o.Issuer + path + "?" + url.Values{paramInteraction: {interaction}}.Encode()
 }
 
 // redirectTo redirects a browser to a URL, which it requests with GET in any case.
@@ -182,6 +183,10 @@ func (s *Server) fillInteraction(in *interaction, c *client, values url.Values) 
 	if err := checkChallenge(f); err != nil {
 		return err
 	}
+	// Spec: RFC 9449, section 10. A thumbprint has the length of a challenge.
+	if key := f["dpop_jkt"]; key != "" && (len(key) != challengeLength || !isPrintable(key)) {
+		return refuse(codeInvalidRequest, "dpop_jkt must be a SHA-256 thumbprint in base64url")
+	}
 	// The server always asks the user.
 	if slices.Contains(strings.Fields(f["prompt"]), "none") {
 		return refuse(codeInteractionRequired, "prompt=none is not supported")
@@ -195,7 +200,7 @@ func (s *Server) fillInteraction(in *interaction, c *client, values url.Values) 
 		return err
 	}
 	in.Resource, in.Scopes, in.Challenge = res.URL, scopes, f["code_challenge"]
-	in.Asked = !onlyOffline(f["scope"])
+	in.Asked, in.Key = !onlyOffline(f["scope"]), f["dpop_jkt"]
 	return nil
 }
 

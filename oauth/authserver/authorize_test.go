@@ -187,9 +187,12 @@ func TestInteractionsAreBoundToTheBrowser(t *testing.T) {
 	callback := w.issuer + "/login/callback?state=" + form.Get("interaction") + ".x"
 	wantRefused("login before consent", mine.get(login))
 	wantRefused("callback before consent", mine.get(callback))
-	if res := mine.decide(form, "allow"); res.Header.Get("Location") != login {
-		t.Fatalf("consent redirects to %q, want %q", res.Header.Get("Location"), login)
+	res := mine.decide(form, "allow")
+	stored := res.Header.Get("Location")
+	if !strings.HasPrefix(stored, w.issuer+"/login?interaction=") || strings.Contains(stored, form.Get("interaction")) {
+		t.Fatalf("consent redirects to %q, want the login with the ID of the interaction", stored)
 	}
+	wantRefused("login by ID in another browser", other.get(stored))
 	wantRefused("login in another browser", other.get(login))
 	for _, c := range mine.client.Jar.Cookies(mustURL(w.issuer)) { // same name, another value
 		planted := &http.Cookie{Name: c.Name, Value: c.Value[1:] + c.Value[:1], Path: "/"}

@@ -2,6 +2,7 @@ package authserver_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -37,20 +38,45 @@ func TestAuthenticatedClientsAreLimited(t *testing.T) {
 	}
 }
 
-func TestInteractionsAreBounded(t *testing.T) {
-	store := authserver.NewMemoryStore()
-	w := newEnv(t, func(o *authserver.Options) { o.Store = store })
-	w.code()
-	for i := range 20_000 {
-		key := "k" + string(rune('a'+i%26)) + time.Duration(i).String()
-		if err := store.Put(t.Context(), "interaction", key, []byte("{}"), time.Now().Add(time.Minute)); err != nil {
-			t.Fatal(err)
+// Anyone can start a login and consent to it, as often as the limit by address permits.
+func TestStrangersDoNotEndTheLoginsOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := authserver.NewMemoryStore()
+		w := newInProcessEnv(t, func(o *authserver.Options) { o.Store = store })
+		early := w.browser()
+		_, form := early.consentPage(authorizeQuery())
+		login := early.decide(form, "allow").Header.Get("Location")
+		const networks, each = 400, 60
+		for i := range 10 {
+			stranger := w.from(fmt.Sprintf("10.0.%d.1", i)).browser()
+			for range each {
+				if res := stranger.get("/authorize?" + authorizeQuery().Encode()); res.StatusCode != http.StatusSeeOther {
+					t.Fatalf("authorization request of network %d: %s, want 303", i, res.Status)
+				}
+			}
 		}
-	}
-	res := w.browser().get("/authorize?" + authorizeQuery().Encode())
-	if res.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("got %s, want 503", res.Status)
-	}
+		if n, err := store.Count(t.Context(), "interaction"); n != 1 || err != nil {
+			t.Errorf("%d interactions stored, %v; want only the one that was consented to", n, err)
+		}
+		for i := range networks {
+			for range each {
+				err := authserver.StoreConsent(t.Context(), w.server, fmt.Sprintf("10.%d.%d.1", i/250, i%250))
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		late := w.from("192.0.2.77").browser()
+		if answer := late.authorize(authorizeQuery()); answer.Get("code") == "" {
+			t.Errorf("new login: %v, want a code", answer)
+		}
+		if res := early.get(login); early.redirectQuery(res).Get("code") == "" {
+			t.Errorf("login that began before: %s, want a code", res.Status)
+		}
+		if n, err := store.Count(t.Context(), "interaction"); n > 20_000 || err != nil {
+			t.Errorf("%d interactions stored, %v; want at most 20000", n, err)
+		}
+	})
 }
 
 // Most of a stored interaction comes from the client's request.

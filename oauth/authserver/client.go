@@ -17,6 +17,8 @@ const (
 	grantCode    = "authorization_code"
 	grantRefresh = "refresh_token"
 	grantClient  = "client_credentials"
+	// Spec: RFC 7523, section 2.1. The assertion is an ID-JAG.
+	grantAssertion = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
 	authNone  = "none"
 	authBasic = "client_secret_basic"
@@ -61,6 +63,7 @@ type client struct {
 	JWKSURI    string    `json:"jwks_uri,omitempty"`
 	Registered time.Time `json:"registered,omitzero"`
 	Used       time.Time `json:"used,omitzero"`
+	IndexPart  string    `json:"index,omitempty"` // of newClientIndex, until the first use
 
 	keys       []jose.JSONWebKey // of pre-registered clients
 	resources  []string          // resourceKeys of the resources that it may access; nil for all
@@ -170,10 +173,10 @@ func (c *client) checkGrants() error {
 	}
 	for _, g := range c.Grants {
 		switch {
-		case g != grantCode && g != grantRefresh && g != grantClient:
+		case g != grantCode && g != grantRefresh && g != grantClient && g != grantAssertion:
 			return fmt.Errorf("unsupported grant type %q", g)
-		case g == grantClient && c.isPublic():
-			return errors.New("client_credentials requires SecretHash or Keys")
+		case (g == grantClient || g == grantAssertion) && c.isPublic():
+			return fmt.Errorf("%s requires SecretHash or Keys", g)
 		case g == grantCode && len(c.RedirectURIs) == 0:
 			return errors.New("authorization_code requires RedirectURIs")
 		}
@@ -212,6 +215,11 @@ func (s *Server) client(ctx context.Context, id string) (*client, error) {
 		}
 		return s.documentClient(ctx, id)
 	}
+	return s.storedClient(ctx, id)
+}
+
+// storedClient returns the registered client with an ID.
+func (s *Server) storedClient(ctx context.Context, id string) (*client, error) {
 	// again, in case it was moved between the lookups
 	for _, kind := range []recordKind[client]{usedClients, newClients, usedClients} {
 		if c, err := kind.get(ctx, s.store, id); !errors.Is(err, errNoClient) {
@@ -219,6 +227,23 @@ func (s *Server) client(ctx context.Context, id string) (*client, error) {
 		}
 	}
 	return nil, errNoClient
+}
+
+// checkRemains returns errNoClient if a client has been removed or is no longer allowed. It does
+// not fetch a metadata document: the document is read again at the next token request.
+func (s *Server) checkRemains(ctx context.Context, id string) error {
+	if s.known[id] != nil {
+		return nil
+	}
+	if isDocumentID(id) {
+		u, err := url.Parse(id)
+		if err != nil || s.o.ClientMetadata.Disabled || !s.documents.allows(u.Hostname()) {
+			return errNoClient
+		}
+		return nil
+	}
+	_, err := s.storedClient(ctx, id)
+	return err
 }
 
 // isDocumentID reports whether an ID is meant as the URL of a Client ID Metadata Document, valid or
@@ -239,10 +264,13 @@ func (s *Server) useClient(ctx context.Context, c *client) error {
 		return nil
 	}
 	used := *c
-	used.Used = now
+	used.Used, used.IndexPart = now, ""
 	if err := usedClients.put(ctx, s.store, c.ID, &used); err != nil {
 		return err
 	}
 	_, err := s.store.GetAndDelete(ctx, kindNewClient, c.ID)
+	if err == nil && c.IndexPart != "" {
+		err = s.newClientIndex().remove(ctx, s.store, c.IndexPart, c.ID)
+	}
 	return err
 }

@@ -35,27 +35,17 @@ type credentials struct {
 	id, method, secret, assertion string
 }
 
-// authenticate returns the authenticated client and the form of a request. Spec: OAuth 2.1, section
-// 2.4; RFC 7523, sections 2.2 and 3.
+// authenticate returns the authenticated client and the form of a request. A client that proves its
+// identity does not count for the limit by address. Spec: OAuth 2.1, section 2.4; RFC 7523, sections
+// 2.2 and 3.
 func (s *Server) authenticate(r *http.Request) (*client, form, error) {
-	f, err := postForm(r)
-	if err != nil {
-		return nil, nil, err
-	}
-	creds, err := readCredentials(r, f)
-	if err != nil {
-		return nil, nil, err
-	}
-	c, err := s.client(r.Context(), creds.id)
-	if errors.Is(err, errNoClient) {
-		// so that the response takes as long as for a known client
-		c, err = &client{Auth: authBasic, SecretHash: noSecretHash}, nil
-		if creds.method == authNone {
-			return nil, nil, errBadClient
-		}
-	}
-	if err == nil {
-		err = s.checkCredentials(r.Context(), c, creds)
+	c, f, err := s.authenticateRequest(r)
+	limit := addressLimitOf(r.Context())
+	switch {
+	case limit.isExceeded && (c == nil || c.isPublic()):
+		return nil, nil, limit.refusal()
+	case c != nil && !c.isPublic():
+		refund(limit.costs)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -68,6 +58,53 @@ func (s *Server) authenticate(r *http.Request) (*client, form, error) {
 		}
 	}
 	return c, f, nil
+}
+
+// authenticateRequest returns the client also with an error in the form, if it has proved its
+// identity before.
+func (s *Server) authenticateRequest(r *http.Request) (*client, form, error) {
+	// The header comes first, so that no body is read for a client with a wrong secret.
+	header, err := headerCredentials(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	var c *client
+	if header != nil {
+		if c, err = s.authenticateAs(r.Context(), *header); err != nil {
+			return nil, nil, err
+		}
+	}
+	f, err := postForm(r)
+	if err != nil {
+		return c, nil, err
+	}
+	creds, err := readCredentials(header, f)
+	if err != nil {
+		return c, nil, err
+	}
+	if c == nil {
+		c, err = s.authenticateAs(r.Context(), creds)
+	}
+	return c, f, err
+}
+
+// authenticateAs returns the client that credentials belong to.
+func (s *Server) authenticateAs(ctx context.Context, creds credentials) (*client, error) {
+	c, err := s.client(ctx, creds.id)
+	if errors.Is(err, errNoClient) {
+		// so that the response takes as long as for a known client
+		c, err = &client{Auth: authBasic, SecretHash: noSecretHash}, nil
+		if creds.method == authNone {
+			return nil, errBadClient
+		}
+	}
+	if err == nil {
+		err = s.checkCredentials(ctx, c, creds)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 var noSecretHash = hashPrefix + base64.RawURLEncoding.EncodeToString(make([]byte, sha256.Size))
@@ -92,19 +129,24 @@ func (s *Server) checkCredentials(ctx context.Context, c *client, creds credenti
 	return nil
 }
 
-// readCredentials returns the credentials of a request, which must use a single authentication
-// method.
-func readCredentials(r *http.Request, f form) (credentials, error) {
-	var found []credentials
-	switch headers := r.Header["Authorization"]; {
-	case len(headers) > 1:
-		return credentials{}, refuse(codeInvalidRequest, "the Authorization header is repeated")
-	case len(headers) == 1:
+// headerCredentials returns the credentials in the Authorization header, nil if there is none.
+func headerCredentials(r *http.Request) (*credentials, error) {
+	switch len(r.Header["Authorization"]) {
+	case 0:
+		return nil, nil //nolint:nilnil // the credentials may be in the body
+	case 1:
 		c, err := basicCredentials(r)
-		if err != nil {
-			return credentials{}, err
-		}
-		found = append(found, c)
+		return &c, err
+	}
+	return nil, refuse(codeInvalidRequest, "the Authorization header is repeated")
+}
+
+// readCredentials returns the credentials of a request, which must use a single authentication
+// method. header has those of the Authorization header, if it is not nil.
+func readCredentials(header *credentials, f form) (credentials, error) {
+	var found []credentials
+	if header != nil {
+		found = append(found, *header)
 	}
 	if secret := f["client_secret"]; secret != "" {
 		found = append(found, credentials{id: f["client_id"], method: authPost, secret: secret})
@@ -113,7 +155,8 @@ func readCredentials(r *http.Request, f form) (credentials, error) {
 		if f["client_assertion_type"] != assertionType {
 			return credentials{}, refuse(codeInvalidRequest, "unsupported client_assertion_type")
 		}
-		found = append(found, credentials{id: assertedClient(assertion), method: authKey, assertion: assertion})
+		id := unverifiedClaims(assertion).Subject
+		found = append(found, credentials{id: id, method: authKey, assertion: assertion})
 	}
 	switch {
 	case len(found) > 1:
@@ -164,21 +207,21 @@ func (c *assertionClaims) audience() string {
 	return text
 }
 
-// assertedClient returns the subject of an unverified assertion.
-func assertedClient(assertion string) string {
+// unverifiedClaims returns the claims of an unverified assertion, or none if it is malformed.
+func unverifiedClaims(assertion string) assertionClaims {
 	parts := strings.Split(assertion, ".")
 	if len(assertion) > maxToken || len(parts) != 3 {
-		return ""
+		return assertionClaims{}
 	}
 	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
 	if err != nil {
-		return ""
+		return assertionClaims{}
 	}
 	var claims assertionClaims
 	if oauthfetch.Decode(payload, &claims) != nil {
-		return ""
+		return assertionClaims{}
 	}
-	return claims.Subject
+	return claims
 }
 
 // checkAssertion verifies an assertion and records it, because it can be used only once. Spec: RFC
@@ -207,12 +250,17 @@ func (s *Server) checkAssertion(ctx context.Context, c *client, assertion string
 		unixTime(max(claims.NotBefore, claims.Issued)).After(now.Add(assertionSkew)):
 		return errBadClient
 	}
-	key := hashKey(c.ID + "\x00" + claims.ID)
-	return s.store.Update(ctx, kindAssertion, key, func(old []byte) ([]byte, time.Time, error) {
+	return s.useOnce(ctx, kindAssertion, c.ID, &claims, errBadClient)
+}
+
+// useOnce records the use of an assertion. If it was used before, the error is used.
+func (s *Server) useOnce(ctx context.Context, kind, issuer string, claims *assertionClaims, used error) error {
+	key := hashKey(issuer + "\x00" + claims.ID)
+	return s.store.Update(ctx, kind, key, func(old []byte) ([]byte, time.Time, error) {
 		if old != nil {
-			return nil, time.Time{}, errBadClient
+			return nil, time.Time{}, used
 		}
-		return []byte{1}, expires.Add(assertionSkew), nil
+		return []byte{1}, unixTime(claims.Expires).Add(assertionSkew), nil
 	})
 }
 

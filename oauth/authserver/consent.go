@@ -59,17 +59,14 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request, in *interaction)
 			s.refuseAuthorize(w, r, err)
 			return
 		}
-		err := interactions.update(r.Context(), s.store, in.ID, func(in *interaction) error {
-			in.Consented = true
-			return nil
-		})
-		if err != nil {
+		if err := s.storeConsent(r.Context(), in); err != nil {
 			s.refuseInteraction(w, r, err)
 			return
 		}
+		s.audit(r.Context(), in.auditEvent(AuditConsent))
 		redirectTo(w, s.pageURL(pathLogin, in.ID))
 	case decisionDeny:
-		s.fail(w, r, in.ID, codeAccessDenied, "the user denied the request")
+		s.deny(w, r, in)
 	default:
 		s.refuseForm(w, r)
 	}
@@ -127,12 +124,31 @@ func (s *Server) serveLogin(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, id, code, description string) {
-	in, err := interactions.getAndDelete(r.Context(), s.store, id)
+	in, err := s.endInteraction(r.Context(), id)
 	if err != nil {
 		s.refuseInteraction(w, r, err)
 		return
 	}
-	s.releaseBrowser(w, id)
+	s.audit(r.Context(), in.auditEvent(AuditLogin).refused(plainText(description)))
+	s.respondError(w, r, in, code, description)
+}
+
+// deny ends an interaction at the consent page. Usually it is not in the store yet.
+func (s *Server) deny(w http.ResponseWriter, r *http.Request, in *interaction) {
+	s.audit(r.Context(), in.auditEvent(AuditConsent).refused(textDenied))
+	if in.Consented { // in another tab
+		if _, err := s.endInteraction(r.Context(), in.ID); err != nil {
+			s.refuseInteraction(w, r, err)
+			return
+		}
+	}
+	s.respondError(w, r, in, codeAccessDenied, textDenied)
+}
+
+const textDenied = "the user denied the request"
+
+func (s *Server) respondError(w http.ResponseWriter, r *http.Request, in *interaction, code, description string) {
+	s.releaseBrowser(w, in.ID)
 	if _, err := s.clientOf(r, in); err != nil {
 		s.refuseAuthorize(w, r, err)
 		return
@@ -177,10 +193,7 @@ func (s *Server) checkSubject(u *Subject) error {
 }
 
 func (s *Server) finish(w http.ResponseWriter, r *http.Request, id string, subject Subject) {
-	in, err := interactions.getAndDelete(r.Context(), s.store, id)
-	if err == nil && !in.Consented {
-		err = errNoInteraction
-	}
+	in, err := s.endInteraction(r.Context(), id)
 	if err != nil {
 		s.revokeProviderGrant(r.Context(), subject.ProviderGrant)
 		s.refuseInteraction(w, r, err)
@@ -188,6 +201,12 @@ func (s *Server) finish(w http.ResponseWriter, r *http.Request, id string, subje
 	}
 	s.releaseBrowser(w, id)
 	code, err := s.grantCode(r, in, subject)
+	event := in.auditEvent(AuditLogin)
+	event.Subject = subject.ID
+	if err != nil {
+		event = event.refused(refusalReason(err))
+	}
+	s.audit(r.Context(), event)
 	if err == nil {
 		s.respond(w, in, url.Values{"code": {code}})
 		return
@@ -229,7 +248,7 @@ func (s *Server) grantCode(r *http.Request, in *interaction, subject Subject) (s
 	}
 	code := randomToken()
 	return code, codes.put(r.Context(), s.store, hashKey(code), &codeRecord{
-		Grant: g.ID, Client: c.ID, Redirect: in.Redirect, InRequest: in.InRequest, Challenge: in.Challenge,
+		Grant: g.ID, Client: c.ID, Redirect: in.Redirect, InRequest: in.InRequest, Challenge: in.Challenge, Key: in.Key,
 		Expires: now.Add(codeTime),
 	})
 }

@@ -27,9 +27,25 @@
 // the user. A client that acts for itself has no user to limit it. It gets the scopes in
 // [Client.Scopes], or all scopes without [Scope.OnRequest].
 //
+// # Bound tokens
+//
+// If a token request has a DPoP proof, the access token is bound to the key of the proof, and
+// [oauth.Require] accepts it only with another proof. The refresh token of a public client is bound
+// to the same key. A code is bound to the key that the parameter dpop_jkt of its authorization
+// request names.
+//
+// # Several processes
+//
+// Servers with the same Options, the same SealKeys and a Store that they share are one authorization
+// server: each of them accepts the codes, tokens, logins and registrations of the others. See
+// [Store] for what that needs. Rate limits, metadata documents and used DPoP proofs are kept per
+// process. A revocation takes effect in all processes at once, because each verification reads the
+// grant.
+//
 // The Server is not an OpenID provider: it issues no ID tokens and publishes no OpenID
 // configuration.
 //
-// Spec: RFC 6749 with the rules of OAuth 2.1, RFC 7009, RFC 7591, RFC 7636, RFC 7662, RFC 8414, RFC
-// 8707, RFC 9068, RFC 9207, RFC 9728; basic/authorization of 2025-03-26 and later.
+// Spec: RFC 6749 with the rules of OAuth 2.1, RFC 7009, RFC 7523, RFC 7591, RFC 7636, RFC 7662, RFC
+// 8414, RFC 8707, RFC 9068, RFC 9207, RFC 9449, RFC 9728; basic/authorization of 2025-03-26 and
+// later; extension io.modelcontextprotocol/enterprise-managed-authorization.
 package authserver

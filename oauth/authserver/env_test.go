@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
@@ -97,7 +98,7 @@ func newInProcessEnv(t *testing.T, change func(*authserver.Options)) *env {
 		change(&o)
 	}
 	server := newServer(t, o)
-	return &env{t, server, o.Issuer, handlerTransport{server}}
+	return &env{t, server, o.Issuer, handlerTransport{server, "192.0.2.1"}}
 }
 
 func newServer(t *testing.T, o authserver.Options) *authserver.Server {
@@ -110,13 +111,23 @@ func newServer(t *testing.T, o authserver.Options) *authserver.Server {
 }
 
 // A handlerTransport sends requests to a handler without a network.
-type handlerTransport struct{ handler http.Handler }
+type handlerTransport struct {
+	handler http.Handler
+	from    string // an IP address
+}
+
+// from returns an env of the same server, called from another IP address.
+func (w *env) from(address string) *env {
+	other := *w
+	other.base = handlerTransport{w.server, address}
+	return &other
+}
 
 func (d handlerTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Body == nil {
 		req.Body = http.NoBody
 	}
-	req.RemoteAddr = "192.0.2.1:1234"
+	req.RemoteAddr = net.JoinHostPort(d.from, "1234")
 	w := httptest.NewRecorder()
 	d.handler.ServeHTTP(w, req)
 	res := w.Result()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"time"
 )
 
 // Sealed seals a secret for a record.
@@ -75,4 +76,10 @@ func CachedDocuments(s *Server) (values, failures int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.values.byKey), len(r.failures.byKey)
+}
+
+// StoreConsent stores an interaction that a user at an address has consented to.
+func StoreConsent(ctx context.Context, s *Server, address string) error {
+	in := &interaction{ID: randomID(), Client: "client", Expires: time.Now().Add(interactionTime)}
+	return s.storeConsent(withClientKey(ctx, address), in)
 }

@@ -213,13 +213,13 @@ func TestRestartKeepsTokensCodesAndClients(t *testing.T) {
 	o := options("https://as.example")
 	o.Store = authserver.NewMemoryStore()
 	server := newServer(t, o)
-	w := &env{t, server, o.Issuer, handlerTransport{server}}
+	w := &env{t, server, o.Issuer, handlerTransport{server, "192.0.2.1"}}
 	got, code := w.login(), w.code()
 	keys := w.browser().get("/jwks").body
 	registered := w.register(`{"redirect_uris":["http://localhost/cb"],"token_endpoint_auth_method":"none"}`)
 
 	server = newServer(t, o)
-	w = &env{t, server, o.Issuer, handlerTransport{server}}
+	w = &env{t, server, o.Issuer, handlerTransport{server, "192.0.2.1"}}
 	w.wantValid(got.Access, "after a restart")
 	if after := w.browser().get("/jwks").body; after != keys {
 		t.Errorf("keys after the restart are %s, want %s", after, keys)

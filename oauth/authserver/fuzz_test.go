@@ -15,7 +15,7 @@ func newFuzzEnv(f *testing.F) *env {
 	o.Clients[1].RedirectURIs = append(o.Clients[1].RedirectURIs, "com.example.app:/cb", "https://app.example/cb?x=1")
 	t := new(testing.T)
 	server := newServer(t, o)
-	return &env{t, server, o.Issuer, handlerTransport{server}}
+	return &env{t, server, o.Issuer, handlerTransport{server, "192.0.2.1"}}
 }
 
 // serve calls the server with a request whose target need not be a valid URL.

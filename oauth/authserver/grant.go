@@ -62,6 +62,8 @@ func (s *Server) endGrant(ctx context.Context, id, reason string) error {
 	}
 	s.log.InfoContext(ctx, "authorization server: grant ended", "grant", g.ID, "client", g.Client, "subject", g.Subject,
 		"reason", reason)
+	s.audit(ctx, AuditEvent{Action: AuditRevocation, Client: g.Client, Subject: g.Subject, Grant: g.ID,
+		Resource: g.Resource, Scopes: g.Scopes, Reason: reason})
 	s.revokeProviderGrant(ctx, g.ProviderGrant)
 	return nil
 }
@@ -106,6 +108,7 @@ type codeRecord struct {
 	Redirect  string    `json:"redirect"`
 	InRequest bool      `json:"in_request,omitempty"`
 	Challenge string    `json:"challenge"`
+	Key       string    `json:"key,omitempty"` // the DPoP key that the code is bound to
 	Expires   time.Time `json:"expires"`
 	Used      bool      `json:"used,omitempty"`
 }
@@ -116,8 +119,12 @@ var codes = recordKind[codeRecord]{kindCode, errBadGrant, func(c *codeRecord) ti
 }}
 
 // useCode returns the record of a code and marks the code as used. isFirst reports whether it was
-// unused before. The error is errBadGrant if the code is unknown.
+// unused before. The error is errBadGrant if the code is unknown. A guess is only a read: the
+// store need not wait for the disk.
 func (s *Server) useCode(ctx context.Context, code string) (rec *codeRecord, isFirst bool, err error) {
+	if _, err := codes.get(ctx, s.store, hashKey(code)); err != nil {
+		return nil, false, err
+	}
 	err = codes.update(ctx, s.store, hashKey(code), func(c *codeRecord) error {
 		rec, isFirst, c.Used = c, !c.Used, true
 		return nil

@@ -37,6 +37,7 @@ const (
 
 type endpoint struct {
 	limit   limitKind
+	extra   limitKind // see limitByAddress; 0 if there is none
 	methods []string
 	access  access
 	handle  http.HandlerFunc
@@ -47,24 +48,25 @@ func (s *Server) route() {
 	get, post := []string{http.MethodGet}, []string{http.MethodPost}
 	both := []string{http.MethodGet, http.MethodPost}
 	endpoints := map[string]endpoint{
-		pathMetadata + base:   {limitMetadata, get, anyOrigin, s.serveMetadata},
-		base + pathKeys:       {limitMetadata, get, anyOrigin, s.serveKeys},
-		base + pathToken:      {limitTokens, post, anyOrigin, serveJSON(s, http.StatusOK, s.token)},
-		base + pathRevoke:     {limitTokens, post, anyOrigin, s.serveRevoke},
-		base + pathIntrospect: {limitIntrospections, post, noOrigin, serveJSON(s, http.StatusOK, s.introspect)},
+		pathMetadata + base: {limitMetadata, 0, get, anyOrigin, s.serveMetadata},
+		base + pathKeys:     {limitMetadata, 0, get, anyOrigin, s.serveKeys},
+		base + pathToken:    {limitTokens, limitExtraTokens, post, anyOrigin, serveJSON(s, http.StatusOK, s.token)},
+		base + pathRevoke:   {limitTokens, limitExtraTokens, post, anyOrigin, s.serveRevoke},
+		base + pathIntrospect: {limitIntrospections, limitExtraIntrospections, post, noOrigin,
+			serveJSON(s, http.StatusOK, s.introspect)},
 	}
 	if s.o.Login != nil {
-		endpoints[base+pathAuthorize] = endpoint{limitPages, both, pageAccess, s.serveAuthorize}
-		endpoints[base+pathConsent] = endpoint{limitPages, both, pageAccess, s.serveConsent}
-		endpoints[base+pathLogin] = endpoint{limitPages, both, pageAccess, s.serveLogin}
+		endpoints[base+pathAuthorize] = endpoint{limitPages, 0, both, pageAccess, s.serveAuthorize}
+		endpoints[base+pathConsent] = endpoint{limitPages, 0, both, pageAccess, s.serveConsent}
+		endpoints[base+pathLogin] = endpoint{limitPages, 0, both, pageAccess, s.serveLogin}
 	}
 	if s.metadata.RegistrationEndpoint != "" {
-		endpoints[base+pathRegister] = endpoint{limitRegistrations, post, anyOrigin,
+		endpoints[base+pathRegister] = endpoint{limitRegistrations, limitExtraRegistrations, post, anyOrigin,
 			serveJSON(s, http.StatusCreated, s.register)}
 	}
 	for _, d := range s.resourceDocuments {
 		for _, path := range []string{d.path, pathResource} {
-			endpoints[path] = endpoint{limitMetadata, get, anyOrigin, s.serveResource}
+			endpoints[path] = endpoint{limitMetadata, 0, get, anyOrigin, s.serveResource}
 		}
 	}
 	s.routes = map[string]http.HandlerFunc{}
@@ -140,18 +142,22 @@ func (s *Server) endpoint(e endpoint) http.HandlerFunc {
 			h.Set("Allow", strings.Join(methods, ", "))
 			if e.access == anyOrigin {
 				h.Set("Access-Control-Allow-Methods", strings.Join(methods, ", "))
-				h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, MCP-Protocol-Version")
+				h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, DPoP, MCP-Protocol-Version")
 				h.Set("Access-Control-Max-Age", "7200")
 			}
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
-		if !s.limits.allowRequest(w, r, e.limit) {
+		s.limits.proxy.check(r, s.limits, s.log)
+		limit, ok := s.limits.limitByAddress(r, e.limit, e.extra)
+		if !ok {
+			setRetryAfter(w, limit.wait)
 			s.refuseBusy(w, r, e.access)
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-		e.handle(w, r.WithContext(withClientKey(r.Context(), s.limits.address(r))))
+		ctx := context.WithValue(r.Context(), addressLimitKey{}, limit)
+		e.handle(w, r.WithContext(withClientKey(ctx, s.limits.address(r))))
 	}
 }
 

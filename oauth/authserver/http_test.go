@@ -37,7 +37,7 @@ func TestLoopbackServerRefusesOtherHostNames(t *testing.T) {
 				if req.Host = host; host == "" {
 					req.URL.Host = ""
 				}
-				res, err := handlerTransport{w.server}.RoundTrip(req)
+				res, err := handlerTransport{w.server, "192.0.2.1"}.RoundTrip(req)
 				if err != nil {
 					t.Fatal(err)
 				}

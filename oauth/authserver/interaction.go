@@ -13,13 +13,18 @@ import (
 
 const (
 	interactionTime = 10 * time.Minute // from the authorization request to the end of the login
-	maxInteractions = 20_000           // anyone can start one; usually that many take 15 MB
+	// maxInteractions is the maximum number of interactions in the store. Anyone can consent to
+	// one; usually that many take 15 MB.
+	maxInteractions = 20_000
 	// maxInteraction is the maximum size of a new interaction in bytes: all of them together take
 	// at most 200 MB. The longest client ID, redirect URI and state fit.
 	maxInteraction = 10 << 10
-	maxLoginData   = 16 << 10 // bytes that a Login stores with an interaction
+	// The sealed form is in base64, with a few bytes more.
+	maxSealedInteraction = maxInteraction*4/3 + 512
+	maxLoginData         = 16 << 10 // bytes that a Login stores with an interaction
 
 	kindInteraction = "interaction"
+	sealedRequest   = "authorization request" // what the sealed form of an interaction is bound to
 
 	// Parameters of pages. In a callback, state has the interaction before its first dot.
 	paramInteraction = "interaction"
@@ -157,7 +162,9 @@ func (l *LoginRequest) Fail(w http.ResponseWriter, r *http.Request, code, descri
 	l.s.fail(w, r, l.in.ID, code, description)
 }
 
-// An interaction is the state between an authorization request and its response.
+// An interaction is the state between an authorization request and its response. Until the user
+// has consented, it is sealed in the URL and in the form of the consent page, so that requests for
+// authorization store nothing. After the response its record has only ID, Expires and Ended.
 type interaction struct {
 	ID        string    `json:"id"`
 	Browser   []byte    `json:"browser"` // SHA-256 of the cookie
@@ -171,13 +178,19 @@ type interaction struct {
 	State     string    `json:"state,omitempty"`
 	HasState  bool      `json:"has_state,omitempty"`
 	Challenge string    `json:"challenge"`
+	Key       string    `json:"key,omitempty"` // dpop_jkt
 	Expires   time.Time `json:"expires"`
 	Consented bool      `json:"consented,omitempty"`
+	Ended     bool      `json:"ended,omitempty"`
 	Login     []byte    `json:"login,omitempty"` // sealed
+
+	sealed string // the form of this interaction in the consent page, until the user has consented
 }
 
 var interactions = recordKind[interaction]{kindInteraction, errNoInteraction,
 	func(in *interaction) time.Time { return in.Expires }}
+
+var interactionIndex = recordIndex{kindInteraction, maxInteractions, interactionTime}
 
 // cookieName returns the name of the cookie that binds an interaction to a browser. Each
 // interaction has its own cookie, so that two tabs do not interfere. Browsers accept the __Host-
@@ -209,24 +222,23 @@ func (s *Server) cookie(id, value string, age int) *http.Cookie {
 
 var (
 	errNoInteraction = errors.New("unknown or expired interaction")
+	errEnded         = fmt.Errorf("%w: it has ended", errNoInteraction)
 	errOtherBrowser  = errors.New("the interaction belongs to another browser")
 )
 
+// interactionOf returns the interaction of a request from the browser that it is bound to.
 func (s *Server) interactionOf(r *http.Request) (*interaction, error) {
-	id := formValue(r, paramInteraction)
-	if id == "" {
-		id, _, _ = strings.Cut(formValue(r, "state"), ".")
+	text := formValue(r, paramInteraction)
+	if text == "" {
+		text, _, _ = strings.Cut(formValue(r, "state"), ".")
 	}
-	if len(id) != tokenLength(idBytes) {
-		return nil, errNoInteraction
-	}
-	in, err := interactions.get(r.Context(), s.store, id)
+	in, err := s.openInteraction(r.Context(), text)
 	if err != nil {
 		return nil, err
 	}
 	// Another site of the same domain may have set a second cookie of this name. One of them has to
 	// match.
-	for _, c := range r.CookiesNamed(s.cookieName(id)) {
+	for _, c := range r.CookiesNamed(s.cookieName(in.ID)) {
 		if subtle.ConstantTimeCompare(sumOf(c.Value), in.Browser) == 1 {
 			return in, nil
 		}
@@ -234,20 +246,87 @@ func (s *Server) interactionOf(r *http.Request) (*interaction, error) {
 	return nil, errOtherBrowser
 }
 
-func (s *Server) beginInteraction(ctx context.Context, in *interaction) error {
-	n, err := s.store.Count(ctx, kindInteraction)
+// openInteraction returns the interaction with an ID or a sealed form. If the user has consented,
+// both mean the record in the store.
+func (s *Server) openInteraction(ctx context.Context, text string) (*interaction, error) {
+	if len(text) == tokenLength(idBytes) {
+		return s.storedInteraction(ctx, text)
+	}
+	if len(text) > maxSealedInteraction {
+		return nil, errNoInteraction
+	}
+	value, _, err := s.seals.OpenText(text, sealedRequest)
 	if err != nil {
-		return err
+		return nil, errNoInteraction
 	}
-	if n >= maxInteractions {
-		return unavailable("too many logins are in progress")
+	requested, err := interactions.decode(value, nil)
+	if err != nil {
+		return nil, err
 	}
+	stored, err := s.storedInteraction(ctx, requested.ID)
+	if errors.Is(err, errNoInteraction) && !errors.Is(err, errEnded) {
+		requested.sealed = text
+		return requested, nil
+	}
+	return stored, err
+}
+
+func (s *Server) storedInteraction(ctx context.Context, id string) (*interaction, error) {
+	in, err := interactions.get(ctx, s.store, id)
+	if err == nil && in.Ended {
+		return nil, errEnded
+	}
+	return in, err
+}
+
+// sealInteraction returns the sealed form of a new interaction.
+func (s *Server) sealInteraction(in *interaction) (string, error) {
 	value, err := encodeRecord(in)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if len(value) > maxInteraction {
-		return refuse(codeInvalidRequest, "the request is too long")
+		return "", refuse(codeInvalidRequest, "the request is too long")
 	}
-	return s.store.Put(ctx, kindInteraction, in.ID, value, in.Expires)
+	return s.seals.SealText(value, sealedRequest), nil
+}
+
+// storeConsent stores an interaction to whose request the user has consented.
+func (s *Server) storeConsent(ctx context.Context, in *interaction) error {
+	consented := *in
+	consented.Consented = true
+	value, err := encodeRecord(&consented)
+	if err != nil {
+		return err
+	}
+	isNew := false
+	err = s.store.Update(ctx, kindInteraction, in.ID, func(old []byte) ([]byte, time.Time, error) {
+		if isNew = old == nil; isNew {
+			return value, in.Expires, nil
+		}
+		stored, err := interactions.decode(old, nil)
+		if err == nil && stored.Ended {
+			err = errEnded
+		}
+		return old, in.Expires, err
+	})
+	if err != nil || !isNew {
+		return err
+	}
+	return interactionIndex.add(ctx, s.store, clientNetwork(ctx), in.ID)
+}
+
+// endInteraction ends an interaction and returns it. Of concurrent calls only one gets it. The
+// record stays until it expires, so that the sealed form cannot begin the interaction again.
+func (s *Server) endInteraction(ctx context.Context, id string) (*interaction, error) {
+	var ended interaction
+	err := interactions.update(ctx, s.store, id, func(in *interaction) error {
+		if in.Ended {
+			return errEnded
+		}
+		ended = *in
+		*in = interaction{ID: in.ID, Expires: in.Expires, Ended: true}
+		return nil
+	})
+	return &ended, err
 }

@@ -171,7 +171,7 @@ func TestServerStartsWithSomeOfItsSigningKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 		w := &env{t, newServer(t, o), o.Issuer, nil}
-		w.base = handlerTransport{w.server}
+		w.base = handlerTransport{w.server, "192.0.2.1"}
 		if !strings.Contains(log.String(), "dropping") || !strings.Contains(log.String(), oldKey.ID) {
 			t.Errorf("the log is %s, want a message with the ID of the missing seal key", log.String())
 		}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 const (
@@ -46,15 +48,21 @@ type LimitOptions struct {
 	// last one, the user can log in only from an address of an earlier login, of which the last
 	// 10,000 are in memory. Default: 20 in 10 minutes.
 	Passwords Rate
-	// Tokens limits the token and the revocation endpoint, by address. Default: 300 per minute.
+	// Tokens limits the token and the revocation endpoint, by address. Requests of clients that
+	// authenticate count only for Clients, so that many hosted clients can share an address.
+	// Default: 300 per minute.
 	Tokens Rate
-	// Clients limits the same endpoints by client, if it authenticates. Default: 6,000 per minute.
+	// Clients limits the token, revocation and introspection endpoints by client, if it
+	// authenticates. Default: 6,000 per minute.
 	Clients Rate
 	// Introspections limits the introspection endpoint, which resource servers call, by address.
 	// Default: 6,000 per minute.
 	Introspections Rate
 	// Registrations limits client registrations, by address. Up to a Count of 1,000 it is strict:
-	// no span of Per sees more than Count. Default: 20 per hour.
+	// no span of Per sees more than Count. A hosted client registers for all its users from few
+	// addresses: further registrations, up to ten times Count, are accepted if their redirect URIs
+	// have a single https host, for which there were fewer than ten times Count of them. Default:
+	// 20 per hour.
 	Registrations Rate
 	// Metadata limits requests for metadata and keys, by address. Default: 300 per minute.
 	Metadata Rate
@@ -80,16 +88,31 @@ const (
 	limitMetadata
 	limitFetchHost   // fetches by host
 	limitFetchClient // fetches by address
+
+	// Requests by address that exceed the limit of the endpoint. They are answered with 429 unless
+	// the client authenticates, or unless there is a registration left for the redirect host.
+	limitExtraTokens
+	limitExtraIntrospections
+	limitExtraRegistrations
+	limitRegistrationHosts
 	limitKinds
 )
 
 type limits struct {
 	proxies  []netip.Prefix
 	limiters [limitKinds]rateLimiter
+	proxy    proxyCheck
 }
+
+// extraTimes is the rate of the requests that exceed a limit by address, as a multiple of that rate.
+const extraTimes = 10
+
+func (r Rate) extra() Rate { return Rate{extraTimes * r.Count, r.Per} }
 
 func newLimits(o *LimitOptions) *limits {
 	pages := o.Pages.orDefault(60, time.Minute)
+	tokens, introspections := o.Tokens.orDefault(300, time.Minute), o.Introspections.orDefault(6000, time.Minute)
+	newClients := o.Registrations.orDefault(20, time.Hour)
 	l := &limits{proxies: o.TrustedProxies}
 	for kind, rate := range [limitKinds]Rate{
 		limitPages:            pages,
@@ -98,16 +121,22 @@ func newLimits(o *LimitOptions) *limits {
 		limitUserAddress:      {5, 10 * time.Minute},
 		limitUser:             {100, time.Hour},
 		limitUserKnownAddress: {100, time.Hour},
-		limitTokens:           o.Tokens.orDefault(300, time.Minute),
+		limitTokens:           tokens,
 		limitClients:          o.Clients.orDefault(6000, time.Minute),
-		limitIntrospections:   o.Introspections.orDefault(6000, time.Minute),
-		limitRegistrations:    o.Registrations.orDefault(20, time.Hour),
+		limitIntrospections:   introspections,
+		limitRegistrations:    newClients,
 		limitMetadata:         o.Metadata.orDefault(300, time.Minute),
 		limitFetchHost:        o.Fetches.orDefault(600, 10*time.Minute),
 		limitFetchClient:      {30, 10 * time.Minute},
+
+		limitExtraTokens:         tokens.extra(),
+		limitExtraIntrospections: introspections.extra(),
+		limitExtraRegistrations:  newClients.extra(),
+		limitRegistrationHosts:   newClients.extra(),
 	} {
 		l.limiters[kind].rate = rate
-		l.limiters[kind].buckets.max = maxLimited
+		l.limiters[kind].buckets.max, l.limiters[kind].folded.max = maxLimited, maxLimited
+		l.limiters[kind].buckets.onEvict = l.limiters[kind].fold
 	}
 	registrations := &l.limiters[limitRegistrations]
 	registrations.isStrict = registrations.rate.Count <= maxStrict
@@ -143,6 +172,40 @@ func (l *limits) allowRequest(w http.ResponseWriter, r *http.Request, kind limit
 		setRetryAfter(w, wait)
 	}
 	return ok
+}
+
+// An addressLimit is the outcome of the limit by address of a request.
+type addressLimit struct {
+	costs      []cost // that were taken
+	isExceeded bool
+	wait       time.Duration // until a request is available, if the limit is exceeded
+}
+
+type addressLimitKey struct{}
+
+func addressLimitOf(ctx context.Context) *addressLimit {
+	l, _ := ctx.Value(addressLimitKey{}).(*addressLimit)
+	if l == nil {
+		l = new(addressLimit)
+	}
+	return l
+}
+
+// limitByAddress takes a request by address. If there is none left and the endpoint has an extra
+// limit, the request continues, and its handler decides. Otherwise ok is false.
+func (l *limits) limitByAddress(r *http.Request, kind, extra limitKind) (a *addressLimit, ok bool) {
+	a = &addressLimit{costs: l.costsByAddress(r, kind, "")}
+	a.wait, ok = reserveAll(a.costs)
+	if ok || extra == 0 {
+		return a, ok
+	}
+	a.costs, a.isExceeded = nil, true
+	_, ok = reserveAll(l.costsByAddress(r, extra, ""))
+	return a, ok
+}
+
+func (a *addressLimit) refusal() error {
+	return &oauthError{status: http.StatusTooManyRequests, code: codeSlowDown, text: "too many requests", wait: a.wait}
 }
 
 func setRetryAfter(w http.ResponseWriter, wait time.Duration) {
@@ -231,8 +294,8 @@ func (l *limits) trusts(addr netip.Addr) bool {
 	return slices.ContainsFunc(l.proxies, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
-// maxLimited is the maximum number of keys of a limiter. The least recently used one is dropped,
-// and then has its full rate again. 10,000 keys take about 3 MiB.
+// maxLimited is the maximum number of keys of a limiter. 10,000 keys take about 3 MiB. If there are
+// more, the least recently used one is dropped, and what it has taken counts for its network.
 const maxLimited = 10_000
 
 // A rateLimiter has a token bucket for each key. It is safe for concurrent use.
@@ -242,12 +305,51 @@ type rateLimiter struct {
 
 	mu      sync.Mutex // guards the buckets
 	buckets lru[bucket]
+	folded  lru[bucket] // by foldKey; new buckets start with what these have taken
 }
 
 type bucket struct {
-	tokens  float64 // at the time updated
-	updated time.Time
-	taken   []time.Time // the times of the last requests, the oldest first, if the limiter is strict
+	tokens *rate.Limiter
+	taken  []time.Time // the times of the last requests, the oldest first, if the limiter is strict
+}
+
+// spent returns the number of tokens that have been taken and not refilled.
+func (b *bucket) spent(now time.Time) int { return b.tokens.Burst() - int(b.tokens.TokensAt(now)) }
+
+// add takes what another bucket has taken.
+func (b *bucket) add(now time.Time, other *bucket) {
+	b.tokens.AllowN(now, min(other.spent(now), b.tokens.Burst()-b.spent(now)))
+	b.taken = append(b.taken, other.taken...)
+	slices.SortFunc(b.taken, time.Time.Compare)
+	b.taken = b.taken[max(0, len(b.taken)-b.tokens.Burst()):]
+}
+
+// fold adds what an evicted bucket has taken to that of its network: a request from more addresses
+// than are remembered would reset the limits of the first ones. The caller holds l.mu.
+func (l *rateLimiter) fold(key string, b *bucket) {
+	if key = foldKey(key); key == "" {
+		return
+	}
+	if network := l.folded.get(key); network != nil {
+		network.add(time.Now(), b)
+		return
+	}
+	l.folded.put(key, b)
+}
+
+// foldKey returns the key of the network that an evicted key is folded into, "" if there is none.
+// IPv6 networks within a /48 count for it in any case.
+func foldKey(key string) string {
+	address, suffix, _ := strings.Cut(key, " ")
+	if addr, err := netip.ParseAddr(address); err == nil && addr.Is4() {
+		network, _ := addr.Prefix(networkBits4)
+		return network.String() + " " + suffix
+	}
+	if network, err := netip.ParsePrefix(address); err == nil && network.Bits() == networkBits6 {
+		network, _ = network.Addr().Prefix(32) // the smallest allocation of a provider
+		return network.String() + " " + suffix
+	}
+	return ""
 }
 
 // A cost is one request that counts against a key of a limiter, whose rate is a multiple of the
@@ -280,24 +382,23 @@ func (c cost) reserve() (wait time.Duration, ok bool) {
 	l := c.limiter
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	b := l.bucket(c)
+	b, now := l.bucket(c), time.Now()
 	if c.isStrict() {
-		return l.reserveStrict(b)
+		return l.reserveStrict(b, now)
 	}
-	if b.tokens >= 1 {
-		b.tokens--
+	if b.tokens.AllowN(now, 1) {
 		return 0, true
 	}
-	return time.Duration((1 - b.tokens) * float64(l.rate.Per) / c.capacity()), false
+	return time.Duration((1 - b.tokens.TokensAt(now)) * float64(l.rate.Per) / float64(c.capacity())), false
 }
 
-func (l *rateLimiter) reserveStrict(b *bucket) (wait time.Duration, ok bool) {
-	b.taken = slices.DeleteFunc(b.taken, func(at time.Time) bool { return b.updated.Sub(at) >= l.rate.Per })
+func (l *rateLimiter) reserveStrict(b *bucket, now time.Time) (wait time.Duration, ok bool) {
+	b.taken = slices.DeleteFunc(b.taken, func(at time.Time) bool { return now.Sub(at) >= l.rate.Per })
 	if len(b.taken) < l.rate.Count {
-		b.taken = append(b.taken, b.updated)
+		b.taken = append(b.taken, now)
 		return 0, true
 	}
-	return l.rate.Per - b.updated.Sub(b.taken[0]), false
+	return l.rate.Per - now.Sub(b.taken[0]), false
 }
 
 func (c cost) refund() {
@@ -305,16 +406,18 @@ func (c cost) refund() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b := l.bucket(c)
-	b.tokens++
 	if n := len(b.taken); n > 0 {
 		b.taken = b.taken[:n-1]
+	}
+	if !c.isStrict() {
+		b.tokens.AllowN(time.Now(), -1) // a Reservation cannot be canceled after its time
 	}
 }
 
 // isStrict reports whether the times of requests are kept. Multiples of the rate would be too many.
 func (c cost) isStrict() bool { return c.limiter.isStrict && c.times == 1 }
 
-func (c cost) capacity() float64 { return float64(c.times * c.limiter.rate.Count) }
+func (c cost) capacity() int { return c.times * c.limiter.rate.Count }
 
 func (c cost) isKnown() bool {
 	c.limiter.mu.Lock()
@@ -328,16 +431,16 @@ func (c cost) remember() {
 	c.limiter.bucket(c)
 }
 
-// bucket returns the refilled bucket of a key. The caller holds l.mu.
+// bucket returns the bucket of a key. The caller holds l.mu.
 func (l *rateLimiter) bucket(c cost) *bucket {
-	now, capacity := time.Now(), c.capacity()
 	b := l.buckets.get(c.key)
 	if b == nil {
-		b = &bucket{tokens: capacity, updated: now}
+		perSecond := float64(c.capacity()) / l.rate.Per.Seconds()
+		b = &bucket{tokens: rate.NewLimiter(rate.Limit(perSecond), c.capacity())}
+		if network := l.folded.get(foldKey(c.key)); network != nil {
+			b.add(time.Now(), network)
+		}
 		l.buckets.put(c.key, b)
-		return b
 	}
-	b.tokens = min(capacity, b.tokens+capacity*float64(now.Sub(b.updated))/float64(l.rate.Per))
-	b.updated = now
 	return b
 }

@@ -21,6 +21,10 @@ func serveFrom(s http.Handler, method, path, from string, forwarded ...string) *
 	for _, f := range forwarded {
 		r.Header.Add("X-Forwarded-For", f)
 	}
+	return serveRequest(s, r)
+}
+
+func serveRequest(s http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, r)
 	return w

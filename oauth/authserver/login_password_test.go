@@ -213,7 +213,7 @@ func (a addressTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return handlerTransport{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.RemoteAddr = a.address
 		a.handler.ServeHTTP(w, r)
-	})}.RoundTrip(req)
+	}), "192.0.2.1"}.RoundTrip(req)
 }
 
 func TestPasswordUsersFromFind(t *testing.T) {

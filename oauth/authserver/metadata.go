@@ -25,6 +25,10 @@ func (s *Server) newMetadata() *oauth.ServerMetadata {
 		TokenEndpointAuthAlgorithms:     assertionAlgorithmNames(),
 		RevocationEndpointAuthMethods:   methods,
 		IntrospectionEndpointAuthMethod: methods[1:],
+		DPoPAlgorithms:                  s.proofs.Algorithms(),
+	}
+	if len(s.o.AssertionIssuers) > 0 {
+		m.GrantTypesSupported = append(m.GrantTypesSupported, grantAssertion)
 	}
 	for _, r := range s.o.Resources {
 		for _, sc := range r.Scopes {
@@ -39,7 +43,7 @@ func (s *Server) newMetadata() *oauth.ServerMetadata {
 	m.AuthorizationEndpoint = s.o.Issuer + pathAuthorize
 	m.ResponseTypesSupported = []string{"code"}
 	m.ResponseModesSupported = []string{"query"}
-	m.GrantTypesSupported = []string{grantCode, grantRefresh, grantClient}
+	m.GrantTypesSupported = append([]string{grantCode, grantRefresh}, m.GrantTypesSupported...)
 	m.CodeChallengeMethods = []string{methodS256}
 	m.SupportsIssuerParameter = true
 	if !s.o.Registration.Disabled {
@@ -66,6 +70,7 @@ func (s *Server) ResourceMetadata(resource string) oauth.ResourceMetadata {
 	return oauth.ResourceMetadata{
 		Resource: res.URL, Name: res.Name, AuthorizationServers: []string{s.o.Issuer},
 		BearerMethodsSupported: []string{"header"}, ScopesSupported: res.initialScopes(),
+		DPoPAlgorithms: s.proofs.Algorithms(),
 	}
 }
 

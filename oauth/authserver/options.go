@@ -2,6 +2,7 @@ package authserver
 
 import (
 	"cmp"
+	"context"
 	"crypto"
 	"crypto/sha256"
 	"encoding/base64"
@@ -23,6 +24,9 @@ const (
 	defaultRefreshMost = 90 * 24 * time.Hour
 	defaultMaxUnused   = 10_000
 	defaultKeyLifetime = 90 * 24 * time.Hour
+
+	defaultRefreshGrace = 10 * time.Second
+	maxRefreshGrace     = time.Minute // a stolen token is not noticed within it
 )
 
 // Options configures a [Server]. Issuer and Resources are required.
@@ -52,11 +56,18 @@ type Options struct {
 	// Registration is the policy of dynamic client registration. Default: open to anyone, rate
 	// limited.
 	Registration Registration
+	// AssertionIssuers are identity providers whose identity assertions clients can exchange for
+	// access tokens, so that users need not log in here. Default: none.
+	AssertionIssuers []AssertionIssuer
 	// ClientMetadata is the policy of Client ID Metadata Documents. Default: those of all public
 	// hosts are accepted.
 	ClientMetadata ClientMetadataOptions
 	Lifetimes      Lifetimes
 	Limits         LimitOptions
+	// Audit is called for each consent, login, issued token, refresh, revocation, and for each
+	// refusal of one, before the response is sent. It is called concurrently and must not block.
+	// Default: none.
+	Audit func(ctx context.Context, event AuditEvent)
 	// Logger receives refused requests and failures. No secret is logged. Default: slog.Default().
 	Logger *slog.Logger
 }
@@ -97,8 +108,9 @@ type Client struct {
 	// (private_key_jwt): *ecdsa.PublicKey, ed25519.PublicKey or *rsa.PublicKey.
 	Keys []crypto.PublicKey
 	// Grants are the grant types that the client may use: authorization_code, refresh_token,
-	// client_credentials. Default: authorization_code and refresh_token, or client_credentials if
-	// there are no RedirectURIs.
+	// client_credentials, urn:ietf:params:oauth:grant-type:jwt-bearer (see [AssertionIssuer]).
+	// Default: authorization_code and refresh_token, or client_credentials if there are no
+	// RedirectURIs.
 	Grants []string
 	// Resources are the URLs of the resources that the client can get tokens for. Default: all. A
 	// removal here, or from Scopes, takes effect at the next refresh, regardless of what users have
@@ -119,7 +131,9 @@ type Registration struct {
 	// [NewClientSecret] or [HashClientSecret]. Default: registrations need no token.
 	TokenHash string
 	// MaxUnused is the maximum number of registered clients that have not been used yet. They
-	// expire after 24 hours. Default: 10000.
+	// expire after 24 hours. If there are more, the oldest one of the network (IPv4 /24, IPv6 /48)
+	// with the most of them is removed. A large number is divided among groups of networks, with at
+	// least 256 for each group. Default: 10000.
 	MaxUnused int
 }
 
@@ -146,6 +160,13 @@ type Lifetimes struct {
 	RefreshIdle time.Duration
 	// Refresh is the time after which the user has to log in again. Default: 90 days.
 	Refresh time.Duration
+	// RefreshGrace is the time after the use of a refresh token in which the same token returns the
+	// same successor again: a client whose connection broke, or with two processes, then stays
+	// logged in. Afterwards a second use ends the grant, because the token may have been stolen. A
+	// thief who uses a token within the grace period shares the successor with the client, until one
+	// of them uses it after the other. At most a minute; a negative value means that every second
+	// use ends the grant. Default: 10 seconds.
+	RefreshGrace time.Duration
 	// Key is the time for which a generated key signs. Default: 90 days.
 	Key time.Duration
 }
@@ -170,6 +191,7 @@ func (o *Options) setDefaults(issuer *url.URL) {
 	o.Lifetimes.Access = cmp.Or(o.Lifetimes.Access, defaultAccess)
 	o.Lifetimes.RefreshIdle = cmp.Or(o.Lifetimes.RefreshIdle, defaultRefreshIdle)
 	o.Lifetimes.Refresh = cmp.Or(o.Lifetimes.Refresh, defaultRefreshMost)
+	o.Lifetimes.RefreshGrace = cmp.Or(o.Lifetimes.RefreshGrace, defaultRefreshGrace)
 	o.Lifetimes.Key = cmp.Or(o.Lifetimes.Key, defaultKeyLifetime)
 	o.Registration.MaxUnused = cmp.Or(o.Registration.MaxUnused, defaultMaxUnused)
 	if o.Logger == nil {
@@ -211,6 +233,10 @@ func (o *Options) check() error {
 	if l.RefreshIdle < 0 || l.Refresh < 0 || l.Key < 2*keyOverlap {
 		errs = append(errs, fmt.Errorf(
 			"invalid Lifetimes: RefreshIdle and Refresh must not be negative, Key must be at least %v", 2*keyOverlap))
+	}
+	if l.RefreshGrace > maxRefreshGrace {
+		errs = append(errs,
+			fmt.Errorf("invalid Lifetimes.RefreshGrace %v: must be at most %v", l.RefreshGrace, maxRefreshGrace))
 	}
 	if o.Registration.MaxUnused < 0 {
 		errs = append(errs,

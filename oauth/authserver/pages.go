@@ -55,6 +55,9 @@ type pageHead struct {
 type pageForm struct {
 	pageHead
 	Action, Interaction, CSRF, Client, Resource string
+	// ElsewhereURL is the URL of the resource if it is not at the host of this server. The user then
+	// does not see it in the address bar.
+	ElsewhereURL string
 }
 
 // write writes a page. The targets are the form-action sources of its Content-Security-Policy.
@@ -168,11 +171,15 @@ func (s *Server) showConsent(w http.ResponseWriter, _ *http.Request, in *interac
 
 func (s *Server) pageForm(title, path string, in *interaction, clientName string) pageForm {
 	f := pageForm{
-		pageHead: pageHead{title, s.o.Name}, Action: s.issuer.Path + path, Interaction: in.ID, CSRF: in.CSRF,
-		Client: cmp.Or(shownName(clientName), "an unnamed app"), Resource: in.Resource,
+		pageHead: pageHead{title, s.o.Name}, Action: s.issuer.Path + path, CSRF: in.CSRF,
+		Interaction: cmp.Or(in.sealed, in.ID),
+		Client:      cmp.Or(shownName(clientName), "an unnamed app"), Resource: in.Resource,
 	}
 	if res := s.resource(in.Resource); res != nil {
 		f.Resource = res.Name
+	}
+	if u, err := url.Parse(in.Resource); err == nil && plainHost(u.Host) != plainHost(s.issuer.Host) {
+		f.ElsewhereURL = in.Resource
 	}
 	return f
 }

@@ -8,21 +8,18 @@ import (
 	"time"
 )
 
-const (
-	refreshGrace = 10 * time.Second // in which a used token returns the same successor again, for lost responses
-
-	kindRefresh = "refresh"
-)
+const kindRefresh = "refresh"
 
 // A family has the refresh tokens of one grant, of which one is valid at a time. A token consists
 // of the ID of its family, a dot and a secret. A token of the family that is neither the current
-// one nor, during refreshGrace, the previous one has been used twice: it or its successor was
-// stolen.
+// one nor, during Lifetimes.RefreshGrace, the previous one has been used twice: it or its successor
+// was stolen.
 type family struct {
 	ID      string    `json:"id"`
 	Grant   string    `json:"grant"`
 	Client  string    `json:"client"`
-	Present []byte    `json:"present"` // SHA-256
+	Key     string    `json:"key,omitempty"` // the DPoP key of a public client
+	Present []byte    `json:"present"`       // SHA-256
 	Before  []byte    `json:"before,omitempty"`
 	Rotated time.Time `json:"rotated,omitzero"`
 	Sealed  []byte    `json:"sealed,omitempty"` // the current token, to return it again
@@ -34,8 +31,13 @@ var families = recordKind[family]{kindRefresh, errNoRefresh, func(f *family) tim
 
 func (f *family) key() string { return hashKey(f.ID) }
 
-func (s *Server) newRefresh(ctx context.Context, g *grant) (token string, f *family, err error) {
+// newRefresh returns a refresh token. That of a public client is bound to the DPoP key of the
+// request; other clients authenticate. Spec: RFC 9449, section 5.
+func (s *Server) newRefresh(ctx context.Context, r *tokenRequest, g *grant) (token string, f *family, err error) {
 	f = &family{ID: randomID(), Grant: g.ID, Client: g.Client, Until: g.Until, Expires: s.refreshExpiry(g.Until)}
+	if r.client.isPublic() {
+		f.Key = r.key
+	}
 	token = f.ID + "." + randomToken()
 	f.Present = sumOf(token)
 	return token, f, families.put(ctx, s.store, f.key(), f)
@@ -50,16 +52,16 @@ type tokenState int
 const (
 	isReused tokenState = iota
 	isCurrent
-	isPrevious // within refreshGrace
+	isPrevious // within Lifetimes.RefreshGrace
 )
 
-func (f *family) state(token string) tokenState {
+func (f *family) state(token string, grace time.Duration) tokenState {
 	hash := sumOf(token)
 	switch {
 	case subtle.ConstantTimeCompare(hash, f.Present) == 1:
 		return isCurrent
 	// The clock of another process may be behind, so the rotation may seem to be in the future.
-	case subtle.ConstantTimeCompare(hash, f.Before) == 1 && time.Since(f.Rotated).Abs() < refreshGrace:
+	case subtle.ConstantTimeCompare(hash, f.Before) == 1 && time.Since(f.Rotated).Abs() < grace:
 		return isPrevious
 	}
 	return isReused
@@ -76,7 +78,7 @@ func (s *Server) family(ctx context.Context, token string) (*family, tokenState,
 	if err != nil {
 		return nil, isReused, err
 	}
-	return f, f.state(token), nil
+	return f, f.state(token, s.o.Lifetimes.RefreshGrace), nil
 }
 
 // rotate returns the successor of a refresh token: a new token for the current one, and the current
@@ -84,7 +86,7 @@ func (s *Server) family(ctx context.Context, token string) (*family, tokenState,
 // 4.3.1; RFC 9700, section 4.14.2.
 func (s *Server) rotate(ctx context.Context, fam *family, token string) (successor string, err error) {
 	err = families.update(ctx, s.store, fam.key(), func(f *family) error {
-		switch f.state(token) {
+		switch f.state(token, s.o.Lifetimes.RefreshGrace) {
 		case isCurrent:
 			successor = f.ID + "." + randomToken()
 			f.Before, f.Present, f.Rotated = f.Present, sumOf(successor), time.Now()

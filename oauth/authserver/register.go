@@ -21,6 +21,10 @@ const (
 	// The maximum number of redirect URIs of a client, and the maximum length of its name in bytes.
 	maxRedirectURIs = 20
 	maxClientName   = 200
+	// maxRedirects is the maximum length of all redirect URIs of a registered client together, and
+	// maxRegistration that of its record, in bytes: 10,000 unused clients take at most 80 MB.
+	maxRedirects    = 4 << 10
+	maxRegistration = 8 << 10
 )
 
 // Spec: RFC 7591, section 3.2.1.
@@ -35,23 +39,51 @@ type registrationResponse struct {
 // register serves the registration endpoint. The metadata of the client is unverified, and the
 // consent page says so. Spec: RFC 7591, section 3.
 func (s *Server) register(r *http.Request) (*registrationResponse, error) {
-	if err := s.checkRegistrationToken(r); err != nil {
+	c, response, err := s.readRegistration(r)
+	if limit := addressLimitOf(r.Context()); limit.isExceeded {
+		if err != nil || !s.limits.allowRegistrationFor(c.RedirectURIs) {
+			return nil, limit.refusal()
+		}
+	}
+	if err != nil {
 		return nil, err
+	}
+	return response, s.putNewClient(r.Context(), c)
+}
+
+// allowRegistrationFor takes one registration for the host of the redirect URIs, if they have a
+// single one that is not the user's machine.
+func (l *limits) allowRegistrationFor(redirects []string) bool {
+	host := ""
+	for i, uri := range redirects {
+		u, err := url.Parse(uri)
+		if err != nil || u.Scheme != "https" || netx.IsLoopback(u.Hostname()) || i > 0 && u.Hostname() != host {
+			return false
+		}
+		host = u.Hostname()
+	}
+	_, ok := l.cost(limitRegistrationHosts, host).reserve()
+	return ok
+}
+
+func (s *Server) readRegistration(r *http.Request) (*client, *registrationResponse, error) {
+	if err := s.checkRegistrationToken(r); err != nil {
+		return nil, nil, err
 	}
 	m, err := readMetadata(r)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	c, err := registeredClient(m)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	response := &registrationResponse{ID: c.ID, IssuedAt: c.Registered.Unix(), ClientMetadata: *m}
 	if !c.isPublic() {
 		response.Secret, c.SecretHash = NewClientSecret()
 		response.SecretExpires = new(int64) // never
 	}
-	return response, s.putNewClient(r.Context(), c)
+	return c, response, nil
 }
 
 func (s *Server) checkRegistrationToken(r *http.Request) error {
@@ -131,7 +163,11 @@ func checkRedirects(uris []string) error {
 	if len(uris) == 0 || len(uris) > maxRedirectURIs {
 		return refuse(codeInvalidRedirect, "redirect_uris must have 1 to 20 elements")
 	}
+	total := 0
 	for _, uri := range uris {
+		if total += len(uri); total > maxRedirects {
+			return refuse(codeInvalidRedirect, "redirect_uris must have at most 4096 bytes together")
+		}
 		if err := checkRedirectURI(uri); err != nil {
 			return refuse(codeInvalidRedirect, "invalid redirect URI: "+err.Error())
 		}
@@ -166,18 +202,22 @@ func isShownURL(uri string) bool {
 		(u.Scheme == "https" || u.Scheme == "http" && netx.IsLoopback(u.Hostname()))
 }
 
-var errTooManyClients = &oauthError{
-	status: http.StatusTooManyRequests, code: codeSlowDown, text: "too many registered clients have not been used yet",
-	wait: maxRetryAfter,
-}
-
 func (s *Server) putNewClient(ctx context.Context, c *client) error {
-	n, err := s.store.Count(ctx, kindNewClient)
+	index, network := s.newClientIndex(), clientNetwork(ctx)
+	c.IndexPart = index.part(network)
+	value, err := encodeRecord(c)
 	if err != nil {
 		return err
 	}
-	if n >= s.o.Registration.MaxUnused {
-		return errTooManyClients
+	if len(value) > maxRegistration {
+		return refuse(codeInvalidMetadata, "the client metadata is too long")
 	}
-	return newClients.put(ctx, s.store, c.ID, c)
+	if err := index.add(ctx, s.store, network, c.ID); err != nil {
+		return err
+	}
+	return s.store.Put(ctx, kindNewClient, c.ID, value, newClients.expires(c))
+}
+
+func (s *Server) newClientIndex() recordIndex {
+	return recordIndex{kindNewClient, s.o.Registration.MaxUnused, unusedTime}
 }

@@ -3,6 +3,7 @@ package authserver_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -165,12 +166,17 @@ func TestUnusedRegistrationsAreBounded(t *testing.T) {
 		few := newInProcessEnv(t, func(o *authserver.Options) { o.Registration.MaxUnused = 3 })
 		used := few.register(body)["client_id"].(string)
 		few.register(body)
-		few.register(body)
-		few.tryRegister(body).wantError(t, http.StatusTooManyRequests, "slow_down")
+		evicted := few.register(body)["client_id"].(string)
 		uri := "http://localhost:9/cb"
 		code := few.code("client_id", used, "redirect_uri", uri)
 		few.tokensOf(few.post("/token", exchangeForm(code, "client_id", used, "redirect_uri", uri)))
 		few.register(body) // used no longer counts
+		few.register(body)
+		few.register(body)
+		res = few.browser().get("/authorize?" + authorizeQuery("client_id", evicted, "redirect_uri", uri).Encode())
+		if res.StatusCode != http.StatusBadRequest {
+			t.Errorf("unused client after three more: %s, want 400", res.Status)
+		}
 		time.Sleep(24 * time.Hour)
 		for range 3 {
 			few.register(body) // the unused clients have expired
@@ -182,6 +188,57 @@ func TestUnusedRegistrationsAreBounded(t *testing.T) {
 			t.Errorf("client unused for a year: %s, want 400", res.Status)
 		}
 	})
+}
+
+// A few hundred addresses register as many clients as the limit by address permits.
+func TestStrangersDoNotBlockRegistration(t *testing.T) {
+	store := authserver.NewMemoryStore()
+	w := newInProcessEnv(t, func(o *authserver.Options) {
+		o.Store, o.Limits.Registrations = store, authserver.Rate{}
+	})
+	early := w.registerPublic(publicURI)
+	for i := range 600 {
+		stranger := w.from(fmt.Sprintf("10.%d.%d.1", i/250, i%250))
+		for range 20 {
+			stranger.registerPublic(publicURI)
+		}
+	}
+	late := w.registerPublic(publicURI)
+	for when, id := range map[string]string{"before": early, "after": late} {
+		w.tokensOf(w.post("/token", exchangeForm(w.code("client_id", id), "client_id", id)))
+		if value, err := store.Get(t.Context(), "client", id); value == nil || err != nil {
+			t.Errorf("client registered %s the others: %q, %v; want its record", when, value, err)
+		}
+	}
+	if n, err := store.Count(t.Context(), "new-client"); n > 10_000 || err != nil {
+		t.Errorf("%d unused clients, %v; want at most 10000", n, err)
+	}
+}
+
+func TestRegistrationRecordIsBounded(t *testing.T) {
+	store := authserver.NewMemoryStore()
+	w := newInProcessEnv(t, func(o *authserver.Options) { o.Store = store })
+	long := func(n int) string { return "https://app.example/" + strings.Repeat("x", n-20) }
+	for name, c := range map[string]struct {
+		uris   []string
+		logo   string
+		status int
+		code   string
+	}{
+		"redirect URIs of 4 KiB":          {[]string{long(2048), long(2048)}, "", http.StatusCreated, ""},
+		"redirect URIs of 4 KiB + 1 byte": {[]string{long(2048), long(2000), long(49)}, "", 400, "invalid_redirect_uri"},
+		"record of more than 8 KiB":       {[]string{long(2048), long(2048)}, long(2048), 400, "invalid_client_metadata"},
+	} {
+		body, err := json.Marshal(map[string]any{"redirect_uris": c.uris, "logo_uri": c.logo, "client_uri": c.logo,
+			"policy_uri": c.logo, "token_endpoint_auth_method": "none"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		res := w.tryRegister(string(body))
+		if got, _ := res.json(t)["error"].(string); res.StatusCode != c.status || got != c.code {
+			t.Errorf("%s: %s %s, want %d %s", name, res.Status, res.body, c.status, c.code)
+		}
+	}
 }
 
 func TestREG10_ConsentPageShowsTheRedirectHost(t *testing.T) {

@@ -360,9 +360,11 @@ func (f *fetchLimiter) removeUser(key string, client *clientSlots) {
 // An lru is a map of at most max values, which drops the least recently used one. The caller locks
 // it.
 type lru[V any] struct {
-	max    int
-	byKey  map[string]*list.Element
-	recent list.List // of *lruEntry[V], the most recently used first
+	max int
+	// onEvict is called with what put drops because there are too many values. It may be nil.
+	onEvict func(key string, value *V)
+	byKey   map[string]*list.Element
+	recent  list.List // of *lruEntry[V], the most recently used first
 }
 
 type lruEntry[V any] struct {
@@ -385,7 +387,11 @@ func (l *lru[V]) put(key string, value *V) {
 		l.byKey = map[string]*list.Element{}
 	}
 	if len(l.byKey) >= l.max {
-		l.drop(l.recent.Back().Value.(*lruEntry[V]).key)
+		oldest := l.recent.Back().Value.(*lruEntry[V])
+		l.drop(oldest.key)
+		if l.onEvict != nil {
+			l.onEvict(oldest.key, oldest.value)
+		}
 	}
 	l.byKey[key] = l.recent.PushFront(&lruEntry[V]{key, value})
 }

@@ -14,6 +14,7 @@ import (
 // 7009, section 2.
 func (s *Server) serveRevoke(w http.ResponseWriter, r *http.Request) {
 	if err := s.revoke(r); err != nil {
+		s.audit(r.Context(), AuditEvent{Action: AuditRevocation, Refused: true, Reason: refusalReason(err)})
 		s.writeFailure(w, r, err)
 		return
 	}
@@ -59,6 +60,8 @@ type introspection struct {
 	Issuer    string `json:"iss,omitempty"`
 	ID        string `json:"jti,omitempty"`
 	Grant     string `json:"grant_id,omitempty"`
+
+	Confirmation *confirmation `json:"cnf,omitempty"`
 }
 
 // introspect serves the introspection endpoint. A token is active only for its client and for clients
@@ -85,7 +88,8 @@ func (s *Server) introspect(r *http.Request) (*introspection, error) {
 	}
 	return &introspection{
 		Active: true, Scope: strings.TrimSpace(claims.Scope), Client: claims.Client, Username: g.Name,
-		TokenType: "Bearer", Expires: claims.Expires, Issued: claims.Issued, Subject: claims.Subject,
+		TokenType: claims.tokenType(), Confirmation: claims.Confirmation,
+		Expires: claims.Expires, Issued: claims.Issued, Subject: claims.Subject,
 		Audience: claims.Audience, Issuer: claims.Issuer, ID: claims.ID, Grant: claims.Grant,
 	}, nil
 }

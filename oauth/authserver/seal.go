@@ -39,6 +39,8 @@ type SealKey struct {
 	ID string
 	// Key has 32 random bytes.
 	Key []byte
+
+	file string // that the key was loaded from, or ""
 }
 
 // NewSealKey returns a random key. Its ID contains the current time.
@@ -56,14 +58,14 @@ func NewSealKey() SealKey {
 // with # are comments. The first key seals, all of them open.
 //
 // Keep the file and its backups apart from the store and its backups: with both, anyone has the
-// secrets.
+// secrets. [New] logs a warning if both files are in the same directory.
 func LoadSealKeys(path string) ([]SealKey, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		keys := []SealKey{NewSealKey()}
 		// Unlike Rename, Link does not replace an existing file.
 		if err = writeSealKeys(path, keys, os.Link); err == nil {
-			return keys, nil
+			return loadedFrom(path, keys), nil
 		}
 		if errors.Is(err, fs.ErrExist) { // created by another process
 			text, err = os.ReadFile(path)
@@ -79,7 +81,44 @@ func LoadSealKeys(path string) ([]SealKey, error) {
 	if err != nil {
 		return nil, fmt.Errorf("authserver: load seal keys from %s: %w", path, err)
 	}
-	return keys, nil
+	return loadedFrom(path, keys), nil
+}
+
+func loadedFrom(path string, keys []SealKey) []SealKey {
+	for i := range keys {
+		keys[i].file = path
+	}
+	return keys
+}
+
+// warnOfKeyPlace logs a warning if a copy of the directory of the store, such as a backup, has the
+// seal keys too. Only a store in a file has a path.
+func (s *Server) warnOfKeyPlace() {
+	store, ok := s.store.(interface{ Path() string })
+	if !ok {
+		return
+	}
+	const text = "authorization server: a copy of the store has its seal key too; keep the keys and their backups apart"
+	if len(s.o.SealKeys) == 0 {
+		s.log.Warn(text, "reason", "Options.SealKeys is not set", "store", store.Path())
+	}
+	for _, k := range s.o.SealKeys {
+		if k.file != "" && realDir(k.file) == realDir(store.Path()) {
+			s.log.Warn(text, "reason", "the files are in the same directory", "store", store.Path(), "keys", k.file)
+			return
+		}
+	}
+}
+
+func realDir(path string) string {
+	dir, err := filepath.Abs(filepath.Dir(path))
+	if err != nil {
+		return path
+	}
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		return real
+	}
+	return dir
 }
 
 // RotateSealKeys inserts a new key as the first one in a file of [LoadSealKeys], and keeps at most

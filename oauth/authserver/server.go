@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/internal/dpop"
 	"github.com/patchbay-mcp/patchbay/internal/netx"
 	"github.com/patchbay-mcp/patchbay/internal/seal"
 	"github.com/patchbay-mcp/patchbay/oauth"
@@ -42,10 +43,12 @@ type Server struct {
 	known             map[string]*client   // by ID; immutable
 	resources         map[string]*Resource // by resourceKey; immutable
 	resourceDocuments []resourceDocument
+	assertionIssuers  map[string]*assertionIssuer // by issuer; immutable
 	store             Store
 	seals             *seal.KeyRing
 	keys              *signingKeys
 	limits            *limits
+	proofs            *dpop.Verifier
 	clientJWKS        *clientJWKS
 	pages             *pageSet
 	documents         *documents
@@ -66,11 +69,12 @@ func New(options *Options) (*Server, error) {
 	}
 	opts.setDefaults(issuer)
 	known, clientsErr := knownClients(&opts)
-	if err := errors.Join(opts.check(), clientsErr); err != nil {
+	issuers, issuersErr := assertionIssuers(opts.AssertionIssuers)
+	if err := errors.Join(opts.check(), clientsErr, issuersErr); err != nil {
 		return nil, fmt.Errorf("authserver: %w", err)
 	}
 	s := &Server{o: opts, issuer: issuer, known: known, store: opts.Store, log: opts.Logger,
-		resources: map[string]*Resource{}}
+		resources: map[string]*Resource{}, assertionIssuers: issuers}
 	if s.store == nil {
 		s.store = NewMemoryStore()
 	}
@@ -83,10 +87,14 @@ func New(options *Options) (*Server, error) {
 	if s.seals, err = s.openKeyRing(ctx); err != nil {
 		return nil, err
 	}
+	s.warnOfKeyPlace()
 	if s.keys, err = newSigningKeys(ctx, s); err != nil {
 		return nil, fmt.Errorf("authserver: %w", err)
 	}
 	s.limits = newLimits(&s.o.Limits)
+	if s.proofs, err = dpop.NewVerifier(nil); err != nil {
+		return nil, fmt.Errorf("authserver: %w", err)
+	}
 	fetches := newFetchLimiter(s.limits)
 	s.documents = newDocuments(&s.o, s.store, fetches)
 	s.clientJWKS = newClientJWKS(s.documents.fetcher, fetches)

@@ -16,8 +16,21 @@ import (
 // as "grant", and a key that is unique within the kind. It has an expiry, where the zero time means
 // never; an expired record is treated as missing.
 //
+// A store in a file may have a method Path() string, which returns the path of the file. [New] then
+// warns if the keys that seal the secrets are in the same place.
+//
 // All methods are safe for concurrent use. If the store is persistent, a change survives a crash
-// once the method has returned. Package storetest tests implementations.
+// once the method has returned.
+//
+// Several processes can share a store that is linearizable across them: once Put, Update or
+// GetAndDelete has returned in one process, Get returns the change in all of them, so it must not
+// read from a replica that lags behind. Of concurrent GetAndDelete calls in all processes only one
+// gets the value, and no Update loses the change of another. A database needs a transaction with
+// serializable isolation, or a comparison with the old value, for Update and GetAndDelete. The
+// clocks of the processes may differ by a few seconds.
+//
+// Package storetest tests implementations: Run, RunLasting for persistent ones, RunShared for those
+// that several processes can share.
 type Store interface {
 	// Get returns the value of a record, nil if there is none.
 	Get(ctx context.Context, kind, key string) ([]byte, error)
@@ -32,10 +45,9 @@ type Store interface {
 	// not use the store, and may be called more than once.
 	Update(ctx context.Context, kind, key string, change func(old []byte) (value []byte, expires time.Time,
 		err error)) error
-	// Count returns the number of records of a kind. It is called for each new login and
-	// registration, so its cost must not grow with the number of records. It may include expired
-	// records for some minutes, but must not depend on other calls to remove them: a caller that
-	// waits for the number to fall calls nothing else.
+	// Count returns the number of records of a kind, for tests and for monitoring. The server does
+	// not call it. It may include expired records for some minutes, but must not depend on other
+	// calls to remove them: a caller that waits for the number to fall calls nothing else.
 	Count(ctx context.Context, kind string) (int, error)
 	// Close releases the resources of the store.
 	Close() error

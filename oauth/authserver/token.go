@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net/http"
 	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/dpop"
 )
 
 // Spec: RFC 6749, section 5.1.
@@ -16,24 +18,65 @@ type tokenResponse struct {
 	Scope        string `json:"scope"`
 }
 
+// A tokenRequest is a token request of an authenticated client.
+type tokenRequest struct {
+	client *client
+	form   form
+	key    string // the thumbprint of the key of the DPoP proof, "" without a proof
+
+	// What accessToken issued a token for, for the audit.
+	grant  *grant
+	scopes []string
+}
+
 // Spec: OAuth 2.1, section 3.2.
 func (s *Server) token(r *http.Request) (*tokenResponse, error) {
 	c, f, err := s.authenticate(r)
+	req := &tokenRequest{client: c, form: f}
+	var response *tokenResponse
+	if err == nil {
+		response, err = s.exchange(r, req)
+	}
+	s.auditToken(r.Context(), req, err)
 	if err != nil {
 		return nil, err
 	}
-	exchange := map[string]func(context.Context, *client, form) (*tokenResponse, error){
+	return response, nil
+}
+
+func (s *Server) exchange(r *http.Request, req *tokenRequest) (response *tokenResponse, err error) {
+	c, f := req.client, req.form
+	exchange := map[string]func(context.Context, *tokenRequest) (*tokenResponse, error){
 		grantCode: s.exchangeCode, grantRefresh: s.exchangeRefresh, grantClient: s.exchangeClient,
+		grantAssertion: s.exchangeAssertion,
 	}[f["grant_type"]]
 	switch {
 	case f["grant_type"] == "":
 		return nil, refuse(codeInvalidRequest, "grant_type is missing")
-	case exchange == nil:
+	case exchange == nil || f["grant_type"] == grantAssertion && len(s.assertionIssuers) == 0:
 		return nil, refuse(codeUnsupportedGrant, "unsupported grant_type")
 	case !c.mayUse(f["grant_type"]):
 		return nil, refuse(codeUnauthorizedClient, "the client is not registered for this grant_type")
 	}
-	return exchange(r.Context(), c, f)
+	if req.key, err = s.proofKey(r); err != nil {
+		return nil, err
+	}
+	return exchange(r.Context(), req)
+}
+
+// proofKey returns the thumbprint of the key of a request's DPoP proof, "" if the request has none.
+// Spec: RFC 9449, section 5.
+func (s *Server) proofKey(r *http.Request) (string, error) {
+	if len(r.Header.Values(dpop.Header)) == 0 {
+		return "", nil
+	}
+	target := *s.issuer
+	target.Path += pathToken
+	key, _, err := s.proofs.VerifyKey(r, &target)
+	if invalid, ok := errors.AsType[*dpop.ProofError](err); ok {
+		return "", refuse(invalid.Code, invalid.Reason)
+	}
+	return key, err
 }
 
 // errBadGrant does not reveal whether a code or token is unknown, expired or that of another
@@ -41,7 +84,8 @@ func (s *Server) token(r *http.Request) (*tokenResponse, error) {
 var errBadGrant = refuse(codeInvalidGrant, "the code or token is not valid")
 
 // Spec: OAuth 2.1, section 4.1.3.
-func (s *Server) exchangeCode(ctx context.Context, c *client, f form) (*tokenResponse, error) {
+func (s *Server) exchangeCode(ctx context.Context, r *tokenRequest) (*tokenResponse, error) {
+	c, f := r.client, r.form
 	code, verifier := f["code"], f["code_verifier"]
 	switch {
 	case code == "":
@@ -56,9 +100,9 @@ func (s *Server) exchangeCode(ctx context.Context, c *client, f form) (*tokenRes
 	if !first {
 		return nil, s.refuseAndEnd(ctx, rec.Grant, "the code was used twice", errBadGrant)
 	}
-	if !rec.matches(c, f["redirect_uri"], verifier) {
-		return nil, s.refuseAndEnd(ctx, rec.Grant, "the code was used with another client, redirect URI or verifier",
-			errBadGrant)
+	if !rec.matches(c, f["redirect_uri"], verifier) || rec.Key != "" && rec.Key != r.key {
+		return nil, s.refuseAndEnd(ctx, rec.Grant,
+			"the code was used with another client, redirect URI, verifier or DPoP key", errBadGrant)
 	}
 	g, err := s.grant(ctx, rec.Grant)
 	if err != nil {
@@ -68,7 +112,7 @@ func (s *Server) exchangeCode(ctx context.Context, c *client, f form) (*tokenRes
 	if err != nil {
 		return nil, s.refuseAndEnd(ctx, g.ID, "the token request asked for more than was granted", err)
 	}
-	return s.firstTokens(ctx, c, g, scopes)
+	return s.firstTokens(ctx, r, g, scopes)
 }
 
 func (s *Server) refuseAndEnd(ctx context.Context, id, reason string, response error) error {
@@ -80,11 +124,12 @@ func (s *Server) refuseAndEnd(ctx context.Context, id, reason string, response e
 
 // firstTokens returns the first tokens of a grant of a user. A second use of the code may end the
 // grant at the same time; the grant then stays ended.
-func (s *Server) firstTokens(ctx context.Context, c *client, g *grant, scopes []string) (*tokenResponse, error) {
+func (s *Server) firstTokens(ctx context.Context, r *tokenRequest, g *grant, scopes []string) (*tokenResponse, error) {
+	c := r.client
 	until := s.accessExpiry(g)
 	var refresh string
 	if c.mayUse(grantRefresh) {
-		token, fam, err := s.newRefresh(ctx, g)
+		token, fam, err := s.newRefresh(ctx, r, g)
 		if err != nil {
 			return nil, err
 		}
@@ -93,7 +138,7 @@ func (s *Server) firstTokens(ctx context.Context, c *client, g *grant, scopes []
 	if err := s.useClient(ctx, c); err != nil {
 		return nil, err
 	}
-	response, err := s.accessToken(ctx, g, scopes)
+	response, err := s.accessToken(ctx, r, g, scopes)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +196,8 @@ func (s *Server) narrowed(c *client, g *grant, f form) ([]string, error) {
 }
 
 // Spec: OAuth 2.1, section 4.3.
-func (s *Server) exchangeRefresh(ctx context.Context, c *client, f form) (*tokenResponse, error) {
+func (s *Server) exchangeRefresh(ctx context.Context, r *tokenRequest) (*tokenResponse, error) {
+	c, f := r.client, r.form
 	token := f["refresh_token"]
 	if token == "" {
 		return nil, refuse(codeInvalidRequest, "refresh_token is missing")
@@ -166,6 +212,8 @@ func (s *Server) exchangeRefresh(ctx context.Context, c *client, f form) (*token
 		return nil, s.refuseFamily(ctx, fam, "a refresh token was used again")
 	case fam.Client != c.ID:
 		return nil, s.refuseFamily(ctx, fam, "a refresh token was used by another client")
+	case fam.Key != "" && fam.Key != r.key: // the grant stays: a thief cannot end it without the key
+		return nil, errBadGrant
 	}
 	g, err := s.grant(ctx, fam.Grant)
 	if err != nil {
@@ -180,7 +228,7 @@ func (s *Server) exchangeRefresh(ctx context.Context, c *client, f form) (*token
 	if err := s.checkProviderGrant(ctx, g); err != nil {
 		return nil, badGrantIfEnded(err)
 	}
-	response, err := s.accessToken(ctx, g, scopes)
+	response, err := s.accessToken(ctx, r, g, scopes)
 	if err == nil {
 		err = s.useClient(ctx, c)
 	}
@@ -191,7 +239,7 @@ func (s *Server) exchangeRefresh(ctx context.Context, c *client, f form) (*token
 		return nil, badGrantIfEnded(err)
 	}
 	response.RefreshToken, err = s.rotate(ctx, fam, token) // last, because it uses up the token
-	if errors.Is(err, errNoRefresh) {                      // rotated by another request, and refreshGrace is over
+	if errors.Is(err, errNoRefresh) {                      // rotated by another request, and the grace period is over
 		return nil, s.refuseFamily(ctx, fam, "a refresh token was used again")
 	}
 	if err != nil {
@@ -209,7 +257,8 @@ func (s *Server) refuseFamily(ctx context.Context, f *family, reason string) err
 }
 
 // Spec: OAuth 2.1, section 4.2; MCP extension io.modelcontextprotocol/oauth-client-credentials.
-func (s *Server) exchangeClient(ctx context.Context, c *client, f form) (*tokenResponse, error) {
+func (s *Server) exchangeClient(ctx context.Context, r *tokenRequest) (*tokenResponse, error) {
+	c, f := r.client, r.form
 	if c.isPublic() || c.Origin != originOperator {
 		return nil, refuse(codeUnauthorizedClient, "client_credentials is only for pre-registered clients")
 	}
@@ -230,5 +279,5 @@ func (s *Server) exchangeClient(ctx context.Context, c *client, f form) (*tokenR
 	if err := grants.put(ctx, s.store, g.ID, g); err != nil {
 		return nil, err
 	}
-	return s.accessToken(ctx, g, scopes)
+	return s.accessToken(ctx, r, g, scopes)
 }

@@ -409,3 +409,34 @@ func TestIntrospectionIsOnlyForTheResource(t *testing.T) {
 		t.Errorf("revoked token: got %s, want %s", body, inactive)
 	}
 }
+
+func TestRefreshGraceIsAnOption(t *testing.T) {
+	for name, c := range map[string]struct {
+		grace, within, after time.Duration // within < 0: even an immediate retry ends the grant
+	}{
+		"default":  {0, 9 * time.Second, 10 * time.Second},
+		"a minute": {time.Minute, 59 * time.Second, time.Minute},
+		"strict":   {-1, -1, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newInProcessEnv(t, func(o *authserver.Options) { o.Lifetimes.RefreshGrace = c.grace })
+			first := w.login()
+			next := w.tokensOf(w.post("/token", refreshForm(first.Refresh)))
+			if c.within >= 0 {
+				time.Sleep(c.within)
+				again := w.tokensOf(w.post("/token", refreshForm(first.Refresh)))
+				if again.Refresh != next.Refresh {
+					t.Errorf("%s: a retry after %v returns another successor", name, c.within)
+				}
+				time.Sleep(c.after - c.within)
+			}
+			w.post("/token", refreshForm(first.Refresh)).wantError(t, http.StatusBadRequest, "invalid_grant")
+			w.post("/token", refreshForm(next.Refresh)).wantError(t, http.StatusBadRequest, "invalid_grant")
+		})
+	}
+	o := options("https://as.example")
+	o.Lifetimes.RefreshGrace = time.Minute + 1
+	if _, err := authserver.New(&o); err == nil {
+		t.Error("New accepts a grace of more than a minute")
+	}
+}

@@ -59,6 +59,9 @@ func OpenAuthorization(path string, opts *Options) (*AuthorizationStore, error) 
 	return &AuthorizationStore{file: f}, nil
 }
 
+// Path returns the path of the file.
+func (s *AuthorizationStore) Path() string { return s.file.db.Path() }
+
 // Close waits for changes that are being written, and closes the file. Afterwards all methods
 // return an error that is [ErrClosed] and [authserver.ErrStoreClosed].
 func (s *AuthorizationStore) Close() error { return s.file.Close() }

@@ -69,6 +69,67 @@ func RunLasting(t *testing.T, open Open) {
 	})
 }
 
+// RunShared tests that stores that are open at the same time with the same directory, as in several
+// processes, are one store, as [authserver.Store] describes. Here the previous store with a
+// directory has not been closed when open is called again.
+func RunShared(t *testing.T, open Open) {
+	t.Run("changes are visible at once", func(t *testing.T) {
+		a, b := startTwo(t, open)
+		must(t, a.Put(t.Context(), "grant", "a", []byte("one"), time.Now().Add(time.Hour)))
+		want(t, b, "grant", "a", "one")
+		must(t, b.Update(t.Context(), "grant", "a", setTo("two", time.Now().Add(time.Hour))))
+		want(t, a, "grant", "a", "two")
+		if value, err := a.GetAndDelete(t.Context(), "grant", "a"); string(value) != "two" || err != nil {
+			t.Errorf("GetAndDelete returned %q, %v; want %q", value, err, "two")
+		}
+		wantNone(t, b, "grant", "a")
+	})
+	t.Run("GetAndDelete in several processes", func(t *testing.T) {
+		a, b := startTwo(t, open)
+		both := []authserver.Store{a, b}
+		for round := range 20 {
+			key := fmt.Sprint(round)
+			must(t, a.Put(t.Context(), "code", key, []byte("one"), time.Time{}))
+			var got atomic.Int32
+			concurrently(8, func(worker int) {
+				value, err := both[worker%2].GetAndDelete(t.Context(), "code", key)
+				if err != nil {
+					t.Error(err)
+				}
+				if value != nil {
+					got.Add(1)
+				}
+			})
+			if n := got.Load(); n != 1 {
+				t.Errorf("%d of 8 calls got the record, want 1", n)
+			}
+		}
+	})
+	t.Run("Update in several processes", func(t *testing.T) {
+		a, b := startTwo(t, open)
+		both := []authserver.Store{a, b}
+		const workers, each = 8, 10
+		concurrently(workers, func(worker int) {
+			for range each {
+				err := both[worker%2].Update(t.Context(), "grant", "n", func(old []byte) ([]byte, time.Time, error) {
+					return append(old, '+'), time.Time{}, nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		want(t, a, "grant", "n", strings.Repeat("+", workers*each))
+		want(t, b, "grant", "n", strings.Repeat("+", workers*each))
+	})
+}
+
+func startTwo(t *testing.T, open Open) (a, b authserver.Store) {
+	t.Helper()
+	dir := t.TempDir()
+	return start(t, open, dir), start(t, open, dir)
+}
+
 func start(t *testing.T, open Open, dir string) authserver.Store {
 	t.Helper()
 	s, err := open(dir)
