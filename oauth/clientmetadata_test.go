@@ -12,7 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-func TestRedirectURIs(t *testing.T) {
+func TestAUTH11_CheckRedirectURI(t *testing.T) {
 	for _, text := range []string{
 		"https://app.example/cb", "https://app.example:8443/cb?x=y", "https://app.example", "http://localhost/cb", "http://localhost:1/cb",
 		"http://127.0.0.1:65535/cb", "http://[::1]:80/cb", "https://localhost/cb", "com.example.app:/cb", "com.example.app://cb", "https://10.0.0.1/cb",
@@ -29,7 +29,7 @@ func TestRedirectURIs(t *testing.T) {
 		"https://app.example/" + strings.Repeat("x", 4<<10),
 	} {
 		if err := oauth.CheckRedirectURI(text); !errors.Is(err, oauth.ErrURLRefused) {
-			t.Errorf("%.80q: %v", text, err)
+			t.Errorf("%.80q: got error %v, want ErrURLRefused", text, err)
 		}
 	}
 }
@@ -40,46 +40,52 @@ const (
 )
 
 func clientDoc(more string) string {
-	return `{"client_id":"` + clientURL + `","client_name":"A client","redirect_uris":["` + redirectURI + `"]` + more + `}`
+	return `{"client_id":"` + clientURL + `","client_name":"A client","redirect_uris":["` + redirectURI + `"]` +
+		more + `}`
 }
 
-func TestREG08_ClientMetadataDocuments(t *testing.T) {
+func TestREG08_ClientMetadataDocumentIsValidated(t *testing.T) {
 	for _, tt := range []struct {
 		name, url, text string
 		ok              bool
 	}{
-		{"good", clientURL, clientDoc(""), true},
-		{"good, with all", clientURL, clientDoc(`,"client_uri":"https://client.example","logo_uri":"https://client.example/logo","token_endpoint_auth_method":"private_key_jwt","jwks_uri":"https://client.example/jwks","unknown":{"a":[1]}`), true},
+		{"required members only", clientURL, clientDoc(""), true},
+		{"all members", clientURL,
+			clientDoc(`,"client_uri":"https://client.example","logo_uri":"https://client.example/logo","token_endpoint_auth_method":"private_key_jwt","jwks_uri":"https://client.example/jwks","unknown":{"a":[1]}`), true},
 		{"another client_id", clientURL, strings.Replace(clientDoc(""), "client.json", "other.json", 1), false},
-		{"client_id with its port", clientURL, strings.Replace(clientDoc(""), "client.example/", "client.example:443/", 1), false},
-		{"client_id in another case", clientURL, strings.Replace(clientDoc(""), "https://client.example", "https://Client.example", 1), false},
+		{"client_id with its port", clientURL,
+			strings.Replace(clientDoc(""), "client.example/", "client.example:443/", 1), false},
+		{"client_id in another case", clientURL,
+			strings.Replace(clientDoc(""), "https://client.example", "https://Client.example", 1), false},
 		{"no client_id", clientURL, strings.Replace(clientDoc(""), "client_id", "x", 1), false},
 		{"no client_name", clientURL, strings.Replace(clientDoc(""), "client_name", "x", 1), false},
 		{"long client_name", clientURL, strings.Replace(clientDoc(""), "A client", strings.Repeat("x", 201), 1), false},
-		{"client_name that turns", clientURL, strings.Replace(clientDoc(""), "A client", `A\u202eclient`, 1), false},
+		{"client_name with a bidirectional control", clientURL,
+			strings.Replace(clientDoc(""), "A client", `A\u202eclient`, 1), false},
 		{"no redirect_uris", clientURL, strings.Replace(clientDoc(""), "redirect_uris", "x", 1), false},
 		{"empty redirect_uris", clientURL, strings.Replace(clientDoc(""), `"`+redirectURI+`"`, "", 1), false},
-		{"many redirect_uris", clientURL, strings.Replace(clientDoc(""), `"`+redirectURI+`"`, strings.Repeat(`"https://a.example",`, 32)+`"https://a.example"`, 1), false},
+		{"many redirect_uris", clientURL, strings.Replace(clientDoc(""), `"`+redirectURI+`"`,
+			strings.Repeat(`"https://a.example",`, 32)+`"https://a.example"`, 1), false},
 		{"bad redirect_uris", clientURL, strings.Replace(clientDoc(""), redirectURI, "http://evil.example/", 1), false},
 		{"secret", clientURL, clientDoc(`,"client_secret":"s"`), false},
 		{"secret that is null", clientURL, clientDoc(`,"client_secret":null`), false},
-		{"end of a secret", clientURL, clientDoc(`,"client_secret_expires_at":0`), false},
-		{"method that needs a secret", clientURL, clientDoc(`,"token_endpoint_auth_method":"client_secret_jwt"`), false},
-		{"logo by http", clientURL, clientDoc(`,"logo_uri":"http://client.example/logo"`), false},
-		{"logo in itself", clientURL, clientDoc(`,"logo_uri":"data:image/png;base64,"`), false},
-		{"page that is a script", clientURL, clientDoc(`,"client_uri":"javascript:alert(1)"`), false},
-		{"a name twice", clientURL, clientDoc(`,"client_name":"B"`), false},
-		{"no JSON", clientURL, `<html>`, false},
+		{"secret expiry", clientURL, clientDoc(`,"client_secret_expires_at":0`), false},
+		{"auth method with a secret", clientURL, clientDoc(`,"token_endpoint_auth_method":"client_secret_jwt"`), false},
+		{"logo with http", clientURL, clientDoc(`,"logo_uri":"http://client.example/logo"`), false},
+		{"logo as a data URL", clientURL, clientDoc(`,"logo_uri":"data:image/png;base64,"`), false},
+		{"client_uri with a script", clientURL, clientDoc(`,"client_uri":"javascript:alert(1)"`), false},
+		{"duplicate member", clientURL, clientDoc(`,"client_name":"B"`), false},
+		{"not JSON", clientURL, `<html>`, false},
 		{"URL without a path", "https://client.example", clientDoc(""), false},
-		{"URL with a slash for its path", "https://client.example/", clientDoc(""), false},
+		{"URL with an empty path", "https://client.example/", clientDoc(""), false},
 		{"URL with dots", "https://client.example/a/../client.json", clientDoc(""), false},
 		{"URL with escaped dots", "https://client.example/a/%2E%2e/client.json", clientDoc(""), false},
-		{"URL by http", "http://client.example/client.json", clientDoc(""), false},
+		{"URL with http", "http://client.example/client.json", clientDoc(""), false},
 		{"URL with a user", "https://u@client.example/client.json", clientDoc(""), false},
 		{"URL with a fragment", clientURL + "#f", clientDoc(""), false},
-		{"URL inside", "https://10.0.0.1/client.json", clientDoc(""), false},
-		{"URL on this machine", "http://localhost:8000/client.json", clientDoc(""), false},
-		{"no URL", "client", clientDoc(""), false},
+		{"URL with a private address", "https://10.0.0.1/client.json", clientDoc(""), false},
+		{"URL on the loopback host", "http://localhost:8000/client.json", clientDoc(""), false},
+		{"relative URL", "client", clientDoc(""), false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newNetwork(t)
@@ -87,31 +93,31 @@ func TestREG08_ClientMetadataDocuments(t *testing.T) {
 			w.Page(strings.TrimSuffix(tt.url, "#f"), oauthtest.JSONPage(strings.ReplaceAll(tt.text, clientURL, tt.url)))
 			m, _, err := w.fetcher(nil).FetchClientMetadata(t.Context(), tt.url)
 			if (err == nil) != tt.ok || tt.ok && m.Name != "A client" {
-				t.Errorf("got %+v, %v", m, err)
+				t.Errorf("got %+v, error %v; want success %t", m, err, tt.ok)
 			}
 		})
 	}
 }
 
-// SEC-22: the document is fetched as everything is, and from where its URL says.
-func TestSEC22_FetchingClientMetadata(t *testing.T) {
+// The document is fetched with the guards of every Fetcher, and no redirect is followed.
+func TestSEC22_ClientMetadataFetchIsGuarded(t *testing.T) {
 	w := newNetwork(t)
 	w.Doc("https://client.example/other.json", clientDoc(""))
 	w.Page(clientURL, oauthtest.RedirectPage("/other.json"))
 	if m, _, err := w.fetcher(nil).FetchClientMetadata(t.Context(), clientURL); err == nil {
-		t.Errorf("followed a redirect to %+v", m)
+		t.Errorf("got %+v after a redirect, want an error", m)
 	}
 	w.At("inside.example", "192.168.0.1")
 	w.Doc("https://inside.example/client.json", strings.ReplaceAll(clientDoc(""), "client.example", "inside.example"))
 	if m, _, err := w.fetcher(nil).FetchClientMetadata(t.Context(), "https://inside.example/client.json"); !errors.Is(err, oauth.ErrURLRefused) {
-		t.Errorf("got %+v, %v", m, err)
+		t.Errorf("private address: got %+v, error %v; want ErrURLRefused", m, err)
 	}
 	if got := w.Requests(); !slices.Equal(got, []string{"GET " + clientURL}) {
-		t.Errorf("asked for %v", got)
+		t.Errorf("requested %v, want only %s", got, clientURL)
 	}
 }
 
-func TestREG07_DocumentFreshness(t *testing.T) {
+func TestREG07_FreshnessFollowsHTTPHeaders(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, tt := range []struct {
 		header string
@@ -146,7 +152,7 @@ func TestREG07_DocumentFreshness(t *testing.T) {
 			}
 		}
 		if got := oauth.Freshness(header, now); got != tt.want {
-			t.Errorf("%q: %v, want %v", tt.header, got, tt.want)
+			t.Errorf("%q: got %v, want %v", tt.header, got, tt.want)
 		}
 	}
 }

@@ -25,9 +25,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// A boundSite is an MCP server, protected by Require, and its authorization server, whose tokens
-// are bound to keys.
-type boundSite struct {
+// A dpopServer is an MCP server protected by Require, together with its authorization server, which
+// issues DPoP-bound tokens.
+type dpopServer struct {
 	t       *testing.T
 	url, as string
 
@@ -35,13 +35,13 @@ type boundSite struct {
 	tokens map[string]*oauth.Token
 }
 
-func newBoundSite(t *testing.T, opts *oauth.ProofOptions) *boundSite {
+func newDPoPServer(t *testing.T, opts *oauth.ProofOptions) *dpopServer {
 	t.Helper()
-	s := &boundSite{t: t, tokens: map[string]*oauth.Token{}}
+	s := &dpopServer{t: t, tokens: map[string]*oauth.Token{}}
 	as := httptest.NewServer(http.HandlerFunc(s.serveAS))
 	rs := httptest.NewUnstartedServer(nil)
 	s.as, s.url = as.URL, "http://"+rs.Listener.Addr().String()+"/mcp"
-	h := mcphttp.NewHandler(newScoped(), &mcphttp.Options{Logger: discardLog})
+	h := mcphttp.NewHandler(newScopedServer(), &mcphttp.Options{Logger: discardLog})
 	rs.Config.Handler = oauth.Require(s, oauth.ResourceMetadata{Resource: s.url, AuthorizationServers: []string{s.as}},
 		&oauth.RequireOptions{DPoP: opts, Logger: discardLog})(h)
 	rs.Start()
@@ -55,8 +55,8 @@ func newBoundSite(t *testing.T, opts *oauth.ProofOptions) *boundSite {
 	return s
 }
 
-// Verify knows the tokens that the authorization server has issued.
-func (s *boundSite) Verify(_ context.Context, token string) (*oauth.Token, error) {
+// Verify accepts the tokens that the authorization server has issued.
+func (s *dpopServer) Verify(_ context.Context, token string) (*oauth.Token, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t := s.tokens[token]; t != nil {
@@ -65,7 +65,7 @@ func (s *boundSite) Verify(_ context.Context, token string) (*oauth.Token, error
 	return nil, oauth.ErrInvalidToken
 }
 
-func (s *boundSite) serveAS(w http.ResponseWriter, r *http.Request) {
+func (s *dpopServer) serveAS(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	if r.URL.Path != "/token" {
 		_ = json.NewEncoder(w).Encode(oauth.ServerMetadata{
@@ -93,8 +93,8 @@ func (s *boundSite) serveAS(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprintf(w, `{"access_token":%q,"token_type":"DPoP","expires_in":3600}`, token)
 }
 
-// connect returns a client that is let in, over a RoundTripper of the test's.
-func (s *boundSite) connect(revision string, base http.RoundTripper) (*mcp.Client, error) {
+// connect returns a client with a bound token. base carries its requests.
+func (s *dpopServer) connect(revision string, base http.RoundTripper) (*mcp.Client, error) {
 	transport := oauthclient.NewTransport(s.url, &oauthclient.TransportOptions{
 		Base:   base,
 		Grant:  oauthclient.NewClientCredentialsGrant(),
@@ -108,12 +108,11 @@ func (s *boundSite) connect(revision string, base http.RoundTripper) (*mcp.Clien
 	}), &mcp.ClientOptions{Revision: revision, Logger: discardLog})
 }
 
-// TestDPoPEndToEnd lets our client into our server, in both ways to talk and with nonces.
 func TestDPoPEndToEnd(t *testing.T) {
 	for _, revision := range []string{november2025, july2026} {
 		for _, nonces := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, nonces %t", revision, nonces), func(t *testing.T) {
-				s := newBoundSite(t, &oauth.ProofOptions{Required: true, Nonces: nonces})
+				s := newDPoPServer(t, &oauth.ProofOptions{Required: true, Nonces: nonces})
 				c, err := s.connect(revision, nil)
 				if err != nil {
 					t.Fatal(err)
@@ -124,23 +123,23 @@ func TestDPoPEndToEnd(t *testing.T) {
 						t.Fatal(err)
 					}
 					if text := fmt.Sprint(mustJSON(result)); !strings.Contains(text, "ann for []") {
-						t.Errorf("the tool says %s", text)
+						t.Errorf("got tool result %s, want the subject ann and no Authorization header", text)
 					}
 				}
 				if err := c.Close(); err != nil {
 					t.Error(err)
 				}
 				if len(s.tokens) != 1 {
-					t.Errorf("%d tokens were issued, want 1", len(s.tokens))
+					t.Errorf("the authorization server issued %d tokens, want 1", len(s.tokens))
 				}
 			})
 		}
 	}
 }
 
-// TestStolenBoundToken returns a thief all that was sent with one request.
+// An attacker who has recorded a request can use neither its token nor its proof.
 func TestStolenBoundToken(t *testing.T) {
-	s := newBoundSite(t, &oauth.ProofOptions{})
+	s := newDPoPServer(t, &oauth.ProofOptions{})
 	var stolen *http.Request
 	base := &http.Transport{}
 	defer base.CloseIdleConnections()
@@ -165,11 +164,11 @@ func TestStolenBoundToken(t *testing.T) {
 	for _, tt := range []struct {
 		name, scheme, proof, want string
 	}{
-		{"the same again", "DPoP", stolen.Header.Get("DPoP"), "invalid_dpop_proof"},
+		{"replayed proof", "DPoP", stolen.Header.Get("DPoP"), "invalid_dpop_proof"},
 		{"without the proof", "DPoP", "", "invalid_dpop_proof"},
 		{"as a bearer token", "Bearer", "", "invalid_token"},
 		{"as a bearer token, with the proof", "Bearer", stolen.Header.Get("DPoP"), "invalid_token"},
-		{"with another key", "DPoP", proofBy(t, key, s.url, token), "invalid_dpop_proof"},
+		{"proof with another key", "DPoP", signProof(t, key, s.url, token), "invalid_dpop_proof"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			req := stolen.Clone(t.Context())
@@ -198,8 +197,8 @@ func TestStolenBoundToken(t *testing.T) {
 	}
 }
 
-// proofBy makes a proof that is as it should be, with a key of one's own.
-func proofBy(t *testing.T, key *ecdsa.PrivateKey, target, token string) string {
+// signProof returns a valid proof, signed with the given key.
+func signProof(t *testing.T, key *ecdsa.PrivateKey, target, token string) string {
 	t.Helper()
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key},
 		(&jose.SignerOptions{EmbedJWK: true}).WithType("dpop+jwt"))

@@ -5,5 +5,5 @@ import (
 	"time"
 )
 
-// Freshness is how long a response may be cached.
+// Freshness returns how long a response may be cached.
 func Freshness(header http.Header, now time.Time) time.Duration { return freshness(header, now) }

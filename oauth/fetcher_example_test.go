@@ -11,7 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-// What a client is told to fetch is fetched only from where the one who tells it may send it.
+// A Fetcher made with For may also fetch from the machine of the server that it is for.
 func ExampleFetcher() {
 	var server *httptest.Server
 	server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -22,7 +22,7 @@ func ExampleFetcher() {
 
 	f := oauth.NewFetcher(nil)
 	_, err := f.FetchServerMetadata(context.Background(), server.URL)
-	fmt.Println("for nobody:", err != nil)
+	fmt.Println("without For: refused:", err != nil)
 
 	at, err := url.Parse(server.URL)
 	if err != nil {
@@ -32,8 +32,8 @@ func ExampleFetcher() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println("for a server on this machine:", m.TokenEndpoint == server.URL+"/token")
+	fmt.Println("for a server on this machine: fetched:", m.TokenEndpoint == server.URL+"/token")
 	// Output:
-	// for nobody: true
-	// for a server on this machine: true
+	// without For: refused: true
+	// for a server on this machine: fetched: true
 }

@@ -12,7 +12,7 @@ const (
 	issuer = "https://as.example"
 )
 
-// serverDoc is the metadata of an authorization server that has nothing wrong with it.
+// serverDoc returns the valid metadata of an authorization server.
 func serverDoc(issuer string) string {
 	return `{"issuer":"` + issuer + `","authorization_endpoint":"` + issuer + `/authorize","token_endpoint":"` + issuer +
 		`/token","registration_endpoint":"` + issuer + `/register","response_types_supported":["code"],"code_challenge_methods_supported":["S256"]}`
@@ -23,12 +23,12 @@ func TestFetchServerMetadata(t *testing.T) {
 	w.Doc(asOIDC, serverDoc(issuer))
 	m, err := w.fetcher(nil).FetchServerMetadata(t.Context(), issuer)
 	if err != nil || m.TokenEndpoint != issuer+"/token" {
-		t.Errorf("got %+v, %v", m, err)
+		t.Errorf("got %+v, error %v; want the token endpoint %s/token", m, err, issuer)
 	}
 	if _, err := w.fetcher(nil).FetchServerMetadata(t.Context(), "https://none.example"); !errors.Is(err, oauth.ErrNoMetadata) {
-		t.Errorf("got %v", err)
+		t.Errorf("no document: got error %v, want ErrNoMetadata", err)
 	}
 	if _, err := w.fetcher(nil).FetchServerMetadata(t.Context(), "https://10.0.0.1"); !errors.Is(err, oauth.ErrURLRefused) {
-		t.Errorf("got %v", err)
+		t.Errorf("private address: got error %v, want ErrURLRefused", err)
 	}
 }

@@ -19,17 +19,17 @@ import (
 
 const jwksURL = "https://auth.example.com/keys"
 
-// A keyServer publishes keys in a world, and counts how often it is asked.
+// A keyServer publishes a key set and counts the requests for it.
 type keyServer struct {
-	asked atomic.Int32
-	keys  atomic.Pointer[[]byte] // nil for a server that is away
-	wait  time.Duration
+	fetches atomic.Int32
+	keys    atomic.Pointer[[]byte] // nil for a server that is down
+	wait    time.Duration
 }
 
 func (s *keyServer) publish(keys []byte) { s.keys.Store(&keys) }
 
 func (s *keyServer) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
-	s.asked.Add(1)
+	s.fetches.Add(1)
 	time.Sleep(s.wait)
 	keys := s.keys.Load()
 	if keys == nil {
@@ -40,8 +40,8 @@ func (s *keyServer) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(*keys)
 }
 
-// withKeyServer runs a test with a key server and a verifier that finds it through the metadata of
-// the issuer.
+// withKeyServer calls f, in a synctest bubble, with a key server and a verifier that finds it through
+// the issuer's metadata.
 func withKeyServer(t *testing.T, f func(t *testing.T, s *keyServer, v *oauth.JWTVerifier)) {
 	first := jwks(t, map[string]any{"ec": ecKey().Public()})
 	synctest.Test(t, func(t *testing.T) {
@@ -54,131 +54,129 @@ func withKeyServer(t *testing.T, f func(t *testing.T, s *keyServer, v *oauth.JWT
 	})
 }
 
-func verifies(t *testing.T, v oauth.Verifier, token string) {
+func wantVerified(t *testing.T, v oauth.Verifier, token string) {
 	t.Helper()
 	if _, err := v.Verify(t.Context(), token); err != nil {
-		t.Errorf("not verified: %v", err)
+		t.Errorf("got error %v, want a verified token", err)
 	}
 }
 
-func refuses(t *testing.T, v oauth.Verifier, token string) {
+func wantRefused(t *testing.T, v oauth.Verifier, token string) {
 	t.Helper()
 	if _, err := v.Verify(t.Context(), token); !errors.Is(err, oauth.ErrInvalidToken) {
-		t.Errorf("got %v, want a refusal", err)
+		t.Errorf("got error %v, want ErrInvalidToken", err)
 	}
 }
 
-func asks(t *testing.T, s *keyServer, want int32) {
+func wantFetches(t *testing.T, s *keyServer, want int32) {
 	t.Helper()
-	if got := s.asked.Swap(0); got != want {
+	if got := s.fetches.Swap(0); got != want {
 		t.Errorf("the keys were fetched %d times, want %d", got, want)
 	}
 }
 
-func otherKid(t testing.TB, kid string) string {
+func issueWithKid(t testing.TB, kid string) string {
 	return sign(t, jose.ES256, ecKey(), map[jose.HeaderKey]any{"kid": kid}, goodClaims())
 }
 
-// However many key ids strangers make up, and however many callers there are at once, the keys are
-// fetched once.
-func TestUnknownKeysDoNotFloodTheServer(t *testing.T) {
+// Concurrent tokens with unknown key ids cause one fetch per minute.
+func TestUnknownKeyIDsFetchTheKeysOnce(t *testing.T) {
 	withKeyServer(t, func(t *testing.T, s *keyServer, v *oauth.JWTVerifier) {
 		s.wait = time.Second
 		var wg sync.WaitGroup
 		for i := range 50 {
-			token := otherKid(t, strings.Repeat("x", i+1))
-			wg.Go(func() { refuses(t, v, token) })
-			wg.Go(func() { verifies(t, v, issue(t)) })
+			token := issueWithKid(t, strings.Repeat("x", i+1))
+			wg.Go(func() { wantRefused(t, v, token) })
+			wg.Go(func() { wantVerified(t, v, issue(t)) })
 		}
 		wg.Wait()
-		asks(t, s, 1)
+		wantFetches(t, s, 1)
 		time.Sleep(30 * time.Second)
-		refuses(t, v, otherKid(t, "y"))
-		asks(t, s, 0)
+		wantRefused(t, v, issueWithKid(t, "y"))
+		wantFetches(t, s, 0)
 		time.Sleep(31 * time.Second)
 		for range 10 {
-			refuses(t, v, otherKid(t, "z"))
+			wantRefused(t, v, issueWithKid(t, "z"))
 		}
-		asks(t, s, 1)
-		refuses(t, v, sign(t, jose.ES256, strangeKey(), map[jose.HeaderKey]any{"kid": "ec"}, goodClaims()))
+		wantFetches(t, s, 1)
+		wantRefused(t, v, sign(t, jose.ES256, foreignKey(), map[jose.HeaderKey]any{"kid": "ec"}, goodClaims()))
 		time.Sleep(2 * time.Minute)
-		refuses(t, v, sign(t, jose.ES256, strangeKey(), map[jose.HeaderKey]any{"kid": "ec"}, goodClaims()))
-		asks(t, s, 0) // a wrong signature by a known key is no reason
+		wantRefused(t, v, sign(t, jose.ES256, foreignKey(), map[jose.HeaderKey]any{"kid": "ec"}, goodClaims()))
+		wantFetches(t, s, 0) // a wrong signature with a known key id causes no fetch
 	})
 }
 
-// Nothing is fetched for what is no token of the issuer, so that another verifier can be asked at
-// once.
 func TestTokensOfOtherIssuersFetchNoKeys(t *testing.T) {
 	withKeyServer(t, func(t *testing.T, s *keyServer, v *oauth.JWTVerifier) {
-		s.keys.Store(nil) // the server is away
+		s.keys.Store(nil) // the server is down
 		secret := strings.Repeat("s", 30)
 		both := oauth.Verifiers(v, staticVerifier(t, oauth.StaticToken{Token: secret, Subject: "robot"}))
-		verifies(t, both, secret)
-		refuses(t, both, issue(t, claims{"iss": "https://other.example"}))
-		asks(t, s, 0)
+		wantVerified(t, both, secret)
+		wantRefused(t, both, issue(t, claims{"iss": "https://other.example"}))
+		wantFetches(t, s, 0)
 		if _, err := both.Verify(t.Context(), issue(t)); err == nil || errors.Is(err, oauth.ErrInvalidToken) {
-			t.Errorf("got %v, want a failure", err)
+			t.Errorf("got error %v, want one other than ErrInvalidToken", err)
 		}
 	})
 }
 
 func TestKeysAreRotated(t *testing.T) {
-	next, only := jwks(t, map[string]any{"ec": ecKey().Public(), "next": strangeKey().Public()}), jwks(t, map[string]any{"next": strangeKey().Public()})
+	next, only := jwks(t, map[string]any{"ec": ecKey().Public(), "next": foreignKey().Public()}), jwks(t,
+		map[string]any{"next": foreignKey().Public()})
 	withKeyServer(t, func(t *testing.T, s *keyServer, v *oauth.JWTVerifier) {
 		old := issue(t)
-		renewed := sign(t, jose.ES256, strangeKey(), map[jose.HeaderKey]any{"kid": "next"}, goodClaims())
-		verifies(t, v, old)
+		renewed := sign(t, jose.ES256, foreignKey(), map[jose.HeaderKey]any{"kid": "next"}, goodClaims())
+		wantVerified(t, v, old)
 		s.publish(next)
 		time.Sleep(61 * time.Second)
-		verifies(t, v, renewed)
-		verifies(t, v, old)
-		asks(t, s, 2)
+		wantVerified(t, v, renewed)
+		wantVerified(t, v, old)
+		wantFetches(t, s, 2)
 		s.publish(only) // the old key is withdrawn
 		time.Sleep(10 * time.Minute)
-		refuses(t, v, old) // although it was verified and remembered
-		verifies(t, v, renewed)
+		wantRefused(t, v, old) // although it was verified and cached
+		wantVerified(t, v, renewed)
 	})
 }
 
 func TestStaleKeysWhileServerIsDown(t *testing.T) {
 	withKeyServer(t, func(t *testing.T, s *keyServer, v *oauth.JWTVerifier) {
-		verifies(t, v, issue(t))
+		wantVerified(t, v, issue(t))
 		s.keys.Store(nil)
-		asks(t, s, 1)
+		wantFetches(t, s, 1)
 		time.Sleep(65 * time.Minute)
 		for range 5 {
-			verifies(t, v, issue(t))
+			wantVerified(t, v, issue(t))
 		}
-		asks(t, s, 1) // not with every request
+		wantFetches(t, s, 1) // not for every request
 		time.Sleep(6 * time.Minute)
 		if _, err := v.Verify(t.Context(), issue(t)); err == nil || errors.Is(err, oauth.ErrInvalidToken) {
-			t.Errorf("after the bound: got %v, want a failure that is not the token's", err)
+			t.Errorf("after the limit for stale keys: got error %v, want one other than ErrInvalidToken", err)
 		}
 		s.publish(jwks(t, map[string]any{"ec": ecKey().Public()}))
 		time.Sleep(6 * time.Second)
-		verifies(t, v, issue(t))
+		wantVerified(t, v, issue(t))
 	})
 }
 
-// While somebody fetches new keys in place of old ones, the others need not wait.
+// While new keys are fetched, other callers use the old ones without waiting.
 func TestOldKeysDuringFetch(t *testing.T) {
 	withKeyServer(t, func(t *testing.T, s *keyServer, v *oauth.JWTVerifier) {
-		verifies(t, v, issue(t))
+		wantVerified(t, v, issue(t))
 		s.wait = 5 * time.Second
 		time.Sleep(11 * time.Minute)
-		go verifies(t, v, issue(t))
+		go wantVerified(t, v, issue(t))
 		synctest.Wait()
 		begin := time.Now()
-		verifies(t, v, issue(t))
+		wantVerified(t, v, issue(t))
 		if waited := time.Since(begin); waited != 0 {
-			t.Errorf("waited %v", waited)
+			t.Errorf("waited %v, want 0", waited)
 		}
 		time.Sleep(6 * time.Second)
 	})
 }
 
-// A caller that goes away takes the fetch from nobody.
+// Cancelling the call that started a fetch does not cancel the fetch for other callers.
 func TestKeyFetchOutlivesItsCaller(t *testing.T) {
 	withKeyServer(t, func(t *testing.T, s *keyServer, v *oauth.JWTVerifier) {
 		s.wait = 2 * time.Second
@@ -186,20 +184,20 @@ func TestKeyFetchOutlivesItsCaller(t *testing.T) {
 		defer cancel()
 		go func() { _, _ = v.Verify(ctx, issue(t)) }()
 		synctest.Wait()
-		impatient, leave := context.WithTimeout(t.Context(), time.Second/2)
-		defer leave()
+		short, cancelShort := context.WithTimeout(t.Context(), time.Second/2)
+		defer cancelShort()
 		begin := time.Now()
-		if _, err := v.Verify(impatient, issue(t)); !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != time.Second/2 {
-			t.Errorf("one who waits for another's fetch left after %v with %v", time.Since(begin), err)
+		if _, err := v.Verify(short, issue(t)); !errors.Is(err, context.DeadlineExceeded) ||
+			time.Since(begin) != time.Second/2 {
+			t.Errorf("returned after %v with error %v, want DeadlineExceeded after 500ms", time.Since(begin), err)
 		}
-		verifies(t, v, issue(t))
-		asks(t, s, 1)
+		wantVerified(t, v, issue(t))
+		wantFetches(t, s, 1)
 	})
 }
 
-// Keys that are for something else, weak, secret or unknown verify nothing, and do not spoil the
-// others.
-func TestKeysThatCannotVerify(t *testing.T) {
+// Keys that cannot verify signatures are ignored; the other keys of the set are used.
+func TestUnusableKeysAreIgnored(t *testing.T) {
 	public := func(change func(map[string]any)) any {
 		text, _ := (&jose.JSONWebKey{Key: ecKey().Public(), KeyID: "ec"}).MarshalJSON()
 		return mustChange(t, text, change)
@@ -209,7 +207,7 @@ func TestKeysThatCannotVerify(t *testing.T) {
 		key  any
 		want bool
 	}{
-		"as it is":         {public(nil), true},
+		"unchanged":        {public(nil), true},
 		"alg":              {public(func(k map[string]any) { k["alg"] = "ES256" }), true},
 		"another alg":      {public(func(k map[string]any) { k["alg"] = "ES384" }), false},
 		"for encryption":   {public(func(k map[string]any) { k["use"] = "enc" }), false},
@@ -218,46 +216,47 @@ func TestKeysThatCannotVerify(t *testing.T) {
 		"private":          {mustChange(t, private, nil), false},
 		"off the curve":    {public(func(k map[string]any) { k["x"] = k["y"] }), false},
 		"an unknown curve": {public(func(k map[string]any) { k["crv"] = "P-999" }), false},
-		"a secret":         {map[string]any{"kty": "oct", "k": "AAAA", "kid": "ec"}, false},
-		"no key":           {"ec", false},
+		"symmetric":        {map[string]any{"kty": "oct", "k": "AAAA", "kid": "ec"}, false},
+		"not an object":    {"ec", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			other, _ := (&jose.JSONWebKey{Key: rsaKey().Public(), KeyID: "rsa"}).MarshalJSON()
-			set := mustJSON(map[string]any{"keys": []any{tc.key, map[string]any{"kty": "new"}, mustChange(t, other, nil)}})
+			set := mustJSON(map[string]any{"keys": []any{tc.key, map[string]any{"kty": "new"},
+				mustChange(t, other, nil)}})
 			v := oauth.NewJWTVerifier(issuerURL, &oauth.JWTOptions{JWKS: []byte(set)})
 			if _, err := v.Verify(t.Context(), issue(t)); (err == nil) != tc.want {
-				t.Errorf("got %v", err)
+				t.Errorf("got error %v, want success %t", err, tc.want)
 			}
-			verifies(t, v, sign(t, jose.RS256, rsaKey(), map[jose.HeaderKey]any{"kid": "rsa"}, goodClaims()))
+			wantVerified(t, v, sign(t, jose.RS256, rsaKey(), map[jose.HeaderKey]any{"kid": "rsa"}, goodClaims()))
 		})
 	}
 }
 
-// Keys are not fetched from where the issuer has no right to.
-func TestSEC07_KeySetAtPrivateAddress(t *testing.T) {
-	for _, address := range []string{"http://auth.example.com/keys", "https://169.254.169.254/keys", "https://10.0.0.1/keys", "file:///etc/passwd"} {
+func TestSEC07_KeySetAtPrivateAddressIsNotFetched(t *testing.T) {
+	for _, address := range []string{"http://auth.example.com/keys", "https://169.254.169.254/keys",
+		"https://10.0.0.1/keys", "file:///etc/passwd"} {
 		w := newNetwork(t)
 		w.Doc(issuerURL+"/.well-known/oauth-authorization-server", `{"issuer":"`+issuerURL+`","jwks_uri":"`+address+`",
 			"authorization_endpoint":"https://auth.example.com/a","token_endpoint":"https://auth.example.com/t","response_types_supported":["code"]}`)
 		v := oauth.NewJWTVerifier(issuerURL, &oauth.JWTOptions{Fetcher: w.fetcher(nil)})
 		if _, err := v.Verify(t.Context(), issue(t)); err == nil || errors.Is(err, oauth.ErrInvalidToken) {
-			t.Errorf("%s: got %v", address, err)
+			t.Errorf("%s: got error %v, want one other than ErrInvalidToken", address, err)
 		}
 	}
 }
 
-// AUTHR-13: the metadata of another issuer is of no use.
-func TestKeysOfAnotherIssuer(t *testing.T) {
+func TestAUTHR13_MetadataOfAnotherIssuerIsDiscarded(t *testing.T) {
 	w := newNetwork(t)
-	w.Doc(issuerURL+"/.well-known/oauth-authorization-server", `{"issuer":"https://evil.example","jwks_uri":"`+jwksURL+`"}`)
-	w.Page(jwksURL, func(http.ResponseWriter, *http.Request) { t.Error("the keys were fetched") })
+	w.Doc(issuerURL+"/.well-known/oauth-authorization-server",
+		`{"issuer":"https://evil.example","jwks_uri":"`+jwksURL+`"}`)
+	w.Page(jwksURL, func(http.ResponseWriter, *http.Request) { t.Error("the keys of another issuer were fetched") })
 	v := oauth.NewJWTVerifier(issuerURL, &oauth.JWTOptions{Fetcher: w.fetcher(nil)})
 	if _, err := v.Verify(t.Context(), issue(t)); err == nil || errors.Is(err, oauth.ErrInvalidToken) {
-		t.Errorf("got %v", err)
+		t.Errorf("got error %v, want one other than ErrInvalidToken", err)
 	}
 }
 
-// mustChange decodes a JSON object and changes it.
+// mustChange decodes a JSON object and calls change with it, if change is not nil.
 func mustChange(t testing.TB, text []byte, change func(map[string]any)) map[string]any {
 	t.Helper()
 	var obj map[string]any

@@ -8,13 +8,13 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-type blackHole struct{ header http.Header }
+type discardWriter struct{ header http.Header }
 
-func (b *blackHole) Header() http.Header       { return b.header }
-func (*blackHole) Write(p []byte) (int, error) { return len(p), nil }
-func (*blackHole) WriteHeader(int)             {}
+func (b *discardWriter) Header() http.Header       { return b.header }
+func (*discardWriter) Write(p []byte) (int, error) { return len(p), nil }
+func (*discardWriter) WriteHeader(int)             {}
 
-func benchmarkGate(b *testing.B, h http.Handler, token string) {
+func benchmarkHandler(b *testing.B, h http.Handler, token string) {
 	r := httptest.NewRequest("POST", "/mcp", nil)
 	for name, value := range map[string]string{
 		"Authorization": "Bearer " + token, "Content-Type": "application/json", "Accept": "application/json, text/event-stream",
@@ -22,26 +22,26 @@ func benchmarkGate(b *testing.B, h http.Handler, token string) {
 	} {
 		r.Header.Set(name, value)
 	}
-	w := &blackHole{http.Header{}}
+	w := &discardWriter{http.Header{}}
 	b.ReportAllocs()
 	for b.Loop() {
 		h.ServeHTTP(w, r)
 	}
 }
 
-// What a protected server pays for a request whose token it has seen before.
+// BenchmarkRequire measures a request whose token has been verified before.
 func BenchmarkRequire(b *testing.B) {
-	nothing := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	empty := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	secret := "a-token-of-the-configuration"
-	b.Run("jwt", func(b *testing.B) { benchmarkGate(b, protect(b, nothing, nil), issue(b)) })
+	b.Run("jwt", func(b *testing.B) { benchmarkHandler(b, protect(b, empty, nil), issue(b)) })
 	b.Run("static", func(b *testing.B) {
 		v := staticVerifier(b, oauth.StaticToken{Token: secret, Subject: "ann"})
-		benchmarkGate(b, oauth.Require(v, oauth.ResourceMetadata{Resource: resourceURL}, nil)(nothing), secret)
+		benchmarkHandler(b, oauth.Require(v, oauth.ResourceMetadata{Resource: resourceURL}, nil)(empty), secret)
 	})
-	b.Run("none", func(b *testing.B) { benchmarkGate(b, nothing, secret) })
+	b.Run("none", func(b *testing.B) { benchmarkHandler(b, empty, secret) })
 }
 
-// What the first sight of a token costs.
+// BenchmarkJWTVerifier measures the first verification of a token.
 func BenchmarkJWTVerifier(b *testing.B) {
 	keys := jwks(b, map[string]any{"ec": ecKey().Public()})
 	token := issue(b)

@@ -20,7 +20,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-// One line protects a server. The response to a client without a token names the metadata, and thereby the issuer.
+// Require protects a handler and tells clients without a token where to get one.
 func ExampleRequire() {
 	server := mcp.NewServer("demo", "1.0.0", nil)
 	protect := oauth.Require(
@@ -49,7 +49,7 @@ func ExampleRequire() {
 	// 200 {"resource":"https://mcp.example.com/mcp","authorization_servers":["https://auth.example.com"],"bearer_methods_supported":["header"]}
 }
 
-// A test has a fixed key set. Without one the verifier fetches the keys that the metadata of the issuer names.
+// Without JWTOptions.JWKS, the keys are found through the issuer's metadata.
 func ExampleNewJWTVerifier() {
 	key, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	keys, _ := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "1"}}})
@@ -70,7 +70,7 @@ func ExampleNewJWTVerifier() {
 	// oauth: invalid token: the signature does not match any key of the issuer
 }
 
-// A small server needs no authorization server: its users have tokens of its configuration.
+// A server whose users have configured tokens needs no authorization server.
 func ExampleNewStaticVerifier() {
 	verifier, err := oauth.NewStaticVerifier(oauth.StaticToken{
 		SHA256:  "c683d4165806d3e6f5b7af9d5b6b30b9b26e2a7b6a0a5f6f5a4b5a40ac5f2d5f",
@@ -84,14 +84,14 @@ func ExampleNewStaticVerifier() {
 	handler := protect(http.NotFoundHandler())
 
 	request := httptest.NewRequest("POST", "/mcp", nil)
-	request.Header.Set("Authorization", "Bearer not-the-token-of-anybody")
+	request.Header.Set("Authorization", "Bearer an-unknown-token")
 	answer := httptest.NewRecorder()
 	handler.ServeHTTP(answer, request)
 	fmt.Println(answer.Code, answer.Header().Get("WWW-Authenticate"))
 	// Output: 401 Bearer error="invalid_token", error_description="the access token is not valid here"
 }
 
-// Tools that change something need another scope than those that read. The response names the scope that is missing.
+// Each tool may need its own scopes. The challenge names the scopes that a client lacks.
 func ExampleRequireScopes() {
 	server := mcp.NewServer("files", "1.0.0", &mcp.ServerOptions{
 		Middleware: []mcp.Middleware{oauth.RequireScopes(&oauth.ScopeRules{
@@ -104,7 +104,8 @@ func ExampleRequireScopes() {
 	mcp.AddTool(server, &mcp.Tool{Name: "write_file"}, tool)
 
 	const secret = "a-token-of-the-configuration"
-	verifier, err := oauth.NewStaticVerifier(oauth.StaticToken{Token: secret, Subject: "ann", Scopes: []string{"files:read"}})
+	verifier, err := oauth.NewStaticVerifier(oauth.StaticToken{Token: secret, Subject: "ann",
+		Scopes: []string{"files:read"}})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -125,11 +126,11 @@ func ExampleRequireScopes() {
 		handler.ServeHTTP(answer, request)
 		fmt.Println(name, answer.Code)
 		for _, challenge := range oauth.ParseChallenges(answer.Header()) {
-			fmt.Println(challenge.Params["scope"], "is needed:", challenge.Params["error"])
+			fmt.Println(challenge.Params["error"]+":", challenge.Params["scope"])
 		}
 	}
 	// Output:
 	// read_file 200
 	// write_file 403
-	// files:write is needed: insufficient_scope
+	// insufficient_scope: files:write
 }

@@ -26,12 +26,13 @@ const (
 	november2024 = "2024-11-05"
 )
 
-// newScoped returns a server whose tools need scopes.
-func newScoped() *mcp.Server {
+// newScopedServer returns an MCP server whose tools need scopes.
+func newScopedServer() *mcp.Server {
 	s := mcp.NewServer("demo", "1.0.0", &mcp.ServerOptions{
 		Logger: discardLog,
 		Middleware: []mcp.Middleware{oauth.RequireScopes(&oauth.ScopeRules{
-			Tools:      map[string]oauth.Scopes{"who": {}, "ask": {}, "late": {}, "write": oauth.AllOf("write", "files")},
+			Tools: map[string]oauth.Scopes{"who": {}, "ask": {}, "late": {},
+				"write": oauth.AllOf("write", "files")},
 			OtherTools: oauth.AllOf("admin"),
 			Prompts:    map[string]oauth.Scopes{"secret": oauth.AllOf("write")},
 			Resource:   func(uri string) oauth.Scopes { return oauth.AllOf("res:" + strings.TrimPrefix(uri, "x:")) },
@@ -39,7 +40,8 @@ func newScoped() *mcp.Server {
 		})},
 	})
 	who := func(ctx context.Context, _ struct{}) (string, error) {
-		return fmt.Sprintf("%s for %s", mcp.RequestFrom(ctx).Principal.Subject, mcp.RequestFrom(ctx).Header["Authorization"]), nil
+		return fmt.Sprintf("%s for %s", mcp.RequestFrom(ctx).Principal.Subject,
+			mcp.RequestFrom(ctx).Header["Authorization"]), nil
 	}
 	mcp.AddTool(s, &mcp.Tool{Name: "who"}, who)
 	mcp.AddTool(s, &mcp.Tool{Name: "write"}, who)
@@ -61,17 +63,17 @@ func newScoped() *mcp.Server {
 	return s
 }
 
-// A site is a protected server on a loopback address.
-type site struct {
+// A testServer is an MCP server on a loopback address, protected by Require.
+type testServer struct {
 	t   testing.TB
 	url string
 }
 
-func newSite(t testing.TB, s *mcp.Server, opts *oauth.RequireOptions) *site {
+func newTestServer(t testing.TB, s *mcp.Server, opts *oauth.RequireOptions) *testServer {
 	t.Helper()
 	h := mcphttp.NewHandler(s, &mcphttp.Options{Logger: discardLog})
 	srv := httptest.NewUnstartedServer(nil)
-	site := &site{t, "http://" + srv.Listener.Addr().String() + "/mcp"}
+	site := &testServer{t, "http://" + srv.Listener.Addr().String() + "/mcp"}
 	var o oauth.RequireOptions
 	if opts != nil {
 		o = *opts
@@ -90,29 +92,29 @@ func newSite(t testing.TB, s *mcp.Server, opts *oauth.RequireOptions) *site {
 	return site
 }
 
-// token returns a token for the site.
-func (s *site) token(subject, scope string, changes ...claims) string {
+// token returns a token whose audience is the server.
+func (s *testServer) token(subject, scope string, changes ...claims) string {
 	all := append([]claims{{"sub": subject, "scope": scope, "aud": s.url, "jti": time.Now().String()}}, changes...)
 	return issue(s.t, all...)
 }
 
-// A reply is a whole answer.
-type reply struct {
+// A response is an HTTP response that was read to its end.
+type response struct {
 	status int
 	header http.Header
 	body   string
 }
 
-func (r *reply) challenge(t testing.TB) params {
+func (r *response) challenge(t testing.TB) params {
 	t.Helper()
 	all := oauth.ParseChallenges(r.header)
 	if len(all) != 1 {
-		t.Fatalf("got %d challenges in %d %v %s", len(all), r.status, r.header, r.body)
+		t.Fatalf("got %d challenges in the response %d %v %s, want 1", len(all), r.status, r.header, r.body)
 	}
 	return all[0].Params
 }
 
-func (s *site) do(method, url, token, body string, header ...string) *reply {
+func (s *testServer) do(method, url, token, body string, header ...string) *response {
 	s.t.Helper()
 	req, err := http.NewRequestWithContext(s.t.Context(), method, url, strings.NewReader(body))
 	if err != nil {
@@ -135,11 +137,11 @@ func (s *site) do(method, url, token, body string, header ...string) *reply {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return &reply{resp.StatusCode, resp.Header, string(text)}
+	return &response{resp.StatusCode, resp.Header, string(text)}
 }
 
-// modern sends a request that carries its envelope.
-func (s *site) modern(token, method, name, params string) *reply {
+// modern sends a request of revision 2026-07-28.
+func (s *testServer) modern(token, method, name, params string) *response {
 	s.t.Helper()
 	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",
 		"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}}},"progressToken":"p"}`
@@ -147,37 +149,40 @@ func (s *site) modern(token, method, name, params string) *reply {
 	if name != "" {
 		header = append(header, "Mcp-Name", name)
 	}
-	return s.do("POST", s.url, token, `{"jsonrpc":"2.0","id":7,"method":"`+method+`","params":{`+params+meta+`}}`, header...)
+	return s.do("POST", s.url, token, `{"jsonrpc":"2.0","id":7,"method":"`+method+`","params":{`+params+meta+`}}`,
+		header...)
 }
 
-// open begins a session.
-func (s *site) open(token, revision string) (session string) {
+// openSession initializes a session and returns its id.
+func (s *testServer) openSession(token, revision string) (session string) {
 	s.t.Helper()
-	r := s.do("POST", s.url, token, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+revision+
-		`","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`)
+	r := s.do("POST", s.url, token,
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+revision+
+			`","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`)
 	if session = r.header.Get("Mcp-Session-Id"); r.status != 200 || session == "" {
-		s.t.Fatalf("initialize: got %d %s", r.status, r.body)
+		s.t.Fatalf("initialize: got %d %s, want 200 and a session id", r.status, r.body)
 	}
 	return session
 }
 
-func (s *site) inSession(token, session, body string) *reply {
+func (s *testServer) postInSession(token, session, body string) *response {
 	s.t.Helper()
 	return s.do("POST", s.url, token, body, "Mcp-Session-Id", session)
 }
 
-func callOf(tool string) string {
-	return `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"` + tool + `","_meta":{"progressToken":"p"}}}`
+func toolCall(tool string) string {
+	return `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"` + tool +
+		`","_meta":{"progressToken":"p"}}}`
 }
 
-// A session belongs to who opened it, whatever token they show, and to nobody else does it exist.
-func TestSEC09_SessionsAreBoundToThePrincipal(t *testing.T) {
+// Another principal gets 404 for a session, and the session id without a token is not enough.
+func TestSEC09_SEC10_SessionsAreBoundToThePrincipal(t *testing.T) {
 	for _, revision := range []string{march2025, june2025, november2025} {
 		t.Run(revision, func(t *testing.T) {
-			s := newSite(t, newScoped(), nil)
-			session := s.open(s.token("ann", "read"), revision)
-			if r := s.inSession(s.token("ann", "read write", claims{"jti": "renewed"}), session, callOf("who")); r.status != 200 || !strings.Contains(r.body, "ann for []") {
-				t.Errorf("a renewed token: got %d %s", r.status, r.body)
+			s := newTestServer(t, newScopedServer(), nil)
+			session := s.openSession(s.token("ann", "read"), revision)
+			if r := s.postInSession(s.token("ann", "read write", claims{"jti": "renewed"}), session, toolCall("who")); r.status != 200 || !strings.Contains(r.body, "ann for []") {
+				t.Errorf("renewed token: got %d %s, want success", r.status, r.body)
 			}
 			for name, token := range map[string]string{
 				"another subject": s.token("bob", "read write admin"),
@@ -186,23 +191,24 @@ func TestSEC09_SessionsAreBoundToThePrincipal(t *testing.T) {
 				for _, method := range []string{"POST", "GET", "DELETE"} {
 					body := ""
 					if method == "POST" {
-						body = callOf("who")
+						body = toolCall("who")
 					}
 					if r := s.do(method, s.url, token, body, "Mcp-Session-Id", session); r.status != 404 {
-						t.Errorf("%s, %s: got %d %s", name, method, r.status, r.body)
+						t.Errorf("%s, %s: got %d %s, want 404", name, method, r.status, r.body)
 					}
 				}
 			}
-			if r := s.do("POST", s.url, "", callOf("who"), "Mcp-Session-Id", session); r.status/100 != 4 || r.status == 404 {
-				t.Errorf("the session alone: got %d", r.status) // SEC-09: it is no authentication
+			if r := s.do("POST", s.url, "", toolCall("who"), "Mcp-Session-Id", session); r.status/100 != 4 ||
+				r.status == 404 {
+				t.Errorf("session id with an empty token: got %d, want a 4xx status other than 404", r.status)
 			}
-			if r := s.inSession(s.token("ann", ""), session, callOf("who")); r.status != 200 {
-				t.Errorf("after the others: got %d %s", r.status, r.body)
+			if r := s.postInSession(s.token("ann", ""), session, toolCall("who")); r.status != 200 {
+				t.Errorf("owner after the refused requests: got %d %s, want 200", r.status, r.body)
 			}
 		})
 	}
 	t.Run(november2024, func(t *testing.T) {
-		s := newSite(t, newScoped(), nil)
+		s := newTestServer(t, newScopedServer(), nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		req, _ := http.NewRequestWithContext(ctx, "GET", s.url, nil)
@@ -223,18 +229,17 @@ func TestSEC09_SessionsAreBoundToThePrincipal(t *testing.T) {
 		}
 		initialize := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2024-11-05","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
 		if r := s.do("POST", s.url+endpoint, s.token("bob", "read"), initialize); r.status != 404 {
-			t.Errorf("another subject: got %d %s", r.status, r.body)
+			t.Errorf("another subject: got %d %s, want 404", r.status, r.body)
 		}
 		if r := s.do("POST", s.url+endpoint, s.token("ann", ""), initialize); r.status != 202 {
-			t.Errorf("a renewed token: got %d %s", r.status, r.body)
+			t.Errorf("renewed token: got %d %s, want success", r.status, r.body)
 		}
 	})
 }
 
-// What the server sealed for one caller's retry is of no use to another, and a renewed token of the
-// caller is.
-func TestRequestStateIsBoundToThePrincipal(t *testing.T) {
-	s := newSite(t, newScoped(), nil)
+// Only the principal that received a requestState can use it, also with a renewed token.
+func TestSEC11_RequestStateIsBoundToThePrincipal(t *testing.T) {
+	s := newTestServer(t, newScopedServer(), nil)
 	asked := s.modern(s.token("ann", "read"), "tools/call", "ask", `"name":"ask",`)
 	var answer struct {
 		Result struct {
@@ -243,35 +248,40 @@ func TestRequestStateIsBoundToThePrincipal(t *testing.T) {
 		} `json:"result"`
 	}
 	if err := json.Unmarshal([]byte(asked.body), &answer); err != nil || len(answer.Result.InputRequests) != 1 {
-		t.Fatalf("got %d %s", asked.status, asked.body)
+		t.Fatalf("got %d %s, want one input request", asked.status, asked.body)
 	}
 	retry := `"name":"ask",`
 	for key := range answer.Result.InputRequests {
 		retry += `"inputResponses":{"` + key + `":{"action":"accept","content":{"name":"Eve"}}},`
 	}
 	retry += `"requestState":"` + answer.Result.RequestState + `",`
-	for name, token := range map[string]string{"another subject": s.token("bob", "read"), "another client": s.token("ann", "read", claims{"client_id": "other"})} {
-		if r := s.modern(token, "tools/call", "ask", retry); !strings.Contains(r.body, `"error"`) || strings.Contains(r.body, "Eve") {
-			t.Errorf("%s: got %d %s", name, r.status, r.body)
+	for name, token := range map[string]string{"another subject": s.token("bob", "read"),
+		"another client": s.token("ann", "read", claims{"client_id": "other"})} {
+		if r := s.modern(token, "tools/call", "ask", retry); !strings.Contains(r.body, `"error"`) ||
+			strings.Contains(r.body, "Eve") {
+			t.Errorf("%s: got %d %s, want an error", name, r.status, r.body)
 		}
 	}
 	if r := s.modern(s.token("ann", "read write", claims{"jti": "renewed"}), "tools/call", "ask", retry); !strings.Contains(r.body, "it is Eve") {
-		t.Errorf("a renewed token: got %d %s", r.status, r.body)
+		t.Errorf("renewed token: got %d %s, want success", r.status, r.body)
 	}
 }
 
-// A call that lacks scopes is answered as HTTP has it, in every revision, and goes through with a
-// token that has them.
-func TestAUTHR34_ScopesOfTools(t *testing.T) {
-	base := &oauth.RequireOptions{Scopes: oauth.AllOf("read"), Implies: oauth.Hierarchy{"root": {"write", "files"}}.Implies}
-	check := func(t *testing.T, s *site, send func(token, tool string) *reply) {
+// In every revision a call that lacks scopes gets a 403 whose challenge names all scopes that the
+// call needs.
+func TestAUTHR34_ChallengeListsAllScopesOfATool(t *testing.T) {
+	base := &oauth.RequireOptions{Scopes: oauth.AllOf("read"),
+		Implies: oauth.Hierarchy{"root": {"write", "files"}}.Implies}
+	check := func(t *testing.T, s *testServer, send func(token, tool string) *response) {
 		t.Helper()
-		for tool, want := range map[string]string{"write": "read write files", "unlisted": "read admin", "late": "read delete"} {
+		for tool, want := range map[string]string{"write": "read write files", "unlisted": "read admin",
+			"late": "read delete"} {
 			r := send(s.token("ann", "read write"), tool)
 			got := r.challenge(t)
-			if r.status != 403 || got["error"] != "insufficient_scope" || got["scope"] != want || got["error_description"] == "" ||
+			if r.status != 403 || got["error"] != "insufficient_scope" || got["scope"] != want ||
+				got["error_description"] == "" ||
 				!strings.HasSuffix(got["resource_metadata"], "/.well-known/oauth-protected-resource/mcp") {
-				t.Errorf("%s: got %d %v", tool, r.status, got)
+				t.Errorf("%s: got %d %v, want 403 insufficient_scope with scope %q", tool, r.status, got, want)
 			}
 			var body struct {
 				ID    int `json:"id"`
@@ -280,109 +290,119 @@ func TestAUTHR34_ScopesOfTools(t *testing.T) {
 					Data struct{ Scope string } `json:"data"`
 				} `json:"error"`
 			}
-			if err := json.Unmarshal([]byte(r.body), &body); err != nil || body.ID != 7 || body.Error.Code != mcp.CodeInvalidRequest || body.Error.Data.Scope != want {
-				t.Errorf("%s: got body %s", tool, r.body)
+			if err := json.Unmarshal([]byte(r.body), &body); err != nil || body.ID != 7 ||
+				body.Error.Code != mcp.CodeInvalidRequest || body.Error.Data.Scope != want {
+				t.Errorf("%s: got body %s, want an error with scope %q", tool, r.body, want)
 			}
 			if r := send(s.token("ann", want), tool); r.status != 200 || !strings.Contains(r.body, `"result"`) {
-				t.Errorf("%s with what the challenge names: got %d %s", tool, r.status, r.body)
+				t.Errorf("%s with the scopes of the challenge: got %d %s, want a result", tool, r.status, r.body)
 			}
 		}
 		if r := send(s.token("ann", "read root"), "write"); r.status != 200 {
-			t.Errorf("AUTHR-38: got %d %s", r.status, r.body)
+			t.Errorf("scope that implies those of the tool: got %d %s, want 200", r.status, r.body)
 		}
 	}
 	t.Run(july2026, func(t *testing.T) {
-		s := newSite(t, newScoped(), base)
-		check(t, s, func(token, tool string) *reply { return s.modern(token, "tools/call", tool, `"name":"`+tool+`",`) })
+		s := newTestServer(t, newScopedServer(), base)
+		check(t, s, func(token, tool string) *response {
+			return s.modern(token, "tools/call", tool, `"name":"`+tool+`",`)
+		})
 		for _, tc := range []struct{ method, name, params, want string }{
 			{"prompts/get", "secret", `"name":"secret",`, "read write"},
 			{"resources/read", "x:a", `"uri":"x:a",`, "read res:a"},
-			{"subscriptions/listen", "", `"notifications":{"resourceSubscriptions":["x:a","x:b"]},`, "read res:a res:b"},
-			{"completion/complete", "", `"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a","value":""},`, "read write"},
+			{"subscriptions/listen", "", `"notifications":{"resourceSubscriptions":["x:a","x:b"]},`,
+				"read res:a res:b"},
+			{"completion/complete", "", `"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a","value":""},`,
+				"read write"},
 		} {
 			r := s.modern(s.token("ann", "read"), tc.method, tc.name, tc.params)
 			if got := r.challenge(t); r.status != 403 || got["scope"] != tc.want {
-				t.Errorf("%s: got %d %v", tc.method, r.status, got)
+				t.Errorf("%s: got %d %v, want 403 with scope %q", tc.method, r.status, got, tc.want)
 			}
 		}
 	})
 	for _, revision := range []string{march2025, june2025, november2025} {
 		t.Run(revision, func(t *testing.T) {
-			s := newSite(t, newScoped(), base)
-			session := s.open(s.token("ann", "read"), revision)
-			check(t, s, func(token, tool string) *reply { return s.inSession(token, session, callOf(tool)) })
+			s := newTestServer(t, newScopedServer(), base)
+			session := s.openSession(s.token("ann", "read"), revision)
+			check(t, s, func(token, tool string) *response { return s.postInSession(token, session, toolCall(tool)) })
 		})
 	}
 }
 
-// Once something was sent, and in a batch whose other calls must not be sent again, the refusal is
-// an error like others.
+// After the response has begun, and in a batch, missing scopes are a JSON-RPC error without a
+// challenge.
 func TestScopesAfterResponseHasBegun(t *testing.T) {
-	s := newSite(t, newScoped(), nil)
-	session := s.open(s.token("ann", ""), march2025)
-	for name, r := range map[string]*reply{
-		"2026, after progress": s.modern(s.token("ann", ""), "tools/call", "late", `"name":"late","arguments":{"first":true},`),
-		"session, after progress": s.inSession(s.token("ann", ""), session,
+	s := newTestServer(t, newScopedServer(), nil)
+	session := s.openSession(s.token("ann", ""), march2025)
+	for name, r := range map[string]*response{
+		"2026, after progress": s.modern(s.token("ann", ""), "tools/call", "late",
+			`"name":"late","arguments":{"first":true},`),
+		"session, after progress": s.postInSession(s.token("ann", ""), session,
 			`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"late","arguments":{"first":true},"_meta":{"progressToken":"p"}}}`),
-		"a batch": s.inSession(s.token("ann", ""), session, `[`+callOf("write")+`,{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"who"}}]`),
+		"a batch": s.postInSession(s.token("ann", ""), session,
+			`[`+toolCall("write")+`,{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"who"}}]`),
 	} {
 		if r.status != 200 || r.header.Get("WWW-Authenticate") != "" || !strings.Contains(r.body, "lacks a scope") {
-			t.Errorf("%s: got %d %v %s", name, r.status, r.header, r.body)
+			t.Errorf("%s: got %d %v %s, want 200 and the error of the missing scope", name, r.status, r.header, r.body)
 		}
 	}
 }
 
-// Where there is no HTTP, and nobody who could prove anything, what needs scopes is refused.
+// Without HTTP there is no principal: calls that need scopes are refused.
 func TestScopesWithoutHTTP(t *testing.T) {
-	c, err := mcp.Connect(t.Context(), mcp.InMemory(newScoped()), nil)
+	c, err := mcp.Connect(t.Context(), mcp.InMemory(newScopedServer()), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
 	if _, err := c.CallTool(t.Context(), "write", nil); err == nil || !strings.Contains(err.Error(), "lacks a scope") {
-		t.Errorf("got %v", err)
+		t.Errorf("got error %v, want the error of the missing scope", err)
 	}
 }
 
-// A subscription ends in good order when its token does, and its client may take it up again with a
-// new one.
+// A stream ends with a result when its token ends, and its session continues with a new token.
 func TestStreamEndsWithToken(t *testing.T) {
-	server := newScoped()
-	s := newSite(t, server, &oauth.RequireOptions{MaxStream: 50 * time.Millisecond})
+	server := newScopedServer()
+	s := newTestServer(t, server, &oauth.RequireOptions{MaxStream: 50 * time.Millisecond})
 	r := s.modern(s.token("ann", ""), "subscriptions/listen", "", `"notifications":{"toolsListChanged":true},`)
-	if r.status != 200 || !strings.Contains(r.body, "acknowledged") || !strings.Contains(r.body, `"result"`) || strings.Contains(r.body, `"error"`) {
-		t.Errorf("got %d %s", r.status, r.body)
+	if r.status != 200 || !strings.Contains(r.body, "acknowledged") || !strings.Contains(r.body, `"result"`) ||
+		strings.Contains(r.body, `"error"`) {
+		t.Errorf("listen: got %d %s, want an acknowledgement and a result", r.status, r.body)
 	}
-	session := s.open(s.token("ann", ""), november2025)
+	session := s.openSession(s.token("ann", ""), november2025)
 	if r := s.do("GET", s.url, s.token("ann", ""), "", "Mcp-Session-Id", session); r.status != 200 {
-		t.Errorf("GET: got %d %s", r.status, r.body)
+		t.Errorf("GET: got %d %s, want 200", r.status, r.body)
 	}
-	if r := s.inSession(s.token("ann", ""), session, callOf("who")); r.status != 200 {
-		t.Errorf("the session after its stream: got %d %s", r.status, r.body)
+	if r := s.postInSession(s.token("ann", ""), session, toolCall("who")); r.status != 200 {
+		t.Errorf("session after its stream has ended: got %d %s, want 200", r.status, r.body)
 	}
 }
 
-// As middleware of a server, the guard serves the metadata as well.
+// As middleware of mcphttp.Serve, Require also serves the metadata.
 func TestServeWithRequire(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &site{t, "http://" + l.Addr().String() + "/mcp"}
+	s := &testServer{t, "http://" + l.Addr().String() + "/mcp"}
 	protect := oauth.Require(testVerifier(t), oauth.ResourceMetadata{
 		Resource: s.url, AuthorizationServers: []string{issuerURL},
 	}, &oauth.RequireOptions{Logger: discardLog})
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error)
 	go func() {
-		served <- mcphttp.Serve(ctx, l, "/mcp", mcphttp.NewHandler(newScoped(), &mcphttp.Options{Logger: discardLog}), protect)
+		served <- mcphttp.Serve(ctx, l, "/mcp",
+			mcphttp.NewHandler(newScopedServer(), &mcphttp.Options{Logger: discardLog}), protect)
 	}()
-	refused := s.do("POST", s.url, "x", callOf("who"))
-	if r := s.do("GET", refused.challenge(t)["resource_metadata"], "x", ""); r.status != 200 || !strings.Contains(r.body, s.url) {
-		t.Errorf("got %d %s", r.status, r.body)
+	refused := s.do("POST", s.url, "x", toolCall("who"))
+	if r := s.do("GET", refused.challenge(t)["resource_metadata"], "x", ""); r.status != 200 ||
+		!strings.Contains(r.body, s.url) {
+		t.Errorf("metadata: got %d %s, want 200 and the resource %s", r.status, r.body, s.url)
 	}
-	if r := s.modern(s.token("ann", ""), "tools/call", "who", `"name":"who",`); r.status != 200 || !strings.Contains(r.body, "ann for []") {
-		t.Errorf("got %d %s", r.status, r.body)
+	if r := s.modern(s.token("ann", ""), "tools/call", "who", `"name":"who",`); r.status != 200 ||
+		!strings.Contains(r.body, "ann for []") {
+		t.Errorf("call: got %d %s, want 200 and no Authorization header in the handler", r.status, r.body)
 	}
 	http.DefaultClient.CloseIdleConnections()
 	stop()

@@ -39,11 +39,17 @@ const (
 
 var discardLog = slog.New(slog.DiscardHandler)
 
-// keys of the tests: those of RSA take long to make.
+// The keys of all tests are generated once.
 var (
-	ecKey      = sync.OnceValue(func() *ecdsa.PrivateKey { k, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader); return k })
-	strangeKey = sync.OnceValue(func() *ecdsa.PrivateKey { k, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader); return k })
-	rsaKey     = sync.OnceValue(func() *rsa.PrivateKey { k, _ := rsa.GenerateKey(rand.Reader, 2048); return k })
+	ecKey = sync.OnceValue(func() *ecdsa.PrivateKey {
+		k, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		return k
+	})
+	foreignKey = sync.OnceValue(func() *ecdsa.PrivateKey {
+		k, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		return k
+	})
+	rsaKey = sync.OnceValue(func() *rsa.PrivateKey { k, _ := rsa.GenerateKey(rand.Reader, 2048); return k })
 )
 
 // jwks returns a set of public keys by their ids.
@@ -62,7 +68,7 @@ func jwks(t testing.TB, keys map[string]any) []byte {
 
 type claims map[string]any
 
-// goodClaims are those of a token that is taken.
+// goodClaims returns the claims of a valid token, with changes. A nil value removes a claim.
 func goodClaims(changes ...claims) claims {
 	now := time.Now()
 	c := claims{
@@ -81,7 +87,7 @@ func goodClaims(changes ...claims) claims {
 	return c
 }
 
-// sign makes a JWT.
+// sign returns a JWT. payload is its text or is encoded as JSON.
 func sign(t testing.TB, alg jose.SignatureAlgorithm, key any, header map[jose.HeaderKey]any, payload any) string {
 	t.Helper()
 	opts := &jose.SignerOptions{}
@@ -112,7 +118,7 @@ func sign(t testing.TB, alg jose.SignatureAlgorithm, key any, header map[jose.He
 	return compact
 }
 
-// issue makes a token as the issuer of the tests does.
+// issue returns a valid token with changes to its claims.
 func issue(t testing.TB, changes ...claims) string {
 	t.Helper()
 	return sign(t, jose.ES256, ecKey(), map[jose.HeaderKey]any{"kid": "ec"}, goodClaims(changes...))
@@ -125,21 +131,22 @@ func testVerifier(t testing.TB) *oauth.JWTVerifier {
 }
 
 func testMetadata() oauth.ResourceMetadata {
-	return oauth.ResourceMetadata{Resource: resourceURL, AuthorizationServers: []string{issuerURL}, ScopesSupported: []string{"read", "write"}}
+	return oauth.ResourceMetadata{Resource: resourceURL, AuthorizationServers: []string{issuerURL},
+		ScopesSupported: []string{"read", "write"}}
 }
 
-// echo answers with what it sees of the request.
+// echo responds with the principal, header and body of the request.
 var echo = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
-	who := mcp.PrincipalFrom(r.Context())
-	if who == nil {
-		fmt.Fprintf(w, "nobody %v %s", r.Header, body)
+	p := mcp.PrincipalFrom(r.Context())
+	if p == nil {
+		fmt.Fprintf(w, "no principal %v %s", r.Header, body)
 		return
 	}
-	fmt.Fprintf(w, "%s|%s|%s|%v|%v|%s", who.Issuer, who.Subject, who.ClientID, who.Scopes, r.Header, body)
+	fmt.Fprintf(w, "%s|%s|%s|%v|%v|%s", p.Issuer, p.Subject, p.ClientID, p.Scopes, r.Header, body)
 })
 
-// protect puts a guard before a handler.
+// protect returns next behind Require.
 func protect(t testing.TB, next http.Handler, opts *oauth.RequireOptions) http.Handler {
 	var o oauth.RequireOptions
 	if opts != nil {
@@ -162,8 +169,8 @@ func do(h http.Handler, method, target, body string, header ...string) *httptest
 	return w
 }
 
-// bearer returns the one Bearer challenge of an answer.
-func bearer(t testing.TB, w *httptest.ResponseRecorder) params {
+// bearerChallenge returns the parameters of the Bearer challenge of a response.
+func bearerChallenge(t testing.TB, w *httptest.ResponseRecorder) params {
 	t.Helper()
 	for _, c := range oauth.ParseChallenges(w.Result().Header) {
 		if c.Is("Bearer") {
@@ -174,16 +181,16 @@ func bearer(t testing.TB, w *httptest.ResponseRecorder) params {
 	return nil
 }
 
-func TestAUTH05_RequestWithAValidToken(t *testing.T) {
+func TestAUTH07_ValidTokens(t *testing.T) {
 	h := protect(t, echo, nil)
 	for name, token := range map[string]string{
-		"as it is":               issue(t),
-		"several audiences":      issue(t, claims{"aud": []string{"https://other.example", resourceURL}}),
-		"AUTHR16 upper case":     issue(t, claims{"aud": "HTTPS://MCP.Example.COM/mcp"}),
-		"AUTHR15 trailing slash": issue(t, claims{"aud": resourceURL + "/"}),
-		"scopes as a list":       issue(t, claims{"scope": nil, "scp": []string{"read"}}),
-		"azp":                    issue(t, claims{"client_id": nil, "azp": "app"}),
-		"not before, in time":    issue(t, claims{"nbf": time.Now().Add(20 * time.Second).Unix()}),
+		"unchanged":                      issue(t),
+		"several audiences":              issue(t, claims{"aud": []string{"https://other.example", resourceURL}}),
+		"AUTHR-16 upper case":            issue(t, claims{"aud": "HTTPS://MCP.Example.COM/mcp"}),
+		"audience with a trailing slash": issue(t, claims{"aud": resourceURL + "/"}),
+		"scopes as a list":               issue(t, claims{"scope": nil, "scp": []string{"read"}}),
+		"azp":                            issue(t, claims{"client_id": nil, "azp": "app"}),
+		"nbf within the skew":            issue(t, claims{"nbf": time.Now().Add(20 * time.Second).Unix()}),
 		"expired within the skew": issue(t, claims{
 			"exp": time.Now().Add(-10 * time.Second).Unix(),
 		}),
@@ -194,12 +201,12 @@ func TestAUTH05_RequestWithAValidToken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := do(h, "POST", "/mcp", "body", "Authorization: Bearer "+token, "X-Other: 1")
 			if w.Code != 200 || w.Body.String() != issuerURL+"|ann|app|[read]|map[X-Other:[1]]|body" {
-				t.Errorf("got %d %s", w.Code, w.Body)
+				t.Errorf("got %d %s, want 200 with the principal and without the token", w.Code, w.Body)
 			}
 		})
 	}
 	if w := do(h, "POST", "/mcp", "", "Authorization: bEaReR   "+issue(t)); w.Code != 200 {
-		t.Errorf("the case of the scheme: got %d", w.Code)
+		t.Errorf("scheme in mixed case: got %d, want 200", w.Code)
 	}
 }
 
@@ -216,7 +223,7 @@ func unsigned(header string, payload claims) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(header)) + "." + base64.RawURLEncoding.EncodeToString(text) + "."
 }
 
-// rsaAsSecret signs with the bytes of a public key, which everybody has.
+// rsaAsSecret signs with HMAC, with the bytes of the public RSA key as the secret.
 func rsaAsSecret(t testing.TB, form string) string {
 	der, err := x509.MarshalPKIXPublicKey(rsaKey().Public())
 	if err != nil {
@@ -229,66 +236,79 @@ func rsaAsSecret(t testing.TB, form string) string {
 	return sign(t, jose.HS256, secret, map[jose.HeaderKey]any{"kid": "rsa"}, goodClaims())
 }
 
-func TestAUTH08_InvalidTokens(t *testing.T) {
+func TestAUTH07_AUTH08_SEC06_InvalidTokens(t *testing.T) {
 	now := time.Now()
-	embedded := map[jose.HeaderKey]any{"jwk": jose.JSONWebKey{Key: strangeKey().Public()}, "kid": "ec"}
+	embedded := map[jose.HeaderKey]any{"jwk": jose.JSONWebKey{Key: foreignKey().Public()}, "kid": "ec"}
 	good := issue(t)
-	h := protect(t, echo, nil)
+	h := protect(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		t.Error("the request reached the handler")
+	}), nil)
 	for name, token := range map[string]string{
-		"AUTHR17 another audience":    issue(t, claims{"aud": "https://other.example/mcp"}),
-		"AUTHR17 a longer path":       issue(t, claims{"aud": resourceURL + "/other"}),
-		"AUTHR17 the origin":          issue(t, claims{"aud": "https://mcp.example.com"}),
-		"AUTHR17 another case":        issue(t, claims{"aud": "https://mcp.example.com/MCP"}),
-		"AUTHR17 a query":             issue(t, claims{"aud": resourceURL + "?x"}),
-		"AUTHR17 two slashes":         issue(t, claims{"aud": resourceURL + "//"}),
-		"AUTHR17 look-alike host":     issue(t, claims{"aud": "https://mcp.example.com\u212a/mcp"}),
-		"AUTHR17 no audience":         issue(t, claims{"aud": nil}),
-		"AUTHR17 an audience of null": issue(t, claims{"aud": []any{nil}}),
-		"expired":                     issue(t, claims{"exp": now.Add(-31 * time.Second).Unix()}),
-		"no expiry":                   issue(t, claims{"exp": nil}),
-		"an expiry that is text":      issue(t, claims{"exp": "9999999999"}),
-		"an expiry beyond time":       issue(t, claims{"exp": 1e300}),
-		"not valid yet":               issue(t, claims{"nbf": now.Add(90 * time.Second).Unix()}),
-		"issued in the future":        issue(t, claims{"iat": now.Add(90 * time.Second).Unix()}),
-		"a foreign issuer":            issue(t, claims{"iss": "https://evil.example"}),
-		"an issuer with a slash":      issue(t, claims{"iss": issuerURL + "/"}),
-		"no issuer":                   issue(t, claims{"iss": nil}),
-		"no subject":                  issue(t, claims{"sub": nil, "client_id": nil}),
-		"NUL in the subject":          issue(t, claims{"sub": "ann\x00app"}),
-		"a line break in the client":  issue(t, claims{"client_id": "a\nb"}),
-		"a huge subject":              issue(t, claims{"sub": strings.Repeat("x", 3000)}),
-		"a subject that is no text":   issue(t, claims{"sub": 1}),
-		"alg none":                    unsigned(`{"alg":"none","typ":"at+jwt"}`, goodClaims()),
-		"alg None":                    unsigned(`{"alg":"None","typ":"at+jwt"}`, goodClaims()),
-		"no alg":                      unsigned(`{"typ":"at+jwt"}`, goodClaims()),
-		"alg twice":                   unsigned(`{"alg":"none","alg":"ES256"}`, goodClaims()),
-		"HS256 with the RSA key, DER": rsaAsSecret(t, "der"),
-		"HS256 with the RSA key, PEM": rsaAsSecret(t, "pem"),
-		"a stranger's key":            sign(t, jose.ES256, strangeKey(), map[jose.HeaderKey]any{"kid": "ec"}, goodClaims()),
-		"a stranger's key, embedded":  sign(t, jose.ES256, strangeKey(), embedded, goodClaims()),
-		"an unknown kid":              sign(t, jose.ES256, ecKey(), map[jose.HeaderKey]any{"kid": "other"}, goodClaims()),
-		"the kid of another key":      sign(t, jose.ES256, ecKey(), map[jose.HeaderKey]any{"kid": "rsa"}, goodClaims()),
-		"changed claims":              tampered(good, goodClaims(claims{"sub": "root"})),
-		"no signature":                good[:strings.LastIndexByte(good, '.')+1],
-		"crit":                        sign(t, jose.ES256, ecKey(), map[jose.HeaderKey]any{"kid": "ec", "crit": []string{"exp"}}, goodClaims()),
-		"an ID token":                 sign(t, jose.ES256, ecKey(), map[jose.HeaderKey]any{"kid": "ec", "typ": "JWT"}, goodClaims(claims{"nonce": "n"})),
-		"a logout token":              sign(t, jose.ES256, ecKey(), map[jose.HeaderKey]any{"kid": "ec", "typ": "logout+jwt"}, goodClaims()),
-		"an ID-JAG":                   sign(t, jose.ES256, ecKey(), map[jose.HeaderKey]any{"kid": "ec", "typ": "oauth-id-jag+jwt"}, goodClaims()),
-		"a claim twice":               sign(t, jose.ES256, ecKey(), map[jose.HeaderKey]any{"kid": "ec"}, strings.Replace(mustJSON(goodClaims()), `"sub":"ann"`, `"sub":"ann","sub":"root"`, 1)),
-		"claims that are a list":      sign(t, jose.ES256, ecKey(), map[jose.HeaderKey]any{"kid": "ec"}, `[1]`),
-		"claims of great depth":       sign(t, jose.ES256, ecKey(), map[jose.HeaderKey]any{"kid": "ec"}, strings.Replace(mustJSON(goodClaims()), `{`, `{"x":`+strings.Repeat("[", 99)+strings.Repeat("]", 99)+`,`, 1)),
-		"bound to a certificate":      issue(t, claims{"cnf": claims{"x5t#S256": "x"}}),
-		"bound to a key":              issue(t, claims{"cnf": claims{"jkt": "x"}}),
-		"opaque":                      "abcdefghijklmnopqrstuvwxyz",
+		"AUTHR-17 another audience":    issue(t, claims{"aud": "https://other.example/mcp"}),
+		"AUTHR-17 a longer path":       issue(t, claims{"aud": resourceURL + "/other"}),
+		"AUTHR-17 the origin":          issue(t, claims{"aud": "https://mcp.example.com"}),
+		"AUTHR-17 another case":        issue(t, claims{"aud": "https://mcp.example.com/MCP"}),
+		"AUTHR-17 a query":             issue(t, claims{"aud": resourceURL + "?x"}),
+		"AUTHR-17 two slashes":         issue(t, claims{"aud": resourceURL + "//"}),
+		"AUTHR-17 look-alike host":     issue(t, claims{"aud": "https://mcp.example.com\u212a/mcp"}),
+		"AUTHR-17 no audience":         issue(t, claims{"aud": nil}),
+		"AUTHR-17 an audience of null": issue(t, claims{"aud": []any{nil}}),
+		"expired":                      issue(t, claims{"exp": now.Add(-31 * time.Second).Unix()}),
+		"no expiry":                    issue(t, claims{"exp": nil}),
+		"an expiry that is text":       issue(t, claims{"exp": "9999999999"}),
+		"an expiry out of range":       issue(t, claims{"exp": 1e300}),
+		"not valid yet":                issue(t, claims{"nbf": now.Add(90 * time.Second).Unix()}),
+		"issued in the future":         issue(t, claims{"iat": now.Add(90 * time.Second).Unix()}),
+		"a foreign issuer":             issue(t, claims{"iss": "https://evil.example"}),
+		"an issuer with a slash":       issue(t, claims{"iss": issuerURL + "/"}),
+		"no issuer":                    issue(t, claims{"iss": nil}),
+		"no subject":                   issue(t, claims{"sub": nil, "client_id": nil}),
+		"NUL in the subject":           issue(t, claims{"sub": "ann\x00app"}),
+		"a line break in the client":   issue(t, claims{"client_id": "a\nb"}),
+		"a huge subject":               issue(t, claims{"sub": strings.Repeat("x", 3000)}),
+		"a subject that is no text":    issue(t, claims{"sub": 1}),
+		"alg none":                     unsigned(`{"alg":"none","typ":"at+jwt"}`, goodClaims()),
+		"alg None":                     unsigned(`{"alg":"None","typ":"at+jwt"}`, goodClaims()),
+		"no alg":                       unsigned(`{"typ":"at+jwt"}`, goodClaims()),
+		"alg twice":                    unsigned(`{"alg":"none","alg":"ES256"}`, goodClaims()),
+		"HS256 with the RSA key, DER":  rsaAsSecret(t, "der"),
+		"HS256 with the RSA key, PEM":  rsaAsSecret(t, "pem"),
+		"a foreign key": sign(t, jose.ES256, foreignKey(), map[jose.HeaderKey]any{"kid": "ec"},
+			goodClaims()),
+		"a foreign key, embedded": sign(t, jose.ES256, foreignKey(), embedded, goodClaims()),
+		"an unknown kid": sign(t, jose.ES256, ecKey(), map[jose.HeaderKey]any{"kid": "other"},
+			goodClaims()),
+		"the kid of another key": sign(t, jose.ES256, ecKey(), map[jose.HeaderKey]any{"kid": "rsa"},
+			goodClaims()),
+		"changed claims": tampered(good, goodClaims(claims{"sub": "root"})),
+		"no signature":   good[:strings.LastIndexByte(good, '.')+1],
+		"crit": sign(t, jose.ES256, ecKey(),
+			map[jose.HeaderKey]any{"kid": "ec", "crit": []string{"exp"}}, goodClaims()),
+		"an ID token": sign(t, jose.ES256, ecKey(),
+			map[jose.HeaderKey]any{"kid": "ec", "typ": "JWT"}, goodClaims(claims{"nonce": "n"})),
+		"a logout token": sign(t, jose.ES256, ecKey(),
+			map[jose.HeaderKey]any{"kid": "ec", "typ": "logout+jwt"}, goodClaims()),
+		"an ID-JAG": sign(t, jose.ES256, ecKey(),
+			map[jose.HeaderKey]any{"kid": "ec", "typ": "oauth-id-jag+jwt"}, goodClaims()),
+		"a claim twice": sign(t, jose.ES256, ecKey(), map[jose.HeaderKey]any{"kid": "ec"},
+			strings.Replace(mustJSON(goodClaims()), `"sub":"ann"`, `"sub":"ann","sub":"root"`, 1)),
+		"claims that are a list": sign(t, jose.ES256, ecKey(), map[jose.HeaderKey]any{"kid": "ec"}, `[1]`),
+		"claims of great depth": sign(t, jose.ES256, ecKey(), map[jose.HeaderKey]any{"kid": "ec"},
+			strings.Replace(mustJSON(goodClaims()), `{`,
+				`{"x":`+strings.Repeat("[", 99)+strings.Repeat("]", 99)+`,`, 1)),
+		"bound to a certificate": issue(t, claims{"cnf": claims{"x5t#S256": "x"}}),
+		"bound to a key":         issue(t, claims{"cnf": claims{"jkt": "x"}}),
+		"opaque":                 "abcdefghijklmnopqrstuvwxyz",
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := do(h, "POST", "/mcp", "", "Authorization: Bearer "+token)
-			got := bearer(t, w)
-			if w.Code != 401 || got["error"] != "invalid_token" || got["error_description"] == "" || got["resource_metadata"] != metadataURL {
-				t.Errorf("got %d %v %s", w.Code, got, w.Body)
+			got := bearerChallenge(t, w)
+			if w.Code != 401 || got["error"] != "invalid_token" || got["error_description"] == "" ||
+				got["resource_metadata"] != metadataURL {
+				t.Errorf("got %d %v %s, want 401 invalid_token", w.Code, got, w.Body)
 			}
 			if strings.Contains(w.Body.String(), token) || strings.Contains(fmt.Sprint(w.Header()), token) {
-				t.Errorf("the answer repeats the token")
+				t.Error("the response contains the token")
 			}
 		})
 	}
@@ -308,10 +328,11 @@ func TestAUTH09_MalformedCredentials(t *testing.T) {
 		target, body string
 		header       []string
 	}{
-		"AUTH06 token in the query":          {"/mcp?access_token=" + good, "", nil},
-		"AUTH06 in the query, escaped":       {"/mcp?a=b&access%5Ftoken=" + good, "", nil},
-		"AUTH06 in the query and the header": {"/mcp?access_token=", "", []string{"Authorization: Bearer " + good}},
-		"in a form":                          {"/mcp", "a=b&access_token=" + good, []string{"Content-Type: application/x-www-form-urlencoded"}},
+		"token in the query":          {"/mcp?access_token=" + good, "", nil},
+		"in the query, escaped":       {"/mcp?a=b&access%5Ftoken=" + good, "", nil},
+		"in the query and the header": {"/mcp?access_token=", "", []string{"Authorization: Bearer " + good}},
+		"in a form": {"/mcp", "a=b&access_token=" + good,
+			[]string{"Content-Type: application/x-www-form-urlencoded"}},
 		"in a form and the header": {"/mcp", "access_token=" + good, []string{
 			"Content-Type: application/x-www-form-urlencoded; charset=utf-8", "Authorization: Bearer " + good,
 		}},
@@ -324,36 +345,38 @@ func TestAUTH09_MalformedCredentials(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := do(h, "POST", tc.target, tc.body, tc.header...)
-			if got := bearer(t, w); w.Code != 400 || got["error"] != "invalid_request" {
-				t.Errorf("got %d %v", w.Code, got)
+			if got := bearerChallenge(t, w); w.Code != 400 || got["error"] != "invalid_request" {
+				t.Errorf("got %d %v, want 400 invalid_request", w.Code, got)
 			}
 		})
 	}
-	// A form without a token is for the handler.
+	// A form without a token reaches the handler.
 	w := do(h, "POST", "/mcp", "a=b", "Content-Type: application/x-www-form-urlencoded", "Authorization: Bearer "+good)
 	if w.Code != 200 || !strings.HasSuffix(w.Body.String(), "|a=b") {
-		t.Errorf("got %d %s", w.Code, w.Body)
+		t.Errorf("form without a token: got %d %s, want 200 and the form", w.Code, w.Body)
 	}
 }
 
-func TestAUTHR02_ChallengeWithoutToken(t *testing.T) {
-	h := protect(t, echo, &oauth.RequireOptions{Scopes: oauth.Scopes{All: []string{"read"}, Any: []string{"write", "admin"}}})
-	for name, header := range map[string][]string{"none": nil, "another scheme": {"Authorization: Basic YTpi"}, "DPoP": {"Authorization: DPoP abc"}} {
+func TestAUTHR02_AUTHR03_AUTHR30_ChallengeWithoutToken(t *testing.T) {
+	h := protect(t, echo, &oauth.RequireOptions{Scopes: oauth.Scopes{All: []string{"read"},
+		Any: []string{"write", "admin"}}})
+	for name, header := range map[string][]string{"none": nil, "another scheme": {"Authorization: Basic YTpi"},
+		"DPoP": {"Authorization: DPoP abc"}} {
 		t.Run(name, func(t *testing.T) {
 			w := do(h, "POST", "/mcp", "", header...)
 			want := params{"resource_metadata": metadataURL, "scope": "read write"}
-			if got := bearer(t, w); w.Code != 401 || !maps.Equal(got, want) {
+			if got := bearerChallenge(t, w); w.Code != 401 || !maps.Equal(got, want) {
 				t.Errorf("got %d %v, want %v", w.Code, got, want)
 			}
 			if w.Header().Get("Cache-Control") != "no-store" || w.Header().Get("Access-Control-Allow-Origin") != "*" ||
 				!strings.Contains(w.Header().Get("Access-Control-Expose-Headers"), "WWW-Authenticate") {
-				t.Errorf("got %v", w.Header())
+				t.Errorf("got header %v, want no-store and readable across origins", w.Header())
 			}
 		})
 	}
 }
 
-func TestAUTHR33_InsufficientScope(t *testing.T) {
+func TestAUTH09_AUTHR33_AUTHR38_InsufficientScope(t *testing.T) {
 	opts := &oauth.RequireOptions{
 		Scopes:  oauth.Scopes{All: []string{"read", "list"}, Any: []string{"write", "append"}},
 		Implies: oauth.Hierarchy{"admin": {"write"}, "write": {"read"}, "loop": {"loop"}}.Implies,
@@ -362,7 +385,7 @@ func TestAUTHR33_InsufficientScope(t *testing.T) {
 	for scope, want := range map[string]string{
 		"read list write":  "",
 		"read list append": "",
-		"list admin":       "", // AUTHR-38: admin includes write, and that read
+		"list admin":       "", // admin implies write, and write implies read
 		"read list":        "read list write",
 		"append read":      "read list append",
 		"loop":             "read list write",
@@ -377,42 +400,48 @@ func TestAUTHR33_InsufficientScope(t *testing.T) {
 				}
 				return
 			}
-			got := bearer(t, w)
-			if w.Code != 403 || got["error"] != "insufficient_scope" || got["scope"] != want || got["resource_metadata"] != metadataURL {
+			got := bearerChallenge(t, w)
+			if w.Code != 403 || got["error"] != "insufficient_scope" || got["scope"] != want ||
+				got["resource_metadata"] != metadataURL {
 				t.Errorf("got %d %v, want scope %q", w.Code, got, want)
 			}
 		})
 	}
 }
 
-// What cannot be verified is neither let in nor called invalid, and the client is not told why.
+// If the verifier fails, the response is 503 and does not contain the error.
 func TestVerifierFailures(t *testing.T) {
 	for name, v := range map[string]verifyFunc{
-		"an error":     func() (*oauth.Token, error) { return nil, errors.New("the secret database is down") },
-		"nothing":      func() (*oauth.Token, error) { return nil, nil },
-		"a cancelling": func() (*oauth.Token, error) { return nil, context.Canceled },
+		"an error":  func() (*oauth.Token, error) { return nil, errors.New("the secret database is down") },
+		"nothing":   func() (*oauth.Token, error) { return nil, nil },
+		"cancelled": func() (*oauth.Token, error) { return nil, context.Canceled },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := do(oauth.Require(v, testMetadata(), &oauth.RequireOptions{Logger: discardLog})(echo), "POST", "/mcp", "", "Authorization: Bearer abc")
-			if w.Code != 503 || w.Header().Get("Retry-After") == "" || w.Header().Get("WWW-Authenticate") != "" || strings.Contains(w.Body.String(), "secret") {
-				t.Errorf("got %d %v %s", w.Code, w.Header(), w.Body)
+			w := do(oauth.Require(v, testMetadata(), &oauth.RequireOptions{Logger: discardLog})(echo), "POST", "/mcp",
+				"", "Authorization: Bearer abc")
+			if w.Code != 503 || w.Header().Get("Retry-After") == "" || w.Header().Get("WWW-Authenticate") != "" ||
+				strings.Contains(w.Body.String(), "secret") {
+				t.Errorf("got %d %v %s, want 503 with Retry-After and without the error", w.Code, w.Header(), w.Body)
 			}
 		})
 	}
-	// The rules hold whatever a verifier lets through.
+	// Require checks the returned token itself.
 	for name, token := range map[string]*oauth.Token{
-		"nothing in it":    {},
-		"no audience":      {Issuer: issuerURL, Subject: "ann"},
-		"another issuer":   {Issuer: "https://evil.example", Subject: "ann", Audience: []string{resourceURL}},
-		"expired":          {Issuer: issuerURL, Subject: "ann", Audience: []string{resourceURL}, Expires: time.Now().Add(-time.Hour)},
-		"not yet":          {Issuer: issuerURL, Subject: "ann", Audience: []string{resourceURL}, NotBefore: time.Now().Add(time.Hour)},
+		"empty token":    {},
+		"no audience":    {Issuer: issuerURL, Subject: "ann"},
+		"another issuer": {Issuer: "https://evil.example", Subject: "ann", Audience: []string{resourceURL}},
+		"expired": {Issuer: issuerURL, Subject: "ann", Audience: []string{resourceURL},
+			Expires: time.Now().Add(-time.Hour)},
+		"not valid yet": {Issuer: issuerURL, Subject: "ann", Audience: []string{resourceURL},
+			NotBefore: time.Now().Add(time.Hour)},
 		"control in names": {Issuer: issuerURL, Subject: "ann\x00", Audience: []string{resourceURL}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := verifyFunc(func() (*oauth.Token, error) { return token, nil })
-			w := do(oauth.Require(v, testMetadata(), &oauth.RequireOptions{Logger: discardLog})(echo), "POST", "/mcp", "", "Authorization: Bearer abc")
-			if w.Code != 401 || bearer(t, w)["error"] != "invalid_token" {
-				t.Errorf("got %d %v", w.Code, w.Header())
+			w := do(oauth.Require(v, testMetadata(), &oauth.RequireOptions{Logger: discardLog})(echo), "POST", "/mcp",
+				"", "Authorization: Bearer abc")
+			if w.Code != 401 || bearerChallenge(t, w)["error"] != "invalid_token" {
+				t.Errorf("got %d %v, want 401 invalid_token", w.Code, w.Header())
 			}
 		})
 	}
@@ -422,7 +451,7 @@ type verifyFunc func() (*oauth.Token, error)
 
 func (f verifyFunc) Verify(context.Context, string) (*oauth.Token, error) { return f() }
 
-func TestVerifiersInTurn(t *testing.T) {
+func TestVerifiersAreTriedInOrder(t *testing.T) {
 	secret := strings.Repeat("s", 30)
 	digest := sha256.Sum256([]byte(secret + "2"))
 	static := staticVerifier(t,
@@ -430,62 +459,66 @@ func TestVerifiersInTurn(t *testing.T) {
 		oauth.StaticToken{SHA256: hex.EncodeToString(digest[:]), Subject: "hashed"},
 		oauth.StaticToken{Token: secret + "3", Subject: "old", Expires: time.Now().Add(-time.Hour)},
 	)
-	h := oauth.Require(oauth.Verifiers(testVerifier(t), static), testMetadata(), &oauth.RequireOptions{Logger: discardLog})(echo)
-	for token, want := range map[string]string{issue(t): issuerURL + "|ann|", secret: "|robot||[read]", secret + "2": "|hashed|"} {
-		if w := do(h, "POST", "/mcp", "", "Authorization: Bearer "+token); w.Code != 200 || !strings.HasPrefix(w.Body.String(), want) {
+	h := oauth.Require(oauth.Verifiers(testVerifier(t), static), testMetadata(),
+		&oauth.RequireOptions{Logger: discardLog})(echo)
+	for token, want := range map[string]string{issue(t): issuerURL + "|ann|", secret: "|robot||[read]",
+		secret + "2": "|hashed|"} {
+		if w := do(h, "POST", "/mcp", "", "Authorization: Bearer "+token); w.Code != 200 ||
+			!strings.HasPrefix(w.Body.String(), want) {
 			t.Errorf("got %d %s, want %s", w.Code, w.Body, want)
 		}
 	}
 	for _, token := range []string{secret[1:], secret + "4"} {
 		if w := do(h, "POST", "/mcp", "", "Authorization: Bearer "+token); w.Code != 401 {
-			t.Errorf("got %d", w.Code)
+			t.Errorf("unknown token: got %d, want 401", w.Code)
 		}
 	}
 	w := do(h, "POST", "/mcp", "", "Authorization: Bearer "+secret+"3")
-	if w.Code != 401 || !strings.Contains(bearer(t, w)["error_description"], "expired") {
-		t.Errorf("got %d %v", w.Code, w.Header())
+	if w.Code != 401 || !strings.Contains(bearerChallenge(t, w)["error_description"], "expired") {
+		t.Errorf("expired token: got %d %v, want 401 that says so", w.Code, w.Header())
 	}
 }
 
-// A server with tokens of its configuration has no authorization server to tell of.
 func TestStaticTokensNeedNoAuthorizationServer(t *testing.T) {
 	secret := strings.Repeat("s", 30)
 	v := staticVerifier(t, oauth.StaticToken{Token: secret, Subject: "robot"})
-	h := oauth.Require(v, oauth.ResourceMetadata{Resource: "http://localhost:8080/mcp"}, &oauth.RequireOptions{Logger: discardLog})(echo)
+	h := oauth.Require(v, oauth.ResourceMetadata{Resource: "http://localhost:8080/mcp"},
+		&oauth.RequireOptions{Logger: discardLog})(echo)
 	if w := do(h, "POST", "/mcp", "", "Authorization: Bearer "+secret); w.Code != 200 {
-		t.Errorf("got %d", w.Code)
+		t.Errorf("valid token: got %d, want 200", w.Code)
 	}
 	w := do(h, "POST", "/mcp", "")
 	if got := w.Header()["Www-Authenticate"]; w.Code != 401 || len(got) != 1 || got[0] != "Bearer" {
-		t.Errorf("got %d %v", w.Code, w.Header())
+		t.Errorf("no token: got %d %v, want 401 with the challenge Bearer", w.Code, w.Header())
 	}
-	for _, path := range []string{"/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-protected-resource"} {
+	for _, path := range []string{"/.well-known/oauth-protected-resource/mcp",
+		"/.well-known/oauth-protected-resource"} {
 		if w := do(h, "GET", path, ""); w.Code != 404 || w.Header().Get("WWW-Authenticate") != "" {
-			t.Errorf("metadata that there is none of: got %d %v", w.Code, w.Header())
+			t.Errorf("%s: got %d %v, want 404 without a challenge", path, w.Code, w.Header())
 		}
 	}
 	if w := do(h, "GET", "/.well-known/oauth-protected-resource/other", ""); w.Code != 401 {
-		t.Errorf("what is somebody else's to serve: got %d", w.Code)
+		t.Errorf("metadata path of another resource: got %d, want 401", w.Code)
 	}
 }
 
-// Tokens come from the environment of a program, where one may be missing.
 func TestInvalidStaticTokens(t *testing.T) {
 	good, other := strings.Repeat("a", 30), strings.Repeat("b", 30)
 	for name, tokens := range map[string][]oauth.StaticToken{
 		"empty":    {{Subject: "a"}},
 		"short":    {{Token: "a-short-secret", Subject: "a"}},
-		"strange":  {{Token: "a secret with spaces that is long", Subject: "a"}},
+		"spaces":   {{Token: "a secret with spaces that is long", Subject: "a"}},
 		"both":     {{Token: good, SHA256: strings.Repeat("0", 64), Subject: "a"}},
-		"no hash":  {{SHA256: "a-short-secret", Subject: "a"}},
-		"nobody's": {{Token: good}},
+		"bad hash": {{SHA256: "a-short-secret", Subject: "a"}},
+		"no name":  {{Token: good}},
 		"twice":    {{Token: good, Subject: "a"}, {Token: other, Subject: "b"}, {Token: good, Subject: "c"}},
 		"too many": make([]oauth.StaticToken, 1001),
 	} {
 		v, err := oauth.NewStaticVerifier(tokens...)
-		if v != nil || err == nil || !strings.HasPrefix(err.Error(), "oauth: NewStaticVerifier: ") || strings.Contains(err.Error(), "secret") ||
+		if v != nil || err == nil || !strings.HasPrefix(err.Error(), "oauth: NewStaticVerifier: ") ||
+			strings.Contains(err.Error(), "secret") ||
 			strings.Contains(err.Error(), good) {
-			t.Errorf("%s: got %v, error %v", name, v, err)
+			t.Errorf("%s: got %v, error %v; want an error without the token", name, v, err)
 		}
 	}
 }
@@ -501,28 +534,30 @@ func staticVerifier(t testing.TB, tokens ...oauth.StaticToken) *oauth.StaticVeri
 
 func TestConfiguredAudiences(t *testing.T) {
 	h := protect(t, echo, &oauth.RequireOptions{Audiences: []string{"api://mcp"}, Issuers: []string{issuerURL}})
-	for audience, want := range map[string]int{"api://mcp": 200, "API://mcp": 401, "api://mcp/": 401, resourceURL: 200} {
+	for audience, want := range map[string]int{"api://mcp": 200, "API://mcp": 401, "api://mcp/": 401,
+		resourceURL: 200} {
 		if w := do(h, "POST", "/mcp", "", "Authorization: Bearer "+issue(t, claims{"aud": audience})); w.Code != want {
 			t.Errorf("%s: got %d, want %d", audience, w.Code, want)
 		}
 	}
 	if w := do(protect(t, echo, &oauth.RequireOptions{Issuers: []string{"https://other.example"}}), "POST", "/mcp", "", "Authorization: Bearer "+issue(t)); w.Code != 401 {
-		t.Errorf("an issuer that is not listed: got %d", w.Code)
+		t.Errorf("issuer not in RequireOptions.Issuers: got %d, want 401", w.Code)
 	}
 }
 
-// Browsers ask before they send a token; nothing else comes in without one.
+// A CORS preflight carries no token and reaches the handler; no other request does.
 func TestPreflightIsForwarded(t *testing.T) {
 	h := protect(t, echo, nil)
 	preflight := []string{"Origin: https://app.example", "Access-Control-Request-Method: POST"}
-	if w := do(h, "OPTIONS", "/mcp", "", append(preflight, "Authorization: Bearer x")...); w.Code != 200 || strings.Contains(w.Body.String(), "Bearer") || !strings.HasPrefix(w.Body.String(), "nobody") {
-		t.Errorf("got %d %s", w.Code, w.Body)
+	if w := do(h, "OPTIONS", "/mcp", "", append(preflight, "Authorization: Bearer x")...); w.Code != 200 ||
+		strings.Contains(w.Body.String(), "Bearer") || !strings.HasPrefix(w.Body.String(), "no principal") {
+		t.Errorf("preflight: got %d %s, want 200 without a principal", w.Code, w.Body)
 	}
 	if w := do(h, "OPTIONS", "/mcp", ""); w.Code != 401 {
-		t.Errorf("OPTIONS that is no preflight: got %d", w.Code)
+		t.Errorf("OPTIONS without preflight headers: got %d, want 401", w.Code)
 	}
 	if w := do(h, "POST", "/mcp", "", preflight...); w.Code != 401 {
-		t.Errorf("POST that looks like a preflight: got %d", w.Code)
+		t.Errorf("POST with preflight headers: got %d, want 401", w.Code)
 	}
 }
 
@@ -533,22 +568,22 @@ func TestAUTHR18_HandlerDoesNotSeeToken(t *testing.T) {
 	r := httptest.NewRequest("POST", "/mcp", nil)
 	r.Header.Set("Authorization", "Bearer "+token)
 	h.ServeHTTP(httptest.NewRecorder(), r)
-	who := mcp.PrincipalFrom(seen.Context())
-	if text := fmt.Sprintf("%v %v %#v %v", seen.Header, seen.URL, who, seen.Context()); strings.Contains(text, token) {
-		t.Errorf("the handler can see the token: %s", text)
+	p := mcp.PrincipalFrom(seen.Context())
+	if text := fmt.Sprintf("%v %v %#v %v", seen.Header, seen.URL, p, seen.Context()); strings.Contains(text, token) {
+		t.Errorf("the handler sees the token: %s", text)
 	}
-	if who.Claims["sub"] != "ann" || who.Claims["client_id"] != "app" {
-		t.Errorf("got claims %v", who.Claims)
+	if p.Claims["sub"] != "ann" || p.Claims["client_id"] != "app" {
+		t.Errorf("got claims %v, want sub ann and client_id app", p.Claims)
 	}
 	if r.Header.Get("Authorization") == "" {
-		t.Error("the request of whoever is outside has changed")
+		t.Error("the caller's request was modified")
 	}
 }
 
-// Listening ends with the token, or earlier where it says nothing of its end; a call does not.
+// A stream ends when its token expires or at MaxStream; a call is not cut off.
 func TestStreamsEndWithToken(t *testing.T) {
 	secret := strings.Repeat("s", 30)
-	forever := verifyFunc(func() (*oauth.Token, error) {
+	noExpiry := verifyFunc(func() (*oauth.Token, error) {
 		return &oauth.Token{Issuer: issuerURL, Subject: "ann", Audience: []string{resourceURL}}, nil
 	})
 	for name, tc := range map[string]struct {
@@ -557,20 +592,23 @@ func TestStreamsEndWithToken(t *testing.T) {
 		longest        time.Duration
 		want           time.Duration
 	}{
-		"GET":               {"GET", "", testVerifier(t), 0, time.Hour + 30*time.Second},
-		"listen":            {"POST", "Mcp-Method: subscriptions/listen", testVerifier(t), 0, time.Hour + 30*time.Second},
-		"a call":            {"POST", "Mcp-Method: tools/call", testVerifier(t), time.Minute, 0},
-		"a shorter bound":   {"GET", "", testVerifier(t), time.Minute, time.Minute},
-		"a longer bound":    {"GET", "", testVerifier(t), 9 * time.Hour, time.Hour + 30*time.Second},
-		"no known end":      {"GET", "", forever, 0, time.Hour},
-		"no end, own bound": {"GET", "", forever, time.Minute, time.Minute},
-		"configured":        {"GET", "", staticVerifier(t, oauth.StaticToken{Token: secret, Subject: "robot"}), 0, 0},
+		"GET": {"GET", "", testVerifier(t), 0, time.Hour + 30*time.Second},
+		"listen": {"POST", "Mcp-Method: subscriptions/listen", testVerifier(t), 0,
+			time.Hour + 30*time.Second},
+		"a call":               {"POST", "Mcp-Method: tools/call", testVerifier(t), time.Minute, 0},
+		"shorter MaxStream":    {"GET", "", testVerifier(t), time.Minute, time.Minute},
+		"longer MaxStream":     {"GET", "", testVerifier(t), 9 * time.Hour, time.Hour + 30*time.Second},
+		"no expiry":            {"GET", "", noExpiry, 0, time.Hour},
+		"no expiry, MaxStream": {"GET", "", noExpiry, time.Minute, time.Minute},
+		"static token": {"GET", "",
+			staticVerifier(t, oauth.StaticToken{Token: secret, Subject: "robot"}), 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				begin, lasted := time.Now(), time.Duration(0)
 				var cause error
-				h := oauth.Require(tc.verifier, testMetadata(), &oauth.RequireOptions{Logger: discardLog, MaxStream: tc.longest})(
+				h := oauth.Require(tc.verifier, testMetadata(),
+					&oauth.RequireOptions{Logger: discardLog, MaxStream: tc.longest})(
 					http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 						select {
 						case <-r.Context().Done():
@@ -587,8 +625,9 @@ func TestStreamsEndWithToken(t *testing.T) {
 					header = append(header, tc.header)
 				}
 				do(h, tc.method, "/mcp", "", header...)
-				if lasted != tc.want || tc.want > 0 && (!errors.Is(cause, mcp.ErrClosed) || errors.Is(cause, mcp.ErrDisconnected)) {
-					t.Errorf("lasted %v until %v, want %v", lasted, cause, tc.want)
+				if lasted != tc.want || tc.want > 0 &&
+					(!errors.Is(cause, mcp.ErrClosed) || errors.Is(cause, mcp.ErrDisconnected)) {
+					t.Errorf("stream lasted %v and ended with %v, want %v", lasted, cause, tc.want)
 				}
 			})
 		})
@@ -599,51 +638,64 @@ func TestRequirePanicsOnInvalidArguments(t *testing.T) {
 	v := testVerifier(t)
 	for name, f := range map[string]func(){
 		"no verifier": func() { oauth.Require(nil, testMetadata(), nil) },
-		"AUTHR01 no authorization server": func() {
+		"AUTHR-01 no authorization server": func() {
 			oauth.Require(v, oauth.ResourceMetadata{Resource: resourceURL}, nil)
 		},
-		"no resource": func() { oauth.Require(v, oauth.ResourceMetadata{AuthorizationServers: []string{issuerURL}}, nil) },
-		"plain http": func() {
-			oauth.Require(v, oauth.ResourceMetadata{Resource: "http://mcp.example.com", AuthorizationServers: []string{issuerURL}}, nil)
+		"no resource": func() {
+			oauth.Require(v, oauth.ResourceMetadata{AuthorizationServers: []string{issuerURL}}, nil)
 		},
-		"a plain issuer": func() {
-			oauth.Require(v, oauth.ResourceMetadata{Resource: resourceURL, AuthorizationServers: []string{"http://auth.example.com"}}, nil)
+		"plain http": func() {
+			oauth.Require(v, oauth.ResourceMetadata{Resource: "http://mcp.example.com",
+				AuthorizationServers: []string{issuerURL}}, nil)
+		},
+		"issuer with http": func() {
+			oauth.Require(v, oauth.ResourceMetadata{Resource: resourceURL,
+				AuthorizationServers: []string{"http://auth.example.com"}}, nil)
 		},
 		"a fragment": func() {
-			oauth.Require(v, oauth.ResourceMetadata{Resource: resourceURL + "#x", AuthorizationServers: []string{issuerURL}}, nil)
+			oauth.Require(v, oauth.ResourceMetadata{Resource: resourceURL + "#x",
+				AuthorizationServers: []string{issuerURL}}, nil)
 		},
 		"a user": func() {
-			oauth.Require(v, oauth.ResourceMetadata{Resource: "https://a:b@mcp.example.com", AuthorizationServers: []string{issuerURL}}, nil)
+			oauth.Require(v, oauth.ResourceMetadata{Resource: "https://a:b@mcp.example.com",
+				AuthorizationServers: []string{issuerURL}}, nil)
 		},
-		"a scope with a space": func() { oauth.Require(v, testMetadata(), &oauth.RequireOptions{Scopes: oauth.AllOf("a b")}) },
-		"an injected scope":    func() { oauth.Require(v, testMetadata(), &oauth.RequireOptions{Scopes: oauth.AnyOf("a\", x=\"")}) },
-		"AUTHR41 offline_access": func() {
+		"a scope with a space": func() {
+			oauth.Require(v, testMetadata(), &oauth.RequireOptions{Scopes: oauth.AllOf("a b")})
+		},
+		"an injected scope": func() {
+			oauth.Require(v, testMetadata(), &oauth.RequireOptions{Scopes: oauth.AnyOf("a\", x=\"")})
+		},
+		"AUTHR-41 offline_access": func() {
 			oauth.Require(v, testMetadata(), &oauth.RequireOptions{Scopes: oauth.AllOf("offline_access")})
 		},
-		"AUTHR41 offline_access in the metadata": func() {
-			oauth.NewMetadataHandler(oauth.ResourceMetadata{Resource: resourceURL, AuthorizationServers: []string{issuerURL}, ScopesSupported: []string{"offline_access"}})
+		"AUTHR-41 offline_access in the metadata": func() {
+			oauth.NewMetadataHandler(oauth.ResourceMetadata{Resource: resourceURL,
+				AuthorizationServers: []string{issuerURL}, ScopesSupported: []string{"offline_access"}})
 		},
-		"a secret algorithm": func() { oauth.NewJWTVerifier(issuerURL, &oauth.JWTOptions{Algorithms: []string{"HS256"}}) },
-		"no algorithm":       func() { oauth.NewJWTVerifier(issuerURL, &oauth.JWTOptions{Algorithms: []string{"none"}}) },
-		"no issuer":          func() { oauth.NewJWTVerifier("", nil) },
-		"no keys":            func() { oauth.NewJWTVerifier(issuerURL, &oauth.JWTOptions{JWKS: []byte(`{"keys":[]}`)}) },
-		"no credentials":     func() { oauth.NewIntrospectionVerifier(issuerURL, nil) },
-		"scope rules":        func() { oauth.RequireScopes(&oauth.ScopeRules{Tools: map[string]oauth.Scopes{"x": oauth.AllOf("")}}) },
+		"HMAC algorithm": func() { oauth.NewJWTVerifier(issuerURL, &oauth.JWTOptions{Algorithms: []string{"HS256"}}) },
+		"algorithm none": func() { oauth.NewJWTVerifier(issuerURL, &oauth.JWTOptions{Algorithms: []string{"none"}}) },
+		"no issuer":      func() { oauth.NewJWTVerifier("", nil) },
+		"no keys":        func() { oauth.NewJWTVerifier(issuerURL, &oauth.JWTOptions{JWKS: []byte(`{"keys":[]}`)}) },
+		"no credentials": func() { oauth.NewIntrospectionVerifier(issuerURL, nil) },
+		"scope rules":    func() { oauth.RequireScopes(&oauth.ScopeRules{Tools: map[string]oauth.Scopes{"x": oauth.AllOf("")}}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
 				if value := recover(); value == nil || !strings.HasPrefix(fmt.Sprint(value), "oauth: ") {
-					t.Errorf("got panic %v", value)
+					t.Errorf("got panic %v, want one that begins with \"oauth: \"", value)
 				}
 			}()
 			f()
 		})
 	}
-	oauth.Require(v, oauth.ResourceMetadata{Resource: "http://[::1]:80/mcp", AuthorizationServers: []string{"http://localhost:9000"}}, nil)
-	oauth.Require(v, oauth.ResourceMetadata{Resource: "http://server/mcp", AuthorizationServers: []string{issuerURL}}, &oauth.RequireOptions{InsecureHTTP: true})
+	oauth.Require(v, oauth.ResourceMetadata{Resource: "http://[::1]:80/mcp",
+		AuthorizationServers: []string{"http://localhost:9000"}}, nil)
+	oauth.Require(v, oauth.ResourceMetadata{Resource: "http://server/mcp", AuthorizationServers: []string{issuerURL}},
+		&oauth.RequireOptions{InsecureHTTP: true})
 }
 
-// sha256Text gives a digest as it stands in JWTs.
+// sha256Text returns the base64url SHA-256 digest of a text.
 func sha256Text(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return base64.RawURLEncoding.EncodeToString(sum[:])

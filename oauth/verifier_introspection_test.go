@@ -17,13 +17,16 @@ import (
 
 const introspectURL = "https://auth.example.com/introspect"
 
-// introspecting runs a test with a server that gives an answer to every question.
-func introspecting(t *testing.T, opts oauth.IntrospectionOptions, answer func() string, f func(t *testing.T, v *oauth.IntrospectionVerifier, asked *atomic.Int32, last *http.Request)) {
+// withIntrospection calls f, in a synctest bubble, with a verifier whose introspection endpoint
+// responds with answer(), or 401 if that is empty. asked counts the requests; last is the latest.
+func withIntrospection(t *testing.T, opts oauth.IntrospectionOptions, answer func() string,
+	f func(t *testing.T, v *oauth.IntrospectionVerifier, asked *atomic.Int32, last *http.Request)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newNetwork(t)
 		var asked atomic.Int32
 		last := &http.Request{}
-		w.Doc(issuerURL+"/.well-known/oauth-authorization-server", `{"issuer":"`+issuerURL+`","introspection_endpoint":"`+introspectURL+`",
+		w.Doc(issuerURL+"/.well-known/oauth-authorization-server",
+			`{"issuer":"`+issuerURL+`","introspection_endpoint":"`+introspectURL+`",
 			"authorization_endpoint":"https://auth.example.com/a","token_endpoint":"https://auth.example.com/t","response_types_supported":["code"]}`)
 		w.Page(introspectURL, func(rw http.ResponseWriter, r *http.Request) {
 			asked.Add(1)
@@ -47,61 +50,68 @@ func TestIntrospection(t *testing.T) {
 	opaque := "an-opaque-token"
 	for name, tc := range map[string]struct {
 		change claims
-		want   string // "" for taken
+		want   string // in the error; empty for a valid token
 	}{
 		"active":               {nil, ""},
 		"without issuer":       {claims{"iss": nil}, ""},
 		"without expiry":       {claims{"exp": nil}, ""},
 		"inactive":             {claims{"active": false}, "inactive"},
-		"nothing about active": {claims{"active": nil}, "inactive"},
-		"AUTHR17 no audience":  {claims{"aud": nil}, "no aud"},
+		"active is missing":    {claims{"active": nil}, "inactive"},
+		"AUTHR-17 no audience": {claims{"aud": nil}, "no aud"},
 		"another issuer":       {claims{"iss": "https://evil.example"}, "another issuer"},
 		"expired":              {claims{"exp": 1000}, "expired"},
 		"no subject":           {claims{"sub": nil, "client_id": nil}, "sub is missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			answer := func() string { return mustJSON(goodClaims(claims{"active": true}, tc.change)) }
-			introspecting(t, oauth.IntrospectionOptions{}, answer, func(t *testing.T, v *oauth.IntrospectionVerifier, _ *atomic.Int32, last *http.Request) {
-				got, err := v.Verify(t.Context(), opaque)
-				if tc.want != "" {
-					if !errors.Is(err, oauth.ErrInvalidToken) || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), opaque) {
-						t.Errorf("got %v, want %q", err, tc.want)
-					}
-					return
-				}
-				if err != nil || got.Issuer != issuerURL || got.Subject != "ann" || got.ClientID != "app" || !slices.Equal(got.Scopes, []string{"read"}) || !slices.Equal(got.Audience, []string{resourceURL}) {
-					t.Errorf("got %+v, %v", got, err)
-				}
-				if id, secret, ok := last.BasicAuth(); !ok || id != "me" || secret != "my+secret" || last.PostForm.Get("token") != opaque {
-					t.Errorf("asked with %v %v", last.Header, last.PostForm)
-				}
-			})
-		})
-	}
-}
-
-func TestIntrospectionFailures(t *testing.T) {
-	for name, text := range map[string]string{"refused": "", "rubbish": "{", "active as text": `{"active":"true"}`, "twice": `{"active":true,"active":true}`} {
-		t.Run(name, func(t *testing.T) {
-			introspecting(t, oauth.IntrospectionOptions{PostSecret: true}, func() string { return text },
+			withIntrospection(t, oauth.IntrospectionOptions{}, answer,
 				func(t *testing.T, v *oauth.IntrospectionVerifier, _ *atomic.Int32, last *http.Request) {
-					_, err := v.Verify(t.Context(), "opaque")
-					if err == nil || errors.Is(err, oauth.ErrInvalidToken) || strings.Contains(err.Error(), "opaque") || strings.Contains(err.Error(), "secret") {
-						t.Errorf("got %v", err)
+					got, err := v.Verify(t.Context(), opaque)
+					if tc.want != "" {
+						if !errors.Is(err, oauth.ErrInvalidToken) || !strings.Contains(err.Error(), tc.want) ||
+							strings.Contains(err.Error(), opaque) {
+							t.Errorf("got error %v, want ErrInvalidToken with %q and without the token", err, tc.want)
+						}
+						return
 					}
-					if last.Header.Get("Authorization") != "" || last.PostForm.Get("client_secret") != "my secret" {
-						t.Errorf("asked with %v %v", last.Header, last.PostForm)
+					if err != nil || got.Issuer != issuerURL || got.Subject != "ann" || got.ClientID != "app" ||
+						!slices.Equal(got.Scopes, []string{"read"}) ||
+						!slices.Equal(got.Audience, []string{resourceURL}) {
+						t.Errorf("got %+v, error %v; want the token of ann", got, err)
+					}
+					if id, secret, ok := last.BasicAuth(); !ok || id != "me" || secret != "my+secret" ||
+						last.PostForm.Get("token") != opaque {
+						t.Errorf("got introspection request %v %v", last.Header, last.PostForm)
 					}
 				})
 		})
 	}
 }
 
-// A good answer is believed for a while, and a revoked token is found out then.
+func TestIntrospectionFailures(t *testing.T) {
+	for name, text := range map[string]string{"refused": "", "malformed": "{", "active as text": `{"active":"true"}`,
+		"twice": `{"active":true,"active":true}`} {
+		t.Run(name, func(t *testing.T) {
+			withIntrospection(t, oauth.IntrospectionOptions{PostSecret: true}, func() string { return text },
+				func(t *testing.T, v *oauth.IntrospectionVerifier, _ *atomic.Int32, last *http.Request) {
+					_, err := v.Verify(t.Context(), "opaque")
+					if err == nil || errors.Is(err, oauth.ErrInvalidToken) ||
+						strings.Contains(err.Error(), "opaque") || strings.Contains(err.Error(), "secret") {
+						t.Errorf("got error %v, want one that is not ErrInvalidToken and has no secret", err)
+					}
+					if last.Header.Get("Authorization") != "" || last.PostForm.Get("client_secret") != "my secret" {
+						t.Errorf("got introspection request %v %v", last.Header, last.PostForm)
+					}
+				})
+		})
+	}
+}
+
+// An active response is cached for CacheTime; an inactive one is not cached.
 func TestIntrospectionCache(t *testing.T) {
 	for name, tc := range map[string]struct {
 		time time.Duration
-		want []int32 // questions so far: at once, once more, after 20 s, after 40 s
+		want []int32 // requests so far: at once, again at once, after 20 s, after 40 s
 	}{
 		"by default": {0, []int32{1, 1, 1, 2}},
 		"longer":     {time.Hour, []int32{1, 1, 1, 1}},
@@ -109,30 +119,30 @@ func TestIntrospectionCache(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			answer := func() string { return mustJSON(goodClaims(claims{"active": true})) }
-			introspecting(t, oauth.IntrospectionOptions{CacheTime: tc.time}, answer,
+			withIntrospection(t, oauth.IntrospectionOptions{CacheTime: tc.time}, answer,
 				func(t *testing.T, v *oauth.IntrospectionVerifier, asked *atomic.Int32, _ *http.Request) {
 					for i, wait := range []time.Duration{0, 0, 20 * time.Second, 20 * time.Second} {
 						time.Sleep(wait)
-						verifies(t, v, "opaque")
+						wantVerified(t, v, "opaque")
 						if got := asked.Load(); got != tc.want[i] {
-							t.Errorf("step %d: asked %d times, want %d", i, got, tc.want[i])
+							t.Errorf("step %d: got %d introspection requests, want %d", i, got, tc.want[i])
 						}
 					}
 				})
 		})
 	}
-	t.Run("a revoked one", func(t *testing.T) {
+	t.Run("revoked token", func(t *testing.T) {
 		var revoked atomic.Bool
 		answer := func() string { return mustJSON(goodClaims(claims{"active": !revoked.Load()})) }
-		introspecting(t, oauth.IntrospectionOptions{}, answer,
+		withIntrospection(t, oauth.IntrospectionOptions{}, answer,
 			func(t *testing.T, v *oauth.IntrospectionVerifier, asked *atomic.Int32, _ *http.Request) {
-				verifies(t, v, "opaque")
+				wantVerified(t, v, "opaque")
 				revoked.Store(true)
 				time.Sleep(30 * time.Second)
-				refuses(t, v, "opaque")
-				refuses(t, v, "opaque")
-				if asked.Load() != 3 { // refusals are not remembered
-					t.Errorf("asked %d times", asked.Load())
+				wantRefused(t, v, "opaque")
+				wantRefused(t, v, "opaque")
+				if asked.Load() != 3 { // inactive responses are not cached
+					t.Errorf("got %d introspection requests, want 3", asked.Load())
 				}
 			})
 	})

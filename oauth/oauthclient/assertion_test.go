@@ -20,7 +20,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-// clientKeys are one key of every kind.
+// clientKeys returns one key of each supported type.
 func clientKeys(t *testing.T) map[string]crypto.Signer {
 	t.Helper()
 	keys := map[string]crypto.Signer{}
@@ -42,14 +42,13 @@ func clientKeys(t *testing.T) map[string]crypto.Signer {
 	return keys
 }
 
-// TestEAUTH03_ClientAssertion checks every claim of assertions that keys of every kind have signed.
 func TestEAUTH03_ClientAssertion(t *testing.T) {
 	keys := clientKeys(t)
 	now := time.Unix(1_790_000_000, 0)
 	for _, tt := range []struct {
-		key, wanted string // wanted is ClientKey.Algorithm
-		taken       []string
-		algorithm   string // empty: refused
+		key, wanted string   // wanted is AssertionKey.Algorithm
+		taken       []string // algorithms of the server's metadata
+		algorithm   string   // empty: refused
 	}{
 		{"P-256", "", nil, "ES256"},
 		{"P-256", "ES256", []string{"RS256", "ES256"}, "ES256"},
@@ -73,7 +72,7 @@ func TestEAUTH03_ClientAssertion(t *testing.T) {
 			err := k.authenticate(form, "client-1", &oauth.ServerMetadata{Issuer: "https://as.example", TokenEndpointAuthAlgorithms: tt.taken}, now)
 			if tt.algorithm == "" {
 				if err == nil || form.Get("client_assertion") != "" {
-					t.Fatalf("an assertion was signed: %v", form)
+					t.Fatalf("got form %v and error %v, want an error and no assertion", form, err)
 				}
 				return
 			}
@@ -81,7 +80,7 @@ func TestEAUTH03_ClientAssertion(t *testing.T) {
 				t.Fatal(err)
 			}
 			if form.Has("client_id") || form.Get("client_assertion_type") != clientAssertionType {
-				t.Errorf("the form is %v", form)
+				t.Errorf("got form %v, want an assertion and no client_id", form)
 			}
 			checkAssertion(t, form.Get("client_assertion"), keys[tt.key].Public(), tt.algorithm, now)
 		})
@@ -99,25 +98,25 @@ func checkAssertion(t *testing.T, assertion string, public crypto.PublicKey, alg
 		t.Fatal(err)
 	}
 	if header := signed.Signatures[0].Protected; header.KeyID != "key-1" || header.JSONWebKey != nil {
-		t.Errorf("the header is %+v", header)
+		t.Errorf("got header %+v, want kid key-1 and no jwk", header)
 	}
 	var claims map[string]any
 	if err := json.Unmarshal(payload, &claims); err != nil {
 		t.Fatal(err)
 	}
 	if claims["iss"] != "client-1" || claims["sub"] != "client-1" || claims["aud"] != "https://as.example" {
-		t.Errorf("the claims are %v", claims)
+		t.Errorf("got claims %v, want iss and sub client-1, aud https://as.example", claims)
 	}
 	if id, _ := claims["jti"].(string); len(id) < 22 {
-		t.Errorf("jti is %q, want 128 bits", id)
+		t.Errorf("got jti %q, want 128 bits", id)
 	}
 	iat, _ := claims["iat"].(float64)
 	if exp, _ := claims["exp"].(float64); int64(iat) != now.Unix() || exp <= iat || exp-iat > 300 {
-		t.Errorf("iat %v, exp %v; want at most five minutes from now", iat, exp)
+		t.Errorf("got iat %v, exp %v; want at most five minutes from now", iat, exp)
 	}
 }
 
-func TestClientAssertionsDiffer(t *testing.T) {
+func TestClientAssertionsHaveUniqueClaims(t *testing.T) {
 	k := &AssertionKey{Key: clientKeys(t)["P-256"]}
 	seen := map[string]bool{}
 	for range 10 {
@@ -128,14 +127,14 @@ func TestClientAssertionsDiffer(t *testing.T) {
 		seen[strings.Split(jwt, ".")[1]] = true
 	}
 	if len(seen) != 10 {
-		t.Errorf("%d of 10 assertions have claims of their own", len(seen))
+		t.Errorf("got %d different claim sets in 10 assertions, want 10", len(seen))
 	}
 }
 
-func TestClientKeyMissing(t *testing.T) {
+func TestAssertionWithoutKeyFails(t *testing.T) {
 	for _, k := range []*AssertionKey{nil, {}} {
 		if _, err := k.assertion("c", "https://as.example", nil, time.Now()); err == nil {
-			t.Error("an assertion was signed without a key")
+			t.Error("got an assertion without a key, want an error")
 		}
 	}
 }
@@ -169,9 +168,9 @@ func TestParsePrivateKey(t *testing.T) {
 		"P-224": encode("PRIVATE KEY", weak, err),
 	} {
 		if _, err := ParsePrivateKey([]byte(text)); err == nil {
-			t.Errorf("%s: a key was found", name)
+			t.Errorf("%s: got a key, want an error", name)
 		} else if strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: the error is %v", name, err)
+			t.Errorf("%s: the error contains the text of the key: %v", name, err)
 		}
 	}
 }
@@ -184,6 +183,6 @@ func checkParsed(t *testing.T, name, text string, want crypto.Signer) {
 		return
 	}
 	if public, ok := got.Public().(interface{ Equal(crypto.PublicKey) bool }); !ok || !public.Equal(want.Public()) {
-		t.Errorf("%s: another key was read", name)
+		t.Errorf("%s: got another key than the encoded one", name)
 	}
 }

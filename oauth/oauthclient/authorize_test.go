@@ -12,20 +12,21 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// TestREG20_IssuerOfResponse holds answers against the authorization server that was asked.
-func TestREG20_IssuerOfResponse(t *testing.T) {
+// The iss of an authorization response is compared before the code is used, in success and error
+// responses.
+func TestREG21_REG22_REG23_REG24_REG25_IssuerOfResponse(t *testing.T) {
 	const absent = "absent"
 	for name, c := range map[string]struct {
 		advertised bool
 		iss        string
-		fine       bool
+		ok         bool
 	}{
-		"REG-21 advertised and there":       {true, clientIssuer, true},
+		"REG-21 advertised and present":     {true, clientIssuer, true},
 		"REG-21 advertised and absent":      {true, absent, false},
 		"REG-22 not advertised and absent":  {false, absent, true},
 		"REG-22 not advertised and right":   {false, clientIssuer, true},
 		"REG-22 not advertised and wrong":   {false, otherIssuer, false},
-		"REG-22 another's":                  {true, otherIssuer, false},
+		"REG-22 another issuer":             {true, otherIssuer, false},
 		"REG-22 empty":                      {false, "", false},
 		"REG-23 with a slash":               {true, clientIssuer + "/", false},
 		"REG-23 with a port":                {true, clientIssuer + ":443", false},
@@ -35,9 +36,9 @@ func TestREG20_IssuerOfResponse(t *testing.T) {
 	} {
 		for _, isError := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
-				inWorld(t, func(t *testing.T, w *clientWorld) {
+				withEnv(t, func(t *testing.T, w *testEnv) {
 					w.as.document["authorization_response_iss_parameter_supported"] = c.advertised
-					w.change(func(_ *oauthclient.LoginRequest, answer url.Values) (url.Values, error) {
+					w.changeResponse(func(_ *oauthclient.LoginRequest, answer url.Values) (url.Values, error) {
 						answer.Set("iss", c.iss)
 						if c.iss == absent {
 							answer.Del("iss")
@@ -45,113 +46,133 @@ func TestREG20_IssuerOfResponse(t *testing.T) {
 						if isError {
 							answer.Del("code")
 							answer.Set("error", "access_denied")
-							answer.Set("error_description", "the words of a stranger")
+							answer.Set("error_description", "text of another server")
 						}
 						return answer, nil
 					})
-					checkAnswered(t, w, c.fine, isError)
+					checkResponse(t, w, c.ok, isError)
 				})
 			})
 		}
 	}
 }
 
-// checkAnswered makes a login whose answer is acceptable or not.
-func checkAnswered(t *testing.T, w *clientWorld, fine, isError bool) {
+// checkResponse makes a login and checks how its authorization response is handled: ok tells whether
+// the response is to be accepted, isError whether it is an error response. The code must not reach a
+// token endpoint of any authorization server unless the response is accepted.
+func checkResponse(t *testing.T, w *testEnv, ok, isError bool) {
 	t.Helper()
 	_, _, err := post(w.transport(nil), t.Context())
-	refused, said := errors.AsType[*oauthclient.LoginError](err)
-	tokens := w.as.count("authorization_code")
+	refused, isLoginError := errors.AsType[*oauthclient.LoginError](err)
+	tokens := 0
+	for _, s := range w.servers {
+		tokens += s.count("authorization_code")
+	}
 	switch {
-	case fine && isError:
-		if !said || refused.Code != "access_denied" || tokens != 0 {
-			t.Errorf("got %v, %d token requests", err, tokens)
+	case ok && isError:
+		if !isLoginError || refused.Code != "access_denied" || tokens != 0 {
+			t.Errorf("got error %v and %d token requests, want access_denied and 0", err, tokens)
 		}
-	case fine:
+	case ok:
 		if err != nil || tokens != 1 {
-			t.Errorf("got %v, %d token requests", err, tokens)
+			t.Errorf("got error %v and %d token requests, want success and 1", err, tokens)
 		}
-	case !errors.Is(err, oauthclient.ErrInvalidResponse), said, strings.Contains(err.Error(), "stranger"), strings.Contains(err.Error(), "access_denied"):
-		t.Errorf("got %v", err)
+	case !errors.Is(err, oauthclient.ErrInvalidResponse), isLoginError, strings.Contains(err.Error(), "another server"), strings.Contains(err.Error(), "access_denied"):
+		t.Errorf("got error %v, want ErrInvalidResponse without text of the response", err)
 	case tokens != 0:
-		t.Error("the code went to a token endpoint")
+		t.Error("the code was sent to a token endpoint")
 	}
 }
 
 func TestInvalidAuthorizationResponses(t *testing.T) {
 	for name, change := range map[string]func(answer url.Values){
-		"AUTHR-23 another state":   func(a url.Values) { a.Set("state", strings.Repeat("x", 43)) },
-		"AUTHR-23 no state":        func(a url.Values) { a.Del("state") },
-		"AUTHR-23 state and more":  func(a url.Values) { a.Set("state", a.Get("state")+"x") },
-		"AUTHR-23 state in part":   func(a url.Values) { a.Set("state", a.Get("state")[:42]) },
-		"state twice":              func(a url.Values) { a.Add("state", a.Get("state")) },
-		"code twice":               func(a url.Values) { a.Add("code", "another") },
-		"issuer twice":             func(a url.Values) { a.Add("iss", otherIssuer) },
-		"no code":                  func(a url.Values) { a.Del("code") },
-		"a code that is a program": func(a url.Values) { a.Set("code", strings.Repeat("x", 9<<10)) },
-		"nothing":                  func(a url.Values) { clear(a) },
+		"AUTHR-23 another state":  func(a url.Values) { a.Set("state", strings.Repeat("x", 43)) },
+		"AUTHR-23 no state":       func(a url.Values) { a.Del("state") },
+		"AUTHR-23 state and more": func(a url.Values) { a.Set("state", a.Get("state")+"x") },
+		"AUTHR-23 state cut off":  func(a url.Values) { a.Set("state", a.Get("state")[:42]) },
+		"state twice":             func(a url.Values) { a.Add("state", a.Get("state")) },
+		"code twice":              func(a url.Values) { a.Add("code", "another") },
+		"issuer twice":            func(a url.Values) { a.Add("iss", otherIssuer) },
+		"no code":                 func(a url.Values) { a.Del("code") },
+		"a code of 9 KiB":         func(a url.Values) { a.Set("code", strings.Repeat("x", 9<<10)) },
+		"empty response":          func(a url.Values) { clear(a) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *clientWorld) {
-				w.change(func(_ *oauthclient.LoginRequest, answer url.Values) (url.Values, error) {
+			withEnv(t, func(t *testing.T, w *testEnv) {
+				w.changeResponse(func(_ *oauthclient.LoginRequest, answer url.Values) (url.Values, error) {
 					change(answer)
 					return answer, nil
 				})
-				checkAnswered(t, w, false, false)
+				checkResponse(t, w, false, false)
 			})
 		})
 	}
 }
 
-// TestCodeInjection puts the code of somebody else's login into the answer of one's own.
+// The code of another login is refused by the token endpoint, since the PKCE verifier differs.
 func TestCodeInjection(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		var theirs string
-		w.change(func(_ *oauthclient.LoginRequest, answer url.Values) (url.Values, error) {
+		w.changeResponse(func(_ *oauthclient.LoginRequest, answer url.Values) (url.Values, error) {
 			theirs = answer.Get("code")
-			return nil, errors.New("the thief's login ends here")
+			return nil, errors.New("the attacker keeps the code")
 		})
 		_, _, _ = post(w.transport(nil), t.Context())
-		w.change(func(_ *oauthclient.LoginRequest, answer url.Values) (url.Values, error) {
+		w.changeResponse(func(_ *oauthclient.LoginRequest, answer url.Values) (url.Values, error) {
 			answer.Set("code", theirs)
 			return answer, nil
 		})
 		tr := w.transport(nil)
 		_, _, err := post(tr, t.Context())
 		if refused, ok := errors.AsType[*oauthclient.TokenError](err); !ok || refused.Code != "invalid_grant" || strings.Contains(err.Error(), theirs) {
-			t.Errorf("got %v", err)
+			t.Errorf("got error %v, want invalid_grant without the code", err)
 		}
 		if s, err := tr.Status(t.Context()); s != nil || err != nil {
-			t.Errorf("there are tokens: %v %v", s, err)
+			t.Errorf("got status %v, error %v; want no tokens", s, err)
 		}
 	})
 }
 
-// TestMixUp has an authorization server that sends people on to another one, whose answer it wants
-// to be given.
-func TestMixUp(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+// The metadata of the server names another authorization server while the user logs in.
+func TestREG19_IssuerIsRecordedBeforeTheRedirect(t *testing.T) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
+		w.newServer(otherIssuer)
+		w.changeResponse(func(_ *oauthclient.LoginRequest, answer url.Values) (url.Values, error) {
+			w.rs.document(otherIssuer, nil)
+			answer.Set("iss", otherIssuer)
+			return answer, nil
+		})
+		checkResponse(t, w, false, false)
+	})
+}
+
+// The attacking authorization server redirects the user to another one, to receive its code.
+func TestMixUpAttackIsRefused(t *testing.T) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		honest := w.newServer(otherIssuer)
-		w.change(func(login *oauthclient.LoginRequest, _ url.Values) (url.Values, error) {
+		w.changeResponse(func(login *oauthclient.LoginRequest, _ url.Values) (url.Values, error) {
 			u, _ := url.Parse(login.URL)
 			honest.set(func(s *fakeServer) { s.clients[u.Query().Get("client_id")] = "" })
 			return honest.authorize(u.Query()), nil
 		})
-		checkAnswered(t, w, false, false)
+		checkResponse(t, w, false, false)
 	})
 }
 
-func TestLoginsDiffer(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+func TestAUTH12_AUTHR21_EachLoginHasItsOwnStateAndChallenge(t *testing.T) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)
 		seen := map[string]bool{}
 		for range 5 {
 			if err := tr.Login(t.Context()); err != nil {
 				t.Fatal(err)
 			}
+			if method := w.as.last.Get("code_challenge_method"); method != "S256" {
+				t.Errorf("got code_challenge_method %q, want S256", method)
+			}
 			for _, name := range []string{"state", "code_challenge"} {
 				if text := w.as.last.Get(name); len(text) != 43 || seen[text] {
-					t.Errorf("%s %q", name, text)
+					t.Errorf("login without a new %s of 43 characters: got %q", name, text)
 				} else {
 					seen[text] = true
 				}
@@ -163,28 +184,28 @@ func TestLoginsDiffer(t *testing.T) {
 func TestAUTHR20_LoginWithoutPKCE(t *testing.T) {
 	for name, methods := range map[string]any{"none": nil, "plain": []string{"plain"}, "lower case": []string{"s256"}} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *clientWorld) {
+			withEnv(t, func(t *testing.T, w *testEnv) {
 				w.as.document["code_challenge_methods_supported"] = methods
 				if methods == nil {
 					delete(w.as.document, "code_challenge_methods_supported")
 				}
 				if _, _, err := post(w.transport(nil), t.Context()); err == nil || !strings.Contains(err.Error(), "PKCE") {
-					t.Errorf("got %v", err)
+					t.Errorf("got error %v, want one about PKCE", err)
 				}
 				if w.loginCount() != 0 || w.as.count("register") != 0 {
-					t.Error("somebody was asked")
+					t.Error("the client registered or logged in, want neither")
 				}
 			})
 		})
 	}
 }
 
-// TestAUTHB02_LoginsOf2025_03_26 has servers that know no identifier of a resource.
+// Servers of 2025-03-26 have no resource metadata and no resource parameter.
 func TestAUTHB02_LoginsOf2025_03_26(t *testing.T) {
 	const origin = "https://mcp.example"
 	for name, hasMetadata := range map[string]bool{"AUTHB-03 metadata at the origin": true, "AUTHB-05 no metadata at all": false} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *clientWorld) {
+			withEnv(t, func(t *testing.T, w *testEnv) {
 				as := w.newServer(origin)
 				as.resource, as.noIss = "", true
 				delete(as.document, "authorization_response_iss_parameter_supported")
@@ -197,19 +218,19 @@ func TestAUTHB02_LoginsOf2025_03_26(t *testing.T) {
 				w.mustPost(tr)
 				as.revokeAccess()
 				w.mustPost(tr)
-				if as.count("refresh_token") != 1 || w.loginCount() != 1 {
-					t.Errorf("%d logins", w.loginCount())
+				if n := as.count("refresh_token"); n != 1 || w.loginCount() != 1 {
+					t.Errorf("got %d renewals and %d logins, want 1 and 1", n, w.loginCount())
 				}
 				if status, _, err := send(tr, t.Context(), origin+"/messages"); status != http.StatusOK {
-					t.Errorf("another path of the origin: %d %v", status, err)
+					t.Errorf("another path of the origin: got %d, error %v; want 200", status, err)
 				}
-				w.leaks = nil // there is no other identifier than the origin
+				w.leaks = nil // the origin is the resource
 			})
 		})
 	}
 }
 
-// TestAUTHR31_RequestedScopes is the choice of scopes, by challenge, metadata and options.
+// The requested scopes follow from the challenge, the metadata and the options.
 func TestAUTHR31_RequestedScopes(t *testing.T) {
 	for name, c := range map[string]struct {
 		challenge       string
@@ -218,21 +239,21 @@ func TestAUTHR31_RequestedScopes(t *testing.T) {
 		want            string
 		prompt          string
 	}{
-		"AUTHR-32 of the challenge":          {challenge: "a b", resource: []string{"c"}, want: "a b"},
-		"AUTHR-32 of the metadata":           {resource: []string{"c", "d"}, want: "c d"},
-		"AUTHR-32 none":                      {want: ""},
-		"AUTHR-31 not in the metadata":       {challenge: "x", resource: []string{"c"}, has: []string{"c"}, want: "x"},
-		"options and challenge":              {challenge: "a", options: []string{"b", "a"}, want: "a b"},
-		"options and metadata":               {resource: []string{"c"}, options: []string{"b"}, want: "b"},
-		"AUTHR-40 offline":                   {challenge: "a", has: []string{"a", "offline_access"}, want: "a offline_access", prompt: "consent"},
-		"AUTHR-40 offline, unknown":          {challenge: "a", has: []string{"a"}, want: "a"},
-		"AUTHR-40 offline, nothing else":     {has: []string{"offline_access"}, want: ""},
-		"AUTHR-40 offline, not wanted":       {challenge: "a", has: []string{"offline_access"}, grants: []string{"authorization_code"}, want: "a"},
-		"AUTHR-41 offline, of the resource":  {resource: []string{"a", "offline_access"}, want: "a"},
-		"what a URL or a list does not take": {challenge: "a a  b\tb", want: "a b"},
+		"AUTHR-32 of the challenge":         {challenge: "a b", resource: []string{"c"}, want: "a b"},
+		"AUTHR-32 of the metadata":          {resource: []string{"c", "d"}, want: "c d"},
+		"AUTHR-32 none":                     {want: ""},
+		"AUTHR-31 not in the metadata":      {challenge: "x", resource: []string{"c"}, has: []string{"c"}, want: "x"},
+		"options and challenge":             {challenge: "a", options: []string{"b", "a"}, want: "a b"},
+		"options and metadata":              {resource: []string{"c"}, options: []string{"b"}, want: "b"},
+		"AUTHR-40 offline":                  {challenge: "a", has: []string{"a", "offline_access"}, want: "a offline_access", prompt: "consent"},
+		"AUTHR-40 offline, unknown":         {challenge: "a", has: []string{"a"}, want: "a"},
+		"AUTHR-40 offline, nothing else":    {has: []string{"offline_access"}, want: ""},
+		"AUTHR-40 offline, not wanted":      {challenge: "a", has: []string{"offline_access"}, grants: []string{"authorization_code"}, want: "a"},
+		"AUTHR-41 offline, of the resource": {resource: []string{"a", "offline_access"}, want: "a"},
+		"white space in the challenge":      {challenge: "a a  b\tb", want: "a b"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *clientWorld) {
+			withEnv(t, func(t *testing.T, w *testEnv) {
 				w.rs.document(clientIssuer, c.resource)
 				w.as.document["scopes_supported"] = c.has
 				w.rs.challenge = func(int, string) []string {
@@ -248,39 +269,39 @@ func TestAUTHR31_RequestedScopes(t *testing.T) {
 				}
 				w.mustPost(w.transport(&oauthclient.TransportOptions{Scopes: c.options, Client: client}))
 				if got := w.as.last; got.Get("scope") != c.want || got.Has("scope") != (c.want != "") || got.Get("prompt") != c.prompt {
-					t.Errorf("asked for %q, prompt %q; want %q", got["scope"], got["prompt"], c.want)
+					t.Errorf("requested scope %q, prompt %q; want %q, %q", got["scope"], got["prompt"], c.want, c.prompt)
 				}
 			})
 		})
 	}
 }
 
-func TestAUTHR36_StepUpRequestsUnionOfScopes(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+func TestAUTHR35_AUTHR36_StepUpRequestsUnionOfScopes(t *testing.T) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		w.rs.wants = []string{"read"}
 		tr := w.transport(nil)
 		w.mustPost(tr)
 		w.rs.set(func(r *fakeResource) { r.wants = []string{"write"} })
 		w.mustPost(tr)
 		if got := w.as.last.Get("scope"); got != "read write" || w.loginCount() != 2 {
-			t.Errorf("asked for %q, %d logins", got, w.loginCount())
+			t.Errorf("requested %q in %d logins, want \"read write\" in 2", got, w.loginCount())
 		}
 		w.rs.set(func(r *fakeResource) { r.wants = []string{"admin", "read"} })
 		w.mustPost(tr)
 		if got := w.as.last.Get("scope"); got != "read write admin" {
-			t.Errorf("asked for %q", got)
+			t.Errorf("requested %q, want \"read write admin\"", got)
 		}
 		s, _ := tr.Status(t.Context())
 		if got := strings.Join(s.Scopes, " "); got != "read write admin" {
-			t.Errorf("has %q", got)
+			t.Errorf("got granted scopes %q, want \"read write admin\"", got)
 		}
 	})
 }
 
-// TestAUTHR37_StepUpWithoutEffect has an authorization server that never grants what the server
-// wants.
-func TestAUTHR37_StepUpWithoutEffect(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+// The authorization server never grants the scope that the MCP server requires. The failed step-up is
+// remembered, also in the store.
+func TestAUTHR37_SEC20_StepUpWithoutEffectIsNotRepeated(t *testing.T) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		w.as.grant = func(string) string { return "read" }
 		w.rs.wants = []string{"read"}
 		store := oauthclient.NewMemoryStore()
@@ -289,64 +310,63 @@ func TestAUTHR37_StepUpWithoutEffect(t *testing.T) {
 		w.rs.set(func(r *fakeResource) { r.wants = []string{"write"} })
 		for range 5 {
 			_, _, err := post(tr, t.Context())
-			vain, ok := errors.AsType[*oauthclient.StepUpError](err)
-			if !ok || strings.Join(vain.Scopes, " ") != "write" || strings.Join(vain.Granted, " ") != "read" {
-				t.Fatalf("got %v", err)
+			stepUp, ok := errors.AsType[*oauthclient.StepUpError](err)
+			if !ok || strings.Join(stepUp.Scopes, " ") != "write" || strings.Join(stepUp.Granted, " ") != "read" {
+				t.Fatalf("got error %v, want a StepUpError for write", err)
 			}
 			if refused, ok := errors.AsType[*oauthclient.AuthorizeError](err); !ok || refused.Status != http.StatusForbidden {
-				t.Errorf("got %v", err)
+				t.Errorf("got error %v, want an AuthorizeError with status 403", err)
 			}
 		}
 		if w.loginCount() != 2 {
-			t.Errorf("%d logins", w.loginCount())
+			t.Errorf("got %d logins, want 2", w.loginCount())
 		}
 		if _, _, err := post(w.transport(&oauthclient.TransportOptions{Store: store}), t.Context()); err == nil || w.loginCount() != 2 {
-			t.Errorf("another process: %v, %d logins", err, w.loginCount())
+			t.Errorf("another transport: got error %v and %d logins, want an error and 2", err, w.loginCount())
 		}
 	})
 }
 
-// TestAlternatingStepUpsWithoutEffect has a server that wants now one scope and now another, neither of which
-// is ever granted.
+// The server alternates between two scopes, neither of which is ever granted.
 func TestAlternatingStepUpsWithoutEffect(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		w.as.grant = func(string) string { return "" }
 		tr := w.transport(nil)
 		w.mustPost(tr)
 		for i := range 10 {
 			w.rs.set(func(r *fakeResource) { r.wants = []string{"s" + string(rune('0'+i%2))} })
 			if _, _, err := post(tr, t.Context()); err == nil {
-				t.Error("no error")
+				t.Error("got no error")
 			}
 		}
 		if w.loginCount() != 3 {
-			t.Errorf("%d logins", w.loginCount())
+			t.Errorf("got %d logins, want 3", w.loginCount())
 		}
 	})
 }
 
 func TestStepUpAtAnotherAuthorizationServer(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		w.rs.wants = []string{"read"}
 		tr := w.transport(nil)
 		w.mustPost(tr)
 		other := w.newServer(otherIssuer)
 		w.rs.document(otherIssuer, nil)
 		w.rs.set(func(r *fakeResource) { r.wants, r.servers = []string{"write"}, append(r.servers, other) })
-		w.change(func(_ *oauthclient.LoginRequest, answer url.Values) (url.Values, error) {
+		w.changeResponse(func(_ *oauthclient.LoginRequest, answer url.Values) (url.Values, error) {
 			w.rs.set(func(r *fakeResource) { r.as = other })
 			return answer, nil
 		})
 		w.mustPost(tr)
 		if got := other.last.Get("scope"); got != "write" {
-			t.Errorf("a stranger was asked for %q", got)
+			t.Errorf("requested %q at the new authorization server, want only \"write\"", got)
 		}
 	})
 }
 
-// TestStepUpLoop has a server that wants another scope each time.
-func TestStepUpLoop(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+// A server that requires another scope in each response gets one step-up per request.
+func TestStepUpLoopEnds(t *testing.T) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		n := 0
 		w.rs.wants = []string{"impossible"}
 		w.as.grant = func(asked string) string { return strings.ReplaceAll(asked, "impossible", "") }
@@ -356,13 +376,13 @@ func TestStepUpLoop(t *testing.T) {
 		}
 		_, _, err := post(w.transport(nil), t.Context())
 		if _, ok := errors.AsType[*oauthclient.AuthorizeError](err); !ok || w.loginCount() != 2 {
-			t.Errorf("got %v after %d logins", err, w.loginCount())
+			t.Errorf("got error %v after %d logins, want an AuthorizeError after 2", err, w.loginCount())
 		}
 	})
 }
 
 func TestConcurrentStepUpsAreSerialized(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
 		w.rs.set(func(r *fakeResource) { r.byPath = true })
@@ -382,34 +402,35 @@ func TestConcurrentStepUpsAreSerialized(t *testing.T) {
 			}
 		}
 		if got := strings.Fields(w.as.last.Get("scope")); len(got) != 2 || w.loginCount() != 3 {
-			t.Errorf("asked for %q, %d logins", got, w.loginCount())
+			t.Errorf("requested %q in %d logins, want two scopes in 3", got, w.loginCount())
 		}
 	})
 }
 
-// TestREG02_ClientKind is the order in which a client comes by an id.
-func TestREG02_ClientKind(t *testing.T) {
+// The client id is a known one, a metadata document or a registration, in this order, and there is no
+// login without one.
+func TestREG01_REG02_ClientKind(t *testing.T) {
 	const documentURL = "https://client.example/id.json"
 	known := oauthclient.Identity{ID: "mine", Issuer: clientIssuer}
 	for name, c := range map[string]struct {
 		client    oauthclient.Identity
-		document  bool // taken
+		document  bool // supported by the authorization server
 		registers bool
 		want      string // the id; empty for an error
 	}{
-		"known beforehand":                {known, true, true, "mine"},
-		"REG-18 document":                 {oauthclient.Identity{MetadataURL: documentURL}, true, true, documentURL},
-		"document, not taken":             {oauthclient.Identity{MetadataURL: documentURL}, false, true, "client-1-of-as.example"},
-		"registered":                      {oauthclient.Identity{}, true, true, "client-1-of-as.example"},
-		"no way, document taken":          {oauthclient.Identity{}, true, false, ""},
-		"no way":                          {oauthclient.Identity{}, false, false, ""},
-		"REG-17 of another server":        {oauthclient.Identity{ID: "mine", Issuer: otherIssuer}, true, true, ""},
-		"REG-17 of the server, but case":  {oauthclient.Identity{ID: "mine", Issuer: "https://AS.example"}, true, true, ""},
-		"REG-17 of nobody knows which":    {oauthclient.Identity{ID: "mine"}, true, true, ""},
-		"REG-17 of nobody knows, allowed": {oauthclient.Identity{ID: "mine", InsecureAnyIssuer: true}, true, true, "mine"},
+		"REG-11 known beforehand":               {known, true, true, "mine"},
+		"REG-03 REG-18 document":                {oauthclient.Identity{MetadataURL: documentURL}, true, true, documentURL},
+		"document, not supported":               {oauthclient.Identity{MetadataURL: documentURL}, false, true, "client-1-of-as.example"},
+		"AUTHR-28 AUTHR-29 registered":          {oauthclient.Identity{}, true, true, "client-1-of-as.example"},
+		"no way, document supported":            {oauthclient.Identity{}, true, false, ""},
+		"no way":                                {oauthclient.Identity{}, false, false, ""},
+		"REG-17 of another server":              {oauthclient.Identity{ID: "mine", Issuer: otherIssuer}, true, true, ""},
+		"REG-17 issuer in another case":         {oauthclient.Identity{ID: "mine", Issuer: "https://AS.example"}, true, true, ""},
+		"REG-17 issuer not configured":          {oauthclient.Identity{ID: "mine"}, true, true, ""},
+		"REG-17 issuer not configured, allowed": {oauthclient.Identity{ID: "mine", InsecureAnyIssuer: true}, true, true, "mine"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *clientWorld) {
+			withEnv(t, func(t *testing.T, w *testEnv) {
 				w.as.clients["mine"], w.as.clients[documentURL] = "", ""
 				w.as.document["client_id_metadata_document_supported"] = c.document
 				if !c.registers {
@@ -417,27 +438,26 @@ func TestREG02_ClientKind(t *testing.T) {
 				}
 				_, _, err := post(w.transport(&oauthclient.TransportOptions{Client: c.client}), t.Context())
 				if (err == nil) != (c.want != "") || w.as.last.Get("client_id") != c.want {
-					t.Errorf("client %q, %v; want %q", w.as.last.Get("client_id"), err, c.want)
+					t.Errorf("got client id %q, error %v; want %q", w.as.last.Get("client_id"), err, c.want)
 				}
 				if n := w.as.count("register"); n > 0 && !strings.HasPrefix(c.want, "client-") {
-					t.Error("it was registered")
+					t.Error("the client registered, want no registration")
 				}
 				if c.want == "" && (w.loginCount() > 0 || w.as.count("authorization_code") > 0) {
-					t.Error("somebody was asked")
+					t.Error("the client logged in, want no login")
 				}
 			})
 		})
 	}
 }
 
-// TestREG17_InsecureAnyIssuer moves the server to another authorization server while the client is
-// known at the first.
-func TestREG17_InsecureAnyIssuer(t *testing.T) {
+// The MCP server moves to another authorization server. The client is registered at the first.
+func TestREG15_REG17_CredentialsAreNotUsedAtAnotherIssuer(t *testing.T) {
 	for _, client := range []oauthclient.Identity{
-		{ID: "mine", Secret: "geheim", Issuer: clientIssuer}, {ID: "mine", Secret: "geheim", InsecureAnyIssuer: true},
+		{ID: "mine", Secret: "s3cret", Issuer: clientIssuer}, {ID: "mine", Secret: "s3cret", InsecureAnyIssuer: true},
 	} {
-		inWorld(t, func(t *testing.T, w *clientWorld) {
-			w.as.clients["mine"], w.as.method = "geheim", "client_secret_basic"
+		withEnv(t, func(t *testing.T, w *testEnv) {
+			w.as.clients["mine"], w.as.method = "s3cret", "client_secret_basic"
 			w.as.document["token_endpoint_auth_methods_supported"] = []string{"client_secret_basic"}
 			tr := w.transport(&oauthclient.TransportOptions{Client: client})
 			w.mustPost(tr)
@@ -446,39 +466,39 @@ func TestREG17_InsecureAnyIssuer(t *testing.T) {
 			w.as.forgetAll()
 			_, _, err := post(tr, t.Context())
 			if wrong, ok := errors.AsType[*oauthclient.IssuerError](err); !ok || wrong.Want != clientIssuer || wrong.Got != otherIssuer {
-				t.Errorf("got %v", err)
+				t.Errorf("got error %v, want an IssuerError", err)
 			}
 			if other.count("authorization_code")+other.count("refresh_token")+other.count("register") > 0 || w.loginCount() != 1 {
-				t.Error("the other authorization server was asked")
+				t.Error("the client sent a request to the other authorization server")
 			}
 		})
 	}
 }
 
-func TestREG14_RegistrationsAreStoredByIssuer(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+func TestREG14_AUTHR24_RegistrationsAreStoredByIssuer(t *testing.T) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		store := oauthclient.NewMemoryStore()
 		w.mustPost(w.transport(&oauthclient.TransportOptions{Store: store}))
 		w.as.forgetAll()
 		w.mustPost(w.transport(&oauthclient.TransportOptions{Store: store}))
 		if n := w.as.count("register"); n != 1 {
-			t.Errorf("%d registrations at one authorization server", n)
+			t.Errorf("got %d registrations at one authorization server, want 1", n)
 		}
-		// Another redirect URI is one that the authorization server does not know.
+		// Another redirect URI has to be registered too.
 		w.as.forgetAll()
 		w.mustPost(w.transport(&oauthclient.TransportOptions{Store: store,
-			Authorizer: fallback{oauthclient.NewAuthorizer("http://127.0.0.1:7778/callback", w.login)}}))
+			Authorizer: plainAuthorizer{oauthclient.NewAuthorizer("http://127.0.0.1:7778/callback", w.login)}}))
 		if n := w.as.count("register"); n != 1 {
-			t.Errorf("%d registrations for another redirect URI", n)
+			t.Errorf("got %d registrations for another redirect URI, want 1", n)
 		}
 	})
 }
 
-// A fallback does not care what the client is registered with, if it is asked a second time.
-type fallback struct{ oauthclient.Authorizer }
+// A plainAuthorizer hides the optional methods of an Authorizer.
+type plainAuthorizer struct{ oauthclient.Authorizer }
 
 func TestForgottenClientRegistersAgain(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
 		w.as.forgetAll()
@@ -493,36 +513,35 @@ func TestForgottenClientRegistersAgain(t *testing.T) {
 		})
 		w.mustPost(tr)
 		if n := w.as.count("register"); n != 2 {
-			t.Errorf("%d registrations", n)
+			t.Errorf("got %d registrations, want 2", n)
 		}
-		// One that is never known is no reason to go on for ever.
+		// If the authorization server refuses every client, the client stops.
 		w.as.forgetAll()
 		w.as.set(func(s *fakeServer) {
 			s.respond = func(url.Values) (int, string) { return http.StatusUnauthorized, `{"error":"invalid_client"}` }
 		})
 		if _, _, err := post(tr, t.Context()); err == nil {
-			t.Error("no error")
+			t.Error("got no error")
 		}
 		if n := w.as.count("register"); n > 2 {
-			t.Errorf("%d registrations", n)
+			t.Errorf("got %d registrations, want at most 2", n)
 		}
 	})
 }
 
-// TestLoginTimeout is that of a client which the authorization server has forgotten: it shows
-// an error, of which the client hears nothing.
-func TestLoginTimeout(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+// An authorization server that has deleted the client shows an error page, and the login times out.
+func TestClientRegistersAgainAfterLoginTimeout(t *testing.T) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)
-		w.change(func(*oauthclient.LoginRequest, url.Values) (url.Values, error) {
+		w.changeResponse(func(*oauthclient.LoginRequest, url.Values) (url.Values, error) {
 			return nil, oauthclient.ErrLoginTimeout
 		})
 		if err := tr.Login(t.Context()); !errors.Is(err, oauthclient.ErrLoginTimeout) {
-			t.Errorf("got %v", err)
+			t.Errorf("got error %v, want ErrLoginTimeout", err)
 		}
-		w.change(nil)
+		w.changeResponse(nil)
 		if err := tr.Login(t.Context()); err != nil || w.as.count("register") != 2 {
-			t.Errorf("got %v", err)
+			t.Errorf("got error %v, want success after a second registration", err)
 		}
 	})
 }

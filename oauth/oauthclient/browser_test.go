@@ -15,16 +15,16 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// A pageSeen is what a browser got to see.
-type pageSeen struct {
+// A page is a response as a browser receives it.
+type page struct {
 	status int
 	header http.Header
 	body   string
 	err    error
 }
 
-// get has a browser ask for something; change may alter the request.
-func get(t *testing.T, address string, change func(req *http.Request)) pageSeen {
+// get sends a GET request, after change if that is not nil.
+func get(t *testing.T, address string, change func(req *http.Request)) page {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
 	if err != nil {
@@ -36,14 +36,14 @@ func get(t *testing.T, address string, change func(req *http.Request)) pageSeen 
 	tr := &http.Transport{DisableKeepAlives: true}
 	res, err := tr.RoundTrip(req)
 	if err != nil {
-		return pageSeen{err: err}
+		return page{err: err}
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
-	return pageSeen{res.StatusCode, res.Header, string(body), err}
+	return page{res.StatusCode, res.Header, string(body), err}
 }
 
-// open opens a Callback. The login of it has the state "right".
+// openCallback returns a Callback and a login for it, whose state is "right".
 func openCallback(t *testing.T, opts *oauthclient.BrowserOptions, uris ...string) (oauthclient.Callback, *oauthclient.LoginRequest) {
 	t.Helper()
 	o := oauthclient.BrowserOptions{
@@ -62,7 +62,7 @@ func openCallback(t *testing.T, opts *oauthclient.BrowserOptions, uris ...string
 	}
 	return c, &oauthclient.LoginRequest{
 		URL: "https://as.example/authorize?state=right", State: "right",
-		Server: "https://mcp.example:8443/mcp", Program: `Desk <script>"x"</script>`,
+		Server: "https://mcp.example:8443/mcp", Program: `Editor <script>"x"</script>`,
 	}
 }
 
@@ -75,10 +75,10 @@ func TestBrowserReceivesResponse(t *testing.T) {
 		"denied":  {&oauthclient.LoginError{Code: "access_denied"}, []string{"You are not logged in", "declined"}},
 		"refused": {&oauthclient.LoginError{Code: "server_error", Description: `<script>alert("x")</script>`},
 			[]string{"Login failed", "server_error: &lt;script&gt;"}},
-		"failed": {errors.New("geheim <b>"), []string{"Login failed"}},
+		"failed": {errors.New("s3cret <b>"), []string{"Login failed"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			seen := make(chan pageSeen, 1)
+			seen := make(chan page, 1)
 			var uri string
 			callback, login := openCallback(t, &oauthclient.BrowserOptions{Open: func(context.Context, string) error {
 				go func() { seen <- get(t, uri+"?state=right&code=c&iss=i", nil) }()
@@ -87,27 +87,27 @@ func TestBrowserReceivesResponse(t *testing.T) {
 			uri = callback.RedirectURI()
 			answer, err := callback.Authorize(t.Context(), login)
 			if err != nil || answer.Get("code") != "c" || answer.Get("iss") != "i" {
-				t.Fatalf("answer %v %v", answer, err)
+				t.Fatalf("got response %v, error %v; want code c and iss i", answer, err)
 			}
 			callback.Close(c.outcome)
 			v := <-seen
 			checkPage(t, v)
-			for _, want := range append(c.want, "<bdi>mcp.example:8443</bdi>", "<bdi>Desk &lt;script&gt;") {
+			for _, want := range append(c.want, "<bdi>mcp.example:8443</bdi>", "<bdi>Editor &lt;script&gt;") {
 				if !strings.Contains(v.body, want) {
-					t.Errorf("the page is %s", v.body)
+					t.Errorf("got page %s, want %q in it", v.body, want)
 				}
 			}
-			if strings.Contains(v.body, "geheim") || strings.Contains(v.body, "<script") {
-				t.Errorf("the page is %s", v.body)
+			if strings.Contains(v.body, "s3cret") || strings.Contains(v.body, "<script") {
+				t.Errorf("got page %s, want no error text and no script", v.body)
 			}
 			if v := get(t, uri, nil); v.err == nil {
-				t.Error("it still listens")
+				t.Error("the callback listens after Close")
 			}
 		})
 	}
 }
 
-func checkPage(t *testing.T, v pageSeen) {
+func checkPage(t *testing.T, v page) {
 	t.Helper()
 	if v.err != nil {
 		t.Fatal(v.err)
@@ -116,11 +116,11 @@ func checkPage(t *testing.T, v pageSeen) {
 	if !strings.HasPrefix(policy, "default-src 'none'; style-src 'sha256-") || !strings.Contains(policy, "frame-ancestors 'none'") ||
 		v.header.Get("Cache-Control") != "no-store" || v.header.Get("Referrer-Policy") != "no-referrer" ||
 		v.header.Get("X-Content-Type-Options") != "nosniff" || !strings.HasPrefix(v.header.Get("Content-Type"), "text/html") {
-		t.Errorf("the header of the page is %v", v.header)
+		t.Errorf("got header %v, want a strict policy, no-store, no-referrer, nosniff and HTML", v.header)
 	}
 }
 
-// TestCallbackIgnoresOtherRequests sends what is no answer, and then the answer.
+// Requests that are not the authorization response are refused, and the response is accepted after them.
 func TestCallbackIgnoresOtherRequests(t *testing.T) {
 	ready := make(chan struct{})
 	callback, login := openCallback(t, &oauthclient.BrowserOptions{Open: func(context.Context, string) error {
@@ -130,7 +130,7 @@ func TestCallbackIgnoresOtherRequests(t *testing.T) {
 	uri := callback.RedirectURI()
 	right := uri + "?state=right&code=c"
 	if v := get(t, right, nil); v.status != http.StatusBadRequest {
-		t.Errorf("before the login: %d", v.status)
+		t.Errorf("before the login: got %d, want 400", v.status)
 	}
 	answered := make(chan url.Values)
 	go func() {
@@ -147,47 +147,47 @@ func TestCallbackIgnoresOtherRequests(t *testing.T) {
 		change  func(req *http.Request)
 		want    int
 	}{
-		"wrong state":     {uri + "?state=wrong&code=evil", nil, 400},
-		"no state":        {uri + "?code=evil", nil, 400},
-		"state twice":     {uri + "?state=right&state=right&code=evil", nil, 400},
-		"broken query":    {uri + "?state=right&code=%zz", nil, 400},
-		"semicolons":      {uri + "?state=right;code=evil", nil, 400},
-		"another path":    {strings.Replace(right, "/callback", "/other", 1), nil, 404},
-		"icon":            {"http://" + host.Host + "/favicon.ico", nil, 404},
-		"another method":  {right, func(r *http.Request) { r.Method = http.MethodPost }, 405},
-		"head":            {right, func(r *http.Request) { r.Method = http.MethodHead }, 405},
-		"another host":    {right, func(r *http.Request) { r.Host = "evil.example" }, 421},
-		"host, no port":   {right, func(r *http.Request) { r.Host = "127.0.0.1" }, 421},
-		"host by a name":  {right, func(r *http.Request) { r.Host = "localhost:" + host.Port() }, 421},
-		"rebound by name": {right, func(r *http.Request) { r.Host = "evil.example:" + host.Port() }, 421},
+		"wrong state":    {uri + "?state=wrong&code=evil", nil, 400},
+		"no state":       {uri + "?code=evil", nil, 400},
+		"state twice":    {uri + "?state=right&state=right&code=evil", nil, 400},
+		"broken query":   {uri + "?state=right&code=%zz", nil, 400},
+		"semicolons":     {uri + "?state=right;code=evil", nil, 400},
+		"another path":   {strings.Replace(right, "/callback", "/other", 1), nil, 404},
+		"icon":           {"http://" + host.Host + "/favicon.ico", nil, 404},
+		"another method": {right, func(r *http.Request) { r.Method = http.MethodPost }, 405},
+		"head":           {right, func(r *http.Request) { r.Method = http.MethodHead }, 405},
+		"another host":   {right, func(r *http.Request) { r.Host = "evil.example" }, 421},
+		"host, no port":  {right, func(r *http.Request) { r.Host = "127.0.0.1" }, 421},
+		"host as a name": {right, func(r *http.Request) { r.Host = "localhost:" + host.Port() }, 421},
+		"rebound name":   {right, func(r *http.Request) { r.Host = "evil.example:" + host.Port() }, 421},
 	} {
 		if v := get(t, c.address, c.change); v.err != nil || v.status != c.want {
-			t.Errorf("%s: %d %v, want %d", name, v.status, v.err, c.want)
+			t.Errorf("%s: got %d, error %v; want %d", name, v.status, v.err, c.want)
 		} else {
 			checkPage(t, v)
-			if strings.Contains(v.body, "mcp.example") || strings.Contains(v.body, "Desk") {
-				t.Errorf("%s: a stranger is told what the login is for: %s", name, v.body)
+			if strings.Contains(v.body, "mcp.example") || strings.Contains(v.body, "Editor") {
+				t.Errorf("%s: the page names the server or the program: %s", name, v.body)
 			}
 		}
 	}
-	first := make(chan pageSeen, 1)
+	first := make(chan page, 1)
 	go func() { first <- get(t, right, nil) }()
 	if answer := <-answered; answer.Get("code") != "c" {
-		t.Errorf("answer %v", answer)
+		t.Errorf("got response %v, want code c", answer)
 	}
 	if v := get(t, uri+"?state=right&code=second", nil); v.status != http.StatusGone {
-		t.Errorf("a second answer: %d", v.status)
+		t.Errorf("second response: got %d, want 410", v.status)
 	}
 	callback.Close(nil)
 	if v := <-first; v.status != http.StatusOK {
-		t.Errorf("the page: %+v", v)
+		t.Errorf("page of the first response: got %+v, want 200", v)
 	}
 }
 
 func TestBrowserTimeout(t *testing.T) {
 	callback, login := openCallback(t, &oauthclient.BrowserOptions{Timeout: time.Millisecond})
 	if _, err := callback.Authorize(t.Context(), login); !errors.Is(err, oauthclient.ErrLoginTimeout) {
-		t.Errorf("after its time: %v", err)
+		t.Errorf("after the timeout: got error %v, want ErrLoginTimeout", err)
 	}
 	callback.Close(oauthclient.ErrLoginTimeout)
 
@@ -198,13 +198,13 @@ func TestBrowserTimeout(t *testing.T) {
 		return nil
 	}})
 	if _, err := callback.Authorize(ctx, login); !errors.Is(err, stop) {
-		t.Errorf("cancelled: %v", err)
+		t.Errorf("cancelled: got error %v, want %v", err, stop)
 	}
 	callback.Close(stop)
 	callback.Close(stop)
 }
 
-func TestBrowserCannotBeOpened(t *testing.T) {
+func TestLoginIsShownIfNoBrowserOpens(t *testing.T) {
 	var shown *oauthclient.LoginRequest
 	opts := &oauthclient.BrowserOptions{
 		Open: func(context.Context, string) error { return errors.New("no display") },
@@ -215,33 +215,33 @@ func TestBrowserCannotBeOpened(t *testing.T) {
 		t.Fatal(err)
 	}
 	login := &oauthclient.LoginRequest{URL: "https://as.example/authorize", State: "right"}
-	done := make(chan pageSeen, 1)
+	done := make(chan page, 1)
 	go func() {
-		v := pageSeen{status: http.StatusBadRequest}
+		v := page{status: http.StatusBadRequest}
 		for v.status == http.StatusBadRequest { // until the login has begun
 			v = get(t, callback.RedirectURI()+"?state=right&code=c", nil)
 		}
 		done <- v
 	}()
 	if answer, err := callback.Authorize(t.Context(), login); err != nil || answer.Get("code") != "c" || shown != login {
-		t.Errorf("answer %v %v, shown %v", answer, err, shown)
+		t.Errorf("got response %v, error %v, shown login %v; want code c and %v", answer, err, shown, login)
 	}
 	callback.Close(nil)
 	<-done
 }
 
-func TestSEC15_RefusedLoginPages(t *testing.T) {
+func TestSEC15_SEC17_RefusedLoginPages(t *testing.T) {
 	for _, page := range []string{
 		"javascript:alert(1)", "file:///etc/passwd", "http://as.example/authorize", "https://user:pw@as.example/", "https:///x",
 		"vbscript:x", "data:text/html,x", "https://аs.example/", "-https://as.example/", "",
 	} {
 		callback, login := openCallback(t, &oauthclient.BrowserOptions{Open: func(context.Context, string) error {
-			t.Errorf("%q was opened", page)
+			t.Errorf("the browser opened %q", page)
 			return nil
 		}, Timeout: time.Millisecond})
 		login.URL = page
 		if _, err := callback.Authorize(t.Context(), login); err == nil || errors.Is(err, oauthclient.ErrLoginTimeout) {
-			t.Errorf("%q: %v", page, err)
+			t.Errorf("%q: got error %v, want one other than ErrLoginTimeout", page, err)
 		}
 		callback.Close(nil)
 	}
@@ -257,7 +257,7 @@ func TestBrowserListensAtRedirectURI(t *testing.T) {
 	browser := oauthclient.NewBrowser(nil)
 	for _, uris := range [][]string{{busy}, {"https://client.example/callback"}, {"com.example.app:/callback"}, {"http://client.example/x"}} {
 		if c, err := browser.Listen(t.Context(), uris); err == nil {
-			t.Errorf("%q: it listens at %s", uris, c.RedirectURI())
+			t.Errorf("%q: got a callback at %s, want an error", uris, c.RedirectURI())
 			c.Close(nil)
 		}
 	}
@@ -269,31 +269,31 @@ func TestBrowserListensAtRedirectURI(t *testing.T) {
 	} {
 		c, err := browser.Listen(t.Context(), uris)
 		if err != nil {
-			t.Errorf("%q: %v", uris, err)
+			t.Errorf("%q: got error %v, want a callback", uris, err)
 			continue
 		}
 		u, _ := url.Parse(c.RedirectURI())
 		if u.Port() == "" || u.Port() == "0" || u.Scheme+"://"+u.Hostname()+":"+u.Path != want {
-			t.Errorf("%q: it listens at %s", uris, u)
+			t.Errorf("%q: got a callback at %s, want one at %s with a port", uris, u, want)
 		}
 		if v := get(t, c.RedirectURI(), nil); v.status != http.StatusBadRequest {
-			t.Errorf("%s: %d %v", u, v.status, v.err)
+			t.Errorf("%s: got %d, error %v; want 400", u, v.status, v.err)
 		}
 		again, err := browser.Listen(t.Context(), []string{c.RedirectURI()})
 		if err == nil {
-			t.Errorf("twice at %s", u)
+			t.Errorf("got a second callback at %s, want an error", u)
 			again.Close(nil)
 		}
 		c.Close(nil)
 		if again, err = browser.Listen(t.Context(), []string{u.String()}); err != nil || again.RedirectURI() != u.String() {
-			t.Errorf("the same again: %v", err)
+			t.Errorf("%s after Close: got error %v, want a callback", u, err)
 		} else {
 			again.Close(nil)
 		}
 	}
 }
 
-// The name of this machine is two addresses. Where somebody else has one of them, the answer could
+// The name localhost has two addresses. If another program listens at one of them, the response could
 // go there.
 func TestBrowserListensAtBothAddresses(t *testing.T) {
 	taken, err := net.Listen("tcp", "[::1]:0")
@@ -304,11 +304,11 @@ func TestBrowserListensAtBothAddresses(t *testing.T) {
 	_, port, _ := net.SplitHostPort(taken.Addr().String())
 	browser := oauthclient.NewBrowser(nil)
 	if c, err := browser.Listen(t.Context(), []string{"http://localhost:" + port + "/callback"}); err == nil {
-		t.Errorf("it listens at %s, and somebody else at %s", c.RedirectURI(), taken.Addr())
+		t.Errorf("got a callback at %s while %s is taken, want an error", c.RedirectURI(), taken.Addr())
 		c.Close(nil)
 	}
 	if again, err := net.Listen("tcp", "127.0.0.1:"+port); err != nil {
-		t.Errorf("it goes on listening: %v", err)
+		t.Errorf("the failed callback still listens at 127.0.0.1: %v", err)
 	} else {
 		_ = again.Close()
 	}
@@ -322,7 +322,7 @@ func TestBrowserListensAtBothAddresses(t *testing.T) {
 		host := at.Host
 		at.Host = address + ":" + at.Port()
 		if v := get(t, at.String(), func(r *http.Request) { r.Host = host }); v.status != http.StatusBadRequest {
-			t.Errorf("at %s: %d %v", address, v.status, v.err)
+			t.Errorf("at %s: got %d, error %v; want 400", address, v.status, v.err)
 		}
 	}
 }
@@ -348,7 +348,7 @@ func TestCallbackHost(t *testing.T) {
 	} {
 		u, err := url.Parse(tt.uri)
 		if err != nil || oauthclient.IsHostOf(u, tt.host) != tt.want {
-			t.Errorf("%s, Host %q: not %v, %v", tt.uri, tt.host, tt.want, err)
+			t.Errorf("%s, Host %q: got %t, error %v; want %t", tt.uri, tt.host, !tt.want, err, tt.want)
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// FuzzTokenResponse: what is taken is what encoding/json reads too, can stand in a header, and
-// lasts for no longer than a year.
+// An accepted token response has the values that encoding/json reads, tokens that are valid in a
+// header, and a lifetime of at most a year.
 func FuzzTokenResponse(f *testing.F) {
 	for _, body := range []string{
 		`{"access_token":"a","token_type":"Bearer","expires_in":60,"refresh_token":"b","scope":"c d"}`,
@@ -25,30 +25,30 @@ func FuzzTokenResponse(f *testing.F) {
 		access, refresh, lifetime, err := oauthclient.ReadTokenResponse(status, body)
 		if err != nil {
 			if text := err.Error(); strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-				t.Errorf("the error is %q", text)
+				t.Errorf("got error %q, want no control characters", text)
 			}
 			return
 		}
 		var plain map[string]json.RawMessage
 		var a, r string
 		if err := json.Unmarshal(body, &plain); err != nil || status != 200 {
-			t.Fatalf("%q was taken with status %d: %v", body, status, err)
+			t.Fatalf("%q was accepted with status %d: %v", body, status, err)
 		}
 		_ = json.Unmarshal(plain["access_token"], &a)
 		_ = json.Unmarshal(plain["refresh_token"], &r)
 		if a != access || r != refresh || access == "" || lifetime < 0 || lifetime > 365*24*time.Hour {
-			t.Errorf("%q is %q, %q for %v", body, access, refresh, lifetime)
+			t.Errorf("%q was read as %q, %q for %v", body, access, refresh, lifetime)
 		}
 		for _, c := range []byte(access + refresh) {
 			if c <= ' ' || c > '~' {
-				t.Errorf("%q cannot stand in a header", access+refresh)
+				t.Errorf("got tokens %q, want printable ASCII without spaces", access+refresh)
 			}
 		}
 	})
 }
 
-// FuzzAuthorizationResponse: a code is taken only with the state of the login, once, and from the
-// authorization server that was asked; and nobody else's words are repeated.
+// A code is accepted only with the state and the issuer of the login. Error text of other responses is
+// not repeated.
 func FuzzAuthorizationResponse(f *testing.F) {
 	const state, issuer = "the-state-of-the-login", "https://as.example"
 	for _, query := range []string{
@@ -65,13 +65,13 @@ func FuzzAuthorizationResponse(f *testing.F) {
 		}
 		code, err := oauthclient.TakeAnswer(issuer, sends, state, answer)
 		theirs := answer.Has("iss") && (len(answer["iss"]) != 1 || answer["iss"][0] != issuer) || !answer.Has("iss") && sends
-		refused, said := errors.AsType[*oauthclient.LoginError](err)
+		refused, isLoginError := errors.AsType[*oauthclient.LoginError](err)
 		switch {
 		case err == nil && (theirs || len(answer["state"]) != 1 || answer["state"][0] != state || answer.Get("error") != "" ||
 			len(answer["code"]) != 1 || code == "" || code != answer["code"][0]):
-			t.Errorf("%q was taken, with the code %q", query, code)
-		case said && (theirs || answer.Get("state") != state):
-			t.Errorf("%q: repeated %v", query, refused)
+			t.Errorf("%q was accepted with the code %q", query, code)
+		case isLoginError && (theirs || answer.Get("state") != state):
+			t.Errorf("%q: got the server's error %v, want none of its text", query, refused)
 		}
 	})
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// confidential has the authorization server give a secret to each client that it registers.
-func (w *clientWorld) confidential() {
+// confidential makes the authorization server issue a secret to each client that registers.
+func (w *testEnv) confidential() {
 	w.as.method = "client_secret_basic"
 	w.as.document["token_endpoint_auth_methods_supported"] = []string{"client_secret_basic"}
 	w.Page(clientIssuer+"/register", func(rw http.ResponseWriter, req *http.Request) {
@@ -28,57 +28,57 @@ func (w *clientWorld) confidential() {
 		w.as.mu.Lock()
 		defer w.as.mu.Unlock()
 		w.as.counts["register"]++
-		id := w.as.fresh("client")
-		w.as.clients[id] = "geheim-" + id
+		id := w.as.newID("client")
+		w.as.clients[id] = "s3cret-" + id
 		rw.Header().Set("Content-Type", "application/json")
 		rw.WriteHeader(http.StatusCreated)
 		_ = json.NewEncoder(rw).Encode(map[string]any{
-			"client_id": id, "client_secret": "geheim-" + id, "token_endpoint_auth_method": "client_secret_basic",
+			"client_id": id, "client_secret": "s3cret-" + id, "token_endpoint_auth_method": "client_secret_basic",
 			"redirect_uris": m.RedirectURIs,
 		})
 	})
 }
 
-// TestTokensKeepTheSecretTheyAreRenewedWith has something become of the registration while its
-// tokens are good.
-func TestTokensKeepTheSecretTheyAreRenewedWith(t *testing.T) {
-	for name, spoil := range map[string]func(t *testing.T, w *clientWorld, tr *oauthclient.Transport, store oauthclient.Store){
-		"nothing": func(*testing.T, *clientWorld, *oauthclient.Transport, oauthclient.Store) {},
-		"a login that nobody answers": func(t *testing.T, w *clientWorld, tr *oauthclient.Transport, _ oauthclient.Store) {
-			w.change(func(*oauthclient.LoginRequest, url.Values) (url.Values, error) {
+// Tokens are renewed with the client secret that they were issued with, also if the stored registration
+// changes.
+func TestTokensAreRenewedWithTheirClientSecret(t *testing.T) {
+	for name, disturb := range map[string]func(t *testing.T, w *testEnv, tr *oauthclient.Transport, store oauthclient.Store){
+		"nothing": func(*testing.T, *testEnv, *oauthclient.Transport, oauthclient.Store) {},
+		"login that times out": func(t *testing.T, w *testEnv, tr *oauthclient.Transport, _ oauthclient.Store) {
+			w.changeResponse(func(*oauthclient.LoginRequest, url.Values) (url.Values, error) {
 				return nil, oauthclient.ErrLoginTimeout
 			})
 			if err := tr.Login(t.Context()); !errors.Is(err, oauthclient.ErrLoginTimeout) {
-				t.Errorf("login: %v", err)
+				t.Errorf("Login: got error %v", err)
 			}
 		},
-		"another server's login, at another port": func(t *testing.T, w *clientWorld, _ *oauthclient.Transport, store oauthclient.Store) {
+		"login to another server, at another port": func(t *testing.T, w *testEnv, _ *oauthclient.Transport, store oauthclient.Store) {
 			w.loginAtAnotherServer(t, store)
 			if n := w.as.count("register"); n != 2 {
-				t.Errorf("%d registrations", n)
+				t.Errorf("got %d registrations, want 2", n)
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *clientWorld) {
+			withEnv(t, func(t *testing.T, w *testEnv) {
 				w.confidential()
 				store := oauthclient.NewMemoryStore()
 				tr := w.transport(&oauthclient.TransportOptions{Store: store})
 				w.mustPost(tr)
-				spoil(t, w, tr, store)
+				disturb(t, w, tr, store)
 				w.as.count("refresh_token")
-				for range 2 { // what a renewal gives is renewed, too
+				for range 2 { // renewed tokens can be renewed again
 					time.Sleep(time.Hour)
 					w.mustPost(w.unattended(store))
 				}
 				if n := w.as.count("refresh_token"); n != 2 {
-					t.Errorf("%d renewals", n)
+					t.Errorf("got %d renewals, want 2", n)
 				}
 				if set, err := w.unattended(store).Token(t.Context()); err != nil || set.Client != nil {
-					t.Errorf("the program is given the secret: %v", err)
+					t.Errorf("Token: got error %v or a client secret, want a token without one", err)
 				}
 				if err := w.unattended(store).Logout(t.Context()); err != nil { // which authenticates the client
-					t.Errorf("logout: %v", err)
+					t.Errorf("Logout: got error %v", err)
 				}
 			})
 		})
@@ -86,7 +86,7 @@ func TestTokensKeepTheSecretTheyAreRenewedWith(t *testing.T) {
 }
 
 // loginAtAnotherServer logs in to another MCP server of the same authorization server.
-func (w *clientWorld) loginAtAnotherServer(t *testing.T, store oauthclient.Store) {
+func (w *testEnv) loginAtAnotherServer(t *testing.T, store oauthclient.Store) {
 	t.Helper()
 	const two = "https://two.example/mcp"
 	w.as.set(func(s *fakeServer) { s.resource = two })
@@ -94,7 +94,7 @@ func (w *clientWorld) loginAtAnotherServer(t *testing.T, store oauthclient.Store
 		`{"resource":"`+two+`","authorization_servers":["`+clientIssuer+`"]}`)
 	tr := oauthclient.NewTransport(two, &oauthclient.TransportOptions{
 		Store: store, Fetcher: w.fetcher(nil),
-		Authorizer: fallback{oauthclient.NewAuthorizer("http://127.0.0.1:7778/callback", w.login)},
+		Authorizer: plainAuthorizer{oauthclient.NewAuthorizer("http://127.0.0.1:7778/callback", w.login)},
 		Base: roundTripper(func(req *http.Request) (*http.Response, error) {
 			rec := httptest.NewRecorder()
 			if req.Header.Get("Authorization") == "" {
@@ -108,15 +108,14 @@ func (w *clientWorld) loginAtAnotherServer(t *testing.T, store oauthclient.Store
 		}),
 	})
 	if status, _, err := send(tr, t.Context(), two); status != http.StatusOK {
-		t.Fatalf("got %d %v", status, err)
+		t.Fatalf("got %d, error %v; want 200", status, err)
 	}
 	w.as.set(func(s *fakeServer) { s.resource = clientMCP })
 }
 
-// TestIdentityIssuerIsTheOnlyOne names an authorization server for a client that is not known
-// there.
-func TestIdentityIssuerIsTheOnlyOne(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+// Identity.Issuer also limits a client that registers itself.
+func TestREG15_IdentityIssuerIsTheOnlyOne(t *testing.T) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		opts := &oauthclient.TransportOptions{Store: oauthclient.NewMemoryStore(), Client: oauthclient.Identity{Issuer: clientIssuer}}
 		tr := w.transport(opts)
 		w.mustPost(tr)
@@ -128,23 +127,23 @@ func TestIdentityIssuerIsTheOnlyOne(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		if other.count("register") > 0 || w.loginCount() != 1 {
-			t.Error("the other authorization server was asked")
+			t.Error("the client sent a request to the other authorization server")
 		}
 		anywhere := &oauthclient.TransportOptions{Store: opts.Store}
 		w.mustPost(w.transport(anywhere))
 		if s, err := w.transport(opts).Status(t.Context()); s != nil || err != nil {
-			t.Errorf("it uses the tokens of another authorization server: %v %v", s, err)
+			t.Errorf("got status %v, error %v; want no tokens of another issuer", s, err)
 		}
 	})
 }
 
-// TestErrorsContainNoPartOfASecret has words that end, where they are cut, within what they repeat.
+// The server's error text repeats a secret at various places, also across the point where it is cut.
 func TestErrorsContainNoPartOfASecret(t *testing.T) {
-	const first = 12 // bytes of a secret
+	const first = 12 // bytes of the secret that must not appear
 	check := func(t *testing.T, err error, secret string) {
 		t.Helper()
 		if err == nil || secret == "" || strings.Contains(err.Error(), secret[:first]) {
-			t.Errorf("the error says %.*s…: %v", first, secret, err)
+			t.Errorf("got error %v, want one without %.*s", err, first, secret)
 		}
 	}
 	for _, disguise := range []string{"", "\u200b"} {
@@ -152,7 +151,7 @@ func TestErrorsContainNoPartOfASecret(t *testing.T) {
 			hide := func(secret string) string {
 				return strings.Repeat("x", length) + " " + secret[:20] + disguise + secret[20:]
 			}
-			inWorld(t, func(t *testing.T, w *clientWorld) {
+			withEnv(t, func(t *testing.T, w *testEnv) {
 				var verifier string
 				w.as.respond = func(form url.Values) (int, string) {
 					verifier = form.Get("code_verifier")
@@ -162,9 +161,9 @@ func TestErrorsContainNoPartOfASecret(t *testing.T) {
 				_, _, err := post(w.transport(nil), t.Context())
 				check(t, err, verifier)
 			})
-			inWorld(t, func(t *testing.T, w *clientWorld) {
+			withEnv(t, func(t *testing.T, w *testEnv) {
 				var state string
-				w.change(func(login *oauthclient.LoginRequest, _ url.Values) (url.Values, error) {
+				w.changeResponse(func(login *oauthclient.LoginRequest, _ url.Values) (url.Values, error) {
 					state = login.State
 					return url.Values{"state": {state}, "iss": {clientIssuer}, "error": {hide(state)}, "error_description": {hide(state)}}, nil
 				})

@@ -13,11 +13,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// FuzzDiscovery has somebody else write every document of a discovery, and the challenge. Whatever
-// is in them, no URL is used that the policy did not return: requests go to sound URLs at public
-// addresses, the first of them to the MCP server's own origin, and what is found is what the
-// documents say of the right resource and the right issuer. Run it with -fuzzminimizetime 1x: TLS
-// never takes the same way twice, so that minimizing would go on for ever.
+// FuzzDiscovery fuzzes the challenge and every document of a discovery. Requests must go to valid URLs
+// at public addresses, the first of them to the MCP server's own origin, and the result must be that of
+// the right resource and issuer. Run it with -fuzzminimizetime 1x: TLS is not deterministic, so that
+// minimizing does not end.
 func FuzzDiscovery(f *testing.F) {
 	good := resourceDoc(mcpServer, issuer)
 	f.Add("", good, serverDoc(issuer))
@@ -38,14 +37,14 @@ func FuzzDiscovery(f *testing.F) {
 			}
 			oauthtest.JSONPage(text)(rw, r)
 		}
-		d, err := oauthclient.Discover(t.Context(), fetcher, &oauthclient.DiscoveryQuery{Endpoint: mcpServer, Challenge: pointing(pointer)})
+		d, err := oauthclient.Discover(t.Context(), fetcher, &oauthclient.DiscoveryQuery{Endpoint: mcpServer, Challenge: metadataChallenge(pointer)})
 		for i, r := range w.Requests() {
 			asked := strings.TrimPrefix(r, "GET ")
 			if _, err := oauthfetch.CheckURL(asked); err != nil {
-				t.Fatalf("asked for %q: %v", asked, err)
+				t.Fatalf("requested %q: %v", asked, err)
 			}
 			if i == 0 && !strings.HasPrefix(asked, "https://mcp.example/") {
-				t.Fatalf("asked %q first", asked)
+				t.Fatalf("requested %q first, want a URL of https://mcp.example", asked)
 			}
 		}
 		for _, a := range w.Addresses() {
@@ -54,22 +53,22 @@ func FuzzDiscovery(f *testing.F) {
 			}
 		}
 		if err == nil {
-			if err := soundDiscovery(d); err != nil {
-				t.Fatalf("found %+v, %+v: %v", d, d.Server, err)
+			if err := checkDiscovery(d); err != nil {
+				t.Fatalf("got %+v, %+v: %v", d, d.Server, err)
 			}
 		}
 	})
 }
 
-func soundDiscovery(d *oauthclient.Discovery) error {
+func checkDiscovery(d *oauthclient.Discovery) error {
 	if d.Resource != "" {
 		u, err := url.Parse(d.Resource)
 		if err != nil || !strings.EqualFold(u.Hostname(), "mcp.example") || !strings.HasPrefix("/mcp/", strings.TrimSuffix(u.Path, "/")+"/") && u.Path != "" {
-			return fmt.Errorf("the resource %q", d.Resource)
+			return fmt.Errorf("invalid resource %q", d.Resource)
 		}
 	}
 	if d.Server.Issuer != d.Issuer && !d.Conventional {
-		return fmt.Errorf("the issuer %q", d.Server.Issuer)
+		return fmt.Errorf("invalid issuer %q", d.Server.Issuer)
 	}
 	s := d.Server
 	for _, text := range []string{
@@ -84,7 +83,7 @@ func soundDiscovery(d *oauthclient.Discovery) error {
 		}
 		if u, err := url.Parse(text); err == nil {
 			if a, err := netip.ParseAddr(u.Hostname()); err == nil && oauthfetch.ScopeOf(a) != oauthfetch.Public {
-				return fmt.Errorf("%q", text)
+				return fmt.Errorf("URL %q with a private address", text)
 			}
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// serverDoc is the metadata of an authorization server that has nothing wrong with it.
+// serverDoc returns the valid metadata of an authorization server.
 func serverDoc(issuer string) string {
 	return `{"issuer":"` + issuer + `","authorization_endpoint":"` + issuer + `/authorize","token_endpoint":"` + issuer +
 		`/token","registration_endpoint":"` + issuer + `/register","response_types_supported":["code"],"code_challenge_methods_supported":["S256"]}`
@@ -26,8 +26,8 @@ func resourceDoc(resource string, issuers ...string) string {
 	return `{"resource":"` + resource + `","authorization_servers":["` + strings.Join(issuers, `","`) + `"],"scopes_supported":["a","b"]}`
 }
 
-// pointing is a challenge that says where the resource's metadata is.
-func pointing(to string) *oauth.Challenge {
+// metadataChallenge returns a challenge with a resource_metadata parameter.
+func metadataChallenge(to string) *oauth.Challenge {
 	return &oauth.Challenge{Scheme: "Bearer", Params: map[string]string{"resource_metadata": to}}
 }
 
@@ -41,8 +41,7 @@ const (
 	mcpServer = "https://mcp.example/mcp"
 )
 
-// What is asked for, and in which order, in every way that the revisions give. Each document that
-// is not needed is not asked for.
+// Metadata is requested in the order of each revision, and only as far as needed.
 func TestAUTHR05_OrderOfDiscovery(t *testing.T) {
 	tenant := issuer + "/tenant1"
 	for _, tt := range []struct {
@@ -55,12 +54,12 @@ func TestAUTHR05_OrderOfDiscovery(t *testing.T) {
 		issuer    string
 	}{
 		{
-			name: "challenge", challenge: pointing("https://mcp.example/custom?x=1"),
+			name: "challenge", challenge: metadataChallenge("https://mcp.example/custom?x=1"),
 			docs: map[string]string{"https://mcp.example/custom": resourceDoc(mcpServer, issuer), mcpPath: "bad", mcpRoot: "bad", asRoot: serverDoc(issuer)},
 			want: []string{"https://mcp.example/custom?x=1", asRoot}, resource: mcpServer, issuer: issuer,
 		},
 		{
-			name: "path",
+			name: "AUTHR-08 path",
 			docs: map[string]string{mcpPath: resourceDoc(mcpServer, issuer), mcpRoot: "bad", asRoot: serverDoc(issuer), asOIDC: "bad"},
 			want: []string{mcpPath, asRoot}, resource: mcpServer, issuer: issuer,
 		},
@@ -70,17 +69,17 @@ func TestAUTHR05_OrderOfDiscovery(t *testing.T) {
 			want: []string{mcpPath, mcpRoot, asRoot}, resource: "https://mcp.example", issuer: issuer,
 		},
 		{
-			name: "challenge that is not true", challenge: pointing("https://mcp.example/custom"),
+			name: "challenge to a missing document", challenge: metadataChallenge("https://mcp.example/custom"),
 			docs: map[string]string{mcpPath: resourceDoc(mcpServer, issuer), asRoot: serverDoc(issuer)},
 			want: []string{"https://mcp.example/custom", mcpPath, asRoot}, resource: mcpServer, issuer: issuer,
 		},
 		{
-			name: "challenge to another origin", challenge: pointing("https://evil.example/custom"),
+			name: "challenge to another origin", challenge: metadataChallenge("https://evil.example/custom"),
 			docs: map[string]string{"https://evil.example/custom": resourceDoc(mcpServer, "https://evil.example"), mcpPath: resourceDoc(mcpServer, issuer), asRoot: serverDoc(issuer)},
 			want: []string{mcpPath, asRoot}, resource: mcpServer, issuer: issuer,
 		},
 		{
-			name: "challenge to the well-known path", challenge: pointing(mcpPath),
+			name: "challenge to the well-known path", challenge: metadataChallenge(mcpPath),
 			docs: map[string]string{mcpRoot: resourceDoc("https://mcp.example/", issuer), asRoot: serverDoc(issuer)},
 			want: []string{mcpPath, mcpRoot, asRoot}, resource: "https://mcp.example/", issuer: issuer,
 		},
@@ -90,7 +89,7 @@ func TestAUTHR05_OrderOfDiscovery(t *testing.T) {
 			want: []string{mcpRoot, asRoot}, resource: "https://mcp.example", issuer: issuer,
 		},
 		{
-			name: "endpoint with a slash for its path", endpoint: "https://mcp.example/",
+			name: "endpoint with an empty path", endpoint: "https://mcp.example/",
 			docs: map[string]string{mcpRoot: resourceDoc("https://mcp.example", issuer), asRoot: serverDoc(issuer)},
 			want: []string{mcpRoot, asRoot}, resource: "https://mcp.example", issuer: issuer,
 		},
@@ -105,22 +104,22 @@ func TestAUTHR05_OrderOfDiscovery(t *testing.T) {
 			want: []string{mcpRoot + "/a%2Fb/c", asRoot}, resource: "https://mcp.example/a%2Fb", issuer: issuer,
 		},
 		{
-			name: "OpenID Connect",
+			name: "AUTHR-10 AUTHR-12 OpenID Connect",
 			docs: map[string]string{mcpPath: resourceDoc(mcpServer, issuer), asOIDC: serverDoc(issuer)},
 			want: []string{mcpPath, asRoot, asOIDC}, resource: mcpServer, issuer: issuer,
 		},
 		{
-			name: "issuer with a path, RFC 8414",
+			name: "AUTHR-11 issuer with a path, RFC 8414",
 			docs: map[string]string{mcpPath: resourceDoc(mcpServer, tenant), asRoot: "bad", asRoot + "/tenant1": serverDoc(tenant)},
 			want: []string{mcpPath, asRoot + "/tenant1"}, resource: mcpServer, issuer: tenant,
 		},
 		{
-			name: "issuer with a path, OpenID Connect inserted",
+			name: "AUTHR-11 issuer with a path, OpenID Connect inserted",
 			docs: map[string]string{mcpPath: resourceDoc(mcpServer, tenant), asOIDC + "/tenant1": serverDoc(tenant)},
 			want: []string{mcpPath, asRoot + "/tenant1", asOIDC + "/tenant1"}, resource: mcpServer, issuer: tenant,
 		},
 		{
-			name: "issuer with a path, OpenID Connect appended",
+			name: "AUTHR-11 issuer with a path, OpenID Connect appended",
 			docs: map[string]string{mcpPath: resourceDoc(mcpServer, tenant), tenant + "/.well-known/openid-configuration": serverDoc(tenant)},
 			want: []string{mcpPath, asRoot + "/tenant1", asOIDC + "/tenant1", tenant + "/.well-known/openid-configuration"}, resource: mcpServer, issuer: tenant,
 		},
@@ -130,7 +129,7 @@ func TestAUTHR05_OrderOfDiscovery(t *testing.T) {
 			want: []string{mcpPath, asRoot + "/tenant1"}, resource: mcpServer, issuer: tenant + "/",
 		},
 		{
-			name: "issuer with a slash for its path",
+			name: "issuer with an empty path",
 			docs: map[string]string{mcpPath: resourceDoc(mcpServer, issuer+"/"), asRoot: serverDoc(issuer + "/")},
 			want: []string{mcpPath, asRoot}, resource: mcpServer, issuer: issuer + "/",
 		},
@@ -140,7 +139,7 @@ func TestAUTHR05_OrderOfDiscovery(t *testing.T) {
 			want: []string{mcpPath, asRoot}, resource: mcpServer, issuer: issuer,
 		},
 		{
-			name: "the first that there is of two authorization servers",
+			name: "the first of two authorization servers has no metadata",
 			docs: map[string]string{mcpPath: resourceDoc(mcpServer, issuer, "https://b.example"), "https://b.example/.well-known/oauth-authorization-server": serverDoc("https://b.example")},
 			want: []string{mcpPath, asRoot, asOIDC, "https://b.example/.well-known/oauth-authorization-server"}, resource: mcpServer, issuer: "https://b.example",
 		},
@@ -172,10 +171,10 @@ func TestAUTHR05_OrderOfDiscovery(t *testing.T) {
 				t.Fatal(err)
 			}
 			if d.Resource != tt.resource || d.Issuer != tt.issuer || d.Server.Issuer != tt.issuer || (d.Metadata == nil) != (d.Resource == "") {
-				t.Errorf("found %+v", d)
+				t.Errorf("got %+v, want resource %q and issuer %q", d, tt.resource, tt.issuer)
 			}
 			if d.Conventional != (tt.name == "2025-03-26, nothing") {
-				t.Errorf("conventional: %t", d.Conventional)
+				t.Errorf("got Conventional %t, want %t", d.Conventional, !d.Conventional)
 			}
 			if err := oauthclient.CheckCodeFlow(d); err != nil {
 				t.Error(err)
@@ -184,14 +183,14 @@ func TestAUTHR05_OrderOfDiscovery(t *testing.T) {
 				tt.want[i] = "GET " + tt.want[i]
 			}
 			if got := w.Requests(); !slices.Equal(got, tt.want) {
-				t.Errorf("asked for\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tt.want, "\n"))
+				t.Errorf("requested\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tt.want, "\n"))
 			}
 		})
 	}
 }
 
 // Without any metadata the endpoints are those of 2025-03-26, at the origin of the MCP server.
-func TestAUTHB05_DefaultEndpoints(t *testing.T) {
+func TestAUTHB05_AUTHB06_DefaultEndpoints(t *testing.T) {
 	w := newNetwork(t)
 	d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: "https://mcp.example:8443/v1/mcp", Revision: "2025-03-26"})
 	if err != nil {
@@ -200,15 +199,14 @@ func TestAUTHB05_DefaultEndpoints(t *testing.T) {
 	s := d.Server
 	if !d.Conventional || d.Resource != "" || s.AuthorizationEndpoint != "https://mcp.example:8443/authorize" ||
 		s.TokenEndpoint != "https://mcp.example:8443/token" || s.RegistrationEndpoint != "https://mcp.example:8443/register" {
-		t.Errorf("found %+v, %+v", d, s)
+		t.Errorf("got %+v, %+v; want the default endpoints at the server's origin", d, s)
 	}
 	if got := w.LastHeader().Get("MCP-Protocol-Version"); got != "2025-03-26" {
-		t.Errorf("AUTHB-06: sent %q", got)
+		t.Errorf("got MCP-Protocol-Version %q, want 2025-03-26", got)
 	}
 }
 
-// What the caller knows of its authorization servers decides between those that the resource has,
-// and brings none in.
+// The caller's preferred issuers select among those that the resource names; others are ignored.
 func TestAUTHR06_PreferredIssuer(t *testing.T) {
 	const other = "https://b.example"
 	for _, tt := range []struct {
@@ -229,13 +227,12 @@ func TestAUTHR06_PreferredIssuer(t *testing.T) {
 		}
 		d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer, Prefer: tt.prefer})
 		if err != nil || d.Issuer != tt.want {
-			t.Errorf("%v: %+v, %v", tt.prefer, d, err)
+			t.Errorf("prefer %v: got %+v, error %v; want issuer %s", tt.prefer, d, err, tt.want)
 		}
 	}
 }
 
-// Metadata that is found and cannot be used ends the search: nothing further is asked for, and
-// nothing is guessed.
+// Invalid metadata ends the discovery: no other document is requested.
 func TestInvalidMetadataEndsDiscovery(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -246,25 +243,25 @@ func TestInvalidMetadataEndsDiscovery(t *testing.T) {
 		{"resource with another path", map[string]string{mcpPath: resourceDoc("https://mcp.example/other", issuer)}, 1},
 		{"resource below", map[string]string{mcpPath: resourceDoc(mcpServer+"/more", issuer)}, 1},
 		{"resource with half a segment", map[string]string{mcpPath: resourceDoc("https://mcp.example/mc", issuer)}, 1},
-		{"resource by http", map[string]string{mcpPath: resourceDoc("http://mcp.example/mcp", issuer)}, 1},
+		{"resource with http", map[string]string{mcpPath: resourceDoc("http://mcp.example/mcp", issuer)}, 1},
 		{"resource with a fragment", map[string]string{mcpPath: resourceDoc(mcpServer+"#f", issuer)}, 1},
 		{"resource with a query", map[string]string{mcpPath: resourceDoc(mcpServer+"?a=b", issuer)}, 1},
 		{"no resource", map[string]string{mcpPath: `{"authorization_servers":["` + issuer + `"]}`}, 1},
 		{"no authorization server", map[string]string{mcpPath: `{"resource":"` + mcpServer + `"}`}, 1},
-		{"no JSON", map[string]string{mcpPath: `<html>`}, 1},
+		{"not JSON", map[string]string{mcpPath: `<html>`}, 1},
 		{"a wrong type", map[string]string{mcpPath: `{"resource":["` + mcpServer + `"]}`}, 1},
 		{"two resources", map[string]string{mcpPath: `{"resource":"https://evil.example","resource":"` + mcpServer + `","authorization_servers":["` + issuer + `"]}`}, 1},
 		{"issuer with a query", map[string]string{mcpPath: resourceDoc(mcpServer, issuer+"?x")}, 1},
 		{"issuer with a fragment", map[string]string{mcpPath: resourceDoc(mcpServer, issuer+"#")}, 1},
 		{"issuer that is empty", map[string]string{mcpPath: resourceDoc(mcpServer, "")}, 1},
-		{"issuer by http", map[string]string{mcpPath: resourceDoc(mcpServer, "http://as.example")}, 1},
-		{"AUTHR-13: issuer of somebody else", map[string]string{asRoot: serverDoc("https://evil.example")}, 2},
-		{"AUTHR-13: issuer with a slash more", map[string]string{asRoot: serverDoc(issuer + "/")}, 2},
-		{"AUTHR-13: issuer in another case", map[string]string{asRoot: serverDoc("https://AS.example")}, 2},
-		{"AUTHR-13: issuer with its port", map[string]string{asRoot: serverDoc(issuer + ":443")}, 2},
-		{"AUTHR-13: no issuer", map[string]string{asRoot: `{"token_endpoint":"https://as.example/token"}`}, 2},
+		{"issuer with http", map[string]string{mcpPath: resourceDoc(mcpServer, "http://as.example")}, 1},
+		{"AUTHR-13 another issuer", map[string]string{asRoot: serverDoc("https://evil.example")}, 2},
+		{"AUTHR-13 issuer with a trailing slash", map[string]string{asRoot: serverDoc(issuer + "/")}, 2},
+		{"AUTHR-13 issuer in another case", map[string]string{asRoot: serverDoc("https://AS.example")}, 2},
+		{"AUTHR-13 issuer with its port", map[string]string{asRoot: serverDoc(issuer + ":443")}, 2},
+		{"AUTHR-13 no issuer", map[string]string{asRoot: `{"token_endpoint":"https://as.example/token"}`}, 2},
 		{"no token endpoint", map[string]string{asRoot: `{"issuer":"` + issuer + `"}`}, 2},
-		{"server metadata that is no JSON", map[string]string{asRoot: `{`}, 2},
+		{"server metadata that is not JSON", map[string]string{asRoot: `{`}, 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newNetwork(t)
@@ -277,36 +274,36 @@ func TestInvalidMetadataEndsDiscovery(t *testing.T) {
 			d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer})
 			var bad *oauth.DiscoveryError
 			if !errors.As(err, &bad) {
-				t.Errorf("found %+v, %v", d, err)
+				t.Errorf("got %+v, error %v; want a DiscoveryError", d, err)
 			}
 			if got := w.Requests(); len(got) != tt.asks {
-				t.Errorf("asked for %v", got)
+				t.Errorf("requested %v, want %d requests", got, tt.asks)
 			}
 		})
 	}
 }
 
-// The metadata of 2025-03-26 is that of the MCP server's origin and of no other.
+// Metadata of 2025-03-26 must have the MCP server's origin as its issuer.
 func TestAUTHB03_MetadataOfAnotherIssuer(t *testing.T) {
 	for _, issuer := range []string{"https://evil.example", "https://mcp.example/mcp", "https://mcp.example//", "http://mcp.example"} {
 		w := newNetwork(t)
 		w.Doc(mcpBase, serverDoc(issuer))
 		var bad *oauth.DiscoveryError
 		if d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer}); !errors.As(err, &bad) {
-			t.Errorf("%s: found %+v, %v", issuer, d, err)
+			t.Errorf("%s: got %+v, error %v; want a DiscoveryError", issuer, d, err)
 		}
 	}
 }
 
-// What a status other than 200 means for the search, at each place.
+// A status other than 200 continues or ends the discovery.
 func TestStatusesOfMetadata(t *testing.T) {
 	const (
-		goesOn = iota
-		guardedThen
+		continues     = iota // as if the document were missing
+		continuesOnly        // to other documents, but not to the default endpoints
 		ends
 	)
 	for status, means := range map[int]int{
-		400: guardedThen, 401: guardedThen, 403: guardedThen, 404: goesOn, 405: guardedThen, 406: guardedThen, 410: guardedThen,
+		400: continuesOnly, 401: continuesOnly, 403: continuesOnly, 404: continues, 405: continuesOnly, 406: continuesOnly, 410: continuesOnly,
 		408: ends, 429: ends, 500: ends, 502: ends, 503: ends, 204: ends, 304: ends,
 	} {
 		// In front of metadata that is there.
@@ -316,56 +313,56 @@ func TestStatusesOfMetadata(t *testing.T) {
 		w.Page(asRoot, statusPage(status))
 		w.Doc(asOIDC, serverDoc(issuer))
 		if _, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer}); (err == nil) != (means != ends) {
-			t.Errorf("%d in front of a document: %v", status, err)
+			t.Errorf("%d before a document: got error %v, want success %t", status, err, means != ends)
 		}
-		// In place of all metadata: only what is certainly missing leads to what is given by
-		// convention.
+		// In place of all metadata. Only a document that is certainly missing leads to the
+		// default endpoints.
 		for _, at := range []string{mcpPath, mcpRoot, mcpBase} {
 			w := newNetwork(t)
 			w.Page(at, statusPage(status))
 			d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer})
-			if (err == nil) != (means == goesOn) || means == guardedThen && !errors.Is(err, oauth.ErrNoMetadata) {
-				t.Errorf("%d in place of %s: %+v, %v", status, at, d, err)
+			if (err == nil) != (means == continues) || means == continuesOnly && !errors.Is(err, oauth.ErrNoMetadata) {
+				t.Errorf("%d in place of %s: got %+v, error %v; want success %t", status, at, d, err, means == continues)
 			}
 		}
 	}
 }
 
-// A server that says it has metadata is no server of 2025-03-26, whatever it has then.
+// A server whose challenge names resource metadata is not treated as a server of 2025-03-26.
 func TestNoDefaultEndpointsAfterChallenge(t *testing.T) {
 	for _, to := range []string{"https://mcp.example/custom", "https://evil.example/x", "http://mcp.example/x", "javascript:x"} {
 		w := newNetwork(t)
 		w.Doc(mcpBase, serverDoc("https://mcp.example"))
-		d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer, Challenge: pointing(to)})
+		d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer, Challenge: metadataChallenge(to)})
 		if !errors.Is(err, oauth.ErrNoMetadata) {
-			t.Errorf("%s: found %+v, %v", to, d, err)
+			t.Errorf("%s: got %+v, error %v; want ErrNoMetadata", to, d, err)
 			continue
 		}
-		missed := "https://mcp.example/.well-known/oauth-protected-resource/mcp" // what is no good as a pointer is not asked for
+		missed := "https://mcp.example/.well-known/oauth-protected-resource/mcp" // an invalid URL in a challenge is ignored
 		if to == "https://mcp.example/custom" {
 			missed = to
 		}
 		if !strings.Contains(err.Error(), " at "+missed+" (HTTP 404)") {
-			t.Errorf("%s: the error does not say what is missing: %v", to, err)
+			t.Errorf("%s: got error %v, want it to name %s (HTTP 404)", to, err, missed)
 		}
 	}
 }
 
-// An authorization server that the resource names and that has no metadata is not guessed at.
+// There are no default endpoints for an authorization server that the resource names.
 func TestNamedAuthorizationServerWithoutMetadata(t *testing.T) {
 	w := newNetwork(t)
 	all := []string{"https://1.example", "https://2.example", "https://3.example", "https://4.example", "https://5.example"}
 	w.Doc(mcpPath, resourceDoc(mcpServer, all...))
 	w.Doc("https://5.example/.well-known/oauth-authorization-server", serverDoc("https://5.example"))
 	if d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer}); !errors.Is(err, oauth.ErrNoMetadata) {
-		t.Errorf("found %+v, %v", d, err)
+		t.Errorf("got %+v, error %v; want ErrNoMetadata", d, err)
 	}
 	if got := w.Requests(); len(got) != 1+2*oauthclient.MaxServers {
-		t.Errorf("asked for %v", got)
+		t.Errorf("requested %v, want %d requests", got, 1+2*oauthclient.MaxServers)
 	}
 }
 
-// One discovery, however many documents it is of, takes 10 seconds at most.
+// A discovery takes at most 10 seconds in all, also if each document arrives in time.
 func TestDiscoveryTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newNetwork(t)
@@ -384,7 +381,7 @@ func TestDiscoveryTimeout(t *testing.T) {
 		start := time.Now()
 		_, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer})
 		if took := time.Since(start); err == nil || took != 10*time.Second {
-			t.Errorf("it took %v: %v", took, err)
+			t.Errorf("took %v with error %v, want an error after 10s", took, err)
 		}
 	})
 }
@@ -439,13 +436,12 @@ func TestAUTHR07_ResourceContainsEndpoint(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := oauthclient.CheckResource(f.For(endpoint), tt.resource, endpoint); (err == nil) != tt.ok {
-			t.Errorf("%s for %s: %v", tt.resource, tt.endpoint, err)
+			t.Errorf("%s for %s: got error %v, want success %t", tt.resource, tt.endpoint, err, tt.ok)
 		}
 	}
 }
 
-// AUTHR-20, T-25: metadata that does not speak of S256 is refused, RFC 8414 and OpenID Connect
-// alike.
+// Metadata without S256 is refused, from RFC 8414 and OpenID Connect documents alike.
 func TestAUTHR20_CheckCodeFlow(t *testing.T) {
 	for methods, ok := range map[string]bool{
 		`"code_challenge_methods_supported":["S256"]`:         true,
@@ -465,28 +461,28 @@ func TestAUTHR20_CheckCodeFlow(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := oauthclient.CheckCodeFlow(d); (err == nil) != ok {
-				t.Errorf("%s: %v", methods, err)
+				t.Errorf("%s: got error %v, want success %t", methods, err, ok)
 			}
 		}
 	}
-	// Metadata of 2025-03-26 is metadata.
+	// The same holds for metadata of 2025-03-26.
 	w := newNetwork(t)
 	w.Doc(mcpBase, strings.Replace(serverDoc("https://mcp.example"), "S256", "plain", 1))
 	d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer})
 	if err != nil || oauthclient.CheckCodeFlow(d) == nil {
-		t.Errorf("found %+v, %v", d, err)
+		t.Errorf("got %+v, error %v; want metadata that CheckCodeFlow refuses", d, err)
 	}
 }
 
-// No field of any document leads a client to where it must not go.
-func TestSSRFInEachMetadataField(t *testing.T) {
+// No field of any document makes the client request a refused URL.
+func TestSEC07_SEC17_RefusedURLInEachMetadataField(t *testing.T) {
 	fields := []string{
 		"authorization_endpoint", "token_endpoint", "registration_endpoint", "revocation_endpoint", "introspection_endpoint",
 		"userinfo_endpoint", "jwks_uri",
 	}
 	for _, bad := range refusedURLs(t) {
 		if strings.ContainsAny(bad, "\x00\n\\") {
-			continue // no JSON text
+			continue // not valid in JSON
 		}
 		try := func(what string, put func(w *network) *oauth.Challenge) {
 			w := newNetwork(t)
@@ -496,21 +492,21 @@ func TestSSRFInEachMetadataField(t *testing.T) {
 			d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer, Challenge: challenge})
 			if challenge != nil {
 				if err != nil || d.Issuer != issuer {
-					t.Errorf("%s %.60q: found %+v, %v", what, bad, d, err)
+					t.Errorf("%s %.60q: got %+v, error %v; want the issuer of the valid documents", what, bad, d, err)
 				}
 			} else if err == nil {
-				t.Errorf("%s %.60q: found %+v", what, bad, d)
+				t.Errorf("%s %.60q: got %+v, want an error", what, bad, d)
 			}
 			for _, r := range w.Requests() {
 				if !strings.HasPrefix(r, "GET https://mcp.example/.well-known/") && !strings.HasPrefix(r, "GET https://as.example/.well-known/") {
-					t.Errorf("%s %.60q: asked for %s", what, bad, r)
+					t.Errorf("%s %.60q: requested %s", what, bad, r)
 				}
 			}
 			if got := w.Addresses(); len(got) != 1 || got[0] != oauthtest.DefaultAddress {
-				t.Errorf("%s %.60q: connected to %v", what, bad, got)
+				t.Errorf("%s %.60q: connected to %v, want one public address", what, bad, got)
 			}
 		}
-		try("resource_metadata", func(*network) *oauth.Challenge { return pointing(bad) })
+		try("resource_metadata", func(*network) *oauth.Challenge { return metadataChallenge(bad) })
 		try("resource", func(w *network) *oauth.Challenge { w.Doc(mcpPath, resourceDoc(bad, issuer)); return nil })
 		try("authorization_servers", func(w *network) *oauth.Challenge { w.Doc(mcpPath, resourceDoc(mcpServer, bad)); return nil })
 		if at, err := url.Parse(asRoot); err == nil {
@@ -528,15 +524,15 @@ func TestSSRFInEachMetadataField(t *testing.T) {
 	}
 }
 
-// A name in a document that leads inside is found out when it is dialled, whatever the document is.
-func TestSSRFByNameInEachMetadataField(t *testing.T) {
+// A host name in a document that resolves to a private address is refused when it is dialled.
+func TestSEC07_PrivateHostInEachMetadataField(t *testing.T) {
 	for _, address := range []string{"10.0.0.1", "127.0.0.1", "169.254.169.254", "::1", "fd00:ec2::254", "::ffff:10.0.0.1"} {
 		w := newNetwork(t)
 		w.At("inside.example", address)
 		w.Doc(mcpPath, resourceDoc(mcpServer, "https://inside.example"))
 		w.Doc("https://inside.example/.well-known/oauth-authorization-server", serverDoc("https://inside.example"))
 		if d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: mcpServer}); !errors.Is(err, oauth.ErrURLRefused) {
-			t.Errorf("%s: found %+v, %v", address, d, err)
+			t.Errorf("%s: got %+v, error %v; want ErrURLRefused", address, d, err)
 		}
 		w.Doc(mcpPath, resourceDoc(mcpServer, issuer))
 		w.Doc(asRoot, strings.ReplaceAll(serverDoc(issuer), issuer+"/", "https://inside.example/"))
@@ -547,28 +543,28 @@ func TestSSRFByNameInEachMetadataField(t *testing.T) {
 		endpoint, _ := url.Parse(mcpServer)
 		f := w.fetcher(nil).For(endpoint)
 		if _, err := (*oauthfetch.Fetcher)(f).PostForm(t.Context(), d.Server.TokenEndpoint, url.Values{}, nil); !errors.Is(err, oauth.ErrURLRefused) {
-			t.Errorf("%s: token: %v", address, err)
+			t.Errorf("%s: token endpoint: got error %v, want ErrURLRefused", address, err)
 		}
 		if _, err := oauthclient.Register(t.Context(), f, d.Server, &oauth.ClientMetadata{}); !errors.Is(err, oauth.ErrURLRefused) {
-			t.Errorf("%s: register: %v", address, err)
+			t.Errorf("%s: registration: got error %v, want ErrURLRefused", address, err)
 		}
 		if _, err := (*oauthfetch.Fetcher)(f).GetJSON(t.Context(), "https://inside.example/jwks", new(struct{})); !errors.Is(err, oauth.ErrURLRefused) {
-			t.Errorf("%s: jwks: %v", address, err)
+			t.Errorf("%s: key set: got error %v, want ErrURLRefused", address, err)
 		}
 		if got := w.Addresses(); len(got) != 1 || got[0] != oauthtest.DefaultAddress {
-			t.Errorf("%s: connected to %v", address, got)
+			t.Errorf("%s: connected to %v, want one public address", address, got)
 		}
 	}
 }
 
-// A server on this machine uses documents that are there too, by plain http.
+// A server on the loopback host may have its documents there, with http.
 func TestDiscoveryAtLoopback(t *testing.T) {
-	const here = "http://localhost:8000"
+	const local = "http://localhost:8000"
 	w := newNetwork(t)
-	w.Doc(here+"/.well-known/oauth-protected-resource/mcp", resourceDoc(here, "http://127.0.0.1:8001/tenant1"))
+	w.Doc(local+"/.well-known/oauth-protected-resource/mcp", resourceDoc(local, "http://127.0.0.1:8001/tenant1"))
 	w.Doc("http://127.0.0.1:8001/.well-known/oauth-authorization-server/tenant1", serverDoc("http://127.0.0.1:8001/tenant1"))
-	d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: here + "/mcp"})
-	if err != nil || d.Resource != here {
-		t.Errorf("found %+v, %v", d, err)
+	d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), &oauthclient.DiscoveryQuery{Endpoint: local + "/mcp"})
+	if err != nil || d.Resource != local {
+		t.Errorf("got %+v, error %v; want resource %s", d, err, local)
 	}
 }

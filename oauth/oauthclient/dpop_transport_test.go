@@ -19,24 +19,24 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 )
 
-// A boundWorld is a grantWorld whose tokens are bound to keys. Both servers may want nonces.
-type boundWorld struct {
-	*grantWorld
+// A dpopEnv is a grantEnv with DPoP-bound tokens. Both servers may require nonces.
+type dpopEnv struct {
+	*grantEnv
 	nonces   bool
 	verifier *dpop.Verifier
-	key      string // the token's
+	key      string // thumbprint of the token's key
 }
 
-func newBoundWorld(t *testing.T, nonces bool) *boundWorld {
+func newDPoPEnv(t *testing.T, nonces bool) *dpopEnv {
 	t.Helper()
-	w := &boundWorld{grantWorld: newGrantWorld(t), nonces: nonces}
+	w := &dpopEnv{grantEnv: newGrantEnv(t), nonces: nonces}
 	w.metadata.DPoPAlgorithms = []string{"ES256"}
 	verifier, err := dpop.NewVerifier(&dpop.VerifierOptions{Nonces: nonces})
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.verifier = verifier
-	w.token, w.guard = w.bind, w.judge
+	w.token, w.guard = w.issueBound, w.checkProof
 	return w
 }
 
@@ -63,16 +63,16 @@ func openProof(proof string) (claims proofClaims, thumbprint string, err error) 
 	return claims, base64.RawURLEncoding.EncodeToString(sum), errors.Join(err, json.Unmarshal(payload, &claims))
 }
 
-// bind issues a token that is bound to the key of the proof.
-func (w *boundWorld) bind(rw http.ResponseWriter, r *http.Request) {
+// issueBound issues a token that is bound to the key of the proof.
+func (w *dpopEnv) issueBound(rw http.ResponseWriter, r *http.Request) {
 	claims, key, err := openProof(r.Header.Get(dpop.Header))
 	if err != nil || claims.Method != "POST" || claims.Target != w.as.URL+"/token" || claims.TokenHash != "" {
-		w.t.Errorf("the proof for the token endpoint is %+v, %v", claims, err)
+		w.t.Errorf("got proof %+v, error %v; want one for the token endpoint", claims, err)
 	}
 	const nonce = "as-nonce"
 	if w.nonces && claims.Nonce != nonce {
 		rw.Header().Set(dpop.HeaderNonce, nonce)
-		writeTestJSON(rw, http.StatusBadRequest, map[string]string{"error": oauthwire.UseDPoPNonce})
+		writeJSON(rw, http.StatusBadRequest, map[string]string{"error": oauthwire.UseDPoPNonce})
 		return
 	}
 	w.mu.Lock()
@@ -81,8 +81,8 @@ func (w *boundWorld) bind(rw http.ResponseWriter, r *http.Request) {
 	w.issue(rw, "DPoP", nil)
 }
 
-// judge lets requests in that hold a good proof.
-func (w *boundWorld) judge(rw http.ResponseWriter, r *http.Request) bool {
+// checkProof reports whether a request has a valid proof, and responds if it does not.
+func (w *dpopEnv) checkProof(rw http.ResponseWriter, r *http.Request) bool {
 	w.mu.Lock()
 	key, good := w.key, w.good
 	w.mu.Unlock()
@@ -91,7 +91,7 @@ func (w *boundWorld) judge(rw http.ResponseWriter, r *http.Request) bool {
 		w.t.Fatal(err)
 	}
 	if r.Header.Get("Authorization") != "DPoP "+good {
-		w.t.Errorf("Authorization is %q", r.Header.Get("Authorization"))
+		w.t.Errorf("got Authorization %q, want the scheme DPoP and the token", r.Header.Get("Authorization"))
 	}
 	nonce, err := w.verifier.Verify(r, target, good, key)
 	if nonce != "" {
@@ -104,7 +104,7 @@ func (w *boundWorld) judge(rw http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	if err != nil {
-		w.t.Errorf("the proof for the server: %v", err)
+		w.t.Errorf("invalid proof for the server: %v", err)
 	}
 	return err == nil
 }
@@ -112,7 +112,7 @@ func (w *boundWorld) judge(rw http.ResponseWriter, r *http.Request) bool {
 func TestDPoPThroughTransport(t *testing.T) {
 	for _, nonces := range []bool{false, true} {
 		t.Run(fmt.Sprintf("nonces %t", nonces), func(t *testing.T) {
-			w := newBoundWorld(t, nonces)
+			w := newDPoPEnv(t, nonces)
 			opts := w.client(NewClientCredentialsGrant())
 			opts.DPoP = &DPoPOptions{}
 			transport := w.transport(opts)
@@ -123,10 +123,10 @@ func TestDPoPThroughTransport(t *testing.T) {
 			}
 			want := 1
 			if nonces {
-				want = 2 // and afterwards the nonce is known
+				want = 2 // the first request learns the nonce
 			}
-			if len(w.asked) != want {
-				t.Errorf("%d token requests, want %d", len(w.asked), want)
+			if len(w.tokenRequests) != want {
+				t.Errorf("got %d token requests, want %d", len(w.tokenRequests), want)
 			}
 			if w.key != transport.prover.Thumbprint() {
 				t.Error("the token is bound to another key")
@@ -135,37 +135,37 @@ func TestDPoPThroughTransport(t *testing.T) {
 	}
 }
 
-// TestDPoPNonceIsRetriedOnce meets servers that are never content.
+// The servers refuse every nonce.
 func TestDPoPNonceIsRetriedOnce(t *testing.T) {
 	t.Run("authorization server", func(t *testing.T) {
-		w := newBoundWorld(t, false)
+		w := newDPoPEnv(t, false)
 		w.token = func(rw http.ResponseWriter, _ *http.Request) {
-			rw.Header().Set(dpop.HeaderNonce, fmt.Sprintf("nonce-%d", len(w.asked)))
-			writeTestJSON(rw, http.StatusBadRequest, map[string]string{"error": oauthwire.UseDPoPNonce})
+			rw.Header().Set(dpop.HeaderNonce, fmt.Sprintf("nonce-%d", len(w.tokenRequests)))
+			writeJSON(rw, http.StatusBadRequest, map[string]string{"error": oauthwire.UseDPoPNonce})
 		}
 		opts := w.client(NewClientCredentialsGrant())
 		opts.DPoP = &DPoPOptions{}
 		if err := w.try(opts); err == nil {
-			t.Error("the client was let in")
+			t.Error("the request succeeded, want an error")
 		}
-		if len(w.asked) != 2 {
-			t.Errorf("%d token requests, want 2", len(w.asked))
+		if len(w.tokenRequests) != 2 {
+			t.Errorf("got %d token requests, want 2", len(w.tokenRequests))
 		}
 	})
 	t.Run("authorization server that refuses for another reason", func(t *testing.T) {
-		w := newBoundWorld(t, false)
+		w := newDPoPEnv(t, false)
 		w.token = func(rw http.ResponseWriter, _ *http.Request) {
 			rw.Header().Set(dpop.HeaderNonce, "nonce")
-			writeTestJSON(rw, http.StatusBadRequest, map[string]string{"error": oauthwire.InvalidGrant})
+			writeJSON(rw, http.StatusBadRequest, map[string]string{"error": oauthwire.InvalidGrant})
 		}
 		opts := w.client(NewClientCredentialsGrant())
 		opts.DPoP = &DPoPOptions{}
-		if err := w.try(opts); err == nil || len(w.asked) != 1 {
-			t.Errorf("%v after %d token requests, want 1", err, len(w.asked))
+		if err := w.try(opts); err == nil || len(w.tokenRequests) != 1 {
+			t.Errorf("got error %v after %d token requests, want an error after 1", err, len(w.tokenRequests))
 		}
 	})
 	t.Run("MCP server", func(t *testing.T) {
-		w := newBoundWorld(t, false)
+		w := newDPoPEnv(t, false)
 		guarded := 0
 		w.guard = func(rw http.ResponseWriter, _ *http.Request) bool {
 			guarded++
@@ -177,46 +177,46 @@ func TestDPoPNonceIsRetriedOnce(t *testing.T) {
 		opts := w.client(NewClientCredentialsGrant())
 		opts.DPoP = &DPoPOptions{}
 		if err := w.try(opts); err == nil {
-			t.Error("the client was let in")
+			t.Error("the request succeeded, want an error")
 		}
-		// Twice for every token, and no more than two tokens for a request.
+		// Two requests for each token, and at most two tokens.
 		if guarded < 2 || guarded > 4 {
-			t.Errorf("%d requests with a token, want 2 to 4", guarded)
+			t.Errorf("got %d requests with a token, want 2 to 4", guarded)
 		}
 	})
 }
 
 func TestDPoPDemandsBoundTokens(t *testing.T) {
-	for name, change := range map[string]func(w *boundWorld){
-		"the authorization server gives others": func(w *boundWorld) {
+	for name, change := range map[string]func(w *dpopEnv){
+		"token of type Bearer": func(w *dpopEnv) {
 			w.token = func(rw http.ResponseWriter, _ *http.Request) { w.issue(rw, "Bearer", nil) }
 		},
-		"the authorization server knows no proofs": func(w *boundWorld) { w.metadata.DPoPAlgorithms = nil },
-		"it knows none like ours":                  func(w *boundWorld) { w.metadata.DPoPAlgorithms = []string{"RS256"} },
+		"metadata without proof algorithms": func(w *dpopEnv) { w.metadata.DPoPAlgorithms = nil },
+		"metadata without ES256":            func(w *dpopEnv) { w.metadata.DPoPAlgorithms = []string{"RS256"} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newBoundWorld(t, false)
+			w := newDPoPEnv(t, false)
 			change(w)
 			w.guard = func(http.ResponseWriter, *http.Request) bool {
-				t.Error("a token is used that is not bound to the key")
+				t.Error("the client used a token that is not bound to its key")
 				return false
 			}
 			opts := w.client(NewClientCredentialsGrant())
 			opts.DPoP = &DPoPOptions{}
 			if err := w.try(opts); err == nil {
-				t.Error("the client was let in")
+				t.Error("the request succeeded, want an error")
 			}
 		})
 	}
-	t.Run("the server does, and the client has no key", func(t *testing.T) {
-		w := newGrantWorld(t)
+	t.Run("server requires DPoP, client has no key", func(t *testing.T) {
+		w := newGrantEnv(t)
 		w.bound = true
-		if err := w.try(w.client(NewClientCredentialsGrant())); err == nil || len(w.asked) != 0 {
-			t.Errorf("%v after %d token requests", err, len(w.asked))
+		if err := w.try(w.client(NewClientCredentialsGrant())); err == nil || len(w.tokenRequests) != 0 {
+			t.Errorf("got error %v after %d token requests, want an error after 0", err, len(w.tokenRequests))
 		}
 	})
-	t.Run("unless bearer tokens are allowed", func(t *testing.T) {
-		w := newGrantWorld(t)
+	t.Run("bearer tokens allowed", func(t *testing.T) {
+		w := newGrantEnv(t)
 		opts := w.client(NewClientCredentialsGrant())
 		opts.DPoP = &DPoPOptions{InsecureAllowBearer: true}
 		if err := w.try(opts); err != nil {
@@ -225,10 +225,9 @@ func TestDPoPDemandsBoundTokens(t *testing.T) {
 	})
 }
 
-// TestBoundTokensNeedTheirKey starts the program again, with the same store: with the same key the
-// token is used, with another one a new token is asked for.
+// A stored token is used by a client with the same key. A client with another key requests a new one.
 func TestBoundTokensNeedTheirKey(t *testing.T) {
-	w := newBoundWorld(t, false)
+	w := newDPoPEnv(t, false)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -243,8 +242,8 @@ func TestBoundTokensNeedTheirKey(t *testing.T) {
 		if err := w.try(opts); err != nil {
 			t.Fatal(err)
 		}
-		if len(w.asked) != tt.want {
-			t.Errorf("start %d: %d token requests in all, want %d", i, len(w.asked), tt.want)
+		if len(w.tokenRequests) != tt.want {
+			t.Errorf("transport %d: got %d token requests in all, want %d", i, len(w.tokenRequests), tt.want)
 		}
 	}
 }

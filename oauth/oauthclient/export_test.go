@@ -57,7 +57,7 @@ func ReadTokenResponse(status int, body []byte) (access, refresh string, lifetim
 // IsHostOf reports whether a Host header is that of a redirect URI.
 func IsHostOf(u *url.URL, host string) bool { return matchesHost(u, host) }
 
-// TakeAnswer returns the code of the response to a login at an issuer.
+// TakeAnswer returns the code of a valid response to a login at an issuer.
 func TakeAnswer(issuer string, sendsIssuer bool, state string, answer url.Values) (string, error) {
 	server := &oauth.ServerMetadata{Issuer: issuer, SupportsIssuerParameter: sendsIssuer}
 	l := &login{grantRequest: &grantRequest{discovery: &discovery{Issuer: issuer, Server: server}}, state: state}

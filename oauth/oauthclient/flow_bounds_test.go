@@ -15,22 +15,22 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// A login that comes to nothing does not open a page for each of a program's requests.
+// A failed login is not repeated for each request.
 func TestAUTHR37_FailedLoginIsNotRepeatedImmediately(t *testing.T) {
-	for name, prepare := range map[string]func(w *clientWorld){
-		"the server refuses the new token": func(w *clientWorld) { w.rs.refuse = true },
-		"the token endpoint refuses": func(w *clientWorld) {
+	for name, prepare := range map[string]func(w *testEnv){
+		"the server refuses the new token": func(w *testEnv) { w.rs.refuse = true },
+		"the token endpoint refuses": func(w *testEnv) {
 			w.as.respond = func(url.Values) (int, string) { return http.StatusBadRequest, `{"error":"invalid_target"}` }
 		},
-		"the answer is another issuer's": func(w *clientWorld) {
-			w.change(func(_ *oauthclient.LoginRequest, answer url.Values) (url.Values, error) {
+		"response of another issuer": func(w *testEnv) {
+			w.changeResponse(func(_ *oauthclient.LoginRequest, answer url.Values) (url.Values, error) {
 				answer.Set("iss", "https://x.example")
 				return answer, nil
 			})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *clientWorld) {
+			withEnv(t, func(t *testing.T, w *testEnv) {
 				prepare(w)
 				tr := w.transport(nil)
 				for range 20 {
@@ -39,21 +39,21 @@ func TestAUTHR37_FailedLoginIsNotRepeatedImmediately(t *testing.T) {
 					}
 				}
 				if n := w.loginCount(); n != 1 {
-					t.Errorf("20 requests opened %d pages", n)
+					t.Errorf("got %d logins for 20 requests, want 1", n)
 				}
 				time.Sleep(time.Minute)
 				_, _, _ = post(tr, t.Context())
 				if n := w.loginCount(); n != 2 {
-					t.Errorf("%d pages, want a second one after a while", n)
+					t.Errorf("got %d logins after a minute, want 2", n)
 				}
 			})
 		})
 	}
 }
 
-// A server that thinks of a new scope for each request does not open a page with each.
+// A server that requires a new scope in each response causes one login.
 func TestAUTHR37_DeclinedStepUpIsNotRepeatedForOtherScopes(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
 		n := 0
@@ -64,7 +64,7 @@ func TestAUTHR37_DeclinedStepUpIsNotRepeatedForOtherScopes(t *testing.T) {
 				return []string{`Bearer error="insufficient_scope", scope="s` + strconv.Itoa(n) + `", resource_metadata="` + r.path + `"`}
 			}
 		})
-		w.change(func(login *oauthclient.LoginRequest, _ url.Values) (url.Values, error) {
+		w.changeResponse(func(login *oauthclient.LoginRequest, _ url.Values) (url.Values, error) {
 			return url.Values{"error": {"access_denied"}, "state": {login.State}, "iss": {clientIssuer}}, nil
 		})
 		before := w.loginCount()
@@ -72,14 +72,14 @@ func TestAUTHR37_DeclinedStepUpIsNotRepeatedForOtherScopes(t *testing.T) {
 			_, _, _ = post(tr, t.Context())
 		}
 		if pages := w.loginCount() - before; pages != 1 {
-			t.Errorf("20 requests opened %d pages after the first was declined", pages)
+			t.Errorf("got %d logins for 20 requests after the first was declined, want 1", pages)
 		}
 	})
 }
 
-// A server may leave the error out of its 403.
+// The challenge of a 403 may have a scope and no error.
 func TestAUTHR33_ForbiddenWithScopesAndNoError(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
 		w.rs.set(func(r *fakeResource) {
@@ -90,20 +90,20 @@ func TestAUTHR33_ForbiddenWithScopesAndNoError(t *testing.T) {
 		})
 		w.mustPost(tr)
 		if n := w.loginCount(); n != 2 {
-			t.Errorf("%d logins", n)
+			t.Errorf("got %d logins, want 2", n)
 		}
 		w.rs.set(func(r *fakeResource) {
 			r.wants, r.challenge = []string{"other"}, func(int, string) []string { return []string{`Bearer scope="write"`} }
 		})
 		if status, _, err := post(tr, t.Context()); status != http.StatusForbidden || err != nil || w.loginCount() != 2 {
-			t.Errorf("a 403 for scopes that are held: got %d %v and %d logins, want the 403 itself", status, err, w.loginCount())
+			t.Errorf("403 for granted scopes: got %d, error %v and %d logins; want 403 and 2", status, err, w.loginCount())
 		}
 	})
 }
 
-// Whoever leaves the error out is given no more logins than others.
+// A 403 without an error gets no more logins than one with it.
 func TestAUTHR37_ForbiddenWithGrantedScopesAndNoError(t *testing.T) {
-	withoutError := func(w *clientWorld, scope func(lacking string) string) {
+	withoutError := func(w *testEnv, scope func(lacking string) string) {
 		w.rs.set(func(r *fakeResource) {
 			r.wants = []string{"never"}
 			r.challenge = func(_ int, lacking string) []string {
@@ -112,47 +112,46 @@ func TestAUTHR37_ForbiddenWithGrantedScopesAndNoError(t *testing.T) {
 		})
 		w.as.set(func(s *fakeServer) { s.grant = func(string) string { return "read" } })
 	}
-	t.Run("the same again", func(t *testing.T) {
-		inWorld(t, func(t *testing.T, w *clientWorld) {
+	t.Run("same scope", func(t *testing.T) {
+		withEnv(t, func(t *testing.T, w *testEnv) {
 			tr := w.transport(nil)
 			w.mustPost(tr)
 			withoutError(w, func(lacking string) string { return lacking })
 			for range 5 {
 				_, _, err := post(tr, t.Context())
-				if vain, ok := errors.AsType[*oauthclient.StepUpError](err); !ok || strings.Join(vain.Scopes, " ") != "never" {
-					t.Errorf("got %v", err)
+				if stepUp, ok := errors.AsType[*oauthclient.StepUpError](err); !ok || strings.Join(stepUp.Scopes, " ") != "never" {
+					t.Errorf("got error %v, want a StepUpError for never", err)
 				}
 			}
 			if n := w.loginCount(); n != 2 {
-				t.Errorf("%d logins", n)
+				t.Errorf("got %d logins, want 2", n)
 			}
 		})
 	})
-	t.Run("another one each time", func(t *testing.T) {
-		inWorld(t, func(t *testing.T, w *clientWorld) {
+	t.Run("another scope each time", func(t *testing.T) {
+		withEnv(t, func(t *testing.T, w *testEnv) {
 			tr := w.transport(nil)
 			w.mustPost(tr)
 			n := 0
 			withoutError(w, func(string) string { n++; return "s" + strconv.Itoa(n) })
 			_, _, err := post(tr, t.Context())
 			if refused, ok := errors.AsType[*oauthclient.AuthorizeError](err); !ok || refused.Status != http.StatusForbidden {
-				t.Errorf("got %v", err)
+				t.Errorf("got error %v, want an AuthorizeError with status 403", err)
 			}
 			if n := w.loginCount(); n != 3 {
-				t.Errorf("%d logins", n)
+				t.Errorf("got %d logins, want 3", n)
 			}
 		})
 	})
 }
 
-// A gatedStore lets a test look in when a change of tokens has been written, and before Update
-// returns.
-type gatedStore struct {
+// A hookedStore calls *written once, after tokens have been written and before Update returns.
+type hookedStore struct {
 	oauthclient.Store
 	written atomic.Pointer[func()]
 }
 
-func (s *gatedStore) Update(ctx context.Context, key string, change func([]byte) ([]byte, error)) error {
+func (s *hookedStore) Update(ctx context.Context, key string, change func([]byte) ([]byte, error)) error {
 	err := s.Store.Update(ctx, key, change)
 	if f := s.written.Load(); f != nil && strings.HasPrefix(key, "tokens ") && s.written.CompareAndSwap(f, nil) {
 		(*f)()
@@ -161,10 +160,10 @@ func (s *gatedStore) Update(ctx context.Context, key string, change func([]byte)
 }
 
 func TestLogoutDuringFlow(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
-		s := &gatedStore{Store: oauthclient.NewMemoryStore()}
+	withEnv(t, func(t *testing.T, w *testEnv) {
+		s := &hookedStore{Store: oauthclient.NewMemoryStore()}
 		tr := w.transport(&oauthclient.TransportOptions{Store: s})
-		w.as.set(func(as *fakeServer) { delete(as.document, "revocation_endpoint") }) // so that the renewed token stays good
+		w.as.set(func(as *fakeServer) { delete(as.document, "revocation_endpoint") }) // so that the renewed token stays valid
 		w.mustPost(tr)
 		time.Sleep(2 * time.Hour)
 		logout := func() {
@@ -173,20 +172,20 @@ func TestLogoutDuringFlow(t *testing.T) {
 			}
 		}
 		s.written.Store(&logout)
-		w.mustPost(tr) // it renews, and the logout comes just then
+		w.mustPost(tr) // it renews, and the logout happens during the renewal
 		w.mustPost(tr)
 		if n := w.loginCount(); n != 2 {
-			t.Errorf("%d logins: after the logout the request had a token", n)
+			t.Errorf("got %d logins, want 2: the logout must remove the renewed token", n)
 		}
 	})
 }
 
 func TestRenewalDoesNotWaitForLogin(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
-		time.Sleep(time.Hour - 10*time.Second) // good for ten seconds, and due for renewal
-		w.change(func(*oauthclient.LoginRequest, url.Values) (url.Values, error) {
+		time.Sleep(time.Hour - 10*time.Second) // valid for ten seconds, and due for renewal
+		w.changeResponse(func(*oauthclient.LoginRequest, url.Values) (url.Values, error) {
 			time.Sleep(5 * time.Minute)
 			return nil, oauthclient.ErrLoginTimeout
 		})
@@ -196,10 +195,10 @@ func TestRenewalDoesNotWaitForLogin(t *testing.T) {
 		begun := time.Now()
 		w.mustPost(tr)
 		if waited := time.Since(begun); waited > time.Second {
-			t.Errorf("the request waited %v for somebody else's login", waited)
+			t.Errorf("the request waited %v for the login", waited)
 		}
 		if err := <-left; !errors.Is(err, oauthclient.ErrLoginTimeout) {
-			t.Errorf("login: %v", err)
+			t.Errorf("Login: got error %v", err)
 		}
 	})
 }
@@ -211,9 +210,9 @@ func TestLogoutWithUnsupportedTokenType(t *testing.T) {
 	}{
 		{"access_token", "unsupported_token_type", true},
 		{"access_token", "invalid_request", false},
-		{"refresh_token", "unsupported_token_type", false}, // with it there would be new tokens
+		{"refresh_token", "unsupported_token_type", false}, // it could still be used for new tokens
 	} {
-		inWorld(t, func(t *testing.T, w *clientWorld) {
+		withEnv(t, func(t *testing.T, w *testEnv) {
 			tr := w.transport(nil)
 			w.mustPost(tr)
 			w.Page(clientIssuer+"/revoke", func(rw http.ResponseWriter, r *http.Request) {
@@ -224,18 +223,18 @@ func TestLogoutWithUnsupportedTokenType(t *testing.T) {
 				}
 			})
 			if err := tr.Logout(t.Context()); (err == nil) != c.succeeds {
-				t.Errorf("%s for %s: %v", c.code, c.hint, err)
+				t.Errorf("%s for %s: got error %v, want success %t", c.code, c.hint, err, c.succeeds)
 			}
 		})
 	}
 }
 
 func TestAUTHB06_RevisionHeaderOfMetadataRequests(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
-		var told string
+	withEnv(t, func(t *testing.T, w *testEnv) {
+		var got string
 		document := `{"resource":"` + clientMCP + `","authorization_servers":["` + clientIssuer + `"]}`
 		w.Page(w.rs.path, func(rw http.ResponseWriter, r *http.Request) {
-			told = r.Header.Get("Mcp-Protocol-Version")
+			got = r.Header.Get("Mcp-Protocol-Version")
 			oauthtest.JSONPage(document)(rw, r)
 		})
 		tr := w.transport(nil)
@@ -249,12 +248,12 @@ func TestAUTHB06_RevisionHeaderOfMetadataRequests(t *testing.T) {
 			if res, err := tr.RoundTrip(req); err == nil {
 				_ = res.Body.Close()
 			}
-			if told != revision {
-				t.Errorf("told %q, want %q", told, revision)
+			if got != revision {
+				t.Errorf("got MCP-Protocol-Version %q, want %q", got, revision)
 			}
 		}
 		send("2025-06-18")
-		// When tokens cannot be renewed, who gives them may be another one by now.
+		// If tokens cannot be renewed, the metadata is requested again.
 		time.Sleep(2 * time.Hour)
 		w.as.set(func(s *fakeServer) {
 			s.respond = func(url.Values) (int, string) { return http.StatusServiceUnavailable, "" }

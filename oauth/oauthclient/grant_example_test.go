@@ -13,8 +13,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// closedServer stands for an MCP server and those who decide who may use it. It tells what they are asked for.
-func closedServer() *httptest.Server {
+// newMachineExampleServer returns an MCP server, its authorization server and an identity provider in
+// one. It prints the token requests.
+func newMachineExampleServer() *httptest.Server {
 	mux := http.NewServeMux()
 	server := httptest.NewServer(mux)
 	reply := func(w http.ResponseWriter, v any) {
@@ -42,13 +43,13 @@ func closedServer() *httptest.Server {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
-		_, _ = io.WriteString(w, "welcome")
+		_, _ = io.WriteString(w, "hello")
 	})
 	return server
 }
 
-// visitWith makes one request; an MCP client makes them in the same way.
-func visitWith(t *oauthclient.Transport, endpoint string) {
+// getWith sends one request through a Transport, as an MCP client does.
+func getWith(t *oauthclient.Transport, endpoint string) {
 	defer t.CloseIdleConnections()
 	res, err := (&http.Client{Transport: t}).Get(endpoint)
 	if err != nil {
@@ -61,21 +62,21 @@ func visitWith(t *oauthclient.Transport, endpoint string) {
 }
 
 func ExampleNewClientCredentialsGrant() {
-	server := closedServer()
+	server := newMachineExampleServer()
 	defer server.Close()
 	endpoint := server.URL + "/mcp"
 	t := oauthclient.NewTransport(endpoint, &oauthclient.TransportOptions{
 		Grant:  oauthclient.NewClientCredentialsGrant(),
 		Client: oauthclient.Identity{ID: "nightly-report", Secret: "secret", Issuer: server.URL},
 	})
-	visitWith(t, endpoint)
+	getWith(t, endpoint)
 	// Output:
 	// authorization server: client_credentials
-	// server: welcome <nil>
+	// server: hello <nil>
 }
 
 func ExampleNewWorkloadGrant() {
-	server := closedServer()
+	server := newMachineExampleServer()
 	defer server.Close()
 	endpoint := server.URL + "/mcp"
 	t := oauthclient.NewTransport(endpoint, &oauthclient.TransportOptions{
@@ -83,17 +84,17 @@ func ExampleNewWorkloadGrant() {
 		Grant: oauthclient.NewWorkloadGrant(func(_ context.Context, issuer string) (string, error) {
 			return "jwt-of-the-platform", nil
 		}),
-		// The JWT goes there, and to no other authorization server that the MCP server may name.
+		// The JWT is sent to no other authorization server that the MCP server may name.
 		Client: oauthclient.Identity{Issuer: server.URL},
 	})
-	visitWith(t, endpoint)
+	getWith(t, endpoint)
 	// Output:
 	// authorization server: urn:ietf:params:oauth:grant-type:jwt-bearer jwt-of-the-platform
-	// server: welcome <nil>
+	// server: hello <nil>
 }
 
 func ExampleNewEnterpriseGrant() {
-	server := closedServer()
+	server := newMachineExampleServer()
 	defer server.Close()
 	endpoint := server.URL + "/mcp"
 	t := oauthclient.NewTransport(endpoint, &oauthclient.TransportOptions{
@@ -106,9 +107,9 @@ func ExampleNewEnterpriseGrant() {
 		}),
 		Client: oauthclient.Identity{ID: "editor-at-mcp", Secret: "secret", Issuer: server.URL},
 	})
-	visitWith(t, endpoint)
+	getWith(t, endpoint)
 	// Output:
 	// identity provider: urn:ietf:params:oauth:grant-type:token-exchange id-token-of-ann
 	// authorization server: urn:ietf:params:oauth:grant-type:jwt-bearer access-for-ann
-	// server: welcome <nil>
+	// server: hello <nil>
 }

@@ -24,38 +24,38 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-// A grantWorld is an MCP server, its authorization server and an identity provider, which know
-// machines alone: whoever registers or opens a login page fails the test.
-type grantWorld struct {
+// A grantEnv is an MCP server, its authorization server and an identity provider for grants without
+// user interaction. A registration or login fails the test.
+type grantEnv struct {
 	t        *testing.T
 	as       *httptest.Server
 	rs       *httptest.Server
 	idp      *httptest.Server
 	metadata oauth.ServerMetadata // beyond the endpoints
 	required string               // scope of the challenge
-	bound    bool                 // the MCP server says that tokens have to be bound to keys
+	bound    bool                 // the resource metadata requires bound tokens
 
 	// token and exchange answer the requests to the two token endpoints.
 	token    func(w http.ResponseWriter, r *http.Request)
 	exchange func(w http.ResponseWriter, r *http.Request)
-	// guard judges requests to the MCP server that hold an Authorization header.
+	// guard checks requests to the MCP server with an Authorization header.
 	guard func(w http.ResponseWriter, r *http.Request) bool
 
-	mu        sync.Mutex // guards the fields below
-	asked     []asked    // at the token endpoint of the authorization server
-	exchanged []asked    // at that of the identity provider
-	good      string     // the token that the MCP server takes
+	mu               sync.Mutex     // guards the fields below
+	tokenRequests    []tokenRequest // at the token endpoint of the authorization server
+	exchangeRequests []tokenRequest // at that of the identity provider
+	good             string         // the token that the MCP server takes
 }
 
-// An asked is a request to a token endpoint.
-type asked struct {
+// A tokenRequest is a request to a token endpoint.
+type tokenRequest struct {
 	form   url.Values
 	header http.Header
 }
 
-func newGrantWorld(t *testing.T) *grantWorld {
+func newGrantEnv(t *testing.T) *grantEnv {
 	t.Helper()
-	w := &grantWorld{t: t, required: "mcp:basic"}
+	w := &grantEnv{t: t, required: "mcp:basic"}
 	w.token = func(rw http.ResponseWriter, _ *http.Request) { w.issue(rw, "Bearer", nil) }
 	w.as = httptest.NewServer(http.HandlerFunc(w.serveAS))
 	w.rs = httptest.NewServer(http.HandlerFunc(w.serveRS))
@@ -68,71 +68,71 @@ func newGrantWorld(t *testing.T) *grantWorld {
 	return w
 }
 
-func (w *grantWorld) serveAS(rw http.ResponseWriter, r *http.Request) {
+func (w *grantEnv) serveAS(rw http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/.well-known/oauth-authorization-server":
 		m := w.metadata
 		m.Issuer, m.TokenEndpoint = w.as.URL, w.as.URL+"/token?tenant=1"
 		m.AuthorizationEndpoint, m.RegistrationEndpoint = w.as.URL+"/authorize", w.as.URL+"/register"
-		writeTestJSON(rw, http.StatusOK, m)
+		writeJSON(rw, http.StatusOK, m)
 	case "/token":
-		w.note(&w.asked, r)
+		w.record(&w.tokenRequests, r)
 		w.token(rw, r)
 	default:
-		w.t.Errorf("the authorization server was asked for %s", r.URL.Path)
+		w.t.Errorf("got a request for %s at the authorization server", r.URL.Path)
 		http.NotFound(rw, r)
 	}
 }
 
-func (w *grantWorld) serveIDP(rw http.ResponseWriter, r *http.Request) {
+func (w *grantEnv) serveIDP(rw http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/.well-known/oauth-authorization-server":
 		http.NotFound(rw, r)
 	case "/.well-known/openid-configuration":
-		writeTestJSON(rw, http.StatusOK, oauth.ServerMetadata{Issuer: w.idp.URL, TokenEndpoint: w.idp.URL + "/exchange"})
+		writeJSON(rw, http.StatusOK, oauth.ServerMetadata{Issuer: w.idp.URL, TokenEndpoint: w.idp.URL + "/exchange"})
 	case "/exchange":
-		w.note(&w.exchanged, r)
+		w.record(&w.exchangeRequests, r)
 		w.exchange(rw, r)
 	default:
-		w.t.Errorf("the identity provider was asked for %s", r.URL.Path)
+		w.t.Errorf("got a request for %s at the identity provider", r.URL.Path)
 		http.NotFound(rw, r)
 	}
 }
 
-func (w *grantWorld) note(all *[]asked, r *http.Request) {
+func (w *grantEnv) record(all *[]tokenRequest, r *http.Request) {
 	if err := r.ParseForm(); err != nil {
 		w.t.Error(err)
 	}
 	for name, values := range r.PostForm {
 		if len(values) != 1 {
-			w.t.Errorf("%s is sent %d times", name, len(values))
+			w.t.Errorf("got the parameter %s %d times, want once", name, len(values))
 		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	*all = append(*all, asked{r.PostForm, r.Header.Clone()})
+	*all = append(*all, tokenRequest{r.PostForm, r.Header.Clone()})
 }
 
-// issue answers with a new token.
-func (w *grantWorld) issue(rw http.ResponseWriter, tokenType string, more map[string]any) {
+// issue responds with a new token.
+func (w *grantEnv) issue(rw http.ResponseWriter, tokenType string, more map[string]any) {
 	w.mu.Lock()
-	w.good = fmt.Sprintf("token-%d", len(w.asked))
+	w.good = fmt.Sprintf("token-%d", len(w.tokenRequests))
 	answer := map[string]any{"access_token": w.good, "token_type": tokenType, "expires_in": 3600}
 	w.mu.Unlock()
 	for name, value := range more {
 		answer[name] = value
 	}
-	writeTestJSON(rw, http.StatusOK, answer)
+	writeJSON(rw, http.StatusOK, answer)
 }
 
-func (w *grantWorld) serveRS(rw http.ResponseWriter, r *http.Request) {
+func (w *grantEnv) serveRS(rw http.ResponseWriter, r *http.Request) {
 	w.mu.Lock()
 	good := w.good
 	w.mu.Unlock()
 	header := r.Header.Get("Authorization")
 	switch {
 	case r.URL.Path == "/.well-known/oauth-protected-resource/mcp":
-		writeTestJSON(rw, http.StatusOK, oauth.ResourceMetadata{
+		writeJSON(rw, http.StatusOK, oauth.ResourceMetadata{
 			Resource: w.rs.URL + "/mcp", AuthorizationServers: []string{w.as.URL}, DPoPRequired: w.bound,
 		})
 	case r.URL.Path != "/mcp":
@@ -143,18 +143,18 @@ func (w *grantWorld) serveRS(rw http.ResponseWriter, r *http.Request) {
 			w.rs.URL, w.required))
 		rw.WriteHeader(http.StatusUnauthorized)
 	default:
-		_, _ = rw.Write([]byte("welcome"))
+		_, _ = rw.Write([]byte("hello"))
 	}
 }
 
-func writeTestJSON(rw http.ResponseWriter, status int, v any) {
+func writeJSON(rw http.ResponseWriter, status int, v any) {
 	rw.Header().Set("Content-Type", "application/json")
 	rw.WriteHeader(status)
 	_ = json.NewEncoder(rw).Encode(v)
 }
 
-// client returns options with a client that the authorization server knows.
-func (w *grantWorld) client(grant Grant) *TransportOptions {
+// client returns options with the credentials of a registered client.
+func (w *grantEnv) client(grant Grant) *TransportOptions {
 	return &TransportOptions{
 		Grant:  grant,
 		Client: Identity{ID: "client 1", Secret: "se:cret", Issuer: w.as.URL},
@@ -162,7 +162,7 @@ func (w *grantWorld) client(grant Grant) *TransportOptions {
 }
 
 // get makes a request to the MCP server.
-func (w *grantWorld) get(transport *Transport) error {
+func (w *grantEnv) get(transport *Transport) error {
 	w.t.Helper()
 	req, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, w.rs.URL+"/mcp", nil)
 	if err != nil {
@@ -174,34 +174,34 @@ func (w *grantWorld) get(transport *Transport) error {
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		w.t.Errorf("the server answers %s", res.Status)
+		w.t.Errorf("got status %s, want 200", res.Status)
 	}
 	return nil
 }
 
-func (w *grantWorld) transport(opts *TransportOptions) *Transport {
+func (w *grantEnv) transport(opts *TransportOptions) *Transport {
 	transport := NewTransport(w.rs.URL+"/mcp", opts)
 	w.t.Cleanup(transport.CloseIdleConnections)
 	return transport
 }
 
-// try makes a Transport and a request with it.
-func (w *grantWorld) try(opts *TransportOptions) error {
+// try sends a request through a new Transport.
+func (w *grantEnv) try(opts *TransportOptions) error {
 	w.t.Helper()
 	return w.get(w.transport(opts))
 }
 
-// wantForm checks what was sent, except for what differs every time.
+// wantForm checks that a form has exactly the given parameters.
 func wantForm(t *testing.T, got url.Values, want map[string]string) {
 	t.Helper()
 	for name, value := range want {
 		if got.Get(name) != value {
-			t.Errorf("%s is %q, want %q", name, got.Get(name), value)
+			t.Errorf("got %s %q, want %q", name, got.Get(name), value)
 		}
 	}
 	for name := range got {
 		if _, ok := want[name]; !ok {
-			t.Errorf("%s is sent, which should not be", name)
+			t.Errorf("got the unexpected parameter %s", name)
 		}
 	}
 }
@@ -221,33 +221,33 @@ func TestEAUTH03_ClientCredentials(t *testing.T) {
 	}{
 		{"basic", []string{"client_secret_basic"}, nil, basic, nil},
 		{"basic before post", []string{"client_secret_post", "client_secret_basic"}, nil, basic, nil},
-		{"nothing said", nil, nil, basic, nil},
+		{"no methods in the metadata", nil, nil, basic, nil},
 		{"post", []string{"none", "client_secret_post"}, nil, "", []string{"client_id", "client_secret"}},
 		{"a key", []string{"private_key_jwt", "client_secret_basic"}, &AssertionKey{Key: key}, "", []string{"client_assertion_type", "client_assertion"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			w := newGrantWorld(t)
+			w := newGrantEnv(t)
 			w.metadata.TokenEndpointAuthMethods = tt.methods
 			opts := w.client(NewClientCredentialsGrant())
 			opts.Client.Key = tt.key
 			if err := w.try(opts); err != nil {
 				t.Fatal(err)
 			}
-			if len(w.asked) != 1 {
-				t.Fatalf("%d token requests, want 1", len(w.asked))
+			if len(w.tokenRequests) != 1 {
+				t.Fatalf("got %d token requests, want 1", len(w.tokenRequests))
 			}
-			got := w.asked[0]
+			got := w.tokenRequests[0]
 			want := map[string]string{"grant_type": "client_credentials", "resource": w.rs.URL + "/mcp", "scope": "mcp:basic"}
-			said := map[string]string{
+			all := map[string]string{
 				"client_id": "client 1", "client_secret": "se:cret", "client_assertion_type": clientAssertionType,
 				"client_assertion": got.form.Get("client_assertion"),
 			}
 			for _, name := range tt.form {
-				want[name] = said[name]
+				want[name] = all[name]
 			}
 			wantForm(t, got.form, want)
 			if h := got.header.Get("Authorization"); h != tt.header {
-				t.Errorf("Authorization is %q, want %q", h, tt.header)
+				t.Errorf("got Authorization %q, want %q", h, tt.header)
 			}
 			if tt.key != nil {
 				checkAudience(t, got.form.Get("client_assertion"), key, w.as.URL)
@@ -268,15 +268,14 @@ func checkAudience(t *testing.T, assertion string, key *ecdsa.PrivateKey, issuer
 	}
 	for _, claim := range []string{`"iss":"client 1"`, `"sub":"client 1"`, `"aud":"` + issuer + `"`} {
 		if !strings.Contains(string(payload), claim) {
-			t.Errorf("the claims are %s, want %s in them", payload, claim)
+			t.Errorf("got claims %s, want %s in them", payload, claim)
 		}
 	}
 }
 
-// TestGrantIsRepeated refuses a token: the next one is asked for in the same way, even if there is
-// a refresh token.
+// After a refused token the grant is used again, also if there is a refresh token.
 func TestGrantIsRepeated(t *testing.T) {
-	w := newGrantWorld(t)
+	w := newGrantEnv(t)
 	w.token = func(rw http.ResponseWriter, _ *http.Request) {
 		w.issue(rw, "Bearer", map[string]any{"refresh_token": "r"})
 	}
@@ -286,8 +285,8 @@ func TestGrantIsRepeated(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(w.asked) != 1 {
-		t.Fatalf("%d token requests for two requests, want 1", len(w.asked))
+	if len(w.tokenRequests) != 1 {
+		t.Fatalf("got %d token requests for two requests, want 1", len(w.tokenRequests))
 	}
 	w.mu.Lock()
 	w.good = "revoked"
@@ -295,72 +294,71 @@ func TestGrantIsRepeated(t *testing.T) {
 	if err := w.get(transport); err != nil {
 		t.Fatal(err)
 	}
-	if len(w.asked) != 2 || w.asked[1].form.Get("grant_type") != "client_credentials" {
-		t.Errorf("token requests: %v", w.asked)
+	if len(w.tokenRequests) != 2 || w.tokenRequests[1].form.Get("grant_type") != "client_credentials" {
+		t.Errorf("got token requests %v, want two with client_credentials", w.tokenRequests)
 	}
 }
 
-func TestClientCredentialsAreNotShown(t *testing.T) {
+func TestClientCredentialsAreNotSent(t *testing.T) {
 	t.Run("to another authorization server", func(t *testing.T) {
-		w := newGrantWorld(t)
+		w := newGrantEnv(t)
 		opts := w.client(NewClientCredentialsGrant())
 		opts.Client.Issuer = "https://as.example"
 		if err := w.try(opts); err == nil {
-			t.Error("the client was let in")
+			t.Error("the request succeeded, want an error")
 		}
-		if len(w.asked) != 0 {
-			t.Error("the token endpoint was asked")
+		if len(w.tokenRequests) != 0 {
+			t.Error("the client sent a token request")
 		}
 	})
 	for name, client := range map[string]Identity{"without a secret": {ID: "c"}, "without a client": {}} {
 		t.Run(name, func(t *testing.T) {
-			w := newGrantWorld(t)
+			w := newGrantEnv(t)
 			opts := w.client(NewClientCredentialsGrant())
 			if opts.Client = client; client.ID != "" {
 				opts.Client.Issuer = w.as.URL
 			}
 			if err := w.try(opts); err == nil {
-				t.Error("the client was let in")
+				t.Error("the request succeeded, want an error")
 			}
-			if len(w.asked) != 0 {
-				t.Error("the token endpoint was asked")
+			if len(w.tokenRequests) != 0 {
+				t.Error("the client sent a token request")
 			}
 		})
 	}
 }
 
-// refuseGrant answers with an OAuth error, whose text repeats the form.
+// refuseGrant responds with an OAuth error, whose description repeats the form.
 func refuseGrant(code string) func(http.ResponseWriter, *http.Request) {
 	return func(rw http.ResponseWriter, r *http.Request) {
-		writeTestJSON(rw, http.StatusBadRequest, map[string]string{"error": code, "error_description": "not with " + r.PostForm.Encode()})
+		writeJSON(rw, http.StatusBadRequest, map[string]string{"error": code, "error_description": "not with " + r.PostForm.Encode()})
 	}
 }
 
-// TestGrantRefusalIsFinal refuses every kind of grant: the error is the server's, and it is asked once,
-// in one way.
+// A refused grant returns the server's error and is not tried again in another way.
 func TestGrantRefusalIsFinal(t *testing.T) {
-	for name, grant := range map[string]func(w *grantWorld) Grant{
-		"client credentials": func(*grantWorld) Grant { return NewClientCredentialsGrant() },
-		"workload":           func(*grantWorld) Grant { return NewWorkloadGrant(fixedAssertion("platform-jwt")) },
-		"enterprise":         func(w *grantWorld) Grant { return NewEnterpriseGrant(w.enterprise()) },
+	for name, grant := range map[string]func(w *grantEnv) Grant{
+		"client credentials": func(*grantEnv) Grant { return NewClientCredentialsGrant() },
+		"workload":           func(*grantEnv) Grant { return NewWorkloadGrant(fixedAssertion("platform-jwt")) },
+		"enterprise":         func(w *grantEnv) Grant { return NewEnterpriseGrant(w.enterprise()) },
 	} {
 		for _, code := range []string{"invalid_grant", "invalid_client", "invalid_scope", "unauthorized_client", "unsupported_grant_type", "slow_down"} {
 			t.Run(name+" "+code, func(t *testing.T) {
-				w := newGrantWorld(t)
+				w := newGrantEnv(t)
 				w.token = refuseGrant(code)
-				w.exchange = w.giveJAG(nil)
+				w.exchange = w.issueIDJAG(nil)
 				err := w.try(w.client(grant(w)))
 				var refused *TokenError
 				if !errors.As(err, &refused) || refused.Code != code {
-					t.Errorf("the error is %v, want %s", err, code)
+					t.Errorf("got error %v, want %s", err, code)
 				}
 				for _, secret := range []string{"platform-jwt", "se:cret", "se%3Acret", "the-jag", "id-token"} {
 					if strings.Contains(fmt.Sprint(err), secret) {
-						t.Errorf("the error shows %s: %v", secret, err)
+						t.Errorf("got error %v, want one without %s", err, secret)
 					}
 				}
-				if len(w.asked) != 1 || len(w.exchanged) > 1 {
-					t.Errorf("the token endpoint was asked %d times, the identity provider %d times", len(w.asked), len(w.exchanged))
+				if len(w.tokenRequests) != 1 || len(w.exchangeRequests) > 1 {
+					t.Errorf("got %d token requests and %d exchange requests, want 1 and at most 1", len(w.tokenRequests), len(w.exchangeRequests))
 				}
 			})
 		}
@@ -371,12 +369,12 @@ func fixedAssertion(jwt string) AssertionFunc {
 	return func(context.Context, string) (string, error) { return jwt, nil }
 }
 
-func TestWorkload(t *testing.T) {
+func TestWorkloadGrant(t *testing.T) {
 	for name, client := range map[string]Identity{
 		"no client": {}, "a public client": {ID: "workload-1"}, "a client with a secret": {ID: "workload-1", Secret: "s"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newGrantWorld(t)
+			w := newGrantEnv(t)
 			w.metadata.TokenEndpointAuthMethods = []string{"none", "client_secret_post"}
 			var audience string
 			opts := w.client(NewWorkloadGrant(func(_ context.Context, issuer string) (string, error) {
@@ -390,7 +388,7 @@ func TestWorkload(t *testing.T) {
 				t.Fatal(err)
 			}
 			if audience != w.as.URL {
-				t.Errorf("the assertion was made for %q, want %q", audience, w.as.URL)
+				t.Errorf("got the issuer %q, want %q", audience, w.as.URL)
 			}
 			want := map[string]string{
 				"grant_type": grantJWTBearer, "assertion": workloadJWT(w.as.URL), "resource": w.rs.URL + "/mcp", "scope": "mcp:basic",
@@ -401,21 +399,21 @@ func TestWorkload(t *testing.T) {
 			if client.Secret != "" {
 				want["client_secret"] = "s"
 			}
-			wantForm(t, w.asked[0].form, want)
-			if h := w.asked[0].header.Get("Authorization"); h != "" {
-				t.Errorf("Authorization is %q", h)
+			wantForm(t, w.tokenRequests[0].form, want)
+			if h := w.tokenRequests[0].header.Get("Authorization"); h != "" {
+				t.Errorf("got Authorization %q, want none", h)
 			}
 		})
 	}
 }
 
-// TestWorkloadFileRotates writes another JWT to the file before the second token is asked for.
+// The file of an assertion is read again for each token.
 func TestWorkloadFileRotates(t *testing.T) {
-	w := newGrantWorld(t)
+	w := newGrantEnv(t)
 	file := filepath.Join(t.TempDir(), "token")
 	transport := w.transport(w.client(NewWorkloadGrant(AssertionFile(file))))
 	if err := w.get(transport); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("without the file: %v", err)
+		t.Errorf("missing file: got error %v, want os.ErrNotExist", err)
 	}
 	for _, jwt := range []string{"jwt-1", "jwt-2"} {
 		if err := os.WriteFile(file, []byte(jwt+"\n"), 0o600); err != nil {
@@ -427,8 +425,8 @@ func TestWorkloadFileRotates(t *testing.T) {
 		if err := w.get(transport); err != nil {
 			t.Fatal(err)
 		}
-		if got := w.asked[len(w.asked)-1].form.Get("assertion"); got != jwt {
-			t.Errorf("the assertion is %q, want %q", got, jwt)
+		if got := w.tokenRequests[len(w.tokenRequests)-1].form.Get("assertion"); got != jwt {
+			t.Errorf("got assertion %q, want %q", got, jwt)
 		}
 	}
 }
@@ -436,37 +434,37 @@ func TestWorkloadFileRotates(t *testing.T) {
 func TestWorkloadWithoutAssertion(t *testing.T) {
 	for name, jwt := range map[string]string{"empty": "", "two lines": "a\nb", "too long": strings.Repeat("j", maxTokenSize+1)} {
 		t.Run(name, func(t *testing.T) {
-			w := newGrantWorld(t)
+			w := newGrantEnv(t)
 			file := filepath.Join(t.TempDir(), "token")
 			if err := os.WriteFile(file, []byte(jwt), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			if err := w.try(w.client(NewWorkloadGrant(AssertionFile(file)))); err == nil {
-				t.Error("the workload was let in")
+				t.Error("the request succeeded, want an error")
 			}
-			if len(w.asked) != 0 {
-				t.Error("the token endpoint was asked")
+			if len(w.tokenRequests) != 0 {
+				t.Error("the client sent a token request")
 			}
 		})
 	}
 	defer func() {
 		if recover() == nil {
-			t.Error("NewWorkloadGrant takes nil")
+			t.Error("NewWorkloadGrant(nil) did not panic")
 		}
 	}()
 	NewWorkloadGrant(nil)
 }
 
-// enterprise returns the options of a client that the identity provider knows too.
-func (w *grantWorld) enterprise() *EnterpriseOptions {
+// enterprise returns options for a client that is registered at the identity provider.
+func (w *grantEnv) enterprise() *EnterpriseOptions {
 	return &EnterpriseOptions{
 		Issuer: w.idp.URL, ClientID: "idp-client",
 		Subject: func(context.Context) (string, string, error) { return "id-token", TokenTypeID, nil },
 	}
 }
 
-// giveJAG answers a token exchange.
-func (w *grantWorld) giveJAG(differently map[string]any) func(http.ResponseWriter, *http.Request) {
+// issueIDJAG returns a handler that responds to a token exchange. A nil value removes a member.
+func (w *grantEnv) issueIDJAG(differently map[string]any) func(http.ResponseWriter, *http.Request) {
 	return func(rw http.ResponseWriter, _ *http.Request) {
 		answer := map[string]any{"access_token": "the-jag", "issued_token_type": tokenTypeIDJAG, "token_type": "N_A", "expires_in": 300}
 		for name, value := range differently {
@@ -474,29 +472,27 @@ func (w *grantWorld) giveJAG(differently map[string]any) func(http.ResponseWrite
 				delete(answer, name)
 			}
 		}
-		writeTestJSON(rw, http.StatusOK, answer)
+		writeJSON(rw, http.StatusOK, answer)
 	}
 }
 
-// TestEAUTH06_Enterprise plays both requests, with the identity provider named in every way and
-// with every way for the client to say who it is.
-func TestEAUTH06_Enterprise(t *testing.T) {
-	for name, change := range map[string]func(w *grantWorld, o *EnterpriseOptions, exchange map[string]string){
-		"by issuer": func(_ *grantWorld, _ *EnterpriseOptions, want map[string]string) { want["client_id"] = "idp-client" },
-		"by token endpoint": func(w *grantWorld, o *EnterpriseOptions, want map[string]string) {
+func TestEAUTH06_EnterpriseGrant(t *testing.T) {
+	for name, change := range map[string]func(w *grantEnv, o *EnterpriseOptions, exchange map[string]string){
+		"by issuer": func(_ *grantEnv, _ *EnterpriseOptions, want map[string]string) { want["client_id"] = "idp-client" },
+		"by token endpoint": func(w *grantEnv, o *EnterpriseOptions, want map[string]string) {
 			o.Issuer, o.TokenEndpoint = "", w.idp.URL+"/exchange"
 			want["client_id"] = "idp-client"
 		},
-		"with a secret": func(_ *grantWorld, o *EnterpriseOptions, _ map[string]string) { o.ClientSecret = "idp-secret" },
-		"with SAML": func(_ *grantWorld, o *EnterpriseOptions, want map[string]string) {
+		"with a secret": func(_ *grantEnv, o *EnterpriseOptions, _ map[string]string) { o.ClientSecret = "idp-secret" },
+		"with SAML": func(_ *grantEnv, o *EnterpriseOptions, want map[string]string) {
 			o.Subject = func(context.Context) (string, string, error) { return "c2FtbA", TokenTypeSAML2, nil }
 			want["client_id"], want["subject_token"], want["subject_token_type"] = "idp-client", "c2FtbA", TokenTypeSAML2
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newGrantWorld(t)
+			w := newGrantEnv(t)
 			w.required = "chat.read chat.history"
-			w.exchange = w.giveJAG(map[string]any{"scope": "chat.read"})
+			w.exchange = w.issueIDJAG(map[string]any{"scope": "chat.read"})
 			opts := w.enterprise()
 			want := map[string]string{
 				"grant_type": grantTokenExchange, "requested_token_type": tokenTypeIDJAG, "audience": w.as.URL,
@@ -507,55 +503,54 @@ func TestEAUTH06_Enterprise(t *testing.T) {
 			if err := w.try(w.client(NewEnterpriseGrant(opts))); err != nil {
 				t.Fatal(err)
 			}
-			wantForm(t, w.exchanged[0].form, want)
-			if opts.ClientSecret != "" && w.exchanged[0].header.Get("Authorization") != "Basic aWRwLWNsaWVudDppZHAtc2VjcmV0" {
-				t.Errorf("at the identity provider Authorization is %q", w.exchanged[0].header.Get("Authorization"))
+			wantForm(t, w.exchangeRequests[0].form, want)
+			if opts.ClientSecret != "" && w.exchangeRequests[0].header.Get("Authorization") != "Basic aWRwLWNsaWVudDppZHAtc2VjcmV0" {
+				t.Errorf("got Authorization %q at the identity provider, want that of the client", w.exchangeRequests[0].header.Get("Authorization"))
 			}
-			wantForm(t, w.asked[0].form, map[string]string{
+			wantForm(t, w.tokenRequests[0].form, map[string]string{
 				"grant_type": grantJWTBearer, "assertion": "the-jag", "resource": w.rs.URL + "/mcp", "scope": "chat.read",
 			})
-			if h := w.asked[0].header.Get("Authorization"); !strings.HasPrefix(h, "Basic ") {
-				t.Errorf("at the authorization server Authorization is %q", h)
+			if h := w.tokenRequests[0].header.Get("Authorization"); !strings.HasPrefix(h, "Basic ") {
+				t.Errorf("got Authorization %q at the authorization server, want Basic", h)
 			}
 		})
 	}
 }
 
-// TestEAUTH08_ExchangeIsChecked sends nothing to the authorization server unless the identity
-// provider gave an ID-JAG.
+// Without an ID-JAG from the identity provider, no token request is sent to the authorization server.
 func TestEAUTH08_ExchangeIsChecked(t *testing.T) {
-	boom := errors.New("not logged in")
-	for name, change := range map[string]func(w *grantWorld, o *TransportOptions, e *EnterpriseOptions){
-		"an access token": func(w *grantWorld, _ *TransportOptions, _ *EnterpriseOptions) {
-			w.exchange = w.giveJAG(map[string]any{"issued_token_type": "urn:ietf:params:oauth:token-type:access_token"})
+	errNotLoggedIn := errors.New("not logged in")
+	for name, change := range map[string]func(w *grantEnv, o *TransportOptions, e *EnterpriseOptions){
+		"an access token": func(w *grantEnv, _ *TransportOptions, _ *EnterpriseOptions) {
+			w.exchange = w.issueIDJAG(map[string]any{"issued_token_type": "urn:ietf:params:oauth:token-type:access_token"})
 		},
-		"no type of token": func(w *grantWorld, _ *TransportOptions, _ *EnterpriseOptions) {
-			w.exchange = w.giveJAG(map[string]any{"issued_token_type": nil})
+		"no issued_token_type": func(w *grantEnv, _ *TransportOptions, _ *EnterpriseOptions) {
+			w.exchange = w.issueIDJAG(map[string]any{"issued_token_type": nil})
 		},
-		"to be used as Bearer": func(w *grantWorld, _ *TransportOptions, _ *EnterpriseOptions) {
-			w.exchange = w.giveJAG(map[string]any{"token_type": "Bearer"})
+		"token type Bearer": func(w *grantEnv, _ *TransportOptions, _ *EnterpriseOptions) {
+			w.exchange = w.issueIDJAG(map[string]any{"token_type": "Bearer"})
 		},
-		"no token": func(w *grantWorld, _ *TransportOptions, _ *EnterpriseOptions) {
-			w.exchange = w.giveJAG(map[string]any{"access_token": ""})
+		"no token": func(w *grantEnv, _ *TransportOptions, _ *EnterpriseOptions) {
+			w.exchange = w.issueIDJAG(map[string]any{"access_token": ""})
 		},
-		"refused": func(w *grantWorld, _ *TransportOptions, _ *EnterpriseOptions) {
+		"refused": func(w *grantEnv, _ *TransportOptions, _ *EnterpriseOptions) {
 			w.exchange = refuseGrant("access_denied")
 		},
-		"nobody has logged in": func(_ *grantWorld, _ *TransportOptions, e *EnterpriseOptions) {
-			e.Subject = func(context.Context) (string, string, error) { return "", "", boom }
+		"user not logged in": func(_ *grantEnv, _ *TransportOptions, e *EnterpriseOptions) {
+			e.Subject = func(context.Context) (string, string, error) { return "", "", errNotLoggedIn }
 		},
-		"no token of a person": func(_ *grantWorld, _ *TransportOptions, e *EnterpriseOptions) {
+		"no subject token": func(_ *grantEnv, _ *TransportOptions, e *EnterpriseOptions) {
 			e.Subject = func(context.Context) (string, string, error) { return "", TokenTypeID, nil }
 		},
-		"no client": func(_ *grantWorld, o *TransportOptions, _ *EnterpriseOptions) { o.Client = Identity{} },
-		"another authorization server's client": func(_ *grantWorld, o *TransportOptions, _ *EnterpriseOptions) {
+		"no client": func(_ *grantEnv, o *TransportOptions, _ *EnterpriseOptions) { o.Client = Identity{} },
+		"client of another issuer": func(_ *grantEnv, o *TransportOptions, _ *EnterpriseOptions) {
 			o.Client.Issuer = "https://as.example"
 		},
-		"no identity provider": func(_ *grantWorld, _ *TransportOptions, e *EnterpriseOptions) { e.Issuer = "" },
-		"another issuer's metadata": func(w *grantWorld, _ *TransportOptions, e *EnterpriseOptions) {
+		"no identity provider": func(_ *grantEnv, _ *TransportOptions, e *EnterpriseOptions) { e.Issuer = "" },
+		"another issuer's metadata": func(w *grantEnv, _ *TransportOptions, e *EnterpriseOptions) {
 			e.Issuer = strings.Replace(w.idp.URL, "127.0.0.1", "localhost", 1)
 		},
-		"a key, and no issuer that it signs for": func(w *grantWorld, _ *TransportOptions, e *EnterpriseOptions) {
+		"a key, but no issuer for its assertion": func(w *grantEnv, _ *TransportOptions, e *EnterpriseOptions) {
 			e.Issuer, e.TokenEndpoint = "", w.idp.URL+"/exchange"
 			key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 			if err != nil {
@@ -563,36 +558,35 @@ func TestEAUTH08_ExchangeIsChecked(t *testing.T) {
 			}
 			e.ClientKey = &AssertionKey{Key: key}
 		},
-		"no client at the identity provider": func(_ *grantWorld, _ *TransportOptions, e *EnterpriseOptions) { e.ClientID = "" },
-		"no subject":                         func(_ *grantWorld, _ *TransportOptions, e *EnterpriseOptions) { e.Subject = nil },
+		"no client at the identity provider": func(_ *grantEnv, _ *TransportOptions, e *EnterpriseOptions) { e.ClientID = "" },
+		"no subject":                         func(_ *grantEnv, _ *TransportOptions, e *EnterpriseOptions) { e.Subject = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newGrantWorld(t)
-			w.exchange = w.giveJAG(nil)
+			w := newGrantEnv(t)
+			w.exchange = w.issueIDJAG(nil)
 			e := w.enterprise()
 			opts := w.client(nil)
 			change(w, opts, e)
 			opts.Grant = NewEnterpriseGrant(e)
 			err := w.try(opts)
 			if err == nil {
-				t.Fatal("the client was let in")
+				t.Fatal("the request succeeded, want an error")
 			}
 			for _, secret := range []string{"id-token", "the-jag", "se:cret"} {
 				if strings.Contains(err.Error(), secret) {
-					t.Errorf("the error shows %s: %v", secret, err)
+					t.Errorf("got error %v, want one without %s", err, secret)
 				}
 			}
-			if len(w.asked) != 0 {
-				t.Error("the authorization server was asked")
+			if len(w.tokenRequests) != 0 {
+				t.Error("the client sent a token request to the authorization server")
 			}
 		})
 	}
 }
 
-// TestGrantedScopesAreKept takes what the server says it has granted, and asks for what the
-// challenge names.
+// The scopes of the token response are kept as the granted scopes.
 func TestGrantedScopesAreKept(t *testing.T) {
-	w := newGrantWorld(t)
+	w := newGrantEnv(t)
 	w.token = func(rw http.ResponseWriter, _ *http.Request) {
 		w.issue(rw, "Bearer", map[string]any{"scope": "mcp:basic mcp:more"})
 	}
@@ -605,6 +599,6 @@ func TestGrantedScopesAreKept(t *testing.T) {
 		t.Fatalf("Status = %v, %v", status, err)
 	}
 	if !slices.Equal(status.Scopes, []string{"mcp:basic", "mcp:more"}) || status.Renewable || status.Expires.Before(time.Now()) {
-		t.Errorf("Status = %+v", status)
+		t.Errorf("Status = %+v, want the granted scopes, not renewable", status)
 	}
 }

@@ -10,14 +10,13 @@ import (
 	"testing"
 )
 
-// workloadJWT returns what a platform says of a workload. Nobody here verifies it.
+// workloadJWT returns a JWT of a platform with an audience. Its signature is not verified.
 func workloadJWT(audience any) string {
 	claims, _ := json.Marshal(map[string]any{"sub": "workload", "aud": audience})
 	return "eyJhbGciOiJFUzI1NiJ9." + base64.RawURLEncoding.EncodeToString(claims) + ".c2ln"
 }
 
-// TestWorkloadAssertionAudience has an MCP server that names an authorization server for which
-// the JWT is, or is not.
+// A workload JWT is sent only to the authorization server that is its audience.
 func TestWorkloadAssertionAudience(t *testing.T) {
 	const honest = "https://honest.example"
 	for name, c := range map[string]struct {
@@ -25,22 +24,22 @@ func TestWorkloadAssertionAudience(t *testing.T) {
 		pin   func(issuer string) string
 		shown bool
 	}{
-		"for it":                {func(as string) string { return workloadJWT(as) }, nil, true},
-		"for it among others":   {func(as string) string { return workloadJWT([]string{honest, as}) }, nil, true},
-		"for another":           {func(string) string { return workloadJWT(honest) }, nil, false},
-		"for others":            {func(string) string { return workloadJWT([]string{honest, "api://x"}) }, nil, false},
-		"for its token address": {func(as string) string { return workloadJWT(as + "/token?tenant=1") }, nil, false},
-		"with a slash":          {func(as string) string { return workloadJWT(as + "/") }, nil, false},
-		"for a number":          {func(string) string { return workloadJWT(1) }, nil, false},
-		"for nobody":            {func(string) string { return "e30.e30.c2ln" }, nil, false},
-		"opaque":                {func(string) string { return "platform-token" }, nil, false},
-		"only dots":             {func(string) string { return strings.Repeat(".", maxTokenSize) }, nil, false},
-		"encrypted":             {func(as string) string { return workloadJWT(as) + ".x.y" }, nil, false},
-		"pinned there":          {func(string) string { return workloadJWT("api://exchange") }, func(as string) string { return as }, true},
-		"pinned to another":     {func(as string) string { return workloadJWT(as) }, func(string) string { return honest }, false},
+		"audience":             {func(as string) string { return workloadJWT(as) }, nil, true},
+		"one of two audiences": {func(as string) string { return workloadJWT([]string{honest, as}) }, nil, true},
+		"another audience":     {func(string) string { return workloadJWT(honest) }, nil, false},
+		"other audiences":      {func(string) string { return workloadJWT([]string{honest, "api://x"}) }, nil, false},
+		"its token endpoint":   {func(as string) string { return workloadJWT(as + "/token?tenant=1") }, nil, false},
+		"trailing slash":       {func(as string) string { return workloadJWT(as + "/") }, nil, false},
+		"a number":             {func(string) string { return workloadJWT(1) }, nil, false},
+		"no audience":          {func(string) string { return "e30.e30.c2ln" }, nil, false},
+		"opaque":               {func(string) string { return "platform-token" }, nil, false},
+		"only dots":            {func(string) string { return strings.Repeat(".", maxTokenSize) }, nil, false},
+		"encrypted":            {func(as string) string { return workloadJWT(as) + ".x.y" }, nil, false},
+		"pinned there":         {func(string) string { return workloadJWT("api://exchange") }, func(as string) string { return as }, true},
+		"pinned to another":    {func(as string) string { return workloadJWT(as) }, func(string) string { return honest }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newGrantWorld(t)
+			w := newGrantEnv(t)
 			file := filepath.Join(t.TempDir(), "token")
 			if err := os.WriteFile(file, []byte(c.jwt(w.as.URL)), 0o600); err != nil {
 				t.Fatal(err)
@@ -50,21 +49,21 @@ func TestWorkloadAssertionAudience(t *testing.T) {
 				opts.Client.Issuer = c.pin(w.as.URL)
 			}
 			err := w.try(opts)
-			if shown := len(w.asked) > 0; shown != c.shown || (err == nil) != c.shown {
-				t.Errorf("it was shown: %v, %v; want %v", shown, err, c.shown)
+			if shown := len(w.tokenRequests) > 0; shown != c.shown || (err == nil) != c.shown {
+				t.Errorf("got assertion sent %t, error %v; want sent %t", shown, err, c.shown)
 			}
 			if err != nil && strings.Contains(err.Error(), c.jwt(w.as.URL)) {
-				t.Errorf("the error repeats the JWT: %v", err)
+				t.Errorf("the error contains the JWT: %v", err)
 			}
 			var wrong *IssuerError
 			if isPinned := c.pin != nil && !c.shown; errors.As(err, &wrong) != isPinned {
-				t.Errorf("got %v", err)
+				t.Errorf("got error %v, want IssuerError %t", err, c.pin != nil && !c.shown)
 			}
 		})
 	}
 }
 
-// FuzzWorkloadAudience takes no text for a JWT whose claims could not be read from it.
+// The audiences of a text are those that encoding/json reads from the claims of a JWT.
 func FuzzWorkloadAudience(f *testing.F) {
 	for _, text := range []string{"", "..", workloadJWT("a"), workloadJWT([]any{"a", 1, "b"}), "e30.eyJhdWQiOiJhIiwiYXVkIjoiYiJ9.x"} {
 		f.Add(text)
@@ -73,7 +72,7 @@ func FuzzWorkloadAudience(f *testing.F) {
 		for _, one := range audienceOf(text) {
 			parts := strings.Split(text, ".")
 			if len(parts) != 3 {
-				t.Fatalf("%d parts name %q", len(parts), one)
+				t.Fatalf("got the audience %q of a text with %d parts", one, len(parts))
 			}
 			claims, err := base64.RawURLEncoding.DecodeString(parts[1])
 			if err != nil {

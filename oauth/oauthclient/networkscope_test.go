@@ -14,69 +14,69 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// rebind has the name of the MCP server lead to a public address for the two questions of a
-// discovery, and from then on to a private one.
-func rebind(w *clientWorld) {
+// rebind makes the MCP server's name resolve to a public address in the two lookups of a discovery, and
+// then to a private one.
+func rebind(w *testEnv) {
 	w.At("mcp.example", "10.0.0.1")
 	w.Next("mcp.example", "8.8.8.8", "8.8.8.8")
 }
 
-// inside puts one endpoint of the authorization server into a private network, and notes what comes
-// there.
-func inside(w *clientWorld, member, path string) *[]string {
-	var came []string
+// privateEndpoint moves an endpoint of the authorization server to a private address. It returns the
+// methods of the requests that arrive there.
+func privateEndpoint(w *testEnv, member, path string) *[]string {
+	var requests []string
 	w.At("intranet.corp", "10.0.0.9")
 	w.Page("https://intranet.corp"+path, func(rw http.ResponseWriter, req *http.Request) {
-		came = append(came, req.Method)
+		requests = append(requests, req.Method)
 		w.asPage(path)(rw, req)
 	})
 	w.as.set(func(s *fakeServer) { s.document[member] = "https://intranet.corp" + path })
-	return &came
+	return &requests
 }
 
 // asPage returns the page of the authorization server at a path.
-func (w *clientWorld) asPage(path string) http.HandlerFunc {
+func (w *testEnv) asPage(path string) http.HandlerFunc {
 	return w.Handler(clientIssuer + path)
 }
 
-// A server is as near as it was at the discovery: who is public there calls nothing private later,
-// whatever its name leads to by then.
+// A server that was public at the discovery causes no request to a private address later, whatever its
+// name resolves to then.
 func TestSEC08_RebindingBetweenSteps(t *testing.T) {
 	for member, path := range map[string]string{"registration_endpoint": "/register", "token_endpoint": "/token"} {
 		t.Run(member, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *clientWorld) {
-				came := inside(w, member, path)
+			withEnv(t, func(t *testing.T, w *testEnv) {
+				requests := privateEndpoint(w, member, path)
 				rebind(w)
-				if _, _, err := post(w.transport(nil), t.Context()); !errors.Is(err, oauth.ErrURLRefused) || len(*came) != 0 {
-					t.Errorf("%v; in the private network: %q", err, *came)
+				if _, _, err := post(w.transport(nil), t.Context()); !errors.Is(err, oauth.ErrURLRefused) || len(*requests) != 0 {
+					t.Errorf("got error %v and requests to the private address %q, want ErrURLRefused and none", err, *requests)
 				}
-				// The same where all of it is private.
+				// A private MCP server may use the private endpoint.
 				w.At("mcp.example", "10.0.0.1")
 				w.mustPost(w.transport(nil))
-				if len(*came) == 0 {
-					t.Error("nothing was called")
+				if len(*requests) == 0 {
+					t.Error("got no request at the private endpoint")
 				}
 			})
 		})
 	}
 }
 
-// What was found lasts in the store, for renewals by others.
+// The network scope of the discovery is stored and applies to renewals.
 func TestSEC08_RebindingBeforeRenewal(t *testing.T) {
 	for name, record := range map[string]func(text string) string{
 		"as it is stored": func(text string) string { return text },
-		"with no reach":   func(text string) string { return strings.Replace(text, `"reach":"public",`, ``, 1) },
-		"with a bad one":  func(text string) string { return strings.Replace(text, `"reach":"public"`, `"reach":"all"`, 1) },
+		"without reach":   func(text string) string { return strings.Replace(text, `"reach":"public",`, ``, 1) },
+		"invalid reach":   func(text string) string { return strings.Replace(text, `"reach":"public"`, `"reach":"all"`, 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *clientWorld) {
+			withEnv(t, func(t *testing.T, w *testEnv) {
 				store := oauthclient.NewMemoryStore()
 				w.mustPost(w.transport(&oauthclient.TransportOptions{Store: store}))
-				came := inside(w, "token_endpoint", "/token")
+				requests := privateEndpoint(w, "token_endpoint", "/token")
 				err := store.Update(t.Context(), "server https://mcp.example:443/mcp", func(old []byte) ([]byte, error) {
 					text := strings.Replace(string(old), clientIssuer+"/token", "https://intranet.corp/token", 1)
 					if text == string(old) || !strings.Contains(text, `"reach":"public",`) {
-						t.Errorf("the record is %s", old)
+						t.Errorf("got record %s, want the token endpoint and a public reach", old)
 					}
 					return []byte(record(text)), nil
 				})
@@ -85,49 +85,49 @@ func TestSEC08_RebindingBeforeRenewal(t *testing.T) {
 				}
 				time.Sleep(time.Hour)
 				w.At("mcp.example", "8.8.8.8")
-				w.Next("mcp.example", "10.0.0.1") // for the renewal; the discovery after it gets the other
-				if _, _, err := post(w.unattended(store), t.Context()); !errors.Is(err, oauth.ErrURLRefused) || len(*came) != 0 {
-					t.Errorf("%v; in the private network: %q", err, *came)
+				w.Next("mcp.example", "10.0.0.1") // for the renewal; a discovery after it gets the public address
+				if _, _, err := post(w.unattended(store), t.Context()); !errors.Is(err, oauth.ErrURLRefused) || len(*requests) != 0 {
+					t.Errorf("got error %v and requests to the private address %q, want ErrURLRefused and none", err, *requests)
 				}
 			})
 		})
 	}
 }
 
-// A company's server is public from without, and private from within; so is its authorization
-// server. Tokens that were got without are renewed within, after a discovery that sees both there.
+// A company's servers have public addresses on the Internet and private ones inside. Tokens issued
+// outside are renewed inside, after a new discovery.
 func TestServerNearerAfterNetworkChange(t *testing.T) {
-	for name, end := range map[string]func(w *clientWorld){
-		"tokens that have ended":       func(*clientWorld) { time.Sleep(time.Hour) },
-		"tokens that are not accepted": func(w *clientWorld) { w.as.revokeAccess() },
+	for name, end := range map[string]func(w *testEnv){
+		"expired tokens": func(*testEnv) { time.Sleep(time.Hour) },
+		"revoked tokens": func(w *testEnv) { w.as.revokeAccess() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *clientWorld) {
+			withEnv(t, func(t *testing.T, w *testEnv) {
 				store := oauthclient.NewMemoryStore()
 				w.mustPost(w.transport(&oauthclient.TransportOptions{Store: store}))
 				w.At("mcp.example", "10.0.0.1")
 				w.At("as.example", "10.0.0.2")
 				w.Requests()
-				for _, discoveries := range []int{1, 0} { // the second knows what the first has found
+				for _, discoveries := range []int{1, 0} { // the second renewal uses the stored result
 					end(w)
 					w.mustPost(w.unattended(store))
 					asked := w.Requests()
 					found := slices.DeleteFunc(slices.Clone(asked), func(one string) bool { return !strings.Contains(one, "oauth-protected-resource") })
 					if len(found) != discoveries {
-						t.Errorf("asked for %q", asked)
+						t.Errorf("requested %q, want %d discoveries", asked, discoveries)
 					}
 				}
 				if w.loginCount() != 1 {
-					t.Errorf("%d logins", w.loginCount())
+					t.Errorf("got %d logins, want 1", w.loginCount())
 				}
 			})
 		})
 	}
 }
 
-// However long a discovery takes, it is of one server.
+// The network scope is fixed at the start of a discovery.
 func TestSEC08_RebindingDuringDiscovery(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		w.At("mcp.example", "8.8.8.8")
 		w.At("intranet.corp", "10.0.0.9")
 		w.Doc("https://mcp.example/.well-known/oauth-protected-resource/mcp",
@@ -140,7 +140,7 @@ func TestSEC08_RebindingDuringDiscovery(t *testing.T) {
 		f := w.fetcher(&oauth.FetcherOptions{Timeout: time.Hour})
 		_, err := oauthclient.Discover(t.Context(), f, &oauthclient.DiscoveryQuery{Endpoint: clientMCP})
 		if !errors.Is(err, oauth.ErrURLRefused) {
-			t.Errorf("got %v", err)
+			t.Errorf("got error %v, want ErrURLRefused", err)
 		}
 	})
 }
@@ -180,7 +180,7 @@ func TestWithinLimitsScope(t *testing.T) {
 				w.Doc(address, "{}")
 				_, err := (*oauthfetch.Fetcher)(f).GetJSON(t.Context(), address, new(struct{}))
 				if open := slices.Contains(tt.open, address) || address == "https://mcp.corp/doc" && tt.names == nil; open != (err == nil) {
-					t.Errorf("%s: %v", address, err)
+					t.Errorf("%s: got error %v, want success %t", address, err, open)
 				}
 			}
 		})

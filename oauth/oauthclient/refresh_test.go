@@ -3,8 +3,11 @@ package oauthclient_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,60 +16,60 @@ import (
 )
 
 func TestExpiredTokensAreRenewedFirst(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
-		for _, pause := range []time.Duration{3600 * time.Second, 3571 * time.Second} { // it has ended; it ends soon
+		for _, pause := range []time.Duration{3600 * time.Second, 3571 * time.Second} { // expired; expires soon
 			w.rs.requests = 0
 			time.Sleep(pause)
 			w.mustPost(tr)
 			if n := w.as.count("refresh_token"); n != 1 || w.rs.requests != 1 {
-				t.Errorf("after %v: %d renewals, %d requests", pause, n, w.rs.requests)
+				t.Errorf("after %v: got %d renewals and %d requests, want 1 and 1", pause, n, w.rs.requests)
 			}
 		}
 		time.Sleep(3569 * time.Second)
 		w.mustPost(tr)
 		if n := w.as.count("refresh_token"); n != 0 || w.loginCount() != 1 {
-			t.Errorf("%d renewals too early, %d logins", n, w.loginCount())
+			t.Errorf("30 seconds before expiry: got %d renewals and %d logins, want 0 and 1", n, w.loginCount())
 		}
 	})
 }
 
 func TestShortLivedTokensAreNotRenewedEarly(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		w.as.lifetime = 20
 		tr := w.transport(nil)
 		w.mustPost(tr)
 		w.mustPost(tr)
 		if n := w.as.count("refresh_token"); n != 0 {
-			t.Errorf("%d renewals at once", n)
+			t.Errorf("got %d renewals, want 0", n)
 		}
 	})
 }
 
 func TestRenewalIsSharedByGoroutines(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
-		w.as.revokeAccess() // the server knows before the client
+		w.as.revokeAccess() // before the client knows
 		var requests sync.WaitGroup
 		for range 100 {
 			requests.Go(func() {
 				if status, _, err := post(tr, t.Context()); status != http.StatusOK {
-					t.Errorf("got %d %v", status, err)
+					t.Errorf("got %d, error %v; want 200", status, err)
 				}
 			})
 		}
 		requests.Wait()
 		if n := w.as.count("refresh_token"); n != 1 || w.loginCount() != 1 {
-			t.Errorf("%d renewals, %d logins", n, w.loginCount())
+			t.Errorf("got %d renewals and %d logins, want one login", n, w.loginCount())
 		}
 	})
 }
 
-// TestRenewalIsSharedByProcesses has Transports that know nothing of one another but the store.
+// Transports that share only a store make one renewal.
 func TestRenewalIsSharedByProcesses(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		store := oauthclient.NewMemoryStore()
 		var all []*oauthclient.Transport
 		for range 8 {
@@ -78,28 +81,28 @@ func TestRenewalIsSharedByProcesses(t *testing.T) {
 		for _, tr := range all {
 			requests.Go(func() {
 				if status, _, err := post(tr, t.Context()); status != http.StatusOK {
-					t.Errorf("got %d %v", status, err)
+					t.Errorf("got %d, error %v; want 200", status, err)
 				}
 			})
 		}
 		requests.Wait()
 		if n := w.as.count("refresh_token"); n != 1 || w.loginCount() != 1 {
-			t.Errorf("%d renewals, %d logins", n, w.loginCount())
+			t.Errorf("got %d renewals and %d logins, want one login", n, w.loginCount())
 		}
 	})
 }
 
 func TestRenewedByAnotherProcess(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		store := oauthclient.NewMemoryStore()
 		one, two := w.transport(&oauthclient.TransportOptions{Store: store}), w.unattended(store)
 		w.mustPost(one)
 		w.mustPost(two)
 		w.as.revokeAccess()
 		w.mustPost(one)
-		w.mustPost(two) // it is refused, and finds what the other one has got
+		w.mustPost(two) // it is refused and loads the other one's token
 		if n := w.as.count("refresh_token"); n != 1 {
-			t.Errorf("%d renewals", n)
+			t.Errorf("got %d renewals, want 1", n)
 		}
 	})
 }
@@ -107,7 +110,7 @@ func TestRenewedByAnotherProcess(t *testing.T) {
 func TestLoginAfterRefusedRefresh(t *testing.T) {
 	for _, code := range []string{"invalid_grant", "bad_refresh_token", "unauthorized_client"} {
 		t.Run(code, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *clientWorld) {
+			withEnv(t, func(t *testing.T, w *testEnv) {
 				store := oauthclient.NewMemoryStore()
 				tr := w.transport(&oauthclient.TransportOptions{Store: store})
 				w.mustPost(tr)
@@ -122,14 +125,14 @@ func TestLoginAfterRefusedRefresh(t *testing.T) {
 				})
 				unattended := w.unattended(store)
 				if _, _, err := post(unattended, t.Context()); !errors.Is(err, oauthclient.ErrLoginRequired) {
-					t.Errorf("without a person: %v", err)
+					t.Errorf("without an Authorizer: got error %v, want ErrLoginRequired", err)
 				}
 				if s, err := unattended.Status(t.Context()); s != nil || err != nil {
-					t.Errorf("the tokens are still there: %v %v", s, err)
+					t.Errorf("got status %v, error %v; want no tokens", s, err)
 				}
 				w.mustPost(tr)
 				if w.loginCount() != 2 {
-					t.Errorf("%d logins", w.loginCount())
+					t.Errorf("got %d logins, want 1", w.loginCount())
 				}
 			})
 		})
@@ -138,35 +141,34 @@ func TestLoginAfterRefusedRefresh(t *testing.T) {
 
 func TestFailedRenewalKeepsTheTokens(t *testing.T) {
 	for name, respond := range map[string]func(url.Values) (int, string){
-		"unavailable":    func(url.Values) (int, string) { return 503, "" },
-		"its own fault":  func(url.Values) (int, string) { return 500, `{"error":"invalid_grant"}` },
-		"not now":        func(url.Values) (int, string) { return 400, `{"error":"temporarily_unavailable"}` },
-		"something else": func(url.Values) (int, string) { return 404, "<html>" },
-		"nonsense":       func(url.Values) (int, string) { return 200, `{"access_token":` },
+		"unavailable":  func(url.Values) (int, string) { return 503, "" },
+		"server error": func(url.Values) (int, string) { return 500, `{"error":"invalid_grant"}` },
+		"temporary":    func(url.Values) (int, string) { return 400, `{"error":"temporarily_unavailable"}` },
+		"not found":    func(url.Values) (int, string) { return 404, "<html>" },
+		"malformed":    func(url.Values) (int, string) { return 200, `{"access_token":` },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *clientWorld) {
+			withEnv(t, func(t *testing.T, w *testEnv) {
 				tr := w.transport(nil)
 				w.mustPost(tr)
 				w.as.set(func(s *fakeServer) { s.respond = respond })
 				time.Sleep(3580 * time.Second)
-				w.mustPost(tr) // it is good for 20 seconds yet
+				w.mustPost(tr) // the token is valid for another 20 seconds
 				time.Sleep(20 * time.Second)
 				if _, _, err := post(tr, t.Context()); err == nil {
-					t.Error("no error")
+					t.Error("got no error")
 				}
 				w.as.set(func(s *fakeServer) { s.respond = nil })
 				w.mustPost(tr)
 				if w.loginCount() != 1 {
-					t.Errorf("%d logins", w.loginCount())
+					t.Errorf("got %d logins, want 1", w.loginCount())
 				}
 			})
 		})
 	}
 }
 
-// TestTemporaryRefreshErrors has somebody else than the token endpoint speak, or say
-// what it does not explain.
+// Errors that do not come from the token endpoint, or are temporary, do not end the grant.
 func TestTemporaryRefreshErrors(t *testing.T) {
 	for name, c := range map[string]struct {
 		status int
@@ -174,17 +176,17 @@ func TestTemporaryRefreshErrors(t *testing.T) {
 		kept   bool
 	}{
 		"too many":            {429, "too_many_requests", true},
-		"not there":           {404, "Not Found", true},
+		"not found":           {404, "Not Found", true},
 		"a firewall":          {403, "Forbidden", true},
-		"late":                {408, "request_timeout", true},
-		"success":             {200, "internal_error", true},
-		"its own fault":       {502, "invalid_grant", true},
-		"success, but":        {200, "bad_refresh_token", false},
-		"forbidden, with why": {403, "invalid_grant", false},
+		"timeout":             {408, "request_timeout", true},
+		"status 200, unknown": {200, "internal_error", true},
+		"bad gateway":         {502, "invalid_grant", true},
+		"status 200, refused": {200, "bad_refresh_token", false},
+		"forbidden, refused":  {403, "invalid_grant", false},
 		"unauthorized":        {401, "invalid_client", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *clientWorld) {
+			withEnv(t, func(t *testing.T, w *testEnv) {
 				store := oauthclient.NewMemoryStore()
 				w.mustPost(w.transport(&oauthclient.TransportOptions{Store: store}))
 				tr := w.unattended(store)
@@ -193,21 +195,20 @@ func TestTemporaryRefreshErrors(t *testing.T) {
 				})
 				time.Sleep(time.Hour)
 				if _, _, err := post(tr, t.Context()); err == nil {
-					t.Error("no error")
+					t.Error("got no error")
 				}
 				w.as.set(func(s *fakeServer) { s.respond = nil })
 				if _, _, err := post(tr, t.Context()); (err == nil) != c.kept {
-					t.Errorf("then: %v", err)
+					t.Errorf("next request: got error %v, want success %t", err, c.kept)
 				}
 			})
 		})
 	}
 }
 
-// TestRenewalIsNotCancelled has a caller that gives up while its token is renewed: the answer holds
-// the only refresh token.
+// Cancelling a request does not cancel the renewal, whose response has the only refresh token.
 func TestRenewalIsNotCancelled(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
 		time.Sleep(time.Hour)
@@ -215,17 +216,17 @@ func TestRenewalIsNotCancelled(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, _, err := post(tr, ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v", err)
+			t.Errorf("got error %v, want DeadlineExceeded", err)
 		}
 		w.mustPost(tr)
 		if n := w.as.count("refresh_token"); n != 1 || w.loginCount() != 1 {
-			t.Errorf("%d renewals, %d logins", n, w.loginCount())
+			t.Errorf("got %d renewals and %d logins, want one login", n, w.loginCount())
 		}
 	})
 }
 
 func TestRefreshResponseWithoutRefreshToken(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
 		w.as.set(func(s *fakeServer) { s.noRefresh, s.rotates, s.noScope = true, false, true })
@@ -234,29 +235,28 @@ func TestRefreshResponseWithoutRefreshToken(t *testing.T) {
 			w.mustPost(tr)
 		}
 		if n := w.as.count("refresh_token"); n != 3 || w.loginCount() != 1 {
-			t.Errorf("%d renewals, %d logins", n, w.loginCount())
+			t.Errorf("got %d renewals and %d logins, want one login", n, w.loginCount())
 		}
 	})
 }
 
 func TestAUTHR39_NoRefreshToken(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		w.as.noRefresh = true
 		tr := w.transport(nil)
 		w.mustPost(tr)
 		time.Sleep(time.Hour)
 		w.mustPost(tr)
 		if w.loginCount() != 2 {
-			t.Errorf("%d logins", w.loginCount())
+			t.Errorf("got %d logins, want 2", w.loginCount())
 		}
 	})
 }
 
-// TestREG15_AuthorizationServerChanges moves the server to another one.
 func TestREG15_AuthorizationServerChanges(t *testing.T) {
-	for name, isDown := range map[string]bool{"the first goes on": false, "the first is gone": true} {
+	for name, isDown := range map[string]bool{"first server up": false, "first server down": true} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *clientWorld) {
+			withEnv(t, func(t *testing.T, w *testEnv) {
 				tr := w.transport(nil)
 				w.mustPost(tr)
 				other := w.newServer(otherIssuer)
@@ -266,25 +266,81 @@ func TestREG15_AuthorizationServerChanges(t *testing.T) {
 				}
 				w.mustPost(tr)
 				if other.count("register") != 1 || other.count("authorization_code") != 1 || other.count("refresh_token") != 0 {
-					t.Error("the second authorization server was not asked as a stranger")
+					t.Error("want one registration and one login at the second authorization server, and no renewal")
 				}
 				s, err := tr.Status(t.Context())
 				if err != nil || s == nil || s.Issuer != otherIssuer {
-					t.Errorf("status %+v %v", s, err)
+					t.Errorf("got status %+v, error %v; want the issuer %s", s, err, otherIssuer)
 				}
 				w.mustPost(tr)
 				time.Sleep(time.Hour)
 				w.mustPost(tr)
 				if other.count("refresh_token") != 1 || w.loginCount() != 2 {
-					t.Errorf("%d logins", w.loginCount())
+					t.Errorf("got %d logins, want 1", w.loginCount())
 				}
 			})
 		})
 	}
 }
 
+// The MCP server moves to another authorization server and back.
+func TestREG16_AUTHR19_RegistrationsAndTokensAreKeptByIssuer(t *testing.T) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
+		store := &recordingStore{oauthclient.NewMemoryStore(), map[string]bool{}}
+		tr := w.transport(&oauthclient.TransportOptions{Store: store})
+		other := w.newServer(otherIssuer)
+		for i, as := range []*fakeServer{w.as, other, w.as} {
+			if i > 0 {
+				w.rs.moveTo(as)
+			}
+			w.mustPost(tr)
+			w.rs.set(func(r *fakeResource) { r.received = nil })
+			w.mustPost(tr)
+			issuer := strings.TrimPrefix(as.issuer, "https://")
+			if got := as.last.Get("client_id"); !strings.HasSuffix(got, "-of-"+issuer) {
+				t.Errorf("login at %s: got client id %q, want one registered there", as.issuer, got)
+			}
+			for _, token := range w.rs.received {
+				if !strings.HasSuffix(token, "-of-"+issuer) {
+					t.Errorf("the server of %s received the token %q of another issuer", as.issuer, token)
+				}
+			}
+			if n, want := as.count("register"), []int{1, 1, 0}[i]; n != want {
+				t.Errorf("step %d: got %d registrations at %s, want %d", i, n, as.issuer, want)
+			}
+		}
+		for _, issuer := range []string{clientIssuer, otherIssuer} {
+			if !slices.ContainsFunc(slices.Collect(maps.Keys(store.keys)), func(key string) bool {
+				return strings.HasPrefix(key, "client ") && strings.Contains(key, issuer)
+			}) {
+				t.Errorf("got store keys %v, want a registration of %s", store.keys, issuer)
+			}
+		}
+	})
+}
+
+// The server's metadata does not mention the resource parameter.
+func TestAUTHR14_ResourceParameterInEveryRequest(t *testing.T) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
+		got := map[string]string{}
+		w.as.respond = func(form url.Values) (int, string) {
+			got[form.Get("grant_type")] = form.Get("resource")
+			return 0, ""
+		}
+		tr := w.transport(nil)
+		w.mustPost(tr)
+		time.Sleep(time.Hour)
+		w.mustPost(tr)
+		got["login"] = w.as.last.Get("resource")
+		want := map[string]string{"login": clientMCP, "authorization_code": clientMCP, "refresh_token": clientMCP}
+		if !maps.Equal(got, want) {
+			t.Errorf("got resource parameters %v, want %v", got, want)
+		}
+	})
+}
+
 func TestAuthorizationServerMovedWhileTokensExpired(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
 		time.Sleep(time.Hour)

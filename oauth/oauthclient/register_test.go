@@ -18,13 +18,14 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// registering returns the server of a world that answers to registrations, and what it was asked.
-func registering(w *network, methods []string, status int, answer string) (*oauth.ServerMetadata, *map[string]any) {
+// registrationServer returns an authorization server that responds to registrations, and the members of
+// the latest request.
+func registrationServer(w *network, methods []string, status int, answer string) (*oauth.ServerMetadata, *map[string]any) {
 	asked := new(map[string]any)
 	w.Page(issuer+"/register", func(rw http.ResponseWriter, req *http.Request) {
 		data, _ := io.ReadAll(req.Body)
 		if err := json.Unmarshal(data, asked); err != nil || req.Method != http.MethodPost || req.Header.Get("Content-Type") != "application/json" {
-			w.t.Errorf("asked by %s for %s: %v", req.Method, data, err)
+			w.t.Errorf("got request %s %s, error %v; want a JSON POST", req.Method, data, err)
 		}
 		rw.Header().Set("Content-Type", "application/json")
 		rw.WriteHeader(status)
@@ -76,12 +77,12 @@ func TestREG12_RegistrationRequest(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newNetwork(t)
-			server, asked := registering(w, tt.methods, http.StatusCreated, `{"client_id":"c","client_secret":"s"}`)
+			server, asked := registrationServer(w, tt.methods, http.StatusCreated, `{"client_id":"c","client_secret":"s"}`)
 			if _, err := oauthclient.Register(t.Context(), w.fetcher(nil), server, &tt.meta); err != nil {
 				t.Fatal(err)
 			}
 			if got, want := fmt.Sprint(*asked), fmt.Sprint(tt.want); got != want {
-				t.Errorf("asked %s\nwant  %s", got, want)
+				t.Errorf("got  %s\nwant %s", got, want)
 			}
 		})
 	}
@@ -99,18 +100,18 @@ func TestRegistrationResponses(t *testing.T) {
 		{"200", `{"client_id":"c"}`, 200, "none", &oauthclient.Registration{ClientID: "c", AuthMethod: "none"}},
 		{"secret", `{"client_id":"c","client_secret":"s","client_secret_expires_at":0}`, 0, "client_secret_post", &oauthclient.Registration{ClientID: "c", ClientSecret: "s", AuthMethod: "client_secret_post"}},
 		{
-			"secret that ends", fmt.Sprintf(`{"client_id":"c","client_secret":"s","client_secret_expires_at":%d}`, now+60), 0, "client_secret_basic",
+			"secret that expires", fmt.Sprintf(`{"client_id":"c","client_secret":"s","client_secret_expires_at":%d}`, now+60), 0, "client_secret_basic",
 			&oauthclient.Registration{ClientID: "c", ClientSecret: "s", AuthMethod: "client_secret_basic", SecretExpires: time.Unix(now+60, 0).UTC()},
 		},
-		{"secret that never ends", `{"client_id":"c","client_secret":"s","client_secret_expires_at":1e300}`, 0, "client_secret_basic", &oauthclient.Registration{ClientID: "c", ClientSecret: "s", AuthMethod: "client_secret_basic"}},
-		{"secret that has ended", fmt.Sprintf(`{"client_id":"c","client_secret":"s","client_secret_expires_at":%d}`, now), 0, "client_secret_basic", nil},
-		{"secret that ends before all time", `{"client_id":"c","client_secret":"s","client_secret_expires_at":-1}`, 0, "client_secret_basic", nil},
-		{"end that is text", `{"client_id":"c","client_secret":"s","client_secret_expires_at":"0"}`, 0, "client_secret_basic", nil},
+		{"secret with a huge expiry", `{"client_id":"c","client_secret":"s","client_secret_expires_at":1e300}`, 0, "client_secret_basic", &oauthclient.Registration{ClientID: "c", ClientSecret: "s", AuthMethod: "client_secret_basic"}},
+		{"secret that has expired", fmt.Sprintf(`{"client_id":"c","client_secret":"s","client_secret_expires_at":%d}`, now), 0, "client_secret_basic", nil},
+		{"secret that has a negative expiry", `{"client_id":"c","client_secret":"s","client_secret_expires_at":-1}`, 0, "client_secret_basic", nil},
+		{"expiry that is a string", `{"client_id":"c","client_secret":"s","client_secret_expires_at":"0"}`, 0, "client_secret_basic", nil},
 		{"another method", `{"client_id":"c","client_secret":"s","token_endpoint_auth_method":"client_secret_post"}`, 0, "none", &oauthclient.Registration{ClientID: "c", ClientSecret: "s", AuthMethod: "client_secret_post"}},
-		{"no method after all", `{"client_id":"c","client_secret":"s","token_endpoint_auth_method":"none"}`, 0, "client_secret_basic", &oauthclient.Registration{ClientID: "c", AuthMethod: "none"}},
-		{"secret that nobody asked for", `{"client_id":"c","client_secret":"s"}`, 0, "none", &oauthclient.Registration{ClientID: "c", ClientSecret: "s"}},
-		{"secret that is missing", `{"client_id":"c"}`, 0, "client_secret_basic", &oauthclient.Registration{ClientID: "c", AuthMethod: "none"}},
-		{"secret that is missing with its method", `{"client_id":"c","token_endpoint_auth_method":"client_secret_basic"}`, 0, "client_secret_basic", nil},
+		{"method none with a secret", `{"client_id":"c","client_secret":"s","token_endpoint_auth_method":"none"}`, 0, "client_secret_basic", &oauthclient.Registration{ClientID: "c", AuthMethod: "none"}},
+		{"unexpected secret", `{"client_id":"c","client_secret":"s"}`, 0, "none", &oauthclient.Registration{ClientID: "c", ClientSecret: "s"}},
+		{"missing secret", `{"client_id":"c"}`, 0, "client_secret_basic", &oauthclient.Registration{ClientID: "c", AuthMethod: "none"}},
+		{"missing secret with its method", `{"client_id":"c","token_endpoint_auth_method":"client_secret_basic"}`, 0, "client_secret_basic", nil},
 		{"unknown method", `{"client_id":"c","token_endpoint_auth_method":"tls_client_auth"}`, 0, "none", nil},
 		{"the redirect URIs", `{"client_id":"c","redirect_uris":["https://x.example/","` + redirectURI + `"]}`, 0, "none", &oauthclient.Registration{ClientID: "c", AuthMethod: "none"}},
 		{"other redirect URIs", `{"client_id":"c","redirect_uris":["https://evil.example/"]}`, 0, "none", nil},
@@ -123,8 +124,8 @@ func TestRegistrationResponses(t *testing.T) {
 		{"secret with a line break", `{"client_id":"c","client_secret":"a\nb"}`, 0, "client_secret_basic", nil},
 		{"id that is a number", `{"client_id":1}`, 0, "none", nil},
 		{"two ids", `{"client_id":"a","client_id":"b"}`, 0, "none", nil},
-		{"no JSON", `ok`, 0, "none", nil},
-		{"no answer", ``, 204, "none", nil},
+		{"not JSON", `ok`, 0, "none", nil},
+		{"empty response", ``, 204, "none", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -132,11 +133,11 @@ func TestRegistrationResponses(t *testing.T) {
 				if tt.status == 0 {
 					tt.status = http.StatusCreated
 				}
-				server, _ := registering(w, []string{tt.method}, tt.status, tt.answer)
+				server, _ := registrationServer(w, []string{tt.method}, tt.status, tt.answer)
 				got, err := oauthclient.Register(t.Context(), w.fetcher(nil), server, &oauth.ClientMetadata{RedirectURIs: []string{redirectURI}})
 				if tt.want == nil {
 					if err == nil {
-						t.Errorf("took %+v", *got)
+						t.Errorf("got %+v, want an error", *got)
 					}
 					return
 				}
@@ -154,8 +155,7 @@ func TestRegistrationResponses(t *testing.T) {
 	}
 }
 
-// A server may take fewer redirect URIs than it is told of, if the one that the next login needs is
-// among them. The others are not counted on later.
+// A server may register fewer redirect URIs than requested, if that of the next login is among them.
 func TestRegistrationOfFewerRedirectURIs(t *testing.T) {
 	const other = "http://localhost:7777/callback"
 	for answer, want := range map[string][]string{
@@ -166,21 +166,21 @@ func TestRegistrationOfFewerRedirectURIs(t *testing.T) {
 		`"` + other + `"`: nil,
 	} {
 		w := newNetwork(t)
-		server, _ := registering(w, []string{"none"}, http.StatusCreated, `{"client_id":"c","redirect_uris":[`+answer+`]}`)
+		server, _ := registrationServer(w, []string{"none"}, http.StatusCreated, `{"client_id":"c","redirect_uris":[`+answer+`]}`)
 		got, err := oauthclient.Register(t.Context(), w.fetcher(nil), server, &oauth.ClientMetadata{RedirectURIs: []string{clientRedirect, other}})
 		if (err == nil) != (want != nil) || err == nil && !slices.Equal(got.RedirectURIs, want) {
-			t.Errorf("%s: got %v, %v", answer, got, err)
+			t.Errorf("%s: got %v, error %v; want %v", answer, got, err, want)
 		}
 	}
 }
 
-// The redirect URI with the name of this machine is told in addition, and nothing depends on it.
+// The second redirect URI, with the host localhost, is optional.
 func TestLoginWithRemainingRedirectURI(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		w.Page(clientIssuer+"/register", func(rw http.ResponseWriter, req *http.Request) {
 			var m oauth.ClientMetadata
 			if err := json.NewDecoder(req.Body).Decode(&m); err != nil || len(m.RedirectURIs) < 2 {
-				t.Errorf("registration of %+v: %v", m, err)
+				t.Errorf("got invalid registration %+v, error %v", m, err)
 			}
 			w.as.set(func(s *fakeServer) { s.clients["c"] = "" })
 			rw.Header().Set("Content-Type", "application/json")
@@ -191,8 +191,8 @@ func TestLoginWithRemainingRedirectURI(t *testing.T) {
 	})
 }
 
-// REG-13: what the server says of a refusal reaches the caller, cut and on one line.
-func TestREG13_RefusedRegistration(t *testing.T) {
+// The server's error reaches the caller, cut off and without control characters.
+func TestREG13_RefusedRegistrationIsReported(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		status int
@@ -207,71 +207,71 @@ func TestREG13_RefusedRegistration(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newNetwork(t)
-			server, _ := registering(w, nil, tt.status, tt.answer)
+			server, _ := registrationServer(w, nil, tt.status, tt.answer)
 			_, err := oauthclient.Register(t.Context(), w.fetcher(nil), server, &oauth.ClientMetadata{})
 			var got *oauthclient.RegistrationError
 			if !errors.As(err, &got) || *got != tt.want {
-				t.Errorf("got %+v, %v", got, err)
+				t.Errorf("got %+v, error %v; want %+v", got, err, tt.want)
 			}
 		})
 	}
 	w := newNetwork(t)
-	server, _ := registering(w, nil, 400, `{"error":"`+strings.Repeat("e", 10_000)+`","error_description":"`+strings.Repeat("d", 10_000)+`"}`)
+	server, _ := registrationServer(w, nil, 400, `{"error":"`+strings.Repeat("e", 10_000)+`","error_description":"`+strings.Repeat("d", 10_000)+`"}`)
 	if _, err := oauthclient.Register(t.Context(), w.fetcher(nil), server, &oauth.ClientMetadata{}); err == nil || len(err.Error()) > 500 {
-		t.Errorf("got %v", err)
+		t.Errorf("got error %v, want one of at most 500 bytes", err)
 	}
 	if _, err := oauthclient.Register(t.Context(), w.fetcher(nil), &oauth.ServerMetadata{}, &oauth.ClientMetadata{}); err == nil {
-		t.Error("registered nowhere")
+		t.Error("no registration endpoint: got no error")
 	}
 	if _, err := oauthclient.Register(t.Context(), w.fetcher(nil), &oauth.ServerMetadata{
 		RegistrationEndpoint: issuer + "/register", TokenEndpointAuthMethods: []string{"private_key_jwt"},
 	}, &oauth.ClientMetadata{}); err == nil {
-		t.Error("registered with what the client is not able to")
+		t.Error("no supported authentication method: got no error")
 	}
 }
 
-// The secret of a client is where it is stored, and nowhere else.
-func TestRegistrationKeepsItsSecret(t *testing.T) {
+// The client secret is in the JSON encoding, for the store, and in no other text.
+func TestRegistrationIsRedacted(t *testing.T) {
 	r := oauthclient.Registration{Issuer: issuer, ClientID: "c", ClientSecret: "s3cret", AuthMethod: "client_secret_basic"}
 	var log strings.Builder
 	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "a", r, "b", &r)
 	for _, text := range []string{fmt.Sprint(r), fmt.Sprint(&r), fmt.Sprintf("%+v %#v %s %q", r, r, r, &r), log.String()} {
 		if strings.Contains(text, "s3cret") {
-			t.Errorf("shown: %s", text)
+			t.Errorf("the text contains the secret: %s", text)
 		}
 	}
 	data, err := json.Marshal(r)
 	var back oauthclient.Registration
 	if err != nil || json.Unmarshal(data, &back) != nil || back.ClientSecret != "s3cret" {
-		t.Errorf("stored as %s: %v", data, err)
+		t.Errorf("got JSON %s, error %v; want the secret in it", data, err)
 	}
 }
 
 const clientURL = "https://client.example/client.json"
 
-// What the handler serves is what the other side takes.
+// The served document passes the checks of an authorization server.
 func TestREG05_ServingClientMetadata(t *testing.T) {
 	meta := &oauth.ClientMetadata{ClientID: clientURL, Name: "A client", RedirectURIs: []string{redirectURI}}
 	h, err := oauthclient.NewMetadataHandler(meta)
 	if err != nil {
 		t.Fatal(err)
 	}
-	meta.Name = "changed" // after it was taken
+	meta.Name = "changed" // must not change the document
 	w := newNetwork(t)
 	w.Page(clientURL, h.ServeHTTP)
 	got, lifetime, err := w.fetcher(nil).FetchClientMetadata(t.Context(), clientURL)
 	if err != nil || got.Name != "A client" || got.ClientID != clientURL || lifetime != time.Hour {
-		t.Errorf("got %+v for %v, %v", got, lifetime, err)
+		t.Errorf("got %+v for %v, error %v; want the document for an hour", got, lifetime, err)
 	}
 	rec := httptest.NewRecorder()
 	h.ServeHTTP(rec, httptest.NewRequest(http.MethodPost, clientURL, nil))
 	if rec.Code != http.StatusMethodNotAllowed || rec.Header().Get("Allow") == "" {
-		t.Errorf("POST: %d", rec.Code)
+		t.Errorf("POST: got %d, want 405 with Allow", rec.Code)
 	}
 	rec = httptest.NewRecorder()
 	h.ServeHTTP(rec, httptest.NewRequest(http.MethodHead, clientURL, nil))
 	if rec.Code != http.StatusOK || rec.Body.Len() != 0 {
-		t.Errorf("HEAD: %d, %s", rec.Code, rec.Body)
+		t.Errorf("HEAD: got %d %s, want 200 without a body", rec.Code, rec.Body)
 	}
 	for _, bad := range []*oauth.ClientMetadata{
 		{ClientID: "https://client.example", Name: "A client", RedirectURIs: []string{redirectURI}},
@@ -280,7 +280,7 @@ func TestREG05_ServingClientMetadata(t *testing.T) {
 		{ClientID: clientURL, Name: "A client"},
 	} {
 		if _, err := oauthclient.NewMetadataHandler(bad); err == nil {
-			t.Errorf("served %+v", bad)
+			t.Errorf("%+v: got a handler, want an error", bad)
 		}
 	}
 }

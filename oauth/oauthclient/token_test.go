@@ -19,14 +19,13 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// TestClientAuthentication has clients show who they are in each way that there is.
 func TestClientAuthentication(t *testing.T) {
 	const id, secret = "mine: a/b", "s:e%c ret+"
 	for name, c := range map[string]struct {
 		offered []string
 		method  string // of the options
 		secret  string
-		want    string // that the server wants
+		want    string // the method that the server requires; empty for an error
 	}{
 		"none":                      {[]string{"none"}, "", "", "none"},
 		"none, nothing offered":     {nil, "", "", "none"},
@@ -34,12 +33,12 @@ func TestClientAuthentication(t *testing.T) {
 		"basic, nothing offered":    {nil, "", secret, "client_secret_basic"},
 		"post":                      {[]string{"client_secret_post"}, "", secret, "client_secret_post"},
 		"post, chosen":              {[]string{"client_secret_basic"}, "client_secret_post", secret, "client_secret_post"},
-		"secret that nobody wants":  {[]string{"none"}, "", secret, "none"},
-		"nothing that is possible":  {[]string{"tls_client_auth"}, "", secret, ""},
-		"something that is unknown": {nil, "tls_client_auth", secret, ""},
+		"secret of a public client": {[]string{"none"}, "", secret, "none"},
+		"no supported method":       {[]string{"tls_client_auth"}, "", secret, ""},
+		"unknown configured method": {nil, "tls_client_auth", secret, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *clientWorld) {
+			withEnv(t, func(t *testing.T, w *testEnv) {
 				w.as.method, w.as.clients[id] = c.want, c.secret
 				if c.want == "none" {
 					w.as.clients[id] = ""
@@ -49,13 +48,13 @@ func TestClientAuthentication(t *testing.T) {
 					Client: oauthclient.Identity{ID: id, Secret: c.secret, Issuer: clientIssuer, AuthMethod: c.method},
 				})
 				if _, _, err := post(tr, t.Context()); (err == nil) != (c.want != "") {
-					t.Fatalf("got %v", err)
+					t.Fatalf("got error %v, want success %t", err, c.want != "")
 				}
 				if c.want == "" {
 					return
 				}
 				time.Sleep(time.Hour)
-				w.mustPost(tr) // renewed in the same way
+				w.mustPost(tr) // renewed with the same method
 			})
 		})
 	}
@@ -66,7 +65,7 @@ func TestClientAuthenticationByKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		w.as.clients["mine"] = ""
 		w.as.document["token_endpoint_auth_methods_supported"] = []string{"private_key_jwt"}
 		var asked url.Values
@@ -80,29 +79,28 @@ func TestClientAuthenticationByKey(t *testing.T) {
 		_, _, _ = post(tr, t.Context())
 		if strings.Count(asked.Get("client_assertion"), ".") != 2 || asked.Has("client_secret") || w.as.lastAuth != "" ||
 			asked.Get("client_assertion_type") != "urn:ietf:params:oauth:client-assertion-type:jwt-bearer" {
-			t.Errorf("asked %v", asked)
+			t.Errorf("got token request %v, want a client assertion and no secret", asked)
 		}
 	})
 }
 
-// TestTokenResponses is what comes of what a token endpoint says.
 func TestTokenResponses(t *testing.T) {
 	long := strings.Repeat("x", 32<<10)
 	for name, c := range map[string]struct {
 		status   int
 		body     string
-		fine     bool
-		lifetime time.Duration // of the token; 0 for not known
+		ok       bool
+		lifetime time.Duration // of the token; 0 for unknown
 	}{
 		"plain":                     {200, `{"access_token":"a","token_type":"Bearer"}`, true, 0},
 		"upper case":                {200, `{"access_token":"a","token_type":"BEARER","expires_in":60}`, true, time.Minute},
-		"as long as may be":         {200, `{"access_token":"` + long + `","token_type":"Bearer"}`, true, 0},
-		"life as text":              {200, `{"access_token":"a","token_type":"Bearer","expires_in":"60"}`, true, time.Minute},
-		"life beyond all time":      {200, `{"access_token":"a","token_type":"Bearer","expires_in":1e300}`, true, 365 * 24 * time.Hour},
-		"life that is null":         {200, `{"access_token":"a","token_type":"Bearer","expires_in":null,"refresh_token":null}`, true, 0},
-		"life of nothing":           {200, `{"access_token":"a","token_type":"Bearer","expires_in":0}`, true, 0},
-		"life in the past":          {200, `{"access_token":"a","token_type":"Bearer","expires_in":-5}`, true, 0},
-		"life that is no number":    {200, `{"access_token":"a","token_type":"Bearer","expires_in":"NaN"}`, true, 0},
+		"longest token":             {200, `{"access_token":"` + long + `","token_type":"Bearer"}`, true, 0},
+		"lifetime as text":          {200, `{"access_token":"a","token_type":"Bearer","expires_in":"60"}`, true, time.Minute},
+		"lifetime out of range":     {200, `{"access_token":"a","token_type":"Bearer","expires_in":1e300}`, true, 365 * 24 * time.Hour},
+		"lifetime null":             {200, `{"access_token":"a","token_type":"Bearer","expires_in":null,"refresh_token":null}`, true, 0},
+		"lifetime 0":                {200, `{"access_token":"a","token_type":"Bearer","expires_in":0}`, true, 0},
+		"negative lifetime":         {200, `{"access_token":"a","token_type":"Bearer","expires_in":-5}`, true, 0},
+		"lifetime not a number":     {200, `{"access_token":"a","token_type":"Bearer","expires_in":"NaN"}`, true, 0},
 		"no type":                   {200, `{"access_token":"a"}`, false, 0},
 		"another type":              {200, `{"access_token":"a","token_type":"mac"}`, false, 0},
 		"bound to a key":            {200, `{"access_token":"a","token_type":"DPoP"}`, false, 0},
@@ -122,31 +120,31 @@ func TestTokenResponses(t *testing.T) {
 		"deep":                      {200, `{"access_token":"a","token_type":"Bearer","x":` + strings.Repeat("[", 17) + strings.Repeat("]", 17) + `}`, false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *clientWorld) {
+			withEnv(t, func(t *testing.T, w *testEnv) {
 				w.as.respond = func(url.Values) (int, string) { return c.status, c.body }
 				tr := w.transport(nil)
-				if err := tr.Login(t.Context()); (err == nil) != c.fine {
-					t.Fatalf("got %v", err)
+				if err := tr.Login(t.Context()); (err == nil) != c.ok {
+					t.Fatalf("got error %v, want success %t", err, c.ok)
 				}
-				if !c.fine {
+				if !c.ok {
 					return
 				}
 				s, err := tr.Status(t.Context())
 				if err != nil || s == nil {
-					t.Fatalf("status %v %v", s, err)
+					t.Fatalf("got status %v, error %v; want tokens", s, err)
 				}
 				if lifetime := time.Until(s.Expires); c.lifetime == 0 && !s.Expires.IsZero() || c.lifetime != 0 && lifetime != c.lifetime {
-					t.Errorf("it lasts until %v, want %v", s.Expires, c.lifetime)
+					t.Errorf("got expiry %v, want it in %v", s.Expires, c.lifetime)
 				}
 			})
 		})
 	}
 }
 
-// TestErrorsContainNoSecrets has a token endpoint that repeats what it was sent.
+// The token endpoint repeats the request in its error.
 func TestErrorsContainNoSecrets(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
-		w.as.method, w.as.clients["mine"] = "client_secret_post", "geheim-geheim"
+	withEnv(t, func(t *testing.T, w *testEnv) {
+		w.as.method, w.as.clients["mine"] = "client_secret_post", "s3cret-s3cret"
 		w.as.document["token_endpoint_auth_methods_supported"] = []string{"client_secret_post"}
 		var sent url.Values
 		w.as.respond = func(form url.Values) (int, string) {
@@ -158,21 +156,21 @@ func TestErrorsContainNoSecrets(t *testing.T) {
 			return 400, fmt.Sprintf(`{"error":%q,"error_description":%q}`, form.Get("code"), text)
 		}
 		_, _, err := post(w.transport(&oauthclient.TransportOptions{
-			Client: oauthclient.Identity{ID: "mine", Secret: "geheim-geheim", Issuer: clientIssuer},
+			Client: oauthclient.Identity{ID: "mine", Secret: "s3cret-s3cret", Issuer: clientIssuer},
 		}), t.Context())
 		if err == nil {
 			t.Fatal("no error")
 		}
 		for _, name := range []string{"code", "code_verifier", "client_secret"} {
 			if secret := sent.Get(name); secret == "" || strings.Contains(err.Error(), secret) {
-				t.Errorf("the error says %s: %v", name, err)
+				t.Errorf("got error %v, want one without %s", err, name)
 			}
 		}
 	})
 }
 
 func TestTokenErrorTextIsCut(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		w.as.respond = func(url.Values) (int, string) {
 			return 400, `{"error":"invalid\u001b[31m_thing\u202e` + strings.Repeat("y", 1000) +
 				`","error_description":"für\r\nalle` + strings.Repeat("x", 10000) + `"}`
@@ -181,34 +179,34 @@ func TestTokenErrorTextIsCut(t *testing.T) {
 		refused, ok := errors.AsType[*oauthclient.TokenError](err)
 		if !ok || len(refused.Code) > 64 || len(refused.Description) > 256 || strings.ContainsAny(err.Error(), "\x1b\r\n\u202e") ||
 			!strings.Contains(refused.Description, "füralle") {
-			t.Errorf("got %q", err)
+			t.Errorf("got error %q, want a TokenError, cut off and without control characters", err)
 		}
 	})
 }
 
 func TestTokensAreRedacted(t *testing.T) {
-	set := oauthclient.TokenSet{Issuer: clientIssuer, AccessToken: "geheim1", RefreshToken: "geheim2", Expires: time.Unix(0, 0)}
+	set := oauthclient.TokenSet{Issuer: clientIssuer, AccessToken: "s3cret1", RefreshToken: "s3cret2", Expires: time.Unix(0, 0)}
 	var log strings.Builder
 	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "set", set, "pointer", &set)
 	for _, text := range []string{
 		fmt.Sprint(set), fmt.Sprintf("%+v %#v %s", set, set, &set), fmt.Sprintf("%v %+v", &set, []oauthclient.TokenSet{set}), log.String(),
 	} {
-		if strings.Contains(text, "geheim") || !strings.Contains(text, clientIssuer) {
-			t.Errorf("it prints as %s", text)
+		if strings.Contains(text, "s3cret") || !strings.Contains(text, clientIssuer) {
+			t.Errorf("got text %s, want the issuer and no token", text)
 		}
 	}
 }
 
 func TestLoginStatusTokenLogout(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		w.rs.wants = []string{"read"}
 		store := oauthclient.NewMemoryStore()
 		tr := w.transport(&oauthclient.TransportOptions{Store: store})
 		if s, err := tr.Status(t.Context()); s != nil || err != nil {
-			t.Errorf("status before: %v %v", s, err)
+			t.Errorf("before Login: got status %v, error %v; want no tokens", s, err)
 		}
 		if _, err := tr.Token(t.Context()); !errors.Is(err, oauthclient.ErrLoginRequired) || w.loginCount() != 0 {
-			t.Errorf("token before: %v", err)
+			t.Errorf("Token before Login: got error %v, want ErrLoginRequired", err)
 		}
 		if err := tr.Login(t.Context()); err != nil {
 			t.Fatal(err)
@@ -216,83 +214,81 @@ func TestLoginStatusTokenLogout(t *testing.T) {
 		s, err := w.unattended(store).Status(t.Context())
 		if err != nil || s.Issuer != clientIssuer || s.Resource != clientMCP || !s.Renewable || s.TokenType != "Bearer" ||
 			strings.Join(s.Scopes, " ") != "read" || time.Until(s.Expires) != time.Hour {
-			t.Errorf("status %+v %v", s, err)
+			t.Errorf("got status %+v, error %v; want the issuer %s", s, err, otherIssuer)
 		}
 		time.Sleep(2 * time.Hour)
 		set, err := w.unattended(store).Token(t.Context())
 		if err != nil || set.AccessToken == "" || w.as.count("refresh_token") != 1 {
-			t.Errorf("token %v %v", set, err)
+			t.Errorf("Token: got %v, error %v; want a renewed token", set, err)
 		}
 		if err := tr.Logout(t.Context()); err != nil || w.as.count("revoke refresh_token") != 1 || w.as.count("revoke access_token") != 1 {
-			t.Errorf("logout: %v", err)
+			t.Errorf("Logout: got error %v", err)
 		}
 		if s, err := tr.Status(t.Context()); s != nil || err != nil {
-			t.Errorf("status after: %v %v", s, err)
+			t.Errorf("after Logout: got status %v, error %v; want no tokens", s, err)
 		}
 		if _, _, err := post(w.unattended(store), t.Context()); !errors.Is(err, oauthclient.ErrLoginRequired) {
-			t.Errorf("a request after: %v", err)
+			t.Errorf("request after Logout: got error %v, want ErrLoginRequired", err)
 		}
 		if err := tr.Logout(t.Context()); err != nil {
-			t.Errorf("logout again: %v", err)
+			t.Errorf("second Logout: got error %v", err)
 		}
 		w.mustPost(tr)
 		if n := w.as.count("register"); n != 1 {
-			t.Errorf("%d registrations: who logs out is known nevertheless", n)
+			t.Errorf("got %d registrations, want 1: Logout keeps the registration", n)
 		}
 	})
 }
 
 func TestLogoutWithoutRevocation(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		store := oauthclient.NewMemoryStore()
 		w.mustPost(w.transport(&oauthclient.TransportOptions{Store: store}))
 		tr := w.unattended(store)
 		w.mustPost(tr)
 		w.Page(clientIssuer+"/revoke", statusPage(http.StatusServiceUnavailable))
 		if err := tr.Logout(t.Context()); err == nil {
-			t.Error("no error")
+			t.Error("got no error")
 		}
 		if _, _, err := post(tr, t.Context()); !errors.Is(err, oauthclient.ErrLoginRequired) {
-			t.Errorf("a request after: %v", err)
+			t.Errorf("request after Logout: got error %v, want ErrLoginRequired", err)
 		}
 		if s, err := tr.Status(t.Context()); s != nil || err != nil {
-			t.Errorf("status after: %v %v", s, err)
+			t.Errorf("after Logout: got status %v, error %v; want no tokens", s, err)
 		}
 	})
 }
 
-// A watchedStore notes the keys that are written.
-type watchedStore struct {
+// A recordingStore records the keys of its updates.
+type recordingStore struct {
 	oauthclient.Store
 	keys map[string]bool
 }
 
-func (s *watchedStore) Update(ctx context.Context, key string, change func(old []byte) ([]byte, error)) error {
+func (s *recordingStore) Update(ctx context.Context, key string, change func(old []byte) ([]byte, error)) error {
 	s.keys[key] = true
 	return s.Store.Update(ctx, key, change)
 }
 
-// TestTokensOfOtherClientsAreNotUsed has tokens in the store that the Transport cannot, or is not to,
-// use.
 func TestTokensOfOtherClientsAreNotUsed(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(set *oauthclient.TokenSet)
 		opts   oauthclient.TransportOptions
 		used   bool
 	}{
-		"ours":                   {func(*oauthclient.TokenSet) {}, oauthclient.TransportOptions{}, true},
-		"bound, without a key":   {func(s *oauthclient.TokenSet) { s.TokenType = "DPoP" }, oauthclient.TransportOptions{}, false},
-		"bound, to another key":  {func(s *oauthclient.TokenSet) { s.TokenType = "DPoP" }, oauthclient.TransportOptions{DPoP: &oauthclient.DPoPOptions{}}, false},
-		"not bound, as demanded": {func(*oauthclient.TokenSet) {}, oauthclient.TransportOptions{DPoP: &oauthclient.DPoPOptions{}}, false},
-		"another client's":       {func(*oauthclient.TokenSet) {}, oauthclient.TransportOptions{Client: oauthclient.Identity{ID: "mine", Issuer: clientIssuer}}, false},
+		"own":                      {func(*oauthclient.TokenSet) {}, oauthclient.TransportOptions{}, true},
+		"bound, without a key":     {func(s *oauthclient.TokenSet) { s.TokenType = "DPoP" }, oauthclient.TransportOptions{}, false},
+		"bound, to another key":    {func(s *oauthclient.TokenSet) { s.TokenType = "DPoP" }, oauthclient.TransportOptions{DPoP: &oauthclient.DPoPOptions{}}, false},
+		"not bound, DPoP required": {func(*oauthclient.TokenSet) {}, oauthclient.TransportOptions{DPoP: &oauthclient.DPoPOptions{}}, false},
+		"another client's":         {func(*oauthclient.TokenSet) {}, oauthclient.TransportOptions{Client: oauthclient.Identity{ID: "mine", Issuer: clientIssuer}}, false},
 		"the client's": {func(s *oauthclient.TokenSet) { s.ClientID = "mine" },
 			oauthclient.TransportOptions{Client: oauthclient.Identity{ID: "mine", Issuer: clientIssuer}}, true},
-		"REG-15 the client's, by its id alone": {func(s *oauthclient.TokenSet) { s.ClientID = "mine" },
+		"REG-15 another issuer, same client id": {func(s *oauthclient.TokenSet) { s.ClientID = "mine" },
 			oauthclient.TransportOptions{Client: oauthclient.Identity{ID: "mine", Issuer: otherIssuer}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *clientWorld) {
-				store := &watchedStore{oauthclient.NewMemoryStore(), map[string]bool{}}
+			withEnv(t, func(t *testing.T, w *testEnv) {
+				store := &recordingStore{oauthclient.NewMemoryStore(), map[string]bool{}}
 				w.mustPost(w.transport(&oauthclient.TransportOptions{Store: store}))
 				for key := range store.keys {
 					if strings.HasPrefix(key, "tokens ") {
@@ -302,7 +298,7 @@ func TestTokensOfOtherClientsAreNotUsed(t *testing.T) {
 				c.opts.Store = store
 				s, err := w.transport(&c.opts).Status(t.Context())
 				if err != nil || (s != nil) != c.used {
-					t.Errorf("got %v %v", s, err)
+					t.Errorf("got status %v, error %v; want tokens %t", s, err, c.used)
 				}
 			})
 		})
@@ -324,18 +320,18 @@ func changeStored(t *testing.T, store oauthclient.Store, key string, change func
 	}
 }
 
-// TestFailingStore has a store that cannot be read, and one that cannot be written.
+// A store that cannot be read fails requests; one that cannot be written does not.
 func TestFailingStore(t *testing.T) {
 	invalid := errors.New("the disk is full")
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		unreadable := w.transport(&oauthclient.TransportOptions{Store: &failingStore{oauthclient.NewMemoryStore(), invalid, nil}})
 		if _, _, err := post(unreadable, t.Context()); !errors.Is(err, invalid) {
-			t.Errorf("got %v", err)
+			t.Errorf("unreadable store: got error %v, want %v", err, invalid)
 		}
 		tr := w.transport(&oauthclient.TransportOptions{Store: &failingStore{oauthclient.NewMemoryStore(), nil, invalid}})
 		w.mustPost(tr)
 		if n := w.as.count("authorization_code"); n != 1 {
-			t.Errorf("%d logins", n)
+			t.Errorf("unwritable store: got %d logins, want 1", n)
 		}
 	})
 }
@@ -367,7 +363,7 @@ func (s *failingStore) Update(ctx context.Context, key string, change func(old [
 }
 
 func TestLoginAtServerWithoutAuthorization(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		w.Page(w.rs.path, http.NotFound)
 		tr := oauthclient.NewTransport(clientMCP, &oauthclient.TransportOptions{
 			Base: roundTripper(func(*http.Request) (*http.Response, error) {
@@ -376,7 +372,7 @@ func TestLoginAtServerWithoutAuthorization(t *testing.T) {
 			Fetcher: w.fetcher(nil), Authorizer: oauthclient.NewAuthorizer(clientRedirect, w.login),
 		})
 		if err := tr.Login(t.Context()); err == nil || !strings.Contains(err.Error(), "no login") {
-			t.Errorf("got %v", err)
+			t.Errorf("got error %v, want \"no login\" in it", err)
 		}
 	})
 }
@@ -398,7 +394,7 @@ func TestTransportOptionsAreChecked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := oauthclient.NewTransport(c.endpoint, c.opts).Login(t.Context()); err == nil {
-				t.Error("no error")
+				t.Error("got no error")
 			}
 		})
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-// guardedServer stands for an MCP server and its authorization server.
-func guardedServer() *httptest.Server {
+// newExampleServer returns an MCP server and its authorization server in one.
+func newExampleServer() *httptest.Server {
 	mux := http.NewServeMux()
 	server := httptest.NewServer(mux)
 	reply := func(w http.ResponseWriter, status int, v any) {
@@ -45,7 +45,7 @@ func guardedServer() *httptest.Server {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
-		_, _ = io.WriteString(w, "welcome")
+		_, _ = io.WriteString(w, "hello")
 	})
 	return server
 }

@@ -11,20 +11,20 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// A person is asked in a browser with oauthclient.NewBrowser(nil). Here the program plays the person.
+// oauthclient.NewBrowser(nil) asks the user in a browser. Here the program plays the user.
 func ExampleNewTransport() {
-	server := guardedServer()
+	server := newExampleServer()
 	defer server.Close()
 	endpoint := server.URL + "/mcp"
-	person := oauthclient.NewAuthorizer("http://127.0.0.1:7777/callback", func(_ context.Context, login *oauthclient.LoginRequest) (url.Values, error) {
+	authorizer := oauthclient.NewAuthorizer("http://127.0.0.1:7777/callback", func(_ context.Context, login *oauthclient.LoginRequest) (url.Values, error) {
 		page, err := url.Parse(login.URL)
 		if err != nil {
 			return nil, err
 		}
-		fmt.Println("a person logs in for the scope", page.Query().Get("scope"))
+		fmt.Println("the user logs in for the scope", page.Query().Get("scope"))
 		return url.Values{"code": {"of-ann"}, "state": {login.State}}, nil
 	})
-	t := oauthclient.NewTransport(endpoint, &oauthclient.TransportOptions{Authorizer: person})
+	t := oauthclient.NewTransport(endpoint, &oauthclient.TransportOptions{Authorizer: authorizer})
 	defer t.CloseIdleConnections()
 	client := &http.Client{Transport: t} // for mcphttp.TransportOptions
 	for range 2 {
@@ -40,16 +40,16 @@ func ExampleNewTransport() {
 	status, err := t.Status(context.Background())
 	fmt.Println("scopes:", status.Scopes, err)
 	// Output:
-	// a person logs in for the scope read
-	// server: welcome <nil>
-	// server: welcome <nil>
+	// the user logs in for the scope read
+	// server: hello <nil>
+	// server: hello <nil>
 	// scopes: [read] <nil>
 }
 
 func ExampleTransport_Token() {
-	server := guardedServer()
+	server := newExampleServer()
 	defer server.Close()
-	t := oauthclient.NewTransport(server.URL+"/mcp", nil) // nobody can be asked
+	t := oauthclient.NewTransport(server.URL+"/mcp", nil) // without an Authorizer
 	defer t.CloseIdleConnections()
 	_, err := t.Token(context.Background())
 	fmt.Println("login required:", errors.Is(err, oauthclient.ErrLoginRequired))

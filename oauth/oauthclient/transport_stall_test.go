@@ -12,7 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// A refusal is told by its header. Its body may be a long time in coming.
+// The header of a 401 is enough: the client does not wait for the body.
 func TestRefusalWithStalledBody(t *testing.T) {
 	for name, length := range map[string]string{"unknown": "", "short": "20", "long": "1000000"} {
 		t.Run(name, func(t *testing.T) {
@@ -37,13 +37,13 @@ func TestRefusalWithStalledBody(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
 			if _, _, err := send(tr, ctx, server.URL+"/mcp"); !errors.Is(err, oauthclient.ErrLoginRequired) {
-				t.Errorf("got %v", err)
+				t.Errorf("got error %v, want ErrLoginRequired", err)
 			}
 		})
 	}
 }
 
-// A refusal that is there serves the connection that it came on.
+// A short body of a 401 is read, so that the connection can be used again.
 func TestConnectionIsReusedAfterRefusal(t *testing.T) {
 	connections := map[string]bool{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -57,10 +57,10 @@ func TestConnectionIsReusedAfterRefusal(t *testing.T) {
 	defer tr.CloseIdleConnections()
 	for range 3 {
 		if _, _, err := send(tr, t.Context(), server.URL+"/mcp"); !errors.Is(err, oauthclient.ErrLoginRequired) {
-			t.Errorf("got %v", err)
+			t.Errorf("got error %v, want ErrLoginRequired", err)
 		}
 	}
 	if len(connections) != 1 {
-		t.Errorf("%d connections", len(connections))
+		t.Errorf("got %d connections, want 1", len(connections))
 	}
 }

@@ -16,70 +16,88 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// inWorld runs a test in a world of its own, in virtual time.
-func inWorld(t *testing.T, f func(t *testing.T, w *clientWorld)) {
+// withEnv calls f with a new testEnv in a synctest bubble. A token sent to another URL fails the test.
+func withEnv(t *testing.T, f func(t *testing.T, w *testEnv)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := newClientWorld(t)
+		w := newTestEnv(t)
 		f(t, w)
 		if len(w.leaks) > 0 {
-			t.Errorf("tokens went to %v", w.leaks)
+			t.Errorf("tokens were sent to %v", w.leaks)
 		}
 	})
 }
 
 func TestLoginOnUnauthorized(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
 		w.mustPost(tr)
 		if w.loginCount() != 1 || w.as.count("register") != 1 || w.as.count("authorization_code") != 1 {
-			t.Errorf("%d logins for two requests", w.loginCount())
+			t.Errorf("got %d logins for two requests, want 1", w.loginCount())
 		}
 		if n := w.rs.requests; n != 3 {
-			t.Errorf("%d requests to the server, want 3", n)
+			t.Errorf("got %d requests to the server, want 3", n)
+		}
+	})
+}
+
+func TestAUTH01_ServerWithoutAuthorizationNeedsNoLogin(t *testing.T) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
+		tr := oauthclient.NewTransport(clientMCP, &oauthclient.TransportOptions{
+			Base: roundTripper(func(req *http.Request) (*http.Response, error) {
+				if got := req.Header.Get("Authorization"); got != "" {
+					t.Errorf("got Authorization %q, want none", got)
+				}
+				return &http.Response{StatusCode: http.StatusOK, Body: req.Body, Request: req}, nil
+			}),
+			Fetcher: w.fetcher(nil), Authorizer: oauthclient.NewAuthorizer(clientRedirect, w.login),
+		})
+		w.mustPost(tr)
+		if asked := w.Requests(); len(asked) > 0 || w.loginCount() != 0 {
+			t.Errorf("requested %v and logged in %d times, want neither", asked, w.loginCount())
 		}
 	})
 }
 
 func TestTokensAreStoredByServer(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		store := oauthclient.NewMemoryStore()
 		w.mustPost(w.transport(&oauthclient.TransportOptions{Store: store}))
 		w.mustPost(w.unattended(store))
 		other := oauthclient.NewTransport("https://mcp.example/other", &oauthclient.TransportOptions{
-			Base: roundTripper(w.trip), Store: store, Fetcher: w.fetcher(nil),
+			Base: roundTripper(w.roundTrip), Store: store, Fetcher: w.fetcher(nil),
 		})
 		if _, _, err := send(other, t.Context(), "https://mcp.example/other"); !errors.Is(err, oauthclient.ErrLoginRequired) {
-			t.Errorf("the token of one server was used for another: %v", err)
+			t.Errorf("another server: got error %v, want ErrLoginRequired", err)
 		}
 	})
 }
 
 func TestConcurrentRequestsShareLogin(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(&oauthclient.TransportOptions{Authorizer: oauthclient.NewAuthorizer(clientRedirect,
 			func(ctx context.Context, login *oauthclient.LoginRequest) (url.Values, error) {
-				time.Sleep(time.Minute) // a person
+				time.Sleep(time.Minute) // the user
 				return w.login(ctx, login)
 			})})
 		var requests sync.WaitGroup
 		for range 100 {
 			requests.Go(func() {
 				if status, _, err := post(tr, t.Context()); status != http.StatusOK {
-					t.Errorf("got %d, %v", status, err)
+					t.Errorf("got %d, error %v; want 200", status, err)
 				}
 			})
 		}
 		requests.Wait()
 		if w.loginCount() != 1 || w.as.count("register") != 1 {
-			t.Errorf("%d logins", w.loginCount())
+			t.Errorf("got %d logins, want 2", w.loginCount())
 		}
 	})
 }
 
 func TestCancelledWaiterDoesNotEndLogin(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(&oauthclient.TransportOptions{Authorizer: oauthclient.NewAuthorizer(clientRedirect,
 			func(ctx context.Context, login *oauthclient.LoginRequest) (url.Values, error) {
 				time.Sleep(time.Minute)
@@ -93,13 +111,13 @@ func TestCancelledWaiterDoesNotEndLogin(t *testing.T) {
 		var requests sync.WaitGroup
 		requests.Go(func() {
 			if _, _, err := post(tr, first); !errors.Is(err, gaveUp) {
-				t.Errorf("who began the login and gave up: %v", err)
+				t.Errorf("cancelled request: got error %v, want %v", err, gaveUp)
 			}
 		})
 		synctest.Wait()
 		requests.Go(func() {
 			if status, _, err := post(tr, t.Context()); status != http.StatusOK {
-				t.Errorf("who stayed: %d %v", status, err)
+				t.Errorf("waiting request: got %d, error %v; want 200", status, err)
 			}
 		})
 		synctest.Wait()
@@ -109,7 +127,7 @@ func TestCancelledWaiterDoesNotEndLogin(t *testing.T) {
 }
 
 func TestLoginIsCancelledWithoutWaiters(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		var ended atomic.Bool
 		tr := w.transport(&oauthclient.TransportOptions{Authorizer: oauthclient.NewAuthorizer(clientRedirect,
 			func(ctx context.Context, _ *oauthclient.LoginRequest) (url.Values, error) {
@@ -120,43 +138,42 @@ func TestLoginIsCancelledWithoutWaiters(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if _, _, err := post(tr, ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v", err)
+			t.Errorf("got error %v, want DeadlineExceeded", err)
 		}
 		synctest.Wait()
 		if !ended.Load() {
-			t.Error("the login goes on for nobody")
+			t.Error("the login continues without a waiting request")
 		}
 	})
 }
 
 func TestRefusedAfterLogin(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		w.rs.refuse = true
 		_, _, err := post(w.transport(nil), t.Context())
 		refused, ok := errors.AsType[*oauthclient.AuthorizeError](err)
 		if !ok || refused.Status != http.StatusUnauthorized || w.loginCount() != 1 || w.rs.requests != 2 || w.as.count("refresh_token") != 0 {
-			t.Errorf("%v after %d logins and %d requests", err, w.loginCount(), w.rs.requests)
+			t.Errorf("got error %v after %d logins and %d requests, want an AuthorizeError", err, w.loginCount(), w.rs.requests)
 		}
 	})
 }
 
-// TestRefusedAfterRenewal asks for a login when a token that was just renewed is refused,
-// too.
+// After a renewed token is refused too, the client logs in again, once.
 func TestRefusedAfterRenewal(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
 		w.rs.set(func(r *fakeResource) { r.refuse, r.requests = true, 0 })
 		_, _, err := post(tr, t.Context())
 		if _, ok := errors.AsType[*oauthclient.AuthorizeError](err); !ok || w.loginCount() != 2 || w.rs.requests != 3 || w.as.count("refresh_token") != 1 {
-			t.Errorf("%v after %d logins and %d requests", err, w.loginCount(), w.rs.requests)
+			t.Errorf("got error %v after %d logins and %d requests, want an AuthorizeError", err, w.loginCount(), w.rs.requests)
 		}
 	})
 }
 
-// TestTokensAreNotSentElsewhere sends requests to other places by a Transport that has a token.
-func TestTokensAreNotSentElsewhere(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+// A Transport with a token sends it to no other URL, also after a redirect.
+func TestTokensAreNotSentToOtherURLs(t *testing.T) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
 		for _, target := range []string{
@@ -165,7 +182,7 @@ func TestTokensAreNotSentElsewhere(t *testing.T) {
 			"https://mcp.example.evil.example/mcp",
 		} {
 			if status, _, err := send(tr, t.Context(), target); status != http.StatusUnauthorized {
-				t.Errorf("%s: %d %v", target, status, err)
+				t.Errorf("%s: got %d, error %v; want 401", target, status, err)
 			}
 		}
 		w.rs.set(func(r *fakeResource) { r.redirect = "https://evil.example/mcp" })
@@ -178,7 +195,7 @@ func TestTokensAreNotSentElsewhere(t *testing.T) {
 		}}
 		res, err := client.Do(req)
 		if err != nil || res.StatusCode != http.StatusUnauthorized || hops != 1 {
-			t.Errorf("after a redirect: %v %v", res, err)
+			t.Errorf("after a redirect: got %v, error %v; want 401", res, err)
 		}
 		if res != nil {
 			_ = res.Body.Close()
@@ -187,22 +204,22 @@ func TestTokensAreNotSentElsewhere(t *testing.T) {
 }
 
 func TestTokenForPathsOfResource(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)
 		w.mustPost(tr)
 		if status, _, err := send(tr, t.Context(), clientMCP+"/message"); status != http.StatusOK {
-			t.Errorf("below the resource: %d %v", status, err)
+			t.Errorf("below the resource: got %d, error %v; want 200", status, err)
 		}
 		whole := w.transport(&oauthclient.TransportOptions{WholeOrigin: true})
 		if status, _, err := send(whole, t.Context(), "https://mcp.example/message"); status != http.StatusOK {
-			t.Errorf("WholeOrigin: %d %v", status, err)
+			t.Errorf("WholeOrigin: got %d, error %v; want 200", status, err)
 		}
-		w.leaks = nil // it was asked for
+		w.leaks = nil // intended with WholeOrigin
 	})
 }
 
 func TestNoTokenOverPlainHTTP(t *testing.T) {
-	for endpoint, fine := range map[string]bool{
+	for endpoint, local := range map[string]bool{
 		"http://mcp.example/mcp": false, "http://10.0.0.1/mcp": false, "http://127.0.0.1.evil.example/mcp": false,
 		"http://127.0.0.1:8080/mcp": true, "http://localhost:8080/mcp": true, "http://[::1]:8080/mcp": true,
 	} {
@@ -211,23 +228,23 @@ func TestNoTokenOverPlainHTTP(t *testing.T) {
 				return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
 			})
 			tr := oauthclient.NewTransport(endpoint, &oauthclient.TransportOptions{Base: base, InsecureHTTP: insecure})
-			if _, _, err := send(tr, t.Context(), endpoint); (err == nil) != (fine || insecure) {
-				t.Errorf("%s, insecure %t: %v", endpoint, insecure, err)
+			if _, _, err := send(tr, t.Context(), endpoint); (err == nil) != (local || insecure) {
+				t.Errorf("%s, InsecureHTTP %t: got error %v, want success %t", endpoint, insecure, err, local || insecure)
 			}
 		}
 	}
 }
 
 func TestLoginRequiredWithoutAuthorizer(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		w.rs.wants = []string{"read"}
 		_, _, err := post(w.unattended(nil), t.Context())
 		wanted, ok := errors.AsType[*oauthclient.LoginRequiredError](err)
 		if !ok || !errors.Is(err, oauthclient.ErrLoginRequired) || wanted.Endpoint != clientMCP || strings.Join(wanted.Scopes, " ") != "read" {
-			t.Errorf("got %v", err)
+			t.Errorf("got error %v, want a LoginRequiredError for the scope read", err)
 		}
 		if asked := w.Requests(); len(asked) > 0 {
-			t.Errorf("it asked for %v, with nobody to log in", asked)
+			t.Errorf("requested %v, want no requests without an Authorizer", asked)
 		}
 	})
 }
@@ -237,22 +254,22 @@ func TestRefusalsOfOtherSchemes(t *testing.T) {
 		status    int
 		challenge []string
 	}{
-		"password":                {401, []string{`Basic realm="x"`}},
-		"forbidden":               {403, nil},
-		"forbidden by policy":     {403, []string{`Bearer error="access_denied"`}},
-		"more scopes, not which":  {403, []string{`Bearer error="insufficient_scope"`}},
-		"more scopes, impossible": {403, []string{`Bearer error="insufficient_scope", scope="\"` + "\x01" + `"`}},
+		"Basic":               {401, []string{`Basic realm="x"`}},
+		"forbidden":           {403, nil},
+		"forbidden by policy": {403, []string{`Bearer error="access_denied"`}},
+		"scope not named":     {403, []string{`Bearer error="insufficient_scope"`}},
+		"invalid scope":       {403, []string{`Bearer error="insufficient_scope", scope="\"` + "\x01" + `"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *clientWorld) {
+			withEnv(t, func(t *testing.T, w *testEnv) {
 				w.rs.challenge = func(int, string) []string { return c.challenge }
 				tr := oauthclient.NewTransport(clientMCP, &oauthclient.TransportOptions{Base: roundTripper(func(req *http.Request) (*http.Response, error) {
-					res, err := w.trip(req)
+					res, err := w.roundTrip(req)
 					res.StatusCode = c.status
 					return res, err
 				}), Authorizer: oauthclient.NewAuthorizer(clientRedirect, w.login), Fetcher: w.fetcher(nil)})
 				if status, _, err := post(tr, t.Context()); status != c.status || w.loginCount() != 0 {
-					t.Errorf("got %d %v after %d logins", status, err, w.loginCount())
+					t.Errorf("got %d, error %v after %d logins; want %d after 0", status, err, w.loginCount(), c.status)
 				}
 			})
 		})
@@ -260,31 +277,31 @@ func TestRefusalsOfOtherSchemes(t *testing.T) {
 }
 
 func TestRequestWithAuthorizationIsUnchanged(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, clientMCP, nil)
 		req.Header.Set("Authorization", "Bearer mine")
 		res, err := w.transport(nil).RoundTrip(req)
 		if err != nil || res.StatusCode != http.StatusUnauthorized || w.loginCount() != 0 {
-			t.Errorf("got %v %v", res, err)
+			t.Errorf("got %v, error %v; want 401 without a login", res, err)
 		}
 	})
 }
 
-// TestRequestBodyIsSentAgain has bodies of which some can be read once only.
+// A body without GetBody cannot be sent again after the login.
 func TestRequestBodyIsSentAgain(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)
 		body := &onceBody{Reader: strings.NewReader("hello")}
 		req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, clientMCP, body)
 		if _, err := tr.RoundTrip(req); err == nil || !strings.Contains(err.Error(), "GetBody") {
-			t.Errorf("a body that cannot be had again: %v", err)
+			t.Errorf("body without GetBody: got error %v, want one about GetBody", err)
 		}
 		if !body.closed {
-			t.Error("the body is not closed")
+			t.Error("the body was not closed")
 		}
-		w.mustPost(tr) // the login was made nevertheless
+		w.mustPost(tr) // the login has succeeded
 		if w.loginCount() != 1 {
-			t.Errorf("%d logins", w.loginCount())
+			t.Errorf("got %d logins, want 2", w.loginCount())
 		}
 	})
 }
@@ -300,41 +317,41 @@ func (b *onceBody) Close() error {
 }
 
 func TestRequestIsNotModified(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, clientMCP, nil)
 		req.Header.Set("X-Mine", "1")
 		res, err := w.transport(nil).RoundTrip(req)
 		if err != nil || res.StatusCode != http.StatusOK || len(req.Header) != 1 {
-			t.Errorf("the header is %v, %v", req.Header, err)
+			t.Errorf("got request header %v, error %v; want it unchanged", req.Header, err)
 		}
 	})
 }
 
 func TestDeclinedLoginIsNotRepeatedImmediately(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *clientWorld) {
+	withEnv(t, func(t *testing.T, w *testEnv) {
 		tr := w.transport(nil)
-		w.change(func(_ *oauthclient.LoginRequest, answer url.Values) (url.Values, error) {
+		w.changeResponse(func(_ *oauthclient.LoginRequest, answer url.Values) (url.Values, error) {
 			return url.Values{"error": {"access_denied"}, "state": answer["state"], "iss": answer["iss"]}, nil
 		})
 		for range 5 {
 			_, _, err := post(tr, t.Context())
 			if refused, ok := errors.AsType[*oauthclient.LoginError](err); !ok || refused.Code != "access_denied" {
-				t.Fatalf("got %v", err)
+				t.Fatalf("got error %v, want access_denied", err)
 			}
 		}
 		if w.loginCount() != 1 {
-			t.Errorf("a person who declined was asked %d times", w.loginCount())
+			t.Errorf("got %d logins after the user declined, want 1", w.loginCount())
 		}
-		w.change(nil)
+		w.changeResponse(nil)
 		if err := tr.Login(t.Context()); err != nil || w.loginCount() != 2 {
-			t.Errorf("Login after that: %v", err)
+			t.Errorf("Login: got error %v, want a second login", err)
 		}
 		w.as.forgetAll()
-		w.change(func(*oauthclient.LoginRequest, url.Values) (url.Values, error) {
+		w.changeResponse(func(*oauthclient.LoginRequest, url.Values) (url.Values, error) {
 			return nil, oauthclient.ErrLoginTimeout
 		})
 		_, _, _ = post(tr, t.Context())
-		w.change(nil)
+		w.changeResponse(nil)
 		time.Sleep(31 * time.Second)
 		w.mustPost(tr)
 	})

@@ -31,29 +31,30 @@ const (
 	clientRedirect = "http://127.0.0.1:7777/callback"
 )
 
-// A clientWorld is a world with a protected server, its authorization servers, and a person who
-// logs in.
-type clientWorld struct {
+// A testEnv is a network with a protected MCP server, its authorization servers and a user who logs in.
+type testEnv struct {
 	*network
 	rs *fakeResource
 	as *fakeServer
 
+	servers []*fakeServer // all authorization servers, as among them
+
 	mu     sync.Mutex // guards the fields below
 	logins []*oauthclient.LoginRequest
-	answer func(login *oauthclient.LoginRequest, answer url.Values) (url.Values, error) // what becomes of an answer on its way
+	answer func(login *oauthclient.LoginRequest, answer url.Values) (url.Values, error) // changes a response on its way
 	leaks  []string
 }
 
-func newClientWorld(t *testing.T) *clientWorld {
-	w := &clientWorld{network: newNetwork(t)}
+func newTestEnv(t *testing.T) *testEnv {
+	w := &testEnv{network: newNetwork(t)}
 	w.as = w.newServer(clientIssuer)
 	w.rs = &fakeResource{as: w.as, resource: clientMCP}
 	w.rs.publish(w.network)
 	return w
 }
 
-// login is the person, whose browser follows the redirects of the authorization server.
-func (w *clientWorld) login(_ context.Context, login *oauthclient.LoginRequest) (url.Values, error) {
+// login plays the user, whose browser follows the redirects of the authorization server.
+func (w *testEnv) login(_ context.Context, login *oauthclient.LoginRequest) (url.Values, error) {
 	w.mu.Lock()
 	w.logins = append(w.logins, login)
 	change := w.answer
@@ -69,8 +70,8 @@ func (w *clientWorld) login(_ context.Context, login *oauthclient.LoginRequest) 
 		}
 	}
 	if as == nil {
-		w.t.Errorf("a login at %s", u.Host)
-		return nil, errors.New("nobody there")
+		w.t.Errorf("got a login at the unknown host %s", u.Host)
+		return nil, errors.New("unknown host")
 	}
 	answer := as.authorize(u.Query())
 	if change != nil {
@@ -79,26 +80,26 @@ func (w *clientWorld) login(_ context.Context, login *oauthclient.LoginRequest) 
 	return answer, nil
 }
 
-func (w *clientWorld) loginCount() int {
+func (w *testEnv) loginCount() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.logins)
 }
 
-// change says what becomes of the answers from now on.
-func (w *clientWorld) change(f func(login *oauthclient.LoginRequest, answer url.Values) (url.Values, error)) {
+// changeResponse sets the function that changes the next authorization responses; nil for none.
+func (w *testEnv) changeResponse(f func(login *oauthclient.LoginRequest, answer url.Values) (url.Values, error)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.answer = f
 }
 
-// transport returns a Transport in the world. What opts leaves out is the world's.
-func (w *clientWorld) transport(opts *oauthclient.TransportOptions) *oauthclient.Transport {
+// transport returns a Transport to the server. w fills Base, Fetcher, Logger and a nil Authorizer.
+func (w *testEnv) transport(opts *oauthclient.TransportOptions) *oauthclient.Transport {
 	var o oauthclient.TransportOptions
 	if opts != nil {
 		o = *opts
 	}
-	o.Base = roundTripper(w.trip)
+	o.Base = roundTripper(w.roundTrip)
 	o.Fetcher = w.fetcher(nil)
 	o.Logger = slog.New(slog.DiscardHandler)
 	if o.Authorizer == nil {
@@ -107,10 +108,10 @@ func (w *clientWorld) transport(opts *oauthclient.TransportOptions) *oauthclient
 	return oauthclient.NewTransport(clientMCP, &o)
 }
 
-// unattended returns a Transport without a person.
-func (w *clientWorld) unattended(store oauthclient.Store) *oauthclient.Transport {
+// unattended returns a Transport without an Authorizer.
+func (w *testEnv) unattended(store oauthclient.Store) *oauthclient.Transport {
 	return oauthclient.NewTransport(clientMCP, &oauthclient.TransportOptions{
-		Base: roundTripper(w.trip), Fetcher: w.fetcher(nil), Logger: slog.New(slog.DiscardHandler), Store: store,
+		Base: roundTripper(w.roundTrip), Fetcher: w.fetcher(nil), Logger: slog.New(slog.DiscardHandler), Store: store,
 	})
 }
 
@@ -118,15 +119,15 @@ type roundTripper func(req *http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// trip is the way to the server. It notes tokens that go elsewhere.
-func (w *clientWorld) trip(req *http.Request) (*http.Response, error) {
+// roundTrip sends a request to the server. It records tokens that are sent to other URLs.
+func (w *testEnv) roundTrip(req *http.Request) (*http.Response, error) {
 	if err := req.Context().Err(); err != nil {
 		return nil, err
 	}
-	place := req.URL.Scheme + "://" + req.URL.Host + req.URL.Path
-	if place != clientMCP && req.Header.Get("Authorization") != "" && !w.rs.covers(place) {
+	target := req.URL.Scheme + "://" + req.URL.Host + req.URL.Path
+	if target != clientMCP && req.Header.Get("Authorization") != "" && !w.rs.covers(target) {
 		w.mu.Lock()
-		w.leaks = append(w.leaks, place)
+		w.leaks = append(w.leaks, target)
 		w.mu.Unlock()
 	}
 	rec := httptest.NewRecorder()
@@ -136,7 +137,7 @@ func (w *clientWorld) trip(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// post sends a request as a client of MCP does, and gives the status and the body.
+// post sends a request to the server and returns the status and the body of its response.
 func post(t *oauthclient.Transport, ctx context.Context) (int, string, error) {
 	return send(t, ctx, clientMCP)
 }
@@ -152,22 +153,22 @@ func send(t *oauthclient.Transport, ctx context.Context, target string) (int, st
 	}
 	defer res.Body.Close()
 	if res.Request.Header.Get("Authorization") != "" {
-		return 0, "", errors.New("the token is in what the caller gets")
+		return 0, "", errors.New("the response's request has an Authorization header")
 	}
 	body, err := io.ReadAll(res.Body)
 	return res.StatusCode, string(body), err
 }
 
-// mustPost sends a request that has to succeed.
-func (w *clientWorld) mustPost(t *oauthclient.Transport) {
+// mustPost sends a request and fails the test unless it succeeds.
+func (w *testEnv) mustPost(t *oauthclient.Transport) {
 	w.t.Helper()
 	status, body, err := post(t, w.t.(*testing.T).Context())
 	if err != nil || status != http.StatusOK || body != "hello" {
-		w.t.Fatalf("got %d %q %v", status, body, err)
+		w.t.Fatalf("got %d %q, error %v; want 200 and the echoed body", status, body, err)
 	}
 }
 
-// A fakeResource is an MCP server that takes the tokens of one authorization server.
+// A fakeResource is an MCP server that accepts the tokens of one authorization server.
 type fakeResource struct {
 	world    *network
 	resource string
@@ -177,11 +178,12 @@ type fakeResource struct {
 	as        *fakeServer
 	wants     []string // scopes of every request
 	challenge func(status int, lacking string) []string
-	path      string // where resource metadata is; a challenge says so
-	silent    bool   // no challenge
-	byPath    bool   // a request wants the scope that its path ends with, in place of wants
-	refuse    bool   // every token
-	used      []string
+	path      string   // URL of the resource metadata, as in challenges
+	silent    bool     // send no challenge
+	byPath    bool     // require the last path segment as the scope, in place of wants
+	refuse    bool     // refuse every token
+	received  []string // tokens of all requests
+	used      []string // tokens of the accepted requests
 	requests  int
 	redirect  string
 }
@@ -192,13 +194,13 @@ func (r *fakeResource) publish(w *network) {
 	r.document(r.as.issuer, nil)
 }
 
-// document says who gives tokens.
+// document publishes resource metadata that names an issuer.
 func (r *fakeResource) document(issuer string, scopes []string) {
 	text, _ := json.Marshal(oauth.ResourceMetadata{Resource: r.resource, AuthorizationServers: []string{issuer}, ScopesSupported: scopes})
 	r.world.Doc(r.path, string(text))
 }
 
-// moveTo has the tokens of another authorization server taken, and no others.
+// moveTo makes the server accept the tokens of another authorization server only.
 func (r *fakeResource) moveTo(as *fakeServer) {
 	r.mu.Lock()
 	r.as = as
@@ -207,8 +209,8 @@ func (r *fakeResource) moveTo(as *fakeServer) {
 	r.document(as.issuer, nil)
 }
 
-func (r *fakeResource) covers(place string) bool {
-	return strings.HasPrefix(place+"/", r.resource+"/")
+func (r *fakeResource) covers(target string) bool {
+	return strings.HasPrefix(target+"/", r.resource+"/")
 }
 
 func (r *fakeResource) ServeHTTP(w http.ResponseWriter, req *http.Request) {
@@ -224,6 +226,9 @@ func (r *fakeResource) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	token, _ := strings.CutPrefix(req.Header.Get("Authorization"), "Bearer ")
+	if token != "" {
+		r.received = append(r.received, token)
+	}
 	scopes, ok := r.as.check(token, r.resource)
 	if r.refuse || !ok {
 		r.answer(w, http.StatusUnauthorized, strings.Join(r.wants, " "))
@@ -243,7 +248,7 @@ func (r *fakeResource) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	_, _ = w.Write(body)
 }
 
-// answer refuses. The caller holds mu.
+// answer sends a refusal with a challenge. The caller holds mu.
 func (r *fakeResource) answer(w http.ResponseWriter, status int, scope string) {
 	if r.challenge != nil {
 		for _, c := range r.challenge(status, scope) {
@@ -268,25 +273,26 @@ func (r *fakeResource) set(f func(r *fakeResource)) {
 	f(r)
 }
 
-// A fakeServer is an authorization server that is strict, and says so as a failure of the test.
+// A fakeServer is an authorization server. An invalid request fails the test.
 type fakeServer struct {
 	t      testing.TB
 	issuer string
 
-	mu        sync.Mutex        // guards the fields below
-	clients   map[string]string // secrets by ids
-	method    string            // that clients authenticate with
+	mu        sync.Mutex          // guards the fields below
+	clients   map[string]string   // secrets by ids
+	redirects map[string][]string // registered redirect URIs by client ids
+	method    string              // of client authentication
 	codes     map[string]url.Values
 	grants    map[string]*fakeGrant // by access tokens and refresh tokens
 	counts    map[string]int
 	serial    int
-	lifetime  any // expires_in; nil leaves it out
+	lifetime  any // expires_in; nil to omit it
 	noRefresh bool
-	grant     func(asked string) string // the scope that is granted; nil for what is asked for
-	noScope   bool                      // it does not say which
+	grant     func(asked string) string // returns the granted scope; nil to grant the requested one
+	noScope   bool                      // omit scope in token responses
 	noIss     bool
-	resource  string                                          // that every request has to name
-	respond   func(form url.Values) (status int, body string) // if the status is not 0
+	resource  string                                          // that every request must name
+	respond   func(form url.Values) (status int, body string) // replaces the token response if status is not 0
 	last      url.Values
 	lastAuth  string
 	rotates   bool
@@ -300,9 +306,9 @@ type fakeGrant struct {
 	refresh                 bool
 }
 
-func (w *clientWorld) newServer(issuer string) *fakeServer {
+func (w *testEnv) newServer(issuer string) *fakeServer {
 	s := &fakeServer{
-		t: w.t, issuer: issuer, clients: map[string]string{}, method: "none", codes: map[string]url.Values{},
+		t: w.t, issuer: issuer, clients: map[string]string{}, redirects: map[string][]string{}, method: "none", codes: map[string]url.Values{},
 		grants: map[string]*fakeGrant{}, counts: map[string]int{}, resource: clientMCP, rotates: true, lifetime: 3600,
 	}
 	s.document = map[string]any{
@@ -312,6 +318,7 @@ func (w *clientWorld) newServer(issuer string) *fakeServer {
 		"token_endpoint_auth_methods_supported":          []string{"none"},
 		"authorization_response_iss_parameter_supported": true,
 	}
+	w.servers = append(w.servers, s)
 	w.Page(issuer+"/.well-known/oauth-authorization-server", func(rw http.ResponseWriter, req *http.Request) {
 		s.mu.Lock()
 		text, _ := json.Marshal(s.document)
@@ -330,7 +337,7 @@ func (s *fakeServer) set(f func(s *fakeServer)) {
 	f(s)
 }
 
-// count returns how often something was done, and forgets it.
+// count returns the number of requests of a kind since the last call.
 func (s *fakeServer) count(what string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -339,8 +346,8 @@ func (s *fakeServer) count(what string) int {
 	return n
 }
 
-// fresh returns a text that was not there before. The caller holds mu.
-func (s *fakeServer) fresh(kind string) string {
+// newID returns a unique id. The caller holds mu.
+func (s *fakeServer) newID(kind string) string {
 	s.serial++
 	return fmt.Sprintf("%s-%d-of-%s", kind, s.serial, strings.TrimPrefix(s.issuer, "https://"))
 }
@@ -348,22 +355,22 @@ func (s *fakeServer) fresh(kind string) string {
 func (s *fakeServer) register(w http.ResponseWriter, req *http.Request) {
 	var m oauth.ClientMetadata
 	if err := json.NewDecoder(req.Body).Decode(&m); err != nil || len(m.RedirectURIs) == 0 {
-		s.t.Errorf("registration of %+v: %v", m, err)
+		s.t.Errorf("got invalid registration %+v, error %v", m, err)
 	}
 	if !slices.Contains(m.GrantTypes, "refresh_token") || m.ApplicationType != "native" {
-		s.t.Errorf("registration of %+v", m)
+		s.t.Errorf("got registration %+v, want a native client with refresh tokens", m)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counts["register"]++
-	id := s.fresh("client")
-	s.clients[id] = ""
+	id := s.newID("client")
+	s.clients[id], s.redirects[id] = "", m.RedirectURIs
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusCreated)
 	_ = json.NewEncoder(w).Encode(map[string]any{"client_id": id, "token_endpoint_auth_method": "none", "redirect_uris": m.RedirectURIs})
 }
 
-// authorize answers an authorization request as if the person had agreed.
+// authorize returns the response to an authorization request to which the user has agreed.
 func (s *fakeServer) authorize(q url.Values) url.Values {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -376,12 +383,15 @@ func (s *fakeServer) authorize(q url.Values) url.Values {
 	if _, known := s.clients[q.Get("client_id")]; !known {
 		s.t.Errorf("authorization request of the client %q", q.Get("client_id"))
 	}
+	if known := s.redirects[q.Get("client_id")]; known != nil && !slices.Contains(known, q.Get("redirect_uri")) {
+		s.t.Errorf("authorization request with the redirect URI %q, registered are %q", q.Get("redirect_uri"), known)
+	}
 	if q.Get("response_type") != "code" || q.Get("code_challenge_method") != "S256" || len(q.Get("code_challenge")) != 43 ||
 		len(q.Get("state")) < 43 || q.Get("resource") != s.resource || q.Has("resource") != (s.resource != "") {
-		s.t.Errorf("authorization request %v", q)
+		s.t.Errorf("got invalid authorization request %v", q)
 	}
 	s.last = q
-	code := s.fresh("code")
+	code := s.newID("code")
 	s.codes[code] = q
 	answer := url.Values{"code": {code}, "state": {q.Get("state")}}
 	if !s.noIss {
@@ -413,7 +423,7 @@ func (s *fakeServer) token(w http.ResponseWriter, req *http.Request) {
 	}
 	client, ok := s.authenticated(req)
 	if !ok {
-		refuse(w, "invalid_client")
+		writeError(w, "invalid_client")
 		return
 	}
 	if f.Get("resource") != s.resource || len(f["resource"]) > 1 || f.Has("resource") != (s.resource != "") {
@@ -426,24 +436,24 @@ func (s *fakeServer) token(w http.ResponseWriter, req *http.Request) {
 		sum := sha256.Sum256([]byte(f.Get("code_verifier")))
 		if q == nil || q.Get("client_id") != client || q.Get("redirect_uri") != f.Get("redirect_uri") ||
 			q.Get("code_challenge") != base64.RawURLEncoding.EncodeToString(sum[:]) {
-			refuse(w, "invalid_grant")
+			writeError(w, "invalid_grant")
 			return
 		}
-		s.give(w, client, q.Get("scope"))
+		s.issueTokens(w, client, q.Get("scope"))
 	case "refresh_token":
 		g := s.grants[f.Get("refresh_token")]
 		if g == nil || !g.refresh || g.client != client {
-			refuse(w, "invalid_grant")
+			writeError(w, "invalid_grant")
 			return
 		}
 		if s.rotates {
 			delete(s.grants, f.Get("refresh_token"))
 		}
-		s.give(w, client, g.scope)
+		s.issueTokens(w, client, g.scope)
 	case "client_credentials":
-		s.give(w, client, f.Get("scope"))
+		s.issueTokens(w, client, f.Get("scope"))
 	default:
-		refuse(w, "unsupported_grant_type")
+		writeError(w, "unsupported_grant_type")
 	}
 }
 
@@ -454,15 +464,15 @@ func (s *fakeServer) authenticated(req *http.Request) (string, bool) {
 	switch s.method {
 	case "none":
 		if basic || secret != "" {
-			s.t.Error("a public client with a secret")
+			s.t.Error("got a secret of a public client")
 		}
 	case "client_secret_post":
 		if basic {
-			s.t.Error("basic where post is wanted")
+			s.t.Error("got basic authentication, want client_secret_post")
 		}
 	case "client_secret_basic":
 		if !basic || secret != "" || id != "" {
-			s.t.Errorf("no basic authentication: %v", req.PostForm)
+			s.t.Errorf("got form %v, want basic authentication", req.PostForm)
 		}
 		id, _ = url.QueryUnescape(user)
 		secret, _ = url.QueryUnescape(password)
@@ -471,8 +481,8 @@ func (s *fakeServer) authenticated(req *http.Request) (string, bool) {
 	return id, known && want == secret
 }
 
-// give returns tokens. The caller holds mu.
-func (s *fakeServer) give(w http.ResponseWriter, client, scope string) {
+// issueTokens sends a token response. The caller holds mu.
+func (s *fakeServer) issueTokens(w http.ResponseWriter, client, scope string) {
 	asked := scope
 	if s.grant != nil {
 		scope = s.grant(scope)
@@ -481,7 +491,7 @@ func (s *fakeServer) give(w http.ResponseWriter, client, scope string) {
 	if seconds, ok := s.lifetime.(int); ok {
 		g.ends = time.Now().Add(time.Duration(seconds) * time.Second)
 	}
-	access := s.fresh("access")
+	access := s.newID("access")
 	s.grants[access] = g
 	answer := map[string]any{"access_token": access, "token_type": "bearer"}
 	if !s.noScope && (scope != "" || asked != "") {
@@ -491,7 +501,7 @@ func (s *fakeServer) give(w http.ResponseWriter, client, scope string) {
 		answer["expires_in"] = s.lifetime
 	}
 	if !s.noRefresh {
-		refresh := s.fresh("refresh")
+		refresh := s.newID("refresh")
 		s.grants[refresh] = &fakeGrant{client: client, resource: s.resource, scope: scope, refresh: true}
 		answer["refresh_token"] = refresh
 	}
@@ -499,7 +509,7 @@ func (s *fakeServer) give(w http.ResponseWriter, client, scope string) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-func refuse(w http.ResponseWriter, code string) {
+func writeError(w http.ResponseWriter, code string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusBadRequest)
 	_ = json.NewEncoder(w).Encode(map[string]string{"error": code, "error_description": "because"})
@@ -517,7 +527,7 @@ func (s *fakeServer) revoke(w http.ResponseWriter, req *http.Request) {
 	w.WriteHeader(http.StatusOK)
 }
 
-// check returns the scopes of an access token, if it is good.
+// check returns the scopes of an access token and reports whether it is valid.
 func (s *fakeServer) check(token, resource string) ([]string, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -528,7 +538,7 @@ func (s *fakeServer) check(token, resource string) ([]string, bool) {
 	return strings.Fields(g.scope), true
 }
 
-// revokeAccess ends all access tokens, as a server does that forgets them.
+// revokeAccess revokes all access tokens, but no refresh tokens.
 func (s *fakeServer) revokeAccess() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -539,7 +549,7 @@ func (s *fakeServer) revokeAccess() {
 	}
 }
 
-// forgetAll ends all tokens.
+// forgetAll revokes all tokens.
 func (s *fakeServer) forgetAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
