@@ -123,8 +123,8 @@ type cachedRefusal struct {
 // Verify asks the authorization server about a token, unless the response is cached. Concurrent
 // calls for one token share one question.
 func (v *IntrospectionVerifier) Verify(ctx context.Context, token string) (*Token, error) {
-	if len(token) > maxToken {
-		return nil, invalidToken("longer than %d bytes", maxToken)
+	if err := checkText(token); err != nil {
+		return nil, err
 	}
 	digest := sha256.Sum256([]byte(token))
 	if t := v.cache.get(digest, nil, time.Now()); t != nil {

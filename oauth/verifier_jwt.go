@@ -120,8 +120,8 @@ func newJWTVerifier(issuer string, opts *JWTOptions) (*JWTVerifier, error) {
 
 // Verify verifies the signature and the claims of a token.
 func (v *JWTVerifier) Verify(ctx context.Context, token string) (*Token, error) {
-	if len(token) > maxToken {
-		return nil, invalidToken("longer than %d bytes", maxToken)
+	if err := checkText(token); err != nil {
+		return nil, err
 	}
 	now, digest, keys := time.Now(), sha256.Sum256([]byte(token)), v.fixed
 	if v.remote != nil {
