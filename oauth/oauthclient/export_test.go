@@ -42,7 +42,7 @@ func Within(f *oauth.Fetcher, endpoint *url.URL, seen string) *oauth.Fetcher {
 
 func CheckResource(f *oauth.Fetcher, resource string, endpoint *url.URL) error {
 	s := &search{fetcher: (*oauthfetch.Fetcher)(f), endpoint: endpoint}
-	return s.checkResource(resource)
+	return s.checkResource(resource, endpoint.String())
 }
 
 // ReadTokenResponse returns the tokens and the lifetime of a response of a token endpoint.
