@@ -283,3 +283,25 @@ func (d *discovery) checkCodeFlow() error {
 	}
 	return nil
 }
+
+// checkLoginPage returns an error if a code could be that of another authorization server. An attacker's
+// metadata can name the login page of an honest server, whose codes the client would then send to the
+// attacker. The iss of the response shows who issued a code. Without it the page must be at the host of
+// the issuer, which served the metadata, or below it: the owner of a domain controls the hosts below it.
+// A common parent domain is not enough, since customers share some, such as github.io. An issuer in the
+// configuration, which may be empty, is trusted. The token endpoint may be at any host, since the same
+// metadata names it. Spec: RFC 9207, section 1; RFC 9700, section 4.4.
+func (d *discovery) checkLoginPage(configured string) error {
+	page, err := url.Parse(d.Server.AuthorizationEndpoint)
+	issuer, invalid := url.Parse(d.Issuer)
+	switch {
+	case err != nil || invalid != nil:
+		return errors.New("oauth: invalid authorization_endpoint or issuer: must be a URL")
+	case configured == d.Issuer, d.Server.SupportsIssuerParameter,
+		netx.IsSubdomain(page.Hostname(), issuer.Hostname()):
+		return nil
+	}
+	return fmt.Errorf("oauth: invalid authorization_endpoint %s: must be at the host of the issuer %s or below it, "+
+		"since the authorization server does not send iss: if it is right, set TransportOptions.Client.Issuer",
+		oauthfetch.ShownURL(page), oauthfetch.ShownURL(issuer))
+}

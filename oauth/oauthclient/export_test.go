@@ -63,3 +63,6 @@ func TakeAnswer(issuer string, sendsIssuer bool, state string, answer url.Values
 	l := &login{grantRequest: &grantRequest{discovery: &discovery{Issuer: issuer, Server: server}}, state: state}
 	return l.authorizationCode(answer)
 }
+
+// CheckLoginPage checks the authorization endpoint of a discovery. configured is Identity.Issuer.
+func CheckLoginPage(d *Discovery, configured string) error { return d.checkLoginPage(configured) }
