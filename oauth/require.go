@@ -333,9 +333,10 @@ type ProofOptions struct {
 	// Nonces requires in every proof a nonce that the server issued 5 to 10 minutes ago at most, so
 	// that proofs cannot be made in advance. A client without one needs one more request.
 	Nonces bool
-	// NonceKey is the secret, of at least 32 bytes, that nonces are derived from. All processes
-	// that serve a resource need the same one. Default: a random one.
-	NonceKey []byte
+	// NonceKeys are the secrets, each of at least 32 bytes, that nonces are derived from. The first
+	// one derives new nonces, those of all are accepted, so that keys can be rotated. All processes
+	// that serve a resource need the same ones. Default: one random key.
+	NonceKeys [][]byte
 	// MaxProofs bounds the proofs of three minutes, which are stored to detect replay, and half of
 	// it those of one key; each takes about 40 bytes. Further requests are refused with status 503.
 	// Default: 1,048,576.

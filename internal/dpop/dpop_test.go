@@ -434,7 +434,7 @@ func TestProofNonces(t *testing.T) {
 	if _, err := try(); !errors.As(err, &fault) || fault.Code != oauthwire.UseDPoPNonce {
 		t.Errorf("with a nonce of long ago: %v", err)
 	}
-	other := testVerifier(t, &VerifierOptions{Nonces: true, NonceKey: []byte(strings.Repeat("n", minNonceKey))})
+	other := testVerifier(t, &VerifierOptions{Nonces: true, NonceKeys: [][]byte{[]byte(strings.Repeat("n", minNonceKey))}})
 	other.now = clock
 	p.LearnFromResource(target, http.Header{"Dpop-Nonce": {other.nonceAt(now)}})
 	if _, err := try(); !errors.As(err, &fault) || fault.Code != oauthwire.UseDPoPNonce {
@@ -528,7 +528,7 @@ func TestProverRequiresDPoP(t *testing.T) {
 func TestProofOptionsAreChecked(t *testing.T) {
 	for _, o := range []VerifierOptions{
 		{Algorithms: []string{"none"}}, {Algorithms: []string{"HS256"}}, {Algorithms: []string{""}},
-		{NonceKey: make([]byte, 32)}, {Nonces: true, NonceKey: make([]byte, 31)}, {MaxProofs: -1},
+		{NonceKeys: [][]byte{make([]byte, 32)}}, {Nonces: true, NonceKeys: [][]byte{make([]byte, 31)}}, {MaxProofs: -1},
 	} {
 		if _, err := NewVerifier(&o); err == nil {
 			t.Errorf("%+v is taken", o)
