@@ -3,6 +3,7 @@ package oauth
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"mime"
@@ -12,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
+	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 // insufficientScope returns the description of a refusal for want of scopes.
@@ -27,13 +29,33 @@ type denial struct {
 	code        string // of the error, empty for a request without a token
 	description string // for the client
 	scopes      []string
-	cause       error // for the log, nil if there is nothing to add
+	cause       error          // for the log, nil if there is nothing to add
+	principal   *mcp.Principal // of a valid token that lacks scopes
+}
+
+// reason returns the error for [RequireOptions.Audit].
+func (no *denial) reason() error {
+	switch {
+	case no == errNoToken:
+		return errors.New("oauth: the request has no access token")
+	case no.scopes != nil:
+		return &ScopeError{Scopes: no.scopes}
+	case no.cause != nil:
+		return no.cause
+	}
+	return errors.New("oauth: " + no.description)
 }
 
 var errNoToken = &denial{status: http.StatusUnauthorized}
 
+func badToken(description string, cause error) *denial {
+	return &denial{
+		status: http.StatusUnauthorized, code: oauthwire.InvalidToken, description: description, cause: cause,
+	}
+}
+
 func badBinding(description string) *denial {
-	return &denial{http.StatusUnauthorized, oauthwire.InvalidToken, description, nil, ErrInvalidToken}
+	return badToken(description, invalidToken("%s", description))
 }
 
 func badRequest(description string) *denial {
