@@ -42,7 +42,9 @@ func isNoToken(err error) bool { return err != nil && strings.Contains(err.Error
 
 type verifierFunc func(ctx context.Context, token string) (*oauth.Token, error)
 
-func (f verifierFunc) Verify(ctx context.Context, token string) (*oauth.Token, error) { return f(ctx, token) }
+func (f verifierFunc) Verify(ctx context.Context, token string) (*oauth.Token, error) {
+	return f(ctx, token)
+}
 
 func TestAuditReceivesEachDecision(t *testing.T) {
 	log := &decisionLog{}
