@@ -138,7 +138,7 @@ func (v *IntrospectionVerifier) Verify(ctx context.Context, token string) (*Toke
 		switch {
 		case errors.Is(err, ErrInvalidToken) && v.opts.CacheTime > 0:
 			v.refusals.add(digest, cachedRefusal{err, time.Now().Add(refusalTime)})
-		case err == nil && v.opts.CacheTime > 0:
+		case err == nil: // also without a cache, so that ask knows the token
 			v.cache.add(digest, cachedToken{token: t, until: time.Now().Add(v.opts.CacheTime)})
 		}
 		return t, err
