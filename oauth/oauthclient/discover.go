@@ -288,17 +288,21 @@ func (d *discovery) checkCodeFlow() error {
 // metadata can name the login page of an honest server, whose codes the client would then send to the
 // attacker. The iss of the response shows who issued a code. Without it the page must be at the host of
 // the issuer, which served the metadata, or below it: the owner of a domain controls the hosts below it.
-// A common parent domain is not enough, since customers share some, such as github.io. An issuer in the
+// Or page and issuer must both be at the host of the MCP server, which named the issuer, or below it. Any
+// other common parent domain is not enough, since customers share some, such as github.io. The MCP
+// server's host alone is not either: several servers may share it by path. An issuer in the
 // configuration, which may be empty, is trusted. The token endpoint may be at any host, since the same
 // metadata names it. Spec: RFC 9207, section 1; RFC 9700, section 4.4.
-func (d *discovery) checkLoginPage(configured string) error {
+func (d *discovery) checkLoginPage(server *url.URL, configured string) error {
 	page, err := url.Parse(d.Server.AuthorizationEndpoint)
 	issuer, invalid := url.Parse(d.Issuer)
 	switch {
 	case err != nil || invalid != nil:
 		return errors.New("oauth: invalid authorization_endpoint or issuer: must be a URL")
 	case configured == d.Issuer, d.Server.SupportsIssuerParameter,
-		netx.IsSubdomain(page.Hostname(), issuer.Hostname()):
+		netx.IsLoopback(page.Hostname()) && netx.IsLoopback(issuer.Hostname()),
+		netx.IsSubdomain(page.Hostname(), issuer.Hostname()),
+		netx.IsSubdomain(page.Hostname(), server.Hostname()) && netx.IsSubdomain(issuer.Hostname(), server.Hostname()):
 		return nil
 	}
 	return fmt.Errorf("oauth: invalid authorization_endpoint %s: must be at the host of the issuer %s or below it, "+

@@ -64,5 +64,8 @@ func TakeAnswer(issuer string, sendsIssuer bool, state string, answer url.Values
 	return l.authorizationCode(answer)
 }
 
-// CheckLoginPage checks the authorization endpoint of a discovery. configured is Identity.Issuer.
-func CheckLoginPage(d *Discovery, configured string) error { return d.checkLoginPage(configured) }
+// CheckLoginPage checks the authorization endpoint of a discovery for an MCP server. configured is
+// Identity.Issuer.
+func CheckLoginPage(d *Discovery, server *url.URL, configured string) error {
+	return d.checkLoginPage(server, configured)
+}

@@ -127,7 +127,7 @@ func (codeGrant) obtain(ctx context.Context, r *grantRequest) (*TokenSet, error)
 	if err := d.checkCodeFlow(); err != nil {
 		return nil, err
 	}
-	if err := d.checkLoginPage(r.transport.client.Issuer); err != nil {
+	if err := d.checkLoginPage(r.transport.endpoint, r.transport.client.Issuer); err != nil {
 		return nil, err
 	}
 	if err := r.transport.prover.CheckServer(d.Server.DPoPAlgorithms); err != nil {

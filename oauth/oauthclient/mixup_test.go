@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/patchbay-mcp/patchbay/oauth"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
@@ -35,8 +36,8 @@ func TestMixUpWithoutIssuerInResponses(t *testing.T) {
 	})
 }
 
-// The login page must be at the host of the issuer or below it, unless responses name the issuer or the
-// program has chosen it.
+// The login page must be at the host of the issuer or below it, or both at that of the MCP server, unless
+// responses name the issuer or the program has chosen it.
 func TestHostOfAuthorizationEndpoint(t *testing.T) {
 	const at = "/.well-known/oauth-authorization-server"
 	for _, tt := range []struct {
@@ -53,6 +54,10 @@ func TestHostOfAuthorizationEndpoint(t *testing.T) {
 		{"https://as.example", "https://example/authorize", false},
 		{"https://a.example.com", "https://b.example.com/authorize", false},
 		{"https://evil.example.com", "https://example.com/authorize", false},
+		{"https://as.mcp.example", "https://mcp.example/authorize", true}, // both within the MCP server's host
+		{"https://as.mcp.example", "https://login.mcp.example/authorize", true},
+		{"https://as.example", "https://mcp.example/authorize", false},
+		{"https://as.mcp.example", "https://evilmcp.example/authorize", false},
 		{"https://8.8.8.8", "https://8.8.8.8:8443/authorize", true},
 		{"https://8.8", "https://8.8.8.8/authorize", false},
 		{"https://example", "https://as.example/authorize", false},
@@ -80,11 +85,27 @@ func TestHostOfAuthorizationEndpoint(t *testing.T) {
 				if how == "configured" {
 					configured = tt.issuer
 				}
-				if err := oauthclient.CheckLoginPage(d, configured); (err == nil) != (tt.ok || how != "neither") {
+				server, _ := url.Parse(mcpServer)
+				if err := oauthclient.CheckLoginPage(d, server, configured); (err == nil) != (tt.ok || how != "neither") {
 					t.Errorf("got error %v, want success %t", err, tt.ok || how != "neither")
 				}
 			})
 		}
+	}
+}
+
+// Names and addresses of this machine are one host.
+func TestLoginPageAtLoopback(t *testing.T) {
+	d := &oauthclient.Discovery{Issuer: "http://localhost:8001", Server: &oauth.ServerMetadata{
+		Issuer: "http://localhost:8001", AuthorizationEndpoint: "http://127.0.0.1:8001/authorize",
+	}}
+	server, _ := url.Parse("http://localhost:8000/mcp")
+	if err := oauthclient.CheckLoginPage(d, server, ""); err != nil {
+		t.Error(err)
+	}
+	d.Server.AuthorizationEndpoint = otherIssuer + "/authorize"
+	if err := oauthclient.CheckLoginPage(d, server, ""); err == nil {
+		t.Error("a login page elsewhere was accepted")
 	}
 }
 
