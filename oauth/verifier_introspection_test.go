@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -25,6 +26,7 @@ func withIntrospection(t *testing.T, opts oauth.IntrospectionOptions, answer fun
 		w := newNetwork(t)
 		var asked atomic.Int32
 		last := &http.Request{}
+		var mu sync.Mutex // guards last while requests are concurrent
 		w.Doc(issuerURL+"/.well-known/oauth-authorization-server",
 			`{"issuer":"`+issuerURL+`","introspection_endpoint":"`+introspectURL+`",
 			"authorization_endpoint":"https://auth.example.com/a","token_endpoint":"https://auth.example.com/t","response_types_supported":["code"]}`)
@@ -32,7 +34,9 @@ func withIntrospection(t *testing.T, opts oauth.IntrospectionOptions, answer fun
 			asked.Add(1)
 			body, _ := io.ReadAll(r.Body)
 			r.PostForm, _ = url.ParseQuery(string(body))
+			mu.Lock()
 			*last = *r
+			mu.Unlock()
 			text := answer()
 			if text == "" {
 				rw.WriteHeader(http.StatusUnauthorized)
