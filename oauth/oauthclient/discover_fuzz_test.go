@@ -63,7 +63,7 @@ func FuzzDiscovery(f *testing.F) {
 func isSameHost(a, b string) bool {
 	u, err := url.Parse(a)
 	v, invalid := url.Parse(b)
-	return err == nil && invalid == nil && strings.EqualFold(u.Host, v.Host)
+	return err == nil && invalid == nil && strings.EqualFold(u.Hostname(), v.Hostname())
 }
 
 func checkDiscovery(d *oauthclient.Discovery) error {
