@@ -15,8 +15,8 @@
 // steps of the MCP specification:
 //
 //   - Discovery: it fetches the Protected Resource Metadata that the challenge names, also at another
-//     origin if it is about the URL of the server, and the metadata of the authorization server. For servers of revision 2025-03-26, which have none, it
-//     uses the default endpoints.
+//     origin if it is about the URL of the server, and the metadata of the authorization server. For
+//     servers of revision 2025-03-26, which have none, it uses the default endpoints.
 //   - Client registration: it uses the client id of the options ([Identity]), or a Client ID
 //     Metadata Document (an https URL as client id, see [NewMetadataHandler]), or Dynamic Client
 //     Registration, in this order.
