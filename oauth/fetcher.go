@@ -33,8 +33,8 @@ type FetcherOptions struct {
 	// Timeout bounds each exchange as a whole, and each discovery, which consists of several.
 	// Default: 10 seconds.
 	Timeout time.Duration
-	// Logger receives warnings about what is ignored, such as a challenge with a URL that is refused.
-	// Default: slog.Default().
+	// Logger receives warnings about what is ignored, such as a challenge with a URL that is
+	// refused. Default: slog.Default().
 	Logger *slog.Logger
 	// InsecureAnyAddress allows every address, and plain http. It is for tests only: servers can
 	// then make the client call everything that it can reach.

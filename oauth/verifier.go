@@ -88,9 +88,9 @@ func invalidToken(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrInvalidToken, fmt.Sprintf(format, args...))
 }
 
-// checkText refuses a text that cannot be an access token: one that is empty, too long, or has other
-// characters than printable ASCII without spaces. Decoders of base64 skip line breaks, so without
-// this check one token would have several spellings. Spec: RFC 6750, section 2.1.
+// checkText refuses a text that cannot be an access token: one that is empty, too long, or has
+// other characters than printable ASCII without spaces. Decoders of base64 skip line breaks, so
+// without this check one token would have several spellings. Spec: RFC 6750, section 2.1.
 func checkText(token string) error {
 	if token == "" || len(token) > maxToken {
 		return invalidToken("invalid length %d: must be 1 to %d bytes", len(token), maxToken)

@@ -36,8 +36,9 @@ func EqualFoldASCII(a, b string) bool {
 	return true
 }
 
-// IsSubdomain reports whether a host is a domain or below it: "as.example.com" is below "example.com".
-// Both are as in a URL, without port. Nothing is below an address or a name without a dot.
+// IsSubdomain reports whether a host is a domain or below it: "as.example.com" is below
+// "example.com". Both are as in a URL, without port. Nothing is below an address or a name without
+// a dot.
 func IsSubdomain(host, domain string) bool {
 	if EqualFoldASCII(host, domain) {
 		return host != ""

@@ -18,8 +18,9 @@ import (
 // MaxURL bounds a URL that a peer wrote, in bytes. Browsers and servers accept about twice as much.
 const MaxURL = 4 << 10
 
-// proxyLookupTimeout bounds the lookup of a host that is reached through a proxy. Behind a proxy names
-// of the Internet may not resolve, and a DNS server that does not answer must not stop the request.
+// proxyLookupTimeout bounds the lookup of a host that is reached through a proxy. Behind a proxy
+// names of the Internet may not resolve, and a DNS server that does not answer must not stop the
+// request.
 const proxyLookupTimeout = 2 * time.Second
 
 // sourceScopeLifetime is how long the scope of a server is cached: longer than a discovery takes.
@@ -211,8 +212,8 @@ func (p *policy) dial(ctx context.Context, network, address string) (net.Conn, e
 	return p.connect(ctx, network, address, func(context.Context, string) error { return nil })
 }
 
-// checkBeforeProxy checks all addresses of a host before a proxy is asked to connect to it, since the
-// proxy may choose any of them. A name that does not resolve here is left to the proxy.
+// checkBeforeProxy checks all addresses of a host before a proxy is asked to connect to it, since
+// the proxy may choose any of them. A name that does not resolve here is left to the proxy.
 func (p *policy) checkBeforeProxy(ctx context.Context, d *dialInfo) error {
 	name, port, err := net.SplitHostPort(d.host)
 	if err != nil {

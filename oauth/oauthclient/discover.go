@@ -101,9 +101,9 @@ func (s *search) run(ctx context.Context, q *discoveryQuery) (*discovery, error)
 	return s.fromOrigin(ctx)
 }
 
-// metadataAddress returns the resource_metadata of a challenge, empty if it may not be fetched. It may
-// be at another origin: checkResource then requires that the document is about the endpoint itself.
-// Spec: RFC 9728, sections 5.1 and 7.3.
+// metadataAddress returns the resource_metadata of a challenge, empty if it may not be fetched. It
+// may be at another origin: checkResource then requires that the document is about the endpoint
+// itself. Spec: RFC 9728, sections 5.1 and 7.3.
 func (s *search) metadataAddress(ch *oauth.Challenge) (address string, isNamed bool) {
 	if ch == nil || ch.Params["resource_metadata"] == "" {
 		return "", false
@@ -201,9 +201,9 @@ func (s *search) fromResource(
 }
 
 // checkResource checks that the identifier in the metadata at an address has the origin of the
-// endpoint, and its path or a parent, up to a slash at the end. In metadata at another origin, which
-// the server does not serve itself, a parent is not enough. Spec: RFC 9728, section 3.3; RFC 8707,
-// section 2.
+// endpoint, and its path or a parent, up to a slash at the end. In metadata at another origin,
+// which the server does not serve itself, a parent is not enough. Spec: RFC 9728, section 3.3; RFC
+// 8707, section 2.
 func (s *search) checkResource(resource, at string) error {
 	u, err := s.fetcher.CheckURL(resource)
 	switch {
@@ -284,15 +284,16 @@ func (d *discovery) checkCodeFlow() error {
 	return nil
 }
 
-// checkLoginPage returns an error if a code could be that of another authorization server. An attacker's
-// metadata can name the login page of an honest server, whose codes the client would then send to the
-// attacker. The iss of the response shows who issued a code. Without it the page must be at the host of
-// the issuer, which served the metadata, or below it: the owner of a domain controls the hosts below it.
-// Or page and issuer must both be at the host of the MCP server, which named the issuer, or below it. Any
-// other common parent domain is not enough, since customers share some, such as github.io. The MCP
-// server's host alone is not either: several servers may share it by path. An issuer in the
-// configuration, which may be empty, is trusted. The token endpoint may be at any host, since the same
-// metadata names it. Spec: RFC 9207, section 1; RFC 9700, section 4.4.
+// checkLoginPage returns an error if a code could be that of another authorization server. An
+// attacker's metadata can name the login page of an honest server, whose codes the client would
+// then send to the attacker. The iss of the response shows who issued a code. Without it the page
+// must be at the host of the issuer, which served the metadata, or below it: the owner of a domain
+// controls the hosts below it. Or page and issuer must both be at the host of the MCP server, which
+// named the issuer, or below it. Any other common parent domain is not enough, since customers
+// share some, such as github.io. The MCP server's host alone is not either: several servers may
+// share it by path. An issuer in the configuration, which may be empty, is trusted. The token
+// endpoint may be at any host, since the same metadata names it. Spec: RFC 9207, section 1; RFC
+// 9700, section 4.4.
 func (d *discovery) checkLoginPage(server *url.URL, configured string) error {
 	page, err := url.Parse(d.Server.AuthorizationEndpoint)
 	issuer, invalid := url.Parse(d.Issuer)

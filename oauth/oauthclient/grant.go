@@ -27,9 +27,9 @@ const (
 	ExtensionEnterpriseManaged = "io.modelcontextprotocol/enterprise-managed-authorization"
 )
 
-// Extensions returns the extension that defines the grant of the Transport, without settings; nil for
-// a grant without one. It is for [mcp.ClientOptions].Extensions, so that the client declares it to the
-// server:
+// Extensions returns the extension that defines the grant of the Transport, without settings; nil
+// for a grant without one. It is for [mcp.ClientOptions].Extensions, so that the client declares it
+// to the server:
 //
 //	c, err := mcp.Connect(ctx, transport, &mcp.ClientOptions{Extensions: login.Extensions()})
 //
