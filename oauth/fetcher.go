@@ -25,15 +25,16 @@ type FetcherOptions struct {
 	// still be https. Each is a name or an address as in a URL, with a port (":8443") to allow only
 	// that one. Default: none.
 	AllowedHosts []string
-	// Proxy returns the proxy for a request, as that of [http.Transport] does. The addresses that a
-	// proxy connects to cannot be checked here: the proxy has to refuse internal ones. Default: no
-	// proxy, not even from the environment.
+	// Proxy returns the proxy for a request, as that of [http.Transport] does. A host that resolves
+	// here is refused, before the proxy is asked, unless all its addresses are allowed. The proxy
+	// resolves names itself, so it has to refuse internal addresses, too. Default: no proxy, not
+	// even from the environment.
 	Proxy func(*http.Request) (*url.URL, error)
 	// Timeout bounds each exchange as a whole, and each discovery, which consists of several.
 	// Default: 10 seconds.
 	Timeout time.Duration
-	// Logger receives warnings about what is ignored, such as a challenge that points to another
-	// origin. Default: slog.Default().
+	// Logger receives warnings about what is ignored, such as a challenge with a URL that is
+	// refused. Default: slog.Default().
 	Logger *slog.Logger
 	// InsecureAnyAddress allows every address, and plain http. It is for tests only: servers can
 	// then make the client call everything that it can reach.

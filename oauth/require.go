@@ -48,6 +48,40 @@ type RequireOptions struct {
 	// requests without a token at level debug, and tokens that could not be verified at level
 	// error. Default: slog.Default().
 	Logger *slog.Logger
+	// Audit receives each decision about a request before the request is served or refused, for an
+	// audit log. It is called concurrently; the request waits until it returns. A refusal by
+	// [RequireScopes] or [CheckScopes] is another decision about an accepted request. Requests that
+	// need no token are not reported. Default: none.
+	Audit func(ctx context.Context, d *Decision)
+}
+
+// A Decision is what [Require], [RequireScopes] or [CheckScopes] decided about a request.
+type Decision struct {
+	// Principal is the caller. It is nil if the request has no valid token.
+	Principal *mcp.Principal
+	// RemoteAddr is the network address that sent the request, as in [http.Request].
+	RemoteAddr string
+	// Method and Target are the method and the path of the HTTP request. In refusals of
+	// [RequireScopes] and [CheckScopes] they are the MCP method and the name of the tool or prompt
+	// or the URI of the resource. Clients choose them; Target has at most 256 bytes.
+	Method, Target string
+	// Status is the HTTP status of the refusal: 400, 401, 403, or 503 if the token could not be
+	// verified. It is 0 if the request was accepted.
+	Status int
+	// Err is the reason of the refusal, nil if the request was accepted. It may wrap
+	// [ErrInvalidToken], [ErrTokenExpired] or a [*ScopeError]. It does not contain the token.
+	Err error
+}
+
+func (g *guard) audit(r *http.Request, p *mcp.Principal, no *denial) {
+	if g.opts.Audit == nil {
+		return
+	}
+	d := &Decision{Principal: p, RemoteAddr: r.RemoteAddr, Method: r.Method, Target: cut(r.URL.EscapedPath())}
+	if no != nil {
+		d.Status, d.Err = no.status, no.reason()
+	}
+	g.opts.Audit(r.Context(), d)
 }
 
 // methodSubscriptionsListen opens a stream in revision 2026-07-28.
@@ -185,16 +219,20 @@ func (g *guard) serve(w http.ResponseWriter, r *http.Request, next http.Handler)
 	if no == nil {
 		var authorized *authorizedContext
 		if authorized, no = g.authorize(w, r, creds); no == nil {
+			g.audit(r, authorized.principal, nil)
 			g.forward(w, r, next, authorized)
 			return
 		}
 	}
+	g.audit(r, no.principal, no)
 	g.refuse(w, r, creds.scheme, no)
 }
 
 type authorizedContext struct {
 	context.Context // with the principal
 	guard           *guard
+	principal       *mcp.Principal
+	remote          string // the network address of the caller
 	scheme          string
 	token           *Token
 }
@@ -221,25 +259,28 @@ func (g *guard) authorize(w http.ResponseWriter, r *http.Request, creds credenti
 	}
 	switch {
 	case errors.Is(err, ErrTokenExpired):
-		return nil, invalidTokenDenial("the access token has expired", err)
+		return nil, badToken("the access token has expired", err)
 	case errors.Is(err, ErrInvalidToken):
-		return nil, invalidTokenDenial("the access token is not valid here", err)
+		return nil, badToken("the access token is not valid here", err)
 	case err != nil:
 		return nil, &denial{status: http.StatusServiceUnavailable, cause: err}
 	}
 	if no := g.checkProof(w, r, creds, token); no != nil {
 		return nil, no
 	}
+	principal := token.principal()
 	granted := grantedScopes{token.Scopes, g.opts.Implies}
 	if need := []Scopes{g.opts.Scopes}; !granted.covers(need) {
 		needed := granted.required(need)
 		return nil, &denial{
 			status: http.StatusForbidden, code: oauthwire.InsufficientScope, description: insufficientScope(needed),
-			scopes: needed, subject: token.Subject,
+			scopes: needed, principal: principal,
 		}
 	}
-	ctx := mcp.WithPrincipal(r.Context(), token.principal())
-	return &authorizedContext{Context: ctx, guard: g, scheme: creds.scheme, token: token}, nil
+	return &authorizedContext{
+		Context: mcp.WithPrincipal(r.Context(), principal), guard: g, principal: principal, remote: r.RemoteAddr,
+		scheme: creds.scheme, token: token,
+	}, nil
 }
 
 // checkToken returns an error if a genuine token is not valid for this resource.
@@ -335,9 +376,10 @@ type ProofOptions struct {
 	// Nonces requires in every proof a nonce that the server issued 5 to 10 minutes ago at most, so
 	// that proofs cannot be made in advance. A client without one needs one more request.
 	Nonces bool
-	// NonceKey is the secret, of at least 32 bytes, that nonces are derived from. All processes
-	// that serve a resource need the same one. Default: a random one.
-	NonceKey []byte
+	// NonceKeys are the secrets, each of at least 32 bytes, that nonces are derived from. The first
+	// one derives new nonces, those of all are accepted, so that keys can be rotated. All processes
+	// that serve a resource need the same ones. Default: one random key.
+	NonceKeys [][]byte
 	// MaxProofs bounds the proofs of three minutes, which are stored to detect replay, and half of
 	// it those of one key; each takes about 40 bytes. Further requests are refused with status 503.
 	// Default: 1,048,576.

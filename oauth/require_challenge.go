@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"mime"
@@ -13,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
+	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 // insufficientScope returns the description of a refusal. A challenge cannot quote the scopes.
@@ -28,19 +30,34 @@ type denial struct {
 	code        string // of the error, empty for a request without a token
 	description string // for the client
 	scopes      []string
-	cause       error  // for the log, nil if there is nothing to add
-	subject     string // of a verified token, for the log
+	cause       error          // for the log, nil if there is nothing to add
+	principal   *mcp.Principal // of a valid token that lacks scopes
+}
+
+// reason returns the error for [RequireOptions.Audit].
+func (no *denial) reason() error {
+	switch {
+	case no == errNoToken:
+		return errors.New("oauth: the request has no access token")
+	case no.scopes != nil:
+		return &ScopeError{Scopes: no.scopes}
+	case no.cause != nil:
+		return no.cause
+	}
+	return errors.New("oauth: " + no.description)
 }
 
 var errNoToken = &denial{status: http.StatusUnauthorized}
 
-func invalidTokenDenial(description string, cause error) *denial {
+func badToken(description string, cause error) *denial {
 	return &denial{
 		status: http.StatusUnauthorized, code: oauthwire.InvalidToken, description: description, cause: cause,
 	}
 }
 
-func badBinding(description string) *denial { return invalidTokenDenial(description, ErrInvalidToken) }
+func badBinding(description string) *denial {
+	return badToken(description, invalidToken("%s", description))
+}
 
 func badRequest(description string) *denial {
 	return &denial{status: http.StatusBadRequest, code: oauthwire.InvalidRequest, description: description}
@@ -71,8 +88,8 @@ func (g *guard) refuse(w http.ResponseWriter, r *http.Request, scheme string, no
 		if no.cause != nil {
 			attrs = append(attrs, "cause", no.cause)
 		}
-		if no.subject != "" {
-			attrs = append(attrs, "subject", no.subject)
+		if no.principal != nil {
+			attrs = append(attrs, "subject", no.principal.Subject)
 		}
 		g.opts.Logger.Log(r.Context(), level, "oauth: request refused", attrs...)
 		head["Www-Authenticate"] = g.challenges(scheme, no)

@@ -55,7 +55,8 @@ func ExampleNewJWTVerifier() {
 	keys, _ := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "1"}}})
 	verifier := oauth.NewJWTVerifier("https://auth.example.com", &oauth.JWTOptions{JWKS: keys})
 
-	signer, _ := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: "1"}}, nil)
+	signer, _ := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: "1"}},
+		(&jose.SignerOptions{}).WithType("at+jwt"))
 	token, _ := jwt.Signed(signer).Claims(map[string]any{
 		"iss": "https://auth.example.com", "sub": "ann", "aud": "https://mcp.example.com/mcp",
 		"scope": "read write", "exp": time.Now().Add(time.Hour).Unix(),

@@ -255,18 +255,28 @@ func checkScopes(ctx context.Context, req *mcp.Request, caller *mcp.Principal, n
 	challenge.Params["error_description"] = insufficientScope(e.Scopes)
 	challenge.Params["scope"] = strings.Join(e.Scopes, " ")
 	e.challenge = challenge.String()
-	e.log(ctx, log, req, caller)
+	d := &Decision{Principal: caller, Status: http.StatusForbidden, Err: e}
+	if req != nil {
+		d.Method, d.Target = req.Method, cut(cmp.Or(stringMember(req.Params, "name"), stringMember(req.Params, "uri")))
+	}
+	e.log(ctx, log, d)
+	if authorized != nil && authorized.guard.opts.Audit != nil {
+		d.RemoteAddr = authorized.remote
+		authorized.guard.opts.Audit(ctx, d)
+	}
 	return e
 }
 
-func (e *ScopeError) log(ctx context.Context, log *slog.Logger, req *mcp.Request, caller *mcp.Principal) {
-	attrs := []any{"status", http.StatusForbidden, "error", oauthwire.InsufficientScope, "needed", e.Scopes}
-	if caller != nil {
-		attrs = append(attrs, "subject", caller.Subject)
+// cut returns the start of a text that a client chose, for logs.
+func cut(text string) string { return text[:min(len(text), maxLoggedName)] }
+
+func (e *ScopeError) log(ctx context.Context, log *slog.Logger, d *Decision) {
+	attrs := []any{"status", d.Status, "error", oauthwire.InsufficientScope, "needed", e.Scopes}
+	if d.Principal != nil {
+		attrs = append(attrs, "subject", d.Principal.Subject)
 	}
-	if req != nil {
-		name := cmp.Or(stringMember(req.Params, "name"), stringMember(req.Params, "uri"))
-		attrs = append(attrs, "method", req.Method, "name", name[:min(len(name), maxLoggedName)])
+	if d.Method != "" {
+		attrs = append(attrs, "method", d.Method, "name", d.Target)
 	}
 	log.InfoContext(ctx, "oauth: request refused", attrs...)
 }

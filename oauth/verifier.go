@@ -88,6 +88,21 @@ func invalidToken(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrInvalidToken, fmt.Sprintf(format, args...))
 }
 
+// checkText refuses a text that cannot be an access token: one that is empty, too long, or has
+// other characters than printable ASCII without spaces. Decoders of base64 skip line breaks, so
+// without this check one token would have several spellings. Spec: RFC 6750, section 2.1.
+func checkText(token string) error {
+	if token == "" || len(token) > maxToken {
+		return invalidToken("invalid length %d: must be 1 to %d bytes", len(token), maxToken)
+	}
+	for i := range len(token) {
+		if c := token[i]; c <= ' ' || c >= 0x7f {
+			return invalidToken("invalid character %q at %d: must be printable ASCII without spaces", c, i)
+		}
+	}
+	return nil
+}
+
 func (t *Token) principal() *mcp.Principal {
 	return &mcp.Principal{
 		Issuer: t.Issuer, Subject: t.Subject, ClientID: t.ClientID, Scopes: t.Scopes, Claims: t.Claims,
@@ -118,14 +133,47 @@ func (t *Token) checkTimes(now time.Time) error {
 	return nil
 }
 
-// A tokenCache contains verified tokens by their digests, in two generations: when the current one
-// is full, it replaces the previous one.
-type tokenCache struct {
+// A digestCache maps the digests of tokens to values. It has two generations: when the current one
+// is full, it becomes the previous one, whose values are dropped unless they are used. It is safe
+// for concurrent use.
+type digestCache[V any] struct {
 	max int // in one generation
 
 	mu                sync.Mutex // guards the fields below
-	current, previous map[[sha256.Size]byte]cachedToken
+	current, previous map[[sha256.Size]byte]V
 }
+
+func (c *digestCache[V]) get(digest [sha256.Size]byte) (V, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v, ok := c.current[digest]
+	if !ok {
+		if v, ok = c.previous[digest]; ok {
+			c.put(digest, v)
+		}
+	}
+	return v, ok
+}
+
+func (c *digestCache[V]) add(digest [sha256.Size]byte, v V) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.put(digest, v)
+}
+
+// put stores into the current generation. The caller holds c.mu.
+func (c *digestCache[V]) put(digest [sha256.Size]byte, v V) {
+	if len(c.current) >= c.max {
+		c.current, c.previous = nil, c.current
+	}
+	if c.current == nil {
+		c.current = make(map[[sha256.Size]byte]V)
+	}
+	c.current[digest] = v
+}
+
+// A tokenCache holds verified tokens.
+type tokenCache struct{ digestCache[cachedToken] }
 
 type cachedToken struct {
 	token *Token
@@ -135,33 +183,9 @@ type cachedToken struct {
 
 // get returns a cached token that the same keys verified; nil if there is none.
 func (c *tokenCache) get(digest [sha256.Size]byte, by *keySet, now time.Time) *Token {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	v, ok := c.current[digest]
-	if !ok {
-		if v, ok = c.previous[digest]; ok {
-			c.put(digest, v)
-		}
-	}
+	v, ok := c.digestCache.get(digest)
 	if !ok || v.by != by || !now.Before(v.until) {
 		return nil
 	}
 	return v.token
-}
-
-func (c *tokenCache) add(digest [sha256.Size]byte, v cachedToken) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.put(digest, v)
-}
-
-// put stores into the current generation. The caller holds c.mu.
-func (c *tokenCache) put(digest [sha256.Size]byte, v cachedToken) {
-	if len(c.current) >= c.max {
-		c.current, c.previous = nil, c.current
-	}
-	if c.current == nil {
-		c.current = make(map[[sha256.Size]byte]cachedToken)
-	}
-	c.current[digest] = v
 }

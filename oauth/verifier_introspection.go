@@ -9,10 +9,12 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
 	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
+	"github.com/patchbay-mcp/patchbay/internal/singleflight"
 )
 
 // IntrospectionOptions configures an [IntrospectionVerifier].
@@ -38,10 +40,23 @@ type IntrospectionOptions struct {
 
 const (
 	defaultIntrospectionCacheTime = 30 * time.Second
-	// maxIntrospections bounds concurrent introspections, so that unauthenticated requests cannot
-	// flood the authorization server.
+	// maxIntrospections bounds concurrent introspections of new tokens, so that unauthenticated
+	// requests cannot flood the authorization server. maxQueued bounds those that wait, at most for
+	// maxQueueTime: a longer queue only delays their refusal.
 	maxIntrospections = 32
+	maxQueued         = 128
+	maxQueueTime      = 5 * time.Second
+	// maxRenewals bounds concurrent introspections of tokens that were accepted before. They do not
+	// wait for new ones, most of which are invalid in a flood.
+	maxRenewals = 16
+	// refusalTime is how long a refusal is cached: short, since a token may become valid, as when
+	// the authorization server learns of it late. maxRefusals bounds one generation of that cache.
+	refusalTime = 10 * time.Second
+	maxRefusals = 4096
 )
+
+// errIntrospectionBusy reports that too many tokens wait to be verified.
+var errIntrospectionBusy = errors.New("oauth: too many tokens wait for introspection")
 
 // An IntrospectionVerifier asks the authorization server about each token. It is safe for
 // concurrent use.
@@ -50,11 +65,15 @@ const (
 //
 // Spec: RFC 7662.
 type IntrospectionVerifier struct {
-	issuer  string
-	opts    IntrospectionOptions
-	fetcher *Fetcher
-	slots   chan struct{} // semaphore of maxIntrospections
-	cache   tokenCache
+	issuer   string
+	opts     IntrospectionOptions
+	fetcher  *Fetcher
+	cache    tokenCache
+	refusals digestCache[cachedRefusal]
+	asking   singleflight.Group[[sha256.Size]byte, *Token]
+	slots    chan struct{} // semaphore of maxIntrospections
+	renewals chan struct{} // semaphore of maxRenewals
+	queued   atomic.Int32  // new tokens that wait for a slot or have one
 
 	mu       sync.Mutex // guards the fields below
 	endpoint string     // of the metadata
@@ -73,8 +92,10 @@ func NewIntrospectionVerifier(issuer string, opts *IntrospectionOptions) *Intros
 
 func newIntrospectionVerifier(issuer string, opts *IntrospectionOptions) (*IntrospectionVerifier, error) {
 	v := &IntrospectionVerifier{
-		issuer: issuer, opts: *cmp.Or(opts, new(IntrospectionOptions)), slots: make(chan struct{}, maxIntrospections),
+		issuer: issuer, opts: *cmp.Or(opts, new(IntrospectionOptions)),
+		slots: make(chan struct{}, maxIntrospections), renewals: make(chan struct{}, maxRenewals),
 	}
+	v.refusals.max = maxRefusals
 	switch {
 	case issuer == "":
 		return nil, errors.New("invalid issuer: must not be empty")
@@ -93,32 +114,61 @@ func newIntrospectionVerifier(issuer string, opts *IntrospectionOptions) (*Intro
 	return v, nil
 }
 
-// Verify asks the authorization server about a token, unless the response is cached.
+// A cachedRefusal is the error of a token that was refused.
+type cachedRefusal struct {
+	err   error
+	until time.Time
+}
+
+// Verify asks the authorization server about a token, unless the response is cached. Concurrent
+// calls for one token share one question.
 func (v *IntrospectionVerifier) Verify(ctx context.Context, token string) (*Token, error) {
-	if len(token) > maxToken {
-		return nil, invalidToken("longer than %d bytes", maxToken)
+	if err := checkText(token); err != nil {
+		return nil, err
 	}
 	digest := sha256.Sum256([]byte(token))
 	if t := v.cache.get(digest, nil, time.Now()); t != nil {
 		return t, t.checkTimes(time.Now())
 	}
+	if r, ok := v.refusals.get(digest); ok && time.Now().Before(r.until) {
+		return nil, r.err
+	}
+	return v.asking.Do(ctx, digest, func(ctx context.Context) (*Token, error) {
+		t, err := v.ask(ctx, digest, token)
+		switch {
+		case errors.Is(err, ErrInvalidToken) && v.opts.CacheTime > 0:
+			v.refusals.add(digest, cachedRefusal{err, time.Now().Add(refusalTime)})
+		case err == nil: // also without a cache, so that ask knows the token
+			v.cache.add(digest, cachedToken{token: t, until: time.Now().Add(v.opts.CacheTime)})
+		}
+		return t, err
+	})
+}
+
+// ask asks about a token when there is a slot for it.
+func (v *IntrospectionVerifier) ask(ctx context.Context, digest [sha256.Size]byte, token string) (*Token, error) {
+	slots := v.slots
+	if _, known := v.cache.digestCache.get(digest); known {
+		slots = v.renewals
+	} else {
+		defer v.queued.Add(-1)
+		if v.queued.Add(1) > maxIntrospections+maxQueued {
+			return nil, errIntrospectionBusy
+		}
+	}
+	waiting, cancel := context.WithTimeout(ctx, maxQueueTime)
+	defer cancel()
 	select {
-	case v.slots <- struct{}{}:
-		defer func() { <-v.slots }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	case slots <- struct{}{}:
+		defer func() { <-slots }()
+	case <-waiting.Done():
+		return nil, errIntrospectionBusy
 	}
 	t, err := v.introspect(ctx, token)
 	if err != nil {
 		return nil, err
 	}
-	if err := t.checkTimes(time.Now()); err != nil {
-		return nil, err
-	}
-	if v.opts.CacheTime > 0 {
-		v.cache.add(digest, cachedToken{token: t, until: time.Now().Add(v.opts.CacheTime)})
-	}
-	return t, nil
+	return t, t.checkTimes(time.Now())
 }
 
 func (v *IntrospectionVerifier) introspect(ctx context.Context, token string) (*Token, error) {

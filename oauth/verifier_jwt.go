@@ -32,10 +32,10 @@ type JWTOptions struct {
 	// Algorithms are those that tokens may be signed with; they must be asymmetric. Default: ES256,
 	// ES384, ES512, EdDSA, PS256, PS384, PS512, RS256, RS384 and RS512.
 	Algorithms []string
-	// AccessTokenType accepts only tokens with typ at+jwt, which ID tokens cannot have. Default:
-	// tokens with typ JWT or none are accepted too, unless a claim such as nonce or at_hash shows
-	// that they are ID tokens.
-	AccessTokenType bool
+	// InsecureAnyType accepts tokens with typ JWT or none too, which some authorization servers
+	// issue, unless a claim such as nonce or at_hash shows that they are ID tokens. Default: only
+	// tokens with typ at+jwt (RFC 9068), which ID tokens and other JWTs of the issuer do not have.
+	InsecureAnyType bool
 	// MaxCached bounds the verified tokens in one generation of the cache, which has two. A token
 	// is cached until it expires or the keys are fetched again, and takes about 2 KB. Default:
 	// 1000.
@@ -62,7 +62,7 @@ const (
 type JWTVerifier struct {
 	issuer     string
 	algorithms []jose.SignatureAlgorithm
-	strictType bool
+	anyType    bool
 	fixed      *keySet       // nil if the keys are fetched
 	remote     *remoteKeySet // nil if the keys are fixed
 	cache      tokenCache
@@ -83,7 +83,7 @@ func NewJWTVerifier(issuer string, opts *JWTOptions) *JWTVerifier {
 
 func newJWTVerifier(issuer string, opts *JWTOptions) (*JWTVerifier, error) {
 	o := *cmp.Or(opts, new(JWTOptions))
-	v := &JWTVerifier{issuer: issuer, strictType: o.AccessTokenType}
+	v := &JWTVerifier{issuer: issuer, anyType: o.InsecureAnyType}
 	v.cache.max = cmp.Or(o.MaxCached, defaultMaxCached)
 	switch {
 	case issuer == "":
@@ -120,8 +120,8 @@ func newJWTVerifier(issuer string, opts *JWTOptions) (*JWTVerifier, error) {
 
 // Verify verifies the signature and the claims of a token.
 func (v *JWTVerifier) Verify(ctx context.Context, token string) (*Token, error) {
-	if len(token) > maxToken {
-		return nil, invalidToken("longer than %d bytes", maxToken)
+	if err := checkText(token); err != nil {
+		return nil, err
 	}
 	now, digest, keys := time.Now(), sha256.Sum256([]byte(token)), v.fixed
 	if v.remote != nil {
@@ -185,8 +185,10 @@ func (v *JWTVerifier) checkUnverified(token string) (h tokenHeader, err error) {
 		return h, invalidToken("the header has crit or b64, which are not supported")
 	case !slices.Contains(v.algorithms, h.Algorithm):
 		return h, invalidToken("algorithm %.32q is not allowed", h.Algorithm)
-	case typ != typeAccessToken && v.strictType, typ != typeAccessToken && typ != "jwt" && typ != "":
-		return h, invalidToken("invalid typ %.32q: must be that of an access token", h.Type)
+	case typ != typeAccessToken && typ != "jwt" && typ != "":
+		return h, invalidToken("invalid typ %.32q: must be at+jwt", h.Type)
+	case typ != typeAccessToken && !v.anyType:
+		return h, invalidToken("invalid typ %.32q: must be at+jwt, unless JWTOptions.InsecureAnyType is set", h.Type)
 	case claims.Issuer != v.issuer:
 		return h, invalidToken("issued by another issuer")
 	}

@@ -46,16 +46,24 @@ func TestAlgorithmsAreAnAllowList(t *testing.T) {
 	}
 }
 
-func TestAccessTokenTypeOnly(t *testing.T) {
-	v := oauth.NewJWTVerifier(issuerURL, &oauth.JWTOptions{JWKS: jwks(t, map[string]any{"ec": ecKey().Public()}),
-		AccessTokenType: true})
-	for typ, want := range map[string]bool{"at+jwt": true, "AT+JWT": true, "application/at+jwt": true, "JWT": false,
-		"": false} {
+func TestTypeOfTokens(t *testing.T) {
+	keys := jwks(t, map[string]any{"ec": ecKey().Public()})
+	strict := oauth.NewJWTVerifier(issuerURL, &oauth.JWTOptions{JWKS: keys})
+	anyType := oauth.NewJWTVerifier(issuerURL, &oauth.JWTOptions{JWKS: keys, InsecureAnyType: true})
+	for typ, want := range map[string]struct{ strict, anyType bool }{
+		"at+jwt": {true, true}, "AT+JWT": {true, true}, "application/at+jwt": {true, true}, "JWT": {false, true},
+		"": {false, true}, "logout+jwt": {false, false},
+	} {
 		token := sign(t, jose.ES256, ecKey(), map[jose.HeaderKey]any{"kid": "ec", "typ": typ}, goodClaims())
-		if _, err := v.Verify(t.Context(), token); (err == nil) != want {
-			t.Errorf("typ %q: got error %v, want success %t", typ, err, want)
+		if _, err := strict.Verify(t.Context(), token); (err == nil) != want.strict {
+			t.Errorf("typ %q: got error %v, want success %t", typ, err, want.strict)
+		}
+		if _, err := anyType.Verify(t.Context(), token); (err == nil) != want.anyType {
+			t.Errorf("typ %q with InsecureAnyType: got error %v, want success %t", typ, err, want.anyType)
 		}
 	}
+	idToken := sign(t, jose.ES256, ecKey(), map[jose.HeaderKey]any{"kid": "ec", "typ": "JWT"}, goodClaims(claims{"nonce": "n"}))
+	wantRefused(t, anyType, idToken)
 }
 
 // A token with a cnf that cannot be checked is refused, also beside a jkt.

@@ -53,7 +53,7 @@ type VerifierOptions struct {
 	Required   bool
 	Algorithms []string
 	Nonces     bool
-	NonceKey   []byte
+	NonceKeys  [][]byte
 	MaxProofs  int
 }
 
@@ -77,7 +77,7 @@ func invalidProof(format string, args ...any) error {
 type Verifier struct {
 	required   bool
 	algorithms []jose.SignatureAlgorithm
-	nonceKey   []byte // nil if nonces are not required
+	nonceKeys  [][]byte // empty if nonces are not required; the first derives new nonces
 	now        func() time.Time
 	used       replayCache
 }
@@ -100,17 +100,20 @@ func NewVerifier(opts *VerifierOptions) (*Verifier, error) {
 	if len(o.Algorithms) == 0 {
 		v.algorithms = supported
 	}
-	switch {
-	case !o.Nonces && o.NonceKey != nil:
-		return nil, errors.New("oauth: ProofOptions.NonceKey is set and ProofOptions.Nonces is not")
-	case o.NonceKey != nil && len(o.NonceKey) < minNonceKey:
-		return nil, fmt.Errorf("oauth: ProofOptions.NonceKey of %d bytes: must have at least %d",
-			len(o.NonceKey), minNonceKey)
-	case o.NonceKey != nil:
-		v.nonceKey = o.NonceKey
-	case o.Nonces:
-		v.nonceKey = make([]byte, minNonceKey)
-		_, _ = rand.Read(v.nonceKey) // never fails
+	if !o.Nonces && len(o.NonceKeys) > 0 {
+		return nil, errors.New("oauth: ProofOptions.NonceKeys is set and ProofOptions.Nonces is not")
+	}
+	for i, key := range o.NonceKeys {
+		if len(key) < minNonceKey {
+			return nil, fmt.Errorf("oauth: ProofOptions.NonceKeys[%d] of %d bytes: must have at least %d",
+				i, len(key), minNonceKey)
+		}
+		v.nonceKeys = append(v.nonceKeys, slices.Clone(key))
+	}
+	if o.Nonces && len(v.nonceKeys) == 0 {
+		key := make([]byte, minNonceKey)
+		_, _ = rand.Read(key) // never fails
+		v.nonceKeys = [][]byte{key}
 	}
 	return v, nil
 }
@@ -236,26 +239,35 @@ func checkAge(issuedAt float64, now time.Time) error {
 
 // checkNonce checks the nonce of a proof. next is the nonce of the next proof if it is another one.
 func (v *Verifier) checkNonce(got string, now time.Time) (next string, err error) {
-	if v.nonceKey == nil {
+	if len(v.nonceKeys) == 0 {
 		return "", nil
 	}
 	current := v.nonceAt(now)
-	switch {
-	case hmac.Equal([]byte(got), []byte(current)):
+	if hmac.Equal([]byte(got), []byte(current)) {
 		return "", nil
-	case hmac.Equal([]byte(got), []byte(v.nonceAt(now.Add(-nonceLifetime)))):
-		return current, nil
+	}
+	for _, key := range v.nonceKeys {
+		for _, t := range []time.Time{now, now.Add(-nonceLifetime)} {
+			if hmac.Equal([]byte(got), []byte(deriveNonce(key, t))) {
+				return current, nil
+			}
+		}
 	}
 	return current, &ProofError{oauthwire.UseDPoPNonce, "nonce must be that of the DPoP-Nonce header"}
 }
 
-// nonceAt derives the nonce of a time from the key, so that processes with the same key need not
-// share state. It is empty if nonces are not required.
+// nonceAt returns the nonce of a time; empty if nonces are not required.
 func (v *Verifier) nonceAt(t time.Time) string {
-	if v.nonceKey == nil {
+	if len(v.nonceKeys) == 0 {
 		return ""
 	}
-	mac := hmac.New(sha256.New, v.nonceKey)
+	return deriveNonce(v.nonceKeys[0], t)
+}
+
+// deriveNonce derives the nonce of a time from a key, so that processes with the same key need not
+// share state.
+func deriveNonce(key []byte, t time.Time) string {
+	mac := hmac.New(sha256.New, key)
 	mac.Write(binary.BigEndian.AppendUint64([]byte("dpop nonce "), uint64(t.Unix()/int64(nonceLifetime/time.Second))))
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:nonceSize])
 }

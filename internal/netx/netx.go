@@ -36,6 +36,19 @@ func EqualFoldASCII(a, b string) bool {
 	return true
 }
 
+// IsSubdomain reports whether a host is a domain or below it: "as.example.com" is below
+// "example.com". Both are as in a URL, without port. Nothing is below an address or a name without
+// a dot.
+func IsSubdomain(host, domain string) bool {
+	if EqualFoldASCII(host, domain) {
+		return host != ""
+	}
+	if _, err := netip.ParseAddr(host); err == nil || !strings.Contains(strings.Trim(domain, "."), ".") {
+		return false
+	}
+	return strings.HasSuffix(LowerASCII(host), "."+LowerASCII(domain))
+}
+
 // LowerASCII returns s with its ASCII letters in lower case.
 func LowerASCII(s string) string {
 	return strings.Map(func(r rune) rune {

@@ -18,13 +18,18 @@ import (
 // MaxURL bounds a URL that a peer wrote, in bytes. Browsers and servers accept about twice as much.
 const MaxURL = 4 << 10
 
+// proxyLookupTimeout bounds the lookup of a host that is reached through a proxy. Behind a proxy
+// names of the Internet may not resolve, and a DNS server that does not answer must not stop the
+// request.
+const proxyLookupTimeout = 2 * time.Second
+
 // sourceScopeLifetime is how long the scope of a server is cached: longer than a discovery takes.
 const sourceScopeLifetime = time.Minute
 
 type policy struct {
 	allowed    map[string]bool // hosts, with a port or without
 	anyAddress bool
-	proxies    bool    // names are resolved by a proxy
+	proxies    bool    // requests may go through a proxy, which resolves names itself
 	source     *source // the server that names the URLs; nil for none
 
 	// lookup and connect are the network. connect calls check before it connects to an address.
@@ -196,12 +201,40 @@ func (p *policy) dial(ctx context.Context, network, address string) (net.Conn, e
 	if !ok {
 		return nil, refuse("the request has not been checked")
 	}
-	return p.connect(ctx, network, address, func(ctx context.Context, address string) error {
-		if d.proxy != "" {
-			return nil // the proxy has to check: see FetcherOptions.Proxy
+	if d.proxy == "" {
+		return p.connect(ctx, network, address, func(ctx context.Context, address string) error {
+			return p.checkAddress(ctx, d, address)
+		})
+	}
+	if err := p.checkBeforeProxy(ctx, d); err != nil {
+		return nil, err
+	}
+	return p.connect(ctx, network, address, func(context.Context, string) error { return nil })
+}
+
+// checkBeforeProxy checks all addresses of a host before a proxy is asked to connect to it, since
+// the proxy may choose any of them. A name that does not resolve here is left to the proxy.
+func (p *policy) checkBeforeProxy(ctx context.Context, d *dialInfo) error {
+	name, port, err := net.SplitHostPort(d.host)
+	if err != nil {
+		return refuse("malformed host")
+	}
+	var all []netip.Addr
+	if literal, err := netip.ParseAddr(name); err == nil {
+		all = []netip.Addr{literal}
+	} else {
+		ctx, cancel := context.WithTimeout(ctx, proxyLookupTimeout)
+		defer cancel()
+		if all, err = p.lookup(ctx, name); err != nil {
+			return nil
 		}
-		return p.checkAddress(ctx, d, address)
-	})
+	}
+	for _, a := range all {
+		if err := p.checkAddress(ctx, d, net.JoinHostPort(a.String(), port)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (p *policy) checkAddress(ctx context.Context, d *dialInfo, address string) error {

@@ -101,23 +101,24 @@ func (s *search) run(ctx context.Context, q *discoveryQuery) (*discovery, error)
 	return s.fromOrigin(ctx)
 }
 
+// metadataAddress returns the resource_metadata of a challenge, empty if it may not be fetched. It
+// may be at another origin: checkResource then requires that the document is about the endpoint
+// itself. Spec: RFC 9728, sections 5.1 and 7.3.
 func (s *search) metadataAddress(ch *oauth.Challenge) (address string, isNamed bool) {
 	if ch == nil || ch.Params["resource_metadata"] == "" {
 		return "", false
 	}
 	address = ch.Params["resource_metadata"]
-	u, err := s.fetcher.CheckURL(address)
-	log := s.fetcher.Logger().With("server", oauthfetch.ShownURL(s.endpoint))
-	switch {
-	case err != nil:
-		log.Warn("oauth: ignoring the resource_metadata of a challenge", "error", err)
-		return "", true
-	case !netx.SameOrigin(u, s.endpoint):
-		log.Warn("oauth: ignoring the resource_metadata of a challenge: it is at another origin",
-			"resource_metadata", oauthfetch.ShownURL(u))
+	if _, err := s.fetcher.CheckURL(address); err != nil {
+		s.logIgnored(err)
 		return "", true
 	}
 	return address, true
+}
+
+func (s *search) logIgnored(err error) {
+	s.fetcher.Logger().Warn("oauth: ignoring the resource_metadata of a challenge",
+		"server", oauthfetch.ShownURL(s.endpoint), "error", err)
 }
 
 // resource returns the metadata of the resource and its address, or nil if there is none. Spec:
@@ -137,7 +138,11 @@ func (s *search) resource(ctx context.Context, named string) (*oauth.ResourceMet
 	}
 	for _, address := range addresses {
 		var m oauth.ResourceMetadata
-		if found, err := s.fetch(ctx, address, &m); found || err != nil {
+		found, err := s.fetch(ctx, address, &m)
+		switch {
+		case address == named && errors.Is(err, oauth.ErrURLRefused):
+			s.logIgnored(err)
+		case found || err != nil:
 			return &m, address, err
 		}
 	}
@@ -169,7 +174,7 @@ func (s *search) fromResource(
 		u, _ := oauthfetch.ParseURL(at)
 		return nil, &oauth.DiscoveryError{URL: oauthfetch.ShownURL(u), Err: err}
 	}
-	if err := s.checkResource(m.Resource); err != nil {
+	if err := s.checkResource(m.Resource, at); err != nil {
 		return invalid(err)
 	}
 	issuers := m.AuthorizationServers
@@ -195,9 +200,11 @@ func (s *search) fromResource(
 		oauth.ErrNoMetadata, issuers[:min(len(issuers), maxServers)])
 }
 
-// checkResource checks that an identifier has the origin of the endpoint, and its path or a parent,
-// up to a slash at the end. Spec: RFC 9728, section 3.3; RFC 8707, section 2.
-func (s *search) checkResource(resource string) error {
+// checkResource checks that the identifier in the metadata at an address has the origin of the
+// endpoint, and its path or a parent, up to a slash at the end. In metadata at another origin,
+// which the server does not serve itself, a parent is not enough. Spec: RFC 9728, section 3.3; RFC
+// 8707, section 2.
+func (s *search) checkResource(resource, at string) error {
 	u, err := s.fetcher.CheckURL(resource)
 	switch {
 	case err != nil:
@@ -208,6 +215,12 @@ func (s *search) checkResource(resource string) error {
 		return errors.New("invalid resource: must have the query of the MCP server, or none")
 	case !netx.PathContains(u.EscapedPath(), s.endpoint.EscapedPath()):
 		return fmt.Errorf("invalid resource %s: must have the path of the MCP server, or a parent",
+			oauthfetch.ShownURL(u))
+	}
+	address, err := url.Parse(at)
+	if (err != nil || !netx.SameOrigin(address, s.endpoint)) &&
+		!netx.PathContains(s.endpoint.EscapedPath(), u.EscapedPath()) {
+		return fmt.Errorf("invalid resource %s: must be the URL of the MCP server in metadata at another origin",
 			oauthfetch.ShownURL(u))
 	}
 	return nil
@@ -269,4 +282,31 @@ func (d *discovery) checkCodeFlow() error {
 			"(response_types_supported)")
 	}
 	return nil
+}
+
+// checkLoginPage returns an error if a code could be that of another authorization server. An
+// attacker's metadata can name the login page of an honest server, whose codes the client would
+// then send to the attacker. The iss of the response shows who issued a code. Without it the page
+// must be at the host of the issuer, which served the metadata, or below it: the owner of a domain
+// controls the hosts below it. Or page and issuer must both be at the host of the MCP server, which
+// named the issuer, or below it. Any other common parent domain is not enough, since customers
+// share some, such as github.io. The MCP server's host alone is not either: several servers may
+// share it by path. An issuer in the configuration, which may be empty, is trusted. The token
+// endpoint may be at any host, since the same metadata names it. Spec: RFC 9207, section 1; RFC
+// 9700, section 4.4.
+func (d *discovery) checkLoginPage(server *url.URL, configured string) error {
+	page, err := url.Parse(d.Server.AuthorizationEndpoint)
+	issuer, invalid := url.Parse(d.Issuer)
+	switch {
+	case err != nil || invalid != nil:
+		return errors.New("oauth: invalid authorization_endpoint or issuer: must be a URL")
+	case configured == d.Issuer, d.Server.SupportsIssuerParameter,
+		netx.IsLoopback(page.Hostname()) && netx.IsLoopback(issuer.Hostname()),
+		netx.IsSubdomain(page.Hostname(), issuer.Hostname()),
+		netx.IsSubdomain(page.Hostname(), server.Hostname()) && netx.IsSubdomain(issuer.Hostname(), server.Hostname()):
+		return nil
+	}
+	return fmt.Errorf("oauth: invalid authorization_endpoint %s: must be at the host of the issuer %s or below it, "+
+		"since the authorization server does not send iss: if it is right, set TransportOptions.Client.Issuer",
+		oauthfetch.ShownURL(page), oauthfetch.ShownURL(issuer))
 }

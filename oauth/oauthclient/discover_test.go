@@ -78,10 +78,9 @@ func TestAUTHR05_OrderOfDiscovery(t *testing.T) {
 			want: []string{"https://mcp.example/custom", mcpPath, asRoot}, resource: mcpServer, issuer: issuer,
 		},
 		{
-			name: "challenge to another origin", challenge: metadataChallenge("https://evil.example/custom"),
-			docs: map[string]string{"https://evil.example/custom": resourceDoc(mcpServer, "https://evil.example"),
-				mcpPath: resourceDoc(mcpServer, issuer), asRoot: serverDoc(issuer)},
-			want: []string{mcpPath, asRoot}, resource: mcpServer, issuer: issuer,
+			name: "challenge to another origin", challenge: metadataChallenge("https://metadata.example/custom"),
+			docs: map[string]string{"https://metadata.example/custom": resourceDoc(mcpServer, issuer), mcpPath: "bad", asRoot: serverDoc(issuer)},
+			want: []string{"https://metadata.example/custom", asRoot}, resource: mcpServer, issuer: issuer,
 		},
 		{
 			name: "challenge to the well-known path", challenge: metadataChallenge(mcpPath),
@@ -366,8 +365,8 @@ func TestNoDefaultEndpointsAfterChallenge(t *testing.T) {
 			t.Errorf("%s: got %+v, error %v; want ErrNoMetadata", to, d, err)
 			continue
 		}
-		missed := "https://mcp.example/.well-known/oauth-protected-resource/mcp" // for an invalid URL
-		if to == "https://mcp.example/custom" {
+		missed := "https://mcp.example/.well-known/oauth-protected-resource/mcp" // an invalid URL in a challenge is ignored
+		if to == "https://mcp.example/custom" || to == "https://evil.example/x" {
 			missed = to
 		}
 		if !strings.Contains(err.Error(), " at "+missed+" (HTTP 404)") {

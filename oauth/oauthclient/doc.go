@@ -14,9 +14,9 @@
 // A login begins when the server refuses a request with status 401. The Transport then takes the
 // steps of the MCP specification:
 //
-//   - Discovery: it fetches the Protected Resource Metadata that the challenge names, and the
-//     metadata of the authorization server. For servers of revision 2025-03-26, which have none, it
-//     uses the default endpoints.
+//   - Discovery: it fetches the Protected Resource Metadata that the challenge names, also at another
+//     origin if it is about the URL of the server, and the metadata of the authorization server. For
+//     servers of revision 2025-03-26, which have none, it uses the default endpoints.
 //   - Client registration: it uses the client id of the options ([Identity]), or a Client ID
 //     Metadata Document (an https URL as client id, see [NewMetadataHandler]), or Dynamic Client
 //     Registration, in this order.
@@ -37,7 +37,8 @@
 //
 // A [Grant] replaces the login: [NewClientCredentialsGrant] for programs that act for themselves,
 // [NewWorkloadGrant] for programs whose platform vouches for them, [NewEnterpriseGrant] for users
-// who have logged in at the identity provider of their company.
+// who have logged in at the identity provider of their company. [Transport.Extensions] declares the
+// extension that defines the grant.
 //
 // # DPoP
 //

@@ -42,7 +42,7 @@ func Within(f *oauth.Fetcher, endpoint *url.URL, seen string) *oauth.Fetcher {
 
 func CheckResource(f *oauth.Fetcher, resource string, endpoint *url.URL) error {
 	s := &search{fetcher: (*oauthfetch.Fetcher)(f), endpoint: endpoint}
-	return s.checkResource(resource)
+	return s.checkResource(resource, endpoint.String())
 }
 
 // ReadTokenResponse returns the tokens and the lifetime of a response of a token endpoint.
@@ -62,4 +62,10 @@ func TakeAnswer(issuer string, sendsIssuer bool, state string, answer url.Values
 	server := &oauth.ServerMetadata{Issuer: issuer, SupportsIssuerParameter: sendsIssuer}
 	l := &login{grantRequest: &grantRequest{discovery: &discovery{Issuer: issuer, Server: server}}, state: state}
 	return l.authorizationCode(answer)
+}
+
+// CheckLoginPage checks the authorization endpoint of a discovery for an MCP server. configured is
+// Identity.Issuer.
+func CheckLoginPage(d *Discovery, server *url.URL, configured string) error {
+	return d.checkLoginPage(server, configured)
 }

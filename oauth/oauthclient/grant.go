@@ -2,6 +2,7 @@ package oauthclient
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/url"
 	"strings"
@@ -14,6 +15,31 @@ import (
 type Grant interface {
 	// obtain requests tokens from an authorization server. The caller stores them.
 	obtain(ctx context.Context, r *grantRequest) (*TokenSet, error)
+	// extension returns the id of the extension that defines the grant; empty for none.
+	extension() string
+}
+
+// Identifiers of the authorization extensions that clients declare; see [Transport.Extensions].
+const (
+	// ExtensionClientCredentials defines [NewClientCredentialsGrant].
+	ExtensionClientCredentials = "io.modelcontextprotocol/oauth-client-credentials"
+	// ExtensionEnterpriseManaged defines [NewEnterpriseGrant].
+	ExtensionEnterpriseManaged = "io.modelcontextprotocol/enterprise-managed-authorization"
+)
+
+// Extensions returns the extension that defines the grant of the Transport, without settings; nil
+// for a grant without one. It is for [mcp.ClientOptions].Extensions, so that the client declares it
+// to the server:
+//
+//	c, err := mcp.Connect(ctx, transport, &mcp.ClientOptions{Extensions: login.Extensions()})
+//
+// Spec: basic (2026-07-28), Extensions.
+func (t *Transport) Extensions() map[string]json.RawMessage {
+	id := t.grant.extension()
+	if id == "" {
+		return nil
+	}
+	return map[string]json.RawMessage{id: json.RawMessage("{}")}
 }
 
 type grantRequest struct {
@@ -41,10 +67,12 @@ func (r *grantRequest) tokenEndpoint(client *Registration) *tokenEndpoint {
 // The client is never registered, and no browser is opened. Expired tokens are requested again. The
 // Grant is safe for concurrent use.
 //
-// Spec: extension io.modelcontextprotocol/oauth-client-credentials; RFC 6749, section 4.4.
+// Spec: extension [ExtensionClientCredentials]; RFC 6749, section 4.4.
 func NewClientCredentialsGrant() Grant { return clientCredentials{} }
 
 type clientCredentials struct{}
+
+func (clientCredentials) extension() string { return ExtensionClientCredentials }
 
 func (clientCredentials) obtain(ctx context.Context, r *grantRequest) (*TokenSet, error) {
 	client, err := r.transport.configured(r.discovery)

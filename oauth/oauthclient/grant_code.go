@@ -120,9 +120,14 @@ var ErrLoginTimeout = errors.New("oauth: the login was not completed in time")
 // basic/authorization#authorization-flow-steps; OAuth 2.1, section 4.1.
 type codeGrant struct{}
 
+func (codeGrant) extension() string { return "" }
+
 func (codeGrant) obtain(ctx context.Context, r *grantRequest) (*TokenSet, error) {
 	d := r.discovery
 	if err := d.checkCodeFlow(); err != nil {
+		return nil, err
+	}
+	if err := d.checkLoginPage(r.transport.endpoint, r.transport.client.Issuer); err != nil {
 		return nil, err
 	}
 	if err := r.transport.prover.CheckServer(d.Server.DPoPAlgorithms); err != nil {

@@ -52,13 +52,14 @@ type EnterpriseOptions struct {
 // The tokens belong to one user, so a Transport with this grant needs a Store for each user. An
 // invalid option is the error of every request. The Grant is safe for concurrent use.
 //
-// Spec: extension io.modelcontextprotocol/enterprise-managed-authorization; RFC 8693, section 2;
-// RFC 7523, section 2.1.
+// Spec: extension [ExtensionEnterpriseManaged]; RFC 8693, section 2; RFC 7523, section 2.1.
 func NewEnterpriseGrant(opts *EnterpriseOptions) Grant {
 	return &enterprise{*cmp.Or(opts, new(EnterpriseOptions))}
 }
 
 type enterprise struct{ EnterpriseOptions }
+
+func (*enterprise) extension() string { return ExtensionEnterpriseManaged }
 
 func (g *enterprise) obtain(ctx context.Context, r *grantRequest) (*TokenSet, error) {
 	if err := g.validate(r.discovery); err != nil {

@@ -207,7 +207,7 @@ func wantForm(t *testing.T, got url.Values, want map[string]string) {
 	}
 }
 
-func TestEAUTH03_ClientCredentials(t *testing.T) {
+func TestEAUTH03_EAUTH05_ClientCredentials(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -486,7 +486,7 @@ func (w *grantEnv) issueIDJAG(differently map[string]any) func(http.ResponseWrit
 	}
 }
 
-func TestEAUTH06_EnterpriseGrant(t *testing.T) {
+func TestEAUTH06_EAUTH10_EnterpriseGrant(t *testing.T) {
 	for name, change := range map[string]func(w *grantEnv, o *EnterpriseOptions, exchange map[string]string){
 		"by issuer": func(_ *grantEnv, _ *EnterpriseOptions, want map[string]string) {
 			want["client_id"] = "idp-client"

@@ -42,6 +42,8 @@ func NewWorkloadGrant(assertion AssertionFunc) Grant {
 
 type workload struct{ assertion AssertionFunc }
 
+func (workload) extension() string { return "" } // the specification has no id for it
+
 func (g workload) obtain(ctx context.Context, r *grantRequest) (*TokenSet, error) {
 	client := &Registration{Issuer: r.discovery.Server.Issuer, AuthMethod: oauthwire.AuthNone}
 	if r.transport.client.ID != "" {

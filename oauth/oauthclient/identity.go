@@ -34,8 +34,10 @@ type Identity struct {
 	Key *AssertionKey
 	// Issuer is the only authorization server to use, as its metadata spells it. ID and Secret are
 	// sent to no other one; without ID it is where the client registers, and where a workload sends
-	// its assertion. If the MCP server names only others, a login fails with an [*IssuerError].
-	// Default: the one that the MCP server names, if ID is empty.
+	// its assertion. If the MCP server names only others, a login fails with an [*IssuerError]. It
+	// is also required for an authorization server that shows its login page at another host and
+	// sends no iss in responses: the client cannot distinguish it from an attacker's. Default: the
+	// one that the MCP server names, if ID is empty.
 	Issuer string
 	// InsecureAnyIssuer allows ID and Secret without Issuer, at the authorization server that the
 	// MCP server names first: an attacker who controls the MCP server can then obtain them.

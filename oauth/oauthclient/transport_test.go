@@ -287,7 +287,7 @@ func TestRefusalsOfOtherSchemes(t *testing.T) {
 	}
 }
 
-func TestRequestWithAuthorizationIsUnchanged(t *testing.T) {
+func TestAUTH15_RequestWithAuthorizationIsUnchanged(t *testing.T) {
 	withEnv(t, func(t *testing.T, w *testEnv) {
 		req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, clientMCP, nil)
 		req.Header.Set("Authorization", "Bearer mine")

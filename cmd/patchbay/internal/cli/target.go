@@ -228,6 +228,9 @@ func (p *program) connect(ctx context.Context, t *target) (*mcp.Client, error) {
 	if err := p.authorize(ctx, t); err != nil {
 		return nil, err
 	}
+	if t.auth != nil {
+		maps.Copy(opts.Extensions, t.auth.Extensions())
+	}
 	t.contacted = true
 	p.screen.status("connecting to " + cleanLine(where) + " …")
 	c, err := mcp.Connect(ctx, p.transport(t), opts)

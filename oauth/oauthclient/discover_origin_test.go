@@ -1,0 +1,89 @@
+package oauthclient_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/internal/oauthtest"
+	"github.com/patchbay-mcp/patchbay/oauth"
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
+)
+
+// The resource_metadata of a challenge may be at another origin, if the document there is about the
+// MCP server itself.
+func TestAUTHR05_AUTHR07_ResourceMetadataAtAnotherOrigin(t *testing.T) {
+	const elsewhere = "https://metadata.example/mcp"
+	for name, tt := range map[string]struct {
+		text     string
+		endpoint string // default: mcpServer
+		ok       bool
+	}{
+		"the server":                        {text: resourceDoc(mcpServer, issuer), ok: true},
+		"the server with a slash":           {text: resourceDoc(mcpServer+"/", issuer), ok: true},
+		"the server in another case":        {text: resourceDoc("HTTPS://MCP.example/mcp", issuer), ok: true},
+		"the server without a path":         {text: resourceDoc("https://mcp.example", issuer), endpoint: "https://mcp.example/", ok: true},
+		"the origin of the server":          {text: resourceDoc("https://mcp.example", issuer)},
+		"another path":                      {text: resourceDoc(mcpServer+"2", issuer)},
+		"the other origin":                  {text: resourceDoc(elsewhere, issuer)},
+		"no resource":                       {text: `{"authorization_servers":["` + issuer + `"]}`},
+		"the server with a query":           {text: resourceDoc(mcpServer+"?a=b", issuer)},
+		"a parent of the server's own path": {text: resourceDoc(mcpServer, issuer), endpoint: mcpServer + "/tenant"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newNetwork(t)
+			w.Doc(elsewhere, tt.text)
+			w.Doc(mcpPath, resourceDoc(mcpServer, "https://other.example")) // not asked
+			w.Doc(asRoot, serverDoc(issuer))
+			q := &oauthclient.DiscoveryQuery{Endpoint: mcpServer, Challenge: metadataChallenge(elsewhere)}
+			if tt.endpoint != "" {
+				q.Endpoint = tt.endpoint
+			}
+			d, err := oauthclient.Discover(t.Context(), w.fetcher(nil), q)
+			want := []string{"GET " + elsewhere}
+			if tt.ok {
+				want = append(want, "GET "+asRoot)
+			}
+			if got := w.Requests(); !slices.Equal(got, want) {
+				t.Errorf("requested %q, want %q", got, want)
+			}
+			if _, invalid := errors.AsType[*oauth.DiscoveryError](err); invalid == tt.ok || tt.ok && (err != nil || d.Issuer != issuer) {
+				t.Errorf("got %+v, error %v; want success %t", d, err, tt.ok)
+			}
+		})
+	}
+}
+
+// The rules of the Fetcher hold for a resource_metadata at another origin: a host at a private address
+// is not connected to, as if the challenge had not named it, and a redirect is not followed.
+func TestSEC07_ResourceMetadataAtAnotherOriginIsGuarded(t *testing.T) {
+	const elsewhere = "https://metadata.example/mcp"
+	for name, tt := range map[string]struct {
+		prepare func(w *network)
+		ok      bool
+	}{
+		"private address": {func(w *network) { w.At("metadata.example", "10.0.0.7") }, true},
+		"cloud":           {func(w *network) { w.At("metadata.example", "169.254.169.254") }, true},
+		"redirect": {func(w *network) {
+			w.Page(elsewhere, oauthtest.RedirectPage("https://third.example/mcp"))
+			w.Doc("https://third.example/mcp", resourceDoc(mcpServer, "https://evil.example"))
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newNetwork(t)
+			w.Doc(elsewhere, resourceDoc(mcpServer, "https://evil.example"))
+			w.Doc(mcpPath, resourceDoc(mcpServer, issuer))
+			w.Doc(asRoot, serverDoc(issuer))
+			tt.prepare(w)
+			d, err := oauthclient.Discover(t.Context(), w.fetcher(nil),
+				&oauthclient.DiscoveryQuery{Endpoint: mcpServer, Challenge: metadataChallenge(elsewhere)})
+			_, failed := errors.AsType[*oauth.FetchError](err)
+			if failed == tt.ok || tt.ok && (err != nil || d.Issuer != issuer) {
+				t.Errorf("got %+v, error %v; want success %t", d, err, tt.ok)
+			}
+			if got := w.Addresses(); len(got) != 1 || got[0] != oauthtest.DefaultAddress {
+				t.Errorf("connected to %v, want one public address", got)
+			}
+		})
+	}
+}
