@@ -9,7 +9,7 @@ import (
 
 // All clients share the server's client ID at the provider, so the provider may not ask the user
 // again for another client.
-func TestAUTHR27_EachRegisteredClientNeedsConsent(t *testing.T) {
+func TestAUTHR27_SEC01_EachRegisteredClientNeedsConsent(t *testing.T) {
 	p := newIDP(t)
 	w := newEnv(t, withProviders(t, p.provider("idp")))
 	b := w.browser()
