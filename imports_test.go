@@ -24,7 +24,7 @@ var importRules = []importRule{
 	{"internal/browser", []string{"internal/netx"}, "opening a page does not depend on OAuth"},
 	{"jsonrpc", []string{"internal/jsonscan"}, "JSON-RPC does not depend on MCP"},
 	{"internal/wire", []string{"jsonrpc", "internal/jsonscan"}, "revisions are data"},
-	{"internal/peer", []string{"jsonrpc", "internal/jsonscan"}, "correlation does not depend on methods"},
+	{"internal/peer", []string{"jsonrpc", "internal/jsonscan", "internal/wire"}, "correlation does not depend on methods"},
 	{"internal/schema", []string{"internal/jsonscan", "internal/netx"}, "JSON Schema does not depend on MCP"},
 	{"internal/readerpool", nil, "the pool does not depend on what is read"},
 	{"internal/linestream", []string{"jsonrpc", "internal/peer", "internal/readbuf"}, "a line is one JSON-RPC message"},

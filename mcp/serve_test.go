@@ -373,7 +373,7 @@ func TestRequestsInFlightAreBounded(t *testing.T) {
 			c.send(modernLine(fmt.Sprint(i), "tools/call", ""))
 		}
 		c.send(modernLine(`256`, "tools/list", ""))
-		c.want(`{"jsonrpc":"2.0","id":256,"error":{"code":-32000,"message":"too many requests in progress","data":{"retryAfterMs":1000}}}`)
+		c.want(`{"jsonrpc":"2.0","id":256,"error":{"code":429,"message":"too many requests in progress","data":{"retryAfterMs":1000}}}`)
 		c.send(noteLine("notifications/cancelled", `{"requestId":7}`))
 		c.want()
 		c.send(modernLine(`256`, "tools/list", ""))

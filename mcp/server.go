@@ -223,7 +223,7 @@ func (s *Server) ServeMCP(ctx context.Context, req *Request) (Result, error) {
 	return nil, publicError(c, s.log, req, err)
 }
 
-var errBusy = &Error{Code: CodeBusy, Message: "server is busy", Data: json.RawMessage(`{"retryAfterMs":1000}`)}
+var errBusy = wire.Busy("server is busy")
 
 // HandleMethod registers the handler of a method that an extension defines, such as those of tasks,
 // which are in the core of 2025-11-25. It panics for other methods of the core, and if the method
