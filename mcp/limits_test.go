@@ -736,8 +736,8 @@ func TestR7_2_ShutdownDrain(t *testing.T) {
 		opts *mcp.ServeOptions
 		took time.Duration
 	}{
-		{"a call that listens", "wait", nil, 10 * time.Second},
-		{"a call that does not", "stubborn", nil, 12 * time.Second},
+		{"a call that listens", "wait", nil, 3 * time.Second},
+		{"a call that does not", "stubborn", nil, 3500 * time.Millisecond},
 		{"option", "wait", &mcp.ServeOptions{Drain: time.Second}, time.Second},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -20,11 +20,12 @@ import (
 )
 
 const (
-	// defaultDrain is how long requests may run after the end of the stream. Process managers wait
-	// no longer either.
-	defaultDrain = 10 * time.Second
+	// defaultDrain is how long requests may run after the end of the stream. Hosts kill a server that
+	// has not exited 4 seconds after they have closed its input, so defaultDrain and cancelGrace
+	// together are less.
+	defaultDrain = 3 * time.Second
 	// cancelGrace is how long handlers have to return once they are cancelled.
-	cancelGrace = 2 * time.Second
+	cancelGrace = 500 * time.Millisecond
 	// maxUncalled is the number of queued responses that belong to no call, such as refusals.
 	// Beyond it, reading stops until the client reads.
 	maxUncalled = 256
@@ -34,8 +35,9 @@ const (
 type ServeOptions struct {
 	// Logger logs problems of the stream. Default: slog.Default().
 	Logger *slog.Logger
-	// Drain is how long requests in progress may run after the end of the stream. Default: 10
-	// seconds.
+	// Drain is how long requests in progress may run after the end of the stream. Handlers then have
+	// another half second to return. Default: 3 seconds, since most hosts kill a server that has not
+	// exited after 4.
 	Drain time.Duration
 	// MaxInFlight is the number of requests of the stream that are served concurrently. Default:
 	// 256.

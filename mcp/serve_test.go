@@ -435,9 +435,9 @@ func TestR7_3_10_WhatIsInProgressIsAnsweredWhenTheStreamEnds(t *testing.T) {
 		want  string
 		after time.Duration
 	}{
-		{"in time", slow(9 * time.Second), resultLine(`1`, `{"resultType":"complete","done":true}`), 9 * time.Second},
-		{"too slow", slow(11 * time.Second), failureLine(`1`, 1, mcp.ErrShutdown.Error()), 10 * time.Second},
-		{"deaf", stuck, "", 12 * time.Second},
+		{"in time", slow(2 * time.Second), resultLine(`1`, `{"resultType":"complete","done":true}`), 2 * time.Second},
+		{"too slow", slow(4 * time.Second), failureLine(`1`, 1, mcp.ErrShutdown.Error()), 3 * time.Second},
+		{"deaf", stuck, "", 3500 * time.Millisecond},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
