@@ -50,7 +50,8 @@ func (s *Server) Run(ctx context.Context, conn Conn) error {
 }
 
 // Serve serves the client at the other end of a stream with h, in every revision that the client
-// speaks; a client may speak several at once. When the client ends the stream or ctx ends, Serve
+// speaks; a client may speak several at once. A second initialize request ends the session before it
+// and its requests. When the client ends the stream or ctx ends, Serve
 // answers the requests in progress, closes conn and returns nil. If the stream breaks, it returns
 // an error that is [ErrDisconnected]. The principal of ctx, if any, is that of every request.
 //
@@ -93,12 +94,20 @@ type stream struct {
 
 	calls   peer.Table
 	config  legacy.Config
-	session atomic.Pointer[legacy.Session] // nil before initialize
+	session atomic.Pointer[streamSession] // nil before initialize
 	readers readerpool.Pool
 	work    sync.WaitGroup // the readers and all other goroutines
 	queue   writeQueue
 	writing chan struct{} // the write lock: holds a token while messages are written
 	out     legacy.Stream // write
+}
+
+// A streamSession is the session of a stream, from an initialize request to the end of the stream or the
+// next initialize request.
+type streamSession struct {
+	*legacy.Session
+	ctx context.Context // of its requests
+	end context.CancelCauseFunc
 }
 
 // A lineConn is a Conn of lines of text. Encoded lines can be written together in one write.
@@ -236,17 +245,17 @@ func (s *stream) begin(m *jsonrpc.Message) job {
 	return job{}
 }
 
-func (s *stream) beginRequest(m *jsonrpc.Message, session *legacy.Session) job {
+func (s *stream) beginRequest(m *jsonrpc.Message, session *streamSession) job {
 	env, err := wire.Open(m.Params)
 	switch {
 	case err != nil:
 		return s.refuse(m.ID, err)
 	case env.HasVersion:
 		return s.beginModern(m, env)
+	case m.Method == wire.MethodInitialize:
+		return s.initialize(m, session)
 	case session != nil:
 		return s.acceptRequest(session, m)
-	case m.Method == wire.MethodInitialize:
-		return s.initialize(m)
 	case m.Method == wire.MethodPing:
 		s.enqueue(nil, jsonrpc.NewResponse(m.ID, nil))
 		return job{}
@@ -387,16 +396,30 @@ func cancelledBecause(reason string) error {
 	return fmt.Errorf("%w: %s", ErrCancelled, reason)
 }
 
+// errSessionReplaced is the cause of the end of a session which another one replaces.
+var errSessionReplaced = fmt.Errorf("%w: the client has initialized another session", ErrClosed)
+
 // initialize opens the session of the stream. Messages that the client sends before it has read the
 // response belong to the session already.
-func (s *stream) initialize(m *jsonrpc.Message) job {
-	session, err := legacy.Open(s.ctx, &s.config, m)
+//
+// A bridge that shares one server among clients initializes again for each of them, so the new
+// session replaces the one before.
+func (s *stream) initialize(m *jsonrpc.Message, before *streamSession) job {
+	opened, err := legacy.Open(s.ctx, &s.config, m)
 	if err != nil {
 		return s.refuse(m.ID, err)
 	}
+	if before != nil {
+		s.endSession(before, m.ID)
+	}
+	session := &streamSession{Session: opened}
+	session.ctx, session.end = context.WithCancelCause(s.ctx)
 	session.Attach(s.out)
 	s.session.Store(session)
 	return job{work: func(respond func(*jsonrpc.Message)) {
+		if before != nil {
+			before.Close(errSessionReplaced)
+		}
 		response := session.InitializeResponse(s.ctx, m.ID)
 		if response.Error != nil {
 			s.session.CompareAndSwap(session, nil) // the client may try again
@@ -405,10 +428,22 @@ func (s *stream) initialize(m *jsonrpc.Message) job {
 	}}
 }
 
+// endSession ends the requests of a session and responds to them before the response to the next
+// initialize request, whose client may use the same ids. If next, the id of that request, is in use,
+// its request in the ended session gets no response.
+func (s *stream) endSession(session *streamSession, next jsonrpc.ID) {
+	for _, id := range s.calls.CancelAll(session.ctx, errSessionReplaced) {
+		if id != next {
+			s.refuse(id, Errorf(CodeInvalidRequest, "the session has ended: the client has initialized another one"))
+		}
+	}
+	session.end(errSessionReplaced)
+}
+
 // acceptRequest passes a request to the session.
-func (s *stream) acceptRequest(session *legacy.Session, m *jsonrpc.Message) job {
+func (s *stream) acceptRequest(session *streamSession, m *jsonrpc.Message) job {
 	x := new(legacy.Exchange)
-	if refusal := session.Begin(s.ctx, x, m, s.out); refusal != nil {
+	if refusal := session.Begin(session.ctx, x, m, s.out); refusal != nil {
 		s.enqueue(nil, refusal)
 		return job{}
 	}
@@ -416,8 +451,8 @@ func (s *stream) acceptRequest(session *legacy.Session, m *jsonrpc.Message) job 
 }
 
 // accept passes a message to the session.
-func (s *stream) accept(session *legacy.Session, m *jsonrpc.Message) job {
-	response, work := session.Accept(s.ctx, m, s.out)
+func (s *stream) accept(session *streamSession, m *jsonrpc.Message) job {
+	response, work := session.Accept(session.ctx, m, s.out)
 	s.enqueue(nil, response)
 	return job{work: work}
 }

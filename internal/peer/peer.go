@@ -140,6 +140,25 @@ func (t *Table) Cancel(id jsonrpc.ID, cause error) bool {
 	return true
 }
 
+// CancelAll is Cancel for all calls that were entered with the context, which is compared by identity.
+// It returns their ids.
+func (t *Table) CancelAll(ctx context.Context, cause error) (ids []jsonrpc.ID) {
+	t.mu.Lock()
+	var calls []*Call
+	for id, c := range t.calls {
+		if c.ctx.Context == ctx {
+			c.cancelled = true
+			delete(t.calls, id)
+			calls, ids = append(calls, c), append(ids, id)
+		}
+	}
+	t.mu.Unlock()
+	for _, c := range calls {
+		c.ctx.End(cause)
+	}
+	return ids
+}
+
 // Close ends the context of every call, and calls Hangup. Calls still end and get responses, but no
 // call may begin.
 func (t *Table) Close(cause error) {
