@@ -71,10 +71,6 @@ type ServerOptions struct {
 	PageSize int
 	// Cache has the cache hints of lists and of the server's description. Default: no caching.
 	Cache Cache
-	// ProgressRate is the average number of progress notifications per second that one call may
-	// send, after a burst of 1000. Notifications above it are merged with the next one. Default:
-	// 100.
-	ProgressRate int
 	// MaxInFlight is the maximum number of requests in progress, over all connections; further ones
 	// are refused with [CodeBusy]. Subscriptions, calls after [Request.Detach] and requests that
 	// wait for the result of a task do not count: transports and extensions bound them. Default:
@@ -164,9 +160,6 @@ func (s *Server) fillDefaults() {
 	if s.opts.PageSize == 0 {
 		s.opts.PageSize = 1000
 	}
-	if s.opts.ProgressRate == 0 {
-		s.opts.ProgressRate = 100
-	}
 	if s.opts.MaxInFlight == 0 {
 		s.opts.MaxInFlight = 10_000
 	}
@@ -181,8 +174,6 @@ func (s *Server) validate(name string) error {
 		return fmt.Errorf("the name is empty")
 	case s.opts.PageSize < 0:
 		return fmt.Errorf("PageSize is %d, want a positive number", s.opts.PageSize)
-	case s.opts.ProgressRate < 0:
-		return fmt.Errorf("ProgressRate is %d, want a positive number", s.opts.ProgressRate)
 	case s.opts.MaxInFlight < 0:
 		return fmt.Errorf("MaxInFlight is %d, want a positive number", s.opts.MaxInFlight)
 	}

@@ -364,7 +364,6 @@ func TestEXT_ExtensionsAreDeclaredAndServed(t *testing.T) {
 func TestServerOptionsAreChecked(t *testing.T) {
 	for what, opts := range map[string]*mcp.ServerOptions{
 		"page size":     {PageSize: -1},
-		"progress rate": {ProgressRate: -1},
 		"short key":     {StateKeys: [][]byte{make([]byte, 31)}},
 		"cache":         {Cache: mcp.Cache{TTL: -1 * time.Millisecond}},
 		"cache scope":   {Cache: mcp.Cache{Scope: "shared"}},
