@@ -363,11 +363,11 @@ func TestEXT_ExtensionsAreDeclaredAndServed(t *testing.T) {
 
 func TestServerOptionsAreChecked(t *testing.T) {
 	for what, opts := range map[string]*mcp.ServerOptions{
-		"page size":     {PageSize: -1},
-		"short key":     {StateKeys: [][]byte{make([]byte, 31)}},
-		"cache":         {Cache: mcp.Cache{TTL: -1 * time.Millisecond}},
-		"cache scope":   {Cache: mcp.Cache{Scope: "shared"}},
-		"experimental":  {Experimental: object{"x": make(chan int)}},
+		"page size":    {PageSize: -1},
+		"short key":    {StateKeys: [][]byte{make([]byte, 31)}},
+		"cache":        {Cache: mcp.Cache{TTL: -1 * time.Millisecond}},
+		"cache scope":  {Cache: mcp.Cache{Scope: "shared"}},
+		"experimental": {Experimental: object{"x": make(chan int)}},
 	} {
 		mustPanic(t, what, "mcp: NewServer", func() { mcp.NewServer("test", "1", opts) })
 	}

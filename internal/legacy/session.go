@@ -115,6 +115,7 @@ type Session struct {
 	listened      capabilitySet // the lists of the open subscription
 	listenedURIs  []string
 	uris          []string // resources that the client subscribed to
+	checked       wire.CheckedURIs
 
 	mu          sync.Mutex     // guards the fields below
 	envelope    sharedEnvelope // of every request
