@@ -96,6 +96,8 @@ func AskAll(ctx context.Context, questions ...Question) error {
 }
 
 type input struct {
+	used string // the request state of the call, once a OnceStore has accepted it
+
 	mu     sync.Mutex // guards the fields below
 	begun  bool       // a handler has been started
 	open   bool       // questions may be asked: the method allows it and its handler runs

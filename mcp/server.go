@@ -77,14 +77,15 @@ type ServerOptions struct {
 	// 10,000.
 	MaxInFlight int
 	// StateKeys encrypt request state and the cursors of lists, each with at least 32 bytes. The
-	// first one encrypts, all of them decrypt, so that keys can be rotated. Replicas of a server
-	// share them. Default: one random key, which is lost when the server ends.
+	// first one encrypts, all of them decrypt; [Server.ReplaceStateKeys] rotates them. Replicas of a
+	// server share them. Default: one random key, which is lost when the server ends.
 	StateKeys [][]byte
 	// StateTTL is the time that a client has to answer a question; in sessions it is always 10
 	// minutes. Default: 1 hour.
 	StateTTL time.Duration
-	// StateStore stores request state that is too large to travel with the client. Default: none;
-	// such a state is an error.
+	// StateStore stores request state that is too large to travel with the client. With a
+	// [OnceStore], each request state is accepted once. Default: none; a state that is too large is
+	// an error.
 	StateStore StateStore
 	// Experimental is sent as the capability of this name.
 	Experimental map[string]any
