@@ -59,6 +59,7 @@ var importRules = []importRule{
 		"an authorization server does not depend on the MCP server"},
 	{"oauth/authserver/storetest", []string{"oauth/authserver"}, whyStore},
 	{"host", []string{"internal/jsonscan"}, "a configuration is data: its reader decides what to connect"},
+	{"mcp/middleware", []string{"mcp"}, "middleware is written on the public API"},
 	{"ext/tasks", []string{"mcp", "jsonrpc"}, whyExtension},
 	{"ext/tasks/storetest", []string{"ext/tasks"}, whyStore},
 	{"ext/apps", []string{"mcp", "jsonrpc"}, whyExtension},

@@ -32,7 +32,8 @@ type Request struct {
 	// params is a JSON object.
 	//
 	// In a server, the handler calls Notify to send one, unless Notify is nil. It blocks while the
-	// stream is full, fails when the stream is closed, and is safe for concurrent use.
+	// stream is full, fails when the stream is closed, and is safe for concurrent use. Middleware may
+	// assign another function before it calls the handler.
 	//
 	// In a client, the [Transport] calls Notify for each one that it receives, unless it is nil.
 	Notify func(ctx context.Context, method string, params json.RawMessage) error
