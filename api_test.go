@@ -20,13 +20,13 @@ import (
 // publicPackages have a golden file each under api/.
 var publicPackages = []string{
 	"jsonrpc", "mcp", "mcphttp", "mcptest", "host", "oauth", "oauth/oauthclient", "oauth/authserver",
-	"ext/tasks", "ext/tasks/storetest", "stores/bolt", "ext/apps", "ext/skills",
+	"mcp/middleware", "ext/tasks", "ext/tasks/storetest", "stores/bolt", "ext/apps", "ext/skills",
 }
 
 // maxCoreNames is the most exported names that mcp, mcphttp and jsonrpc may have together:
 // constants, variables, functions, types and methods. Fields and interface methods are checked but
 // not counted.
-const maxCoreNames = 310
+const maxCoreNames = 320
 
 // TestAPIIsGolden fails on every change of the exported API: names, signatures, fields with their
 // tags, interface methods and values of constants. Run it with -update after an intended change.

@@ -102,6 +102,7 @@ var allowedOutside = map[string][]string{
 	"oauth/authserver": {"github.com/go-jose/go-jose/v4", "github.com/coreos/go-oidc/v3",
 		"golang.org/x/oauth2"},
 	"stores/bolt":                 {"go.etcd.io/bbolt"},
+	"mcp/middleware":              {"golang.org/x/time"},
 	"ext/skills":                  {"go.yaml.in/yaml/v4"},
 	"cmd/patchbay/internal/vault": {"github.com/zalando/go-keyring", "golang.org/x/sys"},
 	"cmd/patchbay/internal/cli":   {"github.com/spf13/cobra", "golang.org/x/term"},
