@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
 // Errors of questions, for [errors.Is]. A question that the user dismissed has the error
@@ -129,6 +130,14 @@ func (c *call) ask(questions []Question) error {
 	defer c.input.mu.Unlock()
 	if !c.input.open {
 		return fmt.Errorf("mcp: %s cannot ask the client, or its handler has returned", c.req.Method)
+	}
+	for _, q := range questions {
+		switch q.request.Method {
+		case wire.MethodSamplingCreateMessage:
+			c.warnDeprecated(wire.Sampling, "sampling")
+		case wire.MethodRootsList:
+			c.warnDeprecated(wire.Roots, "roots")
+		}
 	}
 	waiting := false
 	var refused []error

@@ -180,5 +180,20 @@ func (c *call) log(params []byte) error {
 	if c.progress.finished {
 		return nil
 	}
+	c.warnDeprecated(wire.Logging, "log messages to clients")
 	return c.req.Notify(c, wire.NotificationMessage, params)
+}
+
+// warnDeprecated logs, once per server, that a handler uses a feature which the revision of its client
+// deprecates.
+//
+// Spec: SEP-2577.
+func (c *call) warnDeprecated(f wire.Feature, name string) {
+	if !c.req.env.Revision.Deprecated(f) {
+		return
+	}
+	if _, warned := c.server.deprecated.LoadOrStore(f, true); !warned {
+		c.server.log.WarnContext(c, "mcp: the protocol deprecates a feature that the server uses",
+			"feature", name, "revision", c.req.Revision(), "method", c.req.Method)
+	}
 }

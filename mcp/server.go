@@ -38,6 +38,8 @@ type Server struct {
 	changes   broadcaster
 	sealer    *seal.KeyRing
 
+	deprecated sync.Map // wire.Feature; those that a warning was logged for
+
 	mu         sync.Mutex // guards the fields below; the maps behind pointers are read without it
 	middleware []Middleware
 	extensions map[string]any

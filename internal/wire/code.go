@@ -25,10 +25,6 @@ const (
 	// CodeURLElicitationRequired: the request requires URL elicitations that the error's data
 	// lists.
 	CodeURLElicitationRequired = -32042
-	// CodeBusy: too many requests are in progress. The request has not run and can be sent again after
-	// `retryAfterMs` of the error's data. No revision defines such a code. This one is outside the
-	// codes that JSON-RPC reserves, and has the number of the HTTP status.
-	CodeBusy = 429
 	// CodeUserRejected: the user rejected a sampling request.
 	CodeUserRejected = -1
 )
@@ -78,12 +74,6 @@ func (r Revision) PermittedError(e *jsonrpc.Error) *jsonrpc.Error {
 		permitted.Code = jsonrpc.CodeInternalError
 	}
 	return &permitted
-}
-
-// Busy returns the error for a request that can be sent again: its data asks to wait a second. That is
-// an estimate, since the time that handlers take is unknown.
-func Busy(message string) *jsonrpc.Error {
-	return &jsonrpc.Error{Code: CodeBusy, Message: message, Data: []byte(`{"retryAfterMs":1000}`)}
 }
 
 func invalidParams(message string) *jsonrpc.Error {
