@@ -42,6 +42,10 @@ type ServeOptions struct {
 	// MaxInFlight is the number of requests of the stream that are served concurrently. Default:
 	// 256.
 	MaxInFlight int
+	// PingInterval is the time between two pings to the client of a session. The stream ends if three
+	// in sequence have no response. The modern era has neither. Default:
+	// no pings, as in the other SDKs; the end of the stream shows that a client has exited.
+	PingInterval time.Duration
 }
 
 // Run serves one client on a stream until it ends; see [Serve].
@@ -86,6 +90,7 @@ type stream struct {
 	lines        lineConn // conn if it is one, otherwise nil
 	log          *slog.Logger
 	drainTimeout time.Duration
+	pingInterval time.Duration
 
 	ctx       context.Context // ends when nothing can be written any more
 	end       context.CancelCauseFunc
@@ -123,7 +128,8 @@ func newStream(ctx context.Context, h Handler, conn Conn, opts *ServeOptions) *s
 	}
 	s := &stream{
 		handler: h, conn: conn, log: cmp.Or(opts.Logger, slog.Default()),
-		drainTimeout: cmp.Or(opts.Drain, defaultDrain), writing: make(chan struct{}, 1),
+		drainTimeout: cmp.Or(opts.Drain, defaultDrain), pingInterval: opts.PingInterval,
+		writing: make(chan struct{}, 1),
 	}
 	s.lines, _ = conn.(lineConn)
 	s.out = s.write
@@ -416,6 +422,9 @@ func (s *stream) initialize(m *jsonrpc.Message, before *streamSession) job {
 	session.ctx, session.end = context.WithCancelCause(s.ctx)
 	session.Attach(s.out)
 	s.session.Store(session)
+	if s.pingInterval > 0 {
+		s.work.Go(func() { s.keepAlive(session, s.pingInterval) })
+	}
 	return job{work: func(respond func(*jsonrpc.Message)) {
 		if before != nil {
 			before.Close(errSessionReplaced)
