@@ -59,9 +59,9 @@ func (l LoggingLevel) minimum() slog.Level {
 
 // Logger returns a logger that sends its records to the client of the call of ctx, if the client
 // has asked for their level. Records must not contain secrets. Groups and attributes become the
-// data of the message. An attribute "logger" that [slog.Logger.With] adds outside of groups, a string,
-// becomes the name of the logger instead, such as "database". Outside a handler, and after the handler has returned, records are dropped.
-// The protocol deprecates log messages since 2026-07-28.
+// data of the message. A string attribute "logger" that [slog.Logger.With] adds outside of groups
+// becomes the name of the logger instead, such as "database". Outside a handler, and after the
+// handler has returned, records are dropped. The protocol deprecates log messages since 2026-07-28.
 //
 // Spec: server/utilities/logging.
 func Logger(ctx context.Context) *slog.Logger { return slog.New(&logHandler{call: callFrom(ctx)}) }

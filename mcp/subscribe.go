@@ -364,7 +364,7 @@ func (s *Server) openFilter(ctx context.Context, req *Request) (f SubscriptionFi
 	})
 	if work < 0 {
 		return f, Errorf(CodeInvalidParams,
-			"invalid params.notifications.resourceSubscriptions: the URIs are too long to match, open several subscriptions")
+			"invalid params.notifications.resourceSubscriptions: too many long URIs: open several subscriptions")
 	}
 	return f, nil
 }

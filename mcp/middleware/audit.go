@@ -40,8 +40,9 @@ type AuditRecord struct {
 func Audit(record func(ctx context.Context, r AuditRecord)) mcp.Middleware {
 	return func(next mcp.Handler) mcp.Handler {
 		return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (res mcp.Result, err error) {
-			r := AuditRecord{Principal: req.Principal, Client: req.ClientInfo(), Method: req.Method, Target: targetOf(req),
-				Start: time.Now()}
+			r := AuditRecord{Principal: req.Principal, Client: req.ClientInfo(), Method: req.Method,
+				Target: targetOf(req),
+				Start:  time.Now()}
 			defer func() { // also if the handler ends the goroutine
 				r.Err, r.Duration = err, time.Since(r.Start)
 				if err == nil && res != nil {
