@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
 // Errors of questions, for [errors.Is]. A question that the user dismissed has the error
@@ -96,6 +97,8 @@ func AskAll(ctx context.Context, questions ...Question) error {
 }
 
 type input struct {
+	used string // the request state of the call, once a OnceStore has accepted it
+
 	mu     sync.Mutex // guards the fields below
 	begun  bool       // a handler has been started
 	open   bool       // questions may be asked: the method allows it and its handler runs
@@ -127,6 +130,14 @@ func (c *call) ask(questions []Question) error {
 	defer c.input.mu.Unlock()
 	if !c.input.open {
 		return fmt.Errorf("mcp: %s cannot ask the client, or its handler has returned", c.req.Method)
+	}
+	for _, q := range questions {
+		switch q.request.Method {
+		case wire.MethodSamplingCreateMessage:
+			c.warnDeprecated(wire.Sampling, "sampling")
+		case wire.MethodRootsList:
+			c.warnDeprecated(wire.Roots, "roots")
+		}
 	}
 	waiting := false
 	var refused []error

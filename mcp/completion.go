@@ -166,7 +166,7 @@ func (s *Server) completionsOf(ctx context.Context, p completeParams) (*completi
 			if s.Visible(ctx, resourceFeature(e.value)) {
 				return &completions{of: fmt.Sprintf("resource %.128q", p.target)}, nil
 			}
-		} else if e, _ := s.findTemplate(ctx, p.target); e != nil {
+		} else if e, _ := s.findTemplate(ctx, p.target, nil); e != nil {
 			return &e.extra.completions, nil
 		}
 		return nil, Errorf(CodeInvalidParams, "params.ref.uri: unknown resource or template %.128q", p.target)

@@ -397,10 +397,10 @@ func TestDetachedCallsDoNotCountAsInFlight(t *testing.T) {
 	})
 }
 
-func TestProgressOfDetachedCallsIsNotRateLimited(t *testing.T) {
+func TestProgressOfDetachedCallsIsNotMerged(t *testing.T) {
 	const steps = 5000
 	r := &detacher{}
-	p := handle(t, &mcp.ServerOptions{ProgressRate: 1, Middleware: []mcp.Middleware{r.wrap}},
+	p := handle(t, &mcp.ServerOptions{Middleware: []mcp.Middleware{r.wrap}},
 		func(ctx context.Context, _ json.RawMessage) (string, error) {
 			var all sync.WaitGroup
 			for i := range steps {

@@ -104,6 +104,8 @@ func URLQuestion(key, url, message string) Question {
 // AskURL asks the user to visit a page, for what must not pass through the client: passwords,
 // payment, or signing in elsewhere. It behaves as [Ask] does. A nil error means that the user
 // agreed to visit the page, not that anything has happened there; the server has to find that out.
+// Clients of 2025-11-25 are notified that the visit is complete when the handler has succeeded; a
+// handler that finds nothing done returns an error.
 //
 // The URL is https, or http on the loopback interface. It must not contain secrets or grant access
 // by itself, because it can be passed on: the page must verify that its visitor is the user who was

@@ -27,7 +27,7 @@ const (
 	CodeHeaderMismatch                  = wire.CodeHeaderMismatch     // an HTTP header contradicts the body
 	CodeMissingRequiredClientCapability = wire.CodeMissingCapability  // see data.requiredCapabilities
 	CodeUnsupportedProtocolVersion      = wire.CodeUnsupportedVersion // the server does not support the revision
-	CodeBusy                            = -32000                      // too many requests; see data.retryAfterMs
+	CodeBusy                            = wire.CodeBusy               // too many requests; see data.retryAfterMs
 )
 
 // Errors for [errors.Is].

@@ -736,8 +736,8 @@ func TestShutdownDrainIsLimited(t *testing.T) {
 		opts *mcp.ServeOptions
 		took time.Duration
 	}{
-		{"a call that ends with its context", "wait", nil, 10 * time.Second},
-		{"a call that ignores its context", "stubborn", nil, 12 * time.Second},
+		{"a call that ends with its context", "wait", nil, 3 * time.Second},
+		{"a call that ignores its context", "stubborn", nil, 3500 * time.Millisecond},
 		{"option", "wait", &mcp.ServeOptions{Drain: time.Second}, time.Second},
 	} {
 		t.Run(test.name, func(t *testing.T) {

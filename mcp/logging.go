@@ -59,15 +59,20 @@ func (l LoggingLevel) minimum() slog.Level {
 
 // Logger returns a logger that sends its records to the client of the call of ctx, if the client
 // has asked for their level. Records must not contain secrets. Groups and attributes become the
-// data of the message. Outside a handler, and after the handler has returned, records are dropped.
-// The protocol deprecates log messages since 2026-07-28.
+// data of the message. A string attribute "logger" that [slog.Logger.With] adds outside of groups
+// becomes the name of the logger instead, such as "database". Outside a handler, and after the
+// handler has returned, records are dropped. The protocol deprecates log messages since 2026-07-28.
 //
 // Spec: server/utilities/logging.
 func Logger(ctx context.Context) *slog.Logger { return slog.New(&logHandler{call: callFrom(ctx)}) }
 
+// loggerKey is the key of the attribute that names a logger.
+const loggerKey = "logger"
+
 // A logHandler sends records as notifications of its call.
 type logHandler struct {
 	call  *call
+	name  string
 	attrs []slog.Attr // wrapped in their groups
 	group []string
 }
@@ -92,6 +97,9 @@ func (h *logHandler) Handle(_ context.Context, r slog.Record) error {
 		encoded = jsonscan.AppendQuote(nil, r.Message) // an attribute cannot be encoded: send the message alone
 	}
 	params := jsonscan.AppendQuote([]byte(`{"level":`), string(logLevelOf(r.Level)))
+	if h.name != "" {
+		params = jsonscan.AppendQuote(append(params, `,"logger":`...), h.name)
+	}
 	params = append(append(params, `,"data":`...), encoded...)
 	return h.call.log(append(params, '}'))
 }
@@ -99,6 +107,15 @@ func (h *logHandler) Handle(_ context.Context, r slog.Record) error {
 // WithAttrs returns a handler that adds the attributes to each record.
 func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	n := *h
+	if len(h.group) == 0 {
+		attrs = slices.DeleteFunc(slices.Clone(attrs), func(a slog.Attr) bool {
+			isName := a.Key == loggerKey && a.Value.Kind() == slog.KindString
+			if isName {
+				n.name = a.Value.String()
+			}
+			return isName
+		})
+	}
 	n.attrs = append(slices.Clone(h.attrs), h.grouped(attrs)...)
 	return &n
 }
@@ -163,5 +180,20 @@ func (c *call) log(params []byte) error {
 	if c.progress.finished {
 		return nil
 	}
+	c.warnDeprecated(wire.Logging, "log messages to clients")
 	return c.req.Notify(c, wire.NotificationMessage, params)
+}
+
+// warnDeprecated logs, once per server, that a handler uses a feature which the revision of its client
+// deprecates.
+//
+// Spec: SEP-2577.
+func (c *call) warnDeprecated(f wire.Feature, name string) {
+	if !c.req.env.Revision.Deprecated(f) {
+		return
+	}
+	if _, warned := c.server.deprecated.LoadOrStore(f, true); !warned {
+		c.server.log.WarnContext(c, "mcp: the protocol deprecates a feature that the server uses",
+			"feature", name, "revision", c.req.Revision(), "method", c.req.Method)
+	}
 }

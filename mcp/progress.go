@@ -11,31 +11,58 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// progressBurst is the number of progress notifications that a call may send at once: enough for a
-// loop of a size that people watch, and too few to flood a client.
-const progressBurst = 1000
+// Limits of the time for which a call waits until its client has read its notifications.
+const (
+	// promptNotify is the longest time of a notification that did not wait for the client.
+	promptNotify = time.Millisecond
+	// maxNotifyWait is how long a call waits for its client before it merges notifications: longer than
+	// pauses of the scheduler, and hardly noticed by a user.
+	maxNotifyWait = 250 * time.Millisecond
+	// notifyWaitShare is the fraction of a call's time, 1/notifyWaitShare, that it waits beyond that.
+	notifyWaitShare = 10
+)
 
 type progress struct {
-	mu        sync.Mutex // guards the fields below, and orders notifications on the stream
-	started   bool
-	finished  bool
-	last      float64    // of the last notification, sent or delayed
-	rateLimit *rateLimit // nil before the first notification
+	mu       sync.Mutex // guards the fields below, and orders notifications on the stream
+	started  bool
+	finished bool
+	last     float64 // of the last notification, sent or delayed
+	wait     notifyWait
+	delayed  []byte // params of a notification that waits until the client has caught up; a newer one replaces it
 }
 
-// A rateLimit is the state of a token bucket.
-type rateLimit struct {
-	budget  float64 // notifications that may be sent now
-	filled  time.Time
-	delayed []byte // params of a notification that waits for budget; a newer one replaces it
+// A notifyWait measures how long a call waits for a client that is slow to read.
+type notifyWait struct {
+	waited time.Duration // minus the share of the time that has passed
+	until  time.Time     // the end of the last notification
+}
+
+// isBehind reports whether the client does not keep up.
+func (w *notifyWait) isBehind(now time.Time) bool {
+	if w.waited > 0 {
+		w.waited = max(0, w.waited-now.Sub(w.until)/notifyWaitShare)
+		w.until = now
+	}
+	return w.waited >= maxNotifyWait
+}
+
+// add records a notification that was sent from start to end.
+func (w *notifyWait) add(start, end time.Time) {
+	if took := end.Sub(start); took > promptNotify {
+		w.waited += took
+		w.until = end
+	}
 }
 
 // Progress notifies the client of the progress of the call of ctx: done of total, in any unit,
 // where total is 0 if unknown, and a message for people. It does nothing if the client has not
 // asked for progress or if done has not increased, so a handler that runs again after a question
-// does not repeat its steps. It blocks while the client's stream is full. Notifications above
-// [ServerOptions.ProgressRate] are merged; the last one is always sent. After [Request.Detach],
-// [Detached.Progress] receives every step.
+// does not repeat its steps.
+//
+// The client receives every notification while it keeps up. Progress blocks while the client's stream
+// is full: for a quarter of a second per call, and beyond that for a tenth of the call's time.
+// Notifications that would block for longer are merged with the next one; the last one is always sent.
+// After [Request.Detach], [Detached.Progress] receives every step.
 //
 // Spec: basic/utilities/progress.
 func Progress(ctx context.Context, done, total float64, message string) {
@@ -56,53 +83,33 @@ func (r *Request) takesProgress() bool {
 func (p *progress) report(c *call, done, total float64, message string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if note := p.next(c, done, total, message); note != nil {
-		// A closed stream cancels the context of the call.
-		_ = c.req.Notify(c, wire.NotificationProgress, note)
-	}
-}
-
-// next returns the params of the notification to send now, or nil. The caller holds p.mu.
-func (p *progress) next(c *call, done, total float64, message string) []byte {
 	if p.finished || p.started && done <= p.last {
-		return nil
+		return
 	}
 	p.started, p.last = true, done
 	if d := c.req.detached; d != nil {
 		d.report(done, total, message)
-		return nil
+		return
 	}
 	note := progressParams(c.req.env.ProgressToken, done, total, message)
 	now := time.Now()
-	if p.rateLimit == nil {
-		p.rateLimit = &rateLimit{budget: progressBurst, filled: now}
+	if p.wait.isBehind(now) {
+		p.delayed = note
+		return
 	}
-	if !p.rateLimit.allow(now, float64(c.server.opts.ProgressRate)) {
-		p.rateLimit.delayed = note
-		return nil
-	}
-	p.rateLimit.delayed = nil
-	return note
-}
-
-// allow takes one notification from the budget, which refills by rate per second.
-func (p *rateLimit) allow(now time.Time, rate float64) bool {
-	p.budget = min(progressBurst, p.budget+now.Sub(p.filled).Seconds()*rate)
-	p.filled = now
-	if p.budget < 1 {
-		return false
-	}
-	p.budget--
-	return true
+	p.delayed = nil
+	// A closed stream cancels the context of the call.
+	_ = c.req.Notify(c, wire.NotificationProgress, note)
+	p.wait.add(now, time.Now())
 }
 
 func (p *progress) finish(c *call) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.finished = true
-	if p.rateLimit != nil && p.rateLimit.delayed != nil {
-		_ = c.req.Notify(c, wire.NotificationProgress, p.rateLimit.delayed)
-		p.rateLimit.delayed = nil
+	if p.delayed != nil {
+		_ = c.req.Notify(c, wire.NotificationProgress, p.delayed)
+		p.delayed = nil
 	}
 }
 

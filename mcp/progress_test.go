@@ -131,30 +131,6 @@ func TestPROG01_TokensKeepTheirType(t *testing.T) {
 	})
 }
 
-func TestPROG05_ProgressIsRateLimitedAndTheLastIsSent(t *testing.T) {
-	const burst = 1000
-	s := newServer(t, &mcp.ServerOptions{ProgressRate: 10})
-	addTool(s, "many", func(ctx context.Context) (string, error) {
-		for i := range 5000 {
-			mcp.Progress(ctx, float64(i), 5000, "")
-		}
-		time.Sleep(time.Second) // ten more may be sent
-		for i := range 5000 {
-			mcp.Progress(ctx, float64(5000+i), 10_000, "")
-		}
-		return "", nil
-	})
-	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
-		notes := following(t, c, "many", 1)
-		if len(notes) != burst+10+1 {
-			t.Errorf("got %d notifications, want %d", len(notes), burst+11)
-		}
-		if last := notes[len(notes)-1]; *last.Progress != 9999 {
-			t.Errorf("got last progress %v, want 9999", *last.Progress)
-		}
-	})
-}
-
 // A handler may start a goroutine that uses its context after the result.
 func TestPROG04_NothingFollowsTheResult(t *testing.T) {
 	s := newServer(t, nil)

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 
 	jsonv2 "github.com/go-json-experiment/json"
+
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
 // A featureSet has the features of one kind, by name. Readers use an immutable snapshot, so that a
@@ -100,6 +102,9 @@ func register[V, E any](
 	entry := func(doing string, e featureEntry[*V, *E]) *featureEntry[*V, *E] {
 		prepared, err := prepare(e.value, *e.extra)
 		if err == nil {
+			err = checkMetaKeys(metaOf(e.value))
+		}
+		if err == nil {
 			e.extra = &prepared
 			e.encoded, err = jsonv2.Marshal(e.value, deterministic)
 		}
@@ -126,6 +131,36 @@ func register[V, E any](
 	s.insert(entry("", featureEntry[*V, *E]{name: name, value: value, extra: &extra, owner: r}))
 	s.changed()
 	return r
+}
+
+// metaOf returns the `_meta` of a feature.
+func metaOf(feature any) Meta {
+	switch f := feature.(type) {
+	case *Tool:
+		return f.Meta
+	case *Prompt:
+		return f.Meta
+	case *Resource:
+		return f.Meta
+	case *ResourceTemplate:
+		return f.Meta
+	}
+	return nil
+}
+
+// checkMetaKeys refuses keys that a revision reserves for the protocol or that are malformed. Prefixes
+// that one revision reserves are free in another, and features are sent to clients of all of them.
+func checkMetaKeys(m Meta) error {
+	for key := range m {
+		reserves := func(r wire.Revision) bool { return r.ReservesMeta(key) }
+		switch {
+		case !wire.ValidMetaKey(key):
+			return fmt.Errorf("invalid Meta: %q is not a valid key of _meta", key)
+		case slices.ContainsFunc(wire.Revisions(), reserves):
+			return fmt.Errorf("invalid Meta: the key %q is reserved for the protocol", key)
+		}
+	}
+	return nil
 }
 
 func (s *featureSet[V, E]) insert(e *featureEntry[V, E]) {

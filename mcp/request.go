@@ -32,7 +32,8 @@ type Request struct {
 	// params is a JSON object.
 	//
 	// In a server, the handler calls Notify to send one, unless Notify is nil. It blocks while the
-	// stream is full, fails when the stream is closed, and is safe for concurrent use.
+	// stream is full, fails when the stream is closed, and is safe for concurrent use. Middleware may
+	// assign another function before it calls the handler.
 	//
 	// In a client, the [Transport] calls Notify for each one that it receives, unless it is nil.
 	Notify func(ctx context.Context, method string, params json.RawMessage) error
@@ -90,13 +91,19 @@ func (r *Request) Capabilities() ClientCapabilities {
 // LogLevel returns the lowest level of log messages that the client has asked for, or "".
 func (r *Request) LogLevel() LoggingLevel { return LoggingLevel(r.env.LogLevel) }
 
-// Meta returns the raw JSON of one member of the request's `_meta`, such as "traceparent".
+// Meta returns the raw JSON of one member of the request's `_meta`, such as "traceparent". A trace
+// context (traceparent, tracestate and baggage) that does not have the form of the W3C is absent.
+//
+// Spec: basic (2026-07-28), _meta.
 func (r *Request) Meta(key string) (json.RawMessage, bool) {
 	if r.env.Meta == nil {
 		return nil, false
 	}
 	v, ok := jsonscan.Get(r.env.Meta, key)
-	return v, ok
+	if !ok || !wire.ValidTraceContext(key, v) {
+		return nil, false
+	}
+	return v, true
 }
 
 // Param returns the raw JSON of one member of the request's params, such as "name".

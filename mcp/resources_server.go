@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 	"github.com/patchbay-mcp/patchbay/internal/uritemplate"
@@ -192,7 +193,7 @@ func (s *Server) readResource(ctx context.Context, c *call, uri string, _ json.R
 	if err := uritemplate.CheckURI(uri); err != nil {
 		return nil, &Error{Code: CodeInvalidParams, Message: "params.uri: " + err.Error()}
 	}
-	from, ok := s.findResource(ctx, uri)
+	from, ok := s.findResource(ctx, uri, nil)
 	if !ok {
 		return nil, NotFound(uri)
 	}
@@ -217,11 +218,14 @@ type origin struct {
 
 // findResource returns the origin of a URI, if the caller may see it. A registered resource hides
 // the templates that its URI matches, even if the caller may not see the resource.
-func (s *Server) findResource(ctx context.Context, uri string) (from origin, ok bool) {
+//
+// The work, if it is not nil, is reduced by an estimate of the time that matching takes: bytes of the
+// URI times variables of the template. When none is left, templates do not match.
+func (s *Server) findResource(ctx context.Context, uri string, work *int) (from origin, ok bool) {
 	if e, found := s.resources.lookup(uri); found {
 		return origin{e.extra.read, e.value.MIMEType, e.value.Cache}, s.Visible(ctx, resourceFeature(e.value))
 	}
-	e, read := s.findTemplate(ctx, uri)
+	e, read := s.findTemplate(ctx, uri, work)
 	if e == nil {
 		return from, false
 	}
@@ -230,13 +234,19 @@ func (s *Server) findResource(ctx context.Context, uri string) (from origin, ok 
 
 // findTemplate returns the visible matching template with the most literal text, and its reader.
 func (s *Server) findTemplate(
-	ctx context.Context, uri string,
+	ctx context.Context, uri string, work *int,
 ) (best *featureEntry[*ResourceTemplate, *templateEntry], read readFunc) {
 	most := -1
 	for _, e := range s.templates.list() {
-		literals := e.extra.template.LiteralLen()
-		if literals <= most {
+		t := e.extra.template
+		literals := t.LiteralLen()
+		if literals <= most || !strings.HasPrefix(uri, t.LiteralPrefix()) {
 			continue
+		}
+		if work != nil {
+			if *work -= len(uri) * len(t.Variables()); *work < 0 {
+				return nil, nil
+			}
 		}
 		if open, ok := e.extra.open(uri); ok && s.Visible(ctx, templateFeature(e.value)) {
 			best, read, most = e, open, literals

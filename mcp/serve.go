@@ -20,26 +20,35 @@ import (
 )
 
 const (
-	// defaultDrain is how long requests may run after the end of the stream. Process managers wait
-	// no longer either.
-	defaultDrain = 10 * time.Second
+	// defaultDrain is how long requests may run after the end of the stream. Hosts kill a server that
+	// has not exited 4 seconds after they have closed its input, so defaultDrain and cancelGrace
+	// together are less.
+	defaultDrain = 3 * time.Second
 	// cancelGrace is how long handlers have to return once they are cancelled.
-	cancelGrace = 2 * time.Second
+	cancelGrace = 500 * time.Millisecond
 	// maxUncalled is the number of queued responses that belong to no call, such as refusals.
 	// Beyond it, reading stops until the client reads.
 	maxUncalled = 256
+	// maxMissedPings is the number of pings in sequence without a response after which the client is
+	// gone: one may be lost while a busy client does not read.
+	maxMissedPings = 3
 )
 
 // ServeOptions configures [Serve]. The zero value is right for most uses.
 type ServeOptions struct {
 	// Logger logs problems of the stream. Default: slog.Default().
 	Logger *slog.Logger
-	// Drain is how long requests in progress may run after the end of the stream. Default: 10
-	// seconds.
+	// Drain is how long requests in progress may run after the end of the stream. Handlers then have
+	// another half second to return. Default: 3 seconds, since most hosts kill a server that has not
+	// exited after 4.
 	Drain time.Duration
 	// MaxInFlight is the number of requests of the stream that are served concurrently. Default:
 	// 256.
 	MaxInFlight int
+	// PingInterval is the time between two pings to the client of a session. The stream ends if three
+	// in sequence have no response. The modern era has neither. Default:
+	// no pings, as in the other SDKs; the end of the stream shows that a client has exited.
+	PingInterval time.Duration
 }
 
 // Run serves one client on a stream until it ends; see [Serve].
@@ -48,7 +57,8 @@ func (s *Server) Run(ctx context.Context, conn Conn) error {
 }
 
 // Serve serves the client at the other end of a stream with h, in every revision that the client
-// speaks; a client may speak several at once. When the client ends the stream or ctx ends, Serve
+// speaks; a client may speak several at once. A second initialize request ends the session before it
+// and its requests. When the client ends the stream or ctx ends, Serve
 // answers the requests in progress, closes conn and returns nil. If the stream breaks, it returns
 // an error that is [ErrDisconnected]. The principal of ctx, if any, is that of every request.
 //
@@ -83,6 +93,7 @@ type stream struct {
 	lines        lineConn // conn if it is one, otherwise nil
 	log          *slog.Logger
 	drainTimeout time.Duration
+	pingInterval time.Duration
 
 	ctx       context.Context // ends when nothing can be written any more
 	end       context.CancelCauseFunc
@@ -91,12 +102,20 @@ type stream struct {
 
 	calls   peer.Table
 	config  legacy.Config
-	session atomic.Pointer[legacy.Session] // nil before initialize
+	session atomic.Pointer[streamSession] // nil before initialize
 	readers readerpool.Pool
 	work    sync.WaitGroup // the readers and all other goroutines
 	queue   writeQueue
 	writing chan struct{} // the write lock: holds a token while messages are written
 	out     legacy.Stream // write
+}
+
+// A streamSession is the session of a stream, from an initialize request to the end of the stream or the
+// next initialize request.
+type streamSession struct {
+	*legacy.Session
+	ctx context.Context // of its requests
+	end context.CancelCauseFunc
 }
 
 // A lineConn is a Conn of lines of text. Encoded lines can be written together in one write.
@@ -112,7 +131,8 @@ func newStream(ctx context.Context, h Handler, conn Conn, opts *ServeOptions) *s
 	}
 	s := &stream{
 		handler: h, conn: conn, log: cmp.Or(opts.Logger, slog.Default()),
-		drainTimeout: cmp.Or(opts.Drain, defaultDrain), writing: make(chan struct{}, 1),
+		drainTimeout: cmp.Or(opts.Drain, defaultDrain), pingInterval: opts.PingInterval,
+		writing: make(chan struct{}, 1),
 	}
 	s.lines, _ = conn.(lineConn)
 	s.out = s.write
@@ -234,17 +254,17 @@ func (s *stream) begin(m *jsonrpc.Message) job {
 	return job{}
 }
 
-func (s *stream) beginRequest(m *jsonrpc.Message, session *legacy.Session) job {
+func (s *stream) beginRequest(m *jsonrpc.Message, session *streamSession) job {
 	env, err := wire.Open(m.Params)
 	switch {
 	case err != nil:
 		return s.refuse(m.ID, err)
 	case env.HasVersion:
 		return s.beginModern(m, env)
+	case m.Method == wire.MethodInitialize:
+		return s.initialize(m, session)
 	case session != nil:
 		return s.acceptRequest(session, m)
-	case m.Method == wire.MethodInitialize:
-		return s.initialize(m)
 	case m.Method == wire.MethodPing:
 		s.enqueue(nil, jsonrpc.NewResponse(m.ID, nil))
 		return job{}
@@ -385,16 +405,33 @@ func cancelledBecause(reason string) error {
 	return fmt.Errorf("%w: %s", ErrCancelled, reason)
 }
 
+// errSessionReplaced is the cause of the end of a session which another one replaces.
+var errSessionReplaced = fmt.Errorf("%w: the client has initialized another session", ErrClosed)
+
 // initialize opens the session of the stream. Messages that the client sends before it has read the
 // response belong to the session already.
-func (s *stream) initialize(m *jsonrpc.Message) job {
-	session, err := legacy.Open(s.ctx, &s.config, m)
+//
+// A bridge that shares one server among clients initializes again for each of them, so the new
+// session replaces the one before.
+func (s *stream) initialize(m *jsonrpc.Message, before *streamSession) job {
+	opened, err := legacy.Open(s.ctx, &s.config, m)
 	if err != nil {
 		return s.refuse(m.ID, err)
 	}
+	if before != nil {
+		s.endSession(before, m.ID)
+	}
+	session := &streamSession{Session: opened}
+	session.ctx, session.end = context.WithCancelCause(s.ctx)
 	session.Attach(s.out)
 	s.session.Store(session)
+	if s.pingInterval > 0 {
+		s.work.Go(func() { s.keepAlive(session, s.pingInterval) })
+	}
 	return job{work: func(respond func(*jsonrpc.Message)) {
+		if before != nil {
+			before.Close(errSessionReplaced)
+		}
 		response := session.InitializeResponse(s.ctx, m.ID)
 		if response.Error != nil {
 			s.session.CompareAndSwap(session, nil) // the client may try again
@@ -403,10 +440,62 @@ func (s *stream) initialize(m *jsonrpc.Message) job {
 	}}
 }
 
+// endSession ends the requests of a session and responds to them before the response to the next
+// initialize request, whose client may use the same ids. If next, the id of that request, is in use,
+// its request in the ended session gets no response.
+func (s *stream) endSession(session *streamSession, next jsonrpc.ID) {
+	for _, id := range s.calls.CancelAll(session.ctx, errSessionReplaced) {
+		if id != next {
+			s.refuse(id, Errorf(CodeInvalidRequest, "the session has ended: the client has initialized another one"))
+		}
+	}
+	session.end(errSessionReplaced)
+}
+
+// keepAlive pings the client of a session at an interval, until the session or the stream ends. It ends
+// the stream if the client does not respond.
+//
+// Spec: basic/utilities/ping.
+func (s *stream) keepAlive(session *streamSession, interval time.Duration) {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	responses := make(chan struct{}, maxMissedPings)
+	missed := 0
+	for {
+		select {
+		case <-session.ctx.Done():
+			return
+		case <-s.listening.Done():
+			return
+		case <-responses:
+			missed = 0
+		case <-ticker.C:
+			if missed == maxMissedPings {
+				s.log.WarnContext(s.ctx, "mcp: the client does not respond to pings",
+					"pings", missed, "interval", interval)
+				_ = s.fail(fmt.Errorf("no response to %d pings", missed))
+				return
+			}
+			missed++
+			s.work.Go(func() { // a write may block, so it is not waited for
+				if s.ping(session.Session, maxMissedPings*interval) == nil {
+					responses <- struct{}{}
+				}
+			})
+		}
+	}
+}
+
+func (s *stream) ping(session *legacy.Session, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(s.listening, timeout)
+	defer cancel()
+	return session.Ping(ctx, s.out)
+}
+
 // acceptRequest passes a request to the session.
-func (s *stream) acceptRequest(session *legacy.Session, m *jsonrpc.Message) job {
+func (s *stream) acceptRequest(session *streamSession, m *jsonrpc.Message) job {
 	x := new(legacy.Exchange)
-	if refusal := session.Begin(s.ctx, x, m, s.out); refusal != nil {
+	if refusal := session.Begin(session.ctx, x, m, s.out); refusal != nil {
 		s.enqueue(nil, refusal)
 		return job{}
 	}
@@ -414,8 +503,8 @@ func (s *stream) acceptRequest(session *legacy.Session, m *jsonrpc.Message) job 
 }
 
 // accept passes a message to the session.
-func (s *stream) accept(session *legacy.Session, m *jsonrpc.Message) job {
-	response, work := session.Accept(s.ctx, m, s.out)
+func (s *stream) accept(session *streamSession, m *jsonrpc.Message) job {
+	response, work := session.Accept(session.ctx, m, s.out)
 	s.enqueue(nil, response)
 	return job{work: work}
 }

@@ -38,6 +38,8 @@ type Server struct {
 	changes   broadcaster
 	sealer    *seal.KeyRing
 
+	deprecated sync.Map // wire.Feature; those that a warning was logged for
+
 	mu         sync.Mutex // guards the fields below; the maps behind pointers are read without it
 	middleware []Middleware
 	extensions map[string]any
@@ -72,24 +74,21 @@ type ServerOptions struct {
 	PageSize int
 	// Cache has the cache hints of lists and of the server's description. Default: no caching.
 	Cache Cache
-	// ProgressRate is the average number of progress notifications per second that one call may
-	// send, after a burst of 1000. Notifications above it are merged with the next one. Default:
-	// 100.
-	ProgressRate int
 	// MaxInFlight is the maximum number of requests in progress, over all connections; further ones
 	// are refused with [CodeBusy]. Subscriptions, calls after [Request.Detach] and requests that
 	// wait for the result of a task do not count: transports and extensions bound them. Default:
 	// 10,000.
 	MaxInFlight int
 	// StateKeys encrypt request state and the cursors of lists, each with at least 32 bytes. The
-	// first one encrypts, all of them decrypt, so that keys can be rotated. Replicas of a server
-	// share them. Default: one random key, which is lost when the server ends.
+	// first one encrypts, all of them decrypt; [Server.ReplaceStateKeys] rotates them. Replicas of a
+	// server share them. Default: one random key, which is lost when the server ends.
 	StateKeys [][]byte
 	// StateTTL is the time that a client has to answer a question; in sessions it is always 10
 	// minutes. Default: 1 hour.
 	StateTTL time.Duration
-	// StateStore stores request state that is too large to travel with the client. Default: none;
-	// such a state is an error.
+	// StateStore stores request state that is too large to travel with the client. With a
+	// [OnceStore], each request state is accepted once. Default: none; a state that is too large is
+	// an error.
 	StateStore StateStore
 	// Experimental is sent as the capability of this name.
 	Experimental map[string]any
@@ -165,9 +164,6 @@ func (s *Server) fillDefaults() {
 	if s.opts.PageSize == 0 {
 		s.opts.PageSize = 1000
 	}
-	if s.opts.ProgressRate == 0 {
-		s.opts.ProgressRate = 100
-	}
 	if s.opts.MaxInFlight == 0 {
 		s.opts.MaxInFlight = 10_000
 	}
@@ -182,8 +178,6 @@ func (s *Server) validate(name string) error {
 		return fmt.Errorf("the name is empty")
 	case s.opts.PageSize < 0:
 		return fmt.Errorf("PageSize is %d, want a positive number", s.opts.PageSize)
-	case s.opts.ProgressRate < 0:
-		return fmt.Errorf("ProgressRate is %d, want a positive number", s.opts.ProgressRate)
 	case s.opts.MaxInFlight < 0:
 		return fmt.Errorf("MaxInFlight is %d, want a positive number", s.opts.MaxInFlight)
 	}
@@ -224,7 +218,7 @@ func (s *Server) ServeMCP(ctx context.Context, req *Request) (Result, error) {
 	return nil, publicError(c, s.log, req, err)
 }
 
-var errBusy = &Error{Code: CodeBusy, Message: "server is busy", Data: json.RawMessage(`{"retryAfterMs":1000}`)}
+var errBusy = wire.Busy("server is busy")
 
 // HandleMethod registers the handler of a method that an extension defines, such as those of tasks,
 // which are in the core of 2025-11-25. It panics for other methods of the core, and if the method

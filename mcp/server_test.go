@@ -344,12 +344,11 @@ func TestExtensionsAreDeclaredAndServed(t *testing.T) {
 
 func TestInvalidServerOptionsPanic(t *testing.T) {
 	for what, opts := range map[string]*mcp.ServerOptions{
-		"page size":     {PageSize: -1},
-		"progress rate": {ProgressRate: -1},
-		"short key":     {StateKeys: [][]byte{make([]byte, 31)}},
-		"cache":         {Cache: mcp.Cache{TTL: -1 * time.Millisecond}},
-		"cache scope":   {Cache: mcp.Cache{Scope: "shared"}},
-		"experimental":  {Experimental: object{"x": make(chan int)}},
+		"page size":    {PageSize: -1},
+		"short key":    {StateKeys: [][]byte{make([]byte, 31)}},
+		"cache":        {Cache: mcp.Cache{TTL: -1 * time.Millisecond}},
+		"cache scope":  {Cache: mcp.Cache{Scope: "shared"}},
+		"experimental": {Experimental: object{"x": make(chan int)}},
 	} {
 		mustPanic(t, what, "mcp: NewServer", func() { mcp.NewServer("test", "1", opts) })
 	}
@@ -471,8 +470,8 @@ func TestRequestDescribesItsCaller(t *testing.T) {
 	})
 	opts := &mcptest.Options{Principal: &mcp.Principal{Subject: "ada"}}
 	mcptest.RunOn(t, s, mcptest.Combinations(), opts, func(t *testing.T, c *mcptest.Client) {
-		res := decode[toolResult](t, c.Call("tools/call", object{"name": "who", "_meta": object{"traceparent": "00-1-2-01"}}))
-		want := fmt.Sprintf(`tools/call %s mcptest/1 ada "00-1-2-01" %v true %v`, c.Revision, c.Since("2025-06-18"), c.Transport == mcptest.HTTP)
+		res := decode[toolResult](t, c.Call("tools/call", object{"name": "who", "_meta": object{"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}}))
+		want := fmt.Sprintf(`tools/call %s mcptest/1 ada "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01" %v true %v`, c.Revision, c.Since("2025-06-18"), c.Transport == mcptest.HTTP)
 		if res.text() != want {
 			t.Errorf("got  %s,\nwant %s", res.text(), want)
 		}

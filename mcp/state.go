@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,6 +36,16 @@ type StateStore interface {
 	// Get returns the state of a key, or nil. A client may repeat a request, so a key may be read
 	// more than once.
 	Get(ctx context.Context, key string) ([]byte, error)
+}
+
+// A OnceStore is a [StateStore] that also remembers which request states have been used. With one as
+// [ServerOptions.StateStore], a server accepts each request state once: an answer cannot be sent a
+// second time, and neither can one that was lost on the way be repeated.
+type OnceStore interface {
+	StateStore
+	// Once reports whether it is the first call with this key, among all replicas. It may forget the
+	// key once it has expired.
+	Once(ctx context.Context, key string, expires time.Time) (first bool, err error)
 }
 
 // errState is the error of a request state that was altered, has expired, or belongs to another
@@ -125,7 +136,29 @@ func (c *call) stateBefore(p targetParams) (*state, error) {
 	if time.Now().UnixMilli() >= before.Expires {
 		return nil, errState
 	}
+	if err := c.useState(token, time.UnixMilli(before.Expires)); err != nil {
+		return nil, err
+	}
 	return &before, nil
+}
+
+// useState returns an error if the state has been used by another call and the server has a
+// [OnceStore]. Middleware may start a handler several times with the state of its call.
+func (c *call) useState(token string, expires time.Time) error {
+	store, ok := c.server.opts.StateStore.(OnceStore)
+	if !ok || c.input.used == token {
+		return nil
+	}
+	digest := sha256.Sum256([]byte(token)) // a state has one text
+	first, err := store.Once(c, hex.EncodeToString(digest[:]), expires)
+	switch {
+	case err != nil:
+		return fmt.Errorf("use of request state: %w", err)
+	case !first:
+		return errState
+	}
+	c.input.used = token
+	return nil
 }
 
 // begin prepares the input for one run of a handler. Middleware may start several.
@@ -196,14 +229,28 @@ const (
 
 const minStateKey = seal.MinSecret
 
-// newStateKeyRing returns a key ring with the given secrets, or with a random one if there are
-// none.
-func newStateKeyRing(secrets [][]byte) *seal.KeyRing {
-	var keys []seal.Key
+// ReplaceStateKeys replaces the keys of [ServerOptions.StateKeys] while the server serves. The first
+// one encrypts from now on. To rotate keys, first add the new key behind the old one at all replicas,
+// then move it to the front, and remove the old one after [ServerOptions.StateTTL]. On an error the
+// keys stay as they were. It is safe for concurrent use.
+func (s *Server) ReplaceStateKeys(keys [][]byte) error {
+	if err := s.sealer.Replace(sealKeys(keys)...); err != nil {
+		return fmt.Errorf("mcp: state keys: %w", err)
+	}
+	return nil
+}
+
+func sealKeys(secrets [][]byte) (keys []seal.Key) {
 	for _, secret := range secrets {
 		keys = append(keys, seal.Key{Secret: secret})
 	}
-	r, err := seal.NewKeyRing("patchbay mcp state", keys...)
+	return keys
+}
+
+// newStateKeyRing returns a key ring with the given secrets, or with a random one if there are
+// none.
+func newStateKeyRing(secrets [][]byte) *seal.KeyRing {
+	r, err := seal.NewKeyRing("patchbay mcp state", sealKeys(secrets)...)
 	if err != nil {
 		panic("mcp: state keys: " + err.Error()) // validate has checked their lengths
 	}

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"encoding/json"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -30,6 +31,17 @@ type Tool struct {
 	// tool may be tasks; see package ext/tasks. Lists of other revisions leave it out.
 	Execution json.RawMessage `json:"execution,omitzero"`
 	Meta      Meta            `json:"_meta,omitzero"`
+}
+
+// DisplayName returns the name of the tool for people: Title, the title of the annotations, or Name,
+// the first that is set. It comes from the server and must not be trusted.
+//
+// Spec: schema BaseMetadata.
+func (t *Tool) DisplayName() string {
+	if t.Annotations != nil {
+		return cmp.Or(t.Title, t.Annotations.Title, t.Name)
+	}
+	return cmp.Or(t.Title, t.Name)
 }
 
 // ToolAnnotations are hints about a tool. A nil pointer means the default of the protocol.

@@ -34,7 +34,8 @@ type toolEntry struct {
 //
 // Out is the result: a string becomes text; [ContentBlock], []ContentBlock and [*CallToolResult]
 // are unchanged; any other type becomes structured content with an output schema, and its JSON as
-// text.
+// text. A server whose tool returns or has returned an [*EmbeddedResource] declares the resources
+// capability, also if it has no other resources.
 //
 // An error of the function becomes a tool error: the model sees its whole text, which must not
 // contain secrets or internal details. An [*Error], also a wrapped one, becomes a protocol error,
@@ -52,6 +53,9 @@ func AddTool[In, Out any](s *Server, t *Tool, f func(context.Context, In) (Out, 
 	bound, err := bindTool(t, f)
 	if err != nil {
 		panic(fmt.Sprintf("mcp: AddTool %q: %v", t.Name, err))
+	}
+	if reflect.TypeFor[Out]() == reflect.TypeFor[*EmbeddedResource]() {
+		s.resources.ever.Store(true)
 	}
 	return register(&s.tools, t.Name, bound.tool, bound.entry, prepareTool)
 }
@@ -170,10 +174,19 @@ func (s *Server) callTool(ctx context.Context, c *call, name string, args json.R
 	if err != nil {
 		return toolFailure(c, err)
 	}
+	if !s.offersResources() && embedsResource(res.Content) {
+		s.resources.ever.Store(true)
+	}
 	if e.extra.output != nil && !res.IsError {
 		return s.checkStructured(c, e, res)
 	}
 	return res, nil
+}
+
+// embedsResource reports whether the content has an embedded resource. Servers with such tools declare
+// the capability. Spec: server/tools, Embedded Resources.
+func embedsResource(content []ContentBlock) bool {
+	return slices.ContainsFunc(content, func(c ContentBlock) bool { _, ok := c.(*EmbeddedResource); return ok })
 }
 
 // completeArguments adds defaults to arguments and validates them. Models send null for optional

@@ -102,7 +102,7 @@ func sessionHeader(tb testing.TB, h http.Handler) http.Header {
 
 // echoServer returns a server with one tool, which sends the given number of progress notifications.
 func echoServer(notes int) *mcp.Server {
-	s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: discardLogger, ProgressRate: 1 << 30})
+	s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: discardLogger})
 	type in struct {
 		Message string `json:"message"`
 	}

@@ -15,7 +15,7 @@ import (
 // newAskingServer returns a server whose tool "survey" reports progress twice and then asks the
 // client. The tool "wait" reports progress, and then waits until proceed is closed.
 func newAskingServer() (server *mcp.Server, tool *mcp.Registration[mcp.Tool], proceed chan struct{}) {
-	server = mcp.NewServer("test", "1", &mcp.ServerOptions{Logger: discardLogger, ProgressRate: 1 << 30})
+	server = mcp.NewServer("test", "1", &mcp.ServerOptions{Logger: discardLogger})
 	proceed = make(chan struct{})
 	mcp.AddTool(server, &mcp.Tool{Name: "survey"}, func(ctx context.Context, _ struct{}) (string, error) {
 		mcp.Progress(ctx, 1, 2, "")

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -25,7 +26,7 @@ func refuse(status int, message string) *refusal {
 // refuseBusy returns a refusal after which the client should retry. The status is 429 if the client
 // has too many requests, and 503 if the server has.
 func refuseBusy(status int, message string) *refusal {
-	return &refusal{status, &mcp.Error{Code: mcp.CodeBusy, Message: message, Data: []byte(`{"retryAfterMs":1000}`)}}
+	return &refusal{status, wire.Busy(message)}
 }
 
 var errShutdown = refuseBusy(http.StatusServiceUnavailable, "server is shutting down")

@@ -278,9 +278,9 @@ func encodeResponse(id, result json.RawMessage, err error) json.RawMessage {
 	return raw
 }
 
-// errRefused is sent to the page if the host refuses a request. Its code is that of refusals in the
-// examples of the specification.
-var errRefused = mcp.Errorf(-32000, "the host refused")
+// errRefused is sent to the page if the host refuses a request. Its code is that of a sampling request
+// which the user rejects: since 2026-07-28 the codes from -32019 to -32000 get no new meanings.
+var errRefused = mcp.Errorf(-1, "the host refused")
 
 var errInternal = mcp.Errorf(mcp.CodeInternalError, "internal error")
 

@@ -106,7 +106,7 @@ func TestUI05_RequestsNeedConsentAndAreLogged(t *testing.T) {
 	})
 	f.handshake()
 	a := f.send(`{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"refresh","arguments":{"zone":"secret"}}}`)
-	wantJSON(t, "a refusal", a, `{"jsonrpc":"2.0","id":"a","error":{"code":-32000,"message":"the host refused"}}`)
+	wantJSON(t, "a refusal", a, `{"jsonrpc":"2.0","id":"a","error":{"code":-1,"message":"the host refused"}}`)
 	a = f.send(`{"jsonrpc":"2.0","id":"b","method":"resources/read","params":{"uri":"ui://other"}}`)
 	wantJSON(t, "a refusal with a reason", a, `{"jsonrpc":"2.0","id":"b","error":{"code":-32000,"message":"not that one"}}`)
 	for _, want := range []string{"method=tools/call", "target=refresh", "reason 42", "target=ui://other", "method=ui/initialize"} {

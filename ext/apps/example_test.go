@@ -97,7 +97,7 @@ func ExampleHost_Bridge() {
 	// to the page: {"jsonrpc":"2.0","method":"ui/notifications/tool-input","params":{"arguments":{}}}
 	// to the page: {"jsonrpc":"2.0","method":"ui/notifications/tool-result","params":{"content":[{"type":"text","text":"four"}]}}
 	// answer: {"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"six"}]}}
-	// answer: {"jsonrpc":"2.0","id":3,"error":{"code":-32000,"message":"the host refused"}}
+	// answer: {"jsonrpc":"2.0","id":3,"error":{"code":-1,"message":"the host refused"}}
 }
 
 func ExampleSupported() {

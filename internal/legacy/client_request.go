@@ -11,9 +11,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// codeBusy is the code of the error for a request that may succeed later.
-const codeBusy = -32000
-
 // acceptRequest responds to a ping and starts to serve any other request. Spec:
 // basic/utilities/ping#behavior-requirements
 func (c *Client) acceptRequest(m *jsonrpc.Message) {
@@ -24,7 +21,7 @@ func (c *Client) acceptRequest(m *jsonrpc.Message) {
 	size := int64(len(m.Params))
 	if c.requestBytes.Add(size) > maxServerRequestBytes {
 		c.requestBytes.Add(-size)
-		c.enqueueReply(errorResponse(m.ID, codeBusy, "too many requests in progress"))
+		c.enqueueReply(jsonrpc.NewErrorResponse(m.ID, wire.Busy("too many requests in progress")))
 		return
 	}
 	call, err := c.calls.Begin(c.ctx, m.ID)

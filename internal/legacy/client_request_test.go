@@ -318,7 +318,7 @@ func TestServerRequestsAreLimited(t *testing.T) {
 		c.Receive(message(`{"jsonrpc":"2.0","id":64,"method":"roots/list"}`))
 		c.Receive(message(`{"jsonrpc":"2.0","id":65,"method":"ping"}`))
 		synctest.Wait()
-		s.wants(t, `"id":64,"error":{"code":-32000,"message":"too many requests in progress","data":{"retryAfterMs":1000}}`, `"id":65,"result":{}`)
+		s.wants(t, `"id":64,"error":{"code":429,"message":"too many requests in progress","data":{"retryAfterMs":1000}}`, `"id":65,"result":{}`)
 		c.Receive(message(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`))
 		<-cause
 		synctest.Wait()
@@ -344,7 +344,7 @@ func TestServerRequestBytesAreLimited(t *testing.T) {
 			c.Receive(jsonrpc.NewRequest(jsonrpc.IntID(int64(i)), "sampling/createMessage", large))
 		}
 		synctest.Wait()
-		s.wants(t, `"id":4,"error":{"code":-32000,"message":"too many requests in progress"}`)
+		s.wants(t, `"id":4,"error":{"code":429,"message":"too many requests in progress","data":{"retryAfterMs":1000}}`)
 		c.Receive(message(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`))
 		<-cause
 		synctest.Wait()

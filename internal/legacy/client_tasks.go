@@ -64,7 +64,7 @@ var (
 	errTaskCancelled = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "request cancelled"}
 	errTaskTooLarge  = &jsonrpc.Error{Code: jsonrpc.CodeInternalError,
 		Message: "result too large for a task: send the request without one"}
-	errTooManyTasks = &jsonrpc.Error{Code: codeBusy, Message: "too many tasks in progress"}
+	errTooManyTasks = wire.Busy("too many tasks in progress")
 )
 
 func unknownTask() *jsonrpc.Error {

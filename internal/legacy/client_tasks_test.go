@@ -473,7 +473,7 @@ func TestTASKD22_RunningTasksAreLimited(t *testing.T) {
 			q.begin("tasks/result", taskIDParams(ids[len(ids)-1]))
 		}
 		const one = `{"message":"m","task":{}}`
-		q.wants("above the limit", "elicitation/create", one, `"error":{"code":-32000,"message":"too many tasks in progress"}`)
+		q.wants("above the limit", "elicitation/create", one, `"error":{"code":429,"message":"too many tasks in progress","data":{"retryAfterMs":1000}}`)
 		// tasks/cancel does not lower the number of running tasks, since their handlers still run.
 		q.ids++
 		q.client.Receive(message(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tasks/cancel","params":%s}`, q.ids, taskIDParams(ids[0]))))
@@ -481,7 +481,7 @@ func TestTASKD22_RunningTasksAreLimited(t *testing.T) {
 		if got := q.take(); len(got) != 2 {
 			t.Errorf("cancelled: %q", got)
 		}
-		q.wants("above the limit while the handler runs", "elicitation/create", one, `"error":{"code":-32000,`)
+		q.wants("above the limit while the handler runs", "elicitation/create", one, `"error":{"code":429,`)
 		close(release)
 		synctest.Wait()
 		if got := q.take(); len(got) != 31 {

@@ -115,6 +115,7 @@ type Session struct {
 	listened      capabilitySet // the lists of the open subscription
 	listenedURIs  []string
 	uris          []string // resources that the client subscribed to
+	checked       wire.CheckedURIs
 
 	mu          sync.Mutex     // guards the fields below
 	envelope    sharedEnvelope // of every request
@@ -274,9 +275,12 @@ func batchOf(responses []*jsonrpc.Message) *jsonrpc.Message {
 }
 
 // Close ends the session. It cancels all requests in flight, in both directions, with the cause.
-// The client's requests still get a response.
+// The client's requests still get a response. Calls of [Config.Calls], which have other users, are not
+// affected.
 func (s *Session) Close(cause error) {
-	s.calls.Close(cause)
+	if s.cfg.Calls == nil {
+		s.calls.Close(cause)
+	}
 	s.cancel(cause)
 	s.refreshSubscription()
 }

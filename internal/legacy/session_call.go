@@ -32,6 +32,7 @@ type Exchange struct {
 	method   *method
 	out      Sender
 	progress progress
+	visits   []string   // the ids of elicitations whose pages the user has agreed to visit
 	task     *taskToken // receives the progress instead of the request's own; nil for none
 }
 
@@ -106,6 +107,9 @@ func (x *Exchange) relay(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Erro
 			return nil, projectError(s.rev, x.request.Method, err)
 		}
 		result, next, err := x.finishRound(ctx, answer, len(dst))
+		if err == nil && result != nil {
+			x.completeElicitations(ctx, result[len(dst):])
+		}
 		if result != nil || err != nil {
 			return result, err
 		}
@@ -135,7 +139,7 @@ func (x *Exchange) finishRound(ctx context.Context, answer []byte,
 	}
 	switch typ, _ := jsonscan.Get(result, "resultType"); {
 	case isString(typ, "input_required"):
-		retry, err = s.ask(ctx, bytes.Clone(result), x.out)
+		retry, err = s.ask(ctx, bytes.Clone(result), x.out, &x.visits)
 		return nil, retry, err
 	case isString(typ, "task"):
 		if !isSessionTask(s.rev, result) {

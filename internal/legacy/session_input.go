@@ -26,16 +26,18 @@ var errNoResponse = errors.New("not answered in time")
 type inputRequest struct {
 	*peer.Question
 	key    string // in inputRequests
+	visit  string // the id of an elicitation of mode url; empty for other requests
 	method string
 	params json.RawMessage
 }
 
 // ask sends the input requests of a result to the client and waits for all responses, for a limited
 // time. It returns the additional members of the retried request: the input responses, and the
-// request state unchanged.
+// request state unchanged. It adds the ids of the elicitations of mode url that the user has accepted to
+// visits.
 //
 // Spec: basic/patterns/mrtr#client-requirements-basic-workflow (2026-07-28)
-func (s *Session) ask(ctx context.Context, result []byte, out Sender) (*retryParams, *jsonrpc.Error) {
+func (s *Session) ask(ctx context.Context, result []byte, out Sender, visits *[]string) (*retryParams, *jsonrpc.Error) {
 	sent, err := s.newInputRequests(ctx, result)
 	defer func() {
 		for _, q := range sent {
@@ -64,6 +66,9 @@ func (s *Session) ask(ctx context.Context, result []byte, out Sender) (*retryPar
 				}
 				s.cancelRequests(ctx, open, out)
 				return nil, err
+			}
+			if q.visit != "" && text(answer, "action") == "accept" {
+				*visits = append(*visits, q.visit)
 			}
 			answers = append(appendMember(answers, []byte(q.key), answer), ',')
 		}
@@ -101,7 +106,26 @@ func (s *Session) newInputRequest(key string, request []byte) (q inputRequest, e
 		elicitationID = rand.Text()
 	}
 	q.params, err = projectInputRequest(s.rev, q.method, params, elicitationID)
+	if elicitationID != "" {
+		q.visit = text(q.params, "elicitationId") // that of params, if they have one
+	}
 	return q, err
+}
+
+// completeElicitations notifies the client that the user has done what the pages of this request were
+// for: a handler that is not satisfied with a visit fails. A failed result of a tool completes nothing.
+//
+// Spec: client/elicitation#completion-notifications-for-url-mode-elicitation (2025-11-25)
+func (x *Exchange) completeElicitations(ctx context.Context, result []byte) {
+	if isError, _ := jsonscan.Get(result, "isError"); string(isError) == "true" {
+		return
+	}
+	for _, id := range x.visits {
+		params := append(jsonscan.AppendQuote([]byte(`{"elicitationId":`), id), '}')
+		if x.notify(ctx, wire.NotificationElicitationComplete, params) != nil {
+			return
+		}
+	}
 }
 
 func (s *Session) notAsked(ctx context.Context, err error) *jsonrpc.Error {

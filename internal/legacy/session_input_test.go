@@ -115,7 +115,9 @@ func TestELI27_URLElicitationHasAnID(t *testing.T) {
 			t.Errorf("elicitationId %s, want at least 20 characters", id)
 		}
 		c.reply(q, `"result":{"action":"accept"}`)
-		c.want(c.out.take(), `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
+		completed := `{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{"elicitationId":` +
+			member(q.Params, "elicitationId") + `}}`
+		c.want(c.out.take(), completed, `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
 	})
 }
 

@@ -64,6 +64,7 @@ func (s *Session) updateSubscription(has capabilitySet) error {
 		if invalid != nil {
 			return invalid
 		}
+		listen.Envelope.Checked = &s.checked
 		if s.stopListening != nil && s.listened == has && slices.Equal(s.listenedURIs, s.uris) {
 			return nil
 		}
@@ -164,6 +165,7 @@ func (s *Session) subscribe(ctx context.Context, params []byte) (json.RawMessage
 // unsubscribe removes a resource from the subscription. It is not an error if it is not there.
 func (s *Session) unsubscribe(ctx context.Context, params []byte) (json.RawMessage, *jsonrpc.Error) {
 	return s.changeURIs(ctx, params, func(uri string) ([]string, *jsonrpc.Error) {
+		s.checked.Forget(uri)
 		return slices.DeleteFunc(slices.Clone(s.uris), func(u string) bool { return u == uri }), nil
 	})
 }
@@ -200,6 +202,7 @@ func (s *Session) changeURIs(ctx context.Context, params []byte,
 	s.uris = after
 	if err := s.updateSubscription(has); err != nil {
 		s.uris = before
+		s.checked.Forget(uri)
 		failure := s.failure(ctx, "resource not subscribed to", err)
 		return nil, projectError(s.rev, wire.MethodResourcesSubscribe, failure)
 	}

@@ -526,7 +526,7 @@ func TestDuplicateIDsAndLimit(t *testing.T) {
 		c.want(c.handle(`{"jsonrpc":"2.0","id":7,"method":"tools/list"}`),
 			`{"jsonrpc":"2.0","id":7,"error":{"code":-32600,"message":"a request with this id is in progress"}}`)
 		c.want(c.handle(`{"jsonrpc":"2.0","id":256,"method":"tools/list"}`),
-			`{"jsonrpc":"2.0","id":256,"error":{"code":-32000,"message":"too many requests in progress","data":{"retryAfterMs":1000}}}`)
+			`{"jsonrpc":"2.0","id":256,"error":{"code":429,"message":"too many requests in progress","data":{"retryAfterMs":1000}}}`)
 		c.want(c.handle(`{"jsonrpc":"2.0","id":257,"method":"ping"}`), `{"jsonrpc":"2.0","id":257,"result":{}}`)
 		c.session.Close(errors.New("over"))
 		wg.Wait()

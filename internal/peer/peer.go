@@ -8,7 +8,6 @@ package peer
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
@@ -38,12 +38,6 @@ const (
 
 // ErrTooManyQuestions reports that [Table.MaxQuestions] questions are waiting.
 var ErrTooManyQuestions = errors.New("too many requests to the peer are waiting for a response")
-
-// codeBusy is the error code for a call that can be retried. retryAfter, its data, is an estimate:
-// a table does not know how long handlers run.
-const codeBusy = -32000
-
-var retryAfter = json.RawMessage(`{"retryAfterMs":1000}`)
 
 // A Table holds the requests in progress. The zero Table is empty and ready. Its limits must not
 // change after the first use. All methods are safe for concurrent use, and none blocks.
@@ -90,7 +84,7 @@ func (t *Table) Enter(ctx context.Context, c *Call, id jsonrpc.ID) *jsonrpc.Erro
 	case t.calls[id] != nil:
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "a request with this id is in progress"}
 	case t.running >= cmp.Or(t.MaxCalls, DefaultMaxCalls):
-		return &jsonrpc.Error{Code: codeBusy, Message: "too many requests in progress", Data: retryAfter}
+		return wire.Busy("too many requests in progress")
 	}
 	c.table, c.id, c.ctx.Context = t, id, ctx
 	if t.calls == nil {
@@ -144,6 +138,25 @@ func (t *Table) Cancel(id jsonrpc.ID, cause error) bool {
 	}
 	c.ctx.End(cause)
 	return true
+}
+
+// CancelAll is Cancel for all calls that were entered with the context, which is compared by identity.
+// It returns their ids.
+func (t *Table) CancelAll(ctx context.Context, cause error) (ids []jsonrpc.ID) {
+	t.mu.Lock()
+	var calls []*Call
+	for id, c := range t.calls {
+		if c.ctx.Context == ctx {
+			c.cancelled = true
+			delete(t.calls, id)
+			calls, ids = append(calls, c), append(ids, id)
+		}
+	}
+	t.mu.Unlock()
+	for _, c := range calls {
+		c.ctx.End(cause)
+	}
+	return ids
 }
 
 // Close ends the context of every call, and calls Hangup. Calls still end and get responses, but no

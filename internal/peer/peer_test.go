@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/patchbay-mcp/patchbay/internal/peer"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
@@ -39,9 +40,9 @@ func TestCallsAreBounded(t *testing.T) {
 	table := peer.Table{MaxCalls: 2}
 	first := begin(t, &table, jsonrpc.IntID(1))
 	begin(t, &table, jsonrpc.IntID(2))
-	if _, err := table.Begin(t.Context(), jsonrpc.IntID(3)); err == nil || err.Code != -32000 ||
+	if _, err := table.Begin(t.Context(), jsonrpc.IntID(3)); err == nil || err.Code != wire.CodeBusy ||
 		!strings.Contains(string(err.Data), "retryAfterMs") {
-		t.Errorf("Begin of a third call: %v, want code -32000 with retryAfterMs", err)
+		t.Errorf("Begin of a third call: %v, want code %d with retryAfterMs", err, wire.CodeBusy)
 	}
 	table.Cancel(jsonrpc.IntID(1), errStop)
 	if _, err := table.Begin(t.Context(), jsonrpc.IntID(3)); err == nil {

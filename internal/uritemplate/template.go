@@ -170,6 +170,14 @@ func (t *Template) LiteralLen() (n int) {
 	return n
 }
 
+// LiteralPrefix returns the text with which every URI of the template begins.
+func (t *Template) LiteralPrefix() string {
+	if len(t.parts) == 0 {
+		return ""
+	}
+	return t.parts[0].literal
+}
+
 // Expand returns the URI for the given variables, whose values are string, []string or
 // map[string]string. An absent variable, an empty list and an empty map are undefined and expand to
 // nothing. RFC 6570, section 3.

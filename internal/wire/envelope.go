@@ -36,6 +36,8 @@ type Envelope struct {
 	ProgressToken json.RawMessage
 	// Meta is the whole `_meta` object.
 	Meta json.RawMessage
+	// Checked are the URIs of a session's subscriptions; nil in the modern era.
+	Checked *CheckedURIs
 
 	params  json.RawMessage // that the envelope was opened from
 	subject Subject         // of params

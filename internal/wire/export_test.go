@@ -28,9 +28,6 @@ func ReservedMetaKey(key string) bool {
 	return June2025.ReservesMeta(key) || Latest().ReservesMeta(key)
 }
 
-// Deprecated reports whether the revision has the feature and deprecates it.
-func (r Revision) Deprecated(f Feature) bool { return r.known() && tables[r].deprecated.has(f) }
-
 // HasMeta reports whether the revision defines the `_meta` key.
 func (r Revision) HasMeta(key string) bool {
 	return r.known() && slices.Contains(vocabularies()[r].meta, key)

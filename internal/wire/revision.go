@@ -19,7 +19,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-//go:generate go test -run ^TestSupportDocument$ . -update
+//go:generate go test -run ^TestEXT10_SupportDocumentIsCurrent$ . -update
 
 // A Revision is a version of the protocol. Later revisions compare greater. The zero Revision has
 // no version and no features.
@@ -154,6 +154,9 @@ func (r Revision) String() string {
 // Modern reports whether requests of this revision carry their own envelope instead of belonging to
 // a session.
 func (r Revision) Modern() bool { return r.Has(RequestEnvelope) }
+
+// Deprecated reports whether the revision has the feature and deprecates it.
+func (r Revision) Deprecated(f Feature) bool { return r.known() && tables[r].deprecated.has(f) }
 
 // Has reports whether the revision has the feature, deprecated or not.
 func (r Revision) Has(f Feature) bool { return r.known() && tables[r].features.has(f) }

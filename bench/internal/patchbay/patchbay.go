@@ -10,12 +10,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// unlimitedProgressRate is a rate at which progress notifications are not merged.
-const unlimitedProgressRate = 1 << 30
-
 // NewServer returns a server that offers the tools.
 func NewServer() *mcp.Server {
-	s := mcp.NewServer("patchbay", "1.0.0", &mcp.ServerOptions{ProgressRate: unlimitedProgressRate})
+	s := mcp.NewServer("patchbay", "1.0.0", nil)
 	mcp.AddTool(s, &mcp.Tool{Name: echo.Tool, Description: echo.ToolDescription}, answer)
 	mcp.AddTool(s, &mcp.Tool{Name: echo.ProgressTool, Description: echo.ProgressToolDescription},
 		answerWithNotifications(1))

@@ -1,0 +1,133 @@
+package mcp_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+// The rule of reserved prefixes has changed: before 2026-07-28 a label of the protocol may stand
+// anywhere but at the end.
+func TestT16_ReservedMetaKeysAreRefusedAtRegistration(t *testing.T) {
+	register := map[string]func(s *mcp.Server, m mcp.Meta){
+		"tool": func(s *mcp.Server, m mcp.Meta) {
+			mcp.AddTool(s, &mcp.Tool{Name: "a", Meta: m}, func(context.Context, struct{}) (string, error) { return "", nil })
+		},
+		"prompt": func(s *mcp.Server, m mcp.Meta) {
+			mcp.AddPrompt(s, &mcp.Prompt{Name: "a", Meta: m}, func(context.Context, struct{}) (string, error) { return "", nil })
+		},
+		"resource": func(s *mcp.Server, m mcp.Meta) {
+			mcp.AddResource(s, &mcp.Resource{Name: "a", URI: "a:1", Meta: m},
+				func(context.Context, string) (string, error) { return "", nil })
+		},
+		"template": func(s *mcp.Server, m mcp.Meta) {
+			mcp.AddResourceTemplate(s, &mcp.ResourceTemplate{Name: "a", URITemplate: "a:{x}", Meta: m},
+				func(context.Context, map[string]string) (string, error) { return "", nil })
+		},
+	}
+	for key, refused := range map[string]bool{
+		"io.modelcontextprotocol/x": true, "dev.mcp/x": true, "com.mcp.tools/x": true, "com.example.mcp.tools/x": true,
+		"a b": true, "": true, "com.example/x": false, "com.example.mcp/x": false, "plain": false,
+	} {
+		for name, add := range register {
+			t.Run(fmt.Sprintf("%s/%s", name, key), func(t *testing.T) {
+				defer func() {
+					if r := recover(); (r != nil) != refused || r != nil && !strings.Contains(fmt.Sprint(r), "Meta") {
+						t.Errorf("panic %v, want one: %t", r, refused)
+					}
+				}()
+				add(newServer(t, nil), mcp.Meta{key: 1})
+			})
+		}
+	}
+}
+
+func TestICON10_DisplayNameOfTools(t *testing.T) {
+	annotated := &mcp.ToolAnnotations{Title: "annotated"}
+	for want, tool := range map[string]*mcp.Tool{
+		"title":     {Name: "name", Title: "title", Annotations: annotated},
+		"annotated": {Name: "name", Annotations: annotated},
+		"name":      {Name: "name", Annotations: &mcp.ToolAnnotations{}},
+		"bare":      {Name: "bare"},
+	} {
+		if got := tool.DisplayName(); got != want {
+			t.Errorf("DisplayName() = %q, want %q", got, want)
+		}
+	}
+}
+
+func TestLOG09_LoggersHaveNames(t *testing.T) {
+	s := newServer(t, nil)
+	addTool(s, "log", func(ctx context.Context) (string, error) {
+		log := mcp.Logger(ctx)
+		log.Error("none")
+		named := log.With("logger", "database", "n", 1)
+		named.Error("with")
+		named.With("logger", "cache").WithGroup("g").With("logger", "attribute").Error("group")
+		log.With("logger", 5).Error("number")
+		return "", nil
+	})
+	mcptest.RunOn(t, s, mcptest.Combinations(), &mcptest.Options{LogLevel: "debug"},
+		func(t *testing.T, c *mcptest.Client) {
+			callTool(t, c, "log", nil)
+			var got []string
+			for _, n := range c.Notifications(logged) {
+				m := decode[mcp.LoggingMessage](t, n.Params)
+				got = append(got, m.Logger+" "+string(m.Data))
+			}
+			const want = ` "none"
+database {"msg":"with","n":1}
+cache {"g":{"logger":"attribute"},"msg":"group","n":1}
+ {"logger":5,"msg":"number"}`
+			if got := strings.Join(got, "\n"); got != want {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+		})
+}
+
+func TestMETA16_TraceContextHasTheFormOfTheW3C(t *testing.T) {
+	const trace = `00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01`
+	values := map[string]map[string]bool{
+		"traceparent": {
+			`"` + trace + `"`: true, `"01` + trace[2:] + `-more"`: true, `"` + trace + `-more"`: false, `"ff` + trace[2:] + `"`: false,
+			`"00-00000000000000000000000000000000-00f067aa0ba902b7-01"`: false, `"` + strings.ToUpper(trace) + `"`: false,
+			`"00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01"`: false, `""`: false, `5`: false, `null`: false,
+			`"` + trace[:54] + `"`: false, `{}`: false,
+		},
+		"tracestate": {
+			`"rojo=00f067aa0ba902b7,congo=t61rcWkgMzE"`: true, `"a=1, b@c=2"`: true, `""`: true, `"a=1,a=2"`: false, `"A=1"`: false,
+			`"a"`: false, `"a=\u0001"`: false, `"` + strings.Repeat("a,", 40) + `"`: false, `[]`: false,
+			`"a=` + strings.Repeat("x", 600) + `"`: false, `"a=1\r\nX-Header: 1"`: false,
+		},
+		"baggage": {
+			`"userId=alice,serverNode=DF%2028,isProduction=false;k=v"`: true, `"a = 1"`: true, `"a"`: false, `"a=\"1\""`: false,
+			`"a b=1"`: false, `"a=1\n"`: false, `"a=é"`: false, `"a=` + strings.Repeat("x", 9000) + `"`: false, `true`: false,
+		},
+		"com.example/x": {`"\u0001"`: true, `5`: true},
+	}
+	s := newServer(t, nil)
+	addTool(s, "meta", func(ctx context.Context) (string, error) {
+		for key := range values {
+			if v, ok := mcp.RequestFrom(ctx).Meta(key); ok {
+				return string(v), nil
+			}
+		}
+		return "absent", nil
+	})
+	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
+		for key, of := range values {
+			for value, valid := range of {
+				got := decode[toolResult](t, c.Call("tools/call", object{"name": "meta",
+					"_meta": object{key: json.RawMessage(value)}})).text()
+				if (got != "absent") != valid {
+					t.Errorf("%s %.100s: the handler sees %.100s, want a valid value: %t", key, value, got, valid)
+				}
+			}
+		}
+	})
+}

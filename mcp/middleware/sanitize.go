@@ -1,0 +1,146 @@
+package middleware
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// defaultMaxResult is more than a model reads at once.
+const defaultMaxResult = 4 << 20
+
+// SanitizeOptions configures [Sanitize]. The zero value is right for most servers.
+type SanitizeOptions struct {
+	// MaxResult is the maximum size of a result in bytes of JSON. A larger result of a tool becomes a
+	// tool error, any other one an internal error. Default: 4 MiB.
+	MaxResult int
+}
+
+// Sanitize returns a middleware that removes characters which a person does not see but a model reads
+// from all text of results, errors and notifications: control characters except tab and line breaks,
+// controls of bidirectional text, and tag characters (U+E0000 to U+E007F). It also bounds results. A
+// result from which something was removed is an [mcp.RawResult]. opts may be nil.
+//
+// It is for servers that return text of others, such as pages, mails and results of other servers.
+// It does not remove instructions that people can read.
+//
+// Spec: server/tools, Security Considerations.
+func Sanitize(opts *SanitizeOptions) mcp.Middleware {
+	limit := defaultMaxResult
+	if opts != nil && opts.MaxResult > 0 {
+		limit = opts.MaxResult
+	}
+	return func(next mcp.Handler) mcp.Handler {
+		return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+			if notify := req.Notify; notify != nil {
+				req.Notify = func(ctx context.Context, method string, params json.RawMessage) error {
+					clean, err := cleanJSON(params)
+					if err != nil {
+						return fmt.Errorf("sanitize %s: %w", method, err)
+					}
+					return notify(ctx, method, clean)
+				}
+			}
+			res, err := next.ServeMCP(ctx, req)
+			if err != nil {
+				return nil, cleanError(err)
+			}
+			return cleanResult(req, res, limit)
+		})
+	}
+}
+
+func cleanResult(req *mcp.Request, res mcp.Result, limit int) (mcp.Result, error) {
+	if req.Method == "subscriptions/listen" {
+		return res, nil // the subscription is open, and its result follows later
+	}
+	encoded, err := req.EncodeResult(res)
+	if err != nil {
+		return nil, err
+	}
+	if len(encoded) > limit {
+		err := fmt.Errorf("the result has %d bytes, want at most %d", len(encoded), limit)
+		if req.Method != "tools/call" {
+			return nil, err
+		}
+		return &mcp.CallToolResult{Content: []mcp.ContentBlock{mcp.Text(err.Error())}, IsError: true}, nil
+	}
+	clean, err := cleanJSON(encoded)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("sanitize the result: %w", err)
+	case bytes.Equal(clean, encoded):
+		return res, nil
+	}
+	return mcp.RawResult(clean), nil
+}
+
+func cleanError(err error) error {
+	var public *mcp.Error
+	if !errors.As(err, &public) {
+		return err
+	}
+	message := cleanText(public.Message)
+	data, dataErr := cleanJSON(public.Data)
+	if dataErr == nil && message == public.Message && bytes.Equal(data, public.Data) {
+		return err
+	}
+	return &mcp.Error{Code: public.Code, Message: message, Data: data}
+}
+
+// cleanJSON removes hidden characters from all strings and names of a JSON value. If there are none, it
+// returns the value itself. Two names of an object that become equal are an error.
+func cleanJSON(value json.RawMessage) (json.RawMessage, error) {
+	if !bytes.ContainsFunc(value, isHidden) && !bytes.Contains(value, []byte(`\u`)) {
+		return value, nil
+	}
+	var out bytes.Buffer
+	in, enc := jsontext.NewDecoder(bytes.NewReader(value)), jsontext.NewEncoder(&out)
+	for {
+		token, err := in.ReadToken()
+		if errors.Is(err, io.EOF) {
+			return bytes.TrimSpace(out.Bytes()), nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if token.Kind() == '"' {
+			token = jsontext.String(cleanText(token.String()))
+		}
+		if err := enc.WriteToken(token); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func cleanText(text string) string {
+	if !strings.ContainsFunc(text, isHidden) {
+		return text
+	}
+	return strings.Map(func(r rune) rune {
+		if isHidden(r) {
+			return -1
+		}
+		return r
+	}, text)
+}
+
+// isHidden reports whether a character is removed.
+func isHidden(r rune) bool {
+	switch {
+	case r == '\n', r == '\r', r == '\t':
+		return false
+	case 0xE0000 <= r && r <= 0xE007F:
+		return true
+	}
+	return unicode.Is(unicode.Cc, r) || unicode.Is(unicode.Bidi_Control, r)
+}
