@@ -47,7 +47,8 @@ func NewHandler(h mcp.Handler, opts *Options) *Handler {
 		panic("mcphttp: NewHandler: " + err.Error())
 	}
 	handler.guard = newGuard(&handler.opts)
-	handler.listens = newQuota("subscriptions", handler.opts.MaxListens, handler.opts.MaxListensPerPrincipal)
+	handler.listens = newQuota("subscriptions",
+		int64(handler.opts.MaxListens), int64(handler.opts.MaxListensPerPrincipal))
 	handler.sessions = newSessions(h, &handler.opts)
 	handler.bodyReads = newDeadlineQueue(handler.opts.BodyTimeout, expireRead)
 	handler.responseWrites = newDeadlineQueue(handler.opts.WriteTimeout, expireWrite)

@@ -79,11 +79,11 @@ func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, head *hea
 	req.Header = r.Header
 	endsAt := over
 	if isListen(req) {
-		principal := req.Principal.Key()
-		if no := h.listens.acquire(principal); no != nil {
+		c := h.caller(r)
+		if no := h.listens.acquire(c, 1); no != nil {
 			return no
 		}
-		defer h.listens.release(principal)
+		defer h.listens.release(c, 1)
 		endsAt = draining
 	}
 	x := &exchange{w: w, ctx: callContext{Context: r.Context(), handler: h, endsAt: endsAt}}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"time"
 )
 
@@ -39,9 +40,13 @@ type Options struct {
 	// it. Default: 15 seconds.
 	KeepAlive time.Duration
 
+	// AnonymousKey returns a key that distinguishes anonymous callers, such as the network address
+	// of the client. Callers with one key have the share of one principal in every limit. It must
+	// be safe for concurrent use. All anonymous callers together have at most half of a limit, so
+	// that the rest is left to principals. Default: anonymous callers have no shares of their own.
+	AnonymousKey func(r *http.Request) string
 	// MaxListens and MaxListensPerPrincipal limit the open subscriptions in total and for one
-	// authenticated principal. Anonymous callers are limited only in total. Defaults: 10,000 and
-	// 64.
+	// principal. Defaults: 10,000 and 64.
 	MaxListens             int
 	MaxListensPerPrincipal int
 

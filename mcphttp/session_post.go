@@ -40,7 +40,7 @@ func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, msg *j
 	if !h.life.isOpen() {
 		return errShutdown
 	}
-	s, no := h.sessions.open(mcp.PrincipalFrom(r.Context()).Key(), nil)
+	s, no := h.sessions.open(h.caller(r), nil)
 	if no != nil {
 		return no
 	}

@@ -42,7 +42,7 @@ func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request) *refusal
 	defer conn.close()
 	conn.notify = make(chan struct{}, 1)
 	queue := &messageQueue{consumer: conn, limit: maxQueued}
-	s, no := h.sessions.open(mcp.PrincipalFrom(r.Context()).Key(), queue)
+	s, no := h.sessions.open(h.caller(r), queue)
 	if no != nil {
 		return no
 	}
