@@ -22,7 +22,9 @@ type Handler struct {
 	core     mcp.Handler
 	opts     Options
 	guard    *guard
+	inFlight *quota // requests in progress, except subscriptions and waits for tasks
 	listens  *quota
+	bodies   *quota // bytes
 	sessions *sessions
 	life     lifecycle
 	calls    waitCounter // messages being served
@@ -49,6 +51,9 @@ func NewHandler(h mcp.Handler, opts *Options) *Handler {
 	handler.guard = newGuard(&handler.opts)
 	handler.listens = newQuota("subscriptions",
 		int64(handler.opts.MaxListens), int64(handler.opts.MaxListensPerPrincipal))
+	handler.inFlight = newQuota("requests in progress",
+		int64(handler.opts.MaxInFlight), int64(handler.opts.MaxInFlightPerPrincipal))
+	handler.bodies = newBodyQuota(handler.opts.MaxBody)
 	handler.sessions = newSessions(h, &handler.opts)
 	handler.bodyReads = newDeadlineQueue(handler.opts.BodyTimeout, expireRead)
 	handler.responseWrites = newDeadlineQueue(handler.opts.WriteTimeout, expireWrite)
@@ -96,6 +101,7 @@ func (h *Handler) refuseMethod(w http.ResponseWriter, allowed string) {
 func (h *Handler) servePost(w http.ResponseWriter, r *http.Request, head *head) {
 	h.calls.add()
 	defer h.calls.done()
+	defer head.body.release()
 	body, no := h.readMessage(w, r, head)
 	if no != nil {
 		h.refuse(w, jsonrpc.ID{}, no)
@@ -136,7 +142,7 @@ func (h *Handler) readMessage(w http.ResponseWriter, r *http.Request, head *head
 		h.limitBodyTime(w, r)
 		return nil, no
 	}
-	return h.readBody(w, r)
+	return h.readBody(w, r, &head.body)
 }
 
 func (h *Handler) refuseMessage(w http.ResponseWriter, err error) {

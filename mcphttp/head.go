@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// A head holds the request headers that this package uses. They are collected in one pass, since
-// most of them are needed more than once.
+// A head holds the request headers that this package uses, and the charge of the body. The headers
+// are collected in one pass, since most of them are needed more than once.
 type head struct {
 	id                    field // of the session
 	version, method, name field
@@ -15,6 +15,7 @@ type head struct {
 	accept                []string
 	lines, size           int    // of the whole header block
 	repeated              string // a header that must not be repeated and is; empty for none
+	body                  bodyCharge
 }
 
 // A field is the first value of a header. It may be sent and empty.

@@ -2,11 +2,16 @@ package mcphttp_test
 
 import (
 	"fmt"
+	"io"
+	"math/rand/v2"
 	"net/http"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
@@ -129,5 +134,171 @@ func TestLimits_AnonymousSubscriptionsLeaveHalfToPrincipals(t *testing.T) {
 				t.Errorf("subscription of principal %d: got %d, want 200", n, got)
 			}
 		}
+	})
+}
+
+// callFromEachEra returns functions that call a tool as one caller, from the era of their name.
+func callFromEachEra(f *fixture, headers ...string) map[string]func(tool string) response {
+	session := f.initialize(november2025, headers...)
+	return map[string]func(tool string) response{
+		"modern":  func(tool string) response { return f.modern("tools/call", fmt.Sprintf(`"name":%q`, tool), headers...) },
+		"session": func(tool string) response { return session.send(callBody(rand.IntN(1<<30), tool)) },
+	}
+}
+
+// A caller cannot take the requests in progress of others, in either era.
+func TestLimits_OfCallsInFlightPerPrincipal(t *testing.T) {
+	const limit = 256
+	for _, era := range []string{"modern", "session", "HTTP+SSE"} {
+		t.Run(era, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				core := newTestCore()
+				core.started, core.causes = make(chan struct{}, 2*limit), make(chan error, 2*limit)
+				f := start(t, core, nil)
+				ann := callFromEachEra(f, "Authorization: ann")
+				if era == "HTTP+SSE" {
+					c := f.initializedSSE(t.Context(), "Authorization: ann")
+					id := 0
+					go func() { io.Copy(io.Discard, c.resp.Body) }()
+					ann[era] = func(tool string) response { id++; return c.send(callBody(id, tool)) }
+				}
+				for range limit {
+					if era == "HTTP+SSE" {
+						ann[era]("stubborn")
+					} else {
+						go ann[era]("stubborn")
+					}
+				}
+				synctest.Wait()
+				for name, call := range ann {
+					if got := call("echo"); got.status != 429 || got.code() != mcp.CodeBusy ||
+						got.header.Get("Retry-After") != "1" {
+						t.Errorf("call %d, %s: got %d %s, want 429 with Retry-After 1", limit+1, name, got.status, got.body)
+					}
+				}
+				for name, call := range callFromEachEra(f, "Authorization: bob") {
+					if got := call("echo"); got.status != 200 {
+						t.Errorf("another principal, %s: got %d %s, want 200", name, got.status, got.body)
+					}
+				}
+				for range limit {
+					core.proceed <- struct{}{}
+				}
+				synctest.Wait()
+				if got := ann["modern"]("echo"); got.status != 200 {
+					t.Errorf("after the calls: got %d %s, want 200", got.status, got.body)
+				}
+			})
+		})
+	}
+}
+
+// Anonymous callers together cannot take the requests in progress that are reserved for principals.
+func TestLimits_AnonymousCallsLeaveHalfToPrincipals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core := newTestCore()
+		f := start(t, core, &mcphttp.Options{MaxInFlight: 8})
+		anonymous := callFromEachEra(f)
+		var calls sync.WaitGroup
+		for range 2 {
+			for _, call := range anonymous {
+				calls.Go(func() { call("wait") })
+			}
+		}
+		synctest.Wait()
+		for era, call := range anonymous {
+			if got := call("echo"); got.status != 503 || got.code() != mcp.CodeBusy {
+				t.Errorf("anonymous call, %s: got %d %s, want 503", era, got.status, got.body)
+			}
+		}
+		for era, call := range callFromEachEra(f, "Authorization: ann") {
+			if got := call("echo"); got.status != 200 {
+				t.Errorf("principal, %s: got %d %s, want 200", era, got.status, got.body)
+			}
+		}
+		for range 4 {
+			core.proceed <- struct{}{}
+		}
+		calls.Wait()
+	})
+}
+
+// Bodies that are being read are limited by their bytes, in total and for one caller.
+func TestLimits_OfBodiesInMemory(t *testing.T) {
+	for name, test := range map[string]struct {
+		headers []string
+		bodies  int
+		status  int
+	}{
+		"principal": {[]string{"Authorization: ann\r\n"}, 15, 429}, // of 4 MiB and a byte each
+		"anonymous": {nil, 31, 503},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := start(t, newTestCore(), nil)
+				builder := f.requestBuilders()["modern"]
+				builder.headers = append(builder.headers, test.headers...)
+				body := builder.bodyOfSize(4 << 20)
+				headers := head(append(builder.headers, fmt.Sprintf("Content-Length: %d\r\n", len(body)))...)
+				var conns []*rawConn
+				for range test.bodies {
+					conn := f.raw()
+					conn.write(headers, body[:1<<20])
+					conns = append(conns, conn)
+				}
+				synctest.Wait()
+				conn := f.raw()
+				conn.write(headers, body[:1<<20])
+				if got := conn.readResponse(); got.status != test.status || got.header.Get("Retry-After") == "" {
+					t.Errorf("one body more: got %d %s, want %d", got.status, got.body, test.status)
+				}
+				conn.Close()
+				if got := f.modern("tools/call", `"name":"echo"`); got.status != 200 {
+					t.Errorf("small body: got %d %s, want 200", got.status, got.body)
+				}
+				if got := f.do(http.MethodPost, body, append(modernHeaders("echo"), "Authorization: bob")...); got.status != 200 {
+					t.Errorf("another principal: got %d %.200s, want 200", got.status, got.body)
+				}
+				for i, conn := range conns {
+					conn.write(body[1<<20:])
+					if got := conn.readResponse(); got.status != 200 {
+						t.Errorf("body %d: got %d %.200s, want 200", i, got.status, got.body)
+					}
+				}
+				if got := f.do(http.MethodPost, body, modernHeaders("echo")...); got.status != 200 {
+					t.Errorf("after the bodies: got %d %.200s, want 200", got.status, got.body)
+				}
+				time.Sleep(time.Second) // net/http waits before it closes a connection whose body it did not read
+			})
+		})
+	}
+}
+
+func modernHeaders(tool string) []string {
+	_, headers := modernCall("tools/call", fmt.Sprintf(`"name":%q`, tool))
+	return headers
+}
+
+// The filters of open subscriptions are limited by their bytes.
+func TestLimits_OfFiltersInMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core := newTestCore()
+		core.causes = make(chan error, 1000)
+		f := start(t, core, &mcphttp.Options{MaxListensPerPrincipal: 1000})
+		pad := strings.Repeat("x", 300<<10)
+		accepted := 0
+		for ; accepted < 1000; accepted++ {
+			body, headers := modernCall("subscriptions/listen", `"notifications":{},"x":"`+pad+`"`, "Authorization: ann")
+			if resp := f.open(f.request(t.Context(), http.MethodPost, body, headers...)); resp.StatusCode != 200 {
+				if resp.StatusCode != 429 {
+					t.Errorf("subscription %d: got %d, want 429", accepted, resp.StatusCode)
+				}
+				break
+			}
+		}
+		if kept := accepted * len(pad); kept > 64<<20 || kept < 60<<20 {
+			t.Errorf("%d subscriptions keep %d bytes, want at most 64 MiB", accepted, kept)
+		}
+		time.Sleep(time.Second) // net/http waits before it closes a connection whose body it did not read
 	})
 }

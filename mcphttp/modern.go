@@ -78,14 +78,14 @@ func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, head *hea
 	req.Principal = mcp.PrincipalFrom(r.Context())
 	req.Header = r.Header
 	endsAt := over
+	limit, caller := h.inFlight, h.caller(r)
 	if isListen(req) {
-		c := h.caller(r)
-		if no := h.listens.acquire(c, 1); no != nil {
-			return no
-		}
-		defer h.listens.release(c, 1)
-		endsAt = draining
+		limit, endsAt = h.listens, draining
 	}
+	if no := limit.acquire(caller, 1); no != nil {
+		return no
+	}
+	defer limit.release(caller, 1)
 	x := &exchange{w: w, ctx: callContext{Context: r.Context(), handler: h, endsAt: endsAt}}
 	defer x.ctx.end()
 	if err := checkParams(&x.ctx, h.core, head, req); err != nil {

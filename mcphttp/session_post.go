@@ -20,7 +20,7 @@ func (h *Handler) serveSessionPost(w http.ResponseWriter, r *http.Request, head 
 	id, isEndpoint := endpointSession(r)
 	switch {
 	case isEndpoint:
-		no = h.serveEndpointPost(w, r, id, msg)
+		no = h.serveEndpointPost(w, r, head, id, msg)
 	case msg.Kind() == jsonrpc.Request && msg.Method == wire.MethodInitialize:
 		no = h.serveInitialize(w, r, msg)
 	default:
@@ -110,16 +110,25 @@ func (h *Handler) serveSessionMessage(
 	p := &sessionPost{handler: h, session: s, rev: conv.Revision(), w: w, msg: *msg}
 	p.ctx.begin(r, principal)
 	p.ctx.post = p
+	if p.isLong = isLong(msg); p.isLong {
+		defer p.cancelOnAbsence(r)()
+	} else {
+		caller := h.caller(r)
+		if no := h.inFlight.acquire(caller, 1); no != nil {
+			return no
+		}
+		defer h.inFlight.release(caller, 1)
+	}
 	if msg.Kind() == jsonrpc.Batch {
 		p.serveBatch(conv)
 		return nil
 	}
-	if p.isLong = msg.Method == wire.MethodTasksResult; p.isLong {
-		defer p.cancelOnAbsence(r)()
-	}
 	p.serve(conv)
 	return nil
 }
+
+// isLong reports whether a request lasts as long as a task.
+func isLong(msg *jsonrpc.Message) bool { return msg.Method == wire.MethodTasksResult }
 
 func (p *sessionPost) serve(conv *legacy.Session) {
 	var buf *buffer

@@ -83,24 +83,40 @@ func sendQueued(conn *eventStream, queue *messageQueue) (more bool) {
 }
 
 // serveEndpointPost accepts a message. Its response is sent on the event stream.
-func (h *Handler) serveEndpointPost(w http.ResponseWriter, r *http.Request, id string, msg *jsonrpc.Message) *refusal {
+func (h *Handler) serveEndpointPost(
+	w http.ResponseWriter, r *http.Request, head *head, id string, msg *jsonrpc.Message,
+) *refusal {
 	s := h.sessions.acquire(id, mcp.PrincipalFrom(r.Context()).Key())
 	if s == nil {
 		return errNoSession
 	}
-	kept := *msg
-	work, no := h.endpointWork(r, s, &kept)
+	isCall := msg.Kind() == jsonrpc.Request || msg.Kind() == jsonrpc.Batch
+	caller, slots := h.caller(r), int64(0)
+	if isCall && !isLong(msg) {
+		slots = 1
+	}
+	no := h.inFlight.acquire(caller, slots)
 	if no != nil {
 		h.sessions.release(s)
 		return no
 	}
+	kept := *msg
+	work, no := h.endpointWork(r, s, &kept)
+	if no != nil {
+		h.inFlight.release(caller, slots)
+		h.sessions.release(s)
+		return no
+	}
 	h.calls.add()
+	body := head.body.take()
 	done := func() {
 		defer h.calls.done() // also if a handler ends the goroutine
 		defer h.sessions.release(s)
+		defer h.inFlight.release(caller, slots)
+		defer body.release()
 		work()
 	}
-	if kind := msg.Kind(); kind == jsonrpc.Request || kind == jsonrpc.Batch {
+	if isCall {
 		go done() // ends with the call, which ends with the session at the latest
 	} else {
 		done()

@@ -266,7 +266,7 @@ func (x *clientExchange) readBody() ([]byte, error) {
 	if x.res.ContentLength > int64(x.t.maxResponse) {
 		return nil, ErrTooLarge
 	}
-	body, err := readClaimed(x.body(), x.res.ContentLength, int64(x.t.maxResponse))
+	body, err := readClaimed(x.body(), x.res.ContentLength, int64(x.t.maxResponse), &bodyCharge{})
 	if err != nil {
 		return nil, lost(err)
 	}
