@@ -31,6 +31,7 @@ const (
 type eventStream struct {
 	w       http.ResponseWriter
 	handler *Handler
+	caller  caller
 	call    *callContext  // canceled when a write fails; nil for none
 	notify  chan struct{} // has a token after wake, and when an open stream is over; nil for none
 
@@ -60,8 +61,8 @@ const (
 	streamOver
 )
 
-func newEventStream(w http.ResponseWriter, h *Handler) *eventStream {
-	s := &eventStream{w: w, handler: h}
+func newEventStream(w http.ResponseWriter, h *Handler, c caller) *eventStream {
+	s := &eventStream{w: w, handler: h, caller: c}
 	s.written.L = &s.mu
 	return s
 }
@@ -226,6 +227,11 @@ func (s *eventStream) writeUnlocked(flushed bool) bool {
 	}
 	if buf != nil {
 		defer buf.free()
+		if len(buf.bytes) > minUnread {
+			o := &output{caller: s.caller, cut: s.interrupt}
+			s.handler.unread.add(o, int64(len(buf.bytes)))
+			defer s.handler.unread.remove(o)
+		}
 		if _, err := s.w.Write(buf.bytes); err != nil {
 			return false
 		}

@@ -86,7 +86,7 @@ func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, head *hea
 		return no
 	}
 	defer limit.release(caller, 1)
-	x := &exchange{w: w, ctx: callContext{Context: r.Context(), handler: h, endsAt: endsAt}}
+	x := &exchange{w: w, caller: caller, ctx: callContext{Context: r.Context(), handler: h, endsAt: endsAt}}
 	defer x.ctx.end()
 	if err := checkParams(&x.ctx, h.core, head, req); err != nil {
 		return &refusal{http.StatusBadRequest, err}
@@ -101,6 +101,7 @@ func isListen(req *mcp.Request) bool { return req.Method == wire.MethodSubscript
 // sent before it: then it is the last event of a stream.
 type exchange struct {
 	w          http.ResponseWriter
+	caller     caller
 	ctx        callContext
 	challenged *challenge // of the error response; nil for none
 
@@ -171,14 +172,14 @@ func (x *exchange) write(body []byte, err *mcp.Error) {
 		}
 	case stream != nil && stream.finish(sse.Event{Data: body}):
 	case err == nil:
-		h.writeJSON(x.w, http.StatusOK, body)
+		h.writeResponse(x.w, x.caller, http.StatusOK, body)
 	case x.challenged != nil:
 		h.writeChallenge(x.w, x.challenged, body)
 	default:
 		if after := retryAfter(err); after != "" {
 			x.w.Header().Set("Retry-After", after)
 		}
-		h.writeJSON(x.w, statusOf(err), body)
+		h.writeResponse(x.w, x.caller, statusOf(err), body)
 	}
 }
 
@@ -190,7 +191,7 @@ func (x *exchange) open() (*eventStream, error) {
 		return nil, mcp.ErrDisconnected
 	}
 	if x.stream == nil {
-		x.stream = newEventStream(x.w, x.ctx.handler)
+		x.stream = newEventStream(x.w, x.ctx.handler, x.caller)
 		x.stream.call = &x.ctx
 	}
 	return x.stream, nil

@@ -276,7 +276,7 @@ func (p *sessionPost) send(ctx context.Context, data []byte) error {
 func (p *sessionPost) open(ctx context.Context) *sessionStream {
 	if p.stream == nil {
 		p.stream = p.session.newStream(callStream, p.rev, &p.handler.opts)
-		p.first = newEventStream(p.w, p.handler)
+		p.first = newEventStream(p.w, p.handler, p.session.caller)
 		p.stream.start(ctx, p.first)
 		if p.disconnected {
 			p.closeFirst()
@@ -307,13 +307,13 @@ func (p *sessionPost) finish(a response) {
 func (p *sessionPost) respond(a response) {
 	if len(a.body) == 0 {
 		// A cancelled request has no response. An empty stream is the only way to send none.
-		empty := newEventStream(p.w, p.handler)
+		empty := newEventStream(p.w, p.handler, p.session.caller)
 		_ = empty.flush()
 		empty.close()
 		return
 	}
 	if a.err == nil {
-		p.handler.writeJSON(p.w, http.StatusOK, a.body)
+		p.handler.writeResponse(p.w, p.session.caller, http.StatusOK, a.body)
 		return
 	}
 	if c := p.ctx.challenged.Load(); c != nil {
@@ -325,7 +325,7 @@ func (p *sessionPost) respond(a response) {
 		p.w.Header().Set("Retry-After", after)
 		status = a.busy
 	}
-	p.handler.writeJSON(p.w, status, a.body)
+	p.handler.writeResponse(p.w, p.session.caller, status, a.body)
 }
 
 // CloseStream closes the connection on which the client waits for the response to the call of ctx.

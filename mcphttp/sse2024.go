@@ -38,11 +38,13 @@ func endpointSession(r *http.Request) (id string, ok bool) {
 // serveEndpoint serves the event stream. The session ends with it. Spec:
 // basic/transports#http-with-sse (2024-11-05)
 func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request) *refusal {
-	conn := newEventStream(w, h)
+	caller := h.caller(r)
+	conn := newEventStream(w, h, caller)
 	defer conn.close()
 	conn.notify = make(chan struct{}, 1)
-	queue := &messageQueue{consumer: conn, limit: maxQueued}
-	s, no := h.sessions.open(h.caller(r), queue)
+	queue := &messageQueue{}
+	queue.init(conn, h.unread, caller)
+	s, no := h.sessions.open(caller, queue)
 	if no != nil {
 		return no
 	}
@@ -79,7 +81,11 @@ func sendQueued(conn *eventStream, queue *messageQueue) (more bool) {
 			return false
 		}
 	}
-	return more && conn.flush() == nil
+	if conn.flush() != nil {
+		return false
+	}
+	queue.written()
+	return more
 }
 
 // serveEndpointPost accepts a message. Its response is sent on the event stream.
