@@ -34,7 +34,8 @@ type SessionOptions struct {
 	// MaxInFlight is how many requests of one session are processed at once. Default: 256.
 	MaxInFlight int
 	// Events stores the events of streams, for clients whose connection broke. Default: a store in
-	// memory of at most 256 MiB, which keeps the last 10 minutes and 8 MiB of each session.
+	// memory of at most 256 MiB, which keeps the last 10 minutes, 8 MiB of each session and 64 MiB
+	// of each principal.
 	Events EventStore
 }
 
