@@ -68,6 +68,8 @@ func (g *guard) logRefusal(r *http.Request, why string) {
 // the other value.
 func (g *guard) checkShape(head *head) *refusal {
 	switch {
+	case mirrorsBody(head.repeated):
+		return &refusal{http.StatusBadRequest, mismatch("header " + head.repeated + " is repeated")}
 	case head.repeated != "":
 		return refuse(http.StatusBadRequest, "header "+head.repeated+" is repeated")
 	case head.lines > g.maxLines || head.size > g.maxBytes:

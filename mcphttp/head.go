@@ -70,9 +70,15 @@ func (h *head) set(name string, values []string) {
 // it.
 func isUnique(name string) bool {
 	switch name {
-	case headerSession, headerVersion, headerMethod, headerName, headerLastEvent,
+	case headerSession, headerVersion, headerLastEvent,
 		"Authorization", "Content-Type", "Content-Encoding", "Host", "Origin", "Sec-Fetch-Site":
 		return true
 	}
-	return strings.HasPrefix(name, headerParam)
+	return mirrorsBody(name)
+}
+
+// mirrorsBody reports whether a header repeats a value of the body. Spec:
+// basic/transports/streamable-http#server-validation (2026-07-28)
+func mirrorsBody(name string) bool {
+	return name == headerMethod || name == headerName || strings.HasPrefix(name, headerParam)
 }

@@ -67,7 +67,7 @@ type memoryEvents struct {
 	sessions map[sessionKey]*sessionEvents
 	owners   map[string]*eventOwner // by principal
 	lru      list.List              // of all *eventBlock, least recently appended to first
-	bytes    int       // size of all blocks
+	bytes    int                    // size of all blocks
 }
 
 type sessionKey struct{ session, principal string }
