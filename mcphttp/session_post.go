@@ -22,7 +22,7 @@ func (h *Handler) serveSessionPost(w http.ResponseWriter, r *http.Request, head 
 	case isEndpoint:
 		no = h.serveEndpointPost(w, r, head, id, msg)
 	case msg.Kind() == jsonrpc.Request && msg.Method == wire.MethodInitialize:
-		no = h.serveInitialize(w, r, msg)
+		no = h.serveInitialize(w, r, head, msg)
 	default:
 		no = h.serveSessionMessage(w, r, head, msg)
 	}
@@ -35,10 +35,17 @@ func (h *Handler) serveSessionPost(w http.ResponseWriter, r *http.Request, head 
 	}
 }
 
-// serveInitialize opens a session. Spec: basic/transports#session-management
-func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message) *refusal {
+// serveInitialize opens a session. If the request names a session, that one ends: its client starts
+// from the beginning. Spec: basic/transports#session-management
+func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, head *head, msg *jsonrpc.Message) *refusal {
 	if !h.life.isOpen() {
 		return errShutdown
+	}
+	if head.id.sent {
+		if before, no := h.find(head, mcp.PrincipalFrom(r.Context())); no == nil {
+			h.sessions.end(before, mcp.ErrClosed)
+			h.sessions.release(before)
+		}
 	}
 	s, no := h.sessions.open(h.caller(r), nil)
 	if no != nil {

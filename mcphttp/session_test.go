@@ -295,3 +295,39 @@ func TestCAN04_CancelledRequestHasNoResponse(t *testing.T) {
 		}
 	})
 }
+
+// An initialize with the id of a live session ends that session and opens another, for its owner
+// only.
+func TestLHTTP_InitializeWithALiveSessionStartsAgain(t *testing.T) {
+	forEach(t, streamableRevisions, func(t *testing.T, revision string) {
+		core := newTestCore()
+		f := start(t, core, &mcphttp.Options{Sessions: mcphttp.SessionOptions{MaxPerPrincipal: 1}})
+		old := f.initialize(revision, "Authorization: ann")
+		called := make(chan response)
+		go func() { called <- old.send(callBody(1, "wait")) }()
+		<-core.started
+		got := f.do(http.MethodPost, initializeBody(revision), "Authorization: bob", "Mcp-Session-Id: "+old.id)
+		if got.status != 200 {
+			t.Errorf("initialize of another principal: got %d %s, want 200", got.status, got.body)
+		}
+		if got := old.send(`{"jsonrpc":"2.0","id":2,"method":"ping"}`); got.status != 200 {
+			t.Errorf("session after the initialize of another principal: got %d, want 200", got.status)
+		}
+		got = f.do(http.MethodPost, initializeBody(revision), "Authorization: ann", "Mcp-Session-Id: "+old.id)
+		id := got.header.Get("Mcp-Session-Id")
+		if got.status != 200 || id == "" || id == old.id {
+			t.Errorf("second initialize: got %d %s and id %q, want a new session", got.status, got.body, id)
+		}
+		if cause := <-core.causes; !errors.Is(cause, mcp.ErrClosed) {
+			t.Errorf("call of the old session: ended with %v, want ErrClosed", cause)
+		}
+		<-called
+		if got := old.send(`{"jsonrpc":"2.0","id":3,"method":"ping"}`); got.status != 404 {
+			t.Errorf("old session: got %d, want 404", got.status)
+		}
+		got = f.do(http.MethodPost, `{"jsonrpc":"2.0","id":4,"method":"ping"}`, "Authorization: ann", "Mcp-Session-Id: "+id)
+		if got.status != 200 {
+			t.Errorf("new session: got %d %s, want 200", got.status, got.body)
+		}
+	})
+}
