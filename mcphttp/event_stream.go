@@ -365,6 +365,23 @@ func (s *eventStream) hangUp() error {
 	return err
 }
 
+// abort closes the connection without the end of the response, so that the client sees an error.
+func (s *eventStream) abort() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.awaitWrite()
+	if s.state != streamOpen {
+		return
+	}
+	s.end()
+	control := http.NewResponseController(s.w)
+	if conn, _, err := control.Hijack(); err == nil {
+		_ = conn.Close()
+		return
+	}
+	_ = control.SetWriteDeadline(aLongTimeAgo) // resets a stream of HTTP/2
+}
+
 // end makes an open stream over. The caller holds s.mu and has waited for other writes.
 func (s *eventStream) end() {
 	if s.state == streamOpen || s.state == streamClosing {

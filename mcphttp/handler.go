@@ -114,7 +114,7 @@ func (h *Handler) servePost(w http.ResponseWriter, r *http.Request, head *head) 
 		h.refuseMessage(w, err)
 		return
 	}
-	if selectsModern(head.version) || hasModernEnvelope(msg) {
+	if selectsModern(head.version) || hasModernEnvelope(msg) && !isEndpointDiscover(r, head, msg) {
 		h.serveModern(w, r, head, msg)
 	} else {
 		h.serveSessionPost(w, r, head, msg)
@@ -126,6 +126,15 @@ func (h *Handler) servePost(w http.ResponseWriter, r *http.Request, head *head) 
 func selectsModern(version field) bool {
 	rev, known := wire.ParseRevision(version.value)
 	return version.sent && (!known || rev.Modern())
+}
+
+// isEndpointDiscover reports whether a message is the server/discover of a client of HTTP+SSE that
+// does not know the revision of the server yet. Without a version header it is no modern request.
+// The session answers it on its stream, since an error status would end the connection of some
+// clients.
+func isEndpointDiscover(r *http.Request, head *head, msg *jsonrpc.Message) bool {
+	_, isEndpoint := endpointSession(r)
+	return isEndpoint && !head.version.sent && msg.Kind() == jsonrpc.Request && msg.Method == wire.MethodDiscover
 }
 
 // hasModernEnvelope reports whether the params of a message name a version.
@@ -192,8 +201,8 @@ func (h *Handler) serveGet(w http.ResponseWriter, r *http.Request, head *head) {
 	switch {
 	case !h.life.isOpen():
 		no = errShutdown
-	case !head.id.sent && !head.version.sent && !resumes: // as clients of revision 2024-11-05 do
-		no = h.serveEndpoint(w, r)
+	case !head.id.sent && !resumes: // as clients of revision 2024-11-05 do
+		no = h.serveEndpoint(w, r, head)
 	default:
 		no = h.serveSessionGet(w, r, head)
 	}

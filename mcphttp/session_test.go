@@ -160,6 +160,9 @@ func TestLHTTP28_LHTTP29_LHTTP34_LHTTP35_SessionHeaders(t *testing.T) {
 			{"LHTTP-35 invalid version", []string{"MCP-Protocol-Version: x", id, "Authorization: ann"}, 400},
 		} {
 			for _, method := range methods {
+				if method == http.MethodGet && len(test.headers) == 1 {
+					continue // a GET without a session is one of HTTP+SSE
+				}
 				t.Run(revision+"/"+test.name+"/"+method, func(t *testing.T) {
 					got := f.do(method, bodyFor(method), test.headers...)
 					if got.status != test.status || got.code() == 0 {

@@ -35,9 +35,18 @@ func endpointSession(r *http.Request) (id string, ok bool) {
 	return values[endpointParam][0], true
 }
 
-// serveEndpoint serves the event stream. The session ends with it. Spec:
-// basic/transports#http-with-sse (2024-11-05)
-func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request) *refusal {
+// namedInitTimeout is the InitTimeout of a GET that names a later revision. Clients of HTTP+SSE send
+// initialize as soon as they have the endpoint. The GET may also come from a client of Streamable
+// HTTP that has no session yet: it waits for the end of this stream before it opens that of its
+// session.
+const namedInitTimeout = 5 * time.Second
+
+// serveEndpoint serves the event stream. The session ends with it. Some clients name a later
+// revision in their GET. Spec: basic/transports#http-with-sse (2024-11-05)
+func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request, head *head) *refusal {
+	if no := checkSessionVersion(head.version); no != nil {
+		return no
+	}
 	caller := h.caller(r)
 	conn := newEventStream(w, h, caller)
 	defer conn.close()
@@ -53,7 +62,11 @@ func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request) *refusal
 	if conn.send(sse.Event{Type: "endpoint", Data: []byte(endpoint)}) != nil {
 		return nil
 	}
-	initTimer := time.NewTimer(h.opts.Sessions.InitTimeout)
+	timeout := h.opts.Sessions.InitTimeout
+	if head.version.sent {
+		timeout = min(timeout, namedInitTimeout)
+	}
+	initTimer := time.NewTimer(timeout)
 	defer initTimer.Stop()
 	for {
 		select {
@@ -63,6 +76,9 @@ func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request) *refusal
 			return nil
 		case <-initTimer.C:
 			if s.conversation() == nil {
+				if head.version.sent {
+					conn.abort() // a client of Streamable HTTP reconnects only after an error
+				}
 				return nil
 			}
 		case <-conn.notify:
@@ -157,6 +173,9 @@ func (h *Handler) endpointWork(r *http.Request, s *session, msg *jsonrpc.Message
 		return func() { work(respond) }, nil
 	case isRequest && msg.Method == wire.MethodInitialize:
 		return func() { h.initializeEndpoint(r, s, msg) }, nil
+	case isRequest && msg.Method == wire.MethodDiscover:
+		err := mcp.Errorf(mcp.CodeMethodNotFound, "this transport has no %s: send initialize", msg.Method)
+		return func() { _ = s.queue.send(newSessionContext(r), jsonrpc.NewErrorResponse(msg.ID, err)) }, nil
 	}
 	return nil, refuse(http.StatusBadRequest, "the session is not initialized")
 }
