@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/readbuf"
@@ -72,8 +73,35 @@ func (h *Handler) limitBodyTime(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func expireRead(w http.ResponseWriter) (again bool) {
-	_ = http.NewResponseController(w).SetReadDeadline(aLongTimeAgo)
+const (
+	// bodyInterval is the longest interval at which the rate of a body is checked.
+	bodyInterval = 10 * time.Second
+	// minBodyRate is how many bytes of a body must arrive in each second on average, over an
+	// interval. The slowest mobile networks are faster.
+	minBodyRate = 512
+)
+
+// A bodyRead is a body that is being read.
+type bodyRead struct {
+	w       http.ResponseWriter
+	until   time.Time
+	every   time.Duration
+	arrived atomic.Int64 // bytes since the last check
+}
+
+// rateInterval returns the interval at which the rates of bodies are checked. A whole number of
+// intervals is the time limit of a body.
+func rateInterval(timeout time.Duration) time.Duration {
+	return timeout / ((timeout + bodyInterval - 1) / bodyInterval)
+}
+
+// check ends a read that has exceeded its time or is too slow. It is called at every interval.
+func (b *bodyRead) check() (again bool) {
+	tooSlow := b.arrived.Swap(0) < int64(b.every.Seconds()*minBodyRate)
+	if !tooSlow && time.Until(b.until) >= b.every/2 {
+		return true
+	}
+	_ = http.NewResponseController(b.w).SetReadDeadline(aLongTimeAgo)
 	return false
 }
 
@@ -82,7 +110,7 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, charge *bodyC
 	*charge = bodyCharge{quota: h.bodies, caller: h.caller(r)}
 	if r.ContentLength > h.opts.MaxBody {
 		h.limitBodyTime(w, r)
-		return nil, tooLarge(w)
+		return nil, tooLarge(w, r)
 	}
 	body, err := h.readInTime(w, r, charge)
 	switch {
@@ -90,22 +118,23 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, charge *bodyC
 		_ = r.Body.Close() // otherwise net/http tries to read more before it writes the response
 		return body, nil
 	case errors.Is(err, errTooLarge):
-		return nil, tooLarge(w)
+		return nil, tooLarge(w, r)
 	case errors.Is(err, errTooManyBodies):
-		w.Header().Set("Connection", "close")
+		closeConnection(w, r)
 		return nil, charge.refused
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		w.Header().Set("Connection", "close")
+		closeConnection(w, r)
 		return nil, refuse(http.StatusRequestTimeout, "the body did not arrive in time")
 	}
-	w.Header().Set("Connection", "close")
+	closeConnection(w, r)
 	return nil, refuse(http.StatusBadRequest, "the body could not be read")
 }
 
 // readInTime reads a body to its end. After an error the rest of the body has the same deadline.
 func (h *Handler) readInTime(w http.ResponseWriter, r *http.Request, charge *bodyCharge) (body []byte, err error) {
-	d := h.bodyReads.add(w)
-	until := d.at
+	until := time.Now().Add(h.opts.BodyTimeout)
+	read := &bodyRead{w: w, until: until, every: h.bodyReads.timeout}
+	d := h.bodyReads.add(read)
 	defer func() {
 		if h.bodyReads.remove(d) {
 			// Even if the body was complete: the read deadline of the connection has passed.
@@ -115,7 +144,7 @@ func (h *Handler) readInTime(w http.ResponseWriter, r *http.Request, charge *bod
 			_ = http.NewResponseController(w).SetReadDeadline(until)
 		}
 	}()
-	return readClaimed(r.Body, r.ContentLength, h.opts.MaxBody, charge)
+	return readClaimed(r.Body, r.ContentLength, h.opts.MaxBody, charge, &read.arrived)
 }
 
 var (
@@ -123,15 +152,23 @@ var (
 	errTooManyBodies = errors.New("bodies in memory are too large")
 )
 
-func tooLarge(w http.ResponseWriter) *refusal {
-	w.Header().Set("Connection", "close") // reading to the end would defeat the limit
+// closeConnection lets net/http close the connection after the response, instead of reading the body
+// to its end. On HTTP/2 a connection has other streams, and only this one is reset.
+func closeConnection(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor == 1 {
+		w.Header().Set("Connection", "close")
+	}
+}
+
+func tooLarge(w http.ResponseWriter, r *http.Request) *refusal {
+	closeConnection(w, r) // reading to the end would defeat the limit
 	return refuse(http.StatusRequestEntityTooLarge, "the body is too large")
 }
 
 // readClaimed reads at most limit bytes to the end of r. The claim is the announced length,
 // negative if it is unknown. The charge is that of the memory in use; after an error it remains
-// until it is released.
-func readClaimed(r io.Reader, claim, limit int64, charge *bodyCharge) ([]byte, error) {
+// until it is released. The bytes are added to arrived.
+func readClaimed(r io.Reader, claim, limit int64, charge *bodyCharge, arrived *atomic.Int64) ([]byte, error) {
 	// The buffer is never reused after an error: r may be the user's and still write to it. It has
 	// room for one byte more than the limit.
 	body := readbuf.Buffer{Limit: limit + 1}
@@ -142,6 +179,7 @@ func readClaimed(r io.Reader, claim, limit int64, charge *bodyCharge) ([]byte, e
 		}
 		n, err := r.Read(space)
 		body.Filled(n)
+		arrived.Add(int64(n))
 		switch {
 		case int64(body.Len()) > limit:
 			return nil, errTooLarge

@@ -1,6 +1,9 @@
 package mcphttp
 
-import "io"
+import (
+	"io"
+	"sync/atomic"
+)
 
 // Codecs that are tested for themselves.
 var (
@@ -12,7 +15,7 @@ var (
 	IsJSON            = isJSON
 	Accepts           = accepts
 	ReadClaimed       = func(r io.Reader, claim, limit int64) ([]byte, error) {
-		return readClaimed(r, claim, limit, &bodyCharge{})
+		return readClaimed(r, claim, limit, &bodyCharge{}, new(atomic.Int64))
 	}
 	IsSameOrigin    = isSameOrigin
 	SplitHost       = splitHost

@@ -32,7 +32,7 @@ type Handler struct {
 	streams  waitCounter // GET streams being served
 	sizes    sizeHint    // of responses
 
-	bodyReads      *deadlineQueue[http.ResponseWriter]
+	bodyReads      *deadlineQueue[*bodyRead]
 	responseWrites *deadlineQueue[http.ResponseWriter] // of large responses
 	eventWrites    *deadlineQueue[*eventStream]
 	keepAlives     *deadlineQueue[*eventStream] // of open streams
@@ -57,7 +57,7 @@ func NewHandler(h mcp.Handler, opts *Options) *Handler {
 	handler.bodies = newBodyQuota(handler.opts.MaxBody)
 	handler.unread = newUnreadOutput()
 	handler.sessions = newSessions(h, &handler.opts)
-	handler.bodyReads = newDeadlineQueue(handler.opts.BodyTimeout, expireRead)
+	handler.bodyReads = newDeadlineQueue(rateInterval(handler.opts.BodyTimeout), (*bodyRead).check)
 	handler.responseWrites = newDeadlineQueue(handler.opts.WriteTimeout, expireWrite)
 	handler.eventWrites = newDeadlineQueue(handler.opts.WriteTimeout, (*eventStream).expireWrite)
 	handler.keepAlives = newDeadlineQueue(handler.opts.KeepAlive, (*eventStream).startComment)

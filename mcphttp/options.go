@@ -32,7 +32,8 @@ type Options struct {
 	// KiB.
 	MaxHeaderLines int
 	MaxHeaderBytes int
-	// BodyTimeout is how long the body of a request may take to arrive. Default: 30 seconds.
+	// BodyTimeout is how long the body of a request may take to arrive. In every 10 seconds at least
+	// 5 KiB of it must arrive. Default: 30 seconds.
 	BodyTimeout time.Duration
 	// WriteTimeout is how long a client may take to read one response, or the events of one write.
 	// After that its connection counts as lost. Default: 30 seconds.

@@ -114,7 +114,7 @@ func (h *Handler) serveSessionMessage(
 	case !h.life.isOpen():
 		return errShutdown
 	}
-	p := &sessionPost{handler: h, session: s, rev: conv.Revision(), w: w, msg: *msg}
+	p := &sessionPost{handler: h, session: s, rev: conv.Revision(), isHTTP1: r.ProtoMajor == 1, w: w, msg: *msg}
 	p.ctx.begin(r, principal)
 	p.ctx.post = p
 	if p.isLong = isLong(msg); p.isLong {
@@ -169,7 +169,7 @@ func (p *sessionPost) exited() {
 	var last response
 	if reply := p.call.Exited(); reply != nil {
 		last = response{body: jsonrpc.Append(nil, reply), err: reply.Error, busy: http.StatusServiceUnavailable}
-		lastResponse(p.w, len(last.body))
+		lastResponse(p.w, p.isHTTP1, len(last.body))
 	}
 	p.finish(last)
 	_ = http.NewResponseController(p.w).Flush() // fails only without a connection
@@ -236,6 +236,7 @@ type sessionPost struct {
 	session *session
 	rev     wire.Revision
 	isLong  bool // it lasts as long as a task
+	isHTTP1 bool
 	w       http.ResponseWriter
 	msg     jsonrpc.Message
 	ctx     sessionContext
