@@ -1,7 +1,6 @@
 package mcphttp
 
 import (
-	"context"
 	"crypto/rand"
 	"fmt"
 	"net/http"
@@ -170,11 +169,7 @@ func (t *sessions) end(s *session, cause error) {
 func (t *sessions) finish(s *session, cause error) {
 	t.quota.release(s.caller, 1)
 	s.close(cause)
-	ctx, cancel := context.WithTimeout(context.Background(), endSessionTimeout)
-	defer cancel()
-	if err := t.opts.Sessions.Events.EndSession(ctx, s.id, s.digest); err != nil {
-		t.opts.Logger.ErrorContext(ctx, "mcphttp: events of an ended session not deleted", "error", err)
-	}
+	deleteEvents(t.opts.Sessions.Events, t.opts.Logger, s.id, s.digest)
 }
 
 func (t *sessions) endAll(cause error) {
