@@ -55,11 +55,11 @@ func (c *bodyCharge) set(n int64) bool {
 
 func (c *bodyCharge) release() { c.set(0) }
 
-// take returns the charge and leaves none, so that another goroutine can release it.
-func (c *bodyCharge) take() *bodyCharge {
-	taken := *c
+// move returns the charge and leaves none, so that another goroutine can release it.
+func (c *bodyCharge) move() *bodyCharge {
+	moved := *c
 	*c = bodyCharge{}
-	return &taken
+	return &moved
 }
 
 // aLongTimeAgo is a deadline that has passed.

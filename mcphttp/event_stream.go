@@ -229,7 +229,7 @@ func (s *eventStream) writeUnlocked(flushed bool) bool {
 		defer buf.free()
 		if len(buf.bytes) > minUnread {
 			o := &output{caller: s.caller, cut: s.interrupt}
-			s.handler.unread.add(o, int64(len(buf.bytes)))
+			s.handler.unread.add(o, int64(cap(buf.bytes)))
 			defer s.handler.unread.remove(o)
 		}
 		if _, err := s.w.Write(buf.bytes); err != nil {

@@ -86,7 +86,10 @@ func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, head *hea
 		return no
 	}
 	defer limit.release(caller, 1)
-	x := &exchange{w: w, isHTTP1: r.ProtoMajor == 1, caller: caller, ctx: callContext{Context: r.Context(), handler: h, endsAt: endsAt}}
+	x := &exchange{
+		w: w, isHTTP1: r.ProtoMajor == 1, caller: caller,
+		ctx: callContext{Context: r.Context(), handler: h, endsAt: endsAt},
+	}
 	defer x.ctx.end()
 	if err := checkParams(&x.ctx, h.core, head, req); err != nil {
 		return &refusal{http.StatusBadRequest, err}

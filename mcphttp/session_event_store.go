@@ -98,7 +98,11 @@ type eventBlock struct {
 }
 
 func newMemoryEvents() *memoryEvents {
-	return &memoryEvents{begin: time.Now(), sessions: make(map[sessionKey]*sessionEvents), owners: make(map[string]*eventOwner)}
+	return &memoryEvents{
+		begin:    time.Now(),
+		sessions: make(map[sessionKey]*sessionEvents),
+		owners:   make(map[string]*eventOwner),
+	}
 }
 
 // Append stores an event. It discards blocks that are too old or too many. An event that would fill

@@ -130,7 +130,7 @@ func (h *Handler) serveEndpointPost(
 		return no
 	}
 	h.calls.add()
-	body := head.body.take()
+	body := head.body.move()
 	done := func() {
 		defer h.calls.done() // also if a handler ends the goroutine
 		defer h.sessions.release(s)

@@ -107,7 +107,7 @@ const netHTTPBuffer = 2 << 10
 func (h *Handler) writeResponse(w http.ResponseWriter, c caller, status int, body []byte) {
 	if len(body) > minUnread {
 		o := &output{caller: c, cut: func() { expireWrite(w) }}
-		h.unread.add(o, int64(len(body)))
+		h.unread.add(o, int64(cap(body))) // which is what it holds
 		defer h.unread.remove(o)
 	}
 	h.writeJSON(w, status, body)

@@ -36,9 +36,9 @@ const (
 
 // OpenSession returns a connection for a new session with a server of a revision before 2026-07-28.
 // The response to initialize decides its transport: Streamable HTTP, or HTTP+SSE if the server does
-// not accept a POST: after status 400, 404 and 405, and after other statuses 4xx if initialize offers
-// 2025-03-26 or 2025-06-18, but never after 401, 403 and 429. Broken streams are resumed if the server supports it, at most 5 times in a row
-// without progress.
+// not accept a POST. That is so after status 400, 404 and 405, and after other statuses 4xx if
+// initialize offers 2025-03-26 or 2025-06-18, but never after 401, 403 and 429. Broken streams are
+// resumed if the server supports it, at most 5 times in a row without progress.
 //
 // Spec: basic/transports (2025-11-25), basic/transports#backwards-compatibility
 func (t *Transport) OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (mcp.SessionConn, error) {
