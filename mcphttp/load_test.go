@@ -57,7 +57,7 @@ func TestLoad_HostileAnonymousCallersAndOnePrincipal(t *testing.T) {
 			l.prepare()
 			call := l.principal()
 			quiet := measure(t, call, 2*time.Second)
-			before := heapBytes()
+			before := heapInUse()
 			attacks, endAttacks := context.WithCancel(t.Context())
 			l.ctx = attacks
 			var running sync.WaitGroup
