@@ -5,10 +5,62 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/readbuf"
 )
+
+// Limits of the bodies in memory, in bytes: those that are being read, and those of requests in
+// progress, which include open subscriptions. A larger MaxBody raises them.
+const (
+	maxBodies         = 256 << 20 // in total
+	maxBodiesOfCaller = 64 << 20
+	// maxFreeBody is not counted. It is no more than what a connection needs anyway.
+	maxFreeBody = readbuf.FirstChunk
+)
+
+func newBodyQuota(maxBody int64) *quota {
+	return newQuota("bytes of requests", max(maxBodies, 4*maxBody), max(maxBodiesOfCaller, maxBody))
+}
+
+// A bodyCharge is the bytes that the body of one request takes of the quota. It belongs to the
+// goroutine that serves the request.
+type bodyCharge struct {
+	quota   *quota
+	caller  caller
+	bytes   int64
+	refused *refusal // set if the quota was exceeded
+}
+
+// set changes the bytes to n. It reports false if the quota is exceeded.
+func (c *bodyCharge) set(n int64) bool {
+	switch {
+	case c.quota == nil:
+		return true
+	case n <= maxFreeBody:
+		n = 0
+	}
+	switch {
+	case n > c.bytes:
+		if c.refused = c.quota.acquire(c.caller, n-c.bytes); c.refused != nil {
+			return false
+		}
+	case n < c.bytes:
+		c.quota.release(c.caller, c.bytes-n)
+	}
+	c.bytes = n
+	return true
+}
+
+func (c *bodyCharge) release() { c.set(0) }
+
+// move returns the charge and leaves none, so that another goroutine can release it.
+func (c *bodyCharge) move() *bodyCharge {
+	moved := *c
+	*c = bodyCharge{}
+	return &moved
+}
 
 // aLongTimeAgo is a deadline that has passed.
 var aLongTimeAgo = time.Unix(0, 0)
@@ -21,36 +73,68 @@ func (h *Handler) limitBodyTime(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func expireRead(w http.ResponseWriter) (again bool) {
-	_ = http.NewResponseController(w).SetReadDeadline(aLongTimeAgo)
+const (
+	// bodyInterval is the longest interval at which the rate of a body is checked.
+	bodyInterval = 10 * time.Second
+	// minBodyRate is how many bytes of a body must arrive in each second on average, over an
+	// interval. The slowest mobile networks are faster.
+	minBodyRate = 512
+)
+
+// A bodyRead is a body that is being read.
+type bodyRead struct {
+	w       http.ResponseWriter
+	until   time.Time
+	every   time.Duration
+	arrived atomic.Int64 // bytes since the last check
+}
+
+// rateInterval returns the interval at which the rates of bodies are checked. A whole number of
+// intervals is the time limit of a body.
+func rateInterval(timeout time.Duration) time.Duration {
+	return timeout / ((timeout + bodyInterval - 1) / bodyInterval)
+}
+
+// check ends a read that has exceeded its time or is too slow. It is called at every interval.
+func (b *bodyRead) check() (again bool) {
+	tooSlow := b.arrived.Swap(0) < int64(b.every.Seconds()*minBodyRate)
+	if !tooSlow && time.Until(b.until) >= b.every/2 {
+		return true
+	}
+	_ = http.NewResponseController(b.w).SetReadDeadline(aLongTimeAgo)
 	return false
 }
 
 // readBody reads the body of a POST, within the limits of size and time.
-func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *refusal) {
+func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, charge *bodyCharge) ([]byte, *refusal) {
+	*charge = bodyCharge{quota: h.bodies, caller: h.caller(r)}
 	if r.ContentLength > h.opts.MaxBody {
 		h.limitBodyTime(w, r)
-		return nil, tooLarge(w)
+		return nil, tooLarge(w, r)
 	}
-	body, err := h.readInTime(w, r)
+	body, err := h.readInTime(w, r, charge)
 	switch {
 	case err == nil:
 		_ = r.Body.Close() // otherwise net/http tries to read more before it writes the response
 		return body, nil
 	case errors.Is(err, errTooLarge):
-		return nil, tooLarge(w)
+		return nil, tooLarge(w, r)
+	case errors.Is(err, errTooManyBodies):
+		closeConnection(w, r)
+		return nil, charge.refused
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		w.Header().Set("Connection", "close")
+		closeConnection(w, r)
 		return nil, refuse(http.StatusRequestTimeout, "the body did not arrive in time")
 	}
-	w.Header().Set("Connection", "close")
+	closeConnection(w, r)
 	return nil, refuse(http.StatusBadRequest, "the body could not be read")
 }
 
 // readInTime reads a body to its end. After an error the rest of the body has the same deadline.
-func (h *Handler) readInTime(w http.ResponseWriter, r *http.Request) (body []byte, err error) {
-	d := h.bodyReads.add(w)
-	until := d.at
+func (h *Handler) readInTime(w http.ResponseWriter, r *http.Request, charge *bodyCharge) (body []byte, err error) {
+	until := time.Now().Add(h.opts.BodyTimeout)
+	read := &bodyRead{w: w, until: until, every: h.bodyReads.timeout}
+	d := h.bodyReads.add(read)
 	defer func() {
 		if h.bodyReads.remove(d) {
 			// Even if the body was complete: the read deadline of the connection has passed.
@@ -60,29 +144,47 @@ func (h *Handler) readInTime(w http.ResponseWriter, r *http.Request) (body []byt
 			_ = http.NewResponseController(w).SetReadDeadline(until)
 		}
 	}()
-	return readClaimed(r.Body, r.ContentLength, h.opts.MaxBody)
+	return readClaimed(r.Body, r.ContentLength, h.opts.MaxBody, charge, &read.arrived)
 }
 
-var errTooLarge = errors.New("body is too large")
+var (
+	errTooLarge      = errors.New("body is too large")
+	errTooManyBodies = errors.New("bodies in memory are too large")
+)
 
-func tooLarge(w http.ResponseWriter) *refusal {
-	w.Header().Set("Connection", "close") // reading to the end would defeat the limit
+// closeConnection lets net/http close the connection after the response, instead of reading the body
+// to its end. On HTTP/2 a connection has other streams, and only this one is reset.
+func closeConnection(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor == 1 {
+		w.Header().Set("Connection", "close")
+	}
+}
+
+func tooLarge(w http.ResponseWriter, r *http.Request) *refusal {
+	closeConnection(w, r) // reading to the end would defeat the limit
 	return refuse(http.StatusRequestEntityTooLarge, "the body is too large")
 }
 
 // readClaimed reads at most limit bytes to the end of r. The claim is the announced length,
-// negative if it is unknown.
-func readClaimed(r io.Reader, claim, limit int64) ([]byte, error) {
+// negative if it is unknown. The charge is that of the memory in use; after an error it remains
+// until it is released. The bytes are added to arrived.
+func readClaimed(r io.Reader, claim, limit int64, charge *bodyCharge, arrived *atomic.Int64) ([]byte, error) {
 	// The buffer is never reused after an error: r may be the user's and still write to it. It has
 	// room for one byte more than the limit.
 	body := readbuf.Buffer{Limit: limit + 1}
 	for {
-		n, err := r.Read(body.Space(claim))
+		space := body.Space(claim)
+		if !charge.set(int64(body.Len() + len(space))) {
+			return nil, errTooManyBodies
+		}
+		n, err := r.Read(space)
 		body.Filled(n)
+		arrived.Add(int64(n))
 		switch {
 		case int64(body.Len()) > limit:
 			return nil, errTooLarge
 		case err == io.EOF:
+			charge.set(int64(body.Len()))
 			return body.Drain(), nil
 		case err != nil:
 			return nil, err

@@ -30,7 +30,7 @@ func TestBodyTimeout_AppliesToEachBodyAlone(t *testing.T) {
 				t.Errorf("got %d %s, want 200", got.status, got.body)
 			}
 		}
-		for _, want := range []time.Duration{30 * time.Second, 40 * time.Second, 55 * time.Second} {
+		for _, want := range []time.Duration{10 * time.Second, 20 * time.Second, 35 * time.Second} {
 			if got := <-timedOut; got != want {
 				t.Errorf("a body timed out after %v, want %v", got, want)
 			}

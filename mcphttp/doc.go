@@ -60,6 +60,9 @@
 // If the status is 401 or 403, the response has that status and those values of WWW-Authenticate.
 // This does not apply to a call that has sent something before, or to a request of a batch.
 //
-// The default of every limit suits an open port; see [Options]. Every option that turns a
-// protection off has Insecure in its name.
+// The default of every limit suits an open port; see [Options]. A limit of sessions, subscriptions,
+// requests or bytes applies to one principal and to all callers. Anonymous callers together have at
+// most half of it, so that they cannot lock out principals; [Options.AnonymousKey] gives each of
+// them a share. The status is 429 at the limit of one caller, and 503 at that of all. Every option
+// that turns a protection off has Insecure in its name.
 package mcphttp

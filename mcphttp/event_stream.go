@@ -31,6 +31,7 @@ const (
 type eventStream struct {
 	w       http.ResponseWriter
 	handler *Handler
+	caller  caller
 	call    *callContext  // canceled when a write fails; nil for none
 	notify  chan struct{} // has a token after wake, and when an open stream is over; nil for none
 
@@ -60,8 +61,8 @@ const (
 	streamOver
 )
 
-func newEventStream(w http.ResponseWriter, h *Handler) *eventStream {
-	s := &eventStream{w: w, handler: h}
+func newEventStream(w http.ResponseWriter, h *Handler, c caller) *eventStream {
+	s := &eventStream{w: w, handler: h, caller: c}
 	s.written.L = &s.mu
 	return s
 }
@@ -226,6 +227,11 @@ func (s *eventStream) writeUnlocked(flushed bool) bool {
 	}
 	if buf != nil {
 		defer buf.free()
+		if len(buf.bytes) > minUnread {
+			o := &output{caller: s.caller, cut: s.interrupt}
+			s.handler.unread.add(o, int64(cap(buf.bytes)))
+			defer s.handler.unread.remove(o)
+		}
 		if _, err := s.w.Write(buf.bytes); err != nil {
 			return false
 		}
@@ -357,6 +363,23 @@ func (s *eventStream) hangUp() error {
 	// The end of a chunked body. In an HTTP/1.0 response it is an unknown field of the stream.
 	_, err = conn.Write([]byte("0\r\n\r\n"))
 	return err
+}
+
+// abort closes the connection without the end of the response, so that the client sees an error.
+func (s *eventStream) abort() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.awaitWrite()
+	if s.state != streamOpen {
+		return
+	}
+	s.end()
+	control := http.NewResponseController(s.w)
+	if conn, _, err := control.Hijack(); err == nil {
+		_ = conn.Close()
+		return
+	}
+	_ = control.SetWriteDeadline(aLongTimeAgo) // resets a stream of HTTP/2
 }
 
 // end makes an open stream over. The caller holds s.mu and has waited for other writes.

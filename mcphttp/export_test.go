@@ -1,5 +1,10 @@
 package mcphttp
 
+import (
+	"io"
+	"sync/atomic"
+)
+
 // Codecs that are tested for themselves.
 var (
 	EncodeHeaderValue = encodeHeaderValue
@@ -9,11 +14,13 @@ var (
 	ParseEventID      = parseEventID
 	IsJSON            = isJSON
 	Accepts           = accepts
-	ReadClaimed       = readClaimed
-	IsSameOrigin      = isSameOrigin
-	SplitHost         = splitHost
-	NewMemoryEvents   = newMemoryEvents
-	ErrEventUnknown   = errEventUnknown.err.Message
+	ReadClaimed       = func(r io.Reader, claim, limit int64) ([]byte, error) {
+		return readClaimed(r, claim, limit, &bodyCharge{}, new(atomic.Int64))
+	}
+	IsSameOrigin    = isSameOrigin
+	SplitHost       = splitHost
+	NewMemoryEvents = newMemoryEvents
+	ErrEventUnknown = errEventUnknown.err.Message
 )
 
 // Stored returns how many bytes are stored, and for how many sessions.

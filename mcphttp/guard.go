@@ -3,7 +3,6 @@ package mcphttp
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -24,7 +23,7 @@ type guard struct {
 	anyHost   bool
 	maxLines  int
 	maxBytes  int
-	log       *slog.Logger
+	refusals  refusalLog
 }
 
 func newGuard(o *Options) *guard {
@@ -32,7 +31,7 @@ func newGuard(o *Options) *guard {
 		origins:   make(map[string]bool, len(o.AllowedOrigins)),
 		hosts:     make(map[string]bool, len(o.AllowedHosts)),
 		anyOrigin: o.InsecureAnyOrigin, anyHost: o.InsecureAnyHost,
-		maxLines: o.MaxHeaderLines, maxBytes: o.MaxHeaderBytes, log: o.Logger,
+		maxLines: o.MaxHeaderLines, maxBytes: o.MaxHeaderBytes, refusals: refusalLog{log: o.Logger},
 	}
 	for _, origin := range o.AllowedOrigins {
 		g.origins[origin] = true
@@ -48,26 +47,23 @@ func (g *guard) check(r *http.Request, head *head) *refusal {
 		return no
 	}
 	if !g.hostAllowed(r) {
-		g.logRefusal(r, "host is not allowed")
+		g.refusals.write(r, "host is not allowed")
 		return refuse(http.StatusForbidden,
 			"host not allowed: on a loopback address only localhost is; other names must be listed in AllowedHosts")
 	}
 	if !g.originAllowed(r, head) {
-		g.logRefusal(r, "origin is not allowed")
+		g.refusals.write(r, "origin is not allowed")
 		return refuse(http.StatusForbidden, "origin not allowed: other origins must be listed in AllowedOrigins")
 	}
 	return nil
-}
-
-func (g *guard) logRefusal(r *http.Request, why string) {
-	g.log.WarnContext(r.Context(), "mcphttp: request refused", "reason", why,
-		"method", r.Method, "host", r.Host, "origin", r.Header.Get("Origin"), "remote", r.RemoteAddr)
 }
 
 // checkShape limits the header block, and refuses repeated headers where another reader could use
 // the other value.
 func (g *guard) checkShape(head *head) *refusal {
 	switch {
+	case mirrorsBody(head.repeated):
+		return &refusal{http.StatusBadRequest, mismatch("header " + head.repeated + " is repeated")}
 	case head.repeated != "":
 		return refuse(http.StatusBadRequest, "header "+head.repeated+" is repeated")
 	case head.lines > g.maxLines || head.size > g.maxBytes:

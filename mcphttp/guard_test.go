@@ -12,6 +12,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/netx"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -328,6 +330,42 @@ func FuzzHost(f *testing.F) {
 		isASCII := strings.IndexFunc(name, func(c rune) bool { return c > 127 }) < 0
 		if !(err == nil && ip.IsLoopback() || isASCII && strings.EqualFold(name, "localhost")) {
 			t.Errorf("%q is a loopback host, want another", name)
+		}
+	})
+}
+
+// Many refused requests are summed up in the log.
+func TestGuard_RefusalsAreSummedUpInTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log syncBuffer
+		f := start(t, newTestCore(), &mcphttp.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		send := func(requests int) {
+			for n := range requests {
+				header := "Origin: http://evil.example\x1b[31m"
+				if n%2 == 0 {
+					header = "Host: evil.example"
+				}
+				w := httptest.NewRecorder()
+				r := f.request(t.Context(), http.MethodPost, "{}", header)
+				addr := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}
+				r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(addr)))
+				if f.handler.ServeHTTP(w, r); w.Code != 403 {
+					t.Fatalf("%s: got %d, want 403", header, w.Code)
+				}
+			}
+		}
+		send(1000)
+		if got := strings.Count(log.String(), "request refused"); got != 10 {
+			t.Errorf("%d lines for 1000 requests, want 10", got)
+		}
+		time.Sleep(11 * time.Second)
+		if got := log.String(); strings.Count(got, "\n") != 11 || !strings.Contains(got, "requests=990") {
+			t.Errorf("got %s, want 11 lines and the sum", got)
+		}
+		send(5)
+		time.Sleep(time.Minute)
+		if got := log.String(); strings.Count(got, "\n") != 16 || strings.Contains(got, "\x1b") {
+			t.Errorf("got %s, want 5 more lines, and no control characters", got)
 		}
 	})
 }

@@ -22,14 +22,17 @@ type Handler struct {
 	core     mcp.Handler
 	opts     Options
 	guard    *guard
+	inFlight *quota // requests in progress, except subscriptions and waits for tasks
 	listens  *quota
+	bodies   *quota // bytes
+	unread   *unreadOutput
 	sessions *sessions
 	life     lifecycle
 	calls    waitCounter // messages being served
 	streams  waitCounter // GET streams being served
 	sizes    sizeHint    // of responses
 
-	bodyReads      *deadlineQueue[http.ResponseWriter]
+	bodyReads      *deadlineQueue[*bodyRead]
 	responseWrites *deadlineQueue[http.ResponseWriter] // of large responses
 	eventWrites    *deadlineQueue[*eventStream]
 	keepAlives     *deadlineQueue[*eventStream] // of open streams
@@ -47,9 +50,14 @@ func NewHandler(h mcp.Handler, opts *Options) *Handler {
 		panic("mcphttp: NewHandler: " + err.Error())
 	}
 	handler.guard = newGuard(&handler.opts)
-	handler.listens = newQuota("subscriptions", handler.opts.MaxListens, handler.opts.MaxListensPerPrincipal)
+	handler.listens = newQuota("subscriptions",
+		int64(handler.opts.MaxListens), int64(handler.opts.MaxListensPerPrincipal))
+	handler.inFlight = newQuota("requests in progress",
+		int64(handler.opts.MaxInFlight), int64(handler.opts.MaxInFlightPerPrincipal))
+	handler.bodies = newBodyQuota(handler.opts.MaxBody)
+	handler.unread = newUnreadOutput()
 	handler.sessions = newSessions(h, &handler.opts)
-	handler.bodyReads = newDeadlineQueue(handler.opts.BodyTimeout, expireRead)
+	handler.bodyReads = newDeadlineQueue(rateInterval(handler.opts.BodyTimeout), (*bodyRead).check)
 	handler.responseWrites = newDeadlineQueue(handler.opts.WriteTimeout, expireWrite)
 	handler.eventWrites = newDeadlineQueue(handler.opts.WriteTimeout, (*eventStream).expireWrite)
 	handler.keepAlives = newDeadlineQueue(handler.opts.KeepAlive, (*eventStream).startComment)
@@ -95,6 +103,7 @@ func (h *Handler) refuseMethod(w http.ResponseWriter, allowed string) {
 func (h *Handler) servePost(w http.ResponseWriter, r *http.Request, head *head) {
 	h.calls.add()
 	defer h.calls.done()
+	defer head.body.release()
 	body, no := h.readMessage(w, r, head)
 	if no != nil {
 		h.refuse(w, jsonrpc.ID{}, no)
@@ -105,7 +114,7 @@ func (h *Handler) servePost(w http.ResponseWriter, r *http.Request, head *head) 
 		h.refuseMessage(w, err)
 		return
 	}
-	if selectsModern(head.version) || hasModernEnvelope(msg) {
+	if selectsModern(head.version) || hasModernEnvelope(msg) && !isEndpointDiscover(r, head, msg) {
 		h.serveModern(w, r, head, msg)
 	} else {
 		h.serveSessionPost(w, r, head, msg)
@@ -117,6 +126,15 @@ func (h *Handler) servePost(w http.ResponseWriter, r *http.Request, head *head) 
 func selectsModern(version field) bool {
 	rev, known := wire.ParseRevision(version.value)
 	return version.sent && (!known || rev.Modern())
+}
+
+// isEndpointDiscover reports whether a message is the server/discover of a client of HTTP+SSE that
+// does not know the revision of the server yet. Without a version header it is no modern request.
+// The session answers it on its stream, since an error status would end the connection of some
+// clients.
+func isEndpointDiscover(r *http.Request, head *head, msg *jsonrpc.Message) bool {
+	_, isEndpoint := endpointSession(r)
+	return isEndpoint && !head.version.sent && msg.Kind() == jsonrpc.Request && msg.Method == wire.MethodDiscover
 }
 
 // hasModernEnvelope reports whether the params of a message name a version.
@@ -135,7 +153,7 @@ func (h *Handler) readMessage(w http.ResponseWriter, r *http.Request, head *head
 		h.limitBodyTime(w, r)
 		return nil, no
 	}
-	return h.readBody(w, r)
+	return h.readBody(w, r, &head.body)
 }
 
 func (h *Handler) refuseMessage(w http.ResponseWriter, err error) {
@@ -183,8 +201,8 @@ func (h *Handler) serveGet(w http.ResponseWriter, r *http.Request, head *head) {
 	switch {
 	case !h.life.isOpen():
 		no = errShutdown
-	case !head.id.sent && !head.version.sent && !resumes: // as clients of revision 2024-11-05 do
-		no = h.serveEndpoint(w, r)
+	case !head.id.sent && !resumes: // as clients of revision 2024-11-05 do
+		no = h.serveEndpoint(w, r, head)
 	default:
 		no = h.serveSessionGet(w, r, head)
 	}

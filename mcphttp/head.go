@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// A head holds the request headers that this package uses. They are collected in one pass, since
-// most of them are needed more than once.
+// A head holds the request headers that this package uses, and the charge of the body. The headers
+// are collected in one pass, since most of them are needed more than once.
 type head struct {
 	id                    field // of the session
 	version, method, name field
@@ -15,6 +15,7 @@ type head struct {
 	accept                []string
 	lines, size           int    // of the whole header block
 	repeated              string // a header that must not be repeated and is; empty for none
+	body                  bodyCharge
 }
 
 // A field is the first value of a header. It may be sent and empty.
@@ -69,9 +70,15 @@ func (h *head) set(name string, values []string) {
 // it.
 func isUnique(name string) bool {
 	switch name {
-	case headerSession, headerVersion, headerMethod, headerName, headerLastEvent,
+	case headerSession, headerVersion, headerLastEvent,
 		"Authorization", "Content-Type", "Content-Encoding", "Host", "Origin", "Sec-Fetch-Site":
 		return true
 	}
-	return strings.HasPrefix(name, headerParam)
+	return mirrorsBody(name)
+}
+
+// mirrorsBody reports whether a header repeats a value of the body. Spec:
+// basic/transports/streamable-http#server-validation (2026-07-28)
+func mirrorsBody(name string) bool {
+	return name == headerMethod || name == headerName || strings.HasPrefix(name, headerParam)
 }

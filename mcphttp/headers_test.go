@@ -190,3 +190,23 @@ func TestHTTP18_HDR07_HeaderNamesInAnyCase(t *testing.T) {
 		}
 	}
 }
+
+// A header that mirrors the body and occurs twice is a mismatch, even if both values are equal.
+func TestHeaders_RepeatedMirrorsAreAMismatch(t *testing.T) {
+	f := start(t, newTestCore(), nil)
+	for _, name := range []string{"Mcp-Method", "Mcp-Name", "Mcp-Param-Region", "Mcp-Param-Unknown"} {
+		for _, value := range []string{"tools/call", "mirror", "eu"} {
+			header := name + ": " + value
+			got := f.modern("tools/call", `"name":"mirror","arguments":{"region":"eu"}`, header, header)
+			if got.status != 400 || got.code() != mcp.CodeHeaderMismatch {
+				t.Errorf("%s twice: got %d %s, want 400 and code %d", header, got.status, got.body, mcp.CodeHeaderMismatch)
+			}
+		}
+	}
+	for _, name := range []string{"Mcp-Session-Id", "Mcp-Protocol-Version", "Origin"} {
+		got := f.modern("tools/call", `"name":"echo"`, name+": a", name+": a")
+		if got.status != 400 || got.code() != mcp.CodeInvalidRequest {
+			t.Errorf("%s twice: got %d %s, want 400 and code %d", name, got.status, got.body, mcp.CodeInvalidRequest)
+		}
+	}
+}

@@ -404,7 +404,7 @@ func TestCrossSiteMediaTypesAreRefused(t *testing.T) {
 
 func TestRepeatedHeadersAreRefused(t *testing.T) {
 	core := &requestCounter{testCore: newTestCore()}
-	f := start(t, core, &mcphttp.Options{Sessions: mcphttp.SessionOptions{Max: 2}})
+	f := start(t, core, &mcphttp.Options{Sessions: mcphttp.SessionOptions{Max: 4}})
 	session, sse := f.initialize(november2025), f.initializedSSE(t.Context())
 	before := core.served.Load()
 	for name, value := range map[string]string{

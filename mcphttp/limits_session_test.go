@@ -165,7 +165,7 @@ func TestLimits_OfSessionsPerPrincipal(t *testing.T) {
 func TestLimits_OfSessionsInAll(t *testing.T) {
 	f := start(t, newTestCore(), &mcphttp.Options{Sessions: mcphttp.SessionOptions{Max: 2}})
 	f.openSSE(t.Context())
-	f.initialize(november2025)
+	f.openSSE(t.Context(), "Authorization: ann")
 	for method, body := range map[string]string{http.MethodGet: "", http.MethodPost: initializeBody(november2025)} {
 		if got := f.do(method, body); got.status != 503 || got.header.Get("Retry-After") == "" ||
 			got.code() != mcp.CodeBusy {

@@ -180,10 +180,11 @@ func TestLimits_OfTheTimeToReadABody(t *testing.T) {
 		opts mcphttp.Options
 		time time.Duration
 	}{
-		{"default", mcphttp.Options{}, 30 * time.Second},
+		{"default", mcphttp.Options{}, 10 * time.Second},
 		{"option", mcphttp.Options{BodyTimeout: time.Second}, time.Second},
 	} {
-		for name, pace := range map[string]time.Duration{"nothing": time.Hour, "byte by byte": 100 * time.Millisecond} {
+		for name, pace := range map[string]time.Duration{"nothing": time.Hour, "byte by byte": 100 * time.Millisecond,
+			"a byte per second": time.Second} {
 			t.Run(limit.name+"/"+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					f := start(t, newTestCore(), &limit.opts)
@@ -215,6 +216,50 @@ func TestLimits_OfTheTimeToReadABody(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// A slow body is read as long as it arrives at the least rate, until the time limit.
+func TestLimits_SlowBodiesAreRead(t *testing.T) {
+	for name, test := range map[string]struct {
+		seconds int // at one KiB per second
+		stop    int // the second in which the client stops; 0 for never
+		status  int
+		took    time.Duration
+	}{
+		"before the time limit": {29, 0, 200, 29 * time.Second},
+		"after the time limit":  {31, 0, 408, 30 * time.Second},
+		"stops":                 {29, 11, 408, 20 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := start(t, newTestCore(), nil)
+				for era, builder := range f.requestBuilders() {
+					conn, begin := f.raw(), time.Now()
+					body := builder.bodyOfSize(test.seconds << 10)
+					go func() {
+						io.WriteString(conn, head(append(builder.headers, fmt.Sprintf("Content-Length: %d\r\n", len(body)))...))
+						for n := range test.seconds {
+							time.Sleep(time.Second)
+							if test.stop > 0 && n >= test.stop {
+								return
+							}
+							if _, err := io.WriteString(conn, body[n<<10:(n+1)<<10]); err != nil {
+								return
+							}
+						}
+					}()
+					if got := conn.readResponse(); got.status != test.status {
+						t.Errorf("%s: got %d %.200s, want %d", era, got.status, got.body, test.status)
+					}
+					if got := time.Since(begin); got != test.took {
+						t.Errorf("%s: the response came after %v, want %v", era, got, test.took)
+					}
+					conn.Close()
+					time.Sleep(time.Minute)
+				}
+			})
+		})
 	}
 }
 

@@ -78,15 +78,18 @@ func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, head *hea
 	req.Principal = mcp.PrincipalFrom(r.Context())
 	req.Header = r.Header
 	endsAt := over
+	limit, caller := h.inFlight, h.caller(r)
 	if isListen(req) {
-		principal := req.Principal.Key()
-		if no := h.listens.acquire(principal); no != nil {
-			return no
-		}
-		defer h.listens.release(principal)
-		endsAt = draining
+		limit, endsAt = h.listens, draining
 	}
-	x := &exchange{w: w, ctx: callContext{Context: r.Context(), handler: h, endsAt: endsAt}}
+	if no := limit.acquire(caller, 1); no != nil {
+		return no
+	}
+	defer limit.release(caller, 1)
+	x := &exchange{
+		w: w, isHTTP1: r.ProtoMajor == 1, caller: caller,
+		ctx: callContext{Context: r.Context(), handler: h, endsAt: endsAt},
+	}
 	defer x.ctx.end()
 	if err := checkParams(&x.ctx, h.core, head, req); err != nil {
 		return &refusal{http.StatusBadRequest, err}
@@ -101,6 +104,8 @@ func isListen(req *mcp.Request) bool { return req.Method == wire.MethodSubscript
 // sent before it: then it is the last event of a stream.
 type exchange struct {
 	w          http.ResponseWriter
+	isHTTP1    bool
+	caller     caller
 	ctx        callContext
 	challenged *challenge // of the error response; nil for none
 
@@ -150,15 +155,18 @@ func (x *exchange) exited(req *mcp.Request) {
 	x.ctx.handler.opts.Logger.Error("mcphttp: the handler has ended its goroutine", "method", req.Method)
 	err := &mcp.Error{Code: mcp.CodeInternalError, Message: "internal error"}
 	body := jsonrpc.Append(nil, jsonrpc.NewErrorResponse(req.ID, err))
-	lastResponse(x.w, len(body))
+	lastResponse(x.w, x.isHTTP1, len(body))
 	x.write(body, err)
 	_ = http.NewResponseController(x.w).Flush() // fails only without a connection
 }
 
-// lastResponse sets the headers of the last response on a connection.
-func lastResponse(w http.ResponseWriter, length int) {
+// lastResponse sets the headers of a response after which net/http closes an HTTP/1 connection. On
+// HTTP/2 it resets the stream, and the connection serves other requests.
+func lastResponse(w http.ResponseWriter, isHTTP1 bool, length int) {
 	w.Header().Set("Content-Length", strconv.Itoa(length))
-	w.Header().Set("Connection", "close")
+	if isHTTP1 {
+		w.Header().Set("Connection", "close")
+	}
 }
 
 // write sends the response. err is the error in it, nil if it is a result.
@@ -171,14 +179,14 @@ func (x *exchange) write(body []byte, err *mcp.Error) {
 		}
 	case stream != nil && stream.finish(sse.Event{Data: body}):
 	case err == nil:
-		h.writeJSON(x.w, http.StatusOK, body)
+		h.writeResponse(x.w, x.caller, http.StatusOK, body)
 	case x.challenged != nil:
 		h.writeChallenge(x.w, x.challenged, body)
 	default:
 		if after := retryAfter(err); after != "" {
 			x.w.Header().Set("Retry-After", after)
 		}
-		h.writeJSON(x.w, statusOf(err), body)
+		h.writeResponse(x.w, x.caller, statusOf(err), body)
 	}
 }
 
@@ -190,7 +198,7 @@ func (x *exchange) open() (*eventStream, error) {
 		return nil, mcp.ErrDisconnected
 	}
 	if x.stream == nil {
-		x.stream = newEventStream(x.w, x.ctx.handler)
+		x.stream = newEventStream(x.w, x.ctx.handler, x.caller)
 		x.stream.call = &x.ctx
 	}
 	return x.stream, nil

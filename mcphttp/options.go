@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"time"
 )
 
@@ -24,13 +25,15 @@ type Options struct {
 	// InsecureAnyHost allows any name on connections to a loopback address.
 	InsecureAnyHost bool
 
-	// MaxBody is the largest body of a request, in bytes. Default: 4 MiB.
+	// MaxBody is the largest body of a request, in bytes. All bodies in memory together have at most
+	// 256 MiB, those of one principal at most 64 MiB. Default: 4 MiB.
 	MaxBody int64
 	// MaxHeaderLines and MaxHeaderBytes limit the header block of a request. Defaults: 100 and 64
 	// KiB.
 	MaxHeaderLines int
 	MaxHeaderBytes int
-	// BodyTimeout is how long the body of a request may take to arrive. Default: 30 seconds.
+	// BodyTimeout is how long the body of a request may take to arrive. In every 10 seconds at least
+	// 5 KiB of it must arrive. Default: 30 seconds.
 	BodyTimeout time.Duration
 	// WriteTimeout is how long a client may take to read one response, or the events of one write.
 	// After that its connection counts as lost. Default: 30 seconds.
@@ -39,9 +42,19 @@ type Options struct {
 	// it. Default: 15 seconds.
 	KeepAlive time.Duration
 
+	// AnonymousKey returns a key that distinguishes anonymous callers, such as the network address
+	// of the client. Callers with one key have the share of one principal in every limit. It must
+	// be safe for concurrent use. All anonymous callers together have at most half of a limit, so
+	// that the rest is left to principals. Default: anonymous callers have no shares of their own.
+	AnonymousKey func(r *http.Request) string
+	// MaxInFlight and MaxInFlightPerPrincipal limit the requests in progress in total and for one
+	// principal, over all its sessions. Subscriptions and waits for tasks do not count. A server
+	// with a lower [mcp.ServerOptions.MaxInFlight] should set MaxInFlight to the same value, so that
+	// half of it is left to principals. Defaults: 10,000 and 256.
+	MaxInFlight             int
+	MaxInFlightPerPrincipal int
 	// MaxListens and MaxListensPerPrincipal limit the open subscriptions in total and for one
-	// authenticated principal. Anonymous callers are limited only in total. Defaults: 10,000 and
-	// 64.
+	// principal. Defaults: 10,000 and 64.
 	MaxListens             int
 	MaxListensPerPrincipal int
 
@@ -59,6 +72,8 @@ func (o *Options) fillDefaults() {
 	setDefault(&o.BodyTimeout, 30*time.Second)
 	setDefault(&o.WriteTimeout, 30*time.Second)
 	setDefault(&o.KeepAlive, 15*time.Second)
+	setDefault(&o.MaxInFlight, 10_000)
+	setDefault(&o.MaxInFlightPerPrincipal, 256)
 	setDefault(&o.MaxListens, 10_000)
 	setDefault(&o.MaxListensPerPrincipal, 64)
 	if o.Logger == nil {
@@ -78,6 +93,8 @@ func (o *Options) validate() error {
 		positive("MaxBody", o.MaxBody), positive("BodyTimeout", o.BodyTimeout),
 		positive("MaxHeaderLines", o.MaxHeaderLines), positive("MaxHeaderBytes", o.MaxHeaderBytes),
 		positive("WriteTimeout", o.WriteTimeout), positive("KeepAlive", o.KeepAlive),
+		positive("MaxInFlight", o.MaxInFlight),
+		positive("MaxInFlightPerPrincipal", o.MaxInFlightPerPrincipal),
 		positive("MaxListens", o.MaxListens), positive("MaxListensPerPrincipal", o.MaxListensPerPrincipal),
 		o.Sessions.validate(),
 	}

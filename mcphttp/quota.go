@@ -5,47 +5,59 @@ import (
 	"sync"
 )
 
-// A quota limits the number of sessions or subscriptions, in total and for each principal.
-// Anonymous callers cannot be distinguished, so only the total limits them.
+// A quota limits what callers hold at one time, such as sessions or bytes: in total, for one caller,
+// and for all anonymous callers together, which get at most half. The other half is reserved for
+// principals, so that anonymous callers cannot take it.
 type quota struct {
-	what         string // in the plural, for error messages
-	total        int
-	perPrincipal int
+	what      string // in the plural, for error messages
+	total     int64
+	perCaller int64
 
-	mu          sync.Mutex // guards the fields below
-	taken       int
-	byPrincipal map[string]int
+	mu        sync.Mutex // guards the fields below
+	taken     int64
+	anonymous int64
+	byCaller  map[caller]int64
 }
 
-func newQuota(what string, total, perPrincipal int) *quota {
-	return &quota{what: what, total: total, perPrincipal: perPrincipal, byPrincipal: make(map[string]int)}
+func newQuota(what string, total, perCaller int64) *quota {
+	return &quota{what: what, total: total, perCaller: perCaller, byCaller: make(map[caller]int64)}
 }
 
-// acquire reserves one for a principal, by its key. It returns a refusal if a limit is reached.
-func (q *quota) acquire(principal string) *refusal {
+// anonymousShare is the part of a limit that all anonymous callers together can take.
+func anonymousShare(total int64) int64 { return (total + 1) / 2 }
+
+// acquire reserves n for a caller. It returns a refusal if a limit would be exceeded.
+func (q *quota) acquire(c caller, n int64) *refusal {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if principal != "" && q.byPrincipal[principal] >= q.perPrincipal {
+	switch {
+	case c.key != "" && q.byCaller[c]+n > q.perCaller:
 		return refuseBusy(http.StatusTooManyRequests, "too many "+q.what+" of one caller")
-	}
-	if q.taken >= q.total {
+	case c.isAnonymous && q.anonymous+n > anonymousShare(q.total):
+		return refuseBusy(http.StatusServiceUnavailable, "too many "+q.what+" of anonymous callers")
+	case q.taken+n > q.total:
 		return refuseBusy(http.StatusServiceUnavailable, "too many "+q.what)
 	}
-	q.taken++
-	if principal != "" {
-		q.byPrincipal[principal]++
-	}
+	q.add(c, n)
 	return nil
 }
 
-func (q *quota) release(principal string) {
+func (q *quota) release(c caller, n int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.taken--
-	if principal == "" {
+	q.add(c, -n)
+}
+
+// add adds n to the sums of a caller. The caller of add holds q.mu.
+func (q *quota) add(c caller, n int64) {
+	q.taken += n
+	if c.isAnonymous {
+		q.anonymous += n
+	}
+	if c.key == "" {
 		return
 	}
-	if q.byPrincipal[principal]--; q.byPrincipal[principal] == 0 {
-		delete(q.byPrincipal, principal)
+	if q.byCaller[c] += n; q.byCaller[c] == 0 {
+		delete(q.byCaller, c)
 	}
 }

@@ -17,8 +17,10 @@ import (
 // SessionOptions configures the sessions that clients of revisions before 2026-07-28 open with
 // initialize. The zero value is right for most servers.
 type SessionOptions struct {
-	// Max and MaxPerPrincipal limit the sessions in total and for one authenticated principal.
-	// Anonymous callers are limited only in total. Defaults: 10,000 and 64.
+	// Max and MaxPerPrincipal limit the sessions in total and for one principal. Anonymous callers
+	// together have at most half of Max; see [Options.AnonymousKey]. If there is no room for
+	// another session, the anonymous session that was idle for the longest time ends. Defaults:
+	// 10,000 and 64.
 	Max             int
 	MaxPerPrincipal int
 	// IdleTimeout is how long a session lasts without a request or an open stream. A request that
@@ -32,7 +34,8 @@ type SessionOptions struct {
 	// MaxInFlight is how many requests of one session are processed at once. Default: 256.
 	MaxInFlight int
 	// Events stores the events of streams, for clients whose connection broke. Default: a store in
-	// memory of at most 256 MiB, which keeps the last 10 minutes and 8 MiB of each session.
+	// memory of at most 256 MiB, which keeps the last 10 minutes, 8 MiB of each session and 64 MiB
+	// of each principal.
 	Events EventStore
 }
 
@@ -58,6 +61,7 @@ func (o *SessionOptions) validate() error {
 // A session is one client that has sent initialize. Only the principal that opened it can use it.
 type session struct {
 	id        string
+	caller    caller        // for limits
 	principal string        // Principal.Key of the owner
 	digest    string        // of principal, for the event store
 	queue     *messageQueue // of the stream of an HTTP+SSE session; nil on Streamable HTTP
@@ -66,6 +70,9 @@ type session struct {
 	users   int32         // HTTP requests that are being served for it
 	used    bool          // a request came after initialize
 	touched time.Duration // time of the last release, since the table was made
+	list    *sessionList  // of idle sessions, with this one; nil for none
+	prev    *session      // in the list
+	next    *session
 
 	conv atomic.Pointer[legacy.Session] // set once, under mu
 

@@ -41,6 +41,7 @@ const (
 	maxEventAge     = 10 * time.Minute
 	maxSessionBytes = 8 << 20
 	maxEventBytes   = 256 << 20 // of all sessions
+	maxOwnerBytes   = 64 << 20  // of the sessions of one principal
 	maxStoredEvent  = maxSessionBytes / 2
 )
 
@@ -56,21 +57,33 @@ const (
 // memoryEvents is an [EventStore] in memory. The events of all streams of a session are together in
 // blocks, which the garbage collector does not scan: nearly all streams are short and never
 // resumed, so storing an event is cheap, and finding the events of a stream is a search in its
-// session. When the store is full it discards the block that was least recently appended to.
+// session. When the store is full it discards a block of the principal that has most. Of the blocks
+// of one principal it discards the one that was least recently appended to. Anonymous callers count
+// as one principal that may take half of the store.
 type memoryEvents struct {
 	begin time.Time // times are stored as durations since then
 
 	mu       sync.Mutex // guards the fields below
 	sessions map[sessionKey]*sessionEvents
-	lru      list.List // of all *eventBlock, least recently appended to first
-	bytes    int       // size of all blocks
+	owners   map[string]*eventOwner // by principal
+	lru      list.List              // of all *eventBlock, least recently appended to first
+	bytes    int                    // size of all blocks
 }
 
 type sessionKey struct{ session, principal string }
 
+// An eventOwner is the principal of stored events.
+type eventOwner struct {
+	principal string
+	limit     int       // bytes
+	bytes     int       // size of the blocks
+	lru       list.List // of *eventBlock, least recently appended to first
+}
+
 // sessionEvents is the events of one session, in the order in which they were stored.
 type sessionEvents struct {
 	key    sessionKey
+	owner  *eventOwner
 	blocks []*eventBlock
 	bytes  int // size of the blocks
 }
@@ -78,13 +91,18 @@ type sessionEvents struct {
 // An eventBlock is a sequence of encoded events. Only the last block of a session is appended to.
 type eventBlock struct {
 	element     *list.Element // of the list of the store
+	owned       *list.Element // of the list of the owner
 	session     *sessionEvents
 	begin, last time.Duration // of the first and the last event
 	data        []byte
 }
 
 func newMemoryEvents() *memoryEvents {
-	return &memoryEvents{begin: time.Now(), sessions: make(map[sessionKey]*sessionEvents)}
+	return &memoryEvents{
+		begin:    time.Now(),
+		sessions: make(map[sessionKey]*sessionEvents),
+		owners:   make(map[string]*eventOwner),
+	}
 }
 
 // Append stores an event. It discards blocks that are too old or too many. An event that would fill
@@ -100,9 +118,10 @@ func (m *memoryEvents) Append(_ context.Context, key StreamKey, n int64, data []
 	b.data = appendEvent(b.data, storedEvent{at: now, n: n, stream: []byte(key.Stream), data: data})
 	b.last = now
 	m.lru.MoveToBack(b.element)
+	b.session.owner.lru.MoveToBack(b.owned)
 	for e := m.lru.Front(); e != nil; e = m.lru.Front() {
 		oldest := e.Value.(*eventBlock)
-		if m.bytes <= maxEventBytes && now-oldest.last < maxEventAge {
+		if now-oldest.last < maxEventAge {
 			break
 		}
 		m.removeFirst(oldest.session)
@@ -110,7 +129,39 @@ func (m *memoryEvents) Append(_ context.Context, key StreamKey, n int64, data []
 	for b.session.bytes > maxSessionBytes {
 		m.removeFirst(b.session)
 	}
+	for owner := b.session.owner; owner.bytes > owner.limit; {
+		m.removeFirst(owner.oldest())
+	}
+	for m.bytes > maxEventBytes {
+		m.removeFirst(m.largestOwner().oldest())
+	}
 	return nil
+}
+
+// oldest returns the session of the block that was least recently appended to.
+func (o *eventOwner) oldest() *sessionEvents { return o.lru.Front().Value.(*eventBlock).session }
+
+// largestOwner returns the principal that has most bytes. The caller holds m.mu.
+func (m *memoryEvents) largestOwner() (largest *eventOwner) {
+	for _, o := range m.owners {
+		if largest == nil || o.bytes > largest.bytes {
+			largest = o
+		}
+	}
+	return largest
+}
+
+// owner returns the owner of the events of a principal. The caller holds m.mu.
+func (m *memoryEvents) owner(principal string) *eventOwner {
+	o := m.owners[principal]
+	if o == nil {
+		o = &eventOwner{principal: principal, limit: maxOwnerBytes}
+		if principal == "" {
+			o.limit = int(anonymousShare(maxEventBytes))
+		}
+		m.owners[principal] = o
+	}
+	return o
 }
 
 // block returns the block that has room for an event of the given size. Each block of a session is
@@ -119,7 +170,7 @@ func (m *memoryEvents) block(key StreamKey, size int, now time.Duration) *eventB
 	of := sessionKey{key.Session, key.Principal}
 	s := m.sessions[of]
 	if s == nil {
-		s = &sessionEvents{key: of}
+		s = &sessionEvents{key: of, owner: m.owner(of.principal)}
 		m.sessions[of] = s
 	}
 	room := minBlock
@@ -131,7 +182,7 @@ func (m *memoryEvents) block(key StreamKey, size int, now time.Duration) *eventB
 		room = min(2*len(b.data), maxBlock)
 	}
 	b := &eventBlock{session: s, begin: now, data: make([]byte, 0, max(room, minBlock, size))}
-	b.element = m.lru.PushBack(b)
+	b.element, b.owned = m.lru.PushBack(b), s.owner.lru.PushBack(b)
 	s.blocks = append(s.blocks, b)
 	m.grow(s, blockOverhead+cap(b.data))
 	return b
@@ -140,6 +191,7 @@ func (m *memoryEvents) block(key StreamKey, size int, now time.Duration) *eventB
 // grow counts bytes of a session. The caller holds m.mu.
 func (m *memoryEvents) grow(s *sessionEvents, by int) {
 	s.bytes += by
+	s.owner.bytes += by
 	m.bytes += by
 }
 
@@ -147,10 +199,14 @@ func (m *memoryEvents) grow(s *sessionEvents, by int) {
 func (m *memoryEvents) removeFirst(s *sessionEvents) {
 	b := s.blocks[0]
 	m.lru.Remove(b.element)
+	s.owner.lru.Remove(b.owned)
 	m.grow(s, -blockOverhead-cap(b.data))
 	s.blocks[0] = nil
 	if s.blocks = s.blocks[1:]; len(s.blocks) == 0 {
 		delete(m.sessions, s.key)
+		if s.owner.lru.Len() == 0 {
+			delete(m.owners, s.owner.principal)
+		}
 	}
 }
 

@@ -111,6 +111,9 @@ func TestMemoryEvents_AreLimitedPerSession(t *testing.T) {
 func TestMemoryEvents_AreLimitedInAll(t *testing.T) {
 	store := mcphttp.NewMemoryEvents()
 	const sessions = 90 // of 3 MiB
+	sessionStreamKey := func(n int) mcphttp.StreamKey {
+		return mcphttp.StreamKey{Session: fmt.Sprint("session", n), Principal: fmt.Sprint("p", n%9), Stream: "stream"}
+	}
 	for n := range sessions {
 		appendEvents(store, sessionStreamKey(n), 3, 1<<20)
 	}
@@ -215,4 +218,30 @@ func FuzzEventID(f *testing.F) {
 			t.Errorf("invalid %q: got %q, %d, want zero values", id, stream, n)
 		}
 	})
+}
+
+// The events of one principal, or of anonymous callers, do not discard those of another.
+func TestMemoryEvents_PrincipalsHaveShares(t *testing.T) {
+	for _, hostile := range []string{"", "mallory"} {
+		store := mcphttp.NewMemoryEvents()
+		honest := mcphttp.StreamKey{Session: "honest", Principal: "ann", Stream: "stream"}
+		appendEvents(store, honest, 10, 1000)
+		for n := range 72 {
+			key := mcphttp.StreamKey{Session: fmt.Sprint("s", n), Principal: hostile, Stream: "stream"}
+			appendEvents(store, key, 8, 1<<20-100)
+		}
+		if got, err := countEvents(store, honest, 0); got != 10 || err != nil {
+			t.Errorf("after the events of %q: got %d, %v; want 10 events", hostile, got, err)
+		}
+	}
+	store := mcphttp.NewMemoryEvents()
+	honest := mcphttp.StreamKey{Session: "honest", Principal: "ann", Stream: "stream"}
+	appendEvents(store, honest, 10, 1000)
+	for n := range 72 { // several principals together exceed the store
+		key := mcphttp.StreamKey{Session: fmt.Sprint("s", n), Principal: fmt.Sprint("p", n%6), Stream: "stream"}
+		appendEvents(store, key, 8, 1<<20-100)
+	}
+	if got, err := countEvents(store, honest, 0); got != 10 || err != nil {
+		t.Errorf("after the events of six principals: got %d, %v; want 10 events", got, err)
+	}
 }

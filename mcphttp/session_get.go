@@ -25,7 +25,7 @@ func (h *Handler) serveSessionGet(w http.ResponseWriter, r *http.Request, head *
 		return no
 	}
 	defer h.sessions.release(s)
-	conn := newEventStream(w, h)
+	conn := newEventStream(w, h, s.caller)
 	defer conn.close()
 	lastEvent, resumes := first(r.Header, headerLastEvent)
 	if !resumes {
@@ -82,7 +82,7 @@ func (h *Handler) serveStandalone(r *http.Request, s *session, conn *eventStream
 	conn.notify = make(chan struct{}, 1)
 	conv := s.conversation()
 	a := &standalone{stream: s.newStream(standaloneStream, conv.Revision(), &h.opts), connected: 1}
-	a.queue = messageQueue{consumer: a.stream, limit: maxQueued}
+	a.queue.init(a.stream, h.unread, s.caller)
 	s.mu.Lock()
 	switch {
 	case s.ended:
@@ -92,8 +92,12 @@ func (h *Handler) serveStandalone(r *http.Request, s *session, conn *eventStream
 		s.mu.Unlock()
 		return refuse(http.StatusConflict, "the session has a stream already")
 	}
+	before := s.standalone
 	s.standalone = a
 	s.mu.Unlock()
+	if before != nil {
+		before.queue.close()
+	}
 	// Before the client sees the stream, so that it is notified of what it subscribes to later.
 	conv.Attach(h.sessions.changesTo(&a.queue))
 	a.stream.start(r.Context(), conn)
@@ -135,6 +139,7 @@ func (h *Handler) runStandalone(r *http.Request, s *session, a *standalone, conv
 		}
 		if messages, more = a.queue.drain(messages); len(messages) > 0 {
 			a.stream.sendAll(ctx, messages)
+			a.queue.written()
 		}
 		if more {
 			<-conn.notify

@@ -5,8 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
+	"maps"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -312,6 +315,45 @@ func TestSubscription_OfAHandlerWithoutListen(t *testing.T) {
 		}
 		if cause := <-causes; !errors.Is(cause, mcp.ErrShutdown) {
 			t.Errorf("cause of the subscription's end: got %v, want ErrShutdown", cause)
+		}
+	})
+}
+
+// An endingStore ends the session of an event before it stores the event.
+type endingStore struct {
+	mcphttp.EventStore
+	end    func()
+	events map[mcphttp.StreamKey]int
+}
+
+func (s *endingStore) Append(_ context.Context, key mcphttp.StreamKey, _ int64, data []byte) error {
+	if strings.Contains(string(data), "notifications/message") {
+		s.end()
+	}
+	s.events[key]++
+	return nil
+}
+
+func (s *endingStore) EndSession(_ context.Context, session, _ string) error {
+	maps.DeleteFunc(s.events, func(key mcphttp.StreamKey, _ int) bool { return key.Session == session })
+	return nil
+}
+
+// An event that is stored while its session ends is deleted with it.
+func TestEvents_OfASessionThatEndsMeanwhileAreDeleted(t *testing.T) {
+	forEach(t, streamableRevisions, func(t *testing.T, revision string) {
+		store := &endingStore{events: map[mcphttp.StreamKey]int{}}
+		f := start(t, newTestCore(), &mcphttp.Options{Sessions: mcphttp.SessionOptions{Events: store}})
+		s := f.initialize(revision)
+		store.end = func() {
+			w := httptest.NewRecorder()
+			f.handler.ServeHTTP(w, f.request(t.Context(), http.MethodDelete, "", s.headers...))
+		}
+		resp := f.open(s.post(t.Context(), callBody(1, "notify")))
+		io.Copy(io.Discard, resp.Body)
+		synctest.Wait()
+		if len(store.events) != 0 {
+			t.Errorf("after the session: got events of %d streams, want none", len(store.events))
 		}
 	})
 }

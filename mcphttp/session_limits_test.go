@@ -18,7 +18,7 @@ func TestSessions_AreLimitedInAllAndPerPrincipal(t *testing.T) {
 	for i, test := range []struct {
 		subject string
 		status  int
-	}{{"ann", 200}, {"ann", 200}, {"ann", 429}, {"", 200}, {"", 200}, {"", 503}, {"bob", 503}} {
+	}{{"ann", 200}, {"ann", 200}, {"ann", 429}, {"bob", 200}, {"bob", 200}, {"", 503}, {"cleo", 503}} {
 		got := f.do(http.MethodPost, initializeBody(november2025), "Authorization: "+test.subject)
 		if got.status != test.status || test.status != 200 && got.header.Get("Retry-After") == "" {
 			t.Errorf("session %d of %q: got %d %s, want %d", i, test.subject, got.status, got.body, test.status)
@@ -39,17 +39,17 @@ func TestSessions_AreLimitedInAllAndPerPrincipal(t *testing.T) {
 // disconnected.
 func TestSessions_UnansweredQuestionKeepsItsSessionForALimitedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := start(t, newTestCore(), &mcphttp.Options{Sessions: mcphttp.SessionOptions{Max: 1}})
-		s := f.initialize(november2025)
+		f := start(t, newTestCore(), &mcphttp.Options{Sessions: mcphttp.SessionOptions{MaxPerPrincipal: 1}})
+		s := f.initialize(november2025, "Authorization: ann")
 		ctx, disconnect := context.WithCancel(t.Context())
 		f.stream(s.post(ctx, callBody(1, "ask"))).next()
 		disconnect()
 		time.Sleep(39 * time.Minute)
-		if got := f.do(http.MethodPost, initializeBody(november2025)); got.status != 503 {
-			t.Errorf("second session: got %d, want 503", got.status)
+		if got := f.do(http.MethodPost, initializeBody(november2025), "Authorization: ann"); got.status != 429 {
+			t.Errorf("second session: got %d, want 429", got.status)
 		}
 		time.Sleep(2 * time.Minute)
-		f.initialize(november2025)
+		f.initialize(november2025, "Authorization: ann")
 	})
 }
 
@@ -132,11 +132,12 @@ func TestSessions_UnreadStreamBlocksItsCallUntilTheWriteTimeout(t *testing.T) {
 	})
 }
 
-// An idle session has no goroutine, and the default of Max is 10,000 sessions.
+// An idle session has no goroutine. The default of Max is 10,000 sessions, half of them for anonymous
+// callers.
 func TestSessions_IdleOnesHaveNoGoroutines(t *testing.T) {
-	const n = 10_000
+	const n = 5_000
 	f := start(t, newTestCore(), nil)
-	f.initialize(november2025)
+	first := f.initialize(november2025)
 	before := runtime.NumGoroutine()
 	for range n - 1 {
 		resp, err := f.client.Do(f.request(t.Context(), http.MethodPost, initializeBody(november2025)))
@@ -149,7 +150,14 @@ func TestSessions_IdleOnesHaveNoGoroutines(t *testing.T) {
 	if more := runtime.NumGoroutine() - before; more > 10 {
 		t.Errorf("%d idle sessions have %d goroutines, want at most 10", n, more)
 	}
-	if got := f.do(http.MethodPost, initializeBody(november2025)); got.status != 503 {
-		t.Errorf("session 10,001: got %d, want 503", got.status)
+	ping := func() int { return first.send(`{"jsonrpc":"2.0","id":1,"method":"ping"}`).status }
+	if got := ping(); got != 200 {
+		t.Errorf("first of %d sessions: got %d, want 200", n, got)
+	}
+	for range n { // which end those that were never used, and then the first
+		f.do(http.MethodPost, initializeBody(november2025))
+	}
+	if got := ping(); got != 200 {
+		t.Errorf("first session after %d more: got %d, want 200", n, got)
 	}
 }

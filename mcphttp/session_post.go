@@ -20,9 +20,9 @@ func (h *Handler) serveSessionPost(w http.ResponseWriter, r *http.Request, head 
 	id, isEndpoint := endpointSession(r)
 	switch {
 	case isEndpoint:
-		no = h.serveEndpointPost(w, r, id, msg)
+		no = h.serveEndpointPost(w, r, head, id, msg)
 	case msg.Kind() == jsonrpc.Request && msg.Method == wire.MethodInitialize:
-		no = h.serveInitialize(w, r, msg)
+		no = h.serveInitialize(w, r, head, msg)
 	default:
 		no = h.serveSessionMessage(w, r, head, msg)
 	}
@@ -35,12 +35,19 @@ func (h *Handler) serveSessionPost(w http.ResponseWriter, r *http.Request, head 
 	}
 }
 
-// serveInitialize opens a session. Spec: basic/transports#session-management
-func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, msg *jsonrpc.Message) *refusal {
+// serveInitialize opens a session. If the request names a session, that one ends: its client starts
+// from the beginning. Spec: basic/transports#session-management
+func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, head *head, msg *jsonrpc.Message) *refusal {
 	if !h.life.isOpen() {
 		return errShutdown
 	}
-	s, no := h.sessions.open(mcp.PrincipalFrom(r.Context()).Key(), nil)
+	if head.id.sent {
+		if before, no := h.find(head, mcp.PrincipalFrom(r.Context())); no == nil {
+			h.sessions.end(before, mcp.ErrClosed)
+			h.sessions.release(before)
+		}
+	}
+	s, no := h.sessions.open(h.caller(r), nil)
 	if no != nil {
 		return no
 	}
@@ -107,19 +114,28 @@ func (h *Handler) serveSessionMessage(
 	case !h.life.isOpen():
 		return errShutdown
 	}
-	p := &sessionPost{handler: h, session: s, rev: conv.Revision(), w: w, msg: *msg}
+	p := &sessionPost{handler: h, session: s, rev: conv.Revision(), isHTTP1: r.ProtoMajor == 1, w: w, msg: *msg}
 	p.ctx.begin(r, principal)
 	p.ctx.post = p
+	if p.isLong = isLong(msg); p.isLong {
+		defer p.cancelOnAbsence(r)()
+	} else {
+		caller := h.caller(r)
+		if no := h.inFlight.acquire(caller, 1); no != nil {
+			return no
+		}
+		defer h.inFlight.release(caller, 1)
+	}
 	if msg.Kind() == jsonrpc.Batch {
 		p.serveBatch(conv)
 		return nil
 	}
-	if p.isLong = msg.Method == wire.MethodTasksResult; p.isLong {
-		defer p.cancelOnAbsence(r)()
-	}
 	p.serve(conv)
 	return nil
 }
+
+// isLong reports whether a request lasts as long as a task.
+func isLong(msg *jsonrpc.Message) bool { return msg.Method == wire.MethodTasksResult }
 
 func (p *sessionPost) serve(conv *legacy.Session) {
 	var buf *buffer
@@ -153,7 +169,7 @@ func (p *sessionPost) exited() {
 	var last response
 	if reply := p.call.Exited(); reply != nil {
 		last = response{body: jsonrpc.Append(nil, reply), err: reply.Error, busy: http.StatusServiceUnavailable}
-		lastResponse(p.w, len(last.body))
+		lastResponse(p.w, p.isHTTP1, len(last.body))
 	}
 	p.finish(last)
 	_ = http.NewResponseController(p.w).Flush() // fails only without a connection
@@ -220,6 +236,7 @@ type sessionPost struct {
 	session *session
 	rev     wire.Revision
 	isLong  bool // it lasts as long as a task
+	isHTTP1 bool
 	w       http.ResponseWriter
 	msg     jsonrpc.Message
 	ctx     sessionContext
@@ -267,7 +284,7 @@ func (p *sessionPost) send(ctx context.Context, data []byte) error {
 func (p *sessionPost) open(ctx context.Context) *sessionStream {
 	if p.stream == nil {
 		p.stream = p.session.newStream(callStream, p.rev, &p.handler.opts)
-		p.first = newEventStream(p.w, p.handler)
+		p.first = newEventStream(p.w, p.handler, p.session.caller)
 		p.stream.start(ctx, p.first)
 		if p.disconnected {
 			p.closeFirst()
@@ -298,13 +315,13 @@ func (p *sessionPost) finish(a response) {
 func (p *sessionPost) respond(a response) {
 	if len(a.body) == 0 {
 		// A cancelled request has no response. An empty stream is the only way to send none.
-		empty := newEventStream(p.w, p.handler)
+		empty := newEventStream(p.w, p.handler, p.session.caller)
 		_ = empty.flush()
 		empty.close()
 		return
 	}
 	if a.err == nil {
-		p.handler.writeJSON(p.w, http.StatusOK, a.body)
+		p.handler.writeResponse(p.w, p.session.caller, http.StatusOK, a.body)
 		return
 	}
 	if c := p.ctx.challenged.Load(); c != nil {
@@ -316,7 +333,7 @@ func (p *sessionPost) respond(a response) {
 		p.w.Header().Set("Retry-After", after)
 		status = a.busy
 	}
-	p.handler.writeJSON(p.w, status, a.body)
+	p.handler.writeResponse(p.w, p.session.caller, status, a.body)
 }
 
 // CloseStream closes the connection on which the client waits for the response to the call of ctx.

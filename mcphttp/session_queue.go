@@ -15,6 +15,9 @@ const (
 	maxQueued = 1 << 20
 	// maxQueuedOffline is for a client that is not connected and may never come back.
 	maxQueuedOffline = 64 << 10
+	// maxWaiting is for the messages that wait for space in the queue. A response above it is
+	// replaced by an error.
+	maxWaiting = 16 << 20
 )
 
 // maxReusedLen is the capacity up to which the slice of a queue is used again.
@@ -23,10 +26,14 @@ const maxReusedLen = 8
 // A messageQueue holds messages for the one goroutine that writes them to a stream.
 type messageQueue struct {
 	consumer consumer
+	unread   *unreadOutput
+	output   output // the messages in the queue, those being written, and those that wait
 
 	mu       sync.Mutex // guards the fields below
 	messages [][]byte
 	size     int // bytes
+	drained  int // bytes of the messages that are being written
+	waiting  int // bytes of the messages that wait for space
 	limit    int
 	space    chan struct{} // closed when messages were removed; nil if no sender waits
 	closed   bool
@@ -38,9 +45,25 @@ type consumer interface {
 	interrupt() // the queue has overflowed
 }
 
+// init prepares an empty queue for the stream of a caller.
+func (q *messageQueue) init(to consumer, unread *unreadOutput, c caller) {
+	q.consumer, q.unread, q.limit = to, unread, maxQueued
+	// The goroutine ends at once. The lock of the queue cannot be taken while another queue grows.
+	q.output = output{caller: c, cut: func() { go q.overflow() }}
+}
+
 // send adds a message. It waits while the queue is full.
 func (q *messageQueue) send(ctx context.Context, m *jsonrpc.Message) error {
 	data := jsonrpc.Append(nil, m)
+	if added, _, err := q.tryAdd(data); added || err != nil {
+		return err
+	}
+	if !q.wait(len(data)) && m.Kind() == jsonrpc.Response {
+		q.wait(-len(data))
+		data = jsonrpc.Append(nil, jsonrpc.NewErrorResponse(m.ID, errUnread))
+		q.wait(len(data))
+	}
+	defer func() { q.wait(-len(data)) }()
 	for {
 		added, space, err := q.tryAdd(data)
 		if added || err != nil {
@@ -52,6 +75,21 @@ func (q *messageQueue) send(ctx context.Context, m *jsonrpc.Message) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+var errUnread = &mcp.Error{
+	Code:    mcp.CodeInternalError,
+	Message: "the response was discarded because too many responses of the session are unread",
+}
+
+// wait adds n bytes to those that wait for space; n may be negative. It reports whether they are
+// within the limit.
+func (q *messageQueue) wait(n int) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiting += n
+	q.unread.add(&q.output, int64(n))
+	return q.waiting <= maxWaiting
 }
 
 func (q *messageQueue) tryAdd(data []byte) (added bool, space <-chan struct{}, err error) {
@@ -75,8 +113,7 @@ func (q *messageQueue) sendNow(data []byte) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.closed && !q.fits(data) {
-		q.messages, q.size = nil, 0
-		q.shut()
+		q.discard()
 		q.consumer.interrupt()
 	}
 	if q.closed {
@@ -86,12 +123,27 @@ func (q *messageQueue) sendNow(data []byte) error {
 	return nil
 }
 
+// overflow empties and closes the queue.
+func (q *messageQueue) overflow() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.discard()
+	q.consumer.interrupt()
+}
+
+// discard empties and closes the queue. The caller holds q.mu.
+func (q *messageQueue) discard() {
+	q.messages, q.size = nil, 0
+	q.shut()
+}
+
 // fits reports whether there is space. A message that is larger than the limit is accepted alone.
 func (q *messageQueue) fits(data []byte) bool { return q.size == 0 || q.size+len(data) <= q.limit }
 
 func (q *messageQueue) add(data []byte) {
 	q.messages = append(q.messages, data)
 	q.size += len(data)
+	q.unread.add(&q.output, int64(len(data)))
 	q.consumer.wake()
 }
 
@@ -102,12 +154,20 @@ func (q *messageQueue) drain(before [][]byte) (messages [][]byte, more bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	messages = q.messages
-	q.messages, q.size = nil, 0
+	q.messages, q.size, q.drained = nil, 0, q.drained+q.size
 	if cap(before) <= maxReusedLen {
 		q.messages = before[:0]
 	}
 	q.wakeSenders()
 	return messages, !q.closed
+}
+
+// written records that the drained messages have been written.
+func (q *messageQueue) written() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.unread.add(&q.output, -int64(q.drained))
+	q.drained = 0
 }
 
 // setLimit changes the limit. A queue that exceeds it is emptied and closed, as by sendNow.
@@ -116,8 +176,7 @@ func (q *messageQueue) setLimit(limit int) {
 	defer q.mu.Unlock()
 	q.limit = limit
 	if q.size > limit {
-		q.messages, q.size = nil, 0
-		q.shut()
+		q.discard()
 	}
 }
 
@@ -130,6 +189,7 @@ func (q *messageQueue) close() {
 
 func (q *messageQueue) shut() {
 	q.closed = true
+	q.unread.remove(&q.output)
 	q.wakeSenders()
 	q.consumer.wake()
 }

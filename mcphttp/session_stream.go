@@ -150,7 +150,20 @@ func (st *sessionStream) storeEvent(ctx context.Context, data []byte) bool {
 		st.logger.ErrorContext(ctx, "mcphttp: event not stored", "error", err)
 		return false
 	}
+	if st.sessionEnded.Load() { // meanwhile: its events may have been deleted before this one was stored
+		deleteEvents(st.store, st.logger, st.key.Session, st.key.Principal)
+		return false
+	}
 	return true
+}
+
+// deleteEvents deletes the events of a session that has ended.
+func deleteEvents(store EventStore, logger *slog.Logger, session, principal string) {
+	ctx, cancel := context.WithTimeout(context.Background(), endSessionTimeout)
+	defer cancel()
+	if err := store.EndSession(ctx, session, principal); err != nil {
+		logger.ErrorContext(ctx, "mcphttp: events of an ended session not deleted", "error", err)
+	}
 }
 
 func (st *sessionStream) finish(ctx context.Context, data []byte) {

@@ -1,9 +1,9 @@
 package mcphttp
 
 import (
-	"context"
 	"crypto/rand"
 	"fmt"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,6 +25,8 @@ type sessions struct {
 
 	mu      sync.Mutex // guards the fields below
 	byID    map[string]*session
+	unused  sessionList // idle anonymous sessions that were not used since initialize
+	idle    sessionList // other idle anonymous sessions
 	closed  bool
 	sweeper *time.Timer // runs while there are sessions
 }
@@ -38,23 +40,33 @@ func newSessions(h mcp.Handler, opts *Options) *sessions {
 			MaxInFlight: opts.Sessions.MaxInFlight,
 			Cancelled:   func(reason string) error { return fmt.Errorf("%w: %s", mcp.ErrCancelled, reason) },
 		},
-		quota: newQuota("sessions", opts.Sessions.Max, opts.Sessions.MaxPerPrincipal),
+		quota: newQuota("sessions", int64(opts.Sessions.Max), int64(opts.Sessions.MaxPerPrincipal)),
 		begin: time.Now(),
 		byID:  make(map[string]*session),
 	}
 }
 
-// open creates a session, which the caller releases. The queue is that of the stream of an HTTP+SSE
-// session, and nil for any other one.
-func (t *sessions) open(principal string, queue *messageQueue) (*session, *refusal) {
-	if no := t.quota.acquire(principal); no != nil {
-		return nil, no
+// open creates a session, which the caller of open releases. The queue is that of the stream of an
+// HTTP+SSE session, and nil for any other one. If the table is full, open ends the anonymous session
+// that was idle for the longest time.
+func (t *sessions) open(c caller, queue *messageQueue) (*session, *refusal) {
+	for {
+		no := t.quota.acquire(c, 1)
+		if no == nil {
+			break
+		}
+		if no.status != http.StatusServiceUnavailable || !t.evict() {
+			return nil, no
+		}
 	}
-	s := &session{id: rand.Text(), principal: principal, digest: digest(principal), queue: queue, users: 1}
+	s := &session{id: rand.Text(), caller: c, queue: queue, users: 1}
+	if !c.isAnonymous {
+		s.principal, s.digest = c.key, digest(c.key)
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
-		t.quota.release(principal)
+		t.quota.release(c, 1)
 		return nil, errShutdown
 	}
 	t.byID[s.id] = s
@@ -73,6 +85,7 @@ func (t *sessions) acquire(id, principal string) *session {
 	if s == nil || s.principal != principal {
 		return nil
 	}
+	t.unlist(s)
 	s.users++
 	s.used = true
 	return s
@@ -84,6 +97,52 @@ func (t *sessions) release(s *session) {
 	defer t.mu.Unlock()
 	s.users--
 	s.touched = now
+	if s.users == 0 && s.caller.isAnonymous && t.byID[s.id] == s {
+		s.list = t.listOf(s)
+		s.list.push(s)
+	}
+}
+
+// listOf returns the list of idle sessions for s.
+func (t *sessions) listOf(s *session) *sessionList {
+	if s.used {
+		return &t.idle
+	}
+	return &t.unused
+}
+
+// unlist removes a session from its list of idle sessions, if it is in one. The caller holds t.mu.
+func (t *sessions) unlist(s *session) {
+	if s.list != nil {
+		s.list.remove(s)
+		s.list = nil
+	}
+}
+
+// remove removes a session from the table. The caller holds t.mu.
+func (t *sessions) remove(s *session) {
+	t.unlist(s)
+	delete(t.byID, s.id)
+}
+
+// evict ends the anonymous session that was idle for the longest time, and reports whether there was
+// one. Sessions that were never used come first: a client that only sends initialize has the least
+// to lose.
+func (t *sessions) evict() bool {
+	t.mu.Lock()
+	s := t.unused.first
+	if s == nil {
+		s = t.idle.first
+	}
+	if s != nil {
+		t.remove(s)
+	}
+	t.mu.Unlock()
+	if s == nil {
+		return false
+	}
+	t.finish(s, errSessionEvicted)
+	return true
 }
 
 // isOverloaded reports whether a session has so many requests that its client must have stopped
@@ -97,7 +156,9 @@ func (t *sessions) isOverloaded(s *session) bool {
 func (t *sessions) end(s *session, cause error) {
 	t.mu.Lock()
 	known := t.byID[s.id] == s
-	delete(t.byID, s.id)
+	if known {
+		t.remove(s)
+	}
 	t.mu.Unlock()
 	if known {
 		t.finish(s, cause)
@@ -106,19 +167,16 @@ func (t *sessions) end(s *session, cause error) {
 
 // finish closes a session that was removed from the table.
 func (t *sessions) finish(s *session, cause error) {
-	t.quota.release(s.principal)
+	t.quota.release(s.caller, 1)
 	s.close(cause)
-	ctx, cancel := context.WithTimeout(context.Background(), endSessionTimeout)
-	defer cancel()
-	if err := t.opts.Sessions.Events.EndSession(ctx, s.id, s.digest); err != nil {
-		t.opts.Logger.ErrorContext(ctx, "mcphttp: events of an ended session not deleted", "error", err)
-	}
+	deleteEvents(t.opts.Sessions.Events, t.opts.Logger, s.id, s.digest)
 }
 
 func (t *sessions) endAll(cause error) {
 	t.mu.Lock()
 	all := t.byID
 	t.byID, t.closed = nil, true
+	t.unused, t.idle = sessionList{}, sessionList{}
 	t.mu.Unlock()
 	for _, s := range all {
 		t.finish(s, cause)
@@ -150,17 +208,47 @@ func (t *sessions) removeIdle() (idle []*session) {
 	now := time.Since(t.begin)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for id, s := range t.byID {
+	for _, s := range t.byID {
 		timeout := t.opts.Sessions.IdleTimeout
 		if !s.used {
 			timeout = t.opts.Sessions.InitTimeout
 		}
 		if s.users == 0 && now-s.touched >= timeout {
-			delete(t.byID, id)
+			t.remove(s)
 			idle = append(idle, s)
 		}
 	}
 	return idle
 }
 
-var errSessionIdle = fmt.Errorf("%w: session was idle", mcp.ErrClosed)
+var (
+	errSessionIdle    = fmt.Errorf("%w: session was idle", mcp.ErrClosed)
+	errSessionEvicted = fmt.Errorf("%w: session was idle, and there were too many", mcp.ErrClosed)
+)
+
+// A sessionList is a list of idle sessions, the one that was idle for the longest time first.
+type sessionList struct{ first, last *session }
+
+func (l *sessionList) push(s *session) {
+	s.prev, s.next = l.last, nil
+	if l.last != nil {
+		l.last.next = s
+	} else {
+		l.first = s
+	}
+	l.last = s
+}
+
+func (l *sessionList) remove(s *session) {
+	if s.prev != nil {
+		s.prev.next = s.next
+	} else {
+		l.first = s.next
+	}
+	if s.next != nil {
+		s.next.prev = s.prev
+	} else {
+		l.last = s.prev
+	}
+	s.prev, s.next = nil, nil
+}

@@ -160,6 +160,9 @@ func TestLHTTP28_LHTTP29_LHTTP34_LHTTP35_SessionHeaders(t *testing.T) {
 			{"LHTTP-35 invalid version", []string{"MCP-Protocol-Version: x", id, "Authorization: ann"}, 400},
 		} {
 			for _, method := range methods {
+				if method == http.MethodGet && len(test.headers) == 1 {
+					continue // a GET without a session is one of HTTP+SSE
+				}
 				t.Run(revision+"/"+test.name+"/"+method, func(t *testing.T) {
 					got := f.do(method, bodyFor(method), test.headers...)
 					if got.status != test.status || got.code() == 0 {
@@ -292,6 +295,42 @@ func TestCAN04_CancelledRequestHasNoResponse(t *testing.T) {
 		hasResponse := strings.Contains(got.body, `"id":5`)
 		if got.status != 200 || hasResponse || got.header.Get("Content-Type") != "text/event-stream" {
 			t.Errorf("got %d %s %q, want a stream without a response", got.status, got.header, got.body)
+		}
+	})
+}
+
+// An initialize with the id of a live session ends that session and opens another, for its owner
+// only.
+func TestLHTTP_InitializeWithALiveSessionStartsAgain(t *testing.T) {
+	forEach(t, streamableRevisions, func(t *testing.T, revision string) {
+		core := newTestCore()
+		f := start(t, core, &mcphttp.Options{Sessions: mcphttp.SessionOptions{MaxPerPrincipal: 1}})
+		old := f.initialize(revision, "Authorization: ann")
+		called := make(chan response)
+		go func() { called <- old.send(callBody(1, "wait")) }()
+		<-core.started
+		got := f.do(http.MethodPost, initializeBody(revision), "Authorization: bob", "Mcp-Session-Id: "+old.id)
+		if got.status != 200 {
+			t.Errorf("initialize of another principal: got %d %s, want 200", got.status, got.body)
+		}
+		if got := old.send(`{"jsonrpc":"2.0","id":2,"method":"ping"}`); got.status != 200 {
+			t.Errorf("session after the initialize of another principal: got %d, want 200", got.status)
+		}
+		got = f.do(http.MethodPost, initializeBody(revision), "Authorization: ann", "Mcp-Session-Id: "+old.id)
+		id := got.header.Get("Mcp-Session-Id")
+		if got.status != 200 || id == "" || id == old.id {
+			t.Errorf("second initialize: got %d %s and id %q, want a new session", got.status, got.body, id)
+		}
+		if cause := <-core.causes; !errors.Is(cause, mcp.ErrClosed) {
+			t.Errorf("call of the old session: ended with %v, want ErrClosed", cause)
+		}
+		<-called
+		if got := old.send(`{"jsonrpc":"2.0","id":3,"method":"ping"}`); got.status != 404 {
+			t.Errorf("old session: got %d, want 404", got.status)
+		}
+		got = f.do(http.MethodPost, `{"jsonrpc":"2.0","id":4,"method":"ping"}`, "Authorization: ann", "Mcp-Session-Id: "+id)
+		if got.status != 200 {
+			t.Errorf("new session: got %d %s, want 200", got.status, got.body)
 		}
 	})
 }

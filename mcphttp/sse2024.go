@@ -35,14 +35,25 @@ func endpointSession(r *http.Request) (id string, ok bool) {
 	return values[endpointParam][0], true
 }
 
-// serveEndpoint serves the event stream. The session ends with it. Spec:
-// basic/transports#http-with-sse (2024-11-05)
-func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request) *refusal {
-	conn := newEventStream(w, h)
+// namedInitTimeout is the InitTimeout of a GET that names a later revision. Clients of HTTP+SSE send
+// initialize as soon as they have the endpoint. The GET may also come from a client of Streamable
+// HTTP that has no session yet: it waits for the end of this stream before it opens that of its
+// session.
+const namedInitTimeout = 5 * time.Second
+
+// serveEndpoint serves the event stream. The session ends with it. Some clients name a later
+// revision in their GET. Spec: basic/transports#http-with-sse (2024-11-05)
+func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request, head *head) *refusal {
+	if no := checkSessionVersion(head.version); no != nil {
+		return no
+	}
+	caller := h.caller(r)
+	conn := newEventStream(w, h, caller)
 	defer conn.close()
 	conn.notify = make(chan struct{}, 1)
-	queue := &messageQueue{consumer: conn, limit: maxQueued}
-	s, no := h.sessions.open(mcp.PrincipalFrom(r.Context()).Key(), queue)
+	queue := &messageQueue{}
+	queue.init(conn, h.unread, caller)
+	s, no := h.sessions.open(caller, queue)
 	if no != nil {
 		return no
 	}
@@ -51,7 +62,11 @@ func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request) *refusal
 	if conn.send(sse.Event{Type: "endpoint", Data: []byte(endpoint)}) != nil {
 		return nil
 	}
-	initTimer := time.NewTimer(h.opts.Sessions.InitTimeout)
+	timeout := h.opts.Sessions.InitTimeout
+	if head.version.sent {
+		timeout = min(timeout, namedInitTimeout)
+	}
+	initTimer := time.NewTimer(timeout)
 	defer initTimer.Stop()
 	for {
 		select {
@@ -61,6 +76,9 @@ func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request) *refusal
 			return nil
 		case <-initTimer.C:
 			if s.conversation() == nil {
+				if head.version.sent {
+					conn.abort() // a client of Streamable HTTP reconnects only after an error
+				}
 				return nil
 			}
 		case <-conn.notify:
@@ -79,28 +97,48 @@ func sendQueued(conn *eventStream, queue *messageQueue) (more bool) {
 			return false
 		}
 	}
-	return more && conn.flush() == nil
+	if conn.flush() != nil {
+		return false
+	}
+	queue.written()
+	return more
 }
 
 // serveEndpointPost accepts a message. Its response is sent on the event stream.
-func (h *Handler) serveEndpointPost(w http.ResponseWriter, r *http.Request, id string, msg *jsonrpc.Message) *refusal {
+func (h *Handler) serveEndpointPost(
+	w http.ResponseWriter, r *http.Request, head *head, id string, msg *jsonrpc.Message,
+) *refusal {
 	s := h.sessions.acquire(id, mcp.PrincipalFrom(r.Context()).Key())
 	if s == nil {
 		return errNoSession
 	}
-	kept := *msg
-	work, no := h.endpointWork(r, s, &kept)
+	isCall := msg.Kind() == jsonrpc.Request || msg.Kind() == jsonrpc.Batch
+	caller, slots := h.caller(r), int64(0)
+	if isCall && !isLong(msg) {
+		slots = 1
+	}
+	no := h.inFlight.acquire(caller, slots)
 	if no != nil {
 		h.sessions.release(s)
 		return no
 	}
+	kept := *msg
+	work, no := h.endpointWork(r, s, &kept)
+	if no != nil {
+		h.inFlight.release(caller, slots)
+		h.sessions.release(s)
+		return no
+	}
 	h.calls.add()
+	body := head.body.move()
 	done := func() {
 		defer h.calls.done() // also if a handler ends the goroutine
 		defer h.sessions.release(s)
+		defer h.inFlight.release(caller, slots)
+		defer body.release()
 		work()
 	}
-	if kind := msg.Kind(); kind == jsonrpc.Request || kind == jsonrpc.Batch {
+	if isCall {
 		go done() // ends with the call, which ends with the session at the latest
 	} else {
 		done()
@@ -135,6 +173,9 @@ func (h *Handler) endpointWork(r *http.Request, s *session, msg *jsonrpc.Message
 		return func() { work(respond) }, nil
 	case isRequest && msg.Method == wire.MethodInitialize:
 		return func() { h.initializeEndpoint(r, s, msg) }, nil
+	case isRequest && msg.Method == wire.MethodDiscover:
+		err := mcp.Errorf(mcp.CodeMethodNotFound, "this transport has no %s: send initialize", msg.Method)
+		return func() { _ = s.queue.send(newSessionContext(r), jsonrpc.NewErrorResponse(msg.ID, err)) }, nil
 	}
 	return nil, refuse(http.StatusBadRequest, "the session is not initialized")
 }

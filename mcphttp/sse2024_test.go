@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -158,13 +159,67 @@ func TestVER08_ModernRequestAtAnSSEEndpoint(t *testing.T) {
 	}
 }
 
-// The headers show that the client does not use HTTP+SSE, whose GET has no session.
-func TestLHTTP28_GetOfLaterRevisionsNeedsASession(t *testing.T) {
+// A GET without a session is one of HTTP+SSE, unless it resumes a stream.
+func TestLHTTP28_ResumptionNeedsASession(t *testing.T) {
 	f := start(t, newTestCore(), nil)
-	for _, header := range []string{"MCP-Protocol-Version: " + june2025, "MCP-Protocol-Version: " + november2025,
-		"Last-Event-ID: 1"} {
-		if got := f.do(http.MethodGet, "", header); got.status != 400 {
-			t.Errorf("%s: got %d, want 400", header, got.status)
+	for _, revision := range []string{"", june2025, november2025} {
+		got := f.do(http.MethodGet, "", "Last-Event-ID: 1", "MCP-Protocol-Version: "+revision)
+		if got.status != 400 {
+			t.Errorf("revision %q: got %d, want 400", revision, got.status)
 		}
 	}
+}
+
+// Some clients of HTTP+SSE name a later revision in every request.
+func TestSSE01_GetThatNamesARevision(t *testing.T) {
+	forEach(t, sessionRevisions, func(t *testing.T, revision string) {
+		f := start(t, newTestCore(), nil)
+		c := f.initializedSSE(t.Context(), "MCP-Protocol-Version: "+revision)
+		time.Sleep(10 * time.Second) // beyond the time to initialize
+		c.post(callBody(2, "echo"))
+		if got := c.next(); !strings.Contains(string(got.Data), `"id":2,"result"`) {
+			t.Errorf("got %s, want the result", got.Data)
+		}
+	})
+}
+
+// A client of Streamable HTTP may open its stream before it has a session. The end of that stream is
+// an error, after which the client opens the stream of its session.
+func TestSSE_StreamThatNamesARevisionAndIsNotInitializedIsCutOff(t *testing.T) {
+	forEach(t, streamableRevisions, func(t *testing.T, revision string) {
+		f := start(t, newTestCore(), nil)
+		begin, c := time.Now(), f.openSSE(t.Context(), "MCP-Protocol-Version: "+revision)
+		if _, err := c.Next(); err == nil || errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("got %v, want a broken stream", err)
+		}
+		if got := time.Since(begin); got != 5*time.Second {
+			t.Errorf("the stream ended after %v, want 5s", got)
+		}
+	})
+}
+
+// A client that asks for the revision of the server first gets an error on the stream, and can then
+// send initialize.
+func TestSSE_DiscoverBeforeInitialize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, newTestCore(), nil)
+		c := f.openSSE(t.Context())
+		discover, _ := modernCall("server/discover", "")
+		plain := `{"jsonrpc":"2.0","id":1,"method":"server/discover"}`
+		for _, body := range []string{discover, plain} {
+			c.post(body)
+			if got := c.next(); got.Type != "message" || !strings.Contains(string(got.Data), `"code":-32601`) ||
+				!strings.Contains(string(got.Data), `"id":1`) {
+				t.Errorf("%s: got %s, want code -32601", body, got.Data)
+			}
+		}
+		c.post(initializeBody(november2024))
+		if got := c.next(); !strings.Contains(string(got.Data), `"protocolVersion"`) {
+			t.Errorf("initialize: got %s, want the result", got.Data)
+		}
+		c.post(discover)
+		if got := c.next(); !strings.Contains(string(got.Data), `"code":-32601`) {
+			t.Errorf("after initialize: got %s, want code -32601", got.Data)
+		}
+	})
 }

@@ -104,6 +104,16 @@ var jsonContent = []string{typeJSON}[:1:1]
 // netHTTPBuffer is how much of a response net/http buffers until the handler returns.
 const netHTTPBuffer = 2 << 10
 
+// writeResponse writes the JSON response to a caller. It is cut if too much output is unread.
+func (h *Handler) writeResponse(w http.ResponseWriter, c caller, status int, body []byte) {
+	if len(body) > minUnread {
+		o := &output{caller: c, cut: func() { expireWrite(w) }}
+		h.unread.add(o, int64(cap(body))) // which is what it holds
+		defer h.unread.remove(o)
+	}
+	h.writeJSON(w, status, body)
+}
+
 // writeJSON writes a whole JSON response. A client that does not read it cannot block the handler
 // for longer than the write timeout. Errors are ignored: the client is gone.
 func (h *Handler) writeJSON(w http.ResponseWriter, status int, body []byte) {

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -266,7 +267,7 @@ func (x *clientExchange) readBody() ([]byte, error) {
 	if x.res.ContentLength > int64(x.t.maxResponse) {
 		return nil, ErrTooLarge
 	}
-	body, err := readClaimed(x.body(), x.res.ContentLength, int64(x.t.maxResponse))
+	body, err := readClaimed(x.body(), x.res.ContentLength, int64(x.t.maxResponse), &bodyCharge{}, new(atomic.Int64))
 	if err != nil {
 		return nil, lost(err)
 	}

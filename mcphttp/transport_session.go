@@ -36,8 +36,9 @@ const (
 
 // OpenSession returns a connection for a new session with a server of a revision before 2026-07-28.
 // The response to initialize decides its transport: Streamable HTTP, or HTTP+SSE if the server does
-// not accept a POST. Broken streams are resumed if the server supports it, at most 5 times in a row
-// without progress.
+// not accept a POST. That is so after status 400, 404 and 405, and after other statuses 4xx if
+// initialize offers 2025-03-26 or 2025-06-18, but never after 401, 403 and 429. Broken streams are
+// resumed if the server supports it, at most 5 times in a row without progress.
 //
 // Spec: basic/transports (2025-11-25), basic/transports#backwards-compatibility
 func (t *Transport) OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (mcp.SessionConn, error) {
@@ -157,7 +158,7 @@ func (l *clientSession) initialize(x *clientExchange, req *jsonrpc.Message) (*js
 		return nil, x.unanswered(err)
 	}
 	m, err := l.response(x, req.ID)
-	if isFirstTransport(x.res.StatusCode, m) {
+	if isFirstTransport(offeredRevision(req), x.res.StatusCode, m) {
 		if e, sseErr := l.openEndpoint(x.caller); sseErr == nil {
 			m, err = e.roundTrip(x, req)
 		} else if m == nil {
@@ -173,10 +174,8 @@ func (l *clientSession) initialize(x *clientExchange, req *jsonrpc.Message) (*js
 // isFirstTransport reports whether a server with this response to initialize may support only
 // HTTP+SSE. An error code of the newest revision shows that it does not. Spec:
 // basic/transports/streamable-http#backward-compatibility (2026-07-28)
-func isFirstTransport(status int, m *jsonrpc.Message) bool {
-	switch status {
-	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed:
-	default:
+func isFirstTransport(offered wire.Revision, status int, m *jsonrpc.Message) bool {
+	if !suggestsFirstTransport(offered, status) {
 		return false
 	}
 	if m == nil {
@@ -189,6 +188,28 @@ func isFirstTransport(status int, m *jsonrpc.Message) bool {
 		return status != http.StatusNotFound
 	}
 	return true
+}
+
+// suggestsFirstTransport reports whether a client that offers a revision tries HTTP+SSE after a
+// status. Revisions 2025-03-26 and 2025-06-18 say that any status 4xx suggests it, later ones that
+// only 400, 404 and 405 do. A server that demands authorization or less load is no older one. Spec:
+// basic/transports#backwards-compatibility (2025-03-26, 2025-11-25)
+func suggestsFirstTransport(offered wire.Revision, status int) bool {
+	switch status {
+	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed:
+		return true
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
+		return false
+	}
+	return status/100 == 4 && (offered == wire.March2025 || offered == wire.June2025)
+}
+
+// offeredRevision returns the revision that an initialize request offers.
+func offeredRevision(req *jsonrpc.Message) wire.Revision {
+	raw, _ := jsonscan.Get(req.Params, "protocolVersion")
+	version, _ := jsonscan.Unquote(raw)
+	rev, _ := wire.ParseRevision(version)
+	return rev
 }
 
 // setID records the id of the session, if the response has one.

@@ -274,14 +274,15 @@ func (l *clientSession) keepStream(tried chan struct{}) {
 }
 
 // stopListening records that there is no standalone stream. Status 405 says that the server has
-// none; it is not logged. Some servers respond with other statuses.
+// none, and so does 204 of some servers; they are not logged. Some servers respond with other
+// statuses.
 func (l *clientSession) stopListening(state listenState, err error) {
 	l.mu.Lock()
 	l.listening = state
 	l.mu.Unlock()
 	level := slog.LevelWarn
 	switch {
-	case l.endCause() != nil, isStatus(err, http.StatusMethodNotAllowed):
+	case l.endCause() != nil, isStatus(err, http.StatusMethodNotAllowed), isStatus(err, http.StatusNoContent):
 		return
 	case isStatus(err, http.StatusBadRequest), isStatus(err, http.StatusNotFound):
 		level = slog.LevelInfo

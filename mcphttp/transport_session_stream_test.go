@@ -432,7 +432,7 @@ func (b *syncBuffer) String() string {
 
 // Servers without a standalone stream respond with several statuses.
 func TestStandaloneStream_RefusalIsNotLoggedAsAWarning(t *testing.T) {
-	for status, want := range map[int]string{400: "level=INFO", 404: "level=INFO", 405: "", 501: "level=WARN"} {
+	for status, want := range map[int]string{204: "", 400: "level=INFO", 404: "level=INFO", 405: "", 501: "level=WARN"} {
 		synctest.Test(t, func(t *testing.T) {
 			var log syncBuffer
 			s := &fakeServer{get: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }}

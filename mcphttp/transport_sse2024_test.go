@@ -100,6 +100,31 @@ func TestSSE09_SSE10_OtherErrorsDoNotFallBackToSSE(t *testing.T) {
 	}
 }
 
+// A client that offers 2025-03-26 or 2025-06-18 tries HTTP+SSE after any status 4xx that is not about
+// authorization or load.
+func TestSSE08_SSE09_StatusesThatFallBackToSSE(t *testing.T) {
+	for _, revision := range []string{march2025, june2025, november2025} {
+		for _, status := range []int{400, 401, 403, 404, 405, 406, 410, 415, 422, 429, 500, 503} {
+			fallsBack := status == 400 || status == 404 || status == 405
+			if revision != november2025 {
+				fallsBack = status/100 == 4 && status != 401 && status != 403 && status != 429
+			}
+			f := &fakeSSEServer{}
+			tr := newServerTransport(t, func(w http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodPost && r.URL.Path != "/post" {
+					w.WriteHeader(status)
+					return
+				}
+				f.ServeHTTP(w, r)
+			}, nil)
+			m, err := openSession(t, tr).try(t.Context(), "initialize", fmt.Sprintf(`{"protocolVersion":%q}`, revision))
+			if (err == nil && m.Error == nil) != fallsBack {
+				t.Errorf("%s, %d: got %v, %v; want a fallback: %v", revision, status, m, err, fallsBack)
+			}
+		}
+	}
+}
+
 // A fakeSSEServer is a server of HTTP+SSE. It serves the event stream, initialize and
 // notifications/initialized. Its function serves the other messages.
 type fakeSSEServer struct {

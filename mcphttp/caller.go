@@ -1,0 +1,26 @@
+package mcphttp
+
+import (
+	"net/http"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// A caller is the sender of a request as the limits see it. Callers with equal values share a
+// share of each limit.
+type caller struct {
+	key         string // empty for an anonymous caller that cannot be distinguished from others
+	isAnonymous bool
+}
+
+// caller returns the caller of a request: its principal or, without one, its AnonymousKey.
+func (h *Handler) caller(r *http.Request) caller {
+	if key := mcp.PrincipalFrom(r.Context()).Key(); key != "" {
+		return caller{key: key}
+	}
+	c := caller{isAnonymous: true}
+	if h.opts.AnonymousKey != nil {
+		c.key = h.opts.AnonymousKey(r)
+	}
+	return c
+}
