@@ -49,13 +49,14 @@ type ClientOptions struct {
 	// and open the page where neither this program nor a model can read the input. The URL is
 	// https, or http on this machine. Setting ElicitURL declares the capability elicitation.url.
 	ElicitURL func(ctx context.Context, p *ElicitRequestParams) (*ElicitResult, error)
-	// Sample generates the next message of a conversation with a model, with the user's consent.
-	// Setting it declares the capability sampling.
+	// Sample generates the next message of a conversation with a model, with the user's consent. It
+	// is called with valid params only. Setting it declares the capability sampling.
 	Sample func(ctx context.Context, p *CreateMessageParams) (*CreateMessageResult, error)
 	// SampleTools declares the capability sampling.tools: Sample supports the tools of its params.
 	SampleTools bool
-	// Roots returns the directories that the server may work in; see [Client.RootsChanged]. Setting
-	// it declares the capability roots.
+	// Roots returns the directories that the server may work in; see [Client.RootsChanged]. Their
+	// URIs are file URIs without the segments "." and "..": others are an error of Roots, and none
+	// is sent. Setting it declares the capability roots.
 	Roots func(ctx context.Context) ([]Root, error)
 	// Extensions declares the supported extensions: it maps their identifiers to settings.
 	Extensions map[string]json.RawMessage
