@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -23,7 +24,9 @@ import (
 
 // Connect connects to a server and returns a client, which owns the transport. Connect first sends
 // server/discover; if the server does not support it, Connect opens a session with initialize. ctx
-// bounds the connecting, not the life of the client. If Connect fails, it closes the transport.
+// bounds the connecting, not the life of the client. If Connect fails, it closes the transport. If
+// it fails because ctx has ended, it returns at once and closes the transport in the background; a
+// program that is about to exit calls t.Close, which waits for that.
 //
 // The error is [ErrNoCommonRevision] if the server supports no revision that this package supports,
 // or not the one that [ClientOptions.Revision] requires.
@@ -38,13 +41,44 @@ func Connect(ctx context.Context, t Transport, opts *ClientOptions) (*Client, er
 		t.streams().unrouted = func(m *jsonrpc.Message) { _ = c.logs.put(c.ctx, m.Method, paramsOf(m)) }
 		t.streams().logger = cmp.Or(t.streams().logger, c.opts.Logger)
 	}
-	if err == nil {
-		_, err = c.live(ctx)
-	}
 	if err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
+	if err := c.connect(ctx); err != nil {
+		return nil, err
+	}
 	return c, nil
+}
+
+// connect makes the first connection, or closes the client. It returns when ctx ends, even if the
+// attempt or the closing takes longer: a child process may take seconds to exit, and a handler in
+// memory may ignore its context.
+func (c *Client) connect(ctx context.Context) error {
+	connected := make(chan error, 1)
+	var over atomic.Bool // set by the attempt or by the caller, whichever ends first
+	go func() {          // ends with the attempt, which ctx bounds, and with Close, which bounds itself
+		_, err := c.live(ctx)
+		if err != nil {
+			err = errors.Join(err, c.Close())
+		}
+		if over.CompareAndSwap(false, true) {
+			connected <- err
+			return
+		}
+		if err == nil {
+			err = c.Close()
+		}
+		c.opts.Logger.Debug("mcp: closed the transport after the context of Connect had ended", "error", err)
+	}()
+	select {
+	case err := <-connected:
+		return err
+	case <-ctx.Done():
+		if over.CompareAndSwap(false, true) {
+			return context.Cause(ctx)
+		}
+		return <-connected
+	}
 }
 
 // ErrNoCommonRevision is within the error of [Connect] if the client and the server support no
