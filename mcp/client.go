@@ -80,7 +80,8 @@ type ClientOptions struct {
 	// Timeout and MaxTimeout.
 	MaxTimeout time.Duration
 	// ProbeTimeout is how long the server may take to respond to server/discover. Default: 10
-	// seconds.
+	// seconds. A server that a package runner such as npx starts has 3 minutes to respond for the
+	// first time, by default.
 	ProbeTimeout time.Duration
 	// InputTimeout is how long Elicit, ElicitURL, Sample and Roots may take for one request of the
 	// client, in total. In sessions, where the questions of a request are not known, it bounds each

@@ -43,7 +43,8 @@ type clientConn struct {
 	ids   atomic.Int64
 	table peer.Table // of the requests in progress
 
-	receive atomic.Pointer[func(m *jsonrpc.Message)]
+	receive     atomic.Pointer[func(m *jsonrpc.Message)]
+	sessionless func(m *jsonrpc.Message) // the value of receive without a session
 
 	done     chan struct{} // closed when reading has ended
 	err      error         // the reason; set before done is closed
@@ -65,8 +66,8 @@ type clientConn struct {
 func newClientConn(conn Conn, log *slog.Logger, receive func(c *clientConn, m *jsonrpc.Message)) *clientConn {
 	c := &clientConn{conn: conn, log: log, done: make(chan struct{})}
 	c.table.MaxQuestions = maxAwaited
-	first := func(m *jsonrpc.Message) { receive(c, m) }
-	c.receive.Store(&first)
+	c.sessionless = func(m *jsonrpc.Message) { receive(c, m) }
+	c.receive.Store(&c.sessionless)
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.work.Go(c.read)
 	return c

@@ -72,12 +72,12 @@ func (c *Client) connect(ctx context.Context) error {
 	}()
 	select {
 	case err := <-connected:
-		return err
+		return c.slowStart(err)
 	case <-ctx.Done():
 		if over.CompareAndSwap(false, true) {
-			return context.Cause(ctx)
+			return c.slowStart(context.Cause(ctx))
 		}
-		return <-connected
+		return c.slowStart(<-connected)
 	}
 }
 
@@ -242,12 +242,23 @@ func (c *Client) negotiate(ctx context.Context) (*connection, error) {
 		return nil, fmt.Errorf("%w: the server does not respond as revision %s requires: %w",
 			ErrNoCommonRevision, wire.Latest(), probed)
 	}
+	if c.isRunner() && errors.Is(probed, ErrTimeout) {
+		c.opts.Logger.Warn("mcp: the server has not responded yet, it may still be downloaded: waiting",
+			"for", c.startTimeout())
+	}
 	conn, err := c.openSession(ctx, sessions)
+	if isUnsupportedVersion(err) && errors.Is(probed, ErrTimeout) {
+		// The server has no sessions: it only took longer to start than the probe waited.
+		conn, _, err = c.probe(ctx)
+	}
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 		return nil, afterProbe(err, probed)
+	}
+	if conn.session == nil {
+		return conn, nil
 	}
 	if !errors.Is(probed, ErrTimeout) { // the server may only have been slow
 		c.rememberLegacy(true)
@@ -260,11 +271,10 @@ func (c *Client) probe(ctx context.Context) (conn *connection, mayBeLegacy bool,
 	revision := wire.Latest()
 	conn = &connection{Transport: c.transport, revision: revision, prefix: c.prefix(revision)}
 	var probing peer.Timeout
-	probing.Start(ctx, peer.TimeLimits{Total: c.opts.ProbeTimeout}, ErrTimeout)
+	probing.Start(ctx, peer.TimeLimits{Total: c.probeTimeout()}, ErrTimeout)
 	defer probing.Stop()
 	raw, err := c.discover(&probing, conn)
-	if e := asError(err); e != nil && !isUnauthorized(err) && e.Code == CodeUnsupportedProtocolVersion &&
-		slices.Contains(supportedVersions(e), revision.String()) {
+	if isUnsupportedVersion(err) && slices.Contains(supportedVersions(asError(err)), revision.String()) {
 		// An intermediary has refused the revision, or the server was updated just now.
 		raw, err = c.discover(&probing, conn)
 	}
@@ -429,6 +439,11 @@ func (c *Client) noCommon(versions []string) (mayBeLegacy bool, _ error) {
 		ErrNoCommonRevision, versions[:min(len(versions), shown)], supportedHere())
 }
 
+func isUnsupportedVersion(err error) bool {
+	e := asError(err)
+	return e != nil && !isUnauthorized(err) && e.Code == CodeUnsupportedProtocolVersion
+}
+
 func supportedVersions(e *Error) []string {
 	var data struct {
 		Supported []string `json:"supported"`
@@ -447,7 +462,7 @@ func (c *Client) openSession(ctx context.Context, t SessionTransport) (*connecti
 		},
 	})
 	var opening peer.Timeout
-	opening.Start(ctx, peer.TimeLimits{Total: c.opts.Timeout}, ErrTimeout)
+	opening.Start(ctx, peer.TimeLimits{Total: c.startTimeout()}, ErrTimeout)
 	defer opening.Stop()
 	ctx = &opening
 	opened, err := t.OpenSession(ctx, session.Receive)
@@ -455,10 +470,43 @@ func (c *Client) openSession(ctx context.Context, t SessionTransport) (*connecti
 		_ = session.Close()
 		return nil, err
 	}
-	raw, err := session.Open(ctx, opened)
+	conn := &openingConn{SessionConn: opened, kept: true}
+	raw, err := session.Open(ctx, conn)
+	conn.kept = false
 	if err != nil {
+		conn.giveUp(err)
 		return nil, c.sessionError(wire.MethodInitialize, err)
 	}
+	return c.sessionConnection(session, opened, raw)
+}
+
+// An openingConn is the SessionConn of a session that is being opened. Its Close waits for the
+// reason: a server that has no sessions keeps its stream.
+type openingConn struct {
+	SessionConn
+	kept bool
+}
+
+func (c *openingConn) Close() error {
+	if c.kept {
+		return nil
+	}
+	return c.SessionConn.Close()
+}
+
+// giveUp closes the connection of a session that could not be opened, or keeps the stream of a
+// server that has no sessions.
+func (c *openingConn) giveUp(err error) {
+	if stream, ok := c.SessionConn.(*clientConn); ok && isUnsupportedVersion(err) {
+		stream.receive.Store(&stream.sessionless)
+		return
+	}
+	_ = c.SessionConn.Close()
+}
+
+func (c *Client) sessionConnection(
+	session *legacy.Client, opened SessionConn, raw json.RawMessage,
+) (*connection, error) {
 	conn := &connection{
 		Transport: sessionTransport{c, session}, revision: session.Revision(), session: session,
 		prefix: c.prefix(session.Revision()), done: opened.Done(),
