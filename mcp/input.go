@@ -169,9 +169,11 @@ func (c *Client) answerElicitation(ctx context.Context, params json.RawMessage) 
 	}
 	switch {
 	case p.Mode == modeURL && c.opts.ElicitURL != nil:
-		if err := checkPage(p.URL); err != nil {
+		page, err := checkPage(p.URL)
+		if err != nil {
 			return nil, invalidInputRequest(CodeInvalidParams, "%v", err)
 		}
+		p.URL = page
 		r, err := c.opts.ElicitURL(ctx, &p)
 		if err := checkElicited("ElicitURL", r, err); err != nil {
 			return nil, err
