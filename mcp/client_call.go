@@ -289,6 +289,10 @@ func (o *CallOptions) progressed(last *float64, params json.RawMessage) {
 }
 
 func (c *Client) logged(method string, params json.RawMessage) {
+	if method == wire.NotificationElicitationComplete {
+		c.elicitationCompleted(params)
+		return
+	}
 	var m LoggingMessage
 	if c.opts.Log == nil || method != wire.NotificationMessage {
 		return

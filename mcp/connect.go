@@ -160,6 +160,9 @@ func (c *Client) live(ctx context.Context) (*connection, error) {
 		conn.end()
 		return nil, &TransportError{Method: wire.MethodDiscover, Err: ErrClosed}
 	}
+	if conn.session != nil && c.opts.KeepAlive > 0 {
+		go c.keepAlive(conn) // ends with the session or the client
+	}
 	return conn, nil
 }
 

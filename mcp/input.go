@@ -174,8 +174,13 @@ func (c *Client) answerElicitation(ctx context.Context, params json.RawMessage) 
 			return nil, invalidInputRequest(CodeInvalidParams, "%v", err)
 		}
 		p.URL = page
+		c.pages.add(p.ElicitationID)
 		r, err := c.opts.ElicitURL(ctx, &p)
-		if err := checkElicited("ElicitURL", r, err); err != nil {
+		err = checkElicited("ElicitURL", r, err)
+		if err != nil || r.Action != ElicitAccept {
+			c.pages.remove(p.ElicitationID)
+		}
+		if err != nil {
 			return nil, err
 		}
 		return jsonv2.Marshal(ElicitResult{Action: r.Action}, deterministic)

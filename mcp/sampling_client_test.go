@@ -71,7 +71,7 @@ func TestSAMP09_SAMP18_InvalidConversationsDoNotReachSample(t *testing.T) {
 
 // In sessions the server is answered with -32602.
 func TestSAMP09_SessionsAnswerInvalidParams(t *testing.T) {
-	for _, revision := range []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"} {
+	for _, revision := range sessionRevisions {
 		for name, params := range invalidSampling {
 			opts := &mcp.ClientOptions{
 				SampleTools: true, Revision: revision,
