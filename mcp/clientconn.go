@@ -43,8 +43,8 @@ type clientConn struct {
 	ids   atomic.Int64
 	table peer.Table // of the requests in progress
 
-	receive     atomic.Pointer[func(m *jsonrpc.Message)]
-	sessionless func(m *jsonrpc.Message) // the value of receive without a session
+	receive  atomic.Pointer[func(m *jsonrpc.Message)]
+	fallback func(m *jsonrpc.Message) // the value of receive without a session
 
 	done     chan struct{} // closed when reading has ended
 	err      error         // the reason; set before done is closed
@@ -66,8 +66,8 @@ type clientConn struct {
 func newClientConn(conn Conn, log *slog.Logger, receive func(c *clientConn, m *jsonrpc.Message)) *clientConn {
 	c := &clientConn{conn: conn, log: log, done: make(chan struct{})}
 	c.table.MaxQuestions = maxAwaited
-	c.sessionless = func(m *jsonrpc.Message) { receive(c, m) }
-	c.receive.Store(&c.sessionless)
+	c.fallback = func(m *jsonrpc.Message) { receive(c, m) }
+	c.receive.Store(&c.fallback)
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.work.Go(c.read)
 	return c
@@ -164,9 +164,9 @@ func (c *clientConn) cancelRequest(req *jsonrpc.Message, cause error) {
 	c.enqueue(cancelNotification(req.ID, cause))
 }
 
-// reply sends a response to a request of the server. It does not block, and drops the response if
+// respond sends a response to a request of the server. It does not block, and drops the response if
 // too many wait to be written because the server does not read.
-func (c *clientConn) reply(m *jsonrpc.Message) {
+func (c *clientConn) respond(m *jsonrpc.Message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.replies < maxReplies {

@@ -25,7 +25,8 @@ var (
 	inheritedNetwork = []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR",
 		"NODE_EXTRA_CA_CERTS", "NODE_USE_SYSTEM_CA", "NODE_USE_ENV_PROXY", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
 		"NPM_CONFIG_PROXY", "NPM_CONFIG_HTTPS_PROXY", "NPM_CONFIG_NOPROXY", "NPM_CONFIG_CAFILE", "NPM_CONFIG_REGISTRY",
-		"PIP_CERT", "PIP_PROXY", "PIP_INDEX_URL", "UV_NATIVE_TLS", "UV_SYSTEM_CERTS", "UV_INDEX_URL", "UV_DEFAULT_INDEX"}
+		"PIP_CERT", "PIP_PROXY", "PIP_INDEX_URL", "UV_NATIVE_TLS", "UV_SYSTEM_CERTS", "UV_INDEX_URL",
+		"UV_DEFAULT_INDEX"}
 
 	// runnerPrefixes begin the names of other variables that configure package runners. An error
 	// names them, because a runner may wait in vain without them.

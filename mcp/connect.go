@@ -501,7 +501,7 @@ func (c *openingConn) Close() error {
 // server that has no sessions.
 func (c *openingConn) giveUp(err error) {
 	if stream, ok := c.SessionConn.(*clientConn); ok && isUnsupportedVersion(err) {
-		stream.receive.Store(&stream.sessionless)
+		stream.receive.Store(&stream.fallback)
 		return
 	}
 	_ = c.SessionConn.Close()
