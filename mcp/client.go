@@ -50,13 +50,18 @@ type ClientOptions struct {
 	// and open the page where neither this program nor a model can read the input. The URL is
 	// https, or http on this machine. Setting ElicitURL declares the capability elicitation.url.
 	ElicitURL func(ctx context.Context, p *ElicitRequestParams) (*ElicitResult, error)
-	// Sample generates the next message of a conversation with a model, with the user's consent.
-	// Setting it declares the capability sampling.
+	// ElicitationComplete is called when a server of 2025-11-25 has announced that the user has
+	// completed a page that ElicitURL was called for. id is [ElicitRequestParams.ElicitationID].
+	// Servers need not announce it. It is called like Log.
+	ElicitationComplete func(ctx context.Context, id string)
+	// Sample generates the next message of a conversation with a model, with the user's consent. It
+	// is called with valid params only. Setting it declares the capability sampling.
 	Sample func(ctx context.Context, p *CreateMessageParams) (*CreateMessageResult, error)
 	// SampleTools declares the capability sampling.tools: Sample supports the tools of its params.
 	SampleTools bool
-	// Roots returns the directories that the server may work in; see [Client.RootsChanged]. Setting
-	// it declares the capability roots.
+	// Roots returns the directories that the server may work in; see [Client.RootsChanged]. Their
+	// URIs are file URIs without the segments "." and "..": others are an error of Roots, and none
+	// is sent. Setting it declares the capability roots.
 	Roots func(ctx context.Context) ([]Root, error)
 	// Extensions declares the supported extensions: it maps their identifiers to settings.
 	Extensions map[string]json.RawMessage
@@ -80,8 +85,13 @@ type ClientOptions struct {
 	// Timeout and MaxTimeout.
 	MaxTimeout time.Duration
 	// ProbeTimeout is how long the server may take to respond to server/discover. Default: 10
-	// seconds.
+	// seconds. A server that a package runner such as npx starts has 3 minutes to respond for the
+	// first time, by default.
 	ProbeTimeout time.Duration
+	// KeepAlive is the interval of pings in sessions (revisions before 2026-07-28). A session whose
+	// server does not respond to a ping within the interval is logged and ended; the next request
+	// opens another one. Default: no pings.
+	KeepAlive time.Duration
 	// InputTimeout is how long Elicit, ElicitURL, Sample and Roots may take for one request of the
 	// client, in total. In sessions, where the questions of a request are not known, it bounds each
 	// of them. Their contexts end then; an answer of a function that ignores this is still used.
@@ -175,6 +185,7 @@ type Client struct {
 	requests requestSet
 	logs     inbox
 	known    toolIndex
+	pages    elicitedPages
 	cache    resultCache
 }
 

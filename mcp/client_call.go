@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -223,6 +224,7 @@ func (c *Client) round(w *requestContext, o *CallOptions, k *clientRequest) (Raw
 	}
 	var box *inbox
 	var notify notifyFunc
+	var token json.RawMessage // of the request's progress; set before the request is sent
 	if receive := k.notify; receive != nil {
 		notify = func(_ context.Context, method string, params json.RawMessage) error {
 			receive(w, method, params)
@@ -232,6 +234,12 @@ func (c *Client) round(w *requestContext, o *CallOptions, k *clientRequest) (Raw
 		last := math.Inf(-1) // progress
 		box = &inbox{log: c.opts.Logger, handle: func(_ string, params json.RawMessage) { o.progressed(&last, params) }}
 		notify = func(ctx context.Context, method string, params json.RawMessage) error {
+			if method == wire.NotificationProgress {
+				// A server may send another request's progress on this request's stream.
+				if of, _ := jsonscan.Get(params, "progressToken"); token == nil || !bytes.Equal(of, token) {
+					return nil
+				}
+			}
 			w.Touch()
 			switch method {
 			case wire.NotificationProgress:
@@ -246,6 +254,7 @@ func (c *Client) round(w *requestContext, o *CallOptions, k *clientRequest) (Raw
 	if err != nil {
 		return nil, err
 	}
+	token = req.env.ProgressToken
 	res, err := c.handler.ServeMCP(w, req)
 	if box != nil {
 		box.drain(w)
@@ -280,6 +289,10 @@ func (o *CallOptions) progressed(last *float64, params json.RawMessage) {
 }
 
 func (c *Client) logged(method string, params json.RawMessage) {
+	if method == wire.NotificationElicitationComplete {
+		c.elicitationCompleted(params)
+		return
+	}
 	var m LoggingMessage
 	if c.opts.Log == nil || method != wire.NotificationMessage {
 		return

@@ -23,20 +23,24 @@ type rawServer struct {
 	out   io.Writer
 }
 
-// next returns the next message of the client.
+// next returns the next request or notification of the client.
 func (s *rawServer) next() (id, method string) {
-	line, err := s.lines.ReadBytes('\n')
-	if err != nil {
-		return "", ""
+	for {
+		line, err := s.lines.ReadBytes('\n')
+		if err != nil {
+			return "", ""
+		}
+		var m struct {
+			ID     json.RawMessage
+			Method string
+		}
+		if err := json.Unmarshal(line, &m); err != nil {
+			s.t.Errorf("the client sent %s", line)
+		}
+		if m.Method != "" || err != nil {
+			return string(m.ID), m.Method
+		}
 	}
-	var m struct {
-		ID     json.RawMessage
-		Method string
-	}
-	if err := json.Unmarshal(line, &m); err != nil {
-		s.t.Errorf("the client sent %s", line)
-	}
-	return string(m.ID), m.Method
 }
 
 // send writes a line.

@@ -22,8 +22,11 @@ const (
 	// maxAwaited is the number of requests that wait for responses on one Conn. Each blocks a
 	// goroutine of the caller, so more of them are an error of the program.
 	maxAwaited = 100_000
-	// cancelWriteTimeout is how long a cancellation may take to be written.
+	// cancelWriteTimeout is how long a cancellation or a reply may take to be written.
 	cancelWriteTimeout = 5 * time.Second
+	// maxReplies is the number of replies to the server that wait to be written. Servers of modern
+	// revisions may not send requests at all.
+	maxReplies = 256
 	// cancelTimeout is how long Close waits for the server to read the cancellations of the
 	// requests in progress.
 	cancelTimeout = 200 * time.Millisecond
@@ -40,7 +43,8 @@ type clientConn struct {
 	ids   atomic.Int64
 	table peer.Table // of the requests in progress
 
-	receive atomic.Pointer[func(m *jsonrpc.Message)]
+	receive  atomic.Pointer[func(m *jsonrpc.Message)]
+	fallback func(m *jsonrpc.Message) // the value of receive without a session
 
 	done     chan struct{} // closed when reading has ended
 	err      error         // the reason; set before done is closed
@@ -53,15 +57,17 @@ type clientConn struct {
 	failed   atomic.Bool // a write has failed; reads continue
 
 	mu      sync.Mutex         // guards the fields below
-	cancels []*jsonrpc.Message // cancellations to be written; at most one for each request
+	queued  []*jsonrpc.Message // cancellations, at most one for each request, and replies to the server
+	replies int                // number of replies in queued
 	written chan struct{}      // closed when all of them are written; nil if no goroutine writes them
 	closed  bool               // no further goroutine is started
 }
 
-func newClientConn(conn Conn, log *slog.Logger, receive func(m *jsonrpc.Message)) *clientConn {
+func newClientConn(conn Conn, log *slog.Logger, receive func(c *clientConn, m *jsonrpc.Message)) *clientConn {
 	c := &clientConn{conn: conn, log: log, done: make(chan struct{})}
 	c.table.MaxQuestions = maxAwaited
-	c.receive.Store(&receive)
+	c.fallback = func(m *jsonrpc.Message) { receive(c, m) }
+	c.receive.Store(&c.fallback)
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.work.Go(c.read)
 	return c
@@ -155,22 +161,38 @@ func (c *clientConn) cancelRequest(req *jsonrpc.Message, cause error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
-		return
-	}
-	c.cancels = append(c.cancels, cancelNotification(req.ID, cause))
-	if c.written == nil {
-		c.written = make(chan struct{})
-		c.work.Go(c.writeCancels)
+	c.enqueue(cancelNotification(req.ID, cause))
+}
+
+// respond sends a response to a request of the server. It does not block, and drops the response if
+// too many wait to be written because the server does not read.
+func (c *clientConn) respond(m *jsonrpc.Message) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.replies < maxReplies {
+		c.replies++
+		c.enqueue(m)
 	}
 }
 
-// writeCancels writes the queued cancellations. An error drops those queued with the failed one.
-func (c *clientConn) writeCancels() {
+// enqueue queues a message for writeQueued. c.mu is held.
+func (c *clientConn) enqueue(m *jsonrpc.Message) {
+	if c.closed {
+		return
+	}
+	c.queued = append(c.queued, m)
+	if c.written == nil {
+		c.written = make(chan struct{})
+		c.work.Go(c.writeQueued)
+	}
+}
+
+// writeQueued writes the queued messages. An error drops those queued with the failed one.
+func (c *clientConn) writeQueued() {
 	for {
 		c.mu.Lock()
-		queued := c.cancels
-		c.cancels = nil
+		queued := c.queued
+		c.queued, c.replies = nil, 0
 		if len(queued) == 0 {
 			close(c.written)
 			c.written = nil
@@ -178,9 +200,9 @@ func (c *clientConn) writeCancels() {
 			return
 		}
 		c.mu.Unlock()
-		for _, cancellation := range queued {
+		for _, m := range queued {
 			ctx, cancel := context.WithTimeout(c.ctx, cancelWriteTimeout)
-			err := c.write(ctx, cancellation)
+			err := c.write(ctx, m)
 			cancel()
 			if err != nil {
 				break

@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"unicode"
@@ -58,8 +57,10 @@ type CommandTransport struct {
 	Dir string
 	// Env has additional variables, as "KEY=value". The server inherits only variables that
 	// programs need and that hold no secrets: PATH, HOME, USER, LOGNAME, SHELL, TERM, TZ, LANG,
-	// LANGUAGE, TMPDIR and LC_*, or their equivalents on Windows. Of two variables with one name,
-	// the last one applies, so Env overrides inherited ones.
+	// LANGUAGE, TMPDIR and LC_*, or their equivalents on Windows, and those that name proxies,
+	// certificates and package registries, such as HTTPS_PROXY, NODE_EXTRA_CA_CERTS and
+	// NPM_CONFIG_REGISTRY, unless their URL has credentials. Of two variables with one name, the
+	// last one applies, so Env overrides inherited ones.
 	Env []string
 	// InsecureInheritEnv passes the whole environment of this process to the server, including any
 	// secrets.
@@ -103,29 +104,6 @@ func (s *CommandTransport) command() *exec.Cmd {
 	}
 	cmd.Env = slices.Concat(env, s.Env)
 	return cmd
-}
-
-// Variables that a server inherits by default. Programs need them to run or to find their files.
-// None usually holds secrets, as the variables of proxies do.
-var (
-	inheritedUnix = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TZ", "LANG", "LANGUAGE", "TMPDIR",
-		"PWD"}
-
-	inheritedWindows = []string{"PATH", "PATHEXT", "COMSPEC", "SYSTEMROOT", "WINDIR", "SYSTEMDRIVE", "TEMP", "TMP",
-		"USERPROFILE", "USERNAME", "USERDOMAIN", "HOMEDRIVE", "HOMEPATH", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA",
-		"PROGRAMFILES", "PROGRAMFILES(X86)", "PROGRAMW6432", "COMMONPROGRAMFILES", "COMPUTERNAME", "OS",
-		"NUMBER_OF_PROCESSORS", "PROCESSOR_ARCHITECTURE", "LANG"}
-)
-
-func isInherited(variable string) bool {
-	name, value, _ := strings.Cut(variable, "=")
-	if runtime.GOOS == "windows" {
-		return slices.Contains(inheritedWindows, strings.ToUpper(name)) // names are case-insensitive there
-	}
-	if strings.HasPrefix(value, "()") {
-		return false // a shell function is code, whatever its name
-	}
-	return slices.Contains(inheritedUnix, name) || strings.HasPrefix(name, "LC_")
 }
 
 // ServerKey returns a key made of the command line and the working directory.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -36,6 +37,7 @@ func init() {
 		"cwd":            func([]string) { dir, _ := os.Getwd(); sendWords("cwd", []string{dir, os.Getenv("PWD")}) },
 		"args":           func(args []string) { sendWords("args", args) },
 		"idle":           func([]string) { ready(); waitForever() },
+		"silent":         func([]string) { _, _ = io.Copy(io.Discard, os.Stdin) },
 		"ignore-sigterm": func([]string) { signal.Ignore(syscall.SIGTERM); ready(); waitForever() },
 		"fail":           func(args []string) { fmt.Fprint(os.Stderr, args[0]); os.Exit(3) },
 		"abort":          func([]string) { killSelf() },

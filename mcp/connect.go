@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -24,7 +25,9 @@ import (
 // Connect connects to a server and returns a client, which owns the transport. Connect first sends
 // server/discover; if the server does not support it, Connect opens a session with initialize, as it
 // does at once if [ClientOptions.Revision] is older than 2026-07-28. ctx bounds the connecting, not
-// the life of the client. If Connect fails, it closes the transport.
+// the life of the client. If Connect fails, it closes the transport. If it fails because ctx has
+// ended, it returns at once and closes the transport in the background; a program that is about to
+// exit calls t.Close, which waits for that.
 //
 // The error is [ErrNoCommonRevision] if the server supports no revision that this package supports,
 // or not the one that [ClientOptions.Revision] requires.
@@ -39,13 +42,44 @@ func Connect(ctx context.Context, t Transport, opts *ClientOptions) (*Client, er
 		t.streams().unrouted = func(m *jsonrpc.Message) { _ = c.logs.put(c.ctx, m.Method, paramsOf(m)) }
 		t.streams().logger = cmp.Or(t.streams().logger, c.opts.Logger)
 	}
-	if err == nil {
-		_, err = c.live(ctx)
-	}
 	if err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
+	if err := c.connect(ctx); err != nil {
+		return nil, err
+	}
 	return c, nil
+}
+
+// connect makes the first connection, or closes the client. It returns when ctx ends, even if the
+// attempt or the closing takes longer: a child process may take seconds to exit, and a handler in
+// memory may ignore its context.
+func (c *Client) connect(ctx context.Context) error {
+	connected := make(chan error, 1)
+	var over atomic.Bool // set by the attempt or by the caller, whichever ends first
+	go func() {          // ends with the attempt, which ctx bounds, and with Close, which bounds itself
+		_, err := c.live(ctx)
+		if err != nil {
+			err = errors.Join(err, c.Close())
+		}
+		if over.CompareAndSwap(false, true) {
+			connected <- err
+			return
+		}
+		if err == nil {
+			err = c.Close()
+		}
+		c.opts.Logger.Debug("mcp: closed the transport after the context of Connect had ended", "error", err)
+	}()
+	select {
+	case err := <-connected:
+		return c.slowStart(err)
+	case <-ctx.Done():
+		if over.CompareAndSwap(false, true) {
+			return c.slowStart(context.Cause(ctx))
+		}
+		return c.slowStart(<-connected)
+	}
 }
 
 // ErrNoCommonRevision is within the error of [Connect] if the client and the server support no
@@ -126,6 +160,9 @@ func (c *Client) live(ctx context.Context) (*connection, error) {
 	if c.ctx.Err() != nil { // Close may have run before the Store
 		conn.end()
 		return nil, &TransportError{Method: wire.MethodDiscover, Err: ErrClosed}
+	}
+	if conn.session != nil && c.opts.KeepAlive > 0 {
+		go c.keepAlive(conn) // ends with the session or the client
 	}
 	return conn, nil
 }
@@ -209,12 +246,23 @@ func (c *Client) negotiate(ctx context.Context) (*connection, error) {
 		return nil, fmt.Errorf("%w: the server does not respond as revision %s requires: %w",
 			ErrNoCommonRevision, wire.Latest(), probed)
 	}
+	if c.isRunner() && errors.Is(probed, ErrTimeout) {
+		c.opts.Logger.Warn("mcp: the server has not responded yet, it may still be downloaded: waiting",
+			"for", c.startTimeout())
+	}
 	conn, err := c.openSession(ctx, sessions)
+	if isUnsupportedVersion(err) && errors.Is(probed, ErrTimeout) {
+		// The server has no sessions: it only took longer to start than the probe waited.
+		conn, _, err = c.probe(ctx)
+	}
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 		return nil, afterProbe(err, probed)
+	}
+	if conn.session == nil {
+		return conn, nil
 	}
 	if !errors.Is(probed, ErrTimeout) { // the server may only have been slow
 		c.rememberLegacy(true)
@@ -227,11 +275,10 @@ func (c *Client) probe(ctx context.Context) (conn *connection, mayBeLegacy bool,
 	revision := wire.Latest()
 	conn = &connection{Transport: c.transport, revision: revision, prefix: c.prefix(revision)}
 	var probing peer.Timeout
-	probing.Start(ctx, peer.TimeLimits{Total: c.opts.ProbeTimeout}, ErrTimeout)
+	probing.Start(ctx, peer.TimeLimits{Total: c.probeTimeout()}, ErrTimeout)
 	defer probing.Stop()
 	raw, err := c.discover(&probing, conn)
-	if e := asError(err); e != nil && !isUnauthorized(err) && e.Code == CodeUnsupportedProtocolVersion &&
-		slices.Contains(supportedVersions(e), revision.String()) {
+	if isUnsupportedVersion(err) && slices.Contains(supportedVersions(asError(err)), revision.String()) {
 		// An intermediary has refused the revision, or the server was updated just now.
 		raw, err = c.discover(&probing, conn)
 	}
@@ -396,6 +443,11 @@ func (c *Client) noCommon(versions []string) (mayBeLegacy bool, _ error) {
 		ErrNoCommonRevision, versions[:min(len(versions), shown)], supportedHere())
 }
 
+func isUnsupportedVersion(err error) bool {
+	e := asError(err)
+	return e != nil && !isUnauthorized(err) && e.Code == CodeUnsupportedProtocolVersion
+}
+
 func supportedVersions(e *Error) []string {
 	var data struct {
 		Supported []string `json:"supported"`
@@ -414,7 +466,7 @@ func (c *Client) openSession(ctx context.Context, t SessionTransport) (*connecti
 		},
 	})
 	var opening peer.Timeout
-	opening.Start(ctx, peer.TimeLimits{Total: c.opts.Timeout}, ErrTimeout)
+	opening.Start(ctx, peer.TimeLimits{Total: c.startTimeout()}, ErrTimeout)
 	defer opening.Stop()
 	ctx = &opening
 	opened, err := t.OpenSession(ctx, session.Receive)
@@ -422,10 +474,43 @@ func (c *Client) openSession(ctx context.Context, t SessionTransport) (*connecti
 		_ = session.Close()
 		return nil, err
 	}
-	raw, err := session.Open(ctx, opened)
+	conn := &openingConn{SessionConn: opened, kept: true}
+	raw, err := session.Open(ctx, conn)
+	conn.kept = false
 	if err != nil {
+		conn.giveUp(err)
 		return nil, c.sessionError(wire.MethodInitialize, err)
 	}
+	return c.sessionConnection(session, opened, raw)
+}
+
+// An openingConn is the SessionConn of a session that is being opened. Its Close waits for the
+// reason: a server that has no sessions keeps its stream.
+type openingConn struct {
+	SessionConn
+	kept bool
+}
+
+func (c *openingConn) Close() error {
+	if c.kept {
+		return nil
+	}
+	return c.SessionConn.Close()
+}
+
+// giveUp closes the connection of a session that could not be opened, or keeps the stream of a
+// server that has no sessions.
+func (c *openingConn) giveUp(err error) {
+	if stream, ok := c.SessionConn.(*clientConn); ok && isUnsupportedVersion(err) {
+		stream.receive.Store(&stream.fallback)
+		return
+	}
+	_ = c.SessionConn.Close()
+}
+
+func (c *Client) sessionConnection(
+	session *legacy.Client, opened SessionConn, raw json.RawMessage,
+) (*connection, error) {
 	conn := &connection{
 		Transport: sessionTransport{c, session}, revision: session.Revision(), session: session,
 		prefix: c.prefix(session.Revision()), done: opened.Done(),

@@ -5,12 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
 
 	jsonv2 "github.com/go-json-experiment/json"
 
+	"github.com/patchbay-mcp/patchbay/internal/browser"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
-	"github.com/patchbay-mcp/patchbay/internal/netx"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
@@ -95,7 +94,7 @@ func URLQuestion(key, url, message string) Question {
 		_, err := decodeElicitResult(raw)
 		return err
 	}}
-	if q.err = checkPage(url); q.err == nil {
+	if _, q.err = checkPage(url); q.err == nil {
 		q.request, q.err = elicitation(&ElicitRequestParams{Mode: modeURL, Message: message, URL: url})
 	}
 	return q
@@ -116,22 +115,29 @@ func AskURL(ctx context.Context, key, url, message string) error {
 	return AskAll(ctx, URLQuestion(key, url, message))
 }
 
-func checkPage(page string) error {
+// checkPage returns a URL of an elicitation as it may be shown and opened.
+func checkPage(page string) (string, error) {
 	if len(page) > maxURI {
-		return fmt.Errorf("the URL is %d bytes long, want at most %d", len(page), maxURI)
+		return "", fmt.Errorf("the URL is %d bytes long, want at most %d", len(page), maxURI)
 	}
-	u, err := url.Parse(page)
-	switch {
-	case err != nil:
-		return errors.New("the URL cannot be parsed")
-	case u.Hostname() == "":
-		return errors.New("the URL has no host")
-	case u.User != nil:
-		return errors.New("the URL holds credentials")
-	case u.Scheme != "https" && (u.Scheme != "http" || !netx.IsLoopback(u.Hostname())):
-		return fmt.Errorf("the URL has scheme %q, want https", u.Scheme)
+	u, err := browser.Check(page)
+	if err != nil {
+		return "", err
 	}
-	return nil
+	return u.String(), nil
+}
+
+// HostWarning returns a warning if the host of p.URL may look like another one: it has a label in
+// Punycode, which browsers may show as the characters that it encodes. Otherwise it returns "". A
+// client shows the warning to the user, next to the URL.
+//
+// Spec: client/elicitation (2025-11-25, 2026-07-28), Safe URL Handling.
+func (p *ElicitRequestParams) HostWarning() string {
+	u, err := browser.Check(p.URL)
+	if err != nil {
+		return ""
+	}
+	return browser.HostWarning(u.Hostname())
 }
 
 func lacksForm(r *Request) error {

@@ -41,7 +41,7 @@ var (
 	ErrDisconnected = peer.ErrDisconnected
 	// ErrTimeout is wrapped by the error of a client's request without a response in time. It wraps
 	// context.DeadlineExceeded.
-	ErrTimeout = fmt.Errorf("mcp: no answer in time: %w", context.DeadlineExceeded)
+	ErrTimeout = fmt.Errorf("mcp: no response in time: %w", context.DeadlineExceeded)
 	// ErrInvalidResult is wrapped by the error of a client's request whose result violates the
 	// protocol or the output schema of the tool.
 	ErrInvalidResult = errors.New("the result is invalid")

@@ -146,7 +146,8 @@ const memoryDrain = time.Millisecond
 func (t *memoryTransport) OpenSession(_ context.Context, receive func(m *jsonrpc.Message)) (SessionConn, error) {
 	client, server := Pipe()
 	t.serving.Go(func() { _ = Serve(t.ctx, t.handler, server, &ServeOptions{Drain: memoryDrain}) })
-	return newClientConn(client, slog.Default(), receive), nil
+	direct := func(_ *clientConn, m *jsonrpc.Message) { receive(m) }
+	return newClientConn(client, slog.Default(), direct), nil
 }
 
 // Close refuses further requests. Those in progress end with their own contexts.

@@ -156,11 +156,7 @@ func (c *Client) answer(ctx context.Context, method string, params json.RawMessa
 	case method == wire.MethodSamplingCreateMessage && c.opts.Sample != nil:
 		return c.answerSampling(ctx, params)
 	case method == wire.MethodRootsList && c.opts.Roots != nil:
-		roots, err := c.opts.Roots(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return jsonv2.Marshal(map[string][]Root{"roots": append([]Root{}, roots...)}, deterministic)
+		return c.answerRoots(ctx)
 	}
 	return nil, invalidInputRequest(CodeMethodNotFound, "method not found: %.128q", method)
 }
@@ -173,11 +169,18 @@ func (c *Client) answerElicitation(ctx context.Context, params json.RawMessage) 
 	}
 	switch {
 	case p.Mode == modeURL && c.opts.ElicitURL != nil:
-		if err := checkPage(p.URL); err != nil {
+		page, err := checkPage(p.URL)
+		if err != nil {
 			return nil, invalidInputRequest(CodeInvalidParams, "%v", err)
 		}
+		p.URL = page
+		c.pages.add(p.ElicitationID)
 		r, err := c.opts.ElicitURL(ctx, &p)
-		if err := checkElicited("ElicitURL", r, err); err != nil {
+		err = checkElicited("ElicitURL", r, err)
+		if err != nil || r.Action != ElicitAccept {
+			c.pages.remove(p.ElicitationID)
+		}
+		if err != nil {
 			return nil, err
 		}
 		return jsonv2.Marshal(ElicitResult{Action: r.Action}, deterministic)
@@ -228,6 +231,20 @@ func (c *Client) answerForm(ctx context.Context, p *ElicitRequestParams) (json.R
 	return jsonv2.Marshal(ElicitResult{Action: ElicitAccept, Content: content}, deterministic)
 }
 
+// Spec: client/roots (2026-07-28).
+func (c *Client) answerRoots(ctx context.Context) (json.RawMessage, error) {
+	roots, err := c.opts.Roots(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i, r := range roots {
+		if err := r.check(); err != nil {
+			return nil, fmt.Errorf("ClientOptions.Roots returned an invalid root %d: %w", i, err)
+		}
+	}
+	return jsonv2.Marshal(map[string][]Root{"roots": append([]Root{}, roots...)}, deterministic)
+}
+
 // Spec: client/sampling (2026-07-28).
 func (c *Client) answerSampling(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
 	var p CreateMessageParams
@@ -236,6 +253,9 @@ func (c *Client) answerSampling(ctx context.Context, params json.RawMessage) (js
 	}
 	if p.usesTools() && !c.opts.SampleTools {
 		return nil, invalidInputRequest(CodeInvalidParams, "the client did not declare sampling with tools")
+	}
+	if err := p.check(); err != nil {
+		return nil, invalidInputRequest(CodeInvalidParams, "invalid params of sampling/createMessage: %v", err)
 	}
 	r, err := c.opts.Sample(ctx, &p)
 	if err != nil {

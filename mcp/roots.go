@@ -3,11 +3,13 @@ package mcp
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"strings"
 
 	jsonv2 "github.com/go-json-experiment/json"
 
+	"github.com/patchbay-mcp/patchbay/internal/netx"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
@@ -56,11 +58,23 @@ func decodeRoots(raw json.RawMessage) ([]Root, error) {
 		return nil, malformed("a roots result is an object with a list of roots")
 	}
 	for _, r := range *res.Roots {
-		if _, err := url.Parse(r.URI); err != nil || !strings.HasPrefix(r.URI, "file://") {
-			return nil, malformed("the uri of a root is a file URI")
+		if err := r.check(); err != nil {
+			return nil, malformed("%v", err)
 		}
 	}
 	return *res.Roots, nil
+}
+
+// check returns an error if the URI is not a file URI, or has segments that lead out of the folder.
+func (r *Root) check() error {
+	u, err := url.Parse(r.URI)
+	switch {
+	case err != nil, u.Scheme != "file", !strings.HasPrefix(r.URI, "file://"):
+		return fmt.Errorf("invalid uri %.128q of a root: must be a file URI", r.URI)
+	case netx.HasDotSegments(u.EscapedPath()):
+		return fmt.Errorf("invalid uri %.128q of a root: must be a file URI without the segments . and ..", r.URI)
+	}
+	return nil
 }
 
 func lacksRoots(r *Request) error {

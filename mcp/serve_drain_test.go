@@ -54,6 +54,3 @@ func TestSTDIO15_ServersEndBeforeHostsKillThem(t *testing.T) {
 		}
 	}
 }
-
-// sessionRevisions are the revisions that begin with initialize.
-var sessionRevisions = []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"}

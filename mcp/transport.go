@@ -3,6 +3,7 @@ package mcp
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -273,15 +274,24 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// receive handles messages other than responses. Spec: basic/transports/stdio (2026-07-28): servers
-// send no requests.
-func (t *connTransport) receive(m *jsonrpc.Message) {
-	if m.Kind() == jsonrpc.Request {
-		t.log().Debug("mcp: the server has sent a request, which modern revisions forbid", "method", m.Method)
-		return
-	}
-	if !t.routes.notify(context.Background(), m) {
-		t.unrouted(m)
+// receive handles messages other than responses on c. Modern servers send no requests, and modern
+// clients no responses. A server that sends a request nevertheless waits for a response, and some
+// end the connection without one, so it gets one on a stream. A ping succeeds, because a server
+// whose revision is not known yet may send it before initialize. Over HTTP there is no message that
+// could carry the response.
+//
+// Spec: basic/transports/stdio (2026-07-28); basic/utilities/ping (2025-11-25).
+func (t *connTransport) receive(c *clientConn, m *jsonrpc.Message) {
+	switch {
+	case m.Kind() != jsonrpc.Request:
+		if !t.routes.notify(context.Background(), m) {
+			t.unrouted(m)
+		}
+	case m.Method == wire.MethodPing:
+		c.respond(jsonrpc.NewResponse(m.ID, json.RawMessage(`{}`)))
+	default:
+		t.log().Debug("mcp: refusing a request of the server, which modern revisions forbid", "method", m.Method)
+		c.respond(jsonrpc.NewErrorResponse(m.ID, Errorf(CodeMethodNotFound, "method not found: %.128q", m.Method)))
 	}
 }
 

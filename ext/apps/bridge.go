@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -70,6 +71,9 @@ const (
 	maxMessage = 4 << 20
 	// maxCalls limits the requests of one page that are handled at the same time.
 	maxCalls = 16
+	// maxNotifications limits the notifications and malformed messages of one page in one second:
+	// more than a page sends that is resized in every frame of a display.
+	maxNotifications = 120
 	// maxText limits the text that a page adds to the conversation.
 	maxText = 64 << 10
 	// maxLength limits the size of a page in pixels.
@@ -104,6 +108,10 @@ type Bridge struct {
 	lastCall int
 	calls    map[int]context.CancelCauseFunc // requests of the page
 	unloaded bool                            // Teardown was called
+
+	second  time.Time // the beginning of the second in which the following are counted
+	counted int       // notifications and malformed messages
+	dropped int       // those of them that were dropped
 }
 
 // A phase is the state of the handshake.
@@ -164,9 +172,13 @@ type outgoing struct {
 // or [Bridge.Teardown] is called, the request is cancelled.
 //
 // raw may be anything. The page gets an error for a message that violates the protocol, and for a
-// request while 16 others are being handled.
+// request while 16 others are being handled. Of the notifications and malformed messages of one
+// second, those after the first 120 are dropped.
 func (b *Bridge) Handle(ctx context.Context, raw json.RawMessage) json.RawMessage {
 	m, bad := parseMessage(raw)
+	if isNotification := m.Method != "" && m.ID == nil; (bad != nil || isNotification) && !b.admit(ctx) {
+		return nil
+	}
 	switch {
 	case bad != nil:
 		b.log.WarnContext(ctx, "apps: malformed message from a page", "error", bad)
@@ -189,6 +201,25 @@ func (b *Bridge) Handle(ctx context.Context, raw json.RawMessage) json.RawMessag
 		err = checkUnloaded(ctx)
 	}
 	return encodeResponse(m.ID, result, err)
+}
+
+// admit reports whether a notification or malformed message is within maxNotifications.
+func (b *Bridge) admit(ctx context.Context) bool {
+	now := time.Now()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if now.Sub(b.second) >= time.Second {
+		if b.dropped > 0 {
+			b.log.WarnContext(ctx, "apps: messages from a page dropped: too many in one second",
+				"dropped", b.dropped, "limit", maxNotifications)
+		}
+		b.second, b.counted, b.dropped = now, 0, 0
+	}
+	if b.counted++; b.counted > maxNotifications {
+		b.dropped++
+		return false
+	}
+	return true
 }
 
 // startCall returns the context of a request of the page, which ends when the page is torn down.

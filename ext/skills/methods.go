@@ -32,6 +32,7 @@ type directoryResult struct {
 	mcp.EmptyResult `json:"-"`
 	Resources       []*mcp.Resource `json:"resources"`
 	NextCursor      string          `json:"nextCursor,omitzero"`
+	mcp.Cache
 }
 
 type params struct {
@@ -107,7 +108,7 @@ func (c *Catalog) directory(ctx context.Context, req *mcp.Request) (mcp.Result, 
 	if !c.visibleDir(ctx, snap, *p.URI) {
 		return nil, notFound(*p.URI, "unknown directory; its URI has no slash at the end")
 	}
-	res := &directoryResult{Resources: []*mcp.Resource{}}
+	res := &directoryResult{Resources: []*mcp.Resource{}, Cache: c.opts.Cache}
 	for _, child := range snap.dirs[*p.URI] {
 		if child.URI <= after || !c.visibleChild(ctx, snap, child) {
 			continue

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/patchbay-mcp/patchbay/internal/netx"
 )
@@ -21,6 +22,8 @@ import (
 func Check(page string) (*url.URL, error) {
 	u, err := url.Parse(page)
 	switch {
+	case strings.ContainsFunc(page, isUnsafe):
+		return nil, errors.New("the URL has spaces, or characters that are not visible or change how it is shown")
 	case err != nil:
 		return nil, errors.New("the URL cannot be parsed")
 	case u.Hostname() == "" || u.Opaque != "":
@@ -29,10 +32,18 @@ func Check(page string) (*url.URL, error) {
 		return nil, errors.New("the URL must not contain credentials")
 	case u.Scheme != "https" && (u.Scheme != "http" || !netx.IsLoopback(u.Hostname())):
 		return nil, errors.New("the URL is neither https nor http on this machine")
+	case strings.Contains(u.Hostname(), "%"):
+		return nil, errors.New("the host is an IPv6 address with a zone")
 	case strings.ContainsFunc(u.Host, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return nil, errors.New("the host has letters beyond ASCII, which can look like ASCII ones")
 	}
 	return u, nil
+}
+
+// isUnsafe reports whether a character must be escaped in a URL, because a reader cannot see it or
+// it changes the direction of the text.
+func isUnsafe(r rune) bool {
+	return r == unicode.ReplacementChar || unicode.IsSpace(r) || !unicode.IsGraphic(r)
 }
 
 // openTimeout is how long the command that opens pages may take to fail. A command that still runs

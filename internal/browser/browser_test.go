@@ -23,6 +23,16 @@ func TestSEC15_SEC17_OnlySafePagesMayBeOpened(t *testing.T) {
 		"https://аs.example/":                  false,
 		"https://as.example\n/":                false,
 		" https://as.example/":                 false,
+		"https://as.example/a b":               false,
+		"https://as.example/\u202egnp.exe":     false,
+		"https://as.example/\u200b":            false,
+		"https://as.example/\u00a0":            false,
+		"https://as.example/\xff":              false,
+		"https://as.example/é":                 true,
+		"https://[fe80::1%25en0]/":             false,
+		"http://[::1%25lo]/":                   false,
+		"https://[2001:db8::1]/":               true,
+		"https://xn--80ak6aa92e.com/":          true, // with a warning
 	} {
 		if _, err := Check(page); (err == nil) != valid {
 			t.Errorf("Check(%q): error %v, want valid: %t", page, err, valid)

@@ -72,8 +72,8 @@ func TestLIFE12_LIFE13_LIFE25_RPC31_OnlyDeclaredMethodsAreSent(t *testing.T) {
 		{"2025-03-26", `{"prompts":{}}`, "completion/complete", "does not offer completions"},
 		{"2025-11-25", `{"completions":{}}`, "completion/complete", ""},
 		{"2025-11-25", `{}`, "logging/setLevel", "does not offer logging"},
-		{"2025-11-25", `{}`, "com.example/x", ""},                                                                      // a method of an extension
-		{"2025-06-18", `{"tasks":{"list":{}}}`, "tasks/get", "2025-06-18, which this server speaks, has no tasks/get"}, // T-17
+		{"2025-11-25", `{}`, "com.example/x", ""},                                                           // a method of an extension
+		{"2025-06-18", `{"tasks":{"list":{}}}`, "tasks/get", "2025-06-18 of this session has no tasks/get"}, // T-17
 		{"2025-11-25", allServerCapabilities, "tasks/get", "does not offer tasks, which"},
 		{"2025-11-25", `{"tasks":{}}`, "tasks/get", ""},
 		{"2025-11-25", `{"tasks":{}}`, "tasks/result", ""},

@@ -155,7 +155,7 @@ var capabilityMethods = [...]struct {
 // needs no capability.
 func (c *Client) checkMethod(method string) *jsonrpc.Error {
 	if method != wire.MethodPing && !serves(c.rev, method) {
-		return methodNotFound("protocol revision " + c.rev.String() + ", which this server speaks, has no " + method)
+		return methodNotFound("protocol revision " + c.rev.String() + " of this session has no " + method)
 	}
 	if needed, lacks := c.lacks[method]; lacks {
 		return methodNotFound("this server does not offer " + needed + ", which " + method + " needs")

@@ -261,19 +261,6 @@ func (q pageQuestion) prompt(ctx context.Context, p *program) (*answer, error) {
 	return &answer{Action: mcp.ElicitAccept}, nil
 }
 
-// hostWarning returns a warning for a host name with encoded labels. Browsers may show other
-// characters for them, which can look like another name.
-//
-// Spec: client/elicitation (2026-07-28), Safe URL Handling.
-func hostWarning(host string) string {
-	for label := range strings.SplitSeq(strings.ToLower(host), ".") {
-		if strings.HasPrefix(label, "xn--") {
-			return "\n  warning: the host name is encoded (xn--…) and may be shown like another name"
-		}
-	}
-	return ""
-}
-
 // message returns the text of the last message.
 func (q samplingQuestion) message() string {
 	if len(q.Messages) == 0 {
@@ -329,4 +316,12 @@ func (q samplingQuestion) conversation() string {
 		}
 	}
 	return b.String()
+}
+
+// hostWarning returns a line with the warning about a host, or "".
+func hostWarning(host string) string {
+	if warning := browser.HostWarning(host); warning != "" {
+		return "\n  warning: " + warning
+	}
+	return ""
 }

@@ -233,9 +233,11 @@ func (p *program) connect(ctx context.Context, t *target) (*mcp.Client, error) {
 	}
 	t.contacted = true
 	p.screen.status("connecting to " + cleanLine(where) + " …")
-	c, err := mcp.Connect(ctx, p.transport(t), opts)
+	transport := p.transport(t)
+	c, err := mcp.Connect(ctx, transport, opts)
 	p.screen.done()
 	if err != nil {
+		_ = transport.Close() // this process is about to exit, and must not leave the server behind
 		return nil, notServer(fmt.Errorf("connect to %s: %w", t, err))
 	}
 	if name := c.ServerInfo().Name; name != "" {

@@ -1,0 +1,39 @@
+package skills_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/ext/skills"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+// Clients such as the Inspector require the caching hints of every result in 2026-07-28.
+func TestResultsHaveCachingHints(t *testing.T) {
+	hints := mcp.Cache{TTL: 7 * time.Millisecond, Scope: mcp.CachePublic}
+	for _, test := range []struct {
+		opts *skills.Options
+		want listing
+	}{
+		{nil, listing{TTLMs: new(int), CacheScope: "private"}},
+		{&skills.Options{Cache: hints}, listing{TTLMs: pointer(7), CacheScope: "public"}},
+	} {
+		s, _ := serve(t, skillFiles(), test.opts)
+		for _, transport := range mcptest.Transports() {
+			on := mcptest.Combination{Transport: transport, Revision: mcptest.Modern}
+			c := mcptest.Connect(t, s, on, nil)
+			for method, params := range map[string]object{
+				"skills/list": {}, "skills/get": {"uri": pdf}, "resources/directory/read": {"uri": "skill://pdf"},
+			} {
+				got := decode[listing](t, c.Call(method, params))
+				if got.TTLMs == nil || *got.TTLMs != *test.want.TTLMs || got.CacheScope != test.want.CacheScope {
+					t.Errorf("%s: %s: got %v, %q, want %d, %q", on, method, got.TTLMs, got.CacheScope,
+						*test.want.TTLMs, test.want.CacheScope)
+				}
+			}
+		}
+	}
+}
+
+func pointer[T any](v T) *T { return &v }

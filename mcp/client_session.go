@@ -1,0 +1,97 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	jsonv2 "github.com/go-json-experiment/json"
+
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// keepAlive pings the server of a session, and ends the session if a ping has no response. Spec:
+// basic/utilities/ping (2025-11-25).
+func (c *Client) keepAlive(conn *connection) {
+	ticker := time.NewTicker(c.opts.KeepAlive)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-conn.done:
+			return
+		case <-c.ctx.Done():
+			return
+		}
+		err := c.ping(conn)
+		if err == nil || asError(err) != nil { // an error is a sign of life, too
+			continue
+		}
+		select {
+		case <-conn.done:
+		case <-c.ctx.Done():
+		default:
+			c.opts.Logger.Warn("mcp: the server does not respond to pings: ending the session", "error", err)
+			conn.end()
+		}
+		return
+	}
+}
+
+func (c *Client) ping(conn *connection) error {
+	missing := fmt.Errorf("ping: %w", ErrTimeout)
+	ctx, cancel := context.WithTimeoutCause(c.ctx, c.opts.KeepAlive, missing)
+	defer cancel()
+	req, err := c.newRequest(conn, &noCallOptions, &clientRequest{method: wire.MethodPing}, nil)
+	if err != nil {
+		return err
+	}
+	_, err = conn.RoundTrip(ctx, req)
+	return err
+}
+
+// maxElicitedPages is the number of pages whose completion a client waits for. A user visits few.
+const maxElicitedPages = 256
+
+// elicitedPages has the ids of the pages that the user was asked to visit, so that completions of
+// other ids are ignored. Spec: client/elicitation (2025-11-25), Completion Notifications.
+type elicitedPages struct {
+	mu  sync.Mutex // guards ids
+	ids map[string]struct{}
+}
+
+func (p *elicitedPages) add(id string) {
+	if id == "" {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for old := range p.ids {
+		if len(p.ids) < maxElicitedPages {
+			break
+		}
+		delete(p.ids, old)
+	}
+	put(&p.ids, id, struct{}{})
+}
+
+// remove reports whether the id was there.
+func (p *elicitedPages) remove(id string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, ok := p.ids[id]
+	delete(p.ids, id)
+	return ok
+}
+
+func (c *Client) elicitationCompleted(params json.RawMessage) {
+	var p struct {
+		ElicitationID string `json:"elicitationId"`
+	}
+	if c.opts.ElicitationComplete == nil || jsonv2.Unmarshal(params, &p) != nil || !c.pages.remove(p.ElicitationID) {
+		return
+	}
+	c.opts.ElicitationComplete(c.ctx, p.ElicitationID)
+}

@@ -1,0 +1,104 @@
+package mcp_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// sessionRevisions are the revisions with sessions.
+var sessionRevisions = []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"}
+
+// A server answers a number of pings, then none. The client notices it and ends the session.
+func TestPING02_PING03_SilentSessionsAreEnded(t *testing.T) {
+	for _, revision := range sessionRevisions {
+		synctest.Test(t, func(t *testing.T) {
+			client, server := mcp.Pipe()
+			const answered = 3
+			var pings []time.Duration
+			began := time.Now()
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				for {
+					m, err := server.Read(context.Background())
+					if err != nil {
+						return
+					}
+					switch m.Method {
+					case "initialize":
+						result := strings.Replace(initialized, "2025-06-18", revision, 1)
+						_ = server.Write(t.Context(), jsonrpc.NewResponse(m.ID, []byte(result)))
+					case "ping":
+						if pings = append(pings, time.Since(began)); len(pings) <= answered {
+							_ = server.Write(t.Context(), jsonrpc.NewResponse(m.ID, []byte(`{}`)))
+						}
+					}
+				}
+			}()
+			opts := &mcp.ClientOptions{KeepAlive: 30 * time.Second, Revision: revision, Logger: quiet()}
+			c, err := mcp.Connect(t.Context(), mcp.NewConnTransport(client), opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			<-ended
+			if took := time.Since(began); took < 150*time.Second || took > 151*time.Second {
+				t.Errorf("%s: the session ended after %v, want 150s", revision, took)
+			}
+			want := []time.Duration{30 * time.Second, 60 * time.Second, 90 * time.Second, 120 * time.Second}
+			if !slices.Equal(pings, want) {
+				t.Errorf("%s: got pings after %v, want %v", revision, pings, want)
+			}
+			if _, err := c.CallTool(t.Context(), "t", nil); !errors.Is(err, mcp.ErrClosed) {
+				t.Errorf("%s: got %v, want ErrClosed: the Conn cannot be opened again", revision, err)
+			}
+		})
+	}
+}
+
+// Completions of pages that the user was not asked to visit are ignored, and so are repeated ones.
+func TestELI29_CompletionsOfElicitedPagesReachTheProgram(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server := mcp.Pipe()
+		var got []string
+		opts := &mcp.ClientOptions{
+			Revision: "2025-11-25", Logger: quiet(),
+			ElicitURL: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+				return &mcp.ElicitResult{Action: mcp.ElicitAccept}, nil
+			},
+			ElicitationComplete: func(_ context.Context, id string) { got = append(got, id) },
+		}
+		go func() {
+			initialize, _ := server.Read(t.Context())
+			result := strings.Replace(initialized, "2025-06-18", "2025-11-25", 1)
+			_ = server.Write(t.Context(), jsonrpc.NewResponse(initialize.ID, []byte(result)))
+			_, _ = server.Read(t.Context()) // notifications/initialized
+			_ = server.Write(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(7), "elicitation/create", []byte(
+				`{"mode":"url","message":"m","url":"https://example.com/","elicitationId":"known"}`)))
+			_, _ = server.Read(t.Context()) // the response
+			for _, id := range []string{"unknown", "known", "known", ""} {
+				_ = server.Write(t.Context(), jsonrpc.NewNotification("notifications/elicitation/complete",
+					fmt.Appendf(nil, `{"elicitationId":%q}`, id)))
+			}
+		}()
+		c, err := mcp.Connect(t.Context(), mcp.NewConnTransport(client), opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if !slices.Equal(got, []string{"known"}) {
+			t.Errorf("got completions %q, want known", got)
+		}
+		c.Close()
+		server.Close()
+	})
+}

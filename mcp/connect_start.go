@@ -1,0 +1,51 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// A startingTransport is a Transport that may have to download the server before it starts.
+type startingTransport interface {
+	isRunner() bool
+	withheld() []string
+}
+
+func (c *Client) isRunner() bool {
+	t, ok := c.transport.(startingTransport)
+	return ok && t.isRunner()
+}
+
+// startTimeout returns how long a server may take to respond to initialize.
+func (c *Client) startTimeout() time.Duration {
+	if c.isRunner() && c.opts.Timeout == defaultTimeout {
+		return runnerTimeout
+	}
+	return c.opts.Timeout
+}
+
+// probeTimeout returns how long a server may take to respond to server/discover. If no session can
+// follow, there is no reason to give up early.
+func (c *Client) probeTimeout() time.Duration {
+	if c.isRunner() && c.opts.Revision != "" && c.opts.ProbeTimeout == defaultProbeTimeout {
+		return runnerTimeout
+	}
+	return c.opts.ProbeTimeout
+}
+
+// slowStart adds to the error of a server that has not responded in time which variables it did not
+// inherit: behind a proxy, a package runner waits in vain without them.
+func (c *Client) slowStart(err error) error {
+	t, ok := c.transport.(startingTransport)
+	if !ok || !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	if names := t.withheld(); len(names) > 0 {
+		return fmt.Errorf("%w (variables that the server did not inherit, see CommandTransport.Env: %s)",
+			err, strings.Join(names, ", "))
+	}
+	return err
+}
