@@ -207,9 +207,13 @@ func (a *arguments) misses(key string) bool {
 
 // unknownName returns an error for an unknown name. It suggests a similar name or lists the names.
 func unknownName(thing, name string, known []string) error {
-	text := fmt.Sprintf("unknown %s %q", thing, name)
+	text := fmt.Sprintf("unknown %s %q", thing, shorten(name, maxNameShown))
 	if like := schema.Nearest(name, known); like != "" {
 		return fmt.Errorf("%s: did you mean %q?", text, cleanLine(like))
+	}
+	known = slices.Clone(known)
+	for i, name := range known {
+		known[i] = shorten(name, maxNameShown)
 	}
 	const shown = 20
 	switch {

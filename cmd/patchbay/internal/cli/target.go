@@ -118,17 +118,20 @@ func (p *program) named(ctx context.Context, name string, trust truster) (*targe
 func checkServerURL(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return fmt.Errorf("invalid server URL %q: want http://… or https://…", text)
+		return fmt.Errorf("invalid server URL %.200q: want http://… or https://…", text)
 	}
 	return nil
 }
 
 func fromConfig(ctx context.Context, c *host.Config, name string, trust truster) (*target, error) {
 	s, err := c.Server(name)
-	if err == nil {
-		err = checkTrust(ctx, c, s, trust)
+	if err == nil && s.Type != host.TypeStdio && !strings.Contains(s.URL, "${") {
+		err = checkServerURL(s.URL) // before the user is asked about it
 	}
 	if err == nil {
+		if err := checkTrust(ctx, c, s, trust); err != nil {
+			return nil, err
+		}
 		s, err = s.Expand(os.LookupEnv)
 	}
 	if err == nil && s.Type != host.TypeStdio {
