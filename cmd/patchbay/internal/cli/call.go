@@ -47,6 +47,7 @@ func (p *program) prepareCall(
 		parameters, _ := parametersOf(tool.InputSchema)
 		return nil, nil, p.wrongArguments(ctx, err, "call", signature(tool.Name, parameters))
 	}
+	p.warnUndeclared(a)
 	return tool, a.object(), nil
 }
 
