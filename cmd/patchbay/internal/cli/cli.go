@@ -35,6 +35,8 @@ type program struct {
 	verifyMost  int64         // bytes received for verifying skills at most; 0 for the default
 	received    atomic.Int64  // bytes of results and errors
 
+	keyFileWarned atomic.Bool // the key file of the vault was warned about
+
 	current    atomic.Pointer[target]   // the server; nil before there is one
 	serverName atomic.Pointer[string]   // of the server, for questions
 	scopes     atomic.Pointer[[]string] // that the last login page asked for; nil before
