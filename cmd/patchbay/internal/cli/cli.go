@@ -6,7 +6,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"sync/atomic"
@@ -23,6 +22,7 @@ import (
 
 // A program is one run of patchbay.
 type program struct {
+	args   []string // the command line
 	flags  flags
 	input  *input
 	output *output
@@ -36,6 +36,7 @@ type program struct {
 	received    atomic.Int64  // bytes of results and errors
 
 	keyFileWarned atomic.Bool // the key file of the vault was warned about
+	commandStderr tail        // of the server's command, without -v
 
 	current    atomic.Pointer[target]   // the server; nil before there is one
 	serverName atomic.Pointer[string]   // of the server, for questions
@@ -97,6 +98,7 @@ func widthOf(stream any) (width int) {
 var errShown = errors.New("shown")
 
 func (p *program) run(ctx context.Context, args []string) int {
+	p.args = args
 	root := p.rootCommand()
 	root.SetArgs(args)
 	root.SetIn(p.input.r)
@@ -129,6 +131,7 @@ func (p *program) fail(code int, err error, a advice) {
 		const maxData = 1000 // characters
 		p.screen.printf("  data: %s", shorten(cleanJSON(string(f.Data)), maxData))
 	}
+	p.showTail(&f)
 	switch {
 	case a.login != "":
 		p.screen.printf("  %s", cleanLine(a.login))
@@ -151,9 +154,7 @@ func (p *program) rootCommand() *cobra.Command {
 		RunE:                       p.showHelp,
 	}
 	root.SetVersionTemplate("patchbay {{.Version}}\n")
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usage(fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath()))
-	})
+	root.SetFlagErrorFunc(p.flagError)
 	root.AddGroup(&cobra.Group{ID: groupServer, Title: "Server commands:"},
 		&cobra.Group{ID: groupAuth, Title: "Authorization:"}, &cobra.Group{ID: groupOther, Title: "Other commands:"})
 	root.SetHelpCommandGroupID(groupOther)

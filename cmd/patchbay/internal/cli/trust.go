@@ -179,7 +179,7 @@ func (p *program) projectServer(name string) (*host.Config, *host.Server, error)
 		}
 		known = append(known, c.Names()...)
 	}
-	return nil, nil, errors.Join(unknownName("server of a project file", name, known), err)
+	return nil, nil, errors.Join(err, unknownName("server of a project file", name, known))
 }
 
 // A trustReport is a server of a project file in JSON.
