@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -137,7 +138,7 @@ func (p *program) fail(code int, err error, a advice) {
 		p.screen.printf("  %s", cleanLine(a.login))
 	case a.hint != "":
 		p.screen.printf("  %s", cleanLine(a.hint))
-	case code == exitTimeout && !errors.Is(err, oauthclient.ErrLoginTimeout):
+	case code == exitTimeout && !errors.Is(err, oauthclient.ErrLoginTimeout) && !strings.Contains(text, "--timeout"):
 		p.screen.printf("  No message for %v; change that with --timeout.", p.flags.timeout)
 	}
 }
@@ -174,7 +175,7 @@ func (p *program) addFlags(root *cobra.Command) {
 	const timeout = 60 * time.Second // the default of mcp.ClientOptions
 	all.BoolVar(&f.json, "json", false, "print JSON (see help json)")
 	all.BoolVarP(&f.verbose, "verbose", "v", false, "show messages and the server's stderr, on standard error")
-	all.DurationVar(&f.timeout, "timeout", timeout, "fail if the server sends nothing for this long")
+	all.DurationVar(&f.timeout, "timeout", timeout, "fail if the server sends nothing for this long; it bounds connecting and lists as a whole")
 	all.StringVar(&f.revision, "revision", "", "use this protocol `revision`, such as "+newestRevision())
 	all.StringArrayVar(&f.header, "header", nil, "add an HTTP header, as `Name:value`")
 	all.StringArrayVar(&f.environment, "env", nil, "set an environment variable of the command, as `KEY=value`")

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"strings"
@@ -43,6 +44,10 @@ func (l listing[T]) names(ctx context.Context, c *mcp.Client) (names []string) {
 func listOrShow[T any](p *program, l listing[T]) func(context.Context, *mcp.Client, []string) error {
 	return func(ctx context.Context, c *mcp.Client, words []string) error {
 		list, err := collect(l.all(c, ctx))
+		var rpc *mcp.Error
+		if errors.As(err, &rpc) && rpc.Code == mcp.CodeMethodNotFound && len(list) == 0 {
+			err = nil // the server offers none
+		}
 		if err != nil {
 			return err
 		}
@@ -56,6 +61,9 @@ func listOrShow[T any](p *program, l listing[T]) func(context.Context, *mcp.Clie
 		if p.flags.json {
 			p.output.value(map[string]any{l.key: list})
 			return nil
+		}
+		if len(list) == 0 {
+			p.screen.printf("This server has no %s.", strings.Replace(l.key, "resourceTemplates", "resource templates", 1))
 		}
 		for _, item := range list {
 			l.show(item, len(words) > 0)

@@ -242,9 +242,14 @@ func (p *program) connect(ctx context.Context, t *target) (*mcp.Client, error) {
 	}
 	t.contacted = true
 	p.screen.status("connecting to " + cleanLine(where) + " …")
-	c, err := mcp.Connect(ctx, p.transport(t), opts)
+	var c *mcp.Client
+	err = within(ctx, p.flags.timeout, func(ctx context.Context) (err error) {
+		c, err = mcp.Connect(ctx, p.transport(t), opts)
+		return err
+	}, p.noAnswer())
 	p.screen.done()
 	if err != nil {
+		err = p.explainNoAnswer(ctx, err)
 		return nil, notServer(p.suggestEndpoint(ctx, t, fmt.Errorf("connect to %s: %w", t, err)))
 	}
 	if name := c.ServerInfo().Name; name != "" {
@@ -283,8 +288,8 @@ func (p *program) clientOptions() (*mcp.ClientOptions, error) {
 		Elicit: p.elicit, ElicitURL: p.elicitURL, Sample: p.sample,
 		Revision: f.revision, Timeout: f.timeout, Logger: p.logger(), Middleware: []mcp.Middleware{p.countBytes},
 	}
-	const probeTimeout = 10 * time.Second // then an older revision is tried
-	opts.ProbeTimeout = min(f.timeout, probeTimeout)
+	const probeTimeout = 10 * time.Second              // then an older revision is tried
+	opts.ProbeTimeout = min(f.timeout/2, probeTimeout) // the rest is for that
 	if f.revision != "" {
 		opts.ProbeTimeout = f.timeout // no other revision is tried
 	}
