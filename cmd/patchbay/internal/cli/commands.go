@@ -37,7 +37,7 @@ func (p *program) commands() []*cobra.Command {
 			p.boundedCommand("templates", "List resource templates", nil, listOrShow(p, templates)),
 			p.boundedCommand("prompts [NAME]", "List prompts, or show one with its arguments",
 				prompts.names, listOrShow(p, prompts)),
-			p.callCommand(tools.names),
+			p.callCommand(tools),
 			p.serverCommand("read URI [VARIABLE=VALUE…]", "Read a resource", resources.names, p.read),
 			p.serverCommand("get PROMPT [ARGUMENT…]", "Get a prompt", prompts.names, p.get),
 			p.boundedCommand("complete REFERENCE ARGUMENT=TYPED [KNOWN=VALUE…]",

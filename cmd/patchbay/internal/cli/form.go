@@ -94,25 +94,6 @@ func (f *field) heading() string {
 	return b.String()
 }
 
-// bounds returns the limits of the value in words.
-func (f *field) bounds() (notes []string) {
-	for _, limit := range []struct{ key, phrase string }{
-		{"minimum", "at least %s"}, {"exclusiveMinimum", "more than %s"},
-		{"maximum", "at most %s"}, {"exclusiveMaximum", "less than %s"},
-		{"minLength", "at least %s characters"}, {"maxLength", "at most %s characters"},
-		{"minItems", "at least %s values"}, {"maxItems", "at most %s values"},
-	} {
-		if v, ok := jsonscan.Get(f.schema, limit.key); ok && jsonscan.Kind(v) == '0' {
-			note := fmt.Sprintf(limit.phrase, v)
-			if string(v) == "1" {
-				note = strings.TrimSuffix(note, "s")
-			}
-			notes = append(notes, note)
-		}
-	}
-	return notes
-}
-
 // promptText returns the prompt of the field: what to type, and the default.
 func (f *field) promptText() string {
 	what := "text"

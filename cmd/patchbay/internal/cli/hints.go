@@ -55,7 +55,7 @@ func misplacedCommand(cmd *cobra.Command, words []string) string {
 		return ""
 	}
 	parents := strings.TrimSuffix(cmd.CommandPath(), cmd.Name())
-	form = strings.TrimSuffix(strings.Replace(form, " [NAME]", "", 1), "COMMAND…")
+	form = strings.TrimSuffix(strings.NewReplacer(" [NAME]", "", "[TOOL]", "TOOL").Replace(form), "COMMAND…")
 	return "put the command after --, as in: " + parents + form + (&target{command: words}).String()
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"strings"
 
@@ -143,18 +142,7 @@ func (p *program) showTool(t *mcp.Tool, whole bool) {
 	if !whole {
 		return
 	}
-	for i := range parameters {
-		param := &parameters[i]
-		line := fmt.Sprintf("  %s: %s", cleanLine(param.name), cleanLine(param.want()))
-		if param.required {
-			line += ", required"
-		}
-		if d := param.defaultValue(); d != nil {
-			line += ", default " + cleanJSON(string(d))
-		}
-		if d := param.description; d != "" {
-			line += "; " + cleanLine(d)
-		}
+	for _, line := range inputTree(t.InputSchema) {
 		p.output.printf("%s", line)
 	}
 	if hints := hintsOf(t.Annotations); hints != "" {
