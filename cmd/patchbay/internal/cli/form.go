@@ -38,7 +38,7 @@ func newForm(requested stdjson.RawMessage) ([]field, error) {
 	return fields, nil
 }
 
-// fillIn prompts for every field until the user confirms.
+// fillIn prompts for every field until the user confirms. A single yes or no needs no confirmation.
 func (p *program) fillIn(ctx context.Context, fields []field) (stdjson.RawMessage, error) {
 	for {
 		a := arguments{values: map[string]stdjson.RawMessage{}}
@@ -53,6 +53,9 @@ func (p *program) fillIn(ctx context.Context, fields []field) (stdjson.RawMessag
 			}
 		}
 		content := a.object()
+		if len(fields) == 1 && slices.Equal(fields[0].types, []string{"boolean"}) {
+			return content, nil
+		}
 		if len(fields) > 1 {
 			p.screen.printf("\n  %s", cleanJSON(string(content)))
 		}

@@ -70,3 +70,14 @@ func TestCallWithoutToolListsTools(t *testing.T) {
 		t.Errorf("--task without a tool: exit code %d, %s", o.status, o.stderr)
 	}
 }
+
+// A form with a single yes-or-no field is one question, without another whether to send the answer.
+func TestSingleYesOrNoIsOneQuestion(t *testing.T) {
+	url := listen(t, newServer("demo"))
+	for typed, want := range map[string]int{"y\n": exitOK, ":decline\n": exitTool, "what\ny\n": exitOK} {
+		o := atTerminal(t, typed, nil, "call", url, "deploy", "environment=staging")
+		if o.status != want || strings.Contains(o.stderr, "Send this?") {
+			t.Errorf("%q: exit code %d, want %d: %s", typed, o.status, want, o.stderr)
+		}
+	}
+}
