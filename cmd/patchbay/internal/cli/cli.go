@@ -175,7 +175,8 @@ func (p *program) addFlags(root *cobra.Command) {
 	const timeout = 60 * time.Second // the default of mcp.ClientOptions
 	all.BoolVar(&f.json, "json", false, "print JSON (see help json)")
 	all.BoolVarP(&f.verbose, "verbose", "v", false, "show messages and the server's stderr, on standard error")
-	all.DurationVar(&f.timeout, "timeout", timeout, "fail if the server sends nothing for this long; it bounds connecting and lists as a whole")
+	all.DurationVar(&f.timeout, "timeout", timeout,
+		"fail if the server sends nothing for this long; bounds connecting and lists as a whole")
 	all.StringVar(&f.revision, "revision", "", "use this protocol `revision`, such as "+newestRevision())
 	all.StringArrayVar(&f.header, "header", nil, "add an HTTP header, as `Name:value`")
 	all.StringArrayVar(&f.environment, "env", nil, "set an environment variable of the command, as `KEY=value`")

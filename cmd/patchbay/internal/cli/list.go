@@ -62,7 +62,8 @@ func listOrShow[T any](p *program, l listing[T]) func(context.Context, *mcp.Clie
 			return nil
 		}
 		if len(list) == 0 {
-			p.screen.printf("This server has no %s.", strings.Replace(l.key, "resourceTemplates", "resource templates", 1))
+			what := strings.Replace(l.key, "resourceTemplates", "resource templates", 1)
+			p.screen.printf("This server has no %s.", what)
 		}
 		for _, item := range list {
 			l.show(item, len(words) > 0)

@@ -61,7 +61,7 @@ func (p *program) warnKeyFile(path string, reason error) {
 	}
 	why := "the key of the stored logins is in a file"
 	if reason != nil {
-		why += ", because there is no usable system keyring (" + clean(reason.Error()) + ")"
+		why += ", because the system keyring failed (" + clean(reason.Error()) + ")"
 	}
 	p.screen.printf("patchbay: warning: %s: programs and backups that can read\n  %s can read the logins.\n"+
 		"  To avoid that, remove its directory, and log in again with a keyring, or with $%s set.",
