@@ -157,3 +157,21 @@ func TestConfigThatIsNoFile(t *testing.T) {
 		t.Errorf("--config with a directory: exit code %d, %s", o.status, o.stderr)
 	}
 }
+
+// A shell inserts the common beginning of several completions as it is: a later Enter would run it.
+func TestCompletionOffersNothingThatAShellRuns(t *testing.T) {
+	newHostileProject(t)
+	for _, word := range []string{"$(touch${IFS}mark)", "`touch${IFS}mark`", "${HOME}", ";id;", "&id&", "|id", ">mark",
+		"'", `"`, `\x`, "!1"} {
+		entry := map[string]any{"command": "true"}
+		text, err := json.Marshal(map[string]any{"servers": map[string]any{"gh" + word + "a": entry,
+			"gh" + word + "b": entry, "ghi": entry}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		writeProjectFile(t, ".mcp.json", string(text))
+		if o := patchbay(t, "", "__complete", "tools", "gh"); !strings.HasPrefix(o.stdout, "ghi\n:") {
+			t.Errorf("%s: completions %q, want only ghi", word, o.stdout)
+		}
+	}
+}
