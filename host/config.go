@@ -101,7 +101,7 @@ func (c *Config) addServers(key string, servers []byte) error {
 	}
 	for name, server := range jsonscan.Members(servers) {
 		if c.Has(string(name)) {
-			return fmt.Errorf("duplicate server %q in mcpServers and servers", name)
+			return fmt.Errorf("duplicate server %.64q in mcpServers and servers", name)
 		}
 		c.names = append(c.names, string(name))
 		c.servers[string(name)] = server
@@ -127,7 +127,7 @@ func (c *Config) Server(name string) (*Server, error) {
 	}
 	s, err := parseServer(raw)
 	if err != nil {
-		return nil, fmt.Errorf("server %q: %w", name, err)
+		return nil, fmt.Errorf("server %.64q: %w", name, err)
 	}
 	s.Name, s.Project = name, c.Project
 	if c.Path != "" {
@@ -168,14 +168,33 @@ func LoadConfigs(path string) ([]*Config, error) {
 	var configs []*Config
 	var errs []error
 	for _, file := range ConfigFiles(path) {
-		c, err := LoadConfig(file)
+		project := path == "" && !filepath.IsAbs(file)
+		c, err := loadConfig(file, project)
 		switch {
 		case err == nil:
-			c.Project = path == "" && !filepath.IsAbs(file)
 			configs = append(configs, c)
 		case required || !errors.Is(err, fs.ErrNotExist):
 			errs = append(errs, err)
 		}
 	}
 	return configs, errors.Join(errs...)
+}
+
+// loadConfig reads a file. A project file must be regular: reading a pipe or a device may block.
+func loadConfig(path string, project bool) (*Config, error) {
+	if project {
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, err
+		}
+		if !info.Mode().IsRegular() {
+			return nil, fmt.Errorf("%s: invalid project file: must be a regular file", path)
+		}
+	}
+	c, err := LoadConfig(path)
+	if err != nil {
+		return nil, err
+	}
+	c.Project = project
+	return c, nil
 }

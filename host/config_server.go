@@ -103,7 +103,7 @@ func serverType(name string) (ServerType, error) {
 	case "sse":
 		return TypeSSE, nil
 	}
-	return "", fmt.Errorf("invalid value %q: want stdio, http, streamable-http or sse", name)
+	return "", fmt.Errorf("invalid value %.64q: want stdio, http, streamable-http or sse", name)
 }
 
 // resolveType sets the default type, and checks the members that the type requires.
@@ -163,7 +163,7 @@ func table(value []byte) (map[string]string, error) {
 		default:
 			s, err := text(v)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", key, err)
+				return nil, fmt.Errorf("%.64q: %w", key, err)
 			}
 			out[string(key)] = s
 		}
@@ -208,7 +208,7 @@ func (s *Server) Expand(lookup func(name string) (string, bool)) (*Server, error
 func expandTable(where string, table map[string]string, expand func(where, text string) string) map[string]string {
 	out := maps.Clone(table)
 	for _, key := range slices.Sorted(maps.Keys(table)) {
-		out[key] = expand(where+" "+key, table[key])
+		out[key] = expand(fmt.Sprintf("%s %.64q", where, key), table[key])
 	}
 	return out
 }

@@ -130,7 +130,7 @@ func TestConfigErrorsNameThePlaceAndTheRule(t *testing.T) {
 		`{"command": "x", "args": "y"}`:      "args: must be an array",
 		`{"command": "x", "args": [1]}`:      "args: element 0",
 		`{"command": "x", "env": []}`:        "env: must be an object",
-		`{"command": "x", "env": {"A": []}}`: "env: A: must be a string",
+		`{"command": "x", "env": {"A": []}}`: `env: "A": must be a string`,
 		`{"url": 1}`:                         "url: must be a string",
 		`{"url": "x", "headers": "y"}`:       "headers: must be an object",
 		`{"type": 1}`:                        "type: must be a string",

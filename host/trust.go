@@ -1,20 +1,28 @@
 package host
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"unicode/utf8"
 )
 
 // A TrustStore records which servers of project files the user has trusted; see [Config.Project].
-// Each is a file in a directory that only the user may write to. It is safe for concurrent use, also
-// by several processes.
+// Each record is a file that only the user may access, with the entry as it was trusted. The store is
+// safe for concurrent use, also by several processes.
+//
+// Trust is for the entry and its directory. It does not cover the files that a command runs: a
+// repository that changes them keeps its trust.
 type TrustStore struct {
-	// Dir is the directory. [TrustStore.Trust] creates it with mode 0700.
+	// Dir is the absolute path of the directory. [TrustStore.Trust] creates it with mode 0700. A
+	// directory or a record that other users can access trusts nothing.
 	Dir string
 }
 
@@ -25,44 +33,134 @@ func (t *TrustStore) NeedsTrust(s *Server) bool {
 	if !s.Project {
 		return false
 	}
-	_, err := os.Stat(t.file(s))
-	return err != nil
+	file, want, err := t.record(s)
+	if err != nil {
+		return true
+	}
+	got, err := readRecord(file, len(want))
+	return err != nil || !bytes.Equal(got, want)
 }
 
-// Trust records that the user has trusted a server as it is now.
+// Trust records that the user has trusted a server as it is now. It replaces the record of another
+// entry of the same name in the same directory.
 func (t *TrustStore) Trust(s *Server) error {
+	file, record, err := t.record(s)
+	if err != nil {
+		return err
+	}
 	if err := os.MkdirAll(t.Dir, 0o700); err != nil {
 		return err
 	}
-	return os.WriteFile(t.file(s), append(s.identity(), '\n'), 0o600)
+	if err := checkPrivate(t.Dir); err != nil {
+		return err
+	}
+	temp, err := os.CreateTemp(t.Dir, "new-*") // with mode 0600; the rename does not follow a link
+	if err != nil {
+		return err
+	}
+	_, err = temp.Write(record)
+	if err = errors.Join(err, temp.Close()); err == nil {
+		err = os.Rename(temp.Name(), file)
+	}
+	if err != nil {
+		_ = os.Remove(temp.Name())
+	}
+	return err
 }
 
-// Revoke removes the record of a server. It is not an error if there is none.
+// Revoke removes the record of a server, also one of an earlier entry of its name. It is not an error
+// if there is none.
 func (t *TrustStore) Revoke(s *Server) error {
-	if err := os.Remove(t.file(s)); !errors.Is(err, fs.ErrNotExist) {
+	file, _, err := t.record(s)
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(file); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
 }
 
-func (t *TrustStore) file(s *Server) string {
-	sum := sha256.Sum256(s.identity())
-	return filepath.Join(t.Dir, hex.EncodeToString(sum[:])+".json")
+// record returns the file of a server's record, which is the same for all entries of the name in the
+// directory, and its content.
+func (t *TrustStore) record(s *Server) (file string, content []byte, err error) {
+	if !filepath.IsAbs(t.Dir) {
+		return "", nil, fmt.Errorf("invalid directory %q of trusted servers: must be absolute", t.Dir)
+	}
+	e, err := s.trusted()
+	if err != nil {
+		return "", nil, err
+	}
+	key, _ := json.Marshal([]string{e.Base, e.Name}) // strings only: no error is possible
+	sum := sha256.Sum256(key)
+	content, _ = json.Marshal(e)
+	return filepath.Join(t.Dir, hex.EncodeToString(sum[:])+".json"), append(content, '\n'), nil
 }
 
-// identity returns all that decides what using a server does, with variables unexpanded, and the
-// directory of its file: relative paths of the entry depend on it.
-func (s *Server) identity() []byte {
+// A trustedEntry is all that decides what using a server does, with variables unexpanded. Relative
+// paths of the entry depend on Base, the directory of its file.
+type trustedEntry struct {
+	Base, Name, Type, Command string
+	Args                      []string
+	Env                       map[string]string
+	Dir, URL                  string
+	Header                    map[string]string
+}
+
+func (s *Server) trusted() (*trustedEntry, error) {
 	base, err := filepath.Abs(s.base)
-	if err != nil {
-		base = s.base
+	if err == nil {
+		base, err = filepath.EvalSymlinks(base) // a link may lead elsewhere later
 	}
-	text, _ := json.Marshal(struct { // strings only: no error is possible
-		Base, Name, Type, Command string
-		Args                      []string
-		Env                       map[string]string
-		Dir, URL                  string
-		Header                    map[string]string
-	}{base, s.Name, string(s.Type), s.Command, s.Args, s.Env, s.Dir, s.URL, s.Header})
-	return text
+	if err != nil {
+		return nil, err
+	}
+	e := &trustedEntry{base, s.Name, string(s.Type), s.Command, s.Args, s.Env, s.Dir, s.URL, s.Header}
+	texts := append([]string{e.Base, e.Name, e.Type, e.Command, e.Dir, e.URL}, e.Args...)
+	for _, table := range []map[string]string{e.Env, e.Header} {
+		for key, value := range table {
+			texts = append(texts, key, value)
+		}
+	}
+	for _, text := range texts {
+		if !utf8.ValidString(text) { // JSON would record it like another text
+			return nil, fmt.Errorf("invalid text %.64q of server %.64q: must be UTF-8", text, s.Name)
+		}
+	}
+	return e, nil
+}
+
+// readRecord reads a record of a size that only the user may access, in such a directory.
+func readRecord(file string, size int) ([]byte, error) {
+	if err := checkPrivate(filepath.Dir(file)); err != nil {
+		return nil, err
+	}
+	info, err := os.Lstat(file)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() != int64(size) {
+		return nil, fmt.Errorf("%s: not a record of this server", file)
+	}
+	if err := checkOwner(file, info); err != nil {
+		return nil, err
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, int64(size)+1))
+}
+
+// checkPrivate returns an error for a directory that other users own or can access.
+func checkPrivate(dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("%s: not a directory", dir)
+	}
+	return checkOwner(dir, info)
 }

@@ -17,8 +17,10 @@ import (
 // arguments collects the arguments of a call. The object keeps their order.
 type arguments struct {
 	thing      string // argument or field, for errors
+	owner      string // tool or prompt, which may take undeclared arguments; empty for a form
 	parameters []parameter
-	closed     bool // no other parameters are allowed
+	closed     bool     // no other parameters are declared to be allowed
+	warnings   []string // about undeclared arguments
 	keys       []string
 	values     map[string]stdjson.RawMessage
 	lists      map[string][][]byte // of arrays whose elements were given one by one
@@ -27,12 +29,14 @@ type arguments struct {
 }
 
 // newArguments parses the arguments of a tool: key=value, key:=json, key=@file, key:=@file, @file,
-// -, or a JSON object. Later ones win. Values are converted to the types of the schema.
+// -, or a JSON object. Later ones win. Values are converted to the types of the schema. Arguments that
+// the schema does not name are kept, with a warning: servers may take them.
 func (p *program) newArguments(
 	ctx context.Context, words []string, inputSchema stdjson.RawMessage,
 ) (*arguments, error) {
 	parameters, closed := parametersOf(inputSchema)
-	return p.readArguments(ctx, words, &arguments{thing: "argument", parameters: parameters, closed: closed})
+	return p.readArguments(ctx, words, &arguments{thing: "argument", owner: "tool", parameters: parameters,
+		closed: closed})
 }
 
 // newFields parses the fields of a form in the same way. Fields that its schema does not name are
@@ -51,10 +55,17 @@ func (p *program) readArguments(ctx context.Context, words []string, a *argument
 			errs = append(errs, err)
 		}
 	}
-	if err := errors.Join(append(errs, a.check()...)...); err != nil {
+	if err := errors.Join(append(errs, a.check(errs != nil)...)...); err != nil {
 		return nil, err
 	}
 	return a, nil
+}
+
+// warnUndeclared shows the warnings about arguments that are sent although they are undeclared.
+func (p *program) warnUndeclared(a *arguments) {
+	for _, warning := range a.warnings {
+		p.screen.printf("patchbay: warning: %s", clean(warning))
+	}
 }
 
 func (a *arguments) add(ctx context.Context, word string) error {
@@ -176,40 +187,70 @@ func (a *arguments) put(key string, value stdjson.RawMessage) {
 	a.values[key] = value
 }
 
-func (a *arguments) check() (errs []error) {
-	var known []string
-	for i := range a.parameters {
-		known = append(known, a.parameters[i].name)
-	}
+// check returns errors for missing and unknown arguments. Those that may be sent though they are
+// undeclared are warnings, or errors if there are others.
+func (a *arguments) check(failed bool) (errs []error) {
+	var undeclared []error
+	known := a.names()
 	for _, key := range a.keys {
-		if !slices.Contains(known, key) && (a.closed || a.misses(schema.Nearest(key, known))) {
+		like := schema.Nearest(key, known)
+		switch {
+		case slices.Contains(known, key) || !a.closed && !a.lacks(like):
+		case a.misses(like) || a.closed && (a.owner == "" || a.owner == "tool" && a.lacks(like)):
 			errs = append(errs, unknownName(a.thing, key, known))
+		default:
+			undeclared = append(undeclared, unknownName(a.thing, key, known))
+			warning := fmt.Sprintf("the %s does not declare the %s %q", a.owner, a.thing, shorten(key, maxNameShown))
+			if a.lacks(like) {
+				warning += fmt.Sprintf(": did you mean %q?", cleanLine(like))
+			}
+			a.warnings = append(a.warnings, warning)
 		}
 	}
 	for i := range a.parameters {
-		p := &a.parameters[i]
-		if !a.misses(p.name) {
-			continue
+		if p := &a.parameters[i]; a.misses(p.name) {
+			errs = append(errs, p.missing(a.thing))
 		}
-		text := fmt.Sprintf("missing %s %s: %s", a.thing, cleanLine(p.name), cleanLine(p.want()))
-		if d := p.description; d != "" {
-			text += ", " + shorten(cleanLine(d), 120)
-		}
-		errs = append(errs, errors.New(text))
+	}
+	if failed || errs != nil {
+		errs = append(undeclared, errs...)
 	}
 	return errs
 }
 
-func (a *arguments) misses(key string) bool {
-	_, given := a.values[key]
-	return !given && !a.wrong[key] && key != "" && a.parameter(key).required
+func (a *arguments) names() (all []string) {
+	for i := range a.parameters {
+		all = append(all, a.parameters[i].name)
+	}
+	return all
 }
+
+// missing returns the error for a required parameter without a value.
+func (p *parameter) missing(thing string) error {
+	text := fmt.Sprintf("missing %s %s: %s", thing, cleanLine(p.name), cleanLine(p.want()))
+	if d := p.description; d != "" {
+		text += ", " + shorten(cleanLine(d), 120)
+	}
+	return errors.New(text)
+}
+
+// lacks reports whether no value of a parameter was given.
+func (a *arguments) lacks(key string) bool {
+	_, given := a.values[key]
+	return !given && !a.wrong[key] && key != ""
+}
+
+func (a *arguments) misses(key string) bool { return a.lacks(key) && a.parameter(key).required }
 
 // unknownName returns an error for an unknown name. It suggests a similar name or lists the names.
 func unknownName(thing, name string, known []string) error {
-	text := fmt.Sprintf("unknown %s %q", thing, name)
+	text := fmt.Sprintf("unknown %s %q", thing, shorten(name, maxNameShown))
 	if like := schema.Nearest(name, known); like != "" {
 		return fmt.Errorf("%s: did you mean %q?", text, cleanLine(like))
+	}
+	known = slices.Clone(known)
+	for i, name := range known {
+		known[i] = shorten(name, maxNameShown)
 	}
 	const shown = 20
 	switch {

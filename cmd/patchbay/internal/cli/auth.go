@@ -71,6 +71,9 @@ func (p *program) login(ctx context.Context, t *target, wanted *settings, secret
 		return err
 	}
 	p.screen.done()
+	if d, err := p.vault.Describe(); err == nil && d.Key == vault.InFile {
+		p.warnKeyFile(p.vault.KeyFile(), nil)
+	}
 	if now, err := t.auth.Status(ctx); err == nil && now != nil {
 		if lost := difference(difference(held, now.Scopes), []string{scopeOffline}); len(lost) > 0 {
 			p.screen.printf("Scopes no longer allowed: %s", cleanLine(strings.Join(lost, " ")))

@@ -14,10 +14,16 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-func (p *program) callCommand(names lister) *cobra.Command {
+func (p *program) callCommand(tools listing[*mcp.Tool]) *cobra.Command {
 	var asTask bool
-	cmd := p.serverCommand("call TOOL [ARGUMENT…]", "Call a tool", names,
+	cmd := p.serverCommand("call [TOOL] [ARGUMENT…]", "Call a tool, or list the tools", tools.names,
 		func(ctx context.Context, c *mcp.Client, words []string) error {
+			switch {
+			case len(words) == 0 && asTask:
+				return usage(errors.New("missing TOOL: --task starts a tool"))
+			case len(words) == 0:
+				return listOrShow(p, tools)(ctx, c, nil)
+			}
 			tool, arguments, err := p.prepareCall(ctx, c, words)
 			switch {
 			case err != nil:
@@ -47,6 +53,7 @@ func (p *program) prepareCall(
 		parameters, _ := parametersOf(tool.InputSchema)
 		return nil, nil, p.wrongArguments(ctx, err, "call", signature(tool.Name, parameters))
 	}
+	p.warnUndeclared(a)
 	return tool, a.object(), nil
 }
 

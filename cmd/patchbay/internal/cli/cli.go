@@ -6,9 +6,9 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -23,6 +23,7 @@ import (
 
 // A program is one run of patchbay.
 type program struct {
+	args   []string // the command line
 	flags  flags
 	input  *input
 	output *output
@@ -34,6 +35,9 @@ type program struct {
 	loginTime   time.Duration // how long a user has to log in; 0 for the default
 	verifyMost  int64         // bytes received for verifying skills at most; 0 for the default
 	received    atomic.Int64  // bytes of results and errors
+
+	keyFileWarned atomic.Bool // the key file of the vault was warned about
+	commandStderr tail        // of the server's command, without -v
 
 	current    atomic.Pointer[target]   // the server; nil before there is one
 	serverName atomic.Pointer[string]   // of the server, for questions
@@ -95,6 +99,7 @@ func widthOf(stream any) (width int) {
 var errShown = errors.New("shown")
 
 func (p *program) run(ctx context.Context, args []string) int {
+	p.args = args
 	root := p.rootCommand()
 	root.SetArgs(args)
 	root.SetIn(p.input.r)
@@ -127,12 +132,13 @@ func (p *program) fail(code int, err error, a advice) {
 		const maxData = 1000 // characters
 		p.screen.printf("  data: %s", shorten(cleanJSON(string(f.Data)), maxData))
 	}
+	p.showTail(&f)
 	switch {
 	case a.login != "":
 		p.screen.printf("  %s", cleanLine(a.login))
 	case a.hint != "":
 		p.screen.printf("  %s", cleanLine(a.hint))
-	case code == exitTimeout && !errors.Is(err, oauthclient.ErrLoginTimeout):
+	case code == exitTimeout && !errors.Is(err, oauthclient.ErrLoginTimeout) && !strings.Contains(text, "--timeout"):
 		p.screen.printf("  No message for %v; change that with --timeout.", p.flags.timeout)
 	}
 }
@@ -149,9 +155,7 @@ func (p *program) rootCommand() *cobra.Command {
 		RunE:                       p.showHelp,
 	}
 	root.SetVersionTemplate("patchbay {{.Version}}\n")
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usage(fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath()))
-	})
+	root.SetFlagErrorFunc(p.flagError)
 	root.AddGroup(&cobra.Group{ID: groupServer, Title: "Server commands:"},
 		&cobra.Group{ID: groupAuth, Title: "Authorization:"}, &cobra.Group{ID: groupOther, Title: "Other commands:"})
 	root.SetHelpCommandGroupID(groupOther)
@@ -171,7 +175,8 @@ func (p *program) addFlags(root *cobra.Command) {
 	const timeout = 60 * time.Second // the default of mcp.ClientOptions
 	all.BoolVar(&f.json, "json", false, "print JSON (see help json)")
 	all.BoolVarP(&f.verbose, "verbose", "v", false, "show messages and the server's stderr, on standard error")
-	all.DurationVar(&f.timeout, "timeout", timeout, "fail if the server sends nothing for this long")
+	all.DurationVar(&f.timeout, "timeout", timeout,
+		"fail if the server sends nothing for this long; bounds connecting and lists as a whole")
 	all.StringVar(&f.revision, "revision", "", "use this protocol `revision`, such as "+newestRevision())
 	all.StringArrayVar(&f.header, "header", nil, "add an HTTP header, as `Name:value`")
 	all.StringArrayVar(&f.environment, "env", nil, "set an environment variable of the command, as `KEY=value`")

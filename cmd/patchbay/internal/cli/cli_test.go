@@ -28,10 +28,37 @@ func update() bool { return flag.Lookup("update").Value.String() == "true" }
 // serveEnv makes the test binary the demo server on stdio.
 const serveEnv = "PATCHBAY_TEST_SERVE"
 
+// failEnv makes the test binary a server whose tool fails after it has explained itself.
+const failEnv = "PATCHBAY_TEST_FAIL"
+
+func newFailingServer() *mcp.Server {
+	s := mcp.NewServer("failing", "1", nil)
+	explain := func() {
+		for i := range 40 {
+			fmt.Fprintf(os.Stderr, "line %d \x1b[2J\n", i)
+		}
+	}
+	mcp.AddTool(s, &mcp.Tool{Name: "internal"}, func(context.Context, struct{}) (string, error) {
+		explain()
+		return "", &mcp.Error{Code: mcp.CodeInternalError, Message: "it broke"}
+	})
+	mcp.AddTool(s, &mcp.Tool{Name: "fine"}, func(context.Context, struct{}) (string, error) {
+		explain()
+		return "fine", nil
+	})
+	return s
+}
+
 func TestMain(m *testing.M) {
 	if file := os.Getenv(taskStoreEnv); file != "" {
 		if err := runTaskServer(file); err != nil {
 			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	if os.Getenv(failEnv) != "" {
+		if err := newFailingServer().Run(context.Background(), mcp.Stdio()); err != nil {
 			os.Exit(1)
 		}
 		return

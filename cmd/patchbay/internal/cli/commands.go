@@ -31,20 +31,20 @@ func (p *program) commands() []*cobra.Command {
 	return slices.Concat(
 		inGroup(groupServer,
 			p.probeCommand(),
-			p.serverCommand("tools [NAME]", "List tools, or show one with its input and output schema",
+			p.boundedCommand("tools [NAME]", "List tools, or show one with its input and output schema",
 				tools.names, listOrShow(p, tools)),
-			p.serverCommand("resources", "List resources", nil, listOrShow(p, resources)),
-			p.serverCommand("templates", "List resource templates", nil, listOrShow(p, templates)),
-			p.serverCommand("prompts [NAME]", "List prompts, or show one with its arguments",
+			p.boundedCommand("resources", "List resources", nil, listOrShow(p, resources)),
+			p.boundedCommand("templates", "List resource templates", nil, listOrShow(p, templates)),
+			p.boundedCommand("prompts [NAME]", "List prompts, or show one with its arguments",
 				prompts.names, listOrShow(p, prompts)),
-			p.callCommand(tools.names),
+			p.callCommand(tools),
 			p.serverCommand("read URI [VARIABLE=VALUE…]", "Read a resource", resources.names, p.read),
 			p.serverCommand("get PROMPT [ARGUMENT…]", "Get a prompt", prompts.names, p.get),
-			p.serverCommand("complete REFERENCE ARGUMENT=TYPED [KNOWN=VALUE…]",
+			p.boundedCommand("complete REFERENCE ARGUMENT=TYPED [KNOWN=VALUE…]",
 				"Complete an argument of a prompt or resource template", prompts.names, p.complete),
 			p.listenCommand(resources.names),
 			p.serverCommand("rpc METHOD [PARAMS]", "Send a JSON-RPC request", nil, p.rpc),
-			p.serverCommand("ping", "Send a ping and print the round-trip time", nil, p.ping),
+			p.boundedCommand("ping", "Send a ping and print the round-trip time", nil, p.ping),
 			p.withSubcommands("skills", "List, read and verify skills",
 				p.serverCommand("list", "List skills", nil, p.showSkills),
 				p.serverCommand("show SKILL", "Show a skill and the list of its files", skillNames, p.showSkill),
@@ -134,6 +134,27 @@ func (p *program) serverCommand(
 		p.close(c)
 		return err
 	})
+}
+
+// boundedCommand returns a serverCommand that --timeout bounds as a whole: its requests are short.
+func (p *program) boundedCommand(
+	usageLine, short string, names lister, run func(ctx context.Context, c *mcp.Client, words []string) error,
+) *cobra.Command {
+	cmd := p.serverCommand(usageLine, short, names, run)
+	unbounded := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		most := p.flags.timeout
+		if most <= 0 {
+			return unbounded(cmd, args) // an error
+		}
+		parent := cmd.Context()
+		defer cmd.SetContext(parent)
+		return within(parent, most, func(ctx context.Context) error {
+			cmd.SetContext(ctx)
+			return unbounded(cmd, args)
+		}, fmt.Errorf("%s: not complete within %v (--timeout)", cmd.Name(), most))
+	}
+	return cmd
 }
 
 // authCommand returns a command about the login at a server.

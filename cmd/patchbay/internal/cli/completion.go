@@ -49,11 +49,19 @@ func (p *program) targetNames(typed string) (names []string) {
 	return matching(names, typed)
 }
 
+// maxCompleted bounds a completed name, in bytes: a longer one would fill the terminal.
+const maxCompleted = 1000
+
+// shellActive are the characters with which a shell runs other commands or reads more of a line. Shells
+// insert the common beginning of several completions unquoted.
+const shellActive = "$`;&|<>()'\"\\!"
+
 // matching returns the names that begin with what was typed and are safe on a command line and on a
 // terminal. A name that begins with a hyphen would be a flag.
 func matching(names []string, typed string) (found []string) {
 	for _, name := range names {
-		if strings.HasPrefix(name, typed) && !strings.HasPrefix(name, "-") &&
+		if len(name) <= maxCompleted && strings.HasPrefix(name, typed) && !strings.HasPrefix(name, "-") &&
+			!strings.ContainsAny(name, shellActive) &&
 			!strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || isUnsafe(r) }) {
 			found = append(found, name)
 		}

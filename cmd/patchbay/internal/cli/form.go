@@ -38,7 +38,7 @@ func newForm(requested stdjson.RawMessage) ([]field, error) {
 	return fields, nil
 }
 
-// fillIn prompts for every field until the user confirms.
+// fillIn prompts for every field until the user confirms. A single yes or no needs no confirmation.
 func (p *program) fillIn(ctx context.Context, fields []field) (stdjson.RawMessage, error) {
 	for {
 		a := arguments{values: map[string]stdjson.RawMessage{}}
@@ -53,6 +53,9 @@ func (p *program) fillIn(ctx context.Context, fields []field) (stdjson.RawMessag
 			}
 		}
 		content := a.object()
+		if len(fields) == 1 && slices.Equal(fields[0].types, []string{"boolean"}) {
+			return content, nil
+		}
 		if len(fields) > 1 {
 			p.screen.printf("\n  %s", cleanJSON(string(content)))
 		}
@@ -92,25 +95,6 @@ func (f *field) heading() string {
 		}
 	}
 	return b.String()
-}
-
-// bounds returns the limits of the value in words.
-func (f *field) bounds() (notes []string) {
-	for _, limit := range []struct{ key, phrase string }{
-		{"minimum", "at least %s"}, {"exclusiveMinimum", "more than %s"},
-		{"maximum", "at most %s"}, {"exclusiveMaximum", "less than %s"},
-		{"minLength", "at least %s characters"}, {"maxLength", "at most %s characters"},
-		{"minItems", "at least %s values"}, {"maxItems", "at most %s values"},
-	} {
-		if v, ok := jsonscan.Get(f.schema, limit.key); ok && jsonscan.Kind(v) == '0' {
-			note := fmt.Sprintf(limit.phrase, v)
-			if string(v) == "1" {
-				note = strings.TrimSuffix(note, "s")
-			}
-			notes = append(notes, note)
-		}
-	}
-	return notes
 }
 
 // promptText returns the prompt of the field: what to type, and the default.

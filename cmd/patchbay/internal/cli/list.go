@@ -3,7 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
-	"fmt"
+	"errors"
 	"iter"
 	"strings"
 
@@ -43,6 +43,10 @@ func (l listing[T]) names(ctx context.Context, c *mcp.Client) (names []string) {
 func listOrShow[T any](p *program, l listing[T]) func(context.Context, *mcp.Client, []string) error {
 	return func(ctx context.Context, c *mcp.Client, words []string) error {
 		list, err := collect(l.all(c, ctx))
+		var rpc *mcp.Error
+		if errors.As(err, &rpc) && rpc.Code == mcp.CodeMethodNotFound && len(list) == 0 {
+			err = nil // the server offers none
+		}
 		if err != nil {
 			return err
 		}
@@ -56,6 +60,10 @@ func listOrShow[T any](p *program, l listing[T]) func(context.Context, *mcp.Clie
 		if p.flags.json {
 			p.output.value(map[string]any{l.key: list})
 			return nil
+		}
+		if len(list) == 0 {
+			what := strings.Replace(l.key, "resourceTemplates", "resource templates", 1)
+			p.screen.printf("This server has no %s.", what)
 		}
 		for _, item := range list {
 			l.show(item, len(words) > 0)
@@ -135,18 +143,7 @@ func (p *program) showTool(t *mcp.Tool, whole bool) {
 	if !whole {
 		return
 	}
-	for i := range parameters {
-		param := &parameters[i]
-		line := fmt.Sprintf("  %s: %s", cleanLine(param.name), cleanLine(param.want()))
-		if param.required {
-			line += ", required"
-		}
-		if d := param.defaultValue(); d != nil {
-			line += ", default " + cleanJSON(string(d))
-		}
-		if d := param.description; d != "" {
-			line += "; " + cleanLine(d)
-		}
+	for _, line := range inputTree(t.InputSchema) {
 		p.output.printf("%s", line)
 	}
 	if hints := hintsOf(t.Annotations); hints != "" {

@@ -44,13 +44,28 @@ func (s *settings) isEmpty() bool {
 
 func (p *program) openVault() (*vault.Vault, error) {
 	if p.vault == nil {
-		v, err := vault.New(&vault.Options{Dir: os.Getenv(envVaultDir), Passphrase: os.Getenv(envPassphrase)})
+		v, err := vault.New(&vault.Options{Dir: os.Getenv(envVaultDir), Passphrase: os.Getenv(envPassphrase),
+			KeyFileCreated: p.warnKeyFile})
 		if err != nil {
 			return nil, err
 		}
 		p.vault = v
 	}
 	return p.vault, nil
+}
+
+// warnKeyFile warns, once per run, that the key of the vault is in a file beside it.
+func (p *program) warnKeyFile(path string, reason error) {
+	if p.keyFileWarned.Swap(true) {
+		return
+	}
+	why := "the key of the stored logins is in a file"
+	if reason != nil {
+		why += ", because the system keyring failed (" + clean(reason.Error()) + ")"
+	}
+	p.screen.printf("patchbay: warning: %s: programs and backups that can read\n  %s can read the logins.\n"+
+		"  To avoid that, remove its directory, and log in again with a keyring, or with $%s set.",
+		why, cleanLine(path), envPassphrase)
 }
 
 func settingsKey(t *target) string {

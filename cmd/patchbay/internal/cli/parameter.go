@@ -50,6 +50,12 @@ func parametersOf(schema stdjson.RawMessage) (all []parameter, closed bool) {
 	}
 	r := &schemaReader{schema, maxSubschemas}
 	object := r.resolve(schema)
+	additional, has := jsonscan.Get(object, "additionalProperties")
+	return r.properties(object), has && jsonscan.Kind(additional) == 'f'
+}
+
+// properties returns the properties of an object schema.
+func (r *schemaReader) properties(object []byte) (all []parameter) {
 	var required []string
 	list, _ := jsonscan.Get(object, "required")
 	for name := range jsonscan.Elements(list) {
@@ -63,8 +69,7 @@ func parametersOf(schema stdjson.RawMessage) (all []parameter, closed bool) {
 		p.required = slices.Contains(required, p.name)
 		all = append(all, p)
 	}
-	additional, has := jsonscan.Get(object, "additionalProperties")
-	return all, has && jsonscan.Kind(additional) == 'f'
+	return all
 }
 
 // A schemaReader reads the subschemas of one document.

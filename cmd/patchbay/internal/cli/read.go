@@ -96,10 +96,12 @@ func (p *program) get(ctx context.Context, c *mcp.Client, words []string) error 
 		return err
 	}
 	parameters := promptParameters(prompt)
-	a, err := p.readArguments(ctx, words[1:], &arguments{thing: "argument", parameters: parameters, closed: true})
+	a, err := p.readArguments(ctx, words[1:],
+		&arguments{thing: "argument", owner: "prompt", parameters: parameters, closed: true})
 	if err != nil {
 		return p.wrongArguments(ctx, err, "get", signature(prompt.Name, parameters))
 	}
+	p.warnUndeclared(a)
 	values := map[string]string{}
 	for key, value := range a.values {
 		text, err := jsonscan.Unquote(value)

@@ -130,11 +130,25 @@ func bar(p mcp.ProgressUpdate, width int) string {
 	return fit(text, width)
 }
 
-// fit cuts a line so that the last column stays free.
-func fit(text string, width int) string {
+// rows returns how many rows text takes on the terminal, at most: wide characters have several bytes.
+func (s *screen) rows(text string) (n int) {
+	width := realWidth(s.width())
+	for line := range strings.SplitSeq(text, "\n") {
+		n += 1 + max(len(line)-1, 0)/width
+	}
+	return n
+}
+
+// realWidth returns the width of a terminal, or the default if it is unknown.
+func realWidth(width int) int {
 	const minWidth = 10 // less is not a real width
 	if width < minWidth {
-		width = defaultWidth
+		return defaultWidth
 	}
-	return shorten(text, width-1)
+	return width
+}
+
+// fit cuts a line so that the last column stays free.
+func fit(text string, width int) string {
+	return shorten(text, realWidth(width)-1)
 }

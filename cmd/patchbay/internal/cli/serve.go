@@ -106,9 +106,10 @@ func (p *program) serveHTTP(ctx context.Context, addr, auth, where string) error
 	if auth == authDemo {
 		return errors.Join(p.serveProtected(ctx, listener, addr, d.Server), d.end())
 	}
-	err = announce(p.output.w, "http://"+listener.Addr().String()+endpoint)
+	address := "http://" + listener.Addr().String() + endpoint
+	err = announce(p.output.w, address)
 	if err == nil {
-		err = mcphttp.Serve(ctx, listener, endpoint, mcphttp.NewHandler(d.Server, nil))
+		err = mcphttp.Serve(ctx, listener, endpoint, mcphttp.NewHandler(d.Server, nil), nameEndpoint(address))
 	}
 	return errors.Join(err, d.end())
 }

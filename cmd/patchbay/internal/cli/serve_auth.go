@@ -132,6 +132,8 @@ func (d *protectedDemo) route(next http.Handler) http.Handler {
 			http.Error(w, "this server is http://"+d.host, http.StatusMisdirectedRequest)
 		case r.URL.Path == endpoint, strings.HasPrefix(r.URL.Path, "/.well-known/oauth-protected-resource"):
 			protected.ServeHTTP(w, r)
+		case r.URL.Path == "/":
+			nameEndpoint("http://"+d.host+endpoint)(next).ServeHTTP(w, r)
 		default:
 			d.auth.ServeHTTP(w, r)
 		}

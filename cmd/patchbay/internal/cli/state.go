@@ -23,7 +23,10 @@ func stateDir(name string) (string, error) {
 // stateHome returns $XDG_STATE_HOME/patchbay, its default, or that of Windows and macOS.
 func stateHome() (string, error) {
 	if dir := os.Getenv(envStateDir); dir != "" {
-		return filepath.Abs(dir)
+		if !filepath.IsAbs(dir) { // it would be another in each directory, and some belong to others
+			return "", fmt.Errorf("invalid directory %q: must be absolute", dir)
+		}
+		return dir, nil
 	}
 	var dir string
 	var err error
@@ -36,10 +39,10 @@ func stateHome() (string, error) {
 		dir = xdg
 	default:
 		dir, err = os.UserHomeDir()
-		if err == nil && !filepath.IsAbs(dir) {
-			err = fmt.Errorf("home directory %q: must be absolute", dir)
-		}
 		dir = filepath.Join(dir, ".local", "state")
+	}
+	if err == nil && !filepath.IsAbs(dir) {
+		err = fmt.Errorf("invalid directory %q: must be absolute", dir)
 	}
 	return filepath.Join(dir, "patchbay"), err
 }

@@ -66,7 +66,7 @@ func (p *program) target(cmd *cobra.Command, args []string) (t *target, words []
 				"usage: %s", cmd.UseLine())
 		}
 		if t, err = p.named(cmd.Context(), args[0], p.askTrust); err != nil {
-			return nil, nil, errors.Join(err, misplacedURL(args))
+			return nil, nil, misplaced(cmd, args, err)
 		}
 		t.name = args[0]
 		words = args[1:]
@@ -74,18 +74,26 @@ func (p *program) target(cmd *cobra.Command, args []string) (t *target, words []
 	return t, words, p.addToTarget(t)
 }
 
-// misplacedURL returns an error that suggests a later argument that is a URL as the target.
-func misplacedURL(args []string) error {
+// misplaced adds advice to err, the error of a target, if a later argument is a URL or if the target
+// looks like a command.
+func misplaced(cmd *cobra.Command, args []string, err error) error {
 	if strings.Contains(args[0], "://") {
-		return nil
+		return err
 	}
 	for _, word := range args[1:] {
 		if checkServerURL(word) == nil {
-			return fmt.Errorf("the target comes first: did you mean %s?", cleanLine(word))
+			return fmt.Errorf("%w\nthe target comes first: did you mean %s?", err, cleanLine(word))
 		}
 	}
-	return nil
+	var unknown *unknownServerError
+	if advice := misplacedCommand(cmd, args); advice != "" && errors.As(err, &unknown) {
+		return fmt.Errorf("%w\n%s", err, advice)
+	}
+	return err
 }
+
+// An unknownServerError is returned for a name that no configuration file has.
+type unknownServerError struct{ error }
 
 // named returns the target of a URL or of a name in a configuration file. It calls trust for a server
 // of a project file that the user has not trusted.
@@ -112,23 +120,26 @@ func (p *program) named(ctx context.Context, name string, trust truster) (*targe
 	if strings.ContainsAny(name, "/:") {
 		problem = fmt.Errorf("%w; a URL begins with http:// or https://, and a command follows --", problem)
 	}
-	return nil, errors.Join(problem, err)
+	return nil, errors.Join(err, &unknownServerError{problem}) // the first may be the reason of the second
 }
 
 func checkServerURL(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return fmt.Errorf("invalid server URL %q: want http://… or https://…", text)
+		return fmt.Errorf("invalid server URL %.200q: want http://… or https://…", text)
 	}
 	return nil
 }
 
 func fromConfig(ctx context.Context, c *host.Config, name string, trust truster) (*target, error) {
 	s, err := c.Server(name)
-	if err == nil {
-		err = checkTrust(ctx, c, s, trust)
+	if err == nil && s.Type != host.TypeStdio && !strings.Contains(s.URL, "${") {
+		err = checkServerURL(s.URL) // before the user is asked about it
 	}
 	if err == nil {
+		if err := checkTrust(ctx, c, s, trust); err != nil {
+			return nil, err
+		}
 		s, err = s.Expand(os.LookupEnv)
 	}
 	if err == nil && s.Type != host.TypeStdio {
@@ -192,6 +203,7 @@ func (p *program) transport(t *target) mcp.Transport {
 	}
 	command := mcp.Command(t.command[0], t.command[1:]...)
 	command.Env, command.Dir, command.Logger = t.environment, t.directory, p.logger()
+	command.Stderr = &p.commandStderr
 	if p.flags.verbose {
 		command.Stderr = p.screen
 		return &tracedCommand{command, p.screen}
@@ -233,12 +245,17 @@ func (p *program) connect(ctx context.Context, t *target) (*mcp.Client, error) {
 	}
 	t.contacted = true
 	p.screen.status("connecting to " + cleanLine(where) + " …")
+	var c *mcp.Client
 	transport := p.transport(t)
-	c, err := mcp.Connect(ctx, transport, opts)
+	err = within(ctx, p.flags.timeout, func(ctx context.Context) (err error) {
+		c, err = mcp.Connect(ctx, transport, opts)
+		return err
+	}, p.noAnswer())
 	p.screen.done()
 	if err != nil {
 		_ = transport.Close() // this process is about to exit, and must not leave the server behind
-		return nil, notServer(fmt.Errorf("connect to %s: %w", t, err))
+		err = p.explainNoAnswer(ctx, err)
+		return nil, notServer(p.suggestEndpoint(ctx, t, fmt.Errorf("connect to %s: %w", t, err)))
 	}
 	if name := c.ServerInfo().Name; name != "" {
 		const longest = 60
@@ -276,8 +293,8 @@ func (p *program) clientOptions() (*mcp.ClientOptions, error) {
 		Elicit: p.elicit, ElicitURL: p.elicitURL, Sample: p.sample,
 		Revision: f.revision, Timeout: f.timeout, Logger: p.logger(), Middleware: []mcp.Middleware{p.countBytes},
 	}
-	const probeTimeout = 10 * time.Second // then an older revision is tried
-	opts.ProbeTimeout = min(f.timeout, probeTimeout)
+	const probeTimeout = 10 * time.Second              // then an older revision is tried
+	opts.ProbeTimeout = min(f.timeout/2, probeTimeout) // the rest is for that
 	if f.revision != "" {
 		opts.ProbeTimeout = f.timeout // no other revision is tried
 	}

@@ -65,7 +65,8 @@ func isUnsafe(r rune) bool {
 	if r < utf8.RuneSelf {
 		return r < ' ' || r == 0x7F
 	}
-	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Cs, unicode.Zl, unicode.Zp,
+	const blank = '\u2800' // a braille pattern without dots
+	return r == blank || unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Cs, unicode.Zl, unicode.Zp,
 		unicode.Other_Default_Ignorable_Code_Point) || unicode.Is(unicode.Variation_Selector, r) && r > 0xFE0F
 }
 

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -39,27 +41,44 @@ func trustStore() (*host.TrustStore, error) {
 
 // refuseTrust is a truster that trusts nothing.
 func refuseTrust(_ context.Context, c *host.Config, s *host.Server, _ *host.TrustStore) error {
-	return fmt.Errorf("server %q of the project file %s is not trusted: run \"patchbay trust %s\" in a terminal, "+
-		"or name the file with --config", s.Name, c.Path, shellWord(s.Name))
+	return fmt.Errorf("server %s of the project file %s is not trusted: run \"patchbay trust %[1]s\" in a terminal, "+
+		"or name the file with --config", serverWord(s), cleanLine(c.Path))
 }
 
-// askTrust is a truster that shows the server to the user and asks. Without a terminal it refuses.
+// serverWord returns the name of a server as a word of a command line, cut if it is very long.
+func serverWord(s *host.Server) string { return shorten(shellWord(s.Name), maxNameShown) }
+
+// maxNameShown bounds a name of a configuration file in messages, in characters.
+const maxNameShown = 100
+
+// maxTrustRows bounds the description of a server above the question, in rows of the terminal, so that
+// its first row is still on the screen. Most terminals have 24 rows or more.
+const maxTrustRows = 20
+
+// askTrust is a truster that shows the server to the user and asks. Without a terminal it refuses, and
+// so it does if the description is too long to be seen as a whole.
 func (p *program) askTrust(ctx context.Context, c *host.Config, s *host.Server, store *host.TrustStore) error {
 	if !p.mayPrompt() {
 		return refuseTrust(ctx, c, s, store)
 	}
-	p.screen.printf("%s", trustText(c, s))
+	text := trustText(c, s)
+	if p.screen.rows(text) > maxTrustRows {
+		return fmt.Errorf("server %s of the project file %s is not trusted, and is too long to show: read the file, "+
+			"then run \"patchbay trust %[1]s --yes\"", serverWord(s), cleanLine(c.Path))
+	}
+	p.screen.printf("%s", text)
 	trusted, err := p.confirm(ctx, "Trust it, now and as long as it does not change?", "n")
 	switch {
 	case err != nil && !errors.Is(err, errDeclined) && !errors.Is(err, errCancelled):
 		return err
 	case !trusted:
-		return fmt.Errorf("server %q of %s is not trusted: nothing was run or sent", s.Name, c.Path)
+		return fmt.Errorf("server %s of %s is not trusted: nothing was run or sent", serverWord(s), cleanLine(c.Path))
 	}
 	return store.Trust(s)
 }
 
-// trustText describes what using a server does, with its variables unexpanded.
+// trustText describes what using a server does, with its variables unexpanded. Each word is quoted as
+// for a shell, so that no two entries look the same.
 func trustText(c *host.Config, s *host.Server) string {
 	var b strings.Builder
 	what := "starts a command"
@@ -68,23 +87,44 @@ func trustText(c *host.Config, s *host.Server) string {
 	}
 	fmt.Fprintf(&b, "Server %s of the project file %s %s:\n", shellWord(s.Name), cleanLine(c.Path), what)
 	if s.Type != host.TypeStdio {
-		fmt.Fprintf(&b, "  %s\n", cleanLine(s.URL))
+		fmt.Fprintf(&b, "  %s\n  %s\n", shellWord(s.URL), hostText(s.URL))
 	} else {
-		fmt.Fprintf(&b, "  %s\n", cleanLine((&target{command: append([]string{s.Command}, s.Args...)}).String()))
+		fmt.Fprintf(&b, "  %s\n", &target{command: append([]string{s.Command}, s.Args...)})
 	}
 	if s.Dir != "" {
-		fmt.Fprintf(&b, "  in the directory %s\n", cleanLine(s.Dir))
+		fmt.Fprintf(&b, "  in the directory %s\n", shellWord(s.Dir))
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.Env)) {
-		fmt.Fprintf(&b, "  with %s=%s\n", cleanLine(key), cleanLine(s.Env[key]))
+		fmt.Fprintf(&b, "  with %s=%s\n", shellWord(key), shellWord(s.Env[key]))
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.Header)) {
-		fmt.Fprintf(&b, "  with the header %s: %s\n", cleanLine(key), cleanLine(s.Header[key]))
+		fmt.Fprintf(&b, "  with the header %s: %s\n", shellWord(key), shellWord(s.Header[key]))
 	}
-	if text := b.String(); strings.Contains(text, "${") {
-		b.WriteString("${…} is replaced by a variable of your environment.\n")
+	text := b.String()
+	if strings.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf }) {
+		b.WriteString("warning: this has other letters than a to z, which may look like them\n")
+	}
+	if strings.Contains(text, "${") {
+		b.WriteString("${…} is replaced by a variable of your environment, or by the text after :-\n")
 	}
 	return strings.TrimRight(b.String(), "\n")
+}
+
+// hostText names the host of a server's URL, whose variables are unexpanded.
+func hostText(address string) string {
+	_, rest, hasScheme := strings.Cut(address, "://")
+	authority := rest
+	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
+		authority = rest[:end]
+	}
+	u, err := url.Parse(address)
+	switch {
+	case !hasScheme || strings.Contains(authority, "${"):
+		return "warning: the host depends on variables"
+	case err != nil:
+		return "warning: the URL may be invalid"
+	}
+	return "host " + cleanLine(u.Host) + strings.ReplaceAll(hostWarning(u.Hostname()), "\n", "\n  ")
 }
 
 func (p *program) trustCommand() *cobra.Command {
@@ -114,7 +154,7 @@ func (p *program) trustCommand() *cobra.Command {
 			case yes:
 				return store.Trust(s)
 			case !store.NeedsTrust(s):
-				p.screen.printf("Server %s is trusted already.", shellWord(s.Name))
+				p.screen.printf("Server %s is trusted already.", serverWord(s))
 				return nil
 			}
 			return p.askTrust(cmd.Context(), c, s, store)
@@ -139,7 +179,7 @@ func (p *program) projectServer(name string) (*host.Config, *host.Server, error)
 		}
 		known = append(known, c.Names()...)
 	}
-	return nil, nil, errors.Join(unknownName("server of a project file", name, known), err)
+	return nil, nil, errors.Join(err, unknownName("server of a project file", name, known))
 }
 
 // A trustReport is a server of a project file in JSON.
@@ -150,6 +190,9 @@ type trustReport struct {
 	Does    string `json:"does,omitzero"` // its command or URL, with variables unexpanded
 	Invalid string `json:"invalid,omitzero"`
 }
+
+// maxDoesShown bounds the command or URL in the list, in characters.
+const maxDoesShown = 300
 
 // listTrust prints the servers of the project files.
 func (p *program) listTrust(store *host.TrustStore) error {
@@ -171,7 +214,8 @@ func (p *program) listTrust(store *host.TrustStore) error {
 		if r.Trusted {
 			state = "trusted"
 		}
-		p.output.printf("%s\t%s\t%s", cleanLine(r.Name), state, cleanLine(r.Does+r.Invalid))
+		p.output.printf("%s\t%s\t%s", shorten(cleanLine(r.Name), maxNameShown), state,
+			shorten(cleanLine(r.Does+r.Invalid), maxDoesShown))
 	}
 	if len(reports) == 0 {
 		p.screen.printf("Found no servers in .mcp.json and mcp.json of the current directory.")

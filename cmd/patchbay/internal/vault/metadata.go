@@ -161,7 +161,7 @@ func (v *Vault) key(ctx context.Context, m *metadata) ([]byte, error) {
 			return nil, fmt.Errorf("system keyring: %w", err)
 		}
 	default:
-		file, err := readPrivate(filepath.Join(v.dir, keyName), maxMetadata)
+		file, err := readPrivate(v.KeyFile(), maxMetadata)
 		if err != nil {
 			return nil, err
 		}
@@ -222,7 +222,8 @@ func (v *Vault) makeKey(ctx context.Context, m *metadata) ([]byte, error) {
 	}
 	key := random(keySize)
 	text := base64.StdEncoding.EncodeToString(key)
-	if v.keys.put(ctx, m.ID, text) == nil {
+	reason := v.keys.put(ctx, m.ID, text)
+	if reason == nil {
 		m.Key = InKeyring
 		return key, nil
 	}
@@ -230,7 +231,11 @@ func (v *Vault) makeKey(ctx context.Context, m *metadata) ([]byte, error) {
 		return nil, context.Cause(ctx)
 	}
 	m.Key = InFile
-	return key, writeFile(filepath.Join(v.dir, keyName), []byte(text+"\n"))
+	if err := writeFile(v.KeyFile(), []byte(text+"\n")); err != nil {
+		return nil, err
+	}
+	v.inFile(v.KeyFile(), reason)
+	return key, nil
 }
 
 func random(n int) []byte {

@@ -55,6 +55,9 @@ type Options struct {
 	Dir string
 	// Passphrase derives the key. Default: a random key in the system keyring or, without one, in a file.
 	Passphrase string
+	// KeyFileCreated is called when the key of a new vault is stored in a file, with its path and with
+	// the reason why it is not in the keyring. Default: none.
+	KeyFileCreated func(path string, reason error)
 	// KeyringTimeout bounds a call of the keyring. Default: 30 seconds.
 	KeyringTimeout time.Duration
 }
@@ -65,6 +68,7 @@ type Vault struct {
 	dir        string
 	passphrase string
 	keys       keyring
+	inFile     func(path string, reason error) // is called when the key is stored in a file
 
 	unlocking chan struct{} // a mutex that can be awaited with a context; guards the field below
 	cached    *sealer       // of the last unlocked vault; nil before
@@ -78,6 +82,9 @@ func New(opts *Options) (*Vault, error) {
 	v := &Vault{
 		dir: opts.Dir, passphrase: opts.Passphrase,
 		keys: keyring{timeout: cmp.Or(opts.KeyringTimeout, keyringTimeout)}, unlocking: make(chan struct{}, 1),
+	}
+	if v.inFile = opts.KeyFileCreated; v.inFile == nil {
+		v.inFile = func(string, error) {}
 	}
 	var err error
 	if v.dir == "" {
@@ -107,6 +114,9 @@ func (v *Vault) Describe() (Description, error) {
 	}
 	return Description{Dir: v.dir, Key: m.Key}, err
 }
+
+// KeyFile returns the path of the key, if it is in a file.
+func (v *Vault) KeyFile() string { return filepath.Join(v.dir, keyName) }
 
 // Load returns the value of a key, or nil.
 func (v *Vault) Load(ctx context.Context, key string) ([]byte, error) {

@@ -1,0 +1,68 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+)
+
+// endpointTimeout bounds the search for a server at the usual path.
+const endpointTimeout = 3 * time.Second
+
+// suggestEndpoint returns an error that suggests the usual path of a server, if there is a server. err
+// is the error of a connection to t, and is returned otherwise.
+func (p *program) suggestEndpoint(ctx context.Context, t *target, err error) error {
+	var status *mcphttp.StatusError
+	if !errors.As(err, &status) ||
+		status.StatusCode != http.StatusNotFound && status.StatusCode != http.StatusMethodNotAllowed {
+		return err
+	}
+	u, parse := url.Parse(t.url)
+	if parse != nil || u.Path != "" && u.Path != "/" {
+		return err
+	}
+	root := url.URL{Scheme: u.Scheme, Host: u.Host}
+	guess := root.JoinPath(endpoint).String()
+	p.screen.status("looking for a server at " + cleanLine(guess) + " …")
+	defer p.screen.done()
+	if !isServer(ctx, guess) {
+		return err
+	}
+	return &coded{exitUnreachable, fmt.Errorf("no MCP server at %s: did you mean %s?", &root, guess)}
+}
+
+// isServer reports whether there is an MCP server at a URL, or one that requires a login. The user has
+// not named the URL, so that no headers, credentials or capabilities of the user are sent.
+func isServer(ctx context.Context, address string) bool {
+	ctx, cancel := context.WithTimeout(ctx, endpointTimeout)
+	defer cancel()
+	silent := slog.New(slog.DiscardHandler)
+	c, err := mcp.Connect(ctx, mcphttp.NewTransport(address, &mcphttp.TransportOptions{Logger: silent}),
+		&mcp.ClientOptions{Logger: silent})
+	if err == nil {
+		_ = c.Close() // the session is not used
+		return true
+	}
+	var status *mcphttp.StatusError
+	return errors.As(err, &status) && status.StatusCode == http.StatusUnauthorized
+}
+
+// nameEndpoint returns middleware that answers requests for the root with the URL of the server.
+func nameEndpoint(address string) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/" {
+				http.Error(w, "The MCP server is at "+address, http.StatusNotFound)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+}

@@ -1,0 +1,191 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+// A seenRequest is a request that a web server got.
+type seenRequest struct {
+	path   string
+	header http.Header
+	query  string
+}
+
+// newWebServer serves mcp at /mcp, and status at all other paths.
+func newWebServer(t *testing.T, status int, mcp http.Handler) (address string, seen func() []seenRequest) {
+	t.Helper()
+	var mu sync.Mutex
+	var all []seenRequest
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		all = append(all, seenRequest{r.URL.Path, r.Header.Clone(), r.URL.RawQuery})
+		mu.Unlock()
+		if r.URL.Path == "/mcp" && mcp != nil {
+			mcp.ServeHTTP(w, r)
+			return
+		}
+		http.Error(w, "<html>nothing here</html>", status)
+	}))
+	t.Cleanup(web.Close)
+	return web.URL, func() []seenRequest {
+		mu.Lock()
+		defer mu.Unlock()
+		return all
+	}
+}
+
+func TestForgottenPathIsSuggested(t *testing.T) {
+	mcptest.NoLeaks(t)
+	handler := mcphttp.NewHandler(newServer("demo"), nil)
+	protected := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		http.Error(w, "no", http.StatusUnauthorized)
+	})
+	freshVault(t)
+	for _, status := range []int{http.StatusNotFound, http.StatusMethodNotAllowed} {
+		for name, mcp := range map[string]http.Handler{"open": handler, "protected": protected, "none": nil} {
+			for _, path := range []string{"", "/"} {
+				address, seen := newWebServer(t, status, mcp)
+				withSecrets := strings.Replace(address, "http://", "http://user:s3cret@", 1) + path + "?key=s3cret"
+				o := patchbay(t, "", "tools", withSecrets, "--header", "Authorization: Bearer s3cret",
+					"--header", "X-Key: s3cret", "--header", "Cookie: s3cret")
+				suggested := strings.Contains(o.stderr, "did you mean "+address+"/mcp?")
+				if o.status != exitUnreachable || suggested != (mcp != nil) {
+					t.Errorf("%s, %d, path %q: exit code %d, %s", name, status, path, o.status, o.stderr)
+				}
+				for _, r := range seen() {
+					if r.path == "/mcp" && strings.Contains(fmt.Sprint(r.header, r.query), "s3cret") ||
+						r.path == "/mcp" && r.header.Get("Authorization") != "" {
+						t.Errorf("%s: /mcp got the credentials for another path: %+v", name, r)
+					}
+				}
+			}
+		}
+	}
+	address, _ := newWebServer(t, http.StatusNotFound, handler)
+	o := patchbay(t, "", "tools", "--json", address)
+	var report struct{ Error failure }
+	if err := json.Unmarshal([]byte(o.stdout), &report); err != nil ||
+		report.Error.Message != "no MCP server at "+address+": did you mean "+address+"/mcp?" {
+		t.Errorf("--json: %s, %v", o.stdout, err)
+	}
+	address, seen := newWebServer(t, http.StatusNotFound, handler)
+	for _, path := range []string{"/other", "/sse/"} {
+		if o := patchbay(t, "", "tools", address+path); strings.Contains(o.stderr, "did you mean") {
+			t.Errorf("%s: %s, want no suggestion for a URL with a path", path, o.stderr)
+		}
+	}
+	for _, r := range seen() {
+		if r.path == "/mcp" {
+			t.Error("a request was sent to /mcp for a URL with a path")
+		}
+	}
+}
+
+func TestDemoNamesItsURLAtTheRoot(t *testing.T) {
+	next := http.NotFoundHandler()
+	for path, want := range map[string]bool{"/": true, "/other": false} {
+		w := httptest.NewRecorder()
+		nameEndpoint("http://127.0.0.1:1/mcp")(next).ServeHTTP(w, &http.Request{Method: http.MethodGet,
+			URL: &url.URL{Path: path}})
+		if named := strings.Contains(w.Body.String(), "http://127.0.0.1:1/mcp"); w.Code != http.StatusNotFound || named != want {
+			t.Errorf("%s: status %d, %q", path, w.Code, w.Body)
+		}
+	}
+}
+
+func TestCommandWithoutDashesIsExplained(t *testing.T) {
+	t.Chdir(t.TempDir())
+	t.Setenv("PATCHBAY_CONFIG", "")
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	writeFile(t, "srv.js", "")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		args []string
+		want string // "" for no advice
+	}{
+		{[]string{"tools", "go", "-x", "run", "."}, "patchbay tools -- go -x run ."},
+		{[]string{"tools", "go", "run", "."}, "patchbay tools -- go run ."},
+		{[]string{"tools", "--json", "go", "-y", "a b"}, "patchbay tools -- go -y 'a b'"},
+		{[]string{"tools", "./srv.js"}, "patchbay tools -- ./srv.js"},
+		{[]string{"tools", self, "--stdio"}, "patchbay tools -- " + self + " --stdio"},
+		{[]string{"call", "go", "run", "."}, "patchbay call TOOL [ARGUMENT…] -- go run ."},
+		{[]string{"tools", "nosuchprogram", "-y"}, ""},
+		{[]string{"tools", "--nope", "http://127.0.0.1:1"}, ""},
+		{[]string{"tools", "unknown"}, ""},
+	} {
+		o := patchbay(t, "", test.args...)
+		advised := strings.Contains(o.stderr, "put the command after --")
+		if o.status != exitUsage || advised != (test.want != "") || !strings.Contains(o.stderr, test.want) {
+			t.Errorf("%q: exit code %d, %s, want %q", test.args, o.status, o.stderr, test.want)
+		}
+	}
+}
+
+func TestJSONIsHonouredWhenFlagsAreWrong(t *testing.T) {
+	for _, args := range [][]string{{"tools", "--nope", "--json"}, {"tools", "--json", "--nope"}, {"--nope", "--json"},
+		{"tools", "--timeout", "x", "--json"}, {"nosuch", "--json"}, {"tools", "-Z", "--json=true"}, {"tools", "--json"}} {
+		o := patchbay(t, "", args...)
+		var report struct{ Error failure }
+		if err := json.Unmarshal([]byte(o.stdout), &report); err != nil || o.status != exitUsage ||
+			report.Error.Kind != "usage" || report.Error.Exit != exitUsage {
+			t.Errorf("%q: exit code %d, %q, %v, want an error in JSON", args, o.status, o.stdout, err)
+		}
+	}
+	for _, args := range [][]string{{"tools", "--nope", "--", "x", "--json"}, {"tools", "--nope", "--json=false"}, {"tools", "--nope"}} {
+		if o := patchbay(t, "", args...); o.stdout != "" || o.status != exitUsage {
+			t.Errorf("%q: exit code %d, %q, want no JSON", args, o.status, o.stdout)
+		}
+	}
+}
+
+func TestBrokenConfigurationIsReportedFirst(t *testing.T) {
+	t.Chdir(t.TempDir())
+	t.Setenv("PATCHBAY_CONFIG", "")
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	writeFile(t, ".mcp.json", "{")
+	for _, args := range [][]string{{"tools", "web"}, {"trust", "web"}} {
+		o := patchbay(t, "", args...)
+		cause, consequence := strings.Index(o.stderr, ".mcp.json: line 1"), strings.Index(o.stderr, "unknown server")
+		if cause < 0 || consequence < cause {
+			t.Errorf("%q: %s, want the broken file first, then the unknown server", args, o.stderr)
+		}
+	}
+}
+
+// The reason of an internal error is often in the server's standard error.
+func TestInternalErrorShowsStandardErrorOfTheCommand(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := func(args ...string) outcome {
+		return patchbay(t, "", append(append([]string{"call"}, args...), "--env", failEnv+"=1", "--", self)...)
+	}
+	o := call("internal")
+	if o.status != exitFailure || !strings.Contains(o.stderr, "standard error of the command:\n") ||
+		!strings.Contains(o.stderr, `  line 39 \x1b[2J`) || strings.Contains(o.stderr, "line 1 ") ||
+		strings.Index(o.stderr, "line 39") < strings.Index(o.stderr, "patchbay: ") {
+		t.Errorf("internal error: exit code %d, %s, want the last lines of standard error", o.status, o.stderr)
+	}
+	if o := call("fine"); strings.Contains(o.stderr, "line") {
+		t.Errorf("without an error: %s", o.stderr)
+	}
+	if o := call("internal", "-v"); strings.Count(o.stderr, "line 39 ") != 1 {
+		t.Errorf("with -v: %s, want each line once", o.stderr)
+	}
+}

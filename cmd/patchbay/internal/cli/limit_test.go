@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+// A target that never answers ends within --timeout in all, and the error says what is wrong.
+func TestTimeoutBoundsConnecting(t *testing.T) {
+	mcptest.NoLeaks(t)
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // else the end of the connection is not noticed
+		<-r.Context().Done()
+	}))
+	defer silent.Close()
+	targets := map[string][]string{"URL": {silent.URL + "/mcp"}}
+	if cat, err := exec.LookPath("cat"); err == nil {
+		targets["cat"] = []string{"--", cat}
+	}
+	for name, target := range targets {
+		for _, command := range []string{"tools", "ping", "call"} {
+			args := append([]string{command, "--timeout", "1s"}, target...)
+			if command == "call" {
+				args = append([]string{command, "--timeout", "1s"}, "x")
+				if args = append(args, target...); name == "URL" {
+					args = []string{command, "--timeout", "1s", target[0], "x"}
+				}
+			}
+			began := time.Now()
+			o := patchbay(t, "", args...)
+			took := time.Since(began)
+			const slack = 900 * time.Millisecond // of a loaded machine; two timeouts are 2 s
+			if name == "URL" && (took > time.Second+slack || o.status != exitTimeout) || took > 8*time.Second ||
+				!strings.Contains(o.stderr, "no answer of an MCP server within 1s (--timeout)") && o.status != exitUnreachable &&
+					o.status != exitNotFound {
+				t.Errorf("%s %s: exit code %d after %v, %s", command, name, o.status, took, o.stderr)
+			}
+		}
+	}
+}
+
+// A list that never ends is bounded by --timeout, though a page arrives all the time.
+func TestTimeoutBoundsAWholeList(t *testing.T) {
+	page := 0
+	url := listen(t, mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+		if req.Method == "server/discover" {
+			return mcp.RawResult(`{"resultType":"complete","supportedVersions":["2026-07-28"],
+				"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}`), nil
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+		}
+		page++
+		return &mcp.ListToolsResult{Tools: []*mcp.Tool{{Name: fmt.Sprint("t", page), InputSchema: json.RawMessage(`{"type":"object"}`)}},
+			NextCursor: fmt.Sprint(page)}, nil
+	}))
+	began := time.Now()
+	o := patchbay(t, "", "tools", "--timeout", "600ms", url)
+	if took := time.Since(began); o.status != exitTimeout || took > 5*time.Second ||
+		!strings.Contains(o.stderr, "not complete within 600ms (--timeout)") {
+		t.Errorf("exit code %d after %v, %s", o.status, took, o.stderr)
+	}
+}
+
+// What a server does not offer is an empty list.
+func TestListOfWhatAServerDoesNotOffer(t *testing.T) {
+	for _, revision := range []string{"2026-07-28", "2025-06-18"} {
+		url := listen(t, mcp.NewServer("bare", "1", nil))
+		for command, want := range map[string][2]string{
+			"tools": {"tools", `{"tools":[]}`}, "prompts": {"prompts", `{"prompts":[]}`},
+			"resources": {"resources", `{"resources":[]}`},
+			"templates": {"resource templates", `{"resourceTemplates":[]}`},
+		} {
+			o := patchbay(t, "", command, url, "--revision", revision)
+			if o.status != exitOK || o.stdout != "" || o.stderr != "This server has no "+want[0]+".\n" {
+				t.Errorf("%s: exit code %d, %q, %q", command, o.status, o.stdout, o.stderr)
+			}
+			if o := patchbay(t, "", command, "--json", url, "--revision", revision); o.status != exitOK || o.stdout != want[1]+"\n" {
+				t.Errorf("%s --json: exit code %d, %q", command, o.status, o.stdout)
+			}
+		}
+		for _, command := range []string{"tools", "prompts"} {
+			o := patchbay(t, "", command, url, "x", "--revision", revision)
+			if o.status != exitNotFound || !strings.Contains(o.stderr, `"x" (none available)`) {
+				t.Errorf("%s x: exit code %d, %q", command, o.status, o.stderr)
+			}
+		}
+	}
+}
