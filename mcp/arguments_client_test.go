@@ -89,7 +89,7 @@ func nestedObject(n int) any {
 
 // The limits of JSON depth and size apply in memory too, where the server does not decode messages.
 func TestInMemoryArgumentsHaveTheLimitsOfJSON(t *testing.T) {
-	s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: quiet()})
+	s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: discardLogger()})
 	mcp.AddTool(s, &mcp.Tool{Name: "any"}, func(_ context.Context, in struct {
 		Value stdjson.RawMessage `json:"value"`
 	}) (string, error) {
@@ -137,7 +137,7 @@ func TestInMemoryRequestsDoNotShareArguments(t *testing.T) {
 			return next.ServeMCP(ctx, req)
 		})
 	}
-	s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: quiet(), Middleware: []mcp.Middleware{checkArguments}})
+	s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: discardLogger(), Middleware: []mcp.Middleware{checkArguments}})
 	mcp.AddTool(s, &mcp.Tool{Name: "echo"}, func(_ context.Context, in map[string]string) (string, error) {
 		return in["a"], nil
 	})

@@ -26,7 +26,7 @@ func TestHandlersAskInEveryRevision(t *testing.T) {
 		mcp.Progress(ctx, 2, 3, "found")
 		thought, err := mcp.Sample(ctx, "thought", &mcp.CreateMessageParams{MaxTokens: 9,
 			Messages: []mcp.SamplingMessage{
-				says(mcp.RoleUser, mcp.Text("Think of "+id), mcp.Text("in "+roots[0].Name))}})
+				samplingMessage(mcp.RoleUser, mcp.Text("Think of "+id), mcp.Text("in "+roots[0].Name))}})
 		if err != nil {
 			return "", err
 		}

@@ -37,7 +37,7 @@ func answerWith(c *mcptest.Client, results ...any) *answerRecorder {
 	return a
 }
 
-func filled(content object) object { return object{"action": "accept", "content": content} }
+func acceptResult(content object) object { return object{"action": "accept", "content": content} }
 
 // callText calls a tool and returns its text, or the code, message and data of the error.
 func callText(t *testing.T, c *mcptest.Client, tool string) string {
@@ -98,7 +98,7 @@ func TestELI08_FormsInEveryRevision(t *testing.T) {
 		}
 		asks := func(tool string, answer object, want string, forms ...string) {
 			t.Helper()
-			a := answerWith(c, filled(answer))
+			a := answerWith(c, acceptResult(answer))
 			if got := callText(t, c, tool); got != want {
 				t.Errorf("%s: got %s, want %s", tool, got, want)
 			}
@@ -127,7 +127,7 @@ func TestELI08_FormsInEveryRevision(t *testing.T) {
 				`"anyOf":[{"const":"s","title":"Small"},{"const":"l","title":"Large"}]`)
 			return
 		}
-		a := answerWith(c, filled(nil))
+		a := answerWith(c, acceptResult(nil))
 		if got := callText(t, c, "several"); !strings.HasPrefix(got, "-32600 ") ||
 			!strings.Contains(got, "multiple choice") || len(a.asked) > 0 {
 			t.Errorf("several: got %s, asked %s", got, a.asked)
@@ -148,10 +148,10 @@ func TestELI10_ELI25_ActionsOfTheUser(t *testing.T) {
 		}{
 			{"true false false", []any{object{"action": "decline"}}},
 			{"false true false", []any{object{"action": "cancel", "content": nil}}},
-			{"false false true", []any{filled(object{"value": true})}},
+			{"false false true", []any{acceptResult(object{"value": true})}},
 			// Content that does not match the form is asked again.
-			{"false false true", []any{filled(object{}), filled(object{"value": "yes"}),
-				filled(object{"value": true})}},
+			{"false false true", []any{acceptResult(object{}), acceptResult(object{"value": "yes"}),
+				acceptResult(object{"value": true})}},
 		} {
 			a := answerWith(c, test.answer...)
 			if got := callText(t, c, "ask"); got != test.want || len(a.asked) != len(test.answer) {
@@ -221,7 +221,7 @@ func TestMRTR05_ELI04_META12_UndeclaredCapabilitiesAreNotUsed(t *testing.T) {
 			return "", err
 		})
 	}
-	hello := []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("hello"))}
+	hello := []mcp.SamplingMessage{samplingMessage(mcp.RoleUser, mcp.Text("hello"))}
 	sample := func(p *mcp.CreateMessageParams) func() mcp.Question {
 		return func() mcp.Question { return mcp.SampleQuestion("a", p, new(*mcp.CreateMessageResult)) }
 	}
@@ -281,17 +281,17 @@ func TestSAMP04_DEP02_SamplingInEveryRevision(t *testing.T) {
 			return res.Model + ": " + res.Text(), nil
 		})
 	}
-	parts := []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("one"),
+	parts := []mcp.SamplingMessage{samplingMessage(mcp.RoleUser, mcp.Text("one"),
 		&mcp.ImageContent{Data: []byte{1}, MIMEType: "image/png"})}
-	add("plain", mcp.CreateMessageParams{Messages: []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("hello"))},
+	add("plain", mcp.CreateMessageParams{Messages: []mcp.SamplingMessage{samplingMessage(mcp.RoleUser, mcp.Text("hello"))},
 		SystemPrompt:     "Be kind.",
 		ModelPreferences: &mcp.ModelPreferences{Hints: []mcp.ModelHint{{Name: "m"}}}})
 	add("parts", mcp.CreateMessageParams{Messages: parts})
-	add("audio", mcp.CreateMessageParams{Messages: []mcp.SamplingMessage{says(mcp.RoleUser,
+	add("audio", mcp.CreateMessageParams{Messages: []mcp.SamplingMessage{samplingMessage(mcp.RoleUser,
 		&mcp.AudioContent{Data: []byte{1}, MIMEType: "audio/wav"})}})
 	add("tools", mcp.CreateMessageParams{
-		Messages: []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("weather?")), says(mcp.RoleAssistant, use("1")),
-			says(mcp.RoleUser, result("1"))},
+		Messages: []mcp.SamplingMessage{samplingMessage(mcp.RoleUser, mcp.Text("weather?")), samplingMessage(mcp.RoleAssistant, use("1")),
+			samplingMessage(mcp.RoleUser, result("1"))},
 		Tools: []*mcp.Tool{{Name: "weather"}}, ToolChoice: &mcp.ToolChoice{Mode: "required"},
 	})
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
@@ -367,7 +367,7 @@ func TestMRTR04_AskAllInEveryRevision(t *testing.T) {
 			mcp.FormQuestion("name", "Who?", &name, nil),
 			mcp.RootsQuestion("roots", &roots),
 			mcp.SampleQuestion("thought", &mcp.CreateMessageParams{MaxTokens: 1,
-				Messages: []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("?"))}}, &thought),
+				Messages: []mcp.SamplingMessage{samplingMessage(mcp.RoleUser, mcp.Text("?"))}}, &thought),
 		)
 		if errors.Is(err, mcp.ErrUnsupported) {
 			return "unsupported", nil
@@ -383,7 +383,7 @@ func TestMRTR04_AskAllInEveryRevision(t *testing.T) {
 		c.Options.Answer = func(method string, params json.RawMessage) (any, error) {
 			asked++
 			if method == "elicitation/create" {
-				return filled(object{"value": "Ada"}), nil
+				return acceptResult(object{"value": "Ada"}), nil
 			}
 			return answer(method, params)
 		}
@@ -416,7 +416,7 @@ func TestMRTR16_ManyRoundsInEveryRevision(t *testing.T) {
 				return "", err
 			}
 			answer, err := mcp.Sample(ctx, fmt.Sprint("q", i), &mcp.CreateMessageParams{MaxTokens: 1,
-				Messages: []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("?"))}})
+				Messages: []mcp.SamplingMessage{samplingMessage(mcp.RoleUser, mcp.Text("?"))}})
 			if err != nil {
 				return "", err
 			}
@@ -432,7 +432,7 @@ func TestMRTR16_ManyRoundsInEveryRevision(t *testing.T) {
 			text := object{"type": "text", "text": fmt.Sprint(n)}
 			return object{"role": "assistant", "model": "m", "content": text}, nil
 		}
-		notes := following(t, c, "many", 1)
+		notes := callWithProgress(t, c, "many", 1)
 		if text := decode[toolResult](t, lastResult(t, c)).text(); text != "1 2 3 4 5 6 7 8 9 10" || effects != rounds {
 			t.Errorf("got %s and %d effects, want 10 answers and %d", text, effects, rounds)
 		}
@@ -463,7 +463,7 @@ func TestMRTR11_AnswersReachTheCallThatAsked(t *testing.T) {
 	}
 	mcp.AddTool(s, &mcp.Tool{Name: "echo"}, func(ctx context.Context, in echoIn) (string, error) {
 		res, err := mcp.Sample(ctx, "same key", &mcp.CreateMessageParams{MaxTokens: 1,
-			Messages: []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text(in.Word))}})
+			Messages: []mcp.SamplingMessage{samplingMessage(mcp.RoleUser, mcp.Text(in.Word))}})
 		if err != nil {
 			return "", err
 		}
@@ -538,7 +538,7 @@ func TestMRTR16_RoundsOfASessionAreLimited(t *testing.T) {
 			return
 		}
 		rounds = 0
-		answerWith(c, filled(object{"value": "x"}))
+		answerWith(c, acceptResult(object{"value": "x"}))
 		if got := callText(t, c, "endless"); !strings.HasPrefix(got, "-32603 ") || rounds > 100 {
 			t.Errorf("got %s after %d rounds, want code -32603 after at most 100", got, rounds)
 		}
@@ -552,7 +552,7 @@ func TestELI06_SessionAndModernRequestsAreEqual(t *testing.T) {
 	on := []mcptest.Combination{{Transport: mcptest.InMemory, Revision: "2025-11-25"},
 		{Transport: mcptest.InMemory, Revision: mcptest.Modern}}
 	mcptest.RunOn(t, s, on, nil, func(t *testing.T, c *mcptest.Client) {
-		a := answerWith(c, filled(object{}))
+		a := answerWith(c, acceptResult(object{}))
 		if got := callText(t, c, "ask"); got != `"green"` {
 			t.Errorf("got %s, want green", got)
 		}

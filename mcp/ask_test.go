@@ -21,7 +21,7 @@ import (
 const allCapabilities = `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{},"context":{}},"roots":{}}`
 
 // A peer sends requests directly to a handler, without a client and transport.
-type peer struct {
+type handlerPeer struct {
 	testing.TB
 	handler   mcp.Handler
 	revision  string // default: the newest
@@ -60,7 +60,7 @@ func (r reply) keys() (keys []string) {
 }
 
 // send sends one request. members are pairs of name and value.
-func (p *peer) send(method string, members ...any) reply {
+func (p *handlerPeer) send(method string, members ...any) reply {
 	p.Helper()
 	revision, caps := p.revision, p.caps
 	if revision == "" {
@@ -107,7 +107,7 @@ func (p *peer) send(method string, members ...any) reply {
 
 // call calls a tool. args and answers are JSON objects, state is the request state of the last
 // reply. All may be empty.
-func (p *peer) call(tool, args, answers, state string) reply {
+func (p *handlerPeer) call(tool, args, answers, state string) reply {
 	p.Helper()
 	raw := func(s string) any {
 		if s == "" {
@@ -120,19 +120,19 @@ func (p *peer) call(tool, args, answers, state string) reply {
 }
 
 // handle returns a peer of a server with the single tool "t".
-func handle(
+func newHandlerPeer(
 	t testing.TB, opts *mcp.ServerOptions, f func(ctx context.Context, args json.RawMessage) (string, error),
-) *peer {
+) *handlerPeer {
 	s := mcp.NewServer("test", "1", opts)
 	mcp.AddTool(s, &mcp.Tool{Name: "t", InputSchema: json.RawMessage(`{"type":"object"}`)}, f)
-	return &peer{TB: t, handler: s}
+	return &handlerPeer{TB: t, handler: s}
 }
 
 // quiet returns a logger that discards everything.
-func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+func discardLogger() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // accept returns the result of a user who accepts a form with the content.
-func accept(content string) string { return `{"action":"accept","content":` + content + `}` }
+func acceptJSON(content string) string { return `{"action":"accept","content":` + content + `}` }
 
 type named struct {
 	Name string `json:"name" jsonschema:"your name,minLength=1"`
@@ -140,7 +140,7 @@ type named struct {
 
 func TestMRTR01_TOOL28_QuestionEndsTheRunAndAnswerStartsAnother(t *testing.T) {
 	runs := 0
-	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
+	p := newHandlerPeer(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		runs++
 		who, err := mcp.Ask[named](ctx, "a", "Who are you?", nil)
 		if err != nil {
@@ -160,14 +160,14 @@ func TestMRTR01_TOOL28_QuestionEndsTheRunAndAnswerStartsAnother(t *testing.T) {
 	if diff := cmp.Diff(want, r.InputRequests, asText); diff != "" {
 		t.Errorf("question (-want +got):\n%s", diff)
 	}
-	r = p.call("t", "", `{"a":`+accept(`{"name":"Ada"}`)+`}`, r.RequestState)
+	r = p.call("t", "", `{"a":`+acceptJSON(`{"name":"Ada"}`)+`}`, r.RequestState)
 	if r.ResultType != "complete" || r.text() != "Hello, Ada" || runs != 2 {
 		t.Errorf("second round: got %+v after %d runs", r, runs)
 	}
 }
 
 func TestMRTR16_StateHoldsEarlierAnswers(t *testing.T) {
-	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
+	p := newHandlerPeer(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		sum := 0
 		for _, key := range []string{"a", "b", "c"} {
 			n, err := mcp.Ask[int](ctx, key, "How many "+key+"?", nil)
@@ -185,7 +185,7 @@ func TestMRTR16_StateHoldsEarlierAnswers(t *testing.T) {
 			t.Fatalf("round %d asks (-want +got):\n%s", i, diff)
 		}
 		states[r.RequestState] = true
-		r = p.call("t", `{"x":1}`, fmt.Sprintf(`{%q:%s}`, key, accept(fmt.Sprintf(`{"value":%d}`, i+1))),
+		r = p.call("t", `{"x":1}`, fmt.Sprintf(`{%q:%s}`, key, acceptJSON(fmt.Sprintf(`{"value":%d}`, i+1))),
 			r.RequestState)
 	}
 	if r.text() != "6" || len(states) != 3 {
@@ -213,7 +213,7 @@ func TestPendingQuestionReplacesTheResult(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) { return f(ctx) })
+			p := newHandlerPeer(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) { return f(ctx) })
 			if r := p.call("t", "", "", ""); r.ResultType != "input_required" {
 				t.Errorf("got %+v, want input_required", r)
 			}
@@ -235,7 +235,7 @@ func TestToolWithOutputSchemaAsks(t *testing.T) {
 			_, _ = mcp.Ask[named](ctx, "a", "Who?", nil)
 			return &mcp.CallToolResult{}, nil
 		})
-	p := &peer{TB: t, handler: s}
+	p := &handlerPeer{TB: t, handler: s}
 	for _, tool := range []string{"typed", "raw"} {
 		if r := p.call(tool, "", "", ""); r.ResultType != "input_required" {
 			t.Errorf("%s: got %+v, want input_required", tool, r)
@@ -253,7 +253,7 @@ func TestMiddlewareMayRunAHandlerThatAsksTwice(t *testing.T) {
 		})
 	}
 	n := 0
-	p := handle(t, &mcp.ServerOptions{Middleware: []mcp.Middleware{twice}},
+	p := newHandlerPeer(t, &mcp.ServerOptions{Middleware: []mcp.Middleware{twice}},
 		func(ctx context.Context, _ json.RawMessage) (string, error) {
 			n++
 			if _, err := mcp.Once(ctx, "once", func(context.Context) (int, error) { return n, nil }); err != nil {
@@ -311,7 +311,7 @@ func TestMRTR05_ELI04_UnsupportedInputIsNotRequested(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			handled := false
-			p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
+			p := newHandlerPeer(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 				err := test.ask(ctx)
 				if !errors.Is(err, mcp.ErrUnsupported) {
 					t.Errorf("got error %v, want ErrUnsupported", err)
@@ -344,7 +344,7 @@ func TestMRTR05_ELI04_UnsupportedInputIsNotRequested(t *testing.T) {
 }
 
 func TestMRTR05_UnsupportedQuestionFailsTheWholeAskAll(t *testing.T) {
-	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
+	p := newHandlerPeer(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		var ok bool
 		var roots []mcp.Root
 		err := mcp.AskAll(ctx, mcp.FormQuestion("a", "Sure?", &ok, nil), mcp.RootsQuestion("b", &roots))
@@ -358,8 +358,8 @@ func TestMRTR05_UnsupportedQuestionFailsTheWholeAskAll(t *testing.T) {
 
 func TestMRTR17_MalformedAnswerIsInvalidParams(t *testing.T) {
 	// Handlers ignore the error: the call fails anyway.
-	ignoreError := func(ask func(ctx context.Context) error) *peer {
-		return handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
+	ignoreError := func(ask func(ctx context.Context) error) *handlerPeer {
+		return newHandlerPeer(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 			_ = ask(ctx)
 			return "done", nil
 		})
@@ -379,7 +379,7 @@ func TestMRTR17_MalformedAnswerIsInvalidParams(t *testing.T) {
 	})
 	for _, test := range []struct {
 		name   string
-		peer   *peer
+		peer   *handlerPeer
 		answer string
 	}{
 		{"form, number", form, `12345`},
@@ -418,9 +418,9 @@ func TestMRTR17_MalformedAnswerIsInvalidParams(t *testing.T) {
 }
 
 func TestMRTR18_UnknownKeysAreIgnored(t *testing.T) {
-	p := handle(t, nil, greet)
+	p := newHandlerPeer(t, nil, askName)
 	r := p.call("t", "", "", "")
-	answers := `{"zzz":12345,"a":` + accept(`{"name":"Ada"}`) + `,"b":` + accept(`{"name":"Bob"}`) + `}`
+	answers := `{"zzz":12345,"a":` + acceptJSON(`{"name":"Ada"}`) + `,"b":` + acceptJSON(`{"name":"Bob"}`) + `}`
 	for _, state := range []string{r.RequestState, ""} {
 		if r := p.call("t", "", answers, state); r.text() != "Ada" {
 			t.Errorf("got %+v, want text Ada", r)
@@ -429,29 +429,29 @@ func TestMRTR18_UnknownKeysAreIgnored(t *testing.T) {
 }
 
 // greet asks for a name and returns it.
-func greet(ctx context.Context, _ json.RawMessage) (string, error) {
+func askName(ctx context.Context, _ json.RawMessage) (string, error) {
 	who, err := mcp.Ask[named](ctx, "a", "Who?", nil)
 	return who.Name, err
 }
 
 func TestMRTR19_MissingAndInvalidAnswersAreAskedAgain(t *testing.T) {
-	p := handle(t, nil, greet)
+	p := newHandlerPeer(t, nil, askName)
 	first := p.call("t", "", "", "")
 	for name, answers := range map[string]string{
 		"none":              "",
 		"empty":             `{}`,
-		"another key":       `{"b":` + accept(`{"name":"Ada"}`) + `}`,
+		"another key":       `{"b":` + acceptJSON(`{"name":"Ada"}`) + `}`,
 		"no content":        `{"a":{"action":"accept"}}`,
-		"a field missing":   `{"a":` + accept(`{}`) + `}`,
-		"of the wrong type": `{"a":` + accept(`{"name":5}`) + `}`,
-		"too short":         `{"a":` + accept(`{"name":""}`) + `}`,
+		"a field missing":   `{"a":` + acceptJSON(`{}`) + `}`,
+		"of the wrong type": `{"a":` + acceptJSON(`{"name":5}`) + `}`,
+		"too short":         `{"a":` + acceptJSON(`{"name":""}`) + `}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			again := p.call("t", "", answers, first.RequestState)
 			if again.ResultType != "input_required" || len(again.keys()) != 1 {
 				t.Fatalf("got %+v, want input_required with one question", again)
 			}
-			if r := p.call("t", "", `{"a":`+accept(`{"name":"Ada"}`)+`}`, again.RequestState); r.text() != "Ada" {
+			if r := p.call("t", "", `{"a":`+acceptJSON(`{"name":"Ada"}`)+`}`, again.RequestState); r.text() != "Ada" {
 				t.Errorf("then: got %+v", r)
 			}
 		})
@@ -461,7 +461,7 @@ func TestMRTR19_MissingAndInvalidAnswersAreAskedAgain(t *testing.T) {
 func TestAnswerToAChangedQuestionIsIgnored(t *testing.T) {
 	price := 10
 	log := &bytes.Buffer{}
-	p := handle(t, &mcp.ServerOptions{Logger: slog.New(slog.NewTextHandler(log, nil))},
+	p := newHandlerPeer(t, &mcp.ServerOptions{Logger: slog.New(slog.NewTextHandler(log, nil))},
 		func(ctx context.Context, _ json.RawMessage) (string, error) {
 			_, err := mcp.Ask[bool](ctx, "a", fmt.Sprintf("Buy for %d?", price), nil)
 			if err != nil {
@@ -470,7 +470,7 @@ func TestAnswerToAChangedQuestionIsIgnored(t *testing.T) {
 			_, err = mcp.Ask[bool](ctx, "b", "Really?", nil)
 			return fmt.Sprint("bought for ", price), err
 		})
-	yes := accept(`{"value":true}`)
+	yes := acceptJSON(`{"value":true}`)
 	r := p.call("t", "", "", "")
 	price = 11 // before the user answers
 	r = p.call("t", "", `{"a":`+yes+`}`, r.RequestState)
@@ -490,7 +490,7 @@ func TestAnswerToAChangedQuestionIsIgnored(t *testing.T) {
 
 func TestMRTR04_TwoQuestionsWithOneKeyAreAnError(t *testing.T) {
 	log := &bytes.Buffer{}
-	p := handle(t, &mcp.ServerOptions{Logger: slog.New(slog.NewTextHandler(log, nil))},
+	p := newHandlerPeer(t, &mcp.ServerOptions{Logger: slog.New(slog.NewTextHandler(log, nil))},
 		func(ctx context.Context, _ json.RawMessage) (string, error) {
 			_, _ = mcp.Ask[bool](ctx, "a", "This?", nil)
 			_, _ = mcp.Ask[bool](ctx, "a", "That?", nil)
@@ -506,20 +506,20 @@ func TestMRTR04_TwoQuestionsWithOneKeyAreAnError(t *testing.T) {
 }
 
 func TestMRTR04_OneQuestionMayBeAskedTwice(t *testing.T) {
-	p := handle(t, nil, func(ctx context.Context, args json.RawMessage) (string, error) {
-		if _, err := greet(ctx, args); err != nil {
+	p := newHandlerPeer(t, nil, func(ctx context.Context, args json.RawMessage) (string, error) {
+		if _, err := askName(ctx, args); err != nil {
 			return "", err
 		}
-		return greet(ctx, args)
+		return askName(ctx, args)
 	})
 	r := p.call("t", "", "", "")
-	if r = p.call("t", "", `{"a":`+accept(`{"name":"Ada"}`)+`}`, r.RequestState); r.text() != "Ada" {
+	if r = p.call("t", "", `{"a":`+acceptJSON(`{"name":"Ada"}`)+`}`, r.RequestState); r.text() != "Ada" {
 		t.Errorf("got %+v, want internal error", r)
 	}
 }
 
 func TestGoroutinesOfAHandlerMayAsk(t *testing.T) {
-	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
+	p := newHandlerPeer(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		var wg sync.WaitGroup
 		var answers [4]int
 		var errs [4]error
@@ -536,7 +536,7 @@ func TestGoroutinesOfAHandlerMayAsk(t *testing.T) {
 	if diff := cmp.Diff([]string{"a", "b", "c", "d"}, r.keys()); diff != "" {
 		t.Fatalf("asked (-want +got):\n%s", diff)
 	}
-	one := accept(`{"value":1}`)
+	one := acceptJSON(`{"value":1}`)
 	r = p.call("t", "", `{"a":`+one+`,"b":`+one+`,"c":`+one+`,"d":`+one+`}`, r.RequestState)
 	if r.text() != "[1 1 1 1]" {
 		t.Errorf("got %+v, want text Ada", r)
@@ -544,7 +544,7 @@ func TestGoroutinesOfAHandlerMayAsk(t *testing.T) {
 }
 
 func TestMRTR04_AskAllIsOneRoundTrip(t *testing.T) {
-	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
+	p := newHandlerPeer(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		var who named
 		var greeting *mcp.CreateMessageResult
 		var roots []mcp.Root
@@ -564,7 +564,7 @@ func TestMRTR04_AskAllIsOneRoundTrip(t *testing.T) {
 	if diff := cmp.Diff([]string{"a", "b", "c", "d"}, r.keys()); diff != "" {
 		t.Fatalf("asked (-want +got):\n%s", diff)
 	}
-	part := p.call("t", "", `{"a":`+accept(`{"name":"Ada"}`)+`,"d":{"action":"accept"}}`, r.RequestState)
+	part := p.call("t", "", `{"a":`+acceptJSON(`{"name":"Ada"}`)+`,"d":{"action":"accept"}}`, r.RequestState)
 	if diff := cmp.Diff([]string{"b", "c"}, part.keys()); diff != "" {
 		t.Fatalf("after two answers (-want +got):\n%s", diff)
 	}
@@ -576,7 +576,7 @@ func TestMRTR04_AskAllIsOneRoundTrip(t *testing.T) {
 }
 
 func TestELI10_DeclineAndCancelAreErrors(t *testing.T) {
-	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
+	p := newHandlerPeer(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		var a, b, c bool
 		err := mcp.AskAll(ctx, mcp.FormQuestion("a", "A?", &a, nil), mcp.FormQuestion("b", "B?", &b, nil),
 			mcp.FormQuestion("c", "C?", &c, nil))
@@ -585,7 +585,7 @@ func TestELI10_DeclineAndCancelAreErrors(t *testing.T) {
 	answer := func(a, b, c string) string {
 		return fmt.Sprintf(`{"a":{"action":%q},"b":{"action":%q},"c":%s}`, a, b, c)
 	}
-	yes := accept(`{"value":true}`)
+	yes := acceptJSON(`{"value":true}`)
 	for answers, want := range map[string]string{
 		answer("decline", "decline", yes):                 "true false false false true",
 		answer("cancel", "decline", yes):                  "true true false false true",
@@ -599,7 +599,7 @@ func TestELI10_DeclineAndCancelAreErrors(t *testing.T) {
 }
 
 func TestELI32_UnhandledDeclineIsAToolError(t *testing.T) {
-	p := handle(t, nil, greet)
+	p := newHandlerPeer(t, nil, askName)
 	r := p.call("t", "", "", "")
 	r = p.call("t", "", `{"a":{"action":"decline","content":null}}`, r.RequestState)
 	if !r.IsError || r.text() != `question "a": mcp: declined by the user` {
@@ -616,8 +616,8 @@ func TestMRTR02_OnlyThreeMethodsAsk(t *testing.T) {
 		_, err := mcp.Ask[bool](ctx, "a", "Sure?", nil)
 		return mcp.RawResult(fmt.Sprintf(`{"resultType":"complete","content":[{"text":%q}]}`, err)), nil
 	}))
-	p := &peer{TB: t, handler: s}
-	r := p.send("com.example/ask", "inputResponses", json.RawMessage(`{"a":`+accept(`{"value":true}`)+`}`))
+	p := &handlerPeer{TB: t, handler: s}
+	r := p.send("com.example/ask", "inputResponses", json.RawMessage(`{"a":`+acceptJSON(`{"value":true}`)+`}`))
 	if !strings.Contains(r.text(), "com.example/ask cannot ask the client") {
 		t.Errorf("got %+v, want the error that the method cannot ask", r)
 	}
@@ -625,7 +625,7 @@ func TestMRTR02_OnlyThreeMethodsAsk(t *testing.T) {
 
 func TestMRTR02_AskAfterTheHandlerReturnedIsAnError(t *testing.T) {
 	var handlerContext context.Context
-	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
+	p := newHandlerPeer(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		handlerContext = ctx
 		return "done", nil
 	})
@@ -639,12 +639,12 @@ func TestMRTR02_AskAfterTheHandlerReturnedIsAnError(t *testing.T) {
 func TestMRTR02_PromptsAndResourcesAsk(t *testing.T) {
 	s := mcp.NewServer("test", "1", nil)
 	mcp.AddPrompt(s, &mcp.Prompt{Name: "p"}, func(ctx context.Context, _ struct{}) (string, error) {
-		return greet(ctx, nil)
+		return askName(ctx, nil)
 	})
 	mcp.AddResource(s, &mcp.Resource{URI: "test://r", Name: "r"}, func(ctx context.Context, _ string) (string, error) {
-		return greet(ctx, nil)
+		return askName(ctx, nil)
 	})
-	p := &peer{TB: t, handler: s}
+	p := &handlerPeer{TB: t, handler: s}
 	for _, target := range [][]any{{"prompts/get", "name", "p"}, {"resources/read", "uri", "test://r"}} {
 		method := target[0].(string)
 		t.Run(method, func(t *testing.T) {
@@ -653,7 +653,7 @@ func TestMRTR02_PromptsAndResourcesAsk(t *testing.T) {
 				t.Fatalf("got %+v, want input_required with one question", r)
 			}
 			r = p.send(method, append(target[1:], "requestState", r.RequestState,
-				"inputResponses", json.RawMessage(`{"a":`+accept(`{"name":"Ada"}`)+`}`))...)
+				"inputResponses", json.RawMessage(`{"a":`+acceptJSON(`{"name":"Ada"}`)+`}`))...)
 			if r.ResultType != "complete" {
 				t.Errorf("got %+v, want complete", r)
 			}
@@ -663,9 +663,9 @@ func TestMRTR02_PromptsAndResourcesAsk(t *testing.T) {
 
 func TestProgressIsNotRepeatedInLaterRounds(t *testing.T) {
 	var got []float64
-	p := handle(t, nil, func(ctx context.Context, args json.RawMessage) (string, error) {
+	p := newHandlerPeer(t, nil, func(ctx context.Context, args json.RawMessage) (string, error) {
 		mcp.Progress(ctx, 1, 3, "started")
-		if _, err := greet(ctx, args); err != nil {
+		if _, err := askName(ctx, args); err != nil {
 			return "", err
 		}
 		mcp.Progress(ctx, 2, 3, "asked")
@@ -679,7 +679,7 @@ func TestProgressIsNotRepeatedInLaterRounds(t *testing.T) {
 		got = append(got, note.Progress)
 	}
 	r := p.call("t", "", "", "")
-	p.call("t", "", `{"a":`+accept(`{"name":"Ada"}`)+`}`, r.RequestState)
+	p.call("t", "", `{"a":`+acceptJSON(`{"name":"Ada"}`)+`}`, r.RequestState)
 	if diff := cmp.Diff([]float64{1, 2}, got); diff != "" {
 		t.Errorf("progress (-want +got):\n%s", diff)
 	}
@@ -687,7 +687,7 @@ func TestProgressIsNotRepeatedInLaterRounds(t *testing.T) {
 
 func TestMRTR03_InputRequiredResultMustNotBeEmpty(t *testing.T) {
 	var res mcp.Result
-	p := &peer{TB: t, handler: mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) {
+	p := &handlerPeer{TB: t, handler: mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) {
 		return res, nil
 	})}
 	res = &mcp.InputRequiredResult{}

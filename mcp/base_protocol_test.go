@@ -80,7 +80,7 @@ func requestIDs(t *testing.T, messages []*jsonrpc.Message) map[string][]jsonrpc.
 // meta returns a member of _meta in params.
 func meta(t *testing.T, params json.RawMessage, key string) string {
 	t.Helper()
-	return member(t, json.RawMessage(member(t, params, "_meta")), key)
+	return memberOf(t, json.RawMessage(memberOf(t, params, "_meta")), key)
 }
 
 // recordTraffic runs a client and a server of the revision over a unix socket: calls, input
@@ -131,7 +131,7 @@ func recordTraffic(t *testing.T, revision string) *traffic {
 	transport := mcp.NewConnTransport(mcp.NewStreamConn(conn, recordingWriter{conn, &fromClient}, nil))
 	var asked []string
 	opts := acceptingOptions(&asked, &sync.Mutex{})
-	opts.Revision, opts.Logger = revision, quiet()
+	opts.Revision, opts.Logger = revision, discardLogger()
 	c, err := mcp.Connect(t.Context(), transport, opts)
 	if err != nil {
 		t.Fatal(err)
@@ -241,7 +241,7 @@ func (r *traffic) cancellations(ids map[string][]jsonrpc.ID) func(t *testing.T) 
 		var got []string
 		for _, m := range r.client {
 			if m.Method == "notifications/cancelled" {
-				got = append(got, member(t, m.Params, "requestId"))
+				got = append(got, memberOf(t, m.Params, "requestId"))
 			}
 		}
 		slices.Sort(got)
@@ -396,7 +396,7 @@ func TestCAN12_CAN13_ServersCancelSubscriptionsOnly(t *testing.T) {
 		synctest.Wait()
 		var got []string
 		for _, n := range c.Notifications("notifications/cancelled") {
-			got = append(got, member(t, n.Params, "requestId"))
+			got = append(got, memberOf(t, n.Params, "requestId"))
 		}
 		want := []string{listen.ID.String()}
 		if c.Transport == mcptest.HTTP {

@@ -96,7 +96,7 @@ func TestCACHE13_InvalidCursorDropsCachedPages(t *testing.T) {
 	generation := "1"
 	tool := `{"name":"t%s","inputSchema":{"type":"object"}}`
 	c := newScriptedClient(t, nil, func(_ context.Context, req *mcp.Request) (string, error) {
-		switch member(t, req.Params, "cursor") {
+		switch memberOf(t, req.Params, "cursor") {
 		case "":
 			return `{"tools":[` + fmt.Sprintf(tool, "a") + `],"nextCursor":"` + generation +
 				`","ttlMs":3600000,"cacheScope":"private"}`, nil

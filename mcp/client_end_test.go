@@ -99,7 +99,7 @@ func TestCAN14_InputRequestsPauseTheTimeoutForALimitedTime(t *testing.T) {
 			}
 		})
 		opts := &mcp.ClientOptions{
-			Logger: quiet(), Timeout: 10 * time.Second, MaxTimeout: time.Minute, InputTimeout: 2 * time.Minute,
+			Logger: discardLogger(), Timeout: 10 * time.Second, MaxTimeout: time.Minute, InputTimeout: 2 * time.Minute,
 		}
 		lock := make(chan struct{}, 1)
 		opts.Roots = func(context.Context) ([]mcp.Root, error) {
@@ -143,7 +143,7 @@ func TestCAN10_EachOfManyRequestsIsCancelled(t *testing.T) {
 				}
 			}
 		})
-		c, err := mcp.Connect(t.Context(), mcp.NewConnTransport(client), &mcp.ClientOptions{Logger: quiet()})
+		c, err := mcp.Connect(t.Context(), mcp.NewConnTransport(client), &mcp.ClientOptions{Logger: discardLogger()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -213,7 +213,7 @@ func TestSTDIO17_UnknownWriteErrorMayHaveRun(t *testing.T) {
 	})
 	var served sync.WaitGroup
 	served.Go(func() { _ = mcp.Serve(context.Background(), s, server, nil) })
-	c, err := mcp.Connect(t.Context(), mcp.NewConnTransport(f), &mcp.ClientOptions{Logger: quiet()})
+	c, err := mcp.Connect(t.Context(), mcp.NewConnTransport(f), &mcp.ClientOptions{Logger: discardLogger()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +230,7 @@ func TestSTDIO17_UnknownWriteErrorMayHaveRun(t *testing.T) {
 func TestCloseAndEndOfRequestsDoNotRace(t *testing.T) {
 	for range 100 {
 		transport, _ := serveResponses(t, responseTable{"server/discover": discovered})
-		c, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Logger: quiet()})
+		c, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Logger: discardLogger()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -265,7 +265,7 @@ func TestSTDIO17_PartialWriteEndsTheStream(t *testing.T) {
 		streamEnded <- err
 	})
 	transport := mcp.NewConnTransport(mcp.NewStreamConn(client, client, nil))
-	c, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Logger: quiet()})
+	c, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Logger: discardLogger()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,7 +80,7 @@ func withRawConnection(
 		if opts != nil {
 			full = *opts
 		}
-		full.Logger = quiet()
+		full.Logger = discardLogger()
 		conn := mcp.NewStreamConn(clientReads, clientWrites, &mcp.StreamConnOptions{MaxMessage: 1 << 20})
 		c, err := mcp.Connect(t.Context(), mcp.NewConnTransport(conn), &full)
 		if err != nil {

@@ -61,7 +61,7 @@ func TestLogHandlerMayCallTheClient(t *testing.T) {
 			}
 		}}
 		c = newScriptedClient(t, opts, func(ctx context.Context, req *mcp.Request) (string, error) {
-			text := member(t, req.Params, "name")
+			text := memberOf(t, req.Params, "name")
 			return emptyContent, req.Notify(ctx, "notifications/message",
 				json.RawMessage(`{"level":"info","data":`+text+`}`))
 		})
@@ -139,7 +139,7 @@ func TestInvalidLogLevelCannotAddEnvelopeMembers(t *testing.T) {
 	got := ""
 	c := newScriptedClient(t, &mcp.ClientOptions{LogLevel: `info","x":"y`},
 		func(_ context.Context, req *mcp.Request) (string, error) {
-			got = member(t, req.Params, "_meta")
+			got = memberOf(t, req.Params, "_meta")
 			return emptyContent, nil
 		})
 	if _, err := c.CallTool(t.Context(), "x", nil); err == nil && strings.Contains(got, `"x":"y"`) {

@@ -106,7 +106,7 @@ func TestELI10_InvalidElicitResultsAreNotSent(t *testing.T) {
 	params := ""
 	c := newScriptedClient(t, &mcp.ClientOptions{Elicit: elicit, ElicitURL: elicit},
 		func(_ context.Context, req *mcp.Request) (string, error) {
-			if member(t, req.Params, "inputResponses") != "" {
+			if memberOf(t, req.Params, "inputResponses") != "" {
 				sent++
 				return emptyContent, nil
 			}
@@ -127,7 +127,7 @@ func TestELI10_InvalidElicitResultsAreNotSent(t *testing.T) {
 func TestTOOL06_NilArgumentsAreSentAsAnEmptyObject(t *testing.T) {
 	got := ""
 	c := newScriptedClient(t, nil, func(_ context.Context, req *mcp.Request) (string, error) {
-		got = member(t, req.Params, "arguments")
+		got = memberOf(t, req.Params, "arguments")
 		return emptyContent, nil
 	})
 	if _, err := c.CallTool(t.Context(), "x", json.RawMessage(nil)); err != nil || got != "{}" {

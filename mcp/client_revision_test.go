@@ -25,7 +25,7 @@ func TestVER21_RequiredRevisionIsUnsupported(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			transport, _ := serveResponses(t, responseTable{"server/discover": discover, "initialize": initialized})
-			_, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Revision: "2026-07-28", Logger: quiet()})
+			_, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Revision: "2026-07-28", Logger: discardLogger()})
 			if !errors.Is(err, mcp.ErrNoCommonRevision) {
 				t.Errorf("%s: got %v, want ErrNoCommonRevision", discover, err)
 			}
@@ -37,7 +37,7 @@ func TestVER21_ListOfVersionsInAnErrorIsLimited(t *testing.T) {
 	versions := strings.TrimSuffix(strings.Repeat(`"x",`, 100_000), ",")
 	discover := `{"code":-32022,"message":"?","data":{"supported":[` + versions + `]}}`
 	transport, _ := serveResponses(t, responseTable{"server/discover": discover})
-	_, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Logger: quiet()})
+	_, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Logger: discardLogger()})
 	if n := len(err.Error()); n > 8<<10 {
 		t.Errorf("the error has %d bytes, want at most 8 KiB", n)
 	}
@@ -106,7 +106,7 @@ func (s *upgradedSession) Close() error {
 // A request that is sent again to an updated server has the envelope of the modern revision.
 func TestVER19_RequestSentAgainHasTheNewRevision(t *testing.T) {
 	f := &upgradedServer{}
-	c, err := mcp.Connect(t.Context(), f, &mcp.ClientOptions{Logger: quiet()})
+	c, err := mcp.Connect(t.Context(), f, &mcp.ClientOptions{Logger: discardLogger()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestVER19_RequestSentAgainHasTheNewRevision(t *testing.T) {
 func TestCloseEndsRequestsThatWaitForAConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &upgradedServer{}
-		c, err := mcp.Connect(t.Context(), f, &mcp.ClientOptions{Logger: quiet(), ProbeTimeout: time.Hour})
+		c, err := mcp.Connect(t.Context(), f, &mcp.ClientOptions{Logger: discardLogger(), ProbeTimeout: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -163,7 +163,7 @@ func TestVER05_ServerDropsTheRevision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answers := responseTable{"server/discover": discovered, "initialize": initialized, "tools/call": emptyContent}
 		transport, received := serveResponses(t, answers)
-		c, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Logger: quiet()})
+		c, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Logger: discardLogger()})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -44,7 +44,7 @@ func TestPING02_PING03_SilentSessionsAreEnded(t *testing.T) {
 					}
 				}
 			}()
-			opts := &mcp.ClientOptions{KeepAlive: 30 * time.Second, Revision: revision, Logger: quiet()}
+			opts := &mcp.ClientOptions{KeepAlive: 30 * time.Second, Revision: revision, Logger: discardLogger()}
 			c, err := mcp.Connect(t.Context(), mcp.NewConnTransport(client), opts)
 			if err != nil {
 				t.Fatal(err)
@@ -71,7 +71,7 @@ func TestELI29_CompletionsOfElicitedPagesReachTheProgram(t *testing.T) {
 		client, server := mcp.Pipe()
 		var got []string
 		opts := &mcp.ClientOptions{
-			Revision: "2025-11-25", Logger: quiet(),
+			Revision: "2025-11-25", Logger: discardLogger(),
 			ElicitURL: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 				return &mcp.ElicitResult{Action: mcp.ElicitAccept}, nil
 			},

@@ -74,7 +74,7 @@ func calculator(t testing.TB) *mcp.Server {
 	})
 	addTool(s, "think", func(ctx context.Context) (string, error) {
 		r, err := mcp.Sample(ctx, "thought", &mcp.CreateMessageParams{MaxTokens: 9,
-			Messages: []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("Think."))}})
+			Messages: []mcp.SamplingMessage{samplingMessage(mcp.RoleUser, mcp.Text("Think."))}})
 		if err != nil {
 			return "", err
 		}

@@ -47,10 +47,10 @@ func TestTimeoutOfConnectNamesWithheldVariables(t *testing.T) {
 	t.Setenv("NO_PROXY", "localhost")
 	server := roleCommand(t, "silent")
 	server.Env = append(server.Env, "NODE_OPTIONS=")
-	server.Logger = quiet()
+	server.Logger = discardLogger()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err := mcp.Connect(ctx, server, &mcp.ClientOptions{Logger: quiet()})
+	_, err := mcp.Connect(ctx, server, &mcp.ClientOptions{Logger: discardLogger()})
 	defer server.Close()
 	if err == nil {
 		t.Fatal("connected to a server that does not respond")

@@ -35,7 +35,7 @@ func TestConnectReturnsAtItsDeadline(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), deadline)
 				defer cancel()
 				began := time.Now()
-				_, err := mcp.Connect(ctx, transport, &mcp.ClientOptions{Revision: revision, Logger: quiet()})
+				_, err := mcp.Connect(ctx, transport, &mcp.ClientOptions{Revision: revision, Logger: discardLogger()})
 				if took := time.Since(began); took != deadline {
 					t.Errorf("revision %q, deadline %v: Connect took %v", revision, deadline, took)
 				}

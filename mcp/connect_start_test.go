@@ -95,7 +95,7 @@ func TestServersOfPackageRunnersMayStartSlowly(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			served := mcp.InMemory(calculator(t)).(mcp.SessionTransport)
 			transport := &slowTransport{mcp.Command(test.name), served, time.Now().Add(test.start)}
-			opts := &mcp.ClientOptions{Timeout: test.timeout, Revision: test.revision, Logger: quiet()}
+			opts := &mcp.ClientOptions{Timeout: test.timeout, Revision: test.revision, Logger: discardLogger()}
 			c, err := mcp.Connect(t.Context(), transport, opts)
 			if (err == nil) != test.connects || err != nil && !errors.Is(err, mcp.ErrTimeout) {
 				t.Errorf("%+v: got error %v", test, err)

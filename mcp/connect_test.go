@@ -113,7 +113,7 @@ func TestVER10_ProbeFindsTheRevision(t *testing.T) {
 				responses := responseTable{"server/discover": test.discover, "initialize": test.init}
 				transport, received := serveResponses(t, responses)
 				began := time.Now()
-				c, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Logger: quiet()})
+				c, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Logger: discardLogger()})
 				took := time.Since(began)
 				synctest.Wait()
 				if got := strings.Join(received(), " "); got != test.methods {
@@ -171,7 +171,7 @@ func TestCAN02_InitializeIsNotCancelled(t *testing.T) {
 			transport, received := serveResponses(t, responseTable{})
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			_, err := mcp.Connect(ctx, transport, &mcp.ClientOptions{Revision: revision, Logger: quiet()})
+			_, err := mcp.Connect(ctx, transport, &mcp.ClientOptions{Revision: revision, Logger: discardLogger()})
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s: got %v, want the end of the context", revision, err)
 			}
@@ -193,7 +193,7 @@ func TestRequiredRevisionIsTheOnlyOneTried(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			responses := responseTable{"server/discover": test.discover, "initialize": test.init}
 			transport, received := serveResponses(t, responses)
-			c, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Revision: test.revision, Logger: quiet()})
+			c, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Revision: test.revision, Logger: discardLogger()})
 			synctest.Wait()
 			if got := strings.Join(received(), " "); got != test.methods {
 				t.Errorf("%s: got messages %q, want %q", test.revision, got, test.methods)
@@ -219,7 +219,7 @@ func TestSTDIO17_CallMayHaveRunWhenTheServerEnds(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			transport, _ := serveResponses(t, responses)
-			c, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Logger: quiet()})
+			c, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Logger: discardLogger()})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -250,10 +250,10 @@ func newScriptedClient(
 		text, err := serve(ctx, req)
 		return mcp.RawResult(text), err
 	})
-	full := mcp.ClientOptions{Logger: quiet()}
+	full := mcp.ClientOptions{Logger: discardLogger()}
 	if opts != nil {
 		full = *opts
-		full.Logger = quiet()
+		full.Logger = discardLogger()
 	}
 	c, err := mcp.Connect(t.Context(), mcp.InMemory(h), &full)
 	if err != nil {
@@ -264,7 +264,7 @@ func newScriptedClient(
 }
 
 // member returns the JSON of a member of params, or "".
-func member(t *testing.T, params json.RawMessage, key string) string {
+func memberOf(t *testing.T, params json.RawMessage, key string) string {
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(params, &object); err != nil {
 		t.Error(err)
@@ -279,8 +279,8 @@ func TestMRTR08_ELI09_StateIsEchoedAndDefaultsAreFilledIn(t *testing.T) {
 		return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{}`)}, nil
 	}}
 	c := newScriptedClient(t, opts, func(_ context.Context, req *mcp.Request) (string, error) {
-		got = append(got, member(t, req.Params, "requestState")+
-			member(t, req.Params, "inputResponses")+member(t, req.Params, "arguments"))
+		got = append(got, memberOf(t, req.Params, "requestState")+
+			memberOf(t, req.Params, "inputResponses")+memberOf(t, req.Params, "arguments"))
 		form := `{"method":"elicitation/create","params":{"message":"m",` +
 			`"requestedSchema":{"type":"object","properties":{"n":{"type":"integer","default":7}}}}}`
 		switch len(got) {
@@ -437,7 +437,7 @@ func TestCACHE04_CACHE06_CACHE07_ResultsAreCachedForTheirTTL(t *testing.T) {
 		requests := map[string]int{}
 		ttl := `60000`
 		c := newScriptedClient(t, nil, func(_ context.Context, req *mcp.Request) (string, error) {
-			requests[req.Method+member(t, req.Params, "uri")]++
+			requests[req.Method+memberOf(t, req.Params, "uri")]++
 			return `{"tools":[],"contents":[],"ttlMs":` + ttl + `,"cacheScope":"private"}`, nil
 		})
 		list := func(ctx context.Context) {

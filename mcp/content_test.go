@@ -48,7 +48,7 @@ func everyContent() []mcp.ContentBlock {
 // The test client validates the content with the schema of its revision.
 func TestTOOL18_TOOL29_RES19_ContentInEveryRevision(t *testing.T) {
 	s := newServer(t, nil)
-	give(s, "all", everyContent())
+	addValueTool(s, "all", everyContent())
 	mcp.AddPrompt(s, &mcp.Prompt{Name: "all"}, func(context.Context, struct{}) ([]mcp.PromptMessage, error) {
 		var messages []mcp.PromptMessage
 		for _, c := range everyContent() {
@@ -123,11 +123,11 @@ func TestTOOL29_InvalidContentIsNotDecoded(t *testing.T) {
 
 func TestInvalidContentOfAToolIsAnInternalError(t *testing.T) {
 	s := newServer(t, nil)
-	give(s, "nil", []mcp.ContentBlock{nil})
-	give(s, "no_resource", []mcp.ContentBlock{&mcp.EmbeddedResource{}})
-	give(s, "meta", []mcp.ContentBlock{&mcp.TextContent{Meta: mcp.Meta{"f": func() {}}}})
-	give[mcp.ContentBlock](s, "none", nil)
-	give(s, "no_result", (*mcp.CallToolResult)(nil))
+	addValueTool(s, "nil", []mcp.ContentBlock{nil})
+	addValueTool(s, "no_resource", []mcp.ContentBlock{&mcp.EmbeddedResource{}})
+	addValueTool(s, "meta", []mcp.ContentBlock{&mcp.TextContent{Meta: mcp.Meta{"f": func() {}}}})
+	addValueTool[mcp.ContentBlock](s, "none", nil)
+	addValueTool(s, "no_result", (*mcp.CallToolResult)(nil))
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
 		for _, name := range []string{"nil", "no_resource", "meta", "none", "no_result"} {
 			_, err := c.Try("tools/call", object{"name": name})

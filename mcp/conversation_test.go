@@ -36,7 +36,7 @@ func (v *conversation) params() object {
 	params := object{"name": "order", "arguments": object{"item": v.name}}
 	if v.state != "" {
 		params["requestState"] = v.state
-		params["inputResponses"] = object{"size": filled(object{"value": v.name})}
+		params["inputResponses"] = object{"size": acceptResult(object{"value": v.name})}
 	}
 	return params
 }

@@ -55,13 +55,13 @@ func cutAfter(
 	var served sync.WaitGroup
 	served.Go(func() {
 		_ = mcp.Serve(context.Background(), h, mcp.NewStreamConn(serverReads, far, nil),
-			&mcp.ServeOptions{Logger: quiet()})
+			&mcp.ServeOptions{Logger: discardLogger()})
 	})
 	defer served.Wait()
 	elicit := func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 		return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"name":"Ada","value":true}`)}, nil
 	}
-	opts := &mcp.ClientOptions{Revision: revision, Logger: quiet(), Elicit: elicit}
+	opts := &mcp.ClientOptions{Revision: revision, Logger: discardLogger(), Elicit: elicit}
 	c, err := mcp.Connect(t.Context(), mcp.NewConnTransport(mcp.NewStreamConn(clientReads, near, nil)), opts)
 	if err != nil {
 		return cut.sent, err

@@ -112,7 +112,7 @@ func TestDetachedCallOutlivesItsClient(t *testing.T) {
 				t.Errorf("got request %+v, want that of the client without its connection", saw)
 			}
 			time.Sleep(1000 * time.Hour)
-			r.state.Responses = responses("who", accept(`{"value":"Alice"}`))
+			r.state.Responses = responses("who", acceptJSON(`{"value":"Alice"}`))
 			res, err = r.run(t, s)
 			wantText(t, res, err, "Hello, Alice")
 			if n := r.runs.Load(); n != 2 {
@@ -154,7 +154,7 @@ func TestDetachedCallSurvivesARestart(t *testing.T) {
 		return s
 	}
 	s := process()
-	p := &peer{TB: t, handler: s, principal: &mcp.Principal{Subject: "alice"}}
+	p := &handlerPeer{TB: t, handler: s, principal: &mcp.Principal{Subject: "alice"}}
 	if got := p.call("deploy", "", "", "").text(); got != "detached" {
 		t.Fatalf("got %q, want detached", got)
 	}
@@ -175,7 +175,7 @@ func TestDetachedCallSurvivesARestart(t *testing.T) {
 		}
 		stored.Principal = &mcp.Principal{Subject: "alice"}
 		r.state = &mcp.Detached{
-			State: bytes.Clone(r.state.State), Responses: responses(key, accept(`{"value":true}`)), Progress: progress,
+			State: bytes.Clone(r.state.State), Responses: responses(key, acceptJSON(`{"value":true}`)), Progress: progress,
 		}
 		r.detached = stored.Detach(t.Context(), r.state)
 		res, err = r.run(t, s)
@@ -194,7 +194,7 @@ func TestDetachedCallSurvivesARestart(t *testing.T) {
 func TestDetachedCallAsksChangedQuestionsAgain(t *testing.T) {
 	message := "Delete one file?"
 	r := &detacher{}
-	p := handle(t, &mcp.ServerOptions{Logger: quiet(), Middleware: []mcp.Middleware{r.wrap}},
+	p := newHandlerPeer(t, &mcp.ServerOptions{Logger: discardLogger(), Middleware: []mcp.Middleware{r.wrap}},
 		func(ctx context.Context, _ json.RawMessage) (string, error) {
 			yes, err := mcp.Ask[bool](ctx, "a", message, nil)
 			return fmt.Sprint(yes), err
@@ -204,16 +204,16 @@ func TestDetachedCallAsksChangedQuestionsAgain(t *testing.T) {
 	res, err := r.run(t, s)
 	inputKeys(t, res, err)
 	message = "Delete all files?"
-	r.state.Responses = responses("a", accept(`{"value":true}`))
+	r.state.Responses = responses("a", acceptJSON(`{"value":true}`))
 	res, err = r.run(t, s)
 	inputKeys(t, res, err)
-	r.state.Responses = responses("a", accept(`{"value":"perhaps"}`)) // does not match the form
+	r.state.Responses = responses("a", acceptJSON(`{"value":"perhaps"}`)) // does not match the form
 	res, err = r.run(t, s)
 	inputKeys(t, res, err)
 	r.state.Responses = nil // no answer
 	res, err = r.run(t, s)
 	inputKeys(t, res, err)
-	r.state.Responses = responses("a", accept(`{"value":true}`), "unknown", `7`)
+	r.state.Responses = responses("a", acceptJSON(`{"value":true}`), "unknown", `7`)
 	res, err = r.run(t, s)
 	wantText(t, res, err, "true")
 }
@@ -229,7 +229,7 @@ func TestTASKX09_DetachKeepsEarlierRounds(t *testing.T) {
 				d = &mcp.Detached{}
 				detached = req.Detach(ctx, d)
 			}
-			p := handle(t, &mcp.ServerOptions{Middleware: []mcp.Middleware{func(next mcp.Handler) mcp.Handler {
+			p := newHandlerPeer(t, &mcp.ServerOptions{Middleware: []mcp.Middleware{func(next mcp.Handler) mcp.Handler {
 				return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 					if inMiddleware && req.Detached() == nil {
 						detach(ctx, req)
@@ -257,7 +257,7 @@ func TestTASKX09_DetachKeepsEarlierRounds(t *testing.T) {
 			})
 			r := p.call("t", `{"x":1}`, "", "")
 			inMiddleware = where == "in the middleware"
-			got := p.call("t", `{"x":1}`, `{"who":`+accept(`{"value":"Alice"}`)+`}`, r.RequestState).text()
+			got := p.call("t", `{"x":1}`, `{"who":`+acceptJSON(`{"value":"Alice"}`)+`}`, r.RequestState).text()
 			if got != "detached" {
 				t.Fatalf("got %q, want detached", got)
 			}
@@ -283,11 +283,11 @@ func TestTASKX09_DetachKeepsEarlierRounds(t *testing.T) {
 // The first request has input responses, and no request state.
 func TestDetachKeepsInputResponsesOfTheFirstRequest(t *testing.T) {
 	r := &detacher{}
-	p := handle(t, &mcp.ServerOptions{Middleware: []mcp.Middleware{r.wrap}},
+	p := newHandlerPeer(t, &mcp.ServerOptions{Middleware: []mcp.Middleware{r.wrap}},
 		func(ctx context.Context, _ json.RawMessage) (string, error) {
 			return mcp.Ask[string](ctx, "who", "Who?", nil)
 		})
-	p.call("t", "", `{"who":`+accept(`{"value":"Alice"}`)+`}`, "")
+	p.call("t", "", `{"who":`+acceptJSON(`{"value":"Alice"}`)+`}`, "")
 	res, err := r.run(t, p.handler.(*mcp.Server))
 	wantText(t, res, err, "Alice")
 }
@@ -295,7 +295,7 @@ func TestDetachKeepsInputResponsesOfTheFirstRequest(t *testing.T) {
 func TestDetachRejectsTheStateOfAnotherPrincipal(t *testing.T) {
 	r := &detacher{}
 	ran := false
-	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
+	p := newHandlerPeer(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		ran = true
 		return mcp.Ask[string](ctx, "who", "Who?", nil)
 	})
@@ -304,7 +304,7 @@ func TestDetachRejectsTheStateOfAnotherPrincipal(t *testing.T) {
 	state := p.call("t", "", "", "").RequestState
 	s.Use(r.wrap)
 	ran, p.principal = false, &mcp.Principal{Subject: "mallory"}
-	p.call("t", "", `{"who":`+accept(`{"value":"Mallory"}`)+`}`, state)
+	p.call("t", "", `{"who":`+acceptJSON(`{"value":"Mallory"}`)+`}`, state)
 	_, err := r.run(t, s)
 	var e *mcp.Error
 	if !errors.As(err, &e) || e.Code != mcp.CodeInvalidParams || ran {
@@ -319,7 +319,7 @@ func TestDetachRejectsTheStateOfAnotherPrincipal(t *testing.T) {
 func TestDetachDoesNotCopyTheStateOfAnotherCall(t *testing.T) {
 	var stored *mcp.Request
 	var d *mcp.Detached
-	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
+	p := newHandlerPeer(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		who, err := mcp.Ask[string](ctx, "who", "Who?", nil)
 		if err == nil {
 			d = &mcp.Detached{}
@@ -329,7 +329,7 @@ func TestDetachDoesNotCopyTheStateOfAnotherCall(t *testing.T) {
 	})
 	stored = modernRequest(t, nil, "tools/call", object{"name": "t"})
 	r := p.call("t", "", "", "")
-	if got := p.call("t", "", `{"who":`+accept(`{"value":"Alice"}`)+`}`, r.RequestState).text(); got != "Alice" {
+	if got := p.call("t", "", `{"who":`+acceptJSON(`{"value":"Alice"}`)+`}`, r.RequestState).text(); got != "Alice" {
 		t.Fatalf("got %q, want Alice", got)
 	}
 	if d.State != nil || d.Responses != nil {
@@ -339,7 +339,7 @@ func TestDetachDoesNotCopyTheStateOfAnotherCall(t *testing.T) {
 
 func TestDetachedCallsShareNoMemoryWithTheirRequest(t *testing.T) {
 	r := &detacher{}
-	p := handle(t, &mcp.ServerOptions{Middleware: []mcp.Middleware{r.wrap}},
+	p := newHandlerPeer(t, &mcp.ServerOptions{Middleware: []mcp.Middleware{r.wrap}},
 		func(ctx context.Context, args json.RawMessage) (string, error) {
 			req := mcp.RequestFrom(ctx)
 			trace, _ := req.Meta("progressToken")
@@ -373,7 +373,7 @@ func TestDetachedCallsDoNotCountAsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &detacher{}
 		release := make(chan struct{})
-		p := handle(t, &mcp.ServerOptions{MaxInFlight: 1}, func(context.Context, json.RawMessage) (string, error) {
+		p := newHandlerPeer(t, &mcp.ServerOptions{MaxInFlight: 1}, func(context.Context, json.RawMessage) (string, error) {
 			<-release
 			return "done", nil
 		})
@@ -400,7 +400,7 @@ func TestDetachedCallsDoNotCountAsInFlight(t *testing.T) {
 func TestProgressOfDetachedCallsIsNotMerged(t *testing.T) {
 	const steps = 5000
 	r := &detacher{}
-	p := handle(t, &mcp.ServerOptions{Middleware: []mcp.Middleware{r.wrap}},
+	p := newHandlerPeer(t, &mcp.ServerOptions{Middleware: []mcp.Middleware{r.wrap}},
 		func(ctx context.Context, _ json.RawMessage) (string, error) {
 			var all sync.WaitGroup
 			for i := range steps {
@@ -432,7 +432,7 @@ func TestPanicsOfDetachedCallsAreErrors(t *testing.T) {
 		"progress": func(ctx context.Context) { mcp.Progress(ctx, 1, 2, "") },
 	} {
 		r := &detacher{}
-		p := handle(t, &mcp.ServerOptions{Logger: quiet(), Middleware: []mcp.Middleware{r.wrap}},
+		p := newHandlerPeer(t, &mcp.ServerOptions{Logger: discardLogger(), Middleware: []mcp.Middleware{r.wrap}},
 			func(ctx context.Context, _ json.RawMessage) (string, error) {
 				f(ctx)
 				return "", nil
@@ -448,7 +448,7 @@ func TestPanicsOfDetachedCallsAreErrors(t *testing.T) {
 
 func TestStateOfADetachedCallIsLimited(t *testing.T) {
 	r := &detacher{}
-	p := handle(t, &mcp.ServerOptions{Logger: quiet(), Middleware: []mcp.Middleware{r.wrap}},
+	p := newHandlerPeer(t, &mcp.ServerOptions{Logger: discardLogger(), Middleware: []mcp.Middleware{r.wrap}},
 		func(ctx context.Context, args json.RawMessage) (string, error) {
 			var size struct{ Size int }
 			if err := json.Unmarshal(args, &size); err != nil {
@@ -478,7 +478,7 @@ func FuzzDetachedState(f *testing.F) {
 	f.Add([]byte(`{"expires":"x"}`), []byte(`{`))
 	f.Add([]byte(`{"answers":{"a":null},"once":null}`), []byte(``))
 	f.Add([]byte(``), []byte(`{"action":"accept","content":{"value":"x"}}`))
-	p := handle(f, &mcp.ServerOptions{Logger: quiet()}, func(ctx context.Context, _ json.RawMessage) (string, error) {
+	p := newHandlerPeer(f, &mcp.ServerOptions{Logger: discardLogger()}, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		if _, err := mcp.Once(ctx, "k", func(context.Context) (string, error) { return "v", nil }); err != nil {
 			return "", err
 		}
@@ -511,8 +511,8 @@ func TestUseRunsInsideTheMiddlewareOfTheOptions(t *testing.T) {
 			})
 		}
 	}
-	opts := &mcp.ServerOptions{Logger: quiet(), Middleware: []mcp.Middleware{layer("outer"), layer("inner")}}
-	p := handle(t, opts, func(context.Context, json.RawMessage) (string, error) { panic("mistake") })
+	opts := &mcp.ServerOptions{Logger: discardLogger(), Middleware: []mcp.Middleware{layer("outer"), layer("inner")}}
+	p := newHandlerPeer(t, opts, func(context.Context, json.RawMessage) (string, error) { panic("mistake") })
 	p.handler.(*mcp.Server).Use(layer("first extension"))
 	p.handler.(*mcp.Server).Use(layer("second extension"))
 	p.call("t", "", "", "")
@@ -559,7 +559,7 @@ func TestTASKD05_ExecutionIsListedOnlyInItsRevision(t *testing.T) {
 		mcp.AddTool(s, &mcp.Tool{Name: "long", Execution: json.RawMessage(`{"taskSupport":"required"}`)},
 			func(context.Context, struct{}) (string, error) { return "", nil })
 		for _, revision := range mcptest.Revisions() {
-			p := &peer{TB: t, handler: s, revision: revision}
+			p := &handlerPeer{TB: t, handler: s, revision: revision}
 			raw := p.raw("tools/list")
 			got := strings.Contains(raw, `"execution":{"taskSupport":"required"}`)
 			if got != (revision == "2025-11-25") {
@@ -570,7 +570,7 @@ func TestTASKD05_ExecutionIsListedOnlyInItsRevision(t *testing.T) {
 }
 
 // raw sends a request without params and returns its result.
-func (p *peer) raw(method string) string {
+func (p *handlerPeer) raw(method string) string {
 	p.Helper()
 	req, err := mcp.NewRequest(jsonrpc.NewRequest(jsonrpc.IntID(1), method, json.RawMessage(
 		`{"_meta":{"io.modelcontextprotocol/protocolVersion":"`+p.revision+

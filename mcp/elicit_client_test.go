@@ -62,7 +62,7 @@ func TestELI05_MissingModeIsForm(t *testing.T) {
 		}
 	}
 	ask := func(_ context.Context, req *mcp.Request) (string, error) {
-		if member(t, req.Params, "inputResponses") != "" {
+		if memberOf(t, req.Params, "inputResponses") != "" {
 			return emptyContent, nil
 		}
 		return `{"resultType":"input_required","inputRequests":{"k":{"method":"elicitation/create",` +

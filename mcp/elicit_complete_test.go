@@ -49,7 +49,7 @@ func TestELI28_ClientsAreNotifiedWhenAVisitIsComplete(t *testing.T) {
 				if len(got) > 0 {
 					t.Errorf("got %s, want no notification", got[0].Params)
 				}
-			case len(got) != 1 || member(t, got[0].Params, "elicitationId") != `"`+asked[1]+`"`:
+			case len(got) != 1 || memberOf(t, got[0].Params, "elicitationId") != `"`+asked[1]+`"`:
 				t.Errorf("got %d notifications, want one for %q", len(got), asked[1])
 			}
 			if got := other.Notifications(completed); len(got) > 0 {

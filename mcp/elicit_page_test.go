@@ -57,7 +57,7 @@ func TestPROG02_ProgressOfAnotherRequestIsIgnored(t *testing.T) {
 		if req.Method == "server/discover" {
 			return mcp.RawResult(discovered), nil
 		}
-		own := member(t, []byte(member(t, req.Params, "_meta")), "progressToken")
+		own := memberOf(t, []byte(memberOf(t, req.Params, "_meta")), "progressToken")
 		for i, token := range []string{`999`, `"` + own + `"`, own, `null`} {
 			_ = req.Notify(ctx, "notifications/progress",
 				fmt.Appendf(nil, `{"progressToken":%s,"progress":%d}`, token, i))

@@ -50,7 +50,7 @@ type formTest struct {
 // run tests that the form is requested, and that the result of the response is the wanted text.
 func (test *formTest) run(t *testing.T, response string) {
 	t.Helper()
-	p := handle(t, nil, test.ask)
+	p := newHandlerPeer(t, nil, test.ask)
 	r := p.call("t", "", "", "")
 	if diff := cmp.Diff(test.form, requestedForm(t, r)); diff != "" {
 		t.Errorf("form (-want +got):\n%s", diff)
@@ -116,7 +116,7 @@ func TestELI07_TypesBecomeForms(t *testing.T) {
 				`"size":"s","colors":["red","blue"]}`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			test.run(t, accept(test.answer))
+			test.run(t, acceptJSON(test.answer))
 		})
 	}
 }
@@ -146,7 +146,7 @@ func TestELI08_OptionsMayHaveAnySchemaOfAForm(t *testing.T) {
 			`{"type":"object","properties":{"value":{"type":"integer","default":4}}}`, `{}`, `4`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			test.run(t, accept(test.answer))
+			test.run(t, acceptJSON(test.answer))
 		})
 	}
 }
@@ -201,9 +201,9 @@ func TestELI25_ContentThatDoesNotMatchIsAskedAgain(t *testing.T) {
 		"text for a boolean":     {askForm[bool](nil), `{"value":"true"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := handle(t, nil, test.ask)
+			p := newHandlerPeer(t, nil, test.ask)
 			r := p.call("t", "", "", "")
-			if r = p.call("t", "", `{"a":`+accept(test.answer)+`}`, r.RequestState); r.ResultType != "input_required" {
+			if r = p.call("t", "", `{"a":`+acceptJSON(test.answer)+`}`, r.RequestState); r.ResultType != "input_required" {
 				t.Errorf("got %+v, want input_required", r)
 			}
 		})
@@ -246,7 +246,7 @@ func TestELI07_OtherSchemasAreErrors(t *testing.T) {
 		}, "no key"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := handle(t, nil, test.ask).call("t", "", "", "")
+			r := newHandlerPeer(t, nil, test.ask).call("t", "", "", "")
 			if !r.IsError || !strings.Contains(r.text(), test.says) {
 				t.Errorf("got %+v, want a tool error with %s", r, test.says)
 			}
@@ -255,7 +255,7 @@ func TestELI07_OtherSchemasAreErrors(t *testing.T) {
 }
 
 func TestELI06_ELI33_AskURLSendsTheURL(t *testing.T) {
-	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
+	p := newHandlerPeer(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		return "agreed", mcp.AskURL(ctx, "a", "https://example.com/connect?to=x", "Connect your account.")
 	})
 	r := p.call("t", "", "", "")
@@ -297,7 +297,7 @@ func TestELI06_OnlySafeURLsAreSent(t *testing.T) {
 		"https://exa mple.com/":            false,
 		"https://example.com/" + strings.Repeat("a", 8<<10): false,
 	} {
-		p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
+		p := newHandlerPeer(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 			return "", mcp.AskURL(ctx, "a", url, "Visit?")
 		})
 		if r := p.call("t", "", "", ""); (r.ResultType == "input_required") != valid {

@@ -223,9 +223,9 @@ func (s *script) request(c *scriptClient) string {
 	c.sent[id]++
 	request := func(method, params string) string {
 		if c.session != "" {
-			return bare(id, method, `{`+params+`"_meta":{"progressToken":"`+c.mark+`"}}`)
+			return sessionRequest(id, method, `{`+params+`"_meta":{"progressToken":"`+c.mark+`"}}`)
 		}
-		return enveloped(id, method, params, `,"progressToken":"`+c.mark+`"`)
+		return modernRequestLine(id, method, params, `,"progressToken":"`+c.mark+`"`)
 	}
 	call := func(tool, more string) string {
 		return request("tools/call", `"name":"`+tool+`","arguments":{"text":"`+c.mark+`"},`+more)

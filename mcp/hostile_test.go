@@ -73,7 +73,7 @@ func onClientHistories(t *testing.T, test func(t *testing.T, s *target, c *byteC
 	t.Helper()
 	for name, begin := range clientHistories {
 		t.Run(name, func(t *testing.T) {
-			onBytes(t, plainTarget, func(t *testing.T, s *target, c *byteClient) {
+			onByteStreams(t, plainTarget, func(t *testing.T, s *target, c *byteClient) {
 				begin(c)
 				test(t, s, c)
 			})
@@ -104,7 +104,7 @@ func TestRPC01_RPC02_RPC03_RPC12_RPC19_RPC32_InvalidMessagesAreAnswered(t *testi
 
 // Each invalid line results in one error. The server reads the next line.
 func TestInvalidLinesBetweenMessages(t *testing.T) {
-	onBytes(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
+	onByteStreams(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
 		for _, invalid := range []string{"", " \t", "\r", "\n\n\n", "\r\n\r\n"} {
 			io.WriteString(c, invalid+"\n")
 			c.good()
@@ -182,7 +182,7 @@ var wrongValues = map[string][]string{
 }
 
 func TestRPC32_ParamsOfOtherTypesAreInvalid(t *testing.T) {
-	onBytes(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
+	onByteStreams(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
 		c.open("2025-11-25")
 		n := 0
 		check := func(what string, request func(id string) string) {
@@ -209,17 +209,17 @@ func TestRPC32_ParamsOfOtherTypesAreInvalid(t *testing.T) {
 					params := p.members + `"` + outer + `":` + value
 					if p.era != "session" {
 						check(p.method+" "+params, func(id string) string {
-							return enveloped(id, p.method, params+",", "")
+							return modernRequestLine(id, p.method, params+",", "")
 						})
 					}
 					if p.era != "modern" {
-						check(p.method+" "+params, func(id string) string { return bare(id, p.method, `{`+params+`}`) })
+						check(p.method+" "+params, func(id string) string { return sessionRequest(id, p.method, `{`+params+`}`) })
 					}
 				}
 			}
 			if p.era != "modern" {
-				check(p.method+" with an array", func(id string) string { return bare(id, p.method, `[]`) })
-				check(p.method+" with _meta 5", func(id string) string { return bare(id, p.method, `{"_meta":5}`) })
+				check(p.method+" with an array", func(id string) string { return sessionRequest(id, p.method, `[]`) })
+				check(p.method+" with _meta 5", func(id string) string { return sessionRequest(id, p.method, `{"_meta":5}`) })
 			}
 		}
 		c.good()
@@ -243,11 +243,11 @@ func TestMETA10_META17_META18_EnvelopesAreValidated(t *testing.T) {
 			version + `"2026-07-28",` + capabilities + `{},"io.modelcontextprotocol/logLevel":5`,
 			version + `"2026-07-28",` + capabilities + `{},"progressToken":[]`,
 		} {
-			c.wantCode(c.ask(bare(`1`, "tools/list", `{"_meta":{`+meta+`}}`)), `1`, mcp.CodeInvalidParams)
+			c.wantCode(c.ask(sessionRequest(`1`, "tools/list", `{"_meta":{`+meta+`}}`)), `1`, mcp.CodeInvalidParams)
 		}
 		for _, v := range []string{"", "2027-01-01", "2025-11-25", "2026-07-28 ", "2026-07-28\\u0000",
 			"../../etc/passwd"} {
-			got := c.ask(bare(`1`, "tools/list", `{"_meta":{`+version+`"`+v+`",`+capabilities+`{}}}`))
+			got := c.ask(sessionRequest(`1`, "tools/list", `{"_meta":{`+version+`"`+v+`",`+capabilities+`{}}}`))
 			c.wantCode(got, `1`, mcp.CodeUnsupportedProtocolVersion)
 			if want := `"supported":["2026-07-28"`; !strings.Contains(got.text, want) {
 				t.Errorf("version %q: got %s, want %s", v, got.text, want)
@@ -264,10 +264,10 @@ func TestRPC14_RPC31_PING04_UnknownMethodsAreNotFound(t *testing.T) {
 		"sampling/createMessage", "roots/list", "elicitation/create", "notifications/initialized",
 		"notifications/cancelled", "tasks/get",
 		"%s%n", strings.Repeat("m", 10_000)}
-	onBytes(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
+	onByteStreams(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
 		c.open("2025-11-25")
 		for _, method := range methods {
-			for _, request := range []string{enveloped(`1`, method, "", ""), bare(`1`, method, `{}`)} {
+			for _, request := range []string{modernRequestLine(`1`, method, "", ""), sessionRequest(`1`, method, `{}`)} {
 				got := c.ask(request)
 				if c.wantCode(got, `1`, mcp.CodeMethodNotFound); len(got.text) > 1000 {
 					t.Errorf("%.40s: got a response of %d bytes, want at most 1000", method, len(got.text))
@@ -276,10 +276,10 @@ func TestRPC14_RPC31_PING04_UnknownMethodsAreNotFound(t *testing.T) {
 			c.write(`{"jsonrpc":"2.0","method":"` + method + `"}`) // as a notification it is ignored
 		}
 		for _, method := range []string{"ping", "logging/setLevel", "resources/subscribe", "initialize"} {
-			c.wantCode(c.ask(enveloped(`1`, method, "", "")), `1`, mcp.CodeMethodNotFound)
+			c.wantCode(c.ask(modernRequestLine(`1`, method, "", "")), `1`, mcp.CodeMethodNotFound)
 		}
 		for _, method := range []string{"server/discover", "subscriptions/listen"} {
-			c.wantCode(c.ask(bare(`1`, method, `{}`)), `1`, mcp.CodeMethodNotFound)
+			c.wantCode(c.ask(sessionRequest(`1`, method, `{}`)), `1`, mcp.CodeMethodNotFound)
 		}
 		c.good()
 		c.silent()
@@ -313,14 +313,14 @@ func TestRPC14_CAN05_CAN09_UnknownResponsesAndNotificationsAreIgnored(t *testing
 }
 
 func TestRPC15_RPC16_RPC18_BatchesOnlyIn20250326(t *testing.T) {
-	batch := `[` + bare(`1`, "ping", `{}`) + `]`
+	batch := `[` + sessionRequest(`1`, "ping", `{}`) + `]`
 	onClientHistories(t, func(t *testing.T, _ *target, c *byteClient) {
 		c.wantCode(c.ask(`[]`), "", mcp.CodeInvalidRequest)
 		c.wantCode(c.ask(`[`), "", jsonrpc.CodeParseError)
-		c.wantCode(c.ask(`[`+bare(`1`, "ping", `{}`)+`,`), "", jsonrpc.CodeParseError)
+		c.wantCode(c.ask(`[`+sessionRequest(`1`, "ping", `{}`)+`,`), "", jsonrpc.CodeParseError)
 		c.good()
 		if strings.Contains(c.Name(), "2025-03-26") {
-			got := c.ask(`[5,` + bare(`1`, "ping", `{}`) +
+			got := c.ask(`[5,` + sessionRequest(`1`, "ping", `{}`) +
 				`,{"jsonrpc":"2.0","id":2,"method":1},[],{"jsonrpc":"2.0","id":3,"result":{}}]`)
 			for _, want := range []string{`"id":1,"result":{}`, `"id":2,"error":{"code":-32600`} {
 				if strings.Count(got.text, `"jsonrpc"`) != 4 || !strings.Contains(got.text, want) {
@@ -329,7 +329,7 @@ func TestRPC15_RPC16_RPC18_BatchesOnlyIn20250326(t *testing.T) {
 			}
 		} else {
 			c.wantCode(c.ask(batch), "", mcp.CodeInvalidRequest)
-			c.wantCode(c.ask(`[`+enveloped(`1`, "tools/list", "", "")+`]`), "", mcp.CodeInvalidRequest)
+			c.wantCode(c.ask(`[`+modernRequestLine(`1`, "tools/list", "", "")+`]`), "", mcp.CodeInvalidRequest)
 		}
 		c.good()
 		c.silent()
@@ -337,7 +337,7 @@ func TestRPC15_RPC16_RPC18_BatchesOnlyIn20250326(t *testing.T) {
 }
 
 func TestErrorOfAPanicHasNoDetails(t *testing.T) {
-	onBytes(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
+	onByteStreams(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
 		c.open("2025-11-25")
 		for _, request := range []string{envelopedCall(`1`, "panic", ""), bareCall(`1`, "panic", "")} {
 			got := c.ask(request)
@@ -351,7 +351,7 @@ func TestErrorOfAPanicHasNoDetails(t *testing.T) {
 }
 
 func TestRPC05_RPC06_DuplicateIDInFlightIsRejected(t *testing.T) {
-	onBytes(t, plainTarget, func(t *testing.T, s *target, c *byteClient) {
+	onByteStreams(t, plainTarget, func(t *testing.T, s *target, c *byteClient) {
 		c.open("2025-11-25")
 		c.write(envelopedCall(`7`, "wait", ""))
 		<-s.began
@@ -367,11 +367,11 @@ func TestRPC05_RPC06_DuplicateIDInFlightIsRejected(t *testing.T) {
 
 func TestManyPingsAreAnsweredInOrder(t *testing.T) {
 	const pings = 10_000
-	onBytes(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
+	onByteStreams(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
 		c.open("2025-11-25")
 		go func() {
 			for n := range pings {
-				io.WriteString(c, bare(strconv.Itoa(n), "ping", `{}`)+"\n")
+				io.WriteString(c, sessionRequest(strconv.Itoa(n), "ping", `{}`)+"\n")
 			}
 		}()
 		for n := range pings {
@@ -393,7 +393,7 @@ func TestPingsOfAClientThatDoesNotReadAreLimited(t *testing.T) {
 				go func() {
 					for {
 						params := `{"pad":"` + strings.Repeat("x", 20_000) + `"}`
-						if _, err := io.WriteString(d.w, bare(strconv.Itoa(sent), "ping", params)+"\n"); err != nil {
+						if _, err := io.WriteString(d.w, sessionRequest(strconv.Itoa(sent), "ping", params)+"\n"); err != nil {
 							return
 						}
 						sent++
@@ -461,7 +461,7 @@ func TestUnreadMessagesUseLimitedMemoryAndDelayNoOtherClient(t *testing.T) {
 				for n := range 10 {
 					io.WriteString(d.w, envelopedCall(strconv.Itoa(n), "flood", "")+"\n")
 				}
-				io.WriteString(d.w, bare(`"i"`, "initialize", initializeParams)+"\n"+
+				io.WriteString(d.w, sessionRequest(`"i"`, "initialize", initializeParams)+"\n"+
 					bareCall(`"s"`, "flood", "")+"\n")
 				synctest.Wait()
 				grown := heapInUse() - before
@@ -491,10 +491,10 @@ func TestUnreadChangesAreMerged(t *testing.T) {
 				d := newNonReadingClient(t, s, transport)
 				filter := `"notifications":{"resourceSubscriptions":["mem:x"]},`
 				for _, line := range []string{
-					bare(`1`, "initialize", initializeParams),
+					sessionRequest(`1`, "initialize", initializeParams),
 					`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
-					bare(`2`, "resources/subscribe", `{"uri":"mem:x"}`),
-					enveloped(`3`, "subscriptions/listen", filter, ""),
+					sessionRequest(`2`, "resources/subscribe", `{"uri":"mem:x"}`),
+					modernRequestLine(`3`, "subscriptions/listen", filter, ""),
 				} {
 					io.WriteString(d.w, line+"\n")
 				}
@@ -572,10 +572,10 @@ func TestPROG03_NotificationsOfABurstArriveInOrder(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := dialBytes(t, newTarget(nil), transport, nil, nil)
 				c.open("2025-11-25")
-				c.wantCode(c.ask(bare(`0`, "logging/setLevel", `{"level":"debug"}`)), `0`, 0)
-				c.write(enveloped(`1`, "tools/call", `"name":"burst",`, `,"progressToken":"p"`))
+				c.wantCode(c.ask(sessionRequest(`0`, "logging/setLevel", `{"level":"debug"}`)), `0`, 0)
+				c.write(modernRequestLine(`1`, "tools/call", `"name":"burst",`, `,"progressToken":"p"`))
 				c.wholeBurst(`1`, `"p"`)
-				c.write(bare(`2`, "tools/call", `{"name":"burst","_meta":{"progressToken":5}}`))
+				c.write(sessionRequest(`2`, "tools/call", `{"name":"burst","_meta":{"progressToken":5}}`))
 				c.wholeBurst(`2`, `5`)
 				c.good()
 			})
@@ -620,7 +620,7 @@ func (c *byteClient) wholeBurst(id, token string) {
 func TestStreamMayEndWithinAMessage(t *testing.T) {
 	requests := []string{
 		envelopedCall(`1`, "echo", `"text":"a"`),
-		bare(`1`, "initialize", initializeParams),
+		sessionRequest(`1`, "initialize", initializeParams),
 	}
 	for _, request := range requests {
 		for cut := range len(request) + 2 {

@@ -13,7 +13,7 @@ import (
 
 // Middleware may change the params, and with them the envelope.
 func TestMETA18_InMemoryRequestsHaveTheEnvelopeOfTheirParams(t *testing.T) {
-	s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: quiet()})
+	s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: discardLogger()})
 	mcp.AddTool(s, &mcp.Tool{Name: "who"}, func(ctx context.Context, _ struct{}) (string, error) {
 		return mcp.RequestFrom(ctx).ClientInfo().Name, nil
 	})
@@ -60,7 +60,7 @@ func TestMETA18_InMemoryRequestsHaveTheEnvelopeOfTheirParams(t *testing.T) {
 
 // RoundTrip accepts requests that no Client has made.
 func TestInMemoryRoundTripValidatesTheEnvelope(t *testing.T) {
-	transport := mcp.InMemory(mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: quiet()}))
+	transport := mcp.InMemory(mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: discardLogger()}))
 	defer transport.Close()
 	params := fmt.Sprintf(`{"_meta":`+modernMeta+`}`, `{}`)
 	for params, valid := range map[string]bool{params: true, `{"_meta":{}}`: false, `{}`: false} {

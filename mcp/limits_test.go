@@ -148,7 +148,7 @@ var byteTransports = map[string]byteTransport{
 }
 
 // onBytes runs a test in a synctest bubble on every kind of byte stream, each with its own server.
-func onBytes(t *testing.T, make func() *target, test func(t *testing.T, s *target, c *byteClient)) {
+func onByteStreams(t *testing.T, make func() *target, test func(t *testing.T, s *target, c *byteClient)) {
 	t.Helper()
 	for name, transport := range byteTransports {
 		t.Run(name, func(t *testing.T) {
@@ -271,27 +271,27 @@ const envelopeMembers = `"io.modelcontextprotocol/protocolVersion":"2026-07-28",
 	`"io.modelcontextprotocol/clientCapabilities":{"elicitation":{}},"io.modelcontextprotocol/logLevel":"debug"`
 
 // enveloped returns a modern request. Members of params end with a comma, those of _meta begin with one.
-func enveloped(id, method, params, meta string) string {
+func modernRequestLine(id, method, params, meta string) string {
 	return `{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `","params":{` + params + `"_meta":{` + envelopeMembers + meta + `}}}`
 }
 
 func envelopedCall(id, tool, arguments string) string {
-	return enveloped(id, "tools/call", `"name":"`+tool+`","arguments":{`+arguments+`},`, "")
+	return modernRequestLine(id, "tools/call", `"name":"`+tool+`","arguments":{`+arguments+`},`, "")
 }
 
 // bare returns a request of a session.
-func bare(id, method, params string) string {
+func sessionRequest(id, method, params string) string {
 	return `{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `","params":` + params + `}`
 }
 
 func bareCall(id, tool, arguments string) string {
-	return bare(id, "tools/call", `{"name":"`+tool+`","arguments":{`+arguments+`}}`)
+	return sessionRequest(id, "tools/call", `{"name":"`+tool+`","arguments":{`+arguments+`}}`)
 }
 
 // open opens a session of a revision.
 func (c *byteClient) open(revision string) {
 	c.Helper()
-	got := c.ask(bare(`"open"`, "initialize", `{"protocolVersion":"`+revision+`","capabilities":{"elicitation":{}},"clientInfo":{"name":"c","version":"1"}}`))
+	got := c.ask(sessionRequest(`"open"`, "initialize", `{"protocolVersion":"`+revision+`","capabilities":{"elicitation":{}},"clientInfo":{"name":"c","version":"1"}}`))
 	c.wantCode(got, `"open"`, 0)
 	c.write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 }
@@ -335,7 +335,7 @@ func TestJSONDepthAndKeysAreLimited(t *testing.T) {
 		}
 		return "{" + strings.TrimPrefix(b.String(), ",") + "}"
 	}
-	onBytes(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
+	onByteStreams(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
 		for i, test := range []struct {
 			params string
 			code   int
@@ -348,7 +348,7 @@ func TestJSONDepthAndKeysAreLimited(t *testing.T) {
 			{`{"a":` + object(10_001) + `}`, mcp.CodeInvalidRequest},
 		} {
 			id := strconv.Itoa(i)
-			c.wantCode(c.ask(bare(id, "ping", test.params)), id, test.code)
+			c.wantCode(c.ask(sessionRequest(id, "ping", test.params)), id, test.code)
 			c.wantCode(c.ask(`{"jsonrpc":"2.0","method":"ping","params":`+test.params+`,"id":`+id+`}`), id, test.code)
 		}
 		c.good()
@@ -356,21 +356,21 @@ func TestJSONDepthAndKeysAreLimited(t *testing.T) {
 }
 
 func TestLengthOfRequestIDsIsLimited(t *testing.T) {
-	onBytes(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
+	onByteStreams(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
 		for _, id := range []string{`"` + strings.Repeat("i", 256) + `"`, strings.Repeat("9", 20), "-" + strings.Repeat("9", 20), `""`, `0`} {
-			c.wantCode(c.ask(bare(id, "ping", `{}`)), id, 0)
-			c.wantCode(c.ask(enveloped(id, "tools/list", "", "")), id, 0)
+			c.wantCode(c.ask(sessionRequest(id, "ping", `{}`)), id, 0)
+			c.wantCode(c.ask(modernRequestLine(id, "tools/list", "", "")), id, 0)
 		}
 		for _, id := range []string{`"` + strings.Repeat("i", 257) + `"`, strings.Repeat("9", 21), "-" + strings.Repeat("9", 21)} {
-			c.wantCode(c.ask(bare(id, "ping", `{}`)), "", mcp.CodeInvalidRequest)
-			c.wantCode(c.ask(enveloped(id, "tools/list", "", "")), "", mcp.CodeInvalidRequest)
+			c.wantCode(c.ask(sessionRequest(id, "ping", `{}`)), "", mcp.CodeInvalidRequest)
+			c.wantCode(c.ask(modernRequestLine(id, "tools/list", "", "")), "", mcp.CodeInvalidRequest)
 		}
 		c.good()
 	})
 }
 
 func TestLengthOfProgressTokensIsLimited(t *testing.T) {
-	onBytes(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
+	onByteStreams(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
 		c.open("2025-11-25")
 		for _, test := range []struct {
 			token string
@@ -382,8 +382,8 @@ func TestLengthOfProgressTokensIsLimited(t *testing.T) {
 			{strings.Repeat("9", 21), mcp.CodeInvalidParams},
 			{`1.5`, mcp.CodeInvalidParams}, {`null`, mcp.CodeInvalidParams}, {`{}`, mcp.CodeInvalidParams},
 		} {
-			c.wantCode(c.ask(enveloped(`1`, "tools/list", "", `,"progressToken":`+test.token)), `1`, test.code)
-			c.wantCode(c.ask(bare(`2`, "tools/list", `{"_meta":{"progressToken":`+test.token+`}}`)), `2`, test.code)
+			c.wantCode(c.ask(modernRequestLine(`1`, "tools/list", "", `,"progressToken":`+test.token)), `1`, test.code)
+			c.wantCode(c.ask(sessionRequest(`2`, "tools/list", `{"_meta":{"progressToken":`+test.token+`}}`)), `2`, test.code)
 		}
 		c.good()
 	})
@@ -401,10 +401,10 @@ func TestPAG07_ForeignCursorsAreRefusedAndLongOwnCursorsWork(t *testing.T) {
 	}
 	for _, n := range []int{10, 2000, 8 << 10} {
 		t.Run(strconv.Itoa(n), func(t *testing.T) {
-			onBytes(t, func() *target { return newLongNames(n) }, func(t *testing.T, _ *target, c *byteClient) {
+			onByteStreams(t, func() *target { return newLongNames(n) }, func(t *testing.T, _ *target, c *byteClient) {
 				cursor := ""
 				for page := range 3 {
-					got := c.ask(enveloped(`1`, "resources/list", cursor, ""))
+					got := c.ask(modernRequestLine(`1`, "resources/list", cursor, ""))
 					var list struct {
 						Resources  []struct{}
 						NextCursor string
@@ -418,18 +418,18 @@ func TestPAG07_ForeignCursorsAreRefusedAndLongOwnCursorsWork(t *testing.T) {
 			})
 		})
 	}
-	onBytes(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
+	onByteStreams(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
 		for _, cursor := range []string{`""`, `5`, `null`, `"x"`, `"` + strings.Repeat("A", 4<<10) + `"`, `"` + strings.Repeat("A", 1<<20) + `"`} {
-			c.wantCode(c.ask(enveloped(`1`, "tools/list", `"cursor":`+cursor+`,`, "")), `1`, mcp.CodeInvalidParams)
+			c.wantCode(c.ask(modernRequestLine(`1`, "tools/list", `"cursor":`+cursor+`,`, "")), `1`, mcp.CodeInvalidParams)
 		}
 		c.good()
 	})
 }
 
 func TestMRTR12_ForeignAndLongRequestStatesAreRefused(t *testing.T) {
-	onBytes(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
+	onByteStreams(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
 		call := func(state string) wireLine {
-			return c.ask(enveloped(`1`, "tools/call", `"name":"ask","requestState":`+state+`,"inputResponses":{"question":{"action":"accept","content":{"value":"a"}}},`, ""))
+			return c.ask(modernRequestLine(`1`, "tools/call", `"name":"ask","requestState":`+state+`,"inputResponses":{"question":{"action":"accept","content":{"value":"a"}}},`, ""))
 		}
 		asked := c.ask(envelopedCall(`1`, "ask", ""))
 		var p struct{ RequestState string }
@@ -480,7 +480,7 @@ func TestCallsInFlightOfAStreamAreLimited(t *testing.T) {
 					}
 				}
 				busy()
-				c.wantCode(c.ask(bare(`"ping"`, "ping", `{}`)), `"ping"`, 0)
+				c.wantCode(c.ask(sessionRequest(`"ping"`, "ping", `{}`)), `"ping"`, 0)
 				c.write(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":0}}`)
 				busy() // a call that was cancelled counts until its handler returns
 				s.proceed <- struct{}{}
@@ -539,7 +539,7 @@ func TestSubscriptionsDoNotCountAsCallsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := dialBytes(t, newTarget(&mcp.ServerOptions{MaxInFlight: 1}), byteTransports["pipes"], nil, nil)
 		for n := range 3 {
-			got := c.ask(enveloped(strconv.Itoa(n), "subscriptions/listen", `"notifications":{"toolsListChanged":true},`, ""))
+			got := c.ask(modernRequestLine(strconv.Itoa(n), "subscriptions/listen", `"notifications":{"toolsListChanged":true},`, ""))
 			if got.Method != "notifications/subscriptions/acknowledged" {
 				t.Errorf("subscription %d: got %s, want an acknowledgement", n, got.text)
 			}
@@ -549,9 +549,9 @@ func TestSubscriptionsDoNotCountAsCallsInFlight(t *testing.T) {
 }
 
 func TestCMP03_CompletionReturnsAtMost100Values(t *testing.T) {
-	onBytes(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
+	onByteStreams(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
 		complete := func(value string) wireLine {
-			return c.ask(enveloped(`1`, "completion/complete", `"ref":{"type":"ref/prompt","name":"prompt"},"argument":{"name":"arg","value":"`+value+`"},`, ""))
+			return c.ask(modernRequestLine(`1`, "completion/complete", `"ref":{"type":"ref/prompt","name":"prompt"},"argument":{"name":"arg","value":"`+value+`"},`, ""))
 		}
 		for _, test := range []struct {
 			has, shown int
@@ -578,15 +578,15 @@ func TestCMP03_CompletionReturnsAtMost100Values(t *testing.T) {
 func TestRES16_LengthOfURIsIsLimited(t *testing.T) {
 	uri := func(n int) string { return "mem:" + strings.Repeat("u", n-4) }
 	const most = 8 << 10
-	onBytes(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
+	onByteStreams(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
 		c.open("2025-06-18")
 		for _, test := range []struct{ n, code int }{{most, 0}, {most + 1, mcp.CodeInvalidParams}, {1 << 20, mcp.CodeInvalidParams}} {
-			c.wantCode(c.ask(enveloped(`1`, "resources/read", `"uri":"`+uri(test.n)+`",`, "")), `1`, test.code)
-			c.wantCode(c.ask(bare(`2`, "resources/read", `{"uri":"`+uri(test.n)+`"}`)), `2`, test.code)
-			c.wantCode(c.ask(bare(`3`, "resources/subscribe", `{"uri":"`+uri(test.n)+`"}`)), `3`, test.code)
+			c.wantCode(c.ask(modernRequestLine(`1`, "resources/read", `"uri":"`+uri(test.n)+`",`, "")), `1`, test.code)
+			c.wantCode(c.ask(sessionRequest(`2`, "resources/read", `{"uri":"`+uri(test.n)+`"}`)), `2`, test.code)
+			c.wantCode(c.ask(sessionRequest(`3`, "resources/subscribe", `{"uri":"`+uri(test.n)+`"}`)), `3`, test.code)
 		}
 		listen := func(n int) string {
-			got := c.ask(enveloped(`4`, "subscriptions/listen", `"notifications":{"resourceSubscriptions":["`+uri(n)+`"]},`, ""))
+			got := c.ask(modernRequestLine(`4`, "subscriptions/listen", `"notifications":{"resourceSubscriptions":["`+uri(n)+`"]},`, ""))
 			c.write(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":4}}`)
 			synctest.Wait()
 			return got.text
@@ -609,9 +609,9 @@ func TestSubscribedURIsOfASubscriptionAreLimited(t *testing.T) {
 		}
 		return "[" + b.String()[1:] + "]"
 	}
-	onBytes(t, plainTarget, func(t *testing.T, s *target, c *byteClient) {
+	onByteStreams(t, plainTarget, func(t *testing.T, s *target, c *byteClient) {
 		listen := func(id string, n int) wireLine {
-			return c.ask(enveloped(id, "subscriptions/listen", `"notifications":{"resourceSubscriptions":`+uris(n)+`},`, ""))
+			return c.ask(modernRequestLine(id, "subscriptions/listen", `"notifications":{"resourceSubscriptions":`+uris(n)+`},`, ""))
 		}
 		if got := listen(`1`, 1000); got.Method != "notifications/subscriptions/acknowledged" {
 			t.Errorf("1,000 URIs: got %.300s, want an acknowledgement", got.text)
@@ -639,11 +639,11 @@ func TestSubscribedURIsOfASessionAreLimited(t *testing.T) {
 				}
 				return s
 			}
-			onBytes(t, resources, func(t *testing.T, _ *target, c *byteClient) {
+			onByteStreams(t, resources, func(t *testing.T, _ *target, c *byteClient) {
 				c.open("2025-06-18")
 				change := func(method string, n, code int) {
 					t.Helper()
-					c.wantCode(c.ask(bare(`1`, "resources/"+method, `{"uri":"`+uri(n)+`"}`)), `1`, code)
+					c.wantCode(c.ask(sessionRequest(`1`, "resources/"+method, `{"uri":"`+uri(n)+`"}`)), `1`, code)
 				}
 				for n := range test.most {
 					change("subscribe", n, 0)
@@ -661,11 +661,11 @@ func TestSubscribedURIsOfASessionAreLimited(t *testing.T) {
 func TestSizeOfClientCapabilitiesIsLimited(t *testing.T) {
 	declare := func(capabilities int) string {
 		const around = len(`{"experimental":{"x":{"y":""}}}`)
-		return bare(`1`, "initialize", `{"protocolVersion":"2025-06-18","clientInfo":{"name":"c","version":"1"},"capabilities":{"experimental":{"x":{"y":"`+
+		return sessionRequest(`1`, "initialize", `{"protocolVersion":"2025-06-18","clientInfo":{"name":"c","version":"1"},"capabilities":{"experimental":{"x":{"y":"`+
 			strings.Repeat("y", capabilities-around)+`"}}}}`)
 	}
 	for _, test := range []struct{ n, code int }{{16 << 10, 0}, {16<<10 + 1, mcp.CodeInvalidParams}} {
-		onBytes(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
+		onByteStreams(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
 			c.wantCode(c.ask(declare(test.n)), `1`, test.code)
 			c.good()
 		})
@@ -674,9 +674,9 @@ func TestSizeOfClientCapabilitiesIsLimited(t *testing.T) {
 
 func TestBatchSizeIsLimited(t *testing.T) {
 	batch := func(n int) string {
-		return "[" + strings.TrimSuffix(strings.Repeat(bare(`1`, "ping", `{}`)+",", n), ",") + "]"
+		return "[" + strings.TrimSuffix(strings.Repeat(sessionRequest(`1`, "ping", `{}`)+",", n), ",") + "]"
 	}
-	onBytes(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
+	onByteStreams(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
 		c.open("2025-03-26")
 		if got := c.ask(batch(100)); strings.Count(got.text, `"result":{}`) != 100 {
 			t.Errorf("batch of 100 pings: got %.300s, want 100 results", got.text)
@@ -688,7 +688,7 @@ func TestBatchSizeIsLimited(t *testing.T) {
 
 // At most 64 requests to a client are pending at once, because most of them wait for one user.
 func TestPendingRequestsToAClientAreLimited(t *testing.T) {
-	onBytes(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
+	onByteStreams(t, plainTarget, func(t *testing.T, _ *target, c *byteClient) {
 		c.open("2025-06-18")
 		questions := make([]wireLine, 64)
 		for n := range questions {

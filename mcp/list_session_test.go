@@ -17,7 +17,7 @@ import (
 // replaces the list or encodes it itself.
 func TestSessionsGetTheCurrentList(t *testing.T) {
 	middleware := "none"
-	s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: quiet(), Middleware: []mcp.Middleware{func(next mcp.Handler) mcp.Handler {
+	s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: discardLogger(), Middleware: []mcp.Middleware{func(next mcp.Handler) mcp.Handler {
 		return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 			if req.Method != "tools/list" {
 				return next.ServeMCP(ctx, req)

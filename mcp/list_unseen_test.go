@@ -26,8 +26,8 @@ func TestAFilterCannotChangeTheListOfAnotherServer(t *testing.T) {
 		return true
 	}})
 	mcp.AddTool(outer, &mcp.Tool{Name: "outer"}, func(context.Context, struct{}) (string, error) { return "", nil })
-	(&peer{TB: t, handler: outer, revision: "2026-07-28"}).raw("tools/list")
-	req := listening(t, `{}`, nil)
+	(&handlerPeer{TB: t, handler: outer, revision: "2026-07-28"}).raw("tools/list")
+	req := listenRequest(t, `{}`, nil)
 	req.Method = "tools/list"
 	if tool := list(t.Context(), req); tool == nil || tool.Name != "first" {
 		t.Errorf("got %v as the first tool of the inner server, want \"first\"", tool)

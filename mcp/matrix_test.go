@@ -29,7 +29,9 @@ func exchanges() []exchange {
 		return object{"name": name, "arguments": object{}, "_meta": object{"progressToken": "p"}}
 	}
 	ref := object{"type": "ref/prompt", "name": "greet"}
-	yes := func(string, json.RawMessage) (any, error) { return filled(object{"name": "Ada", "size": "l"}), nil }
+	yes := func(string, json.RawMessage) (any, error) {
+		return acceptResult(object{"name": "Ada", "size": "l"}), nil
+	}
 	return []exchange{
 		{name: "open", run: func(_ *testing.T, _ *mcp.Server, c *mcptest.Client) {
 			if c.Modern() {
@@ -69,7 +71,7 @@ func exchanges() []exchange {
 		}},
 		{name: "changes", run: func(_ *testing.T, s *mcp.Server, c *mcptest.Client) {
 			stop := c.Listen(mcp.SubscriptionFilter{ToolsListChanged: true, ResourceSubscriptions: []string{"x://hello"}})
-			give(s, "later", "x").Remove()
+			addValueTool(s, "later", "x").Remove()
 			c.Await(1, toolsChanged)
 			s.ResourceUpdated("x://hello")
 			c.Await(1, resourceUpdated)
@@ -91,8 +93,8 @@ func transcriptServer(t *testing.T, pageSize int) *mcp.Server {
 	}
 	mcp.AddTool(s, &mcp.Tool{Name: "add", Title: "Add", Description: "Add two integers.", Annotations: &mcp.ToolAnnotations{ReadOnly: pointer(true)}},
 		func(_ context.Context, in addIn) (addOut, error) { return addOut{in.A + in.B}, nil })
-	give(s, "split", []string{"a", "b"})
-	give(s, "content", []mcp.ContentBlock{
+	addValueTool(s, "split", []string{"a", "b"})
+	addValueTool(s, "content", []mcp.ContentBlock{
 		mcp.Text("text"), &mcp.ImageContent{Data: []byte("i"), MIMEType: "image/png"}, &mcp.AudioContent{Data: []byte("a"), MIMEType: "audio/wav"},
 		&mcp.ResourceLink{URI: "x://hello", Name: "hello"},
 		&mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: "x://hello", MIMEType: "text/plain", Text: "hello"}},
@@ -117,7 +119,7 @@ func transcriptServer(t *testing.T, pageSize int) *mcp.Server {
 		return "visited", mcp.AskURL(ctx, "page", "https://example.com/", "Please look.")
 	})
 	addTool(s, "sample", func(ctx context.Context) (string, error) {
-		res, err := mcp.Sample(ctx, "thought", &mcp.CreateMessageParams{MaxTokens: 5, Messages: []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("Think."))}})
+		res, err := mcp.Sample(ctx, "thought", &mcp.CreateMessageParams{MaxTokens: 5, Messages: []mcp.SamplingMessage{samplingMessage(mcp.RoleUser, mcp.Text("Think."))}})
 		if err != nil {
 			return "", err
 		}

@@ -21,7 +21,7 @@ func TestOnceRunsOncePerRequest(t *testing.T) {
 		Tags []string `json:"tags"`
 	}
 	runs := 0
-	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
+	p := newHandlerPeer(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		r, err := mcp.Once(ctx, "release", func(context.Context) (release, error) {
 			runs++
 			return release{ID: runs}, nil
@@ -36,7 +36,7 @@ func TestOnceRunsOncePerRequest(t *testing.T) {
 		}
 		return fmt.Sprint(r.ID, r.Tags == nil), nil
 	})
-	yes := accept(`{"value":true}`)
+	yes := acceptJSON(`{"value":true}`)
 	first := p.call("t", "", "", "")
 	r := p.call("t", "", `{"a":`+yes+`}`, first.RequestState)
 	r = p.call("t", "", `{"b":`+yes+`}`, r.RequestState)
@@ -54,13 +54,13 @@ func TestOnceReturnsTheSameValueInEachRun(t *testing.T) {
 		hidden int
 	}
 	var seen []value
-	p := handle(t, nil, func(ctx context.Context, args json.RawMessage) (string, error) {
+	p := newHandlerPeer(t, nil, func(ctx context.Context, args json.RawMessage) (string, error) {
 		v, err := mcp.Once(ctx, "v", func(context.Context) (value, error) { return value{1, 2}, nil })
 		if err != nil {
 			return "", err
 		}
 		seen = append(seen, v)
-		return greet(ctx, args)
+		return askName(ctx, args)
 	})
 	r := p.call("t", "", "", "")
 	p.call("t", "", adaAnswers, r.RequestState)
@@ -71,7 +71,7 @@ func TestOnceReturnsTheSameValueInEachRun(t *testing.T) {
 
 func TestOnceRunsAgainAfterAnError(t *testing.T) {
 	runs := 0
-	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
+	p := newHandlerPeer(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		for {
 			n, err := mcp.Once(ctx, "n", func(context.Context) (int, error) {
 				if runs++; runs < 3 {
@@ -90,8 +90,8 @@ func TestOnceRunsAgainAfterAnError(t *testing.T) {
 }
 
 func TestOnceMayAskTheUser(t *testing.T) {
-	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
-		name, err := mcp.Once(ctx, "name", func(ctx context.Context) (string, error) { return greet(ctx, nil) })
+	p := newHandlerPeer(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
+		name, err := mcp.Once(ctx, "name", func(ctx context.Context) (string, error) { return askName(ctx, nil) })
 		if err != nil {
 			return "", err
 		}
@@ -100,7 +100,7 @@ func TestOnceMayAskTheUser(t *testing.T) {
 	})
 	r := p.call("t", "", "", "")
 	r = p.call("t", "", adaAnswers, r.RequestState)
-	if r = p.call("t", "", `{"b":`+accept(`{"value":true}`)+`}`, r.RequestState); r.text() != "Ada" {
+	if r = p.call("t", "", `{"b":`+acceptJSON(`{"value":true}`)+`}`, r.RequestState); r.text() != "Ada" {
 		t.Errorf("got %+v, want the text \"Ada\"", r)
 	}
 }
@@ -116,7 +116,7 @@ func TestMisuseOfOnceIsReported(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := &bytes.Buffer{}
-			p := handle(t, &mcp.ServerOptions{Logger: textLog(log)},
+			p := newHandlerPeer(t, &mcp.ServerOptions{Logger: textLog(log)},
 				func(ctx context.Context, _ json.RawMessage) (string, error) { return "", f(ctx) })
 			r := p.call("t", "", "", "")
 			if r.Err == nil || r.Err.Code != mcp.CodeInternalError || !strings.Contains(log.String(), name) {
@@ -132,7 +132,7 @@ func TestMisuseOfOnceIsReported(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
+			p := newHandlerPeer(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 				if f(ctx) == nil {
 					return "no error", nil
 				}

@@ -24,7 +24,7 @@ func TestPROG05_AClientThatKeepsUpReceivesEveryNotification(t *testing.T) {
 		return "", nil
 	})
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
-		if got := len(following(t, c, "flood", 1)); got != notifications {
+		if got := len(callWithProgress(t, c, "flood", 1)); got != notifications {
 			t.Errorf("got %d notifications, want %d", got, notifications)
 		}
 	})
@@ -62,14 +62,14 @@ func mergeForSlowClient(t *testing.T, revision string) {
 	const token = `"progressToken":"p"`
 	lines := bufio.NewReaderSize(r, 16)
 	if revision == mcptest.Modern {
-		io.WriteString(w, enveloped(`1`, "tools/call", `"name":"slow",`, `,`+token)+"\n")
+		io.WriteString(w, modernRequestLine(`1`, "tools/call", `"name":"slow",`, `,`+token)+"\n")
 	} else {
-		io.WriteString(w, bare(`0`, "initialize", `{"protocolVersion":"`+revision+`","capabilities":{},`+
+		io.WriteString(w, sessionRequest(`0`, "initialize", `{"protocolVersion":"`+revision+`","capabilities":{},`+
 			`"clientInfo":{"name":"c","version":"1"}}`)+"\n")
 		if _, err := lines.ReadString('\n'); err != nil {
 			t.Fatal(err)
 		}
-		io.WriteString(w, bare(`1`, "tools/call", `{"name":"slow","_meta":{`+token+`}}`)+"\n")
+		io.WriteString(w, sessionRequest(`1`, "tools/call", `{"name":"slow","_meta":{`+token+`}}`)+"\n")
 	}
 	received, last := 0, 0
 	for {

@@ -29,7 +29,7 @@ type progressParams struct {
 }
 
 // following calls a tool with a progress token and returns its progress notifications.
-func following(t *testing.T, c *mcptest.Client, tool string, token any) []progressParams {
+func callWithProgress(t *testing.T, c *mcptest.Client, tool string, token any) []progressParams {
 	t.Helper()
 	before := len(c.Notifications(progressed))
 	c.Call("tools/call", object{"name": tool, "_meta": object{"progressToken": token}})
@@ -50,7 +50,7 @@ func TestPROG02_PROG03_ProgressRisesAndPrecedesTheResult(t *testing.T) {
 		return "done", nil
 	})
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
-		notes := following(t, c, "steps", "p1")
+		notes := callWithProgress(t, c, "steps", "p1")
 		if len(notes) != 500 {
 			t.Fatalf("got %d progress notifications before the result, want 500", len(notes))
 		}
@@ -107,7 +107,7 @@ func TestPROG01_TokensKeepTheirType(t *testing.T) {
 	})
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
 		for _, token := range []string{`"7"`, `7`, `""`, `9007199254740993`, `-1`, `"\u00e9\""`} {
-			notes := following(t, c, "half", json.RawMessage(token))
+			notes := callWithProgress(t, c, "half", json.RawMessage(token))
 			if len(notes) != 3 {
 				t.Fatalf("got %d notifications, want 3", len(notes))
 			}
@@ -145,7 +145,7 @@ func TestPROG04_NothingFollowsTheResult(t *testing.T) {
 	})
 	on := &mcptest.Options{LogLevel: "debug"}
 	mcptest.RunOn(t, s, mcptest.Combinations(), on, func(t *testing.T, c *mcptest.Client) {
-		following(t, c, "leave", 1)
+		callWithProgress(t, c, "leave", 1)
 		late()
 		synctest.Wait()
 		if got := c.Notifications(); len(got) > 0 {

@@ -88,9 +88,9 @@ func TestRegistrationsChangeWhileClientsAreConnected(t *testing.T) {
 // A Registration changes only its own feature, not a later one with the same name.
 func TestRegistrationsDoNotChangeLaterFeatures(t *testing.T) {
 	s := newServer(t, nil)
-	first := give(s, "x", "first")
+	first := addValueTool(s, "x", "first")
 	first.Remove()
-	second := give(s, "x", "second")
+	second := addValueTool(s, "x", "second")
 	for _, old := range []func(){
 		first.Remove, first.Disable, first.Enable,
 		func() { first.Update(func(t *mcp.Tool) { t.Description = "mine" }) },
@@ -103,9 +103,9 @@ func TestRegistrationsDoNotChangeLaterFeatures(t *testing.T) {
 		}
 	}
 	second.Disable()
-	mustPanic(t, "a disabled name", "registered already", func() { give(s, "x", "third") })
+	mustPanic(t, "a disabled name", "registered already", func() { addValueTool(s, "x", "third") })
 	second.Remove()
-	give(s, "x", "third")
+	addValueTool(s, "x", "third")
 	got, err := serveModern(t, s, "tools/call", object{"name": "x"})
 	want(t, got, err, "third")
 }
@@ -165,12 +165,12 @@ func TestFeaturesAreCopied(t *testing.T) {
 
 func TestRegistrationsAreSafeForConcurrentUse(t *testing.T) {
 	s := newServer(t, nil)
-	shared := give(s, "shared", "x")
+	shared := addValueTool(s, "shared", "x")
 	var work sync.WaitGroup
 	for i := range 8 {
 		work.Go(func() {
 			for j := range 50 {
-				r := give(s, fmt.Sprintf("tool-%d-%d", i, j), "x")
+				r := addValueTool(s, fmt.Sprintf("tool-%d-%d", i, j), "x")
 				r.Disable()
 				r.Update(func(t *mcp.Tool) { t.Description = "d" })
 				shared.Update(func(t *mcp.Tool) { t.Description += "." })
@@ -198,11 +198,11 @@ func TestRegistrationsAreSafeForConcurrentUse(t *testing.T) {
 func TestPAG07_CursorsAreStableAndAuthenticated(t *testing.T) {
 	s := newServer(t, &mcp.ServerOptions{PageSize: 3})
 	for i := range 8 {
-		give(s, fmt.Sprintf("tool%d", i), "x")
+		addValueTool(s, fmt.Sprintf("tool%d", i), "x")
 	}
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
 		first := decode[toolPage](t, c.Call("tools/list", nil))
-		last := give(s, "tool0a", "x") // added and removed between two pages
+		last := addValueTool(s, "tool0a", "x") // added and removed between two pages
 		names := first.names()
 		for page := first; page.NextCursor != nil; names += page.names() {
 			page = decode[toolPage](t, c.Call("tools/list", object{"cursor": *page.NextCursor}))
@@ -252,8 +252,8 @@ func TestPAG07_CursorsWorkOnEveryReplica(t *testing.T) {
 	var replicas [2]*mcp.Server
 	for i := range replicas {
 		replicas[i] = newServer(t, opts)
-		give(replicas[i], "a", "x")
-		give(replicas[i], "b", "x")
+		addValueTool(replicas[i], "a", "x")
+		addValueTool(replicas[i], "b", "x")
 	}
 	got, err := serveModern(t, replicas[0], "tools/list", nil)
 	want(t, got, err, `"name":"a"`)
@@ -269,7 +269,7 @@ func FuzzCursor(f *testing.F) {
 	server := func(t testing.TB) *mcp.Server {
 		s := mcp.NewServer("test", "1", &mcp.ServerOptions{PageSize: 1, StateKeys: [][]byte{key}})
 		for _, name := range []string{"a", "b"} {
-			give(s, name, "x")
+			addValueTool(s, name, "x")
 			mcp.AddPrompt(s, &mcp.Prompt{Name: name}, func(context.Context, struct{}) (string, error) { return "", nil })
 		}
 		return s
@@ -322,7 +322,7 @@ func TestEncodedListsAreCachedAndNeverStale(t *testing.T) {
 		})
 	}
 	s := mcp.NewServer("server", "1", &mcp.ServerOptions{Middleware: []mcp.Middleware{middleware}, PageSize: 2})
-	p := &peer{TB: t, handler: s, revision: "2026-07-28"}
+	p := &handlerPeer{TB: t, handler: s, revision: "2026-07-28"}
 	want := func(what string, titles ...string) {
 		t.Helper()
 		for range 2 {

@@ -19,7 +19,7 @@ func answerInSession(t *testing.T, opts *mcp.ClientOptions, method, params strin
 		client, server := mcp.Pipe()
 		defer server.Close()
 		full := *opts
-		full.Logger = quiet()
+		full.Logger = discardLogger()
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
@@ -69,7 +69,7 @@ func TestROOT04_ROOT07_InvalidRootsAreNotSent(t *testing.T) {
 			switch {
 			case req.Method == "server/discover":
 				return mcp.RawResult(discovered), nil
-			case member(t, req.Params, "inputResponses") == "":
+			case memberOf(t, req.Params, "inputResponses") == "":
 				return mcp.RawResult(`{"resultType":"input_required","inputRequests":{"k":{"method":"roots/list"}}}`), nil
 			case !valid:
 				t.Errorf("%q: the server received %s", uri, req.Params)

@@ -12,7 +12,7 @@ import (
 
 func TestRootsReturnsTheRootsOfTheClient(t *testing.T) {
 	var got []mcp.Root
-	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (_ string, err error) {
+	p := newHandlerPeer(t, nil, func(ctx context.Context, _ json.RawMessage) (_ string, err error) {
 		got, err = mcp.Roots(ctx)
 		return "done", err
 	})

@@ -16,7 +16,7 @@ func inputHandler(t *testing.T, method, params string) mcp.Handler {
 		switch {
 		case req.Method == "server/discover":
 			return mcp.RawResult(discovered), nil
-		case member(t, req.Params, "inputResponses") != "":
+		case memberOf(t, req.Params, "inputResponses") != "":
 			return mcp.RawResult(emptyContent), nil
 		}
 		return mcp.RawResult(fmt.Sprintf(

@@ -12,7 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-func says(role mcp.Role, content ...mcp.ContentBlock) mcp.SamplingMessage {
+func samplingMessage(role mcp.Role, content ...mcp.ContentBlock) mcp.SamplingMessage {
 	return mcp.SamplingMessage{Role: role, Content: content}
 }
 
@@ -37,10 +37,10 @@ func sampling(p *mcp.CreateMessageParams) func(ctx context.Context, _ json.RawMe
 
 func TestSAMP17_SamplingRequestAndResult(t *testing.T) {
 	cold := 0.0
-	p := handle(t, nil, sampling(&mcp.CreateMessageParams{
+	p := newHandlerPeer(t, nil, sampling(&mcp.CreateMessageParams{
 		Messages: []mcp.SamplingMessage{
-			says(mcp.RoleUser, mcp.Text("What is it like in Paris?"), &mcp.ImageContent{Data: []byte("x"), MIMEType: "image/png"}),
-			says(mcp.RoleAssistant, use("1"), use("2")),
+			samplingMessage(mcp.RoleUser, mcp.Text("What is it like in Paris?"), &mcp.ImageContent{Data: []byte("x"), MIMEType: "image/png"}),
+			samplingMessage(mcp.RoleAssistant, use("1"), use("2")),
 			{Role: mcp.RoleUser, Content: []mcp.ContentBlock{result("2"), &mcp.ToolResultContent{ToolUseID: "1", IsError: true,
 				StructuredContent: json.RawMessage(`[1]`), Meta: mcp.Meta{"x.example/k": 1}}}, Meta: mcp.Meta{"x.example/m": true}},
 		},
@@ -94,7 +94,7 @@ func TestSAMP16_SAMP20_ResultsAndMessagesRoundTrip(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	message := says(mcp.RoleUser, mcp.Text("alone"))
+	message := samplingMessage(mcp.RoleUser, mcp.Text("alone"))
 	if raw, err = json.Marshal(message); string(raw) != `{"role":"user","content":{"type":"text","text":"alone"}}` || err != nil {
 		t.Errorf("got %s, %v, want a single content block", raw, err)
 	}
@@ -108,7 +108,7 @@ func TestSAMP16_SAMP20_ResultsAndMessagesRoundTrip(t *testing.T) {
 }
 
 func TestSAMP08_InvalidSamplingRequestsAreRefused(t *testing.T) {
-	hi := says(mcp.RoleUser, mcp.Text("hi"))
+	hi := samplingMessage(mcp.RoleUser, mcp.Text("hi"))
 	conversation := func(messages ...mcp.SamplingMessage) *mcp.CreateMessageParams {
 		return &mcp.CreateMessageParams{MaxTokens: 5, Messages: messages}
 	}
@@ -119,31 +119,31 @@ func TestSAMP08_InvalidSamplingRequestsAreRefused(t *testing.T) {
 		"none":                      {nil, "nil"},
 		"no messages":               {conversation(), "no messages"},
 		"no bound":                  {&mcp.CreateMessageParams{Messages: []mcp.SamplingMessage{hi}}, "MaxTokens"},
-		"SAMP-18 no content":        {conversation(says(mcp.RoleUser)), "no content"},
-		"nil content":               {conversation(says(mcp.RoleUser, nil)), "nil"},
-		"SAMP-18 unknown role":      {conversation(says("system", mcp.Text("hi"))), "role"},
-		"a link":                    {conversation(says(mcp.RoleUser, &mcp.ResourceLink{URI: "a:b", Name: "n"})), "resource_link"},
+		"SAMP-18 no content":        {conversation(samplingMessage(mcp.RoleUser)), "no content"},
+		"nil content":               {conversation(samplingMessage(mcp.RoleUser, nil)), "nil"},
+		"SAMP-18 unknown role":      {conversation(samplingMessage("system", mcp.Text("hi"))), "role"},
+		"a link":                    {conversation(samplingMessage(mcp.RoleUser, &mcp.ResourceLink{URI: "a:b", Name: "n"})), "resource_link"},
 		"unknown context":           {&mcp.CreateMessageParams{MaxTokens: 5, Messages: []mcp.SamplingMessage{hi}, IncludeContext: "all"}, "IncludeContext"},
 		"unknown choice":            {&mcp.CreateMessageParams{MaxTokens: 5, Messages: []mcp.SamplingMessage{hi}, ToolChoice: &mcp.ToolChoice{Mode: "maybe"}}, "ToolChoice"},
 		"a tool without a name":     {&mcp.CreateMessageParams{MaxTokens: 5, Messages: []mcp.SamplingMessage{hi}, Tools: []*mcp.Tool{nil}}, "tool 0"},
 		"a preference above 1":      {&mcp.CreateMessageParams{MaxTokens: 5, Messages: []mcp.SamplingMessage{hi}, ModelPreferences: &mcp.ModelPreferences{CostPriority: 2}}, "preference"},
 		"a preference that is NaN":  {&mcp.CreateMessageParams{MaxTokens: 5, Messages: []mcp.SamplingMessage{hi}, ModelPreferences: &mcp.ModelPreferences{CostPriority: math.NaN()}}, "preference"},
-		"a user who uses tools":     {conversation(says(mcp.RoleUser, use("1"))), "tool use in a message of the user"},
-		"a use without an id":       {conversation(hi, says(mcp.RoleAssistant, use(""))), "tool use"},
-		"a use without an object":   {conversation(hi, says(mcp.RoleAssistant, &mcp.ToolUseContent{ID: "1", Name: "n", Input: json.RawMessage(`1`)})), "tool use"},
-		"a result without a use id": {conversation(hi, says(mcp.RoleUser, result(""))), "names no tool use"},
-		"a use at the end":          {conversation(hi, says(mcp.RoleAssistant, use("1"))), "without a result"},
-		"a use not answered":        {conversation(hi, says(mcp.RoleAssistant, use("1")), hi), "has no results"},
-		"one of two answered":       {conversation(hi, says(mcp.RoleAssistant, use("1"), use("2")), says(mcp.RoleUser, result("1"))), "1 results for 2"},
-		"one answered twice":        {conversation(hi, says(mcp.RoleAssistant, use("1"), use("2")), says(mcp.RoleUser, result("1"), result("1"))), "has a result already"},
-		"another one answered":      {conversation(hi, says(mcp.RoleAssistant, use("1")), says(mcp.RoleUser, result("2"))), "does not exist or has a result"},
-		"one answered too late":     {conversation(hi, says(mcp.RoleAssistant, use("1")), hi, says(mcp.RoleUser, result("1"))), "has no results"},
-		"a result without a use":    {conversation(hi, says(mcp.RoleUser, result("1"))), "1 results for 0"},
-		"SAMP-07 a mixed message":   {conversation(hi, says(mcp.RoleAssistant, use("1")), says(mcp.RoleUser, result("1"), mcp.Text("so?"))), "mixes"},
-		"an assistant's result":     {conversation(hi, says(mcp.RoleAssistant, use("1")), says(mcp.RoleAssistant, result("1"))), "in a message of the assistant"},
+		"a user who uses tools":     {conversation(samplingMessage(mcp.RoleUser, use("1"))), "tool use in a message of the user"},
+		"a use without an id":       {conversation(hi, samplingMessage(mcp.RoleAssistant, use(""))), "tool use"},
+		"a use without an object":   {conversation(hi, samplingMessage(mcp.RoleAssistant, &mcp.ToolUseContent{ID: "1", Name: "n", Input: json.RawMessage(`1`)})), "tool use"},
+		"a result without a use id": {conversation(hi, samplingMessage(mcp.RoleUser, result(""))), "names no tool use"},
+		"a use at the end":          {conversation(hi, samplingMessage(mcp.RoleAssistant, use("1"))), "without a result"},
+		"a use not answered":        {conversation(hi, samplingMessage(mcp.RoleAssistant, use("1")), hi), "has no results"},
+		"one of two answered":       {conversation(hi, samplingMessage(mcp.RoleAssistant, use("1"), use("2")), samplingMessage(mcp.RoleUser, result("1"))), "1 results for 2"},
+		"one answered twice":        {conversation(hi, samplingMessage(mcp.RoleAssistant, use("1"), use("2")), samplingMessage(mcp.RoleUser, result("1"), result("1"))), "has a result already"},
+		"another one answered":      {conversation(hi, samplingMessage(mcp.RoleAssistant, use("1")), samplingMessage(mcp.RoleUser, result("2"))), "does not exist or has a result"},
+		"one answered too late":     {conversation(hi, samplingMessage(mcp.RoleAssistant, use("1")), hi, samplingMessage(mcp.RoleUser, result("1"))), "has no results"},
+		"a result without a use":    {conversation(hi, samplingMessage(mcp.RoleUser, result("1"))), "1 results for 0"},
+		"SAMP-07 a mixed message":   {conversation(hi, samplingMessage(mcp.RoleAssistant, use("1")), samplingMessage(mcp.RoleUser, result("1"), mcp.Text("so?"))), "mixes"},
+		"an assistant's result":     {conversation(hi, samplingMessage(mcp.RoleAssistant, use("1")), samplingMessage(mcp.RoleAssistant, result("1"))), "in a message of the assistant"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := handle(t, nil, sampling(test.params)).call("t", "", "", "")
+			r := newHandlerPeer(t, nil, sampling(test.params)).call("t", "", "", "")
 			if !r.IsError || !strings.Contains(r.text(), test.says) {
 				t.Errorf("got %+v, want a tool error with %q", r, test.says)
 			}
@@ -152,8 +152,8 @@ func TestSAMP08_InvalidSamplingRequestsAreRefused(t *testing.T) {
 }
 
 func TestSAMP06_IncludeContextNeedsTheCapabilitySince20251125(t *testing.T) {
-	p := handle(t, nil, sampling(&mcp.CreateMessageParams{MaxTokens: 5, IncludeContext: "allServers",
-		Messages: []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("hi"))}}))
+	p := newHandlerPeer(t, nil, sampling(&mcp.CreateMessageParams{MaxTokens: 5, IncludeContext: "allServers",
+		Messages: []mcp.SamplingMessage{samplingMessage(mcp.RoleUser, mcp.Text("hi"))}}))
 	p.caps = `{"sampling":{}}`
 	for revision, asks := range map[string]bool{"2025-06-18": true, "2025-11-25": false, "2026-07-28": false} {
 		p.revision = revision
@@ -174,8 +174,8 @@ func TestSAMP19_ToolChoiceIsSentAsGiven(t *testing.T) {
 		{&mcp.ToolChoice{Mode: "required"}, `{"mode":"required"}`},
 		{&mcp.ToolChoice{Mode: "none"}, `{"mode":"none"}`},
 	} {
-		p := handle(t, nil, sampling(&mcp.CreateMessageParams{MaxTokens: 5, Tools: []*mcp.Tool{{Name: "x"}}, ToolChoice: test.choice,
-			Messages: []mcp.SamplingMessage{says(mcp.RoleUser, mcp.Text("hi"))}}))
+		p := newHandlerPeer(t, nil, sampling(&mcp.CreateMessageParams{MaxTokens: 5, Tools: []*mcp.Tool{{Name: "x"}}, ToolChoice: test.choice,
+			Messages: []mcp.SamplingMessage{samplingMessage(mcp.RoleUser, mcp.Text("hi"))}}))
 		params := p.call("t", "", "", "").InputRequests["a"].Params
 		got := decode[struct{ ToolChoice json.RawMessage }](t, params).ToolChoice
 		if string(got) != test.want {

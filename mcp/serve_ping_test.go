@@ -58,10 +58,10 @@ func TestPING02_ClientsThatDoNotReadAreDisconnected(t *testing.T) {
 		defer w.Close()
 		served := make(chan error, 1)
 		go func() {
-			served <- mcp.Serve(t.Context(), newTarget(nil), conn, &mcp.ServeOptions{PingInterval: time.Second, Logger: quiet()})
+			served <- mcp.Serve(t.Context(), newTarget(nil), conn, &mcp.ServeOptions{PingInterval: time.Second, Logger: discardLogger()})
 		}()
 		c := &byteClient{T: t, Writer: w}
-		c.write(bare(`1`, "initialize", initializeParams))
+		c.write(sessionRequest(`1`, "initialize", initializeParams))
 		if err := <-served; !errors.Is(err, mcp.ErrDisconnected) {
 			t.Errorf("Serve returned %v, want %v", err, mcp.ErrDisconnected)
 		}

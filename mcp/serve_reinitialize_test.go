@@ -35,7 +35,7 @@ func replaceSession(t *testing.T, revision string, transport byteTransport) {
 	c.write(bareCall(`1`, "hang", ""), bareCall(`"open"`, "hang", ""), envelopedCall(`"modern"`, "hang", ""))
 	c.silent()
 
-	initialize := bare(`"open"`, "initialize", `{"protocolVersion":"`+revision+`","capabilities":{},`+
+	initialize := sessionRequest(`"open"`, "initialize", `{"protocolVersion":"`+revision+`","capabilities":{},`+
 		`"clientInfo":{"name":"other","version":"2"}}`)
 	c.write(initialize, bareCall(`1`, "echo", `"text":"second"`))
 	c.wantCode(c.next(), `1`, mcp.CodeInvalidRequest) // before all responses of the new session

@@ -52,10 +52,10 @@ func panicServer(log *logBuffer) *mcp.Server {
 		},
 	})
 	addTool(s, "function", panicFunc[string])
-	give(s, "fine", "fine")
-	give(s, "hidden", "x")
-	give[any](s, "result", panicValue{})
-	give(s, "nil_content", (*mcp.TextContent)(nil))
+	addValueTool(s, "fine", "fine")
+	addValueTool(s, "hidden", "x")
+	addValueTool[any](s, "result", panicValue{})
+	addValueTool(s, "nil_content", (*mcp.TextContent)(nil))
 	mcp.AddTool(s, &mcp.Tool{Name: "meta"}, func(context.Context, struct{}) (*mcp.CallToolResult, error) {
 		return &mcp.CallToolResult{Content: []mcp.ContentBlock{}, Meta: mcp.Meta{"com.example/bomb": panicValue{}}}, nil
 	})
@@ -167,7 +167,7 @@ func TestUnknownErrorsAreSentAsInternalError(t *testing.T) {
 		return mcp.RawResult(`{"resultType":"complete","a":` + secret + `}`), nil
 	}))
 	s.HandleMethod("com.example/empty", mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) { return mcp.RawResult(nil), nil }))
-	give[any](s, "result", make(chan int))
+	addValueTool[any](s, "result", make(chan int))
 	complete := func(context.Context, string, map[string]string) ([]string, error) { return nil, failed }
 	mcp.AddPrompt(s, &mcp.Prompt{Name: "p", Arguments: []mcp.PromptArgument{{Name: "a"}}, Complete: map[string]mcp.CompleteFunc{"a": complete}},
 		func(context.Context, map[string]string) (string, error) { return "", failed })
@@ -361,7 +361,7 @@ func TestMETA13_CACHE01_DiscoverDescribesTheServer(t *testing.T) {
 		Icons: []mcp.Icon{{Src: "https://example.com/i.png", MIMEType: "image/png", Sizes: []string{"48x48"}}},
 		Cache: mcp.Cache{TTL: 60_000 * time.Millisecond, Scope: mcp.CachePublic},
 	})
-	give(s, "tool", "x")
+	addValueTool(s, "tool", "x")
 	const info = `{"name":"test","version":"1","title":"Test Server","description":"Tests.","websiteUrl":"https://example.com",` +
 		`"icons":[{"src":"https://example.com/i.png","mimeType":"image/png","sizes":["48x48"]}]}`
 	mcptest.RunOn(t, s, mcptest.Since(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {

@@ -36,7 +36,7 @@ func newOnceStore() *onceStore {
 
 func TestMRTR12_RequestStateIsAcceptedOnce(t *testing.T) {
 	store := newOnceStore()
-	p := handle(t, &mcp.ServerOptions{StateStore: store, StateTTL: time.Hour, Logger: quiet()}, greet)
+	p := newHandlerPeer(t, &mcp.ServerOptions{StateStore: store, StateTTL: time.Hour, Logger: discardLogger()}, askName)
 	asked := p.call("t", "", "", "")
 	wantRefused(t, "other arguments", p.call("t", `{"x":1}`, adaAnswers, asked.RequestState))
 	if r := p.call("t", "", adaAnswers, asked.RequestState); r.text() != "Ada" {
@@ -83,7 +83,7 @@ func TestMRTR12_RoundsAndRepeatedRunsUseTheirStateOnce(t *testing.T) {
 
 func TestMRTR12_KeysAreReplacedWhileServing(t *testing.T) {
 	key := func(c byte) []byte { return bytes.Repeat([]byte{c}, 32) }
-	p := handle(t, &mcp.ServerOptions{StateKeys: [][]byte{key('1')}}, greet)
+	p := newHandlerPeer(t, &mcp.ServerOptions{StateKeys: [][]byte{key('1')}}, askName)
 	s := p.handler.(*mcp.Server)
 	replace := func(keys ...[]byte) {
 		t.Helper()

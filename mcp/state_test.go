@@ -24,20 +24,20 @@ func wantRefused(t testing.TB, what string, r reply) {
 	}
 }
 
-var adaAnswers = `{"a":` + accept(`{"name":"Ada"}`) + `}`
+var adaAnswers = `{"a":` + acceptJSON(`{"name":"Ada"}`) + `}`
 
 func TestMRTR13_MRTR21_SEC11_StateIsBoundToCallerAndRequest(t *testing.T) {
 	keys := [][]byte{bytes.Repeat([]byte("k"), 32)}
 	serve := func(name string) *mcp.Server {
 		s := mcp.NewServer(name, "1", &mcp.ServerOptions{StateKeys: keys})
 		for _, tool := range []string{"t", "u"} {
-			mcp.AddTool(s, &mcp.Tool{Name: tool, InputSchema: json.RawMessage(`{"type":"object"}`)}, greet)
+			mcp.AddTool(s, &mcp.Tool{Name: tool, InputSchema: json.RawMessage(`{"type":"object"}`)}, askName)
 		}
-		mcp.AddPrompt(s, &mcp.Prompt{Name: "t"}, func(ctx context.Context, _ struct{}) (string, error) { return greet(ctx, nil) })
+		mcp.AddPrompt(s, &mcp.Prompt{Name: "t"}, func(ctx context.Context, _ struct{}) (string, error) { return askName(ctx, nil) })
 		return s
 	}
 	ada := &mcp.Principal{Issuer: "https://as.example", Subject: "ada", ClientID: "c"}
-	p := &peer{TB: t, handler: serve("one"), principal: ada}
+	p := &handlerPeer{TB: t, handler: serve("one"), principal: ada}
 	const args = `{"to":"prod","n":9007199254740993}`
 	state := p.call("t", args, "", "").RequestState
 
@@ -78,7 +78,7 @@ func TestMRTR13_MRTR21_SEC11_StateIsBoundToCallerAndRequest(t *testing.T) {
 }
 
 func TestMRTR13_AbsentAndEmptyArgumentsAreEqual(t *testing.T) {
-	p := handle(t, nil, greet)
+	p := newHandlerPeer(t, nil, askName)
 	state := p.call("t", "", "", "").RequestState
 	if r := p.call("t", "{}", adaAnswers, state); r.text() != "Ada" {
 		t.Errorf("got %+v", r)
@@ -86,7 +86,7 @@ func TestMRTR13_AbsentAndEmptyArgumentsAreEqual(t *testing.T) {
 }
 
 func TestMRTR12_ModifiedStateIsRefused(t *testing.T) {
-	p := handle(t, nil, greet)
+	p := newHandlerPeer(t, nil, askName)
 	state := p.call("t", "", "", "").RequestState
 	for i := range len(state) {
 		for bit := range 8 {
@@ -110,7 +110,7 @@ func TestMRTR12_ModifiedStateIsRefused(t *testing.T) {
 
 func FuzzRequestState(f *testing.F) {
 	// The key is new in each process, so states in the corpus are foreign.
-	p := handle(f, nil, greet)
+	p := newHandlerPeer(f, nil, askName)
 	state := p.call("t", "", "", "").RequestState
 	f.Add(state, uint(0), byte(1))
 	f.Add("", uint(5), byte(0))
@@ -134,7 +134,7 @@ func FuzzRequestState(f *testing.F) {
 
 func TestMRTR13_StateExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := handle(t, &mcp.ServerOptions{StateTTL: time.Minute}, greet)
+		p := newHandlerPeer(t, &mcp.ServerOptions{StateTTL: time.Minute}, askName)
 		state := p.call("t", "", "", "").RequestState
 		time.Sleep(time.Minute - time.Millisecond)
 		again := p.call("t", "", "", state)
@@ -151,7 +151,9 @@ func TestMRTR13_StateExpires(t *testing.T) {
 
 func TestMRTR12_KeysCanBeRotated(t *testing.T) {
 	key := func(c byte) []byte { return bytes.Repeat([]byte{c}, 32) }
-	serve := func(keys ...[]byte) *peer { return handle(t, &mcp.ServerOptions{StateKeys: keys}, greet) }
+	serve := func(keys ...[]byte) *handlerPeer {
+		return newHandlerPeer(t, &mcp.ServerOptions{StateKeys: keys}, askName)
+	}
 	old := serve(key('1')).call("t", "", "", "").RequestState
 	if r := serve(key('2'), key('1')).call("t", "", adaAnswers, old); r.text() != "Ada" {
 		t.Errorf("the previous key: got %+v", r)
@@ -161,15 +163,15 @@ func TestMRTR12_KeysCanBeRotated(t *testing.T) {
 		t.Errorf("the current key: got %+v", r)
 	}
 	wantRefused(t, "a removed key", serve(key('2')).call("t", "", adaAnswers, old))
-	wantRefused(t, "another key", handle(t, nil, greet).call("t", "", adaAnswers, old))
+	wantRefused(t, "another key", newHandlerPeer(t, nil, askName).call("t", "", adaAnswers, old))
 }
 
 func TestMRTR12_StateIsEncrypted(t *testing.T) {
-	p := handle(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
+	p := newHandlerPeer(t, nil, func(ctx context.Context, _ json.RawMessage) (string, error) {
 		if _, err := mcp.Once(ctx, "a", func(context.Context) (string, error) { return "hush-hush", nil }); err != nil {
 			return "", err
 		}
-		return greet(ctx, nil)
+		return askName(ctx, nil)
 	})
 	one, two := p.call("t", "", "", "").RequestState, p.call("t", "", "", "").RequestState
 	if strings.Contains(one, "hush") || strings.Contains(one, "aHVzaC1odXNo") {
@@ -214,7 +216,7 @@ func askWithState(n int) func(ctx context.Context, args json.RawMessage) (string
 		if err != nil {
 			return "", err
 		}
-		if _, err := greet(ctx, args); err != nil {
+		if _, err := askName(ctx, args); err != nil {
 			return "", err
 		}
 		return strings.Trim(kept, "x") + "kept", nil
@@ -223,7 +225,7 @@ func askWithState(n int) func(ctx context.Context, args json.RawMessage) (string
 
 func TestLargeStatesAreKeptInTheStateStore(t *testing.T) {
 	store := &stateStore{states: map[string][]byte{}}
-	p := handle(t, &mcp.ServerOptions{StateStore: store, StateTTL: time.Hour, Logger: quiet()}, askWithState(100_000))
+	p := newHandlerPeer(t, &mcp.ServerOptions{StateStore: store, StateTTL: time.Hour, Logger: discardLogger()}, askWithState(100_000))
 	r := p.call("t", "", "", "")
 	if r.ResultType != "input_required" || len(r.RequestState) > 200 || len(store.states) != 1 {
 		t.Fatalf("got %+v and %d stored states, want a short requestState and 1", r, len(store.states))
@@ -267,7 +269,7 @@ func TestSizeOfRequestStateIsLimited(t *testing.T) {
 	log := &bytes.Buffer{}
 	largest := 0
 	for _, n := range []int{48_500, 48_800, 49_000, 49_200} {
-		p := handle(t, &mcp.ServerOptions{Logger: textLog(log)}, askWithState(n))
+		p := newHandlerPeer(t, &mcp.ServerOptions{Logger: textLog(log)}, askWithState(n))
 		r := p.call("t", "", "", "")
 		if r.Err != nil {
 			if r.Err.Message != "internal error" || !strings.Contains(log.String(), "set ServerOptions.StateStore") {

@@ -51,7 +51,7 @@ func TestSUB11_EndOfASubscription(t *testing.T) {
 				s := changingServer(t, nil)
 				change, closed := addThings(s, func(context.Context) {})
 				sent := 0
-				req := listening(t, `{"toolsListChanged":true,"things":true}`, func(n string) error {
+				req := listenRequest(t, `{"toolsListChanged":true,"things":true}`, func(n string) error {
 					sent++
 					if test.refused != "" && strings.HasPrefix(n, test.refused) {
 						return gone
@@ -82,7 +82,7 @@ func TestSUB11_EndOfASubscription(t *testing.T) {
 					t.Error("the subscription has not ended")
 				}
 				before := sent
-				give(s, "again", "x")
+				addValueTool(s, "again", "x")
 				time.Sleep(time.Second)
 				if *closed != 1 || sent != before {
 					t.Errorf("got %d closes and %d notifications after the end, want 1 and 0", *closed, sent-before)
@@ -147,12 +147,12 @@ func TestSubscriptionEndsWhenItsTransportFails(t *testing.T) {
 		s := changingServer(t, nil)
 		_, closed := addThings(s, func(context.Context) {})
 		sent := 0
-		req := listening(t, `{"toolsListChanged":true,"things":true}`, func(string) error { sent++; return nil })
+		req := listenRequest(t, `{"toolsListChanged":true,"things":true}`, func(string) error { sent++; return nil })
 		want := mcp.Errorf(mcp.CodeBusy, "no room")
 		if _, err := mcp.AppendResponse(nil, t.Context(), failingWrapper{s, want}, req); err == nil || err.Code != mcp.CodeBusy {
 			t.Errorf("got %v, want %v", err, want)
 		}
-		give(s, "again", "x")
+		addValueTool(s, "again", "x")
 		time.Sleep(time.Second)
 		if sent != 1 || *closed != 1 {
 			t.Errorf("got %d notifications and %d closes, want 1 of each", sent, *closed)

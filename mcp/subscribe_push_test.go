@@ -39,7 +39,7 @@ func TestMiddlewareSeesASubscriptionAsOneCall(t *testing.T) {
 					})
 				})
 				var got []string
-				req := listening(t, `{"toolsListChanged":true}`, func(n string) error {
+				req := listenRequest(t, `{"toolsListChanged":true}`, func(n string) error {
 					got = append(got, n[:strings.IndexByte(n, '{')])
 					return nil
 				})
@@ -50,7 +50,7 @@ func TestMiddlewareSeesASubscriptionAsOneCall(t *testing.T) {
 					answer <- string(body)
 				}()
 				synctest.Wait()
-				give(s, "more", "x").Remove()
+				addValueTool(s, "more", "x").Remove()
 				time.Sleep(time.Second)
 				synctest.Wait()
 				if !begun || ended || len(got) != 2 {
@@ -80,7 +80,7 @@ func TestPanicEndsOneSubscription(t *testing.T) {
 					Params: func(context.Context, *mcp.Request, string) (json.RawMessage, error) { return nil, nil },
 				})
 				sent := 0
-				req := listening(t, `{"toolsListChanged":true,"things":true}`, func(string) error {
+				req := listenRequest(t, `{"toolsListChanged":true,"things":true}`, func(string) error {
 					if sent++; sent > after {
 						panic("on purpose")
 					}
@@ -93,14 +93,14 @@ func TestPanicEndsOneSubscription(t *testing.T) {
 				}()
 				synctest.Wait()
 				if after > 0 {
-					give(s, "more", "x")
+					addValueTool(s, "more", "x")
 				}
 				var err error = <-failure
 				var e *mcp.Error
 				if !errors.As(err, &e) || e.Code != mcp.CodeInternalError || strings.Contains(string(e.Data), "on purpose") {
 					t.Errorf("got %v, want an internal error without details", err)
 				}
-				give(s, "again", "x")
+				addValueTool(s, "again", "x")
 				time.Sleep(time.Second)
 				if sent != after+1 || stopped != 1 {
 					t.Errorf("got %d notifications and %d stops, want %d and 1", sent, stopped, after+1)
@@ -173,7 +173,7 @@ func TestHandlerWithUnwrapSeesASubscriptionAsOneCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := changingServer(t, nil)
 		g := wrappedServer{s, make(chan struct{})}
-		req := listening(t, `{"toolsListChanged":true}`, func(string) error { return nil })
+		req := listenRequest(t, `{"toolsListChanged":true}`, func(string) error { return nil })
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { mcp.AppendResponse(nil, ctx, g, req); close(done) }()

@@ -27,7 +27,7 @@ const (
 // changingServer returns a server with a tool, a prompt and two resources.
 func changingServer(t *testing.T, opts *mcp.ServerOptions) *mcp.Server {
 	s := newServer(t, opts)
-	give(s, "tool", "x")
+	addValueTool(s, "tool", "x")
 	mcp.AddPrompt(s, &mcp.Prompt{Name: "prompt"}, func(context.Context, struct{}) (string, error) { return "", nil })
 	addText(s, "x://one", "1")
 	addText(s, "x://two", "2")
@@ -69,7 +69,7 @@ func wantNotified(t *testing.T, c *mcptest.Client, id jsonrpc.ID, want ...string
 
 // changeEverything changes all lists and two resources, and waits until the notifications are sent.
 func changeEverything(s *mcp.Server) {
-	give(s, "more", "x").Remove()
+	addValueTool(s, "more", "x").Remove()
 	mcp.AddPrompt(s, &mcp.Prompt{Name: "more"}, func(context.Context, struct{}) (string, error) { return "", nil }).Remove()
 	addText(s, "x://more", "").Remove()
 	time.Sleep(time.Second)
@@ -105,7 +105,7 @@ func TestSUB02_SUB03_SUB04_SUB07_SUB08_TOOL05_PRM10_RES05_RES07_SubscriptionsGet
 
 func TestSUB05_OnlySupportedPartsAreAcknowledged(t *testing.T) {
 	toolsOnly := newServer(t, nil)
-	give(toolsOnly, "tool", "x")
+	addValueTool(toolsOnly, "tool", "x")
 	const everyList = `"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true`
 	mcptest.RunOn(t, toolsOnly, mcptest.Since(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
 		subscribe(t, c, jsonrpc.IntID(1), `{`+everyList+`,"resourceSubscriptions":["x://one"]}`)
@@ -296,7 +296,7 @@ func TestListChangesAreMerged(t *testing.T) {
 		c.Listen(mcp.SubscriptionFilter{ToolsListChanged: true})
 		var handles []*mcp.Registration[mcp.Tool]
 		for i := range 100 {
-			handles = append(handles, give(s, fmt.Sprintf("tool%d", i), "x"))
+			handles = append(handles, addValueTool(s, fmt.Sprintf("tool%d", i), "x"))
 		}
 		time.Sleep(time.Second)
 		if got := len(c.Notifications(toolsChanged)); got != 1 {
@@ -310,7 +310,7 @@ func TestListChangesAreMerged(t *testing.T) {
 }
 
 // listening returns a subscription request that is served without a transport.
-func listening(t *testing.T, filter string, notify func(method string) error) *mcp.Request {
+func listenRequest(t *testing.T, filter string, notify func(method string) error) *mcp.Request {
 	t.Helper()
 	req := modernRequest(t, nil, "subscriptions/listen", object{"notifications": json.RawMessage(filter)})
 	req.Notify = func(_ context.Context, method string, params json.RawMessage) error {
@@ -324,7 +324,7 @@ func TestChangesForASlowClientAreMerged(t *testing.T) {
 		s := changingServer(t, nil)
 		read, got := make(chan struct{}), []string{}
 		ctx, cancel := context.WithCancelCause(t.Context())
-		req := listening(t, `{"toolsListChanged":true,"resourceSubscriptions":["x://one","x://two"]}`, func(n string) error {
+		req := listenRequest(t, `{"toolsListChanged":true,"resourceSubscriptions":["x://one","x://two"]}`, func(n string) error {
 			<-read
 			got = append(got, n[:strings.IndexByte(n, '{')]+n[len(n)-1:])
 			return nil
@@ -339,7 +339,7 @@ func TestChangesForASlowClientAreMerged(t *testing.T) {
 			s.ResourceUpdated("x://one")
 			s.ResourceUpdated("x://two")
 			s.ResourceUpdated("x://none")
-			give(s, "more", "x").Remove()
+			addValueTool(s, "more", "x").Remove()
 			time.Sleep(time.Second)
 		}
 		close(read)
@@ -359,7 +359,7 @@ func TestSUB11_WriteErrorEndsASubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := changingServer(t, nil)
 		left := 2
-		req := listening(t, `{"toolsListChanged":true}`, func(string) error {
+		req := listenRequest(t, `{"toolsListChanged":true}`, func(string) error {
 			if left--; left < 0 {
 				return mcp.ErrDisconnected
 			}
@@ -372,7 +372,7 @@ func TestSUB11_WriteErrorEndsASubscription(t *testing.T) {
 		}()
 		for range 2 {
 			synctest.Wait()
-			give(s, "more", "x").Remove()
+			addValueTool(s, "more", "x").Remove()
 			time.Sleep(time.Second)
 		}
 		if err := <-done; err == nil {
@@ -391,7 +391,7 @@ func TestLOG07_SUB12_SubscriptionsGetNoLogOrProgressOfRequests(t *testing.T) {
 			return "", nil
 		})
 		var listened []string
-		stop, err := s.Listen(t.Context(), listening(t, `{"toolsListChanged":true}`, func(n string) error {
+		stop, err := s.Listen(t.Context(), listenRequest(t, `{"toolsListChanged":true}`, func(n string) error {
 			listened = append(listened, n[:strings.IndexByte(n, '{')])
 			return nil
 		}))
@@ -422,7 +422,7 @@ func TestListenNeedsNoGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := changingServer(t, nil)
 		var got []string
-		req := listening(t, `{"toolsListChanged":true,"resourceSubscriptions":["x://one"]}`, func(n string) error {
+		req := listenRequest(t, `{"toolsListChanged":true,"resourceSubscriptions":["x://one"]}`, func(n string) error {
 			got = append(got, n[:strings.IndexByte(n, '{')])
 			return nil
 		})
@@ -431,7 +431,7 @@ func TestListenNeedsNoGoroutine(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.ResourceUpdated("x://one")
-		give(s, "more", "x").Remove()
+		addValueTool(s, "more", "x").Remove()
 		time.Sleep(time.Second)
 		synctest.Wait()
 		stop()
@@ -447,7 +447,7 @@ func TestListenRetriesNotificationsThatFailed(t *testing.T) {
 	s := changingServer(t, nil)
 	full := false
 	var got []string
-	req := listening(t, `{"toolsListChanged":true,"resourceSubscriptions":["x://one","x://two"]}`, func(n string) error {
+	req := listenRequest(t, `{"toolsListChanged":true,"resourceSubscriptions":["x://one","x://two"]}`, func(n string) error {
 		if full {
 			return errors.New("buffer full")
 		}
@@ -461,7 +461,7 @@ func TestListenRetriesNotificationsThatFailed(t *testing.T) {
 		}
 		defer stop()
 		full = true
-		give(s, "more", "x").Remove()
+		addValueTool(s, "more", "x").Remove()
 		time.Sleep(time.Second)
 		synctest.Wait()
 		s.ResourceUpdated("x://one")
@@ -476,14 +476,14 @@ func TestListenRetriesNotificationsThatFailed(t *testing.T) {
 func TestListenRefusesInvalidRequests(t *testing.T) {
 	quiet := func(string) error { return nil }
 	s := changingServer(t, nil)
-	if _, err := s.Listen(t.Context(), listening(t, `[]`, quiet)); err == nil {
+	if _, err := s.Listen(t.Context(), listenRequest(t, `[]`, quiet)); err == nil {
 		t.Error("invalid filter: got no error")
 	}
 	gone := func(string) error { return mcp.ErrDisconnected }
-	if _, err := s.Listen(t.Context(), listening(t, `{"toolsListChanged":true}`, gone)); err == nil {
+	if _, err := s.Listen(t.Context(), listenRequest(t, `{"toolsListChanged":true}`, gone)); err == nil {
 		t.Error("closed stream: got no error")
 	}
-	noNotify := listening(t, `{}`, quiet)
+	noNotify := listenRequest(t, `{}`, quiet)
 	noNotify.Notify = nil
 	if _, err := s.Listen(t.Context(), noNotify); err == nil {
 		t.Error("request without Notify: got no error")
@@ -492,7 +492,7 @@ func TestListenRefusesInvalidRequests(t *testing.T) {
 		return mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) { return mcp.EmptyResult{}, nil })
 	}}})
 	var e *mcp.Error
-	if _, err := answers.Listen(t.Context(), listening(t, `{}`, quiet)); !errors.As(err, &e) || e.Code != mcp.CodeInvalidRequest {
+	if _, err := answers.Listen(t.Context(), listenRequest(t, `{}`, quiet)); !errors.As(err, &e) || e.Code != mcp.CodeInvalidRequest {
 		t.Errorf("middleware that returns a result: got %v, want an invalid request", err)
 	}
 }

@@ -53,16 +53,16 @@ func TestTOOL13_TOOL15_TypedToolsReturnStructuredContentAndText(t *testing.T) {
 // Result types other than structs.
 func TestTOOL07_TOOL16_TOOL17_SCH16_ResultsOfTools(t *testing.T) {
 	s := newServer(t, nil)
-	give(s, "text", "hello")
-	give(s, "piece", mcp.Text("hello"))
-	give[mcp.ContentBlock](s, "any piece", mcp.Text("hello"))
-	give(s, "pieces", []mcp.ContentBlock{mcp.Text("hello"), mcp.Text("you")})
-	give(s, "nothing", []mcp.ContentBlock(nil))
-	give(s, "result", &mcp.CallToolResult{Content: []mcp.ContentBlock{mcp.Text("hello")}, IsError: true, Meta: mcp.Meta{"com.example/x": 1}})
-	give(s, "number", 7)
-	give(s, "list", []string(nil))
-	give[any](s, "anything", map[string]int{"n": 1})
-	give(s, "null", json.RawMessage("null"))
+	addValueTool(s, "text", "hello")
+	addValueTool(s, "piece", mcp.Text("hello"))
+	addValueTool[mcp.ContentBlock](s, "any piece", mcp.Text("hello"))
+	addValueTool(s, "pieces", []mcp.ContentBlock{mcp.Text("hello"), mcp.Text("you")})
+	addValueTool(s, "nothing", []mcp.ContentBlock(nil))
+	addValueTool(s, "result", &mcp.CallToolResult{Content: []mcp.ContentBlock{mcp.Text("hello")}, IsError: true, Meta: mcp.Meta{"com.example/x": 1}})
+	addValueTool(s, "number", 7)
+	addValueTool(s, "list", []string(nil))
+	addValueTool[any](s, "anything", map[string]int{"n": 1})
+	addValueTool(s, "null", json.RawMessage("null"))
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
 		for _, tool := range []struct{ name, text, structured string }{
 			{"text", "hello", ""},
@@ -93,7 +93,7 @@ func TestTOOL07_TOOL16_TOOL17_SCH16_ResultsOfTools(t *testing.T) {
 }
 
 // give adds a tool that returns v.
-func give[Out any](s *mcp.Server, name string, v Out) *mcp.Registration[mcp.Tool] {
+func addValueTool[Out any](s *mcp.Server, name string, v Out) *mcp.Registration[mcp.Tool] {
 	tool := &mcp.Tool{Name: strings.ReplaceAll(name, " ", "_")}
 	return mcp.AddTool(s, tool, func(context.Context, struct{}) (Out, error) { return v, nil })
 }
@@ -101,8 +101,8 @@ func give[Out any](s *mcp.Server, name string, v Out) *mcp.Registration[mcp.Tool
 func TestSCH08_SCH09_SCH10_TOOL24_SchemasFitTheRevision(t *testing.T) {
 	s := newServer(t, nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "object"}, search)
-	give(s, "list", []string{"a"})
-	give(s, "text", "a")
+	addValueTool(s, "list", []string{"a"})
+	addValueTool(s, "text", "a")
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
 		list := decode[struct {
 			Tools []struct {
@@ -274,7 +274,7 @@ func toolNames(t *testing.T, c *mcptest.Client) string {
 func TestTOOL03_ToolsAreListedByName(t *testing.T) {
 	s := newServer(t, nil)
 	for _, name := range []string{"b", "a.b", "C", "a-b", "a"} {
-		give(s, name, "x")
+		addValueTool(s, name, "x")
 	}
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
 		for range 2 {
@@ -358,7 +358,7 @@ func TestCAN04_CancelEndsTheContextWithItsCause(t *testing.T) {
 
 func TestTOOL02_EmptyListIsReturned(t *testing.T) {
 	s := newServer(t, nil)
-	give(s, "x", "x").Remove()
+	addValueTool(s, "x", "x").Remove()
 	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
 		if got := string(c.Call("tools/list", nil)); !strings.Contains(got, `"tools":[]`) {
 			t.Errorf("got %s, want an empty list", got)
@@ -385,7 +385,7 @@ func TestTOOL22_InvalidRegistrationsPanic(t *testing.T) {
 		"no JSON in": func() {
 			mcp.AddTool(s, &mcp.Tool{Name: "x"}, func(context.Context, struct{ C chan int }) (string, error) { return "", nil })
 		},
-		"no JSON out":   func() { give(s, "x", make(chan int)) },
+		"no JSON out":   func() { addValueTool(s, "x", make(chan int)) },
 		"list schema":   bySchema(`{"type":"array"}`),
 		"no schema":     bySchema(`{"type":`),
 		"remote schema": bySchema(`{"type":"object","$ref":"https://example.com/s"}`),

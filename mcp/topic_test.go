@@ -146,7 +146,7 @@ func TestSessionsHaveNoTopics(t *testing.T) {
 			t.Errorf("got %d notifications, want 0", len(got))
 		}
 	})
-	req := listening(t, `{"jobs":true}`, func(string) error { return nil })
+	req := listenRequest(t, `{"jobs":true}`, func(string) error { return nil })
 	old, err := mcp.NewRequest(jsonrpc.NewRequest(req.ID, req.Method, json.RawMessage(strings.Replace(string(req.Params), "2026-07-28", "2025-11-25", 1))))
 	if err != nil {
 		t.Fatal(err)
@@ -161,7 +161,7 @@ func TestSessionsHaveNoTopics(t *testing.T) {
 
 // openTopic returns a server whose only feature is the topic "jobs" with the given open.
 func openTopic(t *testing.T, open func(ctx context.Context, changed func(string)) (any, func(), error)) *mcp.Server {
-	s := newServer(t, &mcp.ServerOptions{Logger: quiet()})
+	s := newServer(t, &mcp.ServerOptions{Logger: discardLogger()})
 	s.AddTopic("jobs", mcp.Topic{
 		Method: jobChanged,
 		Open: func(ctx context.Context, _ *mcp.Request, _ json.RawMessage, changed func(string)) (any, func(), error) {
@@ -249,7 +249,7 @@ func TestFailedTopicStopsTheOthers(t *testing.T) {
 		Params: func(context.Context, *mcp.Request, string) (json.RawMessage, error) { return nil, nil },
 	})
 	for opened < 20 { // they are opened in any order
-		if _, err := s.ServeMCP(t.Context(), listening(t, `{"jobs":1,"panics":1}`, func(string) error { return nil })); err == nil {
+		if _, err := s.ServeMCP(t.Context(), listenRequest(t, `{"jobs":1,"panics":1}`, func(string) error { return nil })); err == nil {
 			t.Fatal("got no error, want a refused subscription")
 		}
 	}
@@ -288,7 +288,7 @@ func TestChangesOfATopicAreMergedForASlowClient(t *testing.T) {
 				var mu sync.Mutex
 				read, got := make(chan struct{}), []string{}
 				first := true
-				req := listening(t, `{"jobs":1}`, func(n string) error {
+				req := listenRequest(t, `{"jobs":1}`, func(n string) error {
 					if !first {
 						<-read
 					}
@@ -347,7 +347,7 @@ func TestPendingTopicChangesAreLimited(t *testing.T) {
 			},
 		})
 		sent, read := 0, make(chan struct{})
-		req := listening(t, `{"jobs":1}`, func(n string) error {
+		req := listenRequest(t, `{"jobs":1}`, func(n string) error {
 			if strings.HasPrefix(n, jobChanged) {
 				<-read
 				sent++
@@ -382,7 +382,7 @@ func TestDetachedTopicsSendFromTheirOwnGoroutine(t *testing.T) {
 		var mu sync.Mutex
 		var got []string
 		full := false
-		req := listening(t, `{"jobs":["a","b"],"toolsListChanged":true}`, func(n string) error {
+		req := listenRequest(t, `{"jobs":["a","b"],"toolsListChanged":true}`, func(n string) error {
 			mu.Lock()
 			defer mu.Unlock()
 			if full {
@@ -483,7 +483,7 @@ func TestListenReturnsTopicEvents(t *testing.T) {
 						if e.Method != jobChanged || !strings.HasSuffix(string(e.Params), `"name":"a","done":1}`) {
 							t.Errorf("got %s %s", e.Method, e.Params)
 						}
-						give(s, "more", "x")
+						addValueTool(s, "more", "x")
 						continue
 					}
 					if e.Kind == mcp.EventToolsChanged {
@@ -671,7 +671,7 @@ func TestSUB04_DetachedTopicsAreNotifiedAfterTheAcknowledgement(t *testing.T) {
 			return json.RawMessage(`{}`), nil
 		},
 	})
-	stop, err := s.Listen(t.Context(), listening(t, `{"jobs":1}`, func(n string) error {
+	stop, err := s.Listen(t.Context(), listenRequest(t, `{"jobs":1}`, func(n string) error {
 		sent <- n[:strings.IndexByte(n, '{')]
 		return nil
 	}))

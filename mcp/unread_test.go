@@ -16,7 +16,7 @@ import (
 // The server stops reading requests from a client that does not read its responses, in a session too.
 func TestUnreadResponsesAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: quiet()})
+		s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: discardLogger()})
 		mcp.AddTool(s, &mcp.Tool{Name: "echo"}, func(context.Context, struct{}) (string, error) { return strings.Repeat("y", 4000), nil })
 		near, far := net.Pipe()
 		served := make(chan error, 1)
@@ -46,7 +46,7 @@ func TestUnreadResponsesAreLimited(t *testing.T) {
 // Params set by middleware are validated like those of a client.
 func TestArgumentsSetByMiddlewareAreValidated(t *testing.T) {
 	var params string
-	s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: quiet(), Middleware: []mcp.Middleware{func(next mcp.Handler) mcp.Handler {
+	s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: discardLogger(), Middleware: []mcp.Middleware{func(next mcp.Handler) mcp.Handler {
 		return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 			if req.Method == "tools/call" {
 				req.Params = []byte(`{"name":"echo","arguments":` + params + `}`)

@@ -13,7 +13,7 @@ import (
 // Timers are reused between requests; each request still has its own timeout.
 func TestEveryRequestHasItsOwnTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: quiet()})
+		s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: discardLogger()})
 		mcp.AddTool(s, &mcp.Tool{Name: "sleep"}, func(ctx context.Context, in struct {
 			For  int64 `json:"for"` // nanoseconds
 			User int64 `json:"user"`
