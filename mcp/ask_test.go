@@ -119,7 +119,7 @@ func (p *handlerPeer) call(tool, args, answers, state string) reply {
 		"requestState", state)
 }
 
-// handle returns a peer of a server with the single tool "t".
+// newHandlerPeer returns a peer of a server with the single tool "t".
 func newHandlerPeer(
 	t testing.TB, opts *mcp.ServerOptions, f func(ctx context.Context, args json.RawMessage) (string, error),
 ) *handlerPeer {
@@ -128,10 +128,10 @@ func newHandlerPeer(
 	return &handlerPeer{TB: t, handler: s}
 }
 
-// quiet returns a logger that discards everything.
+// discardLogger returns a logger that discards everything.
 func discardLogger() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// accept returns the result of a user who accepts a form with the content.
+// acceptJSON returns the result of a user who accepts a form with the content.
 func acceptJSON(content string) string { return `{"action":"accept","content":` + content + `}` }
 
 type named struct {
@@ -428,7 +428,7 @@ func TestMRTR18_UnknownKeysAreIgnored(t *testing.T) {
 	}
 }
 
-// greet asks for a name and returns it.
+// askName asks for a name and returns it.
 func askName(ctx context.Context, _ json.RawMessage) (string, error) {
 	who, err := mcp.Ask[named](ctx, "a", "Who?", nil)
 	return who.Name, err

@@ -263,7 +263,7 @@ func newScriptedClient(
 	return c
 }
 
-// member returns the JSON of a member of params, or "".
+// memberOf returns the JSON of a member of params, or "".
 func memberOf(t *testing.T, params json.RawMessage, key string) string {
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(params, &object); err != nil {

@@ -147,7 +147,7 @@ var byteTransports = map[string]byteTransport{
 	},
 }
 
-// onBytes runs a test in a synctest bubble on every kind of byte stream, each with its own server.
+// onByteStreams runs a test in a synctest bubble on every kind of byte stream, each with its own server.
 func onByteStreams(t *testing.T, make func() *target, test func(t *testing.T, s *target, c *byteClient)) {
 	t.Helper()
 	for name, transport := range byteTransports {
@@ -270,7 +270,7 @@ func (c *byteClient) wantCode(got wireLine, id string, code int) {
 const envelopeMembers = `"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
 	`"io.modelcontextprotocol/clientCapabilities":{"elicitation":{}},"io.modelcontextprotocol/logLevel":"debug"`
 
-// enveloped returns a modern request. Members of params end with a comma, those of _meta begin with one.
+// modernRequestLine returns a modern request. Members of params end with a comma, those of _meta begin with one.
 func modernRequestLine(id, method, params, meta string) string {
 	return `{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `","params":{` + params + `"_meta":{` + envelopeMembers + meta + `}}}`
 }
@@ -279,7 +279,7 @@ func envelopedCall(id, tool, arguments string) string {
 	return modernRequestLine(id, "tools/call", `"name":"`+tool+`","arguments":{`+arguments+`},`, "")
 }
 
-// bare returns a request of a session.
+// sessionRequest returns a request of a session.
 func sessionRequest(id, method, params string) string {
 	return `{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `","params":` + params + `}`
 }

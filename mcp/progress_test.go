@@ -28,7 +28,7 @@ type progressParams struct {
 	Message         *string
 }
 
-// following calls a tool with a progress token and returns its progress notifications.
+// callWithProgress calls a tool with a progress token and returns its progress notifications.
 func callWithProgress(t *testing.T, c *mcptest.Client, tool string, token any) []progressParams {
 	t.Helper()
 	before := len(c.Notifications(progressed))

@@ -309,7 +309,7 @@ func TestListChangesAreMerged(t *testing.T) {
 	})
 }
 
-// listening returns a subscription request that is served without a transport.
+// listenRequest returns a subscription request that is served without a transport.
 func listenRequest(t *testing.T, filter string, notify func(method string) error) *mcp.Request {
 	t.Helper()
 	req := modernRequest(t, nil, "subscriptions/listen", object{"notifications": json.RawMessage(filter)})

@@ -92,7 +92,7 @@ func TestTOOL07_TOOL16_TOOL17_SCH16_ResultsOfTools(t *testing.T) {
 	})
 }
 
-// give adds a tool that returns v.
+// addValueTool adds a tool that returns v.
 func addValueTool[Out any](s *mcp.Server, name string, v Out) *mcp.Registration[mcp.Tool] {
 	tool := &mcp.Tool{Name: strings.ReplaceAll(name, " ", "_")}
 	return mcp.AddTool(s, tool, func(context.Context, struct{}) (Out, error) { return v, nil })
