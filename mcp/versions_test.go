@@ -71,7 +71,7 @@ func TestVER03_DiscoverIsOptional(t *testing.T) {
 // dialLineServer connects to a server that calls respond for each request, and returns the methods
 // that the server received. respond returns a member "result" or "error", or "" for no response.
 func dialLineServer(t *testing.T, opts *mcp.ClientOptions, respond func(method string) string) (
-	c *mcp.Client, err error, methods func() []string) {
+	c *mcp.Client, methods func() []string, err error) {
 	t.Helper()
 	fromClient, toServer := io.Pipe()
 	fromServer, toClient := io.Pipe()
@@ -103,11 +103,11 @@ func dialLineServer(t *testing.T, opts *mcp.ClientOptions, respond func(method s
 	o := *opts
 	o.Logger = slog.New(slog.DiscardHandler)
 	c, err = mcp.Connect(t.Context(), mcp.NewConnTransport(mcp.NewStreamConn(fromServer, toServer, nil)), &o)
-	return c, err, func() []string {
+	return c, func() []string {
 		mu.Lock()
 		defer mu.Unlock()
 		return slices.Clone(received)
-	}
+	}, err
 }
 
 // A client of both eras probes once, before any other request, and then keeps to the era.
@@ -123,7 +123,7 @@ func TestVER09_VER18_ProbeComesFirstAndOnce(t *testing.T) {
 	} {
 		t.Run(era, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c, err, methods := dialLineServer(t, &mcp.ClientOptions{}, func(method string) string {
+				c, methods, err := dialLineServer(t, &mcp.ClientOptions{}, func(method string) string {
 					switch method {
 					case "server/discover":
 						return test.discover
@@ -153,7 +153,7 @@ func TestVER09_VER18_ProbeComesFirstAndOnce(t *testing.T) {
 // A client of the modern revision alone probes too, and fails with a server of sessions.
 func TestVER14_ModernClientProbesToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, err, methods := dialLineServer(t, &mcp.ClientOptions{Revision: mcptest.Modern},
+		_, methods, err := dialLineServer(t, &mcp.ClientOptions{Revision: mcptest.Modern},
 			func(string) string { return `"error":{"code":-32601,"message":"method not found"}` })
 		if !errors.Is(err, mcp.ErrNoCommonRevision) {
 			t.Errorf("Connect: %v, want ErrNoCommonRevision", err)

@@ -334,7 +334,8 @@ func (s *Session) modernRequest(m *jsonrpc.Message, retry *retryParams) (wire.Re
 	}
 	dst = append(dst, '}')
 	req.Envelope.Meta = last(dst, len(dst)-at)
-	req.Params = append(dst, '}')
+	dst = append(dst, '}')
+	req.Params = dst
 	req.Envelope.Describe(req.Params, subject)
 	return req, nil
 }
