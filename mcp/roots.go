@@ -72,7 +72,7 @@ func (r *Root) check() error {
 	case err != nil, u.Scheme != "file", !strings.HasPrefix(r.URI, "file://"):
 		return fmt.Errorf("invalid uri %.128q of a root: must be a file URI", r.URI)
 	case netx.HasDotSegments(u.EscapedPath()):
-		return fmt.Errorf("invalid uri %.128q of a root: must have no segments \".\" and \"..\" in it", r.URI)
+		return fmt.Errorf("invalid uri %.128q of a root: must be a file URI without dot segments", r.URI)
 	}
 	return nil
 }
