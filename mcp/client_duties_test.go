@@ -23,7 +23,8 @@ func TestSAMP21_ROOT06_RefusedInputIsNotRetried(t *testing.T) {
 		Roots:  func(context.Context) ([]mcp.Root, error) { return nil, refusal },
 	}
 	for method, params := range map[string]string{
-		"sampling/createMessage": `{"messages":[],"maxTokens":1}`, "roots/list": `{}`,
+		"sampling/createMessage": `{"messages":[{"role":"user","content":{"type":"text","text":"?"}}],"maxTokens":1}`,
+		"roots/list":             `{}`,
 	} {
 		requests := 0
 		c := newScriptedClient(t, opts, func(context.Context, *mcp.Request) (string, error) {
