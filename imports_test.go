@@ -64,6 +64,8 @@ var importRules = []importRule{
 	{"ext/tasks/storetest", []string{"ext/tasks"}, whyStore},
 	{"ext/apps", []string{"mcp", "jsonrpc"}, whyExtension},
 	{"ext/skills", []string{"mcp"}, whyExtension},
+	{"ext/icons", []string{"mcp", "oauth", "internal/oauthfetch", "internal/netx"},
+		"icons are fetched by the rules for untrusted URLs, which have one definition"},
 	{"stores/bolt", []string{"ext/tasks", "oauth/authserver"}, whyStore},
 	{"cmd/patchbay", []string{"cmd/patchbay/internal/cli"}, "package main parses flags only"},
 	{"cmd/patchbay/internal/vault", []string{"oauth", "oauth/oauthclient", "internal/seal"},

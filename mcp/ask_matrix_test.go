@@ -357,6 +357,51 @@ func TestROOT04_DEP02_RootsInEveryRevision(t *testing.T) {
 	})
 }
 
+// A server cannot prove that a handler stays within the roots. It checks what it can: the capability
+// and the URIs, each time that a handler asks, so that a root that is gone is no longer returned.
+func TestROOT08_CapabilityAndRootsAreCheckedEachTime(t *testing.T) {
+	s := newServer(t, nil)
+	addTool(s, "roots", func(ctx context.Context) (string, error) {
+		roots, err := mcp.Roots(ctx)
+		if errors.Is(err, mcp.ErrUnsupported) {
+			return "unsupported", nil
+		}
+		return fmt.Sprint(roots), err
+	})
+	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
+		list := func(uris ...string) string {
+			roots := []any{}
+			for _, uri := range uris {
+				roots = append(roots, object{"uri": uri})
+			}
+			answerWith(c, object{"roots": roots})
+			return callText(t, c, "roots")
+		}
+		if got := list("file:///a", "file:///b"); got != "[{file:///a  map[]} {file:///b  map[]}]" {
+			t.Errorf("got %s, want two roots", got)
+		}
+		if got := list("file:///b"); got != "[{file:///b  map[]}]" {
+			t.Errorf("after the loss of a root: got %s, want the other one", got)
+		}
+		if got := list(); got != "[]" {
+			t.Errorf("after the loss of all roots: got %s, want an empty list", got)
+		}
+		for _, uri := range []string{"", "/a", "https://a.example/", "file:a", "file:///a/../b", "file:///a/%2E%2e/b"} {
+			if got := list("file:///a", uri); !strings.HasPrefix(got, "-32602 ") {
+				t.Errorf("root %q: got %s, want code -32602", uri, got)
+			}
+		}
+	})
+	for _, on := range mcptest.Combinations() {
+		synctest.Test(t, func(t *testing.T) {
+			c := mcptest.Dial(t, s, on, nil)
+			if r, err := c.CallTool(t.Context(), "roots", nil); err != nil || r.Text() != "unsupported" {
+				t.Errorf("%s: client without roots: got %v, %v, want ErrUnsupported", on, r, err)
+			}
+		})
+	}
+}
+
 func TestMRTR04_AskAllInEveryRevision(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "all", func(ctx context.Context) (string, error) {

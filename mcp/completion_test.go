@@ -8,8 +8,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
 // completeParams returns the params of completion/complete.
@@ -172,6 +176,70 @@ func TestCMP01_CapabilityIsDeclaredWithTheFirstCompletion(t *testing.T) {
 	want(t, got, err, `"completions":{}`)
 	got, err = serveModern(t, s, "completion/complete", completeParams("ref/prompt", "p", "a", ""))
 	want(t, got, err, `["b"]`)
+}
+
+func TestCMP06_SuggestionsAreSortedAndRequestsValidated(t *testing.T) {
+	s := quietServer(mcp.ServerOptions{})
+	ranked := func(context.Context, string, map[string]string) ([]string, error) {
+		return []string{"zeta", "alpha", "Mid", "beta"}, nil
+	}
+	mcp.AddPrompt(s, &mcp.Prompt{Name: "ranked", Arguments: []mcp.PromptArgument{{Name: "a"}},
+		Complete: map[string]mcp.CompleteFunc{"a": ranked}},
+		func(context.Context, map[string]string) (string, error) { return "", nil })
+	mcp.AddPrompt(s, &mcp.Prompt{Name: "enum"}, func(context.Context, struct {
+		A string `json:"a" jsonschema:"enum=gopher|cargo|Go"`
+	}) (string, error) {
+		return "", nil
+	})
+	mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
+		for prompt, want := range map[string][]string{
+			"ranked": {"zeta", "alpha", "Mid", "beta"}, // the order of the function
+			"enum":   {"gopher", "Go", "cargo"},        // values with the prefix first, without regard to case
+		} {
+			raw := c.Call("completion/complete", completeParams("ref/prompt", prompt, "a", "GO"))
+			if got := decode[mcp.CompleteResult](t, raw).Completion.Values; !slices.Equal(got, want) {
+				t.Errorf("%s: got %q, want %q", prompt, got, want)
+			}
+		}
+		for _, bad := range []map[string]any{
+			completeParams("ref/prompt", "unknown", "a", ""), completeParams("ref/prompt", "ranked", "unknown", ""),
+			completeParams("ref/prompt", "ranked", "a", strings.Repeat("x", 8<<10+1)), {},
+		} {
+			_, err := c.Try("completion/complete", bad)
+			wantCode(t, "invalid request", err, mcp.CodeInvalidParams)
+		}
+	})
+}
+
+// A program delays and caches its requests; the client shows it that a result is partial.
+func TestCMP07_ClientReturnsPartialResults(t *testing.T) {
+	h := mcp.HandlerFunc(func(_ context.Context, req *mcp.Request) (mcp.Result, error) {
+		switch value := memberOf(t, req.Params, "argument"); {
+		case req.Method == "server/discover":
+			return mcp.RawResult(strings.Replace(discovered, `"tools"`, `"completions"`, 1)), nil
+		case strings.Contains(value, "total"):
+			return mcp.RawResult(`{"resultType":"complete","completion":{"values":["a"],"total":7,"hasMore":true}}`), nil
+		case strings.Contains(value, "more"):
+			return mcp.RawResult(`{"resultType":"complete","completion":{"values":["a"],"hasMore":true}}`), nil
+		}
+		return mcp.RawResult(`{"resultType":"complete","completion":{"values":[]}}`), nil
+	})
+	for _, on := range mcptest.Combinations() {
+		synctest.Test(t, func(t *testing.T) {
+			c := mcptest.Dial(t, h, on, nil)
+			for value, want := range map[string]mcp.Completion{
+				"total": {Values: []string{"a"}, Total: new(int64(7)), HasMore: true},
+				"more":  {Values: []string{"a"}, HasMore: true},
+				"":      {Values: []string{}},
+			} {
+				got, err := c.Complete(t.Context(), &mcp.CompleteParams{Ref: mcp.CompletionRef{Prompt: "p"},
+					Argument: mcp.CompleteArgument{Name: "a", Value: value}})
+				if err != nil || !cmp.Equal(*got, want) {
+					t.Errorf("%s: %q: got %+v, %v, want %+v", on, value, got, err, want)
+				}
+			}
+		})
+	}
 }
 
 func ExampleCompleteFunc() {

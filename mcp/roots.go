@@ -25,7 +25,9 @@ type Root struct {
 const rootsKey = "roots"
 
 // Roots asks the client for the folders that it works in. It behaves as [Ask] does, with the key
-// "roots". The protocol deprecates it since 2026-07-28, in favour of tool arguments.
+// "roots": a root that is gone is not returned again. A handler that must stay within a root opens
+// it with [os.OpenRoot], which also follows no symbolic links out of it. The protocol deprecates it
+// since 2026-07-28, in favour of tool arguments.
 //
 // Spec: client/roots.
 func Roots(ctx context.Context) ([]Root, error) {

@@ -34,7 +34,7 @@ func newOnceStore() *onceStore {
 	return &onceStore{stateStore: stateStore{states: map[string][]byte{}}, used: map[string]time.Time{}}
 }
 
-func TestMRTR12_RequestStateIsAcceptedOnce(t *testing.T) {
+func TestMRTR12_MRTR14_RequestStateIsAcceptedOnce(t *testing.T) {
 	store := newOnceStore()
 	p := newHandlerPeer(t, &mcp.ServerOptions{StateStore: store, StateTTL: time.Hour, Logger: discardLogger()}, askName)
 	asked := p.call("t", "", "", "")
@@ -56,7 +56,7 @@ func TestMRTR12_RequestStateIsAcceptedOnce(t *testing.T) {
 }
 
 // Middleware may run a handler twice for one request, and several rounds have a state each.
-func TestMRTR12_RoundsAndRepeatedRunsUseTheirStateOnce(t *testing.T) {
+func TestMRTR14_RoundsAndRepeatedRunsUseTheirStateOnce(t *testing.T) {
 	repeat := func(next mcp.Handler) mcp.Handler {
 		return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 			if _, err := next.ServeMCP(ctx, req); err != nil {

@@ -161,7 +161,7 @@ func (g *guard) hostProven(r *http.Request) bool {
 // connection without TLS, which a proxy has terminated.
 func isSameOrigin(origin string, r *http.Request) bool {
 	scheme, host, ok := strings.Cut(origin, "://")
-	if !ok || host == "" || !(scheme == "https" || scheme == "http" && r.TLS == nil) {
+	if !ok || host == "" || strings.Contains(host, "@") || !(scheme == "https" || scheme == "http" && r.TLS == nil) {
 		return false
 	}
 	if host == r.Host {

@@ -36,7 +36,7 @@ func appendEvents(store mcphttp.EventStore, key mcphttp.StreamKey, count, size i
 	}
 }
 
-func TestMemoryEvents_HaveOrderAndGaps(t *testing.T) {
+func TestSEC21_MemoryEventsHaveOrderGapsAndAnOwner(t *testing.T) {
 	store := mcphttp.NewMemoryEvents()
 	for n := int64(1); n <= 3; n++ {
 		data := fmt.Appendf(nil, "event %d", n)

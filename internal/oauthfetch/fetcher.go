@@ -127,6 +127,16 @@ func (f *Fetcher) WithoutRedirects() *Fetcher {
 	return &copied
 }
 
+// WithoutCertificates returns a Fetcher with the same options that presents no client certificate.
+func (f *Fetcher) WithoutCertificates() *Fetcher {
+	copied := *f
+	copied.transport = f.transport.Clone()
+	copied.transport.DialContext = copied.policy.dial
+	copied.transport.TLSClientConfig.Certificates = nil
+	copied.transport.TLSClientConfig.GetClientCertificate = nil
+	return &copied
+}
+
 // SourceScope returns the scope of the server that the Fetcher is for; Public if no request has
 // needed it.
 func (f *Fetcher) SourceScope() NetworkScope {
@@ -250,7 +260,7 @@ func (f *Fetcher) exchangeOnce(
 	if err != nil {
 		return nil, &Error{URL: ShownURL(target), Err: errors.New("invalid request")}
 	}
-	req.Header = withField(header, "Accept", "application/json")
+	req.Header = withField(header, "Accept", cmp.Or(header.Get("Accept"), "application/json"))
 	resp, err := guard{f}.RoundTrip(req)
 	if err != nil {
 		return nil, err
@@ -270,10 +280,7 @@ const MaxDepth = 16
 // response header. The error is an [*Error] if the status is not 200, the media type is not JSON,
 // or the object does not have the types of into.
 func (f *Fetcher) GetJSON(ctx context.Context, address string, into any) (http.Header, error) {
-	r, err := f.exchange(ctx, http.MethodGet, address, f.header, nil)
-	if err == nil && r.Status != http.StatusOK {
-		err = &Error{URL: r.URL, Status: r.Status}
-	}
+	r, err := f.Get(ctx, address, "application/json")
 	if err != nil {
 		return nil, err
 	}
@@ -281,6 +288,16 @@ func (f *Fetcher) GetJSON(ctx context.Context, address string, into any) (http.H
 		return nil, &Error{URL: r.URL, Status: r.Status, Err: err}
 	}
 	return r.Header, nil
+}
+
+// Get fetches a document of the types in accept, which the caller checks. The error is an [*Error],
+// also if the status is not 200.
+func (f *Fetcher) Get(ctx context.Context, address, accept string) (*Response, error) {
+	r, err := f.exchange(ctx, http.MethodGet, address, withField(f.header, "Accept", accept), nil)
+	if err == nil && r.Status != http.StatusOK {
+		return nil, &Error{URL: r.URL, Status: r.Status}
+	}
+	return r, err
 }
 
 // PostForm sends a form. The error is an [*Error] if there is no response; the caller interprets
