@@ -1,6 +1,8 @@
 package mcphttp_test
 
 import (
+	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"testing"
@@ -50,4 +52,31 @@ func TestLimits_RequestsOfABatchCount(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A body of the maximum size is accepted, whatever the maximum and however it arrives.
+func TestLimits_LargestBodyFitsIntoTheShareOfACaller(t *testing.T) {
+	const limit = 65 << 20
+	for _, caller := range []string{"principal", "anonymous"} {
+		for _, chunked := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/chunked=%v", caller, chunked), func(t *testing.T) {
+				f := start(t, newTestCore(), &mcphttp.Options{MaxBody: limit})
+				var headers []string
+				if caller == "principal" {
+					headers = append(headers, "Authorization: ann")
+				}
+				body := f.requestBuilders()["modern"].bodyOfSize(limit)
+				r := f.request(t.Context(), "POST", body, append(modernHeaders("echo"), headers...)...)
+				if chunked {
+					r.ContentLength, r.Body = -1, io.NopCloser(strings.NewReader(body))
+				}
+				resp := f.open(r)
+				defer resp.Body.Close()
+				if resp.StatusCode != 200 {
+					got, _ := io.ReadAll(resp.Body)
+					t.Errorf("got %d %.200s, want 200", resp.StatusCode, got)
+				}
+			})
+		}
+	}
 }
