@@ -80,3 +80,34 @@ func TestLimits_LargestBodyFitsIntoTheShareOfACaller(t *testing.T) {
 		}
 	}
 }
+
+// Anonymous callers that do not read cannot have the responses of principals cut.
+func TestLimits_AnonymousUnreadOutputCutsNoPrincipal(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector needs too much memory")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, megabytesCore{newTestCore()}, nil)
+		call := func(headers ...string) *rawConn {
+			body, lines := modernCall("tools/call", `"name":"large"`, headers...)
+			conn := f.raw()
+			conn.write(head(strings.Join(lines, "\r\n")+"\r\n", fmt.Sprintf("Content-Length: %d\r\n", len(body))), body)
+			synctest.Wait()
+			return conn
+		}
+		var slow []*rawConn
+		for principal := range 5 {
+			for range 8 {
+				slow = append(slow, call(fmt.Sprint("Authorization: user", principal)))
+			}
+		}
+		for range 60 {
+			call()
+		}
+		for n, conn := range slow {
+			if got, _ := io.Copy(io.Discard, io.LimitReader(conn.reader, 4<<20)); got != 4<<20 {
+				t.Errorf("response %d of %d of principals: read %d bytes, want all", n, len(slow), got)
+			}
+		}
+	})
+}
