@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"math/rand/v2"
 	"runtime"
 	"testing"
@@ -40,7 +39,7 @@ func TestReplacedSessionsLeaveNothing(t *testing.T) {
 	served := make(chan error, 1)
 	go func() {
 		served <- mcp.Serve(t.Context(), flaky, mcp.NewStreamConn(in, out, nil),
-			&mcp.ServeOptions{PingInterval: time.Second, Drain: time.Millisecond, MaxInFlight: 32, Logger: slog.New(slog.DiscardHandler)})
+			&mcp.ServeOptions{PingInterval: time.Second, Drain: time.Millisecond, MaxInFlight: 32, Logger: quiet()})
 	}()
 	read := make(chan struct{})
 	go func() { defer close(read); io.Copy(io.Discard, r) }()

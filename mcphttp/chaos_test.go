@@ -99,8 +99,8 @@ func (c *chaosClient) raw(f *fixture, body string, headers []string) {
 	}
 	defer conn.Close()
 	lines := strings.Join(append(headers, chaosCaller), "\r\n") + "\r\n"
-	one := strings.Replace(head(lines, fmt.Sprintf("Content-Length: %d\r\n", len(body))), "localhost:8765", c.base, 1) + body
-	large := strings.Replace(head(lines, "Content-Length: 900000\r\n"), "localhost:8765", c.base, 1) + strings.Repeat(" ", 300<<10)
+	one := head(lines, fmt.Sprintf("Content-Length: %d\r\n", len(body))) + body
+	large := head(lines, "Content-Length: 900000\r\n") + strings.Repeat(" ", 300<<10)
 	all := one + one + large
 	_, _ = io.WriteString(conn, all[:rand.IntN(len(all))])
 	time.Sleep(rand.N(2 * time.Millisecond))
