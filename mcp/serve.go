@@ -32,6 +32,9 @@ const (
 	// maxMissedPings is the number of pings in sequence without a response after which the client is
 	// gone: one may be lost while a busy client does not read.
 	maxMissedPings = 3
+	// maxInitializing is the number of initialize requests of a stream that are served concurrently.
+	// Each replaces the one before, so a client needs one, and more only if a handler does not return.
+	maxInitializing = 16
 )
 
 // ServeOptions configures [Serve]. The zero value is right for most uses.
@@ -103,11 +106,13 @@ type stream struct {
 	calls   peer.Table
 	config  legacy.Config
 	session atomic.Pointer[streamSession] // nil before initialize
-	readers readerpool.Pool
-	work    sync.WaitGroup // the readers and all other goroutines
-	queue   writeQueue
-	writing chan struct{} // the write lock: holds a token while messages are written
-	out     legacy.Stream // write
+	// initializing is the number of initialize requests in progress.
+	initializing atomic.Int32
+	readers      readerpool.Pool
+	work         sync.WaitGroup // the readers and all other goroutines
+	queue        writeQueue
+	writing      chan struct{} // the write lock: holds a token while messages are written
+	out          legacy.Stream // write
 }
 
 // A streamSession is the session of a stream, from an initialize request to the end of the stream or the
@@ -414,6 +419,9 @@ var errSessionReplaced = fmt.Errorf("%w: the client has initialized another sess
 // A bridge that shares one server among clients initializes again for each of them, so the new
 // session replaces the one before.
 func (s *stream) initialize(m *jsonrpc.Message, before *streamSession) job {
+	if s.initializing.Load() >= maxInitializing { // it grows only here, with the read lock held
+		return s.refuse(m.ID, wire.Busy("too many initialize requests in progress"))
+	}
 	opened, err := legacy.Open(s.ctx, &s.config, m)
 	if err != nil {
 		return s.refuse(m.ID, err)
@@ -425,19 +433,32 @@ func (s *stream) initialize(m *jsonrpc.Message, before *streamSession) job {
 	session.ctx, session.end = context.WithCancelCause(s.ctx)
 	session.Attach(s.out)
 	s.session.Store(session)
-	if s.pingInterval > 0 {
-		s.work.Go(func() { s.keepAlive(session, s.pingInterval) })
-	}
+	s.initializing.Add(1)
 	return job{work: func(respond func(*jsonrpc.Message)) {
+		response := jsonrpc.NewErrorResponse(m.ID, errInternal) // if a handler ends the goroutine
+		defer func() {
+			s.initializing.Add(-1)
+			s.initialized(session, response.Error == nil)
+			respond(response)
+		}()
 		if before != nil {
 			before.Close(errSessionReplaced)
 		}
-		response := session.InitializeResponse(s.ctx, m.ID)
-		if response.Error != nil {
-			s.session.CompareAndSwap(session, nil) // the client may try again
-		}
-		respond(response)
+		response = session.InitializeResponse(session.ctx, m.ID)
 	}}
+}
+
+// initialized completes an initialize request. If it has failed, its session is over, and the client
+// may try again.
+func (s *stream) initialized(session *streamSession, ok bool) {
+	switch {
+	case !ok:
+		s.session.CompareAndSwap(session, nil)
+		session.end(ErrClosed)
+		session.Close(ErrClosed)
+	case s.pingInterval > 0:
+		s.work.Go(func() { s.keepAlive(session, s.pingInterval) })
+	}
 }
 
 // endSession ends the requests of a session and responds to them before the response to the next

@@ -21,7 +21,8 @@ const (
 )
 
 func newBodyQuota(maxBody int64) *quota {
-	return newQuota("bytes of requests", max(maxBodies, 4*maxBody), max(maxBodiesOfCaller, maxBody))
+	largest := maxBody + 1 // the buffer of the largest body has room for one byte more
+	return newQuota("bytes of requests", max(maxBodies, 4*largest), max(maxBodiesOfCaller, largest))
 }
 
 // A bodyCharge is the bytes that the body of one request takes of the quota. It belongs to the

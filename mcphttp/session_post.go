@@ -119,13 +119,12 @@ func (h *Handler) serveSessionMessage(
 	p.ctx.post = p
 	if p.isLong = isLong(msg); p.isLong {
 		defer p.cancelOnAbsence(r)()
-	} else {
-		caller := h.caller(r)
-		if no := h.inFlight.acquire(caller, 1); no != nil {
-			return no
-		}
-		defer h.inFlight.release(caller, 1)
 	}
+	caller, slots := h.caller(r), slotsOf(msg)
+	if no := h.inFlight.acquire(caller, slots); no != nil {
+		return no
+	}
+	defer h.inFlight.release(caller, slots)
 	if msg.Kind() == jsonrpc.Batch {
 		p.serveBatch(conv)
 		return nil
@@ -136,6 +135,17 @@ func (h *Handler) serveSessionMessage(
 
 // isLong reports whether a request lasts as long as a task.
 func isLong(msg *jsonrpc.Message) bool { return msg.Method == wire.MethodTasksResult }
+
+// slotsOf returns how many requests in progress a message counts as.
+func slotsOf(msg *jsonrpc.Message) (n int64) {
+	for _, m := range msg.Batch {
+		n += slotsOf(m)
+	}
+	if msg.Kind() == jsonrpc.Request && !isLong(msg) {
+		n++
+	}
+	return n
+}
 
 func (p *sessionPost) serve(conv *legacy.Session) {
 	var buf *buffer

@@ -113,10 +113,7 @@ func (h *Handler) serveEndpointPost(
 		return errNoSession
 	}
 	isCall := msg.Kind() == jsonrpc.Request || msg.Kind() == jsonrpc.Batch
-	caller, slots := h.caller(r), int64(0)
-	if isCall && !isLong(msg) {
-		slots = 1
-	}
+	caller, slots := h.caller(r), slotsOf(msg)
 	no := h.inFlight.acquire(caller, slots)
 	if no != nil {
 		h.sessions.release(s)

@@ -13,7 +13,8 @@ const (
 
 // unreadOutput is the output of a handler that its clients have not read: responses, events that are
 // being written, and queues. If it exceeds a limit of its quota, the oldest output is cut, because a
-// client that reads does not have the oldest one for long.
+// client that reads does not have the oldest one for long. If it exceeds the limit of all callers,
+// that of anonymous callers is cut first.
 type unreadOutput struct {
 	quota   *quota    // its mutex guards the fields below and all outputs
 	outputs list.List // of *output, oldest first
@@ -78,13 +79,18 @@ func (u *unreadOutput) enforce(o *output) {
 		}
 	}
 	for o.caller.isAnonymous && q.anonymous > anonymousShare(q.total) {
-		if !u.cutOldest(o, func(other caller) bool { return other.isAnonymous }) {
+		if !u.cutOldest(o, isAnonymous) {
 			break
 		}
 	}
-	for q.taken > q.total && u.cutOldest(o, func(caller) bool { return true }) {
+	for q.taken > q.total && u.cutOldest(o, isAnonymous) {
+	}
+	// An anonymous caller has no output of principals cut: at worst its own one exceeds the limit.
+	for !o.caller.isAnonymous && q.taken > q.total && u.cutOldest(o, func(caller) bool { return true }) {
 	}
 }
+
+func isAnonymous(c caller) bool { return c.isAnonymous }
 
 // cutOldest cuts the oldest output of a matching caller except one, and reports whether there was
 // one.
