@@ -41,7 +41,7 @@ func TestPING02_FailedInitializeHasNoPings(t *testing.T) {
 					c := dialBytes(t, failing, transport, nil, &mcp.ServeOptions{PingInterval: time.Second})
 					before := runtime.NumGoroutine()
 					for range 50 {
-						c.wantCode(c.ask(bare(`1`, "initialize", initializeParamsOf(revision))), `1`, mcp.CodeBusy)
+						c.wantCode(c.ask(sessionRequest(`1`, "initialize", initializeParamsOf(revision))), `1`, mcp.CodeBusy)
 					}
 					time.Sleep(time.Hour)
 					c.silent()
@@ -72,7 +72,7 @@ func TestManyInitializeRequestsAreLimited(t *testing.T) {
 					c := dialBytes(t, blocking, transport, nil, nil)
 					const requests, limit = 2000, 256
 					for n := range requests {
-						c.write(bare(fmt.Sprint(n), "initialize", initializeParamsOf(revision)))
+						c.write(sessionRequest(fmt.Sprint(n), "initialize", initializeParamsOf(revision)))
 					}
 					synctest.Wait()
 					if got := running.Load(); got > limit {
@@ -112,9 +112,9 @@ func TestReplacedInitializeEnds(t *testing.T) {
 			return ctx.Err()
 		})
 		c := dialBytes(t, slow, byteTransports["pipes"], nil, nil)
-		c.write(bare(`1`, "initialize", initializeParams))
+		c.write(sessionRequest(`1`, "initialize", initializeParams))
 		c.silent()
-		c.write(bare(`2`, "initialize", initializeParams))
+		c.write(sessionRequest(`2`, "initialize", initializeParams))
 		synctest.Wait()
 		codes := map[string]int{}
 		for len(c.lines) > 0 {
@@ -141,9 +141,9 @@ func TestInitializeWhoseHandlerExitsHasAResponse(t *testing.T) {
 					return nil
 				})
 				c := dialBytes(t, exiting, transport, nil, nil)
-				c.wantCode(c.ask(bare(`1`, "initialize", initializeParams)), `1`, mcp.CodeInternalError)
+				c.wantCode(c.ask(sessionRequest(`1`, "initialize", initializeParams)), `1`, mcp.CodeInternalError)
 				exits = false
-				if got := c.ask(bare(`2`, "initialize", initializeParams)); !strings.Contains(got.text, `"serverInfo"`) {
+				if got := c.ask(sessionRequest(`2`, "initialize", initializeParams)); !strings.Contains(got.text, `"serverInfo"`) {
 					t.Errorf("second initialize: got %s, want a result", got.text)
 				}
 				c.good()

@@ -39,7 +39,7 @@ func TestReplacedSessionsLeaveNothing(t *testing.T) {
 	served := make(chan error, 1)
 	go func() {
 		served <- mcp.Serve(t.Context(), flaky, mcp.NewStreamConn(in, out, nil),
-			&mcp.ServeOptions{PingInterval: time.Second, Drain: time.Millisecond, MaxInFlight: 32, Logger: quiet()})
+			&mcp.ServeOptions{PingInterval: time.Second, Drain: time.Millisecond, MaxInFlight: 32, Logger: discardLogger()})
 	}()
 	read := make(chan struct{})
 	go func() { defer close(read); io.Copy(io.Discard, r) }()
@@ -48,12 +48,12 @@ func TestReplacedSessionsLeaveNothing(t *testing.T) {
 		id := fmt.Sprint(n % 40)
 		tool := tools[rand.IntN(len(tools))]
 		lines := []string{
-			bare(id, "initialize", initializeParamsOf("2025-03-26")),
+			sessionRequest(id, "initialize", initializeParamsOf("2025-03-26")),
 			bareCall(id, tool, ""), bareCall(id, tool, ""), envelopedCall(id, tool, ""),
 			`[` + bareCall(id, tool, "") + `,` + bareCall(`"b"`, "hang", "") + `]`,
 			`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
 			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`,
-			bare(id, "resources/subscribe", `{"uri":"file:///x"}`),
+			sessionRequest(id, "resources/subscribe", `{"uri":"file:///x"}`),
 		}
 		if _, err := io.WriteString(w, lines[rand.IntN(len(lines))]+"\n"); err != nil {
 			t.Fatalf("write %d: %v", n, err) // pings have no responses, so the stream may end
