@@ -11,9 +11,9 @@ const (
 	minUnread = 32 << 10
 )
 
-// unreadOutput is the output of a handler that its clients have not read: responses, events that are
-// being written, and queues. If it exceeds a limit of its quota, the oldest output is cut, because a
-// client that reads does not have the oldest one for long.
+// unreadOutput is the output of a handler that its clients have not read: responses, events that
+// are being written, and queues. If it exceeds a limit of its quota, the oldest output is cut,
+// because a client that reads does not have the oldest one for long.
 type unreadOutput struct {
 	quota   *quota    // its mutex guards the fields below and all outputs
 	outputs list.List // of *output, oldest first
