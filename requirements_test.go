@@ -28,7 +28,7 @@ var (
 )
 
 // TestRequirements fails for a requirement that no test carries, unless its reason is in the last
-// table of the file. Requirements of hosts wait for the gateway.
+// table of the file. Requirements of hosts are not tested yet.
 func TestRequirements(t *testing.T) {
 	lines, reasons := readRequirements(t)
 	carried := carriedRequirements(t)

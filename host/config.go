@@ -9,9 +9,9 @@
 // are kept.
 //
 // A configuration file chooses which commands run: starting a server from it runs code of the
-// file's author. A file of the current directory, which may belong to a repository that somebody
-// else wrote, is therefore a project file. Before a server of it is used, and before
-// [Server.Expand] reads variables for it, ask the user, and record the answer in a [TrustStore].
+// file's author. The current directory may be a repository of another author, so a file in it is a
+// project file. Before a program uses a server of a project file, or calls [Server.Expand] to read
+// variables for it, it asks the user and records the answer in a [TrustStore].
 package host
 
 import (
@@ -142,7 +142,7 @@ const ConfigEnv = "PATCHBAY_CONFIG"
 // ConfigFiles returns the paths of the configuration files, in order of precedence: path, if it is
 // not empty; else the value of the environment variable [ConfigEnv]; else patchbay/mcp.json in the
 // user's configuration directory, and the project files .mcp.json and mcp.json in the current
-// directory. The user's own file comes first, so that no project can replace a server of it.
+// directory. The user's own file comes first, so no project can replace one of its servers.
 func ConfigFiles(path string) []string {
 	if path == "" {
 		path = os.Getenv(ConfigEnv)

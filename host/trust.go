@@ -15,8 +15,8 @@ import (
 )
 
 // A TrustStore records which servers of project files the user has trusted; see [Config.Project].
-// Each record is a file that only the user may access, with the entry as it was trusted. The store is
-// safe for concurrent use, also by several processes.
+// Each record is a file that only the user may access, with the entry as it was trusted. The store
+// is safe for concurrent use, also by several processes.
 //
 // Trust is for the entry and its directory. It does not cover the files that a command runs: a
 // repository that changes them keeps its trust.
@@ -26,9 +26,9 @@ type TrustStore struct {
 	Dir string
 }
 
-// NeedsTrust reports whether the user must trust a server before a program starts it, connects to it
-// or expands its variables: it comes from a project file and was not trusted as it is now. A store
-// that cannot be read trusts nothing.
+// NeedsTrust reports whether the user must trust a server before a program starts it, connects to
+// it or expands its variables: it comes from a project file and was not trusted as it is now. A
+// store that cannot be read trusts nothing.
 func (t *TrustStore) NeedsTrust(s *Server) bool {
 	if !s.Project {
 		return false
@@ -42,7 +42,8 @@ func (t *TrustStore) NeedsTrust(s *Server) bool {
 }
 
 // Trust records that the user has trusted a server as it is now. It replaces the record of another
-// entry of the same name in the same directory.
+// entry of the same name in the same directory. It returns an error if Dir is not absolute, if
+// other users can access Dir, if the entry is not valid UTF-8, or if the record cannot be written.
 func (t *TrustStore) Trust(s *Server) error {
 	file, record, err := t.record(s)
 	if err != nil {
@@ -68,8 +69,8 @@ func (t *TrustStore) Trust(s *Server) error {
 	return err
 }
 
-// Revoke removes the record of a server, also one of an earlier entry of its name. It is not an error
-// if there is none.
+// Revoke removes the record of a server, also that of an earlier entry of the same name. A missing
+// record is not an error.
 func (t *TrustStore) Revoke(s *Server) error {
 	file, _, err := t.record(s)
 	if err != nil {
@@ -81,8 +82,8 @@ func (t *TrustStore) Revoke(s *Server) error {
 	return nil
 }
 
-// record returns the file of a server's record, which is the same for all entries of the name in the
-// directory, and its content.
+// record returns the file of a server's record, which is the same for all entries of the name in
+// the directory, and its content.
 func (t *TrustStore) record(s *Server) (file string, content []byte, err error) {
 	if !filepath.IsAbs(t.Dir) {
 		return "", nil, fmt.Errorf("invalid directory %q of trusted servers: must be absolute", t.Dir)
@@ -97,8 +98,8 @@ func (t *TrustStore) record(s *Server) (file string, content []byte, err error) 
 	return filepath.Join(t.Dir, hex.EncodeToString(sum[:])+".json"), append(content, '\n'), nil
 }
 
-// A trustedEntry is all that decides what using a server does, with variables unexpanded. Relative
-// paths of the entry depend on Base, the directory of its file.
+// A trustedEntry has all that determines what using a server does, with variables unexpanded.
+// Relative paths of the entry depend on Base, the directory of its file.
 type trustedEntry struct {
 	Base, Name, Type, Command string
 	Args                      []string

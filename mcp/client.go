@@ -90,7 +90,7 @@ type ClientOptions struct {
 	ProbeTimeout time.Duration
 	// KeepAlive is the interval of pings in sessions (revisions before 2026-07-28). A session whose
 	// server does not respond to a ping within the interval is logged and ended; the next request
-	// opens another one. Default: no pings.
+	// opens another one. Default: no pings. [ServeOptions.PingInterval] is for servers.
 	KeepAlive time.Duration
 	// InputTimeout is how long Elicit, ElicitURL, Sample and Roots may take for one request of the
 	// client, in total. In sessions, where the questions of a request are not known, it bounds each
@@ -159,14 +159,14 @@ func (o *ClientOptions) capabilities() ClientCapabilities {
 // supports; its methods are the same for all revisions. They are safe for concurrent use.
 //
 // A request fails with an [*Error] that the server responded with, or with a [*TransportError] if
-// there is no valid response, which reports whether the request may have run. An HTTP status such as
-// 403 is a TransportError that wraps the Error of its body, if it has one: test for the
+// there is no valid response, which reports whether the request may have run. An HTTP status such
+// as 403 is a TransportError that wraps the Error of its body, if it has one: test for the
 // TransportError first. Arguments that do not encode to a JSON object fail with another error, and
-// nothing is sent. If a function such as
-// [ClientOptions].Elicit fails, the request that it was called for fails with an error that wraps
-// the function's. In sessions (revisions before 2026-07-28) nothing relates a question to a
-// request: the error is logged, and the server receives "internal error" and decides how the
-// request ends. A server of this package takes it that the user has dismissed the question.
+// nothing is sent. If a function such as [ClientOptions].Elicit fails, the request that it was
+// called for fails with an error that wraps the function's. In sessions (revisions before
+// 2026-07-28) nothing relates a question to a request: the error is logged, and the server receives
+// "internal error" and decides how the request ends. A server of this package takes it that the
+// user has dismissed the question.
 type Client struct {
 	transport Transport
 	opts      ClientOptions

@@ -26,7 +26,7 @@ func (c *Client) keepAlive(conn *connection) {
 			return
 		}
 		err := c.ping(conn)
-		if err == nil || asError(err) != nil { // an error is a sign of life, too
+		if err == nil || asError(err) != nil { // an error is a response, too
 			continue
 		}
 		select {
@@ -52,7 +52,7 @@ func (c *Client) ping(conn *connection) error {
 	return err
 }
 
-// maxElicitedPages is the number of pages whose completion a client waits for. A user visits few.
+// maxElicitedPages bounds the pages whose completion a client accepts. A user visits far fewer.
 const maxElicitedPages = 256
 
 // elicitedPages has the ids of the pages that the user was asked to visit, so that completions of
@@ -77,7 +77,7 @@ func (p *elicitedPages) add(id string) {
 	put(&p.ids, id, struct{}{})
 }
 
-// remove reports whether the id was there.
+// remove removes an id and reports whether it was present.
 func (p *elicitedPages) remove(id string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -29,7 +29,7 @@ var (
 		"UV_DEFAULT_INDEX"}
 
 	// runnerPrefixes begin the names of other variables that configure package runners. An error
-	// names them, because a runner may wait in vain without them.
+	// names them, because without them a runner may wait until its timeout.
 	runnerPrefixes = []string{"NPM_CONFIG_", "NODE_", "PIP_", "UV_", "BUN_", "DENO_", "DOCKER_"}
 )
 

@@ -23,11 +23,11 @@ import (
 )
 
 // Connect connects to a server and returns a client, which owns the transport. Connect first sends
-// server/discover; if the server does not support it, Connect opens a session with initialize, as it
-// does at once if [ClientOptions.Revision] is older than 2026-07-28. ctx bounds the connecting, not
-// the life of the client. If Connect fails, it closes the transport. If it fails because ctx has
-// ended, it returns at once and closes the transport in the background; a program that is about to
-// exit calls t.Close, which waits for that.
+// server/discover; if the server does not support it, Connect opens a session with initialize, as
+// it does at once if [ClientOptions.Revision] is older than 2026-07-28. ctx bounds the connecting,
+// not the life of the client. If Connect fails, it closes the transport. If it fails because ctx
+// has ended, it returns at once and closes the transport in the background; a program that is about
+// to exit calls t.Close, which waits for that.
 //
 // The error is [ErrNoCommonRevision] if the server supports no revision that this package supports,
 // or not the one that [ClientOptions.Revision] requires.
@@ -56,7 +56,7 @@ func Connect(ctx context.Context, t Transport, opts *ClientOptions) (*Client, er
 // memory may ignore its context.
 func (c *Client) connect(ctx context.Context) error {
 	connected := make(chan error, 1)
-	var over atomic.Bool // set by the attempt or by the caller, whichever ends first
+	var over atomic.Bool // set by the attempt or by the caller, the first that ends
 	go func() {          // ends with the attempt, which ctx bounds, and with Close, which bounds itself
 		_, err := c.live(ctx)
 		if err != nil {
@@ -484,8 +484,8 @@ func (c *Client) openSession(ctx context.Context, t SessionTransport) (*connecti
 	return c.sessionConnection(session, opened, raw)
 }
 
-// An openingConn is the SessionConn of a session that is being opened. Its Close waits for the
-// reason: a server that has no sessions keeps its stream.
+// An openingConn is the SessionConn of a session that is being opened. While kept is set, Close has
+// no effect: giveUp decides, by the error, whether the stream stays open.
 type openingConn struct {
 	SessionConn
 	kept bool

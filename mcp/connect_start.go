@@ -37,7 +37,7 @@ func (c *Client) probeTimeout() time.Duration {
 }
 
 // slowStart adds to the error of a server that has not responded in time which variables it did not
-// inherit: behind a proxy, a package runner waits in vain without them.
+// inherit: behind a proxy, a package runner without them waits until its timeout.
 func (c *Client) slowStart(err error) error {
 	t, ok := c.transport.(startingTransport)
 	if !ok || !errors.Is(err, context.DeadlineExceeded) {

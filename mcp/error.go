@@ -17,8 +17,8 @@ import (
 // model sees, or is logged and sent as "internal error". A client gets the errors of servers.
 type Error = jsonrpc.Error
 
-// Codes of protocol errors. In older revisions a missing capability is CodeInvalidRequest, with the
-// same data. Spec: basic (2026-07-28), Error Codes; JSON-RPC 2.0, section 5.1.
+// Codes of protocol errors. Revisions before 2026-07-28 use CodeInvalidRequest for a missing
+// capability, with the same data. Spec: basic (2026-07-28), Error Codes; JSON-RPC 2.0, section 5.1.
 const (
 	CodeInvalidRequest                  = jsonrpc.CodeInvalidRequest  // JSON, but not a message
 	CodeMethodNotFound                  = jsonrpc.CodeMethodNotFound  // no such method, or capability not offered

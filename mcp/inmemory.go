@@ -82,8 +82,8 @@ func (c *pipeConn) Close() error {
 // InMemory returns a Transport to a handler within the process, such as a [*Server]. Requests and
 // results are encoded, so that the sides share no memory. The handler runs on the goroutine of its
 // caller, with a context derived from the caller's: its principal (see [WithPrincipal]) is that of
-// the request, and when it ends, its own cause is that of the handler's context, not [ErrCancelled].
-// A handler that ignores its context blocks the caller.
+// the request, and when it ends, its own cause is that of the handler's context, not
+// [ErrCancelled]. A handler that ignores its context blocks the caller.
 func InMemory(h Handler) Transport {
 	t := &memoryTransport{handler: h}
 	t.ctx, t.close = context.WithCancelCause(context.Background())

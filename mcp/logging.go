@@ -184,8 +184,8 @@ func (c *call) log(params []byte) error {
 	return c.req.Notify(c, wire.NotificationMessage, params)
 }
 
-// warnDeprecated logs, once per server, that a handler uses a feature which the revision of its client
-// deprecates.
+// warnDeprecated logs, once per server, that a handler uses a feature which the revision of its
+// client deprecates.
 //
 // Spec: SEP-2577.
 func (c *call) warnDeprecated(f wire.Feature, name string) {

@@ -15,8 +15,8 @@ import (
 const (
 	// promptNotify is the longest time of a notification that did not wait for the client.
 	promptNotify = time.Millisecond
-	// maxNotifyWait is how long a call waits for its client before it merges notifications: longer than
-	// pauses of the scheduler, and hardly noticed by a user.
+	// maxNotifyWait is how long a call waits for its client before it merges notifications: longer
+	// than pauses of the scheduler, and hardly noticed by a user.
 	maxNotifyWait = 250 * time.Millisecond
 	// notifyWaitShare is the fraction of a call's time, 1/notifyWaitShare, that it waits beyond that.
 	notifyWaitShare = 10
@@ -59,10 +59,10 @@ func (w *notifyWait) add(start, end time.Time) {
 // asked for progress or if done has not increased, so a handler that runs again after a question
 // does not repeat its steps.
 //
-// The client receives every notification while it keeps up. Progress blocks while the client's stream
-// is full: for a quarter of a second per call, and beyond that for a tenth of the call's time.
-// Notifications that would block for longer are merged with the next one; the last one is always sent.
-// After [Request.Detach], [Detached.Progress] receives every step.
+// The client receives every notification while it keeps up. Progress blocks while the client's
+// stream is full: for a quarter of a second per call, and beyond that for a tenth of the call's
+// time. Notifications that would block for longer are merged with the next one; the last one is
+// always sent. After [Request.Detach], [Detached.Progress] receives every step.
 //
 // Spec: basic/utilities/progress.
 func Progress(ctx context.Context, done, total float64, message string) {

@@ -219,8 +219,8 @@ type origin struct {
 // findResource returns the origin of a URI, if the caller may see it. A registered resource hides
 // the templates that its URI matches, even if the caller may not see the resource.
 //
-// The work, if it is not nil, is reduced by an estimate of the time that matching takes: bytes of the
-// URI times variables of the template. When none is left, templates do not match.
+// The work, if it is not nil, is reduced by an estimate of the time that matching takes: bytes of
+// the URI times variables of the template. When none is left, templates do not match.
 func (s *Server) findResource(ctx context.Context, uri string, work *int) (from origin, ok bool) {
 	if e, found := s.resources.lookup(uri); found {
 		return origin{e.extra.read, e.value.MIMEType, e.value.Cache}, s.Visible(ctx, resourceFeature(e.value))

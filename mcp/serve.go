@@ -29,8 +29,8 @@ const (
 	// maxUncalled is the number of queued responses that belong to no call, such as refusals.
 	// Beyond it, reading stops until the client reads.
 	maxUncalled = 256
-	// maxMissedPings is the number of pings in sequence without a response after which the client is
-	// gone: one may be lost while a busy client does not read.
+	// maxMissedPings is the number of pings in sequence without a response after which the stream
+	// ends: a busy client may miss one.
 	maxMissedPings = 3
 	// maxInitializing is the number of initialize requests of a stream that are served concurrently.
 	// Each replaces the one before, so a client needs one, and more only if a handler does not return.
@@ -49,8 +49,8 @@ type ServeOptions struct {
 	// 256.
 	MaxInFlight int
 	// PingInterval is the time between two pings to the client of a session. The stream ends if three
-	// in sequence have no response. The modern era has neither. Default:
-	// no pings, as in the other SDKs; the end of the stream shows that a client has exited.
+	// in sequence have no response. Since 2026-07-28 there are no sessions and no pings. Default: no
+	// pings, since the stream ends when a client exits. [ClientOptions.KeepAlive] is for clients.
 	PingInterval time.Duration
 }
 
@@ -60,10 +60,10 @@ func (s *Server) Run(ctx context.Context, conn Conn) error {
 }
 
 // Serve serves the client at the other end of a stream with h, in every revision that the client
-// speaks; a client may speak several at once. A second initialize request ends the session before it
-// and its requests. When the client ends the stream or ctx ends, Serve
-// answers the requests in progress, closes conn and returns nil. If the stream breaks, it returns
-// an error that is [ErrDisconnected]. The principal of ctx, if any, is that of every request.
+// speaks; a client may speak several at once. A second initialize request ends the session before
+// it and its requests. When the client ends the stream or ctx ends, Serve answers the requests in
+// progress, closes conn and returns nil. If the stream breaks, it returns an error that is
+// [ErrDisconnected]. The principal of ctx, if any, is that of every request.
 //
 // At the end of the stream, subscriptions end with their result at once. The contexts of other
 // requests end with [ErrShutdown] after [ServeOptions.Drain]. Serve does not wait for handlers that
@@ -115,8 +115,8 @@ type stream struct {
 	out          legacy.Stream // write
 }
 
-// A streamSession is the session of a stream, from an initialize request to the end of the stream or the
-// next initialize request.
+// A streamSession is the session of a stream, from an initialize request to the end of the stream
+// or the next initialize request.
 type streamSession struct {
 	*legacy.Session
 	ctx context.Context // of its requests
@@ -462,8 +462,8 @@ func (s *stream) initialized(session *streamSession, ok bool) {
 }
 
 // endSession ends the requests of a session and responds to them before the response to the next
-// initialize request, whose client may use the same ids. If next, the id of that request, is in use,
-// its request in the ended session gets no response.
+// initialize request, whose client may use the same ids. If next, the id of that request, is in
+// use, its request in the ended session gets no response.
 func (s *stream) endSession(session *streamSession, next jsonrpc.ID) {
 	for _, id := range s.calls.CancelAll(session.ctx, errSessionReplaced) {
 		if id != next {
@@ -473,8 +473,8 @@ func (s *stream) endSession(session *streamSession, next jsonrpc.ID) {
 	session.end(errSessionReplaced)
 }
 
-// keepAlive pings the client of a session at an interval, until the session or the stream ends. It ends
-// the stream if the client does not respond.
+// keepAlive pings the client of a session at an interval, until the session or the stream ends. It
+// ends the stream if the client does not respond.
 //
 // Spec: basic/utilities/ping.
 func (s *stream) keepAlive(session *streamSession, interval time.Duration) {

@@ -38,13 +38,14 @@ type StateStore interface {
 	Get(ctx context.Context, key string) ([]byte, error)
 }
 
-// A OnceStore is a [StateStore] that also remembers which request states have been used. With one as
-// [ServerOptions.StateStore], a server accepts each request state once: an answer cannot be sent a
-// second time, and neither can one that was lost on the way be repeated.
+// A OnceStore is a [StateStore] that also remembers which request states have been used. With one
+// as [ServerOptions.StateStore], a server accepts each request state once. A client then cannot
+// send an answer a second time, not even if the response to the first one was lost. Implementations
+// must be safe for concurrent use.
 type OnceStore interface {
 	StateStore
-	// Once reports whether it is the first call with this key, among all replicas. It may forget the
-	// key once it has expired.
+	// Once reports whether this is the first call with the key, among all replicas. It may delete the
+	// key after the time expires. An error refuses the request.
 	Once(ctx context.Context, key string, expires time.Time) (first bool, err error)
 }
 
@@ -229,10 +230,10 @@ const (
 
 const minStateKey = seal.MinSecret
 
-// ReplaceStateKeys replaces the keys of [ServerOptions.StateKeys] while the server serves. The first
-// one encrypts from now on. To rotate keys, first add the new key behind the old one at all replicas,
-// then move it to the front, and remove the old one after [ServerOptions.StateTTL]. On an error the
-// keys stay as they were. It is safe for concurrent use.
+// ReplaceStateKeys replaces the keys of [ServerOptions.StateKeys] while the server serves. The
+// first one encrypts from now on. To rotate keys, first add the new key behind the old one at all
+// replicas, then move it to the front, and remove the old one after [ServerOptions.StateTTL]. On an
+// error the keys stay as they were. It is safe for concurrent use.
 func (s *Server) ReplaceStateKeys(keys [][]byte) error {
 	if err := s.sealer.Replace(sealKeys(keys)...); err != nil {
 		return fmt.Errorf("mcp: state keys: %w", err)

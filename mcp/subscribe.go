@@ -277,8 +277,8 @@ const (
 	// maxListen bounds the params of a subscription, in bytes. They are kept while it is open, and
 	// there may be thousands.
 	maxListen = 320 << 10
-	// maxMatching bounds the time in which the URIs of one subscription are matched with templates: the
-	// sum of their bytes, times the variables of each template that begins like the URI. It takes
+	// maxMatching bounds the time in which the URIs of one subscription are matched with templates:
+	// the sum of their bytes, times the variables of each template that begins like the URI. It takes
 	// about a tenth of a second.
 	maxMatching = 1 << 20
 	// maxURI bounds a resource URI.

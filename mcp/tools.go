@@ -33,8 +33,8 @@ type Tool struct {
 	Meta      Meta            `json:"_meta,omitzero"`
 }
 
-// DisplayName returns the name of the tool for people: Title, the title of the annotations, or Name,
-// the first that is set. It comes from the server and must not be trusted.
+// DisplayName returns the name of the tool to show to people: the first that is set of Title, the
+// title of the annotations, and Name. It comes from the server and must not be trusted.
 //
 // Spec: schema BaseMetadata.
 func (t *Tool) DisplayName() string {
@@ -61,7 +61,9 @@ type ToolAnnotations struct {
 }
 
 // Hints returns the hints, with the defaults of the protocol for those that are not set. a may be
-// nil. The hints of a server that is not trusted are only claims.
+// nil. The hints come from the server: a client must not rely on them unless it trusts the server.
+//
+// Spec: schema ToolAnnotations.
 func (a *ToolAnnotations) Hints() (readOnly, destructive, idempotent, openWorld bool) {
 	if a == nil {
 		a = &ToolAnnotations{}

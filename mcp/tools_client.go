@@ -112,10 +112,10 @@ func (x *toolIndex) add(name string, k *knownTool) {
 }
 
 // CallTool calls a tool. args encodes to a JSON object, or is nil; otherwise the call fails and
-// nothing is sent. StructuredContent of the result is a json.RawMessage. If the tool fails, CallTool
-// returns a result with IsError set; the function [CallTool] returns an error instead. If the tool
-// has been listed, structured content is validated against its output schema; the error for an
-// invalid one is [ErrInvalidResult].
+// nothing is sent. StructuredContent of the result is a json.RawMessage. If the tool fails,
+// CallTool returns a result with IsError set; the function [CallTool] returns an error instead. If
+// the tool has been listed, structured content is validated against its output schema; the error
+// for an invalid one is [ErrInvalidResult].
 //
 // Spec: server/tools, Calling Tools.
 func (c *Client) CallTool(ctx context.Context, name string, args any) (*CallToolResult, error) {
@@ -295,7 +295,8 @@ type ToolError struct {
 	Result *CallToolResult
 }
 
-// Error returns the name of the tool and the text of the result; Result.Text returns the text alone.
+// Error returns the name of the tool and the text of the result; Result.Text returns the text
+// alone.
 func (e *ToolError) Error() string {
 	if text := e.Result.Text(); text != "" {
 		return fmt.Sprintf("tool %q failed: %s", e.Tool, text)
@@ -316,9 +317,9 @@ func (r *CallToolResult) Text() string {
 
 // CallTool calls a tool like [Client.CallTool] and decodes the result into Out: a *[CallToolResult]
 // is the whole result, a [][ContentBlock] its content, a string its text. Any other type is decoded
-// from the structured content, or from the text if there is none, with names in any case, as package
-// encoding/json does; if that fails, the tool has run.
-// If the tool fails, the error is a [*ToolError].
+// from the structured content, or from the text if there is none, with names in any case, as
+// package encoding/json does; if that fails, the tool has run. If the tool fails, the error is a
+// [*ToolError].
 func CallTool[Out any](ctx context.Context, c *Client, tool string, args any) (Out, error) {
 	var out Out
 	r, err := c.CallTool(ctx, tool, args)

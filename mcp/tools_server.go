@@ -183,8 +183,8 @@ func (s *Server) callTool(ctx context.Context, c *call, name string, args json.R
 	return res, nil
 }
 
-// embedsResource reports whether the content has an embedded resource. Servers with such tools declare
-// the capability. Spec: server/tools, Embedded Resources.
+// embedsResource reports whether the content has an embedded resource. Servers with such tools
+// declare the capability. Spec: server/tools, Embedded Resources.
 func embedsResource(content []ContentBlock) bool {
 	return slices.ContainsFunc(content, func(c ContentBlock) bool { _, ok := c.(*EmbeddedResource); return ok })
 }

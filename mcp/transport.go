@@ -275,8 +275,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 }
 
 // receive handles messages other than responses on c. Modern servers send no requests, and modern
-// clients no responses. A server that sends a request nevertheless waits for a response, and some
-// end the connection without one, so it gets one on a stream. A ping succeeds, because a server
+// clients no responses. A server that violates this waits for a response, and some servers
+// end the connection without one, so on a stream it gets one. A ping succeeds, because a server
 // whose revision is not known yet may send it before initialize. Over HTTP there is no message that
 // could carry the response.
 //

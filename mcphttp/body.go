@@ -16,7 +16,8 @@ import (
 const (
 	maxBodies         = 256 << 20 // in total
 	maxBodiesOfCaller = 64 << 20
-	// maxFreeBody is not counted. It is no more than what a connection needs anyway.
+	// maxFreeBody is the largest body that is not counted. A connection has buffers of that size
+	// anyway.
 	maxFreeBody = readbuf.FirstChunk
 )
 
@@ -34,7 +35,7 @@ type bodyCharge struct {
 	refused *refusal // set if the quota was exceeded
 }
 
-// set changes the bytes to n. It reports false if the quota is exceeded.
+// set changes the charge to n bytes, and reports whether the quota allows that.
 func (c *bodyCharge) set(n int64) bool {
 	switch {
 	case c.quota == nil:
@@ -56,7 +57,7 @@ func (c *bodyCharge) set(n int64) bool {
 
 func (c *bodyCharge) release() { c.set(0) }
 
-// move returns the charge and leaves none, so that another goroutine can release it.
+// move returns the charge and sets c to none, so that another goroutine can release it.
 func (c *bodyCharge) move() *bodyCharge {
 	moved := *c
 	*c = bodyCharge{}
@@ -153,8 +154,8 @@ var (
 	errTooManyBodies = errors.New("bodies in memory are too large")
 )
 
-// closeConnection lets net/http close the connection after the response, instead of reading the body
-// to its end. On HTTP/2 a connection has other streams, and only this one is reset.
+// closeConnection lets net/http close the connection after the response, instead of reading the
+// body to its end. On HTTP/2 a connection has other streams, and only this one is reset.
 func closeConnection(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 1 {
 		w.Header().Set("Connection", "close")

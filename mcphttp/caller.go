@@ -6,8 +6,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A caller is the sender of a request as the limits see it. Callers with equal values share a
-// share of each limit.
+// A caller identifies the sender of a request for limits. Requests with equal callers count for the
+// same share of a limit.
 type caller struct {
 	key         string // empty for an anonymous caller that cannot be distinguished from others
 	isAnonymous bool

@@ -150,7 +150,7 @@ func (x *exchange) serve(req *mcp.Request) {
 }
 
 // exited responds to a request whose handler has ended the goroutine with runtime.Goexit. net/http
-// closes the connection after it without the end of a chunked body, so the length is given.
+// then closes the connection without ending a chunked body, so the response has a Content-Length.
 func (x *exchange) exited(req *mcp.Request) {
 	x.ctx.handler.opts.Logger.Error("mcphttp: the handler has ended its goroutine", "method", req.Method)
 	err := &mcp.Error{Code: mcp.CodeInternalError, Message: "internal error"}

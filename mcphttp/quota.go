@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// A quota limits what callers hold at one time, such as sessions or bytes: in total, for one caller,
-// and for all anonymous callers together, which get at most half. The other half is reserved for
-// principals, so that anonymous callers cannot take it.
+// A quota limits what callers hold at one time, such as sessions or bytes: in total, for one
+// caller, and for all anonymous callers together, which get at most half. The other half is
+// reserved for principals, so that anonymous callers cannot take it.
 type quota struct {
 	what      string // in the plural, for error messages
 	total     int64

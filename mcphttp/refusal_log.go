@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Limits of the log lines about refused requests: enough to see who sends them, and not so many that
-// a client can fill a disk.
+// Limits of the log lines about refused requests: enough to find the sender, and few enough that a
+// client cannot fill a disk.
 const (
 	maxRefusalLines = 10 // in one interval
 	refusalInterval = 10 * time.Second

@@ -35,8 +35,8 @@ func (h *Handler) serveSessionPost(w http.ResponseWriter, r *http.Request, head 
 	}
 }
 
-// serveInitialize opens a session. If the request names a session, that one ends: its client starts
-// from the beginning. Spec: basic/transports#session-management
+// serveInitialize opens a session. If the request names a session, that session ends: its client
+// begins again. Spec: basic/transports#session-management
 func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, head *head, msg *jsonrpc.Message) *refusal {
 	if !h.life.isOpen() {
 		return errShutdown

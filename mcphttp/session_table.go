@@ -47,8 +47,8 @@ func newSessions(h mcp.Handler, opts *Options) *sessions {
 }
 
 // open creates a session, which the caller of open releases. The queue is that of the stream of an
-// HTTP+SSE session, and nil for any other one. If the table is full, open ends the anonymous session
-// that was idle for the longest time.
+// HTTP+SSE session, and nil for any other one. If the table is full, open ends the anonymous
+// session that was idle for the longest time.
 func (t *sessions) open(c caller, queue *messageQueue) (*session, *refusal) {
 	for {
 		no := t.quota.acquire(c, 1)
@@ -125,9 +125,8 @@ func (t *sessions) remove(s *session) {
 	delete(t.byID, s.id)
 }
 
-// evict ends the anonymous session that was idle for the longest time, and reports whether there was
-// one. Sessions that were never used come first: a client that only sends initialize has the least
-// to lose.
+// evict ends the anonymous session that was idle for the longest time, and reports whether there
+// was one. Sessions without a request after initialize come first, since their clients lose least.
 func (t *sessions) evict() bool {
 	t.mu.Lock()
 	s := t.unused.first

@@ -35,10 +35,10 @@ func endpointSession(r *http.Request) (id string, ok bool) {
 	return values[endpointParam][0], true
 }
 
-// namedInitTimeout is the InitTimeout of a GET that names a later revision. Clients of HTTP+SSE send
-// initialize as soon as they have the endpoint. The GET may also come from a client of Streamable
-// HTTP that has no session yet: it waits for the end of this stream before it opens that of its
-// session.
+// namedInitTimeout is the InitTimeout of a GET that names a later revision. Clients of HTTP+SSE
+// send initialize as soon as they have the endpoint. The GET may also come from a client of
+// Streamable HTTP that has no session yet: it waits for the end of this stream before it opens that
+// of its session.
 const namedInitTimeout = 5 * time.Second
 
 // serveEndpoint serves the event stream. The session ends with it. Some clients name a later

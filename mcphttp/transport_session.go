@@ -191,8 +191,8 @@ func isFirstTransport(offered wire.Revision, status int, m *jsonrpc.Message) boo
 }
 
 // suggestsFirstTransport reports whether a client that offers a revision tries HTTP+SSE after a
-// status. Revisions 2025-03-26 and 2025-06-18 say that any status 4xx suggests it, later ones that
-// only 400, 404 and 405 do. A server that demands authorization or less load is no older one. Spec:
+// status. In revisions 2025-03-26 and 2025-06-18 every status 4xx suggests it, in later ones only
+// 400, 404 and 405. Statuses 401, 403 and 429 do not show that the server is an older one. Spec:
 // basic/transports#backwards-compatibility (2025-03-26, 2025-11-25)
 func suggestsFirstTransport(offered wire.Revision, status int) bool {
 	switch status {

@@ -107,7 +107,8 @@ func (e *DiscoveryError) Unwrap() error { return e.Err }
 // paths for its issuer in the order of [basic/authorization]. The error is a [*DiscoveryError], a
 // [*FetchError], or one that wraps [ErrNoMetadata].
 //
-// [basic/authorization]: https://modelcontextprotocol.io/specification/2025-11-25/basic/authorization
+// [basic/authorization]:
+// https://modelcontextprotocol.io/specification/2025-11-25/basic/authorization
 func (f *Fetcher) FetchServerMetadata(ctx context.Context, issuer string) (*ServerMetadata, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.fetcher().Timeout())
 	defer cancel()

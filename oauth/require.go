@@ -52,14 +52,16 @@ type RequireOptions struct {
 	// audit log. It is called concurrently; the request waits until it returns. A refusal by
 	// [RequireScopes] or [CheckScopes] is another decision about an accepted request. Requests that
 	// need no token are not reported. Default: none.
-	Audit func(ctx context.Context, d *Decision)
+	Audit func(ctx context.Context, d Decision)
 }
 
 // A Decision is what [Require], [RequireScopes] or [CheckScopes] decided about a request.
+// middleware.AuditRecord of package mcp describes the request that was served afterwards, and
+// authserver.AuditEvent an action at the authorization server.
 type Decision struct {
 	// Principal is the caller. It is nil if the request has no valid token.
 	Principal *mcp.Principal
-	// RemoteAddr is the network address that sent the request, as in [http.Request].
+	// RemoteAddr is the network address that sent the request, with its port, as in [http.Request].
 	RemoteAddr string
 	// Method and Target are the method and the path of the HTTP request. In refusals of
 	// [RequireScopes] and [CheckScopes] they are the MCP method and the name of the tool or prompt
@@ -77,7 +79,7 @@ func (g *guard) audit(r *http.Request, p *mcp.Principal, no *denial) {
 	if g.opts.Audit == nil {
 		return
 	}
-	d := &Decision{Principal: p, RemoteAddr: r.RemoteAddr, Method: r.Method, Target: cut(r.URL.EscapedPath())}
+	d := Decision{Principal: p, RemoteAddr: r.RemoteAddr, Method: r.Method, Target: cut(r.URL.EscapedPath())}
 	if no != nil {
 		d.Status, d.Err = no.status, no.reason()
 	}
@@ -102,9 +104,9 @@ const defaultMaxStream = time.Hour
 // The token must be in the Authorization header, and the verifier must accept it. It must not have
 // expired for more than 30 seconds, by which clocks may differ. Its issuer (iss), which is an
 // authorization server, must be one of RequireOptions.Issuers, and its audience (aud) the URL of
-// Resource, up to the case of scheme and host and one slash at the end. Tokens of a [StaticVerifier]
-// have neither issuer nor audience. The refusal is a challenge: status 401 without a valid token,
-// 403 if it lacks scopes, 400 for a malformed request.
+// Resource, up to the case of scheme and host and one slash at the end. Tokens of a
+// [StaticVerifier] have neither issuer nor audience. The refusal is a challenge: status 401 without
+// a valid token, 403 if it lacks scopes, 400 for a malformed request.
 //
 // Two kinds of requests need no token. CORS preflight requests, which never have one, are
 // forwarded. Requests for the metadata of the resource are answered by the middleware, if they

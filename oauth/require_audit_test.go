@@ -18,10 +18,10 @@ type decisionLog struct {
 	all []oauth.Decision
 }
 
-func (l *decisionLog) record(_ context.Context, d *oauth.Decision) {
+func (l *decisionLog) record(_ context.Context, d oauth.Decision) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.all = append(l.all, *d)
+	l.all = append(l.all, d)
 }
 
 // take returns the decisions since the last call.

@@ -255,7 +255,7 @@ func checkScopes(ctx context.Context, req *mcp.Request, caller *mcp.Principal, n
 	challenge.Params["error_description"] = insufficientScope(e.Scopes)
 	challenge.Params["scope"] = strings.Join(e.Scopes, " ")
 	e.challenge = challenge.String()
-	d := &Decision{Principal: caller, Status: http.StatusForbidden, Err: e}
+	d := Decision{Principal: caller, Status: http.StatusForbidden, Err: e}
 	if req != nil {
 		d.Method, d.Target = req.Method, cut(cmp.Or(stringMember(req.Params, "name"), stringMember(req.Params, "uri")))
 	}
@@ -270,7 +270,7 @@ func checkScopes(ctx context.Context, req *mcp.Request, caller *mcp.Principal, n
 // cut returns the start of a text that a client chose, for logs.
 func cut(text string) string { return text[:min(len(text), maxLoggedName)] }
 
-func (e *ScopeError) log(ctx context.Context, log *slog.Logger, d *Decision) {
+func (e *ScopeError) log(ctx context.Context, log *slog.Logger, d Decision) {
 	attrs := []any{"status", d.Status, "error", oauthwire.InsufficientScope, "needed", e.Scopes}
 	if d.Principal != nil {
 		attrs = append(attrs, "subject", d.Principal.Subject)

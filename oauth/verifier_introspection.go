@@ -49,8 +49,9 @@ const (
 	// maxRenewals bounds concurrent introspections of tokens that were accepted before. They do not
 	// wait for new ones, most of which are invalid in a flood.
 	maxRenewals = 16
-	// refusalTime is how long a refusal is cached: short, since a token may become valid, as when
-	// the authorization server learns of it late. maxRefusals bounds one generation of that cache.
+	// refusalTime is how long a refusal is cached. It is short, since a token may become valid later,
+	// for instance when the authorization server replicates it. maxRefusals bounds one generation of
+	// that cache.
 	refusalTime = 10 * time.Second
 	maxRefusals = 4096
 )
@@ -121,7 +122,7 @@ type cachedRefusal struct {
 }
 
 // Verify asks the authorization server about a token, unless the response is cached. Concurrent
-// calls for one token share one question.
+// calls for one token share one request.
 func (v *IntrospectionVerifier) Verify(ctx context.Context, token string) (*Token, error) {
 	if err := checkText(token); err != nil {
 		return nil, err

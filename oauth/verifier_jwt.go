@@ -71,8 +71,8 @@ type JWTVerifier struct {
 // NewJWTVerifier returns a verifier for the tokens of an issuer, the URL of the authorization
 // server as it is in their claim iss. The claims scope and scp become Token.Scopes, client_id or
 // azp the ClientID. The claims iss, exp and aud, and sub or a client, are required. Tokens that are
-// not JWTs (opaque tokens) need a [NewIntrospectionVerifier]. opts may be nil. NewJWTVerifier panics
-// if an option is invalid.
+// not JWTs (opaque tokens) need a [NewIntrospectionVerifier]. opts may be nil. NewJWTVerifier
+// panics if an option is invalid.
 func NewJWTVerifier(issuer string, opts *JWTOptions) *JWTVerifier {
 	v, err := newJWTVerifier(issuer, opts)
 	if err != nil {

@@ -71,8 +71,8 @@ const (
 	maxMessage = 4 << 20
 	// maxCalls limits the requests of one page that are handled at the same time.
 	maxCalls = 16
-	// maxNotifications limits the notifications and malformed messages of one page in one second:
-	// more than a page sends that is resized in every frame of a display.
+	// maxNotifications limits the notifications and malformed messages of one page in one second.
+	// A page that is resized in every frame of a display sends fewer.
 	maxNotifications = 120
 	// maxText limits the text that a page adds to the conversation.
 	maxText = 64 << 10
@@ -309,8 +309,9 @@ func encodeResponse(id, result json.RawMessage, err error) json.RawMessage {
 	return raw
 }
 
-// errRefused is sent to the page if the host refuses a request. Its code is that of a sampling request
-// which the user rejects: since 2026-07-28 the codes from -32019 to -32000 get no new meanings.
+// errRefused is sent to the page if the host refuses a request. Its code is that of a sampling
+// request that the user rejects: 2026-07-28 forbids new meanings for the codes from -32019 to
+// -32000.
 var errRefused = mcp.Errorf(-1, "the host refused")
 
 var errInternal = mcp.Errorf(mcp.CodeInternalError, "internal error")

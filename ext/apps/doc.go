@@ -48,10 +48,10 @@
 // functions allow them. The program examples/apphost is a complete host in a browser.
 //
 // A script can navigate its own frame, which no attribute of a sandbox prevents. The next document
-// has neither the policy of the page nor its bridge's trust, but it can post messages to the host,
-// and its address can carry what the page knew. A host that is a web page sets frame-src in its own
-// policy to the origin of its views and nothing else. Any other host refuses navigation in its
-// browser component, and tears the bridge down if the frame loads a second document.
+// does not have the policy of the page and must not be trusted like it. But it can post messages to
+// the host, and its URL can contain data of the page. A host that is a web page sets frame-src in
+// its own policy to the origin of its views and nothing else. Any other host refuses navigation in
+// its browser component, and tears the bridge down if the frame loads a second document.
 //
 // Everything that comes from a server or its page is untrusted, and parsed strictly. The host has
 // to mark the frame as foreign content, to limit its use of the CPU, and to ask the user.

@@ -8,8 +8,8 @@ import (
 )
 
 // HostWarning returns a warning for a host name with labels in Punycode, or "". Browsers may show
-// the characters that they encode, which can look like another name. Mixed scripts are a sign of
-// that.
+// the encoded characters instead, which can look like another name. Several scripts in one label
+// make that likely.
 //
 // Spec: client/elicitation (2026-07-28), Safe URL Handling.
 func HostWarning(host string) string {

@@ -155,7 +155,7 @@ func (s *Session) Handle(ctx context.Context, m *jsonrpc.Message, out Stream) {
 }
 
 // Work is the part of handling a message that may wait. It calls respond once, with the reply to
-// write, or nil: also if a handler ends the goroutine with [runtime.Goexit].
+// write, or nil, even if a handler ends the goroutine with [runtime.Goexit].
 type Work func(respond func(reply *jsonrpc.Message))
 
 // Accept is the first half of [Session.Handle], for a reader that must not wait. Messages must be
@@ -275,7 +275,7 @@ func batchOf(responses []*jsonrpc.Message) *jsonrpc.Message {
 }
 
 // Close ends the session. It cancels all requests in flight, in both directions, with the cause.
-// The client's requests still get a response. Calls of [Config.Calls], which have other users, are not
+// The client's requests still get a response. Calls of [Config.Calls], which is shared, are not
 // affected.
 func (s *Session) Close(cause error) {
 	if s.cfg.Calls == nil {

@@ -33,8 +33,8 @@ type inputRequest struct {
 
 // ask sends the input requests of a result to the client and waits for all responses, for a limited
 // time. It returns the additional members of the retried request: the input responses, and the
-// request state unchanged. It adds the ids of the elicitations of mode url that the user has accepted to
-// visits.
+// request state unchanged. It adds the ids of the elicitations of mode url that the user has
+// accepted to visits.
 //
 // Spec: basic/patterns/mrtr#client-requirements-basic-workflow (2026-07-28)
 func (s *Session) ask(ctx context.Context, result []byte, out Sender, visits *[]string) (*retryParams, *jsonrpc.Error) {
@@ -112,8 +112,9 @@ func (s *Session) newInputRequest(key string, request []byte) (q inputRequest, e
 	return q, err
 }
 
-// completeElicitations notifies the client that the user has done what the pages of this request were
-// for: a handler that is not satisfied with a visit fails. A failed result of a tool completes nothing.
+// completeElicitations notifies the client that the user has completed the pages of this request. A
+// handler that finds a page incomplete returns an error. A failed result of a tool completes no
+// page.
 //
 // Spec: client/elicitation#completion-notifications-for-url-mode-elicitation (2025-11-25)
 func (x *Exchange) completeElicitations(ctx context.Context, result []byte) {

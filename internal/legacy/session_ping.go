@@ -8,8 +8,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// Ping sends a ping to the client and waits for the response, which may be an error: the client that
-// sends it is there.
+// Ping sends a ping to the client and waits for the response. An error response counts too, since
+// the client is connected.
 //
 // Spec: basic/utilities/ping
 func (s *Session) Ping(ctx context.Context, out Sender) error {

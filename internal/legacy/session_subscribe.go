@@ -210,8 +210,8 @@ func (s *Session) changeURIs(ctx context.Context, params []byte,
 }
 
 // Subscribe implements [Core.Listen] for a core that serves a subscription until its context ends.
-// It calls serve on a goroutine that start starts. The first notification shows that the subscription
-// is registered. If serve returns before it, the error is that of the response.
+// It calls serve on a goroutine that start starts. The first notification shows that the
+// subscription is registered. If serve returns before it, the error is that of the response.
 func Subscribe(ctx context.Context, notify Notify, start func(func()),
 	serve func(context.Context, Notify) *jsonrpc.Message) (stop func(), err error) {
 	serving, cancel := context.WithCancelCause(ctx)

@@ -19,8 +19,8 @@ import (
 const MaxURL = 4 << 10
 
 // proxyLookupTimeout bounds the lookup of a host that is reached through a proxy. Behind a proxy
-// names of the Internet may not resolve, and a DNS server that does not answer must not stop the
-// request.
+// names of the Internet may not resolve, and a DNS server that does not respond must not delay the
+// request for longer.
 const proxyLookupTimeout = 2 * time.Second
 
 // sourceScopeLifetime is how long the scope of a server is cached: longer than a discovery takes.
@@ -213,7 +213,8 @@ func (p *policy) dial(ctx context.Context, network, address string) (net.Conn, e
 }
 
 // checkBeforeProxy checks all addresses of a host before a proxy is asked to connect to it, since
-// the proxy may choose any of them. A name that does not resolve here is left to the proxy.
+// the proxy may choose any of them. A name that does not resolve here is for the proxy to resolve
+// and check.
 func (p *policy) checkBeforeProxy(ctx context.Context, d *dialInfo) error {
 	name, port, err := net.SplitHostPort(d.host)
 	if err != nil {

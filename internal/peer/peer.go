@@ -140,8 +140,8 @@ func (t *Table) Cancel(id jsonrpc.ID, cause error) bool {
 	return true
 }
 
-// CancelAll is Cancel for all calls that were entered with the context, which is compared by identity.
-// It returns their ids.
+// CancelAll is Cancel for all calls that were entered with the context, which is compared by
+// identity. It returns their ids.
 func (t *Table) CancelAll(ctx context.Context, cause error) (ids []jsonrpc.ID) {
 	t.mu.Lock()
 	var calls []*Call

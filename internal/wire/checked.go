@@ -2,9 +2,10 @@ package wire
 
 import "sync"
 
-// CheckedURIs remembers which URIs of a session's subscription the server has agreed to. A session
-// opens its subscription again for each further URI, and without it every URI would be matched with
-// all templates each time. A nil CheckedURIs remembers nothing. It is safe for concurrent use.
+// CheckedURIs is a cache of the URIs that a session has subscribed to, and of whether the server
+// accepts them. A session opens its subscription again for each further URI. Without the cache
+// every URI would be matched with all templates each time. A nil CheckedURIs caches nothing. It is
+// safe for concurrent use.
 type CheckedURIs struct {
 	mu     sync.Mutex // guards the field below
 	agreed map[string]bool

@@ -107,8 +107,8 @@ func (e *Envelope) Clone() Envelope {
 	return c
 }
 
-// SetMember sets the field of one member of `_meta`, and ignores other members. Its errors are those
-// of [Open].
+// SetMember sets the field of one member of `_meta`, and ignores other members. Its errors are
+// those of [Open].
 func (e *Envelope) SetMember(key, value []byte) *jsonrpc.Error {
 	switch string(key) {
 	case MetaProtocolVersion:

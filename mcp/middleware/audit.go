@@ -12,12 +12,13 @@ import (
 // maxTarget bounds the target of an audit record, which comes from the client.
 const maxTarget = 256
 
-// An AuditRecord describes one request that a server has served. It has no arguments and no results,
-// which may be secrets.
+// An AuditRecord describes one request that a server has served. It contains no arguments and no
+// results, which may be secret. oauth.Decision describes the authorization of an HTTP request, and
+// authserver.AuditEvent an action at the authorization server.
 type AuditRecord struct {
 	// Principal is the authenticated caller, nil if the transport does not authenticate.
 	Principal *mcp.Principal
-	// Client is what the client claims to be.
+	// Client is the name and version that the client claims to have.
 	Client mcp.Implementation
 	// Method is the method, such as "tools/call".
 	Method string
@@ -25,24 +26,24 @@ type AuditRecord struct {
 	Target string
 	// ResultType is that of the result, such as "complete"; empty if Err is set.
 	ResultType string
-	// ToolError reports that a tool has failed with an error which the model sees.
+	// ToolError reports whether the result is a tool error, which the model sees.
 	ToolError bool
 	// Err is the error of the request, nil if it has a result.
 	Err error
-	// Start is when the request began, and Duration how long it took. That of a subscription ends when
-	// it is open.
+	// Start is when the request began, and Duration how long it took. For a subscription, Duration is
+	// the time until it was open.
 	Start    time.Time
 	Duration time.Duration
 }
 
 // Audit returns a middleware that calls record after each request. A call that asks questions is
-// several requests. record must be safe for concurrent use; the response waits for it.
+// several requests. record must be safe for concurrent use, and must not block: the response is
+// sent after it has returned.
 func Audit(record func(ctx context.Context, r AuditRecord)) mcp.Middleware {
 	return func(next mcp.Handler) mcp.Handler {
 		return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (res mcp.Result, err error) {
 			r := AuditRecord{Principal: req.Principal, Client: req.ClientInfo(), Method: req.Method,
-				Target: targetOf(req),
-				Start:  time.Now()}
+				Target: targetOf(req), Start: time.Now()}
 			defer func() { // also if the handler ends the goroutine
 				r.Err, r.Duration = err, time.Since(r.Start)
 				if err == nil && res != nil {
@@ -57,6 +58,7 @@ func Audit(record func(ctx context.Context, r AuditRecord)) mcp.Middleware {
 	}
 }
 
+// targetOf returns the name, URI or task id in the params of a request, cut to maxTarget.
 func targetOf(req *mcp.Request) string {
 	for _, name := range []string{"name", "uri", "taskId"} {
 		raw, ok := req.Param(name)

@@ -1,5 +1,5 @@
-// Package middleware has [mcp.Middleware] for servers that are exposed to many callers: limits of
-// rates, a record for audits, and removal of characters that people do not see.
+// Package middleware has [mcp.Middleware] for servers with many callers: rate limits
+// ([RateLimit]), audit records ([Audit]), and removal of hidden characters ([Sanitize]).
 //
 //	s := mcp.NewServer("name", "1.0.0", &mcp.ServerOptions{Middleware: []mcp.Middleware{
 //		middleware.Audit(record),
@@ -7,6 +7,6 @@
 //		middleware.Sanitize(nil),
 //	}})
 //
-// The first middleware is the outermost: here refused calls are recorded too, and what the record
-// contains has not been sanitized.
+// The first middleware is the outermost. In this order Audit also records the calls that RateLimit
+// refuses. Targets in records come from the client and are not sanitized.
 package middleware

@@ -19,10 +19,10 @@ const (
 	sweepPause = time.Second
 )
 
-// A Rate limits how often something happens. The zero Rate is no limit.
+// A Rate limits the number of events in a time, as a token bucket does. The zero Rate is no limit.
 type Rate struct {
-	PerSecond float64 // on average
-	Burst     int     // at once; 0 means 1
+	PerSecond float64 // events per second, on average
+	Burst     int     // events at once; 0 means 1
 }
 
 // RateLimitOptions configures [RateLimit]. Each limit applies to each caller separately.
@@ -36,15 +36,17 @@ type RateLimitOptions struct {
 	Completions Rate
 	// LogMessages limits the log messages that are sent to a client. Those above it are dropped.
 	LogMessages Rate
-	// Questions limits the questions to the user and the model of a client. A call that asks more fails.
+	// Questions limits the questions to the user and the model of a client. A call that exceeds it
+	// fails.
 	Questions Rate
-	// Caller returns the key of the caller of a request. Default: the key of its principal; all
-	// anonymous callers share the limits then.
+	// Caller returns the key of the caller of a request. It must be safe for concurrent use. Default:
+	// [mcp.Principal.Key], so all anonymous callers share one set of limits.
 	Caller func(ctx context.Context, req *mcp.Request) string
 }
 
-// RateLimit returns a middleware that refuses requests above a rate with [mcp.CodeBusy], and with the
-// time to wait in the error's data. The limits hold in this process; replicas have their own.
+// RateLimit returns a middleware that refuses requests above a rate with [mcp.CodeBusy]. The
+// error's data has the time to wait, in milliseconds, as retryAfterMs. Each process counts for
+// itself, so replicas of a server do not share limits. opts must not be nil.
 //
 // Spec: server/tools, server/utilities/completion, server/utilities/logging and client/elicitation,
 // Security Considerations.
@@ -60,6 +62,7 @@ func RateLimit(opts *RateLimitOptions) mcp.Middleware {
 	}
 }
 
+// A limiter holds a token bucket for each caller and kind of event.
 type limiter struct {
 	opts RateLimitOptions
 
@@ -68,11 +71,11 @@ type limiter struct {
 	swept   time.Time
 }
 
-// A bucketKey names a token bucket. The kind is a method, or "tool:" and the name of a tool that has a
-// limit, so a client cannot create further ones.
+// A bucketKey names a token bucket. The kind is a method, or "tool:" and the name of a tool that
+// has a limit, so a client cannot create further ones.
 type bucketKey struct{ caller, kind string }
 
-// overflow is the caller of the buckets that all callers share for whom there is no room.
+// overflow is the caller of the buckets that further callers share when there are maxBuckets.
 const overflow = "\x00overflow"
 
 func (l *limiter) serve(ctx context.Context, req *mcp.Request, next mcp.Handler) (mcp.Result, error) {

@@ -15,7 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// defaultMaxResult is more than a model reads at once.
+// defaultMaxResult is in bytes: more than the context of most models can hold.
 const defaultMaxResult = 4 << 20
 
 // SanitizeOptions configures [Sanitize]. The zero value is right for most servers.
@@ -25,12 +25,13 @@ type SanitizeOptions struct {
 	MaxResult int
 }
 
-// Sanitize returns a middleware that removes characters which a person does not see but a model reads
-// from all text of results, errors and notifications: control characters except tab and line breaks,
-// controls of bidirectional text, and tag characters (U+E0000 to U+E007F). It also bounds results. A
-// result from which something was removed is an [mcp.RawResult]. opts may be nil.
+// Sanitize returns a middleware that removes hidden characters from all text of results, errors and
+// notifications. A model reads them, but a person does not see them. They are the control
+// characters except tab and line breaks, the controls of bidirectional text, and the tag characters
+// (U+E0000 to U+E007F). Sanitize also bounds the size of results. A result with a removed character
+// becomes an [mcp.RawResult]. opts may be nil.
 //
-// It is for servers that return text of others, such as pages, mails and results of other servers.
+// It is for servers that return text from other sources, such as web pages, mail and other servers.
 // It does not remove instructions that people can read.
 //
 // Spec: server/tools, Security Considerations.
@@ -97,8 +98,8 @@ func cleanError(err error) error {
 	return &mcp.Error{Code: public.Code, Message: message, Data: data}
 }
 
-// cleanJSON removes hidden characters from all strings and names of a JSON value. If there are none, it
-// returns the value itself. Two names of an object that become equal are an error.
+// cleanJSON removes hidden characters from all strings and names of a JSON value. If there are
+// none, it returns the value itself. Two names of an object that become equal are an error.
 func cleanJSON(value json.RawMessage) (json.RawMessage, error) {
 	if !bytes.ContainsFunc(value, isHidden) && !bytes.Contains(value, []byte(`\u`)) {
 		return value, nil

@@ -164,8 +164,8 @@ func (s *Server) readIDJAG(ctx context.Context, r *tokenRequest) (*assertionIssu
 	return issuer, claims, payload, nil
 }
 
-// assertedGrant returns the grant for an assertion: for its resource and scopes, limited by those of
-// the request, of the client and of the subject.
+// assertedGrant returns the grant for an assertion: for its resource and scopes, limited by those
+// of the request, of the client and of the subject.
 func (s *Server) assertedGrant(ctx context.Context, r *tokenRequest, issuer *assertionIssuer, claims *idJAGClaims,
 	payload []byte) (*grant, error) {
 	if requested := r.form["resource"]; requested != "" && resourceKey(requested) != resourceKey(claims.Resource) {

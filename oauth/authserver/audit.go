@@ -14,12 +14,16 @@ const (
 	AuditRevocation = "revocation" // a grant ended with all its tokens, before its time
 )
 
-// An AuditEvent says who did what with which result. It has no secrets. Fields that are not known
-// are empty.
+// An AuditEvent describes an action of a user or a client at the authorization server, and its
+// result. It contains no secrets. Fields that are not known are empty. [oauth.Decision] describes
+// the authorization at a resource, and middleware.AuditRecord of package mcp a request to an MCP
+// server.
 type AuditEvent struct {
-	Action string // such as AuditLogin
-	// Refused reports that the action was refused or failed. Reason is then the reason, and for
-	// AuditRevocation what ended the grant. It may have text of the Login, none of the client.
+	// Action is one of the constants, such as AuditLogin.
+	Action string
+	// Refused reports whether the action was refused or failed. Reason says why, or for
+	// AuditRevocation what ended the grant. It may contain text of the [Login], but none of the
+	// client.
 	Refused bool
 	Reason  string
 	// Client is the ID of the client. It is empty if the client could not be authenticated.
@@ -29,8 +33,8 @@ type AuditEvent struct {
 	Grant    string // the claim [ClaimGrant] of the tokens
 	Resource string
 	Scopes   []string // requested at AuditConsent and AuditLogin, otherwise granted
-	// Address is the address that the request comes from, or its IPv6 /64 network. It is empty if
-	// no request caused the event.
+	// Address is the IP address that the request comes from, as [LimitOptions.TrustedProxies]
+	// determines it, or its IPv6 /64 network. It is empty if no request caused the event.
 	Address string
 }
 

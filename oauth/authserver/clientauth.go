@@ -36,8 +36,8 @@ type credentials struct {
 }
 
 // authenticate returns the authenticated client and the form of a request. A client that proves its
-// identity does not count for the limit by address. Spec: OAuth 2.1, section 2.4; RFC 7523, sections
-// 2.2 and 3.
+// identity does not count for the limit by address. Spec: OAuth 2.1, section 2.4; RFC 7523,
+// sections 2.2 and 3.
 func (s *Server) authenticate(r *http.Request) (*client, form, error) {
 	c, f, err := s.authenticateRequest(r)
 	limit := addressLimitOf(r.Context())

@@ -134,8 +134,8 @@ func (l *LoginRequest) Keep(ctx context.Context, data []byte) error {
 	})
 }
 
-// GetAndDelete removes the data that Keep stored and returns it, or nil if there is none. Of concurrent
-// calls only one gets the data.
+// GetAndDelete removes the data that Keep stored and returns it, or nil if there is none. Of
+// concurrent calls only one gets the data.
 func (l *LoginRequest) GetAndDelete(ctx context.Context) ([]byte, error) {
 	var sealed []byte
 	err := interactions.update(ctx, l.s.store, l.in.ID, func(in *interaction) error {

@@ -104,7 +104,8 @@ type limits struct {
 	proxy    proxyCheck
 }
 
-// extraTimes is the rate of the requests that exceed a limit by address, as a multiple of that rate.
+// extraTimes is the rate of the requests that exceed a limit by address, as a multiple of that
+// rate.
 const extraTimes = 10
 
 func (r Rate) extra() Rate { return Rate{extraTimes * r.Count, r.Per} }
@@ -191,8 +192,9 @@ func addressLimitOf(ctx context.Context) *addressLimit {
 	return l
 }
 
-// limitByAddress takes a request by address. If there is none left and the endpoint has an extra
-// limit, the request continues, and its handler decides. Otherwise ok is false.
+// limitByAddress counts a request for the limit of its address. If the limit is exceeded and the
+// endpoint has an extra limit, the request continues, and its handler decides. Otherwise ok is
+// false.
 func (l *limits) limitByAddress(r *http.Request, kind, extra limitKind) (a *addressLimit, ok bool) {
 	a = &addressLimit{costs: l.costsByAddress(r, kind, "")}
 	a.wait, ok = reserveAll(a.costs)
@@ -324,8 +326,8 @@ func (b *bucket) add(now time.Time, other *bucket) {
 	b.taken = b.taken[max(0, len(b.taken)-b.tokens.Burst()):]
 }
 
-// fold adds what an evicted bucket has taken to that of its network: a request from more addresses
-// than are remembered would reset the limits of the first ones. The caller holds l.mu.
+// fold adds what an evicted bucket has taken to the bucket of its network. Otherwise requests from
+// more than maxLimited addresses would reset the limits of the first ones. The caller holds l.mu.
 func (l *rateLimiter) fold(key string, b *bucket) {
 	if key = foldKey(key); key == "" {
 		return
@@ -360,8 +362,8 @@ type cost struct {
 	times   int
 }
 
-// reserveAll takes all costs, or none. If one of them is not available, it returns the time until it
-// will be.
+// reserveAll takes all costs, or none. If one of them is not available, it returns the time until
+// it will be.
 func reserveAll(costs []cost) (wait time.Duration, ok bool) {
 	for i, c := range costs {
 		if wait, ok := c.reserve(); !ok {

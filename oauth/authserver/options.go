@@ -26,7 +26,7 @@ const (
 	defaultKeyLifetime = 90 * 24 * time.Hour
 
 	defaultRefreshGrace = 10 * time.Second
-	maxRefreshGrace     = time.Minute // a stolen token is not noticed within it
+	maxRefreshGrace     = time.Minute // within it a stolen token is not detected
 )
 
 // Options configures a [Server]. Issuer and Resources are required.
@@ -67,7 +67,7 @@ type Options struct {
 	// Audit is called for each consent, login, issued token, refresh, revocation, and for each
 	// refusal of one, before the response is sent. It is called concurrently and must not block.
 	// Default: none.
-	Audit func(ctx context.Context, event AuditEvent)
+	Audit func(ctx context.Context, e AuditEvent)
 	// Logger receives refused requests and failures. No secret is logged. Default: slog.Default().
 	Logger *slog.Logger
 }
@@ -161,11 +161,11 @@ type Lifetimes struct {
 	// Refresh is the time after which the user has to log in again. Default: 90 days.
 	Refresh time.Duration
 	// RefreshGrace is the time after the use of a refresh token in which the same token returns the
-	// same successor again: a client whose connection broke, or with two processes, then stays
-	// logged in. Afterwards a second use ends the grant, because the token may have been stolen. A
-	// thief who uses a token within the grace period shares the successor with the client, until one
-	// of them uses it after the other. At most a minute; a negative value means that every second
-	// use ends the grant. Default: 10 seconds.
+	// same successor again: a client whose connection broke, or with two processes, then stays logged
+	// in. Afterwards a second use ends the grant, because the token may have been stolen. If a stolen
+	// token is used within the grace period, the attacker and the client have the same successor,
+	// until one of them uses it after the other. At most a minute; a negative value means that every
+	// second use ends the grant. Default: 10 seconds.
 	RefreshGrace time.Duration
 	// Key is the time for which a generated key signs. Default: 90 days.
 	Key time.Duration

@@ -11,8 +11,8 @@ import (
 // reverse proxy.
 const proxyRequests = 20
 
-// A proxyCheck logs one warning if all requests come from one address that forwards those of
-// others, and that LimitOptions.TrustedProxies does not list: all users then share one rate.
+// A proxyCheck logs one warning if all requests come from one address that forwards requests of
+// several clients, and LimitOptions.TrustedProxies does not list it. All users then share one rate.
 type proxyCheck struct {
 	mu        sync.Mutex // guards the fields below
 	isDone    bool

@@ -20,8 +20,8 @@ const (
 )
 
 // A recordIndex bounds the number of records that anyone can create, such as registrations. When
-// there are too many, the oldest record of the network with the most records is deleted. So a
-// network that creates many records displaces its own.
+// there are too many, the oldest record of the network with the most records is deleted, so a
+// network with many records loses its own first.
 //
 // An index consists of parts, each of which is one record in the store with the entries of some of
 // the networks. A change is one Update, so several processes can share an index.
@@ -47,8 +47,8 @@ func (x recordIndex) part(network string) string {
 	return strconv.Itoa(int(n % uint32(x.parts())))
 }
 
-// add adds the record with an ID, which is put into the store afterwards. It deletes the records
-// that exceed the bound.
+// add adds the ID of a record, and deletes the records that exceed the bound. The record itself may
+// be put into the store afterwards.
 func (x recordIndex) add(ctx context.Context, store Store, network, id string) error {
 	var evicted []string
 	err := x.update(ctx, store, x.part(network), func(entries []indexEntry) []indexEntry {

@@ -361,7 +361,7 @@ func (f *fetchLimiter) removeUser(key string, client *clientSlots) {
 // it.
 type lru[V any] struct {
 	max int
-	// onEvict is called with what put drops because there are too many values. It may be nil.
+	// onEvict is called for each value that put drops because there are too many. It may be nil.
 	onEvict func(key string, value *V)
 	byKey   map[string]*list.Element
 	recent  list.List // of *lruEntry[V], the most recently used first

@@ -64,8 +64,8 @@ type introspection struct {
 	Confirmation *confirmation `json:"cnf,omitempty"`
 }
 
-// introspect serves the introspection endpoint. A token is active only for its client and for clients
-// that may introspect the tokens of its resource.
+// introspect serves the introspection endpoint. A token is active only for its client and for
+// clients that may introspect the tokens of its resource.
 func (s *Server) introspect(r *http.Request) (*introspection, error) {
 	c, f, err := s.authenticate(r)
 	switch {

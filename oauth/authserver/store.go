@@ -36,8 +36,8 @@ type Store interface {
 	Get(ctx context.Context, kind, key string) ([]byte, error)
 	// Put writes a record. It replaces an existing one.
 	Put(ctx context.Context, kind, key string, value []byte, expires time.Time) error
-	// GetAndDelete removes a record and returns its value, nil if there is none. Of concurrent calls only
-	// one gets the value.
+	// GetAndDelete removes a record and returns its value, nil if there is none. Of concurrent calls
+	// only one gets the value.
 	GetAndDelete(ctx context.Context, kind, key string) ([]byte, error)
 	// Update calls change with the value of a record, nil if there is none, and stores the result;
 	// nil removes the record. The record does not change in the meantime. If change returns an

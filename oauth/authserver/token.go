@@ -212,7 +212,7 @@ func (s *Server) exchangeRefresh(ctx context.Context, r *tokenRequest) (*tokenRe
 		return nil, s.refuseFamily(ctx, fam, "a refresh token was used again")
 	case fam.Client != c.ID:
 		return nil, s.refuseFamily(ctx, fam, "a refresh token was used by another client")
-	case fam.Key != "" && fam.Key != r.key: // the grant stays: a thief cannot end it without the key
+	case fam.Key != "" && fam.Key != r.key: // the grant stays: without the key a stolen token must not end it
 		return nil, errBadGrant
 	}
 	g, err := s.grant(ctx, fam.Grant)

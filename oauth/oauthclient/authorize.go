@@ -36,7 +36,7 @@ func (e *LoginRequiredError) Error() string {
 func (e *LoginRequiredError) Unwrap() error { return ErrLoginRequired }
 
 // A StepUpError reports a server that asks for scopes that the last login has requested. Another
-// login would not help, so a request starts none; [Transport.Login] starts one all the same.
+// login would not help, so a request does not start one. [Transport.Login] does.
 type StepUpError struct {
 	Scopes  []string // that the server asks for
 	Granted []string // that the authorization server has granted

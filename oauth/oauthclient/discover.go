@@ -284,16 +284,16 @@ func (d *discovery) checkCodeFlow() error {
 	return nil
 }
 
-// checkLoginPage returns an error if a code could be that of another authorization server. An
+// checkLoginPage returns an error if another authorization server could have issued the code. An
 // attacker's metadata can name the login page of an honest server, whose codes the client would
 // then send to the attacker. The iss of the response shows who issued a code. Without it the page
 // must be at the host of the issuer, which served the metadata, or below it: the owner of a domain
 // controls the hosts below it. Or page and issuer must both be at the host of the MCP server, which
 // named the issuer, or below it. Any other common parent domain is not enough, since customers
-// share some, such as github.io. The MCP server's host alone is not either: several servers may
-// share it by path. An issuer in the configuration, which may be empty, is trusted. The token
-// endpoint may be at any host, since the same metadata names it. Spec: RFC 9207, section 1; RFC
-// 9700, section 4.4.
+// share some, such as github.io. Neither is the MCP server's host alone: several servers may share
+// it by path. An issuer in the configuration, which may be empty, is trusted. The token endpoint
+// may be at any host, since the same metadata names it. Spec: RFC 9207, section 1; RFC 9700,
+// section 4.4.
 func (d *discovery) checkLoginPage(server *url.URL, configured string) error {
 	page, err := url.Parse(d.Server.AuthorizationEndpoint)
 	issuer, invalid := url.Parse(d.Issuer)

@@ -63,8 +63,8 @@ func (t *Transport) probe(ctx context.Context) (*need, error) {
 
 // Logout removes the tokens for the server, and revokes them if its authorization server supports
 // that. The Transport removes them even with an error; they may remain in a store that fails.
-// Client registrations are kept. Close clients first: a later request of theirs logs in again, except
-// for the one that ends a session, which then is refused.
+// Client registrations are kept. Close clients first: a later request of a client logs in again,
+// except the one that ends a session, which the server then refuses.
 //
 // It is not an error if the authorization server supports only the revocation of refresh tokens.
 // The access token, such as a JWT, then stays valid until it expires.

@@ -220,7 +220,7 @@ func (x *exchange) run() (*http.Response, error) {
 			return nil, err
 		}
 		n := newNeed(res, tokens)
-		if n == nil || x.req.Method == http.MethodDelete { // the end of a session is worth no login
+		if n == nil || x.req.Method == http.MethodDelete { // no login only to end a session
 			return res, nil
 		}
 		n.renewed = source == fromRefresh

@@ -19,7 +19,7 @@ type arguments struct {
 	thing      string // argument or field, for errors
 	owner      string // tool or prompt, which may take undeclared arguments; empty for a form
 	parameters []parameter
-	closed     bool     // no other parameters are declared to be allowed
+	closed     bool     // the schema allows no other parameters
 	warnings   []string // about undeclared arguments
 	keys       []string
 	values     map[string]stdjson.RawMessage
@@ -29,8 +29,8 @@ type arguments struct {
 }
 
 // newArguments parses the arguments of a tool: key=value, key:=json, key=@file, key:=@file, @file,
-// -, or a JSON object. Later ones win. Values are converted to the types of the schema. Arguments that
-// the schema does not name are kept, with a warning: servers may take them.
+// -, or a JSON object. Later ones win. Values are converted to the types of the schema. Arguments
+// that the schema does not name are kept, with a warning: servers may take them.
 func (p *program) newArguments(
 	ctx context.Context, words []string, inputSchema stdjson.RawMessage,
 ) (*arguments, error) {
@@ -240,6 +240,7 @@ func (a *arguments) lacks(key string) bool {
 	return !given && !a.wrong[key] && key != ""
 }
 
+// misses reports whether no value of a required parameter was given.
 func (a *arguments) misses(key string) bool { return a.lacks(key) && a.parameter(key).required }
 
 // unknownName returns an error for an unknown name. It suggests a similar name or lists the names.

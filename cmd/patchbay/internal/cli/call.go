@@ -57,7 +57,8 @@ func (p *program) prepareCall(
 	return tool, a.object(), nil
 }
 
-// call calls a tool and prints its result. A task has a note until it ends: the program may be killed.
+// call calls a tool and prints its result. A task has a note until it ends: the program may be
+// killed.
 func (p *program) call(ctx context.Context, c *mcp.Client, tool *mcp.Tool, arguments stdjson.RawMessage) error {
 	var taskNote atomic.Pointer[note]
 	p.taskStarted = func(h *tasks.Handle) {
@@ -78,7 +79,8 @@ func (p *program) call(ctx context.Context, c *mcp.Client, tool *mcp.Tool, argum
 	return p.endCall(result)
 }
 
-// interruptedTask returns the error of an interrupted task. It keeps the note of one that may go on.
+// interruptedTask returns the error of an interrupted task. It keeps the note of one that may go
+// on.
 func (p *program) interruptedTask(n *note) error {
 	if p.taskCancelled.Load() {
 		n.remove()

@@ -52,8 +52,8 @@ func (p *program) targetNames(typed string) (names []string) {
 // maxCompleted bounds a completed name, in bytes: a longer one would fill the terminal.
 const maxCompleted = 1000
 
-// shellActive are the characters with which a shell runs other commands or reads more of a line. Shells
-// insert the common beginning of several completions unquoted.
+// shellActive are the characters with which a shell runs other commands or reads more of a line.
+// Shells insert the common beginning of several completions unquoted.
 const shellActive = "$`;&|<>()'\"\\!"
 
 // matching returns the names that begin with what was typed and are safe on a command line and on a

@@ -16,8 +16,8 @@ import (
 // endpointTimeout bounds the search for a server at the usual path.
 const endpointTimeout = 3 * time.Second
 
-// suggestEndpoint returns an error that suggests the usual path of a server, if there is a server. err
-// is the error of a connection to t, and is returned otherwise.
+// suggestEndpoint returns an error that suggests the usual path of a server if there is a server at
+// that path. Otherwise it returns err, the error of connecting to t.
 func (p *program) suggestEndpoint(ctx context.Context, t *target, err error) error {
 	var status *mcphttp.StatusError
 	if !errors.As(err, &status) ||
@@ -38,8 +38,8 @@ func (p *program) suggestEndpoint(ctx context.Context, t *target, err error) err
 	return &coded{exitUnreachable, fmt.Errorf("no MCP server at %s: did you mean %s?", &root, guess)}
 }
 
-// isServer reports whether there is an MCP server at a URL, or one that requires a login. The user has
-// not named the URL, so that no headers, credentials or capabilities of the user are sent.
+// isServer reports whether there is an MCP server at a URL, or one that requires a login. The user
+// has not named the URL, so no headers, credentials or capabilities of the user are sent.
 func isServer(ctx context.Context, address string) bool {
 	ctx, cancel := context.WithTimeout(ctx, endpointTimeout)
 	defer cancel()

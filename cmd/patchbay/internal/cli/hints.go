@@ -13,8 +13,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// flagError returns the usage error of a flag that could not be parsed. The other flags may not have
-// been parsed, so that --json is searched for.
+// flagError returns the usage error of a flag that could not be parsed. Parsing has
+// stopped at that flag, so flagError searches the command line for --json.
 func (p *program) flagError(cmd *cobra.Command, err error) error {
 	p.flags.json = p.flags.json || hasJSONFlag(p.args)
 	if advice := misplacedCommand(cmd, argumentsOf(cmd, p.args)); advice != "" {
@@ -30,8 +30,8 @@ func hasJSONFlag(args []string) bool {
 	return slices.Contains(args, "--json") || slices.Contains(args, "--json=true")
 }
 
-// argumentsOf returns the command line after the name of the command, from the first word that is not
-// a flag.
+// argumentsOf returns the command line after the name of the command, from the first word that is
+// not a flag.
 func argumentsOf(cmd *cobra.Command, args []string) []string {
 	for _, name := range strings.Fields(cmd.CommandPath())[1:] {
 		at := slices.Index(args, name)
@@ -47,8 +47,8 @@ func argumentsOf(cmd *cobra.Command, args []string) []string {
 	return args[first:]
 }
 
-// misplacedCommand returns advice if words, which follow the name of a command, look like the command
-// of a server without "--" before it.
+// misplacedCommand returns advice if words, which follow the name of a command, look like the
+// command of a server without "--" before it.
 func misplacedCommand(cmd *cobra.Command, words []string) string {
 	_, form, takesCommand := strings.Cut(cmd.Use, " | ")
 	if len(words) == 0 || slices.Contains(words, "--") || !takesCommand || !isProgram(words[0]) {
@@ -102,7 +102,8 @@ func (t *tail) String() string {
 	return strings.Join(t.lines, "\n")
 }
 
-// showTail shows the last lines of a command's standard error after an internal error of it.
+// showTail shows the last lines of a command's standard error if the command has returned an
+// internal error.
 func (p *program) showTail(f *failure) {
 	if text := p.commandStderr.String(); f.Code == mcp.CodeInternalError && text != "" {
 		p.screen.printf("standard error of the command:\n%s", indent(clean(text), "  "))

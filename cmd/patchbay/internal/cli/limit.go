@@ -10,8 +10,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// errTimeLimit is the cause of a context that ended by --timeout.
-var errTimeLimit = errors.New("the time of --timeout is over")
+// errTimeLimit is the cause of a context that --timeout has ended.
+var errTimeLimit = errors.New("the time limit of --timeout has passed")
 
 // within calls f with a context that ends after a time, not counting the time of logins. It returns
 // late for an error of f after that time.
@@ -27,7 +27,8 @@ func within(ctx context.Context, most time.Duration, f func(ctx context.Context)
 	return &coded{exitTimeout, late}
 }
 
-// explainNoAnswer returns a clear error if err, of a connection, is that of a server without answer.
+// explainNoAnswer returns the error of noAnswer in place of err if the server has not responded in
+// time. err is the error of connecting.
 func (p *program) explainNoAnswer(ctx context.Context, err error) error {
 	if exitCode(ctx, err) != exitTimeout || errors.Is(err, oauthclient.ErrLoginTimeout) {
 		return err

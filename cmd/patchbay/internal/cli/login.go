@@ -179,7 +179,8 @@ func (p *program) authOptions() *oauthclient.TransportOptions {
 // isMachineClient reports whether the environment has client credentials.
 func isMachineClient() bool { return os.Getenv(envClientID) != "" }
 
-// machineOptions returns the options for client credentials. Each run requests a token, stored nowhere.
+// machineOptions returns the options for client credentials. Each run requests a token, stored
+// nowhere.
 func (p *program) machineOptions() (*oauthclient.TransportOptions, error) {
 	secret, keyFile := os.Getenv(envSecret), os.Getenv(envKeyFile)
 	switch {

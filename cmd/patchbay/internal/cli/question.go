@@ -42,8 +42,8 @@ type pageQuestion struct{ *mcp.ElicitRequestParams }
 // A samplingQuestion is a sampling request, in which the user plays the model.
 type samplingQuestion struct{ *mcp.CreateMessageParams }
 
-// answerQuestion returns the answer of the command line, of the answers file or of the user, in this
-// order. Without any, it declines, or fails with errLeftOpen if p.leaveOpen is set.
+// answerQuestion returns the answer of the command line, of the answers file or of the user, in
+// this order. Without any, it declines, or fails with errLeftOpen if p.leaveOpen is set.
 func (p *program) answerQuestion(ctx context.Context, q question) (*answer, error) {
 	if p.given != nil && !p.given.selects(q) {
 		<-ctx.Done() // another program may answer it

@@ -41,7 +41,8 @@ func (p *program) read(ctx context.Context, c *mcp.Client, words []string) error
 	return nil
 }
 
-// showContents prints text as it is, or describes and saves binary content. With --json it only saves.
+// showContents prints text as it is, or describes and saves binary content. With --json it only
+// saves.
 func (p *program) showContents(what string, part *mcp.ResourceContents) error {
 	switch {
 	case p.flags.json:
@@ -130,7 +131,8 @@ func (p *program) get(ctx context.Context, c *mcp.Client, words []string) error 
 	return nil
 }
 
-// promptParameters returns a prompt's arguments as parameters, so that they are parsed like a tool's.
+// promptParameters returns a prompt's arguments as parameters, so that they are parsed like a
+// tool's.
 func promptParameters(prompt *mcp.Prompt) (all []parameter) {
 	for _, a := range prompt.Arguments {
 		all = append(all, parameter{name: a.Name, types: []string{"string"}, required: a.Required,

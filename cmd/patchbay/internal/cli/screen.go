@@ -19,7 +19,8 @@ const (
 	defaultWidth = 80
 )
 
-// A screen is standard error, with at most one status line at the end. It is safe for concurrent use.
+// A screen is standard error, with at most one status line at the end. It is safe for concurrent
+// use.
 type screen struct {
 	w        io.Writer
 	terminal bool       // w is a terminal
@@ -130,7 +131,8 @@ func bar(p mcp.ProgressUpdate, width int) string {
 	return fit(text, width)
 }
 
-// rows returns how many rows text takes on the terminal, at most: wide characters have several bytes.
+// rows returns the maximum number of rows that text takes on the terminal. It counts bytes, since a
+// wide character has several.
 func (s *screen) rows(text string) (n int) {
 	width := realWidth(s.width())
 	for line := range strings.SplitSeq(text, "\n") {

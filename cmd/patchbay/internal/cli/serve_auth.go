@@ -151,7 +151,7 @@ func (p *program) demoStore(addr string, bound net.Addr) authserver.Store {
 	if err == nil {
 		var store authserver.Store
 		if store, err = bolt.OpenAuthorization(filepath.Join(dir, name+".db"), nil); err == nil {
-			return struct{ authserver.Store }{store} // without Path: a demo needs no warning about its keys
+			return struct{ authserver.Store }{store} // hides Path: a demo needs no warning about its keys
 		}
 	}
 	p.screen.printf("patchbay: logins are kept in memory only: %s", clean(err.Error()))

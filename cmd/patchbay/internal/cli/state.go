@@ -23,7 +23,7 @@ func stateDir(name string) (string, error) {
 // stateHome returns $XDG_STATE_HOME/patchbay, its default, or that of Windows and macOS.
 func stateHome() (string, error) {
 	if dir := os.Getenv(envStateDir); dir != "" {
-		if !filepath.IsAbs(dir) { // it would be another in each directory, and some belong to others
+		if !filepath.IsAbs(dir) { // a relative one depends on the current directory, which may belong to another user
 			return "", fmt.Errorf("invalid directory %q: must be absolute", dir)
 		}
 		return dir, nil

@@ -74,8 +74,8 @@ func (p *program) target(cmd *cobra.Command, args []string) (t *target, words []
 	return t, words, p.addToTarget(t)
 }
 
-// misplaced adds advice to err, the error of a target, if a later argument is a URL or if the target
-// looks like a command.
+// misplaced adds advice to err, the error of a target, if a later argument is a URL or if the
+// target looks like a command.
 func misplaced(cmd *cobra.Command, args []string, err error) error {
 	if strings.Contains(args[0], "://") {
 		return err
@@ -95,8 +95,8 @@ func misplaced(cmd *cobra.Command, args []string, err error) error {
 // An unknownServerError is returned for a name that no configuration file has.
 type unknownServerError struct{ error }
 
-// named returns the target of a URL or of a name in a configuration file. It calls trust for a server
-// of a project file that the user has not trusted.
+// named returns the target of a URL or of a name in a configuration file. It calls trust for a
+// server of a project file that the user has not trusted.
 func (p *program) named(ctx context.Context, name string, trust truster) (*target, error) {
 	if strings.Contains(name, "://") {
 		return &target{url: name, header: http.Header{}}, checkServerURL(name)
@@ -120,7 +120,7 @@ func (p *program) named(ctx context.Context, name string, trust truster) (*targe
 	if strings.ContainsAny(name, "/:") {
 		problem = fmt.Errorf("%w; a URL begins with http:// or https://, and a command follows --", problem)
 	}
-	return nil, errors.Join(err, &unknownServerError{problem}) // the first may be the reason of the second
+	return nil, errors.Join(err, &unknownServerError{problem}) // err may be the cause of the second error
 }
 
 func checkServerURL(text string) error {

@@ -150,7 +150,8 @@ func (p *program) listTasks(ctx context.Context, c *mcp.Client, _ []string) erro
 	return err
 }
 
-// getNoted returns the noted tasks that the server has, also with an error, and removes other notes.
+// getNoted returns the noted tasks that the server has, also with an error, and removes other
+// notes.
 func (p *program) getNoted(ctx context.Context, c *mcp.Client, known []*note) (found []*tasks.Task, first error) {
 	for _, n := range known {
 		t, err := tasks.Resume(c, n.ID).Get(ctx)

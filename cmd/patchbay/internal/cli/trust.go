@@ -51,12 +51,12 @@ func serverWord(s *host.Server) string { return shorten(shellWord(s.Name), maxNa
 // maxNameShown bounds a name of a configuration file in messages, in characters.
 const maxNameShown = 100
 
-// maxTrustRows bounds the description of a server above the question, in rows of the terminal, so that
-// its first row is still on the screen. Most terminals have 24 rows or more.
+// maxTrustRows bounds the description of a server above the question, in rows of the terminal, so
+// that its first row is still on the screen. Most terminals have 24 rows or more.
 const maxTrustRows = 20
 
-// askTrust is a truster that shows the server to the user and asks. Without a terminal it refuses, and
-// so it does if the description is too long to be seen as a whole.
+// askTrust is a truster that shows the server to the user and asks. It refuses without a terminal,
+// and if the description does not fit on the screen.
 func (p *program) askTrust(ctx context.Context, c *host.Config, s *host.Server, store *host.TrustStore) error {
 	if !p.mayPrompt() {
 		return refuseTrust(ctx, c, s, store)
@@ -77,8 +77,8 @@ func (p *program) askTrust(ctx context.Context, c *host.Config, s *host.Server, 
 	return store.Trust(s)
 }
 
-// trustText describes what using a server does, with its variables unexpanded. Each word is quoted as
-// for a shell, so that no two entries look the same.
+// trustText describes what using a server does, with its variables unexpanded. Each word is quoted
+// as for a shell, so that no two entries look the same.
 func trustText(c *host.Config, s *host.Server) string {
 	var b strings.Builder
 	what := "starts a command"
@@ -102,7 +102,7 @@ func trustText(c *host.Config, s *host.Server) string {
 	}
 	text := b.String()
 	if strings.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf }) {
-		b.WriteString("warning: this has other letters than a to z, which may look like them\n")
+		b.WriteString("warning: some letters are not ASCII and may look like ASCII letters\n")
 	}
 	if strings.Contains(text, "${") {
 		b.WriteString("${…} is replaced by a variable of your environment, or by the text after :-\n")
@@ -161,7 +161,7 @@ func (p *program) trustCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "trust the server without asking")
-	cmd.Flags().BoolVar(&revoke, "revoke", false, "trust the server no longer")
+	cmd.Flags().BoolVar(&revoke, "revoke", false, "remove the trust in the server")
 	return cmd
 }
 

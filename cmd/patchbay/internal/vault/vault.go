@@ -51,9 +51,11 @@ const (
 
 // Options configures a [Vault]. The zero value uses the defaults.
 type Options struct {
-	// Dir is the directory of the vault. Default: patchbay/vault in the user's configuration directory.
+	// Dir is the directory of the vault. Default: patchbay/vault in the user's configuration
+	// directory.
 	Dir string
-	// Passphrase derives the key. Default: a random key in the system keyring or, without one, in a file.
+	// Passphrase derives the key. Default: a random key in the system keyring or, without one, in a
+	// file.
 	Passphrase string
 	// KeyFileCreated is called when the key of a new vault is stored in a file, with its path and with
 	// the reason why it is not in the keyring. Default: none.
@@ -68,7 +70,7 @@ type Vault struct {
 	dir        string
 	passphrase string
 	keys       keyring
-	inFile     func(path string, reason error) // is called when the key is stored in a file
+	inFile     func(path string, reason error) // called when the key is stored in a file; not nil
 
 	unlocking chan struct{} // a mutex that can be awaited with a context; guards the field below
 	cached    *sealer       // of the last unlocked vault; nil before
@@ -115,7 +117,7 @@ func (v *Vault) Describe() (Description, error) {
 	return Description{Dir: v.dir, Key: m.Key}, err
 }
 
-// KeyFile returns the path of the key, if it is in a file.
+// KeyFile returns the path of the file that has the key if the keyring does not.
 func (v *Vault) KeyFile() string { return filepath.Join(v.dir, keyName) }
 
 // Load returns the value of a key, or nil.
