@@ -362,12 +362,7 @@ func TestHTTPClientFollowsTheRules(t *testing.T) {
 // A proxy is used only if Options.Proxy is set, and URLs are checked before it.
 func TestFetchProxy(t *testing.T) {
 	var proxied []string
-	proxy := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
-		proxied = append(proxied, req.Method+" "+req.Host)
-		rw.WriteHeader(http.StatusForbidden)
-	}))
-	defer proxy.Close()
-	at, _ := url.Parse(proxy.URL)
+	at := startRefusingProxy(t, &proxied)
 	f := oauthfetch.New(&oauthfetch.Options{Proxy: func(*http.Request) (*url.URL, error) { return at, nil }})
 	if err := getJSON(t, f, docURL, new(document)); err == nil ||
 		!slices.Equal(proxied, []string{"CONNECT as.example:443"}) {
@@ -387,7 +382,7 @@ func TestFetchProxy(t *testing.T) {
 	}
 
 	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy"} {
-		t.Setenv(name, proxy.URL)
+		t.Setenv(name, at.String())
 	}
 	w := oauthtest.NewNetwork(t)
 	w.Doc(docURL, "{}")

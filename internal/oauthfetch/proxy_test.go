@@ -14,16 +14,26 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
 )
 
+// startRefusingProxy starts a proxy that refuses all requests and appends them to requests.
+func startRefusingProxy(t *testing.T, requests *[]string) *url.URL {
+	t.Helper()
+	proxy := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
+		*requests = append(*requests, req.Method+" "+req.Host)
+		rw.WriteHeader(http.StatusForbidden)
+	}))
+	t.Cleanup(proxy.Close)
+	at, err := url.Parse(proxy.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
 // Through a proxy, a name that resolves here is refused before CONNECT by the rules for its addresses.
 // The proxy decides about names that only it can resolve.
 func TestSEC08_AddressesAreCheckedBeforeCONNECT(t *testing.T) {
 	var connects []string
-	proxy := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
-		connects = append(connects, req.Method+" "+req.Host)
-		rw.WriteHeader(http.StatusForbidden)
-	}))
-	defer proxy.Close()
-	at, _ := url.Parse(proxy.URL)
+	at := startRefusingProxy(t, &connects)
 	names := map[string][]string{
 		"public.example": {"8.8.8.8", "2606:4700::1111"}, "private.example": {"10.0.0.7"},
 		"cloud.example": {"169.254.169.254"}, "loopback.example": {"::1"}, "both.example": {"8.8.8.8", "10.0.0.7"},
