@@ -118,6 +118,9 @@ func (s *Session) newInputRequest(key string, request []byte) (q inputRequest, e
 //
 // Spec: client/elicitation#completion-notifications-for-url-mode-elicitation (2025-11-25)
 func (x *Exchange) completeElicitations(ctx context.Context, result []byte) {
+	if len(x.visits) == 0 {
+		return // as in most requests; a scan of a long list would cost more than all else
+	}
 	if isError, _ := jsonscan.Get(result, "isError"); string(isError) == "true" {
 		return
 	}
