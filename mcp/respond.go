@@ -102,17 +102,15 @@ func contain(ctx context.Context, log *slog.Logger, req *Request, h Handler) (re
 }
 
 // containError is publicError for an error whose methods may panic.
-func containError(ctx context.Context, req *Request, err error) *Error {
-	var public *Error
+func containError(ctx context.Context, req *Request, err error) (public *Error) {
 	var panicked error
-	func() {
-		defer recovered(ctx, req.logger(), req.Method, &panicked)
-		public = publicError(ctx, req.logger(), req, err)
+	defer func() {
+		if panicked != nil {
+			public = asError(panicked)
+		}
 	}()
-	if panicked != nil {
-		return asError(panicked)
-	}
-	return public
+	defer recovered(ctx, req.logger(), req.Method, &panicked)
+	return publicError(ctx, req.logger(), req, err)
 }
 
 // publicError returns the error that the peer may see, and logs err if that is another one.

@@ -35,19 +35,16 @@ func (h *Handler) serveSessionPost(w http.ResponseWriter, r *http.Request, head 
 	}
 }
 
-// serveInitialize opens a session. If the request names a session, that session ends: its client
-// begins again. Spec: basic/transports#session-management
+// serveInitialize opens a session. If the request names a session, that session ends once the new one
+// is open: its client begins again. Spec: basic/transports#session-management
 func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, head *head, msg *jsonrpc.Message) *refusal {
 	if !h.life.isOpen() {
 		return errShutdown
 	}
-	if head.id.sent {
-		if before, no := h.find(head, mcp.PrincipalFrom(r.Context())); no == nil {
-			h.sessions.end(before, mcp.ErrClosed)
-			h.sessions.release(before)
-		}
-	}
 	s, no := h.sessions.open(h.caller(r), nil)
+	if no != nil && h.endNamed(r, head) { // the named session may have the last place of its principal
+		s, no = h.sessions.open(h.caller(r), nil)
+	}
 	if no != nil {
 		return no
 	}
@@ -62,10 +59,25 @@ func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, head *
 			return nil
 		}
 	} else {
+		h.endNamed(r, head)
 		w.Header()[headerSession] = []string{s.id}
 	}
 	h.writeJSON(w, http.StatusOK, body)
 	return nil
+}
+
+// endNamed ends the session that a request names and reports whether there was one of its caller.
+func (h *Handler) endNamed(r *http.Request, head *head) bool {
+	if !head.id.sent {
+		return false
+	}
+	s, no := h.find(head, mcp.PrincipalFrom(r.Context()))
+	if no != nil {
+		return false
+	}
+	h.sessions.end(s, mcp.ErrClosed)
+	h.sessions.release(s)
+	return true
 }
 
 // initialize starts the conversation of a session. If it fails the session is useless.

@@ -299,6 +299,22 @@ func TestCAN04_CancelledRequestHasNoResponse(t *testing.T) {
 	})
 }
 
+// TestLHTTP_InvalidInitializeKeepsTheLiveSession sends an initialize that fails and names a session.
+func TestLHTTP_InvalidInitializeKeepsTheLiveSession(t *testing.T) {
+	forEach(t, streamableRevisions, func(t *testing.T, revision string) {
+		f := start(t, newTestCore(), nil)
+		old := f.initialize(revision)
+		got := f.do(http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":7}}`,
+			"Mcp-Session-Id: "+old.id)
+		if got.header.Get("Mcp-Session-Id") != "" || !strings.Contains(got.body, "-32602") {
+			t.Errorf("initialize with a number as its version: got %d %s, want invalid params", got.status, got.body)
+		}
+		if got := old.send(`{"jsonrpc":"2.0","id":2,"method":"ping"}`); got.status != 200 {
+			t.Errorf("session after an initialize that failed: got %d %s, want 200", got.status, got.body)
+		}
+	})
+}
+
 // An initialize with the id of a live session ends that session and opens another, for its owner
 // only.
 func TestLHTTP_InitializeWithALiveSessionStartsAgain(t *testing.T) {
