@@ -1,6 +1,7 @@
 package mcphttp
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -33,6 +34,10 @@ type SessionOptions struct {
 	InitTimeout time.Duration
 	// MaxInFlight is how many requests of one session are processed at once. Default: 256.
 	MaxInFlight int
+	// PingInterval is the time between two pings to a client that has an open stream, which is the
+	// GET stream of its session. The session ends if three in sequence have no response. Default: no
+	// pings; a client that has vanished keeps its session until the network reports a lost connection.
+	PingInterval time.Duration
 	// Events stores the events of streams, for clients whose connection broke. Default: a store in
 	// memory of at most 256 MiB, which keeps the last 10 minutes, 8 MiB of each session and 64 MiB
 	// of each principal.
@@ -54,7 +59,7 @@ func (o *SessionOptions) validate() error {
 	return errors.Join(
 		positive("Sessions.Max", o.Max), positive("Sessions.MaxPerPrincipal", o.MaxPerPrincipal),
 		positive("Sessions.IdleTimeout", o.IdleTimeout), positive("Sessions.InitTimeout", o.InitTimeout),
-		positive("Sessions.MaxInFlight", o.MaxInFlight),
+		positive("Sessions.MaxInFlight", o.MaxInFlight), positive("Sessions.PingInterval", o.PingInterval),
 	)
 }
 
@@ -100,6 +105,27 @@ func (s *session) close(cause error) {
 	}
 	if s.queue != nil {
 		s.queue.close()
+	}
+}
+
+// keepAlive pings the client of an initialized session on the stream of a queue until stop is called.
+// It ends the session if the client does not respond.
+func (h *Handler) keepAlive(s *session, q *messageQueue) (stop func()) {
+	interval := h.opts.Sessions.PingInterval
+	if interval == 0 {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var work sync.WaitGroup
+	work.Go(func() {
+		if err := s.conversation().KeepAlive(ctx, legacy.Stream(q.send), interval, work.Go); err != nil {
+			h.opts.Logger.Warn("mcphttp: session ended: the client does not respond to pings", "error", err)
+			h.sessions.end(s, mcp.ErrDisconnected)
+		}
+	})
+	return func() {
+		cancel()
+		work.Wait()
 	}
 }
 

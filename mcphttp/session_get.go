@@ -130,6 +130,7 @@ func (h *Handler) resumeStandalone(r *http.Request, s *session, conn *eventStrea
 // runStandalone writes messages until the connection or the session ends.
 func (h *Handler) runStandalone(r *http.Request, s *session, a *standalone, conv *legacy.Session, conn *eventStream) {
 	defer h.leaveStandalone(s, a, conn)
+	defer h.keepAlive(s, &a.queue)()
 	defer context.AfterFunc(r.Context(), conn.wake)()
 	ctx := context.WithoutCancel(r.Context())
 	var messages [][]byte
