@@ -29,8 +29,8 @@ type SessionOptions struct {
 	// that waits for the result of a task keeps it until the task is over or the client has been
 	// disconnected for 10 minutes. Default: 30 minutes.
 	IdleTimeout time.Duration
-	// InitTimeout is the same for a session that was opened and not used since. Default: 30
-	// seconds.
+	// InitTimeout is the same for a session that was opened and not used since. An initialize request
+	// that is not answered within it fails. Default: 30 seconds.
 	InitTimeout time.Duration
 	// MaxInFlight is how many requests of one session are processed at once. Default: 256.
 	MaxInFlight int
@@ -85,6 +85,8 @@ type session struct {
 	streams    map[string]*sessionStream // of unfinished calls, by name; nil until there is one
 	standalone *standalone               // the GET stream; nil until there is one
 	ended      bool
+	// initializing cancels the initialize request in progress; nil for none.
+	initializing context.CancelCauseFunc
 }
 
 // close ends the calls and the streams of the session.
@@ -92,6 +94,9 @@ func (s *session) close(cause error) {
 	s.mu.Lock()
 	s.ended = true
 	conv, alone := s.conversation(), s.standalone
+	if s.initializing != nil {
+		s.initializing(cause)
+	}
 	for _, stream := range s.streams {
 		stream.sessionEnded.Store(true)
 	}
