@@ -25,6 +25,7 @@ type Handler struct {
 	inFlight *quota // requests in progress, except subscriptions and waits for tasks
 	listens  *quota
 	bodies   *quota // bytes
+	filters  *quota // bytes
 	unread   *unreadOutput
 	sessions *sessions
 	life     lifecycle
@@ -55,6 +56,7 @@ func NewHandler(h mcp.Handler, opts *Options) *Handler {
 	handler.inFlight = newQuota("requests in progress",
 		int64(handler.opts.MaxInFlight), int64(handler.opts.MaxInFlightPerPrincipal))
 	handler.bodies = newBodyQuota(handler.opts.MaxBody)
+	handler.filters = newQuota("bytes of subscriptions", maxFilters, maxFiltersOfCaller)
 	handler.unread = newUnreadOutput()
 	handler.sessions = newSessions(h, &handler.opts)
 	handler.bodyReads = newDeadlineQueue(rateInterval(handler.opts.BodyTimeout), (*bodyRead).check)

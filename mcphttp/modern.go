@@ -68,6 +68,11 @@ func openRequest(head *head, msg *jsonrpc.Message) (*mcp.Request, *refusal) {
 }
 
 func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, head *head, msg *jsonrpc.Message) *refusal {
+	if msg.Method == wire.MethodSubscriptionsListen {
+		if no := h.keepParams(&head.body, msg); no != nil {
+			return no
+		}
+	}
 	req, no := openRequest(head, msg)
 	if no != nil {
 		return no
