@@ -235,8 +235,9 @@ const cancelGrace = 2 * time.Second
 // Shutdown shuts the handler down gracefully. It refuses new requests with status 503, ends
 // subscriptions with their result, lets calls finish, and then closes sessions and their streams.
 // Shortly before the deadline of ctx it cancels the remaining calls with the cause
-// [mcp.ErrShutdown]. It returns nil when all requests have ended, or the error of ctx. Call it
-// before the Shutdown of the http.Server, which waits for streams but does not end them.
+// [mcp.ErrShutdown]. It returns nil when all requests have ended and the events of sessions are
+// deleted, or the error of ctx; the deletion may take 10 seconds. Call it before the Shutdown of
+// the http.Server, which waits for streams but does not end them.
 func (h *Handler) Shutdown(ctx context.Context) error {
 	h.life.advance(draining)
 	drainCtx := ctx
@@ -254,5 +255,8 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 			return err
 		}
 	}
-	return h.streams.wait(ctx)
+	if err := h.streams.wait(ctx); err != nil {
+		return err
+	}
+	return h.sessions.events.drain(ctx)
 }

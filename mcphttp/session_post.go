@@ -328,7 +328,7 @@ func (p *sessionPost) send(ctx context.Context, data []byte) error {
 // open returns the stream of the response, which it creates if necessary. The caller holds p.mu.
 func (p *sessionPost) open(ctx context.Context) *sessionStream {
 	if p.stream == nil {
-		p.stream = p.session.newStream(callStream, p.rev, &p.handler.opts)
+		p.stream = p.session.newStream(callStream, p.rev, p.handler.sessions.events)
 		p.first = newEventStream(p.w, p.handler, p.session.caller)
 		p.stream.start(ctx, p.first)
 		if p.disconnected {

@@ -12,14 +12,12 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// endSessionTimeout bounds [EventStore.EndSession], which may be called without a request.
-const endSessionTimeout = 10 * time.Second
-
 // sessions is the table of all sessions of a handler.
 type sessions struct {
 	opts   *Options
 	config legacy.Config
 	quota  *quota
+	events *sessionEventLog
 	begin  time.Time                     // times are stored as durations since then
 	change atomic.Pointer[encodedChange] // the last one
 
@@ -40,9 +38,10 @@ func newSessions(h mcp.Handler, opts *Options) *sessions {
 			MaxInFlight: opts.Sessions.MaxInFlight,
 			Cancelled:   func(reason string) error { return fmt.Errorf("%w: %s", mcp.ErrCancelled, reason) },
 		},
-		quota: newQuota("sessions", int64(opts.Sessions.Max), int64(opts.Sessions.MaxPerPrincipal)),
-		begin: time.Now(),
-		byID:  make(map[string]*session),
+		quota:  newQuota("sessions", int64(opts.Sessions.Max), int64(opts.Sessions.MaxPerPrincipal)),
+		events: newSessionEventLog(opts),
+		begin:  time.Now(),
+		byID:   make(map[string]*session),
 	}
 }
 
@@ -168,7 +167,7 @@ func (t *sessions) end(s *session, cause error) {
 func (t *sessions) finish(s *session, cause error) {
 	t.quota.release(s.caller, 1)
 	s.close(cause)
-	deleteEvents(t.opts.Sessions.Events, t.opts.Logger, s.id, s.digest)
+	t.events.delete(sessionKey{s.id, s.digest})
 }
 
 func (t *sessions) endAll(cause error) {
