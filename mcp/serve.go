@@ -198,7 +198,7 @@ func (s *stream) next(ctx context.Context) (job, error) {
 		if s.queue.uncalled() >= maxUncalled {
 			s.writeQueued(ctx) // blocks until the client reads
 		}
-		m, err := s.conn.Read(ctx)
+		m, err := readMessage(ctx, s.log, s.conn)
 		if err == nil {
 			if j := s.begin(m); !j.isEmpty() {
 				return j, nil
