@@ -58,7 +58,7 @@ func NewHandler(h mcp.Handler, opts *Options) *Handler {
 	handler.bodies = newBodyQuota(handler.opts.MaxBody)
 	handler.filters = newQuota("bytes of subscriptions", maxFilters, maxFiltersOfCaller)
 	handler.unread = newUnreadOutput()
-	handler.sessions = newSessions(h, &handler.opts)
+	handler.sessions = newSessions(h, &handler.opts, handler.filters)
 	handler.bodyReads = newDeadlineQueue(rateInterval(handler.opts.BodyTimeout), (*bodyRead).check)
 	handler.responseWrites = newDeadlineQueue(handler.opts.WriteTimeout, expireWrite)
 	handler.eventWrites = newDeadlineQueue(handler.opts.WriteTimeout, (*eventStream).expireWrite)

@@ -83,7 +83,7 @@ func (h *Handler) endNamed(r *http.Request, head *head) bool {
 // initialize starts the conversation of a session. If it fails the session is useless.
 func (t *sessions) initialize(ctx *sessionContext, s *session, msg *jsonrpc.Message) *jsonrpc.Message {
 	// The conversation keeps its context, which therefore holds as little as possible.
-	conv, err := legacy.Open(ctx.Context, &t.config, msg)
+	conv, err := legacy.Open(context.WithValue(ctx.Context, callerKey{}, s.caller), &t.config, msg)
 	if err != nil {
 		return jsonrpc.NewErrorResponse(msg.ID, err)
 	}

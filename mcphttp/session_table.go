@@ -1,6 +1,7 @@
 package mcphttp
 
 import (
+	"context"
 	"crypto/rand"
 	"fmt"
 	"net/http"
@@ -29,19 +30,34 @@ type sessions struct {
 	sweeper *time.Timer // runs while there are sessions
 }
 
-func newSessions(h mcp.Handler, opts *Options) *sessions {
+func newSessions(h mcp.Handler, opts *Options, filters *quota) *sessions {
 	return &sessions{
 		opts: opts,
 		config: legacy.Config{
 			Core:        &sessionCore{h},
 			Logger:      opts.Logger,
 			MaxInFlight: opts.Sessions.MaxInFlight,
+			Reserve:     reserveIn(filters),
 			Cancelled:   func(reason string) error { return fmt.Errorf("%w: %s", mcp.ErrCancelled, reason) },
 		},
 		quota:  newQuota("sessions", int64(opts.Sessions.Max), int64(opts.Sessions.MaxPerPrincipal)),
 		events: newSessionEventLog(opts),
 		begin:  time.Now(),
 		byID:   make(map[string]*session),
+	}
+}
+
+type callerKey struct{}
+
+// reserveIn returns a function that reserves bytes for the caller of a conversation's context.
+func reserveIn(q *quota) func(ctx context.Context, n int) bool {
+	return func(ctx context.Context, n int) bool {
+		c, _ := ctx.Value(callerKey{}).(caller)
+		if n < 0 {
+			q.release(c, int64(-n))
+			return true
+		}
+		return q.acquire(c, int64(n)) == nil
 	}
 }
 
