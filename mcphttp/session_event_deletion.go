@@ -36,7 +36,9 @@ type sessionEventLog struct {
 func newSessionEventLog(opts *Options) *sessionEventLog {
 	l := &sessionEventLog{
 		EventStore: opts.Sessions.Events,
-		log:        limitedLog{log: opts.Logger, summary: "mcphttp: more failures of the event store", what: "failures"},
+		log: limitedLog{
+			log: opts.Logger, summary: "mcphttp: more failures of the event store", what: "failures",
+		},
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
