@@ -280,7 +280,7 @@ func (c *clientConn) cancelAll(written <-chan struct{}) {
 func (c *clientConn) read() {
 	defer close(c.done)
 	for {
-		m, err := c.conn.Read(c.ctx)
+		m, err := readMessage(c.ctx, c.log, c.conn)
 		refused, invalid := errors.AsType[*jsonrpc.DecodeError](err)
 		switch {
 		case err == nil:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
 // A dispatcher is the innermost handler: it maps the methods of the modern era. Requests of older
@@ -91,6 +92,12 @@ func recovered(ctx context.Context, log *slog.Logger, what string, err *error) {
 	log.ErrorContext(ctx, "mcp: panic recovered",
 		"in", what, "incident", incident, "value", value, "stack", string(debug.Stack()))
 	*err = public
+}
+
+// readMessage reads from a Conn. A panic of the Conn becomes an error, which ends its stream only.
+func readMessage(ctx context.Context, log *slog.Logger, conn Conn) (m *jsonrpc.Message, err error) {
+	defer recovered(ctx, log, "Conn.Read", &err)
+	return conn.Read(ctx)
 }
 
 // newIncident returns a random id for the log, and the error with it that the peer sees.

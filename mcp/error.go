@@ -83,6 +83,15 @@ func methodNotFound(method string) *Error {
 	return Errorf(CodeMethodNotFound, "method not found: %q", method)
 }
 
+// ofHandler marks the error that the handler of a feature has returned, if it has the code of an
+// unknown method: the method is known.
+func ofHandler(err error) error {
+	if e := asError(err); e != nil && e.Code == CodeMethodNotFound {
+		return &wire.HandlerError{Err: err}
+	}
+	return err
+}
+
 func asError(err error) *Error {
 	if err == nil {
 		return nil

@@ -197,7 +197,7 @@ func (s *Server) getPrompt(ctx context.Context, c *call, name string, given json
 		return nil, wrongArguments(err)
 	}
 	res, err := e.extra.fill(ctx, args)
-	if err != nil {
+	if err := ofHandler(err); err != nil {
 		return nil, err
 	}
 	if res.Description == "" {

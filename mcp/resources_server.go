@@ -198,6 +198,7 @@ func (s *Server) readResource(ctx context.Context, c *call, uri string, _ json.R
 		return nil, NotFound(uri)
 	}
 	res, err := from.read(ctx, uri)
+	err = ofHandler(err)
 	switch {
 	case err != nil && asError(err) == nil && errors.Is(err, fs.ErrNotExist):
 		return nil, NotFound(uri)

@@ -29,9 +29,6 @@ const (
 	// maxUncalled is the number of queued responses that belong to no call, such as refusals.
 	// Beyond it, reading stops until the client reads.
 	maxUncalled = 256
-	// maxMissedPings is the number of pings in sequence without a response after which the stream
-	// ends: a busy client may miss one.
-	maxMissedPings = 3
 	// maxInitializing is the number of initialize requests of a stream that are served concurrently.
 	// Each replaces the one before, so a client needs one, and more only if a handler does not return.
 	maxInitializing = 16
@@ -201,7 +198,7 @@ func (s *stream) next(ctx context.Context) (job, error) {
 		if s.queue.uncalled() >= maxUncalled {
 			s.writeQueued(ctx) // blocks until the client reads
 		}
-		m, err := s.conn.Read(ctx)
+		m, err := readMessage(ctx, s.log, s.conn)
 		if err == nil {
 			if j := s.begin(m); !j.isEmpty() {
 				return j, nil
@@ -457,7 +454,7 @@ func (s *stream) initialized(session *streamSession, ok bool) {
 		session.end(ErrClosed)
 		session.Close(ErrClosed)
 	case s.pingInterval > 0:
-		s.work.Go(func() { s.keepAlive(session, s.pingInterval) })
+		s.work.Go(func() { s.keepAlive(session.Session) })
 	}
 }
 
@@ -473,44 +470,13 @@ func (s *stream) endSession(session *streamSession, next jsonrpc.ID) {
 	session.end(errSessionReplaced)
 }
 
-// keepAlive pings the client of a session at an interval, until the session or the stream ends. It
-// ends the stream if the client does not respond.
-//
-// Spec: basic/utilities/ping.
-func (s *stream) keepAlive(session *streamSession, interval time.Duration) {
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	responses := make(chan struct{}, maxMissedPings)
-	missed := 0
-	for {
-		select {
-		case <-session.ctx.Done():
-			return
-		case <-s.listening.Done():
-			return
-		case <-responses:
-			missed = 0
-		case <-ticker.C:
-			if missed == maxMissedPings {
-				s.log.WarnContext(s.ctx, "mcp: the client does not respond to pings",
-					"pings", missed, "interval", interval)
-				_ = s.fail(fmt.Errorf("no response to %d pings", missed))
-				return
-			}
-			missed++
-			s.work.Go(func() { // a write may block, so it is not waited for
-				if s.ping(session.Session, maxMissedPings*interval) == nil {
-					responses <- struct{}{}
-				}
-			})
-		}
+// keepAlive pings the client of a session until the session or the stream ends. It ends the stream if
+// the client does not respond.
+func (s *stream) keepAlive(session *legacy.Session) {
+	if err := session.KeepAlive(s.listening, s.out, s.pingInterval, s.work.Go); err != nil {
+		s.log.WarnContext(s.ctx, "mcp: the client does not respond to pings", "error", err)
+		_ = s.fail(err)
 	}
-}
-
-func (s *stream) ping(session *legacy.Session, timeout time.Duration) error {
-	ctx, cancel := context.WithTimeout(s.listening, timeout)
-	defer cancel()
-	return session.Ping(ctx, s.out)
 }
 
 // acceptRequest passes a request to the session.

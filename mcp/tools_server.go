@@ -172,7 +172,7 @@ func (s *Server) callTool(ctx context.Context, c *call, name string, args json.R
 	}
 	res, err := e.extra.call(ctx, args)
 	if err != nil {
-		return toolFailure(c, err)
+		return toolFailure(c, ofHandler(err))
 	}
 	if !s.offersResources() && embedsResource(res.Content) {
 		s.resources.ever.Store(true)

@@ -1,6 +1,7 @@
 package mcphttp
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net/http"
@@ -9,13 +10,18 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/readbuf"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
 // Limits of the bodies in memory, in bytes: those that are being read, and those of requests in
-// progress, which include open subscriptions. A larger MaxBody raises them.
+// progress. A larger MaxBody raises them.
 const (
 	maxBodies         = 256 << 20 // in total
 	maxBodiesOfCaller = 64 << 20
+	// Open subscriptions last for hours. Their filters have limits of their own, so that they do not
+	// take the memory of bodies.
+	maxFilters         = maxBodies / 2
+	maxFiltersOfCaller = maxBodiesOfCaller / 2
 	// maxFreeBody is the largest body that is not counted. A connection has buffers of that size
 	// anyway.
 	maxFreeBody = readbuf.FirstChunk
@@ -62,6 +68,19 @@ func (c *bodyCharge) move() *bodyCharge {
 	moved := *c
 	*c = bodyCharge{}
 	return &moved
+}
+
+// keepParams copies the params of a subscription out of its body, so that the body can be freed, and
+// replaces the charge by one for what is kept.
+func (h *Handler) keepParams(c *bodyCharge, msg *jsonrpc.Message) *refusal {
+	kept := bodyCharge{quota: h.filters, caller: c.caller}
+	if !kept.set(int64(len(msg.Params))) {
+		return kept.refused
+	}
+	msg.Params = bytes.Clone(msg.Params)
+	c.release()
+	*c = kept
+	return nil
 }
 
 // aLongTimeAgo is a deadline that has passed.

@@ -23,7 +23,7 @@ type guard struct {
 	anyHost   bool
 	maxLines  int
 	maxBytes  int
-	refusals  refusalLog
+	refusals  limitedLog
 }
 
 func newGuard(o *Options) *guard {
@@ -31,7 +31,8 @@ func newGuard(o *Options) *guard {
 		origins:   make(map[string]bool, len(o.AllowedOrigins)),
 		hosts:     make(map[string]bool, len(o.AllowedHosts)),
 		anyOrigin: o.InsecureAnyOrigin, anyHost: o.InsecureAnyHost,
-		maxLines: o.MaxHeaderLines, maxBytes: o.MaxHeaderBytes, refusals: refusalLog{log: o.Logger},
+		maxLines: o.MaxHeaderLines, maxBytes: o.MaxHeaderBytes,
+		refusals: limitedLog{log: o.Logger, summary: "mcphttp: more requests refused", what: "requests"},
 	}
 	for _, origin := range o.AllowedOrigins {
 		g.origins[origin] = true
@@ -47,12 +48,12 @@ func (g *guard) check(r *http.Request, head *head) *refusal {
 		return no
 	}
 	if !g.hostAllowed(r) {
-		g.refusals.write(r, "host is not allowed")
+		g.refusals.refused(r, "host is not allowed")
 		return refuse(http.StatusForbidden,
 			"host not allowed: on a loopback address only localhost is; other names must be listed in AllowedHosts")
 	}
 	if !g.originAllowed(r, head) {
-		g.refusals.write(r, "origin is not allowed")
+		g.refusals.refused(r, "origin is not allowed")
 		return refuse(http.StatusForbidden, "origin not allowed: other origins must be listed in AllowedOrigins")
 	}
 	return nil

@@ -25,6 +25,7 @@ type Handler struct {
 	inFlight *quota // requests in progress, except subscriptions and waits for tasks
 	listens  *quota
 	bodies   *quota // bytes
+	filters  *quota // bytes
 	unread   *unreadOutput
 	sessions *sessions
 	life     lifecycle
@@ -55,8 +56,9 @@ func NewHandler(h mcp.Handler, opts *Options) *Handler {
 	handler.inFlight = newQuota("requests in progress",
 		int64(handler.opts.MaxInFlight), int64(handler.opts.MaxInFlightPerPrincipal))
 	handler.bodies = newBodyQuota(handler.opts.MaxBody)
+	handler.filters = newQuota("bytes of subscriptions", maxFilters, maxFiltersOfCaller)
 	handler.unread = newUnreadOutput()
-	handler.sessions = newSessions(h, &handler.opts)
+	handler.sessions = newSessions(h, &handler.opts, handler.filters)
 	handler.bodyReads = newDeadlineQueue(rateInterval(handler.opts.BodyTimeout), (*bodyRead).check)
 	handler.responseWrites = newDeadlineQueue(handler.opts.WriteTimeout, expireWrite)
 	handler.eventWrites = newDeadlineQueue(handler.opts.WriteTimeout, (*eventStream).expireWrite)
@@ -233,8 +235,9 @@ const cancelGrace = 2 * time.Second
 // Shutdown shuts the handler down gracefully. It refuses new requests with status 503, ends
 // subscriptions with their result, lets calls finish, and then closes sessions and their streams.
 // Shortly before the deadline of ctx it cancels the remaining calls with the cause
-// [mcp.ErrShutdown]. It returns nil when all requests have ended, or the error of ctx. Call it
-// before the Shutdown of the http.Server, which waits for streams but does not end them.
+// [mcp.ErrShutdown]. It returns nil when all requests have ended and the events of sessions are
+// deleted, or the error of ctx; the deletion may take 10 seconds. Call it before the Shutdown of
+// the http.Server, which waits for streams but does not end them.
 func (h *Handler) Shutdown(ctx context.Context) error {
 	h.life.advance(draining)
 	drainCtx := ctx
@@ -252,5 +255,8 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 			return err
 		}
 	}
-	return h.streams.wait(ctx)
+	if err := h.streams.wait(ctx); err != nil {
+		return err
+	}
+	return h.sessions.events.drain(ctx)
 }

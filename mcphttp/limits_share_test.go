@@ -5,6 +5,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -279,7 +280,7 @@ func modernHeaders(tool string) []string {
 	return headers
 }
 
-// The filters of open subscriptions are limited by their bytes.
+// The filters of open subscriptions are limited by their bytes, apart from bodies.
 func TestLimits_OfFiltersInMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core := newTestCore()
@@ -296,9 +297,43 @@ func TestLimits_OfFiltersInMemory(t *testing.T) {
 				break
 			}
 		}
-		if kept := accepted * len(pad); kept > 64<<20 || kept < 60<<20 {
-			t.Errorf("%d subscriptions keep %d bytes, want at most 64 MiB", accepted, kept)
+		if kept := accepted * len(pad); kept > 32<<20 || kept < 30<<20 {
+			t.Errorf("%d subscriptions keep %d bytes, want at most 32 MiB", accepted, kept)
+		}
+		body := f.requestBuilders()["modern"].bodyOfSize(4 << 20)
+		if got := f.do(http.MethodPost, body, append(modernHeaders("echo"), "Authorization: ann")...); got.status != 200 {
+			t.Errorf("large body: got %d %.200s, want 200", got.status, got.body)
 		}
 		time.Sleep(time.Second) // net/http waits before it closes a connection whose body it did not read
+	})
+}
+
+// An open subscription keeps its filter and not the rest of its body.
+func TestLimits_OpenSubscriptionsDoNotHoldBodies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, newTestCore(), nil)
+		listen, headers := modernCall("subscriptions/listen", `"notifications":{}`)
+		listen += strings.Repeat(" ", 4<<20-len(listen))
+		heap := func() int64 {
+			var m runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+			return int64(m.HeapAlloc)
+		}
+		before := heap()
+		const n = 40
+		for i := range n {
+			resp := f.open(f.request(t.Context(), http.MethodPost, listen, headers...))
+			if resp.StatusCode != 200 {
+				t.Fatalf("subscription %d: got %d, want 200", i, resp.StatusCode)
+			}
+		}
+		body := f.requestBuilders()["modern"].bodyOfSize(4 << 20)
+		if got := f.do(http.MethodPost, body, modernHeaders("echo")...); got.status != 200 {
+			t.Errorf("large body: got %d %.200s, want 200", got.status, got.body)
+		}
+		if kept := (heap() - before) / n; kept > 1<<20 {
+			t.Errorf("an open subscription keeps %d bytes, want at most 1 MiB", kept)
+		}
 	})
 }

@@ -68,6 +68,11 @@ func openRequest(head *head, msg *jsonrpc.Message) (*mcp.Request, *refusal) {
 }
 
 func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, head *head, msg *jsonrpc.Message) *refusal {
+	if msg.Method == wire.MethodSubscriptionsListen {
+		if no := h.keepParams(&head.body, msg); no != nil {
+			return no
+		}
+	}
 	req, no := openRequest(head, msg)
 	if no != nil {
 		return no
@@ -108,6 +113,7 @@ type exchange struct {
 	caller     caller
 	ctx        callContext
 	challenged *challenge // of the error response; nil for none
+	isKnown    bool       // the error is that of a handler of a known method
 
 	mu       sync.Mutex   // guards the fields below
 	stream   *eventStream // nil until something is sent
@@ -119,6 +125,7 @@ func (x *exchange) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, 
 	res, err := x.ctx.handler.core.ServeMCP(ctx, req)
 	if err != nil {
 		x.challenged = challengeOf(err)
+		_, x.isKnown = errors.AsType[*wire.HandlerError](err)
 	}
 	return res, err
 }
@@ -186,7 +193,11 @@ func (x *exchange) write(body []byte, err *mcp.Error) {
 		if after := retryAfter(err); after != "" {
 			x.w.Header().Set("Retry-After", after)
 		}
-		h.writeResponse(x.w, x.caller, statusOf(err), body)
+		status := http.StatusOK
+		if !x.isKnown {
+			status = statusOf(err)
+		}
+		h.writeResponse(x.w, x.caller, status, body)
 	}
 }
 

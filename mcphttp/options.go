@@ -26,7 +26,8 @@ type Options struct {
 	InsecureAnyHost bool
 
 	// MaxBody is the largest body of a request, in bytes. All bodies in memory together have at most
-	// 256 MiB, those of one principal at most 64 MiB. Default: 4 MiB.
+	// 256 MiB, those of one principal at most 64 MiB. The filters of open subscriptions have half of
+	// that in addition. Default: 4 MiB.
 	MaxBody int64
 	// MaxHeaderLines and MaxHeaderBytes limit the header block of a request. Defaults: 100 and 64
 	// KiB.

@@ -1,6 +1,7 @@
 package mcphttp
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -28,11 +29,15 @@ type SessionOptions struct {
 	// that waits for the result of a task keeps it until the task is over or the client has been
 	// disconnected for 10 minutes. Default: 30 minutes.
 	IdleTimeout time.Duration
-	// InitTimeout is the same for a session that was opened and not used since. Default: 30
-	// seconds.
+	// InitTimeout is the same for a session that was opened and not used since. An initialize request
+	// that is not answered within it fails. Default: 30 seconds.
 	InitTimeout time.Duration
 	// MaxInFlight is how many requests of one session are processed at once. Default: 256.
 	MaxInFlight int
+	// PingInterval is the time between two pings to a client that has an open stream, which is the
+	// GET stream of its session. The session ends if three in sequence have no response. Default: no
+	// pings; a client that has vanished keeps its session until the network reports a lost connection.
+	PingInterval time.Duration
 	// Events stores the events of streams, for clients whose connection broke. Default: a store in
 	// memory of at most 256 MiB, which keeps the last 10 minutes, 8 MiB of each session and 64 MiB
 	// of each principal.
@@ -54,7 +59,7 @@ func (o *SessionOptions) validate() error {
 	return errors.Join(
 		positive("Sessions.Max", o.Max), positive("Sessions.MaxPerPrincipal", o.MaxPerPrincipal),
 		positive("Sessions.IdleTimeout", o.IdleTimeout), positive("Sessions.InitTimeout", o.InitTimeout),
-		positive("Sessions.MaxInFlight", o.MaxInFlight),
+		positive("Sessions.MaxInFlight", o.MaxInFlight), positive("Sessions.PingInterval", o.PingInterval),
 	)
 }
 
@@ -80,6 +85,8 @@ type session struct {
 	streams    map[string]*sessionStream // of unfinished calls, by name; nil until there is one
 	standalone *standalone               // the GET stream; nil until there is one
 	ended      bool
+	// initializing cancels the initialize request in progress; nil for none.
+	initializing context.CancelCauseFunc
 }
 
 // close ends the calls and the streams of the session.
@@ -87,6 +94,9 @@ func (s *session) close(cause error) {
 	s.mu.Lock()
 	s.ended = true
 	conv, alone := s.conversation(), s.standalone
+	if s.initializing != nil {
+		s.initializing(cause)
+	}
 	for _, stream := range s.streams {
 		stream.sessionEnded.Store(true)
 	}
@@ -100,6 +110,27 @@ func (s *session) close(cause error) {
 	}
 	if s.queue != nil {
 		s.queue.close()
+	}
+}
+
+// keepAlive pings the client of an initialized session on the stream of a queue until stop is called.
+// It ends the session if the client does not respond.
+func (h *Handler) keepAlive(s *session, q *messageQueue) (stop func()) {
+	interval := h.opts.Sessions.PingInterval
+	if interval == 0 {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var work sync.WaitGroup
+	work.Go(func() {
+		if err := s.conversation().KeepAlive(ctx, legacy.Stream(q.send), interval, work.Go); err != nil {
+			h.opts.Logger.Warn("mcphttp: session ended: the client does not respond to pings", "error", err)
+			h.sessions.end(s, mcp.ErrDisconnected)
+		}
+	})
+	return func() {
+		cancel()
+		work.Wait()
 	}
 }
 

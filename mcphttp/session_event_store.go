@@ -29,7 +29,8 @@ type EventStore interface {
 	// stream is unknown or one of these events is no longer stored, the first pair has the error
 	// ErrEventGap.
 	After(ctx context.Context, stream StreamKey, n int64) iter.Seq2[[]byte, error]
-	// EndSession deletes every stream of a session. It is called when the session has ended.
+	// EndSession deletes every stream of a session. It is called soon after the session has ended, and
+	// may be called again. The context ends after 10 seconds. Up to 16 calls run at once.
 	EndSession(ctx context.Context, session, principal string) error
 }
 

@@ -52,7 +52,7 @@ func (h *Handler) resumeCall(r *http.Request, s *session, conn *eventStream, nam
 	s.mu.Unlock()
 	if stream == nil { // the call is over
 		key := StreamKey{Session: s.id, Principal: s.digest, Stream: name}
-		return afterReplay(conn, replay(h.opts.Sessions.Events.After(r.Context(), key, n), name, conn, n))
+		return afterReplay(conn, replay(h.sessions.events.After(r.Context(), key, n), name, conn, n))
 	}
 	if no := afterReplay(conn, stream.attach(r.Context(), conn, n)); no != nil {
 		return no
@@ -81,7 +81,7 @@ func afterReplay(conn *eventStream, err error) *refusal {
 func (h *Handler) serveStandalone(r *http.Request, s *session, conn *eventStream) *refusal {
 	conn.notify = make(chan struct{}, 1)
 	conv := s.conversation()
-	a := &standalone{stream: s.newStream(standaloneStream, conv.Revision(), &h.opts), connected: 1}
+	a := &standalone{stream: s.newStream(standaloneStream, conv.Revision(), h.sessions.events), connected: 1}
 	a.queue.init(a.stream, h.unread, s.caller)
 	s.mu.Lock()
 	switch {
@@ -130,6 +130,7 @@ func (h *Handler) resumeStandalone(r *http.Request, s *session, conn *eventStrea
 // runStandalone writes messages until the connection or the session ends.
 func (h *Handler) runStandalone(r *http.Request, s *session, a *standalone, conv *legacy.Session, conn *eventStream) {
 	defer h.leaveStandalone(s, a, conn)
+	defer h.keepAlive(s, &a.queue)()
 	defer context.AfterFunc(r.Context(), conn.wake)()
 	ctx := context.WithoutCancel(r.Context())
 	var messages [][]byte

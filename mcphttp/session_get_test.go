@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -219,6 +220,9 @@ func TestEventStore_ReceivesSessionPrincipalAndStream(t *testing.T) {
 		}
 	}
 	f.do(http.MethodDelete, "", s.headers...)
+	if err := f.handler.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
 	if len(store.keys) != 4 || len(store.ended) != 1 || store.ended[0] != s.id {
 		t.Errorf("got %d events and ended sessions %q, want 4 and %s", len(store.keys), store.ended, s.id)
 	}
@@ -251,16 +255,21 @@ func TestEventStore_IsNotUsedAfterTheEndOfTheSession(t *testing.T) {
 
 type recordingStore struct {
 	mcphttp.EventStore
+	mu    sync.Mutex // guards the fields below
 	keys  []mcphttp.StreamKey
 	ended []string
 }
 
 func (r *recordingStore) Append(ctx context.Context, key mcphttp.StreamKey, n int64, data []byte) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.keys = append(r.keys, key)
 	return r.EventStore.Append(ctx, key, n, data)
 }
 
 func (r *recordingStore) EndSession(ctx context.Context, session, principal string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.ended = append(r.ended, session)
 	return r.EventStore.EndSession(ctx, session, principal)
 }
@@ -323,6 +332,7 @@ func TestSubscription_OfAHandlerWithoutListen(t *testing.T) {
 type endingStore struct {
 	mcphttp.EventStore
 	end    func()
+	mu     sync.Mutex // guards the field below
 	events map[mcphttp.StreamKey]int
 }
 
@@ -330,11 +340,15 @@ func (s *endingStore) Append(_ context.Context, key mcphttp.StreamKey, _ int64, 
 	if strings.Contains(string(data), "notifications/message") {
 		s.end()
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.events[key]++
 	return nil
 }
 
 func (s *endingStore) EndSession(_ context.Context, session, _ string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	maps.DeleteFunc(s.events, func(key mcphttp.StreamKey, _ int) bool { return key.Session == session })
 	return nil
 }

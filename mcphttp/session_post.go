@@ -83,28 +83,51 @@ func (h *Handler) endNamed(r *http.Request, head *head) bool {
 // initialize starts the conversation of a session. If it fails the session is useless.
 func (t *sessions) initialize(ctx *sessionContext, s *session, msg *jsonrpc.Message) *jsonrpc.Message {
 	// The conversation keeps its context, which therefore holds as little as possible.
-	conv, err := legacy.Open(ctx.Context, &t.config, msg)
+	conv, err := legacy.Open(context.WithValue(ctx.Context, callerKey{}, s.caller), &t.config, msg)
 	if err != nil {
 		return jsonrpc.NewErrorResponse(msg.ID, err)
 	}
+	ended, cancel := context.WithCancelCause(ctx.Context)
+	defer cancel(nil)
+	if err := s.beginInitialize(cancel); err != nil {
+		conv.Close(mcp.ErrClosed)
+		return jsonrpc.NewErrorResponse(msg.ID, err)
+	}
+	timeout, stop := context.WithTimeoutCause(ended, t.opts.Sessions.InitTimeout, mcp.ErrTimeout)
+	defer stop()
+	ctx.Context = timeout
 	answer := conv.InitializeResponse(ctx, msg.ID)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.initializing = nil
 	switch {
 	case answer.Error != nil:
 		conv.Close(mcp.ErrClosed)
-	case s.ended: // during the call of Welcome
+	case s.ended: // meanwhile
 		conv.Close(mcp.ErrClosed)
-		return jsonrpc.NewErrorResponse(msg.ID, mcp.Errorf(mcp.CodeInvalidRequest, "the session has ended"))
-	case s.conversation() != nil:
-		conv.Close(mcp.ErrClosed)
-		err := mcp.Errorf(mcp.CodeInvalidRequest, "the session is initialized already")
-		return jsonrpc.NewErrorResponse(msg.ID, err)
+		return jsonrpc.NewErrorResponse(msg.ID, errSessionEnded)
 	default:
 		s.conv.Store(conv)
 	}
 	return answer
 }
+
+// beginInitialize makes close call cancel, so that a handler that hangs does not delay the end of the
+// session.
+func (s *session) beginInitialize(cancel context.CancelCauseFunc) *mcp.Error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.ended:
+		return errSessionEnded
+	case s.initializing != nil || s.conversation() != nil:
+		return mcp.Errorf(mcp.CodeInvalidRequest, "the session is initialized already")
+	}
+	s.initializing = cancel
+	return nil
+}
+
+var errSessionEnded = mcp.Errorf(mcp.CodeInvalidRequest, "the session has ended")
 
 func (h *Handler) serveSessionMessage(
 	w http.ResponseWriter, r *http.Request, head *head, msg *jsonrpc.Message,
@@ -305,7 +328,7 @@ func (p *sessionPost) send(ctx context.Context, data []byte) error {
 // open returns the stream of the response, which it creates if necessary. The caller holds p.mu.
 func (p *sessionPost) open(ctx context.Context) *sessionStream {
 	if p.stream == nil {
-		p.stream = p.session.newStream(callStream, p.rev, &p.handler.opts)
+		p.stream = p.session.newStream(callStream, p.rev, p.handler.sessions.events)
 		p.first = newEventStream(p.w, p.handler, p.session.caller)
 		p.stream.start(ctx, p.first)
 		if p.disconnected {

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"iter"
-	"log/slog"
 	"strconv"
 	"strings"
 	"sync"
@@ -43,9 +42,8 @@ func newStreamName(kind byte) string {
 // received. Spec: basic/transports#resumability-and-redelivery
 type sessionStream struct {
 	key    StreamKey
-	store  EventStore // nil if the revision has no resumption
-	primes bool       // the first event is empty
-	logger *slog.Logger
+	store  *sessionEventLog // nil if the revision has no resumption
+	primes bool             // the first event is empty
 
 	mu   sync.Mutex // guards the fields below, and is held while writing
 	last int64      // number of the last event
@@ -57,14 +55,13 @@ type sessionStream struct {
 
 // newStream returns a new stream of the session. The stream of a call is in s.streams until it is
 // dropped.
-func (s *session) newStream(kind byte, rev wire.Revision, opts *Options) *sessionStream {
+func (s *session) newStream(kind byte, rev wire.Revision, store *sessionEventLog) *sessionStream {
 	stream := &sessionStream{
 		key:    StreamKey{Session: s.id, Principal: s.digest, Stream: newStreamName(kind)},
 		primes: rev.Has(wire.SSEPriming),
-		logger: opts.Logger,
 	}
 	if rev.Has(wire.SSEResumption) {
-		stream.store = opts.Sessions.Events
+		stream.store = store
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,23 +144,14 @@ func (st *sessionStream) storeEvent(ctx context.Context, data []byte) bool {
 		return false
 	}
 	if err := st.store.Append(ctx, st.key, st.last, data); err != nil {
-		st.logger.ErrorContext(ctx, "mcphttp: event not stored", "error", err)
+		st.store.log.error(ctx, "mcphttp: event not stored", err)
 		return false
 	}
 	if st.sessionEnded.Load() { // meanwhile: its events may have been deleted before this one was stored
-		deleteEvents(st.store, st.logger, st.key.Session, st.key.Principal)
+		st.store.delete(sessionKey{st.key.Session, st.key.Principal})
 		return false
 	}
 	return true
-}
-
-// deleteEvents deletes the events of a session that has ended.
-func deleteEvents(store EventStore, logger *slog.Logger, session, principal string) {
-	ctx, cancel := context.WithTimeout(context.Background(), endSessionTimeout)
-	defer cancel()
-	if err := store.EndSession(ctx, session, principal); err != nil {
-		logger.ErrorContext(ctx, "mcphttp: events of an ended session not deleted", "error", err)
-	}
 }
 
 func (st *sessionStream) finish(ctx context.Context, data []byte) {

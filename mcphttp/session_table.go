@@ -1,6 +1,7 @@
 package mcphttp
 
 import (
+	"context"
 	"crypto/rand"
 	"fmt"
 	"net/http"
@@ -12,14 +13,12 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// endSessionTimeout bounds [EventStore.EndSession], which may be called without a request.
-const endSessionTimeout = 10 * time.Second
-
 // sessions is the table of all sessions of a handler.
 type sessions struct {
 	opts   *Options
 	config legacy.Config
 	quota  *quota
+	events *sessionEventLog
 	begin  time.Time                     // times are stored as durations since then
 	change atomic.Pointer[encodedChange] // the last one
 
@@ -31,18 +30,34 @@ type sessions struct {
 	sweeper *time.Timer // runs while there are sessions
 }
 
-func newSessions(h mcp.Handler, opts *Options) *sessions {
+func newSessions(h mcp.Handler, opts *Options, filters *quota) *sessions {
 	return &sessions{
 		opts: opts,
 		config: legacy.Config{
 			Core:        &sessionCore{h},
 			Logger:      opts.Logger,
 			MaxInFlight: opts.Sessions.MaxInFlight,
+			Reserve:     reserveIn(filters),
 			Cancelled:   func(reason string) error { return fmt.Errorf("%w: %s", mcp.ErrCancelled, reason) },
 		},
-		quota: newQuota("sessions", int64(opts.Sessions.Max), int64(opts.Sessions.MaxPerPrincipal)),
-		begin: time.Now(),
-		byID:  make(map[string]*session),
+		quota:  newQuota("sessions", int64(opts.Sessions.Max), int64(opts.Sessions.MaxPerPrincipal)),
+		events: newSessionEventLog(opts),
+		begin:  time.Now(),
+		byID:   make(map[string]*session),
+	}
+}
+
+type callerKey struct{}
+
+// reserveIn returns a function that reserves bytes for the caller of a conversation's context.
+func reserveIn(q *quota) func(ctx context.Context, n int) bool {
+	return func(ctx context.Context, n int) bool {
+		c, _ := ctx.Value(callerKey{}).(caller)
+		if n < 0 {
+			q.release(c, int64(-n))
+			return true
+		}
+		return q.acquire(c, int64(n)) == nil
 	}
 }
 
@@ -168,7 +183,7 @@ func (t *sessions) end(s *session, cause error) {
 func (t *sessions) finish(s *session, cause error) {
 	t.quota.release(s.caller, 1)
 	s.close(cause)
-	deleteEvents(t.opts.Sessions.Events, t.opts.Logger, s.id, s.digest)
+	t.events.delete(sessionKey{s.id, s.digest})
 }
 
 func (t *sessions) endAll(cause error) {

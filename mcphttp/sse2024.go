@@ -68,6 +68,7 @@ func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request, head *he
 	}
 	initTimer := time.NewTimer(timeout)
 	defer initTimer.Stop()
+	isPinged := false
 	for {
 		select {
 		case <-conn.over():
@@ -84,6 +85,10 @@ func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request, head *he
 		case <-conn.notify:
 			if !sendQueued(conn, queue) {
 				return nil
+			}
+			if !isPinged && s.conversation() != nil {
+				isPinged = true
+				defer h.keepAlive(s, queue)()
 			}
 		}
 	}

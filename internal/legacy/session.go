@@ -79,6 +79,9 @@ type Config struct {
 	// Calls holds the requests in flight of a stream that carries more than this session. Ids and
 	// limits then apply to the whole stream. Default: a table for each session.
 	Calls *peer.Table
+	// Reserve reserves n bytes for the resources that the session of a context subscribes to, and
+	// reports whether there is room; a negative n releases them. Default: each session has room.
+	Reserve func(ctx context.Context, n int) bool
 	// Cancelled returns the cause of a context whose request the client has cancelled. Default: an
 	// error with the reason.
 	Cancelled func(reason string) error
@@ -283,6 +286,10 @@ func (s *Session) Close(cause error) {
 	}
 	s.cancel(cause)
 	s.refreshSubscription()
+	s.subMu.Lock()
+	defer s.subMu.Unlock()
+	s.reserve(-uriBytes(s.uris))
+	s.uris = nil
 }
 
 // emptyResult is the result of a request that returns nothing.

@@ -146,20 +146,30 @@ func (c *Config) projectChange(rev wire.Revision, method string, params json.Raw
 // subscribe adds a resource to the subscription. Spec: server/resources#subscriptions
 func (s *Session) subscribe(ctx context.Context, params []byte) (json.RawMessage, *jsonrpc.Error) {
 	return s.changeURIs(ctx, params, func(uri string) ([]string, *jsonrpc.Error) {
-		bytes := len(uri)
-		for _, u := range s.uris {
-			bytes += len(u)
-		}
 		switch {
 		case slices.Contains(s.uris, uri):
 			return s.uris, nil
 		case len(uri) > maxSubscribedURI:
 			return nil, invalidParams("params.uri: want at most %d bytes", maxSubscribedURI)
-		case len(s.uris) == maxSubscribed, bytes > maxSubscribedBytes:
-			return nil, invalidRequest("too many resources are subscribed to")
+		case len(s.uris) == maxSubscribed, uriBytes(s.uris)+len(uri) > maxSubscribedBytes:
+			return nil, errTooManySubscribed
 		}
 		return append(slices.Clip(s.uris), uri), nil
 	})
+}
+
+var errTooManySubscribed = invalidRequest("too many resources are subscribed to")
+
+func uriBytes(uris []string) (n int) {
+	for _, uri := range uris {
+		n += len(uri)
+	}
+	return n
+}
+
+// reserve calls [Config.Reserve] for the session.
+func (s *Session) reserve(n int) bool {
+	return n == 0 || s.cfg.Reserve == nil || s.cfg.Reserve(s.ctx, n)
 }
 
 // unsubscribe removes a resource from the subscription. It is not an error if it is not there.
@@ -196,15 +206,25 @@ func (s *Session) changeURIs(ctx context.Context, params []byte,
 	if refusal != nil {
 		return nil, refusal
 	}
-	if len(after) == len(before) {
+	more := uriBytes(after) - uriBytes(before)
+	switch {
+	case len(after) == len(before):
 		return emptyResult, nil
+	case s.ctx.Err() != nil || more > 0 && !s.reserve(more):
+		return nil, errTooManySubscribed // or the session has ended, and nothing releases them
 	}
 	s.uris = after
 	if err := s.updateSubscription(has); err != nil {
 		s.uris = before
+		if more > 0 {
+			s.reserve(-more)
+		}
 		s.checked.Forget(uri)
 		failure := s.failure(ctx, "resource not subscribed to", err)
 		return nil, projectError(s.rev, wire.MethodResourcesSubscribe, failure)
+	}
+	if more < 0 {
+		s.reserve(more)
 	}
 	return emptyResult, nil
 }

@@ -79,3 +79,13 @@ func (r Revision) PermittedError(e *jsonrpc.Error) *jsonrpc.Error {
 func invalidParams(message string) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: message}
 }
+
+// A HandlerError is an error with the code of an unknown method that the handler of a known method
+// has returned. HTTP transports answer it with status 200, and errors of unknown methods with 404.
+type HandlerError struct{ Err error }
+
+// Error returns the text of the error.
+func (e *HandlerError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error of the handler.
+func (e *HandlerError) Unwrap() error { return e.Err }
