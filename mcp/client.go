@@ -187,6 +187,8 @@ type Client struct {
 	known    toolIndex
 	pages    elicitedPages
 	cache    resultCache
+
+	deprecations deprecations
 }
 
 func newClient(t Transport, opts *ClientOptions) (*Client, error) {

@@ -301,6 +301,7 @@ func (c *Client) logged(method string, params json.RawMessage) {
 		c.opts.Logger.Debug("mcp: invalid log message from the server", "error", err)
 		return
 	}
+	c.warnDeprecated(c.ctx, wire.Logging, "log messages")
 	c.opts.Log(c.ctx, &m)
 }
 

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -210,6 +211,9 @@ func (c *Client) answerForm(ctx context.Context, p *ElicitRequestParams) (json.R
 	if err != nil {
 		return nil, invalidInputRequest(CodeInvalidParams, "requestedSchema: %v", err)
 	}
+	if bytes.Contains(p.RequestedSchema, []byte(`"enumNames"`)) {
+		c.warnDeprecated(ctx, wire.ElicitationEnumNames, "enumNames")
+	}
 	r, err := c.opts.Elicit(ctx, p)
 	if err := checkElicited("Elicit", r, err); err != nil {
 		return nil, err
@@ -231,8 +235,15 @@ func (c *Client) answerForm(ctx context.Context, p *ElicitRequestParams) (json.R
 	return jsonv2.Marshal(ElicitResult{Action: ElicitAccept, Content: content}, deterministic)
 }
 
+func (c *Client) warnDeprecated(ctx context.Context, f wire.Feature, name string) {
+	if conn := c.connection.Load(); conn != nil {
+		c.deprecations.warn(ctx, c.opts.Logger, conn.revision, f, name)
+	}
+}
+
 // Spec: client/roots (2026-07-28).
 func (c *Client) answerRoots(ctx context.Context) (json.RawMessage, error) {
+	c.warnDeprecated(ctx, wire.Roots, "roots")
 	roots, err := c.opts.Roots(ctx)
 	if err != nil {
 		return nil, err
@@ -256,6 +267,10 @@ func (c *Client) answerSampling(ctx context.Context, params json.RawMessage) (js
 	}
 	if err := p.check(); err != nil {
 		return nil, invalidInputRequest(CodeInvalidParams, "invalid params of sampling/createMessage: %v", err)
+	}
+	c.warnDeprecated(ctx, wire.Sampling, "sampling")
+	if p.IncludeContext != "" && p.IncludeContext != contextNone {
+		c.warnDeprecated(ctx, wire.SamplingContext, "includeContext")
 	}
 	r, err := c.opts.Sample(ctx, &p)
 	if err != nil {
