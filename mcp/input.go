@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -164,6 +165,9 @@ func (c *Client) answer(ctx context.Context, method string, params json.RawMessa
 
 // Spec: client/elicitation (2026-07-28).
 func (c *Client) answerElicitation(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
+	if !c.elicitations.allow(time.Now(), float64(c.opts.ElicitationsPerMinute)) {
+		return nil, wire.Busy("too many questions to the user")
+	}
 	var p ElicitRequestParams
 	if err := jsonv2.Unmarshal(params, &p); err != nil {
 		return nil, invalidInputRequest(CodeInvalidParams, "invalid params of elicitation/create")
@@ -190,6 +194,26 @@ func (c *Client) answerElicitation(ctx context.Context, params json.RawMessage) 
 		return c.answerForm(ctx, &p)
 	}
 	return nil, invalidInputRequest(CodeInvalidParams, "invalid mode %.64q: the client did not declare it", p.Mode)
+}
+
+// An elicitationLimit is a token bucket for the questions of one server to the user, so that a
+// hostile server cannot flood the user. Spec: client/elicitation, Security Considerations.
+type elicitationLimit struct {
+	mu   sync.Mutex // guards the fields below
+	used float64    // tokens taken and not refilled
+	last time.Time  // when used was computed
+}
+
+func (l *elicitationLimit) allow(now time.Time, perMinute float64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.used = max(0, l.used-now.Sub(l.last).Minutes()*perMinute)
+	l.last = now
+	if l.used+1 > perMinute {
+		return false
+	}
+	l.used++
+	return true
 }
 
 // checkElicited returns an error if a function of the options returned an invalid result.
