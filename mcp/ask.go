@@ -12,11 +12,12 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-// Errors of questions, for [errors.Is]. A question that the user dismissed has the error
-// [ErrCancelled].
+// Errors of questions, for [errors.Is].
 var (
 	// ErrDeclined is the error of a question that the user declined.
 	ErrDeclined = errors.New("mcp: declined by the user")
+	// ErrDismissed is the error of a question that the user dismissed, the action "cancel".
+	ErrDismissed = errors.New("mcp: dismissed by the user")
 	// ErrUnsupported is the error of a question that the client cannot be asked: it did not declare
 	// the capability, or its revision does not have it. Nothing was asked, and a handler may
 	// continue without the answer. A handler that returns the error sends the client a protocol
@@ -60,7 +61,7 @@ type Question struct {
 // the user is asked again. So a message must not contain the time or a counter, unless its value
 // comes from [Once].
 //
-// The error is [ErrDeclined] if the user refused, [ErrCancelled] if the user dismissed the
+// The error is [ErrDeclined] if the user refused, [ErrDismissed] if the user dismissed the
 // question, and [ErrUnsupported] if the client cannot ask. A handler may treat these; all other
 // errors, that of an open question among them, it returns. Forms must not ask for passwords or
 // other secrets; use [AskURL]. The options may be nil.

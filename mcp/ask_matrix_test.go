@@ -139,7 +139,8 @@ func TestELI10_ELI25_ActionsOfTheUser(t *testing.T) {
 	s := newServer(t, nil)
 	addTool(s, "ask", func(ctx context.Context) (string, error) {
 		_, err := mcp.Ask[bool](ctx, "a", "Sure?", nil)
-		return fmt.Sprint(errors.Is(err, mcp.ErrDeclined), errors.Is(err, mcp.ErrCancelled), err == nil), nil
+		return fmt.Sprint(errors.Is(err, mcp.ErrDeclined),
+			errors.Is(err, mcp.ErrDismissed) && !errors.Is(err, mcp.ErrCancelled), err == nil), nil
 	})
 	mcptest.RunOn(t, s, mcptest.Since("2025-06-18"), nil, func(t *testing.T, c *mcptest.Client) {
 		for _, test := range []struct {

@@ -580,7 +580,8 @@ func TestELI10_DeclineAndCancelAreErrors(t *testing.T) {
 		var a, b, c bool
 		err := mcp.AskAll(ctx, mcp.FormQuestion("a", "A?", &a, nil), mcp.FormQuestion("b", "B?", &b, nil),
 			mcp.FormQuestion("c", "C?", &c, nil))
-		return fmt.Sprint(errors.Is(err, mcp.ErrDeclined), errors.Is(err, mcp.ErrCancelled), a, b, c), nil
+		return fmt.Sprint(errors.Is(err, mcp.ErrDeclined),
+			errors.Is(err, mcp.ErrDismissed) && !errors.Is(err, mcp.ErrCancelled), a, b, c), nil
 	})
 	answer := func(a, b, c string) string {
 		return fmt.Sprintf(`{"a":{"action":%q},"b":{"action":%q},"c":%s}`, a, b, c)

@@ -50,6 +50,11 @@ type ClientOptions struct {
 	// and open the page where neither this program nor a model can read the input. The URL is
 	// https, or http on this machine. Setting ElicitURL declares the capability elicitation.url.
 	ElicitURL func(ctx context.Context, p *ElicitRequestParams) (*ElicitResult, error)
+	// ElicitationsPerMinute is how many questions for Elicit and ElicitURL the server may send in a
+	// minute, and at once; negative means none. Further ones do not reach these functions: in
+	// sessions the server receives an error with [CodeBusy], since 2026-07-28 the request that they
+	// belong to fails. Default: 64, as many as one round of a request may have.
+	ElicitationsPerMinute int
 	// ElicitationComplete is called when a server of 2025-11-25 has announced that the user has
 	// completed a page that ElicitURL was called for. id is [ElicitRequestParams.ElicitationID].
 	// Servers need not announce it. It is called like Log.
@@ -127,6 +132,7 @@ func (o *ClientOptions) withDefaults() ClientOptions {
 	full.ProbeTimeout = cmp.Or(full.ProbeTimeout, defaultProbeTimeout)
 	full.InputTimeout = cmp.Or(full.InputTimeout, defaultInputTimeout)
 	full.MaxRounds = cmp.Or(full.MaxRounds, defaultMaxRounds)
+	full.ElicitationsPerMinute = cmp.Or(full.ElicitationsPerMinute, maxInputRequests)
 	full.Logger = cmp.Or(full.Logger, slog.Default())
 	return full
 }
@@ -187,6 +193,9 @@ type Client struct {
 	known    toolIndex
 	pages    elicitedPages
 	cache    resultCache
+
+	elicitations elicitationLimit
+	deprecations deprecations
 }
 
 func newClient(t Transport, opts *ClientOptions) (*Client, error) {

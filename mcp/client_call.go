@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"strconv"
 	"strings"
@@ -35,7 +36,8 @@ type CallOptions struct {
 	// LogLevel requests log messages of this level and above. Default: that of the client.
 	LogLevel LoggingLevel
 	// Meta is added to the `_meta` of the request. Keys that the protocol defines are refused,
-	// except those of the trace context.
+	// except those of the trace context: traceparent, tracestate and baggage. Of these, values that
+	// do not have the form of the W3C are logged and not sent.
 	Meta Meta
 	// NoCache sends the request even if a fresh result is cached.
 	NoCache bool
@@ -88,6 +90,24 @@ func (o *CallOptions) checkMeta() error {
 	return nil
 }
 
+// withValidTrace returns o without those values of the trace context in Meta that do not have the
+// form of the W3C. Spec: basic (2026-07-28), _meta.
+func (c *Client) withValidTrace(ctx context.Context, o *CallOptions) *CallOptions {
+	for _, key := range []string{wire.MetaTraceParent, wire.MetaTraceState, wire.MetaBaggage} {
+		value, ok := o.Meta[key]
+		raw, err := jsonv2.Marshal(value, deterministic)
+		if !ok || err == nil && wire.ValidTraceContext(key, raw) {
+			continue
+		}
+		c.opts.Logger.WarnContext(ctx, "mcp: invalid trace context in CallOptions.Meta is not sent", "key", key)
+		valid := *o
+		valid.Meta = maps.Clone(o.Meta)
+		delete(valid.Meta, key)
+		o = &valid
+	}
+	return o
+}
+
 // A LoggingMessage is a log message of a server.
 //
 // Spec: server/utilities/logging; schema LoggingMessageNotificationParams.
@@ -133,6 +153,9 @@ func (c *Client) do(ctx context.Context, k *clientRequest) (RawResult, error) {
 	o := callOptionsFrom(ctx)
 	if err := o.checkMeta(); err != nil {
 		return nil, err
+	}
+	if len(o.Meta) > 0 {
+		o = c.withValidTrace(ctx, o)
 	}
 	if ctx.Err() != nil {
 		return nil, &TransportError{Method: k.method, Err: context.Cause(ctx)}
@@ -301,6 +324,7 @@ func (c *Client) logged(method string, params json.RawMessage) {
 		c.opts.Logger.Debug("mcp: invalid log message from the server", "error", err)
 		return
 	}
+	c.warnDeprecated(c.ctx, wire.Logging, "log messages")
 	c.opts.Log(c.ctx, &m)
 }
 

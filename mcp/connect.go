@@ -40,6 +40,7 @@ func Connect(ctx context.Context, t Transport, opts *ClientOptions) (*Client, er
 	}
 	if t, ok := t.(interface{ streams() *connTransport }); ok && err == nil {
 		t.streams().unrouted = func(m *jsonrpc.Message) { _ = c.logs.put(c.ctx, m.Method, paramsOf(m)) }
+		t.streams().restarted = c.restarted
 		t.streams().logger = cmp.Or(t.streams().logger, c.opts.Logger)
 	}
 	if err != nil {
@@ -199,6 +200,22 @@ func (r *Request) forConnection(from, to *connection) *Request {
 	return &other
 }
 
+// restarted drops what is known about a server that has been started again: it may be another
+// version. The next request sends server/discover again.
+func (c *Client) restarted() {
+	c.cache.clear()
+	c.known.clear()
+	if conn := c.connection.Load(); conn != nil && conn.session == nil {
+		c.markStale(conn)
+	}
+}
+
+func (c *Client) markStale(conn *connection) {
+	stale := *conn
+	stale.stale = true
+	c.connection.CompareAndSwap(conn, &stale)
+}
+
 // isStale reports whether err shows that the connection can no longer be used and the request has
 // not run. It marks the connection as ended.
 func (c *Client) isStale(conn *connection, err error) bool {
@@ -211,9 +228,7 @@ func (c *Client) isStale(conn *connection, err error) bool {
 	if !lost && !changed || c.ctx.Err() != nil {
 		return false
 	}
-	stale := *conn
-	stale.stale = true
-	c.connection.CompareAndSwap(conn, &stale)
+	c.markStale(conn)
 	return failed == nil || !failed.MayHaveRun
 }
 

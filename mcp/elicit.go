@@ -55,7 +55,7 @@ const (
 )
 
 // decodeElicitResult decodes a client's answer. The error is a protocol error if it is malformed,
-// and [ErrDeclined] or [ErrCancelled] if the user did not accept.
+// and [ErrDeclined] or [ErrDismissed] if the user did not accept.
 func decodeElicitResult(raw json.RawMessage) (*ElicitResult, error) {
 	var r ElicitResult
 	if err := jsonv2.Unmarshal(raw, &r); err != nil {
@@ -66,7 +66,7 @@ func decodeElicitResult(raw json.RawMessage) (*ElicitResult, error) {
 	case ElicitDecline:
 		return nil, ErrDeclined
 	case ElicitCancel:
-		return nil, ErrCancelled
+		return nil, ErrDismissed
 	default:
 		return nil, malformed("the action of an elicitation result is accept, decline or cancel")
 	}

@@ -34,8 +34,7 @@ const (
 var (
 	// ErrClosed is wrapped by every error for a connection or client that is closed.
 	ErrClosed = peer.ErrClosed
-	// ErrCancelled is the cause of a context whose request the client has cancelled, and the error
-	// of an [Ask] whose question the user has dismissed.
+	// ErrCancelled is the cause of a context whose request the client has cancelled.
 	ErrCancelled = errors.New("mcp: cancelled")
 	// ErrDisconnected is the cause of a context whose client disconnected before the response.
 	ErrDisconnected = peer.ErrDisconnected

@@ -19,7 +19,7 @@ func ExampleClientOptions_elicit() {
 		switch {
 		case errors.Is(err, mcp.ErrDeclined):
 			return "the user has declined", nil
-		case errors.Is(err, mcp.ErrCancelled):
+		case errors.Is(err, mcp.ErrDismissed):
 			return "the user has dismissed the question", nil
 		case err != nil:
 			return "", fmt.Errorf("ask: %w", err) // the question is open, or the client cannot ask

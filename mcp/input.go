@@ -1,11 +1,13 @@
 package mcp
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -163,6 +165,9 @@ func (c *Client) answer(ctx context.Context, method string, params json.RawMessa
 
 // Spec: client/elicitation (2026-07-28).
 func (c *Client) answerElicitation(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
+	if !c.elicitations.allow(time.Now(), float64(c.opts.ElicitationsPerMinute)) {
+		return nil, wire.Busy("too many questions to the user")
+	}
 	var p ElicitRequestParams
 	if err := jsonv2.Unmarshal(params, &p); err != nil {
 		return nil, invalidInputRequest(CodeInvalidParams, "invalid params of elicitation/create")
@@ -191,6 +196,26 @@ func (c *Client) answerElicitation(ctx context.Context, params json.RawMessage) 
 	return nil, invalidInputRequest(CodeInvalidParams, "invalid mode %.64q: the client did not declare it", p.Mode)
 }
 
+// An elicitationLimit is a token bucket for the questions of one server to the user, so that a
+// hostile server cannot flood the user. Spec: client/elicitation, Security Considerations.
+type elicitationLimit struct {
+	mu   sync.Mutex // guards the fields below
+	used float64    // tokens taken and not refilled
+	last time.Time  // when used was computed
+}
+
+func (l *elicitationLimit) allow(now time.Time, perMinute float64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.used = max(0, l.used-now.Sub(l.last).Minutes()*perMinute)
+	l.last = now
+	if l.used+1 > perMinute {
+		return false
+	}
+	l.used++
+	return true
+}
+
 // checkElicited returns an error if a function of the options returned an invalid result.
 func checkElicited(function string, r *ElicitResult, err error) error {
 	switch {
@@ -209,6 +234,9 @@ func (c *Client) answerForm(ctx context.Context, p *ElicitRequestParams) (json.R
 	form, err := schema.Compile(p.RequestedSchema)
 	if err != nil {
 		return nil, invalidInputRequest(CodeInvalidParams, "requestedSchema: %v", err)
+	}
+	if bytes.Contains(p.RequestedSchema, []byte(`"enumNames"`)) {
+		c.warnDeprecated(ctx, wire.ElicitationEnumNames, "enumNames")
 	}
 	r, err := c.opts.Elicit(ctx, p)
 	if err := checkElicited("Elicit", r, err); err != nil {
@@ -231,8 +259,15 @@ func (c *Client) answerForm(ctx context.Context, p *ElicitRequestParams) (json.R
 	return jsonv2.Marshal(ElicitResult{Action: ElicitAccept, Content: content}, deterministic)
 }
 
+func (c *Client) warnDeprecated(ctx context.Context, f wire.Feature, name string) {
+	if conn := c.connection.Load(); conn != nil {
+		c.deprecations.warn(ctx, c.opts.Logger, conn.revision, f, name)
+	}
+}
+
 // Spec: client/roots (2026-07-28).
 func (c *Client) answerRoots(ctx context.Context) (json.RawMessage, error) {
+	c.warnDeprecated(ctx, wire.Roots, "roots")
 	roots, err := c.opts.Roots(ctx)
 	if err != nil {
 		return nil, err
@@ -256,6 +291,10 @@ func (c *Client) answerSampling(ctx context.Context, params json.RawMessage) (js
 	}
 	if err := p.check(); err != nil {
 		return nil, invalidInputRequest(CodeInvalidParams, "invalid params of sampling/createMessage: %v", err)
+	}
+	c.warnDeprecated(ctx, wire.Sampling, "sampling")
+	if p.IncludeContext != "" && p.IncludeContext != contextNone {
+		c.warnDeprecated(ctx, wire.SamplingContext, "includeContext")
 	}
 	r, err := c.opts.Sample(ctx, &p)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/schema"
@@ -180,20 +181,25 @@ func (c *call) log(params []byte) error {
 	if c.progress.finished {
 		return nil
 	}
-	c.warnDeprecated(wire.Logging, "log messages to clients")
+	c.warnDeprecated(wire.Logging, "log messages")
 	return c.req.Notify(c, wire.NotificationMessage, params)
 }
 
-// warnDeprecated logs, once per server, that a handler uses a feature which the revision of its
-// client deprecates.
+func (c *call) warnDeprecated(f wire.Feature, name string) {
+	c.server.deprecations.warn(c, c.server.log, c.req.env.Revision, f, name)
+}
+
+// deprecations logs once for each feature of a server or a client that the revision of a connection
+// deprecates it.
 //
 // Spec: SEP-2577.
-func (c *call) warnDeprecated(f wire.Feature, name string) {
-	if !c.req.env.Revision.Deprecated(f) {
+type deprecations struct{ warned sync.Map } // by wire.Feature
+
+func (d *deprecations) warn(ctx context.Context, log *slog.Logger, r wire.Revision, f wire.Feature, name string) {
+	if !r.Deprecated(f) {
 		return
 	}
-	if _, warned := c.server.deprecated.LoadOrStore(f, true); !warned {
-		c.server.log.WarnContext(c, "mcp: the protocol deprecates a feature that the server uses",
-			"feature", name, "revision", c.req.Revision(), "method", c.req.Method)
+	if _, warned := d.warned.LoadOrStore(f, true); !warned {
+		log.WarnContext(ctx, "mcp: the protocol deprecates a feature that is in use", "feature", name, "revision", r)
 	}
 }

@@ -1,6 +1,7 @@
 package mcp_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -90,9 +91,11 @@ cache {"g":{"logger":"attribute"},"msg":"group","n":1}
 		})
 }
 
-func TestMETA16_TraceContextHasTheFormOfTheW3C(t *testing.T) {
-	const trace = `00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01`
-	values := map[string]map[string]bool{
+const trace = `00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01`
+
+// traceContexts returns values of members of `_meta` in JSON, and whether they are valid.
+func traceContexts() map[string]map[string]bool {
+	return map[string]map[string]bool{
 		"traceparent": {
 			`"` + trace + `"`: true, `"01` + trace[2:] + `-more"`: true, `"` + trace + `-more"`: false, `"ff` + trace[2:] + `"`: false,
 			`"00-00000000000000000000000000000000-00f067aa0ba902b7-01"`: false, `"` + strings.ToUpper(trace) + `"`: false,
@@ -110,6 +113,10 @@ func TestMETA16_TraceContextHasTheFormOfTheW3C(t *testing.T) {
 		},
 		"com.example/x": {`"\u0001"`: true, `5`: true},
 	}
+}
+
+func TestMETA16_TraceContextHasTheFormOfTheW3C(t *testing.T) {
+	values := traceContexts()
 	s := newServer(t, nil)
 	addTool(s, "meta", func(ctx context.Context) (string, error) {
 		for key := range values {
@@ -130,4 +137,39 @@ func TestMETA16_TraceContextHasTheFormOfTheW3C(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The middleware sees the `_meta` as it was sent; Request.Meta would drop invalid values.
+func TestMETA16_ClientSendsOnlyValidTraceContext(t *testing.T) {
+	values := traceContexts()
+	var sent json.RawMessage
+	s := newServer(t, nil)
+	addTool(s, "x", func(context.Context) (string, error) { return "", nil })
+	s.Use(func(next mcp.Handler) mcp.Handler {
+		return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+			if meta, ok := req.Param("_meta"); ok && req.Method == "tools/call" {
+				sent = bytes.Clone(meta)
+			}
+			return next.ServeMCP(ctx, req)
+		})
+	})
+	for _, on := range mcptest.Combinations() {
+		t.Run(on.String(), func(t *testing.T) {
+			c := mcptest.Dial(t, s, on, nil)
+			for key, of := range values {
+				for value, valid := range of {
+					meta := mcp.Meta{key: json.RawMessage(value), "com.example/other": 1}
+					if _, err := c.CallTool(mcp.WithCallOptions(t.Context(), mcp.CallOptions{Meta: meta}), "x", nil); err != nil {
+						t.Fatal(err)
+					}
+					var got map[string]json.RawMessage
+					_ = json.Unmarshal(sent, &got)
+					_, present := got[key]
+					if _, other := got["com.example/other"]; present != valid || !other || len(meta) != 2 {
+						t.Errorf("%s %.100s: the client sent %.300s, want it present: %t", key, value, sent, valid)
+					}
+				}
+			}
+		})
+	}
 }

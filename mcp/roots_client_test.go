@@ -1,6 +1,7 @@
 package mcp_test
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"testing"
@@ -19,7 +20,7 @@ func answerInSession(t *testing.T, opts *mcp.ClientOptions, method, params strin
 		client, server := mcp.Pipe()
 		defer server.Close()
 		full := *opts
-		full.Logger = discardLogger()
+		full.Logger = cmp.Or(full.Logger, discardLogger())
 		done := make(chan struct{})
 		go func() {
 			defer close(done)

@@ -38,7 +38,7 @@ type Server struct {
 	changes   broadcaster
 	sealer    *seal.KeyRing
 
-	deprecated sync.Map // wire.Feature; those that a warning was logged for
+	deprecations deprecations
 
 	mu         sync.Mutex // guards the fields below; the maps behind pointers are read without it
 	middleware []Middleware

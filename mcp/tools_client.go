@@ -111,6 +111,12 @@ func (x *toolIndex) add(name string, k *knownTool) {
 	x.bytes += len(k.raw)
 }
 
+func (x *toolIndex) clear() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.tools, x.bytes = nil, 0
+}
+
 // CallTool calls a tool. args encodes to a JSON object, or is nil; otherwise the call fails and
 // nothing is sent. StructuredContent of the result is a json.RawMessage. If the tool fails,
 // CallTool returns a result with IsError set; the function [CallTool] returns an error instead. If

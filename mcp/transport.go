@@ -164,13 +164,14 @@ type connTransport struct {
 	backoff    time.Time     // when the next dial is allowed
 	closed     bool
 
-	routes   routes
-	unrouted func(m *jsonrpc.Message) // receives notifications that belong to no request
+	routes    routes
+	unrouted  func(m *jsonrpc.Message) // receives notifications that belong to no request
+	restarted func()                   // called after a Conn other than the first has been dialed
 }
 
 func (t *connTransport) init(dial func(ctx context.Context) (Conn, error)) {
 	t.dial, t.lock = dial, make(chan struct{}, 1)
-	t.unrouted = func(*jsonrpc.Message) {}
+	t.unrouted, t.restarted = func(*jsonrpc.Message) {}, func() {}
 }
 
 func (t *connTransport) log() *slog.Logger { return cmp.Or(t.logger, slog.Default()) }
@@ -238,6 +239,9 @@ func (t *connTransport) live(ctx context.Context, method string) (c *clientConn,
 			return nil, false, context.Cause(ctx)
 		}
 		return nil, false, &TransportError{Method: method, Err: err}
+	}
+	if !t.dialed.IsZero() {
+		t.restarted()
 	}
 	t.unused, t.dialed = nil, time.Now()
 	t.current = newClientConn(conn, t.log(), t.receive)

@@ -30,7 +30,7 @@ func ask(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, erro
 	case "no":
 		return &mcp.ElicitResult{Action: mcp.ElicitDecline}, nil // mcp.ErrDeclined at the server
 	}
-	return &mcp.ElicitResult{Action: mcp.ElicitCancel}, nil // mcp.ErrCancelled at the server
+	return &mcp.ElicitResult{Action: mcp.ElicitCancel}, nil // mcp.ErrDismissed at the server
 }
 
 func run(ctx context.Context) error {

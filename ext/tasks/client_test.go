@@ -169,7 +169,9 @@ func TestManyInputRequestsAreAskedInRounds(t *testing.T) {
 		return taskState("input_required", `,"inputRequests":{`+strings.Join(members, ",")+`}`), nil
 	}
 	var asked []string
-	runWithServer(t, s, answerForms(&asked), nil, func(t *testing.T, c *mcp.Client) {
+	opts := answerForms(&asked)
+	opts.ElicitationsPerMinute = 100
+	runWithServer(t, s, opts, nil, func(t *testing.T, c *mcp.Client) {
 		r, err := c.CallTool(t.Context(), "ask", nil)
 		wantText(t, r, err, "hello")
 		if len(asked) != 100 {

@@ -78,14 +78,62 @@ func TestTOOL25_CallersHaveTheirOwnLimits(t *testing.T) {
 		_, err := s.ServeMCP(t.Context(), req)
 		return err
 	}
+	if err := call("known"); err != nil {
+		t.Fatal(err)
+	}
 	for n := range 30_000 { // more callers than have room
-		if err := call(fmt.Sprint(n)); err != nil && n < 20_000 {
+		if err := call(fmt.Sprint(n)); err != nil {
 			t.Fatalf("first call of caller %d: %v", n, err)
 		}
+		if n%5_000 == 0 && call("known") == nil {
+			t.Fatalf("after %d callers, a further call of a caller: no error, want one", n)
+		}
 	}
-	if err := call("0"); err == nil {
-		t.Error("second call of a caller: no error, want one")
+}
+
+func TestTOOL25_AnonymousCallersDoNotEvictTheLimitsOfOthers(t *testing.T) {
+	n := 0
+	s := newServer(middleware.RateLimit(&middleware.RateLimitOptions{ToolCalls: middleware.Rate{PerSecond: 1e-3},
+		Caller: func(_ context.Context, req *mcp.Request) string {
+			if n++; req.Principal != nil {
+				n = 0
+			}
+			return req.Principal.Key() + fmt.Sprint(n)
+		}}))
+	call := func(p *mcp.Principal) error {
+		req := request(t, `{"name":"a","_meta":{"io.modelcontextprotocol/protocolVersion":"`+mcptest.Modern+`",`+
+			`"io.modelcontextprotocol/clientCapabilities":{}}}`)
+		req.Principal = p
+		_, err := s.ServeMCP(t.Context(), req)
+		return err
 	}
+	if err := call(&mcp.Principal{Subject: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	for range 30_000 {
+		if err := call(nil); err != nil {
+			t.Fatalf("first call of an anonymous caller: %v", err)
+		}
+	}
+	if call(&mcp.Principal{Subject: "x"}) == nil {
+		t.Error("second call of a principal: no error, want one")
+	}
+}
+
+func TestTOOL25_RefusedCallsUseNoTokenOfTheirTool(t *testing.T) {
+	limited := func() *mcp.Server {
+		return newServer(middleware.RateLimit(&middleware.RateLimitOptions{
+			ToolCalls: middleware.Rate{PerSecond: 1},
+			Tools:     map[string]middleware.Rate{"b": {PerSecond: 1e-3}},
+		}))
+	}
+	run(t, limited, nil, func(t *testing.T, c *mcptest.Client) {
+		c.Call("tools/call", object{"name": "a"})
+		_, err := c.Try("tools/call", object{"name": "b"})
+		wantBusy(t, "second call of all tools", err)
+		time.Sleep(time.Second)
+		c.Call("tools/call", object{"name": "b"})
+	})
 }
 
 func TestCMP08_CompletionsAreRateLimited(t *testing.T) {

@@ -13,10 +13,9 @@ import (
 )
 
 const (
-	// maxBuckets bounds the memory of a limiter: about 150 bytes each.
+	// maxBuckets bounds the memory of a limiter, for authenticated and for anonymous callers each:
+	// about 150 bytes each.
 	maxBuckets = 20_000
-	// sweepPause is the time between two searches for buckets that are full again.
-	sweepPause = time.Second
 )
 
 // A Rate limits the number of events in a time, as a token bucket does. The zero Rate is no limit.
@@ -40,7 +39,9 @@ type RateLimitOptions struct {
 	// fails.
 	Questions Rate
 	// Caller returns the key of the caller of a request. It must be safe for concurrent use. Default:
-	// [mcp.Principal.Key], so all anonymous callers share one set of limits.
+	// [mcp.Principal.Key], so all anonymous callers share one set of limits. At most 20,000 limits of
+	// authenticated callers, and as many of others, are kept; then those unused for the longest time
+	// are dropped, and their callers start with a full burst.
 	Caller func(ctx context.Context, req *mcp.Request) string
 }
 
@@ -51,7 +52,7 @@ type RateLimitOptions struct {
 // Spec: server/tools, server/utilities/completion, server/utilities/logging and client/elicitation,
 // Security Considerations.
 func RateLimit(opts *RateLimitOptions) mcp.Middleware {
-	l := &limiter{opts: *opts, buckets: map[bucketKey]*rate.Limiter{}}
+	l := &limiter{opts: *opts}
 	if l.opts.Caller == nil {
 		l.opts.Caller = func(_ context.Context, req *mcp.Request) string { return req.Principal.Key() }
 	}
@@ -66,27 +67,49 @@ func RateLimit(opts *RateLimitOptions) mcp.Middleware {
 type limiter struct {
 	opts RateLimitOptions
 
-	mu      sync.Mutex // guards the fields below
-	buckets map[bucketKey]*rate.Limiter
-	swept   time.Time
+	mu sync.Mutex // guards the buckets
+	// Anonymous callers, whose keys may vary with each request, do not evict the buckets of others.
+	authenticated, anonymous buckets
 }
 
 // A bucketKey names a token bucket. The kind is a method, or "tool:" and the name of a tool that
 // has a limit, so a client cannot create further ones.
-type bucketKey struct{ caller, kind string }
+type bucketKey struct {
+	caller, kind string
+	anonymous    bool
+}
 
-// overflow is the caller of the buckets that further callers share when there are maxBuckets.
-const overflow = "\x00overflow"
+// buckets are token buckets in two generations. When the recent ones are half of maxBuckets, the
+// older ones, which were not used since, are dropped.
+type buckets struct{ recent, older map[bucketKey]*rate.Limiter }
+
+func (b *buckets) find(key bucketKey, r Rate) *rate.Limiter {
+	if found := b.recent[key]; found != nil {
+		return found
+	}
+	found := b.older[key]
+	if found == nil {
+		found = rate.NewLimiter(rate.Limit(r.PerSecond), max(r.Burst, 1))
+	}
+	if len(b.recent) >= maxBuckets/2 || b.recent == nil {
+		b.recent, b.older = map[bucketKey]*rate.Limiter{}, b.recent
+	}
+	b.recent[key] = found
+	return found
+}
 
 func (l *limiter) serve(ctx context.Context, req *mcp.Request, next mcp.Handler) (mcp.Result, error) {
 	caller := l.opts.Caller(ctx, req)
-	if err := l.admit(caller, req); err != nil {
+	key := func(kind string) bucketKey {
+		return bucketKey{caller, kind, req.Principal == nil}
+	}
+	if err := l.admit(key, req); err != nil {
 		return nil, err
 	}
 	const message = "notifications/message"
 	if notify := req.Notify; notify != nil && l.opts.LogMessages != (Rate{}) {
 		req.Notify = func(ctx context.Context, method string, params json.RawMessage) error {
-			if method == message && l.wait(bucketKey{caller, message}, l.opts.LogMessages, 1) > 0 {
+			if method == message && l.wait(key(message), l.opts.LogMessages, 1) > 0 {
 				return nil
 			}
 			return notify(ctx, method, params)
@@ -94,7 +117,7 @@ func (l *limiter) serve(ctx context.Context, req *mcp.Request, next mcp.Handler)
 	}
 	res, err := next.ServeMCP(ctx, req)
 	if asked, ok := res.(*mcp.InputRequiredResult); ok && err == nil && asked != nil {
-		if wait := l.wait(bucketKey{caller, "questions"}, l.opts.Questions, len(asked.InputRequests)); wait > 0 {
+		if wait := l.wait(key("questions"), l.opts.Questions, len(asked.InputRequests)); wait > 0 {
 			return nil, busy("too many questions to the client", wait)
 		}
 	}
@@ -103,21 +126,23 @@ func (l *limiter) serve(ctx context.Context, req *mcp.Request, next mcp.Handler)
 
 // admit returns an error for a request above its rate. A run of a detached call was counted when it
 // began.
-func (l *limiter) admit(caller string, req *mcp.Request) error {
+func (l *limiter) admit(key func(kind string) bucketKey, req *mcp.Request) error {
 	if req.Detached() != nil {
 		return nil
 	}
 	switch req.Method {
 	case "tools/call":
 		tool := targetOf(req)
-		if wait := l.wait(bucketKey{caller, "tool:" + tool}, l.opts.Tools[tool], 1); wait > 0 {
+		cancel, wait := l.reserve(key("tool:"+tool), l.opts.Tools[tool], 1)
+		if wait > 0 {
 			return busy(fmt.Sprintf("too many calls of tool %q", tool), wait)
 		}
-		if wait := l.wait(bucketKey{caller, req.Method}, l.opts.ToolCalls, 1); wait > 0 {
+		if wait := l.wait(key(req.Method), l.opts.ToolCalls, 1); wait > 0 {
+			cancel()
 			return busy("too many tool calls", wait)
 		}
 	case "completion/complete":
-		if wait := l.wait(bucketKey{caller, req.Method}, l.opts.Completions, 1); wait > 0 {
+		if wait := l.wait(key(req.Method), l.opts.Completions, 1); wait > 0 {
 			return busy("too many completions", wait)
 		}
 	}
@@ -126,44 +151,34 @@ func (l *limiter) admit(caller string, req *mcp.Request) error {
 
 // wait takes n tokens from a bucket, or returns how long to wait until it has them.
 func (l *limiter) wait(key bucketKey, r Rate, n int) time.Duration {
-	if r == (Rate{}) {
-		return 0
-	}
-	now := time.Now()
-	reserved := l.bucket(key, r, now).ReserveN(now, n)
-	if !reserved.OK() {
-		return time.Minute // more than the bucket ever has
-	}
-	wait := reserved.DelayFrom(now)
-	if wait > 0 {
-		reserved.CancelAt(now)
-	}
+	_, wait := l.reserve(key, r, n)
 	return wait
 }
 
-func (l *limiter) bucket(key bucketKey, r Rate, now time.Time) *rate.Limiter {
+// reserve is like wait, and returns a function that puts the tokens back.
+func (l *limiter) reserve(key bucketKey, r Rate, n int) (cancel func(), wait time.Duration) {
+	if r == (Rate{}) {
+		return func() {}, 0
+	}
+	now := time.Now()
+	reserved := l.bucket(key, r).ReserveN(now, n)
+	if !reserved.OK() {
+		return nil, time.Minute // more than the bucket ever has
+	}
+	cancel = func() { reserved.CancelAt(now) }
+	if wait = reserved.DelayFrom(now); wait > 0 {
+		cancel()
+	}
+	return cancel, wait
+}
+
+func (l *limiter) bucket(key bucketKey, r Rate) *rate.Limiter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if b := l.buckets[key]; b != nil {
-		return b
+	if key.anonymous {
+		return l.anonymous.find(key, r)
 	}
-	if len(l.buckets) >= maxBuckets && now.Sub(l.swept) >= sweepPause {
-		l.swept = now
-		for k, b := range l.buckets {
-			if b.TokensAt(now) >= float64(b.Burst()) { // as a new one would be
-				delete(l.buckets, k)
-			}
-		}
-	}
-	if len(l.buckets) >= maxBuckets {
-		key.caller = overflow
-		if b := l.buckets[key]; b != nil {
-			return b
-		}
-	}
-	b := rate.NewLimiter(rate.Limit(r.PerSecond), max(r.Burst, 1))
-	l.buckets[key] = b
-	return b
+	return l.authenticated.find(key, r)
 }
 
 func busy(message string, wait time.Duration) *mcp.Error {

@@ -74,7 +74,7 @@ func toolError(err error) error {
 	switch {
 	case errors.Is(err, mcp.ErrDeclined):
 		return errors.New("declined")
-	case errors.Is(err, mcp.ErrCancelled):
+	case errors.Is(err, mcp.ErrDismissed):
 		return errors.New("cancelled")
 	}
 	return err
