@@ -220,7 +220,11 @@ func (g *guard) serve(w http.ResponseWriter, r *http.Request, next http.Handler)
 	creds, no := readCredentials(r)
 	if no == nil {
 		var authorized *authorizedContext
-		if authorized, no = g.authorize(w, r, creds); no == nil {
+		if authorized, no = g.authorize(w, r, creds); no == nil && formContainsToken(r) {
+			no = badRequest("the access token must be in the Authorization header, not in the body")
+			no.principal = authorized.principal
+		}
+		if no == nil {
 			g.audit(r, authorized.principal, nil)
 			g.forward(w, r, next, authorized)
 			return
