@@ -440,7 +440,7 @@ func TestProofNonces(t *testing.T) {
 	if _, err := try(); !errors.As(err, &fault) || fault.Code != oauthwire.UseDPoPNonce {
 		t.Errorf("with an expired nonce: got error %v, want use_dpop_nonce", err)
 	}
-	other := testVerifier(t, &VerifierOptions{Nonces: true, NonceKeys: [][]byte{[]byte(strings.Repeat("n", minNonceKey))}})
+	other := testVerifier(t, &VerifierOptions{Nonces: true, NonceKeys: nonceKeys(t, strings.Repeat("n", minNonceKey))})
 	other.now = clock
 	p.LearnFromResource(target, http.Header{"Dpop-Nonce": {other.nonceAt(now)}})
 	if _, err := try(); !errors.As(err, &fault) || fault.Code != oauthwire.UseDPoPNonce {
@@ -534,7 +534,7 @@ func TestProverRequiresDPoP(t *testing.T) {
 func TestProofOptionsAreChecked(t *testing.T) {
 	for _, o := range []VerifierOptions{
 		{Algorithms: []string{"none"}}, {Algorithms: []string{"HS256"}}, {Algorithms: []string{""}},
-		{NonceKeys: [][]byte{make([]byte, 32)}}, {Nonces: true, NonceKeys: [][]byte{make([]byte, 31)}}, {MaxProofs: -1},
+		{NonceKeys: new(NonceKeys)}, {MaxProofs: -1},
 	} {
 		if _, err := NewVerifier(&o); err == nil {
 			t.Errorf("%+v was accepted", o)

@@ -3,11 +3,8 @@ package dpop
 import (
 	"cmp"
 	"crypto"
-	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -33,18 +30,12 @@ const (
 	clockSkew = time.Minute
 	// proofValidity is how long a proof is valid by at least one of the clocks.
 	proofValidity = proofLifetime + 2*clockSkew
-	// nonceLifetime is how long a nonce is current; it is accepted for twice as long.
-	nonceLifetime = 5 * time.Minute
 	// maxProof bounds a proof, in bytes: with an RSA key of 4096 bits it has about two thousand.
 	maxProof = 8 << 10
 	// maxJWTID bounds the jti of a proof, in bytes. RFC 9449 suggests 96 random bits.
 	maxJWTID = 1 << 10
 	// defaultMaxProofs is about 5800 requests a second.
 	defaultMaxProofs = 1 << 20
-	// minNonceKey is the shortest secret that cannot be guessed, in bytes.
-	minNonceKey = 32
-	// nonceSize is the length of a nonce before base64url, in bytes.
-	nonceSize = 16
 )
 
 // VerifierOptions configures a [Verifier]. The fields are those of oauth.ProofOptions, which
@@ -53,7 +44,7 @@ type VerifierOptions struct {
 	Required   bool
 	Algorithms []string
 	Nonces     bool
-	NonceKeys  [][]byte
+	NonceKeys  *NonceKeys
 	MaxProofs  int
 }
 
@@ -77,7 +68,7 @@ func invalidProof(format string, args ...any) error {
 type Verifier struct {
 	required   bool
 	algorithms []jose.SignatureAlgorithm
-	nonceKeys  [][]byte // empty if nonces are not required; the first derives new nonces
+	nonceKeys  *NonceKeys // nil if nonces are not required
 	now        func() time.Time
 	used       replayCache
 }
@@ -100,20 +91,12 @@ func NewVerifier(opts *VerifierOptions) (*Verifier, error) {
 	if len(o.Algorithms) == 0 {
 		v.algorithms = supported
 	}
-	if !o.Nonces && len(o.NonceKeys) > 0 {
+	switch {
+	case o.Nonces:
+		v.nonceKeys = cmp.Or(o.NonceKeys, new(NonceKeys))
+		v.nonceKeys.init()
+	case o.NonceKeys != nil:
 		return nil, errors.New("oauth: ProofOptions.NonceKeys is set and ProofOptions.Nonces is not")
-	}
-	for i, key := range o.NonceKeys {
-		if len(key) < minNonceKey {
-			return nil, fmt.Errorf("oauth: ProofOptions.NonceKeys[%d] of %d bytes: must have at least %d",
-				i, len(key), minNonceKey)
-		}
-		v.nonceKeys = append(v.nonceKeys, slices.Clone(key))
-	}
-	if o.Nonces && len(v.nonceKeys) == 0 {
-		key := make([]byte, minNonceKey)
-		_, _ = rand.Read(key) // never fails
-		v.nonceKeys = [][]byte{key}
 	}
 	return v, nil
 }
@@ -235,41 +218,6 @@ func checkAge(issuedAt float64, now time.Time) error {
 		return invalidProof("iat must be within %v of now: make a new proof, or set the clock", proofLifetime+clockSkew)
 	}
 	return nil
-}
-
-// checkNonce checks the nonce of a proof. next is the nonce of the next proof if it is another one.
-func (v *Verifier) checkNonce(got string, now time.Time) (next string, err error) {
-	if len(v.nonceKeys) == 0 {
-		return "", nil
-	}
-	current := v.nonceAt(now)
-	if hmac.Equal([]byte(got), []byte(current)) {
-		return "", nil
-	}
-	for _, key := range v.nonceKeys {
-		for _, t := range []time.Time{now, now.Add(-nonceLifetime)} {
-			if hmac.Equal([]byte(got), []byte(deriveNonce(key, t))) {
-				return current, nil
-			}
-		}
-	}
-	return current, &ProofError{oauthwire.UseDPoPNonce, "nonce must be that of the DPoP-Nonce header"}
-}
-
-// nonceAt returns the nonce of a time; empty if nonces are not required.
-func (v *Verifier) nonceAt(t time.Time) string {
-	if len(v.nonceKeys) == 0 {
-		return ""
-	}
-	return deriveNonce(v.nonceKeys[0], t)
-}
-
-// deriveNonce derives the nonce of a time from a key, so that processes with the same key need not
-// share state.
-func deriveNonce(key []byte, t time.Time) string {
-	mac := hmac.New(sha256.New, key)
-	mac.Write(binary.BigEndian.AppendUint64([]byte("dpop nonce "), uint64(t.Unix()/int64(nonceLifetime/time.Second))))
-	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:nonceSize])
 }
 
 // sameTarget reports whether htu is the URL of a request without its query. The case of scheme and
