@@ -693,6 +693,14 @@ func TestRequirePanicsOnInvalidArguments(t *testing.T) {
 			oauth.Require(v, oauth.ResourceMetadata{Resource: resourceURL,
 				AuthorizationServers: []string{"http://auth.example.com"}}, nil)
 		},
+		"an empty port": func() {
+			oauth.Require(v, oauth.ResourceMetadata{Resource: "https://mcp.example.com:/mcp",
+				AuthorizationServers: []string{issuerURL}}, nil)
+		},
+		"issuer with an empty port": func() {
+			oauth.Require(v, oauth.ResourceMetadata{Resource: resourceURL,
+				AuthorizationServers: []string{"https://auth.example.com:"}}, nil)
+		},
 		"a fragment": func() {
 			oauth.Require(v, oauth.ResourceMetadata{Resource: resourceURL + "#x",
 				AuthorizationServers: []string{issuerURL}}, nil)

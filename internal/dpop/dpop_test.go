@@ -221,6 +221,7 @@ func TestInvalidProofs(t *testing.T) {
 		{"one minute ahead", sign(at(time.Minute)), true},
 		{"fractional time", sign(with("iat", float64(proofTime.Unix())-0.5)), true},
 		{"scheme, host and port in other forms", sign(with("htu", "HTTPS://MCP.example.com:443/mcp")), true},
+		{"an empty port", sign(with("htu", "https://mcp.example.com:/mcp")), true},
 
 		{"older than two minutes", sign(at(-2*time.Minute - time.Second)), false},
 		{"more than a minute ahead", sign(at(time.Minute + time.Second)), false},
