@@ -362,7 +362,7 @@ func TestProofIsUsedOnce(t *testing.T) {
 	if err := verify(); err != nil {
 		t.Fatal(err)
 	}
-	for now = now.Add(time.Second); now.Before(proofTime.Add(2 * proofValidity)); now = now.Add(time.Second) {
+	for now = now.Add(time.Second); now.Before(proofTime.Add(2 * ProofValidity)); now = now.Add(time.Second) {
 		if err := verify(); err == nil {
 			t.Fatalf("the proof was accepted again %v after it was made", now.Sub(proofTime))
 		}
@@ -400,14 +400,14 @@ func TestOneKeyCannotFillReplayCache(t *testing.T) {
 	if err := m.add("late", "1", proofTime); !errors.Is(err, ErrTooManyProofs) {
 		t.Errorf("eleventh proof: got error %v, want ErrTooManyProofs", err)
 	}
-	later := proofTime.Add(proofValidity)
+	later := proofTime.Add(ProofValidity)
 	if err := m.add("late", "1", later); err != nil {
 		t.Errorf("proof of the next generation: got error %v", err)
 	}
 	if err := m.add("greedy", "1", later); err == nil || errors.Is(err, ErrTooManyProofs) {
 		t.Errorf("repeated proof of the last generation: got error %v, want a replay error", err)
 	}
-	if m.add("late", "2", later.Add(3*proofValidity)); len(m.current)+len(m.previous) != 1 {
+	if m.add("late", "2", later.Add(3*ProofValidity)); len(m.current)+len(m.previous) != 1 {
 		t.Errorf("got %d cached proofs after a long time, want 1", len(m.current)+len(m.previous))
 	}
 }

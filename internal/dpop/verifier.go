@@ -29,8 +29,8 @@ const (
 	proofLifetime = time.Minute
 	// clockSkew is how much a client's clock may differ.
 	clockSkew = time.Minute
-	// proofValidity is how long a proof is valid by at least one of the clocks.
-	proofValidity = proofLifetime + 2*clockSkew
+	// ProofValidity is how long a proof is valid by at least one of the clocks.
+	ProofValidity = proofLifetime + 2*clockSkew
 	// maxProof bounds a proof, in bytes: with an RSA key of 4096 bits it has about two thousand.
 	maxProof = 8 << 10
 	// maxJWTID bounds the jti of a proof, in bytes. RFC 9449 suggests 96 random bits.
@@ -127,25 +127,32 @@ func (v *Verifier) Verify(r *http.Request, target *url.URL, token, thumbprint st
 	return nonce, err
 }
 
+// A Proof identifies a proof. The zero value is no proof.
+type Proof struct {
+	Key string // the thumbprint of its key
+	ID  string // the jti, unique for the key
+}
+
 // VerifyKey verifies the proof of a request to an authorization server, which carries no access
-// token, and returns the thumbprint of its key. The other results are those of [Verifier.Verify].
+// token. The Verifier must not require nonces. Other processes do not know that the proof was used.
 //
 // Spec: RFC 9449, section 5.
-func (v *Verifier) VerifyKey(r *http.Request, target *url.URL) (thumbprint, nonce string, err error) {
-	return v.verify(r, target, "", func(string) bool { return true })
+func (v *Verifier) VerifyKey(r *http.Request, target *url.URL) (Proof, error) {
+	proof, _, err := v.verify(r, target, "", func(string) bool { return true })
+	return proof, err
 }
 
 // verify verifies a proof whose ath must be hash.
-func (v *Verifier) verify(r *http.Request, target *url.URL, hash string, accepts func(key string) bool) (key,
+func (v *Verifier) verify(r *http.Request, target *url.URL, hash string, accepts func(key string) bool) (p Proof,
 	nonce string, err error) {
 	now := v.now()
 	values := r.Header.Values(Header)
 	if len(values) != 1 {
-		return "", v.nonceAt(now), invalidProof("%d DPoP headers: must be exactly one", len(values))
+		return p, v.nonceAt(now), invalidProof("%d DPoP headers: must be exactly one", len(values))
 	}
 	claims, key, err := v.open(values[0])
 	if err != nil {
-		return "", v.nonceAt(now), err
+		return p, v.nonceAt(now), err
 	}
 	switch {
 	case claims.Method != r.Method:
@@ -160,13 +167,13 @@ func (v *Verifier) verify(r *http.Request, target *url.URL, hash string, accepts
 		err = checkAge(claims.IssuedAt, now)
 	}
 	if err != nil {
-		return "", v.nonceAt(now), err
+		return p, v.nonceAt(now), err
 	}
 	if nonce, err = v.checkNonce(claims.Nonce, now); err != nil {
-		return "", nonce, err
+		return p, nonce, err
 	}
 	// This is last, so that only the holders of a token fill the cache.
-	return key, nonce, v.used.add(key, claims.ID, now)
+	return Proof{key, claims.ID}, nonce, v.used.add(key, claims.ID, now)
 }
 
 // open verifies the signature of a proof with the key in its header. It returns the claims and the
@@ -236,7 +243,7 @@ func comparableTarget(u *url.URL) string {
 }
 
 // A replayCache contains the proofs that were used, in two generations: when the current one is
-// proofValidity old, it replaces the previous one.
+// ProofValidity old, it replaces the previous one.
 type replayCache struct {
 	max int // proofs in one generation
 
@@ -273,11 +280,11 @@ func (c *replayCache) add(key, jti string, now time.Time) error {
 // expire drops the proofs that are too old to be accepted again. The caller holds mu.
 func (c *replayCache) expire(now time.Time) {
 	age := now.Sub(c.began)
-	if c.current != nil && age < proofValidity {
+	if c.current != nil && age < ProofValidity {
 		return
 	}
 	c.previous = c.current
-	if age >= 2*proofValidity {
+	if age >= 2*ProofValidity {
 		c.previous = nil
 	}
 	c.current, c.byKey, c.began = map[proofID]struct{}{}, map[string]int{}, now

@@ -121,7 +121,7 @@ func (s *Server) exchangeAssertion(ctx context.Context, r *tokenRequest) (*token
 	if err != nil {
 		return nil, err
 	}
-	if err := s.useOnce(ctx, kindIDJAG, claims.Issuer, &claims.assertionClaims, errBadGrant); err != nil {
+	if err := s.useOnce(ctx, kindIDJAG, claims.Issuer, claims.ID, claims.usableUntil(), errBadGrant); err != nil {
 		return nil, err
 	}
 	if err := grants.put(ctx, s.store, g.ID, g); err != nil {
