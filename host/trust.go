@@ -12,6 +12,8 @@ import (
 	"os"
 	"path/filepath"
 	"unicode/utf8"
+
+	"github.com/patchbay-mcp/patchbay/internal/private"
 )
 
 // A TrustStore records which servers of project files the user has trusted; see [Config.Project].
@@ -143,7 +145,7 @@ func readRecord(file string, size int) ([]byte, error) {
 	if !info.Mode().IsRegular() || info.Size() != int64(size) {
 		return nil, fmt.Errorf("%s: not a record of this server", file)
 	}
-	if err := checkOwner(file, info); err != nil {
+	if err := private.CheckOwner(file, info); err != nil {
 		return nil, err
 	}
 	f, err := os.Open(file)
@@ -163,5 +165,5 @@ func checkPrivate(dir string) error {
 	if !info.IsDir() {
 		return fmt.Errorf("%s: not a directory", dir)
 	}
-	return checkOwner(dir, info)
+	return private.CheckOwner(dir, info)
 }

@@ -30,7 +30,7 @@ func TestAUTH11_CheckRedirectURI(t *testing.T) {
 		"javascript:alert(1)", "data:text/html,x",
 		"file:///x", "vbscript:x", "app:/cb", " https://app.example/cb", "https://app.example/cb ",
 		"https://app.example/\x00", "https://app.example\\@evil.example/",
-		"https://app.example:0/", "https:app.example/cb", "https:///cb", "https://169.254.169.254/cb",
+		"https://app.example:/", "http://localhost:/", "https://app.example:0/", "https:app.example/cb", "https:///cb", "https://169.254.169.254/cb",
 		"https://app.exämple/cb", "com.example.app:/cb#f",
 		"https://app.example/" + strings.Repeat("x", 4<<10),
 	} {

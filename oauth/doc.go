@@ -2,9 +2,11 @@
 // tells clients how to get a token.
 //
 // An MCP server that requires authorization is an OAuth 2.1 resource server. It does not issue
-// tokens; an authorization server does, such as an identity provider or package
-// [github.com/patchbay-mcp/patchbay/oauth/authserver]. The server has three duties, which [Require]
-// performs as HTTP middleware:
+// tokens; an authorization server does. If you have an identity provider that supports what MCP
+// clients need, such as client registration, use it. Package
+// [github.com/patchbay-mcp/patchbay/oauth/authserver] is an authorization server for small
+// deployments without one. The MCP server has three duties, which [Require] performs as HTTP
+// middleware:
 //
 //	verifier := oauth.NewJWTVerifier("https://auth.example.com", nil)
 //	protect := oauth.Require(verifier, oauth.ResourceMetadata{

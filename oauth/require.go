@@ -187,7 +187,11 @@ func (g *guard) prepareProofs(metadata *ResourceMetadata) (err error) {
 	if len(o.Algorithms) == 0 {
 		o.Algorithms = metadata.DPoPAlgorithms
 	}
-	if g.proofs, err = dpop.NewVerifier((*dpop.VerifierOptions)(&o)); err != nil {
+	v := dpop.VerifierOptions{Required: o.Required, Algorithms: o.Algorithms, Nonces: o.Nonces, MaxProofs: o.MaxProofs}
+	if o.NonceKeys != nil {
+		v.NonceKeys = &o.NonceKeys.keys
+	}
+	if g.proofs, err = dpop.NewVerifier(&v); err != nil {
 		return err
 	}
 	metadata.DPoPRequired, metadata.DPoPAlgorithms = o.Required, g.proofs.Algorithms()
@@ -220,7 +224,11 @@ func (g *guard) serve(w http.ResponseWriter, r *http.Request, next http.Handler)
 	creds, no := readCredentials(r)
 	if no == nil {
 		var authorized *authorizedContext
-		if authorized, no = g.authorize(w, r, creds); no == nil {
+		if authorized, no = g.authorize(w, r, creds); no == nil && formContainsToken(r) {
+			no = badRequest("the access token must be in the Authorization header, not in the body")
+			no.principal = authorized.principal
+		}
+		if no == nil {
 			g.audit(r, authorized.principal, nil)
 			g.forward(w, r, next, authorized)
 			return
@@ -378,12 +386,21 @@ type ProofOptions struct {
 	// Nonces requires in every proof a nonce that the server issued 5 to 10 minutes ago at most, so
 	// that proofs cannot be made in advance. A client without one needs one more request.
 	Nonces bool
-	// NonceKeys are the secrets, each of at least 32 bytes, that nonces are derived from. The first
-	// one derives new nonces, those of all are accepted, so that keys can be rotated. All processes
-	// that serve a resource need the same ones. Default: one random key.
-	NonceKeys [][]byte
+	// NonceKeys are the secrets that nonces are derived from. All processes that serve a resource
+	// need the same ones. Default: one random key.
+	NonceKeys *NonceKeys
 	// MaxProofs bounds the proofs of three minutes, which are stored to detect replay, and half of
 	// it those of one key; each takes about 40 bytes. Further requests are refused with status 503.
 	// Default: 1,048,576.
 	MaxProofs int
 }
+
+// NonceKeys are the secrets that the nonces of DPoP proofs are derived from. The zero value has one
+// random key. It is safe for concurrent use and must not be copied.
+type NonceKeys struct{ keys dpop.NonceKeys }
+
+// Replace replaces the keys, each of at least 32 bytes, also while servers use them. The first one
+// derives new nonces, those of all are accepted. To rotate keys, first add the new key behind the
+// old one in all processes, then move it to the front, and remove the old one after 10 minutes. On
+// an error the keys stay as they were.
+func (k *NonceKeys) Replace(keys [][]byte) error { return k.keys.Replace(keys) }

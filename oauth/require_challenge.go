@@ -31,7 +31,7 @@ type denial struct {
 	description string // for the client
 	scopes      []string
 	cause       error          // for the log, nil if there is nothing to add
-	principal   *mcp.Principal // of a valid token that lacks scopes
+	principal   *mcp.Principal // of a valid token, nil without one
 }
 
 // reason returns the error for [RequireOptions.Audit].
@@ -154,16 +154,13 @@ type credentials struct {
 	token  string
 }
 
-// readCredentials reads the token of a request. A token in the query or the body, which appears in
+// readCredentials reads the token in the header of a request. A token in the query, which appears in
 // logs, histories and caches, is refused instead of ignored. Spec: RFC 6750, sections 2 and 3.1;
 // basic/authorization, Access Token Usage.
 func readCredentials(r *http.Request) (credentials, *denial) {
 	c := credentials{scheme: oauthwire.Bearer}
 	if r.URL.RawQuery != "" && r.URL.Query().Has("access_token") {
 		return c, badRequest("the access token must be in the Authorization header, not in the query")
-	}
-	if formContainsToken(r) {
-		return c, badRequest("the access token must be in the Authorization header, not in the body")
 	}
 	if len(r.Header["Authorization"]) > 1 {
 		return c, badRequest("there must be only one Authorization header")
@@ -186,7 +183,9 @@ func readCredentials(r *http.Request) (credentials, *denial) {
 	return c, nil
 }
 
-// formContainsToken reports whether the body is a form with an access_token. It can be read again.
+// formContainsToken reports whether the body is a form with another access_token. It can be read
+// again. Only requests with a valid token in the header are searched: for the others it must not cost
+// memory. Spec: RFC 6750, section 2.
 func formContainsToken(r *http.Request) bool {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != "application/x-www-form-urlencoded" || r.Body == nil {

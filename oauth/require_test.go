@@ -330,8 +330,6 @@ func TestAUTH09_MalformedCredentials(t *testing.T) {
 		"token in the query":          {"/mcp?access_token=" + good, "", nil},
 		"in the query, escaped":       {"/mcp?a=b&access%5Ftoken=" + good, "", nil},
 		"in the query and the header": {"/mcp?access_token=", "", []string{"Authorization: Bearer " + good}},
-		"in a form": {"/mcp", "a=b&access_token=" + good,
-			[]string{"Content-Type: application/x-www-form-urlencoded"}},
 		"in a form and the header": {"/mcp", "access_token=" + good, []string{
 			"Content-Type: application/x-www-form-urlencoded; charset=utf-8", "Authorization: Bearer " + good,
 		}},
@@ -354,6 +352,48 @@ func TestAUTH09_MalformedCredentials(t *testing.T) {
 	if w.Code != 200 || !strings.HasSuffix(w.Body.String(), "|a=b") {
 		t.Errorf("form without a token: got %d %s, want 200 and the form", w.Code, w.Body)
 	}
+}
+
+// TestFormIsReadOnlyWithAValidToken sends forms whose bodies must not be read, because the header has
+// no valid token.
+func TestFormIsReadOnlyWithAValidToken(t *testing.T) {
+	h, good := protect(t, echo, nil), issue(t)
+	expired := issue(t, claims{"exp": time.Now().Add(-time.Hour).Unix()})
+	for name, tc := range map[string]struct {
+		header string
+		want   int
+		read   bool
+	}{
+		"none":           {"", 401, false},
+		"another scheme": {"Basic YTpi", 401, false},
+		"malformed":      {"Bearer a b", 400, false},
+		"expired":        {"Bearer " + expired, 401, false},
+		"valid":          {"Bearer " + good, 400, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			body := &countingReader{r: strings.NewReader("access_token=" + good)}
+			r := httptest.NewRequest("POST", "/mcp", body)
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			if tc.header != "" {
+				r.Header.Set("Authorization", tc.header)
+			}
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			if w.Code != tc.want || body.reads > 0 != tc.read {
+				t.Errorf("got %d after %d reads of the body, want %d and a read: %t", w.Code, body.reads, tc.want, tc.read)
+			}
+		})
+	}
+}
+
+type countingReader struct {
+	r     io.Reader
+	reads int
+}
+
+func (c *countingReader) Read(p []byte) (int, error) {
+	c.reads++
+	return c.r.Read(p)
 }
 
 func TestAUTHR02_AUTHR03_AUTHR30_ChallengeWithoutToken(t *testing.T) {
@@ -652,6 +692,14 @@ func TestRequirePanicsOnInvalidArguments(t *testing.T) {
 		"issuer with http": func() {
 			oauth.Require(v, oauth.ResourceMetadata{Resource: resourceURL,
 				AuthorizationServers: []string{"http://auth.example.com"}}, nil)
+		},
+		"an empty port": func() {
+			oauth.Require(v, oauth.ResourceMetadata{Resource: "https://mcp.example.com:/mcp",
+				AuthorizationServers: []string{issuerURL}}, nil)
+		},
+		"issuer with an empty port": func() {
+			oauth.Require(v, oauth.ResourceMetadata{Resource: resourceURL,
+				AuthorizationServers: []string{"https://auth.example.com:"}}, nil)
 		},
 		"a fragment": func() {
 			oauth.Require(v, oauth.ResourceMetadata{Resource: resourceURL + "#x",

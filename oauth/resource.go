@@ -49,7 +49,7 @@ func newProtectedResource(metadata *ResourceMetadata) (*protectedResource, error
 	switch {
 	case err != nil:
 		return nil, errors.New("invalid Resource: must be a URL")
-	case u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil:
+	case !netx.IsHTTP(u) || u.User != nil:
 		return nil, fmt.Errorf("invalid Resource %q: must be the URL of the server as clients know it", u.Redacted())
 	case strings.ContainsAny(metadata.Resource, "?#"):
 		return nil, errors.New("invalid Resource: must not have a query or a fragment")
@@ -68,8 +68,7 @@ func (p *protectedResource) describe(metadata *ResourceMetadata) error {
 	}
 	for _, issuer := range m.AuthorizationServers {
 		u, err := url.Parse(issuer)
-		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" ||
-			strings.ContainsAny(issuer, "?#") {
+		if err != nil || !netx.IsHTTP(u) || strings.ContainsAny(issuer, "?#") {
 			return fmt.Errorf(
 				"invalid AuthorizationServers: %q must be an http or https URL without query and fragment", issuer)
 		}

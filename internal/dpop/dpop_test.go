@@ -221,6 +221,7 @@ func TestInvalidProofs(t *testing.T) {
 		{"one minute ahead", sign(at(time.Minute)), true},
 		{"fractional time", sign(with("iat", float64(proofTime.Unix())-0.5)), true},
 		{"scheme, host and port in other forms", sign(with("htu", "HTTPS://MCP.example.com:443/mcp")), true},
+		{"an empty port", sign(with("htu", "https://mcp.example.com:/mcp")), true},
 
 		{"older than two minutes", sign(at(-2*time.Minute - time.Second)), false},
 		{"more than a minute ahead", sign(at(time.Minute + time.Second)), false},
@@ -361,7 +362,7 @@ func TestProofIsUsedOnce(t *testing.T) {
 	if err := verify(); err != nil {
 		t.Fatal(err)
 	}
-	for now = now.Add(time.Second); now.Before(proofTime.Add(2 * proofValidity)); now = now.Add(time.Second) {
+	for now = now.Add(time.Second); now.Before(proofTime.Add(2 * ProofValidity)); now = now.Add(time.Second) {
 		if err := verify(); err == nil {
 			t.Fatalf("the proof was accepted again %v after it was made", now.Sub(proofTime))
 		}
@@ -399,14 +400,14 @@ func TestOneKeyCannotFillReplayCache(t *testing.T) {
 	if err := m.add("late", "1", proofTime); !errors.Is(err, ErrTooManyProofs) {
 		t.Errorf("eleventh proof: got error %v, want ErrTooManyProofs", err)
 	}
-	later := proofTime.Add(proofValidity)
+	later := proofTime.Add(ProofValidity)
 	if err := m.add("late", "1", later); err != nil {
 		t.Errorf("proof of the next generation: got error %v", err)
 	}
 	if err := m.add("greedy", "1", later); err == nil || errors.Is(err, ErrTooManyProofs) {
 		t.Errorf("repeated proof of the last generation: got error %v, want a replay error", err)
 	}
-	if m.add("late", "2", later.Add(3*proofValidity)); len(m.current)+len(m.previous) != 1 {
+	if m.add("late", "2", later.Add(3*ProofValidity)); len(m.current)+len(m.previous) != 1 {
 		t.Errorf("got %d cached proofs after a long time, want 1", len(m.current)+len(m.previous))
 	}
 }
@@ -440,7 +441,7 @@ func TestProofNonces(t *testing.T) {
 	if _, err := try(); !errors.As(err, &fault) || fault.Code != oauthwire.UseDPoPNonce {
 		t.Errorf("with an expired nonce: got error %v, want use_dpop_nonce", err)
 	}
-	other := testVerifier(t, &VerifierOptions{Nonces: true, NonceKeys: [][]byte{[]byte(strings.Repeat("n", minNonceKey))}})
+	other := testVerifier(t, &VerifierOptions{Nonces: true, NonceKeys: nonceKeys(t, strings.Repeat("n", minNonceKey))})
 	other.now = clock
 	p.LearnFromResource(target, http.Header{"Dpop-Nonce": {other.nonceAt(now)}})
 	if _, err := try(); !errors.As(err, &fault) || fault.Code != oauthwire.UseDPoPNonce {
@@ -534,7 +535,7 @@ func TestProverRequiresDPoP(t *testing.T) {
 func TestProofOptionsAreChecked(t *testing.T) {
 	for _, o := range []VerifierOptions{
 		{Algorithms: []string{"none"}}, {Algorithms: []string{"HS256"}}, {Algorithms: []string{""}},
-		{NonceKeys: [][]byte{make([]byte, 32)}}, {Nonces: true, NonceKeys: [][]byte{make([]byte, 31)}}, {MaxProofs: -1},
+		{NonceKeys: new(NonceKeys)}, {MaxProofs: -1},
 	} {
 		if _, err := NewVerifier(&o); err == nil {
 			t.Errorf("%+v was accepted", o)

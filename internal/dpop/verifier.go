@@ -3,11 +3,8 @@ package dpop
 import (
 	"cmp"
 	"crypto"
-	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -23,6 +20,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/jwskey"
+	"github.com/patchbay-mcp/patchbay/internal/netx"
 	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 )
 
@@ -31,20 +29,14 @@ const (
 	proofLifetime = time.Minute
 	// clockSkew is how much a client's clock may differ.
 	clockSkew = time.Minute
-	// proofValidity is how long a proof is valid by at least one of the clocks.
-	proofValidity = proofLifetime + 2*clockSkew
-	// nonceLifetime is how long a nonce is current; it is accepted for twice as long.
-	nonceLifetime = 5 * time.Minute
+	// ProofValidity is how long a proof is valid by at least one of the clocks.
+	ProofValidity = proofLifetime + 2*clockSkew
 	// maxProof bounds a proof, in bytes: with an RSA key of 4096 bits it has about two thousand.
 	maxProof = 8 << 10
 	// maxJWTID bounds the jti of a proof, in bytes. RFC 9449 suggests 96 random bits.
 	maxJWTID = 1 << 10
 	// defaultMaxProofs is about 5800 requests a second.
 	defaultMaxProofs = 1 << 20
-	// minNonceKey is the shortest secret that cannot be guessed, in bytes.
-	minNonceKey = 32
-	// nonceSize is the length of a nonce before base64url, in bytes.
-	nonceSize = 16
 )
 
 // VerifierOptions configures a [Verifier]. The fields are those of oauth.ProofOptions, which
@@ -53,7 +45,7 @@ type VerifierOptions struct {
 	Required   bool
 	Algorithms []string
 	Nonces     bool
-	NonceKeys  [][]byte
+	NonceKeys  *NonceKeys
 	MaxProofs  int
 }
 
@@ -77,7 +69,7 @@ func invalidProof(format string, args ...any) error {
 type Verifier struct {
 	required   bool
 	algorithms []jose.SignatureAlgorithm
-	nonceKeys  [][]byte // empty if nonces are not required; the first derives new nonces
+	nonceKeys  *NonceKeys // nil if nonces are not required
 	now        func() time.Time
 	used       replayCache
 }
@@ -100,20 +92,12 @@ func NewVerifier(opts *VerifierOptions) (*Verifier, error) {
 	if len(o.Algorithms) == 0 {
 		v.algorithms = supported
 	}
-	if !o.Nonces && len(o.NonceKeys) > 0 {
+	switch {
+	case o.Nonces:
+		v.nonceKeys = cmp.Or(o.NonceKeys, new(NonceKeys))
+		v.nonceKeys.init()
+	case o.NonceKeys != nil:
 		return nil, errors.New("oauth: ProofOptions.NonceKeys is set and ProofOptions.Nonces is not")
-	}
-	for i, key := range o.NonceKeys {
-		if len(key) < minNonceKey {
-			return nil, fmt.Errorf("oauth: ProofOptions.NonceKeys[%d] of %d bytes: must have at least %d",
-				i, len(key), minNonceKey)
-		}
-		v.nonceKeys = append(v.nonceKeys, slices.Clone(key))
-	}
-	if o.Nonces && len(v.nonceKeys) == 0 {
-		key := make([]byte, minNonceKey)
-		_, _ = rand.Read(key) // never fails
-		v.nonceKeys = [][]byte{key}
 	}
 	return v, nil
 }
@@ -143,25 +127,32 @@ func (v *Verifier) Verify(r *http.Request, target *url.URL, token, thumbprint st
 	return nonce, err
 }
 
+// A Proof identifies a proof. The zero value is no proof.
+type Proof struct {
+	Key string // the thumbprint of its key
+	ID  string // the jti, unique for the key
+}
+
 // VerifyKey verifies the proof of a request to an authorization server, which carries no access
-// token, and returns the thumbprint of its key. The other results are those of [Verifier.Verify].
+// token. The Verifier must not require nonces. Other processes do not know that the proof was used.
 //
 // Spec: RFC 9449, section 5.
-func (v *Verifier) VerifyKey(r *http.Request, target *url.URL) (thumbprint, nonce string, err error) {
-	return v.verify(r, target, "", func(string) bool { return true })
+func (v *Verifier) VerifyKey(r *http.Request, target *url.URL) (Proof, error) {
+	proof, _, err := v.verify(r, target, "", func(string) bool { return true })
+	return proof, err
 }
 
 // verify verifies a proof whose ath must be hash.
-func (v *Verifier) verify(r *http.Request, target *url.URL, hash string, accepts func(key string) bool) (key,
+func (v *Verifier) verify(r *http.Request, target *url.URL, hash string, accepts func(key string) bool) (p Proof,
 	nonce string, err error) {
 	now := v.now()
 	values := r.Header.Values(Header)
 	if len(values) != 1 {
-		return "", v.nonceAt(now), invalidProof("%d DPoP headers: must be exactly one", len(values))
+		return p, v.nonceAt(now), invalidProof("%d DPoP headers: must be exactly one", len(values))
 	}
 	claims, key, err := v.open(values[0])
 	if err != nil {
-		return "", v.nonceAt(now), err
+		return p, v.nonceAt(now), err
 	}
 	switch {
 	case claims.Method != r.Method:
@@ -176,13 +167,13 @@ func (v *Verifier) verify(r *http.Request, target *url.URL, hash string, accepts
 		err = checkAge(claims.IssuedAt, now)
 	}
 	if err != nil {
-		return "", v.nonceAt(now), err
+		return p, v.nonceAt(now), err
 	}
 	if nonce, err = v.checkNonce(claims.Nonce, now); err != nil {
-		return "", nonce, err
+		return p, nonce, err
 	}
 	// This is last, so that only the holders of a token fill the cache.
-	return key, nonce, v.used.add(key, claims.ID, now)
+	return Proof{key, claims.ID}, nonce, v.used.add(key, claims.ID, now)
 }
 
 // open verifies the signature of a proof with the key in its header. It returns the claims and the
@@ -237,41 +228,6 @@ func checkAge(issuedAt float64, now time.Time) error {
 	return nil
 }
 
-// checkNonce checks the nonce of a proof. next is the nonce of the next proof if it is another one.
-func (v *Verifier) checkNonce(got string, now time.Time) (next string, err error) {
-	if len(v.nonceKeys) == 0 {
-		return "", nil
-	}
-	current := v.nonceAt(now)
-	if hmac.Equal([]byte(got), []byte(current)) {
-		return "", nil
-	}
-	for _, key := range v.nonceKeys {
-		for _, t := range []time.Time{now, now.Add(-nonceLifetime)} {
-			if hmac.Equal([]byte(got), []byte(deriveNonce(key, t))) {
-				return current, nil
-			}
-		}
-	}
-	return current, &ProofError{oauthwire.UseDPoPNonce, "nonce must be that of the DPoP-Nonce header"}
-}
-
-// nonceAt returns the nonce of a time; empty if nonces are not required.
-func (v *Verifier) nonceAt(t time.Time) string {
-	if len(v.nonceKeys) == 0 {
-		return ""
-	}
-	return deriveNonce(v.nonceKeys[0], t)
-}
-
-// deriveNonce derives the nonce of a time from a key, so that processes with the same key need not
-// share state.
-func deriveNonce(key []byte, t time.Time) string {
-	mac := hmac.New(sha256.New, key)
-	mac.Write(binary.BigEndian.AppendUint64([]byte("dpop nonce "), uint64(t.Unix()/int64(nonceLifetime/time.Second))))
-	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:nonceSize])
-}
-
 // sameTarget reports whether htu is the URL of a request without its query. The case of scheme and
 // host and the default port are ignored.
 func sameTarget(htu string, target *url.URL) bool {
@@ -283,18 +239,11 @@ func sameTarget(htu string, target *url.URL) bool {
 }
 
 func comparableTarget(u *url.URL) string {
-	scheme, host := strings.ToLower(u.Scheme), strings.ToLower(u.Host)
-	switch scheme {
-	case "https":
-		host = strings.TrimSuffix(host, ":443")
-	case "http":
-		host = strings.TrimSuffix(host, ":80")
-	}
-	return scheme + "://" + host + cmp.Or(u.EscapedPath(), "/")
+	return strings.ToLower(u.Scheme) + "://" + netx.HostPort(u) + cmp.Or(u.EscapedPath(), "/")
 }
 
 // A replayCache contains the proofs that were used, in two generations: when the current one is
-// proofValidity old, it replaces the previous one.
+// ProofValidity old, it replaces the previous one.
 type replayCache struct {
 	max int // proofs in one generation
 
@@ -331,11 +280,11 @@ func (c *replayCache) add(key, jti string, now time.Time) error {
 // expire drops the proofs that are too old to be accepted again. The caller holds mu.
 func (c *replayCache) expire(now time.Time) {
 	age := now.Sub(c.began)
-	if c.current != nil && age < proofValidity {
+	if c.current != nil && age < ProofValidity {
 		return
 	}
 	c.previous = c.current
-	if age >= 2*proofValidity {
+	if age >= 2*ProofValidity {
 		c.previous = nil
 	}
 	c.current, c.byKey, c.began = map[proofID]struct{}{}, map[string]int{}, now

@@ -103,6 +103,11 @@ func HasValidPort(u *url.URL) bool {
 	return IsPort(u.Port())
 }
 
+// IsHTTP reports whether a URL is an http or https URL with a host and without an invalid port.
+func IsHTTP(u *url.URL) bool {
+	return (u.Scheme == "https" || u.Scheme == "http") && u.Hostname() != "" && HasValidPort(u)
+}
+
 // HostPort returns the host of an http or https URL with its port, in lower case: the form in which
 // hosts are compared.
 func HostPort(u *url.URL) string {

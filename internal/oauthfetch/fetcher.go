@@ -216,7 +216,7 @@ func (f *Fetcher) exchange(
 ) (*Response, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
-	target, err := ParseURL(address)
+	target, err := f.CheckURL(address) // http.NewRequest removes an empty port
 	if err != nil {
 		return nil, &Error{URL: ShownURL(target), Err: err}
 	}
@@ -243,6 +243,9 @@ func redirectTarget(method string, from *url.URL, location string) (*url.URL, er
 	next, err := from.Parse(location)
 	if err == nil {
 		next, err = ParseURL(next.String())
+	}
+	if err == nil {
+		err = CheckHost(next)
 	}
 	switch {
 	case err != nil || location == "":

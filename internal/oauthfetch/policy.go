@@ -145,7 +145,7 @@ func CheckHost(u *url.URL) error {
 	if u.Opaque != "" || host == "" || !isName {
 		return refuse("must have a host, in ASCII")
 	}
-	if !netx.IsPort(netx.Port(u)) {
+	if !netx.HasValidPort(u) {
 		return refuse("port %q: must be 1 to 65535", u.Port())
 	}
 	return nil

@@ -61,6 +61,9 @@ func (s *Server) accessExpiry(g *grant) time.Time {
 // accessToken returns an access token, which is bound to the DPoP key of the request if it has one.
 func (s *Server) accessToken(ctx context.Context, r *tokenRequest, g *grant, scopes []string) (*tokenResponse,
 	error) {
+	if err := s.useProof(ctx, r.proof); err != nil {
+		return nil, err
+	}
 	r.grant, r.scopes = g, scopes
 	key := s.keys.current(ctx)
 	now, expires := time.Now(), s.accessExpiry(g)
@@ -68,8 +71,8 @@ func (s *Server) accessToken(ctx context.Context, r *tokenRequest, g *grant, sco
 		Issuer: s.o.Issuer, Subject: g.Subject, Audience: g.Resource, Client: g.Client,
 		Scope: strings.Join(scopes, " "), ID: randomID(), Grant: g.ID, Issued: now.Unix(), Expires: expires.Unix(),
 	}
-	if r.key != "" {
-		claims.Confirmation = &confirmation{r.key}
+	if r.proof.Key != "" {
+		claims.Confirmation = &confirmation{r.proof.Key}
 	}
 	payload, err := json.Marshal(claims)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/patchbay-mcp/patchbay/internal/netx"
 	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
 )
 
@@ -72,7 +73,7 @@ func (i *assertionIssuer) prepare() error {
 		return errors.New("invalid Issuer: must not be empty")
 	case (i.o.JWKSURI == "") == (len(i.o.Keys) == 0):
 		return errors.New("need either JWKSURI or Keys")
-	case i.o.JWKSURI != "" && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http"):
+	case i.o.JWKSURI != "" && (err != nil || !netx.IsHTTP(u)):
 		return fmt.Errorf("invalid JWKSURI %q: must be an https URL", i.o.JWKSURI)
 	}
 	for _, key := range i.o.Keys {
@@ -120,7 +121,7 @@ func (s *Server) exchangeAssertion(ctx context.Context, r *tokenRequest) (*token
 	if err != nil {
 		return nil, err
 	}
-	if err := s.useOnce(ctx, kindIDJAG, claims.Issuer, &claims.assertionClaims, errBadGrant); err != nil {
+	if err := s.useOnce(ctx, kindIDJAG, claims.Issuer, claims.ID, claims.usableUntil(), errBadGrant); err != nil {
 		return nil, err
 	}
 	if err := grants.put(ctx, s.store, g.ID, g); err != nil {

@@ -55,8 +55,8 @@ func TestStrangersDoNotEndTheLoginsOfOthers(t *testing.T) {
 				}
 			}
 		}
-		if n, err := store.Count(t.Context(), "interaction"); n != 1 || err != nil {
-			t.Errorf("%d interactions stored, %v; want only the one that was consented to", n, err)
+		if n := authserver.MemoryRecords(store, "interaction"); n != 1 {
+			t.Errorf("%d interactions stored; want only the one that was consented to", n)
 		}
 		for i := range networks {
 			for range each {
@@ -73,8 +73,8 @@ func TestStrangersDoNotEndTheLoginsOfOthers(t *testing.T) {
 		if res := early.get(login); early.redirectQuery(res).Get("code") == "" {
 			t.Errorf("login that began before: %s, want a code", res.Status)
 		}
-		if n, err := store.Count(t.Context(), "interaction"); n > 20_000 || err != nil {
-			t.Errorf("%d interactions stored, %v; want at most 20000", n, err)
+		if n := authserver.MemoryRecords(store, "interaction"); n > 20_000 {
+			t.Errorf("%d interactions stored; want at most 20000", n)
 		}
 	})
 }

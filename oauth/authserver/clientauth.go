@@ -250,19 +250,22 @@ func (s *Server) checkAssertion(ctx context.Context, c *client, assertion string
 		unixTime(max(claims.NotBefore, claims.Issued)).After(now.Add(assertionSkew)):
 		return errBadClient
 	}
-	return s.useOnce(ctx, kindAssertion, c.ID, &claims, errBadClient)
+	return s.useOnce(ctx, kindAssertion, c.ID, claims.ID, claims.usableUntil(), errBadClient)
 }
 
-// useOnce records the use of an assertion. If it was used before, the error is used.
-func (s *Server) useOnce(ctx context.Context, kind, issuer string, claims *assertionClaims, used error) error {
-	key := hashKey(issuer + "\x00" + claims.ID)
-	return s.store.Update(ctx, kind, key, func(old []byte) ([]byte, time.Time, error) {
+// useOnce records the use of an assertion or proof until it expires. id is unique for the issuer. If
+// it was used before, the error is used.
+func (s *Server) useOnce(ctx context.Context, kind, issuer, id string, expires time.Time, used error) error {
+	return s.store.Update(ctx, kind, hashKey(issuer+"\x00"+id), func(old []byte) ([]byte, time.Time, error) {
 		if old != nil {
 			return nil, time.Time{}, used
 		}
-		return []byte{1}, unixTime(claims.Expires).Add(assertionSkew), nil
+		return []byte{1}, expires, nil
 	})
 }
+
+// usableUntil returns until when the use of an assertion has to be stored.
+func (c *assertionClaims) usableUntil() time.Time { return unixTime(c.Expires).Add(assertionSkew) }
 
 // unixTime returns the time of a NumericDate. Values that a time.Time cannot hold are replaced by
 // dates that no check accepts.

@@ -176,11 +176,15 @@ func TestEAUTH03_ClientAuthenticatesWithPrivateKeyJWT(t *testing.T) {
 
 func TestInvalidOptionsAreErrors(t *testing.T) {
 	for name, change := range map[string]func(*authserver.Options){
-		"no issuer":                func(o *authserver.Options) { o.Issuer = "" },
-		"AUTH-10 issuer over http": func(o *authserver.Options) { o.Issuer = "http://as.example" },
-		"issuer with a slash":      func(o *authserver.Options) { o.Issuer = "https://as.example/" },
-		"issuer with a query":      func(o *authserver.Options) { o.Issuer = "https://as.example?x" },
-		"no resource":              func(o *authserver.Options) { o.Resources = nil },
+		"no issuer":                 func(o *authserver.Options) { o.Issuer = "" },
+		"AUTH-10 issuer over http":  func(o *authserver.Options) { o.Issuer = "http://as.example" },
+		"issuer with a slash":       func(o *authserver.Options) { o.Issuer = "https://as.example/" },
+		"issuer with a query":       func(o *authserver.Options) { o.Issuer = "https://as.example?x" },
+		"issuer with an empty port": func(o *authserver.Options) { o.Issuer = "https://as.example:" },
+		"resource with an empty port": func(o *authserver.Options) {
+			o.Resources[0].URL = "https://mcp.example:/mcp"
+		},
+		"no resource": func(o *authserver.Options) { o.Resources = nil },
 		"resource twice": func(o *authserver.Options) {
 			o.Resources = append(o.Resources, authserver.Resource{URL: "HTTPS://MCP.example/mcp"})
 		},

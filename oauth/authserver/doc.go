@@ -38,9 +38,8 @@
 //
 // Servers with the same Options, the same SealKeys and a Store that they share are one
 // authorization server: each of them accepts the codes, tokens, logins and registrations of the
-// others. See [Store] for what that needs. Rate limits, metadata documents and used DPoP proofs are
-// kept per process. A revocation takes effect in all processes at once, because each verification
-// reads the grant.
+// others. See [Store] for what that needs. Rate limits and metadata documents are kept per process.
+// A revocation takes effect in all processes at once, because each verification reads the grant.
 //
 // The Server is not an OpenID provider: it issues no ID tokens and publishes no OpenID
 // configuration.

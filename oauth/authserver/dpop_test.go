@@ -134,3 +134,24 @@ func TestClientLogsInWithDPoP(t *testing.T) {
 		DPoP:       &oauthclient.DPoPOptions{},
 	}, "alice alice")
 }
+
+func TestProofIsUsedOnceByServersThatShareAStore(t *testing.T) {
+	store := authserver.NewMemoryStore()
+	share := func(o *authserver.Options) { o.Store = store }
+	first, second, p := newInProcessEnv(t, share), newInProcessEnv(t, share), newProver(t)
+	proof, err := p.Prove(http.MethodPost, mustURL(first.issuer+"/token"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	code := second.code()
+	first.post("/token", exchangeForm("unknown"), "DPoP", proof).wantError(t, http.StatusBadRequest, "invalid_grant")
+	if n := authserver.MemoryRecords(store, "proof"); n != 0 {
+		t.Errorf("%d proofs stored for an unknown code, want none", n)
+	}
+	if proof, err = p.Prove(http.MethodPost, mustURL(first.issuer+"/token"), ""); err != nil {
+		t.Fatal(err)
+	}
+	got := first.tokensOf(first.post("/token", exchangeForm(first.code()), "DPoP", proof))
+	second.post("/token", exchangeForm(code), "DPoP", proof).wantError(t, http.StatusBadRequest, "invalid_dpop_proof")
+	second.tokensOf(second.postProven(p, "/token", refreshForm(got.Refresh)))
+}

@@ -168,6 +168,7 @@ func TestAUTHR16_AUTHR17_SEC06_TokensAreForOneResource(t *testing.T) {
 		}
 	}
 	w.code("resource", "HTTPS://MCP.example:443/mcp")
+	w.code("resource", "https://mcp.example:/mcp")
 }
 
 func TestREG20_DenialIsReportedToTheClient(t *testing.T) {

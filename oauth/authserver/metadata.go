@@ -123,7 +123,7 @@ func (s *Server) newResourceDocuments() []resourceDocument {
 
 func plainHost(host string) string {
 	host = strings.ToLower(host)
-	return strings.TrimSuffix(strings.TrimSuffix(host, ":443"), ":80")
+	return strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(host, ":443"), ":80"), ":")
 }
 
 // serveResource serves the metadata that the path and the host of the request determine. If no

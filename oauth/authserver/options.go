@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/internal/netx"
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
@@ -252,8 +253,8 @@ func (o *Options) check() error {
 func checkResource(r Resource) error {
 	u, err := url.Parse(r.URL)
 	switch {
-	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
-		return errors.New("must be an http or https URL with a host")
+	case err != nil || !netx.IsHTTP(u):
+		return errors.New("must be an http or https URL with a host, and a valid port if any")
 	case strings.Contains(r.URL, "#"):
 		return errors.New("must not have a fragment")
 	case u.User != nil:

@@ -36,7 +36,7 @@ func (f *family) key() string { return hashKey(f.ID) }
 func (s *Server) newRefresh(ctx context.Context, r *tokenRequest, g *grant) (token string, f *family, err error) {
 	f = &family{ID: randomID(), Grant: g.ID, Client: g.Client, Until: g.Until, Expires: s.refreshExpiry(g.Until)}
 	if r.client.isPublic() {
-		f.Key = r.key
+		f.Key = r.proof.Key
 	}
 	token = f.ID + "." + randomToken()
 	f.Present = sumOf(token)

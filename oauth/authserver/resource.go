@@ -6,24 +6,19 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/patchbay-mcp/patchbay/internal/netx"
 )
 
 // resourceKey returns the normal form of a resource identifier: scheme and host in lower case,
-// without the default port, with at least a slash as path. Spec: basic/authorization (2025-06-18
+// with its port, with at least a slash as path. Spec: basic/authorization (2025-06-18
 // and later), Canonical Server URI; RFC 3986, section 6.2.
 func resourceKey(identifier string) string {
 	u, err := url.Parse(identifier)
 	if err != nil || u.Host == "" || u.User != nil || strings.Contains(identifier, "#") {
 		return "" // not a valid identifier
 	}
-	scheme, host := strings.ToLower(u.Scheme), strings.ToLower(u.Host)
-	switch scheme {
-	case "https":
-		host = strings.TrimSuffix(host, ":443")
-	case "http":
-		host = strings.TrimSuffix(host, ":80")
-	}
-	key := scheme + "://" + host + cmp.Or(u.EscapedPath(), "/")
+	key := strings.ToLower(u.Scheme) + "://" + netx.HostPort(u) + cmp.Or(u.EscapedPath(), "/")
 	if u.RawQuery != "" || u.ForceQuery {
 		key += "?" + u.RawQuery
 	}

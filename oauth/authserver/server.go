@@ -116,8 +116,8 @@ const startTimeout = 10 * time.Second // for reading the store
 func parseIssuer(issuer string) (*url.URL, error) {
 	u, err := url.Parse(issuer)
 	switch {
-	case err != nil || u.Host == "":
-		return nil, fmt.Errorf("invalid issuer %q: must be a URL with a host", issuer)
+	case err != nil || !netx.IsHTTP(u):
+		return nil, fmt.Errorf("invalid issuer %q: must be a URL with a host, and a valid port if any", issuer)
 	case u.Scheme != "https" && (u.Scheme != "http" || !netx.IsLoopback(u.Hostname())):
 		return nil, fmt.Errorf("invalid issuer %q: must be https, or http with a loopback address", issuer)
 	case u.User != nil || strings.ContainsAny(issuer, "?#"):

@@ -45,10 +45,6 @@ type Store interface {
 	// not use the store, and may be called more than once.
 	Update(ctx context.Context, kind, key string, change func(old []byte) (value []byte, expires time.Time,
 		err error)) error
-	// Count returns the number of records of a kind, for tests and for monitoring. The server does
-	// not call it. It may include expired records for some minutes, but must not depend on other
-	// calls to remove them: a caller that waits for the number to fall calls nothing else.
-	Count(ctx context.Context, kind string) (int, error)
 	// Close releases the resources of the store.
 	Close() error
 }

@@ -15,7 +15,7 @@ const (
 	maxKind = 64      // bytes
 	maxKey  = 4 << 10 // bytes; the longest are client IDs, which may be URLs
 	// sweepEvery is the time between sweeps, which remove expired records. Such records are
-	// invisible in any case, except to Count.
+	// invisible in any case.
 	sweepEvery = time.Minute
 )
 
@@ -81,14 +81,6 @@ func (s *memoryStore) Update(ctx context.Context, kind, key string, change func(
 		}
 	})
 	return cmp.Or(err, changeErr)
-}
-
-func (s *memoryStore) Count(ctx context.Context, kind string) (n int, err error) {
-	err = s.locked(ctx, func() {
-		s.sweepIfDue(time.Now())
-		n = len(s.kinds[kind])
-	})
-	return n, err
 }
 
 func (s *memoryStore) Close() error {

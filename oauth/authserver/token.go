@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/dpop"
+	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 )
 
 // Spec: RFC 6749, section 5.1.
@@ -22,7 +23,7 @@ type tokenResponse struct {
 type tokenRequest struct {
 	client *client
 	form   form
-	key    string // the thumbprint of the key of the DPoP proof, "" without a proof
+	proof  dpop.Proof // zero without a proof
 
 	// What accessToken issued a token for, for the audit.
 	grant  *grant
@@ -58,25 +59,36 @@ func (s *Server) exchange(r *http.Request, req *tokenRequest) (response *tokenRe
 	case !c.mayUse(f["grant_type"]):
 		return nil, refuse(codeUnauthorizedClient, "the client is not registered for this grant_type")
 	}
-	if req.key, err = s.proofKey(r); err != nil {
+	if req.proof, err = s.proof(r); err != nil {
 		return nil, err
 	}
 	return exchange(r.Context(), req)
 }
 
-// proofKey returns the thumbprint of the key of a request's DPoP proof, "" if the request has none.
-// Spec: RFC 9449, section 5.
-func (s *Server) proofKey(r *http.Request) (string, error) {
+// proof returns the DPoP proof of a request, if it has one. Spec: RFC 9449, section 5.
+func (s *Server) proof(r *http.Request) (dpop.Proof, error) {
 	if len(r.Header.Values(dpop.Header)) == 0 {
-		return "", nil
+		return dpop.Proof{}, nil
 	}
 	target := *s.issuer
 	target.Path += pathToken
-	key, _, err := s.proofs.VerifyKey(r, &target)
+	proof, err := s.proofs.VerifyKey(r, &target)
 	if invalid, ok := errors.AsType[*dpop.ProofError](err); ok {
-		return "", refuse(invalid.Code, invalid.Reason)
+		return dpop.Proof{}, refuse(invalid.Code, invalid.Reason)
 	}
-	return key, err
+	return proof, err
+}
+
+const kindProof = "proof"
+
+// useProof records the use of a DPoP proof, for the other servers with the same store. It is called
+// for valid codes and refresh tokens only, because it writes. Spec: RFC 9449, section 11.1.
+func (s *Server) useProof(ctx context.Context, p dpop.Proof) error {
+	if p.ID == "" {
+		return nil
+	}
+	return s.useOnce(ctx, kindProof, p.Key, p.ID, time.Now().Add(dpop.ProofValidity),
+		refuse(oauthwire.InvalidDPoPProof, "the proof was used before: every request needs a new one"))
 }
 
 // errBadGrant does not reveal whether a code or token is unknown, expired or that of another
@@ -100,7 +112,7 @@ func (s *Server) exchangeCode(ctx context.Context, r *tokenRequest) (*tokenRespo
 	if !first {
 		return nil, s.refuseAndEnd(ctx, rec.Grant, "the code was used twice", errBadGrant)
 	}
-	if !rec.matches(c, f["redirect_uri"], verifier) || rec.Key != "" && rec.Key != r.key {
+	if !rec.matches(c, f["redirect_uri"], verifier) || rec.Key != "" && rec.Key != r.proof.Key {
 		return nil, s.refuseAndEnd(ctx, rec.Grant,
 			"the code was used with another client, redirect URI, verifier or DPoP key", errBadGrant)
 	}
@@ -212,7 +224,7 @@ func (s *Server) exchangeRefresh(ctx context.Context, r *tokenRequest) (*tokenRe
 		return nil, s.refuseFamily(ctx, fam, "a refresh token was used again")
 	case fam.Client != c.ID:
 		return nil, s.refuseFamily(ctx, fam, "a refresh token was used by another client")
-	case fam.Key != "" && fam.Key != r.key: // the grant stays: without the key a stolen token must not end it
+	case fam.Key != "" && fam.Key != r.proof.Key: // the grant stays: without the key a stolen token must not end it
 		return nil, errBadGrant
 	}
 	g, err := s.grant(ctx, fam.Grant)

@@ -23,7 +23,7 @@ const (
 	maxKey  = 4 << 10
 
 	// sweepEvery is the time between sweeps, which remove expired records. Such records are
-	// invisible in any case, except to Count.
+	// invisible in any case.
 	sweepEvery = time.Minute
 	// sweepBatch is the maximum number of records that one write removes, so that it does not take
 	// long. A write adds one record at most, so the sweeps keep up.
@@ -118,19 +118,6 @@ func (s *AuthorizationStore) Update(ctx context.Context, kind, key string,
 	return err
 }
 
-// Count returns the number of records of a kind. It may include records that expired within the
-// last minute.
-func (s *AuthorizationStore) Count(ctx context.Context, kind string) (n int, err error) {
-	if err := s.sweepIfDue(ctx); err != nil {
-		return 0, err
-	}
-	err = s.read(ctx, func(tx *bbolt.Tx) error {
-		n = valueCount(tx, kind)
-		return nil
-	})
-	return n, err
-}
-
 func (s *AuthorizationStore) read(ctx context.Context, do func(tx *bbolt.Tx) error) error {
 	return authorizationError(s.file.read(ctx, do))
 }
@@ -179,18 +166,13 @@ func authorizationError(err error) error {
 // since 1970, value.
 var (
 	bucketValueExpires = []byte("expires") // expiry, length of the kind, kind, key → empty
-	bucketValueCounts  = []byte("counts")  // kind → number of records
 
-	authorizationSchema = schema{
-		format:  "patchbay authserver store 2",
-		buckets: [][]byte{bucketValueExpires, bucketValueCounts},
-	}
+	authorizationSchema = schema{format: "patchbay authserver store 2", buckets: [][]byte{bucketValueExpires}}
 )
 
 const (
-	kindPrefix    = "kind " // of the names of the buckets of kinds
-	expiryLen     = 8
-	valueCountLen = 8
+	kindPrefix = "kind " // of the names of the buckets of kinds
+	expiryLen  = 8
 )
 
 func kindBucket(kind string) []byte { return []byte(kindPrefix + kind) }
@@ -217,11 +199,8 @@ func putValue(tx *bbolt.Tx, kind, key string, value []byte, expires time.Time) e
 	if err != nil {
 		return err
 	}
-	if records.Get([]byte(key)) == nil {
-		err = addToValueCount(tx, kind, 1)
-	}
 	stored := binary.BigEndian.AppendUint64(make([]byte, 0, expiryLen+len(value)), expiryNanos(expires))
-	err = errors.Join(err, unindexValue(tx, records, kind, key), records.Put([]byte(key), append(stored, value...)))
+	err = errors.Join(unindexValue(tx, records, kind, key), records.Put([]byte(key), append(stored, value...)))
 	if !expires.IsZero() {
 		err = errors.Join(err, tx.Bucket(bucketValueExpires).Put(valueExpiryKey(stored[:expiryLen], kind, key), nil))
 	}
@@ -233,10 +212,7 @@ func deleteValue(tx *bbolt.Tx, kind, key string) error {
 	if records == nil || records.Get([]byte(key)) == nil {
 		return nil
 	}
-	return errors.Join(
-		addToValueCount(tx, kind, -1),
-		unindexValue(tx, records, kind, key),
-		records.Delete([]byte(key)))
+	return errors.Join(unindexValue(tx, records, kind, key), records.Delete([]byte(key)))
 }
 
 func unindexValue(tx *bbolt.Tx, records *bbolt.Bucket, kind, key string) error {
@@ -297,16 +273,4 @@ func sweepValues(tx *bbolt.Tx, now time.Time) (done bool, err error) {
 		err = errors.Join(err, tx.Bucket(bucketValueExpires).Delete(index))
 	}
 	return len(expired) < sweepBatch, err
-}
-
-func valueCount(tx *bbolt.Tx, kind string) int {
-	if n := tx.Bucket(bucketValueCounts).Get([]byte(kind)); len(n) == valueCountLen {
-		return int(binary.BigEndian.Uint64(n))
-	}
-	return 0
-}
-
-func addToValueCount(tx *bbolt.Tx, kind string, delta int) error {
-	n := binary.BigEndian.AppendUint64(nil, uint64(max(valueCount(tx, kind)+delta, 0)))
-	return tx.Bucket(bucketValueCounts).Put([]byte(kind), n)
 }

@@ -152,7 +152,12 @@ func (p *program) trustCommand() *cobra.Command {
 			case revoke:
 				return store.Revoke(s)
 			case yes:
-				return store.Trust(s)
+				p.screen.printf("%s", trustText(c, s))
+				if err := store.Trust(s); err != nil {
+					return err
+				}
+				p.screen.printf("Server %s is trusted now.", serverWord(s))
+				return nil
 			case !store.NeedsTrust(s):
 				p.screen.printf("Server %s is trusted already.", serverWord(s))
 				return nil

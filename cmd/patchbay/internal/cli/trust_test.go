@@ -171,3 +171,21 @@ func TestNamedFileNeedsNoTrust(t *testing.T) {
 		t.Errorf("relative path in the environment: used %t, exit code %d", p.used(), o.status)
 	}
 }
+
+func TestTrustWithoutAQuestionPrintsWhatItTrusts(t *testing.T) {
+	p := newHostileProject(t)
+	for server, want := range map[string][]string{
+		"run":  {"starts a command", "touch " + filepath.ToSlash(p.mark), "A='${" + secretVariable + "}'", "is trusted now"},
+		"send": {"connects to a URL", "http://127.0.0.1", "X-Secret: '${" + secretVariable + "}'", "is trusted now"},
+	} {
+		o := patchbay(t, "", "trust", server, "--yes")
+		for _, text := range want {
+			if o.status != exitOK || !strings.Contains(o.stderr, text) {
+				t.Errorf("trust %s: exit code %d, %s; want %q", server, o.status, o.stderr, text)
+			}
+		}
+		if strings.Contains(o.stderr, "s3cret") || p.used() {
+			t.Errorf("trust %s: used %t, %s; want it unused, and its variables unexpanded", server, p.used(), o.stderr)
+		}
+	}
+}

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/private"
 )
 
 // readPrivate reads a file that only its owner may access, in such a directory.
@@ -27,7 +29,7 @@ func readPrivate(path string, limit int) ([]byte, error) {
 	if info, err = f.Stat(); err != nil {
 		return nil, err
 	}
-	if err := checkOwner(path, info); err != nil {
+	if err := private.CheckOwner(path, info); err != nil {
 		return nil, err
 	}
 	text, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
@@ -49,7 +51,7 @@ func checkPrivate(dir string) error {
 	if !info.IsDir() {
 		return fmt.Errorf("%s: %w: not a directory", dir, ErrDamaged)
 	}
-	return checkOwner(dir, info)
+	return private.CheckOwner(dir, info)
 }
 
 // writeFile replaces a file atomically: after a crash it has the old or the new content. The caller

@@ -3,13 +3,9 @@
 package vault
 
 import (
-	"io/fs"
 	"os"
 	"time"
 )
-
-// checkOwner checks nothing: on Windows files inherit the access rights of the user's directory.
-func checkOwner(string, fs.FileInfo) error { return nil }
 
 // replaceFile retries for a while: a file that is open cannot be replaced.
 func replaceFile(from, to string) error {

@@ -22,6 +22,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/internal/private"
 	"github.com/patchbay-mcp/patchbay/internal/seal"
 )
 
@@ -32,7 +33,7 @@ var (
 	// ErrKey is returned if the key is not available or wrong.
 	ErrKey = errors.New("cannot open the vault")
 	// ErrExposed is returned for a file or directory that other users can access.
-	ErrExposed = errors.New("accessible to other users")
+	ErrExposed = private.ErrExposed
 )
 
 const (
@@ -51,8 +52,8 @@ const (
 
 // Options configures a [Vault]. The zero value uses the defaults.
 type Options struct {
-	// Dir is the directory of the vault. Default: patchbay/vault in the user's configuration
-	// directory.
+	// Dir is the directory of the vault, an absolute path. Default: patchbay/vault in the user's
+	// configuration directory.
 	Dir string
 	// Passphrase derives the key. Default: a random key in the system keyring or, without one, in a
 	// file.
@@ -93,8 +94,8 @@ func New(opts *Options) (*Vault, error) {
 		v.dir, err = os.UserConfigDir()
 		v.dir = filepath.Join(v.dir, "patchbay", "vault")
 	}
-	if err == nil {
-		v.dir, err = filepath.Abs(v.dir)
+	if err == nil && !filepath.IsAbs(v.dir) { // it depends on the current directory, which may belong to another user
+		err = fmt.Errorf("invalid directory %q: must be absolute", v.dir)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("find the directory of the vault: %w", err)

@@ -381,3 +381,15 @@ func TestCancelledContextEndsTheWaitForTheLock(t *testing.T) {
 	checkValue(t, v, "a", "1")
 	checkValue(t, v, "b", "1")
 }
+
+func TestRelativeDirectoryIsRefused(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if _, err := vault.New(&vault.Options{Dir: "vault"}); err == nil || !strings.Contains(err.Error(), `"vault": must be absolute`) {
+		t.Errorf("got error %v, want one that names the directory and the rule", err)
+	}
+	t.Setenv("HOME", ".")
+	t.Setenv("XDG_CONFIG_HOME", "")
+	if _, err := vault.New(nil); err == nil && os.Getenv("AppData") == "" {
+		t.Error("the default directory below a relative $HOME was accepted")
+	}
+}

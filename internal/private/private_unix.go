@@ -1,6 +1,6 @@
 //go:build unix
 
-package host
+package private
 
 import (
 	"fmt"
@@ -9,13 +9,12 @@ import (
 	"syscall"
 )
 
-// checkOwner returns an error if other users own or can access a file.
 func checkOwner(path string, info fs.FileInfo) error {
 	if status, ok := info.Sys().(*syscall.Stat_t); ok && int(status.Uid) != os.Geteuid() {
-		return fmt.Errorf("%s is owned by another user", path)
+		return fmt.Errorf("%s: %w: owned by another user", path, ErrExposed)
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return fmt.Errorf("%s has mode %#o: must be accessible to its owner only (run chmod go= %[1]s)", path, mode)
+		return fmt.Errorf("%s: %w: mode %#o (run chmod go= %[1]s)", path, ErrExposed, mode)
 	}
 	return nil
 }
