@@ -11,12 +11,14 @@
 //		func(ctx context.Context, in Sum) (int, error) { return in.A + in.B, nil })
 //	err := s.Run(ctx, mcp.Stdio())
 //
-// A result that is not text or a [ContentBlock] becomes structured content, with an output schema.
-// An error of the function becomes a tool error (isError) that the model can see and correct. An
-// [*Error] becomes a protocol error. A panic fails one call. [AddResource], [AddResourceTemplate]
-// (URI templates of RFC 6570), [AddFS] and [AddPrompt] register other features; a Complete function
-// adds completion for their arguments. Each returns a [Registration], which changes or removes the
-// feature while clients are connected and sends them the list changed notification.
+// A result that is not text or a [ContentBlock] becomes structured content, with an output schema;
+// [Structured] has a value and content for the model. An error of the function becomes a tool error
+// (isError) that the model can see and correct. An [*Error] becomes a protocol error. A panic fails
+// one call. [AddResource], [AddResourceTemplate] (URI templates of RFC 6570), [AddFS] and
+// [AddPrompt] register other features; a Complete function adds completion for their arguments.
+// Each returns a [Registration], which changes or removes the feature while clients are connected
+// and sends them the list changed notification. [SetTool] and its like return an error instead of a
+// panic and replace a feature by its name.
 //
 // Inside a handler the context identifies the call: [RequestFrom] returns the request, [Progress]
 // sends progress notifications, and [Logger] sends log messages to the client. The context ends
@@ -41,8 +43,9 @@
 // The keys are title, description, enum and titles (values separated by |), default, minimum,
 // maximum, exclusiveMinimum, exclusiveMaximum, multipleOf, minLength, maxLength, pattern, format,
 // minItems, maxItems, uniqueItems and header (HTTP clients repeat the argument in the header
-// Mcp-Param-…). An unknown key, or one that does not fit the type, panics at registration. A schema
-// that is set in [Tool] takes precedence.
+// Mcp-Param-…). An unknown key, one that does not fit the type, and the words required, optional
+// and nullable are refused at registration. A schema that is set in [Tool] takes precedence;
+// [SchemaFor] returns the derived one.
 //
 // # Elicitation, sampling and roots
 //

@@ -14,7 +14,7 @@ import (
 const maxCursor = maxURI + maxURI/2
 
 // A listPage is one page of a list, with the JSON of its items. V is a pointer to an item.
-type listPage[V comparable] struct {
+type listPage[V any] struct {
 	items   []V
 	encoded [][]byte // the JSON of each item
 	array   []byte   // the JSON array of all items; nil unless the page is cached
@@ -36,15 +36,18 @@ func (p *listPage[V]) itemsFor(s *Server, req *Request) []V {
 // appendItems appends items as a JSON array. The items are those of the page unless middleware has
 // changed them, and those that it has changed are encoded again. The page may be nil.
 func (p *listPage[V]) appendItems(dst []byte, items []V) ([]byte, error) {
-	if p != nil && p.array != nil && slices.Equal(items, p.items) {
-		return append(dst, p.array...), nil
+	same := func(a, b V) bool { return any(a) == any(b) }
+	if p != nil && p.array != nil && len(items) == len(p.items) {
+		if len(items) == 0 || &items[0] == &p.items[0] || slices.EqualFunc(items, p.items, same) {
+			return append(dst, p.array...), nil
+		}
 	}
 	dst = append(dst, '[')
 	for i, v := range items {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		if p != nil && i < len(p.items) && p.items[i] == v {
+		if p != nil && i < len(p.items) && same(p.items[i], v) {
 			dst = append(dst, p.encoded[i]...)
 			continue
 		}
@@ -73,7 +76,7 @@ func (p *listPage[V]) appendList(dst []byte, name string, items []V, next string
 // which is empty on the last one. It contains the features that the caller may see. A cursor names
 // the last feature of the page before, so that it stays valid while features come and go. It is
 // sealed, so that it reveals nothing and cannot be forged. Spec: server/utilities/pagination.
-func paginate[V comparable, E any](
+func paginate[V, E any](
 	ctx context.Context, s *Server, set *featureSet[V, E], req *Request,
 ) (*listPage[V], string, error) {
 	after, err := s.openCursor(req, set.kind)

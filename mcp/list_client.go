@@ -28,6 +28,17 @@ type list[V any] struct {
 	check  func(*V) error // returns why an item is left out; nil accepts all
 }
 
+// Collect returns the values of an iterator such as [Client.Tools], and the error that ends it.
+func Collect[T any](values iter.Seq2[T, error]) (all []T, err error) {
+	for v, err := range values {
+		if err != nil {
+			return all, err
+		}
+		all = append(all, v)
+	}
+	return all, nil
+}
+
 // Spec: server/utilities/pagination.
 func items[V any](ctx context.Context, c *Client, l list[V]) iter.Seq2[*V, error] {
 	return func(yield func(*V, error) bool) {

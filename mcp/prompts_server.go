@@ -13,18 +13,21 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/schema"
 )
 
+type promptFunc func(ctx context.Context, args json.RawMessage) (*GetPromptResult, error)
+
 type promptEntry struct {
 	completions
 	name string
 	args *textArguments
 	free bool // the arguments are those of Prompt.Arguments, not those of a type
-	fill func(ctx context.Context, args json.RawMessage) (*GetPromptResult, error)
+	fill promptFunc
 }
 
 // AddPrompt registers a function as a prompt and returns its [Registration].
 //
-// In is a struct whose fields are the arguments: strings, numbers or booleans, with the tags that
-// [AddTool] describes. It may also be map[string]string, for the arguments in Prompt.Arguments.
+// In is a struct whose fields are the arguments, or a pointer to one: strings, numbers or booleans,
+// with the tags that [AddTool] describes. It may also be map[string]string, for the arguments in
+// Prompt.Arguments.
 // Clients send text, which is converted to the type of the field. An argument that is unknown,
 // missing or invalid is a protocol error that names it.
 //
@@ -40,35 +43,18 @@ type promptEntry struct {
 //
 // Spec: server/prompts.
 func AddPrompt[In, Out any](s *Server, p *Prompt, f func(context.Context, In) (Out, error)) *Registration[Prompt] {
-	if p == nil || f == nil {
-		panic("mcp: AddPrompt: the prompt or its function is nil")
-	}
-	entry, err := bindPrompt(p, f)
-	if err != nil {
-		panic(fmt.Sprintf("mcp: AddPrompt %q: %v", p.Name, err))
-	}
-	copied := *p
-	return register(&s.prompts, p.Name, &copied, entry, s.preparePrompt)
+	return must(s.addPrompt(p, bindPrompt(f), refuseTaken))
 }
 
-func bindPrompt[In, Out any](p *Prompt, f func(context.Context, In) (Out, error)) (entry promptEntry, err error) {
-	entry.name = p.Name
-	in := reflect.TypeFor[In]()
-	switch {
-	case in == reflect.TypeFor[map[string]string]():
-		entry.free = true
-	case in.Kind() != reflect.Struct:
-		return entry, fmt.Errorf("input: %s: want a struct or map[string]string", in)
-	default:
-		if entry.args, err = textArgumentsOf(in); err != nil {
-			return entry, fmt.Errorf("input: %w", err)
-		}
-	}
-	convert, err := bindMessages[Out]()
-	if err != nil {
-		return entry, fmt.Errorf("output: %w", err)
-	}
-	entry.fill = func(ctx context.Context, args json.RawMessage) (*GetPromptResult, error) {
+// SetPrompt adds or replaces a prompt, or returns an error, as [SetTool] does for tools.
+func SetPrompt[In, Out any](
+	s *Server, p *Prompt, f func(context.Context, In) (Out, error),
+) (*Registration[Prompt], error) {
+	return s.addPrompt(p, bindPrompt(f), replaceTaken)
+}
+
+func bindPrompt[In, Out any](f func(context.Context, In) (Out, error)) binding[promptFunc] {
+	call := func(ctx context.Context, args json.RawMessage) (*GetPromptResult, error) {
 		var in In
 		if err := schema.Decode(args, &in); err != nil {
 			return nil, wrongArguments(err)
@@ -77,53 +63,75 @@ func bindPrompt[In, Out any](p *Prompt, f func(context.Context, In) (Out, error)
 		if err != nil {
 			return nil, err
 		}
-		return convert(out)
+		return messagesOf(&out)
 	}
-	return entry, nil
+	return binding[promptFunc]{reflect.TypeFor[In](), reflect.TypeFor[Out](), f == nil, call}
 }
 
-// bindMessages returns the function that converts the output of a prompt's function to a result.
-func bindMessages[Out any]() (func(Out) (*GetPromptResult, error), error) {
-	var out Out
-	switch any(&out).(type) {
-	case *string:
-		return func(v Out) (*GetPromptResult, error) {
-			return &GetPromptResult{Messages: []PromptMessage{{Content: Text(any(v).(string))}}}, nil
-		}, nil
-	case *[]PromptMessage:
-		return func(v Out) (*GetPromptResult, error) {
-			return &GetPromptResult{Messages: any(v).([]PromptMessage)}, nil
-		}, nil
-	case **GetPromptResult:
-		return func(v Out) (*GetPromptResult, error) {
-			if res := any(v).(*GetPromptResult); res != nil {
-				return res, nil
-			}
-			return nil, errors.New("the prompt returned a nil result")
-		}, nil
+func (s *Server) addPrompt(given *Prompt, b binding[promptFunc], taken ifTaken) (*Registration[Prompt], error) {
+	if given == nil || b.missing {
+		return nil, errors.New("mcp: the prompt or its function is nil")
 	}
-	return nil, fmt.Errorf("%s: want string, []PromptMessage or *GetPromptResult", reflect.TypeFor[Out]())
+	p := *given
+	entry := promptEntry{name: p.Name, fill: b.call}
+	if err := entry.infer(b.in, b.out); err != nil {
+		return nil, fmt.Errorf("mcp: prompt %.128q: %w", p.Name, err)
+	}
+	return register(&s.prompts, p.Name, &p, entry, s.preparePrompt, taken)
+}
+
+func (e *promptEntry) infer(in, out reflect.Type) (err error) {
+	switch {
+	case in == reflect.TypeFor[map[string]string]():
+		e.free = true
+	case !isStruct(in):
+		return fmt.Errorf("input: %s: want a struct or map[string]string", in)
+	default:
+		if e.args, err = textArgumentsOf(in); err != nil {
+			return fmt.Errorf("input: %w", err)
+		}
+	}
+	switch out {
+	case reflect.TypeFor[string](), reflect.TypeFor[[]PromptMessage](), reflect.TypeFor[*GetPromptResult]():
+		return nil
+	}
+	return fmt.Errorf("output: %s: want string, []PromptMessage or *GetPromptResult", out)
+}
+
+// messagesOf returns the result for an output, to which v points.
+func messagesOf(v any) (*GetPromptResult, error) {
+	switch v := v.(type) {
+	case *string:
+		return &GetPromptResult{Messages: []PromptMessage{{Content: Text(*v)}}}, nil
+	case *[]PromptMessage:
+		return &GetPromptResult{Messages: *v}, nil
+	case **GetPromptResult:
+		if *v != nil {
+			return *v, nil
+		}
+	}
+	return nil, errors.New("the prompt returned a nil result")
 }
 
 // preparePrompt validates a prompt, and completes its arguments from the type of its function.
-func (s *Server) preparePrompt(p *Prompt, entry promptEntry) (promptEntry, error) {
+func (s *Server) preparePrompt(p *Prompt, entry *promptEntry) error {
 	switch {
 	case p.Name == "":
-		return entry, errors.New("the name is empty")
+		return errors.New("the name is empty")
 	case p.Name != entry.name:
-		return entry, fmt.Errorf("the name cannot become %q", p.Name)
+		return fmt.Errorf("the name cannot become %q", p.Name)
 	}
 	var err error
 	if entry.free {
 		if entry.args, err = freeArguments(p.Arguments); err != nil {
-			return entry, err
+			return err
 		}
 	} else if err := describeArguments(p, entry.args); err != nil {
-		return entry, err
+		return err
 	}
 	of := fmt.Sprintf("prompt %.128q", p.Name)
 	entry.completions, err = s.newCompletions(of, entry.args.names(), entry.args.completers(), p.Complete)
-	return entry, err
+	return err
 }
 
 // describeArguments sets p.Arguments from the function's type, or checks the names that are set.

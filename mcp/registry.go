@@ -2,8 +2,10 @@ package mcp
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -18,8 +20,9 @@ import (
 // many features builds one.
 //
 // V is a pointer to the feature that clients see, and E one to the server's data about it. All
-// pointers have the same code, so the methods are compiled once and not for each kind.
-type featureSet[V comparable, E any] struct {
+// pointers have the same code, so the methods are compiled once and not for each kind. That holds
+// only for the constraint any.
+type featureSet[V, E any] struct {
 	kind    string
 	feature func(V) Feature
 	changed func() // called after each change, without the lock
@@ -31,19 +34,19 @@ type featureSet[V comparable, E any] struct {
 }
 
 // A featureSnapshot is one state of a featureSet: its enabled features.
-type featureSnapshot[V comparable, E any] struct {
+type featureSnapshot[V, E any] struct {
 	byName map[string]*featureEntry[V, E]
 	sorted []*featureEntry[V, E]
 	first  atomic.Pointer[listPage[V]] // the first page of the list of all features; nil until it is needed
 }
 
-type featureEntry[V comparable, E any] struct {
+type featureEntry[V, E any] struct {
 	name     string
 	value    V
 	encoded  []byte // the JSON of value
 	extra    E
 	disabled bool
-	owner    any // the *Registration
+	owner    owner
 }
 
 func (s *featureSet[V, E]) init(kind string, feature func(V) Feature, changed func()) {
@@ -93,25 +96,37 @@ func (s *featureSet[V, E]) snapshot() *featureSnapshot[V, E] {
 	return snap
 }
 
-// register adds a feature to a set and returns its handle. It panics if the name is in use, or if
-// prepare returns an error. prepare validates the feature, now and when [Registration.Update] has
-// changed it, and returns the server's data about it.
+// A binding is the function of a feature without its types, which call converts.
+type binding[F any] struct {
+	in, out reflect.Type
+	missing bool // the function is nil
+	call    F
+}
+
+// An owner is the *Registration of a feature.
+type owner interface{ markRemoved() }
+
+// ifTaken is what registration does if the name of the feature is in use.
+type ifTaken bool
+
+const refuseTaken, replaceTaken ifTaken = false, true
+
+// register adds a feature to a set and returns its handle. prepare validates the feature, now and
+// when [Registration.Update] has changed it, and completes the server's data about it.
 func register[V, E any](
-	s *featureSet[*V, *E], name string, value *V, extra E, prepare func(v *V, old E) (E, error),
-) *Registration[V] {
-	entry := func(doing string, e featureEntry[*V, *E]) *featureEntry[*V, *E] {
-		prepared, err := prepare(e.value, *e.extra)
+	s *featureSet[*V, *E], name string, value *V, extra E, prepare func(v *V, extra *E) error, taken ifTaken,
+) (*Registration[V], error) {
+	entry := func(e featureEntry[*V, *E]) (*featureEntry[*V, *E], error) {
+		prepared := *e.extra
+		e.extra = &prepared
+		err := prepare(e.value, e.extra)
 		if err == nil {
 			err = checkMetaKeys(metaOf(e.value))
 		}
 		if err == nil {
-			e.extra = &prepared
 			e.encoded, err = jsonv2.Marshal(e.value, deterministic)
 		}
-		if err != nil {
-			panic(fmt.Sprintf("mcp: %s%s %q: %v", doing, s.kind, name, err))
-		}
-		return &e
+		return &e, err
 	}
 	r := &Registration[V]{}
 	r.update = func(change func(*V)) {
@@ -119,7 +134,11 @@ func register[V, E any](
 			v := *e.value
 			change(&v)
 			e.value = &v
-			return entry("update of ", e)
+			changed, err := entry(e)
+			if err != nil {
+				panic(fmt.Sprintf("mcp: update of %s %q: %v", s.kind, name, err))
+			}
+			return changed
 		})
 	}
 	r.disable = func(off bool) {
@@ -128,9 +147,41 @@ func register[V, E any](
 	r.remove = func() {
 		s.edit(name, r, func(featureEntry[*V, *E]) *featureEntry[*V, *E] { return nil })
 	}
-	s.insert(entry("", featureEntry[*V, *E]{name: name, value: value, extra: &extra, owner: r}))
+	e, err := entry(featureEntry[*V, *E]{name: name, value: value, extra: &extra, owner: r})
+	if err == nil {
+		err = s.insert(e, taken)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("mcp: %s %.128q: %w", s.kind, name, err)
+	}
 	s.changed()
+	return r, nil
+}
+
+// must panics if a registration has failed.
+func must[V any](r *Registration[V], err error) *Registration[V] {
+	if err != nil {
+		panic(err.Error())
+	}
 	return r
+}
+
+// Registered returns the registration of a feature by its name, its URI or its URI template, also
+// if it is disabled. It reports false if there is none.
+func Registered[V Tool | Prompt | Resource | ResourceTemplate](s *Server, name string) (*Registration[V], bool) {
+	var found owner
+	switch any((*V)(nil)).(type) {
+	case *Tool:
+		found = s.tools.owner(name)
+	case *Prompt:
+		found = s.prompts.owner(name)
+	case *Resource:
+		found = s.resources.owner(name)
+	default:
+		found = s.templates.owner(name)
+	}
+	r, ok := found.(*Registration[V])
+	return r, ok
 }
 
 // metaOf returns the `_meta` of a feature.
@@ -164,25 +215,38 @@ func checkMetaKeys(m Meta) error {
 	return nil
 }
 
-func (s *featureSet[V, E]) insert(e *featureEntry[V, E]) {
+func (s *featureSet[V, E]) insert(e *featureEntry[V, E], taken ifTaken) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, taken := s.all[e.name]; taken {
-		panic(fmt.Sprintf("mcp: %s %q is registered already", s.kind, e.name))
+	if old := s.all[e.name]; old != nil {
+		if taken == refuseTaken {
+			return errors.New("the name is registered already")
+		}
+		old.owner.markRemoved()
 	}
 	s.all[e.name] = e
 	s.ever.Store(true)
 	s.snap.Store(nil)
+	return nil
+}
+
+func (s *featureSet[V, E]) owner(name string) owner {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.all[name]; e != nil {
+		return e.owner
+	}
+	return nil
 }
 
 // edit replaces an entry by the result of f; nil removes it. It does nothing if the owner's feature
 // was removed, even if another one has its name.
-func (s *featureSet[V, E]) edit(name string, owner any, f func(featureEntry[V, E]) *featureEntry[V, E]) {
+func (s *featureSet[V, E]) edit(name string, by owner, f func(featureEntry[V, E]) *featureEntry[V, E]) {
 	for {
 		s.mu.Lock()
 		old := s.all[name]
 		s.mu.Unlock()
-		if old == nil || old.owner != owner {
+		if old == nil || old.owner != by {
 			return
 		}
 		if s.swap(name, old, f(*old)) { // f calls the user's function, so without the lock
@@ -230,9 +294,12 @@ func (r *Registration[V]) Enable() { r.disable(false) }
 
 // Remove removes the feature. Calls in progress continue.
 func (r *Registration[V]) Remove() {
-	r.removed.Store(true)
+	r.markRemoved()
 	r.remove()
 }
 
-// Removed reports whether Remove was called. Another feature may have the name since.
+func (r *Registration[V]) markRemoved() { r.removed.Store(true) }
+
+// Removed reports whether the feature was removed, by Remove or by a function such as [SetTool] that
+// has replaced it. Another feature may have the name since.
 func (r *Registration[V]) Removed() bool { return r.removed.Load() }

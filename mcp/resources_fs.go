@@ -73,7 +73,8 @@ func (s *Server) addFile(uri, name string, fsys fs.FS, info fs.FileInfo) *Regist
 		changed = changed.UTC()
 		r.Annotations = &Annotations{LastModified: &changed}
 	}
-	return s.addResource(r, func(context.Context, string) (*ReadResourceResult, error) { return readFile(fsys, name) })
+	read := func(context.Context, string) (*ReadResourceResult, error) { return readFile(fsys, name) }
+	return AddResource(s, r, read)
 }
 
 // AddFSTemplate registers the files of a file system as a family of resources and returns its

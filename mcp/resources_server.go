@@ -34,8 +34,9 @@ type templateEntry struct {
 //
 // Out is the contents: a string becomes text, and []byte a blob; [*ResourceContents], a slice of
 // them and [*ReadResourceResult] keep their values, and fields that are not set get those of the
-// Resource. The error [NotFound] or [fs.ErrNotExist], nil or an empty slice mean that the resource
-// does not exist.
+// Resource. Any other struct, pointer to one, slice or map becomes JSON of the type
+// application/json. The error [NotFound] or [fs.ErrNotExist], a nil pointer or an empty slice of
+// contents mean that the resource does not exist.
 //
 // The function may call [Ask]. An [*Error] is sent to the client; any other error is logged and
 // becomes "internal error". A panic is recovered. The context ends when the client cancels or
@@ -48,39 +49,51 @@ type templateEntry struct {
 func AddResource[Out any](
 	s *Server, r *Resource, f func(ctx context.Context, uri string) (Out, error),
 ) *Registration[Resource] {
-	if r == nil || f == nil {
-		panic("mcp: AddResource: the resource or its function is nil")
-	}
-	convert, mimeType, err := bindContents[Out]()
-	if err != nil {
-		panic(fmt.Sprintf("mcp: AddResource %q: output: %v", r.URI, err))
-	}
-	copied := *r
-	copied.MIMEType = cmp.Or(copied.MIMEType, mimeType)
-	return s.addResource(&copied, func(ctx context.Context, uri string) (*ReadResourceResult, error) {
+	return must(s.addResource(r, bindResource(f), refuseTaken))
+}
+
+// SetResource adds or replaces a resource, or returns an error, as [SetTool] does for tools.
+func SetResource[Out any](
+	s *Server, r *Resource, f func(ctx context.Context, uri string) (Out, error),
+) (*Registration[Resource], error) {
+	return s.addResource(r, bindResource(f), replaceTaken)
+}
+
+func bindResource[Out any](f func(ctx context.Context, uri string) (Out, error)) binding[readFunc] {
+	call := func(ctx context.Context, uri string) (*ReadResourceResult, error) {
 		out, err := f(ctx, uri)
 		if err != nil {
 			return nil, err
 		}
-		return convert(out), nil
-	})
+		return contentsOf(&out)
+	}
+	return binding[readFunc]{reflect.TypeFor[string](), reflect.TypeFor[Out](), f == nil, call}
 }
 
-func (s *Server) addResource(r *Resource, read readFunc) *Registration[Resource] {
-	return register(&s.resources, r.URI, r, resourceEntry{uri: r.URI, read: read}, prepareResource)
+func (s *Server) addResource(given *Resource, b binding[readFunc], taken ifTaken) (*Registration[Resource], error) {
+	if given == nil || b.missing {
+		return nil, errors.New("mcp: the resource or its function is nil")
+	}
+	r := *given
+	mimeType, err := contentsType(b.out)
+	if err != nil {
+		return nil, fmt.Errorf("mcp: resource %.128q: %w", r.URI, err)
+	}
+	r.MIMEType = cmp.Or(r.MIMEType, mimeType)
+	return register(&s.resources, r.URI, &r, resourceEntry{uri: r.URI, read: b.call}, prepareResource, taken)
 }
 
-func prepareResource(r *Resource, entry resourceEntry) (resourceEntry, error) {
+func prepareResource(r *Resource, entry *resourceEntry) error {
 	if r.URI != entry.uri {
-		return entry, fmt.Errorf("the URI cannot become %q", r.URI)
+		return fmt.Errorf("the URI cannot become %q", r.URI)
 	}
 	if err := uritemplate.CheckURI(r.URI); err != nil {
-		return entry, err
+		return err
 	}
 	if r.Size != nil && *r.Size < 0 {
-		return entry, fmt.Errorf("Size is %d, want 0 or more", *r.Size)
+		return fmt.Errorf("Size is %d, want 0 or more", *r.Size)
 	}
-	return entry, checkDescription(r.Name, r.Annotations, r.Cache)
+	return checkDescription(r.Name, r.Annotations, r.Cache)
 }
 
 // checkDescription validates the fields that resources and templates share.
@@ -104,11 +117,12 @@ func checkDescription(name string, a *Annotations, c Cache) error {
 // AddResourceTemplate registers a family of resources and returns its [Registration]. The function
 // reads each of them. Its results and errors are as for [AddResource].
 //
-// Vars is a struct with a field for each variable of the template: strings, numbers, booleans or
-// []string, with the tags that [AddTool] describes. It may also be map[string]string. A field named
-// uri gets the whole URI, unless the template has a variable of this name. Values are
-// percent-decoded and may contain any character, including slashes; use [AddFSTemplate] for files.
-// A URI does not match if a variable has the wrong type, or lacks a value and is not optional.
+// Vars is a struct, or a pointer to one, with a field for each variable of the template: strings,
+// numbers, booleans or []string, with the tags that [AddTool] describes. It may also be
+// map[string]string. A field named uri gets the whole URI, unless the template has a variable of
+// this name. Values are percent-decoded and may contain any character, including slashes; use
+// [AddFSTemplate] for files. A URI does not match if a variable has the wrong type, or lacks a value
+// and is not optional.
 //
 // A resource of [AddResource] takes precedence over templates, and among templates the one with the
 // most literal text.
@@ -120,35 +134,60 @@ func checkDescription(name string, a *Annotations, c Cache) error {
 func AddResourceTemplate[Vars, Out any](
 	s *Server, t *ResourceTemplate, f func(context.Context, Vars) (Out, error),
 ) *Registration[ResourceTemplate] {
-	if t == nil || f == nil {
-		panic("mcp: AddResourceTemplate: the template or its function is nil")
-	}
-	convert, mimeType, err := bindContents[Out]()
-	if err != nil {
-		panic(fmt.Sprintf("mcp: AddResourceTemplate %q: output: %v", t.URITemplate, err))
-	}
-	copied := *t
-	copied.MIMEType = cmp.Or(copied.MIMEType, mimeType)
-	entry, err := bindTemplate(t.URITemplate, func(ctx context.Context, vars Vars) (*ReadResourceResult, error) {
-		out, err := f(ctx, vars)
-		if err != nil {
-			return nil, err
+	return must(s.addTemplate(t, bindTemplate(f), refuseTaken))
+}
+
+// SetResourceTemplate adds or replaces a family of resources, or returns an error, as [SetTool] does
+// for tools.
+func SetResourceTemplate[Vars, Out any](
+	s *Server, t *ResourceTemplate, f func(context.Context, Vars) (Out, error),
+) (*Registration[ResourceTemplate], error) {
+	return s.addTemplate(t, bindTemplate(f), replaceTaken)
+}
+
+// An openFunc returns a function that reads with the variables in *vars.
+type openFunc func() (vars any, read readFunc)
+
+func bindTemplate[Vars, Out any](f func(context.Context, Vars) (Out, error)) binding[openFunc] {
+	open := func() (any, readFunc) {
+		vars := new(Vars)
+		return vars, func(ctx context.Context, _ string) (*ReadResourceResult, error) {
+			out, err := f(ctx, *vars)
+			if err != nil {
+				return nil, err
+			}
+			return contentsOf(&out)
 		}
-		return convert(out), nil
-	})
-	if err != nil {
-		panic(fmt.Sprintf("mcp: AddResourceTemplate %q: %v", t.URITemplate, err))
 	}
-	return register(&s.templates, t.URITemplate, &copied, entry, s.prepareTemplate)
+	return binding[openFunc]{reflect.TypeFor[Vars](), reflect.TypeFor[Out](), f == nil, open}
+}
+
+func (s *Server) addTemplate(
+	given *ResourceTemplate, b binding[openFunc], taken ifTaken,
+) (*Registration[ResourceTemplate], error) {
+	if given == nil || b.missing {
+		return nil, errors.New("mcp: the resource template or its function is nil")
+	}
+	t := *given
+	var entry templateEntry
+	mimeType, err := contentsType(b.out)
+	if err == nil {
+		err = entry.bind(t.URITemplate, b.in, b.call)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("mcp: resource template %.128q: %w", t.URITemplate, err)
+	}
+	t.MIMEType = cmp.Or(t.MIMEType, mimeType)
+	return register(&s.templates, t.URITemplate, &t, entry, s.prepareTemplate, taken)
 }
 
 // prepareTemplate validates a template and merges its completions.
-func (s *Server) prepareTemplate(t *ResourceTemplate, entry templateEntry) (templateEntry, error) {
+func (s *Server) prepareTemplate(t *ResourceTemplate, entry *templateEntry) error {
 	if t.URITemplate != entry.template.String() {
-		return entry, fmt.Errorf("the pattern cannot become %q", t.URITemplate)
+		return fmt.Errorf("the pattern cannot become %q", t.URITemplate)
 	}
 	if err := checkDescription(t.Name, t.Annotations, t.Cache); err != nil {
-		return entry, err
+		return err
 	}
 	var derived map[string]CompleteFunc
 	if entry.args != nil {
@@ -157,7 +196,7 @@ func (s *Server) prepareTemplate(t *ResourceTemplate, entry templateEntry) (temp
 	var err error
 	of := fmt.Sprintf("resource template %.128q", t.URITemplate)
 	entry.completions, err = s.newCompletions(of, entry.template.Variables(), derived, t.Complete)
-	return entry, err
+	return err
 }
 
 func (s *Server) listResources(ctx context.Context, req *Request) (Result, error) {
@@ -275,77 +314,95 @@ func (s *Server) finishRead(from origin, uri string, given *ReadResourceResult) 
 	return res, nil
 }
 
-// bindContents returns the function that converts an output to a result, and its MIME type.
-func bindContents[Out any]() (convert func(Out) *ReadResourceResult, mimeType string, err error) {
-	var out Out
-	switch any(&out).(type) {
-	case *string:
-		return func(v Out) *ReadResourceResult {
-			return &ReadResourceResult{Contents: []*ResourceContents{{Text: any(v).(string)}}}
-		}, "text/plain", nil
-	case *[]byte:
-		return func(v Out) *ReadResourceResult {
-			blob := any(v).([]byte)
-			if blob == nil {
-				blob = []byte{}
-			}
-			return &ReadResourceResult{Contents: []*ResourceContents{{Blob: blob}}}
-		}, "application/octet-stream", nil
-	case **ResourceContents:
-		return func(v Out) *ReadResourceResult {
-			if c := any(v).(*ResourceContents); c != nil {
-				return &ReadResourceResult{Contents: []*ResourceContents{c}}
-			}
-			return nil
-		}, "", nil
-	case *[]*ResourceContents:
-		return func(v Out) *ReadResourceResult {
-			return &ReadResourceResult{Contents: any(v).([]*ResourceContents)}
-		}, "", nil
-	case **ReadResourceResult:
-		return func(v Out) *ReadResourceResult { return any(v).(*ReadResourceResult) }, "", nil
+// contentsType returns the MIME type of an output, or "" if it names its own. Other types of this
+// package, such as ResourceContents without its pointer, are mistakes.
+func contentsType(out reflect.Type) (string, error) {
+	inner := out
+	switch out {
+	case reflect.TypeFor[string]():
+		return "text/plain", nil
+	case reflect.TypeFor[[]byte]():
+		return "application/octet-stream", nil
+	case reflect.TypeFor[*ResourceContents](), reflect.TypeFor[[]*ResourceContents](),
+		reflect.TypeFor[*ReadResourceResult]():
+		return "", nil
 	}
-	return nil, "", fmt.Errorf("%s: want string, []byte, *ResourceContents, []*ResourceContents or *ReadResourceResult",
-		reflect.TypeFor[Out]())
+	if kind := out.Kind(); kind == reflect.Pointer || kind == reflect.Slice {
+		inner = out.Elem()
+	}
+	list := out.Kind() == reflect.Map || out.Kind() == reflect.Slice && inner.Kind() != reflect.Uint8
+	if !list && !isStruct(out) || inner.PkgPath() == reflect.TypeFor[Resource]().PkgPath() {
+		return "", fmt.Errorf("output: %s: want string, []byte, *ResourceContents, []*ResourceContents or "+
+			"*ReadResourceResult, or a struct, slice or map for JSON", out)
+	}
+	if _, err := schema.For(out); err != nil {
+		return "", fmt.Errorf("output: %w", err)
+	}
+	return "application/json", nil
 }
 
-func bindTemplate[Vars any](
-	pattern string, read func(context.Context, Vars) (*ReadResourceResult, error),
-) (entry templateEntry, err error) {
-	if entry.template, err = uritemplate.Parse(pattern); err != nil {
-		return entry, err
-	}
-	in := reflect.TypeFor[Vars]()
-	if in != reflect.TypeFor[map[string]string]() {
-		if in.Kind() != reflect.Struct {
-			return entry, fmt.Errorf("variables: %s: want a struct or map[string]string", in)
+// contentsOf returns the result for an output, to which v points: nil if it does not exist.
+func contentsOf(v any) (*ReadResourceResult, error) {
+	c := &ResourceContents{}
+	switch v := v.(type) {
+	case **ReadResourceResult:
+		return *v, nil
+	case *[]*ResourceContents:
+		return &ReadResourceResult{Contents: *v}, nil
+	case **ResourceContents:
+		if c = *v; c == nil {
+			return nil, nil
 		}
-		if entry.args, err = textArgumentsOf(in); err != nil {
-			return entry, fmt.Errorf("variables: %w", err)
+	case *string:
+		c.Text = *v
+	case *[]byte:
+		if c.Blob = *v; c.Blob == nil {
+			c.Blob = []byte{}
+		}
+	default:
+		if out := reflect.ValueOf(v).Elem(); out.Kind() == reflect.Pointer && out.IsNil() {
+			return nil, nil
+		}
+		raw, err := schema.Encode(v)
+		if err != nil {
+			return nil, fmt.Errorf("encode the contents: %w", err)
+		}
+		c.Text = string(raw)
+	}
+	return &ReadResourceResult{Contents: []*ResourceContents{c}}, nil
+}
+
+func (e *templateEntry) bind(pattern string, vars reflect.Type, open openFunc) (err error) {
+	if e.template, err = uritemplate.Parse(pattern); err != nil {
+		return err
+	}
+	if vars != reflect.TypeFor[map[string]string]() {
+		if !isStruct(vars) {
+			return fmt.Errorf("variables: %s: want a struct or map[string]string", vars)
+		}
+		if e.args, err = textArgumentsOf(vars); err != nil {
+			return fmt.Errorf("variables: %w", err)
 		}
 	}
-	m, err := newMatcher(entry.template, entry.args)
-	if err != nil {
-		return entry, err
-	}
-	entry.open = func(uri string) (readFunc, bool) {
-		var vars Vars
+	m, err := newMatcher(e.template, e.args)
+	args := e.args
+	e.open = func(uri string) (readFunc, bool) {
 		found, ok := m.Match(uri)
-		switch {
-		case !ok:
-			return nil, false
-		case entry.args == nil:
-			texts := make(map[string]string, len(found))
-			for name, value := range found {
-				texts[name] = value.(string)
-			}
-			vars = any(texts).(Vars)
-		case !entry.args.fill(found, uri, &vars):
+		if !ok {
 			return nil, false
 		}
-		return func(ctx context.Context, _ string) (*ReadResourceResult, error) { return read(ctx, vars) }, true
+		vars, read := open()
+		if args != nil {
+			return read, args.fill(found, uri, vars)
+		}
+		texts := make(map[string]string, len(found))
+		for name, value := range found {
+			texts[name] = value.(string)
+		}
+		*vars.(*map[string]string) = texts
+		return read, true
 	}
-	return entry, nil
+	return err
 }
 
 const uriField = "uri"

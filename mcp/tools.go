@@ -1,10 +1,14 @@
 package mcp
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
+	"reflect"
 
 	jsonv2 "github.com/go-json-experiment/json"
+
+	"github.com/patchbay-mcp/patchbay/internal/schema"
 )
 
 // A Tool describes a function that a model can call.
@@ -90,6 +94,35 @@ type CallToolResult struct {
 	IsError bool `json:"isError,omitzero"`
 	Meta    `json:"-"`
 	complete
+}
+
+// Structured is a result of a tool that has a value for programs and content of its own for the
+// model, as the Out of [AddTool] and [CallTool]. It is an ordinary value: a [*CallToolResult] can
+// say the same, without the output schema of T.
+type Structured[T any] struct {
+	// Value becomes the structured content. Clients of revisions before 2025-06-18 do not receive
+	// it, unless it is their only text.
+	Value T
+	// Content is the result for the model. Default: the JSON of Value as text.
+	Content []ContentBlock
+	Meta    Meta
+}
+
+// A structuredOutput is a pointer to a Structured.
+type structuredOutput interface {
+	parts() (value any, content *[]ContentBlock, meta *Meta)
+}
+
+func (s *Structured[T]) parts() (any, *[]ContentBlock, *Meta) { return &s.Value, &s.Content, &s.Meta }
+
+// SchemaFor returns the JSON Schema of a type as [AddTool] derives it, to print it, or to change it
+// and set it in a [Tool]. It panics if T has no schema.
+func SchemaFor[T any]() json.RawMessage {
+	s, err := schema.For(reflect.TypeFor[T]())
+	if err != nil {
+		panic("mcp: SchemaFor: " + err.Error())
+	}
+	return bytes.Clone(s.JSON())
 }
 
 func textResult(text string) *CallToolResult {

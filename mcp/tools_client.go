@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"reflect"
 	"strings"
 	"sync"
 
@@ -322,50 +323,76 @@ func (r *CallToolResult) Text() string {
 }
 
 // CallTool calls a tool like [Client.CallTool] and decodes the result into Out: a *[CallToolResult]
-// is the whole result, a [][ContentBlock] its content, a string its text. Any other type is decoded
-// from the structured content, or from the text if there is none, with names in any case, as
-// package encoding/json does; if that fails, the tool has run. If the tool fails, the error is a
+// is the whole result, a [][ContentBlock] its content, a string its text, a [Structured] its value,
+// content and meta. Any other type is decoded from the structured content, or from the text if there
+// is none, with names in any case, as package encoding/json does. It is an error if no member of an
+// object is a field of Out. After such errors the tool has run. If the tool fails, the error is a
 // [*ToolError].
 func CallTool[Out any](ctx context.Context, c *Client, tool string, args any) (Out, error) {
 	var out Out
 	r, err := c.CallTool(ctx, tool, args)
-	if err != nil {
-		return out, err
+	if err == nil {
+		err = r.decode(tool, &out)
 	}
-	if r.IsError {
-		return out, &ToolError{Tool: tool, Result: r}
-	}
-	switch p := any(&out).(type) {
-	case **CallToolResult:
-		*p = r
-		return out, nil
-	case *[]ContentBlock:
-		*p = r.Content
-		return out, nil
-	case *string:
-		if r.StructuredContent != nil {
-			if text, err := decodeOutput[string](r); err == nil {
-				*p = text
-				return out, nil
-			}
-		}
-		*p = r.Text()
-		return out, nil
-	}
-	if out, err = decodeOutput[Out](r); err != nil {
-		return out, fmt.Errorf("mcp: decode the result of tool %.128q into %T: %w", tool, out, err)
-	}
-	return out, nil
+	return out, err
 }
 
-// decodeOutput decodes the structured content of a result, or the text if there is none.
-func decodeOutput[Out any](r *CallToolResult) (out Out, err error) {
-	raw, ok := r.StructuredContent.(json.RawMessage)
-	if !ok {
+// decode decodes the result of a tool into v, a pointer.
+func (r *CallToolResult) decode(tool string, v any) error {
+	if r.IsError {
+		return &ToolError{Tool: tool, Result: r}
+	}
+	raw, isStructured := r.StructuredContent.(json.RawMessage)
+	if !isStructured {
 		raw = json.RawMessage(r.Text())
 	}
-	err = jsonv2.Unmarshal(raw, &out, jsonv2.MatchCaseInsensitiveNames(true))
-	return out, err
+	switch p := v.(type) {
+	case **CallToolResult:
+		*p = r
+		return nil
+	case *[]ContentBlock:
+		*p = r.Content
+		return nil
+	case *string:
+		if !isStructured || decodeValue(raw, p) != nil {
+			*p = r.Text()
+		}
+		return nil
+	case structuredOutput:
+		value, content, meta := p.parts()
+		*content, *meta, v = r.Content, r.Meta, value
+	}
+	if err := decodeValue(raw, v); err != nil {
+		return fmt.Errorf("mcp: decode the result of tool %.128q into %s: %w", tool, reflect.TypeOf(v).Elem(), err)
+	}
+	return nil
+}
+
+// decodeValue decodes raw into v, a pointer. An object must have a member that is a field of v, as
+// far as its first members show.
+func decodeValue(raw json.RawMessage, v any) error {
+	const maxMembers = 32
+	anyCase := jsonv2.MatchCaseInsensitiveNames(true)
+	if err := jsonv2.Unmarshal(raw, v, anyCase); err != nil {
+		return err
+	}
+	out := reflect.Indirect(reflect.ValueOf(v).Elem())
+	if out.Kind() != reflect.Struct || out.NumField() == 0 || !out.IsZero() {
+		return nil
+	}
+	var names []string
+	for name, value := range jsonscan.Members(raw) {
+		one := append(append(append(jsonscan.AppendQuote([]byte{'{'}, string(name)), ':'), value...), '}')
+		err := jsonv2.Unmarshal(one, reflect.New(out.Type()).Interface(), anyCase, jsonv2.RejectUnknownMembers(true))
+		if !errors.Is(err, jsonv2.ErrUnknownName) || len(names) == maxMembers {
+			return nil
+		}
+		names = append(names, shorten(string(name)))
+	}
+	if names == nil {
+		return nil
+	}
+	return fmt.Errorf("no member of the object %q is a field", names)
 }
 
 func shorten(text string) string { return text[:min(len(text), 128)] }

@@ -13,11 +13,13 @@ import (
 )
 
 // A toolFunc calls a tool with validated arguments.
-type toolFunc func(ctx context.Context, args json.RawMessage) (*CallToolResult, error)
+type toolFunc func(ctx context.Context, args json.RawMessage, e *toolEntry) (*CallToolResult, error)
 
 type toolEntry struct {
 	name         string
 	call         toolFunc
+	decoder      *schema.Decoder
+	content      bool // the function returns a ContentBlock
 	input        *schema.Schema
 	output       *schema.Schema // nil when the tool declares no structured result
 	headerParams []HeaderParam
@@ -25,17 +27,18 @@ type toolEntry struct {
 
 // AddTool registers a function as a tool and returns its [Registration].
 //
-// In is a struct whose fields are the arguments; struct{} for a tool without any. Their JSON Schema
-// is derived from the type: names and optional fields from `json` tags, and descriptions, enums,
-// ranges and defaults from `jsonschema` tags; see the package documentation. If Tool.InputSchema is
-// set, it takes precedence, and In may also be a map or json.RawMessage. The arguments are
-// validated and completed by defaults before the function is called. Invalid arguments become a
-// tool error that the model can correct; clients of 2025-06-18 and before get the error -32602.
+// In is a struct whose fields are the arguments, or a pointer to one; struct{} for a tool without
+// any. Their JSON Schema is derived from the type: names and optional fields from `json` tags, and
+// descriptions, enums, ranges and defaults from `jsonschema` tags; see the package documentation.
+// In may also be any, for any arguments, or a map. If Tool.InputSchema is set, it takes precedence,
+// and In may also be json.RawMessage. The arguments are validated and completed by defaults before
+// the function is called. Invalid arguments become a tool error that the model can correct; clients
+// of 2025-06-18 and before get the error -32602.
 //
 // Out is the result: a string becomes text; [ContentBlock], []ContentBlock and [*CallToolResult]
 // are unchanged; any other type becomes structured content with an output schema, and its JSON as
-// text. A server whose tool returns or has returned an [*EmbeddedResource] declares the resources
-// capability, also if it has no other resources.
+// text. [Structured] replaces that text. A server whose tool returns or has returned an
+// [*EmbeddedResource] declares the resources capability, also if it has no other resources.
 //
 // An error of the function becomes a tool error: the model sees its whole text, which must not
 // contain secrets or internal details. An [*Error], also a wrapped one, becomes a protocol error,
@@ -43,46 +46,133 @@ type toolEntry struct {
 // and becomes "internal error". The context ends when the client cancels or disconnects.
 //
 // AddTool panics if the tool is invalid: a bad name, a type without a schema, or a name that is in
-// use.
+// use. See [SetTool] for tools that are not known when the program is written.
 //
 // Spec: server/tools.
 func AddTool[In, Out any](s *Server, t *Tool, f func(context.Context, In) (Out, error)) *Registration[Tool] {
-	if t == nil || f == nil {
-		panic("mcp: AddTool: the tool or its function is nil")
-	}
-	bound, err := bindTool(t, f)
-	if err != nil {
-		panic(fmt.Sprintf("mcp: AddTool %q: %v", t.Name, err))
-	}
-	if reflect.TypeFor[Out]() == reflect.TypeFor[*EmbeddedResource]() {
-		s.resources.ever.Store(true)
-	}
-	return register(&s.tools, t.Name, bound.tool, bound.entry, prepareTool)
+	return must(s.addTool(t, bindTool(f), refuseTaken))
 }
 
-func prepareTool(t *Tool, entry toolEntry) (toolEntry, error) {
+// SetTool registers a function as a tool like [AddTool], but returns an error where AddTool panics,
+// and replaces the tool that has the name. It is for tools from a file, an API description or
+// another server: Tool.InputSchema is given, In is json.RawMessage and Out is [*CallToolResult].
+// [Registered] finds the tool by its name again. An invalid tool changes nothing. Calls of a
+// replaced tool continue; its [Registration] has no effect any more.
+func SetTool[In, Out any](s *Server, t *Tool, f func(context.Context, In) (Out, error)) (*Registration[Tool], error) {
+	return s.addTool(t, bindTool(f), replaceTaken)
+}
+
+// bindTool is compiled for every tool, so it is short.
+func bindTool[In, Out any](f func(context.Context, In) (Out, error)) binding[toolFunc] {
+	call := func(ctx context.Context, args json.RawMessage, e *toolEntry) (*CallToolResult, error) {
+		var in In
+		if err := e.decode(args, &in); err != nil {
+			return nil, err
+		}
+		out, err := f(ctx, in)
+		if err != nil {
+			return nil, err
+		}
+		switch p := any(&out).(type) {
+		case *string:
+			return textResult(*p), nil
+		case *[]ContentBlock:
+			return &CallToolResult{Content: *p}, nil
+		case **CallToolResult:
+			return *p, nil
+		}
+		returned := out // only this copy is allocated
+		return e.result(&returned)
+	}
+	return binding[toolFunc]{reflect.TypeFor[In](), reflect.TypeFor[Out](), f == nil, call}
+}
+
+func (s *Server) addTool(given *Tool, b binding[toolFunc], taken ifTaken) (*Registration[Tool], error) {
+	if given == nil || b.missing {
+		return nil, errors.New("mcp: the tool or its function is nil")
+	}
+	t := *given
+	entry := toolEntry{name: t.Name, call: b.call, decoder: schema.NewDecoder(b.in)}
+	if err := entry.infer(&t, b.in, b.out); err != nil {
+		return nil, fmt.Errorf("mcp: tool %.128q: %w", t.Name, err)
+	}
+	r, err := register(&s.tools, t.Name, &t, entry, prepareTool, taken)
+	if err == nil && b.out == reflect.TypeFor[*EmbeddedResource]() {
+		s.resources.ever.Store(true)
+	}
+	return r, err
+}
+
+// infer derives the schemas that are not set from the types of the function. A result that can be
+// anything has none.
+func (e *toolEntry) infer(t *Tool, in, out reflect.Type) (err error) {
+	if t.InputSchema == nil {
+		if e.input, err = inputSchema(in); err != nil {
+			return fmt.Errorf("input: %w", err)
+		}
+		t.InputSchema = e.input.JSON()
+	}
+	e.content = out.Implements(reflect.TypeFor[ContentBlock]())
+	if e.content || out == reflect.TypeFor[string]() || out == reflect.TypeFor[[]ContentBlock]() {
+		if t.OutputSchema != nil {
+			return fmt.Errorf("output: type %s cannot be structured content, which OutputSchema requires", out)
+		}
+		return nil
+	}
+	if o, ok := reflect.New(out).Interface().(structuredOutput); ok {
+		value, _, _ := o.parts()
+		out = reflect.TypeOf(value).Elem()
+	}
+	switch {
+	case t.OutputSchema != nil, out.Kind() == reflect.Interface,
+		out == reflect.TypeFor[json.RawMessage](), out == reflect.TypeFor[*CallToolResult]():
+		return nil
+	}
+	if e.output, err = schema.For(out); err != nil {
+		return fmt.Errorf("output: %w", err)
+	}
+	t.OutputSchema = e.output.JSON()
+	return nil
+}
+
+func inputSchema(in reflect.Type) (*schema.Schema, error) {
+	switch {
+	case isStruct(in), in.Kind() == reflect.Map:
+		return schema.For(in)
+	case in == reflect.TypeFor[any]():
+		return schema.Compile(json.RawMessage(`{"type":"object"}`))
+	}
+	return nil, fmt.Errorf("%s: want a struct, a map or any, or a Tool.InputSchema", in)
+}
+
+// isStruct reports whether a type is a struct or a pointer to one.
+func isStruct(t reflect.Type) bool {
+	return t.Kind() == reflect.Struct || t.Kind() == reflect.Pointer && t.Elem().Kind() == reflect.Struct
+}
+
+func prepareTool(t *Tool, entry *toolEntry) error {
 	if t.Name != entry.name {
-		return entry, fmt.Errorf("the name cannot become %q", t.Name)
+		return fmt.Errorf("the name cannot become %q", t.Name)
 	}
 	if err := checkToolName(t.Name); err != nil {
-		return entry, err
+		return err
 	}
 	var err error
 	if entry.input, err = recompile(entry.input, t.InputSchema); err != nil {
-		return entry, fmt.Errorf("input schema: %w", err)
+		return fmt.Errorf("input schema: %w", err)
 	}
 	if entry.input.RootType() != "object" {
-		return entry, fmt.Errorf(`input schema: its type is %q, want "object"`, entry.input.RootType())
+		return fmt.Errorf(`input schema: its type is %q, want "object"`, entry.input.RootType())
 	}
 	if entry.headerParams, err = headerParams(entry.input); err != nil {
-		return entry, fmt.Errorf("input schema: %w", err)
+		return fmt.Errorf("input schema: %w", err)
 	}
 	if t.OutputSchema == nil {
 		entry.output = nil
 	} else if entry.output, err = recompile(entry.output, t.OutputSchema); err != nil {
-		return entry, fmt.Errorf("output schema: %w", err)
+		return fmt.Errorf("output schema: %w", err)
 	}
-	return entry, nil
+	return nil
 }
 
 // recompile compiles a schema unless old is its compiled form.
@@ -170,9 +260,12 @@ func (s *Server) callTool(ctx context.Context, c *call, name string, args json.R
 	if err != nil {
 		return badArguments(c, err)
 	}
-	res, err := e.extra.call(ctx, args)
-	if err != nil {
+	res, err := e.extra.call(ctx, args, e.extra)
+	switch {
+	case err != nil:
 		return toolFailure(c, ofHandler(err))
+	case res == nil:
+		return nil, errors.New("the tool returned a nil result")
 	}
 	if !s.offersResources() && embedsResource(res.Content) {
 		s.resources.ever.Store(true)
@@ -259,44 +352,6 @@ func (s *Server) checkStructured(c *call, e *featureEntry[*Tool, *toolEntry], re
 	return res, nil
 }
 
-type boundTool struct {
-	tool  *Tool // a copy of the caller's, with its schemas filled in
-	entry toolEntry
-}
-
-func bindTool[In, Out any](t *Tool, f func(context.Context, In) (Out, error)) (*boundTool, error) {
-	copied := *t
-	b := &boundTool{tool: &copied, entry: toolEntry{name: t.Name}}
-	if err := b.inferInput(reflect.TypeFor[In]()); err != nil {
-		return nil, fmt.Errorf("input: %w", err)
-	}
-	convert, err := bindOutput[Out](b)
-	if err != nil {
-		return nil, fmt.Errorf("output: %w", err)
-	}
-	if b.tool.OutputSchema != nil && !mayBeStructured[Out]() {
-		return nil, fmt.Errorf("output: type %s cannot be structured content, which OutputSchema requires",
-			reflect.TypeFor[Out]())
-	}
-	decoder := schema.NewDecoder(reflect.TypeFor[In]())
-	b.entry.call = func(ctx context.Context, args json.RawMessage) (*CallToolResult, error) {
-		var in In
-		if err := decodeArguments(decoder, args, &in); err != nil {
-			return nil, &callError{err, true}
-		}
-		out, err := f(ctx, in)
-		if err != nil {
-			return nil, err
-		}
-		res, err := convert(out)
-		if err != nil {
-			return nil, &callError{err, false}
-		}
-		return res, nil
-	}
-	return b, nil
-}
-
 // A callError is an error before or after the tool's function: arguments that match the schema but
 // cannot be decoded, such as a number that overflows its field, or a result that cannot be sent.
 type callError struct {
@@ -304,103 +359,46 @@ type callError struct {
 	ofArguments bool
 }
 
-// decodeArguments decodes arguments into v, a pointer to the function's input.
-func decodeArguments(d *schema.Decoder, args json.RawMessage, v any) error {
+// decode decodes arguments into v, a pointer to the function's input.
+func (e *toolEntry) decode(args json.RawMessage, v any) error {
 	if raw, ok := v.(*json.RawMessage); ok {
 		*raw = append(json.RawMessage(nil), args...) // the bytes of the request are valid during the call only
 		return nil
 	}
-	return d.Decode(args, v)
-}
-
-// inferInput derives the input schema from the type unless one is set.
-func (b *boundTool) inferInput(in reflect.Type) error {
-	if b.tool.InputSchema != nil {
-		return nil
+	if err := e.decoder.Decode(args, v); err != nil {
+		return &callError{err, true}
 	}
-	if in.Kind() != reflect.Struct && in.Kind() != reflect.Map {
-		return fmt.Errorf("%s: want a struct or a map, or a Tool.InputSchema", in)
-	}
-	s, err := schema.For(in)
-	if err != nil {
-		return err
-	}
-	b.tool.InputSchema, b.entry.input = s.JSON(), s
 	return nil
 }
 
-// bindOutput returns the function that converts the output of the tool's function to a result.
-func bindOutput[Out any](b *boundTool) (func(Out) (*CallToolResult, error), error) {
-	var out Out
-	switch any(&out).(type) {
-	case *string:
-		return func(v Out) (*CallToolResult, error) { return textResult(any(v).(string)), nil }, nil
-	case *ContentBlock:
-		return contentResult[Out], nil
-	case *[]ContentBlock:
-		return func(v Out) (*CallToolResult, error) {
-			return &CallToolResult{Content: any(v).([]ContentBlock)}, nil
-		}, nil
-	case **CallToolResult:
-		return func(v Out) (*CallToolResult, error) {
-			if res := any(v).(*CallToolResult); res != nil {
-				return res, nil
-			}
-			return nil, errors.New("the tool returned a nil result")
-		}, nil
+// result returns the result for an output of the tool's function: one block of content, or
+// structured content and, unless there is other content, its JSON as text. Members that are null
+// and not allowed by the output schema are dropped. out is a pointer. Spec: server/tools, Structured
+// Content.
+func (e *toolEntry) result(out any) (*CallToolResult, error) {
+	if e.content {
+		if c, ok := reflect.ValueOf(out).Elem().Interface().(ContentBlock); ok {
+			return &CallToolResult{Content: []ContentBlock{c}}, nil
+		}
+		return nil, &callError{errors.New("the tool returned nil content"), false}
 	}
-	if reflect.TypeFor[Out]().Implements(reflect.TypeFor[ContentBlock]()) {
-		return contentResult[Out], nil
+	var content []ContentBlock
+	var meta Meta
+	if o, ok := out.(structuredOutput); ok {
+		value, c, m := o.parts()
+		out, content, meta = value, *c, *m
 	}
-	if err := b.inferOutput(reflect.TypeFor[Out]()); err != nil {
-		return nil, err
-	}
-	declared := b.entry.output
-	return func(v Out) (*CallToolResult, error) { return structured(v, declared) }, nil
-}
-
-func mayBeStructured[Out any]() bool {
-	var out Out
-	switch any(&out).(type) {
-	case *string, *ContentBlock, *[]ContentBlock:
-		return false
-	}
-	return !reflect.TypeFor[Out]().Implements(reflect.TypeFor[ContentBlock]())
-}
-
-func contentResult[Out any](v Out) (*CallToolResult, error) {
-	c, ok := any(v).(ContentBlock)
-	if !ok {
-		return nil, errors.New("the tool returned nil content")
-	}
-	return &CallToolResult{Content: []ContentBlock{c}}, nil
-}
-
-// inferOutput derives the output schema unless one is set. A type that can be anything has none.
-func (b *boundTool) inferOutput(out reflect.Type) error {
-	if b.tool.OutputSchema != nil || out.Kind() == reflect.Interface || out == reflect.TypeFor[json.RawMessage]() {
-		return nil
-	}
-	s, err := schema.For(out)
+	raw, err := schema.Encode(out)
 	if err != nil {
-		return err
+		return nil, &callError{fmt.Errorf("encode the tool's result: %w", err), false}
 	}
-	b.tool.OutputSchema, b.entry.output = s.JSON(), s
-	return nil
-}
-
-// structured returns a result with structured content, and its JSON as text. Members that are null
-// and not allowed by the derived schema, which may be nil, are dropped. Spec: server/tools,
-// Structured Content.
-func structured(v any, derived *schema.Schema) (*CallToolResult, error) {
-	raw, err := schema.Encode(v)
-	if err != nil {
-		return nil, fmt.Errorf("encode the tool's result: %w", err)
+	if e.output != nil {
+		raw = e.output.DropNulls(raw)
 	}
-	if derived != nil {
-		raw = derived.DropNulls(raw)
+	res := &CallToolResult{Content: content}
+	if content == nil {
+		res = textResult(string(raw))
 	}
-	res := textResult(string(raw))
-	res.StructuredContent = json.RawMessage(raw)
+	res.StructuredContent, res.Meta = json.RawMessage(raw), meta
 	return res, nil
 }

@@ -313,6 +313,9 @@ func (in *inference) member(f *field) (keywords, error) {
 			k = ofType("string")
 		}
 	}
+	if _, ok := f.Tag.Lookup("jsonschema_description"); ok {
+		return nil, fmt.Errorf(`unknown tag jsonschema_description: put the description into the tag jsonschema:"…"`)
+	}
 	options, err := parseTag(f.Tag.Get("jsonschema"))
 	if err != nil {
 		return nil, fmt.Errorf("jsonschema tag: %w", err)

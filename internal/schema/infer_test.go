@@ -161,7 +161,7 @@ func TestTagsAddKeywords(t *testing.T) {
 		H int      `jsonschema:"enum=1|2,default=2"`
 		I []int    `jsonschema:"default=[1,2]"`
 		J bool     `jsonschema:"default=true"`
-		K any      `jsonschema:"description=whatever, really"`
+		K any      `jsonschema:"description=whatever is required, really"`
 		L color    `jsonschema:"titles=Red|Green"`
 		M []color  `jsonschema:"default=red|green"`
 		N struct {
@@ -187,7 +187,7 @@ func TestTagsAddKeywords(t *testing.T) {
 		"H": `{"type":"integer","enum":[1,2],"default":2}`,
 		"I": `{"type":"array","items":{"type":"integer"},"default":[1,2]}`,
 		"J": `{"type":"boolean","default":true}`,
-		"K": `{"description":"whatever, really"}`,
+		"K": `{"description":"whatever is required, really"}`,
 		"L": `{"type":"string","oneOf":[{"const":"red","title":"Red"},{"const":"green","title":"Green"}]}`,
 		"M": `{"type":"array","items":{"type":"string","enum":["red","green"]},"default":["red","green"]}`,
 		"N": `{"type":"object","properties":{"x":{"type":"integer"}},"required":["x"],"additionalProperties":false,"default":{"x":1}}`,
@@ -234,6 +234,18 @@ func TestTypesWithoutSchema(t *testing.T) {
 		"short option": {reflect.TypeFor[struct {
 			A int `jsonschema:"min=1"`
 		}](), []string{"field A", `"min"`, `did you mean "minimum"`}},
+		"bare required": {reflect.TypeFor[struct {
+			A int `jsonschema:"required"`
+		}](), []string{"field A", `"required" is not an option`, "required unless it is a pointer, has omitempty"}},
+		"bare optional": {reflect.TypeFor[struct {
+			A string `jsonschema:"description=the a, optional ,minLength=1"`
+		}](), []string{"field A", `"optional" is not an option`, "omitempty"}},
+		"bare nullable": {reflect.TypeFor[struct {
+			A int `jsonschema:"minimum=1,nullable"`
+		}](), []string{"field A", `"nullable" is not an option`, "an optional field"}},
+		"tag of another library": {reflect.TypeFor[struct {
+			A int `json:"a" jsonschema_description:"the a"`
+		}](), []string{"field A", "unknown tag jsonschema_description", `jsonschema:"`}},
 		"option twice": {reflect.TypeFor[struct {
 			A string `jsonschema:"enum=a,enum=b"`
 		}](), []string{"field A", "enum occurs twice"}},

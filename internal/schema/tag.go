@@ -14,10 +14,28 @@ var tagOptions = []string{
 	"multipleOf", "minLength", "maxLength", "pattern", "format", "minItems", "maxItems", "uniqueItems", "header",
 }
 
+// checkBareWord refuses words that other libraries have in this tag and that would become text.
+func checkBareWord(word string) error {
+	rule := "a field is required unless it is a pointer, has omitempty or omitzero, or has a default"
+	switch word = strings.TrimSpace(word); word {
+	case "required", "optional":
+	case "nullable":
+		rule = "an optional field, such as a pointer, accepts null"
+	default:
+		return nil
+	}
+	return fmt.Errorf("%q is not an option: %s", word, rule)
+}
+
 // parseTag splits a `jsonschema` tag. Its free text is the description; a comma before a known key
 // and = begins an option, and any other comma belongs to the text or to the value before it. A key
-// that is similar to a known one is an error.
+// that is similar to a known one is an error, and so is a bare word.
 func parseTag(tag string) (options []option, err error) {
+	for _, part := range strings.Split(tag, ",") {
+		if err := checkBareWord(part); err != nil {
+			return nil, err
+		}
+	}
 	key, start := "description", 0
 	if k, rest, known := keyAt(tag, 0); known {
 		key, start = k, rest
