@@ -269,7 +269,7 @@ func TestELI06_ELI33_AskURLSendsTheURL(t *testing.T) {
 		}
 	}
 	if r := p.call("t", "", `{"a":{"action":"cancel"}}`, r.RequestState); !r.IsError ||
-		r.text() != `question "a": mcp: cancelled` {
+		r.text() != `question "a": mcp: dismissed by the user` {
 		t.Errorf("cancel: got %+v", r)
 	}
 }

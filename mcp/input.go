@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -261,7 +262,7 @@ func (c *Client) answerForm(ctx context.Context, p *ElicitRequestParams) (json.R
 
 func (c *Client) warnDeprecated(ctx context.Context, f wire.Feature, name string) {
 	if conn := c.connection.Load(); conn != nil {
-		c.deprecations.warn(ctx, c.opts.Logger, conn.revision, f, name)
+		c.deprecations.log(ctx, c.opts.Logger, slog.LevelInfo, conn.revision, f, name)
 	}
 }
 

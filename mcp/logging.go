@@ -186,20 +186,22 @@ func (c *call) log(params []byte) error {
 }
 
 func (c *call) warnDeprecated(f wire.Feature, name string) {
-	c.server.deprecations.warn(c, c.server.log, c.req.env.Revision, f, name)
+	c.server.deprecations.log(c, c.server.log, slog.LevelWarn, c.req.env.Revision, f, name)
 }
 
 // deprecations logs once for each feature of a server or a client that the revision of a connection
-// deprecates it.
+// deprecates it. A server warns its author; at a client, which follows the server, it is information.
 //
 // Spec: SEP-2577.
-type deprecations struct{ warned sync.Map } // by wire.Feature
+type deprecations struct{ logged sync.Map } // by wire.Feature
 
-func (d *deprecations) warn(ctx context.Context, log *slog.Logger, r wire.Revision, f wire.Feature, name string) {
+func (d *deprecations) log(
+	ctx context.Context, log *slog.Logger, level slog.Level, r wire.Revision, f wire.Feature, name string,
+) {
 	if !r.Deprecated(f) {
 		return
 	}
-	if _, warned := d.warned.LoadOrStore(f, true); !warned {
-		log.WarnContext(ctx, "mcp: the protocol deprecates a feature that is in use", "feature", name, "revision", r)
+	if _, logged := d.logged.LoadOrStore(f, true); !logged {
+		log.Log(ctx, level, "mcp: the protocol deprecates a feature that is in use", "feature", name, "revision", r)
 	}
 }
