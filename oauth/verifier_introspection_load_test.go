@@ -109,7 +109,10 @@ func TestRefusalsOfIntrospectionAreBounded(t *testing.T) {
 	inactive := func() string { return `{"active":false}` }
 	withIntrospection(t, oauth.IntrospectionOptions{}, inactive,
 		func(t *testing.T, v *oauth.IntrospectionVerifier, asked *atomic.Int32, _ *http.Request) {
-			const others = 2*4096 + 1
+			const generation, others = 10, 2*10 + 1
+			if limit := oauth.SetMaxRefusals(v, generation); limit <= 0 || limit > 1<<14 {
+				t.Errorf("the limit is %d refusals, want at most %d", limit, 1<<14)
+			}
 			wantRefused(t, v, "first")
 			for i := range others {
 				wantRefused(t, v, fmt.Sprint("garbage", i))
