@@ -60,7 +60,8 @@ func (p *program) noAnswer(t *target, err error) error {
 	text := fmt.Sprintf("no answer of an MCP server within %v (--timeout)", p.startLimit(t))
 	var slow interface{ Withheld() []string }
 	if errors.As(err, &slow) {
-		text += "; the command did not inherit " + strings.Join(slow.Withheld(), ", ") + ": set with --env what it needs"
+		text += fmt.Sprintf("; the command did not inherit %s: set with --env what it needs",
+			strings.Join(slow.Withheld(), ", "))
 	}
 	return errors.New(text)
 }
