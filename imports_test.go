@@ -76,7 +76,7 @@ var importRules = []importRule{
 	{"cmd/patchbay/internal/cli", []string{"mcp", "mcphttp", "oauth", "oauth/oauthclient", "oauth/authserver",
 		"ext/tasks", "stores/bolt", "ext/skills", "host", "jsonrpc", "internal/browser", "cmd/patchbay/internal/demo",
 		"cmd/patchbay/internal/vault", "internal/netx", "internal/wire", "internal/schema", "internal/jsonscan",
-		"internal/peer"},
+		"internal/peer", "internal/childproc"},
 		"the command is a user of the SDK, and the only reader of command lines"},
 	{"examples/app", []string{"mcp", "ext/apps"}, whyExample},
 	{"examples/apphost", []string{"mcp", "ext/apps"}, whyExample},

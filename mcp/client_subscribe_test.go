@@ -206,3 +206,26 @@ func TestListenOutlivesABusyServer(t *testing.T) {
 		})
 	}
 }
+
+// Servers of older revisions use this code when they are busy. In 2026-07-28 it has no meaning.
+func TestRPC28_ListenEndsWithAnImplementationCode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		requests := 0
+		client := newScriptedClient(t, nil, func(ctx context.Context, req *mcp.Request) (string, error) {
+			if requests++; requests == 2 {
+				return "", &mcp.Error{Code: -32000, Message: "busy", Data: []byte(`{"retryAfterMs":1000}`)}
+			}
+			acknowledge(ctx, req)
+			return `{}`, nil // the server ends the subscription
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		var last error
+		for _, err := range client.Listen(ctx, mcp.SubscriptionFilter{ToolsListChanged: true}) {
+			last = err
+		}
+		if got, ok := errors.AsType[*mcp.Error](last); !ok || got.Code != -32000 || requests != 2 {
+			t.Errorf("got %v after %d requests, want code -32000 after 2", last, requests)
+		}
+	})
+}

@@ -2,11 +2,11 @@ package mcp
 
 import (
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
-	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/childproc"
 )
 
 // Variables that a server inherits by default. Programs need them to run or to find their files.
@@ -33,14 +33,6 @@ var (
 	runnerPrefixes = []string{"NPM_CONFIG_", "NODE_", "PIP_", "UV_", "BUN_", "DENO_", "DOCKER_"}
 )
 
-// packageRunners are programs that may download a server before they start it.
-var packageRunners = []string{"npx", "npm", "pnpm", "pnpx", "yarn", "bun", "bunx", "deno", "uv", "uvx", "pipx",
-	"docker", "podman", "dnx", "nix"}
-
-// runnerTimeout is how long a server that a package runner starts may take to respond for the first
-// time: enough to download an image or a package with its dependencies.
-const runnerTimeout = 3 * time.Minute
-
 func isInherited(variable string) bool {
 	name, value, _ := strings.Cut(variable, "=")
 	upper := strings.ToUpper(name)
@@ -55,11 +47,7 @@ func isInherited(variable string) bool {
 	return slices.Contains(inheritedUnix, name) || strings.HasPrefix(name, "LC_")
 }
 
-// isRunner reports whether the command is a package runner.
-func (s *CommandTransport) isRunner() bool {
-	name := strings.ToLower(filepath.Base(s.Path))
-	return slices.Contains(packageRunners, strings.TrimSuffix(strings.TrimSuffix(name, ".exe"), ".cmd"))
-}
+func (s *CommandTransport) isRunner() bool { return childproc.IsPackageRunner(s.Path) }
 
 // withheld returns the names of variables that the server does not inherit, although package
 // runners use them for the network.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/childproc"
 )
 
 // A startingTransport is a Transport that may have to download the server before it starts.
@@ -22,7 +24,7 @@ func (c *Client) isRunner() bool {
 // startTimeout returns how long a server may take to respond to initialize.
 func (c *Client) startTimeout() time.Duration {
 	if c.isRunner() && c.opts.Timeout == defaultTimeout {
-		return runnerTimeout
+		return childproc.RunnerTimeout
 	}
 	return c.opts.Timeout
 }
@@ -31,7 +33,7 @@ func (c *Client) startTimeout() time.Duration {
 // follow, there is no reason to give up early.
 func (c *Client) probeTimeout() time.Duration {
 	if c.isRunner() && c.opts.Revision != "" && c.opts.ProbeTimeout == defaultProbeTimeout {
-		return runnerTimeout
+		return childproc.RunnerTimeout
 	}
 	return c.opts.ProbeTimeout
 }
@@ -44,8 +46,22 @@ func (c *Client) slowStart(err error) error {
 		return err
 	}
 	if names := t.withheld(); len(names) > 0 {
-		return fmt.Errorf("%w (variables that the server did not inherit, see CommandTransport.Env: %s)",
-			err, strings.Join(names, ", "))
+		return &slowStartError{err, names}
 	}
 	return err
 }
+
+type slowStartError struct {
+	err   error
+	names []string
+}
+
+func (e *slowStartError) Error() string {
+	return fmt.Sprintf("%v (variables that the server did not inherit, see CommandTransport.Env: %s)",
+		e.err, strings.Join(e.names, ", "))
+}
+
+func (e *slowStartError) Unwrap() error { return e.err }
+
+// Withheld returns the names of the variables, for errors.As.
+func (e *slowStartError) Withheld() []string { return e.names }

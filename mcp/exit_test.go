@@ -25,25 +25,35 @@ func TestHandlersThatExitFreeTheirPlace(t *testing.T) {
 		"nil error": func(context.Context, *mcp.Request) (mcp.Result, error) { return nil, (*nilError)(nil) },
 		"panic":     func(context.Context, *mcp.Request) (mcp.Result, error) { panic("broken") },
 	}
-	for name, handler := range handlers {
-		t.Run(name, func(t *testing.T) {
-			s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
-			s.HandleMethod("example/exit", handler)
-			s.HandleMethod("example/works", mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) {
-				return mcp.RawResult(`{"resultType":"complete"}`), nil
-			}))
-			mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
-				for range 300 {
-					_, err := c.Try("example/exit", nil)
-					if err == nil || err.Code != mcp.CodeInternalError {
-						t.Fatalf("got %v, want code %d", err, mcp.CodeInternalError)
+	for name, exit := range handlers {
+		s := mcp.NewServer("s", "1", &mcp.ServerOptions{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+		s.HandleMethod("example/exit", exit)
+		s.HandleMethod("example/works", mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) {
+			return mcp.RawResult(`{"resultType":"complete"}`), nil
+		}))
+		for kind, h := range map[string]mcp.Handler{
+			"of a Server": s,
+			"of a custom Handler": mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+				if req.Method == "example/exit" {
+					return exit(ctx, req)
+				}
+				return s.ServeMCP(ctx, req)
+			}),
+		} {
+			t.Run(name+" "+kind, func(t *testing.T) {
+				mcptest.Run(t, h, func(t *testing.T, c *mcptest.Client) {
+					for range 300 {
+						_, err := c.Try("example/exit", nil)
+						if err == nil || err.Code != mcp.CodeInternalError {
+							t.Fatalf("got %v, want code %d", err, mcp.CodeInternalError)
+						}
 					}
-				}
-				if _, err := c.Try("example/works", nil); err != nil {
-					t.Errorf("after it: %v", err)
-				}
+					if _, err := c.Try("example/works", nil); err != nil {
+						t.Errorf("after it: %v", err)
+					}
+				})
 			})
-		})
+		}
 	}
 }
 

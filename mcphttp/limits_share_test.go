@@ -224,32 +224,62 @@ func TestLimits_AnonymousCallsLeaveHalfToPrincipals(t *testing.T) {
 	})
 }
 
+// All callers together are limited too, in either era.
+func TestLimits_OfCallsInFlightOfAllPrincipals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core := newTestCore()
+		f := start(t, core, &mcphttp.Options{MaxInFlight: 8, MaxInFlightPerPrincipal: 4})
+		var calls sync.WaitGroup
+		for _, name := range []string{"ann", "bob"} {
+			for _, call := range callFromEachEra(f, "Authorization: "+name) {
+				calls.Go(func() { call("wait") })
+				calls.Go(func() { call("wait") })
+			}
+		}
+		third := callFromEachEra(f, "Authorization: cleo")
+		synctest.Wait()
+		for era, call := range third {
+			if got := call("echo"); got.status != 503 || got.code() != mcp.CodeBusy || got.header.Get("Retry-After") != "1" {
+				t.Errorf("call 9, %s: got %d %s, want 503 with Retry-After 1", era, got.status, got.body)
+			}
+		}
+		for range 8 {
+			core.proceed <- struct{}{}
+		}
+		calls.Wait()
+	})
+}
+
 // Bodies that are being read are limited by their bytes, in total and for one caller.
 func TestLimits_OfBodiesInMemory(t *testing.T) {
 	for name, test := range map[string]struct {
-		headers []string
-		bodies  int
-		status  int
+		header string // with %d for one of 5 callers
+		bodies int
+		status int
+		others int // status of another principal
 	}{
-		"principal": {[]string{"Authorization: ann\r\n"}, 15, 429}, // of 4 MiB and a byte each
-		"anonymous": {nil, 31, 503},
+		"principal":  {"Authorization: ann\r\n", 15, 429, 200}, // of 4 MiB and a byte each
+		"anonymous":  {"", 31, 503, 200},
+		"principals": {"Authorization: user%d\r\n", 63, 503, 503},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := start(t, newTestCore(), nil)
 				builder := f.requestBuilders()["modern"]
-				builder.headers = append(builder.headers, test.headers...)
 				body := builder.bodyOfSize(4 << 20)
-				headers := head(append(builder.headers, fmt.Sprintf("Content-Length: %d\r\n", len(body)))...)
-				var conns []*rawConn
-				for range test.bodies {
+				begin := func(n int) *rawConn {
+					caller := strings.ReplaceAll(test.header, "%d", fmt.Sprint(n%5))
 					conn := f.raw()
-					conn.write(headers, body[:1<<20])
-					conns = append(conns, conn)
+					conn.write(head(append(builder.headers, caller, fmt.Sprintf("Content-Length: %d\r\n", len(body)))...),
+						body[:1<<20])
+					return conn
+				}
+				var conns []*rawConn
+				for n := range test.bodies {
+					conns = append(conns, begin(n))
 				}
 				synctest.Wait()
-				conn := f.raw()
-				conn.write(headers, body[:1<<20])
+				conn := begin(test.bodies)
 				if got := conn.readResponse(); got.status != test.status || got.header.Get("Retry-After") == "" {
 					t.Errorf("one body more: got %d %s, want %d", got.status, got.body, test.status)
 				}
@@ -257,8 +287,9 @@ func TestLimits_OfBodiesInMemory(t *testing.T) {
 				if got := f.modern("tools/call", `"name":"echo"`); got.status != 200 {
 					t.Errorf("small body: got %d %s, want 200", got.status, got.body)
 				}
-				if got := f.do(http.MethodPost, body, append(modernHeaders("echo"), "Authorization: bob")...); got.status != 200 {
-					t.Errorf("another principal: got %d %.200s, want 200", got.status, got.body)
+				bob := append(modernHeaders("echo"), "Authorization: bob")
+				if got := f.do(http.MethodPost, body, bob...); got.status != test.others {
+					t.Errorf("another principal: got %d %.200s, want %d", got.status, got.body, test.others)
 				}
 				for i, conn := range conns {
 					conn.write(body[1<<20:])

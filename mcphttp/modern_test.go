@@ -41,6 +41,7 @@ func TestMHTTP13_MHTTP15_MHTTP17_StatusFollowsTheError(t *testing.T) {
 		{"MHTTP-17 another error", "tools/call", `"name":"error"`, 200, mcp.CodeInvalidParams},
 		{"panic", "tools/call", `"name":"panic"`, 200, mcp.CodeInternalError},
 		{"busy", "tools/call", `"name":"busy"`, 503, mcp.CodeBusy},
+		{"RPC-28 busy in older revisions", "tools/call", `"name":"implementation code"`, 200, -32000},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := f.modern(test.method, test.params)

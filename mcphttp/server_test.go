@@ -409,6 +409,8 @@ func (c *testCore) call(ctx context.Context, req *mcp.Request, name, message str
 		return nil, mcp.Errorf(mcp.CodeInvalidParams, "no")
 	case "busy":
 		return nil, &mcp.Error{Code: mcp.CodeBusy, Message: "busy", Data: []byte(`{"retryAfterMs":1500}`)}
+	case "implementation code":
+		return nil, &mcp.Error{Code: -32000, Message: "busy", Data: []byte(`{"retryAfterMs":1500}`)}
 	case "panic":
 		panic("on purpose")
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
@@ -337,8 +338,14 @@ func TestLHTTP_InitializeWithALiveSessionStartsAgain(t *testing.T) {
 		if got.status != 200 || id == "" || id == old.id {
 			t.Errorf("second initialize: got %d %s and id %q, want a new session", got.status, got.body, id)
 		}
-		if cause := <-core.causes; !errors.Is(cause, mcp.ErrClosed) {
-			t.Errorf("call of the old session: ended with %v, want ErrClosed", cause)
+		select {
+		case cause := <-core.causes:
+			if !errors.Is(cause, mcp.ErrClosed) {
+				t.Errorf("call of the old session: ended with %v, want ErrClosed", cause)
+			}
+		case <-time.After(time.Second):
+			t.Error("the call of the old session is still running")
+			core.proceed <- struct{}{}
 		}
 		<-called
 		if got := old.send(`{"jsonrpc":"2.0","id":3,"method":"ping"}`); got.status != 404 {

@@ -81,3 +81,46 @@ func TestOneTokenIsIntrospectedOnce(t *testing.T) {
 			time.Sleep(introspectionTime)
 		})
 }
+
+// A token waits for others at most five seconds, however slow the authorization server is.
+func TestWaitForIntrospectionIsBounded(t *testing.T) {
+	active := func() string {
+		time.Sleep(8 * time.Second)
+		return mustJSON(goodClaims(claims{"active": true}))
+	}
+	withIntrospection(t, oauth.IntrospectionOptions{}, active,
+		func(t *testing.T, v *oauth.IntrospectionVerifier, _ *atomic.Int32, _ *http.Request) {
+			var slow sync.WaitGroup
+			for i := range 32 {
+				slow.Go(func() { _, _ = v.Verify(t.Context(), fmt.Sprint("slow", i)) })
+			}
+			synctest.Wait()
+			begun := time.Now()
+			_, err := v.Verify(t.Context(), "late")
+			if waited := time.Since(begun); err == nil || errors.Is(err, oauth.ErrInvalidToken) || waited != 5*time.Second {
+				t.Errorf("got %v after %v, want an error about the queue after 5s", err, waited)
+			}
+			slow.Wait()
+		})
+}
+
+// Invalid tokens are remembered in bounded memory: many of them displace the oldest.
+func TestRefusalsOfIntrospectionAreBounded(t *testing.T) {
+	inactive := func() string { return `{"active":false}` }
+	withIntrospection(t, oauth.IntrospectionOptions{}, inactive,
+		func(t *testing.T, v *oauth.IntrospectionVerifier, asked *atomic.Int32, _ *http.Request) {
+			const generation, others = 10, 2*10 + 1
+			if limit := oauth.SetMaxRefusals(v, generation); limit <= 0 || limit > 1<<14 {
+				t.Errorf("the limit is %d refusals, want at most %d", limit, 1<<14)
+			}
+			wantRefused(t, v, "first")
+			for i := range others {
+				wantRefused(t, v, fmt.Sprint("garbage", i))
+			}
+			wantRefused(t, v, fmt.Sprint("garbage", others-1)) // still known
+			wantRefused(t, v, "first")
+			if got := asked.Load(); got != others+2 {
+				t.Errorf("got %d introspection requests, want %d: the first token is no longer known", got, others+2)
+			}
+		})
+}

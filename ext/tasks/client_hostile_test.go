@@ -195,6 +195,23 @@ func TestPollingSurvivesServerErrors(t *testing.T) {
 	}
 }
 
+// Servers of older revisions use this code when they are busy. In 2026-07-28 it has no meaning.
+func TestRPC28_PollingEndsWithAnImplementationCode(t *testing.T) {
+	s := &fakeServer{responses: map[string]responder{
+		"tools/call": always(createdTask(``)),
+		"tasks/get": func(*mcp.Request, int) (string, error) {
+			return "", &mcp.Error{Code: -32000, Message: "busy", Data: []byte(`{"retryAfterMs":20000}`)}
+		},
+	}}
+	runWithServer(t, s, nil, nil, func(t *testing.T, c *mcp.Client) {
+		_, err := c.CallTool(t.Context(), "x", nil)
+		got, ok := errors.AsType[*mcp.Error](err)
+		if n := len(s.requestTimes("tasks/get")); !ok || got.Code != -32000 || n != 1 {
+			t.Errorf("got %v after %d tasks/get requests, want code -32000 after 1", err, n)
+		}
+	})
+}
+
 func TestPollingEndsAfterMaxOutage(t *testing.T) {
 	s := &fakeServer{responses: map[string]responder{
 		"tools/call": always(createdTask(``)),

@@ -68,7 +68,7 @@ func TestTOOL25_CallsAreRateLimited(t *testing.T) {
 }
 
 func TestTOOL25_CallersHaveTheirOwnLimits(t *testing.T) {
-	s := newServer(middleware.RateLimit(&middleware.RateLimitOptions{ToolCalls: middleware.Rate{PerSecond: 1}}))
+	s := newServer(middleware.RateLimit(&middleware.RateLimitOptions{ToolCalls: middleware.Rate{PerSecond: 0.001}}))
 	call := func(subject string) error {
 		m := mcptest.Modern
 		params := `{"name":"a","_meta":{"io.modelcontextprotocol/protocolVersion":"` + m + `",` +

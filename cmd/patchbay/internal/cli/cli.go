@@ -172,10 +172,9 @@ func (p *program) rootCommand() *cobra.Command {
 
 func (p *program) addFlags(root *cobra.Command) {
 	f, all := &p.flags, root.PersistentFlags()
-	const timeout = 60 * time.Second // the default of mcp.ClientOptions
 	all.BoolVar(&f.json, "json", false, "print JSON (see help json)")
 	all.BoolVarP(&f.verbose, "verbose", "v", false, "show messages and the server's stderr, on standard error")
-	all.DurationVar(&f.timeout, "timeout", timeout,
+	all.DurationVar(&f.timeout, "timeout", defaultTimeout,
 		"fail if the server sends nothing for this long; bounds connecting and lists as a whole")
 	all.StringVar(&f.revision, "revision", "", "use this protocol `revision`, such as "+newestRevision())
 	all.StringArrayVar(&f.header, "header", nil, "add an HTTP header, as `Name:value`")

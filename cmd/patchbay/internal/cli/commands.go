@@ -125,14 +125,7 @@ func (p *program) serverCommand(
 	usageLine, short string, names lister, run func(ctx context.Context, c *mcp.Client, words []string) error,
 ) *cobra.Command {
 	return p.targetCommand(usageLine, short, names, func(ctx context.Context, t *target, words []string) error {
-		c, err := p.connect(ctx, t)
-		if err != nil {
-			return err
-		}
-		err = run(mcp.WithCallOptions(ctx, mcp.CallOptions{Progress: p.screen.progress}), c, words)
-		p.screen.done()
-		p.close(c)
-		return err
+		return p.withServer(ctx, t, words, run)
 	})
 }
 
@@ -140,21 +133,32 @@ func (p *program) serverCommand(
 func (p *program) boundedCommand(
 	usageLine, short string, names lister, run func(ctx context.Context, c *mcp.Client, words []string) error,
 ) *cobra.Command {
-	cmd := p.serverCommand(usageLine, short, names, run)
-	unbounded := cmd.RunE
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return p.targetCommand(usageLine, short, names, func(ctx context.Context, t *target, words []string) error {
 		most := p.flags.timeout
 		if most <= 0 {
-			return unbounded(cmd, args) // an error
+			return p.withServer(ctx, t, words, run) // an error
 		}
-		parent := cmd.Context()
-		defer cmd.SetContext(parent)
-		return within(parent, most, func(ctx context.Context) error {
-			cmd.SetContext(ctx)
-			return unbounded(cmd, args)
-		}, fmt.Errorf("%s: not complete within %v (--timeout)", cmd.Name(), most))
+		if start := p.startLimit(t); start > most {
+			most += start
+		}
+		name, _, _ := strings.Cut(usageLine, " ")
+		return within(ctx, most, func(ctx context.Context) error {
+			return p.withServer(ctx, t, words, run)
+		}, func(error) error { return fmt.Errorf("%s: not complete within %v (--timeout)", name, most) })
+	})
+}
+
+// withServer connects to a target, calls run and closes the connection.
+func (p *program) withServer(ctx context.Context, t *target, words []string,
+	run func(ctx context.Context, c *mcp.Client, words []string) error) error {
+	c, err := p.connect(ctx, t)
+	if err != nil {
+		return err
 	}
-	return cmd
+	err = run(mcp.WithCallOptions(ctx, mcp.CallOptions{Progress: p.screen.progress}), c, words)
+	p.screen.done()
+	p.close(c)
+	return err
 }
 
 // authCommand returns a command about the login at a server.

@@ -4,18 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/internal/childproc"
 	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
 // errTimeLimit is the cause of a context that --timeout has ended.
-var errTimeLimit = errors.New("the time limit of --timeout has passed")
+var errTimeLimit = fmt.Errorf("the time limit of --timeout has passed: %w", context.DeadlineExceeded)
 
 // within calls f with a context that ends after a time, not counting the time of logins. It returns
-// late for an error of f after that time.
-func within(ctx context.Context, most time.Duration, f func(ctx context.Context) error, late error) error {
+// late(err) for an error of f after that time.
+func within(
+	ctx context.Context, most time.Duration, f func(ctx context.Context) error, late func(err error) error,
+) error {
 	var limit peer.Timeout
 	limit.Start(ctx, peer.TimeLimits{Total: most}, errTimeLimit)
 	defer limit.Stop()
@@ -24,18 +28,40 @@ func within(ctx context.Context, most time.Duration, f func(ctx context.Context)
 	if err == nil || !errors.Is(context.Cause(&limit), errTimeLimit) || errors.As(err, &explained) {
 		return err
 	}
-	return &coded{exitTimeout, late}
+	return &coded{exitTimeout, late(err)}
+}
+
+// defaultTimeout is that of mcp.ClientOptions.
+const defaultTimeout = 60 * time.Second
+
+// startLimit returns how long connecting to a target may take in total: --timeout, or longer by
+// default for a server that may have to be downloaded.
+func (p *program) startLimit(t *target) time.Duration {
+	isRunner := len(t.command) > 0 && childproc.IsPackageRunner(t.command[0])
+	if isRunner && p.flags.timeout == defaultTimeout {
+		return childproc.RunnerTimeout
+	}
+	return p.flags.timeout
 }
 
 // explainNoAnswer returns the error of noAnswer in place of err if the server has not responded in
 // time. err is the error of connecting.
-func (p *program) explainNoAnswer(ctx context.Context, err error) error {
-	if exitCode(ctx, err) != exitTimeout || errors.Is(err, oauthclient.ErrLoginTimeout) {
+func (p *program) explainNoAnswer(ctx context.Context, t *target, err error) error {
+	var explained *coded
+	if exitCode(ctx, err) != exitTimeout || errors.Is(err, oauthclient.ErrLoginTimeout) || errors.As(err, &explained) {
 		return err
 	}
-	return &coded{exitTimeout, p.noAnswer()}
+	return &coded{exitTimeout, p.noAnswer(t, err)}
 }
 
-func (p *program) noAnswer() error {
-	return fmt.Errorf("no answer of an MCP server within %v (--timeout)", p.flags.timeout)
+// noAnswer returns the error of a server that has not responded in time. It names the variables
+// that a command did not inherit, which may be the reason.
+func (p *program) noAnswer(t *target, err error) error {
+	text := fmt.Sprintf("no answer of an MCP server within %v (--timeout)", p.startLimit(t))
+	var slow interface{ Withheld() []string }
+	if errors.As(err, &slow) {
+		text += fmt.Sprintf("; the command did not inherit %s: set with --env what it needs",
+			strings.Join(slow.Withheld(), ", "))
+	}
+	return errors.New(text)
 }

@@ -7,7 +7,10 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -96,6 +99,53 @@ func TestListOfWhatAServerDoesNotOffer(t *testing.T) {
 			if o.status != exitNotFound || !strings.Contains(o.stderr, `"x" (none available)`) {
 				t.Errorf("%s x: exit code %d, %q", command, o.status, o.stderr)
 			}
+		}
+	}
+}
+
+// A package runner may have to download the server, so connecting may take longer by default.
+func TestPackageRunnersMayTakeLonger(t *testing.T) {
+	for _, test := range []struct {
+		command string
+		timeout time.Duration
+		want    time.Duration
+	}{
+		{"npx", defaultTimeout, 3 * time.Minute},
+		{"/usr/bin/uvx", defaultTimeout, 3 * time.Minute},
+		{"npx", 5 * time.Second, 5 * time.Second},
+		{"npx", time.Hour, time.Hour},
+		{"./server", defaultTimeout, defaultTimeout},
+		{"", defaultTimeout, defaultTimeout},
+	} {
+		p := newProgram(strings.NewReader(""), io.Discard, io.Discard)
+		p.flags.timeout = test.timeout
+		to := &target{url: "https://mcp.example/npx"}
+		if test.command != "" {
+			to = &target{command: []string{test.command, "-y"}}
+		}
+		if got := p.startLimit(to); got != test.want {
+			t.Errorf("%q with --timeout %v: got %v, want %v", test.command, test.timeout, got, test.want)
+		}
+	}
+}
+
+// A server that a package runner does not start in time: the terminal says what is waited for, and
+// the error names the variables that the runner may lack behind a company's proxy.
+func TestSilentPackageRunner(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("needs a shell script")
+	}
+	npx := filepath.Join(t.TempDir(), "npx")
+	if err := os.WriteFile(npx, []byte("#!/bin/sh\nwhile read -r line; do :; done\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("NODE_OPTIONS", "--s3cret")
+	for _, command := range []string{"tools", "probe"} {
+		o := atTerminal(t, "", nil, command, "--timeout", "300ms", "--", npx, "-y", "server")
+		if o.status != exitTimeout || !strings.Contains(o.stderr, "may still be downloaded") ||
+			!strings.Contains(o.stderr, "no answer of an MCP server within 300ms (--timeout)") ||
+			!strings.Contains(o.stderr, "did not inherit NODE_OPTIONS") || strings.Contains(o.stderr, "s3cret") {
+			t.Errorf("%s: exit code %d, %q", command, o.status, o.stderr)
 		}
 	}
 }

@@ -234,6 +234,9 @@ func (p *program) connect(ctx context.Context, t *target) (*mcp.Client, error) {
 	if t.from != "" && t.command != nil && (p.screen.terminal || p.flags.verbose) {
 		p.screen.printf("patchbay: starting %s (from %s)", cleanLine(t.String()), cleanLine(t.from))
 	}
+	if opts.Revision != "" {
+		opts.ProbeTimeout = p.startLimit(t) // no other revision is tried
+	}
 	where := t.String()
 	p.serverName.Store(&where)
 	p.current.Store(t)
@@ -247,14 +250,14 @@ func (p *program) connect(ctx context.Context, t *target) (*mcp.Client, error) {
 	p.screen.status("connecting to " + cleanLine(where) + " …")
 	var c *mcp.Client
 	transport := p.transport(t)
-	err = within(ctx, p.flags.timeout, func(ctx context.Context) (err error) {
+	err = within(ctx, p.startLimit(t), func(ctx context.Context) (err error) {
 		c, err = mcp.Connect(ctx, transport, opts)
 		return err
-	}, p.noAnswer())
+	}, func(err error) error { return p.noAnswer(t, err) })
 	p.screen.done()
 	if err != nil {
 		_ = transport.Close() // this process is about to exit, and must not leave the server behind
-		err = p.explainNoAnswer(ctx, err)
+		err = p.explainNoAnswer(ctx, t, err)
 		return nil, notServer(p.suggestEndpoint(ctx, t, fmt.Errorf("connect to %s: %w", t, err)))
 	}
 	if name := c.ServerInfo().Name; name != "" {
