@@ -1,0 +1,239 @@
+// Command hostile measures how the latency of an authenticated caller changes while anonymous
+// callers attack the same server, and the memory of that server. It prints one table:
+//
+//	go run ./hostile
+//	go run ./hostile -parts modern,bare-modern -trace /tmp/traces
+//
+// The server, the attackers and the caller run in processes of their own. The attackers have the
+// lowest priority (nice 19), because elsewhere they run on other machines. Each part has a control: the
+// same attack on a bare net/http handler. What its p99 rises by is due to net/http, the kernel and the
+// machine.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Parameters of a run.
+const (
+	attackPause = time.Second     // from the start of an attack of one caller to that of its next
+	settleTime  = 3 * time.Second // from the start of the attacks to the measurement: the limits are reached
+	quietTime   = 3 * time.Second
+)
+
+func main() {
+	log.SetFlags(0)
+	role := flag.String("role", "", "what a process of the run does: server, attack or probe (internal)")
+	part := flag.String("part", "", "the part that the process belongs to (internal)")
+	address := flag.String("address", "", "the server of the process (internal)")
+	names := flag.String("parts", "", "comma-separated parts; default: all")
+	callers := flag.Int("callers", 2000, "the number of hostile callers")
+	loaded := flag.Duration("time", 8*time.Second, "how long the caller is measured under attack")
+	rounds := flag.Int("rounds", 1, "how often each part is measured")
+	traces := flag.String("trace", "", "a directory for profiles and an execution trace of each attacked server")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	var err error
+	switch *role {
+	case "server":
+		err = runServer(*part, *address)
+	case "attack":
+		err = runAttack(ctx, *part, *address, *callers)
+	case "probe":
+		err = runProbe(*part, *address)
+	default:
+		err = run(ctx, config{*names, *callers, *loaded, *rounds, *traces})
+	}
+	if err != nil {
+		log.Fatalf("hostile: %s %s: %v", *role, *part, err)
+	}
+}
+
+type config struct {
+	parts   string
+	callers int
+	loaded  time.Duration
+	rounds  int
+	traces  string
+}
+
+func run(ctx context.Context, c config) error {
+	selected := parts
+	if c.parts != "" {
+		selected = nil
+		for _, name := range strings.Split(c.parts, ",") {
+			i := slices.IndexFunc(parts, func(p part) bool { return p.name == name })
+			if i < 0 {
+				return fmt.Errorf("unknown part %q", name)
+			}
+			selected = append(selected, parts[i])
+		}
+	}
+	fmt.Println(header)
+	for _, p := range selected {
+		for range c.rounds {
+			r, err := measure(ctx, p, c)
+			if err != nil {
+				return fmt.Errorf("%s: %w", p.name, err)
+			}
+			fmt.Println(r.row(p))
+		}
+	}
+	fmt.Print(legend)
+	return ctx.Err()
+}
+
+// measure measures one part once.
+func measure(ctx context.Context, p part, c config) (r result, err error) {
+	measured := p.name
+	if p.elsewhere != "" {
+		measured = p.elsewhere
+	}
+	server, err := start(ctx, 0, "server", measured, "")
+	if err != nil {
+		return r, err
+	}
+	defer server.end()
+	target := server
+	if p.elsewhere != "" {
+		if target, err = start(ctx, 0, "server", p.attack, ""); err != nil {
+			return r, err
+		}
+		defer target.end()
+	}
+	probe, err := start(ctx, 0, "probe", measured, server.address)
+	if err != nil {
+		return r, err
+	}
+	defer probe.end()
+	if r.quiet, err = probe.measure(quietTime); err != nil {
+		return r, err
+	}
+	var before figures
+	if err := server.ask("figures", &before); err != nil {
+		return r, err
+	}
+	attack, err := start(ctx, 19, "attack", p.attack, target.address, "-callers", fmt.Sprint(c.callers))
+	if err != nil {
+		return r, err
+	}
+	defer attack.end()
+	select {
+	case <-time.After(settleTime):
+	case <-ctx.Done():
+		return r, ctx.Err()
+	}
+	if c.traces != "" {
+		if err := server.ask("trace "+c.traces+"/"+p.name, new(string)); err != nil {
+			return r, err
+		}
+	}
+	var begun, over figures
+	if err := server.ask("figures", &begun); err != nil {
+		return r, err
+	}
+	if r.loaded, err = probe.measure(c.loaded); err != nil {
+		return r, err
+	}
+	if err := server.ask("figures", &over); err != nil {
+		return r, err
+	}
+	r.server, r.time = over.since(begun), c.loaded
+	r.server.before = before.Heap
+	return r, attack.ask("end", &r.attack)
+}
+
+// A child is a process of the run. It writes one line of JSON for each line that it reads, the first
+// one unasked, and ends with its standard input.
+type child struct {
+	cmd     *exec.Cmd
+	in      io.WriteCloser
+	out     *bufio.Reader
+	address string
+}
+
+func start(ctx context.Context, nice int, role, part, address string, args ...string) (*child, error) {
+	argv := []string{os.Args[0], "-role", role, "-part", part, "-address", address}
+	if nice != 0 {
+		argv = append([]string{"nice", "-n", fmt.Sprint(nice)}, argv...)
+	}
+	c := &child{cmd: exec.CommandContext(ctx, argv[0], append(argv[1:], args...)...)}
+	c.cmd.Stderr = os.Stderr
+	in, err := c.cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := c.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	c.in, c.out = in, bufio.NewReader(out)
+	if err := c.cmd.Start(); err != nil {
+		return nil, err
+	}
+	if err := c.read(&c.address); err != nil {
+		c.end()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *child) end() {
+	_ = c.in.Close()
+	_ = c.cmd.Wait() // its failure has been reported on standard error
+}
+
+func (c *child) ask(command string, answer any) error {
+	if _, err := fmt.Fprintln(c.in, command); err != nil {
+		return err
+	}
+	return c.read(answer)
+}
+
+func (c *child) read(answer any) error {
+	line, err := c.out.ReadBytes('\n')
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(line, answer)
+}
+
+func (c *child) measure(d time.Duration) (l latencies, err error) {
+	var took []time.Duration
+	if err := c.ask(d.String(), &took); err != nil {
+		return l, err
+	}
+	return newLatencies(took), nil
+}
+
+// answerLines is the other side of [child]: it writes the first answer, and one for each line of
+// standard input.
+func answerLines(first any, answer func(command string) (any, error)) error {
+	out := json.NewEncoder(os.Stdout)
+	if err := out.Encode(first); err != nil {
+		return err
+	}
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		a, err := answer(in.Text())
+		if err == nil {
+			err = out.Encode(a)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
