@@ -102,19 +102,19 @@ func measure(ctx context.Context, p part, c config) (r result, err error) {
 	if p.elsewhere != "" {
 		measured = p.elsewhere
 	}
-	server, err := start(ctx, 0, "server", measured, "")
+	server, err := start(ctx, measuredPrefix, "server", measured, "")
 	if err != nil {
 		return r, err
 	}
 	defer server.end()
 	target := server
 	if p.elsewhere != "" {
-		if target, err = start(ctx, 0, "server", p.attack, ""); err != nil {
+		if target, err = start(ctx, measuredPrefix, "server", p.attack, ""); err != nil {
 			return r, err
 		}
 		defer target.end()
 	}
-	probe, err := start(ctx, 0, "probe", measured, server.address)
+	probe, err := start(ctx, measuredPrefix, "probe", measured, server.address)
 	if err != nil {
 		return r, err
 	}
@@ -126,7 +126,7 @@ func measure(ctx context.Context, p part, c config) (r result, err error) {
 	if err := server.ask("figures", &before); err != nil {
 		return r, err
 	}
-	attack, err := start(ctx, 19, "attack", p.attack, target.address, "-callers", fmt.Sprint(c.callers))
+	attack, err := start(ctx, attackPrefix, "attack", p.attack, target.address, "-callers", fmt.Sprint(c.callers))
 	if err != nil {
 		return r, err
 	}
@@ -156,6 +156,22 @@ func measure(ctx context.Context, p part, c config) (r result, err error) {
 	return r, attack.ask("end", &r.attack)
 }
 
+// Commands that start the measured processes and the attackers. The former are in the real-time class if
+// that is allowed (to root), because the other processes of a busy machine, and the attackers, delay
+// normal ones by milliseconds: Linux ignores niceness between sessions.
+var (
+	measuredPrefix = realTime()
+	attackPrefix   = []string{"nice", "-n", "19"}
+)
+
+func realTime() []string {
+	prefix := []string{"chrt", "--rr", "1"}
+	if exec.Command(prefix[0], append(prefix[1:], "true")...).Run() != nil {
+		return nil
+	}
+	return prefix
+}
+
 // A child is a process of the run. It writes one line of JSON for each line that it reads, the first
 // one unasked, and ends with its standard input.
 type child struct {
@@ -165,12 +181,9 @@ type child struct {
 	address string
 }
 
-func start(ctx context.Context, nice int, role, part, address string, args ...string) (*child, error) {
-	argv := []string{os.Args[0], "-role", role, "-part", part, "-address", address}
-	if nice != 0 {
-		argv = append([]string{"nice", "-n", fmt.Sprint(nice)}, argv...)
-	}
-	c := &child{cmd: exec.CommandContext(ctx, argv[0], append(argv[1:], args...)...)}
+func start(ctx context.Context, prefix []string, role, part, address string, args ...string) (*child, error) {
+	argv := slices.Concat(prefix, []string{os.Args[0], "-role", role, "-part", part, "-address", address}, args)
+	c := &child{cmd: exec.CommandContext(ctx, argv[0], argv[1:]...)}
 	c.cmd.Stderr = os.Stderr
 	in, err := c.cmd.StdinPipe()
 	if err != nil {
