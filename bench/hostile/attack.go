@@ -25,7 +25,7 @@ const revision2025, revision2026 = "2025-11-25", "2026-07-28"
 func newRequests(address, era string) *requests {
 	r := &requests{address: address, era: era}
 	r.listen = "GET /mcp?listen HTTP/1.1\r\nHost: " + address + "\r\nAccept: text/event-stream\r\n\r\n"
-	if era == "modern" {
+	if era != "session" {
 		pad := strings.Repeat("x", 300<<10)
 		r.listen = r.modern("listen", "subscriptions/listen", `"notifications":{"toolsListChanged":true},"x":"`+pad+`"`)
 	}
@@ -53,7 +53,7 @@ func (r *requests) modern(query, method, params string, headers ...string) strin
 
 // call returns a call of a tool.
 func (r *requests) call(tool, session string, headers ...string) string {
-	if r.era == "modern" {
+	if r.era != "session" {
 		return r.modern(tool, "tools/call", fmt.Sprintf(`"name":%q,"arguments":{}`, tool), append(headers, "Mcp-Name: "+tool)...)
 	}
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":{}}}`, tool)
@@ -93,9 +93,10 @@ func runAttack(ctx context.Context, name, address string, callers int) error {
 // repeat is one hostile caller, of a kind that depends on its number.
 func (a *attack) repeat(i, callers int) {
 	sleep(a.ctx, attackPause*time.Duration(i)/time.Duration(callers))
+	once := a.newCaller(i)
 	for a.ctx.Err() == nil {
 		begin := time.Now()
-		if err := a.once(i % 5); err != nil {
+		if err := once(); err != nil && a.ctx.Err() == nil {
 			a.mu.Lock()
 			a.figures.Broken++
 			a.mu.Unlock()
@@ -104,7 +105,45 @@ func (a *attack) repeat(i, callers int) {
 	}
 }
 
-func (a *attack) once(kind int) error {
+// newCaller returns the function that is one attack of a caller.
+func (a *attack) newCaller(i int) (once func() error) {
+	n := 0
+	switch a.era {
+	case "authserver":
+		b := newBrowser(a.address, byte(1+i>>8), byte(i), 1)
+		return func() error {
+			n++
+			status, err := a.attackAuthorization(b, i, i<<16+n)
+			if status != 0 {
+				a.count(status)
+			}
+			return err
+		}
+	case "introspection":
+		return func() error {
+			n++
+			return a.attackToken(fmt.Sprintf("invalid-%d-%d", i, n))
+		}
+	}
+	return func() error { return a.attackMCP(i % 5) }
+}
+
+// attackToken sends a call with an invalid token.
+func (a *attack) attackToken(token string) error {
+	conn, err := net.Dial("tcp", a.address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(a.ctx, func() { conn.Close() })()
+	resp, err := a.send(conn, bufio.NewReader(conn), a.call("echo", "", "Authorization: Bearer "+token))
+	if resp != nil {
+		_, _ = io.Copy(io.Discard, resp.Body)
+	}
+	return err
+}
+
+func (a *attack) attackMCP(kind int) error {
 	conn, err := net.Dial("tcp", a.address)
 	if err != nil {
 		return err

@@ -102,7 +102,16 @@ func measure(ctx context.Context, p part, c config) (r result, err error) {
 	if p.elsewhere != "" {
 		measured = p.elsewhere
 	}
-	server, err := start(ctx, measuredPrefix, "server", measured, "")
+	other := "" // a server that the measured one needs
+	if measured == "introspection" {
+		as, err := start(ctx, nil, "server", "introspection-as", "")
+		if err != nil {
+			return r, err
+		}
+		defer as.end()
+		other = as.address
+	}
+	server, err := start(ctx, measuredPrefix, "server", measured, other)
 	if err != nil {
 		return r, err
 	}
@@ -145,13 +154,15 @@ func measure(ctx context.Context, p part, c config) (r result, err error) {
 	if err := server.ask("figures", &begun); err != nil {
 		return r, err
 	}
+	begin := time.Now()
 	if r.loaded, err = probe.measure(c.loaded); err != nil {
 		return r, err
 	}
+	r.time = time.Since(begin)
 	if err := server.ask("figures", &over); err != nil {
 		return r, err
 	}
-	r.server, r.time = over.since(begun), c.loaded
+	r.server = over.since(begun)
 	r.server.before = before.Heap
 	return r, attack.ask("end", &r.attack)
 }

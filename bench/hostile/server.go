@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -21,7 +20,7 @@ type part struct {
 	// elsewhere is the part that is measured while another server is attacked: a control for the
 	// effect of a busy machine.
 	elsewhere string
-	serve     func(net.Listener) error
+	serve     func(l net.Listener, other string) error
 	probe     func(address string) (call func() error, err error)
 }
 
@@ -34,6 +33,11 @@ func init() {
 		{"modern", "modern", "", serveMCP, newModernProbe},
 		{"bare-modern", "modern", "", serveBare, newModernProbe},
 		{"elsewhere", "modern", "modern", nil, nil},
+		{"authserver-token", "authserver", "", serveAuthorization, newRefreshProbe},
+		{"bare-authserver", "authserver", "", serveBareAuthorization, newBareRefreshProbe},
+		{"authserver-login", "authserver", "", serveAuthorization, newLoginProbe},
+		{"introspection", "introspection", "", serveIntrospection, newModernProbe},
+		{"bare-introspection", "introspection", "", serveStatic, newModernProbe},
 	}
 }
 
@@ -51,14 +55,18 @@ var discardLogger = slog.New(slog.DiscardHandler)
 // large is the text of the tool large.
 var large = strings.Repeat("x", 1<<20)
 
-func runServer(name, _ string) error {
+func runServer(name, other string) error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	go watchHeap()
+	serve := partOf(name).serve
+	if name == "introspection-as" {
+		serve = serveIntrospectionEndpoint
+	}
 	failed := make(chan error, 1)
-	go func() { failed <- partOf(name).serve(listener) }()
+	go func() { failed <- serve(listener, other) }()
 	return answerLines(listener.Addr().String(), func(command string) (any, error) {
 		select {
 		case err := <-failed:
@@ -87,7 +95,7 @@ func newServer() *mcp.Server {
 // waitTime is how long the tool wait takes.
 const waitTime = 10 * time.Second
 
-func serveMCP(l net.Listener) error {
+func serveMCP(l net.Listener, _ string) error {
 	h := mcphttp.NewHandler(newServer(), &mcphttp.Options{Logger: discardLogger})
 	return mcphttp.Serve(context.Background(), l, "/mcp", h, asPrincipal)
 }
@@ -104,26 +112,22 @@ func asPrincipal(next http.Handler) http.Handler {
 
 // serveBare serves a handler that reads and discards requests and does what the tools do. It has the
 // timeouts of mcphttp, and no limits.
-func serveBare(l net.Listener) error {
-	server := &http.Server{
-		ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(discardLogger.Handler(), slog.LevelWarn),
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			_, _ = io.Copy(io.Discard, r.Body)
-			w.Header().Set("Content-Type", "application/json")
-			w.Header().Set("Mcp-Session-Id", "1")
-			switch r.URL.RawQuery {
-			case "listen":
-				<-r.Context().Done()
-			case "large":
-				_, _ = io.WriteString(w, large)
-			case "wait":
-				sleep(r.Context(), waitTime)
-			default:
-				_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":1,"result":{}}`)
-			}
-		}),
-	}
-	return server.Serve(l)
+func serveBare(l net.Listener, _ string) error {
+	return serveBounded(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Mcp-Session-Id", "1")
+		switch r.URL.RawQuery {
+		case "listen":
+			<-r.Context().Done()
+		case "large":
+			_, _ = io.WriteString(w, large)
+		case "wait":
+			sleep(r.Context(), waitTime)
+		default:
+			_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{}}`)
+		}
+	}))
 }
 
 // sleep waits, and reports whether the context has not ended meanwhile.
