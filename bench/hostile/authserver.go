@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
@@ -53,12 +54,25 @@ func serveAuthorization(l net.Listener, _ string) error {
 	return serveBounded(l, server)
 }
 
-// serveBareAuthorization serves a handler that reads and discards requests. Its login has the pages of
-// the authorization server without their content.
+// serveBareAuthorization serves a handler that reads and discards requests.
 func serveBareAuthorization(l net.Listener, _ string) error {
+	return serveBounded(l, http.HandlerFunc(discard))
+}
+
+func discard(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	_, _ = io.WriteString(w, `{"access_token": "a", "refresh_token": "r"}`)
+}
+
+// serveBareHash does the same, and computes the hash of one password at a time, as a login must.
+func serveBareHash(l net.Listener, _ string) error {
+	var hashing sync.Mutex
 	return serveBounded(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		_, _ = io.WriteString(w, `{"access_token": "a", "refresh_token": "r"}`)
+		if r.URL.Path == "/login" && hashing.TryLock() {
+			_, _ = authserver.HashPassword(password)
+			hashing.Unlock()
+		}
+		discard(w, r)
 	}))
 }
 

@@ -111,19 +111,19 @@ func measure(ctx context.Context, p part, c config) (r result, err error) {
 		defer as.end()
 		other = as.address
 	}
-	server, err := start(ctx, measuredPrefix, "server", measured, other)
+	server, err := start(ctx, serverPrefix, "server", measured, other)
 	if err != nil {
 		return r, err
 	}
 	defer server.end()
 	target := server
 	if p.elsewhere != "" {
-		if target, err = start(ctx, measuredPrefix, "server", p.attack, ""); err != nil {
+		if target, err = start(ctx, serverPrefix, "server", p.attack, ""); err != nil {
 			return r, err
 		}
 		defer target.end()
 	}
-	probe, err := start(ctx, measuredPrefix, "probe", measured, server.address)
+	probe, err := start(ctx, probePrefix, "probe", measured, server.address)
 	if err != nil {
 		return r, err
 	}
@@ -167,16 +167,17 @@ func measure(ctx context.Context, p part, c config) (r result, err error) {
 	return r, attack.ask("end", &r.attack)
 }
 
-// Commands that start the measured processes and the attackers. The former are in the real-time class if
-// that is allowed (to root), because the other processes of a busy machine, and the attackers, delay
-// normal ones by milliseconds: Linux ignores niceness between sessions.
+// Commands that start the processes. The measured ones are in the real-time class if that is allowed (to
+// root), because the attackers and the other processes of a busy machine delay normal ones by
+// milliseconds: Linux ignores niceness between sessions.
 var (
-	measuredPrefix = realTime()
-	attackPrefix   = []string{"nice", "-n", "19"}
+	serverPrefix = realTime(1)
+	probePrefix  = realTime(2)
+	attackPrefix = []string{"nice", "-n", "19"}
 )
 
-func realTime() []string {
-	prefix := []string{"chrt", "--rr", "1"}
+func realTime(priority int) []string {
+	prefix := []string{"chrt", "--rr", fmt.Sprint(priority)}
 	if exec.Command(prefix[0], append(prefix[1:], "true")...).Run() != nil {
 		return nil
 	}

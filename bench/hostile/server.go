@@ -35,6 +35,7 @@ func init() {
 		{"elsewhere", "modern", "modern", nil, nil},
 		{"authserver-token", "authserver", "", serveAuthorization, newRefreshProbe},
 		{"bare-authserver", "authserver", "", serveBareAuthorization, newBareRefreshProbe},
+		{"bare-hash", "authserver", "", serveBareHash, newBareRefreshProbe},
 		{"authserver-login", "authserver", "", serveAuthorization, newLoginProbe},
 		{"introspection", "introspection", "", serveIntrospection, newModernProbe},
 		{"bare-introspection", "introspection", "", serveStatic, newModernProbe},
