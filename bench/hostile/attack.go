@@ -68,17 +68,18 @@ func (r *requests) initialize(headers ...string) string {
 
 // An attack is the process of all hostile callers.
 type attack struct {
-	ctx context.Context
+	ctx   context.Context
+	pause time.Duration
 	*requests
 
 	mu      sync.Mutex // guards the fields below
 	figures attackFigures
 }
 
-func runAttack(ctx context.Context, name, address string, callers int) error {
+func runAttack(ctx context.Context, name, address string, callers int, pause time.Duration) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	a := &attack{ctx: ctx, requests: newRequests(address, name), figures: attackFigures{Statuses: map[int]int{}}}
+	a := &attack{ctx: ctx, pause: pause, requests: newRequests(address, name), figures: attackFigures{Statuses: map[int]int{}}}
 	for i := range callers {
 		go a.repeat(i, callers) // ends with the process
 	}
@@ -92,7 +93,7 @@ func runAttack(ctx context.Context, name, address string, callers int) error {
 
 // repeat is one hostile caller, of a kind that depends on its number.
 func (a *attack) repeat(i, callers int) {
-	sleep(a.ctx, attackPause*time.Duration(i)/time.Duration(callers))
+	sleep(a.ctx, a.pause*time.Duration(i)/time.Duration(callers))
 	once := a.newCaller(i)
 	for a.ctx.Err() == nil {
 		begin := time.Now()
@@ -101,7 +102,7 @@ func (a *attack) repeat(i, callers int) {
 			a.figures.Broken++
 			a.mu.Unlock()
 		}
-		sleep(a.ctx, attackPause-time.Since(begin))
+		sleep(a.ctx, a.pause-time.Since(begin))
 	}
 }
 

@@ -28,9 +28,8 @@ import (
 
 // Parameters of a run.
 const (
-	attackPause = time.Second     // from the start of an attack of one caller to that of its next
-	settleTime  = 3 * time.Second // from the start of the attacks to the measurement: the limits are reached
-	quietTime   = 3 * time.Second
+	settleTime = 3 * time.Second // from the start of the attacks to the measurement: the limits are reached
+	quietTime  = 3 * time.Second
 )
 
 func main() {
@@ -40,6 +39,7 @@ func main() {
 	address := flag.String("address", "", "the server of the process (internal)")
 	names := flag.String("parts", "", "comma-separated parts; default: all")
 	callers := flag.Int("callers", 2000, "the number of hostile callers")
+	pause := flag.Duration("pause", time.Second, "from the start of an attack of one caller to that of its next")
 	loaded := flag.Duration("time", 8*time.Second, "how long the caller is measured under attack")
 	rounds := flag.Int("rounds", 1, "how often each part is measured")
 	traces := flag.String("trace", "", "a directory for profiles and an execution trace of each attacked server")
@@ -51,11 +51,11 @@ func main() {
 	case "server":
 		err = runServer(*part, *address)
 	case "attack":
-		err = runAttack(ctx, *part, *address, *callers)
+		err = runAttack(ctx, *part, *address, *callers, *pause)
 	case "probe":
 		err = runProbe(*part, *address)
 	default:
-		err = run(ctx, config{*names, *callers, *loaded, *rounds, *traces})
+		err = run(ctx, config{*names, *callers, *pause, *loaded, *rounds, *traces})
 	}
 	if err != nil {
 		log.Fatalf("hostile: %s %s: %v", *role, *part, err)
@@ -65,6 +65,7 @@ func main() {
 type config struct {
 	parts   string
 	callers int
+	pause   time.Duration
 	loaded  time.Duration
 	rounds  int
 	traces  string
@@ -135,7 +136,8 @@ func measure(ctx context.Context, p part, c config) (r result, err error) {
 	if err := server.ask("figures", &before); err != nil {
 		return r, err
 	}
-	attack, err := start(ctx, attackPrefix, "attack", p.attack, target.address, "-callers", fmt.Sprint(c.callers))
+	attack, err := start(ctx, attackPrefix, "attack", p.attack, target.address,
+		"-callers", fmt.Sprint(c.callers), "-pause", c.pause.String())
 	if err != nil {
 		return r, err
 	}
