@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"time"
@@ -11,7 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-// introspectionTime is how long the authorization server takes for an answer.
+// introspectionTime is how long the authorization server takes for an answer on average.
 const introspectionTime = 20 * time.Millisecond
 
 // serveIntrospection serves MCP to callers whose tokens are verified by an authorization server, which
@@ -30,7 +31,7 @@ func serveIntrospectionEndpoint(l net.Listener, _ string) error {
 }
 
 func answerIntrospection(w http.ResponseWriter, r *http.Request) {
-	time.Sleep(introspectionTime)
+	time.Sleep(introspectionTime/2 + rand.N(introspectionTime))
 	w.Header().Set("Content-Type", "application/json")
 	now := time.Now()
 	_ = json.NewEncoder(w).Encode(map[string]any{
