@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -25,6 +27,9 @@ func serveIntrospection(l net.Listener, as string) error {
 	})
 	return serveVerified(l, v, endpoint)
 }
+
+// introspectionEndpoint is the name of the authorization server of the part introspection.
+const introspectionEndpoint = "introspection-endpoint"
 
 func serveIntrospectionEndpoint(l net.Listener, _ string) error {
 	return serveBounded(l, http.HandlerFunc(answerIntrospection))

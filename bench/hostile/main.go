@@ -1,3 +1,5 @@
+//go:build unix
+
 // Command hostile measures how the latency of an authenticated caller changes while anonymous
 // callers attack the same server, and the memory of that server. It prints one table:
 //
@@ -12,6 +14,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -55,7 +58,10 @@ func main() {
 	case "probe":
 		err = runProbe(*part, *address)
 	default:
-		err = run(ctx, config{*names, *callers, *pause, *loaded, *rounds, *traces})
+		err = run(ctx, config{
+			parts: *names, callers: *callers, pause: *pause, quiet: 3 * time.Second, ramp: 3 * time.Second,
+			loaded: *loaded, rounds: *rounds, traces: *traces,
+		})
 	}
 	if err != nil {
 		log.Fatalf("hostile: %s %s: %v", *role, *part, err)
@@ -65,8 +71,10 @@ func main() {
 type config struct {
 	parts   string
 	callers int
-	pause   time.Duration
-	loaded  time.Duration
+	pause   time.Duration // from the start of an attack of one caller to that of its next
+	quiet   time.Duration // of the measurement before the attacks
+	ramp    time.Duration // from the start of the attacks to the measurement, until the limits are reached
+	loaded  time.Duration // of the measurement
 	rounds  int
 	traces  string
 }
@@ -99,51 +107,37 @@ func run(ctx context.Context, c config) error {
 
 // measure measures one part once.
 func measure(ctx context.Context, p part, c config) (r result, err error) {
-	measured := p.name
-	if p.elsewhere != "" {
-		measured = p.elsewhere
-	}
-	other := "" // a server that the measured one needs
-	if measured == "introspection" {
-		as, err := start(ctx, nil, "server", "introspection-as", "")
-		if err != nil {
-			return r, err
+	var children []*child
+	defer func() {
+		for _, c := range slices.Backward(children) {
+			c.end()
 		}
-		defer as.end()
-		other = as.address
+	}()
+	begin := func(prefix []string, role, part, address string, args ...string) (*child, error) {
+		child, err := start(ctx, prefix, role, part, address, args...)
+		if err == nil {
+			children = append(children, child)
+		}
+		return child, err
 	}
-	server, err := start(ctx, serverPrefix, "server", measured, other)
+	server, probe, target, err := beginServers(p, begin)
 	if err != nil {
 		return r, err
 	}
-	defer server.end()
-	target := server
-	if p.elsewhere != "" {
-		if target, err = start(ctx, serverPrefix, "server", p.attack, ""); err != nil {
-			return r, err
-		}
-		defer target.end()
-	}
-	probe, err := start(ctx, probePrefix, "probe", measured, server.address)
-	if err != nil {
-		return r, err
-	}
-	defer probe.end()
-	if r.quiet, err = probe.measure(quietTime); err != nil {
+	if r.quiet, err = probe.measure(c.quiet); err != nil {
 		return r, err
 	}
 	var before figures
 	if err := server.ask("figures", &before); err != nil {
 		return r, err
 	}
-	attack, err := start(ctx, attackPrefix, "attack", p.attack, target.address,
+	attack, err := begin(attackPrefix, "attack", p.attack, target.address,
 		"-callers", fmt.Sprint(c.callers), "-pause", c.pause.String())
 	if err != nil {
 		return r, err
 	}
-	defer attack.end()
 	select {
-	case <-time.After(settleTime):
+	case <-time.After(c.ramp):
 	case <-ctx.Done():
 		return r, ctx.Err()
 	}
@@ -152,21 +146,53 @@ func measure(ctx context.Context, p part, c config) (r result, err error) {
 			return r, err
 		}
 	}
-	var begun, over figures
-	if err := server.ask("figures", &begun); err != nil {
+	if err := r.measureLoaded(server, probe, c.loaded); err != nil {
 		return r, err
 	}
+	r.server.before = before.Heap
+	return r, attack.ask("end", &r.attack)
+}
+
+// beginServers starts the server of a part and its caller. The target is the server to be attacked.
+func beginServers(
+	p part, begin func(prefix []string, role, part, address string, args ...string) (*child, error),
+) (server, probe, target *child, err error) {
+	measured, other := cmp.Or(p.elsewhere, p.name), ""
+	if measured == "introspection" {
+		as, err := begin(nil, "server", introspectionEndpoint, "")
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		other = as.address
+	}
+	if server, err = begin(serverPrefix, "server", measured, other); err != nil {
+		return nil, nil, nil, err
+	}
+	target = server
+	if p.elsewhere != "" {
+		if target, err = begin(serverPrefix, "server", p.attack, ""); err != nil {
+			return nil, nil, nil, err
+		}
+	}
+	probe, err = begin(probePrefix, "probe", measured, server.address)
+	return server, probe, target, err
+}
+
+func (r *result) measureLoaded(server, probe *child, d time.Duration) (err error) {
+	var begun, over figures
+	if err := server.ask("figures", &begun); err != nil {
+		return err
+	}
 	begin := time.Now()
-	if r.loaded, err = probe.measure(c.loaded); err != nil {
-		return r, err
+	if r.loaded, err = probe.measure(d); err != nil {
+		return err
 	}
 	r.time = time.Since(begin)
 	if err := server.ask("figures", &over); err != nil {
-		return r, err
+		return err
 	}
 	r.server = over.since(begun)
-	r.server.before = before.Heap
-	return r, attack.ask("end", &r.attack)
+	return nil
 }
 
 // Commands that start the processes. The measured ones are in the real-time class if that is allowed (to

@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -63,7 +65,7 @@ func runServer(name, other string) error {
 	}
 	go watchHeap()
 	serve := partOf(name).serve
-	if name == "introspection-as" {
+	if name == introspectionEndpoint {
 		serve = serveIntrospectionEndpoint
 	}
 	failed := make(chan error, 1)
