@@ -1,4 +1,4 @@
-//go:build unix
+//go:build linux
 
 // Command hostile measures how the latency of an authenticated caller changes while anonymous
 // callers attack the same server, and the memory of that server. It prints one table:
