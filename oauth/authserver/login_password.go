@@ -32,9 +32,9 @@ const (
 	maxUserName = 256
 	// maxPasswordChecks bounds concurrent checks. There are fewer if that would take all processors.
 	maxPasswordChecks = 2
-	// maxPasswordQueue bounds the attempts that wait for a check. A longer queue would only delay
-	// their refusal.
-	maxPasswordQueue = 32
+	// maxPasswordQueue bounds the attempts that wait for a check, for about 6 seconds. A longer queue
+	// would only delay their refusal.
+	maxPasswordQueue = 64
 )
 
 // A PasswordUser is a user of [NewPasswordLogin].
@@ -67,8 +67,8 @@ func NewPasswordLogin(opts *PasswordOptions) (Login, error) {
 		opts = &PasswordOptions{}
 	}
 	l := &passwordLogin{users: map[string]*passwordUser{}, find: opts.Find}
-	l.guesses.slots = make(chan struct{}, max(1, min(maxPasswordChecks, runtime.GOMAXPROCS(0)-1)))
-	l.known.slots = make(chan struct{}, 1)
+	checks := max(1, min(maxPasswordChecks, runtime.GOMAXPROCS(0)-1))
+	l.known.slots, l.guesses.slots = make(chan struct{}, checks), make(chan struct{}, checks)
 	for _, u := range opts.Users {
 		parsed, err := parsePasswordUser(u)
 		if err != nil {
