@@ -11,9 +11,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
+	"time"
 )
 
 const (
@@ -25,9 +28,13 @@ const (
 	passwordSaltLen   = 16
 	passwordKeyLen    = 32
 	// Maximum lengths in bytes, as in the login page.
-	maxPassword       = 1 << 10
-	maxUserName       = 256
-	maxPasswordChecks = 2 // concurrent ones, so that guessing does not use all processors
+	maxPassword = 1 << 10
+	maxUserName = 256
+	// maxPasswordChecks bounds concurrent checks. There are fewer if that would take all processors.
+	maxPasswordChecks = 2
+	// maxPasswordQueue bounds the attempts that wait for a check, for about 6 seconds. A longer queue
+	// would only delay their refusal.
+	maxPasswordQueue = 64
 )
 
 // A PasswordUser is a user of [NewPasswordLogin].
@@ -59,7 +66,9 @@ func NewPasswordLogin(opts *PasswordOptions) (Login, error) {
 	if opts == nil {
 		opts = &PasswordOptions{}
 	}
-	l := &passwordLogin{users: map[string]*passwordUser{}, find: opts.Find, sem: make(chan struct{}, maxPasswordChecks)}
+	l := &passwordLogin{users: map[string]*passwordUser{}, find: opts.Find}
+	checks := max(1, min(maxPasswordChecks, runtime.GOMAXPROCS(0)-1))
+	l.known.slots, l.guesses.slots = make(chan struct{}, checks), make(chan struct{}, checks)
 	for _, u := range opts.Users {
 		parsed, err := parsePasswordUser(u)
 		if err != nil {
@@ -155,7 +164,37 @@ func parsePasswordUser(u PasswordUser) (*passwordUser, error) {
 type passwordLogin struct {
 	users map[string]*passwordUser
 	find  func(context.Context, string) (*PasswordUser, error)
-	sem   chan struct{} // has an element for each password that is being checked
+	// Attempts from an address at which the user has logged in before do not wait for the others,
+	// most of which are guesses in an attack.
+	known, guesses passwordQueue
+}
+
+// A passwordQueue bounds the attempts that are checked concurrently, and those that wait.
+type passwordQueue struct {
+	slots chan struct{} // semaphore
+	total atomic.Int32  // attempts that wait or are being checked
+}
+
+var errPasswordQueue = errors.New("too many passwords wait to be checked")
+
+// enter waits for a slot. The caller calls leave when it returns nil.
+func (q *passwordQueue) enter(ctx context.Context) error {
+	if int(q.total.Add(1)) > cap(q.slots)+maxPasswordQueue {
+		q.total.Add(-1)
+		return errPasswordQueue
+	}
+	select {
+	case q.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		q.total.Add(-1)
+		return context.Cause(ctx)
+	}
+}
+
+func (q *passwordQueue) leave() {
+	<-q.slots
+	q.total.Add(-1)
 }
 
 // Login serves the login page and its form.
@@ -179,11 +218,19 @@ func (p *passwordLogin) Login(w http.ResponseWriter, r *http.Request, l *LoginRe
 			"There were too many attempts. Wait a few minutes, then try again.")
 		return
 	}
-	subject, err := p.check(r.Context(), name, password)
+	queue := &p.guesses
+	if l.s.limits.knownAddress(r, name).isKnown() {
+		queue = &p.known
+	}
+	subject, err := p.check(r.Context(), queue, name, password)
 	switch {
 	case err != nil:
 		giveBack()
-		l.s.log.ErrorContext(r.Context(), "authorization server: password check failed", "error", err)
+		if errors.Is(err, errPasswordQueue) {
+			setRetryAfter(w, time.Second)
+		} else {
+			l.s.log.ErrorContext(r.Context(), "authorization server: password check failed", "error", err)
+		}
 		p.show(w, l, http.StatusServiceUnavailable, shownName(name),
 			"Logging in is not possible at the moment. Try again later.")
 	case subject == nil:
@@ -206,7 +253,7 @@ func (p *passwordLogin) show(w http.ResponseWriter, l *LoginRequest, status int,
 }
 
 // check returns nil if the user is unknown or the password is wrong.
-func (p *passwordLogin) check(ctx context.Context, name, password string) (*Subject, error) {
+func (p *passwordLogin) check(ctx context.Context, q *passwordQueue, name, password string) (*Subject, error) {
 	user := p.users[name]
 	if user == nil && p.find != nil {
 		found, err := p.find(ctx, name)
@@ -223,12 +270,10 @@ func (p *passwordLogin) check(ctx context.Context, name, password string) (*Subj
 	if user != nil {
 		hash = user.hash
 	}
-	select {
-	case p.sem <- struct{}{}:
-		defer func() { <-p.sem }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	if err := q.enter(ctx); err != nil {
+		return nil, err
 	}
+	defer q.leave()
 	key, err := hash.derive(password)
 	if err != nil {
 		return nil, err

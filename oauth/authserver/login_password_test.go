@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -283,5 +284,50 @@ func TestInvalidPasswordUsersAreErrors(t *testing.T) {
 	}
 	if _, err := authserver.HashPassword(""); err == nil {
 		t.Error("HashPassword of an empty password returned no error")
+	}
+}
+
+// Guesses from many addresses neither delay a user at the address of an earlier login nor wait in a
+// queue without a limit.
+func TestPasswordGuessesDoNotDelayLoginsFromKnownAddresses(t *testing.T) {
+	w := newInProcessEnv(t, withPasswords(t))
+	home := w.from("192.0.2.1").browser()
+	home.submitPassword(home.passwordForm(), "alice", "correct horse")
+	form := home.passwordForm()
+	const attempts = 150
+	type guess struct {
+		browser *browser
+		form    url.Values
+	}
+	var guesses []guess
+	for i := range attempts {
+		b := w.from(fmt.Sprintf("198.51.100.%d", i)).browser()
+		guesses = append(guesses, guess{b, b.passwordForm()})
+	}
+	var statuses [600]atomic.Int32
+	var checked atomic.Int32
+	first := make(chan struct{}, attempts)
+	var flood sync.WaitGroup
+	for _, g := range guesses {
+		flood.Go(func() {
+			status := g.browser.submitPassword(g.form, "mallory", "guess").StatusCode
+			statuses[status].Add(1)
+			if status == http.StatusUnauthorized {
+				checked.Add(1)
+				first <- struct{}{}
+			}
+		})
+	}
+	<-first
+	if code := home.redirectQuery(home.submitPassword(form, "alice", "correct horse")).Get("code"); code == "" {
+		t.Error("the login from a known address has no code")
+	}
+	// On one processor two guesses may be checked in the time of one login.
+	if got := checked.Load(); got > 10 {
+		t.Errorf("the login waited for %d guesses, want at most 10", got)
+	}
+	flood.Wait()
+	if busy := statuses[http.StatusServiceUnavailable].Load(); busy < attempts/3 {
+		t.Errorf("%d of %d guesses were refused as busy, want at least %d", busy, attempts, attempts/3)
 	}
 }
