@@ -147,9 +147,9 @@ func (c *client) disconnect() {
 	if c.conn == nil {
 		return
 	}
-	began := time.Now()
+	began, stalled := time.Now(), c.soak.stalls.sum()
 	_ = c.conn.Close() // the server may be gone
-	if took := time.Since(began); took > closeLimit {
+	if took := time.Since(began); took > closeLimit+c.soak.stalls.sum()-stalled {
 		c.soak.fail("%v: Close took %v", c.combination, took)
 	}
 	c.sub.stop()
@@ -171,11 +171,13 @@ func (c *client) closeConnections() {
 func (c *client) attempt(ctx context.Context, kind string, call func(ctx context.Context) error) error {
 	deadline, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	began, faults := time.Now(), c.faults.count()
+	began, faults, stalled := time.Now(), c.faults.count(), c.soak.stalls.sum()
 	err := call(deadline)
 	took := time.Since(began)
+	stalled = c.soak.stalls.sum() - stalled
+	late := errors.Is(err, context.DeadlineExceeded) && stalled == 0
 	switch wrong := (*wrongError)(nil); {
-	case took > callTimeout+callGrace:
+	case took > callTimeout+callGrace+stalled:
 		c.soak.fail("%v: %s took %v, past its deadline: %v", c.combination, kind, took, err)
 	case err == nil:
 		c.explain = faults
@@ -183,7 +185,7 @@ func (c *client) attempt(ctx context.Context, kind string, call func(ctx context
 	case errors.As(err, &wrong):
 		c.soak.fail("%v: %s: %v", c.combination, kind, err)
 	case ctx.Err() != nil: // the soak is over
-	case !c.explained(began) || errors.Is(err, context.DeadlineExceeded):
+	case late || !c.explained(began):
 		c.soak.fail("%v: %s failed after %v: %v", c.combination, kind, took, err)
 	default:
 		c.soak.results.record(c.combination, kind, errorKind(err))
@@ -192,14 +194,14 @@ func (c *client) attempt(ctx context.Context, kind string, call func(ctx context
 }
 
 const (
-	callTimeout = 15 * time.Second
+	callTimeout = 30 * time.Second
 	callGrace   = 3 * time.Second // the machine may be busy
 )
 
 // explained reports whether a call that began at a time may have failed: a fault of this client was
-// not seen yet, or the servers were being restarted.
+// not seen yet, the servers were being restarted, or a process could not run.
 func (c *client) explained(began time.Time) bool {
-	if c.faults.count() > c.explain {
+	if c.faults.count() > c.explain || c.soak.stalls.since(began) {
 		return true
 	}
 	return c.network() && c.soak.restarted.since(began)

@@ -7,7 +7,6 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
-	"time"
 )
 
 const (
@@ -42,7 +41,7 @@ func (f *faults) dial(ctx context.Context, network, address string) (net.Conn, e
 		f.add()
 		return nil, errRefused
 	}
-	inner, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, network, address)
+	inner, err := (&net.Dialer{Timeout: callTimeout}).DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}

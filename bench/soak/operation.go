@@ -17,7 +17,7 @@ const (
 	parallelCalls = 8
 	streamEvents  = 10
 	// notifyTimeout is how long a notification may take.
-	notifyTimeout = 5 * time.Second
+	notifyTimeout = 10 * time.Second
 )
 
 // An operation is something that a client does in one step. It returns the number of calls.
@@ -215,7 +215,7 @@ func (c *client) ask(ctx context.Context) int {
 func (c *client) cancelled(ctx context.Context) int {
 	nonce := c.nonce()
 	_ = c.attempt(ctx, "cancelled", func(ctx context.Context) error {
-		began := time.Now()
+		began, stalled := time.Now(), c.soak.stalls.sum()
 		short, cancel := context.WithCancel(ctx)
 		defer time.AfterFunc(rand.N(30*time.Millisecond), cancel).Stop()
 		_, err := c.callTool(short, "slow", nonceArgs{nonce}, nonce)
@@ -223,7 +223,7 @@ func (c *client) cancelled(ctx context.Context) int {
 		switch {
 		case err == nil && took < slowTime:
 			return wrong("slow: a result after %v", took)
-		case took > slowTime+callGrace:
+		case took > slowTime+callGrace+c.soak.stalls.sum()-stalled:
 			return wrong("slow: the cancelled call returned after %v", took)
 		case errors.Is(err, context.Canceled) && ctx.Err() == nil:
 			return nil
@@ -274,7 +274,7 @@ func (c *client) read(ctx context.Context) int {
 // touch changes the resource of the client, and waits for the notification.
 func (c *client) touch(ctx context.Context) int {
 	sub := c.sub
-	began, ready := time.Now(), sub.ready()
+	began, ready, stalled := time.Now(), sub.ready(), c.soak.stalls.sum()
 	select {
 	case <-sub.events: // of the past
 	default:
@@ -286,7 +286,7 @@ func (c *client) touch(ctx context.Context) int {
 	if err != nil || !ready {
 		return 1
 	}
-	for time.Since(began) < notifyTimeout {
+	for time.Since(began) < notifyTimeout+c.soak.stalls.sum()-stalled {
 		select {
 		case <-sub.events:
 			c.soak.results.record(c.combination, "notification", "ok")

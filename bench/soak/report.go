@@ -41,9 +41,10 @@ func (s *soak) series(name string, floor float64) *series {
 // verdict prints the results, and returns an error for everything that has failed, err included.
 func (s *soak) verdict(err error) error {
 	s.results.write(s.out)
-	failed := []error{err}
+	failed, took := []error{err}, time.Since(s.began)
+	fmt.Fprintf(s.out, "%v, in which the processes could not run for %v\n", took, s.stalls.sum())
 	for _, one := range s.all {
-		t, err := one.fit(s.duration)
+		t, err := one.fit(took)
 		if err == nil {
 			fmt.Fprintf(s.out, "%s: mean %.6g, growth per hour %+.4g ± %.2g (%+.2f %% ± %.2f %%)\n", one.name, t.mean,
 				t.slope, confidence*t.err, 100*t.slope/t.mean, 100*confidence*t.err/t.mean)
@@ -53,11 +54,11 @@ func (s *soak) verdict(err error) error {
 		} else {
 			err = fmt.Errorf("%s: %w", one.name, err)
 		}
-		if err != nil && s.duration >= judgeFrom {
+		if err != nil && took >= judgeFrom {
 			failed = append(failed, err)
 		}
 	}
-	if s.duration < judgeFrom {
+	if took < judgeFrom {
 		fmt.Fprintf(s.out, "growth is not judged: the run is shorter than %v\n", judgeFrom)
 	}
 	if n := s.results.calls.Load(); n < s.calls {

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"strings"
 	"sync"
 	"time"
 
@@ -30,7 +29,7 @@ type message struct {
 	Kind    string `json:"kind"` // ready, sample, or the command that was executed
 	Address string `json:"address,omitzero"`
 	Sample  sample `json:"sample,omitzero"`
-	Error   string `json:"error,omitzero"`
+	Forced  bool   `json:"forced,omitzero"` // the restart closed connections of clients that do not read
 }
 
 // sessionIdle is shorter than the default, so that abandoned sessions end during the soak.
@@ -62,16 +61,19 @@ func serveHTTP(in io.Reader, out io.Writer) error {
 			m.Sample = measureQuiet()
 		case commandRestart:
 			err := server.stop()
-			if err == nil {
+			if m.Forced = errors.Is(err, context.DeadlineExceeded); err == nil || m.Forced {
 				server, err = startServing(server.address)
 			}
 			if err != nil {
-				m.Error = err.Error()
+				return err
 			}
 		}
 		send(m)
 	}
-	return server.stop()
+	if err := server.stop(); !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return nil
 }
 
 // A serving is one handler on a listener, with everything that belongs to it.
@@ -131,15 +133,17 @@ type serverProcess struct {
 	in      io.WriteCloser
 	replies chan message // to commands
 
-	mu   sync.Mutex // guards the field below
-	last sample
+	mu     sync.Mutex // guards the fields below
+	last   sample
+	lastAt time.Time
 }
 
-// commandTimeout bounds a command. A graceful shutdown takes at most 12 seconds.
-const commandTimeout = 30 * time.Second
+// commandTimeout bounds a command. A graceful shutdown takes at most 12 seconds, unless the machine
+// is busy.
+const commandTimeout = 2 * time.Minute
 
 func startServer(program string) (*serverProcess, error) {
-	p := &serverProcess{cmd: exec.Command(program), replies: make(chan message, 1)}
+	p := &serverProcess{cmd: exec.Command(program), replies: make(chan message, 1), lastAt: time.Now()}
 	p.cmd.Env = append(os.Environ(), roleVariable+"=serve")
 	p.cmd.Stderr = os.Stderr
 	var err error
@@ -171,7 +175,7 @@ func (p *serverProcess) read(out io.Reader) {
 			continue
 		}
 		p.mu.Lock()
-		p.last = m.Sample
+		p.last, p.lastAt = m.Sample, time.Now()
 		p.mu.Unlock()
 	}
 }
@@ -182,23 +186,26 @@ func (p *serverProcess) sample() sample {
 	return p.last
 }
 
+// age returns the age of the last sample.
+func (p *serverProcess) age() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return time.Since(p.lastAt)
+}
+
 // command executes a command. It must not be called concurrently.
-func (p *serverProcess) command(name string) (sample, error) {
+func (p *serverProcess) command(name string) (message, error) {
 	if _, err := fmt.Fprintln(p.in, name); err != nil {
-		return sample{}, fmt.Errorf("%s: %w", name, err)
+		return message{}, fmt.Errorf("%s: %w", name, err)
 	}
-	m, err := p.reply()
-	return m.Sample, err
+	return p.reply()
 }
 
 func (p *serverProcess) reply() (message, error) {
 	select {
 	case m, ok := <-p.replies:
-		switch {
-		case !ok:
+		if !ok {
 			return m, errors.New("the server process has exited")
-		case m.Error != "":
-			return m, fmt.Errorf("server: %s: %s", m.Kind, strings.TrimSpace(m.Error))
 		}
 		return m, nil
 	case <-time.After(commandTimeout):
@@ -209,6 +216,7 @@ func (p *serverProcess) reply() (message, error) {
 // stop ends the process. The error is its exit status.
 func (p *serverProcess) stop() error {
 	_ = p.in.Close()
+	defer time.AfterFunc(commandTimeout, func() { _ = p.cmd.Process.Kill() }).Stop()
 	for range p.replies { // until the process has closed its output
 	}
 	return p.cmd.Wait()

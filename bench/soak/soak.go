@@ -27,6 +27,11 @@ type config struct {
 	out      io.Writer
 }
 
+// maxOvertime bounds a run on a busy machine that makes its calls late, in durations.
+const maxOvertime = 2
+
+const scheduleInterval = 200 * time.Millisecond
+
 // A soak is one run.
 type soak struct {
 	config
@@ -38,6 +43,7 @@ type soak struct {
 	clients    []*client
 	kept       sync.WaitGroup // connections that outlive their attack
 	restarted  window
+	stalls     stalls
 	results    results
 	all        []*series
 	phase      int // quiet points since the last restart
@@ -65,6 +71,7 @@ type record struct {
 	At       float64           `json:"at"`   // seconds
 	Calls    int64             `json:"calls"`
 	Failures int               `json:"failures"`
+	Stalled  float64           `json:"stalled"`          // seconds in which the processes could not run
 	Errors   map[string]int64  `json:"errors,omitempty"` // explained by faults, since the start
 	P50      float64           `json:"p50"`              // milliseconds, of the probe calls since the last record
 	P999     float64           `json:"p999"`             // of a second or a minute
@@ -74,7 +81,7 @@ type record struct {
 func (s *soak) write(kind string, samples map[string]sample) record {
 	probes := s.results.takeProbes(kind == "quiet")
 	r := record{
-		Kind: kind, At: time.Since(s.began).Seconds(), Calls: s.results.calls.Load(), Errors: s.results.errors(),
+		Kind: kind, At: time.Since(s.began).Seconds(), Calls: s.results.calls.Load(), Errors: s.results.errors(), Stalled: s.stalls.sum().Seconds(),
 		P50: quantile(probes, 0.5), P999: quantile(probes, 0.999), Samples: samples,
 	}
 	s.mu.Lock()
@@ -97,7 +104,7 @@ func (s *soak) run(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, s.server.stop())
 	}
-	calling, stopCalls := context.WithTimeout(ctx, s.duration)
+	calling, stopCalls := context.WithTimeout(ctx, maxOvertime*s.duration)
 	defer stopCalls()
 	var running sync.WaitGroup
 	s.start(calling, &running)
@@ -116,7 +123,7 @@ func (s *soak) base(ctx context.Context) (map[string]sample, error) {
 	}
 	time.Sleep(100 * time.Millisecond)
 	remote, err := s.server.command(commandQuiet)
-	return map[string]sample{"clients": measureQuiet(), "server": remote}, err
+	return map[string]sample{"clients": measureQuiet(), "server": remote.Sample}, err
 }
 
 // probe connects a client without faults for the time of f.
@@ -144,7 +151,7 @@ func (s *soak) runProbe(ctx context.Context, c *mcp.Client) {
 		switch {
 		case err == nil && res.Text() == "probe ":
 			s.results.probe(took)
-		case ctx.Err() == nil && (err == nil || !s.restarted.since(began)):
+		case ctx.Err() == nil && (err == nil || !s.restarted.since(began) && !s.stalls.since(began)):
 			s.fail("probe: %v", err)
 		}
 	}
@@ -169,6 +176,7 @@ func (s *soak) start(ctx context.Context, running *sync.WaitGroup) {
 	running.Go(func() { stdio.run(ctx, stdioPause, stdio.attackStdio) })
 	running.Go(func() { memory.run(ctx, attackPause, memory.attackMemory) })
 	running.Go(func() { s.recordSeconds(ctx) })
+	running.Go(func() { s.stalls.run(ctx, s.server.age) })
 	running.Go(func() {
 		if err := s.probe(ctx, func(c *mcp.Client) { s.runProbe(ctx, c) }); err != nil {
 			s.fail("probe: %v", err)
@@ -183,10 +191,11 @@ func (s *soak) recordSeconds(ctx context.Context) {
 	}
 }
 
-// schedule measures at quiet points and restarts the servers, until ctx ends.
+// schedule measures at quiet points and restarts the servers, until the time is over and the calls
+// are made.
 func (s *soak) schedule(ctx context.Context) error {
-	quietAt, restartAt := s.began.Add(s.quiet), s.began.Add(s.restart)
-	for sleep(ctx, time.Second) == nil {
+	quietAt, restartAt, end := s.began.Add(s.quiet), s.began.Add(s.restart), s.began.Add(s.duration)
+	for sleep(ctx, scheduleInterval) == nil && (time.Now().Before(end) || s.results.calls.Load() < s.calls) {
 		if time.Now().Before(quietAt) {
 			continue
 		}
@@ -218,14 +227,15 @@ func (s *soak) quietPoint() error {
 	if err != nil {
 		return err
 	}
-	samples := map[string]sample{"clients": measureQuiet(), "server": remote}
+	samples := map[string]sample{"clients": measureQuiet(), "server": remote.Sample}
 	for _, c := range s.clients {
 		if c.steady && c.conn != nil {
 			ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 			child, err := mcp.CallTool[sample](ctx, c.conn, "measure", nil)
 			cancel()
 			if err != nil {
-				return fmt.Errorf("measure %v: %w", c.combination, err)
+				s.fail("measure %v: %v", c.combination, err)
+				continue
 			}
 			samples[c.combination.String()] = child
 		}
@@ -233,7 +243,7 @@ func (s *soak) quietPoint() error {
 	r := s.write("quiet", samples)
 	s.observe(samples)
 	fmt.Fprintf(s.out, "%6.0fs %9d calls %6.0f/s  p50 %.2f ms  p99.9 %.1f ms  paused %v  clients: %v  server: %v\n",
-		r.At, r.Calls, float64(r.Calls)/r.At, r.P50, r.P999, paused.Round(time.Millisecond), samples["clients"], remote)
+		r.At, r.Calls, float64(r.Calls)/r.At, r.P50, r.P999, paused.Round(time.Millisecond), samples["clients"], remote.Sample)
 	return nil
 }
 
@@ -250,8 +260,9 @@ func (s *soak) restartServers() error {
 	defer s.restarted.end()
 	s.memory.Store(newServer())
 	began := time.Now()
-	_, err := s.server.command(commandRestart)
-	fmt.Fprintf(s.out, "%6.0fs restarted in %v\n", time.Since(s.began).Seconds(), time.Since(began).Round(time.Millisecond))
+	m, err := s.server.command(commandRestart)
+	fmt.Fprintf(s.out, "%6.0fs restarted in %v, connections closed that were not read: %v\n",
+		time.Since(s.began).Seconds(), time.Since(began).Round(time.Millisecond), m.Forced)
 	return err
 }
 
@@ -271,7 +282,7 @@ func (s *soak) residue(ctx context.Context, base map[string]sample) error {
 			return err
 		}
 		failed = nil
-		for name, now := range map[string]sample{"clients": measureQuiet(), "server": remote} {
+		for name, now := range map[string]sample{"clients": measureQuiet(), "server": remote.Sample} {
 			before := base[name]
 			if now.Goroutines > before.Goroutines+residueSlack || now.Descriptors > before.Descriptors+residueSlack {
 				failed = errors.Join(failed, fmt.Errorf("residue in %s: %v; before the calls: %v", name, now, before))
