@@ -17,9 +17,6 @@ const (
 	largeSize  = 100 << 10
 	pageSize   = 20
 	extraTools = 60 // so that the list has several pages
-	// askTimeout bounds a question whose client is gone. It is short, so that the server is soon
-	// quiet after the last call.
-	askTimeout = 5 * time.Second
 )
 
 // nonceArgs are the arguments of most tools. The result starts with the nonce.
@@ -98,8 +95,6 @@ func stream(ctx context.Context, in streamArgs) (string, error) {
 }
 
 func ask(ctx context.Context, in nonceArgs) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
 	answer, err := mcp.Ask[string](ctx, "answer", in.Nonce, nil)
 	return in.Nonce + " " + answer, err
 }
