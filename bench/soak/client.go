@@ -47,9 +47,9 @@ func populations() []population {
 			http = overSSE
 		}
 		all = append(all,
-			population{combination{http, revision}, 18, 0.06},
-			population{combination{overStdio, revision}, 4, 0.06},
-			population{combination{overMemory, revision}, 16, 0.08})
+			population{combination{http, revision}, 18, 0.04},
+			population{combination{overStdio, revision}, 4, 0.04},
+			population{combination{overMemory, revision}, 16, 0.12})
 	}
 	return all
 }
@@ -189,6 +189,7 @@ func (c *client) attempt(ctx context.Context, kind string, call func(ctx context
 		c.soak.fail("%v: %s failed after %v: %v", c.combination, kind, took, err)
 	default:
 		c.soak.results.record(c.combination, kind, errorKind(err))
+		_ = sleep(ctx, errorPause)
 	}
 	return err
 }
@@ -196,6 +197,7 @@ func (c *client) attempt(ctx context.Context, kind string, call func(ctx context
 const (
 	callTimeout = 30 * time.Second
 	callGrace   = 3 * time.Second // the machine may be busy
+	errorPause  = 50 * time.Millisecond
 )
 
 // explained reports whether a call that began at a time may have failed: a fault of this client was

@@ -115,7 +115,9 @@ func (c *client) echoOnce(ctx context.Context, nonce string) error {
 func (c *client) echo(ctx context.Context) int {
 	for range echoes {
 		nonce := c.nonce()
-		_ = c.attempt(ctx, "echo", func(ctx context.Context) error { return c.echoOnce(ctx, nonce) })
+		if c.attempt(ctx, "echo", func(ctx context.Context) error { return c.echoOnce(ctx, nonce) }) != nil {
+			break
+		}
 	}
 	return echoes
 }
@@ -125,7 +127,7 @@ func (c *client) parallel(ctx context.Context) int {
 	for i := range nonces {
 		nonces[i] = c.nonce()
 	}
-	_ = c.attempt(ctx, "parallel", func(ctx context.Context) error {
+	err := c.attempt(ctx, "parallel", func(ctx context.Context) error {
 		errs := make([]error, parallelCalls)
 		var all sync.WaitGroup
 		for i, nonce := range nonces {
@@ -134,7 +136,9 @@ func (c *client) parallel(ctx context.Context) int {
 		all.Wait()
 		return errors.Join(errs...)
 	})
-	c.soak.results.calls.Add(parallelCalls - 1)
+	if err == nil {
+		c.soak.results.calls.Add(parallelCalls - 1)
+	}
 	return parallelCalls
 }
 
