@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -171,7 +173,12 @@ func (c *client) closeConnections() {
 func (c *client) attempt(ctx context.Context, kind string, call func(ctx context.Context) error) error {
 	deadline, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	var unused atomic.Bool
+	if c.network() {
+		deadline = traceUnused(deadline, &unused)
+	}
 	began, faults, stalled := time.Now(), c.faults.count(), c.soak.stalls.sum()
+	isQuiet := !c.faults.cutting()
 	err := call(deadline)
 	took := time.Since(began)
 	stalled = c.soak.stalls.sum() - stalled
@@ -180,11 +187,15 @@ func (c *client) attempt(ctx context.Context, kind string, call func(ctx context
 	case took > callTimeout+callGrace+stalled:
 		c.soak.fail("%v: %s took %v, past its deadline: %v", c.combination, kind, took, err)
 	case err == nil:
-		c.explain = faults
+		if isQuiet {
+			c.explain = faults
+		}
 		c.soak.results.record(c.combination, kind, "ok")
 	case errors.As(err, &wrong):
 		c.soak.fail("%v: %s: %v", c.combination, kind, err)
 	case ctx.Err() != nil: // the soak is over
+	case unused.Load() && errors.Is(err, io.ErrUnexpectedEOF):
+		c.soak.results.record(c.combination, kind, "unused connection was closed")
 	case late || !c.explained(began):
 		c.soak.fail("%v: %s failed after %v: %v", c.combination, kind, took, err)
 	default:
@@ -200,10 +211,24 @@ const (
 	errorPause  = 50 * time.Millisecond
 )
 
+// traceUnused sets unused if a request uses a connection that was opened for another one, some time
+// ago, and never used. Serve closes it at its ReadHeaderTimeout, 10 seconds after it was opened. The
+// client of net/http may send a request at that moment, and does not retry it.
+func traceUnused(ctx context.Context, unused *atomic.Bool) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
+		if info.WasIdle && !info.Reused && info.IdleTime > unusedTime {
+			unused.Store(true)
+		}
+	}})
+}
+
+// unusedTime is shorter than the ReadHeaderTimeout, since the client may be slow to send.
+const unusedTime = 5 * time.Second
+
 // explained reports whether a call that began at a time may have failed: a fault of this client was
 // not seen yet, the servers were being restarted, or a process could not run.
 func (c *client) explained(began time.Time) bool {
-	if c.faults.count() > c.explain || c.soak.stalls.since(began) {
+	if c.faults.count() > c.explain || c.faults.cutting() || c.soak.stalls.since(began) {
 		return true
 	}
 	return c.network() && c.soak.restarted.since(began)

@@ -21,7 +21,8 @@ var errRefused = errors.New("soak: connection refused")
 // faults breaks the connections of one client, at random and on request, and counts that. The
 // faults of a stdio client are the deaths of its child.
 type faults struct {
-	n atomic.Int64
+	n    atomic.Int64
+	cuts atomic.Int64 // in progress
 
 	mu    sync.Mutex // guards the fields below
 	conns map[*faultConn]struct{}
@@ -32,6 +33,9 @@ type faults struct {
 func (f *faults) add() { f.n.Add(1) }
 
 func (f *faults) count() int64 { return f.n.Load() }
+
+// cutting reports whether a connection is being cut. It was counted but may have no effect yet.
+func (f *faults) cutting() bool { return f.cuts.Load() > 0 }
 
 func (f *faults) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	f.mu.Lock()
@@ -69,6 +73,8 @@ func (f *faults) cutAll(dead bool) {
 		all = append(all, c)
 	}
 	f.mu.Unlock()
+	f.cuts.Add(1)
+	defer f.cuts.Add(-1)
 	f.add()
 	for _, c := range all {
 		c.cut()
@@ -108,6 +114,8 @@ func (c *faultConn) spend(n int, err error) (int, error) {
 }
 
 func (c *faultConn) cut() {
+	c.faults.cuts.Add(1)
+	defer c.faults.cuts.Add(-1)
 	c.faults.add() // before the effect is seen
 	if tcp, ok := c.Conn.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0) // a reset

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
@@ -28,6 +29,8 @@ const (
 	floodSize   = 50
 	// unreadTime is longer than the WriteTimeout of the server.
 	unreadTime = 35 * time.Second
+	// exitTime is how long a server on stdio needs if the machine is not busy.
+	exitTime = 3 * time.Second
 )
 
 // A hostileClient attacks until its context ends. Nothing is expected of the answers; the other
@@ -194,13 +197,16 @@ func (h *hostileClient) dropCalls(ctx context.Context, conn net.Conn) {
 // attackStdio sends garbage to a server on stdio, which must still answer, and then exit when its
 // input ends in the middle of a message.
 func (h *hostileClient) attackStdio(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandTimeout)
 	defer cancel()
+	began := time.Now()
 	cmd := exec.CommandContext(ctx, h.soak.program)
 	cmd.Env = append(os.Environ(), roleVariable+"=stdio")
 	in, err := cmd.StdinPipe()
 	if err == nil {
-		cmd.Stdout, cmd.Stderr = &answers{}, io.Discard
+		stacks := &strings.Builder{} // of a server that does not exit
+		cmd.Stdout, cmd.Stderr = &answers{}, stacks
+		cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(syscall.SIGQUIT) }, time.Second
 		err = cmd.Start()
 	}
 	if err != nil {
@@ -215,11 +221,14 @@ func (h *hostileClient) attackStdio(ctx context.Context) {
 	_, _ = io.WriteString(in, initialize+"\n")
 	_, _ = io.WriteString(in, strings.Replace(initialize, `"id":1`, `"id":2`, 1)[:60])
 	_ = in.Close()
-	if err := cmd.Wait(); ctx.Err() != nil {
-		h.soak.fail("hostile stdio: the server does not exit: %v", err)
-	}
-	if !cmd.Stdout.(*answers).initialized {
-		h.soak.fail("hostile stdio: no answer to initialize after garbage")
+	err = cmd.Wait()
+	took := time.Since(began)
+	switch {
+	case ctx.Err() != nil:
+		h.soak.fail("hostile stdio: the server does not exit: %v\n%v", err, cmd.Stderr)
+	case h.soak.stalls.since(began) || took > exitTime: // the server stops waiting for requests 3 s after the input
+	case err != nil || !cmd.Stdout.(*answers).initialized:
+		h.soak.fail("hostile stdio: no answer to initialize after garbage, in %v: %v", took, err)
 	}
 }
 

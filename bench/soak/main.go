@@ -43,7 +43,7 @@ func serve() (status int, ok bool) {
 
 // reserve is the part of the calls that is planned in addition, for the time in which nothing can
 // be called.
-const reserve = 1.05
+const reserve = 1.1
 
 func soakMain() error {
 	c := config{out: os.Stdout}

@@ -214,14 +214,18 @@ func (s *soak) schedule(ctx context.Context) error {
 }
 
 // quietTime is how long the processes are idle before they are measured at a quiet point.
-const quietTime = 500 * time.Millisecond
+const quietTime = time.Second
 
-// quietPoint waits until all operations are over and lets none begin, then measures.
+// quietPoint waits until all operations are over and lets none begin, then measures. It closes idle
+// connections first: their number depends on how fast the machine is at the time.
 func (s *soak) quietPoint() error {
 	began := time.Now()
 	s.gate.Lock()
 	defer s.gate.Unlock()
 	paused := time.Since(began)
+	for _, c := range s.clients {
+		c.closeConnections()
+	}
 	time.Sleep(quietTime)
 	remote, err := s.server.command(commandQuiet)
 	if err != nil {
