@@ -160,7 +160,7 @@ func (c *client) disconnect() {
 }
 
 // closeLimit is the documented limit of Close, and grace for a busy machine.
-const closeLimit = 13 * time.Second
+const closeLimit = 20 * time.Second
 
 func (c *client) closeConnections() {
 	if c.pool != nil {
@@ -206,8 +206,8 @@ func (c *client) attempt(ctx context.Context, kind string, call func(ctx context
 }
 
 const (
-	callTimeout = 30 * time.Second
-	callGrace   = 3 * time.Second // the machine may be busy
+	callTimeout = 45 * time.Second
+	callGrace   = 10 * time.Second // the machine may be busy
 	errorPause  = 50 * time.Millisecond
 )
 
@@ -216,7 +216,7 @@ const (
 // client of net/http may send a request at that moment, and does not retry it.
 func traceUnused(ctx context.Context, unused *atomic.Bool) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
-		if info.WasIdle && !info.Reused && info.IdleTime > unusedTime {
+		if c, ok := info.Conn.(*faultConn); ok && !c.used.Load() && time.Since(c.opened) > unusedTime {
 			unused.Store(true)
 		}
 	}})

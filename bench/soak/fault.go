@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 const (
@@ -49,7 +50,7 @@ func (f *faults) dial(ctx context.Context, network, address string) (net.Conn, e
 	if err != nil {
 		return nil, err
 	}
-	c := &faultConn{Conn: inner, faults: f}
+	c := &faultConn{Conn: inner, faults: f, opened: time.Now()}
 	c.left.Store(int64(rand.ExpFloat64() * meanBytes))
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -85,7 +86,9 @@ func (f *faults) cutAll(dead bool) {
 type faultConn struct {
 	net.Conn
 	faults *faults
+	opened time.Time
 	left   atomic.Int64
+	used   atomic.Bool // something was written
 }
 
 func (c *faultConn) Read(p []byte) (int, error) {
@@ -94,6 +97,7 @@ func (c *faultConn) Read(p []byte) (int, error) {
 }
 
 func (c *faultConn) Write(p []byte) (int, error) {
+	c.used.Store(true)
 	if left := max(c.left.Load(), 0); int64(len(p)) > left {
 		n, _ := c.Conn.Write(p[:left])
 		c.cut()

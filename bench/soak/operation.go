@@ -17,7 +17,7 @@ const (
 	parallelCalls = 8
 	streamEvents  = 10
 	// notifyTimeout is how long a notification may take.
-	notifyTimeout = 10 * time.Second
+	notifyTimeout = 20 * time.Second
 )
 
 // An operation is something that a client does in one step. It returns the number of calls.
@@ -196,7 +196,7 @@ func (c *client) streamWith(ctx context.Context, kind string, args streamArgs, m
 	_ = c.attempt(ctx, kind, func(ctx context.Context) error {
 		ctx = mcp.WithCallOptions(ctx, mcp.CallOptions{Progress: progress})
 		_, err := c.callTool(ctx, "stream", args, args.Nonce)
-		over.Store(true)
+		over.Store(err == nil)
 		mu.Lock()
 		defer mu.Unlock()
 		if bad != "" {
