@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,7 +39,7 @@ func testLostAnswer(t *testing.T, version string, reaches bool) {
 		return res.Text(), nil
 	})
 	f := start(t, server, nil)
-	lost, asked := 0, 0
+	var lost, asked atomic.Int32
 	network := roundTripper(func(r *http.Request) (*http.Response, error) {
 		if r.Method == http.MethodPost && r.URL.RawQuery == "" && version == november2024 {
 			return methodRefuser{nil, http.MethodPost, 405}.RoundTrip(r)
@@ -48,10 +49,10 @@ func testLostAnswer(t *testing.T, version string, reaches bool) {
 		}
 		body, _ := io.ReadAll(r.Body)
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		if !bytes.Contains(body, []byte(`"result"`)) || lost == 2 {
+		if !bytes.Contains(body, []byte(`"result"`)) || lost.Load() == 2 {
 			return f.client.Transport.RoundTrip(r)
 		}
-		lost++
+		lost.Add(1)
 		if reaches {
 			if resp, err := f.client.Transport.RoundTrip(r); err == nil {
 				resp.Body.Close()
@@ -62,7 +63,7 @@ func testLostAnswer(t *testing.T, version string, reaches bool) {
 	c, err := mcp.Connect(t.Context(), f.transport(&mcphttp.TransportOptions{Client: &http.Client{Transport: network}}),
 		&mcp.ClientOptions{Revision: version, Logger: discardLogger,
 			Sample: func(context.Context, *mcp.CreateMessageParams) (*mcp.CreateMessageResult, error) {
-				asked++
+				asked.Add(1)
 				return &mcp.CreateMessageResult{Role: mcp.RoleAssistant, Model: "m",
 					Content: []mcp.ContentBlock{mcp.Text("answer")}}, nil
 			}})
@@ -72,14 +73,14 @@ func testLostAnswer(t *testing.T, version string, reaches bool) {
 	defer c.Close()
 	began := time.Now()
 	res, err := c.CallTool(t.Context(), "ask", nil)
-	if err != nil || res.Text() != "answer" || asked != 1 {
-		t.Errorf("got %v, %v, asked %d times", res, err, asked)
+	if err != nil || res.Text() != "answer" || asked.Load() != 1 {
+		t.Errorf("got %v, %v, asked %d times", res, err, asked.Load())
 	}
 	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("the call took %v", took)
 	}
 	time.Sleep(30 * time.Second) // until no answer is being sent
-	if lost != 2 {
-		t.Errorf("%d answers were lost, want 2", lost)
+	if lost.Load() != 2 {
+		t.Errorf("%d answers were lost, want 2", lost.Load())
 	}
 }
