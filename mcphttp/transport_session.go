@@ -246,10 +246,17 @@ func (l *clientSession) setRevision(m *jsonrpc.Message) {
 	}
 }
 
-// Send sends a notification or a response. After notifications/initialized it also opens the
-// standalone stream, and waits up to a second for it.
+// Send sends a notification or a response. A response whose connection breaks is sent again: the
+// server waits for it, and ignores the second of two. After notifications/initialized, Send also
+// opens the standalone stream, and waits up to a second for it.
 func (l *clientSession) Send(ctx context.Context, m *jsonrpc.Message) error {
-	if err := l.send(ctx, &l.life, m); err != nil {
+	err := l.send(ctx, &l.life, m)
+	var at position
+	for m.Kind() == jsonrpc.Response && isBreak(err) && at.wait(ctx, l.done) == nil {
+		at.failures++
+		err = l.send(ctx, &l.life, m)
+	}
+	if err != nil {
 		return err
 	}
 	if m.Method != wire.NotificationInitialized {

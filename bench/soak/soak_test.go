@@ -1,0 +1,45 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestMain(m *testing.M) {
+	if status, ok := serve(); ok { // the test program is also the servers
+		os.Exit(status)
+	}
+	os.Exit(m.Run())
+}
+
+// The soak works; a run of three seconds proves no more.
+func TestSoak(t *testing.T) {
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log, out bytes.Buffer
+	s := &soak{config: config{
+		program: program, duration: 3 * time.Second, calls: 100, rate: 1000, log: &log, out: &out,
+		restart: 1500 * time.Millisecond, quiet: time.Second,
+	}}
+	err = s.run(t.Context())
+	if err != nil || !strings.Contains(out.String(), "PASS") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+	kinds := map[string]int{}
+	for lines := json.NewDecoder(&log); lines.More(); {
+		var r record
+		if err := lines.Decode(&r); err != nil {
+			t.Fatal(err)
+		}
+		kinds[r.Kind]++
+	}
+	if kinds["second"] == 0 || kinds["quiet"] == 0 {
+		t.Errorf("got records %v, want some of each kind", kinds)
+	}
+}
