@@ -409,6 +409,8 @@ func (c *Client) judge(err error) (mayBeLegacy bool, _ error) {
 	switch e := asError(err); {
 	case isUnauthorized(err):
 		return false, err // authorized clients may get another response
+	case e != nil && e.Code == CodeBusy:
+		return false, err // such as a server of any revision that restarts
 	case e != nil && e.Code == CodeUnsupportedProtocolVersion:
 		return c.noCommon(supportedVersions(e))
 	case e != nil:
