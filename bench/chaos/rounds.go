@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -102,6 +104,7 @@ func (s *session) start() (err error) {
 // stage runs some rounds and then checks that nothing is left of them.
 func (s *session) stage(ctx context.Context, from, to int) error {
 	began := time.Now()
+	_ = os.Remove(filepath.Join(s.dir, "history")) // of the stage before, if it was without a violation
 	stop := s.startWorkers(ctx, uint64(from))
 	var err error
 	for round := from; round < to && err == nil && s.violated < maxViolated; round++ {
@@ -198,8 +201,33 @@ func (s *session) judge(round int, found []violation) error {
 		return err
 	}
 	b.Direct = append(b.Direct, found...)
+	if err := s.keep(b); err != nil {
+		return err
+	}
 	s.report(round, s.checker.check(b))
 	return nil
+}
+
+// keep writes a batch to a file, in which the cause of a violation can be found.
+func (s *session) keep(b batch) error {
+	file, err := os.OpenFile(filepath.Join(s.dir, "history"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriter(file)
+	for _, a := range b.Attempts {
+		fmt.Fprintln(w, a)
+	}
+	for _, n := range b.Notes {
+		fmt.Fprintln(w, n)
+	}
+	for _, u := range b.Uses {
+		fmt.Fprintln(w, u)
+	}
+	for _, f := range b.Faults {
+		fmt.Fprintln(w, f)
+	}
+	return errors.Join(w.Flush(), file.Close())
 }
 
 func (s *session) report(round int, broken []violation) {

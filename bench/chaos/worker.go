@@ -309,8 +309,8 @@ func (w *worker) awaitTask(ctx context.Context, a *attempt, t ownedTask) {
 		w.end(a, result.Text(), nil)
 	case err == nil:
 		w.taskFailed(a, t, result.Text())
-	case errors.As(err, &fault) && fault.Code != mcp.CodeBusy && fault.Code != mcp.CodeInternalError:
-		w.taskFailed(a, t, fault.Message)
+	case errors.As(err, &fault) && (isInterrupted(fault.Message) || fault.Code == mcp.CodeInvalidParams):
+		w.taskFailed(a, t, fault.Message) // the task has failed, or does not exist
 	default:
 		w.end(a, "", err)
 		w.mu.Lock()
@@ -324,8 +324,11 @@ func (w *worker) awaitTask(ctx context.Context, a *attempt, t ownedTask) {
 func (w *worker) taskFailed(a *attempt, t ownedTask, text string) {
 	w.end(a, "", &mcp.ToolError{Tool: t.tool, Result: &mcp.CallToolResult{Content: []mcp.ContentBlock{
 		&mcp.TextContent{Text: text}}}})
-	interrupted := strings.Contains(text, "restarted") || strings.Contains(text, "shutting down")
-	if t.tool == "again" || !interrupted {
+	if t.tool == "again" || !isInterrupted(text) {
 		w.history.violate("lost: an acknowledged task has no result", fmt.Sprintf("%+v: %s", t, text))
 	}
+}
+
+func isInterrupted(text string) bool {
+	return strings.Contains(text, "restarted") || strings.Contains(text, "shutting down")
 }
