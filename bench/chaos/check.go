@@ -48,6 +48,7 @@ type checker struct {
 	previous []*attempt      // of the batch before: their last notifications may arrive late
 
 	inProgress []*account   // at the end of the batch before
+	duplicates []duplicate  // that a use may still be in progress for
 	reported   map[int]bool // attempts that did not end
 }
 
@@ -299,14 +300,22 @@ func (c *checker) checkStream(a *attempt) (broken []violation) {
 	return broken
 }
 
+// A duplicate is the body of a request that the proxy delivered twice.
+type duplicate struct {
+	at   time.Duration // or a little earlier
+	body string
+}
+
+// useTime is longer than any use of a secret takes.
+const useTime = 30 * time.Second
+
 // checkUses checks that what may be used once was accepted once, and that what was granted is
 // accepted.
 func (c *checker) checkUses(b batch) (broken []violation) {
 	for _, body := range b.Duplicates {
-		for _, chain := range c.chains {
-			chain.unsure = chain.unsure || chain.isIn(body)
-		}
+		c.duplicates = append(c.duplicates, duplicate{b.Now, body})
 	}
+	c.duplicates = slices.DeleteFunc(c.duplicates, func(d duplicate) bool { return d.at < b.Now-useTime })
 	slices.SortFunc(b.Uses, func(x, y singleUse) int { return int(x.End - y.End) })
 	for _, u := range b.Uses {
 		k := c.chains[u.Chain]
@@ -315,7 +324,7 @@ func (c *checker) checkUses(b batch) (broken []violation) {
 			c.chains[u.Chain] = k
 		}
 		k.uses = append(k.uses, u)
-		if slices.ContainsFunc(b.Duplicates, k.isIn) {
+		if slices.ContainsFunc(c.duplicates, k.isIn) {
 			k.unsure = true
 		}
 		if rule := k.judge(u); rule != "" {
@@ -335,8 +344,8 @@ func (c *checker) checkUses(b batch) (broken []violation) {
 }
 
 // isIn reports whether a request uses a secret of the chain.
-func (k *chain) isIn(body string) bool {
-	return slices.ContainsFunc(k.uses, func(u singleUse) bool { return strings.Contains(body, u.Secret) })
+func (k *chain) isIn(d duplicate) bool {
+	return slices.ContainsFunc(k.uses, func(u singleUse) bool { return strings.Contains(d.body, u.Secret) })
 }
 
 // judge adds a use to the chain and returns the rule that it breaks, or "".

@@ -118,3 +118,14 @@ func TestBadHistoriesFail(t *testing.T) {
 		}
 	}
 }
+
+// The proxy may deliver a request twice some time before the use of its secret is recorded.
+func TestDuplicateBeforeTheEndOfAUse(t *testing.T) {
+	c := newChecker()
+	c.check(batch{Duplicates: []string{"code=c"}, Now: time.Second})
+	refused := uses(used("c", failed, ""))
+	refused.Now = 4 * time.Second
+	if found := c.check(refused); len(found) > 0 {
+		t.Errorf("got %v, want no violation", found)
+	}
+}

@@ -70,9 +70,12 @@ type singleUse struct {
 }
 
 func (u singleUse) String() string {
-	return fmt.Sprintf("%8.3f–%8.3f %s of %s: %.16s… used (again: %t): %s %.16s", u.Begin.Seconds(), u.End.Seconds(),
-		u.Kind, u.Chain, u.Secret, u.Again, u.Outcome, u.Result)
+	return fmt.Sprintf("%8.3f–%8.3f %s of %s: …%s used (again: %t): %s …%s", u.Begin.Seconds(), u.End.Seconds(),
+		u.Kind, u.Chain, ending(u.Secret), u.Again, u.Outcome, ending(u.Result))
 }
+
+// ending returns the end of a secret, in which two secrets differ.
+func ending(s string) string { return s[max(0, len(s)-12):] }
 
 // A fault is what the nemesis did.
 type fault struct {
