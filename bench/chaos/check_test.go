@@ -50,20 +50,23 @@ func again(u singleUse) singleUse {
 const body = `{"params":{"arguments":{"nonce":"a"}}}`
 
 var goodHistories = map[string]batch{
-	"an answer":                        all(ended("append", "a", answered)).ran("run a"),
-	"an error and no run":              all(ended("append", "a", unsent)),
-	"an unclear error and a run":       all(ended("append", "a", unknown)).ran("run a"),
-	"a retry after an unclear error":   all(ended("append", "a", unknown), ended("append", "a", answered)).ran("run a", "run a"),
-	"a duplicate of the proxy":         all(ended("append", "a", answered)).ran("run a", "run a").twice(body),
-	"a task that restarts":             all(ended("again", "a", answered)).ran("run a", "run a", "run a"),
-	"a question with its answer":       all(ended("ask", "a", answered)).ran("run a", "answered a"),
-	"a run of a call in progress":      {Open: []attempt{*ended("append", "a", "")}, Runs: []string{"run a"}},
-	"a subscription that skips":        noted("tick", 1, 5, 5, 9),
-	"a code that is refused later":     uses(used("c", answered, "t"), again(used("c", failed, ""))),
-	"the same successor again":         uses(used("c", answered, "t"), again(used("c", answered, "t"))),
-	"a refusal after a lost answer":    uses(used("c", unknown, ""), used("c", failed, "")),
-	"a refusal after a duplicate":      uses(used("c", failed, "")).twice("code=c"),
-	"a call that ends within the time": all(ended("append", "a", unsent)).with(func(b *batch) { b.Attempts[0].End = 2900 * time.Millisecond }),
+	"an answer":                  all(ended("append", "a", answered)).ran("run a"),
+	"an error and no run":        all(ended("append", "a", unsent)),
+	"an unclear error and a run": all(ended("append", "a", unknown)).ran("run a"),
+	"a retry after an unclear error": all(ended("append", "a", unknown), ended("append", "a", answered)).
+		ran("run a", "run a"),
+	"a duplicate of the proxy":      all(ended("append", "a", answered)).ran("run a", "run a").twice(body),
+	"a task that restarts":          all(ended("again", "a", answered)).ran("run a", "run a", "run a"),
+	"a question with its answer":    all(ended("ask", "a", answered)).ran("run a", "answered a"),
+	"a run of a call in progress":   {Open: []attempt{*ended("append", "a", "")}, Runs: []string{"run a"}},
+	"a subscription that skips":     noted("tick", 1, 5, 5, 9),
+	"a code that is refused later":  uses(used("c", answered, "t"), again(used("c", failed, ""))),
+	"the same successor again":      uses(used("c", answered, "t"), again(used("c", answered, "t"))),
+	"a refusal after a lost answer": uses(used("c", unknown, ""), used("c", failed, "")),
+	"a refusal after a duplicate":   uses(used("c", failed, "")).twice("code=c"),
+	"a call that ends within the time": all(ended("append", "a", unsent)).with(func(b *batch) {
+		b.Attempts[0].End = 2900 * time.Millisecond
+	}),
 	"a slow call on a busy machine": all(ended("append", "a", unsent)).with(func(b *batch) {
 		b.Attempts[0].End, b.Late = 4*time.Second, 2*time.Second
 	}),
@@ -87,26 +90,35 @@ var badHistories = map[string]struct {
 	batch batch
 	rule  string
 }{
-	"an answer without a run":         {all(ended("append", "a", answered)), "lost: an answered call"},
-	"an untyped error":                {all(ended("append", "a", untyped)), "lost: a call ended without"},
-	"a run without a call":            {batch{Runs: []string{"run a"}}, "doubled"},
-	"a run after an error without":    {all(ended("append", "a", unsent)).ran("run a"), "doubled"},
-	"two runs of one answer":          {all(ended("append", "a", answered)).ran("run a", "run a"), "doubled"},
-	"three runs with one duplicate":   {all(ended("append", "a", answered)).ran("run a", "run a", "run a").twice(body), "doubled"},
-	"two answers to a question":       {all(ended("ask", "a", answered)).ran("run a", "answered a", "answered a"), "doubled: 2 answers"},
-	"a lost answer to a question":     {all(ended("ask", "a", answered)).ran("run a"), "lost: the answer to a question"},
-	"the answer of another":           {all(ended("append", "a", answered)).ran("run a").with(func(b *batch) { b.Attempts[0].Got = "p1 a" }), "crossed"},
-	"a notification of another":       {batch{Notes: []note{{Stream: "a", Kind: "tick", Owner: "p0", For: "p1"}}}, "crossed"},
-	"numbers that fall":               {noted("tick", 5, 4), "order"},
-	"a message twice":                 {noted("log", 1, 1), "order"},
-	"progress after the result":       {batch{Notes: []note{{Stream: "a", Kind: "progress", Owner: "p0", For: "p0", Late: true}}}, "order"},
-	"a late end":                      {all(ended("append", "a", unsent)).with(func(b *batch) { b.Attempts[0].End = 4 * time.Second }), "liveness"},
-	"no end":                          {batch{Open: []attempt{*ended("append", "a", "")}, Now: 9 * time.Second}, "liveness"},
-	"a code accepted twice":           {uses(used("c", answered, "t"), again(used("c", answered, "u"))), "doubled: a code"},
-	"a granted code that is refused":  {uses(used("c", failed, "")), "lost: a granted code"},
-	"a successor that is refused":     {uses(used("c", answered, "d"), used("d", failed, "")), "lost: a granted code"},
-	"what a worker found":             {batch{Direct: []violation{{Rule: "crossed: a task"}}}, "crossed: a task"},
-	"a gap in a stream with a result": {all(ended("stream", "a", answered)).ran("run a").with(func(b *batch) { b.Notes = notes("log", 1, 2, 4, 5, 6) }), "order: an answered call has 5"},
+	"an answer without a run":      {all(ended("append", "a", answered)), "lost: an answered call"},
+	"an untyped error":             {all(ended("append", "a", untyped)), "lost: a call ended without"},
+	"a run without a call":         {batch{Runs: []string{"run a"}}, "doubled"},
+	"a run after an error without": {all(ended("append", "a", unsent)).ran("run a"), "doubled"},
+	"two runs of one answer":       {all(ended("append", "a", answered)).ran("run a", "run a"), "doubled"},
+	"three runs with one duplicate": {all(ended("append", "a", answered)).ran("run a", "run a", "run a").twice(body),
+		"doubled"},
+	"two answers to a question": {all(ended("ask", "a", answered)).ran("run a", "answered a", "answered a"),
+		"doubled: 2 answers"},
+	"a lost answer to a question": {all(ended("ask", "a", answered)).ran("run a"), "lost: the answer to a question"},
+	"the answer of another": {all(ended("append", "a", answered)).ran("run a").with(func(b *batch) {
+		b.Attempts[0].Got = "p1 a"
+	}), "crossed"},
+	"a notification of another": {batch{Notes: []note{{Stream: "a", Kind: "tick", Owner: "p0", For: "p1"}}}, "crossed"},
+	"numbers that fall":         {noted("tick", 5, 4), "order"},
+	"a message twice":           {noted("log", 1, 1), "order"},
+	"progress after the result": {batch{Notes: []note{{Stream: "a", Kind: "progress", Owner: "p0", For: "p0", Late: true}}},
+		"order"},
+	"a late end": {all(ended("append", "a", unsent)).with(func(b *batch) {
+		b.Attempts[0].End = 4 * time.Second
+	}), "liveness"},
+	"no end":                         {batch{Open: []attempt{*ended("append", "a", "")}, Now: 9 * time.Second}, "liveness"},
+	"a code accepted twice":          {uses(used("c", answered, "t"), again(used("c", answered, "u"))), "doubled: a code"},
+	"a granted code that is refused": {uses(used("c", failed, "")), "lost: a granted code"},
+	"a successor that is refused":    {uses(used("c", answered, "d"), used("d", failed, "")), "lost: a granted code"},
+	"what a worker found":            {batch{Direct: []violation{{Rule: "crossed: a task"}}}, "crossed: a task"},
+	"a gap in a stream with a result": {all(ended("stream", "a", answered)).ran("run a").with(func(b *batch) {
+		b.Notes = notes("log", 1, 2, 4, 5, 6)
+	}), "order: an answered call has 5"},
 }
 
 func TestBadHistoriesFail(t *testing.T) {

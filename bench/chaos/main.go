@@ -22,7 +22,7 @@ func main() {
 	}
 	rounds := flag.Int("rounds", 20, "number of `rounds`")
 	seed := flag.Uint64("seed", uint64(time.Now().UnixNano()), "`seed` of the faults and calls")
-	dir := flag.String("dir", "", "`folder` in which the files of the server are kept if a rule was broken (default: that for temporary files)")
+	dir := flag.String("dir", "", "`folder` for the files of the server, which are kept if a rule was broken")
 	flag.Parse()
 	passed, err := run(options{rounds: *rounds, seed: *seed, dir: *dir, every: 50, out: os.Stdout})
 	if err != nil {

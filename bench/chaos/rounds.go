@@ -104,7 +104,7 @@ func (s *session) start() (err error) {
 // stage runs some rounds and then checks that nothing is left of them.
 func (s *session) stage(ctx context.Context, from, to int) error {
 	began := time.Now()
-	_ = os.Remove(filepath.Join(s.dir, "history")) // of the stage before, if it was without a violation
+	before := s.violated
 	stop := s.startWorkers(ctx, uint64(from))
 	var err error
 	for round := from; round < to && err == nil && s.violated < maxViolated; round++ {
@@ -118,6 +118,7 @@ func (s *session) stage(ctx context.Context, from, to int) error {
 		err = s.judge(to-1, nil)
 	}
 	s.checkResidue(to - 1)
+	s.keepHistory(from, s.violated > before)
 	h := s.history
 	h.mu.Lock()
 	answers := 0
@@ -228,6 +229,16 @@ func (s *session) keep(b batch) error {
 		fmt.Fprintln(w, f)
 	}
 	return errors.Join(w.Flush(), file.Close())
+}
+
+// keepHistory keeps the file of a stage in which a rule was broken, and removes it otherwise.
+func (s *session) keepHistory(stage int, keep bool) {
+	name := filepath.Join(s.dir, "history")
+	if keep {
+		_ = os.Rename(name, fmt.Sprint(name, "-", stage))
+		return
+	}
+	_ = os.Remove(name)
 }
 
 func (s *session) report(round int, broken []violation) {
