@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// grace is how long after its deadline a call may end. The machine is shared: 100 ms, which a quiet
-// one allows, would fail by chance.
+// grace is how long after its deadline a call may end, without the time for which this process was
+// not scheduled. The machine is shared: 100 ms, which a quiet one allows, would fail by chance.
 const grace = time.Second
 
 // A violation is a broken rule, with the lines of the history that show it.
@@ -88,7 +88,7 @@ func (c *checker) checkEnds(b batch) (broken []violation) {
 		broken = append(broken, violation{rule, []string{a.String()}})
 	}
 	for _, a := range b.Attempts {
-		if a.End > a.Deadline+grace+b.Late {
+		if a.End > a.Deadline+grace+a.Late {
 			add(fmt.Sprintf("liveness: a call ended %v after its deadline", a.End-a.Deadline), a)
 		}
 		switch {
@@ -99,7 +99,7 @@ func (c *checker) checkEnds(b batch) (broken []violation) {
 		}
 	}
 	for _, a := range b.Open {
-		if b.Now > a.Deadline+grace+b.Late && !c.reported[a.ID] {
+		if b.Now > a.Deadline+grace+a.Late && !c.reported[a.ID] {
 			c.reported[a.ID] = true
 			add(fmt.Sprintf("liveness: a call has not ended %v after its deadline", b.Now-a.Deadline), &a)
 		}
@@ -350,7 +350,7 @@ func (k *chain) isIn(d duplicate) bool {
 
 // judge adds a use to the chain and returns the rule that it breaks, or "".
 func (k *chain) judge(u singleUse) string {
-	if u.Again || u.Outcome == unknown || u.Outcome == unsent {
+	if u.Again || u.Outcome == unknown {
 		k.unsure = true
 	}
 	switch u.Outcome {

@@ -55,20 +55,21 @@ var goodHistories = map[string]batch{
 	"an unclear error and a run": all(ended("append", "a", unknown)).ran("run a"),
 	"a retry after an unclear error": all(ended("append", "a", unknown), ended("append", "a", answered)).
 		ran("run a", "run a"),
-	"a duplicate of the proxy":      all(ended("append", "a", answered)).ran("run a", "run a").twice(body),
-	"a task that restarts":          all(ended("again", "a", answered)).ran("run a", "run a", "run a"),
-	"a question with its answer":    all(ended("ask", "a", answered)).ran("run a", "answered a"),
-	"a run of a call in progress":   {Open: []attempt{*ended("append", "a", "")}, Runs: []string{"run a"}},
-	"a subscription that skips":     noted("tick", 1, 5, 5, 9),
-	"a code that is refused later":  uses(used("c", answered, "t"), again(used("c", failed, ""))),
-	"the same successor again":      uses(used("c", answered, "t"), again(used("c", answered, "t"))),
-	"a refusal after a lost answer": uses(used("c", unknown, ""), used("c", failed, "")),
-	"a refusal after a duplicate":   uses(used("c", failed, "")).twice("code=c"),
+	"a duplicate of the proxy":          all(ended("append", "a", answered)).ran("run a", "run a").twice(body),
+	"a task that restarts":              all(ended("again", "a", answered)).ran("run a", "run a", "run a"),
+	"a question with its answer":        all(ended("ask", "a", answered)).ran("run a", "answered a"),
+	"a run of a call in progress":       {Open: []attempt{*ended("append", "a", "")}, Runs: []string{"run a"}},
+	"a subscription that skips":         noted("tick", 1, 5, 5, 9),
+	"a code that is refused later":      uses(used("c", answered, "t"), again(used("c", failed, ""))),
+	"the same successor again":          uses(used("c", answered, "t"), again(used("c", answered, "t"))),
+	"a refusal after a lost answer":     uses(used("c", unknown, ""), used("c", failed, "")),
+	"a use after one that was not sent": uses(used("c", unsent, ""), used("c", answered, "t")),
+	"a refusal after a duplicate":       uses(used("c", failed, "")).twice("code=c"),
 	"a call that ends within the time": all(ended("append", "a", unsent)).with(func(b *batch) {
 		b.Attempts[0].End = 2900 * time.Millisecond
 	}),
 	"a slow call on a busy machine": all(ended("append", "a", unsent)).with(func(b *batch) {
-		b.Attempts[0].End, b.Late = 4*time.Second, 2*time.Second
+		b.Attempts[0].End, b.Attempts[0].Late = 4*time.Second, 2*time.Second
 	}),
 	"all messages of a stream": all(ended("stream", "a", answered)).ran("run a").with(func(b *batch) {
 		b.Notes = append(notes("log", 1, 2, 3, 4, 5, 6), notes("progress", 1, 2, 3, 6)...)

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"sync/atomic"
 	"time"
 )
@@ -151,5 +150,3 @@ func (c *child) rotate() error {
 	}
 	return nil
 }
-
-func goroutines() int { return runtime.NumGoroutine() }

@@ -30,6 +30,7 @@ type attempt struct {
 	Begin     time.Duration // since the start of the run, as are all times
 	End       time.Duration // zero while it is in progress
 	Deadline  time.Duration // by which it has to end
+	Late      time.Duration // how long this process was not scheduled meanwhile
 	Outcome   outcome
 	Error     string // its kind, for the table
 	Detail    string // the text of the error
@@ -97,13 +98,13 @@ type batch struct {
 	Duplicates []string // bodies of requests that the proxy delivered twice
 	Runs       []string // lines of the journal
 	Now        time.Duration
-	Late       time.Duration // how long this process was kept from running
-	Direct     []violation   // found by a worker
+	Direct     []violation // found by a worker
 }
 
 // A history records what happens. Its methods are safe for concurrent use.
 type history struct {
 	start time.Time
+	late  lateness
 
 	mu    sync.Mutex // guards the fields below
 	last  int
@@ -123,7 +124,7 @@ func (h *history) begin(a attempt, timeout time.Duration) *attempt {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.last++
-	a.ID, a.Begin = h.last, h.now()
+	a.ID, a.Begin, a.Late = h.last, h.now(), h.late.sum()
 	a.Deadline = a.Begin + timeout
 	started := a
 	h.open[a.ID] = &started
@@ -133,7 +134,7 @@ func (h *history) begin(a attempt, timeout time.Duration) *attempt {
 func (h *history) end(a *attempt) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	a.End = h.now()
+	a.End, a.Late = h.now(), h.late.sum()-a.Late
 	delete(h.open, a.ID)
 	h.batch.Attempts = append(h.batch.Attempts, a)
 	h.total.add(a)
@@ -186,7 +187,9 @@ func (h *history) take(mark func()) batch {
 	h.batch = batch{}
 	b.Now = h.now()
 	for _, a := range h.open {
-		b.Open = append(b.Open, *a)
+		open := *a
+		open.Late = h.late.sum() - a.Late
+		b.Open = append(b.Open, open)
 	}
 	return b
 }

@@ -65,7 +65,9 @@ func (w *worker) authorize(ctx context.Context) {
 }
 
 // pause waits for a while, in which the server may be restarted.
-func (l *login) pause(ctx context.Context) { l.sleep(ctx, 600*time.Millisecond) }
+func (l *login) pause(ctx context.Context) {
+	l.sleep(ctx, []time.Duration{200 * time.Millisecond, 600 * time.Millisecond, 3 * time.Second}[l.random.IntN(3)])
+}
 
 var hiddenInput = regexp.MustCompile(`<input type="hidden" name="([a-z]+)" value="([^"]*)">`)
 
@@ -119,8 +121,22 @@ func (l *login) page(ctx context.Context, method, address string, form url.Value
 	return r
 }
 
-// token uses a code or a refresh token and records the use.
+// token uses a code or a refresh token, again if it certainly was not used.
 func (l *login) token(ctx context.Context, kind, secret string, again bool, form url.Values) (t tokens, r response) {
+	for range maxTries {
+		if t, r = l.tokenOnce(ctx, kind, secret, again, form); r.outcome != unsent {
+			break
+		}
+		time.Sleep(unsentPause)
+	}
+	return t, r
+}
+
+// unsentPause is the pause after a request that was refused because the server restarts.
+const unsentPause = 400 * time.Millisecond
+
+// tokenOnce uses a code or a refresh token and records the use.
+func (l *login) tokenOnce(ctx context.Context, kind, secret string, again bool, form url.Values) (t tokens, r response) {
 	form.Set("client_id", clientID)
 	u := singleUse{Begin: l.history.now(), Chain: l.chain, Kind: kind, Secret: secret, Again: again}
 	header := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}

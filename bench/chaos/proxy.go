@@ -127,13 +127,12 @@ func (p *proxy) accept() {
 func (l *link) run() {
 	defer l.client.Close()
 	mode, _, target := l.proxy.current()
-	if mode.refuse || target == "" {
-		_ = l.client.SetLinger(0)
-		return
-	}
 	server, err := dial(target)
-	if err != nil {
-		_ = l.client.SetLinger(0)
+	if mode.refuse || err != nil {
+		l.unavailable()
+		if server != nil {
+			_ = server.Close()
+		}
 		return
 	}
 	l.server = server
@@ -151,6 +150,20 @@ func (l *link) run() {
 	l.copyUp()
 	_ = server.Close() // ends down
 	down.Wait()
+}
+
+// unavailable refuses a connection: half of the time as a load balancer does that has no server, with
+// a response, and else with a reset.
+func (l *link) unavailable() {
+	_ = l.client.SetDeadline(time.Now().Add(time.Second))
+	if rand.IntN(2) == 0 {
+		_ = l.client.SetLinger(0)
+		return
+	}
+	if _, _, err := readRequest(l.reader); err == nil {
+		_, _ = io.WriteString(l.client, "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n"+
+			"Connection: close\r\n\r\n")
+	}
 }
 
 func dial(address string) (*net.TCPConn, error) {

@@ -118,7 +118,7 @@ func (w *worker) replay(ctx context.Context) {
 	}
 	if w.random.IntN(2) == 0 {
 		w.useAnswer(ctx, nonce, state, false)
-		w.sleep(ctx, time.Second)
+		w.sleep(ctx, 3*time.Second)
 		w.useAnswer(ctx, nonce, state, true)
 		return
 	}
@@ -131,7 +131,12 @@ func (w *worker) replay(ctx context.Context) {
 
 func (w *worker) useAnswer(ctx context.Context, nonce, state string, again bool) {
 	u := singleUse{Begin: w.history.now(), Chain: nonce, Kind: "answer", Secret: state, Again: again}
-	u.Outcome = w.answer(ctx, w.principal, nonce, state)
+	for range maxTries {
+		if u.Outcome = w.answer(ctx, w.principal, nonce, state); u.Outcome != unsent {
+			break
+		}
+		time.Sleep(unsentPause)
+	}
 	u.End = w.history.now()
 	u.Result = fmt.Sprint(u.Begin) // each acceptance is one of its own
 	w.history.use(u)

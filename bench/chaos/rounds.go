@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -45,7 +44,6 @@ type session struct {
 	journal  journalReader
 	random   *rand.Rand
 	violated int
-	late     atomic.Int64 // the longest time that this process was kept from running, since the last check
 	base     struct{ parent, server usage }
 }
 
@@ -68,7 +66,7 @@ func run(o options) (passed bool, err error) {
 	defer s.proxy.close()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	go s.measureLateness(ctx)
+	go s.history.late.measure(ctx)
 	for done := 0; done < o.rounds && err == nil && s.violated < maxViolated; done += o.every {
 		err = s.stage(ctx, done, min(done+o.every, o.rounds))
 	}
@@ -97,7 +95,7 @@ func (s *session) start() (err error) {
 	if s.base.server, err = s.nemesis.current().usage(); err != nil {
 		return err
 	}
-	s.base.parent = ownUsage()
+	s.base.parent = ownUsage(&s.history.late)
 	return nil
 }
 
@@ -176,7 +174,7 @@ func (s *session) round(round int) error {
 
 // recover waits until new calls succeed as often as before the faults.
 func (s *session) recover(before float64) []violation {
-	began := s.history.now()
+	began, late := s.history.now(), s.totalLateness()
 	for {
 		time.Sleep(windowAge / 2)
 		now := s.history.now()
@@ -185,18 +183,27 @@ func (s *session) recover(before float64) []violation {
 		if all >= leastCalls && float64(answers) >= leastSuccess*before*float64(all) {
 			return nil
 		}
-		if now-began > recoveryTime+time.Duration(s.late.Load()) {
+		if now-began < recoveryTime {
+			continue
+		}
+		if excused := s.totalLateness() - late; now-began > recoveryTime+excused {
 			return []violation{{"liveness: new calls do not succeed as before", []string{fmt.Sprintf(
-				"%8.3f %v after the faults %d of the last %d calls are answered, %.0f %% before", now.Seconds(), recoveryTime,
-				answers, all, 100*before)}}}
+				"%8.3f %v after the faults, without %v not scheduled, %d of the last %d calls are answered, %.0f %% before",
+				now.Seconds(), now-began-excused, excused, answers, all, 100*before)}}}
 		}
 	}
+}
+
+// totalLateness returns how long this process and the server were not scheduled. A server that does
+// not say counts as one that just started.
+func (s *session) totalLateness() time.Duration {
+	u, _ := s.nemesis.current().usage()
+	return s.history.late.sum() + u.Late
 }
 
 // judge checks the history since the last check and prints the violations.
 func (s *session) judge(round int, found []violation) error {
 	b := s.history.take(s.journal.mark)
-	b.Late = time.Duration(s.late.Swap(0))
 	var err error
 	if b.Runs, err = s.journal.next(); err != nil {
 		return err
@@ -280,7 +287,7 @@ func (s *session) checkResidue(round int) {
 	var err error
 	for end := time.Now().Add(residueTime); ; time.Sleep(100 * time.Millisecond) {
 		server, err = s.nemesis.current().usage()
-		parent = ownUsage()
+		parent = ownUsage(&s.history.late)
 		if err == nil && server.within(s.base.server) && parent.within(s.base.parent) {
 			return
 		}
@@ -297,16 +304,4 @@ func (s *session) checkResidue(round int) {
 
 func (u usage) within(base usage) bool {
 	return u.Goroutines <= base.Goroutines+residueSlack && u.Descriptors <= base.Descriptors+residueSlack
-}
-
-// measureLateness measures how long this process is kept from running, so that a busy machine is
-// not taken for a slow client.
-func (s *session) measureLateness(ctx context.Context) {
-	const step = 10 * time.Millisecond
-	for last := time.Now(); ctx.Err() == nil; last = time.Now() {
-		time.Sleep(step)
-		if late := int64(time.Since(last) - step); late > s.late.Load() {
-			s.late.Store(late)
-		}
-	}
 }

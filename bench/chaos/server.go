@@ -74,6 +74,7 @@ func serveChild(config string) error {
 		return err
 	}
 	go s.tick(ctx)
+	go s.late.measure(ctx)
 	return errors.Join(s.serve(ctx, site, handler), store.Close(), grants.Close())
 }
 
@@ -84,6 +85,7 @@ type server struct {
 	log    *slog.Logger
 	mcp    *mcp.Server
 	ticks  ticks
+	late   lateness
 }
 
 // build creates the MCP server with its tools.
@@ -221,13 +223,16 @@ func (s *server) serve(ctx context.Context, site http.Handler, handler *mcphttp.
 }
 
 // A usage is what a process holds.
-type usage struct{ Goroutines, Descriptors int }
+type usage struct {
+	Goroutines, Descriptors int
+	Late                    time.Duration // how long the process was not scheduled
+}
 
 // debug returns the endpoint by which the parent measures the server and rotates its keys.
 func (s *server) debug() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /usage", func(w http.ResponseWriter, _ *http.Request) {
-		_ = json.NewEncoder(w).Encode(ownUsage())
+		_ = json.NewEncoder(w).Encode(ownUsage(&s.late))
 	})
 	mux.HandleFunc("GET /stacks", func(w http.ResponseWriter, _ *http.Request) {
 		_ = pprof.Lookup("goroutine").WriteTo(w, 1)

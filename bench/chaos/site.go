@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"runtime"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/mcphttp"
@@ -113,7 +114,7 @@ func addKey(path string) error {
 
 // ownUsage returns the usage of this process. The directory of the descriptors has one more while
 // it is read.
-func ownUsage() usage {
+func ownUsage(late *lateness) usage {
 	files, _ := os.ReadDir("/proc/self/fd") // empty on other systems
-	return usage{goroutines(), len(files)}
+	return usage{runtime.NumGoroutine(), len(files), late.sum()}
 }
