@@ -364,7 +364,7 @@ func (k *chain) judge(u singleUse) string {
 		}
 		k.results[u.Secret][u.Result] = true
 		if len(k.results[u.Secret]) > 1 {
-			return "doubled: a " + u.Kind + " was accepted twice"
+			return "doubled: one " + u.Kind + " was accepted twice"
 		}
 	}
 	return ""

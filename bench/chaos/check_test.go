@@ -113,7 +113,7 @@ var badHistories = map[string]struct {
 		b.Attempts[0].End = 4 * time.Second
 	}), "liveness"},
 	"no end":                         {batch{Open: []attempt{*ended("append", "a", "")}, Now: 9 * time.Second}, "liveness"},
-	"a code accepted twice":          {uses(used("c", answered, "t"), again(used("c", answered, "u"))), "doubled: a code"},
+	"a code accepted twice":          {uses(used("c", answered, "t"), again(used("c", answered, "u"))), "doubled: one code"},
 	"a granted code that is refused": {uses(used("c", failed, "")), "lost: a granted code"},
 	"a successor that is refused":    {uses(used("c", answered, "d"), used("d", failed, "")), "lost: a granted code"},
 	"what a worker found":            {batch{Direct: []violation{{Rule: "crossed: a task"}}}, "crossed: a task"},
