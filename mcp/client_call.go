@@ -216,6 +216,9 @@ func (c *Client) rounds(w *requestContext, o *CallOptions, k *clientRequest) (Ra
 	var in inputRounds
 	for round := 0; ; round++ {
 		raw, err := c.round(w, o, k)
+		if err != nil && round > 0 {
+			err = failedLater(k.method, err)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -238,6 +241,19 @@ func (c *Client) rounds(w *requestContext, o *CallOptions, k *clientRequest) (Ra
 			return nil, c.invalid(k.method, fmt.Errorf("unknown resultType %.64q", resultType))
 		}
 	}
+}
+
+// failedLater returns the error of a call whose later round failed. That round may not have run, but
+// an earlier one has, so repeating the call is not safe.
+func failedLater(method string, err error) error {
+	failed, ok := errors.AsType[*TransportError](err)
+	switch e := asError(err); {
+	case ok && !failed.MayHaveRun:
+		return &TransportError{Method: method, MayHaveRun: true, Err: failed.Err}
+	case !ok && e != nil && e.Code == CodeBusy:
+		return &TransportError{Method: method, MayHaveRun: true, Err: err}
+	}
+	return err
 }
 
 func (c *Client) round(w *requestContext, o *CallOptions, k *clientRequest) (RawResult, error) {

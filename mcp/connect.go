@@ -147,7 +147,7 @@ func (c *Client) live(ctx context.Context) (*connection, error) {
 		return last, nil
 	}
 	if last != nil {
-		last.end()
+		closeWithin(ctx, last.end)
 		c.cache.clear()
 	}
 	conn, err := c.negotiate(ctx)
@@ -409,6 +409,8 @@ func (c *Client) judge(err error) (mayBeLegacy bool, _ error) {
 	switch e := asError(err); {
 	case isUnauthorized(err):
 		return false, err // authorized clients may get another response
+	case e != nil && e.Code == CodeBusy:
+		return false, err // such as a server of any revision that restarts
 	case e != nil && e.Code == CodeUnsupportedProtocolVersion:
 		return c.noCommon(supportedVersions(e))
 	case e != nil:
@@ -493,10 +495,24 @@ func (c *Client) openSession(ctx context.Context, t SessionTransport) (*connecti
 	raw, err := session.Open(ctx, conn)
 	conn.kept = false
 	if err != nil {
-		conn.giveUp(err)
+		closeWithin(ctx, func() { conn.giveUp(err) })
 		return nil, c.sessionError(wire.MethodInitialize, err)
 	}
 	return c.sessionConnection(session, opened, raw)
+}
+
+// closeWithin calls a function that closes something. If it takes longer than ctx lasts, it
+// continues in the background: ending a session at a server that does not respond takes seconds.
+func closeWithin(ctx context.Context, closing func()) {
+	done := make(chan struct{})
+	go func() { // ends with the closing, which bounds itself
+		defer close(done)
+		closing()
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
 }
 
 // An openingConn is the SessionConn of a session that is being opened. While kept is set, Close has

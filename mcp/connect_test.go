@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -105,6 +106,8 @@ func TestVER10_ProbeFindsTheRevision(t *testing.T) {
 		{"LIFE-10 unknown version of initialize", `{"code":-32601,"message":"?"}`,
 			strings.Replace(initialized, "2025-06-18", "2031-01-01", 1), "",
 			"server/discover initialize", 0, mcp.ErrNoCommonRevision},
+		{"busy", `{"code":429,"message":"server is shutting down"}`, initialized, "", "server/discover", 0,
+			&mcp.Error{Code: mcp.CodeBusy}},
 		{"neither method", `{"code":-32601,"message":"?"}`, `{"code":-32601,"message":"no"}`, "",
 			"server/discover initialize", 0, &mcp.Error{Code: -32601}},
 	} {
@@ -299,6 +302,38 @@ func TestMRTR08_ELI09_StateIsEchoedAndDefaultsAreFilledIn(t *testing.T) {
 	want := []string{`{"a":1}`, state + answer("k") + `{"a":1}`, answer("l") + `{"a":1}`}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+// The first round of the call has run, so the error must not say that it is safe to repeat the call.
+func TestCallThatFailsInALaterRoundMayHaveRun(t *testing.T) {
+	for name, refusal := range map[string]error{
+		"busy":     mcp.Errorf(mcp.CodeBusy, "server is shutting down"),
+		"not sent": &mcp.TransportError{Method: "tools/call", Err: io.EOF},
+	} {
+		rounds := 0
+		refuse := func(next mcp.Handler) mcp.Handler {
+			return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+				if rounds++; rounds == 2 {
+					return nil, refusal
+				}
+				return next.ServeMCP(ctx, req)
+			})
+		}
+		c := newScriptedClient(t, &mcp.ClientOptions{Middleware: []mcp.Middleware{refuse}},
+			func(context.Context, *mcp.Request) (string, error) {
+				return `{"resultType":"input_required","requestState":"again"}`, nil
+			})
+		_, err := c.CallTool(t.Context(), "x", nil)
+		failed, ok := errors.AsType[*mcp.TransportError](err)
+		if !ok || !failed.MayHaveRun || !errors.Is(err, refusal) && !errors.Is(err, io.EOF) {
+			t.Errorf("%s: got %v, want a TransportError with MayHaveRun that wraps it", name, err)
+		}
+		rounds = 1 // the first round of the next call is refused: nothing has run
+		_, err = c.CallTool(t.Context(), "x", nil)
+		if failed, ok := errors.AsType[*mcp.TransportError](err); ok && failed.MayHaveRun || err == nil {
+			t.Errorf("%s: got %v in the first round, want an error that says that the call has not run", name, err)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -221,5 +222,45 @@ func TestLHTTP38_BatchesAreAcceptedIn2025_03_26Only(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// The server has lost the session, opens another one and stops responding. The client then ends the
+// new session in the background: the call does not wait for that.
+func TestCallEndsAtItsDeadlineWhileTheSessionIsReplaced(t *testing.T) {
+	for _, version := range []string{march2025, june2025, november2025} {
+		synctest.Test(t, func(t *testing.T) {
+			var lost atomic.Bool
+			tr := newMemTransport(t, func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				r.Body = io.NopCloser(strings.NewReader(string(body)))
+				switch text := string(body); {
+				case r.Method == http.MethodGet:
+					w.WriteHeader(http.StatusMethodNotAllowed)
+				case strings.Contains(text, `"initialize"`):
+					w.Header().Set("Mcp-Session-Id", "s1")
+					writeJSON(w, 200, `{"jsonrpc":"2.0","id":`+idOf(r)+`,"result":{"protocolVersion":"`+version+
+						`","capabilities":{},"serverInfo":{"name":"fake","version":"1"}}}`)
+				case lost.Load() && (r.Method == http.MethodDelete || !strings.Contains(text, `"id"`)):
+					<-r.Context().Done()
+				case r.Method == http.MethodDelete, !strings.Contains(text, `"id"`):
+					w.WriteHeader(http.StatusAccepted)
+				default:
+					lost.Store(true)
+					w.WriteHeader(http.StatusNotFound)
+				}
+			}, nil)
+			c, err := mcp.Connect(t.Context(), tr, &mcp.ClientOptions{Revision: version, Logger: discardLogger})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			began := time.Now()
+			if err := c.Ping(ctx); err == nil || time.Since(began) != time.Second {
+				t.Errorf("%s: got %v after %v, want an error at the deadline, after a second", version, err, time.Since(began))
+			}
+		})
 	}
 }

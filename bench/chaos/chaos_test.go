@@ -1,0 +1,28 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"testing"
+)
+
+func TestMain(m *testing.M) {
+	if config := os.Getenv(childVariable); config != "" {
+		if err := serveChild(config); err != nil {
+			fmt.Fprintln(os.Stderr, "server:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// A short run, so that the program does not rot.
+func TestThreeRounds(t *testing.T) {
+	var out bytes.Buffer
+	passed, err := run(options{rounds: 3, seed: 1, dir: t.TempDir(), every: 3, out: &out})
+	if err != nil || !passed {
+		t.Errorf("run returned %t, %v:\n%s", passed, err, &out)
+	}
+}

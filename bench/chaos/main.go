@@ -1,0 +1,34 @@
+// Command chaos is a test of one server process under faults. It starts an MCP server with an
+// authorization server and lets workers call it through a proxy. Round after round, a nemesis kills,
+// stops and restarts the server, and cuts, stalls and repeats what the proxy carries. A checker
+// judges the history of all calls: nothing is lost, doubled or crossed, in order, alive, and without
+// residue. See the section in bench/README.md.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"time"
+)
+
+func main() {
+	if config := os.Getenv(childVariable); config != "" {
+		if err := serveChild(config); err != nil {
+			fmt.Fprintln(os.Stderr, "server:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	rounds := flag.Int("rounds", 20, "number of `rounds`")
+	seed := flag.Uint64("seed", uint64(time.Now().UnixNano()), "`seed` of the faults and calls")
+	dir := flag.String("dir", "", "`folder` for the files of the server, which are kept if a rule was broken")
+	flag.Parse()
+	passed, err := run(options{rounds: *rounds, seed: *seed, dir: *dir, every: 50, out: os.Stdout})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+	}
+	if err != nil || !passed {
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/oauth/authserver"
+)
+
+// A nemesis starts the server, hurts it and what lies between it and its clients, and repairs both.
+type nemesis struct {
+	config  serverConfig
+	proxy   *proxy
+	history *history
+
+	mu     sync.Mutex // guards the fields below
+	server *child
+	starts int
+}
+
+// A faultKind is something that the nemesis does for a while.
+type faultKind struct {
+	name    string
+	process bool // it ends or stops the server: at most one of these at a time
+	run     func(n *nemesis, r *rand.Rand, d time.Duration) error
+}
+
+var faultKinds = []faultKind{
+	{"kill -9 and restart", true, (*nemesis).killServer},
+	{"SIGTERM and restart", true, (*nemesis).restartServer},
+	{"SIGSTOP, then SIGCONT", true, (*nemesis).stopServer},
+	{"reset of all connections", false, (*nemesis).resetOnce},
+	{"storm of resets", false, (*nemesis).resetStorm},
+	{"one-way cut to the server", false, (*nemesis).cutUp},
+	{"one-way cut to the clients", false, (*nemesis).cutDown},
+	{"stall of both directions", false, (*nemesis).stall},
+	{"cut after n bytes", false, (*nemesis).cutBytes},
+	{"new connections refused", false, (*nemesis).refuse},
+	{"POSTs delivered twice", false, (*nemesis).duplicate},
+	{"POSTs retried by the proxy", false, (*nemesis).retry},
+	{"rotation of the keys", false, (*nemesis).rotate},
+}
+
+// Limits of the duration of a fault.
+const (
+	minFault = 100 * time.Millisecond
+	maxFault = 700 * time.Millisecond
+	maxStop  = 2 * time.Second
+)
+
+// strike runs one or two faults and returns when they are over and the server serves again.
+func (n *nemesis) strike(r *rand.Rand) error {
+	chosen := []faultKind{faultKinds[r.IntN(len(faultKinds))]}
+	if r.IntN(2) == 0 {
+		second := faultKinds[r.IntN(len(faultKinds))]
+		if second.name != chosen[0].name && !(second.process && chosen[0].process) {
+			chosen = append(chosen, second)
+		}
+	}
+	errs := make([]error, len(chosen))
+	var all sync.WaitGroup
+	for i, kind := range chosen {
+		d := minFault + time.Duration(r.Int64N(int64(maxFault-minFault)))
+		own := rand.New(rand.NewPCG(r.Uint64(), 0)) // each fault has its own, so that the seed decides
+		all.Go(func() {
+			f := fault{Begin: n.history.now(), Kind: kind.name}
+			errs[i] = kind.run(n, own, d)
+			f.End = n.history.now()
+			n.history.fault(f)
+		})
+	}
+	all.Wait()
+	n.proxy.setMode(proxyMode{})
+	for i, err := range errs {
+		if err != nil {
+			return fmt.Errorf("%s: %w", chosen[i].name, err)
+		}
+	}
+	return nil
+}
+
+// start starts the server. Every second start is one without a grace period of refresh tokens.
+func (n *nemesis) start() error {
+	config := n.config
+	n.mu.Lock()
+	n.starts++
+	config.Strict = n.starts%2 == 0
+	n.mu.Unlock()
+	server, err := startChild(config)
+	if err != nil {
+		return err
+	}
+	n.mu.Lock()
+	n.server = server
+	n.mu.Unlock()
+	n.proxy.setTarget(server.address.Address)
+	return nil
+}
+
+func (n *nemesis) current() *child {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.server
+}
+
+func (n *nemesis) killServer(_ *rand.Rand, d time.Duration) error {
+	time.Sleep(d / 2)
+	n.current().kill()
+	time.Sleep(d / 4)
+	return n.start()
+}
+
+func (n *nemesis) restartServer(_ *rand.Rand, _ time.Duration) error {
+	if err := n.current().terminate(); err != nil {
+		return err
+	}
+	return n.start()
+}
+
+func (n *nemesis) stopServer(r *rand.Rand, _ time.Duration) error {
+	if signalStop == nil {
+		return nil
+	}
+	process := n.current().cmd.Process
+	if err := process.Signal(signalStop); err != nil {
+		return err
+	}
+	time.Sleep(minFault + time.Duration(r.Int64N(int64(maxStop-minFault))))
+	return process.Signal(signalContinue)
+}
+
+func (n *nemesis) resetOnce(*rand.Rand, time.Duration) error {
+	n.proxy.reset()
+	return nil
+}
+
+func (n *nemesis) resetStorm(r *rand.Rand, d time.Duration) error {
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		n.proxy.reset()
+		time.Sleep(time.Duration(5+r.IntN(40)) * time.Millisecond)
+	}
+	return nil
+}
+
+// during applies a mode for a while. Some faults end with a reset, as if the partition had outlived
+// the connections.
+func (n *nemesis) during(d time.Duration, reset bool, set func(m *proxyMode, on bool)) error {
+	n.proxy.change(func(m *proxyMode) { set(m, true) })
+	time.Sleep(d)
+	if reset {
+		n.proxy.reset()
+	}
+	n.proxy.change(func(m *proxyMode) { set(m, false) })
+	return nil
+}
+
+func (n *nemesis) cutUp(r *rand.Rand, d time.Duration) error {
+	return n.during(d, r.IntN(2) == 0, func(m *proxyMode, on bool) { m.stallUp = on })
+}
+
+func (n *nemesis) cutDown(r *rand.Rand, d time.Duration) error {
+	return n.during(d, r.IntN(2) == 0, func(m *proxyMode, on bool) { m.stallDown = on })
+}
+
+func (n *nemesis) stall(r *rand.Rand, d time.Duration) error {
+	return n.during(d, r.IntN(4) == 0, func(m *proxyMode, on bool) { m.stallUp, m.stallDown = on, on })
+}
+
+func (n *nemesis) cutBytes(r *rand.Rand, d time.Duration) error {
+	most := 200 << r.IntN(6)
+	return n.during(d, false, func(m *proxyMode, on bool) {
+		if m.cutAfter = 0; on {
+			m.cutAfter = most
+		}
+	})
+}
+
+func (n *nemesis) refuse(_ *rand.Rand, d time.Duration) error {
+	return n.during(d, true, func(m *proxyMode, on bool) { m.refuse = on })
+}
+
+func (n *nemesis) duplicate(_ *rand.Rand, d time.Duration) error {
+	return n.during(d, false, func(m *proxyMode, on bool) { m.duplicate = on })
+}
+
+func (n *nemesis) retry(_ *rand.Rand, d time.Duration) error {
+	return n.during(d, false, func(m *proxyMode, on bool) { m.retry = on })
+}
+
+// rotate replaces the keys of request state while the server runs, and those of the authorization
+// server for its next start.
+func (n *nemesis) rotate(_ *rand.Rand, d time.Duration) error {
+	time.Sleep(d / 2)
+	if err := addKey(filepath.Join(n.config.Dir, "state.keys")); err != nil {
+		return err
+	}
+	const all = 1000 // old keys still open what was sealed with them
+	if err := authserver.RotateSealKeys(filepath.Join(n.config.Dir, "seal.keys"), all); err != nil {
+		return err
+	}
+	err := n.current().rotate()
+	if _, ok := errors.AsType[*url.Error](err); ok {
+		return nil // the other fault has ended the server, which reads the file when it starts
+	}
+	return err
+}

@@ -1,0 +1,307 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// Spans of a round.
+const (
+	quietTime    = 250 * time.Millisecond // before the faults
+	windowTime   = 300 * time.Millisecond // in which success is measured
+	windowAge    = 100 * time.Millisecond // between the window and now, for calls to end
+	recoveryTime = 5 * time.Second        // from the end of the faults
+	leastCalls   = 8                      // in a window
+	leastSuccess = 0.95                   // of the ratio before
+	maxViolated  = 20                     // violations that end the run
+)
+
+// options are the options of a run.
+type options struct {
+	rounds int
+	seed   uint64
+	dir    string
+	every  int // rounds between two checks of the residue
+	out    io.Writer
+}
+
+// A session is one run of this program.
+type session struct {
+	options
+	history  *history
+	proxy    *proxy
+	nemesis  *nemesis
+	checker  *checker
+	crowd    *crowd
+	journal  journalReader
+	random   *rand.Rand
+	violated int
+	base     struct{ parent, server usage }
+}
+
+// run runs the rounds. It reports whether no rule was broken.
+func run(o options) (passed bool, err error) {
+	if o.dir, err = os.MkdirTemp(o.dir, "chaos"); err != nil { // an empty parent means the usual one
+		return false, err
+	}
+	defer func() {
+		if passed {
+			_ = os.RemoveAll(o.dir)
+		}
+	}()
+	fmt.Fprintf(o.out, "chaos: seed %d, %d rounds, files in %s\n", o.seed, o.rounds, o.dir)
+	s := &session{options: o, history: newHistory(), checker: newChecker(), random: rand.New(rand.NewPCG(o.seed, 1))}
+	s.journal.path = filepath.Join(o.dir, "journal")
+	if err := s.start(); err != nil {
+		return false, err
+	}
+	defer s.proxy.close()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go s.history.late.measure(ctx)
+	for done := 0; done < o.rounds && err == nil && s.violated < maxViolated; done += o.every {
+		err = s.stage(ctx, done, min(done+o.every, o.rounds))
+	}
+	if err == nil {
+		err = s.finish(ctx)
+	}
+	s.nemesis.current().kill()
+	fmt.Fprintf(o.out, "\n%sviolations: %d\n", &s.history.total, s.violated)
+	return err == nil && s.violated == 0, err
+}
+
+// start starts the proxy and the server and measures what they hold without clients.
+func (s *session) start() (err error) {
+	if s.proxy, err = newProxy(s.history); err != nil {
+		return err
+	}
+	config := serverConfig{Dir: s.dir, Public: s.proxy.url()}
+	s.nemesis = &nemesis{config: config, proxy: s.proxy, history: s.history}
+	s.crowd = &crowd{url: s.proxy.url(), history: s.history, sessions: map[string]string{}}
+	if err := addKey(config.file("state.keys")); err != nil {
+		return err
+	}
+	if err := s.nemesis.start(); err != nil {
+		return err
+	}
+	if s.base.server, err = s.nemesis.current().usage(); err != nil {
+		return err
+	}
+	s.base.parent = ownUsage(&s.history.late)
+	return nil
+}
+
+// stage runs some rounds and then checks that nothing is left of them.
+func (s *session) stage(ctx context.Context, from, to int) error {
+	began := time.Now()
+	before := s.violated
+	stop := s.startWorkers(ctx, uint64(from))
+	var err error
+	for round := from; round < to && err == nil && s.violated < maxViolated; round++ {
+		s.crowd.round.Store(int64(round))
+		if err = s.round(round); err != nil {
+			err = fmt.Errorf("seed %d, round %d: %w", s.seed, round, err)
+		}
+	}
+	stop()
+	if err == nil {
+		err = s.judge(to-1, nil)
+	}
+	s.checkResidue(to - 1)
+	s.keepHistory(from, s.violated > before)
+	h := s.history
+	h.mu.Lock()
+	answers := 0
+	for _, n := range h.total.answers {
+		answers += n
+	}
+	fmt.Fprintf(s.out, "%s rounds %4d–%4d in %5.1f s: %7d calls so far, %7d answers, %6d typed errors, %5d duplicates, "+
+		"%d tasks open, %d violations\n", time.Now().Format(time.TimeOnly), from, to-1, time.Since(began).Seconds(),
+		h.total.calls, answers, h.total.calls-answers, h.total.duplicates, s.crowd.unfinishedTasks(), s.violated)
+	h.mu.Unlock()
+	return err
+}
+
+// startWorkers starts all workers. stop ends them and waits.
+func (s *session) startWorkers(ctx context.Context, stage uint64) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	number := 0
+	start := func(n int, call func(w *worker, ctx context.Context)) {
+		for range n {
+			w := s.crowd.newWorker(number, s.seed^stage<<32)
+			number++
+			all.Go(func() { w.run(ctx, func(ctx context.Context) { call(w, ctx) }) })
+		}
+	}
+	start(20, (*worker).call)
+	start(4, (*worker).listen)
+	start(4, (*worker).authorize)
+	start(2, (*worker).replay)
+	start(2, (*worker).collect)
+	return func() {
+		cancel()
+		all.Wait()
+	}
+}
+
+// round is a quiet time, one or two faults, and the recovery.
+func (s *session) round(round int) error {
+	before := s.history.now()
+	time.Sleep(quietTime)
+	answers, all := s.history.success(before, s.history.now()-windowAge)
+	if err := s.nemesis.strike(s.random); err != nil {
+		return err
+	}
+	ratio := 1.0
+	if all > 0 {
+		ratio = float64(answers) / float64(all)
+	}
+	found := s.recover(ratio)
+	if err := s.nemesis.current().crashed(); err != nil {
+		found = append(found, violation{"lost: the server has exited by itself", []string{err.Error()}})
+	}
+	return s.judge(round, found)
+}
+
+// recover waits until new calls succeed as often as before the faults.
+func (s *session) recover(before float64) []violation {
+	began, late := s.history.now(), s.totalLateness()
+	for {
+		time.Sleep(windowAge / 2)
+		now := s.history.now()
+		from := max(began, now-windowAge-windowTime)
+		answers, all := s.history.success(from, now-windowAge)
+		if all >= leastCalls && float64(answers) >= leastSuccess*before*float64(all) {
+			return nil
+		}
+		if now-began < recoveryTime {
+			continue
+		}
+		if excused := s.totalLateness() - late; now-began > recoveryTime+excused {
+			return []violation{{"liveness: new calls do not succeed as before", []string{fmt.Sprintf(
+				"%8.3f %v after the faults, without %v not scheduled, %d of the last %d calls are answered, %.0f %% before",
+				now.Seconds(), now-began-excused, excused, answers, all, 100*before)}}}
+		}
+	}
+}
+
+// totalLateness returns how long this process and the server were not scheduled. A server that does
+// not say counts as one that just started.
+func (s *session) totalLateness() time.Duration {
+	u, _ := s.nemesis.current().usage()
+	return s.history.late.sum() + u.Late
+}
+
+// judge checks the history since the last check and prints the violations.
+func (s *session) judge(round int, found []violation) error {
+	b := s.history.take(s.journal.mark)
+	var err error
+	if b.Runs, err = s.journal.next(); err != nil {
+		return err
+	}
+	b.Direct = append(b.Direct, found...)
+	if err := s.keep(b); err != nil {
+		return err
+	}
+	s.report(round, s.checker.check(b))
+	return nil
+}
+
+// keep writes a batch to a file, in which the cause of a violation can be found.
+func (s *session) keep(b batch) error {
+	file, err := os.OpenFile(filepath.Join(s.dir, "history"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriter(file)
+	for _, a := range b.Attempts {
+		fmt.Fprintln(w, a)
+	}
+	for _, n := range b.Notes {
+		fmt.Fprintln(w, n)
+	}
+	for _, u := range b.Uses {
+		fmt.Fprintln(w, u)
+	}
+	for _, f := range b.Faults {
+		fmt.Fprintln(w, f)
+	}
+	return errors.Join(w.Flush(), file.Close())
+}
+
+// keepHistory keeps the file of a stage in which a rule was broken, and removes it otherwise.
+func (s *session) keepHistory(stage int, keep bool) {
+	name := filepath.Join(s.dir, "history")
+	if keep {
+		_ = os.Rename(name, fmt.Sprint(name, "-", stage))
+		return
+	}
+	_ = os.Remove(name)
+}
+
+func (s *session) report(round int, broken []violation) {
+	for _, v := range broken {
+		s.violated++
+		fmt.Fprintf(s.out, "VIOLATION, seed %d, round %d: %v\n", s.seed, round, v)
+	}
+}
+
+// finish checks the last notifications, and that no acknowledged task is left without an end.
+func (s *session) finish(ctx context.Context) error {
+	for range 20 {
+		if s.crowd.unfinishedTasks() == 0 {
+			break
+		}
+		for i := range revisions {
+			w := s.crowd.newWorker(1000+i, s.seed)
+			w.collect(ctx)
+			w.disconnect()
+		}
+	}
+	if n := s.crowd.unfinishedTasks(); n > 0 {
+		s.report(s.rounds-1, []violation{{"lost: acknowledged tasks have not ended", []string{fmt.Sprintf("%+v",
+			s.crowd.tasks)}}})
+	}
+	return s.judge(s.rounds-1, nil)
+}
+
+// Limits of what may be left when all clients have gone.
+const (
+	residueTime  = 10 * time.Second // for connections and sessions to end
+	residueSlack = 8                // goroutines or descriptors, such as those of the runtime and of the store
+)
+
+// checkResidue checks that this process and the server hold what they held at the start.
+func (s *session) checkResidue(round int) {
+	s.proxy.reset()
+	var server, parent usage
+	var err error
+	for end := time.Now().Add(residueTime); ; time.Sleep(100 * time.Millisecond) {
+		server, err = s.nemesis.current().usage()
+		parent = ownUsage(&s.history.late)
+		if err == nil && server.within(s.base.server) && parent.within(s.base.parent) {
+			return
+		}
+		if time.Now().After(end) {
+			break
+		}
+	}
+	stacks, _ := s.nemesis.current().get("/stacks")
+	s.report(round, []violation{{"residue: more is held than at the start", []string{
+		fmt.Sprintf("server %+v, at the start %+v; clients %+v, at the start %+v", server, s.base.server, parent,
+			s.base.parent), fmt.Sprintf("error %v; stacks of the server: %s", err, stacks),
+	}}})
+}
+
+func (u usage) within(base usage) bool {
+	return u.Goroutines <= base.Goroutines+residueSlack && u.Descriptors <= base.Descriptors+residueSlack
+}
