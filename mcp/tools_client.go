@@ -331,10 +331,16 @@ func (r *CallToolResult) Text() string {
 func CallTool[Out any](ctx context.Context, c *Client, tool string, args any) (Out, error) {
 	var out Out
 	r, err := c.CallTool(ctx, tool, args)
-	if err == nil {
-		err = r.decode(tool, &out)
+	if err != nil {
+		return out, err
 	}
-	return out, err
+	if text, ok := any(&out).(*string); ok && !r.IsError && r.StructuredContent == nil {
+		*text = r.Text() // without the allocation below
+		return out, nil
+	}
+	decoded := new(Out)
+	err = r.decode(tool, decoded)
+	return *decoded, err
 }
 
 // decode decodes the result of a tool into v, a pointer.
@@ -343,9 +349,6 @@ func (r *CallToolResult) decode(tool string, v any) error {
 		return &ToolError{Tool: tool, Result: r}
 	}
 	raw, isStructured := r.StructuredContent.(json.RawMessage)
-	if !isStructured {
-		raw = json.RawMessage(r.Text())
-	}
 	switch p := v.(type) {
 	case **CallToolResult:
 		*p = r
@@ -361,6 +364,9 @@ func (r *CallToolResult) decode(tool string, v any) error {
 	case structuredOutput:
 		value, content, meta := p.parts()
 		*content, *meta, v = r.Content, r.Meta, value
+	}
+	if !isStructured {
+		raw = json.RawMessage(r.Text())
 	}
 	if err := decodeValue(raw, v); err != nil {
 		return fmt.Errorf("mcp: decode the result of tool %.128q into %s: %w", tool, reflect.TypeOf(v).Elem(), err)
