@@ -147,7 +147,7 @@ func (c *Client) live(ctx context.Context) (*connection, error) {
 		return last, nil
 	}
 	if last != nil {
-		closeWithin(ctx, last.end)
+		c.closeWithin(ctx, last.end)
 		c.cache.clear()
 	}
 	conn, err := c.negotiate(ctx)
@@ -495,15 +495,20 @@ func (c *Client) openSession(ctx context.Context, t SessionTransport) (*connecti
 	raw, err := session.Open(ctx, conn)
 	conn.kept = false
 	if err != nil {
-		closeWithin(ctx, func() { conn.giveUp(err) })
+		c.closeWithin(ctx, func() { conn.giveUp(err) })
 		return nil, c.sessionError(wire.MethodInitialize, err)
 	}
 	return c.sessionConnection(session, opened, raw)
 }
 
-// closeWithin calls a function that closes something. If it takes longer than ctx lasts, it
-// continues in the background: ending a session at a server that does not respond takes seconds.
-func closeWithin(ctx context.Context, closing func()) {
+// closeWithin calls a function that closes a session. If that takes longer than ctx lasts, it
+// continues in the background: ending a session at a server that does not respond takes seconds. A
+// stream is always closed before closeWithin returns.
+func (c *Client) closeWithin(ctx context.Context, closing func()) {
+	if _, stream := c.transport.(interface{ streams() *connTransport }); stream {
+		closing()
+		return
+	}
 	done := make(chan struct{})
 	go func() { // ends with the closing, which bounds itself
 		defer close(done)
