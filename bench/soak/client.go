@@ -130,7 +130,7 @@ func (c *client) connect(ctx context.Context) {
 	switch {
 	case err != nil:
 		c.conn = nil
-		c.closeConnections()
+		c.faults.cutAll(true)
 		_ = sleep(ctx, rand.N(200*time.Millisecond))
 	case c.conn.Revision() != c.revision:
 		c.soak.fail("%v: connected with revision %s", c.combination, c.conn.Revision())
@@ -156,7 +156,7 @@ func (c *client) disconnect() {
 	}
 	c.sub.stop()
 	c.conn = nil
-	c.closeConnections()
+	c.faults.cutAll(true) // also connections that net/http is still opening
 }
 
 // closeLimit is the documented limit of Close, and grace for a busy machine.

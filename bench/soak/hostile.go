@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -27,8 +28,6 @@ const (
 	attackPause = 700 * time.Millisecond
 	stdioPause  = 4 * time.Second
 	floodSize   = 50
-	// unreadTime is longer than the WriteTimeout of the server.
-	unreadTime = 35 * time.Second
 	// exitTime is how long a server on stdio needs if the machine is not busy.
 	exitTime = 3 * time.Second
 )
@@ -131,8 +130,8 @@ func (h *hostileClient) halfBody(ctx context.Context, conn net.Conn) {
 	_ = sleep(ctx, rand.N(300*time.Millisecond))
 }
 
-// unread asks for many large answers and reads none. One connection of twenty stays until after the
-// server has given up.
+// unread asks for many large answers and reads none. One connection of twenty stays, so that
+// the server has to give it up.
 func (h *hostileClient) unread(ctx context.Context, conn net.Conn) {
 	body, lines := modernCall("large", `{"nonce":"unread"}`)
 	_, _ = io.WriteString(conn, strings.Repeat(h.post(body, lines...), 30))
@@ -146,10 +145,29 @@ func (h *hostileClient) unread(ctx context.Context, conn net.Conn) {
 	}
 	_ = kept.SetDeadline(time.Now().Add(time.Second))
 	_, _ = io.WriteString(kept, strings.Repeat(h.post(body, lines...), 100))
-	h.soak.kept.Go(func() {
-		_ = sleep(ctx, unreadTime)
-		_ = kept.Close()
-	})
+	h.soak.kept.add(kept)
+}
+
+// keptConns are connections whose answers are not read until the next quiet point. Most of them last
+// until the server gives up.
+type keptConns struct {
+	mu    sync.Mutex // guards the field below
+	conns []net.Conn
+}
+
+func (k *keptConns) add(c net.Conn) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.conns = append(k.conns, c)
+}
+
+func (k *keptConns) close() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, c := range k.conns {
+		_ = c.Close()
+	}
+	k.conns = nil
 }
 
 // dropStream opens a stream and disappears.

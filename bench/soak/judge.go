@@ -11,7 +11,8 @@ import (
 // and garbage has been collected, so that only what is kept is measured.
 type series struct {
 	name  string
-	floor float64 // the change per hour that is never a leak, in units of the figure
+	floor float64 // the growth per hour that is never a leak, in units of the figure
+	noise float64 // the uncertainty of the growth per hour that is always accepted
 	at    []time.Duration
 	phase []int // quiet points since the last restart of the servers
 	value []float64
@@ -79,7 +80,7 @@ func (s *series) fit(end time.Duration) (trend, error) {
 
 // judge returns an error if a trend rises more than chance explains, or is too uncertain.
 func (s *series) judge(t trend) error {
-	limit, noise := max(maxDrift*t.mean, s.floor), max(maxNoise*t.mean, maxNoise/maxDrift*s.floor)
+	limit, noise := max(maxDrift*t.mean, s.floor), max(maxNoise*t.mean, s.noise)
 	switch uncertainty := confidence * t.err; {
 	case t.slope-uncertainty > limit:
 		return fmt.Errorf("%s grows by %.4g per hour ± %.2g, want at most %.4g", s.name, t.slope, uncertainty, limit)

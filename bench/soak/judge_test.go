@@ -10,7 +10,7 @@ import (
 
 // hour returns the series of an hour with a quiet point each minute and a restart every ten.
 func hour(value func(minute int, random *rand.Rand) float64) *series {
-	s, random := &series{name: "goroutines", floor: 1}, rand.New(rand.NewPCG(1, 2))
+	s, random := &series{name: "goroutines", floor: 1, noise: 10}, rand.New(rand.NewPCG(1, 2))
 	for minute := range 60 {
 		s.add(time.Duration(minute)*time.Minute, minute%10, value(minute, random))
 	}

@@ -41,7 +41,7 @@ type soak struct {
 	server     *serverProcess
 	memory     atomic.Pointer[mcp.Server] // of the clients in memory
 	clients    []*client
-	kept       sync.WaitGroup // connections that outlive their attack
+	kept       keptConns // connections that outlive their attack
 	restarted  window
 	stalls     stalls
 	results    results
@@ -111,7 +111,7 @@ func (s *soak) run(ctx context.Context) error {
 	err = s.schedule(calling)
 	stopCalls()
 	running.Wait()
-	s.kept.Wait()
+	s.kept.close()
 	return s.verdict(errors.Join(err, s.residue(ctx, base), s.server.stop()))
 }
 
@@ -217,7 +217,7 @@ func (s *soak) schedule(ctx context.Context) error {
 const quietTime = time.Second
 
 // quietPoint waits until all operations are over and lets none begin, then measures. It closes idle
-// connections first: their number depends on how fast the machine is at the time.
+// and kept connections first: their number depends on the speed of the machine and on chance.
 func (s *soak) quietPoint() error {
 	began := time.Now()
 	s.gate.Lock()
@@ -226,6 +226,7 @@ func (s *soak) quietPoint() error {
 	for _, c := range s.clients {
 		c.closeConnections()
 	}
+	s.kept.close()
 	time.Sleep(quietTime)
 	remote, err := s.server.command(commandQuiet)
 	if err != nil {

@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The soak works; a run of three seconds proves no more.
+// The soak works; a run of two seconds proves no more.
 func TestSoak(t *testing.T) {
 	program, err := os.Executable()
 	if err != nil {
@@ -24,8 +24,8 @@ func TestSoak(t *testing.T) {
 	}
 	var log, out bytes.Buffer
 	s := &soak{config: config{
-		program: program, duration: 3 * time.Second, calls: 100, rate: 1000, log: &log, out: &out,
-		restart: 1500 * time.Millisecond, quiet: time.Second,
+		program: program, duration: 2 * time.Second, calls: 100, rate: 1000, log: &log, out: &out,
+		restart: time.Second, quiet: 700 * time.Millisecond,
 	}}
 	err = s.run(t.Context())
 	if err != nil || !strings.Contains(out.String(), "PASS") {
