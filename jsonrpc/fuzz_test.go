@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/big"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -224,8 +225,12 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("Decode = %+v, %v", m, err)
 		}
 		switch {
+		case wantErr != nil && ref.deep > 64: // below that depth only brackets and quotes are checked
+			if refused == nil && !slices.ContainsFunc(m.Batch, func(e *jsonrpc.Message) bool { return e.Refused != nil }) {
+				t.Fatalf("Decode(%q) = %+v, %v; want a refusal: %v", data, m, err, wantErr)
+			}
 		case wantErr != nil:
-			if refused == nil || refused.Err.Code != jsonrpc.CodeParseError && ref.deep <= 64 {
+			if refused == nil || refused.Err.Code != jsonrpc.CodeParseError {
 				t.Fatalf("Decode(%q) = %+v, %v; want a parse error: %v", data, m, err, wantErr)
 			}
 		case root.kind != '[':
