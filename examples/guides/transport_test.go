@@ -103,8 +103,9 @@ func Example_printMessages() {
 	// <nil>
 }
 
-// handle serves one request of a message queue and returns the response, or nil. caller is the sender, as the queue has
-// authenticated it. Progress and log messages are not sent, because Request.Notify is nil.
+// handle serves one request of a message queue and returns the response, or nil. caller is the
+// sender, as the queue has authenticated it. Progress and log messages are not sent, because
+// Request.Notify is nil.
 func handle(ctx context.Context, h mcp.Handler, caller *mcp.Principal, message []byte) []byte {
 	m, err := jsonrpc.Decode(message)
 	if err != nil || m.Kind() != jsonrpc.Request {

@@ -1,7 +1,9 @@
-// Command production is an MCP server on HTTP as it runs behind a proxy or in a container: with the names and origins that
-// it accepts, a health check, keys that replicas share, and a graceful shutdown. Its settings come from the environment:
+// Command production is an MCP server on HTTP as it runs behind a proxy or in a container: with the
+// names and origins that it accepts, a health check, keys that replicas share, and a graceful
+// shutdown. Its settings come from the environment; lists are separated by spaces:
 //
-//	MCP_ADDR=0.0.0.0:8080 MCP_HOSTS=mcp.example.com MCP_ORIGINS=https://app.example.com MCP_STATE_KEY=$(openssl rand -hex 32) production
+//	MCP_STATE_KEY=$(openssl rand -hex 32) MCP_ADDR=0.0.0.0:8080 \
+//	MCP_HOSTS=mcp.example.com MCP_ORIGINS=https://app.example.com production
 package main
 
 import (
@@ -25,8 +27,9 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Getenv); err != nil {
+	err := run(ctx, os.Getenv)
+	stop()
+	if err != nil {
 		log.Fatal(err)
 	}
 }
@@ -47,7 +50,8 @@ type sum struct {
 
 func add(_ context.Context, in sum) (int, error) { return in.A + in.B, nil }
 
-// newServer returns the MCP server. All replicas have the same key, so that each can continue a call that another began.
+// newServer returns the MCP server. All replicas have the same key, so that each can continue a
+// call that another began.
 func newServer(stateKey string) (*mcp.Server, error) {
 	key, err := hex.DecodeString(stateKey)
 	if err != nil || len(key) < 32 {
@@ -66,8 +70,9 @@ func newHandler(s *mcp.Server, hosts, origins []string) *mcphttp.Handler {
 	})
 }
 
-// address returns the network address of a client, so that each anonymous client has limits of its own. The proxy in front
-// must set X-Real-IP, and must not pass on the value that a client sends. Without such a proxy use r.RemoteAddr alone.
+// address returns the network address of a client, so that each anonymous client has limits of its
+// own. The proxy in front must set X-Real-IP, and must not pass on the value that a client sends.
+// Without such a proxy use r.RemoteAddr alone.
 func address(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -76,7 +81,7 @@ func address(r *http.Request) string {
 	return cmp.Or(r.Header.Get("X-Real-IP"), host)
 }
 
-// newMux routes the MCP endpoint and a health check, which needs no authorization and no MCP client.
+// newMux routes the MCP endpoint and a health check, which needs no MCP client.
 func newMux(h http.Handler) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", h)
