@@ -86,11 +86,13 @@ var importRules = []importRule{
 	{"examples/calchttp", []string{"mcp", "mcphttp"}, whyExample},
 	{"examples/deploy", []string{"mcp"}, whyExample},
 	{"examples/deployclient", []string{"mcp"}, whyExample},
+	{"examples/guides", nil, whyExample}, // its tests import what they show
 	{"examples/notes", []string{"mcp", "mcphttp", "oauth"}, whyExample},
 	{"examples/login", []string{"mcp", "mcphttp", "oauth/oauthclient"}, whyExample},
 	{"examples/press", []string{"mcp", "mcphttp", "ext/tasks", "stores/bolt"}, whyExample},
 	{"examples/pressclient", []string{"mcp", "mcphttp", "ext/tasks"}, whyExample},
 	{"examples/team", []string{"mcp", "mcphttp", "oauth"}, whyExample},
+	{"examples/production", []string{"mcp", "mcphttp"}, whyExample},
 	{"examples/protected", []string{"mcp", "mcphttp", "oauth"}, whyExample},
 }
 

@@ -269,24 +269,61 @@ func checkSpecs(t *testing.T, set *token.FileSet, d *ast.GenDecl) {
 	}
 }
 
-// TestREADMECodeIsCompiled checks that the Go code of the README is part of a program that
-// compiles.
-func TestREADMECodeIsCompiled(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
+// documents returns the contents of the README and of the guides, by file name.
+func documents(t *testing.T) map[string][]byte {
+	t.Helper()
+	names, err := filepath.Glob("docs/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := regexp.MustCompile("(?s)<!-- from (\\S+) -->\n```go\n(.*?)```").FindAllSubmatch(readme, -1)
-	if fences := bytes.Count(readme, []byte("```go")); len(blocks) != fences || fences == 0 {
-		t.Fatalf("%d Go blocks name the program that they are from, want all %d", len(blocks), fences)
-	}
-	for _, b := range blocks {
-		program, err := os.ReadFile(string(b[1]))
-		if err != nil {
+	texts := map[string][]byte{}
+	for _, name := range append(names, "README.md") {
+		if texts[name], err = os.ReadFile(name); err != nil {
 			t.Fatal(err)
 		}
-		if !bytes.Contains(program, b[2]) {
-			t.Errorf("README.md: the block from %s is not part of that program", b[1])
+	}
+	return texts
+}
+
+// TestDocumentCodeIsCompiled checks that each block of Go code in the README and the guides is part
+// of a file that compiles: a program, or a test whose output is checked.
+func TestDocumentCodeIsCompiled(t *testing.T) {
+	source := regexp.MustCompile("(?s)<!-- from (\\S+\\.go) -->\n```go\n(.*?)```")
+	total := 0
+	for name, text := range documents(t) {
+		blocks := source.FindAllSubmatch(text, -1)
+		if fences := bytes.Count(text, []byte("```go")); len(blocks) != fences {
+			t.Errorf("%s: %d Go blocks name the file that they are from, want all %d", name, len(blocks), fences)
+		}
+		for _, b := range blocks {
+			total++
+			program, err := os.ReadFile(string(b[1]))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Contains(program, b[2]) {
+				t.Errorf("%s: the block from %s is not part of that file:\n%s", name, b[1], b[2])
+			}
+		}
+	}
+	if total == 0 {
+		t.Error("no Go blocks found")
+	}
+}
+
+// TestDocumentLinksExist checks the links between files of the repository.
+func TestDocumentLinksExist(t *testing.T) {
+	code := regexp.MustCompile("(?s)```.*?```")
+	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	for name, text := range documents(t) {
+		for _, l := range link.FindAllSubmatch(code.ReplaceAll(text, nil), -1) {
+			target, _, _ := strings.Cut(string(l[1]), "#")
+			if target == "" || strings.Contains(target, "://") {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join(filepath.Dir(name), target)); err != nil {
+				t.Errorf("%s: link %s: no such file", name, l[1])
+			}
 		}
 	}
 }
