@@ -295,6 +295,10 @@ func (w *worker) task(ctx context.Context) {
 	}
 	if handle.ID() == "" {
 		w.history.violate("lost: a call became no task", nonce)
+		a.Want = answerText(w.principal, nonce)
+		result, err := handle.Wait(ctx) // returns what the call returned
+		w.end(a, result.Text(), err)
+		return
 	}
 	w.awaitTask(ctx, a, ownedTask{handle.ID(), w.principal, tool, nonce, w.revision})
 }

@@ -25,7 +25,9 @@ type client2025 struct{}
 func (client2025) hasNotifications() bool { return false }
 
 // send sends a call as a task if the tool has to be called so, or may be and the caller wants a
-// handle. Spec: basic/utilities/tasks (2025-11-25), Tool-Level Negotiation.
+// handle. If a handle is wanted and the tools cannot be listed now, the call is not sent: without a
+// task, its result would be lost with its connection. Spec: basic/utilities/tasks (2025-11-25),
+// Tool-Level Negotiation.
 func (f client2025) send(
 	ctx context.Context, m *clientTasks, in *intent, req *mcp.Request, forward forwardFunc,
 ) (mcp.Result, bool, error) {
@@ -36,8 +38,10 @@ func (f client2025) send(
 	tool := toolOf(req)
 	support, known := m.tools.of(tool)
 	if !known {
-		m.fetchTools(ctx, mcp.CallOptions{})
-		support, _ = m.tools.of(tool)
+		err := m.fetchTools(ctx, mcp.CallOptions{})
+		if support, known = m.tools.of(tool); !known && in != nil && isTransient(err) {
+			return nil, false, errNotListed(err)
+		}
 	}
 	if support == supportRequired || support == supportOptional && in != nil {
 		return f.sendTask(m, req, forward)
@@ -48,7 +52,7 @@ func (f client2025) send(
 		return res, false, err
 	}
 	// The tool may have to be called as a task since it was listed. This call has not run.
-	m.fetchTools(ctx, mcp.CallOptions{NoCache: true})
+	_ = m.fetchTools(ctx, mcp.CallOptions{NoCache: true}) // the call has an error already
 	if support, _ = m.tools.of(tool); support != supportRequired {
 		return res, false, err
 	}
@@ -92,17 +96,27 @@ func (client2025) sendTask(m *clientTasks, req *mcp.Request, forward forwardFunc
 }
 
 // fetchTools lists the tools. notePage reads the results.
-func (m *clientTasks) fetchTools(ctx context.Context, o mcp.CallOptions) {
+func (m *clientTasks) fetchTools(ctx context.Context, o mcp.CallOptions) error {
 	for _, err := range mcp.ClientFrom(ctx).Tools(mcp.WithCallOptions(ctx, o)) {
 		if err != nil {
 			m.opts.Logger.DebugContext(ctx, "tasks: the tools could not be listed; they are not called as tasks",
 				"error", err)
-			return
+			return err
 		}
 	}
 	m.tools.mu.Lock()
 	defer m.tools.mu.Unlock()
 	m.tools.isComplete = true
+	return nil
+}
+
+// errNotListed returns the error of a call that was not sent because the tools could not be listed.
+// That the list may have run does not concern the call.
+func errNotListed(err error) error {
+	if failed, ok := errors.AsType[*mcp.TransportError](err); ok {
+		err = failed.Err
+	}
+	return &mcp.TransportError{Method: methodCall, Err: fmt.Errorf("list the tools: %w", err)}
 }
 
 // toolSupport holds the taskSupport of the tools of a server.

@@ -145,6 +145,63 @@ func TestToolThatBecameRequiredIsCalledAgainAsTask(t *testing.T) {
 	})
 }
 
+// While it is unknown whether a tool can be called as a task, Start must not call it: the result
+// would arrive on the connection of the call only, and a cut would lose it.
+func TestStartFailsIfToolsCannotBeListedNow(t *testing.T) {
+	cut := &mcp.TransportError{Method: "tools/list", MayHaveRun: true, Err: errors.New("the connection broke")}
+	for name, test := range map[string]struct {
+		err    error
+		direct bool // the server has no list, so that the tool is called without a task
+	}{
+		"cut":         {cut, false},
+		"busy":        {mcp.Errorf(mcp.CodeBusy, "later"), false},
+		"failing":     {mcp.Errorf(mcp.CodeInternalError, "no disk"), false},
+		"unsupported": {mcp.Errorf(mcp.CodeMethodNotFound, "method not found"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fail := true
+			flaky := &mcp.ClientOptions{Middleware: []mcp.Middleware{func(next mcp.Handler) mcp.Handler {
+				return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+					if req.Method == "tools/list" && fail {
+						return nil, test.err
+					}
+					return next.ServeMCP(ctx, req)
+				})
+			}}}
+			s := newFakeServer2025()
+			runWithServerOn(t, s, combination2025(mcptest.InMemory), flaky, nil, func(t *testing.T, c *mcp.Client) {
+				h, err := tasks.Start(t.Context(), c, "may", nil)
+				if test.direct {
+					if err != nil || h.ID() != "" {
+						t.Errorf("Start returned %+v, %v; want a result at once", h, err)
+					}
+					s.wantRequests(t, "tools/call may")
+					return
+				}
+				var failed *mcp.TransportError
+				if !errors.As(err, &failed) || failed.MayHaveRun || failed.Method != "tools/call" {
+					t.Errorf("Start returned %+v, %v; want the error of a call that did not run", h, err)
+				}
+				s.wantRequests(t)
+				fail = false
+				if h := start(t, c, "may"); h.ID() != "t1" {
+					t.Errorf("got %+v, want task t1", h)
+				}
+			})
+		})
+	}
+}
+
+// A call that waits for its result needs no list: a tool that runs as a task only refuses it.
+func TestCallIsSentIfToolsCannotBeListed(t *testing.T) {
+	s := newFakeServer2025()
+	s.responses["tools/list"] = failWith(mcp.CodeInternalError, "no disk")
+	runWithServerOn(t, s, combination2025(mcptest.InMemory), nil, nil, func(t *testing.T, c *mcp.Client) {
+		r, err := c.CallTool(t.Context(), "may", nil)
+		wantText(t, r, err, "at once")
+	})
+}
+
 func TestTASKD20_StatusOfToolErrorIn2025(t *testing.T) {
 	for name, test := range map[string]struct {
 		status string

@@ -32,6 +32,9 @@ type Handle struct {
 // If the server returns a result at once, the handle has no ID, and Wait returns the result. Input
 // requests that come before the task are answered by the client's functions. The client has to
 // declare what the task will ask for, even if another process is to answer: see [Declare].
+//
+// A server of revision 2025-11-25 says in its list of tools which ones run as tasks. If the list
+// cannot be fetched now, Start returns an [*mcp.TransportError] and does not call the tool.
 func Start(ctx context.Context, c *mcp.Client, tool string, args any) (*Handle, error) {
 	in := &intent{kind: intentStart}
 	res, err := c.CallTool(withIntent(ctx, in), tool, args)
