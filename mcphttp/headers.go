@@ -232,7 +232,8 @@ func hasControl(s string) bool {
 // integers must not exceed it.
 const maxSafeInteger = 1<<53 - 1
 
-// maxNumber is the length from which a number is not compared, since parsing it would be slow.
+// maxNumber is the length and the exponent above which a number is not compared, since parsing it
+// would be slow.
 const maxNumber = 1000
 
 // equalIntegers reports whether two JSON numbers are the same integer in any notation: 42, 42.0 and

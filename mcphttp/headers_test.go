@@ -167,7 +167,7 @@ func FuzzIntegers(f *testing.F) {
 
 func longExponent(s string) bool {
 	i := strings.IndexAny(s, "eE")
-	return i >= 0 && len(s)-i > 5
+	return i >= 0 && len(s)-i > 4 // numbers with exponents over 1000 are not compared
 }
 
 // The requests are written without net/http, which would change the names.

@@ -124,7 +124,7 @@ func checkRegistered(t *testing.T, body string) {
 	r := response{&http.Response{}, body}
 	for _, v := range r.json(t)["redirect_uris"].([]any) {
 		u, err := url.Parse(v.(string))
-		if err != nil || u.Fragment != "" || u.User != nil || u.Scheme == "http" && u.Hostname() != "localhost" &&
+		if err != nil || u.Fragment != "" || u.User != nil || u.Scheme == "http" && !strings.EqualFold(u.Hostname(), "localhost") &&
 			!strings.HasPrefix(u.Hostname(), "127.") && u.Hostname() != "::1" ||
 			u.Scheme != "http" && u.Scheme != "https" && !strings.Contains(u.Scheme, ".") {
 			t.Errorf("registered redirect URI %q, want https, a loopback address or a private-use scheme", v)
