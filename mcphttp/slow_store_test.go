@@ -1,7 +1,6 @@
 package mcphttp_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -108,7 +107,7 @@ func (failingStore) EndSession(context.Context, string, string) error {
 // A client cannot fill a disk with the log lines of a store that refuses its events.
 func TestEvents_LogLinesOfFailuresAreLimited(t *testing.T) {
 	forEach(t, streamableRevisions, func(t *testing.T, revision string) {
-		var text bytes.Buffer // the handler of package slog locks it
+		var text syncBuffer
 		f := start(t, newTestCore(), &mcphttp.Options{Sessions: mcphttp.SessionOptions{Events: failingStore{}},
 			Logger: slog.New(slog.NewTextHandler(&text, nil))})
 		s := f.initialize(revision)
@@ -117,7 +116,7 @@ func TestEvents_LogLinesOfFailuresAreLimited(t *testing.T) {
 			other := f.initialize(revision)
 			other.do(http.MethodDelete, "", other.headers...)
 		}
-		time.Sleep(time.Minute)
+		time.Sleep(2 * time.Minute) // the number of the others is logged after one
 		lines := strings.Split(strings.TrimSpace(text.String()), "\n")
 		if len(lines) != 11 || !strings.Contains(lines[0], "disk is full") || !strings.Contains(lines[10], "more") {
 			t.Errorf("got %d lines, want 10 and the number of the others:\n%s", len(lines), text.String())

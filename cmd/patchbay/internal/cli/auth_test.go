@@ -486,8 +486,8 @@ func TestInterruptCancelsLogin(t *testing.T) {
 		stderr := &trigger{when: "/authorize?", then: cancel}
 		p.screen.w = stderr
 		if status := p.run(ctx, args); status != exitInterrupted ||
-			!strings.HasSuffix(stderr.seen, "patchbay: interrupted\n") {
-			t.Errorf("%q: got %d, %s, want %d, interrupted", args, status, stderr.seen, exitInterrupted)
+			!strings.HasSuffix(stderr.text(), "patchbay: interrupted\n") {
+			t.Errorf("%q: got %d, %s, want %d, interrupted", args, status, stderr.text(), exitInterrupted)
 		}
 		cancel()
 	}
@@ -510,7 +510,7 @@ func TestLoginWithoutABrowserPrintsThePage(t *testing.T) {
 	}
 	p.screen.w = stderr
 	if status := p.run(t.Context(), []string{"auth", "login", server, "--no-browser"}); status != exitOK {
-		t.Errorf("got %d, %s, want %d", status, stderr.seen, exitOK)
+		t.Errorf("got %d, %s, want %d", status, stderr.text(), exitOK)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/mcptest"
@@ -155,8 +156,8 @@ func TestInterruptEndsEveryWait(t *testing.T) {
 			if status := p.run(ctx, test.args); status != exitInterrupted {
 				t.Errorf("exit code %d, want %d", status, exitInterrupted)
 			}
-			if want := "patchbay: interrupted" + test.rest + "\n"; !strings.HasSuffix(stderr.seen, want) {
-				t.Errorf("standard error %q, want %q at the end", stderr.seen, want)
+			if want := "patchbay: interrupted" + test.rest + "\n"; !strings.Contains(stderr.text(), want) {
+				t.Errorf("standard error %q, want %q", stderr.text(), want)
 			}
 		})
 	}
@@ -164,16 +165,27 @@ func TestInterruptEndsEveryWait(t *testing.T) {
 
 // A trigger calls a function when a text has been written.
 type trigger struct {
-	when, seen string
-	then       func()
+	when string
+	then func()
+
+	mu   sync.Mutex // guards the field below: a connection that was given up ends in the background
+	seen string
 }
 
 func (w *trigger) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.seen += string(p)
 	if strings.Contains(w.seen, w.when) {
 		w.then()
 	}
 	return len(p), nil
+}
+
+func (w *trigger) text() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.seen
 }
 
 func TestOutputErrorFailsTheCommand(t *testing.T) {
