@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -13,6 +14,10 @@ const (
 	heapFloor, heapNoise   = 32 << 10, 1 << 20
 )
 
+// maxParked is the number of goroutines that may wait to read one stream: that of package readerpool.
+// A server over stdio has one stream.
+const maxParked = 16
+
 // judgeFrom is the shortest run whose trends are judged; those of a shorter run are printed.
 const judgeFrom = 30 * time.Minute
 
@@ -20,7 +25,10 @@ const judgeFrom = 30 * time.Minute
 func (s *soak) observe(samples map[string]sample) {
 	at := time.Since(s.began)
 	for name, m := range samples {
-		s.series(name+" goroutines", countFloor, countNoise).add(at, s.phase, float64(m.Goroutines))
+		s.series(name+" goroutines", countFloor, countNoise).add(at, s.phase, float64(m.Goroutines-m.Parked))
+		if strings.HasPrefix(name, "stdio") && m.Parked > maxParked {
+			s.fail("%s: %d goroutines wait to read one stream, want at most %d", name, m.Parked, maxParked)
+		}
 		s.series(name+" descriptors", countFloor, countNoise).add(at, s.phase, float64(m.Descriptors))
 		s.series(name+" live heap", heapFloor, heapNoise).add(at, s.phase, float64(m.Heap))
 		s.series(name+" resident (not judged)", 0, 0).add(at, s.phase, float64(m.Resident))
