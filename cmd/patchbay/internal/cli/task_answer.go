@@ -132,26 +132,37 @@ func (p *program) answerDirect(ctx context.Context, h *tasks.Handle, about strin
 		ended <- err
 	})
 	defer func() { stop(); waits.Wait() }()
+	var err error
 	select {
-	case err := <-ended:
-		if err == nil {
-			err = errors.New("the task ended without a question")
-		}
-		return err
-	case err := <-answered:
-		if err != nil {
-			return err
-		}
+	case err = <-answered:
+	case err = <-ended:
+		err = answerOfEnded(answered, err)
 	case <-time.After(timeout):
-		if about == "" {
-			return fmt.Errorf("no question of the task within %v", timeout)
+		if err = fmt.Errorf("no question of the task within %v", timeout); about != "" {
+			err = fmt.Errorf("no question of the task contains %q", about)
 		}
-		return fmt.Errorf("no question of the task contains %q", about)
 	}
-	if err := p.awaitAnswered(ctx, h); err != nil {
+	if err == nil {
+		err = p.awaitAnswered(ctx, h)
+	}
+	if err != nil {
 		return err
 	}
 	return p.showAnswered(ctx, h)
+}
+
+// answerOfEnded returns the error of the answer to a task that has ended with err. The task may have
+// ended because of the answer, before this command noticed that it was sent.
+func answerOfEnded(answered <-chan error, err error) error {
+	select {
+	case answer := <-answered:
+		return answer
+	default:
+	}
+	if err == nil {
+		err = errors.New("the task ended without a question")
+	}
+	return err
 }
 
 // awaitAnswered waits until the server has processed an answer.
