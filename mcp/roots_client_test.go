@@ -21,7 +21,7 @@ func answerInSession(t *testing.T, opts *mcp.ClientOptions, method, params strin
 		defer server.Close()
 		full := *opts
 		full.Logger = cmp.Or(full.Logger, discardLogger())
-		done := make(chan struct{})
+		connected, done := make(chan struct{}), make(chan struct{})
 		go func() {
 			defer close(done)
 			initialize, err := server.Read(t.Context())
@@ -31,6 +31,7 @@ func answerInSession(t *testing.T, opts *mcp.ClientOptions, method, params strin
 			result := strings.Replace(initialized, "2025-06-18", opts.Revision, 1)
 			_ = server.Write(t.Context(), jsonrpc.NewResponse(initialize.ID, []byte(result)))
 			_, _ = server.Read(t.Context()) // notifications/initialized
+			<-connected
 			_ = server.Write(t.Context(), jsonrpc.NewRequest(jsonrpc.IntID(7), method, []byte(params)))
 			response, _ = server.Read(t.Context())
 		}()
@@ -38,6 +39,7 @@ func answerInSession(t *testing.T, opts *mcp.ClientOptions, method, params strin
 		if err != nil {
 			t.Fatal(err)
 		}
+		close(connected)
 		<-done
 		c.Close()
 	})
