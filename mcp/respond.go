@@ -27,6 +27,7 @@ func Respond(ctx context.Context, h Handler, req *Request) *jsonrpc.Message {
 // _ makes the functions below available to package mcphttp.
 var _ = mcpint.Provide(mcpint.Funcs[*Request, Handler]{
 	AppendResponse: appendResponse, AppendResult: appendResult, NewOpened: newOpenedRequest,
+	Revisions: acceptedRevisions,
 })
 
 // appendResponse is [Respond] for transports that write bytes: it appends the response message to
@@ -58,15 +59,19 @@ func appendError(dst []byte, id jsonrpc.ID, err *Error) []byte {
 // frees the stack of the call.
 func appendResult(dst []byte, ctx context.Context, h Handler, req *Request) ([]byte, *Error) {
 	if req.env.Revision == 0 {
-		return nil, wire.UnsupportedVersion(req.env.VersionText)
+		return nil, wire.UnsupportedVersion(req.env.VersionText, acceptedRevisions(h))
 	}
 	var res Result
 	var err error
 	req.plain = plainServer(h)
 	if req.Method == wire.MethodSubscriptionsListen && req.plain != nil {
 		res, err = listenThenServe(ctx, req, h)
-	} else {
+	} else if isServer(h) {
 		res, err = contain(ctx, req.logger(), req, h)
+	} else {
+		c := newCall(ctx, nil, req)
+		res, err = contain(c, req.logger(), req, h)
+		c.progress.finish(c)
 	}
 	req.plain = nil
 	if err != nil {
@@ -99,6 +104,16 @@ func contain(ctx context.Context, log *slog.Logger, req *Request, h Handler) (re
 		return nil, errors.New("the handler returned neither result nor error")
 	}
 	return res, err
+}
+
+// isServer reports whether h, or the handler that a transport has wrapped in it, is a server, which
+// makes the context of its calls itself.
+func isServer(h Handler) bool {
+	if w, ok := h.(wrapper); ok {
+		h = w.Unwrap(wire.ForTransports{})
+	}
+	_, ok := h.(*Server)
+	return ok
 }
 
 // containError is publicError for an error whose methods may panic.

@@ -216,7 +216,7 @@ func (g *guard) allowOrigin(w http.ResponseWriter, origin field) {
 // serveOptions serves OPTIONS, which browsers send as a preflight.
 func (h *Handler) serveOptions(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
-	header.Set("Allow", allowedMethods)
+	header.Set("Allow", h.opts.Sessions.allowedMethods())
 	if header.Get("Access-Control-Allow-Origin") != "" && r.Header.Get("Access-Control-Request-Method") != "" {
 		header.Set("Access-Control-Allow-Methods", "POST, GET, DELETE")
 		header.Set("Access-Control-Max-Age", corsMaxAge)

@@ -91,6 +91,7 @@ func retryAfter(err *mcp.Error) string {
 
 // refuse writes a refusal. The id is that of the request, if it was read.
 func (h *Handler) refuse(w http.ResponseWriter, id jsonrpc.ID, no *refusal) {
+	h.refused.add(no)
 	if after := retryAfter(no.err); after != "" {
 		w.Header().Set("Retry-After", after)
 	}

@@ -46,7 +46,7 @@ func Initialize(ctx context.Context, cfg *Config, req *jsonrpc.Message) (*Sessio
 }
 
 // Open begins a session with an initialize request, without waiting for the core. If the requested
-// revision is unknown or has no sessions, it chooses the newest that has.
+// revision is unknown, not accepted or has no sessions, it chooses the newest accepted that has.
 // [Session.InitializeResponse] returns the response. The session keeps the values of ctx but does
 // not end with it.
 //
@@ -56,9 +56,9 @@ func Open(ctx context.Context, cfg *Config, req *jsonrpc.Message) (*Session, *js
 	if err != nil {
 		return nil, err
 	}
-	rev, known := wire.ParseRevision(p.version)
-	if !known || rev.Modern() {
-		rev = wire.LatestLegacy()
+	rev, err := cfg.negotiate(p.version)
+	if err != nil {
+		return nil, err
 	}
 	envelope := unique.Make(sessionEnvelope{
 		revision: rev, clientInfo: string(p.clientInfo), capabilities: string(clientCapabilities(rev, p.capabilities)),
@@ -70,6 +70,34 @@ func Open(ctx context.Context, cfg *Config, req *jsonrpc.Message) (*Session, *js
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	return s, nil
+}
+
+// OpenStateless returns a session for the requests of one HTTP request of a client that declares no
+// capabilities. It has no log level, subscriptions or tasks. It is used as one that [Open] returned.
+func OpenStateless(ctx context.Context, cfg *Config, version string) (*Session, *jsonrpc.Error) {
+	rev, err := cfg.negotiate(version)
+	if err != nil {
+		return nil, err
+	}
+	s := &Session{cfg: cfg, rev: rev, calls: &peer.Table{MaxCalls: cfg.MaxInFlight}, hasServer: true}
+	s.envelope = unique.Make(sessionEnvelope{revision: rev, clientInfo: defaultInfo, capabilities: "{}"})
+	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	return s, nil
+}
+
+// statelessCapabilities returns those of a server's capabilities that need no session.
+func statelessCapabilities(capabilities []byte) []byte {
+	dst := []byte{'{'}
+	for key, value := range jsonscan.Members(capabilities) {
+		switch string(key) {
+		case "logging", "tasks":
+			continue
+		case "tools", "prompts", "resources":
+			value = emptyResult
+		}
+		dst = append(appendMember(dst, key, value), ',')
+	}
+	return closeWith(dst, '}')
 }
 
 // initializeParams are the params of initialize. The slices alias the request.
@@ -133,6 +161,9 @@ func (s *Session) InitializeResponse(ctx context.Context, id jsonrpc.ID) *jsonrp
 	}
 	capabilities, _ := jsonscan.Get(discovered, "capabilities")
 	capabilities = projectCapabilities(s.rev, capabilities)
+	if s.cfg.Stateless {
+		capabilities = statelessCapabilities(capabilities)
+	}
 	found = parseCapabilities(capabilities)
 
 	result := appendMember([]byte{'{'}, []byte("protocolVersion"), jsonscan.AppendQuote(nil, s.rev.String()))
@@ -242,6 +273,9 @@ func (e *sessionEnvelope) appendMembers(dst []byte, env *wire.Envelope) []byte {
 	env.ClientInfo = last(dst, len(e.clientInfo))
 	dst = append(append(dst, `,"`+wire.MetaClientCapabilities+`":`...), e.capabilities...)
 	env.Capabilities = last(dst, len(e.capabilities))
+	if e.logLevel == "" { // of a stateless session
+		return dst
+	}
 	env.LogLevel = e.logLevel
 	dst = append(append(dst, `,"`+wire.MetaLogLevel+`":"`...), e.logLevel...)
 	return append(dst, '"')

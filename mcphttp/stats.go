@@ -1,0 +1,60 @@
+package mcphttp
+
+import (
+	"maps"
+	"net/http"
+	"sync"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// Stats are the figures of a [Handler] at one moment.
+type Stats struct {
+	Sessions      int // open sessions
+	Streams       int // GET requests in progress, which are the streams of sessions
+	Subscriptions int // subscriptions in progress (2026-07-28)
+	InFlight      int // other requests in progress
+	// Refused is the number of HTTP requests that were refused since the start, by reason: the limit
+	// that was reached, such as "too many sessions", or else the name of the HTTP status.
+	Refused map[string]int64
+}
+
+// Stats returns the figures of the handler, for metrics. It is safe for concurrent use, and fast.
+func (h *Handler) Stats() Stats {
+	return Stats{
+		Sessions: h.sessions.quota.count(), Streams: int(h.streams.n.Load()),
+		Subscriptions: h.listens.count(), InFlight: h.inFlight.count(), Refused: h.refused.all(),
+	}
+}
+
+func (q *quota) count() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return int(q.taken)
+}
+
+// A refusalCounter counts refusals by reason. The reasons are a bounded set: no text of a client is
+// one of them.
+type refusalCounter struct {
+	mu       sync.Mutex // guards the field below
+	byReason map[string]int64
+}
+
+func (c *refusalCounter) add(no *refusal) {
+	reason := http.StatusText(no.status)
+	if no.err.Code == mcp.CodeBusy {
+		reason = no.err.Message
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.byReason == nil {
+		c.byReason = map[string]int64{}
+	}
+	c.byReason[reason]++
+}
+
+func (c *refusalCounter) all() map[string]int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.byReason)
+}
