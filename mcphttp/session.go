@@ -38,11 +38,12 @@ type SessionOptions struct {
 	// GET stream of its session. The session ends if three in sequence have no response. Default: no
 	// pings; a client that has vanished keeps its session until the network reports a lost connection.
 	PingInterval time.Duration
-	// Stateless serves these clients without sessions, so that replicas need no state of clients: each
-	// POST is served on its own, in the revision of its MCP-Protocol-Version header or 2025-03-26.
-	// GET, DELETE and HTTP+SSE are refused. The server cannot ask the client for input (ErrUnsupported),
-	// sends no log messages, notifies of no changes and ends a call whose client disconnects. Max and
-	// MaxPerPrincipal limit the requests in progress. Begin and End are not called.
+	// Stateless serves these clients without sessions, so that replicas need no state of clients:
+	// each POST is served on its own, in the revision of its MCP-Protocol-Version header or
+	// 2025-03-26. GET, DELETE and HTTP+SSE are refused with status 405. The server cannot ask the
+	// client for input ([mcp.ErrUnsupported]), sends no log messages, notifies of no changes and
+	// ends a call whose client disconnects. Max and MaxPerPrincipal limit the requests in progress.
+	// Begin and End are not called.
 	Stateless bool
 	// NoHTTPSSE refuses the clients of HTTP+SSE, the transport of 2024-11-05, with status 405.
 	NoHTTPSSE bool
@@ -52,9 +53,9 @@ type SessionOptions struct {
 	// NoDELETE refuses every DELETE with status 405: clients cannot end their session.
 	NoDELETE bool
 
-	// Begin is called when a session has been initialized, and End when it ends, with the reason. The
-	// id is a secret. [mcp.PrincipalFrom](ctx) is the caller. They must be fast and safe for concurrent
-	// use; the client waits for Begin.
+	// Begin is called when a session has been initialized, and End when it ends, with the reason.
+	// The id is a secret. [mcp.PrincipalFrom](ctx) is the caller. They must be fast and safe for
+	// concurrent use; the client waits for Begin.
 	Begin func(ctx context.Context, id string)
 	End   func(id string, cause error)
 

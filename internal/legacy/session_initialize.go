@@ -72,8 +72,8 @@ func Open(ctx context.Context, cfg *Config, req *jsonrpc.Message) (*Session, *js
 	return s, nil
 }
 
-// OpenStateless returns a session for the requests of one HTTP request of a client that declares no
-// capabilities. It has no log level, subscriptions or tasks. It is used as one that [Open] returned.
+// OpenStateless returns a session for the messages of one HTTP request. Its client has declared no
+// capabilities, and it has no log level, subscriptions or tasks.
 func OpenStateless(ctx context.Context, cfg *Config, version string) (*Session, *jsonrpc.Error) {
 	rev, err := cfg.negotiate(version)
 	if err != nil {
