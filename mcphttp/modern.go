@@ -62,7 +62,8 @@ func (h *Handler) openRequest(head *head, msg *jsonrpc.Message) (*mcp.Request, *
 		return nil, &refusal{http.StatusBadRequest, err}
 	}
 	if rev, known := wire.ParseRevision(req.Revision()); !known || !rev.Modern() {
-		return nil, &refusal{http.StatusBadRequest, wire.UnsupportedVersion(req.Revision(), h.sessions.config.Revisions)}
+		accepted := h.sessions.config.Revisions
+		return nil, &refusal{http.StatusBadRequest, wire.UnsupportedVersion(req.Revision(), accepted)}
 	}
 	return req, nil
 }

@@ -39,7 +39,8 @@ func (h *Handler) serveStateless(w http.ResponseWriter, r *http.Request, head *h
 		// Spec: basic/transports#protocol-version-header: without the header the server assumes this.
 		version = wire.March2025.String()
 	}
-	conv, err := legacy.OpenStateless(context.WithValue(r.Context(), callerKey{}, s.caller), &h.sessions.config, version)
+	ctx := context.WithValue(r.Context(), callerKey{}, s.caller)
+	conv, err := legacy.OpenStateless(ctx, &h.sessions.config, version)
 	if err != nil {
 		return &refusal{http.StatusBadRequest, err}
 	}
