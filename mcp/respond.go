@@ -66,7 +66,7 @@ func appendResult(dst []byte, ctx context.Context, h Handler, req *Request) ([]b
 	req.plain = plainServer(h)
 	if req.Method == wire.MethodSubscriptionsListen && req.plain != nil {
 		res, err = listenThenServe(ctx, req, h)
-	} else if isServer(h) {
+	} else if serverOf(h) != nil { // it makes the context of its calls itself
 		res, err = contain(ctx, req.logger(), req, h)
 	} else {
 		c := newCall(ctx, nil, req)
@@ -104,16 +104,6 @@ func contain(ctx context.Context, log *slog.Logger, req *Request, h Handler) (re
 		return nil, errors.New("the handler returned neither result nor error")
 	}
 	return res, err
-}
-
-// isServer reports whether h, or the handler that a transport has wrapped in it, is a server, which
-// makes the context of its calls itself.
-func isServer(h Handler) bool {
-	if w, ok := h.(wrapper); ok {
-		h = w.Unwrap(wire.ForTransports{})
-	}
-	_, ok := h.(*Server)
-	return ok
 }
 
 // containError is publicError for an error whose methods may panic.

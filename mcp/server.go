@@ -224,7 +224,7 @@ func (s *Server) validate(name string) error {
 
 // acceptedRevisions returns the revisions that h accepts, oldest first; nil for all.
 func acceptedRevisions(h Handler) []wire.Revision {
-	if s, ok := h.(*Server); ok {
+	if s := serverOf(h); s != nil {
 		return s.accepts
 	}
 	return nil

@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
@@ -179,21 +181,29 @@ func TestClientsDeclareExperimentalAndSamplingContext(t *testing.T) {
 			declared, err := json.Marshal(mcp.RequestFrom(ctx).Capabilities())
 			return string(declared), err
 		})
-		c, err := mcp.Connect(t.Context(), mcp.InMemory(s), &mcp.ClientOptions{
-			Revision: revision, Experimental: map[string]any{"a/b": object{"n": 1}}, SampleContext: true,
-			Sample: func(context.Context, *mcp.CreateMessageParams) (*mcp.CreateMessageResult, error) { return nil, nil },
-		})
-		if err != nil {
-			t.Fatal(err)
+		client, server := mcp.Pipe()
+		go func() { _ = s.Run(context.WithoutCancel(t.Context()), server) }()
+		web := httptest.NewServer(mcphttp.NewHandler(s, nil))
+		defer web.Close()
+		for name, transport := range map[string]mcp.Transport{
+			"in memory": mcp.InMemory(s), "pipe": mcp.NewConnTransport(client), "HTTP": mcphttp.NewTransport(web.URL, nil),
+		} {
+			c, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{
+				Revision: revision, Experimental: map[string]any{"a/b": object{"n": 1}}, SampleContext: true,
+				Sample: func(context.Context, *mcp.CreateMessageParams) (*mcp.CreateMessageResult, error) { return nil, nil },
+			})
+			if err != nil {
+				t.Fatal(name, revision, err)
+			}
+			got, err := mcp.CallTool[string](t.Context(), c, "declared", nil)
+			want := `{"sampling":{"context":{}},"experimental":{"a/b":{"n":1}}}`
+			if revision < "2025-11-25" {
+				want = `{"sampling":{},"experimental":{"a/b":{"n":1}}}`
+			}
+			if got != want {
+				t.Errorf("%s, %s: got %s, %v; want %s", name, revision, got, err, want)
+			}
+			c.Close()
 		}
-		got, err := mcp.CallTool[string](t.Context(), c, "declared", nil)
-		want := `{"sampling":{"context":{}},"experimental":{"a/b":{"n":1}}}`
-		if revision < "2025-11-25" {
-			want = `{"sampling":{},"experimental":{"a/b":{"n":1}}}`
-		}
-		if got != want {
-			t.Errorf("%s: got %s, %v; want %s", revision, got, err, want)
-		}
-		c.Close()
 	}
 }

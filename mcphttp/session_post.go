@@ -76,6 +76,7 @@ func (h *Handler) writeInitialize(
 		}
 		if answer.Error.Code == mcp.CodeUnsupportedProtocolVersion { // no revision with sessions is accepted
 			status = http.StatusBadRequest
+			h.refused.add(http.StatusText(status))
 		}
 	} else {
 		for _, f := range opened {
@@ -381,7 +382,7 @@ func (p *sessionPost) send(ctx context.Context, data []byte) error {
 // open returns the stream of the response, which it creates if necessary. The caller holds p.mu.
 func (p *sessionPost) open(ctx context.Context) *sessionStream {
 	if p.stream == nil {
-		p.stream = p.session.newStream(callStream, p.rev, p.handler.sessions.events)
+		p.stream = p.session.newStream(callStream, p.rev, p.handler.sessions.eventLog())
 		p.first = newEventStream(p.w, p.handler, p.session.caller)
 		p.stream.start(ctx, p.first)
 		if p.disconnected {

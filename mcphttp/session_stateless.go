@@ -34,13 +34,8 @@ func (h *Handler) serveStateless(w http.ResponseWriter, r *http.Request, head *h
 		h.writeInitialize(w, r, s, msg)
 		return nil
 	}
-	version := head.version.value
-	if !head.version.sent {
-		// Spec: basic/transports#protocol-version-header: without the header the server assumes this.
-		version = wire.March2025.String()
-	}
 	ctx := context.WithValue(r.Context(), callerKey{}, s.caller)
-	conv, err := legacy.OpenStateless(ctx, &h.sessions.config, version)
+	conv, err := legacy.OpenStateless(ctx, &h.sessions.config, head.version.value)
 	if err != nil {
 		return &refusal{http.StatusBadRequest, err}
 	}

@@ -49,6 +49,14 @@ func newSessions(h mcp.Handler, opts *Options, filters *quota) *sessions {
 	}
 }
 
+// eventLog returns the store of the events of calls, nil if no client can resume a stream.
+func (t *sessions) eventLog() *sessionEventLog {
+	if !t.opts.Sessions.resumes() {
+		return nil
+	}
+	return t.events
+}
+
 type callerKey struct{}
 
 // reserveIn returns a function that reserves bytes for the caller of a conversation's context.

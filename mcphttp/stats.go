@@ -14,8 +14,8 @@ type Stats struct {
 	Streams       int // GET requests in progress, which are the streams of sessions
 	Subscriptions int // subscriptions in progress (2026-07-28)
 	InFlight      int // other requests in progress
-	// Refused is the number of HTTP requests that were refused since the start, by reason: the limit
-	// that was reached, such as "too many sessions", or else the name of the HTTP status.
+	// Refused is the number of HTTP requests since the start that had a status of 400 or more, by
+	// reason: the limit that was reached, such as "too many sessions", or else the name of the status.
 	Refused map[string]int64
 }
 
@@ -34,17 +34,21 @@ func (q *quota) count() int {
 }
 
 // A refusalCounter counts refusals by reason. The reasons are a bounded set: no text of a client is
-// one of them.
+// one of them, and no text of a handler.
 type refusalCounter struct {
 	mu       sync.Mutex // guards the field below
 	byReason map[string]int64
 }
 
-func (c *refusalCounter) add(no *refusal) {
-	reason := http.StatusText(no.status)
+// reason returns the reason of a refusal for [Stats].
+func (no *refusal) reason() string {
 	if no.err.Code == mcp.CodeBusy {
-		reason = no.err.Message
+		return no.err.Message
 	}
+	return http.StatusText(no.status)
+}
+
+func (c *refusalCounter) add(reason string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.byReason == nil {

@@ -84,6 +84,13 @@ func TestStatelessHandlersServeClientsWithoutSessions(t *testing.T) {
 			headers = nil
 		}
 		post := func(body string) response { return f.do(http.MethodPost, body, headers...) }
+		if got := post(`{"jsonrpc":"2.0","id":1,"method":"ping"}`); got.status != 200 || !strings.Contains(got.body, `"result":{}`) {
+			t.Errorf("ping: got %d %s", got.status, got.body)
+		}
+		got = post("[" + callBody(1, "revision") + `,{"jsonrpc":"2.0","id":2,"method":"ping"}]`)
+		if revision == march2025 && strings.Count(got.body, `"result":`) != 2 || revision != march2025 && got.status != 400 {
+			t.Errorf("batch: got %d %s", got.status, got.body)
+		}
 		if got := post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`); got.status != 202 {
 			t.Errorf("initialized: got %d %s", got.status, got.body)
 		}
@@ -111,6 +118,70 @@ func TestStatelessHandlersServeClientsWithoutSessions(t *testing.T) {
 		defer c.Close()
 		if _, err := c.CallTool(t.Context(), "revision", nil); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// Spec: basic/transports#protocol-version-header: a version that is not supported has status 400.
+func TestStatelessHandlersAcceptOnlyTheRevisionsOfTheServer(t *testing.T) {
+	const ping = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
+	forEach(t, streamableRevisions, func(t *testing.T, revision string) {
+		s := mcp.NewServer("s", "1", &mcp.ServerOptions{Revisions: []string{june2025}})
+		f := start(t, s, &mcphttp.Options{Sessions: mcphttp.SessionOptions{Stateless: true}})
+		got := f.do(http.MethodPost, ping, "MCP-Protocol-Version: "+revision)
+		if revision == june2025 && got.status != 200 ||
+			revision != june2025 && (got.status != 400 || got.code() != mcp.CodeUnsupportedProtocolVersion) {
+			t.Errorf("got %d %s", got.status, got.body)
+		}
+		got = f.do(http.MethodPost, initializeBody(revision))
+		if got.status != 200 || !strings.Contains(got.body, `"protocolVersion":"`+june2025+`"`) {
+			t.Errorf("initialize: got %d %s, want %s", got.status, got.body, june2025)
+		}
+		if got := f.do(http.MethodPost, ping); got.status != 200 {
+			t.Errorf("without the header: got %d %s", got.status, got.body)
+		}
+		if got := f.modern("server/discover", ""); got.status != 400 {
+			t.Errorf("server/discover: got %d %s, want an unsupported version", got.status, got.body)
+		}
+	})
+}
+
+// The id of an event says that the client can resume the stream, which needs GET.
+func TestWithoutGETEventsHaveNoIDs(t *testing.T) {
+	for id, opts := range map[bool]mcphttp.SessionOptions{true: {NoDELETE: true}, false: {NoGET: true}} {
+		forEach(t, streamableRevisions, func(t *testing.T, revision string) {
+			s := mcp.NewServer("s", "1", nil)
+			mcp.AddTool(s, &mcp.Tool{Name: "log"}, func(ctx context.Context, _ map[string]any) (string, error) {
+				mcp.Logger(ctx).Error("sent")
+				if err := mcphttp.CloseStream(ctx, 0); !id && !errors.Is(err, errors.ErrUnsupported) {
+					t.Errorf("CloseStream: got %v", err)
+				}
+				return "done", nil
+			})
+			f := start(t, s, &mcphttp.Options{Sessions: opts})
+			got := f.do(http.MethodPost, callBody(1, "log"), f.initialize(revision).headers...)
+			if strings.Contains(got.body, "id: ") != id || !strings.Contains(got.body, "sent") ||
+				!id && !strings.Contains(got.body, "done") {
+				t.Errorf("%v: got %d %s", id, got.status, got.body)
+			}
+		})
+	}
+}
+
+func TestEndHasTheReason(t *testing.T) {
+	forEach(t, streamableRevisions, func(t *testing.T, revision string) {
+		var causes []error
+		f := start(t, newTestCore(), &mcphttp.Options{Sessions: mcphttp.SessionOptions{
+			End: func(_ string, cause error) { causes = append(causes, cause) },
+		}})
+		s := f.initialize(revision)
+		f.initialize(revision)
+		f.do(http.MethodDelete, "", s.headers...)
+		if err := f.handler.Shutdown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if len(causes) != 2 || !errors.Is(causes[0], mcp.ErrClosed) || !errors.Is(causes[1], mcp.ErrShutdown) {
+			t.Errorf("got %v, want the reasons of DELETE and Shutdown", causes)
 		}
 	})
 }
@@ -191,6 +262,7 @@ func TestStatsCountRequestsAndRefusals(t *testing.T) {
 		s := f.initialize(november2025, "Authorization: ada")
 		f.do(http.MethodPost, initializeBody(november2025), "Authorization: ada")
 		f.do(http.MethodPut, "")
+		f.modern("unknown/method", "")
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		f.open(s.get(ctx))
@@ -202,7 +274,7 @@ func TestStatsCountRequestsAndRefusals(t *testing.T) {
 		if got.Sessions != 1 || got.Streams != 1 || got.Subscriptions != 1 || got.InFlight != 1 {
 			t.Errorf("got %+v, want one of each", got)
 		}
-		if len(got.Refused) != 2 || got.Refused["too many sessions of one caller"] != 1 || got.Refused["Method Not Allowed"] != 1 {
+		if len(got.Refused) != 3 || got.Refused["Not Found"] != 1 || got.Refused["too many sessions of one caller"] != 1 || got.Refused["Method Not Allowed"] != 1 {
 			t.Errorf("got the refusals %v", got.Refused)
 		}
 	})

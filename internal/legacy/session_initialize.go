@@ -1,6 +1,7 @@
 package legacy
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -73,9 +74,15 @@ func Open(ctx context.Context, cfg *Config, req *jsonrpc.Message) (*Session, *js
 }
 
 // OpenStateless returns a session for the messages of one HTTP request. Its client has declared no
-// capabilities, and it has no log level, subscriptions or tasks.
+// capabilities, and it has no log level, subscriptions or tasks. The version is that of the header,
+// which must be accepted; without one it is empty, and 2025-03-26 is assumed if it is accepted.
+//
+// Spec: basic/transports#protocol-version-header
 func OpenStateless(ctx context.Context, cfg *Config, version string) (*Session, *jsonrpc.Error) {
-	rev, err := cfg.negotiate(version)
+	rev, err := cfg.negotiate(cmp.Or(version, wire.March2025.String()))
+	if err == nil && version != "" && rev.String() != version {
+		err = wire.UnsupportedVersion(version, cfg.Revisions)
+	}
 	if err != nil {
 		return nil, err
 	}
