@@ -80,8 +80,8 @@ func Ask[T any](ctx context.Context, key, message string, opts *AskOptions) (T, 
 // If the client cannot answer one of the questions, none is asked.
 func AskAll(ctx context.Context, questions ...Question) error {
 	c := callFrom(ctx)
-	if c == nil {
-		return errors.New("mcp: questions can only be asked in a handler")
+	if c == nil || c.server == nil {
+		return errors.New("mcp: questions can only be asked in a handler of a Server")
 	}
 	for _, q := range questions {
 		switch {

@@ -64,12 +64,17 @@ type ClientOptions struct {
 	Sample func(ctx context.Context, p *CreateMessageParams) (*CreateMessageResult, error)
 	// SampleTools declares the capability sampling.tools: Sample supports the tools of its params.
 	SampleTools bool
+	// SampleContext declares the capability sampling.context: Sample supports IncludeContext, which
+	// the protocol deprecates.
+	SampleContext bool
 	// Roots returns the directories that the server may work in; see [Client.RootsChanged]. Their
 	// URIs are file URIs without the segments "." and "..": others are an error of Roots, and none
 	// is sent. Setting it declares the capability roots.
 	Roots func(ctx context.Context) ([]Root, error)
 	// Extensions declares the supported extensions: it maps their identifiers to settings.
 	Extensions map[string]json.RawMessage
+	// Experimental is sent as the capability of this name. Its values are JSON objects.
+	Experimental map[string]any
 
 	// Log receives the log messages of the server, one after the other, on a goroutine of the
 	// client. The last messages of a request may arrive after it has returned. Log is not called
@@ -138,7 +143,7 @@ func (o *ClientOptions) withDefaults() ClientOptions {
 }
 
 func (o *ClientOptions) capabilities() ClientCapabilities {
-	c := ClientCapabilities{Extensions: o.Extensions}
+	c := ClientCapabilities{Extensions: o.Extensions, Experimental: o.Experimental}
 	yes := &struct{}{}
 	if o.Elicit != nil || o.ElicitURL != nil {
 		c.Elicitation = &ElicitationCapability{}
@@ -153,6 +158,9 @@ func (o *ClientOptions) capabilities() ClientCapabilities {
 		c.Sampling = &SamplingCapability{}
 		if o.SampleTools {
 			c.Sampling.Tools = yes
+		}
+		if o.SampleContext {
+			c.Sampling.Context = yes
 		}
 	}
 	if o.Roots != nil {
@@ -206,7 +214,7 @@ func newClient(t Transport, opts *ClientOptions) (*Client, error) {
 		return nil, fmt.Errorf("mcp: ClientOptions.Info: %w", err)
 	}
 	if c.declared, err = jsonv2.Marshal(c.caps, deterministic); err != nil {
-		return nil, fmt.Errorf("mcp: ClientOptions.Extensions: %w", err)
+		return nil, fmt.Errorf("mcp: ClientOptions: invalid Extensions or Experimental: %w", err)
 	}
 	c.handler = chain(HandlerFunc(c.exchange), c.opts.Middleware)
 	c.logs = inbox{log: c.opts.Logger, handle: c.logged}

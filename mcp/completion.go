@@ -139,8 +139,22 @@ func (s *Server) complete(ctx context.Context, req *Request) (Result, error) {
 		return nil, Errorf(CodeInvalidParams, "%s has no argument %.128q, want one of %q",
 			target.of, p.name, target.names)
 	}
+	f, ok := target.funcs[p.name]
+	if !ok && s.opts.Complete != nil {
+		found, err := s.opts.Complete(ctx, p.exported())
+		if err != nil {
+			return nil, err
+		}
+		if found == nil {
+			found = &Completion{}
+		}
+		shown := found.Values[:min(len(found.Values), maxCompletions)]
+		return &CompleteResult{Completion: Completion{
+			Values: shown, Total: found.Total, HasMore: found.HasMore || len(shown) < len(found.Values),
+		}}, nil
+	}
 	var values []string
-	if f, ok := target.funcs[p.name]; ok {
+	if ok {
 		if values, err = f(ctx, p.value, p.args); err != nil {
 			return nil, err
 		}
@@ -148,6 +162,18 @@ func (s *Server) complete(ctx context.Context, req *Request) (Result, error) {
 	total := int64(len(values))
 	shown := values[:min(len(values), maxCompletions)]
 	return &CompleteResult{Completion: Completion{Values: shown, Total: &total, HasMore: len(shown) < len(values)}}, nil
+}
+
+func (p *completeParams) exported() *CompleteParams {
+	exported := &CompleteParams{
+		Argument: CompleteArgument{Name: p.name, Value: p.value}, Context: CompleteContext{Arguments: p.args},
+	}
+	if p.kind == "ref/prompt" {
+		exported.Ref.Prompt = p.target
+	} else {
+		exported.Ref.Template = p.target
+	}
+	return exported
 }
 
 func (s *Server) completionsOf(ctx context.Context, p completeParams) (*completions, error) {

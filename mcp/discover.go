@@ -30,7 +30,10 @@ type DiscoverResult struct {
 }
 
 func (s *Server) discover(context.Context) (Result, error) {
-	revisions := wire.Revisions()
+	revisions := s.accepts
+	if revisions == nil {
+		revisions = wire.Revisions()
+	}
 	versions := make([]string, 0, len(revisions))
 	for i := len(revisions) - 1; i >= 0; i-- {
 		versions = append(versions, revisions[i].String())
@@ -136,15 +139,19 @@ func (s *Server) capabilities() ServerCapabilities {
 	s.mu.Lock()
 	extensions := s.extensions
 	s.mu.Unlock()
-	caps := ServerCapabilities{Logging: &struct{}{}, Experimental: s.opts.Experimental, Extensions: extensions}
+	caps := ServerCapabilities{Experimental: s.opts.Experimental, Extensions: extensions}
+	if !s.opts.NoLogging {
+		caps.Logging = &struct{}{}
+	}
+	listChanged := !s.opts.NoListChanged
 	if s.tools.ever.Load() {
-		caps.Tools = &ListCapability{ListChanged: true}
+		caps.Tools = &ListCapability{ListChanged: listChanged}
 	}
 	if s.prompts.ever.Load() {
-		caps.Prompts = &ListCapability{ListChanged: true}
+		caps.Prompts = &ListCapability{ListChanged: listChanged}
 	}
 	if s.offersResources() {
-		caps.Resources = &ResourceCapability{Subscribe: true, ListChanged: true}
+		caps.Resources = &ResourceCapability{Subscribe: !s.opts.NoSubscribe, ListChanged: listChanged}
 	}
 	if s.completes.Load() {
 		caps.Completions = &struct{}{}

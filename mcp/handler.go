@@ -7,7 +7,9 @@ import "context"
 // ServeMCP serves one request. Notifications of the request are sent with [Request.Notify] before
 // ServeMCP returns. A returned [*Error] is sent to the client; any other error is logged, and the
 // client receives "internal error". ServeMCP must be safe for concurrent use. The context ends when
-// the client cancels or disconnects, with the reason as its cause.
+// the client cancels or disconnects, with the reason as its cause. [RequestFrom], [Progress] and
+// [Logger] work with it on every transport; [Ask] and similar functions fail, since only a [*Server]
+// calls its handlers again with the answers: return an [*InputRequiredResult] instead.
 type Handler interface {
 	ServeMCP(ctx context.Context, req *Request) (Result, error)
 }

@@ -81,7 +81,10 @@ type logHandler struct {
 // Enabled reports whether the client has asked for records of this level.
 func (h *logHandler) Enabled(_ context.Context, l slog.Level) bool {
 	c := h.call
-	return c != nil && c.req.Notify != nil && c.req.env.LogLevel != "" && l >= c.req.LogLevel().minimum()
+	if c == nil || c.server != nil && c.server.opts.NoLogging {
+		return false
+	}
+	return c.req.Notify != nil && c.req.env.LogLevel != "" && l >= c.req.LogLevel().minimum()
 }
 
 func (h *logHandler) Handle(_ context.Context, r slog.Record) error {
@@ -186,6 +189,9 @@ func (c *call) log(params []byte) error {
 }
 
 func (c *call) warnDeprecated(f wire.Feature, name string) {
+	if c.server == nil {
+		return
+	}
 	c.server.deprecations.log(c, c.server.log, slog.LevelWarn, c.req.env.Revision, f, name)
 }
 

@@ -27,6 +27,7 @@ func Respond(ctx context.Context, h Handler, req *Request) *jsonrpc.Message {
 // _ makes the functions below available to package mcphttp.
 var _ = mcpint.Provide(mcpint.Funcs[*Request, Handler]{
 	AppendResponse: appendResponse, AppendResult: appendResult, NewOpened: newOpenedRequest,
+	Revisions: acceptedRevisions,
 })
 
 // appendResponse is [Respond] for transports that write bytes: it appends the response message to
@@ -58,15 +59,19 @@ func appendError(dst []byte, id jsonrpc.ID, err *Error) []byte {
 // frees the stack of the call.
 func appendResult(dst []byte, ctx context.Context, h Handler, req *Request) ([]byte, *Error) {
 	if req.env.Revision == 0 {
-		return nil, wire.UnsupportedVersion(req.env.VersionText)
+		return nil, wire.UnsupportedVersion(req.env.VersionText, acceptedRevisions(h))
 	}
 	var res Result
 	var err error
 	req.plain = plainServer(h)
 	if req.Method == wire.MethodSubscriptionsListen && req.plain != nil {
 		res, err = listenThenServe(ctx, req, h)
-	} else {
+	} else if serverOf(h) != nil { // it makes the context of its calls itself
 		res, err = contain(ctx, req.logger(), req, h)
+	} else {
+		c := newCall(ctx, nil, req)
+		res, err = contain(c, req.logger(), req, h)
+		c.progress.finish(c)
 	}
 	req.plain = nil
 	if err != nil {

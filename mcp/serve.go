@@ -142,6 +142,7 @@ func newStream(ctx context.Context, h Handler, conn Conn, opts *ServeOptions) *s
 	s.ctx, s.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	s.listening, s.unlisten = context.WithCancelCause(s.ctx)
 	s.config = legacy.Config{Core: core{s}, Logger: s.log, Calls: &s.calls, Cancelled: cancelledBecause}
+	s.config.Revisions = acceptedRevisions(h)
 	return s
 }
 
@@ -282,7 +283,7 @@ func (s *stream) beginModern(m *jsonrpc.Message, env wire.Envelope) job {
 		return s.refuse(m.ID, err)
 	}
 	if !env.Revision.Modern() {
-		return s.refuse(m.ID, wire.UnsupportedVersion(env.VersionText))
+		return s.refuse(m.ID, wire.UnsupportedVersion(env.VersionText, s.config.Revisions))
 	}
 	base := s.ctx
 	if m.Method == wire.MethodSubscriptionsListen {

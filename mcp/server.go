@@ -26,6 +26,7 @@ import (
 // state of a client between requests.
 type Server struct {
 	opts    ServerOptions
+	accepts []wire.Revision // oldest first; nil for all
 	log     *slog.Logger
 	frame   []byte                // the members of the `_meta` of every result
 	handler atomic.Pointer[stack] // the middleware around the dispatch
@@ -90,8 +91,24 @@ type ServerOptions struct {
 	// [OnceStore], each request state is accepted once. Default: none; a state that is too large is
 	// an error.
 	StateStore StateStore
+	// Complete returns suggested values for the arguments of prompts and variables of templates that
+	// have no [CompleteFunc]. At most 100 values are sent; Total and HasMore are sent as returned, and
+	// HasMore is set if there are more values. It is called for features that the caller may use; its
+	// errors are those of a CompleteFunc. Default: no values.
+	Complete func(ctx context.Context, p *CompleteParams) (*Completion, error)
 	// Experimental is sent as the capability of this name.
 	Experimental map[string]any
+
+	// Revisions are the protocol revisions that the server accepts, such as "2025-11-25". A client
+	// of another one negotiates one of these or, if that is impossible, receives
+	// [CodeUnsupportedProtocolVersion]. Default: all.
+	Revisions []string
+	// NoLogging turns off the capability logging: [Logger] sends nothing to clients.
+	NoLogging bool
+	// NoListChanged turns off the notifications of changed lists, and their capabilities.
+	NoListChanged bool
+	// NoSubscribe turns off subscriptions to resources, and their capability.
+	NoSubscribe bool
 }
 
 // NewServer returns a server without features. Name and version identify it in every result. The
@@ -125,6 +142,7 @@ func NewServer(name, version string, opts *ServerOptions) *Server {
 	s.templates.init("resource template", templateFeature, changed(resourcesChanged))
 	s.methods.Store(&map[string]Handler{})
 	s.topics.Store(&map[string]Topic{})
+	s.completes.Store(s.opts.Complete != nil)
 	return s
 }
 
@@ -191,11 +209,32 @@ func (s *Server) validate(name string) error {
 			return fmt.Errorf("Experimental: %w", err)
 		}
 	}
+	for _, version := range s.opts.Revisions {
+		r, known := wire.ParseRevision(version)
+		if !known {
+			return fmt.Errorf("Revisions has %q, want some of %v", version, wire.Revisions())
+		}
+		if !slices.Contains(s.accepts, r) {
+			s.accepts = append(s.accepts, r)
+		}
+	}
+	slices.Sort(s.accepts)
 	return s.opts.Cache.validate()
+}
+
+// acceptedRevisions returns the revisions that h accepts, oldest first; nil for all.
+func acceptedRevisions(h Handler) []wire.Revision {
+	if s := serverOf(h); s != nil {
+		return s.accepts
+	}
+	return nil
 }
 
 // ServeMCP serves one request through the server's middleware.
 func (s *Server) ServeMCP(ctx context.Context, req *Request) (Result, error) {
+	if s.accepts != nil && !slices.Contains(s.accepts, req.env.Revision) {
+		return nil, wire.UnsupportedVersion(req.env.VersionText, s.accepts)
+	}
 	if req.Method != wire.MethodSubscriptionsListen && req.Method != wire.MethodTasksResult && req.detached == nil {
 		defer s.serving.Add(-1)
 		if s.serving.Add(1) > int64(s.opts.MaxInFlight) {

@@ -346,7 +346,7 @@ func (s *Server) identity() string {
 func Once[T any](ctx context.Context, key string, f func(context.Context) (T, error)) (T, error) {
 	var result T
 	c := callFrom(ctx)
-	if c == nil {
+	if c == nil || c.server == nil {
 		return f(ctx) // not in a handler, which may run again
 	}
 	raw, done, err := c.claim(key)

@@ -349,12 +349,14 @@ func (s *Server) openFilter(ctx context.Context, req *Request) (f SubscriptionFi
 			"invalid params.notifications.resourceSubscriptions: %d URIs, want at most %d",
 			len(f.ResourceSubscriptions), maxSubscribedURIs)
 	}
-	f.ToolsListChanged = f.ToolsListChanged && s.tools.ever.Load()
-	f.PromptsListChanged = f.PromptsListChanged && s.prompts.ever.Load()
-	f.ResourcesListChanged = f.ResourcesListChanged && s.offersResources()
+	caps := s.capabilities()
+	f.ToolsListChanged = f.ToolsListChanged && caps.Tools != nil && caps.Tools.ListChanged
+	f.PromptsListChanged = f.PromptsListChanged && caps.Prompts != nil && caps.Prompts.ListChanged
+	f.ResourcesListChanged = f.ResourcesListChanged && caps.Resources != nil && caps.Resources.ListChanged
+	subscribes := caps.Resources != nil && caps.Resources.Subscribe
 	work := maxMatching
 	f.ResourceSubscriptions = slices.DeleteFunc(f.ResourceSubscriptions, func(uri string) bool {
-		if len(uri) > maxURI || !s.offersResources() {
+		if len(uri) > maxURI || !subscribes {
 			return true
 		}
 		return !req.env.Checked.Agreed(uri, func() bool {

@@ -141,13 +141,18 @@ type wrapper interface {
 	Unwrap(wire.ForTransports) Handler
 }
 
-// plainServer returns the server that h is or that a transport has wrapped, if it has no
-// middleware; otherwise nil.
-func plainServer(h Handler) *Server {
+// serverOf returns the server that h is or that a transport has wrapped; nil for other handlers.
+func serverOf(h Handler) *Server {
 	if w, ok := h.(wrapper); ok {
 		h = w.Unwrap(wire.ForTransports{})
 	}
-	if s, ok := h.(*Server); ok && s.handler.Load().isPlain {
+	s, _ := h.(*Server)
+	return s
+}
+
+// plainServer returns the server of h if it has no middleware; otherwise nil.
+func plainServer(h Handler) *Server {
+	if s := serverOf(h); s != nil && s.handler.Load().isPlain {
 		return s
 	}
 	return nil

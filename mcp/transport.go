@@ -63,17 +63,20 @@ type TransportError struct {
 	Err error
 }
 
-// Error returns the reason and, unless the reason is missing authorization, whether the request may
-// have run.
+// Error returns the reason. If there was no response to a request that can have effects, the text
+// ends with "; it may have run".
 func (e *TransportError) Error() string {
-	state := ""
-	switch {
-	case e.MayHaveRun:
-		state = "no valid response, the request may have run: "
-	case !isUnauthorized(e.Err):
-		state = "the request did not run: "
+	text := fmt.Sprintf("mcp: %s: %v", e.Method, e.Err)
+	if e.MayHaveRun && !errors.Is(e.Err, ErrInvalidResult) && canHaveEffects(e.Method) {
+		text += "; it may have run"
 	}
-	return fmt.Sprintf("mcp: %s: %s%v", e.Method, state, e.Err)
+	return text
+}
+
+// canHaveEffects reports whether a request of a method can change something at the server. The
+// methods of extensions can.
+func canHaveEffects(method string) bool {
+	return method == wire.MethodToolsCall || !coreMethod(method)
 }
 
 // Unwrap returns the reason.

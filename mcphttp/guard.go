@@ -216,9 +216,9 @@ func (g *guard) allowOrigin(w http.ResponseWriter, origin field) {
 // serveOptions serves OPTIONS, which browsers send as a preflight.
 func (h *Handler) serveOptions(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
-	header.Set("Allow", allowedMethods)
+	header.Set("Allow", h.opts.Sessions.allowedMethods())
 	if header.Get("Access-Control-Allow-Origin") != "" && r.Header.Get("Access-Control-Request-Method") != "" {
-		header.Set("Access-Control-Allow-Methods", "POST, GET, DELETE")
+		header.Set("Access-Control-Allow-Methods", strings.TrimSuffix(h.opts.Sessions.allowedMethods(), ", OPTIONS"))
 		header.Set("Access-Control-Max-Age", corsMaxAge)
 		if requested := r.Header.Get("Access-Control-Request-Headers"); requested != "" {
 			// An allowed origin may send any header: tools choose the Mcp-Param headers, and

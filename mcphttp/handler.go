@@ -12,9 +12,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// allowedMethods is the value of the header Allow.
-const allowedMethods = "POST, GET, DELETE, OPTIONS"
-
 // A Handler serves an [mcp.Handler] on one HTTP endpoint, to clients of every revision; see the
 // package comment. Each request is served on the goroutine that net/http started for it. A Handler
 // is safe for concurrent use.
@@ -32,6 +29,7 @@ type Handler struct {
 	calls    waitCounter // messages being served
 	streams  waitCounter // GET streams being served
 	sizes    sizeHint    // of responses
+	refused  refusalCounter
 
 	bodyReads      *deadlineQueue[*bodyRead]
 	responseWrites *deadlineQueue[http.ResponseWriter] // of large responses
@@ -89,7 +87,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case http.MethodOptions:
 		h.serveOptions(w, r)
 	default:
-		h.refuseMethod(w, allowedMethods)
+		h.refuseMethod(w, h.opts.Sessions.allowedMethods())
 	}
 }
 
@@ -187,9 +185,29 @@ func namesModern(version field) bool {
 	return rev.Modern()
 }
 
+// allowedMethods returns the methods that the options allow, as the value of the header Allow.
+func (o *SessionOptions) allowedMethods() string {
+	allowed := "POST"
+	if !o.Stateless && !o.NoGET {
+		allowed += ", GET"
+	}
+	if !o.Stateless && !o.NoDELETE {
+		allowed += ", DELETE"
+	}
+	return allowed + ", OPTIONS"
+}
+
+// resumes reports whether clients can resume streams.
+func (o *SessionOptions) resumes() bool { return !o.Stateless && !o.NoGET }
+
 func (h *Handler) serveGet(w http.ResponseWriter, r *http.Request, head *head) {
-	if namesModern(head.version) {
+	o := &h.opts.Sessions
+	switch {
+	case namesModern(head.version):
 		h.refuseMethod(w, "POST, OPTIONS")
+		return
+	case o.Stateless, o.NoGET, o.NoHTTPSSE && !head.id.sent:
+		h.refuseMethod(w, o.allowedMethods())
 		return
 	}
 	h.streams.add()
@@ -216,6 +234,10 @@ func (h *Handler) serveGet(w http.ResponseWriter, r *http.Request, head *head) {
 func (h *Handler) serveDelete(w http.ResponseWriter, r *http.Request, head *head) {
 	if namesModern(head.version) {
 		h.refuseMethod(w, "POST, OPTIONS")
+		return
+	}
+	if o := &h.opts.Sessions; o.Stateless || o.NoDELETE {
+		h.refuseMethod(w, o.allowedMethods())
 		return
 	}
 	s, no := h.find(head, mcp.PrincipalFrom(r.Context()))

@@ -22,7 +22,7 @@ func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, head *head
 			h.refuse(w, msg.ID, no)
 		}
 	case jsonrpc.Notification:
-		if no := checkNotification(head, msg); no != nil {
+		if no := h.checkNotification(head, msg); no != nil {
 			h.refuse(w, jsonrpc.ID{}, no)
 			return
 		}
@@ -35,10 +35,10 @@ func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, head *head
 // checkNotification returns the reason not to accept a notification, or nil. The protocol has no
 // notifications that clients send over HTTP, so an accepted one is ignored. Spec:
 // basic/transports/streamable-http#sending-messages (2026-07-28)
-func checkNotification(head *head, msg *jsonrpc.Message) *refusal {
+func (h *Handler) checkNotification(head *head, msg *jsonrpc.Message) *refusal {
 	if version := head.version; version.sent {
 		if rev, known := wire.ParseRevision(version.value); !known || !rev.Modern() {
-			return &refusal{http.StatusBadRequest, wire.UnsupportedVersion(version.value)}
+			return &refusal{http.StatusBadRequest, wire.UnsupportedVersion(version.value, h.sessions.config.Revisions)}
 		}
 	}
 	if head.method.sent && head.method.value != msg.Method {
@@ -49,7 +49,7 @@ func checkNotification(head *head, msg *jsonrpc.Message) *refusal {
 
 // openRequest returns the request of a message, or a refusal. It checks the envelope first, then
 // the headers against the body, then the version.
-func openRequest(head *head, msg *jsonrpc.Message) (*mcp.Request, *refusal) {
+func (h *Handler) openRequest(head *head, msg *jsonrpc.Message) (*mcp.Request, *refusal) {
 	req, err := mcp.NewRequest(msg)
 	if err != nil {
 		var e *mcp.Error
@@ -62,7 +62,8 @@ func openRequest(head *head, msg *jsonrpc.Message) (*mcp.Request, *refusal) {
 		return nil, &refusal{http.StatusBadRequest, err}
 	}
 	if rev, known := wire.ParseRevision(req.Revision()); !known || !rev.Modern() {
-		return nil, &refusal{http.StatusBadRequest, wire.UnsupportedVersion(req.Revision())}
+		accepted := h.sessions.config.Revisions
+		return nil, &refusal{http.StatusBadRequest, wire.UnsupportedVersion(req.Revision(), accepted)}
 	}
 	return req, nil
 }
@@ -73,7 +74,7 @@ func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, head *hea
 			return no
 		}
 	}
-	req, no := openRequest(head, msg)
+	req, no := h.openRequest(head, msg)
 	if no != nil {
 		return no
 	}

@@ -38,6 +38,27 @@ type SessionOptions struct {
 	// GET stream of its session. The session ends if three in sequence have no response. Default: no
 	// pings; a client that has vanished keeps its session until the network reports a lost connection.
 	PingInterval time.Duration
+	// Stateless serves these clients without sessions, so that replicas need no state of clients:
+	// each POST is served on its own, in the revision of its MCP-Protocol-Version header or
+	// 2025-03-26. GET, DELETE and HTTP+SSE are refused with status 405. The server cannot ask the
+	// client for input ([mcp.ErrUnsupported]), sends no log messages, notifies of no changes and
+	// ends a call whose client disconnects. Max and MaxPerPrincipal limit the requests in progress.
+	// Begin and End are not called.
+	Stateless bool
+	// NoHTTPSSE refuses the clients of HTTP+SSE, the transport of 2024-11-05, with status 405.
+	NoHTTPSSE bool
+	// NoGET refuses every GET with status 405: there are no streams for notifications that belong to
+	// no request, no resumed streams and no HTTP+SSE.
+	NoGET bool
+	// NoDELETE refuses every DELETE with status 405: clients cannot end their session.
+	NoDELETE bool
+
+	// Begin is called when a session has been initialized, and End when it ends, with the reason.
+	// The id is a secret. [mcp.PrincipalFrom](ctx) is the caller. They must be fast and safe for
+	// concurrent use; the client waits for Begin.
+	Begin func(ctx context.Context, id string)
+	End   func(id string, cause error)
+
 	// Events stores the events of streams, for clients whose connection broke. Default: a store in
 	// memory of at most 256 MiB, which keeps the last 10 minutes, 8 MiB of each session and 64 MiB
 	// of each principal.
@@ -82,6 +103,7 @@ type session struct {
 	conv atomic.Pointer[legacy.Session] // set once, under mu
 
 	mu         sync.Mutex                // guards the fields below
+	hasBegun   bool                      // Begin was called, and End was not
 	streams    map[string]*sessionStream // of unfinished calls, by name; nil until there is one
 	standalone *standalone               // the GET stream; nil until there is one
 	ended      bool
@@ -89,10 +111,10 @@ type session struct {
 	initializing context.CancelCauseFunc
 }
 
-// close ends the calls and the streams of the session.
-func (s *session) close(cause error) {
+// close ends the calls and the streams of the session. It reports whether the session had begun.
+func (s *session) close(cause error) (hadBegun bool) {
 	s.mu.Lock()
-	s.ended = true
+	hadBegun, s.hasBegun, s.ended = s.hasBegun, false, true
 	conv, alone := s.conversation(), s.standalone
 	if s.initializing != nil {
 		s.initializing(cause)
@@ -111,6 +133,7 @@ func (s *session) close(cause error) {
 	if s.queue != nil {
 		s.queue.close()
 	}
+	return hadBegun
 }
 
 // keepAlive pings the client of an initialized session on the stream of a queue until stop is called.

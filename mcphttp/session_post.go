@@ -5,6 +5,7 @@ import (
 	stdjson "encoding/json"
 	"errors"
 	"net/http"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -19,6 +20,8 @@ func (h *Handler) serveSessionPost(w http.ResponseWriter, r *http.Request, head 
 	var no *refusal
 	id, isEndpoint := endpointSession(r)
 	switch {
+	case h.opts.Sessions.Stateless:
+		no = h.serveStateless(w, r, head, msg)
 	case isEndpoint:
 		no = h.serveEndpointPost(w, r, head, id, msg)
 	case msg.Kind() == jsonrpc.Request && msg.Method == wire.MethodInitialize:
@@ -49,21 +52,38 @@ func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, head *
 		return no
 	}
 	defer h.sessions.release(s)
+	h.writeInitialize(w, r, s, msg, func() {
+		h.endNamed(r, head)
+		w.Header()[headerSession] = []string{s.id}
+	})
+	return nil
+}
+
+// writeInitialize initializes a session and writes the response, after it has called the functions if
+// the session is open.
+func (h *Handler) writeInitialize(
+	w http.ResponseWriter, r *http.Request, s *session, msg *jsonrpc.Message, opened ...func(),
+) {
 	ctx := newSessionContext(r)
 	answer := h.sessions.initialize(ctx, s, msg)
 	body := jsonrpc.Append(nil, answer)
+	status := http.StatusOK
 	if answer.Error != nil {
 		h.sessions.end(s, mcp.ErrClosed)
 		if c := ctx.challenged.Load(); c != nil {
 			h.writeChallenge(w, c, body)
-			return nil
+			return
+		}
+		if answer.Error.Code == mcp.CodeUnsupportedProtocolVersion { // no revision with sessions is accepted
+			status = http.StatusBadRequest
+			h.refused.add(http.StatusText(status))
 		}
 	} else {
-		h.endNamed(r, head)
-		w.Header()[headerSession] = []string{s.id}
+		for _, f := range opened {
+			f()
+		}
 	}
-	h.writeJSON(w, http.StatusOK, body)
-	return nil
+	h.writeJSON(w, status, body)
 }
 
 // endNamed ends the session that a request names and reports whether there was one of its caller.
@@ -97,19 +117,48 @@ func (t *sessions) initialize(ctx *sessionContext, s *session, msg *jsonrpc.Mess
 	defer stop()
 	ctx.Context = timeout
 	answer := conv.InitializeResponse(ctx, msg.ID)
+	if answer.Error == nil {
+		t.begun(ctx, s)
+	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.initializing = nil
+	isEnded := s.ended // meanwhile
+	if answer.Error == nil && !isEnded {
+		s.conv.Store(conv)
+		s.hasBegun = true
+	}
+	s.mu.Unlock()
 	switch {
 	case answer.Error != nil:
 		conv.Close(mcp.ErrClosed)
-	case s.ended: // meanwhile
+	case isEnded:
 		conv.Close(mcp.ErrClosed)
+		t.over(s, mcp.ErrClosed)
 		return jsonrpc.NewErrorResponse(msg.ID, errSessionEnded)
-	default:
-		s.conv.Store(conv)
 	}
 	return answer
+}
+
+// begun calls [SessionOptions.Begin].
+func (t *sessions) begun(ctx context.Context, s *session) {
+	if t.opts.Sessions.Begin != nil && !t.opts.Sessions.Stateless {
+		defer t.recovered("SessionOptions.Begin")
+		t.opts.Sessions.Begin(ctx, s.id)
+	}
+}
+
+// over calls [SessionOptions.End].
+func (t *sessions) over(s *session, cause error) {
+	if t.opts.Sessions.End != nil && !t.opts.Sessions.Stateless {
+		defer t.recovered("SessionOptions.End")
+		t.opts.Sessions.End(s.id, cause)
+	}
+}
+
+func (t *sessions) recovered(what string) {
+	if value := recover(); value != nil {
+		t.opts.Logger.Error("mcphttp: panic recovered", "in", what, "value", value, "stack", string(debug.Stack()))
+	}
 }
 
 // beginInitialize makes close call cancel, so that a handler that hangs does not delay the end of the
@@ -132,12 +181,17 @@ var errSessionEnded = mcp.Errorf(mcp.CodeInvalidRequest, "the session has ended"
 func (h *Handler) serveSessionMessage(
 	w http.ResponseWriter, r *http.Request, head *head, msg *jsonrpc.Message,
 ) *refusal {
-	principal := mcp.PrincipalFrom(r.Context())
-	s, no := h.find(head, principal)
+	s, no := h.find(head, mcp.PrincipalFrom(r.Context()))
 	if no != nil {
 		return no
 	}
 	defer h.sessions.release(s)
+	return h.serveMessage(w, r, s, msg)
+}
+
+// serveMessage serves a message of a session.
+func (h *Handler) serveMessage(w http.ResponseWriter, r *http.Request, s *session, msg *jsonrpc.Message) *refusal {
+	principal := mcp.PrincipalFrom(r.Context())
 	conv := s.conversation()
 	needed, no := needsResponse(conv.Revision(), msg)
 	switch {
@@ -328,7 +382,7 @@ func (p *sessionPost) send(ctx context.Context, data []byte) error {
 // open returns the stream of the response, which it creates if necessary. The caller holds p.mu.
 func (p *sessionPost) open(ctx context.Context) *sessionStream {
 	if p.stream == nil {
-		p.stream = p.session.newStream(callStream, p.rev, p.handler.sessions.events)
+		p.stream = p.session.newStream(callStream, p.rev, p.handler.sessions.eventLog())
 		p.first = newEventStream(p.w, p.handler, p.session.caller)
 		p.stream.start(ctx, p.first)
 		if p.disconnected {
@@ -390,7 +444,7 @@ func (p *sessionPost) respond(a response) {
 // Spec: basic/transports#sending-messages-to-the-server (2025-11-25)
 func CloseStream(ctx context.Context, retry time.Duration) error {
 	c := sessionContextFrom(ctx)
-	if c == nil || c.post == nil || !c.post.rev.Has(wire.SSEPriming) {
+	if c == nil || c.post == nil || !c.post.rev.Has(wire.SSEPriming) || !c.post.handler.opts.Sessions.resumes() {
 		return errors.ErrUnsupported
 	}
 	p := c.post

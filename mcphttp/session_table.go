@@ -38,6 +38,8 @@ func newSessions(h mcp.Handler, opts *Options, filters *quota) *sessions {
 			Logger:      opts.Logger,
 			MaxInFlight: opts.Sessions.MaxInFlight,
 			Reserve:     reserveIn(filters),
+			Revisions:   mcpFuncs.Revisions(h),
+			Stateless:   opts.Sessions.Stateless,
 			Cancelled:   func(reason string) error { return fmt.Errorf("%w: %s", mcp.ErrCancelled, reason) },
 		},
 		quota:  newQuota("sessions", int64(opts.Sessions.Max), int64(opts.Sessions.MaxPerPrincipal)),
@@ -45,6 +47,14 @@ func newSessions(h mcp.Handler, opts *Options, filters *quota) *sessions {
 		begin:  time.Now(),
 		byID:   make(map[string]*session),
 	}
+}
+
+// eventLog returns the store of the events of calls, nil if no client can resume a stream.
+func (t *sessions) eventLog() *sessionEventLog {
+	if !t.opts.Sessions.resumes() {
+		return nil
+	}
+	return t.events
 }
 
 type callerKey struct{}
@@ -182,7 +192,9 @@ func (t *sessions) end(s *session, cause error) {
 // finish closes a session that was removed from the table.
 func (t *sessions) finish(s *session, cause error) {
 	t.quota.release(s.caller, 1)
-	s.close(cause)
+	if s.close(cause) {
+		t.over(s, cause)
+	}
 	t.events.delete(sessionKey{s.id, s.digest})
 }
 

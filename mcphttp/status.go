@@ -57,6 +57,7 @@ func challengeOf(err error) *challenge {
 
 func (h *Handler) writeChallenge(w http.ResponseWriter, c *challenge, body []byte) {
 	w.Header()["Www-Authenticate"] = c.fields
+	h.refused.add(http.StatusText(c.status))
 	h.writeJSON(w, c.status, body)
 }
 
@@ -91,6 +92,7 @@ func retryAfter(err *mcp.Error) string {
 
 // refuse writes a refusal. The id is that of the request, if it was read.
 func (h *Handler) refuse(w http.ResponseWriter, id jsonrpc.ID, no *refusal) {
+	h.refused.add(no.reason())
 	if after := retryAfter(no.err); after != "" {
 		w.Header().Set("Retry-After", after)
 	}
@@ -106,6 +108,9 @@ const netHTTPBuffer = 2 << 10
 
 // writeResponse writes the JSON response to a caller. It is cut if too much output is unread.
 func (h *Handler) writeResponse(w http.ResponseWriter, c caller, status int, body []byte) {
+	if status >= http.StatusBadRequest {
+		h.refused.add(http.StatusText(status))
+	}
 	if len(body) > minUnread {
 		o := &output{caller: c, cut: func() { expireWrite(w) }}
 		h.unread.add(o, int64(cap(body))) // which is what it holds

@@ -14,7 +14,7 @@ func TestConnectToAWrongPathNamesURLStatusAndHint(t *testing.T) {
 	s := httptest.NewServer(http.NotFoundHandler())
 	defer s.Close()
 	_, err := mcp.Connect(t.Context(), mcphttp.NewTransport(s.URL+"/wrong?token=secret", nil), nil)
-	want := `mcp: initialize: the request did not run: no MCP server at ` + s.URL + `/wrong, check the path, ` +
+	want := `mcp: initialize: no MCP server at ` + s.URL + `/wrong, check the path, ` +
 		`which is often /mcp: HTTP 404 Not Found: "404 page not found\n"`
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v\nwant %s", err, want)

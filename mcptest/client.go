@@ -1,6 +1,7 @@
 package mcptest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -12,7 +13,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// timeout limits every wait of a client. A test that reaches it hangs.
+// timeout limits every wait of a client by default. A test that reaches it hangs.
 const timeout = 30 * time.Second
 
 // maxRounds limits how often one request may ask for input.
@@ -61,6 +62,9 @@ type Options struct {
 	// RealTime makes [Run] run outside a synctest bubble, for handlers that share channels with
 	// goroutines outside of it, such as those of a connection pool.
 	RealTime bool
+	// Timeout is how long the client waits for a response, for notifications and for a shutdown of the
+	// server, before the test fails. In a bubble it is fake time. Default: 30 seconds.
+	Timeout time.Duration
 }
 
 // An Extension describes messages of extensions. Only the general form of such messages is
@@ -100,6 +104,7 @@ func Connect(t testing.TB, h mcp.Handler, on Combination, opts *Options) *Client
 	if c.Options.Capabilities == nil {
 		c.Options.Capabilities = everything(on)
 	}
+	c.Options.Timeout = cmp.Or(c.Options.Timeout, timeout)
 	if c.Options.Answer == nil {
 		c.Options.Answer = consent
 	}
@@ -277,7 +282,7 @@ type Pending struct {
 // Wait returns the response, a result or an error. It fails the test if none arrives.
 func (p *Pending) Wait() *jsonrpc.Message {
 	p.c.t.Helper()
-	timer := time.NewTimer(timeout)
+	timer := time.NewTimer(p.c.Options.Timeout)
 	defer timer.Stop()
 	select {
 	case <-p.done:
@@ -286,7 +291,7 @@ func (p *Pending) Wait() *jsonrpc.Message {
 		}
 		return p.response
 	case <-timer.C:
-		p.c.t.Fatalf("%s: %s was not answered within %v", p.c, p.Method, timeout)
+		p.c.t.Fatalf("%s: %s was not answered within %v", p.c, p.Method, p.c.Options.Timeout)
 		return nil
 	}
 }

@@ -85,7 +85,7 @@ func (l *httpConn) close() {
 }
 
 func (l *httpConn) shutdown() {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), l.c.Options.Timeout)
 	defer cancel()
 	if err := l.handler.Shutdown(ctx); err != nil {
 		l.c.fault("shutdown: %v", err)

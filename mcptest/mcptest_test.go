@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -262,4 +263,26 @@ func TestWithoutSchemas(t *testing.T) {
 			t.Error("got a schema, want none")
 		}
 	})
+}
+
+func TestTimeoutLimitsWaits(t *testing.T) {
+	hangs := mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+		if req.Method == "tools/call" {
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		}
+		return mcp.NewServer("s", "1", nil).ServeMCP(ctx, req)
+	})
+	for _, on := range Combinations() {
+		t.Run(on.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				got := faultsOf(t, func(t testing.TB) {
+					Connect(t, hangs, on, &Options{Timeout: 7 * time.Second}).Call("tools/call", map[string]any{"name": "x"})
+				})
+				if !strings.Contains(got, "tools/call was not answered within 7s") {
+					t.Errorf("got %q, want a timeout", got)
+				}
+			})
+		})
+	}
 }

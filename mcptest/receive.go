@@ -229,7 +229,7 @@ func (c *Client) Notifications(methods ...string) []*jsonrpc.Message {
 // returns them.
 func (c *Client) Await(n int, method string) []*jsonrpc.Message {
 	c.t.Helper()
-	timer := time.NewTimer(timeout)
+	timer := time.NewTimer(c.Options.Timeout)
 	defer timer.Stop()
 	for {
 		c.mu.Lock()
@@ -242,7 +242,7 @@ func (c *Client) Await(n int, method string) []*jsonrpc.Message {
 		select {
 		case <-arrived:
 		case <-timer.C:
-			c.t.Fatalf("%s: %d of %d %s within %v", c, len(got), n, method, timeout)
+			c.t.Fatalf("%s: %d of %d %s within %v", c, len(got), n, method, c.Options.Timeout)
 		}
 	}
 }

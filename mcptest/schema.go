@@ -58,12 +58,17 @@ type Schema struct {
 // schemas caches the schemas by revision.
 var schemas sync.Map
 
+// noSchemas limits the message about missing schemas to one in a run.
+var noSchemas sync.Once
+
 // openSchema returns the schema of a revision, nil if there is no schema directory.
 func openSchema(t testing.TB, revision string) *Schema {
 	t.Helper()
 	dir := SchemaDir()
 	if dir == "" {
-		t.Logf("messages are not validated: set PATCHBAY_SCHEMAS to a directory of the official schemas")
+		noSchemas.Do(func() {
+			t.Logf("messages are not validated: set PATCHBAY_SCHEMAS to a directory of the official schemas")
+		})
 		return nil
 	}
 	if known, ok := schemas.Load(revision); ok {

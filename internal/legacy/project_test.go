@@ -119,7 +119,7 @@ func TestLIFE15_ErrorCodesExistInTheRevision(t *testing.T) {
 		{jsonrpc.Error{Code: wire.CodeMissingCapability, Message: "m", Data: json.RawMessage(`{"requiredCapabilities":{"elicitation":{"url":{}},"sampling":{}}}`)},
 			-32600, "the client did not declare a capability that this request needs, or its revision does not have it: elicitation.url, sampling"},
 		{jsonrpc.Error{Code: wire.CodeMissingCapability, Message: "m"}, -32600, "the client did not declare a capability that this request needs, or its revision does not have it"},
-		{*wire.UnsupportedVersion("x"), -32602, "unsupported protocol version"},
+		{*wire.UnsupportedVersion("x", nil), -32602, "unsupported protocol version"},
 		{jsonrpc.Error{Code: wire.CodeHeaderMismatch, Message: "m"}, -32600, "m"},
 		{jsonrpc.Error{Code: wire.CodeURLElicitationRequired, Message: "m"}, -32600, "m"},
 		{jsonrpc.Error{Code: -32601, Message: "m"}, -32601, "m"},
@@ -132,7 +132,7 @@ func TestLIFE15_ErrorCodesExistInTheRevision(t *testing.T) {
 			t.Errorf("%d: got %+v", test.e.Code, got)
 		}
 	}
-	mismatch := projectError(wire.June2025, wire.MethodInitialize, wire.UnsupportedVersion("x"))
+	mismatch := projectError(wire.June2025, wire.MethodInitialize, wire.UnsupportedVersion("x", nil))
 	for _, member := range []string{`"supported":[`, `"requested":"x"`} {
 		if !strings.Contains(string(mismatch.Data), member) {
 			t.Errorf("unsupported version: data %s, want %s", mismatch.Data, member)

@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -79,6 +80,10 @@ type Config struct {
 	// Calls holds the requests in flight of a stream that carries more than this session. Ids and
 	// limits then apply to the whole stream. Default: a table for each session.
 	Calls *peer.Table
+	// Revisions are the revisions that the core accepts, oldest first. Default: all.
+	Revisions []wire.Revision
+	// Stateless: initialize declares no capability that needs a session, see [OpenStateless].
+	Stateless bool
 	// Reserve reserves n bytes for the resources that the session of a context subscribes to, and
 	// reports whether there is room; a negative n releases them. Default: each session has room.
 	Reserve func(ctx context.Context, n int) bool
@@ -95,6 +100,26 @@ func (c *Config) logger() *slog.Logger {
 		return slog.Default()
 	}
 	return c.Logger
+}
+
+// negotiate returns the revision of a session whose client requests a version: that one if it has
+// sessions and is accepted, otherwise the newest such revision.
+//
+// Spec: basic/lifecycle#version-negotiation
+func (c *Config) negotiate(version string) (wire.Revision, *jsonrpc.Error) {
+	accepted := c.Revisions
+	if accepted == nil {
+		accepted = wire.Revisions()
+	}
+	if rev, known := wire.ParseRevision(version); known && !rev.Modern() && slices.Contains(accepted, rev) {
+		return rev, nil
+	}
+	for _, rev := range slices.Backward(accepted) {
+		if !rev.Modern() {
+			return rev, nil
+		}
+	}
+	return 0, wire.UnsupportedVersion(version, accepted)
 }
 
 func (c *Config) cancelled(reason string) error {

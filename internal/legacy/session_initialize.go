@@ -1,6 +1,7 @@
 package legacy
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -46,7 +47,7 @@ func Initialize(ctx context.Context, cfg *Config, req *jsonrpc.Message) (*Sessio
 }
 
 // Open begins a session with an initialize request, without waiting for the core. If the requested
-// revision is unknown or has no sessions, it chooses the newest that has.
+// revision is unknown, not accepted or has no sessions, it chooses the newest accepted that has.
 // [Session.InitializeResponse] returns the response. The session keeps the values of ctx but does
 // not end with it.
 //
@@ -56,9 +57,9 @@ func Open(ctx context.Context, cfg *Config, req *jsonrpc.Message) (*Session, *js
 	if err != nil {
 		return nil, err
 	}
-	rev, known := wire.ParseRevision(p.version)
-	if !known || rev.Modern() {
-		rev = wire.LatestLegacy()
+	rev, err := cfg.negotiate(p.version)
+	if err != nil {
+		return nil, err
 	}
 	envelope := unique.Make(sessionEnvelope{
 		revision: rev, clientInfo: string(p.clientInfo), capabilities: string(clientCapabilities(rev, p.capabilities)),
@@ -70,6 +71,40 @@ func Open(ctx context.Context, cfg *Config, req *jsonrpc.Message) (*Session, *js
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	return s, nil
+}
+
+// OpenStateless returns a session for the messages of one HTTP request. Its client has declared no
+// capabilities, and it has no log level, subscriptions or tasks. The version is that of the header,
+// which must be accepted; without one it is empty, and 2025-03-26 is assumed if it is accepted.
+//
+// Spec: basic/transports#protocol-version-header
+func OpenStateless(ctx context.Context, cfg *Config, version string) (*Session, *jsonrpc.Error) {
+	rev, err := cfg.negotiate(cmp.Or(version, wire.March2025.String()))
+	if err == nil && version != "" && rev.String() != version {
+		err = wire.UnsupportedVersion(version, cfg.Revisions)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := &Session{cfg: cfg, rev: rev, calls: &peer.Table{MaxCalls: cfg.MaxInFlight}, hasServer: true}
+	s.envelope = unique.Make(sessionEnvelope{revision: rev, clientInfo: defaultInfo, capabilities: "{}"})
+	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	return s, nil
+}
+
+// statelessCapabilities returns those of a server's capabilities that need no session.
+func statelessCapabilities(capabilities []byte) []byte {
+	dst := []byte{'{'}
+	for key, value := range jsonscan.Members(capabilities) {
+		switch string(key) {
+		case "logging", "tasks":
+			continue
+		case "tools", "prompts", "resources":
+			value = emptyResult
+		}
+		dst = append(appendMember(dst, key, value), ',')
+	}
+	return closeWith(dst, '}')
 }
 
 // initializeParams are the params of initialize. The slices alias the request.
@@ -133,6 +168,9 @@ func (s *Session) InitializeResponse(ctx context.Context, id jsonrpc.ID) *jsonrp
 	}
 	capabilities, _ := jsonscan.Get(discovered, "capabilities")
 	capabilities = projectCapabilities(s.rev, capabilities)
+	if s.cfg.Stateless {
+		capabilities = statelessCapabilities(capabilities)
+	}
 	found = parseCapabilities(capabilities)
 
 	result := appendMember([]byte{'{'}, []byte("protocolVersion"), jsonscan.AppendQuote(nil, s.rev.String()))
@@ -242,6 +280,9 @@ func (e *sessionEnvelope) appendMembers(dst []byte, env *wire.Envelope) []byte {
 	env.ClientInfo = last(dst, len(e.clientInfo))
 	dst = append(append(dst, `,"`+wire.MetaClientCapabilities+`":`...), e.capabilities...)
 	env.Capabilities = last(dst, len(e.capabilities))
+	if e.logLevel == "" { // of a stateless session
+		return dst
+	}
 	env.LogLevel = e.logLevel
 	dst = append(append(dst, `,"`+wire.MetaLogLevel+`":"`...), e.logLevel...)
 	return append(dst, '"')

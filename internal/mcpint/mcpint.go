@@ -19,6 +19,8 @@ type Funcs[R, H any] struct {
 	AppendResult func(dst []byte, ctx context.Context, h H, req R) ([]byte, *jsonrpc.Error)
 	// NewOpened returns a request whose envelope has been opened.
 	NewOpened func(r wire.Request) R
+	// Revisions returns the revisions that a handler accepts, oldest first, or nil for all.
+	Revisions func(h H) []wire.Revision
 }
 
 var provided any // Funcs, set while package mcp is initialized

@@ -31,14 +31,19 @@ const (
 
 // UnsupportedVersion returns the error for a request whose envelope names a revision that is
 // unknown or has no envelopes. Its data contains the requested version and the supported revisions,
-// newest first. If the requested revision is supported with a session, the list has only the
-// revisions with envelopes.
+// newest first: those of accepted, which is given oldest first, or all if it is nil. If the
+// requested revision is supported with a session, the list has only the revisions with envelopes,
+// unless there are none.
 //
 // Spec: basic/versioning#protocol-version-negotiation (2026-07-28)
-func UnsupportedVersion(requested string) *jsonrpc.Error {
-	supported := Revisions()
-	if _, known := ParseRevision(requested); known {
-		supported = slices.DeleteFunc(supported, func(r Revision) bool { return !r.Modern() })
+func UnsupportedVersion(requested string, accepted []Revision) *jsonrpc.Error {
+	if accepted == nil {
+		accepted = Revisions()
+	}
+	supported := slices.Clone(accepted)
+	isLegacy := func(r Revision) bool { return !r.Modern() }
+	if r, known := ParseRevision(requested); known && isLegacy(r) && !isLegacy(supported[len(supported)-1]) {
+		supported = slices.DeleteFunc(supported, isLegacy)
 	}
 	slices.Reverse(supported)
 	data := []byte(`{"supported":[`)

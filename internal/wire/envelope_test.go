@@ -200,12 +200,12 @@ func TestMETA07_META08_META11_CompleteReportsMissingKeys(t *testing.T) {
 }
 
 func TestVER04_UnsupportedVersionErrorListsTheSupportedOnes(t *testing.T) {
-	err := wire.UnsupportedVersion(`1900"`)
+	err := wire.UnsupportedVersion(`1900"`, nil)
 	want := `{"supported":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"requested":"1900\""}`
 	if err.Code != -32022 || string(err.Data) != want {
 		t.Errorf("got %d %s, want -32022 %s", err.Code, err.Data, want)
 	}
-	err = wire.UnsupportedVersion("2025-11-25") // supported, but with initialize
+	err = wire.UnsupportedVersion("2025-11-25", nil) // supported, but with initialize
 	want = `{"supported":["2026-07-28"],"requested":"2025-11-25"}`
 	if string(err.Data) != want {
 		t.Errorf("got %s, want %s", err.Data, want)
