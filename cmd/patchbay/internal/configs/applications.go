@@ -113,3 +113,11 @@ func (dirs) in(dir string, files ...string) (paths []string) {
 	}
 	return paths
 }
+
+// Applications returns the names of the applications.
+func Applications() (names []string) {
+	for _, a := range applications {
+		names = append(names, a.name)
+	}
+	return names
+}

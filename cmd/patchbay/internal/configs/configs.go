@@ -54,11 +54,14 @@ func Split(target string) (app, server string, ok bool) {
 
 // Files reads the configuration files, one after the other, in order of precedence: those of the
 // user before those of the project. If path or $PATCHBAY_CONFIG names a file, it is the only one.
-// Each error is for one file. Files that do not exist are skipped.
+// Each error is for one file, of which only App is set. Files that do not exist are skipped.
 func Files(path string) iter.Seq2[*File, error] {
 	return func(yield func(*File, error) bool) {
 		for _, p := range places(path) {
 			f, err := p.read()
+			if err != nil {
+				f = &File{App: p.app.name}
+			}
 			if err == nil && len(f.Names()) == 0 || errors.Is(err, fs.ErrNotExist) && !p.required {
 				continue
 			}
