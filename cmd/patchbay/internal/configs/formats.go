@@ -295,20 +295,25 @@ func put(server object, key, name, value string) {
 	table[name] = value
 }
 
-// checkNesting returns an error for a file that would use much memory: the parser calls itself for
-// each bracket.
+// checkNesting returns an error for a file that would use much memory or time: the parser calls
+// itself for each bracket, and its time for a dotted key grows with the square of its parts.
 func checkNesting(text []byte) error {
-	const most = 100 // brackets that are not closed, also those in strings
-	depth := 0
+	const most, mostDots = 100, 200 // brackets that are not closed, and dots of a line, also those in strings
+	depth, dots := 0, 0
 	for _, c := range text {
 		switch c {
 		case '[', '{':
 			depth++
 		case ']', '}':
 			depth = max(depth-1, 0)
+		case '.':
+			dots++
+		case '\n':
+			dots = 0
 		}
-		if depth > most {
-			return fmt.Errorf("invalid TOML: nested more than %d levels", most)
+		if depth > most || dots > mostDots {
+			return fmt.Errorf("invalid TOML: nested more than %d levels, or a line with more than %d dots",
+				most, mostDots)
 		}
 	}
 	return nil
