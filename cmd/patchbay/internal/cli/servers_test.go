@@ -2,6 +2,7 @@ package cli
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -54,12 +55,13 @@ func TestInputsAreAskedForOnATerminal(t *testing.T) {
 	newHostileProject(t)
 	t.Setenv("HOME", t.TempDir())
 	seen := ""
-	server := listen(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		seen = r.Header.Get("X-Key")
 		http.Error(w, "no", http.StatusTeapot)
 	}))
+	defer server.Close()
 	writeProjectFile(t, filepath.Join("config", "Code", "User", "mcp.json"), `{"inputs": [{"id": "k", "type": "promptString"}],
-		"servers": {"own": {"url": "`+server+`", "headers": {"X-Key": "${input:k}${input:k}"}}}}`)
+		"servers": {"own": {"url": "`+server.URL+`", "headers": {"X-Key": "${input:k}${input:k}"}}}}`)
 	if o := patchbay(t, "abc\n", "tools", "own"); o.status != exitUsage || seen != "" {
 		t.Errorf("in a pipe: exit code %d, sent %q, %s", o.status, seen, o.stderr)
 	}
