@@ -139,7 +139,7 @@ func publicArguments(args []string) []string {
 		switch {
 		case next && !strings.HasPrefix(arg, "--"):
 			out[i] = hidden
-		case hasValue && secretName.MatchString(name):
+		case hasValue && !strings.Contains(name, "://") && secretName.MatchString(name):
 			out[i] = name + "=" + hidden
 		case isHeader:
 			out[i] = header + ": " + hidden
