@@ -107,7 +107,9 @@ func (p *program) named(ctx context.Context, name string, trust truster) (*targe
 		return nil, err
 	}
 	if err != nil {
-		p.screen.printf("patchbay: ignored a configuration file: %s", clean(err.Error()))
+		for line := range strings.Lines(err.Error()) { // one for each file
+			p.screen.printf("patchbay: ignored a configuration file: %s", cleanLine(line))
+		}
 	}
 	return p.fromConfig(ctx, f, server, trust)
 }
@@ -116,7 +118,8 @@ func (p *program) named(ctx context.Context, name string, trust truster) (*targe
 // there. The error has those of files that could not be read.
 func (p *program) findServer(name string, wanted func(f *configs.File) bool) (*configs.File, string, error) {
 	app, short, qualified := configs.Split(name)
-	var found *configs.File // that has the whole name
+	ofApp := qualified && !p.namesConfig() // other applications have no alternatives
+	var found *configs.File                // that has the whole name
 	var known []string
 	var problems error
 	for f, err := range configs.Files(p.flags.config) {
@@ -134,14 +137,31 @@ func (p *program) findServer(name string, wanted func(f *configs.File) bool) (*c
 				found = f
 			}
 			for _, name := range f.Names() {
-				known = append(known, f.Target(name))
+				if !ofApp || f.App == app {
+					known = append(known, f.Target(name))
+				}
 			}
 		}
 	}
 	if found != nil {
 		return found, name, problems
 	}
-	return nil, "", errors.Join(problems, p.unknownServer(name, known)) // a file may be the cause of the second error
+	problem := p.unknownServer(name, known)
+	if ofApp {
+		problem = unknownServerOf(app, name, known)
+	}
+	return nil, "", errors.Join(problems, &unknownServerError{problem}) // a file may be the cause of the second error
+}
+
+// namesConfig reports whether the user has named a configuration file, the only one that is read.
+func (p *program) namesConfig() bool { return p.flags.config != "" || os.Getenv(host.ConfigEnv) != "" }
+
+// unknownServerOf returns the error for a name with the prefix of an application.
+func unknownServerOf(app, name string, known []string) error {
+	if len(known) > 0 {
+		return unknownName("server", name, known)
+	}
+	return fmt.Errorf("unknown server %q: found no servers in %s", name, strings.Join(configs.Paths(app), ", "))
 }
 
 func (p *program) unknownServer(name string, known []string) error {
@@ -149,14 +169,14 @@ func (p *program) unknownServer(name string, known []string) error {
 	if len(known) == 0 {
 		problem = fmt.Errorf("unknown server %q: found no configuration file with servers (tried %s, and those of "+
 			"applications)", name, strings.Join(host.ConfigFiles(p.flags.config), ", "))
-		if p.flags.config != "" || os.Getenv(host.ConfigEnv) != "" {
+		if p.namesConfig() {
 			problem = fmt.Errorf("unknown server %q: found no servers in %s", name, host.ConfigFiles(p.flags.config)[0])
 		}
 	}
 	if strings.ContainsAny(name, "/:") {
 		problem = fmt.Errorf("%w; a URL begins with http:// or https://, and a command follows --", problem)
 	}
-	return &unknownServerError{problem}
+	return problem
 }
 
 func checkServerURL(text string) error {

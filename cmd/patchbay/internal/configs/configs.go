@@ -62,7 +62,7 @@ func Files(path string) iter.Seq2[*File, error] {
 			if err != nil {
 				f = &File{App: p.app.name}
 			}
-			if err == nil && len(f.Names()) == 0 || errors.Is(err, fs.ErrNotExist) && !p.required {
+			if err == nil && len(f.Names()) == 0 || errors.Is(err, fs.ErrNotExist) && p.namedBy == "" {
 				continue
 			}
 			if !yield(f, err) {
@@ -72,22 +72,40 @@ func Files(path string) iter.Seq2[*File, error] {
 	}
 }
 
+// Paths returns the paths of the files that [Files] reads for an application unless the user names
+// one. Those of the project are relative.
+func Paths(app string) (paths []string) {
+	for _, p := range standardPlaces() {
+		if p.app.name == app {
+			paths = append(paths, p.path)
+		}
+	}
+	return paths
+}
+
 // A place is where a configuration file may be.
 type place struct {
-	app      application
-	path     string
-	dir      string // of the project; empty for a file of the user
-	required bool   // the user has named the file
+	app     application
+	path    string
+	dir     string // of the project; empty for a file of the user
+	namedBy string // the flag or variable with which the user has named the file; may be empty
 }
 
 func places(path string) []place {
 	if named := cmp.Or(path, os.Getenv(host.ConfigEnv)); named != "" {
-		p := place{app: appOf(named), path: named, required: true}
+		p := place{app: appOf(named), path: named, namedBy: "--config"}
+		if path == "" {
+			p.namedBy = "$" + host.ConfigEnv
+		}
 		if path == "" && !filepath.IsAbs(named) {
 			p.dir = filepath.Dir(named) // it names another file in each directory
 		}
 		return []place{p}
 	}
+	return standardPlaces()
+}
+
+func standardPlaces() []place {
 	d, own, all := userDirs(), []string{}, []place{}
 	for _, a := range applications {
 		for _, file := range a.user(d) {
@@ -143,7 +161,10 @@ func projectDirs(home string) []string {
 // read reads the file. The error wraps fs.ErrNotExist if it does not exist.
 func (p *place) read() (*File, error) {
 	text, err := p.content()
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && p.namedBy != "":
+		return nil, fmt.Errorf("configuration file %s does not exist (named by %s)", p.path, p.namedBy)
+	case err != nil:
 		return nil, err
 	}
 	c := &host.Config{}
@@ -162,7 +183,7 @@ func (p *place) read() (*File, error) {
 // a pipe.
 func (p *place) content() ([]byte, error) {
 	limit := maxOwnFile
-	if !p.required || p.dir != "" {
+	if p.namedBy == "" || p.dir != "" {
 		stat := os.Stat
 		if p.dir != "" {
 			stat, limit = os.Lstat, maxProjectFile
