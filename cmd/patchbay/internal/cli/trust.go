@@ -230,7 +230,7 @@ func (p *program) listTrust(store *host.TrustStore) error {
 			shorten(cleanLine(r.Does+r.Invalid), maxDoesShown))
 	}
 	if len(reports) == 0 {
-		p.screen.printf("Found no servers in the project files of the current directory.")
+		p.screen.printf("Found no project files with servers; see \"patchbay trust --help\".")
 	}
 	return problems
 }
