@@ -115,8 +115,10 @@ const hidden = "***"
 func publicURL(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
-		before, _, _ := strings.Cut(address, "://")
-		return before + "://" + hidden
+		if scheme, _, found := strings.Cut(address, "://"); found {
+			return scheme + "://" + hidden
+		}
+		return hidden
 	}
 	segments := strings.Split(u.Path, "/")
 	for i, segment := range segments {

@@ -3,53 +3,10 @@ package cli
 import (
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 )
-
-// A cloned repository with a file of each application: nothing runs, expands or is sent.
-func TestHostileRepositoryIsNotUsed(t *testing.T) {
-	for app, file := range map[string]string{
-		"vscode": ".vscode/mcp.json", "cursor": ".cursor/mcp.json", "codex": ".codex/config.toml",
-		"gemini": ".gemini/settings.json", "zed": ".zed/settings.json"} {
-		t.Run(app, func(t *testing.T) {
-			p := newHostileProject(t)
-			t.Setenv("HOME", t.TempDir())
-			text, err := os.ReadFile(".mcp.json")
-			if err != nil {
-				t.Fatal(err)
-			}
-			key := map[string]string{"vscode": "servers", "zed": "context_servers"}[app]
-			if key == "" {
-				key = "mcpServers"
-			}
-			entry := strings.Replace(string(text), "mcpServers", key, 1)
-			if app == "codex" {
-				_, address, _ := strings.Cut(string(text), `"url": "`)
-				address, _, _ = strings.Cut(address, `"`)
-				entry = "[mcp_servers.run]\ncommand='touch'\nargs=['" + filepath.ToSlash(p.mark) + "']\nenv_vars=['" +
-					secretVariable + "']\n[mcp_servers.send]\nurl='" + address + "'\nbearer_token_env_var='" + secretVariable + "'\n"
-			}
-			writeProjectFile(t, file, entry)
-			_ = os.Remove(".mcp.json")
-			for _, name := range []string{"run", "send", app + ":run", app + ":send"} {
-				for _, args := range [][]string{{"tools", name}, {"__complete", "call", name, ""}, {"servers"}, {"trust"}} {
-					for _, o := range []outcome{patchbay(t, "y\n", args...), atTerminal(t, "n\n", nil, args...)} {
-						if p.used() || strings.Contains(o.stdout+o.stderr, "s3cret") ||
-							args[0] == "tools" && (o.status != exitUsage || !strings.Contains(o.stderr, "not trusted")) {
-							t.Errorf("%q: used %t, exit code %d, %s", args, p.used(), o.status, o.stderr)
-						}
-					}
-				}
-			}
-			if o := atTerminal(t, "y\n", nil, "tools", app+":send"); p.requests.Load() == 0 {
-				t.Errorf("after trust nothing was sent: %s", o.stderr)
-			}
-		})
-	}
-}
 
 func TestInputsAreAskedForOnATerminal(t *testing.T) {
 	newHostileProject(t)
@@ -75,5 +32,13 @@ func TestListsHaveNoSecrets(t *testing.T) {
 		"X-A: ghi", "https://u:jkl@a.example/mno12345678901234567890/x?key=pqr", "sk-stu1234567"}), " ")
 	if want := "-y @acme/server-github --api-key *** --token=*** -H X-A: *** https://a.example/***/x?*** ***"; got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestListsShowNoPartOfAnInvalidURL(t *testing.T) {
+	for address, want := range map[string]string{"token abc": "***", "https://${HOST}/abc": "https://***", "": "***"} {
+		if got := publicURL(address); got != want {
+			t.Errorf("%q is shown as %q, want %q", address, got, want)
+		}
 	}
 }
