@@ -24,6 +24,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/patchbay-mcp/patchbay/internal/jsonc"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
@@ -37,6 +38,9 @@ type Config struct {
 	// Project is set by [LoadConfigs] for a file that was found in the current directory, and not
 	// chosen by the user.
 	Project bool
+	// Dir is the directory of the project for a file in one of its folders, such as .vscode/mcp.json.
+	// Relative paths of servers refer to it. Default: the directory of Path.
+	Dir string
 	// Extra has the members other than the servers, unparsed.
 	Extra map[string]json.RawMessage
 
@@ -70,7 +74,7 @@ func ParseConfig(text []byte) (*Config, error) {
 	if len(text) > maxConfig {
 		return nil, fmt.Errorf("configuration of %d bytes is too large: want at most %d", len(text), maxConfig)
 	}
-	plain, err := plainJSON(text)
+	plain, err := jsonc.Plain(text)
 	if err != nil {
 		return nil, err
 	}
@@ -130,8 +134,12 @@ func (c *Config) Server(name string) (*Server, error) {
 		return nil, fmt.Errorf("server %.64q: %w", name, err)
 	}
 	s.Name, s.Project = name, c.Project
-	if c.Path != "" {
+	s.path, s.base = c.Path, c.Dir
+	if s.base == "" && c.Path != "" {
 		s.base = filepath.Dir(c.Path)
+	}
+	if s.Inputs, err = parseInputs(c.Extra["inputs"], s); err != nil {
+		return nil, fmt.Errorf("inputs: %w", err)
 	}
 	return s, nil
 }
@@ -180,10 +188,11 @@ func LoadConfigs(path string) ([]*Config, error) {
 	return configs, errors.Join(errs...)
 }
 
-// loadConfig reads a file. A project file must be regular: reading a pipe or a device may block.
+// loadConfig reads a file. A project file must be regular: reading a pipe or a device may block, and
+// a symbolic link may lead to a file of the user.
 func loadConfig(path string, project bool) (*Config, error) {
 	if project {
-		info, err := os.Stat(path)
+		info, err := os.Lstat(path)
 		if err != nil {
 			return nil, err
 		}
@@ -197,4 +206,25 @@ func loadConfig(path string, project bool) (*Config, error) {
 	}
 	c.Project = project
 	return c, nil
+}
+
+// readRegular reads a regular file of at most limit bytes.
+func readRegular(path string, limit int64) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: invalid file: must be a regular file", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	content, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(content)) > limit {
+		err = fmt.Errorf("%s: file is too large: want at most %d bytes", path, limit)
+	}
+	return content, err
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -37,9 +35,13 @@ type Server struct {
 	Args    []string
 	// Env is added to the environment of the command.
 	Env map[string]string
+	// EnvFile is a file of lines NAME=value, which [Server.Expand] reads into Env.
+	EnvFile string
 	// Dir is the working directory of the command; empty for the current directory. [Server.Expand]
 	// resolves a relative path against the directory of the configuration file.
 	Dir string
+	// Inputs are the inputs of the file that the entry refers to by ${input:ID}.
+	Inputs []Input
 
 	// URL is the URL of the server, and Header the additional HTTP headers of requests.
 	URL    string
@@ -50,7 +52,7 @@ type Server struct {
 	// Extra has the unknown members, unparsed.
 	Extra map[string]json.RawMessage
 
-	base string // directory of the configuration file
+	path, base string // the configuration file, and the directory that its paths refer to
 }
 
 func parseServer(raw []byte) (*Server, error) {
@@ -79,6 +81,8 @@ func (s *Server) set(key string, value []byte) (err error) {
 		s.Args, err = list(value)
 	case "env":
 		s.Env, err = table(value)
+	case "envFile":
+		s.EnvFile, err = text(value)
 	case "cwd":
 		s.Dir, err = text(value)
 	case "url":
@@ -171,88 +175,8 @@ func table(value []byte) (map[string]string, error) {
 	return out, nil
 }
 
-// maxExpanded bounds an expanded string, in bytes.
-const maxExpanded = 1 << 20
-
-// Expand returns a copy with variables replaced: ${NAME} by its value, and ${NAME:-text} by text if
-// the variable is unset or empty. ${env:NAME} is the same as ${NAME}. A variable that is unset and
-// has no default is an error. lookup is usually os.LookupEnv; its values are not expanded again.
-func (s *Server) Expand(lookup func(name string) (string, bool)) (*Server, error) {
-	out := *s
-	var errs []error
-	expand := func(where, text string) string {
-		expanded, err := expandText(text, lookup)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", where, err))
-		}
-		return expanded
-	}
-	out.Command = expand("command", s.Command)
-	out.Args = slices.Clone(s.Args)
-	for i, arg := range out.Args {
-		out.Args[i] = expand(fmt.Sprintf("args %d", i), arg)
-	}
-	out.Dir = expand("cwd", s.Dir)
-	if out.Dir != "" && !filepath.IsAbs(out.Dir) {
-		out.Dir = filepath.Join(s.base, out.Dir)
-	}
-	out.URL = expand("url", s.URL)
-	out.Env = expandTable("env", s.Env, expand)
-	out.Header = expandTable("headers", s.Header, expand)
-	if err := errors.Join(errs...); err != nil {
-		return nil, fmt.Errorf("server %q: %w", s.Name, err)
-	}
-	return &out, nil
+// texts returns the texts in which [Server.Expand] replaces variables.
+func (s *Server) texts() []string {
+	all := append([]string{s.Command, s.EnvFile, s.Dir, s.URL}, s.Args...)
+	return slices.AppendSeq(slices.AppendSeq(all, maps.Values(s.Env)), maps.Values(s.Header))
 }
-
-func expandTable(where string, table map[string]string, expand func(where, text string) string) map[string]string {
-	out := maps.Clone(table)
-	for _, key := range slices.Sorted(maps.Keys(table)) {
-		out[key] = expand(fmt.Sprintf("%s %.64q", where, key), table[key])
-	}
-	return out
-}
-
-// expandText replaces the variables of a string. A dollar sign without a brace is literal.
-func expandText(text string, lookup func(name string) (string, bool)) (string, error) {
-	var b strings.Builder
-	for {
-		before, rest, found := strings.Cut(text, "${")
-		b.WriteString(before)
-		if !found {
-			return b.String(), nil
-		}
-		inner, after, closed := strings.Cut(rest, "}")
-		if !closed {
-			return "", errors.New("unterminated ${")
-		}
-		value, err := variable(inner, lookup)
-		if err != nil {
-			return "", err
-		}
-		if b.Len()+len(value)+len(after) > maxExpanded {
-			return "", fmt.Errorf("too large with variables replaced: want at most %d bytes", maxExpanded)
-		}
-		b.WriteString(value)
-		text = after
-	}
-}
-
-// variable returns the value of the content of ${…}.
-func variable(inner string, lookup func(name string) (string, bool)) (string, error) {
-	name, fallback, hasFallback := strings.Cut(inner, ":-")
-	name = strings.TrimPrefix(name, "env:")
-	if !variableName.MatchString(name) {
-		return "", fmt.Errorf("invalid variable ${%.64s}: want ${NAME} or ${NAME:-default}", inner)
-	}
-	value, set := lookup(name)
-	switch {
-	case hasFallback && value == "":
-		return fallback, nil
-	case !set:
-		return "", fmt.Errorf("environment variable %.64s is not set", name)
-	}
-	return value, nil
-}
-
-var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)

@@ -160,7 +160,7 @@ func TestExpandReplacesEnvironmentVariables(t *testing.T) {
 		"${NONE:-a b:-c$}": "a b:-c$",
 		"${NESTED}":        "${A}", // not expanded again
 		"${NONE}":          "!environment variable NONE is not set",
-		"${input:key}":     "!invalid variable",
+		"${input:key}":     "!is not set",
 		"${}":              "!invalid variable",
 		"${1A}":            "!invalid variable",
 		"${A":              "!unterminated ${",

@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/patchbay-mcp/patchbay/internal/private"
@@ -44,7 +46,7 @@ func (t *TrustStore) NeedsTrust(s *Server) bool {
 }
 
 // Trust records that the user has trusted a server as it is now. It replaces the record of another
-// entry of the same name in the same directory. It returns an error if Dir is not absolute, if
+// entry of the same name in the same file. It returns an error if Dir is not absolute, if
 // other users can access Dir, if the entry is not valid UTF-8, or if the record cannot be written.
 func (t *TrustStore) Trust(s *Server) error {
 	file, record, err := t.record(s)
@@ -85,7 +87,7 @@ func (t *TrustStore) Revoke(s *Server) error {
 }
 
 // record returns the file of a server's record, which is the same for all entries of the name in
-// the directory, and its content.
+// the configuration file, and its content.
 func (t *TrustStore) record(s *Server) (file string, content []byte, err error) {
 	if !filepath.IsAbs(t.Dir) {
 		return "", nil, fmt.Errorf("invalid directory %q of trusted servers: must be absolute", t.Dir)
@@ -94,36 +96,47 @@ func (t *TrustStore) record(s *Server) (file string, content []byte, err error) 
 	if err != nil {
 		return "", nil, err
 	}
-	key, _ := json.Marshal([]string{e.Base, e.Name}) // strings only: no error is possible
+	key, _ := json.Marshal([]string{e.Base, e.File, e.Name}) // strings only: no error is possible
 	sum := sha256.Sum256(key)
 	content, _ = json.Marshal(e)
 	return filepath.Join(t.Dir, hex.EncodeToString(sum[:])+".json"), append(content, '\n'), nil
 }
 
 // A trustedEntry has all that determines what using a server does, with variables unexpanded.
-// Relative paths of the entry depend on Base, the directory of its file.
+// Relative paths of the entry depend on Base, the directory of its file or of its project. File is
+// relative to Base.
 type trustedEntry struct {
-	Base, Name, Type, Command string
-	Args                      []string
-	Env                       map[string]string
-	Dir, URL                  string
-	Header                    map[string]string
+	Base, File, Name, Type, Command string
+	Args                            []string
+	Env                             map[string]string
+	EnvFile, Dir, URL               string
+	Header                          map[string]string
+	Inputs                          []Input
 }
 
 func (s *Server) trusted() (*trustedEntry, error) {
 	base, err := filepath.Abs(s.base)
+	if err != nil {
+		return nil, err
+	}
+	file := s.path
+	if file != "" {
+		if file, err = filepath.Abs(file); err == nil {
+			file, err = filepath.Rel(base, file)
+		}
+	}
 	if err == nil {
 		base, err = filepath.EvalSymlinks(base) // a link may lead elsewhere later
 	}
 	if err != nil {
 		return nil, err
 	}
-	e := &trustedEntry{base, s.Name, string(s.Type), s.Command, s.Args, s.Env, s.Dir, s.URL, s.Header}
-	texts := append([]string{e.Base, e.Name, e.Type, e.Command, e.Dir, e.URL}, e.Args...)
-	for _, table := range []map[string]string{e.Env, e.Header} {
-		for key, value := range table {
-			texts = append(texts, key, value)
-		}
+	e := &trustedEntry{base, file, s.Name, string(s.Type), s.Command, s.Args, s.Env, s.EnvFile, s.Dir, s.URL,
+		s.Header, s.Inputs}
+	texts := append([]string{e.Base, e.File, e.Name, e.Type}, s.texts()...)
+	texts = slices.AppendSeq(slices.AppendSeq(texts, maps.Keys(e.Env)), maps.Keys(e.Header))
+	for _, in := range e.Inputs {
+		texts = append(append(texts, in.ID, in.Description, in.Default), in.Options...)
 	}
 	for _, text := range texts {
 		if !utf8.ValidString(text) { // JSON would record it like another text

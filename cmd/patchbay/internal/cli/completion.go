@@ -2,12 +2,13 @@ package cli
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/configs"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -25,13 +26,13 @@ func (p *program) completeNames(names lister) cobra.CompletionFunc {
 		if len(args) == 0 {
 			return p.targetNames(typed), cobra.ShellCompDirectiveNoFileComp
 		}
+		p.flags.noInput = true
 		t, err := p.named(cmd.Context(), args[0], refuseTrust)
 		if err != nil || t.url == "" || names == nil || len(args) > 1 || p.addToTarget(t) != nil {
 			return nil, cobra.ShellCompDirectiveDefault
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 		defer cancel()
-		p.flags.noInput = true
 		c, err := p.connect(ctx, t)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -41,13 +42,26 @@ func (p *program) completeNames(names lister) cobra.CompletionFunc {
 	}
 }
 
+// targetNames returns the names of servers, and those with the prefix of an application. It ignores
+// files that cannot be read.
 func (p *program) targetNames(typed string) (names []string) {
-	configs, _ := host.LoadConfigs(p.flags.config) // ignore files that cannot be read
-	for _, c := range configs {
-		names = append(names, c.Names()...)
+	for f, err := range configs.Files(p.flags.config) {
+		if err != nil {
+			continue
+		}
+		for _, name := range f.Names() {
+			for _, name := range []string{name, f.Target(name)} {
+				if !slices.Contains(names, name) && len(names) < maxNames {
+					names = append(names, name)
+				}
+			}
+		}
 	}
 	return matching(names, typed)
 }
+
+// maxNames bounds the names of servers, so that project files do not slow completion down.
+const maxNames = 1000
 
 // maxCompleted bounds a completed name, in bytes: a longer one would fill the terminal.
 const maxCompleted = 1000

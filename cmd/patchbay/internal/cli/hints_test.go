@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -153,17 +155,50 @@ func TestJSONIsHonouredWhenFlagsAreWrong(t *testing.T) {
 	}
 }
 
+// A missing or broken configuration file is one sentence, and its consequence the next one.
 func TestBrokenConfigurationIsReportedFirst(t *testing.T) {
-	t.Chdir(t.TempDir())
-	t.Setenv("PATCHBAY_CONFIG", "")
-	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
-	writeFile(t, ".mcp.json", "{")
-	for _, args := range [][]string{{"tools", "web"}, {"trust", "web"}} {
-		o := patchbay(t, "", args...)
-		cause, consequence := strings.Index(o.stderr, ".mcp.json: line 1"), strings.Index(o.stderr, "unknown server")
-		if cause < 0 || consequence < cause {
-			t.Errorf("%q: %s, want the broken file first, then the unknown server", args, o.stderr)
-		}
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("USERPROFILE", home)
+	t.Setenv("XDG_CONFIG_HOME", filepath.Join(home, ".config"))
+	t.Setenv("AppData", filepath.Join(home, ".config"))
+	project := t.TempDir()
+	t.Chdir(project)
+	absent := filepath.Join(home, "absent.json")
+	cursor := filepath.Join(home, ".cursor", "mcp.json")
+	for name, test := range map[string]struct {
+		file, variable     string   // the broken file, and the environment variable
+		args               []string // of the command
+		cause, consequence string
+	}{
+		"project file": {".mcp.json", "", []string{"tools", "web"}, ".mcp.json: line 1", `unknown server "web"`},
+		"trust":        {".mcp.json", "", []string{"trust", "web"}, ".mcp.json: line 1", `unknown server "web"`},
+		"user's file": {cursor, "", []string{"tools", "cursor:web"}, cursor + ": line 1",
+			`unknown server "cursor:web": found no servers in ` + cursor + ", " + filepath.Join(".cursor", "mcp.json")},
+		"other server of that name": {cursor, "", []string{"tools", "other"}, "ignored a configuration file: " + cursor + ": line 1",
+			"server vscode:other of the project file"},
+		"missing file": {"", "", []string{"tools", "web", "--config", "absent.json"},
+			"configuration file absent.json does not exist (named by --config)", `unknown server "web": found no servers in absent.json`},
+		"missing file of the environment": {"", absent, []string{"tools", "web"},
+			"configuration file " + absent + " does not exist (named by $PATCHBAY_CONFIG)", `unknown server "web": found no servers in ` + absent},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("PATCHBAY_CONFIG", test.variable)
+			if test.file != "" {
+				writeProjectFile(t, test.file, "{")
+				defer os.Remove(test.file)
+			}
+			if slices.Contains(test.args, "other") {
+				writeProjectFile(t, filepath.Join(".vscode", "mcp.json"), `{"servers": {"other": {"command": "x"}}}`)
+				defer os.Remove(filepath.Join(".vscode", "mcp.json"))
+			}
+			o := patchbay(t, "", test.args...)
+			lines := strings.Split(strings.TrimSpace(o.stderr), "\n")
+			if o.status != exitUsage || len(lines) != 2 || !strings.HasPrefix(lines[0], "patchbay: "+test.cause) ||
+				!strings.HasPrefix(strings.TrimPrefix(lines[1], "patchbay: "), test.consequence) {
+				t.Errorf("exit code %d, %q, want %s and then %s", o.status, lines, test.cause, test.consequence)
+			}
+		})
 	}
 }
 

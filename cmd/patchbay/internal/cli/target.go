@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/configs"
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -101,26 +102,81 @@ func (p *program) named(ctx context.Context, name string, trust truster) (*targe
 	if strings.Contains(name, "://") {
 		return &target{url: name, header: http.Header{}}, checkServerURL(name)
 	}
-	configs, err := host.LoadConfigs(p.flags.config)
-	var known []string
-	for _, c := range configs {
-		if c.Has(name) {
-			if err != nil {
-				p.screen.printf("patchbay: ignored a configuration file: %s", clean(err.Error()))
-			}
-			return fromConfig(ctx, c, name, trust)
-		}
-		known = append(known, c.Names()...)
+	f, server, err := p.findServer(name, func(*configs.File) bool { return true })
+	if f == nil {
+		return nil, err
 	}
+	if err != nil {
+		for line := range strings.Lines(err.Error()) { // one for each file
+			p.screen.printf("patchbay: ignored a configuration file: %s", cleanLine(line))
+		}
+	}
+	return p.fromConfig(ctx, f, server, trust)
+}
+
+// findServer returns the first of the files that has a server, and the name that the server has
+// there. The error has those of files that could not be read.
+func (p *program) findServer(name string, wanted func(f *configs.File) bool) (*configs.File, string, error) {
+	app, short, qualified := configs.Split(name)
+	ofApp := qualified && !p.namesConfig() // other applications have no alternatives
+	var found *configs.File                // that has the whole name
+	var known []string
+	var problems error
+	for f, err := range configs.Files(p.flags.config) {
+		switch {
+		case err != nil && qualified && f.App != app:
+		case err != nil:
+			problems = errors.Join(problems, err)
+		case !wanted(f):
+		case qualified && f.App == app && f.Has(short):
+			return f, short, problems
+		case !qualified && f.Has(name):
+			return f, name, problems
+		default:
+			if found == nil && f.Has(name) {
+				found = f
+			}
+			for _, name := range f.Names() {
+				if !ofApp || f.App == app {
+					known = append(known, f.Target(name))
+				}
+			}
+		}
+	}
+	if found != nil {
+		return found, name, problems
+	}
+	problem := p.unknownServer(name, known)
+	if ofApp {
+		problem = unknownServerOf(app, name, known)
+	}
+	return nil, "", errors.Join(problems, &unknownServerError{problem}) // a file may be the cause of the second error
+}
+
+// namesConfig reports whether the user has named a configuration file, the only one that is read.
+func (p *program) namesConfig() bool { return p.flags.config != "" || os.Getenv(host.ConfigEnv) != "" }
+
+// unknownServerOf returns the error for a name with the prefix of an application.
+func unknownServerOf(app, name string, known []string) error {
+	if len(known) > 0 {
+		return unknownName("server", name, known)
+	}
+	return fmt.Errorf("unknown server %q: found no servers in %s", name, strings.Join(configs.Paths(app), ", "))
+}
+
+func (p *program) unknownServer(name string, known []string) error {
 	problem := unknownName("server", name, known)
 	if len(known) == 0 {
-		problem = fmt.Errorf("unknown server %q: found no configuration file with servers (tried %s)", name,
-			strings.Join(host.ConfigFiles(p.flags.config), ", "))
+		problem = fmt.Errorf("unknown server %q: found no configuration file with servers (tried %s, and those of "+
+			"applications)", name, strings.Join(host.ConfigFiles(p.flags.config), ", "))
+		if p.namesConfig() {
+			problem = fmt.Errorf("unknown server %q: found no servers in %s", name, host.ConfigFiles(p.flags.config)[0])
+		}
 	}
 	if strings.ContainsAny(name, "/:") {
 		problem = fmt.Errorf("%w; a URL begins with http:// or https://, and a command follows --", problem)
 	}
-	return nil, errors.Join(err, &unknownServerError{problem}) // err may be the cause of the second error
+	return problem
 }
 
 func checkServerURL(text string) error {
@@ -131,31 +187,35 @@ func checkServerURL(text string) error {
 	return nil
 }
 
-func fromConfig(ctx context.Context, c *host.Config, name string, trust truster) (*target, error) {
-	s, err := c.Server(name)
+func (p *program) fromConfig(ctx context.Context, f *configs.File, name string, trust truster) (*target, error) {
+	s, err := f.Server(name)
 	if err == nil && s.Type != host.TypeStdio && !strings.Contains(s.URL, "${") {
 		err = checkServerURL(s.URL) // before the user is asked about it
 	}
-	if err == nil {
-		if err := checkTrust(ctx, c, s, trust); err != nil {
-			return nil, err
-		}
-		s, err = s.Expand(os.LookupEnv)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Path, err)
 	}
-	if err == nil && s.Type != host.TypeStdio {
+	if err := checkTrust(ctx, f, s, trust); err != nil {
+		return nil, err
+	}
+	variables, err := p.variables(ctx, f, s)
+	if err != nil {
+		return nil, err
+	}
+	if s, err = s.Expand(variables); err == nil && s.Type != host.TypeStdio {
 		err = checkServerURL(s.URL)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c.Path, err)
+		return nil, fmt.Errorf("%s: %w", f.Path, err)
 	}
 	if s.Type != host.TypeStdio {
-		t := &target{url: s.URL, header: http.Header{}, from: c.Path}
+		t := &target{url: s.URL, header: http.Header{}, from: f.Path}
 		for key, value := range s.Header {
 			t.header.Set(key, value)
 		}
 		return t, nil
 	}
-	t := &target{command: append([]string{s.Command}, s.Args...), directory: s.Dir, from: c.Path}
+	t := &target{command: append([]string{s.Command}, s.Args...), directory: s.Dir, from: f.Path}
 	for _, key := range slices.Sorted(maps.Keys(s.Env)) {
 		t.environment = append(t.environment, key+"="+s.Env[key])
 	}

@@ -25,6 +25,7 @@ func (p *program) completeTasks(cmd *cobra.Command, args []string, typed string)
 	case 0:
 		return p.targetNames(typed), cobra.ShellCompDirectiveNoFileComp
 	case 1:
+		p.flags.noInput = true
 		t, err := p.named(cmd.Context(), args[0], refuseTrust)
 		if err != nil {
 			break

@@ -12,15 +12,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/configs"
 	"github.com/patchbay-mcp/patchbay/host"
 )
 
 // A truster decides about a server of a project file that the user has not trusted. It returns an
 // error unless the user has trusted the server now.
-type truster func(ctx context.Context, c *host.Config, s *host.Server, store *host.TrustStore) error
+type truster func(ctx context.Context, c *configs.File, s *host.Server, store *host.TrustStore) error
 
 // checkTrust calls trust for a server that the user has not trusted.
-func checkTrust(ctx context.Context, c *host.Config, s *host.Server, trust truster) error {
+func checkTrust(ctx context.Context, c *configs.File, s *host.Server, trust truster) error {
 	if !s.Project {
 		return nil
 	}
@@ -40,13 +41,15 @@ func trustStore() (*host.TrustStore, error) {
 }
 
 // refuseTrust is a truster that trusts nothing.
-func refuseTrust(_ context.Context, c *host.Config, s *host.Server, _ *host.TrustStore) error {
+func refuseTrust(_ context.Context, c *configs.File, s *host.Server, _ *host.TrustStore) error {
 	return fmt.Errorf("server %s of the project file %s is not trusted: run \"patchbay trust %[1]s\" in a terminal, "+
-		"or name the file with --config", serverWord(s), cleanLine(c.Path))
+		"or name the file with --config", serverWord(c, s), cleanLine(c.Path))
 }
 
-// serverWord returns the name of a server as a word of a command line, cut if it is very long.
-func serverWord(s *host.Server) string { return shorten(shellWord(s.Name), maxNameShown) }
+// serverWord returns the target of a server as a word of a command line, cut if it is very long.
+func serverWord(c *configs.File, s *host.Server) string {
+	return shorten(shellWord(c.Target(s.Name)), maxNameShown)
+}
 
 // maxNameShown bounds a name of a configuration file in messages, in characters.
 const maxNameShown = 100
@@ -57,14 +60,14 @@ const maxTrustRows = 20
 
 // askTrust is a truster that shows the server to the user and asks. It refuses without a terminal,
 // and if the description does not fit on the screen.
-func (p *program) askTrust(ctx context.Context, c *host.Config, s *host.Server, store *host.TrustStore) error {
+func (p *program) askTrust(ctx context.Context, c *configs.File, s *host.Server, store *host.TrustStore) error {
 	if !p.mayPrompt() {
 		return refuseTrust(ctx, c, s, store)
 	}
 	text := trustText(c, s)
 	if p.screen.rows(text) > maxTrustRows {
 		return fmt.Errorf("server %s of the project file %s is not trusted, and is too long to show: read the file, "+
-			"then run \"patchbay trust %[1]s --yes\"", serverWord(s), cleanLine(c.Path))
+			"then run \"patchbay trust %[1]s --yes\"", serverWord(c, s), cleanLine(c.Path))
 	}
 	p.screen.printf("%s", text)
 	trusted, err := p.confirm(ctx, "Trust it, now and as long as it does not change?", "n")
@@ -72,14 +75,15 @@ func (p *program) askTrust(ctx context.Context, c *host.Config, s *host.Server, 
 	case err != nil && !errors.Is(err, errDeclined) && !errors.Is(err, errCancelled):
 		return err
 	case !trusted:
-		return fmt.Errorf("server %s of %s is not trusted: nothing was run or sent", serverWord(s), cleanLine(c.Path))
+		return fmt.Errorf("server %s of %s is not trusted: nothing was run or sent",
+			serverWord(c, s), cleanLine(c.Path))
 	}
 	return store.Trust(s)
 }
 
 // trustText describes what using a server does, with its variables unexpanded. Each word is quoted
 // as for a shell, so that no two entries look the same.
-func trustText(c *host.Config, s *host.Server) string {
+func trustText(c *configs.File, s *host.Server) string {
 	var b strings.Builder
 	what := "starts a command"
 	if s.Type != host.TypeStdio {
@@ -90,6 +94,12 @@ func trustText(c *host.Config, s *host.Server) string {
 		fmt.Fprintf(&b, "  %s\n  %s\n", shellWord(s.URL), hostText(s.URL))
 	} else {
 		fmt.Fprintf(&b, "  %s\n", &target{command: append([]string{s.Command}, s.Args...)})
+	}
+	if s.EnvFile != "" {
+		fmt.Fprintf(&b, "  with the variables of the file %s\n", shellWord(s.EnvFile))
+	}
+	for _, in := range s.Inputs {
+		fmt.Fprintf(&b, "  asks you for the input %s: %s\n", shellWord(in.ID), shellWord(in.Description))
 	}
 	if s.Dir != "" {
 		fmt.Fprintf(&b, "  in the directory %s\n", shellWord(s.Dir))
@@ -105,7 +115,7 @@ func trustText(c *host.Config, s *host.Server) string {
 		b.WriteString("warning: some letters are not ASCII and may look like ASCII letters\n")
 	}
 	if strings.Contains(text, "${") {
-		b.WriteString("${…} is replaced by a variable of your environment, or by the text after :-\n")
+		b.WriteString("${…} is replaced by a variable of your environment, or by the text after :-; ${$} is $\n")
 	}
 	return strings.TrimRight(b.String(), "\n")
 }
@@ -131,7 +141,7 @@ func (p *program) trustCommand() *cobra.Command {
 	var yes, revoke bool
 	cmd := &cobra.Command{
 		Use:                   "trust [NAME]",
-		Short:                 "Trust a server of the project files .mcp.json and mcp.json",
+		Short:                 "Trust a server of a project file, such as .mcp.json or .vscode/mcp.json",
 		DisableFlagsInUseLine: true,
 		Args:                  cobra.MaximumNArgs(1),
 		ValidArgsFunction: func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
@@ -156,10 +166,10 @@ func (p *program) trustCommand() *cobra.Command {
 				if err := store.Trust(s); err != nil {
 					return err
 				}
-				p.screen.printf("Server %s is trusted now.", serverWord(s))
+				p.screen.printf("Server %s is trusted now.", serverWord(c, s))
 				return nil
 			case !store.NeedsTrust(s):
-				p.screen.printf("Server %s is trusted already.", serverWord(s))
+				p.screen.printf("Server %s is trusted already.", serverWord(c, s))
 				return nil
 			}
 			return p.askTrust(cmd.Context(), c, s, store)
@@ -170,21 +180,16 @@ func (p *program) trustCommand() *cobra.Command {
 	return cmd
 }
 
+func inProject(f *configs.File) bool { return f.Project }
+
 // projectServer returns a server of the project files.
-func (p *program) projectServer(name string) (*host.Config, *host.Server, error) {
-	configs, err := host.LoadConfigs(p.flags.config)
-	var known []string
-	for _, c := range configs {
-		if !c.Project {
-			continue
-		}
-		if c.Has(name) {
-			s, err := c.Server(name)
-			return c, s, err
-		}
-		known = append(known, c.Names()...)
+func (p *program) projectServer(name string) (*configs.File, *host.Server, error) {
+	f, name, err := p.findServer(name, inProject)
+	if f == nil {
+		return nil, nil, err
 	}
-	return nil, nil, errors.Join(err, unknownName("server of a project file", name, known))
+	s, err := f.Server(name)
+	return f, s, err
 }
 
 // A trustReport is a server of a project file in JSON.
@@ -201,18 +206,20 @@ const maxDoesShown = 300
 
 // listTrust prints the servers of the project files.
 func (p *program) listTrust(store *host.TrustStore) error {
-	configs, problem := host.LoadConfigs(p.flags.config)
+	var problems error
 	reports := []trustReport{}
-	for _, c := range configs {
-		for _, name := range c.Names() {
-			if c.Project {
-				reports = append(reports, reportTrust(c, name, store))
+	for f, err := range configs.Files(p.flags.config) {
+		if err != nil {
+			problems = errors.Join(problems, err)
+		} else if f.Project {
+			for _, name := range f.Names() {
+				reports = append(reports, reportTrust(f, name, store))
 			}
 		}
 	}
 	if p.flags.json {
 		p.output.value(map[string][]trustReport{"servers": reports})
-		return problem
+		return problems
 	}
 	for _, r := range reports {
 		state := "not trusted"
@@ -223,13 +230,13 @@ func (p *program) listTrust(store *host.TrustStore) error {
 			shorten(cleanLine(r.Does+r.Invalid), maxDoesShown))
 	}
 	if len(reports) == 0 {
-		p.screen.printf("Found no servers in .mcp.json and mcp.json of the current directory.")
+		p.screen.printf("Found no project files with servers; see \"patchbay trust --help\".")
 	}
-	return problem
+	return problems
 }
 
-func reportTrust(c *host.Config, name string, store *host.TrustStore) trustReport {
-	r := trustReport{Name: name, File: c.Path}
+func reportTrust(c *configs.File, name string, store *host.TrustStore) trustReport {
+	r := trustReport{Name: c.Target(name), File: c.Path}
 	s, err := c.Server(name)
 	if err != nil {
 		r.Invalid = err.Error()

@@ -5,8 +5,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/configs"
 )
 
 // writeEntry makes name the only server of the project file.
@@ -173,5 +178,175 @@ func TestCompletionOffersNothingThatAShellRuns(t *testing.T) {
 		if o := patchbay(t, "", "__complete", "tools", "gh"); !strings.HasPrefix(o.stdout, "ghi\n:") {
 			t.Errorf("%s: completions %q, want only ghi", word, o.stdout)
 		}
+	}
+}
+
+// hostileFile returns a file in the format of an application, with the servers run, a command, and
+// send, a URL.
+func (p *hostileProject) hostileFile(t *testing.T, app string) string {
+	t.Helper()
+	const variable = "${" + secretVariable + "}"
+	if app == "codex" {
+		return "[mcp_servers.run]\ncommand='touch'\nargs=['" + filepath.ToSlash(p.mark) + "']\nenv_vars=['" + secretVariable +
+			"']\n[mcp_servers.send]\nurl='" + p.url + "'\nbearer_token_env_var='" + secretVariable + "'\n"
+	}
+	run := map[string]any{"command": "touch", "args": []string{p.mark}, "env": map[string]string{"A": variable}}
+	send := map[string]any{"url": p.url, "headers": map[string]string{"X-Secret": variable}}
+	file := map[string]any{}
+	servers := map[string]any{"run": run, "send": send}
+	switch app {
+	case "vscode":
+		run["envFile"] = "${workspaceFolder}/secret.env"
+		send["headers"] = map[string]string{"X-Secret": variable + "${input:key}"}
+		file["inputs"] = []any{map[string]any{"id": "key", "type": "promptString", "default": "x"}}
+		file["servers"] = servers
+	case "zed":
+		file["context_servers"] = servers
+	case "goose": // reads YAML, and so JSON
+		run["cmd"], run["type"] = "touch", "stdio"
+		send["uri"], send["type"] = p.url, "streamable_http"
+		file["extensions"] = servers
+	default:
+		file["mcpServers"] = servers
+	}
+	text, err := json.Marshal(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// newHostileRepository changes to a repository without files, which is not the home directory.
+func newHostileRepository(t *testing.T) *hostileProject {
+	t.Helper()
+	p := newHostileProject(t)
+	home := t.TempDir()
+	for _, name := range []string{"HOME", "USERPROFILE"} {
+		t.Setenv(name, home)
+	}
+	for _, name := range []string{"XDG_CONFIG_HOME", "AppData"} {
+		t.Setenv(name, filepath.Join(home, ".config"))
+	}
+	t.Setenv("CODEX_HOME", "")
+	if err := os.Remove(".mcp.json"); err != nil {
+		t.Fatal(err)
+	}
+	writeProjectFile(t, filepath.Join(".git", "HEAD"), "")
+	writeProjectFile(t, "secret.env", "B=s3cret\n")
+	return p
+}
+
+// targetVerbs returns the words of all commands that take a target.
+func targetVerbs() (verbs [][]string) {
+	var add func(cmd *cobra.Command)
+	add = func(cmd *cobra.Command) {
+		if strings.Contains(cmd.Use, " TARGET") {
+			verbs = append(verbs, strings.Fields(cmd.CommandPath())[1:])
+		}
+		for _, sub := range cmd.Commands() {
+			add(sub)
+		}
+	}
+	add(newProgram(strings.NewReader(""), io.Discard, io.Discard).rootCommand())
+	return verbs
+}
+
+// refuses runs a command in a pipe and on a terminal whose user does not agree. Nothing must be used
+// or shown that is not in the project file.
+func (p *hostileProject) refuses(t *testing.T, wantRefusal bool, args ...string) {
+	t.Helper()
+	for where, o := range map[string]outcome{"pipe": patchbay(t, "y\n", args...), "terminal": atTerminal(t, "n\n", nil, args...)} {
+		refused := o.status != exitOK && strings.Contains(o.stderr, "not trusted")
+		if p.used() || strings.Contains(o.stdout+o.stderr, "s3cret") || wantRefusal && !refused {
+			t.Fatalf("%q, %s: used %t, exit code %d, %s", args, where, p.used(), o.status, o.stdout+o.stderr)
+		}
+	}
+}
+
+// A cloned repository with the project file of an application: no verb runs or sends anything,
+// replaces a variable or asks for an input.
+func TestProjectFilesOfEveryApplicationNeedTrust(t *testing.T) {
+	newHostileRepository(t)
+	files := map[string]string{} // path: application
+	for _, app := range configs.Applications() {
+		for _, path := range configs.Paths(app) {
+			if !filepath.IsAbs(path) {
+				files[path] = app
+			}
+		}
+	}
+	verbs := targetVerbs()
+	if len(files) < 7 || len(verbs) < 20 {
+		t.Fatalf("project files %q, verbs %q: want all", files, verbs)
+	}
+	help := patchbay(t, "", "help", "trust").stdout
+	for path, app := range files {
+		t.Run(path, func(t *testing.T) {
+			if !strings.Contains(help, filepath.ToSlash(path)) {
+				t.Error("the help of trust does not name the file")
+			}
+			p := newHostileRepository(t)
+			writeProjectFile(t, path, p.hostileFile(t, app))
+			writeProjectFile(t, filepath.Join("sub", "x"), "")
+			verbs := verbs
+			for _, dir := range []string{".", "sub"} {
+				t.Chdir(dir)
+				if dir == "sub" {
+					verbs = verbs[:3]
+				}
+				for _, verb := range verbs {
+					p.refuses(t, true, append(slices.Clone(verb), "run")...)
+					p.refuses(t, true, append(slices.Clone(verb), app+":send")...)
+					p.refuses(t, false, slices.Concat([]string{"__complete"}, verb, []string{""})...)
+					p.refuses(t, false, slices.Concat([]string{"__complete"}, verb, []string{"send", ""})...)
+					p.refuses(t, false, slices.Concat([]string{"__complete"}, verb, []string{app + ":run", ""})...)
+				}
+				p.refuses(t, true, "trust", app+":run")
+				for _, args := range [][]string{{"servers"}, {"servers", app, "--json"}, {"trust"}, {"trust", "--json"}} {
+					p.refuses(t, false, args...)
+				}
+			}
+			if o := atTerminal(t, "y\n\n", nil, "ping", app+":send"); p.requests.Load() == 0 {
+				t.Errorf("after trust nothing was sent: %s", o.stderr)
+			}
+			p.requests.Store(0)
+			if o := atTerminal(t, "y\n", nil, "ping", app+":run"); !p.used() {
+				t.Errorf("after trust nothing was run: %s", o.stderr)
+			}
+		})
+	}
+}
+
+// A repository whose files have the places of a user's files below the home directory.
+func TestFilesOfUsersInARepositoryAreNotRead(t *testing.T) {
+	for _, app := range configs.Applications() {
+		t.Run(app, func(t *testing.T) {
+			p := newHostileRepository(t)
+			home, err := os.UserHomeDir()
+			if err != nil {
+				t.Fatal(err)
+			}
+			paths := configs.Paths(app)
+			for _, path := range paths {
+				file, err := filepath.Rel(home, path)
+				if err != nil || slices.Contains(paths, file) {
+					continue // is a project file
+				}
+				writeProjectFile(t, file, p.hostileFile(t, app))
+				for _, args := range [][]string{{"ping", "run"}, {"ping", app + ":send"}, {"servers", app}, {"__complete", "ping", ""}} {
+					o := atTerminal(t, "y\ny\n", nil, args...)
+					if p.used() || strings.Contains(o.stdout, "run") || args[0] == "ping" && o.status != exitUsage {
+						t.Errorf("%s, %q: used %t, exit code %d, %s", file, args, p.used(), o.status, o.stdout+o.stderr)
+					}
+				}
+				writeProjectFile(t, path, p.hostileFile(t, app))
+				if o := patchbay(t, "", "servers", app); !strings.Contains(o.stdout, "run\t"+app+"\tstdio\town") {
+					t.Errorf("%s: the list is %q, want the server of the user", path, o.stdout+o.stderr)
+				}
+				if err := os.Remove(path); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
 	}
 }

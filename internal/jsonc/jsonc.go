@@ -1,4 +1,5 @@
-package host
+// Package jsonc reads JSON with comments and trailing commas, as configuration files have them.
+package jsonc
 
 import (
 	"bytes"
@@ -8,9 +9,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 )
 
-// plainJSON replaces comments, trailing commas and a byte order mark by spaces, and validates the
-// JSON.
-func plainJSON(text []byte) ([]byte, error) {
+// Plain replaces comments, trailing commas and a byte order mark by spaces, and validates the JSON.
+// Its errors have the line and the column.
+func Plain(text []byte) ([]byte, error) {
 	plain := bytes.Clone(text)
 	if bytes.HasPrefix(plain, []byte("\uFEFF")) {
 		blank(plain[:len("\uFEFF")])

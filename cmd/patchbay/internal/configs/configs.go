@@ -1,0 +1,221 @@
+// Package configs finds the configuration files with the servers of applications, such as editors,
+// and reads them.
+//
+// A file of the user's home is the user's own. A file in the current directory, or above it up to
+// the root of its repository, is a project file: see [host.TrustStore]. Reading one runs nothing,
+// and replaces no variables.
+package configs
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/patchbay-mcp/patchbay/host"
+)
+
+// A File is a configuration file of an application.
+type File struct {
+	*host.Config
+	// App is the name of the application, such as "cursor", "patchbay" for the user's own file and
+	// files that the user names, or "project" for .mcp.json and mcp.json.
+	App string
+}
+
+// Target returns the name of a server on the command line: for applications with the prefix that
+// [Split] removes.
+func (f *File) Target(server string) string {
+	if f.App == ownApp || f.App == projectApp {
+		return server
+	}
+	return f.App + ":" + server
+}
+
+// Limits of configuration files, in bytes.
+const (
+	maxOwnFile     = 32 << 20  // Claude Code keeps the history of all projects in its file
+	maxProjectFile = 256 << 10 // another author may have written it
+)
+
+// Split splits a target such as cursor:github into the application and the name of the server.
+func Split(target string) (app, server string, ok bool) {
+	app, server, ok = strings.Cut(target, ":")
+	return app, server, ok && server != "" && slices.ContainsFunc(applications, func(a application) bool {
+		return a.name == app
+	})
+}
+
+// Files reads the configuration files, one after the other, in order of precedence: those of the
+// user before those of the project. If path or $PATCHBAY_CONFIG names a file, it is the only one.
+// Each error is for one file, of which only App is set. Files that do not exist are skipped.
+func Files(path string) iter.Seq2[*File, error] {
+	return func(yield func(*File, error) bool) {
+		for _, p := range places(path) {
+			f, err := p.read()
+			if err != nil {
+				f = &File{App: p.app.name}
+			}
+			if err == nil && len(f.Names()) == 0 || errors.Is(err, fs.ErrNotExist) && p.namedBy == "" {
+				continue
+			}
+			if !yield(f, err) {
+				return
+			}
+		}
+	}
+}
+
+// Paths returns the paths of the files that [Files] reads for an application unless the user names
+// one. Those of the project are relative.
+func Paths(app string) (paths []string) {
+	for _, p := range standardPlaces() {
+		if p.app.name == app {
+			paths = append(paths, p.path)
+		}
+	}
+	return paths
+}
+
+// A place is where a configuration file may be.
+type place struct {
+	app     application
+	path    string
+	dir     string // of the project; empty for a file of the user
+	namedBy string // the flag or variable with which the user has named the file; may be empty
+}
+
+func places(path string) []place {
+	if named := cmp.Or(path, os.Getenv(host.ConfigEnv)); named != "" {
+		p := place{app: appOf(named), path: named, namedBy: "--config"}
+		if path == "" {
+			p.namedBy = "$" + host.ConfigEnv
+		}
+		if path == "" && !filepath.IsAbs(named) {
+			p.dir = filepath.Dir(named) // it names another file in each directory
+		}
+		return []place{p}
+	}
+	return standardPlaces()
+}
+
+func standardPlaces() []place {
+	d, own, all := userDirs(), []string{}, []place{}
+	for _, a := range applications {
+		for _, file := range a.user(d) {
+			own = append(own, file)
+			all = append(all, place{app: a, path: file})
+		}
+	}
+	for _, dir := range projectDirs(d.home) {
+		for _, a := range applications {
+			for _, file := range a.project {
+				file = filepath.Join(dir, file)
+				if !slices.ContainsFunc(own, func(o string) bool { return sameFile(o, file) }) {
+					all = append(all, place{app: a, path: file, dir: dir})
+				}
+			}
+		}
+	}
+	return all
+}
+
+func sameFile(a, b string) bool {
+	one, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	two, err := os.Stat(b)
+	return err == nil && os.SameFile(one, two)
+}
+
+// projectDirs returns the current directory and those above it up to the root of the repository,
+// if it is in one below the user's home directory, the nearest first. All are relative.
+func projectDirs(home string) []string {
+	const most = 64 // levels
+	current, err := os.Getwd()
+	if err != nil {
+		return []string{"."}
+	}
+	dirs := []string{"."}
+	for dir, up := current, "."; len(dirs) < most && dir != home; up = filepath.Join(up, "..") {
+		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
+			return dirs
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir || parent == home {
+			break
+		}
+		dir = parent
+		dirs = append(dirs, filepath.Join(up, ".."))
+	}
+	return dirs[:1] // not in a repository
+}
+
+// read reads the file. The error wraps fs.ErrNotExist if it does not exist.
+func (p *place) read() (*File, error) {
+	text, err := p.content()
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && p.namedBy != "":
+		return nil, fmt.Errorf("configuration file %s does not exist (named by %s)", p.path, p.namedBy)
+	case err != nil:
+		return nil, err
+	}
+	c := &host.Config{}
+	if text, err = p.app.convert(text); err == nil {
+		c, err = host.ParseConfig(text)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p.path, err)
+	}
+	c.Path, c.Project, c.Dir = p.path, p.dir != "", p.dir
+	return &File{Config: c, App: p.app.name}, nil
+}
+
+// content returns the text of the file. A project file must be regular, and not a link: reading a
+// pipe may block, and a link may lead to a file of the user. A file that the user has named may be
+// a pipe.
+func (p *place) content() ([]byte, error) {
+	limit := maxOwnFile
+	if p.namedBy == "" || p.dir != "" {
+		stat := os.Stat
+		if p.dir != "" {
+			stat, limit = os.Lstat, maxProjectFile
+			if err := checkFolder(filepath.Dir(p.path)); err != nil {
+				return nil, err
+			}
+		}
+		info, err := stat(p.path)
+		switch {
+		case err != nil:
+			return nil, err
+		case !info.Mode().IsRegular():
+			return nil, fmt.Errorf("%s: invalid configuration file: must be a regular file", p.path)
+		}
+	}
+	f, err := os.Open(p.path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
+	if err == nil && len(text) > limit {
+		err = fmt.Errorf("%s: configuration file is too large: want at most %d bytes", p.path, limit)
+	}
+	return text, err
+}
+
+// checkFolder returns an error if the folder of a project file, such as .vscode, is a link.
+func checkFolder(dir string) error {
+	info, err := os.Lstat(dir)
+	if err == nil && info.Mode().Type() == fs.ModeSymlink {
+		err = fmt.Errorf("%s: invalid folder of configuration files: must not be a symbolic link", dir)
+	}
+	return err
+}

@@ -1,0 +1,320 @@
+package configs
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+	"go.yaml.in/yaml/v4"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonc"
+)
+
+// An object is a JSON object, or a table of TOML or a mapping of YAML. Members that have the wrong
+// type stay in it: host.Config.Server reports them.
+type object = map[string]any
+
+// An entry converts the entry of a server; nil for one that is not an MCP server.
+type entry func(server object) object
+
+func asIs(text []byte) ([]byte, error) { return text, nil }
+
+func unchanged(server object) object { return server }
+
+func vscode(text []byte) ([]byte, error) {
+	return convertJSON(text, func(all object) any { return all["servers"] }, unchanged)
+}
+
+func claudeDesktop(text []byte) ([]byte, error) { return convertJSON(text, mcpServers, literal) }
+
+func cursor(text []byte) ([]byte, error) {
+	return convertJSON(text, mcpServers, unchanged)
+}
+
+func mcpServers(all object) any { return all["mcpServers"] }
+
+// claudeCode converts the servers of the user and those for the current directory, which come
+// first. Source: Claude Code, MCP installation scopes.
+func claudeCode(text []byte) ([]byte, error) {
+	return convertJSON(text, func(all object) any {
+		given := all["mcpServers"]
+		servers, ok := given.(object)
+		if !ok && given != nil {
+			return given // an error
+		}
+		merged := maps.Clone(servers)
+		if merged == nil {
+			merged = object{}
+		}
+		dir, err := os.Getwd()
+		if err != nil {
+			return merged
+		}
+		projects, _ := all["projects"].(object)
+		for _, name := range []string{dir, filepath.ToSlash(dir)} {
+			project, _ := projects[name].(object)
+			local, _ := project["mcpServers"].(object)
+			maps.Copy(merged, local)
+		}
+		return merged
+	}, unchanged)
+}
+
+// gemini converts settings.json of Gemini CLI, in which $NAME is a variable. Source: MCP servers
+// with the Gemini CLI.
+func gemini(text []byte) ([]byte, error) {
+	return convertJSON(text, mcpServers, func(server object) object {
+		out := eachText(server, func(s string) string { return dollarName.ReplaceAllString(s, "${$1}") })
+		if httpURL, ok := out["httpUrl"]; ok {
+			out["url"], out["type"] = httpURL, "http"
+			delete(out, "httpUrl")
+		} else if _, ok := out["type"]; !ok && out["url"] != nil {
+			out["type"] = "sse"
+		}
+		return out
+	})
+}
+
+var dollarName = regexp.MustCompile(`\$([A-Za-z_][A-Za-z0-9_]*)`)
+
+// windsurf converts mcp_config.json of Windsurf. Source: Cascade, MCP.
+func windsurf(text []byte) ([]byte, error) {
+	return convertJSON(text, mcpServers, func(server object) object {
+		if address, ok := server["serverUrl"]; ok {
+			server["url"] = address
+			delete(server, "serverUrl")
+		}
+		return server
+	})
+}
+
+// zed converts settings.json of Zed. Entries of extensions have no command. Source: Zed, Model
+// Context Protocol.
+func zed(text []byte) ([]byte, error) {
+	return convertJSON(text, func(all object) any { return all["context_servers"] }, func(server object) object {
+		if nested, ok := server["command"].(object); ok { // older releases
+			server["command"] = nested["path"]
+			for _, key := range []string{"args", "env"} {
+				if nested[key] != nil {
+					server[key] = nested[key]
+				}
+			}
+		}
+		if server["command"] == nil && server["url"] == nil {
+			return nil
+		}
+		enable(server)
+		return literal(server)
+	})
+}
+
+// maxTOML bounds files of TOML and YAML, whose parsers keep all of it in memory, in bytes.
+const maxTOML = 1 << 20
+
+// codex converts config.toml of Codex. Source: codex-rs/config/src/mcp_types.rs.
+func codex(text []byte) ([]byte, error) {
+	if len(text) > maxTOML {
+		return nil, fmt.Errorf("file of %d bytes is too large: want at most %d", len(text), maxTOML)
+	}
+	if err := checkNesting(text); err != nil {
+		return nil, err
+	}
+	var all object
+	if err := toml.Unmarshal(text, &all); err != nil {
+		var parse toml.ParseError
+		if errors.As(err, &parse) {
+			return nil, fmt.Errorf("line %d: invalid TOML", parse.Position.Line)
+		}
+		return nil, errors.New("invalid TOML")
+	}
+	return canonical(all["mcp_servers"], nil, func(server object) object {
+		enable(server)
+		out := literal(server)
+		rename(out, "http_headers", "headers")
+		if names, ok := server["env_http_headers"].(object); ok {
+			for header, name := range names {
+				put(out, "headers", header, fmt.Sprintf("${env:%v}", name))
+			}
+		}
+		if name, ok := server["bearer_token_env_var"]; ok {
+			put(out, "headers", "Authorization", fmt.Sprintf("Bearer ${env:%v}", name))
+		}
+		names, _ := server["env_vars"].([]any)
+		for _, name := range names {
+			if table, ok := name.(object); ok {
+				name = table["name"]
+			}
+			put(out, "env", fmt.Sprint(name), fmt.Sprintf("${env:%v:-}", name))
+		}
+		return out
+	})
+}
+
+// goose converts config.yaml of Goose, which has other extensions too. Source:
+// crates/goose/src/agents/extension.rs.
+func goose(text []byte) ([]byte, error) {
+	if len(text) > maxTOML {
+		return nil, fmt.Errorf("file of %d bytes is too large: want at most %d", len(text), maxTOML)
+	}
+	var all object
+	if err := yaml.Load(text, &all, yaml.WithUniqueKeys()); err != nil {
+		return nil, errors.New("invalid YAML")
+	}
+	return canonical(all["extensions"], nil, func(server object) object {
+		switch server["type"] {
+		case "stdio", "sse", "streamable_http":
+		default:
+			return nil
+		}
+		enable(server)
+		values, _ := server["envs"].(object)
+		headers, _ := server["headers"].(object)
+		out := literal(server)
+		rename(out, "cmd", "command")
+		rename(out, "uri", "url")
+		rename(out, "envs", "env")
+		names, _ := server["env_keys"].([]any)
+		for _, name := range names {
+			put(out, "env", fmt.Sprint(name), fmt.Sprintf("${env:%v:-}", name))
+		}
+		for header, value := range headers { // Goose replaces variables here only
+			if s, ok := value.(string); ok {
+				put(out, "headers", header, bracedName.ReplaceAllStringFunc(s, func(name string) string {
+					if given, ok := values[name[2:len(name)-1]].(string); ok {
+						return escape(given)
+					}
+					return name
+				}))
+			}
+		}
+		return out
+	})
+}
+
+var bracedName = regexp.MustCompile(`\$\{[A-Za-z_][A-Za-z0-9_]*\}`)
+
+// convertJSON converts a JSON file with comments. servers returns the value with the servers.
+func convertJSON(text []byte, servers func(all object) any, convert entry) ([]byte, error) {
+	plain, err := jsonc.Plain(text)
+	if err != nil {
+		return nil, err
+	}
+	var all object
+	if err := json.Unmarshal(plain, &all); err != nil {
+		return nil, errors.New("invalid configuration: must be a JSON object")
+	}
+	return canonical(servers(all), all["inputs"], convert)
+}
+
+// canonical returns servers in the format of host.ParseConfig, sorted by name.
+func canonical(servers, inputs any, convert entry) ([]byte, error) {
+	given, ok := servers.(object)
+	if !ok && servers != nil {
+		return nil, errors.New("invalid servers: must be an object")
+	}
+	out := object{}
+	for name, server := range given {
+		entry, ok := server.(object)
+		if !ok {
+			out[name] = nil // host.Config.Server returns an error
+		} else if entry = convert(entry); entry != nil {
+			out[name] = entry
+		}
+	}
+	file := object{"mcpServers": out}
+	if inputs != nil {
+		file["inputs"] = inputs
+	}
+	return json.Marshal(file)
+}
+
+// literal escapes the variables of an application that replaces none.
+func literal(server object) object { return eachText(server, escape) }
+
+func escape(s string) string { return strings.ReplaceAll(s, "${", "${$}{") }
+
+// eachText returns an entry with the texts changed in which variables are replaced.
+func eachText(server object, change func(s string) string) object {
+	out := maps.Clone(server)
+	for key, value := range server {
+		switch value := value.(type) {
+		case string:
+			out[key] = change(value)
+		case []any:
+			list := make([]any, len(value))
+			for i, element := range value {
+				if list[i] = element; element != nil {
+					if s, ok := element.(string); ok {
+						list[i] = change(s)
+					}
+				}
+			}
+			out[key] = list
+		case object:
+			table := object{}
+			for name, member := range value {
+				if table[name] = member; member != nil {
+					if s, ok := member.(string); ok {
+						table[name] = change(s)
+					}
+				}
+			}
+			out[key] = table
+		}
+	}
+	return out
+}
+
+// enable converts the member enabled to disabled.
+func enable(server object) {
+	if enabled, ok := server["enabled"].(bool); ok {
+		server["disabled"] = !enabled
+	}
+}
+
+func rename(server object, from, to string) {
+	if value, ok := server[from]; ok {
+		server[to] = value
+		delete(server, from)
+	}
+}
+
+// put sets a member of a member, which becomes an object.
+func put(server object, key, name, value string) {
+	table, ok := server[key].(object)
+	if !ok {
+		table = object{}
+		server[key] = table
+	}
+	table[name] = value
+}
+
+// checkNesting returns an error for a file that would use much memory or time: the parser calls
+// itself for each bracket, and its time for a dotted key grows with the square of its parts.
+func checkNesting(text []byte) error {
+	const most, mostDots = 100, 200 // brackets that are not closed, and dots of a line, also those in strings
+	depth, dots := 0, 0
+	for _, c := range text {
+		switch c {
+		case '[', '{':
+			depth++
+		case ']', '}':
+			depth = max(depth-1, 0)
+		case '.':
+			dots++
+		case '\n':
+			dots = 0
+		}
+		if depth > most || dots > mostDots {
+			return fmt.Errorf("invalid TOML: nested more than %d levels, or a line with more than %d dots",
+				most, mostDots)
+		}
+	}
+	return nil
+}
