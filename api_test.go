@@ -26,7 +26,7 @@ var publicPackages = []string{
 // maxCoreNames is the most exported names that mcp, mcphttp and jsonrpc may have together:
 // constants, variables, functions, types and methods. Fields and interface methods are checked but
 // not counted.
-const maxCoreNames = 345
+const maxCoreNames = 355
 
 // TestAPIIsGolden fails on every change of the exported API: names, signatures, fields with their
 // tags, interface methods and values of constants. Run it with -update after an intended change.
