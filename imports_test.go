@@ -90,6 +90,7 @@ var importRules = []importRule{
 	{"examples/calchttp", []string{"mcp", "mcphttp"}, whyExample},
 	{"examples/deploy", []string{"mcp"}, whyExample},
 	{"examples/deployclient", []string{"mcp"}, whyExample},
+	{"examples/gateway", []string{"mcp"}, whyExample},
 	{"examples/guides", nil, whyExample}, // its tests import what they show
 	{"examples/notes", []string{"mcp", "mcphttp", "oauth"}, whyExample},
 	{"examples/login", []string{"mcp", "mcphttp", "oauth/oauthclient"}, whyExample},
