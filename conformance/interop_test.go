@@ -57,19 +57,61 @@ func TestOfficialClientsWorkWithServe(t *testing.T) {
 			[]string{"clients/modern.mjs", "stdio", patchbay, "serve", "--stdio"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			out, err := node(t, 30*time.Second, c.args...)
-			if err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
-			var report clientReport
-			if err := json.Unmarshal([]byte(out), &report); err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
+			report := exercise(t, c.args...)
 			checkReport(t, report, c.revision, c.notFound)
+			if report.Who.Revision != c.revision || !strings.HasPrefix(report.Who.Client, "typescript-") {
+				t.Errorf("who_am_i: got %+v, want %s and the client", report.Who, c.revision)
+			}
 		})
 	}
 }
 
+// exercise runs an official client and returns its report.
+func exercise(t *testing.T, args ...string) (report clientReport) {
+	t.Helper()
+	out, err := node(t, 30*time.Second, args...)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if err := json.Unmarshal([]byte(out), &report); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return report
+}
+
+// TestOfficialClientsWorkThroughBridge runs the official TypeScript clients against patchbay bridge,
+// whose server is a command or a URL and has each era.
+func TestOfficialClientsWorkThroughBridge(t *testing.T) {
+	needNode(t)
+	patchbay := build(t, "..", "./cmd/patchbay")
+	remote := start(t, patchbay, "serve", "--addr", "127.0.0.1:0")
+	for _, upstream := range []string{"2025-11-25", "2026-07-28"} {
+		local := start(t, patchbay, "bridge", "--http", "127.0.0.1:0", "--revision", upstream,
+			"--", patchbay, "serve", "--stdio")
+		stdio := []string{"stdio", patchbay, "bridge", remote, "--revision", upstream}
+		for _, c := range []struct {
+			name, script, revision string
+			notFound               int
+			args                   []string
+		}{
+			{"session over HTTP to a command", "clients/session.mjs", "2025-11-25", -32002, []string{"http", local}},
+			{"session over HTTP+SSE to a command", "clients/session.mjs", "2025-11-25", -32002, []string{"sse", local}},
+			{"session over stdio to a URL", "clients/session.mjs", "2025-11-25", -32002, stdio},
+			{"modern over HTTP to a command", "clients/modern.mjs", "2026-07-28", -32602, []string{"http", local}},
+			{"modern over stdio to a URL", "clients/modern.mjs", "2026-07-28", -32602, stdio},
+		} {
+			t.Run(c.name+" of "+upstream, func(t *testing.T) {
+				report := exercise(t, append([]string{c.script}, c.args...)...)
+				checkReport(t, report, min(c.revision, upstream), c.notFound)
+				if report.Who.Revision != upstream || report.Who.Client != "patchbay" {
+					t.Errorf("who_am_i: got %+v, want %s and the bridge", report.Who, upstream)
+				}
+			})
+		}
+	}
+}
+
+// checkReport checks what a client has seen. Client and server have at least the revision.
 func checkReport(t *testing.T, s clientReport, revision string, notFound int) {
 	t.Helper()
 	check := func(what string, ok bool, got any) {
@@ -84,8 +126,6 @@ func checkReport(t *testing.T, s clientReport, revision string, notFound int) {
 	// A bare number is structured content only since 2026-07-28.
 	check("structured", structured == map[bool]string{true: "42", false: "null"}[revision == "2026-07-28"], structured)
 	check("invalid arguments", s.Wrong.IsError && strings.Contains(s.Wrong.Text, "sides"), s.Wrong)
-	check("revision", s.Who.Revision == revision, s.Who)
-	check("client", strings.HasPrefix(s.Who.Client, "typescript-"), s.Who)
 	check("progress", slices.Equal(s.Progress, []float64{1, 2, 3}), s.Progress)
 	check("count", s.Count == "counted to 3", s.Count)
 	check("elicitation", s.Greet == "Hello, Ada!", s.Greet)

@@ -15,7 +15,9 @@ import (
 
 	jsonv2 "github.com/go-json-experiment/json"
 
+	"github.com/patchbay-mcp/patchbay/internal/forward"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
@@ -71,6 +73,10 @@ type ClientOptions struct {
 	// URIs are file URIs without the segments "." and "..": others are an error of Roots, and none
 	// is sent. Setting it declares the capability roots.
 	Roots func(ctx context.Context) ([]Root, error)
+	// ForwardInput passes the input requests of the server to the clients of [Forward], in place of the
+	// functions above. Servers since 2026-07-28 receive the capabilities of each client, older ones
+	// all capabilities; they are refused what the client did not declare.
+	ForwardInput bool
 	// Extensions declares the supported extensions: it maps their identifiers to settings.
 	Extensions map[string]json.RawMessage
 	// Experimental is sent as the capability of this name. Its values are JSON objects.
@@ -145,6 +151,11 @@ func (o *ClientOptions) withDefaults() ClientOptions {
 func (o *ClientOptions) capabilities() ClientCapabilities {
 	c := ClientCapabilities{Extensions: o.Extensions, Experimental: o.Experimental}
 	yes := &struct{}{}
+	if o.ForwardInput {
+		c.Elicitation, c.Roots = &ElicitationCapability{Form: yes, URL: yes}, yes
+		c.Sampling = &SamplingCapability{Tools: yes}
+		return c
+	}
 	if o.Elicit != nil || o.ElicitURL != nil {
 		c.Elicitation = &ElicitationCapability{}
 	}
@@ -197,10 +208,11 @@ type Client struct {
 
 	tokens   atomic.Int64 // of progress
 	requests requestSet
-	logs     inbox
+	logs     peer.Inbox
 	known    toolIndex
 	pages    elicitedPages
 	cache    resultCache
+	forwards forward.Table
 
 	elicitations elicitationLimit
 	deprecations deprecations
@@ -217,7 +229,7 @@ func newClient(t Transport, opts *ClientOptions) (*Client, error) {
 		return nil, fmt.Errorf("mcp: ClientOptions: invalid Extensions or Experimental: %w", err)
 	}
 	c.handler = chain(HandlerFunc(c.exchange), c.opts.Middleware)
-	c.logs = inbox{log: c.opts.Logger, handle: c.logged}
+	c.logs = peer.Inbox{Log: c.opts.Logger, Handle: c.guarded(c.logged)}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	return c, nil
 }
@@ -243,8 +255,8 @@ func (c *Client) Close() error {
 	err := c.transport.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), logTimeout)
 	defer cancel()
-	c.logs.drain(ctx)
-	c.logs.close()
+	c.logs.Drain(ctx)
+	c.logs.Close()
 	return err
 }
 

@@ -143,6 +143,10 @@ type clientRequest struct {
 	members []byte // of the params, each after a comma
 	input   []byte // members that respond to the input requests of the previous round
 	mirror  []HeaderParam
+	// forward receives the notifications of a request of [Forward], whose client has declared the
+	// capabilities; nil for other requests.
+	forward      *peer.Inbox
+	capabilities json.RawMessage
 	// notify receives the notifications of the request; nil for progress and log messages. It may
 	// pause the timeout.
 	notify func(w *requestContext, method string, params json.RawMessage)
@@ -173,7 +177,7 @@ func (c *Client) do(ctx context.Context, k *clientRequest) (RawResult, error) {
 	if err != nil {
 		return nil, endError(w, k.method, err)
 	}
-	if m.Cacheable && k.input == nil {
+	if m.Cacheable && k.input == nil && k.forward == nil {
 		c.cache.put(ctx, k, raw, generation)
 	}
 	return raw, nil
@@ -222,10 +226,11 @@ func (c *Client) rounds(w *requestContext, o *CallOptions, k *clientRequest) (Ra
 		if err != nil {
 			return nil, err
 		}
-		switch resultType := raw.ResultType(); resultType {
-		case ResultComplete:
+		switch resultType := raw.ResultType(); {
+		case resultType == ResultComplete,
+			k.forward != nil && (c.opts.ForwardInput || resultType != ResultInputRequired):
 			return raw, nil
-		case ResultInputRequired:
+		case resultType == ResultInputRequired:
 			if round >= c.opts.MaxRounds {
 				err := fmt.Errorf("the server requests input for the %dth time, at most %d are allowed",
 					round+1, max(0, c.opts.MaxRounds))
@@ -261,7 +266,7 @@ func (c *Client) round(w *requestContext, o *CallOptions, k *clientRequest) (Raw
 	if err != nil {
 		return nil, notSent(w, k.method, err)
 	}
-	var box *inbox
+	var box *peer.Inbox
 	var notify notifyFunc
 	var token json.RawMessage // of the request's progress; set before the request is sent
 	if receive := k.notify; receive != nil {
@@ -269,9 +274,15 @@ func (c *Client) round(w *requestContext, o *CallOptions, k *clientRequest) (Raw
 			receive(w, method, params)
 			return nil
 		}
-	} else if o.Progress != nil || c.opts.Log != nil {
+	} else if o.Progress != nil || c.opts.Log != nil || k.forward != nil {
 		last := math.Inf(-1) // progress
-		box = &inbox{log: c.opts.Logger, handle: func(_ string, params json.RawMessage) { o.progressed(&last, params) }}
+		box = &peer.Inbox{Log: c.opts.Logger, Handle: c.guarded(func(_ string, params json.RawMessage) {
+			o.progressed(&last, params)
+		})}
+		logs := &c.logs
+		if k.forward != nil {
+			box, logs = k.forward, k.forward
+		}
 		notify = func(ctx context.Context, method string, params json.RawMessage) error {
 			if method == wire.NotificationProgress {
 				// A server may send another request's progress on this request's stream.
@@ -282,9 +293,9 @@ func (c *Client) round(w *requestContext, o *CallOptions, k *clientRequest) (Raw
 			w.Touch()
 			switch method {
 			case wire.NotificationProgress:
-				return box.put(ctx, method, params)
+				return box.Put(ctx, method, params)
 			case wire.NotificationMessage:
-				return c.logs.put(ctx, method, params)
+				return logs.Put(ctx, method, params)
 			}
 			return nil
 		}
@@ -296,8 +307,10 @@ func (c *Client) round(w *requestContext, o *CallOptions, k *clientRequest) (Raw
 	token = req.env.ProgressToken
 	res, err := c.handler.ServeMCP(w, req)
 	if box != nil {
-		box.drain(w)
-		box.close()
+		box.Drain(w)
+		if k.forward == nil { // which lasts until the last round
+			box.Close()
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -327,6 +340,22 @@ func (o *CallOptions) progressed(last *float64, params json.RawMessage) {
 	}
 }
 
+// guarded returns a handler of notifications that recovers from panics of f.
+func (c *Client) guarded(f func(method string, params json.RawMessage)) func(string, json.RawMessage) {
+	return func(method string, params json.RawMessage) {
+		var err error
+		defer recovered(c.ctx, c.opts.Logger, method, &err)
+		f(method, params)
+	}
+}
+
+// unrouted handles a notification that belongs to no request.
+func (c *Client) unrouted(ctx context.Context, method string, params json.RawMessage) {
+	if method != wire.NotificationMessage || !c.forwards.Log(ctx, params) {
+		_ = c.logs.Put(ctx, method, params)
+	}
+}
+
 func (c *Client) logged(method string, params json.RawMessage) {
 	if method == wire.NotificationElicitationComplete {
 		c.elicitationCompleted(params)
@@ -351,14 +380,17 @@ func (c *Client) invalid(method string, err error) error {
 
 func (c *Client) newRequest(conn *connection, o *CallOptions, k *clientRequest, notify notifyFunc) (*Request, error) {
 	req := &Request{Method: k.method, Notify: notify, HeaderParams: k.mirror}
-	level := string(cmp.Or(o.LogLevel, c.opts.LogLevel))
+	level, prefix, declared := string(cmp.Or(o.LogLevel, c.opts.LogLevel)), conn.prefix, c.declared
+	if k.forward != nil && c.opts.ForwardInput && conn.session == nil {
+		prefix, declared = c.prefix(conn.revision, k.capabilities), k.capabilities
+	}
 	req.env = wire.Envelope{
 		VersionText: conn.revision.String(), HasVersion: true, Revision: conn.revision,
-		ClientInfo: c.info, Capabilities: c.declared, LogLevel: level,
+		ClientInfo: c.info, Capabilities: declared, LogLevel: level,
 	}
 	const metaSize = 128 // of typical optional members of _meta
-	b := make([]byte, 0, len(conn.prefix)+len(k.members)+len(k.input)+metaSize)
-	b = append(b, conn.prefix...)
+	b := make([]byte, 0, len(prefix)+len(k.members)+len(k.input)+metaSize)
+	b = append(b, prefix...)
 	if level != "" {
 		b = jsonscan.AppendQuote(append(b, `,"`+wire.MetaLogLevel+`":`...), level)
 	}

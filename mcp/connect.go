@@ -39,7 +39,7 @@ func Connect(ctx context.Context, t Transport, opts *ClientOptions) (*Client, er
 		err = c.checkRevision()
 	}
 	if t, ok := t.(interface{ streams() *connTransport }); ok && err == nil {
-		t.streams().unrouted = func(m *jsonrpc.Message) { _ = c.logs.put(c.ctx, m.Method, paramsOf(m)) }
+		t.streams().unrouted = func(m *jsonrpc.Message) { c.unrouted(c.ctx, m.Method, paramsOf(m)) }
 		t.streams().restarted = c.restarted
 		t.streams().logger = cmp.Or(t.streams().logger, c.opts.Logger)
 	}
@@ -288,7 +288,7 @@ func (c *Client) negotiate(ctx context.Context) (*connection, error) {
 // probe sends server/discover. On failure, mayBeLegacy reports whether to try a session.
 func (c *Client) probe(ctx context.Context) (conn *connection, mayBeLegacy bool, err error) {
 	revision := wire.Latest()
-	conn = &connection{Transport: c.transport, revision: revision, prefix: c.prefix(revision)}
+	conn = &connection{Transport: c.transport, revision: revision, prefix: c.prefix(revision, c.declared)}
 	var probing peer.Timeout
 	probing.Start(ctx, peer.TimeLimits{Total: c.probeTimeout()}, ErrTimeout)
 	defer probing.Stop()
@@ -347,11 +347,11 @@ func (conn *connection) describe(raw RawResult) error {
 	return nil
 }
 
-func (c *Client) prefix(r wire.Revision) []byte {
+func (c *Client) prefix(r wire.Revision, capabilities []byte) []byte {
 	b := []byte(`{"_meta":{"` + wire.MetaProtocolVersion + `":"` + r.String() + `","` + wire.MetaClientInfo + `":`)
 	b = append(b, c.info...)
 	b = append(b, `,"`+wire.MetaClientCapabilities+`":`...)
-	return append(b, c.declared...)
+	return append(b, capabilities...)
 }
 
 // afterProbe returns the error of opening a session, with that of the probe if it differs.
@@ -477,10 +477,7 @@ func (c *Client) openSession(ctx context.Context, t SessionTransport) (*connecti
 	pin, pinned := wire.ParseRevision(c.opts.Revision)
 	session := legacy.NewClient(legacy.ClientConfig{
 		Revision: pin, Pinned: pinned, Info: c.info, Capabilities: c.declared, Logger: c.opts.Logger,
-		Answer: c.answerDirect, Cancelled: cancelledBecause,
-		Notify: func(ctx context.Context, method string, params json.RawMessage) {
-			_ = c.logs.put(ctx, method, params)
-		},
+		Answer: c.answerDirect, Cancelled: cancelledBecause, Notify: c.unrouted,
 	})
 	var opening peer.Timeout
 	opening.Start(ctx, peer.TimeLimits{Total: c.startTimeout()}, ErrTimeout)
@@ -549,7 +546,7 @@ func (c *Client) sessionConnection(
 ) (*connection, error) {
 	conn := &connection{
 		Transport: sessionTransport{c, session}, revision: session.Revision(), session: session,
-		prefix: c.prefix(session.Revision()), done: opened.Done(),
+		prefix: c.prefix(session.Revision(), c.declared), done: opened.Done(),
 	}
 	if err := conn.describe(RawResult(raw)); err != nil {
 		_ = session.Close()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -34,16 +35,20 @@ func (s *Server) discover(context.Context) (Result, error) {
 	if revisions == nil {
 		revisions = wire.Revisions()
 	}
-	versions := make([]string, 0, len(revisions))
-	for i := len(revisions) - 1; i >= 0; i-- {
-		versions = append(versions, revisions[i].String())
-	}
 	return &DiscoverResult{
-		SupportedVersions: versions,
+		SupportedVersions: newestFirst(revisions),
 		Capabilities:      s.capabilities(),
 		Instructions:      s.opts.Instructions,
 		Cache:             s.opts.Cache,
 	}, nil
+}
+
+// newestFirst returns the names of revisions in the order of server/discover.
+func newestFirst(revisions []wire.Revision) (versions []string) {
+	for _, r := range slices.Backward(revisions) {
+		versions = append(versions, r.String())
+	}
+	return versions
 }
 
 // ClientCapabilities are the capabilities that a client declares with every request. A nil pointer

@@ -137,6 +137,9 @@ func (c *Client) answerDirect(ctx context.Context, method string, params json.Ra
 	defer c.requests.endQuestion()
 	ctx, cancel := context.WithTimeoutCause(ctx, c.opts.InputTimeout, ErrTimeout)
 	defer cancel()
+	if c.opts.ForwardInput {
+		return c.forwards.Ask(ctx, method, params)
+	}
 	raw, err := c.answer(ctx, method, params)
 	if err == nil {
 		return raw, nil

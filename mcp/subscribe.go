@@ -197,9 +197,6 @@ func (s *Server) listen(ctx context.Context, req *Request) (Result, error) {
 	if !s.tools.ever.Load() && !s.prompts.ever.Load() && !s.offersResources() && len(*s.topics.Load()) == 0 {
 		return nil, methodNotFound(req.Method)
 	}
-	if req.Notify == nil {
-		return nil, Errorf(CodeInvalidRequest, "%s needs a stream for notifications", req.Method)
-	}
 	f, err := s.openFilter(ctx, req)
 	if err != nil {
 		return nil, err
@@ -333,21 +330,8 @@ func (f SubscriptionFilter) lists() (c listChange) {
 
 // openFilter returns the part of the requested filter that the server supports and acknowledges.
 func (s *Server) openFilter(ctx context.Context, req *Request) (f SubscriptionFilter, err error) {
-	if len(req.Params) > maxListen {
-		return f, Errorf(CodeInvalidParams, "params are %d bytes long, want at most %d", len(req.Params), maxListen)
-	}
-	raw, ok := jsonscan.Get(req.Params, "notifications")
-	if !ok || jsonscan.Kind(raw) != '{' {
-		return f, Errorf(CodeInvalidParams, "invalid params.notifications: must be an object")
-	}
-	if err := jsonv2.Unmarshal(raw, &f); err != nil || hasNull(raw) {
-		return f, Errorf(CodeInvalidParams, "invalid params.notifications: "+
-			"members must be booleans, and resourceSubscriptions an array of strings")
-	}
-	if len(f.ResourceSubscriptions) > maxSubscribedURIs {
-		return f, Errorf(CodeInvalidParams,
-			"invalid params.notifications.resourceSubscriptions: %d URIs, want at most %d",
-			len(f.ResourceSubscriptions), maxSubscribedURIs)
+	if f, err = parseFilter(req); err != nil {
+		return f, err
 	}
 	caps := s.capabilities()
 	f.ToolsListChanged = f.ToolsListChanged && caps.Tools != nil && caps.Tools.ListChanged
@@ -367,6 +351,30 @@ func (s *Server) openFilter(ctx context.Context, req *Request) (f SubscriptionFi
 	if work < 0 {
 		return f, Errorf(CodeInvalidParams,
 			"invalid params.notifications.resourceSubscriptions: too many long URIs: open several subscriptions")
+	}
+	return f, nil
+}
+
+// parseFilter returns the requested filter.
+func parseFilter(req *Request) (f SubscriptionFilter, err error) {
+	if req.Notify == nil {
+		return f, Errorf(CodeInvalidRequest, "%s needs a stream for notifications", req.Method)
+	}
+	if len(req.Params) > maxListen {
+		return f, Errorf(CodeInvalidParams, "params are %d bytes long, want at most %d", len(req.Params), maxListen)
+	}
+	raw, ok := jsonscan.Get(req.Params, "notifications")
+	if !ok || jsonscan.Kind(raw) != '{' {
+		return f, Errorf(CodeInvalidParams, "invalid params.notifications: must be an object")
+	}
+	if err := jsonv2.Unmarshal(raw, &f); err != nil || hasNull(raw) {
+		return f, Errorf(CodeInvalidParams, "invalid params.notifications: "+
+			"members must be booleans, and resourceSubscriptions an array of strings")
+	}
+	if len(f.ResourceSubscriptions) > maxSubscribedURIs {
+		return f, Errorf(CodeInvalidParams,
+			"invalid params.notifications.resourceSubscriptions: %d URIs, want at most %d",
+			len(f.ResourceSubscriptions), maxSubscribedURIs)
 	}
 	return f, nil
 }

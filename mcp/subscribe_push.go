@@ -102,10 +102,15 @@ func (p *pushSubscription) sendAll(ctx context.Context) (err error) {
 func (p *pushSubscription) end() (Result, error) {
 	// Changes before the end are still sent. Notify fails if nothing can be sent any more.
 	_ = p.sendAll(context.WithoutCancel(p.ctx))
-	if cause := context.Cause(p.ctx); !errors.Is(cause, ErrClosed) || errors.Is(cause, ErrDisconnected) {
+	return p.result(p.ctx)
+}
+
+// result returns the result of a subscription whose context has ended.
+func (s *subscription) result(ctx context.Context) (Result, error) {
+	if cause := context.Cause(ctx); !errors.Is(cause, ErrClosed) || errors.Is(cause, ErrDisconnected) {
 		return nil, cause
 	}
-	return EmptyResult{Meta: Meta{wire.MetaSubscriptionID: p.id}}, nil
+	return EmptyResult{Meta: Meta{wire.MetaSubscriptionID: s.id}}, nil
 }
 
 // A listenCall holds a subscription that outlives the handler which opened it.

@@ -130,13 +130,7 @@ func (c *Client) CallTool(ctx context.Context, name string, args any) (*CallTool
 	if err != nil {
 		return nil, err
 	}
-	known := c.knownTool(name)
-	raw, err := c.callTool(ctx, known, members)
-	if e := asError(err); e != nil && e.Code == CodeHeaderMismatch && e.Remote() {
-		if known, err2 := c.refresh(ctx, name); err2 == nil {
-			raw, err = c.callTool(ctx, known, members)
-		}
-	}
+	raw, err := c.callTool(ctx, name, &clientRequest{method: wire.MethodToolsCall, members: members})
 	if err != nil {
 		return nil, err
 	}
@@ -150,12 +144,21 @@ func (c *Client) CallTool(ctx context.Context, name string, args any) (*CallTool
 	return res, nil
 }
 
-func (c *Client) callTool(ctx context.Context, known *knownTool, members []byte) (RawResult, error) {
-	k := &clientRequest{method: wire.MethodToolsCall, members: members}
-	if known != nil {
+func (c *Client) callTool(ctx context.Context, name string, k *clientRequest) (RawResult, error) {
+	if known := c.knownTool(name); known != nil {
 		k.mirror = known.mirror
 	}
-	return c.do(ctx, k)
+	raw, err := c.do(ctx, k)
+	if e := asError(err); e != nil && e.Code == CodeHeaderMismatch && e.Remote() {
+		if known, err2 := c.refresh(ctx, name); err2 == nil {
+			k.mirror, k.input = nil, nil
+			if known != nil {
+				k.mirror = known.mirror
+			}
+			raw, err = c.do(ctx, k)
+		}
+	}
+	return raw, err
 }
 
 // appendCall appends the members name and arguments of the params, each after a comma.

@@ -30,6 +30,10 @@ const timeout = 20 * time.Second
 const printEnv = "PATCHBAY_TEST_PRINT"
 
 func TestMain(m *testing.M) {
+	if os.Getenv(featuresEnv) != "" {
+		featureServer()
+		return
+	}
 	if os.Getenv(printEnv) != "" {
 		printingServer()
 		return

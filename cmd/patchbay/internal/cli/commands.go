@@ -43,6 +43,7 @@ func (p *program) commands() []*cobra.Command {
 			p.boundedCommand("complete REFERENCE ARGUMENT=TYPED [KNOWN=VALUE…]",
 				"Complete an argument of a prompt or resource template", prompts.names, p.complete),
 			p.listenCommand(resources.names),
+			p.bridgeCommand(),
 			p.serverCommand("rpc METHOD [PARAMS]", "Send a JSON-RPC request", nil, p.rpc),
 			p.boundedCommand("ping", "Send a ping and print the round-trip time", nil, p.ping),
 			p.withSubcommands("skills", "List, read and verify skills",

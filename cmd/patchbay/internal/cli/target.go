@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -363,6 +364,12 @@ func (p *program) clientOptions() (*mcp.ClientOptions, error) {
 	}
 	if f.logLevel != "" {
 		opts.LogLevel, opts.Log = mcp.LoggingLevel(f.logLevel), p.logged
+	}
+	if p.bridging { // the clients answer, and follow tasks themselves
+		opts.Elicit, opts.ElicitURL, opts.Sample, opts.ForwardInput = nil, nil, nil, true
+		opts.Timeout, opts.Extensions = bridgeTimeout(f.timeout), map[string]json.RawMessage{}
+		opts.Middleware = append(opts.Middleware, p.explainRefusals)
+		return opts, nil
 	}
 	started := func(_ context.Context, h *tasks.Handle) { p.taskStarted(h) }
 	err := p.addRoots(opts)

@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchbay-mcp/patchbay/internal/netx"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+)
+
+func (p *program) bridgeCommand() *cobra.Command {
+	var addr string
+	cmd := p.targetCommand("bridge", "Serve a remote server on stdio, or a stdio server over HTTP (proxy)", nil,
+		func(ctx context.Context, t *target, _ []string) error { return p.bridge(ctx, t, addr) })
+	cmd.Flags().StringVar(&addr, "http", "",
+		"serve HTTP on this `host:port` of this machine instead of stdio; port 0 chooses a free port")
+	return cmd
+}
+
+// bridge serves a target until the client or ctx ends. All clients share one connection to it.
+func (p *program) bridge(ctx context.Context, t *target, addr string) error {
+	if len(p.flags.roots) > 0 || p.flags.answers != "" {
+		return usage(errors.New("--root and --answers do not apply to bridge: the client answers the server"))
+	}
+	if addr == "" {
+		p.interactive = false // standard input has messages
+	} else if err := checkBridgeAddr(addr); err != nil {
+		return usage(err)
+	}
+	p.bridging = true
+	c, err := p.connect(ctx, t)
+	if err != nil {
+		return err
+	}
+	defer p.close(c)
+	if addr == "" {
+		return mcp.Serve(ctx, mcp.Forward(c), p.stdio(), &mcp.ServeOptions{Logger: p.logger()})
+	}
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", withLoopbackHost(addr))
+	if err != nil {
+		return &coded{exitFailure, err}
+	}
+	defer listener.Close()
+	address := "http://" + listener.Addr().String() + endpoint
+	p.output.printf("%s", address)
+	h := mcphttp.NewHandler(mcp.Forward(c), &mcphttp.Options{Logger: p.logger()})
+	return mcphttp.Serve(ctx, listener, endpoint, h, nameEndpoint(address))
+}
+
+// bridgeTimeout returns how long a request may take without progress. By default that is for the
+// client to decide, which cancels its requests; the limit is for clients that do not.
+func bridgeTimeout(flag time.Duration) time.Duration {
+	if flag == defaultTimeout {
+		return time.Hour
+	}
+	return flag
+}
+
+// checkBridgeAddr refuses addresses that other machines reach: the bridge adds the user's login to
+// requests, or runs the user's command, and does not authenticate its clients.
+func checkBridgeAddr(addr string) error {
+	host, _, err := net.SplitHostPort(withLoopbackHost(addr))
+	if err != nil || !netx.IsLoopback(host) {
+		return fmt.Errorf("invalid --http %q: must be host:port with a loopback address, "+
+			"since clients need no login", addr)
+	}
+	return nil
+}
+
+// stdio returns the connection to the client that started the program.
+func (p *program) stdio() mcp.Conn {
+	if p.input.r == os.Stdin {
+		return mcp.Stdio()
+	}
+	return mcp.NewStreamConn(p.input.r, p.output.w, nil)
+}
+
+// explainRefusals is a middleware of the bridge. The error of a request without the required login
+// names the command that logs in: users of the client seldom see standard error.
+func (p *program) explainRefusals(next mcp.Handler) mcp.Handler {
+	return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+		res, err := next.ServeMCP(ctx, req)
+		code := exitCode(ctx, err)
+		if code != exitAuth || slices.Contains([]string{wire.MethodInitialize, wire.MethodDiscover}, req.Method) {
+			return res, err
+		}
+		a := p.advise(ctx, code, err)
+		text := cmp.Or(a.message, errorText(code, err))
+		if help := cmp.Or(a.login, a.hint); help != "" {
+			text += ": " + help
+		}
+		p.screen.printf("patchbay: %s: %s", req.Method, cleanLine(text))
+		return nil, mcp.Errorf(mcp.CodeInternalError, "%s", cleanLine(text))
+	})
+}

@@ -1,0 +1,152 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/patchbay-mcp/patchbay/internal/forward"
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/peer"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+// Forward returns a Handler that forwards requests to the server of c, with their `_meta`, and its
+// notifications to the client, whatever the revisions of both are. Results, errors and capabilities
+// are those of the server, without the tasks of 2025-11-25. Input requests of the server go to the
+// functions of [ClientOptions], or to the client if [ClientOptions.ForwardInput] is set. A request
+// without a valid response fails with [CodeInternalError], and the reason is logged.
+func Forward(c *Client) Handler { return forwarder{c} }
+
+type forwarder struct{ client *Client }
+
+func (f forwarder) ServeMCP(ctx context.Context, req *Request) (res Result, err error) {
+	switch req.Method {
+	case wire.MethodDiscover:
+		res, err = f.discover(ctx)
+	case wire.MethodSubscriptionsListen:
+		res, err = f.listen(ctx, req)
+	default:
+		res, err = f.forward(ctx, req)
+	}
+	failed, ok := errors.AsType[*TransportError](err)
+	if !ok || asError(err) != nil || ctx.Err() != nil {
+		return res, err
+	}
+	f.client.opts.Logger.WarnContext(ctx, "mcp: forwarded request failed", "method", req.Method, "error", err)
+	if failed.MayHaveRun {
+		return nil, Errorf(CodeInternalError, "no valid response of the server, the request may have run")
+	}
+	return nil, Errorf(CodeInternalError, "server not reached, the request did not run")
+}
+
+func (f forwarder) discover(ctx context.Context) (Result, error) {
+	conn, err := f.client.live(ctx)
+	if err != nil {
+		return nil, notSent(ctx, wire.MethodDiscover, err)
+	}
+	d := *conn.discovered
+	d.SupportedVersions, d.Capabilities.Tasks = newestFirst(wire.Revisions()), nil
+	if conn.server.Name != "" {
+		d.Meta = Meta{wire.MetaServerInfo: conn.server}
+	}
+	return &d, nil
+}
+
+// forward sends a request of any other method. Questions of a server in a session, and log messages
+// on a stream, belong to no request: they go to the client that has requests in progress, if it is
+// the only one.
+func (f forwarder) forward(ctx context.Context, req *Request) (Result, error) {
+	conn, err := f.client.live(ctx)
+	if err != nil {
+		return nil, notSent(ctx, req.Method, err)
+	}
+	r := &forward.Request{
+		Method: req.Method, Params: req.Params, Token: req.env.ProgressToken, Notify: req.Notify,
+		Caller: fmt.Sprintf("%s %q %s", req.Principal.Key(), req.Header["Mcp-Session-Id"], req.env.ClientInfo),
+		Lasts:  !req.env.Revision.Modern(), Timeout: f.client.opts.InputTimeout,
+		Capabilities: req.env.Capabilities, Level: req.env.LogLevel,
+	}
+	if m, ok := wire.Latest().Method(req.Method); ok {
+		r.MayAsk = m.MayAskInput
+	}
+	var raw json.RawMessage
+	if conn.session != nil {
+		raw, err = f.client.forwards.Serve(ctx, r, func() *forward.Call { return f.newCall(req) })
+	} else {
+		raw, err = f.client.forwards.Run(ctx, r, f.newCall(req))
+	}
+	return RawResult(raw), err
+}
+
+// newCall returns the call of a request, which keeps nothing of it.
+func (f forwarder) newCall(req *Request) *forward.Call {
+	c, call, method := f.client, new(forward.Call), req.Method
+	k := &clientRequest{method: method, members: forward.Members(req.Params, "_meta"),
+		capabilities: bytes.Clone(req.env.Capabilities),
+		forward:      &peer.Inbox{Log: c.opts.Logger, Handle: c.guarded(call.Receive)}}
+	raw, _ := req.Param("name")
+	name, _ := jsonscan.Unquote(raw)
+	o := CallOptions{NoCache: true, LogLevel: req.LogLevel(), Meta: forward.Meta(req.env.Meta)}
+	if req.takesProgress() {
+		o.Progress = func(ProgressUpdate) {} // requests a token
+	}
+	call.Queue, call.Drain = k.forward.Put, k.forward.Drain
+	call.Run = func(ctx context.Context) (_ json.RawMessage, err error) {
+		defer recovered(ctx, c.opts.Logger, method, &err)
+		defer k.forward.Close()
+		ctx = WithCallOptions(ctx, o)
+		if method == wire.MethodToolsCall {
+			raw, err := c.callTool(ctx, name, k)
+			return json.RawMessage(raw), err
+		}
+		raw, err := c.do(ctx, k)
+		return json.RawMessage(raw), err
+	}
+	return call
+}
+
+// listen forwards the changes of a subscription that [Client.Listen] renews. After a gap, everything
+// counts as changed.
+func (f forwarder) listen(ctx context.Context, req *Request) (Result, error) {
+	filter, err := parseFilter(req)
+	if err != nil {
+		return nil, err
+	}
+	s := newSubscription(req.ID, filter)
+	for e, err := range f.client.Listen(ctx, filter) {
+		if err == nil {
+			err = s.forward(ctx, req, e)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return s.result(ctx)
+}
+
+func (s *subscription) forward(ctx context.Context, req *Request, e Event) error {
+	switch e.Kind {
+	case EventListening:
+		s.lists = e.Filter.lists()
+		return s.acknowledge(ctx, req, *e.Filter)
+	case EventChangesMissed:
+		s.record(s.lists, slices.Collect(maps.Keys(s.uris))...)
+	case EventToolsChanged:
+		s.record(toolsChanged)
+	case EventPromptsChanged:
+		s.record(promptsChanged)
+	case EventResourcesChanged:
+		s.record(resourcesChanged)
+	case EventResourceUpdated:
+		s.record(0, e.URI)
+	case EventTopic:
+		members := append(forward.Members(e.Params, "_meta"), ',')
+		return req.Notify(ctx, e.Method, s.params(members[1:]))
+	}
+	return s.send(ctx, req)
+}
