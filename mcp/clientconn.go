@@ -40,6 +40,7 @@ const (
 type clientConn struct {
 	conn  Conn
 	log   *slog.Logger
+	trace tracer
 	ids   atomic.Int64
 	table peer.Table // of the requests in progress
 
@@ -63,8 +64,8 @@ type clientConn struct {
 	closed  bool               // no further goroutine is started
 }
 
-func newClientConn(conn Conn, log *slog.Logger, receive func(c *clientConn, m *jsonrpc.Message)) *clientConn {
-	c := &clientConn{conn: conn, log: log, done: make(chan struct{})}
+func newClientConn(conn Conn, log *slog.Logger, trace tracer, receive func(*clientConn, *jsonrpc.Message)) *clientConn {
+	c := &clientConn{conn: conn, log: log, trace: trace, done: make(chan struct{})}
 	c.table.MaxQuestions = maxAwaited
 	c.fallback = func(m *jsonrpc.Message) { receive(c, m) }
 	c.receive.Store(&c.fallback)
@@ -114,6 +115,7 @@ func (c *clientConn) roundTrip(ctx context.Context, req *jsonrpc.Message) (*json
 // server that does not read never blocks the caller. At most one goroutine stays behind then, until
 // the server reads or the Conn is closed.
 func (c *clientConn) write(ctx context.Context, m *jsonrpc.Message) error {
+	c.trace.message(true, m)
 	if d, ok := c.conn.(interface{ HasWriteDeadline() bool }); !ok || d.HasWriteDeadline() {
 		return c.conn.Write(ctx, m)
 	}
@@ -302,6 +304,7 @@ func (c *clientConn) read() {
 }
 
 func (c *clientConn) dispatch(m *jsonrpc.Message) {
+	c.trace.message(false, m)
 	switch m.Kind() {
 	case jsonrpc.Response:
 		if !c.table.Answer(m) {

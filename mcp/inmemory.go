@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -95,10 +96,15 @@ type memoryTransport struct {
 	ctx     context.Context // ends with the transport
 	close   context.CancelCauseFunc
 	serving sync.WaitGroup // of sessions
+	trace   tracer
+	ids     atomic.Int64 // of traced requests
 }
 
 // RoundTrip calls the handler.
 func (t *memoryTransport) RoundTrip(ctx context.Context, req *Request) (Result, error) {
+	if t.trace != nil {
+		return t.traced(ctx, req)
+	}
 	if t.ctx.Err() != nil {
 		return nil, &TransportError{Method: req.Method, Err: ErrClosed}
 	}
@@ -147,7 +153,7 @@ func (t *memoryTransport) OpenSession(_ context.Context, receive func(m *jsonrpc
 	client, server := Pipe()
 	t.serving.Go(func() { _ = Serve(t.ctx, t.handler, server, &ServeOptions{Drain: memoryDrain}) })
 	direct := func(_ *clientConn, m *jsonrpc.Message) { receive(m) }
-	return newClientConn(client, slog.Default(), direct), nil
+	return newClientConn(client, slog.Default(), t.trace, direct), nil
 }
 
 // Close refuses further requests. Those in progress end with their own contexts.

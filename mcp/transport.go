@@ -159,6 +159,7 @@ type connTransport struct {
 	dial   func(ctx context.Context) (Conn, error)
 	logger *slog.Logger
 	unused Conn // closed by Close if no request was sent
+	trace  tracer
 
 	lock       chan struct{} // holds a token while the fields below are used
 	current    *clientConn   // nil before the first request
@@ -247,7 +248,7 @@ func (t *connTransport) live(ctx context.Context, method string) (c *clientConn,
 		t.restarted()
 	}
 	t.unused, t.dialed = nil, time.Now()
-	t.current = newClientConn(conn, t.log(), t.receive)
+	t.current = newClientConn(conn, t.log(), t.trace, t.receive)
 	return t.current, true, nil
 }
 

@@ -83,6 +83,7 @@ type Transport struct {
 	maxResponse int
 	maxEvent    int
 	broken      error // of the options; every request returns it
+	trace       func(mcp.Frame)
 
 	ids    atomic.Int64
 	drains atomic.Bool // the server sends streams, which are drained without the caller

@@ -38,6 +38,7 @@ type clientExchange struct {
 	batches bool                          // the revision has them
 	others  func(m *jsonrpc.Message) bool // receives responses to other requests; returns false if unknown
 
+	verb       string       // the HTTP method
 	sent       http.Header  // of the request
 	posted     bytes.Reader // its body
 	res        *http.Response
@@ -151,6 +152,7 @@ func (x *clientExchange) post(target *url.URL, header http.Header, m *jsonrpc.Me
 		posted = new(bytes.Reader) // net/http may still read the one before, though it was refused
 	}
 	posted.Reset(body)
+	x.traceSent(http.MethodPost, header, m)
 	return x.do(&http.Request{
 		Method: http.MethodPost, URL: target, Header: header, ContentLength: int64(len(body)),
 		Body:    io.NopCloser(posted), // net/http recognizes both types, and sends header and body in one write
@@ -160,7 +162,10 @@ func (x *clientExchange) post(target *url.URL, header http.Header, m *jsonrpc.Me
 
 // do sends an HTTP request and waits for the header of the response.
 func (x *clientExchange) do(req *http.Request) error {
-	x.sent = req.Header
+	x.verb, x.sent = req.Method, req.Header
+	if req.Body == nil {
+		x.traceSent(req.Method, req.Header, nil)
+	}
 	var ctx context.Context = x
 	if x.borrowed != nil {
 		ctx = x.borrowed // equivalent, and one step less for each lookup
@@ -169,6 +174,9 @@ func (x *clientExchange) do(req *http.Request) error {
 	switch {
 	case err == nil:
 		x.res = res
+		if res.StatusCode != http.StatusOK || x.verb != http.MethodPost {
+			x.traceReceived(nil)
+		}
 		return nil
 	case wasNotSent(err), isUnauthorized(err):
 		return x.notSent(withoutURL(err))
@@ -341,6 +349,9 @@ func refusedResponse(err error) *jsonrpc.Message {
 func (x *clientExchange) dispatch(
 	m *jsonrpc.Message, id jsonrpc.ID, receive func(m *jsonrpc.Message),
 ) (answer *jsonrpc.Message) {
+	if kind := m.Kind(); kind != jsonrpc.Batch && kind != jsonrpc.Invalid {
+		x.traceReceived(m)
+	}
 	switch m.Kind() {
 	case jsonrpc.Request, jsonrpc.Notification:
 		x.taken++
@@ -391,6 +402,7 @@ func (x *clientExchange) refusal(id jsonrpc.ID) (*jsonrpc.Message, error) {
 	if jsonscan.Kind(body) == '{' {
 		m, err := jsonrpc.Decode(body)
 		if err == nil && m.Error != nil && (m.ID == id || m.ID.IsZero()) {
+			x.traceReceived(m)
 			if !isUnauthorized(status) {
 				m.ID = id
 				return m, nil

@@ -15,7 +15,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/netx"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
-	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
 func (p *program) bridgeCommand() *cobra.Command {
@@ -46,16 +45,7 @@ func (p *program) bridge(ctx context.Context, t *target, addr string) error {
 	if addr == "" {
 		return mcp.Serve(ctx, mcp.Forward(c), p.stdio(), &mcp.ServeOptions{Logger: p.logger()})
 	}
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", withLoopbackHost(addr))
-	if err != nil {
-		return &coded{exitFailure, err}
-	}
-	defer listener.Close()
-	address := "http://" + listener.Addr().String() + endpoint
-	p.output.printf("%s", address)
-	h := mcphttp.NewHandler(mcp.Forward(c), &mcphttp.Options{Logger: p.logger()})
-	return mcphttp.Serve(ctx, listener, endpoint, h, nameEndpoint(address))
+	return p.serveLocal(ctx, mcp.Forward(c), addr)
 }
 
 // bridgeTimeout returns how long a request may take without progress. By default that is for the

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/recording"
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/vault"
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -43,11 +44,12 @@ type program struct {
 	serverName atomic.Pointer[string]   // of the server, for questions
 	scopes     atomic.Pointer[[]string] // that the last login page asked for; nil before
 
-	answers      *answers      // of --answers
-	given        *givenAnswer  // of the command line; nil without one
-	bridging     bool          // clients answer the questions of the server
-	leaveOpen    bool          // questions that cannot be answered stay open instead of being declined
-	terminalLock chan struct{} // a token while the user is prompted
+	answers      *answers          // of --answers
+	given        *givenAnswer      // of the command line; nil without one
+	bridging     bool              // clients answer the questions of the server
+	recorder     *recording.Writer // of --trace; nil before the first connection
+	leaveOpen    bool              // questions that cannot be answered stay open instead of being declined
+	terminalLock chan struct{}     // a token while the user is prompted
 
 	taskStarted   func(h *tasks.Handle) // called when a call becomes a task
 	taskCancelled atomic.Bool           // the server has accepted tasks/cancel
@@ -61,6 +63,7 @@ type flags struct {
 	timeout                    time.Duration
 	revision, logLevel, save   string
 	config, answers, directory string
+	trace                      string
 	header, environment, roots []string
 }
 
@@ -110,6 +113,9 @@ func (p *program) run(ctx context.Context, args []string) int {
 	p.screen.done()
 	if err == nil {
 		err = p.output.err
+	}
+	if closed := p.closeTrace(); err == nil {
+		err = closed
 	}
 	code := exitCode(ctx, err)
 	if err == nil || errors.Is(err, errShown) {
@@ -185,6 +191,7 @@ func (p *program) addFlags(root *cobra.Command) {
 	all.StringVar(&f.answers, "answers", "", "answer elicitation and sampling from this `file` (see help answers)")
 	all.BoolVar(&f.noInput, "no-input", false, "never prompt: decline elicitation and sampling")
 	all.StringVar(&f.logLevel, "log-level", "", "show log messages of at least this `level`, debug to emergency")
+	all.StringVar(&f.trace, "trace", "", "append all messages to this `file`, as JSON lines (see help recordings)")
 	all.StringVar(&f.save, "save", "", "save images, audio and other binary content to this `directory`")
 	all.StringArrayVar(&f.roots, "root", nil, "offer this `directory` to the server as a root")
 	completeFlags(root)

@@ -44,6 +44,7 @@ func (p *program) commands() []*cobra.Command {
 				"Complete an argument of a prompt or resource template", prompts.names, p.complete),
 			p.listenCommand(resources.names),
 			p.bridgeCommand(),
+			p.recordCommand(),
 			p.serverCommand("rpc METHOD [PARAMS]", "Send a JSON-RPC request", nil, p.rpc),
 			p.boundedCommand("ping", "Send a ping and print the round-trip time", nil, p.ping),
 			p.withSubcommands("skills", "List, read and verify skills",
@@ -57,11 +58,13 @@ func (p *program) commands() []*cobra.Command {
 			p.authCommand("status", "Show the login at a server", p.status),
 			p.authCommand("logout", "Log out of a server", p.logout),
 			p.tokenCommand())),
-		inGroup(groupOther, p.serveCommand(), p.serversCommand(), p.trustCommand(), p.versionCommand()),
+		inGroup(groupOther, p.serveCommand(), p.mockCommand(), p.serversCommand(), p.trustCommand(),
+			p.versionCommand()),
 		[]*cobra.Command{
 			{Use: "arguments", Short: "How to pass arguments to tools and prompts"},
 			{Use: "config", Short: "How to name servers in a configuration file"},
 			{Use: "answers", Short: "How to answer elicitation and sampling from a file"},
+			{Use: "recordings", Short: "The format of --trace, record and mock"},
 			{Use: "json", Short: "The output of --json"},
 			{Use: "exit-codes", Short: "The exit codes"},
 		})

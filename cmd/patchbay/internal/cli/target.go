@@ -258,18 +258,18 @@ func (p *program) transport(t *target) mcp.Transport {
 		}
 		transport := mcphttp.NewTransport(t.url, opts)
 		if p.flags.verbose {
-			return &tracedURL{transport, p.screen}
+			return p.traced(&tracedURL{transport, p.screen}, t)
 		}
-		return transport
+		return p.traced(transport, t)
 	}
 	command := mcp.Command(t.command[0], t.command[1:]...)
 	command.Env, command.Dir, command.Logger = t.environment, t.directory, p.logger()
 	command.Stderr = &p.commandStderr
 	if p.flags.verbose {
 		command.Stderr = p.screen
-		return &tracedCommand{command, p.screen}
+		return p.traced(&tracedCommand{command, p.screen}, t)
 	}
-	return command
+	return p.traced(command, t)
 }
 
 // logger returns the log of the client: warnings, such as that of an invalid tool, and with -v all.
@@ -289,6 +289,9 @@ func (p *program) logger() *slog.Logger {
 
 func (p *program) connect(ctx context.Context, t *target) (*mcp.Client, error) {
 	opts, err := p.clientOptions()
+	if err == nil {
+		err = p.openTrace()
+	}
 	if err != nil {
 		return nil, usage(err)
 	}

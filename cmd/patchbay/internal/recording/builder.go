@@ -1,0 +1,346 @@
+package recording
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// maxPause bounds a pause that a replay repeats, so that a damaged time does not stop it.
+const maxPause = time.Hour
+
+// A call is a recorded request with everything that belongs to it. Each question to the client ends
+// a round.
+type call struct {
+	method, key string
+	summary     string // of the params, for errors
+	rounds      []*round
+}
+
+// A round is what the server has sent until a result, an error or a question.
+type round struct {
+	notes   []note
+	pause   time.Duration  // before the end
+	result  jsontext.Value // nil for an error
+	err     *jsonrpc.Error // nil for a result
+	cut     int            // the size of a result that was not recorded, in bytes
+	answers string         // the canonical inputResponses that followed
+}
+
+// A note is a notification of a call.
+type note struct {
+	pause  time.Duration
+	method string
+	params []byte
+}
+
+// A builder builds a Recording from its lines.
+type builder struct {
+	connections map[string]*connection
+	rec         Recording
+}
+
+// A connection has the requests in progress on one connection.
+type connection struct {
+	requests  map[jsonrpc.ID]*request
+	tokens    map[string]*request // by progress token
+	latest    []*request          // in progress, and some that have ended
+	questions map[jsonrpc.ID]*round
+	states    map[string]*call // whose last result asks for input, by requestState
+	asking    map[string]*call // the same by key
+}
+
+// A request is a recorded request in progress.
+type request struct {
+	method string
+	call   *call  // nil for a request that is not replayed
+	open   *round // the current one
+	last   time.Time
+	ended  bool
+}
+
+func newConnection() *connection {
+	return &connection{requests: map[jsonrpc.ID]*request{}, tokens: map[string]*request{},
+		questions: map[jsonrpc.ID]*round{}, states: map[string]*call{}, asking: map[string]*call{}}
+}
+
+// isLocal reports whether a replay serves the method by itself.
+func isLocal(method string) bool {
+	switch method {
+	case wire.MethodPing, wire.MethodLoggingSetLevel, wire.MethodResourcesSubscribe,
+		wire.MethodResourcesUnsubscribe, wire.MethodSubscriptionsListen:
+		return true
+	}
+	return false
+}
+
+func (b *builder) fromClient(c *connection, l *entry, m *jsonrpc.Message) {
+	switch m.Kind() {
+	case jsonrpc.Request:
+		if !isLocal(m.Method) {
+			b.request(c, l, m)
+		}
+	case jsonrpc.Response:
+		if r := c.questions[m.ID]; r != nil && m.Error == nil && l.Cut == 0 {
+			r.answers = canonical(append(append([]byte(`{"input":`), m.Result...), '}'))
+		}
+		delete(c.questions, m.ID)
+	case jsonrpc.Notification, jsonrpc.Batch, jsonrpc.Invalid:
+	}
+}
+
+func (b *builder) request(c *connection, l *entry, m *jsonrpc.Message) {
+	r := &request{method: m.Method, open: &round{}, last: l.Time}
+	c.requests[m.ID] = r
+	switch m.Method {
+	case wire.MethodInitialize, wire.MethodDiscover:
+		return
+	}
+	if l.Cut != 0 {
+		return // its params are unknown
+	}
+	key := keyOf(m.Method, m.Params)
+	answers, isRetry := jsonscan.Get(m.Params, "inputResponses")
+	if state, ok := jsonscan.Get(m.Params, "requestState"); ok {
+		isRetry = true
+		r.call = c.states[string(state)]
+		delete(c.states, string(state))
+	}
+	if isRetry && r.call == nil {
+		r.call = c.asking[key]
+	}
+	switch {
+	case isRetry && r.call == nil:
+		return // the recording began later
+	case isRetry:
+		r.call.rounds[len(r.call.rounds)-1].answers = canonical(answers)
+		delete(c.asking, key)
+	default:
+		r.call = &call{method: m.Method, key: key, summary: summary(m.Method, m.Params)}
+		b.rec.order = append(b.rec.order, r.call)
+	}
+	c.latest = append(c.latest, r)
+	meta, _ := jsonscan.Get(m.Params, "_meta")
+	if token, ok := jsonscan.Get(meta, "progressToken"); ok {
+		c.tokens[string(token)] = r
+	}
+}
+
+// current returns the request in progress that began last, or nil. The messages of a server that
+// name no request are taken for those of this one.
+func (c *connection) current() *request {
+	for len(c.latest) > 0 {
+		if r := c.latest[len(c.latest)-1]; !r.ended {
+			return r
+		}
+		c.latest = c.latest[:len(c.latest)-1]
+	}
+	return nil
+}
+
+func (b *builder) fromServer(c *connection, l *entry, m *jsonrpc.Message) {
+	switch m.Kind() {
+	case jsonrpc.Response:
+		if r := c.requests[m.ID]; r != nil {
+			delete(c.requests, m.ID)
+			r.ended = true
+			b.response(c, r, l, m)
+		}
+	case jsonrpc.Request:
+		b.question(c, l, m)
+	case jsonrpc.Notification:
+		r := c.current()
+		if m.Method == wire.NotificationProgress {
+			token, _ := jsonscan.Get(m.Params, "progressToken")
+			r = c.tokens[string(token)]
+		} else if m.Method != wire.NotificationMessage {
+			return
+		}
+		if r != nil && r.call != nil && !r.ended && l.Cut == 0 && jsonscan.Kind(m.Params) == '{' {
+			r.open.notes = append(r.open.notes, note{r.pause(l.Time), m.Method, m.Params})
+		}
+	case jsonrpc.Batch, jsonrpc.Invalid:
+	}
+}
+
+// pause returns the time since the last message of the request.
+func (r *request) pause(now time.Time) time.Duration {
+	d := min(max(now.Sub(r.last), 0), maxPause)
+	r.last = now
+	return d
+}
+
+// question ends a round with a request of a server of the session era, in the form of newer ones.
+func (b *builder) question(c *connection, l *entry, m *jsonrpc.Message) {
+	r := c.current()
+	known := m.Method == wire.MethodElicitationCreate || m.Method == wire.MethodSamplingCreateMessage ||
+		m.Method == wire.MethodRootsList
+	if r == nil || r.call == nil || !known || l.Cut != 0 {
+		return
+	}
+	text := jsonscan.AppendQuote([]byte(`{"resultType":"input_required","inputRequests":{"input":{"method":`), m.Method)
+	if jsonscan.Kind(m.Params) == '{' {
+		text = append(append(text, `,"params":`...), m.Params...)
+	}
+	r.open.pause, r.open.result = r.pause(l.Time), append(text, "}}}"...)
+	r.call.rounds = append(r.call.rounds, r.open)
+	c.questions[m.ID] = r.open
+	r.open = &round{}
+}
+
+func (b *builder) response(c *connection, r *request, l *entry, m *jsonrpc.Message) {
+	switch {
+	case r.method == wire.MethodInitialize || r.method == wire.MethodDiscover:
+		b.describe(r.method, l, m)
+		return
+	case r.call == nil:
+		return
+	}
+	end := r.open
+	end.pause, end.result, end.err, end.cut = r.pause(l.Time), jsontext.Value(m.Result), m.Error, l.Cut
+	if end.cut == 0 && end.err == nil && jsonscan.Kind(end.result) != '{' {
+		return // no result of the protocol
+	}
+	end.raise(r.method)
+	r.call.rounds = append(r.call.rounds, end)
+	if mcp.RawResult(end.result).ResultType() == mcp.ResultInputRequired {
+		c.asking[r.call.key] = r.call
+		if state, ok := jsonscan.Get(end.result, "requestState"); ok {
+			c.states[string(state)] = r.call
+		}
+	}
+}
+
+// raise adds what the newest revision requires and older ones do not have.
+func (r *round) raise(method string) {
+	if r.err != nil {
+		if r.err.Code == wire.CodeResourceNotFoundLegacy && method == wire.MethodResourcesRead {
+			r.err.Code = mcp.CodeInvalidParams
+		}
+		return
+	}
+	m, _ := wire.Latest().Method(method)
+	if _, ok := jsonscan.Get(r.result, "ttlMs"); m.Cacheable && !ok {
+		r.result = jsonscan.WithMember(r.result, "ttlMs", []byte("0"))
+		r.result = jsonscan.WithMember(r.result, "cacheScope", []byte(`"private"`))
+	}
+}
+
+// describe records what the server has said about itself: to server/discover, or else to initialize.
+func (b *builder) describe(method string, l *entry, m *jsonrpc.Message) {
+	modern := method == wire.MethodDiscover
+	if m.Error != nil || l.Cut != 0 || jsonscan.Kind(m.Result) != '{' || b.rec.modern && !modern {
+		return
+	}
+	declared, _ := jsonscan.Get(m.Result, "capabilities")
+	if jsonscan.Kind(declared) != '{' {
+		declared = []byte("{}")
+	}
+	text := []byte(`{"resultType":"complete","ttlMs":0,"cacheScope":"private","supportedVersions":[`)
+	comma := ""
+	for _, r := range slices.Backward(wire.Revisions()) {
+		text = jsonscan.AppendQuote(append(text, comma...), r.String())
+		comma = ","
+	}
+	text, comma = append(text, `],"capabilities":{`...), ""
+	for key, value := range jsonscan.Members(declared) {
+		if string(key) != "tasks" { // those of 2025-11-25 are not translated
+			text = append(jsonscan.AppendQuote(append(text, comma...), string(key)), ':')
+			text = append(text, value...)
+			comma = ","
+		}
+	}
+	text = append(text, '}')
+	if instructions, ok := jsonscan.Get(m.Result, "instructions"); ok && jsonscan.Kind(instructions) == '"' {
+		text = append(append(text, `,"instructions":`...), instructions...)
+	}
+	info, _ := jsonscan.Get(m.Result, "serverInfo")
+	if modern {
+		meta, _ := jsonscan.Get(m.Result, "_meta")
+		info, _ = jsonscan.Get(meta, wire.MetaServerInfo)
+	}
+	if jsonscan.Kind(info) == '{' {
+		text = append(append(text, `,"_meta":{"`+wire.MetaServerInfo+`":`...), info...)
+		text = append(text, '}')
+	}
+	b.rec.discovered, b.rec.modern = append(text, '}'), modern
+}
+
+func (b *builder) recording() (*Recording, error) {
+	rec := &Recording{calls: map[string][]*call{}, discovered: b.rec.discovered}
+	for _, c := range b.rec.order {
+		if len(c.rounds) > 0 { // else the server has not answered
+			rec.order = append(rec.order, c)
+			rec.calls[c.key] = append(rec.calls[c.key], c)
+		}
+	}
+	if rec.discovered == nil && len(rec.order) == 0 {
+		return nil, errors.New("the recording has no answer of a server")
+	}
+	if rec.discovered == nil {
+		b.describe(wire.MethodInitialize, &entry{}, &jsonrpc.Message{Result: []byte("{}")})
+		rec.discovered = b.rec.discovered
+	}
+	return rec, nil
+}
+
+// keyOf returns a text that is equal for equal requests: with the method, and the params in
+// canonical form (RFC 8785) without `_meta` and answers. Absent arguments are empty ones.
+func keyOf(method string, params []byte) string {
+	text, comma := []byte{'{'}, ""
+	for key, value := range jsonscan.Members(params) {
+		switch string(key) {
+		case "_meta", "inputResponses", "requestState":
+			continue
+		case "arguments":
+			if v := bytes.TrimSpace(value); bytes.Equal(v, []byte("null")) || isEmptyObject(v) {
+				continue
+			}
+		}
+		text = append(jsonscan.AppendQuote(append(text, comma...), string(key)), ':')
+		text, comma = append(text, value...), ","
+	}
+	return method + " " + canonical(append(text, '}'))
+}
+
+func isEmptyObject(v []byte) bool {
+	for range jsonscan.Members(v) {
+		return false
+	}
+	return jsonscan.Kind(v) == '{'
+}
+
+func canonical(text []byte) string {
+	v := jsontext.Value(bytes.Clone(text))
+	if v.Canonicalize() != nil {
+		return string(text)
+	}
+	return string(v)
+}
+
+// summary returns what distinguishes a request, for errors.
+func summary(method string, params []byte) string {
+	const most = 80 // characters
+	text := ""
+	for _, key := range []string{"name", "uri", "taskId"} {
+		if raw, ok := jsonscan.Get(params, key); ok {
+			text, _ = jsonscan.Unquote(raw)
+			break
+		}
+	}
+	if arguments, ok := jsonscan.Get(params, "arguments"); ok && !isEmptyObject(arguments) {
+		text += " " + canonical(arguments)
+	}
+	if runes := []rune(text); len(runes) > most {
+		text = string(runes[:most]) + "…"
+	}
+	return text
+}

@@ -1,0 +1,237 @@
+package recording
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// A replay is a Handler that answers as the recorded server did.
+type replay struct {
+	rec   *Recording
+	delay bool
+
+	mu   sync.Mutex     // guards next
+	next map[string]int // by key, the call that is replayed next
+}
+
+// Handler returns a server that replays the recording to clients of every revision. Equal requests
+// get their recorded answers in order, and then the last one again. With delay it pauses as the
+// server did.
+func (r *Recording) Handler(delay bool) mcp.Handler {
+	return &replay{rec: r, delay: delay, next: map[string]int{}}
+}
+
+// ServeMCP replays one round of a call.
+func (p *replay) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+	switch req.Method {
+	case wire.MethodDiscover:
+		return mcp.RawResult(p.rec.discovered), nil
+	case wire.MethodSubscriptionsListen:
+		return nil, listen(ctx, req)
+	}
+	c, at, err := p.find(req)
+	if err != nil {
+		return nil, err
+	}
+	end := c.rounds[at]
+	for _, n := range end.notes {
+		if err := p.pause(ctx, n.pause); err != nil {
+			return nil, err
+		}
+		if err := n.send(ctx, req); err != nil {
+			return nil, err
+		}
+	}
+	if err := p.pause(ctx, end.pause); err != nil {
+		return nil, err
+	}
+	switch {
+	case end.cut > 0:
+		return nil, mcp.Errorf(mcp.CodeInternalError,
+			"the recording has only the beginning of this answer, of %d bytes", end.cut)
+	case end.err != nil:
+		return nil, &mcp.Error{Code: end.err.Code, Message: end.err.Message, Data: end.err.Data}
+	case isTask(end.result):
+		return nil, mcp.Errorf(mcp.CodeInternalError, "the recorded answer is a task, whose changes cannot be replayed")
+	case mcp.RawResult(end.result).ResultType() != mcp.ResultInputRequired:
+		return mcp.RawResult(end.result), nil
+	}
+	if missing := missingCapability(req, end.result); missing != "" {
+		return nil, mcp.MissingClientCapability(json.RawMessage(missing))
+	}
+	state := jsonscan.AppendQuote(nil, fmt.Sprintf("%d.%d", slices.Index(p.rec.calls[c.key], c), at))
+	return mcp.RawResult(jsonscan.WithMember(end.result, "requestState", state)), nil
+}
+
+// find returns the recorded call of a request and its round: the next call with equal params, or,
+// for a request with the answers to questions, the call that asked them.
+func (p *replay) find(req *mcp.Request) (c *call, round int, err error) {
+	key := keyOf(req.Method, req.Params)
+	calls := p.rec.calls[key]
+	raw, isRetry := req.Param("requestState")
+	if !isRetry {
+		if len(calls) == 0 {
+			return nil, 0, p.rec.unknown(req)
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		n := p.next[key]
+		p.next[key] = min(n+1, len(calls)-1)
+		return calls[n], 0, nil
+	}
+	state, _ := jsonscan.Unquote(raw)
+	first, second, _ := strings.Cut(state, ".")
+	n, err1 := strconv.Atoi(first)
+	round, err2 := strconv.Atoi(second)
+	if err1 != nil || err2 != nil || n < 0 || n >= len(calls) || round < 0 || round >= len(calls[n].rounds) {
+		return nil, 0, mcp.Errorf(mcp.CodeInvalidParams, "invalid requestState %.40q: not of this server", state)
+	}
+	answers, _ := req.Param("inputResponses")
+	c = calls[n]
+	for _, other := range calls { // another call may have the answers of this client
+		if c.rounds[round].answers != canonical(answers) && other.follows(c, round, canonical(answers)) {
+			c = other
+		}
+	}
+	if round++; round >= len(c.rounds) {
+		return nil, 0, mcp.Errorf(mcp.CodeInternalError, "the recording ends with this question")
+	}
+	return c, round, nil
+}
+
+// follows reports whether the call asked the same questions as another one up to a round, and was
+// given these answers.
+func (c *call) follows(other *call, round int, answers string) bool {
+	return round+1 < len(c.rounds) && c.rounds[round].answers == answers &&
+		string(questions(c.rounds[round])) == string(questions(other.rounds[round]))
+}
+
+// isTask reports whether a result is a task, of 2025-11-25 or of the extension. The end of a task may
+// have been a notification of a subscription, so a client could wait for it without limit.
+func isTask(result []byte) bool {
+	task, _ := jsonscan.Get(result, "task")
+	_, hasContent := jsonscan.Get(result, "content")
+	return mcp.RawResult(result).ResultType() == "task" || jsonscan.Kind(task) == '{' && !hasContent
+}
+
+func questions(r *round) []byte {
+	asked, _ := jsonscan.Get(r.result, "inputRequests")
+	return asked
+}
+
+func (p *replay) pause(ctx context.Context, d time.Duration) error {
+	if !p.delay || d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// send sends a notification if the client has asked for it.
+func (n *note) send(ctx context.Context, req *mcp.Request) error {
+	params := n.params
+	if n.method == wire.NotificationProgress {
+		token, ok := req.Meta("progressToken")
+		if !ok {
+			return nil
+		}
+		params = jsonscan.WithMember(params, "progressToken", token)
+	} else {
+		raw, _ := jsonscan.Get(params, "level")
+		level, _ := jsonscan.Unquote(raw)
+		least, asked := wire.LogSeverity(string(req.LogLevel()))
+		if severity, ok := wire.LogSeverity(level); !asked || !ok || severity < least {
+			return nil
+		}
+	}
+	if req.Notify == nil {
+		return nil
+	}
+	return req.Notify(ctx, n.method, params)
+}
+
+// missingCapability returns the capability, as an object, that the questions of a result require and
+// the client does not have.
+func missingCapability(req *mcp.Request, result []byte) string {
+	has := req.Capabilities()
+	asked, _ := jsonscan.Get(result, "inputRequests")
+	for _, q := range jsonscan.Members(asked) {
+		raw, _ := jsonscan.Get(q, "method")
+		switch method, _ := jsonscan.Unquote(raw); {
+		case method == wire.MethodElicitationCreate && has.Elicitation == nil:
+			return `{"elicitation":{}}`
+		case method == wire.MethodSamplingCreateMessage && has.Sampling == nil:
+			return `{"sampling":{}}`
+		case method == wire.MethodRootsList && has.Roots == nil:
+			return `{"roots":{}}`
+		}
+	}
+	return ""
+}
+
+// listen accepts a subscription. Changes are not replayed: they belong to no request.
+func listen(ctx context.Context, req *mcp.Request) error {
+	filter, _ := req.Param("notifications")
+	if req.Notify == nil || jsonscan.Kind(filter) != '{' {
+		return mcp.Errorf(mcp.CodeInvalidParams, "invalid params.notifications: must be an object")
+	}
+	params := append([]byte(`{"notifications":`), filter...)
+	params = append(append(params, `,"_meta":{"`+wire.MetaSubscriptionID+`":`...), req.ID.String()...)
+	if err := req.Notify(ctx, wire.NotificationSubscriptionsAcknowledged, append(params, "}}"...)); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+// unknown returns the error for a request that was not recorded. It names what was.
+func (r *Recording) unknown(req *mcp.Request) error {
+	const most = 5 // calls that the error names
+	var names, methods []string
+	for _, c := range r.order {
+		if c.method == req.Method && !slices.Contains(names, c.summary) && len(names) <= most {
+			names = append(names, c.summary)
+		}
+		if !slices.Contains(methods, c.method) && len(methods) <= 2*most {
+			methods = append(methods, c.method)
+		}
+	}
+	if len(names) == 0 {
+		return mcp.Errorf(mcp.CodeMethodNotFound, "%.100s was not recorded; recorded: %s",
+			req.Method, list(methods, 2*most))
+	}
+	asked := strings.TrimSpace(req.Method + " " + summary(req.Method, req.Params))
+	return mcp.Errorf(mcp.CodeInvalidParams, "%s was not recorded with these params; recorded: %s",
+		asked, list(names, most))
+}
+
+func list(names []string, most int) string {
+	if len(names) == 0 {
+		return "nothing"
+	}
+	if len(names) > most {
+		names = append(names[:most:most], "…")
+	}
+	for i, n := range names {
+		if n == "" {
+			names[i] = "one without arguments"
+		}
+	}
+	return strings.Join(names, ", ")
+}

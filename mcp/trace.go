@@ -1,0 +1,65 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+// A Frame is a message, or an HTTP request or response without one. The function of [Trace] must not
+// change or keep it. Spec: basic (2026-07-28), Messages.
+type Frame struct {
+	Sent    bool                // by the client; otherwise the client has received it
+	Message *jsonrpc.Message    // never a batch; nil for an HTTP request or response without one
+	Method  string              // of HTTP, also for a response
+	Status  int                 // of an HTTP response
+	Header  map[string][]string // of HTTP; values are "[hidden]" unless known to be public
+}
+
+// Trace calls f for every valid message that t sends or has received, and returns t, which must not
+// have been used. Calls of f do not overlap; each delays its message, and must not use the client.
+// Messages are complete, with the secrets in them. Trace panics if t is not a transport of mcp or
+// mcphttp, does not embed one, and has no method Trace(func(Frame)).
+func Trace(t Transport, f func(Frame)) Transport {
+	var mu sync.Mutex
+	locked := func(frame Frame) {
+		mu.Lock()
+		defer mu.Unlock()
+		f(frame)
+	}
+	switch t := t.(type) {
+	case interface{ streams() *connTransport }:
+		t.streams().trace = locked
+	case *memoryTransport:
+		t.trace = locked
+	default:
+		t.(interface{ Trace(f func(Frame)) }).Trace(locked)
+	}
+	return t
+}
+
+type tracer func(Frame) // of Trace, or nil
+
+func (f tracer) message(sent bool, m *jsonrpc.Message) {
+	if kind := m.Kind(); f != nil && kind != jsonrpc.Batch && kind != jsonrpc.Invalid {
+		f(Frame{Sent: sent, Message: m})
+	}
+}
+
+// traced is RoundTrip with the messages that a stream would have.
+func (t *memoryTransport) traced(ctx context.Context, req *Request) (Result, error) {
+	id, copied := jsonrpc.IntID(t.ids.Add(1)), *req
+	t.trace.message(true, jsonrpc.NewRequest(id, req.Method, req.Params))
+	if req.Notify != nil {
+		copied.Notify = func(ctx context.Context, method string, params json.RawMessage) error {
+			t.trace.message(false, jsonrpc.NewNotification(method, params))
+			return req.Notify(ctx, method, params)
+		}
+	}
+	res, err := (&memoryTransport{handler: t.handler, ctx: t.ctx}).RoundTrip(ctx, &copied)
+	raw, _ := res.(RawResult)
+	t.trace.message(false, &jsonrpc.Message{ID: id, Result: json.RawMessage(raw), Error: asError(err)})
+	return res, err
+}

@@ -1,0 +1,44 @@
+package mcphttp
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// Trace is for [mcp.Trace]. It must be called before the transport is used. f is called from
+// several goroutines.
+func (t *Transport) Trace(f func(mcp.Frame)) { t.trace = f }
+
+func (x *clientExchange) traceSent(method string, header http.Header, m *jsonrpc.Message) {
+	if x.t.trace != nil {
+		x.t.trace(mcp.Frame{Sent: true, Message: m, Method: method, Header: publicHeader(header)})
+	}
+}
+
+func (x *clientExchange) traceReceived(m *jsonrpc.Message) {
+	if x.t.trace != nil {
+		x.t.trace(mcp.Frame{Message: m, Method: x.verb, Status: x.res.StatusCode, Header: publicHeader(x.res.Header)})
+	}
+}
+
+// publicHeaders are the headers whose values are not secret. A list of secret ones could never be
+// complete. Mcp-Session-Id is not among them: it gives access to the session.
+var publicHeaders = []string{
+	"Accept", "Allow", "Cache-Control", "Content-Encoding", "Content-Length", "Content-Type", "Date", "Retry-After",
+	"Server", "Transfer-Encoding", "User-Agent", "Vary", "Www-Authenticate",
+	headerVersion, headerMethod, headerName, headerLastEvent,
+}
+
+func publicHeader(header http.Header) http.Header {
+	public := make(http.Header, len(header))
+	for name, values := range header {
+		if !slices.Contains(publicHeaders, http.CanonicalHeaderKey(name)) {
+			values = []string{"[hidden]"}
+		}
+		public[name] = values
+	}
+	return public
+}
