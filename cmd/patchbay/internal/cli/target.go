@@ -55,6 +55,9 @@ func (t *target) String() string {
 
 // target returns the target of a command, and the other arguments.
 func (p *program) target(cmd *cobra.Command, args []string) (t *target, words []string, err error) {
+	if p.shell != nil {
+		return p.shell.target, args, nil
+	}
 	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
 		if dash == len(args) {
 			return nil, nil, errors.New("missing command after --")
@@ -263,7 +266,7 @@ func (p *program) transport(t *target) mcp.Transport {
 	}
 	command := mcp.Command(t.command[0], t.command[1:]...)
 	command.Env, command.Dir, command.Logger = t.environment, t.directory, p.logger()
-	command.Stderr = &p.commandStderr
+	command.Stderr = p.commandStderr
 	if p.flags.verbose {
 		command.Stderr = p.screen
 		return &tracedCommand{command, p.screen}
@@ -286,7 +289,15 @@ func (p *program) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(p.screen, &slog.HandlerOptions{Level: level, ReplaceAttr: withoutTime}))
 }
 
+// connect connects to a target. In a shell it returns the client of the shell.
 func (p *program) connect(ctx context.Context, t *target) (*mcp.Client, error) {
+	if p.shell != nil {
+		return p.shell.connection(ctx, p)
+	}
+	return p.dial(ctx, t)
+}
+
+func (p *program) dial(ctx context.Context, t *target) (*mcp.Client, error) {
 	opts, err := p.clientOptions()
 	if err != nil {
 		return nil, usage(err)
@@ -309,7 +320,7 @@ func (p *program) connect(ctx context.Context, t *target) (*mcp.Client, error) {
 	t.contacted = true
 	p.screen.status("connecting to " + cleanLine(where) + " …")
 	var c *mcp.Client
-	transport := p.transport(t)
+	transport := p.shell.observe(p.transport(t))
 	err = within(ctx, p.startLimit(t), func(ctx context.Context) (err error) {
 		c, err = mcp.Connect(ctx, transport, opts)
 		return err
@@ -364,7 +375,7 @@ func (p *program) clientOptions() (*mcp.ClientOptions, error) {
 	if f.logLevel != "" {
 		opts.LogLevel, opts.Log = mcp.LoggingLevel(f.logLevel), p.logged
 	}
-	started := func(_ context.Context, h *tasks.Handle) { p.taskStarted(h) }
+	started := func(_ context.Context, h *tasks.Handle) { p.active().taskStarted(h) }
 	err := p.addRoots(opts)
 	return tasks.Declare(opts, &tasks.ClientOptions{Listen: true, Started: started, Logger: opts.Logger}), err
 }
@@ -373,6 +384,7 @@ func (p *program) clientOptions() (*mcp.ClientOptions, error) {
 func (p *program) countBytes(next mcp.Handler) mcp.Handler {
 	return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 		res, err := next.ServeMCP(ctx, req)
+		p := p.active()
 		if err == nil && req.Method == wire.MethodTasksCancel {
 			p.taskCancelled.Store(true)
 		}
@@ -415,7 +427,10 @@ func (p *program) logged(_ context.Context, m *mcp.LoggingMessage) {
 	if jsonscan.Kind(m.Data) == '{' {
 		text = cleanJSON(string(m.Data)) // with its other fields
 	}
-	p.screen.printf("[%s] %s%s", cleanLine(string(m.Level)), name, clean(text))
+	line := fmt.Sprintf("[%s] %s%s", cleanLine(string(m.Level)), name, clean(text))
+	if p.shell == nil || p.shell.notices.allow(p.screen) {
+		p.screen.printf("%s", line)
+	}
 }
 
 // revisions returns all revisions, the newest first.
