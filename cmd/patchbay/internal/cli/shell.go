@@ -23,7 +23,8 @@ type shell struct {
 
 	running atomic.Pointer[program] // the command in progress; nil without one
 	idle    *program                // answers the server while no command runs
-	notices noticeLimit
+	notices noticeLimit             // of changes
+	logs    noticeLimit             // of log messages
 	lists   listCache
 
 	mu        sync.Mutex // guards the fields below

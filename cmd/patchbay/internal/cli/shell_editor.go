@@ -44,7 +44,7 @@ func newEditor(prompt string, keys *sharedInput, out io.Writer, h *history, comp
 		Stdin: (*editorInput)(e), Stdout: (*editorOutput)(e), Stderr: out, EOFPrompt: "exit",
 		FuncIsTerminal:      func() bool { return true },
 		FuncGetSize:         func() (width, height int) { return sizeOf(out) },
-		FuncFilterInputRune: func(r rune) (rune, bool) { return r, r <= 0x7F || !isUnsafe(r) },
+		FuncFilterInputRune: filterKey,
 	}
 	if _, ok := keys.r.(*os.File); !ok { // a test
 		cfg.FuncMakeRaw, cfg.FuncExitRaw = func() error { return nil }, func() error { return nil }
@@ -59,6 +59,10 @@ func newEditor(prompt string, keys *sharedInput, out io.Writer, h *history, comp
 	}
 	return e, nil
 }
+
+// filterKey leaves out characters that are not visible, and NUL, which is what remains of a Ctrl-D
+// that was typed while a command ran. Negative ones are keys of the library.
+func filterKey(r rune) (key rune, ok bool) { return r, r != 0 && (r <= 0x7F || !isUnsafe(r)) }
 
 // sizeOf returns the size of a terminal, or a usual one if it is unknown.
 func sizeOf(stream any) (width, height int) {

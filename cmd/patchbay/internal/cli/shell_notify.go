@@ -40,7 +40,7 @@ func (l *noticeLimit) allow(s *screen) bool {
 		return false
 	}
 	if l.omitted > 0 {
-		s.printf("(%d notifications were not shown: they arrived too fast)", l.omitted)
+		s.printf("(%d messages were not shown: they arrived too fast)", l.omitted)
 		l.omitted = 0
 	}
 	return true

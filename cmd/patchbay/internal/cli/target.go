@@ -428,7 +428,7 @@ func (p *program) logged(_ context.Context, m *mcp.LoggingMessage) {
 		text = cleanJSON(string(m.Data)) // with its other fields
 	}
 	line := fmt.Sprintf("[%s] %s%s", cleanLine(string(m.Level)), name, clean(text))
-	if p.shell == nil || p.shell.notices.allow(p.screen) {
+	if p.shell == nil || p.shell.logs.allow(p.screen) {
 		p.screen.printf("%s", line)
 	}
 }
