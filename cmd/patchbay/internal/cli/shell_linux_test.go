@@ -308,7 +308,9 @@ func TestShellCompletes(t *testing.T) {
 	x.wait()
 }
 
-func shownLine(text string) string { return text[strings.LastIndexAny(strings.TrimRight(text, " "), " =/'")+1:] }
+func shownLine(text string) string {
+	return text[strings.LastIndexAny(strings.TrimRight(text, " "), " =/'")+1:]
+}
 
 // newShellAttacker returns a server whose names, values and notifications act on a terminal or a
 // shell, or are too many.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -62,7 +63,7 @@ func (s *shell) filter(c *mcp.Client) (f mcp.SubscriptionFilter) {
 }
 
 // listen subscribes to changes in the background, and shows them until stopListening is called.
-// subscribed is closed when the server has acknowledged the subscription or refused it.
+// subscribed receives nil when the server has acknowledged the subscription, or why it has not.
 func (s *shell) listen() (subscribed <-chan error) {
 	s.stopListening()
 	s.mu.Lock()
@@ -105,11 +106,15 @@ func (s *shell) stopListening() {
 	}
 }
 
-// refused reports the end of the subscription: to `subscribe`, or else on the screen.
+// refused reports the error that ends the subscription: to the caller of listen, or on the screen if
+// the server had acknowledged it.
 func (s *shell) refused(acknowledged chan<- error, err error) {
 	select {
 	case acknowledged <- err:
 	default:
+		if !errors.Is(err, context.Canceled) {
+			s.base.screen.printf("* notifications have ended: %s", clean(err.Error()))
+		}
 	}
 }
 
