@@ -82,7 +82,8 @@ var importRules = []importRule{
 	{"cmd/patchbay/internal/cli", []string{"mcp", "mcphttp", "oauth", "oauth/oauthclient", "oauth/authserver",
 		"ext/tasks", "stores/bolt", "ext/skills", "host", "jsonrpc", "internal/browser", "cmd/patchbay/internal/demo",
 		"cmd/patchbay/internal/vault", "internal/netx", "internal/wire", "internal/schema", "internal/jsonscan",
-		"internal/peer", "internal/childproc", "cmd/patchbay/internal/configs", "cmd/patchbay/internal/recording"},
+		"internal/peer", "internal/childproc", "internal/uritemplate", "internal/mcpint",
+		"cmd/patchbay/internal/configs", "cmd/patchbay/internal/recording"},
 		"the command is a user of the SDK, and the only reader of command lines"},
 	{"examples/app", []string{"mcp", "ext/apps"}, whyExample},
 	{"examples/apphost", []string{"mcp", "ext/apps"}, whyExample},
@@ -119,5 +120,5 @@ var allowedOutside = map[string][]string{
 	"ext/skills":                    {"go.yaml.in/yaml/v4"},
 	"cmd/patchbay/internal/vault":   {"github.com/zalando/go-keyring", "golang.org/x/sys"},
 	"cmd/patchbay/internal/configs": {"github.com/BurntSushi/toml", "go.yaml.in/yaml/v4"},
-	"cmd/patchbay/internal/cli":     {"github.com/spf13/cobra", "golang.org/x/term"},
+	"cmd/patchbay/internal/cli":     {"github.com/spf13/cobra", "golang.org/x/term", "github.com/ergochat/readline"},
 }

@@ -28,6 +28,7 @@ func Respond(ctx context.Context, h Handler, req *Request) *jsonrpc.Message {
 var _ = mcpint.Provide(mcpint.Funcs[*Request, Handler]{
 	AppendResponse: appendResponse, AppendResult: appendResult, NewOpened: newOpenedRequest,
 	Revisions: acceptedRevisions,
+	ConnDone:  connDone,
 })
 
 // appendResponse is [Respond] for transports that write bytes: it appends the response message to

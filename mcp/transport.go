@@ -315,6 +315,21 @@ func (t *connTransport) OpenSession(ctx context.Context, receive func(m *jsonrpc
 
 func (t *connTransport) streams() *connTransport { return t }
 
+// connDone returns the channel that is closed when the current Conn of a transport has ended, or nil.
+func connDone(transport any) <-chan struct{} {
+	over, ok := transport.(interface{ streams() *connTransport })
+	if !ok {
+		return nil
+	}
+	t := over.streams()
+	t.lock <- struct{}{}
+	defer func() { <-t.lock }()
+	if t.current == nil {
+		return nil
+	}
+	return t.current.done
+}
+
 // Close ends the connection.
 func (t *connTransport) Close() error {
 	if t.dial == nil {

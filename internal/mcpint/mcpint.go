@@ -1,4 +1,5 @@
-// Package mcpint gives package mcphttp the functions of package mcp that are not part of its API.
+// Package mcpint has the functions of package mcp that package mcphttp and the command line use, and
+// that are not part of its API.
 package mcpint
 
 import (
@@ -21,6 +22,9 @@ type Funcs[R, H any] struct {
 	NewOpened func(r wire.Request) R
 	// Revisions returns the revisions that a handler accepts, oldest first, or nil for all.
 	Revisions func(h H) []wire.Revision
+	// ConnDone returns a channel that is closed when the current Conn of an mcp.Transport over
+	// streams has ended. It is nil for other transports, and before the first request.
+	ConnDone func(transport any) <-chan struct{}
 }
 
 var provided any // Funcs, set while package mcp is initialized

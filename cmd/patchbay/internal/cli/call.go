@@ -107,6 +107,9 @@ func (p *program) wrongArguments(ctx context.Context, err error, verb, line stri
 	if ctx.Err() != nil {
 		return err
 	}
+	if p.shell != nil {
+		return usage(errors.Join(err, errors.New("usage: "+verb+" "+line)))
+	}
 	return usage(errors.Join(err, errors.New("usage: patchbay "+verb+" TARGET "+line)))
 }
 
@@ -163,7 +166,7 @@ func (p *program) startTask(ctx context.Context, c *mcp.Client, tool *mcp.Tool, 
 	}
 	p.output.println(h.ID())
 	p.screen.printf("Started. To wait for the result: %s", p.taskCommandLine("watch", h.ID()))
-	if at := p.current.Load(); at.command != nil {
+	if at := p.current.Load(); at.command != nil && p.shell == nil {
 		p.screen.printf("The server exits now, and the task ends with it unless the server stores its tasks.")
 	}
 	return nil

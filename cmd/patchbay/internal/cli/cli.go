@@ -38,7 +38,7 @@ type program struct {
 	received    atomic.Int64  // bytes of results and errors
 
 	keyFileWarned atomic.Bool // the key file of the vault was warned about
-	commandStderr tail        // of the server's command, without -v
+	commandStderr *tail       // of the server's command, without -v
 
 	current    atomic.Pointer[target]   // the server; nil before there is one
 	serverName atomic.Pointer[string]   // of the server, for questions
@@ -55,6 +55,9 @@ type program struct {
 	taskCancelled atomic.Bool           // the server has accepted tasks/cancel
 
 	open func(ctx context.Context, page string) error // opens a page in a browser
+
+	shell          *shell          // that runs the command; nil without one
+	commandContext context.Context // of the command of a shell; nil without one
 }
 
 // flags are the flags of all commands.
@@ -78,10 +81,10 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 
 func newProgram(stdin io.Reader, stdout, stderr io.Writer) *program {
 	return &program{
-		input:        newInput(stdin),
-		output:       &output{w: stdout, terminal: isTerminal(stdout)},
-		screen:       &screen{w: stderr, terminal: isTerminal(stderr), width: func() int { return widthOf(stderr) }},
-		open:         openBrowser,
+		input:  newInput(stdin),
+		output: &output{w: stdout, terminal: isTerminal(stdout)},
+		screen: &screen{w: stderr, terminal: isTerminal(stderr), width: func() int { return widthOf(stderr) }},
+		open:   openBrowser, commandStderr: &tail{},
 		terminalLock: make(chan struct{}, 1),
 		taskStarted:  func(*tasks.Handle) {},
 	}
@@ -109,7 +112,16 @@ func (p *program) run(ctx context.Context, args []string) int {
 	root.SetIn(p.input.r)
 	root.SetOut(p.output.w)
 	root.SetErr(p.screen.w)
-	err := root.ExecuteContext(ctx)
+	return p.execute(ctx, root)
+}
+
+// execute runs a command, reports its error and returns its exit code.
+func (p *program) execute(ctx context.Context, cmd *cobra.Command) int {
+	return p.report(ctx, cmd.ExecuteContext(ctx))
+}
+
+// report shows the error of a command and returns its exit code.
+func (p *program) report(ctx context.Context, err error) int {
 	p.screen.done()
 	if err == nil {
 		err = p.output.err
@@ -199,6 +211,9 @@ func (p *program) addFlags(root *cobra.Command) {
 
 // close closes a connection. An error does not fail the command, which has its result.
 func (p *program) close(c *mcp.Client) {
+	if p.shell != nil && p.shell.keeps(c) {
+		return
+	}
 	const statusAfter = time.Second
 	shown := make(chan struct{})
 	late := time.AfterFunc(statusAfter, func() {

@@ -49,10 +49,22 @@ func newFailingServer() *mcp.Server {
 	return s
 }
 
+// mainEnv makes the test binary the command patchbay.
+const mainEnv = "PATCHBAY_TEST_MAIN"
+
 func TestMain(m *testing.M) {
+	if os.Getenv(mainEnv) != "" {
+		os.Exit(Run(NotifyContext(context.Background()), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	}
 	if file := os.Getenv(taskStoreEnv); file != "" {
 		if err := runTaskServer(file); err != nil {
 			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	if os.Getenv(exitEnv) != "" {
+		if err := mcp.Serve(context.Background(), newExitingServer(), mcp.Stdio(), nil); err != nil {
 			os.Exit(1)
 		}
 		return

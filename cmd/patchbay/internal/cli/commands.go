@@ -46,6 +46,7 @@ func (p *program) commands() []*cobra.Command {
 			p.bridgeCommand(),
 			p.recordCommand(),
 			p.serverCommand("rpc METHOD [PARAMS]", "Send a JSON-RPC request", nil, p.rpc),
+			p.shellCommand(),
 			p.boundedCommand("ping", "Send a ping and print the round-trip time", nil, p.ping),
 			p.withSubcommands("skills", "List, read and verify skills",
 				p.serverCommand("list", "List skills", nil, p.showSkills),
@@ -102,8 +103,12 @@ func (p *program) targetCommand(
 	if strings.Contains(arguments, "…") {
 		atMost = math.MaxInt
 	}
+	use := strings.TrimRight(name+" TARGET "+arguments, " ") + " | " + usageLine + " -- COMMAND…"
+	if p.shell != nil {
+		use = usageLine
+	}
 	return &cobra.Command{
-		Use:                   strings.TrimRight(name+" TARGET "+arguments, " ") + " | " + usageLine + " -- COMMAND…",
+		Use:                   use,
 		Short:                 short,
 		DisableFlagsInUseLine: true,
 		ValidArgsFunction:     p.completeNames(names),
@@ -159,7 +164,8 @@ func (p *program) withServer(ctx context.Context, t *target, words []string,
 	if err != nil {
 		return err
 	}
-	err = run(mcp.WithCallOptions(ctx, mcp.CallOptions{Progress: p.screen.progress}), c, words)
+	options := mcp.CallOptions{Progress: p.screen.progress, Timeout: p.flags.timeout}
+	err = run(mcp.WithCallOptions(ctx, options), c, words)
 	p.screen.done()
 	p.close(c)
 	return err

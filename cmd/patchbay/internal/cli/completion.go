@@ -23,6 +23,9 @@ type lister func(ctx context.Context, c *mcp.Client) []string
 // has not trusted.
 func (p *program) completeNames(names lister) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if p.shell != nil {
+			return p.shell.completeNames(cmd.Context(), cmd.Name(), names, args), cobra.ShellCompDirectiveNoFileComp
+		}
 		if len(args) == 0 {
 			return p.targetNames(typed), cobra.ShellCompDirectiveNoFileComp
 		}

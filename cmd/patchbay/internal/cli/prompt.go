@@ -118,6 +118,9 @@ func openBrowser(ctx context.Context, page string) error {
 func (p *program) mayPrompt() bool { return p.interactive && !p.flags.noInput }
 
 func (p *program) whyNoPrompt() string {
+	if p.shell != nil && p == p.shell.idle {
+		return "no command is running"
+	}
 	if p.flags.noInput {
 		return "--no-input is set (use --answers FILE to answer)"
 	}

@@ -45,6 +45,11 @@ type samplingQuestion struct{ *mcp.CreateMessageParams }
 // answerQuestion returns the answer of the command line, of the answers file or of the user, in
 // this order. Without any, it declines, or fails with errLeftOpen if p.leaveOpen is set.
 func (p *program) answerQuestion(ctx context.Context, q question) (*answer, error) {
+	if other := p.active(); other != p {
+		ctx, cancel := other.whileRunning(ctx)
+		defer cancel()
+		return other.answerQuestion(ctx, q)
+	}
 	if p.given != nil && !p.given.selects(q) {
 		<-ctx.Done() // another program may answer it
 		return nil, context.Cause(ctx)

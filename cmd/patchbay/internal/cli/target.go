@@ -56,6 +56,9 @@ func (t *target) String() string {
 
 // target returns the target of a command, and the other arguments.
 func (p *program) target(cmd *cobra.Command, args []string) (t *target, words []string, err error) {
+	if p.shell != nil {
+		return p.shell.target, args, nil
+	}
 	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
 		if dash == len(args) {
 			return nil, nil, errors.New("missing command after --")
@@ -264,7 +267,7 @@ func (p *program) transport(t *target) mcp.Transport {
 	}
 	command := mcp.Command(t.command[0], t.command[1:]...)
 	command.Env, command.Dir, command.Logger = t.environment, t.directory, p.logger()
-	command.Stderr = &p.commandStderr
+	command.Stderr = p.commandStderr
 	if p.flags.verbose {
 		command.Stderr = p.screen
 		return p.traced(&tracedCommand{command, p.screen}, t)
@@ -287,7 +290,15 @@ func (p *program) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(p.screen, &slog.HandlerOptions{Level: level, ReplaceAttr: withoutTime}))
 }
 
+// connect connects to a target. In a shell it returns the client of the shell.
 func (p *program) connect(ctx context.Context, t *target) (*mcp.Client, error) {
+	if p.shell != nil {
+		return p.shell.connection(ctx, p)
+	}
+	return p.dial(ctx, t)
+}
+
+func (p *program) dial(ctx context.Context, t *target) (*mcp.Client, error) {
 	opts, err := p.clientOptions()
 	if err == nil {
 		err = p.openTrace()
@@ -313,7 +324,7 @@ func (p *program) connect(ctx context.Context, t *target) (*mcp.Client, error) {
 	t.contacted = true
 	p.screen.status("connecting to " + cleanLine(where) + " …")
 	var c *mcp.Client
-	transport := p.transport(t)
+	transport := p.shell.observe(p.transport(t))
 	err = within(ctx, p.startLimit(t), func(ctx context.Context) (err error) {
 		c, err = mcp.Connect(ctx, transport, opts)
 		return err
@@ -374,7 +385,7 @@ func (p *program) clientOptions() (*mcp.ClientOptions, error) {
 		opts.Middleware = append(opts.Middleware, p.explainRefusals)
 		return opts, nil
 	}
-	started := func(_ context.Context, h *tasks.Handle) { p.taskStarted(h) }
+	started := func(_ context.Context, h *tasks.Handle) { p.active().taskStarted(h) }
 	err := p.addRoots(opts)
 	return tasks.Declare(opts, &tasks.ClientOptions{Listen: true, Started: started, Logger: opts.Logger}), err
 }
@@ -383,6 +394,7 @@ func (p *program) clientOptions() (*mcp.ClientOptions, error) {
 func (p *program) countBytes(next mcp.Handler) mcp.Handler {
 	return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 		res, err := next.ServeMCP(ctx, req)
+		p := p.active()
 		if err == nil && req.Method == wire.MethodTasksCancel {
 			p.taskCancelled.Store(true)
 		}
@@ -425,7 +437,10 @@ func (p *program) logged(_ context.Context, m *mcp.LoggingMessage) {
 	if jsonscan.Kind(m.Data) == '{' {
 		text = cleanJSON(string(m.Data)) // with its other fields
 	}
-	p.screen.printf("[%s] %s%s", cleanLine(string(m.Level)), name, clean(text))
+	line := fmt.Sprintf("[%s] %s%s", cleanLine(string(m.Level)), name, clean(text))
+	if p.shell == nil || p.shell.logs.allow(p.screen) {
+		p.screen.printf("%s", line)
+	}
 }
 
 // revisions returns all revisions, the newest first.

@@ -21,6 +21,9 @@ import (
 
 // completeTasks completes targets, and then the ids of noted tasks. It sends no requests.
 func (p *program) completeTasks(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	if p.shell != nil {
+		return p.shell.notedTasks(args, typed), cobra.ShellCompDirectiveNoFileComp
+	}
 	switch len(args) {
 	case 0:
 		return p.targetNames(typed), cobra.ShellCompDirectiveNoFileComp
@@ -65,6 +68,9 @@ func newTaskReport(t *tasks.Task, tool string) *taskReport {
 
 func (p *program) taskListCommand() *cobra.Command {
 	cmd := p.serverCommand("list", "List the tasks of a server", nil, p.listTasks)
+	if p.shell != nil {
+		return cmd
+	}
 	run := cmd.RunE
 	cmd.Use, cmd.ValidArgsFunction = "list [TARGET] | list -- COMMAND…", p.completeTasks
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -359,7 +365,10 @@ func (p *program) toolOf(id string) string {
 func (p *program) taskCommandLine(verb, id string, words ...string) string {
 	t := p.current.Load()
 	line := []string{"patchbay", "task", verb}
-	if t.command == nil || t.from != "" {
+	switch {
+	case p.shell != nil:
+		line = []string{"task", verb}
+	case t.command == nil || t.from != "":
 		line = append(line, t.argument(p.flags.config))
 	}
 	if strings.HasPrefix(id, "-") {
@@ -367,7 +376,7 @@ func (p *program) taskCommandLine(verb, id string, words ...string) string {
 	}
 	line = append(line, shellWord(id))
 	line = append(line, words...)
-	if t.command != nil && t.from == "" {
+	if t.command != nil && t.from == "" && p.shell == nil {
 		line = append(line, "--", t.String())
 	}
 	return strings.Join(line, " ")

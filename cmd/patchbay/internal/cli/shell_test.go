@@ -1,0 +1,346 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+// forEachShell runs a test over stdio and HTTP, in every revision. run runs a script.
+func forEachShell(t *testing.T, test func(t *testing.T, run func(script string, flags ...string) outcome)) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, revision := range revisions() {
+		for _, over := range []string{"HTTP", "stdio"} {
+			t.Run(over+" "+revision, func(t *testing.T) {
+				mcptest.NoLeaks(t)
+				freshState(t)
+				at := []string{"--env", serveEnv + "=1", "--env", "GORACE=atexit_sleep_ms=0", "--", self}
+				if over == "HTTP" {
+					at = []string{listen(t, newServer("demo"))}
+				}
+				test(t, func(script string, flags ...string) outcome {
+					args := append([]string{"shell", "--revision", revision}, flags...)
+					return patchbay(t, script, append(args, at...)...)
+				})
+			})
+		}
+	}
+}
+
+func TestShellRunsAScriptOverOneConnection(t *testing.T) {
+	forEachShell(t, func(t *testing.T, run func(script string, flags ...string) outcome) {
+		script := "# a comment\n\nincrement\ncall increment # another\n  read 'demo://counter'\n" +
+			"get review language=go code=\"x := 1\"\ncomplete demo://cities/{country}/{city} country=j\n" +
+			"count steps=1\ntask list\ntools roll_dice\nquit\nping\n"
+		o := run(script)
+		want := "1\n2\n2user:\nReview this go code. Name the worst problem first.\n\nx := 1\njapan\ncounted to 1\n"
+		if o.status != exitOK || !strings.HasPrefix(o.stdout, want) || strings.Contains(o.stdout, "answered in") {
+			t.Errorf("got %d, %q, %s, want %d, %q and no ping", o.status, o.stdout, o.stderr, exitOK, want)
+		}
+	})
+}
+
+func TestShellPrintsOneJSONValuePerCommand(t *testing.T) {
+	forEachShell(t, func(t *testing.T, run func(script string, flags ...string) outcome) {
+		o := run("add a=1 b=2\nadd a=1\nno_such\nping --bogus\nread demo://counter\nadd 'a=1\n", "--json", "--keep-going")
+		var got []string
+		for line := range strings.Lines(o.stdout) {
+			got = append(got, line[:min(len(line), 40)])
+		}
+		if o.status != exitUsage || len(got) != 6 || !strings.Contains(got[0], `"resultType"`) ||
+			!strings.HasPrefix(got[1], `{"error":{"kind":"usage"`) || !strings.HasPrefix(got[2], `{"error":{"kind":"usage"`) ||
+			!strings.HasPrefix(got[3], `{"error":{"kind":"usage"`) || !strings.Contains(got[4], `contents`) ||
+			!strings.HasPrefix(got[5], `{"error":{"kind":"usage"`) {
+			t.Errorf("got %d, %q, want %d, and six values of which four are usage errors", o.status, got, exitUsage)
+		}
+	})
+}
+
+func TestShellStopsAtTheFirstFailure(t *testing.T) {
+	url := listen(t, newServer("odd"))
+	for _, test := range []struct {
+		script         string
+		flags          []string
+		status         int
+		stdout, stderr string
+	}{
+		{"fail\necho text=x\n", nil, exitTool, "", "it broke"},
+		{"echo text=x\nread x://none\nfail", nil, exitNotFound, `{"text":"x"}`, "x://none"},
+		{"fail\necho text=x\nread x://none\n", []string{"--keep-going"}, exitTool, `{"text":"x"}`, "x://none"},
+		{"call\n", nil, exitOK, "echo [text=string]", ""},
+		{"read\n", nil, exitUsage, "", "usage: read URI [VARIABLE=VALUE…]\n"},
+		{"echo number=x\n", nil, exitUsage, "", "usage: call echo ["},
+		{"tolos\n", nil, exitUsage, "", `did you mean "tools"?`},
+		{"shell http://127.0.0.1:1/\n", nil, exitUsage, "", `unknown command or tool "shell"`},
+		{"serve\n", nil, exitUsage, "", "unknown command or tool"},
+		{"auth logout\n", nil, exitUsage, "", "unknown command or tool"},
+		{"ping --header a:b\n", nil, exitUsage, "", "unknown flag: --header (see ping --help)"},
+		{"echo text='x\n", nil, exitUsage, "", "unclosed quote"},
+		{"help nothing\n", nil, exitUsage, "", "unknown command"},
+		{"help\nhelp call\nhelp task get\nhelp json\n", nil, exitOK, "", "call [TOOL] [ARGUMENT…]"},
+		{"task\n", nil, exitUsage, "", "  watch "},
+		{"unsubscribe x://a\n", nil, exitNotFound, "", `unknown subscription "x://a"`},
+		{"echo -- text=-x\n", nil, exitOK, `{"text":"-x"}`, ""},
+		{"echo text=" + strings.Repeat("x", maxLine) + "\n", nil, exitFailure, "", "standard input: "},
+		{"echo -\n", nil, exitUsage, "", "standard input"},
+		{"", nil, exitOK, "", ""},
+	} {
+		o := patchbay(t, test.script, append(append([]string{"shell"}, test.flags...), url)...)
+		if o.status != test.status || !strings.Contains(o.stdout, test.stdout) || !strings.Contains(o.stderr, test.stderr) ||
+			test.stdout == "" && o.stdout != "" {
+			t.Errorf("%.40q: got %d, %q, %s, want %d, %q, %q", test.script, o.status, o.stdout, o.stderr, test.status,
+				test.stdout, test.stderr)
+		}
+	}
+	if o := patchbay(t, "ping\n", "shell", refusedURL(t)); o.status != exitUnreachable {
+		t.Errorf("without a server: got %d, %s, want %d", o.status, o.stderr, exitUnreachable)
+	}
+}
+
+// A script declines questions, and --answers answers them.
+func TestShellAnswersQuestions(t *testing.T) {
+	answers := filepath.Join(t.TempDir(), "answers.json")
+	writeFile(t, answers, `{"elicitation": [{"content": {"value": true}}]}`)
+	forEachShell(t, func(t *testing.T, run func(script string, flags ...string) outcome) {
+		if strings.HasSuffix(t.Name(), "2024-11-05") || strings.HasSuffix(t.Name(), "2025-03-26") {
+			t.Skip("elicitation was added in 2025-06-18")
+		}
+		if o := run("deploy environment=staging\n"); o.status != exitTool || !strings.Contains(o.stderr, "declined: ") {
+			t.Errorf("got %d, %s, want %d and a declined question", o.status, o.stderr, exitTool)
+		}
+		o := run("deploy environment=staging\n", "--answers", answers)
+		if o.status != exitOK || !strings.Contains(o.stdout, `"environment":"staging"`) {
+			t.Errorf("--answers: got %d, %q, %s, want %d and the deployment", o.status, o.stdout, o.stderr, exitOK)
+		}
+	})
+}
+
+func TestShellShowsSubscribedResources(t *testing.T) {
+	forEachShell(t, func(t *testing.T, run func(script string, flags ...string) outcome) {
+		o := run("subscribe demo://counter\nincrement\nlisten demo://counter --for 200ms\nunsubscribe demo://counter\n")
+		if o.status != exitOK || !strings.Contains(o.stderr, "demo://counter\n") ||
+			!strings.Contains(o.stderr, "* resource updated demo://counter\n") {
+			t.Errorf("got %d, %q, %s, want %d and an update", o.status, o.stdout, o.stderr, exitOK)
+		}
+	})
+}
+
+// A server over stdio that exits is started again by the next command, and the user is told.
+func TestShellStartsAServerAgain(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, revision := range revisions() {
+		t.Run(revision, func(t *testing.T) {
+			freshState(t)
+			script, next := io.Pipe()
+			stderr := &trigger{when: "The server has exited, and its state is lost."}
+			stderr.then = func() {
+				stderr.when = "\x00"
+				go func() {
+					_, _ = io.WriteString(next, "increment\n")
+					next.Close()
+				}()
+			}
+			go func() { _, _ = io.WriteString(next, "increment\nincrement\nrpc exit\n") }()
+			var stdout strings.Builder
+			status := Run(t.Context(), []string{"shell", "--keep-going", "--revision", revision, "--env", exitEnv + "=1",
+				"--env", "GORACE=atexit_sleep_ms=0", "--", self}, script, &stdout, stderr)
+			if stdout.String() != "1\n2\n1\n" || status == exitOK ||
+				!strings.Contains(stderr.text(), "Connecting again: ") {
+				t.Errorf("got %d, %q, %s, want 1, 2 and 1 from another process", status, &stdout, stderr.text())
+			}
+		})
+	}
+}
+
+// exitEnv makes the test binary a server that exits when it gets the request exit.
+const exitEnv = "PATCHBAY_TEST_EXIT"
+
+func newExitingServer() mcp.Handler {
+	s := newServer("demo")
+	return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+		if req.Method == "exit" {
+			os.Exit(3)
+		}
+		return s.ServeMCP(ctx, req)
+	})
+}
+
+// A session that the server has lost is reported.
+func TestShellReportsALostSession(t *testing.T) {
+	server := newServer("demo")
+	first, second := mcphttp.NewHandler(server, nil), mcphttp.NewHandler(server, nil)
+	var current atomic.Pointer[mcphttp.Handler]
+	current.Store(first)
+	mcp.AddTool(server, &mcp.Tool{Name: "lose"}, func(context.Context, struct{}) (string, error) {
+		current.Store(second)
+		return "lost", nil
+	})
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { current.Load().ServeHTTP(w, r) }))
+	t.Cleanup(func() {
+		for _, h := range []*mcphttp.Handler{first, second} {
+			if err := h.Shutdown(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}
+		web.Close()
+	})
+	url := web.URL
+	o := patchbay(t, "increment\nlose\nincrement\n", "shell", "--revision", "2025-11-25", url)
+	if o.status != exitOK || o.stdout != "1\nlost\n2\n" || !strings.Contains(o.stderr, "A new session has begun.") {
+		t.Errorf("got %d, %q, %s, want %d and a notice", o.status, o.stdout, o.stderr, exitOK)
+	}
+}
+
+func TestWordsAreSplitAsInAShell(t *testing.T) {
+	for line, want := range map[string]string{
+		"":                        "",
+		"  \t ":                   "",
+		"a  b\tc":                 "a|b|c",
+		`a\ b 'c d' "e f"`:        "a b|c d|e f",
+		`'$HOME' "$HOME" $HOME *`: "$HOME|$HOME|$HOME|*",
+		`'a\b' "a\b" a\b`:         `a\b|a\b|ab`,
+		`"\$ \" \\ \` + "`" + `"`: "$ \" \\ `",
+		`a'b'"c"d`:                "abcd",
+		`'' ""`:                   "|",
+		"a # b":                   "a",
+		"a#b #":                   "a#b",
+		"x;y|z&&(w)":              "x;y|z&&(w)",
+		`{"a":1} '{"a":1}'`:       `{a:1}|{"a":1}`,
+	} {
+		got, err := splitWords(line)
+		if err != nil || strings.Join(got, "|") != want || want == "|" && len(got) != 2 {
+			t.Errorf("splitWords(%q) = %q, %v, want %q", line, got, err, want)
+		}
+	}
+	for _, line := range []string{`a 'b`, `"b`, `"b\"`, `b\`, `"b\`} {
+		if got, err := splitWords(line); err == nil {
+			t.Errorf("splitWords(%q) = %q, want an error", line, got)
+		}
+	}
+}
+
+func TestShellHistoryIsPrivateAndBounded(t *testing.T) {
+	dir := freshState(t)
+	h, err := loadHistory()
+	if err != nil || len(h.lines) != 0 {
+		t.Fatalf("got %q, %v, want an empty history", h.lines, err)
+	}
+	file := filepath.Join(dir, "shell", "history")
+	for i := range maxHistory + historySlack + 1 {
+		if line := fmt.Sprintf("ping %d", i); !h.wants(line) || h.add(line) != nil {
+			t.Fatalf("line %d was not added", i)
+		}
+	}
+	for _, line := range []string{"", " secret", "ping 1200", "a\x1b[2Jb", strings.Repeat("x", maxHistoryLine+1)} {
+		if h.wants(line) {
+			t.Errorf("line %.20q is kept, want it left out", line)
+		}
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("history file: %v, %v, want mode 0600", info.Mode(), err)
+	}
+	writeFile(t, file, readText(t, file)+"evil \x1b[2J\n")
+	for range 2 { // the first has written the file anew
+		h, err = loadHistory()
+		if err != nil || len(h.lines) != maxHistory || h.lines[maxHistory-1] != "ping 1200" || h.lines[0] != "ping 201" {
+			t.Errorf("got %d lines, %v, want the last %d", len(h.lines), err, maxHistory)
+		}
+	}
+	if n := strings.Count(readText(t, file), "\n"); n != maxHistory {
+		t.Errorf("the file has %d lines, want %d", n, maxHistory)
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("history file written anew: %v, %v, want mode 0600", info.Mode(), err)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/dev/zero", file); err != nil {
+		t.Fatal(err)
+	}
+	if h, err := loadHistory(); err == nil || h.add("x") != nil {
+		t.Errorf("a symbolic link: no error, want one, and a history in memory")
+	}
+}
+
+func readText(t *testing.T, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func TestNotificationsAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b strings.Builder
+		s := &screen{w: &b, width: func() int { return 80 }}
+		var l noticeLimit
+		allowed := 0
+		for range 10 * maxNotices {
+			if l.allow(s) {
+				allowed++
+			}
+		}
+		if allowed != maxNotices || b.String() != "" {
+			t.Errorf("%d notifications were allowed, %q, want %d", allowed, b.String(), maxNotices)
+		}
+		time.Sleep(noticeInterval)
+		if want := fmt.Sprintf("(%d messages were not shown", 9*maxNotices); !l.allow(s) ||
+			!strings.HasPrefix(b.String(), want) {
+			t.Errorf("after the interval: %q, want %q", b.String(), want)
+		}
+	})
+}
+
+func TestSharedInputGivesBytesToOneReader(t *testing.T) {
+	r, w := io.Pipe()
+	keys := newSharedInput(r)
+	first := &lease{shared: keys, stop: make(chan struct{})}
+	read := make(chan string, 1)
+	go func() {
+		b := make([]byte, 10)
+		n, err := first.Read(b)
+		read <- fmt.Sprint(string(b[:n]), err)
+	}()
+	first.end()
+	if got := <-read; got != "EOF" {
+		t.Errorf("a read of a lease that has ended: got %q, want EOF", got)
+	}
+	go func() { _, _ = io.WriteString(w, "abc") }()
+	second := &lease{shared: keys, stop: make(chan struct{})}
+	keys.inject("_")
+	var got []byte
+	for len(got) < 4 {
+		b := make([]byte, 1)
+		if _, err := second.Read(b); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, b...)
+	}
+	second.end()
+	if n, err := second.Read(make([]byte, 1)); string(got) != "_abc" || n != 0 || err != io.EOF {
+		t.Errorf("got %q, then %d, %v, want _abc and then EOF", got, n, err)
+	}
+}

@@ -1,0 +1,75 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/patchbay-mcp/patchbay/internal/mcpint"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// A urlTransport is a transport over HTTP.
+type urlTransport interface {
+	mcp.SessionTransport
+	ServerKey() string
+	UsesHeaderParams()
+}
+
+// A observedURL is a transport that reports that the server has lost a session.
+type observedURL struct {
+	urlTransport
+	shell *shell
+}
+
+// OpenSession implements mcp.SessionTransport.
+func (t *observedURL) OpenSession(ctx context.Context, receive func(m *jsonrpc.Message)) (mcp.SessionConn, error) {
+	c, err := t.urlTransport.OpenSession(ctx, receive)
+	if err != nil {
+		return nil, err
+	}
+	t.shell.mu.Lock()
+	again := t.shell.client != nil && t.shell.transport == mcp.Transport(t)
+	t.shell.mu.Unlock()
+	if again {
+		t.shell.base.screen.printf("The session has ended, and its state is lost. A new session has begun.")
+		t.shell.lists.clear()
+	}
+	return c, nil
+}
+
+// observe records the transport of a connection, and returns one that reports lost sessions.
+func (s *shell) observe(t mcp.Transport) mcp.Transport {
+	if s == nil {
+		return t
+	}
+	if u, ok := t.(urlTransport); ok {
+		t = &observedURL{urlTransport: u, shell: s}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.transport = t
+	return t
+}
+
+// reportEnd reports the end of a connection over stdio when it has ended.
+func (s *shell) reportEnd(c *mcp.Client, t mcp.Transport) {
+	if done := mcpint.Get[*mcp.Request, mcp.Handler]().ConnDone(t); done != nil {
+		go func() { // ends with the connection, which close ends
+			<-done
+			s.connectionEnded(c)
+		}()
+	}
+}
+
+func (s *shell) connectionEnded(c *mcp.Client) {
+	s.mu.Lock()
+	current := s.client == c
+	if current {
+		s.ended = true
+	}
+	s.mu.Unlock()
+	if current {
+		s.stopListening()
+		s.base.screen.printf("The server has exited, and its state is lost. The next command starts it again.")
+	}
+}
