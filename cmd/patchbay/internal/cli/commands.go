@@ -44,6 +44,7 @@ func (p *program) commands() []*cobra.Command {
 				"Complete an argument of a prompt or resource template", prompts.names, p.complete),
 			p.listenCommand(resources.names),
 			p.serverCommand("rpc METHOD [PARAMS]", "Send a JSON-RPC request", nil, p.rpc),
+			p.lintCommand(),
 			p.boundedCommand("ping", "Send a ping and print the round-trip time", nil, p.ping),
 			p.withSubcommands("skills", "List, read and verify skills",
 				p.serverCommand("list", "List skills", nil, p.showSkills),
