@@ -45,6 +45,7 @@ type program struct {
 
 	answers      *answers      // of --answers
 	given        *givenAnswer  // of the command line; nil without one
+	noQuestions  bool          // the client declares neither elicitation nor sampling
 	leaveOpen    bool          // questions that cannot be answered stay open instead of being declined
 	terminalLock chan struct{} // a token while the user is prompted
 

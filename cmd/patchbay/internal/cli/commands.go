@@ -45,6 +45,7 @@ func (p *program) commands() []*cobra.Command {
 			p.listenCommand(resources.names),
 			p.serverCommand("rpc METHOD [PARAMS]", "Send a JSON-RPC request", nil, p.rpc),
 			p.lintCommand(),
+			p.benchCommand(tools),
 			p.boundedCommand("ping", "Send a ping and print the round-trip time", nil, p.ping),
 			p.withSubcommands("skills", "List, read and verify skills",
 				p.serverCommand("list", "List skills", nil, p.showSkills),
