@@ -58,7 +58,8 @@ func (p *program) commands() []*cobra.Command {
 			p.authCommand("status", "Show the login at a server", p.status),
 			p.authCommand("logout", "Log out of a server", p.logout),
 			p.tokenCommand())),
-		inGroup(groupOther, p.serveCommand(), p.devCommand(), p.serversCommand(), p.trustCommand(), p.versionCommand()),
+		inGroup(groupOther, p.serveCommand(), p.serversCommand(), p.trustCommand(), p.versionCommand(),
+			p.devCommand(), p.newCommand()),
 		[]*cobra.Command{
 			{Use: "arguments", Short: "How to pass arguments to tools and prompts"},
 			{Use: "config", Short: "How to name servers in a configuration file"},
