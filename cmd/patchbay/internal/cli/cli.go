@@ -44,6 +44,7 @@ type program struct {
 	scopes     atomic.Pointer[[]string] // that the last login page asked for; nil before
 
 	answers      *answers      // of --answers
+	sampler      *sampler      // of --sample-with; nil without it
 	given        *givenAnswer  // of the command line; nil without one
 	noQuestions  bool          // the client declares neither elicitation nor sampling
 	leaveOpen    bool          // questions that cannot be answered stay open instead of being declined
@@ -61,6 +62,7 @@ type flags struct {
 	timeout                    time.Duration
 	revision, logLevel, save   string
 	config, answers, directory string
+	sampleWith                 string
 	header, environment, roots []string
 }
 
@@ -183,6 +185,8 @@ func (p *program) addFlags(root *cobra.Command) {
 	all.StringVar(&f.directory, "cwd", "", "working `directory` of the command")
 	all.StringVar(&f.config, "config", "", "configuration `file` with the names of servers (see help config)")
 	all.StringVar(&f.answers, "answers", "", "answer elicitation and sampling from this `file` (see help answers)")
+	all.StringVar(&f.sampleWith, "sample-with", "",
+		"answer sampling with the output of this `command`, which gets the request as JSON (see help answers)")
 	all.BoolVar(&f.noInput, "no-input", false, "never prompt: decline elicitation and sampling")
 	all.StringVar(&f.logLevel, "log-level", "", "show log messages of at least this `level`, debug to emergency")
 	all.StringVar(&f.save, "save", "", "save images, audio and other binary content to this `directory`")

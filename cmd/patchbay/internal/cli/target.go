@@ -351,6 +351,12 @@ func (p *program) clientOptions() (*mcp.ClientOptions, error) {
 			return nil, err
 		}
 	}
+	if f.sampleWith != "" {
+		var err error
+		if p.sampler, err = newSampler(f.sampleWith); err != nil {
+			return nil, err
+		}
+	}
 	opts := &mcp.ClientOptions{
 		Info:   mcp.Implementation{Name: "patchbay", Version: version()},
 		Elicit: p.elicit, ElicitURL: p.elicitURL, Sample: p.sample,
