@@ -50,6 +50,8 @@ type program struct {
 	recorder     *recording.Writer // of --trace; nil before the first connection
 	leaveOpen    bool              // questions that cannot be answered stay open instead of being declined
 	terminalLock chan struct{}     // a token while the user is prompted
+	sampler      *sampler          // of --sample-with; nil without it
+	noQuestions  bool              // the client declares neither elicitation nor sampling
 
 	taskStarted   func(h *tasks.Handle) // called when a call becomes a task
 	taskCancelled atomic.Bool           // the server has accepted tasks/cancel
@@ -67,6 +69,7 @@ type flags struct {
 	revision, logLevel, save   string
 	config, answers, directory string
 	trace                      string
+	sampleWith                 string
 	header, environment, roots []string
 }
 
@@ -201,6 +204,8 @@ func (p *program) addFlags(root *cobra.Command) {
 	all.StringVar(&f.directory, "cwd", "", "working `directory` of the command")
 	all.StringVar(&f.config, "config", "", "configuration `file` with the names of servers (see help config)")
 	all.StringVar(&f.answers, "answers", "", "answer elicitation and sampling from this `file` (see help answers)")
+	all.StringVar(&f.sampleWith, "sample-with", "",
+		"answer sampling with the output of this `command`, which gets the request as JSON (see help answers)")
 	all.BoolVar(&f.noInput, "no-input", false, "never prompt: decline elicitation and sampling")
 	all.StringVar(&f.logLevel, "log-level", "", "show log messages of at least this `level`, debug to emergency")
 	all.StringVar(&f.trace, "trace", "", "append all messages to this `file`, as JSON lines (see help recordings)")

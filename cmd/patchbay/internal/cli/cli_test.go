@@ -69,6 +69,9 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if what := os.Getenv(sampleEnv); what != "" {
+		os.Exit(runSampleCommand(what))
+	}
 	if os.Getenv(failEnv) != "" {
 		if err := newFailingServer().Run(context.Background(), mcp.Stdio()); err != nil {
 			os.Exit(1)

@@ -47,6 +47,8 @@ func (p *program) commands() []*cobra.Command {
 			p.recordCommand(),
 			p.serverCommand("rpc METHOD [PARAMS]", "Send a JSON-RPC request", nil, p.rpc),
 			p.shellCommand(),
+			p.lintCommand(),
+			p.benchCommand(tools),
 			p.boundedCommand("ping", "Send a ping and print the round-trip time", nil, p.ping),
 			p.withSubcommands("skills", "List, read and verify skills",
 				p.serverCommand("list", "List skills", nil, p.showSkills),
@@ -60,7 +62,7 @@ func (p *program) commands() []*cobra.Command {
 			p.authCommand("logout", "Log out of a server", p.logout),
 			p.tokenCommand())),
 		inGroup(groupOther, p.serveCommand(), p.mockCommand(), p.serversCommand(), p.trustCommand(),
-			p.versionCommand()),
+			p.versionCommand(), p.devCommand(), p.newCommand()),
 		[]*cobra.Command{
 			{Use: "arguments", Short: "How to pass arguments to tools and prompts"},
 			{Use: "config", Short: "How to name servers in a configuration file"},

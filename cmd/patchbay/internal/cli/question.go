@@ -72,6 +72,9 @@ func (p *program) answerQuestion(ctx context.Context, q question) (*answer, erro
 		p.screen.printf("%s asks: %s\n  answered from %s: %s", p.server(), q.summary(), p.flags.answers, note)
 		return a, nil
 	}
+	if s, ok := q.(samplingQuestion); ok && p.sampler != nil {
+		return p.answerWithCommand(ctx, s)
+	}
 	switch {
 	case p.mayPrompt():
 	case p.leaveOpen:

@@ -366,10 +366,19 @@ func (p *program) clientOptions() (*mcp.ClientOptions, error) {
 			return nil, err
 		}
 	}
+	if f.sampleWith != "" {
+		var err error
+		if p.sampler, err = newSampler(f.sampleWith); err != nil {
+			return nil, err
+		}
+	}
 	opts := &mcp.ClientOptions{
 		Info:   mcp.Implementation{Name: "patchbay", Version: version()},
 		Elicit: p.elicit, ElicitURL: p.elicitURL, Sample: p.sample,
 		Revision: f.revision, Timeout: f.timeout, Logger: p.logger(), Middleware: []mcp.Middleware{p.countBytes},
+	}
+	if p.noQuestions {
+		opts.Elicit, opts.ElicitURL, opts.Sample = nil, nil, nil
 	}
 	const probeTimeout = 10 * time.Second              // then an older revision is tried
 	opts.ProbeTimeout = min(f.timeout/2, probeTimeout) // the rest is for that

@@ -21,6 +21,7 @@ func addApp(s *mcp.Server) {
 	}, diceHTML)
 	mcp.AddTool(s, views.WithUI(&mcp.Tool{
 		Name: "roll_dice", Title: "Roll dice", Description: "Roll dice. Hosts with MCP Apps show them.",
+		Annotations: readOnly(),
 	}, &apps.ToolUI{View: page}), rollDice)
 }
 

@@ -70,6 +70,7 @@ func addReset(s *mcp.Server, counter *atomic.Int64) {
 	mcp.AddTool(s, &mcp.Tool{
 		Name: ToolReset, Title: "Reset the counter",
 		Description: "Set demo://counter to zero. Needs an additional scope.",
+		Annotations: resetting(),
 	}, func(context.Context, struct{}) (int64, error) {
 		before := counter.Swap(0)
 		s.ResourceUpdated(counterURI)

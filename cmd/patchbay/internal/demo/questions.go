@@ -14,12 +14,15 @@ import (
 func addQuestions(s *mcp.Server) {
 	mcp.AddTool(s, &mcp.Tool{
 		Name: "greet", Title: "Greet", Description: "Greet by name. Asks the user for a missing name (elicitation).",
+		Annotations: readOnly(),
 	}, greet)
 	mcp.AddTool(s, &mcp.Tool{
 		Name: "deploy", Title: "Deploy", Description: "Pretend to deploy, after the user confirms (elicitation).",
+		Annotations: additive(),
 	}, deploy)
 	mcp.AddTool(s, &mcp.Tool{
 		Name: "summarize", Title: "Summarize", Description: "Have the client's model summarize a text (sampling).",
+		Annotations: readOnly(),
 	}, summarize)
 }
 

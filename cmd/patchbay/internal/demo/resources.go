@@ -41,6 +41,7 @@ func addCounter(s *mcp.Server, counter *atomic.Int64) {
 	})
 	mcp.AddTool(s, &mcp.Tool{
 		Name: "increment", Title: "Increment", Description: "Raise demo://counter by one.",
+		Annotations: additive(),
 	}, func(context.Context, struct{}) (int64, error) {
 		n := counter.Add(1)
 		s.ResourceUpdated(counterURI) // notifies subscribers

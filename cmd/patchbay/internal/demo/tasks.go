@@ -16,10 +16,12 @@ func addTasks(m *tasks.Server) {
 	tasks.AddTool(m, &mcp.Tool{
 		Name: "crunch", Title: "Crunch numbers",
 		Description: "Pretend to compute for some seconds, as a task. It starts again after a restart of the server.",
+		Annotations: readOnly(),
 	}, &tasks.ToolOptions{Restartable: true}, crunch)
 	tasks.AddTool(m, &mcp.Tool{
 		Name: "publish", Title: "Publish",
 		Description: "Pretend to write a draft, as a task, and publish it when the user confirms, now or tomorrow.",
+		Annotations: additive(),
 	}, nil, publish)
 }
 

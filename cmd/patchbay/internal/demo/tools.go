@@ -9,18 +9,16 @@ import (
 )
 
 func addTools(s *mcp.Server) {
-	yes := true
-	readOnly := &mcp.ToolAnnotations{ReadOnly: &yes}
-
 	// The input and output schemas are derived from the Go types.
 	mcp.AddTool(s, &mcp.Tool{
-		Name: "add", Title: "Add", Description: "Add two integers.", Annotations: readOnly,
+		Name: "add", Title: "Add", Description: "Add two integers.", Annotations: readOnly(),
 	}, add)
 	mcp.AddTool(s, &mcp.Tool{
 		Name: "count", Title: "Count", Description: "Count slowly, with progress and log messages.",
+		Annotations: readOnly(),
 	}, count)
 	mcp.AddTool(s, &mcp.Tool{
-		Name: "who_am_i", Title: "Who am I", Annotations: readOnly,
+		Name: "who_am_i", Title: "Who am I", Annotations: readOnly(),
 		Description: "Return the protocol revision and name of the client, and the user who has logged in.",
 	}, whoAmI)
 }

@@ -1,0 +1,176 @@
+package cli
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+const (
+	// maxBenchWorkers bounds -c: more calls at once measure the client.
+	maxBenchWorkers = 10_000
+	// maxBenchConnections bounds --connections: each may be a process.
+	maxBenchConnections = 1000
+	// benchWarmUp is how long calls are made before those that count, without --count.
+	benchWarmUp = time.Second
+)
+
+// benchFlags are the flags of `patchbay bench`.
+type benchFlags struct {
+	plan        benchPlan
+	connections int
+	yes         bool
+}
+
+func (p *program) benchCommand(tools listing[*mcp.Tool]) *cobra.Command {
+	var f benchFlags
+	var cmd *cobra.Command
+	const short = "Call a tool many times and print the rate and latencies"
+	cmd = p.targetCommand("bench TOOL [ARGUMENT…]", short, tools.names,
+		func(ctx context.Context, t *target, words []string) error {
+			if !cmd.Flags().Changed("warm-up") && f.plan.count > 0 {
+				f.plan.warmUp = 0
+			}
+			if err := f.check(); err != nil {
+				return usage(err)
+			}
+			p.noQuestions = true
+			return p.withServer(ctx, t, words, func(ctx context.Context, c *mcp.Client, words []string) error {
+				return p.bench(ctx, t, c, words, &f)
+			})
+		})
+	flags := cmd.Flags()
+	flags.IntVarP(&f.plan.workers, "concurrency", "c", 1, "make this many calls at the same time")
+	flags.IntVarP(&f.plan.count, "count", "n", 0, "stop after this many calls, instead of after --duration")
+	flags.DurationVarP(&f.plan.duration, "duration", "d", 10*time.Second, "stop after this time")
+	flags.DurationVar(&f.plan.warmUp, "warm-up", benchWarmUp,
+		"make calls that do not count for this time first; with --count the default is 0")
+	flags.Float64Var(&f.plan.rate, "rate", 0, "start at most this many calls per second, evenly (default no limit)")
+	flags.IntVar(&f.connections, "connections", 1, "distribute the calls over this many connections")
+	flags.BoolVarP(&f.yes, "yes", "y", false, "call a tool that is not annotated as read-only, without a question")
+	return cmd
+}
+
+func (f *benchFlags) check() error {
+	switch plan := &f.plan; {
+	case plan.workers < 1 || plan.workers > maxBenchWorkers:
+		return fmt.Errorf("invalid --concurrency %d: want 1 to %d", plan.workers, maxBenchWorkers)
+	case f.connections < 1 || f.connections > maxBenchConnections:
+		return fmt.Errorf("invalid --connections %d: want 1 to %d", f.connections, maxBenchConnections)
+	case f.connections > plan.workers:
+		return fmt.Errorf("invalid --connections %d: want at most %d, the --concurrency", f.connections, plan.workers)
+	case plan.count < 0:
+		return fmt.Errorf("invalid --count %d: want more than 0", plan.count)
+	case plan.duration <= 0:
+		return fmt.Errorf("invalid --duration %v: want more than 0", plan.duration)
+	case plan.warmUp < 0:
+		return fmt.Errorf("invalid --warm-up %v: want 0 or more", plan.warmUp)
+	case plan.rate < 0 || plan.rate > 1e6:
+		return fmt.Errorf("invalid --rate %v: want 0 to 1000000 calls per second", plan.rate)
+	}
+	return nil
+}
+
+func (p *program) bench(ctx context.Context, t *target, c *mcp.Client, words []string, f *benchFlags) error {
+	ctx = mcp.WithCallOptions(ctx, mcp.CallOptions{}) // without progress
+	tool, arguments, err := p.prepareCall(ctx, c, words)
+	if err != nil {
+		return err
+	}
+	if err := p.mayBench(ctx, tool, f); err != nil {
+		return err
+	}
+	clients := []*mcp.Client{c}
+	defer func() { p.closeAll(clients[1:]) }()
+	for len(clients) < f.connections {
+		another, err := p.connect(ctx, t)
+		if err != nil {
+			return fmt.Errorf("connection %d: %w", len(clients)+1, err)
+		}
+		clients = append(clients, another)
+		if _, err := collect(another.Tools(ctx)); err != nil { // calls need the schemas
+			return err
+		}
+	}
+	p.screen.status("measuring …")
+	m := f.plan.run(ctx, func(ctx context.Context, worker int) error {
+		return callOnce(ctx, clients[worker%len(clients)], tool.Name, arguments)
+	})
+	p.screen.done()
+	r := newBenchReport(t.String(), tool.Name, c.Revision(), f, m)
+	if p.flags.json {
+		p.output.value(r)
+	} else {
+		p.showBench(r)
+	}
+	switch {
+	case ctx.Err() != nil:
+		p.screen.printf("patchbay: interrupted; this was measured until then")
+		return &coded{exitInterrupted, errShown}
+	case len(r.Errors) > 0:
+		return &coded{exitFailure, errShown}
+	}
+	return nil
+}
+
+// errToolFailed is the error of a call whose result is an error of the tool.
+var errToolFailed = errors.New("the tool failed")
+
+func callOnce(ctx context.Context, c *mcp.Client, name string, arguments stdjson.RawMessage) error {
+	r, err := c.CallTool(ctx, name, arguments)
+	if err == nil && r.IsError {
+		return &coded{exitTool, fmt.Errorf("%w: %s", errToolFailed, r.Text())}
+	}
+	return err
+}
+
+// mayBench asks the user before a tool is called many times that is not annotated as read-only, and
+// returns an error if that is refused.
+func (p *program) mayBench(ctx context.Context, tool *mcp.Tool, f *benchFlags) error {
+	why := benchRisk(tool.Annotations)
+	if why == "" || f.yes {
+		return nil
+	}
+	text := fmt.Sprintf("the tool %q is %s, and would be called many times", shorten(tool.Name, maxCostName), why)
+	if !p.mayPrompt() {
+		return usage(fmt.Errorf("%s: add --yes if that does no harm", text))
+	}
+	p.screen.printf("%s (%s).", cleanLine(text), f.plan.String())
+	yes, err := p.confirm(ctx, "Call it?", "n")
+	switch {
+	case errors.Is(err, errCancelled), errors.Is(err, errDeclined), err == nil && !yes:
+		return &coded{exitFailure, errors.New("not started: the user declined")}
+	}
+	return err
+}
+
+// benchRisk returns in words why a tool should not be called many times without a question, or "".
+// Spec: schema ToolAnnotations.
+func benchRisk(a *mcp.ToolAnnotations) string {
+	readOnly, destructive, _, _ := a.Hints()
+	switch {
+	case a != nil && a.Destructive != nil && *a.Destructive:
+		return "annotated as destructive"
+	case readOnly:
+		return ""
+	case destructive:
+		return "not annotated as read-only, so that it may be destructive"
+	}
+	return "not annotated as read-only"
+}
+
+// closeAll closes connections at the same time: commands may exit slowly.
+func (p *program) closeAll(clients []*mcp.Client) {
+	var closing sync.WaitGroup
+	for _, c := range clients {
+		closing.Go(func() { p.close(c) })
+	}
+	closing.Wait()
+}

@@ -1,0 +1,68 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+// A client on standard input and output stays connected while the server process is replaced.
+func TestDevRestartsAProcess(t *testing.T) {
+	mcptest.NoLeaks(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, revision := range []string{"2026-07-28", "2025-11-25"} {
+		dir := t.TempDir()
+		stdin, toProgram := io.Pipe()
+		fromProgram, stdout := io.Pipe()
+		restarted := make(chan struct{})
+		stderr := &trigger{when: "restart: main.go changed", then: sync.OnceFunc(func() { close(restarted) })}
+		status := make(chan int)
+		go func() {
+			args := []string{"dev", "--cwd", dir, "--env", serveEnv + "=1", "--", self}
+			status <- Run(context.Background(), args, stdin, stdout, stderr)
+		}()
+		c, err := mcp.Connect(t.Context(), mcp.NewConnTransport(mcp.NewStreamConn(fromProgram, toProgram, nil)),
+			&mcp.ClientOptions{Revision: revision})
+		if err != nil {
+			t.Fatalf("%v: %s", err, stderr.text())
+		}
+		count := func() string {
+			r, err := c.CallTool(t.Context(), "increment", nil)
+			if err != nil {
+				return err.Error()
+			}
+			return r.Text()
+		}
+		before := count() + count()
+		writeFile(t, filepath.Join(dir, "main.go"), "package main")
+		<-restarted
+		if after := count(); before != "12" || after != "1" { // a new process counts from zero
+			t.Errorf("%s: counted %s, and %s after a restart, want 12, 1", revision, before, after)
+		}
+		_ = c.Close()
+		_ = toProgram.Close()
+		if got := <-status; got != exitOK || !strings.Contains(stderr.text(), "dev: → tools/call increment") {
+			t.Errorf("%s: exit code %d, %s", revision, got, stderr.text())
+		}
+		_ = stdout.Close()
+	}
+}
+
+func TestDevChecksItsArguments(t *testing.T) {
+	for _, args := range [][]string{{"dev"}, {"dev", "--"}, {"dev", "x", "--", "go"}, {"dev", "go", "run", "."},
+		{"dev", "--ignore", "[", "--", "go"}, {"dev", "--header", "a:b", "--", "go"}} {
+		if o := patchbay(t, "", args...); o.status != exitUsage {
+			t.Errorf("%q: exit code %d, %s, want %d", args, o.status, o.stderr, exitUsage)
+		}
+	}
+}

@@ -1,0 +1,173 @@
+// Package lint checks what an MCP server lists: its tools, prompts, resources, resource templates,
+// capabilities and protocol revisions.
+//
+// The caller fills in a [Server] and calls [Check]. Every [Finding] names a [Rule], whose id does not
+// change between versions. All text of findings comes from the server: clean it before a terminal
+// shows it.
+package lint
+
+import (
+	stdjson "encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+)
+
+const (
+	// maxFindings bounds the findings that are kept: a server can list 10,000 tools.
+	maxFindings = 1000
+	// maxShown bounds a text of the server in a finding, in characters.
+	maxShown = 60
+	// maxNamed bounds the names that one finding lists.
+	maxNamed = 5
+)
+
+// A Severity is how bad a finding is.
+type Severity string
+
+// Severities, the worst first.
+const (
+	// Error: the specification forbids it, or clients cannot use the item.
+	Error Severity = "error"
+	// Warning: the specification advises against it, or some clients and models have problems.
+	Warning Severity = "warning"
+	// Info: the item could be better.
+	Info Severity = "info"
+)
+
+// AtLeast reports whether s is as bad as other, or worse.
+func (s Severity) AtLeast(other Severity) bool {
+	order := []Severity{Error, Warning, Info}
+	return slices.Index(order, s) <= slices.Index(order, other)
+}
+
+// A Server is what a server has sent.
+type Server struct {
+	Revision     string             // of the connection
+	Newest       string             // the newest revision that there is
+	Supported    []string           // the revisions that the server speaks; nil if they were not tried
+	Info         stdjson.RawMessage // Implementation
+	Capabilities stdjson.RawMessage // ServerCapabilities
+	Instructions string
+
+	Tools, Prompts, Resources, Templates []stdjson.RawMessage // valid JSON, as listed
+
+	// ToolsAgain are the names of a second list of tools; nil if there was none.
+	ToolsAgain []string
+	// Served has what the server does, by the name of a capability such as "resources.subscribe",
+	// whether it is declared or not. Capabilities that were not tried are absent.
+	Served map[string]bool
+	// Broken has the lists that could not be read to the end, and why.
+	Broken map[string]string
+
+	// Hidden reports whether a character is invisible or acts on a terminal.
+	Hidden func(r rune) bool
+}
+
+// A Finding is one place that breaks a rule.
+type Finding struct {
+	Rule    *Rule
+	Where   string // such as "tool add"
+	Message string
+}
+
+// A Cost is the estimated cost of a tool for a model that is offered it.
+type Cost struct {
+	Name   string `json:"name"`
+	Bytes  int    `json:"bytes"`  // of the name, the description and the input schema
+	Tokens int    `json:"tokens"` // see [Tokens]
+}
+
+// A Report is the result of [Check].
+type Report struct {
+	Findings []Finding // in the order of the lists
+	Dropped  int       // findings beyond the limit of 1000
+	Costs    []Cost    // of the tools, in the order of their list
+}
+
+// Check checks a server with all rules except the disabled ones.
+func Check(s *Server, disabled []string) *Report {
+	c := &checker{server: s, disabled: disabled}
+	c.checkServer()
+	c.checkTools()
+	c.checkPrompts()
+	c.checkResources()
+	c.checkTemplates()
+	return &c.report
+}
+
+type checker struct {
+	server   *Server
+	disabled []string
+	report   Report
+}
+
+// add adds a finding, unless its rule is disabled.
+func (c *checker) add(rule, where, format string, args ...any) {
+	switch {
+	case slices.Contains(c.disabled, rule):
+	case len(c.report.Findings) == maxFindings:
+		c.report.Dropped++
+	default:
+		c.report.Findings = append(c.report.Findings, Finding{Find(rule), where, fmt.Sprintf(format, args...)})
+	}
+}
+
+// An item is an element of a list.
+type item struct {
+	kind                     string // "tool", "prompt", "resource" or "template"
+	where                    string
+	raw                      []byte
+	name, title, description string
+}
+
+func newItem(kind string, number int, raw []byte) *item {
+	it := &item{kind: kind, raw: raw, name: textOf(raw, "name"), title: textOf(raw, "title"),
+		description: textOf(raw, "description")}
+	annotations, _ := jsonscan.Get(raw, "annotations")
+	if it.title == "" && kind == "tool" {
+		it.title = textOf(annotations, "title")
+	}
+	it.where = kind + " " + shown(it.name)
+	if it.name == "" {
+		it.where = fmt.Sprintf("%s number %d", kind, number+1)
+	}
+	return it
+}
+
+// textOf returns a member of an object if it is a string, else "".
+func textOf(object []byte, key string) string {
+	raw, _ := jsonscan.Get(object, key)
+	text, _ := jsonscan.Unquote(raw)
+	return text
+}
+
+// has reports whether an object has a member that is not null.
+func has(object []byte, key string) bool {
+	raw, ok := jsonscan.Get(object, key)
+	return ok && jsonscan.Kind(raw) != 'n'
+}
+
+// shown returns a text of the server for a finding.
+func shown(text string) string {
+	if runes := []rune(text); len(runes) > maxShown {
+		return string(runes[:maxShown]) + "…"
+	}
+	return text
+}
+
+// list returns names for a finding.
+func list(names []string) string {
+	text := ""
+	for i, name := range names[:min(len(names), maxNamed)] {
+		if i > 0 {
+			text += ", "
+		}
+		text += shown(name)
+	}
+	if more := len(names) - maxNamed; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}

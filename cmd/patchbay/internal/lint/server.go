@@ -1,0 +1,109 @@
+package lint
+
+import (
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/uritemplate"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+)
+
+const (
+	maxInstructions = 2000 // characters; hosts cut longer ones
+	maxTools        = 40   // hosts offer 40 to 128 tools of all servers together
+)
+
+// checkServer checks what is not about one item.
+func (c *checker) checkServer() {
+	s := c.server
+	for _, key := range []string{"name", "version"} {
+		if textOf(s.Info, key) == "" {
+			c.add("server-name-missing", "server", "missing %s", key)
+		}
+	}
+	if n := utf8.RuneCountInString(s.Instructions); n > maxInstructions {
+		c.add("instructions-long", "instructions", "%d characters", n)
+	}
+	if hidden := c.hidden(s.Instructions); hidden != "" {
+		c.add("hidden-characters", "instructions", "contains %s", hidden)
+	}
+	c.checkCapabilities()
+	for _, list := range []string{"tools", "prompts", "resources", "templates"} {
+		if why, broken := s.Broken[list]; broken {
+			c.add("list-broken", list, "%s", why)
+		}
+	}
+	if s.Supported == nil {
+		return
+	}
+	if !slices.Contains(s.Supported, s.Newest) {
+		c.add("revision-newest", "server", "speaks %s, not %s", strings.Join(s.Supported, ", "), s.Newest)
+	}
+	if !slices.ContainsFunc(s.Supported, func(r string) bool { return !hasFeature(r, wire.RequestEnvelope) }) {
+		c.add("revision-sessions", "server", "speaks only %s", strings.Join(s.Supported, ", "))
+	}
+}
+
+// checkCapabilities compares what is declared with what is served.
+func (c *checker) checkCapabilities() {
+	s := c.server
+	sizes := map[string]int{"tools": len(s.Tools), "prompts": len(s.Prompts),
+		"resources": len(s.Resources) + len(s.Templates)}
+	for _, name := range []string{"tools", "prompts", "resources", "resources.subscribe", "completions", "logging"} {
+		served, tried := s.Served[name]
+		declared := isDeclared(s.Capabilities, name)
+		size, isList := sizes[name]
+		switch {
+		case !tried:
+		case declared && !served:
+			c.add("capability-not-served", "capability "+name, "declared, but the server does not know its method")
+		case !declared && served:
+			c.add("capability-not-declared", "capability "+name, "the server serves it, but does not declare it")
+		case declared && isList && size == 0:
+			c.add("capability-empty", "capability "+name, "declared, but the list is empty")
+		}
+	}
+}
+
+// hasFeature reports whether a revision has a feature.
+func hasFeature(revision string, f wire.Feature) bool {
+	r, _ := wire.ParseRevision(revision)
+	return r.Has(f)
+}
+
+// isDeclared reports whether capabilities have an object, or true, at a path such as
+// "resources.subscribe".
+func isDeclared(capabilities []byte, path string) bool {
+	for key := range strings.SplitSeq(path, ".") {
+		value, ok := jsonscan.Get(capabilities, key)
+		if !ok {
+			return false
+		}
+		capabilities = value
+	}
+	return jsonscan.Kind(capabilities) == '{' || jsonscan.Kind(capabilities) == 't'
+}
+
+// Completion returns the params of a completion that the server should know: of the first argument
+// of a prompt or variable of a template. It is nil without one.
+func (s *Server) Completion() map[string]any {
+	request := func(kind, key, value, argument string) map[string]any {
+		return map[string]any{"ref": map[string]string{"type": kind, key: value},
+			"argument": map[string]string{"name": argument, "value": ""}}
+	}
+	for _, prompt := range s.Prompts {
+		arguments, _ := jsonscan.Get(prompt, "arguments")
+		for argument := range jsonscan.Elements(arguments) {
+			return request("ref/prompt", "name", textOf(prompt, "name"), textOf(argument, "name"))
+		}
+	}
+	for _, raw := range s.Templates {
+		text := textOf(raw, "uriTemplate")
+		if template, err := uritemplate.Parse(text); err == nil && len(template.Variables()) > 0 {
+			return request("ref/resource", "uri", text, template.Variables()[0])
+		}
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+package lint
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+)
+
+const (
+	maxTitle       = 100  // characters; a menu or button shows about 40
+	maxDescription = 1024 // characters; the limit of function descriptions of a large provider
+	minDescription = 12   // bytes: a verb and an object in English, four characters in Chinese
+)
+
+// A collector finds values that occur twice. The key is what was seen, the value where.
+type collector map[string]string
+
+// seen returns where a value was seen before, or "".
+func (k collector) seen(value, where string) string {
+	first := k[value]
+	if value != "" && first == "" {
+		k[value] = where
+	}
+	return first
+}
+
+// checkTexts checks the name, title and description of an item, and all of its strings for hidden
+// characters.
+func (c *checker) checkTexts(it *item) {
+	if it.name == "" {
+		c.add("name-missing", it.where, "missing name")
+	}
+	if n := utf8.RuneCountInString(it.title); n > maxTitle {
+		c.add("title-long", it.where, "the title has %d characters", n)
+	}
+	if n := utf8.RuneCountInString(it.description); n > maxDescription {
+		c.add("description-long", it.where, "the description has %d characters", n)
+	}
+	if it.description == "" && (it.kind == "prompt" || it.kind == "template") {
+		c.add("description-missing", it.where, "no description")
+	}
+	c.checkHidden(it.where, "", it.raw)
+	c.checkIcons(it)
+}
+
+// checkHidden checks every string of a JSON value, and the keys of its objects. path is its place.
+func (c *checker) checkHidden(where, path string, raw []byte) {
+	report := func(text, path string) {
+		if hidden := c.hidden(text); hidden != "" {
+			c.add("hidden-characters", where, "%s contains %s", shown(strings.TrimPrefix(path, ".")), hidden)
+		}
+	}
+	switch jsonscan.Kind(raw) {
+	case '"':
+		text, _ := jsonscan.Unquote(raw)
+		report(text, path)
+	case '{':
+		for key, value := range jsonscan.Members(raw) {
+			if string(key) == "_meta" {
+				continue // for programs
+			}
+			report(string(key), path+"."+string(key))
+			c.checkHidden(where, path+"."+string(key), value)
+		}
+	case '[':
+		for value := range jsonscan.Elements(raw) {
+			c.checkHidden(where, path+"[]", value)
+		}
+	}
+}
+
+// hidden returns the code of the first hidden character of a text, or "". Joiners between characters
+// that are not ASCII are part of emoji and of scripts such as Persian.
+func (c *checker) hidden(text string) string {
+	const zeroWidthNonJoiner, zeroWidthJoiner = '\u200C', '\u200D'
+	before := rune(0)
+	for i, r := range text {
+		next, _ := utf8.DecodeRuneInString(text[i+utf8.RuneLen(r):])
+		joins := (r == zeroWidthJoiner || r == zeroWidthNonJoiner) &&
+			before >= utf8.RuneSelf && next >= utf8.RuneSelf && next != utf8.RuneError
+		if c.server.Hidden(r) && r != '\n' && r != '\t' && r != '\r' && !joins {
+			return fmt.Sprintf("U+%04X", r)
+		}
+		before = r
+	}
+	return ""
+}
+
+func (c *checker) checkIcons(it *item) {
+	icons, _ := jsonscan.Get(it.raw, "icons")
+	for icon := range jsonscan.Elements(icons) {
+		src := textOf(icon, "src")
+		scheme, _, _ := strings.Cut(strings.ToLower(src), ":")
+		if scheme != "https" && scheme != "data" {
+			c.add("icon-invalid", it.where, "src %q", shown(src))
+		}
+	}
+}
+
+// plain returns the letters and digits of a text in lower case, to compare texts.
+func plain(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) {
+			return unicode.ToLower(r)
+		}
+		return -1
+	}, text)
+}
