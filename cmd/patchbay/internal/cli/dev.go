@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/dev"
 	"github.com/patchbay-mcp/patchbay/internal/childproc"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
 // maxDevLine bounds a line of traffic, in characters.
@@ -25,6 +27,7 @@ const maxDevMessage = 16 << 20
 
 func (p *program) devCommand() *cobra.Command {
 	var ignore []string
+	var addr string
 	cmd := &cobra.Command{
 		Use:                   "dev -- COMMAND…",
 		Short:                 "Run a stdio server for a client and restart it when its files change",
@@ -42,16 +45,59 @@ func (p *program) devCommand() *cobra.Command {
 			if err := p.addToTarget(t); err != nil {
 				return usage(err)
 			}
-			return p.dev(cmd.Context(), t, ignore)
+			if addr != "" {
+				if err := checkBridgeAddr(addr); err != nil {
+					return usage(err)
+				}
+				return p.devHTTP(cmd.Context(), t, ignore, addr)
+			}
+			return p.dev(cmd.Context(), t, ignore, p.stdio())
 		},
 	}
 	cmd.Flags().StringArrayVar(&ignore, "ignore", nil,
 		"ignore files and directories that match this `pattern`, such as data or *.json; may be repeated")
+	cmd.Flags().StringVar(&addr, "http", "",
+		"serve HTTP on this `host:port` of this machine instead of stdio; port 0 chooses a free port")
 	return cmd
 }
 
-// dev serves the client on standard input and output until it closes it or ctx ends.
-func (p *program) dev(ctx context.Context, t *target, ignore []string) error {
+// devHTTP serves clients over HTTP until ctx ends. All of them share one connection to the server,
+// as with bridge.
+func (p *program) devHTTP(ctx context.Context, t *target, ignore []string, addr string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", withLoopbackHost(addr))
+	if err != nil {
+		cancel()
+		return &coded{exitFailure, err}
+	}
+	defer listener.Close()
+	ours, theirs := mcp.Pipe()
+	ended := make(chan error, 1)
+	go func() { ended <- p.dev(ctx, t, ignore, theirs) }()
+	defer func() { cancel(); <-ended }()
+	p.bridging = true
+	opts, err := p.clientOptions()
+	if err != nil {
+		return usage(err)
+	}
+	opts.ProbeTimeout = opts.Timeout // the first build may fail, and then the client waits for a change
+	where := t.String()
+	p.serverName.Store(&where)
+	p.current.Store(t)
+	c, err := mcp.Connect(ctx, mcp.NewConnTransport(ours), opts)
+	if err != nil {
+		return err
+	}
+	defer p.close(c)
+	address := "http://" + listener.Addr().String() + endpoint
+	p.output.printf("%s", address)
+	h := mcphttp.NewHandler(mcp.Forward(c), &mcphttp.Options{Logger: p.logger()})
+	return mcphttp.Serve(ctx, listener, endpoint, h, nameEndpoint(address))
+}
+
+// dev serves a client until it closes its connection or ctx ends.
+func (p *program) dev(ctx context.Context, t *target, ignore []string, client mcp.Conn) error {
 	dir, err := filepath.Abs(t.directory) // the current one by default
 	if err != nil {
 		return usage(err)
@@ -62,17 +108,9 @@ func (p *program) dev(ctx context.Context, t *target, ignore []string) error {
 	watcher := &dev.Watcher{Dir: dir, Ignore: ignore, Log: log}
 	log("watching " + dir + "; starting " + t.String())
 	return dev.Run(ctx, dev.Options{
-		Client: p.clientConn(), Start: func() (mcp.Conn, error) { return p.startDev(t) },
+		Client: client, Start: func() (mcp.Conn, error) { return p.startDev(t) },
 		Changes: watcher.Changes(ctx), Log: log,
 	})
-}
-
-// clientConn returns the connection to the client that started the program.
-func (p *program) clientConn() mcp.Conn {
-	if p.input.r == os.Stdin {
-		return mcp.Stdio()
-	}
-	return mcp.NewStreamConn(p.input.r, p.output.w, nil)
 }
 
 // startDev starts the command with the environment of this process: it is the user's own, as in a

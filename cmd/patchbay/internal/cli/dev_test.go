@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
@@ -55,6 +56,56 @@ func TestDevRestartsAProcess(t *testing.T) {
 			t.Errorf("%s: exit code %d, %s", revision, got, stderr.text())
 		}
 		_ = stdout.Close()
+	}
+}
+
+// Clients over HTTP stay connected as well.
+func TestDevServesHTTP(t *testing.T) {
+	mcptest.NoLeaks(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, revision := range []string{"2026-07-28", "2025-11-25"} {
+		dir := t.TempDir()
+		ctx, stop := context.WithCancel(t.Context())
+		serving, restarted := make(chan struct{}), make(chan struct{})
+		stdout := &trigger{when: "/mcp\n", then: sync.OnceFunc(func() { close(serving) })}
+		stderr := &trigger{when: "restart: main.go changed", then: sync.OnceFunc(func() { close(restarted) })}
+		status := make(chan int)
+		go func() {
+			args := []string{"dev", "--http", "127.0.0.1:0", "--cwd", dir, "--env", serveEnv + "=1", "--", self}
+			status <- Run(ctx, args, strings.NewReader(""), stdout, stderr)
+		}()
+		<-serving
+		transport := mcphttp.NewTransport(strings.TrimSpace(stdout.text()), nil)
+		c, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Revision: revision})
+		if err != nil {
+			t.Fatalf("%v: %s", err, stderr.text())
+		}
+		count := func() string {
+			r, err := c.CallTool(t.Context(), "increment", nil)
+			if err != nil {
+				return err.Error()
+			}
+			return r.Text()
+		}
+		before := count() + count()
+		writeFile(t, filepath.Join(dir, "main.go"), "package main")
+		<-restarted
+		if after := count(); before != "12" || after != "1" {
+			t.Errorf("%s: counted %s, and %s after a restart, want 12, 1: %s", revision, before, after, stderr.text())
+		}
+		_ = c.Close()
+		stop()
+		if got := <-status; got != exitOK && got != exitInterrupted {
+			t.Errorf("%s: exit code %d, %s", revision, got, stderr.text())
+		}
+	}
+	for _, addr := range []string{"0.0.0.0:0", "example.com:80", "x"} {
+		if o := patchbay(t, "", "dev", "--http", addr, "--", "go"); o.status != exitUsage {
+			t.Errorf("--http %s: exit code %d, want %d", addr, o.status, exitUsage)
+		}
 	}
 }
 
