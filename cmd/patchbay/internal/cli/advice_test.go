@@ -230,12 +230,12 @@ func TestFailureToOpenABrowserIsReported(t *testing.T) {
 	}
 	var stderr bytes.Buffer
 	p := newProgram(strings.NewReader(""), io.Discard, &stderr)
-	p.interactive, p.loginTime = true, 500*time.Millisecond
+	p.interactive, p.headless, p.loginTime = true, false, 500*time.Millisecond
 	p.open = func(context.Context, string) error { return errors.New("no browser") }
 	status := p.run(t.Context(), []string{"auth", "login", server})
 	if status != exitTimeout || strings.Contains(stderr.String(), "level=") ||
-		!strings.HasSuffix(stderr.String(),
-			"\nCould not open a browser: open the page yourself.\npatchbay: "+loginTimeout+"\n") {
+		!strings.Contains(stderr.String(), "\nCould not open a browser: open the page yourself.\n") ||
+		!strings.HasSuffix(stderr.String(), "\npatchbay: "+loginTimeout+"\n") {
 		t.Errorf("page not opened: got %d, %s, want %d", status, &stderr, exitTimeout)
 	}
 }

@@ -66,6 +66,7 @@ type userBrowser struct {
 	t              *testing.T
 	user, password string
 	deny           bool
+	keep           func(last string) // called with the redirect URI instead of opening it, unless nil
 
 	mu     sync.Mutex
 	pages  []string // opened pages
@@ -123,6 +124,15 @@ func (b *userBrowser) visit(page string) error {
 	}
 	transport := &http.Transport{DisableKeepAlives: true}
 	client := &http.Client{Jar: jar, Transport: transport, Timeout: timeout}
+	if b.keep != nil {
+		client.CheckRedirect = func(to *http.Request, _ []*http.Request) error {
+			if to.URL.Path == "/callback" {
+				b.keep(to.URL.String())
+				return http.ErrUseLastResponse
+			}
+			return nil
+		}
+	}
 	res, err := client.Get(page)
 	const maxPages = 5 // consent, login, redirect, and a wrong password
 	for range maxPages {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -30,6 +31,7 @@ type program struct {
 	screen *screen
 
 	interactive bool          // stdin and stderr are a terminal
+	headless    bool          // browsers of this machine are not seen by the user
 	vault       *vault.Vault  // of tokens; nil until it is used
 	loggingIn   bool          // the command is a login
 	loginTime   time.Duration // how long a user has to log in; 0 for the default
@@ -78,6 +80,7 @@ func newProgram(stdin io.Reader, stdout, stderr io.Writer) *program {
 		output:       &output{w: stdout, terminal: isTerminal(stdout)},
 		screen:       &screen{w: stderr, terminal: isTerminal(stderr), width: func() int { return widthOf(stderr) }},
 		open:         openBrowser,
+		headless:     isHeadless(runtime.GOOS, os.Getenv),
 		terminalLock: make(chan struct{}, 1),
 		taskStarted:  func(*tasks.Handle) {},
 	}
