@@ -18,6 +18,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/vault"
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
+	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
@@ -49,6 +50,9 @@ type program struct {
 	given        *givenAnswer  // of the command line; nil without one
 	leaveOpen    bool          // questions that cannot be answered stay open instead of being declined
 	terminalLock chan struct{} // a token while the user is prompted
+
+	timed bool                         // the command line has --timeout
+	limit atomic.Pointer[peer.Timeout] // of the whole command; nil without one
 
 	taskStarted   func(h *tasks.Handle) // called when a call becomes a task
 	taskCancelled atomic.Bool           // the server has accepted tasks/cancel
@@ -178,7 +182,8 @@ func (p *program) addFlags(root *cobra.Command) {
 	all.BoolVar(&f.json, "json", false, "print JSON (see help json)")
 	all.BoolVarP(&f.verbose, "verbose", "v", false, "show messages and the server's stderr, on standard error")
 	all.DurationVar(&f.timeout, "timeout", defaultTimeout,
-		"fail if the server sends nothing for this long; bounds connecting and lists as a whole")
+		"fail after this long, without the time in which the user answers; by default calls may\ntake longer "+
+			"while the server sends messages")
 	all.StringVar(&f.revision, "revision", "", "use this protocol `revision`, such as "+newestRevision())
 	all.StringArrayVar(&f.header, "header", nil, "add an HTTP header, as `Name:value`")
 	all.StringArrayVar(&f.environment, "env", nil, "set an environment variable of the command, as `KEY=value`")

@@ -69,6 +69,7 @@ var errPasted = errors.New("the URL was pasted")
 
 // Authorize implements oauthclient.Callback.
 func (c *pasteCallback) Authorize(ctx context.Context, login *oauthclient.LoginRequest) (url.Values, error) {
+	defer c.p.pauseLimit()()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var pasted url.Values
