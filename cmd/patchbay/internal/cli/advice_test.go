@@ -258,8 +258,8 @@ func TestUsageErrorsSuggestCorrections(t *testing.T) {
 		"help auth-status": `unknown help topic "auth-status": did you mean "auth status"?`,
 		"help auth statsu": `did you mean "auth status"?`,
 		"help exit-code":   `did you mean "exit-codes"?`,
-		"auth status": "missing TARGET: the URL of a server or its name in a configuration file\n" +
-			"usage: patchbay auth status TARGET",
+		"auth logout": "missing TARGET: the URL of a server or its name in a configuration file\n" +
+			"usage: patchbay auth logout TARGET",
 		"auth login --json":   "patchbay auth login TARGET",
 		"help auth-status-no": `unknown help topic "auth-status-no"`,
 	} {

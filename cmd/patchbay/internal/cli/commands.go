@@ -53,7 +53,7 @@ func (p *program) commands() []*cobra.Command {
 			task),
 		inGroup(groupAuth, p.withSubcommands("auth", "Log in to and out of servers (OAuth)",
 			p.loginCommand(),
-			p.authCommand("status", "Show the login at a server", p.status),
+			p.statusCommand(),
 			p.authCommand("logout", "Log out of a server", p.logout),
 			p.tokenCommand())),
 		inGroup(groupOther, p.serveCommand(), p.serversCommand(), p.trustCommand(), p.versionCommand()),
