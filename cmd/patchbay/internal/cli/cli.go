@@ -5,6 +5,7 @@ package cli
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"os"
@@ -51,6 +52,7 @@ type program struct {
 	leaveOpen    bool          // questions that cannot be answered stay open instead of being declined
 	terminalLock chan struct{} // a token while the user is prompted
 
+	tls   *tls.Config                  // with the certificates of --cacert; nil for the default
 	timed bool                         // the command line has --timeout
 	limit atomic.Pointer[peer.Timeout] // of the whole command; nil without one
 
@@ -66,6 +68,7 @@ type flags struct {
 	timeout                    time.Duration
 	revision, logLevel, save   string
 	config, answers, directory string
+	caCert                     string
 	header, environment, roots []string
 }
 
@@ -186,6 +189,7 @@ func (p *program) addFlags(root *cobra.Command) {
 			"while the server sends messages")
 	all.StringVar(&f.revision, "revision", "", "use this protocol `revision`, such as "+newestRevision())
 	all.StringArrayVar(&f.header, "header", nil, "add an HTTP header, as `Name:value`")
+	all.StringVar(&f.caCert, "cacert", "", "trust the CA certificates of this PEM `file`, too, for HTTPS")
 	all.StringArrayVar(&f.environment, "env", nil, "set an environment variable of the command, as `KEY=value`")
 	all.StringVar(&f.directory, "cwd", "", "working `directory` of the command")
 	all.StringVar(&f.config, "config", "", "configuration `file` with the names of servers (see help config)")

@@ -42,7 +42,7 @@ func (p *program) suggestEndpoint(ctx context.Context, t *target, err error) err
 	guess := base.JoinPath(endpoint).String()
 	p.screen.status("looking for a server at " + cleanLine(guess) + " …")
 	defer p.screen.done()
-	if !isServer(ctx, guess) {
+	if !p.isServer(ctx, guess) {
 		return err
 	}
 	return &coded{exitUnreachable, fmt.Errorf("no MCP server at %s: did you mean %s?", base, guess)}
@@ -66,12 +66,12 @@ func isWebPage(s *mcphttp.StatusError) bool {
 
 // isServer reports whether there is an MCP server at a URL, or one that requires a login. The user
 // has not named the URL, so no headers, credentials or capabilities of the user are sent.
-func isServer(ctx context.Context, address string) bool {
+func (p *program) isServer(ctx context.Context, address string) bool {
 	ctx, cancel := context.WithTimeout(ctx, endpointTimeout)
 	defer cancel()
 	silent := slog.New(slog.DiscardHandler)
-	c, err := mcp.Connect(ctx, mcphttp.NewTransport(address, &mcphttp.TransportOptions{Logger: silent}),
-		&mcp.ClientOptions{Logger: silent})
+	transport := mcphttp.NewTransport(address, &mcphttp.TransportOptions{Logger: silent, Client: p.httpClient()})
+	c, err := mcp.Connect(ctx, transport, &mcp.ClientOptions{Logger: silent})
 	if err == nil {
 		_ = c.Close() // the session is not used
 		return true

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"os"
 	"slices"
@@ -169,7 +168,8 @@ func (p *program) newAuth(t *target, s *settings, ask oauthclient.Authorizer) (*
 
 func (p *program) authOptions() *oauthclient.TransportOptions {
 	return &oauthclient.TransportOptions{
-		Fetcher: oauth.NewFetcher(&oauth.FetcherOptions{Proxy: http.ProxyFromEnvironment, Logger: p.logger()}),
+		Base:    p.roundTripper(),
+		Fetcher: p.newFetcher(p.logger()),
 		// All requests are of MCP. The server chooses the path of some requests of HTTP+SSE.
 		WholeOrigin: true,
 		Logger:      p.logger(),
