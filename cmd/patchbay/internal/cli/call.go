@@ -34,7 +34,7 @@ func (p *program) callCommand(tools listing[*mcp.Tool]) *cobra.Command {
 			return p.call(ctx, c, tool, arguments)
 		})
 	cmd.Flags().BoolVar(&asTask, "task", false, "start a task, print its id, and do not wait for the result")
-	return cmd
+	return p.completeArguments(cmd, toolArguments)
 }
 
 func (p *program) prepareCall(

@@ -169,7 +169,6 @@ func (p *program) rootCommand() *cobra.Command {
 	root.AddGroup(&cobra.Group{ID: groupServer, Title: "Server commands:"},
 		&cobra.Group{ID: groupAuth, Title: "Authorization:"}, &cobra.Group{ID: groupOther, Title: "Other commands:"})
 	root.SetHelpCommandGroupID(groupOther)
-	root.SetCompletionCommandGroupID(groupOther)
 	p.addFlags(root)
 	root.AddCommand(p.commands()...)
 	root.InitDefaultHelpCmd()
