@@ -155,7 +155,27 @@ func TestCompletionInShells(t *testing.T) {
 	}
 }
 
-// needShell returns the path of a shell. Without it, it skips the test, or fails it in CI.
+// TestManualPages checks the manual pages with mandoc, and reads one.
+func TestManualPages(t *testing.T) {
+	mandoc := needShell(t, "mandoc")
+	dir := t.TempDir()
+	if out, err := exec.Command(build(t, "..", "./cmd/patchbay"), "man", dir).CombinedOutput(); err != nil {
+		t.Fatalf("patchbay man: %v: %s", err, out)
+	}
+	pages := must(filepath.Glob(filepath.Join(dir, "man?", "*")))(t)
+	out, _ := exec.Command(mandoc, append([]string{"-T", "lint", "-W", "warning"}, pages...)...).CombinedOutput()
+	for line := range strings.Lines(string(out)) {
+		if !strings.Contains(line, "missing date") { // pages of the same version are the same
+			t.Error(line)
+		}
+	}
+	page := must(exec.Command(mandoc, "-T", "utf8", filepath.Join(dir, "man1", "patchbay-call.1")).Output())(t)
+	if len(pages) < 30 || !strings.Contains(string(page), "patchbay call [TOOL] [ARGUMENT…] -- COMMAND…") {
+		t.Errorf("%d pages; that of call is %s", len(pages), page)
+	}
+}
+
+// needShell returns the path of a program. Without it, it skips the test, or fails it in CI.
 func needShell(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
