@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -34,9 +35,14 @@ type advice struct {
 	hint    string // shown if login is empty
 }
 
-// advise returns the advice for an error. It is empty for other errors than those of authorization.
+// advise returns the advice for an error, of authorization or of a certificate. It is empty for others.
 func (p *program) advise(ctx context.Context, code int, err error) advice {
 	t := p.current.Load()
+	var untrusted x509.UnknownAuthorityError
+	if errors.As(err, &untrusted) {
+		return advice{hint: "If an authority of your organization has signed the certificate, pass that authority's " +
+			"with --cacert FILE."}
+	}
 	if t == nil || t.url == "" || code != exitAuth && !errors.Is(err, oauthclient.ErrLoginTimeout) {
 		return advice{}
 	}
@@ -159,7 +165,8 @@ func (p *program) offersLogin(ctx context.Context, t *target) bool {
 	silent := slog.New(slog.DiscardHandler)
 	var page, issuer string
 	trial := oauthclient.NewTransport(t.url, &oauthclient.TransportOptions{
-		Fetcher: oauth.NewFetcher(&oauth.FetcherOptions{Proxy: http.ProxyFromEnvironment, Logger: silent}),
+		Base:    p.roundTripper(),
+		Fetcher: p.newFetcher(silent),
 		Logger:  silent,
 		// With a client id, which is not sent, no client is registered.
 		Client: oauthclient.Identity{ID: "patchbay", InsecureAnyIssuer: true},
@@ -177,7 +184,7 @@ func (p *program) offersLogin(ctx context.Context, t *target) bool {
 	case !errors.Is(err, errOffered):
 		return true
 	}
-	return !isGuessed(t.url, page, issuer) || pageExists(ctx, page)
+	return !isGuessed(t.url, page, issuer) || p.pageExists(ctx, page)
 }
 
 // isGuessed reports whether a login page may be the default for servers without metadata (2025-03-26).
@@ -191,13 +198,14 @@ func isGuessed(server, page, issuer string) bool {
 }
 
 // pageExists reports whether a login page exists, by a request without parameters.
-func pageExists(ctx context.Context, page string) bool {
+func (p *program) pageExists(ctx context.Context, page string) bool {
 	address, _, _ := strings.Cut(page, "?")
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return true
 	}
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}
+	transport := p.newBase()
+	transport.DisableKeepAlives = true
 	res, err := transport.RoundTrip(req)
 	if err != nil {
 		return true

@@ -230,12 +230,12 @@ func TestFailureToOpenABrowserIsReported(t *testing.T) {
 	}
 	var stderr bytes.Buffer
 	p := newProgram(strings.NewReader(""), io.Discard, &stderr)
-	p.interactive, p.loginTime = true, 500*time.Millisecond
+	p.interactive, p.headless, p.loginTime = true, false, 500*time.Millisecond
 	p.open = func(context.Context, string) error { return errors.New("no browser") }
 	status := p.run(t.Context(), []string{"auth", "login", server})
 	if status != exitTimeout || strings.Contains(stderr.String(), "level=") ||
-		!strings.HasSuffix(stderr.String(),
-			"\nCould not open a browser: open the page yourself.\npatchbay: "+loginTimeout+"\n") {
+		!strings.Contains(stderr.String(), "\nCould not open a browser: open the page yourself.\n") ||
+		!strings.HasSuffix(stderr.String(), "\npatchbay: "+loginTimeout+"\n") {
 		t.Errorf("page not opened: got %d, %s, want %d", status, &stderr, exitTimeout)
 	}
 }
@@ -258,8 +258,8 @@ func TestUsageErrorsSuggestCorrections(t *testing.T) {
 		"help auth-status": `unknown help topic "auth-status": did you mean "auth status"?`,
 		"help auth statsu": `did you mean "auth status"?`,
 		"help exit-code":   `did you mean "exit-codes"?`,
-		"auth status": "missing TARGET: the URL of a server or its name in a configuration file\n" +
-			"usage: patchbay auth status TARGET",
+		"auth logout": "missing TARGET: the URL of a server or its name in a configuration file\n" +
+			"usage: patchbay auth logout TARGET",
 		"auth login --json":   "patchbay auth login TARGET",
 		"help auth-status-no": `unknown help topic "auth-status-no"`,
 	} {

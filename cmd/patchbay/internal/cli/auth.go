@@ -61,7 +61,7 @@ func (p *program) login(ctx context.Context, t *target, wanted *settings, secret
 	}
 	asked := *s
 	asked.Scopes = union(held, s.Scopes)
-	if t.auth, err = p.newAuth(t, &asked, p.browser(t, opens)); err != nil {
+	if t.auth, err = p.newAuth(t, &asked, p.newUserLogin(t, opens)); err != nil {
 		return err
 	}
 	if err := t.auth.Login(ctx); err != nil {

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,12 +36,18 @@ func protected(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	origin := "http://" + listener.Addr().String()
+	return protectedAt(t, listener, "http://"+listener.Addr().String())
+}
+
+// protectedAt serves a server like that of serve --auth demo, and returns its URL.
+func protectedAt(t *testing.T, listener net.Listener, origin string) string {
+	t.Helper()
 	store := authserver.NewMemoryStore()
 	d, err := newProtectedDemo(origin, protectedServer(), store, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
+	d.host = listener.Addr().String()
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- mcphttp.Serve(ctx, listener, "/", d.handler, d.route) }()
@@ -66,6 +73,8 @@ type userBrowser struct {
 	t              *testing.T
 	user, password string
 	deny           bool
+	tls            *tls.Config
+	keep           func(last string) // called with the redirect URI instead of opening it, unless nil
 
 	mu     sync.Mutex
 	pages  []string // opened pages
@@ -121,8 +130,17 @@ func (b *userBrowser) visit(page string) error {
 	if err != nil {
 		return err
 	}
-	transport := &http.Transport{DisableKeepAlives: true}
+	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: b.tls}
 	client := &http.Client{Jar: jar, Transport: transport, Timeout: timeout}
+	if b.keep != nil {
+		client.CheckRedirect = func(to *http.Request, _ []*http.Request) error {
+			if to.URL.Path == "/callback" {
+				b.keep(to.URL.String())
+				return http.ErrUseLastResponse
+			}
+			return nil
+		}
+	}
 	res, err := client.Get(page)
 	const maxPages = 5 // consent, login, redirect, and a wrong password
 	for range maxPages {

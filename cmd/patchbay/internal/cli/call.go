@@ -34,7 +34,7 @@ func (p *program) callCommand(tools listing[*mcp.Tool]) *cobra.Command {
 			return p.call(ctx, c, tool, arguments)
 		})
 	cmd.Flags().BoolVar(&asTask, "task", false, "start a task, print its id, and do not wait for the result")
-	return cmd
+	return p.completeArguments(cmd, toolArguments)
 }
 
 func (p *program) prepareCall(
@@ -68,7 +68,7 @@ func (p *program) call(ctx context.Context, c *mcp.Client, tool *mcp.Tool, argum
 	n := taskNote.Load()
 	switch {
 	case n != nil && err != nil && ctx.Err() != nil:
-		return p.interruptedTask(n)
+		return p.interruptedTask(ctx, n)
 	case n != nil:
 		n.remove()
 		err = explainCancelled(ctx, tasks.Resume(c, n.ID), err)
@@ -81,12 +81,16 @@ func (p *program) call(ctx context.Context, c *mcp.Client, tool *mcp.Tool, argum
 
 // interruptedTask returns the error of an interrupted task. It keeps the note of one that may go
 // on.
-func (p *program) interruptedTask(n *note) error {
+func (p *program) interruptedTask(ctx context.Context, n *note) error {
+	code, what := exitInterrupted, "interrupted"
+	if errors.Is(context.Cause(ctx), errTimeLimit) {
+		code, what = exitTimeout, fmt.Sprintf("call: not complete within %v (--timeout)", p.flags.timeout)
+	}
 	if p.taskCancelled.Load() {
 		n.remove()
-		return &coded{exitInterrupted, errors.New("interrupted; the task was cancelled")}
+		return &coded{code, errors.New(what + "; the task was cancelled")}
 	}
-	return &coded{exitInterrupted, fmt.Errorf("interrupted; the task could not be cancelled and may go on: %s",
+	return &coded{code, fmt.Errorf("%s; the task could not be cancelled and may go on: %s", what,
 		p.taskCommandLine("get", n.ID))}
 }
 

@@ -5,9 +5,11 @@ package cli
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"os"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -18,6 +20,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/recording"
 	"github.com/patchbay-mcp/patchbay/cmd/patchbay/internal/vault"
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
+	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
@@ -31,6 +34,7 @@ type program struct {
 	screen *screen
 
 	interactive bool          // stdin and stderr are a terminal
+	headless    bool          // browsers of this machine are not seen by the user
 	vault       *vault.Vault  // of tokens; nil until it is used
 	loggingIn   bool          // the command is a login
 	loginTime   time.Duration // how long a user has to log in; 0 for the default
@@ -53,6 +57,10 @@ type program struct {
 	sampler      *sampler          // of --sample-with; nil without it
 	noQuestions  bool              // the client declares neither elicitation nor sampling
 
+	tls   *tls.Config                  // with the certificates of --cacert; nil for the default
+	timed bool                         // the command line has --timeout
+	limit atomic.Pointer[peer.Timeout] // of the whole command; nil without one
+
 	taskStarted   func(h *tasks.Handle) // called when a call becomes a task
 	taskCancelled atomic.Bool           // the server has accepted tasks/cancel
 
@@ -70,6 +78,7 @@ type flags struct {
 	config, answers, directory string
 	trace                      string
 	sampleWith                 string
+	caCert                     string
 	header, environment, roots []string
 }
 
@@ -88,6 +97,7 @@ func newProgram(stdin io.Reader, stdout, stderr io.Writer) *program {
 		output: &output{w: stdout, terminal: isTerminal(stdout)},
 		screen: &screen{w: stderr, terminal: isTerminal(stderr), width: func() int { return widthOf(stderr) }},
 		open:   openBrowser, commandStderr: &tail{},
+		headless:     isHeadless(runtime.GOOS, os.Getenv),
 		terminalLock: make(chan struct{}, 1),
 		taskStarted:  func(*tasks.Handle) {},
 	}
@@ -181,7 +191,6 @@ func (p *program) rootCommand() *cobra.Command {
 	root.AddGroup(&cobra.Group{ID: groupServer, Title: "Server commands:"},
 		&cobra.Group{ID: groupAuth, Title: "Authorization:"}, &cobra.Group{ID: groupOther, Title: "Other commands:"})
 	root.SetHelpCommandGroupID(groupOther)
-	root.SetCompletionCommandGroupID(groupOther)
 	p.addFlags(root)
 	root.AddCommand(p.commands()...)
 	root.InitDefaultHelpCmd()
@@ -197,9 +206,11 @@ func (p *program) addFlags(root *cobra.Command) {
 	all.BoolVar(&f.json, "json", false, "print JSON (see help json)")
 	all.BoolVarP(&f.verbose, "verbose", "v", false, "show messages and the server's stderr, on standard error")
 	all.DurationVar(&f.timeout, "timeout", defaultTimeout,
-		"fail if the server sends nothing for this long; bounds connecting and lists as a whole")
+		"fail after this long, without the time in which the user answers; by default calls may\ntake longer "+
+			"while the server sends messages")
 	all.StringVar(&f.revision, "revision", "", "use this protocol `revision`, such as "+newestRevision())
 	all.StringArrayVar(&f.header, "header", nil, "add an HTTP header, as `Name:value`")
+	all.StringVar(&f.caCert, "cacert", "", "trust the CA certificates of this PEM `file`, too, for HTTPS")
 	all.StringArrayVar(&f.environment, "env", nil, "set an environment variable of the command, as `KEY=value`")
 	all.StringVar(&f.directory, "cwd", "", "working `directory` of the command")
 	all.StringVar(&f.config, "config", "", "configuration `file` with the names of servers (see help config)")

@@ -195,7 +195,7 @@ func atTerminal(t *testing.T, typed string, prepare func(p *program), args ...st
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	p := newProgram(strings.NewReader(typed), &stdout, &stderr)
-	p.interactive, p.output.terminal, p.screen.terminal = true, true, true
+	p.interactive, p.output.terminal, p.screen.terminal, p.headless = true, true, true, false
 	p.open = func(_ context.Context, page string) error { t.Errorf("opened page %s, want none", page); return nil }
 	if prepare != nil {
 		prepare(p)

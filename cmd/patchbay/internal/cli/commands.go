@@ -39,9 +39,10 @@ func (p *program) commands() []*cobra.Command {
 				prompts.names, listOrShow(p, prompts)),
 			p.callCommand(tools),
 			p.serverCommand("read URI [VARIABLE=VALUE…]", "Read a resource", resources.names, p.read),
-			p.serverCommand("get PROMPT [ARGUMENT…]", "Get a prompt", prompts.names, p.get),
-			p.boundedCommand("complete REFERENCE ARGUMENT=TYPED [KNOWN=VALUE…]",
-				"Complete an argument of a prompt or resource template", prompts.names, p.complete),
+			p.completeArguments(p.serverCommand("get PROMPT [ARGUMENT…]", "Get a prompt", prompts.names, p.get),
+				promptArguments),
+			p.completeArguments(p.boundedCommand("complete REFERENCE ARGUMENT=TYPED [KNOWN=VALUE…]",
+				"Complete an argument of a prompt or resource template", prompts.names, p.complete), promptArguments),
 			p.listenCommand(resources.names),
 			p.bridgeCommand(),
 			p.recordCommand(),
@@ -58,11 +59,11 @@ func (p *program) commands() []*cobra.Command {
 			task),
 		inGroup(groupAuth, p.withSubcommands("auth", "Log in to and out of servers (OAuth)",
 			p.loginCommand(),
-			p.authCommand("status", "Show the login at a server", p.status),
+			p.statusCommand(),
 			p.authCommand("logout", "Log out of a server", p.logout),
 			p.tokenCommand())),
-		inGroup(groupOther, p.serveCommand(), p.mockCommand(), p.serversCommand(), p.trustCommand(),
-			p.versionCommand(), p.devCommand(), p.newCommand()),
+		inGroup(groupOther, p.serveCommand(), p.mockCommand(), p.devCommand(), p.newCommand(), p.serversCommand(),
+			p.trustCommand(), p.completionCommand(), p.manCommand(), p.versionCommand()),
 		[]*cobra.Command{
 			{Use: "arguments", Short: "How to pass arguments to tools and prompts"},
 			{Use: "config", Short: "How to name servers in a configuration file"},
@@ -125,38 +126,44 @@ func (p *program) targetCommand(
 			if len(words) < atLeast || len(words) > atMost {
 				return usage(fmt.Errorf("wrong number of arguments\nusage: %s", cmd.UseLine()))
 			}
+			p.timed = cmd.Flags().Changed("timeout")
 			p.current.Store(t)
 			return run(cmd.Context(), t, words)
 		},
 	}
 }
 
-// serverCommand returns a command that connects to a server; see targetCommand for usage.
+// serverCommand returns a command that connects to a server; see targetCommand for usage. --timeout
+// bounds it as a whole if it is given: by default, a call may go on while the server sends messages.
 func (p *program) serverCommand(
 	usageLine, short string, names lister, run func(ctx context.Context, c *mcp.Client, words []string) error,
 ) *cobra.Command {
 	return p.targetCommand(usageLine, short, names, func(ctx context.Context, t *target, words []string) error {
-		return p.withServer(ctx, t, words, run)
+		if !p.timed {
+			return p.withServer(ctx, t, words, run)
+		}
+		return p.bounded(ctx, t, nameOf(usageLine), func(ctx context.Context) error {
+			return p.withServer(ctx, t, words, run)
+		})
 	})
 }
 
-// boundedCommand returns a serverCommand that --timeout bounds as a whole: its requests are short.
+// boundedCommand returns a serverCommand whose requests are short: the default of --timeout, too,
+// bounds it as a whole.
 func (p *program) boundedCommand(
 	usageLine, short string, names lister, run func(ctx context.Context, c *mcp.Client, words []string) error,
 ) *cobra.Command {
 	return p.targetCommand(usageLine, short, names, func(ctx context.Context, t *target, words []string) error {
-		most := p.flags.timeout
-		if most <= 0 {
-			return p.withServer(ctx, t, words, run) // an error
-		}
-		if start := p.startLimit(t); start > most {
-			most += start
-		}
-		name, _, _ := strings.Cut(usageLine, " ")
-		return within(ctx, most, func(ctx context.Context) error {
+		return p.bounded(ctx, t, nameOf(usageLine), func(ctx context.Context) error {
 			return p.withServer(ctx, t, words, run)
-		}, func(error) error { return fmt.Errorf("%s: not complete within %v (--timeout)", name, most) })
+		})
 	})
+}
+
+// nameOf returns the name of a command from its usage.
+func nameOf(usageLine string) string {
+	name, _, _ := strings.Cut(usageLine, " ")
+	return name
 }
 
 // withServer connects to a target, calls run and closes the connection.

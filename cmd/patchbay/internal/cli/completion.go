@@ -29,19 +29,14 @@ func (p *program) completeNames(names lister) cobra.CompletionFunc {
 		if len(args) == 0 {
 			return p.targetNames(typed), cobra.ShellCompDirectiveNoFileComp
 		}
-		p.flags.noInput = true
-		t, err := p.named(cmd.Context(), args[0], refuseTrust)
-		if err != nil || t.url == "" || names == nil || len(args) > 1 || p.addToTarget(t) != nil {
+		if names == nil || len(args) > 1 {
 			return nil, cobra.ShellCompDirectiveDefault
 		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
-		defer cancel()
-		c, err := p.connect(ctx, t)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		defer p.close(c)
-		return matching(names(ctx, c), typed), cobra.ShellCompDirectiveNoFileComp
+		var found []string
+		directive := p.whileConnected(cmd, args[0], func(ctx context.Context, c *mcp.Client) {
+			found = matching(names(ctx, c), typed)
+		})
+		return found, directive
 	}
 }
 
@@ -69,21 +64,30 @@ const maxNames = 1000
 // maxCompleted bounds a completed name, in bytes: a longer one would fill the terminal.
 const maxCompleted = 1000
 
-// shellActive are the characters with which a shell runs other commands or reads more of a line.
-// Shells insert the common beginning of several completions unquoted.
-const shellActive = "$`;&|<>()'\"\\!"
+// shellActive are the characters with which a shell runs other commands, reads more of a line, or
+// replaces a word by names of files. Shells insert the common beginning of several completions
+// unquoted.
+const shellActive = "$`;&|<>()'\"\\!*[]{}^"
 
 // matching returns the names that begin with what was typed and are safe on a command line and on a
 // terminal. A name that begins with a hyphen would be a flag.
 func matching(names []string, typed string) (found []string) {
 	for _, name := range names {
-		if len(name) <= maxCompleted && strings.HasPrefix(name, typed) && !strings.HasPrefix(name, "-") &&
-			!strings.ContainsAny(name, shellActive) &&
-			!strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || isUnsafe(r) }) {
+		if strings.HasPrefix(name, typed) && isSafeWord(name) {
 			found = append(found, name)
 		}
 	}
 	return found
+}
+
+// isSafeWord reports whether a word means itself in the shells, unquoted.
+func isSafeWord(word string) bool {
+	const first = "-~#=@%" // a flag, a directory, a comment, a program, an array, a job
+	value := word[strings.IndexByte(word, '=')+1:]
+	return word != "" && len(word) <= maxCompleted && !strings.ContainsAny(word[:1], first) &&
+		!strings.HasPrefix(value, "~") && !strings.ContainsAny(word, shellActive) &&
+		(!strings.Contains(word, "?") || strings.Contains(word, "://")) && // the URL is no name of a file
+		!strings.ContainsFunc(word, func(r rune) bool { return r <= ' ' || isUnsafe(r) })
 }
 
 // completeFlags completes the values of flags with a fixed set of values, and of directories.

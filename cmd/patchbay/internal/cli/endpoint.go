@@ -5,8 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"mime"
 	"net/http"
 	"net/url"
+	"path"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -16,36 +20,58 @@ import (
 // endpointTimeout bounds the search for a server at the usual path.
 const endpointTimeout = 3 * time.Second
 
-// suggestEndpoint returns an error that suggests the usual path of a server if there is a server at
-// that path. Otherwise it returns err, the error of connecting to t.
+// suggestEndpoint returns an error that suggests the usual path of a server, below that of t, if
+// there is a server at that path. Otherwise it returns err, the error of connecting to t.
 func (p *program) suggestEndpoint(ctx context.Context, t *target, err error) error {
 	var status *mcphttp.StatusError
-	if !errors.As(err, &status) ||
-		status.StatusCode != http.StatusNotFound && status.StatusCode != http.StatusMethodNotAllowed {
+	if !errors.As(err, &status) || !isOtherPage(status) {
 		return err
 	}
 	u, parse := url.Parse(t.url)
-	if parse != nil || u.Path != "" && u.Path != "/" {
+	if parse != nil {
 		return err
 	}
-	root := url.URL{Scheme: u.Scheme, Host: u.Host}
-	guess := root.JoinPath(endpoint).String()
+	base := &url.URL{Scheme: u.Scheme, Host: u.Host, Path: strings.TrimSuffix(u.Path, "/")} // without secrets
+	if isWebPage(status) {
+		err = &coded{exitUnreachable, fmt.Errorf("no MCP server at %s: the response is a web page (HTTP %d)", base,
+			status.StatusCode)}
+	}
+	if slices.Contains([]string{"mcp", "sse"}, path.Base(base.Path)) {
+		return err
+	}
+	guess := base.JoinPath(endpoint).String()
 	p.screen.status("looking for a server at " + cleanLine(guess) + " …")
 	defer p.screen.done()
-	if !isServer(ctx, guess) {
+	if !p.isServer(ctx, guess) {
 		return err
 	}
-	return &coded{exitUnreachable, fmt.Errorf("no MCP server at %s: did you mean %s?", &root, guess)}
+	return &coded{exitUnreachable, fmt.Errorf("no MCP server at %s: did you mean %s?", base, guess)}
+}
+
+// isOtherPage reports whether a response may be that of a web server at a path without an MCP server.
+func isOtherPage(s *mcphttp.StatusError) bool {
+	return s.StatusCode == http.StatusNotFound || s.StatusCode == http.StatusMethodNotAllowed || isWebPage(s)
+}
+
+// isWebPage reports whether a response is HTML, and not from a proxy whose server is down.
+func isWebPage(s *mcphttp.StatusError) bool {
+	kind, _, _ := mime.ParseMediaType(s.Header.Get("Content-Type"))
+	switch s.StatusCode {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
+		return false
+	}
+	isFailure := s.StatusCode >= http.StatusInternalServerError && s.StatusCode != http.StatusNotImplemented
+	return kind == "text/html" && !isFailure
 }
 
 // isServer reports whether there is an MCP server at a URL, or one that requires a login. The user
 // has not named the URL, so no headers, credentials or capabilities of the user are sent.
-func isServer(ctx context.Context, address string) bool {
+func (p *program) isServer(ctx context.Context, address string) bool {
 	ctx, cancel := context.WithTimeout(ctx, endpointTimeout)
 	defer cancel()
 	silent := slog.New(slog.DiscardHandler)
-	c, err := mcp.Connect(ctx, mcphttp.NewTransport(address, &mcphttp.TransportOptions{Logger: silent}),
-		&mcp.ClientOptions{Logger: silent})
+	transport := mcphttp.NewTransport(address, &mcphttp.TransportOptions{Logger: silent, Client: p.httpClient()})
+	c, err := mcp.Connect(ctx, transport, &mcp.ClientOptions{Logger: silent})
 	if err == nil {
 		_ = c.Close() // the session is not used
 		return true

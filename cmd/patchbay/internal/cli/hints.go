@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/patchbay-mcp/patchbay/internal/childproc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -59,8 +60,14 @@ func misplacedCommand(cmd *cobra.Command, words []string) string {
 	return "put the command after --, as in: " + parents + form + (&target{command: words}).String()
 }
 
+// interpreters run servers, also on machines where the user has not installed them yet.
+var interpreters = []string{"node", "python", "python3", "go", "java", "dotnet", "ruby", "php"}
+
 // isProgram reports whether a word is a program or a script.
 func isProgram(word string) bool {
+	if childproc.IsPackageRunner(word) || slices.Contains(interpreters, word) {
+		return true
+	}
 	if _, err := exec.LookPath(word); err == nil {
 		return true
 	}

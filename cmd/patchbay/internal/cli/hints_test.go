@@ -83,14 +83,50 @@ func TestForgottenPathIsSuggested(t *testing.T) {
 		t.Errorf("--json: %s, %v", o.stdout, err)
 	}
 	address, seen := newWebServer(t, http.StatusNotFound, handler)
-	for _, path := range []string{"/other", "/sse/"} {
+	for _, path := range []string{"/other", "/sse/", "/v1/mcp"} {
 		if o := patchbay(t, "", "tools", address+path); strings.Contains(o.stderr, "did you mean") {
-			t.Errorf("%s: %s, want no suggestion for a URL with a path", path, o.stderr)
+			t.Errorf("%s: %s, want no suggestion", path, o.stderr)
 		}
 	}
 	for _, r := range seen() {
-		if r.path == "/mcp" {
-			t.Error("a request was sent to /mcp for a URL with a path")
+		if r.path == "/mcp" || r.path == "/sse/mcp" || r.path == "/v1/mcp/mcp" {
+			t.Errorf("a request was sent to %s", r.path)
+		}
+	}
+}
+
+// A web page says nothing about MCP, whatever its status.
+func TestWebPagesAreNoServers(t *testing.T) {
+	mcptest.NoLeaks(t)
+	handler := mcphttp.NewHandler(newServer("demo"), nil)
+	for _, test := range []struct {
+		status       int
+		kind         string
+		page, better bool
+	}{
+		{http.StatusOK, "text/html; charset=utf-8", true, true}, {http.StatusNotImplemented, "text/html", true, true},
+		{http.StatusBadRequest, "text/html", true, true}, {http.StatusNotFound, "text/html", true, true},
+		{http.StatusNotFound, "text/plain", false, true}, {http.StatusBadGateway, "text/html", false, false},
+		{http.StatusForbidden, "text/html", false, false},
+	} {
+		for _, found := range []bool{true, false} {
+			web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/v1/mcp" && found {
+					handler.ServeHTTP(w, r)
+					return
+				}
+				w.Header().Set("Content-Type", test.kind)
+				w.WriteHeader(test.status)
+				fmt.Fprint(w, "<html>welcome</html>")
+			}))
+			o := patchbay(t, "", "tools", web.URL+"/v1?key=s3cret")
+			web.Close()
+			isPage := strings.Contains(o.stderr, fmt.Sprintf("no MCP server at %s/v1: the response is a web page (HTTP %d)",
+				web.URL, test.status))
+			suggested := strings.Contains(o.stderr, "did you mean "+web.URL+"/v1/mcp?")
+			if suggested != (found && test.better) || isPage != (test.page && !suggested) || o.status == exitOK {
+				t.Errorf("%d %s: exit code %d, %s", test.status, test.kind, o.status, o.stderr)
+			}
 		}
 	}
 }
@@ -111,6 +147,7 @@ func TestCommandWithoutDashesIsExplained(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("PATCHBAY_CONFIG", "")
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	t.Setenv("PATH", t.TempDir()) // without node and npx
 	writeFile(t, "srv.js", "")
 	self, err := os.Executable()
 	if err != nil {
@@ -123,6 +160,8 @@ func TestCommandWithoutDashesIsExplained(t *testing.T) {
 		{[]string{"tools", "go", "-x", "run", "."}, "patchbay tools -- go -x run ."},
 		{[]string{"tools", "go", "run", "."}, "patchbay tools -- go run ."},
 		{[]string{"tools", "--json", "go", "-y", "a b"}, "patchbay tools -- go -y 'a b'"},
+		{[]string{"tools", "npx", "-y", "server"}, "patchbay tools -- npx -y server"},
+		{[]string{"tools", "node", "srv.js"}, "patchbay tools -- node srv.js"},
 		{[]string{"tools", "./srv.js"}, "patchbay tools -- ./srv.js"},
 		{[]string{"tools", self, "--stdio"}, "patchbay tools -- " + self + " --stdio"},
 		{[]string{"call", "go", "run", "."}, "patchbay call TOOL [ARGUMENT…] -- go run ."},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/internal/childproc"
 	"github.com/patchbay-mcp/patchbay/internal/peer"
+	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
@@ -29,6 +30,47 @@ func within(
 		return err
 	}
 	return &coded{exitTimeout, late(err)}
+}
+
+// bounded calls f with a context that ends after --timeout. The time in which the user logs in or
+// answers a question is not counted, that in which a task is awaited is.
+func (p *program) bounded(ctx context.Context, t *target, name string, f func(ctx context.Context) error) error {
+	most := p.flags.timeout
+	if most <= 0 {
+		return f(ctx) // an error
+	}
+	if start := p.startLimit(t); start > most {
+		most += start
+	}
+	var limit peer.Timeout // not a parent of the context, so that waiting for a task does not pause it
+	limit.Start(ctx, peer.TimeLimits{Total: most}, errTimeLimit)
+	defer limit.Stop()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(&limit, func() { cancel(context.Cause(&limit)) })()
+	p.limit.Store(&limit)
+	defer p.limit.Store(nil)
+	err := f(ctx)
+	var explained *coded
+	if err == nil || !errors.Is(context.Cause(ctx), errTimeLimit) || errors.As(err, &explained) {
+		return err
+	}
+	text := fmt.Sprintf("%s: not complete within %v (--timeout)", name, most)
+	var lost *mcp.TransportError
+	if errors.As(err, &lost) && lost.MayHaveRun {
+		text += "; the server may have run " + lost.Method
+	}
+	return &coded{exitTimeout, errors.New(text)}
+}
+
+// pauseLimit pauses the time of bounded, while the user decides, until resume is called.
+func (p *program) pauseLimit() (resume func()) {
+	limit := p.limit.Load()
+	if limit == nil {
+		return func() {}
+	}
+	limit.Pause()
+	return limit.Resume
 }
 
 // defaultTimeout is that of mcp.ClientOptions.

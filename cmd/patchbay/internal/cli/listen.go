@@ -22,14 +22,17 @@ func (p *program) listenCommand(names lister) *cobra.Command {
 	var flags mcp.SubscriptionFilter
 	var count int
 	var length time.Duration
-	cmd := p.serverCommand("listen [URI…]", "Subscribe to changes and print them", names,
-		func(ctx context.Context, c *mcp.Client, words []string) error {
-			f := flags
-			f.ResourceSubscriptions = words
-			if !f.ToolsListChanged && !f.PromptsListChanged && !f.ResourcesListChanged && len(words) == 0 {
-				f.ToolsListChanged, f.PromptsListChanged, f.ResourcesListChanged = true, true, true
-			}
-			return p.listen(ctx, c, f, count, length)
+	start := func(ctx context.Context, c *mcp.Client, words []string) error {
+		f := flags
+		f.ResourceSubscriptions = words
+		if !f.ToolsListChanged && !f.PromptsListChanged && !f.ResourcesListChanged && len(words) == 0 {
+			f.ToolsListChanged, f.PromptsListChanged, f.ResourcesListChanged = true, true, true
+		}
+		return p.listen(ctx, c, f, count, length)
+	}
+	cmd := p.targetCommand("listen [URI…]", "Subscribe to changes and print them", names,
+		func(ctx context.Context, t *target, words []string) error {
+			return p.withServer(ctx, t, words, start) // --timeout does not bound it as a whole, but --for does
 		})
 	cmd.Flags().BoolVar(&flags.ToolsListChanged, "tools", false, "subscribe to the list of tools")
 	cmd.Flags().BoolVar(&flags.PromptsListChanged, "prompts", false, "subscribe to the list of prompts")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"os"
 	"slices"
@@ -146,7 +145,7 @@ func (p *program) authorize(ctx context.Context, t *target) error {
 	}
 	var ask oauthclient.Authorizer
 	if p.mayPrompt() {
-		ask = p.browser(t, true)
+		ask = p.newUserLogin(t, true)
 	}
 	t.auth, err = p.newAuth(t, s, ask)
 	return err
@@ -169,7 +168,8 @@ func (p *program) newAuth(t *target, s *settings, ask oauthclient.Authorizer) (*
 
 func (p *program) authOptions() *oauthclient.TransportOptions {
 	return &oauthclient.TransportOptions{
-		Fetcher: oauth.NewFetcher(&oauth.FetcherOptions{Proxy: http.ProxyFromEnvironment, Logger: p.logger()}),
+		Base:    p.roundTripper(),
+		Fetcher: p.newFetcher(p.logger()),
 		// All requests are of MCP. The server chooses the path of some requests of HTTP+SSE.
 		WholeOrigin: true,
 		Logger:      p.logger(),
@@ -208,21 +208,6 @@ func (p *program) machineOptions() (*oauthclient.TransportOptions, error) {
 	return opts, nil
 }
 
-// browser returns the authorizer that uses a browser. If opens is false, the user opens the page.
-func (p *program) browser(t *target, opens bool) oauthclient.Authorizer {
-	return oauthclient.NewBrowser(&oauthclient.BrowserOptions{
-		Open: func(ctx context.Context, page string) error {
-			if opens {
-				p.openPage(ctx, page)
-			}
-			return nil
-		},
-		Logger:  p.logger(),
-		Timeout: p.loginTime,
-		Show:    func(l *oauthclient.LoginRequest) { p.showLoginPage(t, l, opens) },
-	})
-}
-
 func (p *program) showLoginPage(t *target, l *oauthclient.LoginRequest, opens bool) {
 	scopes := scopesOf(l.URL)
 	p.scopes.Store(&scopes)
@@ -235,10 +220,12 @@ func (p *program) showLoginPage(t *target, l *oauthclient.LoginRequest, opens bo
 	}
 	what := "Your browser opens this page. If it does not, open it yourself:"
 	if !opens {
-		what = "Open this page in a browser on this machine:"
+		what = "Open this page in a browser:"
 	}
 	p.screen.printf("%s %s\n\n  %s\n", why, what, clean(l.URL))
-	p.screen.status("waiting for the login in the browser … (Ctrl-C cancels)")
+	if opens {
+		p.screen.status("waiting for the login in the browser … (Ctrl-C cancels)")
+	}
 }
 
 // union returns the distinct elements of all lists.

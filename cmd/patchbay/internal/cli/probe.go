@@ -42,10 +42,13 @@ func (p *program) probeCommand() *cobra.Command {
 	var quick bool
 	cmd := p.targetCommand("probe", "Show a server's name, capabilities and protocol revisions", nil,
 		func(ctx context.Context, t *target, _ []string) error {
-			r, err := p.probe(ctx, t)
-			if err == nil && !quick {
-				err = p.tryAll(ctx, t, r)
-			}
+			var r *report
+			err := p.bounded(ctx, t, "probe", func(ctx context.Context) (err error) {
+				if r, err = p.probe(ctx, t); err == nil && !quick {
+					err = p.tryAll(ctx, t, r)
+				}
+				return err
+			})
 			if err != nil {
 				return err
 			}
@@ -95,8 +98,8 @@ func (p *program) tryAll(ctx context.Context, t *target, r *report) error {
 		tries.Go(func() { r.Revisions[i] = p.try(ctx, t, &pinned) })
 	}
 	tries.Wait()
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+	if err := context.Cause(ctx); err != nil && !errors.Is(err, errTimeLimit) { // attempts have that error
+		return err
 	}
 	r.Eras = []string{}
 	for _, a := range r.Revisions {

@@ -94,16 +94,18 @@ func parseYesNo(text string) (bool, error) {
 	return false, fmt.Errorf("got %q, want y or n", text)
 }
 
-// openPage opens a page in the user's browser. If that fails, it asks the user to do so.
-func (p *program) openPage(ctx context.Context, page string) {
+// openPage opens a page in the user's browser, and reports whether that worked. If not, it asks the
+// user to do so.
+func (p *program) openPage(ctx context.Context, page string) bool {
 	err := p.open(ctx, page)
 	if err == nil || ctx.Err() != nil {
-		return
+		return true
 	}
 	p.screen.printf("Could not open a browser: open the page yourself.")
 	if p.flags.verbose {
 		p.screen.printf("  %s", strings.ReplaceAll(cleanLine(err.Error()), page, "the page"))
 	}
+	return false
 }
 
 // openBrowser opens a page, if its URL is safe to open.

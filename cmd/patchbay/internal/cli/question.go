@@ -83,7 +83,9 @@ func (p *program) answerQuestion(ctx context.Context, q question) (*answer, erro
 		p.screen.printf("%s asks: %s\n  declined: %s", p.server(), q.summary(), p.whyNoPrompt())
 		return &answer{Action: mcp.ElicitDecline}, nil
 	}
+	resume := p.pauseLimit()
 	a, err := q.prompt(ctx, p)
+	resume()
 	switch {
 	case errors.Is(err, errDeclined):
 		return &answer{Action: mcp.ElicitDecline}, nil

@@ -82,11 +82,11 @@ func listed[T any](s *shell, key string, all iter.Seq2[T, error]) []T {
 	})
 }
 
-// A completer completes lines. It implements readline.AutoCompleter.
-type completer struct{ shell *shell }
+// A lineCompleter completes lines. It implements readline.AutoCompleter.
+type lineCompleter struct{ shell *shell }
 
 // Do returns the rest of each completion of line[:pos], and how much of it was typed.
-func (c *completer) Do(line []rune, pos int) (rests [][]rune, typedLength int) {
+func (c *lineCompleter) Do(line []rune, pos int) (rests [][]rune, typedLength int) {
 	before := string(line[:pos])
 	words, last, err := scanWords(before)
 	if last.comment {
@@ -105,6 +105,9 @@ func (c *completer) Do(line []rune, pos int) (rests [][]rune, typedLength int) {
 	return rests, len([]rune(last.text))
 }
 
+// withoutBraces removes the braces of URI templates, which mean nothing in this shell.
+var withoutBraces = strings.NewReplacer("{", "", "}", "")
+
 // candidates returns the completions of a word after others. They are safe to show and to insert.
 func (s *shell) candidates(ctx context.Context, words []string, typed string) (safe []string) {
 	q := s.newProgram(newInput(strings.NewReader("")))
@@ -113,8 +116,9 @@ func (s *shell) candidates(ctx context.Context, words []string, typed string) (s
 		return slices.DeleteFunc(all, func(flag string) bool { return !strings.HasPrefix(flag, typed) })
 	}
 	seen := map[string]bool{}
-	for _, name := range matching(all, typed) {
-		if len(name) > maxCandidate || seen[name] || strings.HasPrefix(name, "#") {
+	for _, name := range all {
+		if !strings.HasPrefix(name, typed) || len(name) > maxCandidate || seen[name] ||
+			!isSafeWord(withoutBraces.Replace(name)) {
 			continue
 		}
 		seen[name] = true
@@ -226,42 +230,7 @@ func (s *shell) toolArguments(ctx context.Context, c *mcp.Client, words []string
 		return nil
 	}
 	parameters, _ := parametersOf(tools[at].InputSchema)
-	key, _, isValue := strings.Cut(typed, "=")
-	var all []string
-	for i := range parameters {
-		p := &parameters[i]
-		switch {
-		case !isValue && !isGiven(words[1:], p.name):
-			all = append(all, p.name+"=")
-		case isValue && p.name == strings.TrimSuffix(key, ":"):
-			for _, value := range p.values() {
-				all = append(all, key+"="+value)
-			}
-		}
-	}
-	return all
-}
-
-// isGiven reports whether a word is the argument of a key.
-func isGiven(words []string, key string) bool {
-	return slices.ContainsFunc(words, func(word string) bool {
-		return strings.HasPrefix(word, key+"=") || strings.HasPrefix(word, key+":=")
-	})
-}
-
-// values returns the values that a parameter may have, if they are few.
-func (p *parameter) values() (all []string) {
-	choices := p.choices
-	if choices == nil && p.items != nil {
-		choices = p.items.choices
-	}
-	for _, c := range choices {
-		all = append(all, c.text())
-	}
-	if choices == nil && p.takes("boolean") {
-		all = []string{"true", "false"}
-	}
-	return all
+	return completeParameters(parameters, words[1:], typed)
 }
 
 // completeReference returns keys of arguments of a prompt, or variables of a resource template,
@@ -273,7 +242,7 @@ func (s *shell) completeReference(
 	names := s.referenceArguments(ctx, c, ref)
 	if !isValue {
 		for _, name := range names {
-			if !isGiven(words, name) {
+			if !isGiven(name, words) {
 				all = append(all, name+"=")
 			}
 		}
@@ -298,7 +267,7 @@ func (s *shell) completeReference(
 		return completion.Values
 	})
 	for _, value := range values {
-		all = append(all, key+"="+value)
+		all = append(all, assignment(key, value)...)
 	}
 	return all
 }

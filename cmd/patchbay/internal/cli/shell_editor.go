@@ -228,7 +228,7 @@ func (s *shell) interact(ctx context.Context, c *mcp.Client) error {
 		p.screen.printf("patchbay: cannot use the history: %s", clean(err.Error()))
 	}
 	keys := newSharedInput(p.input.r)
-	e, err := newEditor(s.prompt(), keys, p.screen.w, h, &completer{s})
+	e, err := newEditor(s.prompt(), keys, p.screen.w, h, &lineCompleter{s})
 	if err != nil {
 		return err
 	}

@@ -231,6 +231,12 @@ func (p *program) addToTarget(t *target) error {
 	if t.url == "" && len(f.header) > 0 {
 		return errors.New("--header is for URLs: the target is a command")
 	}
+	if t.url == "" && f.caCert != "" {
+		return errors.New("--cacert is for URLs: the target is a command")
+	}
+	if err := p.loadCACert(); err != nil {
+		return err
+	}
 	if t.url != "" && (len(f.environment) > 0 || f.directory != "") {
 		return errors.New("--env and --cwd are for commands: the target is a URL")
 	}
@@ -255,7 +261,7 @@ func (p *program) addToTarget(t *target) error {
 
 func (p *program) transport(t *target) mcp.Transport {
 	if t.url != "" {
-		opts := &mcphttp.TransportOptions{Header: t.header, Logger: p.logger()}
+		opts := &mcphttp.TransportOptions{Header: t.header, Logger: p.logger(), Client: p.httpClient()}
 		if t.auth != nil {
 			opts.Client = &http.Client{Transport: t.auth}
 		}

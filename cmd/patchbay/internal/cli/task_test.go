@@ -83,6 +83,7 @@ func newTaskServer(store tasks.Store) (*mcp.Server, *tasks.Server) {
 		return "went", toolError(mcp.AskURL(ctx, "page", "https://example.com/a", "Please sign in"))
 	})
 	mcp.AddTool(s, &mcp.Tool{Name: "plain"}, func(context.Context, struct{}) (string, error) { return "plain", nil })
+	addTick(s)
 	return s, m
 }
 

@@ -135,7 +135,7 @@ func (v *Vault) openExisting(ctx context.Context, m *metadata) (*sealer, error) 
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", v.dir, ErrKey, err)
 	}
-	if _, err := s.open(m.checkName(), m.Check); err == nil {
+	if _, _, err := s.open(m.checkName(), m.checkName(), m.Check); err == nil {
 		return s, nil
 	}
 	if m.Key == InPassphrase {
@@ -203,7 +203,7 @@ func (v *Vault) create(ctx context.Context) (*sealer, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.Check = s.seal(m.checkName(), nil)
+	m.Check = s.seal(m.checkName(), "", nil)
 	text, err := json.Marshal(m)
 	if err != nil {
 		return nil, err

@@ -14,12 +14,14 @@ import (
 	"context"
 	"crypto/cipher"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/private"
@@ -43,8 +45,8 @@ const (
 	maxKey = 4 << 10
 	// keySize is the key size of AES-256, in bytes.
 	keySize = seal.MinSecret
-	// sealOverhead is the size of magic, nonce and tag, in bytes.
-	sealOverhead = len(magic) + 12 + 16
+	// sealOverhead is the size of magic, nonce, tag, and the key with its length, in bytes.
+	sealOverhead = len(magic) + 12 + 16 + 2 + maxKey
 	// keyringTimeout bounds a call of the keyring: the user may have to unlock it, and a broken D-Bus
 	// never answers.
 	keyringTimeout = 30 * time.Second
@@ -127,13 +129,15 @@ func (v *Vault) Load(ctx context.Context, key string) ([]byte, error) {
 	if err != nil || text == nil {
 		return nil, err
 	}
-	s, err := v.unlock(ctx, func(context.Context) (*sealer, error) {
-		return nil, fmt.Errorf("%s: %w: it was removed", v.dir, ErrKey)
-	})
+	s, err := v.unlock(ctx, v.removed)
 	if err != nil {
 		return nil, err
 	}
 	return v.unseal(s, key, text)
+}
+
+func (v *Vault) removed(context.Context) (*sealer, error) {
+	return nil, fmt.Errorf("%s: %w: it was removed", v.dir, ErrKey)
 }
 
 // Update replaces the value of a key by the result of change, which receives the old value or nil.
@@ -180,7 +184,7 @@ func (v *Vault) Update(ctx context.Context, key string, change func(old []byte) 
 	if s, err = v.unlock(context.WithoutCancel(ctx), v.create); err != nil {
 		return err // the vault was replaced meanwhile
 	}
-	return writeFile(file, s.seal(key, changed))
+	return writeFile(file, s.seal(filepath.Base(file), key, changed))
 }
 
 // path returns the file of a key. The name is a hash, since a key can be any text.
@@ -203,17 +207,57 @@ func (v *Vault) readSealed(key string) ([]byte, error) {
 }
 
 func (v *Vault) unseal(s *sealer, key string, text []byte) ([]byte, error) {
-	value, err := s.open(key, text)
+	name := filepath.Base(v.path(key, ".sealed"))
+	found, value, err := s.open(name, key, text)
+	if err == nil && found != key {
+		err = fmt.Errorf("%w: it is that of another key", ErrDamaged)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w; remove the file, and log in again", v.path(key, ".sealed"), err)
 	}
 	return value, nil
 }
 
-// magic is the first line of every encrypted file.
-const magic = "patchbay sealed 1\n"
+// Keys returns the keys that have values, sorted, also if there is an error for some of them. It
+// leaves out values that were written before files had their keys.
+func (v *Vault) Keys(ctx context.Context) (keys []string, err error) {
+	files, err := filepath.Glob(filepath.Join(v.dir, "*.sealed"))
+	if err != nil || len(files) == 0 {
+		return nil, err
+	}
+	s, err := v.unlock(ctx, v.removed)
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		text, failed := readPrivate(file, maxValue+sealOverhead)
+		if errors.Is(failed, fs.ErrNotExist) || bytes.HasPrefix(text, []byte(magicWithoutKey)) {
+			continue
+		}
+		key := ""
+		if failed == nil {
+			if key, _, failed = s.open(filepath.Base(file), "", text); failed != nil {
+				failed = fmt.Errorf("%s: %w", file, failed)
+			}
+		}
+		if failed != nil {
+			err = errors.Join(err, failed)
+			continue
+		}
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys, err
+}
 
-// A sealer encrypts values. The key of a value is authenticated, so that files cannot be swapped.
+// The first line of every encrypted file says what is encrypted: the key with the value, or the
+// value alone.
+const (
+	magic           = "patchbay sealed 2\n"
+	magicWithoutKey = "patchbay sealed 1\n"
+)
+
+// A sealer encrypts values. The name of the file is authenticated, so that files cannot be swapped.
 type sealer struct {
 	aead  cipher.AEAD
 	vault string // id of the vault
@@ -224,21 +268,35 @@ func newSealer(vault string, key []byte) (*sealer, error) {
 	return &sealer{aead, vault}, err
 }
 
-// additionalData returns the data that authenticates a key.
-func (s *sealer) additionalData(key string) []byte { return []byte(magic + s.vault + "\n" + key) }
-
-func (s *sealer) seal(key string, value []byte) []byte {
-	return s.aead.Seal([]byte(magic), nil, value, s.additionalData(key))
+// additionalData returns the data that authenticates the name of a file, or a key.
+func (s *sealer) additionalData(magic, name string) []byte {
+	return []byte(magic + s.vault + "\n" + name)
 }
 
-func (s *sealer) open(key string, text []byte) ([]byte, error) {
+func (s *sealer) seal(name, key string, value []byte) []byte {
+	plain := slices.Concat(binary.BigEndian.AppendUint16(nil, uint16(len(key))), []byte(key), value) // maxKey fits
+	return s.aead.Seal([]byte(magic), nil, plain, s.additionalData(magic, name))
+}
+
+// open returns the key and the value of a file. wanted is the key of a file that does not have it.
+func (s *sealer) open(name, wanted string, text []byte) (key string, value []byte, err error) {
+	damaged := fmt.Errorf("%w: it was changed, or written by another vault", ErrDamaged)
+	if sealed, ours := bytes.CutPrefix(text, []byte(magicWithoutKey)); ours {
+		value, err := s.aead.Open([]byte{}, nil, sealed, s.additionalData(magicWithoutKey, wanted))
+		if err != nil {
+			return "", nil, damaged
+		}
+		return wanted, value, nil
+	}
 	sealed, ours := bytes.CutPrefix(text, []byte(magic))
 	if !ours {
-		return nil, fmt.Errorf("%w: not an encrypted file", ErrDamaged)
+		return "", nil, fmt.Errorf("%w: not an encrypted file", ErrDamaged)
 	}
-	value, err := s.aead.Open([]byte{}, nil, sealed, s.additionalData(key))
-	if err != nil {
-		return nil, fmt.Errorf("%w: it was changed, or written by another vault", ErrDamaged)
+	plain, err := s.aead.Open([]byte{}, nil, sealed, s.additionalData(magic, name))
+	const prefix = 2 // bytes, the length of the key
+	if err != nil || len(plain) < prefix || len(plain)-prefix < int(binary.BigEndian.Uint16(plain)) {
+		return "", nil, damaged
 	}
-	return value, nil
+	end := prefix + int(binary.BigEndian.Uint16(plain))
+	return string(plain[prefix:end]), plain[end:], nil
 }

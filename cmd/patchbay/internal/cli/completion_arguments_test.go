@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+// completions returns the completions of the last word, and the directive.
+func completions(t *testing.T, words ...string) (found []string, directive string) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSpace(patchbay(t, "", append([]string{"__complete"}, words...)...).stdout), "\n")
+	return lines[:len(lines)-1], lines[len(lines)-1]
+}
+
+const hostileSchema = `{"type": "object", "properties": {
+	"mode": {"enum": ["fast", "@/etc/passwd", "$(touch x)", "a b", "~", "~root", "*", "{a,b}", "-x", "\u001b[2J", "slow", 7, null]},
+	"flag": {"type": ["boolean", "null"]}, "each": {"type": "array", "items": {"enum": ["one", "two"]}},
+	"either": {"type": ["boolean", "string"]},
+	"@/etc/passwd": {"type": "string"}, "key:": {"type": "string"}, "a=b": {"type": "string"}, "-v": {"type": "string"},
+	"{\"x\"": {"type": "string"}, "": {"type": "string"}, "$(id)": {"type": "string"}, "~": {"type": "string"}}}`
+
+// Only words that mean themselves, to the shells and to patchbay, are completed.
+func TestArgumentsAreCompletedSafely(t *testing.T) {
+	mcptest.NoLeaks(t)
+	s := mcp.NewServer("hostile", "1", nil)
+	mcp.AddTool(s, &mcp.Tool{Name: "go", InputSchema: []byte(hostileSchema)},
+		func(context.Context, map[string]any) (string, error) { return "", nil })
+	url := listen(t, s)
+	for _, revision := range mcptest.Revisions() {
+		for typed, want := range map[string]string{
+			"": "mode= flag= each= either=", "mo": "mode=", "mode=": "mode=fast mode=-x mode=slow mode=7 mode=null",
+			"mode=s": "mode=slow", "mode=@": "", "flag=": "flag=true flag=false", "flag=t": "flag=true",
+			"each=": "each=one each=two", "either=": "", "@": "", "nope=": "", "mode:=": "",
+		} {
+			found, directive := completions(t, "call", "--revision", revision, url, "go", typed)
+			wantDirective := ":4"
+			if strings.HasSuffix(want, "=") {
+				wantDirective = ":6" // no space: the value follows
+			}
+			if got := strings.Join(found, " "); got != want || directive != wantDirective {
+				t.Errorf("%s, %q: got %q %s, want %q %s", revision, typed, got, directive, want, wantDirective)
+			}
+		}
+	}
+	if found, _ := completions(t, "call", url, "go", "mode=fast", "each=one", ""); !slices.Equal(found, []string{"flag=", "each=", "either="}) {
+		t.Errorf("after other arguments: got %q, want those that were not given", found)
+	}
+}
+
+// A server that does not answer does not keep the shell waiting.
+func TestCompletionOfArgumentsIsBounded(t *testing.T) {
+	url := listen(t, mcp.HandlerFunc(func(ctx context.Context, _ *mcp.Request) (mcp.Result, error) {
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}))
+	began := time.Now()
+	found, _ := completions(t, "call", url, "go", "")
+	if took := time.Since(began); len(found) > 0 || took > completionTimeout+3*time.Second {
+		t.Errorf("got %q after %v, want nothing within %v", found, took, completionTimeout)
+	}
+}
+
+func TestCompletionScripts(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		if o := patchbay(t, "", "completion", shell); o.status != exitOK || !strings.Contains(o.stdout, "__complete") || o.stderr != "" {
+			t.Errorf("%s: got %+v", shell, o)
+		}
+	}
+	for _, args := range [][]string{{"completion"}, {"completion", "csh"}, {"completion", "bash", "zsh"}} {
+		if o := patchbay(t, "", args...); o.status != exitUsage || !strings.Contains(o.stderr, "zsh") {
+			t.Errorf("%q: got %+v, want the names of shells", args, o)
+		}
+	}
+}

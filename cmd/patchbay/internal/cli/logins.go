@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
+)
+
+// serverPrefix begins the keys of the servers in a store of oauthclient. Their URL follows.
+const serverPrefix = "server "
+
+func (p *program) statusCommand() *cobra.Command {
+	cmd := p.authCommand("status", "Show the login at a server, or all logins", p.status)
+	run := cmd.RunE
+	cmd.Use = "status [TARGET]"
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 && cmd.ArgsLenAtDash() < 0 {
+			return p.listLogins(cmd.Context())
+		}
+		return run(cmd, args)
+	}
+	return cmd
+}
+
+// listLogins prints all logins of the vault. The error is that of values that cannot be read.
+func (p *program) listLogins(ctx context.Context) error {
+	v, err := p.openVault()
+	if err != nil {
+		return err
+	}
+	d, err := v.Describe()
+	if err != nil {
+		return err
+	}
+	keys, problem := v.Keys(ctx)
+	reports := []*loginReport{}
+	for _, key := range keys {
+		if !strings.HasPrefix(key, serverPrefix) {
+			continue
+		}
+		r, err := storedLogin(ctx, v, key)
+		if problem = errors.Join(problem, err); r != nil {
+			reports = append(reports, r)
+		}
+	}
+	slices.SortFunc(reports, func(a, b *loginReport) int { return cmp.Compare(a.Server, b.Server) })
+	if isMachineClient() {
+		p.screen.printf("patchbay: %s is set: commands use that client, and none of the logins.", envClientID)
+	}
+	if p.flags.json {
+		p.output.value(map[string]any{"logins": reports, "storage": d})
+		return problem
+	}
+	for _, r := range reports {
+		p.showLoginOf(r)
+	}
+	if len(reports) == 0 && problem == nil {
+		p.screen.printf("Not logged in to any server.")
+	}
+	return problem
+}
+
+// showLoginOf prints one of several logins.
+func (p *program) showLoginOf(r *loginReport) {
+	state := ""
+	if !r.LoggedIn {
+		state = " (expired)"
+	}
+	p.output.printf("%s%s", cleanLine(r.Server), state)
+	line := func(name, value string) { p.output.field(8, "  "+name, value) }
+	line("issuer", r.Issuer)
+	line("client", r.ClientID)
+	line("scopes", strings.Join(r.Scopes, " "))
+	line("token", r.token(time.Now()))
+}
+
+// A serverStore is a store in which every server has the login of one key. The key of a server whose
+// URL has a query, or is long, has only a digest, from which oauthclient cannot form it again.
+type serverStore struct {
+	oauthclient.Store
+	key string
+}
+
+// Load implements oauthclient.Store.
+func (s *serverStore) Load(ctx context.Context, key string) ([]byte, error) {
+	if strings.HasPrefix(key, serverPrefix) {
+		key = s.key
+	}
+	return s.Store.Load(ctx, key)
+}
+
+// storedLogin returns the login that a key of the store is about, nil if its tokens are gone.
+func storedLogin(ctx context.Context, store oauthclient.Store, key string) (*loginReport, error) {
+	address, _, hasQuery := strings.Cut(strings.TrimPrefix(key, serverPrefix), "?")
+	u, err := url.Parse(address)
+	endpoint, shown := address, address
+	switch {
+	case err != nil || u.Host == "":
+		endpoint, shown = "https://server.invalid/", "a server with a long URL"
+	case u.Scheme == "https" && u.Port() == "443", u.Scheme == "http" && u.Port() == "80":
+		u.Host = strings.TrimSuffix(u.Host, ":"+u.Port())
+		shown = u.String()
+	}
+	if hasQuery {
+		shown += "?…" // only its digest is known
+	}
+	now, err := oauthclient.NewTransport(endpoint, &oauthclient.TransportOptions{Store: &serverStore{store, key}}).
+		Status(ctx)
+	if err != nil || now == nil {
+		return nil, err
+	}
+	return &loginReport{
+		Server: shown, Issuer: now.Issuer, ClientID: now.ClientID, Scopes: now.Scopes, Expires: now.Expires,
+		Renewable: now.Renewable,
+		LoggedIn:  now.Renewable || now.Expires.IsZero() || now.Expires.After(time.Now()),
+	}, nil
+}

@@ -1,0 +1,225 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/mcptest"
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
+)
+
+// A remoteUser reads standard error, logs in with a browser on another machine, and pastes URLs.
+type remoteUser struct {
+	*userBrowser
+	stdin  *io.PipeWriter
+	before func(last string) []string // lines to paste before the last URL
+	after  bool                       // whether to paste the last URL
+
+	mu   sync.Mutex
+	seen strings.Builder
+	page string
+}
+
+func (u *remoteUser) Write(b []byte) (int, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.seen.Write(b)
+	for line := range strings.Lines(u.seen.String()) {
+		if line = strings.TrimSpace(line); u.page == "" && strings.Contains(line, "/authorize?") {
+			u.page = line
+			u.visits.Go(func() { u.t.Log(u.visit(line)) })
+		}
+	}
+	return len(b), nil
+}
+
+func (u *remoteUser) text() string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.seen.String()
+}
+
+// paste writes the lines of the user.
+func (u *remoteUser) paste(last string) {
+	u.visits.Go(func() {
+		lines := u.before(last)
+		if u.after {
+			lines = append(lines, last+"#fragment")
+		}
+		for _, line := range lines {
+			if _, err := io.WriteString(u.stdin, line+"\n"); err != nil {
+				return // the program reads no more
+			}
+		}
+		u.stdin.Close()
+	})
+}
+
+// logInRemotely runs a command for a user whose browser is on another machine.
+func logInRemotely(t *testing.T, before func(last string) []string, after bool, prepare func(*program), args ...string) (
+	status int, stdout string, stderr string) {
+	t.Helper()
+	r, w := io.Pipe()
+	var out bytes.Buffer
+	p := newProgram(r, &out, io.Discard)
+	u := &remoteUser{userBrowser: newUserBrowser(t), stdin: w, before: before, after: after}
+	u.keep = u.paste
+	p.screen.w = u
+	p.open = func(context.Context, string) error { t.Error("a browser was opened"); return nil }
+	prepare(p)
+	status = p.run(t.Context(), args)
+	r.Close()
+	u.visits.Wait()
+	return status, out.String(), u.text()
+}
+
+func nothing(string) []string { return nil }
+
+func TestLoginAcceptsThePastedURL(t *testing.T) {
+	mcptest.NoLeaks(t)
+	atTerminal := func(p *program) { p.interactive, p.headless = true, true }
+	for name, test := range map[string]struct {
+		prepare func(p *program)
+		args    []string
+	}{
+		"pipe":        {func(p *program) {}, []string{"auth", "login", "--no-browser"}},
+		"terminal":    {func(p *program) { p.interactive = true }, []string{"auth", "login", "--no-browser"}},
+		"SSH session": {atTerminal, []string{"auth", "login"}},
+		"a call":      {atTerminal, []string{"ping"}},
+		"no browser found": {func(p *program) {
+			p.interactive, p.headless = true, false
+			p.open = func(context.Context, string) error { return errors.New("not found") }
+		}, []string{"auth", "login"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			freshVault(t)
+			status, _, stderr := logInRemotely(t, nothing, true, test.prepare, append(test.args, protected(t))...)
+			if status != exitOK || !strings.Contains(stderr, "paste the URL of that page here") {
+				t.Errorf("exit code %d, %s", status, stderr)
+			}
+		})
+	}
+}
+
+// Each wrong line says what is wrong, without a code in it, and the next one is read.
+func TestWrongPastesAreExplained(t *testing.T) {
+	mcptest.NoLeaks(t)
+	freshVault(t)
+	server := protected(t)
+	wrong := func(last string) []string {
+		u, err := url.Parse(last)
+		if err != nil {
+			t.Error(err)
+		}
+		q := u.Query()
+		q.Set("state", "other")
+		otherState := "http://" + u.Host + u.Path + "?" + q.Encode()
+		return []string{server + "/authorize?x", "no URL s3cret", otherState,
+			strings.Replace(last, "/callback", "/callback/", 1)}
+	}
+	run := func(p *program) { p.interactive = true }
+	status, stdout, stderr := logInRemotely(t, wrong, true, run, "auth", "login", "--no-browser", server)
+	if status != exitOK || !strings.Contains(stdout, "logged in   yes") {
+		t.Fatalf("exit code %d, %s", status, stderr)
+	}
+	for _, want := range []string{"must begin with http://127.0.0.1:", "its state is not that of this login", `/callback/": must begin`} {
+		if !strings.Contains(stderr, want) {
+			t.Errorf("standard error lacks %q: %s", want, stderr)
+		}
+	}
+	if strings.Contains(stderr, "code=") {
+		t.Errorf("standard error has the code: %s", stderr)
+	}
+	tooMany := func(string) []string { return strings.Split(strings.Repeat("wrong,", maxPastes-1)+"wrong", ",") }
+	status, _, stderr = logInRemotely(t, tooMany, true, run, "auth", "login", "--no-browser", server)
+	if status != exitAuth || !strings.Contains(stderr, "no line of 5 was its last URL: invalid URL \"wrong\"") {
+		t.Errorf("after too many lines: exit code %d, %s", status, stderr)
+	}
+	one := func(string) []string { return []string{"wrong"} }
+	status, _, stderr = logInRemotely(t, one, false, func(*program) {}, "auth", "login", "--no-browser", server)
+	if status != exitAuth || !strings.Contains(stderr, "the login did not end: invalid URL \"wrong\"") {
+		t.Errorf("after one line: exit code %d, %s", status, stderr)
+	}
+	long := func(string) []string { return []string{strings.Repeat("x", 2*maxLine)} }
+	if status, _, stderr = logInRemotely(t, long, false, func(*program) {}, "auth", "login", "--no-browser", server); status != exitUsage {
+		t.Errorf("after a long line: exit code %d, %s", status, stderr)
+	}
+}
+
+var pastedLogin = &oauthclient.LoginRequest{URL: "https://as.example/authorize?state=s3", State: "s3",
+	Issuer: "https://as.example"}
+
+const pastedURI = "http://127.0.0.1:7/callback"
+
+func TestPastedURLIsChecked(t *testing.T) {
+	for line, want := range map[string]string{
+		pastedURI + "?state=s3&code=c":                                           "",
+		" " + pastedURI + "?state=s3&code=c&iss=https%3A%2F%2Fas.example#_=_ \r": "",
+		pastedURI + "?state=s3&error=access_denied":                              "",
+		"":        "must begin with",
+		"c":       "must begin with",
+		pastedURI: "must begin with",
+		"https://as.example/authorize?state=s3&code=c":                "this is the login page",
+		"http://127.0.0.1:8/callback?state=s3&code=c":                 "must begin with",
+		"http://127.0.0.1:7/callback/x?state=s3&code=c":               "must begin with",
+		"http://localhost:7/callback?state=s3&code=c":                 "must begin with",
+		"http://127.0.0.1:7@evil.example/callback?state=s3":           "must begin with",
+		pastedURI + "?code=c":                                         "its state",
+		pastedURI + "?state=S3&code=c":                                "its state",
+		pastedURI + "?state=s3&state=s3&code=c":                       "state appears twice",
+		pastedURI + "?state=s3&code=c&code=d":                         "code appears twice",
+		pastedURI + "?state=s3&code=c&iss=https://evil.example":       "its iss",
+		pastedURI + "?state=s3&code=c&iss=":                           "its iss",
+		pastedURI + "?state=s3":                                       "neither a code nor an error",
+		pastedURI + "?state=s3&code=%zz":                              "cannot be parsed",
+		pastedURI + "?state=s3&code=" + strings.Repeat("c", maxPaste): "at most",
+	} {
+		values, err := parsePaste(line, pastedURI, pastedLogin)
+		if (err == nil) != (want == "") || (values != nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%.100q: got %v, %v, want %q", line, values, err, want)
+		}
+	}
+}
+
+func FuzzPastedURL(f *testing.F) {
+	f.Add(pastedURI + "?state=s3&code=c&iss=https%3A%2F%2Fas.example#x")
+	f.Add("https://as.example/authorize?state=s3&code=c")
+	f.Fuzz(func(t *testing.T, line string) {
+		values, err := parsePaste(line, pastedURI, pastedLogin)
+		if (values == nil) == (err == nil) || err == nil && (values.Get("state") != "s3" || len(line) > 2*maxPaste) {
+			t.Errorf("got %v, %v", values, err)
+		}
+	})
+}
+
+func TestHeadlessMachinesAreDetected(t *testing.T) {
+	for _, test := range []struct {
+		system, environment string
+		want                bool
+	}{
+		{"linux", "", true}, {"linux", "DISPLAY", false}, {"linux", "WAYLAND_DISPLAY", false},
+		{"linux", "WSL_DISTRO_NAME", false}, {"linux", "SSH_TTY WSL_DISTRO_NAME", true},
+		{"linux", "SSH_CONNECTION DISPLAY", false}, {"linux", "SSH_CONNECTION BROWSER", false},
+		{"freebsd", "", true}, {"darwin", "", false}, {"darwin", "SSH_CONNECTION", true},
+		{"windows", "", false}, {"windows", "SSH_TTY", true},
+	} {
+		set := strings.Fields(test.environment)
+		getenv := func(name string) string {
+			for _, s := range set {
+				if s == name {
+					return "set"
+				}
+			}
+			return ""
+		}
+		if got := isHeadless(test.system, getenv); got != test.want {
+			t.Errorf("%s with %q: got %t, want %t", test.system, test.environment, got, test.want)
+		}
+	}
+}

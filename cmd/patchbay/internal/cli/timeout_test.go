@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/ext/tasks"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+// addTick adds a tool that sends progress until its call is cancelled.
+func addTick(s *mcp.Server) {
+	mcp.AddTool(s, &mcp.Tool{Name: "tick"}, func(ctx context.Context, _ struct{}) (string, error) {
+		for n := 1; ; n++ {
+			mcp.Progress(ctx, float64(n), 0, "tick")
+			select {
+			case <-time.After(20 * time.Millisecond):
+			case <-ctx.Done():
+				return "", context.Cause(ctx)
+			}
+		}
+	})
+}
+
+// tooLate is longer than a command takes that a --timeout of less than a second ends, on a loaded
+// machine.
+const tooLate = 8 * time.Second
+
+// --timeout ends a call even though the server sends messages all the time.
+func TestTimeoutBoundsACall(t *testing.T) {
+	mcptest.NoLeaks(t)
+	s, m := newTaskServer(tasks.NewMemory())
+	t.Cleanup(func() { _ = m.Close(context.Background()) })
+	url := listen(t, s)
+	for _, revision := range mcptest.Revisions() {
+		began := time.Now()
+		o := patchbay(t, "", "call", url, "tick", "--timeout", "500ms", "--revision", revision)
+		if took := time.Since(began); o.status != exitTimeout || took > tooLate ||
+			!strings.Contains(o.stderr, "progress: ") || !strings.HasSuffix(o.stderr,
+			"patchbay: call: not complete within 500ms (--timeout); the server may have run tools/call\n") {
+			t.Errorf("%s: exit code %d after %v, %s", revision, o.status, took, o.stderr)
+		}
+	}
+	forEachTransport(t, func(t *testing.T, p *taskClient) {
+		began := time.Now()
+		o := p.run("call --timeout 900ms", "sleep")
+		if o.status != exitTimeout || time.Since(began) > tooLate ||
+			!strings.Contains(o.stderr, "call: not complete within 900ms (--timeout); the task was cancelled") {
+			t.Errorf("task: exit code %d after %v, %s", o.status, time.Since(began), o.stderr)
+		}
+		if p.targetLast {
+			return // the task ends with the server
+		}
+		id := p.start("sleep")
+		o = p.run("task watch --timeout 900ms", id)
+		if o.status != exitTimeout || !strings.Contains(o.stderr, "The task continues.") ||
+			!strings.Contains(o.stderr, "watch: not complete within 900ms (--timeout)") {
+			t.Errorf("task watch: exit code %d, %s", o.status, o.stderr)
+		}
+		p.check(exitOK, "", "", "task cancel", id)
+	})
+}
+
+// A slowReader waits before the first byte, as a user does.
+type slowReader struct {
+	wait time.Duration
+	text io.Reader
+}
+
+func (r *slowReader) Read(b []byte) (int, error) {
+	<-time.After(r.wait)
+	r.wait = 0
+	return r.text.Read(b)
+}
+
+// --timeout does not count the time that the user takes for an answer.
+func TestTimeoutDoesNotCountQuestions(t *testing.T) {
+	forEachTransport(t, func(t *testing.T, c *taskClient) {
+		const limit = 1500 * time.Millisecond
+		var stdout, stderr bytes.Buffer
+		p := newProgram(&slowReader{limit + 200*time.Millisecond, strings.NewReader("y\n")}, &stdout, &stderr)
+		p.interactive, p.screen.terminal = true, true
+		if status := p.run(t.Context(), c.args("call --timeout "+limit.String(), "ask")); status != exitOK ||
+			stdout.String() != "yes\n" {
+			t.Errorf("exit code %d, %q, %q, want yes", status, stdout.String(), stderr.String())
+		}
+	})
+}
+
+// A subscription ends as --for says; --timeout bounds connecting only.
+func TestTimeoutDoesNotEndListen(t *testing.T) {
+	url := listen(t, newServer("demo"))
+	o := patchbay(t, "", "listen", url, "--timeout", "300ms", "--for", "600ms")
+	if o.status != exitOK || !strings.Contains(o.stderr, "listening to: ") {
+		t.Errorf("exit code %d, %s", o.status, o.stderr)
+	}
+}
+
+// An attempt that --timeout ends does not lose what the others have found out.
+func TestTimeoutBoundsProbe(t *testing.T) {
+	modern := mcp.NewServer("modern", "1", nil)
+	url := listen(t, mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+		if req.Method == "initialize" {
+			<-ctx.Done()
+			return nil, errors.New("too late")
+		}
+		return modern.ServeMCP(ctx, req)
+	}))
+	began := time.Now()
+	o := patchbay(t, "", "probe", url, "--timeout", "700ms")
+	if took := time.Since(began); o.status != exitOK || took > tooLate || !strings.Contains(o.stdout, "revision    2026-07-28") {
+		t.Errorf("exit code %d after %v, %s%s", o.status, took, o.stdout, o.stderr)
+	}
+}
+
+func TestPausedLimitIsThatOfTheCommand(t *testing.T) {
+	p := newProgram(strings.NewReader(""), io.Discard, io.Discard)
+	p.pauseLimit()() // without a limit
+	p.flags.timeout = 30 * time.Millisecond
+	err := p.bounded(t.Context(), &target{url: "http://127.0.0.1"}, "x", func(ctx context.Context) error {
+		resume := p.pauseLimit()
+		select {
+		case <-ctx.Done():
+			return errors.New("ended during the pause")
+		case <-time.After(2 * p.flags.timeout):
+		}
+		resume()
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
+	if code := exitCode(t.Context(), err); code != exitTimeout || err.Error() != "x: not complete within 30ms (--timeout)" {
+		t.Errorf("got %d, %v", code, err)
+	}
+	if p.limit.Load() != nil {
+		t.Error("the limit outlives its command")
+	}
+}
