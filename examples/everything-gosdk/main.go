@@ -1,6 +1,11 @@
 // Command everything-gosdk is the example server "everything" of the official Go SDK, written with
-// this SDK. Names of tools have no spaces and parentheses, which the protocol advises against. There
-// is no tool that pings the client: PingInterval does that, and a client of 2026-07-28 has no pings.
+// this SDK. These are the differences:
+//
+//   - Names of tools have no spaces and parentheses, which the protocol advises against.
+//   - No tool pings the client: PingInterval does that, and a client of 2026-07-28 has no pings.
+//   - There is one resource embedded:info. In the original, a second one replaces the first.
+//   - The resource template serves a resource. That of the original refuses every URI.
+//   - Sampling sends a message and a limit of tokens, which are required.
 package main
 
 import (
