@@ -99,6 +99,9 @@ var importRules = []importRule{
 	{"examples/deploy", []string{"mcp"}, whyExample},
 	{"examples/deployclient", []string{"mcp"}, whyExample},
 	{"examples/gateway", []string{"mcp"}, whyExample},
+	{"examples/everything-gosdk", []string{"mcp", "mcphttp", "jsonrpc"}, whyExample},
+	{"examples/everything-mcpgo", []string{"mcp", "mcphttp"}, whyExample},
+	{"examples/fastmcp", []string{"mcp", "mcphttp"}, whyExample},
 	{"examples/guides", nil, whyExample}, // its tests import what they show
 	{"examples/notes", []string{"mcp", "mcphttp", "oauth"}, whyExample},
 	{"examples/login", []string{"mcp", "mcphttp", "oauth/oauthclient"}, whyExample},

@@ -24,7 +24,7 @@ const defaultCommandMessage = 16 << 20
 //
 // Set the fields of the result before [Connect]:
 //
-//	server := mcp.Command("npx", "-y", "@example/server")
+//	server := mcp.Command("npx", "-y", "@modelcontextprotocol/server-everything")
 //	server.Env = []string{"EXAMPLE_TOKEN=" + token}
 //	client, err := mcp.Connect(ctx, server, nil)
 //

@@ -68,9 +68,12 @@
 // implements; from then on the same calls work with all servers:
 //
 //	c, err := mcp.Connect(ctx, mcp.Command("npx", "-y", "@modelcontextprotocol/server-everything"), nil)
+//	if err != nil {
+//		return err
+//	}
 //	defer c.Close()
-//	for tool, err := range c.Tools(ctx) { … }
-//	sum, err := mcp.CallTool[int](ctx, c, "get-sum", map[string]any{"a": 1, "b": 2})
+//	tools, err := mcp.Collect(c.Tools(ctx))
+//	text, err := mcp.CallTool[string](ctx, c, "get-sum", map[string]any{"a": 1, "b": 2})
 //
 // [Command] starts a child process, [InMemory] is a server in this process, [NewConnTransport] uses
 // any stream, and mcphttp.NewTransport connects to a URL. [ClientOptions] has the functions that

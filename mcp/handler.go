@@ -40,7 +40,7 @@ type Listener interface {
 //
 // The HTTP transport asks a [Handler] with the method
 //
-//	HeaderParams(ctx context.Context, req *Request, tool string) []HeaderParam
+//	HeaderParams(ctx context.Context, req *mcp.Request, tool string) []mcp.HeaderParam
 //
 // for those of the tool that req calls, and rejects a call whose headers and body differ. [*Server]
 // has this method. A client's [Transport] that sends such headers has the method

@@ -9,7 +9,7 @@
 //
 // or, with an HTTP server that has safe timeouts and shuts down gracefully:
 //
-//	err := mcphttp.ListenAndServe(ctx, ":8080", "/mcp", mcphttp.NewHandler(s, nil))
+//	err := mcphttp.ListenAndServe(ctx, addr, "/mcp", mcphttp.NewHandler(s, nil))
 //
 // The one endpoint serves clients of every revision. A request of revision 2026-07-28, whose
 // `_meta` names its revision and the client's capabilities, is served without a session. A client
@@ -25,7 +25,7 @@
 //
 // A [Transport] connects an [mcp.Client] to a server of any revision:
 //
-//	c, err := mcp.Connect(ctx, mcphttp.NewTransport("https://example.com/mcp", nil), nil)
+//	c, err := mcp.Connect(ctx, mcphttp.NewTransport(url, nil), nil)
 //
 // Connections, proxies and authorization are those of an http.Client, which [TransportOptions] can
 // set. Redirects are not followed, except for a GET within the origin. Everything that a server

@@ -7,7 +7,9 @@
 //		mcp.AddTool(s, &mcp.Tool{Name: "add"}, add)
 //		mcptest.Run(t, s, func(t *testing.T, c *mcptest.Client) {
 //			got := c.Call("tools/call", map[string]any{"name": "add", "arguments": map[string]any{"a": 1, "b": 2}})
-//			...
+//			if !strings.Contains(string(got), `"text":"3"`) {
+//				t.Errorf("got %s", got)
+//			}
 //		})
 //	}
 //

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -17,8 +16,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
-
-func TestMain(m *testing.M) { os.Exit(Main(m)) }
 
 // A recorder is a testing.TB that records its failures.
 type recorder struct {

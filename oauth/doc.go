@@ -13,7 +13,7 @@
 //		Resource:             "https://example.com/mcp",
 //		AuthorizationServers: []string{"https://auth.example.com"},
 //	}, nil)
-//	http.ListenAndServe(addr, protect(mcphttp.NewHandler(server, nil)))
+//	err := mcphttp.ListenAndServe(ctx, addr, "/mcp", mcphttp.NewHandler(server, nil), protect)
 //
 // It serves the Protected Resource Metadata (RFC 9728) that names the authorization server. It
 // answers a request without a valid access token with status 401 and a challenge (WWW-Authenticate)

@@ -99,7 +99,7 @@ const defaultMaxStream = time.Hour
 //		Resource:             "https://example.com/mcp",
 //		AuthorizationServers: []string{"https://auth.example.com"},
 //	}, nil)
-//	mcphttp.ListenAndServe(ctx, addr, "/mcp", mcphttp.NewHandler(server, nil), protect)
+//	err := mcphttp.ListenAndServe(ctx, addr, "/mcp", mcphttp.NewHandler(server, nil), protect)
 //
 // The token must be in the Authorization header, and the verifier must accept it. It must not have
 // expired for more than 30 seconds, by which clocks may differ. Its issuer (iss), which is an

@@ -188,7 +188,8 @@ func stringMember(obj []byte, key string) string {
 // caller lacks scopes, with a [*ScopeError], and logs them; see [RequireOptions.Logger]. For a
 // tool:
 //
-//	oauth.RequireScopes(&oauth.ScopeRules{Tools: map[string]oauth.Scopes{"delete": oauth.AllOf("admin")}})
+//	admins := oauth.RequireScopes(&oauth.ScopeRules{Tools: map[string]oauth.Scopes{"delete": oauth.AllOf("admin")}})
+//	server := mcp.NewServer("files", "1.0.0", &mcp.ServerOptions{Middleware: []mcp.Middleware{admins}})
 //
 // Over HTTP the response is status 403 with a challenge that names all needed scopes; over other
 // transports, and after a response has begun, it is a JSON-RPC error. RequireScopes panics if the

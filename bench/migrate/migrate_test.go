@@ -9,6 +9,7 @@ import (
 	"io"
 	"log"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -138,33 +139,84 @@ func TestLines(t *testing.T) {
 	count := map[string]int{}
 	for name := range programs {
 		for _, file := range []string{"server.go", "client.go"} {
-			text, err := os.ReadFile(name + "/" + file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			lines := 0
-			for line := range bytes.Lines(text) {
-				line = bytes.TrimSpace(line)
-				if len(line) > 0 && !bytes.HasPrefix(line, []byte("//")) {
-					lines++
-				}
-			}
-			t.Logf("%s/%s: %d lines of code", name, file, lines)
-			count[name+"/"+file] = lines
+			count[name+"/"+file] = lines(t, name+"/"+file)
+			t.Logf("%s/%s: %d lines of code", name, file, count[name+"/"+file])
 		}
 	}
 	for name, guide := range map[string]string{
 		"gosdk": "../../docs/migrating-from-go-sdk.md", "mcpgo": "../../docs/migrating-from-mcp-go.md",
 	} {
-		text, err := os.ReadFile(guide)
-		if err != nil {
-			t.Fatal(err)
-		}
 		for _, file := range []string{"server", "client"} {
-			row := fmt.Sprintf("| %s | %d | %d |", file, count[name+"/"+file+".go"], count["patchbay/"+file+".go"])
-			if !bytes.Contains(text, []byte(row)) {
-				t.Errorf("%s: want the row %s", guide, row)
+			checkRow(t, guide, fmt.Sprintf("| %s | %d | %d |", file, count[name+"/"+file+".go"], count["patchbay/"+file+".go"]))
+		}
+	}
+}
+
+// ports are the example servers of other SDKs that the programs in examples are ports of.
+var ports = []struct {
+	name   string // of the port
+	module string // of the original, at the release that is in go.mod; empty for another language
+	files  []string
+	want   int // lines of code of the original
+	guides []string
+}{
+	{"everything-gosdk", "github.com/modelcontextprotocol/go-sdk", []string{"examples/server/everything/main.go"}, 244,
+		[]string{"../../docs/migrating-from-go-sdk.md"}},
+	{"everything-mcpgo", "github.com/mark3labs/mcp-go", []string{"examples/everything/main.go", "examples/everything/id.go"},
+		538, []string{"../../docs/migrating-from-mcp-go.md"}},
+	// modelcontextprotocol/python-sdk v1.29.0 (98b7159cb892), examples/snippets/servers/fastmcp_quickstart.py, without the
+	// docstring of the module.
+	{"fastmcp", "", nil, 21, []string{"../../docs/migrating-from-go-sdk.md", "../../docs/migrating-from-mcp-go.md"}},
+}
+
+// TestLinesOfPorts compares the lines of code of the ports with those of the originals.
+func TestLinesOfPorts(t *testing.T) {
+	for _, port := range ports {
+		original := port.want
+		if port.module != "" {
+			dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", port.module).Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			original = 0
+			for _, file := range port.files {
+				original += lines(t, filepath.Join(string(bytes.TrimSpace(dir)), file))
 			}
 		}
+		if original != port.want {
+			t.Errorf("%s: the original has %d lines of code, want %d", port.name, original, port.want)
+		}
+		own := lines(t, "../../examples/"+port.name+"/main.go")
+		t.Logf("%s: %d lines of code, the original %d", port.name, own, original)
+		for _, guide := range port.guides {
+			checkRow(t, guide, fmt.Sprintf("| [%s](../examples/%[1]s/main.go) | %d | %d |", port.name, original, own))
+		}
+	}
+}
+
+// lines returns the lines of code of a Go file.
+func lines(t *testing.T, file string) (n int) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(text) {
+		line = bytes.TrimSpace(line)
+		if len(line) > 0 && !bytes.HasPrefix(line, []byte("//")) {
+			n++
+		}
+	}
+	return n
+}
+
+func checkRow(t *testing.T, guide, row string) {
+	t.Helper()
+	text, err := os.ReadFile(guide)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(text, []byte(row+"\n")) {
+		t.Errorf("%s: want the row %s", guide, row)
 	}
 }

@@ -39,8 +39,8 @@
 //
 //	c, err := mcp.Connect(ctx, transport, apps.Declare(nil))
 //	h := apps.NewHost(c, nil)
-//	tools, err := h.ModelTools(ctx)    // those that the model may see
-//	page, err := h.Page(ctx, "time")   // the view of a tool, checked
+//	tools, err := h.ModelTools(ctx)  // those that the model may see
+//	page, err := h.Page(ctx, "time") // the view of a tool, checked
 //	b := h.Bridge(page, &apps.BridgeOptions{Send: toFrame, AllowTool: askUser})
 //
 // A [Page] has the Content-Security-Policy, attributes and HTTP headers that isolate its frame. A

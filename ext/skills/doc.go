@@ -2,22 +2,23 @@
 // io.modelcontextprotocol/skills: it serves skills, and reads them from servers.
 //
 // A skill is a directory with a file SKILL.md, which tells a model how to do something, and any
-// other files. A server serves a tree of such directories with one call:
+// other files. A server serves a tree of such directories:
 //
-//	//go:embed skills
-//	var files embed.FS
+//	root, err := os.OpenRoot("skills")
+//	if err != nil {
+//		return err
+//	}
+//	defer root.Close()
+//	catalog, err := skills.Serve(server, root.FS(), nil)
 //
-//	dir, _ := fs.Sub(files, "skills")
-//	catalog, err := skills.Serve(server, dir, nil)
-//
-// For a directory on disk, call [os.OpenRoot] and serve its FS: it does not follow links out of the
-// directory.
+// An [os.Root] does not follow links out of its directory. For skills that are part of the program,
+// pass the [fs.Sub] of an embed.FS.
 //
 // A client lists the skills, which reads no file; loads one, which reads and verifies its SKILL.md;
 // and reads other files of the skill when they are needed, which verifies each of them:
 //
-//	for skill, err := range skills.List(ctx, client) { … }
-//	loaded, err := skills.Load(ctx, client, skill, nil)
+//	all, err := mcp.Collect(skills.List(ctx, client))
+//	loaded, err := skills.Load(ctx, client, all[0], nil)
 //	form, err := loaded.Read(ctx, "references/FORMS.md")
 //
 // # Requirements for hosts

@@ -22,9 +22,9 @@
 // return a handle:
 //
 //	c, err := mcp.Connect(ctx, transport, tasks.Declare(&mcp.ClientOptions{Elicit: ask}, nil))
-//	text, err := mcp.CallTool[string](ctx, c, "print", book)  // waits, and answers the task's questions
-//	h, err := tasks.Start(ctx, c, "print", book)          // does not wait
-//	result, err := tasks.Resume(c, h.ID()).Wait(ctx)      // later, in any process
+//	text, err := mcp.CallTool[string](ctx, c, "print", book) // waits, and answers the task's questions
+//	h, err := tasks.Start(ctx, c, "print", book)             // does not wait
+//	result, err := tasks.Resume(c, h.ID()).Wait(ctx)         // later, in any process
 //
 // # Restarts
 //

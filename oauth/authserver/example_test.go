@@ -1,24 +1,24 @@
 package authserver_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"strings"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/oauth"
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 )
 
-// An HTTP server that is its own authorization server. Require protects one of its handlers.
+// An MCP server that is its own authorization server.
 func ExampleNew() {
-	var site http.ServeMux
-	host := httptest.NewServer(&site)
+	mux := http.NewServeMux()
+	host := httptest.NewServer(mux)
 	defer host.Close()
 	endpoint := host.URL + "/mcp"
 
@@ -36,38 +36,48 @@ func ExampleNew() {
 		fmt.Println(err)
 		return
 	}
-	hello := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p := mcp.PrincipalFrom(r.Context())
-		fmt.Fprintln(w, "hello", p.Subject, p.Scopes)
+	server := mcp.NewServer("notes", "1.0.0", nil)
+	mcp.AddTool(server, &mcp.Tool{Name: "whoami"}, func(ctx context.Context, _ struct{}) (string, error) {
+		p := mcp.PrincipalFrom(ctx)
+		return fmt.Sprint(p.Subject, " ", p.Scopes), nil
 	})
-	protected := oauth.Require(auth.Verifier(endpoint), auth.ResourceMetadata(endpoint), nil)(hello)
-	site.Handle("/mcp", protected)
-	site.Handle("/", auth)
+	protect := oauth.Require(auth.Verifier(endpoint), auth.ResourceMetadata(endpoint), nil)
+	mux.Handle("/mcp", protect(mcphttp.NewHandler(server, nil)))
+	mux.Handle("/", auth)
 
-	fmt.Println(call(endpoint, ""))
-	fmt.Println(call(endpoint, machineToken(host.URL, secret)))
+	fmt.Println(whoami(endpoint, "none"))
+	fmt.Println(whoami(endpoint, machineToken(host.URL, secret)))
 	// Output:
 	// 401
-	// 200 hello nightly [read]
+	// nightly [read]
 }
 
-func call(endpoint, token string) string {
-	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, endpoint, nil)
+// whoami calls the tool with a token, and returns its result or the HTTP status of the refusal.
+func whoami(endpoint, token string) string {
+	ctx := context.Background()
+	client := &http.Client{Transport: bearer(token)}
+	c, err := mcp.Connect(ctx, mcphttp.NewTransport(endpoint, &mcphttp.TransportOptions{Client: client}), nil)
+	if refused, ok := errors.AsType[*mcphttp.StatusError](err); ok {
+		return fmt.Sprint(refused.StatusCode)
+	}
 	if err != nil {
 		return err.Error()
 	}
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
-	res, err := http.DefaultClient.Do(req)
+	defer c.Close()
+	text, err := mcp.CallTool[string](ctx, c, "whoami", nil)
 	if err != nil {
 		return err.Error()
 	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return fmt.Sprint(res.StatusCode)
-	}
-	return fmt.Sprint(res.StatusCode, " ", readLine(res))
+	return text
+}
+
+// A bearer is a round tripper that sends itself as the access token.
+type bearer string
+
+func (b bearer) RoundTrip(req *http.Request) (*http.Response, error) {
+	req = req.Clone(req.Context())
+	req.Header.Set("Authorization", "Bearer "+string(b))
+	return http.DefaultTransport.RoundTrip(req)
 }
 
 func machineToken(issuer, secret string) string {
@@ -79,11 +89,6 @@ func machineToken(issuer, secret string) string {
 	}
 	defer res.Body.Close()
 	return tokenIn(res)
-}
-
-func readLine(res *http.Response) string {
-	line, _ := bufio.NewReader(res.Body).ReadString('\n')
-	return strings.TrimSpace(line)
 }
 
 func tokenIn(res *http.Response) string {

@@ -57,11 +57,9 @@ func (r *grantRequest) tokenEndpoint(client *Registration) *tokenEndpoint {
 // themselves and not for a user: the client authenticates with its secret or key and gets tokens.
 // Its id, secret and issuer are in [TransportOptions].Client:
 //
-//	t := oauthclient.NewTransport(endpoint, &oauthclient.TransportOptions{
-//		Grant: oauthclient.NewClientCredentialsGrant(),
-//		Client: oauthclient.Identity{
-//			ID: "nightly", Secret: os.Getenv("CLIENT_SECRET"), Issuer: "https://auth.example.com",
-//		},
+//	login := oauthclient.NewTransport(endpoint, &oauthclient.TransportOptions{
+//		Grant:  oauthclient.NewClientCredentialsGrant(),
+//		Client: oauthclient.Identity{ID: "nightly", Secret: os.Getenv("CLIENT_SECRET"), Issuer: issuer},
 //	})
 //
 // The client is never registered, and no browser is opened. Expired tokens are requested again. The

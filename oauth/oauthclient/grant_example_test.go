@@ -40,13 +40,7 @@ func newMachineExampleServer() *httptest.Server {
 			"issued_token_type": "urn:ietf:params:oauth:token-type:id-jag",
 		})
 	})
-	mux.HandleFunc("/mcp", func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != "Bearer good" {
-			w.WriteHeader(http.StatusUnauthorized)
-			return
-		}
-		_, _ = io.WriteString(w, "hello")
-	})
+	mux.Handle("/mcp", newResource())
 	return server
 }
 

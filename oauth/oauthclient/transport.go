@@ -70,8 +70,10 @@ type TransportOptions struct {
 // A Transport authorizes the requests to one MCP server. It is an [http.RoundTripper] for the
 // client of mcphttp.TransportOptions:
 //
-//	t := oauthclient.NewTransport(endpoint, &oauthclient.TransportOptions{Authorizer: oauthclient.NewBrowser(nil)})
-//	transport := mcphttp.NewTransport(endpoint, &mcphttp.TransportOptions{Client: &http.Client{Transport: t}})
+//	login := oauthclient.NewTransport(url, &oauthclient.TransportOptions{
+//		Authorizer: oauthclient.NewBrowser(nil),
+//	})
+//	client := &http.Client{Transport: login}
 //
 // A request is sent with the current token, renewed if it has expired. If the server refuses it or
 // asks for more scopes, the Transport obtains other tokens and sends the request again. Requests

@@ -1,11 +1,17 @@
 package oauthclient_test
 
 import (
+	"context"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"slices"
 
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
@@ -41,12 +47,29 @@ func newExampleServer() *httptest.Server {
 		}
 		reply(w, http.StatusOK, map[string]any{"access_token": "good", "token_type": "Bearer", "expires_in": 600})
 	})
-	mux.HandleFunc("/mcp", func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != "Bearer good" {
-			w.WriteHeader(http.StatusUnauthorized)
-			return
-		}
-		_, _ = io.WriteString(w, "hello")
+	mux.HandleFunc("/authorize", func(w http.ResponseWriter, r *http.Request) { // the user agrees
+		answer := url.Values{"code": {"of-ann"}, "state": {r.FormValue("state")}}
+		http.Redirect(w, r, r.FormValue("redirect_uri")+"?"+answer.Encode(), http.StatusFound)
 	})
+	mux.Handle("/mcp", newResource())
 	return server
+}
+
+// newResource returns an MCP server, whose endpoint answers GET with a text, for tokens that are good.
+func newResource() http.Handler {
+	server := mcp.NewServer("hello", "1.0.0", nil)
+	mcp.AddTool(server, &mcp.Tool{Name: "extensions"}, func(ctx context.Context, _ struct{}) ([]string, error) {
+		return slices.Collect(maps.Keys(mcp.RequestFrom(ctx).Capabilities().Extensions)), nil
+	})
+	h := mcphttp.NewHandler(server, nil)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Header.Get("Authorization") != "Bearer good":
+			w.WriteHeader(http.StatusUnauthorized)
+		case r.Method == http.MethodGet:
+			_, _ = io.WriteString(w, "hello")
+		default:
+			h.ServeHTTP(w, r)
+		}
+	})
 }

@@ -4,13 +4,7 @@
 // A test of an implementation calls [Run], or [RunLasting] if its records outlive the process:
 //
 //	func TestStore(t *testing.T) {
-//		storetest.RunLasting(t, func(t *testing.T, dir string) tasks.Store {
-//			s, err := mystore.Open(filepath.Join(dir, "tasks"))
-//			if err != nil {
-//				t.Fatal(err)
-//			}
-//			return s
-//		})
+//		storetest.Run(t, func(*testing.T) tasks.Store { return tasks.NewMemory() })
 //	}
 package storetest
 

@@ -1,4 +1,4 @@
-package tasks_test
+package storetest_test
 
 import (
 	"testing"
@@ -7,6 +7,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/ext/tasks/storetest"
 )
 
-func TestMemory(t *testing.T) {
+// TestStore is the test of the package comment.
+func TestStore(t *testing.T) {
 	storetest.Run(t, func(*testing.T) tasks.Store { return tasks.NewMemory() })
 }

@@ -1,0 +1,25 @@
+package host_test
+
+import (
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/host"
+)
+
+// TestDocConfig runs the code of the package comment.
+func TestDocConfig(t *testing.T) {
+	t.Chdir(t.TempDir())
+	t.Setenv("FILES_DIR", "/data")
+	const text = `{"mcpServers": {"files": {"command": "files-server", "args": ["${FILES_DIR}"]}}}`
+	if err := os.WriteFile(".mcp.json", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config, err := host.LoadConfig(".mcp.json")
+	server, err := config.Server("files")
+	server, err = server.Expand(os.LookupEnv)
+	if err != nil || server.Command != "files-server" || !slices.Equal(server.Args, []string{"/data"}) {
+		t.Errorf("got %+v, %v", server, err)
+	}
+}
