@@ -207,3 +207,20 @@ func TestClientsDeclareExperimentalAndSamplingContext(t *testing.T) {
 		}
 	}
 }
+
+// The schemas of all revisions have an object for each experimental capability.
+func TestClientsRefuseExperimentalCapabilitiesThatAreNotObjects(t *testing.T) {
+	for _, value := range []any{nil, true, "x", []int{1}, make(chan int)} {
+		for _, revision := range mcptest.Revisions() {
+			c, err := mcp.Connect(t.Context(), mcp.InMemory(newServer(t, nil)), &mcp.ClientOptions{
+				Revision: revision, Experimental: map[string]any{"a/b": value},
+			})
+			if err == nil {
+				t.Errorf("%s: %v: connected, want an error", revision, value)
+				c.Close()
+			} else if !strings.Contains(err.Error(), `mcp: ClientOptions.Experimental: "a/b": `) {
+				t.Errorf("%s: %v: got error %v", revision, value, err)
+			}
+		}
+	}
+}
