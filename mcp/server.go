@@ -14,6 +14,7 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/legacy"
 	"github.com/patchbay-mcp/patchbay/internal/seal"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
@@ -238,12 +239,19 @@ func encodeObject(v any) (json.RawMessage, error) {
 	return raw, err
 }
 
-// acceptedRevisions returns the revisions that h accepts, oldest first; nil for all.
-func acceptedRevisions(h Handler) []wire.Revision {
-	if s := serverOf(h); s != nil {
-		return s.accepts
+// configure sets what sessions need to know of the server that h is or that is behind it.
+func configure(cfg *legacy.Config, h Handler) {
+	for {
+		if s := serverOf(h); s != nil {
+			cfg.Revisions = s.accepts
+			return
+		}
+		outer, ok := h.(interface{ Unwrap() Handler })
+		if !ok {
+			return
+		}
+		h = outer.Unwrap()
 	}
-	return nil
 }
 
 // ServeMCP serves one request through the server's middleware.
