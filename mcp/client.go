@@ -105,8 +105,9 @@ type ClientOptions struct {
 	// first time, by default.
 	ProbeTimeout time.Duration
 	// KeepAlive is the interval of pings in sessions (revisions before 2026-07-28). A session whose
-	// server does not respond to a ping within the interval is logged and ended; the next request
-	// opens another one. Default: no pings. [ServeOptions.PingInterval] is for servers.
+	// server does not respond to three in sequence, each within the interval, is logged and ended;
+	// the next request opens another one. Default: no pings. [ServeOptions.PingInterval] is for
+	// servers.
 	KeepAlive time.Duration
 	// InputTimeout is how long Elicit, ElicitURL, Sample and Roots may take for one request of the
 	// client, in total. In sessions, where the questions of a request are not known, it bounds each
