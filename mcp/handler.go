@@ -12,7 +12,8 @@ import "context"
 // calls its handlers again with the answers: return an [*InputRequiredResult] instead.
 //
 // A Handler in front of a Server, which is not a [Middleware] of it, has the method Unwrap() Handler,
-// which returns the next one: otherwise transports do not know [ServerOptions].Revisions.
+// which returns the next one: otherwise transports do not know [ServerOptions].Revisions and
+// RootsChanged.
 type Handler interface {
 	ServeMCP(ctx context.Context, req *Request) (Result, error)
 }

@@ -97,6 +97,10 @@ type ServerOptions struct {
 	// HasMore is set if there are more values. It is called for features that the caller may use; its
 	// errors are those of a CompleteFunc. Default: no values.
 	Complete func(ctx context.Context, p *CompleteParams) (*Completion, error)
+	// RootsChanged is called when the client of a session has announced that its roots have changed;
+	// the next [Roots] asks for them. [PrincipalFrom](ctx) is the caller. It is called once at a time
+	// for one session, and several changes may be one call. Since 2026-07-28 there is no notification.
+	RootsChanged func(ctx context.Context)
 	// Experimental is sent as the capability of this name. Its values encode to JSON objects.
 	Experimental map[string]any
 
@@ -243,7 +247,7 @@ func encodeObject(v any) (json.RawMessage, error) {
 func configure(cfg *legacy.Config, h Handler) {
 	for {
 		if s := serverOf(h); s != nil {
-			cfg.Revisions = s.accepts
+			cfg.Revisions, cfg.RootsChanged = s.accepts, s.opts.RootsChanged
 			return
 		}
 		outer, ok := h.(interface{ Unwrap() Handler })
