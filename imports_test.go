@@ -43,7 +43,7 @@ var importRules = []importRule{
 		"internal/readbuf", "internal/sse", "internal/jsonscan"},
 		"a transport does not depend on authorization"},
 	{"mcptest/internal/specschema", nil, "digests are data"},
-	{"mcptest", []string{"mcp", "mcphttp", "jsonrpc", "internal/sse", "mcptest/internal/specschema"},
+	{"mcptest", []string{"mcp", "mcphttp", "jsonrpc", "internal/sse", "internal/wire", "mcptest/internal/specschema"},
 		"tests see what users see"},
 	{"mcptest/schemas", []string{"mcptest/internal/specschema"}, "a download does not depend on MCP"},
 	{"internal/oauthwire", []string{"internal/jsonscan"}, "names and syntax of OAuth are data"},
